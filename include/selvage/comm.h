@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file comm.h
+ * @brief Communicators: an MPI communicator wrapped together with a device, the routes of a node and a deadline.
+ */
+#ifndef SELVAGE_COMM_H
+#define SELVAGE_COMM_H
+
+#include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <selvage/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/** A wrapped communicator (opaque). */
+typedef struct selvage_comm selvage_comm_t;
+/** A device: a GPU, or the software device (opaque). */
+typedef struct selvage_device selvage_device_t;
+/** A user buffer that peers of the node may map (opaque). */
+typedef struct selvage_buffer selvage_buffer_t;
+
+/** How a packet travels. DEFAULT lets commit choose. */
+typedef enum selvage_route {
+    SELVAGE_ROUTE_DEFAULT = 0, /**< self, else peer, else shared, else staged */
+    SELVAGE_ROUTE_SELF = 1,    /**< a rank to itself, on its device */
+    SELVAGE_ROUTE_PEER = 2,    /**< device to device within the node */
+    SELVAGE_ROUTE_SHARED = 3,  /**< through node-shared pinned memory */
+    SELVAGE_ROUTE_STAGED = 4   /**< through pinned memory and a host MPI message */
+} selvage_route_t;
+
+/** Parameters of selvage_comm_create(). Every member but struct_size may stay zero. */
+typedef struct selvage_comm_params {
+    size_t struct_size;       /**< sizeof of this struct, set by SELVAGE_COMM_PARAMS_INIT */
+    selvage_device_t *device; /**< device to use; NULL: the one SELVAGE_DEVICE names. Borrowed: outlives the comm */
+    double timeout_s;         /**< deadline of every wait in seconds; 0: SELVAGE_TIMEOUT_S; -1: none */
+} selvage_comm_params_t;
+
+/** Initialiser: `selvage_comm_params_t p = {SELVAGE_COMM_PARAMS_INIT};` */
+#define SELVAGE_COMM_PARAMS_INIT .struct_size = sizeof(selvage_comm_params_t)
+
+/**
+ * @brief Wraps @p mpi_comm. Reads the SELVAGE_ variables, finds the node, proves which peers can map memory.
+ *
+ * Collective over @p mpi_comm; blocks, up to the deadline; not stream-ordered. MPI must be initialised. The MPI
+ * communicator is duplicated: Selvage's messages never meet the caller's, and the caller may free his own at once.
+ * A thread level below MPI_THREAD_FUNNELED warns; SELVAGE_PROGRESS=thread needs MPI_THREAD_MULTIPLE.
+ *
+ * @param[in]  mpi_comm  an intra-communicator
+ * @param[in]  params    NULL for defaults
+ * @param[out] comm_out  owned by the caller; freed by selvage_comm_destroy()
+ * @return ERR_ARGUMENT, ERR_STATE (MPI not initialised or finalised), ERR_CONFIG, ERR_MISMATCH (ranks were given
+ *         different settings), ERR_MPI, ERR_DEVICE, ERR_MEMORY, ERR_TIMEOUT: the same decision on every rank
+ */
+selvage_status_t selvage_comm_create(MPI_Comm mpi_comm, const selvage_comm_params_t *params,
+                                     selvage_comm_t **comm_out);
+
+/**
+ * @brief Frees a communicator. Exchanges and buffers made on it must have been destroyed; what was not is reported.
+ *
+ * Collective; blocks until the neighbours have let go, at most for the deadline. Accepts NULL. Writes the timeline
+ * if SELVAGE_TRACE is set. A communicator still alive at MPI_Finalize is quiesced and reported there.
+ */
+void selvage_comm_destroy(selvage_comm_t *comm);
+
+/** @brief Rank of the caller in the wrapped communicator. Local; -1 for NULL. */
+int selvage_comm_rank(const selvage_comm_t *comm);
+
+/** @brief Number of ranks of the wrapped communicator. Local; -1 for NULL. */
+int selvage_comm_size(const selvage_comm_t *comm);
+
+/** @brief Number of ranks on the caller's node, virtual nodes counted as nodes. Local; -1 for NULL. */
+int selvage_comm_node_size(const selvage_comm_t *comm);
+
+/** @brief The communicator's device: the one passed in, or the one it opened. Local; borrowed; NULL for NULL. */
+selvage_device_t *selvage_comm_device(const selvage_comm_t *comm);
+
+/**
+ * @brief Advances everything of the communicator as far as it can go, and returns.
+ *
+ * Local; never blocks. Needed only where neither wait nor test is called for long and SELVAGE_PROGRESS is inline.
+ *
+ * @return SUCCESS; errors belong to the exchanges and are returned by their own calls. ERR_ARGUMENT for NULL.
+ */
+selvage_status_t selvage_progress(selvage_comm_t *comm);
+
+/**
+ * @brief Exports a device buffer to the peers of the node, so that the `peer` route writes straight into it.
+ *
+ * Local; does not block. The caller keeps the memory and must unregister before freeing it. Receives into memory
+ * that is not registered work as well: they land in a slab of Selvage's own and are copied on the device.
+ *
+ * @param[in]  comm     communicator
+ * @param[in]  ptr      device memory, any alignment
+ * @param[in]  bytes    at least 1
+ * @param[out] buf_out  owned by the caller; freed by selvage_buffer_unregister()
+ * @return ERR_ARGUMENT, ERR_MEMORY, ERR_UNSUPPORTED (this kind of memory cannot be exported)
+ */
+selvage_status_t selvage_buffer_register(selvage_comm_t *comm, void *ptr, size_t bytes, selvage_buffer_t **buf_out);
+
+/**
+ * @brief Withdraws a registered buffer. Local; does not block; accepts NULL.
+ * @return ERR_STATE while a committed exchange receives into it
+ */
+selvage_status_t selvage_buffer_unregister(selvage_buffer_t *buf);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

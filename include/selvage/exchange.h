@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file exchange.h
+ * @brief Exchanges: a persistent set of packets, started and waited for as often as the application steps.
+ *
+ * Life: create, add_send and add_recv in any number, commit, then start / test / wait again and again, destroy.
+ *
+ * Ordering: start(x, stream) reads the send buffers after the work already on `stream`, and nothing of Selvage's
+ * touches a receive buffer before that work is done. After wait(x, stream) returns, later work on `stream` sees the
+ * received data. Send buffers belong to Selvage from start until wait. The caller never needs a device synchronise.
+ */
+#ifndef SELVAGE_EXCHANGE_H
+#define SELVAGE_EXCHANGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <selvage/comm.h>
+#include <selvage/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/** An exchange (opaque). */
+typedef struct selvage_exchange selvage_exchange_t;
+
+/** What happens when a packet does not verify. */
+typedef enum selvage_checksum {
+    SELVAGE_CHECKSUM_DEFAULT = 0, /**< what SELVAGE_CHECKSUM says; retry unless it is set */
+    SELVAGE_CHECKSUM_RETRY = 1,   /**< ask for the packet again, a bounded number of times, then report */
+    SELVAGE_CHECKSUM_REPORT = 2,  /**< return SELVAGE_ERR_CHECKSUM on both ranks */
+    SELVAGE_CHECKSUM_ABORT = 3,   /**< print the report and abort the process */
+    SELVAGE_CHECKSUM_OFF = -1     /**< no digest: damage is not seen */
+} selvage_checksum_t;
+
+/** Parameters of selvage_exchange_create(). Every member but struct_size may stay zero. */
+typedef struct selvage_exchange_params {
+    size_t struct_size;          /**< sizeof of this struct, set by SELVAGE_EXCHANGE_PARAMS_INIT */
+    selvage_route_t route;       /**< force one route for all packets (to the rank itself: self unless staged) */
+    selvage_checksum_t checksum; /**< verification policy; must agree between ranks */
+} selvage_exchange_params_t;
+
+/** Initialiser: `selvage_exchange_params_t p = {SELVAGE_EXCHANGE_PARAMS_INIT};` */
+#define SELVAGE_EXCHANGE_PARAMS_INIT .struct_size = sizeof(selvage_exchange_params_t)
+
+/**
+ * @brief Makes an empty exchange. Local; does not block; one thread at a time per communicator.
+ *
+ * Ranks must commit their exchanges in the order in which each of them created them; commit checks it.
+ *
+ * @param[in]  params  NULL for defaults
+ * @param[out] ex_out  owned by the caller; freed by selvage_exchange_destroy() before the communicator
+ * @return ERR_ARGUMENT, ERR_MEMORY
+ */
+selvage_status_t selvage_exchange_create(selvage_comm_t *comm, const selvage_exchange_params_t *params,
+                                         selvage_exchange_t **ex_out);
+
+/**
+ * @brief Declares a packet to send. Local; before commit only.
+ *
+ * The i-th send of a (source, destination, tag) meets the i-th receive of the same three.
+ *
+ * @param[in]  buf        device memory, any alignment; may be NULL only if @p bytes is 0. Must not overlap receives
+ * @param[in]  bytes      payload; 0 is a packet too (its record still travels)
+ * @param[in]  peer       destination, 0 to size-1; the rank itself is allowed
+ * @param[in]  tag        0 to 2^31-1; never shown to MPI
+ * @param[out] index_out  the packet's index among this rank's sends, as reports print it; may be NULL
+ * @return ERR_ARGUMENT with the argument named, ERR_STATE after commit, ERR_MEMORY
+ */
+selvage_status_t selvage_exchange_add_send(selvage_exchange_t *ex, const void *buf, size_t bytes, int peer, int tag,
+                                           uint32_t *index_out);
+
+/** @brief Declares a packet to receive; as selvage_exchange_add_send(), @p index_out counts receives. */
+selvage_status_t selvage_exchange_add_recv(selvage_exchange_t *ex, void *buf, size_t bytes, int peer, int tag,
+                                           uint32_t *index_out);
+
+/**
+ * @brief Matches packets with the peers, settles routes, allocates everything. Once per exchange.
+ *
+ * Collective over the communicator, also for ranks without packets; blocks up to the deadline; not stream-ordered.
+ * All ranks commit or none: one rank's failure is every rank's, and the detail names the rank and the packet.
+ *
+ * @return ERR_MISMATCH (no partner, other size, other order of commits), ERR_STATE, ERR_MEMORY, ERR_DEVICE, ERR_MPI,
+ *         ERR_LIMIT, ERR_UNSUPPORTED (forced route not available), ERR_TIMEOUT
+ */
+selvage_status_t selvage_exchange_commit(selvage_exchange_t *ex);
+
+/**
+ * @brief Starts an epoch: packs, checksums, posts receives and begins to copy. Returns at once.
+ *
+ * Local; does not block; stream-ordered after the work on @p stream.
+ *
+ * @return ERR_STATE before commit or while the last epoch is not complete; else the exchange's first error
+ */
+selvage_status_t selvage_exchange_start(selvage_exchange_t *ex, void *stream);
+
+/**
+ * @brief Advances the communicator and says whether this epoch is complete. Local; never blocks.
+ *
+ * @return SUCCESS: complete, and later work on @p stream sees the received data, as after wait; IN_PROGRESS;
+ *         ERR_STATE if never started; else the exchange's first error
+ */
+selvage_status_t selvage_exchange_test(selvage_exchange_t *ex, void *stream);
+
+/**
+ * @brief Completes the epoch: every packet here is verified and in place, every packet sent was verified there.
+ *
+ * Blocks the host, up to the deadline, which counts from the last progress; needs nothing queued on @p stream after
+ * start. The communicator's other exchanges advance meanwhile. Waiting again for a complete epoch succeeds at once.
+ *
+ * @return ERR_STATE if never started, ERR_CHECKSUM, ERR_TIMEOUT, ERR_PEER, ERR_MPI, ERR_DEVICE. After an error the
+ *         exchange is poisoned: every later call returns the same error, and it can only be destroyed
+ */
+selvage_status_t selvage_exchange_wait(selvage_exchange_t *ex, void *stream);
+
+/** @brief Number of epochs started so far. Local; 0 for NULL. */
+uint64_t selvage_exchange_epoch(const selvage_exchange_t *ex);
+
+/** @brief Route that commit settled for the send with this index. Local. @return ERR_ARGUMENT, ERR_STATE */
+selvage_status_t selvage_exchange_send_route(const selvage_exchange_t *ex, uint32_t index,
+                                             selvage_route_t *route_out);
+
+/** @brief Name of a route ("staged"). Static text; "default" for DEFAULT, "unknown" otherwise. */
+const char *selvage_route_name(selvage_route_t route);
+
+/**
+ * @brief Frees an exchange. Collective once committed; blocks until the neighbours have let go. Accepts NULL.
+ *
+ * An epoch under way is abandoned with a warning. Memory that MPI, a copy engine or a peer may still write is set
+ * aside until the process ends, never reused.
+ */
+void selvage_exchange_destroy(selvage_exchange_t *ex);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

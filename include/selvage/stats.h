@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file stats.h
+ * @brief Counters of a communicator: what was moved, and everything that went wrong and was mended.
+ */
+#ifndef SELVAGE_STATS_H
+#define SELVAGE_STATS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <selvage/comm.h>
+#include <selvage/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/** Counters since the communicator was created, over all its exchanges. */
+typedef struct selvage_stats {
+    size_t struct_size;           /**< set by SELVAGE_STATS_INIT; tells how much is filled */
+    uint64_t epochs;              /**< exchanges completed */
+    uint64_t packets_sent;        /**< packets whose verdict was good (or, unchecked, whose send completed) */
+    uint64_t packets_received;    /**< packets verified (or, unchecked, landed) */
+    uint64_t bytes_sent;          /**< payload of packets_sent */
+    uint64_t bytes_received;      /**< payload of packets_received */
+    uint64_t packets_by_route[8]; /**< packets_sent by #selvage_route_t */
+    uint64_t resends;             /**< packets sent again */
+    uint64_t bad_digests;         /**< arrivals whose digest did not verify */
+    uint64_t bad_records;         /**< arrivals whose record was not the expected one */
+    uint64_t stale_discarded;     /**< arrivals of an old epoch or attempt, or doubled, thrown away */
+    uint64_t swapped_named;       /**< failed arrivals recognised as another packet or the previous epoch */
+    uint64_t asked_again;         /**< times a missing packet was asked for */
+    uint64_t control_damaged;     /**< control messages that did not verify and were ignored */
+    uint64_t faults_injected;     /**< packets hurt on purpose by SELVAGE_FAULT */
+    uint64_t deadlines;           /**< waits that ended in SELVAGE_ERR_TIMEOUT */
+    uint64_t pinned_bytes;        /**< pinned host memory held now */
+    uint64_t device_bytes;        /**< device memory held now */
+} selvage_stats_t;
+
+/** Initialiser: `selvage_stats_t s = {SELVAGE_STATS_INIT};` */
+#define SELVAGE_STATS_INIT .struct_size = sizeof(selvage_stats_t)
+
+/**
+ * @brief Copies the counters. Local; does not block.
+ * @param[in,out] stats  struct_size says how much the caller knows; at most that much is written
+ * @return ERR_ARGUMENT
+ */
+selvage_status_t selvage_comm_stats(selvage_comm_t *comm, selvage_stats_t *stats);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

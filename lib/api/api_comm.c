@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Public calls on communicators and registered buffers: checks of arguments, then the pipeline. */
+#include <string.h>
+
+#include "api/api_params.h"
+#include "memory/memory_buffer.h"
+#include "wire/wire_mpi.h"
+
+selvage_status_t selvage_comm_create(MPI_Comm mpi_comm, const selvage_comm_params_t *params, selvage_comm_t **comm_out)
+{
+    selvage_comm_params_t own;
+    sv_wire_t *wire;
+    SV_API_NEED(comm_out);
+    SV_TRY(sv_api_copy_params("params", params, &own, sizeof own));
+    if (own.timeout_s < 0 && own.timeout_s != -1)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "params: timeout_s is %g; wanted -1, 0 or more", own.timeout_s);
+    SV_TRY(sv_wire_mpi_open(mpi_comm, &wire));
+    selvage_comm_t *comm;
+    selvage_status_t status = sv_comm_create(wire, &own, &comm);
+    if (status == SELVAGE_SUCCESS) {
+        sv_wire_mpi_on_finalize(wire, sv_comm_at_finalize, comm);
+        *comm_out = comm;
+    }
+    return sv_api_leave(status);
+}
+
+void selvage_comm_destroy(selvage_comm_t *comm)
+{
+    sv_comm_destroy(comm);
+    sv_api_leave(SELVAGE_SUCCESS);
+}
+
+int selvage_comm_rank(const selvage_comm_t *comm)
+{
+    return comm ? comm->wire->rank : -1;
+}
+
+int selvage_comm_size(const selvage_comm_t *comm)
+{
+    return comm ? comm->wire->size : -1;
+}
+
+int selvage_comm_node_size(const selvage_comm_t *comm)
+{
+    return comm ? comm->topology.node_size : -1;
+}
+
+selvage_device_t *selvage_comm_device(const selvage_comm_t *comm)
+{
+    return comm ? comm->dev_under : NULL;
+}
+
+selvage_status_t selvage_progress(selvage_comm_t *comm)
+{
+    SV_API_NEED(comm);
+    sv_api_enter(comm);
+    sv_progress_poll(&comm->progress);
+    return sv_api_leave(SELVAGE_SUCCESS);
+}
+
+/* Lists of the communicator belong to the engine, so its thread changes them. */
+typedef struct buffer_call {
+    selvage_comm_t *comm;
+    selvage_buffer_t *buf;
+    void *ptr;
+    size_t bytes;
+    selvage_status_t status;
+    char detail[SV_DETAIL_BYTES];
+} buffer_call_t;
+
+static void keep_detail(buffer_call_t *call)
+{
+    memcpy(call->detail, sv_thread_detail(), sizeof call->detail);
+}
+
+static void run_register(void *arg)
+{
+    buffer_call_t *call = arg;
+    call->status = sv_buffer_register(&call->comm->buffers, call->comm->dev, call->ptr, call->bytes, &call->buf);
+    keep_detail(call);
+}
+
+static selvage_status_t finish_call(const buffer_call_t *call)
+{
+    if (call->status != SELVAGE_SUCCESS)
+        memcpy(sv_thread_detail(), call->detail, sizeof call->detail);
+    return sv_api_leave(call->status);
+}
+
+selvage_status_t selvage_buffer_register(selvage_comm_t *comm, void *ptr, size_t bytes, selvage_buffer_t **buf_out)
+{
+    SV_API_NEED(comm);
+    SV_API_NEED(ptr);
+    SV_API_NEED(buf_out);
+    if (bytes == 0)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_buffer_register: bytes is 0");
+    buffer_call_t call = {.comm = comm, .ptr = ptr, .bytes = bytes};
+    sv_api_enter(comm);
+    sv_progress_call(&comm->progress, run_register, &call);
+    if (call.status == SELVAGE_SUCCESS) {
+        call.buf->comm = comm;
+        *buf_out = call.buf;
+    }
+    return finish_call(&call);
+}
+
+static void run_unregister(void *arg)
+{
+    buffer_call_t *call = arg;
+    call->status = sv_buffer_unregister(call->buf);
+    keep_detail(call);
+}
+
+selvage_status_t selvage_buffer_unregister(selvage_buffer_t *buf)
+{
+    if (!buf)
+        return SELVAGE_SUCCESS;
+    buffer_call_t call = {.buf = buf};
+    selvage_comm_t *comm = buf->comm;
+    sv_api_enter(comm);
+    sv_progress_call(&comm->progress, run_unregister, &call);
+    return finish_call(&call);
+}
+
+typedef struct stats_call {
+    selvage_comm_t *comm;
+    selvage_stats_t stats;
+} stats_call_t;
+
+static void run_stats(void *arg)
+{
+    stats_call_t *call = arg;
+    sv_comm_stats(call->comm, &call->stats);
+}
+
+selvage_status_t selvage_comm_stats(selvage_comm_t *comm, selvage_stats_t *stats)
+{
+    SV_API_NEED(comm);
+    SV_API_NEED(stats);
+    size_t room = stats->struct_size;
+    if (room < sizeof(size_t) || room > 1 << 16)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "stats: struct_size is %zu; start the struct from SELVAGE_STATS_INIT", room);
+    stats_call_t call = {.comm = comm};
+    sv_api_enter(comm);
+    sv_progress_call(&comm->progress, run_stats, &call);
+    size_t filled = room < sizeof call.stats ? room : sizeof call.stats;
+    call.stats.struct_size = room;
+    memcpy(stats, &call.stats, filled);
+    return sv_api_leave(SELVAGE_SUCCESS);
+}

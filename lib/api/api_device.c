@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The public device calls: arguments are checked and named here, then the device's table does the work. No state; any
+ * thread. Calls that enqueue neither allocate nor lock.
+ */
+#include <string.h>
+
+#include <selvage/device.h>
+
+#include "base/base_config.h"
+#include "base/base_status.h"
+#include "base/base_thread.h"
+#include "device/device.h"
+
+/* A pause longer than this is a mistake in units. */
+#define DELAY_US_MAX 1e12
+
+/* Refuses the call, naming the argument, unless cond holds. */
+#define CHECK_ARGUMENT(cond, text)                             \
+    do {                                                       \
+        if (!(cond))                                           \
+            return sv_error(SELVAGE_ERR_ARGUMENT, text);       \
+    } while (0)
+
+selvage_status_t selvage_device_open(const char *name, selvage_device_t **dev_out)
+{
+    sv_config_t config;
+    CHECK_ARGUMENT(dev_out, "dev_out: must not be NULL");
+    SV_TRY(sv_config_load(NULL, NULL, &config));
+    sv_thread_binding()->log_level = config.log;
+    return sv_device_open(name, &config, dev_out);
+}
+
+void selvage_device_close(selvage_device_t *dev)
+{
+    if (dev)
+        dev->ops->close(dev);
+}
+
+const char *selvage_device_name(const selvage_device_t *dev)
+{
+    return dev ? dev->ops->name : "";
+}
+
+selvage_status_t selvage_device_malloc(selvage_device_t *dev, size_t bytes, void **ptr_out)
+{
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    CHECK_ARGUMENT(ptr_out, "ptr_out: must not be NULL");
+    return SV_DEVICE_CALL(dev, malloc, bytes, ptr_out);
+}
+
+void selvage_device_free(selvage_device_t *dev, void *ptr)
+{
+    if (dev && ptr)
+        SV_DEVICE_CALL(dev, free, ptr);
+}
+
+selvage_status_t selvage_device_host_malloc(selvage_device_t *dev, size_t bytes, void **ptr_out)
+{
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    CHECK_ARGUMENT(ptr_out, "ptr_out: must not be NULL");
+    return SV_DEVICE_CALL(dev, host_malloc, bytes, ptr_out);
+}
+
+void selvage_device_host_free(selvage_device_t *dev, void *ptr)
+{
+    if (dev && ptr)
+        SV_DEVICE_CALL(dev, host_free, ptr);
+}
+
+selvage_status_t selvage_stream_create(selvage_device_t *dev, void **stream_out)
+{
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    CHECK_ARGUMENT(stream_out, "stream_out: must not be NULL");
+    return SV_DEVICE_CALL(dev, stream_create, stream_out);
+}
+
+void selvage_stream_destroy(selvage_device_t *dev, void *stream)
+{
+    if (dev && stream)
+        SV_DEVICE_CALL(dev, stream_destroy, stream);
+}
+
+selvage_status_t selvage_stream_synchronize(selvage_device_t *dev, void *stream)
+{
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    return SV_DEVICE_CALL(dev, stream_sync, stream);
+}
+
+/* False for a number that is no direction. */
+static bool copy_kind_of(selvage_copy_t direction, sv_copy_kind_t *kind_out)
+{
+    switch (direction) {
+    case SELVAGE_COPY_DEVICE_TO_HOST:
+        *kind_out = SV_COPY_D2H;
+        return true;
+    case SELVAGE_COPY_HOST_TO_DEVICE:
+        *kind_out = SV_COPY_H2D;
+        return true;
+    case SELVAGE_COPY_DEVICE_TO_DEVICE:
+        *kind_out = SV_COPY_D2D;
+        return true;
+    }
+    return false;
+}
+
+selvage_status_t selvage_device_copy(selvage_device_t *dev, void *dst, const void *src, size_t bytes,
+                                     selvage_copy_t direction, void *stream)
+{
+    sv_copy_kind_t kind = SV_COPY_D2D;
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    CHECK_ARGUMENT(dst || bytes == 0, "dst: must not be NULL unless bytes is 0");
+    CHECK_ARGUMENT(src || bytes == 0, "src: must not be NULL unless bytes is 0");
+    if (!copy_kind_of(direction, &kind))
+        return sv_error(SELVAGE_ERR_ARGUMENT, "direction: %d is no selvage_copy_t", (int)direction);
+    return SV_DEVICE_CALL(dev, copy_async, dst, src, bytes, kind, stream);
+}
+
+selvage_status_t selvage_device_fill(selvage_device_t *dev, void *dst, int value, size_t bytes, void *stream)
+{
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    CHECK_ARGUMENT(dst || bytes == 0, "dst: must not be NULL unless bytes is 0");
+    return SV_DEVICE_CALL(dev, fill_async, dst, value, bytes, stream);
+}
+
+selvage_status_t selvage_device_delay_us(selvage_device_t *dev, double us, void *stream)
+{
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    if (!(us >= 0 && us <= DELAY_US_MAX))
+        return sv_error(SELVAGE_ERR_ARGUMENT, "us: %g is not within 0 and %g", us, DELAY_US_MAX);
+    return SV_DEVICE_CALL(dev, delay_async, us, stream);
+}
+
+selvage_status_t selvage_device_launch_soft(selvage_device_t *dev, selvage_soft_kernel_t kernel, const void *arg,
+                                            size_t arg_bytes, unsigned nblocks, void *stream)
+{
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    CHECK_ARGUMENT(kernel, "kernel: must not be NULL");
+    CHECK_ARGUMENT(arg || arg_bytes == 0, "arg: must not be NULL unless arg_bytes is 0");
+    if (arg_bytes > SV_KERNEL_ARG_BYTES)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "arg_bytes: %zu is more than %d", arg_bytes, SV_KERNEL_ARG_BYTES);
+    CHECK_ARGUMENT(nblocks > 0, "nblocks: must be at least 1");
+    if (strcmp(dev->ops->name, "soft") != 0)
+        return sv_error(SELVAGE_ERR_UNSUPPORTED, "device %s: launch kernels with its own runtime", dev->ops->name);
+    /* The device reads the descriptor while it enqueues, so that it may live on this stack. */
+    sv_kernel_t descriptor = {"user kernel", kernel};
+    return SV_DEVICE_CALL(dev, launch, &descriptor, arg, arg_bytes, nblocks, stream);
+}

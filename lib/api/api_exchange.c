@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Public calls on exchanges: checks of arguments, then the pipeline. */
+#include <string.h>
+
+#include "api/api_params.h"
+#include "pipeline/pipe_exchange.h"
+
+static const char *const route_names[] = {"default", "self", "peer", "shared", "staged"};
+
+const char *selvage_route_name(selvage_route_t route)
+{
+    unsigned number = (unsigned)route;
+    return number < sizeof route_names / sizeof route_names[0] ? route_names[number] : "unknown";
+}
+
+static selvage_status_t check_params(const selvage_exchange_params_t *params)
+{
+    if ((int)params->route < SELVAGE_ROUTE_DEFAULT || params->route > SELVAGE_ROUTE_STAGED)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "params: route is %d; wanted a selvage_route_t", (int)params->route);
+    if (params->checksum < SELVAGE_CHECKSUM_OFF || params->checksum > SELVAGE_CHECKSUM_ABORT)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "params: checksum is %d; wanted a selvage_checksum_t",
+                        (int)params->checksum);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t selvage_exchange_create(selvage_comm_t *comm, const selvage_exchange_params_t *params,
+                                         selvage_exchange_t **ex_out)
+{
+    selvage_exchange_params_t own;
+    SV_API_NEED(comm);
+    SV_API_NEED(ex_out);
+    sv_api_enter(comm);
+    selvage_status_t status = sv_api_copy_params("params", params, &own, sizeof own);
+    if (status == SELVAGE_SUCCESS)
+        status = check_params(&own);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_exchange_create(comm, &own, ex_out);
+    return sv_api_leave(status);
+}
+
+static selvage_status_t check_packet(const char *call, const selvage_exchange_t *ex, const void *buf, size_t bytes,
+                                     int peer, int tag)
+{
+    int size = ex->comm->wire->size;
+    if (sv_exchange_state(ex) != SV_EXCHANGE_BUILDING)
+        return sv_error(SELVAGE_ERR_STATE, "%s: the exchange is committed already", call);
+    if (peer < 0 || peer >= size)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: peer is %d; wanted 0..%d", call, peer, size - 1);
+    if (tag < 0)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: tag is %d; wanted 0..2147483647", call, tag);
+    if (!buf && bytes)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: buf is NULL and bytes is %zu", call, bytes);
+    if ((uintptr_t)buf + bytes < (uintptr_t)buf || bytes > SIZE_MAX / 4)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: bytes is %zu, more than memory can hold", call, bytes);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t selvage_exchange_add_send(selvage_exchange_t *ex, const void *buf, size_t bytes, int peer, int tag,
+                                           uint32_t *index_out)
+{
+    SV_API_NEED(ex);
+    sv_api_enter(ex->comm);
+    selvage_status_t status = check_packet(__func__, ex, buf, bytes, peer, tag);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_exchange_add_send(ex, buf, bytes, peer, tag, index_out);
+    return sv_api_leave(status);
+}
+
+selvage_status_t selvage_exchange_add_recv(selvage_exchange_t *ex, void *buf, size_t bytes, int peer, int tag,
+                                           uint32_t *index_out)
+{
+    SV_API_NEED(ex);
+    sv_api_enter(ex->comm);
+    selvage_status_t status = check_packet(__func__, ex, buf, bytes, peer, tag);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_exchange_add_recv(ex, buf, bytes, peer, tag, index_out);
+    return sv_api_leave(status);
+}
+
+typedef struct exchange_call {
+    selvage_exchange_t *ex;
+    selvage_status_t status;
+    char detail[SV_DETAIL_BYTES];
+} exchange_call_t;
+
+static void run_commit(void *arg)
+{
+    exchange_call_t *call = arg;
+    call->status = sv_exchange_commit(call->ex);
+    memcpy(call->detail, sv_thread_detail(), sizeof call->detail);
+}
+
+selvage_status_t selvage_exchange_commit(selvage_exchange_t *ex)
+{
+    SV_API_NEED(ex);
+    sv_api_enter(ex->comm);
+    if (sv_exchange_state(ex) != SV_EXCHANGE_BUILDING)
+        return sv_api_leave(sv_error(SELVAGE_ERR_STATE, "selvage_exchange_commit: the exchange was committed before"));
+    exchange_call_t call = {.ex = ex};
+    sv_progress_call(&ex->comm->progress, run_commit, &call);
+    if (call.status != SELVAGE_SUCCESS)
+        memcpy(sv_thread_detail(), call.detail, sizeof call.detail);
+    return sv_api_leave(call.status);
+}
+
+selvage_status_t selvage_exchange_start(selvage_exchange_t *ex, void *stream)
+{
+    SV_API_NEED(ex);
+    sv_api_enter(ex->comm);
+    return sv_api_leave(sv_exchange_start(ex, stream));
+}
+
+selvage_status_t selvage_exchange_test(selvage_exchange_t *ex, void *stream)
+{
+    SV_API_NEED(ex);
+    sv_api_enter(ex->comm);
+    return sv_api_leave(sv_exchange_test(ex, stream));
+}
+
+selvage_status_t selvage_exchange_wait(selvage_exchange_t *ex, void *stream)
+{
+    SV_API_NEED(ex);
+    sv_api_enter(ex->comm);
+    return sv_api_leave(sv_exchange_wait(ex, stream));
+}
+
+uint64_t selvage_exchange_epoch(const selvage_exchange_t *ex)
+{
+    return ex ? ex->epoch : 0;
+}
+
+selvage_status_t selvage_exchange_send_route(const selvage_exchange_t *ex, uint32_t index, selvage_route_t *route_out)
+{
+    SV_API_NEED(ex);
+    SV_API_NEED(route_out);
+    if (!ex->committed)
+        return sv_error(SELVAGE_ERR_STATE, "selvage_exchange_send_route: the exchange is not committed");
+    if (index >= ex->nsends)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_exchange_send_route: index is %u of %u sends", index, ex->nsends);
+    *route_out = ex->sends[index].p.route;
+    return SELVAGE_SUCCESS;
+}
+
+static void run_destroy(void *arg)
+{
+    sv_exchange_destroy(arg);
+}
+
+void selvage_exchange_destroy(selvage_exchange_t *ex)
+{
+    if (!ex)
+        return;
+    selvage_comm_t *comm = ex->comm;
+    sv_api_enter(comm);
+    sv_progress_call(&comm->progress, run_destroy, ex);
+    sv_api_leave(SELVAGE_SUCCESS);
+}

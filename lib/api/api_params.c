@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See api_params.h. */
+#include "api/api_params.h"
+
+#include <string.h>
+
+#include "base/base_thread.h"
+
+selvage_status_t sv_api_copy_params(const char *name, const void *given, void *ours, size_t ours_bytes)
+{
+    size_t given_bytes = ours_bytes;
+    memset(ours, 0, ours_bytes);
+    if (given)
+        memcpy(&given_bytes, given, sizeof given_bytes);
+    if (given_bytes < sizeof(size_t) || given_bytes > 1 << 16)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: struct_size is %zu; start the struct from its _INIT macro", name,
+                        given_bytes);
+    for (size_t i = ours_bytes; given && i < given_bytes; i++)
+        if (((const unsigned char *)given)[i])
+            return sv_error(SELVAGE_ERR_ARGUMENT, "%s: struct_size is %zu and this library knows %zu bytes; byte %zu is "
+                            "not zero", name, given_bytes, ours_bytes, i);
+    if (given)
+        memcpy(ours, given, given_bytes < ours_bytes ? given_bytes : ours_bytes);
+    memcpy(ours, &ours_bytes, sizeof ours_bytes);
+    return SELVAGE_SUCCESS;
+}
+
+void sv_api_enter(const selvage_comm_t *comm)
+{
+    sv_comm_bind(comm);
+}
+
+selvage_status_t sv_api_leave(selvage_status_t status)
+{
+    sv_thread_binding()->fault = NULL; /* it lives in the communicator, which may be gone before this thread */
+    return status;
+}

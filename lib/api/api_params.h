@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What every public call has in common: parameter structs of any version, and binding the calling thread. */
+#ifndef SV_API_PARAMS_H
+#define SV_API_PARAMS_H
+
+#include <stddef.h>
+
+#include "base/base_status.h"
+#include "pipeline/pipe_comm.h"
+
+/*
+ * Copies a caller's struct (which begins with struct_size) into ours. A smaller one leaves our tail zero, which means
+ * "default"; a larger one is taken if its unknown tail is zero. given NULL: all defaults. name: the argument's.
+ */
+selvage_status_t sv_api_copy_params(const char *name, const void *given, void *ours, size_t ours_bytes);
+
+/* Between enter and leave the thread speaks for the communicator on the log and suffers its faults. */
+void sv_api_enter(const selvage_comm_t *comm);
+/* Returns status, so that calls end in `return sv_api_leave(...)`. */
+selvage_status_t sv_api_leave(selvage_status_t status);
+
+/* Refuses a NULL argument by its name. */
+#define SV_API_NEED(pointer)                                                                          \
+    do {                                                                                              \
+        if (!(pointer))                                                                               \
+            return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s is NULL", __func__, #pointer);              \
+    } while (0)
+
+#endif

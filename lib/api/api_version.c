@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The version of the library that is loaded. Text and numbers come from the same header, so they cannot differ; that
+ * the header agrees with the VERSION file, which the build took, is asserted here. No state; any thread.
+ */
+#include "config.h"
+
+#include <stddef.h>
+
+#include <selvage/version.h>
+
+#define TEXT_OF(x) TEXT_OF_(x)
+#define TEXT_OF_(x) #x
+#define HEADER_VERSION \
+    TEXT_OF(SELVAGE_VERSION_MAJOR) "." TEXT_OF(SELVAGE_VERSION_MINOR) "." TEXT_OF(SELVAGE_VERSION_PATCH)
+
+/* Only the lengths can be compared by the compiler; tests/test_symbols.sh compares the text. */
+_Static_assert(sizeof HEADER_VERSION == sizeof SELVAGE_VERSION_TEXT, "version.h and VERSION disagree");
+
+const char *selvage_version(int *major, int *minor, int *patch)
+{
+    if (major != NULL)
+        *major = SELVAGE_VERSION_MAJOR;
+    if (minor != NULL)
+        *minor = SELVAGE_VERSION_MINOR;
+    if (patch != NULL)
+        *patch = SELVAGE_VERSION_PATCH;
+    return HEADER_VERSION;
+}

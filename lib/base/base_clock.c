@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The clock and the polite wait. Everything is local to the caller. The wait goes from pause (the other side is about
+ * to answer) over yield (somebody else needs this core) to sleep (nothing will happen soon); when ranks outnumber
+ * cores the first of these only steals the time of whoever is waited for, so it is left out.
+ */
+#include "base/base_clock.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <time.h>
+
+enum {
+    NS_PER_S = 1000000000,
+    PAUSES = 200,          /* calls that only pause, on a free core */
+    YIELDS = 1000,         /* calls that yield after them */
+    YIELDS_CROWDED = 50,   /* calls that yield before the first sleep, on a shared core */
+    DOUBLINGS_MAX = 20     /* 1 us doubled this often is a second: more than any max_sleep_us */
+};
+
+uint64_t sv_clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+void sv_clock_sleep_until_ns(uint64_t ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+        continue;
+}
+
+static inline void pause_processor(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield" ::: "memory");
+#else
+    __asm__ volatile("" ::: "memory");
+#endif
+}
+
+/* A signal may end the sleep early, which is as good: the caller looks again and comes back. */
+static void sleep_doubled(unsigned doublings, unsigned max_sleep_us)
+{
+    unsigned us = 1u << (doublings < DOUBLINGS_MAX ? doublings : DOUBLINGS_MAX);
+    if (us > max_sleep_us)
+        us = max_sleep_us;
+    struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
+    nanosleep(&pause, NULL);
+}
+
+void sv_relax(sv_relax_t *relax)
+{
+    unsigned pauses = relax->crowded ? 0 : PAUSES;
+    unsigned yields = relax->crowded ? YIELDS_CROWDED : YIELDS;
+    unsigned idle = relax->idle;
+    if (idle < UINT_MAX)
+        relax->idle = idle + 1;
+    if (idle < pauses)
+        pause_processor();
+    else if (idle < pauses + yields || relax->max_sleep_us == 0)
+        sched_yield();
+    else
+        sleep_doubled(idle - pauses - yields, relax->max_sleep_us);
+}

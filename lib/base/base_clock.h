@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Time: one monotonic clock for deadlines, statistics and the timeline. */
+#ifndef SV_BASE_CLOCK_H
+#define SV_BASE_CLOCK_H
+
+#include <stdint.h>
+
+/* Nanoseconds of CLOCK_MONOTONIC: comparable between the processes of one machine. */
+uint64_t sv_clock_ns(void);
+
+/* Sleeps until sv_clock_ns() reaches ns; returns at once if it has. */
+void sv_clock_sleep_until_ns(uint64_t ns);
+
+/*
+ * Waiting politely. A caller that finds nothing to do calls sv_relax(&r) again and again, and sv_relax_reset(&r) when
+ * it found work: first the processor's pause instruction, then sched_yield, then sleeps that double from 1 to
+ * max_sleep_us. With crowded set (more ranks than cores) it yields from the first call.
+ */
+typedef struct sv_relax {
+    unsigned idle;
+    unsigned max_sleep_us; /* 0: never sleep, only yield */
+    int crowded;
+} sv_relax_t;
+
+void sv_relax(sv_relax_t *relax);
+static inline void sv_relax_reset(sv_relax_t *relax)
+{
+    relax->idle = 0;
+}
+
+#endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reading the configuration: the table becomes rows, each row's text (the user's, else the default) goes through the
+ * same parser, and the result is handed out only when all of it is good. No state: whoever loads owns the struct.
+ * Called when a communicator or a device is made, never later, so that a changed environment cannot split a run.
+ */
+#include "base/base_config.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base_config_rows.h"
+#include "base/base_parse.h"
+#include "base/base_status.h"
+
+/* What a member must be for each type of the table, so that a wrong row does not compile. */
+#define BYTES_OF_BOOL sizeof(bool)
+#define BYTES_OF_INT sizeof(int)
+#define BYTES_OF_REAL sizeof(double)
+#define BYTES_OF_BYTES sizeof(uint64_t)
+#define BYTES_OF_CHOICE sizeof(int)
+#define BYTES_OF_TEXT ((size_t)SV_CONFIG_TEXT_BYTES)
+#define CHECK_MEMBER(name, member, type, default_text, range, agreed, text) \
+    _Static_assert(sizeof(((sv_config_t *)0)->member) == BYTES_OF_##type, "SELVAGE_" #name ": type of the member");
+SV_CONFIG_TABLE(CHECK_MEMBER)
+
+_Static_assert(SV_CONFIG_ROWS <= 64, "environment_rows has one bit per row");
+
+const sv_config_row_t sv_config_rows[SV_CONFIG_ROWS] = {
+#define TABLE_ROW(name, member, type, default_text, range, agreed, text) \
+    {"SELVAGE_" #name, default_text, range, text, offsetof(sv_config_t, member), SV_CONFIG_TYPE_##type, agreed},
+    SV_CONFIG_TABLE(TABLE_ROW)
+#undef TABLE_ROW
+};
+
+static const char *from_environment(void *arg, const char *full_name)
+{
+    (void)arg;
+    return getenv(full_name);
+}
+
+/* Splits "low..high". The table is constant, so both ends are there and short. */
+static void split_range(const char *range, char low_out[32], const char **high_out)
+{
+    size_t length = (size_t)(strstr(range, "..") - range);
+    memcpy(low_out, range, length);
+    low_out[length] = '\0';
+    *high_out = range + length + 2;
+}
+
+static bool parse_int_row(const char *text, const char *range, void *member)
+{
+    char low_text[32];
+    const char *high_text;
+    int64_t value, low = 0, high = 0;
+    split_range(range, low_text, &high_text);
+    if (!sv_parse_int(low_text, &low) || !sv_parse_int(high_text, &high) || !sv_parse_int(text, &value))
+        return false;
+    if (value < low || value > high || value < INT_MIN || value > INT_MAX)
+        return false;
+    *(int *)member = (int)value;
+    return true;
+}
+
+static bool parse_real_row(const char *text, const char *range, void *member)
+{
+    char low_text[32];
+    const char *high_text;
+    double value, low = 0, high = 0;
+    split_range(range, low_text, &high_text);
+    if (!sv_parse_real(low_text, &low) || !sv_parse_real(high_text, &high) || !sv_parse_real(text, &value))
+        return false;
+    if (value < low || value > high)
+        return false;
+    *(double *)member = value;
+    return true;
+}
+
+static bool parse_bytes_row(const char *text, const char *range, void *member)
+{
+    char low_text[32];
+    const char *high_text;
+    uint64_t value, low = 0, high = 0;
+    split_range(range, low_text, &high_text);
+    if (!sv_parse_bytes(low_text, &low) || !sv_parse_bytes(high_text, &high) || !sv_parse_bytes(text, &value))
+        return false;
+    if (value < low || value > high)
+        return false;
+    *(uint64_t *)member = value;
+    return true;
+}
+
+static bool parse_text_row(const char *text, char *member)
+{
+    size_t length = strlen(text);
+    if (length >= SV_CONFIG_TEXT_BYTES)
+        return false;
+    memcpy(member, text, length + 1);
+    return true;
+}
+
+static bool parse_row(const sv_config_row_t *row, const char *text, sv_config_t *config)
+{
+    void *member = (char *)config + row->offset;
+    switch (row->type) {
+    case SV_CONFIG_TYPE_BOOL:
+        return sv_parse_bool(text, member);
+    case SV_CONFIG_TYPE_INT:
+        return parse_int_row(text, row->range, member);
+    case SV_CONFIG_TYPE_REAL:
+        return parse_real_row(text, row->range, member);
+    case SV_CONFIG_TYPE_BYTES:
+        return parse_bytes_row(text, row->range, member);
+    case SV_CONFIG_TYPE_CHOICE:
+        return sv_parse_choice(text, row->range, member);
+    case SV_CONFIG_TYPE_TEXT:
+        return parse_text_row(text, member);
+    }
+    return false;
+}
+
+/* What a good value would have been, as the end of a sentence; the range follows it. */
+static const char *wanted_text(sv_config_type_t type)
+{
+    switch (type) {
+    case SV_CONFIG_TYPE_BOOL:
+        return "on or off";
+    case SV_CONFIG_TYPE_INT:
+        return "a whole number in ";
+    case SV_CONFIG_TYPE_REAL:
+        return "a number in ";
+    case SV_CONFIG_TYPE_BYTES:
+        return "bytes (K, M, G, T may follow) in ";
+    case SV_CONFIG_TYPE_CHOICE:
+        return "one of ";
+    case SV_CONFIG_TYPE_TEXT:
+        return "a shorter text";
+    }
+    return "";
+}
+
+static selvage_status_t refuse(const sv_config_row_t *row, const char *text, const char *wanted, const char *range)
+{
+    return sv_error(SELVAGE_ERR_CONFIG, "%s is \"%.200s\"; wanted %s%s", row->name, text, wanted, range);
+}
+
+/* Rules that a range cannot say. */
+static selvage_status_t check_row(const sv_config_row_t *row, const char *text, const sv_config_t *config)
+{
+    ptrdiff_t position = row - sv_config_rows;
+    if (position == SV_CONFIG_ROW_SEGMENT_BYTES && config->segment_bytes % 64 != 0)
+        return refuse(row, text, "a multiple of 64", "");
+    if (position == SV_CONFIG_ROW_TIMEOUT_S && config->timeout_s <= 0 && config->timeout_s != -1)
+        return refuse(row, text, "-1 (no deadline) or a number above 0", "");
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t load_row(int position, const char *users_text, sv_config_t *config)
+{
+    const sv_config_row_t *row = &sv_config_rows[position];
+    const char *text = users_text ? users_text : row->default_text;
+    if (!parse_row(row, text, config))
+        return refuse(row, text, wanted_text(row->type), row->range);
+    if (users_text)
+        config->environment_rows |= UINT64_C(1) << position;
+    return check_row(row, text, config);
+}
+
+selvage_status_t sv_config_load(sv_config_lookup_t lookup, void *lookup_arg, sv_config_t *config_out)
+{
+    sv_config_t config;
+    memset(&config, 0, sizeof config);
+    sv_config_lookup_t read = lookup ? lookup : from_environment;
+    for (int i = 0; i < SV_CONFIG_ROWS; i++)
+        SV_TRY(load_row(i, read(lookup_arg, sv_config_rows[i].name), &config));
+    if (!lookup)
+        SV_TRY(sv_config_refuse_unknown(&config));
+    *config_out = config;
+    return SELVAGE_SUCCESS;
+}
+
+/* FNV-1a, with the final zero as a separator between texts. */
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    do {
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    } while (*text++ != '\0');
+    return hash;
+}
+
+uint64_t sv_config_agreed_hash(const sv_config_t *config)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (int i = 0; i < SV_CONFIG_ROWS; i++) {
+        char value[SV_CONFIG_TEXT_BYTES];
+        if (!sv_config_rows[i].agreed)
+            continue;
+        sv_config_value_text(&sv_config_rows[i], config, value, sizeof value);
+        hash = hash_text(hash_text(hash, sv_config_rows[i].name), value);
+    }
+    return hash;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Configuration: SELVAGE_ variables read once, when a communicator or device is created, through one table. The only
+ * place that calls getenv. A bad value is refused with the variable, the value and the range; an unknown name is
+ * refused (or warned about, SELVAGE_UNKNOWN) with the nearest known one.
+ */
+#ifndef SV_BASE_CONFIG_H
+#define SV_BASE_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <selvage/status.h>
+
+enum { SV_CONFIG_TEXT_BYTES = 512 };
+
+/* Positions in the CHOICE lists of base_config_table.h. */
+enum { SV_CONFIG_DEVICE_AUTO, SV_CONFIG_DEVICE_SOFT };
+enum { SV_CONFIG_CHECKSUM_OFF, SV_CONFIG_CHECKSUM_RETRY, SV_CONFIG_CHECKSUM_REPORT, SV_CONFIG_CHECKSUM_ABORT };
+enum { SV_CONFIG_PROGRESS_INLINE, SV_CONFIG_PROGRESS_THREAD };
+enum { SV_CONFIG_SPIN_AUTO, SV_CONFIG_SPIN_YIELD, SV_CONFIG_SPIN_BUSY };
+enum { SV_CONFIG_INTRANODE_DEFERRED, SV_CONFIG_INTRANODE_IMMEDIATE, SV_CONFIG_INTRANODE_MEASURED };
+enum { SV_CONFIG_SOFT_THREADS, SV_CONFIG_SOFT_INLINE };
+
+/* One member per row of the table: BOOL bool, INT and CHOICE int, REAL double, BYTES uint64_t, TEXT char[]. */
+typedef struct sv_config {
+    int device, log, unknown, route, ranks_per_node, checksum, retry_max;
+    double retry_timeout_ms, timeout_s;
+    int progress, spin;
+    uint64_t segment_bytes;
+    int segment_slots;
+    uint64_t kernel_copy_max_bytes;
+    int intranode, requests_max;
+    uint64_t inflight_bytes;
+    char trace[SV_CONFIG_TEXT_BYTES];
+    int trace_events;
+    char flight_file[SV_CONFIG_TEXT_BYTES];
+    bool flight_signal;
+    char fault[SV_CONFIG_TEXT_BYTES];
+    int soft_mode;
+    double soft_d2h_gbs, soft_h2d_gbs, soft_peer_gbs, soft_d2h_us, soft_h2d_us, soft_peer_us;
+    char lattice[SV_CONFIG_TEXT_BYTES];
+    uint64_t environment_rows; /* bit i: row i of the table was set by the user; kept for sv_config_print() */
+} sv_config_t;
+
+/* Looks a variable up; returns NULL if it is not set. Tests pass their own, the library passes NULL for getenv. */
+typedef const char *(*sv_config_lookup_t)(void *arg, const char *full_name);
+
+/*
+ * Fills *config_out with defaults, then the environment. lookup NULL: getenv, and environ is searched for unknown
+ * names. Outputs only on success. SELVAGE_ERR_CONFIG with variable, value and range in the detail.
+ */
+selvage_status_t sv_config_load(sv_config_lookup_t lookup, void *lookup_arg, sv_config_t *config_out);
+
+/* A hash of every row marked 'agreed': equal on all ranks, or the communicator is refused. */
+uint64_t sv_config_agreed_hash(const sv_config_t *config);
+
+/* Prints every variable with value, source (default or environment), range and text: a table for people. */
+void sv_config_print(FILE *stream, const sv_config_t *config);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The configuration as text: one value as a user would type it (also what ranks compare), and the whole table with
+ * the source of each value. The table here is what the tools print and what the manual page is made from.
+ */
+#include "base/base_config_rows.h"
+
+#include <string.h>
+
+/* The largest suffix that divides the number, so that 4194304 reads 4M. */
+static void bytes_text(uint64_t value, char *text_out, size_t bytes)
+{
+    static const char suffixes[] = "KMGT";
+    int steps = 0;
+    while (steps < 4 && value != 0 && value % 1024 == 0) {
+        value /= 1024;
+        steps++;
+    }
+    char suffix[2] = {steps ? suffixes[steps - 1] : '\0', '\0'};
+    snprintf(text_out, bytes, "%llu%s", (unsigned long long)value, suffix);
+}
+
+static void choice_text(int position, const char *list, char *text_out, size_t bytes)
+{
+    for (; position > 0 && strchr(list, '|'); position--)
+        list = strchr(list, '|') + 1;
+    snprintf(text_out, bytes, "%.*s", (int)strcspn(list, "|"), list);
+}
+
+void sv_config_value_text(const sv_config_row_t *row, const sv_config_t *config, char *text_out, size_t bytes)
+{
+    const void *member = (const char *)config + row->offset;
+    switch (row->type) {
+    case SV_CONFIG_TYPE_BOOL:
+        snprintf(text_out, bytes, "%s", *(const bool *)member ? "on" : "off");
+        break;
+    case SV_CONFIG_TYPE_INT:
+        snprintf(text_out, bytes, "%d", *(const int *)member);
+        break;
+    case SV_CONFIG_TYPE_REAL:
+        snprintf(text_out, bytes, "%.10g", *(const double *)member);
+        break;
+    case SV_CONFIG_TYPE_BYTES:
+        bytes_text(*(const uint64_t *)member, text_out, bytes);
+        break;
+    case SV_CONFIG_TYPE_CHOICE:
+        choice_text(*(const int *)member, row->range, text_out, bytes);
+        break;
+    case SV_CONFIG_TYPE_TEXT:
+        snprintf(text_out, bytes, "%s", (const char *)member);
+        break;
+    }
+}
+
+/* Types whose range column would be empty still say what they take. */
+static const char *range_text(const sv_config_row_t *row)
+{
+    if (row->type == SV_CONFIG_TYPE_BOOL)
+        return "on|off";
+    return row->type == SV_CONFIG_TYPE_TEXT ? "text" : row->range;
+}
+
+void sv_config_print(FILE *stream, const sv_config_t *config)
+{
+    static const char form[] = "%-30s %-10s %-12s %-36s %s\n";
+    fprintf(stream, form, "variable", "value", "source", "range", "what it does");
+    for (int i = 0; i < SV_CONFIG_ROWS; i++) {
+        const sv_config_row_t *row = &sv_config_rows[i];
+        char value[SV_CONFIG_TEXT_BYTES];
+        sv_config_value_text(row, config, value, sizeof value);
+        const char *source = config->environment_rows >> i & 1 ? "environment" : "default";
+        fprintf(stream, form, row->name, value[0] ? value : "-", source, range_text(row), row->text);
+    }
+}

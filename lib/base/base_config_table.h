@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The one table of SELVAGE_ variables. Columns:
+ *   name     without the SELVAGE_ prefix
+ *   member   of sv_config_t
+ *   type     BOOL, INT, REAL, BYTES (with K, M, G suffixes), CHOICE (list in 'range'), TEXT
+ *   default  as text, parsed like a user's value
+ *   range    "low..high" for numbers, "a|b|c" for choices (stored as the position in the list), "" for text
+ *   agreed   1: every rank must have the same value (compared when a communicator is created)
+ *   text     what it does
+ */
+#ifndef SV_BASE_CONFIG_TABLE_H
+#define SV_BASE_CONFIG_TABLE_H
+
+#define SV_CONFIG_TABLE(X)                                                                                             \
+    X(DEVICE, device, CHOICE, "auto", "auto|soft", 0, "device to use: the best one found, or the software device")     \
+    X(LOG, log, CHOICE, "warn", "none|error|warn|info|debug|trace", 0, "how much is said on standard error")           \
+    X(UNKNOWN, unknown, CHOICE, "error", "error|warn|ignore", 0,                                                       \
+      "what an unknown SELVAGE_ variable does: it refuses the communicator, warns, or nothing")                        \
+    X(ROUTE, route, CHOICE, "auto", "auto|self|peer|shared|staged", 1,                                                 \
+      "route of every packet; self applies to packets of a rank to itself, others choose as auto")                     \
+    X(RANKS_PER_NODE, ranks_per_node, INT, "0", "0..1048576", 1,                                                       \
+      "divide each node into virtual nodes of this many ranks; 0: whole nodes")                                        \
+    X(CHECKSUM, checksum, CHOICE, "retry", "off|retry|report|abort", 1, "what a packet that does not verify causes")   \
+    X(RETRY_MAX, retry_max, INT, "5", "0..100", 1, "how often a damaged packet is asked for again")                    \
+    X(RETRY_TIMEOUT_MS, retry_timeout_ms, REAL, "1000", "0.1..3600000", 0,                                             \
+      "a packet missing this long is asked for again; doubles with every question")                                    \
+    X(TIMEOUT_S, timeout_s, REAL, "300", "-1..1000000", 0, "deadline of every wait since the last progress; -1: none") \
+    X(PROGRESS, progress, CHOICE, "inline", "inline|thread", 0,                                                        \
+      "who advances exchanges: the calls of the application, or a thread of Selvage's")                                \
+    X(SPIN, spin, CHOICE, "auto", "auto|yield|busy", 0,                                                                \
+      "how waits poll: yield at once, or spin first; auto yields when ranks outnumber cores")                          \
+    X(SEGMENT_BYTES, segment_bytes, BYTES, "4M", "4096..1073741824", 1,                                                \
+      "packets larger than this move in segments; a multiple of 64")                                                   \
+    X(SEGMENT_SLOTS, segment_slots, INT, "8", "2..64", 1, "staging slots per packet: segments in flight at once")      \
+    X(KERNEL_COPY_MAX_BYTES, kernel_copy_max_bytes, BYTES, "16K", "0..1073741824", 0,                                  \
+      "packets up to this size go through mapped memory by the pack kernel, without the copy engine")                  \
+    X(INTRANODE, intranode, CHOICE, "deferred", "deferred|immediate|measured", 0,                                      \
+      "when copies within the node start: behind the copies down, at once, or as measured in the first epochs")        \
+    X(REQUESTS_MAX, requests_max, INT, "1024", "1..65536", 0, "sends in flight at once, over all exchanges of a rank") \
+    X(INFLIGHT_BYTES, inflight_bytes, BYTES, "1G", "1M..1T", 0, "bytes of sends in flight at once, of a rank")         \
+    X(TRACE, trace, TEXT, "", "", 0, "file for the timeline of all ranks (Perfetto, chrome://tracing)")                \
+    X(TRACE_EVENTS, trace_events, INT, "131072", "1024..16777216", 0, "timeline records kept per rank")                \
+    X(FLIGHT_FILE, flight_file, TEXT, "", "", 0,                                                                       \
+      "file for the flight recorder, .RANK is appended; standard error if empty")                                      \
+    X(FLIGHT_SIGNAL, flight_signal, BOOL, "on", "", 0,                                                                 \
+      "write the flight recorder on SIGUSR1 if nobody else handles it")                                                \
+    X(FAULT, fault, TEXT, "", "", 0, "faults to inject, for tests; see the testing guide")                             \
+    X(SOFT_MODE, soft_mode, CHOICE, "threads", "threads|inline", 0,                                                    \
+      "streams of the software device: worker threads, or executed by the caller")                                     \
+    X(SOFT_D2H_GBS, soft_d2h_gbs, REAL, "0", "0..100000", 0, "modelled bandwidth device to host, GB/s; 0: no model")   \
+    X(SOFT_H2D_GBS, soft_h2d_gbs, REAL, "0", "0..100000", 0, "modelled bandwidth host to device, GB/s; 0: no model")   \
+    X(SOFT_PEER_GBS, soft_peer_gbs, REAL, "0", "0..100000", 0,                                                         \
+      "modelled bandwidth between devices, GB/s; 0: no model")                                                         \
+    X(SOFT_D2H_US, soft_d2h_us, REAL, "0", "0..1000000", 0, "modelled latency of a copy device to host, us")           \
+    X(SOFT_H2D_US, soft_h2d_us, REAL, "0", "0..1000000", 0, "modelled latency of a copy host to device, us")           \
+    X(SOFT_PEER_US, soft_peer_us, REAL, "0", "0..1000000", 0, "modelled latency of a copy between devices, us")        \
+    X(LATTICE, lattice, TEXT, "", "", 0, "gauge configuration for the lattice example of ./demo")
+
+#endif

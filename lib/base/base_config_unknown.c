@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Unknown SELVAGE_ variables. A misspelt name would otherwise be a setting that silently does nothing, so the default
+ * is to refuse it and to name the nearest one that exists. Only the environment itself can be searched: a lookup
+ * function cannot list its names. Reads environ; the caller must not change it meanwhile, as with getenv.
+ */
+#include "base/base_config_rows.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base_log.h"
+#include "base/base_status.h"
+
+enum { NAME_MAX_LENGTH = 63 };
+enum { UNKNOWN_ERROR, UNKNOWN_WARN, UNKNOWN_IGNORE }; /* positions in the list of SELVAGE_UNKNOWN */
+
+extern char **environ;
+
+static unsigned smallest(unsigned a, unsigned b, unsigned c)
+{
+    unsigned ab = a < b ? a : b;
+    return ab < c ? ab : c;
+}
+
+/* Letters to insert, delete or replace between a and b (Levenshtein), with one row of the usual table. */
+static unsigned edit_distance(const char *a, const char *b)
+{
+    unsigned row[NAME_MAX_LENGTH + 1];
+    size_t length = strlen(b);
+    if (length > NAME_MAX_LENGTH)
+        return NAME_MAX_LENGTH + 1;
+    for (unsigned j = 0; j <= length; j++)
+        row[j] = j;
+    for (unsigned i = 1; a[i - 1] != '\0'; i++) {
+        unsigned diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= length; j++) {
+            unsigned above = row[j];
+            row[j] = smallest(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
+            diagonal = above;
+        }
+    }
+    return row[length];
+}
+
+/* The nearest name of the table, or NULL if none is like it: half of the letters behind the prefix must be right. */
+static const char *nearest_name(const char *name)
+{
+    const char *nearest = NULL;
+    unsigned best = (unsigned)(strlen(name) - strlen("SELVAGE_")) / 2 + 1;
+    for (int i = 0; i < SV_CONFIG_ROWS; i++) {
+        unsigned distance = edit_distance(sv_config_rows[i].name, name);
+        if (distance < best) {
+            best = distance;
+            nearest = sv_config_rows[i].name;
+        }
+    }
+    return nearest;
+}
+
+static bool is_known(const char *name)
+{
+    for (int i = 0; i < SV_CONFIG_ROWS; i++)
+        if (strcmp(sv_config_rows[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+selvage_status_t sv_config_check_name(const char *name, const sv_config_t *config)
+{
+    if (is_known(name) || config->unknown == UNKNOWN_IGNORE)
+        return SELVAGE_SUCCESS;
+    char hint[NAME_MAX_LENGTH + 32] = "";
+    const char *nearest = nearest_name(name);
+    if (nearest)
+        snprintf(hint, sizeof hint, "; did you mean %s?", nearest);
+    if (config->unknown == UNKNOWN_ERROR)
+        return sv_error(SELVAGE_ERR_CONFIG, "unknown variable %.100s%s (SELVAGE_UNKNOWN=warn continues)", name, hint);
+    if (config->log >= SV_LOG_WARN)
+        sv_log(SV_LOG_WARN, "config", "unknown variable %.100s%s", name, hint);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_config_refuse_unknown(const sv_config_t *config)
+{
+    for (char **entry = environ; entry && *entry; entry++) {
+        char name[128];
+        if (strncmp(*entry, "SELVAGE_", strlen("SELVAGE_")) != 0)
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(*entry, "="), *entry);
+        SV_TRY(sv_config_check_name(name, config));
+    }
+    return SELVAGE_SUCCESS;
+}

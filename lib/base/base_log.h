@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The log: one line per message on standard error (or the thread's sink), "selvage[rank@host] level: component: text".
+ * Text is lower case and names what a user can act on. Never called on the hot path.
+ */
+#ifndef SV_BASE_LOG_H
+#define SV_BASE_LOG_H
+
+typedef enum sv_log_level {
+    SV_LOG_ERROR = 1,
+    SV_LOG_WARN = 2,
+    SV_LOG_INFO = 3,
+    SV_LOG_DEBUG = 4,
+    SV_LOG_TRACE = 5
+} sv_log_level_t;
+
+/* Prints if the thread's level allows. component is the room: "wire", "pipeline", ... */
+void sv_log(sv_log_level_t level, const char *component, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Host memory with a count of what is alive. Alignment to cache lines keeps two objects from sharing one; the memory
+ * is cleared here, which also touches its pages, so that the hot path meets no page fault. Any thread.
+ */
+#include "base/base_memory.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base_fault.h"
+#include "base/base_status.h"
+
+enum { ALIGNMENT = 64 };
+
+/* A statistic for tests; nothing in the library depends on it, so relaxed order is enough. */
+static _Atomic int64_t live_allocations;
+
+static void *allocate_zeroed(size_t count, size_t element_bytes)
+{
+    size_t bytes, rounded;
+    if (__builtin_mul_overflow(count, element_bytes, &bytes) || __builtin_add_overflow(bytes, ALIGNMENT, &rounded))
+        return NULL;
+    if (sv_fault_call_fails(SV_FAULT_CALL_ALLOC))
+        return NULL;
+    rounded = bytes ? (rounded - 1) / ALIGNMENT * ALIGNMENT : ALIGNMENT;
+    void *ptr = aligned_alloc(ALIGNMENT, rounded);
+    return ptr ? memset(ptr, 0, rounded) : NULL;
+}
+
+selvage_status_t sv_calloc(size_t count, size_t element_bytes, void *out_pointer_to_pointer)
+{
+    void *ptr = allocate_zeroed(count, element_bytes);
+    if (!ptr)
+        return sv_error(SELVAGE_ERR_MEMORY, "no host memory for %zu elements of %zu bytes", count, element_bytes);
+    atomic_fetch_add_explicit(&live_allocations, 1, memory_order_relaxed);
+    memcpy(out_pointer_to_pointer, &ptr, sizeof ptr); /* the target is a pointer to any type */
+    return SELVAGE_SUCCESS;
+}
+
+void sv_free(void *ptr)
+{
+    if (!ptr)
+        return;
+    atomic_fetch_sub_explicit(&live_allocations, 1, memory_order_relaxed);
+    free(ptr);
+}
+
+int64_t sv_memory_live(void)
+{
+    return atomic_load_explicit(&live_allocations, memory_order_relaxed);
+}

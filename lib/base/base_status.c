@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Status names and texts from the public table, and the one way in which an error comes into being: its text goes to
+ * the calling thread's detail, and once to the log. Any thread; nothing is shared.
+ */
+#include "base/base_status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base_log.h"
+#include "base/base_thread.h"
+
+const char *selvage_status_name(selvage_status_t status)
+{
+    switch (status) {
+#define STATUS_CASE(name, number, text) \
+    case SELVAGE_##name:                \
+        return "SELVAGE_" #name;
+        SELVAGE_STATUS_TABLE(STATUS_CASE)
+#undef STATUS_CASE
+    }
+    return "SELVAGE_UNKNOWN";
+}
+
+const char *selvage_status_string(selvage_status_t status)
+{
+    switch (status) {
+#define STATUS_CASE(name, number, text) \
+    case SELVAGE_##name:                \
+        return text;
+        SELVAGE_STATUS_TABLE(STATUS_CASE)
+#undef STATUS_CASE
+    }
+    return "a number that is no Selvage status";
+}
+
+const char *selvage_error_detail(void)
+{
+    return sv_thread_detail();
+}
+
+/* Formats aside first: an argument may be the old detail text itself. */
+static void set_detail(const char *format, va_list arguments)
+{
+    char text[SV_DETAIL_BYTES];
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    if (length < 0)
+        snprintf(text, sizeof text, "(the error text could not be formatted)");
+    if (length >= (int)sizeof text)
+        memcpy(text + sizeof text - 4, "...", 4);
+    memcpy(sv_thread_detail(), text, sizeof text);
+}
+
+selvage_status_t sv_error_quiet(selvage_status_t status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    set_detail(format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+selvage_status_t sv_error(selvage_status_t status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    set_detail(format, arguments);
+    va_end(arguments);
+    sv_log(SV_LOG_ERROR, selvage_status_name(status), "%s", sv_thread_detail());
+    return status;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a thread knows about itself: for whom it speaks on the log, the detail of its last error, and the faults it
+ * is to suffer. Ranks may be threads of one process, so none of this can be a plain global. Every entry point of
+ * the library binds the calling thread to its communicator; the library's own threads are bound when they start.
+ */
+#ifndef SV_BASE_THREAD_H
+#define SV_BASE_THREAD_H
+
+#include <stddef.h>
+
+struct sv_fault;
+
+enum { SV_DETAIL_BYTES = 1024 };
+
+/* Receives one finished log line, without newline. level is an sv_log_level. */
+typedef void (*sv_log_sink_t)(void *arg, int level, const char *line);
+
+typedef struct sv_thread_binding {
+    int rank;                 /* rank to print, -1: none */
+    int log_level;            /* lines above this level are not printed; set from SELVAGE_LOG */
+    struct sv_fault *fault;   /* faults to inject into allocations and calls of this thread; NULL: none */
+    sv_log_sink_t sink;       /* NULL: standard error */
+    void *sink_arg;
+} sv_thread_binding_t;
+
+/* The calling thread's binding: never NULL; rank -1, level warn and no faults until somebody sets it. */
+sv_thread_binding_t *sv_thread_binding(void);
+
+/* The calling thread's detail text, SV_DETAIL_BYTES long. */
+char *sv_thread_detail(void);
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The timeline and the flight recorder: one kind of record, two rings.
+ *
+ * - The flight recorder always runs: the last SV_FLIGHT_RECORDS records of a communicator, written as text on SIGUSR1,
+ *   on a deadline and on an error, with async-signal-safe calls only.
+ * - The timeline runs when SELVAGE_TRACE names a file: up to SELVAGE_TRACE_EVENTS records, then it stops and counts
+ *   what it dropped. It becomes a Chrome trace (JSON), pid = rank, tid = lane.
+ *
+ * Adding a record neither allocates, locks nor makes a system call. One writer at a time per sv_trace_t (whoever
+ * drives the engine); a signal handler may read concurrently and may see one torn record.
+ */
+#ifndef SV_BASE_TRACE_H
+#define SV_BASE_TRACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <selvage/status.h>
+
+/* X(name, text, lane, is_span): what a record says. */
+#define SV_TRACE_TABLE(X)                            \
+    X(START, "start", 0, 0)                          \
+    X(EPOCH, "epoch", 0, 1)                          \
+    X(PHASE, "phase", 1, 1)                          \
+    X(PREPARE, "prepare", 2, 1)                      \
+    X(D2H, "device to host", 3, 1)                   \
+    X(SEND, "send", 4, 1)                            \
+    X(RECV, "receive", 5, 1)                         \
+    X(H2D, "host to device", 6, 1)                   \
+    X(D2D, "device to device", 7, 1)                 \
+    X(VERIFY, "verify", 8, 1)                        \
+    X(READY, "ready", 9, 0)                          \
+    X(VERDICT_SENT, "verdict sent", 9, 0)            \
+    X(VERDICT_SEEN, "verdict seen", 9, 0)            \
+    X(ASK, "asked again", 9, 0)                      \
+    X(RESEND, "resend", 9, 0)                        \
+    X(BAD, "bad packet", 9, 0)                       \
+    X(STALE, "stale discarded", 9, 0)                \
+    X(FAULT, "fault injected", 9, 0)                 \
+    X(WAIT, "wait", 10, 1)                           \
+    X(POISON, "poisoned", 9, 0)                      \
+    X(COMMIT, "commit", 0, 1)
+
+typedef enum sv_trace_kind {
+#define SV_TRACE_ENUM_(name, text, lane, is_span) SV_TRACE_##name,
+    SV_TRACE_TABLE(SV_TRACE_ENUM_)
+#undef SV_TRACE_ENUM_
+        SV_TRACE_KINDS
+} sv_trace_kind_t;
+
+enum { SV_FLIGHT_RECORDS = 1024 };
+
+typedef struct sv_trace_record {
+    uint64_t begin_ns;
+    uint64_t end_ns;     /* 0 for an instant */
+    uint64_t epoch;
+    uint64_t value;      /* bytes; for PHASE the phase number; for BAD and FAULT a code */
+    uint32_t packet;     /* the sender's index; UINT32_MAX: none */
+    int32_t peer;        /* -1: none */
+    uint16_t kind;
+    uint16_t route;      /* selvage_route_t */
+    uint32_t exchange;   /* low bits of the exchange id */
+} sv_trace_record_t;
+
+typedef struct sv_trace {
+    int rank;
+    bool timeline_on;
+    uint64_t timeline_capacity, timeline_count, timeline_dropped;
+    sv_trace_record_t *timeline;              /* owned */
+    uint64_t flight_count;                    /* grows; slot is count % SV_FLIGHT_RECORDS */
+    sv_trace_record_t flight[SV_FLIGHT_RECORDS];
+    char flight_path[560];                    /* "" for standard error */
+    struct sv_trace *next;                    /* in the list that the signal handler walks */
+} sv_trace_t;
+
+/*
+ * In place. timeline_events 0: no timeline. flight_file "": standard error, else ".RANK" is appended. with_signal:
+ * registers for SIGUSR1, and installs the handler if the signal has its default action. Partner: sv_trace_fini().
+ */
+selvage_status_t sv_trace_init(sv_trace_t *trace, int rank, uint64_t timeline_events, const char *flight_file,
+                               bool with_signal);
+void sv_trace_fini(sv_trace_t *trace);
+
+/* Adds a record to the flight recorder and, if on, the timeline. */
+void sv_trace_add(sv_trace_t *trace, const sv_trace_record_t *record);
+
+/*
+ * Writes the flight recorder as text to its file (appending) or standard error, oldest record first, times relative to
+ * the newest. Async-signal-safe. why: a short text.
+ */
+void sv_trace_flight_write(const sv_trace_t *trace, const char *why);
+
+/*
+ * Writes a Chrome trace: {"traceEvents":[...]} with process and lane names, "X" events for spans and "i" for instants,
+ * ts and dur in microseconds, args {packet, peer, epoch, bytes, route, exchange}; packet and peer are -1 for none. An
+ * event is named by its kind's text ("send"); a PHASE by "phase N", with "phase" in place of "bytes"; BAD, FAULT and
+ * POISON have "code" in its place. sv_trace_json_begin opens the file, _records appends the records of one rank
+ * (shifted by offset_ns), _end closes it.
+ */
+selvage_status_t sv_trace_json_begin(const char *path, FILE **file_out);
+void sv_trace_json_records(FILE *file, int rank, int64_t offset_ns, const sv_trace_record_t *records, uint64_t count);
+selvage_status_t sv_trace_json_end(FILE *file, const char *path);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Words for trace records: constant tables made from the one in base_trace.h, with bounds checked. */
+#include "base/base_trace_text.h"
+
+#include "base/base_trace.h"
+
+const char *sv_trace_kind_text(unsigned kind)
+{
+    static const char *const texts[SV_TRACE_KINDS] = {
+#define KIND_TEXT(name, text, lane, is_span) text,
+        SV_TRACE_TABLE(KIND_TEXT)
+#undef KIND_TEXT
+    };
+    return kind < SV_TRACE_KINDS ? texts[kind] : "unknown";
+}
+
+unsigned sv_trace_kind_lane(unsigned kind)
+{
+    static const unsigned char lanes[SV_TRACE_KINDS] = {
+#define KIND_LANE(name, text, lane, is_span) lane,
+        SV_TRACE_TABLE(KIND_LANE)
+#undef KIND_LANE
+    };
+#define CHECK_LANE(name, text, lane, is_span) \
+    _Static_assert((lane) < SV_TRACE_LANES, "the lane of " text " has no name");
+    SV_TRACE_TABLE(CHECK_LANE)
+#undef CHECK_LANE
+    return kind < SV_TRACE_KINDS ? lanes[kind] : 0;
+}
+
+const char *sv_trace_value_text(unsigned kind)
+{
+    switch (kind) {
+    case SV_TRACE_PHASE:
+        return "phase";
+    case SV_TRACE_BAD:
+    case SV_TRACE_FAULT:
+    case SV_TRACE_POISON:
+        return "code";
+    default:
+        return "bytes";
+    }
+}
+
+const char *sv_trace_lane_text(unsigned lane)
+{
+    static const char *const texts[SV_TRACE_LANES] = {
+        "exchange", "phases", "prepare",          "device to host", "send", "receive", "host to device",
+        "device to device", "verify", "ready, verdicts, trouble", "wait"};
+    return lane < SV_TRACE_LANES ? texts[lane] : "unknown";
+}
+
+/* In the order of selvage_route_t, whose header needs MPI's and is not included here for that reason. */
+const char *sv_trace_route_text(unsigned route)
+{
+    static const char *const texts[] = {"-", "self", "peer", "shared", "staged"};
+    return route < sizeof texts / sizeof texts[0] ? texts[route] : "unknown";
+}

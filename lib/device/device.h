@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The device: memory, streams, events, copies and launches. This header is the whole contract; soft implements it,
+ * GPU plug-ins will, and a fault-injecting wrapper stacks on any of them.
+ *
+ * - Streams are in-order queues, named by a native handle (void *); NULL is the default stream. Events mark a point in
+ *   one. Everything named _async returns at once; nothing of that allocates, locks or logs.
+ * - Every call is thread-safe, but two threads must not enqueue to one stream at the same time without an order of
+ *   their own. event_query never blocks.
+ * - Host memory in copies is pinned (host_malloc, or host_register'ed). Kernels can read and write pinned memory.
+ * - Exported memory is a (base handle, offset) pair, because IPC exports whole allocations. Opening a handle of the
+ *   same process gives the pointer itself.
+ * - Allowed statuses: SUCCESS, IN_PROGRESS (queries), ERR_DEVICE, ERR_MEMORY, ERR_UNSUPPORTED. The detail names the
+ *   native error.
+ */
+#ifndef SV_DEVICE_H
+#define SV_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <selvage/comm.h>
+#include <selvage/device.h>
+#include <selvage/status.h>
+
+enum { SV_DEVICE_ABI = 1, SV_KERNEL_ARG_BYTES = 192, SV_DEVICE_HANDLE_BYTES = 96 };
+
+/* A kernel of the library: its name in code objects, and its body for soft. arg points at the argument struct. */
+typedef struct sv_kernel {
+    const char *name;
+    void (*soft)(const void *arg, unsigned block, unsigned nblocks);
+} sv_kernel_t;
+
+/* Which modelled link (or copy engine) a copy uses. PEER is device to device of another rank. */
+typedef enum sv_copy_kind { SV_COPY_D2H, SV_COPY_H2D, SV_COPY_D2D, SV_COPY_PEER, SV_COPY_KINDS } sv_copy_kind_t;
+
+/* Memory of one allocation of this device, for another process: plain bytes, sent over the wire. */
+typedef struct sv_device_handle {
+    uint8_t bytes[SV_DEVICE_HANDLE_BYTES];
+} sv_device_handle_t;
+
+typedef struct sv_event sv_event_t;
+typedef struct selvage_device sv_device_t;
+
+typedef struct sv_device_ops {
+    uint32_t abi;
+    const char *name;
+    void (*close)(sv_device_t *dev);
+    /* Device memory, 256-byte aligned, exportable. bytes may be 0. */
+    selvage_status_t (*malloc)(sv_device_t *dev, size_t bytes, void **ptr_out);
+    void (*free)(sv_device_t *dev, void *ptr);
+    /* Pinned host memory, 256-byte aligned. */
+    selvage_status_t (*host_malloc)(sv_device_t *dev, size_t bytes, void **ptr_out);
+    void (*host_free)(sv_device_t *dev, void *ptr);
+    /* Pins memory that somebody else mapped (a node-shared segment). Partner: host_unregister. */
+    selvage_status_t (*host_register)(sv_device_t *dev, void *ptr, size_t bytes);
+    void (*host_unregister)(sv_device_t *dev, void *ptr);
+    selvage_status_t (*stream_create)(sv_device_t *dev, void **stream_out);
+    /* Waits for the stream's work first. */
+    void (*stream_destroy)(sv_device_t *dev, void *stream);
+    selvage_status_t (*stream_sync)(sv_device_t *dev, void *stream);
+    selvage_status_t (*event_create)(sv_device_t *dev, sv_event_t **event_out);
+    /* Safe while still enqueued somewhere. */
+    void (*event_destroy)(sv_device_t *dev, sv_event_t *event);
+    selvage_status_t (*event_record)(sv_device_t *dev, sv_event_t *event, void *stream);
+    /* SUCCESS once everything before the last record is complete (or if never recorded), else IN_PROGRESS. */
+    selvage_status_t (*event_query)(sv_device_t *dev, sv_event_t *event);
+    /* Later work on stream waits for the event as last recorded at the time of this call. */
+    selvage_status_t (*stream_wait_event)(sv_device_t *dev, void *stream, sv_event_t *event);
+    selvage_status_t (*copy_async)(sv_device_t *dev, void *dst, const void *src, size_t bytes, sv_copy_kind_t kind,
+                                   void *stream);
+    selvage_status_t (*fill_async)(sv_device_t *dev, void *dst, int value, size_t bytes, void *stream);
+    selvage_status_t (*delay_async)(sv_device_t *dev, double us, void *stream);
+    /* arg is copied. nblocks blocks run at the same time. */
+    selvage_status_t (*launch)(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg, size_t arg_bytes,
+                               unsigned nblocks, void *stream);
+    /* ERR_UNSUPPORTED, without a log line, for memory that is not an exportable allocation of this kind of device. */
+    selvage_status_t (*export_memory)(sv_device_t *dev, const void *ptr, size_t bytes, sv_device_handle_t *handle_out,
+                                      uint64_t *offset_out);
+    /* Maps the whole allocation behind a handle; the caller adds the offset. Partner: close_memory. */
+    selvage_status_t (*open_memory)(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out);
+    void (*close_memory)(sv_device_t *dev, void *base);
+} sv_device_ops_t;
+
+/* First member of every device. launch_blocks: how many blocks a bandwidth-bound kernel should use. */
+struct selvage_device {
+    const sv_device_ops_t *ops;
+    unsigned launch_blocks;
+};
+
+/* Calls through the table: sv_device_<verb>(dev, ...). */
+#define SV_DEVICE_CALL(dev, op, ...) ((dev)->ops->op((dev), __VA_ARGS__))
+
+struct sv_config;
+
+/* Opens the device that config names (name non-NULL overrides). Partner: dev->ops->close(dev). */
+selvage_status_t sv_device_open(const char *name, const struct sv_config *config, sv_device_t **dev_out);
+
+/* Takes *dev_inout and puts a wrapper in its place that asks sv_fault_call_fails(SV_FAULT_CALL_DEVICE) before each call
+   that can fail: malloc and host_malloc then return ERR_MEMORY, all others (queries too) ERR_DEVICE. close() closes the
+   wrapper, not the device under it. */
+selvage_status_t sv_device_fault_wrap(sv_device_t **dev_inout);
+
+/* Pinned allocations made so far, in the whole process (atomic; for tests). */
+uint64_t sv_device_pinned_allocations(void);
+
+/* Counts one more; every implementation of host_malloc calls it. */
+void sv_device_note_pinned(void);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The software device: its table of operations, opening and closing.
+ *
+ * A device owns its default stream and its modelled links. Streams, events and memory that the caller made are his to
+ * free; memory outlives the device, because the table it lives in is the process's. Any thread may call anything.
+ */
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "device/soft/soft_device.h"
+#include "device/soft/soft_priv.h"
+
+static void soft_close(sv_device_t *dev)
+{
+    if (!dev)
+        return;
+    soft_stream_destroy(((soft_device_t *)dev)->default_stream);
+    sv_free(dev);
+}
+
+/* Every page is as good as pinned here: the CPU does the copying. */
+static selvage_status_t soft_host_register(sv_device_t *dev, void *ptr, size_t bytes)
+{
+    (void)dev, (void)ptr, (void)bytes;
+    return SELVAGE_SUCCESS;
+}
+
+static void soft_host_unregister(sv_device_t *dev, void *ptr)
+{
+    (void)dev, (void)ptr;
+}
+
+static selvage_status_t stream_create(sv_device_t *dev, void **stream_out)
+{
+    soft_stream_t *stream = NULL;
+    SV_TRY(soft_stream_create((soft_device_t *)dev, &stream));
+    *stream_out = stream;
+    return SELVAGE_SUCCESS;
+}
+
+static void stream_destroy(sv_device_t *dev, void *stream)
+{
+    (void)dev;
+    soft_stream_destroy(stream);
+}
+
+static selvage_status_t stream_sync(sv_device_t *dev, void *stream)
+{
+    soft_stream_sync(soft_stream_of(dev, stream));
+    return SELVAGE_SUCCESS;
+}
+
+static const sv_device_ops_t soft_ops = {
+    .abi = SV_DEVICE_ABI,
+    .name = "soft",
+    .close = soft_close,
+    .malloc = soft_malloc,
+    .free = soft_free,
+    .host_malloc = soft_host_malloc,
+    .host_free = soft_host_free,
+    .host_register = soft_host_register,
+    .host_unregister = soft_host_unregister,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_sync = stream_sync,
+    .event_create = soft_event_create,
+    .event_destroy = soft_event_destroy,
+    .event_record = soft_event_record,
+    .event_query = soft_event_query,
+    .stream_wait_event = soft_stream_wait_event,
+    .copy_async = soft_copy_async,
+    .fill_async = soft_fill_async,
+    .delay_async = soft_delay_async,
+    .launch = soft_launch,
+    .export_memory = soft_export_memory,
+    .open_memory = soft_open_memory,
+    .close_memory = soft_close_memory,
+};
+
+selvage_status_t sv_soft_open(const sv_config_t *config, sv_device_t **dev_out)
+{
+    soft_device_t *dev = NULL;
+    SV_TRY(sv_calloc(1, sizeof *dev, &dev));
+    dev->base.ops = &soft_ops;
+    dev->base.launch_blocks = 1;
+    dev->inlined = !SOFT_THREADS || config->soft_mode == SV_CONFIG_SOFT_INLINE;
+    soft_link_init(&dev->link[SV_COPY_D2H], config->soft_d2h_gbs, config->soft_d2h_us);
+    soft_link_init(&dev->link[SV_COPY_H2D], config->soft_h2d_gbs, config->soft_h2d_us);
+    soft_link_init(&dev->link[SV_COPY_PEER], config->soft_peer_gbs, config->soft_peer_us);
+    soft_link_init(&dev->link[SV_COPY_D2D], 0, 0);
+    /* Made now and not at its first use, which may lie between start and wait, where nothing is allocated. */
+    selvage_status_t status = soft_stream_create(dev, &dev->default_stream);
+    if (status != SELVAGE_SUCCESS) {
+        soft_close(&dev->base);
+        return status;
+    }
+    *dev_out = &dev->base;
+    return SELVAGE_SUCCESS;
+}

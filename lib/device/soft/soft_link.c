@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Copies, fills and pauses, and the modelled links that copies pass through.
+ *
+ * A link serves one copy after the other, whichever streams they come from. A copy reserves its time when it begins:
+ * from when the link is free, for latency plus bytes over bandwidth. Then it moves the bytes, and sleeps until its time
+ * is over. Sleeping costs no CPU, so that overlap shows on a machine with few cores. A link with neither bandwidth nor
+ * latency is not modelled: the copy takes what memcpy takes.
+ */
+#include <string.h>
+
+#include "base/base_clock.h"
+#include "device/soft/soft_priv.h"
+
+void soft_link_init(soft_link_t *link, double gbs, double latency_us)
+{
+    link->ns_per_byte = gbs > 0 ? 1.0 / gbs : 0;
+    link->latency_ns = latency_us > 0 ? (uint64_t)(latency_us * 1e3) : 0;
+    link->modelled = gbs > 0 || latency_us > 0;
+    atomic_init(&link->free_ns, 0);
+}
+
+/* Returns when the copy is over. The order is relaxed throughout: only time is agreed on here, no data. */
+static uint64_t link_reserve(soft_link_t *link, size_t bytes)
+{
+    uint64_t cost_ns = link->latency_ns + (uint64_t)((double)bytes * link->ns_per_byte);
+    uint64_t now = sv_clock_ns(), finish;
+    uint64_t free_ns = atomic_load_explicit(&link->free_ns, memory_order_relaxed);
+    do
+        finish = (free_ns > now ? free_ns : now) + cost_ns;
+    while (!atomic_compare_exchange_weak_explicit(&link->free_ns, &free_ns, finish, memory_order_relaxed,
+                                                  memory_order_relaxed));
+    return finish;
+}
+
+static void run_copy(soft_stream_t *stream, const soft_op_t *op)
+{
+    (void)stream;
+    uint64_t finish = op->u.copy.link->modelled ? link_reserve(op->u.copy.link, op->u.copy.bytes) : 0;
+    if (op->u.copy.bytes)
+        memmove(op->u.copy.dst, op->u.copy.src, op->u.copy.bytes);
+    if (finish)
+        sv_clock_sleep_until_ns(finish);
+}
+
+selvage_status_t soft_copy_async(sv_device_t *dev, void *dst, const void *src, size_t bytes, sv_copy_kind_t kind,
+                                 void *handle)
+{
+    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_op_t *op = soft_op_begin(stream);
+    op->run = run_copy;
+    op->u.copy.dst = dst;
+    op->u.copy.src = src;
+    op->u.copy.bytes = bytes;
+    op->u.copy.link = &((soft_device_t *)dev)->link[kind];
+    soft_op_publish(stream, op);
+    return SELVAGE_SUCCESS;
+}
+
+static void run_fill(soft_stream_t *stream, const soft_op_t *op)
+{
+    (void)stream;
+    if (op->u.fill.bytes)
+        memset(op->u.fill.dst, op->u.fill.value, op->u.fill.bytes);
+}
+
+selvage_status_t soft_fill_async(sv_device_t *dev, void *dst, int value, size_t bytes, void *handle)
+{
+    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_op_t *op = soft_op_begin(stream);
+    op->run = run_fill;
+    op->u.fill.dst = dst;
+    op->u.fill.bytes = bytes;
+    op->u.fill.value = value;
+    soft_op_publish(stream, op);
+    return SELVAGE_SUCCESS;
+}
+
+static void run_delay(soft_stream_t *stream, const soft_op_t *op)
+{
+    (void)stream;
+    sv_clock_sleep_until_ns(sv_clock_ns() + op->u.delay.ns);
+}
+
+selvage_status_t soft_delay_async(sv_device_t *dev, double us, void *handle)
+{
+    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_op_t *op = soft_op_begin(stream);
+    op->run = run_delay;
+    op->u.delay.ns = us > 0 ? (uint64_t)(us * 1e3) : 0;
+    soft_op_publish(stream, op);
+    return SELVAGE_SUCCESS;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Streams: a bounded ring of operations and the worker that executes them in order.
+ *
+ * Each slot carries a sequence number: equal to a position, it is free for the producer who claims that position;
+ * one more, it is filled; the worker sets it a whole lap ahead when the operation is done. Several producers claim
+ * positions by compare-and-swap. Nothing here allocates, locks or logs between create and destroy; a full ring makes
+ * the producer wait, as on a GPU.
+ */
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "device/soft/soft_priv.h"
+
+/* A producer that waits for its slot. */
+typedef struct slot_wait {
+    const soft_op_t *op;
+    uint64_t position;
+} slot_wait_t;
+
+static bool slot_free(const void *arg)
+{
+    const slot_wait_t *wait = arg;
+    /* Partner: the release in stream_worker(); anything but the old lap ends the wait, the caller looks again. */
+    return atomic_load_explicit(&wait->op->sequence, memory_order_acquire) >= wait->position;
+}
+
+soft_op_t *soft_op_begin(soft_stream_t *stream)
+{
+    if (stream->inlined)
+        return stream->ops;
+    uint64_t position = atomic_load_explicit(&stream->tail, memory_order_relaxed);
+    for (;;) {
+        soft_op_t *op = &stream->ops[position % SOFT_RING_OPS];
+        /* Partner: the release in stream_worker(): the last lap's operation is through with this slot. */
+        uint64_t sequence = atomic_load_explicit(&op->sequence, memory_order_acquire);
+        if (sequence < position) {
+            slot_wait_t wait = {op, position};
+            soft_park_wait(&stream->progress->park, slot_free, &wait);
+        } else if (sequence > position) {
+            position = atomic_load_explicit(&stream->tail, memory_order_relaxed);
+        } else if (atomic_compare_exchange_weak_explicit(&stream->tail, &position, position + 1,
+                                                         memory_order_relaxed, memory_order_relaxed)) {
+            op->position = position;
+            return op;
+        }
+    }
+}
+
+void soft_op_publish(soft_stream_t *stream, soft_op_t *op)
+{
+    if (stream->inlined) {
+        op->run(stream, op);
+        return;
+    }
+    /* Partner: the acquire in slot_filled(). */
+    atomic_store_explicit(&op->sequence, op->position + 1, memory_order_release);
+    soft_park_post(&stream->work);
+}
+
+static bool slot_filled(const soft_stream_t *stream)
+{
+    /* Partner: the release in soft_op_publish(). */
+    const soft_op_t *op = &stream->ops[stream->head % SOFT_RING_OPS];
+    return atomic_load_explicit(&op->sequence, memory_order_acquire) == stream->head + 1;
+}
+
+static bool worker_ready(const void *arg)
+{
+    const soft_stream_t *stream = arg;
+    /* Partner: the release in soft_stream_destroy(). */
+    return slot_filled(stream) || atomic_load_explicit(&stream->stop, memory_order_acquire);
+}
+
+static void *stream_worker(void *arg)
+{
+    soft_stream_t *stream = arg;
+    soft_thread_begin();
+    for (;;) {
+        soft_park_wait(&stream->work, worker_ready, stream);
+        if (!slot_filled(stream))
+            return NULL;
+        soft_op_t *op = &stream->ops[stream->head % SOFT_RING_OPS];
+        op->run(stream, op);
+        /* Partner: the acquire in soft_op_begin(). */
+        atomic_store_explicit(&op->sequence, stream->head + SOFT_RING_OPS, memory_order_release);
+        stream->head++;
+        soft_progress_advance(stream->progress, stream->head);
+    }
+}
+
+/* The ring continues where the last owner of the progress word stopped, so that his marks stay true. */
+static selvage_status_t stream_start(soft_stream_t *stream)
+{
+    SV_TRY(soft_progress_acquire(&stream->id, &stream->progress));
+    uint64_t begin = atomic_load_explicit(&stream->progress->done, memory_order_relaxed);
+    stream->head = begin;
+    atomic_init(&stream->tail, begin);
+    for (uint64_t i = begin; i < begin + SOFT_RING_OPS; i++)
+        atomic_init(&stream->ops[i % SOFT_RING_OPS].sequence, i);
+    selvage_status_t status = soft_thread_start(&stream->thread, stream_worker, stream);
+    if (status != SELVAGE_SUCCESS)
+        soft_progress_release(stream->id);
+    return status;
+}
+
+selvage_status_t soft_stream_create(soft_device_t *dev, soft_stream_t **stream_out)
+{
+    soft_stream_t *stream = NULL;
+    selvage_status_t status;
+    SV_TRY(sv_calloc(1, sizeof *stream, &stream));
+    stream->dev = dev;
+    stream->inlined = dev->inlined;
+    pthread_mutex_init(&stream->grow, NULL);
+    SV_TRY_GOTO(status, sv_calloc(stream->inlined ? 1 : SOFT_RING_OPS, sizeof *stream->ops, &stream->ops), fail);
+    if (!stream->inlined)
+        SV_TRY_GOTO(status, stream_start(stream), fail);
+    *stream_out = stream;
+    return SELVAGE_SUCCESS;
+fail:
+    sv_free(stream->ops);
+    pthread_mutex_destroy(&stream->grow);
+    sv_free(stream);
+    return status;
+}
+
+void soft_stream_sync(soft_stream_t *stream)
+{
+    if (!stream->inlined)
+        soft_progress_wait(stream->progress, atomic_load_explicit(&stream->tail, memory_order_relaxed));
+}
+
+void soft_stream_destroy(soft_stream_t *stream)
+{
+    if (!stream)
+        return;
+    if (!stream->inlined) {
+        soft_stream_sync(stream);
+        /* Partner: the acquire in worker_ready(). */
+        atomic_store_explicit(&stream->stop, 1, memory_order_release);
+        soft_park_post(&stream->work);
+        soft_thread_join(stream->thread);
+        soft_helpers_destroy(stream);
+        soft_progress_release(stream->id);
+    }
+    pthread_mutex_destroy(&stream->grow);
+    sv_free(stream->ops);
+    sv_free(stream);
+}

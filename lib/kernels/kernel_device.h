@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The layer under all device code: one source for NVIDIA (nvcc), AMD (clang, without any HIP header) and soft (g++).
+ *
+ * A kernel is a function of its argument struct and a sv_dev_block_t; SV_KERNEL makes the entry point of each device.
+ * Blocks have 1 to SV_KERNEL_LANES_MAX threads; on soft always one, so between two sv_dev_block_sync() the threads of
+ * a block must terminate when run one after another. Loops run from tid in steps of nthreads. Memory that others can
+ * see is touched only through the functions here, and every release has its partner named where it is used.
+ *
+ * Freestanding: stdint.h and the argument structs only; no exceptions, RTTI, static initialisers or device globals.
+ */
+#ifndef SV_KERNEL_DEVICE_H
+#define SV_KERNEL_DEVICE_H
+
+#include <stdint.h>
+
+#include "kernels/kernel_args.h"
+
+#if defined(__CUDACC__)
+#define SV_DEV_CUDA 1
+#define SV_DEV_GPU 1
+#define SV_DEV_FN static __device__ __forceinline__
+#define SV_DEV_UNROLL _Pragma("unroll")
+#elif defined(__HIP__)
+#define SV_DEV_HIP 1
+#define SV_DEV_GPU 1
+#define SV_DEV_FN static inline __attribute__((device, always_inline))
+#define SV_DEV_UNROLL _Pragma("unroll")
+#else
+#define SV_DEV_SOFT 1
+#define SV_DEV_FN static inline
+#define SV_DEV_UNROLL
+#endif
+
+/* Where the calling thread is. A launch is one-dimensional. */
+typedef struct sv_dev_block {
+    unsigned tid, nthreads;
+    unsigned block, nblocks;
+} sv_dev_block_t;
+
+/* Two words that move in one access where the address is a multiple of 16. */
+typedef struct __attribute__((aligned(16))) sv_dev_pair {
+    uint64_t word[2];
+} sv_dev_pair_t;
+
+#if defined(SV_DEV_CUDA)
+
+#define SV_KERNEL(name, arg_type, body)                                                                        \
+    extern "C" __global__ void __launch_bounds__(SV_KERNEL_LANES_MAX) name(const __grid_constant__ arg_type arg) \
+    {                                                                                                          \
+        body(arg, sv_dev_block_here());                                                                        \
+    }
+
+SV_DEV_FN sv_dev_block_t sv_dev_block_here(void)
+{
+    return sv_dev_block_t{threadIdx.x, blockDim.x, blockIdx.x, gridDim.x};
+}
+
+SV_DEV_FN void sv_dev_store_release_system_u64(uint64_t *word, uint64_t value)
+{
+    asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+
+SV_DEV_FN uint64_t sv_dev_load_acquire_system_u64(const uint64_t *word)
+{
+    uint64_t value;
+    asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+}
+
+SV_DEV_FN uint64_t sv_dev_load_u64(const uint64_t *word)
+{
+    uint64_t value;
+    asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+}
+
+SV_DEV_FN void sv_dev_atomic_add_u64(uint64_t *word, uint64_t value)
+{
+    asm volatile("red.relaxed.gpu.add.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+
+SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel(uint32_t *word, uint32_t value)
+{
+    uint32_t before;
+    asm volatile("atom.acq_rel.sys.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(value) : "memory");
+    return before;
+}
+
+SV_DEV_FN void sv_dev_block_sync(void)
+{
+    __syncthreads();
+}
+
+SV_DEV_FN void sv_dev_relax(unsigned *turns)
+{
+    *turns += 1;
+    __nanosleep(*turns < 64 ? 32 : 256);
+}
+
+#elif defined(SV_DEV_HIP)
+
+#define SV_KERNEL(name, arg_type, body)                                                             \
+    extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, SV_KERNEL_LANES_MAX))) void name(arg_type arg) \
+    {                                                                                               \
+        body(arg, sv_dev_block_here());                                                             \
+    }
+
+SV_DEV_FN sv_dev_block_t sv_dev_block_here(void)
+{
+    unsigned nthreads = __builtin_amdgcn_workgroup_size_x();
+    return sv_dev_block_t{__builtin_amdgcn_workitem_id_x(), nthreads, __builtin_amdgcn_workgroup_id_x(),
+                          __builtin_amdgcn_grid_size_x() / nthreads};
+}
+
+SV_DEV_FN void sv_dev_store_release_system_u64(uint64_t *word, uint64_t value)
+{
+    __hip_atomic_store(word, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
+SV_DEV_FN uint64_t sv_dev_load_acquire_system_u64(const uint64_t *word)
+{
+    return __hip_atomic_load(word, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
+SV_DEV_FN uint64_t sv_dev_load_u64(const uint64_t *word)
+{
+    return __hip_atomic_load(word, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+
+SV_DEV_FN void sv_dev_atomic_add_u64(uint64_t *word, uint64_t value)
+{
+    (void)__hip_atomic_fetch_add(word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+
+SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel(uint32_t *word, uint32_t value)
+{
+    return __hip_atomic_fetch_add(word, value, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
+/*
+ * A release by one thread after the barrier must cover the stores of the other waves of its block, but a release waits
+ * for its own wave's only, and one of workgroup scope need not wait for memory at all. So every wave waits first.
+ */
+SV_DEV_FN void sv_dev_block_sync(void)
+{
+#if defined(__GFX9__)
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_waitcnt(0);
+#else
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
+#endif
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+
+SV_DEV_FN void sv_dev_relax(unsigned *turns)
+{
+    *turns += 1;
+    __builtin_amdgcn_s_sleep(1);
+}
+
+#else /* soft */
+
+extern "C" void sv_kernel_relax(unsigned *turns);
+
+#define SV_KERNEL(name, arg_type, body)                                                    \
+    extern "C" void name##_soft(const void *arg, unsigned block, unsigned nblocks);        \
+    extern "C" void name##_soft(const void *arg, unsigned block, unsigned nblocks)         \
+    {                                                                                      \
+        body(*static_cast<const arg_type *>(arg), sv_dev_block_t{0, 1, block, nblocks});   \
+    }
+
+SV_DEV_FN void sv_dev_store_release_system_u64(uint64_t *word, uint64_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+SV_DEV_FN uint64_t sv_dev_load_acquire_system_u64(const uint64_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+SV_DEV_FN uint64_t sv_dev_load_u64(const uint64_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+SV_DEV_FN void sv_dev_atomic_add_u64(uint64_t *word, uint64_t value)
+{
+    (void)__atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+}
+
+SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel(uint32_t *word, uint32_t value)
+{
+    return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
+}
+
+SV_DEV_FN void sv_dev_block_sync(void)
+{
+}
+
+SV_DEV_FN void sv_dev_relax(unsigned *turns)
+{
+    sv_kernel_relax(turns);
+}
+
+#endif
+
+/*
+ * What is where, for all three:
+ *   sv_dev_store_release_system_u64, sv_dev_load_acquire_system_u64   words that hosts and other devices poll or write
+ *   sv_dev_load_u64, sv_dev_atomic_add_u64                            relaxed, among the blocks of one device
+ *   sv_dev_atomic_add_u32_acq_rel     arrival of a block; gives the value before. System scope: what the block wrote
+ *                                     may lie in host memory or on another device, behind a cache of its own
+ *   sv_dev_block_sync                 all threads of the block; all their memory accesses before it come first
+ */
+
+#if defined(SV_DEV_GPU)
+
+/* Eight bytes at any address, little-endian. Reads only aligned words that hold at least one of them. */
+SV_DEV_FN uint64_t sv_dev_load_u64_any(const uint8_t *ptr)
+{
+    unsigned shift = static_cast<unsigned>(reinterpret_cast<uintptr_t>(ptr) & 7) * 8;
+    const uint64_t *word = reinterpret_cast<const uint64_t *>(ptr - shift / 8);
+
+    if (shift == 0)
+        return word[0];
+    return word[0] >> shift | word[1] << (64 - shift);
+}
+
+/* Stores eight bytes at any address, in the largest pieces that the address allows. */
+SV_DEV_FN void sv_dev_store_u64_any(uint8_t *ptr, uint64_t value)
+{
+    uintptr_t address = reinterpret_cast<uintptr_t>(ptr);
+
+    if ((address & 7) == 0) {
+        *reinterpret_cast<uint64_t *>(ptr) = value;
+    } else if ((address & 3) == 0) {
+        reinterpret_cast<uint32_t *>(ptr)[0] = static_cast<uint32_t>(value);
+        reinterpret_cast<uint32_t *>(ptr)[1] = static_cast<uint32_t>(value >> 32);
+    } else {
+        SV_DEV_UNROLL
+        for (unsigned b = 0; b < 8; b++)
+            ptr[b] = static_cast<uint8_t>(value >> 8 * b);
+    }
+}
+
+/* Sum over the threads of the block, given to every thread. All threads call; any number of them. */
+SV_DEV_FN uint64_t sv_dev_block_sum_u64(uint64_t value, sv_dev_block_t at)
+{
+#if defined(SV_DEV_CUDA)
+    __shared__ uint64_t partial[SV_KERNEL_LANES_MAX];
+#else
+    static __attribute__((shared)) uint64_t partial[SV_KERNEL_LANES_MAX];
+#endif
+    partial[at.tid] = value;
+    sv_dev_block_sync();
+    for (unsigned width = at.nthreads; width > 1;) {
+        unsigned half = (width + 1) / 2;
+        if (at.tid + half < width)
+            partial[at.tid] += partial[at.tid + half];
+        sv_dev_block_sync();
+        width = half;
+    }
+    value = partial[0];
+    sv_dev_block_sync(); /* so that the next sum may write */
+    return value;
+}
+
+#else
+
+SV_DEV_FN uint64_t sv_dev_load_u64_any(const uint8_t *ptr)
+{
+    uint64_t value;
+    __builtin_memcpy(&value, ptr, sizeof value);
+    return value;
+}
+
+SV_DEV_FN void sv_dev_store_u64_any(uint8_t *ptr, uint64_t value)
+{
+    __builtin_memcpy(ptr, &value, sizeof value);
+}
+
+SV_DEV_FN uint64_t sv_dev_block_sum_u64(uint64_t value, sv_dev_block_t)
+{
+    return value;
+}
+
+#endif
+
+#endif

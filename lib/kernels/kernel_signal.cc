@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Device code that releases one word at system scope, behind everything that its stream did before and behind a record
+ * that it may carry along. One thread does it, whatever the launch; the word lies where its poller can read it.
+ */
+#include <stdint.h>
+
+#include "kernels/kernel_args.h"
+#include "kernels/kernel_device.h"
+
+namespace {
+
+SV_DEV_FN void signal_body(const sv_signal_arg_t &arg, sv_dev_block_t at)
+{
+    if (at.block != 0 || at.tid != 0)
+        return;
+    for (unsigned i = 0; arg.record && i < SV_RECORD_BYTES / 8; i++)
+        arg.record_to[i] = arg.record[i];
+    sv_dev_store_release_system_u64(arg.word, arg.value); /* partner: the acquire of whoever polls the word */
+}
+
+} // namespace
+
+SV_KERNEL(sv_signal, sv_signal_arg_t, signal_body)

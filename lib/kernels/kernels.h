@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The library's kernels, as seen from the host: argument structs with asserted layout, and descriptors. The bodies
+ * (kernel_*.cc) are one source for AMD, NVIDIA and soft; see kernel_device.h for the rules they obey.
+ *
+ * Also here: the record of 64 bytes that follows every packet, and the arithmetic of its digest on the host.
+ */
+#ifndef SV_KERNELS_H
+#define SV_KERNELS_H
+
+#include <stdint.h>
+
+#include "device/device.h"
+#include "kernels/kernel_args.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+extern const sv_kernel_t sv_kernel_digest; /* sv_digest_arg_t: sum, copy, write or check a record, signal */
+extern const sv_kernel_t sv_kernel_signal; /* sv_signal_arg_t: release one word at system scope */
+extern const sv_kernel_t sv_kernel_flip;   /* sv_flip_arg_t: damage one byte, for fault injection */
+
+/* Bodies for soft, one call per block; reached through the descriptors above. arg is aligned to 8 bytes. */
+void sv_digest_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_signal_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_flip_soft(const void *arg, unsigned block, unsigned nblocks);
+
+/* One turn of a spin in device code on soft: yields, and sleeps when it has turned often. *turns starts at 0. */
+void sv_kernel_relax(unsigned *turns);
+
+/* mix() of the design: two rounds of multiply and shift; a bijection of 64 bits. */
+uint64_t sv_digest_mix(uint64_t x);
+
+/* Key of a packet: chains everything the packet is. exchange must not be 0. The salt is computed, not read. */
+uint64_t sv_digest_key(const sv_record_t *identity);
+
+/* Sum over the words of a piece that starts at word first_word of the packet. Reference for tests and reports. */
+uint64_t sv_digest_sum(uint64_t key, uint64_t first_word, const void *data, uint64_t bytes);
+
+/* Closes a digest; never 0. */
+uint64_t sv_digest_finish(uint64_t key, uint64_t sum);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Commit, last step: everything that start, test and wait will need, so that they never allocate. One block of pinned
+ * memory holds records, results and staging slots; one block of device memory the scratch of the digest kernel.
+ */
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "pipeline/pipe_commit.h"
+#include "pipeline/pipe_phases.h"
+
+/* Hands out pieces of a block; with a NULL base it only measures. */
+typedef struct carver {
+    uint8_t *base;
+    size_t used;
+} carver_t;
+
+static void *carve(carver_t *carver, size_t bytes, size_t align)
+{
+    carver->used = (carver->used + align - 1) / align * align;
+    void *piece = carver->base ? carver->base + carver->used : NULL;
+    carver->used += bytes;
+    return piece;
+}
+
+static bool has_own_slots(const sv_packet_t *p)
+{
+    return p->route == SELVAGE_ROUTE_STAGED;
+}
+
+static void carve_slots(carver_t *carver, sv_packet_t *p)
+{
+    if (!has_own_slots(p))
+        return;
+    for (uint32_t s = 0; s < p->nslots; s++) {
+        uint8_t *stage = carve(carver, sv_commit_slot_bytes(p), 256);
+        if (p->slots)
+            p->slots[s].stage = stage;
+    }
+}
+
+/* One walk for measuring and for handing out, so that the two cannot differ. */
+static void carve_pinned(selvage_exchange_t *x, carver_t *carver)
+{
+    for (uint32_t i = 0; i < x->nsends; i++) {
+        x->sends[i].record = carve(carver, sizeof(sv_record_t), 64);
+        carve_slots(carver, &x->sends[i].p);
+    }
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        sv_recv_t *recv = &x->recvs[i];
+        recv->record = carve(carver, sizeof(sv_record_t), 64);
+        recv->result = carve(carver, sizeof(sv_verify_result_t), 64);
+        carve_slots(carver, &recv->p);
+        if (sv_route_is_one_sided(recv->p.route) && recv->words)
+            recv->record = &recv->words->record;
+    }
+}
+
+static selvage_status_t make_pinned(selvage_exchange_t *x)
+{
+    carver_t measure = {NULL, 0};
+    carve_pinned(x, &measure);
+    void *block;
+    SV_TRY(SV_DEVICE_CALL(x->comm->dev, host_malloc, measure.used + 1, &block));
+    x->pinned = block;
+    x->pinned_bytes += measure.used;
+    carver_t hand_out = {x->pinned, 0};
+    carve_pinned(x, &hand_out);
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t make_slots(sv_packet_t *p, bool with_events)
+{
+    SV_TRY(sv_calloc(p->nslots, sizeof *p->slots, &p->slots));
+    for (uint32_t s = 0; with_events && s < p->nslots; s++)
+        SV_TRY(p->x->comm->dev->ops->event_create(p->x->comm->dev, &p->slots[s].event));
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t make_send(sv_send_t *send)
+{
+    sv_device_t *dev = send->p.x->comm->dev;
+    if (has_own_slots(&send->p))
+        SV_TRY(make_slots(&send->p, true));
+    SV_TRY(dev->ops->event_create(dev, &send->prepared));
+    SV_TRY(dev->ops->event_create(dev, &send->copied));
+    return send->p.x->comm->fault.armed ? sv_fault_send_create(send) : SELVAGE_SUCCESS;
+}
+
+static selvage_status_t make_recv(sv_recv_t *recv)
+{
+    sv_device_t *dev = recv->p.x->comm->dev;
+    if (!recv->p.direct)
+        SV_TRY(make_slots(&recv->p, true));
+    SV_TRY(sv_calloc((recv->p.nsegments + 63) / 64, sizeof *recv->landed, &recv->landed));
+    return dev->ops->event_create(dev, &recv->verified);
+}
+
+/* Landing slots of one-sided receives lie in the segment or the slab, in the order that the hello told. */
+static void place_landing_slots(selvage_exchange_t *x)
+{
+    uint8_t *shared_at = x->shared_slots, *slab_at = x->slab;
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        sv_packet_t *p = &x->recvs[i].p;
+        uint8_t **at = p->route == SELVAGE_ROUTE_SHARED ? &shared_at : &slab_at;
+        if (p->direct || !sv_route_is_one_sided(p->route))
+            continue;
+        for (uint32_t s = 0; s < p->nslots; s++, *at += sv_commit_slot_bytes(p))
+            p->slots[s].stage = *at;
+    }
+}
+
+static selvage_status_t make_packets(selvage_exchange_t *x)
+{
+    for (uint32_t i = 0; i < x->nsends; i++)
+        SV_TRY(make_send(&x->sends[i]));
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        SV_TRY(make_recv(&x->recvs[i]));
+        if (x->recvs[i].p.route == SELVAGE_ROUTE_STAGED)
+            x->recvs[i].p.peer->nstaged_recvs++;
+    }
+    SV_TRY(sv_calloc(x->nsends, sizeof *x->active_sends, &x->active_sends));
+    return sv_calloc(x->nrecvs, sizeof *x->active_recvs, &x->active_recvs);
+}
+
+static selvage_status_t make_scratch(selvage_exchange_t *x)
+{
+    sv_device_t *dev = x->comm->dev;
+    size_t bytes = ((size_t)x->nsends + x->nrecvs) * sizeof(sv_digest_scratch_t);
+    void *block;
+    SV_TRY(SV_DEVICE_CALL(dev, malloc, bytes, &block));
+    x->scratch = block;
+    x->device_bytes += bytes;
+    sv_digest_scratch_t *scratch = block;
+    for (uint32_t i = 0; i < x->nsends; i++)
+        x->sends[i].p.scratch = scratch++;
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        x->recvs[i].p.scratch = scratch++;
+    SV_TRY(SV_DEVICE_CALL(dev, fill_async, block, 0, bytes, x->kernel_stream));
+    return SV_DEVICE_CALL(dev, stream_sync, x->kernel_stream);
+}
+
+/* Only the streams that some packet needs: hardware queues are few. */
+static selvage_status_t make_streams(selvage_exchange_t *x)
+{
+    sv_device_t *dev = x->comm->dev;
+    bool out = false, in = false, peer = false;
+    for (uint32_t i = 0; i < x->nsends; i++) {
+        bool through_host = x->sends[i].p.route == SELVAGE_ROUTE_STAGED || x->sends[i].p.route == SELVAGE_ROUTE_SHARED;
+        out |= through_host;
+        peer |= !through_host;
+    }
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        in |= !x->recvs[i].p.direct;
+    SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->kernel_stream));
+    if (out)
+        SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->out_stream));
+    if (in)
+        SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->in_stream));
+    if (peer)
+        SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->peer_stream));
+    SV_TRY(dev->ops->event_create(dev, &x->start_event));
+    return dev->ops->event_create(dev, &x->last_out_event);
+}
+
+selvage_status_t sv_commit_furnish(selvage_exchange_t *x)
+{
+    SV_TRY(make_packets(x));
+    SV_TRY(make_streams(x));
+    SV_TRY(make_pinned(x));
+    place_landing_slots(x);
+    return make_scratch(x);
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Commit, second step: hellos. A control message announces the size, the descriptors follow on the set-up channel with
+ * the commit's number as tag. A hello from a rank that this one does not know makes a "stray" peer: it is received like
+ * any other, and matching then says what that rank wanted.
+ */
+#include <string.h>
+
+#include "base/base_clock.h"
+#include "base/base_log.h"
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "pipeline/pipe_commit.h"
+#include "pipeline/pipe_control.h"
+#include "pipeline/pipe_phases.h"
+
+static int setup_tag(const selvage_comm_t *comm, uint64_t commit)
+{
+    enum { RESERVED_TAGS = 16 }; /* the timeline's */
+    return RESERVED_TAGS + (int)(commit % (uint64_t)(comm->wire->tag_max - RESERVED_TAGS));
+}
+
+static selvage_status_t send_ack(selvage_comm_t *comm, int peer, uint64_t commit)
+{
+    sv_wire_control_t message = {.word = {SV_CONTROL_ACK, commit}};
+    return sv_control_send_patiently(comm, peer, &message);
+}
+
+/* A hello for the commit under way: acks it and posts the receive of its descriptors. */
+static selvage_status_t accept_hello(selvage_exchange_t *x, int source, uint64_t bytes)
+{
+    sv_peer_t *peer;
+    SV_TRY(sv_commit_peer(x, source, true, &peer));
+    SV_TRY(sv_calloc(bytes, 1, &peer->hello_in));
+    peer->hello_in_bytes = bytes;
+    SV_TRY(sv_wire_recv(x->comm->wire, SV_WIRE_SETUP, peer->hello_in, bytes, source,
+                        setup_tag(x->comm, x->comm->commits), &peer->hello_in_request));
+    peer->hello_known = true;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_commit_receive_hello(selvage_comm_t *comm, int source, uint64_t commit, uint64_t bytes)
+{
+    if (comm->committing && commit == comm->commits) {
+        SV_TRY(accept_hello(comm->committing, source, bytes));
+        return send_ack(comm, source, commit);
+    }
+    if (commit <= comm->commits)
+        return SELVAGE_SUCCESS; /* of a commit that has failed here already */
+    sv_early_hello_t *early;
+    SV_TRY(sv_calloc(1, sizeof *early, &early));
+    early->source = source;
+    early->commit = commit;
+    early->bytes = bytes;
+    sv_list_append(&comm->early_hellos, &early->link);
+    return send_ack(comm, source, commit);
+}
+
+void sv_commit_receive_ack(selvage_comm_t *comm, int source, uint64_t commit)
+{
+    sv_peer_t *peer = comm->committing && commit == comm->commits ? sv_exchange_peer(comm->committing, source) : NULL;
+    if (peer)
+        peer->hello_acked = true;
+}
+
+static selvage_status_t adopt_early_hellos(selvage_exchange_t *x)
+{
+    sv_list_t *it, *safe;
+    selvage_status_t status = SELVAGE_SUCCESS;
+    SV_LIST_FOR_EACH(it, safe, &x->comm->early_hellos) {
+        sv_early_hello_t *early = SV_CONTAINER_OF(it, sv_early_hello_t, link);
+        if (early->commit != x->comm->commits)
+            continue;
+        sv_list_remove(it);
+        if (status == SELVAGE_SUCCESS)
+            status = accept_hello(x, early->source, early->bytes);
+        sv_free(early);
+    }
+    return status;
+}
+
+static void fill_head(const selvage_exchange_t *x, const sv_peer_t *peer, sv_hello_head_t *head)
+{
+    *head = (sv_hello_head_t){.version = SV_HELLO_VERSION,
+                              .policy = (uint32_t)x->policy,
+                              .nsends = peer->nsends,
+                              .nrecvs = peer->nrecvs,
+                              .create_number = x->create_number};
+    if (!x->segment_open || !peer->on_node)
+        return;
+    head->has_segment = 1;
+    head->token = x->segment_token;
+    head->segment = x->segment.mapping.handle;
+    head->answer_offset = (uint64_t)((const uint8_t *)peer->answer_here - sv_shared_base(&x->segment));
+    head->answer_token = peer->answer_token;
+}
+
+static uint64_t place_of(const selvage_exchange_t *x, const void *words)
+{
+    return x->segment_open ? (uint64_t)((const uint8_t *)words - sv_shared_base(&x->segment)) : 0;
+}
+
+static void fill_recv(const selvage_exchange_t *x, const sv_recv_t *recv, uint64_t shared_at, uint64_t slab_at,
+                      sv_hello_recv_t *out)
+{
+    const sv_packet_t *p = &recv->p;
+    *out = (sv_hello_recv_t){.bytes = p->bytes,
+                             .words_offset = place_of(x, recv->words),
+                             .target_stride = sv_commit_slot_bytes(p),
+                             .own_pointer = (uint64_t)(uintptr_t)recv->buf,
+                             .tag = (uint32_t)p->tag,
+                             .wire_tag = (uint32_t)p->wire_tag,
+                             .route = p->route,
+                             .direct = p->direct,
+                             .nslots = p->nslots};
+    if (p->route == SELVAGE_ROUTE_SHARED) {
+        out->target_offset = shared_at;
+    } else if (recv->buffer) {
+        out->handle = recv->buffer->handle;
+        out->target_offset = recv->buffer->offset + (uint64_t)(recv->buf - recv->buffer->ptr);
+    } else if (p->route == SELVAGE_ROUTE_PEER) {
+        out->handle = x->slab_handle;
+        out->target_offset = x->slab_offset + slab_at;
+    }
+}
+
+/* Writes the descriptors for every peer in one walk over the packets; cursors live in the peers' messages. */
+static void write_sends(const selvage_exchange_t *x, sv_peer_t *peer)
+{
+    sv_hello_send_t *out = (sv_hello_send_t *)(void *)(peer->hello_out + sizeof(sv_hello_head_t));
+    for (uint32_t i = 0; i < x->nsends; i++) {
+        const sv_packet_t *p = &x->sends[i].p;
+        if (p->peer == peer)
+            *out++ = (sv_hello_send_t){p->bytes, place_of(x, x->sends[i].words), p->own_index, (uint32_t)p->tag};
+    }
+}
+
+static void write_recvs(const selvage_exchange_t *x, sv_peer_t *peer)
+{
+    sv_hello_recv_t *out = (sv_hello_recv_t *)(void *)(peer->hello_out + sizeof(sv_hello_head_t) +
+                                                       peer->nsends * sizeof(sv_hello_send_t));
+    uint64_t shared_at = x->segment_open ? (uint64_t)(x->shared_slots - sv_shared_base(&x->segment)) : 0, slab_at = 0;
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        const sv_packet_t *p = &x->recvs[i].p;
+        if (p->peer == peer)
+            fill_recv(x, &x->recvs[i], shared_at, slab_at, out++);
+        if (p->route == SELVAGE_ROUTE_SHARED)
+            shared_at += p->nslots * sv_commit_slot_bytes(p);
+        else if (p->route == SELVAGE_ROUTE_PEER && !p->direct)
+            slab_at += p->nslots * sv_commit_slot_bytes(p);
+    }
+}
+
+static selvage_status_t send_hello(selvage_exchange_t *x, sv_peer_t *peer)
+{
+    selvage_comm_t *comm = x->comm;
+    peer->hello_out_bytes = sizeof(sv_hello_head_t) + peer->nsends * sizeof(sv_hello_send_t) +
+                            peer->nrecvs * sizeof(sv_hello_recv_t);
+    SV_TRY(sv_calloc(peer->hello_out_bytes, 1, &peer->hello_out));
+    fill_head(x, peer, (sv_hello_head_t *)(void *)peer->hello_out);
+    write_sends(x, peer);
+    write_recvs(x, peer);
+    SV_TRY(sv_wire_send(comm->wire, SV_WIRE_SETUP, peer->hello_out, peer->hello_out_bytes, peer->rank,
+                        setup_tag(comm, comm->commits), &peer->hello_out_request));
+    peer->hello_sent = true;
+    sv_wire_control_t message = {.word = {SV_CONTROL_HELLO, comm->commits, peer->hello_out_bytes}};
+    return sv_control_send_patiently(comm, peer->rank, &message);
+}
+
+static selvage_status_t send_hellos(selvage_exchange_t *x)
+{
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, &x->peers) {
+        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        if (!peer->stray)
+            SV_TRY(send_hello(x, peer));
+    }
+    return SELVAGE_SUCCESS;
+}
+
+static const sv_peer_t *unacked_peer(const selvage_exchange_t *x)
+{
+    for (const sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
+        const sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        if (peer->hello_sent && !peer->hello_acked)
+            return peer;
+    }
+    return NULL;
+}
+
+static selvage_status_t await_acks(selvage_exchange_t *x)
+{
+    sv_patience_t patience;
+    sv_patience_begin(&patience, x->comm, x->comm->timeout_s);
+    for (const sv_peer_t *peer; (peer = unacked_peer(x)) != NULL;) {
+        selvage_status_t status = sv_patience_poll(&patience);
+        if (status == SELVAGE_ERR_TIMEOUT)
+            return sv_error(status, "selvage_exchange_commit: rank %d has not answered for %g s: it did not commit",
+                            peer->rank, x->comm->timeout_s);
+        SV_TRY(status);
+    }
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_commit_hello(selvage_exchange_t *x, selvage_status_t status)
+{
+    selvage_status_t adopted = adopt_early_hellos(x);
+    if (status == SELVAGE_SUCCESS)
+        status = adopted;
+    if (status == SELVAGE_SUCCESS)
+        status = send_hellos(x);
+    if (status == SELVAGE_SUCCESS)
+        status = await_acks(x);
+    uint64_t unused = 0;
+    return sv_agree(x->comm, "selvage_exchange_commit (every rank commits the same exchange, in order of creation)",
+                    x->create_number, status, &unused, x->comm->timeout_s);
+}
+
+/* Tests the two set-up messages of a peer; true when both are through. */
+static selvage_status_t test_peer(selvage_exchange_t *x, sv_peer_t *peer, bool *through)
+{
+    sv_wire_t *wire = x->comm->wire;
+    *through = true;
+    if (peer->hello_sent && !peer->setup_sent) {
+        selvage_status_t status = sv_wire_test(wire, &peer->hello_out_request, NULL);
+        peer->setup_sent = status == SELVAGE_SUCCESS;
+        if (status < 0)
+            return status;
+    }
+    if (peer->hello_known && !peer->setup_received) {
+        selvage_status_t status = sv_wire_test(wire, &peer->hello_in_request, NULL);
+        peer->setup_received = status == SELVAGE_SUCCESS;
+        if (status < 0)
+            return status;
+    }
+    *through = (!peer->hello_sent || peer->setup_sent) && (!peer->hello_known || peer->setup_received);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_commit_hello_drain(selvage_exchange_t *x, double timeout_s)
+{
+    sv_patience_t patience;
+    sv_patience_begin(&patience, x->comm, timeout_s);
+    sv_list_t *it = x->peers.next;
+    while (it != &x->peers) {
+        bool through;
+        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        SV_TRY(test_peer(x, peer, &through));
+        if (through) {
+            it = it->next;
+            continue;
+        }
+        selvage_status_t status = sv_patience_poll(&patience);
+        if (status == SELVAGE_ERR_TIMEOUT)
+            return sv_error(status, "selvage_exchange_commit: the packet list to or from rank %d did not get through "
+                            "in %g s", peer->rank, timeout_s);
+        SV_TRY(status);
+    }
+    return SELVAGE_SUCCESS;
+}
+
+/* Memory that the wire may still read or write is left alone: setting it aside costs a few hundred bytes. */
+static void forget(selvage_exchange_t *x, sv_peer_t *peer)
+{
+    sv_wire_t *wire = x->comm->wire;
+    if (peer->hello_known && !peer->setup_received && sv_wire_cancel(wire, &peer->hello_in_request) != SELVAGE_SUCCESS)
+        peer->hello_in = NULL;
+    if (peer->hello_sent && !peer->setup_sent)
+        peer->hello_out = NULL;
+    sv_free(peer->hello_in);
+    sv_free(peer->hello_out);
+    peer->hello_in = peer->hello_out = NULL;
+    peer->hello_known = peer->hello_sent = false;
+}
+
+void sv_commit_forget_hellos(selvage_exchange_t *x)
+{
+    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next)
+        forget(x, SV_CONTAINER_OF(it, sv_peer_t, link));
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Commit, third step: the i-th send of a (source, destination, tag) meets the i-th receive of the same three. Both ends
+ * hold both lists and sort them alike, so both come to the same answer without another message, and both can say what
+ * is wrong in terms of their own packets.
+ */
+#include <stdlib.h>
+
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "kernels/kernels.h"
+#include "pipeline/pipe_commit.h"
+
+/* One packet of one end: sorted by tag, then by order of declaration. */
+typedef struct entry {
+    uint32_t tag, order;
+    uint64_t bytes;
+    void *packet;              /* ours: sv_send_t or sv_recv_t */
+    const void *descriptor;    /* theirs */
+} entry_t;
+
+static int compare_entries(const void *a, const void *b)
+{
+    const entry_t *x = a, *y = b;
+    if (x->tag != y->tag)
+        return x->tag < y->tag ? -1 : 1;
+    return x->order < y->order ? -1 : x->order > y->order;
+}
+
+static const sv_hello_head_t *head_of(const sv_peer_t *peer)
+{
+    return (const sv_hello_head_t *)(const void *)peer->hello_in;
+}
+
+static const sv_hello_send_t *sends_of(const sv_peer_t *peer)
+{
+    return (const sv_hello_send_t *)(const void *)(peer->hello_in + sizeof(sv_hello_head_t));
+}
+
+static const sv_hello_recv_t *recvs_of(const sv_peer_t *peer)
+{
+    return (const sv_hello_recv_t *)(const void *)(sends_of(peer) + head_of(peer)->nsends);
+}
+
+static selvage_status_t check_head(const selvage_exchange_t *x, const sv_peer_t *peer)
+{
+    if (!peer->hello_known)
+        return sv_error(SELVAGE_ERR_MISMATCH, "rank %d has no packet for or from this rank, which declares %u sends to "
+                        "and %u receives from it", peer->rank, peer->nsends, peer->nrecvs);
+    const sv_hello_head_t *head = head_of(peer);
+    size_t wanted = sizeof *head + (size_t)head->nsends * sizeof(sv_hello_send_t) +
+                    (size_t)head->nrecvs * sizeof(sv_hello_recv_t);
+    if (head->version != SV_HELLO_VERSION || wanted != peer->hello_in_bytes)
+        return sv_error(SELVAGE_ERR_MISMATCH, "rank %d runs another version of Selvage", peer->rank);
+    if (head->policy != (uint32_t)x->policy)
+        return sv_error(SELVAGE_ERR_MISMATCH, "rank %d has another checksum policy for this exchange", peer->rank);
+    return SELVAGE_SUCCESS;
+}
+
+static void record_identity(sv_packet_t *p, bool is_send)
+{
+    const selvage_comm_t *comm = p->x->comm;
+    uint32_t own = (uint32_t)comm->wire->rank, other = (uint32_t)p->peer->rank;
+    p->identity = (sv_record_t){.magic = SV_RECORD_MAGIC,
+                                .version = SV_RECORD_VERSION,
+                                .kind = SV_RECORD_PACKET,
+                                .exchange = p->x->id,
+                                .index = p->index,
+                                .tag = (uint32_t)p->tag,
+                                .source = is_send ? own : other,
+                                .destination = is_send ? other : own,
+                                .bytes = p->bytes,
+                                .salt = (uint64_t)p->index + 1000 * (uint64_t)(uint32_t)p->tag};
+}
+
+static void join_send(const entry_t *ours, const entry_t *theirs)
+{
+    sv_send_t *send = ours->packet;
+    const sv_hello_recv_t *recv = theirs->descriptor;
+    send->p.index = send->p.own_index;
+    send->p.wire_tag = (int)recv->wire_tag;
+    send->p.direct = recv->direct;
+    send->target_stride = recv->target_stride;
+    send->match = recv;
+    sv_commit_cut(&send->p);
+    record_identity(&send->p, true);
+}
+
+static void join_recv(const entry_t *ours, const entry_t *theirs)
+{
+    sv_recv_t *recv = ours->packet;
+    const sv_hello_send_t *send = theirs->descriptor;
+    recv->p.index = send->index;
+    recv->match = send;
+    record_identity(&recv->p, false);
+}
+
+static selvage_status_t complain_single(const sv_peer_t *peer, const entry_t *ours, const entry_t *theirs,
+                                        const char *our_kind, const char *their_kind)
+{
+    if (ours)
+        return sv_error(SELVAGE_ERR_MISMATCH, "%s %u (tag %u, %llu bytes) of this rank has no matching %s on rank %d",
+                        our_kind, ours->order, ours->tag, (unsigned long long)ours->bytes, their_kind, peer->rank);
+    return sv_error(SELVAGE_ERR_MISMATCH, "%s %u (tag %u, %llu bytes) of rank %d has no matching %s on this rank",
+                    their_kind, theirs->order, theirs->tag, (unsigned long long)theirs->bytes, peer->rank, our_kind);
+}
+
+static selvage_status_t join_lists(const sv_peer_t *peer, entry_t *ours, uint32_t nours, entry_t *theirs,
+                                   uint32_t ntheirs, bool we_send)
+{
+    const char *our_kind = we_send ? "send" : "receive", *their_kind = we_send ? "receive" : "send";
+    qsort(ours, nours, sizeof *ours, compare_entries);
+    qsort(theirs, ntheirs, sizeof *theirs, compare_entries);
+    for (uint32_t i = 0; i < nours || i < ntheirs; i++) {
+        if (i >= ntheirs || (i < nours && ours[i].tag < theirs[i].tag))
+            return complain_single(peer, &ours[i], NULL, our_kind, their_kind);
+        if (i >= nours || ours[i].tag > theirs[i].tag)
+            return complain_single(peer, NULL, &theirs[i], our_kind, their_kind);
+        if (ours[i].bytes != theirs[i].bytes)
+            return sv_error(SELVAGE_ERR_MISMATCH, "bytes of %s %u (tag %u) is %llu here and %llu in %s %u of rank %d",
+                            our_kind, ours[i].order, ours[i].tag, (unsigned long long)ours[i].bytes,
+                            (unsigned long long)theirs[i].bytes, their_kind, theirs[i].order, peer->rank);
+        if (we_send)
+            join_send(&ours[i], &theirs[i]);
+        else
+            join_recv(&ours[i], &theirs[i]);
+    }
+    return SELVAGE_SUCCESS;
+}
+
+static uint32_t list_our_sends(selvage_exchange_t *x, const sv_peer_t *peer, entry_t *out)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < x->nsends; i++)
+        if (x->sends[i].p.peer == peer)
+            out[count++] = (entry_t){(uint32_t)x->sends[i].p.tag, i, x->sends[i].p.bytes, &x->sends[i], NULL};
+    return count;
+}
+
+static uint32_t list_our_recvs(selvage_exchange_t *x, const sv_peer_t *peer, entry_t *out)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        if (x->recvs[i].p.peer == peer)
+            out[count++] = (entry_t){(uint32_t)x->recvs[i].p.tag, i, x->recvs[i].p.bytes, &x->recvs[i], NULL};
+    return count;
+}
+
+static selvage_status_t match_peer(selvage_exchange_t *x, sv_peer_t *peer, entry_t *ours, entry_t *theirs)
+{
+    const sv_hello_head_t *head = head_of(peer);
+    for (uint32_t i = 0; i < head->nrecvs; i++) {
+        const sv_hello_recv_t *recv = &recvs_of(peer)[i];
+        theirs[i] = (entry_t){recv->tag, i, recv->bytes, NULL, recv};
+    }
+    SV_TRY(join_lists(peer, ours, list_our_sends(x, peer, ours), theirs, head->nrecvs, true));
+    for (uint32_t i = 0; i < head->nsends; i++) {
+        const sv_hello_send_t *send = &sends_of(peer)[i];
+        theirs[i] = (entry_t){send->tag, send->index, send->bytes, NULL, send};
+    }
+    return join_lists(peer, ours, list_our_recvs(x, peer, ours), theirs, head->nsends, false);
+}
+
+static selvage_status_t match_one(selvage_exchange_t *x, sv_peer_t *peer)
+{
+    SV_TRY(check_head(x, peer));
+    const sv_hello_head_t *head = head_of(peer);
+    uint32_t our_room = peer->nsends > peer->nrecvs ? peer->nsends : peer->nrecvs;
+    uint32_t their_room = head->nsends > head->nrecvs ? head->nsends : head->nrecvs;
+    entry_t *entries;
+    SV_TRY(sv_calloc((size_t)our_room + their_room, sizeof *entries, &entries));
+    selvage_status_t status = match_peer(x, peer, entries, entries + our_room);
+    sv_free(entries);
+    return status;
+}
+
+selvage_status_t sv_commit_match(selvage_exchange_t *x)
+{
+    x->id = x->comm->nonce + x->comm->commits;
+    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next)
+        SV_TRY(match_one(x, SV_CONTAINER_OF(it, sv_peer_t, link)));
+    return SELVAGE_SUCCESS;
+}

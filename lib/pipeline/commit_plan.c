@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Commit, first step: what one rank can decide alone. The receiver decides the route of a packet, because it owns the
+ * memory in which the packet lands; the sender follows. The rule looks only at what both ends know alike (the route
+ * asked for, the node), so a forced route that is impossible fails at both.
+ *
+ * The segment of an exchange:
+ *
+ *   [ header of memory_shared.h | head | answers | send words | receive words | shared slots ]
+ */
+#include <stdlib.h>
+
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "kernels/kernels.h"
+#include "pipeline/pipe_commit.h"
+#include "pipeline/pipe_phases.h"
+
+enum { LINE = 64, SLOT_ALIGN = 256 };
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+sv_peer_t *sv_exchange_peer(selvage_exchange_t *x, int rank)
+{
+    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
+        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        if (peer->rank == rank)
+            return peer;
+    }
+    return NULL;
+}
+
+selvage_status_t sv_commit_peer(selvage_exchange_t *x, int rank, bool stray, sv_peer_t **peer_out)
+{
+    sv_peer_t *peer = sv_exchange_peer(x, rank);
+    if (!peer) {
+        SV_TRY(sv_calloc(1, sizeof *peer, &peer));
+        peer->rank = rank;
+        peer->stray = stray;
+        peer->on_node = sv_topology_node_index(&x->comm->topology, rank) >= 0;
+        sv_list_append(&x->peers, &peer->link);
+        x->npeers++;
+    }
+    *peer_out = peer;
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t find_peers(selvage_exchange_t *x)
+{
+    for (uint32_t i = 0; i < x->nsends; i++) {
+        SV_TRY(sv_commit_peer(x, x->sends[i].p.peer_rank, false, &x->sends[i].p.peer));
+        x->sends[i].p.peer->nsends++;
+    }
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        SV_TRY(sv_commit_peer(x, x->recvs[i].p.peer_rank, false, &x->recvs[i].p.peer));
+        x->recvs[i].p.peer->nrecvs++;
+    }
+    return SELVAGE_SUCCESS;
+}
+
+/* The route of a packet between this rank and peer. A packet to the rank itself is self unless staged is asked for. */
+static selvage_status_t choose_route(const selvage_exchange_t *x, const sv_peer_t *peer, selvage_route_t *route_out)
+{
+    bool forced_here = x->forced_route != SELVAGE_ROUTE_DEFAULT;
+    selvage_route_t wanted = forced_here ? x->forced_route : (selvage_route_t)x->comm->config.route;
+    if (peer->rank == x->comm->wire->rank) {
+        *route_out = wanted == SELVAGE_ROUTE_STAGED ? SELVAGE_ROUTE_STAGED : SELVAGE_ROUTE_SELF;
+        return SELVAGE_SUCCESS;
+    }
+    if (forced_here && wanted == SELVAGE_ROUTE_SELF)
+        return sv_error(SELVAGE_ERR_UNSUPPORTED, "route self was asked for, but a packet goes to or comes from rank %d",
+                        peer->rank);
+    if (!peer->on_node && forced_here && wanted != SELVAGE_ROUTE_STAGED)
+        return sv_error(SELVAGE_ERR_UNSUPPORTED, "route %s was asked for, but rank %d is on another node",
+                        selvage_route_name(wanted), peer->rank);
+    if (!peer->on_node)
+        wanted = SELVAGE_ROUTE_STAGED;
+    *route_out = wanted == SELVAGE_ROUTE_DEFAULT || wanted == SELVAGE_ROUTE_SELF ? SELVAGE_ROUTE_PEER : wanted;
+    return SELVAGE_SUCCESS;
+}
+
+void sv_commit_cut(sv_packet_t *p)
+{
+    const sv_config_t *config = &p->x->comm->config;
+    p->segment_bytes = p->direct ? p->bytes : config->segment_bytes;
+    p->nsegments = 1;
+    if (!p->direct && p->bytes > p->segment_bytes)
+        p->nsegments = (uint32_t)((p->bytes + p->segment_bytes - 1) / p->segment_bytes);
+    if (p->nsegments == 1)
+        p->segment_bytes = p->bytes;
+    p->nslots = p->nsegments < (uint32_t)config->segment_slots ? p->nsegments : (uint32_t)config->segment_slots;
+    p->kernel_copy = p->bytes <= config->kernel_copy_max_bytes && p->nsegments == 1;
+}
+
+size_t sv_commit_slot_bytes(const sv_packet_t *p)
+{
+    return round_up(p->segment_bytes + SV_RECORD_BYTES, SLOT_ALIGN);
+}
+
+static selvage_status_t plan_recv(sv_recv_t *recv, size_t *slab_bytes)
+{
+    sv_packet_t *p = &recv->p;
+    SV_TRY(choose_route(p->x, p->peer, &p->route));
+    SV_TRY(sv_comm_tag_get(p->x->comm, &p->wire_tag));
+    if (p->route == SELVAGE_ROUTE_PEER)
+        recv->buffer = sv_buffer_find(&p->x->comm->buffers, recv->buf, p->bytes);
+    p->direct = p->route == SELVAGE_ROUTE_SELF || recv->buffer;
+    if (recv->buffer)
+        recv->buffer->users++; /* partner: forget_recv() in pipe_exchange.c */
+    sv_commit_cut(p);
+    if (p->route == SELVAGE_ROUTE_PEER && !p->direct)
+        *slab_bytes += p->nslots * sv_commit_slot_bytes(p);
+    return SELVAGE_SUCCESS;
+}
+
+static size_t count_on_node(const selvage_exchange_t *x)
+{
+    size_t count = 0;
+    for (const sv_list_t *it = x->peers.next; it != &x->peers; it = it->next)
+        count += SV_CONTAINER_OF(it, sv_peer_t, link)->on_node;
+    return count;
+}
+
+static size_t shared_slots_bytes(const selvage_exchange_t *x)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        if (x->recvs[i].p.route == SELVAGE_ROUTE_SHARED)
+            bytes += x->recvs[i].p.nslots * sv_commit_slot_bytes(&x->recvs[i].p);
+    return bytes;
+}
+
+/* Gives every word and slot its place; the same walk that sized the segment. */
+static void lay_out_segment(selvage_exchange_t *x)
+{
+    uint8_t *at = sv_shared_base(&x->segment);
+    x->head = (sv_segment_head_t *)(void *)at;
+    at += LINE;
+    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
+        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        if (!peer->on_node)
+            continue;
+        peer->answer_here = (const uint64_t *)(void *)at;
+        peer->answer_token = sv_digest_mix(x->create_number * 1000003 + (uint64_t)peer->rank) | 1;
+        at += LINE;
+    }
+    for (uint32_t i = 0; i < x->nsends; i++, at += sizeof(sv_send_words_t))
+        x->sends[i].words = (sv_send_words_t *)(void *)at;
+    for (uint32_t i = 0; i < x->nrecvs; i++, at += sizeof(sv_recv_words_t))
+        x->recvs[i].words = (sv_recv_words_t *)(void *)at;
+    x->shared_slots = sv_shared_base(&x->segment) +
+                      round_up((size_t)(at - sv_shared_base(&x->segment)) + sizeof(sv_shared_header_t), SLOT_ALIGN) -
+                      sizeof(sv_shared_header_t);
+}
+
+static selvage_status_t make_segment(selvage_exchange_t *x)
+{
+    size_t on_node = count_on_node(x);
+    if (on_node == 0)
+        return SELVAGE_SUCCESS;
+    size_t bytes = LINE * (1 + on_node) + x->nsends * sizeof(sv_send_words_t) + x->nrecvs * sizeof(sv_recv_words_t) +
+                   SLOT_ALIGN + shared_slots_bytes(x);
+    x->segment_token = sv_digest_mix(x->comm->nonce + x->create_number * 65537 + (uint64_t)x->comm->wire->rank) | 1;
+    SV_TRY(sv_shared_create(x->comm->dev, bytes, x->segment_token, &x->segment));
+    x->segment_open = true;
+    x->pinned_bytes += bytes;
+    lay_out_segment(x);
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t make_slab(selvage_exchange_t *x, size_t bytes)
+{
+    if (bytes == 0)
+        return SELVAGE_SUCCESS;
+    void *slab;
+    SV_TRY(SV_DEVICE_CALL(x->comm->dev, malloc, bytes, &slab));
+    x->slab = slab;
+    x->device_bytes += bytes;
+    return SV_DEVICE_CALL(x->comm->dev, export_memory, slab, bytes, &x->slab_handle, &x->slab_offset);
+}
+
+selvage_status_t sv_commit_plan(selvage_exchange_t *x)
+{
+    size_t slab_bytes = 0;
+    SV_TRY(find_peers(x));
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        SV_TRY(plan_recv(&x->recvs[i], &slab_bytes));
+    for (uint32_t i = 0; i < x->nsends; i++)
+        SV_TRY(choose_route(x, x->sends[i].p.peer, &x->sends[i].p.route));
+    SV_TRY(make_segment(x));
+    return make_slab(x, slab_bytes);
+}

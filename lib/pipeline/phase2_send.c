@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Phase 2, send: the moment a segment is in host memory, it goes to the wire. Segments of a packet leave in order; the
+ * packets know nothing of each other. The last segment carries the packet's record and so waits for its digest too.
+ */
+#include <string.h>
+
+#include "pipeline/pipe_phases.h"
+
+static bool is_last(const sv_send_t *send, uint32_t segment)
+{
+    return segment + 1 == send->p.nsegments;
+}
+
+static selvage_status_t is_prepared(sv_send_t *send, uint64_t now_ns)
+{
+    if (send->prepared_seen)
+        return SELVAGE_SUCCESS;
+    SV_TRY(SV_DEVICE_CALL(send->p.x->comm->dev, event_query, send->prepared));
+    send->prepared_seen = true;
+    sv_packet_trace(&send->p, SV_TRACE_PREPARE, send->p.started_ns, now_ns, send->p.bytes);
+    return SELVAGE_SUCCESS;
+}
+
+/* SUCCESS when the segment (and for the last one the record) is in host memory; IN_PROGRESS before. */
+static selvage_status_t slot_is_full(sv_send_t *send, sv_slot_t *slot, uint64_t now_ns)
+{
+    if (send->p.kernel_copy || is_last(send, slot->segment))
+        SV_TRY(is_prepared(send, now_ns));
+    return send->p.kernel_copy ? SELVAGE_SUCCESS : SV_DEVICE_CALL(send->p.x->comm->dev, event_query, slot->event);
+}
+
+/* The record behind a segment that is not the last: says which segment it is. */
+static sv_record_t segment_record(const sv_send_t *send, uint32_t segment)
+{
+    sv_record_t record = send->p.identity;
+    record.kind = SV_RECORD_SEGMENT;
+    record.bytes = sv_packet_piece(&send->p, segment);
+    record.salt = sv_packet_offset(&send->p, segment);
+    record.digest = 0;
+    return record;
+}
+
+static void append_record(sv_send_t *send, sv_slot_t *slot)
+{
+    sv_record_t record = is_last(send, slot->segment) ? *send->record : segment_record(send, slot->segment);
+    record.attempt = (uint8_t)send->p.attempt;
+    memcpy(slot->stage + sv_packet_piece(&send->p, slot->segment), &record, sizeof record);
+}
+
+/* Some MPIs and networks fail beyond a number of requests or bytes; one message is always allowed. */
+static bool caps_allow(const selvage_comm_t *comm, size_t bytes)
+{
+    if (comm->sends_in_flight == 0)
+        return true;
+    return comm->sends_in_flight < (uint64_t)comm->config.requests_max &&
+           comm->bytes_in_flight + bytes <= comm->config.inflight_bytes;
+}
+
+static selvage_status_t fire(sv_send_t *send, sv_slot_t *slot, uint64_t now_ns)
+{
+    sv_packet_t *p = &send->p;
+    selvage_comm_t *comm = p->x->comm;
+    size_t bytes = sv_packet_piece(p, slot->segment) + SV_RECORD_BYTES;
+    uint8_t *message = slot->stage;
+    append_record(send, slot);
+    if (send->fault)
+        message = sv_fault_message(send, slot, &bytes);
+    if (message)
+        SV_TRY(sv_wire_send(comm->wire, SV_WIRE_DATA, message, bytes, p->peer->rank, p->wire_tag, &slot->request));
+    sv_packet_trace(p, SV_TRACE_D2H, slot->since_ns, now_ns, bytes - SV_RECORD_BYTES);
+    slot->state = SV_SLOT_FLYING;
+    slot->since_ns = now_ns;
+    slot->flying_bytes = bytes;
+    comm->sends_in_flight++;
+    comm->bytes_in_flight += bytes;
+    send->next_fire++;
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t fire_what_is_full(sv_send_t *send, uint64_t now_ns, bool *moved)
+{
+    sv_packet_t *p = &send->p;
+    while (send->next_fire < send->next_stage) {
+        sv_slot_t *slot = &p->slots[send->next_fire % p->nslots];
+        selvage_status_t status = slot_is_full(send, slot, now_ns);
+        if (status == SELVAGE_IN_PROGRESS)
+            return SELVAGE_SUCCESS;
+        SV_TRY(status);
+        if (!caps_allow(p->x->comm, sv_packet_piece(p, slot->segment)))
+            return SELVAGE_SUCCESS;
+        SV_TRY(fire(send, slot, now_ns));
+        *moved = true;
+    }
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t reap(sv_send_t *send, uint64_t now_ns, bool *moved)
+{
+    sv_packet_t *p = &send->p;
+    while (send->reaped < send->next_fire) {
+        sv_slot_t *slot = &p->slots[send->reaped % p->nslots];
+        selvage_status_t status = sv_wire_test(p->x->comm->wire, &slot->request, NULL);
+        if (status == SELVAGE_IN_PROGRESS)
+            return SELVAGE_SUCCESS;
+        SV_TRY(status);
+        sv_packet_trace(p, SV_TRACE_SEND, slot->since_ns, now_ns, slot->flying_bytes - SV_RECORD_BYTES);
+        slot->state = SV_SLOT_FREE;
+        p->x->comm->sends_in_flight--;
+        p->x->comm->bytes_in_flight -= slot->flying_bytes;
+        send->reaped++;
+        *moved = true;
+    }
+    return SELVAGE_SUCCESS;
+}
+
+/* A newer attempt was asked for while this one is still leaving: let what flies land, then begin again. */
+static selvage_status_t restart(sv_send_t *send, uint64_t now_ns, bool *moved)
+{
+    SV_TRY(reap(send, now_ns, moved));
+    return send->reaped == send->next_fire ? sv_recovery_resend(send, now_ns) : SELVAGE_SUCCESS;
+}
+
+static bool is_held(sv_send_t *send, uint64_t now_ns)
+{
+    selvage_exchange_t *x = send->p.x;
+    if (x->never_send)
+        return true;
+    if (x->comm->fault.armed && !send->fault_decided)
+        sv_fault_decide(send, now_ns);
+    return now_ns < send->hold_until_ns;
+}
+
+static selvage_status_t send_staged(sv_send_t *send, uint64_t now_ns, bool *moved)
+{
+    SV_TRY(fire_what_is_full(send, now_ns, moved));
+    SV_TRY(reap(send, now_ns, moved));
+    SV_TRY(sv_phase1_stage(send, now_ns));
+    if (send->reaped == send->p.nsegments)
+        send->state = SV_SEND_VERDICT;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_phase2_send(sv_send_t *send, uint64_t now_ns, bool *moved)
+{
+    if (is_held(send, now_ns))
+        return SELVAGE_SUCCESS;
+    if (send->p.route != SELVAGE_ROUTE_STAGED)
+        return sv_phase2_send_onesided(send, now_ns, moved);
+    if (send->wanted_attempt > send->p.attempt)
+        return restart(send, now_ns, moved);
+    return send_staged(send, now_ns, moved);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Phase 3 for routes that write into this rank's memory: the host polls `arrived`. Into a landing slot: up it goes, and
+ * the slot's credit is given back. Straight into the user's buffer: only verification is left.
+ *
+ * Once a newer attempt was asked for, arrivals of older ones are ignored: the sender is going to write again, and must
+ * not do so into a buffer that wait has given back to the application.
+ */
+#include "pipeline/pipe_phases.h"
+
+static bool any_landing(const sv_recv_t *recv)
+{
+    for (uint32_t s = 0; recv->p.slots && s < recv->p.nslots; s++)
+        if (recv->p.slots[s].state == SV_SLOT_LANDING)
+            return true;
+    return false;
+}
+
+/* Slots land in order, so credit is given back in order. */
+static selvage_status_t collect_landed(sv_recv_t *recv, uint64_t now_ns, bool *moved)
+{
+    sv_packet_t *p = &recv->p;
+    bool freed = false;
+    while (recv->consumed < recv->landed_count) {
+        sv_slot_t *slot = &p->slots[recv->consumed % p->nslots];
+        SV_TRY(sv_phase3_poll_landing(recv, slot, now_ns, moved));
+        if (slot->state == SV_SLOT_LANDING)
+            break;
+        recv->consumed++;
+        freed = true;
+    }
+    return freed && recv->landed_count < p->nsegments ? sv_phase1_post_recv(recv, now_ns) : SELVAGE_SUCCESS;
+}
+
+static selvage_status_t take_segments(sv_recv_t *recv, uint32_t arrived, uint64_t now_ns, bool *moved)
+{
+    sv_packet_t *p = &recv->p;
+    while (recv->landed_count < arrived && recv->landed_count < p->nsegments) {
+        sv_slot_t *slot = &p->slots[recv->landed_count % p->nslots];
+        if (slot->state != SV_SLOT_FREE)
+            break;
+        *moved = true;
+        p->moved_ns = now_ns;
+        SV_TRY(sv_phase3_land(recv, slot, recv->landed_count, now_ns));
+    }
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t take_whole(sv_recv_t *recv, uint64_t now_ns, bool *moved)
+{
+    *moved = true;
+    recv->p.moved_ns = now_ns;
+    recv->landed_count = 1;
+    return sv_phase3_verify(recv, recv->buf, NULL, 0, true);
+}
+
+/* A newer attempt is asked for by the credit word, but not while a slot is still being read. */
+static selvage_status_t ask_when_quiet(sv_recv_t *recv, uint64_t now_ns)
+{
+    if (!recv->ask_due || any_landing(recv))
+        return SELVAGE_SUCCESS;
+    recv->ask_due = false;
+    recv->consumed = recv->landed_count = 0;
+    return sv_phase1_post_recv(recv, now_ns);
+}
+
+selvage_status_t sv_phase3_receive_onesided(sv_recv_t *recv, uint64_t now_ns, bool *moved)
+{
+    sv_packet_t *p = &recv->p;
+    if (!p->direct)
+        SV_TRY(collect_landed(recv, now_ns, moved));
+    if (recv->state != SV_RECV_WAITING)
+        return SELVAGE_SUCCESS;
+    SV_TRY(ask_when_quiet(recv, now_ns));
+    /* Partner: the release of the sender's signal kernel (signal_arrival(), sv_phase0_fused()). */
+    uint64_t word = __atomic_load_n(&recv->words->arrived, __ATOMIC_ACQUIRE);
+    bool ours = sv_word_epoch(word) == (uint32_t)p->x->epoch && sv_word_attempt(word) == p->attempt && !recv->ask_due;
+    uint32_t arrived = ours ? sv_word_count(word) : 0;
+    if (arrived > recv->landed_count)
+        SV_TRY(p->direct ? take_whole(recv, now_ns, moved) : take_segments(recv, arrived, now_ns, moved));
+    return recv->state == SV_RECV_WAITING ? sv_recovery_missing(recv, now_ns) : SELVAGE_SUCCESS;
+}

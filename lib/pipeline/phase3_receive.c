@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Phase 3, receive: the moment a segment arrives, it goes up, and its verification behind it. A message is placed by
+ * what its record says, not by the slot it happened to land in: after a lost or doubled message slots and segments no
+ * longer go together. Nothing that a record says is believed beyond that; the digest decides.
+ */
+#include <string.h>
+
+#include "pipeline/pipe_phases.h"
+
+typedef enum arrival { ARRIVAL_GOOD, ARRIVAL_STALE, ARRIVAL_BAD } arrival_t;
+
+static bool is_landed(const sv_recv_t *recv, uint32_t segment)
+{
+    return recv->landed[segment / 64] >> (segment % 64) & 1;
+}
+
+/* Everything of a record that names the packet, but for epoch, attempt, kind and what depends on the segment. */
+static bool same_packet(const sv_record_t *a, const sv_record_t *b)
+{
+    return a->magic == b->magic && a->version == b->version && a->exchange == b->exchange && a->index == b->index &&
+           a->tag == b->tag && a->source == b->source && a->destination == b->destination;
+}
+
+/* Which segment a record of this packet belongs to; false if it makes no sense. */
+static bool find_segment(const sv_packet_t *p, const sv_record_t *record, size_t payload_bytes, uint32_t *segment)
+{
+    if (record->kind == SV_RECORD_PACKET) {
+        *segment = p->nsegments - 1;
+        return record->bytes == p->bytes && record->salt == p->identity.salt &&
+               payload_bytes == sv_packet_piece(p, *segment);
+    }
+    if (record->kind != SV_RECORD_SEGMENT || p->segment_bytes == 0 || record->salt % p->segment_bytes)
+        return false;
+    uint64_t number = record->salt / p->segment_bytes;
+    *segment = (uint32_t)number;
+    return number + 1 < p->nsegments && record->bytes == payload_bytes && payload_bytes == p->segment_bytes;
+}
+
+static arrival_t classify(const sv_recv_t *recv, const sv_record_t *record, size_t payload_bytes, uint32_t *segment)
+{
+    const sv_packet_t *p = &recv->p;
+    if (!same_packet(record, &p->identity))
+        return ARRIVAL_BAD;
+    if (record->epoch < p->identity.epoch || (record->epoch == p->identity.epoch && record->attempt < p->attempt))
+        return ARRIVAL_STALE;
+    if (record->epoch != p->identity.epoch || !find_segment(p, record, payload_bytes, segment))
+        return ARRIVAL_BAD;
+    return is_landed(recv, *segment) ? ARRIVAL_STALE : ARRIVAL_GOOD;
+}
+
+/* Without digests nothing is checked: messages are taken in the order in which they come. */
+static arrival_t take_unchecked(const sv_recv_t *recv, uint32_t *segment)
+{
+    for (*segment = 0; *segment < recv->p.nsegments; ++*segment)
+        if (!is_landed(recv, *segment))
+            return ARRIVAL_GOOD;
+    return ARRIVAL_STALE;
+}
+
+static bool is_unchecked(const sv_recv_t *recv)
+{
+    return recv->p.x->policy == SV_CONFIG_CHECKSUM_OFF;
+}
+
+selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint8_t *dst, uint32_t segment, bool last)
+{
+    sv_packet_t *p = &recv->p;
+    selvage_exchange_t *x = p->x;
+    bool off = is_unchecked(recv);
+    sv_digest_arg_t arg = {.src = src,
+                           .dst = dst,
+                           .bytes = sv_packet_piece(p, segment),
+                           .first_word = sv_packet_offset(p, segment) / 8,
+                           .key = p->key,
+                           .scratch = p->scratch,
+                           .record = (uint8_t *)recv->record,
+                           .result = recv->result,
+                           .mode = (last ? SV_DIGEST_VERIFY : SV_DIGEST_ADD) | (off ? SV_DIGEST_NONE : 0),
+                           .identity = p->identity};
+    if (!off || dst)
+        SV_TRY(SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_digest, &arg, sizeof arg,
+                              p->kernel_copy ? 1 : x->comm->dev->launch_blocks, x->kernel_stream));
+    if (!last)
+        return SELVAGE_SUCCESS;
+    recv->state = SV_RECV_VERIFYING;
+    return SV_DEVICE_CALL(x->comm->dev, event_record, recv->verified, x->kernel_stream);
+}
+
+/* Up to the user's buffer: by the verifying kernel if small, else by the copy engine with the kernel behind it. */
+selvage_status_t sv_phase3_land(sv_recv_t *recv, sv_slot_t *slot, uint32_t segment, uint64_t now_ns)
+{
+    sv_packet_t *p = &recv->p;
+    selvage_exchange_t *x = p->x;
+    sv_device_t *dev = x->comm->dev;
+    uint8_t *dst = recv->buf + sv_packet_offset(p, segment);
+    slot->state = SV_SLOT_LANDING;
+    slot->segment = segment;
+    slot->since_ns = now_ns;
+    recv->landed[segment / 64] |= UINT64_C(1) << (segment % 64);
+    bool last = ++recv->landed_count == p->nsegments;
+    if (p->kernel_copy) {
+        SV_TRY(sv_phase3_verify(recv, slot->stage, dst, segment, last));
+        return SV_DEVICE_CALL(dev, event_record, slot->event, x->kernel_stream);
+    }
+    sv_copy_kind_t kind = p->route == SELVAGE_ROUTE_PEER ? SV_COPY_D2D : SV_COPY_H2D;
+    SV_TRY(SV_DEVICE_CALL(dev, copy_async, dst, slot->stage, sv_packet_piece(p, segment), kind, x->in_stream));
+    SV_TRY(SV_DEVICE_CALL(dev, event_record, slot->event, x->in_stream));
+    SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, x->kernel_stream, slot->event));
+    return sv_phase3_verify(recv, dst, NULL, segment, last);
+}
+
+/* What to do with a message of `bytes` bytes in a slot. */
+static selvage_status_t take_message(sv_recv_t *recv, sv_slot_t *slot, size_t bytes, uint64_t now_ns)
+{
+    sv_record_t record = {0};
+    uint32_t segment = 0;
+    size_t payload = bytes >= SV_RECORD_BYTES ? bytes - SV_RECORD_BYTES : 0;
+    if (bytes >= SV_RECORD_BYTES)
+        memcpy(&record, slot->stage + payload, sizeof record);
+    arrival_t arrival = is_unchecked(recv) ? take_unchecked(recv, &segment) : classify(recv, &record, payload, &segment);
+    if (arrival == ARRIVAL_STALE) {
+        recv->p.x->comm->stats.stale_discarded++;
+        sv_packet_trace(&recv->p, SV_TRACE_STALE, now_ns, 0, record.epoch);
+        return SELVAGE_SUCCESS;
+    }
+    if (arrival == ARRIVAL_BAD)
+        return sv_recovery_bad_record(recv, &record, now_ns);
+    if (segment + 1 == recv->p.nsegments)
+        *recv->record = record;
+    return sv_phase3_land(recv, slot, segment, now_ns);
+}
+
+static selvage_status_t poll_posted(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved)
+{
+    size_t bytes = 0;
+    selvage_status_t status = sv_wire_test(recv->p.x->comm->wire, &slot->request, &bytes);
+    if (status == SELVAGE_IN_PROGRESS)
+        return SELVAGE_SUCCESS;
+    SV_TRY(status);
+    *moved = true;
+    recv->posted_count--;
+    recv->p.moved_ns = now_ns;
+    recv->p.peer->heard_ns = now_ns;
+    sv_packet_trace(&recv->p, SV_TRACE_RECV, slot->since_ns, now_ns, bytes);
+    slot->state = SV_SLOT_FREE;
+    return take_message(recv, slot, bytes, now_ns);
+}
+
+selvage_status_t sv_phase3_poll_landing(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved)
+{
+    selvage_status_t status = SV_DEVICE_CALL(recv->p.x->comm->dev, event_query, slot->event);
+    if (status == SELVAGE_IN_PROGRESS)
+        return SELVAGE_SUCCESS;
+    SV_TRY(status);
+    sv_packet_trace(&recv->p, recv->p.route == SELVAGE_ROUTE_PEER ? SV_TRACE_D2D : SV_TRACE_H2D, slot->since_ns, now_ns,
+                    sv_packet_piece(&recv->p, slot->segment));
+    slot->state = SV_SLOT_FREE;
+    *moved = true;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_phase3_receive(sv_recv_t *recv, uint64_t now_ns, bool *moved)
+{
+    sv_packet_t *p = &recv->p;
+    if (p->route != SELVAGE_ROUTE_STAGED)
+        return sv_phase3_receive_onesided(recv, now_ns, moved);
+    for (uint32_t s = 0; s < p->nslots; s++) {
+        sv_slot_t *slot = &p->slots[s];
+        if (slot->state == SV_SLOT_POSTED)
+            SV_TRY(poll_posted(recv, slot, now_ns, moved));
+        else if (slot->state == SV_SLOT_LANDING)
+            SV_TRY(sv_phase3_poll_landing(recv, slot, now_ns, moved));
+    }
+    if (recv->state != SV_RECV_WAITING)
+        return SELVAGE_SUCCESS;
+    SV_TRY(sv_phase1_post_recv(recv, now_ns));
+    return sv_recovery_missing(recv, now_ns);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Phase 4, drain: a send is over when the receiver has called its epoch good, so that a success here is a success there.
+ * Without checksums there are no verdicts: it is over when its bytes have left.
+ */
+#include "pipeline/pipe_phases.h"
+
+static bool verdict_is_good(const sv_send_t *send)
+{
+    uint64_t epoch = send->p.x->epoch;
+    if (send->p.route == SELVAGE_ROUTE_STAGED)
+        return send->p.peer->verdict_epoch >= epoch;
+    /* Partner: the release in give_verdict() of the receiver. */
+    return __atomic_load_n(&send->words->verdict, __ATOMIC_ACQUIRE) == sv_word(epoch, 0, 1);
+}
+
+static bool is_over(sv_send_t *send, selvage_status_t *status)
+{
+    *status = SELVAGE_SUCCESS;
+    if (send->p.x->policy != SV_CONFIG_CHECKSUM_OFF)
+        return verdict_is_good(send);
+    if (send->p.route != SELVAGE_ROUTE_STAGED)
+        *status = SV_DEVICE_CALL(send->p.x->comm->dev, event_query, send->copied);
+    return *status == SELVAGE_SUCCESS;
+}
+
+static void close_send(sv_send_t *send)
+{
+    selvage_stats_t *stats = &send->p.x->comm->stats;
+    send->state = SV_SEND_IDLE;
+    stats->packets_sent++;
+    stats->bytes_sent += send->p.bytes;
+    stats->packets_by_route[send->p.route]++;
+}
+
+selvage_status_t sv_phase4_drain(sv_send_t *send, uint64_t now_ns, bool *moved)
+{
+    selvage_status_t status;
+    if (is_over(send, &status)) {
+        close_send(send);
+        *moved = true;
+        sv_packet_trace(&send->p, SV_TRACE_VERDICT_SEEN, now_ns, 0, send->p.attempt);
+        return SELVAGE_SUCCESS;
+    }
+    if (status < 0)
+        return status;
+    if (send->p.route != SELVAGE_ROUTE_STAGED)
+        return sv_phase2_send_onesided(send, now_ns, moved);
+    if (send->wanted_attempt > send->p.attempt)
+        return sv_recovery_resend(send, now_ns);
+    return sv_recovery_query(send, now_ns);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Phase 5, land: the verifying kernel is through and its result lies in pinned memory. Good: the sender is told, by a
+ * word on one-sided routes, by one control message per sender and epoch on staged ones. Bad: recovery.
+ */
+#include "pipeline/pipe_control.h"
+#include "pipeline/pipe_phases.h"
+
+static void give_verdict(sv_recv_t *recv)
+{
+    selvage_exchange_t *x = recv->p.x;
+    if (x->policy == SV_CONFIG_CHECKSUM_OFF)
+        return;
+    if (recv->p.route == SELVAGE_ROUTE_STAGED) {
+        if (--recv->p.peer->staged_left == 0) {
+            recv->p.peer->good_epoch = x->epoch;
+            recv->p.peer->verdict_due = true;
+        }
+        return;
+    }
+    /* Partner: the acquire in verdict_is_good() of the sender. */
+    __atomic_store_n(&recv->remote->verdict, sv_word(x->epoch, 0, 1), __ATOMIC_RELEASE);
+}
+
+static void close_recv(sv_recv_t *recv, uint64_t now_ns)
+{
+    selvage_stats_t *stats = &recv->p.x->comm->stats;
+    recv->state = SV_RECV_IDLE;
+    stats->packets_received++;
+    stats->bytes_received += recv->p.bytes;
+    give_verdict(recv);
+    sv_packet_trace(&recv->p, SV_TRACE_VERIFY, recv->p.moved_ns, now_ns, recv->p.bytes);
+}
+
+/* Slots whose copies the device has not reported yet are left to phase 3 of the next poll. */
+static bool slots_are_quiet(const sv_recv_t *recv)
+{
+    for (uint32_t s = 0; recv->p.slots && s < recv->p.nslots; s++)
+        if (recv->p.slots[s].state == SV_SLOT_LANDING)
+            return false;
+    return true;
+}
+
+selvage_status_t sv_phase5_land(sv_recv_t *recv, uint64_t now_ns, bool *moved)
+{
+    if (!slots_are_quiet(recv))
+        return SELVAGE_SUCCESS;
+    selvage_status_t status = SV_DEVICE_CALL(recv->p.x->comm->dev, event_query, recv->verified);
+    if (status != SELVAGE_SUCCESS)
+        return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
+    *moved = true;
+    if (recv->p.x->policy != SV_CONFIG_CHECKSUM_OFF && !recv->result->verified)
+        return sv_recovery_bad_digest(recv, now_ns);
+    close_recv(recv, now_ns);
+    return SELVAGE_SUCCESS;
+}
+
+/* Sends the verdicts that are due; one that finds no room on the wire is sent by a later poll. */
+selvage_status_t sv_phase5_verdicts(selvage_exchange_t *x, bool *moved)
+{
+    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
+        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        if (!peer->verdict_due)
+            continue;
+        sv_wire_control_t message = {.word = {SV_CONTROL_VERDICT, x->id, peer->good_epoch}};
+        selvage_status_t status = sv_wire_control_send(x->comm->wire, peer->rank, &message);
+        if (status == SELVAGE_IN_PROGRESS)
+            return SELVAGE_SUCCESS;
+        SV_TRY(status);
+        peer->verdict_due = false;
+        x->verdicts_due--;
+        *moved = true;
+    }
+    return SELVAGE_SUCCESS;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Creating, polling and destroying communicators. See pipe_comm.h. */
+#include "pipeline/pipe_comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base_clock.h"
+#include "base/base_log.h"
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "kernels/kernels.h"
+#include "pipeline/pipe_commit.h"
+#include "pipeline/pipe_control.h"
+#include "pipeline/pipe_exchange.h"
+#include "pipeline/pipe_phases.h"
+#include "pipeline/pipe_timeline.h"
+
+/* How long destroying waits for a neighbour that may be gone already. */
+static const double DESTROY_TIMEOUT_S = 30.0;
+
+static selvage_status_t open_device(selvage_comm_t *comm, const selvage_comm_params_t *params)
+{
+    if (params && params->device) {
+        comm->dev = params->device;
+    } else {
+        SV_TRY(sv_device_open(NULL, &comm->config, &comm->dev));
+        comm->dev_owned = true;
+    }
+    comm->dev_under = comm->dev;
+    if (comm->fault.call_armed[SV_FAULT_CALL_DEVICE]) {
+        SV_TRY(sv_device_fault_wrap(&comm->dev));
+        comm->dev_wrapped = true;
+    }
+    return SELVAGE_SUCCESS;
+}
+
+static void bind_rank(selvage_comm_t *comm)
+{
+    comm->binding = *sv_thread_binding();
+    comm->binding.rank = comm->wire->rank;
+    sv_comm_bind(comm);
+}
+
+/* Everything that needs no other rank. Its status is agreed on by the caller. */
+static selvage_status_t set_up_alone(selvage_comm_t *comm, const selvage_comm_params_t *params)
+{
+    SV_TRY(sv_config_load(NULL, NULL, &comm->config));
+    comm->binding.log_level = comm->config.log;
+    sv_comm_bind(comm);
+    comm->timeout_s = params && params->timeout_s != 0 ? params->timeout_s : comm->config.timeout_s;
+    SV_TRY(sv_fault_parse(comm->config.fault, comm->wire->rank, &comm->fault));
+    comm->binding.fault = &comm->fault;
+    sv_comm_bind(comm);
+    if (comm->fault.call_armed[SV_FAULT_CALL_WIRE])
+        SV_TRY(sv_wire_fault_wrap(&comm->wire));
+    SV_TRY(sv_trace_init(&comm->trace, comm->wire->rank,
+                         comm->config.trace[0] ? (uint64_t)comm->config.trace_events : 0, comm->config.flight_file,
+                         comm->config.flight_signal));
+    comm->trace_ready = true;
+    if (comm->config.progress == SV_CONFIG_PROGRESS_THREAD && !comm->wire->threads_ok)
+        return sv_error(SELVAGE_ERR_UNSUPPORTED,
+                        "SELVAGE_PROGRESS is thread, which needs MPI_Init_thread with MPI_THREAD_MULTIPLE");
+    return open_device(comm, params);
+}
+
+static uint64_t random_nonce(const selvage_comm_t *comm)
+{
+    uint64_t seed = sv_clock_ns() ^ (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)comm;
+    return sv_digest_mix(seed + (uint64_t)comm->wire->rank) & ~UINT64_C(0xffffffff);
+}
+
+/* The ranks agree that all are set up alike, and on the nonce that exchange ids are made from. */
+static selvage_status_t set_up_together(selvage_comm_t *comm, selvage_status_t status)
+{
+    uint64_t nonce = random_nonce(comm);
+    SV_TRY(sv_agree(comm, "selvage_comm_create", 0, status, &nonce, comm->timeout_s));
+    comm->nonce = nonce;
+    uint64_t unused = 0;
+    SV_TRY(sv_agree(comm, "selvage_comm_create (every rank needs the same SELVAGE_ settings of packets and routes)",
+                    sv_config_agreed_hash(&comm->config), SELVAGE_SUCCESS, &unused, comm->timeout_s));
+    status = sv_topology_init(&comm->topology, comm->wire, comm->config.ranks_per_node);
+    SV_TRY(sv_agree(comm, "selvage_comm_create: topology", 0, status, &unused, comm->timeout_s));
+    return sv_progress_init(&comm->progress, comm->config.progress == SV_CONFIG_PROGRESS_THREAD,
+                            comm->topology.crowded, sv_comm_poll, comm);
+}
+
+static void init_members(selvage_comm_t *comm, sv_wire_t *wire)
+{
+    comm->wire = wire;
+    comm->timeout_s = 300;
+    comm->stats.struct_size = sizeof comm->stats;
+    sv_list_init(&comm->exchanges);
+    sv_list_init(&comm->active);
+    sv_list_init(&comm->buffers);
+    sv_list_init(&comm->opened);
+    sv_list_init(&comm->early_hellos);
+}
+
+static void free_early_hellos(selvage_comm_t *comm)
+{
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, &comm->early_hellos) {
+        sv_list_remove(it);
+        sv_free(SV_CONTAINER_OF(it, sv_early_hello_t, link));
+    }
+}
+
+/* Frees a communicator in any stage of its making. No communication but what closing the wire needs. */
+static void release(selvage_comm_t *comm)
+{
+    sv_progress_fini(&comm->progress);
+    free_early_hellos(comm);
+    sv_topology_fini(&comm->topology);
+    if (comm->dev_wrapped)
+        comm->dev->ops->close(comm->dev);
+    if (comm->dev_owned)
+        comm->dev_under->ops->close(comm->dev_under);
+    if (comm->trace_ready)
+        sv_trace_fini(&comm->trace);
+    comm->wire->ops->close(comm->wire);
+    sv_thread_binding()->fault = NULL;
+    sv_free(comm);
+}
+
+selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *params, selvage_comm_t **comm_out)
+{
+    selvage_comm_t *comm;
+    selvage_status_t status = sv_calloc(1, sizeof *comm, &comm);
+    if (status != SELVAGE_SUCCESS) {
+        wire->ops->close(wire);
+        return status;
+    }
+    init_members(comm, wire);
+    bind_rank(comm);
+    status = set_up_together(comm, set_up_alone(comm, params));
+    if (status != SELVAGE_SUCCESS) {
+        release(comm);
+        return status;
+    }
+    sv_log(SV_LOG_INFO, "comm", "rank %d of %d on %s, %d ranks on the node, %d cores%s", wire->rank, wire->size,
+           comm->dev->ops->name, comm->topology.node_size, comm->topology.cores,
+           comm->topology.crowded ? ", crowded" : "");
+    *comm_out = comm;
+    return SELVAGE_SUCCESS;
+}
+
+/* A wire that fails for everybody ends every exchange in flight: nothing else could. */
+static void poison_everything(selvage_comm_t *comm, selvage_status_t status)
+{
+    comm->broken = status;
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, &comm->active)
+        sv_exchange_poison(SV_CONTAINER_OF(it, selvage_exchange_t, active_link), status, true);
+}
+
+bool sv_comm_poll(void *arg)
+{
+    selvage_comm_t *comm = arg;
+    bool moved = false;
+    if (comm->detached)
+        return false;
+    selvage_status_t status = sv_control_poll(comm, &moved);
+    if (status != SELVAGE_SUCCESS && comm->broken == SELVAGE_SUCCESS)
+        poison_everything(comm, status);
+    uint64_t now_ns = sv_clock_ns();
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, &comm->active)
+        moved |= sv_exchange_poll(SV_CONTAINER_OF(it, selvage_exchange_t, active_link), now_ns);
+    return moved;
+}
+
+void sv_patience_begin(sv_patience_t *patience, selvage_comm_t *comm, double timeout_s)
+{
+    *patience = (sv_patience_t){.comm = comm, .timeout_s = timeout_s, .since_ns = sv_clock_ns()};
+    patience->relax.max_sleep_us = 200;
+    patience->relax.crowded = comm->topology.crowded || comm->topology.size == 0;
+}
+
+selvage_status_t sv_patience_poll(sv_patience_t *patience)
+{
+    if (sv_comm_poll(patience->comm)) {
+        sv_relax_reset(&patience->relax);
+        patience->since_ns = sv_clock_ns();
+        return SELVAGE_SUCCESS;
+    }
+    if (patience->comm->broken != SELVAGE_SUCCESS)
+        return patience->comm->broken;
+    sv_relax(&patience->relax);
+    if (patience->timeout_s > 0 && (double)(sv_clock_ns() - patience->since_ns) > patience->timeout_s * 1e9)
+        return SELVAGE_ERR_TIMEOUT;
+    return SELVAGE_SUCCESS;
+}
+
+static unsigned count_list(const sv_list_t *head)
+{
+    unsigned count = 0;
+    for (const sv_list_t *it = head->next; it != head; it = it->next)
+        count++;
+    return count;
+}
+
+static void report_leftovers(selvage_comm_t *comm, const char *when)
+{
+    unsigned exchanges = count_list(&comm->exchanges), buffers = count_list(&comm->buffers);
+    if (exchanges || buffers)
+        sv_log(SV_LOG_WARN, "comm", "%s: %u exchanges and %u registered buffers were not destroyed", when, exchanges,
+               buffers);
+}
+
+static void release_leftovers(selvage_comm_t *comm)
+{
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, &comm->exchanges) {
+        selvage_exchange_t *x = SV_CONTAINER_OF(it, selvage_exchange_t, link);
+        sv_exchange_release(x);
+        sv_list_remove(&x->link);
+        sv_free(x);
+    }
+    SV_LIST_FOR_EACH(it, safe, &comm->buffers) {
+        selvage_buffer_t *buffer = SV_CONTAINER_OF(it, selvage_buffer_t, link);
+        buffer->users = 0;
+        sv_buffer_unregister(buffer);
+    }
+}
+
+/* The collective half of destroying; runs where the engine lives. */
+static void part_with_neighbours(void *arg)
+{
+    selvage_comm_t *comm = arg;
+    if (comm->detached || comm->broken != SELVAGE_SUCCESS)
+        return;
+    uint64_t unused = 0;
+    double timeout_s = comm->timeout_s > 0 && comm->timeout_s < DESTROY_TIMEOUT_S ? comm->timeout_s : DESTROY_TIMEOUT_S;
+    if (sv_agree(comm, "selvage_comm_destroy", 0, SELVAGE_SUCCESS, &unused, timeout_s) != SELVAGE_SUCCESS)
+        return;
+    if (comm->config.trace[0])
+        sv_timeline_write(comm);
+}
+
+void sv_comm_destroy(selvage_comm_t *comm)
+{
+    if (!comm)
+        return;
+    sv_comm_bind(comm);
+    report_leftovers(comm, "selvage_comm_destroy");
+    sv_progress_call(&comm->progress, part_with_neighbours, comm);
+    sv_progress_fini(&comm->progress);
+    release_leftovers(comm);
+    release(comm);
+}
+
+static void detach(void *arg)
+{
+    ((selvage_comm_t *)arg)->detached = true;
+}
+
+void sv_comm_at_finalize(void *arg)
+{
+    selvage_comm_t *comm = arg;
+    sv_log(SV_LOG_WARN, "comm", "a communicator of %d ranks was not destroyed before MPI_Finalize", comm->wire->size);
+    report_leftovers(comm, "MPI_Finalize");
+    sv_progress_call(&comm->progress, detach, comm);
+    sv_progress_fini(&comm->progress);
+}
+
+selvage_status_t sv_comm_tag_get(selvage_comm_t *comm, int *tag_out)
+{
+    int limit = comm->wire->tag_max < SV_COMM_TAGS - 1 ? comm->wire->tag_max + 1 : SV_COMM_TAGS;
+    for (int tried = 0; tried < limit; tried++) {
+        int tag = comm->tag_next;
+        comm->tag_next = (tag + 1) % limit;
+        uint64_t bit = UINT64_C(1) << (tag % 64);
+        if (comm->tags_in_use[tag / 64] & bit)
+            continue;
+        comm->tags_in_use[tag / 64] |= bit;
+        *tag_out = tag;
+        return SELVAGE_SUCCESS;
+    }
+    return sv_error(SELVAGE_ERR_LIMIT, "all %d wire tags of this rank are in use by committed receives", limit);
+}
+
+void sv_comm_tag_put(selvage_comm_t *comm, int tag)
+{
+    comm->tags_in_use[tag / 64] &= ~(UINT64_C(1) << (tag % 64));
+}
+
+void sv_comm_stats(selvage_comm_t *comm, selvage_stats_t *stats_out)
+{
+    *stats_out = comm->stats;
+    stats_out->control_damaged = comm->wire->control_damaged;
+    stats_out->faults_injected = 0;
+    for (int kind = SV_FAULT_NONE + 1; kind < SV_FAULT_KINDS; kind++)
+        stats_out->faults_injected += comm->fault.injected[kind];
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The communicator: everything hangs off it, so that ranks can be threads of one process.
+ *
+ *   selvage_comm
+ *     config, fault, stats, trace      settings and records of this rank
+ *     wire                             host messages        (below: MPI, or ranks as threads)
+ *     dev                              memory and streams   (below: soft, a GPU)
+ *     topology                         who shares the node
+ *     progress                         who calls sv_comm_poll()
+ *     exchanges --> all exchanges; active --> those in an epoch, which a poll advances
+ *     agree                            the inbox of collective agreements
+ *
+ * One thread at a time is inside: the application's, or the progress thread. Nothing here is sized by the number of
+ * ranks.
+ */
+#ifndef SV_PIPE_COMM_H
+#define SV_PIPE_COMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base_config.h"
+#include "base/base_fault.h"
+#include "base/base_list.h"
+#include "base/base_trace.h"
+#include "device/device.h"
+#include "progress/progress.h"
+#include "topology/topology.h"
+#include "wire/wire.h"
+#include <selvage/comm.h>
+#include <selvage/exchange.h>
+#include <selvage/stats.h>
+
+enum { SV_AGREE_VALUES = 4, SV_AGREE_ROUNDS = 32, SV_COMM_TAGS = 1 << 16 };
+
+/* What an agreement has received: a neighbour is at most one agreement ahead, so two generations are enough. */
+typedef struct sv_agree_inbox {
+    bool valid[2][SV_AGREE_ROUNDS];
+    uint64_t value[2][SV_AGREE_ROUNDS][SV_AGREE_VALUES];
+} sv_agree_inbox_t;
+
+/* A hello that came before this rank called commit; see commit_hello.c. */
+typedef struct sv_early_hello {
+    sv_list_t link;
+    int source;
+    uint64_t commit, bytes;
+} sv_early_hello_t;
+
+struct selvage_comm {
+    sv_config_t config;
+    sv_fault_t fault;
+    sv_trace_t trace;
+    selvage_stats_t stats;
+    sv_thread_binding_t binding;   /* of threads that work for this communicator */
+    sv_wire_t *wire;
+    sv_device_t *dev;              /* what the engine uses: maybe a fault wrapper around dev_under */
+    sv_device_t *dev_under;        /* what users see */
+    bool dev_owned, dev_wrapped, trace_ready, detached;
+    sv_topology_t topology;
+    sv_progress_t progress;
+    sv_list_t exchanges, active;
+    sv_list_t buffers, opened;
+    sv_list_t early_hellos;
+    sv_agree_inbox_t agree;
+    uint64_t agreements;           /* collective calls agreed on so far: their sequence number */
+    uint64_t nonce;                /* agreed at creation; exchange ids are made from it */
+    uint64_t creates, commits;     /* exchanges created so far, and commits begun */
+    selvage_exchange_t *committing; /* whose commit is under way, or NULL */
+    uint64_t tags_in_use[SV_COMM_TAGS / 64];
+    int tag_next;
+    uint64_t sends_in_flight, bytes_in_flight; /* caps: requests_max, inflight_bytes */
+    double timeout_s;
+    uint64_t last_control_ns;      /* when anything was last heard on the control channel */
+    unsigned warnings;             /* of bad packets so far: only the first few are logged */
+    selvage_status_t broken;       /* first error that ended collective use of the communicator */
+};
+
+/* Collective over the wire, which is taken over (and closed on failure). Partner: sv_comm_destroy(). */
+selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *params, selvage_comm_t **comm_out);
+void sv_comm_destroy(selvage_comm_t *comm);
+
+/* Advances control messages and every active exchange once; returns whether anything moved. Engine thread only. */
+bool sv_comm_poll(void *comm);
+
+/* Quiesces everything at MPI_Finalize and reports what is left. */
+void sv_comm_at_finalize(void *comm);
+
+/* Gives out a wire tag that no live receive of this rank uses, and takes it back. */
+selvage_status_t sv_comm_tag_get(selvage_comm_t *comm, int *tag_out);
+void sv_comm_tag_put(selvage_comm_t *comm, int tag);
+
+/* Copies the counters; runs where the engine lives. */
+void sv_comm_stats(selvage_comm_t *comm, selvage_stats_t *stats_out);
+
+/*
+ * A bounded wait of the engine itself (set-up, destroy): sv_patience_begin(), then sv_patience_poll() until the
+ * condition holds; SELVAGE_ERR_TIMEOUT, unlogged, once nothing moved for the deadline.
+ */
+typedef struct sv_patience {
+    selvage_comm_t *comm;
+    double timeout_s;
+    uint64_t since_ns;
+    sv_relax_t relax;
+} sv_patience_t;
+
+void sv_patience_begin(sv_patience_t *patience, selvage_comm_t *comm, double timeout_s);
+selvage_status_t sv_patience_poll(sv_patience_t *patience);
+
+/* Binds the calling thread to the communicator for the log and for call faults. */
+static inline void sv_comm_bind(const selvage_comm_t *comm)
+{
+    *sv_thread_binding() = comm->binding;
+}
+
+#endif

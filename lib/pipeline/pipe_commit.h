@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Commit: from two lists of packets to a machine that only has to be started. Collective, sparse, bounded in time, all
+ * ranks or none. Nothing here is sized by the number of ranks.
+ *
+ *   plan      alone         who are my peers; route, wire tag and landing place of every receive   commit_plan.c
+ *   hello     with peers    each tells each what it sends to it and expects from it                commit_hello.c
+ *   -- agreement 1: every hello has been received, everybody commits the same exchange --
+ *   match     alone         i-th send meets i-th receive of (source, destination, tag)             commit_match.c
+ *   attach    with peers    map segments and buffers of the node, prove it both ways               commit_attach.c
+ *   -- agreement 2: every rank matched; did every mapping work? If not, those pairs go staged --
+ *   furnish   alone         streams, events, staging, scratch                                      commit_furnish.c
+ *   -- agreement 3: all ranks commit, or none --
+ *
+ * A hello is answered by an ack as soon as it is received, wanted or not. Since nobody enters agreement 1 before all his
+ * hellos are acked, nobody leaves it with a hello still unseen: a send without a receive cannot hide (the idea of the
+ * non-blocking consensus of Hoefler, Siebert, Lumsdaine 2010, with acks in place of synchronous sends).
+ */
+#ifndef SV_PIPE_COMMIT_H
+#define SV_PIPE_COMMIT_H
+
+#include "pipeline/pipe_exchange.h"
+
+enum { SV_HELLO_VERSION = 1 };
+
+/* First part of a hello on the set-up channel; nsends sv_hello_send_t and nrecvs sv_hello_recv_t follow. */
+typedef struct sv_hello_head {
+    uint32_t version, policy;
+    uint32_t nsends, nrecvs;
+    uint64_t create_number;
+    uint64_t has_segment;
+    uint64_t token;              /* proves the segment's mapping to its opener */
+    uint64_t answer_offset;      /* in the segment: where the opener proves that it mapped it ... */
+    uint64_t answer_token;       /* ... by writing this */
+    sv_mapping_handle_t segment;
+} sv_hello_head_t;
+
+/* "I send you this." */
+typedef struct sv_hello_send {
+    uint64_t bytes;
+    uint64_t words_offset;       /* of sv_send_words_t in the sender's segment */
+    uint32_t index, tag;
+} sv_hello_send_t;
+
+/* "I expect this from you, and it shall travel so." */
+typedef struct sv_hello_recv {
+    uint64_t bytes;
+    uint64_t words_offset;       /* of sv_recv_words_t in the receiver's segment */
+    uint64_t target_offset;      /* peer: in the memory behind handle; shared: in the receiver's segment */
+    uint64_t target_stride;      /* between slots */
+    uint64_t own_pointer;        /* self: the buffer itself */
+    uint32_t tag, wire_tag;
+    uint32_t route, direct;
+    uint32_t nslots, reserved;
+    sv_device_handle_t handle;   /* peer */
+} sv_hello_recv_t;
+
+/* Messages that concern commits; see pipe_control.h. */
+selvage_status_t sv_commit_receive_hello(selvage_comm_t *comm, int source, uint64_t commit, uint64_t bytes);
+void sv_commit_receive_ack(selvage_comm_t *comm, int source, uint64_t commit);
+
+/* The steps, in order. */
+selvage_status_t sv_commit_plan(selvage_exchange_t *x);
+selvage_status_t sv_commit_hello(selvage_exchange_t *x, selvage_status_t status);
+selvage_status_t sv_commit_hello_drain(selvage_exchange_t *x, double timeout_s);
+selvage_status_t sv_commit_match(selvage_exchange_t *x);
+selvage_status_t sv_commit_attach(selvage_exchange_t *x, bool *all_mapped_out);
+selvage_status_t sv_commit_fall_back(selvage_exchange_t *x);
+selvage_status_t sv_commit_furnish(selvage_exchange_t *x);
+void sv_commit_forget_hellos(selvage_exchange_t *x);
+
+/* Finds or makes the peer for a rank. */
+selvage_status_t sv_commit_peer(selvage_exchange_t *x, int rank, bool stray, sv_peer_t **peer_out);
+/* Cuts a packet into segments and slots according to its route. */
+void sv_commit_cut(sv_packet_t *p);
+/* Bytes of one slot: a segment (or the whole packet, if smaller) and its record, rounded up. */
+size_t sv_commit_slot_bytes(const sv_packet_t *p);
+
+#endif

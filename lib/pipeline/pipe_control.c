@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Receiving and handing out control messages. See pipe_control.h for what they say. */
+#include "pipeline/pipe_control.h"
+
+#include "base/base_clock.h"
+#include "base/base_log.h"
+#include "base/base_status.h"
+#include "pipeline/pipe_commit.h"
+#include "pipeline/pipe_exchange.h"
+#include "pipeline/pipe_phases.h"
+
+/* A flood of messages must not keep packets waiting. */
+enum { MESSAGES_PER_POLL = 64 };
+
+static selvage_exchange_t *find_exchange(selvage_comm_t *comm, uint64_t id)
+{
+    for (sv_list_t *it = comm->exchanges.next; it != &comm->exchanges; it = it->next) {
+        selvage_exchange_t *x = SV_CONTAINER_OF(it, selvage_exchange_t, link);
+        if (x->id == id)
+            return x;
+    }
+    return NULL;
+}
+
+static void hand_to_exchange(selvage_comm_t *comm, int source, const sv_wire_control_t *message)
+{
+    const uint64_t *word = message->word;
+    selvage_exchange_t *x = find_exchange(comm, word[1]);
+    if (!x || !x->committed)
+        return; /* destroyed meanwhile: whoever asks will learn it from the destroy agreement */
+    sv_peer_t *peer = sv_exchange_peer(x, source);
+    if (peer)
+        peer->heard_ns = sv_clock_ns();
+    switch ((sv_control_type_t)word[0]) {
+    case SV_CONTROL_VERDICT:
+        sv_recovery_verdict(x, source, word[2]);
+        break;
+    case SV_CONTROL_ASK:
+        sv_recovery_ask(x, source, word[2], (uint32_t)word[3], (unsigned)word[4], (sv_ask_reason_t)word[5]);
+        break;
+    case SV_CONTROL_QUERY:
+        sv_recovery_asked_verdict(x, source, word[2]);
+        break;
+    case SV_CONTROL_FAIL:
+        sv_recovery_peer_failed(x, source, message);
+        break;
+    default:
+        break;
+    }
+}
+
+static selvage_status_t dispatch(selvage_comm_t *comm, int source, const sv_wire_control_t *message)
+{
+    switch ((sv_control_type_t)message->word[0]) {
+    case SV_CONTROL_AGREE:
+        sv_agree_receive(comm, message);
+        return SELVAGE_SUCCESS;
+    case SV_CONTROL_HELLO:
+        return sv_commit_receive_hello(comm, source, message->word[1], message->word[2]);
+    case SV_CONTROL_ACK:
+        sv_commit_receive_ack(comm, source, message->word[1]);
+        return SELVAGE_SUCCESS;
+    case SV_CONTROL_VERDICT:
+    case SV_CONTROL_ASK:
+    case SV_CONTROL_QUERY:
+    case SV_CONTROL_FAIL:
+        hand_to_exchange(comm, source, message);
+        return SELVAGE_SUCCESS;
+    }
+    sv_log(SV_LOG_WARN, "control", "rank %d sent a control message of unknown type %llu", source,
+           (unsigned long long)message->word[0]);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_control_poll(selvage_comm_t *comm, bool *moved_out)
+{
+    for (int n = 0; n < MESSAGES_PER_POLL; n++) {
+        int source;
+        sv_wire_control_t message;
+        selvage_status_t status = sv_wire_control_poll(comm->wire, &source, &message);
+        if (status == SELVAGE_IN_PROGRESS)
+            return SELVAGE_SUCCESS;
+        SV_TRY(status);
+        *moved_out = true;
+        SV_TRY(dispatch(comm, source, &message));
+    }
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_control_send_patiently(selvage_comm_t *comm, int peer, const sv_wire_control_t *message)
+{
+    sv_patience_t patience;
+    sv_patience_begin(&patience, comm, comm->timeout_s);
+    for (;;) {
+        sv_wire_control_t copy = *message;
+        selvage_status_t status = sv_wire_control_send(comm->wire, peer, &copy);
+        if (status != SELVAGE_IN_PROGRESS)
+            return status;
+        status = sv_patience_poll(&patience);
+        if (status == SELVAGE_ERR_TIMEOUT)
+            return sv_error(status, "rank %d takes no control messages for %g s", peer, comm->timeout_s);
+        SV_TRY(status);
+    }
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Control messages: 64 bytes, small talk between ranks beside the packets. word[0] is the type; the rest:
+ *
+ *   type     word[1]     word[2]   word[3]  word[4]   word[5]   word[6]
+ *   AGREE    sequence    round     value 0  value 1   value 2   value 3
+ *   HELLO    commit      bytes of the descriptor message that follows on the set-up channel
+ *   ACK      commit
+ *   VERDICT  exchange    epoch                                            all staged packets of this epoch are good
+ *   ASK      exchange    epoch     index    attempt   reason              send this packet again
+ *   QUERY    exchange    epoch                                            is my verdict still coming?
+ *   FAIL     exchange    epoch     status   index     expected  found     this exchange is lost here
+ *
+ * A lost or damaged one does no harm after commit: verdicts are asked for by QUERY, packets by ASK, both repeated.
+ */
+#ifndef SV_PIPE_CONTROL_H
+#define SV_PIPE_CONTROL_H
+
+#include "pipeline/pipe_comm.h"
+
+typedef enum sv_control_type {
+    SV_CONTROL_AGREE = 1,
+    SV_CONTROL_HELLO,
+    SV_CONTROL_ACK,
+    SV_CONTROL_VERDICT,
+    SV_CONTROL_ASK,
+    SV_CONTROL_QUERY,
+    SV_CONTROL_FAIL
+} sv_control_type_t;
+
+/* Receives what there is and hands it to whom it concerns; *moved_out tells whether there was any. */
+selvage_status_t sv_control_poll(selvage_comm_t *comm, bool *moved_out);
+
+/* Sends one message, polling while there is no room, for the deadline at most: set-up only. */
+selvage_status_t sv_control_send_patiently(selvage_comm_t *comm, int peer, const sv_wire_control_t *message);
+
+/*
+ * Agreement of all ranks: afterwards value[i] is the minimum over the ranks of what each gave, on every rank. what names
+ * the collective call (and key its object): ranks in different calls get SELVAGE_ERR_MISMATCH. Dissemination: log2(P)
+ * rounds of control messages (Hensgen, Finkel, Manber 1988, used here with idempotent minima). value has room for
+ * SV_AGREE_USER numbers; status is agreed as well: the error of the lowest failing rank wins and is returned.
+ */
+enum { SV_AGREE_USER = 1 };
+selvage_status_t sv_agree(selvage_comm_t *comm, const char *what, uint64_t key, selvage_status_t status,
+                          uint64_t value[SV_AGREE_USER], double timeout_s);
+
+/* A received AGREE message. */
+void sv_agree_receive(selvage_comm_t *comm, const sv_wire_control_t *message);
+
+#endif

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Making, committing and destroying exchanges. See pipe_exchange.h for what they are. */
+#include "pipeline/pipe_exchange.h"
+
+#include <string.h>
+
+#include "base/base_clock.h"
+#include "base/base_log.h"
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "pipeline/pipe_commit.h"
+#include "pipeline/pipe_control.h"
+#include "pipeline/pipe_phases.h"
+
+/* How long a poisoned or failed exchange waits for the wire and the neighbours before it sets memory aside. */
+static const double PARTING_TIMEOUT_S = 10.0, DRAIN_TIMEOUT_S = 2.0;
+
+static int policy_of(const selvage_comm_t *comm, const selvage_exchange_params_t *params)
+{
+    switch (params ? params->checksum : SELVAGE_CHECKSUM_DEFAULT) {
+    case SELVAGE_CHECKSUM_OFF: return SV_CONFIG_CHECKSUM_OFF;
+    case SELVAGE_CHECKSUM_RETRY: return SV_CONFIG_CHECKSUM_RETRY;
+    case SELVAGE_CHECKSUM_REPORT: return SV_CONFIG_CHECKSUM_REPORT;
+    case SELVAGE_CHECKSUM_ABORT: return SV_CONFIG_CHECKSUM_ABORT;
+    case SELVAGE_CHECKSUM_DEFAULT: break;
+    }
+    return comm->config.checksum;
+}
+
+selvage_status_t sv_exchange_create(selvage_comm_t *comm, const selvage_exchange_params_t *params,
+                                    selvage_exchange_t **x_out)
+{
+    selvage_exchange_t *x;
+    SV_TRY(sv_calloc(1, sizeof *x, &x));
+    x->comm = comm;
+    x->forced_route = params ? params->route : SELVAGE_ROUTE_DEFAULT;
+    x->policy = policy_of(comm, params);
+    x->create_number = ++comm->creates;
+    sv_list_init(&x->peers);
+    sv_list_init(&x->active_link);
+    atomic_init(&x->state, SV_EXCHANGE_BUILDING);
+    *x_out = x;
+    return SELVAGE_SUCCESS;
+}
+
+/* Grows an array of packets by doubling; declaring n packets costs O(n). */
+static selvage_status_t make_room(void *array_ptr, uint32_t count, uint32_t *room, size_t element_bytes)
+{
+    void **array = array_ptr, *larger;
+    if (count < *room)
+        return SELVAGE_SUCCESS;
+    uint32_t wanted = *room ? *room * 2 : 8;
+    SV_TRY(sv_calloc(wanted, element_bytes, &larger));
+    if (count)
+        memcpy(larger, *array, count * element_bytes);
+    sv_free(*array);
+    *array = larger;
+    *room = wanted;
+    return SELVAGE_SUCCESS;
+}
+
+static sv_packet_t declare(selvage_exchange_t *x, size_t bytes, int peer, int tag, uint32_t index)
+{
+    return (sv_packet_t){.x = x, .bytes = bytes, .peer_rank = peer, .tag = tag, .own_index = index, .wire_tag = -1};
+}
+
+selvage_status_t sv_exchange_add_send(selvage_exchange_t *x, const void *buf, size_t bytes, int peer, int tag,
+                                      uint32_t *index_out)
+{
+    SV_TRY(make_room(&x->sends, x->nsends, &x->sends_room, sizeof *x->sends));
+    x->sends[x->nsends] = (sv_send_t){.p = declare(x, bytes, peer, tag, x->nsends), .buf = buf};
+    if (index_out)
+        *index_out = x->nsends;
+    x->nsends++;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_exchange_add_recv(selvage_exchange_t *x, void *buf, size_t bytes, int peer, int tag,
+                                      uint32_t *index_out)
+{
+    SV_TRY(make_room(&x->recvs, x->nrecvs, &x->recvs_room, sizeof *x->recvs));
+    x->recvs[x->nrecvs] = (sv_recv_t){.p = declare(x, bytes, peer, tag, x->nrecvs), .buf = buf};
+    if (index_out)
+        *index_out = x->nrecvs;
+    x->nrecvs++;
+    return SELVAGE_SUCCESS;
+}
+
+/* Agreements 2 and 3 with the steps between; see pipe_commit.h. */
+static selvage_status_t match_and_furnish(selvage_exchange_t *x)
+{
+    selvage_comm_t *comm = x->comm;
+    bool all_mapped = true;
+    selvage_status_t status = sv_commit_hello_drain(x, comm->timeout_s);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_commit_match(x);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_commit_attach(x, &all_mapped);
+    uint64_t mapped = all_mapped;
+    SV_TRY(sv_agree(comm, "selvage_exchange_commit: matching", x->create_number, status, &mapped, comm->timeout_s));
+    status = sv_commit_fall_back(x);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_commit_furnish(x);
+    return sv_agree(comm, "selvage_exchange_commit: resources", x->create_number, status, &mapped, comm->timeout_s);
+}
+
+static void count_memory(selvage_exchange_t *x, int sign)
+{
+    x->comm->stats.pinned_bytes += (uint64_t)(sign * (int64_t)x->pinned_bytes);
+    x->comm->stats.device_bytes += (uint64_t)(sign * (int64_t)x->device_bytes);
+}
+
+static void fail_commit(selvage_exchange_t *x, selvage_status_t status)
+{
+    x->error = status;
+    memcpy(x->error_text, sv_thread_detail(), sizeof x->error_text);
+    sv_exchange_set_state(x, SV_EXCHANGE_POISONED);
+    sv_exchange_release(x);
+    memcpy(sv_thread_detail(), x->error_text, sizeof x->error_text);
+}
+
+selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
+{
+    selvage_comm_t *comm = x->comm;
+    uint64_t begin_ns = sv_clock_ns();
+    comm->commits++;
+    comm->committing = x;
+    sv_list_append(&comm->exchanges, &x->link);
+    selvage_status_t status = sv_commit_hello(x, sv_commit_plan(x));
+    if (status == SELVAGE_SUCCESS)
+        status = match_and_furnish(x);
+    else if (comm->broken == SELVAGE_SUCCESS)
+        (void)sv_commit_hello_drain(x, DRAIN_TIMEOUT_S);
+    comm->committing = NULL;
+    sv_commit_forget_hellos(x);
+    if (status != SELVAGE_SUCCESS) {
+        fail_commit(x, status);
+        return status;
+    }
+    x->committed = true;
+    count_memory(x, 1);
+    sv_trace_add(&comm->trace, &(sv_trace_record_t){.begin_ns = begin_ns, .end_ns = sv_clock_ns(), .packet = UINT32_MAX,
+                                                    .peer = -1, .kind = SV_TRACE_COMMIT, .exchange = (uint32_t)x->id});
+    sv_exchange_set_state(x, SV_EXCHANGE_IDLE);
+    return SELVAGE_SUCCESS;
+}
+
+static void forget_slots(sv_packet_t *p)
+{
+    sv_device_t *dev = p->x->comm->dev;
+    for (uint32_t s = 0; p->slots && s < p->nslots; s++)
+        if (p->slots[s].event)
+            dev->ops->event_destroy(dev, p->slots[s].event);
+    sv_free(p->slots);
+    p->slots = NULL;
+}
+
+static void forget_send(sv_send_t *send)
+{
+    sv_device_t *dev = send->p.x->comm->dev;
+    forget_slots(&send->p);
+    if (send->prepared)
+        dev->ops->event_destroy(dev, send->prepared);
+    if (send->copied)
+        dev->ops->event_destroy(dev, send->copied);
+    sv_opened_put(send->opened);
+    sv_fault_send_destroy(send);
+}
+
+static void forget_recv(sv_recv_t *recv)
+{
+    sv_device_t *dev = recv->p.x->comm->dev;
+    forget_slots(&recv->p);
+    if (recv->verified)
+        dev->ops->event_destroy(dev, recv->verified);
+    if (recv->buffer)
+        recv->buffer->users--; /* partner: plan_recv() in commit_plan.c */
+    if (recv->p.wire_tag >= 0 && !recv->p.x->quarantined)
+        sv_comm_tag_put(recv->p.x->comm, recv->p.wire_tag);
+    sv_free(recv->landed);
+}
+
+static void forget_streams(selvage_exchange_t *x)
+{
+    sv_device_t *dev = x->comm->dev;
+    void *stream[] = {x->kernel_stream, x->out_stream, x->in_stream, x->peer_stream};
+    for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
+        if (stream[i])
+            SV_DEVICE_CALL(dev, stream_destroy, stream[i]);
+    if (x->start_event)
+        dev->ops->event_destroy(dev, x->start_event);
+    if (x->last_out_event)
+        dev->ops->event_destroy(dev, x->last_out_event);
+    x->kernel_stream = x->out_stream = x->in_stream = x->peer_stream = NULL;
+    x->start_event = x->last_out_event = NULL;
+}
+
+static void forget_peers(selvage_exchange_t *x)
+{
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, &x->peers) {
+        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        if (peer->segment_open)
+            sv_shared_close(&peer->segment);
+        sv_list_remove(it);
+        sv_free(peer);
+    }
+}
+
+/* Memory in which others may still write is left where it is when the exchange is quarantined. */
+static void forget_memory(selvage_exchange_t *x)
+{
+    sv_device_t *dev = x->comm->dev;
+    if (!x->quarantined) {
+        if (x->segment_open)
+            sv_shared_close(&x->segment);
+        if (x->pinned)
+            SV_DEVICE_CALL(dev, host_free, x->pinned);
+        if (x->slab)
+            SV_DEVICE_CALL(dev, free, x->slab);
+    }
+    if (x->scratch)
+        SV_DEVICE_CALL(dev, free, x->scratch);
+    x->pinned = x->slab = x->scratch = NULL;
+    x->segment_open = false;
+}
+
+void sv_exchange_release(selvage_exchange_t *x)
+{
+    if (x->committed)
+        count_memory(x, -1);
+    sv_list_remove(&x->active_link);
+    forget_streams(x); /* first: waits for everything the device still does for this exchange */
+    for (uint32_t i = 0; i < x->nsends; i++)
+        forget_send(&x->sends[i]);
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        forget_recv(&x->recvs[i]);
+    forget_peers(x);
+    forget_memory(x);
+    sv_free(x->active_sends);
+    sv_free(x->active_recvs);
+    sv_free(x->sends);
+    sv_free(x->recvs);
+    x->active_sends = NULL;
+    x->active_recvs = NULL;
+    x->sends = NULL;
+    x->recvs = NULL;
+    x->nsends = x->nrecvs = 0;
+    x->committed = false;
+}
+
+static bool withdraw_slot(sv_wire_t *wire, sv_slot_t *slot)
+{
+    if (slot->state == SV_SLOT_POSTED)
+        return sv_wire_cancel(wire, &slot->request) == SELVAGE_SUCCESS;
+    if (slot->state == SV_SLOT_FLYING)
+        return sv_wire_test(wire, &slot->request, NULL) == SELVAGE_SUCCESS;
+    return true;
+}
+
+/* Withdraws what is still open on the wire. What cannot be withdrawn puts the exchange's memory in quarantine. */
+static void withdraw(selvage_exchange_t *x)
+{
+    sv_wire_t *wire = x->comm->wire;
+    for (uint32_t i = 0; i < x->nsends; i++)
+        for (uint32_t s = 0; x->sends[i].p.slots && s < x->sends[i].p.nslots; s++)
+            x->quarantined |= !withdraw_slot(wire, &x->sends[i].p.slots[s]);
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        for (uint32_t s = 0; x->recvs[i].p.slots && s < x->recvs[i].p.nslots; s++)
+            x->quarantined |= !withdraw_slot(wire, &x->recvs[i].p.slots[s]);
+}
+
+static void part(selvage_exchange_t *x)
+{
+    selvage_comm_t *comm = x->comm;
+    if (sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
+        sv_log(SV_LOG_WARN, "exchange", "an exchange is destroyed while epoch %llu is under way",
+               (unsigned long long)x->epoch);
+        sv_exchange_poison(x, sv_error_quiet(SELVAGE_ERR_STATE, "the exchange was destroyed in mid-epoch"), true);
+    }
+    if (comm->detached || comm->broken != SELVAGE_SUCCESS) {
+        x->quarantined = x->nsends + x->nrecvs > 0;
+        return;
+    }
+    uint64_t unused = 0;
+    bool poisoned = sv_exchange_state(x) == SV_EXCHANGE_POISONED;
+    double timeout_s = poisoned && (comm->timeout_s <= 0 || comm->timeout_s > PARTING_TIMEOUT_S) ? PARTING_TIMEOUT_S
+                                                                                                : comm->timeout_s;
+    if (sv_agree(comm, "selvage_exchange_destroy", x->create_number, SELVAGE_SUCCESS, &unused, timeout_s) !=
+        SELVAGE_SUCCESS)
+        x->quarantined = true;
+    withdraw(x);
+    if (x->quarantined)
+        sv_log(SV_LOG_WARN, "exchange", "%zu bytes that others may still write are set aside", x->pinned_bytes);
+}
+
+void sv_exchange_destroy(selvage_exchange_t *x)
+{
+    if (x->committed)
+        part(x);
+    sv_exchange_release(x);
+    if (x->link.next)
+        sv_list_remove(&x->link);
+    sv_free(x);
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The exchange and its packets: the core structures of the pipeline.
+ *
+ * An exchange is two arrays of packets, committed once and started often. Every packet is a small state machine of its
+ * own; a poll walks the packets that are not done and advances each as far as it goes, so that a slow one holds up
+ * nobody. Phases are functions over that state, one file each (phase0_prepare.c ... phase6_join.c).
+ *
+ * A send, by route:
+ *
+ *   staged:     user buffer --D2H--> slot --wire--> slot --H2D--> user buffer        verdict: control message
+ *   shared:     user buffer --D2H--> slot in the receiver's node-shared segment --H2D--> user buffer   verdict: word
+ *   peer, self: user buffer --D2D--> receiver's registered buffer, or slot in its slab --D2D--> user buffer
+ *
+ * Packets larger than a segment move in segments through a few slots each:
+ *
+ *   segment:   0   1   2   3   4   5   6   7   8 ...            staged:   next_stage >= next_fire >= reaped
+ *   slot:      0   1   2   3   0   1   2   3   0 ... (nslots 4)  one-sided: next_stage <= credit
+ *
+ * Send states                                     Receive states
+ *
+ *   IDLE --start--> MOVING --all fired and          IDLE --start--> WAITING --every segment landed--> VERIFYING
+ *    ^                ^       reaped--> VERDICT       ^                 ^                               |   |
+ *    |                |                  |  |         |                 +---- failed: ask again --------+   |
+ *    |                +---- asked again -+  |         +------------------- verified ------------------------+
+ *    +---------------- verdict good --------+
+ *
+ * One-sided routes talk through words in node-shared memory, two lines per packet, polled by the host that owns them:
+ *
+ *   in the sender's segment   (written by the receiver):  credit: segments it may write;  verdict: epoch that was good
+ *   in the receiver's segment (written by the sender):    arrived: segments written;      record: 64 bytes
+ *
+ * A word is epoch (32 bits), attempt (8), count (24); see sv_word(). The payload and the record are stored before the
+ * word is released, by the same device stream; the reader acquires the word before it reads either. No byte enters the
+ * receiver's memory before its credit of that epoch.
+ *
+ * Ownership: the exchange owns its packets, streams, events, staging block, slab and segment. Everything is made at
+ * commit (commit_*.c) and freed by sv_exchange_release(); nothing is allocated between start and wait.
+ */
+#ifndef SV_PIPE_EXCHANGE_H
+#define SV_PIPE_EXCHANGE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base_fault.h"
+#include "base/base_list.h"
+#include "base/base_status.h"
+#include "base/base_thread.h"
+#include "kernels/kernels.h"
+#include "memory/memory_buffer.h"
+#include "memory/memory_shared.h"
+#include "pipeline/pipe_comm.h"
+#include <selvage/exchange.h>
+
+/* One line in the sender's segment per one-sided packet. Written by the receiver, read by the sender's host. */
+typedef struct sv_send_words {
+    uint64_t credit, verdict;
+    uint64_t reserved[6];
+} sv_send_words_t;
+
+/* Two lines in the receiver's segment per one-sided packet. Written by the sender's stream, read by the receiver. */
+typedef struct sv_recv_words {
+    uint64_t arrived;
+    uint64_t reserved[7];
+    sv_record_t record;
+} sv_recv_words_t;
+
+/* First line of an exchange's segment. answer_* prove mappings at commit; heartbeat: when the owner last polled. */
+typedef struct sv_segment_head {
+    uint64_t heartbeat_ns;
+    uint64_t reserved[7];
+} sv_segment_head_t;
+
+/* epoch (low 32 bits), attempt, count of segments. Equality of the upper 40 bits means "this very attempt". */
+static inline uint64_t sv_word(uint64_t epoch, unsigned attempt, uint64_t count)
+{
+    return (epoch & 0xffffffffu) << 32 | (uint64_t)(attempt & 0xff) << 24 | (count & 0xffffff);
+}
+static inline uint32_t sv_word_epoch(uint64_t word) { return (uint32_t)(word >> 32); }
+static inline unsigned sv_word_attempt(uint64_t word) { return (unsigned)(word >> 24) & 0xff; }
+static inline uint32_t sv_word_count(uint64_t word) { return (uint32_t)(word & 0xffffff); }
+
+typedef enum sv_send_state { SV_SEND_IDLE, SV_SEND_MOVING, SV_SEND_VERDICT } sv_send_state_t;
+typedef enum sv_recv_state { SV_RECV_IDLE, SV_RECV_WAITING, SV_RECV_VERIFYING } sv_recv_state_t;
+
+typedef enum sv_slot_state { SV_SLOT_FREE, SV_SLOT_STAGING, SV_SLOT_FLYING, SV_SLOT_POSTED, SV_SLOT_LANDING } sv_slot_state_t;
+
+/* Why a packet is asked for again. */
+typedef enum sv_ask_reason { SV_ASK_MISSING, SV_ASK_DAMAGED } sv_ask_reason_t;
+
+/* One staging slot: room for a segment and its record. */
+typedef struct sv_slot {
+    uint8_t *stage;             /* staged: own pinned memory; shared and slab receives: own slot */
+    sv_event_t *event;          /* behind the copy into or out of it */
+    sv_wire_request_t request;  /* staged */
+    sv_slot_state_t state;
+    uint32_t segment;           /* what it holds */
+    uint64_t since_ns;          /* when its present state began, for the timeline */
+    uint64_t flying_bytes;
+} sv_slot_t;
+
+struct sv_peer;
+struct sv_fault_send;
+struct sv_hello_recv;
+struct sv_hello_send;
+
+/* What sends and receives have in common: who the packet is and how it is cut. */
+typedef struct sv_packet {
+    struct selvage_exchange *x;
+    struct sv_peer *peer;
+    size_t bytes;
+    int tag, peer_rank;
+    uint32_t index;             /* the sender's */
+    uint32_t own_index;         /* in this rank's array */
+    selvage_route_t route;
+    bool direct;                /* peer, self: straight into the user's buffer, in one piece, no slots */
+    bool kernel_copy;           /* small: the digest kernel moves it, not a copy engine */
+    int wire_tag;
+    uint32_t nsegments, nslots;
+    size_t segment_bytes;
+    sv_slot_t *slots;
+    sv_record_t identity;       /* what its record must say; epoch and attempt of the present one */
+    uint64_t key;
+    sv_digest_scratch_t *scratch;
+    uint64_t started_ns;        /* of this epoch */
+    uint64_t moved_ns;          /* last time anything happened to it */
+    unsigned attempt;
+    unsigned questions;         /* asks or queries of this epoch: their interval doubles */
+} sv_packet_t;
+
+typedef struct sv_send {
+    sv_packet_t p;              /* first */
+    const uint8_t *buf;
+    sv_send_state_t state;
+    sv_record_t *record;        /* pinned: written by the prepare kernel */
+    sv_event_t *prepared, *copied; /* behind the digest; behind the last copy of a one-sided send */
+    bool prepared_seen;
+    uint32_t next_stage, next_fire, reaped;
+    unsigned wanted_attempt;    /* the highest the receiver asked for */
+    uint64_t hold_until_ns;     /* a delay fault */
+    bool silent;                /* a drop fault: this attempt is not sent */
+    bool fused;                 /* one kernel at credit time packs, checks and signals; nothing in phase 0 */
+    bool fault_decided;         /* for this attempt */
+    sv_fault_kind_t fault_kind;
+    uint32_t fault_segment;
+    sv_send_words_t *words;     /* own segment; NULL on staged */
+    sv_recv_words_t *remote;    /* in the receiver's segment */
+    uint8_t *target;            /* direct: the buffer there; else the first slot there */
+    size_t target_stride;
+    sv_opened_t *opened;        /* mapping that target lies in */
+    const struct sv_hello_recv *match; /* the receive's descriptor; during commit only */
+    struct sv_fault_send *fault;
+} sv_send_t;
+
+typedef struct sv_recv {
+    sv_packet_t p;              /* first */
+    uint8_t *buf;
+    sv_recv_state_t state;
+    sv_record_t *record;        /* pinned: copy of what arrived, for the verifying kernel; own words on one-sided */
+    sv_verify_result_t *result; /* pinned */
+    sv_event_t *verified;
+
+    uint64_t *landed;           /* bit per segment */
+    uint32_t landed_count, posted_count, consumed;
+    unsigned asked;             /* highest attempt asked for in this epoch */
+    unsigned damaged;           /* failed attempts of this epoch */
+    sv_ask_reason_t ask_reason;
+    bool ask_due;               /* an ask that found no room on the wire */
+    sv_recv_words_t *words;     /* own segment; NULL on staged */
+    sv_send_words_t *remote;    /* in the sender's segment */
+    selvage_buffer_t *buffer;   /* registered memory it lands in */
+    const struct sv_hello_send *match; /* the send's descriptor; during commit only */
+} sv_recv_t;
+
+/* A rank that this exchange talks to. */
+typedef struct sv_peer {
+    sv_list_t link;
+    int rank;
+    bool on_node;
+    bool stray;                    /* it talks to us, we do not know why */
+    bool hello_sent, hello_acked, hello_known, setup_received, setup_sent;
+    uint8_t *hello_out, *hello_in; /* descriptor messages; freed after commit */
+    size_t hello_out_bytes, hello_in_bytes;
+    sv_wire_request_t hello_out_request, hello_in_request;
+    uint32_t nsends, nrecvs;       /* packets to it and from it */
+    sv_shared_segment_t segment;   /* its segment, mapped here */
+    bool segment_open;
+    bool one_sided;                /* some packet of the pair wants it */
+    uint64_t *answer_there;        /* where this rank proves that it mapped the peer's segment */
+    const uint64_t *answer_here;   /* where the peer proves that it mapped ours */
+    uint64_t answer_token;         /* what it must write there */
+    uint32_t staged_left;          /* staged receives of this epoch not yet verified */
+    uint32_t nstaged_recvs;
+    bool verdict_due;              /* all verified, message not sent yet */
+    uint64_t good_epoch;           /* last epoch of which everything from it was good */
+    uint64_t verdict_epoch;        /* last epoch that it called good */
+    uint64_t heard_ns;             /* last message of any kind */
+} sv_peer_t;
+
+typedef enum sv_exchange_state {
+    SV_EXCHANGE_BUILDING,
+    SV_EXCHANGE_IDLE,     /* committed, no epoch under way */
+    SV_EXCHANGE_RUNNING,
+    SV_EXCHANGE_POISONED
+} sv_exchange_state_t;
+
+struct selvage_exchange {
+    selvage_comm_t *comm;
+    sv_list_t link, active_link;
+    _Atomic int state;             /* sv_exchange_state_t; released by the engine, acquired by the application */
+    bool on_active;
+    bool committed;                /* every rank committed it */
+    uint64_t create_number, id;
+    uint64_t epoch;
+    selvage_route_t forced_route;  /* by the parameters; DEFAULT: the configuration decides */
+    int policy;                    /* SV_CONFIG_CHECKSUM_... */
+    sv_send_t *sends;
+    sv_recv_t *recvs;
+    uint32_t nsends, nrecvs, sends_room, recvs_room;
+    sv_list_t peers;
+    uint32_t npeers;
+    sv_send_t **active_sends;      /* not done in this epoch */
+    sv_recv_t **active_recvs;
+    uint32_t nactive_sends, nactive_recvs;
+    void *kernel_stream, *out_stream, *in_stream, *peer_stream;
+    sv_event_t *start_event;       /* the caller's stream at start */
+    sv_event_t *last_out_event;    /* behind the last copy down of staged packets */
+    bool defer_peer;               /* this epoch: peer copies wait for last_out_event */
+    uint8_t *pinned;               /* staging slots, records, results: one block */
+    uint8_t *scratch;              /* device: one sv_digest_scratch_t per packet */
+    uint8_t *slab;                 /* device: landing slots of peer receives that are not registered */
+    sv_shared_segment_t segment;   /* words and shared slots; mapped by the peers of the node */
+    bool segment_open, never_send;
+    uint64_t segment_token;
+    sv_segment_head_t *head;       /* in the segment */
+    uint8_t *shared_slots;         /* in the segment: landing slots of shared receives */
+    sv_device_handle_t slab_handle;
+    uint64_t slab_offset;
+    size_t pinned_bytes, device_bytes;
+    sv_work_t start_work;
+    uint64_t phase_begin_ns[7], phase_end_ns[7];
+    uint32_t verdicts_due;         /* peers whose verdict is still to be sent in this epoch */
+    _Atomic uint64_t progress_ns;  /* last time anything moved; read by a waiting application thread */
+    selvage_status_t error;        /* first error, returned by every later call */
+    char error_text[SV_DETAIL_BYTES];
+    uint64_t fail_expected, fail_found; /* digests of the packet that failed last */
+    uint32_t fail_index;
+    uint64_t measured_ns[2];       /* best epoch seen: [deferred], for the measured policy */
+    uint64_t measured_count;
+    bool quarantined;              /* something may still write its memory: never freed */
+    uint32_t stray_slots;          /* receives that could not be withdrawn */
+};
+
+/* Life. */
+selvage_status_t sv_exchange_create(selvage_comm_t *comm, const selvage_exchange_params_t *params,
+                                    selvage_exchange_t **x_out);
+selvage_status_t sv_exchange_add_send(selvage_exchange_t *x, const void *buf, size_t bytes, int peer, int tag,
+                                      uint32_t *index_out);
+selvage_status_t sv_exchange_add_recv(selvage_exchange_t *x, void *buf, size_t bytes, int peer, int tag,
+                                      uint32_t *index_out);
+/* Collective; engine thread. */
+selvage_status_t sv_exchange_commit(selvage_exchange_t *x);
+void sv_exchange_destroy(selvage_exchange_t *x);
+/* Frees everything an exchange owns but the struct itself; half-built ones too. No communication. */
+void sv_exchange_release(selvage_exchange_t *x);
+
+/* Running: application thread. */
+selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream);
+selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream);
+selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream);
+
+/* Running: engine thread. Advances one exchange; returns whether anything moved. */
+bool sv_exchange_poll(selvage_exchange_t *x, uint64_t now_ns);
+
+static inline sv_exchange_state_t sv_exchange_state(const selvage_exchange_t *x)
+{
+    /* Partner: the releases in sv_exchange_set_state(). */
+    return (sv_exchange_state_t)atomic_load_explicit(&x->state, memory_order_acquire);
+}
+static inline void sv_exchange_set_state(selvage_exchange_t *x, sv_exchange_state_t state)
+{
+    /* Partner: the acquire in sv_exchange_state(). */
+    atomic_store_explicit(&x->state, state, memory_order_release);
+}
+static inline void sv_exchange_moved(selvage_exchange_t *x, uint64_t now_ns)
+{
+    atomic_store_explicit(&x->progress_ns, now_ns, memory_order_relaxed);
+}
+static inline bool sv_route_is_one_sided(selvage_route_t route)
+{
+    return route != SELVAGE_ROUTE_STAGED;
+}
+
+/* Size and place of a segment of a packet. */
+static inline size_t sv_packet_offset(const sv_packet_t *p, uint32_t segment)
+{
+    return (size_t)segment * p->segment_bytes;
+}
+static inline size_t sv_packet_piece(const sv_packet_t *p, uint32_t segment)
+{
+    size_t left = p->bytes - sv_packet_offset(p, segment);
+    return left < p->segment_bytes ? left : p->segment_bytes;
+}
+
+/* Adds a record about a packet to the timeline and the flight recorder. end_ns 0: an instant at begin_ns. */
+void sv_packet_trace(const sv_packet_t *p, sv_trace_kind_t kind, uint64_t begin_ns, uint64_t end_ns, uint64_t value);
+
+#endif

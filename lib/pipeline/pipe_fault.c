@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Faults of packets, for tests: what SELVAGE_FAULT decides about an attempt is done to its message (staged) or its copy
+ * (one-sided), after the digest was computed, so that nothing in the sender notices. A fault that is impossible at the
+ * moment (a replay in the first epoch, a swap with nobody) becomes a flipped bit, so that every injected fault hurts.
+ *
+ * To replay, the content of the previous epoch must still be there: two buffers take turns. They exist only when faults
+ * are armed, and only for packets of one segment.
+ */
+#include <string.h>
+
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "pipeline/pipe_phases.h"
+
+struct sv_fault_send {
+    uint8_t *past[2];          /* staged: whole messages; one-sided: payload on the device */
+    size_t past_bytes[2];
+    uint64_t past_epoch[2];
+    sv_record_t past_record[2];
+    uint8_t *bogus;            /* staged: the message that is sent in place of the real one */
+    sv_record_t *bogus_record; /* pinned: the record that is sent in place of the real one */
+    sv_wire_request_t extra;   /* of a doubled message */
+    const sv_send_t *partner;  /* whose content a swap takes */
+    bool record_hurt;
+};
+
+static bool is_staged(const sv_send_t *send)
+{
+    return send->p.route == SELVAGE_ROUTE_STAGED;
+}
+
+static selvage_status_t make_buffers(sv_send_t *send)
+{
+    struct sv_fault_send *fault = send->fault;
+    sv_device_t *dev = send->p.x->comm->dev;
+    size_t bytes = send->p.segment_bytes + SV_RECORD_BYTES;
+    void *record;
+    SV_TRY(SV_DEVICE_CALL(dev, host_malloc, sizeof(sv_record_t), &record));
+    fault->bogus_record = record;
+    if (is_staged(send))
+        SV_TRY(sv_calloc(bytes, 1, &fault->bogus));
+    if (send->p.nsegments > 1)
+        return SELVAGE_SUCCESS;
+    for (int i = 0; i < 2; i++) {
+        void *past;
+        if (is_staged(send))
+            SV_TRY(sv_calloc(bytes, 1, &fault->past[i]));
+        else {
+            SV_TRY(SV_DEVICE_CALL(dev, malloc, bytes, &past));
+            fault->past[i] = past;
+        }
+    }
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_fault_send_create(sv_send_t *send)
+{
+    SV_TRY(sv_calloc(1, sizeof *send->fault, &send->fault));
+    return make_buffers(send);
+}
+
+void sv_fault_send_destroy(sv_send_t *send)
+{
+    struct sv_fault_send *fault = send->fault;
+    sv_device_t *dev = send->p.x->comm->dev;
+    if (!fault)
+        return;
+    for (int i = 0; i < 2; i++) {
+        if (is_staged(send))
+            sv_free(fault->past[i]);
+        else if (fault->past[i])
+            SV_DEVICE_CALL(dev, free, fault->past[i]);
+    }
+    if (fault->bogus_record)
+        SV_DEVICE_CALL(dev, host_free, fault->bogus_record);
+    sv_free(fault->bogus);
+    sv_free(fault);
+    send->fault = NULL;
+}
+
+/* A packet whose content is complete and fits, to be sent in place of this one. */
+static const sv_send_t *find_partner(const sv_send_t *send)
+{
+    selvage_exchange_t *x = send->p.x;
+    for (uint32_t step = 1; step < x->nsends; step++) {
+        const sv_send_t *other = &x->sends[(send->p.own_index + step) % x->nsends];
+        bool alike = is_staged(other) == is_staged(send) && other->p.nsegments == 1 && other->p.bytes == send->p.bytes;
+        if (alike && !other->fused &&
+            SV_DEVICE_CALL(x->comm->dev, event_query, other->prepared) == SELVAGE_SUCCESS &&
+            other->record->epoch == x->epoch)
+            return other;
+    }
+    return NULL;
+}
+
+/* The staged content of the partner must have arrived in its slot, and not be under way again. */
+static bool partner_is_staged(const sv_send_t *partner)
+{
+    const sv_slot_t *slot = &partner->p.slots[0];
+    if (partner->p.kernel_copy)
+        return true;
+    return slot->state != SV_SLOT_STAGING ||
+           SV_DEVICE_CALL(partner->p.x->comm->dev, event_query, slot->event) == SELVAGE_SUCCESS;
+}
+
+static bool has_past(const sv_send_t *send)
+{
+    uint64_t epoch = send->p.x->epoch;
+    return send->fault->past[0] && epoch > 1 && send->fault->past_epoch[(epoch - 1) & 1] == epoch - 1;
+}
+
+static sv_fault_kind_t make_possible(sv_send_t *send, sv_fault_kind_t kind)
+{
+    send->fault->partner = NULL;
+    if (kind == SV_FAULT_SWAP && send->p.nsegments == 1)
+        send->fault->partner = find_partner(send);
+    if (send->fault->partner && is_staged(send) && !partner_is_staged(send->fault->partner))
+        send->fault->partner = NULL;
+    if ((kind == SV_FAULT_SWAP && !send->fault->partner) || (kind == SV_FAULT_REPLAY && !has_past(send)))
+        return SV_FAULT_FLIP;
+    return kind;
+}
+
+void sv_fault_decide(sv_send_t *send, uint64_t now_ns)
+{
+    sv_fault_t *fault = &send->p.x->comm->fault;
+    send->fault_decided = true;
+    send->fault_kind = sv_fault_packet(fault, send->p.index, send->p.attempt);
+    if (send->fault_kind == SV_FAULT_NONE)
+        return;
+    sv_packet_trace(&send->p, SV_TRACE_FAULT, now_ns, 0, send->fault_kind);
+    send->fault_kind = make_possible(send, send->fault_kind);
+    send->silent = send->fault_kind == SV_FAULT_DROP;
+    if (send->fault_kind == SV_FAULT_DELAY)
+        send->hold_until_ns = now_ns + (uint64_t)fault->delay_ms * 1000000;
+    send->fault_segment = (uint32_t)sv_fault_random(fault, send->p.nsegments);
+}
+
+static void flip_bit(sv_send_t *send, uint8_t *message, size_t bytes)
+{
+    sv_fault_t *fault = &send->p.x->comm->fault;
+    message[sv_fault_random(fault, bytes)] ^= (uint8_t)(1u << sv_fault_random(fault, 8));
+}
+
+/* Remembers this epoch's message for a replay in the next. */
+static void keep_message(sv_send_t *send, const uint8_t *message, size_t bytes)
+{
+    unsigned turn = send->p.x->epoch & 1;
+    if (!send->fault->past[0])
+        return;
+    memcpy(send->fault->past[turn], message, bytes);
+    send->fault->past_bytes[turn] = bytes;
+    send->fault->past_epoch[turn] = send->p.x->epoch;
+}
+
+static uint8_t *double_message(sv_send_t *send, uint8_t *message, size_t bytes)
+{
+    struct sv_fault_send *fault = send->fault;
+    sv_wire_t *wire = send->p.x->comm->wire;
+    if (sv_wire_test(wire, &fault->extra, NULL) != SELVAGE_SUCCESS)
+        return message; /* the last doubled one has not left yet */
+    memcpy(fault->bogus, message, bytes);
+    (void)sv_wire_send(wire, SV_WIRE_DATA, fault->bogus, bytes, send->p.peer->rank, send->p.wire_tag, &fault->extra);
+    return message;
+}
+
+static uint8_t *swap_message(sv_send_t *send, size_t bytes)
+{
+    const sv_send_t *partner = send->fault->partner;
+    memcpy(send->fault->bogus, partner->p.slots[0].stage, bytes - SV_RECORD_BYTES);
+    sv_record_t record = *partner->record;
+    record.attempt = (uint8_t)partner->p.attempt;
+    memcpy(send->fault->bogus + bytes - SV_RECORD_BYTES, &record, sizeof record);
+    return send->fault->bogus;
+}
+
+uint8_t *sv_fault_message(sv_send_t *send, sv_slot_t *slot, size_t *bytes)
+{
+    struct sv_fault_send *fault = send->fault;
+    keep_message(send, slot->stage, *bytes);
+    if (send->silent)
+        return NULL;
+    if (slot->segment != send->fault_segment)
+        return slot->stage;
+    switch (send->fault_kind) {
+    case SV_FAULT_FLIP: flip_bit(send, slot->stage, *bytes); return slot->stage;
+    case SV_FAULT_SWAP: return swap_message(send, *bytes);
+    case SV_FAULT_REPLAY: *bytes = fault->past_bytes[(send->p.x->epoch - 1) & 1];
+        return fault->past[(send->p.x->epoch - 1) & 1];
+    case SV_FAULT_TRUNCATE: *bytes = (size_t)sv_fault_random(&send->p.x->comm->fault, *bytes); return slot->stage;
+    case SV_FAULT_DUPLICATE: return double_message(send, slot->stage, *bytes);
+    default: return slot->stage;
+    }
+}
+
+static selvage_status_t copy(sv_send_t *send, uint8_t *dst, const uint8_t *src, size_t bytes, sv_copy_kind_t kind,
+                             void *stream)
+{
+    return SV_DEVICE_CALL(send->p.x->comm->dev, copy_async, dst, src, bytes, kind, stream);
+}
+
+/* One-sided: keeps this epoch's payload on the device; its record is kept when it is asked for. */
+static selvage_status_t keep_payload(sv_send_t *send, const uint8_t *src, size_t bytes, void *stream)
+{
+    unsigned turn = send->p.x->epoch & 1;
+    if (!send->fault->past[0] || send->p.attempt > 0)
+        return SELVAGE_SUCCESS;
+    send->fault->past_epoch[turn] = send->p.x->epoch;
+    return copy(send, send->fault->past[turn], src, bytes, SV_COPY_D2D, stream);
+}
+
+static selvage_status_t flip_there(sv_send_t *send, uint8_t *dst, size_t bytes, void *stream)
+{
+    sv_fault_t *fault = &send->p.x->comm->fault;
+    send->fault->record_hurt = bytes == 0 || sv_fault_random(fault, 8) == 0;
+    if (send->fault->record_hurt)
+        return SELVAGE_SUCCESS;
+    sv_flip_arg_t arg = {dst + sv_fault_random(fault, bytes), UINT64_C(1) << sv_fault_random(fault, 8)};
+    return SV_DEVICE_CALL(send->p.x->comm->dev, launch, &sv_kernel_flip, &arg, sizeof arg, 1, stream);
+}
+
+selvage_status_t sv_fault_copy(sv_send_t *send, uint32_t segment, uint8_t *dst, const uint8_t *src, size_t bytes,
+                               sv_copy_kind_t kind, void *stream)
+{
+    struct sv_fault_send *fault = send->fault;
+    fault->record_hurt = false;
+    SV_TRY(keep_payload(send, src, bytes, stream));
+    if (segment != send->fault_segment)
+        return copy(send, dst, src, bytes, kind, stream);
+    switch (send->fault_kind) {
+    case SV_FAULT_SWAP: return copy(send, dst, fault->partner->buf, bytes, kind, stream);
+    case SV_FAULT_REPLAY: return copy(send, dst, fault->past[(send->p.x->epoch - 1) & 1], bytes, kind, stream);
+    case SV_FAULT_TRUNCATE:
+        fault->record_hurt = bytes < 2;
+        SV_TRY(SV_DEVICE_CALL(send->p.x->comm->dev, fill_async, dst, 0xa5, bytes, stream));
+        return copy(send, dst, src, bytes / 2, kind, stream);
+    case SV_FAULT_FLIP:
+        SV_TRY(copy(send, dst, src, bytes, kind, stream));
+        return flip_there(send, dst, bytes, stream);
+    default: return copy(send, dst, src, bytes, kind, stream);
+    }
+}
+
+/*
+ * The record that goes with the payload. Faults are tests, so waiting here for the digest kernel is no loss: the record
+ * must be known on the host to be kept for a replay or to be hurt.
+ */
+const sv_record_t *sv_fault_record(sv_send_t *send)
+{
+    struct sv_fault_send *fault = send->fault;
+    selvage_exchange_t *x = send->p.x;
+    if (!fault)
+        return send->record;
+    if (SV_DEVICE_CALL(x->comm->dev, stream_sync, x->kernel_stream) != SELVAGE_SUCCESS)
+        return send->record;
+    fault->past_record[x->epoch & 1] = *send->record;
+    *fault->bogus_record = *send->record;
+    if (send->fault_kind == SV_FAULT_SWAP)
+        *fault->bogus_record = *fault->partner->record;
+    if (send->fault_kind == SV_FAULT_REPLAY)
+        *fault->bogus_record = fault->past_record[(x->epoch - 1) & 1];
+    if (fault->record_hurt)
+        flip_bit(send, (uint8_t *)fault->bogus_record, sizeof *fault->bogus_record);
+    return fault->bogus_record;
+}

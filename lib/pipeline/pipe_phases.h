@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The seven phases, one file each, and recovery. All run on the engine thread, never block, and neither allocate, lock
+ * nor log (but for what went wrong). A function that returns selvage_status_t returns an error only for what ends the
+ * exchange; it is poisoned by the caller then (sv_exchange_poison).
+ */
+#ifndef SV_PIPE_PHASES_H
+#define SV_PIPE_PHASES_H
+
+#include "pipeline/pipe_exchange.h"
+
+/* Phase 0: checksum (and small copies) enqueued after the caller's stream. For resends too. */
+selvage_status_t sv_phase0_prepare(sv_send_t *send, uint64_t now_ns);
+/* Phase 1: post receives, tell one-sided senders "ready", begin copies to the host. */
+selvage_status_t sv_phase1_post_recv(sv_recv_t *recv, uint64_t now_ns);
+selvage_status_t sv_phase1_stage(sv_send_t *send, uint64_t now_ns);
+/* Phase 2: send what is in host memory; start what has credit. Sets *moved if anything happened. */
+selvage_status_t sv_phase2_send(sv_send_t *send, uint64_t now_ns, bool *moved);
+/* Phase 3: what arrived goes up; verification behind it. */
+selvage_status_t sv_phase3_receive(sv_recv_t *recv, uint64_t now_ns, bool *moved);
+/* Phase 4: sends reaped and verdicts seen. */
+selvage_status_t sv_phase4_drain(sv_send_t *send, uint64_t now_ns, bool *moved);
+/* Phase 5: verification done, verdicts out. */
+selvage_status_t sv_phase5_land(sv_recv_t *recv, uint64_t now_ns, bool *moved);
+selvage_status_t sv_phase5_verdicts(selvage_exchange_t *x, bool *moved);
+/* Phase 6: everything is in place; the caller's stream continues. */
+void sv_phase6_join(selvage_exchange_t *x, uint64_t now_ns);
+
+/* One-sided halves of phases 2 and 3 (phase2_onesided.c, phase3_onesided.c). */
+selvage_status_t sv_phase2_send_onesided(sv_send_t *send, uint64_t now_ns, bool *moved);
+selvage_status_t sv_phase3_receive_onesided(sv_recv_t *recv, uint64_t now_ns, bool *moved);
+/* Enqueues the verification of one landed piece; the finishing one records recv->verified. */
+selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint8_t *dst, uint32_t segment, bool last);
+
+/* Starts the way up of a segment that lies in a slot; notices when the slot is free again. */
+selvage_status_t sv_phase3_land(sv_recv_t *recv, sv_slot_t *slot, uint32_t segment, uint64_t now_ns);
+selvage_status_t sv_phase3_poll_landing(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved);
+
+/* Recovery (pipe_recovery.c): the receiver's half ... */
+selvage_status_t sv_recovery_bad_record(sv_recv_t *recv, const sv_record_t *arrived, uint64_t now_ns);
+selvage_status_t sv_recovery_bad_digest(sv_recv_t *recv, uint64_t now_ns);
+selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns);
+selvage_status_t sv_recovery_send_ask(sv_recv_t *recv);
+/* ... the sender's ... */
+selvage_status_t sv_recovery_query(sv_send_t *send, uint64_t now_ns);
+selvage_status_t sv_recovery_resend(sv_send_t *send, uint64_t now_ns);
+/* ... and what control messages ask for. */
+void sv_recovery_verdict(selvage_exchange_t *x, int source, uint64_t epoch);
+void sv_recovery_ask(selvage_exchange_t *x, int source, uint64_t epoch, uint32_t index, unsigned attempt,
+                     sv_ask_reason_t reason);
+void sv_recovery_asked_verdict(selvage_exchange_t *x, int source, uint64_t epoch);
+void sv_recovery_peer_failed(selvage_exchange_t *x, int source, const sv_wire_control_t *message);
+/*
+ * What arrived in place of a packet (pipe_naming.c), as text for the report: by its record, and by trying the keys of
+ * other packets and of the previous epoch on the data. True if it was recognised.
+ */
+bool sv_naming_describe(sv_recv_t *recv, const sv_record_t *arrived, bool landed, char *text, size_t text_bytes);
+
+/* Poisons the exchange: first error and its detail are kept, neighbours are told, the flight recorder is written. */
+void sv_exchange_poison(selvage_exchange_t *x, selvage_status_t status, bool tell);
+/* The deadline's report: what every unfinished packet waits for. Returns SELVAGE_ERR_TIMEOUT with the detail set. */
+selvage_status_t sv_exchange_report_deadline(selvage_exchange_t *x, double waited_s);
+
+/* Small packets on one-sided routes: one kernel stores payload and record and releases word (phase0_prepare.c). */
+selvage_status_t sv_phase0_fused(sv_send_t *send, uint64_t word);
+
+/*
+ * Faults of packets (pipe_fault.c). A send has a fault struct only if faults are armed; the decision is made once per
+ * attempt, before its first segment leaves.
+ */
+selvage_status_t sv_fault_send_create(sv_send_t *send);
+void sv_fault_send_destroy(sv_send_t *send);
+void sv_fault_decide(sv_send_t *send, uint64_t now_ns);
+/* staged: the message to send in place of the slot's, and its size; NULL: none at all. */
+uint8_t *sv_fault_message(sv_send_t *send, sv_slot_t *slot, size_t *bytes_inout);
+/* One-sided: enqueues the copy of a segment as the fault wants it. */
+selvage_status_t sv_fault_copy(sv_send_t *send, uint32_t segment, uint8_t *dst, const uint8_t *src, size_t bytes,
+                               sv_copy_kind_t kind, void *stream);
+/* One-sided: the record to send: the packet's own, unless a fault swaps it. */
+const sv_record_t *sv_fault_record(sv_send_t *send);
+
+sv_peer_t *sv_exchange_peer(selvage_exchange_t *x, int rank);
+
+#endif

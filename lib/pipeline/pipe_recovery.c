@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Recovery. The receiver decides: a packet that does not verify is asked for again, with a new attempt number, a bounded
+ * number of times; one that does not come is asked for again and again, at doubling intervals, until the deadline. The
+ * sender sends again from the user's buffer (phase 0 and all), never from host staging: a bad copy must not be repeated.
+ *
+ *   damaged:  attempt a failed --> only attempts > a are accepted from now on; ask for it at once
+ *   missing:  staged: any attempt is accepted still, the first complete one wins
+ *             one-sided: only the attempt asked for (see phase3_onesided.c)
+ *
+ * Asks go by control message on the staged route, by the credit word on one-sided ones.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base_log.h"
+#include "base/base_status.h"
+#include "pipeline/pipe_control.h"
+#include "pipeline/pipe_phases.h"
+
+enum { ATTEMPT_MAX = 250, DOUBLINGS_MAX = 6, WARNINGS_MAX = 20 };
+/* A packet under way at this speed is not missing yet. */
+static const double SLOWEST_BYTES_PER_NS = 0.05;
+
+static uint64_t patience_ns(const sv_packet_t *p)
+{
+    unsigned doublings = p->questions < DOUBLINGS_MAX ? p->questions : DOUBLINGS_MAX;
+    double ns = p->x->comm->config.retry_timeout_ms * 1e6 * (double)(1u << doublings);
+    return (uint64_t)(ns + (double)p->bytes / SLOWEST_BYTES_PER_NS);
+}
+
+static void describe_packet(const sv_recv_t *recv, const char *what, char *text, size_t text_bytes)
+{
+    const sv_packet_t *p = &recv->p;
+    snprintf(text, text_bytes,
+             "packet %u (tag %d) from rank %d to rank %d, epoch %llu, attempt %u, %zu bytes, salt %llu, route %s: "
+             "expected digest %016llx, found %016llx: %s",
+             p->index, p->tag, p->peer->rank, p->x->comm->wire->rank, (unsigned long long)p->x->epoch, p->attempt,
+             p->bytes, (unsigned long long)p->identity.salt, selvage_route_name(p->route),
+             (unsigned long long)p->x->fail_expected, (unsigned long long)p->x->fail_found, what);
+}
+
+/* Back to the beginning of an attempt. The scratch is cleared behind the kernels that may still add to it. */
+static selvage_status_t reset_attempt(sv_recv_t *recv)
+{
+    sv_packet_t *p = &recv->p;
+    memset(recv->landed, 0, (p->nsegments + 63) / 64 * sizeof *recv->landed);
+    recv->landed_count = recv->consumed = 0;
+    recv->state = SV_RECV_WAITING;
+    return SV_DEVICE_CALL(p->x->comm->dev, fill_async, p->scratch, 0, sizeof *p->scratch, p->x->kernel_stream);
+}
+
+static selvage_status_t give_up(sv_recv_t *recv, const char *text)
+{
+    selvage_exchange_t *x = recv->p.x;
+    x->fail_index = recv->p.index;
+    selvage_status_t status = sv_error(SELVAGE_ERR_CHECKSUM, "%s", text);
+    if (x->policy == SV_CONFIG_CHECKSUM_ABORT) {
+        sv_trace_flight_write(&x->comm->trace, "abort on a packet that did not verify");
+        abort();
+    }
+    return status;
+}
+
+/* A failed attempt: ask for another, or give up. */
+static selvage_status_t fail_attempt(sv_recv_t *recv, uint64_t now_ns, const char *what)
+{
+    selvage_exchange_t *x = recv->p.x;
+    char text[SV_DETAIL_BYTES];
+    describe_packet(recv, what, text, sizeof text);
+    sv_packet_trace(&recv->p, SV_TRACE_BAD, now_ns, 0, recv->p.attempt);
+    if (x->policy != SV_CONFIG_CHECKSUM_RETRY || recv->damaged >= (unsigned)x->comm->config.retry_max ||
+        recv->asked >= ATTEMPT_MAX)
+        return give_up(recv, text);
+    if (x->comm->warnings++ < WARNINGS_MAX)
+        sv_log(SV_LOG_WARN, "recovery", "%s; asked for again", text);
+    recv->damaged++;
+    recv->asked++;
+    recv->p.attempt = recv->asked;
+    recv->p.moved_ns = now_ns;
+    recv->ask_reason = SV_ASK_DAMAGED;
+    recv->ask_due = true;
+    SV_TRY(reset_attempt(recv));
+    return recv->p.route == SELVAGE_ROUTE_STAGED ? sv_recovery_send_ask(recv) : SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_recovery_bad_record(sv_recv_t *recv, const sv_record_t *arrived, uint64_t now_ns)
+{
+    selvage_exchange_t *x = recv->p.x;
+    char what[256];
+    x->fail_expected = arrived->digest;
+    x->fail_found = 0;
+    x->comm->stats.bad_records++;
+    if (sv_naming_describe(recv, arrived, false, what, sizeof what))
+        x->comm->stats.swapped_named++;
+    return fail_attempt(recv, now_ns, what);
+}
+
+selvage_status_t sv_recovery_bad_digest(sv_recv_t *recv, uint64_t now_ns)
+{
+    selvage_exchange_t *x = recv->p.x;
+    char what[256];
+    x->fail_expected = recv->result->expected;
+    x->fail_found = recv->result->found;
+    if (recv->result->record_ok)
+        x->comm->stats.bad_digests++;
+    else
+        x->comm->stats.bad_records++;
+    if (sv_naming_describe(recv, recv->record, true, what, sizeof what))
+        x->comm->stats.swapped_named++;
+    return fail_attempt(recv, now_ns, what);
+}
+
+selvage_status_t sv_recovery_send_ask(sv_recv_t *recv)
+{
+    const sv_packet_t *p = &recv->p;
+    sv_wire_control_t message = {
+        .word = {SV_CONTROL_ASK, p->x->id, p->x->epoch, p->index, recv->asked, (uint64_t)recv->ask_reason}};
+    selvage_status_t status = sv_wire_control_send(p->x->comm->wire, p->peer->rank, &message);
+    if (status == SELVAGE_SUCCESS)
+        recv->ask_due = false;
+    return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status; /* still due: the next poll tries again */
+}
+
+selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns)
+{
+    sv_packet_t *p = &recv->p;
+    bool staged = p->route == SELVAGE_ROUTE_STAGED;
+    if (staged && recv->ask_due)
+        return sv_recovery_send_ask(recv);
+    if (now_ns - p->moved_ns < patience_ns(p) || now_ns < p->moved_ns)
+        return SELVAGE_SUCCESS;
+    if (p->x->policy != SV_CONFIG_CHECKSUM_RETRY || recv->asked >= ATTEMPT_MAX)
+        return SELVAGE_SUCCESS;
+    p->questions++;
+    p->moved_ns = now_ns;
+    p->x->comm->stats.asked_again++;
+    recv->asked++;
+    recv->ask_reason = SV_ASK_MISSING;
+    recv->ask_due = true;
+    sv_packet_trace(p, SV_TRACE_ASK, now_ns, 0, recv->asked);
+    if (staged)
+        return sv_recovery_send_ask(recv);
+    p->attempt = recv->asked;
+    return reset_attempt(recv);
+}
+
+selvage_status_t sv_recovery_query(sv_send_t *send, uint64_t now_ns)
+{
+    sv_packet_t *p = &send->p;
+    if (now_ns < p->moved_ns || now_ns - p->moved_ns < patience_ns(p) || p->x->policy == SV_CONFIG_CHECKSUM_OFF)
+        return SELVAGE_SUCCESS;
+    p->questions++;
+    p->moved_ns = now_ns;
+    sv_wire_control_t message = {.word = {SV_CONTROL_QUERY, p->x->id, p->x->epoch}};
+    selvage_status_t status = sv_wire_control_send(p->x->comm->wire, p->peer->rank, &message);
+    return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
+}
+
+selvage_status_t sv_recovery_resend(sv_send_t *send, uint64_t now_ns)
+{
+    sv_packet_t *p = &send->p;
+    p->attempt = send->wanted_attempt;
+    p->x->comm->stats.resends++;
+    sv_packet_trace(p, SV_TRACE_RESEND, now_ns, 0, p->attempt);
+    send->next_stage = send->next_fire = send->reaped = 0;
+    send->state = SV_SEND_MOVING;
+    send->fault_decided = send->silent = false;
+    send->fault_kind = SV_FAULT_NONE;
+    send->hold_until_ns = 0;
+    SV_TRY(sv_phase0_prepare(send, now_ns));
+    return p->route == SELVAGE_ROUTE_STAGED ? sv_phase1_stage(send, now_ns) : SELVAGE_SUCCESS;
+}
+
+void sv_recovery_verdict(selvage_exchange_t *x, int source, uint64_t epoch)
+{
+    sv_peer_t *peer = sv_exchange_peer(x, source);
+    if (peer && epoch > peer->verdict_epoch && epoch <= x->epoch)
+        peer->verdict_epoch = epoch;
+}
+
+void sv_recovery_ask(selvage_exchange_t *x, int source, uint64_t epoch, uint32_t index, unsigned attempt,
+                     sv_ask_reason_t reason)
+{
+    if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING || epoch != x->epoch || index >= x->nsends)
+        return;
+    sv_send_t *send = &x->sends[index];
+    if (send->state == SV_SEND_IDLE || send->p.peer->rank != source || attempt <= send->wanted_attempt)
+        return;
+    if (reason == SV_ASK_MISSING && send->state == SV_SEND_MOVING)
+        return; /* it is leaving; a slow packet is not a lost one */
+    send->wanted_attempt = attempt;
+}
+
+void sv_recovery_asked_verdict(selvage_exchange_t *x, int source, uint64_t epoch)
+{
+    sv_peer_t *peer = sv_exchange_peer(x, source);
+    if (!peer || peer->good_epoch < epoch)
+        return; /* it will come when it is due */
+    sv_wire_control_t message = {.word = {SV_CONTROL_VERDICT, x->id, peer->good_epoch}};
+    (void)sv_wire_control_send(x->comm->wire, source, &message); /* no room: they ask again */
+}
+
+void sv_recovery_peer_failed(selvage_exchange_t *x, int source, const sv_wire_control_t *message)
+{
+    if (sv_exchange_state(x) == SV_EXCHANGE_POISONED)
+        return;
+    const uint64_t *word = message->word;
+    selvage_status_t theirs = (selvage_status_t) - (int)(word[3] & 0xff), status = SELVAGE_ERR_PEER;
+    uint32_t index = (uint32_t)word[4];
+    if (theirs == SELVAGE_ERR_CHECKSUM && index < x->nsends && x->sends[index].p.peer->rank == source) {
+        const sv_packet_t *p = &x->sends[index].p;
+        status = sv_error(SELVAGE_ERR_CHECKSUM,
+                          "rank %d could not verify packet %u (tag %d) of this rank, epoch %llu, %zu bytes, salt %llu: "
+                          "expected digest %016llx, found %016llx", source, index, p->tag, (unsigned long long)word[2],
+                          p->bytes, (unsigned long long)p->identity.salt, (unsigned long long)word[5],
+                          (unsigned long long)word[6]);
+    } else {
+        sv_error(status, "rank %d gave up the exchange in its epoch %llu: %s", source, (unsigned long long)word[2],
+                 selvage_status_string(theirs));
+    }
+    sv_exchange_poison(x, status, true);
+}

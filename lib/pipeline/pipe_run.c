@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Running an exchange: start, poll, test, wait. start records the caller's stream and hands over; begin() and poll run
+ * where the engine lives (inline: the same thread). A poll walks the packets that are not done, newest list position
+ * last, and drops the done ones from the list, so that its cost follows the active packets.
+ */
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base_clock.h"
+#include "base/base_log.h"
+#include "base/base_status.h"
+#include "pipeline/pipe_phases.h"
+
+void sv_packet_trace(const sv_packet_t *p, sv_trace_kind_t kind, uint64_t begin_ns, uint64_t end_ns, uint64_t value)
+{
+    const selvage_exchange_t *x = p->x;
+    sv_trace_add(&x->comm->trace, &(sv_trace_record_t){.begin_ns = begin_ns,
+                                                       .end_ns = end_ns,
+                                                       .epoch = x->epoch,
+                                                       .value = value,
+                                                       .packet = p->index,
+                                                       .peer = p->peer->rank,
+                                                       .kind = (uint16_t)kind,
+                                                       .route = (uint16_t)p->route,
+                                                       .exchange = (uint32_t)x->id});
+}
+
+/* --- beginning an epoch: phases 0 and 1 --------------------------------------------------------------------------- */
+
+static selvage_status_t order_streams(selvage_exchange_t *x)
+{
+    sv_device_t *dev = x->comm->dev;
+    void *stream[] = {x->kernel_stream, x->out_stream, x->in_stream, x->peer_stream};
+    for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
+        if (stream[i])
+            SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, stream[i], x->start_event));
+    return SELVAGE_SUCCESS;
+}
+
+static void reset_peers(selvage_exchange_t *x)
+{
+    x->verdicts_due = 0;
+    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
+        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        peer->staged_left = peer->nstaged_recvs;
+        peer->verdict_due = false;
+        if (peer->nstaged_recvs && x->policy != SV_CONFIG_CHECKSUM_OFF)
+            x->verdicts_due++;
+    }
+}
+
+static selvage_status_t begin_recv(sv_recv_t *recv, uint64_t now_ns)
+{
+    sv_packet_t *p = &recv->p;
+    recv->state = SV_RECV_WAITING;
+    recv->landed_count = recv->consumed = 0;
+    recv->asked = recv->damaged = 0;
+    recv->ask_due = false;
+    memset(recv->landed, 0, (p->nsegments + 63) / 64 * sizeof *recv->landed);
+    p->attempt = p->questions = 0;
+    p->identity.epoch = p->x->epoch;
+    p->key = sv_digest_key(&p->identity);
+    p->started_ns = p->moved_ns = now_ns;
+    return sv_phase1_post_recv(recv, now_ns);
+}
+
+static selvage_status_t begin_send(sv_send_t *send, uint64_t now_ns)
+{
+    send->state = SV_SEND_MOVING;
+    send->next_stage = send->next_fire = send->reaped = 0;
+    send->wanted_attempt = send->p.attempt = send->p.questions = 0;
+    send->silent = send->fault_decided = false;
+    send->fault_kind = SV_FAULT_NONE;
+    send->hold_until_ns = 0;
+    send->fused = send->p.kernel_copy && send->p.route != SELVAGE_ROUTE_STAGED && !send->fault;
+    SV_TRY(sv_phase0_prepare(send, now_ns));
+    return send->p.route == SELVAGE_ROUTE_STAGED ? sv_phase1_stage(send, now_ns) : SELVAGE_SUCCESS;
+}
+
+/* Staged packets first: their way is the longest, and copies within the node may wait for them. */
+static selvage_status_t begin_sends(selvage_exchange_t *x, uint64_t now_ns)
+{
+    for (int one_sided = 0; one_sided < 2; one_sided++) {
+        for (uint32_t i = 0; i < x->nsends; i++) {
+            if (sv_route_is_one_sided(x->sends[i].p.route) != (bool)one_sided)
+                continue;
+            SV_TRY(begin_send(&x->sends[i], now_ns));
+            x->active_sends[x->nactive_sends++] = &x->sends[i];
+        }
+        if (!one_sided && x->out_stream && x->defer_peer)
+            SV_TRY(SV_DEVICE_CALL(x->comm->dev, event_record, x->last_out_event, x->out_stream));
+    }
+    return SELVAGE_SUCCESS;
+}
+
+/* Whether copies within the node wait for the copies down of this epoch. Measured: three epochs of each, then the best. */
+static bool choose_defer(const selvage_exchange_t *x)
+{
+    enum { TRIALS = 6 };
+    int policy = x->comm->config.intranode;
+    if (!x->out_stream || !x->peer_stream || policy == SV_CONFIG_INTRANODE_IMMEDIATE)
+        return false;
+    if (policy == SV_CONFIG_INTRANODE_DEFERRED)
+        return true;
+    return x->measured_count < TRIALS ? x->measured_count & 1 : x->measured_ns[1] <= x->measured_ns[0];
+}
+
+static selvage_status_t begin_epoch(selvage_exchange_t *x)
+{
+    uint64_t now_ns = sv_clock_ns();
+    memset(x->phase_begin_ns, 0, sizeof x->phase_begin_ns);
+    memset(x->phase_end_ns, 0, sizeof x->phase_end_ns);
+    x->phase_begin_ns[0] = x->phase_begin_ns[1] = now_ns;
+    x->nactive_recvs = x->nactive_sends = 0;
+    x->defer_peer = choose_defer(x);
+    reset_peers(x);
+    SV_TRY(order_streams(x));
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        SV_TRY(begin_recv(&x->recvs[i], now_ns));
+        x->active_recvs[x->nactive_recvs++] = &x->recvs[i];
+    }
+    SV_TRY(begin_sends(x, now_ns));
+    now_ns = sv_clock_ns();
+    x->phase_end_ns[0] = x->phase_end_ns[1] = now_ns;
+    x->phase_begin_ns[2] = x->phase_begin_ns[3] = x->phase_begin_ns[4] = x->phase_begin_ns[5] = now_ns;
+    return SELVAGE_SUCCESS;
+}
+
+static void suffer_faults(selvage_exchange_t *x)
+{
+    const sv_fault_t *fault = &x->comm->fault;
+    x->never_send = fault->never_epoch == x->epoch;
+    if (fault->stop_epoch == x->epoch && fault->stop_ms)
+        usleep(fault->stop_ms * 1000);
+}
+
+static void begin(void *arg)
+{
+    selvage_exchange_t *x = arg;
+    if (x->comm->fault.never_epoch || x->comm->fault.stop_epoch)
+        suffer_faults(x);
+    if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING)
+        return; /* a neighbour's failure came first */
+    sv_list_append(&x->comm->active, &x->active_link);
+    selvage_status_t status = begin_epoch(x);
+    if (status != SELVAGE_SUCCESS)
+        sv_exchange_poison(x, status, true);
+    else
+        sv_exchange_poll(x, sv_clock_ns());
+}
+
+/* --- polling ------------------------------------------------------------------------------------------------------ */
+
+static selvage_status_t advance_recv(sv_recv_t *recv, uint64_t now_ns, bool *moved)
+{
+    SV_TRY(sv_phase3_receive(recv, now_ns, moved));
+    return recv->state == SV_RECV_VERIFYING ? sv_phase5_land(recv, now_ns, moved) : SELVAGE_SUCCESS;
+}
+
+static selvage_status_t advance_send(sv_send_t *send, uint64_t now_ns, bool *moved)
+{
+    if (send->state == SV_SEND_MOVING)
+        SV_TRY(sv_phase2_send(send, now_ns, moved));
+    return send->state == SV_SEND_VERDICT ? sv_phase4_drain(send, now_ns, moved) : SELVAGE_SUCCESS;
+}
+
+static selvage_status_t advance_recvs(selvage_exchange_t *x, uint64_t now_ns, bool *moved, bool *all_landing)
+{
+    for (uint32_t i = 0; i < x->nactive_recvs;) {
+        sv_recv_t *recv = x->active_recvs[i];
+        SV_TRY(advance_recv(recv, now_ns, moved));
+        *all_landing &= recv->state != SV_RECV_WAITING;
+        if (recv->state == SV_RECV_IDLE)
+            x->active_recvs[i] = x->active_recvs[--x->nactive_recvs];
+        else
+            i++;
+    }
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t advance_sends(selvage_exchange_t *x, uint64_t now_ns, bool *moved, bool *all_fired)
+{
+    for (uint32_t i = 0; i < x->nactive_sends;) {
+        sv_send_t *send = x->active_sends[i];
+        SV_TRY(advance_send(send, now_ns, moved));
+        *all_fired &= send->state != SV_SEND_MOVING;
+        if (send->state == SV_SEND_IDLE)
+            x->active_sends[i] = x->active_sends[--x->nactive_sends];
+        else
+            i++;
+    }
+    return SELVAGE_SUCCESS;
+}
+
+static void note_phase_end(selvage_exchange_t *x, int phase, bool ended, uint64_t now_ns)
+{
+    if (ended && !x->phase_end_ns[phase])
+        x->phase_end_ns[phase] = now_ns;
+}
+
+static selvage_status_t advance(selvage_exchange_t *x, uint64_t now_ns, bool *moved)
+{
+    bool all_landing = true, all_fired = true;
+    SV_TRY(advance_recvs(x, now_ns, moved, &all_landing));
+    SV_TRY(advance_sends(x, now_ns, moved, &all_fired));
+    if (x->verdicts_due)
+        SV_TRY(sv_phase5_verdicts(x, moved));
+    note_phase_end(x, 2, all_fired, now_ns);
+    note_phase_end(x, 3, all_landing, now_ns);
+    note_phase_end(x, 4, x->nactive_sends == 0, now_ns);
+    return SELVAGE_SUCCESS;
+}
+
+bool sv_exchange_poll(selvage_exchange_t *x, uint64_t now_ns)
+{
+    bool moved = false;
+    if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING)
+        return false;
+    if (x->head)
+        __atomic_store_n(&x->head->heartbeat_ns, now_ns, __ATOMIC_RELAXED);
+    selvage_status_t status = advance(x, now_ns, &moved);
+    if (status != SELVAGE_SUCCESS) {
+        sv_exchange_poison(x, status, true);
+        return true;
+    }
+    if (moved)
+        sv_exchange_moved(x, now_ns);
+    if (x->nactive_recvs == 0 && x->nactive_sends == 0 && x->verdicts_due == 0)
+        sv_phase6_join(x, now_ns);
+    return moved;
+}
+
+/* --- the application's side --------------------------------------------------------------------------------------- */
+
+static selvage_status_t first_error(const selvage_exchange_t *x)
+{
+    return sv_error_quiet(x->error, "%s", x->error_text);
+}
+
+selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
+{
+    switch (sv_exchange_state(x)) {
+    case SV_EXCHANGE_BUILDING:
+        return sv_error(SELVAGE_ERR_STATE, "selvage_exchange_start: the exchange is not committed");
+    case SV_EXCHANGE_RUNNING:
+        return sv_error(SELVAGE_ERR_STATE, "selvage_exchange_start: epoch %llu is not complete; wait for it first",
+                        (unsigned long long)x->epoch);
+    case SV_EXCHANGE_POISONED:
+        return first_error(x);
+    case SV_EXCHANGE_IDLE:
+        break;
+    }
+    if (x->start_event)
+        SV_TRY(SV_DEVICE_CALL(x->comm->dev, event_record, x->start_event, stream));
+    x->epoch++;
+    sv_exchange_moved(x, sv_clock_ns());
+    sv_exchange_set_state(x, SV_EXCHANGE_RUNNING);
+    x->start_work.run = begin;
+    x->start_work.arg = x;
+    sv_progress_post(&x->comm->progress, &x->start_work);
+    return sv_exchange_state(x) == SV_EXCHANGE_POISONED ? first_error(x) : SELVAGE_SUCCESS;
+}
+
+static selvage_status_t judge(const selvage_exchange_t *x, const char *call)
+{
+    switch (sv_exchange_state(x)) {
+    case SV_EXCHANGE_RUNNING: return SELVAGE_IN_PROGRESS;
+    case SV_EXCHANGE_POISONED: return first_error(x);
+    case SV_EXCHANGE_BUILDING: break;
+    case SV_EXCHANGE_IDLE:
+        if (x->epoch > 0)
+            return SELVAGE_SUCCESS;
+        break;
+    }
+    return sv_error(SELVAGE_ERR_STATE, "%s: the exchange was never started", call);
+}
+
+selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream)
+{
+    (void)stream; /* completion is seen by the host, so work enqueued later on any stream comes after it */
+    if (sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
+        sv_progress_poll(&x->comm->progress);
+    return judge(x, "selvage_exchange_test");
+}
+
+static void expire(void *arg)
+{
+    selvage_exchange_t *x = arg;
+    if (sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
+        sv_exchange_poison(x, sv_exchange_report_deadline(x, x->comm->timeout_s), true);
+}
+
+static void init_relax(const selvage_comm_t *comm, sv_relax_t *relax)
+{
+    *relax = (sv_relax_t){.max_sleep_us = 100};
+    relax->crowded = comm->config.spin == SV_CONFIG_SPIN_YIELD ||
+                     (comm->config.spin == SV_CONFIG_SPIN_AUTO && comm->topology.crowded);
+}
+
+/* The deadline counts from the last progress, and not from before this wait. */
+static bool is_overdue(const selvage_exchange_t *x, uint64_t entered_ns)
+{
+    uint64_t moved_ns = atomic_load_explicit(&x->progress_ns, memory_order_relaxed), now_ns = sv_clock_ns();
+    uint64_t since_ns = moved_ns > entered_ns ? moved_ns : entered_ns;
+    return x->comm->timeout_s > 0 && now_ns > since_ns && (double)(now_ns - since_ns) > x->comm->timeout_s * 1e9;
+}
+
+selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
+{
+    uint64_t entered_ns = sv_clock_ns();
+    sv_relax_t relax;
+    (void)stream; /* as in test */
+    init_relax(x->comm, &relax);
+    while (sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
+        if (sv_progress_poll(&x->comm->progress)) {
+            if (x->comm->config.spin != SV_CONFIG_SPIN_BUSY)
+                sv_relax_reset(&relax);
+            continue;
+        }
+        if (x->comm->config.spin != SV_CONFIG_SPIN_BUSY)
+            sv_relax(&relax);
+        if (is_overdue(x, entered_ns))
+            sv_progress_call(&x->comm->progress, expire, x);
+    }
+    return judge(x, "selvage_exchange_wait");
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks as threads of one process: a world is made once, each thread opens its rank. For the thread sanitizer and for
+ * tests that need many ranks in milliseconds. The same promises as over MPI.
+ */
+#ifndef SV_WIRE_LOCAL_H
+#define SV_WIRE_LOCAL_H
+
+#include "wire/wire.h"
+
+typedef struct sv_wire_world sv_wire_world_t;
+
+/* ranks_per_node 0: all on one node. */
+selvage_status_t sv_wire_world_create(int size, int ranks_per_node, sv_wire_world_t **world_out);
+/* All wires must be closed. Accepts NULL. */
+void sv_wire_world_destroy(sv_wire_world_t *world);
+/* Any thread; one wire per rank. */
+selvage_status_t sv_wire_local_open(sv_wire_world_t *world, int rank, sv_wire_t **wire_out);
+/* For tests: every nth control message that this local wire (not a wrapper) sends is damaged on the way; 0: none. */
+void sv_wire_local_corrupt_control(sv_wire_t *wire, unsigned every_nth);
+
+#endif

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The MPI wire's life: three private duplicates of the caller's communicator, the node split, and the end, whether by
+ * close or by MPI_Finalize. Opening is collective and gives one decision on all ranks: a rank that is out of memory
+ * still takes part, because the others would wait for it. Blocking steps are polled and yield, because ranks may
+ * outnumber cores by far. An attribute on MPI_COMM_SELF tells the owner when MPI_Finalize begins; after it nothing is
+ * freed collectively, and after MPI is gone nothing calls it.
+ */
+#include <string.h>
+
+#include "base/base_clock.h"
+#include "base/base_log.h"
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "wire/wire_mpi_private.h"
+
+enum { OPEN_SLEEP_US = 200 };
+
+static bool mpi_usable(void)
+{
+    int initialised = 0, finalised = 0;
+    PMPI_Initialized(&initialised);
+    if (initialised)
+        PMPI_Finalized(&finalised);
+    return initialised && !finalised;
+}
+
+static selvage_status_t check_comm(MPI_Comm comm)
+{
+    int inter = 0;
+    if (!mpi_usable())
+        return sv_error(SELVAGE_ERR_STATE, "MPI is not initialised, or finalised already");
+    if (comm == MPI_COMM_NULL)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "mpi_comm is MPI_COMM_NULL");
+    int code = PMPI_Comm_test_inter(comm, &inter);
+    if (code != MPI_SUCCESS)
+        return sv_wire_mpi_error(code, "MPI_Comm_test_inter");
+    if (inter)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "mpi_comm is an inter-communicator");
+    return SELVAGE_SUCCESS;
+}
+
+/* Waits for a collective request without sitting in MPI. code is what starting it returned. */
+static selvage_status_t finish(int code, MPI_Request *request, const char *call)
+{
+    sv_relax_t relax = {.max_sleep_us = OPEN_SLEEP_US};
+    MPI_Status status;
+    int done = 0;
+    while (code == MPI_SUCCESS) {
+        code = PMPI_Test(request, &done, &status);
+        if (code == MPI_SUCCESS && done)
+            return SELVAGE_SUCCESS;
+        sv_relax(&relax);
+    }
+    return sv_wire_mpi_error(code, "%s", call);
+}
+
+static selvage_status_t duplicate(MPI_Comm comm, MPI_Comm *out)
+{
+    MPI_Request request;
+    MPI_Comm copy = MPI_COMM_NULL;
+    int code = PMPI_Comm_idup(comm, &copy, &request);
+    SV_TRY(finish(code, &request, "MPI_Comm_idup"));
+    code = PMPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
+    *out = copy;
+    return code == MPI_SUCCESS ? SELVAGE_SUCCESS : sv_wire_mpi_error(code, "MPI_Comm_set_errhandler");
+}
+
+static selvage_status_t duplicate_all(MPI_Comm comm, MPI_Comm *comms)
+{
+    for (int i = 0; i < SV_WIRE_MPI_COMMS; i++)
+        comms[i] = MPI_COMM_NULL;
+    /* The caller's attributes are copied by the first at most; errors of the others come back as codes. */
+    SV_TRY(duplicate(comm, &comms[0]));
+    for (int i = 1; i < SV_WIRE_MPI_COMMS; i++)
+        SV_TRY(duplicate(comms[0], &comms[i]));
+    return SELVAGE_SUCCESS;
+}
+
+static void free_comms(MPI_Comm *comms, const bool *unquiet)
+{
+    for (int i = 0; i < SV_WIRE_MPI_COMMS; i++) {
+        if (comms[i] != MPI_COMM_NULL && !(unquiet && unquiet[i]))
+            PMPI_Comm_free(&comms[i]);
+    }
+}
+
+/* One decision on all ranks; gives a number that no earlier wire between any of them had. */
+static selvage_status_t agree(MPI_Comm comm, selvage_status_t mine, uint64_t *nonce_out)
+{
+    uint64_t in[2] = {mine != SELVAGE_SUCCESS, sv_clock_ns()}, out[2];
+    MPI_Request request;
+    int code = PMPI_Iallreduce(in, out, 2, MPI_UINT64_T, MPI_MAX, comm, &request);
+    SV_TRY(finish(code, &request, "MPI_Iallreduce"));
+    if (mine != SELVAGE_SUCCESS)
+        return mine;
+    if (out[0])
+        return sv_error(SELVAGE_ERR_PEER, "another rank could not open its wire");
+    *nonce_out = out[1];
+    return SELVAGE_SUCCESS;
+}
+
+static void release(sv_wire_mpi_t *wire)
+{
+    /* MPI may still write into control slots that did not become quiet: their memory is never used again. */
+    if (!wire->unquiet[SV_WIRE_MPI_CONTROL])
+        sv_free(wire);
+}
+
+/* Called by MPI_Finalize, which deletes the attributes of MPI_COMM_SELF first, and by detach(). */
+static int on_self_attribute_deleted(MPI_Comm self, int keyval, void *value, void *extra)
+{
+    sv_wire_mpi_t *wire = value;
+    (void)self;
+    (void)keyval;
+    (void)extra;
+    if (wire->detaching)
+        return MPI_SUCCESS;
+    wire->finalising = wire->in_callback = true;
+    if (wire->finalize_fn)
+        wire->finalize_fn(wire->finalize_arg);
+    wire->in_callback = false;
+    if (wire->closed)
+        release(wire);
+    else
+        sv_wire_mpi_control_stop(wire);
+    return MPI_SUCCESS;
+}
+
+static selvage_status_t attach(sv_wire_mpi_t *wire)
+{
+    int code = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_self_attribute_deleted, &wire->keyval, NULL);
+    if (code != MPI_SUCCESS) {
+        wire->keyval = MPI_KEYVAL_INVALID;
+        return sv_wire_mpi_error(code, "MPI_Comm_create_keyval");
+    }
+    code = PMPI_Comm_set_attr(MPI_COMM_SELF, wire->keyval, wire);
+    if (code == MPI_SUCCESS)
+        return SELVAGE_SUCCESS;
+    PMPI_Comm_free_keyval(&wire->keyval);
+    return sv_wire_mpi_error(code, "MPI_Comm_set_attr");
+}
+
+static void detach(sv_wire_mpi_t *wire)
+{
+    if (wire->keyval == MPI_KEYVAL_INVALID)
+        return;
+    wire->detaching = true;
+    PMPI_Comm_delete_attr(MPI_COMM_SELF, wire->keyval);
+    PMPI_Comm_free_keyval(&wire->keyval);
+}
+
+static void mpi_close(sv_wire_t *base)
+{
+    sv_wire_mpi_t *wire = (sv_wire_mpi_t *)base;
+    if (!wire)
+        return;
+    if (mpi_usable()) {
+        sv_wire_mpi_control_stop(wire);
+        /* While MPI finalises, peers may be gone for good, and freeing a communicator is collective. */
+        if (!wire->finalising) {
+            detach(wire);
+            free_comms(wire->comm, wire->unquiet);
+        }
+    }
+    wire->closed = true;
+    if (!wire->in_callback)
+        release(wire);
+}
+
+/* The node's communicator as ranks of comm. Groups are small: only the node's ranks are held. */
+static selvage_status_t translate(MPI_Comm node, MPI_Comm comm, int *local, int *ranks, int count)
+{
+    MPI_Group node_group, group;
+    int code = PMPI_Comm_group(node, &node_group);
+    if (code != MPI_SUCCESS)
+        return sv_wire_mpi_error(code, "MPI_Comm_group");
+    code = PMPI_Comm_group(comm, &group);
+    if (code == MPI_SUCCESS) {
+        for (int i = 0; i < count; i++)
+            local[i] = i;
+        code = PMPI_Group_translate_ranks(node_group, count, local, group, ranks);
+        PMPI_Group_free(&group);
+    }
+    PMPI_Group_free(&node_group);
+    return code == MPI_SUCCESS ? SELVAGE_SUCCESS : sv_wire_mpi_error(code, "MPI_Group_translate_ranks");
+}
+
+static selvage_status_t mpi_node_ranks(sv_wire_t *base, int **ranks_out, int *count_out)
+{
+    sv_wire_mpi_t *wire = (sv_wire_mpi_t *)base;
+    selvage_status_t status;
+    MPI_Comm node;
+    int count = 0, *ranks = NULL, *local = NULL;
+    int code = PMPI_Comm_split_type(wire->comm[SV_WIRE_SETUP], MPI_COMM_TYPE_SHARED, base->rank, MPI_INFO_NULL, &node);
+    if (code != MPI_SUCCESS)
+        return sv_wire_mpi_error(code, "MPI_Comm_split_type");
+    PMPI_Comm_size(node, &count);
+    SV_TRY_GOTO(status, sv_calloc((size_t)count, sizeof *ranks, &ranks), out);
+    SV_TRY_GOTO(status, sv_calloc((size_t)count, sizeof *local, &local), out);
+    SV_TRY_GOTO(status, translate(node, wire->comm[SV_WIRE_SETUP], local, ranks, count), out);
+    /* Ascending, because the key of the split was the rank. */
+    *ranks_out = ranks;
+    *count_out = count;
+    ranks = NULL;
+out:
+    sv_free(local);
+    sv_free(ranks);
+    PMPI_Comm_free(&node);
+    return status;
+}
+
+static const sv_wire_ops_t mpi_ops = {
+    .abi = SV_WIRE_ABI,
+    .name = "mpi",
+    .close = mpi_close,
+    .send = sv_wire_mpi_send,
+    .recv = sv_wire_mpi_recv,
+    .test = sv_wire_mpi_test,
+    .cancel = sv_wire_mpi_cancel,
+    .control_send = sv_wire_mpi_control_send,
+    .control_poll = sv_wire_mpi_control_poll,
+    .node_ranks = mpi_node_ranks,
+};
+
+/* What MPI allows: the largest tag, and who may call. */
+static void ask_limits(sv_wire_t *base)
+{
+    int *tag_max = NULL, level = MPI_THREAD_SINGLE, found = 0;
+    PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_max, &found);
+    base->tag_max = found ? *tag_max : 32767; /* the least that the standard promises */
+    PMPI_Query_thread(&level);
+    base->threads_ok = level == MPI_THREAD_MULTIPLE;
+    /* Every program that calls MPI_Init gets this level, so it is said only to those who ask. */
+    if (level == MPI_THREAD_SINGLE)
+        sv_log(SV_LOG_INFO, "wire", "MPI was initialised with MPI_THREAD_SINGLE; MPI_THREAD_FUNNELED is recommended");
+}
+
+/* Fills a wire whose communicators stand. On failure it may be half built: mpi_close() takes it. */
+static selvage_status_t start(sv_wire_mpi_t *wire, const MPI_Comm *comms)
+{
+    wire->base.ops = &mpi_ops;
+    wire->keyval = MPI_KEYVAL_INVALID;
+    memcpy(wire->comm, comms, sizeof wire->comm);
+    PMPI_Comm_rank(comms[0], &wire->base.rank);
+    PMPI_Comm_size(comms[0], &wire->base.size);
+    ask_limits(&wire->base);
+    SV_TRY(sv_wire_mpi_control_start(wire));
+    return attach(wire);
+}
+
+selvage_status_t sv_wire_mpi_open(MPI_Comm comm, sv_wire_t **wire_out)
+{
+    sv_wire_mpi_t *wire = NULL;
+    MPI_Comm comms[SV_WIRE_MPI_COMMS];
+    uint64_t nonce = 0;
+    SV_TRY(check_comm(comm));
+    selvage_status_t status, memory = sv_calloc(1, sizeof *wire, &wire);
+    SV_TRY_GOTO(status, duplicate_all(comm, comms), fail);
+    SV_TRY_GOTO(status, agree(comms[SV_WIRE_SETUP], memory, &nonce), fail);
+    wire->nonce = nonce;
+    status = start(wire, comms);
+    if (status != SELVAGE_SUCCESS) {
+        mpi_close(&wire->base);
+        return status;
+    }
+    *wire_out = &wire->base;
+    return SELVAGE_SUCCESS;
+fail:
+    free_comms(comms, NULL);
+    sv_free(wire);
+    return status;
+}
+
+void sv_wire_mpi_on_finalize(sv_wire_t *wire, sv_wire_finalize_fn fn, void *arg)
+{
+    if (!wire || wire->ops != &mpi_ops)
+        return;
+    ((sv_wire_mpi_t *)wire)->finalize_fn = fn;
+    ((sv_wire_mpi_t *)wire)->finalize_arg = arg;
+}

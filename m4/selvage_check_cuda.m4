@@ -1,0 +1,33 @@
+dnl SPDX-License-Identifier: BSD-3-Clause
+dnl
+dnl SELVAGE_CHECK_CUDA: nvcc, which turns the kernels into device code for NVIDIA GPUs. PATH is nvcc or a CUDA prefix.
+dnl Sets NVCC and the conditional HAVE_CUDA_COMPILER.
+
+AC_DEFUN([SELVAGE_CHECK_CUDA], [
+  AC_ARG_WITH([cuda],
+    [AS_HELP_STRING([--with-cuda=yes|no|auto|PATH], [kernels for NVIDIA GPUs: nvcc or a CUDA prefix (auto)])],
+    [], [with_cuda=auto])
+  NVCC=
+  AC_MSG_CHECKING([for nvcc])
+  AS_CASE([$with_cuda],
+    [no], [selvage_names=],
+    [yes|auto], [selvage_names="nvcc /usr/local/cuda/bin/nvcc"],
+    [selvage_names="$with_cuda $with_cuda/bin/nvcc"])
+  for selvage_name in $selvage_names; do
+    AS_IF([test -z "$NVCC" && test ! -d "$selvage_name"], [
+      selvage_try=`command -v "$selvage_name" 2>/dev/null`
+      printf '__global__ void k(unsigned *p) { *p = 1; }\n' >conftest.cu
+      AS_IF([test -n "$selvage_try" &&
+        "$selvage_try" -x cu -std=c++17 -arch=sm_90 -cubin conftest.cu -o conftest.cubin >&AS_MESSAGE_LOG_FD 2>&1],
+        [NVCC=$selvage_try])
+      rm -f conftest.cu conftest.cubin])
+  done
+  AC_MSG_RESULT([${NVCC:-none}])
+  AS_CASE([$with_cuda:$NVCC],
+    [no:*|auto:*|*:?*], [],
+    [AC_MSG_ERROR([--with-cuda=$with_cuda: no working nvcc there])])
+  selvage_cuda_summary="${NVCC:-no}"
+  AC_SUBST([NVCC])
+  AM_CONDITIONAL([HAVE_CUDA_COMPILER], [test -n "$NVCC"])
+  AC_SUBST([SELVAGE_WITH_CUDA], [$with_cuda])
+])

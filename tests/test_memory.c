@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Shared segments, registered buffers and opened handles. A probe device that counts calls and fails on demand shows
+ * that every path unwinds; then two processes with the soft device show that the memory is really the same.
+ */
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/base_config.h"
+#include "base/base_memory.h"
+#include "base/base_thread.h"
+#include "check.h"
+#include "memory/memory_buffer.h"
+#include "memory/memory_shared.h"
+
+enum { TOKEN = 4711, SEGMENT_BYTES = 10000, BUFFER_BYTES = 5000 };
+
+/* The probe: a device of which the memory room may use these five calls, and no other. */
+static struct probe {
+    sv_device_t dev;
+    int registered, opened;
+    selvage_status_t answer;
+} probe;
+
+static selvage_status_t probe_register(sv_device_t *dev, void *ptr, size_t bytes)
+{
+    CHECK(dev == &probe.dev && ptr != NULL && bytes >= sizeof(sv_shared_header_t));
+    probe.registered += probe.answer == SELVAGE_SUCCESS;
+    return probe.answer;
+}
+
+static void probe_unregister(sv_device_t *dev, void *ptr)
+{
+    CHECK(dev == &probe.dev && ptr != NULL);
+    probe.registered--;
+}
+
+static selvage_status_t probe_export(sv_device_t *dev, const void *ptr, size_t bytes, sv_device_handle_t *handle_out,
+                                     uint64_t *offset_out)
+{
+    CHECK(dev == &probe.dev && ptr != NULL && bytes > 0);
+    if (probe.answer == SELVAGE_SUCCESS) {
+        memset(handle_out, 0x42, sizeof *handle_out);
+        *offset_out = 16;
+    }
+    return probe.answer;
+}
+
+static selvage_status_t probe_open(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out)
+{
+    CHECK(dev == &probe.dev && handle != NULL);
+    if (probe.answer == SELVAGE_SUCCESS) {
+        *base_out = &probe;
+        probe.opened++;
+    }
+    return probe.answer;
+}
+
+static void probe_close(sv_device_t *dev, void *base)
+{
+    CHECK(dev == &probe.dev && base == &probe);
+    probe.opened--;
+}
+
+static const sv_device_ops_t probe_ops = {
+    .abi = SV_DEVICE_ABI,
+    .name = "probe",
+    .host_register = probe_register,
+    .host_unregister = probe_unregister,
+    .export_memory = probe_export,
+    .open_memory = probe_open,
+    .close_memory = probe_close,
+};
+
+static void test_segment_in_one_process(void)
+{
+    sv_shared_segment_t creator, opener;
+
+    CHECK_STATUS(sv_shared_create(&probe.dev, SEGMENT_BYTES, TOKEN, &creator), SELVAGE_SUCCESS);
+    uint8_t *base = sv_shared_base(&creator);
+    CHECK_EQ((uintptr_t)base % 64, 0);
+    for (int i = 0; i < SEGMENT_BYTES; i++)
+        CHECK(base[i] == 0);
+    base[SEGMENT_BYTES - 1] = 9;
+    CHECK(!sv_shared_is_answered(&creator));
+    CHECK_STATUS(sv_shared_open(&probe.dev, &creator.mapping.handle, TOKEN, &opener), SELVAGE_SUCCESS);
+    CHECK(sv_shared_is_answered(&creator));
+    CHECK_EQ(sv_shared_base(&opener)[SEGMENT_BYTES - 1], 9);
+    CHECK_EQ(probe.registered, 1); /* pages are pinned once */
+    sv_shared_close(&opener);
+    CHECK_EQ(probe.registered, 1);
+    sv_shared_close(&creator);
+    CHECK_EQ(probe.registered, 0);
+    sv_shared_close(&creator); /* closed already */
+    sv_shared_close(NULL);
+    CHECK_EQ(probe.registered, 0);
+}
+
+static void test_segment_refusals(void)
+{
+    sv_shared_segment_t creator, untouched;
+
+    memset(&untouched, 0x77, sizeof untouched);
+    sv_shared_segment_t before = untouched;
+    CHECK_STATUS(sv_shared_create(&probe.dev, SIZE_MAX - 3, TOKEN, &untouched), SELVAGE_ERR_MEMORY);
+    probe.answer = SELVAGE_ERR_DEVICE;
+    CHECK_STATUS(sv_shared_create(&probe.dev, SEGMENT_BYTES, TOKEN, &untouched), SELVAGE_ERR_DEVICE);
+    probe.answer = SELVAGE_SUCCESS;
+    CHECK_STATUS(sv_shared_create(&probe.dev, SEGMENT_BYTES, TOKEN, &creator), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_shared_open(&probe.dev, &creator.mapping.handle, TOKEN + 1, &untouched), SELVAGE_ERR_SYSTEM);
+    CHECK(!sv_shared_is_answered(&creator));
+    CHECK(memcmp(&untouched, &before, sizeof before) == 0);
+    CHECK_EQ(probe.registered, 1);
+    sv_shared_close(&creator);
+    CHECK_EQ(probe.registered, 0);
+}
+
+static void test_buffers(void)
+{
+    sv_list_t buffers;
+    selvage_buffer_t *low = NULL, *high = NULL;
+    uint8_t memory[300];
+
+    sv_list_init(&buffers);
+    CHECK_STATUS(sv_buffer_register(&buffers, &probe.dev, memory, 100, &low), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_buffer_register(&buffers, &probe.dev, memory + 100, 100, &high), SELVAGE_SUCCESS);
+    CHECK(low->ptr == memory && low->bytes == 100 && low->offset == 16 && low->handle.bytes[95] == 0x42);
+    CHECK(sv_buffer_find(&buffers, memory, 100) == low);
+    CHECK(sv_buffer_find(&buffers, memory + 99, 1) == low);
+    CHECK(sv_buffer_find(&buffers, memory + 100, 1) == high);
+    CHECK(sv_buffer_find(&buffers, memory + 199, 1) == high);
+    CHECK(sv_buffer_find(&buffers, memory + 99, 2) == NULL); /* half in each is in none */
+    CHECK(sv_buffer_find(&buffers, memory + 200, 1) == NULL);
+    CHECK(sv_buffer_find(&buffers, memory + 50, SIZE_MAX) == NULL);
+    low->users = 1;
+    CHECK_STATUS(sv_buffer_unregister(low), SELVAGE_ERR_STATE);
+    CHECK(sv_buffer_find(&buffers, memory, 1) == low);
+    low->users = 0;
+    CHECK_STATUS(sv_buffer_unregister(low), SELVAGE_SUCCESS);
+    CHECK(sv_buffer_find(&buffers, memory, 1) == NULL);
+    CHECK_STATUS(sv_buffer_unregister(high), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_buffer_unregister(NULL), SELVAGE_SUCCESS);
+    probe.answer = SELVAGE_ERR_UNSUPPORTED;
+    selvage_buffer_t *none = NULL;
+    CHECK_STATUS(sv_buffer_register(&buffers, &probe.dev, memory, 100, &none), SELVAGE_ERR_UNSUPPORTED);
+    CHECK(none == NULL && strstr(selvage_error_detail(), "probe") != NULL);
+    probe.answer = SELVAGE_SUCCESS;
+    CHECK(sv_list_is_empty(&buffers));
+}
+
+static void test_opened(void)
+{
+    sv_list_t opened;
+    sv_device_handle_t one = {{1}}, two = {{2}};
+    sv_opened_t *a = NULL, *b = NULL, *c = NULL, *d = NULL, *none = NULL;
+
+    sv_list_init(&opened);
+    CHECK_STATUS(sv_opened_get(&opened, &probe.dev, 3, &one, &a), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_opened_get(&opened, &probe.dev, 3, &one, &b), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_opened_get(&opened, &probe.dev, 4, &one, &c), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_opened_get(&opened, &probe.dev, 3, &two, &d), SELVAGE_SUCCESS);
+    CHECK(a == b && a != c && a != d && c != d && a->base == &probe);
+    CHECK_EQ(probe.opened, 3);
+    sv_opened_put(a);
+    CHECK_EQ(probe.opened, 3);
+    sv_opened_put(b);
+    sv_opened_put(c);
+    sv_opened_put(d);
+    sv_opened_put(NULL);
+    CHECK_EQ(probe.opened, 0);
+    probe.answer = SELVAGE_ERR_DEVICE;
+    CHECK_STATUS(sv_opened_get(&opened, &probe.dev, 3, &one, &none), SELVAGE_ERR_DEVICE);
+    CHECK(none == NULL && sv_list_is_empty(&opened));
+    probe.answer = SELVAGE_SUCCESS;
+}
+
+/* What the creating process tells the other one. */
+typedef struct message {
+    sv_mapping_handle_t segment;
+    sv_device_handle_t buffer;
+    uint64_t offset;
+} message_t;
+
+static void check_read(int fd, void *data, size_t bytes)
+{
+    CHECK_EQ(read(fd, data, bytes), bytes);
+}
+
+static void check_write(int fd, const void *data, size_t bytes)
+{
+    CHECK_EQ(write(fd, data, bytes), bytes);
+}
+
+static sv_device_t *open_soft(void)
+{
+    sv_config_t config;
+    sv_device_t *dev = NULL;
+
+    CHECK_STATUS(sv_config_load(NULL, NULL, &config), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_device_open("soft", &config, &dev), SELVAGE_SUCCESS);
+    return dev;
+}
+
+/* A segment of another process is pinned here too, and every refusal leaves it unpinned and unmapped. */
+static void check_foreign_segment(const sv_mapping_handle_t *handle)
+{
+    sv_shared_segment_t segment = {0};
+
+    probe.answer = SELVAGE_ERR_DEVICE;
+    CHECK_STATUS(sv_shared_open(&probe.dev, handle, TOKEN, &segment), SELVAGE_ERR_DEVICE);
+    probe.answer = SELVAGE_SUCCESS;
+    CHECK_STATUS(sv_shared_open(&probe.dev, handle, TOKEN + 1, &segment), SELVAGE_ERR_SYSTEM);
+    CHECK(probe.registered == 0 && segment.mapping.base == NULL);
+    CHECK_STATUS(sv_shared_open(&probe.dev, handle, TOKEN, &segment), SELVAGE_SUCCESS);
+    CHECK_EQ(probe.registered, 1);
+    sv_shared_close(&segment);
+    CHECK_EQ(probe.registered, 0);
+}
+
+/* The other process: opens both, reads what is there, writes its answer. */
+static int child_main(int from_parent, int to_parent)
+{
+    sv_device_t *dev = open_soft();
+    message_t message;
+    sv_shared_segment_t segment = {0};
+    sv_list_t opened;
+    sv_opened_t *memory = NULL;
+
+    sv_list_init(&opened);
+    check_read(from_parent, &message, sizeof message);
+    CHECK_STATUS(sv_shared_open(dev, &message.segment, TOKEN + 1, &segment), SELVAGE_ERR_SYSTEM);
+    check_foreign_segment(&message.segment);
+    CHECK_STATUS(sv_shared_open(dev, &message.segment, TOKEN, &segment), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_opened_get(&opened, dev, 0, &message.buffer, &memory), SELVAGE_SUCCESS);
+    if (segment.mapping.base != NULL && memory != NULL) {
+        uint8_t *shared = sv_shared_base(&segment), *buffer = (uint8_t *)memory->base + message.offset;
+        CHECK(shared[0] == 1 && shared[SEGMENT_BYTES - 1] == 2 && buffer[0] == 3 && buffer[BUFFER_BYTES - 1] == 4);
+        shared[0] = 11;
+        buffer[0] = 13;
+        buffer[BUFFER_BYTES - 1] = 14;
+    }
+    check_write(to_parent, "d", 1);
+    sv_opened_put(memory);
+    sv_shared_close(&segment);
+    CHECK(sv_list_is_empty(&opened));
+    dev->ops->close(dev);
+    CHECK_EQ(sv_memory_live(), 0);
+    return check_report("test_memory (other process)");
+}
+
+static void parent_main(int from_child, int to_child)
+{
+    sv_device_t *dev = open_soft();
+    sv_shared_segment_t segment = {0};
+    sv_list_t buffers;
+    selvage_buffer_t *buffer = NULL;
+    void *memory = NULL;
+    char done;
+
+    sv_list_init(&buffers);
+    CHECK_STATUS(sv_shared_create(dev, SEGMENT_BYTES, TOKEN, &segment), SELVAGE_SUCCESS);
+    CHECK_STATUS(SV_DEVICE_CALL(dev, malloc, BUFFER_BYTES + 7, &memory), SELVAGE_SUCCESS);
+    uint8_t *odd = (uint8_t *)memory + 7, *shared = sv_shared_base(&segment);
+    CHECK_STATUS(sv_buffer_register(&buffers, dev, odd, BUFFER_BYTES, &buffer), SELVAGE_SUCCESS);
+    shared[0] = 1;
+    shared[SEGMENT_BYTES - 1] = 2;
+    odd[0] = 3;
+    odd[BUFFER_BYTES - 1] = 4;
+    message_t message = {segment.mapping.handle, buffer->handle, buffer->offset};
+    CHECK(!sv_shared_is_answered(&segment));
+    check_write(to_child, &message, sizeof message);
+    check_read(from_child, &done, 1);
+    CHECK(sv_shared_is_answered(&segment));
+    CHECK(shared[0] == 11 && odd[0] == 13 && odd[BUFFER_BYTES - 1] == 14);
+    CHECK_STATUS(sv_buffer_unregister(buffer), SELVAGE_SUCCESS);
+    SV_DEVICE_CALL(dev, free, memory);
+    sv_shared_close(&segment);
+    dev->ops->close(dev);
+}
+
+/* The processes part before either has a device, and so before either has threads. */
+static void test_two_processes(void)
+{
+    int down[2], up[2], status = -1;
+
+    CHECK_EQ(pipe(down), 0);
+    CHECK_EQ(pipe(up), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        close(down[1]);
+        close(up[0]);
+        exit(child_main(down[0], up[1]));
+    }
+    close(down[0]);
+    close(up[1]);
+    parent_main(up[0], down[1]);
+    close(down[1]);
+    close(up[0]);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+int main(void)
+{
+    probe.dev.ops = &probe_ops;
+    sv_thread_binding()->log_level = 0; /* refusals are wanted here */
+    test_segment_in_one_process();
+    test_segment_refusals();
+    test_buffers();
+    test_opened();
+    CHECK_EQ(sv_memory_live(), 0);
+    test_two_processes();
+    CHECK_EQ(sv_memory_live(), 0);
+    return check_report("test_memory");
+}

@@ -1,0 +1,30 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The rules of the rooms hold; and the checker does find offences: a tree with one of each is shown to it first.
+set -u
+[ -n "${PYTHON:-}" ] || { echo "no python3"; exit 77; }
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+mkdir -p "$dir/lib/base" "$dir/lib/wire" "$dir/lib/pipeline" "$dir/tools"
+touch "$dir/configure.ac" "$dir/Makefile.am" "$dir/demo" "$dir/check"
+spdx='/* SPDX-License-Identifier: BSD-3-Clause */'
+printf '%s\n#include "wire/wire.h"\n' "$spdx" >"$dir/lib/base/base_bad.c"
+printf '%s\nint a = MPI_Barrier(x);\n' "$spdx" >"$dir/lib/wire/wire_bad.c"
+printf '%s\nint a = PMPI_Barrier(x); /* PMPI_Wait(y) */\nchar *h = getenv("HOME");\n' "$spdx" >"$dir/lib/pipeline/bad.c"
+printf '#include "base/base_log.h"\n' >"$dir/tools/bad.c"
+
+if found=$("$PYTHON" "$top_srcdir/scripts/check-rooms" "$dir"); then
+    echo "offences were not found: $found"
+    exit 1
+fi
+for wanted in 'base_bad.c:2: room base includes' 'wire_bad.c:2: MPI_Barrier must be called as' \
+    'pipeline/bad.c:2: PMPI_Barrier is called outside' 'pipeline/bad.c:3: the environment' \
+    'tools/bad.c:1: no SPDX' 'tools/bad.c:1: base/base_log.h is internal' 'tools/bad.c: has the name of'; do
+    case $found in
+    *"$wanted"*) ;;
+    *) echo "not found: $wanted"; echo "$found"; exit 1 ;;
+    esac
+done
+case $found in *PMPI_Wait*) echo "a comment was taken for a call"; exit 1 ;; esac
+
+exec "$PYTHON" "$top_srcdir/scripts/check-rooms" "$top_srcdir" "$top_builddir"

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 80 % and 50 % are of the wire's peak as well as of the slowest leg: a wire that runs at a third of its speed is
+ * broken even where nothing else is slower. Without knowing that peak a host message is therefore never called good.
+ */
+#include "smoke_verdict.h"
+
+static const double good_share = 0.8, broken_share = 0.5;
+
+smoke_verdict_t smoke_verdict(const smoke_figures_t *figures)
+{
+    const bool wire_known = figures->uses_wire && figures->share_of_wire >= 0;
+    double share = figures->share_of_leg;
+    if (figures->bad_packets)
+        return SMOKE_VERDICT_BROKEN;
+    if (!figures->speed_judges || share < 0)
+        return SMOKE_VERDICT_RIGHT;
+    if (wire_known && figures->share_of_wire < share)
+        share = figures->share_of_wire;
+    if (share < broken_share)
+        return SMOKE_VERDICT_BROKEN;
+    if (share < good_share)
+        return SMOKE_VERDICT_SUSPECT;
+    return figures->uses_wire && !wire_known ? SMOKE_VERDICT_UNKNOWN : SMOKE_VERDICT_GOOD;
+}
+
+const char *smoke_verdict_name(smoke_verdict_t verdict)
+{
+    switch (verdict) {
+    case SMOKE_VERDICT_ABSENT:
+        return "n/a";
+    case SMOKE_VERDICT_RIGHT:
+        return "right";
+    case SMOKE_VERDICT_GOOD:
+        return "good";
+    case SMOKE_VERDICT_UNKNOWN:
+        return "wire unknown";
+    case SMOKE_VERDICT_SUSPECT:
+        return "suspect";
+    case SMOKE_VERDICT_BROKEN:
+        return "broken";
+    }
+    return "unknown";
+}
