@@ -139,7 +139,8 @@ selvage_status_t selvage_comm_stats(selvage_comm_t *comm, selvage_stats_t *stats
     SV_API_NEED(stats);
     size_t room = stats->struct_size;
     if (room < sizeof(size_t) || room > 1 << 16)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "stats: struct_size is %zu; start the struct from SELVAGE_STATS_INIT", room);
+        return sv_error(SELVAGE_ERR_ARGUMENT, "stats: struct_size is %zu; start the struct from SELVAGE_STATS_INIT",
+                        room);
     stats_call_t call = {.comm = comm};
     sv_api_enter(comm);
     sv_progress_call(&comm->progress, run_stats, &call);

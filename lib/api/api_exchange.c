@@ -136,7 +136,8 @@ selvage_status_t selvage_exchange_send_route(const selvage_exchange_t *ex, uint3
     if (!ex->committed)
         return sv_error(SELVAGE_ERR_STATE, "selvage_exchange_send_route: the exchange is not committed");
     if (index >= ex->nsends)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_exchange_send_route: index is %u of %u sends", index, ex->nsends);
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_exchange_send_route: index is %u of %u sends", index,
+                        ex->nsends);
     *route_out = ex->sends[index].p.route;
     return SELVAGE_SUCCESS;
 }

@@ -17,8 +17,8 @@ selvage_status_t sv_api_copy_params(const char *name, const void *given, void *o
                         given_bytes);
     for (size_t i = ours_bytes; given && i < given_bytes; i++)
         if (((const unsigned char *)given)[i])
-            return sv_error(SELVAGE_ERR_ARGUMENT, "%s: struct_size is %zu and this library knows %zu bytes; byte %zu is "
-                            "not zero", name, given_bytes, ours_bytes, i);
+            return sv_error(SELVAGE_ERR_ARGUMENT, "%s: struct_size is %zu, this library knows %zu bytes, and byte %zu "
+                            "is not zero", name, given_bytes, ours_bytes, i);
     if (given)
         memcpy(ours, given, given_bytes < ours_bytes ? given_bytes : ours_bytes);
     memcpy(ours, &ours_bytes, sizeof ours_bytes);

@@ -23,7 +23,7 @@
       "divide each node into virtual nodes of this many ranks; 0: whole nodes")                                        \
     X(CHECKSUM, checksum, CHOICE, "retry", "off|retry|report|abort", 1, "what a packet that does not verify causes")   \
     X(RETRY_MAX, retry_max, INT, "5", "0..100", 1, "how often a damaged packet is asked for again")                    \
-    X(RETRY_TIMEOUT_MS, retry_timeout_ms, REAL, "1000", "0.1..3600000", 0,                                             \
+    X(RETRY_TIMEOUT_MS, retry_timeout_ms, REAL, "5000", "0.1..3600000", 0,                                             \
       "a packet missing this long is asked for again; doubles with every question")                                    \
     X(TIMEOUT_S, timeout_s, REAL, "300", "-1..1000000", 0, "deadline of every wait since the last progress; -1: none") \
     X(PROGRESS, progress, CHOICE, "inline", "inline|thread", 0,                                                        \

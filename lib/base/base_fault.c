@@ -51,6 +51,7 @@ static const setting_t settings[] = {
     {"seed", VALUE_INDEX, offsetof(reading_t, seed)},
     {"stop_epoch", VALUE_U64, offsetof(reading_t, fault.stop_epoch)},
     {"never", VALUE_U64, offsetof(reading_t, fault.never_epoch)},
+    {"epochs", VALUE_U64, offsetof(reading_t, fault.epochs)},
     {"alloc", VALUE_CALL, SV_FAULT_CALL_ALLOC},
     {"device", VALUE_CALL, SV_FAULT_CALL_DEVICE},
     {"wire", VALUE_CALL, SV_FAULT_CALL_WIRE},

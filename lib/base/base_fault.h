@@ -6,6 +6,7 @@
  *   delay_ms=M        how long a delayed packet is held (default 20)
  *   attempts=N        hurt only attempts below N of a packet, so that retries succeed (default 1; 255: all)
  *   only=I            hurt only the packet with send index I
+ *   epochs=E          hurt packets only in the first E epochs of an exchange (default 0: in all)
  *   rank=R            all of this holds on rank R only
  *   seed=S            of the generator (default 1); the rank is mixed in
  *   alloc=N device=N wire=N   fail the Nth host allocation, device call, wire call (from 1); with a trailing '+' that
@@ -49,6 +50,7 @@ typedef struct sv_fault {
     uint32_t delay_ms, attempts, stop_ms;
     int64_t only_index;                      /* -1: every packet */
     uint64_t stop_epoch, never_epoch;        /* 0: no */
+    uint64_t epochs;                         /* 0: no limit; kept by whoever knows the epoch */
     uint64_t random;                         /* generator state */
     uint64_t injected[SV_FAULT_KINDS];       /* counts, for reports */
     _Atomic int64_t call_countdown[SV_FAULT_CALLS]; /* fails when it reaches 0; negative: passed */

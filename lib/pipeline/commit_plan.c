@@ -82,10 +82,20 @@ static selvage_status_t choose_route(const selvage_exchange_t *x, const sv_peer_
     return SELVAGE_SUCCESS;
 }
 
+/* Words count segments in 24 bits (sv_word()), so very long packets get larger ones; both ends compute the same. */
+static size_t segment_bytes_of(const sv_config_t *config, size_t bytes)
+{
+    enum { SEGMENTS_MAX = 1 << 23 };
+    size_t segment_bytes = config->segment_bytes;
+    while (bytes / segment_bytes >= SEGMENTS_MAX)
+        segment_bytes *= 2;
+    return segment_bytes;
+}
+
 void sv_commit_cut(sv_packet_t *p)
 {
     const sv_config_t *config = &p->x->comm->config;
-    p->segment_bytes = p->direct ? p->bytes : config->segment_bytes;
+    p->segment_bytes = p->direct ? p->bytes : segment_bytes_of(config, p->bytes);
     p->nsegments = 1;
     if (!p->direct && p->bytes > p->segment_bytes)
         p->nsegments = (uint32_t)((p->bytes + p->segment_bytes - 1) / p->segment_bytes);

@@ -57,11 +57,11 @@ static selvage_status_t move_segment(sv_send_t *send, uint32_t segment)
         SV_TRY(SV_DEVICE_CALL(p->x->comm->dev, stream_wait_event, copy_stream(send), p->x->last_out_event));
     SV_TRY(copy_segment(send, segment));
     SV_TRY(signal_arrival(send, segment));
-    if (send->fault_kind == SV_FAULT_DUPLICATE && segment + 1 == p->nsegments) {
+    if (send->fault_kind != SV_FAULT_DUPLICATE || segment + 1 < p->nsegments)
+        return SELVAGE_SUCCESS;
+    if (!p->direct) /* a user's buffer is his own again as soon as the first copy has verified */
         SV_TRY(copy_segment(send, segment));
-        SV_TRY(signal_arrival(send, segment));
-    }
-    return SELVAGE_SUCCESS;
+    return signal_arrival(send, segment);
 }
 
 /* After every batch of copies: a resend must not rewrite the record while one of them may still read it. */

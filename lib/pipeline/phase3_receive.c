@@ -44,7 +44,8 @@ static arrival_t classify(const sv_recv_t *recv, const sv_record_t *record, size
         return ARRIVAL_BAD;
     if (record->epoch < p->identity.epoch || (record->epoch == p->identity.epoch && record->attempt < p->attempt))
         return ARRIVAL_STALE;
-    if (record->epoch != p->identity.epoch || !find_segment(p, record, payload_bytes, segment))
+    if (record->epoch != p->identity.epoch || record->attempt > recv->asked ||
+        !find_segment(p, record, payload_bytes, segment))
         return ARRIVAL_BAD;
     return is_landed(recv, *segment) ? ARRIVAL_STALE : ARRIVAL_GOOD;
 }
@@ -118,7 +119,8 @@ static selvage_status_t take_message(sv_recv_t *recv, sv_slot_t *slot, size_t by
     size_t payload = bytes >= SV_RECORD_BYTES ? bytes - SV_RECORD_BYTES : 0;
     if (bytes >= SV_RECORD_BYTES)
         memcpy(&record, slot->stage + payload, sizeof record);
-    arrival_t arrival = is_unchecked(recv) ? take_unchecked(recv, &segment) : classify(recv, &record, payload, &segment);
+    arrival_t arrival =
+        is_unchecked(recv) ? take_unchecked(recv, &segment) : classify(recv, &record, payload, &segment);
     if (arrival == ARRIVAL_STALE) {
         recv->p.x->comm->stats.stale_discarded++;
         sv_packet_trace(&recv->p, SV_TRACE_STALE, now_ns, 0, record.epoch);

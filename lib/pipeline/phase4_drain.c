@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Phase 4, drain: a send is over when the receiver has called its epoch good, so that a success here is a success there.
+ * Phase 4, drain: a send is over when the receiver has called its epoch good: a success here is a success there.
  * Without checksums there are no verdicts: it is over when its bytes have left.
  */
 #include "pipeline/pipe_phases.h"
@@ -17,9 +17,10 @@ static bool verdict_is_good(const sv_send_t *send)
 static bool is_over(sv_send_t *send, selvage_status_t *status)
 {
     *status = SELVAGE_SUCCESS;
-    if (send->p.x->policy != SV_CONFIG_CHECKSUM_OFF)
-        return verdict_is_good(send);
-    if (send->p.route != SELVAGE_ROUTE_STAGED)
+    if (send->p.x->policy != SV_CONFIG_CHECKSUM_OFF && !verdict_is_good(send))
+        return false;
+    /* A verdict answers the last copy, so nothing is left to copy, unless a fault doubled it. */
+    if (send->p.route != SELVAGE_ROUTE_STAGED && (send->p.x->policy == SV_CONFIG_CHECKSUM_OFF || send->fault))
         *status = SV_DEVICE_CALL(send->p.x->comm->dev, event_query, send->copied);
     return *status == SELVAGE_SUCCESS;
 }

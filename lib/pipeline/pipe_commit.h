@@ -12,9 +12,9 @@
  *   furnish   alone         streams, events, staging, scratch                                      commit_furnish.c
  *   -- agreement 3: all ranks commit, or none --
  *
- * A hello is answered by an ack as soon as it is received, wanted or not. Since nobody enters agreement 1 before all his
- * hellos are acked, nobody leaves it with a hello still unseen: a send without a receive cannot hide (the idea of the
- * non-blocking consensus of Hoefler, Siebert, Lumsdaine 2010, with acks in place of synchronous sends).
+ * A hello is answered by an ack as soon as it is received, wanted or not. Since nobody enters agreement 1 before all
+ * his hellos are acked, nobody leaves it with a hello still unseen: a send without a receive cannot hide (the idea of
+ * the non-blocking consensus of Hoefler, Siebert, Lumsdaine 2010, with acks in place of synchronous sends).
  */
 #ifndef SV_PIPE_COMMIT_H
 #define SV_PIPE_COMMIT_H

@@ -35,10 +35,10 @@ selvage_status_t sv_control_poll(selvage_comm_t *comm, bool *moved_out);
 selvage_status_t sv_control_send_patiently(selvage_comm_t *comm, int peer, const sv_wire_control_t *message);
 
 /*
- * Agreement of all ranks: afterwards value[i] is the minimum over the ranks of what each gave, on every rank. what names
- * the collective call (and key its object): ranks in different calls get SELVAGE_ERR_MISMATCH. Dissemination: log2(P)
- * rounds of control messages (Hensgen, Finkel, Manber 1988, used here with idempotent minima). value has room for
- * SV_AGREE_USER numbers; status is agreed as well: the error of the lowest failing rank wins and is returned.
+ * Agreement of all ranks: afterwards value[i] is the minimum over the ranks of what each gave, on every rank. what
+ * names the collective call (and key its object): ranks in different calls get SELVAGE_ERR_MISMATCH. Dissemination:
+ * log2(P) rounds of control messages (Hensgen, Finkel, Manber 1988, used here with idempotent minima). value has room
+ * for SV_AGREE_USER numbers; status is agreed as well: the error of the lowest failing rank wins and is returned.
  */
 enum { SV_AGREE_USER = 1 };
 selvage_status_t sv_agree(selvage_comm_t *comm, const char *what, uint64_t key, selvage_status_t status,

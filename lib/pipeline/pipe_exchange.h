@@ -85,7 +85,13 @@ static inline uint32_t sv_word_count(uint64_t word) { return (uint32_t)(word & 0
 typedef enum sv_send_state { SV_SEND_IDLE, SV_SEND_MOVING, SV_SEND_VERDICT } sv_send_state_t;
 typedef enum sv_recv_state { SV_RECV_IDLE, SV_RECV_WAITING, SV_RECV_VERIFYING } sv_recv_state_t;
 
-typedef enum sv_slot_state { SV_SLOT_FREE, SV_SLOT_STAGING, SV_SLOT_FLYING, SV_SLOT_POSTED, SV_SLOT_LANDING } sv_slot_state_t;
+typedef enum sv_slot_state {
+    SV_SLOT_FREE,
+    SV_SLOT_STAGING, /* being filled by the device */
+    SV_SLOT_FLYING,  /* on the wire, leaving */
+    SV_SLOT_POSTED,  /* on the wire, waiting for a message */
+    SV_SLOT_LANDING  /* being emptied by the device */
+} sv_slot_state_t;
 
 /* Why a packet is asked for again. */
 typedef enum sv_ask_reason { SV_ASK_MISSING, SV_ASK_DAMAGED } sv_ask_reason_t;

@@ -2,7 +2,9 @@
 /*
  * Faults of packets, for tests: what SELVAGE_FAULT decides about an attempt is done to its message (staged) or its copy
  * (one-sided), after the digest was computed, so that nothing in the sender notices. A fault that is impossible at the
- * moment (a replay in the first epoch, a swap with nobody) becomes a flipped bit, so that every injected fault hurts.
+ * moment (a replay in the first epoch, a swap with nobody, a message to double while the last double is still leaving)
+ * becomes a flipped bit, so that every injected fault hurts. But one-sided stores cannot be doubled to any effect: the
+ * same bytes under the same word are the same arrival.
  *
  * To replay, the content of the previous epoch must still be there: two buffers take turns. They exist only when faults
  * are armed, and only for packets of one segment.
@@ -74,7 +76,9 @@ void sv_fault_send_destroy(sv_send_t *send)
     }
     if (fault->bogus_record)
         SV_DEVICE_CALL(dev, host_free, fault->bogus_record);
-    sv_free(fault->bogus);
+    /* A double that never left would be read by MPI still; after MPI_Finalize nobody can say. */
+    if (!send->p.x->comm->detached && sv_wire_cancel(send->p.x->comm->wire, &fault->extra) == SELVAGE_SUCCESS)
+        sv_free(fault->bogus);
     sv_free(fault);
     send->fault = NULL;
 }
@@ -110,8 +114,15 @@ static bool has_past(const sv_send_t *send)
     return send->fault->past[0] && epoch > 1 && send->fault->past_epoch[(epoch - 1) & 1] == epoch - 1;
 }
 
+static bool last_double_is_leaving(sv_send_t *send)
+{
+    return is_staged(send) && sv_wire_test(send->p.x->comm->wire, &send->fault->extra, NULL) != SELVAGE_SUCCESS;
+}
+
 static sv_fault_kind_t make_possible(sv_send_t *send, sv_fault_kind_t kind)
 {
+    if (kind == SV_FAULT_DUPLICATE && last_double_is_leaving(send))
+        return SV_FAULT_FLIP;
     send->fault->partner = NULL;
     if (kind == SV_FAULT_SWAP && send->p.nsegments == 1)
         send->fault->partner = find_partner(send);
@@ -126,6 +137,8 @@ void sv_fault_decide(sv_send_t *send, uint64_t now_ns)
 {
     sv_fault_t *fault = &send->p.x->comm->fault;
     send->fault_decided = true;
+    if (fault->epochs && send->p.x->epoch > fault->epochs)
+        return;
     send->fault_kind = sv_fault_packet(fault, send->p.index, send->p.attempt);
     if (send->fault_kind == SV_FAULT_NONE)
         return;
@@ -143,6 +156,15 @@ static void flip_bit(sv_send_t *send, uint8_t *message, size_t bytes)
     message[sv_fault_random(fault, bytes)] ^= (uint8_t)(1u << sv_fault_random(fault, 8));
 }
 
+/* The record of a one-sided packet. Its attempt is not hurt: nobody reads it there, the word says it. */
+static void flip_bit_of_record(sv_send_t *send, sv_record_t *record)
+{
+    uint8_t attempt = record->attempt;
+    do
+        flip_bit(send, (uint8_t *)record, sizeof *record);
+    while (record->attempt != attempt && (record->attempt = attempt, true));
+}
+
 /* Remembers this epoch's message for a replay in the next. */
 static void keep_message(sv_send_t *send, const uint8_t *message, size_t bytes)
 {
@@ -158,8 +180,6 @@ static uint8_t *double_message(sv_send_t *send, uint8_t *message, size_t bytes)
 {
     struct sv_fault_send *fault = send->fault;
     sv_wire_t *wire = send->p.x->comm->wire;
-    if (sv_wire_test(wire, &fault->extra, NULL) != SELVAGE_SUCCESS)
-        return message; /* the last doubled one has not left yet */
     memcpy(fault->bogus, message, bytes);
     (void)sv_wire_send(wire, SV_WIRE_DATA, fault->bogus, bytes, send->p.peer->rank, send->p.wire_tag, &fault->extra);
     return message;
@@ -261,6 +281,6 @@ const sv_record_t *sv_fault_record(sv_send_t *send)
     if (send->fault_kind == SV_FAULT_REPLAY)
         *fault->bogus_record = fault->past_record[(x->epoch - 1) & 1];
     if (fault->record_hurt)
-        flip_bit(send, (uint8_t *)fault->bogus_record, sizeof *fault->bogus_record);
+        flip_bit_of_record(send, fault->bogus_record);
     return fault->bogus_record;
 }

@@ -29,10 +29,10 @@ static bool name_by_record(const sv_recv_t *recv, const sv_record_t *record, cha
     const selvage_exchange_t *x = recv->p.x;
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         const sv_recv_t *other = &x->recvs[i];
-        if (!record_names(other, record) || (other == recv && record->epoch == x->epoch))
-            continue;
-        snprintf(text, text_bytes, "this is packet %u (tag %d) from rank %d of epoch %llu", other->p.index, other->p.tag,
-                 other->p.peer->rank, (unsigned long long)record->epoch);
+        if (!record_names(other, record) || record->epoch > x->epoch || (other == recv && record->epoch == x->epoch))
+            continue; /* an epoch that has not begun is a damaged record, not another packet */
+        snprintf(text, text_bytes, "this is packet %u (tag %d) from rank %d of epoch %llu", other->p.index,
+                 other->p.tag, other->p.peer->rank, (unsigned long long)record->epoch);
         return true;
     }
     return false;
@@ -105,6 +105,7 @@ bool sv_naming_describe(sv_recv_t *recv, const sv_record_t *arrived, bool landed
         return true;
     if (landed && name_by_data(recv, text, text_bytes))
         return true;
-    snprintf(text, text_bytes, "%s", landed ? "the data are damaged" : "the message is cut short or its record damaged");
+    snprintf(text, text_bytes, "%s",
+             landed ? "the data are damaged" : "the message is cut short or its record damaged");
     return false;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Recovery. The receiver decides: a packet that does not verify is asked for again, with a new attempt number, a bounded
- * number of times; one that does not come is asked for again and again, at doubling intervals, until the deadline. The
- * sender sends again from the user's buffer (phase 0 and all), never from host staging: a bad copy must not be repeated.
+ * Recovery. The receiver decides: a packet that does not verify is asked for again, with a new attempt number, a
+ * bounded number of times; one that does not come is asked for again and again, at doubling intervals, until the
+ * deadline. The sender sends again from the user's buffer (phase 0 and all), never from host staging: a bad copy must
+ * not be repeated.
  *
  *   damaged:  attempt a failed --> only attempts > a are accepted from now on; ask for it at once
  *   missing:  staged: any attempt is accepted still, the first complete one wins

@@ -42,7 +42,8 @@ static const char *what_send_waits_for(const sv_send_t *send)
         return "phase 4, waits for the receiver's verdict";
     if (send->p.route != SELVAGE_ROUTE_STAGED)
         return "phase 2, waits until the receiver is ready";
-    return send->next_fire < send->p.nsegments ? "phase 2, waits for its copy to the host" : "phase 4, waits for the wire";
+    return send->next_fire < send->p.nsegments ? "phase 2, waits for its copy to the host"
+                                               : "phase 4, waits for the wire";
 }
 
 static const char *what_recv_waits_for(const sv_recv_t *recv)

@@ -95,7 +95,7 @@ static selvage_status_t begin_sends(selvage_exchange_t *x, uint64_t now_ns)
     return SELVAGE_SUCCESS;
 }
 
-/* Whether copies within the node wait for the copies down of this epoch. Measured: three epochs of each, then the best. */
+/* Whether copies within the node wait for the copies down. Measured: three epochs of each way, then the better. */
 static bool choose_defer(const selvage_exchange_t *x)
 {
     enum { TRIALS = 6 };

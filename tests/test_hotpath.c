@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Between start and landed Selvage allocates nothing, pins nothing, takes no lock, reads no environment and starts no
+ * thread. The linker puts the functions below in the place of those that Selvage and this program call (hotpath.am),
+ * not of those inside MPI and the C library; they count while `armed`, on every thread. An exchange of every route
+ * carries packets of every kind: none, small, odd, one segment, more segments than slots, registered and not.
+ */
+#include <mpi.h>
+#include <pthread.h>
+#include <selvage.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/base_memory.h"
+#include "check.h"
+#include "device/device.h"
+
+enum { EPOCHS = 4, PACKETS = 6, TAG = 3 };
+static const size_t packet_bytes[PACKETS] = {0, 8, 4097, 65536, 1000001, 300000};
+
+static _Atomic int armed;
+static _Atomic long counted;
+
+/* The first call is kept, to say where to look. */
+static const char *_Atomic first_counted;
+
+static void note(const char *name)
+{
+    const char *none = NULL;
+    if (!atomic_load(&armed))
+        return;
+    atomic_fetch_add(&counted, 1);
+    atomic_compare_exchange_strong(&first_counted, &none, name);
+}
+
+/* One line per watched function: result, name, parameters, arguments. */
+#define WATCH(result, name, parameters, arguments) \
+    result __real_##name parameters;               \
+    result __wrap_##name parameters;               \
+    result __wrap_##name parameters                \
+    {                                              \
+        note(#name);                               \
+        return __real_##name arguments;            \
+    }
+
+WATCH(void *, malloc, (size_t bytes), (bytes))
+WATCH(void *, calloc, (size_t count, size_t bytes), (count, bytes))
+WATCH(void *, realloc, (void *ptr, size_t bytes), (ptr, bytes))
+WATCH(int, posix_memalign, (void **out, size_t alignment, size_t bytes), (out, alignment, bytes))
+WATCH(void *, aligned_alloc, (size_t alignment, size_t bytes), (alignment, bytes))
+WATCH(void *, mmap, (void *addr, size_t bytes, int prot, int flags, int fd, off_t offset),
+      (addr, bytes, prot, flags, fd, offset))
+WATCH(int, munmap, (void *addr, size_t bytes), (addr, bytes))
+WATCH(char *, getenv, (const char *name), (name))
+WATCH(int, pthread_mutex_lock, (pthread_mutex_t *mutex), (mutex))
+WATCH(int, pthread_mutex_trylock, (pthread_mutex_t *mutex), (mutex))
+WATCH(int, pthread_rwlock_rdlock, (pthread_rwlock_t *lock), (lock))
+WATCH(int, pthread_rwlock_wrlock, (pthread_rwlock_t *lock), (lock))
+WATCH(int, pthread_spin_lock, (pthread_spinlock_t *lock), (lock))
+WATCH(int, pthread_cond_wait, (pthread_cond_t *cond, pthread_mutex_t *mutex), (cond, mutex))
+WATCH(int, pthread_create, (pthread_t *thread, const pthread_attr_t *attr, void *(*body)(void *), void *arg),
+      (thread, attr, body, arg))
+
+void __real_free(void *ptr);
+void __wrap_free(void *ptr);
+void __wrap_free(void *ptr)
+{
+    note("free");
+    __real_free(ptr);
+}
+
+static void arm(void)
+{
+    atomic_store(&counted, 0);
+    atomic_store(&first_counted, NULL);
+    atomic_store(&armed, 1);
+}
+
+static long disarm(void)
+{
+    atomic_store(&armed, 0);
+    return atomic_load(&counted);
+}
+
+/* Each watched function is seen, from here and from inside the library; not armed, nothing is. */
+static void check_counting(selvage_device_t *device)
+{
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    void *volatile memory, *inside = NULL, *pinned = NULL; /* volatile: the pair must not be optimised away */
+    uint64_t before = sv_device_pinned_allocations();
+    arm();
+    memory = malloc(10);
+    free(memory);
+    pthread_mutex_lock(&mutex);
+    pthread_mutex_unlock(&mutex);
+    CHECK(getenv("HOTPATH_IS_NOT_SET") == NULL);
+    CHECK_EQ(disarm(), 4);
+    CHECK_STR(atomic_load(&first_counted), "malloc");
+    arm();
+    CHECK_STATUS(sv_calloc(1, 10, &inside), SELVAGE_SUCCESS);
+    CHECK_EQ(disarm(), 1);
+    arm();
+    CHECK_STATUS(selvage_device_host_malloc(device, 100, &pinned), SELVAGE_SUCCESS);
+    CHECK(disarm() >= 2); /* a lock and memory */
+    CHECK_EQ(sv_device_pinned_allocations(), before + 1);
+    selvage_device_host_free(device, pinned);
+    memory = malloc(10);
+    sv_free(inside);
+    free(memory);
+    CHECK(atomic_load(&counted) >= 2 && atomic_load(&counted) < 100);
+    arm();
+    CHECK_EQ(disarm(), 0);
+}
+
+typedef struct traffic {
+    selvage_comm_t *comm;
+    selvage_device_t *device;
+    void *stream;
+    unsigned char *send[PACKETS], *recv[PACKETS];
+    selvage_buffer_t *registered;
+    int rank, size;
+} traffic_t;
+
+/* The last packet lands in registered memory. */
+static void traffic_init(traffic_t *t)
+{
+    t->device = selvage_comm_device(t->comm);
+    t->rank = selvage_comm_rank(t->comm);
+    t->size = selvage_comm_size(t->comm);
+    CHECK_STATUS(selvage_stream_create(t->device, &t->stream), SELVAGE_SUCCESS);
+    for (int p = 0; p < PACKETS; p++) {
+        CHECK_STATUS(selvage_device_malloc(t->device, packet_bytes[p], (void **)&t->send[p]), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_device_malloc(t->device, packet_bytes[p], (void **)&t->recv[p]), SELVAGE_SUCCESS);
+    }
+    CHECK_STATUS(selvage_buffer_register(t->comm, t->recv[PACKETS - 1], packet_bytes[PACKETS - 1], &t->registered),
+                 SELVAGE_SUCCESS);
+}
+
+static void traffic_fini(traffic_t *t)
+{
+    CHECK_STATUS(selvage_buffer_unregister(t->registered), SELVAGE_SUCCESS);
+    for (int p = 0; p < PACKETS; p++) {
+        selvage_device_free(t->device, t->send[p]);
+        selvage_device_free(t->device, t->recv[p]);
+    }
+    selvage_stream_destroy(t->device, t->stream);
+}
+
+static unsigned char filling(int rank, int packet, int epoch)
+{
+    return (unsigned char)(1 + rank * 101 + packet * 13 + epoch * 7);
+}
+
+/* Device memory of the software device is read where it lies. */
+static int wrong_packets(const traffic_t *t, int source, int epoch)
+{
+    int wrong = 0;
+    for (int p = 0; p < PACKETS; p++) {
+        unsigned char wanted = filling(source, p, epoch);
+        size_t i = 0;
+        while (i < packet_bytes[p] && t->recv[p][i] == wanted)
+            i++;
+        wrong += i < packet_bytes[p];
+    }
+    return wrong;
+}
+
+/* One epoch; even ones are waited for, odd ones tested. */
+static void run_epoch(const traffic_t *t, selvage_exchange_t *ex, int source, int epoch)
+{
+    selvage_status_t started, ended;
+    for (int p = 0; p < PACKETS; p++)
+        selvage_device_fill(t->device, t->send[p], filling(t->rank, p, epoch), packet_bytes[p], t->stream);
+    uint64_t pinned = sv_device_pinned_allocations();
+    arm();
+    started = selvage_exchange_start(ex, t->stream);
+    do
+        ended = epoch & 1 ? selvage_exchange_test(ex, t->stream) : selvage_exchange_wait(ex, t->stream);
+    while (ended == SELVAGE_IN_PROGRESS);
+    long calls = disarm();
+    CHECK_STATUS(started, SELVAGE_SUCCESS);
+    CHECK_STATUS(ended, SELVAGE_SUCCESS);
+    CHECK_EQ(sv_device_pinned_allocations(), pinned);
+    CHECK_EQ(calls, 0);
+    CHECK_STR(calls ? atomic_load(&first_counted) : "", "");
+    CHECK_EQ(wrong_packets(t, source, epoch), 0);
+}
+
+/* distance 0: a rank to itself. */
+static void run_route(const traffic_t *t, selvage_route_t route, int distance)
+{
+    selvage_exchange_params_t params = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = route};
+    selvage_exchange_t *ex;
+    selvage_route_t settled = SELVAGE_ROUTE_DEFAULT;
+    const int to = (t->rank + distance) % t->size, from = (t->rank + t->size - distance) % t->size;
+    CHECK_STATUS(selvage_exchange_create(t->comm, &params, &ex), SELVAGE_SUCCESS);
+    for (int p = 0; p < PACKETS; p++) {
+        selvage_exchange_add_send(ex, t->send[p], packet_bytes[p], to, TAG, NULL);
+        selvage_exchange_add_recv(ex, t->recv[p], packet_bytes[p], from, TAG, NULL);
+    }
+    selvage_status_t status = selvage_exchange_commit(ex);
+    CHECK_STATUS(status, SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_send_route(ex, PACKETS - 1, &settled), SELVAGE_SUCCESS);
+    CHECK_STR(selvage_route_name(settled), selvage_route_name(route));
+    for (int epoch = 1; epoch <= EPOCHS && status == SELVAGE_SUCCESS; epoch++)
+        run_epoch(t, ex, from, epoch);
+    selvage_exchange_destroy(ex);
+}
+
+int main(int argc, char **argv)
+{
+    traffic_t t = {0};
+    int provided;
+    MPI_Init_thread(&argc, &argv, argc > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED, &provided);
+    selvage_status_t status = selvage_comm_create(MPI_COMM_WORLD, NULL, &t.comm);
+    CHECK_STATUS(status, SELVAGE_SUCCESS);
+    if (status == SELVAGE_SUCCESS) {
+        traffic_init(&t);
+        check_counting(t.device);
+        run_route(&t, SELVAGE_ROUTE_SELF, 0);
+        run_route(&t, SELVAGE_ROUTE_STAGED, 0);
+        run_route(&t, SELVAGE_ROUTE_STAGED, 1);
+        run_route(&t, SELVAGE_ROUTE_SHARED, 1);
+        run_route(&t, SELVAGE_ROUTE_PEER, 1);
+        traffic_fini(&t);
+    }
+    selvage_comm_destroy(t.comm);
+    MPI_Finalize();
+    return check_report("hotpath");
+}
