@@ -14,7 +14,8 @@
 
 enum { CHECK_SKIP = 77 };
 
-static _Atomic long check_count_, check_failed_;
+/* Weak, so that all files of a test program count together. */
+__attribute__((weak)) _Atomic long check_count_, check_failed_;
 
 static inline void check_result_(int ok, const char *file, int line, const char *text, const char *detail)
 {

@@ -8,7 +8,10 @@
 #endif
 #include "local_ranks.h"
 
+#include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,13 +38,14 @@ typedef struct rank_log {
 struct local_world {
     const local_run_t *run;
     sv_wire_world_t *wires;
-    pthread_barrier_t barrier;
+    _Atomic int arrived;       /* at barriers, over the whole run */
     rank_log_t logs[RANKS_MAX];
     local_rank_t ranks[RANKS_MAX];
 };
 
 static int64_t left_behind;
 static char mode_list[512];
+static char folder[64]; /* for flight recorders, which would fill standard error */
 
 /* Keeps what fits: the first lines are the ones that tell. */
 static void log_sink(void *arg, int level, const char *line)
@@ -102,14 +106,13 @@ static void *rank_main(void *arg)
 
 static bool open_world(const local_run_t *run, local_world_t *world)
 {
-    memset(world, 0, sizeof *world);
+    memset(world, 0, sizeof *world); /* no thread of an earlier run is left */
     world->run = run;
     CHECK(run->size <= RANKS_MAX);
     if (sv_wire_world_create(run->size, run->ranks_per_node, &world->wires) != SELVAGE_SUCCESS) {
         CHECK(!"no world");
         return false;
     }
-    pthread_barrier_init(&world->barrier, NULL, (unsigned)run->size);
     for (int r = 0; r < run->size; r++) {
         world->ranks[r] = (local_rank_t){.rank = r, .size = run->size, .arg = run->arg, .world = world};
         world->logs[r].expected = run->log_expected;
@@ -118,10 +121,16 @@ static bool open_world(const local_run_t *run, local_world_t *world)
     return true;
 }
 
+/* After a failed check the log is what one wants to see. */
+static void show_logs(const local_world_t *world)
+{
+    for (int r = 0; r < world->run->size; r++)
+        fprintf(stderr, "-- log of rank %d:\n%.3000s", r, world->logs[r].text);
+}
+
 static void close_world(local_world_t *world)
 {
     sv_wire_world_destroy(world->wires);
-    pthread_barrier_destroy(&world->barrier);
     for (int r = 0; r < world->run->size; r++)
         pthread_mutex_destroy(&world->logs[r].mutex);
 }
@@ -131,6 +140,7 @@ void local_ranks_run(const local_run_t *run)
     static local_world_t world; /* large; one run at a time */
     pthread_t threads[RANKS_MAX];
     int64_t before = sv_memory_live();
+    long failed = atomic_load(&check_failed_);
     if (!open_world(run, &world))
         return;
     for (int r = 0; r < run->size; r++)
@@ -141,6 +151,8 @@ void local_ranks_run(const local_run_t *run)
     left_behind = sv_memory_live() - before;
     if (!run->may_set_aside)
         CHECK_EQ(left_behind, 0);
+    if (atomic_load(&check_failed_) != failed)
+        show_logs(&world);
 }
 
 int64_t local_ranks_left(void)
@@ -150,7 +162,11 @@ int64_t local_ranks_left(void)
 
 void local_ranks_barrier(local_rank_t *self)
 {
-    pthread_barrier_wait(&self->world->barrier);
+    int wanted = (atomic_fetch_add(&self->world->arrived, 1) / self->size + 1) * self->size;
+    while (atomic_load(&self->world->arrived) < wanted) {
+        (void)selvage_progress(self->comm);
+        sched_yield();
+    }
 }
 
 static void forget_variables(void)
@@ -181,9 +197,33 @@ static void set_variables(const char *list)
     }
 }
 
+static void remove_folder(void)
+{
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        if (entry->d_name[0] != '.')
+            unlinkat(dirfd(dir), entry->d_name, 0);
+    if (dir)
+        closedir(dir);
+    rmdir(folder);
+}
+
+static void make_folder(void)
+{
+    strcpy(folder, "/tmp/selvage-test-XXXXXX");
+    if (!mkdtemp(folder))
+        abort();
+    atexit(remove_folder);
+}
+
 void local_ranks_env(const char *list)
 {
+    char flight[128];
+    if (!folder[0])
+        make_folder();
     forget_variables();
+    snprintf(flight, sizeof flight, "FLIGHT_FILE=%s/flight", folder);
+    set_variables(flight);
     set_variables(mode_list);
     set_variables(list);
 }

@@ -41,7 +41,7 @@ typedef struct local_run {
 
 void local_ranks_run(const local_run_t *run);
 
-/* Blocks until all ranks of the run are there. */
+/* Drives the communicator until all ranks of the run are there. */
 void local_ranks_barrier(local_rank_t *self);
 
 /* Whether a line of the log of this rank contains the text. */

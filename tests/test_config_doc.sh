@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The pages say what is: the table of variables is the one of the code (and a page that is out of date is noticed), every
-# SELVAGE_ name on any page exists, and every link between pages leads to a file.
+# The pages say what is: the table of variables is the one of the code (and a page that is out of date is noticed),
+# every SELVAGE_ name on any page exists, every fault is explained, and every link between pages leads to a file.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 python=${PYTHON:-python3}
@@ -25,19 +25,28 @@ if "$python" "$make_doc" --check "$dir" >/dev/null; then echo "a page out of dat
 pages=("$top_srcdir"/README.md "$top_srcdir"/CONTRIBUTING.md "$top_srcdir"/NEWS "$top_srcdir"/doc/*.md
     "$top_srcdir"/doc/*.1)
 
-# Names: variables of the table, names of the public headers, variables of scripts and of configure.
+# Names: variables of the table, names of the public headers, variables of scripts; and one that is misspelt on purpose.
 {
+    echo SELVAGE_CHEKSUM
     sed -n 's/^ *X(\([A-Z0-9_]*\), .*/SELVAGE_\1/p' "$top_srcdir/lib/base/base_config_table.h"
     grep -ohE 'SELVAGE_[A-Z0-9_]*[A-Z0-9]' "$top_srcdir"/include/selvage/*.h "$top_srcdir"/scripts/run-mpi
     sed -n 's/^ *X(\([A-Z_]*\), -\{0,1\}[0-9]*, .*/SELVAGE_\1/p' "$top_srcdir/include/selvage/status.h"
 } | sort -u >"$dir/known"
 sed -i '/^SELVAGE_STATUS_TABLE$/d' "$dir/known"
 count=0
-for name in $(grep -ohE 'SELVAGE_[A-Z0-9_]*[A-Z0-9]' "${pages[@]}" | sort -u); do
+for name in $(sed 's/SELVAGE_[A-Z0-9_]*\*//g' "${pages[@]}" | grep -oE 'SELVAGE_[A-Z0-9_]*[A-Z0-9]' | sort -u); do
     count=$((count + 1))
     grep -qx "$name" "$dir/known" || { echo "the pages name $name, which nothing knows"; failed=1; }
 done
 [ "$count" -gt 20 ] || { echo "only $count names were found on the pages"; failed=1; }
+
+# Every word of SELVAGE_FAULT is explained.
+faults=$(sed -n 's/^ *{"\([a-z_]*\)", VALUE_.*/\1/p; s/^ *PROBABILITY("\([a-z_]*\)".*/\1/p' \
+    "$top_srcdir/lib/base/base_fault.c")
+[ "$(echo "$faults" | wc -w)" -gt 10 ] || { echo "the words of SELVAGE_FAULT were not found in the code"; failed=1; }
+for word in $faults; do
+    grep -q "^| .*\`$word=" "$top_srcdir/doc/testing.md" || { echo "testing.md does not explain $word="; failed=1; }
+done
 
 links=0
 for page in "${pages[@]}"; do

@@ -26,7 +26,7 @@ typedef struct selvage_buffer selvage_buffer_t;
 
 /** How a packet travels. DEFAULT lets commit choose. */
 typedef enum selvage_route {
-    SELVAGE_ROUTE_DEFAULT = 0, /**< self, else peer, else shared, else staged */
+    SELVAGE_ROUTE_DEFAULT = 0, /**< self, else peer within the node, else staged */
     SELVAGE_ROUTE_SELF = 1,    /**< a rank to itself, on its device */
     SELVAGE_ROUTE_PEER = 2,    /**< device to device within the node */
     SELVAGE_ROUTE_SHARED = 3,  /**< through node-shared pinned memory */
@@ -44,17 +44,20 @@ typedef struct selvage_comm_params {
 #define SELVAGE_COMM_PARAMS_INIT .struct_size = sizeof(selvage_comm_params_t)
 
 /**
- * @brief Wraps @p mpi_comm. Reads the SELVAGE_ variables, finds the node, proves which peers can map memory.
+ * @brief Wraps @p mpi_comm. Reads the SELVAGE_ variables, opens the device, finds out who shares the node.
  *
- * Collective over @p mpi_comm; blocks, up to the deadline; not stream-ordered. MPI must be initialised. The MPI
- * communicator is duplicated: Selvage's messages never meet the caller's, and the caller may free his own at once.
- * A thread level below MPI_THREAD_FUNNELED warns; SELVAGE_PROGRESS=thread needs MPI_THREAD_MULTIPLE.
+ * Collective over @p mpi_comm; blocks; not stream-ordered. MPI must be initialised. The MPI communicator is
+ * duplicated: Selvage's messages never meet the caller's, and the caller may free his own at once. Duplicating has no
+ * deadline; what follows has. A thread level below MPI_THREAD_FUNNELED is told at log level info;
+ * SELVAGE_PROGRESS=thread needs MPI_THREAD_MULTIPLE.
  *
  * @param[in]  mpi_comm  an intra-communicator
  * @param[in]  params    NULL for defaults
  * @param[out] comm_out  owned by the caller; freed by selvage_comm_destroy()
- * @return ERR_ARGUMENT, ERR_STATE (MPI not initialised or finalised), ERR_CONFIG, ERR_MISMATCH (ranks were given
- *         different settings), ERR_MPI, ERR_DEVICE, ERR_MEMORY, ERR_TIMEOUT: the same decision on every rank
+ * @return ERR_ARGUMENT and ERR_STATE (MPI not initialised or finalised) at once, on the rank that finds them; all other
+ *         errors end the call on every rank: ERR_CONFIG, ERR_MISMATCH (ranks were given different settings),
+ *         ERR_UNSUPPORTED (a progress thread without MPI_THREAD_MULTIPLE), ERR_MPI, ERR_DEVICE, ERR_MEMORY, ERR_PEER,
+ *         ERR_SYSTEM, ERR_TIMEOUT
  */
 selvage_status_t selvage_comm_create(MPI_Comm mpi_comm, const selvage_comm_params_t *params,
                                      selvage_comm_t **comm_out);
@@ -62,8 +65,9 @@ selvage_status_t selvage_comm_create(MPI_Comm mpi_comm, const selvage_comm_param
 /**
  * @brief Frees a communicator. Exchanges and buffers made on it must have been destroyed; what was not is reported.
  *
- * Collective; blocks until the neighbours have let go, at most for the deadline. Accepts NULL. Writes the timeline
- * if SELVAGE_TRACE is set. A communicator still alive at MPI_Finalize is quiesced and reported there.
+ * Collective; blocks until all ranks have come, at most for the deadline or 30 s, whichever is less. Accepts NULL.
+ * Writes the timeline if SELVAGE_TRACE is set. A communicator still alive at MPI_Finalize is quiesced and reported
+ * there; it may be destroyed after it, without the timeline.
  */
 void selvage_comm_destroy(selvage_comm_t *comm);
 
@@ -82,7 +86,8 @@ selvage_device_t *selvage_comm_device(const selvage_comm_t *comm);
 /**
  * @brief Advances everything of the communicator as far as it can go, and returns.
  *
- * Local; never blocks. Needed only where neither wait nor test is called for long and SELVAGE_PROGRESS is inline.
+ * Local; never blocks. Needed only where neither wait nor test is called for long and SELVAGE_PROGRESS is inline; with
+ * a progress thread it does nothing.
  *
  * @return SUCCESS; errors belong to the exchanges and are returned by their own calls. ERR_ARGUMENT for NULL.
  */
@@ -91,8 +96,9 @@ selvage_status_t selvage_progress(selvage_comm_t *comm);
 /**
  * @brief Exports a device buffer to the peers of the node, so that the `peer` route writes straight into it.
  *
- * Local; does not block. The caller keeps the memory and must unregister before freeing it. Receives into memory
- * that is not registered work as well: they land in a slab of Selvage's own and are copied on the device.
+ * Local; does not block. The caller keeps the memory and must unregister before freeing it. Commit looks for a buffer
+ * that holds the whole receive; what is registered later counts for later commits. Receives into memory that is not
+ * registered work as well: they land in a slab of Selvage's own and are copied on the device.
  *
  * @param[in]  comm     communicator
  * @param[in]  ptr      device memory, any alignment

@@ -22,9 +22,9 @@ extern "C" {
 
 /**
  * @brief Opens a device by name.
- * @param[in]  name     "soft", or NULL for what SELVAGE_DEVICE says ("auto": the best that is there)
+ * @param[in]  name     "soft", "auto" (the best that is there), or NULL for what SELVAGE_DEVICE says
  * @param[out] dev_out  freed by selvage_device_close()
- * @return ERR_ARGUMENT (no such name), ERR_CONFIG, ERR_UNSUPPORTED (not on this machine), ERR_MEMORY
+ * @return ERR_ARGUMENT (no such name), ERR_CONFIG, ERR_UNSUPPORTED (not on this machine), ERR_MEMORY, ERR_DEVICE
  */
 selvage_status_t selvage_device_open(const char *name, selvage_device_t **dev_out);
 

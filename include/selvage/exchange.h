@@ -29,10 +29,10 @@ typedef struct selvage_exchange selvage_exchange_t;
 /** What happens when a packet does not verify. */
 typedef enum selvage_checksum {
     SELVAGE_CHECKSUM_DEFAULT = 0, /**< what SELVAGE_CHECKSUM says; retry unless it is set */
-    SELVAGE_CHECKSUM_RETRY = 1,   /**< ask for the packet again, a bounded number of times, then report */
+    SELVAGE_CHECKSUM_RETRY = 1,   /**< ask for the packet again, SELVAGE_RETRY_MAX times, then report */
     SELVAGE_CHECKSUM_REPORT = 2,  /**< return SELVAGE_ERR_CHECKSUM on both ranks */
     SELVAGE_CHECKSUM_ABORT = 3,   /**< print the report and abort the process */
-    SELVAGE_CHECKSUM_OFF = -1     /**< no digest: damage is not seen */
+    SELVAGE_CHECKSUM_OFF = -1     /**< no digest, no verdict: damage is not seen, what is lost is not asked for */
 } selvage_checksum_t;
 
 /** Parameters of selvage_exchange_create(). Every member but struct_size may stay zero. */
@@ -48,7 +48,8 @@ typedef struct selvage_exchange_params {
 /**
  * @brief Makes an empty exchange. Local; does not block; one thread at a time per communicator.
  *
- * Ranks must commit their exchanges in the order in which each of them created them; commit checks it.
+ * All ranks create their exchanges in one order, and commit them in one order, also where a rank has no packets: the
+ * n-th that one rank created is the n-th of all. Commit checks it.
  *
  * @param[in]  params  NULL for defaults
  * @param[out] ex_out  owned by the caller; freed by selvage_exchange_destroy() before the communicator
@@ -80,10 +81,12 @@ selvage_status_t selvage_exchange_add_recv(selvage_exchange_t *ex, void *buf, si
  * @brief Matches packets with the peers, settles routes, allocates everything. Once per exchange.
  *
  * Collective over the communicator, also for ranks without packets; blocks up to the deadline; not stream-ordered.
- * All ranks commit or none: one rank's failure is every rank's, and the detail names the rank and the packet.
+ * All ranks commit or none: one rank's failure is every rank's. The ranks that found it have the packet in their
+ * detail, the others the rank. After an error the exchange can only be destroyed.
  *
- * @return ERR_MISMATCH (no partner, other size, other order of commits), ERR_STATE, ERR_MEMORY, ERR_DEVICE, ERR_MPI,
- *         ERR_LIMIT, ERR_UNSUPPORTED (forced route not available), ERR_TIMEOUT
+ * @return ERR_MISMATCH (no partner, other size, other policy, other order of commits), ERR_STATE (a second commit),
+ *         ERR_MEMORY, ERR_DEVICE, ERR_MPI, ERR_SYSTEM, ERR_LIMIT, ERR_UNSUPPORTED (forced route not available),
+ *         ERR_TIMEOUT
  */
 selvage_status_t selvage_exchange_commit(selvage_exchange_t *ex);
 
@@ -107,11 +110,12 @@ selvage_status_t selvage_exchange_test(selvage_exchange_t *ex, void *stream);
 /**
  * @brief Completes the epoch: every packet here is verified and in place, every packet sent was verified there.
  *
+ * (Without checksums: every packet here is in place, and every packet sent has left.)
  * Blocks the host, up to the deadline, which counts from the last progress; needs nothing queued on @p stream after
  * start. The communicator's other exchanges advance meanwhile. Waiting again for a complete epoch succeeds at once.
  *
- * @return ERR_STATE if never started, ERR_CHECKSUM, ERR_TIMEOUT, ERR_PEER, ERR_MPI, ERR_DEVICE. After an error the
- *         exchange is poisoned: every later call returns the same error, and it can only be destroyed
+ * @return ERR_STATE if never started; ERR_CHECKSUM, ERR_TIMEOUT, ERR_PEER, ERR_MPI, ERR_DEVICE, after which the
+ *         exchange is poisoned: start, test and wait return the same error, and it can only be destroyed
  */
 selvage_status_t selvage_exchange_wait(selvage_exchange_t *ex, void *stream);
 
@@ -126,8 +130,9 @@ selvage_status_t selvage_exchange_send_route(const selvage_exchange_t *ex, uint3
 const char *selvage_route_name(selvage_route_t route);
 
 /**
- * @brief Frees an exchange. Collective once committed; blocks until the neighbours have let go. Accepts NULL.
+ * @brief Frees an exchange. Collective over the communicator once committed, else local. Accepts NULL.
  *
+ * Blocks until all ranks have come, at most for the deadline (10 s after an error).
  * An epoch under way is abandoned with a warning. Memory that MPI, a copy engine or a peer may still write is set
  * aside until the process ends, never reused.
  */

@@ -20,7 +20,7 @@ extern "C" {
 /** Counters since the communicator was created, over all its exchanges. */
 typedef struct selvage_stats {
     size_t struct_size;           /**< set by SELVAGE_STATS_INIT; tells how much is filled */
-    uint64_t epochs;              /**< exchanges completed */
+    uint64_t epochs;              /**< epochs completed, over all exchanges */
     uint64_t packets_sent;        /**< packets whose verdict was good (or, unchecked, whose send completed) */
     uint64_t packets_received;    /**< packets verified (or, unchecked, landed) */
     uint64_t bytes_sent;          /**< payload of packets_sent */
@@ -29,14 +29,14 @@ typedef struct selvage_stats {
     uint64_t resends;             /**< packets sent again */
     uint64_t bad_digests;         /**< arrivals whose digest did not verify */
     uint64_t bad_records;         /**< arrivals whose record was not the expected one */
-    uint64_t stale_discarded;     /**< arrivals of an old epoch or attempt, or doubled, thrown away */
+    uint64_t stale_discarded;     /**< messages of an old epoch or attempt, or doubled, thrown away (staged) */
     uint64_t swapped_named;       /**< failed arrivals recognised as another packet or the previous epoch */
     uint64_t asked_again;         /**< times a missing packet was asked for */
     uint64_t control_damaged;     /**< control messages that did not verify and were ignored */
     uint64_t faults_injected;     /**< packets hurt on purpose by SELVAGE_FAULT */
     uint64_t deadlines;           /**< waits that ended in SELVAGE_ERR_TIMEOUT */
-    uint64_t pinned_bytes;        /**< pinned host memory held now */
-    uint64_t device_bytes;        /**< device memory held now */
+    uint64_t pinned_bytes;        /**< pinned host memory of committed exchanges, now */
+    uint64_t device_bytes;        /**< device memory of committed exchanges, now */
 } selvage_stats_t;
 
 /** Initialiser: `selvage_stats_t s = {SELVAGE_STATS_INIT};` */

@@ -23,6 +23,35 @@ static selvage_status_t check_params(const selvage_exchange_params_t *params)
     return SELVAGE_SUCCESS;
 }
 
+typedef struct exchange_call {
+    selvage_comm_t *comm;
+    const selvage_exchange_params_t *params;
+    selvage_exchange_t *ex;
+    selvage_status_t status;
+    char detail[SV_DETAIL_BYTES];
+} exchange_call_t;
+
+static void keep_detail(exchange_call_t *call)
+{
+    memcpy(call->detail, sv_thread_detail(), sizeof call->detail);
+}
+
+/* Runs fn where the engine lives and makes its error, if any, this thread's. */
+static selvage_status_t run_call(selvage_comm_t *comm, void (*fn)(void *), exchange_call_t *call)
+{
+    sv_progress_call(&comm->progress, fn, call);
+    if (call->status != SELVAGE_SUCCESS)
+        memcpy(sv_thread_detail(), call->detail, sizeof call->detail);
+    return call->status;
+}
+
+static void run_create(void *arg)
+{
+    exchange_call_t *call = arg;
+    call->status = sv_exchange_create(call->comm, call->params, &call->ex);
+    keep_detail(call);
+}
+
 selvage_status_t selvage_exchange_create(selvage_comm_t *comm, const selvage_exchange_params_t *params,
                                          selvage_exchange_t **ex_out)
 {
@@ -33,8 +62,11 @@ selvage_status_t selvage_exchange_create(selvage_comm_t *comm, const selvage_exc
     selvage_status_t status = sv_api_copy_params("params", params, &own, sizeof own);
     if (status == SELVAGE_SUCCESS)
         status = check_params(&own);
+    exchange_call_t call = {.comm = comm, .params = &own};
     if (status == SELVAGE_SUCCESS)
-        status = sv_exchange_create(comm, &own, ex_out);
+        status = run_call(comm, run_create, &call);
+    if (status == SELVAGE_SUCCESS)
+        *ex_out = call.ex;
     return sv_api_leave(status);
 }
 
@@ -77,17 +109,11 @@ selvage_status_t selvage_exchange_add_recv(selvage_exchange_t *ex, void *buf, si
     return sv_api_leave(status);
 }
 
-typedef struct exchange_call {
-    selvage_exchange_t *ex;
-    selvage_status_t status;
-    char detail[SV_DETAIL_BYTES];
-} exchange_call_t;
-
 static void run_commit(void *arg)
 {
     exchange_call_t *call = arg;
     call->status = sv_exchange_commit(call->ex);
-    memcpy(call->detail, sv_thread_detail(), sizeof call->detail);
+    keep_detail(call);
 }
 
 selvage_status_t selvage_exchange_commit(selvage_exchange_t *ex)
@@ -97,10 +123,7 @@ selvage_status_t selvage_exchange_commit(selvage_exchange_t *ex)
     if (sv_exchange_state(ex) != SV_EXCHANGE_BUILDING)
         return sv_api_leave(sv_error(SELVAGE_ERR_STATE, "selvage_exchange_commit: the exchange was committed before"));
     exchange_call_t call = {.ex = ex};
-    sv_progress_call(&ex->comm->progress, run_commit, &call);
-    if (call.status != SELVAGE_SUCCESS)
-        memcpy(sv_thread_detail(), call.detail, sizeof call.detail);
-    return sv_api_leave(call.status);
+    return sv_api_leave(run_call(ex->comm, run_commit, &call));
 }
 
 selvage_status_t selvage_exchange_start(selvage_exchange_t *ex, void *stream)
@@ -126,7 +149,7 @@ selvage_status_t selvage_exchange_wait(selvage_exchange_t *ex, void *stream)
 
 uint64_t selvage_exchange_epoch(const selvage_exchange_t *ex)
 {
-    return ex ? ex->epoch : 0;
+    return ex ? ex->started : 0;
 }
 
 selvage_status_t selvage_exchange_send_route(const selvage_exchange_t *ex, uint32_t index, selvage_route_t *route_out)

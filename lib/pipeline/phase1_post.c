@@ -17,6 +17,7 @@ static selvage_status_t post_free_slots(sv_recv_t *recv, uint64_t now_ns)
         SV_TRY(sv_wire_recv(p->x->comm->wire, SV_WIRE_DATA, slot->stage, p->segment_bytes + SV_RECORD_BYTES,
                             p->peer->rank, p->wire_tag, &slot->request));
         slot->state = SV_SLOT_POSTED;
+        slot->segment = recv->landed_count + recv->posted_count; /* messages meet receives in order of posting */
         slot->since_ns = now_ns;
         recv->posted_count++;
     }

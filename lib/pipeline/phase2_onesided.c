@@ -29,6 +29,8 @@ static selvage_status_t signal_arrival(sv_send_t *send, uint32_t segment)
                            .value = sv_word(p->x->epoch, p->attempt, segment + 1),
                            .record = last ? (const uint64_t *)(const void *)sv_fault_record(send) : NULL,
                            .record_to = (uint64_t *)(void *)&send->remote->record};
+    if (last) /* the record must be there; the copies run beside the digest */
+        SV_TRY(SV_DEVICE_CALL(p->x->comm->dev, stream_wait_event, copy_stream(send), send->prepared));
     return SV_DEVICE_CALL(p->x->comm->dev, launch, &sv_kernel_signal, &arg, sizeof arg, 1, copy_stream(send));
 }
 
@@ -51,8 +53,6 @@ static selvage_status_t move_segment(sv_send_t *send, uint32_t segment)
         return SELVAGE_SUCCESS;
     if (send->fused)
         return sv_phase0_fused(send, sv_word(p->x->epoch, p->attempt, 1));
-    if (segment == 0 || segment + 1 == p->nsegments) /* the record must be there; copies may run before it */
-        SV_TRY(SV_DEVICE_CALL(p->x->comm->dev, stream_wait_event, copy_stream(send), send->prepared));
     if (segment == 0 && p->x->defer_peer && copy_kind(send) == SV_COPY_PEER)
         SV_TRY(SV_DEVICE_CALL(p->x->comm->dev, stream_wait_event, copy_stream(send), p->x->last_out_event));
     SV_TRY(copy_segment(send, segment));

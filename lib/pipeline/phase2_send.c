@@ -95,22 +95,74 @@ static selvage_status_t fire_what_is_full(sv_send_t *send, uint64_t now_ns, bool
     return SELVAGE_SUCCESS;
 }
 
+static selvage_status_t reap_slot(sv_send_t *send, sv_slot_t *slot, uint64_t now_ns)
+{
+    selvage_comm_t *comm = send->p.x->comm;
+    SV_TRY(sv_wire_test(comm->wire, &slot->request, NULL));
+    sv_packet_trace(&send->p, SV_TRACE_SEND, slot->since_ns, now_ns, slot->flying_bytes - SV_RECORD_BYTES);
+    slot->state = SV_SLOT_FREE;
+    comm->sends_in_flight--;
+    comm->bytes_in_flight -= slot->flying_bytes;
+    return SELVAGE_SUCCESS;
+}
+
 static selvage_status_t reap(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
     sv_packet_t *p = &send->p;
     while (send->reaped < send->next_fire) {
-        sv_slot_t *slot = &p->slots[send->reaped % p->nslots];
-        selvage_status_t status = sv_wire_test(p->x->comm->wire, &slot->request, NULL);
+        selvage_status_t status = reap_slot(send, &p->slots[send->reaped % p->nslots], now_ns);
         if (status == SELVAGE_IN_PROGRESS)
             return SELVAGE_SUCCESS;
         SV_TRY(status);
-        sv_packet_trace(p, SV_TRACE_SEND, slot->since_ns, now_ns, slot->flying_bytes - SV_RECORD_BYTES);
-        slot->state = SV_SLOT_FREE;
-        p->x->comm->sends_in_flight--;
-        p->x->comm->bytes_in_flight -= slot->flying_bytes;
         send->reaped++;
         *moved = true;
     }
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_phase2_reap_lingering(sv_send_t *send, uint64_t now_ns)
+{
+    for (uint32_t s = 0; send->lingering && s < send->p.nslots; s++)
+        if (send->p.slots[s].state == SV_SLOT_FLYING)
+            SV_TRY(reap_slot(send, &send->p.slots[s], now_ns));
+    send->lingering = false;
+    return SELVAGE_SUCCESS;
+}
+
+/* A new epoch behind a resend that lingered: phases 0 and 1 of this packet are made up for. */
+static selvage_status_t begin_late(sv_send_t *send, uint64_t now_ns, bool *moved)
+{
+    selvage_status_t status = sv_phase2_reap_lingering(send, now_ns);
+    if (status == SELVAGE_IN_PROGRESS)
+        return SELVAGE_SUCCESS;
+    SV_TRY(status);
+    *moved = true;
+    SV_TRY(sv_phase0_prepare(send, now_ns));
+    return sv_phase1_stage(send, now_ns);
+}
+
+/* The receiver has it although it is still leaving: a resend, or a message behind its double (a fault). */
+static bool is_unneeded(const sv_send_t *send)
+{
+    return (send->p.attempt > 0 || send->fault) && send->p.peer->verdict_epoch >= send->p.x->epoch;
+}
+
+/* The verdict came before this attempt was through. It ends as soon as the device reads the user's buffer no more. */
+static selvage_status_t give_up_attempt(sv_send_t *send, uint64_t now_ns, bool *moved)
+{
+    selvage_status_t status = is_prepared(send, now_ns);
+    for (uint32_t s = 0; s < send->p.nslots && status == SELVAGE_SUCCESS; s++) {
+        sv_slot_t *slot = &send->p.slots[s];
+        if (slot->state == SV_SLOT_STAGING && !send->p.kernel_copy)
+            status = SV_DEVICE_CALL(send->p.x->comm->dev, event_query, slot->event);
+        if (slot->state == SV_SLOT_STAGING && status == SELVAGE_SUCCESS)
+            slot->state = SV_SLOT_FREE;
+        send->lingering |= slot->state == SV_SLOT_FLYING;
+    }
+    if (status != SELVAGE_SUCCESS)
+        return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
+    send->state = SV_SEND_VERDICT;
+    *moved = true;
     return SELVAGE_SUCCESS;
 }
 
@@ -128,7 +180,7 @@ static bool is_held(sv_send_t *send, uint64_t now_ns)
         return true;
     if (x->comm->fault.armed && !send->fault_decided)
         sv_fault_decide(send, now_ns);
-    return now_ns < send->hold_until_ns;
+    return (x->comm->fault.armed && !send->fault_decided) || now_ns < send->hold_until_ns;
 }
 
 static selvage_status_t send_staged(sv_send_t *send, uint64_t now_ns, bool *moved)
@@ -143,6 +195,10 @@ static selvage_status_t send_staged(sv_send_t *send, uint64_t now_ns, bool *move
 
 selvage_status_t sv_phase2_send(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
+    if (send->p.route == SELVAGE_ROUTE_STAGED && is_unneeded(send))
+        return give_up_attempt(send, now_ns, moved);
+    if (send->lingering)
+        return begin_late(send, now_ns, moved);
     if (is_held(send, now_ns))
         return SELVAGE_SUCCESS;
     if (send->p.route != SELVAGE_ROUTE_STAGED)

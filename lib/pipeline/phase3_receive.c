@@ -34,7 +34,8 @@ static bool find_segment(const sv_packet_t *p, const sv_record_t *record, size_t
         return false;
     uint64_t number = record->salt / p->segment_bytes;
     *segment = (uint32_t)number;
-    return number + 1 < p->nsegments && record->bytes == payload_bytes && payload_bytes == p->segment_bytes;
+    return number + 1 < p->nsegments && record->bytes == payload_bytes && payload_bytes == p->segment_bytes &&
+           record->digest == 0;
 }
 
 static arrival_t classify(const sv_recv_t *recv, const sv_record_t *record, size_t payload_bytes, uint32_t *segment)
@@ -50,13 +51,14 @@ static arrival_t classify(const sv_recv_t *recv, const sv_record_t *record, size
     return is_landed(recv, *segment) ? ARRIVAL_STALE : ARRIVAL_GOOD;
 }
 
-/* Without digests nothing is checked: messages are taken in the order in which they come. */
-static arrival_t take_unchecked(const sv_recv_t *recv, uint32_t *segment)
+/*
+ * Without digests nothing is checked: the n-th receive posted takes the n-th message to be the n-th segment. The order
+ * in which a poll happens to see them complete says nothing.
+ */
+static arrival_t take_unchecked(const sv_recv_t *recv, const sv_slot_t *slot, uint32_t *segment)
 {
-    for (*segment = 0; *segment < recv->p.nsegments; ++*segment)
-        if (!is_landed(recv, *segment))
-            return ARRIVAL_GOOD;
-    return ARRIVAL_STALE;
+    *segment = slot->segment;
+    return slot->segment < recv->p.nsegments && !is_landed(recv, slot->segment) ? ARRIVAL_GOOD : ARRIVAL_STALE;
 }
 
 static bool is_unchecked(const sv_recv_t *recv)
@@ -120,7 +122,7 @@ static selvage_status_t take_message(sv_recv_t *recv, sv_slot_t *slot, size_t by
     if (bytes >= SV_RECORD_BYTES)
         memcpy(&record, slot->stage + payload, sizeof record);
     arrival_t arrival =
-        is_unchecked(recv) ? take_unchecked(recv, &segment) : classify(recv, &record, payload, &segment);
+        is_unchecked(recv) ? take_unchecked(recv, slot, &segment) : classify(recv, &record, payload, &segment);
     if (arrival == ARRIVAL_STALE) {
         recv->p.x->comm->stats.stale_discarded++;
         sv_packet_trace(&recv->p, SV_TRACE_STALE, now_ns, 0, record.epoch);
@@ -159,6 +161,30 @@ selvage_status_t sv_phase3_poll_landing(sv_recv_t *recv, sv_slot_t *slot, uint64
                     sv_packet_piece(&recv->p, slot->segment));
     slot->state = SV_SLOT_FREE;
     *moved = true;
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t discard_stray(sv_recv_t *recv, sv_slot_t *slot)
+{
+    sv_packet_t *p = &recv->p;
+    sv_wire_t *wire = p->x->comm->wire;
+    if (slot->state == SV_SLOT_POSTED) {
+        selvage_status_t status = sv_wire_test(wire, &slot->request, NULL);
+        if (status != SELVAGE_SUCCESS)
+            return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
+        p->x->comm->stats.stale_discarded++;
+    }
+    SV_TRY(sv_wire_recv(wire, SV_WIRE_DATA, slot->stage, p->segment_bytes + SV_RECORD_BYTES, p->peer->rank, p->wire_tag,
+                        &slot->request));
+    slot->state = SV_SLOT_POSTED;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_phase3_discard_strays(selvage_exchange_t *x)
+{
+    for (uint32_t i = 0; i < x->nrecvs && sv_exchange_state(x) == SV_EXCHANGE_IDLE; i++)
+        if (x->recvs[i].p.route == SELVAGE_ROUTE_STAGED && x->recvs[i].asked > 0)
+            SV_TRY(discard_stray(&x->recvs[i], &x->recvs[i].p.slots[0]));
     return SELVAGE_SUCCESS;
 }
 

@@ -168,6 +168,8 @@ bool sv_comm_poll(void *arg)
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &comm->active)
         moved |= sv_exchange_poll(SV_CONTAINER_OF(it, selvage_exchange_t, active_link), now_ns);
+    if (comm->parting && sv_phase3_discard_strays(comm->parting) != SELVAGE_SUCCESS)
+        comm->parting = NULL; /* destroying goes on, and sets the memory aside */
     return moved;
 }
 

@@ -67,6 +67,7 @@ struct selvage_comm {
     uint64_t nonce;                /* agreed at creation; exchange ids are made from it */
     uint64_t creates, commits;     /* exchanges created so far, and commits begun */
     selvage_exchange_t *committing; /* whose commit is under way, or NULL */
+    selvage_exchange_t *parting;    /* that is being destroyed, or NULL */
     uint64_t tags_in_use[SV_COMM_TAGS / 64];
     int tag_next;
     uint64_t sends_in_flight, bytes_in_flight; /* caps: requests_max, inflight_bytes */

@@ -39,6 +39,7 @@ selvage_status_t sv_exchange_create(selvage_comm_t *comm, const selvage_exchange
     sv_list_init(&x->peers);
     sv_list_init(&x->active_link);
     atomic_init(&x->state, SV_EXCHANGE_BUILDING);
+    sv_list_append(&comm->exchanges, &x->link);
     *x_out = x;
     return SELVAGE_SUCCESS;
 }
@@ -125,7 +126,6 @@ selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
     uint64_t begin_ns = sv_clock_ns();
     comm->commits++;
     comm->committing = x;
-    sv_list_append(&comm->exchanges, &x->link);
     selvage_status_t status = sv_commit_hello(x, sv_commit_plan(x));
     if (status == SELVAGE_SUCCESS)
         status = match_and_furnish(x);
@@ -249,25 +249,38 @@ void sv_exchange_release(selvage_exchange_t *x)
     x->committed = false;
 }
 
-static bool withdraw_slot(sv_wire_t *wire, sv_slot_t *slot)
+static bool withdraw_slot(selvage_comm_t *comm, sv_slot_t *slot)
 {
     if (slot->state == SV_SLOT_POSTED)
-        return sv_wire_cancel(wire, &slot->request) == SELVAGE_SUCCESS;
-    if (slot->state == SV_SLOT_FLYING)
-        return sv_wire_test(wire, &slot->request, NULL) == SELVAGE_SUCCESS;
-    return true;
+        return sv_wire_cancel(comm->wire, &slot->request) == SELVAGE_SUCCESS;
+    if (slot->state != SV_SLOT_FLYING)
+        return true;
+    comm->sends_in_flight--;
+    comm->bytes_in_flight -= slot->flying_bytes;
+    return sv_wire_test(comm->wire, &slot->request, NULL) == SELVAGE_SUCCESS;
 }
 
 /* Withdraws what is still open on the wire. What cannot be withdrawn puts the exchange's memory in quarantine. */
 static void withdraw(selvage_exchange_t *x)
 {
-    sv_wire_t *wire = x->comm->wire;
+    selvage_comm_t *comm = x->comm;
     for (uint32_t i = 0; i < x->nsends; i++)
         for (uint32_t s = 0; x->sends[i].p.slots && s < x->sends[i].p.nslots; s++)
-            x->quarantined |= !withdraw_slot(wire, &x->sends[i].p.slots[s]);
+            x->quarantined |= !withdraw_slot(comm, &x->sends[i].p.slots[s]);
     for (uint32_t i = 0; i < x->nrecvs; i++)
         for (uint32_t s = 0; x->recvs[i].p.slots && s < x->recvs[i].p.nslots; s++)
-            x->quarantined |= !withdraw_slot(wire, &x->recvs[i].p.slots[s]);
+            x->quarantined |= !withdraw_slot(comm, &x->recvs[i].p.slots[s]);
+}
+
+/* Waits for resends that crossed a verdict; their receivers discard them in their own destroy. */
+static void wait_for_lingering(selvage_exchange_t *x, double timeout_s)
+{
+    sv_patience_t patience;
+    sv_patience_begin(&patience, x->comm, timeout_s);
+    for (uint32_t i = 0; i < x->nsends; i++)
+        while (sv_phase2_reap_lingering(&x->sends[i], sv_clock_ns()) == SELVAGE_IN_PROGRESS)
+            if (sv_patience_poll(&patience) != SELVAGE_SUCCESS)
+                return;
 }
 
 static void part(selvage_exchange_t *x)
@@ -286,9 +299,12 @@ static void part(selvage_exchange_t *x)
     bool poisoned = sv_exchange_state(x) == SV_EXCHANGE_POISONED;
     double timeout_s = poisoned && (comm->timeout_s <= 0 || comm->timeout_s > PARTING_TIMEOUT_S) ? PARTING_TIMEOUT_S
                                                                                                 : comm->timeout_s;
+    comm->parting = x;
+    wait_for_lingering(x, timeout_s);
     if (sv_agree(comm, "selvage_exchange_destroy", x->create_number, SELVAGE_SUCCESS, &unused, timeout_s) !=
         SELVAGE_SUCCESS)
         x->quarantined = true;
+    comm->parting = NULL;
     withdraw(x);
     if (x->quarantined)
         sv_log(SV_LOG_WARN, "exchange", "%zu bytes that others may still write are set aside", x->pinned_bytes);
@@ -299,7 +315,6 @@ void sv_exchange_destroy(selvage_exchange_t *x)
     if (x->committed)
         part(x);
     sv_exchange_release(x);
-    if (x->link.next)
-        sv_list_remove(&x->link);
+    sv_list_remove(&x->link);
     sv_free(x);
 }

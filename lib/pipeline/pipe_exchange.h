@@ -25,6 +25,11 @@
  *    |                +---- asked again -+  |         +------------------- verified ------------------------+
  *    +---------------- verdict good --------+
  *
+ * A resend on the staged route may cross the verdict: the receiver asked for a packet that was only slow, and has it.
+ * It posts no receive for the second one before the next epoch, so that waiting for it to leave could wait for ever.
+ * The verdict ends the send then; the slots linger, and the send's next epoch begins when they are free. Before an
+ * exchange is destroyed such strays are received and thrown away.
+ *
  * One-sided routes talk through words in node-shared memory, two lines per packet, polled by the host that owns them:
  *
  *   in the sender's segment   (written by the receiver):  credit: segments it may write;  verdict: epoch that was good
@@ -147,6 +152,7 @@ typedef struct sv_send {
     unsigned wanted_attempt;    /* the highest the receiver asked for */
     uint64_t hold_until_ns;     /* a delay fault */
     bool silent;                /* a drop fault: this attempt is not sent */
+    bool lingering;             /* staged: a resend that nobody needed any more still leaves from the slots */
     bool fused;                 /* one kernel at credit time packs, checks and signals; nothing in phase 0 */
     bool fault_decided;         /* for this attempt */
     sv_fault_kind_t fault_kind;
@@ -219,7 +225,8 @@ struct selvage_exchange {
     bool on_active;
     bool committed;                /* every rank committed it */
     uint64_t create_number, id;
-    uint64_t epoch;
+    uint64_t started;              /* epochs, as the application counts them */
+    uint64_t epoch;                /* the same, as the engine does: one thread each */
     selvage_route_t forced_route;  /* by the parameters; DEFAULT: the configuration decides */
     int policy;                    /* SV_CONFIG_CHECKSUM_... */
     sv_send_t *sends;
@@ -259,14 +266,14 @@ struct selvage_exchange {
     uint32_t stray_slots;          /* receives that could not be withdrawn */
 };
 
-/* Life. */
+/* Life. Creating, committing and destroying change lists of the communicator: engine thread. */
 selvage_status_t sv_exchange_create(selvage_comm_t *comm, const selvage_exchange_params_t *params,
                                     selvage_exchange_t **x_out);
 selvage_status_t sv_exchange_add_send(selvage_exchange_t *x, const void *buf, size_t bytes, int peer, int tag,
                                       uint32_t *index_out);
 selvage_status_t sv_exchange_add_recv(selvage_exchange_t *x, void *buf, size_t bytes, int peer, int tag,
                                       uint32_t *index_out);
-/* Collective; engine thread. */
+/* Collective. */
 selvage_status_t sv_exchange_commit(selvage_exchange_t *x);
 void sv_exchange_destroy(selvage_exchange_t *x);
 /* Frees everything an exchange owns but the struct itself; half-built ones too. No communication. */

@@ -25,6 +25,7 @@ struct sv_fault_send {
     sv_wire_request_t extra;   /* of a doubled message */
     const sv_send_t *partner;  /* whose content a swap takes */
     bool record_hurt;
+    sv_fault_kind_t drawn;     /* a swap that waits for its partner */
 };
 
 static bool is_staged(const sv_send_t *send)
@@ -114,6 +115,20 @@ static bool has_past(const sv_send_t *send)
     return send->fault->past[0] && epoch > 1 && send->fault->past_epoch[(epoch - 1) & 1] == epoch - 1;
 }
 
+/* Somebody of the same size that may still become ready for a swap; not for long, lest two wait for each other. */
+static bool partner_may_come(const sv_send_t *send, uint64_t now_ns)
+{
+    enum { PATIENCE_NS = 20000000 };
+    const selvage_exchange_t *x = send->p.x;
+    if (send->p.nsegments > 1 || now_ns > send->p.started_ns + PATIENCE_NS)
+        return false;
+    for (uint32_t i = 0; i < x->nsends; i++)
+        if (i != send->p.own_index && x->sends[i].p.bytes == send->p.bytes &&
+            is_staged(&x->sends[i]) == is_staged(send))
+            return true;
+    return false;
+}
+
 static bool last_double_is_leaving(sv_send_t *send)
 {
     return is_staged(send) && sv_wire_test(send->p.x->comm->wire, &send->fault->extra, NULL) != SELVAGE_SUCCESS;
@@ -123,27 +138,34 @@ static sv_fault_kind_t make_possible(sv_send_t *send, sv_fault_kind_t kind)
 {
     if (kind == SV_FAULT_DUPLICATE && last_double_is_leaving(send))
         return SV_FAULT_FLIP;
-    send->fault->partner = NULL;
-    if (kind == SV_FAULT_SWAP && send->p.nsegments == 1)
-        send->fault->partner = find_partner(send);
-    if (send->fault->partner && is_staged(send) && !partner_is_staged(send->fault->partner))
-        send->fault->partner = NULL;
     if ((kind == SV_FAULT_SWAP && !send->fault->partner) || (kind == SV_FAULT_REPLAY && !has_past(send)))
         return SV_FAULT_FLIP;
     return kind;
 }
 
+static void choose_partner(sv_send_t *send)
+{
+    struct sv_fault_send *fault = send->fault;
+    fault->partner = send->p.nsegments == 1 ? find_partner(send) : NULL;
+    if (fault->partner && is_staged(send) && !partner_is_staged(fault->partner))
+        fault->partner = NULL;
+}
+
 void sv_fault_decide(sv_send_t *send, uint64_t now_ns)
 {
     sv_fault_t *fault = &send->p.x->comm->fault;
-    send->fault_decided = true;
-    if (fault->epochs && send->p.x->epoch > fault->epochs)
+    sv_fault_kind_t kind = send->fault->drawn;
+    if (kind == SV_FAULT_NONE && !(fault->epochs && send->p.x->epoch > fault->epochs))
+        kind = sv_fault_packet(fault, send->p.index, send->p.attempt);
+    if (kind == SV_FAULT_SWAP)
+        choose_partner(send);
+    bool waits = kind == SV_FAULT_SWAP && !send->fault->partner && partner_may_come(send, now_ns);
+    send->fault->drawn = waits ? kind : SV_FAULT_NONE;
+    send->fault_decided = !waits;
+    if (waits || kind == SV_FAULT_NONE)
         return;
-    send->fault_kind = sv_fault_packet(fault, send->p.index, send->p.attempt);
-    if (send->fault_kind == SV_FAULT_NONE)
-        return;
-    sv_packet_trace(&send->p, SV_TRACE_FAULT, now_ns, 0, send->fault_kind);
-    send->fault_kind = make_possible(send, send->fault_kind);
+    sv_packet_trace(&send->p, SV_TRACE_FAULT, now_ns, 0, kind);
+    send->fault_kind = make_possible(send, kind);
     send->silent = send->fault_kind == SV_FAULT_DROP;
     if (send->fault_kind == SV_FAULT_DELAY)
         send->hold_until_ns = now_ns + (uint64_t)fault->delay_ms * 1000000;
@@ -244,7 +266,7 @@ selvage_status_t sv_fault_copy(sv_send_t *send, uint32_t segment, uint8_t *dst, 
                                sv_copy_kind_t kind, void *stream)
 {
     struct sv_fault_send *fault = send->fault;
-    fault->record_hurt = false;
+    fault->record_hurt &= segment > 0;
     SV_TRY(keep_payload(send, src, bytes, stream));
     if (segment != send->fault_segment)
         return copy(send, dst, src, bytes, kind, stream);

@@ -16,8 +16,12 @@ selvage_status_t sv_phase1_post_recv(sv_recv_t *recv, uint64_t now_ns);
 selvage_status_t sv_phase1_stage(sv_send_t *send, uint64_t now_ns);
 /* Phase 2: send what is in host memory; start what has credit. Sets *moved if anything happened. */
 selvage_status_t sv_phase2_send(sv_send_t *send, uint64_t now_ns, bool *moved);
+/* IN_PROGRESS while messages of an earlier epoch still leave from the slots of a staged send. */
+selvage_status_t sv_phase2_reap_lingering(sv_send_t *send, uint64_t now_ns);
 /* Phase 3: what arrived goes up; verification behind it. */
 selvage_status_t sv_phase3_receive(sv_recv_t *recv, uint64_t now_ns, bool *moved);
+/* Before destroying: receives and forgets resends that crossed the verdict, so that their senders see them leave. */
+selvage_status_t sv_phase3_discard_strays(selvage_exchange_t *x);
 /* Phase 4: sends reaped and verdicts seen. */
 selvage_status_t sv_phase4_drain(sv_send_t *send, uint64_t now_ns, bool *moved);
 /* Phase 5: verification done, verdicts out. */

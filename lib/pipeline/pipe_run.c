@@ -75,6 +75,8 @@ static selvage_status_t begin_send(sv_send_t *send, uint64_t now_ns)
     send->fault_kind = SV_FAULT_NONE;
     send->hold_until_ns = 0;
     send->fused = send->p.kernel_copy && send->p.route != SELVAGE_ROUTE_STAGED && !send->fault;
+    if (send->lingering)
+        return SELVAGE_SUCCESS; /* phase 2 begins it when its slots are free */
     SV_TRY(sv_phase0_prepare(send, now_ns));
     return send->p.route == SELVAGE_ROUTE_STAGED ? sv_phase1_stage(send, now_ns) : SELVAGE_SUCCESS;
 }
@@ -139,6 +141,7 @@ static void suffer_faults(selvage_exchange_t *x)
 static void begin(void *arg)
 {
     selvage_exchange_t *x = arg;
+    x->epoch++;
     if (x->comm->fault.never_epoch || x->comm->fault.stop_epoch)
         suffer_faults(x);
     if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING)
@@ -246,7 +249,7 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
         return sv_error(SELVAGE_ERR_STATE, "selvage_exchange_start: the exchange is not committed");
     case SV_EXCHANGE_RUNNING:
         return sv_error(SELVAGE_ERR_STATE, "selvage_exchange_start: epoch %llu is not complete; wait for it first",
-                        (unsigned long long)x->epoch);
+                        (unsigned long long)x->started);
     case SV_EXCHANGE_POISONED:
         return first_error(x);
     case SV_EXCHANGE_IDLE:
@@ -254,7 +257,7 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     }
     if (x->start_event)
         SV_TRY(SV_DEVICE_CALL(x->comm->dev, event_record, x->start_event, stream));
-    x->epoch++;
+    x->started++;
     sv_exchange_moved(x, sv_clock_ns());
     sv_exchange_set_state(x, SV_EXCHANGE_RUNNING);
     x->start_work.run = begin;
@@ -270,7 +273,7 @@ static selvage_status_t judge(const selvage_exchange_t *x, const char *call)
     case SV_EXCHANGE_POISONED: return first_error(x);
     case SV_EXCHANGE_BUILDING: break;
     case SV_EXCHANGE_IDLE:
-        if (x->epoch > 0)
+        if (x->started > 0)
             return SELVAGE_SUCCESS;
         break;
     }

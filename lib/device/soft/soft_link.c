@@ -2,10 +2,11 @@
 /*
  * Copies, fills and pauses, and the modelled links that copies pass through.
  *
- * A link serves one copy after the other, whichever streams they come from. A copy reserves its time when it begins:
- * from when the link is free, for latency plus bytes over bandwidth. Then it moves the bytes, and sleeps until its time
- * is over. Sleeping costs no CPU, so that overlap shows on a machine with few cores. A link with neither bandwidth nor
- * latency is not modelled: the copy takes what memcpy takes.
+ * A link serves one copy after the other, whichever streams they come from. A copy reserves its time: from when it
+ * could begin and the link is free, for latency plus bytes over bandwidth. Then it moves the bytes, and sleeps until its
+ * time is over. Sleeping costs no CPU, so that overlap shows on a machine with few cores. For the same reason a copy
+ * behind a modelled operation begins when that was to end, and not when its thread got a core again: a copy engine
+ * needs none. A link with neither bandwidth nor latency is not modelled: the copy takes what memcpy takes.
  */
 #include <string.h>
 
@@ -20,14 +21,21 @@ void soft_link_init(soft_link_t *link, double gbs, double latency_us)
     atomic_init(&link->free_ns, 0);
 }
 
-/* Returns when the copy is over. The order is relaxed throughout: only time is agreed on here, no data. */
-static uint64_t link_reserve(soft_link_t *link, size_t bytes)
+/* When an operation could begin that was enqueued then; 0, the operation before it took real time, is now. */
+static uint64_t could_begin(const soft_stream_t *stream, uint64_t enqueued_ns)
 {
-    uint64_t cost_ns = link->latency_ns + (uint64_t)((double)bytes * link->ns_per_byte);
-    uint64_t now = sv_clock_ns(), finish;
+    if (stream->before_ns == 0)
+        return sv_clock_ns();
+    return stream->before_ns > enqueued_ns ? stream->before_ns : enqueued_ns;
+}
+
+/* Returns when the copy is over. The order is relaxed throughout: only time is agreed on here, no data. */
+static uint64_t link_reserve(soft_link_t *link, size_t bytes, uint64_t begin_ns)
+{
+    uint64_t cost_ns = link->latency_ns + (uint64_t)((double)bytes * link->ns_per_byte), finish;
     uint64_t free_ns = atomic_load_explicit(&link->free_ns, memory_order_relaxed);
     do
-        finish = (free_ns > now ? free_ns : now) + cost_ns;
+        finish = (free_ns > begin_ns ? free_ns : begin_ns) + cost_ns;
     while (!atomic_compare_exchange_weak_explicit(&link->free_ns, &free_ns, finish, memory_order_relaxed,
                                                   memory_order_relaxed));
     return finish;
@@ -36,23 +44,30 @@ static uint64_t link_reserve(soft_link_t *link, size_t bytes)
 static void run_copy(soft_stream_t *stream, const soft_op_t *op)
 {
     (void)stream;
-    uint64_t finish = op->u.copy.link->modelled ? link_reserve(op->u.copy.link, op->u.copy.bytes) : 0;
     if (op->u.copy.bytes)
         memmove(op->u.copy.dst, op->u.copy.src, op->u.copy.bytes);
-    if (finish)
-        sv_clock_sleep_until_ns(finish);
+}
+
+static void run_modelled_copy(soft_stream_t *stream, const soft_op_t *op)
+{
+    uint64_t begin_ns = could_begin(stream, op->u.copy.enqueued_ns);
+    stream->over_ns = link_reserve(op->u.copy.link, op->u.copy.bytes, begin_ns);
+    run_copy(stream, op);
+    sv_clock_sleep_until_ns(stream->over_ns);
 }
 
 selvage_status_t soft_copy_async(sv_device_t *dev, void *dst, const void *src, size_t bytes, sv_copy_kind_t kind,
                                  void *handle)
 {
     soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_link_t *link = &((soft_device_t *)dev)->link[kind];
     soft_op_t *op = soft_op_begin(stream);
-    op->run = run_copy;
+    op->run = link->modelled ? run_modelled_copy : run_copy;
     op->u.copy.dst = dst;
     op->u.copy.src = src;
     op->u.copy.bytes = bytes;
-    op->u.copy.link = &((soft_device_t *)dev)->link[kind];
+    op->u.copy.link = link;
+    op->u.copy.enqueued_ns = link->modelled ? sv_clock_ns() : 0;
     soft_op_publish(stream, op);
     return SELVAGE_SUCCESS;
 }
@@ -78,8 +93,8 @@ selvage_status_t soft_fill_async(sv_device_t *dev, void *dst, int value, size_t 
 
 static void run_delay(soft_stream_t *stream, const soft_op_t *op)
 {
-    (void)stream;
-    sv_clock_sleep_until_ns(sv_clock_ns() + op->u.delay.ns);
+    stream->over_ns = could_begin(stream, op->u.delay.enqueued_ns) + op->u.delay.ns;
+    sv_clock_sleep_until_ns(stream->over_ns);
 }
 
 selvage_status_t soft_delay_async(sv_device_t *dev, double us, void *handle)
@@ -88,6 +103,7 @@ selvage_status_t soft_delay_async(sv_device_t *dev, double us, void *handle)
     soft_op_t *op = soft_op_begin(stream);
     op->run = run_delay;
     op->u.delay.ns = us > 0 ? (uint64_t)(us * 1e3) : 0;
+    op->u.delay.enqueued_ns = sv_clock_ns();
     soft_op_publish(stream, op);
     return SELVAGE_SUCCESS;
 }

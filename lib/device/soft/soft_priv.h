@@ -91,6 +91,7 @@ typedef struct soft_op {
             const void *src;
             size_t bytes;
             soft_link_t *link;
+            uint64_t enqueued_ns;
         } copy;
         struct {
             void *dst;
@@ -98,7 +99,7 @@ typedef struct soft_op {
             int value;
         } fill;
         struct {
-            uint64_t ns;
+            uint64_t ns, enqueued_ns;
         } delay;
         struct {
             soft_progress_t *progress;
@@ -134,6 +135,7 @@ struct soft_stream {
     soft_progress_t *progress;
     soft_op_t *ops;                  /* SOFT_RING_OPS, one if inlined; owned */
     uint64_t head;                   /* of the worker alone */
+    uint64_t before_ns, over_ns;     /* when the last modelled operation, and this one, is over; 0: it is not modelled */
     pthread_t thread;
     pthread_mutex_t grow;            /* of the list of helpers; taken by launches of several blocks only */
     soft_helper_t *helpers;          /* block 1 first; owned; only appended to */

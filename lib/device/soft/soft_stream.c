@@ -80,6 +80,8 @@ static void *stream_worker(void *arg)
         if (!slot_filled(stream))
             return NULL;
         soft_op_t *op = &stream->ops[stream->head % SOFT_RING_OPS];
+        stream->before_ns = stream->over_ns;
+        stream->over_ns = 0;
         op->run(stream, op);
         /* Partner: the acquire in soft_op_begin(). */
         atomic_store_explicit(&op->sequence, stream->head + SOFT_RING_OPS, memory_order_release);

@@ -1,0 +1,36 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# One packet of 2 GiB and 5 bytes, more than an int counts and an MPI message holds, on the staged and the peer route
+# (there through landing slots and straight into a registered buffer), every byte compared. Needs 10 GiB of memory.
+set -u
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
+top_builddir=${top_builddir:-.}
+driver=$top_builddir/tests/fault_driver
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+[ -x "$driver" ] || { echo "SKIP: $driver is not built"; exit 77; }
+available_kib=$(sed -n 's/^MemAvailable: *\([0-9]*\) kB$/\1/p' /proc/meminfo)
+if [ "${available_kib:-0}" -lt $((10 * 1024 * 1024)) ]; then
+    echo "SKIP: less than 10 GiB of memory are free"
+    exit 77
+fi
+failed=0
+
+# big ARGUMENT...
+big() {
+    bash "$top_srcdir/scripts/run-mpi" -n 2 -t 600 "$driver" --packets 1 --sides 1 --bytes 2147483653 --epochs 0 "$@" \
+        >"$work/out" 2>"$work/err"
+    local got=$?
+    if [ "$got" -ne 0 ] || [ -s "$work/err" ] || ! grep -q 'of 4 packets, silent wrong elements 0' "$work/out"; then
+        echo "FAIL: status $got: $*"
+        cat "$work/out" "$work/err"
+        failed=1
+    fi
+    echo "$*: $(sed -n 's/^rank 0: //p' "$work/out")"
+}
+
+big --route staged
+big --route peer
+big --route peer --registered 1
+exit $failed
