@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Wrong use of the library by a program that means no harm; the argument says which. Prints "rank R: call: STATUS:
- * detail" for each call that may fail and leaves judging to tests/test_bad_input.sh. Variables that differ between ranks
- * are set here, after MPI_Init, because launchers give all ranks the same ones.
+ * detail" for each call that may fail and leaves judging to tests/test_bad_input.sh. Variables that differ between
+ * ranks are set here, after MPI_Init, because launchers give all ranks the same ones.
  */
 #include <mpi.h>
 #include <stdio.h>

@@ -43,9 +43,11 @@ struct local_world {
     local_rank_t ranks[RANKS_MAX];
 };
 
+static local_world_t the_world; /* large; one run at a time */
 static int64_t left_behind;
 static char mode_list[512];
-static char folder[64]; /* for flight recorders, which would fill standard error */
+static pid_t folder_owner;
+static char folder[128]; /* for flight recorders, which would fill standard error */
 
 /* Keeps what fits: the first lines are the ones that tell. */
 static void log_sink(void *arg, int level, const char *line)
@@ -137,22 +139,29 @@ static void close_world(local_world_t *world)
 
 void local_ranks_run(const local_run_t *run)
 {
-    static local_world_t world; /* large; one run at a time */
     pthread_t threads[RANKS_MAX];
     int64_t before = sv_memory_live();
     long failed = atomic_load(&check_failed_);
-    if (!open_world(run, &world))
+    if (!open_world(run, &the_world))
         return;
     for (int r = 0; r < run->size; r++)
-        CHECK_EQ(pthread_create(&threads[r], NULL, rank_main, &world.ranks[r]), 0);
+        CHECK_EQ(pthread_create(&threads[r], NULL, rank_main, &the_world.ranks[r]), 0);
     for (int r = 0; r < run->size; r++)
         pthread_join(threads[r], NULL);
-    close_world(&world);
+    close_world(&the_world);
     left_behind = sv_memory_live() - before;
     if (!run->may_set_aside)
         CHECK_EQ(left_behind, 0);
     if (atomic_load(&check_failed_) != failed)
-        show_logs(&world);
+        show_logs(&the_world);
+}
+
+bool local_ranks_any_logged(const char *text)
+{
+    for (int r = 0; r < RANKS_MAX; r++)
+        if (strstr(the_world.logs[r].text, text))
+            return true;
+    return false;
 }
 
 int64_t local_ranks_left(void)
@@ -197,8 +206,11 @@ static void set_variables(const char *list)
     }
 }
 
+/* Not by children of the test, which leave it to their parent. */
 static void remove_folder(void)
 {
+    if (getpid() != folder_owner)
+        return;
     DIR *dir = opendir(folder);
     for (struct dirent *entry; dir && (entry = readdir(dir));)
         if (entry->d_name[0] != '.')
@@ -210,15 +222,17 @@ static void remove_folder(void)
 
 static void make_folder(void)
 {
-    strcpy(folder, "/tmp/selvage-test-XXXXXX");
+    const char *parent = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/selvage-test-XXXXXX", parent && strlen(parent) < 80 ? parent : "/tmp");
     if (!mkdtemp(folder))
         abort();
+    folder_owner = getpid();
     atexit(remove_folder);
 }
 
 void local_ranks_env(const char *list)
 {
-    char flight[128];
+    char flight[160];
     if (!folder[0])
         make_folder();
     forget_variables();

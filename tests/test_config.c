@@ -38,7 +38,7 @@ static void check_defaults(void)
     CHECK_EQ(c.checksum, SV_CONFIG_CHECKSUM_RETRY);
     CHECK_EQ(c.retry_max, 5);
     CHECK(c.timeout_s == 300.0);
-    CHECK_EQ(c.segment_bytes, 4 << 20);
+    CHECK_EQ(c.segment_bytes, 1 << 20);
     CHECK_EQ(c.inflight_bytes, 1 << 30);
     CHECK(c.flight_signal);
     CHECK_STR(c.trace, "");
@@ -149,7 +149,7 @@ static void check_hash(void)
     load((const char *const[]){NULL}, &a);
     load_one("SELVAGE_LOG", "debug", &b);
     CHECK(sv_config_agreed_hash(&a) == sv_config_agreed_hash(&b));
-    load_one("SELVAGE_SEGMENT_BYTES", "4194304", &b);
+    load_one("SELVAGE_SEGMENT_BYTES", "1048576", &b);
     CHECK(sv_config_agreed_hash(&a) == sv_config_agreed_hash(&b));
     load_one("SELVAGE_SEGMENT_BYTES", "8M", &b);
     CHECK(sv_config_agreed_hash(&a) != sv_config_agreed_hash(&b));

@@ -119,7 +119,7 @@ for route in peer staged; do
         err "report, $route"
     has "waits for its arrival for [0-9.]+ s; rank 1 $when [0-9.]+ s ago" err "report, $route"
     has 'ERR_TIMEOUT: epoch 3 of exchange [0-9a-f]+ made no progress for 2 s; [24] of 4 receives' out "text, $route"
-    grep -q 'flight recorder, rank 0, SELVAGE_ERR' "$work/flight.0" || fail "no flight recorder after the deadline: $route"
+    grep -q 'flight recorder, rank 0, SELVAGE_ERR' "$work/flight.0" || fail "no recorder after the deadline: $route"
 done
 
 SELVAGE_TIMEOUT_S=1 drive 3 0 --route staged --expect error --never-commit 1

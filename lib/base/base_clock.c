@@ -2,9 +2,7 @@
 /*
  * The clock and the polite wait. Everything is local to the caller. The wait goes from pause (the other side is about
  * to answer) over yield (somebody else needs this core) to sleep (nothing will happen soon); when ranks outnumber
- * cores the first of these only steals the time of whoever is waited for, so it is left out. A yield that takes long
- * says that the core is shared with somebody who computes: whoever yields there loses a time slice at every turn, while
- * one who sleeps is let in as soon as he wakes. For a while, yields become sleeps then.
+ * cores the first of these only steals the time of whoever is waited for, so it is left out.
  */
 #include "base/base_clock.h"
 
@@ -18,8 +16,6 @@ enum {
     PAUSES = 200,          /* calls that only pause, on a free core */
     YIELDS = 1000,         /* calls that yield after them */
     YIELDS_CROWDED = 50,   /* calls that yield before the first sleep, on a shared core */
-    YIELD_LONG_NS = 200000, /* more than a switch to a thread that only wants a moment, less than a time slice */
-    SHARED_CALLS = 4096,   /* how long a shared core is remembered */
     DOUBLINGS_MAX = 20     /* 1 us doubled this often is a second: more than any max_sleep_us */
 };
 
@@ -58,27 +54,17 @@ static void sleep_doubled(unsigned doublings, unsigned max_sleep_us)
     nanosleep(&pause, NULL);
 }
 
-static void yield_watched(sv_relax_t *relax)
-{
-    uint64_t before_ns = sv_clock_ns();
-    sched_yield();
-    if (sv_clock_ns() - before_ns > YIELD_LONG_NS)
-        relax->shared = SHARED_CALLS;
-}
-
 void sv_relax(sv_relax_t *relax)
 {
     unsigned pauses = relax->crowded ? 0 : PAUSES;
-    unsigned yields = relax->shared ? 0 : relax->crowded ? YIELDS_CROWDED : YIELDS;
+    unsigned yields = relax->crowded ? YIELDS_CROWDED : YIELDS;
     unsigned idle = relax->idle;
     if (idle < UINT_MAX)
         relax->idle = idle + 1;
-    if (relax->shared)
-        relax->shared--;
     if (idle < pauses)
         pause_processor();
     else if (idle < pauses + yields || relax->max_sleep_us == 0)
-        yield_watched(relax);
+        sched_yield();
     else
         sleep_doubled(idle - pauses - yields, relax->max_sleep_us);
 }

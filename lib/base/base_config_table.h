@@ -39,8 +39,8 @@
       "when copies within the node start: behind the copies down, at once, or as measured in the first epochs")        \
     X(REQUESTS_MAX, requests_max, INT, "1024", "1..65536", 0, "sends in flight at once, over all exchanges of a rank") \
     X(INFLIGHT_BYTES, inflight_bytes, BYTES, "1G", "1M..1T", 0, "bytes of sends in flight at once, of a rank")         \
-    X(TRACE, trace, TEXT, "", "", 0, "file for the timeline of all ranks (Perfetto, chrome://tracing)")                \
-    X(TRACE_EVENTS, trace_events, INT, "131072", "1024..16777216", 0, "timeline records kept per rank")                \
+    X(TRACE, trace, TEXT, "", "", 1, "file for the timeline of all ranks (Perfetto, chrome://tracing)")                \
+    X(TRACE_EVENTS, trace_events, INT, "131072", "1024..16777216", 1, "timeline records kept per rank")                \
     X(FLIGHT_FILE, flight_file, TEXT, "", "", 0,                                                                       \
       "file for the flight recorder, .RANK is appended; standard error if empty")                                      \
     X(FLIGHT_SIGNAL, flight_signal, BOOL, "on", "", 0,                                                                 \

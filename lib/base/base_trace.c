@@ -22,6 +22,7 @@ static struct {
     pthread_mutex_t change;      /* for those who add and remove; never taken in the handler */
     sv_trace_t *_Atomic first;
     _Atomic int walkers;
+    void (*behind)(int);         /* MPI's own handler, called behind ours; set before ours is installed */
 } traces = {.change = PTHREAD_MUTEX_INITIALIZER};
 
 /*
@@ -30,7 +31,6 @@ static struct {
  */
 static void write_all_on_signal(int signal_number)
 {
-    (void)signal_number;
     int callers_errno = errno;
     atomic_fetch_add(&traces.walkers, 1);
     sv_trace_t *trace = atomic_load(&traces.first);
@@ -39,15 +39,44 @@ static void write_all_on_signal(int signal_number)
         trace = __atomic_load_n(&trace->next, __ATOMIC_SEQ_CST);
     }
     atomic_fetch_sub(&traces.walkers, 1);
+    if (traces.behind)
+        traces.behind(signal_number);
     errno = callers_errno;
 }
 
-/* Only where the signal would end the process: an application's own handler is left alone. */
+/* Whether code at this address lies in an MPI library. */
+static bool is_of_mpi(uintptr_t address)
+{
+    char line[512], path[256];
+    unsigned long from, to;
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (maps && !found && fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%lx-%lx %*s %*s %*s %*s %255s", &from, &to, path) != 3 || address < from || address >= to)
+            continue;
+        const char *slash = strrchr(path, '/');
+        found = slash && strncmp(slash + 1, "libmpi", strlen("libmpi")) == 0;
+    }
+    if (maps)
+        fclose(maps);
+    return found;
+}
+
+/*
+ * Only where the signal would end the process: an application's own handler is left alone. But MPICH takes SIGUSR1 in
+ * MPI_Init, to hear of processes that failed; its handler is called behind ours.
+ */
 static void install_handler(void)
 {
     struct sigaction action;
-    if (sigaction(SIGUSR1, NULL, &action) != 0 || (action.sa_flags & SA_SIGINFO) || action.sa_handler != SIG_DFL)
+    if (sigaction(SIGUSR1, NULL, &action) != 0 || (action.sa_flags & SA_SIGINFO) ||
+        action.sa_handler == write_all_on_signal || action.sa_handler == SIG_IGN)
         return;
+    if (action.sa_handler != SIG_DFL) {
+        if (!is_of_mpi((uintptr_t)action.sa_handler))
+            return;
+        traces.behind = action.sa_handler;
+    }
     memset(&action, 0, sizeof action);
     action.sa_handler = write_all_on_signal;
     action.sa_flags = SA_RESTART;

@@ -98,14 +98,12 @@ static selvage_status_t make_recv(sv_recv_t *recv)
 /* Landing slots of one-sided receives lie in the segment or the slab, in the order that the hello told. */
 static void place_landing_slots(selvage_exchange_t *x)
 {
-    uint8_t *shared_at = x->shared_slots, *slab_at = x->slab;
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_packet_t *p = &x->recvs[i].p;
-        uint8_t **at = p->route == SELVAGE_ROUTE_SHARED ? &shared_at : &slab_at;
         if (p->direct || !sv_route_is_one_sided(p->route))
             continue;
-        for (uint32_t s = 0; s < p->nslots; s++, *at += sv_commit_slot_bytes(p))
-            p->slots[s].stage = *at;
+        for (uint32_t s = 0; s < p->nslots; s++)
+            p->slots[s].stage = x->recvs[i].landing + s * sv_commit_slot_bytes(p);
     }
 }
 

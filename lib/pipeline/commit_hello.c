@@ -42,7 +42,9 @@ static selvage_status_t accept_hello(selvage_exchange_t *x, int source, uint64_t
 selvage_status_t sv_commit_receive_hello(selvage_comm_t *comm, int source, uint64_t commit, uint64_t bytes)
 {
     if (comm->committing && commit == comm->commits) {
-        SV_TRY(accept_hello(comm->committing, source, bytes));
+        selvage_status_t status = accept_hello(comm->committing, source, bytes);
+        if (comm->committing->error == SELVAGE_SUCCESS)
+            comm->committing->error = status; /* agreed on in its turn; the sender must not wait for the ack */
         return send_ack(comm, source, commit);
     }
     if (commit <= comm->commits)
@@ -192,7 +194,7 @@ static selvage_status_t await_acks(selvage_exchange_t *x)
 {
     sv_patience_t patience;
     sv_patience_begin(&patience, x->comm, x->comm->timeout_s);
-    for (const sv_peer_t *peer; (peer = unacked_peer(x)) != NULL;) {
+    for (const sv_peer_t *peer; (peer = unacked_peer(x)) != NULL && !sv_agree_is_lost(x->comm);) {
         selvage_status_t status = sv_patience_poll(&patience);
         if (status == SELVAGE_ERR_TIMEOUT)
             return sv_error(status, "selvage_exchange_commit: rank %d has not answered for %g s: it did not commit",
@@ -211,6 +213,8 @@ selvage_status_t sv_commit_hello(selvage_exchange_t *x, selvage_status_t status)
         status = send_hellos(x);
     if (status == SELVAGE_SUCCESS)
         status = await_acks(x);
+    if (status == SELVAGE_SUCCESS)
+        status = x->error;
     uint64_t unused = 0;
     return sv_agree(x->comm, "selvage_exchange_commit (every rank commits the same exchange, in order of creation)",
                     x->create_number, status, &unused, x->comm->timeout_s);
@@ -265,7 +269,7 @@ static void forget(selvage_exchange_t *x, sv_peer_t *peer)
     sv_wire_t *wire = x->comm->wire;
     if (peer->hello_known && !peer->setup_received && sv_wire_cancel(wire, &peer->hello_in_request) != SELVAGE_SUCCESS)
         peer->hello_in = NULL;
-    if (peer->hello_sent && !peer->setup_sent)
+    if (peer->hello_sent && !peer->setup_sent && sv_wire_test(wire, &peer->hello_out_request, NULL) != SELVAGE_SUCCESS)
         peer->hello_out = NULL;
     sv_free(peer->hello_in);
     sv_free(peer->hello_out);

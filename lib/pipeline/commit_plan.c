@@ -192,6 +192,20 @@ static selvage_status_t make_slab(selvage_exchange_t *x, size_t bytes)
     return SV_DEVICE_CALL(x->comm->dev, export_memory, slab, bytes, &x->slab_handle, &x->slab_offset);
 }
 
+/* Where every receive lands: fixed before the hellos say so, whatever falls back to staged later. */
+static void place_landings(selvage_exchange_t *x)
+{
+    uint8_t *shared_at = x->shared_slots, *slab_at = x->slab;
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        sv_packet_t *p = &x->recvs[i].p;
+        uint8_t **at = p->route == SELVAGE_ROUTE_SHARED ? &shared_at : &slab_at;
+        if (p->direct || !sv_route_is_one_sided(p->route))
+            continue;
+        x->recvs[i].landing = *at;
+        *at += p->nslots * sv_commit_slot_bytes(p);
+    }
+}
+
 selvage_status_t sv_commit_plan(selvage_exchange_t *x)
 {
     size_t slab_bytes = 0;
@@ -201,5 +215,7 @@ selvage_status_t sv_commit_plan(selvage_exchange_t *x)
     for (uint32_t i = 0; i < x->nsends; i++)
         SV_TRY(choose_route(x, x->sends[i].p.peer, &x->sends[i].p.route));
     SV_TRY(make_segment(x));
-    return make_slab(x, slab_bytes);
+    SV_TRY(make_slab(x, slab_bytes));
+    place_landings(x);
+    return SELVAGE_SUCCESS;
 }

@@ -34,6 +34,14 @@ static selvage_status_t signal_arrival(sv_send_t *send, uint32_t segment)
     return SV_DEVICE_CALL(p->x->comm->dev, launch, &sv_kernel_signal, &arg, sizeof arg, 1, copy_stream(send));
 }
 
+/* A fault. Only the word is doubled: the memory behind it is the receiver's as soon as the first one has arrived. */
+static selvage_status_t signal_again(sv_send_t *send, uint32_t segment)
+{
+    sv_packet_t *p = &send->p;
+    sv_signal_arg_t arg = {.word = &send->remote->arrived, .value = sv_word(p->x->epoch, p->attempt, segment + 1)};
+    return SV_DEVICE_CALL(p->x->comm->dev, launch, &sv_kernel_signal, &arg, sizeof arg, 1, copy_stream(send));
+}
+
 /* The copy of one segment, hurt if a fault says so. */
 static selvage_status_t copy_segment(sv_send_t *send, uint32_t segment)
 {
@@ -57,11 +65,7 @@ static selvage_status_t move_segment(sv_send_t *send, uint32_t segment)
         SV_TRY(SV_DEVICE_CALL(p->x->comm->dev, stream_wait_event, copy_stream(send), p->x->last_out_event));
     SV_TRY(copy_segment(send, segment));
     SV_TRY(signal_arrival(send, segment));
-    if (send->fault_kind != SV_FAULT_DUPLICATE || segment + 1 < p->nsegments)
-        return SELVAGE_SUCCESS;
-    if (!p->direct) /* a user's buffer is his own again as soon as the first copy has verified */
-        SV_TRY(copy_segment(send, segment));
-    return signal_arrival(send, segment);
+    return send->fault_kind == SV_FAULT_DUPLICATE ? signal_again(send, segment) : SELVAGE_SUCCESS;
 }
 
 /* After every batch of copies: a resend must not rewrite the record while one of them may still read it. */

@@ -54,10 +54,19 @@ static selvage_status_t take_whole(sv_recv_t *recv, uint64_t now_ns, bool *moved
     return sv_phase3_verify(recv, recv->buf, NULL, 0, true);
 }
 
-/* A newer attempt is asked for by the credit word, but not while a slot is still being read. */
-static selvage_status_t ask_when_quiet(sv_recv_t *recv, uint64_t now_ns)
+/*
+ * A newer attempt is asked for by the credit word, but not while a slot is still being read. Nobody else looks at those
+ * slots any more: the counters of the old attempt are reset already.
+ */
+static selvage_status_t ask_when_quiet(sv_recv_t *recv, uint64_t now_ns, bool *moved)
 {
-    if (!recv->ask_due || any_landing(recv))
+    sv_packet_t *p = &recv->p;
+    if (!recv->ask_due)
+        return SELVAGE_SUCCESS;
+    for (uint32_t s = 0; p->slots && s < p->nslots; s++)
+        if (p->slots[s].state == SV_SLOT_LANDING)
+            SV_TRY(sv_phase3_poll_landing(recv, &p->slots[s], now_ns, moved));
+    if (any_landing(recv))
         return SELVAGE_SUCCESS;
     recv->ask_due = false;
     recv->consumed = recv->landed_count = 0;
@@ -71,7 +80,7 @@ selvage_status_t sv_phase3_receive_onesided(sv_recv_t *recv, uint64_t now_ns, bo
         SV_TRY(collect_landed(recv, now_ns, moved));
     if (recv->state != SV_RECV_WAITING)
         return SELVAGE_SUCCESS;
-    SV_TRY(ask_when_quiet(recv, now_ns));
+    SV_TRY(ask_when_quiet(recv, now_ns, moved));
     /* Partner: the release of the sender's signal kernel (signal_arrival(), sv_phase0_fused()). */
     uint64_t word = __atomic_load_n(&recv->words->arrived, __ATOMIC_ACQUIRE);
     bool ours = sv_word_epoch(word) == (uint32_t)p->x->epoch && sv_word_attempt(word) == p->attempt && !recv->ask_due;

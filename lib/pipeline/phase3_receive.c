@@ -100,6 +100,7 @@ selvage_status_t sv_phase3_land(sv_recv_t *recv, sv_slot_t *slot, uint32_t segme
     slot->state = SV_SLOT_LANDING;
     slot->segment = segment;
     slot->since_ns = now_ns;
+    recv->between_attempts = false;
     recv->landed[segment / 64] |= UINT64_C(1) << (segment % 64);
     bool last = ++recv->landed_count == p->nsegments;
     if (p->kernel_copy) {
@@ -183,7 +184,7 @@ static selvage_status_t discard_stray(sv_recv_t *recv, sv_slot_t *slot)
 selvage_status_t sv_phase3_discard_strays(selvage_exchange_t *x)
 {
     for (uint32_t i = 0; i < x->nrecvs && sv_exchange_state(x) == SV_EXCHANGE_IDLE; i++)
-        if (x->recvs[i].p.route == SELVAGE_ROUTE_STAGED && x->recvs[i].asked > 0)
+        if (x->recvs[i].p.route == SELVAGE_ROUTE_STAGED && (x->recvs[i].asked > 0 || x->comm->config.fault[0]))
             SV_TRY(discard_stray(&x->recvs[i], &x->recvs[i].p.slots[0]));
     return SELVAGE_SUCCESS;
 }

@@ -80,9 +80,29 @@ static selvage_status_t judge(selvage_comm_t *comm, const char *what, selvage_st
     return SELVAGE_SUCCESS;
 }
 
+/* A rank that cannot take part any more says so to all who will wait for it, and waits for nobody. */
+static void send_failure(selvage_comm_t *comm, int round, selvage_status_t status)
+{
+    uint64_t all[SV_AGREE_VALUES] = {(uint64_t)comm->wire->rank << 8 | (uint64_t)-(int)status};
+    for (; (INT64_C(1) << round) < comm->wire->size; round++)
+        (void)send_round(comm, round, all);
+    comm->agreements++;
+}
+
+bool sv_agree_is_lost(const selvage_comm_t *comm)
+{
+    for (int round = 0; round < SV_AGREE_ROUNDS; round++)
+        if (comm->agree.valid[comm->agreements & 1][round] &&
+            comm->agree.value[comm->agreements & 1][round][STATUS_KEY] != UINT64_MAX)
+            return true;
+    return false;
+}
+
 selvage_status_t sv_agree(selvage_comm_t *comm, const char *what, uint64_t key, selvage_status_t status,
                           uint64_t value[SV_AGREE_USER], double timeout_s)
 {
+    if (comm->broken != SELVAGE_SUCCESS)
+        send_failure(comm, 0, status != SELVAGE_SUCCESS ? status : comm->broken);
     if (comm->broken != SELVAGE_SUCCESS)
         return sv_error(comm->broken, "%s: an earlier collective call failed on this communicator", what);
     uint64_t hash = hash_call(what, key);
@@ -90,12 +110,16 @@ selvage_status_t sv_agree(selvage_comm_t *comm, const char *what, uint64_t key, 
     if (status != SELVAGE_SUCCESS)
         all[STATUS_KEY] = (uint64_t)comm->wire->rank << 8 | (uint64_t)-status;
     selvage_status_t wire_status = SELVAGE_SUCCESS;
-    for (int round = 0; (INT64_C(1) << round) < comm->wire->size && wire_status == SELVAGE_SUCCESS; round++) {
+    int round = 0;
+    for (; (INT64_C(1) << round) < comm->wire->size && wire_status == SELVAGE_SUCCESS; round++) {
         wire_status = send_round(comm, round, all);
         if (wire_status == SELVAGE_SUCCESS)
             wire_status = receive_round(comm, what, round, timeout_s, all);
     }
-    comm->agreements++;
+    if (wire_status != SELVAGE_SUCCESS)
+        send_failure(comm, round - 1, wire_status);
+    else
+        comm->agreements++;
     if (wire_status != SELVAGE_SUCCESS) {
         comm->broken = wire_status;
         return status != SELVAGE_SUCCESS ? status : wire_status;

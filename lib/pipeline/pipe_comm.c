@@ -71,6 +71,20 @@ static uint64_t random_nonce(const selvage_comm_t *comm)
     return sv_digest_mix(seed + (uint64_t)comm->wire->rank) & ~UINT64_C(0xffffffff);
 }
 
+typedef struct started {
+    selvage_comm_t *comm;
+    selvage_status_t status;
+} started_t;
+
+/* From here on the engine is the progress thread's, if there is one. */
+static void agree_on_progress(void *arg)
+{
+    started_t *started = arg;
+    uint64_t unused = 0;
+    started->status = sv_agree(started->comm, "selvage_comm_create: progress", 0, started->status, &unused,
+                               started->comm->timeout_s);
+}
+
 /* The ranks agree that all are set up alike, and on the nonce that exchange ids are made from. */
 static selvage_status_t set_up_together(selvage_comm_t *comm, selvage_status_t status)
 {
@@ -82,8 +96,11 @@ static selvage_status_t set_up_together(selvage_comm_t *comm, selvage_status_t s
                     sv_config_agreed_hash(&comm->config), SELVAGE_SUCCESS, &unused, comm->timeout_s));
     status = sv_topology_init(&comm->topology, comm->wire, comm->config.ranks_per_node);
     SV_TRY(sv_agree(comm, "selvage_comm_create: topology", 0, status, &unused, comm->timeout_s));
-    return sv_progress_init(&comm->progress, comm->config.progress == SV_CONFIG_PROGRESS_THREAD,
-                            comm->topology.crowded, sv_comm_poll, comm);
+    started_t started = {.comm = comm};
+    started.status = sv_progress_init(&comm->progress, comm->config.progress == SV_CONFIG_PROGRESS_THREAD,
+                                      comm->topology.crowded, sv_comm_poll, comm);
+    sv_progress_call(&comm->progress, agree_on_progress, &started);
+    return started.status;
 }
 
 static void init_members(selvage_comm_t *comm, sv_wire_t *wire)
@@ -149,10 +166,10 @@ selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *pa
 /* A wire that fails for everybody ends every exchange in flight: nothing else could. */
 static void poison_everything(selvage_comm_t *comm, selvage_status_t status)
 {
-    comm->broken = status;
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &comm->active)
         sv_exchange_poison(SV_CONTAINER_OF(it, selvage_exchange_t, active_link), status, true);
+    comm->broken = status; /* last: the neighbours are told meanwhile, if the wire still can */
 }
 
 bool sv_comm_poll(void *arg)
@@ -216,6 +233,9 @@ static void release_leftovers(selvage_comm_t *comm)
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &comm->exchanges) {
         selvage_exchange_t *x = SV_CONTAINER_OF(it, selvage_exchange_t, link);
+        if (x->committed && !comm->detached)
+            sv_exchange_withdraw(x);
+        x->quarantined |= x->committed && comm->broken != SELVAGE_SUCCESS;
         sv_exchange_release(x);
         sv_list_remove(&x->link);
         sv_free(x);
@@ -231,7 +251,7 @@ static void release_leftovers(selvage_comm_t *comm)
 static void part_with_neighbours(void *arg)
 {
     selvage_comm_t *comm = arg;
-    if (comm->detached || comm->broken != SELVAGE_SUCCESS)
+    if (comm->detached)
         return;
     uint64_t unused = 0;
     double timeout_s = comm->timeout_s > 0 && comm->timeout_s < DESTROY_TIMEOUT_S ? comm->timeout_s : DESTROY_TIMEOUT_S;
@@ -253,9 +273,22 @@ void sv_comm_destroy(selvage_comm_t *comm)
     release(comm);
 }
 
+/* The last moment at which MPI works: everything open is ended, and nothing touches the wire from here on. */
 static void detach(void *arg)
 {
-    ((selvage_comm_t *)arg)->detached = true;
+    selvage_comm_t *comm = arg;
+    selvage_status_t status =
+        sv_error_quiet(SELVAGE_ERR_STATE, "MPI_Finalize was called while the communicator was still in use");
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, &comm->exchanges) {
+        selvage_exchange_t *x = SV_CONTAINER_OF(it, selvage_exchange_t, link);
+        if (!x->committed)
+            continue;
+        sv_exchange_poison(x, status, true);
+        sv_exchange_withdraw(x);
+    }
+    comm->broken = status;
+    comm->detached = true;
 }
 
 void sv_comm_at_finalize(void *arg)

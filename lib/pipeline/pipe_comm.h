@@ -65,7 +65,7 @@ struct selvage_comm {
     sv_agree_inbox_t agree;
     uint64_t agreements;           /* collective calls agreed on so far: their sequence number */
     uint64_t nonce;                /* agreed at creation; exchange ids are made from it */
-    uint64_t creates, commits;     /* exchanges created so far, and commits begun */
+    uint64_t creates, commits;     /* exchanges created so far; number of the last commit */
     selvage_exchange_t *committing; /* whose commit is under way, or NULL */
     selvage_exchange_t *parting;    /* that is being destroyed, or NULL */
     uint64_t tags_in_use[SV_COMM_TAGS / 64];

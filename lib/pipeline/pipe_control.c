@@ -26,11 +26,18 @@ static void hand_to_exchange(selvage_comm_t *comm, int source, const sv_wire_con
 {
     const uint64_t *word = message->word;
     selvage_exchange_t *x = find_exchange(comm, word[1]);
-    if (!x || !x->committed)
+    /* A neighbour may leave commit, start and fail while this rank is still in commit: that word comes only once. */
+    bool early_failure = x && x == comm->committing && word[0] == SV_CONTROL_FAIL;
+    if (!x || (!x->committed && !early_failure))
         return; /* destroyed meanwhile: whoever asks will learn it from the destroy agreement */
     sv_peer_t *peer = sv_exchange_peer(x, source);
     if (peer)
         peer->heard_ns = sv_clock_ns();
+    bool asks = word[0] == SV_CONTROL_ASK || word[0] == SV_CONTROL_QUERY;
+    if (asks && sv_exchange_state(x) == SV_EXCHANGE_POISONED) {
+        sv_exchange_tell_failure(x, source); /* the word of it was lost */
+        return;
+    }
     switch ((sv_control_type_t)word[0]) {
     case SV_CONTROL_VERDICT:
         sv_recovery_verdict(x, source, word[2]);

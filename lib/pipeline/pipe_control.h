@@ -44,6 +44,9 @@ enum { SV_AGREE_USER = 1 };
 selvage_status_t sv_agree(selvage_comm_t *comm, const char *what, uint64_t key, selvage_status_t status,
                           uint64_t value[SV_AGREE_USER], double timeout_s);
 
+/* Whether a rank has said already that the agreement to come fails. */
+bool sv_agree_is_lost(const selvage_comm_t *comm);
+
 /* A received AGREE message. */
 void sv_agree_receive(selvage_comm_t *comm, const sv_wire_control_t *message);
 

@@ -13,7 +13,7 @@
 #include "pipeline/pipe_phases.h"
 
 /* How long a poisoned or failed exchange waits for the wire and the neighbours before it sets memory aside. */
-static const double PARTING_TIMEOUT_S = 10.0, DRAIN_TIMEOUT_S = 2.0;
+static const double PARTING_TIMEOUT_S = 30.0, DRAIN_TIMEOUT_S = 2.0;
 
 static int policy_of(const selvage_comm_t *comm, const selvage_exchange_params_t *params)
 {
@@ -35,6 +35,7 @@ selvage_status_t sv_exchange_create(selvage_comm_t *comm, const selvage_exchange
     x->comm = comm;
     x->forced_route = params ? params->route : SELVAGE_ROUTE_DEFAULT;
     x->policy = policy_of(comm, params);
+    x->fail_source = UINT32_MAX;
     x->create_number = ++comm->creates;
     sv_list_init(&x->peers);
     sv_list_init(&x->active_link);
@@ -111,11 +112,22 @@ static void count_memory(selvage_exchange_t *x, int sign)
     x->comm->stats.device_bytes += (uint64_t)(sign * (int64_t)x->device_bytes);
 }
 
+/* Where neighbours cannot be asked whether they have let go, what they may have mapped stays for good. */
+static void set_aside(selvage_exchange_t *x)
+{
+    x->quarantined = x->nsends + x->nrecvs > 0;
+    if (x->quarantined)
+        sv_log(SV_LOG_WARN, "exchange", "%zu bytes that others may still write are set aside",
+               x->pinned_bytes + x->device_bytes);
+}
+
 static void fail_commit(selvage_exchange_t *x, selvage_status_t status)
 {
     x->error = status;
     memcpy(x->error_text, sv_thread_detail(), sizeof x->error_text);
     sv_exchange_set_state(x, SV_EXCHANGE_POISONED);
+    if (x->comm->broken != SELVAGE_SUCCESS)
+        set_aside(x); /* the others may have committed it */
     sv_exchange_release(x);
     memcpy(sv_thread_detail(), x->error_text, sizeof x->error_text);
 }
@@ -124,7 +136,7 @@ selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
 {
     selvage_comm_t *comm = x->comm;
     uint64_t begin_ns = sv_clock_ns();
-    comm->commits++;
+    comm->commits = comm->agreements + 1; /* in step on all ranks, whatever failed before; never the same twice */
     comm->committing = x;
     selvage_status_t status = sv_commit_hello(x, sv_commit_plan(x));
     if (status == SELVAGE_SUCCESS)
@@ -141,7 +153,8 @@ selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
     count_memory(x, 1);
     sv_trace_add(&comm->trace, &(sv_trace_record_t){.begin_ns = begin_ns, .end_ns = sv_clock_ns(), .packet = UINT32_MAX,
                                                     .peer = -1, .kind = SV_TRACE_COMMIT, .exchange = (uint32_t)x->id});
-    sv_exchange_set_state(x, SV_EXCHANGE_IDLE);
+    if (sv_exchange_state(x) == SV_EXCHANGE_BUILDING) /* not failed by a neighbour meanwhile */
+        sv_exchange_set_state(x, SV_EXCHANGE_IDLE);
     return SELVAGE_SUCCESS;
 }
 
@@ -173,7 +186,7 @@ static void forget_recv(sv_recv_t *recv)
     forget_slots(&recv->p);
     if (recv->verified)
         dev->ops->event_destroy(dev, recv->verified);
-    if (recv->buffer)
+    if (recv->buffer && !recv->p.x->quarantined) /* else a peer may still write there: it stays registered */
         recv->buffer->users--; /* partner: plan_recv() in commit_plan.c */
     if (recv->p.wire_tag >= 0 && !recv->p.x->quarantined)
         sv_comm_tag_put(recv->p.x->comm, recv->p.wire_tag);
@@ -261,7 +274,7 @@ static bool withdraw_slot(selvage_comm_t *comm, sv_slot_t *slot)
 }
 
 /* Withdraws what is still open on the wire. What cannot be withdrawn puts the exchange's memory in quarantine. */
-static void withdraw(selvage_exchange_t *x)
+void sv_exchange_withdraw(selvage_exchange_t *x)
 {
     selvage_comm_t *comm = x->comm;
     for (uint32_t i = 0; i < x->nsends; i++)
@@ -283,31 +296,43 @@ static void wait_for_lingering(selvage_exchange_t *x, double timeout_s)
                 return;
 }
 
+/* Copies of an abandoned epoch must have left the neighbours' memory before they are told that they may free it. */
+static void quiet_device(selvage_exchange_t *x)
+{
+    sv_device_t *dev = x->comm->dev_under; /* no injected fault may keep this from happening */
+    void *stream[] = {x->kernel_stream, x->out_stream, x->in_stream, x->peer_stream};
+    for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
+        if (stream[i])
+            (void)SV_DEVICE_CALL(dev, stream_sync, stream[i]);
+}
+
 static void part(selvage_exchange_t *x)
 {
     selvage_comm_t *comm = x->comm;
-    if (sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
+    if (!comm->detached && sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
         sv_log(SV_LOG_WARN, "exchange", "an exchange is destroyed while epoch %llu is under way",
                (unsigned long long)x->epoch);
         sv_exchange_poison(x, sv_error_quiet(SELVAGE_ERR_STATE, "the exchange was destroyed in mid-epoch"), true);
     }
-    if (comm->detached || comm->broken != SELVAGE_SUCCESS) {
-        x->quarantined = x->nsends + x->nrecvs > 0;
+    if (comm->detached) { /* MPI is gone: what it still held was withdrawn at MPI_Finalize */
+        set_aside(x);
         return;
     }
     uint64_t unused = 0;
     bool poisoned = sv_exchange_state(x) == SV_EXCHANGE_POISONED;
     double timeout_s = poisoned && (comm->timeout_s <= 0 || comm->timeout_s > PARTING_TIMEOUT_S) ? PARTING_TIMEOUT_S
                                                                                                 : comm->timeout_s;
+    if (poisoned)
+        quiet_device(x);
     comm->parting = x;
     wait_for_lingering(x, timeout_s);
     if (sv_agree(comm, "selvage_exchange_destroy", x->create_number, SELVAGE_SUCCESS, &unused, timeout_s) !=
         SELVAGE_SUCCESS)
         x->quarantined = true;
     comm->parting = NULL;
-    withdraw(x);
+    sv_exchange_withdraw(x);
     if (x->quarantined)
-        sv_log(SV_LOG_WARN, "exchange", "%zu bytes that others may still write are set aside", x->pinned_bytes);
+        set_aside(x);
 }
 
 void sv_exchange_destroy(selvage_exchange_t *x)

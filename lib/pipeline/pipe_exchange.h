@@ -169,6 +169,7 @@ typedef struct sv_send {
 typedef struct sv_recv {
     sv_packet_t p;              /* first */
     uint8_t *buf;
+    uint8_t *landing;           /* first landing slot, as the hello told; NULL: staged or direct */
     sv_recv_state_t state;
     sv_record_t *record;        /* pinned: copy of what arrived, for the verifying kernel; own words on one-sided */
     sv_verify_result_t *result; /* pinned */
@@ -178,6 +179,7 @@ typedef struct sv_recv {
     uint32_t landed_count, posted_count, consumed;
     unsigned asked;             /* highest attempt asked for in this epoch */
     unsigned damaged;           /* failed attempts of this epoch */
+    bool between_attempts;      /* one failed, and nothing of the next has come */
     sv_ask_reason_t ask_reason;
     bool ask_due;               /* an ask that found no room on the wire */
     sv_recv_words_t *words;     /* own segment; NULL on staged */
@@ -209,6 +211,7 @@ typedef struct sv_peer {
     uint64_t good_epoch;           /* last epoch of which everything from it was good */
     uint64_t verdict_epoch;        /* last epoch that it called good */
     uint64_t heard_ns;             /* last message of any kind */
+    uint64_t queried_ns;           /* last time its verdict was asked for, by whichever packet */
 } sv_peer_t;
 
 typedef enum sv_exchange_state {
@@ -259,7 +262,7 @@ struct selvage_exchange {
     selvage_status_t error;        /* first error, returned by every later call */
     char error_text[SV_DETAIL_BYTES];
     uint64_t fail_expected, fail_found; /* digests of the packet that failed last */
-    uint32_t fail_index;
+    uint32_t fail_index, fail_source; /* of the packet that failed here; source UINT32_MAX: none did */
     uint64_t measured_ns[2];       /* best epoch seen: [deferred], for the measured policy */
     uint64_t measured_count;
     bool quarantined;              /* something may still write its memory: never freed */
@@ -276,6 +279,8 @@ selvage_status_t sv_exchange_add_recv(selvage_exchange_t *x, void *buf, size_t b
 /* Collective. */
 selvage_status_t sv_exchange_commit(selvage_exchange_t *x);
 void sv_exchange_destroy(selvage_exchange_t *x);
+/* Takes back what is open on the wire, and quarantines the exchange if it cannot. */
+void sv_exchange_withdraw(selvage_exchange_t *x);
 /* Frees everything an exchange owns but the struct itself; half-built ones too. No communication. */
 void sv_exchange_release(selvage_exchange_t *x);
 

@@ -61,10 +61,11 @@ static bool digest_under(sv_recv_t *recv, const sv_record_t *identity, uint64_t 
     return true;
 }
 
-/* Whether a digest is announced by the record in front or by the candidate's own record. */
+/* Whether a digest is announced by the record in front or by the candidate's own, which is one only once it arrived. */
 static bool is_announced(const sv_recv_t *recv, const sv_recv_t *candidate, uint64_t digest)
 {
-    return digest == recv->record->digest || digest == candidate->record->digest;
+    bool arrived = candidate->state != SV_RECV_WAITING;
+    return digest == recv->record->digest || (arrived && digest == candidate->record->digest);
 }
 
 static bool try_identity(sv_recv_t *recv, const sv_recv_t *candidate, uint64_t epoch, char *text, size_t text_bytes)

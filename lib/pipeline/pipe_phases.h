@@ -62,6 +62,8 @@ bool sv_naming_describe(sv_recv_t *recv, const sv_record_t *arrived, bool landed
 
 /* Poisons the exchange: first error and its detail are kept, neighbours are told, the flight recorder is written. */
 void sv_exchange_poison(selvage_exchange_t *x, selvage_status_t status, bool tell);
+/* Tells one rank that the exchange is lost here. */
+void sv_exchange_tell_failure(const selvage_exchange_t *x, int rank);
 /* The deadline's report: what every unfinished packet waits for. Returns SELVAGE_ERR_TIMEOUT with the detail set. */
 selvage_status_t sv_exchange_report_deadline(selvage_exchange_t *x, double waited_s);
 

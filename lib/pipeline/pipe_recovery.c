@@ -49,13 +49,20 @@ static selvage_status_t reset_attempt(sv_recv_t *recv)
     memset(recv->landed, 0, (p->nsegments + 63) / 64 * sizeof *recv->landed);
     recv->landed_count = recv->consumed = 0;
     recv->state = SV_RECV_WAITING;
-    return SV_DEVICE_CALL(p->x->comm->dev, fill_async, p->scratch, 0, sizeof *p->scratch, p->x->kernel_stream);
+    sv_device_t *dev = p->x->comm->dev;
+    SV_TRY(SV_DEVICE_CALL(dev, fill_async, p->scratch, 0, sizeof *p->scratch, p->x->kernel_stream));
+    if (!p->x->in_stream)
+        return SELVAGE_SUCCESS;
+    /* Copies of the new attempt must not overtake kernels that still read what landed of the old one. */
+    SV_TRY(SV_DEVICE_CALL(dev, event_record, recv->verified, p->x->kernel_stream));
+    return SV_DEVICE_CALL(dev, stream_wait_event, p->x->in_stream, recv->verified);
 }
 
 static selvage_status_t give_up(sv_recv_t *recv, const char *text)
 {
     selvage_exchange_t *x = recv->p.x;
     x->fail_index = recv->p.index;
+    x->fail_source = (uint32_t)recv->p.peer->rank;
     selvage_status_t status = sv_error(SELVAGE_ERR_CHECKSUM, "%s", text);
     if (x->policy == SV_CONFIG_CHECKSUM_ABORT) {
         sv_trace_flight_write(&x->comm->trace, "abort on a packet that did not verify");
@@ -77,6 +84,7 @@ static selvage_status_t fail_attempt(sv_recv_t *recv, uint64_t now_ns, const cha
     if (x->comm->warnings++ < WARNINGS_MAX)
         sv_log(SV_LOG_WARN, "recovery", "%s; asked for again", text);
     recv->damaged++;
+    recv->between_attempts = true;
     recv->asked++;
     recv->p.attempt = recv->asked;
     recv->p.moved_ns = now_ns;
@@ -93,6 +101,8 @@ selvage_status_t sv_recovery_bad_record(sv_recv_t *recv, const sv_record_t *arri
     x->fail_expected = arrived->digest;
     x->fail_found = 0;
     x->comm->stats.bad_records++;
+    if (recv->between_attempts && recv->p.nsegments > 1)
+        return SELVAGE_SUCCESS; /* most likely another segment of the attempt that has failed already */
     if (sv_naming_describe(recv, arrived, false, what, sizeof what))
         x->comm->stats.swapped_named++;
     return fail_attempt(recv, now_ns, what);
@@ -134,6 +144,12 @@ selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns)
         return SELVAGE_SUCCESS;
     if (p->x->policy != SV_CONFIG_CHECKSUM_RETRY || recv->asked >= ATTEMPT_MAX)
         return SELVAGE_SUCCESS;
+    /* Nothing is missing as long as this rank's own stream has not come to start. */
+    selvage_status_t begun = SV_DEVICE_CALL(p->x->comm->dev, event_query, p->x->start_event);
+    if (begun != SELVAGE_SUCCESS) {
+        p->moved_ns = now_ns;
+        return begun == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : begun;
+    }
     p->questions++;
     p->moved_ns = now_ns;
     p->x->comm->stats.asked_again++;
@@ -154,6 +170,9 @@ selvage_status_t sv_recovery_query(sv_send_t *send, uint64_t now_ns)
         return SELVAGE_SUCCESS;
     p->questions++;
     p->moved_ns = now_ns;
+    if (now_ns - p->peer->queried_ns < (uint64_t)(p->x->comm->config.retry_timeout_ms * 1e6))
+        return SELVAGE_SUCCESS; /* the verdict is one for all packets of the peer */
+    p->peer->queried_ns = now_ns;
     sv_wire_control_t message = {.word = {SV_CONTROL_QUERY, p->x->id, p->x->epoch}};
     selvage_status_t status = sv_wire_control_send(p->x->comm->wire, p->peer->rank, &message);
     return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
@@ -210,7 +229,8 @@ void sv_recovery_peer_failed(selvage_exchange_t *x, int source, const sv_wire_co
     const uint64_t *word = message->word;
     selvage_status_t theirs = (selvage_status_t) - (int)(word[3] & 0xff), status = SELVAGE_ERR_PEER;
     uint32_t index = (uint32_t)word[4];
-    if (theirs == SELVAGE_ERR_CHECKSUM && index < x->nsends && x->sends[index].p.peer->rank == source) {
+    bool ours = (uint32_t)(word[4] >> 32) == (uint32_t)x->comm->wire->rank;
+    if (theirs == SELVAGE_ERR_CHECKSUM && ours && index < x->nsends && x->sends[index].p.peer->rank == source) {
         const sv_packet_t *p = &x->sends[index].p;
         status = sv_error(SELVAGE_ERR_CHECKSUM,
                           "rank %d could not verify packet %u (tag %d) of this rank, epoch %llu, %zu bytes, salt %llu: "

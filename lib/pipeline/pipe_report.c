@@ -60,7 +60,7 @@ static void describe(const sv_packet_t *p, const char *kind, const char *directi
     describe_peer(p->peer, now_ns, peer, sizeof peer);
     snprintf(text, text_bytes, "%s %u (tag %d, %zu bytes) %s rank %d, route %s, attempt %u: %s for %.2f s; %s", kind,
              p->own_index, p->tag, p->bytes, direction, p->peer->rank, selvage_route_name(p->route), p->attempt, waits,
-             seconds_since(p->moved_ns, now_ns), peer);
+             seconds_since(p->started_ns, now_ns), peer);
 }
 
 static void describe_recv(const sv_recv_t *recv, uint64_t now_ns, char *text, size_t text_bytes)
@@ -97,15 +97,20 @@ selvage_status_t sv_exchange_report_deadline(selvage_exchange_t *x, double waite
                     x->nactive_recvs, x->nrecvs, x->nactive_sends, x->nsends, first);
 }
 
-/* Best effort: a neighbour that cannot be told finds out at its own deadline. */
+void sv_exchange_tell_failure(const selvage_exchange_t *x, int rank)
+{
+    sv_wire_control_t message = {.word = {SV_CONTROL_FAIL, x->id, x->epoch, (uint64_t)-(int)x->error,
+                                          (uint64_t)x->fail_source << 32 | x->fail_index, x->fail_expected,
+                                          x->fail_found}};
+    (void)sv_wire_control_send(x->comm->wire, rank, &message); /* not now: whoever asks later is told again */
+}
+
 static void tell_neighbours(const selvage_exchange_t *x)
 {
     for (const sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         const sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
-        sv_wire_control_t message = {.word = {SV_CONTROL_FAIL, x->id, x->epoch, (uint64_t)-(int)x->error, x->fail_index,
-                                              x->fail_expected, x->fail_found}};
         if (peer->rank != x->comm->wire->rank)
-            (void)sv_wire_control_send(x->comm->wire, peer->rank, &message);
+            sv_exchange_tell_failure(x, peer->rank);
     }
 }
 

@@ -57,7 +57,7 @@ static selvage_status_t begin_recv(sv_recv_t *recv, uint64_t now_ns)
     recv->state = SV_RECV_WAITING;
     recv->landed_count = recv->consumed = 0;
     recv->asked = recv->damaged = 0;
-    recv->ask_due = false;
+    recv->ask_due = recv->between_attempts = false;
     memset(recv->landed, 0, (p->nsegments + 63) / 64 * sizeof *recv->landed);
     p->attempt = p->questions = 0;
     p->identity.epoch = p->x->epoch;
@@ -242,6 +242,37 @@ static selvage_status_t first_error(const selvage_exchange_t *x)
     return sv_error_quiet(x->error, "%s", x->error_text);
 }
 
+typedef struct failed_start {
+    selvage_exchange_t *x;
+    selvage_status_t status;
+    char detail[SV_DETAIL_BYTES];
+} failed_start_t;
+
+static void poison_unstarted(void *arg)
+{
+    failed_start_t *failed = arg;
+    memcpy(sv_thread_detail(), failed->detail, sizeof failed->detail);
+    sv_exchange_poison(failed->x, failed->status, true);
+}
+
+/* The neighbours will wait for this epoch, so they are told. */
+static selvage_status_t fail_start(selvage_exchange_t *x, selvage_status_t status)
+{
+    failed_start_t failed = {.x = x, .status = status};
+    memcpy(failed.detail, sv_thread_detail(), sizeof failed.detail);
+    sv_progress_call(&x->comm->progress, poison_unstarted, &failed);
+    return first_error(x);
+}
+
+/* False if a progress thread has just poisoned the exchange: its word must not be overwritten. */
+static bool leave_idle(selvage_exchange_t *x)
+{
+    int idle = SV_EXCHANGE_IDLE;
+    /* Partner: the acquire in sv_exchange_state(), and its releases on failure. */
+    return atomic_compare_exchange_strong_explicit(&x->state, &idle, SV_EXCHANGE_RUNNING, memory_order_acq_rel,
+                                                   memory_order_acquire);
+}
+
 selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
 {
     switch (sv_exchange_state(x)) {
@@ -255,11 +286,13 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     case SV_EXCHANGE_IDLE:
         break;
     }
-    if (x->start_event)
-        SV_TRY(SV_DEVICE_CALL(x->comm->dev, event_record, x->start_event, stream));
-    x->started++;
+    selvage_status_t status = SV_DEVICE_CALL(x->comm->dev, event_record, x->start_event, stream);
+    if (status != SELVAGE_SUCCESS)
+        return fail_start(x, status);
     sv_exchange_moved(x, sv_clock_ns());
-    sv_exchange_set_state(x, SV_EXCHANGE_RUNNING);
+    if (!leave_idle(x))
+        return first_error(x);
+    x->started++;
     x->start_work.run = begin;
     x->start_work.arg = x;
     sv_progress_post(&x->comm->progress, &x->start_work);
