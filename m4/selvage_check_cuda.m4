@@ -28,6 +28,8 @@ AC_DEFUN([SELVAGE_CHECK_CUDA], [
     [AC_MSG_ERROR([--with-cuda=$with_cuda: no working nvcc there])])
   selvage_cuda_summary="${NVCC:-no}"
   AC_SUBST([NVCC])
+  AS_IF([test -n "$NVCC"], [CUDA_HOME=`dirname "$(dirname "$(readlink -f "$NVCC")")"`], [CUDA_HOME=])
+  AC_SUBST([CUDA_HOME])
   AM_CONDITIONAL([HAVE_CUDA_COMPILER], [test -n "$NVCC"])
   AC_SUBST([SELVAGE_WITH_CUDA], [$with_cuda])
 ])

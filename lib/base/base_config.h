@@ -16,7 +16,7 @@
 enum { SV_CONFIG_TEXT_BYTES = 512 };
 
 /* Positions in the CHOICE lists of base_config_table.h. */
-enum { SV_CONFIG_DEVICE_AUTO, SV_CONFIG_DEVICE_SOFT };
+enum { SV_CONFIG_DEVICE_AUTO, SV_CONFIG_DEVICE_SOFT, SV_CONFIG_DEVICE_NVIDIA, SV_CONFIG_DEVICE_AMD };
 enum { SV_CONFIG_CHECKSUM_OFF, SV_CONFIG_CHECKSUM_RETRY, SV_CONFIG_CHECKSUM_REPORT, SV_CONFIG_CHECKSUM_ABORT };
 enum { SV_CONFIG_PROGRESS_INLINE, SV_CONFIG_PROGRESS_THREAD };
 enum { SV_CONFIG_SPIN_AUTO, SV_CONFIG_SPIN_YIELD, SV_CONFIG_SPIN_BUSY };
@@ -25,7 +25,9 @@ enum { SV_CONFIG_SOFT_THREADS, SV_CONFIG_SOFT_INLINE };
 
 /* One member per row of the table: BOOL bool, INT and CHOICE int, REAL double, BYTES uint64_t, TEXT char[]. */
 typedef struct sv_config {
-    int device, log, unknown, route, ranks_per_node, checksum, retry_max;
+    int device;
+    char device_path[SV_CONFIG_TEXT_BYTES];
+    int log, unknown, route, ranks_per_node, checksum, retry_max;
     double retry_timeout_ms, timeout_s;
     int progress, spin;
     uint64_t segment_bytes;

@@ -85,6 +85,10 @@ typedef struct sv_signal_arg {
     uint64_t *record_to;
 } sv_signal_arg_t;
 
+typedef struct sv_delay_arg {
+    uint64_t ns;
+} sv_delay_arg_t;
+
 typedef struct sv_flip_arg {
     uint8_t *byte;
     uint64_t mask;
@@ -100,6 +104,7 @@ SV_LAYOUT_ASSERT(sv_verify_result_t, 32);
 SV_LAYOUT_ASSERT(sv_digest_scratch_t, 16);
 SV_LAYOUT_ASSERT(sv_digest_arg_t, 152);
 SV_LAYOUT_ASSERT(sv_signal_arg_t, 32);
+SV_LAYOUT_ASSERT(sv_delay_arg_t, 8);
 SV_LAYOUT_ASSERT(sv_flip_arg_t, 16);
 
 #endif

@@ -92,6 +92,13 @@ SV_DEV_FN void sv_dev_block_sync(void)
     __syncthreads();
 }
 
+SV_DEV_FN uint64_t sv_dev_clock_ns(void)
+{
+    uint64_t ns;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
+    return ns;
+}
+
 SV_DEV_FN void sv_dev_relax(unsigned *turns)
 {
     *turns += 1;
@@ -154,6 +161,12 @@ SV_DEV_FN void sv_dev_block_sync(void)
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
 
+/* The constant clock of AMD GPUs runs at 100 MHz. */
+SV_DEV_FN uint64_t sv_dev_clock_ns(void)
+{
+    return __builtin_amdgcn_s_memrealtime() * 10;
+}
+
 SV_DEV_FN void sv_dev_relax(unsigned *turns)
 {
     *turns += 1;
@@ -162,6 +175,7 @@ SV_DEV_FN void sv_dev_relax(unsigned *turns)
 
 #else /* soft */
 
+extern "C" uint64_t sv_kernel_clock_ns(void);
 extern "C" void sv_kernel_relax(unsigned *turns);
 
 #define SV_KERNEL(name, arg_type, body)                                                    \
@@ -198,6 +212,11 @@ SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel(uint32_t *word, uint32_t value)
 
 SV_DEV_FN void sv_dev_block_sync(void)
 {
+}
+
+SV_DEV_FN uint64_t sv_dev_clock_ns(void)
+{
+    return sv_kernel_clock_ns();
 }
 
 SV_DEV_FN void sv_dev_relax(unsigned *turns)

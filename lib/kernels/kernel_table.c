@@ -6,13 +6,20 @@
 #include <sched.h>
 #include <time.h>
 
+#include "base/base_clock.h"
 #include "kernels/kernels.h"
 
 const sv_kernel_t sv_kernel_digest = {"sv_digest", sv_digest_soft};
 const sv_kernel_t sv_kernel_signal = {"sv_signal", sv_signal_soft};
 const sv_kernel_t sv_kernel_flip = {"sv_flip", sv_flip_soft};
+const sv_kernel_t sv_kernel_delay = {"sv_delay", sv_delay_soft};
 
 enum { RELAX_YIELDS = 64, RELAX_SLEEP_NS = 50000 };
+
+uint64_t sv_kernel_clock_ns(void)
+{
+    return sv_clock_ns();
+}
 
 void sv_kernel_relax(unsigned *turns)
 {

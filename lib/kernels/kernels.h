@@ -19,15 +19,18 @@ extern "C" {
 
 extern const sv_kernel_t sv_kernel_digest; /* sv_digest_arg_t: sum, copy, write or check a record, signal */
 extern const sv_kernel_t sv_kernel_signal; /* sv_signal_arg_t: release one word at system scope */
+extern const sv_kernel_t sv_kernel_delay;  /* sv_delay_arg_t: takes time */
 extern const sv_kernel_t sv_kernel_flip;   /* sv_flip_arg_t: damage one byte, for fault injection */
 
 /* Bodies for soft, one call per block; reached through the descriptors above. arg is aligned to 8 bytes. */
 void sv_digest_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_signal_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_delay_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_flip_soft(const void *arg, unsigned block, unsigned nblocks);
 
 /* One turn of a spin in device code on soft: yields, and sleeps when it has turned often. *turns starts at 0. */
 void sv_kernel_relax(unsigned *turns);
+uint64_t sv_kernel_clock_ns(void);
 
 /* mix() of the design: two rounds of multiply and shift; a bijection of 64 bits. */
 uint64_t sv_digest_mix(uint64_t x);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Opening device plug-ins. A plug-in stays open until the process ends: its device code may still be wanted by streams
+ * of the application, and GPU runtimes do not like to be unloaded.
+ */
+#include "device/device_plugin.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/base_log.h"
+#include "base/base_memory.h"
+#include "base/base_status.h"
+
+#ifndef SELVAGE_PLUGIN_DIR
+#define SELVAGE_PLUGIN_DIR ""
+#endif
+
+static void log_for_plugin(int level, const char *component, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void log_for_plugin(int level, const char *component, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    sv_log((sv_log_level_t)level, component, "%s", text);
+}
+
+static const sv_plugin_host_t host = {
+    .abi = SV_PLUGIN_ABI,
+    .error = sv_error,
+    .error_quiet = sv_error_quiet,
+    .log = log_for_plugin,
+    .calloc = sv_calloc,
+    .free = sv_free,
+    .note_pinned = sv_device_note_pinned,
+};
+
+static selvage_status_t load(const char *directory, const char *name, const sv_plugin_t **plugin_out)
+{
+    char file[1024];
+    snprintf(file, sizeof file, "%s%sselvage-device-%s.so", directory, directory[0] ? "/" : "", name);
+    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "device %s: %s", name, dlerror());
+    sv_plugin_entry_t entry = (sv_plugin_entry_t)dlsym(library, SV_PLUGIN_ENTRY);
+    const sv_plugin_t *plugin = entry ? entry() : NULL;
+    if (!plugin || plugin->abi != SV_PLUGIN_ABI) {
+        dlclose(library);
+        return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "device %s: %s belongs to another version of Selvage", name, file);
+    }
+    if (plugin->device_count() == 0)
+        return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "device %s: the driver shows no GPU", name);
+    *plugin_out = plugin;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_plugin_find(const char *name, const char *path, const sv_plugin_t **plugin_out)
+{
+    if (path[0] && load(path, name, plugin_out) == SELVAGE_SUCCESS)
+        return SELVAGE_SUCCESS;
+    return path[0] ? SELVAGE_ERR_UNSUPPORTED : load(SELVAGE_PLUGIN_DIR, name, plugin_out);
+}
+
+selvage_status_t sv_plugin_open(const sv_plugin_t *plugin, sv_device_t **dev_out)
+{
+    return plugin->open(&host, dev_out);
+}

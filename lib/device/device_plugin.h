@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * GPU devices as plug-ins: shared objects that libselvage opens at run time, so that it needs no GPU library itself and
+ * starts where there is no GPU and no driver. A plug-in exports one function, selvage_device_plugin(), and is handed
+ * the few services of the library that it uses, because the library's internal names are hidden.
+ */
+#ifndef SV_DEVICE_PLUGIN_H
+#define SV_DEVICE_PLUGIN_H
+
+#include "device/device.h"
+
+enum { SV_PLUGIN_ABI = 1 };
+
+/* What the library gives. The functions are those of base_status.h, base_log.h and base_memory.h. */
+typedef struct sv_plugin_host {
+    uint32_t abi;
+    selvage_status_t (*error)(selvage_status_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+    selvage_status_t (*error_quiet)(selvage_status_t status, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+    void (*log)(int level, const char *component, const char *format, ...) __attribute__((format(printf, 3, 4)));
+    selvage_status_t (*calloc)(size_t count, size_t element_bytes, void *out_pointer_to_pointer);
+    void (*free)(void *ptr);
+    void (*note_pinned)(void);
+} sv_plugin_host_t;
+
+/* What a plug-in gives. */
+typedef struct sv_plugin {
+    uint32_t abi;
+    const char *name;                     /* "nvidia", "amd" */
+    int (*device_count)(void);            /* 0 without driver or GPU; never logs */
+    /* Opens the device that is current in the calling thread. host outlives the device. */
+    selvage_status_t (*open)(const sv_plugin_host_t *host, sv_device_t **dev_out);
+} sv_plugin_t;
+
+typedef const sv_plugin_t *(*sv_plugin_entry_t)(void);
+#define SV_PLUGIN_ENTRY "selvage_device_plugin"
+
+/*
+ * Finds and opens a plug-in by name in SELVAGE_DEVICE_PATH (if not ""), then beside the installed library. Outputs only
+ * on success. ERR_UNSUPPORTED with the reason in the detail, without a log line.
+ */
+selvage_status_t sv_plugin_find(const char *name, const char *path, const sv_plugin_t **plugin_out);
+/* Opens a device of a plug-in that was found. */
+selvage_status_t sv_plugin_open(const sv_plugin_t *plugin, sv_device_t **dev_out);
+
+#endif

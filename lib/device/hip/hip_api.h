@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The HIP runtime, as far as it is used here. On AMD it is HIP itself. On NVIDIA it is our own mapping of the same
+ * calls to the CUDA runtime and, for modules and address ranges, the driver: HIP's NVIDIA headers do not compile with
+ * every CUDA, and most NVIDIA machines have no HIP.
+ */
+#ifndef SV_HIP_API_H
+#define SV_HIP_API_H
+
+#if defined(__HIP_PLATFORM_AMD__)
+
+#include <hip/hip_runtime_api.h>
+
+#else
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+typedef cudaError_t hipError_t;
+typedef cudaStream_t hipStream_t;
+typedef cudaEvent_t hipEvent_t;
+typedef cudaIpcMemHandle_t hipIpcMemHandle_t;
+typedef CUmodule hipModule_t;
+typedef CUfunction hipFunction_t;
+typedef CUdeviceptr hipDeviceptr_t;
+
+#define hipSuccess cudaSuccess
+#define hipErrorNotReady cudaErrorNotReady
+#define hipErrorOutOfMemory cudaErrorMemoryAllocation
+#define hipErrorUnknown cudaErrorUnknown
+#define hipMemcpyDefault cudaMemcpyDefault
+#define hipStreamNonBlocking cudaStreamNonBlocking
+#define hipEventDisableTiming cudaEventDisableTiming
+#define hipHostMallocMapped cudaHostAllocMapped
+#define hipHostMallocPortable cudaHostAllocPortable
+#define hipHostRegisterMapped cudaHostRegisterMapped
+#define hipHostRegisterPortable cudaHostRegisterPortable
+#define hipIpcMemLazyEnablePeerAccess cudaIpcMemLazyEnablePeerAccess
+#define hipDeviceAttributeMultiprocessorCount cudaDevAttrMultiProcessorCount
+
+#define hipGetErrorName cudaGetErrorName
+#define hipGetErrorString cudaGetErrorString
+#define hipGetLastError cudaGetLastError
+#define hipGetDeviceCount cudaGetDeviceCount
+#define hipGetDevice cudaGetDevice
+#define hipSetDevice cudaSetDevice
+#define hipDeviceGetAttribute cudaDeviceGetAttribute
+#define hipDeviceGetPCIBusId cudaDeviceGetPCIBusId
+#define hipDeviceGetStreamPriorityRange cudaDeviceGetStreamPriorityRange
+#define hipMalloc cudaMalloc
+#define hipFree cudaFree
+#define hipHostMalloc cudaHostAlloc
+#define hipHostFree cudaFreeHost
+#define hipHostRegister cudaHostRegister
+#define hipHostUnregister cudaHostUnregister
+#define hipStreamCreateWithPriority cudaStreamCreateWithPriority
+#define hipStreamDestroy cudaStreamDestroy
+#define hipStreamSynchronize cudaStreamSynchronize
+#define hipStreamWaitEvent cudaStreamWaitEvent
+#define hipEventCreateWithFlags cudaEventCreateWithFlags
+#define hipEventDestroy cudaEventDestroy
+#define hipEventRecord cudaEventRecord
+#define hipEventQuery cudaEventQuery
+#define hipMemcpyAsync cudaMemcpyAsync
+#define hipMemsetAsync cudaMemsetAsync
+#define hipIpcGetMemHandle cudaIpcGetMemHandle
+#define hipIpcOpenMemHandle cudaIpcOpenMemHandle
+#define hipIpcCloseMemHandle cudaIpcCloseMemHandle
+
+/* Driver results become runtime errors; the few that matter keep their meaning. */
+static inline hipError_t sv_hip_from_driver(CUresult result)
+{
+    if (result == CUDA_SUCCESS)
+        return cudaSuccess;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? cudaErrorMemoryAllocation : cudaErrorInvalidValue;
+}
+static inline hipError_t hipModuleLoadData(hipModule_t *module, const void *image)
+{
+    return sv_hip_from_driver(cuModuleLoadData(module, image));
+}
+static inline hipError_t hipModuleUnload(hipModule_t module)
+{
+    return sv_hip_from_driver(cuModuleUnload(module));
+}
+static inline hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module, const char *name)
+{
+    return sv_hip_from_driver(cuModuleGetFunction(function, module, name));
+}
+static inline hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned gx, unsigned gy, unsigned gz,
+                                               unsigned bx, unsigned by, unsigned bz, unsigned shared, hipStream_t stream,
+                                               void **params, void **extra)
+{
+    return sv_hip_from_driver(cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, extra));
+}
+static inline hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDeviceptr_t ptr)
+{
+    return sv_hip_from_driver(cuMemGetAddressRange(base, bytes, ptr));
+}
+
+#endif
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The HIP device: one source for AMD and NVIDIA (hip_api.h). The device is the GPU that was current when it was opened;
+ * every call makes it current for its own duration and restores the caller's. Streams and events are native handles,
+ * so that an application passes its own. Thread-safe as far as the runtime is.
+ */
+#include <string.h>
+
+#include "base/base_log.h"
+#include "device/hip/hip_priv.h"
+
+selvage_status_t sv_hip_status(const hip_device_t *dev, hipError_t error, const char *call)
+{
+    if (error == hipSuccess)
+        return SELVAGE_SUCCESS;
+    (void)hipGetLastError();
+    return dev->host->error(error == hipErrorOutOfMemory ? SELVAGE_ERR_MEMORY : SELVAGE_ERR_DEVICE, "%s on GPU %d: %s (%s)",
+                            call, dev->index, hipGetErrorName(error), hipGetErrorString(error));
+}
+
+/* Runs one runtime call on the device and returns its status. */
+#define HIP_CALL(dev, expression, name)                          \
+    do {                                                         \
+        hip_device_t *hip_call_ = hip_of(dev);                   \
+        int hip_before_ = hip_enter(hip_call_);                  \
+        hipError_t hip_error_ = (expression);                    \
+        hip_leave(hip_call_, hip_before_);                       \
+        return sv_hip_status(hip_call_, hip_error_, name);       \
+    } while (0)
+
+static selvage_status_t stream_create(sv_device_t *dev, void **stream_out)
+{
+    hipStream_t stream = NULL;
+    int before = hip_enter(hip_of(dev));
+    hipError_t error = hipStreamCreateWithPriority(&stream, hipStreamNonBlocking, hip_of(dev)->priority);
+    hip_leave(hip_of(dev), before);
+    if (error == hipSuccess)
+        *stream_out = stream;
+    return sv_hip_status(hip_of(dev), error, "hipStreamCreateWithPriority");
+}
+
+static void stream_destroy(sv_device_t *dev, void *stream)
+{
+    int before = hip_enter(hip_of(dev));
+    (void)sv_hip_status(hip_of(dev), hipStreamSynchronize((hipStream_t)stream), "hipStreamSynchronize");
+    (void)sv_hip_status(hip_of(dev), hipStreamDestroy((hipStream_t)stream), "hipStreamDestroy");
+    hip_leave(hip_of(dev), before);
+}
+
+static selvage_status_t stream_sync(sv_device_t *dev, void *stream)
+{
+    HIP_CALL(dev, hipStreamSynchronize((hipStream_t)stream), "hipStreamSynchronize");
+}
+
+static selvage_status_t event_create(sv_device_t *dev, sv_event_t **event_out)
+{
+    hipEvent_t event = NULL;
+    int before = hip_enter(hip_of(dev));
+    hipError_t error = hipEventCreateWithFlags(&event, hipEventDisableTiming);
+    hip_leave(hip_of(dev), before);
+    if (error == hipSuccess)
+        *event_out = (sv_event_t *)(void *)event;
+    return sv_hip_status(hip_of(dev), error, "hipEventCreateWithFlags");
+}
+
+static void event_destroy(sv_device_t *dev, sv_event_t *event)
+{
+    int before = hip_enter(hip_of(dev));
+    (void)sv_hip_status(hip_of(dev), hipEventDestroy((hipEvent_t)(void *)event), "hipEventDestroy");
+    hip_leave(hip_of(dev), before);
+}
+
+static selvage_status_t event_record(sv_device_t *dev, sv_event_t *event, void *stream)
+{
+    HIP_CALL(dev, hipEventRecord((hipEvent_t)(void *)event, (hipStream_t)stream), "hipEventRecord");
+}
+
+static selvage_status_t event_query(sv_device_t *dev, sv_event_t *event)
+{
+    int before = hip_enter(hip_of(dev));
+    hipError_t error = hipEventQuery((hipEvent_t)(void *)event);
+    hip_leave(hip_of(dev), before);
+    return error == hipErrorNotReady ? SELVAGE_IN_PROGRESS : sv_hip_status(hip_of(dev), error, "hipEventQuery");
+}
+
+static selvage_status_t stream_wait_event(sv_device_t *dev, void *stream, sv_event_t *event)
+{
+    HIP_CALL(dev, hipStreamWaitEvent((hipStream_t)stream, (hipEvent_t)(void *)event, 0), "hipStreamWaitEvent");
+}
+
+static selvage_status_t copy_async(sv_device_t *dev, void *dst, const void *src, size_t bytes, sv_copy_kind_t kind,
+                                   void *stream)
+{
+    (void)kind; /* addresses are unified: the runtime sees where they lie */
+    if (bytes == 0)
+        return SELVAGE_SUCCESS;
+    HIP_CALL(dev, hipMemcpyAsync(dst, src, bytes, hipMemcpyDefault, (hipStream_t)stream), "hipMemcpyAsync");
+}
+
+static selvage_status_t fill_async(sv_device_t *dev, void *dst, int value, size_t bytes, void *stream)
+{
+    if (bytes == 0)
+        return SELVAGE_SUCCESS;
+    HIP_CALL(dev, hipMemsetAsync(dst, value, bytes, (hipStream_t)stream), "hipMemsetAsync");
+}
+
+static void hip_close(sv_device_t *dev)
+{
+    if (!dev)
+        return;
+    hip_device_t *hip = hip_of(dev);
+    int before = hip_enter(hip);
+    sv_hip_unload_kernels(hip);
+    hip_leave(hip, before);
+    hip->host->free(hip);
+}
+
+#if defined(__HIP_PLATFORM_AMD__)
+#define HIP_NAME "amd"
+#else
+#define HIP_NAME "nvidia"
+#endif
+
+static const sv_device_ops_t hip_ops = {
+    .abi = SV_DEVICE_ABI,
+    .name = HIP_NAME,
+    .close = hip_close,
+    .malloc = sv_hip_malloc,
+    .free = sv_hip_free,
+    .host_malloc = sv_hip_host_malloc,
+    .host_free = sv_hip_host_free,
+    .host_register = sv_hip_host_register,
+    .host_unregister = sv_hip_host_unregister,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_sync = stream_sync,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_query = event_query,
+    .stream_wait_event = stream_wait_event,
+    .copy_async = copy_async,
+    .fill_async = fill_async,
+    .delay_async = sv_hip_delay,
+    .launch = sv_hip_launch,
+    .export_memory = sv_hip_export,
+    .open_memory = sv_hip_open_memory,
+    .close_memory = sv_hip_close_memory,
+};
+
+static selvage_status_t prepare(hip_device_t *dev)
+{
+    int lowest = 0, multiprocessors = 1;
+    void *nothing = NULL;
+    selvage_status_t status = sv_hip_status(dev, hipGetDevice(&dev->index), "hipGetDevice");
+    if (status == SELVAGE_SUCCESS) /* makes the context of this GPU, which modules need */
+        status = sv_hip_status(dev, hipFree(nothing), "first call");
+    if (status == SELVAGE_SUCCESS)
+        status = sv_hip_status(dev, hipDeviceGetStreamPriorityRange(&lowest, &dev->priority),
+                               "hipDeviceGetStreamPriorityRange");
+    if (status == SELVAGE_SUCCESS)
+        status = sv_hip_status(dev, hipDeviceGetAttribute(&multiprocessors, hipDeviceAttributeMultiprocessorCount,
+                                                          dev->index), "hipDeviceGetAttribute");
+    dev->base.launch_blocks = (unsigned)multiprocessors * 2;
+    return status == SELVAGE_SUCCESS ? sv_hip_load_kernels(dev) : status;
+}
+
+static selvage_status_t open_current(const sv_plugin_host_t *host, sv_device_t **dev_out)
+{
+    hip_device_t *dev;
+    selvage_status_t status = host->calloc(1, sizeof *dev, &dev);
+    if (status != SELVAGE_SUCCESS)
+        return status;
+    dev->base.ops = &hip_ops;
+    dev->host = host;
+    status = prepare(dev);
+    if (status != SELVAGE_SUCCESS) {
+        hip_close(&dev->base);
+        return status;
+    }
+    char bus[32] = "";
+    (void)hipDeviceGetPCIBusId(bus, (int)sizeof bus, dev->index);
+    host->log(SV_LOG_INFO, "device", HIP_NAME " GPU %d (%s)", dev->index, bus);
+    *dev_out = &dev->base;
+    return SELVAGE_SUCCESS;
+}
+
+static int count_devices(void)
+{
+    int count = 0;
+    if (hipGetDeviceCount(&count) != hipSuccess)
+        (void)hipGetLastError();
+    return count;
+}
+
+static const sv_plugin_t plugin = {
+    .abi = SV_PLUGIN_ABI,
+    .name = HIP_NAME,
+    .device_count = count_devices,
+    .open = open_current,
+};
+
+__attribute__((visibility("default"))) const sv_plugin_t *selvage_device_plugin(void);
+const sv_plugin_t *selvage_device_plugin(void)
+{
+    return &plugin;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Kernels on a GPU. They are built per architecture, embedded in the plug-in, and all loaded when the device is opened,
+ * so that no load happens behind a kernel that waits. Of several images of one kernel the first that this GPU takes is
+ * used. A kernel takes its argument struct by value.
+ */
+#include <string.h>
+
+#include "base/base_log.h"
+#include "device/hip/hip_priv.h"
+
+static hip_kernel_t *find_kernel(hip_device_t *dev, const char *name)
+{
+    for (unsigned i = 0; i < dev->nkernels; i++)
+        if (strcmp(dev->kernel[i].name, name) == 0)
+            return &dev->kernel[i];
+    return NULL;
+}
+
+static void try_image(hip_device_t *dev, const hip_image_t *image)
+{
+    hip_kernel_t kernel = {.name = image->name};
+    if (dev->nkernels == HIP_KERNELS_MAX || find_kernel(dev, image->name))
+        return;
+    if (hipModuleLoadData(&kernel.module, image->data) != hipSuccess) {
+        (void)hipGetLastError();
+        return;
+    }
+    if (hipModuleGetFunction(&kernel.function, kernel.module, image->name) == hipSuccess)
+        dev->kernel[dev->nkernels++] = kernel;
+    else
+        (void)hipModuleUnload(kernel.module);
+}
+
+selvage_status_t sv_hip_load_kernels(hip_device_t *dev)
+{
+    for (unsigned i = 0; i < sv_hip_image_count; i++)
+        try_image(dev, &sv_hip_images[i]);
+    for (unsigned i = 0; i < sv_hip_image_count; i++)
+        if (!find_kernel(dev, sv_hip_images[i].name))
+            return dev->host->error(SELVAGE_ERR_DEVICE, "no code for this GPU in kernel %s", sv_hip_images[i].name);
+    return SELVAGE_SUCCESS;
+}
+
+void sv_hip_unload_kernels(hip_device_t *dev)
+{
+    while (dev->nkernels > 0)
+        (void)hipModuleUnload(dev->kernel[--dev->nkernels].module);
+}
+
+static selvage_status_t launch_by_name(hip_device_t *dev, const char *name, const void *arg, unsigned nblocks,
+                                       unsigned nthreads, void *stream)
+{
+    hip_kernel_t *kernel = find_kernel(dev, name);
+    if (!kernel)
+        return dev->host->error(SELVAGE_ERR_UNSUPPORTED, "kernel %s is not built for GPUs", name);
+    union {
+        const void *in;
+        void *out;
+    } parameter = {.in = arg};
+    void *parameters[] = {parameter.out};
+    int before = hip_enter(dev);
+    hipError_t error = hipModuleLaunchKernel(kernel->function, nblocks, 1, 1, nthreads, 1, 1, 0, (hipStream_t)stream,
+                                             parameters, NULL);
+    hip_leave(dev, before);
+    return sv_hip_status(dev, error, name);
+}
+
+selvage_status_t sv_hip_launch(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg, size_t arg_bytes,
+                               unsigned nblocks, void *stream)
+{
+    (void)arg_bytes; /* the kernel knows its argument's size */
+    return launch_by_name(hip_of(dev), kernel->name, arg, nblocks, HIP_LANES, stream);
+}
+
+selvage_status_t sv_hip_delay(sv_device_t *dev, double us, void *stream)
+{
+    uint64_t ns = us > 0 ? (uint64_t)(us * 1000) : 0;
+    return launch_by_name(hip_of(dev), "sv_delay", &ns, 1, 1, stream);
+}

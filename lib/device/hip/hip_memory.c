@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory of a GPU: device and pinned allocations, registration of mapped segments, and IPC as (base handle, offset). A
+ * handle carries the process that made it: within one process the runtime refuses to open it, and there the address
+ * itself is the mapping.
+ */
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "device/hip/hip_priv.h"
+
+/* What sv_device_handle_t holds. */
+typedef struct hip_handle {
+    hipIpcMemHandle_t ipc;
+    uint64_t base;
+    uint64_t pid;
+} hip_handle_t;
+_Static_assert(sizeof(hip_handle_t) <= SV_DEVICE_HANDLE_BYTES, "the handle does not fit");
+
+selvage_status_t sv_hip_malloc(sv_device_t *dev, size_t bytes, void **ptr_out)
+{
+    int before = hip_enter(hip_of(dev));
+    void *ptr = NULL;
+    hipError_t error = hipMalloc(&ptr, bytes ? bytes : 1);
+    hip_leave(hip_of(dev), before);
+    if (error == hipSuccess)
+        *ptr_out = ptr;
+    return sv_hip_status(hip_of(dev), error, "hipMalloc");
+}
+
+void sv_hip_free(sv_device_t *dev, void *ptr)
+{
+    int before = hip_enter(hip_of(dev));
+    if (ptr)
+        (void)sv_hip_status(hip_of(dev), hipFree(ptr), "hipFree");
+    hip_leave(hip_of(dev), before);
+}
+
+selvage_status_t sv_hip_host_malloc(sv_device_t *dev, size_t bytes, void **ptr_out)
+{
+    int before = hip_enter(hip_of(dev));
+    void *ptr = NULL;
+    hipError_t error = hipHostMalloc(&ptr, bytes ? bytes : 1, hipHostMallocMapped | hipHostMallocPortable);
+    hip_leave(hip_of(dev), before);
+    if (error == hipSuccess) {
+        *ptr_out = ptr;
+        hip_of(dev)->host->note_pinned();
+    }
+    return sv_hip_status(hip_of(dev), error, "hipHostMalloc");
+}
+
+void sv_hip_host_free(sv_device_t *dev, void *ptr)
+{
+    int before = hip_enter(hip_of(dev));
+    if (ptr)
+        (void)sv_hip_status(hip_of(dev), hipHostFree(ptr), "hipHostFree");
+    hip_leave(hip_of(dev), before);
+}
+
+selvage_status_t sv_hip_host_register(sv_device_t *dev, void *ptr, size_t bytes)
+{
+    int before = hip_enter(hip_of(dev));
+    hipError_t error = hipHostRegister(ptr, bytes, hipHostRegisterMapped | hipHostRegisterPortable);
+    hip_leave(hip_of(dev), before);
+    if (error == hipSuccess)
+        hip_of(dev)->host->note_pinned();
+    return sv_hip_status(hip_of(dev), error, "hipHostRegister");
+}
+
+void sv_hip_host_unregister(sv_device_t *dev, void *ptr)
+{
+    int before = hip_enter(hip_of(dev));
+    (void)sv_hip_status(hip_of(dev), hipHostUnregister(ptr), "hipHostUnregister");
+    hip_leave(hip_of(dev), before);
+}
+
+static selvage_status_t find_range(hip_device_t *dev, const void *ptr, uint64_t *base_out, size_t *bytes_out)
+{
+    hipDeviceptr_t base;
+    hipError_t error = hipMemGetAddressRange(&base, bytes_out, (hipDeviceptr_t)(uintptr_t)ptr);
+    if (error != hipSuccess) {
+        (void)hipGetLastError();
+        return dev->host->error_quiet(SELVAGE_ERR_UNSUPPORTED, "memory at %p is no allocation of this GPU", ptr);
+    }
+    *base_out = (uint64_t)(uintptr_t)base;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_hip_export(sv_device_t *dev, const void *ptr, size_t bytes, sv_device_handle_t *handle_out,
+                               uint64_t *offset_out)
+{
+    hip_device_t *hip = hip_of(dev);
+    hip_handle_t handle = {.pid = (uint64_t)getpid()};
+    size_t range_bytes = 0;
+    int before = hip_enter(hip);
+    selvage_status_t status = find_range(hip, ptr, &handle.base, &range_bytes);
+    uint64_t offset = status == SELVAGE_SUCCESS ? (uint64_t)(uintptr_t)ptr - handle.base : 0;
+    if (status == SELVAGE_SUCCESS && offset + bytes > range_bytes)
+        status = hip->host->error_quiet(SELVAGE_ERR_UNSUPPORTED, "memory at %p spans two allocations", ptr);
+    if (status == SELVAGE_SUCCESS && hipIpcGetMemHandle(&handle.ipc, (void *)(uintptr_t)handle.base) != hipSuccess) {
+        (void)hipGetLastError();
+        status = hip->host->error_quiet(SELVAGE_ERR_UNSUPPORTED, "memory at %p cannot be exported by IPC", ptr);
+    }
+    hip_leave(hip, before);
+    if (status != SELVAGE_SUCCESS)
+        return status;
+    memset(handle_out, 0, sizeof *handle_out);
+    memcpy(handle_out, &handle, sizeof handle);
+    *offset_out = offset;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_hip_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out)
+{
+    hip_handle_t opened;
+    memcpy(&opened, handle, sizeof opened);
+    if (opened.pid == (uint64_t)getpid()) {
+        *base_out = (void *)(uintptr_t)opened.base;
+        return SELVAGE_SUCCESS;
+    }
+    int before = hip_enter(hip_of(dev));
+    void *base = NULL;
+    hipError_t error = hipIpcOpenMemHandle(&base, opened.ipc, hipIpcMemLazyEnablePeerAccess);
+    hip_leave(hip_of(dev), before);
+    if (error == hipSuccess)
+        *base_out = base;
+    return sv_hip_status(hip_of(dev), error, "hipIpcOpenMemHandle");
+}
+
+/* Closing what is no IPC mapping (memory of this process) is refused by the runtime; that is no error here. */
+void sv_hip_close_memory(sv_device_t *dev, void *base)
+{
+    int before = hip_enter(hip_of(dev));
+    if (hipIpcCloseMemHandle(base) != hipSuccess)
+        (void)hipGetLastError();
+    hip_leave(hip_of(dev), before);
+}

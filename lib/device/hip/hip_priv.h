@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of the HIP device share. The plug-in sees nothing of the library but headers and sv_plugin_host_t. */
+#ifndef SV_HIP_PRIV_H
+#define SV_HIP_PRIV_H
+
+#include "device/device_plugin.h"
+#include "device/hip/hip_api.h"
+
+enum { HIP_KERNELS_MAX = 8, HIP_LANES = 256 };
+
+typedef struct hip_kernel {
+    const char *name;
+    hipModule_t module;
+    hipFunction_t function;
+} hip_kernel_t;
+
+typedef struct hip_device {
+    sv_device_t base;             /* first */
+    const sv_plugin_host_t *host;
+    int index;                    /* of the GPU that was current at open */
+    int priority;                 /* highest stream priority */
+    hip_kernel_t kernel[HIP_KERNELS_MAX];
+    unsigned nkernels;
+} hip_device_t;
+
+/* A device image embedded in the plug-in; there may be several per kernel, for different GPUs. */
+typedef struct hip_image {
+    const char *name;             /* of the kernel in it */
+    const void *data;
+} hip_image_t;
+extern const hip_image_t sv_hip_images[];
+extern const unsigned sv_hip_image_count;
+
+static inline hip_device_t *hip_of(sv_device_t *dev)
+{
+    return (hip_device_t *)(void *)dev;
+}
+
+/* Makes the device current for one call and says what was current before. Partner: hip_leave(). */
+static inline int hip_enter(const hip_device_t *dev)
+{
+    int before = dev->index;
+    if (hipGetDevice(&before) != hipSuccess || before != dev->index)
+        (void)hipSetDevice(dev->index);
+    return before;
+}
+static inline void hip_leave(const hip_device_t *dev, int before)
+{
+    if (before != dev->index)
+        (void)hipSetDevice(before);
+}
+
+/* Turns a native error into a status, with the call's name and the native text in the detail. */
+selvage_status_t sv_hip_status(const hip_device_t *dev, hipError_t error, const char *call);
+
+selvage_status_t sv_hip_load_kernels(hip_device_t *dev);
+void sv_hip_unload_kernels(hip_device_t *dev);
+
+selvage_status_t sv_hip_launch(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg, size_t arg_bytes,
+                               unsigned nblocks, void *stream);
+selvage_status_t sv_hip_delay(sv_device_t *dev, double us, void *stream);
+selvage_status_t sv_hip_malloc(sv_device_t *dev, size_t bytes, void **ptr_out);
+void sv_hip_free(sv_device_t *dev, void *ptr);
+selvage_status_t sv_hip_host_malloc(sv_device_t *dev, size_t bytes, void **ptr_out);
+void sv_hip_host_free(sv_device_t *dev, void *ptr);
+selvage_status_t sv_hip_host_register(sv_device_t *dev, void *ptr, size_t bytes);
+void sv_hip_host_unregister(sv_device_t *dev, void *ptr);
+selvage_status_t sv_hip_export(sv_device_t *dev, const void *ptr, size_t bytes, sv_device_handle_t *handle_out,
+                               uint64_t *offset_out);
+selvage_status_t sv_hip_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out);
+void sv_hip_close_memory(sv_device_t *dev, void *base);
+
+#endif

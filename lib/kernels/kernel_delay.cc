@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Device code that takes time and does nothing else: a modelled kernel. The software device needs it not, since it can
+ * sleep in a stream; here one thread watches the clock, and gives way between looks.
+ */
+#include <stdint.h>
+
+#include "kernels/kernel_args.h"
+#include "kernels/kernel_device.h"
+
+namespace {
+
+SV_DEV_FN void delay_body(const sv_delay_arg_t &arg, sv_dev_block_t at)
+{
+    if (at.block != 0 || at.tid != 0)
+        return;
+    uint64_t until_ns = sv_dev_clock_ns() + arg.ns;
+    for (unsigned turns = 0; sv_dev_clock_ns() < until_ns;)
+        sv_dev_relax(&turns);
+}
+
+} // namespace
+
+SV_KERNEL(sv_delay, sv_delay_arg_t, delay_body)
