@@ -52,7 +52,7 @@ selvage_status_t flow_start(flow_t *flow, void *stream);
 unsigned flow_wrong(flow_t *flow, bool loud);
 /* commit, then so many epochs, every one checked. */
 void flow_run(flow_t *flow, unsigned epochs);
-/* Checks the route that commit settled for every packet of this rank: wanted on the node, staged beyond, self at home. */
+/* Checks the route that commit settled for every packet: wanted on the node, staged beyond, self at home. */
 void flow_check_routes(flow_t *flow, selvage_route_t on_node, int ranks_per_node);
 
 #endif

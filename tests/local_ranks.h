@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks as threads, for tests of the exchange engine. local_ranks_run() makes a world of the local wire, runs one thread
- * per rank with a communicator and a software device of its own, and afterwards checks that nothing was logged that
- * should not be and that no memory of the library is left. Settings come from the environment, which must not change
- * while ranks run.
+ * Ranks as threads, for tests of the exchange engine. local_ranks_run() makes a world of the local wire, runs one
+ * thread per rank with a communicator and a software device of its own, and afterwards checks that nothing was logged
+ * that should not be and that no memory of the library is left. Settings come from the environment, which must not
+ * change while ranks run.
  */
 #ifndef SELVAGE_TESTS_LOCAL_RANKS_H
 #define SELVAGE_TESTS_LOCAL_RANKS_H

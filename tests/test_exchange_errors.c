@@ -265,7 +265,8 @@ static void destroy_running(local_rank_t *self)
     local_ranks_barrier(self);
     flow_close(&flow);
     if (self->rank != 0) /* or the neighbour was quicker, and its word came first */
-        CHECK(local_ranks_logged(self, "while epoch 1 is under way") || local_ranks_logged(self, "gave up the exchange"));
+        CHECK(local_ranks_logged(self, "while epoch 1 is under way") ||
+              local_ranks_logged(self, "gave up the exchange"));
     free(plan);
     check_alive(self);
 }

@@ -72,7 +72,7 @@ static void set_fault(const char *route, const char *fault, const char *more)
 static void check_counters(const char *fault)
 {
     CHECK(injected > 0);
-    if (strchr("fsrt", fault[0]) && !strchr(fault, ',')) { /* these are seen one by one; a doubled or late one need not */
+    if (strchr("fsrt", fault[0]) && !strchr(fault, ',')) { /* seen one by one; a doubled or late one need not be */
         CHECK(detected > 0);
         CHECK(detected + stale + asked >= injected);
     }

@@ -173,7 +173,8 @@ static void test_idle_ranks(void)
 
 static void test_policies(void)
 {
-    static const selvage_checksum_t policies[] = {SELVAGE_CHECKSUM_OFF, SELVAGE_CHECKSUM_REPORT, SELVAGE_CHECKSUM_ABORT};
+    static const selvage_checksum_t policies[] = {SELVAGE_CHECKSUM_OFF, SELVAGE_CHECKSUM_REPORT,
+                                                  SELVAGE_CHECKSUM_ABORT};
     plan_t plan;
     plan_sizes(&plan, 2, true);
     for (unsigned p = 0; p < 3; p++) {

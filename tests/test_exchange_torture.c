@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The Nth allocation, device call or wire call fails, for one N after another, on one rank or on all. Whatever N is, the
- * run ends: no hang, no crash, every error has a detail, and everything is freed, but for memory that was set aside
- * because another rank may still write it, which is said on the log.
+ * The Nth allocation, device call or wire call fails, for one N after another, on one rank or on all. Whatever N is,
+ * the run ends: no hang, no crash, every error has a detail, and everything is freed, but for memory that was set
+ * aside because another rank may still write it, which is said on the log.
  *
  * Each N runs in a process of its own, several at a time, because most of the time goes into waiting for deadlines.
  */
@@ -15,7 +15,8 @@
 #include "local_flow.h"
 #include "pipeline/pipe_comm.h"
 
-enum { PROCESSES = 16, RANKS = 2, PACKETS = 4, EPOCHS = 2, EVERY_ONE_UP_TO = 60, SAMPLES = 6, HANG_S = 60, LEFT_MAX = 64 };
+enum { PROCESSES = 16, RANKS = 2, PACKETS = 4, EPOCHS = 2, EVERY_ONE_UP_TO = 60, SAMPLES = 6, HANG_S = 60 };
+enum { LEFT_MAX = 64 };
 enum { EXIT_CLEAN = 0, EXIT_FAILED = 1, EXIT_SET_ASIDE = 3 };
 
 static const size_t sizes[PACKETS] = {40, 0, 20000, 9000};

@@ -65,6 +65,7 @@ timeline = json.load(open(sys.argv[1]))
 for event in timeline["traceEvents"]:
     if event["name"] in ("send", "host to device"):
         event["ts"] += 10e6
-json.dump(timeline, open(sys.argv[2], "w"))' "$scratch/down.json" "$scratch/lacks.json" || fail "no timeline in sequence"
+json.dump(timeline, open(sys.argv[2], "w"))' "$scratch/down.json" "$scratch/lacks.json" ||
+    fail "no timeline in sequence"
 if read_back lacks order >/dev/null; then fail "legs in sequence pass for overlapped ones"; fi
 exit "$failed"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * timeline_driver EPOCHS BYTES...: a ring of ranks of the software device; each sends one packet of each size to the
- * next rank and receives the same from the last one, EPOCHS times. Filled and checked by kernels, which pass no modelled
- * link, so that only the exchange shows in the timeline. Route, links and faults come from the environment. Exit 0: all
- * data were right.
+ * next rank and receives the same from the last one, EPOCHS times. Filled and checked by kernels, which pass no
+ * modelled link, so that only the exchange shows in the timeline. Route, links and faults come from the environment.
+ * Exit 0: all data were right.
  */
 #include <mpi.h>
 #include <selvage.h>

@@ -13,9 +13,9 @@
 #define SV_BASE_CONFIG_TABLE_H
 
 #define SV_CONFIG_TABLE(X)                                                                                             \
-    X(DEVICE, device, CHOICE, "auto", "auto|soft|nvidia|amd", 0,                                                                 \
-      "device to use: a GPU if there is one, the software device, or a GPU of this make")     \
-    X(DEVICE_PATH, device_path, TEXT, "", "", 0, "directory of the GPU plug-ins; empty: where they are installed")      \
+    X(DEVICE, device, CHOICE, "auto", "auto|soft|nvidia|amd", 0,                                                       \
+      "device to use: a GPU if there is one, the software device, or a GPU of this make")                              \
+    X(DEVICE_PATH, device_path, TEXT, "", "", 0, "directory of the GPU plug-ins; empty: where they are installed")     \
     X(LOG, log, CHOICE, "warn", "none|error|warn|info|debug|trace", 0, "how much is said on standard error")           \
     X(UNKNOWN, unknown, CHOICE, "error", "error|warn|ignore", 0,                                                       \
       "what an unknown SELVAGE_ variable does: it refuses the communicator, warns, or nothing")                        \

@@ -50,7 +50,8 @@ static selvage_status_t load(const char *directory, const char *name, const sv_p
     const sv_plugin_t *plugin = entry ? entry() : NULL;
     if (!plugin || plugin->abi != SV_PLUGIN_ABI) {
         dlclose(library);
-        return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "device %s: %s belongs to another version of Selvage", name, file);
+        return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "device %s: %s belongs to another version of Selvage", name,
+                              file);
     }
     if (plugin->device_count() == 0)
         return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "device %s: the driver shows no GPU", name);

@@ -87,8 +87,8 @@ static inline hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule
     return sv_hip_from_driver(cuModuleGetFunction(function, module, name));
 }
 static inline hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned gx, unsigned gy, unsigned gz,
-                                               unsigned bx, unsigned by, unsigned bz, unsigned shared, hipStream_t stream,
-                                               void **params, void **extra)
+                                               unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                                               hipStream_t stream, void **params, void **extra)
 {
     return sv_hip_from_driver(cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, extra));
 }

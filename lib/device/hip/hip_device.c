@@ -14,8 +14,9 @@ selvage_status_t sv_hip_status(const hip_device_t *dev, hipError_t error, const 
     if (error == hipSuccess)
         return SELVAGE_SUCCESS;
     (void)hipGetLastError();
-    return dev->host->error(error == hipErrorOutOfMemory ? SELVAGE_ERR_MEMORY : SELVAGE_ERR_DEVICE, "%s on GPU %d: %s (%s)",
-                            call, dev->index, hipGetErrorName(error), hipGetErrorString(error));
+    selvage_status_t status = error == hipErrorOutOfMemory ? SELVAGE_ERR_MEMORY : SELVAGE_ERR_DEVICE;
+    return dev->host->error(status, "%s on GPU %d: %s (%s)", call, dev->index, hipGetErrorName(error),
+                            hipGetErrorString(error));
 }
 
 /* Runs one runtime call on the device and returns its status. */

@@ -135,7 +135,7 @@ struct soft_stream {
     soft_progress_t *progress;
     soft_op_t *ops;                  /* SOFT_RING_OPS, one if inlined; owned */
     uint64_t head;                   /* of the worker alone */
-    uint64_t before_ns, over_ns;     /* when the last modelled operation, and this one, is over; 0: it is not modelled */
+    uint64_t before_ns, over_ns;     /* when the last modelled operation, and this one, is over; 0: not modelled */
     pthread_t thread;
     pthread_mutex_t grow;            /* of the list of helpers; taken by launches of several blocks only */
     soft_helper_t *helpers;          /* block 1 first; owned; only appended to */
