@@ -35,6 +35,8 @@ static void hand_to_exchange(selvage_comm_t *comm, int source, const sv_wire_con
         peer->heard_ns = sv_clock_ns();
     bool asks = word[0] == SV_CONTROL_ASK || word[0] == SV_CONTROL_QUERY;
     if (asks && sv_exchange_state(x) == SV_EXCHANGE_POISONED) {
+        if (word[0] == SV_CONTROL_QUERY) /* it failed in a later epoch, maybe */
+            sv_recovery_asked_verdict(x, source, word[2]);
         sv_exchange_tell_failure(x, source); /* the word of it was lost */
         return;
     }

@@ -9,7 +9,7 @@
  *   VERDICT  exchange    epoch                                            all staged packets of this epoch are good
  *   ASK      exchange    epoch     index    attempt   reason              send this packet again
  *   QUERY    exchange    epoch                                            is my verdict still coming?
- *   FAIL     exchange    epoch     status   index     expected  found     this exchange is lost here
+ *   FAIL     exchange    epoch     status   index     expected  found     it is lost here from this epoch on
  *
  * A lost or damaged one does no harm after commit: verdicts are asked for by QUERY, packets by ASK, both repeated.
  */

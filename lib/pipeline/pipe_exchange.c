@@ -319,8 +319,8 @@ static void part(selvage_exchange_t *x)
         return;
     }
     uint64_t unused = 0;
-    bool poisoned = sv_exchange_state(x) == SV_EXCHANGE_POISONED;
-    double timeout_s = poisoned && (comm->timeout_s <= 0 || comm->timeout_s > PARTING_TIMEOUT_S) ? PARTING_TIMEOUT_S
+    bool poisoned = sv_exchange_state(x) == SV_EXCHANGE_POISONED, lost = poisoned || x->lost_epoch;
+    double timeout_s = lost && (comm->timeout_s <= 0 || comm->timeout_s > PARTING_TIMEOUT_S) ? PARTING_TIMEOUT_S
                                                                                                 : comm->timeout_s;
     if (poisoned)
         quiet_device(x);

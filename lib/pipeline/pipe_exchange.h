@@ -261,6 +261,10 @@ struct selvage_exchange {
     _Atomic uint64_t progress_ns;  /* last time anything moved; read by a waiting application thread */
     selvage_status_t error;        /* first error, returned by every later call */
     char error_text[SV_DETAIL_BYTES];
+    uint64_t failed_epoch;         /* the first that this rank did not complete; told to neighbours with the error */
+    uint64_t lost_epoch;           /* later than the present one: a neighbour will not take part in it; 0: none */
+    selvage_status_t lost_status;  /* his reason */
+    int lost_source;
     uint64_t fail_expected, fail_found; /* digests of the packet that failed last */
     uint32_t fail_index, fail_source; /* of the packet that failed here; source UINT32_MAX: none did */
     uint64_t measured_ns[2];       /* best epoch seen: [deferred], for the measured policy */

@@ -54,6 +54,8 @@ void sv_recovery_ask(selvage_exchange_t *x, int source, uint64_t epoch, uint32_t
                      sv_ask_reason_t reason);
 void sv_recovery_asked_verdict(selvage_exchange_t *x, int source, uint64_t epoch);
 void sv_recovery_peer_failed(selvage_exchange_t *x, int source, const sv_wire_control_t *message);
+/* Poisons the exchange if a neighbour has announced that the epoch that begins now is lost. */
+void sv_recovery_begin_lost(selvage_exchange_t *x);
 /*
  * What arrived in place of a packet (pipe_naming.c), as text for the report: by its record, and by trying the keys of
  * other packets and of the previous epoch on the data. True if it was recognised.

@@ -222,12 +222,38 @@ void sv_recovery_asked_verdict(selvage_exchange_t *x, int source, uint64_t epoch
     (void)sv_wire_control_send(x->comm->wire, source, &message); /* no room: they ask again */
 }
 
+static selvage_status_t report_peer(int source, uint64_t epoch, selvage_status_t theirs)
+{
+    return sv_error(SELVAGE_ERR_PEER, "rank %d gave up the exchange in its epoch %llu: %s", source,
+                    (unsigned long long)epoch, selvage_status_string(theirs));
+}
+
+/* A neighbour that fails or leaves in a later epoch has completed this one, so it can complete here too. */
+static void lose_later(selvage_exchange_t *x, int source, uint64_t epoch, selvage_status_t theirs)
+{
+    if (x->lost_epoch && x->lost_epoch <= epoch)
+        return;
+    x->lost_epoch = epoch;
+    x->lost_source = source;
+    x->lost_status = theirs;
+}
+
+void sv_recovery_begin_lost(selvage_exchange_t *x)
+{
+    if (x->lost_epoch && x->lost_epoch <= x->epoch)
+        sv_exchange_poison(x, report_peer(x->lost_source, x->lost_epoch, x->lost_status), true);
+}
+
 void sv_recovery_peer_failed(selvage_exchange_t *x, int source, const sv_wire_control_t *message)
 {
     if (sv_exchange_state(x) == SV_EXCHANGE_POISONED)
         return;
     const uint64_t *word = message->word;
     selvage_status_t theirs = (selvage_status_t) - (int)(word[3] & 0xff), status = SELVAGE_ERR_PEER;
+    if (word[2] > x->epoch) {
+        lose_later(x, source, word[2], theirs);
+        return;
+    }
     uint32_t index = (uint32_t)word[4];
     bool ours = (uint32_t)(word[4] >> 32) == (uint32_t)x->comm->wire->rank;
     if (theirs == SELVAGE_ERR_CHECKSUM && ours && index < x->nsends && x->sends[index].p.peer->rank == source) {
@@ -238,8 +264,7 @@ void sv_recovery_peer_failed(selvage_exchange_t *x, int source, const sv_wire_co
                           p->bytes, (unsigned long long)p->identity.salt, (unsigned long long)word[5],
                           (unsigned long long)word[6]);
     } else {
-        sv_error(status, "rank %d gave up the exchange in its epoch %llu: %s", source, (unsigned long long)word[2],
-                 selvage_status_string(theirs));
+        status = report_peer(source, word[2], theirs);
     }
     sv_exchange_poison(x, status, true);
 }

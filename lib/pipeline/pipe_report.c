@@ -99,7 +99,7 @@ selvage_status_t sv_exchange_report_deadline(selvage_exchange_t *x, double waite
 
 void sv_exchange_tell_failure(const selvage_exchange_t *x, int rank)
 {
-    sv_wire_control_t message = {.word = {SV_CONTROL_FAIL, x->id, x->epoch, (uint64_t)-(int)x->error,
+    sv_wire_control_t message = {.word = {SV_CONTROL_FAIL, x->id, x->failed_epoch, (uint64_t)-(int)x->error,
                                           (uint64_t)x->fail_source << 32 | x->fail_index, x->fail_expected,
                                           x->fail_found}};
     (void)sv_wire_control_send(x->comm->wire, rank, &message); /* not now: whoever asks later is told again */
@@ -120,6 +120,7 @@ void sv_exchange_poison(selvage_exchange_t *x, selvage_status_t status, bool tel
     if (sv_exchange_state(x) == SV_EXCHANGE_POISONED)
         return;
     x->error = status;
+    x->failed_epoch = x->epoch + (sv_exchange_state(x) != SV_EXCHANGE_RUNNING);
     memcpy(x->error_text, sv_thread_detail(), sizeof x->error_text);
     sv_trace_add(&comm->trace, &(sv_trace_record_t){.begin_ns = sv_clock_ns(), .epoch = x->epoch, .packet = UINT32_MAX,
                                                     .peer = -1, .value = (uint64_t)-(int)status,

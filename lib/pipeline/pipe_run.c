@@ -144,6 +144,7 @@ static void begin(void *arg)
     x->epoch++;
     if (x->comm->fault.never_epoch || x->comm->fault.stop_epoch)
         suffer_faults(x);
+    sv_recovery_begin_lost(x);
     if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING)
         return; /* a neighbour's failure came first */
     sv_list_append(&x->comm->active, &x->active_link);
