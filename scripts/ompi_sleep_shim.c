@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { POLL_US = 100, PATIENT_US = 10000 };
+enum { POLL_US = 100, PATIENT_US = 50000 };
 
 int usleep(useconds_t us)
 {

@@ -158,8 +158,10 @@ void tool_job_init(tool_job_t *job, const char *program, int *argc, char ***argv
 
 void tool_job_fini(tool_job_t *job)
 {
+    int everybody = 1;
     free(job->host_ranks);
     MPI_Comm_free(&job->host_comm);
+    tool_reduce(job, job->comm, &everybody, 1, MPI_INT, MPI_SUM); /* whoever is late is not helped by busy waiters */
     MPI_Finalize();
 }
 
