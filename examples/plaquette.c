@@ -35,6 +35,7 @@ typedef struct job {
     placement_t place;
     milc_file_t file;
     gauge_field_t field;
+    selvage_device_t *device;
     selvage_comm_t *comm;
     uint64_t packets, bytes, resends, bad, by_route[8]; /* over all ranks, on rank 0 */
     char error[MILC_ERROR_BYTES];
@@ -116,7 +117,9 @@ static gauge_sums_t compute(job_t *job)
 {
     halo_t halo;
     double mine[3], all[3] = {0, 0, 0};
-    CHECK(selvage_comm_create(MPI_COMM_WORLD, NULL, &job->comm));
+    CHECK(selvage_device_open_local(NULL, &job->device)); /* each rank of a host its own GPU */
+    selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = job->device};
+    CHECK(selvage_comm_create(MPI_COMM_WORLD, &params, &job->comm));
     halo_open(&halo, job->comm, job->options.route, &job->place, &job->field);
     halo_start(&halo, &job->field);
     mine[2] = gauge_link_trace(&job->field);
@@ -235,6 +238,7 @@ static int measure(job_t *job)
         code = agree(job, failed) ? 0 : 1;
     }
     selvage_comm_destroy(job->comm);
+    selvage_device_close(job->device);
     gauge_field_fini(&job->field);
     milc_close(&job->file);
     return code;

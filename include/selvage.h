@@ -15,6 +15,7 @@
 #define SELVAGE_H
 
 #include <selvage/comm.h>
+#include <selvage/config.h>
 #include <selvage/device.h>
 #include <selvage/exchange.h>
 #include <selvage/stats.h>

@@ -254,9 +254,10 @@ static void set_up(run_t *run, const options_t *o)
 {
     *run = (run_t){.options = o};
     MPI_Comm_rank(MPI_COMM_WORLD, &run->rank);
-    need(run, "comm_create", selvage_comm_create(MPI_COMM_WORLD, NULL, &run->comm));
+    need(run, "device_open_local", selvage_device_open_local(NULL, &run->dev));
+    selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = run->dev};
+    need(run, "comm_create", selvage_comm_create(MPI_COMM_WORLD, &params, &run->comm));
     run->size = selvage_comm_size(run->comm);
-    run->dev = selvage_comm_device(run->comm);
     lay_out(run);
     need(run, "stream_create", selvage_stream_create(run->dev, &run->stream));
     need(run, "device_malloc", selvage_device_malloc(run->dev, run->total, (void **)&run->send));
@@ -277,6 +278,7 @@ static void tear_down(run_t *run)
     selvage_device_free(run->dev, run->send);
     selvage_stream_destroy(run->dev, run->stream);
     selvage_comm_destroy(run->comm);
+    selvage_device_close(run->dev);
 }
 
 /* Says what a call returned; an error is for the expectation to judge. */

@@ -7,19 +7,7 @@
 
 #include <inttypes.h>
 
-static void write_text(FILE *file, const char *text)
-{
-    fputc('"', file);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            fprintf(file, "\\%c", *text);
-        else if ((unsigned char)*text < 0x20)
-            fprintf(file, "\\u%04x", (unsigned)*text);
-        else
-            fputc(*text, file);
-    }
-    fputc('"', file);
-}
+#include "tool_json.h"
 
 /* A number, or null if it is below the lowest that makes sense. */
 static void write_known(FILE *file, double value, double lowest)
@@ -39,13 +27,13 @@ static void write_head(FILE *file, const smoke_run_t *run)
 {
     char mpi[128];
     const tool_job_t *job = &run->job;
-    smoke_report_mpi_name(mpi, sizeof mpi);
+    tool_mpi_name(mpi, sizeof mpi);
     fprintf(file, "{\n  \"tool\": \"selvage-smoke\",\n  \"version\": ");
-    write_text(file, selvage_version(NULL, NULL, NULL));
+    tool_json_text(file, selvage_version(NULL, NULL, NULL));
     fprintf(file, ",\n  \"mpi\": ");
-    write_text(file, mpi);
+    tool_json_text(file, mpi);
     fprintf(file, ",\n  \"device\": ");
-    write_text(file, selvage_device_name(selvage_comm_device(run->comm)));
+    tool_json_text(file, selvage_device_name(selvage_comm_device(run->comm)));
     fprintf(file, ",\n  \"ranks\": %d,\n  \"hosts\": %d,\n  \"ranks_per_host\": %d,\n  \"node_size\": %d,\n", job->size,
             job->hosts, job->host_size, selvage_comm_node_size(run->comm));
     fprintf(file, "  \"cores_per_host\": %d,\n  \"crowded\": %s,\n  \"speed_judges\": %s,\n  \"checksum_off\": %s,\n",
@@ -53,7 +41,7 @@ static void write_head(FILE *file, const smoke_run_t *run)
     fprintf(file, "  \"wire_gbs\": ");
     write_known(file, run->wire.gbs > 0 ? run->wire.gbs : -1, 0);
     fprintf(file, ",\n  \"wire_source\": ");
-    write_text(file, run->wire.source);
+    tool_json_text(file, run->wire.source);
 }
 
 static void write_legs(FILE *file, const smoke_row_t *row)
@@ -75,7 +63,7 @@ static void write_row(FILE *file, const smoke_row_t *row)
     fprintf(file, "    {\"route\": \"%s\", \"available\": %s", selvage_route_name(row->route), truth(row->available));
     if (!row->available) {
         fprintf(file, ", \"reason\": ");
-        write_text(file, row->reason);
+        tool_json_text(file, row->reason);
         fprintf(file, "}");
         return;
     }
@@ -84,7 +72,7 @@ static void write_row(FILE *file, const smoke_row_t *row)
     write_legs(file, row);
     fprintf(file, ", \"slowest_leg\": ");
     if (slowest)
-        write_text(file, slowest->name);
+        tool_json_text(file, slowest->name);
     else
         fprintf(file, "null");
     fprintf(file, ", \"share_of_slowest_leg\": ");

@@ -38,18 +38,6 @@ bool smoke_report_close(smoke_report_t *report)
     return stored;
 }
 
-void smoke_report_mpi_name(char *text, size_t text_bytes)
-{
-    char version[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length = 0;
-    MPI_Get_library_version(version, &length);
-    snprintf(text, text_bytes, "%.*s", (int)strcspn(version, "\r\n,"), version);
-    for (char *c = text; *c; c++) {
-        if (*c == '\t')
-            *c = ' ';
-    }
-}
-
 static void print_notes(FILE *out, const smoke_run_t *run)
 {
     const tool_job_t *job = &run->job;
@@ -71,7 +59,7 @@ void smoke_report_head(smoke_report_t *report, const smoke_run_t *run)
     const tool_job_t *job = &run->job;
     if (!report->table)
         return;
-    smoke_report_mpi_name(mpi, sizeof mpi);
+    tool_mpi_name(mpi, sizeof mpi);
     fprintf(report->table, "selvage-smoke %s: %d rank%s on %d host%s, %d core%s a host, device %s, %s%s\n",
             selvage_version(NULL, NULL, NULL), job->size, job->size == 1 ? "" : "s", job->hosts,
             job->hosts == 1 ? "" : "s", job->host_cores, job->host_cores == 1 ? "" : "s",

@@ -32,7 +32,4 @@ void smoke_report_end(smoke_report_t *report, const smoke_run_t *run);
 /* The whole run as one JSON object. */
 void smoke_json_write(FILE *file, const smoke_run_t *run);
 
-/* First line of MPI_Get_library_version, without control characters. */
-void smoke_report_mpi_name(char *text, size_t text_bytes);
-
 #endif

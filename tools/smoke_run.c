@@ -43,8 +43,10 @@ static size_t largest_size(const smoke_options_t *options)
 void smoke_run_init(smoke_run_t *run)
 {
     tool_job_t *job = &run->job;
-    tool_try(job, "comm_create", selvage_comm_create(job->comm, NULL, &run->comm));
-    run->soft = strcmp(selvage_device_name(selvage_comm_device(run->comm)), "soft") == 0;
+    tool_try(job, "device_open_local", selvage_device_open_local(NULL, &run->device));
+    selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = run->device};
+    tool_try(job, "comm_create", selvage_comm_create(job->comm, &params, &run->comm));
+    run->soft = strcmp(selvage_device_name(run->device), "soft") == 0;
     run->speed_judges = !run->soft && !job->crowded;
     fit_sizes(run);
     tool_traffic_init(&run->traffic, job, run->comm, largest_size(&run->options) * (size_t)run->options.packets);
@@ -58,6 +60,7 @@ void smoke_run_fini(smoke_run_t *run)
     tool_ring_fini(&run->node);
     tool_traffic_fini(&run->traffic);
     selvage_comm_destroy(run->comm);
+    selvage_device_close(run->device);
 }
 
 /* Chooses peers for a route; false, with the reason, where no rank has any. */

@@ -40,6 +40,7 @@ typedef struct smoke_run {
     tool_job_t job;
     smoke_options_t options;
     struct smoke_report *report;
+    selvage_device_t *device;
     selvage_comm_t *comm;
     tool_traffic_t traffic;
     tool_ring_t world, node;

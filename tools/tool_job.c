@@ -15,6 +15,18 @@
 
 enum { POLLS_BEFORE_SLEEP = 2000, SLEEP_NS = 50000 };
 
+void tool_mpi_name(char *text, size_t text_bytes)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(version, &length);
+    snprintf(text, text_bytes, "%.*s", (int)strcspn(version, "\r\n,"), version);
+    for (char *c = text; *c; c++) {
+        if (*c == '\t')
+            *c = ' ';
+    }
+}
+
 int tool_launcher_rank(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"};

@@ -35,6 +35,9 @@ typedef struct tool_ring {
 /* Rank according to the launcher's environment, before MPI_Init; 0 if nothing says otherwise. */
 int tool_launcher_rank(void);
 
+/* Name and version of the MPI library, on one line; before MPI_Init too. */
+void tool_mpi_name(char *text, size_t text_bytes);
+
 /* MPI_Init_thread at the level SELVAGE_PROGRESS needs, and everything above. Partner: tool_job_fini(). Collective. */
 void tool_job_init(tool_job_t *job, const char *program, int *argc, char ***argv);
 void tool_job_fini(tool_job_t *job);

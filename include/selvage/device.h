@@ -28,11 +28,52 @@ extern "C" {
  */
 selvage_status_t selvage_device_open(const char *name, selvage_device_t **dev_out);
 
-/** @brief Closes a device opened by selvage_device_open(). Its streams must be destroyed. Accepts NULL. */
+/**
+ * @brief Opens the GPU that is this rank's share of the host's: for programs that leave the choice to Selvage.
+ *
+ * As selvage_device_open(), but first makes a GPU current in the calling thread, where it stays: the local rank that
+ * the launcher says (Open MPI, MPICH and its kin, PALS, Flux, Slurm), modulo the number of GPUs that this process
+ * sees. If no launcher says it, or the device is soft, nothing is chosen. May be called before MPI_Init. Give the
+ * device to selvage_comm_create() in selvage_comm_params_t, and close it after the communicator.
+ *
+ * @param[in]  name     as for selvage_device_open()
+ * @param[out] dev_out  freed by selvage_device_close()
+ * @return as selvage_device_open(); ERR_DEVICE also if that GPU cannot be made current
+ */
+selvage_status_t selvage_device_open_local(const char *name, selvage_device_t **dev_out);
+
+/**
+ * @brief Says how many devices of a kind this process sees. Opens none; logs nothing.
+ * @param[in]  name       "soft", "nvidia", "amd"; "auto" always is there
+ * @param[out] count_out  at least 1
+ * @return ERR_UNSUPPORTED (none; the detail says why), ERR_ARGUMENT (no such name), ERR_CONFIG
+ */
+selvage_status_t selvage_device_probe(const char *name, int *count_out);
+
+/** @brief Closes a device that one of the two calls opened. Its streams must be destroyed. Accepts NULL. */
 void selvage_device_close(selvage_device_t *dev);
 
-/** @brief Kind of the device: "soft". Static text; "" for NULL. */
+/** @brief Kind of the device: "soft", "nvidia", "amd". Static text; "" for NULL. */
 const char *selvage_device_name(const selvage_device_t *dev);
+
+/** Which device it is, for reports. */
+typedef struct selvage_device_info {
+    size_t struct_size; /**< set by SELVAGE_DEVICE_INFO_INIT; tells how much is filled */
+    int index;          /**< its number among those of its kind that this process sees */
+    int count;          /**< how many these are, when it was opened */
+    char bus_id[32];    /**< PCI address in lower case ("0000:0f:00.0"), which no mask changes; "" for soft */
+    char model[96];     /**< as the driver names it; "" if it does not */
+} selvage_device_info_t;
+
+/** Initialiser: `selvage_device_info_t i = {SELVAGE_DEVICE_INFO_INIT};` */
+#define SELVAGE_DEVICE_INFO_INIT .struct_size = sizeof(selvage_device_info_t)
+
+/**
+ * @brief Tells which device it is.
+ * @param[in,out] info  struct_size says how much the caller knows; at most that much is written
+ * @return ERR_ARGUMENT
+ */
+selvage_status_t selvage_device_describe(const selvage_device_t *dev, selvage_device_info_t *info);
 
 /**
  * @brief Allocates device memory, aligned to 256 bytes, mappable by the peers of the node. Does not clear it.

@@ -29,6 +29,15 @@ extern "C" {
  */
 const char *selvage_version(int *major, int *minor, int *patch);
 
+/**
+ * @brief How the loaded library was built: MPI, hwloc, kernels, where its plug-ins are looked for. For people.
+ *
+ * Local, does not block, any thread, may be called before MPI_Init.
+ *
+ * @return static text, parts separated by "; ", never NULL
+ */
+const char *selvage_version_build(void);
+
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

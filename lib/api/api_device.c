@@ -22,13 +22,36 @@
             return sv_error(SELVAGE_ERR_ARGUMENT, text);       \
     } while (0)
 
+static selvage_status_t load_config(sv_config_t *config_out)
+{
+    SV_TRY(sv_config_load(NULL, NULL, config_out));
+    sv_thread_binding()->log_level = config_out->log;
+    return SELVAGE_SUCCESS;
+}
+
 selvage_status_t selvage_device_open(const char *name, selvage_device_t **dev_out)
 {
     sv_config_t config;
     CHECK_ARGUMENT(dev_out, "dev_out: must not be NULL");
-    SV_TRY(sv_config_load(NULL, NULL, &config));
-    sv_thread_binding()->log_level = config.log;
+    SV_TRY(load_config(&config));
     return sv_device_open(name, &config, dev_out);
+}
+
+selvage_status_t selvage_device_open_local(const char *name, selvage_device_t **dev_out)
+{
+    sv_config_t config;
+    CHECK_ARGUMENT(dev_out, "dev_out: must not be NULL");
+    SV_TRY(load_config(&config));
+    return sv_device_open_local(name, &config, dev_out);
+}
+
+selvage_status_t selvage_device_probe(const char *name, int *count_out)
+{
+    sv_config_t config;
+    CHECK_ARGUMENT(name, "name: must not be NULL");
+    CHECK_ARGUMENT(count_out, "count_out: must not be NULL");
+    SV_TRY(load_config(&config));
+    return sv_device_probe(name, &config, count_out);
 }
 
 void selvage_device_close(selvage_device_t *dev)
@@ -40,6 +63,20 @@ void selvage_device_close(selvage_device_t *dev)
 const char *selvage_device_name(const selvage_device_t *dev)
 {
     return dev ? dev->ops->name : "";
+}
+
+selvage_status_t selvage_device_describe(const selvage_device_t *dev, selvage_device_info_t *info)
+{
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    CHECK_ARGUMENT(info, "info: must not be NULL");
+    size_t room = info->struct_size;
+    if (room < sizeof(size_t) || room > 1 << 16)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "info: struct_size is %zu; start from SELVAGE_DEVICE_INFO_INIT", room);
+    selvage_device_info_t known = {.struct_size = room, .index = dev->index, .count = dev->count};
+    memcpy(known.bus_id, dev->bus_id, sizeof known.bus_id);
+    memcpy(known.model, dev->model, sizeof known.model);
+    memcpy(info, &known, room < sizeof known ? room : sizeof known);
+    return SELVAGE_SUCCESS;
 }
 
 selvage_status_t selvage_device_malloc(selvage_device_t *dev, size_t bytes, void **ptr_out)

@@ -27,3 +27,8 @@ const char *selvage_version(int *major, int *minor, int *patch)
         *patch = SELVAGE_VERSION_PATCH;
     return HEADER_VERSION;
 }
+
+const char *selvage_version_build(void)
+{
+    return SELVAGE_BUILD_TEXT "; plug-ins in " SELVAGE_PLUGIN_DIR;
+}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Configuration: SELVAGE_ variables read once, when a communicator or device is created, through one table. The only
- * place that calls getenv. A bad value is refused with the variable, the value and the range; an unknown name is
- * refused (or warned about, SELVAGE_UNKNOWN) with the nearest known one.
+ * place that calls getenv, beside base_local_rank.c. A bad value is refused with the variable, the value and the range;
+ * an unknown name is refused (or warned about, SELVAGE_UNKNOWN) with the nearest known one.
  */
 #ifndef SV_BASE_CONFIG_H
 #define SV_BASE_CONFIG_H

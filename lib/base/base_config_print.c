@@ -53,11 +53,16 @@ void sv_config_value_text(const sv_config_row_t *row, const sv_config_t *config,
 }
 
 /* Types whose range column would be empty still say what they take. */
-static const char *range_text(const sv_config_row_t *row)
+const char *sv_config_range_text(const sv_config_row_t *row)
 {
     if (row->type == SV_CONFIG_TYPE_BOOL)
         return "on|off";
     return row->type == SV_CONFIG_TYPE_TEXT ? "text" : row->range;
+}
+
+const char *sv_config_source_text(int position, const sv_config_t *config)
+{
+    return config->environment_rows >> position & 1 ? "environment" : "default";
 }
 
 void sv_config_print(FILE *stream, const sv_config_t *config)
@@ -68,7 +73,7 @@ void sv_config_print(FILE *stream, const sv_config_t *config)
         const sv_config_row_t *row = &sv_config_rows[i];
         char value[SV_CONFIG_TEXT_BYTES];
         sv_config_value_text(row, config, value, sizeof value);
-        const char *source = config->environment_rows >> i & 1 ? "environment" : "default";
-        fprintf(stream, form, row->name, value[0] ? value : "-", source, range_text(row), row->text);
+        fprintf(stream, form, row->name, value[0] ? value : "-", sv_config_source_text(i, config),
+                sv_config_range_text(row), row->text);
     }
 }

@@ -39,6 +39,12 @@ extern const sv_config_row_t sv_config_rows[SV_CONFIG_ROWS];
 /* The row's value in config as a user would type it; at most bytes with the final zero. */
 void sv_config_value_text(const sv_config_row_t *row, const sv_config_t *config, char *text_out, size_t bytes);
 
+/* What the row's value may be: "low..high", "a|b|c", "on|off", "text". */
+const char *sv_config_range_text(const sv_config_row_t *row);
+
+/* "environment" if the row at this position was set by the user, else "default". */
+const char *sv_config_source_text(int position, const sv_config_t *config);
+
 /* Handles every SELVAGE_ name of the environment that is not in the table, as config->unknown says. */
 selvage_status_t sv_config_refuse_unknown(const sv_config_t *config);
 

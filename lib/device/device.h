@@ -83,10 +83,13 @@ typedef struct sv_device_ops {
     void (*close_memory)(sv_device_t *dev, void *base);
 } sv_device_ops_t;
 
-/* First member of every device. launch_blocks: how many blocks a bandwidth-bound kernel should use. */
+/* First member of every device; set once, when it is opened. */
 struct selvage_device {
     const sv_device_ops_t *ops;
-    unsigned launch_blocks;
+    unsigned launch_blocks; /* how many blocks a bandwidth-bound kernel should use */
+    int index, count;       /* which of the devices of its kind that this process sees */
+    char bus_id[32];        /* as sysfs writes it; "" where there is no bus */
+    char model[96];         /* for people */
 };
 
 /* Calls through the table: sv_device_<verb>(dev, ...). */
@@ -96,6 +99,13 @@ struct sv_config;
 
 /* Opens the device that config names (name non-NULL overrides). Partner: dev->ops->close(dev). */
 selvage_status_t sv_device_open(const char *name, const struct sv_config *config, sv_device_t **dev_out);
+
+/* The same, after making the GPU that is this rank's share of the host's current: local rank modulo their number. */
+selvage_status_t sv_device_open_local(const char *name, const struct sv_config *config, sv_device_t **dev_out);
+
+/* How many devices of this kind this process sees, without opening one; ERR_UNSUPPORTED, with the reason in the detail
+   and without a log line, for none. */
+selvage_status_t sv_device_probe(const char *name, const struct sv_config *config, int *count_out);
 
 /* Takes *dev_inout and puts a wrapper in its place that asks sv_fault_call_fails(SV_FAULT_CALL_DEVICE) before each call
    that can fail: malloc and host_malloc then return ERR_MEMORY, all others (queries too) ERR_DEVICE. close() closes the

@@ -190,8 +190,8 @@ selvage_status_t sv_device_fault_wrap(sv_device_t **dev_inout)
     wrapper->inner = *dev_inout;
     wrapper->ops = fault_ops;
     wrapper->ops.name = wrapper->inner->ops->name;
+    wrapper->base = *wrapper->inner; /* what it is, but for the calls */
     wrapper->base.ops = &wrapper->ops;
-    wrapper->base.launch_blocks = wrapper->inner->launch_blocks;
     *dev_inout = &wrapper->base;
     return SELVAGE_SUCCESS;
 }

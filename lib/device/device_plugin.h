@@ -9,7 +9,7 @@
 
 #include "device/device.h"
 
-enum { SV_PLUGIN_ABI = 1 };
+enum { SV_PLUGIN_ABI = 2 };
 
 /* What the library gives. The functions are those of base_status.h, base_log.h and base_memory.h. */
 typedef struct sv_plugin_host {
@@ -28,6 +28,8 @@ typedef struct sv_plugin {
     uint32_t abi;
     const char *name;                     /* "nvidia", "amd" */
     int (*device_count)(void);            /* 0 without driver or GPU; never logs */
+    /* Makes a GPU current in the calling thread; 0, or the native error. Never logs. */
+    int (*select)(int index);
     /* Opens the device that is current in the calling thread. host outlives the device. */
     selvage_status_t (*open)(const sv_plugin_host_t *host, sv_device_t **dev_out);
 } sv_plugin_t;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/base_config.h"
+#include "base/base_local_rank.h"
 #include "base/base_log.h"
 #include "base/base_status.h"
 #include "device/device.h"
@@ -26,6 +27,30 @@ void sv_device_note_pinned(void)
     atomic_fetch_add_explicit(&pinned_allocations, 1, memory_order_relaxed);
 }
 
+/*
+ * Makes this rank's GPU current. Ranks that see one GPU each (a mask per rank) all get number 0, which is right. Where
+ * no launcher says who is who, the current GPU stays.
+ */
+static selvage_status_t select_local(const sv_plugin_t *plugin)
+{
+    int local = sv_local_rank(NULL, NULL), count = plugin->device_count();
+    if (local < 0 || count < 1)
+        return SELVAGE_SUCCESS;
+    int error = plugin->select(local % count);
+    if (error != 0)
+        return sv_error(SELVAGE_ERR_DEVICE, "device %s: GPU %d of %d could not be made current (native error %d)",
+                        plugin->name, local % count, count, error);
+    sv_log(SV_LOG_INFO, "device", "local rank %d takes %s GPU %d of %d", local, plugin->name, local % count, count);
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t open_plugin(const sv_plugin_t *plugin, bool local, sv_device_t **dev_out)
+{
+    if (local)
+        SV_TRY(select_local(plugin));
+    return sv_plugin_open(plugin, dev_out);
+}
+
 static const char *const device_names[] = {"auto", "soft", "nvidia", "amd"};
 
 static int find_name(const char *name)
@@ -37,23 +62,23 @@ static int find_name(const char *name)
 }
 
 /* The first make of GPU that is there; soft, and a line for whoever wonders, if none is. */
-static selvage_status_t open_best(const sv_config_t *config, sv_device_t **dev_out)
+static selvage_status_t open_best(const sv_config_t *config, bool local, sv_device_t **dev_out)
 {
     const sv_plugin_t *plugin;
     for (int wanted = SV_CONFIG_DEVICE_NVIDIA; wanted <= SV_CONFIG_DEVICE_AMD; wanted++) {
         if (sv_plugin_find(device_names[wanted], config->device_path, &plugin) == SELVAGE_SUCCESS)
-            return sv_plugin_open(plugin, dev_out);
+            return open_plugin(plugin, local, dev_out);
         sv_log(SV_LOG_DEBUG, "device", "%s", selvage_error_detail());
     }
     sv_log(SV_LOG_INFO, "device", "no GPU here: using soft");
     return sv_soft_open(config, dev_out);
 }
 
-static selvage_status_t open_wanted(int wanted, const sv_config_t *config, sv_device_t **dev_out)
+static selvage_status_t open_wanted(int wanted, const sv_config_t *config, bool local, sv_device_t **dev_out)
 {
     const sv_plugin_t *plugin;
     if (wanted == SV_CONFIG_DEVICE_AUTO)
-        return open_best(config, dev_out);
+        return open_best(config, local, dev_out);
     if (wanted == SV_CONFIG_DEVICE_SOFT)
         return sv_soft_open(config, dev_out);
     if (sv_plugin_find(device_names[wanted], config->device_path, &plugin) != SELVAGE_SUCCESS) {
@@ -61,13 +86,42 @@ static selvage_status_t open_wanted(int wanted, const sv_config_t *config, sv_de
         snprintf(why, sizeof why, "%s", selvage_error_detail());
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s", why);
     }
-    return sv_plugin_open(plugin, dev_out);
+    return open_plugin(plugin, local, dev_out);
 }
 
-selvage_status_t sv_device_open(const char *name, const struct sv_config *config, sv_device_t **dev_out)
+/* The position of a device's name in the list, which is that of SELVAGE_DEVICE; NULL: what config says. */
+static selvage_status_t find_wanted(const char *name, const sv_config_t *config, int *wanted_out)
 {
     int wanted = name ? find_name(name) : config->device;
     if (wanted < 0)
         return sv_error(SELVAGE_ERR_ARGUMENT, "name: there is no device \"%s\" (known: auto, soft, nvidia, amd)", name);
-    return open_wanted(wanted, config, dev_out);
+    *wanted_out = wanted;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_device_open(const char *name, const struct sv_config *config, sv_device_t **dev_out)
+{
+    int wanted;
+    SV_TRY(find_wanted(name, config, &wanted));
+    return open_wanted(wanted, config, false, dev_out);
+}
+
+selvage_status_t sv_device_open_local(const char *name, const struct sv_config *config, sv_device_t **dev_out)
+{
+    int wanted;
+    SV_TRY(find_wanted(name, config, &wanted));
+    return open_wanted(wanted, config, true, dev_out);
+}
+
+selvage_status_t sv_device_probe(const char *name, const struct sv_config *config, int *count_out)
+{
+    const sv_plugin_t *plugin;
+    int wanted, count = 1;
+    SV_TRY(find_wanted(name, config, &wanted));
+    if (wanted == SV_CONFIG_DEVICE_NVIDIA || wanted == SV_CONFIG_DEVICE_AMD) {
+        SV_TRY(sv_plugin_find(device_names[wanted], config->device_path, &plugin));
+        count = plugin->device_count();
+    }
+    *count_out = count;
+    return SELVAGE_SUCCESS;
 }

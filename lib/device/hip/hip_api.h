@@ -74,6 +74,12 @@ static inline hipError_t sv_hip_from_driver(CUresult result)
         return cudaSuccess;
     return result == CUDA_ERROR_OUT_OF_MEMORY ? cudaErrorMemoryAllocation : cudaErrorInvalidValue;
 }
+static inline hipError_t hipDeviceGetName(char *name, int bytes, int index)
+{
+    CUdevice device;
+    CUresult result = cuDeviceGet(&device, index);
+    return sv_hip_from_driver(result == CUDA_SUCCESS ? cuDeviceGetName(name, bytes, device) : result);
+}
 static inline hipError_t hipModuleLoadData(hipModule_t *module, const void *image)
 {
     return sv_hip_from_driver(cuModuleLoadData(module, image));

@@ -4,6 +4,7 @@
  * every call makes it current for its own duration and restores the caller's. Streams and events are native handles,
  * so that an application passes its own. Thread-safe as far as the runtime is.
  */
+#include <ctype.h>
 #include <string.h>
 
 #include "base/base_log.h"
@@ -166,6 +167,29 @@ static selvage_status_t prepare(hip_device_t *dev)
     return status == SELVAGE_SUCCESS ? sv_hip_load_kernels(dev) : status;
 }
 
+static int count_devices(void)
+{
+    int count = 0;
+    if (hipGetDeviceCount(&count) != hipSuccess)
+        (void)hipGetLastError();
+    return count;
+}
+
+/* What people and sysfs call this GPU. It works without, so that nothing here is an error. */
+static void identify(hip_device_t *dev)
+{
+    sv_device_t *base = &dev->base;
+    base->index = dev->index;
+    base->count = count_devices();
+    if (hipDeviceGetPCIBusId(base->bus_id, (int)sizeof base->bus_id, dev->index) != hipSuccess)
+        base->bus_id[0] = '\0';
+    if (hipDeviceGetName(base->model, (int)sizeof base->model, dev->index) != hipSuccess)
+        base->model[0] = '\0';
+    (void)hipGetLastError();
+    for (char *c = base->bus_id; *c; c++)
+        *c = (char)tolower((unsigned char)*c);
+}
+
 static selvage_status_t open_current(const sv_plugin_host_t *host, sv_device_t **dev_out)
 {
     hip_device_t *dev;
@@ -179,25 +203,25 @@ static selvage_status_t open_current(const sv_plugin_host_t *host, sv_device_t *
         hip_close(&dev->base);
         return status;
     }
-    char bus[32] = "";
-    (void)hipDeviceGetPCIBusId(bus, (int)sizeof bus, dev->index);
-    host->log(SV_LOG_INFO, "device", HIP_NAME " GPU %d (%s)", dev->index, bus);
+    identify(dev);
+    host->log(SV_LOG_INFO, "device", HIP_NAME " GPU %d (%s, %s)", dev->index, dev->base.bus_id, dev->base.model);
     *dev_out = &dev->base;
     return SELVAGE_SUCCESS;
 }
 
-static int count_devices(void)
+static int select_device(int index)
 {
-    int count = 0;
-    if (hipGetDeviceCount(&count) != hipSuccess)
+    hipError_t error = hipSetDevice(index);
+    if (error != hipSuccess)
         (void)hipGetLastError();
-    return count;
+    return (int)error;
 }
 
 static const sv_plugin_t plugin = {
     .abi = SV_PLUGIN_ABI,
     .name = HIP_NAME,
     .device_count = count_devices,
+    .select = select_device,
     .open = open_current,
 };
 

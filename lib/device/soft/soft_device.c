@@ -5,6 +5,8 @@
  * A device owns its default stream and its modelled links. Streams, events and memory that the caller made are his to
  * free; memory outlives the device, because the table it lives in is the process's. Any thread may call anything.
  */
+#include <stdio.h>
+
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "device/soft/soft_device.h"
@@ -83,6 +85,8 @@ selvage_status_t sv_soft_open(const sv_config_t *config, sv_device_t **dev_out)
     SV_TRY(sv_calloc(1, sizeof *dev, &dev));
     dev->base.ops = &soft_ops;
     dev->base.launch_blocks = 1;
+    dev->base.count = 1;
+    snprintf(dev->base.model, sizeof dev->base.model, "software device on CPU threads");
     dev->inlined = !SOFT_THREADS || config->soft_mode == SV_CONFIG_SOFT_INLINE;
     soft_link_init(&dev->link[SV_COPY_D2H], config->soft_d2h_gbs, config->soft_d2h_us);
     soft_link_init(&dev->link[SV_COPY_H2D], config->soft_h2d_gbs, config->soft_h2d_us);

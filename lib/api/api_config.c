@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Public calls on the configuration: the environment is read for the call, and shown. No state; any thread. */
+#include <errno.h>
+#include <string.h>
+
+#include <selvage/config.h>
+
+#include "base/base_config.h"
+#include "base/base_config_rows.h"
+#include "base/base_status.h"
+#include "base/base_thread.h"
+
+static selvage_status_t load(sv_config_t *config_out)
+{
+    SV_TRY(sv_config_load(NULL, NULL, config_out));
+    sv_thread_binding()->log_level = config_out->log;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t selvage_config_visit(selvage_setting_visitor_t visitor, void *arg)
+{
+    sv_config_t config;
+    if (!visitor)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "visitor: must not be NULL");
+    SV_TRY(load(&config));
+    for (int i = 0; i < SV_CONFIG_ROWS; i++) {
+        const sv_config_row_t *row = &sv_config_rows[i];
+        char value[SV_CONFIG_TEXT_BYTES];
+        sv_config_value_text(row, &config, value, sizeof value);
+        const selvage_setting_t setting = {sizeof setting,    row->name,
+                                           value,             sv_config_source_text(i, &config),
+                                           row->default_text, sv_config_range_text(row),
+                                           row->text,         row->agreed};
+        visitor(arg, &setting);
+    }
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t selvage_config_print(FILE *stream)
+{
+    sv_config_t config;
+    if (!stream)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "stream: must not be NULL");
+    SV_TRY(load(&config));
+    sv_config_print(stream, &config);
+    if (fflush(stream) != 0 || ferror(stream))
+        return sv_error(SELVAGE_ERR_SYSTEM, "the settings could not be printed: %s", strerror(errno));
+    return SELVAGE_SUCCESS;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The variables of the launchers, the one nearest to the process first: an mpirun inside of a batch job starts ranks
+ * that also inherit what the batch system said of the script, and there SLURM_LOCALID is 0 for all of them. A value
+ * that is no number says nothing. No state; any thread.
+ */
+#include "base/base_local_rank.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+#include "base/base_parse.h"
+
+static const char *const launcher_names[] = {
+    "OMPI_COMM_WORLD_LOCAL_RANK", /* Open MPI */
+    "MPI_LOCALRANKID",            /* MPICH and Intel MPI, by Hydra */
+    "PMI_LOCAL_RANK",             /* other launchers that speak PMI */
+    "PALS_LOCAL_RANKID",          /* HPE PALS */
+    "FLUX_TASK_LOCAL_ID",         /* Flux */
+    "SLURM_LOCALID",              /* srun */
+};
+
+static const char *from_environment(void *arg, const char *full_name)
+{
+    (void)arg;
+    return getenv(full_name);
+}
+
+int sv_local_rank(sv_config_lookup_t lookup, void *lookup_arg)
+{
+    sv_config_lookup_t read = lookup ? lookup : from_environment;
+    for (size_t i = 0; i < sizeof launcher_names / sizeof launcher_names[0]; i++) {
+        const char *text = read(lookup_arg, launcher_names[i]);
+        int64_t value;
+        if (text && sv_parse_int(text, &value) && value >= 0 && value <= INT_MAX)
+            return (int)value;
+    }
+    return -1;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which of a host's ranks this process is, as its launcher says in the environment: the number by which ranks share out
+ * the GPUs of a host before MPI can be asked.
+ */
+#ifndef SV_BASE_LOCAL_RANK_H
+#define SV_BASE_LOCAL_RANK_H
+
+#include "base/base_config.h"
+
+/* From 0; -1 if no launcher says it. lookup NULL: getenv. Local, any thread. */
+int sv_local_rank(sv_config_lookup_t lookup, void *lookup_arg);
+
+#endif
