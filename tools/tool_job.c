@@ -158,6 +158,7 @@ static void measure_crowd(tool_job_t *job)
 void tool_job_init(tool_job_t *job, const char *program, int *argc, char ***argv)
 {
     *job = (tool_job_t){.program = program, .comm = MPI_COMM_WORLD, .crowded = true};
+    tool_choose_gpu(&job->gpu); /* before MPI, which may want to know the device */
     const char *progress = getenv("SELVAGE_PROGRESS");
     int wanted = progress && strcmp(progress, "thread") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED, provided;
     MPI_Init_thread(argc, argv, wanted, &provided);

@@ -13,6 +13,8 @@
 
 #include <selvage.h>
 
+#include "tool_cuda.h"
+
 typedef struct tool_job {
     const char *program;
     MPI_Comm comm;      /* borrowed: MPI_COMM_WORLD */
@@ -24,6 +26,7 @@ typedef struct tool_job {
     bool crowded;    /* somewhere ranks outnumber cores */
     int *host_ranks; /* ranks of this host, ascending; owned */
     int host_count;  /* length of host_ranks */
+    tool_gpu_t gpu;  /* what tool_choose_gpu() chose */
 } tool_job_t;
 
 /* A ring of ranks: all of the job (ranks NULL), or those of one node. */
@@ -38,7 +41,8 @@ int tool_launcher_rank(void);
 /* Name and version of the MPI library, on one line; before MPI_Init too. */
 void tool_mpi_name(char *text, size_t text_bytes);
 
-/* MPI_Init_thread at the level SELVAGE_PROGRESS needs, and everything above. Partner: tool_job_fini(). Collective. */
+/* Chooses the GPU, MPI_Init_thread at the level SELVAGE_PROGRESS needs, and everything above. Collective. Partner:
+   tool_job_fini(). */
 void tool_job_init(tool_job_t *job, const char *program, int *argc, char ***argv);
 void tool_job_fini(tool_job_t *job);
 

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Parsing with getopt_long, its own messages switched off: the caller prints one message for the whole job. Every value
+ * is checked here, so that the rest of the program can trust the struct.
+ */
+#define _GNU_SOURCE
+
+#include "bench_options.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <selvage.h>
+
+#include "smoke_options.h"
+
+static const struct option long_options[] = {
+    {"sizes", required_argument, NULL, 's'},
+    {"routes", required_argument, NULL, 'r'},
+    {"patterns", required_argument, NULL, 'p'},
+    {"checksums", required_argument, NULL, 'c'},
+    {"seconds", required_argument, NULL, 't'},
+    {"repetitions", required_argument, NULL, 'n'},
+    {"aware-mpi", required_argument, NULL, 'a'},
+    {"nccl", required_argument, NULL, 'l'},
+    {"nccl-channels", required_argument, NULL, 'k'},
+    {"json", required_argument, NULL, 'j'},
+    {"csv", required_argument, NULL, 'v'},
+    {"plot", required_argument, NULL, 'g'},
+    {"floors", required_argument, NULL, 'f'},
+    {"write-floors", required_argument, NULL, 'w'},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'V'},
+    {NULL, 0, NULL, 0},
+};
+
+void bench_options_usage(FILE *stream)
+{
+    fputs("usage: mpirun -n N selvage-bench exchange [options]\n"
+          "       mpirun -n N selvage-bench probe\n"
+          "Measures exchanges from start to landed, beside the raw copies of their route and what else could do the\n"
+          "work. probe gives device pointers to the MPI and checks what arrives; it may crash, which is the answer.\n\n"
+          "  --patterns LIST      all, or some of shift,ring,3d,4d (default ring,3d,4d)\n"
+          "  --routes LIST        all (the default), or some of self,peer,shared,staged\n"
+          "  --sizes LIST         bytes per packet (default 8,32,128,...,32M,128M)\n"
+          "  --checksums LIST     on,off (the default), on, or off\n"
+          "  --seconds S          time for each figure (default 0.2)\n"
+          "  --repetitions N      repetitions of each figure, instead of by time\n"
+          "  --aware-mpi A        no (the default), yes, or ask: whether MPI is given device pointers as a rival\n"
+          "  --nccl FILE          NCCL library (default libnccl.so.2, if it is found); no: without\n"
+          "  --nccl-channels N    make NCCL use this many channels, instead of its own choice\n"
+          "  --json FILE --csv FILE --plot FILE.svg\n"
+          "  --floors FILE        compare with the GB/s in this file; --write-floors FILE writes it\n"
+          "  --help --version\n\n"
+          "Exit status: 0; 1 if a packet was bad, a figure below its floor or a file not written; 2 for a wrong\n"
+          "command line.\n",
+          stream);
+}
+
+const char *bench_pattern_name(bench_pattern_t pattern)
+{
+    static const char *const names[BENCH_PATTERNS] = {"shift", "ring", "3d", "4d"};
+    return names[pattern];
+}
+
+static bool add_size(bench_options_t *options, const char *word)
+{
+    size_t bytes;
+    if (options->size_count == BENCH_SIZES_MAX || !smoke_options_size(word, &bytes) || bytes == 0)
+        return false;
+    options->sizes[options->size_count++] = bytes;
+    return true;
+}
+
+static bool add_route(bench_options_t *options, const char *word)
+{
+    bool found = false;
+    for (int route = SELVAGE_ROUTE_SELF; route < BENCH_ROUTES; route++) {
+        if (strcmp(word, "all") == 0 || strcmp(word, selvage_route_name((selvage_route_t)route)) == 0)
+            options->routes[route] = found = true;
+    }
+    return found;
+}
+
+static bool add_pattern(bench_options_t *options, const char *word)
+{
+    bool found = false;
+    for (int pattern = 0; pattern < BENCH_PATTERNS; pattern++) {
+        if (strcmp(word, "all") == 0 || strcmp(word, bench_pattern_name((bench_pattern_t)pattern)) == 0)
+            options->patterns[pattern] = found = true;
+    }
+    return found;
+}
+
+static bool add_checksum(bench_options_t *options, const char *word)
+{
+    const bool on = strcmp(word, "on") == 0;
+    if (!on && strcmp(word, "off") != 0)
+        return false;
+    options->checksums[on] = true;
+    return true;
+}
+
+/* Gives each comma-separated word to `add`; empty words are refused. */
+static bool each_word(bench_options_t *options, const char *list, bool (*add)(bench_options_t *, const char *))
+{
+    char word[32];
+    for (;;) {
+        const size_t length = strcspn(list, ",");
+        if (length == 0 || length >= sizeof word)
+            return false;
+        memcpy(word, list, length);
+        word[length] = '\0';
+        if (!add(options, word))
+            return false;
+        if (list[length] == '\0')
+            return true;
+        list += length + 1;
+    }
+}
+
+static bool whole_number(const char *text, long low, long high, int *value_out)
+{
+    char *end;
+    const long value = strtol(text, &end, 10);
+    if (end == text || *end || value < low || value > high)
+        return false;
+    *value_out = (int)value;
+    return true;
+}
+
+static bool positive_number(const char *text, double *value_out)
+{
+    char *end;
+    const double value = strtod(text, &end);
+    if (end == text || *end || !(value > 0) || !isfinite(value))
+        return false;
+    *value_out = value;
+    return true;
+}
+
+static bool take_aware(bench_options_t *options, const char *word)
+{
+    static const char *const words[] = {"no", "yes", "ask"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(word, words[i]) == 0) {
+            options->aware = (bench_aware_t)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool take_file(const char **file_out)
+{
+    *file_out = optarg;
+    return *optarg != '\0';
+}
+
+static bool take_list(bench_options_t *options, int letter)
+{
+    switch (letter) {
+    case 's':
+        options->size_count = 0;
+        return each_word(options, optarg, add_size);
+    case 'r':
+        memset(options->routes, 0, sizeof options->routes);
+        return each_word(options, optarg, add_route);
+    case 'p':
+        memset(options->patterns, 0, sizeof options->patterns);
+        return each_word(options, optarg, add_pattern);
+    default:
+        memset(options->checksums, 0, sizeof options->checksums);
+        return each_word(options, optarg, add_checksum);
+    }
+}
+
+static bool take_option(bench_options_t *options, int letter)
+{
+    switch (letter) {
+    case 's':
+    case 'r':
+    case 'p':
+    case 'c':
+        return take_list(options, letter);
+    case 't':
+        return positive_number(optarg, &options->seconds);
+    case 'n':
+        return whole_number(optarg, 1, BENCH_REPETITIONS_MAX, &options->repetitions);
+    case 'a':
+        return take_aware(options, optarg);
+    case 'l':
+        return take_file(&options->nccl);
+    case 'k':
+        return whole_number(optarg, 1, 64, &options->nccl_channels);
+    case 'j':
+        return take_file(&options->json);
+    case 'v':
+        return take_file(&options->csv);
+    case 'g':
+        return take_file(&options->plot);
+    case 'f':
+        return take_file(&options->floors);
+    case 'w':
+        return take_file(&options->write_floors);
+    case 'h':
+        options->help = true;
+        return true;
+    case 'V':
+        options->version = true;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void set_defaults(bench_options_t *options)
+{
+    *options = (bench_options_t){.seconds = 0.2, .nccl = "libnccl.so.2", .checksums = {true, true}};
+    for (int route = SELVAGE_ROUTE_SELF; route < BENCH_ROUTES; route++)
+        options->routes[route] = true;
+    for (int pattern = BENCH_RING; pattern < BENCH_PATTERNS; pattern++)
+        options->patterns[pattern] = true;
+    for (size_t bytes = 8; bytes <= (size_t)128 << 20; bytes *= 4)
+        options->sizes[options->size_count++] = bytes;
+}
+
+/* The words that are no options: one, which says what to do. */
+static bool take_command(bench_options_t *options, int argc, char **argv, char *error_text, size_t error_bytes)
+{
+    if (options->help || options->version)
+        return true;
+    const int words = argc - optind;
+    if (words == 1 && strcmp(argv[optind], "exchange") == 0)
+        options->command = BENCH_EXCHANGE;
+    else if (words == 1 && strcmp(argv[optind], "probe") == 0)
+        options->command = BENCH_PROBE;
+    else if (words == 0)
+        snprintf(error_text, error_bytes, "what is to be done? exchange or probe");
+    else
+        snprintf(error_text, error_bytes, "unexpected argument '%.80s'", argv[optind + (words > 1)]);
+    return error_text[0] == '\0';
+}
+
+bool bench_options_parse(int argc, char **argv, bench_options_t *options_out, char *error_text, size_t error_bytes)
+{
+    bench_options_t options;
+    int letter, index = 0;
+    set_defaults(&options);
+    error_text[0] = '\0';
+    opterr = 0;
+    optind = 0; /* glibc: start afresh, so that parsing can be repeated */
+    while ((letter = getopt_long(argc, argv, "", long_options, &index)) != -1) {
+        if (letter == '?')
+            snprintf(error_text, error_bytes, "unknown or incomplete option '%.80s'", argv[optind - 1]);
+        else if (!take_option(&options, letter))
+            snprintf(error_text, error_bytes, "bad value '%.80s' of --%s", optarg ? optarg : "",
+                     long_options[index].name);
+        if (error_text[0])
+            return false;
+    }
+    if (!take_command(&options, argc, argv, error_text, error_bytes))
+        return false;
+    *options_out = options;
+    return true;
+}

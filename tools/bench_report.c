@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table, the JSON and the CSV of selvage-bench. */
+#include "bench_report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+double bench_row_share(const bench_row_t *row)
+{
+    return row->available && row->bound_s > 0 ? row->bound_s / row->times.median_s : -1;
+}
+
+double bench_row_ratio(const bench_row_t *row, bench_rival_t rival)
+{
+    return row->available && row->rival_s[rival] > 0 ? row->rival_s[rival] / row->times.median_s : -1;
+}
+
+bool bench_report_writable(const char *path)
+{
+    FILE *file = path ? fopen(path, "a") : NULL;
+    if (file)
+        fclose(file);
+    return !path || file;
+}
+
+void bench_report_head(const bench_run_t *run)
+{
+    const tool_job_t *job = &run->job;
+    printf("selvage-bench %s: %s, on %d host%s, %d core%s a host%s\n", selvage_version(NULL, NULL, NULL), run->machine,
+           job->hosts, job->hosts == 1 ? "" : "s", job->host_cores, job->host_cores == 1 ? "" : "s",
+           job->crowded ? ", fewer than ranks: times say little" : "");
+    printf(
+        "start to landed, slowest rank; GB/s of payload sent per rank; bound: the raw copies of the route, all ranks\n"
+        "at once; naive, aware, nccl: how many times faster than all down, MPI, all up; than device pointers through\n"
+        "MPI; than NCCL's grouped send and receive\n");
+    if (!run->peer.ready)
+        printf("bound of peer: n/a, no copies between NVIDIA GPUs of one host here\n");
+    if (!run->aware)
+        printf("aware: n/a, not asked for, or the MPI does not say that it takes device pointers\n");
+    if (run->nccl.ready)
+        printf("nccl: version %d, channels %d (0: its own choice)\n", run->nccl.version, run->options.nccl_channels);
+    else
+        printf("nccl: n/a, %s\n", run->nccl.why_not[0] ? run->nccl.why_not : "another rank could not");
+    printf("\n%-7s %-7s %8s %-4s %6s %10s %10s %9s %7s %7s %7s %7s\n", "pattern", "route", "size", "sums", "times",
+           "median us", "p99 us", "GB/s", "bound", "naive", "aware", "nccl");
+    fflush(stdout);
+}
+
+static const char *ratio_text(char text[16], double value, double factor, const char *unit)
+{
+    if (value < 0)
+        return "n/a";
+    snprintf(text, 16, "%.*f%s", value * factor < 10 ? 2 : 0, value * factor, unit);
+    return text;
+}
+
+void bench_report_row(const bench_run_t *run, const bench_row_t *row)
+{
+    char size[24], share[16], naive[16], aware[16], nccl[16];
+    if (run->job.rank != 0)
+        return;
+    printf("%-7s %-7s %8s %-4s ", bench_pattern_name(row->pattern), selvage_route_name(row->route),
+           tool_size_text(size, sizeof size, row->bytes), row->checksum ? "on" : "off");
+    if (!row->available) {
+        printf("n/a: %s\n", row->reason);
+        return;
+    }
+    printf("%6d %10.1f %10.1f %9.3f %7s %7s %7s %7s%s\n", row->times.repetitions, row->times.median_s * 1e6,
+           row->times.p99_s * 1e6, row->gbs, ratio_text(share, bench_row_share(row), 100, "%"),
+           ratio_text(naive, bench_row_ratio(row, BENCH_NAIVE), 1, ""),
+           ratio_text(aware, bench_row_ratio(row, BENCH_AWARE), 1, ""),
+           ratio_text(nccl, bench_row_ratio(row, BENCH_NCCL), 1, ""), row->bad ? "  WRONG PACKETS" : "");
+    fflush(stdout);
+}
+
+static void write_text(FILE *file, const char *text)
+{
+    fputc('"', file);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            fprintf(file, "\\%c", *text);
+        else if ((unsigned char)*text < 0x20)
+            fprintf(file, "\\u%04x", (unsigned)*text);
+        else
+            fputc(*text, file);
+    }
+    fputc('"', file);
+}
+
+static void write_known(FILE *file, const char *name, double value)
+{
+    if (value > 0)
+        fprintf(file, ", \"%s\": %.6g", name, value);
+    else
+        fprintf(file, ", \"%s\": null", name);
+}
+
+static void write_row(FILE *file, const bench_row_t *row)
+{
+    fprintf(file,
+            "    {\"pattern\": \"%s\", \"route\": \"%s\", \"size\": %zu, \"packets\": %d, \"checksum\": %s, "
+            "\"available\": %s",
+            bench_pattern_name(row->pattern), selvage_route_name(row->route), row->bytes, row->packets,
+            row->checksum ? "true" : "false", row->available ? "true" : "false");
+    if (!row->available) {
+        fprintf(file, ", \"reason\": ");
+        write_text(file, row->reason);
+        fprintf(file, "}");
+        return;
+    }
+    fprintf(file, ", \"repetitions\": %d, \"median_s\": %.6g, \"p99_s\": %.6g, \"gbs\": %.6g", row->times.repetitions,
+            row->times.median_s, row->times.p99_s, row->gbs);
+    write_known(file, "bound_s", row->bound_s);
+    write_known(file, "share_of_bound", bench_row_share(row));
+    for (int rival = 0; rival < BENCH_RIVALS; rival++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s_s", bench_rival_name((bench_rival_t)rival));
+        write_known(file, name, row->rival_s[rival]);
+        snprintf(name, sizeof name, "times_%s", bench_rival_name((bench_rival_t)rival));
+        write_known(file, name, bench_row_ratio(row, (bench_rival_t)rival));
+    }
+    fprintf(file, ", \"packets_checked\": %ld, \"bad_packets\": %ld}", row->checked, row->bad);
+}
+
+static bool close_file(FILE *file)
+{
+    const bool written = !ferror(file);
+    return fclose(file) == 0 && written;
+}
+
+bool bench_report_json(const bench_run_t *run, const char *path)
+{
+    char mpi[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return false;
+    MPI_Get_library_version(mpi, &length);
+    mpi[strcspn(mpi, "\r\n,")] = '\0';
+    fprintf(file, "{\n  \"tool\": \"selvage-bench\",\n  \"version\": ");
+    write_text(file, selvage_version(NULL, NULL, NULL));
+    fprintf(file, ",\n  \"mpi\": ");
+    write_text(file, mpi);
+    fprintf(file, ",\n  \"machine\": ");
+    write_text(file, run->machine);
+    fprintf(file, ",\n  \"device\": ");
+    write_text(file, selvage_device_name(run->traffic.device));
+    fprintf(file, ",\n  \"ranks\": %d,\n  \"hosts\": %d,\n  \"crowded\": %s,\n  \"seconds\": %.6g,\n", run->job.size,
+            run->job.hosts, run->job.crowded ? "true" : "false", run->options.seconds);
+    fprintf(file, "  \"nccl_version\": %d,\n  \"nccl_channels\": %d,\n  \"rows\": [\n", run->nccl.version,
+            run->options.nccl_channels);
+    for (int i = 0; i < run->row_count; i++) {
+        write_row(file, &run->rows[i]);
+        fprintf(file, "%s\n", i + 1 < run->row_count ? "," : "");
+    }
+    fprintf(file, "  ]\n}\n");
+    return close_file(file);
+}
+
+static void write_cell(FILE *file, double value)
+{
+    if (value > 0)
+        fprintf(file, ",%.6g", value);
+    else
+        fprintf(file, ",");
+}
+
+bool bench_report_csv(const bench_run_t *run, const char *path)
+{
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return false;
+    fprintf(file, "pattern,route,checksum,bytes,packets,ranks,repetitions,median_s,p99_s,gbs,bound_s,share_of_bound,"
+                  "naive_s,times_naive,aware_s,times_aware,nccl_s,times_nccl,packets_checked,bad_packets\n");
+    for (int i = 0; i < run->row_count; i++) {
+        const bench_row_t *row = &run->rows[i];
+        fprintf(file, "%s,%s,%s,%zu,%d,%d,%d", bench_pattern_name(row->pattern), selvage_route_name(row->route),
+                row->checksum ? "on" : "off", row->bytes, row->packets, run->job.size, row->times.repetitions);
+        write_cell(file, row->times.median_s);
+        write_cell(file, row->times.p99_s);
+        write_cell(file, row->gbs);
+        write_cell(file, row->bound_s);
+        write_cell(file, bench_row_share(row));
+        for (int rival = 0; rival < BENCH_RIVALS; rival++) {
+            write_cell(file, row->available ? row->rival_s[rival] : -1);
+            write_cell(file, bench_row_ratio(row, (bench_rival_t)rival));
+        }
+        fprintf(file, ",%ld,%ld\n", row->checked, row->bad);
+    }
+    return close_file(file);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a run has to say, on rank 0: a table as it goes, and JSON, CSV and a plot when it is over. What is unknown is
+ * null in JSON, empty in CSV and n/a in the table, never a number that could be averaged by mistake.
+ */
+#ifndef SELVAGE_BENCH_REPORT_H
+#define SELVAGE_BENCH_REPORT_H
+
+#include "bench_run.h"
+
+void bench_report_head(const bench_run_t *run);
+void bench_report_row(const bench_run_t *run, const bench_row_t *row);
+
+/* Write a whole file; false if that failed. */
+bool bench_report_json(const bench_run_t *run, const char *path);
+bool bench_report_csv(const bench_run_t *run, const char *path);
+bool bench_plot_write(const bench_run_t *run, const char *path);
+
+/* True if the file can be written, which is asked before the measurements; makes it if it is not there. */
+bool bench_report_writable(const char *path);
+
+/* Figures of a row; negative if unknown. */
+double bench_row_share(const bench_row_t *row);
+double bench_row_ratio(const bench_row_t *row, bench_rival_t rival);
+
+#endif
