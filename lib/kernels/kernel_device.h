@@ -237,15 +237,22 @@ SV_DEV_FN void sv_dev_relax(unsigned *turns)
 
 #if defined(SV_DEV_GPU)
 
-/* Eight bytes at any address, little-endian. Reads only aligned words that hold at least one of them. */
+/* Eight bytes at any address, little-endian, in the largest pieces that the address allows. Reads no byte beside them:
+   aligned words around them could reach past the end of an allocation. */
 SV_DEV_FN uint64_t sv_dev_load_u64_any(const uint8_t *ptr)
 {
-    unsigned shift = static_cast<unsigned>(reinterpret_cast<uintptr_t>(ptr) & 7) * 8;
-    const uint64_t *word = reinterpret_cast<const uint64_t *>(ptr - shift / 8);
+    uintptr_t address = reinterpret_cast<uintptr_t>(ptr);
+    uint64_t value = 0;
 
-    if (shift == 0)
-        return word[0];
-    return word[0] >> shift | word[1] << (64 - shift);
+    if ((address & 7) == 0)
+        return *reinterpret_cast<const uint64_t *>(ptr);
+    if ((address & 3) == 0)
+        return reinterpret_cast<const uint32_t *>(ptr)[0] |
+               static_cast<uint64_t>(reinterpret_cast<const uint32_t *>(ptr)[1]) << 32;
+    SV_DEV_UNROLL
+    for (unsigned b = 0; b < 8; b++)
+        value |= static_cast<uint64_t>(ptr[b]) << 8 * b;
+    return value;
 }
 
 /* Stores eight bytes at any address, in the largest pieces that the address allows. */
