@@ -263,6 +263,10 @@ bool bench_options_parse(int argc, char **argv, bench_options_t *options_out, ch
     }
     if (!take_command(&options, argc, argv, error_text, error_bytes))
         return false;
+    if (options.command == BENCH_PROBE) { /* has sizes of its own, which need no more room than this */
+        options.sizes[0] = 1 << 20;
+        options.size_count = 1;
+    }
     *options_out = options;
     return true;
 }
