@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The table, the JSON and the CSV of selvage-bench. */
 #include "bench_report.h"
+#include "tool_json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -73,20 +74,6 @@ void bench_report_row(const bench_run_t *run, const bench_row_t *row)
     fflush(stdout);
 }
 
-static void write_text(FILE *file, const char *text)
-{
-    fputc('"', file);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            fprintf(file, "\\%c", *text);
-        else if ((unsigned char)*text < 0x20)
-            fprintf(file, "\\u%04x", (unsigned)*text);
-        else
-            fputc(*text, file);
-    }
-    fputc('"', file);
-}
-
 static void write_known(FILE *file, const char *name, double value)
 {
     if (value > 0)
@@ -104,7 +91,7 @@ static void write_row(FILE *file, const bench_row_t *row)
             row->checksum ? "true" : "false", row->available ? "true" : "false");
     if (!row->available) {
         fprintf(file, ", \"reason\": ");
-        write_text(file, row->reason);
+        tool_json_text(file, row->reason);
         fprintf(file, "}");
         return;
     }
@@ -138,13 +125,13 @@ bool bench_report_json(const bench_run_t *run, const char *path)
     MPI_Get_library_version(mpi, &length);
     mpi[strcspn(mpi, "\r\n,")] = '\0';
     fprintf(file, "{\n  \"tool\": \"selvage-bench\",\n  \"version\": ");
-    write_text(file, selvage_version(NULL, NULL, NULL));
+    tool_json_text(file, selvage_version(NULL, NULL, NULL));
     fprintf(file, ",\n  \"mpi\": ");
-    write_text(file, mpi);
+    tool_json_text(file, mpi);
     fprintf(file, ",\n  \"machine\": ");
-    write_text(file, run->machine);
+    tool_json_text(file, run->machine);
     fprintf(file, ",\n  \"device\": ");
-    write_text(file, selvage_device_name(run->traffic.device));
+    tool_json_text(file, selvage_device_name(run->traffic.device));
     fprintf(file, ",\n  \"ranks\": %d,\n  \"hosts\": %d,\n  \"crowded\": %s,\n  \"seconds\": %.6g,\n", run->job.size,
             run->job.hosts, run->job.crowded ? "true" : "false", run->options.seconds);
     fprintf(file, "  \"nccl_version\": %d,\n  \"nccl_channels\": %d,\n  \"rows\": [\n", run->nccl.version,
