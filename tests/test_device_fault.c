@@ -50,6 +50,8 @@ static void run_series(sv_device_t *dev, things_t *t, series_t *series)
     step(series, SV_DEVICE_CALL(dev, malloc, 16, &t->ptr));
     step(series, SV_DEVICE_CALL(dev, host_malloc, 16, &t->host));
     step(series, SV_DEVICE_CALL(dev, host_register, host, sizeof host));
+    void *address;
+    step(series, SV_DEVICE_CALL(dev, host_address, host, &address));
     step(series, SV_DEVICE_CALL(dev, stream_create, &t->stream));
     bool have_event = step(series, SV_DEVICE_CALL(dev, event_create, &t->event));
     step(series, SV_DEVICE_CALL(dev, fill_async, host, 1, sizeof host, t->stream));
@@ -110,7 +112,7 @@ int main(void)
     int64_t live = sv_memory_live();
     series_t clean = series_with(inner, 0);
     CHECK_EQ(clean.failed, 0);
-    CHECK_EQ(clean.calls, 15);
+    CHECK_EQ(clean.calls, 16);
     for (int call = 1; call <= clean.calls; call++) {
         series_t series = series_with(inner, call);
         CHECK_EQ(series.failed, 1);

@@ -14,9 +14,9 @@
 #include "memory/memory_buffer.h"
 #include "memory/memory_shared.h"
 
-enum { TOKEN = 4711, SEGMENT_BYTES = 10000, BUFFER_BYTES = 5000 };
+enum { TOKEN = 4711, SEGMENT_BYTES = 10000, BUFFER_BYTES = 5000, PROBE_SHIFT = 1 << 20 };
 
-/* The probe: a device of which the memory room may use these five calls, and no other. */
+/* The probe: a device of which the memory room may use these six calls, and no other. */
 static struct probe {
     sv_device_t dev;
     int registered, opened;
@@ -47,6 +47,14 @@ static selvage_status_t probe_export(sv_device_t *dev, const void *ptr, size_t b
     return probe.answer;
 }
 
+/* As on GPUs where registered memory has a device address of its own. */
+static selvage_status_t probe_address(sv_device_t *dev, void *ptr, void **address_out)
+{
+    CHECK(dev == &probe.dev);
+    *address_out = (void *)((uintptr_t)ptr + PROBE_SHIFT);
+    return SELVAGE_SUCCESS;
+}
+
 static selvage_status_t probe_open(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out)
 {
     CHECK(dev == &probe.dev && handle != NULL);
@@ -68,6 +76,7 @@ static const sv_device_ops_t probe_ops = {
     .name = "probe",
     .host_register = probe_register,
     .host_unregister = probe_unregister,
+    .host_address = probe_address,
     .export_memory = probe_export,
     .open_memory = probe_open,
     .close_memory = probe_close,
@@ -88,11 +97,14 @@ static void test_segment_in_one_process(void)
     CHECK(sv_shared_is_answered(&creator));
     CHECK_EQ(sv_shared_base(&opener)[SEGMENT_BYTES - 1], 9);
     CHECK_EQ(probe.registered, 1); /* pages are pinned once */
+    CHECK((uint8_t *)sv_shared_device_address(&opener, base + 5) == base + 5 + PROBE_SHIFT);
+    CHECK(sv_shared_device_address(&creator, &probe) == (void *)&probe);
     sv_shared_close(&opener);
     CHECK_EQ(probe.registered, 1);
     sv_shared_close(&creator);
     CHECK_EQ(probe.registered, 0);
     sv_shared_close(&creator); /* closed already */
+    CHECK(sv_shared_device_address(&creator, base) == (void *)base);
     sv_shared_close(NULL);
     CHECK_EQ(probe.registered, 0);
 }

@@ -7,7 +7,8 @@
  *   one. Everything named _async returns at once; nothing of that allocates, locks or logs.
  * - Every call is thread-safe, but two threads must not enqueue to one stream at the same time without an order of
  *   their own. event_query never blocks.
- * - Host memory in copies is pinned (host_malloc, or host_register'ed). Kernels can read and write pinned memory.
+ * - Host memory in copies is pinned (host_malloc, or host_register'ed). Kernels can read and write pinned memory,
+ *   but registered memory only under its device address, which may be another one (host_address).
  * - Exported memory is a (base handle, offset) pair, because IPC exports whole allocations. Opening a handle of the
  *   same process gives the pointer itself.
  * - Allowed statuses: SUCCESS, IN_PROGRESS (queries), ERR_DEVICE, ERR_MEMORY, ERR_UNSUPPORTED. The detail names the
@@ -24,7 +25,7 @@
 #include <selvage/device.h>
 #include <selvage/status.h>
 
-enum { SV_DEVICE_ABI = 1, SV_KERNEL_ARG_BYTES = 192, SV_DEVICE_HANDLE_BYTES = 96 };
+enum { SV_DEVICE_ABI = 2, SV_KERNEL_ARG_BYTES = 192, SV_DEVICE_HANDLE_BYTES = 96 };
 
 /* A kernel of the library: its name in code objects, and its body for soft. arg points at the argument struct. */
 typedef struct sv_kernel {
@@ -56,6 +57,8 @@ typedef struct sv_device_ops {
     /* Pins memory that somebody else mapped (a node-shared segment). Partner: host_unregister. */
     selvage_status_t (*host_register)(sv_device_t *dev, void *ptr, size_t bytes);
     void (*host_unregister)(sv_device_t *dev, void *ptr);
+    /* The address by which kernels, and copies too, reach a byte of registered memory. */
+    selvage_status_t (*host_address)(sv_device_t *dev, void *ptr, void **address_out);
     selvage_status_t (*stream_create)(sv_device_t *dev, void **stream_out);
     /* Waits for the stream's work first. */
     void (*stream_destroy)(sv_device_t *dev, void *stream);

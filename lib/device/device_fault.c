@@ -67,6 +67,12 @@ static void fault_host_unregister(sv_device_t *dev, void *ptr)
     SV_DEVICE_CALL(inner_of(dev), host_unregister, ptr);
 }
 
+static selvage_status_t fault_host_address(sv_device_t *dev, void *ptr, void **address_out)
+{
+    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "host_address");
+    return SV_DEVICE_CALL(inner_of(dev), host_address, ptr, address_out);
+}
+
 static selvage_status_t fault_stream_create(sv_device_t *dev, void **stream_out)
 {
     FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "stream_create");
@@ -166,6 +172,7 @@ static const sv_device_ops_t fault_ops = {
     .host_free = fault_host_free,
     .host_register = fault_host_register,
     .host_unregister = fault_host_unregister,
+    .host_address = fault_host_address,
     .stream_create = fault_stream_create,
     .stream_destroy = fault_stream_destroy,
     .stream_sync = fault_stream_sync,

@@ -24,6 +24,15 @@ static selvage_status_t register_segment(sv_device_t *dev, sv_shared_segment_t *
     return SELVAGE_SUCCESS;
 }
 
+/* Also for a borrowed mapping, which its creator registered. */
+static selvage_status_t find_shift(sv_device_t *dev, sv_shared_segment_t *segment)
+{
+    void *address;
+    SV_TRY(SV_DEVICE_CALL(dev, host_address, segment->mapping.base, &address));
+    segment->device_shift = (uintptr_t)address - (uintptr_t)segment->mapping.base;
+    return SELVAGE_SUCCESS;
+}
+
 selvage_status_t sv_shared_create(sv_device_t *dev, size_t bytes, uint64_t token, sv_shared_segment_t *segment_out)
 {
     sv_shared_segment_t segment = {0};
@@ -33,10 +42,13 @@ selvage_status_t sv_shared_create(sv_device_t *dev, size_t bytes, uint64_t token
         return sv_error(SELVAGE_ERR_MEMORY, "a shared segment of %zu bytes cannot exist", bytes);
     SV_TRY(sv_mapping_create(sizeof(sv_shared_header_t) + bytes, &segment.mapping));
     SV_TRY_GOTO(status, register_segment(dev, &segment), unmap);
+    SV_TRY_GOTO(status, find_shift(dev, &segment), unregister);
     header_of(&segment)->token = token;
     *segment_out = segment;
     return SELVAGE_SUCCESS;
 
+unregister:
+    SV_DEVICE_CALL(dev, host_unregister, segment.mapping.base);
 unmap:
     sv_mapping_close(&segment.mapping);
     return status;
@@ -67,6 +79,7 @@ selvage_status_t sv_shared_open(sv_device_t *dev, const sv_mapping_handle_t *han
     segment.dev = dev;
     if (!segment.mapping.borrowed)
         SV_TRY_GOTO(status, register_segment(dev, &segment), unmap);
+    SV_TRY_GOTO(status, find_shift(dev, &segment), unregister);
     SV_TRY_GOTO(status, check_token(&segment, token), unregister);
     *segment_out = segment;
     return SELVAGE_SUCCESS;

@@ -20,6 +20,7 @@ typedef struct sv_shared_header {
 typedef struct sv_shared_segment {
     sv_mapping_t mapping;
     sv_device_t *dev;          /* registered with it */
+    uintptr_t device_shift;    /* from a host address to that by which kernels reach it */
     int registered;            /* 0 where the creator's own mapping is borrowed: it is registered already */
 } sv_shared_segment_t;
 
@@ -37,6 +38,13 @@ int sv_shared_is_answered(const sv_shared_segment_t *segment);
 static inline uint8_t *sv_shared_base(const sv_shared_segment_t *segment)
 {
     return (uint8_t *)segment->mapping.base + sizeof(sv_shared_header_t);
+}
+
+/* What a kernel is given for ptr: its device address if it lies in the segment (which may be a zeroed struct). */
+static inline void *sv_shared_device_address(const sv_shared_segment_t *segment, void *ptr)
+{
+    uintptr_t at = (uintptr_t)ptr, base = (uintptr_t)segment->mapping.base;
+    return at - base < segment->mapping.bytes ? (void *)(at + segment->device_shift) : ptr;
 }
 
 #endif

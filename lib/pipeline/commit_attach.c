@@ -52,11 +52,12 @@ static selvage_status_t open_segment(selvage_exchange_t *x, sv_peer_t *peer)
     return SELVAGE_SUCCESS;
 }
 
-/* The memory that a send on a one-sided route writes. */
+/* The memory that a send on a one-sided route writes, by kernels and copies only: device addresses. */
 static selvage_status_t find_target(sv_send_t *send)
 {
     const sv_hello_recv_t *match = send->match;
-    uint8_t *base = sv_shared_base(&send->p.peer->segment);
+    const sv_shared_segment_t *segment = &send->p.peer->segment;
+    uint8_t *base = sv_shared_device_address(segment, sv_shared_base(segment));
     send->remote = (sv_recv_words_t *)(void *)(base + match->words_offset);
     if (send->p.route == SELVAGE_ROUTE_SELF) {
         send->target = (uint8_t *)(uintptr_t)match->own_pointer;

@@ -35,7 +35,8 @@ static selvage_status_t give_credit(sv_recv_t *recv)
     selvage_exchange_t *x = p->x;
     uint64_t word = sv_word(x->epoch, recv->asked, p->direct ? 1 : recv->consumed + p->nslots);
     if (p->direct && p->route != SELVAGE_ROUTE_SELF && recv->asked == 0) {
-        sv_signal_arg_t arg = {.word = &recv->remote->credit, .value = word};
+        sv_signal_arg_t arg = {.word = sv_shared_device_address(&p->peer->segment, &recv->remote->credit),
+                               .value = word};
         return SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_signal, &arg, sizeof arg, 1, x->kernel_stream);
     }
     /* Partner: the acquire in sv_phase2_send_onesided(). */

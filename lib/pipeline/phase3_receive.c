@@ -66,18 +66,18 @@ static bool is_unchecked(const sv_recv_t *recv)
     return recv->p.x->policy == SV_CONFIG_CHECKSUM_OFF;
 }
 
-selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint8_t *dst, uint32_t segment, bool last)
+selvage_status_t sv_phase3_verify(sv_recv_t *recv, uint8_t *src, uint8_t *dst, uint32_t segment, bool last)
 {
     sv_packet_t *p = &recv->p;
     selvage_exchange_t *x = p->x;
     bool off = is_unchecked(recv);
-    sv_digest_arg_t arg = {.src = src,
+    sv_digest_arg_t arg = {.src = sv_shared_device_address(&x->segment, src),
                            .dst = dst,
                            .bytes = sv_packet_piece(p, segment),
                            .first_word = sv_packet_offset(p, segment) / 8,
                            .key = p->key,
                            .scratch = p->scratch,
-                           .record = (uint8_t *)recv->record,
+                           .record = sv_shared_device_address(&x->segment, recv->record),
                            .result = recv->result,
                            .mode = (last ? SV_DIGEST_VERIFY : SV_DIGEST_ADD) | (off ? SV_DIGEST_NONE : 0),
                            .identity = p->identity};

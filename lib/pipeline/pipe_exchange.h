@@ -158,8 +158,8 @@ typedef struct sv_send {
     sv_fault_kind_t fault_kind;
     uint32_t fault_segment;
     sv_send_words_t *words;     /* own segment; NULL on staged */
-    sv_recv_words_t *remote;    /* in the receiver's segment */
-    uint8_t *target;            /* direct: the buffer there; else the first slot there */
+    sv_recv_words_t *remote;    /* in the receiver's segment; a device address */
+    uint8_t *target;            /* direct: the buffer there; else the first slot there; a device address */
     size_t target_stride;
     sv_opened_t *opened;        /* mapping that target lies in */
     const struct sv_hello_recv *match; /* the receive's descriptor; during commit only */
@@ -183,7 +183,7 @@ typedef struct sv_recv {
     sv_ask_reason_t ask_reason;
     bool ask_due;               /* an ask that found no room on the wire */
     sv_recv_words_t *words;     /* own segment; NULL on staged */
-    sv_send_words_t *remote;    /* in the sender's segment */
+    sv_send_words_t *remote;    /* in the sender's segment; a host address */
     selvage_buffer_t *buffer;   /* registered memory it lands in */
     const struct sv_hello_send *match; /* the send's descriptor; during commit only */
 } sv_recv_t;

@@ -48,7 +48,7 @@ static bool digest_under(sv_recv_t *recv, const sv_record_t *identity, uint64_t 
                            .bytes = p->bytes,
                            .key = sv_digest_key(identity),
                            .scratch = p->scratch,
-                           .record = (uint8_t *)recv->record,
+                           .record = sv_shared_device_address(&p->x->segment, recv->record),
                            .result = recv->result,
                            .mode = SV_DIGEST_VERIFY,
                            .identity = *identity};

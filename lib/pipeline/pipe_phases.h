@@ -34,7 +34,7 @@ void sv_phase6_join(selvage_exchange_t *x, uint64_t now_ns);
 selvage_status_t sv_phase2_send_onesided(sv_send_t *send, uint64_t now_ns, bool *moved);
 selvage_status_t sv_phase3_receive_onesided(sv_recv_t *recv, uint64_t now_ns, bool *moved);
 /* Enqueues the verification of one landed piece; the finishing one records recv->verified. */
-selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint8_t *dst, uint32_t segment, bool last);
+selvage_status_t sv_phase3_verify(sv_recv_t *recv, uint8_t *src, uint8_t *dst, uint32_t segment, bool last);
 
 /* Starts the way up of a segment that lies in a slot; notices when the slot is free again. */
 selvage_status_t sv_phase3_land(sv_recv_t *recv, sv_slot_t *slot, uint32_t segment, uint64_t now_ns);

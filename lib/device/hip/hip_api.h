@@ -53,6 +53,7 @@ typedef CUdeviceptr hipDeviceptr_t;
 #define hipHostFree cudaFreeHost
 #define hipHostRegister cudaHostRegister
 #define hipHostUnregister cudaHostUnregister
+#define hipHostGetDevicePointer cudaHostGetDevicePointer
 #define hipStreamCreateWithPriority cudaStreamCreateWithPriority
 #define hipStreamDestroy cudaStreamDestroy
 #define hipStreamSynchronize cudaStreamSynchronize

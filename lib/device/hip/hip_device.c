@@ -133,6 +133,7 @@ static const sv_device_ops_t hip_ops = {
     .host_free = sv_hip_host_free,
     .host_register = sv_hip_host_register,
     .host_unregister = sv_hip_host_unregister,
+    .host_address = sv_hip_host_address,
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,
     .stream_sync = stream_sync,

@@ -75,6 +75,17 @@ void sv_hip_host_unregister(sv_device_t *dev, void *ptr)
     hip_leave(hip_of(dev), before);
 }
 
+selvage_status_t sv_hip_host_address(sv_device_t *dev, void *ptr, void **address_out)
+{
+    int before = hip_enter(hip_of(dev));
+    void *address = NULL;
+    hipError_t error = hipHostGetDevicePointer(&address, ptr, 0);
+    hip_leave(hip_of(dev), before);
+    if (error == hipSuccess)
+        *address_out = address;
+    return sv_hip_status(hip_of(dev), error, "hipHostGetDevicePointer");
+}
+
 static selvage_status_t find_range(hip_device_t *dev, const void *ptr, uint64_t *base_out, size_t *bytes_out)
 {
     hipDeviceptr_t base;

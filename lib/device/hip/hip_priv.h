@@ -65,6 +65,7 @@ selvage_status_t sv_hip_host_malloc(sv_device_t *dev, size_t bytes, void **ptr_o
 void sv_hip_host_free(sv_device_t *dev, void *ptr);
 selvage_status_t sv_hip_host_register(sv_device_t *dev, void *ptr, size_t bytes);
 void sv_hip_host_unregister(sv_device_t *dev, void *ptr);
+selvage_status_t sv_hip_host_address(sv_device_t *dev, void *ptr, void **address_out);
 selvage_status_t sv_hip_export(sv_device_t *dev, const void *ptr, size_t bytes, sv_device_handle_t *handle_out,
                                uint64_t *offset_out);
 selvage_status_t sv_hip_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out);

@@ -32,6 +32,13 @@ static void soft_host_unregister(sv_device_t *dev, void *ptr)
     (void)dev, (void)ptr;
 }
 
+static selvage_status_t soft_host_address(sv_device_t *dev, void *ptr, void **address_out)
+{
+    (void)dev;
+    *address_out = ptr;
+    return SELVAGE_SUCCESS;
+}
+
 static selvage_status_t stream_create(sv_device_t *dev, void **stream_out)
 {
     soft_stream_t *stream = NULL;
@@ -62,6 +69,7 @@ static const sv_device_ops_t soft_ops = {
     .host_free = soft_host_free,
     .host_register = soft_host_register,
     .host_unregister = soft_host_unregister,
+    .host_address = soft_host_address,
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,
     .stream_sync = stream_sync,
