@@ -1,213 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Device code of the digest: one pass over a packet (or a segment of it) that copies it, sums it, and in the end writes
- * or checks its record. The bytes that are stored are the ones that were summed: nothing is read twice.
+ * or checks its record.
  *
- * Each block has a contiguous range of words, so that the one lane of a soft block streams and the lanes of a GPU block
- * coalesce. Blocks never wait for each other: each adds its sum and counts itself in, and the last one finishes. The
- * scratch is the packet's own; launches that share it are ordered by their stream.
+ * Blocks never wait for each other: each adds its sum and counts itself in, and the last one finishes. The scratch is
+ * the packet's own; launches that share it are ordered by their stream.
  */
-#include <stdint.h>
-
-#include "kernels/kernel_args.h"
-#include "kernels/kernel_device.h"
+#include "kernels/kernel_digest.h"
 
 namespace {
-
-enum : unsigned {
-    DIGEST_BATCH = 4,        /* units that a lane loads before it uses the first */
-    DIGEST_RANGE_WORDS = 64  /* blocks divide a packet in multiples of this, which keeps their alignment equal */
-};
-
-SV_DEV_FN uint64_t digest_mix(uint64_t x)
-{
-    x ^= x >> 32;
-    x *= 0xd6e8feb86659fd93u;
-    x ^= x >> 32;
-    x *= 0xd6e8feb86659fd93u;
-    return x ^ x >> 32;
-}
-
-/* Contribution of one word; the product distinguishes equal words at different places. */
-SV_DEV_FN uint64_t digest_term(uint64_t word, uint64_t key, uint64_t index)
-{
-    return digest_mix(word ^ (key + index * 0x9e3779b97f4a7c15u));
-}
-
-SV_DEV_FN uint64_t digest_finish(uint64_t key, uint64_t sum)
-{
-    uint64_t digest = digest_mix(key ^ sum);
-    return digest ? digest : 1;
-}
-
-/* How a lane moves a unit: one word at any address, or two at addresses that are multiples of 16. */
-struct single_access {
-    enum : unsigned { WORDS = 1 };
-    struct unit {
-        uint64_t word[1];
-    };
-    SV_DEV_FN unit load(const uint8_t *ptr)
-    {
-        return unit{{sv_dev_load_u64_any(ptr)}};
-    }
-    SV_DEV_FN void store(uint8_t *ptr, unit value)
-    {
-        sv_dev_store_u64_any(ptr, value.word[0]);
-    }
-};
-
-struct pair_access {
-    enum : unsigned { WORDS = 2 };
-    typedef sv_dev_pair_t unit;
-    SV_DEV_FN unit load(const uint8_t *ptr)
-    {
-        return *reinterpret_cast<const sv_dev_pair_t *>(ptr);
-    }
-    SV_DEV_FN void store(uint8_t *ptr, unit value)
-    {
-        *reinterpret_cast<sv_dev_pair_t *>(ptr) = value;
-    }
-};
-
-/* The piece of a launch that one block works on. key already contains the number of the first word. */
-struct digest_span {
-    const uint8_t *src;
-    uint8_t *dst;
-    uint64_t begin, end; /* words of src */
-    uint64_t key;
-};
-
-/* Stores (if COPY) and sums (if SUM) one unit that was loaded from word index on. */
-template <typename ACCESS, bool COPY, bool SUM>
-SV_DEV_FN uint64_t digest_unit(const digest_span &span, uint64_t index, typename ACCESS::unit unit)
-{
-    uint64_t sum = 0;
-
-    if (COPY)
-        ACCESS::store(span.dst + 8 * index, unit);
-    if (SUM) {
-        SV_DEV_UNROLL
-        for (unsigned w = 0; w < ACCESS::WORDS; w++)
-            sum += digest_term(unit.word[w], span.key, index + w);
-    }
-    return sum;
-}
-
-/* The whole units of a span, several in flight per lane; what is left behind begins at span.begin. */
-template <typename ACCESS, bool COPY, bool SUM>
-SV_DEV_FN uint64_t digest_units(digest_span &span, sv_dev_block_t at)
-{
-    const uint64_t step = uint64_t{ACCESS::WORDS} * at.nthreads;
-    const uint64_t end = span.end - (span.end - span.begin) % ACCESS::WORDS;
-    uint64_t index = span.begin + uint64_t{ACCESS::WORDS} * at.tid;
-    uint64_t sum = 0;
-
-    for (; index + (DIGEST_BATCH - 1) * step < end; index += DIGEST_BATCH * step) {
-        typename ACCESS::unit unit[DIGEST_BATCH];
-        SV_DEV_UNROLL
-        for (unsigned b = 0; b < DIGEST_BATCH; b++)
-            unit[b] = ACCESS::load(span.src + 8 * (index + b * step));
-        SV_DEV_UNROLL
-        for (unsigned b = 0; b < DIGEST_BATCH; b++)
-            sum += digest_unit<ACCESS, COPY, SUM>(span, index + b * step, unit[b]);
-    }
-    for (; index < end; index += step)
-        sum += digest_unit<ACCESS, COPY, SUM>(span, index, ACCESS::load(span.src + 8 * index));
-    span.begin = end;
-    return sum;
-}
-
-template <bool COPY, bool SUM>
-SV_DEV_FN uint64_t digest_span_sum(digest_span span, sv_dev_block_t at)
-{
-    uint64_t sum = 0;
-#if defined(SV_DEV_GPU)
-    uintptr_t address = reinterpret_cast<uintptr_t>(span.src) | (COPY ? reinterpret_cast<uintptr_t>(span.dst) : 0);
-    if ((address & 15) == 0)
-        sum = digest_units<pair_access, COPY, SUM>(span, at);
-#endif
-    return sum + digest_units<single_access, COPY, SUM>(span, at);
-}
-
-/* The last, partial word, byte by byte: no byte past the end is read or written. */
-SV_DEV_FN uint64_t digest_tail(const sv_digest_arg_t &arg, uint64_t key)
-{
-    uint64_t begin = arg.bytes & ~uint64_t{7};
-    uint64_t word = 0;
-
-    if (begin == arg.bytes)
-        return 0;
-    for (uint64_t b = begin; b < arg.bytes; b++) {
-        uint8_t byte = arg.src[b];
-        word |= static_cast<uint64_t>(byte) << 8 * (b - begin);
-        if (arg.dst)
-            arg.dst[b] = byte;
-    }
-    return digest_term(word, key, begin / 8);
-}
-
-/* Copies and sums what belongs to this block; the sum is that of the calling thread. */
-SV_DEV_FN uint64_t digest_block(const sv_digest_arg_t &arg, sv_dev_block_t at)
-{
-    const uint64_t words = arg.bytes / 8;
-    const uint64_t ranges = (words + DIGEST_RANGE_WORDS - 1) / DIGEST_RANGE_WORDS;
-    const uint64_t range_words = (ranges + at.nblocks - 1) / at.nblocks * DIGEST_RANGE_WORDS;
-    const bool sums = !(arg.mode & SV_DIGEST_NONE);
-    digest_span span{arg.src, arg.dst, range_words * at.block, range_words * (at.block + uint64_t{1}),
-                     arg.key + arg.first_word * 0x9e3779b97f4a7c15u};
-    uint64_t sum = 0;
-
-    span.begin = span.begin < words ? span.begin : words;
-    span.end = span.end < words ? span.end : words;
-    if (arg.dst && sums)
-        sum = digest_span_sum<true, true>(span, at);
-    else if (sums)
-        sum = digest_span_sum<false, true>(span, at);
-    else if (arg.dst)
-        sum = digest_span_sum<true, false>(span, at);
-    if (at.tid == 0 && at.block == at.nblocks - 1 && (sums || arg.dst))
-        sum += digest_tail(arg, span.key);
-    return sum;
-}
-
-/* The eight words of a record, as they lie in memory. */
-struct record_words {
-    uint64_t word[8];
-};
-
-SV_DEV_FN record_words record_words_of(const sv_record_t &record)
-{
-    record_words words = {{record.magic | static_cast<uint64_t>(record.version) << 32 |
-                               static_cast<uint64_t>(record.kind) << 48 | static_cast<uint64_t>(record.attempt) << 56,
-                           record.epoch, record.exchange, record.index | static_cast<uint64_t>(record.tag) << 32,
-                           record.source | static_cast<uint64_t>(record.destination) << 32, record.bytes, record.salt,
-                           record.digest}};
-    return words;
-}
 
 SV_DEV_FN void digest_prepare(const sv_digest_arg_t &arg, uint64_t digest)
 {
     record_words words = record_words_of(arg.identity);
 
     words.word[7] = digest;
-    SV_DEV_UNROLL
-    for (unsigned w = 0; w < 8; w++)
-        sv_dev_store_u64_any(arg.record + 8 * w, words.word[w]);
+    record_store(arg.record, words);
 }
 
 SV_DEV_FN void digest_verify(const sv_digest_arg_t &arg, uint64_t digest)
 {
-    record_words want = record_words_of(arg.identity), seen;
-    uint64_t other = 0;
-
-    SV_DEV_UNROLL
-    for (unsigned w = 0; w < 8; w++)
-        seen.word[w] = sv_dev_load_u64_any(arg.record + 8 * w);
-    SV_DEV_UNROLL
-    for (unsigned w = 0; w < 7; w++)
-        other |= (want.word[w] ^ seen.word[w]) & (w == 0 ? ~uint64_t{0} >> 8 : ~uint64_t{0}); /* but the attempt */
+    const record_words seen = record_load(arg.record);
     const uint64_t expected = arg.mode & SV_DIGEST_NONE ? 0 : seen.word[7];
-    const uint32_t record_ok = other == 0;
+    const uint32_t record_ok = record_is(seen, record_words_of(arg.identity));
+
     arg.result->expected = expected;
     arg.result->found = digest;
     arg.result->record_ok = record_ok;
@@ -234,7 +50,8 @@ SV_DEV_FN void digest_close(const sv_digest_arg_t &arg, uint64_t total)
 
 SV_DEV_FN void digest_body(const sv_digest_arg_t &arg, sv_dev_block_t at)
 {
-    uint64_t sum = digest_block(arg, at);
+    const bool sums = !(arg.mode & SV_DIGEST_NONE);
+    uint64_t sum = digest_block(arg.src, arg.dst, arg.bytes, arg.key + arg.first_word * SV_DIGEST_STEP, sums, at);
 
     /* The barriers inside also put every thread's stores before thread 0 counts the block in or releases. */
     sum = sv_dev_block_sum_u64(sum, at);
