@@ -56,6 +56,8 @@ static void run_series(sv_device_t *dev, things_t *t, series_t *series)
     bool have_event = step(series, SV_DEVICE_CALL(dev, event_create, &t->event));
     step(series, SV_DEVICE_CALL(dev, fill_async, host, 1, sizeof host, t->stream));
     step(series, SV_DEVICE_CALL(dev, copy_async, host, host, 0, SV_COPY_D2D, t->stream));
+    uint64_t word = 0;
+    step(series, SV_DEVICE_CALL(dev, signal_async, &word, 7, t->stream));
     step(series, SV_DEVICE_CALL(dev, delay_async, 0.0, t->stream));
     step(series, SV_DEVICE_CALL(dev, launch, &kernel, NULL, 0, 1, t->stream));
     if (have_event) {
@@ -112,7 +114,7 @@ int main(void)
     int64_t live = sv_memory_live();
     series_t clean = series_with(inner, 0);
     CHECK_EQ(clean.failed, 0);
-    CHECK_EQ(clean.calls, 16);
+    CHECK_EQ(clean.calls, 17);
     for (int call = 1; call <= clean.calls; call++) {
         series_t series = series_with(inner, call);
         CHECK_EQ(series.failed, 1);

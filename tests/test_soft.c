@@ -218,6 +218,22 @@ static void check_event_captured(sv_device_t *dev)
     SV_DEVICE_CALL(dev, stream_destroy, waiter);
 }
 
+/* The word comes after the pause and the fill before it, without anybody asking the stream. */
+static void check_signal(sv_device_t *dev)
+{
+    static unsigned char data[4096];
+    uint64_t word = 0;
+    void *stream = make_stream(dev);
+    SV_DEVICE_CALL(dev, delay_async, 2000, stream);
+    SV_DEVICE_CALL(dev, fill_async, data, 7, sizeof data, stream);
+    CHECK_STATUS(SV_DEVICE_CALL(dev, signal_async, &word, UINT64_C(0x123456789a), stream), SELVAGE_SUCCESS);
+    while (__atomic_load_n(&word, __ATOMIC_ACQUIRE) == 0) /* partner: the release in run_signal() */
+        sched_yield();
+    CHECK_EQ(word, UINT64_C(0x123456789a));
+    CHECK(data[0] == 7 && data[sizeof data - 1] == 7);
+    SV_DEVICE_CALL(dev, stream_destroy, stream);
+}
+
 /* An event outlives its stream, and a new stream in the same place does not make it incomplete. */
 static void check_event_outlives(sv_device_t *dev)
 {
@@ -518,6 +534,7 @@ static void check_threaded(sv_device_t *dev, sv_device_t *other)
     check_events(dev, dev);
     check_events(dev, other);
     check_event_captured(dev);
+    check_signal(dev);
     check_event_outlives(dev);
     check_producers(dev, stream);
     check_blocks(dev);

@@ -25,7 +25,7 @@
 #include <selvage/device.h>
 #include <selvage/status.h>
 
-enum { SV_DEVICE_ABI = 2, SV_KERNEL_ARG_BYTES = 320, SV_DEVICE_HANDLE_BYTES = 96 };
+enum { SV_DEVICE_ABI = 3, SV_KERNEL_ARG_BYTES = 320, SV_DEVICE_HANDLE_BYTES = 96 };
 
 /* A kernel of the library: its name in code objects, and its body for soft. arg points at the argument struct. */
 typedef struct sv_kernel {
@@ -74,6 +74,9 @@ typedef struct sv_device_ops {
     selvage_status_t (*copy_async)(sv_device_t *dev, void *dst, const void *src, size_t bytes, sv_copy_kind_t kind,
                                    void *stream);
     selvage_status_t (*fill_async)(sv_device_t *dev, void *dst, int value, size_t bytes, void *stream);
+    /* Stores value in a word of memory that the device reaches (8-byte aligned, device address), released at system
+       scope behind everything before it on the stream: a host that acquires the word sees all that. */
+    selvage_status_t (*signal_async)(sv_device_t *dev, uint64_t *word, uint64_t value, void *stream);
     selvage_status_t (*delay_async)(sv_device_t *dev, double us, void *stream);
     /* arg is copied. nblocks blocks run at the same time. */
     selvage_status_t (*launch)(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg, size_t arg_bytes,

@@ -132,6 +132,12 @@ static selvage_status_t fault_fill_async(sv_device_t *dev, void *dst, int value,
     return SV_DEVICE_CALL(inner_of(dev), fill_async, dst, value, bytes, stream);
 }
 
+static selvage_status_t fault_signal_async(sv_device_t *dev, uint64_t *word, uint64_t value, void *stream)
+{
+    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "signal_async");
+    return SV_DEVICE_CALL(inner_of(dev), signal_async, word, value, stream);
+}
+
 static selvage_status_t fault_delay_async(sv_device_t *dev, double us, void *stream)
 {
     FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "delay_async");
@@ -183,6 +189,7 @@ static const sv_device_ops_t fault_ops = {
     .stream_wait_event = fault_stream_wait_event,
     .copy_async = fault_copy_async,
     .fill_async = fault_fill_async,
+    .signal_async = fault_signal_async,
     .delay_async = fault_delay_async,
     .launch = fault_launch,
     .export_memory = fault_export_memory,

@@ -9,9 +9,26 @@
 
 #if defined(__HIP_PLATFORM_AMD__)
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include <hip/hip_runtime_api.h>
 
+static inline bool sv_hip_can_write_words(int device)
+{
+    (void)device;
+    return false;
+}
+static inline hipError_t sv_hip_write_word(hipStream_t stream, uint64_t *word, uint64_t value)
+{
+    (void)stream, (void)word, (void)value;
+    return hipErrorUnknown;
+}
+
 #else
+
+#include <stdbool.h>
+#include <stdint.h>
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -98,6 +115,19 @@ static inline hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned 
                                                hipStream_t stream, void **params, void **extra)
 {
     return sv_hip_from_driver(cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, extra));
+}
+static inline bool sv_hip_can_write_words(int index)
+{
+    CUdevice device;
+    int can = 0;
+    return cuDeviceGet(&device, index) == CUDA_SUCCESS &&
+           cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, device) == CUDA_SUCCESS && can;
+}
+/* Without the flag that leaves it out, a system-wide fence comes first. */
+static inline hipError_t sv_hip_write_word(hipStream_t stream, uint64_t *word, uint64_t value)
+{
+    return sv_hip_from_driver(cuStreamWriteValue64(stream, (CUdeviceptr)(uintptr_t)word, value,
+                                                   CU_STREAM_WRITE_VALUE_DEFAULT));
 }
 static inline hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDeviceptr_t ptr)
 {

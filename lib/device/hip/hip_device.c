@@ -144,6 +144,7 @@ static const sv_device_ops_t hip_ops = {
     .stream_wait_event = stream_wait_event,
     .copy_async = copy_async,
     .fill_async = fill_async,
+    .signal_async = sv_hip_signal,
     .delay_async = sv_hip_delay,
     .launch = sv_hip_launch,
     .export_memory = sv_hip_export,
@@ -164,6 +165,7 @@ static selvage_status_t prepare(hip_device_t *dev)
     if (status == SELVAGE_SUCCESS)
         status = sv_hip_status(dev, hipDeviceGetAttribute(&multiprocessors, hipDeviceAttributeMultiprocessorCount,
                                                           dev->index), "hipDeviceGetAttribute");
+    dev->writes_words = sv_hip_can_write_words(dev->index);
     dev->base.launch_blocks = (unsigned)multiprocessors * 2;
     return status == SELVAGE_SUCCESS ? sv_hip_load_kernels(dev) : status;
 }

@@ -4,6 +4,7 @@
  * so that no load happens behind a kernel that waits. Of several images of one kernel the first that this GPU takes is
  * used. A kernel takes its argument struct by value.
  */
+#include <stdint.h>
 #include <string.h>
 
 #include "base/base_log.h"
@@ -71,6 +72,24 @@ selvage_status_t sv_hip_launch(sv_device_t *dev, const sv_kernel_t *kernel, cons
 {
     (void)arg_bytes; /* the kernel knows its argument's size */
     return launch_by_name(hip_of(dev), kernel->name, arg, nblocks, HIP_LANES, stream);
+}
+
+/*
+ * The front end of a stream stores a word sooner than a kernel starts, and with the same fence before it. AMD's runtime
+ * launches a kernel for it anyway, so there it is ours.
+ */
+selvage_status_t sv_hip_signal(sv_device_t *dev, uint64_t *word, uint64_t value, void *stream)
+{
+    hip_device_t *hip = hip_of(dev);
+    if (!hip->writes_words) {
+        /* The kernel's argument begins with these two; zeros after them ask for nothing more. */
+        const uint64_t arg[16] = {(uint64_t)(uintptr_t)word, value};
+        return launch_by_name(hip, "sv_signal", arg, 1, 1, stream);
+    }
+    int before = hip_enter(hip);
+    hipError_t error = sv_hip_write_word((hipStream_t)stream, word, value);
+    hip_leave(hip, before);
+    return sv_hip_status(hip, error, "stream write");
 }
 
 selvage_status_t sv_hip_delay(sv_device_t *dev, double us, void *stream)

@@ -19,6 +19,7 @@ typedef struct hip_device {
     const sv_plugin_host_t *host;
     int index;                    /* of the GPU that was current at open */
     int priority;                 /* highest stream priority */
+    bool writes_words;            /* the front end of a stream can store a word by itself */
     hip_kernel_t kernel[HIP_KERNELS_MAX];
     unsigned nkernels;
 } hip_device_t;
@@ -58,6 +59,7 @@ void sv_hip_unload_kernels(hip_device_t *dev);
 
 selvage_status_t sv_hip_launch(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg, size_t arg_bytes,
                                unsigned nblocks, void *stream);
+selvage_status_t sv_hip_signal(sv_device_t *dev, uint64_t *word, uint64_t value, void *stream);
 selvage_status_t sv_hip_delay(sv_device_t *dev, double us, void *stream);
 selvage_status_t sv_hip_malloc(sv_device_t *dev, size_t bytes, void **ptr_out);
 void sv_hip_free(sv_device_t *dev, void *ptr);

@@ -80,6 +80,7 @@ static const sv_device_ops_t soft_ops = {
     .stream_wait_event = soft_stream_wait_event,
     .copy_async = soft_copy_async,
     .fill_async = soft_fill_async,
+    .signal_async = soft_signal_async,
     .delay_async = soft_delay_async,
     .launch = soft_launch,
     .export_memory = soft_export_memory,

@@ -91,6 +91,24 @@ selvage_status_t soft_fill_async(sv_device_t *dev, void *dst, int value, size_t 
     return SELVAGE_SUCCESS;
 }
 
+static void run_signal(soft_stream_t *stream, const soft_op_t *op)
+{
+    (void)stream;
+    /* Partner: the acquire of whoever polls the word. */
+    __atomic_store_n(op->u.signal.word, op->u.signal.value, __ATOMIC_RELEASE);
+}
+
+selvage_status_t soft_signal_async(sv_device_t *dev, uint64_t *word, uint64_t value, void *handle)
+{
+    soft_stream_t *stream = soft_stream_of(dev, handle);
+    soft_op_t *op = soft_op_begin(stream);
+    op->run = run_signal;
+    op->u.signal.word = word;
+    op->u.signal.value = value;
+    soft_op_publish(stream, op);
+    return SELVAGE_SUCCESS;
+}
+
 static void run_delay(soft_stream_t *stream, const soft_op_t *op)
 {
     stream->over_ns = could_begin(stream, op->u.delay.enqueued_ns) + op->u.delay.ns;

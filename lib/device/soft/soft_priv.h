@@ -99,6 +99,9 @@ typedef struct soft_op {
             int value;
         } fill;
         struct {
+            uint64_t *word, value;
+        } signal;
+        struct {
             uint64_t ns, enqueued_ns;
         } delay;
         struct {
@@ -177,6 +180,7 @@ selvage_status_t soft_stream_wait_event(sv_device_t *dev, void *stream, sv_event
 void soft_link_init(soft_link_t *link, double gbs, double latency_us);
 selvage_status_t soft_copy_async(sv_device_t *dev, void *dst, const void *src, size_t bytes, sv_copy_kind_t kind,
                                  void *stream);
+selvage_status_t soft_signal_async(sv_device_t *dev, uint64_t *word, uint64_t value, void *stream);
 selvage_status_t soft_fill_async(sv_device_t *dev, void *dst, int value, size_t bytes, void *stream);
 selvage_status_t soft_delay_async(sv_device_t *dev, double us, void *stream);
 
