@@ -37,14 +37,14 @@ typedef struct sv_verify_result {
     uint64_t found;       /* digest of the bytes that are there */
     uint32_t record_ok;   /* the record is the expected one (attempt and digest apart) */
     uint32_t verified;    /* record_ok and found equals expected (or no digests are used) */
-    uint64_t reserved;
+    uint64_t epoch;       /* in which the packet failed; 0: it did not, or the host has taken it */
 } sv_verify_result_t;
 
 /* Scratch of one packet in device memory: zero before first use; the finishing kernel leaves it zero again. */
 typedef struct sv_digest_scratch {
     uint64_t sum;
     uint32_t blocks_done;
-    uint32_t reserved;
+    uint32_t absent;      /* shares of this launch whose word did not come */
 } sv_digest_scratch_t;
 
 /* What the digest kernel does when the last block is through. */
@@ -77,12 +77,80 @@ typedef struct sv_digest_arg {
     sv_record_t identity;   /* digest member ignored */
 } sv_digest_arg_t;
 
+/*
+ * Words: epoch (low 32 bits), attempt (8), count (24). Whoever polls one wants an epoch and an attempt and a count above
+ * 0; a later epoch says that this one is over.
+ *
+ * Packets that kernels move (up to some size) go in batches: one launch pushes all that may leave, one launch pulls all
+ * that arrived. What never changes about a packet is an item in device memory; what changes is in the launch. Slots
+ * take turns: epoch e uses slot e modulo nslots.
+ */
+enum { SV_BATCH_PACKETS = 16 };
+
+/* Sender: src goes to dst, the record to record, then the words are released. Words may be NULL. */
+typedef struct sv_push_item {
+    const uint8_t *src;
+    uint8_t *dst;              /* slot 0; maybe another device's memory, or pinned */
+    uint64_t dst_stride;
+    uint8_t *record;           /* of slot 0, any alignment */
+    uint64_t record_stride;
+    uint64_t *arrived_near;    /* in the receiver's device memory, for a kernel that waits there; steps with records */
+    uint64_t *arrived;         /* for a host that polls */
+    uint64_t *sent;            /* own: src is read no more */
+    uint64_t *failed;          /* own: gets the epoch if the credit did not come in time */
+    const uint64_t *credit;    /* own: the receiver's leave to write */
+    sv_digest_scratch_t *scratch;
+    uint64_t nslots;
+    sv_record_t identity;      /* epoch, attempt and digest ignored */
+} sv_push_item_t;
+
+/* Receiver: waits for arrived, then verifies src and, unless dst is NULL, copies it there. */
+typedef struct sv_pull_item {
+    const uint8_t *src;        /* slot 0 */
+    uint64_t src_stride;
+    uint8_t *dst;
+    const uint8_t *record;     /* of slot 0 */
+    uint64_t record_stride;
+    const uint64_t *arrived;   /* of slot 0: the word beside the record, or the one that the host polls too */
+    uint64_t arrived_stride;
+    sv_verify_result_t *result; /* pinned; written only when the packet does not verify */
+    uint64_t *record_seen;     /* pinned: gets the record then, unless NULL */
+    uint64_t *done;            /* pinned: gets the word of this epoch and attempt, with an SV_PULL_ outcome as count */
+    uint64_t *verdict;         /* the sender's: this epoch was good; NULL where a message says it */
+    uint64_t *credit;          /* the sender's: leave for the epoch that uses this slot next; NULL if not by slots */
+    sv_digest_scratch_t *scratch;
+    uint64_t nslots;
+    sv_record_t identity;
+} sv_pull_item_t;
+
+enum { SV_PULL_GOOD = 1, SV_PULL_BAD = 2, SV_PULL_ABSENT = 3 };
+
+/* A launch of either kernel. Blocks divide as first_block says; a smaller grid takes several of these shares each. */
+typedef struct sv_batch_arg {
+    const void *items;
+    const uint64_t *abort;     /* not 0 there: wait no longer; may be NULL */
+    uint64_t wait_ns;          /* how long to wait for credit or arrival; 0: the host has seen it */
+    uint64_t epoch;
+    uint32_t attempt;
+    uint32_t flags;            /* SV_DIGEST_NONE, SV_BATCH_STICKY */
+    uint32_t npackets;
+    uint32_t reserved;
+    uint64_t key[SV_BATCH_PACKETS];
+    uint32_t index[SV_BATCH_PACKETS];           /* of the item */
+    uint32_t first_block[SV_BATCH_PACKETS + 1]; /* shares of packet i: from first_block[i] to first_block[i + 1] */
+    uint32_t padding;
+} sv_batch_arg_t;
+
+/* A failure stays in the result until the host has taken it: nobody looks after every epoch. */
+enum { SV_BATCH_STICKY = 8 };
+
 /* record, unless NULL, is copied to record_to (both aligned to 8 bytes) before the word is released. */
 typedef struct sv_signal_arg {
     uint64_t *word;
     uint64_t value;
     const uint64_t *record;
     uint64_t *record_to;
+    uint64_t *second;          /* a word that gets the same value first; may be NULL */
 } sv_signal_arg_t;
 
 typedef struct sv_delay_arg {
@@ -103,7 +171,10 @@ SV_LAYOUT_ASSERT(sv_record_t, 64);
 SV_LAYOUT_ASSERT(sv_verify_result_t, 32);
 SV_LAYOUT_ASSERT(sv_digest_scratch_t, 16);
 SV_LAYOUT_ASSERT(sv_digest_arg_t, 152);
-SV_LAYOUT_ASSERT(sv_signal_arg_t, 32);
+SV_LAYOUT_ASSERT(sv_signal_arg_t, 40);
+SV_LAYOUT_ASSERT(sv_push_item_t, 160);
+SV_LAYOUT_ASSERT(sv_pull_item_t, 176);
+SV_LAYOUT_ASSERT(sv_batch_arg_t, 312);
 SV_LAYOUT_ASSERT(sv_delay_arg_t, 8);
 SV_LAYOUT_ASSERT(sv_flip_arg_t, 16);
 

@@ -43,6 +43,12 @@ typedef struct __attribute__((aligned(16))) sv_dev_pair {
     uint64_t word[2];
 } sv_dev_pair_t;
 
+/* Up to three words that are released together: everything before comes before each of them. NULL: no word. */
+typedef struct sv_dev_words {
+    uint64_t *word[3];
+    uint64_t value[3];
+} sv_dev_words_t;
+
 #if defined(SV_DEV_CUDA)
 
 #define SV_KERNEL(name, arg_type, body)                                                                        \
@@ -61,6 +67,15 @@ SV_DEV_FN void sv_dev_store_release_system_u64(uint64_t *word, uint64_t value)
     asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 }
 
+SV_DEV_FN void sv_dev_store_release_system_u64_all(const sv_dev_words_t &words)
+{
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+    SV_DEV_UNROLL
+    for (unsigned w = 0; w < 3; w++)
+        if (words.word[w])
+            asm volatile("st.relaxed.sys.u64 [%0], %1;" ::"l"(words.word[w]), "l"(words.value[w]) : "memory");
+}
+
 SV_DEV_FN uint64_t sv_dev_load_acquire_system_u64(const uint64_t *word)
 {
     uint64_t value;
@@ -75,9 +90,21 @@ SV_DEV_FN uint64_t sv_dev_load_u64(const uint64_t *word)
     return value;
 }
 
+SV_DEV_FN uint32_t sv_dev_load_u32(const uint32_t *word)
+{
+    uint32_t value;
+    asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+}
+
 SV_DEV_FN void sv_dev_atomic_add_u64(uint64_t *word, uint64_t value)
 {
     asm volatile("red.relaxed.gpu.add.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+
+SV_DEV_FN void sv_dev_atomic_add_u32(uint32_t *word, uint32_t value)
+{
+    asm volatile("red.relaxed.gpu.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
 SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel(uint32_t *word, uint32_t value)
@@ -125,6 +152,15 @@ SV_DEV_FN void sv_dev_store_release_system_u64(uint64_t *word, uint64_t value)
     __hip_atomic_store(word, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
 }
 
+SV_DEV_FN void sv_dev_store_release_system_u64_all(const sv_dev_words_t &words)
+{
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
+    SV_DEV_UNROLL
+    for (unsigned w = 0; w < 3; w++)
+        if (words.word[w])
+            __hip_atomic_store(words.word[w], words.value[w], __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
 SV_DEV_FN uint64_t sv_dev_load_acquire_system_u64(const uint64_t *word)
 {
     return __hip_atomic_load(word, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);
@@ -135,7 +171,17 @@ SV_DEV_FN uint64_t sv_dev_load_u64(const uint64_t *word)
     return __hip_atomic_load(word, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 
+SV_DEV_FN uint32_t sv_dev_load_u32(const uint32_t *word)
+{
+    return __hip_atomic_load(word, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+
 SV_DEV_FN void sv_dev_atomic_add_u64(uint64_t *word, uint64_t value)
+{
+    (void)__hip_atomic_fetch_add(word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+
+SV_DEV_FN void sv_dev_atomic_add_u32(uint32_t *word, uint32_t value)
 {
     (void)__hip_atomic_fetch_add(word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
@@ -190,6 +236,13 @@ SV_DEV_FN void sv_dev_store_release_system_u64(uint64_t *word, uint64_t value)
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
+SV_DEV_FN void sv_dev_store_release_system_u64_all(const sv_dev_words_t &words)
+{
+    for (unsigned w = 0; w < 3; w++)
+        if (words.word[w])
+            __atomic_store_n(words.word[w], words.value[w], __ATOMIC_RELEASE);
+}
+
 SV_DEV_FN uint64_t sv_dev_load_acquire_system_u64(const uint64_t *word)
 {
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
@@ -200,7 +253,17 @@ SV_DEV_FN uint64_t sv_dev_load_u64(const uint64_t *word)
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
+SV_DEV_FN uint32_t sv_dev_load_u32(const uint32_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
 SV_DEV_FN void sv_dev_atomic_add_u64(uint64_t *word, uint64_t value)
+{
+    (void)__atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+}
+
+SV_DEV_FN void sv_dev_atomic_add_u32(uint32_t *word, uint32_t value)
 {
     (void)__atomic_fetch_add(word, value, __ATOMIC_RELAXED);
 }
@@ -229,7 +292,8 @@ SV_DEV_FN void sv_dev_relax(unsigned *turns)
 /*
  * What is where, for all three:
  *   sv_dev_store_release_system_u64, sv_dev_load_acquire_system_u64   words that hosts and other devices poll or write
- *   sv_dev_load_u64, sv_dev_atomic_add_u64                            relaxed, among the blocks of one device
+ *   sv_dev_store_release_system_u64_all                               several of them behind one fence
+ *   sv_dev_load_u64, _u32, sv_dev_atomic_add_u64, _u32                relaxed, among the blocks of one device
  *   sv_dev_atomic_add_u32_acq_rel     arrival of a block; gives the value before. System scope: what the block wrote
  *                                     may lie in host memory or on another device, behind a cache of its own
  *   sv_dev_block_sync                 all threads of the block; all their memory accesses before it come first
@@ -280,9 +344,20 @@ SV_DEV_FN uint64_t sv_dev_block_sum_u64(uint64_t value, sv_dev_block_t at)
 #else
     static __attribute__((shared)) uint64_t partial[SV_KERNEL_LANES_MAX];
 #endif
-    partial[at.tid] = value;
+    unsigned width = at.nthreads;
+#if defined(SV_DEV_CUDA)
+    if ((at.nthreads & 31) == 0) { /* whole warps: each sums by itself first, and one entry per warp is left */
+        SV_DEV_UNROLL
+        for (unsigned step = 16; step > 0; step /= 2)
+            value += __shfl_down_sync(0xffffffffu, value, step);
+        width /= 32;
+        if ((at.tid & 31) == 0)
+            partial[at.tid / 32] = value;
+    } else
+#endif
+        partial[at.tid] = value;
     sv_dev_block_sync();
-    for (unsigned width = at.nthreads; width > 1;) {
+    while (width > 1) {
         unsigned half = (width + 1) / 2;
         if (at.tid + half < width)
             partial[at.tid] += partial[at.tid + half];
@@ -291,6 +366,22 @@ SV_DEV_FN uint64_t sv_dev_block_sum_u64(uint64_t value, sv_dev_block_t at)
     }
     value = partial[0];
     sv_dev_block_sync(); /* so that the next sum may write */
+    return value;
+}
+
+/* The value of thread 0, for every thread. All threads call. */
+SV_DEV_FN uint32_t sv_dev_block_broadcast_u32(uint32_t value, sv_dev_block_t at)
+{
+#if defined(SV_DEV_CUDA)
+    __shared__ uint32_t shared;
+#else
+    static __attribute__((shared)) uint32_t shared;
+#endif
+    if (at.tid == 0)
+        shared = value;
+    sv_dev_block_sync();
+    value = shared;
+    sv_dev_block_sync(); /* so that the next one may write */
     return value;
 }
 
@@ -309,6 +400,11 @@ SV_DEV_FN void sv_dev_store_u64_any(uint8_t *ptr, uint64_t value)
 }
 
 SV_DEV_FN uint64_t sv_dev_block_sum_u64(uint64_t value, sv_dev_block_t)
+{
+    return value;
+}
+
+SV_DEV_FN uint32_t sv_dev_block_broadcast_u32(uint32_t value, sv_dev_block_t)
 {
     return value;
 }

@@ -28,7 +28,7 @@ SV_DEV_FN void digest_verify(const sv_digest_arg_t &arg, uint64_t digest)
     arg.result->found = digest;
     arg.result->record_ok = record_ok;
     arg.result->verified = record_ok && expected == digest;
-    arg.result->reserved = 0;
+    arg.result->epoch = arg.result->verified ? 0 : arg.identity.epoch;
 }
 
 /* Done by one thread, once, when every block is through. total is the sum of all launches on the scratch. */

@@ -16,7 +16,8 @@ SV_DEV_FN void signal_body(const sv_signal_arg_t &arg, sv_dev_block_t at)
         return;
     for (unsigned i = 0; arg.record && i < SV_RECORD_BYTES / 8; i++)
         arg.record_to[i] = arg.record[i];
-    sv_dev_store_release_system_u64(arg.word, arg.value); /* partner: the acquire of whoever polls the word */
+    /* Partners: the acquires of whoever polls the words, a host or a kernel that waits. */
+    sv_dev_store_release_system_u64_all(sv_dev_words_t{{arg.second, arg.word, nullptr}, {arg.value, arg.value, 0}});
 }
 
 } // namespace

@@ -12,12 +12,16 @@
 
 IMAGE(digest, "lib/kernels/kernel_digest.fatbin")
 IMAGE(signal, "lib/kernels/kernel_signal.fatbin")
+IMAGE(push, "lib/kernels/kernel_push.fatbin")
+IMAGE(pull, "lib/kernels/kernel_pull.fatbin")
 IMAGE(flip, "lib/kernels/kernel_flip.fatbin")
 IMAGE(delay, "lib/kernels/kernel_delay.fatbin")
 
 const hip_image_t sv_hip_images[] = {
     {"sv_digest", sv_image_digest},
     {"sv_signal", sv_image_signal},
+    {"sv_push", sv_image_push},
+    {"sv_pull", sv_image_pull},
     {"sv_flip", sv_image_flip},
     {"sv_delay", sv_image_delay},
 };

@@ -6,7 +6,7 @@
 #include "device/device_plugin.h"
 #include "device/hip/hip_api.h"
 
-enum { HIP_KERNELS_MAX = 8, HIP_LANES = 256 };
+enum { HIP_KERNELS_MAX = 16, HIP_LANES = 256 };
 
 typedef struct hip_kernel {
     const char *name;
