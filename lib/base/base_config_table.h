@@ -37,6 +37,8 @@
     X(SEGMENT_SLOTS, segment_slots, INT, "8", "2..64", 1, "staging slots per packet: segments in flight at once")      \
     X(KERNEL_COPY_MAX_BYTES, kernel_copy_max_bytes, BYTES, "16K", "0..1073741824", 0,                                  \
       "packets up to this size go through mapped memory by the pack kernel, without the copy engine")                  \
+    X(KERNEL_PEER_MAX_BYTES, kernel_peer_max_bytes, BYTES, "0", "0..1073741824", 0,                                    \
+      "packets up to this size are stored into another device by a kernel, through a slot; 0: as suits the device")    \
     X(INTRANODE, intranode, CHOICE, "deferred", "deferred|immediate|measured", 0,                                      \
       "when copies within the node start: behind the copies down, at once, or as measured in the first epochs")        \
     X(REQUESTS_MAX, requests_max, INT, "1024", "1..65536", 0, "sends in flight at once, over all exchanges of a rank") \

@@ -25,6 +25,8 @@ SV_DEV_FN pull_outcome pull_judge(const sv_batch_arg_t &arg, const sv_pull_item_
         return outcome;
     identity.epoch = arg.epoch;
     outcome.seen = record_load(item.record + slot * item.record_stride);
+    for (unsigned w = 0; item.record_seen && w < 8; w++)
+        item.record_seen[w] = outcome.seen.word[w];
     outcome.digest = digest_finish(arg.key[packet], sum);
     outcome.record_ok = record_is(outcome.seen, record_words_of(identity));
     outcome.good = outcome.record_ok && outcome.seen.word[7] == outcome.digest;
@@ -36,8 +38,6 @@ SV_DEV_FN void pull_explain(const sv_batch_arg_t &arg, const sv_pull_item_t &ite
 {
     if ((arg.flags & SV_BATCH_STICKY) && item.result->epoch)
         return;
-    for (unsigned w = 0; item.record_seen && w < 8; w++)
-        item.record_seen[w] = outcome.seen.word[w];
     item.result->expected = outcome.seen.word[7];
     item.result->found = outcome.digest;
     item.result->record_ok = outcome.record_ok;

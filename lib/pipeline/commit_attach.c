@@ -113,6 +113,7 @@ static void stage_instead(sv_packet_t *p)
 {
     p->route = SELVAGE_ROUTE_STAGED;
     p->direct = false;
+    p->kernel_copy = sv_commit_is_small(p);
     sv_commit_cut(p);
 }
 

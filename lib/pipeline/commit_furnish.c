@@ -3,8 +3,11 @@
  * Commit, last step: everything that start, test and wait will need, so that they never allocate. One block of pinned
  * memory holds records, results and staging slots; one block of device memory the scratch of the digest kernel.
  */
+#include <string.h>
+
 #include "base/base_memory.h"
 #include "base/base_status.h"
+#include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_phases.h"
 
@@ -38,18 +41,41 @@ static void carve_slots(carver_t *carver, sv_packet_t *p)
     }
 }
 
+static void carve_slot_words(carver_t *carver, sv_packet_t *p)
+{
+    uint64_t *word = p->slots ? carve(carver, p->nslots * sizeof *word, 64) : NULL;
+    for (uint32_t s = 0; word && s < p->nslots; s++)
+        p->slots[s].word = word + s;
+}
+
+/* Words of one packet share a line: it is one device that writes them and one host that looks. */
+static void carve_send_words(carver_t *carver, sv_send_t *send)
+{
+    uint64_t *line = carve(carver, 64, 64);
+    if (!line)
+        return;
+    send->ready = line;
+    send->sent = line + 1;
+    send->failed = line + 2;
+}
+
 /* One walk for measuring and for handing out, so that the two cannot differ. */
 static void carve_pinned(selvage_exchange_t *x, carver_t *carver)
 {
+    x->abort = carve(carver, 64, 64);
     for (uint32_t i = 0; i < x->nsends; i++) {
         x->sends[i].record = carve(carver, sizeof(sv_record_t), 64);
+        carve_send_words(carver, &x->sends[i]);
         carve_slots(carver, &x->sends[i].p);
+        carve_slot_words(carver, &x->sends[i].p);
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_recv_t *recv = &x->recvs[i];
         recv->record = carve(carver, sizeof(sv_record_t), 64);
         recv->result = carve(carver, sizeof(sv_verify_result_t), 64);
+        recv->done = carve(carver, 64, 64);
         carve_slots(carver, &recv->p);
+        carve_slot_words(carver, &recv->p);
         if (sv_route_is_one_sided(recv->p.route) && recv->words)
             recv->record = &recv->words->record;
     }
@@ -62,6 +88,7 @@ static selvage_status_t make_pinned(selvage_exchange_t *x)
     void *block;
     SV_TRY(SV_DEVICE_CALL(x->comm->dev, host_malloc, measure.used + 1, &block));
     x->pinned = block;
+    memset(block, 0, measure.used);
     x->pinned_bytes += measure.used;
     carver_t hand_out = {x->pinned, 0};
     carve_pinned(x, &hand_out);
@@ -78,21 +105,17 @@ static selvage_status_t make_slots(sv_packet_t *p, bool with_events)
 
 static selvage_status_t make_send(sv_send_t *send)
 {
-    sv_device_t *dev = send->p.x->comm->dev;
     if (has_own_slots(&send->p))
-        SV_TRY(make_slots(&send->p, true));
-    SV_TRY(dev->ops->event_create(dev, &send->prepared));
-    SV_TRY(dev->ops->event_create(dev, &send->copied));
+        SV_TRY(make_slots(&send->p, false));
     return send->p.x->comm->fault.armed ? sv_fault_send_create(send) : SELVAGE_SUCCESS;
 }
 
 static selvage_status_t make_recv(sv_recv_t *recv)
 {
-    sv_device_t *dev = recv->p.x->comm->dev;
-    if (!recv->p.direct)
-        SV_TRY(make_slots(&recv->p, true));
-    SV_TRY(sv_calloc((recv->p.nsegments + 63) / 64, sizeof *recv->landed, &recv->landed));
-    return dev->ops->event_create(dev, &recv->verified);
+    const sv_packet_t *p = &recv->p;
+    if (has_own_slots(p) || (!p->direct && !p->kernel_copy))
+        SV_TRY(make_slots(&recv->p, !p->kernel_copy));
+    return sv_calloc((p->nsegments + 63) / 64, sizeof *recv->landed, &recv->landed);
 }
 
 /* Landing slots of one-sided receives lie in the segment or the slab, in the order that the hello told. */
@@ -100,7 +123,7 @@ static void place_landing_slots(selvage_exchange_t *x)
 {
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_packet_t *p = &x->recvs[i].p;
-        if (p->direct || !sv_route_is_one_sided(p->route))
+        if (!p->slots || has_own_slots(p))
             continue;
         for (uint32_t s = 0; s < p->nslots; s++)
             p->slots[s].stage = x->recvs[i].landing + s * sv_commit_slot_bytes(p);
@@ -143,12 +166,15 @@ static selvage_status_t make_streams(selvage_exchange_t *x)
     sv_device_t *dev = x->comm->dev;
     bool out = false, in = false, peer = false;
     for (uint32_t i = 0; i < x->nsends; i++) {
-        bool through_host = x->sends[i].p.route == SELVAGE_ROUTE_STAGED || x->sends[i].p.route == SELVAGE_ROUTE_SHARED;
+        const sv_packet_t *p = &x->sends[i].p;
+        bool through_host = p->route == SELVAGE_ROUTE_STAGED || p->route == SELVAGE_ROUTE_SHARED;
+        if (p->kernel_copy && !x->comm->fault.armed) /* a hurt packet goes the long way */
+            continue;
         out |= through_host;
         peer |= !through_host;
     }
     for (uint32_t i = 0; i < x->nrecvs; i++)
-        in |= !x->recvs[i].p.direct;
+        in |= !x->recvs[i].p.direct && !x->recvs[i].p.kernel_copy;
     SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->kernel_stream));
     if (out)
         SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->out_stream));
@@ -157,6 +183,7 @@ static selvage_status_t make_streams(selvage_exchange_t *x)
     if (peer)
         SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->peer_stream));
     SV_TRY(dev->ops->event_create(dev, &x->start_event));
+    SV_TRY(dev->ops->event_create(dev, &x->cross_event));
     return dev->ops->event_create(dev, &x->last_out_event);
 }
 
@@ -166,5 +193,6 @@ selvage_status_t sv_commit_furnish(selvage_exchange_t *x)
     SV_TRY(make_streams(x));
     SV_TRY(make_pinned(x));
     place_landing_slots(x);
-    return make_scratch(x);
+    SV_TRY(make_scratch(x));
+    return sv_batch_make_items(x);
 }

@@ -114,10 +114,11 @@ static void fill_recv(const selvage_exchange_t *x, const sv_recv_t *recv, uint64
                              .wire_tag = (uint32_t)p->wire_tag,
                              .route = p->route,
                              .direct = p->direct,
-                             .nslots = p->nslots};
+                             .nslots = p->nslots,
+                             .kernel_copy = p->kernel_copy};
     if (p->route == SELVAGE_ROUTE_SHARED) {
         out->target_offset = shared_at;
-    } else if (recv->buffer) {
+    } else if (p->direct && recv->buffer) {
         out->handle = recv->buffer->handle;
         out->target_offset = recv->buffer->offset + (uint64_t)(recv->buf - recv->buffer->ptr);
     } else if (p->route == SELVAGE_ROUTE_PEER) {

@@ -80,6 +80,8 @@ static void join_send(const entry_t *ours, const entry_t *theirs)
     send->p.index = send->p.own_index;
     send->p.wire_tag = (int)recv->wire_tag;
     send->p.direct = recv->direct;
+    send->p.route = (selvage_route_t)recv->route;
+    send->p.kernel_copy = sv_route_is_one_sided(send->p.route) ? recv->kernel_copy != 0 : sv_commit_is_small(&send->p);
     send->target_stride = recv->target_stride;
     send->match = recv;
     sv_commit_cut(&send->p);

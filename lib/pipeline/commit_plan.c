@@ -92,22 +92,42 @@ static size_t segment_bytes_of(const sv_config_t *config, size_t bytes)
     return segment_bytes;
 }
 
+/* Kernels move what is small: less than the copy engine's start costs, or on `peer` than its whole way does. */
+bool sv_commit_is_small(const sv_packet_t *p)
+{
+    const selvage_comm_t *comm = p->x->comm;
+    size_t limit = comm->config.kernel_copy_max_bytes, segment = segment_bytes_of(&comm->config, p->bytes);
+    if (p->route == SELVAGE_ROUTE_STAGED)
+        return p->bytes <= limit && p->bytes <= segment;
+    if (p->route != SELVAGE_ROUTE_SHARED)
+        limit = comm->config.kernel_peer_max_bytes ? comm->config.kernel_peer_max_bytes : comm->dev->kernel_peer_bytes;
+    return p->bytes <= limit;
+}
+
 void sv_commit_cut(sv_packet_t *p)
 {
+    enum { TURNS = 2 }; /* one slot is written while the other is emptied */
     const sv_config_t *config = &p->x->comm->config;
-    p->segment_bytes = p->direct ? p->bytes : segment_bytes_of(config, p->bytes);
+    bool whole = p->direct || (p->kernel_copy && sv_route_is_one_sided(p->route));
+    p->segment_bytes = whole ? p->bytes : segment_bytes_of(config, p->bytes);
     p->nsegments = 1;
-    if (!p->direct && p->bytes > p->segment_bytes)
+    if (!whole && p->bytes > p->segment_bytes)
         p->nsegments = (uint32_t)((p->bytes + p->segment_bytes - 1) / p->segment_bytes);
     if (p->nsegments == 1)
         p->segment_bytes = p->bytes;
     p->nslots = p->nsegments < (uint32_t)config->segment_slots ? p->nsegments : (uint32_t)config->segment_slots;
-    p->kernel_copy = p->bytes <= config->kernel_copy_max_bytes && p->nsegments == 1;
+    if (whole && !p->direct)
+        p->nslots = TURNS;
+}
+
+size_t sv_commit_trailer(const sv_packet_t *p)
+{
+    return round_up(p->segment_bytes, LINE);
 }
 
 size_t sv_commit_slot_bytes(const sv_packet_t *p)
 {
-    return round_up(p->segment_bytes + SV_RECORD_BYTES, SLOT_ALIGN);
+    return round_up(sv_commit_trailer(p) + SV_RECORD_BYTES + LINE, SLOT_ALIGN);
 }
 
 static selvage_status_t plan_recv(sv_recv_t *recv, size_t *slab_bytes)
@@ -115,9 +135,10 @@ static selvage_status_t plan_recv(sv_recv_t *recv, size_t *slab_bytes)
     sv_packet_t *p = &recv->p;
     SV_TRY(choose_route(p->x, p->peer, &p->route));
     SV_TRY(sv_comm_tag_get(p->x->comm, &p->wire_tag));
+    p->kernel_copy = sv_commit_is_small(p);
     if (p->route == SELVAGE_ROUTE_PEER)
         recv->buffer = sv_buffer_find(&p->x->comm->buffers, recv->buf, p->bytes);
-    p->direct = p->route == SELVAGE_ROUTE_SELF || recv->buffer;
+    p->direct = p->route == SELVAGE_ROUTE_SELF || (recv->buffer && !p->kernel_copy);
     if (recv->buffer)
         recv->buffer->users++; /* partner: forget_recv() in pipe_exchange.c */
     sv_commit_cut(p);

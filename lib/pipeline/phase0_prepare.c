@@ -1,54 +1,54 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Phase 0, prepare: on the device, after the caller's stream, one pass over the data makes the digest and the record;
- * small packets are copied to their staging slot in the same pass. Nothing waits here; the event `prepared` tells.
+ * Phase 0, prepare: on the device, after the caller's stream, one pass over the data makes the digest and the record.
+ * Staged packets that kernels move are pushed to their slot in the same pass; one-sided ones are pushed when the
+ * receiver is ready, digest and all, so that nothing is left to do for them here. Nothing waits; words tell.
  */
+#include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_phases.h"
 
-/* The argument of a digest kernel over a whole send. dst NULL: only read. */
-static sv_digest_arg_t digest_of(sv_send_t *send, uint8_t *dst)
+/*
+ * Where the record goes and which word says so. One-sided: straight to the receiver, beside the copies that run
+ * meanwhile. But a fault may want to hurt it first.
+ */
+static void address_record(const sv_send_t *send, sv_digest_arg_t *arg)
 {
-    bool off = send->p.x->policy == SV_CONFIG_CHECKSUM_OFF;
-    return (sv_digest_arg_t){.src = send->buf,
-                             .dst = dst,
-                             .bytes = dst || !off ? send->p.bytes : 0,
-                             .key = send->p.key,
-                             .scratch = send->p.scratch,
-                             .record = (uint8_t *)send->record,
-                             .mode = SV_DIGEST_PREPARE | (off ? SV_DIGEST_NONE : 0),
-                             .identity = send->p.identity};
+    bool straight = send->p.route != SELVAGE_ROUTE_STAGED && !send->fault;
+    arg->record = straight ? (uint8_t *)&send->remote->record : (uint8_t *)send->record;
+    /* Partners: the acquires in recorded_is() of the receiver, and in is_ready() here. */
+    arg->signal = straight ? &send->remote->recorded : send->ready;
+    arg->signal_value = sv_word(send->p.x->epoch, send->p.attempt, 1);
 }
 
-static selvage_status_t launch(sv_send_t *send, const sv_digest_arg_t *arg, void *stream)
+static selvage_status_t digest(sv_send_t *send)
 {
-    sv_device_t *dev = send->p.x->comm->dev;
-    return SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, arg, sizeof *arg,
-                          send->p.kernel_copy ? 1 : dev->launch_blocks, stream);
+    sv_packet_t *p = &send->p;
+    sv_device_t *dev = p->x->comm->dev;
+    sv_digest_arg_t arg = {.src = send->buf,
+                           .bytes = p->bytes,
+                           .key = p->key,
+                           .scratch = p->scratch,
+                           .mode = SV_DIGEST_PREPARE,
+                           .identity = p->identity};
+    address_record(send, &arg);
+    return SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, &arg, sizeof arg, sv_batch_shares(dev, p->bytes),
+                          p->x->kernel_stream);
 }
 
 selvage_status_t sv_phase0_prepare(sv_send_t *send, uint64_t now_ns)
 {
-    selvage_exchange_t *x = send->p.x;
-    send->p.identity.epoch = x->epoch;
-    send->p.identity.attempt = (uint8_t)send->p.attempt;
-    send->p.key = sv_digest_key(&send->p.identity);
-    send->p.started_ns = send->p.moved_ns = now_ns;
-    send->prepared_seen = false;
-    if (send->fused)
-        return SELVAGE_SUCCESS;
-    bool to_slot = send->p.kernel_copy && send->p.route == SELVAGE_ROUTE_STAGED;
-    sv_digest_arg_t arg = digest_of(send, to_slot ? send->p.slots[0].stage : NULL);
-    SV_TRY(launch(send, &arg, x->kernel_stream));
-    return SV_DEVICE_CALL(x->comm->dev, event_record, send->prepared, x->kernel_stream);
-}
-
-/* Small packets on one-sided routes: payload, record and word in one kernel, once the receiver is ready. */
-selvage_status_t sv_phase0_fused(sv_send_t *send, uint64_t word)
-{
-    selvage_exchange_t *x = send->p.x;
-    sv_digest_arg_t arg = digest_of(send, send->target);
-    arg.record = (uint8_t *)&send->remote->record;
-    arg.signal = &send->remote->arrived;
-    arg.signal_value = word;
-    return launch(send, &arg, x->kernel_stream);
+    sv_packet_t *p = &send->p;
+    bool off = p->x->policy == SV_CONFIG_CHECKSUM_OFF, staged = p->route == SELVAGE_ROUTE_STAGED;
+    p->identity.epoch = p->x->epoch;
+    p->identity.attempt = (uint8_t)p->attempt;
+    p->key = sv_digest_key(&p->identity);
+    p->started_ns = p->moved_ns = now_ns;
+    send->ready_seen = off && !(staged && p->kernel_copy);
+    if (off)
+        *send->record = p->identity;
+    if (staged && p->kernel_copy)
+        sv_batch_push_later(send);
+    else if (!off && (!p->kernel_copy || send->fault))
+        return digest(send);
+    return SELVAGE_SUCCESS;
 }

@@ -24,6 +24,14 @@ static selvage_status_t post_free_slots(sv_recv_t *recv, uint64_t now_ns)
     return SELVAGE_SUCCESS;
 }
 
+/* Slots that take turns: the first epochs have leave from the beginning, later ones from the pull that emptied theirs. */
+static bool word_of_turn(const sv_recv_t *recv, uint64_t *word)
+{
+    const selvage_exchange_t *x = recv->p.x;
+    *word = recv->asked ? sv_word(x->epoch, recv->asked, 1) : sv_word(recv->p.nslots, 0, 1);
+    return recv->asked || x->epoch == 1;
+}
+
 /*
  * The sender may write once it sees the word. A buffer of the user's is ready when the work before start is done, so
  * the word follows it on the stream; landing slots are Selvage's own and ready at once, and so is the buffer of a rank
@@ -34,12 +42,13 @@ static selvage_status_t give_credit(sv_recv_t *recv)
     sv_packet_t *p = &recv->p;
     selvage_exchange_t *x = p->x;
     uint64_t word = sv_word(x->epoch, recv->asked, p->direct ? 1 : recv->consumed + p->nslots);
-    if (p->direct && p->route != SELVAGE_ROUTE_SELF && recv->asked == 0) {
-        sv_signal_arg_t arg = {.word = sv_shared_device_address(&p->peer->segment, &recv->remote->credit),
-                               .value = word};
-        return SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_signal, &arg, sizeof arg, 1, x->kernel_stream);
-    }
-    /* Partner: the acquire in sv_phase2_send_onesided(). */
+    if (p->direct && p->route != SELVAGE_ROUTE_SELF && recv->asked == 0)
+        return SV_DEVICE_CALL(x->comm->dev, signal_async,
+                              sv_shared_device_address(&p->peer->segment, &recv->remote->credit), word,
+                              x->in_start ? x->caller_stream : x->kernel_stream);
+    if (p->kernel_copy && !p->direct && !word_of_turn(recv, &word))
+        return SELVAGE_SUCCESS;
+    /* Partners: the acquire in sv_phase2_send_onesided(), and batch_await() of a push that waits. */
     __atomic_store_n(&recv->remote->credit, word, __ATOMIC_RELEASE);
     return SELVAGE_SUCCESS;
 }
@@ -56,10 +65,10 @@ static selvage_status_t stage_segment(sv_send_t *send, sv_slot_t *slot, uint32_t
     sv_packet_t *p = &send->p;
     selvage_exchange_t *x = p->x;
     if (p->kernel_copy)
-        return SELVAGE_SUCCESS; /* the prepare kernel stores it there; see slot_is_full() in phase2_send.c */
+        return SELVAGE_SUCCESS; /* phase 0 pushes it there; see slot_is_full() in phase2_send.c */
     SV_TRY(SV_DEVICE_CALL(x->comm->dev, copy_async, slot->stage, send->buf + sv_packet_offset(p, segment),
                           sv_packet_piece(p, segment), SV_COPY_D2H, x->out_stream));
-    return SV_DEVICE_CALL(x->comm->dev, event_record, slot->event, x->out_stream);
+    return sv_slot_mark(x, slot, x->out_stream);
 }
 
 selvage_status_t sv_phase1_stage(sv_send_t *send, uint64_t now_ns)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Phase 2 for routes that write into the receiver's memory: as soon as the receiver's word of this epoch gives credit,
- * the copy is enqueued, and behind it on the same stream a kernel that stores the record and releases `arrived`. The
- * host polls the credit and enqueues; it touches no payload.
+ * Phase 2 for routes that write into the receiver's memory: as soon as the receiver's word gives leave, small packets
+ * join the next batch of pushes; for others the copy is enqueued, and behind it on the same stream the release of
+ * `arrived`. The host polls the credit and enqueues; it touches no payload.
  */
+#include "pipeline/pipe_batch.h"
+#include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_phases.h"
 
 static void *copy_stream(const sv_send_t *send)
@@ -20,33 +22,60 @@ static sv_copy_kind_t copy_kind(const sv_send_t *send)
     }
 }
 
-/* Releases `arrived`; with the last segment the record goes first. */
-static selvage_status_t signal_arrival(sv_send_t *send, uint32_t segment)
+static uint64_t *near_word(const sv_send_t *send, const uint8_t *slot)
+{
+    return (uint64_t *)(uintptr_t)(slot + sv_commit_trailer(&send->p) + sizeof(sv_record_t));
+}
+
+/* The slot of this epoch for packets that kernels move, else that of the segment. */
+static uint8_t *slot_there(const sv_send_t *send, uint32_t segment)
+{
+    const sv_packet_t *p = &send->p;
+    uint64_t turn = p->kernel_copy ? p->x->epoch : segment;
+    return send->target + (p->direct ? 0 : (turn % p->nslots) * send->target_stride);
+}
+
+/*
+ * A fault: the record may have been hurt on the way, so it goes along with the word. Small packets on `peer` have their
+ * record and a second word behind the payload.
+ */
+static selvage_status_t signal_with_record(sv_send_t *send, uint32_t segment)
 {
     sv_packet_t *p = &send->p;
-    bool last = segment + 1 == p->nsegments;
-    sv_signal_arg_t arg = {.word = &send->remote->arrived,
-                           .value = sv_word(p->x->epoch, p->attempt, segment + 1),
-                           .record = last ? (const uint64_t *)(const void *)sv_fault_record(send) : NULL,
-                           .record_to = (uint64_t *)(void *)&send->remote->record};
-    if (last) /* the record must be there; the copies run beside the digest */
-        SV_TRY(SV_DEVICE_CALL(p->x->comm->dev, stream_wait_event, copy_stream(send), send->prepared));
+    bool last = segment + 1 == p->nsegments, near = p->kernel_copy && p->route == SELVAGE_ROUTE_PEER && !p->direct;
+    uint8_t *slot = slot_there(send, segment);
+    sv_signal_arg_t arg = {.word = &send->remote->arrived, .value = sv_word(p->x->epoch, p->attempt, segment + 1)};
+    if (last) {
+        arg.record = (const uint64_t *)(const void *)sv_fault_record(send);
+        arg.record_to = (uint64_t *)(void *)(near ? slot + sv_commit_trailer(p) : (uint8_t *)&send->remote->record);
+        arg.second = near ? near_word(send, slot) : &send->remote->recorded;
+    }
     return SV_DEVICE_CALL(p->x->comm->dev, launch, &sv_kernel_signal, &arg, sizeof arg, 1, copy_stream(send));
+}
+
+/* Releases `arrived`. The record comes by itself; see address_record() in phase0_prepare.c. */
+static selvage_status_t signal_arrival(sv_send_t *send, uint32_t segment)
+{
+    const sv_packet_t *p = &send->p;
+    if (send->fault)
+        return signal_with_record(send, segment);
+    return SV_DEVICE_CALL(p->x->comm->dev, signal_async, &send->remote->arrived,
+                          sv_word(p->x->epoch, p->attempt, segment + 1), copy_stream(send));
 }
 
 /* A fault. Only the word is doubled: the memory behind it is the receiver's as soon as the first one has arrived. */
 static selvage_status_t signal_again(sv_send_t *send, uint32_t segment)
 {
-    sv_packet_t *p = &send->p;
-    sv_signal_arg_t arg = {.word = &send->remote->arrived, .value = sv_word(p->x->epoch, p->attempt, segment + 1)};
-    return SV_DEVICE_CALL(p->x->comm->dev, launch, &sv_kernel_signal, &arg, sizeof arg, 1, copy_stream(send));
+    const sv_packet_t *p = &send->p;
+    return SV_DEVICE_CALL(p->x->comm->dev, signal_async, &send->remote->arrived,
+                          sv_word(p->x->epoch, p->attempt, segment + 1), copy_stream(send));
 }
 
 /* The copy of one segment, hurt if a fault says so. */
 static selvage_status_t copy_segment(sv_send_t *send, uint32_t segment)
 {
     sv_packet_t *p = &send->p;
-    uint8_t *dst = send->target + (p->direct ? 0 : (segment % p->nslots) * send->target_stride);
+    uint8_t *dst = slot_there(send, segment);
     const uint8_t *src = send->buf + sv_packet_offset(p, segment);
     size_t bytes = sv_packet_piece(p, segment);
     if (send->fault)
@@ -59,8 +88,6 @@ static selvage_status_t move_segment(sv_send_t *send, uint32_t segment)
     sv_packet_t *p = &send->p;
     if (send->silent)
         return SELVAGE_SUCCESS;
-    if (send->fused)
-        return sv_phase0_fused(send, sv_word(p->x->epoch, p->attempt, 1));
     if (segment == 0 && p->x->defer_peer && copy_kind(send) == SV_COPY_PEER)
         SV_TRY(SV_DEVICE_CALL(p->x->comm->dev, stream_wait_event, copy_stream(send), p->x->last_out_event));
     SV_TRY(copy_segment(send, segment));
@@ -68,47 +95,80 @@ static selvage_status_t move_segment(sv_send_t *send, uint32_t segment)
     return send->fault_kind == SV_FAULT_DUPLICATE ? signal_again(send, segment) : SELVAGE_SUCCESS;
 }
 
-/* After every batch of copies: a resend must not rewrite the record while one of them may still read it. */
-static selvage_status_t mark_copied(sv_send_t *send)
+/* Behind every batch of copies: when they have read the user's buffer, which a resend waits for. */
+static selvage_status_t mark_sent(sv_send_t *send)
 {
-    void *stream = send->fused ? send->p.x->kernel_stream : copy_stream(send);
-    if (send->next_stage == send->p.nsegments)
+    const sv_packet_t *p = &send->p;
+    if (send->next_stage == p->nsegments)
         send->state = SV_SEND_VERDICT;
-    return SV_DEVICE_CALL(send->p.x->comm->dev, event_record, send->copied, stream);
+    /* Partner: the acquire in sv_phase2_is_sent(). */
+    return SV_DEVICE_CALL(p->x->comm->dev, signal_async, send->sent, sv_word(p->x->epoch, p->attempt, send->next_stage),
+                          copy_stream(send));
+}
+
+bool sv_phase2_is_sent(const sv_send_t *send)
+{
+    /* Partners: mark_sent(), and the push kernel. */
+    return __atomic_load_n(send->sent, __ATOMIC_ACQUIRE) ==
+           sv_word(send->p.x->epoch, send->p.attempt, send->next_stage);
 }
 
 /* The receiver wants a newer attempt. Nothing sent yet: it simply gets that number. */
 static selvage_status_t adopt_attempt(sv_send_t *send, unsigned attempt, uint64_t now_ns)
 {
-    if (send->next_stage == 0) {
-        send->p.attempt = send->wanted_attempt = attempt;
+    if (send->next_stage > 0 && !sv_phase2_is_sent(send))
+        return SELVAGE_SUCCESS;
+    send->wanted_attempt = attempt;
+    if (send->next_stage > 0)
+        return sv_recovery_resend(send, now_ns);
+    send->p.attempt = attempt;
+    return sv_phase0_prepare(send, now_ns);
+}
+
+/* Whether a fault hurts this attempt in a way that needs the long way: digest, copy, signal one by one. */
+static bool is_hurt(const sv_send_t *send)
+{
+    return send->fault && send->fault_kind != SV_FAULT_NONE && send->fault_kind != SV_FAULT_DELAY;
+}
+
+static selvage_status_t send_segments(sv_send_t *send, uint32_t credit)
+{
+    sv_packet_t *p = &send->p;
+    if (p->kernel_copy && !is_hurt(send)) {
+        if (send->fault)
+            SV_TRY(sv_fault_keep(send));
+        send->next_stage = 1;
+        send->state = SV_SEND_VERDICT;
+        sv_batch_push_later(send);
         return SELVAGE_SUCCESS;
     }
-    selvage_status_t status = SV_DEVICE_CALL(send->p.x->comm->dev, event_query, send->copied);
-    if (status != SELVAGE_SUCCESS)
-        return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
-    send->wanted_attempt = attempt;
-    return sv_recovery_resend(send, now_ns);
+    while (send->next_stage < p->nsegments && send->next_stage < credit)
+        SV_TRY(move_segment(send, send->next_stage++));
+    return mark_sent(send);
+}
+
+/* How many segments the receiver lets through in this attempt: 0 for none (more). */
+static uint32_t credit_of(const sv_send_t *send, uint64_t word)
+{
+    const sv_packet_t *p = &send->p;
+    if (p->kernel_copy && !p->direct && sv_word_ahead(word, p->x->epoch) > 0)
+        return 1;
+    return sv_word_says(word, p->x->epoch, p->attempt) ? sv_word_count(word) : 0;
 }
 
 selvage_status_t sv_phase2_send_onesided(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
     sv_packet_t *p = &send->p;
-    /* Partner: the releases in give_credit() of the receiver and its signal kernel. */
+    /* Partner: the releases in give_credit() of the receiver, of its stream, and of its pull kernel. */
     uint64_t word = __atomic_load_n(&send->words->credit, __ATOMIC_ACQUIRE);
-    if (sv_word_epoch(word) != (uint32_t)p->x->epoch)
-        return SELVAGE_SUCCESS;
-    if (sv_word_attempt(word) > p->attempt)
+    if (sv_word_ahead(word, p->x->epoch) == 0 && sv_word_attempt(word) > p->attempt)
         return adopt_attempt(send, sv_word_attempt(word), now_ns);
-    if (sv_word_attempt(word) != p->attempt || send->state != SV_SEND_MOVING)
-        return SELVAGE_SUCCESS;
-    uint32_t from = send->next_stage;
-    while (send->next_stage < p->nsegments && send->next_stage < sv_word_count(word))
-        SV_TRY(move_segment(send, send->next_stage++));
-    if (send->next_stage == from)
+    uint32_t credit = credit_of(send, word);
+    if (send->state != SV_SEND_MOVING || send->next_stage >= credit || send->next_stage >= p->nsegments)
         return SELVAGE_SUCCESS;
     *moved = true;
     p->moved_ns = now_ns;
+    SV_TRY(send_segments(send, credit));
     sv_packet_trace(p, SV_TRACE_READY, now_ns, 0, send->next_stage);
-    return mark_copied(send);
+    return SELVAGE_SUCCESS;
 }

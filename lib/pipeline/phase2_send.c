@@ -12,22 +12,25 @@ static bool is_last(const sv_send_t *send, uint32_t segment)
     return segment + 1 == send->p.nsegments;
 }
 
-static selvage_status_t is_prepared(sv_send_t *send, uint64_t now_ns)
+/* The record, and the payload if kernels move it, are in host memory. */
+static bool is_ready(sv_send_t *send, uint64_t now_ns)
 {
-    if (send->prepared_seen)
-        return SELVAGE_SUCCESS;
-    SV_TRY(SV_DEVICE_CALL(send->p.x->comm->dev, event_query, send->prepared));
-    send->prepared_seen = true;
+    if (send->ready_seen)
+        return true;
+    /* Partner: the release of the digest or push kernel. */
+    if (!sv_word_says(__atomic_load_n(send->ready, __ATOMIC_ACQUIRE), send->p.x->epoch, send->p.attempt))
+        return false;
+    send->ready_seen = true;
     sv_packet_trace(&send->p, SV_TRACE_PREPARE, send->p.started_ns, now_ns, send->p.bytes);
-    return SELVAGE_SUCCESS;
+    return true;
 }
 
-/* SUCCESS when the segment (and for the last one the record) is in host memory; IN_PROGRESS before. */
-static selvage_status_t slot_is_full(sv_send_t *send, sv_slot_t *slot, uint64_t now_ns)
+/* Whether the segment (and for the last one the record) is in host memory. */
+static bool slot_is_full(sv_send_t *send, sv_slot_t *slot, uint64_t now_ns)
 {
-    if (send->p.kernel_copy || is_last(send, slot->segment))
-        SV_TRY(is_prepared(send, now_ns));
-    return send->p.kernel_copy ? SELVAGE_SUCCESS : SV_DEVICE_CALL(send->p.x->comm->dev, event_query, slot->event);
+    if ((send->p.kernel_copy || is_last(send, slot->segment)) && !is_ready(send, now_ns))
+        return false;
+    return send->p.kernel_copy || sv_slot_is_through(slot);
 }
 
 /* The record behind a segment that is not the last: says which segment it is. */
@@ -43,6 +46,10 @@ static sv_record_t segment_record(const sv_send_t *send, uint32_t segment)
 
 static void append_record(sv_send_t *send, sv_slot_t *slot)
 {
+    if (send->p.kernel_copy && send->p.x->policy != SV_CONFIG_CHECKSUM_OFF) {
+        memcpy(send->record, slot->stage + send->p.bytes, sizeof *send->record); /* the push put it there */
+        return;
+    }
     sv_record_t record = is_last(send, slot->segment) ? *send->record : segment_record(send, slot->segment);
     record.attempt = (uint8_t)send->p.attempt;
     memcpy(slot->stage + sv_packet_piece(&send->p, slot->segment), &record, sizeof record);
@@ -83,10 +90,8 @@ static selvage_status_t fire_what_is_full(sv_send_t *send, uint64_t now_ns, bool
     sv_packet_t *p = &send->p;
     while (send->next_fire < send->next_stage) {
         sv_slot_t *slot = &p->slots[send->next_fire % p->nslots];
-        selvage_status_t status = slot_is_full(send, slot, now_ns);
-        if (status == SELVAGE_IN_PROGRESS)
+        if (!slot_is_full(send, slot, now_ns))
             return SELVAGE_SUCCESS;
-        SV_TRY(status);
         if (!caps_allow(p->x->comm, sv_packet_piece(p, slot->segment)))
             return SELVAGE_SUCCESS;
         SV_TRY(fire(send, slot, now_ns));
@@ -150,17 +155,17 @@ static bool is_unneeded(const sv_send_t *send)
 /* The verdict came before this attempt was through. It ends as soon as the device reads the user's buffer no more. */
 static selvage_status_t give_up_attempt(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
-    selvage_status_t status = is_prepared(send, now_ns);
-    for (uint32_t s = 0; s < send->p.nslots && status == SELVAGE_SUCCESS; s++) {
+    bool quiet = is_ready(send, now_ns);
+    for (uint32_t s = 0; s < send->p.nslots && quiet; s++) {
         sv_slot_t *slot = &send->p.slots[s];
         if (slot->state == SV_SLOT_STAGING && !send->p.kernel_copy)
-            status = SV_DEVICE_CALL(send->p.x->comm->dev, event_query, slot->event);
-        if (slot->state == SV_SLOT_STAGING && status == SELVAGE_SUCCESS)
+            quiet = sv_slot_is_through(slot);
+        if (slot->state == SV_SLOT_STAGING && quiet)
             slot->state = SV_SLOT_FREE;
         send->lingering |= slot->state == SV_SLOT_FLYING;
     }
-    if (status != SELVAGE_SUCCESS)
-        return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
+    if (!quiet)
+        return SELVAGE_SUCCESS;
     send->state = SV_SEND_VERDICT;
     *moved = true;
     return SELVAGE_SUCCESS;

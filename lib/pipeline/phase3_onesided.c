@@ -6,6 +6,7 @@
  * Once a newer attempt was asked for, arrivals of older ones are ignored: the sender is going to write again, and must
  * not do so into a buffer that wait has given back to the application.
  */
+#include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_phases.h"
 
 static bool any_landing(const sv_recv_t *recv)
@@ -23,7 +24,7 @@ static selvage_status_t collect_landed(sv_recv_t *recv, uint64_t now_ns, bool *m
     bool freed = false;
     while (recv->consumed < recv->landed_count) {
         sv_slot_t *slot = &p->slots[recv->consumed % p->nslots];
-        SV_TRY(sv_phase3_poll_landing(recv, slot, now_ns, moved));
+        sv_phase3_poll_landing(recv, slot, now_ns, moved);
         if (slot->state == SV_SLOT_LANDING)
             break;
         recv->consumed++;
@@ -51,7 +52,13 @@ static selvage_status_t take_whole(sv_recv_t *recv, uint64_t now_ns, bool *moved
     *moved = true;
     recv->p.moved_ns = now_ns;
     recv->landed_count = 1;
-    return sv_phase3_verify(recv, recv->buf, NULL, 0, true);
+    return sv_phase3_verify(recv, recv->buf, 0);
+}
+
+/* Nothing to copy and nothing to check. */
+static bool is_in_place(const sv_recv_t *recv)
+{
+    return recv->p.direct && recv->p.x->policy == SV_CONFIG_CHECKSUM_OFF;
 }
 
 /*
@@ -65,7 +72,7 @@ static selvage_status_t ask_when_quiet(sv_recv_t *recv, uint64_t now_ns, bool *m
         return SELVAGE_SUCCESS;
     for (uint32_t s = 0; p->slots && s < p->nslots; s++)
         if (p->slots[s].state == SV_SLOT_LANDING)
-            SV_TRY(sv_phase3_poll_landing(recv, &p->slots[s], now_ns, moved));
+            sv_phase3_poll_landing(recv, &p->slots[s], now_ns, moved);
     if (any_landing(recv))
         return SELVAGE_SUCCESS;
     recv->ask_due = false;
@@ -73,18 +80,53 @@ static selvage_status_t ask_when_quiet(sv_recv_t *recv, uint64_t now_ns, bool *m
     return sv_phase1_post_recv(recv, now_ns);
 }
 
+/* Small packets: verified and brought to their place by the next batch of pulls. */
+static selvage_status_t take_small(sv_recv_t *recv, uint64_t now_ns, bool *moved)
+{
+    if (is_in_place(recv))
+        return take_whole(recv, now_ns, moved);
+    *moved = true;
+    recv->p.moved_ns = now_ns;
+    recv->landed_count = 1;
+    recv->state = SV_RECV_VERIFYING;
+    sv_batch_pull_later(recv);
+    return SELVAGE_SUCCESS;
+}
+
+/* The record comes beside the copies; without digests there is none. */
+static bool is_recorded(const sv_recv_t *recv)
+{
+    const sv_packet_t *p = &recv->p;
+    /* Partner: the release of the sender's digest kernel (address_record()), or of its signal kernel. */
+    return p->x->policy == SV_CONFIG_CHECKSUM_OFF || p->kernel_copy ||
+           sv_word_says(__atomic_load_n(&recv->words->recorded, __ATOMIC_ACQUIRE), p->x->epoch, p->attempt);
+}
+
+/* How many segments of this attempt lie here; the last one only if its record does. */
+static uint32_t count_arrived(const sv_recv_t *recv)
+{
+    const sv_packet_t *p = &recv->p;
+    /* Partner: the release behind the sender's copy (signal_arrival()) or of its push kernel. */
+    uint64_t word = __atomic_load_n(&recv->words->arrived, __ATOMIC_ACQUIRE);
+    if (recv->ask_due)
+        return 0;
+    if (p->kernel_copy && !p->direct && sv_word_ahead(word, p->x->epoch) > 0)
+        return 1; /* the sender, without verdicts to wait for, is an epoch ahead: in another slot */
+    uint32_t arrived = sv_word_says(word, p->x->epoch, p->attempt) ? sv_word_count(word) : 0;
+    return arrived == p->nsegments && !is_recorded(recv) ? arrived - 1 : arrived;
+}
+
 selvage_status_t sv_phase3_receive_onesided(sv_recv_t *recv, uint64_t now_ns, bool *moved)
 {
     sv_packet_t *p = &recv->p;
-    if (!p->direct)
+    if (p->slots)
         SV_TRY(collect_landed(recv, now_ns, moved));
     if (recv->state != SV_RECV_WAITING)
         return SELVAGE_SUCCESS;
     SV_TRY(ask_when_quiet(recv, now_ns, moved));
-    /* Partner: the release of the sender's signal kernel (signal_arrival(), sv_phase0_fused()). */
-    uint64_t word = __atomic_load_n(&recv->words->arrived, __ATOMIC_ACQUIRE);
-    bool ours = sv_word_epoch(word) == (uint32_t)p->x->epoch && sv_word_attempt(word) == p->attempt && !recv->ask_due;
-    uint32_t arrived = ours ? sv_word_count(word) : 0;
+    uint32_t arrived = count_arrived(recv);
+    if (arrived > recv->landed_count && p->kernel_copy)
+        return take_small(recv, now_ns, moved);
     if (arrived > recv->landed_count)
         SV_TRY(p->direct ? take_whole(recv, now_ns, moved) : take_segments(recv, arrived, now_ns, moved));
     return recv->state == SV_RECV_WAITING ? sv_recovery_missing(recv, now_ns) : SELVAGE_SUCCESS;

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_phases.h"
 
 typedef enum arrival { ARRIVAL_GOOD, ARRIVAL_STALE, ARRIVAL_BAD } arrival_t;
@@ -66,31 +67,43 @@ static bool is_unchecked(const sv_recv_t *recv)
     return recv->p.x->policy == SV_CONFIG_CHECKSUM_OFF;
 }
 
-selvage_status_t sv_phase3_verify(sv_recv_t *recv, uint8_t *src, uint8_t *dst, uint32_t segment, bool last)
+/* Nothing is left for the device to do. */
+static void be_done(sv_recv_t *recv)
+{
+    __atomic_store_n(recv->done, sv_word(recv->p.x->epoch, recv->p.attempt, SV_PULL_GOOD), __ATOMIC_RELAXED);
+}
+
+selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint32_t segment)
 {
     sv_packet_t *p = &recv->p;
     selvage_exchange_t *x = p->x;
-    bool off = is_unchecked(recv);
-    sv_digest_arg_t arg = {.src = sv_shared_device_address(&x->segment, src),
-                           .dst = dst,
-                           .bytes = sv_packet_piece(p, segment),
+    bool last = recv->landed_count == p->nsegments;
+    if (last)
+        recv->state = SV_RECV_VERIFYING;
+    if (is_unchecked(recv)) {
+        be_done(recv);
+        return SELVAGE_SUCCESS;
+    }
+    size_t bytes = sv_packet_piece(p, segment);
+    sv_digest_arg_t arg = {.src = src,
+                           .bytes = bytes,
                            .first_word = sv_packet_offset(p, segment) / 8,
                            .key = p->key,
                            .scratch = p->scratch,
                            .record = sv_shared_device_address(&x->segment, recv->record),
                            .result = recv->result,
-                           .mode = (last ? SV_DIGEST_VERIFY : SV_DIGEST_ADD) | (off ? SV_DIGEST_NONE : 0),
+                           .mode = SV_DIGEST_ADD,
                            .identity = p->identity};
-    if (!off || dst)
-        SV_TRY(SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_digest, &arg, sizeof arg,
-                              p->kernel_copy ? 1 : x->comm->dev->launch_blocks, x->kernel_stream));
-    if (!last)
-        return SELVAGE_SUCCESS;
-    recv->state = SV_RECV_VERIFYING;
-    return SV_DEVICE_CALL(x->comm->dev, event_record, recv->verified, x->kernel_stream);
+    if (last) {
+        arg.mode = SV_DIGEST_VERIFY;
+        arg.signal = recv->done; /* partner: the acquire in sv_phase5_land() */
+        arg.signal_value = sv_word(x->epoch, p->attempt, SV_PULL_GOOD);
+    }
+    return SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_digest, &arg, sizeof arg,
+                          sv_batch_shares(x->comm->dev, bytes), x->kernel_stream);
 }
 
-/* Up to the user's buffer: by the verifying kernel if small, else by the copy engine with the kernel behind it. */
+/* Up to the user's buffer: by the next batch of pulls if small, else by the copy engine with the digest behind it. */
 selvage_status_t sv_phase3_land(sv_recv_t *recv, sv_slot_t *slot, uint32_t segment, uint64_t now_ns)
 {
     sv_packet_t *p = &recv->p;
@@ -102,16 +115,18 @@ selvage_status_t sv_phase3_land(sv_recv_t *recv, sv_slot_t *slot, uint32_t segme
     slot->since_ns = now_ns;
     recv->between_attempts = false;
     recv->landed[segment / 64] |= UINT64_C(1) << (segment % 64);
-    bool last = ++recv->landed_count == p->nsegments;
+    recv->landed_count++;
     if (p->kernel_copy) {
-        SV_TRY(sv_phase3_verify(recv, slot->stage, dst, segment, last));
-        return SV_DEVICE_CALL(dev, event_record, slot->event, x->kernel_stream);
+        recv->state = SV_RECV_VERIFYING;
+        sv_batch_pull_later(recv);
+        return SELVAGE_SUCCESS;
     }
     sv_copy_kind_t kind = p->route == SELVAGE_ROUTE_PEER ? SV_COPY_D2D : SV_COPY_H2D;
     SV_TRY(SV_DEVICE_CALL(dev, copy_async, dst, slot->stage, sv_packet_piece(p, segment), kind, x->in_stream));
     SV_TRY(SV_DEVICE_CALL(dev, event_record, slot->event, x->in_stream));
+    SV_TRY(sv_slot_mark(x, slot, x->in_stream));
     SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, x->kernel_stream, slot->event));
-    return sv_phase3_verify(recv, dst, NULL, segment, last);
+    return sv_phase3_verify(recv, dst, segment);
 }
 
 /* What to do with a message of `bytes` bytes in a slot. */
@@ -152,17 +167,19 @@ static selvage_status_t poll_posted(sv_recv_t *recv, sv_slot_t *slot, uint64_t n
     return take_message(recv, slot, bytes, now_ns);
 }
 
-selvage_status_t sv_phase3_poll_landing(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved)
+void sv_phase3_poll_landing(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved)
 {
-    selvage_status_t status = SV_DEVICE_CALL(recv->p.x->comm->dev, event_query, slot->event);
-    if (status == SELVAGE_IN_PROGRESS)
-        return SELVAGE_SUCCESS;
-    SV_TRY(status);
+    if (recv->p.kernel_copy || !sv_slot_is_through(slot))
+        return; /* small ones: phase 5 sees the pull's word */
+    sv_phase3_slot_landed(recv, slot, now_ns);
+    *moved = true;
+}
+
+void sv_phase3_slot_landed(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns)
+{
     sv_packet_trace(&recv->p, recv->p.route == SELVAGE_ROUTE_PEER ? SV_TRACE_D2D : SV_TRACE_H2D, slot->since_ns, now_ns,
                     sv_packet_piece(&recv->p, slot->segment));
     slot->state = SV_SLOT_FREE;
-    *moved = true;
-    return SELVAGE_SUCCESS;
 }
 
 static selvage_status_t discard_stray(sv_recv_t *recv, sv_slot_t *slot)
@@ -199,7 +216,7 @@ selvage_status_t sv_phase3_receive(sv_recv_t *recv, uint64_t now_ns, bool *moved
         if (slot->state == SV_SLOT_POSTED)
             SV_TRY(poll_posted(recv, slot, now_ns, moved));
         else if (slot->state == SV_SLOT_LANDING)
-            SV_TRY(sv_phase3_poll_landing(recv, slot, now_ns, moved));
+            sv_phase3_poll_landing(recv, slot, now_ns, moved);
     }
     if (recv->state != SV_RECV_WAITING)
         return SELVAGE_SUCCESS;

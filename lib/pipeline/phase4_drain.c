@@ -10,19 +10,18 @@ static bool verdict_is_good(const sv_send_t *send)
     uint64_t epoch = send->p.x->epoch;
     if (send->p.route == SELVAGE_ROUTE_STAGED)
         return send->p.peer->verdict_epoch >= epoch;
-    /* Partner: the release in give_verdict() of the receiver. */
+    /* Partners: the releases of the receiver: of its pull kernel, or in give_verdict(). */
     return __atomic_load_n(&send->words->verdict, __ATOMIC_ACQUIRE) == sv_word(epoch, 0, 1);
 }
 
-static bool is_over(sv_send_t *send, selvage_status_t *status)
+static bool is_over(const sv_send_t *send)
 {
-    *status = SELVAGE_SUCCESS;
     if (send->p.x->policy != SV_CONFIG_CHECKSUM_OFF && !verdict_is_good(send))
         return false;
     /* A verdict answers the last copy, so nothing is left to copy, unless a fault doubled it. */
     if (send->p.route != SELVAGE_ROUTE_STAGED && (send->p.x->policy == SV_CONFIG_CHECKSUM_OFF || send->fault))
-        *status = SV_DEVICE_CALL(send->p.x->comm->dev, event_query, send->copied);
-    return *status == SELVAGE_SUCCESS;
+        return sv_phase2_is_sent(send);
+    return true;
 }
 
 static void close_send(sv_send_t *send)
@@ -36,15 +35,12 @@ static void close_send(sv_send_t *send)
 
 selvage_status_t sv_phase4_drain(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
-    selvage_status_t status;
-    if (is_over(send, &status)) {
+    if (is_over(send)) {
         close_send(send);
         *moved = true;
         sv_packet_trace(&send->p, SV_TRACE_VERDICT_SEEN, now_ns, 0, send->p.attempt);
         return SELVAGE_SUCCESS;
     }
-    if (status < 0)
-        return status;
     if (send->p.route != SELVAGE_ROUTE_STAGED)
         return sv_phase2_send_onesided(send, now_ns, moved);
     if (send->wanted_attempt > send->p.attempt)

@@ -18,6 +18,8 @@ static void give_verdict(sv_recv_t *recv)
         }
         return;
     }
+    if (recv->p.kernel_copy)
+        return; /* the pull kernel gave it */
     /* Partner: the acquire in verdict_is_good() of the sender. */
     __atomic_store_n(&recv->remote->verdict, sv_word(x->epoch, 0, 1), __ATOMIC_RELEASE);
 }
@@ -35,21 +37,35 @@ static void close_recv(sv_recv_t *recv, uint64_t now_ns)
 /* Slots whose copies the device has not reported yet are left to phase 3 of the next poll. */
 static bool slots_are_quiet(const sv_recv_t *recv)
 {
-    for (uint32_t s = 0; recv->p.slots && s < recv->p.nslots; s++)
+    for (uint32_t s = 0; recv->p.slots && s < recv->p.nslots && !recv->p.kernel_copy; s++)
         if (recv->p.slots[s].state == SV_SLOT_LANDING)
             return false;
     return true;
 }
 
+static bool is_good(const sv_recv_t *recv, uint32_t outcome)
+{
+    if (recv->p.x->policy == SV_CONFIG_CHECKSUM_OFF)
+        return true;
+    return recv->p.kernel_copy ? outcome == SV_PULL_GOOD : recv->result->verified;
+}
+
 selvage_status_t sv_phase5_land(sv_recv_t *recv, uint64_t now_ns, bool *moved)
 {
-    if (!slots_are_quiet(recv))
+    sv_packet_t *p = &recv->p;
+    /* Partner: the release of the pull kernel, or of the digest kernel behind the last segment. */
+    uint64_t word = __atomic_load_n(recv->done, __ATOMIC_ACQUIRE);
+    if (!sv_word_says(word, p->x->epoch, p->attempt) || !slots_are_quiet(recv))
         return SELVAGE_SUCCESS;
-    selvage_status_t status = SV_DEVICE_CALL(recv->p.x->comm->dev, event_query, recv->verified);
-    if (status != SELVAGE_SUCCESS)
-        return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
     *moved = true;
-    if (recv->p.x->policy != SV_CONFIG_CHECKSUM_OFF && !recv->result->verified)
+    if (p->kernel_copy && p->slots)
+        sv_phase3_slot_landed(recv, &p->slots[0], now_ns);
+    if (sv_word_count(word) == SV_PULL_ABSENT) {
+        recv->state = SV_RECV_WAITING;
+        recv->landed_count = 0;
+        return SELVAGE_SUCCESS;
+    }
+    if (!is_good(recv, sv_word_count(word)))
         return sv_recovery_bad_digest(recv, now_ns);
     close_recv(recv, now_ns);
     return SELVAGE_SUCCESS;

@@ -21,7 +21,7 @@
 
 #include "pipeline/pipe_exchange.h"
 
-enum { SV_HELLO_VERSION = 1 };
+enum { SV_HELLO_VERSION = 2 };
 
 /* First part of a hello on the set-up channel; nsends sv_hello_send_t and nrecvs sv_hello_recv_t follow. */
 typedef struct sv_hello_head {
@@ -51,7 +51,7 @@ typedef struct sv_hello_recv {
     uint64_t own_pointer;        /* self: the buffer itself */
     uint32_t tag, wire_tag;
     uint32_t route, direct;
-    uint32_t nslots, reserved;
+    uint32_t nslots, kernel_copy;
     sv_device_handle_t handle;   /* peer */
 } sv_hello_recv_t;
 
@@ -73,7 +73,11 @@ void sv_commit_forget_hellos(selvage_exchange_t *x);
 selvage_status_t sv_commit_peer(selvage_exchange_t *x, int rank, bool stray, sv_peer_t **peer_out);
 /* Cuts a packet into segments and slots according to its route. */
 void sv_commit_cut(sv_packet_t *p);
-/* Bytes of one slot: a segment (or the whole packet, if smaller) and its record, rounded up. */
+/* Whether kernels move it, in batches; the receiver decides, but on the staged route each end for itself. */
+bool sv_commit_is_small(const sv_packet_t *p);
+/* Where the record of a small packet lies in its slot; behind it comes a line for the arrival word. */
+size_t sv_commit_trailer(const sv_packet_t *p);
+/* Bytes of one slot: a segment (or the whole packet, if smaller), its record and a word, rounded up. */
 size_t sv_commit_slot_bytes(const sv_packet_t *p);
 
 #endif

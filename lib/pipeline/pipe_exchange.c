@@ -8,6 +8,7 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
+#include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_control.h"
 #include "pipeline/pipe_phases.h"
@@ -170,22 +171,14 @@ static void forget_slots(sv_packet_t *p)
 
 static void forget_send(sv_send_t *send)
 {
-    sv_device_t *dev = send->p.x->comm->dev;
     forget_slots(&send->p);
-    if (send->prepared)
-        dev->ops->event_destroy(dev, send->prepared);
-    if (send->copied)
-        dev->ops->event_destroy(dev, send->copied);
     sv_opened_put(send->opened);
     sv_fault_send_destroy(send);
 }
 
 static void forget_recv(sv_recv_t *recv)
 {
-    sv_device_t *dev = recv->p.x->comm->dev;
     forget_slots(&recv->p);
-    if (recv->verified)
-        dev->ops->event_destroy(dev, recv->verified);
     if (recv->buffer && !recv->p.x->quarantined) /* else a peer may still write there: it stays registered */
         recv->buffer->users--; /* partner: plan_recv() in commit_plan.c */
     if (recv->p.wire_tag >= 0 && !recv->p.x->quarantined)
@@ -204,8 +197,10 @@ static void forget_streams(selvage_exchange_t *x)
         dev->ops->event_destroy(dev, x->start_event);
     if (x->last_out_event)
         dev->ops->event_destroy(dev, x->last_out_event);
+    if (x->cross_event)
+        dev->ops->event_destroy(dev, x->cross_event);
     x->kernel_stream = x->out_stream = x->in_stream = x->peer_stream = NULL;
-    x->start_event = x->last_out_event = NULL;
+    x->start_event = x->last_out_event = x->cross_event = NULL;
 }
 
 static void forget_peers(selvage_exchange_t *x)
@@ -234,6 +229,9 @@ static void forget_memory(selvage_exchange_t *x)
     }
     if (x->scratch)
         SV_DEVICE_CALL(dev, free, x->scratch);
+    if (x->push_items)
+        SV_DEVICE_CALL(dev, free, x->push_items);
+    x->push_items = NULL;
     x->pinned = x->slab = x->scratch = NULL;
     x->segment_open = false;
 }
@@ -252,6 +250,9 @@ void sv_exchange_release(selvage_exchange_t *x)
     forget_memory(x);
     sv_free(x->active_sends);
     sv_free(x->active_recvs);
+    sv_free(x->push_due);
+    sv_free(x->pull_due);
+    x->push_due = x->pull_due = NULL;
     sv_free(x->sends);
     sv_free(x->recvs);
     x->active_sends = NULL;
@@ -304,6 +305,10 @@ static void quiet_device(selvage_exchange_t *x)
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
             (void)SV_DEVICE_CALL(dev, stream_sync, stream[i]);
+    sv_patience_t patience;
+    sv_patience_begin(&patience, x->comm, PARTING_TIMEOUT_S);
+    while (sv_batch_pushes_under_way(x) && !x->quarantined)
+        x->quarantined |= sv_patience_poll(&patience) != SELVAGE_SUCCESS;
 }
 
 static void part(selvage_exchange_t *x)

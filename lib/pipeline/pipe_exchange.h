@@ -33,11 +33,24 @@
  * One-sided routes talk through words in node-shared memory, two lines per packet, polled by the host that owns them:
  *
  *   in the sender's segment   (written by the receiver):  credit: segments it may write;  verdict: epoch that was good
- *   in the receiver's segment (written by the sender):    arrived: segments written;      record: 64 bytes
+ *   in the receiver's segment (written by the sender):    arrived: segments written;      recorded: the record is there
  *
- * A word is epoch (32 bits), attempt (8), count (24); see sv_word(). The payload and the record are stored before the
- * word is released, by the same device stream; the reader acquires the word before it reads either. No byte enters the
- * receiver's memory before its credit of that epoch.
+ * A word is epoch (32 bits), attempt (8), count (24); see sv_word(). The payload is stored before `arrived` is released
+ * and the record before `recorded`, by the same device stream; the reader acquires the word before it reads either. No
+ * byte enters the receiver's memory before its credit of that epoch.
+ *
+ * Packets up to some size are moved by kernels, in batches (pipe_batch.c): one push for all that may leave, one pull for
+ * all that came. On the routes `peer` and `shared` they land in slots that take turns, epoch e in slot e modulo nslots,
+ * so that the leave for an epoch is given long before it starts: by the pull that emptied the slot. On `peer` the record
+ * and a copy of the arrival word lie behind the payload in device memory, where a pull that waits can poll it.
+ *
+ *   sender:    start --> push ..............................................> verdict seen
+ *                           \ payload, record, words              verdict, credit /
+ *   receiver:                `---------> host or kernel sees it --> pull ---------'--> done seen
+ *
+ * What the device has done the host learns from words in pinned memory, not from events: looking costs nothing.
+ *   send:  ready (staged: record and small payloads are in host memory), sent (the user's buffer is read no more)
+ *   recv:  done (verified, or not)         slot: word (its copy is through)
  *
  * Ownership: the exchange owns its packets, streams, events, staging block, slab and segment. Everything is made at
  * commit (commit_*.c) and freed by sv_exchange_release(); nothing is allocated between start and wait.
@@ -67,8 +80,8 @@ typedef struct sv_send_words {
 
 /* Two lines in the receiver's segment per one-sided packet. Written by the sender's stream, read by the receiver. */
 typedef struct sv_recv_words {
-    uint64_t arrived;
-    uint64_t reserved[7];
+    uint64_t arrived, recorded;
+    uint64_t reserved[6];
     sv_record_t record;
 } sv_recv_words_t;
 
@@ -82,6 +95,16 @@ typedef struct sv_segment_head {
 static inline uint64_t sv_word(uint64_t epoch, unsigned attempt, uint64_t count)
 {
     return (epoch & 0xffffffffu) << 32 | (uint64_t)(attempt & 0xff) << 24 | (count & 0xffffff);
+}
+/* How far the epoch of a word is ahead of another. Negative: behind. */
+static inline int32_t sv_word_ahead(uint64_t word, uint64_t epoch)
+{
+    return (int32_t)((uint32_t)(word >> 32) - (uint32_t)epoch);
+}
+/* Whether a word says the very epoch and attempt, with a count. */
+static inline bool sv_word_says(uint64_t word, uint64_t epoch, unsigned attempt)
+{
+    return word >> 24 == (sv_word(epoch, attempt, 0) >> 24) && (word & 0xffffff) != 0;
 }
 static inline uint32_t sv_word_epoch(uint64_t word) { return (uint32_t)(word >> 32); }
 static inline unsigned sv_word_attempt(uint64_t word) { return (unsigned)(word >> 24) & 0xff; }
@@ -104,7 +127,9 @@ typedef enum sv_ask_reason { SV_ASK_MISSING, SV_ASK_DAMAGED } sv_ask_reason_t;
 /* One staging slot: room for a segment and its record. */
 typedef struct sv_slot {
     uint8_t *stage;             /* staged: own pinned memory; shared and slab receives: own slot */
-    sv_event_t *event;          /* behind the copy into or out of it */
+    uint64_t *word;             /* pinned: equals stamp once the copy into or out of it is through */
+    uint64_t stamp;
+    sv_event_t *event;          /* received: behind the copy, for the kernel that verifies */
     sv_wire_request_t request;  /* staged */
     sv_slot_state_t state;
     uint32_t segment;           /* what it holds */
@@ -127,7 +152,7 @@ typedef struct sv_packet {
     uint32_t own_index;         /* in this rank's array */
     selvage_route_t route;
     bool direct;                /* peer, self: straight into the user's buffer, in one piece, no slots */
-    bool kernel_copy;           /* small: the digest kernel moves it, not a copy engine */
+    bool kernel_copy;           /* small: kernels move it in batches, not a copy engine */
     int wire_tag;
     uint32_t nsegments, nslots;
     size_t segment_bytes;
@@ -146,14 +171,14 @@ typedef struct sv_send {
     const uint8_t *buf;
     sv_send_state_t state;
     sv_record_t *record;        /* pinned: written by the prepare kernel */
-    sv_event_t *prepared, *copied; /* behind the digest; behind the last copy of a one-sided send */
-    bool prepared_seen;
+    uint64_t *ready, *sent, *failed; /* pinned words; see above. failed: the epoch whose credit never came */
+    uint64_t pushed;            /* what the word of the last push on its way will be; 0: none */
+    bool ready_seen;
     uint32_t next_stage, next_fire, reaped;
     unsigned wanted_attempt;    /* the highest the receiver asked for */
     uint64_t hold_until_ns;     /* a delay fault */
     bool silent;                /* a drop fault: this attempt is not sent */
     bool lingering;             /* staged: a resend that nobody needed any more still leaves from the slots */
-    bool fused;                 /* one kernel at credit time packs, checks and signals; nothing in phase 0 */
     bool fault_decided;         /* for this attempt */
     sv_fault_kind_t fault_kind;
     uint32_t fault_segment;
@@ -173,7 +198,7 @@ typedef struct sv_recv {
     sv_recv_state_t state;
     sv_record_t *record;        /* pinned: copy of what arrived, for the verifying kernel; own words on one-sided */
     sv_verify_result_t *result; /* pinned */
-    sv_event_t *verified;
+    uint64_t *done;             /* pinned word: epoch, attempt, SV_PULL_ outcome */
 
     uint64_t *landed;           /* bit per segment */
     uint32_t landed_count, posted_count, consumed;
@@ -242,10 +267,18 @@ struct selvage_exchange {
     uint32_t nactive_sends, nactive_recvs;
     void *kernel_stream, *out_stream, *in_stream, *peer_stream;
     sv_event_t *start_event;       /* the caller's stream at start */
+    sv_event_t *cross_event;       /* for an order between two streams of the exchange */
     sv_event_t *last_out_event;    /* behind the last copy down of staged packets */
     bool defer_peer;               /* this epoch: peer copies wait for last_out_event */
     uint8_t *pinned;               /* staging slots, records, results: one block */
     uint8_t *scratch;              /* device: one sv_digest_scratch_t per packet */
+    sv_push_item_t *push_items;    /* device: one per send, for those that kernels move */
+    sv_pull_item_t *pull_items;    /* the same for receives; one block with push_items */
+    uint32_t *push_due, *pull_due; /* packets that the next batch takes */
+    uint32_t npush_due, npull_due;
+    uint64_t *abort;               /* pinned: not 0: kernels stop waiting */
+    void *caller_stream;           /* valid during start, if start may enqueue there itself */
+    bool in_start;
     uint8_t *slab;                 /* device: landing slots of peer receives that are not registered */
     sv_shared_segment_t segment;   /* words and shared slots; mapped by the peers of the node */
     bool segment_open, never_send;
@@ -324,6 +357,18 @@ static inline size_t sv_packet_piece(const sv_packet_t *p, uint32_t segment)
 {
     size_t left = p->bytes - sv_packet_offset(p, segment);
     return left < p->segment_bytes ? left : p->segment_bytes;
+}
+
+/* Behind the copy into or out of a slot; and whether it is through. */
+static inline selvage_status_t sv_slot_mark(const selvage_exchange_t *x, sv_slot_t *slot, void *stream)
+{
+    /* Partner: the acquire in sv_slot_is_through(). */
+    return SV_DEVICE_CALL(x->comm->dev, signal_async, slot->word, ++slot->stamp, stream);
+}
+static inline bool sv_slot_is_through(const sv_slot_t *slot)
+{
+    /* Partner: the release in sv_slot_mark(). */
+    return __atomic_load_n(slot->word, __ATOMIC_ACQUIRE) == slot->stamp;
 }
 
 /* Adds a record about a packet to the timeline and the flight recorder. end_ns 0: an instant at begin_ns. */

@@ -84,6 +84,22 @@ void sv_fault_send_destroy(sv_send_t *send)
     send->fault = NULL;
 }
 
+/* Whether the record of this epoch is in host memory. Partner: the release of the digest or push kernel. */
+static bool is_prepared(const sv_send_t *send)
+{
+    return send->p.x->policy == SV_CONFIG_CHECKSUM_OFF ||
+           sv_word_says(__atomic_load_n(send->ready, __ATOMIC_ACQUIRE), send->p.x->epoch, send->p.attempt);
+}
+
+/* Small staged packets have it behind the payload. */
+static sv_record_t record_of(const sv_send_t *send)
+{
+    sv_record_t record = *send->record;
+    if (is_staged(send) && send->p.kernel_copy && send->p.x->policy != SV_CONFIG_CHECKSUM_OFF)
+        memcpy(&record, send->p.slots[0].stage + send->p.bytes, sizeof record);
+    return record;
+}
+
 /* A packet whose content is complete and fits, to be sent in place of this one. */
 static const sv_send_t *find_partner(const sv_send_t *send)
 {
@@ -91,9 +107,7 @@ static const sv_send_t *find_partner(const sv_send_t *send)
     for (uint32_t step = 1; step < x->nsends; step++) {
         const sv_send_t *other = &x->sends[(send->p.own_index + step) % x->nsends];
         bool alike = is_staged(other) == is_staged(send) && other->p.nsegments == 1 && other->p.bytes == send->p.bytes;
-        if (alike && !other->fused &&
-            SV_DEVICE_CALL(x->comm->dev, event_query, other->prepared) == SELVAGE_SUCCESS &&
-            other->record->epoch == x->epoch)
+        if (alike && is_prepared(other) && record_of(other).epoch == x->epoch)
             return other;
     }
     return NULL;
@@ -105,8 +119,7 @@ static bool partner_is_staged(const sv_send_t *partner)
     const sv_slot_t *slot = &partner->p.slots[0];
     if (partner->p.kernel_copy)
         return true;
-    return slot->state != SV_SLOT_STAGING ||
-           SV_DEVICE_CALL(partner->p.x->comm->dev, event_query, slot->event) == SELVAGE_SUCCESS;
+    return slot->state != SV_SLOT_STAGING || sv_slot_is_through(slot);
 }
 
 static bool has_past(const sv_send_t *send)
@@ -211,7 +224,7 @@ static uint8_t *swap_message(sv_send_t *send, size_t bytes)
 {
     const sv_send_t *partner = send->fault->partner;
     memcpy(send->fault->bogus, partner->p.slots[0].stage, bytes - SV_RECORD_BYTES);
-    sv_record_t record = *partner->record;
+    sv_record_t record = record_of(partner);
     record.attempt = (uint8_t)partner->p.attempt;
     memcpy(send->fault->bogus + bytes - SV_RECORD_BYTES, &record, sizeof record);
     return send->fault->bogus;
@@ -282,6 +295,15 @@ selvage_status_t sv_fault_copy(sv_send_t *send, uint32_t segment, uint8_t *dst, 
         return flip_there(send, dst, bytes, stream);
     default: return copy(send, dst, src, bytes, kind, stream);
     }
+}
+
+selvage_status_t sv_fault_keep(sv_send_t *send)
+{
+    selvage_exchange_t *x = send->p.x;
+    SV_TRY(keep_payload(send, send->buf, send->p.bytes, x->kernel_stream));
+    SV_TRY(SV_DEVICE_CALL(x->comm->dev, stream_sync, x->kernel_stream));
+    send->fault->past_record[x->epoch & 1] = *send->record;
+    return SELVAGE_SUCCESS;
 }
 
 /*

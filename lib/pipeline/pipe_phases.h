@@ -32,13 +32,16 @@ void sv_phase6_join(selvage_exchange_t *x, uint64_t now_ns);
 
 /* One-sided halves of phases 2 and 3 (phase2_onesided.c, phase3_onesided.c). */
 selvage_status_t sv_phase2_send_onesided(sv_send_t *send, uint64_t now_ns, bool *moved);
+/* Whether the device has read everything that this attempt has sent so far. */
+bool sv_phase2_is_sent(const sv_send_t *send);
 selvage_status_t sv_phase3_receive_onesided(sv_recv_t *recv, uint64_t now_ns, bool *moved);
-/* Enqueues the verification of one landed piece; the finishing one records recv->verified. */
-selvage_status_t sv_phase3_verify(sv_recv_t *recv, uint8_t *src, uint8_t *dst, uint32_t segment, bool last);
+/* Enqueues the verification of one landed piece, counted already; behind the last one comes recv->done. */
+selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint32_t segment);
 
 /* Starts the way up of a segment that lies in a slot; notices when the slot is free again. */
 selvage_status_t sv_phase3_land(sv_recv_t *recv, sv_slot_t *slot, uint32_t segment, uint64_t now_ns);
-selvage_status_t sv_phase3_poll_landing(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved);
+void sv_phase3_poll_landing(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved);
+void sv_phase3_slot_landed(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns);
 
 /* Recovery (pipe_recovery.c): the receiver's half ... */
 selvage_status_t sv_recovery_bad_record(sv_recv_t *recv, const sv_record_t *arrived, uint64_t now_ns);
@@ -69,9 +72,6 @@ void sv_exchange_tell_failure(const selvage_exchange_t *x, int rank);
 /* The deadline's report: what every unfinished packet waits for. Returns SELVAGE_ERR_TIMEOUT with the detail set. */
 selvage_status_t sv_exchange_report_deadline(selvage_exchange_t *x, double waited_s);
 
-/* Small packets on one-sided routes: one kernel stores payload and record and releases word (phase0_prepare.c). */
-selvage_status_t sv_phase0_fused(sv_send_t *send, uint64_t word);
-
 /*
  * Faults of packets (pipe_fault.c). A send has a fault struct only if faults are armed; the decision is made once per
  * attempt, before its first segment leaves.
@@ -84,6 +84,8 @@ uint8_t *sv_fault_message(sv_send_t *send, sv_slot_t *slot, size_t *bytes_inout)
 /* One-sided: enqueues the copy of a segment as the fault wants it. */
 selvage_status_t sv_fault_copy(sv_send_t *send, uint32_t segment, uint8_t *dst, const uint8_t *src, size_t bytes,
                                sv_copy_kind_t kind, void *stream);
+/* One-sided, an attempt that is not hurt: keeps payload and record for a replay in the next epoch. */
+selvage_status_t sv_fault_keep(sv_send_t *send);
 /* One-sided: the record to send: the packet's own, unless a fault swaps it. */
 const sv_record_t *sv_fault_record(sv_send_t *send);
 

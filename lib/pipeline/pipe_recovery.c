@@ -54,8 +54,8 @@ static selvage_status_t reset_attempt(sv_recv_t *recv)
     if (!p->x->in_stream)
         return SELVAGE_SUCCESS;
     /* Copies of the new attempt must not overtake kernels that still read what landed of the old one. */
-    SV_TRY(SV_DEVICE_CALL(dev, event_record, recv->verified, p->x->kernel_stream));
-    return SV_DEVICE_CALL(dev, stream_wait_event, p->x->in_stream, recv->verified);
+    SV_TRY(SV_DEVICE_CALL(dev, event_record, p->x->cross_event, p->x->kernel_stream));
+    return SV_DEVICE_CALL(dev, stream_wait_event, p->x->in_stream, p->x->cross_event);
 }
 
 static selvage_status_t give_up(sv_recv_t *recv, const char *text)
@@ -120,6 +120,7 @@ selvage_status_t sv_recovery_bad_digest(sv_recv_t *recv, uint64_t now_ns)
         x->comm->stats.bad_records++;
     if (sv_naming_describe(recv, recv->record, true, what, sizeof what))
         x->comm->stats.swapped_named++;
+    recv->result->epoch = 0; /* taken */
     return fail_attempt(recv, now_ns, what);
 }
 

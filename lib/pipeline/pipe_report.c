@@ -130,5 +130,7 @@ void sv_exchange_poison(selvage_exchange_t *x, selvage_status_t status, bool tel
     if (comm->config.flight_file[0] || status == SELVAGE_ERR_TIMEOUT || status == SELVAGE_ERR_CHECKSUM)
         sv_trace_flight_write(&comm->trace, selvage_status_name(status));
     sv_list_remove(&x->active_link);
+    if (x->abort) /* partner: the acquire in batch_await() of this rank's kernels */
+        __atomic_store_n(x->abort, 1, __ATOMIC_RELEASE);
     sv_exchange_set_state(x, SV_EXCHANGE_POISONED);
 }

@@ -11,6 +11,7 @@
 #include "base/base_clock.h"
 #include "base/base_log.h"
 #include "base/base_status.h"
+#include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_phases.h"
 
 void sv_packet_trace(const sv_packet_t *p, sv_trace_kind_t kind, uint64_t begin_ns, uint64_t end_ns, uint64_t value)
@@ -74,7 +75,6 @@ static selvage_status_t begin_send(sv_send_t *send, uint64_t now_ns)
     send->silent = send->fault_decided = false;
     send->fault_kind = SV_FAULT_NONE;
     send->hold_until_ns = 0;
-    send->fused = send->p.kernel_copy && send->p.route != SELVAGE_ROUTE_STAGED && !send->fault;
     if (send->lingering)
         return SELVAGE_SUCCESS; /* phase 2 begins it when its slots are free */
     SV_TRY(sv_phase0_prepare(send, now_ns));
@@ -116,6 +116,7 @@ static selvage_status_t begin_epoch(selvage_exchange_t *x)
     memset(x->phase_end_ns, 0, sizeof x->phase_end_ns);
     x->phase_begin_ns[0] = x->phase_begin_ns[1] = now_ns;
     x->nactive_recvs = x->nactive_sends = 0;
+    x->npush_due = x->npull_due = 0;
     x->defer_peer = choose_defer(x);
     reset_peers(x);
     SV_TRY(order_streams(x));
@@ -124,6 +125,7 @@ static selvage_status_t begin_epoch(selvage_exchange_t *x)
         x->active_recvs[x->nactive_recvs++] = &x->recvs[i];
     }
     SV_TRY(begin_sends(x, now_ns));
+    SV_TRY(sv_batch_flush(x));
     now_ns = sv_clock_ns();
     x->phase_end_ns[0] = x->phase_end_ns[1] = now_ns;
     x->phase_begin_ns[2] = x->phase_begin_ns[3] = x->phase_begin_ns[4] = x->phase_begin_ns[5] = now_ns;
@@ -209,6 +211,7 @@ static selvage_status_t advance(selvage_exchange_t *x, uint64_t now_ns, bool *mo
     bool all_landing = true, all_fired = true;
     SV_TRY(advance_recvs(x, now_ns, moved, &all_landing));
     SV_TRY(advance_sends(x, now_ns, moved, &all_fired));
+    SV_TRY(sv_batch_flush(x));
     if (x->verdicts_due)
         SV_TRY(sv_phase5_verdicts(x, moved));
     note_phase_end(x, 2, all_fired, now_ns);
@@ -296,7 +299,11 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     x->started++;
     x->start_work.run = begin;
     x->start_work.arg = x;
+    x->in_start = !x->comm->progress.threaded; /* else another thread would use the caller's stream */
+    x->caller_stream = stream;
     sv_progress_post(&x->comm->progress, &x->start_work);
+    if (x->in_start)
+        x->in_start = false;
     return sv_exchange_state(x) == SV_EXCHANGE_POISONED ? first_error(x) : SELVAGE_SUCCESS;
 }
 

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Batches of packets that kernels move. Items are written once, at commit; a launch carries the epoch, the keys and the
+ * shares that blocks take. Packets of different attempts go in launches of their own.
+ */
+#include "pipeline/pipe_batch.h"
+
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "pipeline/pipe_commit.h"
+
+/* A push this short may go first on the caller's own stream: less than what two events between streams cost. */
+enum { CALLER_STREAM_MAX_BYTES = 256 << 10 };
+
+/* --- items -------------------------------------------------------------------------------------------------------- */
+
+static bool has_near_record(const sv_packet_t *p)
+{
+    return p->route == SELVAGE_ROUTE_PEER && !p->direct;
+}
+
+static void *own_address(const selvage_exchange_t *x, void *ptr)
+{
+    return x->segment_open ? sv_shared_device_address(&x->segment, ptr) : ptr;
+}
+
+static sv_push_item_t push_item(const sv_send_t *send)
+{
+    const sv_packet_t *p = &send->p;
+    sv_push_item_t item = {.src = send->buf, .scratch = p->scratch, .identity = p->identity, .nslots = 1,
+                           .failed = send->failed};
+    if (p->route == SELVAGE_ROUTE_STAGED) {
+        item.dst = p->slots[0].stage;
+        item.record = item.dst + p->bytes;
+        item.arrived = send->ready;
+        return item;
+    }
+    item.dst = send->target;
+    item.record = (uint8_t *)&send->remote->record;
+    item.arrived = &send->remote->arrived;
+    item.sent = send->sent;
+    item.credit = own_address(p->x, &send->words->credit);
+    if (p->direct)
+        return item;
+    item.nslots = p->nslots;
+    item.dst_stride = send->target_stride;
+    if (has_near_record(p)) {
+        item.record = send->target + sv_commit_trailer(p);
+        item.record_stride = send->target_stride;
+        item.arrived_near = (uint64_t *)(void *)(item.record + sizeof(sv_record_t));
+    }
+    return item;
+}
+
+/* Where it lands: a slot, or in place. */
+static void place_pull(const sv_recv_t *recv, sv_pull_item_t *item)
+{
+    const sv_packet_t *p = &recv->p;
+    if (p->direct) {
+        item->src = recv->buf;
+        return;
+    }
+    item->dst = recv->buf;
+    item->src = p->route == SELVAGE_ROUTE_STAGED ? p->slots[0].stage : own_address(p->x, recv->landing);
+    if (p->route == SELVAGE_ROUTE_STAGED)
+        return;
+    item->nslots = p->nslots;
+    item->src_stride = sv_commit_slot_bytes(p);
+    item->credit = sv_shared_device_address(&p->peer->segment, &recv->remote->credit);
+    if (has_near_record(p)) {
+        item->record_seen = (uint64_t *)(void *)item->record;
+        item->record = recv->landing + sv_commit_trailer(p);
+        item->arrived = (const uint64_t *)(const void *)(item->record + sizeof(sv_record_t));
+        item->record_stride = item->arrived_stride = item->src_stride;
+    }
+}
+
+static sv_pull_item_t pull_item(const sv_recv_t *recv)
+{
+    const sv_packet_t *p = &recv->p;
+    sv_pull_item_t item = {.record = own_address(p->x, recv->record), .result = recv->result, .done = recv->done,
+                           .scratch = p->scratch, .nslots = 1, .identity = p->identity};
+    if (p->route != SELVAGE_ROUTE_STAGED) {
+        item.arrived = own_address(p->x, &recv->words->arrived);
+        item.verdict = sv_shared_device_address(&p->peer->segment, &recv->remote->verdict);
+    }
+    place_pull(recv, &item);
+    return item;
+}
+
+static void fill_items(const selvage_exchange_t *x, sv_push_item_t *push, sv_pull_item_t *pull)
+{
+    for (uint32_t i = 0; i < x->nsends; i++)
+        if (x->sends[i].p.kernel_copy)
+            push[i] = push_item(&x->sends[i]);
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        if (x->recvs[i].p.kernel_copy)
+            pull[i] = pull_item(&x->recvs[i]);
+}
+
+static selvage_status_t upload(selvage_exchange_t *x, void *device, size_t bytes)
+{
+    sv_device_t *dev = x->comm->dev;
+    void *host;
+    SV_TRY(SV_DEVICE_CALL(dev, host_malloc, bytes, &host));
+    sv_push_item_t *push = host;
+    fill_items(x, push, (sv_pull_item_t *)(void *)(push + x->nsends));
+    selvage_status_t status = SV_DEVICE_CALL(dev, copy_async, device, host, bytes, SV_COPY_H2D, x->kernel_stream);
+    if (status == SELVAGE_SUCCESS)
+        status = SV_DEVICE_CALL(dev, stream_sync, x->kernel_stream);
+    SV_DEVICE_CALL(dev, host_free, host);
+    return status;
+}
+
+selvage_status_t sv_batch_make_items(selvage_exchange_t *x)
+{
+    size_t bytes = x->nsends * sizeof(sv_push_item_t) + x->nrecvs * sizeof(sv_pull_item_t);
+    void *block;
+    SV_TRY(sv_calloc(x->nsends, sizeof *x->push_due, &x->push_due));
+    SV_TRY(sv_calloc(x->nrecvs, sizeof *x->pull_due, &x->pull_due));
+    SV_TRY(SV_DEVICE_CALL(x->comm->dev, malloc, bytes, &block));
+    x->push_items = block;
+    x->pull_items = (sv_pull_item_t *)(void *)(x->push_items + x->nsends);
+    x->device_bytes += bytes;
+    return bytes ? upload(x, block, bytes) : SELVAGE_SUCCESS;
+}
+
+/* --- launches ----------------------------------------------------------------------------------------------------- */
+
+static void begin(const selvage_exchange_t *x, const sv_batch_how_t *how, const void *items, sv_batch_arg_t *arg)
+{
+    arg->items = items;
+    arg->abort = x->abort;
+    arg->wait_ns = how->wait_ns;
+    arg->epoch = x->epoch;
+    arg->flags = (x->policy == SV_CONFIG_CHECKSUM_OFF ? SV_DIGEST_NONE : 0) | (how->sticky ? SV_BATCH_STICKY : 0);
+    arg->npackets = 0;
+    arg->first_block[0] = 0;
+}
+
+static void add(sv_batch_arg_t *arg, const sv_packet_t *p)
+{
+    uint32_t n = arg->npackets++;
+    arg->attempt = p->attempt;
+    arg->key[n] = p->key;
+    arg->index[n] = p->own_index;
+    arg->first_block[n + 1] = arg->first_block[n] + sv_batch_shares(p->x->comm->dev, p->bytes);
+}
+
+static bool is_full_for(const sv_batch_arg_t *arg, const sv_packet_t *p)
+{
+    return arg->npackets == SV_BATCH_PACKETS || (arg->npackets > 0 && arg->attempt != p->attempt);
+}
+
+static selvage_status_t launch(const selvage_exchange_t *x, const sv_kernel_t *kernel, sv_batch_arg_t *arg,
+                               void *stream)
+{
+    sv_device_t *dev = x->comm->dev;
+    uint32_t shares = arg->first_block[arg->npackets];
+    if (arg->npackets == 0)
+        return SELVAGE_SUCCESS;
+    SV_TRY(SV_DEVICE_CALL(dev, launch, kernel, arg, sizeof *arg,
+                          shares < dev->launch_blocks ? shares : dev->launch_blocks, stream));
+    for (uint32_t i = 0; kernel == &sv_kernel_push && i < arg->npackets; i++)
+        x->sends[arg->index[i]].pushed = sv_word(x->epoch, arg->attempt, 1);
+    arg->npackets = 0;
+    return SELVAGE_SUCCESS;
+}
+
+static bool is_under_way(const sv_send_t *send)
+{
+    const uint64_t *word = send->p.route == SELVAGE_ROUTE_STAGED ? send->ready : send->sent;
+    /* Partner: the release of the push kernel. */
+    return send->pushed && __atomic_load_n(word, __ATOMIC_ACQUIRE) != send->pushed;
+}
+
+bool sv_batch_pushes_under_way(const selvage_exchange_t *x)
+{
+    for (uint32_t i = 0; i < x->nsends; i++)
+        if (is_under_way(&x->sends[i]))
+            return true;
+    return false;
+}
+
+selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *how)
+{
+    sv_batch_arg_t arg = {0};
+    begin(x, how, x->push_items, &arg);
+    for (uint32_t i = 0; i < x->npush_due; i++) {
+        const sv_packet_t *p = &x->sends[x->push_due[i]].p;
+        if (is_full_for(&arg, p))
+            SV_TRY(launch(x, &sv_kernel_push, &arg, how->stream));
+        add(&arg, p);
+    }
+    x->npush_due = 0;
+    return launch(x, &sv_kernel_push, &arg, how->stream);
+}
+
+selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *how)
+{
+    sv_batch_arg_t arg = {0};
+    begin(x, how, x->pull_items, &arg);
+    for (uint32_t i = 0; i < x->npull_due; i++) {
+        sv_recv_t *recv = &x->recvs[x->pull_due[i]];
+        if (is_full_for(&arg, &recv->p))
+            SV_TRY(launch(x, &sv_kernel_pull, &arg, how->stream));
+        __atomic_store_n(recv->done, 0, __ATOMIC_RELAXED); /* an absent packet is looked for again in this attempt */
+        add(&arg, &recv->p);
+    }
+    x->npull_due = 0;
+    return launch(x, &sv_kernel_pull, &arg, how->stream);
+}
+
+static void *stream_of_pushes(const selvage_exchange_t *x)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < x->npush_due; i++)
+        bytes += x->sends[x->push_due[i]].p.bytes;
+    return x->in_start && bytes <= CALLER_STREAM_MAX_BYTES ? x->caller_stream : x->kernel_stream;
+}
+
+selvage_status_t sv_batch_flush(selvage_exchange_t *x)
+{
+    if (x->npush_due)
+        SV_TRY(sv_batch_push_how(x, &(sv_batch_how_t){.stream = stream_of_pushes(x)}));
+    if (x->npull_due)
+        SV_TRY(sv_batch_pull_how(x, &(sv_batch_how_t){.stream = x->kernel_stream}));
+    return SELVAGE_SUCCESS;
+}

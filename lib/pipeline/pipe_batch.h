@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Batches: the packets that kernels move, many with one launch. Phases mark packets as due; whoever drives the phases
+ * flushes once behind its walk over them. Engine thread only.
+ */
+#ifndef SV_PIPE_BATCH_H
+#define SV_PIPE_BATCH_H
+
+#include "pipeline/pipe_exchange.h"
+
+/* At commit: writes what never changes about the packets that kernels move into device memory. */
+selvage_status_t sv_batch_make_items(selvage_exchange_t *x);
+
+/* How many blocks share the work on a packet of this size. */
+static inline unsigned sv_batch_shares(const sv_device_t *dev, size_t bytes)
+{
+    enum { SHARE_BYTES = 8192 };
+    size_t shares = bytes / SHARE_BYTES + (bytes % SHARE_BYTES > 0);
+    if (shares > dev->launch_blocks)
+        return dev->launch_blocks;
+    return shares ? (unsigned)shares : 1;
+}
+
+/* The send leaves with the next flush; its receiver is ready. */
+static inline void sv_batch_push_later(sv_send_t *send)
+{
+    selvage_exchange_t *x = send->p.x;
+    x->push_due[x->npush_due++] = send->p.own_index;
+}
+
+/* The packet lies here and is verified (and copied to its place) with the next flush. */
+static inline void sv_batch_pull_later(sv_recv_t *recv)
+{
+    selvage_exchange_t *x = recv->p.x;
+    x->pull_due[x->npull_due++] = recv->p.own_index;
+}
+
+/* How a flush launches. wait_ns 0: every credit or arrival has been seen. */
+typedef struct sv_batch_how {
+    void *stream;
+    uint64_t wait_ns;
+    bool sticky;
+} sv_batch_how_t;
+
+selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *how);
+selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *how);
+
+/* Launches what is due, as the engine does in a poll: pushes of start on the caller's stream if they are short. */
+selvage_status_t sv_batch_flush(selvage_exchange_t *x);
+
+/* Whether a push is still on its way, maybe on a stream of the caller's that nobody here can wait for. */
+bool sv_batch_pushes_under_way(const selvage_exchange_t *x);
+
+#endif
