@@ -119,6 +119,28 @@ selvage_status_t selvage_exchange_test(selvage_exchange_t *ex, void *stream);
  */
 selvage_status_t selvage_exchange_wait(selvage_exchange_t *ex, void *stream);
 
+/**
+ * @brief Ends the epoch on @p stream without the host: later work on @p stream sees the received data.
+ *
+ * Never blocks the host (but where ranks share a GPU, see below), so that an exchange can be repeated many times with
+ * nothing but kernels between. Local; stream-ordered. Legal when commit found only packets of the routes `self` and
+ * `peer` that need no host (receive buffers above SELVAGE_KERNEL_PEER_MAX_BYTES are registered); with the progress
+ * thread always. Arrival, verification and the copies out of slots are enqueued and wait on the device, up to the
+ * deadline.
+ *
+ * Errors are found by the device, are kept, and are returned by the next call on @p ex: a packet that does not verify
+ * cannot be asked for again, because its sender may be epochs ahead, so the policy `retry` acts as `report` here. Until
+ * then later work on @p stream may have run on bad data. The first failure also makes every later enqueued wait of this
+ * rank on @p ex end at once. wait after enqueue_wait waits on the host for the device and returns what it found.
+ *
+ * Ranks that exchange with each other should end an epoch the same way. Where ranks share one GPU, a kernel that waits
+ * could hold up the one it waits for, so there this call is selvage_exchange_wait().
+ *
+ * @param stream  the one given to start, or one that is ordered behind it
+ * @return ERR_UNSUPPORTED with the packet named, ERR_STATE if never started; else the exchange's first error
+ */
+selvage_status_t selvage_exchange_enqueue_wait(selvage_exchange_t *ex, void *stream);
+
 /** @brief Number of epochs started so far. Local; 0 for NULL. */
 uint64_t selvage_exchange_epoch(const selvage_exchange_t *ex);
 

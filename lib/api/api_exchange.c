@@ -147,6 +147,13 @@ selvage_status_t selvage_exchange_wait(selvage_exchange_t *ex, void *stream)
     return sv_api_leave(sv_exchange_wait(ex, stream));
 }
 
+selvage_status_t selvage_exchange_enqueue_wait(selvage_exchange_t *ex, void *stream)
+{
+    SV_API_NEED(ex);
+    sv_api_enter(ex->comm);
+    return sv_api_leave(sv_exchange_enqueue_wait(ex, stream));
+}
+
 uint64_t selvage_exchange_epoch(const selvage_exchange_t *ex)
 {
     return ex ? ex->started : 0;

@@ -77,11 +77,20 @@ static bool parse_real_row(const char *text, const char *range, void *member)
     return true;
 }
 
+/* A range may begin with "auto|". */
 static bool parse_bytes_row(const char *text, const char *range, void *member)
 {
+    static const char automatic[] = "auto|";
     char low_text[32];
     const char *high_text;
     uint64_t value, low = 0, high = 0;
+    if (strncmp(range, automatic, sizeof automatic - 1) == 0) {
+        range += sizeof automatic - 1;
+        if (strcmp(text, "auto") == 0) {
+            *(uint64_t *)member = SV_CONFIG_BYTES_AUTO;
+            return true;
+        }
+    }
     split_range(range, low_text, &high_text);
     if (!sv_parse_bytes(low_text, &low) || !sv_parse_bytes(high_text, &high) || !sv_parse_bytes(text, &value))
         return false;

@@ -14,6 +14,7 @@
 #include <selvage/status.h>
 
 enum { SV_CONFIG_TEXT_BYTES = 512 };
+#define SV_CONFIG_BYTES_AUTO UINT64_MAX /* what suits the device */
 
 /* Positions in the CHOICE lists of base_config_table.h. */
 enum { SV_CONFIG_DEVICE_AUTO, SV_CONFIG_DEVICE_SOFT, SV_CONFIG_DEVICE_NVIDIA, SV_CONFIG_DEVICE_AMD };
@@ -34,6 +35,7 @@ typedef struct sv_config {
     int segment_slots;
     uint64_t kernel_copy_max_bytes;
     uint64_t kernel_peer_max_bytes;
+    double early_wait_us;
     int intranode, requests_max;
     uint64_t inflight_bytes;
     char trace[SV_CONFIG_TEXT_BYTES];

@@ -12,6 +12,10 @@ static void bytes_text(uint64_t value, char *text_out, size_t bytes)
 {
     static const char suffixes[] = "KMGT";
     int steps = 0;
+    if (value == SV_CONFIG_BYTES_AUTO) {
+        snprintf(text_out, bytes, "auto");
+        return;
+    }
     while (steps < 4 && value != 0 && value % 1024 == 0) {
         value /= 1024;
         steps++;

@@ -35,10 +35,12 @@
     X(SEGMENT_BYTES, segment_bytes, BYTES, "1M", "4096..1073741824", 1,                                                \
       "packets larger than this move in segments; a multiple of 64")                                                   \
     X(SEGMENT_SLOTS, segment_slots, INT, "8", "2..64", 1, "staging slots per packet: segments in flight at once")      \
-    X(KERNEL_COPY_MAX_BYTES, kernel_copy_max_bytes, BYTES, "16K", "0..1073741824", 0,                                  \
-      "packets up to this size go through mapped memory by the pack kernel, without the copy engine")                  \
-    X(KERNEL_PEER_MAX_BYTES, kernel_peer_max_bytes, BYTES, "0", "0..1073741824", 0,                                    \
-      "packets up to this size are stored into another device by a kernel, through a slot; 0: as suits the device")    \
+    X(KERNEL_COPY_MAX_BYTES, kernel_copy_max_bytes, BYTES, "auto", "auto|0..1073741824", 0,                            \
+      "packets up to this size go through host memory by kernels, without the copy engine; auto: suits the device")    \
+    X(KERNEL_PEER_MAX_BYTES, kernel_peer_max_bytes, BYTES, "auto", "auto|0..1073741824", 0,                            \
+      "packets up to this size are stored into another device by a kernel, through a slot; auto: suits the device")    \
+    X(EARLY_WAIT_US, early_wait_us, REAL, "-1", "-1..100000", 0,                                                       \
+      "how long kernels that wait launches ahead of packets wait on the device, us; 0: none are; -1: suits the device")\
     X(INTRANODE, intranode, CHOICE, "deferred", "deferred|immediate|measured", 0,                                      \
       "when copies within the node start: behind the copies down, at once, or as measured in the first epochs")        \
     X(REQUESTS_MAX, requests_max, INT, "1024", "1..65536", 0, "sends in flight at once, over all exchanges of a rank") \

@@ -93,7 +93,9 @@ typedef struct sv_device_ops {
 struct selvage_device {
     const sv_device_ops_t *ops;
     unsigned launch_blocks; /* how many blocks a bandwidth-bound kernel should use */
-    size_t kernel_peer_bytes; /* up to here a kernel stores into another device's memory sooner than a copy engine */
+    size_t kernel_host_bytes; /* up to here a kernel reads and writes host memory sooner than a copy engine ... */
+    size_t kernel_peer_bytes; /* ... and another device's memory */
+    uint64_t early_wait_ns;   /* how long a kernel that is launched early may wait for a packet; 0: it may not */
     int index, count;       /* which of the devices of its kind that this process sees */
     char bus_id[32];        /* as sysfs writes it; "" where there is no bus */
     char model[96];         /* for people */

@@ -35,7 +35,7 @@ enum { SV_RECORD_BYTES = 64, SV_RECORD_VERSION = 1, SV_RECORD_PACKET = 1, SV_REC
 typedef struct sv_verify_result {
     uint64_t expected;    /* digest in the record */
     uint64_t found;       /* digest of the bytes that are there */
-    uint32_t record_ok;   /* the record is the expected one (attempt and digest apart) */
+    uint32_t record_ok;   /* the record is the expected one (attempt and digest apart); SV_RESULT_ABSENT */
     uint32_t verified;    /* record_ok and found equals expected (or no digests are used) */
     uint64_t epoch;       /* in which the packet failed; 0: it did not, or the host has taken it */
 } sv_verify_result_t;
@@ -78,7 +78,7 @@ typedef struct sv_digest_arg {
 } sv_digest_arg_t;
 
 /*
- * Words: epoch (low 32 bits), attempt (8), count (24). Whoever polls one wants an epoch and an attempt and a count above
+ * Words: epoch (low 32 bits), attempt (8), count (24). Whoever polls one wants an epoch, an attempt and a count above
  * 0; a later epoch says that this one is over.
  *
  * Packets that kernels move (up to some size) go in batches: one launch pushes all that may leave, one launch pulls all
@@ -94,17 +94,19 @@ typedef struct sv_push_item {
     uint64_t dst_stride;
     uint8_t *record;           /* of slot 0, any alignment */
     uint64_t record_stride;
-    uint64_t *arrived_near;    /* in the receiver's device memory, for a kernel that waits there; steps with records */
+    uint64_t *arrived_near;    /* beside the record: for a kernel that waits there, or for what comes without slots */
     uint64_t *arrived;         /* for a host that polls */
     uint64_t *sent;            /* own: src is read no more */
     uint64_t *failed;          /* own: gets the epoch if the credit did not come in time */
     const uint64_t *credit;    /* own: the receiver's leave to write */
     sv_digest_scratch_t *scratch;
     uint64_t nslots;
+    uint64_t count;            /* in the words: segments of the packet; 0 is 1 */
+    uint64_t reserved;
     sv_record_t identity;      /* epoch, attempt and digest ignored */
 } sv_push_item_t;
 
-/* Receiver: waits for arrived, then verifies src and, unless dst is NULL, copies it there. */
+/* Receiver: awaits arrived, then verifies src and, unless dst is NULL, copies it there. */
 typedef struct sv_pull_item {
     const uint8_t *src;        /* slot 0 */
     uint64_t src_stride;
@@ -120,21 +122,23 @@ typedef struct sv_pull_item {
     uint64_t *credit;          /* the sender's: leave for the epoch that uses this slot next; NULL if not by slots */
     sv_digest_scratch_t *scratch;
     uint64_t nslots;
+    uint64_t count;            /* that arrived must reach; 0 is 1 */
+    const uint64_t *recorded;  /* a second word to wait for where the record comes apart; or NULL */
     sv_record_t identity;
 } sv_pull_item_t;
 
-enum { SV_PULL_GOOD = 1, SV_PULL_BAD = 2, SV_PULL_ABSENT = 3 };
+enum { SV_PULL_GOOD = 1, SV_PULL_BAD = 2, SV_PULL_ABSENT = 3, SV_RESULT_ABSENT = 2 };
 
 /* A launch of either kernel. Blocks divide as first_block says; a smaller grid takes several of these shares each. */
 typedef struct sv_batch_arg {
     const void *items;
-    const uint64_t *abort;     /* not 0 there: wait no longer; may be NULL */
+    uint64_t *abort;           /* pinned, may be NULL. Not 0 there: wait no longer; a sticky failure stores 1 */
     uint64_t wait_ns;          /* how long to wait for credit or arrival; 0: the host has seen it */
     uint64_t epoch;
     uint32_t attempt;
     uint32_t flags;            /* SV_DIGEST_NONE, SV_BATCH_STICKY */
     uint32_t npackets;
-    uint32_t reserved;
+    uint32_t hurt;             /* a fault: packet number hurt - 1 of this launch has a bit flipped on the way */
     uint64_t key[SV_BATCH_PACKETS];
     uint32_t index[SV_BATCH_PACKETS];           /* of the item */
     uint32_t first_block[SV_BATCH_PACKETS + 1]; /* shares of packet i: from first_block[i] to first_block[i + 1] */
@@ -152,6 +156,12 @@ typedef struct sv_signal_arg {
     uint64_t *record_to;
     uint64_t *second;          /* a word that gets the same value first; may be NULL */
 } sv_signal_arg_t;
+
+/* Returns once word is at least epoch, or abort is not 0, or the time is over. Both pinned. */
+typedef struct sv_await_arg {
+    const uint64_t *word, *abort;
+    uint64_t epoch, wait_ns;
+} sv_await_arg_t;
 
 typedef struct sv_delay_arg {
     uint64_t ns;
@@ -172,9 +182,10 @@ SV_LAYOUT_ASSERT(sv_verify_result_t, 32);
 SV_LAYOUT_ASSERT(sv_digest_scratch_t, 16);
 SV_LAYOUT_ASSERT(sv_digest_arg_t, 152);
 SV_LAYOUT_ASSERT(sv_signal_arg_t, 40);
-SV_LAYOUT_ASSERT(sv_push_item_t, 160);
-SV_LAYOUT_ASSERT(sv_pull_item_t, 176);
+SV_LAYOUT_ASSERT(sv_push_item_t, 176);
+SV_LAYOUT_ASSERT(sv_pull_item_t, 192);
 SV_LAYOUT_ASSERT(sv_batch_arg_t, 312);
+SV_LAYOUT_ASSERT(sv_await_arg_t, 32);
 SV_LAYOUT_ASSERT(sv_delay_arg_t, 8);
 SV_LAYOUT_ASSERT(sv_flip_arg_t, 16);
 

@@ -34,16 +34,17 @@ SV_DEV_FN uint64_t batch_word(uint64_t epoch, uint32_t attempt, uint32_t count)
     return (epoch & 0xffffffffu) << 32 | static_cast<uint64_t>(attempt & 0xff) << 24 | count;
 }
 
-/* Whether a word says what epoch and attempt wait for. */
-SV_DEV_FN bool batch_word_is(uint64_t word, uint64_t epoch, uint32_t attempt)
+/* Whether a word says what epoch and attempt wait for: at least so many segments, at least one. */
+SV_DEV_FN bool batch_word_is(uint64_t word, uint64_t epoch, uint32_t attempt, uint64_t count)
 {
     const int32_t ahead = static_cast<int32_t>(static_cast<uint32_t>(word >> 32) - static_cast<uint32_t>(epoch));
+    const uint64_t there = word & 0xffffff;
 
-    return ahead > 0 || (ahead == 0 && ((word >> 24) & 0xff) == attempt && (word & 0xffffff) != 0);
+    return ahead > 0 || (ahead == 0 && ((word >> 24) & 0xff) == attempt && there != 0 && there >= count);
 }
 
 /* Thread 0 waits, all threads learn the outcome; what was released before the word is theirs to read. */
-SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, const uint64_t *word, sv_dev_block_t at)
+SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, const uint64_t *word, uint64_t count, sv_dev_block_t at)
 {
     enum : unsigned { LOOK_AT_ABORT = 63 };
     uint32_t here = 1;
@@ -54,7 +55,7 @@ SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, const uint64_t *word, sv_d
         const uint64_t begin = sv_dev_clock_ns();
         unsigned turns = 0, looks = 0;
         /* Partner: the release of the other rank's push (arrival) or pull, host or stream (credit). */
-        while (!batch_word_is(sv_dev_load_acquire_system_u64(word), arg.epoch, arg.attempt)) {
+        while (!batch_word_is(sv_dev_load_acquire_system_u64(word), arg.epoch, arg.attempt, count)) {
             const bool look = (++looks & LOOK_AT_ABORT) == 0;
             if (sv_dev_clock_ns() - begin > arg.wait_ns ||
                 (look && arg.abort && sv_dev_load_acquire_system_u64(arg.abort))) {

@@ -12,12 +12,15 @@ namespace {
 SV_DEV_FN void push_close(const sv_batch_arg_t &arg, const sv_push_item_t &item, unsigned packet, uint64_t slot,
                           const batch_total &total)
 {
-    const uint64_t word = batch_word(arg.epoch, arg.attempt, 1);
+    const uint64_t word = batch_word(arg.epoch, arg.attempt, item.count ? static_cast<uint32_t>(item.count) : 1u);
 
-    if (total.absent) { /* partner: the acquire of this rank's host */
-        sv_dev_store_release_system_u64(item.failed, arg.epoch);
+    if (total.absent) { /* partners: the acquires of this rank's host and of its kernels that wait */
+        uint64_t *abort = arg.flags & SV_BATCH_STICKY ? arg.abort : nullptr;
+        sv_dev_store_release_system_u64_all(sv_dev_words_t{{item.failed, abort, nullptr}, {arg.epoch, 1, 0}});
         return;
     }
+    if (arg.hurt == packet + 1 && item.identity.bytes)
+        item.dst[slot * item.dst_stride] ^= 1;
     if (!(arg.flags & SV_DIGEST_NONE)) {
         sv_record_t identity = item.identity;
         identity.epoch = arg.epoch;
@@ -37,7 +40,7 @@ SV_DEV_FN void push_share(const sv_batch_arg_t &arg, unsigned share, sv_dev_bloc
     const batch_share mine = batch_share_of(arg, share, block);
     const sv_push_item_t &item = static_cast<const sv_push_item_t *>(arg.items)[arg.index[mine.packet]];
     const uint64_t slot = item.nslots > 1 ? arg.epoch % item.nslots : 0;
-    const bool here = batch_await(arg, item.credit, mine.at);
+    const bool here = batch_await(arg, item.credit, 1, mine.at);
     uint64_t sum = 0;
 
     if (here)

@@ -13,6 +13,7 @@ const sv_kernel_t sv_kernel_digest = {"sv_digest", sv_digest_soft};
 const sv_kernel_t sv_kernel_signal = {"sv_signal", sv_signal_soft};
 const sv_kernel_t sv_kernel_push = {"sv_push", sv_push_soft};
 const sv_kernel_t sv_kernel_pull = {"sv_pull", sv_pull_soft};
+const sv_kernel_t sv_kernel_await = {"sv_await", sv_await_soft};
 const sv_kernel_t sv_kernel_flip = {"sv_flip", sv_flip_soft};
 const sv_kernel_t sv_kernel_delay = {"sv_delay", sv_delay_soft};
 

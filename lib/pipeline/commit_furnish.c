@@ -59,6 +59,15 @@ static void carve_send_words(carver_t *carver, sv_send_t *send)
     send->failed = line + 2;
 }
 
+static void carve_recv_words(carver_t *carver, sv_recv_t *recv)
+{
+    uint64_t *line = carve(carver, 64, 64), *came = carve(carver, 64, 64); /* one writes the device, one the host */
+    if (!line)
+        return;
+    recv->done = line;
+    recv->came = came;
+}
+
 /* One walk for measuring and for handing out, so that the two cannot differ. */
 static void carve_pinned(selvage_exchange_t *x, carver_t *carver)
 {
@@ -73,7 +82,7 @@ static void carve_pinned(selvage_exchange_t *x, carver_t *carver)
         sv_recv_t *recv = &x->recvs[i];
         recv->record = carve(carver, sizeof(sv_record_t), 64);
         recv->result = carve(carver, sizeof(sv_verify_result_t), 64);
-        recv->done = carve(carver, 64, 64);
+        carve_recv_words(carver, recv);
         carve_slots(carver, &recv->p);
         carve_slot_words(carver, &recv->p);
         if (sv_route_is_one_sided(recv->p.route) && recv->words)
@@ -132,10 +141,14 @@ static void place_landing_slots(selvage_exchange_t *x)
 
 static selvage_status_t make_packets(selvage_exchange_t *x)
 {
-    for (uint32_t i = 0; i < x->nsends; i++)
+    x->all_small = true;
+    for (uint32_t i = 0; i < x->nsends; i++) {
         SV_TRY(make_send(&x->sends[i]));
+        x->all_small &= x->sends[i].p.kernel_copy;
+    }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         SV_TRY(make_recv(&x->recvs[i]));
+        x->all_small &= x->recvs[i].p.kernel_copy;
         if (x->recvs[i].p.route == SELVAGE_ROUTE_STAGED)
             x->recvs[i].p.peer->nstaged_recvs++;
     }
@@ -184,6 +197,7 @@ static selvage_status_t make_streams(selvage_exchange_t *x)
         SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->peer_stream));
     SV_TRY(dev->ops->event_create(dev, &x->start_event));
     SV_TRY(dev->ops->event_create(dev, &x->cross_event));
+    SV_TRY(dev->ops->event_create(dev, &x->enqueue_event));
     return dev->ops->event_create(dev, &x->last_out_event);
 }
 

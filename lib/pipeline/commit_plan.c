@@ -82,12 +82,34 @@ static selvage_status_t choose_route(const selvage_exchange_t *x, const sv_peer_
     return SELVAGE_SUCCESS;
 }
 
+/* Larger pieces where each costs a hand-over between two devices; but the last one is in nobody's shadow. */
+static size_t piece_of_direct(const sv_packet_t *p)
+{
+    enum { PIECES = 8 };
+    size_t least = 2 * p->x->comm->config.segment_bytes, most = 8 * least;
+    size_t piece = round_up(p->bytes / PIECES + 1, LINE);
+    if (p->x->policy == SV_CONFIG_CHECKSUM_OFF || p->bytes == 0)
+        return p->bytes; /* pieces are for verifying one while the next one comes */
+    return piece < least ? least : piece > most ? most : piece;
+}
+
+static size_t piece_of_shared(const sv_packet_t *p)
+{
+    enum { PIECES = 16, LARGER = 4 };
+    size_t least = p->x->comm->config.segment_bytes, piece = round_up(p->bytes / PIECES + 1, LINE);
+    return piece < least ? least : piece > LARGER * least ? LARGER * least : piece;
+}
+
 /* Words count segments in 24 bits (sv_word()), so very long packets get larger ones; both ends compute the same. */
-static size_t segment_bytes_of(const sv_config_t *config, size_t bytes)
+static size_t segment_bytes_of(const sv_packet_t *p)
 {
     enum { SEGMENTS_MAX = 1 << 23 };
-    size_t segment_bytes = config->segment_bytes;
-    while (bytes / segment_bytes >= SEGMENTS_MAX)
+    size_t segment_bytes = p->x->comm->config.segment_bytes;
+    if (p->direct)
+        segment_bytes = piece_of_direct(p);
+    else if (p->route == SELVAGE_ROUTE_SHARED)
+        segment_bytes = piece_of_shared(p);
+    while (segment_bytes && p->bytes / segment_bytes >= SEGMENTS_MAX)
         segment_bytes *= 2;
     return segment_bytes;
 }
@@ -96,27 +118,28 @@ static size_t segment_bytes_of(const sv_config_t *config, size_t bytes)
 bool sv_commit_is_small(const sv_packet_t *p)
 {
     const selvage_comm_t *comm = p->x->comm;
-    size_t limit = comm->config.kernel_copy_max_bytes, segment = segment_bytes_of(&comm->config, p->bytes);
-    if (p->route == SELVAGE_ROUTE_STAGED)
-        return p->bytes <= limit && p->bytes <= segment;
-    if (p->route != SELVAGE_ROUTE_SHARED)
-        limit = comm->config.kernel_peer_max_bytes ? comm->config.kernel_peer_max_bytes : comm->dev->kernel_peer_bytes;
-    return p->bytes <= limit;
+    bool by_host = p->route == SELVAGE_ROUTE_STAGED || p->route == SELVAGE_ROUTE_SHARED;
+    uint64_t limit = by_host ? comm->config.kernel_copy_max_bytes : comm->config.kernel_peer_max_bytes;
+    if (limit == SV_CONFIG_BYTES_AUTO)
+        limit = by_host ? comm->dev->kernel_host_bytes : comm->dev->kernel_peer_bytes;
+    return p->bytes <= limit && (p->route != SELVAGE_ROUTE_STAGED || p->bytes <= comm->config.segment_bytes);
 }
 
 void sv_commit_cut(sv_packet_t *p)
 {
     enum { TURNS = 2 }; /* one slot is written while the other is emptied */
     const sv_config_t *config = &p->x->comm->config;
-    bool whole = p->direct || (p->kernel_copy && sv_route_is_one_sided(p->route));
-    p->segment_bytes = whole ? p->bytes : segment_bytes_of(config, p->bytes);
+    bool whole = p->kernel_copy && sv_route_is_one_sided(p->route);
+    p->segment_bytes = whole ? p->bytes : segment_bytes_of(p);
     p->nsegments = 1;
     if (!whole && p->bytes > p->segment_bytes)
         p->nsegments = (uint32_t)((p->bytes + p->segment_bytes - 1) / p->segment_bytes);
     if (p->nsegments == 1)
         p->segment_bytes = p->bytes;
     p->nslots = p->nsegments < (uint32_t)config->segment_slots ? p->nsegments : (uint32_t)config->segment_slots;
-    if (whole && !p->direct)
+    if (p->direct)
+        p->nslots = p->nsegments; /* no slots at all: all of it may come at once */
+    else if (whole)
         p->nslots = TURNS;
 }
 

@@ -24,7 +24,7 @@ static selvage_status_t post_free_slots(sv_recv_t *recv, uint64_t now_ns)
     return SELVAGE_SUCCESS;
 }
 
-/* Slots that take turns: the first epochs have leave from the beginning, later ones from the pull that emptied theirs. */
+/* Slots that take turns: the first epochs have leave from the beginning, later ones by the pull that emptied theirs. */
 static bool word_of_turn(const sv_recv_t *recv, uint64_t *word)
 {
     const selvage_exchange_t *x = recv->p.x;
@@ -41,7 +41,7 @@ static selvage_status_t give_credit(sv_recv_t *recv)
 {
     sv_packet_t *p = &recv->p;
     selvage_exchange_t *x = p->x;
-    uint64_t word = sv_word(x->epoch, recv->asked, p->direct ? 1 : recv->consumed + p->nslots);
+    uint64_t word = sv_word(x->epoch, recv->asked, recv->consumed + p->nslots);
     if (p->direct && p->route != SELVAGE_ROUTE_SELF && recv->asked == 0)
         return SV_DEVICE_CALL(x->comm->dev, signal_async,
                               sv_shared_device_address(&p->peer->segment, &recv->remote->credit), word,

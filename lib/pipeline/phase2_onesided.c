@@ -27,12 +27,12 @@ static uint64_t *near_word(const sv_send_t *send, const uint8_t *slot)
     return (uint64_t *)(uintptr_t)(slot + sv_commit_trailer(&send->p) + sizeof(sv_record_t));
 }
 
-/* The slot of this epoch for packets that kernels move, else that of the segment. */
+/* The slot of this epoch for packets that kernels move, else that of the segment; or its place in the buffer. */
 static uint8_t *slot_there(const sv_send_t *send, uint32_t segment)
 {
     const sv_packet_t *p = &send->p;
     uint64_t turn = p->kernel_copy ? p->x->epoch : segment;
-    return send->target + (p->direct ? 0 : (turn % p->nslots) * send->target_stride);
+    return send->target + (p->direct ? sv_packet_offset(p, segment) : (turn % p->nslots) * send->target_stride);
 }
 
 /*

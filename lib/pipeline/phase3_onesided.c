@@ -47,12 +47,17 @@ static selvage_status_t take_segments(sv_recv_t *recv, uint32_t arrived, uint64_
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t take_whole(sv_recv_t *recv, uint64_t now_ns, bool *moved)
+/* What came straight to its place is verified piece by piece, while the next one comes. */
+static selvage_status_t take_pieces(sv_recv_t *recv, uint32_t arrived, uint64_t now_ns, bool *moved)
 {
+    sv_packet_t *p = &recv->p;
     *moved = true;
-    recv->p.moved_ns = now_ns;
-    recv->landed_count = 1;
-    return sv_phase3_verify(recv, recv->buf, 0);
+    p->moved_ns = now_ns;
+    while (recv->landed_count < arrived && recv->landed_count < p->nsegments) {
+        uint32_t piece = recv->landed_count++;
+        SV_TRY(sv_phase3_verify(recv, recv->buf + sv_packet_offset(p, piece), piece));
+    }
+    return SELVAGE_SUCCESS;
 }
 
 /* Nothing to copy and nothing to check. */
@@ -84,7 +89,7 @@ static selvage_status_t ask_when_quiet(sv_recv_t *recv, uint64_t now_ns, bool *m
 static selvage_status_t take_small(sv_recv_t *recv, uint64_t now_ns, bool *moved)
 {
     if (is_in_place(recv))
-        return take_whole(recv, now_ns, moved);
+        return take_pieces(recv, 1, now_ns, moved);
     *moved = true;
     recv->p.moved_ns = now_ns;
     recv->landed_count = 1;
@@ -128,6 +133,6 @@ selvage_status_t sv_phase3_receive_onesided(sv_recv_t *recv, uint64_t now_ns, bo
     if (arrived > recv->landed_count && p->kernel_copy)
         return take_small(recv, now_ns, moved);
     if (arrived > recv->landed_count)
-        SV_TRY(p->direct ? take_whole(recv, now_ns, moved) : take_segments(recv, arrived, now_ns, moved));
+        SV_TRY(p->direct ? take_pieces(recv, arrived, now_ns, moved) : take_segments(recv, arrived, now_ns, moved));
     return recv->state == SV_RECV_WAITING ? sv_recovery_missing(recv, now_ns) : SELVAGE_SUCCESS;
 }

@@ -118,7 +118,11 @@ selvage_status_t sv_phase3_land(sv_recv_t *recv, sv_slot_t *slot, uint32_t segme
     recv->landed_count++;
     if (p->kernel_copy) {
         recv->state = SV_RECV_VERIFYING;
-        sv_batch_pull_later(recv);
+        if (recv->pulled_early) /* partner: batch_await() of the pull that waits */
+            __atomic_store_n(recv->came, sv_word(x->epoch, p->attempt, 1), __ATOMIC_RELEASE);
+        else
+            sv_batch_pull_later(recv);
+        recv->pulled_early = false;
         return SELVAGE_SUCCESS;
     }
     sv_copy_kind_t kind = p->route == SELVAGE_ROUTE_PEER ? SV_COPY_D2D : SV_COPY_H2D;

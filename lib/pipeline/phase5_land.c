@@ -3,6 +3,7 @@
  * Phase 5, land: the verifying kernel is through and its result lies in pinned memory. Good: the sender is told, by a
  * word on one-sided routes, by one control message per sender and epoch on staged ones. Bad: recovery.
  */
+#include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_control.h"
 #include "pipeline/pipe_phases.h"
 
@@ -50,6 +51,16 @@ static bool is_good(const sv_recv_t *recv, uint32_t outcome)
     return recv->p.kernel_copy ? outcome == SV_PULL_GOOD : recv->result->verified;
 }
 
+/* A pull that was launched early gave up waiting. By now the packet may lie here all the same. */
+static selvage_status_t pull_again(sv_recv_t *recv)
+{
+    if (recv->landed_count == 0)
+        recv->state = SV_RECV_WAITING;
+    else
+        sv_batch_pull_later(recv);
+    return SELVAGE_SUCCESS;
+}
+
 selvage_status_t sv_phase5_land(sv_recv_t *recv, uint64_t now_ns, bool *moved)
 {
     sv_packet_t *p = &recv->p;
@@ -58,13 +69,10 @@ selvage_status_t sv_phase5_land(sv_recv_t *recv, uint64_t now_ns, bool *moved)
     if (!sv_word_says(word, p->x->epoch, p->attempt) || !slots_are_quiet(recv))
         return SELVAGE_SUCCESS;
     *moved = true;
+    if (p->kernel_copy && sv_word_count(word) == SV_PULL_ABSENT)
+        return pull_again(recv);
     if (p->kernel_copy && p->slots)
         sv_phase3_slot_landed(recv, &p->slots[0], now_ns);
-    if (sv_word_count(word) == SV_PULL_ABSENT) {
-        recv->state = SV_RECV_WAITING;
-        recv->landed_count = 0;
-        return SELVAGE_SUCCESS;
-    }
     if (!is_good(recv, sv_word_count(word)))
         return sv_recovery_bad_digest(recv, now_ns);
     close_recv(recv, now_ns);

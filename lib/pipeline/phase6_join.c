@@ -40,6 +40,8 @@ void sv_phase6_join(selvage_exchange_t *x, uint64_t now_ns)
     note_measurement(x, now_ns);
     x->comm->stats.epochs++;
     sv_list_remove(&x->active_link);
+    /* Partner: the acquire of a kernel that holds the caller's stream (sv_await). */
+    __atomic_store_n(x->abort + 1, x->epoch, __ATOMIC_RELEASE);
     sv_exchange_moved(x, now_ns);
     sv_exchange_set_state(x, SV_EXCHANGE_IDLE);
 }

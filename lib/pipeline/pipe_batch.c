@@ -9,8 +9,6 @@
 #include "base/base_status.h"
 #include "pipeline/pipe_commit.h"
 
-/* A push this short may go first on the caller's own stream: less than what two events between streams cost. */
-enum { CALLER_STREAM_MAX_BYTES = 256 << 10 };
 
 /* --- items -------------------------------------------------------------------------------------------------------- */
 
@@ -40,8 +38,11 @@ static sv_push_item_t push_item(const sv_send_t *send)
     item.arrived = &send->remote->arrived;
     item.sent = send->sent;
     item.credit = own_address(p->x, &send->words->credit);
-    if (p->direct)
+    item.count = p->nsegments;
+    if (p->direct) { /* a host that receives looks for the record apart from the payload */
+        item.arrived_near = &send->remote->recorded;
         return item;
+    }
     item.nslots = p->nslots;
     item.dst_stride = send->target_stride;
     if (has_near_record(p)) {
@@ -58,12 +59,16 @@ static void place_pull(const sv_recv_t *recv, sv_pull_item_t *item)
     const sv_packet_t *p = &recv->p;
     if (p->direct) {
         item->src = recv->buf;
+        item->count = p->nsegments;
+        item->recorded = own_address(p->x, &recv->words->recorded);
         return;
     }
     item->dst = recv->buf;
     item->src = p->route == SELVAGE_ROUTE_STAGED ? p->slots[0].stage : own_address(p->x, recv->landing);
-    if (p->route == SELVAGE_ROUTE_STAGED)
+    if (p->route == SELVAGE_ROUTE_STAGED) {
+        item->arrived = recv->came;
         return;
+    }
     item->nslots = p->nslots;
     item->src_stride = sv_commit_slot_bytes(p);
     item->credit = sv_shared_device_address(&p->peer->segment, &recv->remote->credit);
@@ -91,10 +96,10 @@ static sv_pull_item_t pull_item(const sv_recv_t *recv)
 static void fill_items(const selvage_exchange_t *x, sv_push_item_t *push, sv_pull_item_t *pull)
 {
     for (uint32_t i = 0; i < x->nsends; i++)
-        if (x->sends[i].p.kernel_copy)
+        if (x->sends[i].p.kernel_copy || sv_packet_is_device_driven(&x->sends[i].p))
             push[i] = push_item(&x->sends[i]);
     for (uint32_t i = 0; i < x->nrecvs; i++)
-        if (x->recvs[i].p.kernel_copy)
+        if (x->recvs[i].p.kernel_copy || sv_packet_is_device_driven(&x->recvs[i].p))
             pull[i] = pull_item(&x->recvs[i]);
 }
 
@@ -161,9 +166,11 @@ static selvage_status_t launch(const selvage_exchange_t *x, const sv_kernel_t *k
         return SELVAGE_SUCCESS;
     SV_TRY(SV_DEVICE_CALL(dev, launch, kernel, arg, sizeof *arg,
                           shares < dev->launch_blocks ? shares : dev->launch_blocks, stream));
-    for (uint32_t i = 0; kernel == &sv_kernel_push && i < arg->npackets; i++)
-        x->sends[arg->index[i]].pushed = sv_word(x->epoch, arg->attempt, 1);
-    arg->npackets = 0;
+    for (uint32_t i = 0; kernel == &sv_kernel_push && i < arg->npackets; i++) {
+        sv_send_t *send = &x->sends[arg->index[i]];
+        send->pushed = sv_word(x->epoch, arg->attempt, send->p.nsegments);
+    }
+    arg->npackets = arg->hurt = 0;
     return SELVAGE_SUCCESS;
 }
 
@@ -191,6 +198,8 @@ selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *
         if (is_full_for(&arg, p))
             SV_TRY(launch(x, &sv_kernel_push, &arg, how->stream));
         add(&arg, p);
+        if (how->hurt == p->own_index + 1)
+            arg.hurt = arg.npackets;
     }
     x->npush_due = 0;
     return launch(x, &sv_kernel_push, &arg, how->stream);
@@ -216,13 +225,17 @@ static void *stream_of_pushes(const selvage_exchange_t *x)
     size_t bytes = 0;
     for (uint32_t i = 0; i < x->npush_due; i++)
         bytes += x->sends[x->push_due[i]].p.bytes;
-    return x->in_start && bytes <= CALLER_STREAM_MAX_BYTES ? x->caller_stream : x->kernel_stream;
+    return x->in_start && bytes <= SV_CALLER_STREAM_MAX_BYTES ? x->caller_stream : x->kernel_stream;
 }
 
 selvage_status_t sv_batch_flush(selvage_exchange_t *x)
 {
-    if (x->npush_due)
-        SV_TRY(sv_batch_push_how(x, &(sv_batch_how_t){.stream = stream_of_pushes(x)}));
+    if (x->npush_due) {
+        void *stream = stream_of_pushes(x);
+        x->kernel_stream_busy |= stream == x->kernel_stream;
+        SV_TRY(sv_batch_push_how(x, &(sv_batch_how_t){.stream = stream}));
+    }
+    x->kernel_stream_busy |= x->npull_due > 0;
     if (x->npull_due)
         SV_TRY(sv_batch_pull_how(x, &(sv_batch_how_t){.stream = x->kernel_stream}));
     return SELVAGE_SUCCESS;

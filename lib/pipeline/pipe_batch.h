@@ -14,7 +14,7 @@ selvage_status_t sv_batch_make_items(selvage_exchange_t *x);
 /* How many blocks share the work on a packet of this size. */
 static inline unsigned sv_batch_shares(const sv_device_t *dev, size_t bytes)
 {
-    enum { SHARE_BYTES = 8192 };
+    enum { SHARE_BYTES = 4096 };
     size_t shares = bytes / SHARE_BYTES + (bytes % SHARE_BYTES > 0);
     if (shares > dev->launch_blocks)
         return dev->launch_blocks;
@@ -35,11 +35,15 @@ static inline void sv_batch_pull_later(sv_recv_t *recv)
     x->pull_due[x->npull_due++] = recv->p.own_index;
 }
 
-/* How a flush launches. wait_ns 0: every credit or arrival has been seen. */
+/* A push this short may go first on the caller's own stream: less than what two events between streams cost. */
+enum { SV_CALLER_STREAM_MAX_BYTES = 256 << 10 };
+
+/* How a flush launches. wait_ns 0: every credit or arrival has been seen. hurt: a fault, index of the send plus 1. */
 typedef struct sv_batch_how {
     void *stream;
     uint64_t wait_ns;
     bool sticky;
+    uint32_t hurt;
 } sv_batch_how_t;
 
 selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *how);

@@ -199,8 +199,10 @@ static void forget_streams(selvage_exchange_t *x)
         dev->ops->event_destroy(dev, x->last_out_event);
     if (x->cross_event)
         dev->ops->event_destroy(dev, x->cross_event);
+    if (x->enqueue_event)
+        dev->ops->event_destroy(dev, x->enqueue_event);
     x->kernel_stream = x->out_stream = x->in_stream = x->peer_stream = NULL;
-    x->start_event = x->last_out_event = x->cross_event = NULL;
+    x->start_event = x->last_out_event = x->cross_event = x->enqueue_event = NULL;
 }
 
 static void forget_peers(selvage_exchange_t *x)
@@ -297,6 +299,13 @@ static void wait_for_lingering(selvage_exchange_t *x, double timeout_s)
                 return;
 }
 
+/* Whether a wait that was enqueued on a stream of the caller's has not come to its end there. */
+static bool is_enqueued(const selvage_exchange_t *x)
+{
+    return (x->enqueued_epoch || x->held_epoch) &&
+           SV_DEVICE_CALL(x->comm->dev_under, event_query, x->enqueue_event) == SELVAGE_IN_PROGRESS;
+}
+
 /* Copies of an abandoned epoch must have left the neighbours' memory before they are told that they may free it. */
 static void quiet_device(selvage_exchange_t *x)
 {
@@ -307,7 +316,7 @@ static void quiet_device(selvage_exchange_t *x)
             (void)SV_DEVICE_CALL(dev, stream_sync, stream[i]);
     sv_patience_t patience;
     sv_patience_begin(&patience, x->comm, PARTING_TIMEOUT_S);
-    while (sv_batch_pushes_under_way(x) && !x->quarantined)
+    while ((sv_batch_pushes_under_way(x) || is_enqueued(x)) && !x->quarantined)
         x->quarantined |= sv_patience_poll(&patience) != SELVAGE_SUCCESS;
 }
 
@@ -327,7 +336,7 @@ static void part(selvage_exchange_t *x)
     bool poisoned = sv_exchange_state(x) == SV_EXCHANGE_POISONED, lost = poisoned || x->lost_epoch;
     double timeout_s = lost && (comm->timeout_s <= 0 || comm->timeout_s > PARTING_TIMEOUT_S) ? PARTING_TIMEOUT_S
                                                                                                 : comm->timeout_s;
-    if (poisoned)
+    if (poisoned || x->enqueued_epoch || x->held_epoch)
         quiet_device(x);
     comm->parting = x;
     wait_for_lingering(x, timeout_s);

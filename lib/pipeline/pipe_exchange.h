@@ -32,17 +32,17 @@
  *
  * One-sided routes talk through words in node-shared memory, two lines per packet, polled by the host that owns them:
  *
- *   in the sender's segment   (written by the receiver):  credit: segments it may write;  verdict: epoch that was good
- *   in the receiver's segment (written by the sender):    arrived: segments written;      recorded: the record is there
+ *   in the sender's segment   (written by the receiver): credit: segments it may write;  verdict: epoch that was good
+ *   in the receiver's segment (written by the sender):   arrived: segments written;      recorded: the record is there
  *
  * A word is epoch (32 bits), attempt (8), count (24); see sv_word(). The payload is stored before `arrived` is released
  * and the record before `recorded`, by the same device stream; the reader acquires the word before it reads either. No
  * byte enters the receiver's memory before its credit of that epoch.
  *
- * Packets up to some size are moved by kernels, in batches (pipe_batch.c): one push for all that may leave, one pull for
- * all that came. On the routes `peer` and `shared` they land in slots that take turns, epoch e in slot e modulo nslots,
- * so that the leave for an epoch is given long before it starts: by the pull that emptied the slot. On `peer` the record
- * and a copy of the arrival word lie behind the payload in device memory, where a pull that waits can poll it.
+ * Packets up to some size are moved by kernels, in batches (pipe_batch.c): one push for all that may leave, one pull
+ * for all that came. On `peer` and `shared` they land in slots that take turns, epoch e in slot e modulo nslots, so that
+ * the leave for an epoch is given long before it starts: by the pull that emptied the slot. On `peer` the record and a
+ * copy of the arrival word lie behind the payload in device memory, where a pull that waits can poll it.
  *
  *   sender:    start --> push ..............................................> verdict seen
  *                           \ payload, record, words              verdict, credit /
@@ -204,6 +204,8 @@ typedef struct sv_recv {
     uint32_t landed_count, posted_count, consumed;
     unsigned asked;             /* highest attempt asked for in this epoch */
     unsigned damaged;           /* failed attempts of this epoch */
+    uint64_t *came;             /* pinned word, staged: the message is here, for a pull that was launched early */
+    bool pulled_early;          /* staged: such a pull is under way */
     bool between_attempts;      /* one failed, and nothing of the next has come */
     sv_ask_reason_t ask_reason;
     bool ask_due;               /* an ask that found no room on the wire */
@@ -276,9 +278,16 @@ struct selvage_exchange {
     sv_pull_item_t *pull_items;    /* the same for receives; one block with push_items */
     uint32_t *push_due, *pull_due; /* packets that the next batch takes */
     uint32_t npush_due, npull_due;
-    uint64_t *abort;               /* pinned: not 0: kernels stop waiting */
+    uint64_t *abort;               /* pinned: not 0: kernels stop waiting; the next word: the last epoch joined */
     void *caller_stream;           /* valid during start, if start may enqueue there itself */
     bool in_start;
+    bool all_small;                /* kernels move every packet */
+    bool kernel_stream_busy;       /* with something of this epoch that an enqueued wait must join */
+    sv_event_t *enqueue_event;     /* behind the last enqueued wait, on the caller's stream */
+    uint64_t enqueued_epoch;       /* the last that ended by an enqueued wait; 0: none */
+    uint64_t found_epoch;          /* in which the device found a failure behind an enqueued wait; 0: none */
+    uint64_t held_epoch;           /* the same with a progress thread */
+    uint64_t early_epoch;          /* the last in which wait launched pulls early */
     uint8_t *slab;                 /* device: landing slots of peer receives that are not registered */
     sv_shared_segment_t segment;   /* words and shared slots; mapped by the peers of the node */
     bool segment_open, never_send;
@@ -326,6 +335,10 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream);
 selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream);
 selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream);
 
+selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream);
+/* The error that poisoned it, with its detail. */
+selvage_status_t sv_exchange_first_error(const selvage_exchange_t *x);
+
 /* Running: engine thread. Advances one exchange; returns whether anything moved. */
 bool sv_exchange_poll(selvage_exchange_t *x, uint64_t now_ns);
 
@@ -342,6 +355,11 @@ static inline void sv_exchange_set_state(selvage_exchange_t *x, sv_exchange_stat
 static inline void sv_exchange_moved(selvage_exchange_t *x, uint64_t now_ns)
 {
     atomic_store_explicit(&x->progress_ns, now_ns, memory_order_relaxed);
+}
+/* Whether kernels alone can bring it to its end: it needs no slots that the host hands out. */
+static inline bool sv_packet_is_device_driven(const sv_packet_t *p)
+{
+    return (p->route == SELVAGE_ROUTE_PEER || p->route == SELVAGE_ROUTE_SELF) && (p->direct || p->kernel_copy);
 }
 static inline bool sv_route_is_one_sided(selvage_route_t route)
 {

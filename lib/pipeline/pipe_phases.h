@@ -43,6 +43,17 @@ selvage_status_t sv_phase3_land(sv_recv_t *recv, sv_slot_t *slot, uint32_t segme
 void sv_phase3_poll_landing(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved);
 void sv_phase3_slot_landed(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns);
 
+/*
+ * Kernels that wait (pipe_early.c). sv_early_wait: pulls launched by a host that waits; true while it is too early for
+ * that. sv_early_push: at start of an epoch that is expected to end by an enqueued wait. sv_early_check: poisons the
+ * exchange if the device has found a failure behind an enqueued wait. sv_early_query: IN_PROGRESS while that runs.
+ */
+bool sv_early_wait(selvage_exchange_t *x);
+selvage_status_t sv_early_push(selvage_exchange_t *x, uint64_t now_ns);
+void sv_early_check(selvage_exchange_t *x);
+selvage_status_t sv_early_query(selvage_exchange_t *x);
+uint64_t sv_early_deadline_ns(const selvage_exchange_t *x);
+
 /* Recovery (pipe_recovery.c): the receiver's half ... */
 selvage_status_t sv_recovery_bad_record(sv_recv_t *recv, const sv_record_t *arrived, uint64_t now_ns);
 selvage_status_t sv_recovery_bad_digest(sv_recv_t *recv, uint64_t now_ns);
@@ -56,6 +67,8 @@ void sv_recovery_verdict(selvage_exchange_t *x, int source, uint64_t epoch);
 void sv_recovery_ask(selvage_exchange_t *x, int source, uint64_t epoch, uint32_t index, unsigned attempt,
                      sv_ask_reason_t reason);
 void sv_recovery_asked_verdict(selvage_exchange_t *x, int source, uint64_t epoch);
+/* The abort policy: flight recorder, then the end of the process. */
+_Noreturn void sv_recovery_abort(selvage_exchange_t *x);
 void sv_recovery_peer_failed(selvage_exchange_t *x, int source, const sv_wire_control_t *message);
 /* Poisons the exchange if a neighbour has announced that the epoch that begins now is lost. */
 void sv_recovery_begin_lost(selvage_exchange_t *x);

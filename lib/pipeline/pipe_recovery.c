@@ -48,6 +48,7 @@ static selvage_status_t reset_attempt(sv_recv_t *recv)
     sv_packet_t *p = &recv->p;
     memset(recv->landed, 0, (p->nsegments + 63) / 64 * sizeof *recv->landed);
     recv->landed_count = recv->consumed = 0;
+    recv->pulled_early = false; /* one that still waits gives up by itself */
     recv->state = SV_RECV_WAITING;
     sv_device_t *dev = p->x->comm->dev;
     SV_TRY(SV_DEVICE_CALL(dev, fill_async, p->scratch, 0, sizeof *p->scratch, p->x->kernel_stream));
@@ -58,16 +59,20 @@ static selvage_status_t reset_attempt(sv_recv_t *recv)
     return SV_DEVICE_CALL(dev, stream_wait_event, p->x->in_stream, p->x->cross_event);
 }
 
+void sv_recovery_abort(selvage_exchange_t *x)
+{
+    sv_trace_flight_write(&x->comm->trace, "abort on a packet that did not verify");
+    abort();
+}
+
 static selvage_status_t give_up(sv_recv_t *recv, const char *text)
 {
     selvage_exchange_t *x = recv->p.x;
     x->fail_index = recv->p.index;
     x->fail_source = (uint32_t)recv->p.peer->rank;
     selvage_status_t status = sv_error(SELVAGE_ERR_CHECKSUM, "%s", text);
-    if (x->policy == SV_CONFIG_CHECKSUM_ABORT) {
-        sv_trace_flight_write(&x->comm->trace, "abort on a packet that did not verify");
-        abort();
-    }
+    if (x->policy == SV_CONFIG_CHECKSUM_ABORT)
+        sv_recovery_abort(x);
     return status;
 }
 

@@ -120,7 +120,7 @@ void sv_exchange_poison(selvage_exchange_t *x, selvage_status_t status, bool tel
     if (sv_exchange_state(x) == SV_EXCHANGE_POISONED)
         return;
     x->error = status;
-    x->failed_epoch = x->epoch + (sv_exchange_state(x) != SV_EXCHANGE_RUNNING);
+    x->failed_epoch = x->found_epoch ? x->found_epoch : x->epoch + (sv_exchange_state(x) != SV_EXCHANGE_RUNNING);
     memcpy(x->error_text, sv_thread_detail(), sizeof x->error_text);
     sv_trace_add(&comm->trace, &(sv_trace_record_t){.begin_ns = sv_clock_ns(), .epoch = x->epoch, .packet = UINT32_MAX,
                                                     .peer = -1, .value = (uint64_t)-(int)status,

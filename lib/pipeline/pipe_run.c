@@ -58,7 +58,7 @@ static selvage_status_t begin_recv(sv_recv_t *recv, uint64_t now_ns)
     recv->state = SV_RECV_WAITING;
     recv->landed_count = recv->consumed = 0;
     recv->asked = recv->damaged = 0;
-    recv->ask_due = recv->between_attempts = false;
+    recv->ask_due = recv->between_attempts = recv->pulled_early = false;
     memset(recv->landed, 0, (p->nsegments + 63) / 64 * sizeof *recv->landed);
     p->attempt = p->questions = 0;
     p->identity.epoch = p->x->epoch;
@@ -117,6 +117,7 @@ static selvage_status_t begin_epoch(selvage_exchange_t *x)
     x->phase_begin_ns[0] = x->phase_begin_ns[1] = now_ns;
     x->nactive_recvs = x->nactive_sends = 0;
     x->npush_due = x->npull_due = 0;
+    x->kernel_stream_busy = false;
     x->defer_peer = choose_defer(x);
     reset_peers(x);
     SV_TRY(order_streams(x));
@@ -126,6 +127,8 @@ static selvage_status_t begin_epoch(selvage_exchange_t *x)
     }
     SV_TRY(begin_sends(x, now_ns));
     SV_TRY(sv_batch_flush(x));
+    if (x->enqueued_epoch && x->enqueued_epoch == x->epoch - 1) /* most likely this one will end as the last did */
+        SV_TRY(sv_early_push(x, now_ns));
     now_ns = sv_clock_ns();
     x->phase_end_ns[0] = x->phase_end_ns[1] = now_ns;
     x->phase_begin_ns[2] = x->phase_begin_ns[3] = x->phase_begin_ns[4] = x->phase_begin_ns[5] = now_ns;
@@ -241,7 +244,7 @@ bool sv_exchange_poll(selvage_exchange_t *x, uint64_t now_ns)
 
 /* --- the application's side --------------------------------------------------------------------------------------- */
 
-static selvage_status_t first_error(const selvage_exchange_t *x)
+selvage_status_t sv_exchange_first_error(const selvage_exchange_t *x)
 {
     return sv_error_quiet(x->error, "%s", x->error_text);
 }
@@ -265,7 +268,7 @@ static selvage_status_t fail_start(selvage_exchange_t *x, selvage_status_t statu
     failed_start_t failed = {.x = x, .status = status};
     memcpy(failed.detail, sv_thread_detail(), sizeof failed.detail);
     sv_progress_call(&x->comm->progress, poison_unstarted, &failed);
-    return first_error(x);
+    return sv_exchange_first_error(x);
 }
 
 /* False if a progress thread has just poisoned the exchange: its word must not be overwritten. */
@@ -277,8 +280,26 @@ static bool leave_idle(selvage_exchange_t *x)
                                                    memory_order_acquire);
 }
 
+static void init_relax(const selvage_comm_t *comm, sv_relax_t *relax)
+{
+    *relax = (sv_relax_t){.max_sleep_us = 100};
+    relax->crowded = comm->config.spin == SV_CONFIG_SPIN_YIELD ||
+                     (comm->config.spin == SV_CONFIG_SPIN_AUTO && comm->topology.crowded);
+}
+
+/* Behind an enqueued wait that a progress thread answers, start waits for its epoch: one is under way at a time. */
+static void finish_held(selvage_exchange_t *x)
+{
+    sv_relax_t relax;
+    init_relax(x->comm, &relax);
+    while (x->held_epoch && x->held_epoch == x->started && sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
+        sv_relax(&relax);
+}
+
 selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
 {
+    sv_early_check(x);
+    finish_held(x);
     switch (sv_exchange_state(x)) {
     case SV_EXCHANGE_BUILDING:
         return sv_error(SELVAGE_ERR_STATE, "selvage_exchange_start: the exchange is not committed");
@@ -286,7 +307,7 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
         return sv_error(SELVAGE_ERR_STATE, "selvage_exchange_start: epoch %llu is not complete; wait for it first",
                         (unsigned long long)x->started);
     case SV_EXCHANGE_POISONED:
-        return first_error(x);
+        return sv_exchange_first_error(x);
     case SV_EXCHANGE_IDLE:
         break;
     }
@@ -295,7 +316,7 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
         return fail_start(x, status);
     sv_exchange_moved(x, sv_clock_ns());
     if (!leave_idle(x))
-        return first_error(x);
+        return sv_exchange_first_error(x);
     x->started++;
     x->start_work.run = begin;
     x->start_work.arg = x;
@@ -304,14 +325,14 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     sv_progress_post(&x->comm->progress, &x->start_work);
     if (x->in_start)
         x->in_start = false;
-    return sv_exchange_state(x) == SV_EXCHANGE_POISONED ? first_error(x) : SELVAGE_SUCCESS;
+    return sv_exchange_state(x) == SV_EXCHANGE_POISONED ? sv_exchange_first_error(x) : SELVAGE_SUCCESS;
 }
 
 static selvage_status_t judge(const selvage_exchange_t *x, const char *call)
 {
     switch (sv_exchange_state(x)) {
     case SV_EXCHANGE_RUNNING: return SELVAGE_IN_PROGRESS;
-    case SV_EXCHANGE_POISONED: return first_error(x);
+    case SV_EXCHANGE_POISONED: return sv_exchange_first_error(x);
     case SV_EXCHANGE_BUILDING: break;
     case SV_EXCHANGE_IDLE:
         if (x->started > 0)
@@ -326,6 +347,8 @@ selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream)
     (void)stream; /* completion is seen by the host, so work enqueued later on any stream comes after it */
     if (sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
         sv_progress_poll(&x->comm->progress);
+    SV_TRY(sv_early_query(x));
+    sv_early_check(x);
     return judge(x, "selvage_exchange_test");
 }
 
@@ -334,13 +357,6 @@ static void expire(void *arg)
     selvage_exchange_t *x = arg;
     if (sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
         sv_exchange_poison(x, sv_exchange_report_deadline(x, x->comm->timeout_s), true);
-}
-
-static void init_relax(const selvage_comm_t *comm, sv_relax_t *relax)
-{
-    *relax = (sv_relax_t){.max_sleep_us = 100};
-    relax->crowded = comm->config.spin == SV_CONFIG_SPIN_YIELD ||
-                     (comm->config.spin == SV_CONFIG_SPIN_AUTO && comm->topology.crowded);
 }
 
 /* The deadline counts from the last progress, and not from before this wait. */
@@ -356,8 +372,10 @@ selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
     uint64_t entered_ns = sv_clock_ns();
     sv_relax_t relax;
     (void)stream; /* as in test */
+    bool early = true;
     init_relax(x->comm, &relax);
     while (sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
+        early = early && sv_early_wait(x);
         if (sv_progress_poll(&x->comm->progress)) {
             if (x->comm->config.spin != SV_CONFIG_SPIN_BUSY)
                 sv_relax_reset(&relax);
@@ -368,5 +386,8 @@ selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
         if (is_overdue(x, entered_ns))
             sv_progress_call(&x->comm->progress, expire, x);
     }
+    while (sv_early_query(x) == SELVAGE_IN_PROGRESS)
+        sv_relax(&relax); /* its kernels have the deadline */
+    sv_early_check(x);
     return judge(x, "selvage_exchange_wait");
 }

@@ -19,6 +19,7 @@ typedef struct sv_topology {
     int host_size;         /* ranks on the whole machine, virtual nodes put together */
     int cores;             /* cores this process may use */
     bool crowded;          /* more ranks on the machine than cores */
+    bool shares_gpu;       /* another rank of the machine uses the same GPU: no kernel may wait for it */
 } sv_topology_t;
 
 /* Collective over the wire; may block. Partner: sv_topology_fini(). */

@@ -14,6 +14,7 @@ IMAGE(digest, "lib/kernels/kernel_digest.fatbin")
 IMAGE(signal, "lib/kernels/kernel_signal.fatbin")
 IMAGE(push, "lib/kernels/kernel_push.fatbin")
 IMAGE(pull, "lib/kernels/kernel_pull.fatbin")
+IMAGE(await, "lib/kernels/kernel_await.fatbin")
 IMAGE(flip, "lib/kernels/kernel_flip.fatbin")
 IMAGE(delay, "lib/kernels/kernel_delay.fatbin")
 
@@ -22,6 +23,7 @@ const hip_image_t sv_hip_images[] = {
     {"sv_signal", sv_image_signal},
     {"sv_push", sv_image_push},
     {"sv_pull", sv_image_pull},
+    {"sv_await", sv_image_await},
     {"sv_flip", sv_image_flip},
     {"sv_delay", sv_image_delay},
 };

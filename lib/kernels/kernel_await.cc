@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Device code that holds a stream until a word of this rank's host says that an epoch is over: for exchanges that a
+ * progress thread drives. One thread; it has a deadline and looks at the abort word.
+ */
+#include "kernels/kernel_args.h"
+#include "kernels/kernel_device.h"
+
+namespace {
+
+SV_DEV_FN void await_body(const sv_await_arg_t &arg, sv_dev_block_t at)
+{
+    unsigned turns = 0;
+
+    if (at.block != 0 || at.tid != 0)
+        return;
+    const uint64_t begin = sv_dev_clock_ns();
+    /* Partners: sv_phase6_join(), and sv_exchange_poison(). */
+    while (sv_dev_load_acquire_system_u64(arg.word) < arg.epoch && !sv_dev_load_acquire_system_u64(arg.abort) &&
+           sv_dev_clock_ns() - begin < arg.wait_ns)
+        sv_dev_relax(&turns);
+}
+
+} // namespace
+
+SV_KERNEL(sv_await, sv_await_arg_t, await_body)

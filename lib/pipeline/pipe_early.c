@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Pulls that are launched before their packets are there. Two uses:
+ *
+ *   wait           The host has nothing else to do, so it launches the pulls now; they wait for the packets on the
+ *                  device, for some ten microseconds at most. A launch costs as much as a small packet's whole way, and
+ *                  this one is over by the time the packet comes. One that comes later is pulled as usual.
+ *
+ *   enqueue_wait   Pushes wait for leave and pulls for packets on the caller's stream, up to the deadline, and the host
+ *                  is out of it: the epoch is over here as far as the engine is concerned. What fails is kept by the
+ *                  device, first failure first, and found by the next call; it also makes every later kernel of the
+ *                  exchange stop waiting.
+ *
+ * A kernel that waits holds no other kernel up for ever: what it waits for was, at every rank, enqueued before anything
+ * that waits for this rank. Ranks that share a GPU could hold each other up, so there the host waits instead.
+ */
+#include "base/base_clock.h"
+#include "base/base_log.h"
+#include "base/base_status.h"
+#include "pipeline/pipe_batch.h"
+#include "pipeline/pipe_phases.h"
+
+/* --- wait --------------------------------------------------------------------------------------------------------- */
+
+static uint64_t patience_ns(const selvage_comm_t *comm)
+{
+    return comm->config.early_wait_us < 0 ? comm->dev->early_wait_ns : (uint64_t)(comm->config.early_wait_us * 1000);
+}
+
+/* Only where nothing else of the exchange could queue up behind a pull that waits. */
+static bool may_pull_early(const selvage_exchange_t *x)
+{
+    const selvage_comm_t *comm = x->comm;
+    if (!x->all_small || patience_ns(comm) == 0 || comm->topology.shares_gpu || comm->progress.threaded ||
+        comm->fault.armed || x->nactive_recvs == 0)
+        return false;
+    for (uint32_t i = 0; i < x->nactive_sends; i++)
+        if (x->active_sends[i]->state == SV_SEND_MOVING && x->active_sends[i]->p.route != SELVAGE_ROUTE_STAGED)
+            return false;
+    return true;
+}
+
+static bool has_work(const sv_recv_t *recv)
+{
+    return !(recv->p.direct && recv->p.x->policy == SV_CONFIG_CHECKSUM_OFF);
+}
+
+static selvage_status_t pull_early(selvage_exchange_t *x)
+{
+    for (uint32_t i = 0; i < x->nactive_recvs; i++) {
+        sv_recv_t *recv = x->active_recvs[i];
+        if (recv->state != SV_RECV_WAITING || !has_work(recv))
+            continue;
+        if (recv->p.route == SELVAGE_ROUTE_STAGED)
+            recv->pulled_early = true; /* the message must be received all the same */
+        else
+            recv->state = SV_RECV_VERIFYING;
+        sv_batch_pull_later(recv);
+    }
+    const sv_batch_how_t how = {.stream = x->kernel_stream, .wait_ns = patience_ns(x->comm)};
+    return sv_batch_pull_how(x, &how);
+}
+
+bool sv_early_wait(selvage_exchange_t *x)
+{
+    if (x->early_epoch == x->epoch)
+        return false;
+    if (!may_pull_early(x))
+        return true;
+    x->early_epoch = x->epoch;
+    selvage_status_t status = pull_early(x);
+    if (status != SELVAGE_SUCCESS)
+        sv_exchange_poison(x, status, true);
+    return false;
+}
+
+/* --- enqueue_wait ------------------------------------------------------------------------------------------------- */
+
+uint64_t sv_early_deadline_ns(const selvage_exchange_t *x)
+{
+    static const double LONGEST_S = 86400; /* no deadline still is one for the device */
+    double timeout_s = x->comm->timeout_s;
+    return (uint64_t)((timeout_s > 0 && timeout_s < LONGEST_S ? timeout_s : LONGEST_S) * 1e9);
+}
+
+/* SELVAGE_ERR_UNSUPPORTED with the first packet that the device cannot bring to its end alone. */
+static selvage_status_t refuse_enqueue(const selvage_exchange_t *x)
+{
+    for (uint32_t i = 0; i < x->nsends; i++)
+        if (!sv_packet_is_device_driven(&x->sends[i].p))
+            return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_exchange_enqueue_wait: send %u goes to rank %d by route "
+                            "%s through the host%s", i, x->sends[i].p.peer->rank,
+                            selvage_route_name(x->sends[i].p.route),
+                            x->sends[i].p.route == SELVAGE_ROUTE_PEER ? "'s care: its receiver should register the "
+                                                                        "buffer" : "");
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        if (!sv_packet_is_device_driven(&x->recvs[i].p))
+            return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_exchange_enqueue_wait: receive %u comes from rank %d by "
+                            "route %s through the host%s", i, x->recvs[i].p.peer->rank,
+                            selvage_route_name(x->recvs[i].p.route),
+                            x->recvs[i].p.route == SELVAGE_ROUTE_PEER ? "'s care: register its buffer" : "");
+    return SELVAGE_SUCCESS;
+}
+
+/* Only damage and loss can be injected here: nobody could repair anything else any better. */
+static bool is_lost_by_fault(sv_send_t *send, uint64_t now_ns, uint32_t *hurt)
+{
+    if (!send->fault)
+        return false;
+    if (!send->fault_decided)
+        sv_fault_decide(send, now_ns);
+    if (send->fault_kind == SV_FAULT_FLIP)
+        *hurt = send->p.own_index + 1;
+    return send->fault_kind == SV_FAULT_DROP;
+}
+
+/* Everything that has not left, behind the leave of its receiver. */
+static selvage_status_t push_rest(selvage_exchange_t *x, void *stream, uint64_t now_ns)
+{
+    sv_batch_how_t how = {.stream = stream, .wait_ns = sv_early_deadline_ns(x), .sticky = true};
+    for (uint32_t i = 0; i < x->nactive_sends; i++) {
+        sv_send_t *send = x->active_sends[i];
+        if (send->state != SV_SEND_MOVING || is_lost_by_fault(send, now_ns, &how.hurt))
+            continue;
+        send->next_stage = send->p.nsegments;
+        send->state = SV_SEND_VERDICT;
+        sv_batch_push_later(send);
+        sv_packet_trace(&send->p, SV_TRACE_READY, now_ns, 0, send->next_stage);
+    }
+    return x->npush_due ? sv_batch_push_how(x, &how) : SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_early_push(selvage_exchange_t *x, uint64_t now_ns)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < x->nsends; i++)
+        bytes += x->sends[i].p.bytes;
+    bool first = x->in_start && bytes <= SV_CALLER_STREAM_MAX_BYTES;
+    x->kernel_stream_busy |= !first;
+    return push_rest(x, first ? x->caller_stream : x->kernel_stream, now_ns);
+}
+
+/* The caller's stream goes on when everything of this epoch that runs elsewhere is through. */
+static selvage_status_t join_streams(selvage_exchange_t *x, void *stream)
+{
+    sv_device_t *dev = x->comm->dev;
+    void *other[] = {x->kernel_stream_busy ? x->kernel_stream : NULL, x->peer_stream};
+    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
+        if (!other[i])
+            continue;
+        SV_TRY(SV_DEVICE_CALL(dev, event_record, x->cross_event, other[i]));
+        SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, stream, x->cross_event));
+    }
+    x->kernel_stream_busy = false;
+    return SELVAGE_SUCCESS;
+}
+
+/* Packets whose pull is under way already end by it; all others are pulled behind their arrival. */
+static selvage_status_t pull_rest(selvage_exchange_t *x, void *stream)
+{
+    for (uint32_t i = 0; i < x->nactive_recvs; i++) {
+        sv_recv_t *recv = x->active_recvs[i];
+        if (recv->state == SV_RECV_WAITING || !recv->p.kernel_copy)
+            sv_batch_pull_later(recv);
+    }
+    const sv_batch_how_t how = {.stream = stream, .wait_ns = sv_early_deadline_ns(x), .sticky = true};
+    return x->npull_due ? sv_batch_pull_how(x, &how) : SELVAGE_SUCCESS;
+}
+
+/* For the engine the epoch is over; what the device finds out is asked for by sv_early_check(). */
+static void close_epoch(selvage_exchange_t *x, uint64_t now_ns)
+{
+    selvage_stats_t *stats = &x->comm->stats;
+    for (uint32_t i = 0; i < x->nactive_sends; i++) {
+        sv_send_t *send = x->active_sends[i];
+        send->state = SV_SEND_IDLE;
+        stats->packets_sent++;
+        stats->bytes_sent += send->p.bytes;
+        stats->packets_by_route[send->p.route]++;
+    }
+    for (uint32_t i = 0; i < x->nactive_recvs; i++) {
+        x->active_recvs[i]->state = SV_RECV_IDLE;
+        stats->packets_received++;
+        stats->bytes_received += x->active_recvs[i]->p.bytes;
+    }
+    x->nactive_sends = x->nactive_recvs = 0;
+    x->enqueued_epoch = x->epoch;
+    sv_phase6_join(x, now_ns);
+}
+
+typedef struct enqueue_call {
+    selvage_exchange_t *x;
+    void *stream;
+} enqueue_call_t;
+
+static selvage_status_t enqueue_epoch(selvage_exchange_t *x, void *stream, uint64_t now_ns)
+{
+    SV_TRY(push_rest(x, stream, now_ns));
+    SV_TRY(join_streams(x, stream));
+    SV_TRY(pull_rest(x, stream));
+    return SV_DEVICE_CALL(x->comm->dev, event_record, x->enqueue_event, stream);
+}
+
+static void enqueue(void *arg)
+{
+    const enqueue_call_t *call = arg;
+    selvage_exchange_t *x = call->x;
+    uint64_t now_ns = sv_clock_ns();
+    if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING)
+        return;
+    selvage_status_t status = enqueue_epoch(x, call->stream, now_ns);
+    if (status != SELVAGE_SUCCESS)
+        sv_exchange_poison(x, status, true);
+    else
+        close_epoch(x, now_ns);
+}
+
+/* With a progress thread the caller's stream only has to be held until the engine says that the epoch is over. */
+static selvage_status_t hold_stream(selvage_exchange_t *x, void *stream)
+{
+    const sv_await_arg_t arg = {.word = x->abort + 1, .abort = x->abort, .epoch = x->started,
+                                .wait_ns = sv_early_deadline_ns(x)};
+    x->held_epoch = x->started;
+    SV_TRY(SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream));
+    return SV_DEVICE_CALL(x->comm->dev, event_record, x->enqueue_event, stream);
+}
+
+selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream)
+{
+    if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING)
+        return sv_exchange_test(x, stream);
+    if (x->comm->topology.shares_gpu)
+        return sv_exchange_wait(x, stream);
+    if (x->comm->progress.threaded)
+        return hold_stream(x, stream);
+    SV_TRY(refuse_enqueue(x));
+    enqueue_call_t call = {x, stream};
+    sv_progress_call(&x->comm->progress, enqueue, &call);
+    return sv_exchange_state(x) == SV_EXCHANGE_POISONED ? sv_exchange_first_error(x) : SELVAGE_SUCCESS;
+}
+
+/* --- what the device found out ------------------------------------------------------------------------------------ */
+
+static selvage_status_t report_recv(selvage_exchange_t *x, const sv_recv_t *recv)
+{
+    const sv_packet_t *p = &recv->p;
+    const sv_verify_result_t *result = recv->result;
+    x->fail_expected = result->expected;
+    x->fail_found = result->found;
+    x->fail_index = p->index;
+    x->fail_source = (uint32_t)p->peer->rank;
+    x->found_epoch = result->epoch;
+    if (result->record_ok == SV_RESULT_ABSENT)
+        return sv_error(SELVAGE_ERR_TIMEOUT, "packet %u (tag %d) from rank %d to rank %d, epoch %llu, %zu bytes: did "
+                        "not come within %g s of its enqueued wait", p->index, p->tag, p->peer->rank,
+                        x->comm->wire->rank, (unsigned long long)result->epoch, p->bytes, x->comm->timeout_s);
+    if (result->record_ok)
+        x->comm->stats.bad_digests++;
+    else
+        x->comm->stats.bad_records++;
+    return sv_error(SELVAGE_ERR_CHECKSUM, "packet %u (tag %d) from rank %d to rank %d, epoch %llu, %zu bytes, salt "
+                    "%llu, route %s: expected digest %016llx, found %016llx, by an enqueued wait, which cannot ask "
+                    "again", p->index, p->tag, p->peer->rank, x->comm->wire->rank, (unsigned long long)result->epoch,
+                    p->bytes, (unsigned long long)p->identity.salt, selvage_route_name(p->route),
+                    (unsigned long long)result->expected, (unsigned long long)result->found);
+}
+
+static selvage_status_t find_failure(selvage_exchange_t *x)
+{
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        if (__atomic_load_n(&x->recvs[i].result->epoch, __ATOMIC_ACQUIRE))
+            return report_recv(x, &x->recvs[i]);
+    for (uint32_t i = 0; i < x->nsends; i++) {
+        /* Partner: the release in push_close() of this rank's kernel. */
+        uint64_t epoch = __atomic_load_n(x->sends[i].failed, __ATOMIC_ACQUIRE);
+        x->found_epoch = epoch;
+        if (epoch)
+            return sv_error(SELVAGE_ERR_TIMEOUT, "packet %u (tag %d) to rank %d, epoch %llu: its receiver was not "
+                            "ready within %g s of an enqueued wait", i, x->sends[i].p.tag, x->sends[i].p.peer->rank,
+                            (unsigned long long)epoch, x->comm->timeout_s);
+    }
+    return SELVAGE_SUCCESS;
+}
+
+static void check(void *arg)
+{
+    selvage_exchange_t *x = arg;
+    if (sv_exchange_state(x) != SV_EXCHANGE_IDLE)
+        return;
+    /* Partner: the release of the kernel that failed; what it wrote to the result came before. */
+    if (!__atomic_load_n(x->abort, __ATOMIC_ACQUIRE))
+        return;
+    selvage_status_t status = find_failure(x);
+    if (status == SELVAGE_SUCCESS)
+        return;
+    if (x->policy == SV_CONFIG_CHECKSUM_ABORT && status == SELVAGE_ERR_CHECKSUM)
+        sv_recovery_abort(x);
+    sv_exchange_poison(x, status, true);
+}
+
+void sv_early_check(selvage_exchange_t *x)
+{
+    if (x->enqueued_epoch && sv_exchange_state(x) == SV_EXCHANGE_IDLE)
+        sv_progress_call(&x->comm->progress, check, x);
+}
+
+selvage_status_t sv_early_query(selvage_exchange_t *x)
+{
+    if (x->enqueued_epoch == 0 || x->enqueued_epoch != x->started)
+        return SELVAGE_SUCCESS;
+    return SV_DEVICE_CALL(x->comm->dev, event_query, x->enqueue_event);
+}
