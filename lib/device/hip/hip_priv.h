@@ -37,19 +37,48 @@ static inline hip_device_t *hip_of(sv_device_t *dev)
     return (hip_device_t *)(void *)dev;
 }
 
-/* Makes the device current for one call and says what was current before. Partner: hip_leave(). */
-static inline int hip_enter(const hip_device_t *dev)
+/* Takes back the error of a call whose failing changes nothing, so that the application does not find it. */
+static inline void hip_ignore(hipError_t error)
 {
-    int before = dev->index;
-    if (hipGetDevice(&before) != hipSuccess || before != dev->index)
-        (void)hipSetDevice(dev->index);
-    return before;
+    if (error != hipSuccess)
+        (void)hipGetLastError();
+}
+
+/* Makes the device current and says what was current before; what then fails is for the caller to say. */
+static inline hipError_t hip_enter(const hip_device_t *dev, int *before_out)
+{
+    *before_out = dev->index;
+    hipError_t error = hipGetDevice(before_out);
+    if (error != hipSuccess)
+        *before_out = dev->index;
+    return error == hipSuccess && *before_out != dev->index ? hipSetDevice(dev->index) : error;
 }
 static inline void hip_leave(const hip_device_t *dev, int before)
 {
     if (before != dev->index)
-        (void)hipSetDevice(before);
+        hip_ignore(hipSetDevice(before));
 }
+
+/* The error of a runtime call with the device current; not made at all if that cannot be. */
+#define HIP_RUN(dev, call)                                        \
+    __extension__({                                               \
+        int hip_before_;                                          \
+        hipError_t hip_error_ = hip_enter((dev), &hip_before_);   \
+        if (hip_error_ == hipSuccess)                             \
+            hip_error_ = (call);                                  \
+        hip_leave((dev), hip_before_);                            \
+        hip_error_;                                               \
+    })
+
+/* The same for calls that give something back: they know the device by what they are given, and are made anyhow. */
+#define HIP_RELEASE(dev, call)                                    \
+    __extension__({                                               \
+        int hip_before_;                                          \
+        hip_ignore(hip_enter((dev), &hip_before_));               \
+        hipError_t hip_error_ = (call);                           \
+        hip_leave((dev), hip_before_);                            \
+        hip_error_;                                               \
+    })
 
 /* Turns a native error into a status, with the call's name and the native text in the detail. */
 selvage_status_t sv_hip_status(const hip_device_t *dev, hipError_t error, const char *call);
