@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "device/device.h"
 #include "local_flow.h"
 
 enum { EPOCHS = 2, BYTES = 70000, ERROR_REPORTED = 3 };
@@ -45,6 +46,25 @@ static bool work_on(work_t *work, selvage_device_t *dev, void *stream, uint8_t *
            good(work, selvage_stream_synchronize(dev, stream));
 }
 
+/* Memory for flags, in which a stream stores a word, and where it lies for others. */
+static void use_flags(work_t *work, sv_device_t *dev, void *stream, void *host)
+{
+    void *flags = NULL;
+    uint64_t *word = host, offset = 1;
+    sv_device_handle_t handle;
+    if (!good(work, SV_DEVICE_CALL(dev, malloc_fine, 64, &flags)))
+        return;
+    *word = 0;
+    if (good(work, SV_DEVICE_CALL(dev, export_memory, flags, 64, &handle, &offset)))
+        CHECK_EQ(offset, 0);
+    if (good(work, SV_DEVICE_CALL(dev, signal_async, flags, 77, stream)) &&
+        good(work, SV_DEVICE_CALL(dev, copy_async, word, flags, sizeof *word, SV_COPY_D2H, stream)) &&
+        good(work, SV_DEVICE_CALL(dev, stream_sync, stream)))
+        CHECK_EQ(*word, 77);
+    (void)good(work, SV_DEVICE_CALL(dev, stream_sync, stream));
+    SV_DEVICE_CALL(dev, free, flags);
+}
+
 static void use_device(work_t *work, selvage_device_t *dev)
 {
     void *stream = NULL, *memory = NULL, *host = NULL;
@@ -54,6 +74,7 @@ static void use_device(work_t *work, selvage_device_t *dev)
     if (made && work_on(work, dev, stream, memory, host)) {
         const uint8_t *back = (const uint8_t *)host + BYTES;
         CHECK(back[0] == 7 && back[1] == 9 && back[10] == 9 && back[11] == 7 && back[BYTES - 1] == 7);
+        use_flags(work, dev, stream, host);
     }
     selvage_stream_destroy(dev, stream);
     selvage_device_free(dev, memory);

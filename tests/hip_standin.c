@@ -22,7 +22,7 @@
 #include "hip_standin.h"
 #include "kernels/kernels.h"
 
-enum { LANES_MAX = 1024, MACHINE_AMDGPU = 224, MACH_MASK = 0xff, MACH_GFX90A = 0x3f, MACH_GFX942 = 0x4c };
+enum { UNCACHED = 3, LANES_MAX = 1024, MACHINE_AMDGPU = 224, MACH_MASK = 0xff, MACH_GFX90A = 0x3f, MACH_GFX942 = 0x4c };
 
 static __thread int current_gpu;
 static __thread hipError_t last_error;
@@ -81,10 +81,15 @@ static hipError_t error_of(selvage_status_t status)
     return status == SELVAGE_ERR_MEMORY ? hipErrorOutOfMemory : hipErrorUnknown;
 }
 
+static int number_in(const char *name, int otherwise)
+{
+    const char *text = getenv(name);
+    return text ? atoi(text) : otherwise;
+}
+
 static int gpus(void)
 {
-    const char *wanted = getenv("HIP_STANDIN_DEVICES");
-    return wanted ? atoi(wanted) : 1;
+    return number_in("HIP_STANDIN_DEVICES", 1);
 }
 
 static const char *arch(void)
@@ -176,10 +181,8 @@ hipError_t hipDeviceGetStreamPriorityRange(int *lowest, int *highest)
 
 /* Device memory and IPC. */
 
-hipError_t hipMalloc(void **ptr, size_t bytes)
+static hipError_t make_memory(void **ptr, size_t bytes)
 {
-    if (begins(__func__))
-        return give(hipErrorOutOfMemory);
     standin_object_t object = {.kind = STANDIN_DEVICE, .gpu = current_gpu, .bytes = bytes};
     if (sv_mapping_create(bytes, &object.mapping) != SELVAGE_SUCCESS)
         return give(hipErrorOutOfMemory);
@@ -190,6 +193,22 @@ hipError_t hipMalloc(void **ptr, size_t bytes)
     }
     *ptr = object.ptr;
     return hipSuccess;
+}
+
+hipError_t hipMalloc(void **ptr, size_t bytes)
+{
+    return begins(__func__) ? give(hipErrorOutOfMemory) : make_memory(ptr, bytes);
+}
+
+hipError_t hipExtMallocWithFlags(void **ptr, size_t bytes, unsigned flags)
+{
+    if (begins(__func__))
+        return give(hipErrorOutOfMemory);
+    if (flags == UNCACHED && number_in("HIP_STANDIN_OLD", 0))
+        return give(hipErrorInvalidValue); /* as runtimes that do not know the flag */
+    if (flags != UNCACHED && flags != hipDeviceMallocFinegrained)
+        return misuse(__func__, hipErrorInvalidValue, "memory that keeps what other devices overwrite");
+    return make_memory(ptr, bytes);
 }
 
 hipError_t hipFree(void *ptr)

@@ -8,6 +8,7 @@
  * HIP_STANDIN_FAIL=[CALL:]N   the Nth call (of that name) fails; calls that free do their work and fail then
  * HIP_STANDIN_DEVICES=N       GPUs that there are (1)
  * HIP_STANDIN_ARCH=NAME       what they are: gfx90a or gfx942 (gfx90a); code for others is refused
+ * HIP_STANDIN_OLD=1           a runtime that does not know uncached memory
  * HIP_STANDIN_COUNTS=1        a line for each call at exit: how often it was made
  *
  * At exit one line on standard error says how many calls were made, which was failed, what is alive, and the misuses.

@@ -104,8 +104,14 @@ drive() {
     return "$got"
 }
 
+# Memory for flags is uncached, or fine-grained where the runtime does not know that.
+for old in 0 1; do
+    drive device HIP_STANDIN_COUNTS=1 HIP_STANDIN_OLD=$old || fail "memory for flags, old=$old"
+    grep -q "count hipExtMallocWithFlags $((old + 1))\$" "$work/out" || fail "wanted $((old + 1)) tries, old=$old"
+done
+
 # Calls whose failing cannot pass unnoticed.
-serious="hipMalloc hipHostMalloc hipStreamCreateWithPriority hipEventCreateWithFlags hipEventRecord hipEventQuery
+serious="hipMalloc hipExtMallocWithFlags hipHostMalloc hipStreamCreateWithPriority hipEventCreateWithFlags hipEventRecord hipEventQuery
     hipStreamWaitEvent hipMemcpyAsync hipMemsetAsync hipModuleLaunchKernel"
 
 # Up to so many calls of each name, the first and the last among them (every one in the mode "device"); polls are as

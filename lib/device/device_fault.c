@@ -169,6 +169,12 @@ static void fault_close_memory(sv_device_t *dev, void *base)
     SV_DEVICE_CALL(inner_of(dev), close_memory, base);
 }
 
+static selvage_status_t fault_malloc_fine(sv_device_t *dev, size_t bytes, void **ptr_out)
+{
+    FAIL_IF_CHOSEN(SELVAGE_ERR_MEMORY, "malloc_fine");
+    return SV_DEVICE_CALL(inner_of(dev), malloc_fine, bytes, ptr_out);
+}
+
 static const sv_device_ops_t fault_ops = {
     .abi = SV_DEVICE_ABI,
     .close = fault_close,
@@ -195,6 +201,7 @@ static const sv_device_ops_t fault_ops = {
     .export_memory = fault_export_memory,
     .open_memory = fault_open_memory,
     .close_memory = fault_close_memory,
+    .malloc_fine = fault_malloc_fine,
 };
 
 selvage_status_t sv_device_fault_wrap(sv_device_t **dev_inout)

@@ -138,6 +138,7 @@ static const sv_device_ops_t hip_ops = {
     .export_memory = sv_hip_export,
     .open_memory = sv_hip_open_memory,
     .close_memory = sv_hip_close_memory,
+    .malloc_fine = sv_hip_malloc_fine,
 };
 
 static selvage_status_t prepare(hip_device_t *dev)

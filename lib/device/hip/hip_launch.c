@@ -88,10 +88,7 @@ selvage_status_t sv_hip_signal(sv_device_t *dev, uint64_t *word, uint64_t value,
         const uint64_t arg[16] = {(uint64_t)(uintptr_t)word, value};
         return launch_by_name(hip, "sv_signal", arg, 1, 1, stream);
     }
-    int before = hip_enter(hip);
-    hipError_t error = sv_hip_write_word((hipStream_t)stream, word, value);
-    hip_leave(hip, before);
-    return sv_hip_status(hip, error, "stream write");
+    return sv_hip_status(hip, HIP_RUN(hip, sv_hip_write_word((hipStream_t)stream, word, value)), "stream write");
 }
 
 selvage_status_t sv_hip_delay(sv_device_t *dev, double us, void *stream)

@@ -27,6 +27,23 @@ selvage_status_t sv_hip_malloc(sv_device_t *dev, size_t bytes, void **ptr_out)
     return sv_hip_status(hip_of(dev), error, "hipMalloc");
 }
 
+/* Caches of AMD GPUs keep what another device overwrites, even from atomics at system scope, unless the memory is
+   uncached. Runtimes before 5.7 do not know that kind; fine-grained memory is the next best. */
+selvage_status_t sv_hip_malloc_fine(sv_device_t *dev, size_t bytes, void **ptr_out)
+{
+    hip_device_t *hip = hip_of(dev);
+    void *ptr = NULL;
+    size_t wanted = bytes ? bytes : 1;
+    hipError_t error = HIP_RUN(hip, hipExtMallocWithFlags(&ptr, wanted, hipDeviceMallocUncached));
+    if (error != hipSuccess && error != hipErrorOutOfMemory) {
+        hip_ignore(error);
+        error = HIP_RUN(hip, hipExtMallocWithFlags(&ptr, wanted, hipDeviceMallocFinegrained));
+    }
+    if (error == hipSuccess)
+        *ptr_out = ptr;
+    return sv_hip_status(hip, error, "hipExtMallocWithFlags");
+}
+
 void sv_hip_free(sv_device_t *dev, void *ptr)
 {
     if (ptr)

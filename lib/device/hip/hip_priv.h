@@ -91,6 +91,7 @@ selvage_status_t sv_hip_launch(sv_device_t *dev, const sv_kernel_t *kernel, cons
 selvage_status_t sv_hip_signal(sv_device_t *dev, uint64_t *word, uint64_t value, void *stream);
 selvage_status_t sv_hip_delay(sv_device_t *dev, double us, void *stream);
 selvage_status_t sv_hip_malloc(sv_device_t *dev, size_t bytes, void **ptr_out);
+selvage_status_t sv_hip_malloc_fine(sv_device_t *dev, size_t bytes, void **ptr_out);
 void sv_hip_free(sv_device_t *dev, void *ptr);
 selvage_status_t sv_hip_host_malloc(sv_device_t *dev, size_t bytes, void **ptr_out);
 void sv_hip_host_free(sv_device_t *dev, void *ptr);

@@ -86,6 +86,7 @@ static const sv_device_ops_t soft_ops = {
     .export_memory = soft_export_memory,
     .open_memory = soft_open_memory,
     .close_memory = soft_close_memory,
+    .malloc_fine = soft_malloc,
 };
 
 selvage_status_t sv_soft_open(const sv_config_t *config, sv_device_t **dev_out)
