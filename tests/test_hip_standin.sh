@@ -85,6 +85,30 @@ else
     fail "no GPU, and soft was not taken"
 fi
 
+# ranges_heard PATTERN WHAT: what rocTX heard in the last run; "" for nothing.
+ranges_heard() {
+    local line
+    line=$(grep 'roctx stand-in:' "$work/out")
+    case $1:$line in
+    :|?*:?*) echo "$line" | grep -q -- "$1" || fail "ranges $2: heard '$line'" ;;
+    *) fail "ranges $2: heard '$line'" ;;
+    esac
+}
+balanced="roctx stand-in: \([1-9][0-9]*\) begun, \1 ended, 0 wrong: selvage_exchange_start selvage_exchange_wait\$"
+alone=("$smoke" --quick --sizes 4K)
+mpi 1 0 "$right" "${alone[@]}"
+ranges_heard "" "without a profiler"
+ROCPROF_MARKER_API_TRACE=1 mpi 1 0 "$right" "${alone[@]}"
+ranges_heard "$balanced" "where rocprofv3 asks"
+ROCPROF_MARKER_API_TRACE=0 mpi 1 0 "$right" "${alone[@]}"
+ranges_heard "" "where rocprofv3 asks for others"
+SELVAGE_RANGES=on mpi 1 0 "$right" "${alone[@]}"
+ranges_heard "$balanced" "on"
+LD_PRELOAD=$standin/libroctx64.so.4 mpi 1 0 "$right" "${alone[@]}"
+ranges_heard "$balanced" "with the library there already"
+LD_PRELOAD=$standin/libroctx64.so.4 SELVAGE_RANGES=off mpi 1 0 "$right" "${alone[@]}"
+ranges_heard "" "off"
+
 # Between processes: memory is exported and opened. Where that fails packets take another route.
 for call in hipIpcOpenMemHandle hipIpcGetMemHandle hipIpcCloseMemHandle; do
     HIP_STANDIN_FAIL=$call:1 SELVAGE_TIMEOUT_S=20 mpi 2 any "failed $call" "$smoke" --quick --sizes 64K --routes peer
@@ -111,8 +135,8 @@ for old in 0 1; do
 done
 
 # Calls whose failing cannot pass unnoticed.
-serious="hipMalloc hipExtMallocWithFlags hipHostMalloc hipStreamCreateWithPriority hipEventCreateWithFlags hipEventRecord hipEventQuery
-    hipStreamWaitEvent hipMemcpyAsync hipMemsetAsync hipModuleLaunchKernel"
+serious="hipMalloc hipExtMallocWithFlags hipHostMalloc hipStreamCreateWithPriority hipEventCreateWithFlags
+    hipEventRecord hipEventQuery hipStreamWaitEvent hipMemcpyAsync hipMemsetAsync hipModuleLaunchKernel"
 
 # Up to so many calls of each name, the first and the last among them (every one in the mode "device"); polls are as
 # many as time allows.

@@ -139,6 +139,8 @@ static const sv_device_ops_t hip_ops = {
     .open_memory = sv_hip_open_memory,
     .close_memory = sv_hip_close_memory,
     .malloc_fine = sv_hip_malloc_fine,
+    .range_push = sv_hip_range_push,
+    .range_pop = sv_hip_range_pop,
 };
 
 static selvage_status_t prepare(hip_device_t *dev)
@@ -186,7 +188,7 @@ static void identify(hip_device_t *dev)
         *c = (char)tolower((unsigned char)*c);
 }
 
-static selvage_status_t open_current(const sv_plugin_host_t *host, sv_device_t **dev_out)
+static selvage_status_t open_current(const sv_plugin_host_t *host, sv_ranges_t ranges, sv_device_t **dev_out)
 {
     hip_device_t *dev;
     selvage_status_t status = host->calloc(1, sizeof *dev, &dev);
@@ -200,6 +202,7 @@ static selvage_status_t open_current(const sv_plugin_host_t *host, sv_device_t *
         return status;
     }
     identify(dev);
+    sv_hip_open_ranges(dev, ranges);
     host->log(SV_LOG_INFO, "device", HIP_NAME " GPU %d (%s, %s)", dev->index, dev->base.bus_id, dev->base.model);
     *dev_out = &dev->base;
     return SELVAGE_SUCCESS;

@@ -22,6 +22,12 @@ typedef struct hip_device {
     bool writes_words;            /* the front end of a stream can store a word by itself */
     hip_kernel_t kernel[HIP_KERNELS_MAX];
     unsigned nkernels;
+#if defined(__HIP_PLATFORM_AMD__)
+    int (*range_push)(const char *name); /* of rocTX; both are set if base.ranges */
+    int (*range_pop)(void);
+#else
+    void *range_domain;           /* of NVTX; NULL where no tool listens */
+#endif
 } hip_device_t;
 
 /* A device image embedded in the plug-in; there may be several per kernel, for different GPUs. */
@@ -82,6 +88,11 @@ static inline void hip_leave(const hip_device_t *dev, int before)
 
 /* Turns a native error into a status, with the call's name and the native text in the detail. */
 selvage_status_t sv_hip_status(const hip_device_t *dev, hipError_t error, const char *call);
+
+/* Sets base.ranges. */
+void sv_hip_open_ranges(hip_device_t *dev, sv_ranges_t wanted);
+void sv_hip_range_push(sv_device_t *dev, const char *name);
+void sv_hip_range_pop(sv_device_t *dev);
 
 selvage_status_t sv_hip_load_kernels(hip_device_t *dev);
 void sv_hip_unload_kernels(hip_device_t *dev);
