@@ -46,6 +46,24 @@ static bool work_on(work_t *work, selvage_device_t *dev, void *stream, uint8_t *
            good(work, selvage_stream_synchronize(dev, stream));
 }
 
+/* An event behind a pause is asked for until it has come. */
+static void use_event(work_t *work, sv_device_t *dev, void *stream)
+{
+    sv_event_t *event = NULL;
+    selvage_status_t status = SELVAGE_SUCCESS;
+    if (!good(work, SV_DEVICE_CALL(dev, event_create, &event)))
+        return;
+    if (good(work, SV_DEVICE_CALL(dev, delay_async, 1000, stream)) &&
+        good(work, SV_DEVICE_CALL(dev, event_record, event, stream)) &&
+        good(work, SV_DEVICE_CALL(dev, stream_wait_event, stream, event))) {
+        do
+            status = SV_DEVICE_CALL(dev, event_query, event);
+        while (status == SELVAGE_IN_PROGRESS);
+        (void)good(work, status);
+    }
+    SV_DEVICE_CALL(dev, event_destroy, event);
+}
+
 /* Memory for flags, in which a stream stores a word, and where it lies for others. */
 static void use_flags(work_t *work, sv_device_t *dev, void *stream, void *host)
 {
@@ -74,6 +92,7 @@ static void use_device(work_t *work, selvage_device_t *dev)
     if (made && work_on(work, dev, stream, memory, host)) {
         const uint8_t *back = (const uint8_t *)host + BYTES;
         CHECK(back[0] == 7 && back[1] == 9 && back[10] == 9 && back[11] == 7 && back[BYTES - 1] == 7);
+        use_event(work, dev, stream);
         use_flags(work, dev, stream, host);
     }
     selvage_stream_destroy(dev, stream);

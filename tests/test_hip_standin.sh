@@ -14,7 +14,10 @@ standin=$(cd "$top_builddir" && pwd)/tests/hip_standin/.libs
 runtime=$standin/libamdhip64.so.$HIP_SOVERSION
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-[ -e "$plugin" ] && [ -e "$runtime" ] || { echo "SKIP: the plug-in or the stand-in is not built shared"; exit 77; }
+if ! [ -e "$plugin" ] || ! [ -e "$runtime" ]; then
+    echo "SKIP: the plug-in or the stand-in is not built shared"
+    exit 77
+fi
 export LD_LIBRARY_PATH=$standin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 runs=0 failed=0
 
@@ -135,8 +138,8 @@ for old in 0 1; do
 done
 
 # Calls whose failing cannot pass unnoticed.
-serious="hipMalloc hipExtMallocWithFlags hipHostMalloc hipStreamCreateWithPriority hipEventCreateWithFlags
-    hipEventRecord hipEventQuery hipStreamWaitEvent hipMemcpyAsync hipMemsetAsync hipModuleLaunchKernel"
+serious=(hipMalloc hipExtMallocWithFlags hipHostMalloc hipStreamCreateWithPriority hipEventCreateWithFlags
+    hipEventRecord hipEventQuery hipStreamWaitEvent hipMemcpyAsync hipMemsetAsync hipModuleLaunchKernel)
 
 # Up to so many calls of each name, the first and the last among them (every one in the mode "device"); polls are as
 # many as time allows.
@@ -157,7 +160,7 @@ for mode in device peer shared staged; do
             drive "$mode" "HIP_STANDIN_FAIL=$call:$number"
             got=$?
             grep -q "failed $call," "$work/out" || continue # fewer polls than in the run before
-            case " $(echo $serious) " in
+            case " ${serious[*]} " in
             *" $call "*) [ "$got" -eq 3 ] || fail "$mode: $call $number failed, and nobody was told" ;;
             esac
         done
