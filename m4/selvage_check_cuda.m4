@@ -1,7 +1,7 @@
 dnl SPDX-License-Identifier: BSD-3-Clause
 dnl
 dnl SELVAGE_CHECK_CUDA: nvcc, which turns the kernels into device code for NVIDIA GPUs. PATH is nvcc or a CUDA prefix.
-dnl Sets NVCC and the conditional HAVE_CUDA_COMPILER.
+dnl Sets NVCC and the conditional HAVE_CUDA_COMPILER; HAVE_NVTX says whether that toolkit has NVTX version 3.
 
 AC_DEFUN([SELVAGE_CHECK_CUDA], [
   AC_ARG_WITH([cuda],
@@ -30,6 +30,12 @@ AC_DEFUN([SELVAGE_CHECK_CUDA], [
   AC_SUBST([NVCC])
   AS_IF([test -n "$NVCC"], [CUDA_HOME=`dirname "$(dirname "$(readlink -f "$NVCC")")"`], [CUDA_HOME=])
   AC_SUBST([CUDA_HOME])
+  AC_MSG_CHECKING([for NVTX])
+  AS_IF([test -n "$CUDA_HOME" && test -e "$CUDA_HOME/include/nvtx3/nvToolsExt.h"],
+    [selvage_nvtx=yes; NVTX_CPPFLAGS=-DSV_HAVE_NVTX], [selvage_nvtx=no; NVTX_CPPFLAGS=])
+  AC_MSG_RESULT([$selvage_nvtx])
+  AC_SUBST([NVTX_CPPFLAGS])
+  AM_CONDITIONAL([HAVE_NVTX], [test "$selvage_nvtx" = yes])
   AM_CONDITIONAL([HAVE_CUDA_COMPILER], [test -n "$NVCC"])
   AC_SUBST([SELVAGE_WITH_CUDA], [$with_cuda])
 ])

@@ -1,8 +1,10 @@
 dnl SPDX-License-Identifier: BSD-3-Clause
 dnl
-dnl SELVAGE_CHECK_HIP: a compiler that turns the kernels into code objects for AMD GPUs: any clang with the AMDGPU
-dnl backend, its linker, and no HIP installation at all. PATH is such a compiler or a ROCm prefix.
-dnl Sets HIP_CLANG and the conditional HAVE_HIP_COMPILER.
+dnl SELVAGE_CHECK_HIP: what the AMD device needs. PATH is a compiler or a ROCm prefix.
+dnl - A compiler that turns the kernels into code objects for AMD GPUs: a clang with that backend and its linker;
+dnl   it needs no HIP. Sets HIP_CLANG and the conditional HAVE_HIP_COMPILER.
+dnl - HIP's headers and libamdhip64, for the C compiler. Sets HIP_CPPFLAGS, HIP_LIBS, HIP_SOVERSION (the number in the
+dnl   library's soname) and the conditional HAVE_HIP_RUNTIME, which is true only if there is a compiler as well.
 
 # _SELVAGE_HIP_TRY(COMPILER): sets HIP_CLANG if COMPILER builds a code object for gfx942 and for gfx90a.
 AC_DEFUN([_SELVAGE_HIP_TRY], [
@@ -19,9 +21,27 @@ AC_DEFUN([_SELVAGE_HIP_TRY], [
   ])
 ])
 
+# _SELVAGE_HIP_RUNTIME(CPPFLAGS, LIBS): sets HIP_SOVERSION, HIP_CPPFLAGS and HIP_LIBS if a program links with them.
+AC_DEFUN([_SELVAGE_HIP_RUNTIME], [
+  selvage_save_CPPFLAGS=$CPPFLAGS
+  selvage_save_LIBS=$LIBS
+  CPPFLAGS="$CPPFLAGS $1"
+  LIBS="$2 $LIBS"
+  AS_IF([test -z "$HIP_SOVERSION"], [
+    AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <hip/hip_runtime_api.h>]], [[return (int)hipGetLastError();]])], [
+      selvage_soname=`readelf -d conftest$EXEEXT 2>/dev/null |
+        sed -n 's/.*(NEEDED).*libamdhip64\.so\.\(@<:@0-9@:>@*\).*/\1/p'`
+      AS_IF([test -n "$selvage_soname"], [
+        HIP_SOVERSION=$selvage_soname
+        HIP_CPPFLAGS="$1"
+        HIP_LIBS="$2"])])])
+  CPPFLAGS=$selvage_save_CPPFLAGS
+  LIBS=$selvage_save_LIBS
+])
+
 AC_DEFUN([SELVAGE_CHECK_HIP], [
   AC_ARG_WITH([hip],
-    [AS_HELP_STRING([--with-hip=yes|no|auto|PATH], [kernels for AMD GPUs: a clang or a ROCm prefix (auto)])],
+    [AS_HELP_STRING([--with-hip=yes|no|auto|PATH], [the AMD device and its kernels: a clang or a ROCm prefix (auto)])],
     [], [with_hip=auto])
   HIP_CLANG=
   AC_MSG_CHECKING([for a compiler of AMD device code])
@@ -38,8 +58,30 @@ AC_DEFUN([SELVAGE_CHECK_HIP], [
   AS_CASE([$with_hip:$HIP_CLANG],
     [no:*|auto:*|*:?*], [],
     [AC_MSG_ERROR([--with-hip=$with_hip: none there builds for gfx90a and gfx942 (Debian: clang-19, lld-19)])])
+  HIP_SOVERSION=
+  HIP_CPPFLAGS=
+  HIP_LIBS=
+  AC_MSG_CHECKING([for the HIP runtime])
+  AS_IF([test -n "$HIP_CLANG"], [
+    selvage_platform=-D__HIP_PLATFORM_AMD__
+    for selvage_name in "$with_hip" /opt/rocm; do
+      AS_IF([test -e "$selvage_name/include/hip/hip_runtime_api.h"], [
+        _SELVAGE_HIP_RUNTIME([$selvage_platform -isystem $selvage_name/include],
+          [-L$selvage_name/lib -Wl,-rpath,$selvage_name/lib -lamdhip64])])
+    done
+    _SELVAGE_HIP_RUNTIME([$selvage_platform], [-lamdhip64])])
+  AC_MSG_RESULT([${HIP_SOVERSION:+libamdhip64.so.}${HIP_SOVERSION:-no}])
+  AS_CASE([$with_hip:$HIP_SOVERSION],
+    [no:*|auto:*|*:?*], [],
+    [AC_MSG_ERROR([--with-hip=$with_hip: hip/hip_runtime_api.h or libamdhip64 is missing (Debian: libamdhip64-dev)])])
   selvage_hip_summary="${HIP_CLANG:-no}"
+  selvage_amd_summary="no"
+  AS_IF([test -n "$HIP_SOVERSION"], [selvage_amd_summary="plug-in for libamdhip64.so.$HIP_SOVERSION"])
   AC_SUBST([HIP_CLANG])
+  AC_SUBST([HIP_CPPFLAGS])
+  AC_SUBST([HIP_LIBS])
+  AC_SUBST([HIP_SOVERSION])
+  AM_CONDITIONAL([HAVE_HIP_RUNTIME], [test -n "$HIP_SOVERSION"])
   AM_CONDITIONAL([HAVE_HIP_COMPILER], [test -n "$HIP_CLANG"])
   AC_SUBST([SELVAGE_WITH_HIP], [$with_hip])
 ])

@@ -37,8 +37,9 @@ static void close_gpu(sv_device_t *dev)
 
 static const sv_device_ops_t ops = {.abi = SV_DEVICE_ABI, .name = "amd", .close = close_gpu};
 
-static selvage_status_t open_gpu(const sv_plugin_host_t *host, sv_device_t **dev_out)
+static selvage_status_t open_gpu(const sv_plugin_host_t *host, sv_ranges_t ranges, sv_device_t **dev_out)
 {
+    (void)ranges;
     sv_device_t *dev;
     services = host;
     selvage_status_t status = host->calloc(1, sizeof *dev, &dev);

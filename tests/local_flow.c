@@ -32,16 +32,15 @@ static uint64_t content_key(const flow_t *flow, unsigned number, uint64_t epoch)
 static bool make_end(flow_t *flow, flow_end_t *end, size_t bytes, unsigned odd, bool registered)
 {
     void *block;
-    CHECK_STATUS(selvage_device_malloc(flow->self->dev, bytes + 2 * MARGIN + odd, &block), SELVAGE_SUCCESS);
+    if (selvage_device_malloc(flow->self->dev, bytes + 2 * MARGIN + odd, &block) != SELVAGE_SUCCESS)
+        return false;
     end->block = block;
     end->data = end->block + MARGIN + odd;
     memset(end->block, CANARY, bytes + 2 * MARGIN + odd);
     if (!registered)
         return true;
-    selvage_status_t status = selvage_buffer_register(flow->self->comm, end->block, bytes + 2 * MARGIN + odd,
-                                                      &end->buffer);
-    CHECK_STATUS(status, SELVAGE_SUCCESS);
-    return status == SELVAGE_SUCCESS;
+    return selvage_buffer_register(flow->self->comm, end->block, bytes + 2 * MARGIN + odd, &end->buffer) ==
+           SELVAGE_SUCCESS;
 }
 
 static bool declare(flow_t *flow, unsigned number)
@@ -49,19 +48,19 @@ static bool declare(flow_t *flow, unsigned number)
     const plan_packet_t *packet = &flow->plan->packet[number];
     bool good = true;
     if (packet->destination == flow->self->rank) {
-        good &= make_end(flow, &flow->recv[number], packet->bytes, packet->recv_odd, packet->registered);
-        good &= selvage_exchange_add_recv(flow->ex, flow->recv[number].data, packet->bytes, packet->source, packet->tag,
-                                          NULL) == SELVAGE_SUCCESS;
+        good = make_end(flow, &flow->recv[number], packet->bytes, packet->recv_odd, packet->registered) &&
+               selvage_exchange_add_recv(flow->ex, flow->recv[number].data, packet->bytes, packet->source, packet->tag,
+                                         NULL) == SELVAGE_SUCCESS;
     }
-    if (packet->source == flow->self->rank) {
-        good &= make_end(flow, &flow->send[number], packet->bytes, packet->send_odd, false);
-        good &= selvage_exchange_add_send(flow->ex, flow->send[number].data, packet->bytes, packet->destination,
-                                          packet->tag, NULL) == SELVAGE_SUCCESS;
+    if (good && packet->source == flow->self->rank) {
+        good = make_end(flow, &flow->send[number], packet->bytes, packet->send_odd, false) &&
+               selvage_exchange_add_send(flow->ex, flow->send[number].data, packet->bytes, packet->destination,
+                                         packet->tag, NULL) == SELVAGE_SUCCESS;
     }
     return good;
 }
 
-bool flow_open(flow_t *flow, local_rank_t *self, const plan_t *plan, const selvage_exchange_params_t *params)
+bool flow_try_open(flow_t *flow, local_rank_t *self, const plan_t *plan, const selvage_exchange_params_t *params)
 {
     *flow = (flow_t){.self = self, .plan = plan};
     flow->send = calloc(plan->count + 1, sizeof *flow->send);
@@ -71,7 +70,15 @@ bool flow_open(flow_t *flow, local_rank_t *self, const plan_t *plan, const selva
     bool good = selvage_exchange_create(self->comm, params, &flow->ex) == SELVAGE_SUCCESS;
     for (unsigned i = 0; good && i < plan->count; i++)
         good = declare(flow, i);
+    return good;
+}
+
+bool flow_open(flow_t *flow, local_rank_t *self, const plan_t *plan, const selvage_exchange_params_t *params)
+{
+    bool good = flow_try_open(flow, self, plan, params);
     CHECK(good);
+    if (!good)
+        fprintf(stderr, "rank %d: %s\n", self->rank, selvage_error_detail());
     return good;
 }
 

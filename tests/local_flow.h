@@ -42,6 +42,8 @@ typedef struct flow {
 
 /* Makes buffers and the exchange with all its packets, not committed. False (and a failed check) if a call failed. */
 bool flow_open(flow_t *flow, local_rank_t *self, const plan_t *plan, const selvage_exchange_params_t *params);
+/* The same where calls may fail: false without a failed check, and the flow is to be closed all the same. */
+bool flow_try_open(flow_t *flow, local_rank_t *self, const plan_t *plan, const selvage_exchange_params_t *params);
 /* Destroys the exchange, then the buffers. */
 void flow_close(flow_t *flow);
 /* Fresh data for the next epoch; receive buffers are overwritten. */

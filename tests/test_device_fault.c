@@ -36,7 +36,7 @@ static bool step(series_t *series, selvage_status_t status)
 }
 
 typedef struct things {
-    void *ptr, *host, *stream, *base;
+    void *ptr, *fine, *host, *stream, *base;
     sv_event_t *event;
     sv_device_handle_t handle;
     uint64_t offset;
@@ -48,6 +48,7 @@ static void run_series(sv_device_t *dev, things_t *t, series_t *series)
     const sv_kernel_t kernel = {"nothing", nothing_body};
     char host[16] = {0};
     step(series, SV_DEVICE_CALL(dev, malloc, 16, &t->ptr));
+    step(series, SV_DEVICE_CALL(dev, malloc_fine, 16, &t->fine));
     step(series, SV_DEVICE_CALL(dev, host_malloc, 16, &t->host));
     step(series, SV_DEVICE_CALL(dev, host_register, host, sizeof host));
     void *address;
@@ -79,6 +80,7 @@ static void release(sv_device_t *dev, things_t *t)
     if (t->stream)
         SV_DEVICE_CALL(dev, stream_destroy, t->stream);
     SV_DEVICE_CALL(dev, host_free, t->host);
+    SV_DEVICE_CALL(dev, free, t->fine);
     SV_DEVICE_CALL(dev, free, t->ptr);
 }
 
@@ -114,12 +116,12 @@ int main(void)
     int64_t live = sv_memory_live();
     series_t clean = series_with(inner, 0);
     CHECK_EQ(clean.failed, 0);
-    CHECK_EQ(clean.calls, 17);
+    CHECK_EQ(clean.calls, 18);
     for (int call = 1; call <= clean.calls; call++) {
         series_t series = series_with(inner, call);
         CHECK_EQ(series.failed, 1);
         CHECK_EQ(series.failed_call, call);
-        CHECK_EQ(series.failed_status, call <= 2 ? SELVAGE_ERR_MEMORY : SELVAGE_ERR_DEVICE);
+        CHECK_EQ(series.failed_status, call <= 3 ? SELVAGE_ERR_MEMORY : SELVAGE_ERR_DEVICE);
         CHECK(strstr(series.detail, "injected fault: device call ") != NULL);
         CHECK_EQ(sv_memory_live(), live);
     }

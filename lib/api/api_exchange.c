@@ -4,6 +4,7 @@
 
 #include "api/api_params.h"
 #include "pipeline/pipe_exchange.h"
+#include "pipeline/pipe_ranges.h"
 
 static const char *const route_names[] = {"default", "self", "peer", "shared", "staged"};
 
@@ -130,7 +131,10 @@ selvage_status_t selvage_exchange_start(selvage_exchange_t *ex, void *stream)
 {
     SV_API_NEED(ex);
     sv_api_enter(ex->comm);
-    return sv_api_leave(sv_exchange_start(ex, stream));
+    sv_range_push(ex->comm, "selvage_exchange_start");
+    selvage_status_t status = sv_exchange_start(ex, stream);
+    sv_range_pop(ex->comm);
+    return sv_api_leave(status);
 }
 
 selvage_status_t selvage_exchange_test(selvage_exchange_t *ex, void *stream)
@@ -144,7 +148,10 @@ selvage_status_t selvage_exchange_wait(selvage_exchange_t *ex, void *stream)
 {
     SV_API_NEED(ex);
     sv_api_enter(ex->comm);
-    return sv_api_leave(sv_exchange_wait(ex, stream));
+    sv_range_push(ex->comm, "selvage_exchange_wait");
+    selvage_status_t status = sv_exchange_wait(ex, stream);
+    sv_range_pop(ex->comm);
+    return sv_api_leave(status);
 }
 
 selvage_status_t selvage_exchange_enqueue_wait(selvage_exchange_t *ex, void *stream)

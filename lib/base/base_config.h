@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Configuration: SELVAGE_ variables read once, when a communicator or device is created, through one table. The only
- * place that calls getenv, beside base_local_rank.c. A bad value is refused with the variable, the value and the range;
- * an unknown name is refused (or warned about, SELVAGE_UNKNOWN) with the nearest known one.
+ * place that calls getenv, beside base_local_rank.c and base_profiler.c. A bad value is refused with the variable, the
+ * value and the range; an unknown name is refused (or warned about, SELVAGE_UNKNOWN) with the nearest known one.
  */
 #ifndef SV_BASE_CONFIG_H
 #define SV_BASE_CONFIG_H
@@ -22,6 +22,7 @@ enum { SV_CONFIG_CHECKSUM_OFF, SV_CONFIG_CHECKSUM_RETRY, SV_CONFIG_CHECKSUM_REPO
 enum { SV_CONFIG_PROGRESS_INLINE, SV_CONFIG_PROGRESS_THREAD };
 enum { SV_CONFIG_SPIN_AUTO, SV_CONFIG_SPIN_YIELD, SV_CONFIG_SPIN_BUSY };
 enum { SV_CONFIG_INTRANODE_DEFERRED, SV_CONFIG_INTRANODE_IMMEDIATE, SV_CONFIG_INTRANODE_MEASURED };
+enum { SV_CONFIG_RANGES_AUTO, SV_CONFIG_RANGES_ON, SV_CONFIG_RANGES_OFF };
 enum { SV_CONFIG_SOFT_THREADS, SV_CONFIG_SOFT_INLINE };
 
 /* One member per row of the table: BOOL bool, INT and CHOICE int, REAL double, BYTES uint64_t, TEXT char[]. */
@@ -42,6 +43,7 @@ typedef struct sv_config {
     int trace_events;
     char flight_file[SV_CONFIG_TEXT_BYTES];
     bool flight_signal;
+    int ranges;
     char fault[SV_CONFIG_TEXT_BYTES];
     int soft_mode;
     double soft_d2h_gbs, soft_h2d_gbs, soft_peer_gbs, soft_d2h_us, soft_h2d_us, soft_peer_us;

@@ -51,6 +51,8 @@
       "file for the flight recorder, .RANK is appended; standard error if empty")                                      \
     X(FLIGHT_SIGNAL, flight_signal, BOOL, "on", "", 0,                                                                 \
       "write the flight recorder on SIGUSR1 if nobody else handles it")                                                \
+    X(RANGES, ranges, CHOICE, "auto", "auto|on|off", 0,                                                                \
+      "named ranges for profilers (NVTX, rocTX): where one listens, load what AMD's listens to, or never")             \
     X(FAULT, fault, TEXT, "", "", 0, "faults to inject, for tests; see the testing guide")                             \
     X(SOFT_MODE, soft_mode, CHOICE, "threads", "threads|inline", 0,                                                    \
       "streams of the software device: worker threads, or executed by the caller")                                     \

@@ -25,7 +25,7 @@
 #include <selvage/device.h>
 #include <selvage/status.h>
 
-enum { SV_DEVICE_ABI = 3, SV_KERNEL_ARG_BYTES = 320, SV_DEVICE_HANDLE_BYTES = 96 };
+enum { SV_DEVICE_ABI = 4, SV_KERNEL_ARG_BYTES = 320, SV_DEVICE_HANDLE_BYTES = 96 };
 
 /* A kernel of the library: its name in code objects, and its body for soft. arg points at the argument struct. */
 typedef struct sv_kernel {
@@ -87,6 +87,13 @@ typedef struct sv_device_ops {
     /* Maps the whole allocation behind a handle; the caller adds the offset. Partner: close_memory. */
     selvage_status_t (*open_memory)(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out);
     void (*close_memory)(sv_device_t *dev, void *base);
+    /* As malloc, for flags and small slots: memory that other devices may write while a kernel of this one polls it.
+       Where ordinary memory does not show such writes this one is not cached, and slow for bulk. Partner: free. */
+    selvage_status_t (*malloc_fine)(sv_device_t *dev, size_t bytes, void **ptr_out);
+    /* Begins and ends a range of the calling thread in a profiler's timeline; ranges nest. Nothing where the member
+       `ranges` of the device is false. */
+    void (*range_push)(sv_device_t *dev, const char *name);
+    void (*range_pop)(sv_device_t *dev);
 } sv_device_ops_t;
 
 /* First member of every device; set once, when it is opened. */
@@ -99,6 +106,7 @@ struct selvage_device {
     int index, count;       /* which of the devices of its kind that this process sees */
     char bus_id[32];        /* as sysfs writes it; "" where there is no bus */
     char model[96];         /* for people */
+    bool ranges;            /* a profiler hears range_push */
 };
 
 /* Calls through the table: sv_device_<verb>(dev, ...). */
@@ -117,8 +125,8 @@ selvage_status_t sv_device_open_local(const char *name, const struct sv_config *
 selvage_status_t sv_device_probe(const char *name, const struct sv_config *config, int *count_out);
 
 /* Takes *dev_inout and puts a wrapper in its place that asks sv_fault_call_fails(SV_FAULT_CALL_DEVICE) before each call
-   that can fail: malloc and host_malloc then return ERR_MEMORY, all others (queries too) ERR_DEVICE. close() closes the
-   wrapper, not the device under it. */
+   that can fail: those that allocate memory then return ERR_MEMORY, all others (queries too) ERR_DEVICE. close() closes
+   the wrapper, not the device under it. */
 selvage_status_t sv_device_fault_wrap(sv_device_t **dev_inout);
 
 /* Pinned allocations made so far, in the whole process (atomic; for tests). */

@@ -169,6 +169,22 @@ static void fault_close_memory(sv_device_t *dev, void *base)
     SV_DEVICE_CALL(inner_of(dev), close_memory, base);
 }
 
+static selvage_status_t fault_malloc_fine(sv_device_t *dev, size_t bytes, void **ptr_out)
+{
+    FAIL_IF_CHOSEN(SELVAGE_ERR_MEMORY, "malloc_fine");
+    return SV_DEVICE_CALL(inner_of(dev), malloc_fine, bytes, ptr_out);
+}
+
+static void fault_range_push(sv_device_t *dev, const char *name)
+{
+    SV_DEVICE_CALL(inner_of(dev), range_push, name);
+}
+
+static void fault_range_pop(sv_device_t *dev)
+{
+    inner_of(dev)->ops->range_pop(inner_of(dev));
+}
+
 static const sv_device_ops_t fault_ops = {
     .abi = SV_DEVICE_ABI,
     .close = fault_close,
@@ -195,6 +211,9 @@ static const sv_device_ops_t fault_ops = {
     .export_memory = fault_export_memory,
     .open_memory = fault_open_memory,
     .close_memory = fault_close_memory,
+    .malloc_fine = fault_malloc_fine,
+    .range_push = fault_range_push,
+    .range_pop = fault_range_pop,
 };
 
 selvage_status_t sv_device_fault_wrap(sv_device_t **dev_inout)

@@ -9,7 +9,10 @@
 
 #include "device/device.h"
 
-enum { SV_PLUGIN_ABI = 2 };
+enum { SV_PLUGIN_ABI = 3 };
+
+/* Named ranges for profilers: never; if one is in the process already; load what it listens to. */
+typedef enum sv_ranges { SV_RANGES_OFF, SV_RANGES_IF_LOADED, SV_RANGES_LOAD } sv_ranges_t;
 
 /* What the library gives. The functions are those of base_status.h, base_log.h and base_memory.h. */
 typedef struct sv_plugin_host {
@@ -31,7 +34,7 @@ typedef struct sv_plugin {
     /* Makes a GPU current in the calling thread; 0, or the native error. Never logs. */
     int (*select)(int index);
     /* Opens the device that is current in the calling thread. host outlives the device. */
-    selvage_status_t (*open)(const sv_plugin_host_t *host, sv_device_t **dev_out);
+    selvage_status_t (*open)(const sv_plugin_host_t *host, sv_ranges_t ranges, sv_device_t **dev_out);
 } sv_plugin_t;
 
 typedef const sv_plugin_t *(*sv_plugin_entry_t)(void);
@@ -43,6 +46,6 @@ typedef const sv_plugin_t *(*sv_plugin_entry_t)(void);
  */
 selvage_status_t sv_plugin_find(const char *name, const char *path, const sv_plugin_t **plugin_out);
 /* Opens a device of a plug-in that was found. */
-selvage_status_t sv_plugin_open(const sv_plugin_t *plugin, sv_device_t **dev_out);
+selvage_status_t sv_plugin_open(const sv_plugin_t *plugin, sv_ranges_t ranges, sv_device_t **dev_out);
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/base_config.h"
 #include "base/base_local_rank.h"
 #include "base/base_log.h"
+#include "base/base_profiler.h"
 #include "base/base_status.h"
 #include "device/device.h"
 #include "device/device_plugin.h"
@@ -44,11 +45,19 @@ static selvage_status_t select_local(const sv_plugin_t *plugin)
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t open_plugin(const sv_plugin_t *plugin, bool local, sv_device_t **dev_out)
+static sv_ranges_t wanted_ranges(const sv_config_t *config)
+{
+    if (config->ranges == SV_CONFIG_RANGES_OFF)
+        return SV_RANGES_OFF;
+    return config->ranges == SV_CONFIG_RANGES_ON || sv_profiler_wants_ranges() ? SV_RANGES_LOAD : SV_RANGES_IF_LOADED;
+}
+
+static selvage_status_t open_plugin(const sv_plugin_t *plugin, const sv_config_t *config, bool local,
+                                    sv_device_t **dev_out)
 {
     if (local)
         SV_TRY(select_local(plugin));
-    return sv_plugin_open(plugin, dev_out);
+    return sv_plugin_open(plugin, wanted_ranges(config), dev_out);
 }
 
 static const char *const device_names[] = {"auto", "soft", "nvidia", "amd"};
@@ -67,7 +76,7 @@ static selvage_status_t open_best(const sv_config_t *config, bool local, sv_devi
     const sv_plugin_t *plugin;
     for (int wanted = SV_CONFIG_DEVICE_NVIDIA; wanted <= SV_CONFIG_DEVICE_AMD; wanted++) {
         if (sv_plugin_find(device_names[wanted], config->device_path, &plugin) == SELVAGE_SUCCESS)
-            return open_plugin(plugin, local, dev_out);
+            return open_plugin(plugin, config, local, dev_out);
         sv_log(SV_LOG_DEBUG, "device", "%s", selvage_error_detail());
     }
     sv_log(SV_LOG_INFO, "device", "no GPU here: using soft");
@@ -86,7 +95,7 @@ static selvage_status_t open_wanted(int wanted, const sv_config_t *config, bool 
         snprintf(why, sizeof why, "%s", selvage_error_detail());
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s", why);
     }
-    return open_plugin(plugin, local, dev_out);
+    return open_plugin(plugin, config, local, dev_out);
 }
 
 /* The position of a device's name in the list, which is that of SELVAGE_DEVICE; NULL: what config says. */

@@ -39,9 +39,9 @@
  * and the record before `recorded`, by the same device stream; the reader acquires the word before it reads either. No
  * byte enters the receiver's memory before its credit of that epoch.
  *
- * Packets up to some size are moved by kernels, in batches (pipe_batch.c): one push for all that may leave, one
- * pull for all that came. On `peer` and `shared` they land in slots that take turns, epoch e in slot e modulo nslots, so that
- * the leave for an epoch is given long before it starts: by the pull that emptied the slot. On `peer` the record and a
+ * Packets up to some size are moved by kernels, in batches (pipe_batch.c): one push for all that may leave, one pull
+ * for all that came. On `peer` and `shared` they land in slots that take turns, epoch e in slot e modulo nslots; so
+ * the leave for an epoch is given long before it starts, by the pull that emptied the slot. On `peer` the record and a
  * copy of the arrival word lie behind the payload in device memory, where a pull that waits can poll it.
  *
  *   sender:    start --> push ..............................................> verdict seen

@@ -14,6 +14,11 @@
 
 #include <hip/hip_runtime_api.h>
 
+/* Older headers lack the name; a runtime that lacks the kind refuses it. */
+#ifndef hipDeviceMallocUncached
+#define hipDeviceMallocUncached 0x3
+#endif
+
 static inline bool sv_hip_can_write_words(int device)
 {
     (void)device;
@@ -115,6 +120,14 @@ static inline hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned 
                                                hipStream_t stream, void **params, void **extra)
 {
     return sv_hip_from_driver(cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, extra));
+}
+/* Ordinary memory will do: what other devices write is seen by acquires at system scope. */
+#define hipDeviceMallocUncached 0x3
+#define hipDeviceMallocFinegrained 0x1
+static inline hipError_t hipExtMallocWithFlags(void **ptr, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    return cudaMalloc(ptr, bytes);
 }
 static inline bool sv_hip_can_write_words(int index)
 {

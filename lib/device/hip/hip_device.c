@@ -21,21 +21,13 @@ selvage_status_t sv_hip_status(const hip_device_t *dev, hipError_t error, const 
 }
 
 /* Runs one runtime call on the device and returns its status. */
-#define HIP_CALL(dev, expression, name)                          \
-    do {                                                         \
-        hip_device_t *hip_call_ = hip_of(dev);                   \
-        int hip_before_ = hip_enter(hip_call_);                  \
-        hipError_t hip_error_ = (expression);                    \
-        hip_leave(hip_call_, hip_before_);                       \
-        return sv_hip_status(hip_call_, hip_error_, name);       \
-    } while (0)
+#define HIP_CALL(dev, call, name) return sv_hip_status(hip_of(dev), HIP_RUN(hip_of(dev), call), name)
 
 static selvage_status_t stream_create(sv_device_t *dev, void **stream_out)
 {
     hipStream_t stream = NULL;
-    int before = hip_enter(hip_of(dev));
-    hipError_t error = hipStreamCreateWithPriority(&stream, hipStreamNonBlocking, hip_of(dev)->priority);
-    hip_leave(hip_of(dev), before);
+    hipError_t error = HIP_RUN(hip_of(dev), hipStreamCreateWithPriority(&stream, hipStreamNonBlocking,
+                                                                        hip_of(dev)->priority));
     if (error == hipSuccess)
         *stream_out = stream;
     return sv_hip_status(hip_of(dev), error, "hipStreamCreateWithPriority");
@@ -43,10 +35,10 @@ static selvage_status_t stream_create(sv_device_t *dev, void **stream_out)
 
 static void stream_destroy(sv_device_t *dev, void *stream)
 {
-    int before = hip_enter(hip_of(dev));
-    (void)sv_hip_status(hip_of(dev), hipStreamSynchronize((hipStream_t)stream), "hipStreamSynchronize");
-    (void)sv_hip_status(hip_of(dev), hipStreamDestroy((hipStream_t)stream), "hipStreamDestroy");
-    hip_leave(hip_of(dev), before);
+    hipError_t error = HIP_RELEASE(hip_of(dev), hipStreamSynchronize((hipStream_t)stream));
+    (void)sv_hip_status(hip_of(dev), error, "hipStreamSynchronize");
+    error = HIP_RELEASE(hip_of(dev), hipStreamDestroy((hipStream_t)stream));
+    (void)sv_hip_status(hip_of(dev), error, "hipStreamDestroy");
 }
 
 static selvage_status_t stream_sync(sv_device_t *dev, void *stream)
@@ -57,9 +49,7 @@ static selvage_status_t stream_sync(sv_device_t *dev, void *stream)
 static selvage_status_t event_create(sv_device_t *dev, sv_event_t **event_out)
 {
     hipEvent_t event = NULL;
-    int before = hip_enter(hip_of(dev));
-    hipError_t error = hipEventCreateWithFlags(&event, hipEventDisableTiming);
-    hip_leave(hip_of(dev), before);
+    hipError_t error = HIP_RUN(hip_of(dev), hipEventCreateWithFlags(&event, hipEventDisableTiming));
     if (error == hipSuccess)
         *event_out = (sv_event_t *)(void *)event;
     return sv_hip_status(hip_of(dev), error, "hipEventCreateWithFlags");
@@ -67,9 +57,8 @@ static selvage_status_t event_create(sv_device_t *dev, sv_event_t **event_out)
 
 static void event_destroy(sv_device_t *dev, sv_event_t *event)
 {
-    int before = hip_enter(hip_of(dev));
-    (void)sv_hip_status(hip_of(dev), hipEventDestroy((hipEvent_t)(void *)event), "hipEventDestroy");
-    hip_leave(hip_of(dev), before);
+    hipError_t error = HIP_RELEASE(hip_of(dev), hipEventDestroy((hipEvent_t)(void *)event));
+    (void)sv_hip_status(hip_of(dev), error, "hipEventDestroy");
 }
 
 static selvage_status_t event_record(sv_device_t *dev, sv_event_t *event, void *stream)
@@ -79,10 +68,11 @@ static selvage_status_t event_record(sv_device_t *dev, sv_event_t *event, void *
 
 static selvage_status_t event_query(sv_device_t *dev, sv_event_t *event)
 {
-    int before = hip_enter(hip_of(dev));
-    hipError_t error = hipEventQuery((hipEvent_t)(void *)event);
-    hip_leave(hip_of(dev), before);
-    return error == hipErrorNotReady ? SELVAGE_IN_PROGRESS : sv_hip_status(hip_of(dev), error, "hipEventQuery");
+    hipError_t error = HIP_RUN(hip_of(dev), hipEventQuery((hipEvent_t)(void *)event));
+    if (error != hipErrorNotReady)
+        return sv_hip_status(hip_of(dev), error, "hipEventQuery");
+    (void)hipGetLastError(); /* or the application's next look at its own errors finds "not ready" */
+    return SELVAGE_IN_PROGRESS;
 }
 
 static selvage_status_t stream_wait_event(sv_device_t *dev, void *stream, sv_event_t *event)
@@ -111,9 +101,7 @@ static void hip_close(sv_device_t *dev)
     if (!dev)
         return;
     hip_device_t *hip = hip_of(dev);
-    int before = hip_enter(hip);
     sv_hip_unload_kernels(hip);
-    hip_leave(hip, before);
     hip->host->free(hip);
 }
 
@@ -150,6 +138,9 @@ static const sv_device_ops_t hip_ops = {
     .export_memory = sv_hip_export,
     .open_memory = sv_hip_open_memory,
     .close_memory = sv_hip_close_memory,
+    .malloc_fine = sv_hip_malloc_fine,
+    .range_push = sv_hip_range_push,
+    .range_pop = sv_hip_range_pop,
 };
 
 static selvage_status_t prepare(hip_device_t *dev)
@@ -176,9 +167,9 @@ static selvage_status_t prepare(hip_device_t *dev)
 static int count_devices(void)
 {
     int count = 0;
-    if (hipGetDeviceCount(&count) != hipSuccess)
-        (void)hipGetLastError();
-    return count;
+    hipError_t error = hipGetDeviceCount(&count);
+    hip_ignore(error);
+    return error == hipSuccess ? count : 0;
 }
 
 /* What people and sysfs call this GPU. It works without, so that nothing here is an error. */
@@ -187,16 +178,19 @@ static void identify(hip_device_t *dev)
     sv_device_t *base = &dev->base;
     base->index = dev->index;
     base->count = count_devices();
-    if (hipDeviceGetPCIBusId(base->bus_id, (int)sizeof base->bus_id, dev->index) != hipSuccess)
+    hipError_t error = hipDeviceGetPCIBusId(base->bus_id, (int)sizeof base->bus_id, dev->index);
+    hip_ignore(error);
+    if (error != hipSuccess)
         base->bus_id[0] = '\0';
-    if (hipDeviceGetName(base->model, (int)sizeof base->model, dev->index) != hipSuccess)
+    error = hipDeviceGetName(base->model, (int)sizeof base->model, dev->index);
+    hip_ignore(error);
+    if (error != hipSuccess)
         base->model[0] = '\0';
-    (void)hipGetLastError();
     for (char *c = base->bus_id; *c; c++)
         *c = (char)tolower((unsigned char)*c);
 }
 
-static selvage_status_t open_current(const sv_plugin_host_t *host, sv_device_t **dev_out)
+static selvage_status_t open_current(const sv_plugin_host_t *host, sv_ranges_t ranges, sv_device_t **dev_out)
 {
     hip_device_t *dev;
     selvage_status_t status = host->calloc(1, sizeof *dev, &dev);
@@ -210,6 +204,7 @@ static selvage_status_t open_current(const sv_plugin_host_t *host, sv_device_t *
         return status;
     }
     identify(dev);
+    sv_hip_open_ranges(dev, ranges);
     host->log(SV_LOG_INFO, "device", HIP_NAME " GPU %d (%s, %s)", dev->index, dev->base.bus_id, dev->base.model);
     *dev_out = &dev->base;
     return SELVAGE_SUCCESS;
@@ -218,8 +213,7 @@ static selvage_status_t open_current(const sv_plugin_host_t *host, sv_device_t *
 static int select_device(int index)
 {
     hipError_t error = hipSetDevice(index);
-    if (error != hipSuccess)
-        (void)hipGetLastError();
+    hip_ignore(error);
     return (int)error;
 }
 

@@ -1,30 +1,45 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The device code inside the plug-in: one image per kernel, taken in by the assembler from the files that the device
- * compiler made. The build directory is the current one when this file is compiled.
+ * The device code inside the plug-in, taken in by the assembler from the files that the device compilers made: for
+ * NVIDIA one image per kernel, which holds every architecture; for AMD one per kernel and architecture. The build
+ * directory is the current one when this file is compiled.
  */
 #include "device/hip/hip_priv.h"
 
-#define IMAGE(kernel, file)                                                                           \
-    __asm__(".section .rodata\n.balign 64\n.hidden sv_image_" #kernel "\n.globl sv_image_" #kernel "\n" \
-            "sv_image_" #kernel ":\n.incbin \"" file "\"\n.balign 8\n.quad 0\n.previous\n");        \
-    extern const char sv_image_##kernel[] __attribute__((visibility("hidden")));
+#define IMAGE(symbol, file)                                                                         \
+    __asm__(".section .rodata\n.balign 4096\n.hidden sv_image_" #symbol "\n.globl sv_image_" #symbol "\n" \
+            "sv_image_" #symbol ":\n.incbin \"" file "\"\n.balign 8\n.quad 0\n.previous\n");        \
+    extern const char sv_image_##symbol[] __attribute__((visibility("hidden")));
 
-IMAGE(digest, "lib/kernels/kernel_digest.fatbin")
-IMAGE(signal, "lib/kernels/kernel_signal.fatbin")
-IMAGE(push, "lib/kernels/kernel_push.fatbin")
-IMAGE(pull, "lib/kernels/kernel_pull.fatbin")
-IMAGE(await, "lib/kernels/kernel_await.fatbin")
-IMAGE(flip, "lib/kernels/kernel_flip.fatbin")
-IMAGE(delay, "lib/kernels/kernel_delay.fatbin")
+#if defined(__HIP_PLATFORM_AMD__)
+
+#define KERNEL_IMAGES(kernel)                                                        \
+    IMAGE(kernel##_gfx90a, "lib/kernels/kernel_" #kernel ".gfx90a.co")               \
+    IMAGE(kernel##_gfx942, "lib/kernels/kernel_" #kernel ".gfx942.co")
+#define KERNEL_ROWS(kernel) {"sv_" #kernel, sv_image_##kernel##_gfx90a}, {"sv_" #kernel, sv_image_##kernel##_gfx942}
+
+#else
+
+#define KERNEL_IMAGES(kernel) IMAGE(kernel, "lib/kernels/kernel_" #kernel ".fatbin")
+#define KERNEL_ROWS(kernel) {"sv_" #kernel, sv_image_##kernel}
+
+#endif
+
+KERNEL_IMAGES(digest)
+KERNEL_IMAGES(signal)
+KERNEL_IMAGES(push)
+KERNEL_IMAGES(pull)
+KERNEL_IMAGES(await)
+KERNEL_IMAGES(flip)
+KERNEL_IMAGES(delay)
 
 const hip_image_t sv_hip_images[] = {
-    {"sv_digest", sv_image_digest},
-    {"sv_signal", sv_image_signal},
-    {"sv_push", sv_image_push},
-    {"sv_pull", sv_image_pull},
-    {"sv_await", sv_image_await},
-    {"sv_flip", sv_image_flip},
-    {"sv_delay", sv_image_delay},
+    KERNEL_ROWS(digest),
+    KERNEL_ROWS(signal),
+    KERNEL_ROWS(push),
+    KERNEL_ROWS(pull),
+    KERNEL_ROWS(await),
+    KERNEL_ROWS(flip),
+    KERNEL_ROWS(delay),
 };
 const unsigned sv_hip_image_count = sizeof sv_hip_images / sizeof sv_hip_images[0];

@@ -27,10 +27,12 @@ static void try_image(hip_device_t *dev, const hip_image_t *image)
         (void)hipGetLastError();
         return;
     }
-    if (hipModuleGetFunction(&kernel.function, kernel.module, image->name) == hipSuccess)
+    if (hipModuleGetFunction(&kernel.function, kernel.module, image->name) == hipSuccess) {
         dev->kernel[dev->nkernels++] = kernel;
-    else
-        (void)hipModuleUnload(kernel.module);
+    } else {
+        (void)hipGetLastError();
+        hip_ignore(hipModuleUnload(kernel.module));
+    }
 }
 
 selvage_status_t sv_hip_load_kernels(hip_device_t *dev)
@@ -45,8 +47,10 @@ selvage_status_t sv_hip_load_kernels(hip_device_t *dev)
 
 void sv_hip_unload_kernels(hip_device_t *dev)
 {
-    while (dev->nkernels > 0)
-        (void)hipModuleUnload(dev->kernel[--dev->nkernels].module);
+    while (dev->nkernels > 0) {
+        dev->nkernels--;
+        hip_ignore(HIP_RELEASE(dev, hipModuleUnload(dev->kernel[dev->nkernels].module)));
+    }
 }
 
 static selvage_status_t launch_by_name(hip_device_t *dev, const char *name, const void *arg, unsigned nblocks,
@@ -60,10 +64,8 @@ static selvage_status_t launch_by_name(hip_device_t *dev, const char *name, cons
         void *out;
     } parameter = {.in = arg};
     void *parameters[] = {parameter.out};
-    int before = hip_enter(dev);
-    hipError_t error = hipModuleLaunchKernel(kernel->function, nblocks, 1, 1, nthreads, 1, 1, 0, (hipStream_t)stream,
-                                             parameters, NULL);
-    hip_leave(dev, before);
+    hipError_t error = HIP_RUN(dev, hipModuleLaunchKernel(kernel->function, nblocks, 1, 1, nthreads, 1, 1, 0,
+                                                          (hipStream_t)stream, parameters, NULL));
     return sv_hip_status(dev, error, name);
 }
 
@@ -86,10 +88,7 @@ selvage_status_t sv_hip_signal(sv_device_t *dev, uint64_t *word, uint64_t value,
         const uint64_t arg[16] = {(uint64_t)(uintptr_t)word, value};
         return launch_by_name(hip, "sv_signal", arg, 1, 1, stream);
     }
-    int before = hip_enter(hip);
-    hipError_t error = sv_hip_write_word((hipStream_t)stream, word, value);
-    hip_leave(hip, before);
-    return sv_hip_status(hip, error, "stream write");
+    return sv_hip_status(hip, HIP_RUN(hip, sv_hip_write_word((hipStream_t)stream, word, value)), "stream write");
 }
 
 selvage_status_t sv_hip_delay(sv_device_t *dev, double us, void *stream)

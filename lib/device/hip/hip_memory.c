@@ -20,29 +20,41 @@ _Static_assert(sizeof(hip_handle_t) <= SV_DEVICE_HANDLE_BYTES, "the handle does 
 
 selvage_status_t sv_hip_malloc(sv_device_t *dev, size_t bytes, void **ptr_out)
 {
-    int before = hip_enter(hip_of(dev));
     void *ptr = NULL;
-    hipError_t error = hipMalloc(&ptr, bytes ? bytes : 1);
-    hip_leave(hip_of(dev), before);
+    hipError_t error = HIP_RUN(hip_of(dev), hipMalloc(&ptr, bytes ? bytes : 1));
     if (error == hipSuccess)
         *ptr_out = ptr;
     return sv_hip_status(hip_of(dev), error, "hipMalloc");
 }
 
+/* Caches of AMD GPUs keep what another device overwrites, even from atomics at system scope, unless the memory is
+   uncached. Runtimes before 5.7 do not know that kind; fine-grained memory is the next best. */
+selvage_status_t sv_hip_malloc_fine(sv_device_t *dev, size_t bytes, void **ptr_out)
+{
+    hip_device_t *hip = hip_of(dev);
+    void *ptr = NULL;
+    size_t wanted = bytes ? bytes : 1;
+    hipError_t error = HIP_RUN(hip, hipExtMallocWithFlags(&ptr, wanted, hipDeviceMallocUncached));
+    if (error != hipSuccess && error != hipErrorOutOfMemory) {
+        hip_ignore(error);
+        error = HIP_RUN(hip, hipExtMallocWithFlags(&ptr, wanted, hipDeviceMallocFinegrained));
+    }
+    if (error == hipSuccess)
+        *ptr_out = ptr;
+    return sv_hip_status(hip, error, "hipExtMallocWithFlags");
+}
+
 void sv_hip_free(sv_device_t *dev, void *ptr)
 {
-    int before = hip_enter(hip_of(dev));
     if (ptr)
-        (void)sv_hip_status(hip_of(dev), hipFree(ptr), "hipFree");
-    hip_leave(hip_of(dev), before);
+        (void)sv_hip_status(hip_of(dev), HIP_RELEASE(hip_of(dev), hipFree(ptr)), "hipFree");
 }
 
 selvage_status_t sv_hip_host_malloc(sv_device_t *dev, size_t bytes, void **ptr_out)
 {
-    int before = hip_enter(hip_of(dev));
     void *ptr = NULL;
-    hipError_t error = hipHostMalloc(&ptr, bytes ? bytes : 1, hipHostMallocMapped | hipHostMallocPortable);
-    hip_leave(hip_of(dev), before);
+    hipError_t error = HIP_RUN(hip_of(dev), hipHostMalloc(&ptr, bytes ? bytes : 1, hipHostMallocMapped |
+                                                                                   hipHostMallocPortable));
     if (error == hipSuccess) {
         *ptr_out = ptr;
         hip_of(dev)->host->note_pinned();
@@ -52,17 +64,14 @@ selvage_status_t sv_hip_host_malloc(sv_device_t *dev, size_t bytes, void **ptr_o
 
 void sv_hip_host_free(sv_device_t *dev, void *ptr)
 {
-    int before = hip_enter(hip_of(dev));
     if (ptr)
-        (void)sv_hip_status(hip_of(dev), hipHostFree(ptr), "hipHostFree");
-    hip_leave(hip_of(dev), before);
+        (void)sv_hip_status(hip_of(dev), HIP_RELEASE(hip_of(dev), hipHostFree(ptr)), "hipHostFree");
 }
 
 selvage_status_t sv_hip_host_register(sv_device_t *dev, void *ptr, size_t bytes)
 {
-    int before = hip_enter(hip_of(dev));
-    hipError_t error = hipHostRegister(ptr, bytes, hipHostRegisterMapped | hipHostRegisterPortable);
-    hip_leave(hip_of(dev), before);
+    hipError_t error = HIP_RUN(hip_of(dev), hipHostRegister(ptr, bytes, hipHostRegisterMapped |
+                                                                            hipHostRegisterPortable));
     if (error == hipSuccess)
         hip_of(dev)->host->note_pinned();
     return sv_hip_status(hip_of(dev), error, "hipHostRegister");
@@ -70,17 +79,13 @@ selvage_status_t sv_hip_host_register(sv_device_t *dev, void *ptr, size_t bytes)
 
 void sv_hip_host_unregister(sv_device_t *dev, void *ptr)
 {
-    int before = hip_enter(hip_of(dev));
-    (void)sv_hip_status(hip_of(dev), hipHostUnregister(ptr), "hipHostUnregister");
-    hip_leave(hip_of(dev), before);
+    (void)sv_hip_status(hip_of(dev), HIP_RELEASE(hip_of(dev), hipHostUnregister(ptr)), "hipHostUnregister");
 }
 
 selvage_status_t sv_hip_host_address(sv_device_t *dev, void *ptr, void **address_out)
 {
-    int before = hip_enter(hip_of(dev));
     void *address = NULL;
-    hipError_t error = hipHostGetDevicePointer(&address, ptr, 0);
-    hip_leave(hip_of(dev), before);
+    hipError_t error = HIP_RUN(hip_of(dev), hipHostGetDevicePointer(&address, ptr, 0));
     if (error == hipSuccess)
         *address_out = address;
     return sv_hip_status(hip_of(dev), error, "hipHostGetDevicePointer");
@@ -89,7 +94,7 @@ selvage_status_t sv_hip_host_address(sv_device_t *dev, void *ptr, void **address
 static selvage_status_t find_range(hip_device_t *dev, const void *ptr, uint64_t *base_out, size_t *bytes_out)
 {
     hipDeviceptr_t base;
-    hipError_t error = hipMemGetAddressRange(&base, bytes_out, (hipDeviceptr_t)(uintptr_t)ptr);
+    hipError_t error = HIP_RUN(dev, hipMemGetAddressRange(&base, bytes_out, (hipDeviceptr_t)(uintptr_t)ptr));
     if (error != hipSuccess) {
         (void)hipGetLastError();
         return dev->host->error_quiet(SELVAGE_ERR_UNSUPPORTED, "memory at %p is no allocation of this GPU", ptr);
@@ -104,16 +109,15 @@ selvage_status_t sv_hip_export(sv_device_t *dev, const void *ptr, size_t bytes, 
     hip_device_t *hip = hip_of(dev);
     hip_handle_t handle = {.pid = (uint64_t)getpid()};
     size_t range_bytes = 0;
-    int before = hip_enter(hip);
     selvage_status_t status = find_range(hip, ptr, &handle.base, &range_bytes);
     uint64_t offset = status == SELVAGE_SUCCESS ? (uint64_t)(uintptr_t)ptr - handle.base : 0;
     if (status == SELVAGE_SUCCESS && offset + bytes > range_bytes)
         status = hip->host->error_quiet(SELVAGE_ERR_UNSUPPORTED, "memory at %p spans two allocations", ptr);
-    if (status == SELVAGE_SUCCESS && hipIpcGetMemHandle(&handle.ipc, (void *)(uintptr_t)handle.base) != hipSuccess) {
+    if (status == SELVAGE_SUCCESS &&
+        HIP_RUN(hip, hipIpcGetMemHandle(&handle.ipc, (void *)(uintptr_t)handle.base)) != hipSuccess) {
         (void)hipGetLastError();
         status = hip->host->error_quiet(SELVAGE_ERR_UNSUPPORTED, "memory at %p cannot be exported by IPC", ptr);
     }
-    hip_leave(hip, before);
     if (status != SELVAGE_SUCCESS)
         return status;
     memset(handle_out, 0, sizeof *handle_out);
@@ -130,10 +134,8 @@ selvage_status_t sv_hip_open_memory(sv_device_t *dev, const sv_device_handle_t *
         *base_out = (void *)(uintptr_t)opened.base;
         return SELVAGE_SUCCESS;
     }
-    int before = hip_enter(hip_of(dev));
     void *base = NULL;
-    hipError_t error = hipIpcOpenMemHandle(&base, opened.ipc, hipIpcMemLazyEnablePeerAccess);
-    hip_leave(hip_of(dev), before);
+    hipError_t error = HIP_RUN(hip_of(dev), hipIpcOpenMemHandle(&base, opened.ipc, hipIpcMemLazyEnablePeerAccess));
     if (error == hipSuccess)
         *base_out = base;
     return sv_hip_status(hip_of(dev), error, "hipIpcOpenMemHandle");
@@ -142,8 +144,5 @@ selvage_status_t sv_hip_open_memory(sv_device_t *dev, const sv_device_handle_t *
 /* Closing what is no IPC mapping (memory of this process) is refused by the runtime; that is no error here. */
 void sv_hip_close_memory(sv_device_t *dev, void *base)
 {
-    int before = hip_enter(hip_of(dev));
-    if (hipIpcCloseMemHandle(base) != hipSuccess)
-        (void)hipGetLastError();
-    hip_leave(hip_of(dev), before);
+    hip_ignore(HIP_RELEASE(hip_of(dev), hipIpcCloseMemHandle(base)));
 }

@@ -22,6 +22,12 @@ typedef struct hip_device {
     bool writes_words;            /* the front end of a stream can store a word by itself */
     hip_kernel_t kernel[HIP_KERNELS_MAX];
     unsigned nkernels;
+#if defined(__HIP_PLATFORM_AMD__)
+    int (*range_push)(const char *name); /* of rocTX; both are set if base.ranges */
+    int (*range_pop)(void);
+#else
+    void *range_domain;           /* of NVTX; NULL where no tool listens */
+#endif
 } hip_device_t;
 
 /* A device image embedded in the plug-in; there may be several per kernel, for different GPUs. */
@@ -37,22 +43,56 @@ static inline hip_device_t *hip_of(sv_device_t *dev)
     return (hip_device_t *)(void *)dev;
 }
 
-/* Makes the device current for one call and says what was current before. Partner: hip_leave(). */
-static inline int hip_enter(const hip_device_t *dev)
+/* Takes back the error of a call whose failing changes nothing, so that the application does not find it. */
+static inline void hip_ignore(hipError_t error)
 {
-    int before = dev->index;
-    if (hipGetDevice(&before) != hipSuccess || before != dev->index)
-        (void)hipSetDevice(dev->index);
-    return before;
+    if (error != hipSuccess)
+        (void)hipGetLastError();
+}
+
+/* Makes the device current and says what was current before; what then fails is for the caller to say. */
+static inline hipError_t hip_enter(const hip_device_t *dev, int *before_out)
+{
+    *before_out = dev->index;
+    hipError_t error = hipGetDevice(before_out);
+    if (error != hipSuccess)
+        *before_out = dev->index;
+    return error == hipSuccess && *before_out != dev->index ? hipSetDevice(dev->index) : error;
 }
 static inline void hip_leave(const hip_device_t *dev, int before)
 {
     if (before != dev->index)
-        (void)hipSetDevice(before);
+        hip_ignore(hipSetDevice(before));
 }
+
+/* The error of a runtime call with the device current; not made at all if that cannot be. */
+#define HIP_RUN(dev, call)                                        \
+    __extension__({                                               \
+        int hip_before_;                                          \
+        hipError_t hip_error_ = hip_enter((dev), &hip_before_);   \
+        if (hip_error_ == hipSuccess)                             \
+            hip_error_ = (call);                                  \
+        hip_leave((dev), hip_before_);                            \
+        hip_error_;                                               \
+    })
+
+/* The same for calls that give something back: they know the device by what they are given, and are made anyhow. */
+#define HIP_RELEASE(dev, call)                                    \
+    __extension__({                                               \
+        int hip_before_;                                          \
+        hip_ignore(hip_enter((dev), &hip_before_));               \
+        hipError_t hip_error_ = (call);                           \
+        hip_leave((dev), hip_before_);                            \
+        hip_error_;                                               \
+    })
 
 /* Turns a native error into a status, with the call's name and the native text in the detail. */
 selvage_status_t sv_hip_status(const hip_device_t *dev, hipError_t error, const char *call);
+
+/* Sets base.ranges. */
+void sv_hip_open_ranges(hip_device_t *dev, sv_ranges_t wanted);
+void sv_hip_range_push(sv_device_t *dev, const char *name);
+void sv_hip_range_pop(sv_device_t *dev);
 
 selvage_status_t sv_hip_load_kernels(hip_device_t *dev);
 void sv_hip_unload_kernels(hip_device_t *dev);
@@ -62,6 +102,7 @@ selvage_status_t sv_hip_launch(sv_device_t *dev, const sv_kernel_t *kernel, cons
 selvage_status_t sv_hip_signal(sv_device_t *dev, uint64_t *word, uint64_t value, void *stream);
 selvage_status_t sv_hip_delay(sv_device_t *dev, double us, void *stream);
 selvage_status_t sv_hip_malloc(sv_device_t *dev, size_t bytes, void **ptr_out);
+selvage_status_t sv_hip_malloc_fine(sv_device_t *dev, size_t bytes, void **ptr_out);
 void sv_hip_free(sv_device_t *dev, void *ptr);
 selvage_status_t sv_hip_host_malloc(sv_device_t *dev, size_t bytes, void **ptr_out);
 void sv_hip_host_free(sv_device_t *dev, void *ptr);

@@ -59,6 +59,17 @@ static selvage_status_t stream_sync(sv_device_t *dev, void *stream)
     return SELVAGE_SUCCESS;
 }
 
+/* No profiler listens to a device on CPU threads. */
+static void soft_range_push(sv_device_t *dev, const char *name)
+{
+    (void)dev, (void)name;
+}
+
+static void soft_range_pop(sv_device_t *dev)
+{
+    (void)dev;
+}
+
 static const sv_device_ops_t soft_ops = {
     .abi = SV_DEVICE_ABI,
     .name = "soft",
@@ -86,6 +97,9 @@ static const sv_device_ops_t soft_ops = {
     .export_memory = soft_export_memory,
     .open_memory = soft_open_memory,
     .close_memory = soft_close_memory,
+    .malloc_fine = soft_malloc,
+    .range_push = soft_range_push,
+    .range_pop = soft_range_pop,
 };
 
 selvage_status_t sv_soft_open(const sv_config_t *config, sv_device_t **dev_out)

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What profilers leave in the environment of the programs they start. rocprofv3 says in a variable that it records
+ * ranges; it also loads the library for them beforehand, but can be told not to. NVIDIA's tools need no look from
+ * here: the header of NVTX finds them by a variable of its own. No state; any thread.
+ */
+#include "base/base_profiler.h"
+
+#include <stdlib.h>
+
+#include "base/base_parse.h"
+
+bool sv_profiler_wants_ranges(void)
+{
+    const char *text = getenv("ROCPROF_MARKER_API_TRACE");
+    bool wanted;
+    return text && sv_parse_bool(text, &wanted) && wanted;
+}
