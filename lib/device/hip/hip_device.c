@@ -167,7 +167,7 @@ static selvage_status_t prepare(hip_device_t *dev)
                                                           dev->index), "hipDeviceGetAttribute");
     dev->writes_words = sv_hip_can_write_words(dev->index);
     dev->base.kernel_peer_bytes = 4 << 20;
-    dev->base.launch_blocks = (unsigned)multiprocessors * 2;
+    dev->base.launch_blocks = (unsigned)multiprocessors * HIP_BLOCKS_EACH;
     return status == SELVAGE_SUCCESS ? sv_hip_load_kernels(dev) : status;
 }
 
