@@ -11,6 +11,9 @@
     extern const char sv_image_##kernel[] __attribute__((visibility("hidden")));
 
 IMAGE(digest, "lib/kernels/kernel_digest.fatbin")
+IMAGE(pack, "lib/kernels/kernel_pack.fatbin")
+IMAGE(unpack, "lib/kernels/kernel_unpack.fatbin")
+IMAGE(sum, "lib/kernels/kernel_sum.fatbin")
 IMAGE(signal, "lib/kernels/kernel_signal.fatbin")
 IMAGE(push, "lib/kernels/kernel_push.fatbin")
 IMAGE(pull, "lib/kernels/kernel_pull.fatbin")
@@ -19,6 +22,9 @@ IMAGE(delay, "lib/kernels/kernel_delay.fatbin")
 
 const hip_image_t sv_hip_images[] = {
     {"sv_digest", sv_image_digest},
+    {"sv_pack", sv_image_pack},
+    {"sv_unpack", sv_image_unpack},
+    {"sv_sum", sv_image_sum},
     {"sv_signal", sv_image_signal},
     {"sv_push", sv_image_push},
     {"sv_pull", sv_image_pull},
