@@ -77,7 +77,7 @@ typedef struct sv_digest_arg {
     sv_record_t identity;   /* digest member ignored */
 } sv_digest_arg_t;
 
-/* One division of a unit's number by the extent of a dimension: multiply, take the upper word, shift. See pack_plan.c. */
+/* One division of a unit's number by the extent of a dimension: multiply, take the upper word, shift (pack_plan.c). */
 typedef struct sv_pack_level {
     int64_t stride;         /* bytes from one unit to the next in this dimension */
     uint32_t count;

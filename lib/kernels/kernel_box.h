@@ -253,7 +253,8 @@ SV_DEV_FN uint64_t box_block(const sv_pack_arg_t &arg, bool stores, sv_dev_block
 
     if (!stores && !sums)
         return 0;
-    sum = box_pieces<GRANULE, FROM, TO>(arg, static_cast<uint32_t>(begin), static_cast<uint32_t>(end), stores, sums, at);
+    sum = box_pieces<GRANULE, FROM, TO>(arg, static_cast<uint32_t>(begin), static_cast<uint32_t>(end), stores, sums,
+                                        at);
     if (GRANULE < 8 && at.tid == 0 && at.block == at.nblocks - 1)
         sum += box_tail<FROM, TO>(arg, stores);
     return sum;

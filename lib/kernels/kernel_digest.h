@@ -22,7 +22,7 @@ enum : unsigned {
 };
 #define SV_DIGEST_STEP uint64_t{0x9e3779b97f4a7c15u} /* added to the key from word to word */
 
-/* The product modulo 2^64. On NVIDIA written out, because the compiler adds the three partial products in a fourth step. */
+/* The product modulo 2^64. On NVIDIA written out: the compiler takes four steps to add up three partial products. */
 SV_DEV_FN uint64_t digest_multiply(uint64_t x)
 {
     const uint64_t factor = 0xd6e8feb86659fd93u;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device code that reads memory and adds up its words, and nothing else: what the kernels that also compute are measured
- * against. It gets all that they get: 16 bytes at a time, eight of them on their way in every lane, a contiguous range
- * for each block, one addition to memory per block.
+ * Device code that reads memory and adds up its words, and nothing else: what the kernels that also compute are
+ * measured against. It gets all that they get, and more: 16 bytes at a time, eight of them on their way in every lane,
+ * a contiguous range for each block, one addition to memory per block.
  */
 #include <stdint.h>
 
@@ -44,7 +44,8 @@ SV_DEV_FN void sum_body(const sv_sum_arg_t &arg, sv_dev_block_t at)
     const uint64_t pairs = arg.words / 2;
     const uint64_t each = ((pairs + at.nblocks - 1) / at.nblocks + 31) & ~uint64_t{31};
     const uint64_t begin = each * at.block < pairs ? each * at.block : pairs;
-    const uint64_t sum = sv_dev_block_sum_u64(sum_range(src + begin, each < pairs - begin ? each : pairs - begin, at), at);
+    const uint64_t count = each < pairs - begin ? each : pairs - begin;
+    const uint64_t sum = sv_dev_block_sum_u64(sum_range(src + begin, count, at), at);
 
     if (at.tid == 0)
         sv_dev_atomic_add_u64(arg.sum, sum);

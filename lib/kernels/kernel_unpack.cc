@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device code that unpacks: reads a packed stream once, sums it, stores the box, and ends as the digest does. The box has
- * been written by then; whether that was right is what the result says.
+ * Device code that unpacks: reads a packed stream once, sums it, stores the box, and ends as the digest does. The box
+ * has been written by then; whether that was right is what the result says.
  */
 #include "kernels/kernel_box.h"
 #include "kernels/kernel_finish.h"
