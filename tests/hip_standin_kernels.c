@@ -64,6 +64,10 @@ static const kernel_row_t kernels[] = {
     {{"sv_signal", sv_signal_soft}, sizeof(sv_signal_arg_t)},
     {{"sv_push", run_push}, sizeof(sv_batch_arg_t)},
     {{"sv_pull", run_pull}, sizeof(sv_batch_arg_t)},
+    {{"sv_await", sv_await_soft}, sizeof(sv_await_arg_t)},
+    {{"sv_pack", sv_pack_soft}, sizeof(sv_pack_arg_t)},
+    {{"sv_unpack", sv_unpack_soft}, sizeof(sv_pack_arg_t)},
+    {{"sv_sum", sv_sum_soft}, sizeof(sv_sum_arg_t)},
     {{"sv_flip", sv_flip_soft}, sizeof(sv_flip_arg_t)},
     {{"sv_delay", sv_delay_soft}, sizeof(sv_delay_arg_t)},
 };

@@ -77,6 +77,53 @@ typedef struct sv_digest_arg {
     sv_record_t identity;   /* digest member ignored */
 } sv_digest_arg_t;
 
+/* One division of a unit's number by the extent of a dimension: multiply, take the upper word, shift (pack_plan.c). */
+typedef struct sv_pack_level {
+    int64_t stride;         /* bytes from one unit to the next in this dimension */
+    uint32_t count;
+    uint32_t magic;
+} sv_pack_level_t;
+
+enum { SV_PACK_LEVELS = 4 };
+
+/*
+ * One pass over a box, or a part of one, and its packed stream; sv_pack_plan() fills the upper half. The box is cut in
+ * units of granule bytes (a power of two up to 16 that divides every address in it), numbered in the order of the
+ * stream. sv_pack reads the box and, unless packed is NULL, writes the stream; sv_unpack reads the stream and, unless
+ * box is NULL, writes the box. Both sum the words of the stream as they go by and end as sv_digest does. packed may
+ * have any alignment below a granule of 16.
+ */
+typedef struct sv_pack_arg {
+    uint8_t *box;           /* where unit 0 lies */
+    uint8_t *packed;        /* first byte of this part of the stream */
+    uint64_t bytes;         /* of this part; a multiple of 8, but for the end of a packet */
+    uint32_t granule;
+    uint32_t first_unit;    /* number of the unit with which this part begins */
+    uint32_t run_units;     /* how many units lie one behind the other in memory from unit 0 on; 0 for no two */
+    uint32_t levels;        /* how many of level[] are used; what is left then counts steps of top_stride */
+    int64_t top_stride;
+    sv_pack_level_t level[SV_PACK_LEVELS];
+    uint8_t shift[8];       /* of level[] */
+
+    uint64_t first_word;    /* from here on as in sv_digest_arg_t */
+    uint64_t key;
+    sv_digest_scratch_t *scratch;
+    uint8_t *record;
+    sv_verify_result_t *result;
+    uint64_t *signal;
+    uint64_t signal_value;
+    uint32_t mode;
+    uint32_t reserved;
+    sv_record_t identity;
+} sv_pack_arg_t;
+
+/* Adds all 64-bit words of src, which is aligned to 16 bytes, to *sum: what reading memory costs at least. */
+typedef struct sv_sum_arg {
+    const uint64_t *src;
+    uint64_t words;         /* a multiple of 2 */
+    uint64_t *sum;
+} sv_sum_arg_t;
+
 /*
  * Words: epoch (low 32 bits), attempt (8), count (24). Whoever polls one wants an epoch, an attempt and a count above
  * 0; a later epoch says that this one is over.
@@ -181,6 +228,9 @@ SV_LAYOUT_ASSERT(sv_record_t, 64);
 SV_LAYOUT_ASSERT(sv_verify_result_t, 32);
 SV_LAYOUT_ASSERT(sv_digest_scratch_t, 16);
 SV_LAYOUT_ASSERT(sv_digest_arg_t, 152);
+SV_LAYOUT_ASSERT(sv_pack_level_t, 16);
+SV_LAYOUT_ASSERT(sv_pack_arg_t, 248);
+SV_LAYOUT_ASSERT(sv_sum_arg_t, 24);
 SV_LAYOUT_ASSERT(sv_signal_arg_t, 40);
 SV_LAYOUT_ASSERT(sv_push_item_t, 176);
 SV_LAYOUT_ASSERT(sv_pull_item_t, 192);

@@ -21,15 +21,18 @@
 #define SV_DEV_GPU 1
 #define SV_DEV_FN static __device__ __forceinline__
 #define SV_DEV_UNROLL _Pragma("unroll")
+#define SV_DEV_ROLLED _Pragma("unroll 1")
 #elif defined(__HIP__)
 #define SV_DEV_HIP 1
 #define SV_DEV_GPU 1
 #define SV_DEV_FN static inline __attribute__((device, always_inline))
 #define SV_DEV_UNROLL _Pragma("unroll")
+#define SV_DEV_ROLLED _Pragma("unroll 1")
 #else
 #define SV_DEV_SOFT 1
 #define SV_DEV_FN static inline
 #define SV_DEV_UNROLL
+#define SV_DEV_ROLLED
 #endif
 
 /* Where the calling thread is. A launch is one-dimensional. */
@@ -51,8 +54,10 @@ typedef struct sv_dev_words {
 
 #if defined(SV_DEV_CUDA)
 
+/* Few enough registers for 1024 lanes on each multiprocessor at once, which launch_blocks of the device counts on. */
 #define SV_KERNEL(name, arg_type, body)                                                                        \
-    extern "C" __global__ void __launch_bounds__(SV_KERNEL_LANES_MAX) name(const __grid_constant__ arg_type arg) \
+    extern "C" __global__ void __launch_bounds__(SV_KERNEL_LANES_MAX, 1024 / SV_KERNEL_LANES_MAX)              \
+        name(const __grid_constant__ arg_type arg)                                                             \
     {                                                                                                          \
         body(arg, sv_dev_block_here());                                                                        \
     }

@@ -10,12 +10,24 @@
 #include "kernels/kernels.h"
 
 const sv_kernel_t sv_kernel_digest = {"sv_digest", sv_digest_soft};
+const sv_kernel_t sv_kernel_pack = {"sv_pack", sv_pack_soft};
+const sv_kernel_t sv_kernel_unpack = {"sv_unpack", sv_unpack_soft};
+const sv_kernel_t sv_kernel_sum = {"sv_sum", sv_sum_soft};
 const sv_kernel_t sv_kernel_signal = {"sv_signal", sv_signal_soft};
 const sv_kernel_t sv_kernel_push = {"sv_push", sv_push_soft};
 const sv_kernel_t sv_kernel_pull = {"sv_pull", sv_pull_soft};
 const sv_kernel_t sv_kernel_await = {"sv_await", sv_await_soft};
 const sv_kernel_t sv_kernel_flip = {"sv_flip", sv_flip_soft};
 const sv_kernel_t sv_kernel_delay = {"sv_delay", sv_delay_soft};
+
+/* A batch of four 16-byte units for each of 256 lanes: with less, blocks only cost their start and their arrival. */
+enum { BLOCK_BYTES = 16384 };
+
+unsigned sv_kernel_blocks(const sv_device_t *dev, uint64_t bytes)
+{
+    uint64_t wanted = bytes / BLOCK_BYTES + 1;
+    return wanted < dev->launch_blocks ? (unsigned)wanted : dev->launch_blocks;
+}
 
 enum { RELAX_YIELDS = 64, RELAX_SLEEP_NS = 50000 };
 

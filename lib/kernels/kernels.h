@@ -18,6 +18,9 @@ extern "C" {
 #endif
 
 extern const sv_kernel_t sv_kernel_digest; /* sv_digest_arg_t: sum, copy, write or check a record, signal */
+extern const sv_kernel_t sv_kernel_pack;   /* sv_pack_arg_t: box to packed stream, with the digest; see pack_plan.h */
+extern const sv_kernel_t sv_kernel_unpack; /* sv_pack_arg_t: packed stream to box */
+extern const sv_kernel_t sv_kernel_sum;    /* sv_sum_arg_t: reads memory and adds it up, for measurements */
 extern const sv_kernel_t sv_kernel_signal; /* sv_signal_arg_t: release one word at system scope */
 extern const sv_kernel_t sv_kernel_push;   /* sv_batch_arg_t of sv_push_item_t: small packets leave */
 extern const sv_kernel_t sv_kernel_pull;   /* sv_batch_arg_t of sv_pull_item_t: small packets land */
@@ -27,12 +30,18 @@ extern const sv_kernel_t sv_kernel_flip;   /* sv_flip_arg_t: damage one byte, fo
 
 /* Bodies for soft, one call per block; reached through the descriptors above. arg is aligned to 8 bytes. */
 void sv_digest_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_pack_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_unpack_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_sum_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_signal_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_push_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_pull_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_await_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_delay_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_flip_soft(const void *arg, unsigned block, unsigned nblocks);
+
+/* How many blocks a pass over bytes bytes should have: up to dev->launch_blocks, and each with work for its lanes. */
+unsigned sv_kernel_blocks(const sv_device_t *dev, uint64_t bytes);
 
 /* One turn of a spin in device code on soft: yields, and sleeps when it has turned often. *turns starts at 0. */
 void sv_kernel_relax(unsigned *turns);

@@ -31,7 +31,7 @@ static selvage_status_t digest(sv_send_t *send)
                            .mode = SV_DIGEST_PREPARE,
                            .identity = p->identity};
     address_record(send, &arg);
-    return SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, &arg, sizeof arg, sv_batch_shares(dev, p->bytes),
+    return SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, &arg, sizeof arg, sv_kernel_blocks(dev, p->bytes),
                           p->x->kernel_stream);
 }
 

@@ -100,7 +100,7 @@ selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint32_t 
         arg.signal_value = sv_word(x->epoch, p->attempt, SV_PULL_GOOD);
     }
     return SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_digest, &arg, sizeof arg,
-                          sv_batch_shares(x->comm->dev, bytes), x->kernel_stream);
+                          sv_kernel_blocks(x->comm->dev, bytes), x->kernel_stream);
 }
 
 /* Up to the user's buffer: by the next batch of pulls if small, else by the copy engine with the digest behind it. */

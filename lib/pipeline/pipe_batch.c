@@ -10,6 +10,9 @@
 #include "pipeline/pipe_commit.h"
 
 
+/* A launch that waits takes no more than this part of the device, so that it is resident, and others beside it. */
+enum { WAITING_SHARE = 4 };
+
 /* --- items -------------------------------------------------------------------------------------------------------- */
 
 static bool has_near_record(const sv_packet_t *p)
@@ -162,10 +165,10 @@ static selvage_status_t launch(const selvage_exchange_t *x, const sv_kernel_t *k
 {
     sv_device_t *dev = x->comm->dev;
     uint32_t shares = arg->first_block[arg->npackets];
+    uint32_t most = arg->wait_ns ? (dev->launch_blocks + WAITING_SHARE - 1) / WAITING_SHARE : dev->launch_blocks;
     if (arg->npackets == 0)
         return SELVAGE_SUCCESS;
-    SV_TRY(SV_DEVICE_CALL(dev, launch, kernel, arg, sizeof *arg,
-                          shares < dev->launch_blocks ? shares : dev->launch_blocks, stream));
+    SV_TRY(SV_DEVICE_CALL(dev, launch, kernel, arg, sizeof *arg, shares < most ? shares : most, stream));
     for (uint32_t i = 0; kernel == &sv_kernel_push && i < arg->npackets; i++) {
         sv_send_t *send = &x->sends[arg->index[i]];
         send->pushed = sv_word(x->epoch, arg->attempt, send->p.nsegments);

@@ -11,7 +11,7 @@
 /* At commit: writes what never changes about the packets that kernels move into device memory. */
 selvage_status_t sv_batch_make_items(selvage_exchange_t *x);
 
-/* How many blocks share the work on a packet of this size. */
+/* How many blocks share the work on a packet of this size: more than for speed alone, because latency counts too. */
 static inline unsigned sv_batch_shares(const sv_device_t *dev, size_t bytes)
 {
     enum { SHARE_BYTES = 4096 };

@@ -160,7 +160,7 @@ static selvage_status_t prepare(hip_device_t *dev)
     dev->base.kernel_host_bytes = 256 << 10;
     dev->base.kernel_peer_bytes = 4 << 20;
     dev->base.early_wait_ns = 50000;
-    dev->base.launch_blocks = (unsigned)multiprocessors * 2;
+    dev->base.launch_blocks = (unsigned)multiprocessors * HIP_BLOCKS_EACH;
     return status == SELVAGE_SUCCESS ? sv_hip_load_kernels(dev) : status;
 }
 

@@ -26,6 +26,9 @@
 #endif
 
 KERNEL_IMAGES(digest)
+KERNEL_IMAGES(pack)
+KERNEL_IMAGES(unpack)
+KERNEL_IMAGES(sum)
 KERNEL_IMAGES(signal)
 KERNEL_IMAGES(push)
 KERNEL_IMAGES(pull)
@@ -35,6 +38,9 @@ KERNEL_IMAGES(delay)
 
 const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(digest),
+    KERNEL_ROWS(pack),
+    KERNEL_ROWS(unpack),
+    KERNEL_ROWS(sum),
     KERNEL_ROWS(signal),
     KERNEL_ROWS(push),
     KERNEL_ROWS(pull),

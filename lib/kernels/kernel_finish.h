@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How a pass over a packet ends on the device: the sums of the blocks meet in the packet's scratch, and the last block
+ * writes or checks the record, and signals. Blocks never wait for each other. The scratch is the packet's own; launches
+ * that share it are ordered by their stream.
+ *
+ * Any argument struct will do that has the members mode, key, scratch, record, result, signal, signal_value and
+ * identity of sv_digest_arg_t.
+ */
+#ifndef SV_KERNEL_FINISH_H
+#define SV_KERNEL_FINISH_H
+
+#include "kernels/kernel_digest.h"
+
+namespace {
+
+template <typename ARG>
+SV_DEV_FN void finish_prepare(const ARG &arg, uint64_t digest)
+{
+    record_words words = record_words_of(arg.identity);
+
+    words.word[7] = digest;
+    record_store(arg.record, words);
+}
+
+template <typename ARG>
+SV_DEV_FN void finish_verify(const ARG &arg, uint64_t digest)
+{
+    const record_words seen = record_load(arg.record);
+    const uint64_t expected = arg.mode & SV_DIGEST_NONE ? 0 : seen.word[7];
+    const uint32_t record_ok = record_is(seen, record_words_of(arg.identity));
+
+    arg.result->expected = expected;
+    arg.result->found = digest;
+    arg.result->record_ok = record_ok;
+    arg.result->verified = record_ok && expected == digest;
+    arg.result->epoch = arg.result->verified ? 0 : arg.identity.epoch;
+}
+
+/* Done by one thread, once, when every block is through. total is the sum of all launches on the scratch. */
+template <typename ARG>
+SV_DEV_FN void finish_packet(const ARG &arg, uint64_t total)
+{
+    const uint64_t digest = arg.mode & SV_DIGEST_NONE ? 0 : digest_finish(arg.key, total);
+
+    arg.scratch->blocks_done = 0;
+    if ((arg.mode & SV_DIGEST_FINISH) == SV_DIGEST_ADD)
+        return;
+    if ((arg.mode & SV_DIGEST_FINISH) == SV_DIGEST_PREPARE)
+        finish_prepare(arg, digest);
+    else
+        finish_verify(arg, digest);
+    arg.scratch->sum = 0;
+    if (arg.signal) /* partner: the acquire of whoever polls the word, a host or a kernel of another rank */
+        sv_dev_store_release_system_u64(arg.signal, arg.signal_value);
+}
+
+/* All threads of the block call it when they are through; sum is what the calling thread found. */
+template <typename ARG>
+SV_DEV_FN void finish_block(const ARG &arg, uint64_t sum, sv_dev_block_t at)
+{
+    /* The barriers inside also put every thread's stores before thread 0 counts the block in or releases. */
+    sum = sv_dev_block_sum_u64(sum, at);
+    if (at.tid != 0)
+        return;
+    if (at.nblocks == 1) {
+        sum += arg.scratch->sum;
+        arg.scratch->sum = sum;
+        finish_packet(arg, sum);
+        return;
+    }
+    sv_dev_atomic_add_u64(&arg.scratch->sum, sum);
+    /* Partner: itself in the other blocks. Whoever counts last has seen the sums and stores of all. */
+    if (sv_dev_atomic_add_u32_acq_rel(&arg.scratch->blocks_done, 1) == at.nblocks - 1)
+        finish_packet(arg, sv_dev_load_u64(&arg.scratch->sum));
+}
+
+} // namespace
+
+#endif
