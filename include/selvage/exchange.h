@@ -134,7 +134,8 @@ selvage_status_t selvage_exchange_wait(selvage_exchange_t *ex, void *stream);
  * rank on @p ex end at once. wait after enqueue_wait waits on the host for the device and returns what it found.
  *
  * Ranks that exchange with each other should end an epoch the same way. Where ranks share one GPU, a kernel that waits
- * could hold up the one it waits for, so there this call is selvage_exchange_wait().
+ * could hold up the one it waits for, and the software device's streams without threads cannot wait: there this call is
+ * selvage_exchange_wait().
  *
  * @param stream  the one given to start, or one that is ordered behind it
  * @return ERR_UNSUPPORTED with the packet named, ERR_STATE if never started; else the exchange's first error

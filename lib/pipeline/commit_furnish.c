@@ -170,6 +170,8 @@ static selvage_status_t make_scratch(selvage_exchange_t *x)
     for (uint32_t i = 0; i < x->nrecvs; i++)
         x->recvs[i].p.scratch = scratch++;
     SV_TRY(SV_DEVICE_CALL(dev, fill_async, block, 0, bytes, x->kernel_stream));
+    if (x->slab) /* words lie there too: what an earlier owner of the memory left must not look like an arrival */
+        SV_TRY(SV_DEVICE_CALL(dev, fill_async, x->slab, 0, x->slab_bytes, x->kernel_stream));
     return SV_DEVICE_CALL(dev, stream_sync, x->kernel_stream);
 }
 

@@ -93,11 +93,17 @@ static size_t piece_of_direct(const sv_packet_t *p)
     return piece < least ? least : piece > most ? most : piece;
 }
 
-static size_t piece_of_shared(const sv_packet_t *p)
+/*
+ * Through the host: short enough that the legs of a packet overlap, long enough that a segment costs little. What only
+ * copy engines move takes longer ones.
+ */
+static size_t piece_through_host(const sv_packet_t *p)
 {
-    enum { PIECES = 16, LARGER = 4 };
-    size_t least = p->x->comm->config.segment_bytes, piece = round_up(p->bytes / PIECES + 1, LINE);
-    return piece < least ? least : piece > LARGER * least ? LARGER * least : piece;
+    enum { PIECES = 8, SHORTER = 8, LONGER = 4 };
+    size_t segment = p->x->comm->config.segment_bytes, piece = round_up(p->bytes / PIECES + 1, LINE);
+    size_t least = round_up(segment / SHORTER, LINE);
+    size_t most = p->route == SELVAGE_ROUTE_SHARED ? LONGER * segment : segment;
+    return piece < least ? least : piece > most ? most : piece;
 }
 
 /* Words count segments in 24 bits (sv_word()), so very long packets get larger ones; both ends compute the same. */
@@ -107,8 +113,8 @@ static size_t segment_bytes_of(const sv_packet_t *p)
     size_t segment_bytes = p->x->comm->config.segment_bytes;
     if (p->direct)
         segment_bytes = piece_of_direct(p);
-    else if (p->route == SELVAGE_ROUTE_SHARED)
-        segment_bytes = piece_of_shared(p);
+    else if (p->route != SELVAGE_ROUTE_PEER)
+        segment_bytes = piece_through_host(p);
     while (segment_bytes && p->bytes / segment_bytes >= SEGMENTS_MAX)
         segment_bytes *= 2;
     return segment_bytes;
@@ -129,7 +135,7 @@ void sv_commit_cut(sv_packet_t *p)
 {
     enum { TURNS = 2 }; /* one slot is written while the other is emptied */
     const sv_config_t *config = &p->x->comm->config;
-    bool whole = p->kernel_copy && sv_route_is_one_sided(p->route);
+    bool whole = p->kernel_copy;
     p->segment_bytes = whole ? p->bytes : segment_bytes_of(p);
     p->nsegments = 1;
     if (!whole && p->bytes > p->segment_bytes)
@@ -139,7 +145,7 @@ void sv_commit_cut(sv_packet_t *p)
     p->nslots = p->nsegments < (uint32_t)config->segment_slots ? p->nsegments : (uint32_t)config->segment_slots;
     if (p->direct)
         p->nslots = p->nsegments; /* no slots at all: all of it may come at once */
-    else if (whole)
+    else if (whole && sv_route_is_one_sided(p->route))
         p->nslots = TURNS;
 }
 
@@ -232,6 +238,7 @@ static selvage_status_t make_slab(selvage_exchange_t *x, size_t bytes)
     void *slab;
     SV_TRY(SV_DEVICE_CALL(x->comm->dev, malloc, bytes, &slab));
     x->slab = slab;
+    x->slab_bytes = bytes;
     x->device_bytes += bytes;
     return SV_DEVICE_CALL(x->comm->dev, export_memory, slab, bytes, &x->slab_handle, &x->slab_offset);
 }

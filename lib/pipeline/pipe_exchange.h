@@ -281,6 +281,7 @@ struct selvage_exchange {
     uint64_t *abort;               /* pinned: not 0: kernels stop waiting; the next word: the last epoch joined */
     void *caller_stream;           /* valid during start, if start may enqueue there itself */
     bool in_start;
+    bool device_mode;              /* this epoch's pushes wait on the device; it should end by an enqueued wait */
     bool all_small;                /* kernels move every packet */
     bool kernel_stream_busy;       /* with something of this epoch that an enqueued wait must join */
     sv_event_t *enqueue_event;     /* behind the last enqueued wait, on the caller's stream */
@@ -296,6 +297,7 @@ struct selvage_exchange {
     uint8_t *shared_slots;         /* in the segment: landing slots of shared receives */
     sv_device_handle_t slab_handle;
     uint64_t slab_offset;
+    size_t slab_bytes;
     size_t pinned_bytes, device_bytes;
     sv_work_t start_work;
     uint64_t phase_begin_ns[7], phase_end_ns[7];

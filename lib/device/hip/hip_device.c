@@ -157,9 +157,10 @@ static selvage_status_t prepare(hip_device_t *dev)
         status = sv_hip_status(dev, hipDeviceGetAttribute(&multiprocessors, hipDeviceAttributeMultiprocessorCount,
                                                           dev->index), "hipDeviceGetAttribute");
     dev->writes_words = sv_hip_can_write_words(dev->index);
-    dev->base.kernel_host_bytes = 256 << 10;
+    dev->base.kernel_host_bytes = 16 << 10;
     dev->base.kernel_peer_bytes = 4 << 20;
     dev->base.early_wait_ns = 50000;
+    dev->base.kernels_wait = true;
     dev->base.launch_blocks = (unsigned)multiprocessors * HIP_BLOCKS_EACH;
     return status == SELVAGE_SUCCESS ? sv_hip_load_kernels(dev) : status;
 }
