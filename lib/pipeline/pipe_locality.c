@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a new communicator finds out about where its ranks are. Each step that talks ends in an agreement, so that a
- * rank that fails takes all with it; a wire that fails is noticed by the deadline at the latest. Between sv_comm_create()'s first agreements and the start
- * of the progress thread; one thread.
+ * rank that fails takes all with it; a wire that fails is noticed by the deadline at the latest. Runs between the first
+ * agreements of sv_comm_create() and the start of the progress thread; one thread.
  */
 #include "base/base_status.h"
 #include "pipeline/pipe_control.h"

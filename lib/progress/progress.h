@@ -46,7 +46,8 @@ typedef struct sv_progress {
     sv_ring_t ring;
 } sv_progress_t;
 
-/* In place; starts the thread if threaded, next to the GPU of topology, which outlives it. Partner: sv_progress_fini(). */
+/* In place; starts the thread if threaded, next to the GPU of topology, which outlives it. Partner:
+   sv_progress_fini(). */
 selvage_status_t sv_progress_init(sv_progress_t *progress, bool threaded, const sv_topology_t *topology,
                                   sv_progress_poll_fn poll, void *arg);
 /* Stops and joins the thread; harmless twice and on a zeroed struct. */

@@ -52,8 +52,8 @@ typedef selvage_status_t (*sv_topology_wait_fn)(void *arg);
 
 /*
  * Fills gpu_ranks and shares_gpu: the ranks of the machine tell each other the bus ids of their devices ("" for those
- * that have none). Collective over the wire's ranks of one machine; two messages per rank; once per topology. Fails only
- * if the wire or keep_waiting does.
+ * that have none). Collective over the wire's ranks of one machine; two messages per rank; once per topology. Fails
+ * only if the wire or keep_waiting does.
  */
 selvage_status_t sv_topology_find_gpu(sv_topology_t *topology, sv_wire_t *wire, const char *bus_id,
                                       sv_topology_wait_fn keep_waiting, void *arg);
