@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory and threads next to a GPU, on a sysfs made here: what is found and what is left alone; the policy of the
- * calling thread between begin and end, as the system has it; and the cores of a thread. Where the system refuses
- * policies (containers may), that part is left out.
+ * calling thread between begin and end, as the system has it; the cores of a thread and of the progress thread; and that
+ * commit asks for placement. Where the system refuses policies (containers may), that part is left out.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -13,24 +13,29 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/base_log.h"
 #include "base/base_memory.h"
 #include "base/base_thread.h"
 #include "check.h"
+#include "pipeline/pipe_comm.h"
+#include "progress/progress.h"
 #include "topology/topology.h"
 #include "topology/topology_bind.h"
+#include "wire/wire_local.h"
+#include <selvage/exchange.h>
 
 #define GPU "0000:c1:00.0"
 
 enum { DEFAULT = 0, PREFERRED = 1, INTERLEAVE = 3, PREFERRED_MANY = 5 };
 
 static char root[64];
-static int logged;
+static int logged, refused;
 
 static void count_lines(void *arg, int level, const char *line)
 {
     (void)arg;
-    (void)line;
-    logged += level <= 2;
+    logged += level <= SV_LOG_WARN;
+    refused += strstr(line, "memory is not bound to NUMA node 1000") != NULL;
 }
 
 static void put(const char *folder, const char *name, const char *text)
@@ -175,6 +180,69 @@ static void check_thread(void)
     CHECK_EQ(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
+static bool poll_nothing(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+static void read_cores(void *arg)
+{
+    CHECK_EQ(sched_getaffinity(0, sizeof(cpu_set_t), arg), 0);
+}
+
+/* The progress thread goes there, and the thread that starts it does not. */
+static void check_progress(void)
+{
+    sv_topology_t topology = {.near.node = -1};
+    sv_progress_t progress;
+    cpu_set_t mine, its, after;
+    char text[32];
+    CHECK_EQ(sched_getaffinity(0, sizeof mine, &mine), 0);
+    int core = 0;
+    while (core < CPU_SETSIZE - 1 && !CPU_ISSET(core, &mine))
+        core++;
+    snprintf(text, sizeof text, "%d", core);
+    make_machine("0-1", "0", text);
+    sv_topology_place(&topology, root, GPU);
+    CHECK_STATUS(sv_progress_init(&progress, true, &topology, poll_nothing, NULL), SELVAGE_SUCCESS);
+    sv_progress_call(&progress, read_cores, &its);
+    sv_progress_fini(&progress);
+    CHECK(CPU_COUNT(&its) == 1 && CPU_ISSET(core, &its));
+    CHECK_EQ(sched_getaffinity(0, sizeof after, &after), 0);
+    CHECK(CPU_EQUAL(&mine, &after));
+    sv_topology_fini(&topology);
+}
+
+/* Commit asks for placement of the pinned block and of the segment: next to a node that does not exist, it is told so
+   twice, and goes on. */
+static void check_commit(void)
+{
+    sv_wire_world_t *world = NULL;
+    sv_wire_t *wire = NULL;
+    selvage_comm_t *comm = NULL;
+    selvage_exchange_t *ex = NULL;
+    char out[64] = "placed", in[64] = "";
+    setenv("SELVAGE_LOG", "info", 1);
+    setenv("SELVAGE_DEVICE", "soft", 1);
+    CHECK_STATUS(sv_wire_world_create(1, 0, &world), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_wire_local_open(world, 0, &wire), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_comm_create(wire, NULL, &comm), SELVAGE_SUCCESS);
+    comm->topology.near.node = 1000;
+    comm->topology.near.binder = sv_binder_create();
+    CHECK_STATUS(selvage_exchange_create(comm, NULL, &ex), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_add_send(ex, out, sizeof out, 0, 0, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_add_recv(ex, in, sizeof in, 0, 0, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_commit(ex), SELVAGE_SUCCESS);
+    CHECK_EQ(refused, 2);
+    CHECK_STATUS(selvage_exchange_start(ex, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_wait(ex, NULL), SELVAGE_SUCCESS);
+    CHECK_STR(in, "placed");
+    selvage_exchange_destroy(ex);
+    selvage_comm_destroy(comm);
+    sv_wire_world_destroy(world);
+}
+
 int main(void)
 {
     char command[128];
@@ -185,6 +253,8 @@ int main(void)
     check_cores();
     check_memory();
     check_thread();
+    check_progress();
+    check_commit();
     CHECK_EQ(logged, 0); /* what cannot be done is no warning */
     CHECK_EQ(sv_memory_live(), 0);
     snprintf(command, sizeof command, "rm -rf '%s'", root);

@@ -148,15 +148,15 @@ selvage_status_t sv_topology_find_gpu(sv_topology_t *topology, sv_wire_t *wire, 
                             .keep_waiting = keep_waiting, .arg = arg};
     snprintf(office.letters[0].note.bus_id, BUS_BYTES, "%s", bus_id);
     selvage_status_t status = is_first(topology) ? ask_all(topology, &office) : tell_first(topology, &office);
-    int sharers = (int)office.letters[0].note.sharers;
-    if (status != SELVAGE_SUCCESS)
+    if (status == SELVAGE_SUCCESS)
+        topology->gpu_ranks = (int)office.letters[0].note.sharers;
+    else
         withdraw(topology, &office);
     sv_topology_free_letters(topology);
     SV_TRY(status);
-    topology->gpu_ranks = sharers;
-    topology->shares_gpu = sharers > 1;
+    topology->shares_gpu = topology->gpu_ranks > 1;
     if (topology->shares_gpu)
         sv_log(SV_LOG_INFO, "topology", "%d ranks of this machine use GPU %s: no kernel here waits for another rank",
-               sharers, bus_id);
+               topology->gpu_ranks, bus_id);
     return SELVAGE_SUCCESS;
 }
