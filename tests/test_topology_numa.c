@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory and threads next to a GPU, on a sysfs made here: what is found and what is left alone; the policy of the
- * calling thread between begin and end, as the system has it; the cores of a thread and of the progress thread; and that
- * commit asks for placement. Where the system refuses policies (containers may), that part is left out.
+ * calling thread between begin and end, as the system has it; the cores of a thread and of the progress thread; and
+ * that commit asks for placement. Where the system refuses policies (containers may), that part is left out.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
