@@ -101,16 +101,13 @@ static selvage_status_t peer_access(sv_device_t *dev, const char *bus_id, int *p
 {
     hip_device_t *hip = hip_of(dev);
     int other = -1, possible = 1;
-    int before = hip_enter(hip);
-    hipError_t error = hipDeviceGetByPCIBusId(&other, bus_id);
-    bool seen = error == hipSuccess;
-    if (seen && other != hip->index)
-        error = hipDeviceCanAccessPeer(&possible, hip->index, other);
-    if (!seen)
-        (void)hipGetLastError();
-    hip_leave(hip, before);
-    if (!seen)
+    hipError_t error = hipDeviceGetByPCIBusId(&other, bus_id); /* asks about GPUs: none need be current */
+    if (error != hipSuccess) {
+        hip_ignore(error);
         return hip->host->error_quiet(SELVAGE_ERR_UNSUPPORTED, "GPU %d does not see GPU %s", hip->index, bus_id);
+    }
+    if (other != hip->index)
+        error = hipDeviceCanAccessPeer(&possible, hip->index, other);
     if (error == hipSuccess)
         *possible_out = possible;
     return sv_hip_status(hip, error, "hipDeviceCanAccessPeer");
