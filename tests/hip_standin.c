@@ -158,6 +158,26 @@ hipError_t hipDeviceGetPCIBusId(char *text, int bytes, int gpu)
     return hipSuccess;
 }
 
+hipError_t hipDeviceGetByPCIBusId(int *gpu, const char *text)
+{
+    unsigned bus;
+    BEGIN();
+    if (sscanf(text, "0000:%x:00.0", &bus) != 1 || bus < 1 || bus > (unsigned)gpus())
+        return standin_give(hipErrorInvalidValue);
+    *gpu = (int)bus - 1;
+    return hipSuccess;
+}
+
+/* Neighbours reach each other, and nobody else: an answer that depends on both numbers. */
+hipError_t hipDeviceCanAccessPeer(int *possible, int gpu, int other)
+{
+    BEGIN();
+    if (gpu < 0 || gpu >= gpus() || other < 0 || other >= gpus())
+        return standin_refuse(__func__, hipErrorInvalidDevice, "a GPU that is not there");
+    *possible = other - gpu == 1 || gpu - other == 1;
+    return hipSuccess;
+}
+
 hipError_t hipDeviceGetName(char *text, int bytes, int gpu)
 {
     BEGIN();

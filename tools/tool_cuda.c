@@ -56,11 +56,12 @@ bool tool_cuda_load(tool_cuda_t *cuda_out)
     return true;
 }
 
-/* Rank among the processes of this host, as the launcher says it. */
+/* Rank among the processes of this host, as the launcher says it; in the order of selvage_device_open_local(), so that
+   both choose one GPU. */
 static int launcher_local_rank(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",   "SLURM_LOCALID",
-                                        "FLUX_TASK_LOCAL_ID",         "PALS_LOCAL_RANKID", "PMI_LOCAL_RANK"};
+    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",    "PMI_LOCAL_RANK",
+                                        "PALS_LOCAL_RANKID",          "FLUX_TASK_LOCAL_ID", "SLURM_LOCALID"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *value = getenv(names[i]);
         if (value)

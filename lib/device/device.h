@@ -94,6 +94,9 @@ typedef struct sv_device_ops {
        `ranges` of the device is false. */
     void (*range_push)(sv_device_t *dev, const char *name);
     void (*range_pop)(sv_device_t *dev);
+    /* Whether this device can reach the memory of that with this bus id ("" for one without a bus); itself it can.
+       ERR_UNSUPPORTED, without a log line, for a device that this process does not see. */
+    selvage_status_t (*peer_access)(sv_device_t *dev, const char *bus_id, int *possible_out);
 } sv_device_ops_t;
 
 /* First member of every device; set once, when it is opened. */

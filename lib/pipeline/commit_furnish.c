@@ -95,7 +95,10 @@ static selvage_status_t make_pinned(selvage_exchange_t *x)
     carver_t measure = {NULL, 0};
     carve_pinned(x, &measure);
     void *block;
-    SV_TRY(SV_DEVICE_CALL(x->comm->dev, host_malloc, measure.used + 1, &block));
+    bool near = sv_topology_memory_begin(&x->comm->topology);
+    selvage_status_t status = SV_DEVICE_CALL(x->comm->dev, host_malloc, measure.used + 1, &block);
+    sv_topology_memory_end(&x->comm->topology, near);
+    SV_TRY(status);
     x->pinned = block;
     memset(block, 0, measure.used);
     x->pinned_bytes += measure.used;

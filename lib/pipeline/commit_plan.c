@@ -224,7 +224,10 @@ static selvage_status_t make_segment(selvage_exchange_t *x)
     size_t bytes = LINE * (1 + on_node) + x->nsends * sizeof(sv_send_words_t) + x->nrecvs * sizeof(sv_recv_words_t) +
                    SLOT_ALIGN + shared_slots_bytes(x);
     x->segment_token = sv_digest_mix(x->comm->nonce + x->create_number * 65537 + (uint64_t)x->comm->wire->rank) | 1;
-    SV_TRY(sv_shared_create(x->comm->dev, bytes, x->segment_token, &x->segment));
+    bool near = sv_topology_memory_begin(&x->comm->topology);
+    selvage_status_t status = sv_shared_create(x->comm->dev, bytes, x->segment_token, &x->segment);
+    sv_topology_memory_end(&x->comm->topology, near);
+    SV_TRY(status);
     x->segment_open = true;
     x->pinned_bytes += bytes;
     lay_out_segment(x);

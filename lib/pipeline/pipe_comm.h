@@ -83,6 +83,8 @@ void sv_comm_destroy(selvage_comm_t *comm);
 
 /* Advances control messages and every active exchange once; returns whether anything moved. Engine thread only. */
 bool sv_comm_poll(void *comm);
+/* Fills the topology: nodes, who shares a GPU, what lies next to it. Collective, and agreed on. See pipe_locality.c. */
+selvage_status_t sv_comm_locate(selvage_comm_t *comm);
 
 /* Quiesces everything at MPI_Finalize and reports what is left. */
 void sv_comm_at_finalize(void *comm);

@@ -68,6 +68,8 @@ typedef CUdeviceptr hipDeviceptr_t;
 #define hipSetDevice cudaSetDevice
 #define hipDeviceGetAttribute cudaDeviceGetAttribute
 #define hipDeviceGetPCIBusId cudaDeviceGetPCIBusId
+#define hipDeviceGetByPCIBusId cudaDeviceGetByPCIBusId
+#define hipDeviceCanAccessPeer cudaDeviceCanAccessPeer
 #define hipDeviceGetStreamPriorityRange cudaDeviceGetStreamPriorityRange
 #define hipMalloc cudaMalloc
 #define hipFree cudaFree

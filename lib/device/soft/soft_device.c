@@ -70,6 +70,16 @@ static void soft_range_pop(sv_device_t *dev)
     (void)dev;
 }
 
+/* Software devices of a machine map each other's memory; GPUs they do not see. */
+static selvage_status_t soft_peer_access(sv_device_t *dev, const char *bus_id, int *possible_out)
+{
+    (void)dev;
+    if (bus_id[0])
+        return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "the software device does not see GPU %s", bus_id);
+    *possible_out = 1;
+    return SELVAGE_SUCCESS;
+}
+
 static const sv_device_ops_t soft_ops = {
     .abi = SV_DEVICE_ABI,
     .name = "soft",
@@ -100,6 +110,7 @@ static const sv_device_ops_t soft_ops = {
     .malloc_fine = soft_malloc,
     .range_push = soft_range_push,
     .range_pop = soft_range_pop,
+    .peer_access = soft_peer_access,
 };
 
 selvage_status_t sv_soft_open(const sv_config_t *config, sv_device_t **dev_out)
