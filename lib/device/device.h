@@ -36,6 +36,22 @@ typedef struct sv_kernel {
 /* Which modelled link (or copy engine) a copy uses. PEER is device to device of another rank. */
 typedef enum sv_copy_kind { SV_COPY_D2H, SV_COPY_H2D, SV_COPY_D2D, SV_COPY_PEER, SV_COPY_KINDS } sv_copy_kind_t;
 
+/* Where memory lies, as far as that decides what can be done with it; memory_kind.h says what, doc/memory.md to users. */
+typedef enum sv_memory_kind {
+    SV_MEMORY_UNKNOWN,  /* the runtime would not say: taken for usable */
+    SV_MEMORY_DEVICE,   /* within one allocation of this device that can be exported */
+    SV_MEMORY_POOL,     /* of this device, from a stream-ordered pool */
+    SV_MEMORY_VIRTUAL,  /* of this device, mapped by the calls for virtual memory */
+    SV_MEMORY_MANAGED,
+    SV_MEMORY_PINNED,   /* host memory that the device knows */
+    SV_MEMORY_HOST,     /* other host memory, which this device reaches all the same */
+    SV_MEMORY_PAGEABLE, /* other host memory, or nothing at all: not within reach */
+    SV_MEMORY_OTHER,    /* of another device */
+    SV_MEMORY_SPLIT,    /* begins in an allocation and goes on beyond it */
+    SV_MEMORY_FREED,
+    SV_MEMORY_KINDS
+} sv_memory_kind_t;
+
 /* Memory of one allocation of this device, for another process: plain bytes, sent over the wire. */
 typedef struct sv_device_handle {
     uint8_t bytes[SV_DEVICE_HANDLE_BYTES];
@@ -94,6 +110,8 @@ typedef struct sv_device_ops {
        `ranges` of the device is false. */
     void (*range_push)(sv_device_t *dev, const char *name);
     void (*range_pop)(sv_device_t *dev);
+    /* Where bytes (at least 1) at ptr lie. Cannot fail; never logs. */
+    sv_memory_kind_t (*memory_kind)(sv_device_t *dev, const void *ptr, size_t bytes);
 } sv_device_ops_t;
 
 /* First member of every device; set once, when it is opened. */

@@ -8,6 +8,7 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
+#include "memory/memory_kind.h"
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_control.h"
@@ -70,8 +71,10 @@ static sv_packet_t declare(selvage_exchange_t *x, size_t bytes, int peer, int ta
 selvage_status_t sv_exchange_add_send(selvage_exchange_t *x, const void *buf, size_t bytes, int peer, int tag,
                                       uint32_t *index_out)
 {
+    void *address;
+    SV_TRY(sv_memory_admit(x->comm->dev, "selvage_exchange_add_send", buf, bytes, &address));
     SV_TRY(make_room(&x->sends, x->nsends, &x->sends_room, sizeof *x->sends));
-    x->sends[x->nsends] = (sv_send_t){.p = declare(x, bytes, peer, tag, x->nsends), .buf = buf};
+    x->sends[x->nsends] = (sv_send_t){.p = declare(x, bytes, peer, tag, x->nsends), .buf = address};
     if (index_out)
         *index_out = x->nsends;
     x->nsends++;
@@ -81,8 +84,10 @@ selvage_status_t sv_exchange_add_send(selvage_exchange_t *x, const void *buf, si
 selvage_status_t sv_exchange_add_recv(selvage_exchange_t *x, void *buf, size_t bytes, int peer, int tag,
                                       uint32_t *index_out)
 {
+    void *address;
+    SV_TRY(sv_memory_admit(x->comm->dev, "selvage_exchange_add_recv", buf, bytes, &address));
     SV_TRY(make_room(&x->recvs, x->nrecvs, &x->recvs_room, sizeof *x->recvs));
-    x->recvs[x->nrecvs] = (sv_recv_t){.p = declare(x, bytes, peer, tag, x->nrecvs), .buf = buf};
+    x->recvs[x->nrecvs] = (sv_recv_t){.p = declare(x, bytes, peer, tag, x->nrecvs), .buf = address};
     if (index_out)
         *index_out = x->nrecvs;
     x->nrecvs++;

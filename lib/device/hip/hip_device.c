@@ -141,6 +141,7 @@ static const sv_device_ops_t hip_ops = {
     .malloc_fine = sv_hip_malloc_fine,
     .range_push = sv_hip_range_push,
     .range_pop = sv_hip_range_pop,
+    .memory_kind = sv_hip_memory_kind,
 };
 
 static selvage_status_t prepare(hip_device_t *dev)

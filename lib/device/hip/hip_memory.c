@@ -109,6 +109,9 @@ selvage_status_t sv_hip_export(sv_device_t *dev, const void *ptr, size_t bytes, 
     hip_device_t *hip = hip_of(dev);
     hip_handle_t handle = {.pid = (uint64_t)getpid()};
     size_t range_bytes = 0;
+    /* Some runtimes give out handles for virtual memory too, which crash whoever opens them. */
+    if (sv_hip_memory_kind(dev, ptr, bytes) != SV_MEMORY_DEVICE)
+        return hip->host->error_quiet(SELVAGE_ERR_UNSUPPORTED, "memory at %p is of no kind that can be exported", ptr);
     selvage_status_t status = find_range(hip, ptr, &handle.base, &range_bytes);
     uint64_t offset = status == SELVAGE_SUCCESS ? (uint64_t)(uintptr_t)ptr - handle.base : 0;
     if (status == SELVAGE_SUCCESS && offset + bytes > range_bytes)

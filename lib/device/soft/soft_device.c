@@ -100,6 +100,7 @@ static const sv_device_ops_t soft_ops = {
     .malloc_fine = soft_malloc,
     .range_push = soft_range_push,
     .range_pop = soft_range_pop,
+    .memory_kind = soft_memory_kind,
 };
 
 selvage_status_t sv_soft_open(const sv_config_t *config, sv_device_t **dev_out)
