@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/base_fault.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "base/base_thread.h"
@@ -24,8 +25,8 @@ static selvage_status_t complain(sv_device_t *dev, const void *ptr, size_t bytes
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "ptr: %zu bytes at %p cannot be exported to the peers of the node by "
                         "device %s (%s); leave them unregistered: packets go through Selvage's own slab", bytes, ptr,
                         dev->ops->name, why);
-    return sv_error(SELVAGE_ERR_UNSUPPORTED, "ptr: %zu bytes at %p cannot be exported to the peers of the node: this is "
-                    "%s%s", bytes, ptr, sv_memory_kind_text(kind),
+    return sv_error(SELVAGE_ERR_UNSUPPORTED, "ptr: %zu bytes at %p cannot be exported to the peers of the node: this "
+                    "is %s%s", bytes, ptr, sv_memory_kind_text(kind),
                     sv_memory_kind_is_usable(kind) ? "; leave it unregistered: packets go through Selvage's own slab"
                                                    : "");
 }
@@ -99,6 +100,8 @@ selvage_status_t sv_opened_get(sv_list_t *opened, sv_device_t *dev, int peer, co
     selvage_status_t status;
 
     if (entry == NULL) {
+        if (sv_fault_call_fails(SV_FAULT_CALL_IPC))
+            return sv_error(SELVAGE_ERR_DEVICE, "injected fault: opening of device memory");
         SV_TRY(sv_calloc(1, sizeof *entry, &entry));
         *entry = (sv_opened_t){.dev = dev, .peer = peer, .handle = *handle};
         SV_TRY_GOTO(status, SV_DEVICE_CALL(dev, open_memory, handle, &entry->base), release);

@@ -29,8 +29,8 @@ static const kind_row_t rows[SV_MEMORY_KINDS] = {
     [SV_MEMORY_MANAGED] = {"managed", true, "managed memory"},
     [SV_MEMORY_PINNED] = {"pinned", true, "pinned host memory"},
     [SV_MEMORY_HOST] = {"host", true, "plain host memory"},
-    [SV_MEMORY_PAGEABLE] = {"pageable", false, "plain host memory, which this device cannot reach, or was freed; pin it "
-                            "or use device memory"},
+    [SV_MEMORY_PAGEABLE] = {"pageable", false, "plain host memory, which this device cannot reach, or was freed; pin "
+                            "it or use device memory"},
     [SV_MEMORY_OTHER] = {"other", false, "memory of another device than the communicator's; make a communicator while "
                          "that one is current"},
     [SV_MEMORY_SPLIT] = {"split", false, "memory that ends beyond the allocation it begins in"},
