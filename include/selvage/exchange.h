@@ -63,7 +63,8 @@ selvage_status_t selvage_exchange_create(selvage_comm_t *comm, const selvage_exc
  *
  * The i-th send of a (source, destination, tag) meets the i-th receive of the same three.
  *
- * @param[in]  buf        device memory, any alignment; may be NULL only if @p bytes is 0. Must not overlap receives
+ * @param[in]  buf        memory that the device reaches (doc/memory.md lists the kinds), any alignment; may be NULL
+ *                        only if @p bytes is 0. Must not overlap receives
  * @param[in]  bytes      payload; 0 is a packet too (its record still travels)
  * @param[in]  peer       destination, 0 to size-1; the rank itself is allowed
  * @param[in]  tag        0 to 2^31-1; never shown to MPI

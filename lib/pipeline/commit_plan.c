@@ -41,6 +41,7 @@ selvage_status_t sv_commit_peer(selvage_exchange_t *x, int rank, bool stray, sv_
         peer->rank = rank;
         peer->stray = stray;
         peer->on_node = sv_topology_node_index(&x->comm->topology, rank) >= 0;
+        peer->limit = sv_limit_find(x->comm, rank);
         sv_list_append(&x->peers, &peer->link);
         x->npeers++;
     }
@@ -61,13 +62,26 @@ static selvage_status_t find_peers(selvage_exchange_t *x)
     return SELVAGE_SUCCESS;
 }
 
+/* The next best route that mappings allow, unless the exchange asked for the one that they do not. */
+static selvage_status_t limit_route(const selvage_exchange_t *x, const sv_peer_t *peer, selvage_route_t wanted,
+                                    selvage_route_t *route_out)
+{
+    bool limited = wanted < peer->limit;
+    if (limited && wanted == x->forced_route)
+        return sv_error(SELVAGE_ERR_UNSUPPORTED, "route %s was asked for, but memory of rank %d could not be mapped "
+                        "before", selvage_route_name(wanted), peer->rank);
+    *route_out = limited ? peer->limit : wanted;
+    return SELVAGE_SUCCESS;
+}
+
 /* The route of a packet between this rank and peer. A packet to the rank itself is self unless staged is asked for. */
 static selvage_status_t choose_route(const selvage_exchange_t *x, const sv_peer_t *peer, selvage_route_t *route_out)
 {
     bool forced_here = x->forced_route != SELVAGE_ROUTE_DEFAULT;
     selvage_route_t wanted = forced_here ? x->forced_route : (selvage_route_t)x->comm->config.route;
     if (peer->rank == x->comm->wire->rank) {
-        *route_out = wanted == SELVAGE_ROUTE_STAGED ? SELVAGE_ROUTE_STAGED : SELVAGE_ROUTE_SELF;
+        bool staged = wanted == SELVAGE_ROUTE_STAGED || peer->limit != SELVAGE_ROUTE_PEER;
+        *route_out = staged ? SELVAGE_ROUTE_STAGED : SELVAGE_ROUTE_SELF;
         return SELVAGE_SUCCESS;
     }
     if (forced_here && wanted == SELVAGE_ROUTE_SELF)
@@ -78,8 +92,9 @@ static selvage_status_t choose_route(const selvage_exchange_t *x, const sv_peer_
                         selvage_route_name(wanted), peer->rank);
     if (!peer->on_node)
         wanted = SELVAGE_ROUTE_STAGED;
-    *route_out = wanted == SELVAGE_ROUTE_DEFAULT || wanted == SELVAGE_ROUTE_SELF ? SELVAGE_ROUTE_PEER : wanted;
-    return SELVAGE_SUCCESS;
+    if (wanted == SELVAGE_ROUTE_DEFAULT || wanted == SELVAGE_ROUTE_SELF)
+        wanted = SELVAGE_ROUTE_PEER;
+    return limit_route(x, peer, wanted, route_out);
 }
 
 /* Larger pieces where each costs a hand-over between two devices; but the last one is in nobody's shadow. */
@@ -234,16 +249,32 @@ static selvage_status_t make_segment(selvage_exchange_t *x)
     return SELVAGE_SUCCESS;
 }
 
+static bool receives_by_peer(const selvage_exchange_t *x)
+{
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        if (x->recvs[i].p.route == SELVAGE_ROUTE_PEER)
+            return true;
+    return false;
+}
+
+/* Landing slots and the token behind them. Memory that cannot be exported is found to be so by the peers. */
 static selvage_status_t make_slab(selvage_exchange_t *x, size_t bytes)
 {
-    if (bytes == 0)
+    if (!receives_by_peer(x))
         return SELVAGE_SUCCESS;
     void *slab;
-    SV_TRY(SV_DEVICE_CALL(x->comm->dev, malloc, bytes, &slab));
+    size_t token_at = round_up(bytes, LINE);
+    SV_TRY(SV_DEVICE_CALL(x->comm->dev, malloc, token_at + LINE, &slab));
     x->slab = slab;
     x->slab_bytes = bytes;
-    x->device_bytes += bytes;
-    return SV_DEVICE_CALL(x->comm->dev, export_memory, slab, bytes, &x->slab_handle, &x->slab_offset);
+    x->device_bytes += token_at + LINE;
+    selvage_status_t status =
+        SV_DEVICE_CALL(x->comm->dev, export_memory, slab, token_at + LINE, &x->slab_handle, &x->slab_offset);
+    x->slab_exported = status == SELVAGE_SUCCESS;
+    x->slab_token_offset = x->slab_offset + token_at;
+    if (status == SELVAGE_ERR_MEMORY)
+        return status;
+    return x->slab_exported ? sv_slab_mark(x, (uint8_t *)slab + token_at) : SELVAGE_SUCCESS;
 }
 
 /* Where every receive lands: fixed before the hellos say so, whatever falls back to staged later. */

@@ -111,6 +111,7 @@ static void init_members(selvage_comm_t *comm, sv_wire_t *wire)
     sv_list_init(&comm->active);
     sv_list_init(&comm->buffers);
     sv_list_init(&comm->opened);
+    sv_list_init(&comm->limits);
     sv_list_init(&comm->early_hellos);
 }
 
@@ -128,6 +129,7 @@ static void release(selvage_comm_t *comm)
 {
     sv_progress_fini(&comm->progress);
     free_early_hellos(comm);
+    sv_limit_forget(comm);
     sv_topology_fini(&comm->topology);
     if (comm->dev_wrapped)
         comm->dev->ops->close(comm->dev);

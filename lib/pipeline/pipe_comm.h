@@ -61,6 +61,7 @@ struct selvage_comm {
     sv_progress_t progress;
     sv_list_t exchanges, active;
     sv_list_t buffers, opened;
+    sv_list_t limits;              /* ranks of the node whose memory cannot be mapped; see commit_limit.c */
     sv_list_t early_hellos;
     sv_agree_inbox_t agree;
     uint64_t agreements;           /* collective calls agreed on so far: their sequence number */

@@ -59,12 +59,15 @@ typedef CUdeviceptr hipDeviceptr_t;
 #define hipHostRegisterPortable cudaHostRegisterPortable
 #define hipIpcMemLazyEnablePeerAccess cudaIpcMemLazyEnablePeerAccess
 #define hipDeviceAttributeMultiprocessorCount cudaDevAttrMultiProcessorCount
+#define hipDeviceAttributePageableMemoryAccess cudaDevAttrPageableMemoryAccess
+#define hipErrorInvalidValue cudaErrorInvalidValue
 
 #define hipGetErrorName cudaGetErrorName
 #define hipGetErrorString cudaGetErrorString
 #define hipGetLastError cudaGetLastError
 #define hipGetDeviceCount cudaGetDeviceCount
 #define hipGetDevice cudaGetDevice
+#define hipPointerGetAttributes cudaPointerGetAttributes
 #define hipSetDevice cudaSetDevice
 #define hipDeviceGetAttribute cudaDeviceGetAttribute
 #define hipDeviceGetPCIBusId cudaDeviceGetPCIBusId

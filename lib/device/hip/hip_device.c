@@ -159,6 +159,7 @@ static const sv_device_ops_t hip_ops = {
     .range_push = sv_hip_range_push,
     .range_pop = sv_hip_range_pop,
     .peer_access = peer_access,
+    .memory_kind = sv_hip_memory_kind,
 };
 
 static selvage_status_t prepare(hip_device_t *dev)

@@ -111,6 +111,7 @@ static const sv_device_ops_t soft_ops = {
     .range_push = soft_range_push,
     .range_pop = soft_range_pop,
     .peer_access = soft_peer_access,
+    .memory_kind = soft_memory_kind,
 };
 
 selvage_status_t sv_soft_open(const sv_config_t *config, sv_device_t **dev_out)
