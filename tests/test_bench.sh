@@ -107,6 +107,26 @@ bench 2 1 "No such file" "${narrow[@]}" --floors "$work/missing"
 SELVAGE_FAULT=flip=1.0,attempts=255 bench 2 1 "WRONG PACKETS" "${narrow[@]}" --checksums off --sizes 16K
 SELVAGE_FAULT=flip=1.0 bench 2 0 " 0 bad" "${narrow[@]}" --checksums on
 
+# The smaller tables. A policy cannot be told from its time here; each has its row, and what it moved was right.
+# table EXPRESSION: the expression over the rows of the last run's JSON is true.
+table() {
+    "$python" -c 'import json, sys
+run = json.load(open(sys.argv[1]))
+rows = run["rows"]
+assert eval(sys.argv[2]), rows' "$work/json" "$1" || fail "table: $1"
+}
+bench 4 0 "immediate" policies --repetitions 3 --sizes 64K --json "$work/json" &&
+    table '[row["what"] for row in rows] == ["staged only", "peer only", "deferred", "immediate", "measured"] and all(
+        row["available"] and 0 < row["median_s"] <= row["p99_s"] and row["bad_packets"] == 0 and
+        row["packets_checked"] == (16 if "only" in row["what"] else 32) and
+        (row["d2h_gbs"] > 0) == (row["what"] != "peer only") for row in rows)'
+bench 2 0 "policies: n/a" policies --repetitions 3 --sizes 64K
+SELVAGE_FAULT=flip=1.0,attempts=255 SELVAGE_CHECKSUM=off bench 4 1 "WRONG PACKETS" policies --repetitions 3 --sizes 64K
+bench 2 0 "under 30 us" host --repetitions 3 --sizes 8,64K --poll-interval 0 --json "$work/json" &&
+    table 'len(rows) == 4 and all(row["available"] and row["polls"] >= 1 and
+        0 < row["start_s"] < row["inside_s"] <= row["elapsed_s"] for row in rows)'
+bench 1 0 "no rank has a neighbour" host --repetitions 3 --sizes 8
+
 case $("$top_srcdir/scripts/run-mpi" -n 1 "$bench" --version 2>&1) in
 selvage-bench\ [0-9]*) ;;
 *) fail "no version" ;;

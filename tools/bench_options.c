@@ -271,12 +271,15 @@ static void set_defaults(bench_options_t *options)
         options->patterns[pattern] = true;
 }
 
-/* What a command measures unless it is told; the probe has sizes of its own, which need no more room than this. */
+/* What a command measures unless it is told; the probe has sizes of its own, which need no more room than this. The
+   pattern with the most packets stands for those of other commands, which have no patterns. */
 static void set_sizes(bench_options_t *options)
 {
     static const size_t low[BENCH_COMMANDS] = {8, 64 << 10, 256, 1 << 20}, factor[BENCH_COMMANDS] = {4, 16, 16, 2};
     static const size_t high[BENCH_COMMANDS] = {(size_t)128 << 20, 16 << 20, 1 << 20, 1 << 20};
     const bench_command_t command = options->command;
+    if (command != BENCH_EXCHANGE)
+        options->patterns[BENCH_FACES4] = true;
     if (options->size_count > 0 && command != BENCH_PROBE)
         return;
     options->size_count = 0;

@@ -80,14 +80,18 @@ void bench_run_init(bench_run_t *run)
     snprintf(run->machine, sizeof run->machine, "%s, %d rank%s",
              run->job.gpu.index >= 0 ? run->job.gpu.name : selvage_device_name(traffic->device), run->job.size,
              run->job.size == 1 ? "" : "s");
+    if (run->options.command != BENCH_EXCHANGE)
+        return;
     bench_peer_init(&run->peer, traffic);
     bench_nccl_init(&run->nccl, traffic, &run->options);
 }
 
 void bench_run_fini(bench_run_t *run)
 {
-    bench_nccl_fini(&run->nccl);
-    bench_peer_fini(&run->peer);
+    if (run->options.command == BENCH_EXCHANGE) {
+        bench_nccl_fini(&run->nccl);
+        bench_peer_fini(&run->peer);
+    }
     (void)selvage_buffer_unregister(run->registered);
     selvage_stream_destroy(run->traffic.device, run->second_stream);
     tool_traffic_fini(&run->traffic);
