@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # selvage-bench with tiny packets: every pattern, route, policy and mode has its row, JSON, CSV and the plot can be read
-# by others and agree, floors pass as written and fail when raised, packets hurt without checks are seen, and wrong command
-# lines are refused. How fast anything is decides nothing.
+# by others and agree, floors pass as written and fail when raised, packets hurt without checks are seen, and wrong
+# command lines are refused. How fast anything is decides nothing.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 top_builddir=${top_builddir:-.}
@@ -57,7 +57,8 @@ for row in available:
     if row["checksum"] and not all(other["checksum"] for other in rows):
         off, = [other for other in available if not other["checksum"] and all(
             other[name] == row[name] for name in ("pattern", "route", "size", "mode"))]
-        assert abs(row["cost_s"] - row["median_s"] + off["median_s"]) < 1e-4 * row["median_s"], "cost of checksums"
+        both = row["median_s"] + off["median_s"]
+        assert abs(row["cost_s"] - row["median_s"] + off["median_s"]) < 1e-5 * both, "cost of checksums"
 picture = tree.parse(folder + "/plot.svg").getroot()
 assert picture.tag == "{http://www.w3.org/2000/svg}svg", "kind of the plot"
 lines = picture.findall("{http://www.w3.org/2000/svg}polyline")
@@ -68,10 +69,15 @@ assert eval(sys.argv[2]), sys.argv[2]' "$work" "$1" || fail "files: $1"
 
 outputs=(--json "$work/json" --csv "$work/csv" --plot "$work/plot.svg")
 short=(exchange --repetitions 2)
-bench 2 0 " 0 bad" "${short[@]}" --patterns all --routes self,peer,shared,staged --sizes 8 --aware-mpi yes \
+# Only on the software device is any MPI sure to take device pointers.
+bench 1 0 " 0 bad" "${short[@]}" --patterns shift --routes self --sizes 8 "${outputs[@]}"
+aware=no
+if grep -q '"device": "soft"' "$work/json"; then aware=yes; fi
+bench 2 0 " 0 bad" "${short[@]}" --patterns all --routes self,peer,shared,staged --sizes 8 --aware-mpi $aware \
     --write-floors "$work/floors" "${outputs[@]}" &&
     files 'len(available) == len(rows) and len(waited) == 4 * 4 * 2 and run["ranks"] == 2 and all(
-        row["naive_s"] and row["aware_s"] for row in waited if row["route"] != "self") and all(
+        row["naive_s"] and (row["aware_s"] or run["device"] != "soft")
+        for row in waited if row["route"] != "self") and all(
         row["bound_s"] for row in waited if row["route"] != "peer") and {
         (row["pattern"], row["route"]) for row in streamed} >= {
         (pattern, route) for pattern in ("shift", "ring", "3d", "4d") for route in ("self", "peer")}'
@@ -131,9 +137,10 @@ case $("$top_srcdir/scripts/run-mpi" -n 1 "$bench" --version 2>&1) in
 selvage-bench\ [0-9]*) ;;
 *) fail "no version" ;;
 esac
-bench 2 0 "through this MPI: right" probe
+if [ "$aware" = yes ]; then bench 2 0 "through this MPI: right" probe; fi
 for wrong in "" word "exchange probe" "exchange --sizes 0" "exchange --sizes 4Q" "exchange --routes magic" \
-    "exchange --modes sleep" "exchange --nccl-tuned 0" "host --poll-interval x" "host --csv $work/csv" "policies --floors $work/floors" \
+    "exchange --modes sleep" "exchange --nccl-tuned 0" "host --poll-interval x" "host --csv $work/csv" \
+    "policies --floors $work/floors" \
     "exchange --patterns 5d" "exchange --checksums maybe" "exchange --repetitions 0" "exchange --seconds -1" \
     "exchange --aware-mpi perhaps" "exchange --nccl-channels x" "exchange --json" "--fast exchange"; do
     # shellcheck disable=SC2086  # words of a command line

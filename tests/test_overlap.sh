@@ -8,6 +8,7 @@ set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 top_builddir=${top_builddir:-.}
 overlap=$top_builddir/tools/selvage-overlap
+export SELVAGE_DEVICE=soft # whose links are modelled
 json=$(mktemp) || exit 1
 trap 'rm -f "$json"' EXIT
 [ -x "$overlap" ] || { echo "SKIP: $overlap is not built"; exit 77; }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * NCCL found with dlopen; RCCL has the same calls. Its multicast over NVLink is switched off unless the user says otherwise: sends and receives
- * make no use of it, and setting it up needs rights that containers do not always have.
+ * NCCL found with dlopen; RCCL has the same calls. Its multicast over NVLink is switched off unless the user says
+ * otherwise: sends and receives make no use of it, and setting it up needs rights that containers do not always have.
  */
 #include "bench_nccl.h"
 

@@ -28,14 +28,14 @@ typedef struct bench_options {
     bool routes[BENCH_ROUTES]; /* by selvage_route_t; DEFAULT, and what the library does not know, is never set */
     bool modes[BENCH_MODES];
     bool checksums[2]; /* off, on */
-    double seconds;            /* spent on each figure */
-    int repetitions;           /* 0: as many as fit into seconds */
-    int poll_us;               /* between two polls of a host that has other work */
+    double seconds;    /* spent on each figure */
+    int repetitions;   /* 0: as many as fit into seconds */
+    int poll_us;       /* between two polls of a host that has other work */
     bench_aware_t aware;
     const char *nccl;  /* library to open; NULL: the usual; "no": none. This and the files below point into argv */
     int nccl_channels; /* 0: as the library chooses */
     int nccl_tuned[BENCH_NCCL_TUNED_MAX], nccl_tuned_count; /* numbers of channels to try */
-    const char *json, *csv, *plot, *floors, *write_floors; /* NULL if not wanted */
+    const char *json, *csv, *plot, *floors, *write_floors;  /* NULL if not wanted */
     bool help, version;
 } bench_options_t;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The figures of a run as an SVG file: one panel per pattern and mode, GB/s over the size of a packet, both logarithmic. A route
- * has one colour: solid with checksums, thin without, dotted for its bound; rivals are dashed and have one line each.
+ * The figures of a run as an SVG file: one panel per pattern and mode, GB/s over the size of a packet, both
+ * logarithmic. A route has one colour: solid with checksums, thin without, dotted for its bound; rivals are dashed and
+ * have one line each.
  */
 #include "bench_report.h"
 

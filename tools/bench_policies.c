@@ -59,8 +59,8 @@ static bool routes_as_meant(const tool_traffic_t *traffic, const selvage_exchang
     for (int p = 0; p < traffic->packets; p++) {
         selvage_route_t route;
         tool_try(traffic->job, "send_route", selvage_exchange_send_route(ex, (uint32_t)p, &route));
-        right &= route == (traffic->send_peer[p] == (traffic->job->rank ^ 1) ? SELVAGE_ROUTE_PEER
-                                                                               : SELVAGE_ROUTE_STAGED);
+        right &=
+            route == (traffic->send_peer[p] == (traffic->job->rank ^ 1) ? SELVAGE_ROUTE_PEER : SELVAGE_ROUTE_STAGED);
     }
     return bench_all(traffic->job, right);
 }

@@ -200,13 +200,15 @@ bool bench_report_csv(const bench_run_t *run, const char *path)
     FILE *file = fopen(path, "w");
     if (!file)
         return false;
-    fprintf(file, "pattern,route,checksum,mode,bytes,packets,ranks,repetitions,median_s,p99_s,gbs,bound_s,share_of_bound,"
-                  "naive_s,times_naive,aware_s,times_aware,nccl_s,times_nccl,nccl_tuned_s,times_nccl_tuned,"
-                  "cost_s,cost_share,packets_checked,bad_packets\n");
+    fprintf(file,
+            "pattern,route,checksum,mode,bytes,packets,ranks,repetitions,median_s,p99_s,gbs,bound_s,share_of_bound,"
+            "naive_s,times_naive,aware_s,times_aware,nccl_s,times_nccl,nccl_tuned_s,times_nccl_tuned,"
+            "cost_s,cost_share,packets_checked,bad_packets\n");
     for (int i = 0; i < run->row_count; i++) {
         const bench_row_t *row = &run->rows[i];
         fprintf(file, "%s,%s,%s,%s,%zu,%d,%d,%d", bench_pattern_name(row->pattern), selvage_route_name(row->route),
-                row->checksum ? "on" : "off", bench_mode_name(row->mode), row->bytes, row->packets, run->job.size, row->times.repetitions);
+                row->checksum ? "on" : "off", bench_mode_name(row->mode), row->bytes, row->packets, run->job.size,
+                row->times.repetitions);
         write_cell(file, row->times.median_s);
         write_cell(file, row->times.p99_s);
         write_cell(file, row->gbs);

@@ -10,8 +10,8 @@ const char *bench_rival_name(bench_rival_t rival)
     return names[rival];
 }
 
-static void enqueue_copy(const tool_traffic_t *traffic, void *to, const void *from, int packet, selvage_copy_t direction,
-                         void *stream)
+static void enqueue_copy(const tool_traffic_t *traffic, void *to, const void *from, int packet,
+                         selvage_copy_t direction, void *stream)
 {
     const size_t at = (size_t)packet * traffic->bytes;
     tool_try(traffic->job, "copy",
@@ -137,11 +137,9 @@ void bench_rivals(bench_run_t *run, bench_mode_t mode, bench_row_t *row)
 {
     tool_traffic_t *traffic = &run->traffic;
     if (mode == BENCH_WAIT)
-        row->rival_s[BENCH_NAIVE] =
-            bench_run_measure(run, mode, (bench_work_t){naive_staging, NULL, traffic}).median_s;
+        row->rival_s[BENCH_NAIVE] = bench_run_measure(run, mode, (bench_work_t){naive_staging, NULL, traffic}).median_s;
     if (mode == BENCH_WAIT && run->aware)
-        row->rival_s[BENCH_AWARE] =
-            bench_run_measure(run, mode, (bench_work_t){aware_message, NULL, traffic}).median_s;
+        row->rival_s[BENCH_AWARE] = bench_run_measure(run, mode, (bench_work_t){aware_message, NULL, traffic}).median_s;
     measure_nccl(run, mode, row);
 }
 

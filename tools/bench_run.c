@@ -208,8 +208,7 @@ static void measure_modes(bench_run_t *run, const bench_row_t *likes, bool check
                           route_figures_t *figures, bench_show_t show)
 {
     exchange_context_t own = {&run->traffic, ex};
-    const bench_work_t works[BENCH_MODES] = {{start_and_wait, NULL, &own},
-                                             {start_and_enqueue, finish_enqueued, &own}};
+    const bench_work_t works[BENCH_MODES] = {{start_and_wait, NULL, &own}, {start_and_enqueue, finish_enqueued, &own}};
     for (int mode = 0; mode < BENCH_MODES; mode++) {
         if (!run->options.modes[mode])
             continue;

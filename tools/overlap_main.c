@@ -2,10 +2,10 @@
 /*
  * selvage-overlap: how well the exchange hides its legs behind each other, and behind the computation.
  *
- * Two ratios come out: the exchange over its slowest leg alone, and a step (exchange, with a modelled interior kernel as
- * long on the caller's stream) over the longer of the two alone. Every epoch's data are verified. On the software device
- * there are two ranks and modelled links, so that the answer depends on the engine's order of events and hardly on the
- * machine: copies take the modelled time without using a core. On GPUs the links are the machine's own.
+ * Two ratios come out: the exchange over its slowest leg alone, and a step (exchange, with a modelled interior kernel
+ * as long on the caller's stream) over the longer of the two alone. Every epoch's data are verified. On the software
+ * device there are two ranks and modelled links, so that the answer depends on the engine's order of events and hardly
+ * on the machine: copies take the modelled time without using a core. On GPUs the links are the machine's own.
  */
 #define _GNU_SOURCE
 
@@ -46,11 +46,16 @@ typedef struct overlap {
 } overlap_t;
 
 static const struct option long_options[] = {
-    {"d2h-gbs", required_argument, NULL, 'd'}, {"h2d-gbs", required_argument, NULL, 'u'},
-    {"packets", required_argument, NULL, 'p'}, {"bytes", required_argument, NULL, 'b'},
-    {"route", required_argument, NULL, 'R'},   {"repeats", required_argument, NULL, 'r'},
-    {"json", required_argument, NULL, 'j'},    {"judge", no_argument, NULL, 'J'},
-    {"help", no_argument, NULL, 'h'},          {"version", no_argument, NULL, 'V'},
+    {"d2h-gbs", required_argument, NULL, 'd'},
+    {"h2d-gbs", required_argument, NULL, 'u'},
+    {"packets", required_argument, NULL, 'p'},
+    {"bytes", required_argument, NULL, 'b'},
+    {"route", required_argument, NULL, 'R'},
+    {"repeats", required_argument, NULL, 'r'},
+    {"json", required_argument, NULL, 'j'},
+    {"judge", no_argument, NULL, 'J'},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'V'},
     {NULL, 0, NULL, 0},
 };
 
@@ -285,8 +290,9 @@ static bool write_json(const overlap_t *overlap)
     FILE *file = on_stdout ? stdout : fopen(overlap->options.json, "w");
     if (!file)
         return false;
-    fprintf(file, "{\"tool\": \"selvage-overlap\", \"version\": \"%s\", \"device\": \"%s\", \"ranks\": %d, "
-                  "\"route\": \"%s\", \"packets\": %d, \"bytes\": %zu,\n",
+    fprintf(file,
+            "{\"tool\": \"selvage-overlap\", \"version\": \"%s\", \"device\": \"%s\", \"ranks\": %d, "
+            "\"route\": \"%s\", \"packets\": %d, \"bytes\": %zu,\n",
             selvage_version(NULL, NULL, NULL), selvage_device_name(overlap->device), overlap->job.size,
             selvage_route_name(overlap->options.route), overlap->options.packets, overlap->options.bytes);
     fprintf(file, " \"d2h_gbs\": %g, \"h2d_gbs\": %g, \"legs\": {", atof(overlap->options.d2h_gbs),

@@ -3,7 +3,7 @@
  * 80 % and 50 % are of the wire's peak as well as of the slowest leg: a wire that runs at a third of its speed is
  * broken even where nothing else is slower. Without knowing that peak a host message is therefore never called good.
  *
- * A leg of some microseconds is the launch of a copy: how an exchange of several compares with it says nothing of links.
+ * A leg of some microseconds is the launch of a copy: how an exchange compares with it says nothing of links.
  */
 #include "smoke_verdict.h"
 
