@@ -31,7 +31,7 @@ static void run_blocks(const sv_digest_arg_t *arg, unsigned nblocks)
 
 static int scratch_is_zero(const sv_digest_scratch_t *scratch)
 {
-    return scratch->sum == 0 && scratch->blocks_done == 0 && scratch->absent == 0;
+    return scratch->sum == 0 && scratch->blocks_done == 0 && scratch->go == 0;
 }
 
 /* Digest of a packet through the kernel, in segments; the record goes to an odd address. */

@@ -44,7 +44,7 @@ typedef struct sv_verify_result {
 typedef struct sv_digest_scratch {
     uint64_t sum;
     uint32_t blocks_done;
-    uint32_t absent;      /* shares of this launch whose word did not come */
+    uint32_t go;          /* of a packet with several shares that wait: what the first of them has found */
 } sv_digest_scratch_t;
 
 /* What the digest kernel does when the last block is through. */

@@ -3,8 +3,8 @@
  * What the two kernels of a batch have in common: which packet a block works on, waiting for a word, and how the blocks
  * of one packet find out which of them is the last.
  *
- * Blocks never wait for each other, only for words of other ranks, and then not for ever: a block whose word does not
- * come counts itself absent, and the last block of the packet says so.
+ * Blocks wait for words of other ranks, and then not for ever, and for the first block of their packet, which comes
+ * before them; whichever of a packet's blocks is through last says what has become of it.
  */
 #ifndef SV_KERNEL_BATCH_H
 #define SV_KERNEL_BATCH_H
@@ -43,57 +43,72 @@ SV_DEV_FN bool batch_word_is(uint64_t word, uint64_t epoch, uint32_t attempt, ui
     return ahead > 0 || (ahead == 0 && ((word >> 24) & 0xff) == attempt && there != 0 && there >= count);
 }
 
-/* Thread 0 waits, all threads learn the outcome; what was released before the word is theirs to read. */
-SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, const uint64_t *word, uint64_t count, sv_dev_block_t at)
+/* Looks at a word until it is there; false if time is over or the exchange is given up. */
+SV_DEV_FN bool batch_poll(const sv_batch_arg_t &arg, const uint64_t *word, uint64_t count)
 {
     enum : unsigned { LOOK_AT_ABORT = 63 };
-    uint32_t here = 1;
+    const uint64_t begin = sv_dev_clock_ns();
+    unsigned turns = 0, looks = 0;
+
+    /* Partner: the release of the other rank's push (arrival) or pull, host or stream (credit). */
+    while (!batch_word_is(sv_dev_load_acquire_system_u64(word), arg.epoch, arg.attempt, count)) {
+        const bool look = (++looks & LOOK_AT_ABORT) == 0;
+        if (sv_dev_clock_ns() - begin > arg.wait_ns ||
+            (look && arg.abort && sv_dev_load_acquire_system_u64(arg.abort)))
+            return false;
+        if (looks > LOOK_AT_ABORT) /* what comes soon is not slept through */
+            sv_dev_relax(&turns);
+    }
+    return true;
+}
+
+/*
+ * Waits for one or two words (the second may be NULL) on behalf of all shares of a packet. Only the first share looks
+ * at them: they may lie in host memory, and many lookers would hold up the very store that they wait for. The others
+ * wait for what it says in the scratch; its deadline is theirs, and its block comes before theirs. All threads call,
+ * and what was released before the words is theirs to read.
+ */
+SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, sv_digest_scratch_t *scratch, const uint64_t *word,
+                           uint64_t count, const uint64_t *second, sv_dev_block_t at)
+{
+    enum : uint32_t { NOT_YET = 0, GO = 1, STAY = 2 };
+    uint32_t found = GO;
 
     if (arg.wait_ns == 0)
         return true;
-    if (at.tid == 0) {
-        const uint64_t begin = sv_dev_clock_ns();
-        unsigned turns = 0, looks = 0;
-        /* Partner: the release of the other rank's push (arrival) or pull, host or stream (credit). */
-        while (!batch_word_is(sv_dev_load_acquire_system_u64(word), arg.epoch, arg.attempt, count)) {
-            const bool look = (++looks & LOOK_AT_ABORT) == 0;
-            if (sv_dev_clock_ns() - begin > arg.wait_ns ||
-                (look && arg.abort && sv_dev_load_acquire_system_u64(arg.abort))) {
-                here = 0;
-                break;
-            }
-            if (looks > LOOK_AT_ABORT) /* what comes soon is not slept through */
-                sv_dev_relax(&turns);
-        }
+    if (at.tid == 0 && at.block == 0) {
+        found = batch_poll(arg, word, count) && (!second || batch_poll(arg, second, 1)) ? GO : STAY;
+        if (at.nblocks > 1) /* partner: the acquire below, in the other shares */
+            sv_dev_store_release_u32(&scratch->go, found);
+    } else if (at.tid == 0) {
+        unsigned turns = 0;
+        while ((found = sv_dev_load_acquire_u32(&scratch->go)) == NOT_YET) /* partner: the release above */
+            sv_dev_relax(&turns);
     }
-    return sv_dev_block_broadcast_u32(here, at) != 0;
+    return sv_dev_block_broadcast_u32(found, at) == GO;
 }
 
 /* The total over the shares of a packet, for its last one. */
 struct batch_total {
     bool last;
     uint64_t sum;
-    uint32_t absent;
 };
 
 /* Counts a share in; thread 0 only, behind a barrier. The scratch is zero again afterwards. */
-SV_DEV_FN batch_total batch_count_in(sv_digest_scratch_t *scratch, uint64_t sum, bool here, sv_dev_block_t at)
+SV_DEV_FN batch_total batch_count_in(sv_digest_scratch_t *scratch, uint64_t sum, sv_dev_block_t at)
 {
-    batch_total total = {at.nblocks == 1, sum, here ? 0u : 1u};
+    batch_total total = {at.nblocks == 1, sum};
 
     if (total.last)
         return total;
     sv_dev_atomic_add_u64(&scratch->sum, sum);
-    if (!here)
-        sv_dev_atomic_add_u32(&scratch->absent, 1);
     /* Partner: itself in the other shares. Whoever counts last has seen the sums and stores of all. */
     if (sv_dev_atomic_add_u32_acq_rel(&scratch->blocks_done, 1) != at.nblocks - 1)
         return total;
     total.last = true;
     total.sum = sv_dev_load_u64(&scratch->sum);
-    total.absent = sv_dev_load_u32(&scratch->absent);
     scratch->sum = 0;
-    scratch->absent = scratch->blocks_done = 0;
+    scratch->go = scratch->blocks_done = 0;
     return total;
 }
 

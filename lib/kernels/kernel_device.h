@@ -95,21 +95,21 @@ SV_DEV_FN uint64_t sv_dev_load_u64(const uint64_t *word)
     return value;
 }
 
-SV_DEV_FN uint32_t sv_dev_load_u32(const uint32_t *word)
-{
-    uint32_t value;
-    asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
-    return value;
-}
-
 SV_DEV_FN void sv_dev_atomic_add_u64(uint64_t *word, uint64_t value)
 {
     asm volatile("red.relaxed.gpu.add.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 }
 
-SV_DEV_FN void sv_dev_atomic_add_u32(uint32_t *word, uint32_t value)
+SV_DEV_FN void sv_dev_store_release_u32(uint32_t *word, uint32_t value)
 {
-    asm volatile("red.relaxed.gpu.add.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+    asm volatile("st.release.gpu.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+
+SV_DEV_FN uint32_t sv_dev_load_acquire_u32(const uint32_t *word)
+{
+    uint32_t value;
+    asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
 }
 
 SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel(uint32_t *word, uint32_t value)
@@ -176,19 +176,19 @@ SV_DEV_FN uint64_t sv_dev_load_u64(const uint64_t *word)
     return __hip_atomic_load(word, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 
-SV_DEV_FN uint32_t sv_dev_load_u32(const uint32_t *word)
-{
-    return __hip_atomic_load(word, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
-}
-
 SV_DEV_FN void sv_dev_atomic_add_u64(uint64_t *word, uint64_t value)
 {
     (void)__hip_atomic_fetch_add(word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 
-SV_DEV_FN void sv_dev_atomic_add_u32(uint32_t *word, uint32_t value)
+SV_DEV_FN void sv_dev_store_release_u32(uint32_t *word, uint32_t value)
 {
-    (void)__hip_atomic_fetch_add(word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+    __hip_atomic_store(word, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
+}
+
+SV_DEV_FN uint32_t sv_dev_load_acquire_u32(const uint32_t *word)
+{
+    return __hip_atomic_load(word, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT);
 }
 
 SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel(uint32_t *word, uint32_t value)
@@ -258,19 +258,19 @@ SV_DEV_FN uint64_t sv_dev_load_u64(const uint64_t *word)
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
-SV_DEV_FN uint32_t sv_dev_load_u32(const uint32_t *word)
-{
-    return __atomic_load_n(word, __ATOMIC_RELAXED);
-}
-
 SV_DEV_FN void sv_dev_atomic_add_u64(uint64_t *word, uint64_t value)
 {
     (void)__atomic_fetch_add(word, value, __ATOMIC_RELAXED);
 }
 
-SV_DEV_FN void sv_dev_atomic_add_u32(uint32_t *word, uint32_t value)
+SV_DEV_FN void sv_dev_store_release_u32(uint32_t *word, uint32_t value)
 {
-    (void)__atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+SV_DEV_FN uint32_t sv_dev_load_acquire_u32(const uint32_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
 SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel(uint32_t *word, uint32_t value)
@@ -298,7 +298,8 @@ SV_DEV_FN void sv_dev_relax(unsigned *turns)
  * What is where, for all three:
  *   sv_dev_store_release_system_u64, sv_dev_load_acquire_system_u64   words that hosts and other devices poll or write
  *   sv_dev_store_release_system_u64_all                               several of them behind one fence
- *   sv_dev_load_u64, _u32, sv_dev_atomic_add_u64, _u32                relaxed, among the blocks of one device
+ *   sv_dev_store_release_u32, sv_dev_load_acquire_u32                 from one block of a device to the others
+ *   sv_dev_load_u64, sv_dev_atomic_add_u64                            relaxed, among the blocks of one device
  *   sv_dev_atomic_add_u32_acq_rel     arrival of a block; gives the value before. What the block wrote may lie in
  *                                     host memory or on another device: whoever counts last releases it at system
  *                                     scope. On AMD each block does, for its cache may not be the last block's

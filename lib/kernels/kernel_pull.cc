@@ -13,8 +13,8 @@ SV_DEV_FN bool pull_await(const sv_batch_arg_t &arg, const sv_pull_item_t &item,
 {
     const uint8_t *arrived = reinterpret_cast<const uint8_t *>(item.arrived) + slot * item.arrived_stride;
 
-    return batch_await(arg, reinterpret_cast<const uint64_t *>(arrived), item.count, at) &&
-           (!item.recorded || (arg.flags & SV_DIGEST_NONE) || batch_await(arg, item.recorded, 1, at));
+    return batch_await(arg, item.scratch, reinterpret_cast<const uint64_t *>(arrived), item.count,
+                       arg.flags & SV_DIGEST_NONE ? nullptr : item.recorded, at);
 }
 
 struct pull_outcome {
@@ -46,7 +46,7 @@ SV_DEV_FN void pull_explain(const sv_batch_arg_t &arg, const sv_pull_item_t &ite
 {
     if ((arg.flags & SV_BATCH_STICKY) && item.result->epoch)
         return;
-    for (unsigned w = 0; item.record_seen && w < 8; w++)
+    for (unsigned w = 0; item.record_seen && !absent && w < 8; w++)
         item.record_seen[w] = outcome.seen.word[w];
     item.result->expected = outcome.seen.word[7];
     item.result->found = outcome.digest;
@@ -56,11 +56,11 @@ SV_DEV_FN void pull_explain(const sv_batch_arg_t &arg, const sv_pull_item_t &ite
 }
 
 SV_DEV_FN void pull_close(const sv_batch_arg_t &arg, const sv_pull_item_t &item, unsigned packet,
-                          const batch_total &total, const record_words &seen)
+                          uint64_t sum, bool here, const record_words &seen)
 {
     const uint64_t done = batch_word(arg.epoch, arg.attempt, SV_PULL_GOOD);
     const bool sticky = (arg.flags & SV_BATCH_STICKY) != 0;
-    const pull_outcome outcome = total.absent ? pull_outcome{} : pull_judge(arg, item, packet, total.sum, seen);
+    const pull_outcome outcome = here ? pull_judge(arg, item, packet, sum, seen) : pull_outcome{};
 
     if (outcome.good) {
         /* Partners: the sender's host, or batch_await() of its push; its host again; this rank's host. */
@@ -69,12 +69,12 @@ SV_DEV_FN void pull_close(const sv_batch_arg_t &arg, const sv_pull_item_t &item,
                            {batch_word(arg.epoch + item.nslots, 0, 1), batch_word(arg.epoch, 0, 1), done}});
         return;
     }
-    if (!total.absent || sticky)
-        pull_explain(arg, item, outcome, total.absent != 0);
+    if (here || sticky)
+        pull_explain(arg, item, outcome, !here);
     /* Partners: this rank's host, and its kernels that wait for what will not come. */
     sv_dev_store_release_system_u64_all(
         sv_dev_words_t{{item.done, sticky ? arg.abort : nullptr, nullptr},
-                       {done - SV_PULL_GOOD + (total.absent ? SV_PULL_ABSENT : SV_PULL_BAD), 1, 0}});
+                       {done - SV_PULL_GOOD + (here ? SV_PULL_BAD : SV_PULL_ABSENT), 1, 0}});
 }
 
 SV_DEV_FN void pull_share(const sv_batch_arg_t &arg, unsigned share, sv_dev_block_t block)
@@ -96,12 +96,12 @@ SV_DEV_FN void pull_share(const sv_batch_arg_t &arg, unsigned share, sv_dev_bloc
     sum = sv_dev_block_sum_u64(sum, mine.at);
     if (mine.at.tid != 0)
         return;
-    const batch_total total = batch_count_in(item.scratch, sum, here, mine.at);
+    const batch_total total = batch_count_in(item.scratch, sum, mine.at);
     if (!total.last)
         return;
-    if (checks && mine.at.nblocks > 1 && !total.absent)
+    if (checks && mine.at.nblocks > 1 && here)
         seen = record_load(item.record + slot * item.record_stride);
-    pull_close(arg, item, mine.packet, total, seen);
+    pull_close(arg, item, mine.packet, total.sum, here, seen);
 }
 
 SV_DEV_FN void pull_body(const sv_batch_arg_t &arg, sv_dev_block_t at)

@@ -10,11 +10,11 @@
 namespace {
 
 SV_DEV_FN void push_close(const sv_batch_arg_t &arg, const sv_push_item_t &item, unsigned packet, uint64_t slot,
-                          const batch_total &total)
+                          uint64_t sum, bool here)
 {
     const uint64_t word = batch_word(arg.epoch, arg.attempt, item.count ? static_cast<uint32_t>(item.count) : 1u);
 
-    if (total.absent) { /* partners: the acquires of this rank's host and of its kernels that wait */
+    if (!here) { /* partners: the acquires of this rank's host and of its kernels that wait */
         uint64_t *abort = arg.flags & SV_BATCH_STICKY ? arg.abort : nullptr;
         sv_dev_store_release_system_u64_all(sv_dev_words_t{{item.failed, abort, nullptr}, {arg.epoch, 1, 0}});
         return;
@@ -25,7 +25,7 @@ SV_DEV_FN void push_close(const sv_batch_arg_t &arg, const sv_push_item_t &item,
         sv_record_t identity = item.identity;
         identity.epoch = arg.epoch;
         identity.attempt = static_cast<uint8_t>(arg.attempt);
-        identity.digest = digest_finish(arg.key[packet], total.sum);
+        identity.digest = digest_finish(arg.key[packet], sum);
         record_store(item.record + slot * item.record_stride, record_words_of(identity));
     }
     uint64_t *near = item.arrived_near;
@@ -40,7 +40,7 @@ SV_DEV_FN void push_share(const sv_batch_arg_t &arg, unsigned share, sv_dev_bloc
     const batch_share mine = batch_share_of(arg, share, block);
     const sv_push_item_t &item = static_cast<const sv_push_item_t *>(arg.items)[arg.index[mine.packet]];
     const uint64_t slot = item.nslots > 1 ? arg.epoch % item.nslots : 0;
-    const bool here = batch_await(arg, item.credit, 1, mine.at);
+    const bool here = batch_await(arg, item.scratch, item.credit, 1, nullptr, mine.at);
     uint64_t sum = 0;
 
     if (here)
@@ -50,9 +50,9 @@ SV_DEV_FN void push_share(const sv_batch_arg_t &arg, unsigned share, sv_dev_bloc
     sum = sv_dev_block_sum_u64(sum, mine.at);
     if (mine.at.tid != 0)
         return;
-    const batch_total total = batch_count_in(item.scratch, sum, here, mine.at);
+    const batch_total total = batch_count_in(item.scratch, sum, mine.at);
     if (total.last)
-        push_close(arg, item, mine.packet, slot, total);
+        push_close(arg, item, mine.packet, slot, total.sum, here);
 }
 
 SV_DEV_FN void push_body(const sv_batch_arg_t &arg, sv_dev_block_t at)

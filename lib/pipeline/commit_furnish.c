@@ -144,14 +144,15 @@ static void place_landing_slots(selvage_exchange_t *x)
 
 static selvage_status_t make_packets(selvage_exchange_t *x)
 {
-    x->all_small = true;
+    x->all_pulled = true;
+    x->send_bytes = 0;
     for (uint32_t i = 0; i < x->nsends; i++) {
         SV_TRY(make_send(&x->sends[i]));
-        x->all_small &= x->sends[i].p.kernel_copy;
+        x->send_bytes += x->sends[i].p.bytes;
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         SV_TRY(make_recv(&x->recvs[i]));
-        x->all_small &= x->recvs[i].p.kernel_copy;
+        x->all_pulled &= x->recvs[i].p.pulled;
         if (x->recvs[i].p.route == SELVAGE_ROUTE_STAGED)
             x->recvs[i].p.peer->nstaged_recvs++;
     }
@@ -182,7 +183,7 @@ static selvage_status_t make_scratch(selvage_exchange_t *x)
 static selvage_status_t make_streams(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev;
-    bool out = false, in = false, peer = false;
+    bool out = false, in = false, peer = false, signal = false;
     for (uint32_t i = 0; i < x->nsends; i++) {
         const sv_packet_t *p = &x->sends[i].p;
         bool through_host = p->route == SELVAGE_ROUTE_STAGED || p->route == SELVAGE_ROUTE_SHARED;
@@ -190,9 +191,13 @@ static selvage_status_t make_streams(selvage_exchange_t *x)
             continue;
         out |= through_host;
         peer |= !through_host;
+        signal |= p->nsegments > 1;
     }
-    for (uint32_t i = 0; i < x->nrecvs; i++)
-        in |= !x->recvs[i].p.direct && !x->recvs[i].p.kernel_copy;
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        const sv_packet_t *p = &x->recvs[i].p;
+        in |= !p->direct && !p->kernel_copy;
+        signal |= !p->direct && p->nsegments > 1;
+    }
     SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->kernel_stream));
     if (out)
         SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->out_stream));
@@ -200,6 +205,8 @@ static selvage_status_t make_streams(selvage_exchange_t *x)
         SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->in_stream));
     if (peer)
         SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->peer_stream));
+    if (signal)
+        SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->signal_stream));
     SV_TRY(dev->ops->event_create(dev, &x->start_event));
     SV_TRY(dev->ops->event_create(dev, &x->cross_event));
     SV_TRY(dev->ops->event_create(dev, &x->enqueue_event));

@@ -97,15 +97,28 @@ static selvage_status_t choose_route(const selvage_exchange_t *x, const sv_peer_
     return limit_route(x, peer, wanted, route_out);
 }
 
-/* Larger pieces where each costs a hand-over between two devices; but the last one is in nobody's shadow. */
+/*
+ * What a copy engine brings straight to its place comes in pieces, so that one is verified while the next one comes;
+ * but each costs the engine a start, so only long packets are cut. Without digests there is nothing to verify.
+ */
 static size_t piece_of_direct(const sv_packet_t *p)
 {
-    enum { PIECES = 8 };
-    size_t least = 2 * p->x->comm->config.segment_bytes, most = 8 * least;
+    enum { WHOLE = 8, PIECES = 4, LARGEST = 32 };
+    size_t segment = p->x->comm->config.segment_bytes, most = LARGEST * segment;
+    if (p->x->policy == SV_CONFIG_CHECKSUM_OFF || p->bytes <= WHOLE * segment)
+        return p->bytes;
+    if (p->bytes <= 2 * WHOLE * segment)
+        return round_up(p->bytes / 2, LINE);
     size_t piece = round_up(p->bytes / PIECES + 1, LINE);
-    if (p->x->policy == SV_CONFIG_CHECKSUM_OFF || p->bytes == 0)
-        return p->bytes; /* pieces are for verifying one while the next one comes */
-    return piece < least ? least : piece > most ? most : piece;
+    return piece > most ? most : piece;
+}
+
+/* Small enough for one kernel to look at all of it once it is there, launched before the last piece has come. */
+static bool is_pulled(const sv_packet_t *p)
+{
+    enum { PULLED = 16 };
+    bool one_sided = p->route == SELVAGE_ROUTE_PEER || p->route == SELVAGE_ROUTE_SELF;
+    return p->kernel_copy || (p->direct && one_sided && p->bytes <= PULLED * p->x->comm->config.segment_bytes);
 }
 
 /*
@@ -114,10 +127,10 @@ static size_t piece_of_direct(const sv_packet_t *p)
  */
 static size_t piece_through_host(const sv_packet_t *p)
 {
-    enum { PIECES = 8, SHORTER = 8, LONGER = 4 };
+    enum { PIECES = 4, LONGER = 4 };
+    bool shared = p->route == SELVAGE_ROUTE_SHARED;
     size_t segment = p->x->comm->config.segment_bytes, piece = round_up(p->bytes / PIECES + 1, LINE);
-    size_t least = round_up(segment / SHORTER, LINE);
-    size_t most = p->route == SELVAGE_ROUTE_SHARED ? LONGER * segment : segment;
+    size_t least = round_up(segment / (shared ? 2 : 4), LINE), most = shared ? LONGER * segment : segment;
     return piece < least ? least : piece > most ? most : piece;
 }
 
@@ -158,6 +171,7 @@ void sv_commit_cut(sv_packet_t *p)
     if (p->nsegments == 1)
         p->segment_bytes = p->bytes;
     p->nslots = p->nsegments < (uint32_t)config->segment_slots ? p->nsegments : (uint32_t)config->segment_slots;
+    p->pulled = is_pulled(p);
     if (p->direct)
         p->nslots = p->nsegments; /* no slots at all: all of it may come at once */
     else if (whole && sv_route_is_one_sided(p->route))

@@ -68,7 +68,7 @@ static selvage_status_t stage_segment(sv_send_t *send, sv_slot_t *slot, uint32_t
         return SELVAGE_SUCCESS; /* phase 0 pushes it there; see slot_is_full() in phase2_send.c */
     SV_TRY(SV_DEVICE_CALL(x->comm->dev, copy_async, slot->stage, send->buf + sv_packet_offset(p, segment),
                           sv_packet_piece(p, segment), SV_COPY_D2H, x->out_stream));
-    return sv_slot_mark(x, slot, x->out_stream);
+    return sv_slot_mark(p, slot, x->out_stream);
 }
 
 selvage_status_t sv_phase1_stage(sv_send_t *send, uint64_t now_ns)

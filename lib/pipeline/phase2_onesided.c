@@ -59,8 +59,8 @@ static selvage_status_t signal_arrival(sv_send_t *send, uint32_t segment)
     const sv_packet_t *p = &send->p;
     if (send->fault)
         return signal_with_record(send, segment);
-    return SV_DEVICE_CALL(p->x->comm->dev, signal_async, &send->remote->arrived,
-                          sv_word(p->x->epoch, p->attempt, segment + 1), copy_stream(send));
+    return sv_signal_behind(p->x, copy_stream(send), &send->remote->arrived,
+                            sv_word(p->x->epoch, p->attempt, segment + 1), p->nsegments > 1);
 }
 
 /* A fault. Only the word is doubled: the memory behind it is the receiver's as soon as the first one has arrived. */
@@ -102,8 +102,8 @@ static selvage_status_t mark_sent(sv_send_t *send)
     if (send->next_stage == p->nsegments)
         send->state = SV_SEND_VERDICT;
     /* Partner: the acquire in sv_phase2_is_sent(). */
-    return SV_DEVICE_CALL(p->x->comm->dev, signal_async, send->sent, sv_word(p->x->epoch, p->attempt, send->next_stage),
-                          copy_stream(send));
+    return sv_signal_behind(p->x, copy_stream(send), send->sent, sv_word(p->x->epoch, p->attempt, send->next_stage),
+                            p->nsegments > 1);
 }
 
 bool sv_phase2_is_sent(const sv_send_t *send)

@@ -85,14 +85,16 @@ static selvage_status_t ask_when_quiet(sv_recv_t *recv, uint64_t now_ns, bool *m
     return sv_phase1_post_recv(recv, now_ns);
 }
 
-/* Small packets: verified and brought to their place by the next batch of pulls. */
-static selvage_status_t take_small(sv_recv_t *recv, uint64_t now_ns, bool *moved)
+/* What one kernel verifies (and, if it landed in a slot, brings to its place) joins the next batch of pulls. */
+static selvage_status_t take_pulled(sv_recv_t *recv, uint32_t arrived, uint64_t now_ns, bool *moved)
 {
     if (is_in_place(recv))
-        return take_pieces(recv, 1, now_ns, moved);
+        return take_pieces(recv, arrived, now_ns, moved);
     *moved = true;
     recv->p.moved_ns = now_ns;
-    recv->landed_count = 1;
+    recv->landed_count = arrived;
+    if (arrived < recv->p.nsegments)
+        return SELVAGE_SUCCESS;
     recv->state = SV_RECV_VERIFYING;
     sv_batch_pull_later(recv);
     return SELVAGE_SUCCESS;
@@ -130,8 +132,8 @@ selvage_status_t sv_phase3_receive_onesided(sv_recv_t *recv, uint64_t now_ns, bo
         return SELVAGE_SUCCESS;
     SV_TRY(ask_when_quiet(recv, now_ns, moved));
     uint32_t arrived = count_arrived(recv);
-    if (arrived > recv->landed_count && p->kernel_copy)
-        return take_small(recv, now_ns, moved);
+    if (arrived > recv->landed_count && p->pulled)
+        return take_pulled(recv, arrived, now_ns, moved);
     if (arrived > recv->landed_count)
         SV_TRY(p->direct ? take_pieces(recv, arrived, now_ns, moved) : take_segments(recv, arrived, now_ns, moved));
     return recv->state == SV_RECV_WAITING ? sv_recovery_missing(recv, now_ns) : SELVAGE_SUCCESS;

@@ -73,6 +73,12 @@ static void be_done(sv_recv_t *recv)
     __atomic_store_n(recv->done, sv_word(recv->p.x->epoch, recv->p.attempt, SV_PULL_GOOD), __ATOMIC_RELAXED);
 }
 
+/* A lone segment is verified behind its copy; of several one is verified while the next one is copied. */
+static void *verify_stream(const sv_packet_t *p)
+{
+    return p->slots && p->nsegments == 1 ? p->x->in_stream : p->x->kernel_stream;
+}
+
 selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint32_t segment)
 {
     sv_packet_t *p = &recv->p;
@@ -85,6 +91,7 @@ selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint32_t 
         return SELVAGE_SUCCESS;
     }
     size_t bytes = sv_packet_piece(p, segment);
+    void *stream = verify_stream(p);
     sv_digest_arg_t arg = {.src = src,
                            .bytes = bytes,
                            .first_word = sv_packet_offset(p, segment) / 8,
@@ -100,7 +107,7 @@ selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint32_t 
         arg.signal_value = sv_word(x->epoch, p->attempt, SV_PULL_GOOD);
     }
     return SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_digest, &arg, sizeof arg,
-                          sv_kernel_blocks(x->comm->dev, bytes), x->kernel_stream);
+                          sv_kernel_blocks(x->comm->dev, bytes), stream);
 }
 
 /* Up to the user's buffer: by the next batch of pulls if small, else by the copy engine with the digest behind it. */
@@ -127,9 +134,11 @@ selvage_status_t sv_phase3_land(sv_recv_t *recv, sv_slot_t *slot, uint32_t segme
     }
     sv_copy_kind_t kind = p->route == SELVAGE_ROUTE_PEER ? SV_COPY_D2D : SV_COPY_H2D;
     SV_TRY(SV_DEVICE_CALL(dev, copy_async, dst, slot->stage, sv_packet_piece(p, segment), kind, x->in_stream));
-    SV_TRY(SV_DEVICE_CALL(dev, event_record, slot->event, x->in_stream));
-    SV_TRY(sv_slot_mark(x, slot, x->in_stream));
-    SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, x->kernel_stream, slot->event));
+    if (p->nsegments > 1) {
+        SV_TRY(SV_DEVICE_CALL(dev, event_record, slot->event, x->in_stream));
+        SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, x->kernel_stream, slot->event));
+    }
+    SV_TRY(sv_slot_mark(p, slot, x->in_stream));
     return sv_phase3_verify(recv, dst, segment);
 }
 

@@ -19,7 +19,7 @@ static void give_verdict(sv_recv_t *recv)
         }
         return;
     }
-    if (recv->p.kernel_copy)
+    if (recv->p.pulled)
         return; /* the pull kernel gave it */
     /* Partner: the acquire in verdict_is_good() of the sender. */
     __atomic_store_n(&recv->remote->verdict, sv_word(x->epoch, 0, 1), __ATOMIC_RELEASE);
@@ -48,13 +48,13 @@ static bool is_good(const sv_recv_t *recv, uint32_t outcome)
 {
     if (recv->p.x->policy == SV_CONFIG_CHECKSUM_OFF)
         return true;
-    return recv->p.kernel_copy ? outcome == SV_PULL_GOOD : recv->result->verified;
+    return recv->p.pulled ? outcome == SV_PULL_GOOD : recv->result->verified;
 }
 
 /* A pull that was launched early gave up waiting. By now the packet may lie here all the same. */
 static selvage_status_t pull_again(sv_recv_t *recv)
 {
-    if (recv->landed_count == 0)
+    if (recv->landed_count < recv->p.nsegments)
         recv->state = SV_RECV_WAITING;
     else
         sv_batch_pull_later(recv);
@@ -69,7 +69,7 @@ selvage_status_t sv_phase5_land(sv_recv_t *recv, uint64_t now_ns, bool *moved)
     if (!sv_word_says(word, p->x->epoch, p->attempt) || !slots_are_quiet(recv))
         return SELVAGE_SUCCESS;
     *moved = true;
-    if (p->kernel_copy && sv_word_count(word) == SV_PULL_ABSENT)
+    if (p->pulled && sv_word_count(word) == SV_PULL_ABSENT)
         return pull_again(recv);
     if (p->kernel_copy && p->slots)
         sv_phase3_slot_landed(recv, &p->slots[0], now_ns);

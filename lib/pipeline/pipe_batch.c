@@ -11,7 +11,7 @@
 
 
 /* A launch that waits takes no more than this part of the device, so that it is resident, and others beside it. */
-enum { WAITING_SHARE = 4 };
+enum { WAITING_SHARE = 2 };
 
 /* --- items -------------------------------------------------------------------------------------------------------- */
 
@@ -228,6 +228,8 @@ static void *stream_of_pushes(const selvage_exchange_t *x)
 
 selvage_status_t sv_batch_flush(selvage_exchange_t *x)
 {
+    if (x->npush_due || x->npull_due)
+        SV_TRY(sv_exchange_order(x));
     if (x->npush_due) {
         void *stream = stream_of_pushes(x);
         x->kernel_stream_busy |= stream == x->kernel_stream;

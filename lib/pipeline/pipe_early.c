@@ -27,50 +27,54 @@ static uint64_t patience_ns(const selvage_comm_t *comm)
     return comm->config.early_wait_us < 0 ? comm->dev->early_wait_ns : (uint64_t)(comm->config.early_wait_us * 1000);
 }
 
-/* Only where nothing else of the exchange could queue up behind a pull that waits. */
+/* Only where nothing else of the exchange could queue up behind a pull that waits, and nothing waits to leave. */
 static bool may_pull_early(const selvage_exchange_t *x)
 {
     const selvage_comm_t *comm = x->comm;
-    if (!x->all_small || !comm->dev->kernels_wait || patience_ns(comm) == 0 || comm->topology.shares_gpu || comm->fault.armed || x->nactive_recvs == 0)
+    if (!x->all_pulled || !comm->dev->kernels_wait || patience_ns(comm) == 0 || comm->topology.shares_gpu ||
+        comm->fault.armed || comm->progress.threaded)
         return false;
     for (uint32_t i = 0; i < x->nactive_sends; i++)
-        if (x->active_sends[i]->state == SV_SEND_MOVING && x->active_sends[i]->p.route != SELVAGE_ROUTE_STAGED)
+        if (x->active_sends[i]->state == SV_SEND_MOVING && sv_route_is_one_sided(x->active_sends[i]->p.route))
             return false;
     return true;
 }
 
-static bool has_work(const sv_recv_t *recv)
+/* What kernels move is soon here; of what copy engines move only one piece may be missing. */
+static bool is_near(const sv_recv_t *recv)
 {
-    return !(recv->p.direct && recv->p.x->policy == SV_CONFIG_CHECKSUM_OFF);
+    const sv_packet_t *p = &recv->p;
+    if (recv->state != SV_RECV_WAITING || recv->early_epoch == p->x->epoch ||
+        (p->direct && p->x->policy == SV_CONFIG_CHECKSUM_OFF))
+        return false;
+    return p->kernel_copy || recv->landed_count + 1 >= p->nsegments;
 }
 
-static selvage_status_t pull_early(selvage_exchange_t *x)
+static void pull_early(sv_recv_t *recv)
 {
-    for (uint32_t i = 0; i < x->nactive_recvs; i++) {
-        sv_recv_t *recv = x->active_recvs[i];
-        if (recv->state != SV_RECV_WAITING || !has_work(recv))
-            continue;
-        if (recv->p.route == SELVAGE_ROUTE_STAGED)
-            recv->pulled_early = true; /* the message must be received all the same */
-        else
-            recv->state = SV_RECV_VERIFYING;
-        sv_batch_pull_later(recv);
-    }
-    const sv_batch_how_t how = {.stream = x->kernel_stream, .wait_ns = patience_ns(x->comm)};
-    return sv_batch_pull_how(x, &how);
+    recv->early_epoch = recv->p.x->epoch;
+    if (recv->p.route == SELVAGE_ROUTE_STAGED)
+        recv->pulled_early = true; /* the message must be received all the same */
+    else
+        recv->state = SV_RECV_VERIFYING;
+    sv_batch_pull_later(recv);
 }
 
-bool sv_early_wait(selvage_exchange_t *x)
+void sv_early_wait(selvage_exchange_t *x)
 {
-    if (x->comm->progress.threaded || x->early_epoch == x->epoch)
-        return false; /* the engine is another thread's, or it has been done */
     if (!may_pull_early(x))
-        return true;
-    x->early_epoch = x->epoch;
-    selvage_status_t status = pull_early(x);
+        return;
+    for (uint32_t i = 0; i < x->nactive_recvs; i++)
+        if (is_near(x->active_recvs[i]))
+            pull_early(x->active_recvs[i]);
+    if (x->npull_due == 0)
+        return;
+    const sv_batch_how_t how = {.stream = x->kernel_stream, .wait_ns = patience_ns(x->comm)};
+    selvage_status_t status = sv_exchange_order(x);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_batch_pull_how(x, &how);
     if (status != SELVAGE_SUCCESS)
         sv_exchange_poison(x, status, true);
-    return false;
 }
 
 /* --- enqueue_wait ------------------------------------------------------------------------------------------------- */
@@ -131,10 +135,7 @@ static selvage_status_t push_rest(selvage_exchange_t *x, void *stream, uint64_t 
 
 selvage_status_t sv_early_push(selvage_exchange_t *x, uint64_t now_ns)
 {
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < x->nsends; i++)
-        bytes += x->sends[i].p.bytes;
-    bool first = x->in_start && bytes <= SV_CALLER_STREAM_MAX_BYTES;
+    bool first = x->in_start && x->send_bytes <= SV_CALLER_STREAM_MAX_BYTES;
     x->kernel_stream_busy |= !first;
     return push_rest(x, first ? x->caller_stream : x->kernel_stream, now_ns);
 }
@@ -159,7 +160,7 @@ static selvage_status_t pull_rest(selvage_exchange_t *x, void *stream)
 {
     for (uint32_t i = 0; i < x->nactive_recvs; i++) {
         sv_recv_t *recv = x->active_recvs[i];
-        if (recv->state == SV_RECV_WAITING || !recv->p.kernel_copy)
+        if (recv->state == SV_RECV_WAITING || !recv->p.pulled)
             sv_batch_pull_later(recv);
     }
     const sv_batch_how_t how = {.stream = stream, .wait_ns = sv_early_deadline_ns(x), .sticky = true};

@@ -139,7 +139,7 @@ static void forget_recv(sv_recv_t *recv)
 static void forget_streams(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev;
-    void *stream[] = {x->kernel_stream, x->out_stream, x->in_stream, x->peer_stream};
+    void *stream[] = {x->kernel_stream, x->out_stream, x->in_stream, x->peer_stream, x->signal_stream};
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
             SV_DEVICE_CALL(dev, stream_destroy, stream[i]);
@@ -151,7 +151,7 @@ static void forget_streams(selvage_exchange_t *x)
         dev->ops->event_destroy(dev, x->cross_event);
     if (x->enqueue_event)
         dev->ops->event_destroy(dev, x->enqueue_event);
-    x->kernel_stream = x->out_stream = x->in_stream = x->peer_stream = NULL;
+    x->kernel_stream = x->out_stream = x->in_stream = x->peer_stream = x->signal_stream = NULL;
     x->start_event = x->last_out_event = x->cross_event = x->enqueue_event = NULL;
 }
 
@@ -373,7 +373,7 @@ static bool is_enqueued(const selvage_exchange_t *x)
 static void quiet_device(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev_under; /* no injected fault may keep this from happening */
-    void *stream[] = {x->kernel_stream, x->out_stream, x->in_stream, x->peer_stream};
+    void *stream[] = {x->kernel_stream, x->out_stream, x->in_stream, x->peer_stream, x->signal_stream};
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
             (void)SV_DEVICE_CALL(dev, stream_sync, stream[i]);

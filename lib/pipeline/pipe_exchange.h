@@ -155,6 +155,7 @@ typedef struct sv_packet {
     selvage_route_t route;
     bool direct;                /* peer, self: straight into the user's buffer, in one piece, no slots */
     bool kernel_copy;           /* small: kernels move it in batches, not a copy engine */
+    bool pulled;                /* received: one kernel verifies all of it and gives the verdict */
     int wire_tag;
     uint32_t nsegments, nslots;
     size_t segment_bytes;
@@ -207,6 +208,7 @@ typedef struct sv_recv {
     unsigned asked;             /* highest attempt asked for in this epoch */
     unsigned damaged;           /* failed attempts of this epoch */
     uint64_t *came;             /* pinned word, staged: the message is here, for a pull that was launched early */
+    uint64_t early_epoch;       /* the last in which a pull of it was launched early */
     bool pulled_early;          /* staged: such a pull is under way */
     bool between_attempts;      /* one failed, and nothing of the next has come */
     sv_ask_reason_t ask_reason;
@@ -272,6 +274,7 @@ struct selvage_exchange {
     sv_recv_t **active_recvs;
     uint32_t nactive_sends, nactive_recvs;
     void *kernel_stream, *out_stream, *in_stream, *peer_stream;
+    void *signal_stream;           /* words behind segments: a copy engine's stream would stand still for each */
     sv_event_t *start_event;       /* the caller's stream at start */
     sv_event_t *cross_event;       /* for an order between two streams of the exchange */
     sv_event_t *last_out_event;    /* behind the last copy down of staged packets */
@@ -285,14 +288,15 @@ struct selvage_exchange {
     uint64_t *abort;               /* pinned: not 0: kernels stop waiting; the next word: the last epoch joined */
     void *caller_stream;           /* valid during start, if start may enqueue there itself */
     bool in_start;
+    bool unordered;                /* the streams of the exchange are not behind the caller's yet: maybe none is used */
     bool device_mode;              /* this epoch's pushes wait on the device; it should end by an enqueued wait */
-    bool all_small;                /* kernels move every packet */
+    bool all_pulled;               /* every receive ends by a pull */
+    size_t send_bytes;
     bool kernel_stream_busy;       /* with something of this epoch that an enqueued wait must join */
     sv_event_t *enqueue_event;     /* behind the last enqueued wait, on the caller's stream */
     uint64_t enqueued_epoch;       /* the last that ended by an enqueued wait; 0: none */
     uint64_t found_epoch;          /* in which the device found a failure behind an enqueued wait; 0: none */
     uint64_t held_epoch;           /* the same with a progress thread */
-    uint64_t early_epoch;          /* the last in which wait launched pulls early */
     uint8_t *slab;                 /* device: landing slots of peer receives that are not registered */
     sv_shared_segment_t segment;   /* words and shared slots; mapped by the peers of the node */
     bool segment_open, never_send;
@@ -344,6 +348,8 @@ selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream);
 selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream);
 
 selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream);
+/* Puts the exchange's own streams behind the caller's, if start left that for later. */
+selvage_status_t sv_exchange_order(selvage_exchange_t *x);
 /* The error that poisoned it, with its detail. */
 selvage_status_t sv_exchange_first_error(const selvage_exchange_t *x);
 
@@ -385,11 +391,26 @@ static inline size_t sv_packet_piece(const sv_packet_t *p, uint32_t segment)
     return left < p->segment_bytes ? left : p->segment_bytes;
 }
 
+/*
+ * A word behind what a stream has been given so far. Behind one of several segments it goes by way of an event and the
+ * signal stream, so that the next copy need not wait for it; a lone one comes sooner without.
+ */
+static inline selvage_status_t sv_signal_behind(selvage_exchange_t *x, void *stream, uint64_t *word, uint64_t value,
+                                                bool several)
+{
+    sv_device_t *dev = x->comm->dev;
+    if (!several || !x->signal_stream)
+        return SV_DEVICE_CALL(dev, signal_async, word, value, stream);
+    SV_TRY(SV_DEVICE_CALL(dev, event_record, x->cross_event, stream));
+    SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, x->signal_stream, x->cross_event));
+    return SV_DEVICE_CALL(dev, signal_async, word, value, x->signal_stream);
+}
+
 /* Behind the copy into or out of a slot; and whether it is through. */
-static inline selvage_status_t sv_slot_mark(const selvage_exchange_t *x, sv_slot_t *slot, void *stream)
+static inline selvage_status_t sv_slot_mark(const sv_packet_t *p, sv_slot_t *slot, void *stream)
 {
     /* Partner: the acquire in sv_slot_is_through(). */
-    return SV_DEVICE_CALL(x->comm->dev, signal_async, slot->word, ++slot->stamp, stream);
+    return sv_signal_behind(p->x, stream, slot->word, ++slot->stamp, p->nsegments > 1);
 }
 static inline bool sv_slot_is_through(const sv_slot_t *slot)
 {

@@ -44,11 +44,11 @@ void sv_phase3_poll_landing(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, b
 void sv_phase3_slot_landed(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns);
 
 /*
- * Kernels that wait (pipe_early.c). sv_early_wait: pulls launched by a host that waits; true while it is too early for
- * that. sv_early_push: at start of an epoch that is expected to end by an enqueued wait. sv_early_check: poisons the
- * exchange if the device has found a failure behind an enqueued wait. sv_early_query: IN_PROGRESS while that runs.
+ * Kernels that wait (pipe_early.c). sv_early_wait: a host that waits launches pulls for what is near. sv_early_push: at
+ * start of an epoch that is expected to end by an enqueued wait. sv_early_check: poisons the exchange if the device has
+ * found a failure behind an enqueued wait. sv_early_query: IN_PROGRESS while that runs.
  */
-bool sv_early_wait(selvage_exchange_t *x);
+void sv_early_wait(selvage_exchange_t *x);
 selvage_status_t sv_early_push(selvage_exchange_t *x, uint64_t now_ns);
 void sv_early_check(selvage_exchange_t *x);
 selvage_status_t sv_early_query(selvage_exchange_t *x);

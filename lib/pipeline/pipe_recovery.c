@@ -151,6 +151,7 @@ selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns)
     if (p->x->policy != SV_CONFIG_CHECKSUM_RETRY || recv->asked >= ATTEMPT_MAX)
         return SELVAGE_SUCCESS;
     /* Nothing is missing as long as this rank's own stream has not come to start. */
+    SV_TRY(sv_exchange_order(p->x));
     selvage_status_t begun = SV_DEVICE_CALL(p->x->comm->dev, event_query, p->x->start_event);
     if (begun != SELVAGE_SUCCESS) {
         p->moved_ns = now_ns;

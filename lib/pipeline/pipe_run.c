@@ -40,6 +40,22 @@ static selvage_status_t order_streams(selvage_exchange_t *x)
     return SELVAGE_SUCCESS;
 }
 
+selvage_status_t sv_exchange_order(selvage_exchange_t *x)
+{
+    if (!x->unordered)
+        return SELVAGE_SUCCESS;
+    x->unordered = false;
+    SV_TRY(SV_DEVICE_CALL(x->comm->dev, event_record, x->start_event, x->caller_stream));
+    return order_streams(x);
+}
+
+/* Repeated enqueued waits with little to send happen on the caller's stream alone: nothing to order, most likely. */
+static bool stays_on_caller_stream(const selvage_exchange_t *x)
+{
+    return x->enqueued_epoch && x->enqueued_epoch == x->started && x->send_bytes <= SV_CALLER_STREAM_MAX_BYTES &&
+           !x->comm->progress.threaded && x->all_pulled;
+}
+
 static void reset_peers(selvage_exchange_t *x)
 {
     x->verdicts_due = 0;
@@ -121,7 +137,8 @@ static selvage_status_t begin_epoch(selvage_exchange_t *x)
     x->device_mode = x->enqueued_epoch && x->enqueued_epoch == x->epoch - 1; /* most likely it ends as the last did */
     x->defer_peer = choose_defer(x);
     reset_peers(x);
-    SV_TRY(order_streams(x));
+    if (!x->unordered)
+        SV_TRY(order_streams(x));
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         SV_TRY(begin_recv(&x->recvs[i], now_ns));
         x->active_recvs[x->nactive_recvs++] = &x->recvs[i];
@@ -157,7 +174,7 @@ static void begin(void *arg)
     selvage_status_t status = begin_epoch(x);
     if (status != SELVAGE_SUCCESS)
         sv_exchange_poison(x, status, true);
-    else
+    else if (!x->device_mode)
         sv_exchange_poll(x, sv_clock_ns());
 }
 
@@ -312,7 +329,10 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     case SV_EXCHANGE_IDLE:
         break;
     }
-    selvage_status_t status = SV_DEVICE_CALL(x->comm->dev, event_record, x->start_event, stream);
+    x->caller_stream = stream;
+    x->unordered = stays_on_caller_stream(x);
+    selvage_status_t status =
+        x->unordered ? SELVAGE_SUCCESS : SV_DEVICE_CALL(x->comm->dev, event_record, x->start_event, stream);
     if (status != SELVAGE_SUCCESS)
         return fail_start(x, status);
     sv_exchange_moved(x, sv_clock_ns());
@@ -322,7 +342,6 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     x->start_work.run = begin;
     x->start_work.arg = x;
     x->in_start = !x->comm->progress.threaded; /* else another thread would use the caller's stream */
-    x->caller_stream = stream;
     sv_progress_post(&x->comm->progress, &x->start_work);
     if (x->in_start)
         x->in_start = false;
@@ -373,10 +392,9 @@ selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
     uint64_t entered_ns = sv_clock_ns();
     sv_relax_t relax;
     (void)stream; /* as in test */
-    bool early = true;
     init_relax(x->comm, &relax);
     while (sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
-        early = early && sv_early_wait(x);
+        sv_early_wait(x);
         if (sv_progress_poll(&x->comm->progress)) {
             if (x->comm->config.spin != SV_CONFIG_SPIN_BUSY)
                 sv_relax_reset(&relax);
