@@ -380,7 +380,8 @@ uint32_t link_expect_pull(link_t *link, unsigned i, const link_run_t *run)
         words->verdict = link_word(run->epoch, 0, 1);
     if (packet->has_credit)
         *link_credit(link, i) = link_word(run->epoch + link->shape.nslots, 0, 1);
-    words->done = link_word(run->epoch, run->attempt, SV_PULL_GOOD);
+    if (!(run->flags & SV_BATCH_STICKY))
+        words->done = link_word(run->epoch, run->attempt, SV_PULL_GOOD);
     return SV_PULL_GOOD;
 }
 

@@ -192,7 +192,7 @@ typedef struct sv_batch_arg {
     uint32_t padding;
 } sv_batch_arg_t;
 
-/* A failure stays in the result until the host has taken it: nobody looks after every epoch. */
+/* No host looks after every epoch: a failure stays in the result until it is taken, and `done` tells only of those. */
 enum { SV_BATCH_STICKY = 8 };
 
 /* record, unless NULL, is copied to record_to (both aligned to 8 bytes) before the word is released. */

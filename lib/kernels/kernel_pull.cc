@@ -65,7 +65,7 @@ SV_DEV_FN void pull_close(const sv_batch_arg_t &arg, const sv_pull_item_t &item,
     if (outcome.good) {
         /* Partners: the sender's host, or batch_await() of its push; its host again; this rank's host. */
         sv_dev_store_release_system_u64_all(
-            sv_dev_words_t{{item.credit, item.verdict, item.done},
+            sv_dev_words_t{{item.credit, item.verdict, sticky ? nullptr : item.done},
                            {batch_word(arg.epoch + item.nslots, 0, 1), batch_word(arg.epoch, 0, 1), done}});
         return;
     }

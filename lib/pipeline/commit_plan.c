@@ -97,28 +97,28 @@ static selvage_status_t choose_route(const selvage_exchange_t *x, const sv_peer_
     return limit_route(x, peer, wanted, route_out);
 }
 
+/* Up to so many segments' worth one kernel looks at all of a packet that came straight to its place. */
+enum { PULLED_SEGMENTS = 64 };
+
 /*
  * What a copy engine brings straight to its place comes in pieces, so that one is verified while the next one comes;
- * but each costs the engine a start, so only long packets are cut. Without digests there is nothing to verify.
+ * but a piece costs the engine more than a start, so only very long packets are cut, and seldom.
  */
 static size_t piece_of_direct(const sv_packet_t *p)
 {
-    enum { WHOLE = 8, PIECES = 4, LARGEST = 32 };
+    enum { PIECES = 2, LARGEST = 128 };
     size_t segment = p->x->comm->config.segment_bytes, most = LARGEST * segment;
-    if (p->x->policy == SV_CONFIG_CHECKSUM_OFF || p->bytes <= WHOLE * segment)
-        return p->bytes;
-    if (p->bytes <= 2 * WHOLE * segment)
-        return round_up(p->bytes / 2, LINE);
+    if (p->x->policy == SV_CONFIG_CHECKSUM_OFF || p->bytes <= PULLED_SEGMENTS * segment)
+        return p->bytes; /* without digests there is nothing to verify */
     size_t piece = round_up(p->bytes / PIECES + 1, LINE);
     return piece > most ? most : piece;
 }
 
-/* Small enough for one kernel to look at all of it once it is there, launched before the last piece has come. */
 static bool is_pulled(const sv_packet_t *p)
 {
-    enum { PULLED = 16 };
-    bool one_sided = p->route == SELVAGE_ROUTE_PEER || p->route == SELVAGE_ROUTE_SELF;
-    return p->kernel_copy || (p->direct && one_sided && p->bytes <= PULLED * p->x->comm->config.segment_bytes);
+    bool on_device = p->route == SELVAGE_ROUTE_PEER || p->route == SELVAGE_ROUTE_SELF;
+    return p->kernel_copy ||
+           (p->direct && on_device && p->bytes <= PULLED_SEGMENTS * p->x->comm->config.segment_bytes);
 }
 
 /*

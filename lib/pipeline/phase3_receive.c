@@ -138,7 +138,8 @@ selvage_status_t sv_phase3_land(sv_recv_t *recv, sv_slot_t *slot, uint32_t segme
         SV_TRY(SV_DEVICE_CALL(dev, event_record, slot->event, x->in_stream));
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, x->kernel_stream, slot->event));
     }
-    SV_TRY(sv_slot_mark(p, slot, x->in_stream));
+    if (!sv_recv_is_lone(recv)) /* else the digest behind it says so; a word between would cost more than it */
+        SV_TRY(sv_slot_mark(p, slot, x->in_stream));
     return sv_phase3_verify(recv, dst, segment);
 }
 
@@ -182,8 +183,8 @@ static selvage_status_t poll_posted(sv_recv_t *recv, sv_slot_t *slot, uint64_t n
 
 void sv_phase3_poll_landing(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved)
 {
-    if (recv->p.kernel_copy || !sv_slot_is_through(slot))
-        return; /* small ones: phase 5 sees the pull's word */
+    if (recv->p.kernel_copy || sv_recv_is_lone(recv) || !sv_slot_is_through(slot))
+        return; /* small and lone ones: phase 5 sees the word of the kernel */
     sv_phase3_slot_landed(recv, slot, now_ns);
     *moved = true;
 }

@@ -29,6 +29,7 @@ static void close_recv(sv_recv_t *recv, uint64_t now_ns)
 {
     selvage_stats_t *stats = &recv->p.x->comm->stats;
     recv->state = SV_RECV_IDLE;
+    recv->took_ns = now_ns - recv->p.started_ns;
     stats->packets_received++;
     stats->bytes_received += recv->p.bytes;
     give_verdict(recv);
@@ -38,7 +39,7 @@ static void close_recv(sv_recv_t *recv, uint64_t now_ns)
 /* Slots whose copies the device has not reported yet are left to phase 3 of the next poll. */
 static bool slots_are_quiet(const sv_recv_t *recv)
 {
-    for (uint32_t s = 0; recv->p.slots && s < recv->p.nslots && !recv->p.kernel_copy; s++)
+    for (uint32_t s = 0; recv->p.slots && s < recv->p.nslots && !recv->p.kernel_copy && !sv_recv_is_lone(recv); s++)
         if (recv->p.slots[s].state == SV_SLOT_LANDING)
             return false;
     return true;
@@ -71,7 +72,7 @@ selvage_status_t sv_phase5_land(sv_recv_t *recv, uint64_t now_ns, bool *moved)
     *moved = true;
     if (p->pulled && sv_word_count(word) == SV_PULL_ABSENT)
         return pull_again(recv);
-    if (p->kernel_copy && p->slots)
+    if ((p->kernel_copy && p->slots) || sv_recv_is_lone(recv))
         sv_phase3_slot_landed(recv, &p->slots[0], now_ns);
     if (!is_good(recv, sv_word_count(word)))
         return sv_recovery_bad_digest(recv, now_ns);

@@ -40,14 +40,18 @@ static bool may_pull_early(const selvage_exchange_t *x)
     return true;
 }
 
-/* What kernels move is soon here; of what copy engines move only one piece may be missing. */
-static bool is_near(const sv_recv_t *recv)
+/*
+ * What kernels move is soon here. What copy engines move takes its time, and a kernel that waits all of it would be in
+ * the way of others: it is launched shortly before the packet came in the epoch before.
+ */
+static bool is_near(const sv_recv_t *recv, uint64_t now_ns)
 {
+    enum { AHEAD_NS = 12000 };
     const sv_packet_t *p = &recv->p;
     if (recv->state != SV_RECV_WAITING || recv->early_epoch == p->x->epoch ||
         (p->direct && p->x->policy == SV_CONFIG_CHECKSUM_OFF))
         return false;
-    return p->kernel_copy || recv->landed_count + 1 >= p->nsegments;
+    return p->kernel_copy || (recv->took_ns && now_ns + AHEAD_NS > p->started_ns + recv->took_ns);
 }
 
 static void pull_early(sv_recv_t *recv)
@@ -64,8 +68,9 @@ void sv_early_wait(selvage_exchange_t *x)
 {
     if (!may_pull_early(x))
         return;
+    uint64_t now_ns = sv_clock_ns();
     for (uint32_t i = 0; i < x->nactive_recvs; i++)
-        if (is_near(x->active_recvs[i]))
+        if (is_near(x->active_recvs[i], now_ns))
             pull_early(x->active_recvs[i]);
     if (x->npull_due == 0)
         return;

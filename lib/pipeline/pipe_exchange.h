@@ -208,6 +208,7 @@ typedef struct sv_recv {
     unsigned asked;             /* highest attempt asked for in this epoch */
     unsigned damaged;           /* failed attempts of this epoch */
     uint64_t *came;             /* pinned word, staged: the message is here, for a pull that was launched early */
+    uint64_t took_ns;           /* from start to verified, in the last epoch */
     uint64_t early_epoch;       /* the last in which a pull of it was launched early */
     bool pulled_early;          /* staged: such a pull is under way */
     bool between_attempts;      /* one failed, and nothing of the next has come */
@@ -416,6 +417,13 @@ static inline bool sv_slot_is_through(const sv_slot_t *slot)
 {
     /* Partner: the release in sv_slot_mark(). */
     return __atomic_load_n(slot->word, __ATOMIC_ACQUIRE) == slot->stamp;
+}
+
+/* A packet of one segment, copied out of its slot and verified behind the copy: one word tells of both. */
+static inline bool sv_recv_is_lone(const sv_recv_t *recv)
+{
+    return recv->p.slots && !recv->p.kernel_copy && recv->p.nsegments == 1 &&
+           recv->p.x->policy != SV_CONFIG_CHECKSUM_OFF;
 }
 
 /* Adds a record about a packet to the timeline and the flight recorder. end_ns 0: an instant at begin_ns. */
