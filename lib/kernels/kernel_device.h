@@ -119,6 +119,13 @@ SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel(uint32_t *word, uint32_t value)
     return before;
 }
 
+SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel_system(uint32_t *word, uint32_t value)
+{
+    uint32_t before;
+    asm volatile("atom.acq_rel.sys.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(value) : "memory");
+    return before;
+}
+
 SV_DEV_FN void sv_dev_block_sync(void)
 {
     __syncthreads();
@@ -194,6 +201,11 @@ SV_DEV_FN uint32_t sv_dev_load_acquire_u32(const uint32_t *word)
 SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel(uint32_t *word, uint32_t value)
 {
     return __hip_atomic_fetch_add(word, value, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
+SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel_system(uint32_t *word, uint32_t value)
+{
+    return sv_dev_atomic_add_u32_acq_rel(word, value);
 }
 
 /*
@@ -278,6 +290,11 @@ SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel(uint32_t *word, uint32_t value)
     return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
 }
 
+SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel_system(uint32_t *word, uint32_t value)
+{
+    return sv_dev_atomic_add_u32_acq_rel(word, value);
+}
+
 SV_DEV_FN void sv_dev_block_sync(void)
 {
 }
@@ -300,9 +317,10 @@ SV_DEV_FN void sv_dev_relax(unsigned *turns)
  *   sv_dev_store_release_system_u64_all                               several of them behind one fence
  *   sv_dev_store_release_u32, sv_dev_load_acquire_u32                 from one block of a device to the others
  *   sv_dev_load_u64, sv_dev_atomic_add_u64                            relaxed, among the blocks of one device
- *   sv_dev_atomic_add_u32_acq_rel     arrival of a block; gives the value before. What the block wrote may lie in
- *                                     host memory or on another device: whoever counts last releases it at system
- *                                     scope. On AMD each block does, for its cache may not be the last block's
+ *   sv_dev_atomic_add_u32_acq_rel     arrival of a block whose stores stay on its device; gives the value before
+ *   sv_dev_atomic_add_u32_acq_rel_system  the same for blocks that store into host memory or another device. A release
+ *                                     by the last block does not wait for such stores of the others: seen on H200s,
+ *                                     where a word in host memory overtook payload on its way to another GPU
  *   sv_dev_block_sync                 all threads of the block; all their memory accesses before it come first
  */
 

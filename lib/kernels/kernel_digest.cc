@@ -11,7 +11,8 @@ SV_DEV_FN void digest_body(const sv_digest_arg_t &arg, sv_dev_block_t at)
 {
     const uint64_t key = arg.key + arg.first_word * SV_DIGEST_STEP;
 
-    finish_block(arg, digest_block(arg.src, arg.dst, arg.bytes, key, !(arg.mode & SV_DIGEST_NONE), at), at);
+    finish_block(arg, digest_block(arg.src, arg.dst, arg.bytes, key, !(arg.mode & SV_DIGEST_NONE), at),
+                 arg.dst != nullptr, at);
 }
 
 } // namespace

@@ -55,9 +55,10 @@ SV_DEV_FN void finish_packet(const ARG &arg, uint64_t total)
         sv_dev_store_release_system_u64(arg.signal, arg.signal_value);
 }
 
-/* All threads of the block call it when they are through; sum is what the calling thread found. */
+/* All threads of the block call it when they are through; sum is what the calling thread found. far: the block may have
+   stored into memory that is not this device's. */
 template <typename ARG>
-SV_DEV_FN void finish_block(const ARG &arg, uint64_t sum, sv_dev_block_t at)
+SV_DEV_FN void finish_block(const ARG &arg, uint64_t sum, bool far, sv_dev_block_t at)
 {
     /* The barriers inside also put every thread's stores before thread 0 counts the block in or releases. */
     sum = sv_dev_block_sum_u64(sum, at);
@@ -71,7 +72,9 @@ SV_DEV_FN void finish_block(const ARG &arg, uint64_t sum, sv_dev_block_t at)
     }
     sv_dev_atomic_add_u64(&arg.scratch->sum, sum);
     /* Partner: itself in the other blocks. Whoever counts last has seen the sums and stores of all. */
-    if (sv_dev_atomic_add_u32_acq_rel(&arg.scratch->blocks_done, 1) == at.nblocks - 1)
+    const uint32_t before = far ? sv_dev_atomic_add_u32_acq_rel_system(&arg.scratch->blocks_done, 1)
+                                : sv_dev_atomic_add_u32_acq_rel(&arg.scratch->blocks_done, 1);
+    if (before == at.nblocks - 1)
         finish_packet(arg, sv_dev_load_u64(&arg.scratch->sum));
 }
 

@@ -26,7 +26,7 @@ SV_DEV_FN uint64_t pack_block(const sv_pack_arg_t &arg, sv_dev_block_t at)
 
 SV_DEV_FN void pack_body(const sv_pack_arg_t &arg, sv_dev_block_t at)
 {
-    finish_block(arg, pack_block(arg, at), at);
+    finish_block(arg, pack_block(arg, at), true, at);
 }
 
 } // namespace
