@@ -99,6 +99,10 @@ SELVAGE_ROUTE=shared under 2 0 --json
 json 'routes[0, 1] == "shared" and run["routes"][1]["why"] == "SELVAGE_ROUTE asks for it"'
 SELVAGE_ROUTE=staged under 2 0
 says '^     0 staged staged$'
+SELVAGE_DEVICE=soft SELVAGE_DIRECT=probe SELVAGE_RANKS_PER_NODE=1 under 2 0 --json
+json 'routes[0, 1] == "direct" and "a probe of device memory" in run["routes"][1]["why"]'
+SELVAGE_DEVICE=soft SELVAGE_ROUTE=direct under 2 0
+says '^     0   self direct$'
 SELVAGE_PROGRESS=thread under 2 0
 says '^MPI .*MPI_THREAD_MULTIPLE'
 under 18 0

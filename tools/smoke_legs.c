@@ -44,11 +44,11 @@ void smoke_legs_measure(tool_traffic_t *traffic, selvage_route_t route, int repe
     const bool through_host = route == SELVAGE_ROUTE_STAGED || route == SELVAGE_ROUTE_SHARED;
     if (through_host)
         add_leg(traffic, &legs, "device to host", "d2h", run_down, repeats);
-    if (route == SELVAGE_ROUTE_STAGED)
+    if (route == SELVAGE_ROUTE_STAGED || route == SELVAGE_ROUTE_DIRECT)
         add_leg(traffic, &legs, "host message", "msg", tool_traffic_message, repeats);
     if (through_host)
         add_leg(traffic, &legs, "host to device", "h2d", run_up, repeats);
-    else
+    else if (route != SELVAGE_ROUTE_DIRECT)
         add_leg(traffic, &legs, "device to device", "d2d", run_across, repeats);
     *legs_out = legs;
 }

@@ -35,7 +35,6 @@ static void mark_one_sided(selvage_exchange_t *x)
 {
     for (uint32_t i = 0; i < x->nsends; i++) {
         sv_send_t *send = &x->sends[i];
-        send->p.route = (selvage_route_t)send->match->route;
         send->p.peer->one_sided |= sv_route_is_one_sided(send->p.route);
     }
     for (uint32_t i = 0; i < x->nrecvs; i++)
@@ -109,7 +108,7 @@ selvage_status_t sv_commit_attach(selvage_exchange_t *x, bool *all_mapped_out)
     return SELVAGE_SUCCESS;
 }
 
-static void stage_instead(sv_packet_t *p)
+void sv_commit_stage_instead(sv_packet_t *p)
 {
     p->route = SELVAGE_ROUTE_STAGED;
     p->direct = false;
@@ -121,10 +120,10 @@ static void stage_pair(selvage_exchange_t *x, sv_peer_t *peer)
 {
     for (uint32_t i = 0; i < x->nsends; i++)
         if (x->sends[i].p.peer == peer && sv_route_is_one_sided(x->sends[i].p.route))
-            stage_instead(&x->sends[i].p);
+            sv_commit_stage_instead(&x->sends[i].p);
     for (uint32_t i = 0; i < x->nrecvs; i++)
         if (x->recvs[i].p.peer == peer && sv_route_is_one_sided(x->recvs[i].p.route))
-            stage_instead(&x->recvs[i].p);
+            sv_commit_stage_instead(&x->recvs[i].p);
     peer->one_sided = false;
 }
 
