@@ -291,7 +291,7 @@ static void withdraw_packet(sv_packet_t *p)
         quiet &= withdraw_slot(p, &p->slots[s]);
     p->x->quarantined |= !quiet;
     if (!quiet && p->route == SELVAGE_ROUTE_DIRECT)
-        sv_log(SV_LOG_WARN, "exchange", "MPI has not let go of a buffer of the application's: %zu bytes, tag %d, rank %d",
+        sv_log(SV_LOG_WARN, "exchange", "MPI has not let go of the application's buffer: %zu bytes, tag %d, rank %d",
                p->bytes, p->tag, p->peer->rank);
 }
 

@@ -4,7 +4,8 @@
  * (one-sided) or a copy made for it (direct, where the message is the user's memory), after the digest was computed, so
  * that nothing in the sender notices. A fault that is impossible at the moment (a replay in the first epoch, a swap
  * with nobody, a message to double while the last double is still leaving) becomes a flipped bit, so that every
- * injected fault hurts. But a one-sided arrival cannot be doubled to any effect: the same word again is the same arrival.
+ * injected fault hurts. But a one-sided arrival cannot be doubled to any effect: the same word again is the same
+ * arrival.
  *
  * To replay, the content of the previous epoch must still be there: two buffers take turns. They exist only when faults
  * are armed, and only for packets of one segment.
