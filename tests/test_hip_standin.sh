@@ -79,7 +79,7 @@ for route in peer shared staged; do
     all_given_back 2 "plaquette by route $route"
 done
 
-# The MPI says nothing of AMD GPUs, so that nothing goes direct, unless the user insists; the stand-in's memory bears it.
+# The MPI says nothing of AMD GPUs, so nothing goes direct, unless the user insists; the stand-in's memory bears it.
 mpi 2 0 "n/a: route direct was asked for, .* does not say" "$smoke" --quick --sizes 4K --routes direct
 SELVAGE_DIRECT=force mpi 2 0 "$right" "$smoke" --quick --sizes 0,13,100001 --routes direct --json "$work/json"
 grep -q '"route": *"direct", "available": *true' "$work/json" || fail "not direct, though forced"

@@ -10,7 +10,6 @@
 #include "base/base_log.h"
 #include "base/base_status.h"
 #include "pipeline/pipe_commit.h"
-#include "pipeline/pipe_control.h"
 #include "pipeline/pipe_phases.h"
 
 bool sv_commit_direct_is_able(const selvage_comm_t *comm)
@@ -94,7 +93,9 @@ selvage_status_t sv_commit_probe_direct(selvage_exchange_t *x)
     if (!mark_pairs(x))
         return SELVAGE_SUCCESS;
     bool able = sv_commit_direct_is_able(x->comm);
-    if (able)
-        SV_TRY(sv_commit_probe_pairs(x));
-    return sv_agree_is_lost(x->comm) ? SELVAGE_SUCCESS : settle(x, able); /* lost: the agreement will say why */
+    selvage_status_t status = able ? sv_commit_probe_pairs(x) : SELVAGE_SUCCESS;
+    if (status == SELVAGE_IN_PROGRESS)
+        return SELVAGE_SUCCESS; /* the commit is lost already; the agreement will say why */
+    SV_TRY(status);
+    return settle(x, able);
 }

@@ -217,7 +217,7 @@ static selvage_status_t for_each_probed(const step_t *step, selvage_status_t (*a
     return SELVAGE_SUCCESS;
 }
 
-/* Polls messages first .. last-1 of all pairs. ERR_TIMEOUT, unlogged, when time is over; SUCCESS too if all is lost. */
+/* Polls messages first .. last-1 of all pairs. ERR_TIMEOUT, unlogged: time is over; IN_PROGRESS: the commit is lost. */
 static selvage_status_t complete(const step_t *step, int first, int last, double timeout_s)
 {
     selvage_exchange_t *x = step->x;
@@ -237,7 +237,7 @@ static selvage_status_t complete(const step_t *step, int first, int last, double
         if (timeout_s > 0 && (double)(sv_clock_ns() - begin_ns) > timeout_s * 1e9)
             return SELVAGE_ERR_TIMEOUT;
     }
-    return SELVAGE_SUCCESS;
+    return SELVAGE_IN_PROGRESS;
 }
 
 static selvage_status_t make_area(step_t *step)

@@ -76,7 +76,8 @@ void sv_commit_forget_hellos(selvage_exchange_t *x);
 selvage_status_t sv_commit_peer(selvage_exchange_t *x, int rank, bool stray, sv_peer_t **peer_out);
 /* Proves the direct route pair by pair, and sends packets staged where it does not hold. */
 selvage_status_t sv_commit_probe_direct(selvage_exchange_t *x);
-/* Sends probes between all pairs that want it and are able; peer->direct_proved says what came of it. */
+/* Sends probes between all pairs that want it and are able; peer->direct_proved says what came of it. IN_PROGRESS:
+   they were given up, because another rank has failed the commit. */
 selvage_status_t sv_commit_probe_pairs(selvage_exchange_t *x);
 /* Whether this rank may hand memory of its device to the wire at all; and what the peer said of itself. */
 bool sv_commit_direct_is_able(const selvage_comm_t *comm);
