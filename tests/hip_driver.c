@@ -83,9 +83,22 @@ static void use_flags(work_t *work, sv_device_t *dev, void *stream, void *host)
     SV_DEVICE_CALL(dev, free, flags);
 }
 
+/* The device is GPU 1 of the two; a GPU that is not visible is no error, and neither is a runtime that does not say. */
+static void ask_peers(work_t *work, selvage_device_t *dev)
+{
+    int possible = -7;
+    selvage_status_t itself = selvage_device_peer_access(dev, "0000:02:00.0", &possible);
+    CHECK(itself == SELVAGE_ERR_UNSUPPORTED || (good(work, itself) && possible == 1));
+    possible = -7;
+    selvage_status_t other = selvage_device_peer_access(dev, "0000:01:00.0", &possible);
+    CHECK(other == SELVAGE_ERR_UNSUPPORTED || !good(work, other) || possible == 1);
+    CHECK_STATUS(selvage_device_peer_access(dev, "0000:09:00.0", &possible), SELVAGE_ERR_UNSUPPORTED);
+}
+
 static void use_device(work_t *work, selvage_device_t *dev)
 {
     void *stream = NULL, *memory = NULL, *host = NULL;
+    ask_peers(work, dev);
     bool made = good(work, selvage_stream_create(dev, &stream)) &&
                 good(work, selvage_device_malloc(dev, BYTES, &memory)) &&
                 good(work, selvage_device_host_malloc(dev, 2 * BYTES, &host));
@@ -173,6 +186,8 @@ static void run_route(work_t *work, const char *route, const char *folder)
     local_ranks_run(&(local_run_t){.size = 2, .body = run_rank, .arg = work, .log_expected = true,
                                    .create_may_fail = true, .may_set_aside = true});
     pthread_barrier_destroy(&work->barrier);
+    if (local_ranks_any_logged("cannot be mapped"))
+        printf("another route was taken, and the log says so\n");
 }
 
 int main(int argc, char **argv)

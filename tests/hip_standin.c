@@ -145,9 +145,10 @@ hipError_t hipSetDevice(int gpu)
 hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int gpu)
 {
     BEGIN();
-    if (attribute != hipDeviceAttributeMultiprocessorCount || gpu >= gpus())
+    bool pageable = attribute == hipDeviceAttributePageableMemoryAccess;
+    if ((attribute != hipDeviceAttributeMultiprocessorCount && !pageable) || gpu >= gpus())
         return standin_refuse(__func__, hipErrorInvalidValue, "an attribute that is not there");
-    *value = 1;
+    *value = !pageable;
     return hipSuccess;
 }
 
@@ -155,6 +156,26 @@ hipError_t hipDeviceGetPCIBusId(char *text, int bytes, int gpu)
 {
     BEGIN();
     snprintf(text, (size_t)bytes, "0000:%02x:00.0", gpu + 1);
+    return hipSuccess;
+}
+
+hipError_t hipDeviceGetByPCIBusId(int *gpu, const char *text)
+{
+    unsigned bus;
+    BEGIN();
+    if (sscanf(text, "0000:%x:00.0", &bus) != 1 || bus < 1 || bus > (unsigned)gpus())
+        return standin_give(hipErrorInvalidValue);
+    *gpu = (int)bus - 1;
+    return hipSuccess;
+}
+
+/* Neighbours reach each other, and nobody else: an answer that depends on both numbers. */
+hipError_t hipDeviceCanAccessPeer(int *possible, int gpu, int other)
+{
+    BEGIN();
+    if (gpu < 0 || gpu >= gpus() || other < 0 || other >= gpus())
+        return standin_refuse(__func__, hipErrorInvalidDevice, "a GPU that is not there");
+    *possible = other - gpu == 1 || gpu - other == 1;
     return hipSuccess;
 }
 
@@ -226,6 +247,26 @@ hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDevicep
         return standin_give(hipErrorInvalidDevicePointer); /* which callers may find out this way */
     *base = object.ptr;
     *bytes = object.bytes;
+    return hipSuccess;
+}
+
+/* What the runtime did not allocate or register it does not know, and says so by an error that callers may ask for. */
+hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr)
+{
+    BEGIN();
+    standin_object_t object;
+    memset(attributes, 0, sizeof *attributes);
+    bool device = standin_find_range(STANDIN_DEVICE, ptr, 1, &object) ||
+                  standin_find_range(STANDIN_OPENED, ptr, 1, &object);
+    if (!device && !standin_find_range(STANDIN_HOST, ptr, 1, &object) &&
+        !standin_find_range(STANDIN_REGISTERED, ptr, 1, &object))
+        return standin_give(hipErrorInvalidValue);
+#if HIP_VERSION_MAJOR >= 6
+    attributes->type = device ? hipMemoryTypeDevice : hipMemoryTypeHost;
+#else
+    attributes->memoryType = device ? hipMemoryTypeDevice : hipMemoryTypeHost;
+#endif
+    attributes->device = object.gpu;
     return hipSuccess;
 }
 
@@ -329,6 +370,9 @@ hipError_t hipHostGetDevicePointer(void **ptr, void *host, unsigned flags)
 {
     BEGIN();
     standin_object_t object;
+    *ptr = host; /* of memory that the runtime allocated itself */
+    if (flags == 0 && standin_find_range(STANDIN_HOST, host, 1, &object))
+        return hipSuccess;
     if (flags != 0 || !standin_find_range(STANDIN_REGISTERED, host, 1, &object))
         return standin_refuse(__func__, hipErrorInvalidValue, "this memory is not registered");
     *ptr = (char *)object.alias + ((char *)host - (char *)object.ptr);

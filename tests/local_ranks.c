@@ -164,6 +164,15 @@ bool local_ranks_any_logged(const char *text)
     return false;
 }
 
+int local_ranks_count_logged(const char *text)
+{
+    int count = 0;
+    for (int r = 0; r < RANKS_MAX; r++)
+        for (const char *at = the_world.logs[r].text; (at = strstr(at, text)) != NULL; at++)
+            count++;
+    return count;
+}
+
 int64_t local_ranks_left(void)
 {
     return left_behind;

@@ -47,8 +47,9 @@ void local_ranks_barrier(local_rank_t *self);
 /* Whether a line of the log of this rank contains the text. */
 bool local_ranks_logged(local_rank_t *self, const char *text);
 
-/* The same for any rank of the run before; no rank may run. */
+/* The same for any rank of the run before, and how often it was said by all together; no rank may run. */
 bool local_ranks_any_logged(const char *text);
+int local_ranks_count_logged(const char *text);
 
 /* Allocations of the library that the last run left behind. */
 int64_t local_ranks_left(void);

@@ -101,6 +101,10 @@ static series_t series_with(sv_device_t *inner, int call)
     CHECK_EQ(dev->launch_blocks, inner->launch_blocks);
     sv_thread_binding()->fault = &fault;
     run_series(dev, &things, &series);
+    int possible = 0; /* a question without an answer is no failure: it is passed on and not counted */
+    CHECK_STATUS(SV_DEVICE_CALL(dev, peer_access, "", &possible), SELVAGE_SUCCESS);
+    CHECK_EQ(possible, 1);
+    CHECK_STATUS(SV_DEVICE_CALL(dev, peer_access, "0000:01:00.0", &possible), SELVAGE_ERR_UNSUPPORTED);
     sv_thread_binding()->fault = NULL;
     release(dev, &things);
     dev->ops->close(dev);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Which GPU a rank gets, on a plug-in without GPUs: the local rank modulo their number, whatever launcher says it; the
- * current one where none does; a GPU that cannot be made current; and what is said of kinds that are not here.
+ * current one where none does; a GPU that cannot be made current; what is said of kinds that are not here; and which
+ * GPUs reach which.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -107,6 +108,35 @@ static void check_probe(void)
     CHECK_EQ(count, -7);
 }
 
+/* Other GPUs are known by bus id, whatever this process numbers them; one behind a mask is not known at all. */
+static void check_peers(void)
+{
+    selvage_device_t *dev = NULL;
+    int possible = -7;
+    setenv("FAKE_GPUS", "2", 1);
+    setenv("FAKE_GPU_FIRST", "1", 1); /* sees c1 and c2 */
+    setenv("FAKE_GPU_APART", "2", 1);
+    setenv("SLURM_LOCALID", "0", 1);
+    CHECK_STATUS(selvage_device_open_local("amd", &dev), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_peer_access(dev, "0000:c1:00.0", &possible), SELVAGE_SUCCESS);
+    CHECK_EQ(possible, 1);
+    CHECK_STATUS(selvage_device_peer_access(dev, "0000:c2:00.0", &possible), SELVAGE_SUCCESS);
+    CHECK_EQ(possible, 0);
+    setenv("FAKE_GPU_APART", "7", 1);
+    CHECK_STATUS(selvage_device_peer_access(dev, "0000:c2:00.0", &possible), SELVAGE_SUCCESS);
+    CHECK_EQ(possible, 1);
+    possible = -7;
+    CHECK_STATUS(selvage_device_peer_access(dev, "0000:c0:00.0", &possible), SELVAGE_ERR_UNSUPPORTED);
+    CHECK_STATUS(selvage_device_peer_access(dev, "", &possible), SELVAGE_ERR_UNSUPPORTED);
+    CHECK_STATUS(selvage_device_peer_access(dev, NULL, &possible), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(selvage_device_peer_access(dev, "0000:c1:00.0", NULL), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(selvage_device_peer_access(NULL, "0000:c1:00.0", &possible), SELVAGE_ERR_ARGUMENT);
+    CHECK_EQ(possible, -7);
+    selvage_device_close(dev);
+    unsetenv("FAKE_GPU_FIRST");
+    unsetenv("FAKE_GPU_APART");
+}
+
 /* On soft there is nothing to choose, and callers that know less, or more, of the struct get what they know. */
 static void check_soft(void)
 {
@@ -120,6 +150,10 @@ static void check_soft(void)
     CHECK_EQ(info.index, 0);
     CHECK_EQ(info.count, 1);
     CHECK_STR(info.bus_id, "");
+    int possible = 0;
+    CHECK_STATUS(selvage_device_peer_access(dev, "", &possible), SELVAGE_SUCCESS);
+    CHECK_EQ(possible, 1);
+    CHECK_STATUS(selvage_device_peer_access(dev, "0000:c1:00.0", &possible), SELVAGE_ERR_UNSUPPORTED);
     info.struct_size = offsetof(selvage_device_info_t, count);
     info.index = info.count = 9;
     CHECK_STATUS(selvage_device_describe(dev, &info), SELVAGE_SUCCESS);
@@ -148,6 +182,7 @@ int main(void)
     check_plain();
     check_failures();
     check_probe();
+    check_peers();
     check_soft();
     CHECK_EQ(sv_memory_live(), 0);
     return check_report("device_local");

@@ -52,6 +52,32 @@ routes = {(row["from"], row["to"]): row["route"] for row in run.get("routes", []
 assert eval(sys.argv[2]), sys.argv[2]' "$work/out" "$1" || fail "JSON: $1"
 }
 
+# Four ranks on two GPUs; GPUs that cannot reach each other; and a mask per rank, under which every GPU has number 0.
+pretended_gpus() {
+    # shellcheck disable=SC2016 # the shells of the ranks expand it
+    local numbers='${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-none}}'
+    export SELVAGE_DEVICE=amd SELVAGE_DEVICE_PATH=$top_builddir/tests/.libs
+    FAKE_GPUS=2 under 4 0
+    says 'GPU 0000:c0:00.0 of .* is shared by 2 ranks (0, 2)'
+    says 'GPU 0000:c1:00.0 of .* is shared by 2 ranks (1, 3)'
+    says '^  shared  *12 pairs: ranks of one node that cannot map'
+    FAKE_GPUS=4 FAKE_GPU_APART=1 under 3 0
+    ! grep -q 'is shared by' "$work/out" || fail "nothing is shared"
+    says '^     1     no    yes     no$'
+    says '^     2    yes     no    yes$'
+    says '^  shared  *4 pairs: ranks of one node whose devices cannot reach each other$'
+    FAKE_GPUS=2 under 3 0 --json
+    json '[m["gpu_ranks"] for m in run["members"]] == [2, 1, 2]'
+    runs=$((runs + 1))
+    "$top_srcdir/scripts/run-mpi" -n 3 -t 60 bash -c "FAKE_GPUS=1 FAKE_GPU_FIRST=$numbers exec \"\$0\" --json" "$info" \
+        >"$work/out" 2>"$work/err" || fail "masked"
+    json '([(m["index"], m["bus_id"], m["gpu_ranks"]) for m in run["members"]] ==
+          [(0, "0000:c%d:00.0" % i, 1) for i in range(3)])'
+    json 'all(row["possible"] is (True if row["from"] == row["to"] else None) for row in run["peer_access"])'
+    export SELVAGE_DEVICE=soft
+    unset SELVAGE_DEVICE_PATH
+}
+
 # Every row of the table is shown, by --settings without MPI.
 alone 0 --settings
 quiet
@@ -88,11 +114,16 @@ under 4 0
 says '^     0   self   peer   peer   peer$'
 says '^     3   peer   peer   peer   self$'
 says '^  peer  *12 pairs: ranks of one node'
+says '^     3    yes    yes    yes    yes$'
+! grep -q 'is shared by' "$work/out" || fail "software devices are shared"
 [ "$(grep -c '^selvage-info' "$work/out")" -eq 1 ] || fail "more than one rank prints"
 SELVAGE_RANKS_PER_NODE=2 under 4 0 --json
 json 'run["ok"] and run["ranks"] == 4 and len(run["members"]) == 4 and len(routes) == 16'
 json 'routes[0, 1] == "peer" and routes[1, 2] == "staged" and routes[3, 3] == "self"'
-json '{row["why"] for row in run["routes"] if row["route"] == "staged"} == {"ranks of different nodes"}'
+json '({row["why"] for row in run["routes"] if row["route"] == "staged"} ==
+      {"ranks of one host on different virtual nodes: SELVAGE_RANKS_PER_NODE"})'
+json 'len(run["peer_access"]) == 16 and all(row["possible"] and row["same_host"] for row in run["peer_access"])'
+json 'all(m["gpu_ranks"] is None for m in run["members"])'
 json 'all(m["device"] == "soft" and m["host"] and m["cores"] and m["error"] is None for m in run["members"])'
 json 'run["mpi"]["thread_level"].startswith("MPI_THREAD_") and run["version"] and "hwloc" in run["build"]'
 SELVAGE_ROUTE=shared under 2 0 --json
@@ -120,6 +151,7 @@ if [ -e "$top_builddir/tests/.libs/selvage-device-amd.so" ]; then
     says '^  nvidia  *not here: .*selvage-device-nvidia.so'
     SELVAGE_DEVICE_PATH=$top_builddir/tests/.libs FAKE_GPUS=0 alone 0
     says '^  amd  *not here: device amd: the driver shows no GPU'
+    pretended_gpus
 fi
 
 # A job that does not work is reported all the same.

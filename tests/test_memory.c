@@ -4,6 +4,7 @@
  * that every path unwinds; then two processes with the soft device show that the memory is really the same.
  */
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,15 +13,17 @@
 #include "base/base_thread.h"
 #include "check.h"
 #include "memory/memory_buffer.h"
+#include "memory/memory_kind.h"
 #include "memory/memory_shared.h"
 
 enum { TOKEN = 4711, SEGMENT_BYTES = 10000, BUFFER_BYTES = 5000, PROBE_SHIFT = 1 << 20 };
 
-/* The probe: a device of which the memory room may use these six calls, and no other. */
+/* The probe: a device of which the memory room may use these seven calls, and no other. */
 static struct probe {
     sv_device_t dev;
     int registered, opened;
     selvage_status_t answer;
+    sv_memory_kind_t kind;
 } probe;
 
 static selvage_status_t probe_register(sv_device_t *dev, void *ptr, size_t bytes)
@@ -71,6 +74,12 @@ static void probe_close(sv_device_t *dev, void *base)
     probe.opened--;
 }
 
+static sv_memory_kind_t probe_kind(sv_device_t *dev, const void *ptr, size_t bytes)
+{
+    CHECK(dev == &probe.dev && ptr != NULL && bytes > 0);
+    return probe.kind;
+}
+
 static const sv_device_ops_t probe_ops = {
     .abi = SV_DEVICE_ABI,
     .name = "probe",
@@ -80,6 +89,7 @@ static const sv_device_ops_t probe_ops = {
     .export_memory = probe_export,
     .open_memory = probe_open,
     .close_memory = probe_close,
+    .memory_kind = probe_kind,
 };
 
 static void test_segment_in_one_process(void)
@@ -159,6 +169,54 @@ static void test_buffers(void)
     CHECK(none == NULL && strstr(selvage_error_detail(), "probe") != NULL);
     probe.answer = SELVAGE_SUCCESS;
     CHECK(sv_list_is_empty(&buffers));
+}
+
+/* Every kind is admitted or refused by its name, pinned memory by its device address, and refused registration. */
+static void test_kinds(void)
+{
+    sv_list_t buffers;
+    selvage_buffer_t *none = NULL;
+    uint8_t memory[300];
+
+    sv_list_init(&buffers);
+    for (probe.kind = SV_MEMORY_UNKNOWN; probe.kind < SV_MEMORY_KINDS; probe.kind++) {
+        const char *text = sv_memory_kind_text(probe.kind);
+        void *address = NULL;
+        bool usable = sv_memory_kind_is_usable(probe.kind);
+        CHECK_STATUS(sv_memory_admit(&probe.dev, "the_call", memory, sizeof memory, &address),
+                     usable ? SELVAGE_SUCCESS : SELVAGE_ERR_ARGUMENT);
+        uintptr_t wanted = (uintptr_t)memory + (probe.kind == SV_MEMORY_PINNED ? PROBE_SHIFT : 0);
+        CHECK(address == (usable ? (void *)wanted : NULL));
+        CHECK(usable || strstr(selvage_error_detail(), "the_call: buf: 300 bytes at ") != NULL);
+        CHECK(usable || strstr(selvage_error_detail(), text) != NULL);
+        probe.answer = SELVAGE_ERR_UNSUPPORTED;
+        CHECK_STATUS(sv_buffer_register(&buffers, &probe.dev, memory, 100, &none), SELVAGE_ERR_UNSUPPORTED);
+        CHECK(usable == (strstr(selvage_error_detail(), "through Selvage's own slab") != NULL));
+        CHECK(probe.kind <= SV_MEMORY_DEVICE || strstr(selvage_error_detail(), text) != NULL);
+        probe.answer = SELVAGE_SUCCESS;
+    }
+    void *address = NULL;
+    probe.kind = SV_MEMORY_PAGEABLE; /* no bytes: nobody will go there */
+    CHECK_STATUS(sv_memory_admit(&probe.dev, "the_call", memory, 0, &address), SELVAGE_SUCCESS);
+    CHECK(address == (void *)memory);
+    CHECK(none == NULL && sv_list_is_empty(&buffers));
+    probe.kind = SV_MEMORY_DEVICE;
+}
+
+/* A device that reaches all host memory takes any address for it; the system is asked whether something is there. */
+static void test_missing_memory(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages != MAP_FAILED);
+    probe.kind = SV_MEMORY_HOST;
+    CHECK_EQ(sv_memory_kind(&probe.dev, pages, 2 * page), SV_MEMORY_HOST);
+    CHECK_EQ(munmap(pages + page, page), 0);
+    CHECK_EQ(sv_memory_kind(&probe.dev, pages, page), SV_MEMORY_HOST);
+    CHECK_EQ(sv_memory_kind(&probe.dev, pages, page + 1), SV_MEMORY_FREED);
+    CHECK_EQ(sv_memory_kind(&probe.dev, pages + page, 1), SV_MEMORY_FREED);
+    CHECK_EQ(munmap(pages, page), 0);
+    probe.kind = SV_MEMORY_DEVICE;
 }
 
 static void test_opened(void)
@@ -322,6 +380,8 @@ int main(void)
     test_segment_in_one_process();
     test_segment_refusals();
     test_buffers();
+    test_kinds();
+    test_missing_memory();
     test_opened();
     CHECK_EQ(sv_memory_live(), 0);
     test_two_processes();

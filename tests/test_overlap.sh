@@ -8,6 +8,7 @@ set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 top_builddir=${top_builddir:-.}
 overlap=$top_builddir/tools/selvage-overlap
+export SELVAGE_DEVICE=soft # whose links are modelled
 json=$(mktemp) || exit 1
 trap 'rm -f "$json"' EXIT
 [ -x "$overlap" ] || { echo "SKIP: $overlap is not built"; exit 77; }
@@ -35,6 +36,16 @@ failed=0
 [ -z "$missing" ] || failed=1
 run 3 "$overlap" >/dev/null 2>&1
 [ $? -eq 2 ] || { echo "FAIL: 3 ranks are not refused"; failed=1; }
+for route in shared peer; do
+    run 2 "$overlap" --repeats 1 --route $route --bytes 64K --json "$json" | grep -q "2 ranks, soft, $route" ||
+        { echo "FAIL: no table of $route"; failed=1; }
+    "${PYTHON:-python3}" -c 'import json, sys
+figures = json.load(open(sys.argv[1]))
+assert figures["route"] == sys.argv[2] and figures["bad_packets"] == 0 and figures["step_ratio"] > 0, figures
+' "$json" $route || failed=1
+done
+run 2 "$overlap" --route magic >/dev/null 2>&1
+[ $? -eq 2 ] || { echo "FAIL: an unknown route is not refused"; failed=1; }
 run 2 "$overlap" --packets 0 >/dev/null 2>&1
 [ $? -eq 2 ] || { echo "FAIL: 0 packets are not refused"; failed=1; }
 exit "$failed"

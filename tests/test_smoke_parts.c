@@ -12,8 +12,8 @@
 
 static smoke_verdict_t judge(double leg, bool uses_wire, double wire)
 {
-    return smoke_verdict(
-        &(smoke_figures_t){.speed_judges = true, .share_of_leg = leg, .uses_wire = uses_wire, .share_of_wire = wire});
+    return smoke_verdict(&(smoke_figures_t){
+        .speed_judges = true, .leg_s = 1, .share_of_leg = leg, .uses_wire = uses_wire, .share_of_wire = wire});
 }
 
 static void test_verdicts(void)
@@ -30,7 +30,10 @@ static void test_verdicts(void)
     CHECK_EQ(judge(0.60, true, -1), SMOKE_VERDICT_SUSPECT);
     CHECK_EQ(judge(0.10, true, -1), SMOKE_VERDICT_BROKEN);
     CHECK_EQ(judge(-1, false, -1), SMOKE_VERDICT_RIGHT);
-    smoke_figures_t figures = {.speed_judges = false, .share_of_leg = 0.01, .share_of_wire = -1};
+    const smoke_figures_t short_leg = {.speed_judges = true, .leg_s = 5e-6, .share_of_leg = 0.3, .share_of_wire = -1};
+    CHECK_EQ(smoke_verdict(&short_leg), SMOKE_VERDICT_RIGHT);
+
+    smoke_figures_t figures = {.speed_judges = false, .leg_s = 1, .share_of_leg = 0.01, .share_of_wire = -1};
     CHECK_EQ(smoke_verdict(&figures), SMOKE_VERDICT_RIGHT);
     figures.bad_packets = 1;
     CHECK_EQ(smoke_verdict(&figures), SMOKE_VERDICT_BROKEN);

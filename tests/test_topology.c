@@ -22,6 +22,10 @@ static void check_rank(sv_wire_world_t *world, int rank, int size, int per_host,
     CHECK_EQ(topology.rank, rank);
     CHECK_EQ(topology.size, size);
     CHECK_EQ(topology.host_size, host_size);
+    for (int i = 0; i < host_size; i++)
+        CHECK_EQ(topology.host_ranks[i], host_first + i);
+    CHECK_EQ(topology.gpu_ranks, 0);
+    CHECK_EQ(topology.near.node, -1);
     CHECK_EQ(topology.node_size, node_end - node_first);
     CHECK_EQ(topology.node_ranks[topology.node_index], rank);
     for (int peer = -1; peer <= size; peer++) {

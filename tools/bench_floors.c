@@ -109,8 +109,8 @@ static bool read_floors(const bench_run_t *run, const char *path, bench_floors_t
 
 static void row_key(const bench_row_t *row, char key[NAME_BYTES])
 {
-    snprintf(key, NAME_BYTES, "%s/%s/%s/%zu", bench_pattern_name(row->pattern), selvage_route_name(row->route),
-             row->checksum ? "on" : "off", row->bytes);
+    snprintf(key, NAME_BYTES, "%s/%s/%s/%zu%s", bench_pattern_name(row->pattern), selvage_route_name(row->route),
+             row->checksum ? "on" : "off", row->bytes, row->mode == BENCH_STREAM ? "/stream" : "");
 }
 
 int bench_floors_compare(const bench_run_t *run, const char *path)

@@ -12,6 +12,7 @@
 #include "bench_floors.h"
 #include "bench_report.h"
 #include "bench_run.h"
+#include "bench_tables.h"
 
 enum { EXIT_USAGE = 2 };
 
@@ -90,6 +91,16 @@ static int run_exchange(bench_run_t *run)
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+/* Rank 0 knows whether all is well. */
+static int run_table(bench_run_t *run, bool (*table)(bench_run_t *run))
+{
+    bench_run_init(run);
+    int good = table(run);
+    tool_bcast(&run->job, &good, 1, MPI_INT);
+    bench_run_fini(run);
+    return good ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 static int run_probe(bench_run_t *run)
 {
     bench_run_init(run);
@@ -104,6 +115,20 @@ static int run_probe(bench_run_t *run)
     return bad ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+static int run_command(bench_run_t *run)
+{
+    switch (run->options.command) {
+    case BENCH_POLICIES:
+        return run_table(run, bench_policies);
+    case BENCH_HOST:
+        return run_table(run, bench_host);
+    case BENCH_PROBE:
+        return run_probe(run);
+    default:
+        return run_exchange(run);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static bench_run_t run; /* too large for a small stack */
@@ -116,7 +141,7 @@ int main(int argc, char **argv)
         return refuse(&run.job, error, true);
     if (!files_can_be_written(&run.job, &run.options))
         return refuse(&run.job, "a file to be written cannot be opened", false);
-    const int status = run.options.command == BENCH_PROBE ? run_probe(&run) : run_exchange(&run);
+    const int status = run_command(&run);
     tool_job_fini(&run.job);
     return status;
 }

@@ -1,18 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * NCCL found with dlopen. Its multicast over NVLink is switched off unless the user says otherwise: sends and receives
- * make no use of it, and setting it up needs rights that containers do not always have.
+ * NCCL found with dlopen; RCCL has the same calls. Its multicast over NVLink is switched off unless the user says
+ * otherwise: sends and receives make no use of it, and setting it up needs rights that containers do not always have.
  */
 #include "bench_nccl.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench_measure.h"
 
-enum { NCCL_TYPE_INT8 = 0 };
+enum { NCCL_TYPE_INT8 = 0, CONFIG_VERSION = 21700, CONFIG_UNDEFINED = INT_MIN };
+
+#define CONFIG_MAGIC 0xcafebeefu
+
+/* The settings as version 2.17 laid them out; later ones read as much of them as `size` says. */
+typedef struct bench_nccl_config {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cluster_size, min_channels, max_channels;
+    const char *network;
+} bench_nccl_config_t;
 
 static void set_environment(int channels)
 {
@@ -39,6 +50,7 @@ static bool load(bench_nccl_t *nccl, const char *file)
         {&nccl->get_version, "ncclGetVersion"},
         {&nccl->get_id, "ncclGetUniqueId"},
         {&nccl->comm_init, "ncclCommInitRank"},
+        {&nccl->comm_init_config, "ncclCommInitRankConfig"},
         {&nccl->comm_destroy, "ncclCommDestroy"},
         {&nccl->group_start, "ncclGroupStart"},
         {&nccl->group_end, "ncclGroupEnd"},
@@ -53,7 +65,7 @@ static bool load(bench_nccl_t *nccl, const char *file)
     }
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         void *found = dlsym(nccl->library, calls[i].name);
-        if (!found) {
+        if (!found && calls[i].slot != &nccl->comm_init_config) { /* which version 2.14 brought */
             snprintf(nccl->why_not, sizeof nccl->why_not, "%s has no %s", file, calls[i].name);
             return false;
         }
@@ -69,19 +81,41 @@ static bool succeeded(bench_nccl_t *nccl, const char *what, int result)
     return result == 0;
 }
 
-static bool join(bench_nccl_t *nccl)
+/* A communicator with its number of channels, 0 for the library's own choice. */
+static int make_comm(const bench_nccl_t *nccl, bench_nccl_id_t id, bench_nccl_comm_t *made)
 {
     const tool_job_t *job = nccl->traffic->job;
+    bench_nccl_config_t config = {.size = sizeof config,
+                                  .magic = CONFIG_MAGIC,
+                                  .version = CONFIG_VERSION,
+                                  .blocking = CONFIG_UNDEFINED,
+                                  .cluster_size = CONFIG_UNDEFINED,
+                                  .min_channels = made->channels,
+                                  .max_channels = made->channels};
+    if (made->channels == 0)
+        return nccl->comm_init(&made->comm, job->size, id, job->rank);
+    return nccl->comm_init_config(&made->comm, job->size, id, job->rank, &config);
+}
+
+/* Appends a communicator; false, and no change, if some rank could not make it. */
+static bool join(bench_nccl_t *nccl, int channels)
+{
+    const tool_job_t *job = nccl->traffic->job;
+    bench_nccl_comm_t made = {.channels = channels};
     bench_nccl_id_t id;
     memset(&id, 0, sizeof id);
     bool good = job->rank != 0 || succeeded(nccl, "ncclGetUniqueId", nccl->get_id(&id));
     if (!bench_all(job, good))
         return false;
     tool_bcast(job, &id, (int)sizeof id, MPI_BYTE);
-    good = succeeded(nccl, "ncclCommInitRank", nccl->comm_init(&nccl->comm, job->size, id, job->rank));
-    if (!good)
-        nccl->comm = NULL;
-    return bench_all(job, good);
+    good = succeeded(nccl, "ncclCommInitRank", make_comm(nccl, id, &made));
+    if (!bench_all(job, good)) {
+        if (good)
+            (void)nccl->comm_destroy(made.comm);
+        return false;
+    }
+    nccl->comms[nccl->comm_count++] = made;
+    return true;
 }
 
 /* Two ranks on one GPU would each spin for the other, so every rank must have a GPU that no other has. */
@@ -101,47 +135,64 @@ static bool one_gpu_each(const tool_job_t *job)
     return bench_all(job, same == 1);
 }
 
-void bench_nccl_init(bench_nccl_t *nccl, const tool_traffic_t *traffic, const char *library, int channels)
+static const char *library_name(const tool_job_t *job, const bench_options_t *options)
+{
+    if (options->nccl)
+        return options->nccl;
+    return strcmp(job->gpu.kind, "amd") == 0 ? "librccl.so.1" : "libnccl.so.2";
+}
+
+/* The library's own choice of channels is one communicator; each tuned one that can be made is a further one. */
+void bench_nccl_init(bench_nccl_t *nccl, const tool_traffic_t *traffic, const bench_options_t *options)
 {
     *nccl = (bench_nccl_t){.traffic = traffic};
+    const char *library = library_name(traffic->job, options);
     if (strcmp(library, "no") == 0) {
         snprintf(nccl->why_not, sizeof nccl->why_not, "not wanted");
         return;
     }
     if (!one_gpu_each(traffic->job)) {
-        snprintf(nccl->why_not, sizeof nccl->why_not, "not every rank has an NVIDIA GPU of its own");
+        snprintf(nccl->why_not, sizeof nccl->why_not, "not every rank has a GPU of its own");
         return;
     }
-    set_environment(channels);
+    set_environment(options->nccl_channels);
     if (!bench_all(traffic->job, load(nccl, library)))
         return;
     (void)nccl->get_version(&nccl->version);
-    nccl->ready = join(nccl);
+    nccl->ready = join(nccl, 0);
+    const bool tunable = bench_all(traffic->job, nccl->comm_init_config != NULL);
+    for (int i = 0; nccl->ready && tunable && i < options->nccl_tuned_count; i++)
+        (void)join(nccl, options->nccl_tuned[i]);
 }
 
 /* The library stays open: its threads may still be ending. */
 void bench_nccl_fini(bench_nccl_t *nccl)
 {
-    if (nccl->comm)
-        (void)nccl->comm_destroy(nccl->comm);
-    nccl->comm = NULL;
+    while (nccl->comm_count > 0)
+        (void)nccl->comm_destroy(nccl->comms[--nccl->comm_count].comm);
 }
 
 void bench_nccl_exchange(void *context)
 {
     bench_nccl_t *nccl = context;
     const tool_traffic_t *traffic = nccl->traffic;
+    void *comm = nccl->comms[nccl->current].comm;
     bool good = succeeded(nccl, "ncclGroupStart", nccl->group_start());
     for (int p = 0; p < traffic->packets; p++) {
         const size_t at = (size_t)p * traffic->bytes;
         good &= succeeded(nccl, "ncclSend",
                           nccl->send(traffic->device_send + at, traffic->bytes, NCCL_TYPE_INT8, traffic->send_peer[p],
-                                     nccl->comm, traffic->stream));
+                                     comm, traffic->stream));
         good &= succeeded(nccl, "ncclRecv",
                           nccl->recv(traffic->device_recv + at, traffic->bytes, NCCL_TYPE_INT8, traffic->recv_peer[p],
-                                     nccl->comm, traffic->stream));
+                                     comm, traffic->stream));
     }
     good &= succeeded(nccl, "ncclGroupEnd", nccl->group_end());
     nccl->failed |= !good;
+}
+
+void bench_nccl_finish(void *context)
+{
+    const tool_traffic_t *traffic = ((bench_nccl_t *)context)->traffic;
     tool_try(traffic->job, "synchronize", selvage_stream_synchronize(traffic->device, traffic->stream));
 }

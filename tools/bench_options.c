@@ -20,12 +20,15 @@ static const struct option long_options[] = {
     {"sizes", required_argument, NULL, 's'},
     {"routes", required_argument, NULL, 'r'},
     {"patterns", required_argument, NULL, 'p'},
+    {"modes", required_argument, NULL, 'm'},
     {"checksums", required_argument, NULL, 'c'},
     {"seconds", required_argument, NULL, 't'},
     {"repetitions", required_argument, NULL, 'n'},
     {"aware-mpi", required_argument, NULL, 'a'},
     {"nccl", required_argument, NULL, 'l'},
     {"nccl-channels", required_argument, NULL, 'k'},
+    {"nccl-tuned", required_argument, NULL, 'u'},
+    {"poll-interval", required_argument, NULL, 'i'},
     {"json", required_argument, NULL, 'j'},
     {"csv", required_argument, NULL, 'v'},
     {"plot", required_argument, NULL, 'g'},
@@ -38,25 +41,35 @@ static const struct option long_options[] = {
 
 void bench_options_usage(FILE *stream)
 {
-    fputs("usage: mpirun -n N selvage-bench exchange [options]\n"
-          "       mpirun -n N selvage-bench probe\n"
-          "Measures exchanges from start to landed, beside the raw copies of their route and what else could do the\n"
-          "work. probe gives device pointers to the MPI and checks what arrives; it may crash, which is the answer.\n\n"
+    fputs("usage: mpirun -n N selvage-bench exchange|policies|host|probe [options]\n"
+          "exchange times exchanges beside the raw copies that bound them and beside what else could do the work.\n"
+          "policies compares when the packets within a node start, where half of them leave it. host tells the time\n"
+          "that start and polls cost the host. probe gives device pointers to the MPI and checks what arrives; it\n"
+          "may crash, which is the answer.\n\n"
           "  --patterns LIST      all, or some of shift,ring,3d,4d (default ring,3d,4d)\n"
-          "  --routes LIST        all (the default), or some of self,peer,shared,staged\n"
-          "  --sizes LIST         bytes per packet (default 8,32,128,...,32M,128M)\n"
-          "  --checksums LIST     on,off (the default), on, or off\n"
+          "  --routes LIST        all (the default), or some of self,peer,shared,staged,direct\n"
+          "  --sizes LIST         bytes per packet (default of exchange: 8,32,128,...,32M,128M)\n"
+          "  --modes LIST         wait,stream (the default), wait, or stream: whether the host waits for each\n"
+          "  --checksums LIST     off,on (the default), on, or off\n"
           "  --seconds S          time for each figure (default 0.2)\n"
           "  --repetitions N      repetitions of each figure, instead of by time\n"
           "  --aware-mpi A        no (the default), yes, or ask: whether MPI is given device pointers as a rival\n"
-          "  --nccl FILE          NCCL library (default libnccl.so.2, if it is found); no: without\n"
+          "  --nccl FILE          NCCL or RCCL library (default the usual one, if it is found); no: without\n"
           "  --nccl-channels N    make NCCL use this many channels, instead of its own choice\n"
-          "  --json FILE --csv FILE --plot FILE.svg\n"
+          "  --nccl-tuned LIST    channels to try for the column of tuned NCCL (default 16,32); no: without\n"
+          "  --poll-interval US   of host: microseconds between two polls (default 5)\n"
+          "  --json FILE          and of exchange: --csv FILE --plot FILE.svg\n"
           "  --floors FILE        compare with the GB/s in this file; --write-floors FILE writes it\n"
           "  --help --version\n\n"
           "Exit status: 0; 1 if a packet was bad, a figure below its floor or a file not written; 2 for a wrong\n"
           "command line.\n",
           stream);
+}
+
+const char *bench_command_name(bench_command_t command)
+{
+    static const char *const names[BENCH_COMMANDS] = {"exchange", "policies", "host", "probe"};
+    return names[command];
 }
 
 const char *bench_pattern_name(bench_pattern_t pattern)
@@ -74,14 +87,25 @@ static bool add_size(bench_options_t *options, const char *word)
     return true;
 }
 
+/* The routes are those that the library has a name for. */
 static bool add_route(bench_options_t *options, const char *word)
 {
     bool found = false;
     for (int route = SELVAGE_ROUTE_SELF; route < BENCH_ROUTES; route++) {
-        if (strcmp(word, "all") == 0 || strcmp(word, selvage_route_name((selvage_route_t)route)) == 0)
+        const char *name = selvage_route_name((selvage_route_t)route);
+        if (strcmp(name, "unknown") != 0 && (strcmp(word, "all") == 0 || strcmp(word, name) == 0))
             options->routes[route] = found = true;
     }
     return found;
+}
+
+static bool add_mode(bench_options_t *options, const char *word)
+{
+    for (int mode = 0; mode < BENCH_MODES; mode++) {
+        if (strcmp(word, bench_mode_name((bench_mode_t)mode)) == 0)
+            return options->modes[mode] = true;
+    }
+    return false;
 }
 
 static bool add_pattern(bench_options_t *options, const char *word)
@@ -141,6 +165,14 @@ static bool positive_number(const char *text, double *value_out)
     return true;
 }
 
+static bool add_channels(bench_options_t *options, const char *word)
+{
+    if (strcmp(word, "no") == 0)
+        return true;
+    return options->nccl_tuned_count < BENCH_NCCL_TUNED_MAX &&
+           whole_number(word, 1, 64, &options->nccl_tuned[options->nccl_tuned_count++]);
+}
+
 static bool take_aware(bench_options_t *options, const char *word)
 {
     static const char *const words[] = {"no", "yes", "ask"};
@@ -171,6 +203,12 @@ static bool take_list(bench_options_t *options, int letter)
     case 'p':
         memset(options->patterns, 0, sizeof options->patterns);
         return each_word(options, optarg, add_pattern);
+    case 'm':
+        memset(options->modes, 0, sizeof options->modes);
+        return each_word(options, optarg, add_mode);
+    case 'u':
+        options->nccl_tuned_count = 0;
+        return each_word(options, optarg, add_channels);
     default:
         memset(options->checksums, 0, sizeof options->checksums);
         return each_word(options, optarg, add_checksum);
@@ -183,10 +221,14 @@ static bool take_option(bench_options_t *options, int letter)
     case 's':
     case 'r':
     case 'p':
+    case 'm':
+    case 'u':
     case 'c':
         return take_list(options, letter);
     case 't':
         return positive_number(optarg, &options->seconds);
+    case 'i':
+        return whole_number(optarg, 0, 1000000, &options->poll_us);
     case 'n':
         return whole_number(optarg, 1, BENCH_REPETITIONS_MAX, &options->repetitions);
     case 'a':
@@ -218,13 +260,42 @@ static bool take_option(bench_options_t *options, int letter)
 
 static void set_defaults(bench_options_t *options)
 {
-    *options = (bench_options_t){.seconds = 0.2, .nccl = "libnccl.so.2", .checksums = {true, true}};
-    for (int route = SELVAGE_ROUTE_SELF; route < BENCH_ROUTES; route++)
-        options->routes[route] = true;
+    *options = (bench_options_t){.seconds = 0.2,
+                                 .poll_us = 5,
+                                 .checksums = {true, true},
+                                 .modes = {true, true},
+                                 .nccl_tuned = {16, 32},
+                                 .nccl_tuned_count = 2};
+    (void)add_route(options, "all");
     for (int pattern = BENCH_RING; pattern < BENCH_PATTERNS; pattern++)
         options->patterns[pattern] = true;
-    for (size_t bytes = 8; bytes <= (size_t)128 << 20; bytes *= 4)
+}
+
+/* What a command measures unless it is told; the probe has sizes of its own, which need no more room than this. The
+   pattern with the most packets stands for those of other commands, which have no patterns. */
+static void set_sizes(bench_options_t *options)
+{
+    static const size_t low[BENCH_COMMANDS] = {8, 64 << 10, 256, 1 << 20}, factor[BENCH_COMMANDS] = {4, 16, 16, 2};
+    static const size_t high[BENCH_COMMANDS] = {(size_t)128 << 20, 16 << 20, 1 << 20, 1 << 20};
+    const bench_command_t command = options->command;
+    if (command != BENCH_EXCHANGE)
+        options->patterns[BENCH_FACES4] = true;
+    if (options->size_count > 0 && command != BENCH_PROBE)
+        return;
+    options->size_count = 0;
+    for (size_t bytes = low[command]; bytes <= high[command]; bytes *= factor[command])
         options->sizes[options->size_count++] = bytes;
+}
+
+static bool find_command(bench_options_t *options, const char *word)
+{
+    for (int command = 0; command < BENCH_COMMANDS; command++) {
+        if (strcmp(word, bench_command_name((bench_command_t)command)) == 0) {
+            options->command = (bench_command_t)command;
+            return true;
+        }
+    }
+    return false;
 }
 
 /* The words that are no options: one, which says what to do. */
@@ -233,14 +304,13 @@ static bool take_command(bench_options_t *options, int argc, char **argv, char *
     if (options->help || options->version)
         return true;
     const int words = argc - optind;
-    if (words == 1 && strcmp(argv[optind], "exchange") == 0)
-        options->command = BENCH_EXCHANGE;
-    else if (words == 1 && strcmp(argv[optind], "probe") == 0)
-        options->command = BENCH_PROBE;
-    else if (words == 0)
-        snprintf(error_text, error_bytes, "what is to be done? exchange or probe");
-    else
+    if (words == 0)
+        snprintf(error_text, error_bytes, "what is to be done? exchange, policies, host or probe");
+    else if (words > 1 || !find_command(options, argv[optind]))
         snprintf(error_text, error_bytes, "unexpected argument '%.80s'", argv[optind + (words > 1)]);
+    else if (options->command != BENCH_EXCHANGE &&
+             (options->csv || options->plot || options->floors || options->write_floors))
+        snprintf(error_text, error_bytes, "only exchange writes CSV and plots and knows floors");
     return error_text[0] == '\0';
 }
 
@@ -263,10 +333,7 @@ bool bench_options_parse(int argc, char **argv, bench_options_t *options_out, ch
     }
     if (!take_command(&options, argc, argv, error_text, error_bytes))
         return false;
-    if (options.command == BENCH_PROBE) { /* has sizes of its own, which need no more room than this */
-        options.sizes[0] = 1 << 20;
-        options.size_count = 1;
-    }
+    set_sizes(&options);
     *options_out = options;
     return true;
 }

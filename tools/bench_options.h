@@ -9,11 +9,13 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum { BENCH_SIZES_MAX = 64, BENCH_ROUTES = 5, BENCH_REPETITIONS_MAX = 1000 };
+#include "bench_measure.h"
+
+enum { BENCH_SIZES_MAX = 64, BENCH_ROUTES = 8, BENCH_REPETITIONS_MAX = 1000, BENCH_NCCL_TUNED_MAX = 4 };
 
 typedef enum bench_pattern { BENCH_SHIFT, BENCH_RING, BENCH_FACES3, BENCH_FACES4, BENCH_PATTERNS } bench_pattern_t;
 
-typedef enum bench_command { BENCH_EXCHANGE, BENCH_PROBE } bench_command_t;
+typedef enum bench_command { BENCH_EXCHANGE, BENCH_POLICIES, BENCH_HOST, BENCH_PROBE, BENCH_COMMANDS } bench_command_t;
 
 /* Whether device pointers are given to the MPI. ASK: if the MPI itself says that it can take them. */
 typedef enum bench_aware { BENCH_AWARE_NO, BENCH_AWARE_YES, BENCH_AWARE_ASK } bench_aware_t;
@@ -23,14 +25,17 @@ typedef struct bench_options {
     size_t sizes[BENCH_SIZES_MAX];
     int size_count;
     bool patterns[BENCH_PATTERNS];
-    bool routes[BENCH_ROUTES]; /* by selvage_route_t; DEFAULT is never set */
-    bool checksums[2];         /* off, on */
-    double seconds;            /* spent on each figure */
-    int repetitions;           /* 0: as many as fit into seconds */
+    bool routes[BENCH_ROUTES]; /* by selvage_route_t; DEFAULT, and what the library does not know, is never set */
+    bool modes[BENCH_MODES];
+    bool checksums[2]; /* off, on */
+    double seconds;    /* spent on each figure */
+    int repetitions;   /* 0: as many as fit into seconds */
+    int poll_us;       /* between two polls of a host that has other work */
     bench_aware_t aware;
-    const char *nccl; /* library to open; "no": none. This and the files below point into argv */
-    int nccl_channels;
-    const char *json, *csv, *plot, *floors, *write_floors; /* NULL if not wanted */
+    const char *nccl;  /* library to open; NULL: the usual; "no": none. This and the files below point into argv */
+    int nccl_channels; /* 0: as the library chooses */
+    int nccl_tuned[BENCH_NCCL_TUNED_MAX], nccl_tuned_count; /* numbers of channels to try */
+    const char *json, *csv, *plot, *floors, *write_floors;  /* NULL if not wanted */
     bool help, version;
 } bench_options_t;
 
@@ -40,5 +45,6 @@ bool bench_options_parse(int argc, char **argv, bench_options_t *options_out, ch
 void bench_options_usage(FILE *stream);
 
 const char *bench_pattern_name(bench_pattern_t pattern);
+const char *bench_command_name(bench_command_t command);
 
 #endif

@@ -64,7 +64,7 @@ void bench_peer_init(bench_peer_t *peer, const tool_traffic_t *traffic)
     memset(&mine, 0, sizeof mine);
     *peer = (bench_peer_t){.traffic = traffic, .lanes = 1};
     const bool fits = job->hosts == 1 && job->size <= BENCH_PEER_RANKS_MAX && job->gpu.index >= 0;
-    if (!bench_all(job, fits && tool_cuda_load(&peer->cuda)))
+    if (!bench_all(job, fits && tool_cuda_load(job->gpu.kind, &peer->cuda)))
         return;
     if (!bench_all(job, make_local(peer, traffic->capacity, &mine)))
         return;
@@ -99,6 +99,17 @@ void bench_peer_copy(void *context)
         peer->failed |= peer->cuda.copy(peer->mapped[traffic->send_peer[p]] + at, peer->send + at, traffic->bytes,
                                         peer->stream[p % peer->lanes]) != 0;
     }
+}
+
+void bench_peer_finish(void *context)
+{
+    bench_peer_t *peer = context;
     for (int lane = 0; lane < peer->lanes; lane++)
         peer->failed |= peer->cuda.stream_sync(peer->stream[lane]) != 0;
+}
+
+void bench_peer_copy_and_finish(bench_peer_t *peer)
+{
+    bench_peer_copy(peer);
+    bench_peer_finish(peer);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The raw copy between GPUs: the copy engine into an IPC mapping of the peer's memory, in buffers of its own, with
- * nothing but the copies. It bounds what the route `peer` can do. NVIDIA only; elsewhere it is not ready.
+ * nothing but the copies. It bounds what the route `peer` can do. For GPUs; on the software device it is not ready.
  */
 #ifndef SELVAGE_BENCH_PEER_H
 #define SELVAGE_BENCH_PEER_H
@@ -26,7 +26,11 @@ typedef struct bench_peer {
 void bench_peer_init(bench_peer_t *peer, const tool_traffic_t *traffic);
 void bench_peer_fini(bench_peer_t *peer);
 
-/* All packets of the traffic at once; returns when they have arrived. A bench_body_t. */
+/* All packets of the traffic at once; bench_peer_finish() returns when they have arrived. Both are a bench_body_t. */
 void bench_peer_copy(void *context);
+void bench_peer_finish(void *context);
+
+/* The two one after the other. */
+void bench_peer_copy_and_finish(bench_peer_t *peer);
 
 #endif

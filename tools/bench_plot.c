@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The figures of a run as an SVG file: one panel per pattern, GB/s over the size of a packet, both logarithmic. A route
- * has one colour: solid with checksums, thin without, dotted for its bound; rivals are dashed and have one line each.
+ * The figures of a run as an SVG file: one panel per pattern and mode, GB/s over the size of a packet, both
+ * logarithmic. A route has one colour: solid with checksums, thin without, dotted for its bound; rivals are dashed and
+ * have one line each.
  */
 #include "bench_report.h"
 
@@ -22,16 +23,18 @@ typedef struct plot {
     FILE *file;
     const bench_run_t *run;
     bench_pattern_t pattern;
+    bench_mode_t mode;
     int left;             /* of the panel */
     double low_x, high_x; /* log2 of the sizes */
     double low_y, high_y; /* log10 of GB/s */
 } plot_t;
 
 /* What a line shows, and where its value comes from; negative where there is none. */
-typedef enum quantity { WITH_SUMS, WITHOUT_SUMS, BOUND, NAIVE, AWARE, NCCL, QUANTITIES } quantity_t;
+typedef enum quantity { WITH_SUMS, WITHOUT_SUMS, BOUND, NAIVE, AWARE, NCCL, NCCL_TUNED, QUANTITIES } quantity_t;
 
-static const char *const route_colours[BENCH_ROUTES] = {"", "#7f7f7f", "#1f77b4", "#2ca02c", "#d62728"};
-static const char *const rival_colours[BENCH_RIVALS] = {"#8c564b", "#9467bd", "#000000"};
+static const char *const route_colours[BENCH_ROUTES] = {"",        "#7f7f7f", "#1f77b4", "#2ca02c",
+                                                        "#d62728", "#17becf", "#bcbd22", "#ff7f0e"};
+static const char *const rival_colours[BENCH_RIVALS] = {"#8c564b", "#9467bd", "#000000", "#e377c2"};
 
 static double value_of(const bench_row_t *row, quantity_t quantity)
 {
@@ -82,8 +85,8 @@ static void find_range(plot_t *plot)
 static void draw_grid(const plot_t *plot)
 {
     char size[24];
-    fprintf(plot->file, "<text x=\"%d\" y=\"24\" font-weight=\"bold\">%s</text>\n", plot->left + LEFT,
-            bench_pattern_name(plot->pattern));
+    fprintf(plot->file, "<text x=\"%d\" y=\"24\" font-weight=\"bold\">%s, %s</text>\n", plot->left + LEFT,
+            bench_pattern_name(plot->pattern), bench_mode_name(plot->mode));
     for (double decade = plot->low_y; decade <= plot->high_y; decade++) {
         const double y = at_y(plot, decade);
         fprintf(plot->file, "<path d=\"M%d %.1fh%d\" stroke=\"#ddd\"/>\n", plot->left + LEFT, y, INNER_WIDTH);
@@ -108,7 +111,7 @@ static void draw_line(const plot_t *plot, selvage_route_t route, quantity_t quan
     for (int i = 0; i < plot->run->row_count; i++) {
         const bench_row_t *row = &plot->run->rows[i];
         const double value = value_of(row, quantity);
-        if (row->pattern != plot->pattern || row->route != route || value <= 0)
+        if (row->pattern != plot->pattern || row->mode != plot->mode || row->route != route || value <= 0)
             continue;
         fprintf(plot->file, points++ ? " %.1f,%.1f" : "<polyline fill=\"none\" points=\"%.1f,%.1f",
                 at_x(plot, log2((double)row->bytes)), at_y(plot, log10(value)));
@@ -123,7 +126,7 @@ static void draw_panel(const plot_t *plot)
     char style[96];
     selvage_route_t first = SELVAGE_ROUTE_STAGED;
     draw_grid(plot);
-    for (int route = SELVAGE_ROUTE_STAGED; route >= SELVAGE_ROUTE_SELF; route--) {
+    for (int route = BENCH_ROUTES - 1; route >= SELVAGE_ROUTE_SELF; route--) {
         static const char *const shapes[] = {"stroke-width=\"2.5\"", "stroke-width=\"1\"", "stroke-dasharray=\"2 4\""};
         if (!plot->run->options.routes[route])
             continue;
@@ -142,9 +145,13 @@ static void draw_panel(const plot_t *plot)
 static void draw_legend(const plot_t *plot, int left)
 {
     int y = TOP;
-    for (int route = SELVAGE_ROUTE_SELF; route < BENCH_ROUTES; route++, y += 18)
+    for (int route = SELVAGE_ROUTE_SELF; route < BENCH_ROUTES; route++) {
+        if (!plot->run->options.routes[route])
+            continue;
         fprintf(plot->file, "<text x=\"%d\" y=\"%d\" fill=\"%s\">%s</text>\n", left, y, route_colours[route],
                 selvage_route_name((selvage_route_t)route));
+        y += 18;
+    }
     for (int rival = 0; rival < BENCH_RIVALS; rival++, y += 18)
         fprintf(plot->file, "<text x=\"%d\" y=\"%d\" fill=\"%s\">%s (dashed)</text>\n", left, y, rival_colours[rival],
                 bench_rival_name((bench_rival_t)rival));
@@ -154,6 +161,21 @@ static void draw_legend(const plot_t *plot, int left)
             left, y + 8, left, y + 26, left, y + 44);
 }
 
+static void draw_panels(plot_t *plot)
+{
+    const bench_options_t *options = &plot->run->options;
+    for (int pattern = 0; pattern < BENCH_PATTERNS; pattern++) {
+        for (int mode = 0; mode < BENCH_MODES; mode++) {
+            plot->pattern = (bench_pattern_t)pattern;
+            plot->mode = (bench_mode_t)mode;
+            if (!options->patterns[pattern] || !options->modes[mode])
+                continue;
+            draw_panel(plot);
+            plot->left += PANEL_WIDTH;
+        }
+    }
+}
+
 bool bench_plot_write(const bench_run_t *run, const char *path)
 {
     plot_t plot = {.file = fopen(path, "w"), .run = run};
@@ -161,22 +183,15 @@ bool bench_plot_write(const bench_run_t *run, const char *path)
     if (!plot.file)
         return false;
     for (int pattern = 0; pattern < BENCH_PATTERNS; pattern++)
-        panels += run->options.patterns[pattern];
+        panels += run->options.patterns[pattern] * (run->options.modes[BENCH_WAIT] + run->options.modes[BENCH_STREAM]);
     const int width = panels * PANEL_WIDTH + LEGEND;
     find_range(&plot);
     fprintf(plot.file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
             "font-size=\"12\">\n<rect width=\"%d\" height=\"%d\" fill=\"white\"/>\n",
             width, PANEL_HEIGHT, width, PANEL_HEIGHT);
-    for (int pattern = 0; pattern < BENCH_PATTERNS; pattern++) {
-        plot.pattern = (bench_pattern_t)pattern;
-        if (!run->options.patterns[pattern])
-            continue;
-        draw_panel(&plot);
-        plot.left += PANEL_WIDTH;
-    }
+    draw_panels(&plot);
     draw_legend(&plot, plot.left);
     fprintf(plot.file, "</svg>\n");
-    const bool written = !ferror(plot.file);
-    return fclose(plot.file) == 0 && written;
+    return bench_report_close(plot.file);
 }

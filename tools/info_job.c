@@ -54,6 +54,19 @@ static void describe_device(const info_job_t *info, info_rank_t *mine)
         info_locality_allowed(mine->near.cores, sizeof mine->near.cores);
 }
 
+/* How many ranks of the host have the same bus id: masks renumber GPUs, so numbers say nothing. */
+static void count_sharers(const tool_job_t *job, info_rank_t *mine)
+{
+    const size_t bytes = sizeof mine->bus_id;
+    char *all = tool_malloc(job, (size_t)job->host_count * bytes);
+    MPI_Request request;
+    MPI_Iallgather(mine->bus_id, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, job->host_comm, &request);
+    tool_poll(job, &request, 1);
+    for (int i = 0; mine->bus_id[0] && i < job->host_count; i++)
+        mine->gpu_ranks += strncmp(all + (size_t)i * bytes, mine->bus_id, bytes) == 0;
+    free(all);
+}
+
 /* Opens this rank's device; all ranks' answers are on rank 0, whether all are good everywhere. */
 static void find_ranks(info_job_t *info)
 {
@@ -72,6 +85,7 @@ static void find_ranks(info_job_t *info)
         keep_error(mine.error, status);
     else
         describe_device(info, &mine);
+    count_sharers(job, &mine);
     if (job->rank == 0)
         info->ranks = tool_malloc(job, (size_t)job->size * sizeof mine);
     MPI_Igather(&mine, (int)sizeof mine, MPI_BYTE, info->ranks, (int)sizeof mine, MPI_BYTE, 0, job->comm, &request);
@@ -81,12 +95,40 @@ static void find_ranks(info_job_t *info)
     info->good = !failed;
 }
 
-static selvage_status_t declare(const info_job_t *info, selvage_exchange_t *ex)
+typedef struct named {
+    char device[16], bus_id[32];
+} named_t;
+
+static int ask_access(const info_job_t *info, const named_t *peer)
+{
+    int possible;
+    if (!info->device || strcmp(peer->device, selvage_device_name(info->device)) != 0)
+        return INFO_ACCESS_UNKNOWN;
+    if (selvage_device_peer_access(info->device, peer->bus_id, &possible) != SELVAGE_SUCCESS)
+        return INFO_ACCESS_UNKNOWN;
+    return possible ? INFO_ACCESS_POSSIBLE : INFO_ACCESS_NONE;
+}
+
+/* Which devices of the first ranks this rank's reaches. */
+static void find_access(info_job_t *info)
 {
     const tool_job_t *job = &info->job;
-    const int ranks = job->size < INFO_ROUTE_RANKS ? job->size : INFO_ROUTE_RANKS;
+    named_t names[INFO_ROUTE_RANKS];
+    info->first = job->size < INFO_ROUTE_RANKS ? job->size : INFO_ROUTE_RANKS;
+    memset(names, 0, sizeof names);
+    for (int i = 0; job->rank == 0 && i < info->first; i++) {
+        memcpy(names[i].device, info->ranks[i].device, sizeof names[i].device);
+        memcpy(names[i].bus_id, info->ranks[i].bus_id, sizeof names[i].bus_id);
+    }
+    tool_bcast(job, names, (int)sizeof names, MPI_BYTE);
+    for (int peer = 0; peer < info->first; peer++)
+        info->row[peer].access = tool_job_on_host(job, peer) ? ask_access(info, &names[peer]) : INFO_ACCESS_OTHER_HOST;
+}
+
+static selvage_status_t declare(const info_job_t *info, selvage_exchange_t *ex)
+{
     selvage_status_t status = SELVAGE_SUCCESS;
-    for (int peer = 0; job->rank < ranks && peer < ranks && status == SELVAGE_SUCCESS; peer++) {
+    for (int peer = 0; info->job.rank < info->first && peer < info->first && status == SELVAGE_SUCCESS; peer++) {
         status = selvage_exchange_add_send(ex, NULL, 0, peer, 0, NULL);
         if (status == SELVAGE_SUCCESS)
             status = selvage_exchange_add_recv(ex, NULL, 0, peer, 0, NULL);
@@ -106,22 +148,27 @@ static bool on_node(const tool_ring_t *node, int rank)
 static void read_routes(info_job_t *info, const selvage_exchange_t *ex)
 {
     const tool_job_t *job = &info->job;
-    const int ranks = job->size < INFO_ROUTE_RANKS ? job->size : INFO_ROUTE_RANKS;
-    info_cell_t row[INFO_ROUTE_RANKS] = {{0}};
     tool_ring_t node;
-    MPI_Request request;
     tool_ring_node(job, &node);
-    for (int peer = 0; job->rank < ranks && peer < ranks; peer++) {
+    for (int peer = 0; job->rank < info->first && peer < info->first; peer++) {
         selvage_route_t route;
         tool_try(job, "send_route", selvage_exchange_send_route(ex, (uint32_t)peer, &route));
-        row[peer] = (info_cell_t){.route = (int)route, .on_node = on_node(&node, peer)};
+        info->row[peer].route = (int)route;
+        info->row[peer].on_node = on_node(&node, peer);
     }
     tool_ring_fini(&node);
+    info->routes_known = info->first;
+}
+
+static void collect_rows(info_job_t *info)
+{
+    const tool_job_t *job = &info->job;
+    const size_t bytes = sizeof info->row;
+    MPI_Request request;
     if (job->rank == 0)
-        info->cells = tool_malloc(job, (size_t)job->size * sizeof row);
-    MPI_Igather(row, (int)sizeof row, MPI_BYTE, info->cells, (int)sizeof row, MPI_BYTE, 0, job->comm, &request);
+        info->cells = tool_malloc(job, (size_t)job->size * bytes);
+    MPI_Igather(info->row, (int)bytes, MPI_BYTE, info->cells, (int)bytes, MPI_BYTE, 0, job->comm, &request);
     tool_poll(job, &request, 1);
-    info->routes_known = ranks;
 }
 
 /* Any error here is one of all ranks: creating and committing agree. */
@@ -148,14 +195,16 @@ void info_job_find(info_job_t *info)
     find_mpi(info);
     find_devices(info);
     find_ranks(info);
-    if (!info->good) {
+    find_access(info);
+    if (info->good) {
+        selvage_status_t status = find_routes(info);
+        if (status != SELVAGE_SUCCESS)
+            keep_error(info->error, status);
+        info->good = info->routes_known > 0;
+    } else {
         snprintf(info->error, sizeof info->error, "no communicator was made, because a rank has no device");
-        return;
     }
-    selvage_status_t status = find_routes(info);
-    if (status != SELVAGE_SUCCESS)
-        keep_error(info->error, status);
-    info->good = info->routes_known > 0;
+    collect_rows(info);
 }
 
 void info_job_fini(info_job_t *info)
@@ -178,8 +227,12 @@ const char *info_route_reason(const info_cell_t *cell, const char *asked)
     if (strcmp(asked, "direct") == 0)
         return "SELVAGE_ROUTE asks for direct, which does not work here: the warnings say why";
     if (cell->route == SELVAGE_ROUTE_PEER)
-        return "ranks of one node, device to device";
+        return "ranks of one node whose memory can be mapped, device to device";
+    if (cell->on_node && cell->access == INFO_ACCESS_NONE)
+        return "ranks of one node whose devices cannot reach each other";
     if (cell->on_node)
         return "ranks of one node that cannot map each other's memory: the warnings say why";
+    if (cell->access != INFO_ACCESS_OTHER_HOST)
+        return "ranks of one host on different virtual nodes: SELVAGE_RANKS_PER_NODE";
     return "ranks of different nodes";
 }

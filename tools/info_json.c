@@ -42,6 +42,10 @@ static void write_rank(FILE *file, const info_rank_t *rank, int number)
     if (!rank->failed)
         fprintf(file, ", \"index\": %d, \"count\": %d", rank->index, rank->count);
     write_pair(file, ", ", "bus_id", rank->bus_id);
+    if (rank->gpu_ranks)
+        fprintf(file, ", \"gpu_ranks\": %d", rank->gpu_ranks);
+    else
+        fputs(", \"gpu_ranks\": null", file);
     write_pair(file, ", ", "model", rank->model);
     if (rank->near.numa_node >= 0)
         fprintf(file, ", \"numa_node\": %d", rank->near.numa_node);
@@ -51,6 +55,21 @@ static void write_rank(FILE *file, const info_rank_t *rank, int number)
     write_pair(file, ", ", "nic", rank->near.nic);
     write_pair(file, ", ", "error", rank->error);
     fputc('}', file);
+}
+
+static void write_access(FILE *file, const info_job_t *info)
+{
+    static const char *const words[] = {"false", "true", "null", "null"};
+    fputs(",\n  \"peer_access\": [", file);
+    for (int from = 0; from < info->first; from++) {
+        for (int to = 0; to < info->first; to++) {
+            const int access = info->cells[from * INFO_ROUTE_RANKS + to].access;
+            fprintf(file, "%s\n    {\"from\": %d, \"to\": %d, \"possible\": %s, \"same_host\": %s}",
+                    from || to ? "," : "", from, to, words[access],
+                    access == INFO_ACCESS_OTHER_HOST ? "false" : "true");
+        }
+    }
+    fputs("]", file);
 }
 
 static void write_routes(FILE *file, const info_job_t *info)
@@ -114,6 +133,7 @@ bool info_print_json(FILE *file, const info_job_t *info)
         for (int r = 0; r < info->job.size; r++)
             write_rank(file, &info->ranks[r], r);
         fputs("]", file);
+        write_access(file, info);
         write_routes(file, info);
     }
     const bool shown = write_settings(file);

@@ -93,6 +93,52 @@ static void print_ranks(FILE *file, const info_job_t *info)
         fprintf(file, "        and %d more; --json has all\n", size - RANKS_SHOWN);
 }
 
+/* Whether two ranks are on one GPU. */
+static bool on_same_gpu(const info_rank_t *left, const info_rank_t *right)
+{
+    return strcmp(left->bus_id, right->bus_id) == 0 && strcmp(left->host, right->host) == 0;
+}
+
+static bool named_before(const info_job_t *info, int rank)
+{
+    for (int r = 0; r < rank; r++) {
+        if (on_same_gpu(&info->ranks[r], &info->ranks[rank]))
+            return true;
+    }
+    return false;
+}
+
+/* One line for each GPU that the ranks shown share with others. */
+static void print_sharing(FILE *file, const info_job_t *info)
+{
+    for (int r = 0; r < info->job.size && r < RANKS_SHOWN; r++) {
+        const info_rank_t *rank = &info->ranks[r];
+        if (rank->gpu_ranks < 2 || named_before(info, r))
+            continue;
+        fprintf(file, "note: GPU %s of %s is shared by %d ranks (", rank->bus_id, rank->host, rank->gpu_ranks);
+        for (int other = r, shown = 0; other < info->job.size && shown < RANKS_SHOWN; other++) {
+            if (on_same_gpu(rank, &info->ranks[other]))
+                fprintf(file, shown++ ? ", %d" : "%d", other);
+        }
+        fputs("): none of their kernels waits for another rank\n", file);
+    }
+}
+
+static void print_access(FILE *file, const info_job_t *info)
+{
+    static const char *const words[] = {"no", "yes", "?", "-"};
+    fprintf(file, "\npeer access, from the device of the rank of the row to that of the column (?: not visible there, "
+            "-: other host)\n      ");
+    for (int to = 0; to < info->first; to++)
+        fprintf(file, " %6d", to);
+    for (int from = 0; from < info->first; from++) {
+        fprintf(file, "\n%6d", from);
+        for (int to = 0; to < info->first; to++)
+            fprintf(file, " %6s", words[info->cells[from * INFO_ROUTE_RANKS + to].access]);
+    }
+    fputc('\n', file);
+}
+
 static void print_matrix(FILE *file, const info_job_t *info)
 {
     fprintf(file, "\nroutes, from the rank of the row to that of the column%s\n      ",
@@ -140,6 +186,8 @@ bool info_print_text(FILE *file, const info_job_t *info)
         print_head(file, info);
         print_devices(file, info);
         print_ranks(file, info);
+        print_sharing(file, info);
+        print_access(file, info);
         if (info->routes_known) {
             print_matrix(file, info);
             print_reasons(file, info);

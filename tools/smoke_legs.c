@@ -1,55 +1,76 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Measuring legs. Each is run once unmeasured, because first touches of memory and MPI's connections cost extra.
- */
+/* Measuring legs, each as selvage-bench does. */
 #include "smoke_legs.h"
 
-typedef void (*leg_run_t)(tool_traffic_t *traffic);
+#include "bench_measure.h"
 
-static void run_down(tool_traffic_t *traffic)
+static void run_down(void *context)
 {
+    tool_traffic_t *traffic = context;
     tool_traffic_copy(traffic, traffic->host_send, traffic->device_send, SELVAGE_COPY_DEVICE_TO_HOST);
 }
 
-static void run_up(tool_traffic_t *traffic)
+static void run_up(void *context)
 {
+    tool_traffic_t *traffic = context;
     tool_traffic_copy(traffic, traffic->device_recv, traffic->host_recv, SELVAGE_COPY_HOST_TO_DEVICE);
 }
 
-static void run_across(tool_traffic_t *traffic)
+static void run_across(void *context)
 {
+    tool_traffic_t *traffic = context;
     tool_traffic_copy(traffic, traffic->device_recv, traffic->device_send, SELVAGE_COPY_DEVICE_TO_DEVICE);
 }
 
-static void add_leg(tool_traffic_t *traffic, smoke_legs_t *legs, const char *name, const char *label, leg_run_t run,
-                    int repeats)
+static void run_message(void *context)
 {
-    double seconds[SMOKE_LEG_REPEATS_MAX];
-    if (repeats > SMOKE_LEG_REPEATS_MAX)
-        repeats = SMOKE_LEG_REPEATS_MAX;
-    run(traffic);
-    for (int i = 0; i < repeats; i++) {
-        tool_barrier(traffic->job);
-        const double start = tool_seconds();
-        run(traffic);
-        seconds[i] = tool_seconds() - start;
-    }
-    legs->leg[legs->count++] =
-        (smoke_leg_t){.name = name, .label = label, .seconds = tool_median_of_slowest(traffic->job, seconds, repeats)};
+    tool_traffic_message(context);
 }
 
-void smoke_legs_measure(tool_traffic_t *traffic, selvage_route_t route, int repeats, smoke_legs_t *legs_out)
+static void add_leg(const tool_traffic_t *traffic, smoke_legs_t *legs, const char *name, const char *label,
+                    bench_work_t work, int repeats)
+{
+    const double seconds = bench_measure(traffic->job, BENCH_WAIT, 0, repeats, &work).median_s;
+    legs->leg[legs->count++] = (smoke_leg_t){.name = name, .label = label, .seconds = seconds};
+}
+
+/* In one queue or in several, whichever is faster. False if a copy failed. */
+static bool add_peer_leg(tool_traffic_t *traffic, bench_peer_t *peer, smoke_legs_t *legs, int repeats)
+{
+    const bench_work_t work = {bench_peer_copy, bench_peer_finish, peer};
+    const int most = traffic->packets < BENCH_PEER_LANES ? traffic->packets : BENCH_PEER_LANES;
+    const int count = legs->count;
+    peer->failed = false;
+    peer->lanes = 1;
+    add_leg(traffic, legs, "device to peer", "d2p", work, repeats);
+    const double alone = legs->leg[count].seconds;
+    peer->lanes = most > 1 ? most : 1;
+    legs->count = count;
+    add_leg(traffic, legs, "device to peer", "d2p", work, repeats);
+    if (alone < legs->leg[count].seconds)
+        legs->leg[count].seconds = alone;
+    if (bench_all(traffic->job, !peer->failed))
+        return true;
+    legs->count = count;
+    return false;
+}
+
+void smoke_legs_measure(tool_traffic_t *traffic, bench_peer_t *peer, selvage_route_t route, int repeats,
+                        smoke_legs_t *legs_out)
 {
     smoke_legs_t legs = {0};
-    const bool through_host = route == SELVAGE_ROUTE_STAGED || route == SELVAGE_ROUTE_SHARED;
-    if (through_host)
-        add_leg(traffic, &legs, "device to host", "d2h", run_down, repeats);
-    if (route == SELVAGE_ROUTE_STAGED || route == SELVAGE_ROUTE_DIRECT)
-        add_leg(traffic, &legs, "host message", "msg", tool_traffic_message, repeats);
-    if (through_host)
-        add_leg(traffic, &legs, "host to device", "h2d", run_up, repeats);
-    else if (route != SELVAGE_ROUTE_DIRECT)
-        add_leg(traffic, &legs, "device to device", "d2d", run_across, repeats);
+    const bench_work_t down = {run_down, NULL, traffic}, up = {run_up, NULL, traffic};
+    const bench_work_t message = {run_message, NULL, traffic}, across = {run_across, NULL, traffic};
+    if (route == SELVAGE_ROUTE_STAGED || route == SELVAGE_ROUTE_SHARED) {
+        add_leg(traffic, &legs, "device to host", "d2h", down, repeats);
+        if (route == SELVAGE_ROUTE_STAGED)
+            add_leg(traffic, &legs, "host message", "msg", message, repeats);
+        add_leg(traffic, &legs, "host to device", "h2d", up, repeats);
+    } else if (route == SELVAGE_ROUTE_DIRECT) {
+        add_leg(traffic, &legs, "host message", "msg", message, repeats);
+    } else if (route != SELVAGE_ROUTE_PEER || !peer || !peer->ready || !add_peer_leg(traffic, peer, &legs, repeats)) {
+        add_leg(traffic, &legs, "device to device", "d2d", across, repeats);
+    }
     *legs_out = legs;
 }
 

@@ -50,6 +50,9 @@ void smoke_run_init(smoke_run_t *run)
     run->speed_judges = !run->soft && !job->crowded;
     fit_sizes(run);
     tool_traffic_init(&run->traffic, job, run->comm, largest_size(&run->options) * (size_t)run->options.packets);
+    if (strcmp(selvage_device_name(run->device), job->gpu.kind) != 0)
+        job->gpu.index = -1; /* a GPU that the library does not use */
+    bench_peer_init(&run->peer, &run->traffic);
     tool_ring_world(job, &run->world);
     tool_ring_node(job, &run->node);
     smoke_wire_find(job, run->options.wire_gbs, &run->wire);
@@ -58,6 +61,7 @@ void smoke_run_init(smoke_run_t *run)
 void smoke_run_fini(smoke_run_t *run)
 {
     tool_ring_fini(&run->node);
+    bench_peer_fini(&run->peer);
     tool_traffic_fini(&run->traffic);
     selvage_comm_destroy(run->comm);
     selvage_device_close(run->device);
@@ -150,6 +154,7 @@ static void judge_row(smoke_run_t *run, smoke_row_t *row)
     }
     row->verdict = smoke_verdict(&(smoke_figures_t){.bad_packets = row->bad,
                                                     .speed_judges = run->speed_judges,
+                                                    .leg_s = slowest ? slowest->seconds : 0,
                                                     .share_of_leg = row->share_of_leg,
                                                     .uses_wire = row->uses_wire,
                                                     .share_of_wire = row->share_of_wire});
@@ -176,7 +181,7 @@ static void measure_row(smoke_run_t *run, smoke_row_t *row)
     row->available = shape_row(run, row) && commit_row(run, row, &ex);
     if (row->available) {
         row->epochs = smoke_options_epochs(&run->options, row->bytes, run->job.size);
-        smoke_legs_measure(&run->traffic, row->route, few ? LEG_REPEATS_FEW : LEG_REPEATS, &row->legs);
+        smoke_legs_measure(&run->traffic, &run->peer, row->route, few ? LEG_REPEATS_FEW : LEG_REPEATS, &row->legs);
         run_epochs(run, row, ex);
         judge_row(run, row);
         if (run->options.memory)

@@ -43,6 +43,7 @@ typedef struct smoke_run {
     selvage_device_t *device;
     selvage_comm_t *comm;
     tool_traffic_t traffic;
+    bench_peer_t peer; /* raw copies between GPUs, where they can be made */
     tool_ring_t world, node;
     smoke_wire_t wire;
     bool soft, speed_judges;

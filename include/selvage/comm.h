@@ -102,7 +102,7 @@ selvage_status_t selvage_progress(selvage_comm_t *comm);
  * registered work as well: they land in a slab of Selvage's own and are copied on the device.
  *
  * @param[in]  comm     communicator
- * @param[in]  ptr      device memory, any alignment
+ * @param[in]  ptr      within one plain allocation of the device (doc/memory.md lists the kinds), any alignment
  * @param[in]  bytes    at least 1
  * @param[out] buf_out  owned by the caller; freed by selvage_buffer_unregister()
  * @return ERR_ARGUMENT, ERR_MEMORY, ERR_UNSUPPORTED (this kind of memory cannot be exported)

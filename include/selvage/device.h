@@ -76,6 +76,14 @@ typedef struct selvage_device_info {
 selvage_status_t selvage_device_describe(const selvage_device_t *dev, selvage_device_info_t *info);
 
 /**
+ * @brief Tells whether a device can reach the memory of another one directly. Logs nothing.
+ * @param[in]  bus_id        of the other one, as selvage_device_describe() gives it, in whatever process; "" for soft
+ * @param[out] possible_out  1 (always for itself) or 0
+ * @return ERR_UNSUPPORTED (this process does not see the other one, so that nobody can say), ERR_ARGUMENT, ERR_DEVICE
+ */
+selvage_status_t selvage_device_peer_access(selvage_device_t *dev, const char *bus_id, int *possible_out);
+
+/**
  * @brief Allocates device memory, aligned to 256 bytes, mappable by the peers of the node. Does not clear it.
  * @param[in]  bytes    0 gives a valid pointer that may be freed and not be read
  * @param[out] ptr_out  freed by selvage_device_free()

@@ -63,7 +63,8 @@ selvage_status_t selvage_exchange_create(selvage_comm_t *comm, const selvage_exc
  *
  * The i-th send of a (source, destination, tag) meets the i-th receive of the same three.
  *
- * @param[in]  buf        device memory, any alignment; may be NULL only if @p bytes is 0. Must not overlap receives
+ * @param[in]  buf        memory that the device reaches (doc/memory.md lists the kinds), any alignment; may be NULL
+ *                        only if @p bytes is 0. Must not overlap receives
  * @param[in]  bytes      payload; 0 is a packet too (its record still travels)
  * @param[in]  peer       destination, 0 to size-1; the rank itself is allowed
  * @param[in]  tag        0 to 2^31-1; never shown to MPI
@@ -134,7 +135,8 @@ selvage_status_t selvage_exchange_wait(selvage_exchange_t *ex, void *stream);
  * rank on @p ex end at once. wait after enqueue_wait waits on the host for the device and returns what it found.
  *
  * Ranks that exchange with each other should end an epoch the same way. Where ranks share one GPU, a kernel that waits
- * could hold up the one it waits for, so there this call is selvage_exchange_wait().
+ * could hold up the one it waits for, and the software device's streams without threads cannot wait: there this call is
+ * selvage_exchange_wait().
  *
  * @param stream  the one given to start, or one that is ordered behind it
  * @return ERR_UNSUPPORTED with the packet named, ERR_STATE if never started; else the exchange's first error

@@ -79,6 +79,14 @@ selvage_status_t selvage_device_describe(const selvage_device_t *dev, selvage_de
     return SELVAGE_SUCCESS;
 }
 
+selvage_status_t selvage_device_peer_access(selvage_device_t *dev, const char *bus_id, int *possible_out)
+{
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    CHECK_ARGUMENT(bus_id, "bus_id: must not be NULL");
+    CHECK_ARGUMENT(possible_out, "possible_out: must not be NULL");
+    return SV_DEVICE_CALL(dev, peer_access, bus_id, possible_out);
+}
+
 selvage_status_t selvage_device_malloc(selvage_device_t *dev, size_t bytes, void **ptr_out)
 {
     CHECK_ARGUMENT(dev, "dev: must not be NULL");

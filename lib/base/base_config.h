@@ -21,6 +21,7 @@ enum { SV_CONFIG_DEVICE_AUTO, SV_CONFIG_DEVICE_SOFT, SV_CONFIG_DEVICE_NVIDIA, SV
 enum { SV_CONFIG_CHECKSUM_OFF, SV_CONFIG_CHECKSUM_RETRY, SV_CONFIG_CHECKSUM_REPORT, SV_CONFIG_CHECKSUM_ABORT };
 enum { SV_CONFIG_PROGRESS_INLINE, SV_CONFIG_PROGRESS_THREAD };
 enum { SV_CONFIG_SPIN_AUTO, SV_CONFIG_SPIN_YIELD, SV_CONFIG_SPIN_BUSY };
+enum { SV_CONFIG_NUMA_AUTO, SV_CONFIG_NUMA_OFF };
 enum { SV_CONFIG_INTRANODE_DEFERRED, SV_CONFIG_INTRANODE_IMMEDIATE, SV_CONFIG_INTRANODE_MEASURED };
 enum { SV_CONFIG_RANGES_AUTO, SV_CONFIG_RANGES_ON, SV_CONFIG_RANGES_OFF };
 enum { SV_CONFIG_DIRECT_OFF, SV_CONFIG_DIRECT_PROBE, SV_CONFIG_DIRECT_FORCE };
@@ -34,7 +35,7 @@ typedef struct sv_config {
     uint64_t direct_message_bytes;
     int ranks_per_node, checksum, retry_max;
     double retry_timeout_ms, timeout_s;
-    int progress, spin;
+    int progress, spin, numa;
     uint64_t segment_bytes;
     int segment_slots;
     uint64_t kernel_copy_max_bytes;

@@ -36,8 +36,10 @@
       "who advances exchanges: the calls of the application, or a thread of Selvage's")                                \
     X(SPIN, spin, CHOICE, "auto", "auto|yield|busy", 0,                                                                \
       "how waits poll: yield at once, or spin first; auto yields when ranks outnumber cores")                          \
+    X(NUMA, numa, CHOICE, "auto", "auto|off", 0,                                                                       \
+      "pinned memory and the progress thread: next to the GPU, or wherever the system puts them")                      \
     X(SEGMENT_BYTES, segment_bytes, BYTES, "1M", "4096..1073741824", 1,                                                \
-      "packets larger than this move in segments; a multiple of 64")                                                   \
+      "segments in which long packets move, at most (shared: four times that); a multiple of 64")                      \
     X(SEGMENT_SLOTS, segment_slots, INT, "8", "2..64", 1, "staging slots per packet: segments in flight at once")      \
     X(KERNEL_COPY_MAX_BYTES, kernel_copy_max_bytes, BYTES, "auto", "auto|0..1073741824", 0,                            \
       "packets up to this size go through host memory by kernels, without the copy engine; auto: suits the device")    \

@@ -55,6 +55,8 @@ static const setting_t settings[] = {
     {"alloc", VALUE_CALL, SV_FAULT_CALL_ALLOC},
     {"device", VALUE_CALL, SV_FAULT_CALL_DEVICE},
     {"wire", VALUE_CALL, SV_FAULT_CALL_WIRE},
+    {"map", VALUE_CALL, SV_FAULT_CALL_MAP},
+    {"ipc", VALUE_CALL, SV_FAULT_CALL_IPC},
 };
 
 static bool read_call(const char *text, sv_fault_call_t call, sv_fault_t *fault)

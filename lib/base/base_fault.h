@@ -11,6 +11,7 @@
  *   seed=S            of the generator (default 1); the rank is mixed in
  *   alloc=N device=N wire=N   fail the Nth host allocation, device call, wire call (from 1); with a trailing '+' that
  *                     one and all after it
+ *   map=N ipc=N       fail the Nth mapping of host memory, of device memory, of other ranks; '+' as above
  *   stop_ms=M stop_epoch=E    the rank stands still for M ms when it starts epoch E of an exchange
  *   never=E           the rank never sends anything in epoch E of an exchange
  *
@@ -41,6 +42,8 @@ typedef enum sv_fault_call {
     SV_FAULT_CALL_ALLOC,
     SV_FAULT_CALL_DEVICE,
     SV_FAULT_CALL_WIRE,
+    SV_FAULT_CALL_MAP,  /* of a peer's node-shared host memory */
+    SV_FAULT_CALL_IPC,  /* opening of a peer's device memory */
     SV_FAULT_CALLS
 } sv_fault_call_t;
 

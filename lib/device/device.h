@@ -25,7 +25,7 @@
 #include <selvage/device.h>
 #include <selvage/status.h>
 
-enum { SV_DEVICE_ABI = 4, SV_KERNEL_ARG_BYTES = 320, SV_DEVICE_HANDLE_BYTES = 96 };
+enum { SV_DEVICE_ABI = 5, SV_KERNEL_ARG_BYTES = 320, SV_DEVICE_HANDLE_BYTES = 96 };
 
 /* A kernel of the library: its name in code objects, and its body for soft. arg points at the argument struct. */
 typedef struct sv_kernel {
@@ -35,6 +35,22 @@ typedef struct sv_kernel {
 
 /* Which modelled link (or copy engine) a copy uses. PEER is device to device of another rank. */
 typedef enum sv_copy_kind { SV_COPY_D2H, SV_COPY_H2D, SV_COPY_D2D, SV_COPY_PEER, SV_COPY_KINDS } sv_copy_kind_t;
+
+/* Where memory lies, as far as that decides what can be done with it; memory/memory_kind.h says what. */
+typedef enum sv_memory_kind {
+    SV_MEMORY_UNKNOWN,  /* the runtime would not say: taken for usable */
+    SV_MEMORY_DEVICE,   /* within one allocation of this device that can be exported */
+    SV_MEMORY_POOL,     /* of this device, from a stream-ordered pool */
+    SV_MEMORY_VIRTUAL,  /* of this device, mapped by the calls for virtual memory */
+    SV_MEMORY_MANAGED,
+    SV_MEMORY_PINNED,   /* host memory that the device knows */
+    SV_MEMORY_HOST,     /* other host memory, which this device reaches all the same */
+    SV_MEMORY_PAGEABLE, /* other host memory, or nothing at all: not within reach */
+    SV_MEMORY_OTHER,    /* of another device */
+    SV_MEMORY_SPLIT,    /* begins in an allocation and goes on beyond it */
+    SV_MEMORY_FREED,
+    SV_MEMORY_KINDS
+} sv_memory_kind_t;
 
 /* Memory of one allocation of this device, for another process: plain bytes, sent over the wire. */
 typedef struct sv_device_handle {
@@ -94,6 +110,11 @@ typedef struct sv_device_ops {
        `ranges` of the device is false. */
     void (*range_push)(sv_device_t *dev, const char *name);
     void (*range_pop)(sv_device_t *dev);
+    /* Whether this device can reach the memory of that with this bus id ("" for one without a bus); itself it can.
+       ERR_UNSUPPORTED, without a log line, for a device that this process does not see. */
+    selvage_status_t (*peer_access)(sv_device_t *dev, const char *bus_id, int *possible_out);
+    /* Where bytes (at least 1) at ptr lie. Cannot fail; never logs. */
+    sv_memory_kind_t (*memory_kind)(sv_device_t *dev, const void *ptr, size_t bytes);
 } sv_device_ops_t;
 
 /* First member of every device; set once, when it is opened. */
@@ -102,6 +123,7 @@ struct selvage_device {
     unsigned launch_blocks; /* how many blocks a bandwidth-bound kernel should use */
     size_t kernel_host_bytes; /* up to here a kernel reads and writes host memory sooner than a copy engine ... */
     size_t kernel_peer_bytes; /* ... and another device's memory */
+    bool kernels_wait;      /* a kernel may wait for what another stream or process does */
     uint64_t early_wait_ns;   /* how long a kernel that is launched early may wait for a packet; 0: it may not */
     int index, count;       /* which of the devices of its kind that this process sees */
     char bus_id[32];        /* as sysfs writes it; "" where there is no bus */

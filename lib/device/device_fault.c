@@ -185,6 +185,17 @@ static void fault_range_pop(sv_device_t *dev)
     inner_of(dev)->ops->range_pop(inner_of(dev));
 }
 
+/* A question whose answer "unknown" is no failure: nothing to inject. */
+static selvage_status_t fault_peer_access(sv_device_t *dev, const char *bus_id, int *possible_out)
+{
+    return SV_DEVICE_CALL(inner_of(dev), peer_access, bus_id, possible_out);
+}
+
+static sv_memory_kind_t fault_memory_kind(sv_device_t *dev, const void *ptr, size_t bytes)
+{
+    return SV_DEVICE_CALL(inner_of(dev), memory_kind, ptr, bytes);
+}
+
 static const sv_device_ops_t fault_ops = {
     .abi = SV_DEVICE_ABI,
     .close = fault_close,
@@ -214,6 +225,8 @@ static const sv_device_ops_t fault_ops = {
     .malloc_fine = fault_malloc_fine,
     .range_push = fault_range_push,
     .range_pop = fault_range_pop,
+    .peer_access = fault_peer_access,
+    .memory_kind = fault_memory_kind,
 };
 
 selvage_status_t sv_device_fault_wrap(sv_device_t **dev_inout)

@@ -163,7 +163,7 @@ typedef struct sv_pull_item {
     const uint64_t *arrived;   /* of slot 0: the word beside the record, or the one that the host polls too */
     uint64_t arrived_stride;
     sv_verify_result_t *result; /* pinned; written only when the packet does not verify */
-    uint64_t *record_seen;     /* pinned: gets the record, for reports of the host; may be NULL */
+    uint64_t *record_seen;     /* pinned: gets the record then, unless NULL */
     uint64_t *done;            /* pinned: gets the word of this epoch and attempt, with an SV_PULL_ outcome as count */
     uint64_t *verdict;         /* the sender's: this epoch was good; NULL where a message says it */
     uint64_t *credit;          /* the sender's: leave for the epoch that uses this slot next; NULL if not by slots */

@@ -115,7 +115,7 @@ SV_DEV_FN void sv_dev_atomic_add_u32(uint32_t *word, uint32_t value)
 SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel(uint32_t *word, uint32_t value)
 {
     uint32_t before;
-    asm volatile("atom.acq_rel.sys.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(value) : "memory");
+    asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(value) : "memory");
     return before;
 }
 
@@ -299,8 +299,9 @@ SV_DEV_FN void sv_dev_relax(unsigned *turns)
  *   sv_dev_store_release_system_u64, sv_dev_load_acquire_system_u64   words that hosts and other devices poll or write
  *   sv_dev_store_release_system_u64_all                               several of them behind one fence
  *   sv_dev_load_u64, _u32, sv_dev_atomic_add_u64, _u32                relaxed, among the blocks of one device
- *   sv_dev_atomic_add_u32_acq_rel     arrival of a block; gives the value before. System scope: what the block wrote
- *                                     may lie in host memory or on another device, behind a cache of its own
+ *   sv_dev_atomic_add_u32_acq_rel     arrival of a block; gives the value before. What the block wrote may lie in
+ *                                     host memory or on another device: whoever counts last releases it at system
+ *                                     scope. On AMD each block does, for its cache may not be the last block's
  *   sv_dev_block_sync                 all threads of the block; all their memory accesses before it come first
  */
 

@@ -34,8 +34,6 @@ SV_DEV_FN pull_outcome pull_judge(const sv_batch_arg_t &arg, const sv_pull_item_
         return outcome;
     identity.epoch = arg.epoch;
     outcome.seen = seen;
-    for (unsigned w = 0; item.record_seen && w < 8; w++)
-        item.record_seen[w] = outcome.seen.word[w];
     outcome.digest = digest_finish(arg.key[packet], sum);
     outcome.record_ok = record_is(outcome.seen, record_words_of(identity));
     outcome.good = outcome.record_ok && outcome.seen.word[7] == outcome.digest;
@@ -48,6 +46,8 @@ SV_DEV_FN void pull_explain(const sv_batch_arg_t &arg, const sv_pull_item_t &ite
 {
     if ((arg.flags & SV_BATCH_STICKY) && item.result->epoch)
         return;
+    for (unsigned w = 0; item.record_seen && w < 8; w++)
+        item.record_seen[w] = outcome.seen.word[w];
     item.result->expected = outcome.seen.word[7];
     item.result->found = outcome.digest;
     item.result->record_ok = absent ? uint32_t{SV_RESULT_ABSENT} : uint32_t{outcome.record_ok};
@@ -86,11 +86,12 @@ SV_DEV_FN void pull_share(const sv_batch_arg_t &arg, unsigned share, sv_dev_bloc
     record_words seen = {};
     uint64_t sum = 0;
 
-    if (here && mine.at.nblocks == 1 && mine.at.tid == 0) /* on its way while the payload is read */
+    const bool checks = !(arg.flags & SV_DIGEST_NONE);
+    if (here && checks && mine.at.nblocks == 1 && mine.at.tid == 0) /* on its way while the payload is read */
         seen = record_load(item.record + slot * item.record_stride);
     if (here)
         sum = digest_block(item.src + slot * item.src_stride, item.dst, item.identity.bytes, arg.key[mine.packet],
-                           !(arg.flags & SV_DIGEST_NONE), mine.at);
+                           checks, mine.at);
     /* The barriers inside also put every thread's stores before thread 0 counts the share in or releases. */
     sum = sv_dev_block_sum_u64(sum, mine.at);
     if (mine.at.tid != 0)
@@ -98,7 +99,7 @@ SV_DEV_FN void pull_share(const sv_batch_arg_t &arg, unsigned share, sv_dev_bloc
     const batch_total total = batch_count_in(item.scratch, sum, here, mine.at);
     if (!total.last)
         return;
-    if (mine.at.nblocks > 1 && !total.absent)
+    if (checks && mine.at.nblocks > 1 && !total.absent)
         seen = record_load(item.record + slot * item.record_stride);
     pull_close(arg, item, mine.packet, total, seen);
 }

@@ -6,10 +6,30 @@
  */
 #include "memory/memory_buffer.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "base/base_fault.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
+#include "base/base_thread.h"
+#include "memory/memory_kind.h"
+
+/* The device refuses in silence, because commit only asks; whoever registers wants to know. */
+static selvage_status_t complain(sv_device_t *dev, const void *ptr, size_t bytes)
+{
+    sv_memory_kind_t kind = sv_memory_kind(dev, ptr, bytes);
+    char why[SV_DETAIL_BYTES];
+    snprintf(why, sizeof why, "%.300s", sv_thread_detail());
+    if (kind == SV_MEMORY_DEVICE || kind == SV_MEMORY_UNKNOWN)
+        return sv_error(SELVAGE_ERR_UNSUPPORTED, "ptr: %zu bytes at %p cannot be exported to the peers of the node by "
+                        "device %s (%s); leave them unregistered: packets go through Selvage's own slab", bytes, ptr,
+                        dev->ops->name, why);
+    return sv_error(SELVAGE_ERR_UNSUPPORTED, "ptr: %zu bytes at %p cannot be exported to the peers of the node: this "
+                    "is %s%s", bytes, ptr, sv_memory_kind_text(kind),
+                    sv_memory_kind_is_usable(kind) ? "; leave it unregistered: packets go through Selvage's own slab"
+                                                   : "");
+}
 
 selvage_status_t sv_buffer_register(sv_list_t *buffers, sv_device_t *dev, void *ptr, size_t bytes,
                                     selvage_buffer_t **buffer_out)
@@ -26,11 +46,7 @@ selvage_status_t sv_buffer_register(sv_list_t *buffers, sv_device_t *dev, void *
 
 release:
     sv_free(buffer);
-    /* The device says this in silence, because commit only asks; whoever registers wants to know. */
-    if (status == SELVAGE_ERR_UNSUPPORTED)
-        return sv_error(status, "ptr: %zu bytes at %p are not memory that device %s can export to the peers of the "
-                        "node", bytes, ptr, dev->ops->name);
-    return status;
+    return status == SELVAGE_ERR_UNSUPPORTED ? complain(dev, ptr, bytes) : status;
 }
 
 selvage_status_t sv_buffer_unregister(selvage_buffer_t *buffer)
@@ -84,6 +100,8 @@ selvage_status_t sv_opened_get(sv_list_t *opened, sv_device_t *dev, int peer, co
     selvage_status_t status;
 
     if (entry == NULL) {
+        if (sv_fault_call_fails(SV_FAULT_CALL_IPC))
+            return sv_error(SELVAGE_ERR_DEVICE, "injected fault: opening of device memory");
         SV_TRY(sv_calloc(1, sizeof *entry, &entry));
         *entry = (sv_opened_t){.dev = dev, .peer = peer, .handle = *handle};
         SV_TRY_GOTO(status, SV_DEVICE_CALL(dev, open_memory, handle, &entry->base), release);

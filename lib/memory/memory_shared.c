@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/base_fault.h"
 #include "base/base_status.h"
 
 static sv_shared_header_t *header_of(const sv_shared_segment_t *segment)
@@ -75,6 +76,8 @@ selvage_status_t sv_shared_open(sv_device_t *dev, const sv_mapping_handle_t *han
     sv_shared_segment_t segment = {0};
     selvage_status_t status;
 
+    if (sv_fault_call_fails(SV_FAULT_CALL_MAP))
+        return sv_error(SELVAGE_ERR_SYSTEM, "injected fault: mapping of host memory");
     SV_TRY(sv_mapping_open(handle, &segment.mapping));
     segment.dev = dev;
     if (!segment.mapping.borrowed)

@@ -2,33 +2,43 @@
 /*
  * Commit, fourth step: the memory of node peers. This rank maps the segment of every peer with which it has one-sided
  * packets, reads the token there and leaves an answer; the peer does the same here. A pair is proved when both hold,
- * and both ends know both facts once agreement 2 is through, so both fall back to staged together if it is not.
+ * and both ends know both facts once agreement 2 is through, so both fall back together if it is not: to shared where
+ * only device memory could not be mapped, else to staged.
  */
-#include <stdatomic.h>
+#include <stdio.h>
 
 #include "base/base_log.h"
 #include "base/base_status.h"
+#include "base/base_thread.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_phases.h"
+
+enum { SEGMENT_ONLY = 2 }; /* tokens are odd, so that no answer is 0 */
 
 static const sv_hello_head_t *head_of(const sv_peer_t *peer)
 {
     return (const sv_hello_head_t *)(const void *)peer->hello_in;
 }
 
-/* Proves to the peer that its segment is mapped here. */
+/* Says in the peer's segment how much of its memory is mapped here: the token, with a bit flipped for less than all. */
 static void leave_answer(sv_peer_t *peer)
 {
     uint64_t *answer = (uint64_t *)(void *)(sv_shared_base(&peer->segment) + head_of(peer)->answer_offset);
-    peer->answer_there = answer;
-    /* Partner: the acquire in is_answered(). */
-    __atomic_store_n(answer, head_of(peer)->answer_token, __ATOMIC_RELEASE);
+    uint64_t word = head_of(peer)->answer_token;
+    if (peer->reach != SELVAGE_ROUTE_PEER)
+        word = peer->reach == SELVAGE_ROUTE_SHARED ? word ^ SEGMENT_ONLY : 0;
+    /* Partner: the acquire in answer_of(). */
+    __atomic_store_n(answer, word, __ATOMIC_RELEASE);
 }
 
-static bool is_answered(const sv_peer_t *peer)
+/* The best route for which the peer mapped this rank's memory. */
+static selvage_route_t answer_of(const sv_peer_t *peer)
 {
     /* Partner: the release in leave_answer() of the peer. */
-    return peer->answer_here && __atomic_load_n(peer->answer_here, __ATOMIC_ACQUIRE) == peer->answer_token;
+    uint64_t word = peer->answer_here ? __atomic_load_n(peer->answer_here, __ATOMIC_ACQUIRE) : 0;
+    if (word == peer->answer_token)
+        return SELVAGE_ROUTE_PEER;
+    return word == (peer->answer_token ^ SEGMENT_ONLY) ? SELVAGE_ROUTE_SHARED : SELVAGE_ROUTE_STAGED;
 }
 
 static void mark_one_sided(selvage_exchange_t *x)
@@ -72,9 +82,15 @@ static selvage_status_t find_target(sv_send_t *send)
 
 static selvage_status_t find_targets(selvage_exchange_t *x, sv_peer_t *peer)
 {
-    for (uint32_t i = 0; i < x->nsends; i++)
-        if (x->sends[i].p.peer == peer && sv_route_is_one_sided(x->sends[i].p.route))
-            SV_TRY(find_target(&x->sends[i]));
+    bool by_peer = false;
+    for (uint32_t i = 0; i < x->nsends; i++) {
+        if (x->sends[i].p.peer != peer || !sv_route_is_one_sided(x->sends[i].p.route))
+            continue;
+        SV_TRY(find_target(&x->sends[i]));
+        by_peer |= x->sends[i].p.route == SELVAGE_ROUTE_PEER;
+    }
+    if (by_peer)
+        SV_TRY(sv_slab_check(x, peer));
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_recv_t *recv = &x->recvs[i];
         if (recv->p.peer == peer && sv_route_is_one_sided(recv->p.route))
@@ -83,12 +99,29 @@ static selvage_status_t find_targets(selvage_exchange_t *x, sv_peer_t *peer)
     return SELVAGE_SUCCESS;
 }
 
+/* Segment first, because it carries the answer: what of device memory cannot be mapped may still go by shared. */
 static selvage_status_t attach_peer(selvage_exchange_t *x, sv_peer_t *peer)
 {
+    peer->reach = SELVAGE_ROUTE_STAGED;
     SV_TRY(open_segment(x, peer));
-    SV_TRY(find_targets(x, peer));
+    peer->reach = SELVAGE_ROUTE_SHARED;
+    selvage_status_t status = find_targets(x, peer);
+    if (status == SELVAGE_SUCCESS)
+        peer->reach = SELVAGE_ROUTE_PEER;
     leave_answer(peer);
-    return SELVAGE_SUCCESS;
+    return status;
+}
+
+/* What fails here is no error yet: it is told later, in one line with what is done about it. */
+static selvage_status_t attach_quietly(selvage_exchange_t *x, sv_peer_t *peer)
+{
+    int level = sv_thread_binding()->log_level;
+    sv_thread_binding()->log_level = 0;
+    selvage_status_t status = attach_peer(x, peer);
+    sv_thread_binding()->log_level = level;
+    if (status != SELVAGE_SUCCESS)
+        snprintf(peer->why, sizeof peer->why, "%.*s", (int)sizeof peer->why - 1, sv_thread_detail());
+    return status;
 }
 
 selvage_status_t sv_commit_attach(selvage_exchange_t *x, bool *all_mapped_out)
@@ -99,47 +132,76 @@ selvage_status_t sv_commit_attach(selvage_exchange_t *x, bool *all_mapped_out)
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
         if (!peer->one_sided)
             continue;
-        selvage_status_t status = attach_peer(x, peer);
+        selvage_status_t status = attach_quietly(x, peer);
         if (status == SELVAGE_ERR_MEMORY)
-            return status;
+            return sv_error(status, "memory of rank %d: %s", peer->rank, peer->why);
         if (status != SELVAGE_SUCCESS)
             *all_mapped_out = false;
     }
     return SELVAGE_SUCCESS;
 }
 
-void sv_commit_stage_instead(sv_packet_t *p)
+bool sv_commit_is_answered(selvage_exchange_t *x)
 {
-    p->route = SELVAGE_ROUTE_STAGED;
-    p->direct = false;
-    p->kernel_copy = sv_commit_is_small(p);
-    sv_commit_cut(p);
+    bool all = true;
+    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
+        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        if (!peer->one_sided || answer_of(peer) == SELVAGE_ROUTE_PEER)
+            continue;
+        all = false;
+        peer->reach = SELVAGE_ROUTE_STAGED;
+        snprintf(peer->why, sizeof peer->why, "it mapped other memory than that of this rank");
+        leave_answer(peer);
+    }
+    return all;
 }
 
-static void stage_pair(selvage_exchange_t *x, sv_peer_t *peer)
+/* One line for the pair: by the end where it failed; by the lower rank, if it failed at both. */
+static void tell_limit(const selvage_comm_t *comm, const sv_peer_t *peer, selvage_route_t theirs, selvage_route_t best)
 {
-    for (uint32_t i = 0; i < x->nsends; i++)
-        if (x->sends[i].p.peer == peer && sv_route_is_one_sided(x->sends[i].p.route))
-            sv_commit_stage_instead(&x->sends[i].p);
-    for (uint32_t i = 0; i < x->nrecvs; i++)
-        if (x->recvs[i].p.peer == peer && sv_route_is_one_sided(x->recvs[i].p.route))
-            sv_commit_stage_instead(&x->recvs[i].p);
-    peer->one_sided = false;
+    bool ours = peer->reach != SELVAGE_ROUTE_PEER && (theirs == SELVAGE_ROUTE_PEER || comm->wire->rank <= peer->rank);
+    sv_log(ours ? SV_LOG_WARN : SV_LOG_INFO, "commit", "memory of rank %d cannot be mapped (%s): its packets go by "
+           "route %s from now on; SELVAGE_ROUTE=%s chooses that without this line, doc/memory.md says what can be done",
+           peer->rank, peer->reach == SELVAGE_ROUTE_PEER ? "that rank says why" : peer->why, selvage_route_name(best),
+           selvage_route_name(best));
 }
 
-/* Sends any of whose pairs did not prove their mappings through the host; says so in one line per peer. */
-selvage_status_t sv_commit_fall_back(selvage_exchange_t *x)
+static selvage_status_t limit_peer(selvage_exchange_t *x, sv_peer_t *peer, int attempt)
+{
+    enum { ATTEMPTS_PATIENT = 2 }; /* mappings that come and go are not trusted for ever */
+    selvage_route_t theirs = answer_of(peer), best = theirs > peer->reach ? theirs : peer->reach;
+    if (best == SELVAGE_ROUTE_PEER)
+        return SELVAGE_SUCCESS;
+    if (attempt >= ATTEMPTS_PATIENT)
+        best = SELVAGE_ROUTE_STAGED;
+    if (x->forced_route != SELVAGE_ROUTE_DEFAULT && x->forced_route < best)
+        return sv_error(SELVAGE_ERR_UNSUPPORTED, "route %s was asked for, but memory of rank %d cannot be mapped here "
+                        "or ours not there (%s)", selvage_route_name(x->forced_route), peer->rank,
+                        peer->reach == SELVAGE_ROUTE_PEER ? "that rank says why" : peer->why);
+    tell_limit(x->comm, peer, theirs, best);
+    return sv_limit_set(x->comm, peer->rank, best);
+}
+
+selvage_status_t sv_commit_limit_routes(selvage_exchange_t *x, int attempt)
 {
     for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
-        if (!peer->one_sided || (peer->answer_there && is_answered(peer)))
-            continue;
-        if (x->forced_route != SELVAGE_ROUTE_DEFAULT)
-            return sv_error(SELVAGE_ERR_UNSUPPORTED, "route %s was asked for, but memory of rank %d cannot be mapped",
-                            selvage_route_name(x->forced_route), peer->rank);
-        sv_log(SV_LOG_WARN, "commit", "memory of rank %d cannot be mapped here or ours not there: packets are staged",
-               peer->rank);
-        stage_pair(x, peer);
+        if (peer->one_sided)
+            SV_TRY(limit_peer(x, peer, attempt));
     }
     return SELVAGE_SUCCESS;
+}
+
+void sv_commit_detach(selvage_exchange_t *x)
+{
+    for (uint32_t i = 0; i < x->nsends; i++) {
+        sv_opened_put(x->sends[i].opened);
+        x->sends[i].opened = NULL;
+    }
+    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
+        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        if (peer->segment_open)
+            sv_shared_close(&peer->segment);
+        peer->segment_open = false;
+    }
 }

@@ -39,14 +39,23 @@ static bool mark_pairs(selvage_exchange_t *x)
     return any;
 }
 
+/* Turns a packet whose route does not work into a staged one. */
+static void stage_instead(sv_packet_t *p)
+{
+    p->route = SELVAGE_ROUTE_STAGED;
+    p->direct = false;
+    p->kernel_copy = sv_commit_is_small(p);
+    sv_commit_cut(p);
+}
+
 static void stage_pair(selvage_exchange_t *x, sv_peer_t *peer)
 {
     for (uint32_t i = 0; i < x->nsends; i++)
         if (x->sends[i].p.peer == peer && x->sends[i].p.route == SELVAGE_ROUTE_DIRECT)
-            sv_commit_stage_instead(&x->sends[i].p);
+            stage_instead(&x->sends[i].p);
     for (uint32_t i = 0; i < x->nrecvs; i++)
         if (x->recvs[i].p.peer == peer && x->recvs[i].p.route == SELVAGE_ROUTE_DIRECT)
-            sv_commit_stage_instead(&x->recvs[i].p);
+            stage_instead(&x->recvs[i].p);
     peer->wants_direct = false;
 }
 

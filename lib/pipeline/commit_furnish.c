@@ -103,7 +103,10 @@ static selvage_status_t make_pinned(selvage_exchange_t *x)
     carver_t measure = {NULL, 0};
     carve_pinned(x, &measure);
     void *block;
-    SV_TRY(SV_DEVICE_CALL(x->comm->dev, host_malloc, measure.used + 1, &block));
+    bool near = sv_topology_memory_begin(&x->comm->topology);
+    selvage_status_t status = SV_DEVICE_CALL(x->comm->dev, host_malloc, measure.used + 1, &block);
+    sv_topology_memory_end(&x->comm->topology, near);
+    SV_TRY(status);
     x->pinned = block;
     memset(block, 0, measure.used);
     x->pinned_bytes += measure.used;
@@ -178,6 +181,8 @@ static selvage_status_t make_scratch(selvage_exchange_t *x)
     for (uint32_t i = 0; i < x->nrecvs; i++)
         x->recvs[i].p.scratch = scratch++;
     SV_TRY(SV_DEVICE_CALL(dev, fill_async, block, 0, bytes, x->kernel_stream));
+    if (x->slab) /* words lie there too: what an earlier owner of the memory left must not look like an arrival */
+        SV_TRY(SV_DEVICE_CALL(dev, fill_async, x->slab, 0, x->slab_bytes, x->kernel_stream));
     return SV_DEVICE_CALL(dev, stream_sync, x->kernel_stream);
 }
 

@@ -96,6 +96,9 @@ static void fill_head(const selvage_exchange_t *x, const sv_peer_t *peer, sv_hel
     head->segment = x->segment.mapping.handle;
     head->answer_offset = (uint64_t)((const uint8_t *)peer->answer_here - sv_shared_base(&x->segment));
     head->answer_token = peer->answer_token;
+    head->has_slab = x->slab_exported;
+    head->slab_token_offset = x->slab_token_offset;
+    head->slab = x->slab_handle;
 }
 
 static uint64_t place_of(const selvage_exchange_t *x, const void *words)

@@ -41,6 +41,7 @@ selvage_status_t sv_commit_peer(selvage_exchange_t *x, int rank, bool stray, sv_
         peer->rank = rank;
         peer->stray = stray;
         peer->on_node = sv_topology_node_index(&x->comm->topology, rank) >= 0;
+        peer->limit = sv_limit_find(x->comm, rank);
         sv_list_append(&x->peers, &peer->link);
         x->npeers++;
     }
@@ -61,13 +62,26 @@ static selvage_status_t find_peers(selvage_exchange_t *x)
     return SELVAGE_SUCCESS;
 }
 
+/* The next best route that mappings allow, unless the exchange asked for the one that they do not. */
+static selvage_status_t limit_route(const selvage_exchange_t *x, const sv_peer_t *peer, selvage_route_t wanted,
+                                    selvage_route_t *route_out)
+{
+    bool limited = wanted < peer->limit;
+    if (limited && wanted == x->forced_route)
+        return sv_error(SELVAGE_ERR_UNSUPPORTED, "route %s was asked for, but memory of rank %d could not be mapped "
+                        "before", selvage_route_name(wanted), peer->rank);
+    *route_out = limited ? peer->limit : wanted;
+    return SELVAGE_SUCCESS;
+}
+
 /* The route of a packet between this rank and peer. A packet to the rank itself is self unless staged is asked for. */
 static selvage_status_t choose_route(const selvage_exchange_t *x, const sv_peer_t *peer, selvage_route_t *route_out)
 {
     bool forced_here = x->forced_route != SELVAGE_ROUTE_DEFAULT;
     selvage_route_t wanted = forced_here ? x->forced_route : (selvage_route_t)x->comm->config.route;
     if (peer->rank == x->comm->wire->rank) {
-        *route_out = wanted == SELVAGE_ROUTE_STAGED ? SELVAGE_ROUTE_STAGED : SELVAGE_ROUTE_SELF;
+        bool staged = wanted == SELVAGE_ROUTE_STAGED || peer->limit != SELVAGE_ROUTE_PEER;
+        *route_out = staged ? SELVAGE_ROUTE_STAGED : SELVAGE_ROUTE_SELF;
         return SELVAGE_SUCCESS;
     }
     if (forced_here && wanted == SELVAGE_ROUTE_SELF)
@@ -78,8 +92,13 @@ static selvage_status_t choose_route(const selvage_exchange_t *x, const sv_peer_
                         selvage_route_name(wanted), peer->rank);
     if (!peer->on_node && sv_route_is_one_sided(wanted)) /* DEFAULT is, too */
         wanted = x->comm->config.direct == SV_CONFIG_DIRECT_OFF ? SELVAGE_ROUTE_STAGED : SELVAGE_ROUTE_DIRECT;
-    *route_out = wanted == SELVAGE_ROUTE_DEFAULT || wanted == SELVAGE_ROUTE_SELF ? SELVAGE_ROUTE_PEER : wanted;
-    return SELVAGE_SUCCESS;
+    if (wanted == SELVAGE_ROUTE_DEFAULT || wanted == SELVAGE_ROUTE_SELF)
+        wanted = SELVAGE_ROUTE_PEER;
+    if (!sv_route_is_one_sided(wanted)) {
+        *route_out = wanted; /* nothing is mapped for it */
+        return SELVAGE_SUCCESS;
+    }
+    return limit_route(x, peer, wanted, route_out);
 }
 
 /* Larger pieces where each costs a hand-over between two devices; but the last one is in nobody's shadow. */
@@ -93,11 +112,17 @@ static size_t piece_of_direct(const sv_packet_t *p)
     return piece < least ? least : piece > most ? most : piece;
 }
 
-static size_t piece_of_shared(const sv_packet_t *p)
+/*
+ * Through the host: short enough that the legs of a packet overlap, long enough that a segment costs little. What only
+ * copy engines move takes longer ones.
+ */
+static size_t piece_through_host(const sv_packet_t *p)
 {
-    enum { PIECES = 16, LARGER = 4 };
-    size_t least = p->x->comm->config.segment_bytes, piece = round_up(p->bytes / PIECES + 1, LINE);
-    return piece < least ? least : piece > LARGER * least ? LARGER * least : piece;
+    enum { PIECES = 8, SHORTER = 8, LONGER = 4 };
+    size_t segment = p->x->comm->config.segment_bytes, piece = round_up(p->bytes / PIECES + 1, LINE);
+    size_t least = round_up(segment / SHORTER, LINE);
+    size_t most = p->route == SELVAGE_ROUTE_SHARED ? LONGER * segment : segment;
+    return piece < least ? least : piece > most ? most : piece;
 }
 
 /* Words count segments in 24 bits (sv_word()), so very long packets get larger ones; both ends compute the same. */
@@ -107,8 +132,8 @@ static size_t segment_bytes_of(const sv_packet_t *p)
     size_t segment_bytes = p->x->comm->config.segment_bytes;
     if (p->direct)
         segment_bytes = piece_of_direct(p);
-    else if (p->route == SELVAGE_ROUTE_SHARED)
-        segment_bytes = piece_of_shared(p);
+    else if (p->route != SELVAGE_ROUTE_PEER)
+        segment_bytes = piece_through_host(p);
     while (segment_bytes && p->bytes / segment_bytes >= SEGMENTS_MAX)
         segment_bytes *= 2;
     return segment_bytes;
@@ -144,7 +169,7 @@ void sv_commit_cut(sv_packet_t *p)
         cut_direct(p, config->direct_message_bytes);
         return;
     }
-    bool whole = p->kernel_copy && sv_route_is_one_sided(p->route);
+    bool whole = p->kernel_copy;
     p->segment_bytes = whole ? p->bytes : segment_bytes_of(p);
     p->nsegments = 1;
     if (!whole && p->bytes > p->segment_bytes)
@@ -154,7 +179,7 @@ void sv_commit_cut(sv_packet_t *p)
     p->nslots = p->nsegments < (uint32_t)config->segment_slots ? p->nsegments : (uint32_t)config->segment_slots;
     if (p->direct)
         p->nslots = p->nsegments; /* no slots at all: all of it may come at once */
-    else if (whole)
+    else if (whole && sv_route_is_one_sided(p->route))
         p->nslots = TURNS;
 }
 
@@ -235,22 +260,42 @@ static selvage_status_t make_segment(selvage_exchange_t *x)
     size_t bytes = LINE * (1 + on_node) + x->nsends * sizeof(sv_send_words_t) + x->nrecvs * sizeof(sv_recv_words_t) +
                    SLOT_ALIGN + shared_slots_bytes(x);
     x->segment_token = sv_digest_mix(x->comm->nonce + x->create_number * 65537 + (uint64_t)x->comm->wire->rank) | 1;
-    SV_TRY(sv_shared_create(x->comm->dev, bytes, x->segment_token, &x->segment));
+    bool near = sv_topology_memory_begin(&x->comm->topology);
+    selvage_status_t status = sv_shared_create(x->comm->dev, bytes, x->segment_token, &x->segment);
+    sv_topology_memory_end(&x->comm->topology, near);
+    SV_TRY(status);
     x->segment_open = true;
     x->pinned_bytes += bytes;
     lay_out_segment(x);
     return SELVAGE_SUCCESS;
 }
 
+static bool receives_by_peer(const selvage_exchange_t *x)
+{
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        if (x->recvs[i].p.route == SELVAGE_ROUTE_PEER)
+            return true;
+    return false;
+}
+
+/* Landing slots and the token behind them. Memory that cannot be exported is found to be so by the peers. */
 static selvage_status_t make_slab(selvage_exchange_t *x, size_t bytes)
 {
-    if (bytes == 0)
+    if (!receives_by_peer(x))
         return SELVAGE_SUCCESS;
     void *slab;
-    SV_TRY(SV_DEVICE_CALL(x->comm->dev, malloc, bytes, &slab));
+    size_t token_at = round_up(bytes, LINE);
+    SV_TRY(SV_DEVICE_CALL(x->comm->dev, malloc, token_at + LINE, &slab));
     x->slab = slab;
-    x->device_bytes += bytes;
-    return SV_DEVICE_CALL(x->comm->dev, export_memory, slab, bytes, &x->slab_handle, &x->slab_offset);
+    x->slab_bytes = bytes;
+    x->device_bytes += token_at + LINE;
+    selvage_status_t status =
+        SV_DEVICE_CALL(x->comm->dev, export_memory, slab, token_at + LINE, &x->slab_handle, &x->slab_offset);
+    x->slab_exported = status == SELVAGE_SUCCESS;
+    x->slab_token_offset = x->slab_offset + token_at;
+    if (status == SELVAGE_ERR_MEMORY)
+        return status;
+    return x->slab_exported ? sv_slab_mark(x, (uint8_t *)slab + token_at) : SELVAGE_SUCCESS;
 }
 
 /* Where every receive lands: fixed before the hellos say so, whatever falls back to staged later. */

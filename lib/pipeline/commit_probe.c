@@ -154,7 +154,7 @@ static selvage_status_t poll_message(sv_wire_t *wire, sv_wire_request_t *request
     if (!*open)
         return SELVAGE_SUCCESS;
     selvage_status_t status = sv_wire_test(wire, request, bytes);
-    *open = status == SELVAGE_IN_PROGRESS;
+    *open = status != SELVAGE_SUCCESS; /* after an error the wire may still hold the memory */
     return status < 0 ? status : SELVAGE_SUCCESS;
 }
 

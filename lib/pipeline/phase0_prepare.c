@@ -46,6 +46,8 @@ selvage_status_t sv_phase0_prepare(sv_send_t *send, uint64_t now_ns)
     send->ready_seen = off && !(staged && p->kernel_copy);
     if (off)
         *send->record = p->identity;
+    if (p->x->device_mode) /* the push that waits for leave brings the record too: not before that leave */
+        return SELVAGE_SUCCESS;
     if (staged && p->kernel_copy)
         sv_batch_push_later(send);
     else if (!off && (!p->kernel_copy || send->fault))

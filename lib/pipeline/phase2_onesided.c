@@ -42,7 +42,7 @@ static uint8_t *slot_there(const sv_send_t *send, uint32_t segment)
 static selvage_status_t signal_with_record(sv_send_t *send, uint32_t segment)
 {
     sv_packet_t *p = &send->p;
-    bool last = segment + 1 == p->nsegments, near = p->kernel_copy && p->route == SELVAGE_ROUTE_PEER && !p->direct;
+    bool last = segment + 1 == p->nsegments, near = sv_batch_has_near_record(p);
     uint8_t *slot = slot_there(send, segment);
     sv_signal_arg_t arg = {.word = &send->remote->arrived, .value = sv_word(p->x->epoch, p->attempt, segment + 1)};
     if (last) {

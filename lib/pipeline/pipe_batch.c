@@ -15,11 +15,6 @@ enum { WAITING_SHARE = 4 };
 
 /* --- items -------------------------------------------------------------------------------------------------------- */
 
-static bool has_near_record(const sv_packet_t *p)
-{
-    return p->route == SELVAGE_ROUTE_PEER && !p->direct;
-}
-
 static void *own_address(const selvage_exchange_t *x, void *ptr)
 {
     return x->segment_open ? sv_shared_device_address(&x->segment, ptr) : ptr;
@@ -48,7 +43,7 @@ static sv_push_item_t push_item(const sv_send_t *send)
     }
     item.nslots = p->nslots;
     item.dst_stride = send->target_stride;
-    if (has_near_record(p)) {
+    if (sv_batch_has_near_record(p)) {
         item.record = send->target + sv_commit_trailer(p);
         item.record_stride = send->target_stride;
         item.arrived_near = (uint64_t *)(void *)(item.record + sizeof(sv_record_t));
@@ -75,7 +70,7 @@ static void place_pull(const sv_recv_t *recv, sv_pull_item_t *item)
     item->nslots = p->nslots;
     item->src_stride = sv_commit_slot_bytes(p);
     item->credit = sv_shared_device_address(&p->peer->segment, &recv->remote->credit);
-    if (has_near_record(p)) {
+    if (sv_batch_has_near_record(p)) {
         item->record_seen = (uint64_t *)(void *)item->record;
         item->record = recv->landing + sv_commit_trailer(p);
         item->arrived = (const uint64_t *)(const void *)(item->record + sizeof(sv_record_t));

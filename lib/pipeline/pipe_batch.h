@@ -11,6 +11,12 @@
 /* At commit: writes what never changes about the packets that kernels move into device memory. */
 selvage_status_t sv_batch_make_items(selvage_exchange_t *x);
 
+/* Whether the record lies behind the payload in device memory, with a word for a pull that waits. */
+static inline bool sv_batch_has_near_record(const sv_packet_t *p)
+{
+    return p->kernel_copy && p->route == SELVAGE_ROUTE_PEER && !p->direct;
+}
+
 /* How many blocks share the work on a packet of this size: more than for speed alone, because latency counts too. */
 static inline unsigned sv_batch_shares(const sv_device_t *dev, size_t bytes)
 {

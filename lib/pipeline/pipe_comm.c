@@ -94,11 +94,10 @@ static selvage_status_t set_up_together(selvage_comm_t *comm, selvage_status_t s
     uint64_t unused = 0;
     SV_TRY(sv_agree(comm, "selvage_comm_create (every rank needs the same SELVAGE_ settings of packets and routes)",
                     sv_config_agreed_hash(&comm->config), SELVAGE_SUCCESS, &unused, comm->timeout_s));
-    status = sv_topology_init(&comm->topology, comm->wire, comm->config.ranks_per_node);
-    SV_TRY(sv_agree(comm, "selvage_comm_create: topology", 0, status, &unused, comm->timeout_s));
+    SV_TRY(sv_comm_locate(comm));
     started_t started = {.comm = comm};
     started.status = sv_progress_init(&comm->progress, comm->config.progress == SV_CONFIG_PROGRESS_THREAD,
-                                      comm->topology.crowded, sv_comm_poll, comm);
+                                      &comm->topology, sv_comm_poll, comm);
     sv_progress_call(&comm->progress, agree_on_progress, &started);
     return started.status;
 }
@@ -112,6 +111,7 @@ static void init_members(selvage_comm_t *comm, sv_wire_t *wire)
     sv_list_init(&comm->active);
     sv_list_init(&comm->buffers);
     sv_list_init(&comm->opened);
+    sv_list_init(&comm->limits);
     sv_list_init(&comm->early_hellos);
 }
 
@@ -129,6 +129,7 @@ static void release(selvage_comm_t *comm)
 {
     sv_progress_fini(&comm->progress);
     free_early_hellos(comm);
+    sv_limit_forget(comm);
     sv_topology_fini(&comm->topology);
     if (comm->dev_wrapped)
         comm->dev->ops->close(comm->dev);

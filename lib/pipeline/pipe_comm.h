@@ -61,6 +61,7 @@ struct selvage_comm {
     sv_progress_t progress;
     sv_list_t exchanges, active;
     sv_list_t buffers, opened;
+    sv_list_t limits;              /* ranks of the node whose memory cannot be mapped; see commit_limit.c */
     sv_list_t early_hellos;
     sv_agree_inbox_t agree;
     uint64_t agreements;           /* collective calls agreed on so far: their sequence number */
@@ -83,6 +84,8 @@ void sv_comm_destroy(selvage_comm_t *comm);
 
 /* Advances control messages and every active exchange once; returns whether anything moved. Engine thread only. */
 bool sv_comm_poll(void *comm);
+/* Fills the topology: nodes, who shares a GPU, what lies next to it. Collective, and agreed on. See pipe_locality.c. */
+selvage_status_t sv_comm_locate(selvage_comm_t *comm);
 
 /* Quiesces everything at MPI_Finalize and reports what is left. */
 void sv_comm_at_finalize(void *comm);

@@ -8,10 +8,14 @@
  *   -- agreement 1: every hello has been received, everybody commits the same exchange --
  *   match     alone         i-th send meets i-th receive of (source, destination, tag)             commit_match.c
  *   attach    with peers    map segments and buffers of the node, prove it both ways               commit_attach.c
+ *   -- agreement 2: every rank matched; did every mapping work? --
  *   probe     with peers    hand device memory to the wire where packets shall go direct           commit_direct.c
- *   -- agreement 2: every rank matched; did every mapping work? If not, those pairs go staged --
  *   furnish   alone         streams, events, staging, scratch                                      commit_furnish.c
- *   -- agreement 3: all ranks commit, or none --
+ *   -- agreement 3: all ranks commit, or none; did every mapping prove right? --
+ *
+ * If a mapping failed or was not proved, the two ranks remember the best route that is left to them (commit_limit.c),
+ * everybody lets go of everything, and all begin again: agreement 4 sees to it that nobody frees memory that another
+ * rank still has mapped. Staged needs no mapping, so this ends. Nobody waits for a peer between two mappings.
  *
  * A hello is answered by an ack as soon as it is received, wanted or not. Since nobody enters agreement 1 before all
  * his hellos are acked, nobody leaves it with a hello still unseen: a send without a receive cannot hide (the idea of
@@ -35,6 +39,9 @@ typedef struct sv_hello_head {
     uint64_t answer_offset;      /* in the segment: where the opener proves that it mapped it ... */
     uint64_t answer_token;       /* ... by writing this */
     sv_mapping_handle_t segment;
+    uint64_t has_slab;
+    uint64_t slab_token_offset;  /* in the memory behind slab: where sv_slab_token() stands */
+    sv_device_handle_t slab;
 } sv_hello_head_t;
 
 /* "I send you this." */
@@ -68,9 +75,26 @@ selvage_status_t sv_commit_hello(selvage_exchange_t *x, selvage_status_t status)
 selvage_status_t sv_commit_hello_drain(selvage_exchange_t *x, double timeout_s);
 selvage_status_t sv_commit_match(selvage_exchange_t *x);
 selvage_status_t sv_commit_attach(selvage_exchange_t *x, bool *all_mapped_out);
-selvage_status_t sv_commit_fall_back(selvage_exchange_t *x);
+/* After agreement 2: whether every peer has mapped this rank's memory. Takes the answer back from one that has not. */
+bool sv_commit_is_answered(selvage_exchange_t *x);
+/* Some mapping failed, here or elsewhere: finds out with which peers, and limits their routes; attempt counts from 0.
+   SELVAGE_ERR_UNSUPPORTED if the exchange asked for one of those routes. */
+selvage_status_t sv_commit_limit_routes(selvage_exchange_t *x, int attempt);
+/* Lets go of all memory of peers. */
+void sv_commit_detach(selvage_exchange_t *x);
 selvage_status_t sv_commit_furnish(selvage_exchange_t *x);
 void sv_commit_forget_hellos(selvage_exchange_t *x);
+
+/* The best route to a rank that earlier commits left: peer, unless its memory could not be mapped. */
+selvage_route_t sv_limit_find(const selvage_comm_t *comm, int rank);
+selvage_status_t sv_limit_set(selvage_comm_t *comm, int rank, selvage_route_t best);
+void sv_limit_forget(selvage_comm_t *comm);
+
+/* The token in the slab of a rank whose segment has that token. */
+uint64_t sv_slab_token(uint64_t segment_token);
+/* Stores this rank's token in its slab; reads that of a peer through a mapping, and compares. */
+selvage_status_t sv_slab_mark(selvage_exchange_t *x, void *place);
+selvage_status_t sv_slab_check(selvage_exchange_t *x, sv_peer_t *peer);
 
 /* Finds or makes the peer for a rank. */
 selvage_status_t sv_commit_peer(selvage_exchange_t *x, int rank, bool stray, sv_peer_t **peer_out);
@@ -84,8 +108,6 @@ bool sv_commit_direct_is_able(const selvage_comm_t *comm);
 bool sv_commit_peer_is_able(const sv_peer_t *peer);
 /* The tag of the set-up channel that belongs to a commit. */
 int sv_commit_setup_tag(const selvage_comm_t *comm, uint64_t commit);
-/* Turns a packet whose route does not work into a staged one. */
-void sv_commit_stage_instead(sv_packet_t *p);
 /* Cuts a packet into segments and slots according to its route. */
 void sv_commit_cut(sv_packet_t *p);
 /* Whether kernels move it, in batches; the receiver decides, but on the staged route each end for itself. */

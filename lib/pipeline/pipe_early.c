@@ -31,7 +31,7 @@ static uint64_t patience_ns(const selvage_comm_t *comm)
 static bool may_pull_early(const selvage_exchange_t *x)
 {
     const selvage_comm_t *comm = x->comm;
-    if (!x->all_small || patience_ns(comm) == 0 || comm->topology.shares_gpu || comm->progress.threaded ||
+    if (!x->all_small || !comm->dev->kernels_wait || patience_ns(comm) == 0 || comm->topology.shares_gpu ||
         comm->fault.armed || x->nactive_recvs == 0)
         return false;
     for (uint32_t i = 0; i < x->nactive_sends; i++)
@@ -63,8 +63,8 @@ static selvage_status_t pull_early(selvage_exchange_t *x)
 
 bool sv_early_wait(selvage_exchange_t *x)
 {
-    if (x->early_epoch == x->epoch)
-        return false;
+    if (x->comm->progress.threaded || x->early_epoch == x->epoch)
+        return false; /* the engine is another thread's, or it has been done */
     if (!may_pull_early(x))
         return true;
     x->early_epoch = x->epoch;
@@ -229,7 +229,7 @@ selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream)
 {
     if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING)
         return sv_exchange_test(x, stream);
-    if (x->comm->topology.shares_gpu)
+    if (x->comm->topology.shares_gpu || !x->comm->dev->kernels_wait)
         return sv_exchange_wait(x, stream);
     if (x->comm->progress.threaded)
         return hold_stream(x, stream);

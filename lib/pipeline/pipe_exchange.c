@@ -8,6 +8,7 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
+#include "memory/memory_kind.h"
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_control.h"
@@ -71,8 +72,10 @@ static sv_packet_t declare(selvage_exchange_t *x, size_t bytes, int peer, int ta
 selvage_status_t sv_exchange_add_send(selvage_exchange_t *x, const void *buf, size_t bytes, int peer, int tag,
                                       uint32_t *index_out)
 {
+    void *address;
+    SV_TRY(sv_memory_admit(x->comm->dev, "selvage_exchange_add_send", buf, bytes, &address));
     SV_TRY(make_room(&x->sends, x->nsends, &x->sends_room, sizeof *x->sends));
-    x->sends[x->nsends] = (sv_send_t){.p = declare(x, bytes, peer, tag, x->nsends), .buf = buf};
+    x->sends[x->nsends] = (sv_send_t){.p = declare(x, bytes, peer, tag, x->nsends), .buf = address};
     if (index_out)
         *index_out = x->nsends;
     x->nsends++;
@@ -82,32 +85,14 @@ selvage_status_t sv_exchange_add_send(selvage_exchange_t *x, const void *buf, si
 selvage_status_t sv_exchange_add_recv(selvage_exchange_t *x, void *buf, size_t bytes, int peer, int tag,
                                       uint32_t *index_out)
 {
+    void *address;
+    SV_TRY(sv_memory_admit(x->comm->dev, "selvage_exchange_add_recv", buf, bytes, &address));
     SV_TRY(make_room(&x->recvs, x->nrecvs, &x->recvs_room, sizeof *x->recvs));
-    x->recvs[x->nrecvs] = (sv_recv_t){.p = declare(x, bytes, peer, tag, x->nrecvs), .buf = buf};
+    x->recvs[x->nrecvs] = (sv_recv_t){.p = declare(x, bytes, peer, tag, x->nrecvs), .buf = address};
     if (index_out)
         *index_out = x->nrecvs;
     x->nrecvs++;
     return SELVAGE_SUCCESS;
-}
-
-/* Agreements 2 and 3 with the steps between; see pipe_commit.h. */
-static selvage_status_t match_and_furnish(selvage_exchange_t *x)
-{
-    selvage_comm_t *comm = x->comm;
-    bool all_mapped = true;
-    selvage_status_t status = sv_commit_hello_drain(x, comm->timeout_s);
-    if (status == SELVAGE_SUCCESS)
-        status = sv_commit_match(x);
-    if (status == SELVAGE_SUCCESS)
-        status = sv_commit_attach(x, &all_mapped);
-    if (status == SELVAGE_SUCCESS)
-        status = sv_commit_probe_direct(x);
-    uint64_t mapped = all_mapped;
-    SV_TRY(sv_agree(comm, "selvage_exchange_commit: matching", x->create_number, status, &mapped, comm->timeout_s));
-    status = sv_commit_fall_back(x);
-    if (status == SELVAGE_SUCCESS)
-        status = sv_commit_furnish(x);
-    return sv_agree(comm, "selvage_exchange_commit: resources", x->create_number, status, &mapped, comm->timeout_s);
 }
 
 static void count_memory(selvage_exchange_t *x, int sign)
@@ -123,43 +108,6 @@ static void set_aside(selvage_exchange_t *x)
     if (x->quarantined)
         sv_log(SV_LOG_WARN, "exchange", "%zu bytes that others may still write are set aside",
                x->pinned_bytes + x->device_bytes);
-}
-
-static void fail_commit(selvage_exchange_t *x, selvage_status_t status)
-{
-    x->error = status;
-    memcpy(x->error_text, sv_thread_detail(), sizeof x->error_text);
-    sv_exchange_set_state(x, SV_EXCHANGE_POISONED);
-    if (x->comm->broken != SELVAGE_SUCCESS)
-        set_aside(x); /* the others may have committed it */
-    sv_exchange_release(x);
-    memcpy(sv_thread_detail(), x->error_text, sizeof x->error_text);
-}
-
-selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
-{
-    selvage_comm_t *comm = x->comm;
-    uint64_t begin_ns = sv_clock_ns();
-    comm->commits = comm->agreements + 1; /* in step on all ranks, whatever failed before; never the same twice */
-    comm->committing = x;
-    selvage_status_t status = sv_commit_hello(x, sv_commit_plan(x));
-    if (status == SELVAGE_SUCCESS)
-        status = match_and_furnish(x);
-    else if (comm->broken == SELVAGE_SUCCESS)
-        (void)sv_commit_hello_drain(x, DRAIN_TIMEOUT_S);
-    comm->committing = NULL;
-    sv_commit_forget_hellos(x);
-    if (status != SELVAGE_SUCCESS) {
-        fail_commit(x, status);
-        return status;
-    }
-    x->committed = true;
-    count_memory(x, 1);
-    sv_trace_add(&comm->trace, &(sv_trace_record_t){.begin_ns = begin_ns, .end_ns = sv_clock_ns(), .packet = UINT32_MAX,
-                                                    .peer = -1, .kind = SV_TRACE_COMMIT, .exchange = (uint32_t)x->id});
-    if (sv_exchange_state(x) == SV_EXCHANGE_BUILDING) /* not failed by a neighbour meanwhile */
-        sv_exchange_set_state(x, SV_EXCHANGE_IDLE);
-    return SELVAGE_SUCCESS;
 }
 
 static void forget_slots(sv_packet_t *p)
@@ -239,15 +187,14 @@ static void forget_memory(selvage_exchange_t *x)
     if (x->push_items)
         SV_DEVICE_CALL(dev, free, x->push_items);
     x->push_items = NULL;
+    x->pull_items = NULL;
     x->pinned = x->slab = x->scratch = NULL;
     x->segment_open = false;
 }
 
-void sv_exchange_release(selvage_exchange_t *x)
+/* Everything that commit made. */
+static void forget_resources(selvage_exchange_t *x)
 {
-    if (x->committed)
-        count_memory(x, -1);
-    sv_list_remove(&x->active_link);
     forget_streams(x); /* first: waits for everything the device still does for this exchange */
     for (uint32_t i = 0; i < x->nsends; i++)
         forget_send(&x->sends[i]);
@@ -260,14 +207,130 @@ void sv_exchange_release(selvage_exchange_t *x)
     sv_free(x->push_due);
     sv_free(x->pull_due);
     x->push_due = x->pull_due = NULL;
-    sv_free(x->sends);
-    sv_free(x->recvs);
+    x->npush_due = x->npull_due = 0;
     x->active_sends = NULL;
     x->active_recvs = NULL;
+}
+
+/* The packets are as they were declared. */
+static void undo_commit(selvage_exchange_t *x)
+{
+    forget_resources(x);
+    for (uint32_t i = 0; i < x->nsends; i++) {
+        const sv_packet_t *p = &x->sends[i].p;
+        x->sends[i] = (sv_send_t){.p = declare(x, p->bytes, p->peer_rank, p->tag, i), .buf = x->sends[i].buf};
+    }
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        const sv_packet_t *p = &x->recvs[i].p;
+        x->recvs[i] = (sv_recv_t){.p = declare(x, p->bytes, p->peer_rank, p->tag, i), .buf = x->recvs[i].buf};
+    }
+    x->npeers = 0;
+    x->pinned_bytes = x->device_bytes = 0;
+    x->head = NULL;
+    x->shared_slots = NULL;
+    x->slab_exported = false;
+}
+
+void sv_exchange_release(selvage_exchange_t *x)
+{
+    if (x->committed)
+        count_memory(x, -1);
+    sv_list_remove(&x->active_link);
+    forget_resources(x);
+    sv_free(x->sends);
+    sv_free(x->recvs);
     x->sends = NULL;
     x->recvs = NULL;
     x->nsends = x->nrecvs = 0;
     x->committed = false;
+}
+
+/* Agreements 2 and 3 with the steps between; see pipe_commit.h. */
+static selvage_status_t match_and_furnish(selvage_exchange_t *x, bool *again_out)
+{
+    selvage_comm_t *comm = x->comm;
+    bool all_mapped = true;
+    selvage_status_t status = sv_commit_hello_drain(x, comm->timeout_s);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_commit_match(x);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_commit_attach(x, &all_mapped);
+    uint64_t mapped = all_mapped;
+    SV_TRY(sv_agree(comm, "selvage_exchange_commit: matching", x->create_number, status, &mapped, comm->timeout_s));
+    if (mapped) {
+        mapped = sv_commit_is_answered(x);
+        status = sv_commit_probe_direct(x);
+        if (status == SELVAGE_SUCCESS)
+            status = sv_commit_furnish(x);
+        SV_TRY(sv_agree(comm, "selvage_exchange_commit: resources", x->create_number, status, &mapped,
+                        comm->timeout_s));
+    }
+    *again_out = !mapped;
+    return SELVAGE_SUCCESS;
+}
+
+static void fail_commit(selvage_exchange_t *x, selvage_status_t status)
+{
+    x->error = status;
+    memcpy(x->error_text, sv_thread_detail(), sizeof x->error_text);
+    sv_exchange_set_state(x, SV_EXCHANGE_POISONED);
+    if (x->comm->broken != SELVAGE_SUCCESS)
+        set_aside(x); /* the others may have committed it */
+    sv_exchange_release(x);
+    memcpy(sv_thread_detail(), x->error_text, sizeof x->error_text);
+}
+
+/* From the packets as declared to a committed exchange, or to the insight that some routes are not possible. */
+static selvage_status_t try_commit(selvage_exchange_t *x, bool *again_out)
+{
+    selvage_comm_t *comm = x->comm;
+    comm->commits = comm->agreements + 1; /* in step on all ranks, whatever failed before; never the same twice */
+    comm->committing = x;
+    selvage_status_t status = sv_commit_hello(x, sv_commit_plan(x));
+    if (status == SELVAGE_SUCCESS)
+        status = match_and_furnish(x, again_out);
+    else if (comm->broken == SELVAGE_SUCCESS)
+        (void)sv_commit_hello_drain(x, DRAIN_TIMEOUT_S);
+    return status;
+}
+
+/* Agreement 4: the routes that are left. Afterwards only the packets are left of the exchange. */
+static selvage_status_t begin_again(selvage_exchange_t *x, int attempt)
+{
+    uint64_t unused = 0;
+    selvage_status_t status = sv_commit_limit_routes(x, attempt);
+    sv_commit_detach(x);
+    SV_TRY(sv_agree(x->comm, "selvage_exchange_commit: routes", x->create_number, status, &unused, x->comm->timeout_s));
+    sv_commit_forget_hellos(x);
+    undo_commit(x);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
+{
+    selvage_comm_t *comm = x->comm;
+    uint64_t begin_ns = sv_clock_ns();
+    bool again = false;
+    selvage_status_t status = try_commit(x, &again);
+    for (int attempt = 0; status == SELVAGE_SUCCESS && again; attempt++) {
+        again = false;
+        status = begin_again(x, attempt);
+        if (status == SELVAGE_SUCCESS)
+            status = try_commit(x, &again);
+    }
+    comm->committing = NULL;
+    sv_commit_forget_hellos(x);
+    if (status != SELVAGE_SUCCESS) {
+        fail_commit(x, status);
+        return status;
+    }
+    x->committed = true;
+    count_memory(x, 1);
+    sv_trace_add(&comm->trace, &(sv_trace_record_t){.begin_ns = begin_ns, .end_ns = sv_clock_ns(), .packet = UINT32_MAX,
+                                                    .peer = -1, .kind = SV_TRACE_COMMIT, .exchange = (uint32_t)x->id});
+    if (sv_exchange_state(x) == SV_EXCHANGE_BUILDING) /* not failed by a neighbour meanwhile */
+        sv_exchange_set_state(x, SV_EXCHANGE_IDLE);
+    return SELVAGE_SUCCESS;
 }
 
 static bool withdraw_slot(const sv_packet_t *p, sv_slot_t *slot)

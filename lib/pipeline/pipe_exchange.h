@@ -93,7 +93,9 @@ typedef struct sv_recv_words {
 /* First line of an exchange's segment. answer_* prove mappings at commit; heartbeat: when the owner last polled. */
 typedef struct sv_segment_head {
     uint64_t heartbeat_ns;
-    uint64_t reserved[7];
+    uint64_t slab_token;           /* on its way into the own slab, at commit */
+    uint64_t slab_read;            /* what was found in a peer's slab, at commit */
+    uint64_t reserved[5];
 } sv_segment_head_t;
 
 /* epoch (low 32 bits), attempt, count of segments. Equality of the upper 40 bits means "this very attempt". */
@@ -240,9 +242,11 @@ typedef struct sv_peer {
     bool wants_direct;             /* some packet of the pair shall go direct */
     bool direct_proved;            /* and probes arrived right, here and there */
     struct sv_direct_probe *probe; /* of a pair that wants it; during commit only */
-    uint64_t *answer_there;        /* where this rank proves that it mapped the peer's segment */
     const uint64_t *answer_here;   /* where the peer proves that it mapped ours */
     uint64_t answer_token;         /* what it must write there */
+    selvage_route_t limit;         /* no better route than this: what earlier commits found, see commit_limit.c */
+    selvage_route_t reach;         /* the best route for which this commit mapped the peer's memory here ... */
+    char why[256];                 /* ... and why no better one */
     uint32_t staged_left;          /* staged and direct receives of this epoch not yet verified */
     uint32_t nstaged_recvs;
     bool verdict_due;              /* all verified, message not sent yet */
@@ -293,6 +297,7 @@ struct selvage_exchange {
     uint64_t *abort;               /* pinned: not 0: kernels stop waiting; the next word: the last epoch joined */
     void *caller_stream;           /* valid during start, if start may enqueue there itself */
     bool in_start;
+    bool device_mode;              /* this epoch's pushes wait on the device; it should end by an enqueued wait */
     bool all_small;                /* kernels move every packet */
     bool kernel_stream_busy;       /* with something of this epoch that an enqueued wait must join */
     sv_event_t *enqueue_event;     /* behind the last enqueued wait, on the caller's stream */
@@ -306,8 +311,11 @@ struct selvage_exchange {
     uint64_t segment_token;
     sv_segment_head_t *head;       /* in the segment */
     uint8_t *shared_slots;         /* in the segment: landing slots of shared receives */
+    bool slab_exported;
     sv_device_handle_t slab_handle;
     uint64_t slab_offset;
+    size_t slab_bytes;
+    uint64_t slab_token_offset;    /* behind the slots, in the memory behind the handle: proves the mapping */
     size_t pinned_bytes, device_bytes;
     sv_work_t start_work;
     uint64_t phase_begin_ns[7], phase_end_ns[7];

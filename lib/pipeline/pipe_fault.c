@@ -113,7 +113,8 @@ void sv_fault_send_destroy(sv_send_t *send)
 /* Whether the record of this epoch is in host memory. Partner: the release of the digest or push kernel. */
 static bool is_prepared(const sv_send_t *send)
 {
-    return send->p.x->policy == SV_CONFIG_CHECKSUM_OFF ||
+    bool off = send->p.x->policy == SV_CONFIG_CHECKSUM_OFF;
+    return (off && !(is_staged(send) && send->p.kernel_copy)) ||
            sv_word_says(__atomic_load_n(send->ready, __ATOMIC_ACQUIRE), send->p.x->epoch, send->p.identity.attempt);
 }
 

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/pipe_batch.h"
+#include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_phases.h"
 
 enum { CANDIDATES_MAX = 16 };
@@ -61,10 +63,23 @@ static bool digest_under(sv_recv_t *recv, const sv_record_t *identity, uint64_t 
     return true;
 }
 
+/* Small packets on `peer` have their record on the device; the host gets it only when they fail. */
+static bool fetch_record(const sv_recv_t *recv)
+{
+    const sv_packet_t *p = &recv->p;
+    sv_device_t *dev = p->x->comm->dev;
+    if (!sv_batch_has_near_record(p))
+        return true;
+    const uint8_t *slot = recv->landing + p->x->epoch % p->nslots * sv_commit_slot_bytes(p);
+    return SV_DEVICE_CALL(dev, copy_async, recv->record, slot + sv_commit_trailer(p), sizeof *recv->record, SV_COPY_D2H,
+                          p->x->kernel_stream) == SELVAGE_SUCCESS &&
+           SV_DEVICE_CALL(dev, stream_sync, p->x->kernel_stream) == SELVAGE_SUCCESS;
+}
+
 /* Whether a digest is announced by the record in front or by the candidate's own, which is one only once it arrived. */
 static bool is_announced(const sv_recv_t *recv, const sv_recv_t *candidate, uint64_t digest)
 {
-    bool arrived = candidate->state != SV_RECV_WAITING;
+    bool arrived = candidate->state != SV_RECV_WAITING && (candidate == recv || fetch_record(candidate));
     return digest == recv->record->digest || (arrived && digest == candidate->record->digest);
 }
 

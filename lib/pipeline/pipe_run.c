@@ -119,6 +119,7 @@ static selvage_status_t begin_epoch(selvage_exchange_t *x)
     x->nactive_recvs = x->nactive_sends = 0;
     x->npush_due = x->npull_due = 0;
     x->kernel_stream_busy = false;
+    x->device_mode = x->enqueued_epoch && x->enqueued_epoch == x->epoch - 1; /* most likely it ends as the last did */
     x->defer_peer = choose_defer(x);
     reset_peers(x);
     SV_TRY(order_streams(x));
@@ -128,7 +129,7 @@ static selvage_status_t begin_epoch(selvage_exchange_t *x)
     }
     SV_TRY(begin_sends(x, now_ns));
     SV_TRY(sv_batch_flush(x));
-    if (x->enqueued_epoch && x->enqueued_epoch == x->epoch - 1) /* most likely this one will end as the last did */
+    if (x->device_mode)
         SV_TRY(sv_early_push(x, now_ns));
     now_ns = sv_clock_ns();
     x->phase_end_ns[0] = x->phase_end_ns[1] = now_ns;

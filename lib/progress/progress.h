@@ -21,6 +21,7 @@
 #include "base/base_clock.h"
 #include "base/base_ring.h"
 #include "base/base_thread.h"
+#include "topology/topology.h"
 #include <selvage/status.h>
 
 /* A piece of work; lives in the object it concerns, so that posting allocates nothing. */
@@ -37,6 +38,7 @@ typedef struct sv_progress {
     bool threaded;
     sv_progress_poll_fn poll;
     void *arg;
+    const sv_topology_t *topology;
     sv_relax_t relax;            /* the thread's */
     sv_thread_binding_t binding; /* what the thread says about itself on the log */
     pthread_t thread;
@@ -44,9 +46,10 @@ typedef struct sv_progress {
     sv_ring_t ring;
 } sv_progress_t;
 
-/* In place; starts the thread if threaded. Partner: sv_progress_fini(). */
-selvage_status_t sv_progress_init(sv_progress_t *progress, bool threaded, bool crowded, sv_progress_poll_fn poll,
-                                  void *arg);
+/* In place; starts the thread if threaded, next to the GPU of topology, which outlives it. Partner:
+   sv_progress_fini(). */
+selvage_status_t sv_progress_init(sv_progress_t *progress, bool threaded, const sv_topology_t *topology,
+                                  sv_progress_poll_fn poll, void *arg);
 /* Stops and joins the thread; harmless twice and on a zeroed struct. */
 void sv_progress_fini(sv_progress_t *progress);
 

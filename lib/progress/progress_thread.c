@@ -31,6 +31,7 @@ static void *thread_main(void *arg)
 {
     sv_progress_t *progress = arg;
     *sv_thread_binding() = progress->binding;
+    sv_topology_bind_thread(progress->topology);
     /* Partner: the release in sv_progress_fini(). */
     while (!atomic_load_explicit(&progress->stop, memory_order_acquire)) {
         bool moved = drain_ring(progress);
@@ -54,14 +55,15 @@ static int create_thread_without_signals(sv_progress_t *progress)
     return error;
 }
 
-selvage_status_t sv_progress_init(sv_progress_t *progress, bool threaded, bool crowded, sv_progress_poll_fn poll,
-                                  void *arg)
+selvage_status_t sv_progress_init(sv_progress_t *progress, bool threaded, const sv_topology_t *topology,
+                                  sv_progress_poll_fn poll, void *arg)
 {
     memset(progress, 0, sizeof *progress);
     progress->poll = poll;
     progress->arg = arg;
     progress->relax.max_sleep_us = THREAD_MAX_SLEEP_US;
-    progress->relax.crowded = crowded;
+    progress->relax.crowded = topology->crowded;
+    progress->topology = topology;
     progress->binding = *sv_thread_binding();
     atomic_init(&progress->stop, 0);
     sv_ring_init(&progress->ring);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who shares a node with whom, and whether the ranks are crowded. Nodes come from the wire's shared-memory split and
- * can be divided further into virtual nodes of ranks_per_node ranks each (in order of rank), to test and measure the
- * internode path on one machine. No O(P) memory: only the ranks of the own node are kept.
+ * Who shares a node with whom, whether the ranks are crowded, which of them share a GPU, and what lies next to this
+ * rank's. Nodes come from the wire's shared-memory split and can be divided further into virtual nodes of
+ * ranks_per_node ranks each (in order of rank), to test and measure the internode path on one machine. No O(P) memory:
+ * only the ranks of the own host are kept. Written while the communicator is made, read-only after; any thread may
+ * read.
  */
 #ifndef SV_TOPOLOGY_H
 #define SV_TOPOLOGY_H
@@ -11,15 +13,28 @@
 
 #include "wire/wire.h"
 
+enum { SV_TOPOLOGY_CPUS = 8192, SV_TOPOLOGY_CPU_WORDS = SV_TOPOLOGY_CPUS / (8 * (int)sizeof(long)) };
+
+/* The NUMA node next to this rank's GPU; see topology_numa.c. */
+typedef struct sv_place {
+    int node;                                    /* -1: unknown, or nothing to choose between: nothing is bound */
+    unsigned long cores[SV_TOPOLOGY_CPU_WORDS];  /* those of the node, in the layout of cpu_set_t */
+    void *binder;                                /* what topology_bind.c needs to bind memory, or NULL; owned */
+} sv_place_t;
+
 typedef struct sv_topology {
     int rank, size;
-    int *node_ranks;       /* ranks of this (virtual) node, ascending, this one included; owned */
+    int *host_ranks;       /* ranks of the whole machine, ascending, this one included; owned */
+    int host_size;         /* how many these are */
+    int *node_ranks;       /* ranks of this (virtual) node: a run of host_ranks */
     int node_size;
     int node_index;        /* position of this rank in node_ranks */
-    int host_size;         /* ranks on the whole machine, virtual nodes put together */
     int cores;             /* cores this process may use */
     bool crowded;          /* more ranks on the machine than cores */
-    bool shares_gpu;       /* another rank of the machine uses the same GPU: no kernel may wait for it */
+    int gpu_ranks;         /* ranks of the machine on this rank's GPU, this one included; 0: no GPU, or not asked */
+    bool shares_gpu;       /* gpu_ranks > 1: no kernel of this rank may wait for another rank's */
+    struct sv_gpu_letter *letters; /* for sv_topology_find_gpu(), so that it cannot lack memory; owned */
+    sv_place_t near;       /* node -1 until sv_topology_place() */
 } sv_topology_t;
 
 /* Collective over the wire; may block. Partner: sv_topology_fini(). */
@@ -31,5 +46,32 @@ int sv_topology_node_index(const sv_topology_t *topology, int peer);
 
 /* Cores this process may use: hwloc's allowed cores if built with it, else the affinity mask. At least 1. */
 int sv_topology_cores(void);
+
+/* Called while a message is awaited; lets others advance. SUCCESS: wait on; anything else ends the wait with it. */
+typedef selvage_status_t (*sv_topology_wait_fn)(void *arg);
+
+/*
+ * Fills gpu_ranks and shares_gpu: the ranks of the machine tell each other the bus ids of their devices ("" for those
+ * that have none). Collective over the wire's ranks of one machine; two messages per rank; once per topology. Fails
+ * only if the wire or keep_waiting does.
+ */
+selvage_status_t sv_topology_find_gpu(sv_topology_t *topology, sv_wire_t *wire, const char *bus_id,
+                                      sv_topology_wait_fn keep_waiting, void *arg);
+
+/* Makes and frees the letters; for init and fini. */
+selvage_status_t sv_topology_make_letters(sv_topology_t *topology);
+void sv_topology_free_letters(sv_topology_t *topology);
+
+/* Fills near from a device's bus id, as sysfs below sys_root ("/sys" but in tests) has it. What is not found is left
+   unbound: placement is never an error. Local. */
+void sv_topology_place(sv_topology_t *topology, const char *sys_root, const char *bus_id);
+
+/* Around allocations of the calling thread: memory touched first between the two lies next to the GPU, if it can. What
+   begin returns is for its end. */
+bool sv_topology_memory_begin(const sv_topology_t *topology);
+void sv_topology_memory_end(const sv_topology_t *topology, bool begun);
+
+/* Narrows the calling thread to those of its cores that are next to the GPU; leaves it if there are none. */
+void sv_topology_bind_thread(const sv_topology_t *topology);
 
 #endif

@@ -59,15 +59,20 @@ typedef CUdeviceptr hipDeviceptr_t;
 #define hipHostRegisterPortable cudaHostRegisterPortable
 #define hipIpcMemLazyEnablePeerAccess cudaIpcMemLazyEnablePeerAccess
 #define hipDeviceAttributeMultiprocessorCount cudaDevAttrMultiProcessorCount
+#define hipDeviceAttributePageableMemoryAccess cudaDevAttrPageableMemoryAccess
+#define hipErrorInvalidValue cudaErrorInvalidValue
 
 #define hipGetErrorName cudaGetErrorName
 #define hipGetErrorString cudaGetErrorString
 #define hipGetLastError cudaGetLastError
 #define hipGetDeviceCount cudaGetDeviceCount
 #define hipGetDevice cudaGetDevice
+#define hipPointerGetAttributes cudaPointerGetAttributes
 #define hipSetDevice cudaSetDevice
 #define hipDeviceGetAttribute cudaDeviceGetAttribute
 #define hipDeviceGetPCIBusId cudaDeviceGetPCIBusId
+#define hipDeviceGetByPCIBusId cudaDeviceGetByPCIBusId
+#define hipDeviceCanAccessPeer cudaDeviceCanAccessPeer
 #define hipDeviceGetStreamPriorityRange cudaDeviceGetStreamPriorityRange
 #define hipMalloc cudaMalloc
 #define hipFree cudaFree

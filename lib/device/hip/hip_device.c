@@ -96,6 +96,23 @@ static selvage_status_t fill_async(sv_device_t *dev, void *dst, int value, size_
     HIP_CALL(dev, hipMemsetAsync(dst, value, bytes, (hipStream_t)stream), "hipMemsetAsync");
 }
 
+/* Numbers are this process's own, so the other GPU comes by its bus id; a mask of visible devices may hide it. */
+static selvage_status_t peer_access(sv_device_t *dev, const char *bus_id, int *possible_out)
+{
+    hip_device_t *hip = hip_of(dev);
+    int other = -1, possible = 1;
+    hipError_t error = hipDeviceGetByPCIBusId(&other, bus_id); /* asks about GPUs: none need be current */
+    if (error != hipSuccess) {
+        hip_ignore(error);
+        return hip->host->error_quiet(SELVAGE_ERR_UNSUPPORTED, "GPU %d does not see GPU %s", hip->index, bus_id);
+    }
+    if (other != hip->index)
+        error = hipDeviceCanAccessPeer(&possible, hip->index, other);
+    if (error == hipSuccess)
+        *possible_out = possible;
+    return sv_hip_status(hip, error, "hipDeviceCanAccessPeer");
+}
+
 static void hip_close(sv_device_t *dev)
 {
     if (!dev)
@@ -141,6 +158,8 @@ static const sv_device_ops_t hip_ops = {
     .malloc_fine = sv_hip_malloc_fine,
     .range_push = sv_hip_range_push,
     .range_pop = sv_hip_range_pop,
+    .peer_access = peer_access,
+    .memory_kind = sv_hip_memory_kind,
 };
 
 static selvage_status_t prepare(hip_device_t *dev)
@@ -157,9 +176,10 @@ static selvage_status_t prepare(hip_device_t *dev)
         status = sv_hip_status(dev, hipDeviceGetAttribute(&multiprocessors, hipDeviceAttributeMultiprocessorCount,
                                                           dev->index), "hipDeviceGetAttribute");
     dev->writes_words = sv_hip_can_write_words(dev->index);
-    dev->base.kernel_host_bytes = 256 << 10;
+    dev->base.kernel_host_bytes = 16 << 10;
     dev->base.kernel_peer_bytes = 4 << 20;
     dev->base.early_wait_ns = 50000;
+    dev->base.kernels_wait = true;
     dev->base.launch_blocks = (unsigned)multiprocessors * HIP_BLOCKS_EACH;
     return status == SELVAGE_SUCCESS ? sv_hip_load_kernels(dev) : status;
 }

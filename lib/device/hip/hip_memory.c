@@ -6,6 +6,7 @@
  */
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "device/hip/hip_priv.h"
@@ -14,9 +15,15 @@
 typedef struct hip_handle {
     hipIpcMemHandle_t ipc;
     uint64_t base;
-    uint64_t pid;
+    uint64_t pid, pid_space; /* containers number their processes alike */
 } hip_handle_t;
 _Static_assert(sizeof(hip_handle_t) <= SV_DEVICE_HANDLE_BYTES, "the handle does not fit");
+
+static uint64_t pid_space(void)
+{
+    struct stat space;
+    return stat("/proc/self/ns/pid", &space) == 0 ? (uint64_t)space.st_ino : 0;
+}
 
 selvage_status_t sv_hip_malloc(sv_device_t *dev, size_t bytes, void **ptr_out)
 {
@@ -107,8 +114,11 @@ selvage_status_t sv_hip_export(sv_device_t *dev, const void *ptr, size_t bytes, 
                                uint64_t *offset_out)
 {
     hip_device_t *hip = hip_of(dev);
-    hip_handle_t handle = {.pid = (uint64_t)getpid()};
+    hip_handle_t handle = {.pid = (uint64_t)getpid(), .pid_space = pid_space()};
     size_t range_bytes = 0;
+    /* Some runtimes give out handles for virtual memory too, which crash whoever opens them. */
+    if (sv_hip_memory_kind(dev, ptr, bytes) != SV_MEMORY_DEVICE)
+        return hip->host->error_quiet(SELVAGE_ERR_UNSUPPORTED, "memory at %p is of no kind that can be exported", ptr);
     selvage_status_t status = find_range(hip, ptr, &handle.base, &range_bytes);
     uint64_t offset = status == SELVAGE_SUCCESS ? (uint64_t)(uintptr_t)ptr - handle.base : 0;
     if (status == SELVAGE_SUCCESS && offset + bytes > range_bytes)
@@ -130,7 +140,7 @@ selvage_status_t sv_hip_open_memory(sv_device_t *dev, const sv_device_handle_t *
 {
     hip_handle_t opened;
     memcpy(&opened, handle, sizeof opened);
-    if (opened.pid == (uint64_t)getpid()) {
+    if (opened.pid == (uint64_t)getpid() && opened.pid_space == pid_space()) {
         *base_out = (void *)(uintptr_t)opened.base;
         return SELVAGE_SUCCESS;
     }

@@ -70,6 +70,16 @@ static void soft_range_pop(sv_device_t *dev)
     (void)dev;
 }
 
+/* Software devices of a machine map each other's memory; GPUs they do not see. */
+static selvage_status_t soft_peer_access(sv_device_t *dev, const char *bus_id, int *possible_out)
+{
+    (void)dev;
+    if (bus_id[0])
+        return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "the software device does not see GPU %s", bus_id);
+    *possible_out = 1;
+    return SELVAGE_SUCCESS;
+}
+
 static const sv_device_ops_t soft_ops = {
     .abi = SV_DEVICE_ABI,
     .name = "soft",
@@ -100,6 +110,8 @@ static const sv_device_ops_t soft_ops = {
     .malloc_fine = soft_malloc,
     .range_push = soft_range_push,
     .range_pop = soft_range_pop,
+    .peer_access = soft_peer_access,
+    .memory_kind = soft_memory_kind,
 };
 
 selvage_status_t sv_soft_open(const sv_config_t *config, sv_device_t **dev_out)
@@ -112,6 +124,7 @@ selvage_status_t sv_soft_open(const sv_config_t *config, sv_device_t **dev_out)
     dev->base.count = 1;
     snprintf(dev->base.model, sizeof dev->base.model, "software device on CPU threads");
     dev->inlined = !SOFT_THREADS || config->soft_mode == SV_CONFIG_SOFT_INLINE;
+    dev->base.kernels_wait = !dev->inlined;
     soft_link_init(&dev->link[SV_COPY_D2H], config->soft_d2h_gbs, config->soft_d2h_us);
     soft_link_init(&dev->link[SV_COPY_H2D], config->soft_h2d_gbs, config->soft_h2d_us);
     soft_link_init(&dev->link[SV_COPY_PEER], config->soft_peer_gbs, config->soft_peer_us);

@@ -243,6 +243,24 @@ selvage_status_t soft_export_memory(sv_device_t *dev, const void *ptr, size_t by
     return SELVAGE_SUCCESS;
 }
 
+/* Whatever is not device memory is host memory, and the CPU reaches it. */
+sv_memory_kind_t soft_memory_kind(sv_device_t *dev, const void *ptr, size_t bytes)
+{
+    piece_t *before = NULL;
+    sv_memory_kind_t kind = SV_MEMORY_HOST;
+    (void)dev;
+    pthread_mutex_lock(&table.lock);
+    slab_t *slab = slab_of(ptr);
+    if (slab) {
+        size_t offset = (size_t)((const char *)ptr - (const char *)slab->mapping.base);
+        const piece_t *piece = piece_at(slab, offset, &before);
+        bool inside = piece && bytes <= piece->bytes - (offset - piece->offset);
+        kind = inside ? SV_MEMORY_DEVICE : piece ? SV_MEMORY_SPLIT : SV_MEMORY_FREED;
+    }
+    pthread_mutex_unlock(&table.lock);
+    return kind;
+}
+
 static selvage_status_t open_locked(const sv_mapping_handle_t *handle, opened_t **opened_out)
 {
     sv_list_t *it, *safe;
