@@ -368,9 +368,9 @@ uint32_t link_expect_pull(link_t *link, unsigned i, const link_run_t *run)
     result.record_ok = memcmp(&expected, &record, sizeof record) == 0;
     if (!link->shape.in_place)
         memcpy(link->target.want + packet->target, payload, expected.bytes);
-    if (!(run->flags & SV_DIGEST_NONE) && packet->has_seen)
-        memcpy(words->record_seen, &record, sizeof record);
     if (!(run->flags & SV_DIGEST_NONE) && (!result.record_ok || result.expected != result.found)) {
+        if (packet->has_seen && (!(run->flags & SV_BATCH_STICKY) || words->result.epoch == 0))
+            memcpy(words->record_seen, &record, sizeof record);
         expect_result(link, i, run, &result);
         expect_failure(link, run);
         words->done = link_word(run->epoch, run->attempt, SV_PULL_BAD);

@@ -182,9 +182,9 @@ static void forget_memory(selvage_exchange_t *x)
         if (x->slab)
             SV_DEVICE_CALL(dev, free, x->slab);
     }
-    if (x->scratch)
+    if (x->scratch && !x->device_busy)
         SV_DEVICE_CALL(dev, free, x->scratch);
-    if (x->push_items)
+    if (x->push_items && !x->device_busy)
         SV_DEVICE_CALL(dev, free, x->push_items);
     x->push_items = NULL;
     x->pull_items = NULL;
@@ -393,10 +393,15 @@ static void quiet_device(selvage_exchange_t *x)
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
             (void)SV_DEVICE_CALL(dev, stream_sync, stream[i]);
-    sv_patience_t patience;
-    sv_patience_begin(&patience, x->comm, PARTING_TIMEOUT_S);
-    while ((sv_batch_pushes_under_way(x) || is_enqueued(x)) && !x->quarantined)
-        x->quarantined |= sv_patience_poll(&patience) != SELVAGE_SUCCESS;
+    sv_relax_t relax = {.max_sleep_us = 200, .crowded = x->comm->topology.crowded};
+    uint64_t begin_ns = sv_clock_ns();
+    /* Kernels on the caller's stream still read what commit made. A broken wire is no reason not to wait for them. */
+    while ((sv_batch_pushes_under_way(x) || is_enqueued(x)) && !x->device_busy) {
+        x->device_busy = (double)(sv_clock_ns() - begin_ns) > PARTING_TIMEOUT_S * 1e9;
+        if (!sv_comm_poll(x->comm))
+            sv_relax(&relax);
+    }
+    x->quarantined |= x->device_busy;
 }
 
 static void part(selvage_exchange_t *x)

@@ -332,6 +332,7 @@ struct selvage_exchange {
     uint64_t measured_ns[2];       /* best epoch seen: [deferred], for the measured policy */
     uint64_t measured_count;
     bool quarantined;              /* something may still write its memory: never freed */
+    bool device_busy;              /* a kernel on a stream of the caller's never came to its end: it may still read */
     uint32_t stray_slots;          /* receives that could not be withdrawn */
 };
 
