@@ -186,7 +186,7 @@ static void print_setting(const job_t *job)
     printf("halo     %" PRIu64 " packets %s, %" PRIu64 " bytes, %" PRIu64 " bad, %" PRIu64 " sent again\n",
            job->packets, checked ? "verified" : "landed unchecked", job->bytes, job->bad, job->resends);
     printf("routes  ");
-    for (int r = SELVAGE_ROUTE_SELF; r <= SELVAGE_ROUTE_STAGED; r++)
+    for (int r = SELVAGE_ROUTE_SELF; r <= SELVAGE_ROUTE_DIRECT; r++)
         if (job->by_route[r] != 0)
             printf(" %s %" PRIu64, selvage_route_name((selvage_route_t)r), job->by_route[r]);
     printf("\n\n");

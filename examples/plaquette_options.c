@@ -12,7 +12,7 @@
 #include <string.h>
 
 const char options_usage[] =
-    "usage: plaquette [--lattice FILE] [--grid AxBxCxD] [--info FILE] [--route self|peer|shared|staged]\n"
+    "usage: plaquette [--lattice FILE] [--grid AxBxCxD] [--info FILE] [--route self|peer|shared|staged|direct]\n"
     "       plaquette --write FILE [--extent 8x8x8x8] [--seed N] [--other-byte-order]\n"
     "\n"
     "The first form reads a gauge configuration (MILC version 5), spreads it over all ranks, exchanges the links at\n"
@@ -45,7 +45,7 @@ static int parse_dims(const char *text, int dims[GAUGE_DIMS])
 
 static int parse_route(const char *text, selvage_route_t *route)
 {
-    for (selvage_route_t r = SELVAGE_ROUTE_SELF; r <= SELVAGE_ROUTE_STAGED; r++) {
+    for (selvage_route_t r = SELVAGE_ROUTE_SELF; r <= SELVAGE_ROUTE_DIRECT; r++) {
         if (strcmp(text, selvage_route_name(r)) == 0) {
             *route = r;
             return 0;

@@ -68,7 +68,7 @@ static _Noreturn void usage(void)
 
 static selvage_route_t parse_route(const char *text)
 {
-    for (int route = SELVAGE_ROUTE_DEFAULT; route <= SELVAGE_ROUTE_STAGED; route++)
+    for (int route = SELVAGE_ROUTE_DEFAULT; route <= SELVAGE_ROUTE_DIRECT; route++)
         if (strcmp(text, selvage_route_name((selvage_route_t)route)) == 0)
             return (selvage_route_t)route;
     usage();
@@ -375,7 +375,8 @@ static int all_detected(const options_t *o, const char *kind, const uint64_t *c)
     uint64_t arrivals = c[BAD_DIGESTS] + c[BAD_RECORDS] + c[STALE];
     if (c[INJECTED] == 0)
         return 0;
-    if (strcmp(kind, "delay") == 0 || (strcmp(kind, "duplicate") == 0 && o->route != SELVAGE_ROUTE_STAGED))
+    if (strcmp(kind, "delay") == 0 || (strcmp(kind, "duplicate") == 0 && o->route != SELVAGE_ROUTE_STAGED &&
+                                         o->route != SELVAGE_ROUTE_DIRECT))
         return 1;
     if (strcmp(kind, "drop") == 0)
         return c[ASKED] >= c[INJECTED] && c[RESENDS] >= c[INJECTED];

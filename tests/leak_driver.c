@@ -21,9 +21,10 @@ static void add_packets(plan_t *plan)
 
 static void run_route(local_rank_t *self)
 {
-    static const selvage_route_t routes[] = {SELVAGE_ROUTE_PEER, SELVAGE_ROUTE_SHARED, SELVAGE_ROUTE_STAGED};
+    static const selvage_route_t routes[] = {SELVAGE_ROUTE_PEER, SELVAGE_ROUTE_SHARED, SELVAGE_ROUTE_STAGED,
+                                             SELVAGE_ROUTE_DIRECT};
     flow_t flow;
-    for (unsigned r = 0; r < 3; r++) {
+    for (unsigned r = 0; r < 4; r++) {
         selvage_exchange_params_t params = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = routes[r]};
         if (flow_open(&flow, self, self->arg, &params))
             flow_run(&flow, EPOCHS);

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# One packet of 2 GiB and 5 bytes, more than an int counts and an MPI message holds, on the staged and the peer route
-# (there through landing slots and straight into a registered buffer), every byte compared. Needs 10 GiB of memory.
+# One packet of 2 GiB and 5 bytes, more than an int counts and an MPI message holds, on the staged, the direct and the
+# peer route (there through landing slots and straight into a registered buffer), every byte compared. Needs 10 GiB of
+# memory.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 top_builddir=${top_builddir:-.}
@@ -31,6 +32,7 @@ big() {
 }
 
 big --route staged
+big --route direct
 big --route peer
 big --route peer --registered 1
 exit $failed

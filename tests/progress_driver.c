@@ -47,7 +47,7 @@ static unsigned char pattern(int rank, int i)
 static void set_up(job_t *job, const char *route)
 {
     selvage_exchange_params_t params = {SELVAGE_EXCHANGE_PARAMS_INIT};
-    for (int r = SELVAGE_ROUTE_PEER; r <= SELVAGE_ROUTE_STAGED; r++)
+    for (int r = SELVAGE_ROUTE_PEER; r <= SELVAGE_ROUTE_DIRECT; r++)
         if (strcmp(route, selvage_route_name((selvage_route_t)r)) == 0)
             params.route = (selvage_route_t)r;
     job->dev = selvage_comm_device(job->comm);

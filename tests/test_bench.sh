@@ -81,6 +81,12 @@ bench 2 0 " 0 bad" "${short[@]}" --patterns all --routes self,peer,shared,staged
         row["bound_s"] for row in waited if row["route"] != "peer") and {
         (row["pattern"], row["route"]) for row in streamed} >= {
         (pattern, route) for pattern in ("shift", "ring", "3d", "4d") for route in ("self", "peer")}'
+# Commit accepts direct on the software device, whatever the MPI.
+if [ $aware = yes ]; then
+    bench 2 0 " 0 bad" "${short[@]}" --patterns shift,3d --routes direct --sizes 100 "${outputs[@]}" &&
+        files '{row["route"] for row in rows} == {"direct"} and len(waited) == 4 and all(
+            row["available"] and row["bound_s"] for row in waited)'
+fi
 bench 1 0 "no rank has a neighbour" "${short[@]}" --patterns ring,4d --routes self,peer,shared,staged --sizes 100 \
     "${outputs[@]}" && files '{row["route"] for row in available} == {"self", "staged"} and len(waited) == 16'
 bench 3 0 " 0 bad" "${short[@]}" --patterns shift,3d --routes peer,staged --checksums on --sizes 1K --modes wait \

@@ -90,6 +90,7 @@ static void check_refusals(void)
         {"SELVAGE_TIMEOUT_S", "1e999"},     {"SELVAGE_RETRY_MAX", "101"},        {"SELVAGE_RETRY_MAX", "-1"},
         {"SELVAGE_RETRY_MAX", "5x"},        {"SELVAGE_RETRY_MAX", " 5"},         {"SELVAGE_RETRY_MAX", "1.5"},
         {"SELVAGE_SEGMENT_BYTES", "4097"},  {"SELVAGE_SEGMENT_BYTES", "4KB"},    {"SELVAGE_SEGMENT_BYTES", "-64"},
+        {"SELVAGE_DIRECT_MESSAGE_BYTES", "4100"}, {"SELVAGE_DIRECT", "on"},
         {"SELVAGE_SEGMENT_BYTES", "1"},     {"SELVAGE_INFLIGHT_BYTES", "99999999999999999999"},
         {"SELVAGE_INFLIGHT_BYTES", "99999999999T"}, {"SELVAGE_CHECKSUM", "Retry"}, {"SELVAGE_CHECKSUM", "ret"},
         {"SELVAGE_CHECKSUM", "retry|report"}, {"SELVAGE_FLIGHT_SIGNAL", "maybe"}, {"SELVAGE_ROUTE", ""}};

@@ -74,9 +74,10 @@ static void plan_sizes(plan_t *plan, int size, bool registered)
 
 static void test_sizes_by_params(const char *env)
 {
-    static const selvage_route_t routes[] = {SELVAGE_ROUTE_PEER, SELVAGE_ROUTE_SHARED, SELVAGE_ROUTE_STAGED};
+    static const selvage_route_t routes[] = {SELVAGE_ROUTE_PEER, SELVAGE_ROUTE_SHARED, SELVAGE_ROUTE_STAGED,
+                                             SELVAGE_ROUTE_DIRECT};
     plan_t plan;
-    for (unsigned r = 0; r < 3; r++) {
+    for (unsigned r = 0; r < 4; r++) {
         plan_sizes(&plan, 2, r == 0);
         flow_case_t test = {&plan, {SELVAGE_EXCHANGE_PARAMS_INIT, .route = routes[r]}, routes[r], 0, 3};
         local_ranks_env(env);
@@ -102,6 +103,9 @@ static void test_sizes_by_environment(void)
     run(&test, 2, 0);
     local_ranks_env("ROUTE=staged REQUESTS_MAX=1 INFLIGHT_BYTES=1M " SMALL_SEGMENTS);
     test.on_node = SELVAGE_ROUTE_STAGED;
+    run(&test, 2, 0);
+    local_ranks_env("ROUTE=direct DIRECT_MESSAGE_BYTES=4096 REQUESTS_MAX=1 INFLIGHT_BYTES=1M");
+    test.on_node = SELVAGE_ROUTE_DIRECT;
     run(&test, 2, 0);
 }
 
@@ -157,6 +161,9 @@ static void test_rings(unsigned epochs)
         local_ranks_env("ROUTE=shared");
         test.on_node = SELVAGE_ROUTE_SHARED;
         run(&test, size, 0);
+        local_ranks_env("ROUTE=direct");
+        test.on_node = SELVAGE_ROUTE_DIRECT;
+        run(&test, size, 0);
     }
 }
 
@@ -186,6 +193,9 @@ static void test_policies(void)
         run(&test, 2, 0);
         local_ranks_env("ROUTE=staged SEGMENT_BYTES=4096 SEGMENT_SLOTS=3");
         test.on_node = SELVAGE_ROUTE_STAGED;
+        run(&test, 2, 0);
+        local_ranks_env("ROUTE=direct DIRECT_MESSAGE_BYTES=4096");
+        test.on_node = SELVAGE_ROUTE_DIRECT;
         run(&test, 2, 0);
     }
 }
@@ -227,8 +237,8 @@ static void order_by_stream(local_rank_t *self)
 
 static void test_streams(void)
 {
-    static const char *const routes[] = {"ROUTE=peer", "ROUTE=shared", "ROUTE=staged"};
-    for (unsigned i = 0; i < 3; i++) {
+    static const char *const routes[] = {"ROUTE=peer", "ROUTE=shared", "ROUTE=staged", "ROUTE=direct"};
+    for (unsigned i = 0; i < 4; i++) {
         local_ranks_env(routes[i]);
         local_ranks_run(&(local_run_t){.size = 2, .body = order_by_stream});
     }

@@ -99,7 +99,8 @@ static void run_seed(uint64_t seed)
 {
     static const char *const settings[] = {
         "", "SEGMENT_BYTES=4096 SEGMENT_SLOTS=2", "KERNEL_COPY_MAX_BYTES=0", "SEGMENT_BYTES=8192 SEGMENT_SLOTS=3",
-        "ROUTE=shared", "ROUTE=staged SEGMENT_BYTES=4096", "INTRANODE=measured", "ROUTE=staged REQUESTS_MAX=2"};
+        "ROUTE=shared", "ROUTE=staged SEGMENT_BYTES=4096", "INTRANODE=measured", "ROUTE=staged REQUESTS_MAX=2",
+        "ROUTE=direct DIRECT_MESSAGE_BYTES=4096 REQUESTS_MAX=3", "ROUTE=direct", "DIRECT=probe"};
     static chaos_t chaos;
     uint64_t state = seed;
     long failed = atomic_load(&check_failed_);
@@ -108,7 +109,7 @@ static void run_seed(uint64_t seed)
         make_plan(&chaos.plan[i], chaos.size, &state);
         chaos.params[i] = (selvage_exchange_params_t){SELVAGE_EXCHANGE_PARAMS_INIT};
         if (local_ranks_random(&state, 4) == 0)
-            chaos.params[i].route = SELVAGE_ROUTE_STAGED;
+            chaos.params[i].route = local_ranks_random(&state, 2) ? SELVAGE_ROUTE_STAGED : SELVAGE_ROUTE_DIRECT;
         if (local_ranks_random(&state, 4) == 0)
             chaos.params[i].checksum = SELVAGE_CHECKSUM_OFF;
     }

@@ -240,6 +240,8 @@ int main(int argc, char **argv)
         {"wire", ",rank=0", "ROUTE=auto", 0},     {"alloc", ",rank=1", "ROUTE=shared", 0},
         {"device", ",rank=1", "ROUTE=shared", 0}, {"alloc", "", "ROUTE=staged", 1},
         {"device", "", "ROUTE=staged", 1},        {"wire", ",rank=1", "ROUTE=staged", 1},
+        {"device", ",rank=0", "ROUTE=direct", 0}, {"wire", ",rank=1", "ROUTE=direct", 0},
+        {"alloc", "", "ROUTE=direct", 1},
         {"wire", "", "ROUTE=auto PROGRESS=thread", 0}, {"device", ",rank=0", "ROUTE=staged SOFT_MODE=inline", 0},
     };
     long samples = argc > 1 ? atol(argv[1]) : SAMPLES;

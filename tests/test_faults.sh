@@ -26,6 +26,7 @@ drive() {
     shift
     runs=$((runs + 1))
     SELVAGE_TIMEOUT_S=${SELVAGE_TIMEOUT_S:-40} SELVAGE_SEGMENT_BYTES=8192 SELVAGE_KERNEL_COPY_MAX_BYTES=4096 \
+        SELVAGE_DIRECT_MESSAGE_BYTES=16384 \
         bash "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 100 "$driver" --route "$route" --seed "$seed" "$@" \
         >"$work/out" 2>"$work/err"
     got=$?
@@ -39,9 +40,13 @@ drive() {
 # count WORDS: the sum of the numbers behind WORDS over the route's runs.
 count() { grep -oE "$1 [0-9]+" "$work/counts" | awk '{ sum += $NF } END { print sum + 0 }'; }
 
+# shellcheck source=tests/direct_here.sh
+. "$top_srcdir/tests/direct_here.sh"
+direct=$(direct_here)
+
 ranks=2 seed=1
 sizes=(--packets 20 --bytes 601,6000,20000)
-for route in self peer shared staged; do
+for route in self peer shared staged $direct; do
     : >"$work/counts"
     # Damage is asked for at once; only what does not come depends on the timeout.
     SELVAGE_RETRY_TIMEOUT_MS=500 drive 0 "${sizes[@]}" --epochs 40 --each flip,swap,truncate
@@ -56,7 +61,7 @@ done
 # All kinds at once, three ranks, every attempt but the last ones hurt again and again.
 mixed=flip=0.08,swap=0.08,replay=0.08,truncate=0.08,drop=0.08,delay=0.08,duplicate=0.08,delay_ms=8,attempts=3,epochs=15
 ranks=3
-for route in peer staged; do
+for route in peer staged $direct; do
     SELVAGE_RETRY_TIMEOUT_MS=5 SELVAGE_FAULT=$mixed,seed=7 drive 0 "${sizes[@]}" --epochs 15
 done
 route=peer
@@ -66,7 +71,7 @@ SELVAGE_RETRY_TIMEOUT_MS=5 SELVAGE_FAULT=$mixed,seed=9 SELVAGE_RANKS_PER_NODE=1 
 
 # Controls: without checks wrong data are delivered; a policy that does not retry returns the error on every rank.
 ranks=2
-for route in self peer shared staged; do
+for route in self peer shared staged $direct; do
     SELVAGE_CHECKSUM=off SELVAGE_FAULT=flip=0.5 drive 0 "${sizes[@]}" --epochs 5 --expect wrong
 done
 route=staged

@@ -85,6 +85,12 @@ for route in peer shared staged; do
     all_given_back 2 "plaquette by route $route"
 done
 
+# The MPI says nothing of AMD GPUs, so nothing goes direct, unless the user insists; the stand-in's memory bears it.
+mpi 2 0 "n/a: route direct was asked for, .* does not say" "$smoke" --quick --sizes 4K --routes direct
+SELVAGE_DIRECT=force mpi 2 0 "$right" "$smoke" --quick --sizes 0,13,100001 --routes direct --json "$work/json"
+grep -q '"route": *"direct", "available": *true' "$work/json" || fail "not direct, though forced"
+all_given_back 2 "smoke by route direct"
+
 # Another GPU's code only, or no GPU: an error, or soft where any device will do.
 HIP_STANDIN_DEVICES=0 mpi 1 any "the driver shows no GPU" "$smoke" --quick
 if SELVAGE_DEVICE=auto SELVAGE_DEVICE_PATH=$plugins HIP_STANDIN_DEVICES=0 "$top_srcdir/scripts/run-mpi" -n 1 \

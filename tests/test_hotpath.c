@@ -224,6 +224,8 @@ int main(int argc, char **argv)
         run_route(&t, SELVAGE_ROUTE_SELF, 0);
         run_route(&t, SELVAGE_ROUTE_STAGED, 0);
         run_route(&t, SELVAGE_ROUTE_STAGED, 1);
+        if (strcmp(selvage_device_name(t.device), "soft") == 0) /* of others the MPI must say that it is able */
+            run_route(&t, SELVAGE_ROUTE_DIRECT, 1);
         run_route(&t, SELVAGE_ROUTE_SHARED, 1);
         run_route(&t, SELVAGE_ROUTE_PEER, 1);
         traffic_fini(&t);

@@ -60,12 +60,12 @@ pretended_gpus() {
     FAKE_GPUS=2 under 4 0
     says 'GPU 0000:c0:00.0 of .* is shared by 2 ranks (0, 2)'
     says 'GPU 0000:c1:00.0 of .* is shared by 2 ranks (1, 3)'
-    says '^  staged  *12 pairs: ranks of one node that cannot map'
+    says '^  shared  *12 pairs: ranks of one node that cannot map'
     FAKE_GPUS=4 FAKE_GPU_APART=1 under 3 0
     ! grep -q 'is shared by' "$work/out" || fail "nothing is shared"
     says '^     1     no    yes     no$'
     says '^     2    yes     no    yes$'
-    says '^  staged  *4 pairs: ranks of one node whose devices cannot reach each other$'
+    says '^  shared  *4 pairs: ranks of one node whose devices cannot reach each other$'
     FAKE_GPUS=2 under 3 0 --json
     json '[m["gpu_ranks"] for m in run["members"]] == [2, 1, 2]'
     runs=$((runs + 1))
@@ -130,6 +130,10 @@ SELVAGE_ROUTE=shared under 2 0 --json
 json 'routes[0, 1] == "shared" and run["routes"][1]["why"] == "SELVAGE_ROUTE asks for it"'
 SELVAGE_ROUTE=staged under 2 0
 says '^     0 staged staged$'
+SELVAGE_DEVICE=soft SELVAGE_DIRECT=probe SELVAGE_RANKS_PER_NODE=1 under 2 0 --json
+json 'routes[0, 1] == "direct" and "a probe of device memory" in run["routes"][1]["why"]'
+SELVAGE_DEVICE=soft SELVAGE_ROUTE=direct under 2 0
+says '^     0   self direct$'
 SELVAGE_PROGRESS=thread under 2 0
 says '^MPI .*MPI_THREAD_MULTIPLE'
 under 18 0

@@ -14,6 +14,9 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 [ -x "$example" ] || { echo "SKIP: $example is not built"; exit 77; }
 runs=0 failed=0
+# shellcheck source=tests/direct_here.sh
+. "$top_srcdir/tests/direct_here.sh"
+direct=$(direct_here)
 
 fail() {
     echo "FAIL: $*"
@@ -53,7 +56,7 @@ grid 2x1x2x1" --lattice "$file" --grid 2x1x2x1
 grid 2x2x2x1" --lattice "$file" --grid 2x2x2x1
     on_route self 1 "$wanted
 ^routes *self 4$" --lattice "$file"
-    for route in peer shared staged; do
+    for route in peer shared staged $direct; do
         on_route "$route" 2 "$wanted
 ^routes .*$route [28]$" --lattice "$file" --grid 2x1x1x1 --route "$route"
         on_route "$route" 4 "$wanted

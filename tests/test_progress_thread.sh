@@ -12,6 +12,8 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 [ -x "$driver" ] || { echo "SKIP: $driver is not built"; exit 77; }
 runs=0 failed=0
+# shellcheck source=tests/direct_here.sh
+. "$top_srcdir/tests/direct_here.sh"
 
 fail() {
     echo "FAIL: $*"
@@ -34,7 +36,7 @@ drive() {
 }
 quiet() { if grep -q '\] \(warn\|error\):' "$work/err"; then fail "the log is not empty: $1"; fi; }
 
-for route in peer shared staged; do
+for route in peer shared staged $(direct_here); do
     SELVAGE_PROGRESS=thread SELVAGE_TIMEOUT_S=30 drive multiple $route 'rank 0: wait: SELVAGE_SUCCESS$' \
         'rank 1: wait: SELVAGE_SUCCESS$' 'rank 0: 0 bytes wrong' 'rank 1: 0 bytes wrong'
     quiet "thread, $route"

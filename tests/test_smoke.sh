@@ -72,8 +72,18 @@ json 3 'len(rows) == 4'
 SELVAGE_RANKS_PER_NODE=1 smoke 2 0 "n/a: no rank has a neighbour on its node" --quick --sizes 100 --json "$work/json"
 json 2 'routes == ["self", "staged"]'
 
+# shellcheck source=tests/direct_here.sh
+. "$top_srcdir/tests/direct_here.sh"
+direct=$(direct_here)
+if [ "$direct" ]; then
+    smoke 2 0 "$right" --sizes 0,1,13,4K,100001,3M --epochs 2 --routes direct --json "$work/json"
+    json 2 'routes == ["direct"] and len(rows) == 6 and run["totals"]["resends"] == 0'
+    SELVAGE_RANKS_PER_NODE=1 smoke 3 0 "$right" --quick --sizes 4097 --routes direct,staged --json "$work/json"
+    json 3 'routes == ["direct", "staged"] and len(rows) == 2'
+fi
+
 # Damage behind the digest: mended under verification, and visible to this program without.
-for route in self peer shared staged; do
+for route in self peer shared staged $direct; do
     SELVAGE_FAULT=flip=1.0 smoke 2 0 "$right" --quick --sizes 4K --routes "$route" --json "$work/json" &&
         json 2 'run["totals"]["resends"] > 0 and run["totals"]["bad_digests"] > 0'
     SELVAGE_FAULT=flip=1.0,attempts=255 SELVAGE_CHECKSUM=off smoke 2 bad "from rank .* has bit .* flipped" --quick \
@@ -82,7 +92,7 @@ for route in self peer shared staged; do
 done
 SELVAGE_FAULT=flip=1.0,attempts=255 smoke 2 bad "SELVAGE_ERR_CHECKSUM" --quick --sizes 4K --routes staged
 
-for wrong in "--sizes 4Q" "--sizes 4K,," "--routes direct" "--packets 0" "--epochs x" "--wire-gbs -1" --json --fast \
+for wrong in "--sizes 4Q" "--sizes 4K,," "--routes direkt" "--packets 0" "--epochs x" "--wire-gbs -1" --json --fast \
     word; do
     # shellcheck disable=SC2086  # an option and its value
     smoke 2 2 "^usage: " $wrong

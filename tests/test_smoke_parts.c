@@ -138,7 +138,9 @@ static void test_command_line(void)
     CHECK_EQ(smoke_options_epochs(&options, 4096, 4), 3);
     CHECK(!parse(&options, error, "--sizes", "4K,,8K"));
     CHECK_STR(error, "bad value '4K,,8K' of --sizes");
-    CHECK(!parse(&options, error, "--routes", "direct"));
+    CHECK(!parse(&options, error, "--routes", "direkt"));
+    CHECK(parse(&options, error, "--routes", "all") && !options.routes[SELVAGE_ROUTE_DIRECT]);
+    CHECK(parse(&options, error, "--routes", "direct") && options.routes[SELVAGE_ROUTE_DIRECT]);
     CHECK(!parse(&options, error, "--packets", "257"));
     CHECK(!parse(&options, error, "--epochs", "0"));
     CHECK(!parse(&options, error, "--wire-gbs", "nan"));

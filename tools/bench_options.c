@@ -47,7 +47,7 @@ void bench_options_usage(FILE *stream)
           "that start and polls cost the host. probe gives device pointers to the MPI and checks what arrives; it\n"
           "may crash, which is the answer.\n\n"
           "  --patterns LIST      all, or some of shift,ring,3d,4d (default ring,3d,4d)\n"
-          "  --routes LIST        all (the default), or some of self,peer,shared,staged and what else there is\n"
+          "  --routes LIST        all (the default), or some of self,peer,shared,staged,direct\n"
           "  --sizes LIST         bytes per packet (default of exchange: 8,32,128,...,32M,128M)\n"
           "  --modes LIST         wait,stream (the default), wait, or stream: whether the host waits for each\n"
           "  --checksums LIST     off,on (the default), on, or off\n"

@@ -107,8 +107,8 @@ double bench_bound(bench_run_t *run, selvage_route_t route, bench_mode_t mode)
         return peer_bound(run, mode);
     if (route != SELVAGE_ROUTE_SHARED && mode == BENCH_STREAM)
         return 0; /* messages are the host's */
-    if (route != SELVAGE_ROUTE_SHARED && route != SELVAGE_ROUTE_STAGED)
-        return run->aware ? bench_run_measure(run, mode, (bench_work_t){aware_message, NULL, traffic}).median_s : 0;
+    if (route == SELVAGE_ROUTE_DIRECT) /* it was committed, so this MPI takes device pointers */
+        return bench_run_measure(run, mode, (bench_work_t){aware_message, NULL, traffic}).median_s;
     const double copies = bench_run_measure(run, mode, (bench_work_t){both_copies, finish_both, run}).median_s;
     if (route == SELVAGE_ROUTE_SHARED)
         return copies;

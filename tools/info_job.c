@@ -222,6 +222,10 @@ const char *info_route_reason(const info_cell_t *cell, const char *asked)
         return "a rank to itself";
     if (strcmp(asked, name) == 0 && (cell->on_node || cell->route != SELVAGE_ROUTE_STAGED))
         return "SELVAGE_ROUTE asks for it";
+    if (cell->route == SELVAGE_ROUTE_DIRECT)
+        return "ranks of different nodes; a probe of device memory through MPI was right";
+    if (strcmp(asked, "direct") == 0)
+        return "SELVAGE_ROUTE asks for direct, which does not work here: the warnings say why";
     if (cell->route == SELVAGE_ROUTE_PEER)
         return "ranks of one node whose memory can be mapped, device to device";
     if (cell->on_node && cell->access == INFO_ACCESS_NONE)

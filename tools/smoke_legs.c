@@ -66,6 +66,8 @@ void smoke_legs_measure(tool_traffic_t *traffic, bench_peer_t *peer, selvage_rou
         if (route == SELVAGE_ROUTE_STAGED)
             add_leg(traffic, &legs, "host message", "msg", message, repeats);
         add_leg(traffic, &legs, "host to device", "h2d", up, repeats);
+    } else if (route == SELVAGE_ROUTE_DIRECT) {
+        add_leg(traffic, &legs, "host message", "msg", message, repeats);
     } else if (route != SELVAGE_ROUTE_PEER || !peer || !peer->ready || !add_peer_leg(traffic, peer, &legs, repeats)) {
         add_leg(traffic, &legs, "device to device", "d2d", across, repeats);
     }

@@ -33,7 +33,7 @@ void smoke_options_usage(FILE *stream)
           "Moves test patterns between the ranks by every route this machine has, checks every element of every\n"
           "packet, and compares the speed with that of the slowest leg alone and with the wire's peak.\n\n"
           "  --sizes LIST     packet sizes, such as 4K,64K,1M,16M (the default); any number of bytes\n"
-          "  --routes LIST    all (the default), or some of self,peer,shared,staged\n"
+          "  --routes LIST    all (the default; all but direct), or some of self,peer,shared,staged,direct\n"
           "  --packets P      packets per rank and direction (default 4)\n"
           "  --epochs E       timed exchanges per size and route (default 5 to 20, by size)\n"
           "  --quick          3 exchanges, sizes up to 1M\n"
@@ -81,7 +81,8 @@ static bool add_route(smoke_options_t *options, const char *word)
 {
     bool found = false;
     for (int route = SELVAGE_ROUTE_SELF; route < SMOKE_ROUTES; route++) {
-        if (strcmp(word, "all") == 0 || strcmp(word, selvage_route_name((selvage_route_t)route)) == 0)
+        const bool of_all = strcmp(word, "all") == 0 && route != SELVAGE_ROUTE_DIRECT; /* only by name */
+        if (of_all || strcmp(word, selvage_route_name((selvage_route_t)route)) == 0)
             options->routes[route] = found = true;
     }
     return found;
@@ -185,7 +186,7 @@ bool smoke_options_parse(int argc, char **argv, smoke_options_t *options_out, ch
     smoke_options_t options = {.packets = 4};
     int letter, index = 0, at = 1;
     for (int route = SELVAGE_ROUTE_SELF; route < SMOKE_ROUTES; route++)
-        options.routes[route] = true;
+        options.routes[route] = route != SELVAGE_ROUTE_DIRECT;
     opterr = 0;
     optind = 0; /* glibc: start afresh, so that parsing can be repeated */
     while ((letter = getopt_long(argc, argv, "", long_options, &index)) != -1) {

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum { SMOKE_SIZES_MAX = 64, SMOKE_ROUTES = 5, SMOKE_EPOCHS_MAX = 1000 };
+enum { SMOKE_SIZES_MAX = 64, SMOKE_ROUTES = 6, SMOKE_EPOCHS_MAX = 1000 };
 
 typedef struct smoke_options {
     size_t sizes[SMOKE_SIZES_MAX];

@@ -71,8 +71,9 @@ void smoke_run_fini(smoke_run_t *run)
 static bool shape_row(smoke_run_t *run, smoke_row_t *row)
 {
     const bool self = row->route == SELVAGE_ROUTE_SELF, staged = row->route == SELVAGE_ROUTE_STAGED;
-    const tool_ring_t *ring = self || staged ? &run->world : &run->node;
-    tool_traffic_shape(&run->traffic, ring, run->options.packets, row->bytes, self, staged);
+    const bool anywhere = self || staged || row->route == SELVAGE_ROUTE_DIRECT;
+    tool_traffic_shape(&run->traffic, anywhere ? &run->world : &run->node, run->options.packets, row->bytes, self,
+                       staged);
     row->packets = run->traffic.packets;
     tool_reduce(&run->job, run->job.comm, &row->packets, 1, MPI_INT, MPI_MAX);
     if (row->packets == 0)
@@ -144,7 +145,7 @@ static void judge_row(smoke_run_t *run, smoke_row_t *row)
     const bool measured = row->bytes > 0 && row->seconds > 0;
     row->gbs = measured ? (double)row->bytes * row->packets / row->seconds * 1e-9 : 0;
     row->share_of_leg = measured && slowest ? slowest->seconds / row->seconds : -1;
-    row->uses_wire = row->route == SELVAGE_ROUTE_STAGED;
+    row->uses_wire = row->route == SELVAGE_ROUTE_STAGED || row->route == SELVAGE_ROUTE_DIRECT;
     row->share_of_wire = -1;
     if (row->uses_wire && measured) {
         const double bytes = wire_bytes(run, row);

@@ -30,7 +30,8 @@ typedef enum selvage_route {
     SELVAGE_ROUTE_SELF = 1,    /**< a rank to itself, on its device */
     SELVAGE_ROUTE_PEER = 2,    /**< device to device within the node */
     SELVAGE_ROUTE_SHARED = 3,  /**< through node-shared pinned memory */
-    SELVAGE_ROUTE_STAGED = 4   /**< through pinned memory and a host MPI message */
+    SELVAGE_ROUTE_STAGED = 4,  /**< through pinned memory and a host MPI message */
+    SELVAGE_ROUTE_DIRECT = 5   /**< device memory handed to an MPI that proves able; only when asked for */
 } selvage_route_t;
 
 /** Parameters of selvage_comm_create(). Every member but struct_size may stay zero. */

@@ -157,6 +157,7 @@ const char *selvage_route_name(selvage_route_t route);
  * @brief Frees an exchange. Collective over the communicator once committed, else local. Accepts NULL.
  *
  * Blocks until all ranks have come, at most for the deadline (10 s after an error).
+ * After an error on the direct route MPI may write receive buffers until this returns; keep them until then.
  * An epoch under way is abandoned with a warning. Memory that MPI, a copy engine or a peer may still write is set
  * aside until the process ends, never reused.
  */

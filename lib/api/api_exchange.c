@@ -6,7 +6,7 @@
 #include "pipeline/pipe_exchange.h"
 #include "pipeline/pipe_ranges.h"
 
-static const char *const route_names[] = {"default", "self", "peer", "shared", "staged"};
+static const char *const route_names[] = {"default", "self", "peer", "shared", "staged", "direct"};
 
 const char *selvage_route_name(selvage_route_t route)
 {
@@ -16,7 +16,7 @@ const char *selvage_route_name(selvage_route_t route)
 
 static selvage_status_t check_params(const selvage_exchange_params_t *params)
 {
-    if ((int)params->route < SELVAGE_ROUTE_DEFAULT || params->route > SELVAGE_ROUTE_STAGED)
+    if ((int)params->route < SELVAGE_ROUTE_DEFAULT || params->route > SELVAGE_ROUTE_DIRECT)
         return sv_error(SELVAGE_ERR_ARGUMENT, "params: route is %d; wanted a selvage_route_t", (int)params->route);
     if (params->checksum < SELVAGE_CHECKSUM_OFF || params->checksum > SELVAGE_CHECKSUM_ABORT)
         return sv_error(SELVAGE_ERR_ARGUMENT, "params: checksum is %d; wanted a selvage_checksum_t",

@@ -158,7 +158,8 @@ static selvage_status_t refuse(const sv_config_row_t *row, const char *text, con
 static selvage_status_t check_row(const sv_config_row_t *row, const char *text, const sv_config_t *config)
 {
     ptrdiff_t position = row - sv_config_rows;
-    if (position == SV_CONFIG_ROW_SEGMENT_BYTES && config->segment_bytes % 64 != 0)
+    if ((position == SV_CONFIG_ROW_SEGMENT_BYTES && config->segment_bytes % 64 != 0) ||
+        (position == SV_CONFIG_ROW_DIRECT_MESSAGE_BYTES && config->direct_message_bytes % 64 != 0))
         return refuse(row, text, "a multiple of 64", "");
     if (position == SV_CONFIG_ROW_TIMEOUT_S && config->timeout_s <= 0 && config->timeout_s != -1)
         return refuse(row, text, "-1 (no deadline) or a number above 0", "");

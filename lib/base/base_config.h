@@ -24,13 +24,16 @@ enum { SV_CONFIG_SPIN_AUTO, SV_CONFIG_SPIN_YIELD, SV_CONFIG_SPIN_BUSY };
 enum { SV_CONFIG_NUMA_AUTO, SV_CONFIG_NUMA_OFF };
 enum { SV_CONFIG_INTRANODE_DEFERRED, SV_CONFIG_INTRANODE_IMMEDIATE, SV_CONFIG_INTRANODE_MEASURED };
 enum { SV_CONFIG_RANGES_AUTO, SV_CONFIG_RANGES_ON, SV_CONFIG_RANGES_OFF };
+enum { SV_CONFIG_DIRECT_OFF, SV_CONFIG_DIRECT_PROBE, SV_CONFIG_DIRECT_FORCE };
 enum { SV_CONFIG_SOFT_THREADS, SV_CONFIG_SOFT_INLINE };
 
 /* One member per row of the table: BOOL bool, INT and CHOICE int, REAL double, BYTES uint64_t, TEXT char[]. */
 typedef struct sv_config {
     int device;
     char device_path[SV_CONFIG_TEXT_BYTES];
-    int log, unknown, route, ranks_per_node, checksum, retry_max;
+    int log, unknown, route, direct;
+    uint64_t direct_message_bytes;
+    int ranks_per_node, checksum, retry_max;
     double retry_timeout_ms, timeout_s;
     int progress, spin, numa;
     uint64_t segment_bytes;

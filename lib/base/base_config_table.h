@@ -19,8 +19,12 @@
     X(LOG, log, CHOICE, "warn", "none|error|warn|info|debug|trace", 0, "how much is said on standard error")           \
     X(UNKNOWN, unknown, CHOICE, "error", "error|warn|ignore", 0,                                                       \
       "what an unknown SELVAGE_ variable does: it refuses the communicator, warns, or nothing")                        \
-    X(ROUTE, route, CHOICE, "auto", "auto|self|peer|shared|staged", 1,                                                 \
+    X(ROUTE, route, CHOICE, "auto", "auto|self|peer|shared|staged|direct", 1,                                          \
       "route of every packet; self applies to packets of a rank to itself, others choose as auto")                     \
+    X(DIRECT, direct, CHOICE, "off", "off|probe|force", 1,                                                             \
+      "packets between nodes go direct where the MPI says it is able, or even if not, and where a probe is right")     \
+    X(DIRECT_MESSAGE_BYTES, direct_message_bytes, BYTES, "1G", "4096..1073741824", 1,                                  \
+      "direct packets larger than this go in several messages; a multiple of 64")                                      \
     X(RANKS_PER_NODE, ranks_per_node, INT, "0", "0..1048576", 1,                                                       \
       "divide each node into virtual nodes of this many ranks; 0: whole nodes")                                        \
     X(CHECKSUM, checksum, CHOICE, "retry", "off|retry|report|abort", 1, "what a packet that does not verify causes")   \

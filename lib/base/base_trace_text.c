@@ -53,6 +53,6 @@ const char *sv_trace_lane_text(unsigned lane)
 /* In the order of selvage_route_t, whose header needs MPI's and is not included here for that reason. */
 const char *sv_trace_route_text(unsigned route)
 {
-    static const char *const texts[] = {"-", "self", "peer", "shared", "staged"};
+    static const char *const texts[] = {"-", "self", "peer", "shared", "staged", "direct"};
     return route < sizeof texts / sizeof texts[0] ? texts[route] : "unknown";
 }

@@ -45,7 +45,6 @@ static void mark_one_sided(selvage_exchange_t *x)
 {
     for (uint32_t i = 0; i < x->nsends; i++) {
         sv_send_t *send = &x->sends[i];
-        send->p.route = (selvage_route_t)send->match->route;
         send->p.peer->one_sided |= sv_route_is_one_sided(send->p.route);
     }
     for (uint32_t i = 0; i < x->nrecvs; i++)

@@ -14,7 +14,7 @@
 #include "pipeline/pipe_control.h"
 #include "pipeline/pipe_phases.h"
 
-static int setup_tag(const selvage_comm_t *comm, uint64_t commit)
+int sv_commit_setup_tag(const selvage_comm_t *comm, uint64_t commit)
 {
     enum { RESERVED_TAGS = 16 }; /* the timeline's */
     return RESERVED_TAGS + (int)(commit % (uint64_t)(comm->wire->tag_max - RESERVED_TAGS));
@@ -34,7 +34,7 @@ static selvage_status_t accept_hello(selvage_exchange_t *x, int source, uint64_t
     SV_TRY(sv_calloc(bytes, 1, &peer->hello_in));
     peer->hello_in_bytes = bytes;
     SV_TRY(sv_wire_recv(x->comm->wire, SV_WIRE_SETUP, peer->hello_in, bytes, source,
-                        setup_tag(x->comm, x->comm->commits), &peer->hello_in_request));
+                        sv_commit_setup_tag(x->comm, x->comm->commits), &peer->hello_in_request));
     peer->hello_known = true;
     return SELVAGE_SUCCESS;
 }
@@ -87,7 +87,8 @@ static void fill_head(const selvage_exchange_t *x, const sv_peer_t *peer, sv_hel
                               .policy = (uint32_t)x->policy,
                               .nsends = peer->nsends,
                               .nrecvs = peer->nrecvs,
-                              .create_number = x->create_number};
+                              .create_number = x->create_number,
+                              .direct_able = sv_commit_direct_is_able(x->comm)};
     if (!x->segment_open || !peer->on_node)
         return;
     head->has_segment = 1;
@@ -118,7 +119,8 @@ static void fill_recv(const selvage_exchange_t *x, const sv_recv_t *recv, uint64
                              .route = p->route,
                              .direct = p->direct,
                              .nslots = p->nslots,
-                             .kernel_copy = p->kernel_copy};
+                             .kernel_copy = p->kernel_copy,
+                             .record_tag = (uint32_t)p->record_tag};
     if (p->route == SELVAGE_ROUTE_SHARED) {
         out->target_offset = shared_at;
     } else if (p->direct && recv->buffer) {
@@ -167,7 +169,7 @@ static selvage_status_t send_hello(selvage_exchange_t *x, sv_peer_t *peer)
     write_sends(x, peer);
     write_recvs(x, peer);
     SV_TRY(sv_wire_send(comm->wire, SV_WIRE_SETUP, peer->hello_out, peer->hello_out_bytes, peer->rank,
-                        setup_tag(comm, comm->commits), &peer->hello_out_request));
+                        sv_commit_setup_tag(comm, comm->commits), &peer->hello_out_request));
     peer->hello_sent = true;
     sv_wire_control_t message = {.word = {SV_CONTROL_HELLO, comm->commits, peer->hello_out_bytes}};
     return sv_control_send_patiently(comm, peer->rank, &message);

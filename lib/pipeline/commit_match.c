@@ -79,6 +79,7 @@ static void join_send(const entry_t *ours, const entry_t *theirs)
     const sv_hello_recv_t *recv = theirs->descriptor;
     send->p.index = send->p.own_index;
     send->p.wire_tag = (int)recv->wire_tag;
+    send->p.record_tag = (int)recv->record_tag;
     send->p.direct = recv->direct;
     send->p.route = (selvage_route_t)recv->route;
     send->p.kernel_copy = sv_route_is_one_sided(send->p.route) ? recv->kernel_copy != 0 : sv_commit_is_small(&send->p);

@@ -87,13 +87,17 @@ static selvage_status_t choose_route(const selvage_exchange_t *x, const sv_peer_
     if (forced_here && wanted == SELVAGE_ROUTE_SELF)
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "route self was asked for, but a packet goes to or comes from rank %d",
                         peer->rank);
-    if (!peer->on_node && forced_here && wanted != SELVAGE_ROUTE_STAGED)
+    if (!peer->on_node && forced_here && sv_route_is_one_sided(wanted))
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "route %s was asked for, but rank %d is on another node",
                         selvage_route_name(wanted), peer->rank);
-    if (!peer->on_node)
-        wanted = SELVAGE_ROUTE_STAGED;
+    if (!peer->on_node && sv_route_is_one_sided(wanted)) /* DEFAULT is, too */
+        wanted = x->comm->config.direct == SV_CONFIG_DIRECT_OFF ? SELVAGE_ROUTE_STAGED : SELVAGE_ROUTE_DIRECT;
     if (wanted == SELVAGE_ROUTE_DEFAULT || wanted == SELVAGE_ROUTE_SELF)
         wanted = SELVAGE_ROUTE_PEER;
+    if (!sv_route_is_one_sided(wanted)) {
+        *route_out = wanted; /* nothing is mapped for it */
+        return SELVAGE_SUCCESS;
+    }
     return limit_route(x, peer, wanted, route_out);
 }
 
@@ -156,13 +160,28 @@ bool sv_commit_is_small(const sv_packet_t *p)
     uint64_t limit = by_host ? comm->config.kernel_copy_max_bytes : comm->config.kernel_peer_max_bytes;
     if (limit == SV_CONFIG_BYTES_AUTO)
         limit = by_host ? comm->dev->kernel_host_bytes : comm->dev->kernel_peer_bytes;
+    if (p->route == SELVAGE_ROUTE_DIRECT)
+        return false;
     return p->bytes <= limit && (p->route != SELVAGE_ROUTE_STAGED || p->bytes <= comm->config.segment_bytes);
+}
+
+/* No staging: as few messages as the wire allows, and one more for the record. */
+static void cut_direct(sv_packet_t *p, size_t most_bytes)
+{
+    p->segment_bytes = p->bytes < most_bytes ? p->bytes : most_bytes;
+    p->nsegments = p->bytes ? (uint32_t)((p->bytes + p->segment_bytes - 1) / p->segment_bytes) : 1;
+    p->nslots = p->nsegments + 1;
+    p->kernel_copy = false;
 }
 
 void sv_commit_cut(sv_packet_t *p)
 {
     enum { TURNS = 2 }; /* one slot is written while the other is emptied */
     const sv_config_t *config = &p->x->comm->config;
+    if (p->route == SELVAGE_ROUTE_DIRECT) {
+        cut_direct(p, config->direct_message_bytes);
+        return;
+    }
     bool whole = p->kernel_copy;
     p->segment_bytes = whole ? p->bytes : segment_bytes_of(p);
     p->nsegments = 1;
@@ -193,10 +212,12 @@ static selvage_status_t plan_recv(sv_recv_t *recv, size_t *slab_bytes)
     sv_packet_t *p = &recv->p;
     SV_TRY(choose_route(p->x, p->peer, &p->route));
     SV_TRY(sv_comm_tag_get(p->x->comm, &p->wire_tag));
+    if (p->route == SELVAGE_ROUTE_DIRECT)
+        SV_TRY(sv_comm_tag_get(p->x->comm, &p->record_tag));
     p->kernel_copy = sv_commit_is_small(p);
     if (p->route == SELVAGE_ROUTE_PEER)
         recv->buffer = sv_buffer_find(&p->x->comm->buffers, recv->buf, p->bytes);
-    p->direct = p->route == SELVAGE_ROUTE_SELF || (recv->buffer && !p->kernel_copy);
+    p->direct = p->route == SELVAGE_ROUTE_SELF || p->route == SELVAGE_ROUTE_DIRECT || (recv->buffer && !p->kernel_copy);
     if (recv->buffer)
         recv->buffer->users++; /* partner: forget_recv() in pipe_exchange.c */
     sv_commit_cut(p);

@@ -13,9 +13,9 @@
  */
 static void address_record(const sv_send_t *send, sv_digest_arg_t *arg)
 {
-    bool straight = send->p.route != SELVAGE_ROUTE_STAGED && !send->fault;
+    bool straight = sv_route_is_one_sided(send->p.route) && !send->fault;
     arg->record = straight ? (uint8_t *)&send->remote->record : (uint8_t *)send->record;
-    /* Partners: the acquires in recorded_is() of the receiver, and in is_ready() here. */
+    /* Partners: the acquires in recorded_is() of the receiver, and in sv_phase2_is_ready() here. */
     arg->signal = straight ? &send->remote->recorded : send->ready;
     arg->signal_value = sv_word(send->p.x->epoch, send->p.attempt, 1);
 }

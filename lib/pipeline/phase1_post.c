@@ -57,6 +57,8 @@ selvage_status_t sv_phase1_post_recv(sv_recv_t *recv, uint64_t now_ns)
 {
     if (recv->p.route == SELVAGE_ROUTE_STAGED)
         return post_free_slots(recv, now_ns);
+    if (recv->p.route == SELVAGE_ROUTE_DIRECT)
+        return sv_phase1_post_direct(recv, now_ns);
     return give_credit(recv);
 }
 

@@ -13,12 +13,12 @@ static bool is_last(const sv_send_t *send, uint32_t segment)
 }
 
 /* The record, and the payload if kernels move it, are in host memory. */
-static bool is_ready(sv_send_t *send, uint64_t now_ns)
+bool sv_phase2_is_ready(sv_send_t *send, uint64_t now_ns)
 {
     if (send->ready_seen)
         return true;
     /* Partner: the release of the digest or push kernel. */
-    if (!sv_word_says(__atomic_load_n(send->ready, __ATOMIC_ACQUIRE), send->p.x->epoch, send->p.attempt))
+    if (!sv_word_says(__atomic_load_n(send->ready, __ATOMIC_ACQUIRE), send->p.x->epoch, send->p.identity.attempt))
         return false;
     send->ready_seen = true;
     sv_packet_trace(&send->p, SV_TRACE_PREPARE, send->p.started_ns, now_ns, send->p.bytes);
@@ -28,7 +28,7 @@ static bool is_ready(sv_send_t *send, uint64_t now_ns)
 /* Whether the segment (and for the last one the record) is in host memory. */
 static bool slot_is_full(sv_send_t *send, sv_slot_t *slot, uint64_t now_ns)
 {
-    if ((send->p.kernel_copy || is_last(send, slot->segment)) && !is_ready(send, now_ns))
+    if ((send->p.kernel_copy || is_last(send, slot->segment)) && !sv_phase2_is_ready(send, now_ns))
         return false;
     return send->p.kernel_copy || sv_slot_is_through(slot);
 }
@@ -56,7 +56,7 @@ static void append_record(sv_send_t *send, sv_slot_t *slot)
 }
 
 /* Some MPIs and networks fail beyond a number of requests or bytes; one message is always allowed. */
-static bool caps_allow(const selvage_comm_t *comm, size_t bytes)
+bool sv_phase2_caps_allow(const selvage_comm_t *comm, size_t bytes)
 {
     if (comm->sends_in_flight == 0)
         return true;
@@ -92,7 +92,7 @@ static selvage_status_t fire_what_is_full(sv_send_t *send, uint64_t now_ns, bool
         sv_slot_t *slot = &p->slots[send->next_fire % p->nslots];
         if (!slot_is_full(send, slot, now_ns))
             return SELVAGE_SUCCESS;
-        if (!caps_allow(p->x->comm, sv_packet_piece(p, slot->segment)))
+        if (!sv_phase2_caps_allow(p->x->comm, sv_packet_piece(p, slot->segment)))
             return SELVAGE_SUCCESS;
         SV_TRY(fire(send, slot, now_ns));
         *moved = true;
@@ -155,7 +155,7 @@ static bool is_unneeded(const sv_send_t *send)
 /* The verdict came before this attempt was through. It ends as soon as the device reads the user's buffer no more. */
 static selvage_status_t give_up_attempt(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
-    bool quiet = is_ready(send, now_ns);
+    bool quiet = sv_phase2_is_ready(send, now_ns);
     for (uint32_t s = 0; s < send->p.nslots && quiet; s++) {
         sv_slot_t *slot = &send->p.slots[s];
         if (slot->state == SV_SLOT_STAGING && !send->p.kernel_copy)
@@ -206,6 +206,8 @@ selvage_status_t sv_phase2_send(sv_send_t *send, uint64_t now_ns, bool *moved)
         return begin_late(send, now_ns, moved);
     if (is_held(send, now_ns))
         return SELVAGE_SUCCESS;
+    if (send->p.route == SELVAGE_ROUTE_DIRECT)
+        return sv_phase2_send_direct(send, now_ns, moved);
     if (send->p.route != SELVAGE_ROUTE_STAGED)
         return sv_phase2_send_onesided(send, now_ns, moved);
     if (send->wanted_attempt > send->p.attempt)

@@ -17,7 +17,7 @@ static bool is_landed(const sv_recv_t *recv, uint32_t segment)
 }
 
 /* Everything of a record that names the packet, but for epoch, attempt, kind and what depends on the segment. */
-static bool same_packet(const sv_record_t *a, const sv_record_t *b)
+bool sv_phase3_same_packet(const sv_record_t *a, const sv_record_t *b)
 {
     return a->magic == b->magic && a->version == b->version && a->exchange == b->exchange && a->index == b->index &&
            a->tag == b->tag && a->source == b->source && a->destination == b->destination;
@@ -42,7 +42,7 @@ static bool find_segment(const sv_packet_t *p, const sv_record_t *record, size_t
 static arrival_t classify(const sv_recv_t *recv, const sv_record_t *record, size_t payload_bytes, uint32_t *segment)
 {
     const sv_packet_t *p = &recv->p;
-    if (!same_packet(record, &p->identity))
+    if (!sv_phase3_same_packet(record, &p->identity))
         return ARRIVAL_BAD;
     if (record->epoch < p->identity.epoch || (record->epoch == p->identity.epoch && record->attempt < p->attempt))
         return ARRIVAL_STALE;
@@ -76,7 +76,7 @@ static void be_done(sv_recv_t *recv)
 /* A lone segment is verified behind its copy; of several one is verified while the next one is copied. */
 static void *verify_stream(const sv_packet_t *p)
 {
-    return p->slots && p->nsegments == 1 ? p->x->in_stream : p->x->kernel_stream;
+    return p->slots && !p->direct && p->nsegments == 1 ? p->x->in_stream : p->x->kernel_stream;
 }
 
 selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint32_t segment)
@@ -214,15 +214,21 @@ static selvage_status_t discard_stray(sv_recv_t *recv, sv_slot_t *slot)
 
 selvage_status_t sv_phase3_discard_strays(selvage_exchange_t *x)
 {
-    for (uint32_t i = 0; i < x->nrecvs && sv_exchange_state(x) == SV_EXCHANGE_IDLE; i++)
-        if (x->recvs[i].p.route == SELVAGE_ROUTE_STAGED && (x->recvs[i].asked > 0 || x->comm->config.fault[0]))
-            SV_TRY(discard_stray(&x->recvs[i], &x->recvs[i].p.slots[0]));
+    for (uint32_t i = 0; i < x->nrecvs && sv_exchange_state(x) == SV_EXCHANGE_IDLE; i++) {
+        sv_recv_t *recv = &x->recvs[i];
+        if (recv->p.route == SELVAGE_ROUTE_STAGED && (recv->asked > 0 || x->comm->config.fault[0]))
+            SV_TRY(discard_stray(recv, &recv->p.slots[0]));
+        if (recv->p.route == SELVAGE_ROUTE_DIRECT && x->comm->config.fault[0])
+            SV_TRY(sv_phase3_discard_direct(recv));
+    }
     return SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_phase3_receive(sv_recv_t *recv, uint64_t now_ns, bool *moved)
 {
     sv_packet_t *p = &recv->p;
+    if (p->route == SELVAGE_ROUTE_DIRECT)
+        return sv_phase3_receive_direct(recv, now_ns, moved);
     if (p->route != SELVAGE_ROUTE_STAGED)
         return sv_phase3_receive_onesided(recv, now_ns, moved);
     for (uint32_t s = 0; s < p->nslots; s++) {

@@ -8,7 +8,7 @@
 static bool verdict_is_good(const sv_send_t *send)
 {
     uint64_t epoch = send->p.x->epoch;
-    if (send->p.route == SELVAGE_ROUTE_STAGED)
+    if (sv_route_is_messaged(send->p.route))
         return send->p.peer->verdict_epoch >= epoch;
     /* Partners: the releases of the receiver: of its pull kernel, or in give_verdict(). */
     return __atomic_load_n(&send->words->verdict, __ATOMIC_ACQUIRE) == sv_word(epoch, 0, 1);
@@ -20,7 +20,7 @@ static bool is_over(const sv_send_t *send)
         return false;
     /* A verdict answers the last copy, so nothing is left to copy, unless a fault doubled it. But a push may have words
        left to store, and the memory that they lie in must outlive it. */
-    if (send->p.route != SELVAGE_ROUTE_STAGED &&
+    if (sv_route_is_one_sided(send->p.route) &&
         (send->p.x->policy == SV_CONFIG_CHECKSUM_OFF || send->fault || send->p.kernel_copy))
         return sv_phase2_is_sent(send);
     return true;
@@ -43,7 +43,7 @@ selvage_status_t sv_phase4_drain(sv_send_t *send, uint64_t now_ns, bool *moved)
         sv_packet_trace(&send->p, SV_TRACE_VERDICT_SEEN, now_ns, 0, send->p.attempt);
         return SELVAGE_SUCCESS;
     }
-    if (send->p.route != SELVAGE_ROUTE_STAGED)
+    if (sv_route_is_one_sided(send->p.route))
         return sv_phase2_send_onesided(send, now_ns, moved);
     if (send->wanted_attempt > send->p.attempt)
         return sv_recovery_resend(send, now_ns);

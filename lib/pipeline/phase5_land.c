@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Phase 5, land: the verifying kernel is through and its result lies in pinned memory. Good: the sender is told, by a
- * word on one-sided routes, by one control message per sender and epoch on staged ones. Bad: recovery.
+ * word on one-sided routes, by one control message per sender and epoch on the others. Bad: recovery.
  */
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_control.h"
@@ -12,7 +12,7 @@ static void give_verdict(sv_recv_t *recv)
     selvage_exchange_t *x = recv->p.x;
     if (x->policy == SV_CONFIG_CHECKSUM_OFF)
         return;
-    if (recv->p.route == SELVAGE_ROUTE_STAGED) {
+    if (sv_route_is_messaged(recv->p.route)) {
         if (--recv->p.peer->staged_left == 0) {
             recv->p.peer->good_epoch = x->epoch;
             recv->p.peer->verdict_due = true;

@@ -56,7 +56,7 @@ struct selvage_comm {
     sv_wire_t *wire;
     sv_device_t *dev;              /* what the engine uses: maybe a fault wrapper around dev_under */
     sv_device_t *dev_under;        /* what users see */
-    bool dev_owned, dev_wrapped, trace_ready, detached;
+    bool dev_owned, dev_wrapped, trace_ready, detached, told_not_able;
     sv_topology_t topology;
     sv_progress_t progress;
     sv_list_t exchanges, active;

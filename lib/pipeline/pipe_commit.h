@@ -9,6 +9,7 @@
  *   match     alone         i-th send meets i-th receive of (source, destination, tag)             commit_match.c
  *   attach    with peers    map segments and buffers of the node, prove it both ways               commit_attach.c
  *   -- agreement 2: every rank matched; did every mapping work? --
+ *   probe     with peers    hand device memory to the wire where packets shall go direct           commit_direct.c
  *   furnish   alone         streams, events, staging, scratch                                      commit_furnish.c
  *   -- agreement 3: all ranks commit, or none; did every mapping prove right? --
  *
@@ -33,6 +34,7 @@ typedef struct sv_hello_head {
     uint32_t nsends, nrecvs;
     uint64_t create_number;
     uint64_t has_segment;
+    uint64_t direct_able;        /* the wire may be handed memory of this rank's device */
     uint64_t token;              /* proves the segment's mapping to its opener */
     uint64_t answer_offset;      /* in the segment: where the opener proves that it mapped it ... */
     uint64_t answer_token;       /* ... by writing this */
@@ -59,6 +61,7 @@ typedef struct sv_hello_recv {
     uint32_t tag, wire_tag;
     uint32_t route, direct;
     uint32_t nslots, kernel_copy;
+    uint32_t record_tag, reserved; /* record_tag: direct */
     sv_device_handle_t handle;   /* peer */
 } sv_hello_recv_t;
 
@@ -95,6 +98,16 @@ selvage_status_t sv_slab_check(selvage_exchange_t *x, sv_peer_t *peer);
 
 /* Finds or makes the peer for a rank. */
 selvage_status_t sv_commit_peer(selvage_exchange_t *x, int rank, bool stray, sv_peer_t **peer_out);
+/* Proves the direct route pair by pair, and sends packets staged where it does not hold. */
+selvage_status_t sv_commit_probe_direct(selvage_exchange_t *x);
+/* Sends probes between all pairs that want it and are able; peer->direct_proved says what came of it. IN_PROGRESS:
+   they were given up, because another rank has failed the commit. */
+selvage_status_t sv_commit_probe_pairs(selvage_exchange_t *x);
+/* Whether this rank may hand memory of its device to the wire at all; and what the peer said of itself. */
+bool sv_commit_direct_is_able(const selvage_comm_t *comm);
+bool sv_commit_peer_is_able(const sv_peer_t *peer);
+/* The tag of the set-up channel that belongs to a commit. */
+int sv_commit_setup_tag(const selvage_comm_t *comm, uint64_t commit);
 /* Cuts a packet into segments and slots according to its route. */
 void sv_commit_cut(sv_packet_t *p);
 /* Whether kernels move it, in batches; the receiver decides, but on the staged route each end for itself. */

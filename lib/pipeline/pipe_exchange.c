@@ -65,7 +65,8 @@ static selvage_status_t make_room(void *array_ptr, uint32_t count, uint32_t *roo
 
 static sv_packet_t declare(selvage_exchange_t *x, size_t bytes, int peer, int tag, uint32_t index)
 {
-    return (sv_packet_t){.x = x, .bytes = bytes, .peer_rank = peer, .tag = tag, .own_index = index, .wire_tag = -1};
+    return (sv_packet_t){.x = x, .bytes = bytes, .peer_rank = peer, .tag = tag, .own_index = index, .wire_tag = -1,
+                         .record_tag = -1};
 }
 
 selvage_status_t sv_exchange_add_send(selvage_exchange_t *x, const void *buf, size_t bytes, int peer, int tag,
@@ -133,6 +134,8 @@ static void forget_recv(sv_recv_t *recv)
         recv->buffer->users--; /* partner: plan_recv() in commit_plan.c */
     if (recv->p.wire_tag >= 0 && !recv->p.x->quarantined)
         sv_comm_tag_put(recv->p.x->comm, recv->p.wire_tag);
+    if (recv->p.record_tag >= 0 && !recv->p.x->quarantined)
+        sv_comm_tag_put(recv->p.x->comm, recv->p.record_tag);
     sv_free(recv->landed);
 }
 
@@ -179,9 +182,9 @@ static void forget_memory(selvage_exchange_t *x)
         if (x->slab)
             SV_DEVICE_CALL(dev, free, x->slab);
     }
-    if (x->scratch)
+    if (x->scratch && !x->device_busy)
         SV_DEVICE_CALL(dev, free, x->scratch);
-    if (x->push_items)
+    if (x->push_items && !x->device_busy)
         SV_DEVICE_CALL(dev, free, x->push_items);
     x->push_items = NULL;
     x->pull_items = NULL;
@@ -256,7 +259,9 @@ static selvage_status_t match_and_furnish(selvage_exchange_t *x, bool *again_out
     SV_TRY(sv_agree(comm, "selvage_exchange_commit: matching", x->create_number, status, &mapped, comm->timeout_s));
     if (mapped) {
         mapped = sv_commit_is_answered(x);
-        status = sv_commit_furnish(x);
+        status = sv_commit_probe_direct(x);
+        if (status == SELVAGE_SUCCESS)
+            status = sv_commit_furnish(x);
         SV_TRY(sv_agree(comm, "selvage_exchange_commit: resources", x->create_number, status, &mapped,
                         comm->timeout_s));
     }
@@ -328,27 +333,38 @@ selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
     return SELVAGE_SUCCESS;
 }
 
-static bool withdraw_slot(selvage_comm_t *comm, sv_slot_t *slot)
+static bool withdraw_slot(const sv_packet_t *p, sv_slot_t *slot)
 {
+    selvage_comm_t *comm = p->x->comm;
     if (slot->state == SV_SLOT_POSTED)
         return sv_wire_cancel(comm->wire, &slot->request) == SELVAGE_SUCCESS;
     if (slot->state != SV_SLOT_FLYING)
         return true;
     comm->sends_in_flight--;
     comm->bytes_in_flight -= slot->flying_bytes;
-    return sv_wire_test(comm->wire, &slot->request, NULL) == SELVAGE_SUCCESS;
+    /* The user's memory cannot be set aside, so more is tried for it. */
+    return (p->route == SELVAGE_ROUTE_DIRECT ? sv_wire_cancel(comm->wire, &slot->request)
+                                             : sv_wire_test(comm->wire, &slot->request, NULL)) == SELVAGE_SUCCESS;
+}
+
+static void withdraw_packet(sv_packet_t *p)
+{
+    bool quiet = true;
+    for (uint32_t s = 0; p->slots && s < p->nslots; s++)
+        quiet &= withdraw_slot(p, &p->slots[s]);
+    p->x->quarantined |= !quiet;
+    if (!quiet && p->route == SELVAGE_ROUTE_DIRECT)
+        sv_log(SV_LOG_WARN, "exchange", "MPI has not let go of the application's buffer: %zu bytes, tag %d, rank %d",
+               p->bytes, p->tag, p->peer->rank);
 }
 
 /* Withdraws what is still open on the wire. What cannot be withdrawn puts the exchange's memory in quarantine. */
 void sv_exchange_withdraw(selvage_exchange_t *x)
 {
-    selvage_comm_t *comm = x->comm;
     for (uint32_t i = 0; i < x->nsends; i++)
-        for (uint32_t s = 0; x->sends[i].p.slots && s < x->sends[i].p.nslots; s++)
-            x->quarantined |= !withdraw_slot(comm, &x->sends[i].p.slots[s]);
+        withdraw_packet(&x->sends[i].p);
     for (uint32_t i = 0; i < x->nrecvs; i++)
-        for (uint32_t s = 0; x->recvs[i].p.slots && s < x->recvs[i].p.nslots; s++)
-            x->quarantined |= !withdraw_slot(comm, &x->recvs[i].p.slots[s]);
+        withdraw_packet(&x->recvs[i].p);
 }
 
 /* Waits for resends that crossed a verdict; their receivers discard them in their own destroy. */
@@ -377,10 +393,15 @@ static void quiet_device(selvage_exchange_t *x)
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
             (void)SV_DEVICE_CALL(dev, stream_sync, stream[i]);
-    sv_patience_t patience;
-    sv_patience_begin(&patience, x->comm, PARTING_TIMEOUT_S);
-    while ((sv_batch_pushes_under_way(x) || is_enqueued(x)) && !x->quarantined)
-        x->quarantined |= sv_patience_poll(&patience) != SELVAGE_SUCCESS;
+    sv_relax_t relax = {.max_sleep_us = 200, .crowded = x->comm->topology.crowded};
+    uint64_t begin_ns = sv_clock_ns();
+    /* Kernels on the caller's stream still read what commit made. A broken wire is no reason not to wait for them. */
+    while ((sv_batch_pushes_under_way(x) || is_enqueued(x)) && !x->device_busy) {
+        x->device_busy = (double)(sv_clock_ns() - begin_ns) > PARTING_TIMEOUT_S * 1e9;
+        if (!sv_comm_poll(x->comm))
+            sv_relax(&relax);
+    }
+    x->quarantined |= x->device_busy;
 }
 
 static void part(selvage_exchange_t *x)

@@ -11,6 +11,7 @@
  *   staged:     user buffer --D2H--> slot --wire--> slot --H2D--> user buffer        verdict: control message
  *   shared:     user buffer --D2H--> slot in the receiver's node-shared segment --H2D--> user buffer   verdict: word
  *   peer, self: user buffer --D2D--> receiver's registered buffer, or slot in its slab --D2D--> user buffer
+ *   direct:     user buffer --wire--> user buffer; the record is a message of its own          verdict: control message
  *
  * Packets larger than a segment move in segments through a few slots each:
  *
@@ -29,6 +30,10 @@
  * It posts no receive for the second one before the next epoch, so that waiting for it to leave could wait for ever.
  * The verdict ends the send then; the slots linger, and the send's next epoch begins when they are free. Before an
  * exchange is destroyed such strays are received and thrown away.
+ *
+ * On the direct route nothing may linger, because what would linger is the user's memory. So the receiver takes only
+ * the newest attempt that it asked for and has receives posted until that one has come, and the sender sends no attempt
+ * that was not asked for: when a verdict is given, no message of the packet is under way any more.
  *
  * One-sided routes talk through words in node-shared memory, two lines per packet, polled by the host that owns them:
  *
@@ -153,10 +158,10 @@ typedef struct sv_packet {
     uint32_t index;             /* the sender's */
     uint32_t own_index;         /* in this rank's array */
     selvage_route_t route;
-    bool direct;                /* peer, self: straight into the user's buffer, in one piece, no slots */
+    bool direct;                /* peer, self, direct: straight into the user's buffer, no landing slots */
     bool kernel_copy;           /* small: kernels move it in batches, not a copy engine */
     bool pulled;                /* received: one kernel verifies all of it and gives the verdict */
-    int wire_tag;
+    int wire_tag, record_tag;   /* record_tag: direct only */
     uint32_t nsegments, nslots;
     size_t segment_bytes;
     sv_slot_t *slots;
@@ -179,6 +184,8 @@ typedef struct sv_send {
     bool ready_seen;
     uint32_t next_stage, next_fire, reaped;
     unsigned wanted_attempt;    /* the highest the receiver asked for */
+    uint64_t early_epoch;       /* direct: the receiver is an epoch ahead, and asks already ... */
+    unsigned early_attempt;     /* ... for this attempt */
     uint64_t hold_until_ns;     /* a delay fault */
     bool silent;                /* a drop fault: this attempt is not sent */
     bool lingering;             /* staged: a resend that nobody needed any more still leaves from the slots */
@@ -197,6 +204,7 @@ typedef struct sv_send {
 typedef struct sv_recv {
     sv_packet_t p;              /* first */
     uint8_t *buf;
+    uint8_t *sink;              /* direct, if faults are configured: where doubled messages end at destroy */
     uint8_t *landing;           /* first landing slot, as the hello told; NULL: staged or direct */
     sv_recv_state_t state;
     sv_record_t *record;        /* pinned: copy of what arrived, for the verifying kernel; own words on one-sided */
@@ -234,12 +242,15 @@ typedef struct sv_peer {
     sv_shared_segment_t segment;   /* its segment, mapped here */
     bool segment_open;
     bool one_sided;                /* some packet of the pair wants it */
+    bool wants_direct;             /* some packet of the pair shall go direct */
+    bool direct_proved;            /* and probes arrived right, here and there */
+    struct sv_direct_probe *probe; /* of a pair that wants it; during commit only */
     const uint64_t *answer_here;   /* where the peer proves that it mapped ours */
     uint64_t answer_token;         /* what it must write there */
     selvage_route_t limit;         /* no better route than this: what earlier commits found, see commit_limit.c */
     selvage_route_t reach;         /* the best route for which this commit mapped the peer's memory here ... */
     char why[256];                 /* ... and why no better one */
-    uint32_t staged_left;          /* staged receives of this epoch not yet verified */
+    uint32_t staged_left;          /* staged and direct receives of this epoch not yet verified */
     uint32_t nstaged_recvs;
     bool verdict_due;              /* all verified, message not sent yet */
     uint64_t good_epoch;           /* last epoch of which everything from it was good */
@@ -278,6 +289,7 @@ struct selvage_exchange {
     void *signal_stream;           /* words behind segments: a copy engine's stream would stand still for each */
     sv_event_t *start_event;       /* the caller's stream at start */
     sv_event_t *cross_event;       /* for an order between two streams of the exchange */
+    uint64_t begun_epoch;          /* the last epoch in which start_event was seen complete */
     sv_event_t *last_out_event;    /* behind the last copy down of staged packets */
     bool defer_peer;               /* this epoch: peer copies wait for last_out_event */
     uint8_t *pinned;               /* staging slots, records, results: one block */
@@ -325,6 +337,7 @@ struct selvage_exchange {
     uint64_t measured_ns[2];       /* best epoch seen: [deferred], for the measured policy */
     uint64_t measured_count;
     bool quarantined;              /* something may still write its memory: never freed */
+    bool device_busy;              /* a kernel on a stream of the caller's never came to its end: it may still read */
     uint32_t stray_slots;          /* receives that could not be withdrawn */
 };
 
@@ -376,9 +389,14 @@ static inline bool sv_packet_is_device_driven(const sv_packet_t *p)
 {
     return (p->route == SELVAGE_ROUTE_PEER || p->route == SELVAGE_ROUTE_SELF) && (p->direct || p->kernel_copy);
 }
+/* By messages of the wire: verdicts and questions are control messages then. */
+static inline bool sv_route_is_messaged(selvage_route_t route)
+{
+    return route == SELVAGE_ROUTE_STAGED || route == SELVAGE_ROUTE_DIRECT;
+}
 static inline bool sv_route_is_one_sided(selvage_route_t route)
 {
-    return route != SELVAGE_ROUTE_STAGED;
+    return !sv_route_is_messaged(route);
 }
 
 /* Size and place of a segment of a packet. */
@@ -422,7 +440,7 @@ static inline bool sv_slot_is_through(const sv_slot_t *slot)
 /* A packet of one segment, copied out of its slot and verified behind the copy: one word tells of both. */
 static inline bool sv_recv_is_lone(const sv_recv_t *recv)
 {
-    return recv->p.slots && !recv->p.kernel_copy && recv->p.nsegments == 1 &&
+    return recv->p.slots && !recv->p.direct && !recv->p.kernel_copy && recv->p.nsegments == 1 &&
            recv->p.x->policy != SV_CONFIG_CHECKSUM_OFF;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Faults of packets, for tests: what SELVAGE_FAULT decides about an attempt is done to its message (staged) or its copy
- * (one-sided), after the digest was computed, so that nothing in the sender notices. A fault that is impossible at the
- * moment (a replay in the first epoch, a swap with nobody, a message to double while the last double is still leaving)
- * becomes a flipped bit, so that every injected fault hurts. But a one-sided arrival cannot be doubled to any effect:
- * the same word again is the same arrival.
+ * Faults of packets, for tests: what SELVAGE_FAULT decides about an attempt is done to its message (staged), its copy
+ * (one-sided) or a copy made for it (direct, where the message is the user's memory), after the digest was computed, so
+ * that nothing in the sender notices. A fault that is impossible at the moment (a replay in the first epoch, a swap
+ * with nobody, a message to double while the last double is still leaving) becomes a flipped bit, so that every
+ * injected fault hurts. But a one-sided arrival cannot be doubled to any effect: the same word again is the same
+ * arrival.
  *
  * To replay, the content of the previous epoch must still be there: two buffers take turns. They exist only when faults
  * are armed, and only for packets of one segment.
@@ -16,13 +17,13 @@
 #include "pipeline/pipe_phases.h"
 
 struct sv_fault_send {
-    uint8_t *past[2];          /* staged: whole messages; one-sided: payload on the device */
+    uint8_t *past[2];          /* staged: whole messages; others: payload on the device */
     size_t past_bytes[2];
     uint64_t past_epoch[2];
     sv_record_t past_record[2];
-    uint8_t *bogus;            /* staged: the message that is sent in place of the real one */
-    sv_record_t *bogus_record; /* pinned: the record that is sent in place of the real one */
-    sv_wire_request_t extra;   /* of a doubled message */
+    uint8_t *bogus;            /* staged: the message that is sent in place of the real one; direct: the payload */
+    sv_record_t *bogus_record; /* pinned: the record that is sent in place of the real one, and that of a double */
+    sv_wire_request_t extra[2]; /* of a doubled message; direct: its payload and its record */
     const sv_send_t *partner;  /* whose content a swap takes */
     bool record_hurt;
     sv_fault_kind_t drawn;     /* a swap that waits for its partner */
@@ -33,14 +34,30 @@ static bool is_staged(const sv_send_t *send)
     return send->p.route == SELVAGE_ROUTE_STAGED;
 }
 
+static bool is_direct(const sv_send_t *send)
+{
+    return send->p.route == SELVAGE_ROUTE_DIRECT;
+}
+
+/* One can take the other's content only if it lies in the same kind of place. */
+static bool are_alike(const sv_send_t *a, const sv_send_t *b)
+{
+    return is_staged(a) == is_staged(b) && is_direct(a) == is_direct(b) && a->p.bytes == b->p.bytes;
+}
+
 static selvage_status_t make_buffers(sv_send_t *send)
 {
     struct sv_fault_send *fault = send->fault;
     sv_device_t *dev = send->p.x->comm->dev;
     size_t bytes = send->p.segment_bytes + SV_RECORD_BYTES;
     void *record;
-    SV_TRY(SV_DEVICE_CALL(dev, host_malloc, sizeof(sv_record_t), &record));
+    SV_TRY(SV_DEVICE_CALL(dev, host_malloc, 2 * sizeof(sv_record_t), &record));
     fault->bogus_record = record;
+    if (is_direct(send)) {
+        void *bogus;
+        SV_TRY(SV_DEVICE_CALL(dev, malloc, bytes, &bogus));
+        fault->bogus = bogus;
+    }
     if (is_staged(send))
         SV_TRY(sv_calloc(bytes, 1, &fault->bogus));
     if (send->p.nsegments > 1)
@@ -63,23 +80,32 @@ selvage_status_t sv_fault_send_create(sv_send_t *send)
     return make_buffers(send);
 }
 
-void sv_fault_send_destroy(sv_send_t *send)
+static void free_buffers(sv_send_t *send)
 {
     struct sv_fault_send *fault = send->fault;
     sv_device_t *dev = send->p.x->comm->dev;
-    if (!fault)
-        return;
-    for (int i = 0; i < 2; i++) {
+    uint8_t *block[] = {fault->past[0], fault->past[1], fault->bogus};
+    for (int i = 0; i < 3; i++) {
         if (is_staged(send))
-            sv_free(fault->past[i]);
-        else if (fault->past[i])
-            SV_DEVICE_CALL(dev, free, fault->past[i]);
+            sv_free(block[i]);
+        else if (block[i])
+            SV_DEVICE_CALL(dev, free, block[i]);
     }
     if (fault->bogus_record)
         SV_DEVICE_CALL(dev, host_free, fault->bogus_record);
+}
+
+void sv_fault_send_destroy(sv_send_t *send)
+{
+    struct sv_fault_send *fault = send->fault;
+    if (!fault)
+        return;
     /* A double that never left would be read by MPI still; after MPI_Finalize nobody can say. */
-    if (!send->p.x->comm->detached && sv_wire_cancel(send->p.x->comm->wire, &fault->extra) == SELVAGE_SUCCESS)
-        sv_free(fault->bogus);
+    bool quiet = !send->p.x->comm->detached;
+    for (int i = 0; i < 2 && quiet; i++)
+        quiet = sv_wire_cancel(send->p.x->comm->wire, &fault->extra[i]) == SELVAGE_SUCCESS;
+    if (quiet || sv_route_is_one_sided(send->p.route))
+        free_buffers(send);
     sv_free(fault);
     send->fault = NULL;
 }
@@ -89,7 +115,7 @@ static bool is_prepared(const sv_send_t *send)
 {
     bool off = send->p.x->policy == SV_CONFIG_CHECKSUM_OFF;
     return (off && !(is_staged(send) && send->p.kernel_copy)) ||
-           sv_word_says(__atomic_load_n(send->ready, __ATOMIC_ACQUIRE), send->p.x->epoch, send->p.attempt);
+           sv_word_says(__atomic_load_n(send->ready, __ATOMIC_ACQUIRE), send->p.x->epoch, send->p.identity.attempt);
 }
 
 /* Small staged packets have it behind the payload. */
@@ -107,7 +133,7 @@ static const sv_send_t *find_partner(const sv_send_t *send)
     selvage_exchange_t *x = send->p.x;
     for (uint32_t step = 1; step < x->nsends; step++) {
         const sv_send_t *other = &x->sends[(send->p.own_index + step) % x->nsends];
-        bool alike = is_staged(other) == is_staged(send) && other->p.nsegments == 1 && other->p.bytes == send->p.bytes;
+        bool alike = are_alike(other, send) && other->p.nsegments == 1;
         if (alike && is_prepared(other) && record_of(other).epoch == x->epoch)
             return other;
     }
@@ -137,20 +163,22 @@ static bool partner_may_come(const sv_send_t *send, uint64_t now_ns)
     if (send->p.nsegments > 1 || now_ns > send->p.started_ns + PATIENCE_NS)
         return false;
     for (uint32_t i = 0; i < x->nsends; i++)
-        if (i != send->p.own_index && x->sends[i].p.bytes == send->p.bytes &&
-            is_staged(&x->sends[i]) == is_staged(send))
+        if (i != send->p.own_index && are_alike(&x->sends[i], send))
             return true;
     return false;
 }
 
 static bool last_double_is_leaving(sv_send_t *send)
 {
-    return is_staged(send) && sv_wire_test(send->p.x->comm->wire, &send->fault->extra, NULL) != SELVAGE_SUCCESS;
+    sv_wire_t *wire = send->p.x->comm->wire;
+    return sv_route_is_messaged(send->p.route) &&
+           (sv_wire_test(wire, &send->fault->extra[0], NULL) != SELVAGE_SUCCESS ||
+            sv_wire_test(wire, &send->fault->extra[1], NULL) != SELVAGE_SUCCESS);
 }
 
 static sv_fault_kind_t make_possible(sv_send_t *send, sv_fault_kind_t kind)
 {
-    if (kind == SV_FAULT_DUPLICATE && last_double_is_leaving(send))
+    if (kind == SV_FAULT_DUPLICATE && (last_double_is_leaving(send) || (is_direct(send) && !send->fault->past[0])))
         return SV_FAULT_FLIP;
     if ((kind == SV_FAULT_SWAP && !send->fault->partner) || (kind == SV_FAULT_REPLAY && !has_past(send)))
         return SV_FAULT_FLIP;
@@ -217,7 +245,8 @@ static uint8_t *double_message(sv_send_t *send, uint8_t *message, size_t bytes)
     struct sv_fault_send *fault = send->fault;
     sv_wire_t *wire = send->p.x->comm->wire;
     memcpy(fault->bogus, message, bytes);
-    (void)sv_wire_send(wire, SV_WIRE_DATA, fault->bogus, bytes, send->p.peer->rank, send->p.wire_tag, &fault->extra);
+    (void)sv_wire_send(wire, SV_WIRE_DATA, fault->bogus, bytes, send->p.peer->rank, send->p.wire_tag,
+                       &fault->extra[0]);
     return message;
 }
 
@@ -328,4 +357,78 @@ const sv_record_t *sv_fault_record(sv_send_t *send)
     if (fault->record_hurt)
         flip_bit_of_record(send, fault->bogus_record);
     return fault->bogus_record;
+}
+
+/* --- direct ------------------------------------------------------------------------------------------------------- */
+
+/* In a copy, complete when this returns: the wire reads it without asking a stream. */
+static selvage_status_t flip_payload(sv_send_t *send, const void **message, size_t bytes)
+{
+    struct sv_fault_send *fault = send->fault;
+    SV_TRY(copy(send, fault->bogus, *message, bytes, SV_COPY_D2D, send->p.x->kernel_stream));
+    SV_TRY(flip_there(send, fault->bogus, bytes, send->p.x->kernel_stream));
+    SV_TRY(SV_DEVICE_CALL(send->p.x->comm->dev, stream_sync, send->p.x->kernel_stream));
+    *message = fault->bogus;
+    return SELVAGE_SUCCESS;
+}
+
+/* The same again, from memory that is kept for another epoch, because nothing waits for it to leave. */
+static selvage_status_t double_payload(sv_send_t *send)
+{
+    const sv_packet_t *p = &send->p;
+    uint8_t *twin = send->fault->past[p->x->epoch & 1];
+    SV_TRY(copy(send, twin, send->buf, p->bytes, SV_COPY_D2D, p->x->kernel_stream));
+    SV_TRY(SV_DEVICE_CALL(p->x->comm->dev, stream_sync, p->x->kernel_stream));
+    return sv_wire_send(p->x->comm->wire, SV_WIRE_DATA, twin, p->bytes, p->peer->rank, p->wire_tag,
+                        &send->fault->extra[0]);
+}
+
+static selvage_status_t double_record(sv_send_t *send)
+{
+    const sv_packet_t *p = &send->p;
+    sv_record_t *twin = &send->fault->bogus_record[1];
+    *twin = *send->record;
+    return sv_wire_send(p->x->comm->wire, SV_WIRE_DATA, twin, sizeof *twin, p->peer->rank, p->record_tag,
+                        &send->fault->extra[1]);
+}
+
+static selvage_status_t hurt_payload(sv_send_t *send, const void **message, size_t *bytes)
+{
+    struct sv_fault_send *fault = send->fault;
+    switch (send->fault_kind) {
+    case SV_FAULT_FLIP: return flip_payload(send, message, *bytes);
+    case SV_FAULT_SWAP: *message = fault->partner->buf; return SELVAGE_SUCCESS;
+    case SV_FAULT_REPLAY: *message = fault->past[(send->p.x->epoch - 1) & 1]; return SELVAGE_SUCCESS;
+    case SV_FAULT_TRUNCATE: *bytes = (size_t)sv_fault_random(&send->p.x->comm->fault, *bytes); return SELVAGE_SUCCESS;
+    default: return SELVAGE_SUCCESS;
+    }
+}
+
+static selvage_status_t hurt_record(sv_send_t *send, const void **message, size_t *bytes)
+{
+    *message = sv_fault_record(send);
+    if (send->fault_kind == SV_FAULT_TRUNCATE && send->p.bytes == 0)
+        *bytes = (size_t)sv_fault_random(&send->p.x->comm->fault, *bytes);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_fault_direct(sv_send_t *send, uint32_t number, const void **message, size_t *bytes)
+{
+    struct sv_fault_send *fault = send->fault;
+    if (number == send->p.nsegments) {
+        if (send->p.bytes == 0)
+            fault->record_hurt = send->fault_kind == SV_FAULT_FLIP;
+        return hurt_record(send, message, bytes);
+    }
+    if (number == 0)
+        SV_TRY(keep_payload(send, *message, *bytes, send->p.x->kernel_stream));
+    fault->record_hurt &= number > 0;
+    return number == send->fault_segment ? hurt_payload(send, message, bytes) : SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_fault_double(sv_send_t *send, uint32_t number)
+{
+    if (send->fault_kind != SV_FAULT_DUPLICATE)
+        return SELVAGE_SUCCESS;
+    return number == send->p.nsegments ? double_record(send) : double_payload(send);
 }

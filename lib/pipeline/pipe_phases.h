@@ -38,6 +38,24 @@ selvage_status_t sv_phase3_receive_onesided(sv_recv_t *recv, uint64_t now_ns, bo
 /* Enqueues the verification of one landed piece, counted already; behind the last one comes recv->done. */
 selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint32_t segment);
 
+/*
+ * The direct route (phase2_direct.c, phase3_direct.c): payload in one or several messages, then the record. The slots
+ * of such a packet are its open messages, the last one the record's; they have no memory of their own.
+ */
+selvage_status_t sv_phase1_post_direct(sv_recv_t *recv, uint64_t now_ns);
+selvage_status_t sv_phase2_send_direct(sv_send_t *send, uint64_t now_ns, bool *moved);
+selvage_status_t sv_phase3_receive_direct(sv_recv_t *recv, uint64_t now_ns, bool *moved);
+/* Before destroying: takes in doubled messages (a fault), so that their sender sees them leave. */
+selvage_status_t sv_phase3_discard_direct(sv_recv_t *recv);
+/* SUCCESS once the work before start is done, so that the user's buffers may be read and written; IN_PROGRESS. */
+selvage_status_t sv_direct_is_begun(selvage_exchange_t *x);
+
+/* Shared by the routes that send messages: the record (and a small payload) is made; the caps allow one more send. */
+bool sv_phase2_is_ready(sv_send_t *send, uint64_t now_ns);
+bool sv_phase2_caps_allow(const selvage_comm_t *comm, size_t bytes);
+/* Whether two records name the same packet, epoch, attempt, kind and segment apart. */
+bool sv_phase3_same_packet(const sv_record_t *a, const sv_record_t *b);
+
 /* Starts the way up of a segment that lies in a slot; notices when the slot is free again. */
 selvage_status_t sv_phase3_land(sv_recv_t *recv, sv_slot_t *slot, uint32_t segment, uint64_t now_ns);
 void sv_phase3_poll_landing(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved);
@@ -99,6 +117,10 @@ selvage_status_t sv_fault_copy(sv_send_t *send, uint32_t segment, uint8_t *dst, 
                                sv_copy_kind_t kind, void *stream);
 /* One-sided, an attempt that is not hurt: keeps payload and record for a replay in the next epoch. */
 selvage_status_t sv_fault_keep(sv_send_t *send);
+/* direct: hurts the message that is to be sent; number is p.nsegments for the record's. */
+selvage_status_t sv_fault_direct(sv_send_t *send, uint32_t number, const void **message_inout, size_t *bytes_inout);
+/* direct: sends a doubled message's twin, behind it: in front, it would be taken, and the other one never leave. */
+selvage_status_t sv_fault_double(sv_send_t *send, uint32_t number);
 /* One-sided: the record to send: the packet's own, unless a fault swaps it. */
 const sv_record_t *sv_fault_record(sv_send_t *send);
 

@@ -7,9 +7,9 @@
  *
  *   damaged:  attempt a failed --> only attempts > a are accepted from now on; ask for it at once
  *   missing:  staged: any attempt is accepted still, the first complete one wins
- *             one-sided: only the attempt asked for (see phase3_onesided.c)
+ *             others: only the attempt asked for (see phase3_onesided.c, phase3_direct.c)
  *
- * Asks go by control message on the staged route, by the credit word on one-sided ones.
+ * Asks go by control message on the staged and direct routes, by the credit word on one-sided ones.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,7 +96,7 @@ static selvage_status_t fail_attempt(sv_recv_t *recv, uint64_t now_ns, const cha
     recv->ask_reason = SV_ASK_DAMAGED;
     recv->ask_due = true;
     SV_TRY(reset_attempt(recv));
-    return recv->p.route == SELVAGE_ROUTE_STAGED ? sv_recovery_send_ask(recv) : SELVAGE_SUCCESS;
+    return sv_route_is_messaged(recv->p.route) ? sv_recovery_send_ask(recv) : SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_recovery_bad_record(sv_recv_t *recv, const sv_record_t *arrived, uint64_t now_ns)
@@ -143,8 +143,8 @@ selvage_status_t sv_recovery_send_ask(sv_recv_t *recv)
 selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns)
 {
     sv_packet_t *p = &recv->p;
-    bool staged = p->route == SELVAGE_ROUTE_STAGED;
-    if (staged && recv->ask_due)
+    bool messaged = sv_route_is_messaged(p->route);
+    if (messaged && recv->ask_due)
         return sv_recovery_send_ask(recv);
     if (now_ns - p->moved_ns < patience_ns(p) || now_ns < p->moved_ns)
         return SELVAGE_SUCCESS;
@@ -164,10 +164,9 @@ selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns)
     recv->ask_reason = SV_ASK_MISSING;
     recv->ask_due = true;
     sv_packet_trace(p, SV_TRACE_ASK, now_ns, 0, recv->asked);
-    if (staged)
-        return sv_recovery_send_ask(recv);
-    p->attempt = recv->asked;
-    return reset_attempt(recv);
+    if (p->route != SELVAGE_ROUTE_STAGED)
+        p->attempt = recv->asked;
+    return messaged ? sv_recovery_send_ask(recv) : reset_attempt(recv);
 }
 
 selvage_status_t sv_recovery_query(sv_send_t *send, uint64_t now_ns)
@@ -207,15 +206,30 @@ void sv_recovery_verdict(selvage_exchange_t *x, int source, uint64_t epoch)
         peer->verdict_epoch = epoch;
 }
 
+/* The receiver misses a packet of an epoch that has not begun here. On the direct route it takes no older attempt. */
+static void keep_early_ask(sv_send_t *send, int source, uint64_t epoch, unsigned attempt)
+{
+    if (send->p.route != SELVAGE_ROUTE_DIRECT || send->p.peer->rank != source)
+        return;
+    if (send->early_epoch == epoch && send->early_attempt >= attempt)
+        return;
+    send->early_epoch = epoch;
+    send->early_attempt = attempt;
+}
+
 void sv_recovery_ask(selvage_exchange_t *x, int source, uint64_t epoch, uint32_t index, unsigned attempt,
                      sv_ask_reason_t reason)
 {
-    if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING || epoch != x->epoch || index >= x->nsends)
+    if (index >= x->nsends)
         return;
     sv_send_t *send = &x->sends[index];
+    if (epoch == x->epoch + 1)
+        keep_early_ask(send, source, epoch, attempt);
+    if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING || epoch != x->epoch)
+        return;
     if (send->state == SV_SEND_IDLE || send->p.peer->rank != source || attempt <= send->wanted_attempt)
         return;
-    if (reason == SV_ASK_MISSING && send->state == SV_SEND_MOVING)
+    if (reason == SV_ASK_MISSING && send->state == SV_SEND_MOVING && send->p.route == SELVAGE_ROUTE_STAGED)
         return; /* it is leaving; a slow packet is not a lost one */
     send->wanted_attempt = attempt;
 }

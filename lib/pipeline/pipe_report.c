@@ -40,6 +40,9 @@ static const char *what_send_waits_for(const sv_send_t *send)
 {
     if (send->state == SV_SEND_VERDICT)
         return "phase 4, waits for the receiver's verdict";
+    if (send->p.route == SELVAGE_ROUTE_DIRECT)
+        return send->next_fire < send->p.nslots ? "phase 2, waits for this rank's own stream or for its digest"
+                                                : "phase 4, waits for the wire";
     if (send->p.route != SELVAGE_ROUTE_STAGED)
         return "phase 2, waits until the receiver is ready";
     return send->next_fire < send->p.nsegments ? "phase 2, waits for its copy to the host"

@@ -87,7 +87,8 @@ static selvage_status_t begin_send(sv_send_t *send, uint64_t now_ns)
 {
     send->state = SV_SEND_MOVING;
     send->next_stage = send->next_fire = send->reaped = 0;
-    send->wanted_attempt = send->p.attempt = send->p.questions = 0;
+    send->wanted_attempt = send->early_epoch == send->p.x->epoch ? send->early_attempt : 0;
+    send->p.attempt = send->p.questions = 0;
     send->silent = send->fault_decided = false;
     send->fault_kind = SV_FAULT_NONE;
     send->hold_until_ns = 0;

@@ -68,6 +68,7 @@ struct sv_wire {
     int rank, size;
     int tag_max;               /* largest tag of either channel */
     int threads_ok;            /* may be driven by a thread other than the creator's (MPI_THREAD_MULTIPLE) */
+    int takes_cuda, takes_hip; /* says of itself that messages may lie in memory of such devices */
     uint64_t control_damaged;  /* control messages dropped because their check word was wrong */
 };
 

@@ -180,3 +180,9 @@ void sv_wire_local_corrupt_control(sv_wire_t *wire, unsigned every_nth)
     if (wire && wire->ops == &local_ops)
         ((sv_wire_local_t *)wire)->corrupt_nth = every_nth;
 }
+
+void sv_wire_local_corrupt_long(sv_wire_t *wire, size_t from_bytes)
+{
+    if (wire && wire->ops == &local_ops)
+        ((sv_wire_local_t *)wire)->corrupt_from_bytes = from_bytes;
+}

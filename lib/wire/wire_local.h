@@ -18,5 +18,7 @@ void sv_wire_world_destroy(sv_wire_world_t *world);
 selvage_status_t sv_wire_local_open(sv_wire_world_t *world, int rank, sv_wire_t **wire_out);
 /* For tests: every nth control message that this local wire (not a wrapper) sends is damaged on the way; 0: none. */
 void sv_wire_local_corrupt_control(sv_wire_t *wire, unsigned every_nth);
+/* For tests: every message of at least so many bytes that this local wire receives has a bit flipped; 0: none. */
+void sv_wire_local_corrupt_long(sv_wire_t *wire, size_t from_bytes);
 
 #endif

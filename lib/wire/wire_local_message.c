@@ -235,14 +235,26 @@ static selvage_status_t settle(sv_wire_mailbox_t *box, sv_wire_node_t *node, boo
     return status;
 }
 
+/* For tests: the message that has just been received loses a bit. */
+static void corrupt(const sv_wire_t *base, uint8_t *buf, size_t bytes)
+{
+    size_t from_bytes = ((const sv_wire_local_t *)base)->corrupt_from_bytes;
+    if (from_bytes > 0 && bytes >= from_bytes)
+        buf[bytes / 2] ^= 0x10;
+}
+
 selvage_status_t sv_wire_local_test(sv_wire_t *base, sv_wire_request_t *request, size_t *bytes_out)
 {
     request_words_t words;
     size_t arrived = 0, capacity = 0;
     memcpy(&words, request, sizeof words);
-    if (words.kind == KIND_SEND || words.kind == KIND_RECV)
-        SV_TRY(settle(mailbox(base, (int)words.owner), (sv_wire_node_t *)(uintptr_t)words.node, false, &arrived,
-                      &capacity));
+    if (words.kind == KIND_SEND || words.kind == KIND_RECV) {
+        sv_wire_node_t *node = (sv_wire_node_t *)(uintptr_t)words.node;
+        void *buf = node->buf;
+        SV_TRY(settle(mailbox(base, (int)words.owner), node, false, &arrived, &capacity));
+        if (words.kind == KIND_RECV && arrived <= capacity)
+            corrupt(base, buf, arrived);
+    }
     memset(request, 0, sizeof *request);
     if (words.kind == KIND_RECV && arrived > capacity)
         return sv_error(SELVAGE_ERR_MPI, "local wire: a message of %zu bytes was cut to the receive's %zu", arrived,

@@ -6,6 +6,10 @@
  * outnumber cores by far. An attribute on MPI_COMM_SELF tells the owner when MPI_Finalize begins; after it nothing is
  * freed collectively, and after MPI is gone nothing calls it.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* for RTLD_DEFAULT */
+#endif
+#include <dlfcn.h>
 #include <string.h>
 
 #include "base/base_clock.h"
@@ -223,7 +227,24 @@ static const sv_wire_ops_t mpi_ops = {
     .node_ranks = mpi_node_ranks,
 };
 
-/* What MPI allows: the largest tag, and who may call. */
+/* A call that only some MPIs have, so that it is looked up at run time. ISO C has no cast to a function pointer. */
+static bool look_up(const char *name, void *function_out)
+{
+    void *found = dlsym(RTLD_DEFAULT, name);
+    memcpy(function_out, &found, sizeof found);
+    return found != NULL;
+}
+
+/* Open MPI and its kin have one call per make, MPICH and its kin one for all. An MPI that has neither is not able. */
+static bool says_able(const char *name, int mpich_make)
+{
+    int (*query)(void), (*query_make)(int make, int *able), able = 0;
+    if (look_up(name, &query) && query() == 1)
+        return true;
+    return look_up("MPIX_GPU_query_support", &query_make) && query_make(mpich_make, &able) == MPI_SUCCESS && able;
+}
+
+/* What MPI allows: the largest tag, who may call, and whose memory. */
 static void ask_limits(sv_wire_t *base)
 {
     int *tag_max = NULL, level = MPI_THREAD_SINGLE, found = 0;
@@ -231,6 +252,8 @@ static void ask_limits(sv_wire_t *base)
     base->tag_max = found ? *tag_max : 32767; /* the least that the standard promises */
     PMPI_Query_thread(&level);
     base->threads_ok = level == MPI_THREAD_MULTIPLE;
+    base->takes_cuda = says_able("MPIX_Query_cuda_support", 0); /* MPIX_GPU_SUPPORT_CUDA */
+    base->takes_hip = says_able("MPIX_Query_hip_support", 2);   /* MPIX_GPU_SUPPORT_HIP */
     /* Every program that calls MPI_Init gets this level, so it is said only to those who ask. */
     if (level == MPI_THREAD_SINGLE)
         sv_log(SV_LOG_INFO, "wire", "MPI was initialised with MPI_THREAD_SINGLE; MPI_THREAD_FUNNELED is recommended");
