@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The program of the README is what it says: it is taken from the page, compiled without a warning against the public
-# headers, linked with the library of this build, and on 2 ranks each prints the halo that the other filled.
+# The programs of the README are what it says: the first is taken from the page, the second is the first with the page's
+# loop that never waits in place of its own. Both are compiled without a warning against the public headers, linked with
+# the library of this build, and on 2 ranks each prints the halo that the other filled.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 top_builddir=${top_builddir:-.}
@@ -10,28 +11,41 @@ top_builddir=${top_builddir:-.}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-awk '/^```c$/ { on = 1; next } /^```$/ && on { exit } on' "$top_srcdir/README.md" >"$dir/program.c"
-lines=$(wc -l <"$dir/program.c")
-[ "$lines" -gt 10 ] || { echo "the README has no program"; exit 1; }
+# block NUMBER: the C of the page, from 1.
+block() { awk -v wanted="$1" '/^```c$/ { on = ++n == wanted; next } /^```$/ { on = 0 } on' "$top_srcdir/README.md"; }
+block 1 >"$dir/wait.c"
+block 2 >"$dir/loop"
+grep -q 'selvage_exchange_enqueue_wait(ex, stream)' "$dir/loop" || { echo "the README has no enqueue_wait"; exit 1; }
+awk -v loop="$dir/loop" '/^    for \(int step/ { while ((getline line <loop) > 0) print line; off = 1 }
+    !off { print } off && /^    }$/ { off = 0 }' "$dir/wait.c" >"$dir/enqueue.c"
+lines=$(cat "$dir/wait.c" "$dir/loop" | wc -l)
+[ "$(wc -l <"$dir/wait.c")" -gt 10 ] || { echo "the README has no program"; exit 1; }
+if grep -q enqueue_wait "$dir/wait.c" || [ "$(grep -c 'for (int step' "$dir/enqueue.c")" -ne 1 ]; then
+    echo "the two loops of the README were mixed up"
+    exit 1
+fi
 
 sanitizer=
 [ -z "${SANITIZER:-}" ] || sanitizer="-fsanitize=$SANITIZER"
 system=$(echo "${MPI_CPPFLAGS:-}" | sed 's/\(^\| \)-I/ -isystem /g')
-# shellcheck disable=SC2086  # lists of words
-{
-    ${CC:-cc} -std=gnu11 -Wall -Wextra -Werror $sanitizer -I"$top_srcdir/include" $system -c "$dir/program.c" \
-        -o "$dir/program.o" &&
-        "$top_builddir/libtool" --silent --tag=CC --mode=link ${CC:-cc} $sanitizer -o "$dir/program" "$dir/program.o" \
-            "$top_builddir/libselvage.la" ${MPI_LIBS:-}
-} || { echo "the program of the README does not build"; exit 1; }
-
-"$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$dir/program" >"$dir/out" 2>"$dir/err"
-status=$?
-sort "$dir/out" >"$dir/sorted"
 printf 'rank 0: the halo from rank 1 holds 19\nrank 1: the halo from rank 0 holds 9\n' >"$dir/wanted"
-if [ "$status" -ne 0 ] || grep -q 'selvage\[' "$dir/err" || ! cmp -s "$dir/sorted" "$dir/wanted"; then
-    echo "the program of the README ended with status $status and printed:"
-    cat "$dir/out" "$dir/err"
-    exit 1
-fi
-echo "the $lines lines of the README's program build without a warning and are right on 2 ranks"
+
+for program in wait enqueue; do
+    # shellcheck disable=SC2086  # lists of words
+    {
+        ${CC:-cc} -std=gnu11 -Wall -Wextra -Werror $sanitizer -I"$top_srcdir/include" $system -c "$dir/$program.c" \
+            -o "$dir/$program.o" &&
+            "$top_builddir/libtool" --silent --tag=CC --mode=link ${CC:-cc} $sanitizer -o "$dir/$program" \
+                "$dir/$program.o" "$top_builddir/libselvage.la" ${MPI_LIBS:-}
+    } || { echo "the program of the README ($program) does not build"; exit 1; }
+
+    "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$dir/$program" >"$dir/out" 2>"$dir/err"
+    status=$?
+    sort "$dir/out" >"$dir/sorted"
+    if [ "$status" -ne 0 ] || grep -q 'selvage\[' "$dir/err" || ! cmp -s "$dir/sorted" "$dir/wanted"; then
+        echo "the program of the README ($program) ended with status $status and printed:"
+        cat "$dir/out" "$dir/err"
+        exit 1
+    fi
+done
+echo "the $lines lines of the README's programs build without a warning and are right on 2 ranks, waiting and enqueued"

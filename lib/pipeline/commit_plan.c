@@ -162,7 +162,8 @@ bool sv_commit_is_small(const sv_packet_t *p)
         limit = by_host ? comm->dev->kernel_host_bytes : comm->dev->kernel_peer_bytes;
     if (p->route == SELVAGE_ROUTE_DIRECT)
         return false;
-    return p->bytes <= limit && (p->route != SELVAGE_ROUTE_STAGED || p->bytes <= comm->config.segment_bytes);
+    /* Each end of a staged packet decides for itself, so it must be one message whatever either decides. */
+    return p->bytes <= limit && (p->route != SELVAGE_ROUTE_STAGED || p->bytes <= piece_through_host(p));
 }
 
 /* No staging: as few messages as the wire allows, and one more for the record. */
@@ -182,7 +183,7 @@ void sv_commit_cut(sv_packet_t *p)
         cut_direct(p, config->direct_message_bytes);
         return;
     }
-    bool whole = p->kernel_copy;
+    bool whole = p->kernel_copy && sv_route_is_one_sided(p->route);
     p->segment_bytes = whole ? p->bytes : segment_bytes_of(p);
     p->nsegments = 1;
     if (!whole && p->bytes > p->segment_bytes)
@@ -292,24 +293,37 @@ static bool receives_by_peer(const selvage_exchange_t *x)
     return false;
 }
 
+/* Exported memory for the slab. Others store there while kernels poll it, so fine-grained memory comes first; where
+   that cannot be exported, plain memory does: words in it are for hosts and later kernels, as on every route. */
+static selvage_status_t allocate_slab(selvage_exchange_t *x, size_t bytes)
+{
+    const sv_device_ops_t *ops = x->comm->dev->ops;
+    for (int plain = 0; plain < 2 && !x->slab_exported; plain++) {
+        void *slab;
+        if (x->slab)
+            ops->free(x->comm->dev, x->slab);
+        x->slab = NULL;
+        SV_TRY((plain ? ops->malloc : ops->malloc_fine)(x->comm->dev, bytes, &slab));
+        x->slab = slab;
+        selvage_status_t status = ops->export_memory(x->comm->dev, slab, bytes, &x->slab_handle, &x->slab_offset);
+        x->slab_exported = status == SELVAGE_SUCCESS;
+        if (status == SELVAGE_ERR_MEMORY)
+            return status;
+    }
+    return SELVAGE_SUCCESS;
+}
+
 /* Landing slots and the token behind them. Memory that cannot be exported is found to be so by the peers. */
 static selvage_status_t make_slab(selvage_exchange_t *x, size_t bytes)
 {
+    size_t token_at = round_up(bytes, LINE);
     if (!receives_by_peer(x))
         return SELVAGE_SUCCESS;
-    void *slab;
-    size_t token_at = round_up(bytes, LINE);
-    SV_TRY(SV_DEVICE_CALL(x->comm->dev, malloc, token_at + LINE, &slab));
-    x->slab = slab;
+    SV_TRY(allocate_slab(x, token_at + LINE));
     x->slab_bytes = bytes;
     x->device_bytes += token_at + LINE;
-    selvage_status_t status =
-        SV_DEVICE_CALL(x->comm->dev, export_memory, slab, token_at + LINE, &x->slab_handle, &x->slab_offset);
-    x->slab_exported = status == SELVAGE_SUCCESS;
     x->slab_token_offset = x->slab_offset + token_at;
-    if (status == SELVAGE_ERR_MEMORY)
-        return status;
-    return x->slab_exported ? sv_slab_mark(x, (uint8_t *)slab + token_at) : SELVAGE_SUCCESS;
+    return x->slab_exported ? sv_slab_mark(x, x->slab + token_at) : SELVAGE_SUCCESS;
 }
 
 /* Where every receive lands: fixed before the hellos say so, whatever falls back to staged later. */
