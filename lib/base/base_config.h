@@ -41,6 +41,7 @@ typedef struct sv_config {
     uint64_t kernel_copy_max_bytes;
     uint64_t kernel_peer_max_bytes;
     double early_wait_us;
+    int soft_blocks;
     int intranode, requests_max;
     uint64_t inflight_bytes;
     char trace[SV_CONFIG_TEXT_BYTES];

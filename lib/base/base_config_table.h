@@ -62,6 +62,8 @@
     X(FAULT, fault, TEXT, "", "", 0, "faults to inject, for tests; see the testing guide")                             \
     X(SOFT_MODE, soft_mode, CHOICE, "threads", "threads|inline", 0,                                                    \
       "streams of the software device: worker threads, or executed by the caller")                                     \
+    X(SOFT_BLOCKS, soft_blocks, INT, "1", "1..64", 0,                                                                  \
+      "blocks of a kernel of the software device at most, each a thread")                                              \
     X(SOFT_D2H_GBS, soft_d2h_gbs, REAL, "0", "0..100000", 0, "modelled bandwidth device to host, GB/s; 0: no model")   \
     X(SOFT_H2D_GBS, soft_h2d_gbs, REAL, "0", "0..100000", 0, "modelled bandwidth host to device, GB/s; 0: no model")   \
     X(SOFT_PEER_GBS, soft_peer_gbs, REAL, "0", "0..100000", 0,                                                         \

@@ -318,9 +318,8 @@ SV_DEV_FN void sv_dev_relax(unsigned *turns)
  *   sv_dev_store_release_u32, sv_dev_load_acquire_u32                 from one block of a device to the others
  *   sv_dev_load_u64, sv_dev_atomic_add_u64                            relaxed, among the blocks of one device
  *   sv_dev_atomic_add_u32_acq_rel     arrival of a block whose stores stay on its device; gives the value before
- *   sv_dev_atomic_add_u32_acq_rel_system  the same for blocks that store into host memory or another device. A release
- *                                     by the last block does not wait for such stores of the others: seen on H200s,
- *                                     where a word in host memory overtook payload on its way to another GPU
+ *   sv_dev_atomic_add_u32_acq_rel_system  the same for blocks that store into host memory or another device: each
+ *                                     releases its own stores that far, and does not leave it to the last block
  *   sv_dev_block_sync                 all threads of the block; all their memory accesses before it come first
  */
 

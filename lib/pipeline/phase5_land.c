@@ -55,6 +55,7 @@ static bool is_good(const sv_recv_t *recv, uint32_t outcome)
 /* A pull that was launched early gave up waiting. By now the packet may lie here all the same. */
 static selvage_status_t pull_again(sv_recv_t *recv)
 {
+    __atomic_store_n(recv->done, 0, __ATOMIC_RELAXED); /* seen: it must not be taken for the next pull's word */
     if (recv->landed_count < recv->p.nsegments)
         recv->state = SV_RECV_WAITING;
     else
