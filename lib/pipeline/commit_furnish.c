@@ -199,7 +199,7 @@ static selvage_status_t make_streams(selvage_exchange_t *x)
             continue;
         out |= through_host;
         peer |= !through_host && p->route != SELVAGE_ROUTE_DIRECT;
-        signal |= p->nsegments > 1;
+        signal |= p->nsegments > 1 && p->route != SELVAGE_ROUTE_DIRECT;
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         const sv_packet_t *p = &x->recvs[i].p;

@@ -111,6 +111,8 @@ static selvage_status_t upload(selvage_exchange_t *x, void *device, size_t bytes
     selvage_status_t status = SV_DEVICE_CALL(dev, copy_async, device, host, bytes, SV_COPY_H2D, x->kernel_stream);
     if (status == SELVAGE_SUCCESS)
         status = SV_DEVICE_CALL(dev, stream_sync, x->kernel_stream);
+    if (status != SELVAGE_SUCCESS) /* the copy may be under way; no injected fault may keep this from waiting for it */
+        (void)SV_DEVICE_CALL(x->comm->dev_under, stream_sync, x->kernel_stream);
     SV_DEVICE_CALL(dev, host_free, host);
     return status;
 }
