@@ -100,7 +100,8 @@ static void run_seed(uint64_t seed)
     static const char *const settings[] = {
         "", "SEGMENT_BYTES=4096 SEGMENT_SLOTS=2", "KERNEL_COPY_MAX_BYTES=0", "SEGMENT_BYTES=8192 SEGMENT_SLOTS=3",
         "ROUTE=shared", "ROUTE=staged SEGMENT_BYTES=4096", "INTRANODE=measured", "ROUTE=staged REQUESTS_MAX=2",
-        "ROUTE=direct DIRECT_MESSAGE_BYTES=4096 REQUESTS_MAX=3", "ROUTE=direct", "DIRECT=probe"};
+        "ROUTE=direct DIRECT_MESSAGE_BYTES=4096 REQUESTS_MAX=3", "ROUTE=direct", "DIRECT=probe",
+        "EARLY_WAIT_US=300", "EARLY_WAIT_US=300 ROUTE=staged"};
     static chaos_t chaos;
     uint64_t state = seed;
     long failed = atomic_load(&check_failed_);

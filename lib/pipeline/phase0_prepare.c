@@ -31,6 +31,7 @@ static selvage_status_t digest(sv_send_t *send)
                            .mode = SV_DIGEST_PREPARE,
                            .identity = p->identity};
     address_record(send, &arg);
+    p->x->kernel_stream_busy = true;
     return SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, &arg, sizeof arg, sv_kernel_blocks(dev, p->bytes),
                           p->x->kernel_stream);
 }

@@ -106,6 +106,7 @@ selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint32_t 
         arg.signal = recv->done; /* partner: the acquire in sv_phase5_land() */
         arg.signal_value = sv_word(x->epoch, p->attempt, SV_PULL_GOOD);
     }
+    x->kernel_stream_busy = true;
     return SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_digest, &arg, sizeof arg,
                           sv_kernel_blocks(x->comm->dev, bytes), stream);
 }

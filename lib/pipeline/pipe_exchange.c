@@ -404,9 +404,21 @@ static void quiet_device(selvage_exchange_t *x)
     x->quarantined |= x->device_busy;
 }
 
+/* Behind an enqueued wait that a progress thread answers the epoch is no abandoned one: a stream waits for its data. */
+static void complete_held(selvage_exchange_t *x)
+{
+    sv_patience_t patience;
+    sv_patience_begin(&patience, x->comm, x->comm->timeout_s);
+    while (x->held_epoch && x->held_epoch == x->started && sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
+        if (sv_patience_poll(&patience) != SELVAGE_SUCCESS)
+            return;
+}
+
 static void part(selvage_exchange_t *x)
 {
     selvage_comm_t *comm = x->comm;
+    if (!comm->detached)
+        complete_held(x);
     if (!comm->detached && sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
         sv_log(SV_LOG_WARN, "exchange", "an exchange is destroyed while epoch %llu is under way",
                (unsigned long long)x->epoch);

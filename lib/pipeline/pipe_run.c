@@ -366,9 +366,10 @@ static selvage_status_t judge(const selvage_exchange_t *x, const char *call)
 selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream)
 {
     (void)stream; /* completion is seen by the host, so work enqueued later on any stream comes after it */
-    if (sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
+    selvage_status_t queried = sv_early_query(x);
+    if (queried == SELVAGE_IN_PROGRESS || sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
         sv_progress_poll(&x->comm->progress);
-    SV_TRY(sv_early_query(x));
+    SV_TRY(queried);
     sv_early_check(x);
     return judge(x, "selvage_exchange_test");
 }
@@ -406,8 +407,10 @@ selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
         if (is_overdue(x, entered_ns))
             sv_progress_call(&x->comm->progress, expire, x);
     }
-    while (sv_early_query(x) == SELVAGE_IN_PROGRESS)
-        sv_relax(&relax); /* its kernels have the deadline */
+    while (sv_early_query(x) == SELVAGE_IN_PROGRESS) { /* its kernels have the deadline */
+        if (!sv_progress_poll(&x->comm->progress)) /* whom they wait for may wait for another exchange of this rank */
+            sv_relax(&relax);
+    }
     sv_early_check(x);
     return judge(x, "selvage_exchange_wait");
 }

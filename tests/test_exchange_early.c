@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Kernels that wait, where something is late or lost: pulls launched before their packets are there, and failures that
+ * the device finds behind enqueued waits.
+ */
+#include <stdlib.h>
+
+#include "base/base_clock.h"
+#include "check.h"
+#include "local_tide.h"
+
+typedef struct scene {
+    plan_t plan;
+    selvage_exchange_params_t params;
+    unsigned epochs;
+    int victim;              /* the rank that receives what is hurt */
+    selvage_status_t wanted; /* there */
+    const char *text;        /* in the detail there */
+} scene_t;
+
+static scene_t scene;
+
+static void make_pair(size_t bytes, unsigned per_pair, bool registered)
+{
+    scene.plan = (plan_t){.seed = bytes};
+    for (int r = 0; r < 2; r++)
+        for (unsigned i = 0; i < per_pair; i++)
+            plan_add(&scene.plan, r, 1 - r, 0, bytes)->registered = registered;
+}
+
+/* --- early pulls -------------------------------------------------------------------------------------------------- */
+
+/* In time, or later than the pull's patience of either setting, by the sender's stream. */
+static void run_early(local_rank_t *self)
+{
+    static const double delay_us[] = {0, 100, 3000, 0, 30000, 0, 0};
+    const scene_t *early = self->arg;
+    void *stream;
+    flow_t flow;
+    CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
+    bool good = flow_open(&flow, self, &early->plan, &early->params);
+    CHECK_STATUS(selvage_exchange_commit(flow.ex), SELVAGE_SUCCESS);
+    for (unsigned epoch = 0; good && epoch < early->epochs; epoch++) {
+        double us = delay_us[(epoch * 3 + (unsigned)self->rank * 2) % 7];
+        if (us > 0)
+            CHECK_STATUS(selvage_device_delay_us(self->dev, us, stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(flow_start(&flow, stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_wait(flow.ex, stream), SELVAGE_SUCCESS);
+        CHECK_EQ(flow_wrong(&flow, true), 0);
+    }
+    flow_close(&flow);
+    selvage_stream_destroy(self->dev, stream);
+}
+
+static void test_early(void)
+{
+    static const char *const route[] = {"ROUTE=auto", "ROUTE=shared", "ROUTE=staged"};
+    static const selvage_checksum_t policy[] = {SELVAGE_CHECKSUM_RETRY, SELVAGE_CHECKSUM_OFF};
+    char list[128];
+    for (int i = 0; i < 12; i++) {
+        scene = (scene_t){.epochs = 28, .params = {SELVAGE_EXCHANGE_PARAMS_INIT, .checksum = policy[i / 3 % 2]}};
+        snprintf(list, sizeof list, "TIMEOUT_S=30 EARLY_WAIT_US=%d %s", i < 6 ? 200 : 20000, route[i % 3]);
+        local_ranks_env(list);
+        make_pair(i % 2 ? 1000 : 8, 3, i % 2);
+        local_ranks_run(&(local_run_t){.size = 2, .body = run_early, .arg = &scene});
+    }
+}
+
+/* --- a wait behind an enqueued one -------------------------------------------------------------------------------- */
+
+/* A packet that is late beyond the patience of its receiver is asked for again, and comes, however the epoch began. */
+static void run_asked(local_rank_t *self)
+{
+    const scene_t *asked = self->arg;
+    tide_t tide;
+    bool good = tide_open(&tide, self, &asked->plan, &asked->params, asked->epochs);
+    for (unsigned epoch = 1; good && epoch <= asked->epochs; epoch++) {
+        if (epoch == 3 && self->rank == 0)
+            CHECK_STATUS(selvage_device_delay_us(self->dev, 150000, tide.stream[0]), SELVAGE_SUCCESS);
+        selvage_status_t status = tide_start(&tide, 0);
+        CHECK_STATUS(status, SELVAGE_SUCCESS);
+        if (status == SELVAGE_SUCCESS)
+            CHECK_STATUS(status = tide_finish(&tide, 0, epoch == 3 ? TIDE_WAIT : TIDE_ENQUEUE), SELVAGE_SUCCESS);
+        good = status == SELVAGE_SUCCESS;
+    }
+    tide_settle(&tide);
+    tide_check(&tide);
+    tide_close(&tide);
+}
+
+static void test_asked(void)
+{
+    static const char *const env[] = {"TIMEOUT_S=3 RETRY_TIMEOUT_MS=20",
+                                      "TIMEOUT_S=3 RETRY_TIMEOUT_MS=20 KERNEL_PEER_MAX_BYTES=0"};
+    for (int i = 0; i < 2; i++) {
+        scene = (scene_t){.epochs = 5, .params = {SELVAGE_EXCHANGE_PARAMS_INIT, .checksum = SELVAGE_CHECKSUM_RETRY}};
+        local_ranks_env(env[i]);
+        make_pair(20000, 2, true);
+        local_ranks_run(&(local_run_t){.size = 2, .body = run_asked, .arg = &scene, .may_set_aside = true});
+    }
+}
+
+/* --- failures ----------------------------------------------------------------------------------------------------- */
+
+static selvage_status_t run_until_error(tide_t *tide, unsigned epochs)
+{
+    selvage_status_t status = SELVAGE_SUCCESS;
+    for (unsigned epoch = 1; epoch <= epochs && status == SELVAGE_SUCCESS; epoch++) {
+        status = tide_start(tide, 0);
+        if (status == SELVAGE_SUCCESS)
+            status = tide_finish(tide, 0, TIDE_ENQUEUE);
+    }
+    return status == SELVAGE_SUCCESS ? selvage_exchange_wait(tide->flow.ex, tide->stream[0]) : status;
+}
+
+static void judge(local_rank_t *self, const scene_t *failing, tide_t *tide, selvage_status_t status)
+{
+    if (self->rank != failing->victim) { /* told by the victim, or held up until its own deadline */
+        CHECK(status == SELVAGE_ERR_PEER || status == SELVAGE_ERR_CHECKSUM || status == SELVAGE_ERR_TIMEOUT);
+        return;
+    }
+    CHECK_STATUS(status, failing->wanted);
+    CHECK(strstr(selvage_error_detail(), failing->text) != NULL);
+    const char *at = strstr(selvage_error_detail(), "epoch ");
+    unsigned long long epoch = at ? strtoull(at + 6, NULL, 10) : 0;
+    tide_settle(tide);
+    uint64_t wrong = tide_first_wrong(tide);
+    CHECK(epoch > 0 && (wrong == 0 || epoch <= wrong));
+}
+
+static void run_failing(local_rank_t *self)
+{
+    const scene_t *failing = self->arg;
+    uint64_t begin_ns = sv_clock_ns();
+    tide_t tide;
+    bool good = tide_open(&tide, self, &failing->plan, &failing->params, failing->epochs);
+    selvage_status_t status = good ? run_until_error(&tide, failing->epochs) : SELVAGE_SUCCESS;
+    judge(self, failing, &tide, status);
+    CHECK_STATUS(selvage_exchange_start(tide.flow.ex, tide.stream[0]), status);
+    CHECK_STATUS(selvage_exchange_enqueue_wait(tide.flow.ex, tide.stream[0]), status);
+    CHECK_STATUS(selvage_exchange_wait(tide.flow.ex, tide.stream[0]), status);
+    tide_close(&tide);
+    CHECK(sv_clock_ns() - begin_ns < UINT64_C(20000000000));
+}
+
+static void fail(const char *env, size_t bytes, bool registered, selvage_status_t wanted, const char *text)
+{
+    long failed = atomic_load(&check_failed_);
+    scene = (scene_t){.epochs = 6, .victim = 1, .wanted = wanted, .text = text};
+    scene.params = (selvage_exchange_params_t){SELVAGE_EXCHANGE_PARAMS_INIT, .checksum = SELVAGE_CHECKSUM_RETRY};
+    local_ranks_env(env);
+    make_pair(bytes, 3, registered);
+    local_ranks_run(&(local_run_t){.size = 2, .body = run_failing, .arg = &scene, .log_expected = true,
+                                   .may_set_aside = true});
+    if (atomic_load(&check_failed_) != failed)
+        fprintf(stderr, "-- %s: %zu bytes%s\n", env, bytes, registered ? ", registered" : "");
+}
+
+static void test_failures(void)
+{
+    fail("TIMEOUT_S=2 FAULT=flip=1,rank=0,only=1,epochs=1", 1000, false, SELVAGE_ERR_CHECKSUM, "packet 1 (tag 0)");
+    fail("TIMEOUT_S=2 KERNEL_PEER_MAX_BYTES=0 FAULT=flip=1,rank=0,only=1,epochs=1", 9000, true, SELVAGE_ERR_CHECKSUM,
+         "packet 1 (tag 0)");
+    fail("TIMEOUT_S=2 FAULT=drop=1,rank=0,only=2,epochs=1", 1000, false, SELVAGE_ERR_TIMEOUT, "packet 2 (tag 0)");
+    fail("TIMEOUT_S=2 KERNEL_PEER_MAX_BYTES=0 FAULT=drop=1,rank=0,only=2,epochs=1", 9000, true, SELVAGE_ERR_TIMEOUT,
+         "packet 2 (tag 0)");
+}
+
+/* Somewhere in the run, in epochs that begin behind an enqueued wait: whatever was hurt is reported, in its epoch. */
+static void run_lottery(local_rank_t *self)
+{
+    const scene_t *lottery = self->arg;
+    selvage_stats_t stats = {SELVAGE_STATS_INIT};
+    tide_t tide;
+    bool good = tide_open(&tide, self, &lottery->plan, &lottery->params, lottery->epochs);
+    selvage_status_t status = good ? run_until_error(&tide, lottery->epochs) : SELVAGE_SUCCESS;
+    CHECK_STATUS(selvage_comm_stats(self->comm, &stats), SELVAGE_SUCCESS);
+    if (status != SELVAGE_SUCCESS) {
+        judge(self, lottery, &tide, status);
+    } else {
+        CHECK_EQ(stats.faults_injected, 0);
+        tide_settle(&tide);
+        tide_check(&tide);
+    }
+    tide_close(&tide);
+}
+
+static void test_lottery(void)
+{
+    char list[128];
+    for (int seed = 1; seed <= 8; seed++) {
+        long failed = atomic_load(&check_failed_);
+        scene = (scene_t){.epochs = 8, .victim = 1, .wanted = SELVAGE_ERR_CHECKSUM, .text = "expected digest"};
+        scene.params = (selvage_exchange_params_t){SELVAGE_EXCHANGE_PARAMS_INIT, .checksum = SELVAGE_CHECKSUM_REPORT};
+        snprintf(list, sizeof list, "TIMEOUT_S=2 FAULT=flip=0.06,rank=0,seed=%d%s", seed,
+                 seed % 2 ? "" : " KERNEL_PEER_MAX_BYTES=0");
+        local_ranks_env(list);
+        make_pair(9000, 2, true);
+        local_ranks_run(&(local_run_t){.size = 2, .body = run_lottery, .arg = &scene, .log_expected = true,
+                                       .may_set_aside = true});
+        if (atomic_load(&check_failed_) != failed)
+            fprintf(stderr, "-- %s\n", list);
+    }
+}
+
+int main(void)
+{
+    test_early();
+    test_asked();
+    test_failures();
+    test_lottery();
+    return check_report("test_exchange_early");
+}
