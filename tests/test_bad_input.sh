@@ -34,7 +34,9 @@ bad() {
 # logged TEXT COUNT [ALLOWED]: so many warnings like this, and no other line of the log but one like ALLOWED.
 logged() {
     [ "$(grep -cE -- "\] warn: .*$1" "$work/err")" -eq "$2" ] || fail "not $2 warnings like '$1'"
-    if grep '\] \(warn\|error\):' "$work/err" | grep -qvE -- "$1${3:+|$3}"; then fail "something else on the log than '$1'"; fi
+    if grep '\] \(warn\|error\):' "$work/err" | grep -qvE -- "$1${3:+|$3}"; then
+        fail "something else on the log than '$1'"
+    fi
 }
 
 # refused NAME VALUE WORDS: ERR_CONFIG on both ranks, with the variable's name, the value and what is wanted.

@@ -109,7 +109,7 @@ error_everywhere() {
 }
 
 for route in peer staged; do
-    # The silent rank waits for its own sends and has the same deadline; only what the others say at theirs is looked at.
+    # The silent rank has the same deadline, for its own sends; only what the others say at theirs is looked at.
     for _ in 1 2 3 4 5; do
         rm -f "$work"/flight*
         SELVAGE_FLIGHT_FILE=$work/flight SELVAGE_FAULT=never=3,rank=1 SELVAGE_TIMEOUT_S=2 \
