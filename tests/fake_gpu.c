@@ -215,6 +215,7 @@ static const sv_device_ops_t ops = {
     .name = "amd",
     .close = close_gpu,
     .malloc = allocate,
+    .malloc_fine = allocate,
     .free = release,
     .host_malloc = allocate_pinned,
     .host_free = release,

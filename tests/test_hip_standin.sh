@@ -168,18 +168,46 @@ for mode in device peer shared staged; do
     [ -s "$work/counts" ] || fail "$mode: no calls were counted"
     while read -r call count; do
         case $call in hipGetDevice|hipSetDevice|hipEventQuery) [ "$count" -le 40 ] || count=40 ;; esac
-        for number in $(numbers "$count"); do
-            drive "$mode" "HIP_STANDIN_FAIL=$call:$number"
-            got=$?
-            grep -q "failed $call," "$work/out" || continue # fewer polls than in the run before
-            case " ${serious[*]} " in
-            *" $call "*)
-                [ "$got" -eq 3 ] || grep -q "another route was taken" "$work/out" ||
-                    fail "$mode: $call $number failed, and nobody was told"
-                ;;
-            esac
-        done
-    done <"$work/counts"
+        for number in $(numbers "$count"); do echo "$mode $call $number"; done
+    done <"$work/counts" >>"$work/sweep"
+done
+
+# sweep: each line of standard input is a mode, a call and which one of that name fails.
+sweep() {
+    local mode call number got
+    while read -r mode call number; do
+        drive "$mode" "HIP_STANDIN_FAIL=$call:$number"
+        got=$?
+        grep -q "failed $call," "$work/out" || continue # fewer polls than in the run before
+        case " ${serious[*]} " in
+        *" $call "*)
+            [ "$got" -eq 3 ] || grep -q "another route was taken" "$work/out" ||
+                fail "$mode: $call $number failed, and nobody was told"
+            ;;
+        esac
+    done
+}
+
+# Each run is a process that mostly waits for its own threads, so as many sweeps as there are cores, each in a folder of
+# its own, take turns at the lines.
+cores=$(nproc)
+for ((part = 0; part < cores; part++)); do
+    mkdir "$work/$part" || exit 1
+    (
+        work=$work/$part runs=0 failed=0
+        awk -v part="$part" -v cores="$cores" 'NR % cores == part' "$work/../sweep" >"$work/sweep"
+        sweep <"$work/sweep"
+        echo "$runs $failed" >"$work/sum"
+    ) &
+done
+wait
+for ((part = 0; part < cores; part++)); do
+    if read -r more_runs more_failed <"$work/$part/sum"; then
+        runs=$((runs + more_runs)) failed=$((failed + more_failed))
+    else
+        fail "a sweep has ended early"
+    fi
+    cat "$work/$part/was_failed" >>"$work/was_failed"
 done
 
 # Every call has been failed at least once, but those that tell about errors.
