@@ -16,7 +16,7 @@ SV_DEV_FN void push_close(const sv_batch_arg_t &arg, const sv_push_item_t &item,
 
     if (!here) { /* partners: the acquires of this rank's host and of its kernels that wait */
         uint64_t *abort = arg.flags & SV_BATCH_STICKY ? arg.abort : nullptr;
-        sv_dev_store_release_system_u64_all(sv_dev_words_t{{item.failed, abort, nullptr}, {arg.epoch, 1, 0}});
+        sv_dev_store_release_system_u64_all(sv_dev_words_t{{item.failed, abort, item.sent}, {arg.epoch, 1, word}});
         return;
     }
     if (arg.hurt == packet + 1 && item.identity.bytes)

@@ -200,8 +200,8 @@ typedef struct enqueue_call {
 
 static selvage_status_t enqueue_epoch(selvage_exchange_t *x, void *stream, uint64_t now_ns)
 {
+    SV_TRY(join_streams(x, stream)); /* first: the digest of a send and its push share a scratch */
     SV_TRY(push_rest(x, stream, now_ns));
-    SV_TRY(join_streams(x, stream));
     SV_TRY(pull_rest(x, stream));
     return SV_DEVICE_CALL(x->comm->dev, event_record, x->enqueue_event, stream);
 }
@@ -270,11 +270,27 @@ static selvage_status_t report_recv(selvage_exchange_t *x, const sv_recv_t *recv
                     (unsigned long long)result->expected, (unsigned long long)result->found);
 }
 
+/* What failed first; a packet that did not come any more because another had failed is not the cause. */
+static const sv_recv_t *find_first(const selvage_exchange_t *x)
+{
+    const sv_recv_t *first = NULL;
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        const sv_verify_result_t *result = x->recvs[i].result;
+        if (!__atomic_load_n(&result->epoch, __ATOMIC_ACQUIRE))
+            continue;
+        bool absent = result->record_ok == SV_RESULT_ABSENT;
+        if (!first || result->epoch < first->result->epoch ||
+            (result->epoch == first->result->epoch && !absent && first->result->record_ok == SV_RESULT_ABSENT))
+            first = &x->recvs[i];
+    }
+    return first;
+}
+
 static selvage_status_t find_failure(selvage_exchange_t *x)
 {
-    for (uint32_t i = 0; i < x->nrecvs; i++)
-        if (__atomic_load_n(&x->recvs[i].result->epoch, __ATOMIC_ACQUIRE))
-            return report_recv(x, &x->recvs[i]);
+    const sv_recv_t *first = find_first(x);
+    if (first)
+        return report_recv(x, first);
     for (uint32_t i = 0; i < x->nsends; i++) {
         /* Partner: the release in push_close() of this rank's kernel. */
         uint64_t epoch = __atomic_load_n(x->sends[i].failed, __ATOMIC_ACQUIRE);
