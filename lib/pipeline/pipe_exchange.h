@@ -308,6 +308,7 @@ struct selvage_exchange {
     bool kernel_stream_busy;       /* with something of this epoch that an enqueued wait must join */
     sv_event_t *enqueue_event;     /* behind the last enqueued wait, on the caller's stream */
     uint64_t enqueued_epoch;       /* the last that ended by an enqueued wait; 0: none */
+    bool unjudged;                 /* an enqueued wait has closed packets whose pull was under way */
     uint64_t found_epoch;          /* in which the device found a failure behind an enqueued wait; 0: none */
     uint64_t held_epoch;           /* the same with a progress thread */
     uint8_t *slab;                 /* device: landing slots of peer receives that are not registered */
