@@ -162,14 +162,14 @@ static void test_modes(void)
     scene.habit = HABIT_MIX;
     scene.epochs = 30 / FEWER;
     for (int i = 0; i < 2; i++) {
-        local_ranks_mode(i ? "SOFT_MODE=inline" : "PROGRESS=thread");
+        local_ranks_mode(i ? "SOFT_MODE=inline" : "PROGRESS=thread SOFT_BLOCKS=4");
         play("ROUTE=staged SEGMENT_BYTES=4096", 2, 20000, false, &retry);
         play("ROUTE=shared", 3, 4096, false, &report);
         play("KERNEL_PEER_MAX_BYTES=0", 2, 100001, false, &retry);
         play("", 2, 100001, true, &off);
         play("", 4, 8, false, &retry);
     }
-    local_ranks_mode("");
+    local_ranks_mode("SOFT_BLOCKS=4");
 }
 
 /* --- two exchanges ------------------------------------------------------------------------------------------------ */
@@ -314,6 +314,7 @@ static void test_abandoned(void)
 
 int main(void)
 {
+    local_ranks_mode("SOFT_BLOCKS=4"); /* packets have shares, as on a GPU */
     test_back_to_back();
     test_habits();
     test_modes();
