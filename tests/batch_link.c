@@ -344,7 +344,6 @@ static void expect_failure(link_t *link, const link_run_t *run)
 void link_expect_no_push(link_t *link, unsigned i, const link_run_t *run)
 {
     link_words(link, i)->failed = run->epoch;
-    link_words(link, i)->sent = link_word(run->epoch, run->attempt, link->packet[i].count ? link->packet[i].count : 1);
     expect_failure(link, run);
 }
 

@@ -52,7 +52,7 @@ static void test_words(sv_device_t *dev, void *stream)
         uint32_t attempt, word_attempt, count;
         bool there;
     } rows[] = {{5, 5, 0, 0, 1, true},  {5, 5, 2, 2, 9, true},   {5, 5, 255, 255, 1, true},
-                {5, 5, 0, 1, 1, false}, {5, 5, 1, 0, 1, false},  {5, 5, 0, 0, 0, false},
+                {5, 5, 0, 1, 1, true},  {5, 5, 1, 0, 1, false},  {5, 5, 0, 0, 0, false},
                 {5, 4, 0, 0, 1, false}, {5, 8, 0, 7, 0, true},   {0xffffffff, 0x100000001, 0, 0, 1, true},
                 {5, 0, 0, 0, 0, false}, {0x100000001, 0xffffffff, 0, 0, 1, false}};
     link_t link;

@@ -10,9 +10,8 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "pipeline/pipe_comm.h"
 
-enum { STALE = 0x5a, BLOCKS = 4 };
+enum { STALE = 0x5a };
 
 static uint64_t key_of(const tide_t *tide, unsigned number)
 {
@@ -61,7 +60,6 @@ bool tide_open(tide_t *tide, local_rank_t *self, const plan_t *plan, const selva
         abort();
     for (unsigned i = 0; good && i < plan->count; i++)
         good = make_source(tide, i);
-    self->comm->dev_under->launch_blocks = BLOCKS; /* so that packets have shares, as on a GPU */
     for (int s = 0; s < 2; s++)
         CHECK_STATUS(selvage_stream_create(self->dev, &tide->stream[s]), SELVAGE_SUCCESS);
     selvage_status_t status = selvage_exchange_commit(tide->flow.ex);

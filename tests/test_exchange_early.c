@@ -4,6 +4,7 @@
  * the device finds behind enqueued waits.
  */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/base_clock.h"
 #include "check.h"
@@ -16,9 +17,19 @@ typedef struct scene {
     int victim;              /* the rank that receives what is hurt */
     selvage_status_t wanted; /* there */
     const char *text;        /* in the detail there */
+    _Atomic uint64_t hurt;   /* packets, by all ranks */
+    _Atomic bool noticed;    /* by the victim */
 } scene_t;
 
 static scene_t scene;
+
+static void make_scene(unsigned epochs, selvage_checksum_t policy)
+{
+    memset(&scene, 0, sizeof scene); /* no rank runs */
+    scene.epochs = epochs;
+    scene.victim = 1;
+    scene.params = (selvage_exchange_params_t){SELVAGE_EXCHANGE_PARAMS_INIT, .checksum = policy};
+}
 
 static void make_pair(size_t bytes, unsigned per_pair, bool registered)
 {
@@ -58,7 +69,7 @@ static void test_early(void)
     static const selvage_checksum_t policy[] = {SELVAGE_CHECKSUM_RETRY, SELVAGE_CHECKSUM_OFF};
     char list[128];
     for (int i = 0; i < 12; i++) {
-        scene = (scene_t){.epochs = 28, .params = {SELVAGE_EXCHANGE_PARAMS_INIT, .checksum = policy[i / 3 % 2]}};
+        make_scene(28, policy[i / 3 % 2]);
         snprintf(list, sizeof list, "TIMEOUT_S=30 EARLY_WAIT_US=%d %s", i < 6 ? 200 : 20000, route[i % 3]);
         local_ranks_env(list);
         make_pair(i % 2 ? 1000 : 8, 3, i % 2);
@@ -76,7 +87,7 @@ static void run_asked(local_rank_t *self)
     bool good = tide_open(&tide, self, &asked->plan, &asked->params, asked->epochs);
     for (unsigned epoch = 1; good && epoch <= asked->epochs; epoch++) {
         if (epoch == 3 && self->rank == 0)
-            CHECK_STATUS(selvage_device_delay_us(self->dev, 150000, tide.stream[0]), SELVAGE_SUCCESS);
+            CHECK_STATUS(selvage_device_delay_us(self->dev, 200000, tide.stream[0]), SELVAGE_SUCCESS);
         selvage_status_t status = tide_start(&tide, 0);
         CHECK_STATUS(status, SELVAGE_SUCCESS);
         if (status == SELVAGE_SUCCESS)
@@ -88,15 +99,40 @@ static void run_asked(local_rank_t *self)
     tide_close(&tide);
 }
 
+/* The host polls for longer than a packet may take, and then leaves the epoch to the device: nobody was asked. */
+static void run_unasked(local_rank_t *self)
+{
+    const scene_t *unasked = self->arg;
+    tide_t tide;
+    bool good = tide_open(&tide, self, &unasked->plan, &unasked->params, unasked->epochs);
+    for (unsigned epoch = 1; good && epoch <= unasked->epochs; epoch++) {
+        if (self->rank == 0)
+            usleep(100000);
+        CHECK_STATUS(tide_start(&tide, 0), SELVAGE_SUCCESS);
+        uint64_t begin_ns = sv_clock_ns();
+        while (self->rank == 1 && sv_clock_ns() - begin_ns < 100000000) {
+            CHECK_STATUS(selvage_progress(self->comm), SELVAGE_SUCCESS);
+            usleep(500);
+        }
+        CHECK_STATUS(tide_finish(&tide, 0, TIDE_ENQUEUE), SELVAGE_SUCCESS);
+    }
+    CHECK_STATUS(selvage_exchange_wait(tide.flow.ex, tide.stream[0]), SELVAGE_SUCCESS);
+    tide_settle(&tide);
+    tide_check(&tide);
+    tide_close(&tide);
+}
+
 static void test_asked(void)
 {
-    static const char *const env[] = {"TIMEOUT_S=3 RETRY_TIMEOUT_MS=20",
-                                      "TIMEOUT_S=3 RETRY_TIMEOUT_MS=20 KERNEL_PEER_MAX_BYTES=0"};
-    for (int i = 0; i < 2; i++) {
-        scene = (scene_t){.epochs = 5, .params = {SELVAGE_EXCHANGE_PARAMS_INIT, .checksum = SELVAGE_CHECKSUM_RETRY}};
+    static const char *const env[] = {"TIMEOUT_S=10 RETRY_TIMEOUT_MS=20",
+                                      "TIMEOUT_S=10 RETRY_TIMEOUT_MS=20 KERNEL_PEER_MAX_BYTES=0",
+                                      "TIMEOUT_S=10 RETRY_TIMEOUT_MS=20 KERNEL_PEER_MAX_BYTES=1M"};
+    for (int i = 0; i < 3; i++) {
+        make_scene(5, SELVAGE_CHECKSUM_RETRY);
         local_ranks_env(env[i]);
         make_pair(20000, 2, true);
         local_ranks_run(&(local_run_t){.size = 2, .body = run_asked, .arg = &scene, .may_set_aside = true});
+        local_ranks_run(&(local_run_t){.size = 2, .body = run_unasked, .arg = &scene, .may_set_aside = true});
     }
 }
 
@@ -115,13 +151,13 @@ static selvage_status_t run_until_error(tide_t *tide, unsigned epochs)
 
 static void judge(local_rank_t *self, const scene_t *failing, tide_t *tide, selvage_status_t status)
 {
-    if (self->rank != failing->victim) { /* told by the victim, or held up until its own deadline */
-        CHECK(status == SELVAGE_ERR_PEER || status == SELVAGE_ERR_CHECKSUM || status == SELVAGE_ERR_TIMEOUT);
+    if (self->rank != failing->victim) { /* told by the victim, held up until its own deadline, or through before */
+        CHECK(status == SELVAGE_SUCCESS || status == SELVAGE_ERR_PEER || status == SELVAGE_ERR_CHECKSUM ||
+              status == SELVAGE_ERR_TIMEOUT);
         return;
     }
-    /* Of a lost packet its sender may tell first: its later packets wait for leave that never comes, and as long. */
     if (failing->wanted == SELVAGE_ERR_TIMEOUT && status == SELVAGE_ERR_PEER)
-        return;
+        return; /* the other one's deadline came first */
     CHECK_STATUS(status, failing->wanted);
     CHECK(strstr(selvage_error_detail(), failing->text) != NULL);
     const char *at = strstr(selvage_error_detail(), "epoch ");
@@ -139,6 +175,11 @@ static void run_failing(local_rank_t *self)
     bool good = tide_open(&tide, self, &failing->plan, &failing->params, failing->epochs);
     selvage_status_t status = good ? run_until_error(&tide, failing->epochs) : SELVAGE_SUCCESS;
     judge(self, failing, &tide, status);
+    if (status == SELVAGE_SUCCESS) /* the word of the victim is on its way */
+        status = tide_start(&tide, 0);
+    if (status == SELVAGE_SUCCESS)
+        status = tide_finish(&tide, 0, TIDE_WAIT);
+    CHECK(status != SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_exchange_start(tide.flow.ex, tide.stream[0]), status);
     CHECK_STATUS(selvage_exchange_enqueue_wait(tide.flow.ex, tide.stream[0]), status);
     CHECK_STATUS(selvage_exchange_wait(tide.flow.ex, tide.stream[0]), status);
@@ -149,8 +190,9 @@ static void run_failing(local_rank_t *self)
 static void fail(const char *env, size_t bytes, bool registered, selvage_status_t wanted, const char *text)
 {
     long failed = atomic_load(&check_failed_);
-    scene = (scene_t){.epochs = 6, .victim = 1, .wanted = wanted, .text = text};
-    scene.params = (selvage_exchange_params_t){SELVAGE_EXCHANGE_PARAMS_INIT, .checksum = SELVAGE_CHECKSUM_RETRY};
+    make_scene(6, SELVAGE_CHECKSUM_RETRY);
+    scene.wanted = wanted;
+    scene.text = text;
     local_ranks_env(env);
     make_pair(bytes, 3, registered);
     local_ranks_run(&(local_run_t){.size = 2, .body = run_failing, .arg = &scene, .log_expected = true,
@@ -159,12 +201,21 @@ static void fail(const char *env, size_t bytes, bool registered, selvage_status_
         fprintf(stderr, "-- %s: %zu bytes%s\n", env, bytes, registered ? ", registered" : "");
 }
 
+/* What goes straight into buffers is left out under the thread sanitizer: on bad data both ends work at once. */
+#ifdef __SANITIZE_THREAD__
+enum { STRAIGHT = 0 };
+#else
+enum { STRAIGHT = 1 };
+#endif
+
 static void test_failures(void)
 {
     fail("TIMEOUT_S=2 FAULT=flip=1,rank=0,only=1,epochs=1", 1000, false, SELVAGE_ERR_CHECKSUM, "packet 1 (tag 0)");
+    fail("TIMEOUT_S=2 FAULT=drop=1,rank=0,only=2,epochs=1", 1000, false, SELVAGE_ERR_TIMEOUT, "packet 2 (tag 0)");
+    if (!STRAIGHT)
+        return;
     fail("TIMEOUT_S=2 KERNEL_PEER_MAX_BYTES=0 FAULT=flip=1,rank=0,only=1,epochs=1", 9000, true, SELVAGE_ERR_CHECKSUM,
          "packet 1 (tag 0)");
-    fail("TIMEOUT_S=2 FAULT=drop=1,rank=0,only=2,epochs=1", 1000, false, SELVAGE_ERR_TIMEOUT, "packet 2 (tag 0)");
     fail("TIMEOUT_S=2 KERNEL_PEER_MAX_BYTES=0 FAULT=drop=1,rank=0,only=2,epochs=1", 9000, true, SELVAGE_ERR_TIMEOUT,
          "packet 2 (tag 0)");
 }
@@ -178,11 +229,12 @@ static void run_lottery(local_rank_t *self)
     bool good = tide_open(&tide, self, &lottery->plan, &lottery->params, lottery->epochs);
     selvage_status_t status = good ? run_until_error(&tide, lottery->epochs) : SELVAGE_SUCCESS;
     CHECK_STATUS(selvage_comm_stats(self->comm, &stats), SELVAGE_SUCCESS);
+    atomic_fetch_add(&scene.hurt, stats.faults_injected);
+    if (self->rank == lottery->victim)
+        atomic_store(&scene.noticed, status != SELVAGE_SUCCESS);
     if (status != SELVAGE_SUCCESS) {
         judge(self, lottery, &tide, status);
     } else {
-        /* Whoever sent in the last epoch need not have heard of the damage; whoever received it has. */
-        CHECK(self->rank != lottery->victim || stats.bad_digests == 0);
         tide_settle(&tide);
         tide_check(&tide);
     }
@@ -194,14 +246,16 @@ static void test_lottery(void)
     char list[128];
     for (int seed = 1; seed <= 8; seed++) {
         long failed = atomic_load(&check_failed_);
-        scene = (scene_t){.epochs = 8, .victim = 1, .wanted = SELVAGE_ERR_CHECKSUM, .text = "expected digest"};
-        scene.params = (selvage_exchange_params_t){SELVAGE_EXCHANGE_PARAMS_INIT, .checksum = SELVAGE_CHECKSUM_REPORT};
+        make_scene(8, SELVAGE_CHECKSUM_REPORT);
+        scene.wanted = SELVAGE_ERR_CHECKSUM;
+        scene.text = "expected digest";
         snprintf(list, sizeof list, "TIMEOUT_S=2 FAULT=flip=0.06,rank=0,seed=%d%s", seed,
-                 seed % 2 ? "" : " KERNEL_PEER_MAX_BYTES=0");
+                 seed % 2 || !STRAIGHT ? "" : " KERNEL_PEER_MAX_BYTES=0");
         local_ranks_env(list);
         make_pair(9000, 2, true);
         local_ranks_run(&(local_run_t){.size = 2, .body = run_lottery, .arg = &scene, .log_expected = true,
                                        .may_set_aside = true});
+        CHECK_EQ(atomic_load(&scene.noticed), atomic_load(&scene.hurt) > 0);
         if (atomic_load(&check_failed_) != failed)
             fprintf(stderr, "-- %s\n", list);
     }
@@ -210,6 +264,7 @@ static void test_lottery(void)
 int main(void)
 {
     test_early();
+    local_ranks_mode("SOFT_BLOCKS=4"); /* packets have shares, as on a GPU */
     test_asked();
     test_failures();
     test_lottery();

@@ -143,7 +143,7 @@ typedef struct sv_push_item {
     uint64_t record_stride;
     uint64_t *arrived_near;    /* beside the record: for a kernel that waits there, or for what comes without slots */
     uint64_t *arrived;         /* for a host that polls */
-    uint64_t *sent;            /* own: src is read no more, whether it went or not */
+    uint64_t *sent;            /* own: src is read no more */
     uint64_t *failed;          /* own: gets the epoch if the credit did not come in time */
     const uint64_t *credit;    /* own: the receiver's leave to write */
     sv_digest_scratch_t *scratch;

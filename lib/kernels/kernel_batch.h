@@ -34,13 +34,16 @@ SV_DEV_FN uint64_t batch_word(uint64_t epoch, uint32_t attempt, uint32_t count)
     return (epoch & 0xffffffffu) << 32 | static_cast<uint64_t>(attempt & 0xff) << 24 | count;
 }
 
-/* Whether a word says what epoch and attempt wait for: at least so many segments, at least one. */
+/*
+ * Whether a word says what epoch and attempt wait for: at least so many segments, at least one. A later attempt says it
+ * too: the receiver asked again while the push waited for its leave, which the question has overwritten.
+ */
 SV_DEV_FN bool batch_word_is(uint64_t word, uint64_t epoch, uint32_t attempt, uint64_t count)
 {
     const int32_t ahead = static_cast<int32_t>(static_cast<uint32_t>(word >> 32) - static_cast<uint32_t>(epoch));
     const uint64_t there = word & 0xffffff;
 
-    return ahead > 0 || (ahead == 0 && ((word >> 24) & 0xff) == attempt && there != 0 && there >= count);
+    return ahead > 0 || (ahead == 0 && ((word >> 24) & 0xff) >= attempt && there != 0 && there >= count);
 }
 
 /* Looks at a word until it is there; false if time is over or the exchange is given up. */

@@ -47,7 +47,8 @@ selvage_status_t sv_phase0_prepare(sv_send_t *send, uint64_t now_ns)
     send->ready_seen = off && !(staged && p->kernel_copy);
     if (off)
         *send->record = p->identity;
-    if (p->x->device_mode) /* the push that waits for leave brings the record too: not before that leave */
+    /* The push that waits for leave brings the record too: not before that leave. What is sent again does not wait. */
+    if (p->x->device_mode && p->attempt == 0)
         return SELVAGE_SUCCESS;
     if (staged && p->kernel_copy)
         sv_batch_push_later(send);

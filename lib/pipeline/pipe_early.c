@@ -167,6 +167,8 @@ static selvage_status_t pull_rest(selvage_exchange_t *x, void *stream)
         sv_recv_t *recv = x->active_recvs[i];
         if (recv->state == SV_RECV_WAITING || !recv->p.pulled)
             sv_batch_pull_later(recv);
+        else
+            x->unjudged = true; /* its pull tells nobody else of a failure */
     }
     const sv_batch_how_t how = {.stream = stream, .wait_ns = sv_early_deadline_ns(x), .sticky = true};
     return x->npull_due ? sv_batch_pull_how(x, &how) : SELVAGE_SUCCESS;
@@ -200,7 +202,7 @@ typedef struct enqueue_call {
 
 static selvage_status_t enqueue_epoch(selvage_exchange_t *x, void *stream, uint64_t now_ns)
 {
-    SV_TRY(join_streams(x, stream)); /* first: the digest of a send and its push share a scratch */
+    SV_TRY(join_streams(x, stream)); /* first: what began there may use record and scratch of the same packets */
     SV_TRY(push_rest(x, stream, now_ns));
     SV_TRY(pull_rest(x, stream));
     return SV_DEVICE_CALL(x->comm->dev, event_record, x->enqueue_event, stream);
@@ -270,17 +272,16 @@ static selvage_status_t report_recv(selvage_exchange_t *x, const sv_recv_t *recv
                     (unsigned long long)result->expected, (unsigned long long)result->found);
 }
 
-/* What failed first; a packet that did not come any more because another had failed is not the cause. */
-static const sv_recv_t *find_first(const selvage_exchange_t *x)
+/* The first epoch counts, and in it what came damaged: others may be absent because of that. */
+static const sv_recv_t *first_failed(const selvage_exchange_t *x)
 {
     const sv_recv_t *first = NULL;
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         const sv_verify_result_t *result = x->recvs[i].result;
-        if (!__atomic_load_n(&result->epoch, __ATOMIC_ACQUIRE))
+        uint64_t epoch = __atomic_load_n(&result->epoch, __ATOMIC_ACQUIRE);
+        if (!epoch || (first && epoch > first->result->epoch))
             continue;
-        bool absent = result->record_ok == SV_RESULT_ABSENT;
-        if (!first || result->epoch < first->result->epoch ||
-            (result->epoch == first->result->epoch && !absent && first->result->record_ok == SV_RESULT_ABSENT))
+        if (!first || epoch < first->result->epoch || first->result->record_ok == SV_RESULT_ABSENT)
             first = &x->recvs[i];
     }
     return first;
@@ -288,9 +289,9 @@ static const sv_recv_t *find_first(const selvage_exchange_t *x)
 
 static selvage_status_t find_failure(selvage_exchange_t *x)
 {
-    const sv_recv_t *first = find_first(x);
-    if (first)
-        return report_recv(x, first);
+    const sv_recv_t *recv = first_failed(x);
+    if (recv)
+        return report_recv(x, recv);
     for (uint32_t i = 0; i < x->nsends; i++) {
         /* Partner: the release in push_close() of this rank's kernel. */
         uint64_t epoch = __atomic_load_n(x->sends[i].failed, __ATOMIC_ACQUIRE);
@@ -309,11 +310,14 @@ static void check(void *arg)
     if (sv_exchange_state(x) != SV_EXCHANGE_IDLE)
         return;
     /* Partner: the release of the kernel that failed; what it wrote to the result came before. */
-    if (!__atomic_load_n(x->abort, __ATOMIC_ACQUIRE))
+    if (!__atomic_load_n(x->abort, __ATOMIC_ACQUIRE) && !x->unjudged)
         return;
+    bool settled = SV_DEVICE_CALL(x->comm->dev, event_query, x->enqueue_event) == SELVAGE_SUCCESS;
     selvage_status_t status = find_failure(x);
-    if (status == SELVAGE_SUCCESS)
+    if (status == SELVAGE_SUCCESS) {
+        x->unjudged &= !settled;
         return;
+    }
     if (x->policy == SV_CONFIG_CHECKSUM_ABORT && status == SELVAGE_ERR_CHECKSUM)
         sv_recovery_abort(x);
     sv_exchange_poison(x, status, true);

@@ -303,11 +303,13 @@ struct selvage_exchange {
     bool in_start;
     bool unordered;                /* the streams of the exchange are not behind the caller's yet: maybe none is used */
     bool device_mode;              /* this epoch's pushes wait on the device; it should end by an enqueued wait */
+    bool host_ends;                /* wait or test was called in this epoch */
     bool all_pulled;               /* every receive ends by a pull */
     size_t send_bytes;
     bool kernel_stream_busy;       /* with something of this epoch that an enqueued wait must join */
     sv_event_t *enqueue_event;     /* behind the last enqueued wait, on the caller's stream */
     uint64_t enqueued_epoch;       /* the last that ended by an enqueued wait; 0: none */
+    bool unjudged;                 /* an enqueued wait has closed packets whose pull was under way */
     uint64_t found_epoch;          /* in which the device found a failure behind an enqueued wait; 0: none */
     uint64_t held_epoch;           /* the same with a progress thread */
     uint8_t *slab;                 /* device: landing slots of peer receives that are not registered */

@@ -150,6 +150,9 @@ selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns)
         return SELVAGE_SUCCESS;
     if (p->x->policy != SV_CONFIG_CHECKSUM_RETRY || recv->asked >= ATTEMPT_MAX)
         return SELVAGE_SUCCESS;
+    /* An enqueued wait may be to come, and the sender's host be out of it already: nobody would answer. */
+    if (!p->x->host_ends && !p->x->comm->progress.threaded && sv_packet_is_device_driven(p))
+        return SELVAGE_SUCCESS;
     /* Nothing is missing as long as this rank's own stream has not come to start. */
     SV_TRY(sv_exchange_order(p->x));
     selvage_status_t begun = SV_DEVICE_CALL(p->x->comm->dev, event_query, p->x->start_event);

@@ -134,7 +134,7 @@ static selvage_status_t begin_epoch(selvage_exchange_t *x)
     x->phase_begin_ns[0] = x->phase_begin_ns[1] = now_ns;
     x->nactive_recvs = x->nactive_sends = 0;
     x->npush_due = x->npull_due = 0;
-    x->kernel_stream_busy = false;
+    x->kernel_stream_busy = x->host_ends = false;
     x->device_mode = x->enqueued_epoch && x->enqueued_epoch == x->epoch - 1; /* most likely it ends as the last did */
     x->defer_peer = choose_defer(x);
     reset_peers(x);
@@ -363,9 +363,17 @@ static selvage_status_t judge(const selvage_exchange_t *x, const char *call)
     return sv_error(SELVAGE_ERR_STATE, "%s: the exchange was never started", call);
 }
 
+/* With a progress thread nobody looks at it, and the flag is that thread's. */
+static void note_host_ends(selvage_exchange_t *x)
+{
+    if (!x->comm->progress.threaded)
+        x->host_ends = true;
+}
+
 selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream)
 {
     (void)stream; /* completion is seen by the host, so work enqueued later on any stream comes after it */
+    note_host_ends(x);
     selvage_status_t queried = sv_early_query(x);
     if (queried == SELVAGE_IN_PROGRESS || sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
         sv_progress_poll(&x->comm->progress);
@@ -395,6 +403,7 @@ selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
     sv_relax_t relax;
     (void)stream; /* as in test */
     init_relax(x->comm, &relax);
+    note_host_ends(x);
     while (sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
         sv_early_wait(x);
         if (sv_progress_poll(&x->comm->progress)) {
