@@ -177,8 +177,8 @@ static selvage_status_t launch(const selvage_exchange_t *x, const sv_kernel_t *k
 static bool is_under_way(const sv_send_t *send)
 {
     const uint64_t *word = send->p.route == SELVAGE_ROUTE_STAGED ? send->ready : send->sent;
-    /* Partners: the releases of the push kernel, at its end or where its leave did not come. */
-    /* Words grow; a copy engine may have sent a later epoch. */
+    /* Partners: the releases of the push kernel, at its end or where its leave did not come. Words grow, and a copy
+       engine may have sent a later epoch since. */
     return send->pushed && (int64_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - send->pushed) < 0 &&
            (uint32_t)__atomic_load_n(send->failed, __ATOMIC_ACQUIRE) != sv_word_epoch(send->pushed);
 }

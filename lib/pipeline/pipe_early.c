@@ -3,7 +3,7 @@
  * Pulls that are launched before their packets are there. Two uses:
  *
  *   wait           The host has nothing else to do, so it launches the pulls now; they wait for the packets on the
- *                  device, for some ten microseconds at most. A launch costs as much as a small packet's whole way, and
+ *                  device, for some tens of microseconds at most. A launch costs as much as a small packet's whole way, and
  *                  this one is over by the time the packet comes. One that comes later is pulled as usual.
  *
  *   enqueue_wait   Pushes wait for leave and pulls for packets on the caller's stream, up to the deadline, and the host
