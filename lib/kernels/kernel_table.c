@@ -23,10 +23,15 @@ const sv_kernel_t sv_kernel_delay = {"sv_delay", sv_delay_soft};
 /* A batch of four 16-byte units for each of 256 lanes: with less, blocks only cost their start and their arrival. */
 enum { BLOCK_BYTES = 16384 };
 
+unsigned sv_kernel_shares(const sv_device_t *dev, uint64_t bytes, uint64_t share_bytes)
+{
+    uint64_t wanted = bytes / share_bytes + (bytes % share_bytes > 0 || bytes == 0);
+    return wanted < dev->launch_blocks ? (unsigned)wanted : dev->launch_blocks;
+}
+
 unsigned sv_kernel_blocks(const sv_device_t *dev, uint64_t bytes)
 {
-    uint64_t wanted = bytes / BLOCK_BYTES + 1;
-    return wanted < dev->launch_blocks ? (unsigned)wanted : dev->launch_blocks;
+    return sv_kernel_shares(dev, bytes, BLOCK_BYTES);
 }
 
 enum { RELAX_YIELDS = 64, RELAX_SLEEP_NS = 50000 };

@@ -227,6 +227,7 @@ selvage_status_t sv_commit_furnish(selvage_exchange_t *x)
     SV_TRY(make_streams(x));
     SV_TRY(make_pinned(x));
     place_landing_slots(x);
+    sv_early_decide(x);
     SV_TRY(make_scratch(x));
     return sv_batch_make_items(x);
 }

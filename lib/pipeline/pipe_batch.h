@@ -21,10 +21,7 @@ static inline bool sv_batch_has_near_record(const sv_packet_t *p)
 static inline unsigned sv_batch_shares(const sv_device_t *dev, size_t bytes)
 {
     enum { SHARE_BYTES = 4096 };
-    size_t shares = bytes / SHARE_BYTES + (bytes % SHARE_BYTES > 0);
-    if (shares > dev->launch_blocks)
-        return dev->launch_blocks;
-    return shares ? (unsigned)shares : 1;
+    return sv_kernel_shares(dev, bytes, SHARE_BYTES);
 }
 
 /* The send leaves with the next flush; its receiver is ready. */

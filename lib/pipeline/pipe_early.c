@@ -3,8 +3,8 @@
  * Pulls that are launched before their packets are there. Two uses:
  *
  *   wait           The host has nothing else to do, so it launches the pulls now; they wait for the packets on the
- *                  device, for some tens of microseconds at most. A launch costs as much as a small packet's whole way, and
- *                  this one is over by the time the packet comes. One that comes later is pulled as usual.
+ *                  device, for some tens of microseconds at most. A launch costs as much as a small packet's whole
+ *                  way, and this one is over by the time the packet comes. One that comes later is pulled as usual.
  *
  *   enqueue_wait   Pushes wait for leave and pulls for packets on the caller's stream, up to the deadline, and the host
  *                  is out of it: the epoch is over here as far as the engine is concerned. What fails is kept by the
@@ -27,13 +27,18 @@ static uint64_t patience_ns(const selvage_comm_t *comm)
     return comm->config.early_wait_us < 0 ? comm->dev->early_wait_ns : (uint64_t)(comm->config.early_wait_us * 1000);
 }
 
-/* Only where nothing else of the exchange could queue up behind a pull that waits, and nothing waits to leave. */
-static bool may_pull_early(const selvage_exchange_t *x)
+/* Only where nothing else of the exchange could queue up behind a pull that waits. */
+void sv_early_decide(selvage_exchange_t *x)
 {
     const selvage_comm_t *comm = x->comm;
-    if (!x->all_pulled || !comm->dev->kernels_wait || patience_ns(comm) == 0 || comm->topology.shares_gpu ||
-        comm->fault.armed || comm->progress.threaded)
-        return false;
+    bool may = x->all_pulled && comm->dev->kernels_wait && !comm->topology.shares_gpu && !comm->fault.armed &&
+               !comm->progress.threaded;
+    x->early_wait_ns = may ? patience_ns(comm) : 0;
+}
+
+/* Nothing of this rank's waits to leave. */
+static bool has_left(const selvage_exchange_t *x)
+{
     for (uint32_t i = 0; i < x->nactive_sends; i++)
         if (x->active_sends[i]->state == SV_SEND_MOVING && sv_route_is_one_sided(x->active_sends[i]->p.route))
             return false;
@@ -66,7 +71,7 @@ static void pull_early(sv_recv_t *recv)
 
 void sv_early_wait(selvage_exchange_t *x)
 {
-    if (!may_pull_early(x))
+    if (x->early_wait_ns == 0 || !has_left(x))
         return;
     uint64_t now_ns = sv_clock_ns();
     for (uint32_t i = 0; i < x->nactive_recvs; i++)
@@ -74,7 +79,7 @@ void sv_early_wait(selvage_exchange_t *x)
             pull_early(x->active_recvs[i]);
     if (x->npull_due == 0)
         return;
-    const sv_batch_how_t how = {.stream = x->kernel_stream, .wait_ns = patience_ns(x->comm)};
+    const sv_batch_how_t how = {.stream = x->kernel_stream, .wait_ns = x->early_wait_ns};
     selvage_status_t status = sv_exchange_order(x);
     if (status == SELVAGE_SUCCESS)
         status = sv_batch_pull_how(x, &how);

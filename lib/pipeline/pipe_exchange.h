@@ -304,6 +304,7 @@ struct selvage_exchange {
     bool unordered;                /* the streams of the exchange are not behind the caller's yet: maybe none is used */
     bool device_mode;              /* this epoch's pushes wait on the device; it should end by an enqueued wait */
     bool host_ends;                /* wait or test was called in this epoch */
+    uint64_t early_wait_ns;        /* how long a pull that a waiting host launches may wait; 0: there are none */
     bool all_pulled;               /* every receive ends by a pull */
     size_t send_bytes;
     bool kernel_stream_busy;       /* with something of this epoch that an enqueued wait must join */

@@ -66,6 +66,7 @@ void sv_phase3_slot_landed(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns);
  * start of an epoch that is expected to end by an enqueued wait. sv_early_check: poisons the exchange if the device has
  * found a failure behind an enqueued wait. sv_early_query: IN_PROGRESS while that runs.
  */
+void sv_early_decide(selvage_exchange_t *x); /* at commit: whether and how long sv_early_wait's may wait */
 void sv_early_wait(selvage_exchange_t *x);
 selvage_status_t sv_early_push(selvage_exchange_t *x, uint64_t now_ns);
 void sv_early_check(selvage_exchange_t *x);
