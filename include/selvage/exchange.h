@@ -79,6 +79,45 @@ selvage_status_t selvage_exchange_add_recv(selvage_exchange_t *ex, void *buf, si
                                            uint32_t *index_out);
 
 /**
+ * @brief Declares a packet to send that is @p count elements of an MPI datatype, packed on the device.
+ *
+ * Local; before commit only. The type is taken apart at once and may be freed behind the call. Its stream is what
+ * MPI_Pack would make of it on a machine of one kind, so it may meet any receive of as many bytes, whatever its type.
+ *
+ * @param[in] buf   as in MPI_Send, in memory that the device reaches; the type's lower bound may be negative
+ * @param[in] type  committed; any nest of contiguous, vector, hvector, indexed, hindexed, indexed_block,
+ *                  hindexed_block, subarray, resized, struct and dup over the predefined types
+ * @return as selvage_exchange_add_send(); ERR_UNSUPPORTED for other types (darray), with the type named;
+ *         ERR_ARGUMENT also for a receive whose elements overlap
+ */
+selvage_status_t selvage_exchange_add_send_type(selvage_exchange_t *ex, const void *buf, size_t count,
+                                                MPI_Datatype type, int peer, int tag, uint32_t *index_out);
+
+/** @brief Declares a packet to receive; as selvage_exchange_add_send_type(), @p index_out counts receives. */
+selvage_status_t selvage_exchange_add_recv_type(selvage_exchange_t *ex, void *buf, size_t count, MPI_Datatype type,
+                                                int peer, int tag, uint32_t *index_out);
+
+/**
+ * @brief Declares a packet to send that is a list of elements: for unstructured meshes. Packed on the device.
+ *
+ * Local; before commit only.
+ *
+ * @param[in] buf            element 0, in memory that the device reaches
+ * @param[in] element_bytes  at least 1; elements lie one behind the other
+ * @param[in] indices        host memory, read during the call: which elements, in the order of the stream
+ * @param[in] count          how many; 0 is a packet too
+ * @return as selvage_exchange_add_send(); ERR_ARGUMENT also for a receive that names an element twice
+ */
+selvage_status_t selvage_exchange_add_send_indexed(selvage_exchange_t *ex, const void *buf, size_t element_bytes,
+                                                   const int64_t *indices, size_t count, int peer, int tag,
+                                                   uint32_t *index_out);
+
+/** @brief Declares a packet to receive; as selvage_exchange_add_send_indexed(), @p index_out counts receives. */
+selvage_status_t selvage_exchange_add_recv_indexed(selvage_exchange_t *ex, void *buf, size_t element_bytes,
+                                                   const int64_t *indices, size_t count, int peer, int tag,
+                                                   uint32_t *index_out);
+
+/**
  * @brief Matches packets with the peers, settles routes, allocates everything. Once per exchange.
  *
  * Collective over the communicator, also for ranks without packets; blocks up to the deadline; not stream-ordered.
