@@ -54,6 +54,20 @@ static void run_pull(const void *arg, unsigned block, unsigned nblocks)
     sv_kernel_pull.soft(arg, block, nblocks);
 }
 
+static void run_gather(const void *arg, unsigned block, unsigned nblocks)
+{
+    if (block == 0)
+        check_items(arg, sizeof(sv_push_item_t), "sv_gather");
+    sv_kernel_gather.soft(arg, block, nblocks);
+}
+
+static void run_scatter(const void *arg, unsigned block, unsigned nblocks)
+{
+    if (block == 0)
+        check_items(arg, sizeof(sv_pull_item_t), "sv_scatter");
+    sv_kernel_scatter.soft(arg, block, nblocks);
+}
+
 typedef struct kernel_row {
     sv_kernel_t kernel;
     size_t arg_bytes;
@@ -64,6 +78,8 @@ static const kernel_row_t kernels[] = {
     {{"sv_signal", sv_signal_soft}, sizeof(sv_signal_arg_t)},
     {{"sv_push", run_push}, sizeof(sv_batch_arg_t)},
     {{"sv_pull", run_pull}, sizeof(sv_batch_arg_t)},
+    {{"sv_gather", run_gather}, sizeof(sv_batch_arg_t)},
+    {{"sv_scatter", run_scatter}, sizeof(sv_batch_arg_t)},
     {{"sv_await", sv_await_soft}, sizeof(sv_await_arg_t)},
     {{"sv_pack", sv_pack_soft}, sizeof(sv_pack_arg_t)},
     {{"sv_unpack", sv_unpack_soft}, sizeof(sv_pack_arg_t)},

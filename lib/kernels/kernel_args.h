@@ -132,7 +132,28 @@ typedef struct sv_sum_arg {
  * that arrived. What never changes about a packet is an item in device memory; what changes is in the launch. Slots
  * take turns: epoch e uses slot e modulo nslots.
  */
-enum { SV_BATCH_PACKETS = 16 };
+enum { SV_BATCH_PACKETS = 32 };
+
+/*
+ * A piece of a packet whose bytes do not lie one behind the other; a packet is a list of such (pipe_layout.h). Like the
+ * upper half of sv_pack_arg_t, in device memory, and with two kinds more: lists of elements of one size, and of runs of
+ * any. bases[base] + offset is where unit 0 of a box lies, and what offsets in tables are relative to.
+ */
+typedef struct sv_piece {
+    int64_t offset;
+    uint64_t bytes;         /* in memory; in the stream a padded piece fills up to a multiple of 16 */
+    uint64_t first_word;    /* in the stream of the packet */
+    int64_t top_stride;
+    sv_pack_level_t level[SV_PACK_LEVELS]; /* of a list: level[0].count units make an element */
+    uint8_t shift[8];
+    const int64_t *offsets; /* of elements or runs; NULL for a box */
+    const uint32_t *begins; /* first unit of each run, and behind the last the number of all; NULL for a list */
+    uint32_t count;         /* of elements or runs */
+    uint32_t granule, first_unit, run_units, levels;
+    uint32_t base;
+    uint32_t padded;
+    uint32_t number;        /* SV_LAYOUT_...: what a receive adds; 0: it stores */
+} sv_piece_t;
 
 /* Sender: src goes to dst, the record to record, then the words are released. Words may be NULL. */
 typedef struct sv_push_item {
@@ -149,6 +170,8 @@ typedef struct sv_push_item {
     sv_digest_scratch_t *scratch;
     uint64_t nslots;
     uint64_t count;            /* in the words: segments of the packet; 0 is 1 */
+    const sv_piece_t *pieces;  /* of sv_gather: in place of src */
+    uint64_t npieces;
     uint64_t reserved;
     sv_record_t identity;      /* epoch, attempt and digest ignored */
 } sv_push_item_t;
@@ -171,6 +194,8 @@ typedef struct sv_pull_item {
     uint64_t nslots;
     uint64_t count;            /* that arrived must reach; 0 is 1 */
     const uint64_t *recorded;  /* a second word to wait for where the record comes apart; or NULL */
+    const sv_piece_t *pieces;  /* of sv_scatter: in place of dst */
+    uint64_t npieces;
     sv_record_t identity;
 } sv_pull_item_t;
 
@@ -182,8 +207,9 @@ typedef struct sv_batch_arg {
     uint64_t *abort;           /* pinned, may be NULL. Not 0 there: wait no longer; a sticky failure stores 1 */
     uint64_t wait_ns;          /* how long to wait for credit or arrival; 0: the host has seen it */
     uint64_t epoch;
+    uint8_t *const *bases;     /* of sv_gather and sv_scatter */
     uint32_t attempt;
-    uint32_t flags;            /* SV_DIGEST_NONE, SV_BATCH_STICKY */
+    uint32_t flags;            /* SV_DIGEST_NONE, SV_BATCH_STICKY, SV_BATCH_UNLESS_FAILED */
     uint32_t npackets;
     uint32_t hurt;             /* a fault: packet number hurt - 1 of this launch has a bit flipped on the way */
     uint64_t key[SV_BATCH_PACKETS];
@@ -193,7 +219,7 @@ typedef struct sv_batch_arg {
 } sv_batch_arg_t;
 
 /* No host looks after every epoch: a failure stays in the result until it is taken, and `done` tells only of those. */
-enum { SV_BATCH_STICKY = 8 };
+enum { SV_BATCH_STICKY = 8, SV_BATCH_UNLESS_FAILED = 16 /* nothing is done if the word behind abort is not 0 */ };
 
 /* record, unless NULL, is copied to record_to (both aligned to 8 bytes) before the word is released. */
 typedef struct sv_signal_arg {
@@ -232,9 +258,10 @@ SV_LAYOUT_ASSERT(sv_pack_level_t, 16);
 SV_LAYOUT_ASSERT(sv_pack_arg_t, 248);
 SV_LAYOUT_ASSERT(sv_sum_arg_t, 24);
 SV_LAYOUT_ASSERT(sv_signal_arg_t, 40);
-SV_LAYOUT_ASSERT(sv_push_item_t, 176);
-SV_LAYOUT_ASSERT(sv_pull_item_t, 192);
-SV_LAYOUT_ASSERT(sv_batch_arg_t, 312);
+SV_LAYOUT_ASSERT(sv_push_item_t, 192);
+SV_LAYOUT_ASSERT(sv_pull_item_t, 208);
+SV_LAYOUT_ASSERT(sv_piece_t, 152);
+SV_LAYOUT_ASSERT(sv_batch_arg_t, 576);
 SV_LAYOUT_ASSERT(sv_await_arg_t, 32);
 SV_LAYOUT_ASSERT(sv_delay_arg_t, 8);
 SV_LAYOUT_ASSERT(sv_flip_arg_t, 16);

@@ -49,25 +49,27 @@ struct box_place {
     int32_t left; /* units from here to the end of the run; not positive where there are no runs */
 };
 
-/* Where a unit lies. Every quotient comes from a multiplication that the host prepared. */
-SV_DEV_FN box_place box_find(const sv_pack_arg_t &arg, uint32_t unit)
-{
-    box_place place{arg.box, static_cast<int32_t>(arg.run_units)};
+/* Where a unit of a box lies. Every quotient comes from a multiplication that the host prepared. */
+struct box_finder {
+    SV_DEV_FN box_place find(const sv_pack_arg_t &arg, uint32_t unit)
+    {
+        box_place place{arg.box, static_cast<int32_t>(arg.run_units)};
 
-    SV_DEV_UNROLL
-    for (unsigned l = 0; l < SV_PACK_LEVELS; l++) {
-        if (l < arg.levels) {
-            const uint32_t above = static_cast<uint32_t>(uint64_t{unit} * arg.level[l].magic >> 32) >> arg.shift[l];
-            const uint32_t here = unit - above * arg.level[l].count;
-            place.ptr += here * arg.level[l].stride;
-            place.left -= l == 0 ? static_cast<int32_t>(here) : 0;
-            unit = above;
+        SV_DEV_UNROLL
+        for (unsigned l = 0; l < SV_PACK_LEVELS; l++) {
+            if (l < arg.levels) {
+                const uint32_t above = static_cast<uint32_t>(uint64_t{unit} * arg.level[l].magic >> 32) >> arg.shift[l];
+                const uint32_t here = unit - above * arg.level[l].count;
+                place.ptr += here * arg.level[l].stride;
+                place.left -= l == 0 ? static_cast<int32_t>(here) : 0;
+                unit = above;
+            }
         }
+        place.left -= arg.levels == 0 ? static_cast<int32_t>(unit) : 0;
+        place.ptr += unit * arg.top_stride;
+        return place;
     }
-    place.left -= arg.levels == 0 ? static_cast<int32_t>(unit) : 0;
-    place.ptr += unit * arg.top_stride;
-    return place;
-}
+};
 
 /* A piece of the stream. */
 template <unsigned GRANULE>
@@ -82,13 +84,13 @@ struct box_piece<16> {
     uint64_t word[WORDS];
 };
 
-/* The word that begins with unit first. */
-template <unsigned GRANULE>
+/* The word that begins with unit first. FINDER says where units lie. */
+template <unsigned GRANULE, typename FINDER>
 SV_DEV_FN uint64_t box_gather(const sv_pack_arg_t &arg, uint32_t first)
 {
     typedef typename box_unit<GRANULE>::type unit;
     const int32_t units = box_piece<GRANULE>::UNITS;
-    const box_place place = box_find(arg, first);
+    const box_place place = FINDER::find(arg, first);
     uint64_t word = 0;
 
     if (units == 1 || place.left >= units) {
@@ -98,17 +100,17 @@ SV_DEV_FN uint64_t box_gather(const sv_pack_arg_t &arg, uint32_t first)
     } else {
         SV_DEV_UNROLL
         for (int32_t u = 0; u < units; u++)
-            word |= static_cast<uint64_t>(box_load<unit>(box_find(arg, first + u).ptr)) << 8 * GRANULE * u;
+            word |= static_cast<uint64_t>(box_load<unit>(FINDER::find(arg, first + u).ptr)) << 8 * GRANULE * u;
     }
     return word;
 }
 
-template <unsigned GRANULE>
+template <unsigned GRANULE, typename FINDER>
 SV_DEV_FN void box_scatter(const sv_pack_arg_t &arg, uint32_t first, uint64_t word)
 {
     typedef typename box_unit<GRANULE>::type unit;
     const int32_t units = box_piece<GRANULE>::UNITS;
-    const box_place place = box_find(arg, first);
+    const box_place place = FINDER::find(arg, first);
 
     if (units == 1 || place.left >= units) {
         SV_DEV_UNROLL
@@ -117,35 +119,40 @@ SV_DEV_FN void box_scatter(const sv_pack_arg_t &arg, uint32_t first, uint64_t wo
     } else {
         SV_DEV_UNROLL
         for (int32_t u = 0; u < units; u++)
-            box_store(box_find(arg, first + u).ptr, static_cast<unit>(word >> 8 * GRANULE * u));
+            box_store(FINDER::find(arg, first + u).ptr, static_cast<unit>(word >> 8 * GRANULE * u));
     }
 }
 
 /* The box as a side of a pass. Pieces, and the bytes of the tail, are numbered from the beginning of the part. */
-template <unsigned GRANULE>
-struct box_side {
+template <unsigned GRANULE, typename FINDER>
+struct placed_side {
     SV_DEV_FN box_piece<GRANULE> load(const sv_pack_arg_t &arg, uint32_t piece)
     {
         if constexpr (GRANULE == 16) {
-            const sv_dev_pair_t pair = box_load<sv_dev_pair_t>(box_find(arg, arg.first_unit + piece).ptr);
+            const sv_dev_pair_t pair = box_load<sv_dev_pair_t>(FINDER::find(arg, arg.first_unit + piece).ptr);
             return box_piece<GRANULE>{{pair.word[0], pair.word[1]}};
         } else {
-            return box_piece<GRANULE>{{box_gather<GRANULE>(arg, arg.first_unit + piece * box_piece<GRANULE>::UNITS)}};
+            const uint32_t first = arg.first_unit + piece * box_piece<GRANULE>::UNITS;
+            return box_piece<GRANULE>{{box_gather<GRANULE, FINDER>(arg, first)}};
         }
     }
     SV_DEV_FN void store(const sv_pack_arg_t &arg, uint32_t piece, box_piece<GRANULE> value)
     {
+        const uint32_t first = arg.first_unit + piece * box_piece<GRANULE>::UNITS;
         if constexpr (GRANULE == 16)
-            box_store(box_find(arg, arg.first_unit + piece).ptr, sv_dev_pair_t{{value.word[0], value.word[1]}});
+            box_store(FINDER::find(arg, first).ptr, sv_dev_pair_t{{value.word[0], value.word[1]}});
         else
-            box_scatter<GRANULE>(arg, arg.first_unit + piece * box_piece<GRANULE>::UNITS, value.word[0]);
+            box_scatter<GRANULE, FINDER>(arg, first, value.word[0]);
     }
     SV_DEV_FN uint8_t *tail_byte(const sv_pack_arg_t &arg, uint64_t byte)
     {
         const uint32_t unit = arg.first_unit + static_cast<uint32_t>(byte / GRANULE);
-        return box_find(arg, unit).ptr + byte % GRANULE;
+        return FINDER::find(arg, unit).ptr + byte % GRANULE;
     }
 };
+
+template <unsigned GRANULE>
+using box_side = placed_side<GRANULE, box_finder>;
 
 /* The packed stream as a side of a pass. */
 template <unsigned GRANULE>
@@ -183,8 +190,8 @@ SV_DEV_FN uint64_t box_term(box_piece<GRANULE> piece, uint64_t key)
     return sum;
 }
 
-/* Pieces begin to end of the part, several in flight per lane. The flags are the same for every lane. */
-template <unsigned GRANULE, typename FROM, typename TO>
+/* Pieces begin to end of the part, BATCH of them in flight per lane. The flags are the same for every lane. */
+template <unsigned GRANULE, typename FROM, typename TO, unsigned BATCH = DIGEST_BATCH>
 SV_DEV_FN uint64_t box_pieces(const sv_pack_arg_t &arg, uint32_t begin, uint32_t end, bool stores, bool sums,
                               sv_dev_block_t at)
 {
@@ -195,18 +202,18 @@ SV_DEV_FN uint64_t box_pieces(const sv_pack_arg_t &arg, uint32_t begin, uint32_t
     uint64_t sum = 0;
 
     SV_DEV_ROLLED
-    for (; index + (DIGEST_BATCH - 1) * at.nthreads < end; index += DIGEST_BATCH * at.nthreads) {
-        box_piece<GRANULE> piece[DIGEST_BATCH];
+    for (; BATCH > 1 && index + (BATCH - 1) * at.nthreads < end; index += BATCH * at.nthreads) {
+        box_piece<GRANULE> piece[BATCH];
         SV_DEV_UNROLL
-        for (unsigned b = 0; b < DIGEST_BATCH; b++)
+        for (unsigned b = 0; b < BATCH; b++)
             piece[b] = FROM::load(arg, index + b * at.nthreads);
         if (stores) {
             SV_DEV_UNROLL
-            for (unsigned b = 0; b < DIGEST_BATCH; b++)
+            for (unsigned b = 0; b < BATCH; b++)
                 TO::store(arg, index + b * at.nthreads, piece[b]);
         }
         SV_DEV_UNROLL
-        for (unsigned b = 0; sums && b < DIGEST_BATCH; b++, key += key_step)
+        for (unsigned b = 0; sums && b < BATCH; b++, key += key_step)
             sum += box_term(piece[b], key);
     }
     SV_DEV_ROLLED

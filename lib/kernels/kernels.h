@@ -24,6 +24,8 @@ extern const sv_kernel_t sv_kernel_sum;    /* sv_sum_arg_t: reads memory and add
 extern const sv_kernel_t sv_kernel_signal; /* sv_signal_arg_t: release one word at system scope */
 extern const sv_kernel_t sv_kernel_push;   /* sv_batch_arg_t of sv_push_item_t: small packets leave */
 extern const sv_kernel_t sv_kernel_pull;   /* sv_batch_arg_t of sv_pull_item_t: small packets land */
+extern const sv_kernel_t sv_kernel_gather; /* the same, and packed on the way: sv_piece_t */
+extern const sv_kernel_t sv_kernel_scatter; /* the same as sv_pull, and unpacked on the way */
 extern const sv_kernel_t sv_kernel_await;  /* sv_await_arg_t: holds a stream until the host says a word */
 extern const sv_kernel_t sv_kernel_delay;  /* sv_delay_arg_t: takes time */
 extern const sv_kernel_t sv_kernel_flip;   /* sv_flip_arg_t: damage one byte, for fault injection */
@@ -36,6 +38,8 @@ void sv_sum_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_signal_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_push_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_pull_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_gather_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_scatter_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_await_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_delay_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_flip_soft(const void *arg, unsigned block, unsigned nblocks);

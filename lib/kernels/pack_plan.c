@@ -90,16 +90,16 @@ static void split_runs(box_t *box, uint32_t granule)
     box->dim[0] = (sv_pack_dim_t){box->run_bytes / granule, granule};
 }
 
-static void fill_level(sv_pack_arg_t *arg, unsigned l, const sv_pack_dim_t *dim)
+sv_pack_level_t sv_pack_level(const sv_pack_dim_t *dim, uint8_t *shift_out)
 {
     uint32_t log = 1;
 
     while (UINT64_C(1) << log < dim->count)
         log++;
     uint64_t power = UINT64_C(1) << (31 + log);
-    arg->level[l] = (sv_pack_level_t){.stride = dim->stride_bytes, .count = (uint32_t)dim->count,
-                                      .magic = (uint32_t)((power + dim->count - 1) / dim->count)};
-    arg->shift[l] = (uint8_t)(log - 1);
+    *shift_out = (uint8_t)(log - 1);
+    return (sv_pack_level_t){.stride = dim->stride_bytes, .count = (uint32_t)dim->count,
+                             .magic = (uint32_t)((power + dim->count - 1) / dim->count)};
 }
 
 /*
@@ -115,7 +115,7 @@ static bool fill_levels(sv_pack_arg_t *arg, const box_t *box, uint64_t first, ui
     for (unsigned l = 0; l < arg->levels; l++) {
         if (box->dim[l].count >= UNITS_LIMIT)
             return false;
-        fill_level(arg, l, &box->dim[l]);
+        arg->level[l] = sv_pack_level(&box->dim[l], &arg->shift[l]);
         slab *= box->dim[l].count;
     }
     const uint64_t steps = first / slab;

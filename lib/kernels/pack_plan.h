@@ -31,6 +31,9 @@ typedef struct sv_pack_shape {
 /* Bytes of the packed stream of a box. Refuses more than 4 dimensions, and what no 64-bit number can count. */
 selvage_status_t sv_pack_bytes(const sv_pack_shape_t *shape, uint64_t *bytes_out);
 
+/* How kernels divide a unit's number by dim->count, 2 to 2^31 - 1 (a count of 1 is divided by nobody). */
+sv_pack_level_t sv_pack_level(const sv_pack_dim_t *dim, uint8_t *shift_out);
+
 /*
  * Fills the members of *arg that describe the bytes of the stream from offset on, which are or will be at packed, and
  * first_word with the number of the first word in this stream. All other members stay as they are. offset is a multiple

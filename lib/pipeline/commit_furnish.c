@@ -223,11 +223,13 @@ static selvage_status_t make_streams(selvage_exchange_t *x)
 
 selvage_status_t sv_commit_furnish(selvage_exchange_t *x)
 {
+    SV_TRY(sv_layouts_place_sends(x));
     SV_TRY(make_packets(x));
     SV_TRY(make_streams(x));
     SV_TRY(make_pinned(x));
     place_landing_slots(x);
     sv_early_decide(x);
     SV_TRY(make_scratch(x));
+    SV_TRY(sv_layouts_upload(x));
     return sv_batch_make_items(x);
 }

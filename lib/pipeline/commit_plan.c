@@ -215,8 +215,8 @@ static selvage_status_t plan_recv(sv_recv_t *recv, size_t *slab_bytes)
     SV_TRY(sv_comm_tag_get(p->x->comm, &p->wire_tag));
     if (p->route == SELVAGE_ROUTE_DIRECT)
         SV_TRY(sv_comm_tag_get(p->x->comm, &p->record_tag));
-    p->kernel_copy = sv_commit_is_small(p);
-    if (p->route == SELVAGE_ROUTE_PEER)
+    p->kernel_copy = sv_commit_is_small(p) || sv_layouts_by_kernel(p);
+    if (p->route == SELVAGE_ROUTE_PEER && !p->layout)
         recv->buffer = sv_buffer_find(&p->x->comm->buffers, recv->buf, p->bytes);
     p->direct = p->route == SELVAGE_ROUTE_SELF || p->route == SELVAGE_ROUTE_DIRECT || (recv->buffer && !p->kernel_copy);
     if (recv->buffer)
@@ -348,6 +348,7 @@ selvage_status_t sv_commit_plan(selvage_exchange_t *x)
         SV_TRY(plan_recv(&x->recvs[i], &slab_bytes));
     for (uint32_t i = 0; i < x->nsends; i++)
         SV_TRY(choose_route(x, x->sends[i].p.peer, &x->sends[i].p.route));
+    SV_TRY(sv_layouts_place_recvs(x));
     SV_TRY(make_segment(x));
     SV_TRY(make_slab(x, slab_bytes));
     place_landings(x);

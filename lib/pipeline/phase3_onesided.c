@@ -63,7 +63,7 @@ static selvage_status_t take_pieces(sv_recv_t *recv, uint32_t arrived, uint64_t 
 /* Nothing to copy and nothing to check. */
 static bool is_in_place(const sv_recv_t *recv)
 {
-    return recv->p.direct && recv->p.x->policy == SV_CONFIG_CHECKSUM_OFF;
+    return recv->p.direct && !recv->p.fused && recv->p.x->policy == SV_CONFIG_CHECKSUM_OFF;
 }
 
 /*

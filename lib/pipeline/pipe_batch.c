@@ -24,7 +24,7 @@ static sv_push_item_t push_item(const sv_send_t *send)
 {
     const sv_packet_t *p = &send->p;
     sv_push_item_t item = {.src = send->buf, .scratch = p->scratch, .identity = p->identity, .nslots = 1,
-                           .failed = send->failed};
+                           .failed = send->failed, .pieces = p->pieces, .npieces = p->npieces};
     if (p->route == SELVAGE_ROUTE_STAGED) {
         item.dst = p->slots[0].stage;
         item.record = item.dst + p->bytes;
@@ -82,7 +82,8 @@ static sv_pull_item_t pull_item(const sv_recv_t *recv)
 {
     const sv_packet_t *p = &recv->p;
     sv_pull_item_t item = {.record = own_address(p->x, recv->record), .result = recv->result, .done = recv->done,
-                           .scratch = p->scratch, .nslots = 1, .identity = p->identity};
+                           .scratch = p->scratch, .nslots = 1, .identity = p->identity, .pieces = p->pieces,
+                           .npieces = p->npieces};
     if (p->route != SELVAGE_ROUTE_STAGED) {
         item.arrived = own_address(p->x, &recv->words->arrived);
         item.verdict = sv_shared_device_address(&p->peer->segment, &recv->remote->verdict);
@@ -138,6 +139,7 @@ static void begin(const selvage_exchange_t *x, const sv_batch_how_t *how, const 
     arg->abort = x->abort;
     arg->wait_ns = how->wait_ns;
     arg->epoch = x->epoch;
+    arg->bases = x->layouts.bases_there;
     arg->flags = (x->policy == SV_CONFIG_CHECKSUM_OFF ? SV_DIGEST_NONE : 0) | (how->sticky ? SV_BATCH_STICKY : 0);
     arg->npackets = 0;
     arg->first_block[0] = 0;
@@ -152,9 +154,11 @@ static void add(sv_batch_arg_t *arg, const sv_packet_t *p)
     arg->first_block[n + 1] = arg->first_block[n] + sv_batch_shares(p->x->comm->dev, p->bytes);
 }
 
-static bool is_full_for(const sv_batch_arg_t *arg, const sv_packet_t *p)
+/* One launch has one attempt, and one kernel: that for packets in pieces is another. */
+static bool is_full_for(const sv_batch_arg_t *arg, const sv_packet_t *p, const sv_packet_t *last)
 {
-    return arg->npackets == SV_BATCH_PACKETS || (arg->npackets > 0 && arg->attempt != p->attempt);
+    return arg->npackets == SV_BATCH_PACKETS ||
+           (arg->npackets > 0 && (arg->attempt != p->attempt || last->fused != p->fused));
 }
 
 static selvage_status_t launch(const selvage_exchange_t *x, const sv_kernel_t *kernel, sv_batch_arg_t *arg,
@@ -163,14 +167,31 @@ static selvage_status_t launch(const selvage_exchange_t *x, const sv_kernel_t *k
     sv_device_t *dev = x->comm->dev;
     uint32_t shares = arg->first_block[arg->npackets];
     uint32_t most = arg->wait_ns ? (dev->launch_blocks + WAITING_SHARE - 1) / WAITING_SHARE : dev->launch_blocks;
+    return SV_DEVICE_CALL(dev, launch, kernel, arg, sizeof *arg, shares < most ? shares : most, stream);
+}
+
+/* last is the packet that was added last, NULL if there is none. */
+static selvage_status_t launch_push(const selvage_exchange_t *x, sv_batch_arg_t *arg, const sv_packet_t *last,
+                                    void *stream)
+{
     if (arg->npackets == 0)
         return SELVAGE_SUCCESS;
-    SV_TRY(SV_DEVICE_CALL(dev, launch, kernel, arg, sizeof *arg, shares < most ? shares : most, stream));
-    for (uint32_t i = 0; kernel == &sv_kernel_push && i < arg->npackets; i++) {
+    SV_TRY(launch(x, last->fused ? &sv_kernel_gather : &sv_kernel_push, arg, stream));
+    for (uint32_t i = 0; i < arg->npackets; i++) {
         sv_send_t *send = &x->sends[arg->index[i]];
         send->pushed = sv_word(x->epoch, arg->attempt, send->p.nsegments);
     }
     arg->npackets = arg->hurt = 0;
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t launch_pull(const selvage_exchange_t *x, sv_batch_arg_t *arg, const sv_packet_t *last,
+                                    void *stream)
+{
+    if (arg->npackets == 0)
+        return SELVAGE_SUCCESS;
+    SV_TRY(launch(x, last->fused ? &sv_kernel_scatter : &sv_kernel_pull, arg, stream));
+    arg->npackets = 0;
     return SELVAGE_SUCCESS;
 }
 
@@ -194,32 +215,36 @@ bool sv_batch_pushes_under_way(const selvage_exchange_t *x)
 selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *how)
 {
     sv_batch_arg_t arg = {0};
+    const sv_packet_t *last = NULL;
     begin(x, how, x->push_items, &arg);
     for (uint32_t i = 0; i < x->npush_due; i++) {
         const sv_packet_t *p = &x->sends[x->push_due[i]].p;
-        if (is_full_for(&arg, p))
-            SV_TRY(launch(x, &sv_kernel_push, &arg, how->stream));
+        if (is_full_for(&arg, p, last))
+            SV_TRY(launch_push(x, &arg, last, how->stream));
         add(&arg, p);
+        last = p;
         if (how->hurt == p->own_index + 1)
             arg.hurt = arg.npackets;
     }
     x->npush_due = 0;
-    return launch(x, &sv_kernel_push, &arg, how->stream);
+    return launch_push(x, &arg, last, how->stream);
 }
 
 selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *how)
 {
     sv_batch_arg_t arg = {0};
+    const sv_packet_t *last = NULL;
     begin(x, how, x->pull_items, &arg);
     for (uint32_t i = 0; i < x->npull_due; i++) {
         sv_recv_t *recv = &x->recvs[x->pull_due[i]];
-        if (is_full_for(&arg, &recv->p))
-            SV_TRY(launch(x, &sv_kernel_pull, &arg, how->stream));
+        if (is_full_for(&arg, &recv->p, last))
+            SV_TRY(launch_pull(x, &arg, last, how->stream));
         __atomic_store_n(recv->done, 0, __ATOMIC_RELAXED); /* an absent packet is looked for again in this attempt */
         add(&arg, &recv->p);
+        last = &recv->p;
     }
     x->npull_due = 0;
-    return launch(x, &sv_kernel_pull, &arg, how->stream);
+    return launch_pull(x, &arg, last, how->stream);
 }
 
 static void *stream_of_pushes(const selvage_exchange_t *x)

@@ -54,7 +54,7 @@ static bool is_near(const sv_recv_t *recv, uint64_t now_ns)
     enum { AHEAD_NS = 12000 };
     const sv_packet_t *p = &recv->p;
     if (recv->state != SV_RECV_WAITING || recv->early_epoch == p->x->epoch ||
-        (p->direct && p->x->policy == SV_CONFIG_CHECKSUM_OFF))
+        (p->direct && !p->fused && p->x->policy == SV_CONFIG_CHECKSUM_OFF))
         return false;
     return p->kernel_copy || (recv->took_ns && now_ns + AHEAD_NS > p->started_ns + recv->took_ns);
 }
@@ -210,6 +210,7 @@ static selvage_status_t enqueue_epoch(selvage_exchange_t *x, void *stream, uint6
     SV_TRY(join_streams(x, stream)); /* first: what began there may use record and scratch of the same packets */
     SV_TRY(push_rest(x, stream, now_ns));
     SV_TRY(pull_rest(x, stream));
+    SV_TRY(sv_layouts_unpack(x, stream, true));
     return SV_DEVICE_CALL(x->comm->dev, event_record, x->enqueue_event, stream);
 }
 
@@ -234,6 +235,7 @@ static selvage_status_t hold_stream(selvage_exchange_t *x, void *stream)
                                 .wait_ns = sv_early_deadline_ns(x)};
     x->held_epoch = x->started;
     SV_TRY(SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream));
+    SV_TRY(sv_layouts_unpack(x, stream, true));
     return SV_DEVICE_CALL(x->comm->dev, event_record, x->enqueue_event, stream);
 }
 

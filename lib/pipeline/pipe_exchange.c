@@ -9,6 +9,7 @@
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "memory/memory_kind.h"
+#include "pipeline/layout_parts.h"
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_control.h"
@@ -63,10 +64,30 @@ static selvage_status_t make_room(void *array_ptr, uint32_t count, uint32_t *roo
     return SELVAGE_SUCCESS;
 }
 
-static sv_packet_t declare(selvage_exchange_t *x, size_t bytes, int peer, int tag, uint32_t index)
+static sv_packet_t declare(selvage_exchange_t *x, size_t bytes, int peer, int tag, sv_layout_t *layout, uint32_t index)
 {
     return (sv_packet_t){.x = x, .bytes = bytes, .peer_rank = peer, .tag = tag, .own_index = index, .wire_tag = -1,
-                         .record_tag = -1};
+                         .record_tag = -1, .layout = layout};
+}
+
+static selvage_status_t append_send(selvage_exchange_t *x, const void *buf, sv_packet_t p, uint32_t *index_out)
+{
+    SV_TRY(make_room(&x->sends, x->nsends, &x->sends_room, sizeof *x->sends));
+    x->sends[x->nsends] = (sv_send_t){.p = p, .buf = buf};
+    if (index_out)
+        *index_out = x->nsends;
+    x->nsends++;
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t append_recv(selvage_exchange_t *x, void *buf, sv_packet_t p, uint32_t *index_out)
+{
+    SV_TRY(make_room(&x->recvs, x->nrecvs, &x->recvs_room, sizeof *x->recvs));
+    x->recvs[x->nrecvs] = (sv_recv_t){.p = p, .buf = buf};
+    if (index_out)
+        *index_out = x->nrecvs;
+    x->nrecvs++;
+    return SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_exchange_add_send(selvage_exchange_t *x, const void *buf, size_t bytes, int peer, int tag,
@@ -74,12 +95,7 @@ selvage_status_t sv_exchange_add_send(selvage_exchange_t *x, const void *buf, si
 {
     void *address;
     SV_TRY(sv_memory_admit(x->comm->dev, "selvage_exchange_add_send", buf, bytes, &address));
-    SV_TRY(make_room(&x->sends, x->nsends, &x->sends_room, sizeof *x->sends));
-    x->sends[x->nsends] = (sv_send_t){.p = declare(x, bytes, peer, tag, x->nsends), .buf = address};
-    if (index_out)
-        *index_out = x->nsends;
-    x->nsends++;
-    return SELVAGE_SUCCESS;
+    return append_send(x, address, declare(x, bytes, peer, tag, NULL, x->nsends), index_out);
 }
 
 selvage_status_t sv_exchange_add_recv(selvage_exchange_t *x, void *buf, size_t bytes, int peer, int tag,
@@ -87,12 +103,40 @@ selvage_status_t sv_exchange_add_recv(selvage_exchange_t *x, void *buf, size_t b
 {
     void *address;
     SV_TRY(sv_memory_admit(x->comm->dev, "selvage_exchange_add_recv", buf, bytes, &address));
-    SV_TRY(make_room(&x->recvs, x->nrecvs, &x->recvs_room, sizeof *x->recvs));
-    x->recvs[x->nrecvs] = (sv_recv_t){.p = declare(x, bytes, peer, tag, x->nrecvs), .buf = address};
-    if (index_out)
-        *index_out = x->nrecvs;
-    x->nrecvs++;
+    return append_recv(x, address, declare(x, bytes, peer, tag, NULL, x->nrecvs), index_out);
+}
+
+/* The packet has what the layout's stream has, which ends here. */
+static selvage_status_t close_layout(sv_layout_t *layout, sv_packet_t *p)
+{
+    SV_TRY(sv_layout_close(layout));
+    p->layout = layout;
+    p->bytes = sv_layout_bytes(layout);
     return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_exchange_add_send_layout(selvage_exchange_t *x, sv_layout_t *layout, int peer, int tag,
+                                             uint32_t *index_out)
+{
+    sv_packet_t p = declare(x, 0, peer, tag, NULL, x->nsends);
+    selvage_status_t status = close_layout(layout, &p);
+    if (status == SELVAGE_SUCCESS)
+        status = append_send(x, NULL, p, index_out);
+    if (status != SELVAGE_SUCCESS)
+        sv_layout_destroy(layout);
+    return status;
+}
+
+selvage_status_t sv_exchange_add_recv_layout(selvage_exchange_t *x, sv_layout_t *layout, int peer, int tag,
+                                             uint32_t *index_out)
+{
+    sv_packet_t p = declare(x, 0, peer, tag, NULL, x->nrecvs);
+    selvage_status_t status = close_layout(layout, &p);
+    if (status == SELVAGE_SUCCESS)
+        status = append_recv(x, NULL, p, index_out);
+    if (status != SELVAGE_SUCCESS)
+        sv_layout_destroy(layout);
+    return status;
 }
 
 static void count_memory(selvage_exchange_t *x, int sign)
@@ -201,6 +245,7 @@ static void forget_resources(selvage_exchange_t *x)
     for (uint32_t i = 0; i < x->nrecvs; i++)
         forget_recv(&x->recvs[i]);
     forget_peers(x);
+    sv_layouts_undo(x);
     forget_memory(x);
     sv_free(x->active_sends);
     sv_free(x->active_recvs);
@@ -218,11 +263,13 @@ static void undo_commit(selvage_exchange_t *x)
     forget_resources(x);
     for (uint32_t i = 0; i < x->nsends; i++) {
         const sv_packet_t *p = &x->sends[i].p;
-        x->sends[i] = (sv_send_t){.p = declare(x, p->bytes, p->peer_rank, p->tag, i), .buf = x->sends[i].buf};
+        x->sends[i] = (sv_send_t){.p = declare(x, p->bytes, p->peer_rank, p->tag, p->layout, i),
+                                  .buf = p->layout ? NULL : x->sends[i].buf};
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         const sv_packet_t *p = &x->recvs[i].p;
-        x->recvs[i] = (sv_recv_t){.p = declare(x, p->bytes, p->peer_rank, p->tag, i), .buf = x->recvs[i].buf};
+        x->recvs[i] = (sv_recv_t){.p = declare(x, p->bytes, p->peer_rank, p->tag, p->layout, i),
+                                  .buf = p->layout ? NULL : x->recvs[i].buf};
     }
     x->npeers = 0;
     x->pinned_bytes = x->device_bytes = 0;
@@ -237,6 +284,7 @@ void sv_exchange_release(selvage_exchange_t *x)
         count_memory(x, -1);
     sv_list_remove(&x->active_link);
     forget_resources(x);
+    sv_layouts_forget(x);
     sv_free(x->sends);
     sv_free(x->recvs);
     x->sends = NULL;
@@ -396,7 +444,7 @@ static void quiet_device(selvage_exchange_t *x)
     sv_relax_t relax = {.max_sleep_us = 200, .crowded = x->comm->topology.crowded};
     uint64_t begin_ns = sv_clock_ns();
     /* Kernels on the caller's stream still read what commit made. A broken wire is no reason not to wait for them. */
-    while ((sv_batch_pushes_under_way(x) || is_enqueued(x)) && !x->device_busy) {
+    while ((sv_batch_pushes_under_way(x) || is_enqueued(x) || sv_layouts_under_way(x)) && !x->device_busy) {
         x->device_busy = (double)(sv_clock_ns() - begin_ns) > PARTING_TIMEOUT_S * 1e9;
         if (!sv_comm_poll(x->comm))
             sv_relax(&relax);
@@ -432,7 +480,7 @@ static void part(selvage_exchange_t *x)
     bool poisoned = sv_exchange_state(x) == SV_EXCHANGE_POISONED, lost = poisoned || x->lost_epoch;
     double timeout_s = lost && (comm->timeout_s <= 0 || comm->timeout_s > PARTING_TIMEOUT_S) ? PARTING_TIMEOUT_S
                                                                                                 : comm->timeout_s;
-    if (poisoned || x->enqueued_epoch || x->held_epoch)
+    if (poisoned || x->enqueued_epoch || x->held_epoch || x->layouts.unpacked)
         quiet_device(x);
     comm->parting = x;
     wait_for_lingering(x, timeout_s);

@@ -74,6 +74,7 @@
 #include "kernels/kernels.h"
 #include "memory/memory_buffer.h"
 #include "memory/memory_shared.h"
+#include "pipeline/layout_state.h"
 #include "pipeline/pipe_comm.h"
 #include <selvage/exchange.h>
 
@@ -161,6 +162,10 @@ typedef struct sv_packet {
     bool direct;                /* peer, self, direct: straight into the user's buffer, no landing slots */
     bool kernel_copy;           /* small: kernels move it in batches, not a copy engine */
     bool pulled;                /* received: one kernel verifies all of it and gives the verdict */
+    sv_layout_t *layout;        /* where its bytes lie, if not one behind the other; owned */
+    bool fused, plain;          /* with a layout: see layout_parts.h */
+    const sv_piece_t *pieces;   /* device: the layout for kernels */
+    uint32_t npieces;
     int wire_tag, record_tag;   /* record_tag: direct only */
     uint32_t nsegments, nslots;
     size_t segment_bytes;
@@ -313,6 +318,7 @@ struct selvage_exchange {
     bool unjudged;                 /* an enqueued wait has closed packets whose pull was under way */
     uint64_t found_epoch;          /* in which the device found a failure behind an enqueued wait; 0: none */
     uint64_t held_epoch;           /* the same with a progress thread */
+    sv_layout_state_t layouts;     /* of packets that do not lie in one piece */
     uint8_t *slab;                 /* device: landing slots of peer receives that are not registered */
     sv_shared_segment_t segment;   /* words and shared slots; mapped by the peers of the node */
     bool segment_open, never_send;

@@ -45,6 +45,8 @@ static bool digest_under(sv_recv_t *recv, const sv_record_t *identity, uint64_t 
 {
     sv_packet_t *p = &recv->p;
     sv_device_t *dev = p->x->comm->dev;
+    if (!recv->buf) /* in pieces, in the user's memory */
+        return false;
     sv_record_t scratch_record = *recv->record; /* keeps what arrived out of the kernel's way */
     sv_digest_arg_t arg = {.src = recv->buf,
                            .bytes = p->bytes,

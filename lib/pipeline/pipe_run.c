@@ -332,8 +332,9 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     }
     x->caller_stream = stream;
     x->unordered = stays_on_caller_stream(x);
-    selvage_status_t status =
-        x->unordered ? SELVAGE_SUCCESS : SV_DEVICE_CALL(x->comm->dev, event_record, x->start_event, stream);
+    selvage_status_t status = x->layouts.packets ? sv_layouts_pack(x, stream) : SELVAGE_SUCCESS;
+    if (status == SELVAGE_SUCCESS && !x->unordered)
+        status = SV_DEVICE_CALL(x->comm->dev, event_record, x->start_event, stream);
     if (status != SELVAGE_SUCCESS)
         return fail_start(x, status);
     sv_exchange_moved(x, sv_clock_ns());
@@ -349,7 +350,14 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     return sv_exchange_state(x) == SV_EXCHANGE_POISONED ? sv_exchange_first_error(x) : SELVAGE_SUCCESS;
 }
 
-static selvage_status_t judge(const selvage_exchange_t *x, const char *call)
+/* All of it was verified: what is not in its place yet is brought there, ahead of later work on the stream. */
+static selvage_status_t finish(selvage_exchange_t *x, void *stream)
+{
+    selvage_status_t status = sv_layouts_unpack(x, stream, false);
+    return status == SELVAGE_SUCCESS ? status : fail_start(x, status);
+}
+
+static selvage_status_t judge(selvage_exchange_t *x, void *stream, const char *call)
 {
     switch (sv_exchange_state(x)) {
     case SV_EXCHANGE_RUNNING: return SELVAGE_IN_PROGRESS;
@@ -357,7 +365,7 @@ static selvage_status_t judge(const selvage_exchange_t *x, const char *call)
     case SV_EXCHANGE_BUILDING: break;
     case SV_EXCHANGE_IDLE:
         if (x->started > 0)
-            return SELVAGE_SUCCESS;
+            return finish(x, stream);
         break;
     }
     return sv_error(SELVAGE_ERR_STATE, "%s: the exchange was never started", call);
@@ -372,14 +380,13 @@ static void note_host_ends(selvage_exchange_t *x)
 
 selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream)
 {
-    (void)stream; /* completion is seen by the host, so work enqueued later on any stream comes after it */
     note_host_ends(x);
     selvage_status_t queried = sv_early_query(x);
     if (queried == SELVAGE_IN_PROGRESS || sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
         sv_progress_poll(&x->comm->progress);
     SV_TRY(queried);
     sv_early_check(x);
-    return judge(x, "selvage_exchange_test");
+    return judge(x, stream, "selvage_exchange_test");
 }
 
 static void expire(void *arg)
@@ -401,7 +408,6 @@ selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
 {
     uint64_t entered_ns = sv_clock_ns();
     sv_relax_t relax;
-    (void)stream; /* as in test */
     init_relax(x->comm, &relax);
     note_host_ends(x);
     while (sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
@@ -421,5 +427,5 @@ selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
             sv_relax(&relax);
     }
     sv_early_check(x);
-    return judge(x, "selvage_exchange_wait");
+    return judge(x, stream, "selvage_exchange_wait");
 }

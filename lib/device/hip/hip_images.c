@@ -32,6 +32,8 @@ KERNEL_IMAGES(sum)
 KERNEL_IMAGES(signal)
 KERNEL_IMAGES(push)
 KERNEL_IMAGES(pull)
+KERNEL_IMAGES(gather)
+KERNEL_IMAGES(scatter)
 KERNEL_IMAGES(await)
 KERNEL_IMAGES(flip)
 KERNEL_IMAGES(delay)
@@ -44,6 +46,8 @@ const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(signal),
     KERNEL_ROWS(push),
     KERNEL_ROWS(pull),
+    KERNEL_ROWS(gather),
+    KERNEL_ROWS(scatter),
     KERNEL_ROWS(await),
     KERNEL_ROWS(flip),
     KERNEL_ROWS(delay),

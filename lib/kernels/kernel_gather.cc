@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Packets that lie in pieces leave: packed on the way, straight to where the receiver finds them. What the copy engine
+ * or MPI moves is packed by the same kernel, into memory of the sender's own.
+ */
+#include "kernels/kernel_layout.h"
+#include "kernels/kernel_push.h"
+
+namespace {
+
+struct layout_push {
+    SV_DEV_FN uint64_t push(const sv_batch_arg_t &arg, const sv_push_item_t &item, uint8_t *dst, uint64_t key,
+                            sv_dev_block_t at)
+    {
+        return layout_block<true>(item.pieces, item.npieces, arg.bases, dst, item.identity.bytes, key,
+                                  !(arg.flags & SV_DIGEST_NONE), at);
+    }
+};
+
+SV_DEV_FN void gather_body(const sv_batch_arg_t &arg, sv_dev_block_t at)
+{
+    push_body<layout_push>(arg, at);
+}
+
+} // namespace
+
+SV_KERNEL(sv_gather, sv_batch_arg_t, gather_body)

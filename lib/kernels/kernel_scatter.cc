@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Packets that belong in pieces land: verified and unpacked in one pass. What was verified before it may touch anything
+ * (a packet that is added) is unpacked by the same kernel, out of memory of the receiver's own.
+ */
+#include "kernels/kernel_layout.h"
+#include "kernels/kernel_pull.h"
+
+namespace {
+
+struct layout_pull {
+    enum : bool { RECORD_EARLY = false }; /* registers are needed for more */
+    SV_DEV_FN uint64_t pull(const sv_batch_arg_t &arg, const sv_pull_item_t &item, const uint8_t *src, uint64_t key,
+                            sv_dev_block_t at)
+    {
+        /* A gathering pass stores to the stream; this one only reads it. */
+        return layout_block<false>(item.pieces, item.npieces, arg.bases, const_cast<uint8_t *>(src),
+                                   item.identity.bytes, key, !(arg.flags & SV_DIGEST_NONE), at);
+    }
+};
+
+/* Whether a failure behind an enqueued wait was found: what it left must not be unpacked. The same for all threads. */
+SV_DEV_FN bool is_failed(const sv_batch_arg_t &arg, sv_dev_block_t at)
+{
+    uint32_t failed = 0;
+
+    if (!(arg.flags & SV_BATCH_UNLESS_FAILED))
+        return false;
+    if (at.tid == 0) /* partner: the release in pull_close() of an earlier launch */
+        failed = sv_dev_load_acquire_system_u64(arg.abort) != 0;
+    return sv_dev_block_broadcast_u32(failed, at) != 0;
+}
+
+SV_DEV_FN void scatter_body(const sv_batch_arg_t &arg, sv_dev_block_t at)
+{
+    if (!is_failed(arg, at))
+        pull_body<layout_pull>(arg, at);
+}
+
+} // namespace
+
+SV_KERNEL(sv_scatter, sv_batch_arg_t, scatter_body)

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From the parts of a layout to the pieces that kernels read: units are as large as the addresses allow, and what does
+ * not fit the numbers of one piece is cut. Pure functions but for the arena that they fill.
+ */
+#include <string.h>
+
+#include "base/base_status.h"
+#include "pipeline/layout_parts.h"
+
+enum { ALIGN = 16, PIECE_BYTES_MAX = 1 << 30 };
+#define UNITS_LIMIT (UINT64_C(1) << 31)
+
+void *sv_layout_carve(sv_layout_arena_t *arena, size_t bytes, void *device_out)
+{
+    uint8_t *there = arena->there ? arena->there + arena->used : NULL;
+    uint8_t *here = arena->here ? arena->here + arena->used : NULL;
+    memcpy(device_out, &there, sizeof there);
+    arena->used += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return here;
+}
+
+static uint32_t number_bytes(sv_layout_number_t number)
+{
+    switch (number) {
+    case SV_LAYOUT_ADD_FLOAT32:
+    case SV_LAYOUT_ADD_INT32: return 4;
+    case SV_LAYOUT_ADD_FLOAT64:
+    case SV_LAYOUT_ADD_INT64: return 8;
+    case SV_LAYOUT_STORE: break;
+    }
+    return 1;
+}
+
+static selvage_status_t check_units(const sv_layout_part_t *part, uint32_t granule)
+{
+    if (granule < number_bytes(part->number))
+        return sv_error(SELVAGE_ERR_ARGUMENT, "numbers of %u bytes that are added are not aligned to their size",
+                        number_bytes(part->number));
+    if (part->bytes / granule >= UNITS_LIMIT)
+        return sv_error(SELVAGE_ERR_LIMIT, "%llu bytes in units of %u are too many for one list",
+                        (unsigned long long)part->bytes, granule);
+    return SELVAGE_SUCCESS;
+}
+
+static sv_piece_t begin_piece(const sv_layout_t *layout, const sv_layout_part_t *part)
+{
+    return (sv_piece_t){.bytes = part->bytes, .first_word = part->first_byte / 8, .base = part->base,
+                        .padded = layout->kind == SV_LAYOUT_ALIGNED, .number = (uint32_t)part->number};
+}
+
+/* --- boxes -------------------------------------------------------------------------------------------------------- */
+
+static selvage_status_t make_chunk(const sv_layout_t *layout, const sv_layout_part_t *part, uint8_t *base,
+                                   uint64_t offset, uint64_t bytes, sv_piece_t *to)
+{
+    sv_pack_shape_t shape = part->shape;
+    sv_pack_arg_t arg = {0};
+    sv_piece_t piece = begin_piece(layout, part);
+    shape.base = (uint8_t *)((uintptr_t)base + (uintptr_t)part->shape.base);
+    SV_TRY(sv_pack_plan(&shape, (uint8_t *)(uintptr_t)(part->first_byte + offset), offset, bytes, &arg));
+    SV_TRY(check_units(part, arg.granule));
+    piece.offset = (int64_t)((uintptr_t)arg.box - (uintptr_t)base);
+    piece.bytes = bytes;
+    piece.first_word += offset / 8;
+    piece.top_stride = arg.top_stride;
+    memcpy(piece.level, arg.level, sizeof piece.level);
+    memcpy(piece.shift, arg.shift, sizeof piece.shift);
+    piece.granule = arg.granule;
+    piece.first_unit = arg.first_unit;
+    piece.run_units = arg.run_units;
+    piece.levels = arg.levels;
+    if (to)
+        *to = piece;
+    return SELVAGE_SUCCESS;
+}
+
+static uint32_t chunks_of(const sv_layout_part_t *part)
+{
+    return part->kind == SV_LAYOUT_PART_BOX ? (uint32_t)((part->bytes - 1) / PIECE_BYTES_MAX + 1) : 1;
+}
+
+static selvage_status_t make_box(const sv_layout_t *layout, const sv_layout_part_t *part, uint8_t *base,
+                                 sv_piece_t *to)
+{
+    for (uint64_t offset = 0; offset < part->bytes; offset += PIECE_BYTES_MAX) {
+        uint64_t left = part->bytes - offset;
+        SV_TRY(make_chunk(layout, part, base, offset, left < PIECE_BYTES_MAX ? left : PIECE_BYTES_MAX, to));
+        to = to ? to + 1 : NULL;
+    }
+    return SELVAGE_SUCCESS;
+}
+
+/* --- lists -------------------------------------------------------------------------------------------------------- */
+
+/* Units of 16 bytes have to be aligned in the stream as well. */
+static uint32_t granule_of(const sv_layout_part_t *part, const uint8_t *base)
+{
+    uint64_t bits = ALIGN | part->first_byte;
+    for (uint64_t i = 0; i < part->nruns; i++)
+        bits |= ((uintptr_t)base + (uint64_t)part->runs[i].offset) | part->runs[i].bytes;
+    return (uint32_t)(bits & -bits);
+}
+
+static void fill_offsets(const sv_layout_part_t *part, int64_t *offsets)
+{
+    for (uint64_t i = 0; offsets && i < part->nruns; i++)
+        offsets[i] = part->runs[i].offset;
+}
+
+static void fill_begins(const sv_layout_part_t *part, uint32_t granule, uint32_t *begins)
+{
+    uint64_t unit = 0;
+    for (uint64_t i = 0; begins && i < part->nruns; i++) {
+        begins[i] = (uint32_t)unit;
+        unit += part->runs[i].bytes / granule;
+    }
+    if (begins)
+        begins[part->nruns] = (uint32_t)unit;
+}
+
+static selvage_status_t make_list(const sv_layout_t *layout, const sv_layout_part_t *part, const uint8_t *base,
+                                  sv_layout_arena_t *arena, sv_piece_t *to)
+{
+    sv_piece_t piece = begin_piece(layout, part);
+    piece.granule = granule_of(part, base);
+    piece.count = (uint32_t)part->nruns;
+    SV_TRY(check_units(part, piece.granule));
+    fill_offsets(part, sv_layout_carve(arena, part->nruns * sizeof *piece.offsets, &piece.offsets));
+    if (part->kind == SV_LAYOUT_PART_LIST) {
+        const sv_pack_dim_t units = {part->shape.element_bytes / piece.granule, piece.granule};
+        piece.level[0].count = (uint32_t)units.count;
+        if (units.count > 1)
+            piece.level[0] = sv_pack_level(&units, &piece.shift[0]);
+    } else {
+        fill_begins(part, piece.granule,
+                    sv_layout_carve(arena, (part->nruns + 1) * sizeof *piece.begins, &piece.begins));
+    }
+    if (to)
+        *to = piece;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_layout_make_pieces(const sv_layout_t *layout, uint8_t *const *bases, sv_layout_arena_t *arena,
+                                       sv_piece_t **here_out, const sv_piece_t **there_out, uint32_t *count_out)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < layout->nparts; i++)
+        count += chunks_of(&layout->part[i]);
+    sv_piece_t *here = sv_layout_carve(arena, count * sizeof *here, there_out), *to = here;
+    for (uint32_t i = 0; i < layout->nparts; i++) {
+        const sv_layout_part_t *part = &layout->part[i];
+        uint8_t *base = bases[part->base];
+        SV_TRY(part->kind == SV_LAYOUT_PART_BOX ? make_box(layout, part, base, to)
+                                                : make_list(layout, part, base, arena, to));
+        to = to ? to + chunks_of(part) : NULL;
+    }
+    *here_out = here;
+    *count_out = count;
+    return SELVAGE_SUCCESS;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Packets with layouts while an exchange runs: packing what is bounced before an epoch, unpacking it behind, and the
+ * base addresses. Everything here happens on the caller's streams, in the caller's thread, while the exchange is idle.
+ */
+#include <string.h>
+
+#include "base/base_clock.h"
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "pipeline/layout_parts.h"
+#include "pipeline/pipe_batch.h"
+
+static sv_batch_arg_t begin(const selvage_exchange_t *x, const void *items, uint32_t flags)
+{
+    return (sv_batch_arg_t){.items = items, .abort = x->abort, .epoch = 1, .bases = x->layouts.bases_there,
+                            .flags = SV_DIGEST_NONE | flags};
+}
+
+static selvage_status_t launch(const selvage_exchange_t *x, const sv_kernel_t *kernel, sv_batch_arg_t *arg,
+                               void *stream)
+{
+    sv_device_t *dev = x->comm->dev;
+    uint32_t shares = arg->first_block[arg->npackets];
+    if (arg->npackets == 0)
+        return SELVAGE_SUCCESS;
+    uint32_t blocks = shares < dev->launch_blocks ? shares : dev->launch_blocks;
+    SV_TRY(SV_DEVICE_CALL(dev, launch, kernel, arg, sizeof *arg, blocks, stream));
+    arg->npackets = 0;
+    return SELVAGE_SUCCESS;
+}
+
+/* One launch for as many entries as fit, and one at least for every wave. */
+static selvage_status_t launch_all(const selvage_exchange_t *x, const sv_kernel_t *kernel, sv_batch_arg_t *arg,
+                                   const sv_layout_entry_t *entry, uint32_t count, void *stream)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (arg->npackets == SV_BATCH_PACKETS || (i > 0 && entry[i].wave != entry[i - 1].wave))
+            SV_TRY(launch(x, kernel, arg, stream));
+        uint32_t n = arg->npackets++;
+        arg->index[n] = entry[i].item;
+        arg->first_block[n + 1] = arg->first_block[n] + sv_batch_shares(x->comm->dev, entry[i].bytes);
+    }
+    return launch(x, kernel, arg, stream);
+}
+
+selvage_status_t sv_layouts_pack(selvage_exchange_t *x, void *stream)
+{
+    sv_layout_state_t *layouts = &x->layouts;
+    if (layouts->due) /* nobody waited for the epoch before, but it is complete */
+        SV_TRY(sv_layouts_unpack(x, stream, false));
+    if (layouts->unpacked) /* else what comes now could meet what is still read on another stream */
+        SV_TRY(SV_DEVICE_CALL(x->comm->dev, stream_wait_event, stream, layouts->event));
+    layouts->due = layouts->nunpacks > 0;
+    sv_batch_arg_t arg = begin(x, layouts->pack_items, 0);
+    return launch_all(x, &sv_kernel_gather, &arg, layouts->packs, layouts->npacks, stream);
+}
+
+selvage_status_t sv_layouts_unpack(selvage_exchange_t *x, void *stream, bool unless_failed)
+{
+    sv_layout_state_t *layouts = &x->layouts;
+    if (!layouts->due)
+        return SELVAGE_SUCCESS;
+    layouts->due = false;
+    layouts->unpacked = true;
+    sv_batch_arg_t arg = begin(x, layouts->unpack_items, unless_failed ? SV_BATCH_UNLESS_FAILED : 0);
+    SV_TRY(launch_all(x, &sv_kernel_scatter, &arg, layouts->unpacks, layouts->nunpacks, stream));
+    return SV_DEVICE_CALL(x->comm->dev, event_record, layouts->event, stream);
+}
+
+bool sv_layouts_under_way(const selvage_exchange_t *x)
+{
+    return x->layouts.unpacked &&
+           SV_DEVICE_CALL(x->comm->dev_under, event_query, x->layouts.event) == SELVAGE_IN_PROGRESS;
+}
+
+/* --- base addresses ----------------------------------------------------------------------------------------------- */
+
+static bool is_set(const sv_layout_state_t *layouts, uint32_t set)
+{
+    return memcmp(layouts->set + (size_t)set * layouts->nbases, layouts->bases,
+                  layouts->nbases * sizeof *layouts->bases) == 0;
+}
+
+/* Kernels on the caller's streams may still read a table that is to be overwritten. */
+static void wait_for_tables(const selvage_exchange_t *x)
+{
+    sv_relax_t relax = {.max_sleep_us = 100, .crowded = x->comm->topology.crowded};
+    while (sv_layouts_under_way(x) ||
+           (x->enqueued_epoch &&
+            SV_DEVICE_CALL(x->comm->dev_under, event_query, x->enqueue_event) == SELVAGE_IN_PROGRESS))
+        sv_relax(&relax);
+}
+
+static selvage_status_t send_set(selvage_exchange_t *x, uint32_t set)
+{
+    sv_layout_state_t *layouts = &x->layouts;
+    sv_device_t *dev = x->comm->dev;
+    size_t bytes = layouts->nbases * sizeof *layouts->bases;
+    memcpy(layouts->letter, layouts->bases, bytes);
+    SV_TRY(SV_DEVICE_CALL(dev, copy_async, layouts->sets_there + (size_t)set * layouts->nbases, layouts->letter, bytes,
+                          SV_COPY_H2D, x->kernel_stream));
+    SV_TRY(SV_DEVICE_CALL(dev, stream_sync, x->kernel_stream));
+    memcpy(layouts->set + (size_t)set * layouts->nbases, layouts->bases, bytes);
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t use_bases(selvage_exchange_t *x)
+{
+    sv_layout_state_t *layouts = &x->layouts;
+    uint32_t set = 0;
+    while (set < layouts->nsets && !is_set(layouts, set))
+        set++;
+    if (set == layouts->nsets) {
+        set = layouts->next_set;
+        if (layouts->nsets == SV_LAYOUT_SETS)
+            wait_for_tables(x);
+        SV_TRY(send_set(x, set));
+        layouts->next_set = (set + 1) % SV_LAYOUT_SETS;
+        layouts->nsets += layouts->nsets < SV_LAYOUT_SETS;
+    }
+    layouts->bases_there = layouts->sets_there + (size_t)set * layouts->nbases;
+    return SELVAGE_SUCCESS;
+}
+
+/* Packets that lie without gaps are moved by their address. */
+static void follow_bases(selvage_exchange_t *x)
+{
+    for (uint32_t i = 0; i < x->nsends; i++)
+        if (x->sends[i].p.plain)
+            x->sends[i].buf = sv_layouts_plain_address(&x->sends[i].p);
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        if (x->recvs[i].p.plain)
+            x->recvs[i].buf = sv_layouts_plain_address(&x->recvs[i].p);
+}
+
+uint8_t *sv_layouts_plain_address(const sv_packet_t *p)
+{
+    uint32_t base = 0;
+    int64_t offset = 0;
+    (void)sv_layout_is_plain(p->layout, &base, &offset);
+    return (uint8_t *)((uintptr_t)p->x->layouts.bases[base] + (uintptr_t)offset);
+}
+
+static selvage_status_t check_bases(const selvage_exchange_t *x, void *const *bases, uint32_t count)
+{
+    const sv_layout_state_t *layouts = &x->layouts;
+    if (count + 1 != layouts->nbases)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%u addresses in place of %u", count, layouts->nbases - 1);
+    for (uint32_t i = 0; i < count; i++) {
+        uintptr_t bits = (uintptr_t)layouts->bases[i + 1] | 16, least = bits & -bits;
+        if ((uintptr_t)bases[i] % least != 0)
+            return sv_error(SELVAGE_ERR_ARGUMENT, "address %u is not a multiple of %zu, as the one before was", i,
+                            (size_t)least);
+    }
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t first_bases(selvage_exchange_t *x, void *const *bases, uint32_t count)
+{
+    uint8_t **table;
+    SV_TRY(sv_calloc((size_t)count + 1, sizeof *table, &table));
+    for (uint32_t i = 0; i < count; i++)
+        table[i + 1] = bases[i];
+    sv_free(x->layouts.bases);
+    x->layouts.bases = table;
+    x->layouts.nbases = count + 1;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_exchange_rebind(selvage_exchange_t *x, void *const *bases, uint32_t count)
+{
+    sv_exchange_state_t state = sv_exchange_state(x);
+    if (state == SV_EXCHANGE_BUILDING)
+        return first_bases(x, bases, count);
+    if (state == SV_EXCHANGE_POISONED)
+        return sv_exchange_first_error(x);
+    if (state == SV_EXCHANGE_RUNNING || x->layouts.due)
+        return sv_error(SELVAGE_ERR_STATE, "epoch %llu is not complete; wait for it first",
+                        (unsigned long long)x->started);
+    if (!x->layouts.bases_there) /* nothing here has a layout */
+        return first_bases(x, bases, count);
+    SV_TRY(check_bases(x, bases, count));
+    uint8_t *const *before = x->layouts.bases_there;
+    for (uint32_t i = 0; i < count; i++)
+        x->layouts.bases[i + 1] = bases[i];
+    selvage_status_t status = use_bases(x);
+    if (status != SELVAGE_SUCCESS) {
+        const uint8_t *const *old = (const uint8_t *const *)(x->layouts.set + (before - x->layouts.sets_there));
+        memcpy(x->layouts.bases, old, x->layouts.nbases * sizeof *x->layouts.bases);
+        return status;
+    }
+    follow_bases(x);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_layouts_first_set(selvage_exchange_t *x)
+{
+    SV_TRY(use_bases(x));
+    follow_bases(x);
+    return SELVAGE_SUCCESS;
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Layouts as they are declared: parts in the order of the stream. Until commit nothing is known of the addresses that
+ * bases stand for, so units are chosen there (layout_pieces.c).
+ */
+#include "pipeline/pipe_layout.h"
+
+#include <string.h>
+
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "pipeline/layout_parts.h"
+
+#define UNITS_LIMIT (UINT64_C(1) << 31)
+
+selvage_status_t sv_layout_create(sv_layout_kind_t kind, sv_layout_t **layout_out)
+{
+    sv_layout_t *layout;
+    SV_TRY(sv_calloc(1, sizeof *layout, &layout));
+    layout->kind = kind;
+    *layout_out = layout;
+    return SELVAGE_SUCCESS;
+}
+
+static void forget_parts(sv_layout_t *layout)
+{
+    for (uint32_t i = 0; i < layout->nparts; i++)
+        sv_free(layout->part[i].runs);
+    sv_free(layout->part);
+    layout->part = NULL;
+    layout->nparts = layout->room = 0;
+}
+
+void sv_layout_destroy(sv_layout_t *layout)
+{
+    if (!layout)
+        return;
+    forget_parts(layout);
+    sv_free(layout);
+}
+
+static selvage_status_t make_room(sv_layout_t *layout)
+{
+    sv_layout_part_t *larger;
+    if (layout->nparts < layout->room)
+        return SELVAGE_SUCCESS;
+    uint32_t wanted = layout->room ? 2 * layout->room : 4;
+    SV_TRY(sv_calloc(wanted, sizeof *larger, &larger));
+    if (layout->nparts)
+        memcpy(larger, layout->part, layout->nparts * sizeof *larger);
+    sv_free(layout->part);
+    layout->part = larger;
+    layout->room = wanted;
+    return SELVAGE_SUCCESS;
+}
+
+static uint64_t padded_bytes(const sv_layout_t *layout, uint64_t bytes)
+{
+    return layout->kind == SV_LAYOUT_ALIGNED ? (bytes + 15) / 16 * 16 : bytes;
+}
+
+/* Takes the part's tables over, also after an error. Parts without bytes leave no trace. */
+static selvage_status_t append(sv_layout_t *layout, sv_layout_part_t part)
+{
+    uint64_t padded = padded_bytes(layout, part.bytes), behind = 0;
+    selvage_status_t status = SELVAGE_SUCCESS;
+    if (padded < part.bytes || __builtin_add_overflow(layout->bytes, padded, &behind) || behind > INT64_MAX)
+        status = sv_error(SELVAGE_ERR_LIMIT, "a packet of more than 2^63 bytes");
+    else if (part.bytes > 0)
+        status = make_room(layout);
+    if (status != SELVAGE_SUCCESS || part.bytes == 0) {
+        sv_free(part.runs);
+        return status;
+    }
+    part.first_byte = layout->bytes;
+    layout->part[layout->nparts++] = part;
+    layout->bytes = behind;
+    layout->base_max = part.base > layout->base_max ? part.base : layout->base_max;
+    layout->adds |= part.number != SV_LAYOUT_STORE;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_layout_add_box(sv_layout_t *layout, uint32_t base, const sv_pack_shape_t *shape,
+                                   sv_layout_number_t number)
+{
+    sv_layout_part_t part = {.kind = SV_LAYOUT_PART_BOX, .base = base, .number = number, .shape = *shape};
+    SV_TRY(sv_pack_bytes(shape, &part.bytes));
+    return append(layout, part);
+}
+
+selvage_status_t sv_layout_add_list(sv_layout_t *layout, uint32_t base, uint64_t element_bytes, const int64_t *offsets,
+                                    uint64_t count, sv_layout_number_t number)
+{
+    sv_layout_part_t part = {.kind = SV_LAYOUT_PART_LIST, .base = base, .number = number, .nruns = count,
+                             .shape = {.element_bytes = element_bytes}};
+    if (__builtin_mul_overflow(element_bytes, count, &part.bytes) || count >= UNITS_LIMIT)
+        return sv_error(SELVAGE_ERR_LIMIT, "a list of %llu elements is too long for one packet",
+                        (unsigned long long)count);
+    SV_TRY(sv_calloc(count ? count : 1, sizeof *part.runs, &part.runs));
+    for (uint64_t i = 0; i < count; i++)
+        part.runs[i] = (sv_layout_run_t){offsets[i], element_bytes};
+    return append(layout, part);
+}
+
+/* Copies runs; those that continue each other become one, empty ones none. */
+static uint64_t merge_runs(sv_layout_run_t *to, uint64_t filled, const sv_layout_run_t *runs, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        sv_layout_run_t *last = filled ? &to[filled - 1] : NULL;
+        if (last && runs[i].bytes && last->offset + (int64_t)last->bytes == runs[i].offset)
+            last->bytes += runs[i].bytes;
+        else if (runs[i].bytes)
+            to[filled++] = runs[i];
+    }
+    return filled;
+}
+
+selvage_status_t sv_layout_add_runs(sv_layout_t *layout, uint32_t base, const sv_layout_run_t *runs, uint64_t count)
+{
+    sv_layout_part_t part = {.kind = SV_LAYOUT_PART_RUNS, .base = base};
+    for (uint64_t i = 0; i < count; i++)
+        if (__builtin_add_overflow(part.bytes, runs[i].bytes, &part.bytes))
+            return sv_error(SELVAGE_ERR_LIMIT, "runs of more than 2^64 bytes");
+    SV_TRY(sv_calloc(count ? count : 1, sizeof *part.runs, &part.runs));
+    part.nruns = merge_runs(part.runs, 0, runs, count);
+    return append(layout, part);
+}
+
+/* --- an exact stream whose parts do not begin where units may ----------------------------------------------------- */
+
+static uint64_t count_box_runs(const sv_pack_shape_t *shape)
+{
+    uint64_t count = 1;
+    for (unsigned d = 0; d < shape->ndims; d++)
+        count *= shape->dim[d].count;
+    return count;
+}
+
+static uint64_t count_runs(const sv_layout_part_t *part)
+{
+    return part->kind == SV_LAYOUT_PART_BOX ? count_box_runs(&part->shape) : part->nruns;
+}
+
+static uint64_t expand_box(const sv_pack_shape_t *shape, sv_layout_run_t *to, uint64_t filled)
+{
+    uint64_t count = count_box_runs(shape);
+    for (uint64_t e = 0; e < count; e++) {
+        uint64_t left = e;
+        sv_layout_run_t run = {(int64_t)(uintptr_t)shape->base, shape->element_bytes};
+        for (unsigned d = 0; d < shape->ndims; d++) {
+            run.offset += (int64_t)(left % shape->dim[d].count) * shape->dim[d].stride_bytes;
+            left /= shape->dim[d].count;
+        }
+        filled = merge_runs(to, filled, &run, 1);
+    }
+    return filled;
+}
+
+static uint64_t expand(const sv_layout_part_t *part, sv_layout_run_t *to, uint64_t filled)
+{
+    if (part->kind == SV_LAYOUT_PART_BOX)
+        return expand_box(&part->shape, to, filled);
+    return merge_runs(to, filled, part->runs, part->nruns);
+}
+
+static bool is_cut_well(const sv_layout_t *layout)
+{
+    for (uint32_t i = 0; i < layout->nparts; i++)
+        if (layout->part[i].first_byte % 16 != 0)
+            return false;
+    return true;
+}
+
+selvage_status_t sv_layout_close(sv_layout_t *layout)
+{
+    uint64_t count = 0, filled = 0;
+    sv_layout_run_t *runs;
+    if (is_cut_well(layout))
+        return SELVAGE_SUCCESS;
+    for (uint32_t i = 0; i < layout->nparts; i++) {
+        if (layout->part[i].base != layout->part[0].base || layout->adds)
+            return sv_error(SELVAGE_ERR_UNSUPPORTED, "an exact stream of several bases");
+        count += count_runs(&layout->part[i]);
+    }
+    if (count >= UNITS_LIMIT)
+        return sv_error(SELVAGE_ERR_LIMIT, "a packet of %llu runs has too many", (unsigned long long)count);
+    SV_TRY(sv_calloc(count, sizeof *runs, &runs));
+    for (uint32_t i = 0; i < layout->nparts; i++)
+        filled = expand(&layout->part[i], runs, filled);
+    sv_layout_part_t all = {.kind = SV_LAYOUT_PART_RUNS, .base = layout->part[0].base, .bytes = layout->bytes,
+                            .runs = runs, .nruns = filled};
+    for (uint32_t i = 0; i < layout->nparts; i++)
+        sv_free(layout->part[i].runs);
+    layout->part[0] = all;
+    layout->nparts = 1;
+    return SELVAGE_SUCCESS;
+}
+
+/* --- questions ---------------------------------------------------------------------------------------------------- */
+
+/* Whether a part lies without gaps, and then from where. */
+static bool is_one_run(const sv_layout_part_t *part, int64_t *offset)
+{
+    uint64_t run = part->shape.element_bytes;
+    if (part->kind != SV_LAYOUT_PART_BOX) {
+        *offset = part->runs[0].offset;
+        return part->nruns == 1;
+    }
+    *offset = (int64_t)(uintptr_t)part->shape.base;
+    for (unsigned d = 0; d < part->shape.ndims; d++) {
+        const sv_pack_dim_t *dim = &part->shape.dim[d];
+        if (dim->count > 1 && (uint64_t)dim->stride_bytes != run)
+            return false;
+        run *= dim->count;
+    }
+    return true;
+}
+
+bool sv_layout_is_plain(const sv_layout_t *layout, uint32_t *base, int64_t *offset)
+{
+    if (layout->nparts != 1 || layout->adds || layout->bytes != layout->part[0].bytes)
+        return false;
+    *base = layout->part[0].base;
+    return is_one_run(&layout->part[0], offset);
+}
+
+uint64_t sv_layout_bytes(const sv_layout_t *layout)
+{
+    return layout->bytes;
+}
+
+uint64_t sv_layout_bytes_contiguous(const sv_layout_t *layout)
+{
+    uint64_t bytes = 0;
+    int64_t offset;
+    for (uint32_t i = 0; i < layout->nparts; i++)
+        bytes += is_one_run(&layout->part[i], &offset) ? layout->part[i].bytes : 0;
+    return bytes;
+}
+
+uint32_t sv_layout_base_max(const sv_layout_t *layout)
+{
+    return layout->base_max;
+}
