@@ -18,6 +18,7 @@
 #include <selvage/config.h>
 #include <selvage/device.h>
 #include <selvage/exchange.h>
+#include <selvage/grid.h>
 #include <selvage/stats.h>
 #include <selvage/status.h>
 #include <selvage/version.h>

@@ -29,6 +29,9 @@ struct selvage_grid {
 selvage_status_t sv_grid_create(selvage_comm_t *comm, const selvage_grid_params_t *params, selvage_grid_t **grid_out);
 selvage_status_t sv_grid_create_cart(selvage_comm_t *comm, MPI_Comm cart, const selvage_grid_params_t *params,
                                      selvage_grid_t **grid_out);
+/* For a rank whose arguments were refused before either of the two: it takes part in call so far that the others learn
+   it. Returns status, or why that failed. */
+selvage_status_t sv_grid_refuse(const char *call, selvage_comm_t *comm, selvage_status_t status);
 void sv_grid_destroy(selvage_grid_t *grid);
 
 /* Coordinates of a rank's block: SELVAGE_DIMS_MAX numbers, 0 above ndims. */
@@ -36,6 +39,10 @@ void sv_grid_coords(const selvage_grid_t *grid, int rank, int *coords);
 
 /* Rank of the block at coords, periodic dimensions wrapped; -1 outside of an open dimension. */
 int sv_grid_rank(const selvage_grid_t *grid, const int *coords);
+
+/* The boxes of the public calls of these names: 1 and 2 * ndims of them. */
+void sv_grid_interior(const selvage_grid_t *grid, const int *width_lo, const int *width_hi, selvage_box_t *box_out);
+void sv_grid_boundary(const selvage_grid_t *grid, const int *width_lo, const int *width_hi, selvage_box_t *slab_out);
 
 /* Own extent of block coordinate c in dimension d. */
 static inline int64_t sv_grid_extent(const selvage_grid_t *grid, int d, int c)

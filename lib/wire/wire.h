@@ -105,5 +105,7 @@ uint64_t sv_wire_control_check(const sv_wire_control_t *message, int source, int
 /* Takes *wire_inout and puts a wrapper in its place that asks sv_fault_call_fails(SV_FAULT_CALL_WIRE) before each call
    that can fail. close() closes both. */
 selvage_status_t sv_wire_fault_wrap(sv_wire_t **wire_inout);
+/* The wire in such a wrapper; wire itself if it is none. */
+sv_wire_t *sv_wire_fault_inner(sv_wire_t *wire);
 
 #endif

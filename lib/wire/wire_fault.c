@@ -111,3 +111,8 @@ selvage_status_t sv_wire_fault_wrap(sv_wire_t **wire_inout)
     *wire_inout = &wrapper->base;
     return SELVAGE_SUCCESS;
 }
+
+sv_wire_t *sv_wire_fault_inner(sv_wire_t *wire)
+{
+    return wire->ops == &fault_ops ? inner_of(wire) : wire;
+}

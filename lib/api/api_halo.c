@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Public calls on halos: checks of arguments, then the halo, or straight to its exchange. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/api_params.h"
+#include "base/base_memory.h"
+#include "grid/halo_handle.h"
+#include "pipeline/pipe_ranges.h"
+
+/* One call of create. Whatever is wrong on this rank, the others must hear of it: so it is carried along. */
+typedef struct create_call {
+    selvage_grid_t *grid;
+    selvage_halo_params_t params;
+    selvage_field_t *fields; /* owned: the caller's, as this library knows them */
+    int nfields;
+    selvage_halo_t *halo;
+    selvage_status_t before, status;
+    char detail[SV_DETAIL_BYTES];
+} create_call_t;
+
+static selvage_status_t check_params(const selvage_halo_params_t *params)
+{
+    if ((int)params->route < SELVAGE_ROUTE_DEFAULT || params->route > SELVAGE_ROUTE_DIRECT)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "params: route is %d; wanted a selvage_route_t", (int)params->route);
+    if (params->checksum < SELVAGE_CHECKSUM_OFF || params->checksum > SELVAGE_CHECKSUM_ABORT)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "params: checksum is %d; wanted a selvage_checksum_t",
+                        (int)params->checksum);
+    return SELVAGE_SUCCESS;
+}
+
+/* Structs of another version may have another size, which the first one tells: the next begins behind it. */
+static selvage_status_t copy_fields(create_call_t *call, const selvage_field_t *fields, int nfields)
+{
+    if (nfields < 1)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_halo_create: nfields is %d; wanted at least 1", nfields);
+    if (!fields)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_halo_create: fields is NULL");
+    SV_TRY(sv_calloc((size_t)nfields, sizeof *call->fields, &call->fields));
+    call->nfields = nfields;
+    for (int i = 0; i < nfields; i++) {
+        char name[32];
+        const char *given = (const char *)fields + (size_t)i * fields->struct_size;
+        snprintf(name, sizeof name, "fields[%d]", i);
+        SV_TRY(sv_api_copy_params(name, given, &call->fields[i], sizeof call->fields[i]));
+    }
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t check_create(create_call_t *call, const selvage_halo_params_t *params,
+                                     const selvage_field_t *fields, int nfields, selvage_halo_t **halo_out)
+{
+    if (!halo_out)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_halo_create: halo_out is NULL");
+    SV_TRY(sv_api_copy_params("params", params, &call->params, sizeof call->params));
+    SV_TRY(check_params(&call->params));
+    return copy_fields(call, fields, nfields);
+}
+
+static void run_create(void *arg)
+{
+    create_call_t *call = arg;
+    if (call->before != SELVAGE_SUCCESS)
+        memcpy(sv_thread_detail(), call->detail, sizeof call->detail);
+    call->status = sv_halo_create(call->grid, &call->params, call->fields, call->nfields, call->before, &call->halo);
+    memcpy(call->detail, sv_thread_detail(), sizeof call->detail);
+}
+
+selvage_status_t selvage_halo_create(selvage_grid_t *grid, const selvage_halo_params_t *params,
+                                     const selvage_field_t *fields, int nfields, selvage_halo_t **halo_out)
+{
+    SV_API_NEED(grid);
+    create_call_t call = {.grid = grid};
+    sv_api_enter(grid->comm);
+    call.before = check_create(&call, params, fields, nfields, halo_out);
+    memcpy(call.detail, sv_thread_detail(), sizeof call.detail);
+    sv_progress_call(&grid->comm->progress, run_create, &call);
+    sv_free(call.fields);
+    if (call.status == SELVAGE_SUCCESS)
+        *halo_out = call.halo;
+    else
+        memcpy(sv_thread_detail(), call.detail, sizeof call.detail);
+    return sv_api_leave(call.status);
+}
+
+static void run_destroy(void *arg)
+{
+    sv_halo_destroy(arg);
+}
+
+void selvage_halo_destroy(selvage_halo_t *halo)
+{
+    if (!halo)
+        return;
+    selvage_comm_t *comm = halo->grid->comm;
+    sv_api_enter(comm);
+    sv_progress_call(&comm->progress, run_destroy, halo);
+    sv_api_leave(SELVAGE_SUCCESS);
+}
+
+static selvage_status_t start(selvage_halo_t *halo, void *stream)
+{
+    const selvage_comm_t *comm = halo->grid->comm;
+    sv_range_push(comm, "selvage_halo_start");
+    selvage_status_t status = sv_exchange_start(halo->exchange, stream);
+    sv_range_pop(comm);
+    return status;
+}
+
+static selvage_status_t wait(selvage_halo_t *halo, void *stream)
+{
+    const selvage_comm_t *comm = halo->grid->comm;
+    sv_range_push(comm, "selvage_halo_wait");
+    selvage_status_t status = sv_exchange_wait(halo->exchange, stream);
+    sv_range_pop(comm);
+    return status;
+}
+
+selvage_status_t selvage_halo_start(selvage_halo_t *halo, void *stream)
+{
+    SV_API_NEED(halo);
+    sv_api_enter(halo->grid->comm);
+    return sv_api_leave(start(halo, stream));
+}
+
+selvage_status_t selvage_halo_test(selvage_halo_t *halo, void *stream)
+{
+    SV_API_NEED(halo);
+    sv_api_enter(halo->grid->comm);
+    return sv_api_leave(sv_exchange_test(halo->exchange, stream));
+}
+
+selvage_status_t selvage_halo_wait(selvage_halo_t *halo, void *stream)
+{
+    SV_API_NEED(halo);
+    sv_api_enter(halo->grid->comm);
+    return sv_api_leave(wait(halo, stream));
+}
+
+selvage_status_t selvage_halo_enqueue_wait(selvage_halo_t *halo, void *stream)
+{
+    SV_API_NEED(halo);
+    sv_api_enter(halo->grid->comm);
+    return sv_api_leave(sv_exchange_enqueue_wait(halo->exchange, stream));
+}
+
+selvage_status_t selvage_halo_exchange(selvage_halo_t *halo, void *stream)
+{
+    SV_API_NEED(halo);
+    sv_api_enter(halo->grid->comm);
+    selvage_status_t status = start(halo, stream);
+    if (status == SELVAGE_SUCCESS)
+        status = wait(halo, stream);
+    return sv_api_leave(status);
+}
+
+selvage_status_t selvage_halo_rebind(selvage_halo_t *halo, void *const *data)
+{
+    SV_API_NEED(halo);
+    SV_API_NEED(data);
+    sv_api_enter(halo->grid->comm);
+    return sv_api_leave(sv_halo_rebind(halo, data));
+}
+
+selvage_status_t selvage_halo_describe(const selvage_halo_t *halo, selvage_halo_info_t *info)
+{
+    SV_API_NEED(halo);
+    SV_API_NEED(info);
+    size_t room = info->struct_size;
+    if (room < sizeof(size_t) || room > 1 << 16)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "info: struct_size is %zu; start the struct from SELVAGE_HALO_INFO_INIT",
+                        room);
+    selvage_halo_info_t filled = halo->info;
+    filled.struct_size = room;
+    memcpy(info, &filled, room < sizeof filled ? room : sizeof filled);
+    return SELVAGE_SUCCESS;
+}

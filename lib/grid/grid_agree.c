@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What ranks tell each other when they make a grid. Parameters are compared by a hash: its minimum and its maximum over
+ * the ranks (the minimum of the complement) are equal only if all gave the same. Only if they differ, the arguments are
+ * compared one by one, so that the error names the first that does.
+ *
+ * Nodes are gathered by dissemination (Bruck and others 1997): in each round a rank hands on all it knows to the rank
+ * as far below as it knows entries, and hears as many from above, so that log2(P) rounds do for any P.
+ *
+ *   5 ranks, seen from rank r:   knows r | r+1 | r+2 r+3 | r+4
+ *                                 round    0       1        2
+ */
+#include "grid/grid_parts.h"
+
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "kernels/kernels.h"
+#include "pipeline/pipe_control.h"
+
+enum { NODE_TAG = 4 }; /* the set-up channel: the timeline has tags 1 and 2, GPUs 3, commits those from 16 */
+
+static const char *const argument_names[] = {"ndims", "global_extent", "periodic", "blocks", "split", "ranks",
+                                             "reorder", "width"};
+enum { ARGUMENTS = sizeof argument_names / sizeof argument_names[0] };
+
+static uint64_t hash_next(uint64_t hash, int64_t value)
+{
+    return sv_digest_mix(hash + (uint64_t)value) + 1;
+}
+
+static uint64_t hash_starts(const selvage_grid_t *grid)
+{
+    uint64_t hash = 0;
+    for (int d = 0; d < grid->ndims; d++)
+        for (int c = 0; c <= grid->blocks[d]; c++)
+            hash = hash_next(hash, grid->start[d][c]);
+    return hash;
+}
+
+static uint64_t hash_ranks(const selvage_grid_params_t *params, int nranks)
+{
+    uint64_t hash = params->ranks != NULL;
+    for (int b = 0; params->ranks && b < nranks; b++)
+        hash = hash_next(hash, params->ranks[b]);
+    return hash;
+}
+
+static void hash_arguments(const selvage_grid_t *grid, const selvage_grid_params_t *params, uint64_t *hash)
+{
+    hash[0] = hash_next(0, grid->ndims);
+    hash[1] = hash[2] = hash[3] = hash[7] = 0;
+    for (int d = 0; d < grid->ndims; d++) {
+        hash[1] = hash_next(hash[1], grid->global[d]);
+        hash[2] = hash_next(hash[2], grid->periodic[d]);
+        hash[3] = hash_next(hash[3], params->blocks[d]);
+        hash[7] = hash_next(hash[7], params->width[d]);
+    }
+    hash[4] = hash_starts(grid);
+    hash[5] = hash_ranks(params, grid->comm->wire->size);
+    hash[6] = hash_next(0, params->reorder != 0);
+}
+
+/* Whether all ranks gave the same number. */
+static selvage_status_t compare(const char *call, selvage_comm_t *comm, int what, uint64_t number,
+                                selvage_status_t before, bool *equal_out)
+{
+    uint64_t least = number, most = ~number;
+    SV_TRY(sv_agree(comm, call, (uint64_t)what, before, &least, comm->timeout_s));
+    SV_TRY(sv_agree(comm, call, (uint64_t)what, SELVAGE_SUCCESS, &most, comm->timeout_s));
+    *equal_out = least == ~most;
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t name_difference(const char *call, selvage_comm_t *comm, const uint64_t *hash)
+{
+    for (int i = 0; i < ARGUMENTS; i++) {
+        bool equal;
+        SV_TRY(compare(call, comm, SV_GRID_AGREE_ARGUMENT + i, hash[i], SELVAGE_SUCCESS, &equal));
+        if (!equal)
+            return sv_error(SELVAGE_ERR_MISMATCH, "%s: ranks do not agree on %s", call, argument_names[i]);
+    }
+    return sv_error(SELVAGE_ERR_INTERNAL, "%s: ranks differ, but in no argument", call);
+}
+
+selvage_status_t sv_grid_agree(const char *call, selvage_comm_t *comm, const selvage_grid_t *grid,
+                               const selvage_grid_params_t *params, selvage_status_t built)
+{
+    uint64_t hash[ARGUMENTS] = {0}, all = 0;
+    bool equal;
+    if (built == SELVAGE_SUCCESS)
+        hash_arguments(grid, params, hash);
+    for (int i = 0; i < ARGUMENTS; i++)
+        all = hash_next(all, (int64_t)hash[i]);
+    SV_TRY(compare(call, comm, SV_GRID_AGREE_ALL, all, built, &equal));
+    return equal ? SELVAGE_SUCCESS : name_difference(call, comm, hash);
+}
+
+/* One gathering: entry i of node is that of rank own + i, named by its lowest rank. */
+typedef struct gather {
+    const char *call;
+    selvage_comm_t *comm;
+    int *node;
+    sv_wire_request_t out, in;
+    bool out_open, in_open;
+} gather_t;
+
+static selvage_status_t await(gather_t *g, sv_wire_request_t *request, bool *open, int peer)
+{
+    sv_patience_t patience;
+    sv_patience_begin(&patience, g->comm, g->comm->timeout_s);
+    for (;;) {
+        selvage_status_t status = sv_wire_test(g->comm->wire, request, NULL);
+        *open = status != SELVAGE_SUCCESS;
+        if (status != SELVAGE_IN_PROGRESS)
+            return status;
+        if (sv_agree_is_lost(g->comm))
+            return sv_error(SELVAGE_ERR_PEER, "%s: another rank failed while nodes were compared", g->call);
+        status = sv_patience_poll(&patience);
+        if (status == SELVAGE_ERR_TIMEOUT)
+            return sv_error(status, "%s: no word from rank %d for %g s about who is on which node", g->call, peer,
+                            g->comm->timeout_s);
+        SV_TRY(status);
+    }
+}
+
+static selvage_status_t exchange_round(gather_t *g, int known)
+{
+    sv_wire_t *wire = g->comm->wire;
+    int below = (int)(((int64_t)wire->rank - known + wire->size) % wire->size);
+    int above = (int)(((int64_t)wire->rank + known) % wire->size);
+    int count = known < wire->size - known ? known : wire->size - known;
+    size_t bytes = (size_t)count * sizeof *g->node;
+    SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, g->node + known, bytes, above, NODE_TAG, &g->in));
+    g->in_open = true;
+    SV_TRY(sv_wire_send(wire, SV_WIRE_SETUP, g->node, bytes, below, NODE_TAG, &g->out));
+    g->out_open = true;
+    SV_TRY(await(g, &g->in, &g->in_open, above));
+    return await(g, &g->out, &g->out_open, below);
+}
+
+static selvage_status_t gather_rounds(gather_t *g)
+{
+    g->node[0] = g->comm->topology.node_ranks[0];
+    for (int64_t known = 1; known < g->comm->wire->size; known *= 2)
+        SV_TRY(exchange_round(g, (int)known));
+    return SELVAGE_SUCCESS;
+}
+
+/* After a failure. Returns whether the wire is done with the memory. */
+static bool withdraw(gather_t *g)
+{
+    bool quiet = true;
+    if (g->in_open)
+        quiet &= sv_wire_cancel(g->comm->wire, &g->in) == SELVAGE_SUCCESS;
+    if (g->out_open)
+        quiet &= sv_wire_test(g->comm->wire, &g->out, NULL) == SELVAGE_SUCCESS;
+    return quiet;
+}
+
+static void reverse(int *first, int *end)
+{
+    while (first < --end) {
+        int kept = *first;
+        *first++ = *end;
+        *end = kept;
+    }
+}
+
+/* From entries that begin with the own rank to such as begin with rank 0. */
+static void rotate(int *node, int rank, int size)
+{
+    reverse(node, node + size - rank);
+    reverse(node + size - rank, node + size);
+    reverse(node, node + size);
+}
+
+/* From the lowest rank of each node to numbers from 0. */
+static selvage_status_t number_nodes(const char *call, int *node_of_rank, int size)
+{
+    int count = 0;
+    for (int r = 0; r < size; r++) {
+        int lowest = node_of_rank[r];
+        if (lowest < 0 || lowest > r)
+            return sv_error(SELVAGE_ERR_INTERNAL, "%s: rank %d says that the lowest rank of its node is %d", call, r,
+                            lowest);
+        node_of_rank[r] = lowest == r ? count++ : node_of_rank[lowest];
+    }
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_grid_gather_nodes(const char *call, selvage_comm_t *comm, int **node_of_rank)
+{
+    gather_t g = {.call = call, .comm = comm, .node = *node_of_rank};
+    uint64_t unused = 0;
+    selvage_status_t status = gather_rounds(&g);
+    if (status != SELVAGE_SUCCESS && !withdraw(&g))
+        *node_of_rank = NULL;
+    if (status == SELVAGE_SUCCESS) {
+        rotate(g.node, comm->wire->rank, comm->wire->size);
+        status = number_nodes(call, g.node, comm->wire->size);
+    }
+    status = sv_agree(comm, call, SV_GRID_AGREE_NODES, status, &unused, comm->timeout_s);
+    if (status != SELVAGE_SUCCESS && comm->broken == SELVAGE_SUCCESS)
+        comm->broken = status;
+    return status;
+}

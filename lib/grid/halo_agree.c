@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What ranks must have in common to make a halo, compared as a list of numbers. A hash of all of them says whether they
+ * are equal, which costs two agreements. Only if they are not, hashes of ever better chosen beginnings of the list lead
+ * every rank to the first number that differs. How memory is ordered comes last: if nothing else differs, that is no
+ * error.
+ */
+#include "grid/halo_handle.h"
+
+#include <stdio.h>
+
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "kernels/kernels.h"
+#include "pipeline/pipe_control.h"
+
+/* Members of a field that are compared, in the order of the list. */
+enum { ELEMENT_BYTES, WIDTH_LO, WIDTH_HI, STAGGER, COMPONENTS, PARITY, PACKED_DIM, NUMBER, MEMBERS };
+
+typedef struct member {
+    const char *name;
+    bool per_dim;
+} member_t;
+
+static const member_t members[MEMBERS] = {
+    [ELEMENT_BYTES] = {"element_bytes", false}, [WIDTH_LO] = {"width_lo", true}, [WIDTH_HI] = {"width_hi", true},
+    [STAGGER] = {"stagger", true}, [COMPONENTS] = {"components", false}, [PARITY] = {"parity", false},
+    [PACKED_DIM] = {"packed_dim", false}, [NUMBER] = {"number", false}};
+
+enum { BLOCKS, REVERSE, DIRECTIONS, NFIELDS, COMMONS };
+static const char *const common_names[COMMONS] = {"grid", "params: reverse", "params: shape or directions", "nfields"};
+
+/* The list of this rank. */
+typedef struct numbers {
+    uint64_t *value;
+    uint64_t count, all; /* all: with how memory is ordered */
+} numbers_t;
+
+static uint64_t hash_next(uint64_t hash, uint64_t value)
+{
+    return sv_digest_mix(hash + value) + 1;
+}
+
+static uint64_t hash_grid(const selvage_grid_t *grid)
+{
+    uint64_t hash = hash_next(0, (uint64_t)grid->ndims);
+    for (int d = 0; d < grid->ndims; d++) {
+        hash = hash_next(hash, grid->periodic[d]);
+        for (int c = 0; c <= grid->blocks[d]; c++)
+            hash = hash_next(hash, (uint64_t)grid->start[d][c]);
+    }
+    for (int b = 0; grid->rank_of_block && b < grid->comm->wire->size; b++)
+        hash = hash_next(hash, (uint64_t)grid->rank_of_block[b]);
+    return hash;
+}
+
+static uint64_t hash_directions(const sv_halo_directions_t *directions)
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < directions->count; i++)
+        for (int d = 0; d < SELVAGE_DIMS_MAX; d++)
+            hash = hash_next(hash, (uint64_t)(directions->step[i][d] + 1));
+    return hash;
+}
+
+static uint64_t member_of(const sv_halo_field_t *f, const selvage_field_t *given, int member, int d)
+{
+    switch (member) {
+    case ELEMENT_BYTES: return f->element_bytes;
+    case WIDTH_LO: return (uint64_t)f->width_lo[d];
+    case WIDTH_HI: return (uint64_t)f->width_hi[d];
+    case STAGGER: return (uint64_t)given->stagger[d];
+    case COMPONENTS: return (uint64_t)f->components;
+    case PARITY: return f->parity;
+    case PACKED_DIM: return (uint64_t)f->packed_dim;
+    default: return f->number;
+    }
+}
+
+static int numbers_per_field(int ndims)
+{
+    int count = 0;
+    for (int m = 0; m < MEMBERS; m++)
+        count += members[m].per_dim ? ndims : 1;
+    return count;
+}
+
+static void list_field(const sv_halo_field_t *f, const selvage_field_t *given, numbers_t *n)
+{
+    for (int m = 0; m < MEMBERS; m++)
+        for (int d = 0; d < (members[m].per_dim ? f->ndims : 1); d++)
+            n->value[n->count++] = member_of(f, given, m, d);
+}
+
+static uint64_t hash_order(const selvage_halo_t *halo)
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < halo->nfields; i++)
+        for (int a = 0; a <= halo->grid->ndims; a++)
+            hash = hash_next(hash, halo->fields[i].axis[a]);
+    return hash;
+}
+
+static selvage_status_t list_numbers(const selvage_halo_t *halo, const selvage_halo_params_t *params,
+                                     const sv_halo_directions_t *directions, const selvage_field_t *given,
+                                     numbers_t *n)
+{
+    size_t room = COMMONS + (size_t)halo->nfields * (size_t)numbers_per_field(halo->grid->ndims) + 1;
+    SV_TRY(sv_calloc(room, sizeof *n->value, &n->value));
+    n->value[BLOCKS] = hash_grid(halo->grid);
+    n->value[REVERSE] = params->reverse != 0;
+    n->value[DIRECTIONS] = hash_directions(directions);
+    n->value[NFIELDS] = (uint64_t)halo->nfields;
+    n->count = COMMONS;
+    for (int i = 0; i < halo->nfields; i++)
+        list_field(&halo->fields[i], &given[i], n);
+    n->value[n->count] = hash_order(halo);
+    n->all = n->count + 1;
+    return SELVAGE_SUCCESS;
+}
+
+/* Whether the first count numbers are the same on all ranks. */
+static selvage_status_t compare(selvage_comm_t *comm, const numbers_t *n, uint64_t count, selvage_status_t before,
+                                bool *equal_out)
+{
+    const char *call = "selvage_halo_create";
+    uint64_t hash = 0;
+    for (uint64_t i = 0; i < count && i < n->all; i++)
+        hash = hash_next(hash, n->value[i]);
+    uint64_t least = hash, most = ~hash;
+    SV_TRY(sv_agree(comm, call, comm->creates, before, &least, comm->timeout_s));
+    SV_TRY(sv_agree(comm, call, comm->creates, SELVAGE_SUCCESS, &most, comm->timeout_s));
+    *equal_out = least == ~most;
+    return SELVAGE_SUCCESS;
+}
+
+/* Position of the first number that is not the same everywhere, given that there is one. */
+static selvage_status_t find_difference(selvage_comm_t *comm, const numbers_t *n, uint64_t *at_out)
+{
+    uint64_t equal_until = 0, least = n->all;
+    SV_TRY(sv_agree(comm, "selvage_halo_create", comm->creates, SELVAGE_SUCCESS, &least, comm->timeout_s));
+    uint64_t differ_until = least; /* numbers of fields differ before lists can end at different places */
+    while (differ_until - equal_until > 1) {
+        uint64_t middle = equal_until + (differ_until - equal_until) / 2;
+        bool equal;
+        SV_TRY(compare(comm, n, middle, SELVAGE_SUCCESS, &equal));
+        *(equal ? &equal_until : &differ_until) = middle;
+    }
+    *at_out = equal_until;
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t complain(const selvage_halo_t *halo, uint64_t at)
+{
+    int ndims = halo->grid->ndims, per_field = numbers_per_field(ndims);
+    if (at < COMMONS)
+        return sv_error(SELVAGE_ERR_MISMATCH, "selvage_halo_create: ranks do not agree on %s", common_names[at]);
+    int field = (int)((at - COMMONS) / (uint64_t)per_field), left = (int)((at - COMMONS) % (uint64_t)per_field), m = 0;
+    for (; left >= (members[m].per_dim ? ndims : 1); m++)
+        left -= members[m].per_dim ? ndims : 1;
+    char which[16] = "";
+    if (members[m].per_dim)
+        snprintf(which, sizeof which, "[%d]", left);
+    return sv_error(SELVAGE_ERR_MISMATCH, "selvage_halo_create: ranks do not agree on fields[%d]: %s%s", field,
+                    members[m].name, which);
+}
+
+static selvage_status_t agree(selvage_halo_t *halo, const numbers_t *n, selvage_status_t before)
+{
+    selvage_comm_t *comm = halo->grid->comm;
+    uint64_t at;
+    bool equal;
+    SV_TRY(compare(comm, n, n->all, before, &equal));
+    if (equal)
+        return SELVAGE_SUCCESS;
+    SV_TRY(find_difference(comm, n, &at));
+    if (at < n->count)
+        return complain(halo, at);
+    for (int i = 0; i < halo->nfields; i++)
+        sv_halo_axes_by_number(&halo->fields[i]);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_halo_agree(selvage_halo_t *halo, const selvage_halo_params_t *params,
+                               const sv_halo_directions_t *directions, const selvage_field_t *given,
+                               selvage_status_t before)
+{
+    numbers_t n = {0};
+    if (before == SELVAGE_SUCCESS)
+        before = list_numbers(halo, params, directions, given, &n);
+    selvage_status_t status = agree(halo, &n, before);
+    sv_free(n.value);
+    return status;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Making a halo, in steps that each end with all ranks in the same state: whatever goes wrong on one rank, the others
+ * hear of it in the next agreement and do not wait.
+ *
+ *   check      alone      arguments; every default filled in
+ *   -- all ranks gave the same --
+ *   build      alone      pieces, layouts, packets
+ *   -- all ranks have built it --
+ *   commit     together   sv_exchange_commit()
+ */
+#include "grid/halo_handle.h"
+
+#include <string.h>
+
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "pipeline/pipe_control.h"
+
+static sv_layout_number_t number_of(selvage_number_t number)
+{
+    switch (number) {
+    case SELVAGE_NUMBER_FLOAT32: return SV_LAYOUT_ADD_FLOAT32;
+    case SELVAGE_NUMBER_FLOAT64: return SV_LAYOUT_ADD_FLOAT64;
+    case SELVAGE_NUMBER_INT32: return SV_LAYOUT_ADD_INT32;
+    case SELVAGE_NUMBER_INT64: return SV_LAYOUT_ADD_INT64;
+    case SELVAGE_NUMBER_NONE: break;
+    }
+    return SV_LAYOUT_STORE;
+}
+
+static selvage_status_t check_fields(selvage_halo_t *halo, const selvage_halo_params_t *params,
+                                     const selvage_field_t *given, const sv_halo_directions_t *directions)
+{
+    for (int i = 0; i < halo->nfields; i++) {
+        sv_halo_field_t *f = &halo->fields[i];
+        SV_TRY(sv_halo_resolve(halo->grid, &given[i], i, f));
+        SV_TRY(sv_halo_check_widths(halo->grid, f, i, given[i].stagger, directions));
+        if (params->reverse && f->number == SELVAGE_NUMBER_NONE)
+            return sv_error(SELVAGE_ERR_ARGUMENT, "fields[%d]: number is not given; a reverse exchange adds numbers",
+                            i);
+        halo->first_data[i] = f->data;
+    }
+    return SELVAGE_SUCCESS;
+}
+
+/* Places for pointers: of the sets that are remembered, and two more. */
+static selvage_status_t make_room(selvage_halo_t *halo, int nfields)
+{
+    size_t count = (size_t)nfields;
+    SV_TRY(sv_calloc(count, sizeof *halo->fields, &halo->fields));
+    SV_TRY(sv_calloc(count * (2 * SV_HALO_SETS + 2), sizeof *halo->pointers, &halo->pointers));
+    for (int s = 0; s < SV_HALO_SETS; s++)
+        halo->set[s] = (sv_halo_set_t){halo->pointers + 2 * (size_t)s * count,
+                                       halo->pointers + (2 * (size_t)s + 1) * count};
+    halo->fresh = halo->pointers + 2 * SV_HALO_SETS * count;
+    halo->first_data = halo->fresh + count;
+    halo->nfields = nfields;
+    return SELVAGE_SUCCESS;
+}
+
+/* Everything that a rank can find wrong by itself. */
+static selvage_status_t check(selvage_grid_t *grid, const selvage_halo_params_t *params, const selvage_field_t *given,
+                              int nfields, sv_halo_directions_t *directions, selvage_halo_t *halo)
+{
+    SV_TRY(sv_halo_directions(params, grid->ndims, directions));
+    SV_TRY(make_room(halo, nfields));
+    return check_fields(halo, params, given, directions);
+}
+
+static selvage_status_t fill_layout(const selvage_halo_t *halo, const sv_halo_way_t *way,
+                                    const sv_halo_packet_t *packet, bool adds, sv_layout_t *layout)
+{
+    for (uint32_t i = 0; i < packet->npieces; i++) {
+        const sv_halo_piece_t *piece = &way->piece[packet->first_piece + i];
+        const sv_halo_field_t *f = &halo->fields[piece->field];
+        SV_TRY(sv_halo_lay(layout, piece->field + 1, f, &piece->cells, adds ? number_of(f->number) : SV_LAYOUT_STORE));
+    }
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t add_packet(selvage_halo_t *halo, const sv_halo_way_t *way, const sv_halo_packet_t *packet,
+                                   bool reverse, bool receives)
+{
+    sv_layout_t *layout;
+    SV_TRY(sv_layout_create(SV_LAYOUT_ALIGNED, &layout));
+    selvage_status_t status = fill_layout(halo, way, packet, reverse && receives, layout);
+    if (status != SELVAGE_SUCCESS) {
+        sv_layout_destroy(layout);
+        return status;
+    }
+    if (receives) {
+        halo->info.bytes_received += sv_layout_bytes(layout);
+        return sv_exchange_add_recv_layout(halo->exchange, layout, packet->rank, 0, NULL);
+    }
+    halo->info.packets++;
+    halo->info.bytes_sent += sv_layout_bytes(layout);
+    halo->info.bytes_contiguous += sv_layout_bytes_contiguous(layout);
+    return sv_exchange_add_send_layout(halo->exchange, layout, packet->rank, 0, NULL);
+}
+
+static selvage_status_t add_way(selvage_halo_t *halo, const sv_halo_directions_t *directions, bool reverse,
+                                bool receives)
+{
+    sv_halo_way_t way;
+    SV_TRY(sv_halo_plan(halo->grid, halo->fields, halo->nfields, directions, reverse, receives, &way));
+    selvage_status_t status = SELVAGE_SUCCESS;
+    for (int p = 0; p < way.npackets && status == SELVAGE_SUCCESS; p++)
+        status = add_packet(halo, &way, &way.packet[p], reverse, receives);
+    sv_halo_way_free(&way);
+    return status;
+}
+
+static selvage_status_t build(selvage_halo_t *halo, const selvage_halo_params_t *params,
+                              const sv_halo_directions_t *directions)
+{
+    selvage_exchange_params_t wanted = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = params->route,
+                                        .checksum = params->checksum};
+    selvage_comm_t *comm = halo->grid->comm;
+    uint64_t creates = comm->creates + 1;
+    selvage_status_t status = sv_exchange_create(comm, &wanted, &halo->exchange);
+    comm->creates = creates; /* where there was no memory for it too, or later exchanges would not meet theirs */
+    SV_TRY(status);
+    SV_TRY(add_way(halo, directions, params->reverse != 0, false));
+    SV_TRY(add_way(halo, directions, params->reverse != 0, true));
+    return sv_halo_rebind(halo, halo->first_data);
+}
+
+static selvage_status_t create(selvage_halo_t *halo, selvage_grid_t *grid, const selvage_halo_params_t *params,
+                               const selvage_field_t *given, int nfields, selvage_status_t status)
+{
+    sv_halo_directions_t directions;
+    uint64_t unused = 0;
+    halo->grid = grid;
+    if (status == SELVAGE_SUCCESS)
+        status = check(grid, params, given, nfields, &directions, halo);
+    SV_TRY(sv_halo_agree(halo, params, &directions, given, status));
+    status = build(halo, params, &directions);
+    SV_TRY(sv_agree(grid->comm, "selvage_halo_create: packets", grid->comm->creates, status, &unused,
+                    grid->comm->timeout_s));
+    return sv_exchange_commit(halo->exchange);
+}
+
+static void forget(selvage_halo_t *halo)
+{
+    if (halo->exchange)
+        sv_exchange_destroy(halo->exchange);
+    sv_free(halo->fields);
+    sv_free(halo->pointers);
+    sv_free(halo);
+}
+
+selvage_status_t sv_halo_create(selvage_grid_t *grid, const selvage_halo_params_t *params,
+                                const selvage_field_t *fields, int nfields, selvage_status_t before,
+                                selvage_halo_t **halo_out)
+{
+    selvage_halo_t nothing = {0}, *halo = NULL;
+    char detail[SV_DETAIL_BYTES];
+    if (before == SELVAGE_SUCCESS)
+        before = sv_calloc(1, sizeof *halo, &halo);
+    selvage_status_t status = create(halo ? halo : &nothing, grid, params, fields, nfields, before);
+    if (status == SELVAGE_SUCCESS) {
+        grid->nhalos++;
+        *halo_out = halo;
+        return SELVAGE_SUCCESS;
+    }
+    memcpy(detail, sv_thread_detail(), sizeof detail);
+    if (halo)
+        forget(halo);
+    memcpy(sv_thread_detail(), detail, sizeof detail);
+    return status;
+}
+
+void sv_halo_destroy(selvage_halo_t *halo)
+{
+    if (!halo)
+        return;
+    halo->grid->nhalos--;
+    forget(halo);
+}

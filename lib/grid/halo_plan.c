@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which cells travel between which ranks. See halo_plan.h. */
+#include "grid/halo_plan.h"
+
+#include <string.h>
+
+#include "base/base_memory.h"
+#include "base/base_status.h"
+
+static int count_steps(const int8_t *step)
+{
+    int count = 0;
+    for (int d = 0; d < SELVAGE_DIMS_MAX; d++)
+        count += step[d] != 0;
+    return count;
+}
+
+/* The number of a direction in canonical order. */
+static int number_of(const int *step, int ndims)
+{
+    int number = 0;
+    for (int d = 0; d < ndims; d++)
+        number = 3 * number + step[d] + 1;
+    return number;
+}
+
+static void step_of(int number, int ndims, int8_t *step)
+{
+    memset(step, 0, SELVAGE_DIMS_MAX);
+    for (int d = ndims - 1; d >= 0; d--, number /= 3)
+        step[d] = (int8_t)(number % 3 - 1);
+}
+
+static selvage_status_t mark_listed(const selvage_halo_params_t *params, int ndims, bool *wanted)
+{
+    if (params->ndirections < 1 || !params->directions)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "params: ndirections is %d and directions is %s; wanted a list",
+                        params->ndirections, params->directions ? "given" : "NULL");
+    for (int i = 0; i < params->ndirections; i++) {
+        const int *step = params->directions + (size_t)i * (size_t)ndims;
+        bool moves = false;
+        for (int d = 0; d < ndims; d++) {
+            if (step[d] < -1 || step[d] > 1)
+                return sv_error(SELVAGE_ERR_ARGUMENT, "params: number %d of directions[%d] is %d; wanted -1, 0 or 1", d,
+                                i, step[d]);
+            moves = moves || step[d] != 0;
+        }
+        if (!moves)
+            return sv_error(SELVAGE_ERR_ARGUMENT, "params: directions[%d] leads nowhere: all its numbers are 0", i);
+        if (wanted[number_of(step, ndims)])
+            return sv_error(SELVAGE_ERR_ARGUMENT, "params: directions[%d] is listed before", i);
+        wanted[number_of(step, ndims)] = true;
+    }
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_halo_directions(const selvage_halo_params_t *params, int ndims, sv_halo_directions_t *out)
+{
+    bool wanted[SV_HALO_DIRECTIONS_MAX + 1] = {false};
+    int numbers = 1;
+    if (params->shape == SELVAGE_HALO_DIRECTIONS)
+        SV_TRY(mark_listed(params, ndims, wanted));
+    else if ((int)params->shape < SELVAGE_HALO_DEFAULT || params->shape > SELVAGE_HALO_DIRECTIONS)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "params: shape is %d; wanted a selvage_halo_shape_t", (int)params->shape);
+    else if (params->ndirections || params->directions)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "params: directions are given, but shape is not SELVAGE_HALO_DIRECTIONS");
+    for (int d = 0; d < ndims; d++)
+        numbers *= 3;
+    out->count = 0;
+    for (int n = 0; n < numbers; n++) {
+        int8_t step[SELVAGE_DIMS_MAX];
+        step_of(n, ndims, step);
+        int steps = count_steps(step);
+        bool taken = params->shape == SELVAGE_HALO_DIRECTIONS ? wanted[n]
+                     : params->shape == SELVAGE_HALO_FULL     ? steps > 0
+                                                              : steps == 1;
+        if (taken)
+            memcpy(out->step[out->count++], step, sizeof step);
+    }
+    return SELVAGE_SUCCESS;
+}
+
+/* The cells of one field that travel in one direction, at one end. */
+static selvage_box_t region_of(const sv_halo_field_t *f, const int8_t *step, bool reverse, bool receives)
+{
+    bool is_halo = receives != reverse;
+    selvage_box_t box;
+    for (int d = 0; d < SELVAGE_DIMS_MAX; d++) {
+        int side = receives ? -step[d] : step[d];
+        box.first[d] = 0;
+        box.end[d] = f->own[d];
+        if (side < 0 && is_halo) {
+            box.first[d] = -f->width_lo[d];
+            box.end[d] = 0;
+        } else if (side < 0) {
+            box.end[d] = f->width_hi[d]; /* what the neighbour below has above */
+        } else if (side > 0 && is_halo) {
+            box.first[d] = f->own[d];
+            box.end[d] = f->own[d] + f->width_hi[d];
+        } else if (side > 0) {
+            box.first[d] = f->own[d] - f->width_lo[d];
+        }
+    }
+    return box;
+}
+
+/* For every direction the rank at the other end, or -1. */
+static void find_ranks(const selvage_grid_t *grid, const sv_halo_directions_t *directions, bool receives, int *rank)
+{
+    for (int i = 0; i < directions->count; i++) {
+        int coords[SELVAGE_DIMS_MAX];
+        for (int d = 0; d < SELVAGE_DIMS_MAX; d++)
+            coords[d] = grid->coords[d] + (receives ? -directions->step[i][d] : directions->step[i][d]);
+        rank[i] = sv_grid_rank(grid, coords);
+    }
+}
+
+static uint32_t add_pieces(const sv_halo_field_t *fields, int nfields, const int8_t *step, bool reverse, bool receives,
+                           sv_halo_piece_t *out)
+{
+    uint32_t count = 0;
+    for (int f = 0; f < nfields; f++) {
+        selvage_box_t cells = region_of(&fields[f], step, reverse, receives);
+        if (sv_halo_count(&fields[f], &cells) > 0)
+            out[count++] = (sv_halo_piece_t){(uint32_t)f, cells};
+    }
+    return count;
+}
+
+static bool seen_before(const int *rank, int i)
+{
+    for (int j = 0; j < i; j++)
+        if (rank[j] == rank[i])
+            return true;
+    return false;
+}
+
+selvage_status_t sv_halo_plan(const selvage_grid_t *grid, const sv_halo_field_t *fields, int nfields,
+                              const sv_halo_directions_t *directions, bool reverse, bool receives,
+                              sv_halo_way_t *way_out)
+{
+    int rank[SV_HALO_DIRECTIONS_MAX];
+    uint32_t count = 0;
+    sv_halo_way_t way = {0};
+    SV_TRY(sv_calloc((size_t)directions->count * (size_t)nfields, sizeof *way.piece, &way.piece));
+    find_ranks(grid, directions, receives, rank);
+    for (int i = 0; i < directions->count; i++) {
+        sv_halo_packet_t packet = {.rank = rank[i], .first_piece = count};
+        if (rank[i] < 0 || seen_before(rank, i))
+            continue;
+        for (int j = i; j < directions->count; j++)
+            if (rank[j] == rank[i])
+                count += add_pieces(fields, nfields, directions->step[j], reverse, receives, way.piece + count);
+        packet.npieces = count - packet.first_piece;
+        if (packet.npieces > 0)
+            way.packet[way.npackets++] = packet;
+    }
+    *way_out = way;
+    return SELVAGE_SUCCESS;
+}
+
+void sv_halo_way_free(sv_halo_way_t *way)
+{
+    sv_free(way->piece);
+    *way = (sv_halo_way_t){0};
+}

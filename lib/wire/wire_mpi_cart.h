@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading what MPI knows about a Cartesian communicator. Local: nothing is sent, and the communicator is not kept. */
+#ifndef SV_WIRE_MPI_CART_H
+#define SV_WIRE_MPI_CART_H
+
+#include <mpi.h>
+
+#include "wire/wire.h"
+
+enum { SV_WIRE_CART_DIMS = 4 };
+
+typedef struct sv_wire_cart {
+    int ndims;                                            /* 1 to SV_WIRE_CART_DIMS */
+    int dims[SV_WIRE_CART_DIMS], periods[SV_WIRE_CART_DIMS]; /* 0 above ndims */
+    int *rank_of_block;                                   /* dimension 0 varying fastest; freed with sv_free() */
+} sv_wire_cart_t;
+
+/*
+ * Refuses (ERR_ARGUMENT, with call in the detail) what is not Cartesian, has too many dimensions or other ranks than
+ * the communicator that wire was opened on, or the same in another order; ERR_UNSUPPORTED if wire is not MPI's.
+ */
+selvage_status_t sv_wire_mpi_cart_read(const char *call, sv_wire_t *wire, MPI_Comm cart, sv_wire_cart_t *cart_out);
+
+#endif
