@@ -145,13 +145,13 @@ static void begin(const selvage_exchange_t *x, const sv_batch_how_t *how, const 
     arg->first_block[0] = 0;
 }
 
-static void add(sv_batch_arg_t *arg, const sv_packet_t *p)
+static void add(sv_batch_arg_t *arg, const sv_packet_t *p, uint64_t share_bytes)
 {
     uint32_t n = arg->npackets++;
     arg->attempt = p->attempt;
     arg->key[n] = p->key;
     arg->index[n] = p->own_index;
-    arg->first_block[n + 1] = arg->first_block[n] + sv_batch_shares(p->x->comm->dev, p->bytes);
+    arg->first_block[n + 1] = arg->first_block[n] + sv_kernel_shares(p->x->comm->dev, p->bytes, share_bytes);
 }
 
 /* One launch has one attempt, and one kernel: that for packets in pieces is another. */
@@ -161,13 +161,17 @@ static bool is_full_for(const sv_batch_arg_t *arg, const sv_packet_t *p, const s
            (arg->npackets > 0 && (arg->attempt != p->attempt || last->fused != p->fused));
 }
 
+static unsigned blocks_at_most(const selvage_exchange_t *x, uint64_t wait_ns)
+{
+    unsigned all = x->comm->dev->launch_blocks;
+    return wait_ns ? (all + WAITING_SHARE - 1) / WAITING_SHARE : all;
+}
+
 static selvage_status_t launch(const selvage_exchange_t *x, const sv_kernel_t *kernel, sv_batch_arg_t *arg,
                                void *stream)
 {
-    sv_device_t *dev = x->comm->dev;
-    uint32_t shares = arg->first_block[arg->npackets];
-    uint32_t most = arg->wait_ns ? (dev->launch_blocks + WAITING_SHARE - 1) / WAITING_SHARE : dev->launch_blocks;
-    return SV_DEVICE_CALL(dev, launch, kernel, arg, sizeof *arg, shares < most ? shares : most, stream);
+    uint32_t shares = arg->first_block[arg->npackets], most = blocks_at_most(x, arg->wait_ns);
+    return SV_DEVICE_CALL(x->comm->dev, launch, kernel, arg, sizeof *arg, shares < most ? shares : most, stream);
 }
 
 /* last is the packet that was added last, NULL if there is none. */
@@ -216,12 +220,16 @@ selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *
 {
     sv_batch_arg_t arg = {0};
     const sv_packet_t *last = NULL;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < x->npush_due; i++)
+        bytes += x->sends[x->push_due[i]].p.bytes;
+    const uint64_t share_bytes = sv_batch_share_bytes(bytes, blocks_at_most(x, how->wait_ns));
     begin(x, how, x->push_items, &arg);
     for (uint32_t i = 0; i < x->npush_due; i++) {
         const sv_packet_t *p = &x->sends[x->push_due[i]].p;
         if (is_full_for(&arg, p, last))
             SV_TRY(launch_push(x, &arg, last, how->stream));
-        add(&arg, p);
+        add(&arg, p, share_bytes);
         last = p;
         if (how->hurt == p->own_index + 1)
             arg.hurt = arg.npackets;
@@ -234,13 +242,17 @@ selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *
 {
     sv_batch_arg_t arg = {0};
     const sv_packet_t *last = NULL;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < x->npull_due; i++)
+        bytes += x->recvs[x->pull_due[i]].p.bytes;
+    const uint64_t share_bytes = sv_batch_share_bytes(bytes, blocks_at_most(x, how->wait_ns));
     begin(x, how, x->pull_items, &arg);
     for (uint32_t i = 0; i < x->npull_due; i++) {
         sv_recv_t *recv = &x->recvs[x->pull_due[i]];
         if (is_full_for(&arg, &recv->p, last))
             SV_TRY(launch_pull(x, &arg, last, how->stream));
         __atomic_store_n(recv->done, 0, __ATOMIC_RELAXED); /* an absent packet is looked for again in this attempt */
-        add(&arg, &recv->p);
+        add(&arg, &recv->p, share_bytes);
         last = &recv->p;
     }
     x->npull_due = 0;

@@ -17,11 +17,15 @@ static inline bool sv_batch_has_near_record(const sv_packet_t *p)
     return p->kernel_copy && p->route == SELVAGE_ROUTE_PEER && !p->direct;
 }
 
-/* How many blocks share the work on a packet of this size: more than for speed alone, because latency counts too. */
-static inline unsigned sv_batch_shares(const sv_device_t *dev, size_t bytes)
+/*
+ * How much a share of a packet is, in a launch that moves total_bytes with so many blocks at most: little, because
+ * latency counts; but no block should have a second share, which waits for the first and starts like it.
+ */
+static inline uint64_t sv_batch_share_bytes(uint64_t total_bytes, unsigned blocks)
 {
-    enum { SHARE_BYTES = 4096 };
-    return sv_kernel_shares(dev, bytes, SHARE_BYTES);
+    enum { SHARE_BYTES = 4096, SHARE_UNIT = 512 };
+    uint64_t each = (total_bytes / blocks + SHARE_UNIT) / SHARE_UNIT * SHARE_UNIT;
+    return each < SHARE_BYTES ? SHARE_BYTES : each;
 }
 
 /* The send leaves with the next flush; its receiver is ready. */
