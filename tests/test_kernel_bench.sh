@@ -13,6 +13,7 @@ out=$("$bench" --bytes 1M --seconds 0.001 --blocks 1 --blocks 3 2>&1) || fail "s
 for row in 'read-only sum  *contiguous:2' 'device copy  *contiguous:2' 'checksum  *contiguous:2' \
     'verify  *contiguous:2' 'copy  *contiguous:2' \
     'copy and checksum  *contiguous:2' 'pack, checksum .* 8-byte elements:12' \
+    'gather, checksum  *6 faces of .*:4' 'scatter, verify  *6 faces of .*:4' \
     'unpack, verify .* 24-byte elements:12' 'unpack, unchecked  *1 column, 4-byte elements:2'; do
     count=$(grep -cE "^${row%:*}  *[0-9.]+  *[0-9.]+  *[0-9.]+  *[0-9.]+( |$)" <<<"$out")
     [ "$count" = "${row##*:}" ] || fail "$count lines of ${row%:*}"

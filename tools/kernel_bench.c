@@ -13,46 +13,12 @@
 #include "base/base_clock.h"
 #include "base/base_config.h"
 #include "base/base_parse.h"
-#include "kernels/kernels.h"
+#include "kernel_bench.h"
 #include "kernels/pack_plan.h"
 
-enum { SERIES = 9, CHUNK_BYTES = 1 << 20, SECTOR_BYTES = 32, ROW = 64, BLOCKS_MAX = 16 };
+enum { SERIES = 9, CHUNK_BYTES = 1 << 20, ROW = 64 };
 
-typedef struct options {
-    uint64_t bytes;               /* of each of the two buffers; 0: by device */
-    double seconds;               /* for each line of the table */
-    unsigned blocks[BLOCKS_MAX];  /* 0: what the library would take */
-    unsigned nblocks;
-} options_t;
-
-typedef struct bench {
-    sv_device_t *dev;
-    const options_t *options;
-    void *stream;
-    uint8_t *from, *to;           /* device memory */
-    uint64_t *sum;
-    sv_digest_scratch_t *scratch;
-    uint8_t *chunk;               /* pinned */
-    uint8_t *record;
-    sv_verify_result_t *result;
-    uint64_t bytes;
-    unsigned blocks;
-    double sum_rate, copy_rate;   /* bytes moved in a nanosecond, of the two rivals */
-    int wrong;
-} bench_t;
-
-/* What a line of the table measures: a launch, or a copy where kernel is NULL. */
-typedef struct work {
-    const char *name, *shape;
-    const sv_kernel_t *kernel;
-    const void *arg;
-    size_t arg_bytes;
-    uint64_t payload;             /* bytes that a user would count */
-    uint64_t moved;               /* bytes that memory reads and writes at least */
-    double rival;                 /* rate to compare with; 0: none */
-} work_t;
-
-static void must(selvage_status_t status, const char *what)
+void bench_must(selvage_status_t status, const char *what)
 {
     if (status == SELVAGE_SUCCESS)
         return;
@@ -60,26 +26,27 @@ static void must(selvage_status_t status, const char *what)
     exit(1);
 }
 
-static void sync_stream(bench_t *b)
+void bench_sync(bench_t *b)
 {
-    must(SV_DEVICE_CALL(b->dev, stream_sync, b->stream), "stream");
+    bench_must(SV_DEVICE_CALL(b->dev, stream_sync, b->stream), "stream");
 }
 
-static void enqueue(bench_t *b, const work_t *work)
+void bench_enqueue(bench_t *b, const work_t *work)
 {
     unsigned blocks = b->blocks ? b->blocks : sv_kernel_blocks(b->dev, work->payload);
     if (!work->kernel)
-        must(SV_DEVICE_CALL(b->dev, copy_async, b->to, b->from, work->payload, SV_COPY_D2D, b->stream), "copy");
+        bench_must(SV_DEVICE_CALL(b->dev, copy_async, b->to, b->from, work->payload, SV_COPY_D2D, b->stream), "copy");
     else
-        must(SV_DEVICE_CALL(b->dev, launch, work->kernel, work->arg, work->arg_bytes, blocks, b->stream), "launch");
+        bench_must(SV_DEVICE_CALL(b->dev, launch, work->kernel, work->arg, work->arg_bytes, blocks, b->stream),
+                   "launch");
 }
 
 static double series_ns(bench_t *b, const work_t *work, unsigned launches)
 {
     uint64_t begin = sv_clock_ns();
     for (unsigned i = 0; i < launches; i++)
-        enqueue(b, work);
-    sync_stream(b);
+        bench_enqueue(b, work);
+    bench_sync(b);
     return (double)(sv_clock_ns() - begin) / launches;
 }
 
@@ -103,8 +70,7 @@ static double median_ns(bench_t *b, const work_t *work)
     return ns[SERIES / 2];
 }
 
-/* Measures and prints one line; gives the rate of bytes moved. */
-static double line(bench_t *b, const work_t *work)
+double bench_line(bench_t *b, const work_t *work)
 {
     double ns = median_ns(b, work), rate = (double)work->moved / ns;
     printf("%-18s %-36s %9.1f %11.2f %9.1f %9.1f", work->name, work->shape, (double)work->payload / (1 << 20),
@@ -116,7 +82,7 @@ static double line(bench_t *b, const work_t *work)
     return rate;
 }
 
-static void expect(bench_t *b, int right, const char *what)
+void bench_expect(bench_t *b, int right, const char *what)
 {
     if (right)
         return;
@@ -124,7 +90,7 @@ static void expect(bench_t *b, int right, const char *what)
     b->wrong++;
 }
 
-static sv_record_t identity_of(uint64_t bytes)
+sv_record_t bench_identity(uint64_t bytes)
 {
     return (sv_record_t){.magic = SV_RECORD_MAGIC, .version = SV_RECORD_VERSION, .kind = SV_RECORD_PACKET,
                          .epoch = 1, .exchange = 7, .index = 2, .tag = 5, .destination = 1, .bytes = bytes,
@@ -142,12 +108,12 @@ static void check_sum(bench_t *b)
         memcpy(&word, b->chunk + i, 8);
         wanted += word;
     }
-    must(SV_DEVICE_CALL(b->dev, fill_async, b->sum, 0, 8, b->stream), "fill");
-    enqueue(b, &work);
-    must(SV_DEVICE_CALL(b->dev, copy_async, b->record, b->sum, 8, SV_COPY_D2H, b->stream), "copy");
-    sync_stream(b);
+    bench_must(SV_DEVICE_CALL(b->dev, fill_async, b->sum, 0, 8, b->stream), "fill");
+    bench_enqueue(b, &work);
+    bench_must(SV_DEVICE_CALL(b->dev, copy_async, b->record, b->sum, 8, SV_COPY_D2H, b->stream), "copy");
+    bench_sync(b);
     memcpy(&found, b->record, 8);
-    expect(b, found == wanted * (b->bytes / CHUNK_BYTES), "sum");
+    bench_expect(b, found == wanted * (b->bytes / CHUNK_BYTES), "sum");
 }
 
 static void measure_rivals(bench_t *b)
@@ -155,32 +121,36 @@ static void measure_rivals(bench_t *b)
     sv_sum_arg_t sum = {.src = (const uint64_t *)(const void *)b->from, .words = b->bytes / 8, .sum = b->sum};
 
     check_sum(b);
-    b->sum_rate = line(b, &(work_t){"read-only sum", "contiguous", &sv_kernel_sum, &sum, sizeof sum, b->bytes,
+    b->sum_rate = bench_line(b, &(work_t){"read-only sum", "contiguous", &sv_kernel_sum, &sum, sizeof sum, b->bytes,
                                     b->bytes, 0});
-    b->copy_rate = line(b, &(work_t){"device copy", "contiguous", NULL, NULL, 0, b->bytes, 2 * b->bytes, 0});
+    b->copy_rate = bench_line(b, &(work_t){"device copy", "contiguous", NULL, NULL, 0, b->bytes, 2 * b->bytes, 0});
 }
 
 static void measure_digest(bench_t *b)
 {
     sv_digest_arg_t arg = {.src = b->from, .bytes = b->bytes, .scratch = b->scratch, .record = b->record,
-                           .result = b->result, .mode = SV_DIGEST_PREPARE, .identity = identity_of(b->bytes)};
+                           .result = b->result, .mode = SV_DIGEST_PREPARE, .identity = bench_identity(b->bytes)};
     arg.key = sv_digest_key(&arg.identity);
-    line(b, &(work_t){"checksum", "contiguous", &sv_kernel_digest, &arg, sizeof arg, b->bytes, b->bytes, b->sum_rate});
+    bench_line(b, &(work_t){"checksum", "contiguous", &sv_kernel_digest, &arg, sizeof arg, b->bytes, b->bytes,
+                            b->sum_rate});
     arg.mode = SV_DIGEST_VERIFY;
-    line(b, &(work_t){"verify", "contiguous", &sv_kernel_digest, &arg, sizeof arg, b->bytes, b->bytes, b->sum_rate});
-    expect(b, b->result->verified == 1, "checksum and verify");
+    bench_line(b, &(work_t){"verify", "contiguous", &sv_kernel_digest, &arg, sizeof arg, b->bytes, b->bytes,
+                            b->sum_rate});
+    bench_expect(b, b->result->verified == 1, "checksum and verify");
     arg.mode = SV_DIGEST_PREPARE | SV_DIGEST_NONE;
     arg.dst = b->to;
-    line(b, &(work_t){"copy", "contiguous", &sv_kernel_digest, &arg, sizeof arg, b->bytes, 2 * b->bytes, b->copy_rate});
+    bench_line(b, &(work_t){"copy", "contiguous", &sv_kernel_digest, &arg, sizeof arg, b->bytes, 2 * b->bytes,
+                            b->copy_rate});
     arg.mode = SV_DIGEST_PREPARE;
-    line(b, &(work_t){"copy and checksum", "contiguous", &sv_kernel_digest, &arg, sizeof arg, b->bytes, 2 * b->bytes,
+    bench_line(b, &(work_t){"copy and checksum", "contiguous", &sv_kernel_digest, &arg, sizeof arg, b->bytes,
+                            2 * b->bytes,
                       b->copy_rate});
     arg.mode = SV_DIGEST_VERIFY;
     arg.src = b->to;
     arg.dst = NULL;
-    enqueue(b, &(work_t){.kernel = &sv_kernel_digest, .arg = &arg, .arg_bytes = sizeof arg, .payload = b->bytes});
-    sync_stream(b);
-    expect(b, b->result->verified == 1, "copy and checksum");
+    bench_enqueue(b, &(work_t){.kernel = &sv_kernel_digest, .arg = &arg, .arg_bytes = sizeof arg, .payload = b->bytes});
+    bench_sync(b);
+    bench_expect(b, b->result->verified == 1, "copy and checksum");
 }
 
 /* Bytes of a box that memory moves at least: rows end where sectors end, not where the box does. */
@@ -198,23 +168,23 @@ static void measure_shape(bench_t *b, const char *name, const sv_pack_shape_t *s
     char label[48];
     uint64_t bytes = 0;
 
-    must(sv_pack_bytes(shape, &bytes), name);
-    must(sv_pack_plan(shape, b->to, 0, bytes, &arg), name);
-    arg.identity = identity_of(bytes);
+    bench_must(sv_pack_bytes(shape, &bytes), name);
+    bench_must(sv_pack_plan(shape, b->to, 0, bytes, &arg), name);
+    arg.identity = bench_identity(bytes);
     arg.key = sv_digest_key(&arg.identity);
     snprintf(label, sizeof label, "%s, %u-byte elements", name, (unsigned)shape->element_bytes);
     work_t work = {"pack, checksum", label, &sv_kernel_pack, &arg, sizeof arg, bytes, bytes + touched_bytes(&arg),
                    b->copy_rate};
     arg.mode = SV_DIGEST_PREPARE;
-    line(b, &work);
+    bench_line(b, &work);
     work.name = "unpack, verify";
     work.kernel = &sv_kernel_unpack;
     arg.mode = SV_DIGEST_VERIFY;
-    line(b, &work);
-    expect(b, b->result->verified == 1, label);
+    bench_line(b, &work);
+    bench_expect(b, b->result->verified == 1, label);
     work.name = "unpack, unchecked";
     arg.mode = SV_DIGEST_VERIFY | SV_DIGEST_NONE;
-    line(b, &work);
+    bench_line(b, &work);
 }
 
 /* Faces of a grid of rows of ROW elements, ROW rows in a plane, as many planes as there is memory for. */
@@ -247,26 +217,28 @@ static void measure_all(bench_t *b)
     measure_packing(b, 8);
     measure_packing(b, 24);
     measure_packing(b, 4);
+    bench_faces(b);
 }
 
 static void allocate(bench_t *b)
 {
     sv_device_t *dev = b->dev;
-    must(SV_DEVICE_CALL(dev, stream_create, &b->stream), "stream");
-    must(SV_DEVICE_CALL(dev, malloc, b->bytes, (void **)&b->from), "memory");
-    must(SV_DEVICE_CALL(dev, malloc, b->bytes, (void **)&b->to), "memory");
-    must(SV_DEVICE_CALL(dev, malloc, 8, (void **)&b->sum), "memory");
-    must(SV_DEVICE_CALL(dev, malloc, sizeof *b->scratch, (void **)&b->scratch), "memory");
-    must(SV_DEVICE_CALL(dev, host_malloc, CHUNK_BYTES, (void **)&b->chunk), "pinned memory");
-    must(SV_DEVICE_CALL(dev, host_malloc, SV_RECORD_BYTES, (void **)&b->record), "pinned memory");
-    must(SV_DEVICE_CALL(dev, host_malloc, sizeof *b->result, (void **)&b->result), "pinned memory");
-    must(SV_DEVICE_CALL(dev, fill_async, b->scratch, 0, sizeof *b->scratch, b->stream), "fill");
+    bench_must(SV_DEVICE_CALL(dev, stream_create, &b->stream), "stream");
+    bench_must(SV_DEVICE_CALL(dev, malloc, b->bytes, (void **)&b->from), "memory");
+    bench_must(SV_DEVICE_CALL(dev, malloc, b->bytes, (void **)&b->to), "memory");
+    bench_must(SV_DEVICE_CALL(dev, malloc, 8, (void **)&b->sum), "memory");
+    bench_must(SV_DEVICE_CALL(dev, malloc, sizeof *b->scratch, (void **)&b->scratch), "memory");
+    bench_must(SV_DEVICE_CALL(dev, host_malloc, CHUNK_BYTES, (void **)&b->chunk), "pinned memory");
+    bench_must(SV_DEVICE_CALL(dev, host_malloc, SV_RECORD_BYTES, (void **)&b->record), "pinned memory");
+    bench_must(SV_DEVICE_CALL(dev, host_malloc, sizeof *b->result, (void **)&b->result), "pinned memory");
+    bench_must(SV_DEVICE_CALL(dev, fill_async, b->scratch, 0, sizeof *b->scratch, b->stream), "fill");
     srand(2718);
     for (size_t i = 0; i < CHUNK_BYTES; i++)
         b->chunk[i] = (uint8_t)(rand() >> 7);
     for (uint64_t at = 0; at < b->bytes; at += CHUNK_BYTES)
-        must(SV_DEVICE_CALL(dev, copy_async, b->from + at, b->chunk, CHUNK_BYTES, SV_COPY_H2D, b->stream), "copy");
-    sync_stream(b);
+        bench_must(SV_DEVICE_CALL(dev, copy_async, b->from + at, b->chunk, CHUNK_BYTES, SV_COPY_H2D, b->stream),
+                   "copy");
+    bench_sync(b);
 }
 
 static void release(bench_t *b)
@@ -323,8 +295,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i += 2)
         if (i + 1 == argc || !read_option(&options, argv[i], argv[i + 1]))
             return usage();
-    must(sv_config_load(environment, NULL, &config), "configuration");
-    must(sv_device_open(NULL, &config, &b.dev), "device");
+    bench_must(sv_config_load(environment, NULL, &config), "configuration");
+    bench_must(sv_device_open(NULL, &config, &b.dev), "device");
     int soft = strcmp(b.dev->ops->name, "soft") == 0;
     b.bytes = options.bytes ? options.bytes : soft ? UINT64_C(16) << 20 : UINT64_C(4) << 30;
     printf("device %s %s, two buffers of %llu MiB\n", b.dev->ops->name, b.dev->model,

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the parts of selvage-kernels share. */
+#ifndef SELVAGE_TOOLS_KERNEL_BENCH_H
+#define SELVAGE_TOOLS_KERNEL_BENCH_H
+
+#include "kernels/kernels.h"
+
+enum { SECTOR_BYTES = 32, BLOCKS_MAX = 16 };
+
+typedef struct options {
+    uint64_t bytes;               /* of each of the two buffers; 0: by device */
+    double seconds;               /* for each line of the table */
+    unsigned blocks[BLOCKS_MAX];  /* 0: what the library would take */
+    unsigned nblocks;
+} options_t;
+
+typedef struct bench {
+    sv_device_t *dev;
+    const options_t *options;
+    void *stream;
+    uint8_t *from, *to;           /* device memory */
+    uint64_t *sum;
+    sv_digest_scratch_t *scratch;
+    uint8_t *chunk;               /* pinned */
+    uint8_t *record;
+    sv_verify_result_t *result;
+    uint64_t bytes;
+    unsigned blocks;
+    double sum_rate, copy_rate;   /* bytes moved in a nanosecond, of the two rivals */
+    int wrong;
+} bench_t;
+
+/* What a line of the table measures: a launch, or a copy where kernel is NULL. */
+typedef struct work {
+    const char *name, *shape;
+    const sv_kernel_t *kernel;
+    const void *arg;
+    size_t arg_bytes;
+    uint64_t payload;             /* bytes that a user would count */
+    uint64_t moved;               /* bytes that memory reads and writes at least */
+    double rival;                 /* rate to compare with; 0: none */
+} work_t;
+
+/* Ends the program with what, and why, unless status is SUCCESS. */
+void bench_must(selvage_status_t status, const char *what);
+void bench_sync(bench_t *b);
+/* Launches once. */
+void bench_enqueue(bench_t *b, const work_t *work);
+/* Measures and prints one line; gives the rate of bytes moved. */
+double bench_line(bench_t *b, const work_t *work);
+/* Notes a wrong result. */
+void bench_expect(bench_t *b, int right, const char *what);
+/* Who a packet of so many bytes is, in all measurements. */
+sv_record_t bench_identity(uint64_t bytes);
+
+/* All faces of a cube in one launch (kernel_faces.c). */
+void bench_faces(bench_t *b);
+
+#endif
