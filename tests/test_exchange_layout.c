@@ -13,7 +13,7 @@
 #include "local_ranks.h"
 #include "pipeline/pipe_exchange.h"
 
-enum { BASES = 3, ARRAY_BYTES = 1 << 18, PIECES = 4, PACKETS = 6, EPOCHS = 4, CASES = 24, SPARE = 64 };
+enum { BASES = 3, ARRAY_BYTES = 1 << 18, PIECES = 4, PACKETS = 6, EPOCHS = 4, CASES = 24, SPARE = 64, HURT = 6 };
 
 /* One end of a packet: where each byte of its stream lies, as an offset into the array of its base; -1: padding. */
 typedef struct end {
@@ -275,7 +275,7 @@ static void chaos_body(local_rank_t *self)
     free_arrays(self, &arrays);
 }
 
-static void run_case(uint64_t seed)
+static void run_case(uint64_t seed, bool hurt)
 {
     static const selvage_route_t routes[] = {SELVAGE_ROUTE_DEFAULT, SELVAGE_ROUTE_SHARED, SELVAGE_ROUTE_STAGED};
     static const char *const settings[] = {"", "SOFT_BLOCKS=3", "SEGMENT_BYTES=4096", "KERNEL_COPY_MAX_BYTES=0"};
@@ -292,8 +292,13 @@ static void run_case(uint64_t seed)
         chaos.packet[i].destination = (int)local_ranks_random(&state, (uint64_t)chaos.size);
         chaos.packet[i].seed = local_ranks_random(&state, 1 << 30);
     }
-    local_ranks_env(settings[local_ranks_random(&state, 4)]);
-    local_ranks_run(&(local_run_t){.size = chaos.size, .body = chaos_body, .arg = &chaos});
+    if (hurt) { /* what arrives damaged or not at all is sent again, and is right in the end */
+        chaos.params.checksum = SELVAGE_CHECKSUM_RETRY;
+        chaos.enqueue = false;
+    }
+    local_ranks_env(hurt ? "FAULT=flip=0.3,drop=0.1,swap=0.1 RETRY_TIMEOUT_MS=20"
+                         : settings[local_ranks_random(&state, 4)]);
+    local_ranks_run(&(local_run_t){.size = chaos.size, .body = chaos_body, .arg = &chaos, .log_expected = hurt});
 }
 
 /* --- adding ------------------------------------------------------------------------------------------------------- */
@@ -407,9 +412,9 @@ static void test_adding(void)
 int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++)
-        run_case(strtoull(argv[i], NULL, 10));
+        run_case(strtoull(argv[i], NULL, 10), false);
     for (uint64_t seed = 1; argc == 1 && seed <= CASES; seed++)
-        run_case(seed);
+        run_case(seed, seed > CASES - HURT);
     if (argc == 1)
         test_adding();
     return check_report("test_exchange_layout");

@@ -13,10 +13,10 @@
 
 #include "check.h"
 #include "local_flow.h"
-#include "pipeline/pipe_comm.h"
+#include "pipeline/pipe_exchange.h"
 
 enum { PROCESSES = 16, RANKS = 2, PACKETS = 4, EPOCHS = 2, EVERY_ONE_UP_TO = 60, SAMPLES = 6, HANG_S = 60 };
-enum { LEFT_MAX = 64 };
+enum { LEFT_MAX = 64, ROOM = 20000, PIECES = 500, TAG_PIECES = 9 };
 enum { EXIT_CLEAN = 0, EXIT_FAILED = 1, EXIT_SET_ASIDE = 3 };
 
 static const size_t sizes[PACKETS] = {40, 0, 20000, 9000};
@@ -41,6 +41,36 @@ typedef struct work {
     selvage_buffer_t *buffer;
 } work_t;
 
+/* A packet in pieces: columns of `out` go to every other word of a place behind the packets; those of rank 1 add. */
+static bool declare_pieces(work_t *work, int peer)
+{
+    const sv_pack_shape_t columns = {.element_bytes = 8, .ndims = 2, .dim = {{PIECES / 10, 16}, {10, 1600}}};
+    sv_layout_t *out = NULL, *in = NULL;
+    int64_t offsets[PIECES];
+    for (int i = 0; i < PIECES; i++)
+        offsets[i] = 16 * i;
+    bool good = is_fine(sv_layout_create(SV_LAYOUT_ALIGNED, &out)) &&
+                is_fine(sv_layout_add_box(out, 1, &columns, SV_LAYOUT_STORE)) &&
+                is_fine(sv_layout_create(SV_LAYOUT_ALIGNED, &in)) &&
+                is_fine(sv_layout_add_list(in, 2 + (uint32_t)peer, 8, offsets, PIECES,
+                                           peer == 1 ? SV_LAYOUT_ADD_INT64 : SV_LAYOUT_STORE));
+    if (!good) {
+        sv_layout_destroy(out);
+        sv_layout_destroy(in);
+        return false;
+    }
+    good = is_fine(sv_exchange_add_send_layout(work->ex, out, peer, TAG_PIECES, NULL));
+    return is_fine(sv_exchange_add_recv_layout(work->ex, in, peer, TAG_PIECES, NULL)) && good;
+}
+
+static bool declare_bases(work_t *work)
+{
+    void *bases[1 + RANKS] = {work->out};
+    for (int peer = 0; peer < work->self->size; peer++)
+        bases[1 + peer] = work->in + (size_t)(work->self->size * PACKETS + peer) * ROOM;
+    return is_fine(sv_exchange_rebind(work->ex, bases, 1 + (uint32_t)work->self->size));
+}
+
 static bool declare(work_t *work)
 {
     bool good = is_fine(selvage_buffer_register(work->self->comm, work->in, sizes[2], &work->buffer));
@@ -48,26 +78,40 @@ static bool declare(work_t *work)
     for (int peer = 0; peer < work->self->size; peer++)
         for (int i = 0; i < PACKETS; i++) {
             /* The first packets of rank 0 land in registered memory, the others behind it. */
-            uint8_t *in = work->in + (size_t)(peer * PACKETS + i) * 20000;
+            uint8_t *in = work->in + (size_t)(peer * PACKETS + i) * ROOM;
             good = good && is_fine(selvage_exchange_add_recv(work->ex, in, sizes[i], peer, i, NULL));
             good = good && is_fine(selvage_exchange_add_send(work->ex, work->out, sizes[i], peer, i, NULL));
         }
+    for (int peer = 0; peer < work->self->size && good; peer++)
+        good = declare_pieces(work, peer);
+    return good && declare_bases(work);
+}
+
+static bool right_pieces(const work_t *work)
+{
+    static _Thread_local uint8_t sent[ROOM];
+    const uint8_t *in = work->in + (size_t)work->self->size * PACKETS * ROOM;
+    bool good = true;
+    local_ranks_fill(sent, ROOM, 1);
+    for (int i = 0; i < PIECES; i++)
+        good = good && memcmp(in + 16 * i, sent + 16 * (i % (PIECES / 10)) + 1600 * (i / (PIECES / 10)), 8) == 0;
     return good;
 }
 
 static bool right(const work_t *work)
 {
     for (int at = 0; at < work->self->size * PACKETS; at++)
-        if (local_ranks_wrong(work->in + (size_t)at * 20000, sizes[at % PACKETS], 1 + (uint64_t)(at / PACKETS)) >= 0)
+        if (local_ranks_wrong(work->in + (size_t)at * ROOM, sizes[at % PACKETS], 1 + (uint64_t)(at / PACKETS)) >= 0)
             return false;
-    return true;
+    return right_pieces(work);
 }
 
 static void use(work_t *work)
 {
     bool good = declare(work) && is_fine(selvage_exchange_commit(work->ex));
     for (int epoch = 0; epoch < EPOCHS && good; epoch++) {
-        good = is_fine(selvage_exchange_start(work->ex, NULL)) && is_fine(selvage_exchange_wait(work->ex, NULL));
+        good = is_fine(selvage_exchange_start(work->ex, NULL)) && is_fine(selvage_exchange_wait(work->ex, NULL)) &&
+               is_fine(selvage_stream_synchronize(work->self->dev, NULL)); /* pieces are brought to their place there */
         CHECK(!good || right(work));
     }
     selvage_exchange_destroy(work->ex);
@@ -79,7 +123,7 @@ static void use(work_t *work)
 static void endure(local_rank_t *self)
 {
     work_t work = {.self = self};
-    size_t in_bytes = (size_t)self->size * PACKETS * 20000;
+    size_t in_bytes = (size_t)self->size * (PACKETS + 1) * ROOM;
     void *in, *out;
     if (!self->comm) {
         CHECK(self->created_detail[0] != '\0');
@@ -87,10 +131,10 @@ static void endure(local_rank_t *self)
         return;
     }
     CHECK_STATUS(selvage_device_malloc(self->dev, in_bytes, &in), SELVAGE_SUCCESS);
-    CHECK_STATUS(selvage_device_malloc(self->dev, 20000, &out), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_malloc(self->dev, ROOM, &out), SELVAGE_SUCCESS);
     work.in = in;
     work.out = out;
-    local_ranks_fill(work.out, 20000, 1 + (uint64_t)self->rank);
+    local_ranks_fill(work.out, ROOM, 1 + (uint64_t)self->rank);
     use(&work);
     use(&work);
     local_ranks_barrier(self); /* the user's own memory goes when nobody writes it any more */
