@@ -2,7 +2,7 @@
 /*
  * Packets that lie in pieces. A seed decides ranks, routes, pieces (boxes, lists, runs), where they lie at either end
  * and how bases move between epochs; the reference is the place of every single byte of the stream. Both ends have the
- * same streams in memory of different shape, and every byte beside them must stay as it was.
+ * same streams in memory of different shape, and every byte beside them must stay as it was. On a GPU there is one rank.
  * Usage: test_exchange_layout [seed...]
  */
 #include <stdlib.h>
@@ -34,15 +34,17 @@ typedef struct chaos {
     unsigned npackets;
 } chaos_t;
 
-/* What a rank has: arrays A and B for every base, what they must hold, and how far each is used up. */
+/* What a rank has: arrays A and B for every base, what they hold and must hold, and how far each is used up. */
 typedef struct arrays {
-    uint8_t *now[BASES], *other[BASES], *want[BASES];
+    uint8_t *now[BASES], *other[BASES], *seen[BASES], *want[BASES];
     size_t used[BASES];
 } arrays_t;
 
 typedef struct shape {
     unsigned element, count[3], kind;
 } shape_t;
+
+static uint64_t ranks_max = 4;
 
 static uint8_t pattern(uint64_t seed, uint64_t epoch, uint64_t k)
 {
@@ -169,9 +171,22 @@ static void forget_end(end_t *end)
     free(end->base);
 }
 
-static void write_stream(arrays_t *arrays, const end_t *end, uint64_t seed, uint64_t epoch, uint8_t *const *to)
+static void put(local_rank_t *self, void *device, const void *host, size_t bytes, void *stream)
 {
-    (void)arrays;
+    CHECK_STATUS(selvage_device_copy(self->dev, device, host, bytes, SELVAGE_COPY_HOST_TO_DEVICE, stream),
+                 SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_stream_synchronize(self->dev, stream), SELVAGE_SUCCESS);
+}
+
+static void get(local_rank_t *self, void *host, const void *device, size_t bytes, void *stream)
+{
+    CHECK_STATUS(selvage_device_copy(self->dev, host, device, bytes, SELVAGE_COPY_DEVICE_TO_HOST, stream),
+                 SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_stream_synchronize(self->dev, stream), SELVAGE_SUCCESS);
+}
+
+static void write_stream(const end_t *end, uint64_t seed, uint64_t epoch, uint8_t *const *to)
+{
     for (uint64_t k = 0; k < end->bytes; k++)
         if (end->place[k] >= 0)
             to[end->base[k] - 1][end->place[k]] = pattern(seed, epoch, k);
@@ -191,6 +206,7 @@ static void make_arrays(local_rank_t *self, arrays_t *arrays)
     for (int b = 0; b < BASES; b++) {
         CHECK_STATUS(selvage_device_malloc(self->dev, ARRAY_BYTES, (void **)&arrays->now[b]), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_device_malloc(self->dev, ARRAY_BYTES, (void **)&arrays->other[b]), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_device_host_malloc(self->dev, ARRAY_BYTES, (void **)&arrays->seen[b]), SELVAGE_SUCCESS);
         arrays->want[b] = malloc(ARRAY_BYTES);
     }
 }
@@ -200,6 +216,7 @@ static void free_arrays(local_rank_t *self, arrays_t *arrays)
     for (int b = 0; b < BASES; b++) {
         selvage_device_free(self->dev, arrays->now[b]);
         selvage_device_free(self->dev, arrays->other[b]);
+        selvage_device_host_free(self->dev, arrays->seen[b]);
         free(arrays->want[b]);
     }
 }
@@ -210,25 +227,28 @@ static void run_epoch(local_rank_t *self, const chaos_t *chaos, selvage_exchange
 {
     for (int b = 0; b < BASES; b++)
         for (size_t i = 0; i < ARRAY_BYTES; i++)
-            arrays->now[b][i] = (uint8_t)(i * 7 + epoch);
+            arrays->seen[b][i] = (uint8_t)(i * 7 + epoch);
     for (unsigned i = 0; i < chaos->npackets; i++)
         if (chaos->packet[i].source == self->rank)
-            write_stream(arrays, &sends[i], chaos->packet[i].seed, epoch, arrays->now);
-    for (int b = 0; b < BASES; b++)
-        memcpy(arrays->want[b], arrays->now[b], ARRAY_BYTES);
+            write_stream(&sends[i], chaos->packet[i].seed, epoch, arrays->seen);
+    for (int b = 0; b < BASES; b++) {
+        put(self, arrays->now[b], arrays->seen[b], ARRAY_BYTES, stream);
+        memcpy(arrays->want[b], arrays->seen[b], ARRAY_BYTES);
+    }
     for (unsigned i = 0; i < chaos->npackets; i++)
         if (chaos->packet[i].destination == self->rank)
-            write_stream(arrays, &recvs[i], chaos->packet[i].seed, epoch, arrays->want);
+            write_stream(&recvs[i], chaos->packet[i].seed, epoch, arrays->want);
     CHECK_STATUS(selvage_exchange_start(ex, stream), SELVAGE_SUCCESS);
     CHECK_STATUS(chaos->enqueue ? selvage_exchange_enqueue_wait(ex, stream) : selvage_exchange_wait(ex, stream),
                  SELVAGE_SUCCESS);
-    CHECK_STATUS(selvage_stream_synchronize(self->dev, stream), SELVAGE_SUCCESS);
+    for (int b = 0; b < BASES; b++)
+        get(self, arrays->seen[b], arrays->now[b], ARRAY_BYTES, stream);
     for (int b = 0; b < BASES; b++)
         for (size_t i = 0; i < ARRAY_BYTES; i++)
-            if (arrays->now[b][i] != arrays->want[b][i]) {
+            if (arrays->seen[b][i] != arrays->want[b][i]) {
                 fprintf(stderr, "seed %llu, rank %d, epoch %llu, base %d: byte %zu is %02x, not %02x\n",
                         (unsigned long long)chaos->seed, self->rank, (unsigned long long)epoch, b, i,
-                        arrays->now[b][i], arrays->want[b][i]);
+                        arrays->seen[b][i], arrays->want[b][i]);
                 CHECK(false);
                 return;
             }
@@ -262,7 +282,6 @@ static void chaos_body(local_rank_t *self)
     CHECK_STATUS(selvage_exchange_commit(ex), SELVAGE_SUCCESS);
     for (uint64_t epoch = 1; epoch <= EPOCHS; epoch++) {
         run_epoch(self, chaos, ex, &arrays, sends, recvs, epoch, stream);
-        local_ranks_barrier(self); /* arrays are read on the host while others still send, but not written */
         swap_arrays(&arrays);
         CHECK_STATUS(sv_exchange_rebind(ex, (void *const *)arrays.now, BASES), SELVAGE_SUCCESS);
     }
@@ -280,7 +299,7 @@ static void run_case(uint64_t seed, bool hurt)
     static const selvage_route_t routes[] = {SELVAGE_ROUTE_DEFAULT, SELVAGE_ROUTE_SHARED, SELVAGE_ROUTE_STAGED};
     static const char *const settings[] = {"", "SOFT_BLOCKS=3", "SEGMENT_BYTES=4096", "KERNEL_COPY_MAX_BYTES=0"};
     uint64_t state = seed;
-    chaos_t chaos = {.seed = seed, .size = 1 + (int)local_ranks_random(&state, 4),
+    chaos_t chaos = {.seed = seed, .size = 1 + (int)local_ranks_random(&state, ranks_max),
                      .params = {SELVAGE_EXCHANGE_PARAMS_INIT}};
     chaos.params.route = routes[local_ranks_random(&state, 3)];
     chaos.params.checksum = local_ranks_random(&state, 4) ? SELVAGE_CHECKSUM_DEFAULT : SELVAGE_CHECKSUM_OFF;
@@ -355,11 +374,12 @@ static void add_to(void *array, const adding_t *a, unsigned i, const void *other
 static void adding_body(local_rank_t *self)
 {
     const adding_t *a = self->arg;
-    void *from, *to, *bases[2], *theirs = calloc(CELLS, 8), *want = calloc(CELLS, 8);
+    void *from, *to, *bases[2], *image, *theirs = calloc(CELLS, 8), *want = calloc(CELLS, 8);
     selvage_exchange_params_t params = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = a->route};
     selvage_exchange_t *ex;
     CHECK_STATUS(selvage_device_malloc(self->dev, CELLS * 8, &from), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_device_malloc(self->dev, CELLS * 8, &to), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_host_malloc(self->dev, CELLS * 8, &image), SELVAGE_SUCCESS);
     bases[0] = from;
     bases[1] = to;
     CHECK_STATUS(selvage_exchange_create(self->comm, &params, &ex), SELVAGE_SUCCESS);
@@ -370,10 +390,11 @@ static void adding_body(local_rank_t *self)
     }
     CHECK_STATUS(selvage_exchange_commit(ex), SELVAGE_SUCCESS);
     for (unsigned i = 0; i < CELLS; i++) {
-        store(from, a, i, value_of(self->rank, i));
-        store(to, a, i, value_of(9, i));
+        store(image, a, i, value_of(self->rank, i));
         store(want, a, i, value_of(9, i));
     }
+    put(self, from, image, CELLS * 8, NULL);
+    put(self, to, want, CELLS * 8, NULL);
     for (int epoch = 0; epoch < 3; epoch++) {
         for (int peer = 0; peer < self->size; peer++) {
             for (unsigned i = 0; i < CELLS; i++)
@@ -386,13 +407,13 @@ static void adding_body(local_rank_t *self)
         CHECK_STATUS(epoch == 1 && a->route == SELVAGE_ROUTE_DEFAULT ? selvage_exchange_enqueue_wait(ex, NULL)
                                                                      : selvage_exchange_wait(ex, NULL),
                      SELVAGE_SUCCESS);
-        CHECK_STATUS(selvage_stream_synchronize(self->dev, NULL), SELVAGE_SUCCESS);
-        CHECK_EQ(memcmp(to, want, CELLS * a->bytes), 0);
-        local_ranks_barrier(self);
+        get(self, image, to, CELLS * 8, NULL);
+        CHECK_EQ(memcmp(image, want, CELLS * a->bytes), 0);
     }
     selvage_exchange_destroy(ex);
     selvage_device_free(self->dev, from);
     selvage_device_free(self->dev, to);
+    selvage_device_host_free(self->dev, image);
     free(theirs);
     free(want);
 }
@@ -405,12 +426,25 @@ static void test_adding(void)
         for (int r = 0; r < 3; r++) {
             adding_t adding = {(sv_layout_number_t)n, bytes[n], routes[r]};
             local_ranks_env(r == 0 ? "SOFT_BLOCKS=3" : "");
-            local_ranks_run(&(local_run_t){.size = 1 + n % 3, .body = adding_body, .arg = &adding});
+            local_ranks_run(&(local_run_t){.size = ranks_max == 1 ? 1 : 1 + n % 3, .body = adding_body, .arg = &adding});
         }
+}
+
+/* The device that SELVAGE_DEVICE names is kept; ranks that are threads of one process cannot share a GPU. */
+static void choose_device(void)
+{
+    const char *name = getenv("SELVAGE_DEVICE"), *path = getenv("SELVAGE_DEVICE_PATH");
+    static char mode[4200];
+    if (!name || strcmp(name, "soft") == 0)
+        return;
+    ranks_max = 1;
+    snprintf(mode, sizeof mode, "DEVICE=%s%s%s", name, path ? " DEVICE_PATH=" : "", path ? path : "");
+    local_ranks_mode(mode);
 }
 
 int main(int argc, char **argv)
 {
+    choose_device();
     for (int i = 1; i < argc; i++)
         run_case(strtoull(argv[i], NULL, 10), false);
     for (uint64_t seed = 1; argc == 1 && seed <= CASES; seed++)
