@@ -20,7 +20,7 @@
 #include "base/base_memory.h"
 #include "base/base_status.h"
 
-static const int64_t POLISH_STEPS_MAX = 1 << 21; /* about a second for a pass over all pairs that may change places */
+static const int64_t POLISH_STEPS_MAX = 1 << 23; /* below a second for a pass over all that may change places */
 enum { PASSES_MAX = 16 };
 
 typedef struct places {
