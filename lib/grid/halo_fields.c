@@ -158,17 +158,41 @@ static selvage_status_t find_strides(const selvage_field_t *given, int index, in
     return SELVAGE_SUCCESS;
 }
 
+int64_t sv_halo_places(const sv_halo_field_t *field, int axis, int64_t *first_out)
+{
+    *first_out = 0;
+    if (axis == field->ndims)
+        return field->components;
+    int64_t from = field->first[axis] - field->width_lo[axis];
+    int64_t end = field->first[axis] + field->own[axis] + field->width_hi[axis];
+    bool packed = axis == field->packed_dim;
+    *first_out = packed ? from / 2 : from;
+    return packed ? (end - 1) / 2 - from / 2 + 1 : end - from;
+}
+
+static bool is_single(const sv_halo_field_t *field, int axis)
+{
+    int64_t first;
+    return sv_halo_places(field, axis, &first) == 1;
+}
+
 static int64_t stride_of(const sv_halo_field_t *f, int axis)
 {
     return llabs(axis == f->ndims ? f->component_stride : f->stride[axis]);
+}
+
+/* By which axes are ordered. The packed dimension stays before the others also where it has no stride to speak of. */
+static int64_t slowness_of(const sv_halo_field_t *f, int axis)
+{
+    return axis == f->packed_dim && is_single(f, axis) ? 0 : stride_of(f, axis);
 }
 
 /* Whether axis a is slower than b. Of equal ones (then one has a single place) the order of the array decides, so that
    ranks with thin blocks come to the same as the others. */
 static bool is_slower(const sv_halo_field_t *f, int a, int b)
 {
-    if (stride_of(f, a) != stride_of(f, b))
-        return stride_of(f, a) > stride_of(f, b);
+    if (slowness_of(f, a) != slowness_of(f, b))
+        return slowness_of(f, a) > slowness_of(f, b);
     if (a == f->ndims || b == f->ndims)
         return a == f->ndims;
     return f->first_is_fastest ? a > b : a < b;
@@ -195,24 +219,6 @@ void sv_halo_axes_by_number(sv_halo_field_t *field)
     field->axis[at] = (uint8_t)field->ndims;
 }
 
-int64_t sv_halo_places(const sv_halo_field_t *field, int axis, int64_t *first_out)
-{
-    *first_out = 0;
-    if (axis == field->ndims)
-        return field->components;
-    int64_t from = field->first[axis] - field->width_lo[axis];
-    int64_t end = field->first[axis] + field->own[axis] + field->width_hi[axis];
-    bool packed = axis == field->packed_dim;
-    *first_out = packed ? from / 2 : from;
-    return packed ? (end - 1) / 2 - from / 2 + 1 : end - from;
-}
-
-static bool is_single(const sv_halo_field_t *field, int axis)
-{
-    int64_t first;
-    return sv_halo_places(field, axis, &first) == 1;
-}
-
 /* Every step of an axis must leave what the faster ones span. Needs axes by stride. */
 static selvage_status_t check_strides(const sv_halo_field_t *f, int index)
 {
@@ -231,7 +237,7 @@ static selvage_status_t check_strides(const sv_halo_field_t *f, int index)
         span += (places - 1) * stride;
     }
     for (int d = 0; d < f->ndims && f->packed_dim >= 0; d++)
-        if (stride_of(f, d) < stride_of(f, f->packed_dim) && !is_single(f, d))
+        if (stride_of(f, d) < slowness_of(f, f->packed_dim) && !is_single(f, d))
             return REFUSE(index, "packed_dim is %d, but stride_bytes[%d] is smaller: wanted the fastest dimension",
                           f->packed_dim, d);
     return SELVAGE_SUCCESS;

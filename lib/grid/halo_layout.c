@@ -25,21 +25,6 @@ static uint64_t wanted_parity(const sv_halo_field_t *f)
     return f->parity == SELVAGE_PARITY_ODD;
 }
 
-uint64_t sv_halo_count(const sv_halo_field_t *field, const selvage_box_t *cells)
-{
-    uint64_t count = 1, lowest = 0;
-    for (int d = 0; d < field->ndims; d++) {
-        if (cells->end[d] <= cells->first[d])
-            return 0;
-        count *= (uint64_t)(cells->end[d] - cells->first[d]);
-        lowest += (uint64_t)(field->global_first[d] + cells->first[d]);
-    }
-    if (field->packed_dim < 0)
-        return count;
-    /* Of an odd number of cells, those with the parity of the lowest one are one more. */
-    return lowest % 2 == wanted_parity(field) ? (count + 1) / 2 : count / 2;
-}
-
 /* Offset from data of the place of a cell of component 0. */
 static int64_t offset_of(const sv_halo_field_t *f, const int64_t *cell)
 {

@@ -104,6 +104,21 @@ static selvage_box_t region_of(const sv_halo_field_t *f, const int8_t *step, boo
     return box;
 }
 
+uint64_t sv_halo_count(const sv_halo_field_t *field, const selvage_box_t *cells)
+{
+    uint64_t count = 1, lowest = 0;
+    for (int d = 0; d < field->ndims; d++) {
+        if (cells->end[d] <= cells->first[d])
+            return 0;
+        count *= (uint64_t)(cells->end[d] - cells->first[d]);
+        lowest += (uint64_t)(field->global_first[d] + cells->first[d]);
+    }
+    if (field->packed_dim < 0)
+        return count;
+    /* Of an odd number of cells, those with the parity of the lowest one are one more. */
+    return lowest % 2 == (field->parity == SELVAGE_PARITY_ODD) ? (count + 1) / 2 : count / 2;
+}
+
 /* For every direction the rank at the other end, or -1. */
 static void find_ranks(const selvage_grid_t *grid, const sv_halo_directions_t *directions, bool receives, int *rank)
 {
