@@ -19,6 +19,7 @@
 #include <selvage/device.h>
 #include <selvage/exchange.h>
 #include <selvage/grid.h>
+#include <selvage/halo.h>
 #include <selvage/stats.h>
 #include <selvage/status.h>
 #include <selvage/version.h>
