@@ -2,8 +2,8 @@
 /*
  * Packets that lie in pieces. A seed decides ranks, routes, pieces (boxes, lists, runs), where they lie at either end
  * and how bases move between epochs; the reference is the place of every single byte of the stream. Both ends have the
- * same streams in memory of different shape, and every byte beside them must stay as it was. On a GPU there is one rank.
- * Usage: test_exchange_layout [seed...]
+ * same streams in memory of different shape, and every byte beside them must stay as it was. On a GPU there is
+ * one rank. Usage: test_exchange_layout [seed...]
  */
 #include <stdlib.h>
 #include <string.h>
@@ -426,7 +426,8 @@ static void test_adding(void)
         for (int r = 0; r < 3; r++) {
             adding_t adding = {(sv_layout_number_t)n, bytes[n], routes[r]};
             local_ranks_env(r == 0 ? "SOFT_BLOCKS=3" : "");
-            local_ranks_run(&(local_run_t){.size = ranks_max == 1 ? 1 : 1 + n % 3, .body = adding_body, .arg = &adding});
+            int size = ranks_max == 1 ? 1 : 1 + n % 3;
+            local_ranks_run(&(local_run_t){.size = size, .body = adding_body, .arg = &adding});
         }
 }
 

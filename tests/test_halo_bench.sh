@@ -29,7 +29,8 @@ for row in rows:
     assert (row["host_seconds"] > 0) == (row["mode"] == "wait") and row["nccl_seconds"] == 0, row
 ' "$work/json" "$work/out" || fail "$ranks ranks: the rows"
 done
-for arguments in '--edges 0' '--edges 8,x' '--widths 99' '--fields 17' '--repeats 0' '--seconds -1' 'more' '--nothing'; do
+for arguments in '--edges 0' '--edges 8,x' '--widths 99' '--fields 17' '--repeats 0' '--seconds -1' more \
+    --nothing; do
     # shellcheck disable=SC2086  # a list of words
     run 1 "$halos" $arguments >/dev/null 2>&1
     [ $? -eq 2 ] || fail "not refused: $arguments"
