@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Taking MPI's datatypes apart. Local; any thread that may call MPI. */
+#ifndef SV_WIRE_MPI_DATATYPE_H
+#define SV_WIRE_MPI_DATATYPE_H
+
+#include <mpi.h>
+
+#include "wire/wire_type_map.h"
+
+/*
+ * Writes where the bytes of count elements of a type lie, in the order in which MPI_Pack takes them, into an empty map,
+ * which the caller owns. Nothing is kept of the type. call is the name of the public call, whose argument type it is.
+ * SELVAGE_ERR_UNSUPPORTED for types with a constructor in them that is not known, such as darray.
+ */
+selvage_status_t sv_wire_mpi_flatten(const char *call, uint64_t count, MPI_Datatype type, sv_type_map_t *map_out);
+
+#endif
