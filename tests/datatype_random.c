@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See datatype_random.h. Inner types are freed as soon as the outer one is made, as applications do. Unless overlaps are
- * wanted every type is as long as it spans, so that elements at multiples of its extent are apart.
+ * See datatype_random.h. Inner types are freed as soon as the outer one is made, as applications do. Unless overlaps
+ * are wanted every type is as long as it spans, so that elements at multiples of its extent are apart.
  */
 #include "datatype_random.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random datatypes of a given size: nests of every constructor that exchanges take, down to predefined types. Each is
- * made from a generator of its own, so that ranks that have the seed make the same type, and all numbers can be printed.
+ * Random datatypes of a given size: nests of every constructor that exchanges take, down to predefined types. All
+ * numbers come from the generator that is given, so ranks that have its state make the same type.
  */
 #ifndef SELVAGE_TESTS_DATATYPE_RANDOM_H
 #define SELVAGE_TESTS_DATATYPE_RANDOM_H

@@ -2,6 +2,7 @@
 /* Public calls on exchanges: checks of arguments, then the pipeline. */
 #include <string.h>
 
+#include "api/api_packet.h"
 #include "api/api_params.h"
 #include "pipeline/pipe_exchange.h"
 #include "pipeline/pipe_ranges.h"
@@ -71,7 +72,7 @@ selvage_status_t selvage_exchange_create(selvage_comm_t *comm, const selvage_exc
     return sv_api_leave(status);
 }
 
-static selvage_status_t check_packet(const char *call, const selvage_exchange_t *ex, const void *buf, size_t bytes,
+selvage_status_t sv_api_check_packet(const char *call, const selvage_exchange_t *ex, const void *buf, size_t bytes,
                                      int peer, int tag)
 {
     int size = ex->comm->wire->size;
@@ -93,7 +94,7 @@ selvage_status_t selvage_exchange_add_send(selvage_exchange_t *ex, const void *b
 {
     SV_API_NEED(ex);
     sv_api_enter(ex->comm);
-    selvage_status_t status = check_packet(__func__, ex, buf, bytes, peer, tag);
+    selvage_status_t status = sv_api_check_packet(__func__, ex, buf, bytes, peer, tag);
     if (status == SELVAGE_SUCCESS)
         status = sv_exchange_add_send(ex, buf, bytes, peer, tag, index_out);
     return sv_api_leave(status);
@@ -104,7 +105,7 @@ selvage_status_t selvage_exchange_add_recv(selvage_exchange_t *ex, void *buf, si
 {
     SV_API_NEED(ex);
     sv_api_enter(ex->comm);
-    selvage_status_t status = check_packet(__func__, ex, buf, bytes, peer, tag);
+    selvage_status_t status = sv_api_check_packet(__func__, ex, buf, bytes, peer, tag);
     if (status == SELVAGE_SUCCESS)
         status = sv_exchange_add_recv(ex, buf, bytes, peer, tag, index_out);
     return sv_api_leave(status);

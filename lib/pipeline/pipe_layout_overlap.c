@@ -193,6 +193,6 @@ selvage_status_t sv_layout_check_overlap(const char *call, const sv_type_map_t *
     selvage_status_t status = compare_spans(map, spans, &overlap);
     sv_free(spans);
     if (status == SELVAGE_SUCCESS && overlap)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: type: elements overlap, and a receive would write there twice", call);
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: type: elements overlap; a receive would write there twice", call);
     return status;
 }

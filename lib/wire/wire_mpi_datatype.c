@@ -3,8 +3,8 @@
  * MPI's datatypes, taken apart by envelope and contents down to the predefined ones, and put together again as a map.
  * Extents are always MPI's own, so that whatever resized a type (bounds, padding of structs) needs no thought here.
  * Handles that MPI gives out with the contents are freed if they are derived, never if they are predefined. Types that
- * were made with large counts (MPI 4) have them in an array of their own; here all arguments are one array, in the order
- * of the constructor.
+ * were made with large counts (MPI 4) have them in an array of their own; here all arguments are one array, in the
+ * order of the constructor.
  */
 #include "wire/wire_mpi_datatype.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the bytes of a datatype lie, in plain numbers: what rooms above read instead of an MPI_Datatype. A map is a list
- * of pieces in the order of the stream. A piece is a run of bytes without gaps, repeated along up to 4 dimensions, the
- * first of which varies fastest. Maps are built by the calls below, each of which keeps what is regular: what touches
- * becomes one run, what comes again at one distance becomes a dimension, whatever constructors it was made of.
+ * Where the bytes of a datatype lie, in plain numbers: what rooms above read instead of an MPI_Datatype. A map is a
+ * list of pieces in the order of the stream. A piece is a run of bytes without gaps, repeated along up to 4
+ * dimensions, the first of which varies fastest. Maps are built by the calls below, each of which keeps what is
+ * regular: what touches becomes one run, what comes again at one distance becomes a dimension, whatever constructors
+ * it was made of.
  *
  *   vector of 3 blocks    ##..##..##                       one piece:  run 2, dim {3, 4}
  *   struct of 2           ##....#                          two pieces: runs 2 and 1
@@ -50,7 +51,8 @@ void sv_type_map_clear(sv_type_map_t *map);
 
 /*
  * A run of bytes (0: nothing) behind what is there. Here and below ERR_ARGUMENT for what lies beyond 2^62 bytes and
- * ERR_LIMIT for more pieces than anybody could mean, both in the detail only, not on the log: who gave the type says so.
+ * ERR_LIMIT for more pieces than anybody could mean, both in the detail only, not on the log: who has the type's name
+ * says it.
  */
 selvage_status_t sv_type_map_add_run(sv_type_map_t *map, int64_t offset, uint64_t bytes);
 

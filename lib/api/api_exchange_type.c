@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Public calls that declare packets by a datatype or by a list: checks of arguments, then the pipeline. */
+#include "api/api_packet.h"
+#include "api/api_params.h"
+#include "pipeline/pipe_layout_type.h"
+#include "wire/wire_mpi_datatype.h"
+
+/* Addresses below this are no memory: a NULL buffer is MPI_BOTTOM only if the type has addresses in it. */
+enum { FIRST_ADDRESS = 4096 };
+
+static selvage_status_t check_map(const char *call, const void *buf, const sv_type_map_t *map)
+{
+    if (!buf && map->bytes && map->low < FIRST_ADDRESS)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: buf is NULL, and type has no addresses in it", call);
+    return SELVAGE_SUCCESS;
+}
+
+/* Takes the type apart. The map is the caller's, whatever is returned. */
+static selvage_status_t open_type(const char *call, const selvage_exchange_t *ex, const void *buf, size_t count,
+                                  MPI_Datatype type, int peer, int tag, sv_type_map_t *map)
+{
+    SV_TRY(sv_api_check_packet(call, ex, NULL, 0, peer, tag));
+    SV_TRY(sv_wire_mpi_flatten(call, count, type, map));
+    return check_map(call, buf, map);
+}
+
+selvage_status_t selvage_exchange_add_send_type(selvage_exchange_t *ex, const void *buf, size_t count,
+                                                MPI_Datatype type, int peer, int tag, uint32_t *index_out)
+{
+    sv_type_map_t map = {0};
+    SV_API_NEED(ex);
+    sv_api_enter(ex->comm);
+    selvage_status_t status = open_type(__func__, ex, buf, count, type, peer, tag, &map);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_exchange_add_send_type(ex, __func__, buf, &map, peer, tag, index_out);
+    sv_type_map_fini(&map);
+    return sv_api_leave(status);
+}
+
+selvage_status_t selvage_exchange_add_recv_type(selvage_exchange_t *ex, void *buf, size_t count, MPI_Datatype type,
+                                                int peer, int tag, uint32_t *index_out)
+{
+    sv_type_map_t map = {0};
+    SV_API_NEED(ex);
+    sv_api_enter(ex->comm);
+    selvage_status_t status = open_type(__func__, ex, buf, count, type, peer, tag, &map);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_exchange_add_recv_type(ex, __func__, buf, &map, peer, tag, index_out);
+    sv_type_map_fini(&map);
+    return sv_api_leave(status);
+}
+
+static selvage_status_t check_list(const char *call, const selvage_exchange_t *ex, const void *buf,
+                                   const sv_element_list_t *list, int peer, int tag)
+{
+    size_t bytes;
+    if (list->element_bytes == 0 || list->element_bytes > SIZE_MAX / 8)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: element_bytes is %zu; wanted 1..%zu", call, list->element_bytes,
+                        SIZE_MAX / 8);
+    if (!list->indices && list->count)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: indices is NULL and count is %zu", call, list->count);
+    if (__builtin_mul_overflow(list->count, list->element_bytes, &bytes))
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: count is %zu, more than memory can hold", call, list->count);
+    return sv_api_check_packet(call, ex, buf, bytes, peer, tag);
+}
+
+selvage_status_t selvage_exchange_add_send_indexed(selvage_exchange_t *ex, const void *buf, size_t element_bytes,
+                                                   const int64_t *indices, size_t count, int peer, int tag,
+                                                   uint32_t *index_out)
+{
+    const sv_element_list_t list = {.element_bytes = element_bytes, .count = count, .indices = indices};
+    SV_API_NEED(ex);
+    sv_api_enter(ex->comm);
+    selvage_status_t status = check_list(__func__, ex, buf, &list, peer, tag);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_exchange_add_send_list(ex, __func__, buf, &list, peer, tag, index_out);
+    return sv_api_leave(status);
+}
+
+selvage_status_t selvage_exchange_add_recv_indexed(selvage_exchange_t *ex, void *buf, size_t element_bytes,
+                                                   const int64_t *indices, size_t count, int peer, int tag,
+                                                   uint32_t *index_out)
+{
+    const sv_element_list_t list = {.element_bytes = element_bytes, .count = count, .indices = indices};
+    SV_API_NEED(ex);
+    sv_api_enter(ex->comm);
+    selvage_status_t status = check_list(__func__, ex, buf, &list, peer, tag);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_exchange_add_recv_list(ex, __func__, buf, &list, peer, tag, index_out);
+    return sv_api_leave(status);
+}
