@@ -10,8 +10,11 @@
 
 #include <selvage.h>
 
+#include "base/base_fault.h"
 #include "base/base_memory.h"
+#include "base/base_thread.h"
 #include "check.h"
+#include "pipeline/pipe_layout_type.h"
 
 enum { BYTES = 4096, UNTOUCHED = 77 };
 
@@ -155,6 +158,48 @@ static void allow_addresses(void)
     free(host);
 }
 
+/* Two pieces and more by each way, as the public calls make them: those bind the thread to faults of their own. */
+static selvage_status_t add_packets(selvage_exchange_t *ex)
+{
+    static const int64_t some[] = {9, 4, 11};
+    const sv_element_list_t list = {.element_bytes = 8, .count = 3, .indices = some};
+    sv_type_map_t map = {0};
+    selvage_status_t status = SELVAGE_SUCCESS;
+    for (int i = 0; i < 5 && status == SELVAGE_SUCCESS; i++)
+        status = sv_type_map_add_run(&map, 100 * i + i * i, i < 3 ? 8 : 12);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_exchange_add_recv_type(ex, "test", memory, &map, 0, 0, NULL);
+    sv_type_map_fini(&map);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_exchange_add_send_list(ex, "test", memory, &list, 0, 0, NULL);
+    return status == SELVAGE_SUCCESS ? sv_exchange_add_recv_list(ex, "test", memory, &list, 0, 0, NULL) : status;
+}
+
+/* Each allocation fails once: an error, and destroying the exchange leaves nothing. */
+static void refuse_without_memory(void)
+{
+    selvage_status_t status = SELVAGE_ERR_MEMORY;
+    int64_t live = sv_memory_live();
+    int failures = 0;
+    for (int nth = 1; status != SELVAGE_SUCCESS && nth < 1000; nth++) {
+        selvage_exchange_t *ex = open_exchange();
+        sv_fault_t fault;
+        char spec[32];
+        snprintf(spec, sizeof spec, "alloc=%d", nth);
+        CHECK_STATUS(sv_fault_parse(spec, 0, &fault), SELVAGE_SUCCESS);
+        sv_thread_binding()->fault = &fault;
+        sv_thread_binding()->log_level = 0;
+        status = add_packets(ex);
+        sv_thread_binding()->fault = NULL;
+        CHECK(status == SELVAGE_SUCCESS || status == SELVAGE_ERR_MEMORY);
+        failures += status == SELVAGE_ERR_MEMORY;
+        selvage_exchange_destroy(ex);
+        CHECK_EQ(sv_memory_live(), live);
+    }
+    CHECK_STATUS(status, SELVAGE_SUCCESS);
+    CHECK(failures > 8);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -170,6 +215,7 @@ int main(int argc, char **argv)
     refuse_after_commit(ex);
     selvage_exchange_destroy(ex);
     refuse_sizes();
+    refuse_without_memory();
     allow_addresses();
     selvage_device_free(dev, memory);
     selvage_device_free(dev, other);

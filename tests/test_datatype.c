@@ -400,6 +400,50 @@ static void test_no_memory(void)
     CHECK_EQ(datatype_alive(), 0);
 }
 
+/* A few small boxes with anything for strides, among each other and twice over: about half of them overlap. */
+static void random_boxes(datatype_random_t *random, sv_type_map_t *map)
+{
+    sv_type_map_t box = {0};
+    unsigned boxes = 1 + datatype_pick(random, 4), ndims = datatype_pick(random, 4);
+    int64_t stride[3];
+    for (unsigned d = 0; d < 3; d++)
+        stride[d] = (int64_t)datatype_pick(random, 1u << (2 + 2 * d)) - (d == 0 && datatype_pick(random, 2) ? 3 : 0);
+    for (unsigned b = 0; b < boxes; b++) {
+        sv_type_map_clear(&box);
+        CHECK_STATUS(sv_type_map_add_run(&box, 0, 1 + datatype_pick(random, 2)), SELVAGE_SUCCESS);
+        for (unsigned d = 0; d < ndims; d++)
+            CHECK_STATUS(sv_type_map_repeat(&box, 2 + datatype_pick(random, 2), stride[d]), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_type_map_add_map(map, &box, datatype_pick(random, 60)), SELVAGE_SUCCESS);
+        stride[datatype_pick(random, 3)] += datatype_pick(random, 5) == 0;
+    }
+    sv_type_map_fini(&box);
+}
+
+static void test_overlaps(void)
+{
+    enum { LOW = 4096, BYTES = 2 * LOW };
+    static uint8_t named[BYTES];
+    datatype_random_t random = {.state = 3};
+    unsigned found = 0;
+    for (unsigned i = 0; i < 5000; i++) {
+        sv_type_map_t map = {0};
+        bool twice = false;
+        memset(named, 0, sizeof named);
+        random_boxes(&random, &map);
+        walk(&map, named + LOW, NULL, DEED_COUNT);
+        for (size_t b = 0; b < sizeof named; b++)
+            twice = twice || named[b] > 1;
+        if (sv_layout_check_overlap(call, &map) != (twice ? SELVAGE_ERR_ARGUMENT : SELVAGE_SUCCESS)) {
+            CHECK(!"overlap");
+            fprintf(stderr, "boxes %u, which %s\n", i, twice ? "overlap" : "do not overlap");
+        }
+        found += twice;
+        sv_type_map_fini(&map);
+    }
+    CHECK(found > 1000 && found < 4000);
+    printf("%u of 5000 boxes overlapped\n", found);
+}
+
 /* Large ones are judged without a look at every run, and right. */
 static void test_large_overlaps(void)
 {
@@ -440,6 +484,7 @@ int main(int argc, char **argv)
     test_large_counts();
 #endif
     test_no_memory();
+    test_overlaps();
     test_large_overlaps();
     printf("%d types overlapped, %d did not\n", overlapping, apart);
     MPI_Finalize();
