@@ -113,7 +113,7 @@ static void set_random(scene_t *s, uint64_t *seed, int most)
     set_blocks(s, ndims, blocks, cells, (unsigned)local_ranks_random(seed, 16));
     for (int d = 0; d < ndims; d++)
         s->width[d] = 1 + (int)local_ranks_random(seed, 3);
-    set_nodes(s, 1 + (int)local_ranks_random(seed, 4), local_ranks_random(seed, 2));
+    set_nodes(s, 2 + (int)local_ranks_random(seed, 4), local_ranks_random(seed, 2));
 }
 
 static void test_random(uint64_t seed, int cases)
