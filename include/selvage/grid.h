@@ -64,12 +64,15 @@ typedef struct selvage_grid_params {
  * Collective; blocks up to the deadline; not stream-ordered. All ranks give the same parameters, which is checked.
  * Without `blocks` the factorisation of the number of ranks is taken that cuts the fewest cells (weighted with
  * `width`), an open dimension having no cut at its ends; ties go to the one with more blocks in the later dimensions.
- * A factor that would leave a block without cells is not considered.
+ * A factor that would leave a block without cells is not considered. With `reorder` all ranks work out one placement,
+ * never worse than rank order (virtual nodes are nodes); selvage_grid_describe() has the figures for both. Members
+ * above `ndims` are not looked at.
  *
  * @param[out] grid_out  owned by the caller; freed by selvage_grid_destroy() before the communicator
  * @return ERR_ARGUMENT with the argument named (a grid that does not cover the ranks: `blocks`; more blocks than cells;
- *         splits that do not add up; a map in which a rank is missing), ERR_MISMATCH (ranks differ), ERR_MEMORY,
- *         ERR_MPI, ERR_PEER, ERR_TIMEOUT
+ *         splits that do not add up; a map in which a rank is missing; more cells than 63 bits count), on the other
+ *         ranks too; ERR_MISMATCH (ranks differ; the first argument that does is named), ERR_MEMORY, ERR_MPI,
+ *         ERR_LIMIT, ERR_PEER, ERR_TIMEOUT
  */
 selvage_status_t selvage_grid_create(selvage_comm_t *comm, const selvage_grid_params_t *params,
                                      selvage_grid_t **grid_out);
@@ -99,7 +102,8 @@ typedef struct selvage_grid_info {
     int coords[SELVAGE_DIMS_MAX];               /**< of this rank's block */
     int64_t local_extent[SELVAGE_DIMS_MAX];     /**< own cells */
     int64_t local_first[SELVAGE_DIMS_MAX];      /**< global index of the first own cell */
-    int64_t surface_cells;                      /**< cells that cross from block to block, weighted with `width` */
+    int64_t surface_cells;                      /**< of the whole grid: cells that cross faces from block to block, both
+                                                     ways, weighted with `width` */
     int64_t surface_cells_between_nodes;        /**< those of them that cross nodes */
     int64_t surface_cells_in_rank_order;        /**< the same had ranks been placed in order */
 } selvage_grid_info_t;
