@@ -201,7 +201,7 @@ static void fill_field(halo_part_t *part, int f, uint8_t *memory, uint64_t epoch
             continue;
         cell_in_domain(part, &block, i, cell);
         for (int c = 0; c < components_of(part, f); c++)
-            put_element(part, f, halo ? hash_of(part, f, c, block.rank, i, epoch) : hash_of(part, f, c, -1, cell, epoch),
+            put_element(part, f, hash_of(part, f, c, halo ? block.rank : -1, halo ? i : cell, epoch),
                         memory + place_of(part, f, c, i));
     } while (next_cell(field, &block, i));
 }
@@ -303,9 +303,9 @@ bool halo_part_check(const halo_part_t *part, int set, uint64_t epoch)
         size_t byte = 0;
         while (array->memory[set][byte] == array->expected[set][byte])
             byte++;
-        fprintf(stderr, "seed %llu, rank %d, epoch %llu: byte %zu of %zu of the array of field %d is %02x, wanted %02x\n",
-                (unsigned long long)part->test->seed, part->self->rank, (unsigned long long)epoch, byte, array->bytes,
-                f, array->memory[set][byte], array->expected[set][byte]);
+        fprintf(stderr, "seed %llu, rank %d, epoch %llu: byte %zu of %zu of the array of field %d is %02x, wanted "
+                "%02x\n", (unsigned long long)part->test->seed, part->self->rank, (unsigned long long)epoch, byte,
+                array->bytes, f, array->memory[set][byte], array->expected[set][byte]);
         tell_place(part, f, byte);
         return false;
     }

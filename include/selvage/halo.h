@@ -65,7 +65,8 @@ typedef enum selvage_number {
  *
  * A field of one parity is stored compactly: dimension `packed_dim` (the fastest one) has half as many places, and
  * the cell at array index j in it lies at place j / 2, rounded down, of its row. array_extent[packed_dim] (in cells)
- * must be even.
+ * must be even, and so must periodic dimensions of the domain in which the field has a halo. Faces are packed fastest
+ * where first[packed_dim] is even: then each is a box.
  */
 typedef struct selvage_field {
     size_t struct_size;                       /**< set by SELVAGE_FIELD_INIT */
@@ -120,7 +121,8 @@ typedef struct selvage_halo_params {
  * @brief Makes the halo exchange of some fields, ready to be started.
  *
  * Collective over the grid's communicator, in one order on all ranks; blocks up to the deadline; not stream-ordered.
- * Data pointers and strides may differ between ranks; everything else of the fields is the same everywhere, which is
+ * How a field lies in memory (data, order, array_extent, first, strides) may differ between ranks, which is fastest
+ * where ranks have their dimensions in one order; everything else of the fields is the same everywhere, which is
  * checked. At the open ends of a domain nothing is sent or written.
  *
  * @param[in]  params    NULL: faces, forward
@@ -157,8 +159,8 @@ selvage_status_t selvage_halo_exchange(selvage_halo_t *halo, void *stream);
  * Local; not collective (every rank may do so at its own time); between wait and the next start only. Sets of pointers
  * that were seen lately cost nothing; a new set is copied to the device, for which the host waits.
  *
- * @param[in] data  one pointer per field, in their order
- * @return ERR_ARGUMENT, ERR_STATE while an epoch is under way, ERR_DEVICE
+ * @param[in] data  one pointer per field, in their order; arrays do not overlap, and are aligned like the first ones
+ * @return ERR_ARGUMENT with the pointer named, ERR_STATE while an epoch is under way, ERR_DEVICE
  */
 selvage_status_t selvage_halo_rebind(selvage_halo_t *halo, void *const *data);
 

@@ -243,7 +243,7 @@ static selvage_status_t check_strides(const sv_halo_field_t *f, int index)
     return SELVAGE_SUCCESS;
 }
 
-uint64_t sv_halo_number_bytes(selvage_number_t number)
+static uint64_t number_bytes(selvage_number_t number)
 {
     return number == SELVAGE_NUMBER_FLOAT64 || number == SELVAGE_NUMBER_INT64 ? 8 : 4;
 }
@@ -251,7 +251,7 @@ uint64_t sv_halo_number_bytes(selvage_number_t number)
 /* Numbers to be added lie where the device can load them. */
 static selvage_status_t check_number(const sv_halo_field_t *f, int index)
 {
-    uint64_t bytes = sv_halo_number_bytes(f->number), bits = (uintptr_t)f->data | (uint64_t)f->component_stride;
+    uint64_t bytes = number_bytes(f->number), bits = (uintptr_t)f->data | (uint64_t)f->component_stride;
     if (f->number == SELVAGE_NUMBER_NONE)
         return SELVAGE_SUCCESS;
     for (int d = 0; d < f->ndims; d++)
@@ -308,8 +308,8 @@ selvage_status_t sv_halo_check_widths(const selvage_grid_t *grid, const sv_halo_
         }
         if (moves && wraps && field->parity != SELVAGE_PARITY_ALL && grid->global[d] % 2 != 0 &&
             field->width_lo[d] + field->width_hi[d] > 0)
-            return REFUSE(index, "parity: the grid has %lld cells in dimension %d, which is periodic: neighbours across "
-                          "its end would have the same parity; wanted an even number", (long long)grid->global[d], d);
+            return REFUSE(index, "parity: the grid has %lld cells in dimension %d, which is periodic: across its end "
+                          "parities would not alternate; wanted an even number", (long long)grid->global[d], d);
     }
     return SELVAGE_SUCCESS;
 }

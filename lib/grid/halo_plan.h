@@ -35,7 +35,7 @@ typedef struct sv_halo_directions {
 
 /* A field of this rank. Numbers per dimension are 1 (extents) or 0 above ndims. */
 typedef struct sv_halo_field {
-    uint8_t *data;
+    uint8_t *data;                          /* as the caller gave it first */
     uint64_t element_bytes;
     int ndims;
     int64_t own[SELVAGE_DIMS_MAX];          /* cells; staggered faces included */
@@ -62,7 +62,7 @@ typedef struct sv_halo_packet {
     uint32_t first_piece, npieces;
 } sv_halo_packet_t;
 
-/* All that a rank sends, or all that it receives: one packet per neighbour rank, by the first direction to or from it. */
+/* All that a rank sends, or all that it receives: a packet per neighbour rank, by the first direction between them. */
 typedef struct sv_halo_way {
     int npackets;
     sv_halo_packet_t packet[SV_HALO_DIRECTIONS_MAX];
@@ -103,9 +103,6 @@ selvage_status_t sv_halo_plan(const selvage_grid_t *grid, const sv_halo_field_t 
                               const sv_halo_directions_t *directions, bool reverse, bool receives,
                               sv_halo_way_t *way_out);
 void sv_halo_way_free(sv_halo_way_t *way);
-
-/* Bytes of one number, whose kind is not NONE. */
-uint64_t sv_halo_number_bytes(selvage_number_t number);
 
 /* How many elements of one component a box of cells holds. */
 uint64_t sv_halo_count(const sv_halo_field_t *field, const selvage_box_t *cells);

@@ -10,18 +10,26 @@
 #include "base/base_status.h"
 #include "memory/memory_kind.h"
 
+/* Units were chosen by the address that a field came with, so others must be multiples of as much. */
+static selvage_status_t check_alignment(const sv_halo_field_t *f, int index, const void *data)
+{
+    uintptr_t bits = (uintptr_t)f->data | 16, least = bits & -bits;
+    if (!data)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "data[%d] is NULL", index);
+    if ((uintptr_t)data % least != 0)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "data[%d]: %p is not a multiple of %zu bytes, as the first one was", index,
+                        data, (size_t)least);
+    return SELVAGE_SUCCESS;
+}
+
 /* The address by which the device reaches what the caller has at data. */
 static selvage_status_t admit(sv_device_t *dev, const sv_halo_field_t *f, int index, void *data, void **base_out)
 {
     int64_t first, end;
     void *lowest;
-    if (!data)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "data[%d] is NULL", index);
+    SV_TRY(check_alignment(f, index, data));
     sv_halo_extent(f, &first, &end);
     lowest = (void *)((uintptr_t)data + (uintptr_t)first);
-    if (f->number != SELVAGE_NUMBER_NONE && (uintptr_t)data % sv_halo_number_bytes(f->number) != 0)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "data[%d]: %p is no multiple of its numbers' %llu bytes", index, data,
-                        (unsigned long long)sv_halo_number_bytes(f->number));
     sv_memory_kind_t kind = sv_memory_kind(dev, lowest, (size_t)(end - first));
     if (!sv_memory_kind_is_usable(kind))
         return sv_error(SELVAGE_ERR_ARGUMENT, "fields[%d]: data: %lld bytes at %p on device %s: this is %s", index,

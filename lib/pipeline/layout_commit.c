@@ -330,7 +330,7 @@ void sv_layouts_undo(selvage_exchange_t *x)
     sv_free(layouts->set);
     sv_free(layouts->packs);
     sv_free(layouts->unpacks);
-    *layouts = (sv_layout_state_t){.bases = layouts->bases, .nbases = layouts->nbases};
+    *layouts = (sv_layout_state_t){.bases = layouts->bases, .nbases = layouts->nbases, .aligned = layouts->aligned};
 }
 
 void sv_layouts_forget(selvage_exchange_t *x)
@@ -341,5 +341,6 @@ void sv_layouts_forget(selvage_exchange_t *x)
         sv_layout_destroy(x->recvs[i].p.layout);
     sv_free(x->layouts.bases);
     x->layouts.bases = NULL;
+    x->layouts.aligned = NULL;
     x->layouts.nbases = 0;
 }

@@ -152,22 +152,26 @@ static selvage_status_t check_bases(const selvage_exchange_t *x, void *const *ba
     if (count + 1 != layouts->nbases)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%u addresses in place of %u", count, layouts->nbases - 1);
     for (uint32_t i = 0; i < count; i++) {
-        uintptr_t bits = (uintptr_t)layouts->bases[i + 1] | 16, least = bits & -bits;
-        if ((uintptr_t)bases[i] % least != 0)
-            return sv_error(SELVAGE_ERR_ARGUMENT, "address %u is not a multiple of %zu, as the one before was", i,
-                            (size_t)least);
+        if ((uintptr_t)bases[i] % layouts->aligned[i + 1] != 0)
+            return sv_error(SELVAGE_ERR_ARGUMENT, "address %u is not a multiple of %u, as that at commit was", i,
+                            layouts->aligned[i + 1]);
     }
     return SELVAGE_SUCCESS;
 }
 
 static selvage_status_t first_bases(selvage_exchange_t *x, void *const *bases, uint32_t count)
 {
-    uint8_t **table;
-    SV_TRY(sv_calloc((size_t)count + 1, sizeof *table, &table));
-    for (uint32_t i = 0; i < count; i++)
+    uint8_t **table, *aligned;
+    SV_TRY(sv_calloc((size_t)count + 1, sizeof *table + sizeof *aligned, &table));
+    aligned = (uint8_t *)(table + count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        uintptr_t bits = (uintptr_t)bases[i] | 16;
         table[i + 1] = bases[i];
+        aligned[i + 1] = (uint8_t)(bits & -bits);
+    }
     sv_free(x->layouts.bases);
     x->layouts.bases = table;
+    x->layouts.aligned = aligned;
     x->layouts.nbases = count + 1;
     return SELVAGE_SUCCESS;
 }

@@ -21,6 +21,7 @@ typedef struct sv_layout_state {
     uint32_t packets;            /* that have a layout */
     uint8_t **bases;             /* nbases addresses, the first NULL; owned */
     uint32_t nbases;
+    uint8_t *aligned;            /* of what those given at commit were multiples, up to 16; behind the bases */
     uint8_t **set;               /* what the tables on the device hold: SETS times nbases; owned */
     uint32_t nsets, next_set;
     uint8_t **sets_there;        /* device: the tables ... */
