@@ -147,6 +147,15 @@ SU3_CALL su3_matrix_t su3_add(const su3_matrix_t *a, const su3_matrix_t *b)
     return m;
 }
 
+SU3_CALL su3_matrix_t su3_sub(const su3_matrix_t *a, const su3_matrix_t *b)
+{
+    su3_matrix_t m;
+    for (int i = 0; i < SU3_COLOURS; i++)
+        for (int j = 0; j < SU3_COLOURS; j++)
+            m.e[i][j] = su3_c_sub(a->e[i][j], b->e[i][j]);
+    return m;
+}
+
 SU3_CALL su3_matrix_t su3_adjoint(const su3_matrix_t *a)
 {
     su3_matrix_t m;
