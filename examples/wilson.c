@@ -6,11 +6,12 @@
  *     mpirun -n 4 wilson --lattice lat.sample.l8888 --kappa 0.15
  *     mpirun -n 4 wilson --extent 8x8x8x16 --kappa 0.12
  *
- * Without a lattice quarks are free, and each number stands beside the one that sums over momenta give. Read make_halo()
- * and wilson_hop_across() in wilson_dirac.c; the operator is in wilson_loops.cc, the solver in wilson_solve.c.
+ * Without a lattice quarks are free, and each number stands beside the one that sums over momenta give. Read
+ * make_halo() and wilson_hop_across() in wilson_dirac.c; the operator is in wilson_loops.cc, the solver in
+ * wilson_solve.c.
  *
- * Exit code 0 only if every solution's residual, computed anew from the full system, is small enough, and numbers with a
- * reference agree with it.
+ * Exit code 0 only if every solution's residual, computed anew from the full system, is small enough, and numbers with
+ * a reference agree with it.
  */
 #include <math.h>
 #include <stdio.h>
@@ -39,10 +40,10 @@ static const char usage[] =
     "usage: wilson [--lattice FILE | --extent 8x8x8x8] [--kappa K] [--sources 12] [--tolerance 1e-13]\n"
     "              [--grid AxBxCxD] [--gauge-transform SEED] [--device soft|nvidia|amd]\n"
     "\n"
-    "Solves (1 - kappa D) x = b for the first of the 12 point sources (4 spins, 3 colours) at the origin and prints the\n"
-    "pion correlator, on a gauge configuration (MILC version 5) or, without --lattice, on unit links. Boundaries are\n"
-    "periodic in space and antiperiodic in time; extents are even. --gauge-transform turns every link by random matrices,\n"
-    "which must change no result.\n";
+    "Solves (1 - kappa D) x = b for the first of the 12 point sources (4 spins, 3 colours) at the origin and prints\n"
+    "the pion correlator, on a gauge configuration (MILC version 5) or, without --lattice, on unit links. Boundaries\n"
+    "are periodic in space and antiperiodic in time; extents are even. --gauge-transform turns every link by random\n"
+    "matrices, which must change no result, if the sources are complete in colour (3, 6, 9 or 12).\n";
 
 /* Reads the arguments; 0, or the exit code of a run that ends here (-1: with success). */
 static int parse(job_t *job, int argc, char **argv)
@@ -59,19 +60,29 @@ static int parse(job_t *job, int argc, char **argv)
     return help ? -1 : 2;
 }
 
-static void open_lattice(job_t *job)
+/* True if a rank failed; the lowest that did says why. Collective. */
+static int refused(const job_t *job, int failed, const char *why)
 {
-    char error[MILC_ERROR_BYTES];
-    if (job->lattice != NULL) {
-        if (milc_open(job->lattice, &job->file, error) != 0)
-            example_fail("%s", error);
-        for (int d = 0; d < WILSON_DIMS; d++)
+    int mine = failed ? job->ex.rank : job->ex.ranks, lowest;
+    MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (lowest == job->ex.rank)
+        fprintf(stderr, "wilson: %s\n", why);
+    return lowest < job->ex.ranks;
+}
+
+/* Opens the file, if there is one, and finds the extents. Returns 0 or an exit code. */
+static int open_lattice(job_t *job)
+{
+    char why[MILC_ERROR_BYTES] = "";
+    int failed = job->lattice != NULL && milc_open(job->lattice, &job->file, why) != 0;
+    if (refused(job, failed, why))
+        return 1;
+    for (int d = 0; d < WILSON_DIMS; d++) {
+        if (job->lattice != NULL)
             job->extent[d] = job->file.extent[d];
+        failed |= job->extent[d] % 2 != 0;
     }
-    for (int d = 0; d < WILSON_DIMS; d++)
-        if (job->extent[d] % 2 != 0)
-            example_fail("extent %d is odd: around the lattice, even and odd sites would be neighbours of their own kind",
-                         job->extent[d]);
+    return refused(job, failed, "an extent is odd: across the boundary, even sites would have even neighbours");
 }
 
 static void print_setting(const job_t *job)
@@ -174,7 +185,8 @@ static void print_correlator(job_t *job)
 
 static int run(job_t *job)
 {
-    open_lattice(job);
+    if (open_lattice(job) != 0)
+        return 1;
     job->correlator = calloc((size_t)job->extent[3], sizeof *job->correlator);
     if (job->correlator == NULL)
         example_fail("no memory for the correlator");
@@ -190,7 +202,6 @@ static int run(job_t *job)
     wilson_close(&job->w);
     example_close(&job->ex);
     free(job->correlator);
-    milc_close(&job->file);
     return job->wrong != 0;
 }
 
@@ -201,8 +212,9 @@ int main(int argc, char **argv)
     int code = parse(&job, argc, argv);
     if (code == 0)
         code = run(&job);
-    if (job.ex.rank == 0 && code == 1)
+    if (job.ex.rank == 0 && job.wrong != 0)
         printf("wilson: %d results are WRONG\n", job.wrong);
+    milc_close(&job.file);
     MPI_Finalize();
     return code < 0 ? 0 : code;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The grid, the halos and the operator; see wilson_dirac.h. The halo code is all in make_halo() and
- * wilson_hop_across(): eight fields of half spinors on the sites of one parity, each with one layer of halo on one side,
- * go in one message per neighbour.
+ * wilson_hop_across(): eight fields of half spinors on the sites of one parity, each with one layer of halo on one
+ * side, go in one message per neighbour.
  */
 #include "wilson_dirac.h"
 

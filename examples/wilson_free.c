@@ -7,7 +7,7 @@
  * whose inverse is (a - i b gamma) / (a^2 + b^2). Summed over p_t this is the quark's propagator S(p, t), and because
  * sums over space become sums over momenta (Parseval), and products of different gamma matrices have no trace,
  *
- *     sum over x of Tr S(x, t)^+ S(x, t) = 3 colours * 4 spins / volume in space * sum over p of |a(p, t)|^2 + |b(p, t)|^2.
+ *     sum over x of Tr S(x, t)^+ S(x, t) = 3 colours * 4 spins / space * sum over p of |a(p, t)|^2 + |b(p, t)|^2.
  *
  * Momenta are 2 pi n / extent, in time 2 pi (n + 1/2) / extent for the sign that fermions take around the lattice.
  */

@@ -4,9 +4,9 @@
  *
  *     (1 - kappa^2 D_eo D_oe) x_e = b_e + kappa D_eo b_o,     x_o = b_o + kappa D_oe x_e.
  *
- * The matrix S on the left is not Hermitian, so conjugate gradients solve S^+ S x_e = S^+ b, in the form of Hestenes and
- * Stiefel (1952, section 10) that keeps the residual of S itself: on even sites it is that of the full system, whose
- * odd part is zero.
+ * The matrix S on the left is not Hermitian, so conjugate gradients solve S^+ S x_e = S^+ b, in the form of Hestenes
+ * and Stiefel (1952) that keeps the residual of S itself: on even sites it is that of the full system,
+ * whose odd part is zero.
  */
 #include "wilson_solve.h"
 

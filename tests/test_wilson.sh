@@ -68,7 +68,8 @@ SELVAGE_PROGRESS=thread wilson 2 0 "$sums" --extent 4x4x4x4 --sources 1 --gauge-
 
 # A random configuration and the inverse of the whole matrix.
 random=$work/random
-"$top_builddir/examples/plaquette" --write "$random" --extent 2x2x2x4 --seed 5 >"$work/out" || fail "no configuration"
+"$top_srcdir/scripts/run-mpi" -n 1 -t 60 "$top_builddir/examples/plaquette" --write "$random" --extent 2x2x2x4 \
+    --seed 5 >"$work/out" 2>&1 || fail "no configuration"
 "${PYTHON:-python3}" "$top_srcdir/tests/wilson_dense.py" "$random" 0.13 >"$work/dense" || fail "no dense matrix"
 same "$work/dense" 1 1x1x1x1 --lattice "$random" --kappa 0.13
 same "$work/dense" 2 2x1x1x1 --lattice "$random" --kappa 0.13
@@ -88,7 +89,7 @@ else
     echo "SKIP: no published configuration ($published)"
 fi
 
-wilson 1 1 "extent 3 is odd" --extent 4x3x4x4
+wilson 1 1 "an extent is odd" --extent 4x3x4x4
 wilson 1 1 "no-such-file" --lattice "$work/no-such-file"
 wilson 2 2 "^usage" --sources 13
 wilson 2 2 "^usage" --kappa

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """wilson_dense.py LATTICE KAPPA
 
-The pion correlator that examples/wilson computes, by other means: the whole Wilson-Dirac matrix of a very small lattice,
+The pion correlator that examples/wilson computes, by other means: the whole Wilson-Dirac matrix of a small lattice,
 with gamma matrices in Dirac's form (the example has the chiral one), inverted by elimination. No parity, no projection,
 no halo, no iteration. Prints t and C(t) as the example does.
 """
