@@ -64,6 +64,7 @@ wilson 6 0 "grid 1x3x1x2" --extent 4x4x2x6 --sources 3 --grid 1x3x1x2 --gauge-tr
 for route in peer shared staged; do
     SELVAGE_ROUTE=$route wilson 4 0 "$sums" --extent 4x4x4x4 --sources 1 --grid 1x1x2x2 --gauge-transform 11
 done
+SELVAGE_SOFT_MODE=inline wilson 2 0 "$sums" --extent 4x4x4x4 --sources 1 --gauge-transform 11
 SELVAGE_PROGRESS=thread wilson 2 0 "$sums" --extent 4x4x4x4 --sources 1 --gauge-transform 12
 
 # A random configuration and the inverse of the whole matrix.
@@ -75,16 +76,19 @@ same "$work/dense" 1 1x1x1x1 --lattice "$random" --kappa 0.13
 same "$work/dense" 2 2x1x1x1 --lattice "$random" --kappa 0.13
 same "$work/dense" 4 1x2x2x1 --lattice "$random" --kappa 0.13
 same "$work/dense" 8 1x1x2x4 --lattice "$random" --kappa 0.13 --gauge-transform 13
-sed 's/\(.*\)\([0-4]\)/\19/' "$work/dense" | awk '{ $2 *= 1 + 3e-10 } 1' OFMT=%.15e CONVFMT=%.15e >"$work/other"
+awk 'NR == 2 { $2 = sprintf("%.15e", $2 * (1 + 3e-10)) } 1' "$work/dense" >"$work/other"
 equal "$work/other" "$work/dense" && fail "a difference of 3e-10 is not seen"
 
 if [ -r "$published" ]; then
     arguments=(--lattice "$published" --kappa 0.13 --sources 1)
     wilson 1 0 "1.779002154, in time 1.782359288; published 1.779002, 1.782359" "${arguments[@]}"
     correlator "$work/out" >"$work/alone"
-    same "$work/alone" 2 1x1x1x2 "${arguments[@]}"
-    same "$work/alone" 4 2x1x2x1 "${arguments[@]}"
     same "$work/alone" 8 2x1x2x2 "${arguments[@]}"
+    if [ -z "${SANITIZER:-}" ]; then
+        same "$work/alone" 2 1x1x1x2 "${arguments[@]}"
+        same "$work/alone" 3 3x1x1x1 "${arguments[@]}" # 3, 3 and 2 sites along x
+        same "$work/alone" 4 2x1x2x1 "${arguments[@]}"
+    fi
 else
     echo "SKIP: no published configuration ($published)"
 fi
