@@ -52,6 +52,8 @@ static int iterate(wilson_solver_t *s, double target2, wilson_spinor_t *x)
         apply(s, -1, s->residual, s->gradient);
         before = gradient2;
         gradient2 = wilson_norm2(w, s->gradient);
+        if (!(gradient2 > 0)) /* nowhere to go, or not a number */
+            return -1;
         wilson_add(w, s->gradient, gradient2 / before, s->search, s->search);
     }
     return -1;
