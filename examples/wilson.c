@@ -117,7 +117,7 @@ static void check_plaquettes(job_t *job)
     }
     int good = fabs(here.space - info.space_plaquette) <= plaquette_tolerance &&
                fabs(here.time - info.time_plaquette) <= plaquette_tolerance;
-    printf("; %s %.6f, %.6f%s\n", job->lattice != NULL ? "published" : "exact", info.space_plaquette,
+    printf("; %s %.6f, %.6f%s\n", job->lattice != NULL ? "recorded" : "exact", info.space_plaquette,
            info.time_plaquette, good ? "" : "  WRONG");
     job->wrong += !good;
 }

@@ -81,7 +81,7 @@ equal "$work/other" "$work/dense" && fail "a difference of 3e-10 is not seen"
 
 if [ -r "$published" ]; then
     arguments=(--lattice "$published" --kappa 0.13 --sources 1)
-    wilson 1 0 "1.779002154, in time 1.782359288; published 1.779002, 1.782359" "${arguments[@]}"
+    wilson 1 0 "1.779002154, in time 1.782359288; recorded 1.779002, 1.782359" "${arguments[@]}"
     correlator "$work/out" >"$work/alone"
     same "$work/alone" 8 2x1x2x2 "${arguments[@]}"
     if [ -z "${SANITIZER:-}" ]; then
