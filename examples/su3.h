@@ -2,15 +2,15 @@
 /*
  * Arithmetic of colour: 3x3 complex matrices and vectors of three complex numbers, in double precision. Plain inline
  * functions of C and of C++ that the host and a GPU's compiler understand alike; nothing here allocates or includes
- * more than it must. A matrix is 18 doubles, rows first, real and imaginary part in turn: the order in files.
+ * anything. A matrix is 18 doubles, rows first, real and imaginary part in turn: the order in files.
  */
 #ifndef SU3_H
 #define SU3_H
 
-#include <math.h>
-
-#if defined(__CUDACC__) || defined(__HIPCC__)
+#if defined(__CUDACC__)
 #define SU3_CALL __host__ __device__ static inline __attribute__((unused))
+#elif defined(__HIP__) /* without HIP's headers, which name these attributes __host__ and __device__ */
+#define SU3_CALL __attribute__((host)) __attribute__((device)) static inline __attribute__((unused))
 #else
 #define SU3_CALL static inline __attribute__((unused))
 #endif
@@ -201,7 +201,7 @@ SU3_CALL double su3_re_trace_mul(const su3_matrix_t *a, const su3_matrix_t *b)
 
 SU3_CALL void su3_normalise_row(su3_complex_t *row)
 {
-    double scale = 1 / sqrt(su3_c_norm2(row[0]) + su3_c_norm2(row[1]) + su3_c_norm2(row[2]));
+    double scale = 1 / __builtin_sqrt(su3_c_norm2(row[0]) + su3_c_norm2(row[1]) + su3_c_norm2(row[2]));
     for (int j = 0; j < SU3_COLOURS; j++)
         row[j] = su3_c(scale * row[j].re, scale * row[j].im);
 }
