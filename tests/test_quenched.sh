@@ -79,7 +79,7 @@ awk '/^mean / { if ($3 > 0 && $3 < 0.002 && $2 - 0.028935 < 0.003 && 0.028935 - 
      END { exit !good }' "$work/out" || fail "not the strong coupling series"
 
 # Starts that have not met are told: hardly thermalised from either end, at weak coupling.
-quenched 1 1 "cold and hot start differ by: .* WRONG$" --extent 4x4x4x4 --beta 40 --sweeps 32 --thermalise 0 --relax 0
+quenched 1 1 "cold and hot start differ by: .* WRONG$" --extent 4x4x4x4 --beta 100 --sweeps 32 --thermalise 10 --relax 0
 
 # A configuration, written by 4 ranks and by 1, is one file; the reader's plaquettes are those in its .info.
 quenched 4 0 "^cold" "${even[@]}" --grid 2x1x1x2 --start cold --save "$work/four"
