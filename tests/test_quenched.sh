@@ -55,6 +55,7 @@ same even 1x1x1x2 2 "${even[@]}"
 same even 2x1x2x1 4 "${even[@]}"
 same even 1x4x1x1 4 "${even[@]}"
 same even 2x2x2x1 8 "${even[@]}"
+same even 1x1x1x1 1 "${even[@]}" --device soft # where there is a GPU, the others ran on it
 quenched 8 0 "grid" "${even[@]}" # the library's own choice
 values | cmp -s - "$work/even" || fail "other values on 8 ranks"
 for route in peer shared staged; do
