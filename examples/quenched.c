@@ -39,7 +39,7 @@ typedef struct known {
 
 /*
  * A periodic direction of L sites acts as a temperature of 1 / L in lattice units, which raises the plaquette by
- * (e - 3p) / T^4 / (6 L^4 (-a dbeta/da)). The first factor is at most 2.6, near the critical temperature, which is that
+ * (e - 3p) / T^4 / (6 L^4 (-a dbeta/da)). The first factor is 2.6 at most, near the critical temperature, which is that
  * of 8 sites at beta = 6.06 (Boyd et al.); at beta = 6, d(ln a)/dbeta is -1.7331 (S. Necco and R. Sommer, Nucl. Phys.
  * B 622 (2002) 328: their interpolation of r0/a).
  */
@@ -120,10 +120,10 @@ static void print_chain(const quenched_options_t *options, const chain_t *chain)
     fflush(stdout);
 }
 
-/* Prints how far two values are apart; true if that is no wonder. */
+/* Prints how far two values are apart, of which the lattice's size explains 0 to `size`; true if that is no wonder. */
 static bool compare(const char *what, double difference, double error, double size)
 {
-    double deviations = fmax(fabs(difference) - size, 0) / error;
+    double deviations = fmax(fmax(-difference, difference - size), 0) / error;
     bool good = deviations <= deviations_max;
     printf("%s differ by: %+.6f", what, difference);
     if (size > 0)
