@@ -43,7 +43,7 @@ bool quenched_options_parse(const example_t *ex, int argc, char **argv, quenched
         .extent = {8, 8, 8, 8}, .beta = 6, .sweeps = 400, .thermalise = 100, .relax = 3, .seed = 1};
     const option_t known[] = {
         {"--extent", OPTION_NUMBERS, options->extent, 1, 4096},
-        {"--beta", OPTION_REAL, &options->beta, 1e-6, 1e6},
+        {"--beta", OPTION_REAL, &options->beta, 0.1, 1e6}, /* below, hardly a proposal is accepted */
         {"--sweeps", OPTION_INT, &options->sweeps, 1, INT_MAX / 2},
         {"--thermalise", OPTION_INT, &options->thermalise, 0, INT_MAX / 2},
         {"--relax", OPTION_INT, &options->relax, 0, 1000},
