@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The heat bath of SU(3) by its SU(2) subgroups: N. Cabibbo and E. Marinari, Phys. Lett. B 119 (1982) 387; the SU(2)
-// elements: A. D. Kennedy and B. J. Pendleton, Phys. Lett. B 156 (1985) 393. The action is -beta/3 Re Tr U A plus what
-// does not depend on U, A being the sum of the link's six staples.
+// The heat bath of SU(3) by its SU(2) subgroups: N. Cabibbo and E. Marinari, Phys. Lett. B 119 (1982) 387. The action
+// is -beta/3 Re Tr U A plus what does not depend on U, A being the sum of the link's six staples.
 //
 // Order matters in every sum here: these loops give the same bits on every device and on every grid of ranks.
 #include "quenched_loops.h"
 
-#include "quenched_random.h"
-
-// An element of SU(2), or of what its multiples span: v[0] + i (v[1], v[2], v[3]) . sigma.
-struct quaternion {
-    double v[4];
-};
-
-// More tries than this happen only where almost any element is as likely; the old one then stays, which is as good.
-enum { TRIES_MAX = 256 };
+#include "quenched_su2.h"
 
 LOOP_FN int64_t ahead(const quenched_field_t &f, const quenched_site_t &s, int d)
 {
@@ -62,77 +53,26 @@ LOOP_FN su3_matrix_t staples(const quenched_field_t &f, const quenched_site_t &s
     return su3_add(&upper, &lower);
 }
 
-// The part of rows and columns i and j of w that an SU(2) element feels.
-LOOP_FN quaternion project(const su3_matrix_t &w, int i, int j)
-{
-    return {{0.5 * (w.e[i][i].re + w.e[j][j].re), 0.5 * (w.e[i][j].im + w.e[j][i].im),
-             0.5 * (w.e[i][j].re - w.e[j][i].re), 0.5 * (w.e[i][i].im - w.e[j][j].im)}};
-}
-
-// a b^+ for unit b
-LOOP_FN quaternion divide(const quaternion &a, const quaternion &b)
-{
-    const double *p = a.v, *q = b.v;
-    return {{p[0] * q[0] + p[1] * q[1] + p[2] * q[2] + p[3] * q[3],
-             p[1] * q[0] - p[0] * q[1] + p[2] * q[3] - p[3] * q[2],
-             p[2] * q[0] - p[0] * q[2] + p[3] * q[1] - p[1] * q[3],
-             p[3] * q[0] - p[0] * q[3] + p[1] * q[2] - p[2] * q[1]}};
-}
-
-// Rows i and j of m become what the element makes of them.
-LOOP_FN void rotate(su3_matrix_t &m, const quaternion &a, int i, int j)
-{
-    const su3_complex_t ii = su3_c(a.v[0], a.v[3]), ij = su3_c(a.v[2], a.v[1]);
-    const su3_complex_t ji = su3_c(-a.v[2], a.v[1]), jj = su3_c(a.v[0], -a.v[3]);
-    for (int k = 0; k < SU3_COLOURS; k++) {
-        su3_complex_t upper = m.e[i][k], lower = m.e[j][k];
-        m.e[i][k] = su3_c_mul_add(su3_c_mul(ii, upper), ij, lower);
-        m.e[j][k] = su3_c_mul_add(su3_c_mul(ji, upper), jj, lower);
-    }
-}
-
-// An element x with the weight exp(alpha x0) on the group; false if none was found.
-LOOP_FN bool heat_bath(double alpha, quenched_random_t &random, quaternion &x)
-{
-    for (int tries = 0; tries < TRIES_MAX; tries++) {
-        double u[2], w[2], c, s;
-        quenched_draw(&random, u);
-        quenched_draw(&random, w);
-        quenched_circle(u[1], &c, &s);
-        double square = -(quenched_log(u[0]) + c * c * quenched_log(w[0])) / alpha; // 1 - x0, if it is taken
-        if (!(w[1] * w[1] <= 1 - 0.5 * square))
-            continue;
-        quenched_draw(&random, u);
-        quenched_circle(u[1], &c, &s);
-        double x0 = 1 - square, r = __builtin_sqrt(square * (2 - square)), cosine = 2 * u[0] - 1;
-        double sine = r * __builtin_sqrt(1 - cosine * cosine);
-        x = {{x0, sine * c, sine * s, r * cosine}};
-        return true;
-    }
-    return false;
-}
-
 // One subgroup: u and w = u A from the left.
 LOOP_FN void update_subgroup(const quenched_update_t &arg, uint64_t site, int number, su3_matrix_t &u, su3_matrix_t &w)
 {
     const int i = number == 2 ? 1 : 0, j = number == 0 ? 1 : 2;
-    quaternion m = project(w, i, j), x;
+    su2_t m = su2_project(&w, i, j), x;
     double *v = m.v, norm = __builtin_sqrt(v[0] * v[0] + v[1] * v[1] + v[2] * v[2] + v[3] * v[3]);
     if (!(norm > 0))
         return;
     for (int k = 0; k < 4; k++)
         v[k] = v[k] / norm;
     if (arg.relax) {
-        x = {{v[0], -v[1], -v[2], -v[3]}};
+        x = su2_make(v[0], -v[1], -v[2], -v[3]);
     } else {
-        quenched_random_t random =
-            quenched_random_start(arg.key, site, arg.sweep, (uint32_t)(4 * arg.mu + number));
-        if (!heat_bath(2 * arg.beta * norm / 3, random, x))
+        quenched_random_t random = quenched_random_start(arg.key, site, arg.sweep, (uint32_t)(4 * arg.mu + number));
+        if (!su2_heat_bath(2 * arg.beta * norm / 3, &random, &x))
             return;
     }
-    quaternion a = divide(x, m);
-    rotate(u, a, i, j);
-    rotate(w, a, i, j);
+    su2_t a = su2_divide(&x, &m);
+    su2_rotate(&u, &a, i, j);
+    su2_rotate(&w, &a, i, j);
 }
 
 DEVICE_LOOP(quenched_update, quenched_update_t)

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "../examples/milc_lattice.h"
-#include "../examples/quenched_random.h"
 #include "../examples/quenched_statistics.h"
+#include "../examples/quenched_su2.h"
 #include "check.h"
 
 enum { SERIES = 16384 };
@@ -98,6 +98,71 @@ static void test_gauss(void)
     CHECK(fabs(sum / (2 * count)) < 0.01);
     CHECK(fabs(squares / (2 * count) - 0.5) < 0.01);
     CHECK(fabs(fourths / (2 * count) - 0.75) < 0.03); /* three times the variance squared */
+}
+
+/* I2(a) / I1(a), by their series: what x0 is on average with the weight exp(a x0) on the group. */
+static double mean_x0(double a)
+{
+    double first = 0, second = 0, term = 1;
+    for (int k = 0; k < 60; k++) {
+        first += term / (k + 1);
+        second += term * a / 2 / (k + 1) / (k + 2);
+        term *= a * a / 4 / (k + 1) / (k + 1);
+    }
+    return second / first;
+}
+
+/* The elements have the length 1, the right mean along the old one, and point everywhere alike across it. */
+static void check_heat_bath(double alpha)
+{
+    double sum = 0, squares = 0, across[3] = {0, 0, 0}, across_squares[3] = {0, 0, 0}, worst = 0;
+    int count = 200000, none = 0;
+    for (int i = 0; i < count; i++) {
+        quenched_random_t r = quenched_random_start(17, (uint64_t)i, 1, (uint32_t)(alpha + 0.5) % 16);
+        su2_t x;
+        if (!su2_heat_bath(alpha, &r, &x)) {
+            none++;
+            continue;
+        }
+        sum += x.v[0];
+        squares += x.v[0] * x.v[0];
+        double norm = x.v[0] * x.v[0];
+        for (int k = 0; k < 3; k++) {
+            norm += x.v[k + 1] * x.v[k + 1];
+            across[k] += x.v[k + 1];
+            across_squares[k] += x.v[k + 1] * x.v[k + 1];
+        }
+        worst = fmax(worst, fabs(norm - 1));
+    }
+    double n = count - none, mean = sum / n, error = sqrt((squares / n - mean * mean) / n);
+    printf("heat bath at %g: %.5f, exact %.5f, %+.1f standard deviations, %d without\n", alpha, mean, mean_x0(alpha),
+           (mean - mean_x0(alpha)) / error, none);
+    CHECK(fabs(mean - mean_x0(alpha)) < 4 * error);
+    CHECK(worst < 1e-14);
+    CHECK(none < count / 100);
+    for (int k = 0; k < 3; k++) {
+        CHECK(fabs(across[k] / n) < 4 * sqrt(across_squares[k]) / n);
+        CHECK(fabs(across_squares[k] / n - (1 - squares / n) / 3) < 0.01 * (1 - squares / n));
+    }
+}
+
+/* The subgroup's elements act as the matrices that they are: (x / m) m = x, on rows of a matrix. */
+static void test_subgroups(void)
+{
+    quenched_random_t r = quenched_random_start(6, 0, 0, 0);
+    su2_t a, b;
+    CHECK(su2_heat_bath(0.5, &r, &a) && su2_heat_bath(0.5, &r, &b));
+    for (int number = 0; number < 3; number++) {
+        const int i = number == 2 ? 1 : 0, j = number == 0 ? 1 : 2;
+        su3_matrix_t u = su3_unit();
+        su2_rotate(&u, &b, i, j);
+        su2_t quotient = su2_divide(&a, &b), back;
+        su2_rotate(&u, &quotient, i, j);
+        back = su2_project(&u, i, j);
+        for (int k = 0; k < 4; k++)
+            CHECK(fabs(back.v[k] - a.v[k]) < 1e-15);
+        CHECK(u.e[3 - i - j][3 - i - j].re == 1);
+    }
 }
 
 /* x' = a x + noise of variance 1: the mean of n has the variance 1 / (n (1 - a)^2), if n is large. */
@@ -223,6 +288,11 @@ int main(void)
     test_functions();
     test_gauss();
     test_estimate();
+    check_heat_bath(0.2);
+    check_heat_bath(1);
+    check_heat_bath(5);
+    check_heat_bath(30);
+    test_subgroups();
     test_reunitarise();
     test_files();
     return check_report("test_quenched_parts");
