@@ -83,6 +83,15 @@ static uint64_t count_sites(const int extent[MILC_DIMS])
     return sites;
 }
 
+/* Position of a site in the file. */
+static uint64_t site_number(const int extent[MILC_DIMS], const int x[MILC_DIMS])
+{
+    uint64_t number = 0;
+    for (int d = MILC_DIMS - 1; d >= 0; d--)
+        number = number * (uint64_t)extent[d] + (uint64_t)x[d];
+    return number;
+}
+
 static int check_header(milc_file_t *file, milc_header_t *header, char error[MILC_ERROR_BYTES])
 {
     uint32_t magic = header->magic;
@@ -162,9 +171,7 @@ void milc_close(milc_file_t *file)
 
 int milc_read_row(milc_file_t *file, const int from[MILC_DIMS], int sites, float *links, char error[MILC_ERROR_BYTES])
 {
-    uint64_t first = 0; /* position of the row's first site in the lattice */
-    for (int d = MILC_DIMS - 1; d >= 0; d--)
-        first = first * (uint64_t)file->extent[d] + (uint64_t)from[d];
+    uint64_t first = site_number(file->extent, from);
     size_t count = (size_t)sites * MILC_SITE_FLOATS;
     uint32_t *words = malloc(count * sizeof *words);
     if (words == NULL)
@@ -188,6 +195,74 @@ int milc_check_sums(const milc_file_t *file, const uint32_t sums[2], char error[
                 "%s: corrupt: the header's checksums are %08" PRIx32 " %08" PRIx32 ", those of the links %08" PRIx32
                 " %08" PRIx32,
                 file->path, file->wanted[0], file->wanted[1], sums[0], sums[1]);
+}
+
+/* Writes exactly `bytes` at `offset`. */
+static int write_at(const milc_file_t *file, const void *from, size_t bytes, uint64_t offset,
+                    char error[MILC_ERROR_BYTES])
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t put = pwrite(file->fd, (const char *)from + done, bytes - done, (off_t)(offset + done));
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return fail(error, "%s: cannot be written: %s", file->path, strerror(errno));
+        done += (size_t)put;
+    }
+    return 0;
+}
+
+int milc_create(const char *path, const int extent[MILC_DIMS], milc_file_t *file, char error[MILC_ERROR_BYTES])
+{
+    *file = (milc_file_t){.path = path, .fd = -1};
+    for (int d = 0; d < MILC_DIMS; d++) {
+        if (extent[d] < 1 || extent[d] > MILC_EXTENT_MAX)
+            return fail(error, "%s: n%c cannot be %d, not within 1..%d", path, "xyzt"[d], extent[d], MILC_EXTENT_MAX);
+        file->extent[d] = extent[d];
+    }
+    file->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (file->fd < 0)
+        return fail(error, "%s: %s", path, strerror(errno));
+    /* Zeros up to the end: a header of them is refused by readers until milc_seal() writes the true one. */
+    if (ftruncate(file->fd, (off_t)(MILC_HEADER_BYTES + count_sites(extent) * MILC_SITE_BYTES)) == 0)
+        return 0;
+    milc_close(file);
+    return fail(error, "%s: cannot be written: %s", path, strerror(errno));
+}
+
+int milc_write_row(milc_file_t *file, const int from[MILC_DIMS], int sites, const float *links,
+                   char error[MILC_ERROR_BYTES])
+{
+    uint64_t first = site_number(file->extent, from);
+    for (int i = 0; i < sites; i++) {
+        uint32_t site[MILC_SITE_FLOATS];
+        memcpy(site, links + (size_t)i * MILC_SITE_FLOATS, sizeof site);
+        add_to_sums(file->sums, site, MILC_SITE_FLOATS, (first + (uint64_t)i) * MILC_SITE_FLOATS);
+    }
+    return write_at(file, links, (size_t)sites * MILC_SITE_BYTES, MILC_HEADER_BYTES + first * MILC_SITE_BYTES, error);
+}
+
+int milc_flush(const milc_file_t *file, char error[MILC_ERROR_BYTES])
+{
+    if (fsync(file->fd) == 0 || errno == EINVAL) /* a full disk may only show here; EINVAL: not that kind of file */
+        return 0;
+    return fail(error, "%s: cannot be written: %s", file->path, strerror(errno));
+}
+
+static milc_header_t make_header(const int extent[MILC_DIMS], const char *time_stamp, const uint32_t sums[2])
+{
+    milc_header_t header = {.magic = MILC_MAGIC, .sum29 = sums[0], .sum31 = sums[1]};
+    for (int d = 0; d < MILC_DIMS; d++)
+        header.extent[d] = (uint32_t)extent[d];
+    snprintf(header.time_stamp, sizeof header.time_stamp, "%s", time_stamp);
+    return header;
+}
+
+int milc_seal(const milc_file_t *file, const char *time_stamp, const uint32_t sums[2], char error[MILC_ERROR_BYTES])
+{
+    milc_header_t header = make_header(file->extent, time_stamp, sums);
+    int failed = write_at(file, &header, sizeof header, 0, error);
+    return failed != 0 ? failed : milc_flush(file, error);
 }
 
 /* Writes all words through a small buffer, swapped if asked for. */
@@ -217,10 +292,7 @@ int milc_write(const char *path, const int extent[MILC_DIMS], const char *time_s
         memcpy(site, words + done, sizeof site);
         add_to_sums(sums, site, MILC_SITE_FLOATS, done);
     }
-    milc_header_t header = {.magic = MILC_MAGIC, .sum29 = sums[0], .sum31 = sums[1]};
-    for (int d = 0; d < MILC_DIMS; d++)
-        header.extent[d] = (uint32_t)extent[d];
-    snprintf(header.time_stamp, sizeof header.time_stamp, "%s", time_stamp);
+    milc_header_t header = make_header(extent, time_stamp, sums);
     if (swapped)
         swap_header(&header);
     FILE *stream = fopen(path, "wb");

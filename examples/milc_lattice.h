@@ -39,7 +39,7 @@ typedef struct milc_info {
 
 /* Opens a file; checks magic, extents, order and the exact size. Partner: milc_close(). */
 int milc_open(const char *path, milc_file_t *file, char error[MILC_ERROR_BYTES]);
-/* Accepts a handle whose open failed. */
+/* Accepts a handle whose open or create failed. */
 void milc_close(milc_file_t *file);
 
 /* Reads `sites` sites along x from the site `from` on (one row at most) and adds them to file->sums. */
@@ -51,6 +51,17 @@ int milc_check_sums(const milc_file_t *file, const uint32_t sums[2], char error[
 /* Writes a lattice (links in the file's order), in this machine's byte order or in the other one. */
 int milc_write(const char *path, const int extent[MILC_DIMS], const char *time_stamp, const float *links,
                bool swapped, char error[MILC_ERROR_BYTES]);
+
+/*
+ * Writing by many ranks: each creates the same file (then they wait for one another), writes its rows, which adds them
+ * to file->sums, and flushes; then one, with the sums of the whole lattice, writes the header. Until then readers
+ * refuse the file. In this machine's byte order.
+ */
+int milc_create(const char *path, const int extent[MILC_DIMS], milc_file_t *file, char error[MILC_ERROR_BYTES]);
+int milc_write_row(milc_file_t *file, const int from[MILC_DIMS], int sites, const float *links,
+                   char error[MILC_ERROR_BYTES]);
+int milc_flush(const milc_file_t *file, char error[MILC_ERROR_BYTES]);
+int milc_seal(const milc_file_t *file, const char *time_stamp, const uint32_t sums[2], char error[MILC_ERROR_BYTES]);
 
 /* Reads the plaquettes and the link trace from a .info file. Returns 1 if there is no such file. */
 int milc_read_info(const char *path, milc_info_t *info, char error[MILC_ERROR_BYTES]);
