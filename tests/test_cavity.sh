@@ -41,7 +41,7 @@ cavity 1 0 "^steady" --cells 32 --picture "$work/flow.png"
 steady=$hash
 [ -n "$steady" ] || fail "no hash"
 [ "$(head -c 4 "$work/flow.png" | tail -c 3)" = PNG ] || fail "no picture"
-if [ -z "${SANITIZER:-}" ]; then
+if [ -z "${BRIEF:-}" ]; then
     for ranks in 2 3 4; do
         cavity "$ranks" 0 "^steady" --cells 32
         [ "$hash" = "$steady" ] || fail "the steady flow is $hash on $ranks ranks, and $steady on one"
@@ -52,9 +52,16 @@ fi
 
 cavity 1 1 "^NOT steady" --cells 33 --passes 2
 alone=$hash
+same 4 --cells 33 --blocks 2x2
+finish() {
+    echo "test_cavity: $runs runs, $failed failed"
+    [ "$failed" -eq 0 ]
+    exit
+}
+[ -z "${BRIEF:-}" ] || finish
 same 2 --cells 33 --blocks 2x1
 same 3 --cells 33 --blocks 1x3
-for blocks in 4x1 2x2 1x4; do same 4 --cells 33 --blocks "$blocks"; done
+for blocks in 4x1 1x4; do same 4 --cells 33 --blocks "$blocks"; done
 same 6 --cells 33 --blocks 3x2
 for route in peer shared staged; do SELVAGE_ROUTE=$route same 4 --cells 33; done
 SELVAGE_PROGRESS=thread same 2 --cells 33
@@ -65,6 +72,4 @@ cavity 2 2 "^usage" --cells 15
 cavity 2 2 "^usage" --blocks 2,1
 cavity 2 1 "blocks" --blocks 3x1
 cavity 1 0 "^usage" --help
-
-echo "test_cavity: $runs runs, $failed failed"
-[ "$failed" -eq 0 ]
+finish

@@ -47,12 +47,19 @@ same() {
     fi
 }
 
+finish() {
+    echo "test_quenched: $runs runs, $failed failed"
+    [ "$failed" -eq 0 ]
+    exit
+}
+
 even=(--extent 4x4x4x4 --sweeps 3 --thermalise 0 --relax 1)
 same even 1x1x1x1 1 "${even[@]}"
 [ "$(awk '{ print $3 }' "$work/even" | sort -u | wc -l)" -eq 2 ] || fail "two starts, but not two hashes"
+same even 2x1x2x1 4 "${even[@]}"
+[ -z "${BRIEF:-}" ] || finish
 same even 2x1x1x1 2 "${even[@]}"
 same even 1x1x1x2 2 "${even[@]}"
-same even 2x1x2x1 4 "${even[@]}"
 same even 1x4x1x1 4 "${even[@]}"
 same even 2x2x2x1 8 "${even[@]}"
 same even 1x1x1x1 1 "${even[@]}" --device soft # where there is a GPU, the others ran on it
@@ -101,6 +108,4 @@ quenched 1 2 "no such option: --bata" --bata 6
 quenched 1 2 "beta cannot be -1" --beta -1
 quenched 1 0 "usage: quenched" --help
 quenched 3 1 "blocks" "${even[@]}" --grid 2x1x1x1
-
-echo "test_quenched: $runs runs, $failed failed"
-[ "$failed" -eq 0 ]
+finish

@@ -53,11 +53,18 @@ same() {
     equal "$work/here" "$wanted" || fail "another correlator than in $wanted on grid $grid: $*"
 }
 
+finish() {
+    echo "test_wilson: $runs runs, $failed failed"
+    [ "$failed" -eq 0 ]
+    exit
+}
+
 # Free quarks. The example itself compares, and fails if it must.
 sums="sum over momenta"
+wilson 4 0 "$sums" --extent 2x4x6x8 --sources 3 --gauge-transform 7
+[ -z "${BRIEF:-}" ] || finish
 wilson 1 0 "$sums" --extent 4x4x4x4
 wilson 2 0 "$sums" --extent 4x4x4x4 --sources 4 --kappa 0.124
-wilson 4 0 "$sums" --extent 2x4x6x8 --sources 3 --gauge-transform 7
 wilson 8 0 "grid 2x2x2x1" --extent 4x4x4x4 --sources 1 --grid 2x2x2x1 --gauge-transform 8
 wilson 4 0 "grid 4x1x1x1" --extent 6x2x4x2 --sources 3 --grid 4x1x1x1 --gauge-transform 9 # 2, 2, 1 and 1 sites along x
 wilson 6 0 "grid 1x3x1x2" --extent 4x4x2x6 --sources 3 --grid 1x3x1x2 --gauge-transform 10
@@ -84,11 +91,9 @@ if [ -r "$published" ]; then
     wilson 1 0 "1.779002154, in time 1.782359288; recorded 1.779002, 1.782359" "${arguments[@]}"
     correlator "$work/out" >"$work/alone"
     same "$work/alone" 8 2x1x2x2 "${arguments[@]}"
-    if [ -z "${SANITIZER:-}" ]; then
-        same "$work/alone" 2 1x1x1x2 "${arguments[@]}"
-        same "$work/alone" 3 3x1x1x1 "${arguments[@]}" # 3, 3 and 2 sites along x
-        same "$work/alone" 4 2x1x2x1 "${arguments[@]}"
-    fi
+    same "$work/alone" 2 1x1x1x2 "${arguments[@]}"
+    same "$work/alone" 3 3x1x1x1 "${arguments[@]}" # 3, 3 and 2 sites along x
+    same "$work/alone" 4 2x1x2x1 "${arguments[@]}"
 else
     echo "SKIP: no published configuration ($published)"
 fi
@@ -98,6 +103,4 @@ wilson 1 1 "no-such-file" --lattice "$work/no-such-file"
 wilson 2 2 "^usage" --sources 13
 wilson 2 2 "^usage" --kappa
 wilson 1 0 "^usage" --help
-
-echo "test_wilson: $runs runs, $failed failed"
-[ "$failed" -eq 0 ]
+finish
