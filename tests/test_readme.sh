@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The programs of the README are what it says: the first is taken from the page, the second is the first with the page's
-# loop that never waits in place of its own. Both are compiled without a warning against the public headers, linked with
-# the library of this build, and on 2 ranks each prints the halo that the other filled.
+# The programs of the README are what it says: two are taken from the page, a third is the first with the page's loop
+# that never waits in place of its own. All are compiled without a warning against the public headers, linked with the
+# library of this build, and on 2 ranks each prints the halo that the other filled.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 top_builddir=${top_builddir:-.}
@@ -14,12 +14,14 @@ trap 'rm -rf "$dir"' EXIT
 # block NUMBER: the C of the page, from 1.
 block() { awk -v wanted="$1" '/^```c$/ { on = ++n == wanted; next } /^```$/ { on = 0 } on' "$top_srcdir/README.md"; }
 block 1 >"$dir/wait.c"
-block 2 >"$dir/loop"
+block 2 >"$dir/halo.c"
+block 3 >"$dir/loop"
 grep -q 'selvage_exchange_enqueue_wait(ex, stream)' "$dir/loop" || { echo "the README has no enqueue_wait"; exit 1; }
 awk -v loop="$dir/loop" '/^    for \(int step/ { while ((getline line <loop) > 0) print line; off = 1 }
     !off { print } off && /^    }$/ { off = 0 }' "$dir/wait.c" >"$dir/enqueue.c"
-lines=$(cat "$dir/wait.c" "$dir/loop" | wc -l)
+lines=$(cat "$dir/wait.c" "$dir/halo.c" "$dir/loop" | wc -l)
 [ "$(wc -l <"$dir/wait.c")" -gt 10 ] || { echo "the README has no program"; exit 1; }
+grep -q 'selvage_halo_wait(halo, stream)' "$dir/halo.c" || { echo "the README has no halo"; exit 1; }
 if grep -q enqueue_wait "$dir/wait.c" || [ "$(grep -c 'for (int step' "$dir/enqueue.c")" -ne 1 ]; then
     echo "the two loops of the README were mixed up"
     exit 1
@@ -30,7 +32,7 @@ sanitizer=
 system=$(echo "${MPI_CPPFLAGS:-}" | sed 's/\(^\| \)-I/ -isystem /g')
 printf 'rank 0: the halo from rank 1 holds 19\nrank 1: the halo from rank 0 holds 9\n' >"$dir/wanted"
 
-for program in wait enqueue; do
+for program in wait halo enqueue; do
     # shellcheck disable=SC2086  # lists of words
     {
         ${CC:-cc} -std=gnu11 -Wall -Wextra -Werror $sanitizer -I"$top_srcdir/include" $system -c "$dir/$program.c" \
@@ -48,4 +50,4 @@ for program in wait enqueue; do
         exit 1
     fi
 done
-echo "the $lines lines of the README's programs build without a warning and are right on 2 ranks, waiting and enqueued"
+echo "the $lines lines of the README's programs build without a warning and are right on 2 ranks: waiting, enqueued, and with a halo"

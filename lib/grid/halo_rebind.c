@@ -17,8 +17,8 @@ static selvage_status_t check_alignment(const sv_halo_field_t *f, int index, con
     if (!data)
         return sv_error(SELVAGE_ERR_ARGUMENT, "data[%d] is NULL", index);
     if ((uintptr_t)data % least != 0)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "data[%d]: %p is not a multiple of %zu bytes, as the first one was", index,
-                        data, (size_t)least);
+        return sv_error(SELVAGE_ERR_ARGUMENT, "data[%d]: %p is not a multiple of %zu bytes, as the first one was",
+                        index, data, (size_t)least);
     return SELVAGE_SUCCESS;
 }
 
