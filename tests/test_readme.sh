@@ -50,4 +50,5 @@ for program in wait halo enqueue; do
         exit 1
     fi
 done
-echo "the $lines lines of the README's programs build without a warning and are right on 2 ranks: waiting, enqueued, and with a halo"
+echo "the $lines lines of the README's programs build without a warning and are right on 2 ranks: waiting, enqueued," \
+    "and with a halo"
