@@ -1,0 +1,68 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The heat example: second order on three grids, the decay of the difference equations to rounding, and the same bits in
+# every cell however the cube is cut, by every route; uneven blocks, a picture, weak scaling, what is refused.
+set -u
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
+top_builddir=${top_builddir:-.}
+example=$top_builddir/examples/heat3d
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+[ -x "$example" ] || { echo "SKIP: $example is not built"; exit 77; }
+runs=0 failed=0
+
+fail() {
+    echo "FAIL: $*"
+    sed 's/^/    /' "$work/out"
+    failed=$((failed + 1))
+}
+
+# heat3d RANKS WANTED_STATUS WANTED_TEXT ARGUMENT...
+heat3d() {
+    local ranks=$1 status=$2 text=$3 got
+    shift 3
+    runs=$((runs + 1))
+    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 120 "$example" "$@" >"$work/out" 2>&1
+    got=$?
+    if [ "$got" -ne "$status" ] || ! grep -q -- "$text" "$work/out" || grep -q '^selvage' "$work/out"; then
+        fail "status $got on $ranks ranks, wanted $status and '$text': $*"
+    fi
+}
+
+finish() {
+    echo "test_heat3d: $runs runs, $failed failed"
+    [ "$failed" -eq 0 ]
+    exit
+}
+
+# same RANKS ARGUMENT...: every figure of the tables is the one of a single rank, bits and all.
+same() {
+    heat3d "$1" 0 "^order 2.0.*: right$" --n 6 "${@:2}"
+    grep '\^3 ' "$work/out" | cmp -s - "$work/alone" || fail "other figures than on one rank: $*"
+}
+
+heat3d 1 0 "^order 2.0.*: right$" --n 6
+grep '\^3 ' "$work/out" >"$work/alone"
+[ "$(wc -l <"$work/alone")" -eq 3 ] || fail "not three grids"
+same 4 --dims 1x2x2
+[ -z "${BRIEF:-}" ] || finish
+same 2
+same 3 --dims 3x1x1
+same 4 --dims 4x1x1 # 1 or 2 cells along x
+same 8 --dims 2x2x2
+for route in peer shared staged; do SELVAGE_ROUTE=$route same 4; done
+SELVAGE_PROGRESS=thread same 2
+SELVAGE_SOFT_MODE=inline same 2
+
+heat3d 2 0 "right$" --n 6 --picture "$work/slice.png"
+[ "$(head -c 4 "$work/slice.png" | tail -c 3)" = PNG ] || fail "no picture"
+heat3d 4 0 "^with overlap .* %$" --weak 8 --steps 3 --repeats 3
+grep -q "^decay after .*: right$" "$work/out" || fail "weak scaling does not compare its answer"
+
+heat3d 2 2 "^usage" --n 3
+heat3d 2 2 "^usage" --weak
+heat3d 2 2 "not 2 blocks" --dims 3x1x1
+heat3d 1 1 "no/where" --n 4 --picture "$work/no/where.png"
+heat3d 1 0 "^usage" --help
+finish
