@@ -3,7 +3,8 @@
  * Between start and landed Selvage allocates nothing, pins nothing, takes no lock, reads no environment and starts no
  * thread. The linker puts the functions below in the place of those that Selvage and this program call (hotpath.am),
  * not of those inside MPI and the C library; they count while `armed`, on every thread. An exchange of every route
- * carries packets of every kind: none, small, odd, one segment, more segments than slots, registered and not.
+ * carries packets of every kind: none, small, odd, one segment, more segments than slots, registered and not, and in
+ * pieces: of a list, and of a box that is added in arrays that swap from epoch to epoch.
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -15,8 +16,9 @@
 #include "base/base_memory.h"
 #include "check.h"
 #include "device/device.h"
+#include "pipeline/pipe_layout.h"
 
-enum { EPOCHS = 4, PACKETS = 6, TAG = 3 };
+enum { EPOCHS = 6, PACKETS = 6, TAG = 3, TAG_LIST = 4, TAG_BOX = 5, ELEMENTS = 3000, SETS = 2 };
 static const size_t packet_bytes[PACKETS] = {0, 8, 4097, 65536, 1000001, 300000};
 
 static _Atomic int armed;
@@ -121,9 +123,24 @@ typedef struct traffic {
     selvage_device_t *device;
     void *stream;
     unsigned char *send[PACKETS], *recv[PACKETS];
+    uint64_t *out[SETS], *in, *sum[SETS]; /* of packets in pieces: twice ELEMENTS each; every other one takes part */
     selvage_buffer_t *registered;
     int rank, size;
 } traffic_t;
+
+static uint64_t element(int rank, int set, int i)
+{
+    return (uint64_t)(rank + 1) * 1000003 + (uint64_t)set * 77777 + (uint64_t)i;
+}
+
+static uint64_t *make_elements(const traffic_t *t, int set)
+{
+    void *elements = NULL;
+    CHECK_STATUS(selvage_device_malloc(t->device, 2 * ELEMENTS * sizeof(uint64_t), &elements), SELVAGE_SUCCESS);
+    for (int i = 0; i < 2 * ELEMENTS; i++)
+        ((uint64_t *)elements)[i] = set < 0 ? 0 : element(t->rank, set, i);
+    return elements;
+}
 
 /* The last packet lands in registered memory. */
 static void traffic_init(traffic_t *t)
@@ -136,6 +153,11 @@ static void traffic_init(traffic_t *t)
         CHECK_STATUS(selvage_device_malloc(t->device, packet_bytes[p], (void **)&t->send[p]), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_device_malloc(t->device, packet_bytes[p], (void **)&t->recv[p]), SELVAGE_SUCCESS);
     }
+    t->in = make_elements(t, -1);
+    for (int set = 0; set < SETS; set++) {
+        t->out[set] = make_elements(t, set);
+        t->sum[set] = make_elements(t, -1);
+    }
     CHECK_STATUS(selvage_buffer_register(t->comm, t->recv[PACKETS - 1], packet_bytes[PACKETS - 1], &t->registered),
                  SELVAGE_SUCCESS);
 }
@@ -147,6 +169,11 @@ static void traffic_fini(traffic_t *t)
         selvage_device_free(t->device, t->send[p]);
         selvage_device_free(t->device, t->recv[p]);
     }
+    for (int set = 0; set < SETS; set++) {
+        selvage_device_free(t->device, t->out[set]);
+        selvage_device_free(t->device, t->sum[set]);
+    }
+    selvage_device_free(t->device, t->in);
     selvage_stream_destroy(t->device, t->stream);
 }
 
@@ -169,25 +196,81 @@ static int wrong_packets(const traffic_t *t, int source, int epoch)
     return wrong;
 }
 
-/* One epoch; even ones are waited for, odd ones tested. */
+/* A list: the even elements of the first array, backwards, go to the odd ones. */
+static void add_list(const traffic_t *t, selvage_exchange_t *ex, int to, int from)
+{
+    static int64_t even[ELEMENTS], odd[ELEMENTS];
+    for (int i = 0; i < ELEMENTS; i++) {
+        even[i] = 2 * (ELEMENTS - 1 - i);
+        odd[i] = 2 * i + 1;
+    }
+    CHECK_STATUS(selvage_exchange_add_send_indexed(ex, t->out[0], sizeof(uint64_t), even, ELEMENTS, to, TAG_LIST, NULL),
+                 SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_add_recv_indexed(ex, t->in, sizeof(uint64_t), odd, ELEMENTS, from, TAG_LIST, NULL),
+                 SELVAGE_SUCCESS);
+}
+
+static selvage_status_t bind(const traffic_t *t, selvage_exchange_t *ex, int set)
+{
+    void *bases[2] = {t->out[set], t->sum[set]};
+    return sv_exchange_rebind(ex, bases, 2);
+}
+
+/* A box: the even elements of base 1 are added to those of base 2. */
+static void add_box(const traffic_t *t, selvage_exchange_t *ex, int to, int from)
+{
+    const sv_pack_shape_t box = {.element_bytes = 8, .ndims = 1, .dim = {{ELEMENTS, 16}}};
+    sv_layout_t *out = NULL, *in = NULL;
+    CHECK_STATUS(sv_layout_create(SV_LAYOUT_ALIGNED, &out), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_layout_create(SV_LAYOUT_ALIGNED, &in), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_layout_add_box(out, 1, &box, SV_LAYOUT_STORE), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_layout_add_box(in, 2, &box, SV_LAYOUT_ADD_INT64), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_exchange_add_send_layout(ex, out, to, TAG_BOX, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_exchange_add_recv_layout(ex, in, from, TAG_BOX, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(bind(t, ex, 0), SELVAGE_SUCCESS);
+    memset(t->in, 0, 2 * ELEMENTS * sizeof *t->in);
+    for (int set = 0; set < SETS; set++)
+        memset(t->sum[set], 0, 2 * ELEMENTS * sizeof *t->sum[set]);
+}
+
+/* After so many epochs, of which the first had the first set. */
+static int wrong_elements(const traffic_t *t, int source, int epoch)
+{
+    int wrong = 0;
+    for (int i = 0; i < ELEMENTS; i++) {
+        wrong += t->in[2 * i] != 0 || t->in[2 * i + 1] != element(source, 0, 2 * (ELEMENTS - 1 - i));
+        for (int set = 0; set < SETS; set++)
+            wrong += t->sum[set][2 * i] != (uint64_t)((epoch + 1 - set) / SETS) * element(source, set, 2 * i);
+    }
+    return wrong;
+}
+
+/* One epoch; even ones are waited for, odd ones tested. Sets of arrays that the device knows cost nothing either. */
 static void run_epoch(const traffic_t *t, selvage_exchange_t *ex, int source, int epoch)
 {
-    selvage_status_t started, ended;
+    selvage_status_t bound = SELVAGE_SUCCESS, started, ended;
+    if (epoch <= SETS)
+        CHECK_STATUS(bind(t, ex, (epoch - 1) % SETS), SELVAGE_SUCCESS);
     for (int p = 0; p < PACKETS; p++)
         selvage_device_fill(t->device, t->send[p], filling(t->rank, p, epoch), packet_bytes[p], t->stream);
     uint64_t pinned = sv_device_pinned_allocations();
     arm();
+    if (epoch > SETS)
+        bound = bind(t, ex, (epoch - 1) % SETS);
     started = selvage_exchange_start(ex, t->stream);
     do
         ended = epoch & 1 ? selvage_exchange_test(ex, t->stream) : selvage_exchange_wait(ex, t->stream);
     while (ended == SELVAGE_IN_PROGRESS);
     long calls = disarm();
+    CHECK_STATUS(bound, SELVAGE_SUCCESS);
     CHECK_STATUS(started, SELVAGE_SUCCESS);
     CHECK_STATUS(ended, SELVAGE_SUCCESS);
     CHECK_EQ(sv_device_pinned_allocations(), pinned);
     CHECK_EQ(calls, 0);
     CHECK_STR(calls ? atomic_load(&first_counted) : "", "");
     CHECK_EQ(wrong_packets(t, source, epoch), 0);
+    CHECK_STATUS(selvage_stream_synchronize(t->device, t->stream), SELVAGE_SUCCESS);
+    CHECK_EQ(wrong_elements(t, source, epoch), 0);
 }
 
 /* distance 0: a rank to itself. */
@@ -202,6 +285,8 @@ static void run_route(const traffic_t *t, selvage_route_t route, int distance)
         selvage_exchange_add_send(ex, t->send[p], packet_bytes[p], to, TAG, NULL);
         selvage_exchange_add_recv(ex, t->recv[p], packet_bytes[p], from, TAG, NULL);
     }
+    add_list(t, ex, to, from);
+    add_box(t, ex, to, from);
     selvage_status_t status = selvage_exchange_commit(ex);
     CHECK_STATUS(status, SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_exchange_send_route(ex, PACKETS - 1, &settled), SELVAGE_SUCCESS);

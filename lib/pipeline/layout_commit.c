@@ -196,13 +196,14 @@ static void add_pieces(walk_t *walk, const sv_recv_t *recv, sv_piece_t *here)
 {
     const sv_packet_t *p = &recv->p;
     for (uint32_t i = 0; i < p->npieces; i++) {
-        sv_pull_item_t item = {.pieces = p->pieces + i, .npieces = 1};
+        sv_pull_item_t item = {.npieces = 1};
         uint32_t wave = 0;
         if (here) {
+            item.pieces = p->pieces + i;
             item.src = recv->buf + 8 * here[i].first_word;
             item.identity.bytes = here[i].padded ? round_up(here[i].bytes, 16) : here[i].bytes;
             here[i].first_word = 0;
-            wave = walk->waves[here[i].base]++;
+            wave = ++walk->waves[here[i].base]; /* wave 0 is of what is stored */
         }
         add_unpack(walk, &item, wave);
     }
@@ -319,7 +320,9 @@ void sv_layouts_undo(selvage_exchange_t *x)
 {
     sv_layout_state_t *layouts = &x->layouts;
     sv_device_t *dev = x->comm->dev;
-    uint8_t *memory[] = {layouts->block, layouts->leaving, x->quarantined ? NULL : layouts->landing};
+    /* In quarantine others may still write what lands, and MPI may still read what leaves. */
+    uint8_t *memory[] = {layouts->block, x->quarantined ? NULL : layouts->leaving,
+                         x->quarantined ? NULL : layouts->landing};
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
         if (memory[i] && !x->device_busy)
             SV_DEVICE_CALL(dev, free, memory[i]);

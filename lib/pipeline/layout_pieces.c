@@ -32,14 +32,14 @@ static uint32_t number_bytes(sv_layout_number_t number)
     return 1;
 }
 
-static selvage_status_t check_units(const sv_layout_part_t *part, uint32_t granule)
+static selvage_status_t check_units(const sv_layout_part_t *part, uint64_t bytes, uint32_t granule)
 {
     if (granule < number_bytes(part->number))
         return sv_error(SELVAGE_ERR_ARGUMENT, "numbers of %u bytes that are added are not aligned to their size",
                         number_bytes(part->number));
-    if (part->bytes / granule >= UNITS_LIMIT)
+    if (bytes / granule >= UNITS_LIMIT)
         return sv_error(SELVAGE_ERR_LIMIT, "%llu bytes in units of %u are too many for one list",
-                        (unsigned long long)part->bytes, granule);
+                        (unsigned long long)bytes, granule);
     return SELVAGE_SUCCESS;
 }
 
@@ -47,6 +47,15 @@ static sv_piece_t begin_piece(const sv_layout_t *layout, const sv_layout_part_t 
 {
     return (sv_piece_t){.bytes = part->bytes, .first_word = part->first_byte / 8, .base = part->base,
                         .padded = layout->kind == SV_LAYOUT_ALIGNED, .number = (uint32_t)part->number};
+}
+
+/*
+ * What units have to divide: base and offset each, not only their sum, because the next base may have any address that
+ * is as aligned as this one.
+ */
+static uint64_t common_bits(const uint8_t *base, int64_t offset)
+{
+    return (uintptr_t)base | (uint64_t)offset;
 }
 
 /* --- boxes -------------------------------------------------------------------------------------------------------- */
@@ -57,10 +66,10 @@ static selvage_status_t make_chunk(const sv_layout_t *layout, const sv_layout_pa
     sv_pack_shape_t shape = part->shape;
     sv_pack_arg_t arg = {0};
     sv_piece_t piece = begin_piece(layout, part);
-    shape.base = (uint8_t *)((uintptr_t)base + (uintptr_t)part->shape.base);
+    shape.base = (uint8_t *)(uintptr_t)(ALIGN + common_bits(base, (int64_t)(uintptr_t)part->shape.base) % ALIGN);
     SV_TRY(sv_pack_plan(&shape, (uint8_t *)(uintptr_t)(part->first_byte + offset), offset, bytes, &arg));
-    SV_TRY(check_units(part, arg.granule));
-    piece.offset = (int64_t)((uintptr_t)arg.box - (uintptr_t)base);
+    SV_TRY(check_units(part, bytes, arg.granule));
+    piece.offset = (int64_t)((uintptr_t)part->shape.base + ((uintptr_t)arg.box - (uintptr_t)shape.base));
     piece.bytes = bytes;
     piece.first_word += offset / 8;
     piece.top_stride = arg.top_stride;
@@ -98,7 +107,7 @@ static uint32_t granule_of(const sv_layout_part_t *part, const uint8_t *base)
 {
     uint64_t bits = ALIGN | part->first_byte;
     for (uint64_t i = 0; i < part->nruns; i++)
-        bits |= ((uintptr_t)base + (uint64_t)part->runs[i].offset) | part->runs[i].bytes;
+        bits |= common_bits(base, part->runs[i].offset) | part->runs[i].bytes;
     return (uint32_t)(bits & -bits);
 }
 
@@ -125,7 +134,7 @@ static selvage_status_t make_list(const sv_layout_t *layout, const sv_layout_par
     sv_piece_t piece = begin_piece(layout, part);
     piece.granule = granule_of(part, base);
     piece.count = (uint32_t)part->nruns;
-    SV_TRY(check_units(part, piece.granule));
+    SV_TRY(check_units(part, part->bytes, piece.granule));
     fill_offsets(part, sv_layout_carve(arena, part->nruns * sizeof *piece.offsets, &piece.offsets));
     if (part->kind == SV_LAYOUT_PART_LIST) {
         const sv_pack_dim_t units = {part->shape.element_bytes / piece.granule, piece.granule};

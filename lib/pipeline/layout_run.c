@@ -48,16 +48,29 @@ static selvage_status_t launch_all(const selvage_exchange_t *x, const sv_kernel_
     return launch(x, kernel, arg, stream);
 }
 
+/* The event comes behind what was launched even where not all of it was: memory must not be freed before it. */
+static selvage_status_t mark(selvage_exchange_t *x, void *stream, selvage_status_t launched)
+{
+    selvage_status_t status = launched;
+    x->layouts.launched = true;
+    if (launched == SELVAGE_SUCCESS)
+        status = SV_DEVICE_CALL(x->comm->dev, event_record, x->layouts.event, stream);
+    if (status != SELVAGE_SUCCESS) /* no injected fault may keep this from happening */
+        (void)SV_DEVICE_CALL(x->comm->dev_under, event_record, x->layouts.event, stream);
+    return status;
+}
+
 selvage_status_t sv_layouts_pack(selvage_exchange_t *x, void *stream)
 {
     sv_layout_state_t *layouts = &x->layouts;
-    if (layouts->due) /* nobody waited for the epoch before, but it is complete */
-        SV_TRY(sv_layouts_unpack(x, stream, false));
-    if (layouts->unpacked) /* else what comes now could meet what is still read on another stream */
-        SV_TRY(SV_DEVICE_CALL(x->comm->dev, stream_wait_event, stream, layouts->event));
+    /* Nobody may have waited for the epoch before, but it is complete. And what comes now must not meet what is still
+       read on another stream. */
+    SV_TRY(sv_layouts_finish(x, stream));
     layouts->due = layouts->nunpacks > 0;
     sv_batch_arg_t arg = begin(x, layouts->pack_items, 0);
-    return launch_all(x, &sv_kernel_gather, &arg, layouts->packs, layouts->npacks, stream);
+    if (layouts->npacks == 0)
+        return SELVAGE_SUCCESS;
+    return mark(x, stream, launch_all(x, &sv_kernel_gather, &arg, layouts->packs, layouts->npacks, stream));
 }
 
 selvage_status_t sv_layouts_unpack(selvage_exchange_t *x, void *stream, bool unless_failed)
@@ -66,15 +79,22 @@ selvage_status_t sv_layouts_unpack(selvage_exchange_t *x, void *stream, bool unl
     if (!layouts->due)
         return SELVAGE_SUCCESS;
     layouts->due = false;
-    layouts->unpacked = true;
     sv_batch_arg_t arg = begin(x, layouts->unpack_items, unless_failed ? SV_BATCH_UNLESS_FAILED : 0);
-    SV_TRY(launch_all(x, &sv_kernel_scatter, &arg, layouts->unpacks, layouts->nunpacks, stream));
-    return SV_DEVICE_CALL(x->comm->dev, event_record, layouts->event, stream);
+    return mark(x, stream, launch_all(x, &sv_kernel_scatter, &arg, layouts->unpacks, layouts->nunpacks, stream));
+}
+
+selvage_status_t sv_layouts_finish(selvage_exchange_t *x, void *stream)
+{
+    if (x->layouts.due)
+        return sv_layouts_unpack(x, stream, false);
+    if (!x->layouts.launched || x->layouts.nunpacks == 0)
+        return SELVAGE_SUCCESS;
+    return SV_DEVICE_CALL(x->comm->dev, stream_wait_event, stream, x->layouts.event);
 }
 
 bool sv_layouts_under_way(const selvage_exchange_t *x)
 {
-    return x->layouts.unpacked &&
+    return x->layouts.launched &&
            SV_DEVICE_CALL(x->comm->dev_under, event_query, x->layouts.event) == SELVAGE_IN_PROGRESS;
 }
 
@@ -86,14 +106,16 @@ static bool is_set(const sv_layout_state_t *layouts, uint32_t set)
                   layouts->nbases * sizeof *layouts->bases) == 0;
 }
 
-/* Kernels on the caller's streams may still read a table that is to be overwritten. */
+/* Kernels on the caller's streams may still read a table that is to be overwritten. Whom they wait for may wait for
+   another exchange of this rank. */
 static void wait_for_tables(const selvage_exchange_t *x)
 {
     sv_relax_t relax = {.max_sleep_us = 100, .crowded = x->comm->topology.crowded};
     while (sv_layouts_under_way(x) ||
            (x->enqueued_epoch &&
             SV_DEVICE_CALL(x->comm->dev_under, event_query, x->enqueue_event) == SELVAGE_IN_PROGRESS))
-        sv_relax(&relax);
+        if (!sv_progress_poll(&x->comm->progress))
+            sv_relax(&relax);
 }
 
 static selvage_status_t send_set(selvage_exchange_t *x, uint32_t set)
@@ -101,6 +123,7 @@ static selvage_status_t send_set(selvage_exchange_t *x, uint32_t set)
     sv_layout_state_t *layouts = &x->layouts;
     sv_device_t *dev = x->comm->dev;
     size_t bytes = layouts->nbases * sizeof *layouts->bases;
+    memset(layouts->set + (size_t)set * layouts->nbases, 0xff, bytes); /* no table, should the copy fail half-way */
     memcpy(layouts->letter, layouts->bases, bytes);
     SV_TRY(SV_DEVICE_CALL(dev, copy_async, layouts->sets_there + (size_t)set * layouts->nbases, layouts->letter, bytes,
                           SV_COPY_H2D, x->kernel_stream));
@@ -117,6 +140,8 @@ static selvage_status_t use_bases(selvage_exchange_t *x)
         set++;
     if (set == layouts->nsets) {
         set = layouts->next_set;
+        if (layouts->sets_there + (size_t)set * layouts->nbases == layouts->bases_there) /* stays, should this fail */
+            set = (set + 1) % SV_LAYOUT_SETS;
         if (layouts->nsets == SV_LAYOUT_SETS)
             wait_for_tables(x);
         SV_TRY(send_set(x, set));
@@ -178,6 +203,7 @@ static selvage_status_t first_bases(selvage_exchange_t *x, void *const *bases, u
 
 selvage_status_t sv_exchange_rebind(selvage_exchange_t *x, void *const *bases, uint32_t count)
 {
+    sv_exchange_finish_held(x);
     sv_exchange_state_t state = sv_exchange_state(x);
     if (state == SV_EXCHANGE_BUILDING)
         return first_bases(x, bases, count);

@@ -33,8 +33,8 @@ typedef struct sv_layout_state {
     sv_pull_item_t *unpack_items;
     sv_layout_entry_t *packs, *unpacks; /* the latter in the order of their waves; owned */
     uint32_t npacks, nunpacks, unpacks_room;
-    struct sv_event *event;      /* behind the last unpacking */
-    bool unpacked;               /* there was one */
+    struct sv_event *event;      /* behind what was launched last on a stream of the caller's */
+    bool launched;               /* there was something */
     bool due;                    /* what landed in this epoch is to be unpacked by whoever waits for it */
 } sv_layout_state_t;
 
@@ -60,7 +60,9 @@ selvage_status_t sv_layouts_first_set(struct selvage_exchange *x);
    out behind this call, on the device, that it was not. Application thread. */
 selvage_status_t sv_layouts_pack(struct selvage_exchange *x, void *stream);
 selvage_status_t sv_layouts_unpack(struct selvage_exchange *x, void *stream, bool unless_failed);
-/* Whether an unpacking is under way on a stream of the caller's. */
+/* The same for a host that has seen the end of the epoch. What another stream was given to unpack is waited for. */
+selvage_status_t sv_layouts_finish(struct selvage_exchange *x, void *stream);
+/* Whether a packing or unpacking is under way on a stream of the caller's. */
 bool sv_layouts_under_way(const struct selvage_exchange *x);
 
 #endif

@@ -480,7 +480,7 @@ static void part(selvage_exchange_t *x)
     bool poisoned = sv_exchange_state(x) == SV_EXCHANGE_POISONED, lost = poisoned || x->lost_epoch;
     double timeout_s = lost && (comm->timeout_s <= 0 || comm->timeout_s > PARTING_TIMEOUT_S) ? PARTING_TIMEOUT_S
                                                                                                 : comm->timeout_s;
-    if (poisoned || x->enqueued_epoch || x->held_epoch || x->layouts.unpacked)
+    if (poisoned || x->enqueued_epoch || x->held_epoch || x->layouts.launched)
         quiet_device(x);
     comm->parting = x;
     wait_for_lingering(x, timeout_s);

@@ -371,6 +371,8 @@ selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream);
 selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream);
 
 selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream);
+/* Behind an enqueued wait that a progress thread answers: waits for its epoch, since one is under way at a time. */
+void sv_exchange_finish_held(selvage_exchange_t *x);
 /* Puts the exchange's own streams behind the caller's, if start left that for later. */
 selvage_status_t sv_exchange_order(selvage_exchange_t *x);
 /* The error that poisoned it, with its detail. */

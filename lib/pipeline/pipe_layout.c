@@ -126,7 +126,7 @@ selvage_status_t sv_layout_add_runs(sv_layout_t *layout, uint32_t base, const sv
     return append(layout, part);
 }
 
-/* --- an exact stream whose parts do not begin where units may ----------------------------------------------------- */
+/* --- an exact stream whose parts begin within a word ----------------------------------------------------- */
 
 static uint64_t count_box_runs(const sv_pack_shape_t *shape)
 {
@@ -163,36 +163,51 @@ static uint64_t expand(const sv_layout_part_t *part, sv_layout_run_t *to, uint64
     return merge_runs(to, filled, part->runs, part->nruns);
 }
 
-static bool is_cut_well(const sv_layout_t *layout)
+/* One part of count parts that follow each other; theirs are left as they are. */
+static selvage_status_t join(const sv_layout_part_t *part, uint32_t count, sv_layout_part_t *joined_out)
 {
-    for (uint32_t i = 0; i < layout->nparts; i++)
-        if (layout->part[i].first_byte % 16 != 0)
-            return false;
-    return true;
+    sv_layout_part_t joined = {.kind = SV_LAYOUT_PART_RUNS, .base = part[0].base, .first_byte = part[0].first_byte};
+    uint64_t runs = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (part[i].base != part[0].base || part[i].number != SV_LAYOUT_STORE)
+            return sv_error(SELVAGE_ERR_UNSUPPORTED, "an exact stream of several bases");
+        runs += count_runs(&part[i]);
+        joined.bytes += part[i].bytes;
+    }
+    if (runs >= UNITS_LIMIT)
+        return sv_error(SELVAGE_ERR_LIMIT, "a packet of %llu runs has too many", (unsigned long long)runs);
+    SV_TRY(sv_calloc(runs, sizeof *joined.runs, &joined.runs));
+    for (uint32_t i = 0; i < count; i++)
+        joined.nruns = expand(&part[i], joined.runs, joined.nruns);
+    *joined_out = joined;
+    return SELVAGE_SUCCESS;
+}
+
+/* The part behind those that share a word of the stream with each other, from the first on. */
+static uint32_t next_word(const sv_layout_t *layout, uint32_t first)
+{
+    uint32_t next = first + 1;
+    while (next < layout->nparts && layout->part[next].first_byte % 8 != 0)
+        next++;
+    return next;
 }
 
 selvage_status_t sv_layout_close(sv_layout_t *layout)
 {
-    uint64_t count = 0, filled = 0;
-    sv_layout_run_t *runs;
-    if (is_cut_well(layout))
-        return SELVAGE_SUCCESS;
-    for (uint32_t i = 0; i < layout->nparts; i++) {
-        if (layout->part[i].base != layout->part[0].base || layout->adds)
-            return sv_error(SELVAGE_ERR_UNSUPPORTED, "an exact stream of several bases");
-        count += count_runs(&layout->part[i]);
+    uint32_t kept = 0;
+    for (uint32_t first = 0, next; first < layout->nparts; first = next) {
+        sv_layout_part_t part = layout->part[first];
+        next = next_word(layout, first);
+        if (next - first > 1) {
+            SV_TRY(join(&layout->part[first], next - first, &part));
+            for (uint32_t i = first; i < next; i++)
+                sv_free(layout->part[i].runs);
+        }
+        for (uint32_t i = first; i < next; i++)
+            layout->part[i].runs = NULL; /* freed, or the kept part's: what is left behind here owns nothing */
+        layout->part[kept++] = part;
     }
-    if (count >= UNITS_LIMIT)
-        return sv_error(SELVAGE_ERR_LIMIT, "a packet of %llu runs has too many", (unsigned long long)count);
-    SV_TRY(sv_calloc(count, sizeof *runs, &runs));
-    for (uint32_t i = 0; i < layout->nparts; i++)
-        filled = expand(&layout->part[i], runs, filled);
-    sv_layout_part_t all = {.kind = SV_LAYOUT_PART_RUNS, .base = layout->part[0].base, .bytes = layout->bytes,
-                            .runs = runs, .nruns = filled};
-    for (uint32_t i = 0; i < layout->nparts; i++)
-        sv_free(layout->part[i].runs);
-    layout->part[0] = all;
-    layout->nparts = 1;
+    layout->nparts = kept;
     return SELVAGE_SUCCESS;
 }
 

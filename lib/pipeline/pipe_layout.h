@@ -72,8 +72,8 @@ selvage_status_t sv_exchange_add_recv_layout(selvage_exchange_t *x, sv_layout_t 
 
 /*
  * Base addresses 1 to count (bases[0] is base 1; copied). Before commit, or between wait and start. After commit the
- * count must be the same. Addresses given after commit have at least the alignment (up to 16 bytes) that those given
- * before had, which is checked: units are chosen by it.
+ * count must be the same. Addresses given after commit have at least the alignment (up to 16 bytes) that those at
+ * commit had, which is checked: units are chosen by it.
  */
 selvage_status_t sv_exchange_rebind(selvage_exchange_t *x, void *const *bases, uint32_t count);
 

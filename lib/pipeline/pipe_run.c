@@ -306,8 +306,7 @@ static void init_relax(const selvage_comm_t *comm, sv_relax_t *relax)
                      (comm->config.spin == SV_CONFIG_SPIN_AUTO && comm->topology.crowded);
 }
 
-/* Behind an enqueued wait that a progress thread answers, start waits for its epoch: one is under way at a time. */
-static void finish_held(selvage_exchange_t *x)
+void sv_exchange_finish_held(selvage_exchange_t *x)
 {
     sv_relax_t relax;
     init_relax(x->comm, &relax);
@@ -318,7 +317,7 @@ static void finish_held(selvage_exchange_t *x)
 selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
 {
     sv_early_check(x);
-    finish_held(x);
+    sv_exchange_finish_held(x);
     switch (sv_exchange_state(x)) {
     case SV_EXCHANGE_BUILDING:
         return sv_error(SELVAGE_ERR_STATE, "selvage_exchange_start: the exchange is not committed");
@@ -353,7 +352,7 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
 /* All of it was verified: what is not in its place yet is brought there, ahead of later work on the stream. */
 static selvage_status_t finish(selvage_exchange_t *x, void *stream)
 {
-    selvage_status_t status = sv_layouts_unpack(x, stream, false);
+    selvage_status_t status = x->layouts.packets ? sv_layouts_finish(x, stream) : SELVAGE_SUCCESS;
     return status == SELVAGE_SUCCESS ? status : fail_start(x, status);
 }
 
