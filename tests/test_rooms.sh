@@ -5,13 +5,15 @@ set -u
 [ -n "${PYTHON:-}" ] || { echo "no python3"; exit 77; }
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-mkdir -p "$dir/lib/base" "$dir/lib/wire" "$dir/lib/pipeline" "$dir/tools"
+mkdir -p "$dir/lib/base" "$dir/lib/wire" "$dir/lib/pipeline" "$dir/tools" "$dir/fortran"
 touch "$dir/configure.ac" "$dir/Makefile.am" "$dir/demo" "$dir/check"
 spdx='/* SPDX-License-Identifier: BSD-3-Clause */'
 printf '%s\n#include "wire/wire.h"\n' "$spdx" >"$dir/lib/base/base_bad.c"
 printf '%s\nint a = MPI_Barrier(x);\n' "$spdx" >"$dir/lib/wire/wire_bad.c"
 printf '%s\nint a = PMPI_Barrier(x); /* PMPI_Wait(y) */\nchar *h = getenv("HOME");\n' "$spdx" >"$dir/lib/pipeline/bad.c"
 printf '#include "base/base_log.h"\n' >"$dir/tools/bad.c"
+printf '%s\n#include "wire/wire.h"\n' "$spdx" >"$dir/fortran/worse.c"
+printf 'module bad\nend module\n' >"$dir/fortran/bad.F90"
 
 if found=$("$PYTHON" "$top_srcdir/scripts/check-rooms" "$dir"); then
     echo "offences were not found: $found"
@@ -19,7 +21,8 @@ if found=$("$PYTHON" "$top_srcdir/scripts/check-rooms" "$dir"); then
 fi
 for wanted in 'base_bad.c:2: room base includes' 'wire_bad.c:2: MPI_Barrier must be called as' \
     'pipeline/bad.c:2: PMPI_Barrier is called outside' 'pipeline/bad.c:3: the environment' \
-    'tools/bad.c:1: no SPDX' 'tools/bad.c:1: base/base_log.h is internal' 'tools/bad.c: has the name of'; do
+    'tools/bad.c:1: no SPDX' 'tools/bad.c:1: base/base_log.h is internal' 'tools/bad.c: has the name of' \
+    'fortran/worse.c:2: wire/wire.h is internal' 'fortran/bad.F90:1: no SPDX'; do
     case $found in
     *"$wanted"*) ;;
     *) echo "not found: $wanted"; echo "$found"; exit 1 ;;

@@ -1,0 +1,96 @@
+! SPDX-License-Identifier: BSD-3-Clause
+!
+! The cases of the Fortran module with the MPI module `mpi`, whose communicators are integers. With the argument `stop`
+! one rank runs into an error that nobody looks at.
+program fortran_mpi
+  use mpi
+  use, intrinsic :: iso_c_binding
+  use selvage
+  use fortran_checks
+  use fortran_cases
+  use fortran_grids
+  implicit none
+  type(selvage_device) :: device
+  type(selvage_comm) :: comm
+  character(len=8) :: argument
+  integer :: error, rank, wrong, cart, dims(2)
+
+  call MPI_Init(error)
+  call MPI_Comm_rank(MPI_COMM_WORLD, rank, error)
+  call selvage_device_open(device, 'soft')
+  call selvage_comm_create(MPI_COMM_WORLD, comm, device, timeout_s=120d0)
+  call check(selvage_comm_rank(comm) == rank, 'the rank')
+  call get_command_argument(1, argument)
+  if (argument == 'stop') call stop_here()
+
+  call names_and_errors(comm)
+  call ring_of_arrays(comm)
+  call refusals(comm)
+  call lists_of_elements(comm)
+  call rows_by_datatype()
+  call device_and_kernel(comm, device)
+
+  dims = 0
+  call MPI_Dims_create(selvage_comm_size(comm), 2, dims, error)
+  call MPI_Cart_create(MPI_COMM_WORLD, 2, dims, [.true., .false.], .false., cart, error)
+  call grids(comm, dims, [12, 9])
+  call grid_of_cart(dims, [12, 9])
+  call halos(comm)
+  call MPI_Comm_free(cart, error)
+
+  call selvage_comm_destroy(comm)
+  call selvage_device_close(device)
+  call MPI_Allreduce(failures, wrong, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, error)
+  if (rank == 0) print '(a, i0, a, i0, a)', 'fortran_mpi: ', checks, ' checks, ', wrong, ' failed'
+  call MPI_Finalize(error)
+  if (wrong /= 0) stop 1
+
+contains
+
+  ! Rows of matrices: from an element on, and from an address.
+  subroutine rows_by_datatype()
+    type(selvage_exchange) :: exchange
+    integer :: row
+    double precision, target :: sent(5, 4), got(5, 4), wanted(5, 4)
+    integer :: above, below, i
+    above = modulo(rank + 1, selvage_comm_size(comm))
+    below = modulo(rank - 1, selvage_comm_size(comm))
+    sent = 100 * rank + reshape([(i, i = 1, 20)], [5, 4])
+    wanted = 100 * below + reshape([(i, i = 1, 20)], [5, 4])
+    got = -1
+    call MPI_Type_vector(4, 1, 5, MPI_DOUBLE_PRECISION, row, error)
+    call MPI_Type_commit(row, error)
+    call selvage_exchange_create(comm, exchange)
+    call selvage_exchange_add_send_type(exchange, sent(2, 1), 1, row, above, 0)
+    call selvage_exchange_add_send_type(exchange, c_loc(sent), 1_c_size_t, row, above, 0)
+    call selvage_exchange_add_recv_type(exchange, got(4, 1), 1, row, below, 0)
+    call selvage_exchange_add_recv_type(exchange, c_loc(got(3, 1)), 1_c_size_t, row, below, 0)
+    call selvage_exchange_add_send_type(exchange, sent, -1, row, above, 0, error)
+    call refused(error, SELVAGE_ERR_ARGUMENT, 'count: is -1')
+    call MPI_Type_free(row, error)
+    call selvage_exchange_commit(exchange)
+    call selvage_exchange_start(exchange)
+    call selvage_exchange_wait(exchange)
+    call check(all(got(4, :) == wanted(2, :)) .and. all(got(3, :) == wanted(1, :)), 'rows')
+    call check(count(got == -1) == 12, 'and nothing but rows')
+    call selvage_exchange_destroy(exchange)
+  end subroutine
+
+  subroutine grid_of_cart(blocks, extent)
+    integer, intent(in) :: blocks(2), extent(2)
+    type(selvage_grid) :: grid
+    call selvage_grid_create_cart(comm, cart, extent, grid)
+    call check_cart(grid, blocks, extent)
+    call selvage_grid_create_cart(comm, MPI_COMM_WORLD, extent, grid, error=error)
+    call check(error == SELVAGE_ERR_ARGUMENT, 'a communicator without a topology')
+  end subroutine
+
+  subroutine stop_here()
+    type(selvage_exchange) :: exchange
+    print '(a)', 'this was written before'
+    call selvage_exchange_create(comm, exchange)
+    call selvage_exchange_add_send(exchange, rank, -2, 0)
+    print '(a)', 'this must not be written'
+  end subroutine
+
+end program
