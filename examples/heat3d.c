@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Heat in a periodic cube: the 7-point stencil and explicit Euler steps, on the device, blocks of the cube on the ranks,
+ * Heat in a periodic cube: the 7-point stencil and explicit Euler steps on the device, blocks of the cube on the ranks,
  * the interior updated while the halos travel. One Fourier mode decays; it is compared with the exact solution on three
  * grids, each twice as fine as the one before, so that the error must fall by four; and with the decay that the
  * difference equations have themselves, which must be met to rounding.
@@ -411,8 +411,8 @@ static void choose_dims(const example_t *ex, const options_t *o, int dims[3])
 static int parse(const example_t *ex, int argc, char **argv, options_t *o)
 {
     static const char usage[] =
-        "usage: heat3d [--n CELLS] [--steps STEPS] [--picture FILE.png|FILE.ppm]   the coarsest of three grids\n"
-        "       heat3d --weak CELLS [--steps STEPS] [--repeats TIMES]              time per step, CELLS^3 on each rank\n"
+        "usage: heat3d [--n CELLS] [--steps STEPS] [--picture FILE.png|FILE.ppm]  the coarsest of three grids\n"
+        "       heat3d --weak CELLS [--steps STEPS] [--repeats TIMES]             time per step, CELLS^3 on each rank\n"
         "       both: [--dims AxBxC] blocks of the cube, [--device soft|nvidia|amd|auto]\n";
     const option_t options[] = {
         {"--n", OPTION_INT, &o->n, 4, 1024},          {"--steps", OPTION_INT, &o->steps, 1, 100000},

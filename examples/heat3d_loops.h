@@ -11,8 +11,8 @@
 enum { HEAT_BOXES_MAX = 6, HEAT_COLUMN = 8 };
 
 /*
- * A box of cells to be updated. Bodies come in tiles of LOOP_THREADS, 2^log_tile of them along x and the others along y,
- * so that threads share what they read; each body updates a column of HEAT_COLUMN cells along z.
+ * A box of cells to be updated. Bodies come in tiles of LOOP_THREADS, 2^log_tile of them along x and the others along
+ * y, so that threads share what they read; each body updates a column of HEAT_COLUMN cells along z.
  */
 typedef struct heat_box {
     size_t first_body;  /* of the loop */

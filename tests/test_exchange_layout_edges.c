@@ -161,7 +161,7 @@ static void test_exact_parts(void)
     check_exact((const uint64_t[]){64, 4, 64, 6, 6, 64, 10}, 7, 4);
 }
 
-/* --- a ring of combs: every other cell of base 1 goes to the cells between of the next rank's base 2 ---------------- */
+/* --- a ring of combs: every other cell of base 1 goes to the cells between of the next rank's base 2 -------------- */
 
 typedef struct ring {
     local_rank_t *self;
