@@ -224,6 +224,8 @@ static void print_header(const halo_bench_t *bench)
     printf("selvage-halos: %d ranks, %s%s%s, blocks %d x %d x %d\n", bench->job.size,
            selvage_device_name(bench->device), bench->job.gpu.name[0] ? " " : "", bench->job.gpu.name,
            bench->place.blocks[0], bench->place.blocks[1], bench->place.blocks[2]);
+    printf("%lld of %lld face cells cross nodes\n", (long long)bench->place.surface_cells_between_nodes,
+           (long long)bench->place.surface_cells);
     if (!bench->nccl.ready)
         printf("no NCCL or RCCL: %s\n", bench->nccl.why_not);
     printf("times in us, rival / selvage in the last columns\n%5s %5s %6s %8s %6s %6s %10s %8s %10s %10s %10s %7s %7s "
