@@ -145,21 +145,24 @@ static void keep_order(local_rank_t *self)
     close_ring(&ring);
 }
 
-/* Epochs that follow each other on the stream, and the host looks only at the end. */
+/* Epochs that follow each other on the stream, with arrays that take turns, and the host looks only at the end. */
 static void enqueue(local_rank_t *self)
 {
     ring_t ring;
     enum { EPOCHS = 10 };
     open_ring(&ring, self, 1, 0);
     for (int epoch = 1; epoch <= EPOCHS; epoch++) {
-        CHECK_STATUS(selvage_device_fill(self->dev, ring.array[0], 16 * self->rank + epoch, RING_ARRAY, ring.stream),
+        void *array = ring.array[epoch % 2];
+        CHECK_STATUS(selvage_device_fill(self->dev, array, 16 * self->rank + epoch, RING_ARRAY, ring.stream),
                      SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_halo_rebind(ring.halo, &array), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_halo_start(ring.halo, ring.stream), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_halo_enqueue_wait(ring.halo, ring.stream), SELVAGE_SUCCESS);
     }
     CHECK_STATUS(selvage_halo_wait(ring.halo, ring.stream), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_stream_synchronize(self->dev, ring.stream), SELVAGE_SUCCESS);
     CHECK(is_filled(&ring, ring.array[0], EPOCHS));
+    CHECK(is_filled(&ring, ring.array[1], EPOCHS - 1));
     close_ring(&ring);
 }
 
