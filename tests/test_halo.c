@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Halos where random cases do not look: sums in reverse have the same bits whatever the route, the progress and the
- * day; streams are in order; epochs end on the stream without the host; arrays of different alignment take turns; and
+ * Halos where random cases do not look: sums in reverse have the same bits whatever the route and the progress, and if
+ * packets were damaged on their way; streams are in order; epochs end on the stream without the host; arrays of different alignment take turns; and
  * what describe tells is what the shape of the fields says.
  */
 #include <stdlib.h>
@@ -62,12 +62,15 @@ static void add_up(local_rank_t *self)
 static void test_sums(void)
 {
     static const char *const settings[] = {"", "ROUTE=staged", "ROUTE=shared", "KERNEL_COPY_MAX_BYTES=0",
-                                           "PROGRESS=thread", "SOFT_MODE=inline", "ROUTE=staged SEGMENT_BYTES=4096"};
+                                           "PROGRESS=thread", "SOFT_MODE=inline", "ROUTE=staged SEGMENT_BYTES=4096",
+                                           "FAULT=flip=0.2,seed=5", "FAULT=flip=0.2,seed=6 ROUTE=staged"};
     static sums_t sums;
     make_sums(&sums);
     for (unsigned s = 0; s < sizeof settings / sizeof settings[0]; s++) {
         local_ranks_env(settings[s]);
-        local_ranks_run(&(local_run_t){.size = SUM_RANKS, .body = add_up, .arg = &sums});
+        bool faulty = strstr(settings[s], "FAULT") != NULL;
+        local_ranks_run(&(local_run_t){.size = SUM_RANKS, .body = add_up, .arg = &sums, .log_expected = faulty});
+        CHECK_EQ(local_ranks_any_logged("asked for again"), faulty);
         if (s == 0)
             memcpy(sums.first, sums.hash, sizeof sums.first);
         for (int i = 0; i < SUM_CASES; i++)
@@ -145,21 +148,24 @@ static void keep_order(local_rank_t *self)
     close_ring(&ring);
 }
 
-/* Epochs that follow each other on the stream, and the host looks only at the end. */
+/* Epochs that follow each other on the stream, with arrays that take turns, and the host looks only at the end. */
 static void enqueue(local_rank_t *self)
 {
     ring_t ring;
     enum { EPOCHS = 10 };
     open_ring(&ring, self, 1, 0);
     for (int epoch = 1; epoch <= EPOCHS; epoch++) {
-        CHECK_STATUS(selvage_device_fill(self->dev, ring.array[0], 16 * self->rank + epoch, RING_ARRAY, ring.stream),
+        void *array = ring.array[epoch % 2];
+        CHECK_STATUS(selvage_device_fill(self->dev, array, 16 * self->rank + epoch, RING_ARRAY, ring.stream),
                      SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_halo_rebind(ring.halo, &array), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_halo_start(ring.halo, ring.stream), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_halo_enqueue_wait(ring.halo, ring.stream), SELVAGE_SUCCESS);
     }
     CHECK_STATUS(selvage_halo_wait(ring.halo, ring.stream), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_stream_synchronize(self->dev, ring.stream), SELVAGE_SUCCESS);
     CHECK(is_filled(&ring, ring.array[0], EPOCHS));
+    CHECK(is_filled(&ring, ring.array[1], EPOCHS - 1));
     close_ring(&ring);
 }
 
