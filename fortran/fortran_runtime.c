@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* Constants of the module that no name can be asked for; tests/fortran_cases.f90 asks for the others. */
 _Static_assert(SELVAGE_CHECKSUM_RETRY == 1 && SELVAGE_CHECKSUM_REPORT == 2 && SELVAGE_CHECKSUM_ABORT == 3 &&
@@ -38,7 +39,8 @@ static const char *detail(void)
     return refusal_state == LAST ? refusal : selvage_error_detail();
 }
 
-/* As MPI does with its default error handler. Without MPI there is only this process to end. */
+/* As MPI does with its default error handler. Without MPI there is only this process to end. Launchers may drop what
+ * they have not read when a job is aborted (MPICH's does), and the reason should not be lost: hence the pause. */
 static void end_job(selvage_status_t status)
 {
     int initialized = 0, finalized = 0;
@@ -47,8 +49,10 @@ static void end_job(selvage_status_t status)
     MPI_Initialized(&initialized);
     if (initialized)
         MPI_Finalized(&finalized);
-    if (initialized && !finalized)
+    if (initialized && !finalized) {
+        nanosleep(&(struct timespec){.tv_nsec = 200 * 1000 * 1000}, NULL);
         MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+    }
     exit(EXIT_FAILURE);
 }
 
