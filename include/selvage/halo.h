@@ -144,7 +144,11 @@ selvage_status_t selvage_halo_start(selvage_halo_t *halo, void *stream);
 /** @brief As selvage_exchange_test(). */
 selvage_status_t selvage_halo_test(selvage_halo_t *halo, void *stream);
 
-/** @brief Phases 2 to 6: as selvage_exchange_wait(). Later work on @p stream sees the halos. */
+/**
+ * @brief Phases 2 to 6: as selvage_exchange_wait(). Later work on @p stream sees the halos.
+ *
+ * Unpacking may be such work itself: a host that reads them synchronises @p stream first.
+ */
 selvage_status_t selvage_halo_wait(selvage_halo_t *halo, void *stream);
 
 /** @brief Ends the exchange on the stream, without the host: as selvage_exchange_enqueue_wait(). */
