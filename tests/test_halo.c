@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Halos where random cases do not look: sums in reverse have the same bits whatever the route and the progress, and if
- * packets were damaged on their way; streams are in order; epochs end on the stream without the host; arrays of different alignment take turns; and
- * what describe tells is what the shape of the fields says.
+ * packets were damaged on their way; streams are in order; epochs end on the stream without the host; arrays of
+ * different alignment take turns; and what describe tells is what the shape of the fields says.
  */
 #include <stdlib.h>
 
