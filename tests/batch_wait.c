@@ -201,9 +201,20 @@ static void test_abort(sv_device_t *dev, void *stream, bool concurrent)
 
 static void await(sv_device_t *dev, const link_memory_t *words, uint64_t epoch, uint64_t wait_ns, void *stream)
 {
-    const uint64_t *word = (const uint64_t *)(const void *)words->at;
-    sv_await_arg_t arg = {.word = word, .abort = word + 1, .epoch = epoch, .wait_ns = wait_ns};
+    uint64_t *word = (uint64_t *)(void *)words->at;
+    sv_await_arg_t arg = {.word = word, .abort = word + 1, .late = word + 2, .epoch = epoch, .wait_ns = wait_ns};
     CHECK_STATUS(SV_DEVICE_CALL(dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream), SELVAGE_SUCCESS);
+}
+
+/* Says whether the time was over for an epoch, and forgets it. */
+static void check_words(const link_memory_t *words, uint64_t epoch)
+{
+    uint64_t *word = (uint64_t *)(void *)words->at;
+    /* Partner: the release of the kernel. */
+    CHECK_EQ(__atomic_load_n(word + 2, __ATOMIC_ACQUIRE), epoch);
+    CHECK_EQ(__atomic_load_n(word + 1, __ATOMIC_ACQUIRE), epoch != 0);
+    __atomic_store_n(word + 2, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(word + 1, 0, __ATOMIC_RELEASE);
 }
 
 /* A stream is held until the word is there, its time is over, or the abort word is set. */
@@ -211,15 +222,18 @@ static void test_await(sv_device_t *dev, void *stream, void *other, bool concurr
 {
     const uint64_t begin_ns = sv_clock_ns();
     link_memory_t words, data;
-    link_memory_open(dev, &words, "words", 16, true);
+    link_memory_open(dev, &words, "words", 24, true);
     link_memory_open(dev, &data, "data", 4096, false);
     memcpy(words.want, &(uint64_t){3}, 8);
     link_memory_store(dev, &words, stream);
     await(dev, &words, 3, 6 * LONG_NS, stream);
     await(dev, &words, 2, 6 * LONG_NS, stream);
+    CHECK_STATUS(SV_DEVICE_CALL(dev, stream_sync, stream), SELVAGE_SUCCESS);
+    check_words(&words, 0);
     await(dev, &words, 4, SHORT_NS, stream);
     CHECK_STATUS(SV_DEVICE_CALL(dev, stream_sync, stream), SELVAGE_SUCCESS);
     CHECK(sv_clock_ns() - begin_ns >= SHORT_NS);
+    check_words(&words, 4);
     if (concurrent) {
         SV_DEVICE_CALL(dev, delay_async, 3000, other);
         SV_DEVICE_CALL(dev, fill_async, data.at, 0x11, 2048, other);

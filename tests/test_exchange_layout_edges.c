@@ -6,7 +6,9 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/base_clock.h"
 #include "check.h"
 #include "local_ranks.h"
 #include "pipeline/layout_parts.h"
@@ -285,22 +287,73 @@ static void wait_elsewhere(local_rank_t *self)
     close_ring(&ring);
 }
 
+/* The stream goes on at the deadline, without the data: then nothing is unpacked, and the next call says so. */
+static void hold_too_long(local_rank_t *self)
+{
+    ring_t ring;
+    selvage_status_t status;
+    open_ring(&ring, self, 1, 0, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_ADD_INT64);
+    if (self->rank == 1)
+        usleep(1300000);
+    CHECK_STATUS(selvage_exchange_start(ring.ex, ring.stream[0]), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_enqueue_wait(ring.ex, ring.stream[0]), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_stream_synchronize(self->dev, ring.stream[0]), SELVAGE_SUCCESS);
+    while (sv_exchange_state(ring.ex) == SV_EXCHANGE_RUNNING) /* until the neighbour has come after all */
+        usleep(1000);
+    status = selvage_exchange_test(ring.ex, ring.stream[0]);
+    CHECK_STATUS(selvage_stream_synchronize(self->dev, ring.stream[0]), SELVAGE_SUCCESS);
+    if (self->rank == 0) {
+        CHECK_STATUS(status, SELVAGE_ERR_TIMEOUT);
+        check_set(&ring, 0, 0, 0);
+    }
+    close_ring(&ring);
+}
+
+/* Whoever starts again does not wait longer than the stream was held, though nobody comes. */
+static void hold_for_nothing(local_rank_t *self)
+{
+    ring_t ring;
+    open_ring(&ring, self, 1, 0, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_STORE);
+    if (self->rank == 0) {
+        uint64_t begin_ns = sv_clock_ns();
+        CHECK_STATUS(selvage_exchange_start(ring.ex, ring.stream[0]), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_enqueue_wait(ring.ex, ring.stream[0]), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_start(ring.ex, ring.stream[0]), SELVAGE_ERR_TIMEOUT);
+        CHECK((double)(sv_clock_ns() - begin_ns) < 5e9);
+    }
+    local_ranks_barrier(self);
+    close_ring(&ring);
+}
+
 /* The neighbour has given up, which start finds out when its work is on the stream already: destroy waits for that. */
 static void destroy_packing(local_rank_t *self)
 {
+    enum { OTHERS = 40, OTHERS_BYTES = 4096 };
     ring_t ring;
+    uint8_t *other[OTHERS];
+    int wrong = 0;
     open_ring(&ring, self, 1, 0, SELVAGE_ROUTE_STAGED, SV_LAYOUT_STORE);
     if (self->rank == 0) {
         CHECK_STATUS(selvage_exchange_start(ring.ex, ring.stream[0]), SELVAGE_SUCCESS);
     } else {
         while (!ring.ex->lost_epoch)
             CHECK_STATUS(selvage_progress(self->comm), SELVAGE_SUCCESS);
-        CHECK_STATUS(selvage_device_delay_us(self->dev, LATE_US, ring.stream[0]), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_device_delay_us(self->dev, 5 * LATE_US, ring.stream[0]), SELVAGE_SUCCESS);
         CHECK(selvage_exchange_start(ring.ex, ring.stream[0]) != SELVAGE_SUCCESS);
     }
     selvage_exchange_destroy(ring.ex);
     ring.ex = NULL;
+    for (int i = 0; i < OTHERS; i++) { /* the memory is another's from now on */
+        CHECK_STATUS(selvage_device_malloc(self->dev, OTHERS_BYTES, (void **)&other[i]), SELVAGE_SUCCESS);
+        memset(other[i], 0x5a, OTHERS_BYTES);
+    }
     CHECK_STATUS(selvage_stream_synchronize(self->dev, ring.stream[0]), SELVAGE_SUCCESS);
+    for (int i = 0; i < OTHERS; i++) {
+        for (int b = 0; b < OTHERS_BYTES; b++)
+            wrong += other[i][b] != 0x5a;
+        selvage_device_free(self->dev, other[i]);
+    }
+    CHECK_EQ(wrong, 0);
     close_ring(&ring);
 }
 
@@ -358,5 +411,7 @@ int main(void)
     }
     play("KERNEL_COPY_MAX_BYTES=0", 1, store_and_add, SELVAGE_ROUTE_STAGED, SV_LAYOUT_ADD_INT64, false);
     play("KERNEL_COPY_MAX_BYTES=0 TIMEOUT_S=5", 2, destroy_packing, SELVAGE_ROUTE_STAGED, SV_LAYOUT_STORE, true);
+    play("PROGRESS=thread TIMEOUT_S=0.6", 2, hold_too_long, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_ADD_INT64, true);
+    play("PROGRESS=thread TIMEOUT_S=0.6", 2, hold_for_nothing, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_STORE, true);
     return check_report("test_exchange_layout_edges");
 }

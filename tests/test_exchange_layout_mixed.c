@@ -2,8 +2,9 @@
 /*
  * Packets of which both ends, one or none lie in pieces: every rank sends all kinds and sizes of them to every rank,
  * itself too, by every route, into registered and unaligned memory, with faults at all ranks or at one, late, and where
- * mappings fail. Every byte of the memory that is received into is known.
+ * mappings fail. Every byte of the memory that is received into is known. Usage: test_exchange_layout_mixed [scene...]
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
@@ -192,13 +193,20 @@ static const scene_t scenes[] = {
     {.env = "FAULT=map=2", .size = 3, .log_expected = true},
 };
 
-int main(void)
+static void play(size_t number)
 {
-    for (size_t i = 0; i < sizeof scenes / sizeof scenes[0]; i++) {
-        scene_t scene = scenes[i];
-        local_ranks_env(scene.env);
-        local_ranks_run(&(local_run_t){.size = scene.size, .body = body, .arg = &scene,
-                                       .log_expected = scene.log_expected});
-    }
+    scene_t scene = scenes[number];
+    local_ranks_env(scene.env);
+    local_ranks_run(&(local_run_t){.size = scene.size, .body = body, .arg = &scene,
+                                   .log_expected = scene.log_expected});
+}
+
+int main(int argc, char **argv)
+{
+    const size_t count = sizeof scenes / sizeof scenes[0];
+    for (int i = 1; i < argc; i++)
+        play(strtoul(argv[i], NULL, 10) % count);
+    for (size_t i = 0; argc == 1 && i < count; i++)
+        play(i);
     return check_report("test_exchange_layout_mixed");
 }

@@ -230,9 +230,11 @@ typedef struct sv_signal_arg {
     uint64_t *second;          /* a word that gets the same value first; may be NULL */
 } sv_signal_arg_t;
 
-/* Returns once word is at least epoch, or abort is not 0, or the time is over. Both pinned. */
+/* Returns once word is at least epoch, or abort is not 0, or the time is over: then late (or NULL) gets the epoch and
+   abort 1. All pinned. */
 typedef struct sv_await_arg {
-    const uint64_t *word, *abort;
+    const uint64_t *word;
+    uint64_t *abort, *late;
     uint64_t epoch, wait_ns;
 } sv_await_arg_t;
 
@@ -262,7 +264,7 @@ SV_LAYOUT_ASSERT(sv_push_item_t, 192);
 SV_LAYOUT_ASSERT(sv_pull_item_t, 208);
 SV_LAYOUT_ASSERT(sv_piece_t, 152);
 SV_LAYOUT_ASSERT(sv_batch_arg_t, 576);
-SV_LAYOUT_ASSERT(sv_await_arg_t, 32);
+SV_LAYOUT_ASSERT(sv_await_arg_t, 40);
 SV_LAYOUT_ASSERT(sv_delay_arg_t, 8);
 SV_LAYOUT_ASSERT(sv_flip_arg_t, 16);
 

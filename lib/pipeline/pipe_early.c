@@ -231,7 +231,7 @@ static void enqueue(void *arg)
 /* With a progress thread the caller's stream only has to be held until the engine says that the epoch is over. */
 static selvage_status_t hold_stream(selvage_exchange_t *x, void *stream)
 {
-    const sv_await_arg_t arg = {.word = x->abort + 1, .abort = x->abort, .epoch = x->started,
+    const sv_await_arg_t arg = {.word = x->abort + 1, .abort = x->abort, .late = x->abort + 2, .epoch = x->started,
                                 .wait_ns = sv_early_deadline_ns(x)};
     x->held_epoch = x->started;
     SV_TRY(SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream));
@@ -330,8 +330,30 @@ static void check(void *arg)
     sv_exchange_poison(x, status, true);
 }
 
+/* The epoch in which a held stream went on at the deadline; 0: none. What came later came too late for it. */
+static uint64_t late_epoch(const selvage_exchange_t *x)
+{
+    /* Partner: the release of the kernel that held it (sv_await). */
+    return x->held_epoch ? __atomic_load_n(x->abort + 2, __ATOMIC_ACQUIRE) : 0;
+}
+
+static void check_held(void *arg)
+{
+    selvage_exchange_t *x = arg;
+    if (sv_exchange_state(x) == SV_EXCHANGE_POISONED)
+        return;
+    x->found_epoch = late_epoch(x);
+    if (sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
+        sv_exchange_poison(x, sv_exchange_report_deadline(x, x->comm->timeout_s), true);
+    else
+        sv_exchange_poison(x, sv_error(SELVAGE_ERR_TIMEOUT, "epoch %llu was not complete within %g s of its enqueued "
+                                       "wait", (unsigned long long)x->found_epoch, x->comm->timeout_s), true);
+}
+
 void sv_early_check(selvage_exchange_t *x)
 {
+    if (late_epoch(x) && sv_exchange_state(x) != SV_EXCHANGE_POISONED)
+        sv_progress_call(&x->comm->progress, check_held, x);
     if (x->enqueued_epoch && sv_exchange_state(x) == SV_EXCHANGE_IDLE)
         sv_progress_call(&x->comm->progress, check, x);
 }

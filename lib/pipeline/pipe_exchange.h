@@ -303,7 +303,8 @@ struct selvage_exchange {
     sv_pull_item_t *pull_items;    /* the same for receives; one block with push_items */
     uint32_t *push_due, *pull_due; /* packets that the next batch takes */
     uint32_t npush_due, npull_due;
-    uint64_t *abort;               /* pinned: not 0: kernels stop waiting; the next word: the last epoch joined */
+    uint64_t *abort;               /* pinned: not 0: kernels stop waiting; then two words more: the last epoch joined,
+                                      and that for which a stream was held in vain */
     void *caller_stream;           /* valid during start, if start may enqueue there itself */
     bool in_start;
     bool unordered;                /* the streams of the exchange are not behind the caller's yet: maybe none is used */

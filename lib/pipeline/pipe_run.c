@@ -310,14 +310,16 @@ void sv_exchange_finish_held(selvage_exchange_t *x)
 {
     sv_relax_t relax;
     init_relax(x->comm, &relax);
-    while (x->held_epoch && x->held_epoch == x->started && sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
+    while (x->held_epoch && x->held_epoch == x->started && sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
+        sv_early_check(x); /* it has the deadline */
         sv_relax(&relax);
+    }
 }
 
 selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
 {
-    sv_early_check(x);
     sv_exchange_finish_held(x);
+    sv_early_check(x);
     switch (sv_exchange_state(x)) {
     case SV_EXCHANGE_BUILDING:
         return sv_error(SELVAGE_ERR_STATE, "selvage_exchange_start: the exchange is not committed");
