@@ -14,18 +14,21 @@
 #include "pipeline/layout_parts.h"
 #include "pipeline/pipe_exchange.h"
 
-enum { CELLS = 4000, ROOM = CELLS + 4, SETS = SV_LAYOUT_SETS + 3, LATE_US = 30000 };
+enum { SMALL = 4000, LARGE = 70000, SETS = SV_LAYOUT_SETS + 3, LATE_US = 30000 };
 
 typedef struct scene {
     selvage_route_t route;
     sv_layout_number_t number;
 } scene_t;
 
+/* Of an array that takes part; one of more than 32768 is sent by other streams. Set before ranks run. */
+static int cells = SMALL;
+
 static uint64_t *cells_of(local_rank_t *self, size_t count)
 {
-    void *cells = NULL;
-    CHECK_STATUS(selvage_device_malloc(self->dev, count * sizeof(uint64_t), &cells), SELVAGE_SUCCESS);
-    return cells;
+    void *array = NULL;
+    CHECK_STATUS(selvage_device_malloc(self->dev, count * sizeof(uint64_t), &array), SELVAGE_SUCCESS);
+    return array;
 }
 
 /* Every other cell of an array, from cell first on. */
@@ -179,9 +182,9 @@ static uint64_t value_of(int rank, int set, int i)
 }
 
 /* A set begins odd cells behind a multiple of 16 bytes. */
-static uint64_t *set_of(uint64_t *cells, int set, int odd)
+static uint64_t *set_of(uint64_t *arrays, int set, int odd)
 {
-    return cells + (size_t)set * ROOM + odd;
+    return arrays + (size_t)set * (size_t)(cells + 4) + odd;
 }
 
 static selvage_status_t bind(const ring_t *ring, int set, int odd)
@@ -195,19 +198,19 @@ static void open_ring(ring_t *ring, local_rank_t *self, int sets, int odd, selva
 {
     selvage_exchange_params_t params = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = route};
     int next = (self->rank + 1) % self->size, last = (self->rank + self->size - 1) % self->size;
-    *ring = (ring_t){.self = self, .sets = sets, .out = cells_of(self, (size_t)sets * ROOM),
-                     .in = cells_of(self, (size_t)sets * ROOM)};
-    memset(ring->in, 0, (size_t)sets * ROOM * sizeof *ring->in);
+    *ring = (ring_t){.self = self, .sets = sets, .out = cells_of(self, (size_t)sets * (size_t)(cells + 4)),
+                     .in = cells_of(self, (size_t)sets * (size_t)(cells + 4))};
+    memset(ring->in, 0, (size_t)sets * (size_t)(cells + 4) * sizeof *ring->in);
     for (int set = 0; set < sets; set++)
-        for (int i = 0; i < CELLS; i++)
+        for (int i = 0; i < cells; i++)
             set_of(ring->out, set, odd)[i] = value_of(self->rank, set, i);
     for (int s = 0; s < 2; s++)
         CHECK_STATUS(selvage_stream_create(self->dev, &ring->stream[s]), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_exchange_create(self->comm, &params, &ring->ex), SELVAGE_SUCCESS);
     CHECK_STATUS(bind(ring, 0, odd), SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_exchange_add_send_layout(ring->ex, comb(1, 0, CELLS / 2, SV_LAYOUT_STORE), next, 1, NULL),
+    CHECK_STATUS(sv_exchange_add_send_layout(ring->ex, comb(1, 0, (uint64_t)cells / 2, SV_LAYOUT_STORE), next, 1, NULL),
                  SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_exchange_add_recv_layout(ring->ex, comb(2, 1, CELLS / 2, number), last, 1, NULL),
+    CHECK_STATUS(sv_exchange_add_recv_layout(ring->ex, comb(2, 1, (uint64_t)cells / 2, number), last, 1, NULL),
                  SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_exchange_commit(ring->ex), SELVAGE_SUCCESS);
 }
@@ -226,7 +229,7 @@ static void check_set(const ring_t *ring, int set, int odd, uint64_t times)
 {
     int last = (ring->self->rank + ring->self->size - 1) % ring->self->size, wrong = 0;
     const uint64_t *in = set_of(ring->in, set, odd);
-    for (int i = 0; i < CELLS; i++)
+    for (int i = 0; i < cells; i++)
         wrong += in[i] != (i % 2 ? times * value_of(last, set, i - 1) : 0);
     CHECK_EQ(wrong, 0);
 }
@@ -237,7 +240,7 @@ static void alternate(local_rank_t *self)
     ring_t ring;
     void *bad[2];
     open_ring(&ring, self, 2, 1, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_STORE);
-    for (int i = 0; i < CELLS; i++) /* the second set begins at a multiple of 16 */
+    for (int i = 0; i < cells; i++) /* the second set begins at a multiple of 16 */
         set_of(ring.out, 1, 0)[i] = value_of(self->rank, 1, i);
     for (int epoch = 0; epoch < 4; epoch++) {
         int set = epoch % 2;
@@ -267,6 +270,39 @@ static void swap_enqueued(local_rank_t *self)
     CHECK_STATUS(selvage_stream_synchronize(self->dev, ring.stream[0]), SELVAGE_SUCCESS);
     for (int set = 0; set < SETS; set++)
         check_set(&ring, set, 0, 1);
+    close_ring(&ring);
+}
+
+/* The host comes to swap while a push of its own waits for a neighbour, who waits for another exchange of this rank. */
+static void swap_in_between(local_rank_t *self)
+{
+    enum { OTHER_BYTES = 1 << 20 };
+    selvage_exchange_params_t params = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = SELVAGE_ROUTE_STAGED};
+    ring_t ring;
+    selvage_exchange_t *other;
+    void *out = cells_of(self, OTHER_BYTES / 8), *in = cells_of(self, OTHER_BYTES / 8);
+    open_ring(&ring, self, SV_LAYOUT_SETS, 0, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_STORE);
+    CHECK_STATUS(selvage_exchange_create(self->comm, &params, &other), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_add_send(other, out, OTHER_BYTES, 1 - self->rank, 2, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_add_recv(other, in, OTHER_BYTES, 1 - self->rank, 2, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_commit(other), SELVAGE_SUCCESS);
+    for (int set = 0; set < SV_LAYOUT_SETS; set++) {
+        if (set == 2)
+            CHECK_STATUS(selvage_exchange_start(other, ring.stream[1]), SELVAGE_SUCCESS);
+        if (set == 2 && self->rank == 1)
+            CHECK_STATUS(selvage_exchange_wait(other, ring.stream[1]), SELVAGE_SUCCESS);
+        CHECK_STATUS(bind(&ring, set, 0), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_start(ring.ex, ring.stream[0]), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_enqueue_wait(ring.ex, ring.stream[0]), SELVAGE_SUCCESS);
+    }
+    CHECK_STATUS(selvage_exchange_wait(other, ring.stream[1]), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_wait(ring.ex, ring.stream[0]), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_stream_synchronize(self->dev, ring.stream[0]), SELVAGE_SUCCESS);
+    for (int set = 0; set < SV_LAYOUT_SETS; set++)
+        check_set(&ring, set, 0, 1);
+    selvage_exchange_destroy(other);
+    selvage_device_free(self->dev, out);
+    selvage_device_free(self->dev, in);
     close_ring(&ring);
 }
 
@@ -369,9 +405,9 @@ static void store_and_add(local_rank_t *self)
     CHECK_STATUS(sv_exchange_rebind(ring.ex, bases, 2), SELVAGE_SUCCESS);
     for (int i = 0; i < 3; i++) {
         sv_layout_number_t number = i == 1 ? SV_LAYOUT_STORE : SV_LAYOUT_ADD_INT64;
-        CHECK_STATUS(sv_exchange_add_send_layout(ring.ex, comb(1, 0, CELLS / 2, SV_LAYOUT_STORE), 0, i, NULL),
+        CHECK_STATUS(sv_exchange_add_send_layout(ring.ex, comb(1, 0, (uint64_t)cells / 2, SV_LAYOUT_STORE), 0, i, NULL),
                      SELVAGE_SUCCESS);
-        CHECK_STATUS(sv_exchange_add_recv_layout(ring.ex, comb(2, 1, CELLS / 2, number), 0, i, NULL),
+        CHECK_STATUS(sv_exchange_add_recv_layout(ring.ex, comb(2, 1, (uint64_t)cells / 2, number), 0, i, NULL),
                      SELVAGE_SUCCESS);
     }
     CHECK_STATUS(selvage_exchange_commit(ring.ex), SELVAGE_SUCCESS);
@@ -409,6 +445,9 @@ int main(void)
         play(progress[i], 2, wait_elsewhere, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_ADD_INT64, false);
         play(progress[i], 2, wait_elsewhere, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_STORE, false);
     }
+    cells = LARGE;
+    play("SEGMENT_BYTES=4096 TIMEOUT_S=5", 2, swap_in_between, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_STORE, false);
+    cells = SMALL;
     play("KERNEL_COPY_MAX_BYTES=0", 1, store_and_add, SELVAGE_ROUTE_STAGED, SV_LAYOUT_ADD_INT64, false);
     play("KERNEL_COPY_MAX_BYTES=0 TIMEOUT_S=5", 2, destroy_packing, SELVAGE_ROUTE_STAGED, SV_LAYOUT_STORE, true);
     play("PROGRESS=thread TIMEOUT_S=0.6", 2, hold_too_long, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_ADD_INT64, true);
