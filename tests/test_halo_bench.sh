@@ -31,6 +31,11 @@ for row in rows:
     assert (row["host_seconds"] > 0) == (row["mode"] == "wait") and row["nccl_seconds"] == 0, row
 ' "$work/json" "$work/out" || fail "$ranks ranks: the rows"
 done
+# Two nodes of two ranks: the figure with ranks in order is the larger one, or the same.
+SELVAGE_RANKS_PER_NODE=2 run 4 "$halos" --edges 6 --widths 1 --fields 1 --repeats 1 --nccl no --reorder \
+    >"$work/out" 2>"$work/err" || fail "status $? with reorder"
+sed -n 's/^face cells: .* blocks, \([0-9]*\) .* (\([0-9]*\) with.*/\1 \2/p' "$work/out" |
+    awk '{ good = $1 > 0 && $1 <= $2 } END { exit !good }' || fail "what crosses nodes"
 for arguments in '--edges 0' '--edges 8,x' '--widths 99' '--fields 17' '--repeats 0' '--seconds -1' more \
     --nothing; do
     # shellcheck disable=SC2086  # a list of words

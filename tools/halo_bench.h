@@ -14,6 +14,7 @@ typedef struct halo_options {
     int edges[HALO_LIST_MAX], edge_count, widths[HALO_LIST_MAX], width_count, fields[HALO_LIST_MAX], field_count;
     double seconds;
     int repetitions;
+    bool reorder;              /* blocks that are neighbours go to ranks of one node */
     size_t host_bytes;         /* fields larger than this all together have no rival on the host */
     bench_options_t nccl;      /* as much of them as bench_nccl_init() reads */
     const char *json;

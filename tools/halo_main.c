@@ -40,7 +40,8 @@ static void open_halo(halo_bench_t *bench, bool checksum)
 void halo_case_open(halo_bench_t *bench, const halo_case_t *what)
 {
     const size_t edge = (size_t)what->edge, width = (size_t)what->width;
-    selvage_grid_params_t params = {SELVAGE_GRID_PARAMS_INIT, .ndims = 3, .periodic = {1, 1, 1}};
+    selvage_grid_params_t params = {SELVAGE_GRID_PARAMS_INIT, .ndims = 3, .periodic = {1, 1, 1},
+                                    .reorder = bench->options.reorder};
     int blocks[3] = {0};
     MPI_Dims_create(bench->job.size, 3, blocks);
     for (int d = 0; d < 3; d++) {
@@ -174,9 +175,12 @@ static void finish_halo(void *context)
     tool_try(&bench->job, "synchronize", selvage_stream_synchronize(bench->device, bench->traffic.stream));
 }
 
-/* Whether the routes allow epochs that end on the stream. Collective; ends one epoch. */
+/* Whether the routes allow epochs that end on the stream: not between nodes, nor where one is forced that needs the
+   host, which is found by trying. Collective; ends one epoch. */
 static bool can_enqueue(halo_bench_t *bench)
 {
+    if (selvage_comm_node_size(bench->comm) < bench->job.size)
+        return false;
     tool_try(&bench->job, "start", selvage_halo_start(bench->halo, bench->traffic.stream));
     selvage_status_t status = selvage_halo_enqueue_wait(bench->halo, bench->traffic.stream);
     if (status != SELVAGE_ERR_UNSUPPORTED)
@@ -224,8 +228,9 @@ static void print_header(const halo_bench_t *bench)
     printf("selvage-halos: %d ranks, %s%s%s, blocks %d x %d x %d\n", bench->job.size,
            selvage_device_name(bench->device), bench->job.gpu.name[0] ? " " : "", bench->job.gpu.name,
            bench->place.blocks[0], bench->place.blocks[1], bench->place.blocks[2]);
-    printf("%lld of %lld face cells cross nodes\n", (long long)bench->place.surface_cells_between_nodes,
-           (long long)bench->place.surface_cells);
+    printf("face cells: %lld cross blocks, %lld of them cross nodes (%lld with ranks in order)\n",
+           (long long)bench->place.surface_cells, (long long)bench->place.surface_cells_between_nodes,
+           (long long)bench->place.surface_cells_in_rank_order);
     if (!bench->nccl.ready)
         printf("no NCCL or RCCL: %s\n", bench->nccl.why_not);
     printf("times in us, rival / selvage in the last columns\n%5s %5s %6s %8s %6s %6s %10s %8s %10s %10s %10s %7s %7s "
@@ -267,6 +272,7 @@ static const struct option long_options[] = {
     {"edges", required_argument, NULL, 'e'},   {"widths", required_argument, NULL, 'w'},
     {"fields", required_argument, NULL, 'f'},  {"seconds", required_argument, NULL, 's'},
     {"repeats", required_argument, NULL, 'r'}, {"host-bytes", required_argument, NULL, 'H'},
+    {"reorder", no_argument, NULL, 'o'},
     {"nccl", required_argument, NULL, 'n'},    {"json", required_argument, NULL, 'j'},
     {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
 };
@@ -280,6 +286,7 @@ static void usage(FILE *stream)
           "  --seconds S     spent on each figure (default 0.1)\n"
           "  --repeats N     a fixed number of repetitions instead\n"
           "  --host-bytes B  fields larger than this have no rival on the host (default 1073741824)\n"
+          "  --reorder       blocks that are neighbours go to ranks of one node, where that helps\n"
           "  --nccl FILE     library to compare with; no: none\n"
           "  --json FILE     write the rows as JSON too\n"
           "  --help\n", stream);
@@ -322,6 +329,7 @@ static bool take(halo_options_t *options, int letter, char *value)
             return false;
         options->repetitions = (int)number;
         return true;
+    case 'o': options->reorder = true; return true;
     case 'n': options->nccl.nccl = value; return true;
     case 'j': options->json = value; return true;
     case 'h': options->help = true; return true;
