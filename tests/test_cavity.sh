@@ -3,32 +3,13 @@
 #
 # The cavity example: on 1 to 4 ranks, in every grid of blocks, it comes to the same flow bit for bit, and that flow is
 # the published one as well as 32 x 32 cells allow. A halo without its corners is neither, and is seen as wrong.
-set -u
-top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
-top_builddir=${top_builddir:-.}
-example=$top_builddir/examples/cavity
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-[ -x "$example" ] || { echo "SKIP: $example is not built"; exit 77; }
-runs=0 failed=0
+name=cavity
+. "$(dirname "$0")/application_runs.sh"
 
-fail() {
-    echo "FAIL: $*"
-    sed 's/^/    /' "$work/out"
-    failed=$((failed + 1))
-}
-
-# cavity RANKS WANTED_STATUS WANTED_TEXT ARGUMENT...: without a warning; sets `hash` to what is printed.
+# cavity RANKS WANTED_STATUS WANTED_TEXT ARGUMENT...: sets `hash` to what is printed.
 cavity() {
-    local ranks=$1 status=$2 text=$3 got
-    shift 3
-    runs=$((runs + 1))
-    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$example" "$@" >"$work/out" 2>&1
-    got=$?
+    application "$@"
     hash=$(sed -n 's/^hash of .* //p' "$work/out")
-    if [ "$got" -ne "$status" ] || ! grep -q -- "$text" "$work/out" || grep -q '^selvage.*warning' "$work/out"; then
-        fail "status $got on $ranks ranks, wanted $status and '$text': $*"
-    fi
 }
 
 # same RANKS ARGUMENT...: a few hundred steps, which is not steady yet, end as they did on one rank.
@@ -53,11 +34,6 @@ fi
 cavity 1 1 "^NOT steady" --cells 33 --passes 2
 alone=$hash
 same 4 --cells 33 --blocks 2x2
-finish() {
-    echo "test_cavity: $runs runs, $failed failed"
-    [ "$failed" -eq 0 ]
-    exit
-}
 [ -z "${BRIEF:-}" ] || finish
 same 2 --cells 33 --blocks 2x1
 same 3 --cells 33 --blocks 1x3

@@ -3,38 +3,9 @@
 #
 # The heat example: second order on three grids, the decay of the difference equations to rounding, and the same bits in
 # every cell however the cube is cut, by every route; uneven blocks, a picture, weak scaling, what is refused.
-set -u
-top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
-top_builddir=${top_builddir:-.}
-example=$top_builddir/examples/heat3d
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-[ -x "$example" ] || { echo "SKIP: $example is not built"; exit 77; }
-runs=0 failed=0
-
-fail() {
-    echo "FAIL: $*"
-    sed 's/^/    /' "$work/out"
-    failed=$((failed + 1))
-}
-
-# heat3d RANKS WANTED_STATUS WANTED_TEXT ARGUMENT...
-heat3d() {
-    local ranks=$1 status=$2 text=$3 got
-    shift 3
-    runs=$((runs + 1))
-    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 120 "$example" "$@" >"$work/out" 2>&1
-    got=$?
-    if [ "$got" -ne "$status" ] || ! grep -q -- "$text" "$work/out" || grep -q '^selvage' "$work/out"; then
-        fail "status $got on $ranks ranks, wanted $status and '$text': $*"
-    fi
-}
-
-finish() {
-    echo "test_heat3d: $runs runs, $failed failed"
-    [ "$failed" -eq 0 ]
-    exit
-}
+name=heat3d
+. "$(dirname "$0")/application_runs.sh"
+heat3d() { application "$@"; }
 
 # same RANKS ARGUMENT...: every figure of the tables is the one of a single rank, bits and all.
 same() {

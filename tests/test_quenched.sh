@@ -3,33 +3,11 @@
 #
 # The heat bath: the same plaquettes and the same bits of every link on every grid of ranks, even and uneven, and by
 # every route; the strong coupling series; a configuration that reads back with the plaquettes that were measured.
-set -u
-top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
-top_builddir=${top_builddir:-.}
-example=$top_builddir/examples/quenched
+name=quenched
+. "$(dirname "$0")/application_runs.sh"
 reader=$top_builddir/examples/plaquette
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-[ -x "$example" ] || { echo "SKIP: $example is not built"; exit 77; }
 unset SELVAGE_LATTICE
-runs=0 failed=0
-
-fail() {
-    echo "FAIL: $*"
-    sed 's/^/    /' "$work/out"
-    failed=$((failed + 1))
-}
-
-# quenched RANKS WANTED_STATUS WANTED_TEXT ARGUMENT...
-quenched() {
-    local ranks=$1 status=$2 text=$3 got
-    shift 3
-    runs=$((runs + 1))
-    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 120 "$example" "$@" >"$work/out" 2>&1
-    got=$?
-    [ "$got" -eq "$status" ] || fail "status $got on $ranks ranks, wanted $status: $*"
-    grep -q -- "$text" "$work/out" || fail "no '$text' on $ranks ranks: $*"
-}
+quenched() { application "$@"; }
 
 # Plaquettes and hashes of the last run.
 values() { awk '/^(cold|hot) / { print $1, $2, $5 }' "$work/out"; }
@@ -45,12 +23,6 @@ same() {
     else
         values | cmp -s - "$work/$name" || fail "$grid: other values than 1x1x1x1, $(cat "$work/$name")"
     fi
-}
-
-finish() {
-    echo "test_quenched: $runs runs, $failed failed"
-    [ "$failed" -eq 0 ]
-    exit
 }
 
 even=(--extent 4x4x4x4 --sweeps 3 --thermalise 0 --relax 1)

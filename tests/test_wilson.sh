@@ -5,34 +5,11 @@
 # link a matrix; a random configuration against the dense matrix of wilson_dense.py; the published configuration
 # (SELVAGE_LATTICE, or ../shared/data beside the sources; skipped where it is not) against itself on one rank. Each on
 # several grids of ranks, with blocks of even and of odd sizes, down to one site.
-set -u
-top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
-top_builddir=${top_builddir:-.}
-example=$top_builddir/examples/wilson
+name=wilson
+. "$(dirname "$0")/application_runs.sh"
 published=${SELVAGE_LATTICE:-$top_srcdir/../shared/data/lattice/lat.sample.l8888}
 unset SELVAGE_LATTICE # the library's variables reach the program; each run names its file
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-[ -x "$example" ] || { echo "SKIP: $example is not built"; exit 77; }
-runs=0 failed=0
-
-fail() {
-    echo "FAIL: $*"
-    sed 's/^/    /' "$work/out"
-    failed=$((failed + 1))
-}
-
-# wilson RANKS WANTED_STATUS WANTED_TEXT ARGUMENT...
-wilson() {
-    local ranks=$1 status=$2 text=$3 got
-    shift 3
-    runs=$((runs + 1))
-    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 120 "$example" "$@" >"$work/out" 2>&1
-    got=$?
-    if [ "$got" -ne "$status" ] || ! grep -q -- "$text" "$work/out" || grep -q '^selvage' "$work/out"; then
-        fail "status $got on $ranks ranks, wanted $status and '$text': $*"
-    fi
-}
+wilson() { application "$@"; }
 
 # correlator OUTPUT: t and C(t).
 correlator() { awk '/pion correlator/ { on = 1; next } on { print $1, $2 }' "$1"; }
@@ -51,12 +28,6 @@ same() {
     wilson "$ranks" 0 "grid $grid," --grid "$grid" "$@"
     correlator "$work/out" >"$work/here"
     equal "$work/here" "$wanted" || fail "another correlator than in $wanted on grid $grid: $*"
-}
-
-finish() {
-    echo "test_wilson: $runs runs, $failed failed"
-    [ "$failed" -eq 0 ]
-    exit
 }
 
 # Free quarks. The example itself compares, and fails if it must.
