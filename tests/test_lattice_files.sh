@@ -40,8 +40,10 @@ refused() {
 }
 
 # bad NAME TEXT: the file $work/NAME is refused with a message that names it.
+some=3
+[ -z "${BRIEF:-}" ] || some=1
 bad() {
-    refused 3 1 "^plaquette: $work/$1: .*$2" --lattice "$work/$1"
+    refused "$some" 1 "^plaquette: $work/$1: .*$2" --lattice "$work/$1"
 }
 
 # patch NAME OFFSET BYTES: a copy of the good file, with some bytes overwritten (printf escapes).
