@@ -152,8 +152,10 @@ typedef struct sv_piece {
     uint32_t granule, first_unit, run_units, levels;
     uint32_t base;
     uint32_t padded;
-    uint32_t number;        /* SV_LAYOUT_...: what a receive adds; 0: it stores */
+    uint32_t number;        /* SV_ADD_...: what a receive adds; 0: it stores */
 } sv_piece_t;
+
+enum { SV_ADD_FLOAT32 = 1, SV_ADD_FLOAT64 = 2, SV_ADD_INT32 = 3, SV_ADD_INT64 = 4 };
 
 /* Sender: src goes to dst, the record to record, then the words are released. Words may be NULL. */
 typedef struct sv_push_item {

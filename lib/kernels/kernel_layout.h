@@ -81,13 +81,11 @@ struct run_finder {
 
 /* --- adding ------------------------------------------------------------------------------------------------------- */
 
-enum : uint32_t { ADD_FLOAT32 = 1, ADD_FLOAT64 = 2, ADD_INT32 = 3, ADD_INT64 = 4 }; /* sv_layout_number_t */
-
 SV_DEV_FN uint32_t layout_add_half(uint32_t number, uint32_t a, uint32_t b)
 {
     float x, y;
 
-    if (number != ADD_FLOAT32)
+    if (number != SV_ADD_FLOAT32)
         return a + b;
     __builtin_memcpy(&x, &a, sizeof x);
     __builtin_memcpy(&y, &b, sizeof y);
@@ -100,9 +98,9 @@ SV_DEV_FN uint64_t layout_add_word(uint32_t number, uint64_t a, uint64_t b)
 {
     double x, y;
 
-    if (number == ADD_INT64)
+    if (number == SV_ADD_INT64)
         return a + b;
-    if (number != ADD_FLOAT64)
+    if (number != SV_ADD_FLOAT64)
         return layout_add_half(number, static_cast<uint32_t>(a), static_cast<uint32_t>(b)) |
                static_cast<uint64_t>(layout_add_half(number, static_cast<uint32_t>(a >> 32),
                                                      static_cast<uint32_t>(b >> 32))) << 32;

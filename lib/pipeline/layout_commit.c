@@ -156,7 +156,7 @@ typedef struct walk {
     sv_push_item_t *pack;
     sv_pull_item_t *unpack;
     sv_digest_scratch_t *scratch_there;
-    uint32_t npacks, nunpacks, most_unpacks;
+    uint32_t npacks, nunpacks;
     uint32_t *waves;             /* per base: how many pieces were added to it so far */
 } walk_t;
 
@@ -173,9 +173,9 @@ static selvage_status_t walk_send(walk_t *walk, sv_send_t *send)
     uint32_t n = walk->npacks++;
     if (!walk->arena.here)
         return SELVAGE_SUCCESS;
-    walk->pack[n] = (sv_push_item_t){.dst = layouts->leaving + (send->buf - layouts->leaving), .scratch = p->scratch,
-                                     .nslots = 1, .pieces = p->pieces, .npieces = p->npieces,
-                                     .identity = {.bytes = p->bytes}};
+    uint8_t *place = layouts->leaving + (send->buf - layouts->leaving); /* buf is for reading; this is its own memory */
+    walk->pack[n] = (sv_push_item_t){.dst = place, .scratch = p->scratch, .nslots = 1, .pieces = p->pieces,
+                                     .npieces = p->npieces, .identity = {.bytes = p->bytes}};
     layouts->packs[n] = (sv_layout_entry_t){.item = n, .bytes = p->bytes};
     return SELVAGE_SUCCESS;
 }

@@ -32,7 +32,7 @@ typedef struct sv_layout_state {
     sv_push_item_t *pack_items;  /* device, in the block */
     sv_pull_item_t *unpack_items;
     sv_layout_entry_t *packs, *unpacks; /* the latter in the order of their waves; owned */
-    uint32_t npacks, nunpacks, unpacks_room;
+    uint32_t npacks, nunpacks;
     struct sv_event *event;      /* behind what was launched last on a stream of the caller's */
     bool launched;               /* there was something */
     bool due;                    /* what landed in this epoch is to be unpacked by whoever waits for it */

@@ -31,7 +31,11 @@ typedef enum sv_layout_kind { SV_LAYOUT_ALIGNED, SV_LAYOUT_EXACT } sv_layout_kin
 
 /* What an accumulating receive adds: see kernel_layout.h. NONE: it stores. */
 typedef enum sv_layout_number {
-    SV_LAYOUT_STORE, SV_LAYOUT_ADD_FLOAT32, SV_LAYOUT_ADD_FLOAT64, SV_LAYOUT_ADD_INT32, SV_LAYOUT_ADD_INT64
+    SV_LAYOUT_STORE = 0,
+    SV_LAYOUT_ADD_FLOAT32 = SV_ADD_FLOAT32,
+    SV_LAYOUT_ADD_FLOAT64 = SV_ADD_FLOAT64,
+    SV_LAYOUT_ADD_INT32 = SV_ADD_INT32,
+    SV_LAYOUT_ADD_INT64 = SV_ADD_INT64
 } sv_layout_number_t;
 
 /* A run of bytes without gaps. */
