@@ -188,6 +188,6 @@ selvage_status_t selvage_device_launch_soft(selvage_device_t *dev, selvage_soft_
     if (strcmp(dev->ops->name, "soft") != 0)
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "device %s: launch kernels with its own runtime", dev->ops->name);
     /* The device reads the descriptor while it enqueues, so that it may live on this stack. */
-    sv_kernel_t descriptor = {"user kernel", kernel};
+    sv_kernel_t descriptor = {"user kernel", kernel, false};
     return SV_DEVICE_CALL(dev, launch, &descriptor, arg, arg_bytes, nblocks, stream);
 }

@@ -25,12 +25,17 @@
 #include <selvage/device.h>
 #include <selvage/status.h>
 
-enum { SV_DEVICE_ABI = 5, SV_KERNEL_ARG_BYTES = 640, SV_DEVICE_HANDLE_BYTES = 96 };
+enum { SV_DEVICE_ABI = 6, SV_KERNEL_ARG_BYTES = 640, SV_DEVICE_HANDLE_BYTES = 96 };
 
-/* A kernel of the library: its name in code objects, and its body for soft. arg points at the argument struct. */
+/*
+ * A kernel of the library: its name in code objects, and its body for soft. arg points at the argument struct.
+ * early_start: it calls sv_dev_launch_wait() before it touches what earlier work on the stream may change, so that a
+ * device that can brings it in while the kernel before it is still running.
+ */
 typedef struct sv_kernel {
     const char *name;
     void (*soft)(const void *arg, unsigned block, unsigned nblocks);
+    bool early_start;
 } sv_kernel_t;
 
 /* Which modelled link (or copy engine) a copy uses. PEER is device to device of another rank. */

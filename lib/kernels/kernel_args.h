@@ -192,6 +192,7 @@ typedef struct sv_pull_item {
     uint64_t *done;            /* pinned: gets the word of this epoch and attempt, with an SV_PULL_ outcome as count */
     uint64_t *verdict;         /* the sender's: this epoch was good; NULL where a message says it */
     uint64_t *credit;          /* the sender's: leave for the epoch that uses this slot next; NULL if not by slots */
+    uint64_t *credit_near;     /* the same, in the memory of the sender's device: for a push that waits; or NULL */
     sv_digest_scratch_t *scratch;
     uint64_t nslots;
     uint64_t count;            /* that arrived must reach; 0 is 1 */
@@ -263,7 +264,7 @@ SV_LAYOUT_ASSERT(sv_pack_arg_t, 248);
 SV_LAYOUT_ASSERT(sv_sum_arg_t, 24);
 SV_LAYOUT_ASSERT(sv_signal_arg_t, 40);
 SV_LAYOUT_ASSERT(sv_push_item_t, 192);
-SV_LAYOUT_ASSERT(sv_pull_item_t, 208);
+SV_LAYOUT_ASSERT(sv_pull_item_t, 216);
 SV_LAYOUT_ASSERT(sv_piece_t, 152);
 SV_LAYOUT_ASSERT(sv_batch_arg_t, 576);
 SV_LAYOUT_ASSERT(sv_await_arg_t, 40);

@@ -70,6 +70,9 @@ SV_DEV_FN bool batch_poll(const sv_batch_arg_t &arg, const uint64_t *word, uint6
  * at them: they may lie in host memory, and many lookers would hold up the very store that they wait for. The others
  * wait for what it says in the scratch; its deadline is theirs, and its block comes before theirs. All threads call,
  * and what was released before the words is theirs to read.
+ *
+ * The launch may have overlapped the kernel before it on the stream, which may be the same packet's: so nothing but the
+ * words is looked at before that one is complete, the scratch included.
  */
 SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, sv_digest_scratch_t *scratch, const uint64_t *word,
                            uint64_t count, const uint64_t *second, sv_dev_block_t at)
@@ -77,18 +80,25 @@ SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, sv_digest_scratch_t *scrat
     enum : uint32_t { NOT_YET = 0, GO = 1, STAY = 2 };
     uint32_t found = GO;
 
-    if (arg.wait_ns == 0)
+    if (arg.wait_ns == 0) {
+        sv_dev_launch_wait();
+        sv_dev_launch_release();
         return true;
+    }
     if (at.tid == 0 && at.block == 0) {
         found = batch_poll(arg, word, count) && (!second || batch_poll(arg, second, 1)) ? GO : STAY;
+        sv_dev_launch_wait();
         if (at.nblocks > 1) /* partner: the acquire below, in the other shares */
             sv_dev_store_release_u32(&scratch->go, found);
     } else if (at.tid == 0) {
         unsigned turns = 0;
+        sv_dev_launch_wait();
         while ((found = sv_dev_load_acquire_u32(&scratch->go)) == NOT_YET) /* partner: the release above */
             sv_dev_relax(&turns);
     }
-    return sv_dev_block_broadcast_u32(found, at) == GO;
+    found = sv_dev_block_broadcast_u32(found, at); /* the barriers inside bring thread 0's wait to all */
+    sv_dev_launch_release();
+    return found == GO;
 }
 
 /* The total over the shares of a packet, for its last one. */

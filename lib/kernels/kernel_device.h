@@ -46,10 +46,11 @@ typedef struct __attribute__((aligned(16))) sv_dev_pair {
     uint64_t word[2];
 } sv_dev_pair_t;
 
-/* Up to three words that are released together: everything before comes before each of them. NULL: no word. */
+/* Up to four words that are released together: everything before comes before each of them. NULL: no word. */
+enum { SV_DEV_WORDS = 4 };
 typedef struct sv_dev_words {
-    uint64_t *word[3];
-    uint64_t value[3];
+    uint64_t *word[SV_DEV_WORDS];
+    uint64_t value[SV_DEV_WORDS];
 } sv_dev_words_t;
 
 #if defined(SV_DEV_CUDA)
@@ -76,7 +77,7 @@ SV_DEV_FN void sv_dev_store_release_system_u64_all(const sv_dev_words_t &words)
 {
     asm volatile("fence.acq_rel.sys;" ::: "memory");
     SV_DEV_UNROLL
-    for (unsigned w = 0; w < 3; w++)
+    for (unsigned w = 0; w < SV_DEV_WORDS; w++)
         if (words.word[w])
             asm volatile("st.relaxed.sys.u64 [%0], %1;" ::"l"(words.word[w]), "l"(words.value[w]) : "memory");
 }
@@ -131,6 +132,20 @@ SV_DEV_FN void sv_dev_block_sync(void)
     __syncthreads();
 }
 
+SV_DEV_FN void sv_dev_launch_wait(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+SV_DEV_FN void sv_dev_launch_release(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 SV_DEV_FN uint64_t sv_dev_clock_ns(void)
 {
     uint64_t ns;
@@ -168,7 +183,7 @@ SV_DEV_FN void sv_dev_store_release_system_u64_all(const sv_dev_words_t &words)
 {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
     SV_DEV_UNROLL
-    for (unsigned w = 0; w < 3; w++)
+    for (unsigned w = 0; w < SV_DEV_WORDS; w++)
         if (words.word[w])
             __hip_atomic_store(words.word[w], words.value[w], __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
 }
@@ -224,6 +239,15 @@ SV_DEV_FN void sv_dev_block_sync(void)
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
 
+/* On AMD a kernel starts when those before it on the stream are complete. */
+SV_DEV_FN void sv_dev_launch_wait(void)
+{
+}
+
+SV_DEV_FN void sv_dev_launch_release(void)
+{
+}
+
 /* The constant clock of AMD GPUs runs at 100 MHz. */
 SV_DEV_FN uint64_t sv_dev_clock_ns(void)
 {
@@ -255,7 +279,7 @@ SV_DEV_FN void sv_dev_store_release_system_u64(uint64_t *word, uint64_t value)
 
 SV_DEV_FN void sv_dev_store_release_system_u64_all(const sv_dev_words_t &words)
 {
-    for (unsigned w = 0; w < 3; w++)
+    for (unsigned w = 0; w < SV_DEV_WORDS; w++)
         if (words.word[w])
             __atomic_store_n(words.word[w], words.value[w], __ATOMIC_RELEASE);
 }
@@ -299,6 +323,14 @@ SV_DEV_FN void sv_dev_block_sync(void)
 {
 }
 
+SV_DEV_FN void sv_dev_launch_wait(void)
+{
+}
+
+SV_DEV_FN void sv_dev_launch_release(void)
+{
+}
+
 SV_DEV_FN uint64_t sv_dev_clock_ns(void)
 {
     return sv_kernel_clock_ns();
@@ -321,6 +353,10 @@ SV_DEV_FN void sv_dev_relax(unsigned *turns)
  *   sv_dev_atomic_add_u32_acq_rel_system  the same for blocks that store into host memory or another device: each
  *                                     releases its own stores that far, and does not leave it to the last block
  *   sv_dev_block_sync                 all threads of the block; all their memory accesses before it come first
+ *   sv_dev_launch_wait     a kernel whose launch overlaps the one before it on its stream (early_start in kernels.h)
+ *                          touches nothing that others change, but words that it polls, before this returns: then
+ *                          everything before it on the stream is complete and visible
+ *   sv_dev_launch_release  from here on, in all blocks, the next such kernel may be brought in
  */
 
 #if defined(SV_DEV_GPU)

@@ -67,18 +67,19 @@ SV_DEV_FN void pull_close(const sv_batch_arg_t &arg, const sv_pull_item_t &item,
     const pull_outcome outcome = here ? pull_judge(arg, item, packet, sum, seen) : pull_outcome{};
 
     if (outcome.good) {
-        /* Partners: the sender's host, or batch_await() of its push; its host again; this rank's host. */
+        const uint64_t leave = batch_word(arg.epoch + item.nslots, 0, 1);
+        /* Partners: batch_await() of the sender's push; its host, or that push again; its host; this rank's host. */
         sv_dev_store_release_system_u64_all(
-            sv_dev_words_t{{item.credit, item.verdict, sticky ? nullptr : item.done},
-                           {batch_word(arg.epoch + item.nslots, 0, 1), batch_word(arg.epoch, 0, 1), done}});
+            sv_dev_words_t{{item.credit_near, item.credit, item.verdict, item.done},
+                           {leave, leave, batch_word(arg.epoch, 0, 1), done}});
         return;
     }
     if (here || sticky)
         pull_explain(arg, item, outcome, !here);
     /* Partners: this rank's host, and its kernels that wait for what will not come. */
     sv_dev_store_release_system_u64_all(
-        sv_dev_words_t{{item.done, sticky ? arg.abort : nullptr, nullptr},
-                       {done - SV_PULL_GOOD + (here ? SV_PULL_BAD : SV_PULL_ABSENT), 1, 0}});
+        sv_dev_words_t{{item.done, sticky ? arg.abort : nullptr},
+                       {done - SV_PULL_GOOD + (here ? SV_PULL_BAD : SV_PULL_ABSENT), 1}});
 }
 
 template <typename MOVE>

@@ -20,7 +20,7 @@ SV_DEV_FN void push_close(const sv_batch_arg_t &arg, const sv_push_item_t &item,
 
     if (!here) { /* partners: this rank's kernels that wait; its host, which may free all words behind failed */
         uint64_t *abort = arg.flags & SV_BATCH_STICKY ? arg.abort : nullptr;
-        sv_dev_store_release_system_u64_all(sv_dev_words_t{{abort, item.failed, nullptr}, {1, arg.epoch, 0}});
+        sv_dev_store_release_system_u64_all(sv_dev_words_t{{abort, item.failed}, {1, arg.epoch}});
         return;
     }
     if (arg.hurt == packet + 1 && item.identity.bytes)

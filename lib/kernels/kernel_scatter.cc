@@ -26,6 +26,7 @@ SV_DEV_FN bool is_failed(const sv_batch_arg_t &arg, sv_dev_block_t at)
 
     if (!(arg.flags & SV_BATCH_UNLESS_FAILED))
         return false;
+    sv_dev_launch_wait();
     if (at.tid == 0) /* partner: the release in pull_close() of an earlier launch */
         failed = sv_dev_load_acquire_system_u64(arg.abort) != 0;
     return sv_dev_block_broadcast_u32(failed, at) != 0;

@@ -9,18 +9,18 @@
 #include "base/base_clock.h"
 #include "kernels/kernels.h"
 
-const sv_kernel_t sv_kernel_digest = {"sv_digest", sv_digest_soft};
-const sv_kernel_t sv_kernel_pack = {"sv_pack", sv_pack_soft};
-const sv_kernel_t sv_kernel_unpack = {"sv_unpack", sv_unpack_soft};
-const sv_kernel_t sv_kernel_sum = {"sv_sum", sv_sum_soft};
-const sv_kernel_t sv_kernel_signal = {"sv_signal", sv_signal_soft};
-const sv_kernel_t sv_kernel_push = {"sv_push", sv_push_soft};
-const sv_kernel_t sv_kernel_pull = {"sv_pull", sv_pull_soft};
-const sv_kernel_t sv_kernel_gather = {"sv_gather", sv_gather_soft};
-const sv_kernel_t sv_kernel_scatter = {"sv_scatter", sv_scatter_soft};
-const sv_kernel_t sv_kernel_await = {"sv_await", sv_await_soft};
-const sv_kernel_t sv_kernel_flip = {"sv_flip", sv_flip_soft};
-const sv_kernel_t sv_kernel_delay = {"sv_delay", sv_delay_soft};
+const sv_kernel_t sv_kernel_digest = {"sv_digest", sv_digest_soft, false};
+const sv_kernel_t sv_kernel_pack = {"sv_pack", sv_pack_soft, false};
+const sv_kernel_t sv_kernel_unpack = {"sv_unpack", sv_unpack_soft, false};
+const sv_kernel_t sv_kernel_sum = {"sv_sum", sv_sum_soft, false};
+const sv_kernel_t sv_kernel_signal = {"sv_signal", sv_signal_soft, false};
+const sv_kernel_t sv_kernel_push = {"sv_push", sv_push_soft, true};
+const sv_kernel_t sv_kernel_pull = {"sv_pull", sv_pull_soft, true};
+const sv_kernel_t sv_kernel_gather = {"sv_gather", sv_gather_soft, true};
+const sv_kernel_t sv_kernel_scatter = {"sv_scatter", sv_scatter_soft, true};
+const sv_kernel_t sv_kernel_await = {"sv_await", sv_await_soft, false};
+const sv_kernel_t sv_kernel_flip = {"sv_flip", sv_flip_soft, false};
+const sv_kernel_t sv_kernel_delay = {"sv_delay", sv_delay_soft, false};
 
 /* A batch of four 16-byte units for each of 256 lanes: with less, blocks only cost their start and their arrival. */
 enum { BLOCK_BYTES = 16384 };

@@ -10,6 +10,7 @@
 #include "base/base_log.h"
 #include "base/base_status.h"
 #include "base/base_thread.h"
+#include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_phases.h"
 
@@ -70,6 +71,7 @@ static selvage_status_t find_target(sv_send_t *send)
     send->remote = (sv_recv_words_t *)(void *)(base + match->words_offset);
     if (send->p.route == SELVAGE_ROUTE_SELF) {
         send->target = (uint8_t *)(uintptr_t)match->own_pointer;
+        send->near = (uint8_t *)(uintptr_t)match->target_offset;
     } else if (send->p.route == SELVAGE_ROUTE_SHARED) {
         send->target = base + match->target_offset;
     } else {
@@ -77,6 +79,20 @@ static selvage_status_t find_target(sv_send_t *send)
         SV_TRY(sv_opened_get(&comm->opened, comm->dev, send->p.peer->rank, &match->handle, &send->opened));
         send->target = (uint8_t *)send->opened->base + match->target_offset;
     }
+    return SELVAGE_SUCCESS;
+}
+
+/* The words that a receive on a one-sided route writes: in the sender's segment, and for kernels there in its slab. */
+static selvage_status_t find_credit(sv_recv_t *recv)
+{
+    selvage_comm_t *comm = recv->p.x->comm;
+    const sv_hello_send_t *match = recv->match;
+    sv_peer_t *peer = recv->p.peer;
+    recv->remote = (sv_send_words_t *)(void *)(sv_shared_base(&peer->segment) + match->words_offset);
+    if (!sv_batch_has_near_record(&recv->p) || recv->p.direct || !match->has_credit)
+        return SELVAGE_SUCCESS;
+    SV_TRY(sv_opened_get(&comm->opened, comm->dev, peer->rank, &head_of(peer)->slab, &recv->opened));
+    recv->credit_near = (uint64_t *)(void *)((uint8_t *)recv->opened->base + match->credit_offset);
     return SELVAGE_SUCCESS;
 }
 
@@ -89,14 +105,13 @@ static selvage_status_t find_targets(selvage_exchange_t *x, sv_peer_t *peer)
         SV_TRY(find_target(&x->sends[i]));
         by_peer |= x->sends[i].p.route == SELVAGE_ROUTE_PEER;
     }
-    if (by_peer)
-        SV_TRY(sv_slab_check(x, peer));
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_recv_t *recv = &x->recvs[i];
         if (recv->p.peer == peer && sv_route_is_one_sided(recv->p.route))
-            recv->remote = (sv_send_words_t *)(void *)(sv_shared_base(&peer->segment) + recv->match->words_offset);
+            SV_TRY(find_credit(recv));
+        by_peer |= recv->p.peer == peer && recv->credit_near;
     }
-    return SELVAGE_SUCCESS;
+    return by_peer ? sv_slab_check(x, peer) : SELVAGE_SUCCESS;
 }
 
 /* Segment first, because it carries the answer: what of device memory cannot be mapped may still go by shared. */
@@ -197,6 +212,10 @@ void sv_commit_detach(selvage_exchange_t *x)
     for (uint32_t i = 0; i < x->nsends; i++) {
         sv_opened_put(x->sends[i].opened);
         x->sends[i].opened = NULL;
+    }
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        sv_opened_put(x->recvs[i].opened);
+        x->recvs[i].opened = NULL;
     }
     for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);

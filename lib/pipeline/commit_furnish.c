@@ -168,6 +168,16 @@ static selvage_status_t make_packets(selvage_exchange_t *x)
     return sv_calloc(x->nrecvs, sizeof *x->active_recvs, &x->active_recvs);
 }
 
+/* Leave for the first epochs, as the receiver's host gives it in the segment. */
+static selvage_status_t give_first_credits(selvage_exchange_t *x)
+{
+    for (uint32_t i = 0; i < x->nsends; i++)
+        if (x->sends[i].credit_near)
+            SV_TRY(SV_DEVICE_CALL(x->comm->dev, signal_async, x->sends[i].credit_near,
+                                  sv_word(x->sends[i].p.nslots, 0, 1), x->kernel_stream));
+    return SELVAGE_SUCCESS;
+}
+
 static selvage_status_t make_scratch(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev;
@@ -184,6 +194,7 @@ static selvage_status_t make_scratch(selvage_exchange_t *x)
     SV_TRY(SV_DEVICE_CALL(dev, fill_async, block, 0, bytes, x->kernel_stream));
     if (x->slab) /* words lie there too: what an earlier owner of the memory left must not look like an arrival */
         SV_TRY(SV_DEVICE_CALL(dev, fill_async, x->slab, 0, x->slab_bytes, x->kernel_stream));
+    SV_TRY(give_first_credits(x));
     return SV_DEVICE_CALL(dev, stream_sync, x->kernel_stream);
 }
 
@@ -217,7 +228,7 @@ static selvage_status_t make_streams(selvage_exchange_t *x)
         SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->signal_stream));
     SV_TRY(dev->ops->event_create(dev, &x->start_event));
     SV_TRY(dev->ops->event_create(dev, &x->cross_event));
-    SV_TRY(dev->ops->event_create(dev, &x->enqueue_event));
+    SV_TRY(dev->ops->event_create(dev, &x->held_event));
     return dev->ops->event_create(dev, &x->last_out_event);
 }
 

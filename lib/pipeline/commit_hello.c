@@ -121,7 +121,9 @@ static void fill_recv(const selvage_exchange_t *x, const sv_recv_t *recv, uint64
                              .nslots = p->nslots,
                              .kernel_copy = p->kernel_copy,
                              .record_tag = (uint32_t)p->record_tag};
-    if (p->route == SELVAGE_ROUTE_SHARED) {
+    if (p->route == SELVAGE_ROUTE_SELF) {
+        out->target_offset = (uint64_t)(uintptr_t)recv->near;
+    } else if (p->route == SELVAGE_ROUTE_SHARED) {
         out->target_offset = shared_at;
     } else if (p->direct && recv->buffer) {
         out->handle = recv->buffer->handle;
@@ -132,15 +134,25 @@ static void fill_recv(const selvage_exchange_t *x, const sv_recv_t *recv, uint64
     }
 }
 
+static void fill_send(const selvage_exchange_t *x, const sv_send_t *send, sv_hello_send_t *out)
+{
+    const sv_packet_t *p = &send->p;
+    *out = (sv_hello_send_t){.bytes = p->bytes,
+                             .words_offset = place_of(x, send->words),
+                             .has_credit = send->credit_near != NULL,
+                             .index = p->own_index,
+                             .tag = (uint32_t)p->tag};
+    if (send->credit_near)
+        out->credit_offset = x->slab_offset + (uint64_t)((const uint8_t *)send->credit_near - x->slab);
+}
+
 /* Writes the descriptors for every peer in one walk over the packets; cursors live in the peers' messages. */
 static void write_sends(const selvage_exchange_t *x, sv_peer_t *peer)
 {
     sv_hello_send_t *out = (sv_hello_send_t *)(void *)(peer->hello_out + sizeof(sv_hello_head_t));
-    for (uint32_t i = 0; i < x->nsends; i++) {
-        const sv_packet_t *p = &x->sends[i].p;
-        if (p->peer == peer)
-            *out++ = (sv_hello_send_t){p->bytes, place_of(x, x->sends[i].words), p->own_index, (uint32_t)p->tag};
-    }
+    for (uint32_t i = 0; i < x->nsends; i++)
+        if (x->sends[i].p.peer == peer)
+            fill_send(x, &x->sends[i], out++);
 }
 
 static void write_recvs(const selvage_exchange_t *x, sv_peer_t *peer)

@@ -16,7 +16,7 @@
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_phases.h"
 
-enum { LINE = 64, SLOT_ALIGN = 256 };
+enum { LINE = 64, SLOT_ALIGN = 256, NEAR_LINES = 2 /* a record, and a word for each */ };
 
 static size_t round_up(size_t bytes, size_t unit)
 {
@@ -285,12 +285,44 @@ static selvage_status_t make_segment(selvage_exchange_t *x)
     return SELVAGE_SUCCESS;
 }
 
-static bool receives_by_peer(const selvage_exchange_t *x)
+/* Packets to the rank itself have no slot for record and word to lie in. */
+static bool has_near_line(const sv_packet_t *p)
+{
+    return p->route == SELVAGE_ROUTE_SELF && p->kernel_copy;
+}
+
+static size_t near_bytes(const selvage_exchange_t *x)
+{
+    size_t lines = 0;
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        lines += has_near_line(&x->recvs[i].p) ? NEAR_LINES : 0;
+    for (uint32_t i = 0; i < x->nsends; i++)
+        lines += x->sends[i].p.route == SELVAGE_ROUTE_PEER;
+    return lines * LINE;
+}
+
+/* Who receives by peer has a token there for its senders, if nothing else. */
+static bool needs_slab(const selvage_exchange_t *x)
 {
     for (uint32_t i = 0; i < x->nrecvs; i++)
         if (x->recvs[i].p.route == SELVAGE_ROUTE_PEER)
             return true;
-    return false;
+    return near_bytes(x) > 0;
+}
+
+/* Words for kernels that wait, behind the landing slots. What nobody can map nobody writes. */
+static void place_near_words(selvage_exchange_t *x, uint8_t *at)
+{
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        bool has = has_near_line(&x->recvs[i].p);
+        x->recvs[i].near = has ? at : NULL;
+        at += has ? NEAR_LINES * LINE : 0;
+    }
+    for (uint32_t i = 0; i < x->nsends; i++) {
+        bool has = x->slab_exported && x->sends[i].p.route == SELVAGE_ROUTE_PEER;
+        x->sends[i].credit_near = has ? (uint64_t *)(void *)at : NULL;
+        at += has ? LINE : 0;
+    }
 }
 
 /* Exported memory for the slab. Others store there while kernels poll it, so fine-grained memory comes first; where
@@ -313,16 +345,17 @@ static selvage_status_t allocate_slab(selvage_exchange_t *x, size_t bytes)
     return SELVAGE_SUCCESS;
 }
 
-/* Landing slots and the token behind them. Memory that cannot be exported is found to be so by the peers. */
-static selvage_status_t make_slab(selvage_exchange_t *x, size_t bytes)
+/* Landing slots, words, and the token behind them. Memory that cannot be exported is found to be so by the peers. */
+static selvage_status_t make_slab(selvage_exchange_t *x, size_t slot_bytes)
 {
-    size_t token_at = round_up(bytes, LINE);
-    if (!receives_by_peer(x))
+    size_t near_at = round_up(slot_bytes, LINE), token_at = near_at + near_bytes(x);
+    if (!needs_slab(x))
         return SELVAGE_SUCCESS;
     SV_TRY(allocate_slab(x, token_at + LINE));
-    x->slab_bytes = bytes;
+    x->slab_bytes = token_at;
     x->device_bytes += token_at + LINE;
     x->slab_token_offset = x->slab_offset + token_at;
+    place_near_words(x, x->slab + near_at);
     return x->slab_exported ? sv_slab_mark(x, x->slab + token_at) : SELVAGE_SUCCESS;
 }
 

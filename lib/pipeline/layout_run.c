@@ -112,8 +112,7 @@ static void wait_for_tables(const selvage_exchange_t *x)
 {
     sv_relax_t relax = {.max_sleep_us = 100, .crowded = x->comm->topology.crowded};
     while (sv_layouts_under_way(x) ||
-           (x->enqueued_epoch &&
-            SV_DEVICE_CALL(x->comm->dev_under, event_query, x->enqueue_event) == SELVAGE_IN_PROGRESS))
+           (x->enqueued_epoch && !sv_batch_is_settled(x)))
         if (!sv_progress_poll(&x->comm->progress))
             sv_relax(&relax);
 }

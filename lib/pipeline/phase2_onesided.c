@@ -22,9 +22,9 @@ static sv_copy_kind_t copy_kind(const sv_send_t *send)
     }
 }
 
-static uint64_t *near_word(const sv_send_t *send, const uint8_t *slot)
+static uint8_t *near_record(const sv_send_t *send, uint8_t *slot)
 {
-    return (uint64_t *)(uintptr_t)(slot + sv_commit_trailer(&send->p) + sizeof(sv_record_t));
+    return send->near ? send->near : slot + sv_commit_trailer(&send->p);
 }
 
 /* The slot of this epoch for packets that kernels move, else that of the segment; or its place in the buffer. */
@@ -47,8 +47,8 @@ static selvage_status_t signal_with_record(sv_send_t *send, uint32_t segment)
     sv_signal_arg_t arg = {.word = &send->remote->arrived, .value = sv_word(p->x->epoch, p->attempt, segment + 1)};
     if (last) {
         arg.record = (const uint64_t *)(const void *)sv_fault_record(send);
-        arg.record_to = (uint64_t *)(void *)(near ? slot + sv_commit_trailer(p) : (uint8_t *)&send->remote->record);
-        arg.second = near ? near_word(send, slot) : &send->remote->recorded;
+        arg.record_to = (uint64_t *)(void *)(near ? near_record(send, slot) : (uint8_t *)&send->remote->record);
+        arg.second = near ? arg.record_to + sizeof(sv_record_t) / sizeof *arg.record_to : &send->remote->recorded;
     }
     return SV_DEVICE_CALL(p->x->comm->dev, launch, &sv_kernel_signal, &arg, sizeof arg, 1, copy_stream(send));
 }

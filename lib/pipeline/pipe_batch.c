@@ -37,6 +37,11 @@ static sv_push_item_t push_item(const sv_send_t *send)
     item.sent = send->sent;
     item.credit = own_address(p->x, &send->words->credit);
     item.count = p->nsegments;
+    if (send->near) {
+        item.record = send->near;
+        item.arrived_near = (uint64_t *)(void *)(send->near + sizeof(sv_record_t));
+        return item;
+    }
     if (p->direct) { /* a host that receives looks for the record apart from the payload */
         item.arrived_near = &send->remote->recorded;
         return item;
@@ -47,8 +52,17 @@ static sv_push_item_t push_item(const sv_send_t *send)
         item.record = send->target + sv_commit_trailer(p);
         item.record_stride = send->target_stride;
         item.arrived_near = (uint64_t *)(void *)(item.record + sizeof(sv_record_t));
+        item.credit = send->credit_near ? send->credit_near : item.credit;
     }
     return item;
+}
+
+/* The host gets to see the record only if it does not verify. */
+static void place_record(sv_pull_item_t *item, const uint8_t *record)
+{
+    item->record_seen = (uint64_t *)(void *)item->record;
+    item->record = record;
+    item->arrived = (const uint64_t *)(const void *)(record + sizeof(sv_record_t));
 }
 
 /* Where it lands: a slot, or in place. */
@@ -58,7 +72,9 @@ static void place_pull(const sv_recv_t *recv, sv_pull_item_t *item)
     if (p->direct) {
         item->src = recv->buf;
         item->count = p->nsegments;
-        item->recorded = own_address(p->x, &recv->words->recorded);
+        item->recorded = recv->near ? NULL : own_address(p->x, &recv->words->recorded);
+        if (recv->near)
+            place_record(item, recv->near);
         return;
     }
     item->dst = recv->buf;
@@ -71,10 +87,9 @@ static void place_pull(const sv_recv_t *recv, sv_pull_item_t *item)
     item->src_stride = sv_commit_slot_bytes(p);
     item->credit = sv_shared_device_address(&p->peer->segment, &recv->remote->credit);
     if (sv_batch_has_near_record(p)) {
-        item->record_seen = (uint64_t *)(void *)item->record;
-        item->record = recv->landing + sv_commit_trailer(p);
-        item->arrived = (const uint64_t *)(const void *)(item->record + sizeof(sv_record_t));
+        place_record(item, recv->landing + sv_commit_trailer(p));
         item->record_stride = item->arrived_stride = item->src_stride;
+        item->credit_near = recv->credit_near;
     }
 }
 
@@ -216,6 +231,25 @@ bool sv_batch_pushes_under_way(const selvage_exchange_t *x)
     return false;
 }
 
+/* Partner: the release at the end of a push or pull. */
+static bool has_reached(const uint64_t *word, uint64_t epoch)
+{
+    return sv_word_ahead(__atomic_load_n(word, __ATOMIC_ACQUIRE), epoch) >= 0;
+}
+
+bool sv_batch_is_settled(const selvage_exchange_t *x)
+{
+    const uint64_t epoch = x->enqueued_epoch;
+    for (uint32_t i = 0; i < x->nsends; i++)
+        if (!x->sends[i].silent && !has_reached(x->sends[i].sent, epoch) &&
+            (uint32_t)__atomic_load_n(x->sends[i].failed, __ATOMIC_ACQUIRE) != (uint32_t)epoch)
+            return false;
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        if (!has_reached(x->recvs[i].done, epoch))
+            return false;
+    return true;
+}
+
 selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *how)
 {
     sv_batch_arg_t arg = {0};
@@ -264,20 +298,21 @@ static void *stream_of_pushes(const selvage_exchange_t *x)
     size_t bytes = 0;
     for (uint32_t i = 0; i < x->npush_due; i++)
         bytes += x->sends[x->push_due[i]].p.bytes;
-    return x->in_start && bytes <= SV_CALLER_STREAM_MAX_BYTES ? x->caller_stream : x->kernel_stream;
+    return sv_batch_goes_first(x, bytes) ? x->caller_stream : x->kernel_stream;
 }
 
 selvage_status_t sv_batch_flush(selvage_exchange_t *x)
 {
-    if (x->npush_due || x->npull_due)
-        SV_TRY(sv_exchange_order(x));
     if (x->npush_due) {
         void *stream = stream_of_pushes(x);
+        if (stream == x->kernel_stream)
+            SV_TRY(sv_exchange_order(x));
         x->kernel_stream_busy |= stream == x->kernel_stream;
         SV_TRY(sv_batch_push_how(x, &(sv_batch_how_t){.stream = stream}));
     }
-    x->kernel_stream_busy |= x->npull_due > 0;
-    if (x->npull_due)
-        SV_TRY(sv_batch_pull_how(x, &(sv_batch_how_t){.stream = x->kernel_stream}));
-    return SELVAGE_SUCCESS;
+    if (!x->npull_due)
+        return SELVAGE_SUCCESS;
+    x->kernel_stream_busy = true;
+    SV_TRY(sv_exchange_order(x));
+    return sv_batch_pull_how(x, &(sv_batch_how_t){.stream = x->kernel_stream});
 }

@@ -11,10 +11,11 @@
 /* At commit: writes what never changes about the packets that kernels move into device memory. */
 selvage_status_t sv_batch_make_items(selvage_exchange_t *x);
 
-/* Whether the record lies behind the payload in device memory, with a word for a pull that waits. */
+/* Whether the record lies in device memory, and behind it a word for a pull that waits: behind the payload in its slot
+   on `peer`, in a place of its own on `self`. */
 static inline bool sv_batch_has_near_record(const sv_packet_t *p)
 {
-    return p->kernel_copy && p->route == SELVAGE_ROUTE_PEER && !p->direct;
+    return p->kernel_copy && ((p->route == SELVAGE_ROUTE_PEER && !p->direct) || p->route == SELVAGE_ROUTE_SELF);
 }
 
 /*
@@ -42,8 +43,13 @@ static inline void sv_batch_pull_later(sv_recv_t *recv)
     x->pull_due[x->npull_due++] = recv->p.own_index;
 }
 
-/* A push this short may go first on the caller's own stream: less than what two events between streams cost. */
-enum { SV_CALLER_STREAM_MAX_BYTES = 256 << 10 };
+/* A push this short goes first on the caller's own stream whatever comes behind it there: two orders between streams
+   cost more than what it holds that up. */
+enum { SV_CALLER_STREAM_MAX_BYTES = 2 << 20 };
+static inline bool sv_batch_goes_first(const selvage_exchange_t *x, uint64_t bytes)
+{
+    return x->in_start && (x->unordered || bytes <= SV_CALLER_STREAM_MAX_BYTES);
+}
 
 /* How a flush launches. wait_ns 0: every credit or arrival has been seen. hurt: a fault, index of the send plus 1. */
 typedef struct sv_batch_how {
@@ -61,5 +67,8 @@ selvage_status_t sv_batch_flush(selvage_exchange_t *x);
 
 /* Whether a push is still on its way, maybe on a stream of the caller's that nobody here can wait for. */
 bool sv_batch_pushes_under_way(const selvage_exchange_t *x);
+
+/* Whether everything of the last epoch that ended by an enqueued wait has come to its end on the device, good or bad. */
+bool sv_batch_is_settled(const selvage_exchange_t *x);
 
 #endif

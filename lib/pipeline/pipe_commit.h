@@ -26,7 +26,7 @@
 
 #include "pipeline/pipe_exchange.h"
 
-enum { SV_HELLO_VERSION = 2 };
+enum { SV_HELLO_VERSION = 3 };
 
 /* First part of a hello on the set-up channel; nsends sv_hello_send_t and nrecvs sv_hello_recv_t follow. */
 typedef struct sv_hello_head {
@@ -48,14 +48,17 @@ typedef struct sv_hello_head {
 typedef struct sv_hello_send {
     uint64_t bytes;
     uint64_t words_offset;       /* of sv_send_words_t in the sender's segment */
-    uint32_t index, tag;
+    uint64_t credit_offset;      /* peer: of the second credit word, in the memory behind the sender's slab ... */
+    uint32_t has_credit;         /* ... if there is one */
+    uint32_t index, tag, reserved;
 } sv_hello_send_t;
 
 /* "I expect this from you, and it shall travel so." */
 typedef struct sv_hello_recv {
     uint64_t bytes;
     uint64_t words_offset;       /* of sv_recv_words_t in the receiver's segment */
-    uint64_t target_offset;      /* peer: in the memory behind handle; shared: in the receiver's segment */
+    uint64_t target_offset;      /* peer: in the memory behind handle; shared: in the receiver's segment; self: the
+                                    address of the record and word of a packet that kernels move, or 0 */
     uint64_t target_stride;      /* between slots */
     uint64_t own_pointer;        /* self: the buffer itself */
     uint32_t tag, wire_tag;

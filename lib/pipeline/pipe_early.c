@@ -20,6 +20,22 @@
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_phases.h"
 
+/* --- at once ------------------------------------------------------------------------------------------------------ */
+
+/*
+ * An epoch that is waited for at once has nothing behind its start that the caller's stream could do meanwhile: no
+ * kernel is launched in so short a time. Then that stream is the soonest for everything. What was so in one epoch is
+ * taken to be so in the next; where it is not, the packets come behind the caller's work, once.
+ */
+void sv_early_note_end(selvage_exchange_t *x, void *stream, bool waits)
+{
+    enum { AT_ONCE_NS = 1500 };
+    if (x->comm->progress.threaded || !x->left_start_ns)
+        return;
+    x->at_once = waits && stream == x->caller_stream && sv_clock_ns() - x->left_start_ns < AT_ONCE_NS;
+    x->left_start_ns = 0;
+}
+
 /* --- wait --------------------------------------------------------------------------------------------------------- */
 
 static uint64_t patience_ns(const selvage_comm_t *comm)
@@ -34,6 +50,9 @@ void sv_early_decide(selvage_exchange_t *x)
     bool may = x->all_pulled && comm->dev->kernels_wait && !comm->topology.shares_gpu && !comm->fault.armed &&
                !comm->progress.threaded;
     x->early_wait_ns = may ? patience_ns(comm) : 0;
+    x->by_kernels = x->all_pulled && !comm->fault.armed;
+    for (uint32_t i = 0; i < x->nsends; i++)
+        x->by_kernels &= x->sends[i].p.kernel_copy && sv_route_is_one_sided(x->sends[i].p.route);
 }
 
 /* Nothing of this rank's waits to leave. */
@@ -69,7 +88,18 @@ static void pull_early(sv_recv_t *recv)
     sv_batch_pull_later(recv);
 }
 
-void sv_early_wait(selvage_exchange_t *x)
+/* Where nothing of the epoch is on a stream of the exchange's own, and most likely nothing of the caller's came behind
+   its start, his stream has them without any order between streams. */
+static selvage_status_t launch_early(selvage_exchange_t *x, void *stream)
+{
+    const bool stays = x->unordered && stream == x->caller_stream;
+    const sv_batch_how_t how = {.stream = stays ? stream : x->kernel_stream, .wait_ns = x->early_wait_ns};
+    if (!stays)
+        SV_TRY(sv_exchange_order(x));
+    return sv_batch_pull_how(x, &how);
+}
+
+void sv_early_wait(selvage_exchange_t *x, void *stream)
 {
     if (x->early_wait_ns == 0 || !has_left(x))
         return;
@@ -79,10 +109,7 @@ void sv_early_wait(selvage_exchange_t *x)
             pull_early(x->active_recvs[i]);
     if (x->npull_due == 0)
         return;
-    const sv_batch_how_t how = {.stream = x->kernel_stream, .wait_ns = x->early_wait_ns};
-    selvage_status_t status = sv_exchange_order(x);
-    if (status == SELVAGE_SUCCESS)
-        status = sv_batch_pull_how(x, &how);
+    selvage_status_t status = launch_early(x, stream);
     if (status != SELVAGE_SUCCESS)
         sv_exchange_poison(x, status, true);
 }
@@ -145,7 +172,7 @@ static selvage_status_t push_rest(selvage_exchange_t *x, void *stream, uint64_t 
 
 selvage_status_t sv_early_push(selvage_exchange_t *x, uint64_t now_ns)
 {
-    bool first = x->in_start && x->send_bytes <= SV_CALLER_STREAM_MAX_BYTES;
+    bool first = sv_batch_goes_first(x, x->send_bytes);
     x->kernel_stream_busy |= !first;
     return push_rest(x, first ? x->caller_stream : x->kernel_stream, now_ns);
 }
@@ -210,8 +237,7 @@ static selvage_status_t enqueue_epoch(selvage_exchange_t *x, void *stream, uint6
     SV_TRY(join_streams(x, stream)); /* first: what began there may use record and scratch of the same packets */
     SV_TRY(push_rest(x, stream, now_ns));
     SV_TRY(pull_rest(x, stream));
-    SV_TRY(sv_layouts_unpack(x, stream, true));
-    return SV_DEVICE_CALL(x->comm->dev, event_record, x->enqueue_event, stream);
+    return sv_layouts_unpack(x, stream, true);
 }
 
 static void enqueue(void *arg)
@@ -236,7 +262,7 @@ static selvage_status_t hold_stream(selvage_exchange_t *x, void *stream)
     x->held_epoch = x->started;
     SV_TRY(SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream));
     SV_TRY(sv_layouts_unpack(x, stream, true));
-    return SV_DEVICE_CALL(x->comm->dev, event_record, x->enqueue_event, stream);
+    return SV_DEVICE_CALL(x->comm->dev, event_record, x->held_event, stream);
 }
 
 selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream)
@@ -248,6 +274,7 @@ selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream)
     if (x->comm->progress.threaded)
         return hold_stream(x, stream);
     SV_TRY(refuse_enqueue(x));
+    sv_early_note_end(x, stream, true);
     enqueue_call_t call = {x, stream};
     sv_progress_call(&x->comm->progress, enqueue, &call);
     return sv_exchange_state(x) == SV_EXCHANGE_POISONED ? sv_exchange_first_error(x) : SELVAGE_SUCCESS;
@@ -319,7 +346,7 @@ static void check(void *arg)
     /* Partner: the release of the kernel that failed; what it wrote to the result came before. */
     if (!__atomic_load_n(x->abort, __ATOMIC_ACQUIRE) && !x->unjudged)
         return;
-    bool settled = SV_DEVICE_CALL(x->comm->dev, event_query, x->enqueue_event) == SELVAGE_SUCCESS;
+    bool settled = sv_batch_is_settled(x);
     selvage_status_t status = find_failure(x);
     if (status == SELVAGE_SUCCESS) {
         x->unjudged &= !settled;
@@ -360,7 +387,9 @@ void sv_early_check(selvage_exchange_t *x)
 
 selvage_status_t sv_early_query(selvage_exchange_t *x)
 {
-    if (x->enqueued_epoch == 0 || x->enqueued_epoch != x->started)
+    if (x->enqueued_epoch == 0 || x->enqueued_epoch != x->started || sv_batch_is_settled(x))
         return SELVAGE_SUCCESS;
-    return SV_DEVICE_CALL(x->comm->dev, event_query, x->enqueue_event);
+    /* A device that is lost says nothing by words any more, but every query fails there. */
+    selvage_status_t status = SV_DEVICE_CALL(x->comm->dev, event_query, x->cross_event);
+    return status == SELVAGE_SUCCESS ? SELVAGE_IN_PROGRESS : status;
 }

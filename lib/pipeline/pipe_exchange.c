@@ -174,6 +174,7 @@ static void forget_send(sv_send_t *send)
 static void forget_recv(sv_recv_t *recv)
 {
     forget_slots(&recv->p);
+    sv_opened_put(recv->opened);
     if (recv->buffer && !recv->p.x->quarantined) /* else a peer may still write there: it stays registered */
         recv->buffer->users--; /* partner: plan_recv() in commit_plan.c */
     if (recv->p.wire_tag >= 0 && !recv->p.x->quarantined)
@@ -196,10 +197,10 @@ static void forget_streams(selvage_exchange_t *x)
         dev->ops->event_destroy(dev, x->last_out_event);
     if (x->cross_event)
         dev->ops->event_destroy(dev, x->cross_event);
-    if (x->enqueue_event)
-        dev->ops->event_destroy(dev, x->enqueue_event);
+    if (x->held_event)
+        dev->ops->event_destroy(dev, x->held_event);
     x->kernel_stream = x->out_stream = x->in_stream = x->peer_stream = x->signal_stream = NULL;
-    x->start_event = x->last_out_event = x->cross_event = x->enqueue_event = NULL;
+    x->start_event = x->last_out_event = x->cross_event = x->held_event = NULL;
 }
 
 static void forget_peers(selvage_exchange_t *x)
@@ -429,8 +430,9 @@ static void wait_for_lingering(selvage_exchange_t *x, double timeout_s)
 /* Whether a wait that was enqueued on a stream of the caller's has not come to its end there. */
 static bool is_enqueued(const selvage_exchange_t *x)
 {
-    return (x->enqueued_epoch || x->held_epoch) &&
-           SV_DEVICE_CALL(x->comm->dev_under, event_query, x->enqueue_event) == SELVAGE_IN_PROGRESS;
+    return (x->enqueued_epoch && !sv_batch_is_settled(x)) ||
+           (x->held_epoch &&
+            SV_DEVICE_CALL(x->comm->dev_under, event_query, x->held_event) == SELVAGE_IN_PROGRESS);
 }
 
 /* Copies of an abandoned epoch must have left the neighbours' memory before they are told that they may free it. */

@@ -46,8 +46,8 @@
  *
  * Packets up to some size are moved by kernels, in batches (pipe_batch.c): one push for all that may leave, one pull
  * for all that came. On `peer` and `shared` they land in slots that take turns, epoch e in slot e modulo nslots; so
- * the leave for an epoch is given long before it starts, by the pull that emptied the slot. On `peer` the record and a
- * copy of the arrival word lie behind the payload in device memory, where a pull that waits can poll it.
+ * the leave for an epoch is given long before it starts, by the pull that emptied the slot. What a kernel that waits
+ * polls has a copy in device memory: on `peer` and `self` the record and the arrival word, on `peer` the credit.
  *
  *   sender:    start --> push ..............................................> verdict seen
  *                           \ payload, record, words              verdict, credit /
@@ -202,6 +202,8 @@ typedef struct sv_send {
     uint8_t *target;            /* direct: the buffer there; else the first slot there; a device address */
     size_t target_stride;
     sv_opened_t *opened;        /* mapping that target lies in */
+    uint8_t *near;              /* self, moved by kernels: device line of the record, and behind it of a word; or NULL */
+    uint64_t *credit_near;      /* peer: own slab, where the receiver's pull gives leave to a push that waits; or NULL */
     const struct sv_hello_recv *match; /* the receive's descriptor; during commit only */
     struct sv_fault_send *fault;
 } sv_send_t;
@@ -229,6 +231,9 @@ typedef struct sv_recv {
     bool ask_due;               /* an ask that found no room on the wire */
     sv_recv_words_t *words;     /* own segment; NULL on staged */
     sv_send_words_t *remote;    /* in the sender's segment; a host address */
+    uint8_t *near;              /* see sv_send_t; own slab */
+    uint64_t *credit_near;      /* the same, in the sender's slab */
+    sv_opened_t *opened;        /* mapping that credit_near lies in */
     selvage_buffer_t *buffer;   /* registered memory it lands in */
     const struct sv_hello_send *match; /* the send's descriptor; during commit only */
 } sv_recv_t;
@@ -308,19 +313,22 @@ struct selvage_exchange {
     void *caller_stream;           /* valid during start, if start may enqueue there itself */
     bool in_start;
     bool unordered;                /* the streams of the exchange are not behind the caller's yet: maybe none is used */
+    uint64_t left_start_ns;        /* when start returned; 0 once the epoch's first test or wait has looked at it */
+    bool at_once;                  /* the last epoch was waited for as soon as it was started, on the same stream */
+    bool by_kernels;               /* every send is a push, every receive a pull, and no fault will change that */
     bool device_mode;              /* this epoch's pushes wait on the device; it should end by an enqueued wait */
     bool host_ends;                /* wait or test was called in this epoch */
     uint64_t early_wait_ns;        /* how long a pull that a waiting host launches may wait; 0: there are none */
     bool all_pulled;               /* every receive ends by a pull */
     size_t send_bytes;
     bool kernel_stream_busy;       /* with something of this epoch that an enqueued wait must join */
-    sv_event_t *enqueue_event;     /* behind the last enqueued wait, on the caller's stream */
+    sv_event_t *held_event;        /* behind the last hold of a caller's stream; see held_epoch */
     uint64_t enqueued_epoch;       /* the last that ended by an enqueued wait; 0: none */
     bool unjudged;                 /* an enqueued wait has closed packets whose pull was under way */
     uint64_t found_epoch;          /* in which the device found a failure behind an enqueued wait; 0: none */
     uint64_t held_epoch;           /* the same with a progress thread */
     sv_layout_state_t layouts;     /* of packets that do not lie in one piece */
-    uint8_t *slab;                 /* device: landing slots of peer receives that are not registered */
+    uint8_t *slab;                 /* device: landing slots of peer receives that are not registered, and near words */
     sv_shared_segment_t segment;   /* words and shared slots; mapped by the peers of the node */
     bool segment_open, never_send;
     uint64_t segment_token;

@@ -65,16 +65,17 @@ static bool digest_under(sv_recv_t *recv, const sv_record_t *identity, uint64_t 
     return true;
 }
 
-/* Small packets on `peer` have their record on the device; the host gets it only when they fail. */
+/* Small packets on `peer` and `self` have their record on the device; the host gets it only when they fail. */
 static bool fetch_record(const sv_recv_t *recv)
 {
     const sv_packet_t *p = &recv->p;
     sv_device_t *dev = p->x->comm->dev;
     if (!sv_batch_has_near_record(p))
         return true;
-    const uint8_t *slot = recv->landing + p->x->epoch % p->nslots * sv_commit_slot_bytes(p);
-    return SV_DEVICE_CALL(dev, copy_async, recv->record, slot + sv_commit_trailer(p), sizeof *recv->record, SV_COPY_D2H,
-                          p->x->kernel_stream) == SELVAGE_SUCCESS &&
+    const uint8_t *place = recv->near;
+    if (!place)
+        place = recv->landing + p->x->epoch % p->nslots * sv_commit_slot_bytes(p) + sv_commit_trailer(p);
+    return SV_DEVICE_CALL(dev, copy_async, recv->record, place, sizeof *recv->record, SV_COPY_D2H, p->x->kernel_stream) == SELVAGE_SUCCESS &&
            SV_DEVICE_CALL(dev, stream_sync, p->x->kernel_stream) == SELVAGE_SUCCESS;
 }
 

@@ -67,7 +67,9 @@ void sv_phase3_slot_landed(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns);
  * found a failure behind an enqueued wait. sv_early_query: IN_PROGRESS while that runs.
  */
 void sv_early_decide(selvage_exchange_t *x); /* at commit: whether and how long sv_early_wait's may wait */
-void sv_early_wait(selvage_exchange_t *x);
+void sv_early_wait(selvage_exchange_t *x, void *stream);
+/* The first test or wait behind start, on this stream; waits: it is not only a look. */
+void sv_early_note_end(selvage_exchange_t *x, void *stream, bool waits);
 selvage_status_t sv_early_push(selvage_exchange_t *x, uint64_t now_ns);
 void sv_early_check(selvage_exchange_t *x);
 selvage_status_t sv_early_query(selvage_exchange_t *x);

@@ -49,11 +49,14 @@ selvage_status_t sv_exchange_order(selvage_exchange_t *x)
     return order_streams(x);
 }
 
-/* Repeated enqueued waits with little to send happen on the caller's stream alone: nothing to order, most likely. */
+/* Epochs that are waited for at once, and repeated enqueued waits with little to send, happen on the caller's stream
+   alone: nothing to order, most likely. */
 static bool stays_on_caller_stream(const selvage_exchange_t *x)
 {
-    return x->enqueued_epoch && x->enqueued_epoch == x->started && x->send_bytes <= SV_CALLER_STREAM_MAX_BYTES &&
-           !x->comm->progress.threaded && x->all_pulled;
+    const bool enqueued = x->enqueued_epoch && x->enqueued_epoch == x->started;
+    if (x->comm->progress.threaded || !x->all_pulled)
+        return false;
+    return enqueued ? x->at_once || x->send_bytes <= SV_CALLER_STREAM_MAX_BYTES : x->at_once && x->by_kernels;
 }
 
 static void reset_peers(selvage_exchange_t *x)
@@ -346,8 +349,10 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     x->start_work.arg = x;
     x->in_start = !x->comm->progress.threaded; /* else another thread would use the caller's stream */
     sv_progress_post(&x->comm->progress, &x->start_work);
-    if (x->in_start)
+    if (x->in_start) {
         x->in_start = false;
+        x->left_start_ns = sv_clock_ns();
+    }
     return sv_exchange_state(x) == SV_EXCHANGE_POISONED ? sv_exchange_first_error(x) : SELVAGE_SUCCESS;
 }
 
@@ -382,6 +387,7 @@ static void note_host_ends(selvage_exchange_t *x)
 selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream)
 {
     note_host_ends(x);
+    sv_early_note_end(x, stream, false);
     selvage_status_t queried = sv_early_query(x);
     if (queried == SELVAGE_IN_PROGRESS || sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
         sv_progress_poll(&x->comm->progress);
@@ -411,8 +417,9 @@ selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
     sv_relax_t relax;
     init_relax(x->comm, &relax);
     note_host_ends(x);
+    sv_early_note_end(x, stream, true);
     while (sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
-        sv_early_wait(x);
+        sv_early_wait(x, stream);
         if (sv_progress_poll(&x->comm->progress)) {
             if (x->comm->config.spin != SV_CONFIG_SPIN_BUSY)
                 sv_relax_reset(&relax);

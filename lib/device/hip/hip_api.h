@@ -29,6 +29,16 @@ static inline hipError_t sv_hip_write_word(hipStream_t stream, uint64_t *word, u
     (void)stream, (void)word, (void)value;
     return hipErrorUnknown;
 }
+static inline bool sv_hip_can_start_early(int device)
+{
+    (void)device;
+    return false;
+}
+static inline hipError_t sv_hip_launch_early(hipFunction_t function, unsigned nblocks, unsigned nthreads,
+                                             hipStream_t stream, void **params)
+{
+    return hipModuleLaunchKernel(function, nblocks, 1, 1, nthreads, 1, 1, 0, stream, params, NULL);
+}
 
 #else
 
@@ -146,6 +156,22 @@ static inline hipError_t sv_hip_write_word(hipStream_t stream, uint64_t *word, u
 {
     return sv_hip_from_driver(cuStreamWriteValue64(stream, (CUdeviceptr)(uintptr_t)word, value,
                                                    CU_STREAM_WRITE_VALUE_DEFAULT));
+}
+/* What CUDA calls programmatic dependent launch came with compute capability 9. */
+static inline bool sv_hip_can_start_early(int index)
+{
+    int major = 0;
+    return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index) == cudaSuccess && major >= 9;
+}
+static inline hipError_t sv_hip_launch_early(hipFunction_t function, unsigned nblocks, unsigned nthreads,
+                                             hipStream_t stream, void **params)
+{
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                   .value = {.programmaticStreamSerializationAllowed = 1}};
+    const CUlaunchConfig config = {.gridDimX = nblocks, .gridDimY = 1, .gridDimZ = 1, .blockDimX = nthreads,
+                                   .blockDimY = 1, .blockDimZ = 1, .hStream = stream, .attrs = &attribute,
+                                   .numAttrs = 1};
+    return sv_hip_from_driver(cuLaunchKernelEx(&config, function, params, NULL));
 }
 static inline hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDeviceptr_t ptr)
 {

@@ -176,6 +176,7 @@ static selvage_status_t prepare(hip_device_t *dev)
         status = sv_hip_status(dev, hipDeviceGetAttribute(&multiprocessors, hipDeviceAttributeMultiprocessorCount,
                                                           dev->index), "hipDeviceGetAttribute");
     dev->writes_words = sv_hip_can_write_words(dev->index);
+    dev->starts_early = sv_hip_can_start_early(dev->index);
     dev->base.kernel_host_bytes = 16 << 10;
     dev->base.kernel_peer_bytes = 1 << 20;
     dev->base.early_wait_ns = 50000;

@@ -54,7 +54,7 @@ void sv_hip_unload_kernels(hip_device_t *dev)
 }
 
 static selvage_status_t launch_by_name(hip_device_t *dev, const char *name, const void *arg, unsigned nblocks,
-                                       unsigned nthreads, void *stream)
+                                       unsigned nthreads, bool early, void *stream)
 {
     hip_kernel_t *kernel = find_kernel(dev, name);
     if (!kernel)
@@ -64,8 +64,10 @@ static selvage_status_t launch_by_name(hip_device_t *dev, const char *name, cons
         void *out;
     } parameter = {.in = arg};
     void *parameters[] = {parameter.out};
-    hipError_t error = HIP_RUN(dev, hipModuleLaunchKernel(kernel->function, nblocks, 1, 1, nthreads, 1, 1, 0,
-                                                          (hipStream_t)stream, parameters, NULL));
+    hipStream_t there = (hipStream_t)stream;
+    hipError_t error = early ? HIP_RUN(dev, sv_hip_launch_early(kernel->function, nblocks, nthreads, there, parameters))
+                             : HIP_RUN(dev, hipModuleLaunchKernel(kernel->function, nblocks, 1, 1, nthreads, 1, 1, 0,
+                                                                  there, parameters, NULL));
     return sv_hip_status(dev, error, name);
 }
 
@@ -73,7 +75,9 @@ selvage_status_t sv_hip_launch(sv_device_t *dev, const sv_kernel_t *kernel, cons
                                unsigned nblocks, void *stream)
 {
     (void)arg_bytes; /* the kernel knows its argument's size */
-    return launch_by_name(hip_of(dev), kernel->name, arg, nblocks, HIP_LANES, stream);
+    hip_device_t *hip = hip_of(dev);
+    bool early = kernel->early_start && hip->starts_early && stream; /* the default stream waits for all others */
+    return launch_by_name(hip, kernel->name, arg, nblocks, HIP_LANES, early, stream);
 }
 
 /*
@@ -86,7 +90,7 @@ selvage_status_t sv_hip_signal(sv_device_t *dev, uint64_t *word, uint64_t value,
     if (!hip->writes_words) {
         /* The kernel's argument begins with these two; zeros after them ask for nothing more. */
         const uint64_t arg[16] = {(uint64_t)(uintptr_t)word, value};
-        return launch_by_name(hip, "sv_signal", arg, 1, 1, stream);
+        return launch_by_name(hip, "sv_signal", arg, 1, 1, false, stream);
     }
     return sv_hip_status(hip, HIP_RUN(hip, sv_hip_write_word((hipStream_t)stream, word, value)), "stream write");
 }
@@ -94,5 +98,5 @@ selvage_status_t sv_hip_signal(sv_device_t *dev, uint64_t *word, uint64_t value,
 selvage_status_t sv_hip_delay(sv_device_t *dev, double us, void *stream)
 {
     uint64_t ns = us > 0 ? (uint64_t)(us * 1000) : 0;
-    return launch_by_name(hip_of(dev), "sv_delay", &ns, 1, 1, stream);
+    return launch_by_name(hip_of(dev), "sv_delay", &ns, 1, 1, false, stream);
 }

@@ -25,6 +25,7 @@ typedef struct hip_device {
     int index;                    /* of the GPU that was current at open */
     int priority;                 /* highest stream priority */
     bool writes_words;            /* the front end of a stream can store a word by itself */
+    bool starts_early;            /* kernels can be brought in before the one ahead of them is complete */
     hip_kernel_t kernel[HIP_KERNELS_MAX];
     unsigned nkernels;
 #if defined(__HIP_PLATFORM_AMD__)
