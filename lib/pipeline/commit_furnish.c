@@ -153,14 +153,17 @@ static void place_landing_slots(selvage_exchange_t *x)
 static selvage_status_t make_packets(selvage_exchange_t *x)
 {
     x->all_pulled = true;
+    x->messaged = false;
     x->send_bytes = 0;
     for (uint32_t i = 0; i < x->nsends; i++) {
         SV_TRY(make_send(&x->sends[i]));
         x->send_bytes += x->sends[i].p.bytes;
+        x->messaged |= sv_route_is_messaged(x->sends[i].p.route);
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         SV_TRY(make_recv(&x->recvs[i]));
         x->all_pulled &= x->recvs[i].p.pulled;
+        x->messaged |= sv_route_is_messaged(x->recvs[i].p.route);
         if (sv_route_is_messaged(x->recvs[i].p.route))
             x->recvs[i].p.peer->nstaged_recvs++;
     }
@@ -206,7 +209,7 @@ static selvage_status_t make_streams(selvage_exchange_t *x)
     for (uint32_t i = 0; i < x->nsends; i++) {
         const sv_packet_t *p = &x->sends[i].p;
         bool through_host = p->route == SELVAGE_ROUTE_STAGED || p->route == SELVAGE_ROUTE_SHARED;
-        if (p->kernel_copy && !x->comm->fault.armed) /* a hurt packet goes the long way */
+        if (p->pushed && !x->comm->fault.armed) /* a hurt packet goes the long way */
             continue;
         out |= through_host;
         peer |= !through_host && p->route != SELVAGE_ROUTE_DIRECT;

@@ -102,19 +102,20 @@ static selvage_status_t choose_route(const selvage_exchange_t *x, const sv_peer_
 }
 
 /* Up to so many segments' worth one kernel looks at all of a packet that came straight to its place. */
-enum { PULLED_SEGMENTS = 64 };
+enum { PULLED_SEGMENTS = 16 };
 
 /*
  * What a copy engine brings straight to its place comes in pieces, so that one is verified while the next one comes;
- * but a piece costs the engine more than a start, so only very long packets are cut, and seldom.
+ * but a piece costs the engine more than a start, so only long packets are cut, in two as a rule. The second is short,
+ * because it is verified when nothing comes any more; but still takes longer to come than the first to be read.
  */
 static size_t piece_of_direct(const sv_packet_t *p)
 {
-    enum { PIECES = 2, LARGEST = 128 };
+    enum { FIRST_EIGHTHS = 7, LARGEST = 128 };
     size_t segment = p->x->comm->config.segment_bytes, most = LARGEST * segment;
     if (p->x->policy == SV_CONFIG_CHECKSUM_OFF || p->bytes <= PULLED_SEGMENTS * segment)
         return p->bytes; /* without digests there is nothing to verify */
-    size_t piece = round_up(p->bytes / PIECES + 1, LINE);
+    size_t piece = round_up(p->bytes / 8 * FIRST_EIGHTHS + 1, LINE);
     return piece > most ? most : piece;
 }
 
@@ -164,6 +165,16 @@ bool sv_commit_is_small(const sv_packet_t *p)
         return false;
     /* Each end of a staged packet decides for itself, so it must be one message whatever either decides. */
     return p->bytes <= limit && (p->route != SELVAGE_ROUTE_STAGED || p->bytes <= piece_through_host(p));
+}
+
+bool sv_commit_is_pushed(const sv_packet_t *p)
+{
+    const selvage_comm_t *comm = p->x->comm;
+    const uint64_t set = comm->config.kernel_peer_max_bytes;
+    const uint64_t limit = set == SV_CONFIG_BYTES_AUTO ? comm->dev->kernel_direct_bytes : set;
+    const bool on_device = p->route == SELVAGE_ROUTE_PEER || p->route == SELVAGE_ROUTE_SELF;
+    return p->kernel_copy || (p->direct && on_device && p->nsegments == 1 && p->bytes <= limit &&
+                              p->x->policy != SV_CONFIG_CHECKSUM_OFF);
 }
 
 /* No staging: as few messages as the wire allows, and one more for the record. */

@@ -134,7 +134,7 @@ static bool is_hurt(const sv_send_t *send)
 static selvage_status_t send_segments(sv_send_t *send, uint32_t credit)
 {
     sv_packet_t *p = &send->p;
-    if (p->kernel_copy && !is_hurt(send)) {
+    if (p->pushed && !is_hurt(send)) {
         if (send->fault)
             SV_TRY(sv_fault_keep(send));
         send->next_stage = 1;

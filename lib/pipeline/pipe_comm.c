@@ -173,13 +173,23 @@ static void poison_everything(selvage_comm_t *comm, selvage_status_t status)
     comm->broken = status; /* last: the neighbours are told meanwhile, if the wire still can */
 }
 
-bool sv_comm_poll(void *arg)
+/* Looking for messages costs as much as all the words of an exchange. Where words say everything but bad news, it is
+   done now and then. */
+static bool needs_control(selvage_comm_t *comm)
 {
-    selvage_comm_t *comm = arg;
+    enum { NOW_AND_THEN = 8 };
+    bool talks = sv_list_is_empty(&comm->active);
+    for (const sv_list_t *it = comm->active.next; it != &comm->active && !talks; it = it->next)
+        talks = SV_CONTAINER_OF(it, selvage_exchange_t, active_link)->messaged;
+    return talks || ++comm->polls % NOW_AND_THEN == 0;
+}
+
+static bool poll_all(selvage_comm_t *comm, bool control)
+{
     bool moved = false;
     if (comm->detached)
         return false;
-    selvage_status_t status = sv_control_poll(comm, &moved);
+    selvage_status_t status = control ? sv_control_poll(comm, &moved) : SELVAGE_SUCCESS;
     if (status != SELVAGE_SUCCESS && comm->broken == SELVAGE_SUCCESS)
         poison_everything(comm, status);
     uint64_t now_ns = sv_clock_ns();
@@ -191,6 +201,11 @@ bool sv_comm_poll(void *arg)
     return moved;
 }
 
+bool sv_comm_poll(void *arg)
+{
+    return poll_all(arg, needs_control(arg));
+}
+
 void sv_patience_begin(sv_patience_t *patience, selvage_comm_t *comm, double timeout_s)
 {
     *patience = (sv_patience_t){.comm = comm, .timeout_s = timeout_s, .since_ns = sv_clock_ns()};
@@ -200,7 +215,7 @@ void sv_patience_begin(sv_patience_t *patience, selvage_comm_t *comm, double tim
 
 selvage_status_t sv_patience_poll(sv_patience_t *patience)
 {
-    if (sv_comm_poll(patience->comm)) {
+    if (poll_all(patience->comm, true)) {
         sv_relax_reset(&patience->relax);
         patience->since_ns = sv_clock_ns();
         return SELVAGE_SUCCESS;

@@ -75,6 +75,7 @@ struct selvage_comm {
     double timeout_s;
     uint64_t last_control_ns;      /* when anything was last heard on the control channel */
     unsigned warnings;             /* of bad packets so far: only the first few are logged */
+    unsigned polls;                /* of exchanges that need no messages */
     selvage_status_t broken;       /* first error that ended collective use of the communicator */
 };
 

@@ -52,7 +52,7 @@ void sv_early_decide(selvage_exchange_t *x)
     x->early_wait_ns = may ? patience_ns(comm) : 0;
     x->by_kernels = x->all_pulled && !comm->fault.armed;
     for (uint32_t i = 0; i < x->nsends; i++)
-        x->by_kernels &= x->sends[i].p.kernel_copy && sv_route_is_one_sided(x->sends[i].p.route);
+        x->by_kernels &= x->sends[i].p.pushed && sv_route_is_one_sided(x->sends[i].p.route);
 }
 
 /* Nothing of this rank's waits to leave. */
@@ -92,8 +92,13 @@ static void pull_early(sv_recv_t *recv)
    its start, his stream has them without any order between streams. */
 static selvage_status_t launch_early(selvage_exchange_t *x, void *stream)
 {
+    enum { BYTES_IN_NS = 64 }; /* what is longer may take longer: the slowest link that kernels store through */
     const bool stays = x->unordered && stream == x->caller_stream;
-    const sv_batch_how_t how = {.stream = stays ? stream : x->kernel_stream, .wait_ns = x->early_wait_ns};
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < x->npull_due; i++)
+        bytes += x->recvs[x->pull_due[i]].p.bytes;
+    const sv_batch_how_t how = {.stream = stays ? stream : x->kernel_stream,
+                                .wait_ns = x->early_wait_ns + bytes / BYTES_IN_NS};
     if (!stays)
         SV_TRY(sv_exchange_order(x));
     return sv_batch_pull_how(x, &how);

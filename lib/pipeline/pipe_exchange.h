@@ -161,6 +161,7 @@ typedef struct sv_packet {
     selvage_route_t route;
     bool direct;                /* peer, self, direct: straight into the user's buffer, no landing slots */
     bool kernel_copy;           /* small: kernels move it in batches, not a copy engine */
+    bool pushed;                /* sent: a kernel moves it and sums it on the way; else a copy engine moves it */
     bool pulled;                /* received: one kernel verifies all of it and gives the verdict */
     sv_layout_t *layout;        /* where its bytes lie, if not one behind the other; owned */
     bool fused, plain;          /* with a layout: see layout_parts.h */
@@ -320,6 +321,7 @@ struct selvage_exchange {
     bool host_ends;                /* wait or test was called in this epoch */
     uint64_t early_wait_ns;        /* how long a pull that a waiting host launches may wait; 0: there are none */
     bool all_pulled;               /* every receive ends by a pull */
+    bool messaged;                 /* some packet goes by messages of the wire */
     size_t send_bytes;
     bool kernel_stream_busy;       /* with something of this epoch that an enqueued wait must join */
     sv_event_t *held_event;        /* behind the last hold of a caller's stream; see held_epoch */
