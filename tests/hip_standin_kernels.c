@@ -84,6 +84,7 @@ static const kernel_row_t kernels[] = {
     {{"sv_pack", sv_pack_soft}, sizeof(sv_pack_arg_t)},
     {{"sv_unpack", sv_unpack_soft}, sizeof(sv_pack_arg_t)},
     {{"sv_sum", sv_sum_soft}, sizeof(sv_sum_arg_t)},
+    {{"sv_touch", sv_touch_soft}, sizeof(sv_touch_arg_t)},
     {{"sv_flip", sv_flip_soft}, sizeof(sv_flip_arg_t)},
     {{"sv_delay", sv_delay_soft}, sizeof(sv_delay_arg_t)},
 };

@@ -33,11 +33,14 @@ void bench_sync(bench_t *b)
 
 void bench_enqueue(bench_t *b, const work_t *work)
 {
-    unsigned blocks = b->blocks ? b->blocks : sv_kernel_blocks(b->dev, work->payload);
+    unsigned blocks = work->blocks ? work->blocks : b->blocks ? b->blocks : sv_kernel_blocks(b->dev, work->payload);
+    const uint8_t *arg = work->arg;
+    if (work->turns)
+        arg += b->turn++ % work->turns * work->arg_bytes;
     if (!work->kernel)
         bench_must(SV_DEVICE_CALL(b->dev, copy_async, b->to, b->from, work->payload, SV_COPY_D2D, b->stream), "copy");
     else
-        bench_must(SV_DEVICE_CALL(b->dev, launch, work->kernel, work->arg, work->arg_bytes, blocks, b->stream),
+        bench_must(SV_DEVICE_CALL(b->dev, launch, work->kernel, arg, work->arg_bytes, blocks, b->stream),
                    "launch");
 }
 
@@ -57,7 +60,7 @@ static int ascending(const void *left, const void *right)
 }
 
 /* Series long enough that the wait at the end of each does not count; the median of them. */
-static double median_ns(bench_t *b, const work_t *work)
+double bench_ns(bench_t *b, const work_t *work)
 {
     double ns[SERIES], once;
     (void)series_ns(b, work, 1);
@@ -70,16 +73,23 @@ static double median_ns(bench_t *b, const work_t *work)
     return ns[SERIES / 2];
 }
 
-double bench_line(bench_t *b, const work_t *work)
+double bench_print(const work_t *work, double ns)
 {
-    double ns = median_ns(b, work), rate = (double)work->moved / ns;
-    printf("%-18s %-36s %9.1f %11.2f %9.1f %9.1f", work->name, work->shape, (double)work->payload / (1 << 20),
+    double rate = (double)work->moved / ns;
+    printf("%-18s %-38s %9.1f %11.2f %9.1f %9.1f", work->name, work->shape, (double)work->payload / (1 << 20),
            ns / 1000, (double)work->payload / ns, rate);
     if (work->rival > 0)
         printf(" %6.1f %%", 100 * rate / work->rival);
+    if (work->bound_ns > 0)
+        printf(" %6.1f %%", 100 * work->bound_ns / ns);
     printf("\n");
     fflush(stdout);
     return rate;
+}
+
+double bench_line(bench_t *b, const work_t *work)
+{
+    return bench_print(work, bench_ns(b, work));
 }
 
 void bench_expect(bench_t *b, int right, const char *what)
@@ -116,14 +126,21 @@ static void check_sum(bench_t *b)
     bench_expect(b, found == wanted * (b->bytes / CHUNK_BYTES), "sum");
 }
 
+static double contiguous_line(bench_t *b, const char *name, const sv_kernel_t *kernel, const void *arg,
+                              size_t arg_bytes, uint64_t passes, double rival)
+{
+    return bench_line(b, &(work_t){.name = name, .shape = "contiguous", .kernel = kernel, .arg = arg,
+                                   .arg_bytes = arg_bytes, .payload = b->bytes, .moved = passes * b->bytes,
+                                   .rival = rival});
+}
+
 static void measure_rivals(bench_t *b)
 {
     sv_sum_arg_t sum = {.src = (const uint64_t *)(const void *)b->from, .words = b->bytes / 8, .sum = b->sum};
 
     check_sum(b);
-    b->sum_rate = bench_line(b, &(work_t){"read-only sum", "contiguous", &sv_kernel_sum, &sum, sizeof sum, b->bytes,
-                                    b->bytes, 0});
-    b->copy_rate = bench_line(b, &(work_t){"device copy", "contiguous", NULL, NULL, 0, b->bytes, 2 * b->bytes, 0});
+    b->sum_rate = contiguous_line(b, "read-only sum", &sv_kernel_sum, &sum, sizeof sum, 1, 0);
+    b->copy_rate = contiguous_line(b, "device copy", NULL, NULL, 0, 2, 0);
 }
 
 static void measure_digest(bench_t *b)
@@ -131,20 +148,15 @@ static void measure_digest(bench_t *b)
     sv_digest_arg_t arg = {.src = b->from, .bytes = b->bytes, .scratch = b->scratch, .record = b->record,
                            .result = b->result, .mode = SV_DIGEST_PREPARE, .identity = bench_identity(b->bytes)};
     arg.key = sv_digest_key(&arg.identity);
-    bench_line(b, &(work_t){"checksum", "contiguous", &sv_kernel_digest, &arg, sizeof arg, b->bytes, b->bytes,
-                            b->sum_rate});
+    contiguous_line(b, "checksum", &sv_kernel_digest, &arg, sizeof arg, 1, b->sum_rate);
     arg.mode = SV_DIGEST_VERIFY;
-    bench_line(b, &(work_t){"verify", "contiguous", &sv_kernel_digest, &arg, sizeof arg, b->bytes, b->bytes,
-                            b->sum_rate});
+    contiguous_line(b, "verify", &sv_kernel_digest, &arg, sizeof arg, 1, b->sum_rate);
     bench_expect(b, b->result->verified == 1, "checksum and verify");
     arg.mode = SV_DIGEST_PREPARE | SV_DIGEST_NONE;
     arg.dst = b->to;
-    bench_line(b, &(work_t){"copy", "contiguous", &sv_kernel_digest, &arg, sizeof arg, b->bytes, 2 * b->bytes,
-                            b->copy_rate});
+    contiguous_line(b, "copy", &sv_kernel_digest, &arg, sizeof arg, 2, b->copy_rate);
     arg.mode = SV_DIGEST_PREPARE;
-    bench_line(b, &(work_t){"copy and checksum", "contiguous", &sv_kernel_digest, &arg, sizeof arg, b->bytes,
-                            2 * b->bytes,
-                      b->copy_rate});
+    contiguous_line(b, "copy and checksum", &sv_kernel_digest, &arg, sizeof arg, 2, b->copy_rate);
     arg.mode = SV_DIGEST_VERIFY;
     arg.src = b->to;
     arg.dst = NULL;
@@ -173,8 +185,9 @@ static void measure_shape(bench_t *b, const char *name, const sv_pack_shape_t *s
     arg.identity = bench_identity(bytes);
     arg.key = sv_digest_key(&arg.identity);
     snprintf(label, sizeof label, "%s, %u-byte elements", name, (unsigned)shape->element_bytes);
-    work_t work = {"pack, checksum", label, &sv_kernel_pack, &arg, sizeof arg, bytes, bytes + touched_bytes(&arg),
-                   b->copy_rate};
+    work_t work = {.name = "pack, checksum", .shape = label, .kernel = &sv_kernel_pack, .arg = &arg,
+                   .arg_bytes = sizeof arg, .payload = bytes, .moved = bytes + touched_bytes(&arg),
+                   .rival = b->copy_rate};
     arg.mode = SV_DIGEST_PREPARE;
     bench_line(b, &work);
     work.name = "unpack, verify";
@@ -211,7 +224,8 @@ static void measure_packing(bench_t *b, uint64_t element)
 
 static void measure_all(bench_t *b)
 {
-    printf("%-18s %-36s %9s %11s %9s %9s %8s\n", "kernel", "shape", "MiB", "us", "GB/s", "moved", "of rival");
+    printf("%-18s %-38s %9s %11s %9s %9s %8s %8s\n", "kernel", "shape", "MiB", "us", "GB/s", "moved", "of rival",
+           "of bound");
     measure_rivals(b);
     measure_digest(b);
     measure_packing(b, 8);
@@ -260,9 +274,11 @@ static int usage(void)
     fprintf(stderr, "usage: selvage-kernels [--bytes SIZE] [--seconds PER_LINE] [--blocks N]...\n"
                     "Bandwidth of the kernels on the device of SELVAGE_DEVICE: GB/s of payload, GB/s that memory\n"
                     "reads and writes (strided sides in sectors of 32 bytes), and its share of the rival's: the\n"
-                    "read-only sum for kernels that only read, the device's copy for the others. SIZE is a multiple\n"
-                    "of 1M, 4G unless given (16M on soft); --blocks, instead of the library's choice, makes a table\n"
-                    "for each N.\n");
+                    "read-only sum for kernels that only read, the device's copy for the others. All faces of a\n"
+                    "cube, in cubes that take turns so that they are in no cache, are beside their bound as well: a\n"
+                    "kernel that touches the same bytes and does nothing else, in its fastest launch. SIZE is a\n"
+                    "multiple of 1M, 4G unless given (16M on soft), of each of two buffers; cubes have memory of\n"
+                    "their own. --blocks, instead of the library's choice, makes a table for each N.\n");
     return 2;
 }
 

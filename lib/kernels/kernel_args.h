@@ -124,6 +124,34 @@ typedef struct sv_sum_arg {
     uint64_t *sum;
 } sv_sum_arg_t;
 
+/* A first row in a face, and in its stream. All addresses are multiples of 8. */
+typedef struct sv_touch_place {
+    uint8_t *face, *stream;
+} sv_touch_place_t;
+
+/* 2^edge_shift rows of 2^edge_shift words, with bytes from a row to the next. */
+typedef struct sv_touch_sheet {
+    sv_touch_place_t at;
+    int64_t face_stride, stream_stride;
+} sv_touch_sheet_t;
+
+enum { SV_TOUCH_SCATTERS = 1, SV_TOUCH_LOADS = 2, SV_TOUCH_STORES = 4, SV_TOUCH_WIDTH_MAX = 3,
+       SV_TOUCH_SHEETS_MAX = 4 * SV_TOUCH_WIDTH_MAX };
+
+/*
+ * Moves the faces of a cube with an edge of 2^edge_shift words, at most 512, to their streams, or with SCATTERS from
+ * there: what gathering and scattering them costs at least. Without STORES words are only read, without LOADS only
+ * written. The narrow faces have 2^edge_shift planes of as many rows of width words; the others are cut into sheets.
+ */
+typedef struct sv_touch_arg {
+    sv_touch_place_t narrow[2];
+    int64_t row_stride, plane_stride; /* of the narrow faces; in their streams row follows row */
+    uint32_t width, edge_shift;
+    uint32_t nsheets, mode;
+    uint64_t unlikely, *sink; /* the value, above 0, at which a sum that nobody wants would be stored there */
+    sv_touch_sheet_t sheet[SV_TOUCH_SHEETS_MAX];
+} sv_touch_arg_t;
+
 /*
  * Words: epoch (low 32 bits), attempt (8), count (24). Whoever polls one wants an epoch, an attempt and a count above
  * 0; a later epoch says that this one is over.
@@ -262,6 +290,7 @@ SV_LAYOUT_ASSERT(sv_digest_arg_t, 152);
 SV_LAYOUT_ASSERT(sv_pack_level_t, 16);
 SV_LAYOUT_ASSERT(sv_pack_arg_t, 248);
 SV_LAYOUT_ASSERT(sv_sum_arg_t, 24);
+SV_LAYOUT_ASSERT(sv_touch_arg_t, 464);
 SV_LAYOUT_ASSERT(sv_signal_arg_t, 40);
 SV_LAYOUT_ASSERT(sv_push_item_t, 192);
 SV_LAYOUT_ASSERT(sv_pull_item_t, 216);

@@ -13,6 +13,7 @@ const sv_kernel_t sv_kernel_digest = {"sv_digest", sv_digest_soft, false};
 const sv_kernel_t sv_kernel_pack = {"sv_pack", sv_pack_soft, false};
 const sv_kernel_t sv_kernel_unpack = {"sv_unpack", sv_unpack_soft, false};
 const sv_kernel_t sv_kernel_sum = {"sv_sum", sv_sum_soft, false};
+const sv_kernel_t sv_kernel_touch = {"sv_touch", sv_touch_soft, false};
 const sv_kernel_t sv_kernel_signal = {"sv_signal", sv_signal_soft, false};
 const sv_kernel_t sv_kernel_push = {"sv_push", sv_push_soft, true};
 const sv_kernel_t sv_kernel_pull = {"sv_pull", sv_pull_soft, true};

@@ -21,6 +21,7 @@ extern const sv_kernel_t sv_kernel_digest; /* sv_digest_arg_t: sum, copy, write 
 extern const sv_kernel_t sv_kernel_pack;   /* sv_pack_arg_t: box to packed stream, with the digest; see pack_plan.h */
 extern const sv_kernel_t sv_kernel_unpack; /* sv_pack_arg_t: packed stream to box */
 extern const sv_kernel_t sv_kernel_sum;    /* sv_sum_arg_t: reads memory and adds it up, for measurements */
+extern const sv_kernel_t sv_kernel_touch;  /* sv_touch_arg_t: moves faces of a cube, for measurements */
 extern const sv_kernel_t sv_kernel_signal; /* sv_signal_arg_t: release one word at system scope */
 extern const sv_kernel_t sv_kernel_push;   /* sv_batch_arg_t of sv_push_item_t: small packets leave */
 extern const sv_kernel_t sv_kernel_pull;   /* sv_batch_arg_t of sv_pull_item_t: small packets land */
@@ -35,6 +36,7 @@ void sv_digest_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_pack_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_unpack_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_sum_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_touch_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_signal_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_push_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_pull_soft(const void *arg, unsigned block, unsigned nblocks);

@@ -29,6 +29,7 @@ KERNEL_IMAGES(digest)
 KERNEL_IMAGES(pack)
 KERNEL_IMAGES(unpack)
 KERNEL_IMAGES(sum)
+KERNEL_IMAGES(touch)
 KERNEL_IMAGES(signal)
 KERNEL_IMAGES(push)
 KERNEL_IMAGES(pull)
@@ -43,6 +44,7 @@ const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(pack),
     KERNEL_ROWS(unpack),
     KERNEL_ROWS(sum),
+    KERNEL_ROWS(touch),
     KERNEL_ROWS(signal),
     KERNEL_ROWS(push),
     KERNEL_ROWS(pull),
