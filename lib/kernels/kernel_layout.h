@@ -318,29 +318,43 @@ SV_DEV_FN const layout_part &layout_share(const sv_piece_t &piece, uint8_t *cons
 #endif
 }
 
+SV_DEV_FN uint64_t layout_words(const sv_piece_t &piece)
+{
+    return piece.padded ? (piece.bytes + 15) / 16 * 2 : (piece.bytes + 7) / 8;
+}
+
+/* The word of a piece with which a share begins or ends: a multiple of 64, so that no padding is divided. */
+SV_DEV_FN uint64_t layout_border(const sv_piece_t &piece, uint64_t words, uint64_t cost)
+{
+    if (cost <= piece.first_cost)
+        return 0;
+    const uint64_t word = (cost - piece.first_cost) >> piece.cost_shift;
+    return word >= words ? words : word & ~uint64_t{DIGEST_RANGE_WORDS - 1};
+}
+
 /*
- * What the calling thread has of a packet of npieces pieces and bytes bytes. Block at.block of at.nblocks has a
- * contiguous range of the stream, as in digest_block(): in multiples of 64 words, so that no padding is divided.
+ * What the calling thread has of a packet of npieces pieces. Block at.block of at.nblocks has a contiguous range of the
+ * stream that costs as much as any other's.
  */
 template <bool GATHER>
 SV_DEV_FN uint64_t layout_block(const sv_piece_t *pieces, uint64_t npieces, uint8_t *const *bases, uint8_t *stream,
-                                uint64_t bytes, uint64_t key, bool sums, sv_dev_block_t at)
+                                uint64_t key, bool sums, sv_dev_block_t at)
 {
-    const uint64_t words = (bytes + 7) / 8, ranges = (words + DIGEST_RANGE_WORDS - 1) / DIGEST_RANGE_WORDS;
-    const uint64_t each = (ranges + at.nblocks - 1) / at.nblocks * DIGEST_RANGE_WORDS;
-    const uint64_t begin = each * at.block, end = begin + each;
+    const sv_piece_t &end = pieces[npieces > 0 ? npieces - 1 : 0];
+    const uint64_t cost = npieces > 0 ? end.first_cost + (layout_words(end) << end.cost_shift) : 0;
+    const uint64_t each = (cost + at.nblocks - 1) / at.nblocks;
     uint64_t sum = 0;
 
     SV_DEV_ROLLED
     for (uint64_t p = 0; p < npieces; p++) {
-        const uint64_t first = pieces[p].first_word, size = pieces[p].bytes;
-        const uint64_t behind = first + (pieces[p].padded ? (size + 15) / 16 * 2 : (size + 7) / 8);
-        if (behind <= begin || first >= end)
+        const uint64_t words = layout_words(pieces[p]);
+        const uint64_t first = layout_border(pieces[p], words, each * at.block);
+        const uint64_t behind = layout_border(pieces[p], words, each * (at.block + uint64_t{1}));
+        if (first >= behind)
             continue;
         layout_part own;
         const layout_part &part = layout_share(pieces[p], bases, stream, key, &own, at);
-        sum += layout_piece<GATHER>(part, begin > first ? begin - first : 0, (end < behind ? end : behind) - first,
-                                    sums, at);
+        sum += layout_piece<GATHER>(part, first, behind, sums, at);
     }
     return sum;
 }

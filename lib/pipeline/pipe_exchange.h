@@ -167,6 +167,7 @@ typedef struct sv_packet {
     bool fused, plain;          /* with a layout: see layout_parts.h */
     const sv_piece_t *pieces;   /* device: the layout for kernels */
     uint32_t npieces;
+    uint64_t cost_bytes;        /* what moving them costs: more than bytes where sectors are used in part */
     int wire_tag, record_tag;   /* record_tag: direct only */
     uint32_t nsegments, nslots;
     size_t segment_bytes;
