@@ -24,8 +24,35 @@ struct layout_part : sv_pack_arg_t {
     uint64_t words;        /* whole words, without a part of one at the end */
 };
 
-/* Boxes, as box_finder: but level by level, which takes fewer registers where the description lies in shared memory. */
+/* Boxes, as box_finder: but level by level, which takes fewer registers where the description lies in shared memory. A
+   batch goes through the levels together, so that a level is read once for all of it and no piece waits for another. */
 struct part_finder {
+    enum : bool { TOGETHER = true };
+    template <unsigned BATCH>
+    SV_DEV_FN void find_batch(const sv_pack_arg_t &arg, uint32_t first, uint32_t step, uint8_t *(&ptr)[BATCH])
+    {
+        uint32_t unit[BATCH];
+
+        SV_DEV_UNROLL
+        for (unsigned b = 0; b < BATCH; b++) {
+            unit[b] = first + b * step;
+            ptr[b] = arg.box;
+        }
+        SV_DEV_ROLLED
+        for (unsigned l = 0; l < arg.levels; l++) {
+            const sv_pack_level_t level = arg.level[l];
+            const uint32_t shift = arg.shift[l];
+            SV_DEV_UNROLL
+            for (unsigned b = 0; b < BATCH; b++) {
+                const uint32_t above = static_cast<uint32_t>(uint64_t{unit[b]} * level.magic >> 32) >> shift;
+                ptr[b] += (unit[b] - above * level.count) * level.stride;
+                unit[b] = above;
+            }
+        }
+        SV_DEV_UNROLL
+        for (unsigned b = 0; b < BATCH; b++)
+            ptr[b] += unit[b] * arg.top_stride;
+    }
     SV_DEV_FN box_place find(const sv_pack_arg_t &arg, uint32_t unit)
     {
         box_place place{arg.box, static_cast<int32_t>(arg.run_units)};
@@ -47,6 +74,7 @@ struct part_finder {
 
 /* Elements of one size. */
 struct list_finder {
+    enum : bool { TOGETHER = false };
     SV_DEV_FN box_place find(const sv_pack_arg_t &arg, uint32_t unit)
     {
         const layout_part &part = static_cast<const layout_part &>(arg);
@@ -61,6 +89,7 @@ struct list_finder {
 
 /* Runs of any size: the last one that begins not behind the unit. */
 struct run_finder {
+    enum : bool { TOGETHER = false };
     SV_DEV_FN box_place find(const sv_pack_arg_t &arg, uint32_t unit)
     {
         const layout_part &part = static_cast<const layout_part &>(arg);
@@ -115,6 +144,7 @@ SV_DEV_FN uint64_t layout_add_word(uint32_t number, uint64_t a, uint64_t b)
 template <unsigned GRANULE, typename FINDER>
 struct adding_side : placed_side<GRANULE, FINDER> {
     typedef placed_side<GRANULE, FINDER> under;
+    enum : bool { TOGETHER = false }; /* store() does more than that */
     SV_DEV_FN void store(const sv_pack_arg_t &arg, uint32_t piece, box_piece<GRANULE> value)
     {
         const box_piece<GRANULE> old = under::load(arg, piece);
