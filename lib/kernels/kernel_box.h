@@ -267,38 +267,52 @@ struct box_batch<SIDE, BATCH, true> {
     }
 };
 
-/* Pieces begin to end of the part, BATCH of them in flight per lane. The flags are the same for every lane. */
+/* A batch of whole ones. key is the first one's. */
+template <unsigned GRANULE, typename FROM, typename TO, unsigned BATCH>
+SV_DEV_FN uint64_t box_pass(const sv_pack_arg_t &arg, uint32_t index, uint64_t key, bool stores, bool sums,
+                            sv_dev_block_t at)
+{
+    typedef box_batch<FROM, BATCH> from_batch;
+    typedef box_batch<TO, BATCH> to_batch;
+    const uint64_t key_step = at.nthreads * box_piece<GRANULE>::WORDS * SV_DIGEST_STEP;
+    box_piece<GRANULE> piece[BATCH];
+    uint64_t sum = 0;
+
+    const to_batch to = to_batch::find(arg, index, at.nthreads); /* here fewer registers are taken than below */
+    from_batch::load(arg, from_batch::find(arg, index, at.nthreads), piece);
+    if (stores)
+        to_batch::store(arg, to, piece);
+    SV_DEV_UNROLL
+    for (unsigned b = 0; sums && b < BATCH; b++, key += key_step)
+        sum += box_term(piece[b], key);
+    return sum;
+}
+
+/* Pieces begin to end of the part, BATCH of them in flight per lane, and half as many of the rest where loads are
+   far apart. The flags are the same for every lane. */
 template <unsigned GRANULE, typename FROM, typename TO, unsigned BATCH = DIGEST_BATCH>
 SV_DEV_FN uint64_t box_pieces(const sv_pack_arg_t &arg, uint32_t begin, uint32_t end, bool stores, bool sums,
                               sv_dev_block_t at)
 {
-    enum : unsigned { WORDS = box_piece<GRANULE>::WORDS };
-    typedef box_batch<FROM, BATCH> from_batch;
-    typedef box_batch<TO, BATCH> to_batch;
+    enum : unsigned { WORDS = box_piece<GRANULE>::WORDS, HALF = FROM::TOGETHER ? BATCH / 2 : 0 };
     const uint64_t key_step = at.nthreads * WORDS * SV_DIGEST_STEP;
     uint32_t index = begin + at.tid;
     uint64_t key = arg.key + (arg.first_word + uint64_t{index} * WORDS) * SV_DIGEST_STEP;
     uint64_t sum = 0;
 
     SV_DEV_ROLLED
-    for (; BATCH > 1 && index + (BATCH - 1) * at.nthreads < end; index += BATCH * at.nthreads) {
-        box_piece<GRANULE> piece[BATCH];
-        const to_batch to = to_batch::find(arg, index, at.nthreads); /* here fewer registers are taken than below */
-        from_batch::load(arg, from_batch::find(arg, index, at.nthreads), piece);
-        if (stores)
-            to_batch::store(arg, to, piece);
-        SV_DEV_UNROLL
-        for (unsigned b = 0; sums && b < BATCH; b++, key += key_step)
-            sum += box_term(piece[b], key);
+    for (; BATCH > 1 && index + (BATCH - 1) * at.nthreads < end; index += BATCH * at.nthreads, key += BATCH * key_step)
+        sum += box_pass<GRANULE, FROM, TO, BATCH>(arg, index, key, stores, sums, at);
+    if constexpr (HALF > 1) {
+        if (index + (HALF - 1) * at.nthreads < end) {
+            sum += box_pass<GRANULE, FROM, TO, HALF>(arg, index, key, stores, sums, at);
+            index += HALF * at.nthreads;
+            key += HALF * key_step;
+        }
     }
     SV_DEV_ROLLED
-    for (; index < end; index += at.nthreads, key += key_step) {
-        const box_piece<GRANULE> piece = FROM::load(arg, index);
-        if (stores)
-            TO::store(arg, index, piece);
-        if (sums)
-            sum += box_term(piece, key);
-    }
+    for (; index < end; index += at.nthreads, key += key_step)
+        sum += box_pass<GRANULE, FROM, TO, 1>(arg, index, key, stores, sums, at);
     return sum;
 }
 
