@@ -139,8 +139,6 @@ static void walk_block(bench_t *b, faces_t *faces)
         sv_piece_t *here;
         uint32_t pieces;
         bench_must(sv_layout_make_pieces(faces->layout[f], bases, &arena, &here, &faces->pieces[f], &pieces), "pieces");
-        if (here)
-            faces->cost_bytes[f] = sv_layout_cost_bytes(here, pieces);
     }
     if (push)
         fill_items(b, faces, push, pull, scratch);
@@ -168,15 +166,12 @@ static sv_batch_arg_t make_launch(const bench_t *b, const faces_t *faces, const 
                                   unsigned field)
 {
     sv_batch_arg_t arg = {.items = items, .bases = faces->bases + BASES * field, .epoch = 1, .npackets = FACES};
-    uint64_t cost_bytes = 0;
-    for (unsigned f = 0; f < FACES; f++)
-        cost_bytes += faces->cost_bytes[f];
-    const uint64_t share = sv_batch_share_bytes(cost_bytes, faces->total, FACES, b->dev->launch_blocks);
+    const uint64_t share = sv_batch_share_bytes(faces->total, FACES, b->dev->launch_blocks);
     for (unsigned f = 0; f < FACES; f++) {
         sv_record_t identity = identity_of_face(faces, f);
         arg.key[f] = sv_digest_key(&identity);
         arg.index[f] = first + field * FACES + f;
-        arg.first_block[f + 1] = arg.first_block[f] + sv_kernel_shares(b->dev, faces->cost_bytes[f], share);
+        arg.first_block[f + 1] = arg.first_block[f] + sv_kernel_shares(b->dev, faces->bytes[f], share);
     }
     return arg;
 }

@@ -19,7 +19,6 @@ typedef struct faces {
     uint8_t *memory;               /* of the device: field, its streams, next field, its streams, ... */
     uint64_t field_bytes;          /* to the next one */
     uint64_t bytes[FACES];         /* of a face */
-    uint64_t cost_bytes[2 * FACES]; /* what moving it costs, as the library has it */
     uint64_t stream_at[FACES];     /* where its stream begins, from the beginning of the field */
     uint64_t total, touched;       /* of all faces; and with whole sectors */
     sv_layout_t *layout[2 * FACES]; /* own cells, then halo */

@@ -127,9 +127,8 @@ struct selvage_device {
     const sv_device_ops_t *ops;
     unsigned launch_blocks; /* how many blocks a bandwidth-bound kernel should use */
     size_t kernel_host_bytes; /* up to here a kernel reads and writes host memory sooner than a copy engine ... */
-    size_t kernel_peer_bytes; /* ... and another device's memory, by way of a slot ... */
-    size_t kernel_direct_bytes; /* ... or straight to its place, where the copy engine would need a kernel beside it that
-                                 reads everything once more, for the checksum */
+    size_t kernel_peer_bytes; /* ... and another device's memory */
+    size_t kernel_summed_bytes; /* the same where a kernel must read everything for the checksum anyway */
     bool kernels_wait;      /* a kernel may wait for what another stream or process does */
     uint64_t early_wait_ns;   /* how long a kernel that is launched early may wait for a packet; 0: it may not */
     int index, count;       /* which of the devices of its kind that this process sees */

@@ -181,9 +181,6 @@ typedef struct sv_piece {
     uint32_t base;
     uint32_t padded;
     uint32_t number;        /* SV_ADD_...: what a receive adds; 0: it stores */
-    uint32_t cost_shift;    /* a word costs 2^cost_shift: memory moves whole sectors, of which short runs use little */
-    uint32_t reserved;
-    uint64_t first_cost;    /* of all words before, in the stream of the packet: shares divide costs */
 } sv_piece_t;
 
 enum { SV_ADD_FLOAT32 = 1, SV_ADD_FLOAT64 = 2, SV_ADD_INT32 = 3, SV_ADD_INT64 = 4 };
@@ -297,7 +294,7 @@ SV_LAYOUT_ASSERT(sv_touch_arg_t, 464);
 SV_LAYOUT_ASSERT(sv_signal_arg_t, 40);
 SV_LAYOUT_ASSERT(sv_push_item_t, 192);
 SV_LAYOUT_ASSERT(sv_pull_item_t, 216);
-SV_LAYOUT_ASSERT(sv_piece_t, 168);
+SV_LAYOUT_ASSERT(sv_piece_t, 152);
 SV_LAYOUT_ASSERT(sv_batch_arg_t, 576);
 SV_LAYOUT_ASSERT(sv_await_arg_t, 40);
 SV_LAYOUT_ASSERT(sv_delay_arg_t, 8);

@@ -51,7 +51,6 @@ struct box_place {
 
 /* Where a unit of a box lies. Every quotient comes from a multiplication that the host prepared. */
 struct box_finder {
-    enum : bool { TOGETHER = false };
     SV_DEV_FN box_place find(const sv_pack_arg_t &arg, uint32_t unit)
     {
         box_place place{arg.box, static_cast<int32_t>(arg.run_units)};
@@ -127,8 +126,6 @@ SV_DEV_FN void box_scatter(const sv_pack_arg_t &arg, uint32_t first, uint64_t wo
 /* The box as a side of a pass. Pieces, and the bytes of the tail, are numbered from the beginning of the part. */
 template <unsigned GRANULE, typename FINDER>
 struct placed_side {
-    typedef FINDER finder;
-    enum : bool { TOGETHER = FINDER::TOGETHER && GRANULE >= 8 }; /* pieces are units */
     SV_DEV_FN box_piece<GRANULE> load(const sv_pack_arg_t &arg, uint32_t piece)
     {
         if constexpr (GRANULE == 16) {
@@ -160,7 +157,6 @@ using box_side = placed_side<GRANULE, box_finder>;
 /* The packed stream as a side of a pass. */
 template <unsigned GRANULE>
 struct stream_side {
-    enum : bool { TOGETHER = false };
     SV_DEV_FN box_piece<GRANULE> load(const sv_pack_arg_t &arg, uint32_t piece)
     {
         if constexpr (GRANULE == 16) {
@@ -194,125 +190,40 @@ SV_DEV_FN uint64_t box_term(box_piece<GRANULE> piece, uint64_t key)
     return sum;
 }
 
-/*
- * Pieces first, first + step, ... of a side: those of a batch. A side that says TOGETHER has their places looked up
- * together, as its finder knows how; they are units of memory then.
- */
-template <typename SIDE, unsigned BATCH, bool TOGETHER = SIDE::TOGETHER>
-struct box_batch {
-    uint32_t first, step;
-    SV_DEV_FN box_batch find(const sv_pack_arg_t &, uint32_t first, uint32_t step)
-    {
-        return box_batch{first, step};
-    }
-    template <typename PIECE>
-    SV_DEV_FN void load(const sv_pack_arg_t &arg, const box_batch &batch, PIECE (&piece)[BATCH])
-    {
-        SV_DEV_UNROLL
-        for (unsigned b = 0; b < BATCH; b++)
-            piece[b] = SIDE::load(arg, batch.first + b * batch.step);
-    }
-    template <typename PIECE>
-    SV_DEV_FN void store(const sv_pack_arg_t &arg, const box_batch &batch, const PIECE (&piece)[BATCH])
-    {
-        SV_DEV_UNROLL
-        for (unsigned b = 0; b < BATCH; b++)
-            SIDE::store(arg, batch.first + b * batch.step, piece[b]);
-    }
-};
-
-SV_DEV_FN void box_move(const uint8_t *from, box_piece<16> &to)
-{
-    const sv_dev_pair_t pair = box_load<sv_dev_pair_t>(from);
-    to = box_piece<16>{{pair.word[0], pair.word[1]}};
-}
-
-SV_DEV_FN void box_move(const uint8_t *from, box_piece<8> &to)
-{
-    to.word[0] = box_load<uint64_t>(from);
-}
-
-SV_DEV_FN void box_move(const box_piece<16> &from, uint8_t *to)
-{
-    box_store(to, sv_dev_pair_t{{from.word[0], from.word[1]}});
-}
-
-SV_DEV_FN void box_move(const box_piece<8> &from, uint8_t *to)
-{
-    box_store(to, from.word[0]);
-}
-
-template <typename SIDE, unsigned BATCH>
-struct box_batch<SIDE, BATCH, true> {
-    uint8_t *ptr[BATCH];
-    SV_DEV_FN box_batch find(const sv_pack_arg_t &arg, uint32_t first, uint32_t step)
-    {
-        box_batch batch;
-        SIDE::finder::find_batch(arg, arg.first_unit + first, step, batch.ptr);
-        return batch;
-    }
-    template <typename PIECE>
-    SV_DEV_FN void load(const sv_pack_arg_t &, const box_batch &batch, PIECE (&piece)[BATCH])
-    {
-        SV_DEV_UNROLL
-        for (unsigned b = 0; b < BATCH; b++)
-            box_move(batch.ptr[b], piece[b]);
-    }
-    template <typename PIECE>
-    SV_DEV_FN void store(const sv_pack_arg_t &, const box_batch &batch, const PIECE (&piece)[BATCH])
-    {
-        SV_DEV_UNROLL
-        for (unsigned b = 0; b < BATCH; b++)
-            box_move(piece[b], batch.ptr[b]);
-    }
-};
-
-/* A batch of whole ones. key is the first one's. */
-template <unsigned GRANULE, typename FROM, typename TO, unsigned BATCH>
-SV_DEV_FN uint64_t box_pass(const sv_pack_arg_t &arg, uint32_t index, uint64_t key, bool stores, bool sums,
-                            sv_dev_block_t at)
-{
-    typedef box_batch<FROM, BATCH> from_batch;
-    typedef box_batch<TO, BATCH> to_batch;
-    const uint64_t key_step = at.nthreads * box_piece<GRANULE>::WORDS * SV_DIGEST_STEP;
-    box_piece<GRANULE> piece[BATCH];
-    uint64_t sum = 0;
-
-    const to_batch to = to_batch::find(arg, index, at.nthreads); /* here fewer registers are taken than below */
-    from_batch::load(arg, from_batch::find(arg, index, at.nthreads), piece);
-    if (stores)
-        to_batch::store(arg, to, piece);
-    SV_DEV_UNROLL
-    for (unsigned b = 0; sums && b < BATCH; b++, key += key_step)
-        sum += box_term(piece[b], key);
-    return sum;
-}
-
-/* Pieces begin to end of the part, BATCH of them in flight per lane, and half as many of the rest where loads are
-   far apart. The flags are the same for every lane. */
+/* Pieces begin to end of the part, BATCH of them in flight per lane. The flags are the same for every lane. */
 template <unsigned GRANULE, typename FROM, typename TO, unsigned BATCH = DIGEST_BATCH>
 SV_DEV_FN uint64_t box_pieces(const sv_pack_arg_t &arg, uint32_t begin, uint32_t end, bool stores, bool sums,
                               sv_dev_block_t at)
 {
-    enum : unsigned { WORDS = box_piece<GRANULE>::WORDS, HALF = FROM::TOGETHER ? BATCH / 2 : 0 };
+    enum : unsigned { WORDS = box_piece<GRANULE>::WORDS };
     const uint64_t key_step = at.nthreads * WORDS * SV_DIGEST_STEP;
     uint32_t index = begin + at.tid;
     uint64_t key = arg.key + (arg.first_word + uint64_t{index} * WORDS) * SV_DIGEST_STEP;
     uint64_t sum = 0;
 
     SV_DEV_ROLLED
-    for (; BATCH > 1 && index + (BATCH - 1) * at.nthreads < end; index += BATCH * at.nthreads, key += BATCH * key_step)
-        sum += box_pass<GRANULE, FROM, TO, BATCH>(arg, index, key, stores, sums, at);
-    if constexpr (HALF > 1) {
-        if (index + (HALF - 1) * at.nthreads < end) {
-            sum += box_pass<GRANULE, FROM, TO, HALF>(arg, index, key, stores, sums, at);
-            index += HALF * at.nthreads;
-            key += HALF * key_step;
+    for (; BATCH > 1 && index + (BATCH - 1) * at.nthreads < end; index += BATCH * at.nthreads) {
+        box_piece<GRANULE> piece[BATCH];
+        SV_DEV_UNROLL
+        for (unsigned b = 0; b < BATCH; b++)
+            piece[b] = FROM::load(arg, index + b * at.nthreads);
+        if (stores) {
+            SV_DEV_UNROLL
+            for (unsigned b = 0; b < BATCH; b++)
+                TO::store(arg, index + b * at.nthreads, piece[b]);
         }
+        SV_DEV_UNROLL
+        for (unsigned b = 0; sums && b < BATCH; b++, key += key_step)
+            sum += box_term(piece[b], key);
     }
     SV_DEV_ROLLED
-    for (; index < end; index += at.nthreads, key += key_step)
-        sum += box_pass<GRANULE, FROM, TO, 1>(arg, index, key, stores, sums, at);
+    for (; index < end; index += at.nthreads, key += key_step) {
+        const box_piece<GRANULE> piece = FROM::load(arg, index);
+        if (stores)
+            TO::store(arg, index, piece);
+        if (sums)
+            sum += box_term(piece, key);
+    }
     return sum;
 }
 

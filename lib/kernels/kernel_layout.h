@@ -24,35 +24,8 @@ struct layout_part : sv_pack_arg_t {
     uint64_t words;        /* whole words, without a part of one at the end */
 };
 
-/* Boxes, as box_finder: but level by level, which takes fewer registers where the description lies in shared memory. A
-   batch goes through the levels together, so that a level is read once for all of it and no piece waits for another. */
+/* Boxes, as box_finder: but level by level, which takes fewer registers where the description lies in shared memory. */
 struct part_finder {
-    enum : bool { TOGETHER = true };
-    template <unsigned BATCH>
-    SV_DEV_FN void find_batch(const sv_pack_arg_t &arg, uint32_t first, uint32_t step, uint8_t *(&ptr)[BATCH])
-    {
-        uint32_t unit[BATCH];
-
-        SV_DEV_UNROLL
-        for (unsigned b = 0; b < BATCH; b++) {
-            unit[b] = first + b * step;
-            ptr[b] = arg.box;
-        }
-        SV_DEV_ROLLED
-        for (unsigned l = 0; l < arg.levels; l++) {
-            const sv_pack_level_t level = arg.level[l];
-            const uint32_t shift = arg.shift[l];
-            SV_DEV_UNROLL
-            for (unsigned b = 0; b < BATCH; b++) {
-                const uint32_t above = static_cast<uint32_t>(uint64_t{unit[b]} * level.magic >> 32) >> shift;
-                ptr[b] += (unit[b] - above * level.count) * level.stride;
-                unit[b] = above;
-            }
-        }
-        SV_DEV_UNROLL
-        for (unsigned b = 0; b < BATCH; b++)
-            ptr[b] += unit[b] * arg.top_stride;
-    }
     SV_DEV_FN box_place find(const sv_pack_arg_t &arg, uint32_t unit)
     {
         box_place place{arg.box, static_cast<int32_t>(arg.run_units)};
@@ -74,7 +47,6 @@ struct part_finder {
 
 /* Elements of one size. */
 struct list_finder {
-    enum : bool { TOGETHER = false };
     SV_DEV_FN box_place find(const sv_pack_arg_t &arg, uint32_t unit)
     {
         const layout_part &part = static_cast<const layout_part &>(arg);
@@ -89,7 +61,6 @@ struct list_finder {
 
 /* Runs of any size: the last one that begins not behind the unit. */
 struct run_finder {
-    enum : bool { TOGETHER = false };
     SV_DEV_FN box_place find(const sv_pack_arg_t &arg, uint32_t unit)
     {
         const layout_part &part = static_cast<const layout_part &>(arg);
@@ -144,7 +115,6 @@ SV_DEV_FN uint64_t layout_add_word(uint32_t number, uint64_t a, uint64_t b)
 template <unsigned GRANULE, typename FINDER>
 struct adding_side : placed_side<GRANULE, FINDER> {
     typedef placed_side<GRANULE, FINDER> under;
-    enum : bool { TOGETHER = false }; /* store() does more than that */
     SV_DEV_FN void store(const sv_pack_arg_t &arg, uint32_t piece, box_piece<GRANULE> value)
     {
         const box_piece<GRANULE> old = under::load(arg, piece);
@@ -348,43 +318,29 @@ SV_DEV_FN const layout_part &layout_share(const sv_piece_t &piece, uint8_t *cons
 #endif
 }
 
-SV_DEV_FN uint64_t layout_words(const sv_piece_t &piece)
-{
-    return piece.padded ? (piece.bytes + 15) / 16 * 2 : (piece.bytes + 7) / 8;
-}
-
-/* The word of a piece with which a share begins or ends: a multiple of 64, so that no padding is divided. */
-SV_DEV_FN uint64_t layout_border(const sv_piece_t &piece, uint64_t words, uint64_t cost)
-{
-    if (cost <= piece.first_cost)
-        return 0;
-    const uint64_t word = (cost - piece.first_cost) >> piece.cost_shift;
-    return word >= words ? words : word & ~uint64_t{DIGEST_RANGE_WORDS - 1};
-}
-
 /*
- * What the calling thread has of a packet of npieces pieces. Block at.block of at.nblocks has a contiguous range of the
- * stream that costs as much as any other's.
+ * What the calling thread has of a packet of npieces pieces and bytes bytes. Block at.block of at.nblocks has a
+ * contiguous range of the stream, as in digest_block(): in multiples of 64 words, so that no padding is divided.
  */
 template <bool GATHER>
 SV_DEV_FN uint64_t layout_block(const sv_piece_t *pieces, uint64_t npieces, uint8_t *const *bases, uint8_t *stream,
-                                uint64_t key, bool sums, sv_dev_block_t at)
+                                uint64_t bytes, uint64_t key, bool sums, sv_dev_block_t at)
 {
-    const sv_piece_t &end = pieces[npieces > 0 ? npieces - 1 : 0];
-    const uint64_t cost = npieces > 0 ? end.first_cost + (layout_words(end) << end.cost_shift) : 0;
-    const uint64_t each = (cost + at.nblocks - 1) / at.nblocks;
+    const uint64_t words = (bytes + 7) / 8, ranges = (words + DIGEST_RANGE_WORDS - 1) / DIGEST_RANGE_WORDS;
+    const uint64_t each = (ranges + at.nblocks - 1) / at.nblocks * DIGEST_RANGE_WORDS;
+    const uint64_t begin = each * at.block, end = begin + each;
     uint64_t sum = 0;
 
     SV_DEV_ROLLED
     for (uint64_t p = 0; p < npieces; p++) {
-        const uint64_t words = layout_words(pieces[p]);
-        const uint64_t first = layout_border(pieces[p], words, each * at.block);
-        const uint64_t behind = layout_border(pieces[p], words, each * (at.block + uint64_t{1}));
-        if (first >= behind)
+        const uint64_t first = pieces[p].first_word, size = pieces[p].bytes;
+        const uint64_t behind = first + (pieces[p].padded ? (size + 15) / 16 * 2 : (size + 7) / 8);
+        if (behind <= begin || first >= end)
             continue;
         layout_part own;
         const layout_part &part = layout_share(pieces[p], bases, stream, key, &own, at);
-        sum += layout_piece<GATHER>(part, first, behind, sums, at);
+        sum += layout_piece<GATHER>(part, begin > first ? begin - first : 0, (end < behind ? end : behind) - first,
+                                    sums, at);
     }
     return sum;
 }

@@ -209,7 +209,7 @@ static selvage_status_t make_streams(selvage_exchange_t *x)
     for (uint32_t i = 0; i < x->nsends; i++) {
         const sv_packet_t *p = &x->sends[i].p;
         bool through_host = p->route == SELVAGE_ROUTE_STAGED || p->route == SELVAGE_ROUTE_SHARED;
-        if (p->pushed && !x->comm->fault.armed) /* a hurt packet goes the long way */
+        if (p->kernel_copy && !x->comm->fault.armed) /* a hurt packet goes the long way */
             continue;
         out |= through_host;
         peer |= !through_host && p->route != SELVAGE_ROUTE_DIRECT;

@@ -86,7 +86,6 @@ static void join_send(const entry_t *ours, const entry_t *theirs)
     send->target_stride = recv->target_stride;
     send->match = recv;
     sv_commit_cut(&send->p);
-    send->p.pushed = sv_commit_is_pushed(&send->p);
     record_identity(&send->p, true);
 }
 

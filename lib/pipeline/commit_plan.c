@@ -160,21 +160,13 @@ bool sv_commit_is_small(const sv_packet_t *p)
     bool by_host = p->route == SELVAGE_ROUTE_STAGED || p->route == SELVAGE_ROUTE_SHARED;
     uint64_t limit = by_host ? comm->config.kernel_copy_max_bytes : comm->config.kernel_peer_max_bytes;
     if (limit == SV_CONFIG_BYTES_AUTO)
-        limit = by_host ? comm->dev->kernel_host_bytes : comm->dev->kernel_peer_bytes;
+        limit = by_host ? comm->dev->kernel_host_bytes
+                : p->x->policy == SV_CONFIG_CHECKSUM_OFF ? comm->dev->kernel_peer_bytes
+                                                         : comm->dev->kernel_summed_bytes;
     if (p->route == SELVAGE_ROUTE_DIRECT)
         return false;
     /* Each end of a staged packet decides for itself, so it must be one message whatever either decides. */
     return p->bytes <= limit && (p->route != SELVAGE_ROUTE_STAGED || p->bytes <= piece_through_host(p));
-}
-
-bool sv_commit_is_pushed(const sv_packet_t *p)
-{
-    const selvage_comm_t *comm = p->x->comm;
-    const uint64_t set = comm->config.kernel_peer_max_bytes;
-    const uint64_t limit = set == SV_CONFIG_BYTES_AUTO ? comm->dev->kernel_direct_bytes : set;
-    const bool on_device = p->route == SELVAGE_ROUTE_PEER || p->route == SELVAGE_ROUTE_SELF;
-    return p->kernel_copy || (p->direct && on_device && p->nsegments == 1 && p->bytes <= limit &&
-                              p->x->policy != SV_CONFIG_CHECKSUM_OFF);
 }
 
 /* No staging: as few messages as the wire allows, and one more for the record. */

@@ -168,8 +168,6 @@ static selvage_status_t walk_send(walk_t *walk, sv_send_t *send)
     if (!p->layout || p->plain)
         return SELVAGE_SUCCESS;
     SV_TRY(sv_layout_make_pieces(p->layout, layouts->bases, &walk->arena, &here, &p->pieces, &p->npieces));
-    if (here && p->npieces)
-        p->cost_bytes = sv_layout_cost_bytes(here, p->npieces);
     if (p->fused)
         return SELVAGE_SUCCESS;
     uint32_t n = walk->npacks++;
@@ -178,11 +176,11 @@ static selvage_status_t walk_send(walk_t *walk, sv_send_t *send)
     uint8_t *place = layouts->leaving + (send->buf - layouts->leaving); /* buf is for reading; this is its own memory */
     walk->pack[n] = (sv_push_item_t){.dst = place, .scratch = p->scratch, .nslots = 1, .pieces = p->pieces,
                                      .npieces = p->npieces, .identity = {.bytes = p->bytes}};
-    layouts->packs[n] = (sv_layout_entry_t){.item = n, .bytes = p->bytes, .cost_bytes = p->cost_bytes};
+    layouts->packs[n] = (sv_layout_entry_t){.item = n, .bytes = p->bytes};
     return SELVAGE_SUCCESS;
 }
 
-static void add_unpack(walk_t *walk, const sv_pull_item_t *item, uint64_t cost_bytes, uint32_t wave)
+static void add_unpack(walk_t *walk, const sv_pull_item_t *item, uint32_t wave)
 {
     uint32_t n = walk->nunpacks++;
     if (!walk->arena.here)
@@ -190,8 +188,7 @@ static void add_unpack(walk_t *walk, const sv_pull_item_t *item, uint64_t cost_b
     walk->unpack[n] = *item;
     walk->unpack[n].scratch = walk->scratch_there + n;
     walk->unpack[n].nslots = 1;
-    walk->x->layouts.unpacks[n] = (sv_layout_entry_t){.item = n, .wave = wave, .bytes = item->identity.bytes,
-                                                          .cost_bytes = cost_bytes};
+    walk->x->layouts.unpacks[n] = (sv_layout_entry_t){.item = n, .wave = wave, .bytes = item->identity.bytes};
 }
 
 /* Every piece is a stream of its own here, so that each can be in the launch that it belongs to. */
@@ -200,17 +197,15 @@ static void add_pieces(walk_t *walk, const sv_recv_t *recv, sv_piece_t *here)
     const sv_packet_t *p = &recv->p;
     for (uint32_t i = 0; i < p->npieces; i++) {
         sv_pull_item_t item = {.npieces = 1};
-        uint64_t cost_bytes = 0;
         uint32_t wave = 0;
         if (here) {
             item.pieces = p->pieces + i;
             item.src = recv->buf + 8 * here[i].first_word;
             item.identity.bytes = here[i].padded ? round_up(here[i].bytes, 16) : here[i].bytes;
-            here[i].first_word = here[i].first_cost = 0;
-            cost_bytes = sv_layout_cost_bytes(here + i, 1);
+            here[i].first_word = 0;
             wave = ++walk->waves[here[i].base]; /* wave 0 is of what is stored */
         }
-        add_unpack(walk, &item, cost_bytes, wave);
+        add_unpack(walk, &item, wave);
     }
 }
 
@@ -221,8 +216,6 @@ static selvage_status_t walk_recv(walk_t *walk, sv_recv_t *recv)
     if (!p->layout || p->plain)
         return SELVAGE_SUCCESS;
     SV_TRY(sv_layout_make_pieces(p->layout, walk->x->layouts.bases, &walk->arena, &here, &p->pieces, &p->npieces));
-    if (here && p->npieces)
-        p->cost_bytes = sv_layout_cost_bytes(here, p->npieces);
     if (p->fused)
         return SELVAGE_SUCCESS;
     const sv_pull_item_t item = {.src = recv->buf, .pieces = p->pieces, .npieces = p->npieces,
@@ -230,7 +223,7 @@ static selvage_status_t walk_recv(walk_t *walk, sv_recv_t *recv)
     if (p->layout->adds)
         add_pieces(walk, recv, here);
     else
-        add_unpack(walk, &item, p->cost_bytes, 0);
+        add_unpack(walk, &item, 0);
     return SELVAGE_SUCCESS;
 }
 

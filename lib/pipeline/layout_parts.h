@@ -49,19 +49,6 @@ typedef struct sv_layout_arena {
     size_t used;
 } sv_layout_arena_t;
 
-/* Words of a piece in the stream of its packet. */
-static inline uint64_t sv_layout_piece_words(const sv_piece_t *piece)
-{
-    return piece->padded ? (piece->bytes + 15) / 16 * 2 : (piece->bytes + 7) / 8;
-}
-
-/* What moving so many pieces costs, in bytes that lie in long runs. */
-static inline uint64_t sv_layout_cost_bytes(const sv_piece_t *pieces, uint32_t count)
-{
-    const sv_piece_t *last = pieces + count - 1;
-    return 8 * (last->first_cost + (sv_layout_piece_words(last) << last->cost_shift));
-}
-
 void *sv_layout_carve(sv_layout_arena_t *arena, size_t bytes, void *device_out);
 
 /*

@@ -58,22 +58,6 @@ static uint64_t common_bits(const uint8_t *base, int64_t offset)
     return (uintptr_t)base | (uint64_t)offset;
 }
 
-/* What a word of a run so long costs: a sector of 32 bytes is read or written whole, and opened for it. */
-static uint32_t cost_shift_of(uint64_t run_bytes)
-{
-    enum { SECTOR_BYTES = 32 };
-    return run_bytes >= SECTOR_BYTES ? 0 : 2 * run_bytes >= SECTOR_BYTES ? 1 : 2;
-}
-
-static void set_costs(sv_piece_t *piece, uint32_t count)
-{
-    uint64_t cost = 0;
-    for (uint32_t i = 0; piece && i < count; i++) {
-        piece[i].first_cost = cost;
-        cost += sv_layout_piece_words(&piece[i]) << piece[i].cost_shift;
-    }
-}
-
 /* --- boxes -------------------------------------------------------------------------------------------------------- */
 
 static selvage_status_t make_chunk(const sv_layout_t *layout, const sv_layout_part_t *part, uint8_t *base,
@@ -95,7 +79,6 @@ static selvage_status_t make_chunk(const sv_layout_t *layout, const sv_layout_pa
     piece.first_unit = arg.first_unit;
     piece.run_units = arg.run_units;
     piece.levels = arg.levels;
-    piece.cost_shift = cost_shift_of((uint64_t)arg.granule * (arg.run_units ? arg.run_units : 1));
     if (to)
         *to = piece;
     return SELVAGE_SUCCESS;
@@ -152,7 +135,6 @@ static selvage_status_t make_list(const sv_layout_t *layout, const sv_layout_par
     piece.granule = granule_of(part, base);
     piece.count = (uint32_t)part->nruns;
     SV_TRY(check_units(part, part->bytes, piece.granule));
-    piece.cost_shift = cost_shift_of(part->nruns ? part->bytes / part->nruns : part->bytes);
     fill_offsets(part, sv_layout_carve(arena, part->nruns * sizeof *piece.offsets, &piece.offsets));
     if (part->kind == SV_LAYOUT_PART_LIST) {
         const sv_pack_dim_t units = {part->shape.element_bytes / piece.granule, piece.granule};
@@ -182,7 +164,6 @@ selvage_status_t sv_layout_make_pieces(const sv_layout_t *layout, uint8_t *const
                                                 : make_list(layout, part, base, arena, to));
         to = to ? to + chunks_of(part) : NULL;
     }
-    set_costs(here, count);
     *here_out = here;
     *count_out = count;
     return SELVAGE_SUCCESS;

@@ -34,19 +34,16 @@ static selvage_status_t launch(const selvage_exchange_t *x, const sv_kernel_t *k
 static selvage_status_t launch_all(const selvage_exchange_t *x, const sv_kernel_t *kernel, sv_batch_arg_t *arg,
                                    const sv_layout_entry_t *entry, uint32_t count, void *stream)
 {
-    uint64_t bytes = 0, cost_bytes = 0;
-    for (uint32_t i = 0; i < count; i++) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++)
         bytes += entry[i].bytes;
-        cost_bytes += entry[i].cost_bytes;
-    }
-    const uint64_t share_bytes = sv_batch_share_bytes(cost_bytes, bytes, count, x->comm->dev->launch_blocks);
+    const uint64_t share_bytes = sv_batch_share_bytes(bytes, count, x->comm->dev->launch_blocks);
     for (uint32_t i = 0; i < count; i++) {
         if (arg->npackets == SV_BATCH_PACKETS || (i > 0 && entry[i].wave != entry[i - 1].wave))
             SV_TRY(launch(x, kernel, arg, stream));
         uint32_t n = arg->npackets++;
         arg->index[n] = entry[i].item;
-        arg->first_block[n + 1] = arg->first_block[n] +
-                                  sv_kernel_shares(x->comm->dev, entry[i].cost_bytes, share_bytes);
+        arg->first_block[n + 1] = arg->first_block[n] + sv_kernel_shares(x->comm->dev, entry[i].bytes, share_bytes);
     }
     return launch(x, kernel, arg, stream);
 }

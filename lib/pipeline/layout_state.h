@@ -14,7 +14,7 @@ enum { SV_LAYOUT_SETS = 8 }; /* tables of base addresses that the device keeps a
 /* A launch's packet: its item, and how many bytes it has. */
 typedef struct sv_layout_entry {
     uint32_t item, wave;
-    uint64_t bytes, cost_bytes;
+    uint64_t bytes;
 } sv_layout_entry_t;
 
 typedef struct sv_layout_state {

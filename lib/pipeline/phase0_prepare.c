@@ -52,7 +52,7 @@ selvage_status_t sv_phase0_prepare(sv_send_t *send, uint64_t now_ns)
         return SELVAGE_SUCCESS;
     if (staged && p->kernel_copy)
         sv_batch_push_later(send);
-    else if (!off && (!p->pushed || send->fault))
+    else if (!off && (!p->kernel_copy || send->fault))
         return digest(send);
     return SELVAGE_SUCCESS;
 }

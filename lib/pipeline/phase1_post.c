@@ -76,7 +76,8 @@ static selvage_status_t stage_segment(sv_send_t *send, sv_slot_t *slot, uint32_t
 selvage_status_t sv_phase1_stage(sv_send_t *send, uint64_t now_ns)
 {
     sv_packet_t *p = &send->p;
-    while (send->next_stage < p->nsegments && send->next_stage - send->reaped < p->nslots) {
+    while (send->next_stage < p->nsegments && send->next_stage - send->reaped < p->nslots &&
+           (p->kernel_copy || sv_phase1_may_copy(p->x))) {
         sv_slot_t *slot = &p->slots[send->next_stage % p->nslots];
         SV_TRY(stage_segment(send, slot, send->next_stage));
         slot->state = SV_SLOT_STAGING;

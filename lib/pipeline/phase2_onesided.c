@@ -134,7 +134,7 @@ static bool is_hurt(const sv_send_t *send)
 static selvage_status_t send_segments(sv_send_t *send, uint32_t credit)
 {
     sv_packet_t *p = &send->p;
-    if (p->pushed && !is_hurt(send)) {
+    if (p->kernel_copy && !is_hurt(send)) {
         if (send->fault)
             SV_TRY(sv_fault_keep(send));
         send->next_stage = 1;
@@ -142,9 +142,10 @@ static selvage_status_t send_segments(sv_send_t *send, uint32_t credit)
         sv_batch_push_later(send);
         return SELVAGE_SUCCESS;
     }
-    while (send->next_stage < p->nsegments && send->next_stage < credit)
+    const uint32_t before = send->next_stage;
+    while (send->next_stage < p->nsegments && send->next_stage < credit && sv_phase1_may_copy(p->x))
         SV_TRY(move_segment(send, send->next_stage++));
-    return mark_sent(send);
+    return send->next_stage > before ? mark_sent(send) : SELVAGE_SUCCESS;
 }
 
 /* How many segments the receiver lets through in this attempt: 0 for none (more). */

@@ -21,7 +21,7 @@ static bool is_over(const sv_send_t *send)
     /* A verdict answers the last copy, so nothing is left to copy, unless a fault doubled it. But a push may have words
        left to store, and the memory that they lie in must outlive it. */
     if (sv_route_is_one_sided(send->p.route) &&
-        (send->p.x->policy == SV_CONFIG_CHECKSUM_OFF || send->fault || send->p.pushed))
+        (send->p.x->policy == SV_CONFIG_CHECKSUM_OFF || send->fault || send->p.kernel_copy))
         return sv_phase2_is_sent(send);
     return true;
 }

@@ -166,7 +166,7 @@ static void add(sv_batch_arg_t *arg, const sv_packet_t *p, uint64_t share_bytes)
     arg->attempt = p->attempt;
     arg->key[n] = p->key;
     arg->index[n] = p->own_index;
-    arg->first_block[n + 1] = arg->first_block[n] + sv_kernel_shares(p->x->comm->dev, sv_batch_cost_bytes(p), share_bytes);
+    arg->first_block[n + 1] = arg->first_block[n] + sv_kernel_shares(p->x->comm->dev, p->bytes, share_bytes);
 }
 
 /* One launch has one attempt, and one kernel: that for packets in pieces is another. */
@@ -254,13 +254,10 @@ selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *
 {
     sv_batch_arg_t arg = {0};
     const sv_packet_t *last = NULL;
-    uint64_t bytes = 0, cost_bytes = 0;
-    for (uint32_t i = 0; i < x->npush_due; i++) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < x->npush_due; i++)
         bytes += x->sends[x->push_due[i]].p.bytes;
-        cost_bytes += sv_batch_cost_bytes(&x->sends[x->push_due[i]].p);
-    }
-    const uint64_t share_bytes = sv_batch_share_bytes(cost_bytes, bytes, x->npush_due,
-                                                      blocks_at_most(x, how->wait_ns));
+    const uint64_t share_bytes = sv_batch_share_bytes(bytes, x->npush_due, blocks_at_most(x, how->wait_ns));
     begin(x, how, x->push_items, &arg);
     for (uint32_t i = 0; i < x->npush_due; i++) {
         const sv_packet_t *p = &x->sends[x->push_due[i]].p;
@@ -279,13 +276,10 @@ selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *
 {
     sv_batch_arg_t arg = {0};
     const sv_packet_t *last = NULL;
-    uint64_t bytes = 0, cost_bytes = 0;
-    for (uint32_t i = 0; i < x->npull_due; i++) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < x->npull_due; i++)
         bytes += x->recvs[x->pull_due[i]].p.bytes;
-        cost_bytes += sv_batch_cost_bytes(&x->recvs[x->pull_due[i]].p);
-    }
-    const uint64_t share_bytes = sv_batch_share_bytes(cost_bytes, bytes, x->npull_due,
-                                                      blocks_at_most(x, how->wait_ns));
+    const uint64_t share_bytes = sv_batch_share_bytes(bytes, x->npull_due, blocks_at_most(x, how->wait_ns));
     begin(x, how, x->pull_items, &arg);
     for (uint32_t i = 0; i < x->npull_due; i++) {
         sv_recv_t *recv = &x->recvs[x->pull_due[i]];

@@ -18,24 +18,17 @@ static inline bool sv_batch_has_near_record(const sv_packet_t *p)
     return p->kernel_copy && ((p->route == SELVAGE_ROUTE_PEER && !p->direct) || p->route == SELVAGE_ROUTE_SELF);
 }
 
-/* What a packet's shares are measured by: bytes, or what those of a packet in pieces cost. */
-static inline uint64_t sv_batch_cost_bytes(const sv_packet_t *p)
-{
-    return p->fused ? p->cost_bytes : p->bytes;
-}
-
 /*
- * How much a share of a packet costs, in a launch that moves bytes in so many packets with so many blocks at most:
+ * How much a share of a packet is, in a launch that moves so many packets of total_bytes with so many blocks at most:
  * little, because latency counts; but no block should have a second share, which waits for the first and starts like
  * it, and every packet may have one that is not full.
  */
-static inline uint64_t sv_batch_share_bytes(uint64_t cost_bytes, uint64_t bytes, uint32_t packets, unsigned blocks)
+static inline uint64_t sv_batch_share_bytes(uint64_t total_bytes, uint32_t packets, unsigned blocks)
 {
     enum { SHARE_BYTES = 4096, SHARE_UNIT = 512 };
     unsigned full = blocks > 2 * packets ? blocks - packets : blocks;
-    uint64_t each = (cost_bytes / full + SHARE_UNIT) / SHARE_UNIT * SHARE_UNIT;
-    uint64_t least = SHARE_BYTES * (cost_bytes > bytes && bytes ? cost_bytes / bytes : 1);
-    return each < least ? least : each;
+    uint64_t each = (total_bytes / full + SHARE_UNIT) / SHARE_UNIT * SHARE_UNIT;
+    return each < SHARE_BYTES ? SHARE_BYTES : each;
 }
 
 /* The send leaves with the next flush; its receiver is ready. */

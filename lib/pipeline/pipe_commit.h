@@ -115,8 +115,6 @@ int sv_commit_setup_tag(const selvage_comm_t *comm, uint64_t commit);
 void sv_commit_cut(sv_packet_t *p);
 /* Whether kernels move it, in batches; the receiver decides, but on the staged route each end for itself. */
 bool sv_commit_is_small(const sv_packet_t *p);
-/* Whether its sender moves it by a kernel: what is small, and on the device also larger ones straight to their place. */
-bool sv_commit_is_pushed(const sv_packet_t *p);
 /* Where the record of a small packet lies in its slot; behind it comes a line for the arrival word. */
 size_t sv_commit_trailer(const sv_packet_t *p);
 /* Bytes of one slot: a segment (or the whole packet, if smaller), its record and a word, rounded up. */

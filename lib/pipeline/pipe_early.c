@@ -52,7 +52,7 @@ void sv_early_decide(selvage_exchange_t *x)
     x->early_wait_ns = may ? patience_ns(comm) : 0;
     x->by_kernels = x->all_pulled && !comm->fault.armed;
     for (uint32_t i = 0; i < x->nsends; i++)
-        x->by_kernels &= x->sends[i].p.pushed && sv_route_is_one_sided(x->sends[i].p.route);
+        x->by_kernels &= x->sends[i].p.kernel_copy && sv_route_is_one_sided(x->sends[i].p.route);
 }
 
 /* Nothing of this rank's waits to leave. */

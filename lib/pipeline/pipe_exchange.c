@@ -67,7 +67,7 @@ static selvage_status_t make_room(void *array_ptr, uint32_t count, uint32_t *roo
 static sv_packet_t declare(selvage_exchange_t *x, size_t bytes, int peer, int tag, sv_layout_t *layout, uint32_t index)
 {
     return (sv_packet_t){.x = x, .bytes = bytes, .peer_rank = peer, .tag = tag, .own_index = index, .wire_tag = -1,
-                         .record_tag = -1, .layout = layout, .cost_bytes = bytes};
+                         .record_tag = -1, .layout = layout};
 }
 
 static selvage_status_t append_send(selvage_exchange_t *x, const void *buf, sv_packet_t p, uint32_t *index_out)

@@ -161,13 +161,11 @@ typedef struct sv_packet {
     selvage_route_t route;
     bool direct;                /* peer, self, direct: straight into the user's buffer, no landing slots */
     bool kernel_copy;           /* small: kernels move it in batches, not a copy engine */
-    bool pushed;                /* sent: a kernel moves it and sums it on the way; else a copy engine moves it */
     bool pulled;                /* received: one kernel verifies all of it and gives the verdict */
     sv_layout_t *layout;        /* where its bytes lie, if not one behind the other; owned */
     bool fused, plain;          /* with a layout: see layout_parts.h */
     const sv_piece_t *pieces;   /* device: the layout for kernels */
     uint32_t npieces;
-    uint64_t cost_bytes;        /* what moving them costs: more than bytes where sectors are used in part */
     int wire_tag, record_tag;   /* record_tag: direct only */
     uint32_t nsegments, nslots;
     size_t segment_bytes;
@@ -204,8 +202,8 @@ typedef struct sv_send {
     uint8_t *target;            /* direct: the buffer there; else the first slot there; a device address */
     size_t target_stride;
     sv_opened_t *opened;        /* mapping that target lies in */
-    uint8_t *near;              /* self, moved by kernels: device line of the record, and behind it of a word; or NULL */
-    uint64_t *credit_near;      /* peer: own slab, where the receiver's pull gives leave to a push that waits; or NULL */
+    uint8_t *near;              /* self, moved by kernels: the record on the device, and a word behind it; or NULL */
+    uint64_t *credit_near;      /* peer: in the own slab, leave of the receiver's pull for a push that waits; or NULL */
     const struct sv_hello_recv *match; /* the receive's descriptor; during commit only */
     struct sv_fault_send *fault;
 } sv_send_t;
@@ -314,6 +312,7 @@ struct selvage_exchange {
                                       and that for which a stream was held in vain */
     void *caller_stream;           /* valid during start, if start may enqueue there itself */
     bool in_start;
+    unsigned start_copies;         /* that start has enqueued; see sv_phase1_may_copy() */
     bool unordered;                /* the streams of the exchange are not behind the caller's yet: maybe none is used */
     uint64_t left_start_ns;        /* when start returned; 0 once the epoch's first test or wait has looked at it */
     bool at_once;                  /* the last epoch was waited for as soon as it was started, on the same stream */

@@ -75,7 +75,8 @@ static bool fetch_record(const sv_recv_t *recv)
     const uint8_t *place = recv->near;
     if (!place)
         place = recv->landing + p->x->epoch % p->nslots * sv_commit_slot_bytes(p) + sv_commit_trailer(p);
-    return SV_DEVICE_CALL(dev, copy_async, recv->record, place, sizeof *recv->record, SV_COPY_D2H, p->x->kernel_stream) == SELVAGE_SUCCESS &&
+    return SV_DEVICE_CALL(dev, copy_async, recv->record, place, sizeof *recv->record, SV_COPY_D2H,
+                          p->x->kernel_stream) == SELVAGE_SUCCESS &&
            SV_DEVICE_CALL(dev, stream_sync, p->x->kernel_stream) == SELVAGE_SUCCESS;
 }
 

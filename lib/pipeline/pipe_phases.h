@@ -14,6 +14,13 @@ selvage_status_t sv_phase0_prepare(sv_send_t *send, uint64_t now_ns);
 /* Phase 1: post receives, tell one-sided senders "ready", begin copies to the host. */
 selvage_status_t sv_phase1_post_recv(sv_recv_t *recv, uint64_t now_ns);
 selvage_status_t sv_phase1_stage(sv_send_t *send, uint64_t now_ns);
+/* Whether one more copy may be enqueued now; counts it. The caller's interior waits for start to return, so that starts
+   a few and leaves the others to the polls behind it. */
+static inline bool sv_phase1_may_copy(selvage_exchange_t *x)
+{
+    enum { COPIES_OF_START = 4 };
+    return !x->in_start || x->defer_peer || x->start_copies++ < COPIES_OF_START;
+}
 /* Phase 2: send what is in host memory; start what has credit. Sets *moved if anything happened. */
 selvage_status_t sv_phase2_send(sv_send_t *send, uint64_t now_ns, bool *moved);
 /* IN_PROGRESS while messages of an earlier epoch still leave from the slots of a staged send. */

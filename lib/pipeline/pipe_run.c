@@ -138,6 +138,7 @@ static selvage_status_t begin_epoch(selvage_exchange_t *x)
     x->nactive_recvs = x->nactive_sends = 0;
     x->npush_due = x->npull_due = 0;
     x->kernel_stream_busy = x->host_ends = false;
+    x->start_copies = 0;
     x->device_mode = x->enqueued_epoch && x->enqueued_epoch == x->epoch - 1; /* most likely it ends as the last did */
     x->defer_peer = choose_defer(x);
     reset_peers(x);

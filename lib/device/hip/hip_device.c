@@ -177,8 +177,9 @@ static selvage_status_t prepare(hip_device_t *dev)
                                                           dev->index), "hipDeviceGetAttribute");
     dev->writes_words = sv_hip_can_write_words(dev->index);
     dev->starts_early = sv_hip_can_start_early(dev->index);
-    dev->base.kernel_host_bytes = dev->base.kernel_peer_bytes = 1 << 20;
-    dev->base.kernel_direct_bytes = 16 << 20;
+    dev->base.kernel_host_bytes = 1 << 20;
+    dev->base.kernel_peer_bytes = 4 << 20;
+    dev->base.kernel_summed_bytes = 16 << 20;
     dev->base.early_wait_ns = 50000;
     dev->base.kernels_wait = true;
     dev->base.launch_blocks = (unsigned)multiprocessors * HIP_BLOCKS_EACH;

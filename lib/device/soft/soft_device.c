@@ -120,8 +120,7 @@ selvage_status_t sv_soft_open(const sv_config_t *config, sv_device_t **dev_out)
     SV_TRY(sv_calloc(1, sizeof *dev, &dev));
     dev->base.ops = &soft_ops;
     dev->base.launch_blocks = config->soft_blocks > 0 ? (unsigned)config->soft_blocks : 1;
-    dev->base.kernel_host_bytes = dev->base.kernel_peer_bytes = 16 << 10;
-    dev->base.kernel_direct_bytes = 64 << 10;
+    dev->base.kernel_host_bytes = dev->base.kernel_peer_bytes = dev->base.kernel_summed_bytes = 16 << 10;
     dev->base.count = 1;
     snprintf(dev->base.model, sizeof dev->base.model, "software device on CPU threads");
     dev->inlined = !SOFT_THREADS || config->soft_mode == SV_CONFIG_SOFT_INLINE;
