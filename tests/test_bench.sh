@@ -31,6 +31,13 @@ bench() {
     cat "$work/out" "$work/err" | grep -q -- "$text" || { fail "no '$text' on $ranks ranks: $*"; return 1; }
 }
 
+# wrong ARGUMENT...: refused without a launcher as well.
+wrong() {
+    runs=$((runs + 1))
+    timeout -k 5 60 "$bench" "$@" >"$work/out" 2>"$work/err"
+    [ $? = 2 ] && grep -q "^usage: " "$work/err" || fail "not refused: $*"
+}
+
 finish() {
     echo "test_bench: $runs runs, $failed failed"
     [ "$failed" -eq 0 ]
@@ -147,19 +154,21 @@ bench 2 0 "under 30 us" host --repetitions 3 --sizes 8,64K --poll-interval 0 --j
         0 < row["start_s"] < row["inside_s"] <= row["elapsed_s"] for row in rows)'
 bench 1 0 "no rank has a neighbour" host --repetitions 3 --sizes 8
 
-case $("$top_srcdir/scripts/run-mpi" -n 1 "$bench" --version 2>&1) in
+case $("$bench" --version 2>&1) in
 selvage-bench\ [0-9]*) ;;
 *) fail "no version" ;;
 esac
 if [ "$aware" = yes ]; then bench 2 0 "through this MPI: right" probe; fi
 [ -z "${BRIEF:-}" ] || finish
-for wrong in "" word "exchange probe" "exchange --sizes 0" "exchange --sizes 4Q" "exchange --routes magic" \
+for words in "" word "exchange probe" "exchange --sizes 0" "exchange --sizes 4Q" "exchange --routes magic" \
     "exchange --modes sleep" "exchange --nccl-tuned 0" "host --poll-interval x" "host --csv $work/csv" \
     "policies --floors $work/floors" \
     "exchange --patterns 5d" "exchange --checksums maybe" "exchange --repetitions 0" "exchange --seconds -1" \
     "exchange --aware-mpi perhaps" "exchange --nccl-channels x" "exchange --json" "--fast exchange"; do
     # shellcheck disable=SC2086  # words of a command line
-    bench 1 2 "^usage: " $wrong
+    wrong $words
 done
+bench 2 2 "^usage: " exchange --sizes 4Q
+[ "$(grep -c "^usage: " "$work/err")" -eq 1 ] || fail "more than one rank explains"
 bench 2 2 "cannot be opened" exchange --csv "$work/no/such/folder"
 finish

@@ -39,8 +39,10 @@ sed -n 's/^face cells: .* blocks, \([0-9]*\) .* (\([0-9]*\) with.*/\1 \2/p' "$wo
 for arguments in '--edges 0' '--edges 8,x' '--widths 99' '--fields 17' '--repeats 0' '--seconds -1' more \
     --nothing; do
     # shellcheck disable=SC2086  # a list of words
-    run 1 "$halos" $arguments >/dev/null 2>&1
-    [ $? -eq 2 ] || fail "not refused: $arguments"
+    timeout -k 5 60 "$halos" $arguments >/dev/null 2>"$work/err"
+    [ $? -eq 2 ] && grep -q '^usage' "$work/err" || fail "not refused: $arguments"
 done
+run 2 "$halos" --nothing >/dev/null 2>"$work/err"
+[ $? -eq 2 ] && [ "$(grep -c '^usage' "$work/err")" -eq 1 ] || fail "not refused once under a launcher"
 [ "$failed" = 0 ] || cat "$work/out" "$work/err"
 exit "$failed"

@@ -3,7 +3,7 @@
  * selvage-bench: how fast are exchanges on this machine, how near to what its links can do, is anything else faster?
  *
  * All ranks read the command line alike, so they agree on errors without a message. --help and --version work without
- * MPI; a wrong command line goes through MPI_Init first, or launchers would kill the rank that explains it.
+ * MPI. A wrong command line does where there is no launcher (tool_is_launched() says why).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,13 +27,18 @@ static int answer_without_mpi(const bench_options_t *options)
     return EXIT_SUCCESS;
 }
 
+static int explain(const char *text, bool usage)
+{
+    fprintf(stderr, "selvage-bench: %s\n", text);
+    if (usage)
+        bench_options_usage(stderr);
+    return EXIT_USAGE;
+}
+
 static int refuse(tool_job_t *job, const char *text, bool usage)
 {
-    if (job->rank == 0) {
-        fprintf(stderr, "selvage-bench: %s\n", text);
-        if (usage)
-            bench_options_usage(stderr);
-    }
+    if (job->rank == 0)
+        (void)explain(text, usage);
     tool_barrier(job);
     tool_job_fini(job);
     return EXIT_USAGE;
@@ -136,6 +141,8 @@ int main(int argc, char **argv)
     const bool understood = bench_options_parse(argc, argv, &run.options, error, sizeof error);
     if (understood && (run.options.help || run.options.version))
         return answer_without_mpi(&run.options);
+    if (!understood && !tool_is_launched())
+        return explain(error, true);
     tool_job_init(&run.job, "selvage-bench", &argc, &argv);
     if (!understood)
         return refuse(&run.job, error, true);

@@ -424,14 +424,15 @@ static int run(halo_bench_t *bench)
 int main(int argc, char **argv)
 {
     static halo_bench_t bench;
-    const bool understood = parse(argc, argv, &bench.options);
-    if (!understood || bench.options.help) {
-        if (tool_launcher_rank() == 0)
-            usage(understood ? stdout : stderr);
+    int code = EXIT_USAGE;
+    const bool understood = parse(argc, argv, &bench.options), launched = tool_is_launched();
+    if (tool_launcher_rank() == 0 && (!understood || bench.options.help))
+        usage(understood ? stdout : stderr);
+    if (understood ? bench.options.help : !launched)
         return understood ? EXIT_SUCCESS : EXIT_USAGE;
-    }
     tool_job_init(&bench.job, "selvage-halos", &argc, &argv);
-    int code = run(&bench);
+    if (understood)
+        code = run(&bench);
     tool_job_fini(&bench.job);
     return code;
 }

@@ -71,6 +71,13 @@ static int answer_without_mpi(const options_t *options)
     return EXIT_SUCCESS;
 }
 
+static int explain(void)
+{
+    fputs("selvage-info: wrong command line\n", stderr);
+    usage(stderr);
+    return EXIT_USAGE;
+}
+
 int main(int argc, char **argv)
 {
     options_t options;
@@ -79,6 +86,8 @@ int main(int argc, char **argv)
     const bool understood = parse(argc, argv, &options);
     if (understood && (options.help || options.version || options.settings))
         return answer_without_mpi(&options);
+    if (!understood && !tool_is_launched())
+        return explain();
     tool_job_init(&info.job, "selvage-info", &argc, &argv);
     if (understood) {
         info_job_find(&info);
@@ -87,8 +96,7 @@ int main(int argc, char **argv)
         code = info.good && shown ? EXIT_SUCCESS : EXIT_FAILURE;
         info_job_fini(&info);
     } else if (info.job.rank == 0) {
-        fputs("selvage-info: wrong command line\n", stderr);
-        usage(stderr);
+        (void)explain();
     }
     tool_barrier(&info.job);
     tool_job_fini(&info.job);

@@ -341,6 +341,13 @@ static int answer_without_mpi(const overlap_options_t *options)
     return EXIT_SUCCESS;
 }
 
+static int explain(const char *text)
+{
+    fprintf(stderr, "selvage-overlap: %s\n", text);
+    usage(stderr);
+    return EXIT_USAGE;
+}
+
 int main(int argc, char **argv)
 {
     overlap_t overlap = {0};
@@ -348,6 +355,8 @@ int main(int argc, char **argv)
     const bool understood = parse(argc, argv, &overlap.options);
     if (understood && (overlap.options.help || overlap.options.version))
         return answer_without_mpi(&overlap.options);
+    if (!understood && !tool_is_launched())
+        return explain("wrong command line");
     setenv("SELVAGE_SOFT_D2H_GBS", overlap.options.d2h_gbs, 1);
     setenv("SELVAGE_SOFT_H2D_GBS", overlap.options.h2d_gbs, 1);
     tool_job_init(&overlap.job, "selvage-overlap", &argc, &argv);
@@ -357,9 +366,7 @@ int main(int argc, char **argv)
         code = report(&overlap);
         tear_down(&overlap);
     } else if (overlap.job.rank == 0) {
-        fprintf(stderr, "selvage-overlap: %s\n",
-                understood ? "needs 2 ranks, on GPUs 2 or more" : "wrong command line");
-        usage(stderr);
+        (void)explain(understood ? "needs 2 ranks, on GPUs 2 or more" : "wrong command line");
     }
     tool_barrier(&overlap.job);
     selvage_device_close(overlap.device);

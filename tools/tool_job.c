@@ -27,15 +27,24 @@ void tool_mpi_name(char *text, size_t text_bytes)
     }
 }
 
-int tool_launcher_rank(void)
+static const char *launcher_rank_text(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *value = getenv(names[i]);
-        if (value)
-            return atoi(value);
-    }
-    return 0;
+    const char *text = NULL;
+    for (size_t i = 0; !text && i < sizeof names / sizeof names[0]; i++)
+        text = getenv(names[i]);
+    return text;
+}
+
+int tool_launcher_rank(void)
+{
+    const char *text = launcher_rank_text();
+    return text ? atoi(text) : 0;
+}
+
+bool tool_is_launched(void)
+{
+    return launcher_rank_text() != NULL;
 }
 
 _Noreturn static void end_job(const tool_job_t *job)
