@@ -45,7 +45,7 @@ static void check_choice(void)
     setenv("FAKE_GPUS", "3", 1);
     for (int i = 0; i < LAUNCHERS; i++) {
         for (int rank = 0; rank < 8; rank++) {
-            char text[8];
+            char text[12];
             snprintf(text, sizeof text, "%d", rank);
             forget_launcher();
             setenv(launchers[i], text, 1);
