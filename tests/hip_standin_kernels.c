@@ -74,19 +74,19 @@ typedef struct kernel_row {
 } kernel_row_t;
 
 static const kernel_row_t kernels[] = {
-    {{"sv_digest", sv_digest_soft}, sizeof(sv_digest_arg_t)},
-    {{"sv_signal", sv_signal_soft}, sizeof(sv_signal_arg_t)},
-    {{"sv_push", run_push}, sizeof(sv_batch_arg_t)},
-    {{"sv_pull", run_pull}, sizeof(sv_batch_arg_t)},
-    {{"sv_gather", run_gather}, sizeof(sv_batch_arg_t)},
-    {{"sv_scatter", run_scatter}, sizeof(sv_batch_arg_t)},
-    {{"sv_await", sv_await_soft}, sizeof(sv_await_arg_t)},
-    {{"sv_pack", sv_pack_soft}, sizeof(sv_pack_arg_t)},
-    {{"sv_unpack", sv_unpack_soft}, sizeof(sv_pack_arg_t)},
-    {{"sv_sum", sv_sum_soft}, sizeof(sv_sum_arg_t)},
-    {{"sv_touch", sv_touch_soft}, sizeof(sv_touch_arg_t)},
-    {{"sv_flip", sv_flip_soft}, sizeof(sv_flip_arg_t)},
-    {{"sv_delay", sv_delay_soft}, sizeof(sv_delay_arg_t)},
+    {{.name = "sv_digest", .soft = sv_digest_soft}, sizeof(sv_digest_arg_t)},
+    {{.name = "sv_signal", .soft = sv_signal_soft}, sizeof(sv_signal_arg_t)},
+    {{.name = "sv_push", .soft = run_push}, sizeof(sv_batch_arg_t)},
+    {{.name = "sv_pull", .soft = run_pull}, sizeof(sv_batch_arg_t)},
+    {{.name = "sv_gather", .soft = run_gather}, sizeof(sv_batch_arg_t)},
+    {{.name = "sv_scatter", .soft = run_scatter}, sizeof(sv_batch_arg_t)},
+    {{.name = "sv_await", .soft = sv_await_soft}, sizeof(sv_await_arg_t)},
+    {{.name = "sv_pack", .soft = sv_pack_soft}, sizeof(sv_pack_arg_t)},
+    {{.name = "sv_unpack", .soft = sv_unpack_soft}, sizeof(sv_pack_arg_t)},
+    {{.name = "sv_sum", .soft = sv_sum_soft}, sizeof(sv_sum_arg_t)},
+    {{.name = "sv_touch", .soft = sv_touch_soft}, sizeof(sv_touch_arg_t)},
+    {{.name = "sv_flip", .soft = sv_flip_soft}, sizeof(sv_flip_arg_t)},
+    {{.name = "sv_delay", .soft = sv_delay_soft}, sizeof(sv_delay_arg_t)},
 };
 
 hipError_t hipModuleLoadData(hipModule_t *module, const void *image)
