@@ -98,6 +98,7 @@ static void place_packet(link_t *link, unsigned i, uint64_t *source, uint64_t *s
     packet->has_arrived = shape->complete || turn % 3 != 2;
     packet->has_verdict = shape->complete || turn % 4 != 3;
     packet->has_credit = shape->complete || turn % 5 != 4;
+    packet->has_credit_near = shape->complete || turn % 4 == 1;
     packet->has_seen = shape->complete || turn % 7 != 6;
     /* What the kernels have to fill in themselves is wrong here. */
     packet->identity = (sv_record_t){.magic = SV_RECORD_MAGIC, .version = SV_RECORD_VERSION, .kind = SV_RECORD_PACKET,
@@ -140,6 +141,7 @@ static void make_items(link_t *link, unsigned i)
         .arrived_stride = packet->has_near ? packet->record_stride : 0, .result = &words->result,
         .record_seen = packet->has_seen ? words->record_seen : NULL, .done = &words->done,
         .verdict = packet->has_verdict ? &words->verdict : NULL, .credit = packet->has_credit ? credit : NULL,
+        .credit_near = packet->has_credit_near ? credit + 1 : NULL,
         .scratch = scratch + 1, .nslots = link->shape.nslots, .count = packet->count,
         .recorded = link->shape.recorded ? recorded : NULL, .identity = packet->identity};
 }
@@ -380,8 +382,9 @@ uint32_t link_expect_pull(link_t *link, unsigned i, const link_run_t *run)
         words->verdict = link_word(run->epoch, 0, 1);
     if (packet->has_credit)
         *link_credit(link, i) = link_word(run->epoch + link->shape.nslots, 0, 1);
-    if (!(run->flags & SV_BATCH_STICKY))
-        words->done = link_word(run->epoch, run->attempt, SV_PULL_GOOD);
+    if (packet->has_credit_near)
+        link_credit(link, i)[1] = link_word(run->epoch + link->shape.nslots, 0, 1);
+    words->done = link_word(run->epoch, run->attempt, SV_PULL_GOOD);
     return SV_PULL_GOOD;
 }
 

@@ -46,7 +46,7 @@ typedef struct link_shape {
 typedef struct link_packet {
     uint64_t source, slot, slot_stride, record, record_stride, near, credit, recorded, target;
     uint32_t count; /* in the words; 0 is 1 */
-    bool has_near, has_arrived, has_verdict, has_credit, has_seen;
+    bool has_near, has_arrived, has_verdict, has_credit, has_credit_near, has_seen;
     sv_record_t identity;
 } link_packet_t;
 

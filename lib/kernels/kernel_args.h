@@ -249,7 +249,7 @@ typedef struct sv_batch_arg {
     uint32_t padding;
 } sv_batch_arg_t;
 
-/* No host looks after every epoch: a failure stays in the result until it is taken, and `done` tells only of those. */
+/* No host looks after every epoch: a failure stays in the result until it is taken. */
 enum { SV_BATCH_STICKY = 8, SV_BATCH_UNLESS_FAILED = 16 /* nothing is done if the word behind abort is not 0 */ };
 
 /* record, unless NULL, is copied to record_to (both aligned to 8 bytes) before the word is released. */

@@ -107,9 +107,11 @@ struct batch_total {
     uint64_t sum;
 };
 
-/* Counts a share in; thread 0 only, behind a barrier. The scratch is zero again afterwards. FAR: it stored into memory
-   that is not this device's. */
-template <bool FAR>
+/*
+ * Counts a share in; thread 0 only, behind a barrier. The scratch is zero again afterwards. Shares may have stored into
+ * other memory than this device's all the same: what they stored happens before their arrival, that before the last
+ * one's, and that before the fence at system scope behind which the last one releases its words.
+ */
 SV_DEV_FN batch_total batch_count_in(sv_digest_scratch_t *scratch, uint64_t sum, sv_dev_block_t at)
 {
     batch_total total = {at.nblocks == 1, sum};
@@ -118,8 +120,7 @@ SV_DEV_FN batch_total batch_count_in(sv_digest_scratch_t *scratch, uint64_t sum,
         return total;
     sv_dev_atomic_add_u64(&scratch->sum, sum);
     /* Partner: itself in the other shares. Whoever counts last has seen the sums and stores of all. */
-    const uint32_t before = FAR ? sv_dev_atomic_add_u32_acq_rel_system(&scratch->blocks_done, 1)
-                                : sv_dev_atomic_add_u32_acq_rel(&scratch->blocks_done, 1);
+    const uint32_t before = sv_dev_atomic_add_u32_acq_rel(&scratch->blocks_done, 1);
     if (before != at.nblocks - 1)
         return total;
     total.last = true;

@@ -102,7 +102,7 @@ SV_DEV_FN void pull_share(const sv_batch_arg_t &arg, unsigned share, sv_dev_bloc
     sum = sv_dev_block_sum_u64(sum, mine.at);
     if (mine.at.tid != 0)
         return;
-    const batch_total total = batch_count_in<false>(item.scratch, sum, mine.at);
+    const batch_total total = batch_count_in(item.scratch, sum, mine.at);
     if (!total.last)
         return;
     if (checks && !early && here)

@@ -54,7 +54,7 @@ SV_DEV_FN void push_share(const sv_batch_arg_t &arg, unsigned share, sv_dev_bloc
     sum = sv_dev_block_sum_u64(sum, mine.at);
     if (mine.at.tid != 0)
         return;
-    const batch_total total = batch_count_in<true>(item.scratch, sum, mine.at);
+    const batch_total total = batch_count_in(item.scratch, sum, mine.at);
     if (total.last)
         push_close(arg, item, mine.packet, slot, total.sum, here);
 }

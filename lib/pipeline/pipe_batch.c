@@ -10,8 +10,9 @@
 #include "pipeline/pipe_commit.h"
 
 
-/* A launch that waits takes no more than this part of the device, so that it is resident, and others beside it. */
-enum { WAITING_SHARE = 2 };
+/* A launch takes no more than this part of the device, so that one that waits is resident as a whole, and one that moves
+   much leaves room for the application's kernels beside it; what links carry keeps no more busy. */
+enum { DEVICE_SHARE = 2 };
 
 /* --- items -------------------------------------------------------------------------------------------------------- */
 
@@ -176,16 +177,15 @@ static bool is_full_for(const sv_batch_arg_t *arg, const sv_packet_t *p, const s
            (arg->npackets > 0 && (arg->attempt != p->attempt || last->fused != p->fused));
 }
 
-static unsigned blocks_at_most(const selvage_exchange_t *x, uint64_t wait_ns)
+static unsigned blocks_at_most(const selvage_exchange_t *x)
 {
-    unsigned all = x->comm->dev->launch_blocks;
-    return wait_ns ? (all + WAITING_SHARE - 1) / WAITING_SHARE : all;
+    return (x->comm->dev->launch_blocks + DEVICE_SHARE - 1) / DEVICE_SHARE;
 }
 
 static selvage_status_t launch(const selvage_exchange_t *x, const sv_kernel_t *kernel, sv_batch_arg_t *arg,
                                void *stream)
 {
-    uint32_t shares = arg->first_block[arg->npackets], most = blocks_at_most(x, arg->wait_ns);
+    uint32_t shares = arg->first_block[arg->npackets], most = blocks_at_most(x);
     return SV_DEVICE_CALL(x->comm->dev, launch, kernel, arg, sizeof *arg, shares < most ? shares : most, stream);
 }
 
@@ -257,7 +257,7 @@ selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < x->npush_due; i++)
         bytes += x->sends[x->push_due[i]].p.bytes;
-    const uint64_t share_bytes = sv_batch_share_bytes(bytes, x->npush_due, blocks_at_most(x, how->wait_ns));
+    const uint64_t share_bytes = sv_batch_share_bytes(bytes, x->npush_due, blocks_at_most(x));
     begin(x, how, x->push_items, &arg);
     for (uint32_t i = 0; i < x->npush_due; i++) {
         const sv_packet_t *p = &x->sends[x->push_due[i]].p;
@@ -279,7 +279,7 @@ selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < x->npull_due; i++)
         bytes += x->recvs[x->pull_due[i]].p.bytes;
-    const uint64_t share_bytes = sv_batch_share_bytes(bytes, x->npull_due, blocks_at_most(x, how->wait_ns));
+    const uint64_t share_bytes = sv_batch_share_bytes(bytes, x->npull_due, blocks_at_most(x));
     begin(x, how, x->pull_items, &arg);
     for (uint32_t i = 0; i < x->npull_due; i++) {
         sv_recv_t *recv = &x->recvs[x->pull_due[i]];

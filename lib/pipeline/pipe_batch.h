@@ -70,7 +70,7 @@ selvage_status_t sv_batch_flush(selvage_exchange_t *x);
 /* Whether a push is still on its way, maybe on a stream of the caller's that nobody here can wait for. */
 bool sv_batch_pushes_under_way(const selvage_exchange_t *x);
 
-/* Whether everything of the last epoch that ended by an enqueued wait has come to its end on the device, good or bad. */
+/* Whether all of the last epoch that ended by an enqueued wait has come to its end on the device, good or bad. */
 bool sv_batch_is_settled(const selvage_exchange_t *x);
 
 #endif

@@ -18,7 +18,7 @@ selvage_status_t sv_phase1_stage(sv_send_t *send, uint64_t now_ns);
    a few and leaves the others to the polls behind it. */
 static inline bool sv_phase1_may_copy(selvage_exchange_t *x)
 {
-    enum { COPIES_OF_START = 4 };
+    enum { COPIES_OF_START = 2 };
     return !x->in_start || x->defer_peer || x->start_copies++ < COPIES_OF_START;
 }
 /* Phase 2: send what is in host memory; start what has credit. Sets *moved if anything happened. */
