@@ -10,8 +10,8 @@
 #include "pipeline/pipe_commit.h"
 
 
-/* A launch takes no more than this part of the device, so that one that waits is resident as a whole, and one that moves
-   much leaves room for the application's kernels beside it; what links carry keeps no more busy. */
+/* A launch takes no more than this part of the device, so that one that waits is resident as a whole, and one that
+   moves much leaves room for the application's kernels beside it; what links carry keeps no more busy. */
 enum { DEVICE_SHARE = 2 };
 
 /* --- items -------------------------------------------------------------------------------------------------------- */
