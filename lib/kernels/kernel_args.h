@@ -160,7 +160,7 @@ typedef struct sv_touch_arg {
  * that arrived. What never changes about a packet is an item in device memory; what changes is in the launch. Slots
  * take turns: epoch e uses slot e modulo nslots.
  */
-enum { SV_BATCH_PACKETS = 32 };
+enum { SV_BATCH_PACKETS = 32, SV_BATCH_BASES = 6 };
 
 /*
  * A piece of a packet whose bytes do not lie one behind the other; a packet is a list of such (pipe_layout.h). Like the
@@ -246,7 +246,8 @@ typedef struct sv_batch_arg {
     uint64_t key[SV_BATCH_PACKETS];
     uint32_t index[SV_BATCH_PACKETS];           /* of the item */
     uint32_t first_block[SV_BATCH_PACKETS + 1]; /* shares of packet i: from first_block[i] to first_block[i + 1] */
-    uint32_t padding;
+    uint32_t nbases_here;      /* how many of bases are in base as well, where a look at them costs nothing */
+    uint8_t *base[SV_BATCH_BASES];
 } sv_batch_arg_t;
 
 /* No host looks after every epoch: a failure stays in the result until it is taken. */
@@ -295,7 +296,7 @@ SV_LAYOUT_ASSERT(sv_signal_arg_t, 40);
 SV_LAYOUT_ASSERT(sv_push_item_t, 192);
 SV_LAYOUT_ASSERT(sv_pull_item_t, 216);
 SV_LAYOUT_ASSERT(sv_piece_t, 152);
-SV_LAYOUT_ASSERT(sv_batch_arg_t, 576);
+SV_LAYOUT_ASSERT(sv_batch_arg_t, 624);
 SV_LAYOUT_ASSERT(sv_await_arg_t, 40);
 SV_LAYOUT_ASSERT(sv_delay_arg_t, 8);
 SV_LAYOUT_ASSERT(sv_flip_arg_t, 16);

@@ -12,8 +12,7 @@ struct layout_push {
     SV_DEV_FN uint64_t push(const sv_batch_arg_t &arg, const sv_push_item_t &item, uint8_t *dst, uint64_t key,
                             sv_dev_block_t at)
     {
-        return layout_block<true>(item.pieces, item.npieces, arg.bases, dst, item.identity.bytes, key,
-                                  !(arg.flags & SV_DIGEST_NONE), at);
+        return layout_block<true>(arg, item.pieces, item.npieces, dst, item.identity.bytes, key, at);
     }
 };
 

@@ -268,10 +268,15 @@ SV_DEV_FN uint64_t layout_piece(const layout_part &part, uint64_t begin, uint64_
     return layout_found<run_finder, GATHER>(part, begin, end, sums, at);
 }
 
-SV_DEV_FN void layout_fill(layout_part &part, const sv_piece_t &piece, uint8_t *const *bases, uint8_t *stream,
+SV_DEV_FN uint8_t *layout_base(const sv_batch_arg_t &arg, uint32_t base)
+{
+    return base < arg.nbases_here ? arg.base[base] : arg.bases[base];
+}
+
+SV_DEV_FN void layout_fill(layout_part &part, const sv_piece_t &piece, const sv_batch_arg_t &arg, uint8_t *stream,
                            uint64_t key)
 {
-    part.box = bases[piece.base] + piece.offset;
+    part.box = layout_base(arg, piece.base) + piece.offset;
     part.packed = stream + 8 * piece.first_word;
     part.bytes = piece.bytes;
     part.granule = piece.granule;
@@ -295,7 +300,7 @@ SV_DEV_FN void layout_fill(layout_part &part, const sv_piece_t &piece, uint8_t *
 }
 
 /* One description for all threads of a block. */
-SV_DEV_FN const layout_part &layout_share(const sv_piece_t &piece, uint8_t *const *bases, uint8_t *stream,
+SV_DEV_FN const layout_part &layout_share(const sv_piece_t &piece, const sv_batch_arg_t &arg, uint8_t *stream,
                                           uint64_t key, layout_part *own, sv_dev_block_t at)
 {
 #if defined(SV_DEV_GPU)
@@ -308,13 +313,35 @@ SV_DEV_FN const layout_part &layout_share(const sv_piece_t &piece, uint8_t *cons
     (void)own;
     sv_dev_block_sync(); /* the last piece's may still be read */
     if (at.tid == 0)
-        layout_fill(part, piece, bases, stream, key);
+        layout_fill(part, piece, arg, stream, key);
     sv_dev_block_sync();
     return part;
 #else
     (void)at;
-    layout_fill(*own, piece, bases, stream, key);
+    layout_fill(*own, piece, arg, stream, key);
     return *own;
+#endif
+}
+
+/* Pieces where all threads of a block read them soonest: fetched at once, if they are few. Behind a barrier only. */
+SV_DEV_FN const sv_piece_t *layout_fetch(const sv_piece_t *pieces, uint64_t npieces, sv_dev_block_t at)
+{
+#if defined(SV_DEV_GPU)
+    enum : unsigned { FEW = 8, WORDS = sizeof(sv_piece_t) / 8 };
+#if defined(SV_DEV_CUDA)
+    __shared__ uint64_t fetched[FEW * WORDS];
+#else
+    static __attribute__((shared)) uint64_t fetched[FEW * WORDS];
+#endif
+    if (npieces > FEW)
+        return pieces;
+    for (unsigned w = at.tid; w < npieces * WORDS; w += at.nthreads)
+        fetched[w] = reinterpret_cast<const uint64_t *>(pieces)[w];
+    sv_dev_block_sync();
+    return reinterpret_cast<const sv_piece_t *>(fetched);
+#else
+    (void)npieces, (void)at;
+    return pieces;
 #endif
 }
 
@@ -323,22 +350,24 @@ SV_DEV_FN const layout_part &layout_share(const sv_piece_t &piece, uint8_t *cons
  * contiguous range of the stream, as in digest_block(): in multiples of 64 words, so that no padding is divided.
  */
 template <bool GATHER>
-SV_DEV_FN uint64_t layout_block(const sv_piece_t *pieces, uint64_t npieces, uint8_t *const *bases, uint8_t *stream,
-                                uint64_t bytes, uint64_t key, bool sums, sv_dev_block_t at)
+SV_DEV_FN uint64_t layout_block(const sv_batch_arg_t &arg, const sv_piece_t *pieces, uint64_t npieces, uint8_t *stream,
+                                uint64_t bytes, uint64_t key, sv_dev_block_t at)
 {
+    const bool sums = !(arg.flags & SV_DIGEST_NONE);
     const uint64_t words = (bytes + 7) / 8, ranges = (words + DIGEST_RANGE_WORDS - 1) / DIGEST_RANGE_WORDS;
     const uint64_t each = (ranges + at.nblocks - 1) / at.nblocks * DIGEST_RANGE_WORDS;
     const uint64_t begin = each * at.block, end = begin + each;
     uint64_t sum = 0;
 
+    pieces = layout_fetch(pieces, npieces, at);
     SV_DEV_ROLLED
-    for (uint64_t p = 0; p < npieces; p++) {
-        const uint64_t first = pieces[p].first_word, size = pieces[p].bytes;
-        const uint64_t behind = first + (pieces[p].padded ? (size + 15) / 16 * 2 : (size + 7) / 8);
+    for (const sv_piece_t *piece = pieces, *last = pieces + npieces; piece < last; piece++) {
+        const uint64_t first = piece->first_word, size = piece->bytes;
+        const uint64_t behind = first + (piece->padded ? (size + 15) / 16 * 2 : (size + 7) / 8);
         if (behind <= begin || first >= end)
             continue;
         layout_part own;
-        const layout_part &part = layout_share(pieces[p], bases, stream, key, &own, at);
+        const layout_part &part = layout_share(*piece, arg, stream, key, &own, at);
         sum += layout_piece<GATHER>(part, begin > first ? begin - first : 0, (end < behind ? end : behind) - first,
                                     sums, at);
     }

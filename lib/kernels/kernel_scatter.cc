@@ -14,8 +14,8 @@ struct layout_pull {
                             sv_dev_block_t at)
     {
         /* A gathering pass stores to the stream; this one only reads it. */
-        return layout_block<false>(item.pieces, item.npieces, arg.bases, const_cast<uint8_t *>(src),
-                                   item.identity.bytes, key, !(arg.flags & SV_DIGEST_NONE), at);
+        return layout_block<false>(arg, item.pieces, item.npieces, const_cast<uint8_t *>(src), item.identity.bytes,
+                                   key, at);
     }
 };
 

@@ -11,10 +11,19 @@
 #include "pipeline/layout_parts.h"
 #include "pipeline/pipe_batch.h"
 
+void sv_layouts_give_bases(const selvage_exchange_t *x, sv_batch_arg_t *arg)
+{
+    arg->bases = x->layouts.bases_there;
+    arg->nbases_here = x->layouts.nbases < SV_BATCH_BASES ? x->layouts.nbases : SV_BATCH_BASES;
+    for (uint32_t i = 0; i < arg->nbases_here; i++)
+        arg->base[i] = x->layouts.bases[i];
+}
+
 static sv_batch_arg_t begin(const selvage_exchange_t *x, const void *items, uint32_t flags)
 {
-    return (sv_batch_arg_t){.items = items, .abort = x->abort, .epoch = 1, .bases = x->layouts.bases_there,
-                            .flags = SV_DIGEST_NONE | flags};
+    sv_batch_arg_t arg = {.items = items, .abort = x->abort, .epoch = 1, .flags = SV_DIGEST_NONE | flags};
+    sv_layouts_give_bases(x, &arg);
+    return arg;
 }
 
 static selvage_status_t launch(const selvage_exchange_t *x, const sv_kernel_t *kernel, sv_batch_arg_t *arg,

@@ -60,6 +60,8 @@ selvage_status_t sv_layouts_first_set(struct selvage_exchange *x);
    out behind this call, on the device, that it was not. Application thread. */
 selvage_status_t sv_layouts_pack(struct selvage_exchange *x, void *stream);
 selvage_status_t sv_layouts_unpack(struct selvage_exchange *x, void *stream, bool unless_failed);
+/* Into a launch: where the present addresses are found. */
+void sv_layouts_give_bases(const struct selvage_exchange *x, sv_batch_arg_t *arg);
 /* The same for a host that has seen the end of the epoch. What another stream was given to unpack is waited for. */
 selvage_status_t sv_layouts_finish(struct selvage_exchange *x, void *stream);
 /* Whether a packing or unpacking is under way on a stream of the caller's. */

@@ -155,7 +155,8 @@ static void begin(const selvage_exchange_t *x, const sv_batch_how_t *how, const 
     arg->abort = x->abort;
     arg->wait_ns = how->wait_ns;
     arg->epoch = x->epoch;
-    arg->bases = x->layouts.bases_there;
+    if (x->layouts.packets)
+        sv_layouts_give_bases(x, arg);
     arg->flags = (x->policy == SV_CONFIG_CHECKSUM_OFF ? SV_DIGEST_NONE : 0) | (how->sticky ? SV_BATCH_STICKY : 0);
     arg->npackets = 0;
     arg->first_block[0] = 0;
