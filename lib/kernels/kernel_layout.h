@@ -268,9 +268,17 @@ SV_DEV_FN uint64_t layout_piece(const layout_part &part, uint64_t begin, uint64_
     return layout_found<run_finder, GATHER>(part, begin, end, sums, at);
 }
 
+/* Chosen and not indexed: some compilers copy arguments that are indexed to memory first. */
 SV_DEV_FN uint8_t *layout_base(const sv_batch_arg_t &arg, uint32_t base)
 {
-    return base < arg.nbases_here ? arg.base[base] : arg.bases[base];
+    uint8_t *found = nullptr;
+
+    if (base >= arg.nbases_here)
+        return arg.bases[base];
+    SV_DEV_UNROLL
+    for (unsigned b = 0; b < SV_BATCH_BASES; b++)
+        found = b == base ? arg.base[b] : found;
+    return found;
 }
 
 SV_DEV_FN void layout_fill(layout_part &part, const sv_piece_t &piece, const sv_batch_arg_t &arg, uint8_t *stream,
