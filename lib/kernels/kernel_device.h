@@ -349,9 +349,10 @@ SV_DEV_FN void sv_dev_relax(unsigned *turns)
  *   sv_dev_store_release_system_u64_all                               several of them behind one fence
  *   sv_dev_store_release_u32, sv_dev_load_acquire_u32                 from one block of a device to the others
  *   sv_dev_load_u64, sv_dev_atomic_add_u64                            relaxed, among the blocks of one device
- *   sv_dev_atomic_add_u32_acq_rel     arrival of a block whose stores stay on its device; gives the value before
- *   sv_dev_atomic_add_u32_acq_rel_system  the same for blocks that store into host memory or another device: each
- *                                     releases its own stores that far, and does not leave it to the last block
+ *   sv_dev_atomic_add_u32_acq_rel     arrival of a block; gives the value before. Where blocks store into host memory
+ *                                     or another device, the last one releases what all have stored, behind a fence at
+ *                                     system scope; on AMD each releases its own that far
+ *   sv_dev_atomic_add_u32_acq_rel_system  the same where the last one may have no such fence
  *   sv_dev_block_sync                 all threads of the block; all their memory accesses before it come first
  *   sv_dev_launch_wait     a kernel whose launch overlaps the one before it on its stream (early_start in kernels.h)
  *                          touches nothing that others change, but words that it polls, before this returns: then

@@ -34,7 +34,10 @@ SV_DEV_FN void finish_verify(const ARG &arg, uint64_t digest)
     arg.result->found = digest;
     arg.result->record_ok = record_ok;
     arg.result->verified = record_ok && expected == digest;
-    arg.result->epoch = arg.result->verified ? 0 : arg.identity.epoch;
+    if (arg.result->verified)
+        arg.result->epoch = 0;
+    else /* partner: the acquire in first_failed(): another packet's failure may have sent the host here */
+        sv_dev_store_release_system_u64(&arg.result->epoch, arg.identity.epoch);
 }
 
 /* Done by one thread, once, when every block is through. total is the sum of all launches on the scratch. */

@@ -56,7 +56,8 @@ SV_DEV_FN void pull_explain(const sv_batch_arg_t &arg, const sv_pull_item_t &ite
     item.result->found = outcome.digest;
     item.result->record_ok = absent ? uint32_t{SV_RESULT_ABSENT} : uint32_t{outcome.record_ok};
     item.result->verified = 0;
-    item.result->epoch = arg.epoch;
+    /* Partner: the acquire in first_failed(): another packet's failure may have sent the host here. */
+    sv_dev_store_release_system_u64(&item.result->epoch, arg.epoch);
 }
 
 SV_DEV_FN void pull_close(const sv_batch_arg_t &arg, const sv_pull_item_t &item, unsigned packet,
@@ -76,10 +77,11 @@ SV_DEV_FN void pull_close(const sv_batch_arg_t &arg, const sv_pull_item_t &item,
     }
     if (here || sticky)
         pull_explain(arg, item, outcome, !here);
-    /* Partners: this rank's host, and its kernels that wait for what will not come. */
-    sv_dev_store_release_system_u64_all(
-        sv_dev_words_t{{item.done, sticky ? arg.abort : nullptr},
-                       {done - SV_PULL_GOOD + (here ? SV_PULL_BAD : SV_PULL_ABSENT), 1}});
+    /* Partners: this rank's kernels that wait for what will not come; its host. */
+    if (sticky)
+        sv_dev_store_release_system_u64_all(sv_dev_words_t{{arg.abort}, {1}});
+    /* Partner: this rank's host, which may free all words behind this one. */
+    sv_dev_store_release_system_u64(item.done, done - SV_PULL_GOOD + (here ? SV_PULL_BAD : SV_PULL_ABSENT));
 }
 
 template <typename MOVE>

@@ -18,9 +18,12 @@ SV_DEV_FN void push_close(const sv_batch_arg_t &arg, const sv_push_item_t &item,
 {
     const uint64_t word = batch_word(arg.epoch, arg.attempt, item.count ? static_cast<uint32_t>(item.count) : 1u);
 
-    if (!here) { /* partners: this rank's kernels that wait; its host, which may free all words behind failed */
-        uint64_t *abort = arg.flags & SV_BATCH_STICKY ? arg.abort : nullptr;
-        sv_dev_store_release_system_u64_all(sv_dev_words_t{{abort, item.failed}, {1, arg.epoch}});
+    if (!here) {
+        /* Partners: this rank's kernels that wait; its host. */
+        if (arg.flags & SV_BATCH_STICKY)
+            sv_dev_store_release_system_u64_all(sv_dev_words_t{{arg.abort}, {1}});
+        /* Partner: this rank's host, which may free all words behind this one. */
+        sv_dev_store_release_system_u64_all(sv_dev_words_t{{item.failed}, {arg.epoch}});
         return;
     }
     if (arg.hurt == packet + 1 && item.identity.bytes)
