@@ -120,8 +120,7 @@ static bool is_set(const sv_layout_state_t *layouts, uint32_t set)
 static void wait_for_tables(const selvage_exchange_t *x)
 {
     sv_relax_t relax = {.max_sleep_us = 100, .crowded = x->comm->topology.crowded};
-    while (sv_layouts_under_way(x) ||
-           (x->enqueued_epoch && !sv_batch_is_settled(x)))
+    while (sv_layouts_under_way(x) || sv_batch_query(x) == SELVAGE_IN_PROGRESS)
         if (!sv_progress_poll(&x->comm->progress))
             sv_relax(&relax);
 }

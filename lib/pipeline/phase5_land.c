@@ -56,6 +56,7 @@ static bool is_good(const sv_recv_t *recv, uint32_t outcome)
 static selvage_status_t pull_again(sv_recv_t *recv)
 {
     __atomic_store_n(recv->done, 0, __ATOMIC_RELAXED); /* seen: it must not be taken for the next pull's word */
+    recv->launched = 0;
     if (recv->landed_count < recv->p.nsegments)
         recv->state = SV_RECV_WAITING;
     else

@@ -210,12 +210,19 @@ static selvage_status_t launch_pull(const selvage_exchange_t *x, sv_batch_arg_t 
 {
     if (arg->npackets == 0)
         return SELVAGE_SUCCESS;
+    for (uint32_t i = 0; i < arg->npackets; i++) {
+        sv_recv_t *recv = &x->recvs[arg->index[i]];
+        recv->launched = 0;
+        __atomic_store_n(recv->done, 0, __ATOMIC_RELAXED); /* an absent packet is looked for again in this attempt */
+    }
     SV_TRY(launch(x, last->fused ? &sv_kernel_scatter : &sv_kernel_pull, arg, stream));
+    for (uint32_t i = 0; i < arg->npackets; i++)
+        x->recvs[arg->index[i]].launched = sv_word(x->epoch, arg->attempt, SV_PULL_GOOD);
     arg->npackets = 0;
     return SELVAGE_SUCCESS;
 }
 
-static bool is_under_way(const sv_send_t *send)
+static bool is_being_pushed(const sv_send_t *send)
 {
     const uint64_t *word = send->p.route == SELVAGE_ROUTE_STAGED ? send->ready : send->sent;
     /* Partners: the releases of the push kernel, at its end or where its leave did not come. Words grow, and a copy
@@ -224,31 +231,35 @@ static bool is_under_way(const sv_send_t *send)
            (uint32_t)__atomic_load_n(send->failed, __ATOMIC_ACQUIRE) != sv_word_epoch(send->pushed);
 }
 
-bool sv_batch_pushes_under_way(const selvage_exchange_t *x)
+/* The word is 0 from the launch to the end of the pull. */
+static bool is_being_pulled(const sv_recv_t *recv)
+{
+    /* Partner: the release of the pull kernel, good or bad. */
+    const uint64_t done = __atomic_load_n(recv->done, __ATOMIC_ACQUIRE);
+    return recv->launched && (done == 0 || (int64_t)(done - recv->launched) < 0);
+}
+
+static bool is_under_way(const selvage_exchange_t *x)
 {
     for (uint32_t i = 0; i < x->nsends; i++)
-        if (is_under_way(&x->sends[i]))
+        if (is_being_pushed(&x->sends[i]))
+            return true;
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        if (is_being_pulled(&x->recvs[i]))
             return true;
     return false;
 }
 
-/* Partner: the release at the end of a push or pull. */
-static bool has_reached(const uint64_t *word, uint64_t epoch)
+selvage_status_t sv_batch_query(const selvage_exchange_t *x)
 {
-    return sv_word_ahead(__atomic_load_n(word, __ATOMIC_ACQUIRE), epoch) >= 0;
-}
-
-bool sv_batch_is_settled(const selvage_exchange_t *x)
-{
-    const uint64_t epoch = x->enqueued_epoch;
-    for (uint32_t i = 0; i < x->nsends; i++)
-        if (!x->sends[i].silent && !has_reached(x->sends[i].sent, epoch) &&
-            (uint32_t)__atomic_load_n(x->sends[i].failed, __ATOMIC_ACQUIRE) != (uint32_t)epoch)
-            return false;
-    for (uint32_t i = 0; i < x->nrecvs; i++)
-        if (!has_reached(x->recvs[i].done, epoch))
-            return false;
-    return true;
+    sv_device_t *dev = x->comm->dev_under; /* whoever asks must not go on because of an injected fault */
+    if (x->joined)
+        SV_TRY(SV_DEVICE_CALL(dev, event_query, x->held_event));
+    if (!is_under_way(x))
+        return SELVAGE_SUCCESS;
+    /* A device that is lost says nothing by words any more, but every query fails there. */
+    SV_TRY(SV_DEVICE_CALL(dev, event_query, x->start_event));
+    return SELVAGE_IN_PROGRESS;
 }
 
 selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *how)
@@ -286,7 +297,6 @@ selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *
         sv_recv_t *recv = &x->recvs[x->pull_due[i]];
         if (is_full_for(&arg, &recv->p, last))
             SV_TRY(launch_pull(x, &arg, last, how->stream));
-        __atomic_store_n(recv->done, 0, __ATOMIC_RELAXED); /* an absent packet is looked for again in this attempt */
         add(&arg, &recv->p, share_bytes);
         last = &recv->p;
     }

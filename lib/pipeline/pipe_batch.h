@@ -67,10 +67,9 @@ selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *
 /* Launches what is due, as the engine does in a poll: pushes of start on the caller's stream if they are short. */
 selvage_status_t sv_batch_flush(selvage_exchange_t *x);
 
-/* Whether a push is still on its way, maybe on a stream of the caller's that nobody here can wait for. */
-bool sv_batch_pushes_under_way(const selvage_exchange_t *x);
-
-/* Whether all of the last epoch that ended by an enqueued wait has come to its end on the device, good or bad. */
-bool sv_batch_is_settled(const selvage_exchange_t *x);
+/* Whether all pushes and pulls that were launched have come to their ends, good or bad, and what the last enqueued wait
+   joined: SUCCESS, IN_PROGRESS, or the error of a device that is lost. They may be on a stream of the caller's, which
+   nobody here can wait for. */
+selvage_status_t sv_batch_query(const selvage_exchange_t *x);
 
 #endif

@@ -187,14 +187,17 @@ static selvage_status_t join_streams(selvage_exchange_t *x, void *stream)
 {
     sv_device_t *dev = x->comm->dev;
     void *other[] = {x->kernel_stream_busy ? x->kernel_stream : NULL, x->peer_stream};
+    x->joined = false;
     for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
         if (!other[i])
             continue;
         SV_TRY(SV_DEVICE_CALL(dev, event_record, x->cross_event, other[i]));
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, stream, x->cross_event));
+        x->joined = true;
     }
     x->kernel_stream_busy = false;
-    return SELVAGE_SUCCESS;
+    /* No word tells of a digest: a rank that only sends would be called complete while one still reads. */
+    return x->joined ? SV_DEVICE_CALL(dev, event_record, x->held_event, stream) : SELVAGE_SUCCESS;
 }
 
 /* Packets whose pull is under way already end by it; all others are pulled behind their arrival. */
@@ -351,7 +354,7 @@ static void check(void *arg)
     /* Partner: the release of the kernel that failed; what it wrote to the result came before. */
     if (!__atomic_load_n(x->abort, __ATOMIC_ACQUIRE) && !x->unjudged)
         return;
-    bool settled = sv_batch_is_settled(x);
+    bool settled = sv_batch_query(x) == SELVAGE_SUCCESS;
     selvage_status_t status = find_failure(x);
     if (status == SELVAGE_SUCCESS) {
         x->unjudged &= !settled;
@@ -392,9 +395,5 @@ void sv_early_check(selvage_exchange_t *x)
 
 selvage_status_t sv_early_query(selvage_exchange_t *x)
 {
-    if (x->enqueued_epoch == 0 || x->enqueued_epoch != x->started || sv_batch_is_settled(x))
-        return SELVAGE_SUCCESS;
-    /* A device that is lost says nothing by words any more, but every query fails there. */
-    selvage_status_t status = SV_DEVICE_CALL(x->comm->dev, event_query, x->cross_event);
-    return status == SELVAGE_SUCCESS ? SELVAGE_IN_PROGRESS : status;
+    return x->enqueued_epoch == 0 || x->enqueued_epoch != x->started ? SELVAGE_SUCCESS : sv_batch_query(x);
 }

@@ -427,10 +427,10 @@ static void wait_for_lingering(selvage_exchange_t *x, double timeout_s)
                 return;
 }
 
-/* Whether a wait that was enqueued on a stream of the caller's has not come to its end there. */
-static bool is_enqueued(const selvage_exchange_t *x)
+/* Whether something on a stream of the caller's has not come to its end there. */
+static bool is_under_way(const selvage_exchange_t *x)
 {
-    return (x->enqueued_epoch && !sv_batch_is_settled(x)) ||
+    return sv_batch_query(x) == SELVAGE_IN_PROGRESS || sv_layouts_under_way(x) ||
            (x->held_epoch &&
             SV_DEVICE_CALL(x->comm->dev_under, event_query, x->held_event) == SELVAGE_IN_PROGRESS);
 }
@@ -446,7 +446,7 @@ static void quiet_device(selvage_exchange_t *x)
     sv_relax_t relax = {.max_sleep_us = 200, .crowded = x->comm->topology.crowded};
     uint64_t begin_ns = sv_clock_ns();
     /* Kernels on the caller's stream still read what commit made. A broken wire is no reason not to wait for them. */
-    while ((sv_batch_pushes_under_way(x) || is_enqueued(x) || sv_layouts_under_way(x)) && !x->device_busy) {
+    while (is_under_way(x) && !x->device_busy) {
         x->device_busy = (double)(sv_clock_ns() - begin_ns) > PARTING_TIMEOUT_S * 1e9;
         if (!sv_comm_poll(x->comm))
             sv_relax(&relax);

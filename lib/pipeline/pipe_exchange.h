@@ -217,6 +217,7 @@ typedef struct sv_recv {
     sv_record_t *record;        /* pinned: copy of what arrived, for the verifying kernel; own words on one-sided */
     sv_verify_result_t *result; /* pinned */
     uint64_t *done;             /* pinned word: epoch, attempt, SV_PULL_ outcome */
+    uint64_t launched;          /* what that word will be at least behind the last pull on its way; 0: none */
 
     uint64_t *landed;           /* bit per segment */
     uint32_t landed_count, posted_count, consumed;
@@ -324,7 +325,8 @@ struct selvage_exchange {
     bool messaged;                 /* some packet goes by messages of the wire */
     size_t send_bytes;
     bool kernel_stream_busy;       /* with something of this epoch that an enqueued wait must join */
-    sv_event_t *held_event;        /* behind the last hold of a caller's stream; see held_epoch */
+    sv_event_t *held_event;        /* behind the last hold of a caller's stream (held_epoch), or join there (joined) */
+    bool joined;                   /* the last enqueued wait is behind streams of the exchange, too */
     uint64_t enqueued_epoch;       /* the last that ended by an enqueued wait; 0: none */
     bool unjudged;                 /* an enqueued wait has closed packets whose pull was under way */
     uint64_t found_epoch;          /* in which the device found a failure behind an enqueued wait; 0: none */

@@ -272,25 +272,25 @@ selvage_status_t sv_exchange_first_error(const selvage_exchange_t *x)
     return sv_error_quiet(x->error, "%s", x->error_text);
 }
 
-typedef struct failed_start {
+typedef struct failed_call {
     selvage_exchange_t *x;
     selvage_status_t status;
     char detail[SV_DETAIL_BYTES];
-} failed_start_t;
+} failed_call_t;
 
-static void poison_unstarted(void *arg)
+static void poison_by_call(void *arg)
 {
-    failed_start_t *failed = arg;
+    failed_call_t *failed = arg;
     memcpy(sv_thread_detail(), failed->detail, sizeof failed->detail);
     sv_exchange_poison(failed->x, failed->status, true);
 }
 
-/* The neighbours will wait for this epoch, so they are told. */
-static selvage_status_t fail_start(selvage_exchange_t *x, selvage_status_t status)
+/* The neighbours will wait for this epoch or the next, so they are told. */
+static selvage_status_t fail_call(selvage_exchange_t *x, selvage_status_t status)
 {
-    failed_start_t failed = {.x = x, .status = status};
+    failed_call_t failed = {.x = x, .status = status};
     memcpy(failed.detail, sv_thread_detail(), sizeof failed.detail);
-    sv_progress_call(&x->comm->progress, poison_unstarted, &failed);
+    sv_progress_call(&x->comm->progress, poison_by_call, &failed);
     return sv_exchange_first_error(x);
 }
 
@@ -341,7 +341,7 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     if (status == SELVAGE_SUCCESS && !x->unordered)
         status = SV_DEVICE_CALL(x->comm->dev, event_record, x->start_event, stream);
     if (status != SELVAGE_SUCCESS)
-        return fail_start(x, status);
+        return fail_call(x, status);
     sv_exchange_moved(x, sv_clock_ns());
     if (!leave_idle(x))
         return sv_exchange_first_error(x);
@@ -361,7 +361,7 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
 static selvage_status_t finish(selvage_exchange_t *x, void *stream)
 {
     selvage_status_t status = x->layouts.packets ? sv_layouts_finish(x, stream) : SELVAGE_SUCCESS;
-    return status == SELVAGE_SUCCESS ? status : fail_start(x, status);
+    return status == SELVAGE_SUCCESS ? status : fail_call(x, status);
 }
 
 static selvage_status_t judge(selvage_exchange_t *x, void *stream, const char *call)
@@ -392,7 +392,8 @@ selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream)
     selvage_status_t queried = sv_early_query(x);
     if (queried == SELVAGE_IN_PROGRESS || sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
         sv_progress_poll(&x->comm->progress);
-    SV_TRY(queried);
+    if (queried != SELVAGE_SUCCESS)
+        return queried == SELVAGE_IN_PROGRESS ? queried : fail_call(x, queried);
     sv_early_check(x);
     return judge(x, stream, "selvage_exchange_test");
 }
@@ -431,10 +432,13 @@ selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
         if (is_overdue(x, entered_ns))
             sv_progress_call(&x->comm->progress, expire, x);
     }
-    while (sv_early_query(x) == SELVAGE_IN_PROGRESS) { /* its kernels have the deadline */
+    selvage_status_t queried;
+    while ((queried = sv_early_query(x)) == SELVAGE_IN_PROGRESS) { /* its kernels have the deadline */
         if (!sv_progress_poll(&x->comm->progress)) /* whom they wait for may wait for another exchange of this rank */
             sv_relax(&relax);
     }
+    if (queried != SELVAGE_SUCCESS)
+        return fail_call(x, queried);
     sv_early_check(x);
     return judge(x, stream, "selvage_exchange_wait");
 }
