@@ -32,6 +32,7 @@ static selvage_status_t digest(sv_send_t *send)
                            .identity = p->identity};
     address_record(send, &arg);
     p->x->kernel_stream_busy = true;
+    SV_TRY(sv_exchange_order(p->x)); /* what is sent again may have been left to the caller's stream at first */
     return SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, &arg, sizeof arg, sv_kernel_blocks(dev, p->bytes),
                           p->x->kernel_stream);
 }

@@ -143,6 +143,7 @@ static selvage_status_t send_segments(sv_send_t *send, uint32_t credit)
         return SELVAGE_SUCCESS;
     }
     const uint32_t before = send->next_stage;
+    SV_TRY(sv_exchange_order(p->x));
     while (send->next_stage < p->nsegments && send->next_stage < credit && sv_phase1_may_copy(p->x))
         SV_TRY(move_segment(send, send->next_stage++));
     return send->next_stage > before ? mark_sent(send) : SELVAGE_SUCCESS;

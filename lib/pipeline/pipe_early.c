@@ -242,6 +242,7 @@ typedef struct enqueue_call {
 
 static selvage_status_t enqueue_epoch(selvage_exchange_t *x, void *stream, uint64_t now_ns)
 {
+    sv_exchange_order_others(x);
     SV_TRY(join_streams(x, stream)); /* first: what began there may use record and scratch of the same packets */
     SV_TRY(push_rest(x, stream, now_ns));
     SV_TRY(pull_rest(x, stream));

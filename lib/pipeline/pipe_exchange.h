@@ -388,6 +388,9 @@ selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream);
 void sv_exchange_finish_held(selvage_exchange_t *x);
 /* Puts the exchange's own streams behind the caller's, if start left that for later. */
 selvage_status_t sv_exchange_order(selvage_exchange_t *x);
+/* The same for all other exchanges of the communicator, before kernels that wait for other ranks are enqueued: what
+   wait needs must not come behind them. */
+void sv_exchange_order_others(const selvage_exchange_t *x);
 /* The error that poisoned it, with its detail. */
 selvage_status_t sv_exchange_first_error(const selvage_exchange_t *x);
 

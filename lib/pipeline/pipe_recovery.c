@@ -50,6 +50,7 @@ static selvage_status_t reset_attempt(sv_recv_t *recv)
     recv->landed_count = recv->consumed = 0;
     recv->pulled_early = false; /* one that still waits gives up by itself */
     recv->state = SV_RECV_WAITING;
+    SV_TRY(sv_exchange_order(p->x)); /* a pull that waits for a message may be on the caller's stream */
     sv_device_t *dev = p->x->comm->dev;
     SV_TRY(SV_DEVICE_CALL(dev, fill_async, p->scratch, 0, sizeof *p->scratch, p->x->kernel_stream));
     if (!p->x->in_stream)

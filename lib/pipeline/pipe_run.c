@@ -49,6 +49,19 @@ selvage_status_t sv_exchange_order(selvage_exchange_t *x)
     return order_streams(x);
 }
 
+void sv_exchange_order_others(const selvage_exchange_t *x)
+{
+    sv_list_t *it, *safe;
+    if (x->comm->progress.threaded)
+        return; /* none of them has left its order for later, and the list is that thread's */
+    SV_LIST_FOR_EACH(it, safe, &x->comm->active) {
+        selvage_exchange_t *other = SV_CONTAINER_OF(it, selvage_exchange_t, active_link);
+        selvage_status_t status = other == x ? SELVAGE_SUCCESS : sv_exchange_order(other);
+        if (status != SELVAGE_SUCCESS)
+            sv_exchange_poison(other, status, true);
+    }
+}
+
 /* Epochs that are waited for at once, and repeated enqueued waits with little to send, happen on the caller's stream
    alone: nothing to order, most likely. */
 static bool stays_on_caller_stream(const selvage_exchange_t *x)
@@ -337,6 +350,7 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     }
     x->caller_stream = stream;
     x->unordered = stays_on_caller_stream(x);
+    sv_exchange_order_others(x);
     selvage_status_t status = x->layouts.packets ? sv_layouts_pack(x, stream) : SELVAGE_SUCCESS;
     if (status == SELVAGE_SUCCESS && !x->unordered)
         status = SV_DEVICE_CALL(x->comm->dev, event_record, x->start_event, stream);
