@@ -2,7 +2,8 @@
 /*
  * What runs on the caller's stream alone: what wait needs does not come behind what another exchange waits for there,
  * destroy waits for pulls that it has nothing else to know of, and the words that tell of the end of an enqueued wait
- * are read right in the half of all epoch numbers in which 0 looks like a later one.
+ * are read right in the half of all epoch numbers in which 0 looks like a later one. What the host has verified of a
+ * packet ahead of an enqueued wait does not stay behind.
  *
  * Whether an epoch stays on the caller's stream depends on how soon the last one was waited for; here it is decided.
  */
@@ -75,7 +76,7 @@ static _Atomic bool passed;
 static void be_busy(const void *arg, unsigned block, unsigned nblocks)
 {
     (void)arg, (void)block, (void)nblocks;
-    usleep(1500000);
+    usleep(2500000);
     atomic_store(&passed, true);
 }
 
@@ -97,17 +98,21 @@ static void run_abandoned(local_rank_t *self)
         CHECK(!atomic_load(&passed));
         CHECK(flow.ex->recvs[0].early_epoch == flow.ex->epoch); /* the pull is there, behind the caller's work */
     }
+    while (self->rank == 0 && !atomic_load(&passed)) { /* the end of both needs both */
+        CHECK_STATUS(selvage_progress(self->comm), SELVAGE_SUCCESS);
+        usleep(1000);
+    }
     flow_close(&flow);
-    CHECK(self->rank == 0 || atomic_load(&passed));
+    CHECK(atomic_load(&passed));
     selvage_stream_destroy(self->dev, stream);
 }
 
 static void test_abandoned(void)
 {
-    local_ranks_env("TIMEOUT_S=0.5 EARLY_WAIT_US=200");
+    local_ranks_env("TIMEOUT_S=1 EARLY_WAIT_US=200");
     make_plan(false, 1000);
     atomic_store(&passed, false);
-    local_ranks_run(&(local_run_t){.size = 2, .body = run_abandoned, .log_expected = true, .may_set_aside = true});
+    local_ranks_run(&(local_run_t){.size = 2, .body = run_abandoned, .log_expected = true});
 }
 
 /* --- large epoch numbers ------------------------------------------------------------------------------------------ */
@@ -164,10 +169,79 @@ static void test_late(void)
     local_ranks_run(&(local_run_t){.size = 2, .body = run_late});
 }
 
+/* --- a packet of which one piece has come ------------------------------------------------------------------------- */
+
+static _Atomic int step;
+
+static void await_step(int wanted)
+{
+    while (atomic_load(&step) < wanted)
+        usleep(100);
+}
+
+/* start copies two pieces, so of the second packet only the first comes before the sender's enqueued wait. */
+static void run_first_epoch(local_rank_t *self, flow_t *flow, void *stream)
+{
+    if (self->rank == 0)
+        await_step(1);
+    CHECK_STATUS(flow_start(flow, stream), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_stream_synchronize(self->dev, stream), SELVAGE_SUCCESS);
+    if (self->rank == 0) {
+        await_step(2);
+    } else {
+        atomic_store(&step, 1);
+        while (flow->ex->recvs[1].landed_count == 0 && flow->ex->error == SELVAGE_SUCCESS)
+            CHECK_STATUS(selvage_progress(self->comm), SELVAGE_SUCCESS);
+        CHECK_EQ(flow->ex->recvs[1].landed_count, 1);
+        atomic_store(&step, 2);
+    }
+    CHECK_STATUS(selvage_exchange_enqueue_wait(flow->ex, stream), SELVAGE_SUCCESS);
+}
+
+static void run_pieces(local_rank_t *self)
+{
+    flow_t flow;
+    void *stream;
+    CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
+    bool good = open_committed(&flow, self);
+    for (int epoch = 0; good && epoch < 4; epoch++) {
+        if (epoch == 0)
+            run_first_epoch(self, &flow, stream);
+        else
+            CHECK_STATUS(flow_start(&flow, stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_wait(flow.ex, stream), SELVAGE_SUCCESS);
+        CHECK_EQ(flow_wrong(&flow, true), 0);
+    }
+    flow_close(&flow);
+    selvage_stream_destroy(self->dev, stream);
+}
+
+/* Left out under the thread sanitizer: the enqueued wait of the sender sends the first piece again, while its receiver
+   sums it for nothing. */
+#ifdef __SANITIZE_THREAD__
+enum { PIECES = 0 };
+#else
+enum { PIECES = 1 };
+#endif
+
+static void test_pieces(void)
+{
+    plan = (plan_t){.seed = 4};
+    plan_add(&plan, 0, 1, 0, 20000)->registered = true;
+    plan_add(&plan, 0, 1, 1, 100000)->registered = true;
+    for (int blocks = 1; PIECES && blocks <= 4; blocks += 3) {
+        local_ranks_env(blocks == 1 ? "TIMEOUT_S=10 SEGMENT_BYTES=4096 SOFT_BLOCKS=1"
+                                    : "TIMEOUT_S=10 SEGMENT_BYTES=4096 SOFT_BLOCKS=4");
+        atomic_store(&step, 0);
+        local_ranks_run(&(local_run_t){.size = 2, .body = run_pieces});
+    }
+}
+
 int main(void)
 {
     test_pair();
     test_abandoned();
     test_late();
+    test_pieces();
     return check_report("test_exchange_order");
 }

@@ -196,8 +196,16 @@ static selvage_status_t join_streams(selvage_exchange_t *x, void *stream)
         x->joined = true;
     }
     x->kernel_stream_busy = false;
-    /* No word tells of a digest: a rank that only sends would be called complete while one still reads. */
-    return x->joined ? SV_DEVICE_CALL(dev, event_record, x->held_event, stream) : SELVAGE_SUCCESS;
+    return SELVAGE_SUCCESS;
+}
+
+/* What was verified of a packet in pieces was in vain: the pull begins with the first byte. */
+static selvage_status_t forget_pieces(const sv_recv_t *recv, void *stream)
+{
+    const sv_packet_t *p = &recv->p;
+    if (p->pulled || recv->landed_count == 0)
+        return SELVAGE_SUCCESS;
+    return SV_DEVICE_CALL(p->x->comm->dev, fill_async, p->scratch, 0, sizeof *p->scratch, stream);
 }
 
 /* Packets whose pull is under way already end by it; all others are pulled behind their arrival. */
@@ -205,10 +213,12 @@ static selvage_status_t pull_rest(selvage_exchange_t *x, void *stream)
 {
     for (uint32_t i = 0; i < x->nactive_recvs; i++) {
         sv_recv_t *recv = x->active_recvs[i];
-        if (recv->state == SV_RECV_WAITING || !recv->p.pulled)
-            sv_batch_pull_later(recv);
-        else
+        if (recv->state != SV_RECV_WAITING && recv->p.pulled) {
             x->unjudged = true; /* its pull tells nobody else of a failure */
+            continue;
+        }
+        SV_TRY(forget_pieces(recv, stream));
+        sv_batch_pull_later(recv);
     }
     const sv_batch_how_t how = {.stream = stream, .wait_ns = sv_early_deadline_ns(x), .sticky = true};
     return x->npull_due ? sv_batch_pull_how(x, &how) : SELVAGE_SUCCESS;
@@ -246,7 +256,9 @@ static selvage_status_t enqueue_epoch(selvage_exchange_t *x, void *stream, uint6
     SV_TRY(join_streams(x, stream)); /* first: what began there may use record and scratch of the same packets */
     SV_TRY(push_rest(x, stream, now_ns));
     SV_TRY(pull_rest(x, stream));
-    return sv_layouts_unpack(x, stream, true);
+    SV_TRY(sv_layouts_unpack(x, stream, true));
+    /* No word tells of a digest: a rank that only sends would be called complete while one still reads. */
+    return x->joined ? SV_DEVICE_CALL(x->comm->dev, event_record, x->held_event, stream) : SELVAGE_SUCCESS;
 }
 
 static void enqueue(void *arg)

@@ -325,7 +325,7 @@ struct selvage_exchange {
     bool messaged;                 /* some packet goes by messages of the wire */
     size_t send_bytes;
     bool kernel_stream_busy;       /* with something of this epoch that an enqueued wait must join */
-    sv_event_t *held_event;        /* behind the last hold of a caller's stream (held_epoch), or join there (joined) */
+    sv_event_t *held_event;        /* behind the last hold of a caller's stream (held_epoch) or wait there (joined) */
     bool joined;                   /* the last enqueued wait is behind streams of the exchange, too */
     uint64_t enqueued_epoch;       /* the last that ended by an enqueued wait; 0: none */
     bool unjudged;                 /* an enqueued wait has closed packets whose pull was under way */
