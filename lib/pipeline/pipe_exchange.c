@@ -474,16 +474,16 @@ static void part(selvage_exchange_t *x)
                (unsigned long long)x->epoch);
         sv_exchange_poison(x, sv_error_quiet(SELVAGE_ERR_STATE, "the exchange was destroyed in mid-epoch"), true);
     }
-    if (comm->detached) { /* MPI is gone: what it still held was withdrawn at MPI_Finalize */
-        set_aside(x);
-        return;
-    }
     uint64_t unused = 0;
     bool poisoned = sv_exchange_state(x) == SV_EXCHANGE_POISONED, lost = poisoned || x->lost_epoch;
     double timeout_s = lost && (comm->timeout_s <= 0 || comm->timeout_s > PARTING_TIMEOUT_S) ? PARTING_TIMEOUT_S
                                                                                                 : comm->timeout_s;
     if (poisoned || x->enqueued_epoch || x->held_epoch || x->layouts.launched)
         quiet_device(x);
+    if (comm->detached) { /* MPI is gone: what it still held was withdrawn at MPI_Finalize */
+        set_aside(x);
+        return;
+    }
     comm->parting = x;
     wait_for_lingering(x, timeout_s);
     if (sv_agree(comm, "selvage_exchange_destroy", x->create_number, SELVAGE_SUCCESS, &unused, timeout_s) !=
