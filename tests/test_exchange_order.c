@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What runs on the caller's stream alone: what wait needs does not come behind what another exchange waits for there,
- * destroy waits for pulls that it has nothing else to know of, and the words that tell of the end of an enqueued wait
- * are read right in the half of all epoch numbers in which 0 looks like a later one. What the host has verified of a
- * packet ahead of an enqueued wait does not stay behind.
+ * What runs on the caller's stream alone: what wait needs comes neither behind what another exchange waits for there
+ * nor behind what the caller launched after start; destroy waits for pulls that it has nothing else to know of; and the
+ * words that tell of the end of an enqueued wait are read right in the half of all epoch numbers in which 0 looks like
+ * a later one. What the host has verified of a packet ahead of an enqueued wait does not stay behind.
  *
  * Whether an epoch stays on the caller's stream depends on how soon the last one was waited for; here it is decided.
  */
@@ -66,6 +66,50 @@ static void test_pair(void)
     local_ranks_env("TIMEOUT_S=4 EARLY_WAIT_US=200");
     make_plan(true, 1000);
     local_ranks_run(&(local_run_t){.size = 2, .body = run_pair});
+}
+
+/* --- behind what the caller launched after start ------------------------------------------------------------------ */
+
+static _Atomic bool returned;
+
+/* A kernel of the caller's that ends only when his host goes on, as one that waits for another rank may. */
+static void await_return(const void *arg, unsigned block, unsigned nblocks)
+{
+    (void)arg, (void)block, (void)nblocks;
+    for (int i = 0; i < 100000 && !atomic_load(&returned); i++)
+        usleep(100);
+}
+
+static void run_behind(local_rank_t *self)
+{
+    flow_t flow;
+    void *stream;
+    CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
+    bool good = open_committed(&flow, self);
+    for (int epoch = 0; good && epoch < 4; epoch++) {
+        flow.ex->at_once = true; /* what is expected of an epoch is not always so */
+        CHECK_STATUS(flow_start(&flow, stream), SELVAGE_SUCCESS);
+        if (self->rank == 0 && epoch == 3) {
+            CHECK(flow.ex->unordered);
+            CHECK_STATUS(selvage_device_launch_soft(self->dev, await_return, "", 1, 1, stream), SELVAGE_SUCCESS);
+            usleep(1000);
+        }
+        CHECK_STATUS(selvage_exchange_wait(flow.ex, stream), SELVAGE_SUCCESS);
+    }
+    if (self->rank == 0)
+        atomic_store(&returned, true);
+    CHECK_STATUS(selvage_stream_synchronize(self->dev, stream), SELVAGE_SUCCESS);
+    CHECK_EQ(flow_wrong(&flow, true), 0);
+    flow_close(&flow);
+    selvage_stream_destroy(self->dev, stream);
+}
+
+static void test_behind(void)
+{
+    local_ranks_env("TIMEOUT_S=4 EARLY_WAIT_US=200");
+    make_plan(true, 1000);
+    atomic_store(&returned, false);
+    local_ranks_run(&(local_run_t){.size = 2, .body = run_behind});
 }
 
 /* --- an epoch that is given up ------------------------------------------------------------------------------------ */
@@ -240,6 +284,7 @@ static void test_pieces(void)
 int main(void)
 {
     test_pair();
+    test_behind();
     test_abandoned();
     test_late();
     test_pieces();

@@ -191,7 +191,7 @@ static selvage_status_t launch(const selvage_exchange_t *x, const sv_kernel_t *k
 }
 
 /* last is the packet that was added last, NULL if there is none. */
-static selvage_status_t launch_push(const selvage_exchange_t *x, sv_batch_arg_t *arg, const sv_packet_t *last,
+static selvage_status_t launch_push(selvage_exchange_t *x, sv_batch_arg_t *arg, const sv_packet_t *last,
                                     void *stream)
 {
     if (arg->npackets == 0)
@@ -201,6 +201,8 @@ static selvage_status_t launch_push(const selvage_exchange_t *x, sv_batch_arg_t 
         sv_send_t *send = &x->sends[arg->index[i]];
         send->pushed = sv_word(x->epoch, arg->attempt, send->p.nsegments);
     }
+    if (x->in_start && stream == x->caller_stream)
+        x->lead = &x->sends[arg->index[0]];
     arg->npackets = arg->hurt = 0;
     return SELVAGE_SUCCESS;
 }
@@ -229,6 +231,11 @@ static bool is_being_pushed(const sv_send_t *send)
        engine may have sent a later epoch since. */
     return send->pushed && (int64_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - send->pushed) < 0 &&
            (uint32_t)__atomic_load_n(send->failed, __ATOMIC_ACQUIRE) != sv_word_epoch(send->pushed);
+}
+
+bool sv_batch_start_is_passed(const selvage_exchange_t *x)
+{
+    return x->lead && !is_being_pushed(x->lead);
 }
 
 /* The word is 0 from the launch to the end of the pull. */
@@ -321,7 +328,7 @@ selvage_status_t sv_batch_flush(selvage_exchange_t *x)
         x->kernel_stream_busy |= stream == x->kernel_stream;
         SV_TRY(sv_batch_push_how(x, &(sv_batch_how_t){.stream = stream}));
     }
-    if (!x->npull_due)
+    if (!x->npull_due || !sv_batch_is_behind_start(x)) /* else with a later flush */
         return SELVAGE_SUCCESS;
     x->kernel_stream_busy = true;
     SV_TRY(sv_exchange_order(x));

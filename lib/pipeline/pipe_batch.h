@@ -64,6 +64,15 @@ typedef struct sv_batch_how {
 selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *how);
 selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *how);
 
+/* Whether everything ahead of start on the caller's stream is known to be complete: a push behind it is. */
+bool sv_batch_start_is_passed(const selvage_exchange_t *x);
+
+/* Whether the exchange's own streams may be used without being put behind what the caller's stream was given since. */
+static inline bool sv_batch_is_behind_start(const selvage_exchange_t *x)
+{
+    return !x->unordered || !x->lead || sv_batch_start_is_passed(x);
+}
+
 /* Launches what is due, as the engine does in a poll: pushes of start on the caller's stream if they are short. */
 selvage_status_t sv_batch_flush(selvage_exchange_t *x);
 

@@ -25,7 +25,8 @@
 /*
  * An epoch that is waited for at once has nothing behind its start that the caller's stream could do meanwhile: no
  * kernel is launched in so short a time. Then that stream is the soonest for everything. What was so in one epoch is
- * taken to be so in the next; where it is not, the packets come behind the caller's work, once.
+ * taken to be so in the next; where it is not, pulls go on the exchange's own stream, once a push of start is seen to
+ * be through, because no event was recorded between that and the caller's work.
  */
 void sv_early_note_end(selvage_exchange_t *x, void *stream, bool waits)
 {
@@ -88,12 +89,17 @@ static void pull_early(sv_recv_t *recv)
     sv_batch_pull_later(recv);
 }
 
-/* Where nothing of the epoch is on a stream of the exchange's own, and most likely nothing of the caller's came behind
-   its start, his stream has them without any order between streams. */
+/* Where nothing of the epoch is on a stream of the exchange's own, and nothing of the caller's came behind its start,
+   his stream has them without any order between streams. */
+static bool stays_here(const selvage_exchange_t *x, const void *stream)
+{
+    return x->unordered && x->at_once && stream == x->caller_stream;
+}
+
 static selvage_status_t launch_early(selvage_exchange_t *x, void *stream)
 {
     enum { BYTES_IN_NS = 64 }; /* what is longer may take longer: the slowest link that kernels store through */
-    const bool stays = x->unordered && stream == x->caller_stream;
+    const bool stays = stays_here(x, stream);
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < x->npull_due; i++)
         bytes += x->recvs[x->pull_due[i]].p.bytes;
@@ -106,7 +112,7 @@ static selvage_status_t launch_early(selvage_exchange_t *x, void *stream)
 
 void sv_early_wait(selvage_exchange_t *x, void *stream)
 {
-    if (x->early_wait_ns == 0 || !has_left(x))
+    if (x->early_wait_ns == 0 || !has_left(x) || !(stays_here(x, stream) || sv_batch_is_behind_start(x)))
         return;
     uint64_t now_ns = sv_clock_ns();
     for (uint32_t i = 0; i < x->nactive_recvs; i++)

@@ -315,6 +315,7 @@ struct selvage_exchange {
     bool in_start;
     unsigned start_copies;         /* that start has enqueued; see sv_phase1_may_copy() */
     bool unordered;                /* the streams of the exchange are not behind the caller's yet: maybe none is used */
+    const sv_send_t *lead;         /* start pushed it on the caller's stream, in this epoch; or NULL */
     uint64_t left_start_ns;        /* when start returned; 0 once the epoch's first test or wait has looked at it */
     bool at_once;                  /* the last epoch was waited for as soon as it was started, on the same stream */
     bool by_kernels;               /* every send is a push, every receive a pull, and no fault will change that */

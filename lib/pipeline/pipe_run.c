@@ -45,6 +45,8 @@ selvage_status_t sv_exchange_order(selvage_exchange_t *x)
     if (!x->unordered)
         return SELVAGE_SUCCESS;
     x->unordered = false;
+    if (sv_batch_start_is_passed(x))
+        return SELVAGE_SUCCESS;
     SV_TRY(SV_DEVICE_CALL(x->comm->dev, event_record, x->start_event, x->caller_stream));
     return order_streams(x);
 }
@@ -67,7 +69,7 @@ void sv_exchange_order_others(const selvage_exchange_t *x)
 static bool stays_on_caller_stream(const selvage_exchange_t *x)
 {
     const bool enqueued = x->enqueued_epoch && x->enqueued_epoch == x->started;
-    if (x->comm->progress.threaded || !x->all_pulled)
+    if (x->comm->progress.threaded || !x->all_pulled || x->nsends == 0) /* no push would tell that start is passed */
         return false;
     return enqueued ? x->at_once || x->send_bytes <= SV_CALLER_STREAM_MAX_BYTES : x->at_once && x->by_kernels;
 }
@@ -152,6 +154,7 @@ static selvage_status_t begin_epoch(selvage_exchange_t *x)
     x->npush_due = x->npull_due = 0;
     x->kernel_stream_busy = x->host_ends = false;
     x->start_copies = 0;
+    x->lead = NULL;
     x->device_mode = x->enqueued_epoch && x->enqueued_epoch == x->epoch - 1; /* most likely it ends as the last did */
     x->defer_peer = choose_defer(x);
     reset_peers(x);
