@@ -34,6 +34,10 @@ static inline bool sv_hip_can_start_early(int device)
     (void)device;
     return false;
 }
+static inline bool sv_hip_is_default(hipStream_t stream)
+{
+    return stream == NULL;
+}
 static inline hipError_t sv_hip_launch_early(hipFunction_t function, unsigned nblocks, unsigned nthreads,
                                              hipStream_t stream, void **params)
 {
@@ -162,6 +166,11 @@ static inline bool sv_hip_can_start_early(int index)
 {
     int major = 0;
     return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index) == cudaSuccess && major >= 9;
+}
+/* The default stream by any of its names. */
+static inline bool sv_hip_is_default(hipStream_t stream)
+{
+    return stream == NULL || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
 }
 static inline hipError_t sv_hip_launch_early(hipFunction_t function, unsigned nblocks, unsigned nthreads,
                                              hipStream_t stream, void **params)
