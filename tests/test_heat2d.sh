@@ -3,27 +3,9 @@
 #
 # The stencil example is equal to its serial run, bit for bit: rank counts that divide the square and that do not, rows
 # and columns of one cell, every route, the progress thread; and it refuses what makes no sense.
-set -u
-top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
-top_builddir=${top_builddir:-.}
-example=$top_builddir/examples/heat2d
-out=$(mktemp) || exit 1
-trap 'rm -f "$out"' EXIT
-[ -x "$example" ] || { echo "SKIP: $example is not built"; exit 77; }
-runs=0 failed=0
-
-# heat2d RANKS WANTED_STATUS WANTED_TEXT ARGUMENT...
-heat2d() {
-    local ranks=$1 status=$2 text=$3 got
-    shift 3
-    runs=$((runs + 1))
-    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 120 "$example" "$@" >"$out" 2>&1
-    got=$?
-    if [ "$got" -eq "$status" ] && grep -q "$text" "$out"; then return; fi
-    echo "FAIL: status $got on $ranks ranks, wanted $status and '$text': $*"
-    sed 's/^/    /' "$out"
-    failed=$((failed + 1))
-}
+name=heat2d
+. "$(dirname "$0")/application_runs.sh"
+heat2d() { application "$@"; }
 
 equal="equal to the serial run bit for bit"
 heat2d 1 0 "256x256 cells, 100 steps, 1 ranks: $equal"
@@ -47,5 +29,4 @@ heat2d 2 2 "^usage" --steps -1
 heat2d 2 2 "^usage" --n
 heat2d 2 2 "^usage" --cells 8
 
-echo "test_heat2d: $runs runs, $failed failed"
-[ "$failed" -eq 0 ]
+finish

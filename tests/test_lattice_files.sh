@@ -3,21 +3,9 @@
 #
 # Bad input to the lattice example: cut, padded, damaged and foreign files, wrong references, grids that do not fit.
 # Each must end on all ranks with one message that names the file and the fault; never in a hang, never in a table.
-set -u
-top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
-top_builddir=${top_builddir:-.}
-example=$top_builddir/examples/plaquette
+name=plaquette
 unset SELVAGE_LATTICE
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-[ -x "$example" ] || { echo "SKIP: $example is not built"; exit 77; }
-runs=0 failed=0
-
-fail() {
-    echo "FAIL: $*"
-    sed 's/^/    /' "$work/out"
-    failed=$((failed + 1))
-}
+. "$(dirname "$0")/application_runs.sh"
 
 # run RANKS ARGUMENT...: leaves the output in $work/out and the status in $status.
 run() {

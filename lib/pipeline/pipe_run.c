@@ -193,10 +193,13 @@ static void begin(void *arg)
         return; /* a neighbour's failure came first */
     sv_list_append(&x->comm->active, &x->active_link);
     selvage_status_t status = begin_epoch(x);
+    if (status == SELVAGE_SUCCESS && !x->device_mode)
+        sv_exchange_poll(x, sv_clock_ns());
+    /* Without a push that has left, nothing would tell later where start was. */
+    if (status == SELVAGE_SUCCESS && !x->lead && sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
+        status = sv_exchange_order(x);
     if (status != SELVAGE_SUCCESS)
         sv_exchange_poison(x, status, true);
-    else if (!x->device_mode)
-        sv_exchange_poll(x, sv_clock_ns());
 }
 
 /* --- polling ------------------------------------------------------------------------------------------------------ */
