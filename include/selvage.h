@@ -14,6 +14,7 @@
 #ifndef SELVAGE_H
 #define SELVAGE_H
 
+#include <selvage/collective.h>
 #include <selvage/comm.h>
 #include <selvage/config.h>
 #include <selvage/device.h>

@@ -210,6 +210,12 @@ static selvage_status_t reach(sv_device_t *dev, const char *bus_id, int *possibl
     return SELVAGE_SUCCESS;
 }
 
+static bool is_capturing(sv_device_t *dev, void *stream)
+{
+    (void)dev, (void)stream;
+    return false;
+}
+
 static const sv_device_ops_t ops = {
     .abi = SV_DEVICE_ABI,
     .name = "amd",
@@ -239,6 +245,7 @@ static const sv_device_ops_t ops = {
     .open_memory = open_pointer,
     .close_memory = unpin,
     .peer_access = reach,
+    .stream_is_capturing = is_capturing,
 };
 
 static selvage_status_t open_gpu(const sv_plugin_host_t *host, sv_ranges_t ranges, sv_device_t **dev_out)

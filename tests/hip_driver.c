@@ -16,6 +16,7 @@
 
 #include "check.h"
 #include "device/device.h"
+#include "kernels/kernel_args.h"
 #include "local_flow.h"
 
 enum { EPOCHS = 2, BYTES = 70000, ERROR_REPORTED = 3 };
@@ -83,6 +84,24 @@ static void use_flags(work_t *work, sv_device_t *dev, void *stream, void *host)
     SV_DEVICE_CALL(dev, free, flags);
 }
 
+/* A kernel that asks for so many lanes gets them, or the stand-in says so. */
+static void use_lanes(work_t *work, sv_device_t *dev, void *stream, void *host)
+{
+    const sv_kernel_t wide = {.name = "sv_signal", .lanes = SV_KERNEL_LANES_MAX};
+    const sv_signal_arg_t arg = {.word = host, .value = 78};
+    if (good(work, SV_DEVICE_CALL(dev, launch, &wide, &arg, sizeof arg, 1, stream)) &&
+        good(work, SV_DEVICE_CALL(dev, stream_sync, stream)))
+        CHECK_EQ(*(uint64_t *)host, 78);
+}
+
+/* While any stream is recorded into a graph the default stream cannot be used either. */
+static void ask_capture(sv_device_t *dev, void *stream)
+{
+    const char *which = getenv("HIP_STANDIN_CAPTURE");
+    CHECK_EQ(SV_DEVICE_CALL(dev, stream_is_capturing, stream), which && strcmp(which, "own") == 0);
+    CHECK_EQ(SV_DEVICE_CALL(dev, stream_is_capturing, NULL), which != NULL);
+}
+
 /* The device is GPU 1 of the two; a GPU that is not visible is no error, and neither is a runtime that does not say. */
 static void ask_peers(work_t *work, selvage_device_t *dev)
 {
@@ -107,6 +126,8 @@ static void use_device(work_t *work, selvage_device_t *dev)
         CHECK(back[0] == 7 && back[1] == 9 && back[10] == 9 && back[11] == 7 && back[BYTES - 1] == 7);
         use_event(work, dev, stream);
         use_flags(work, dev, stream, host);
+        use_lanes(work, dev, stream, host);
+        ask_capture(dev, stream);
     }
     selvage_stream_destroy(dev, stream);
     selvage_device_free(dev, memory);

@@ -438,6 +438,19 @@ hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned fla
     return standin_result(standin_device()->ops->stream_wait_event(standin_device(), stream, (sv_event_t *)event));
 }
 
+hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *status)
+{
+    BEGIN();
+    if (!standin_is_stream(stream))
+        return standin_refuse(__func__, hipErrorInvalidHandle, "this is no stream of the current GPU");
+    const char *which = getenv("HIP_STANDIN_CAPTURE");
+    if (which && !stream)
+        return standin_give(hipErrorStreamCaptureImplicit);
+    bool own = which && strcmp(which, "own") == 0;
+    *status = own ? hipStreamCaptureStatusActive : hipStreamCaptureStatusNone;
+    return hipSuccess;
+}
+
 hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags)
 {
     BEGIN();

@@ -9,7 +9,8 @@
  * HIP_STANDIN_DEVICES=N       GPUs that there are (1)
  * HIP_STANDIN_ARCH=NAME       what they are: gfx90a or gfx942 (gfx90a); code for others is refused
  * HIP_STANDIN_OLD=1           a runtime that does not know uncached memory
- * HIP_STANDIN_COUNTS=1        a line for each call at exit: how often it was made
+ * HIP_STANDIN_CAPTURE=WHICH   streams are being recorded into graphs: all but the default one (own), or others (other)
+ * HIP_STANDIN_COUNTS=1        a line for each call at exit: how often it was made; and how many threads a block had
  *
  * At exit one line on standard error says how many calls were made, which was failed, what is alive, and the misuses.
  * Any thread may call anything.

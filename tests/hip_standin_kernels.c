@@ -9,14 +9,16 @@
 #include "hip_standin_calls.h"
 
 #include <elf.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/coll_args.h"
 #include "kernels/kernels.h"
 
-enum { LANES_MAX = 1024, MACHINE_AMDGPU = 224, MACH_MASK = 0xff, MACH_GFX90A = 0x3f, MACH_GFX942 = 0x4c };
+enum { MACHINE_AMDGPU = 224, MACH_MASK = 0xff, MACH_GFX90A = 0x3f, MACH_GFX942 = 0x4c };
 
 /* A word of the argument that is the host address of registered memory, which a GPU could not use. */
 static bool has_host_address(const void *arg, size_t bytes)
@@ -87,6 +89,9 @@ static const kernel_row_t kernels[] = {
     {{.name = "sv_touch", .soft = sv_touch_soft}, sizeof(sv_touch_arg_t)},
     {{.name = "sv_flip", .soft = sv_flip_soft}, sizeof(sv_flip_arg_t)},
     {{.name = "sv_delay", .soft = sv_delay_soft}, sizeof(sv_delay_arg_t)},
+    {{.name = "sv_coll", .soft = sv_coll_soft}, sizeof(sv_coll_arg_t)},
+    {{.name = "sv_coll_ll", .soft = sv_coll_ll_soft}, sizeof(sv_coll_arg_t)},
+    {{.name = "sv_coll_long", .soft = sv_coll_long_soft}, sizeof(sv_coll_arg_t)},
 };
 
 hipError_t hipModuleLoadData(hipModule_t *module, const void *image)
@@ -143,6 +148,21 @@ hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module, con
     return standin_give(hipErrorNotFound);
 }
 
+static _Atomic unsigned widest;
+
+__attribute__((destructor)) static void tell_widest(void)
+{
+    if (getenv("HIP_STANDIN_COUNTS"))
+        fprintf(stderr, "hip stand-in: at most %u threads in a block\n", atomic_load(&widest));
+}
+
+static void note_threads(unsigned threads)
+{
+    unsigned most = atomic_load(&widest);
+    while (most < threads && !atomic_compare_exchange_weak(&widest, &most, threads))
+        continue;
+}
+
 hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                  unsigned by, unsigned bz, unsigned shared, hipStream_t stream, void **params,
                                  void **extra)
@@ -152,8 +172,11 @@ hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned gx, unsigned g
     sv_device_t *dev = standin_device();
     if (!standin_is_stream(stream))
         return standin_refuse(__func__, hipErrorInvalidHandle, "this is no stream of the current GPU");
-    if (gx == 0 || gy != 1 || gz != 1 || bx == 0 || bx > LANES_MAX || by != 1 || bz != 1 || shared != 0 || extra)
+    if (gx == 0 || gy != 1 || gz != 1 || by != 1 || bz != 1 || shared != 0 || extra)
         return standin_refuse(__func__, hipErrorInvalidValue, "not one dimension");
+    if (bx == 0 || bx > SV_KERNEL_LANES_MAX)
+        return standin_refuse(__func__, hipErrorInvalidValue, "more threads than a kernel was built for, or none");
+    note_threads(bx);
     if (has_host_address(params[0], row->arg_bytes))
         return standin_refuse(__func__, hipErrorInvalidValue, "an argument is the host address of registered memory");
     return standin_result(dev->ops->launch(dev, &row->kernel, params[0], row->arg_bytes, gx, stream));

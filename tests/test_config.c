@@ -100,8 +100,11 @@ static void check_refusals(void)
     memset(text, 'a', sizeof text);
     text[SV_CONFIG_TEXT_BYTES] = '\0';
     check_refused("SELVAGE_TRACE", text);
+    check_refused("SELVAGE_DEBUG_SUBSYS", "COLL,NONE");
     sv_config_t c;
     CHECK_STATUS(load_one("SELVAGE_TRACE", text + 1, &c), SELVAGE_SUCCESS);
+    static const char *const few[] = {"SELVAGE_COLL_CHANNELS_MIN", "4", "SELVAGE_COLL_CHANNELS_MAX", "3", NULL};
+    CHECK_STATUS(load(few, &c), SELVAGE_ERR_CONFIG);
     load_one("SELVAGE_TIMEOUT_S", "abc", &c);
     CHECK_STR(selvage_error_detail(), "SELVAGE_TIMEOUT_S is \"abc\"; wanted a number in -1..1000000");
 }
@@ -148,6 +151,10 @@ static void check_hash(void)
 {
     sv_config_t a, b;
     load((const char *const[]){NULL}, &a);
+    load_one("SELVAGE_COLL_LL_MAX", "0", &b);
+    CHECK(sv_config_agreed_hash(&a) != sv_config_agreed_hash(&b));
+    load_one("SELVAGE_COLL_ALGO", "ring", &b);
+    CHECK(sv_config_agreed_hash(&a) != sv_config_agreed_hash(&b));
     load_one("SELVAGE_LOG", "debug", &b);
     CHECK(sv_config_agreed_hash(&a) == sv_config_agreed_hash(&b));
     load_one("SELVAGE_SEGMENT_BYTES", "1048576", &b);
@@ -156,6 +163,32 @@ static void check_hash(void)
     CHECK(sv_config_agreed_hash(&a) != sv_config_agreed_hash(&b));
     load_one("SELVAGE_CHECKSUM", "off", &b);
     CHECK(sv_config_agreed_hash(&a) != sv_config_agreed_hash(&b));
+}
+
+static void bind(const char *log, const char *debug, const char *subsystems, sv_thread_binding_t *binding)
+{
+    sv_config_t c;
+    CHECK_STATUS(load((const char *const[]){"SELVAGE_LOG", log, "SELVAGE_DEBUG", debug, "SELVAGE_DEBUG_SUBSYS",
+                                            subsystems, NULL}, &c), SELVAGE_SUCCESS);
+    sv_config_bind_log(&c, binding);
+}
+
+/* DEBUG adds to LOG, and never takes away. */
+static void check_debug(void)
+{
+    sv_thread_binding_t b = *sv_thread_binding();
+    bind("warn", "none", "COLL", &b);
+    CHECK_EQ(b.log_level, SV_LOG_WARN);
+    CHECK_EQ(b.plain_level, SV_LOG_WARN);
+    bind("error", "info", "coll,Init", &b);
+    CHECK_EQ(b.log_level, SV_LOG_INFO);
+    CHECK_EQ(b.plain_level, SV_LOG_ERROR);
+    CHECK(b.subsystems != 0 && b.subsystems != ~0U);
+    bind("trace", "warn", "", &b);
+    CHECK_EQ(b.log_level, SV_LOG_TRACE);
+    CHECK_EQ(b.subsystems, ~0U);
+    bind("none", "trace", "", &b);
+    CHECK_EQ(b.log_level, SV_LOG_TRACE);
 }
 
 static void check_print(void)
@@ -205,6 +238,7 @@ int main(void)
     check_refusals();
     check_unknown();
     check_hash();
+    check_debug();
     check_print();
     return check_report("config");
 }

@@ -45,7 +45,7 @@ typedef struct things {
 /* Every call that can fail, whether or not one before it failed; a missing stream is the default one. */
 static void run_series(sv_device_t *dev, things_t *t, series_t *series)
 {
-    const sv_kernel_t kernel = {"nothing", nothing_body, false};
+    const sv_kernel_t kernel = {.name = "nothing", .soft = nothing_body};
     char host[16] = {0};
     step(series, SV_DEVICE_CALL(dev, malloc, 16, &t->ptr));
     step(series, SV_DEVICE_CALL(dev, malloc_fine, 16, &t->fine));

@@ -149,6 +149,11 @@ for old in 0 1; do
     grep -q "count hipExtMallocWithFlags $((old + 1))\$" "$work/out" || fail "wanted $((old + 1)) tries, old=$old"
 done
 
+grep -q "hip stand-in: at most 512 threads in a block" "$work/out" || fail "no kernel got the lanes that it asked for"
+for capture in own other; do
+    drive device HIP_STANDIN_CAPTURE=$capture || fail "while streams are captured: $capture"
+done
+
 # Calls whose failing cannot pass unnoticed.
 serious=(hipMalloc hipExtMallocWithFlags hipHostMalloc hipStreamCreateWithPriority hipEventCreateWithFlags
     hipEventRecord hipEventQuery hipStreamWaitEvent hipMemcpyAsync hipMemsetAsync hipModuleLaunchKernel)

@@ -62,6 +62,36 @@ static void check_levels(capture_t *capture)
     sv_thread_binding()->log_level = SV_LOG_WARN;
 }
 
+/* More than the plain level only of the subsystems asked for. */
+static void check_subsystems(capture_t *capture)
+{
+    sv_thread_binding_t *binding = sv_thread_binding(), kept = *binding;
+    unsigned all = 0, some = 0, kept_mask = 7;
+    CHECK(sv_log_subsystems("", &all));
+    CHECK_EQ(all, ~0U);
+    CHECK(sv_log_subsystems("coll,ALL", &all));
+    CHECK_EQ(all, ~0U);
+    CHECK(sv_log_subsystems("COLL,init", &some));
+    CHECK(some != 0 && some != ~0U);
+    static const char *const refused[] = {"COL", "COLLS", "COLL,", ",COLL", "COLL,,INIT", " COLL", ","};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        CHECK(!sv_log_subsystems(refused[i], &kept_mask));
+    CHECK_EQ(kept_mask, 7);
+    binding->log_level = SV_LOG_INFO;
+    binding->plain_level = SV_LOG_WARN;
+    binding->subsystems = some;
+    int before = capture->lines;
+    sv_log(SV_LOG_INFO, "collective", "said");
+    sv_log(SV_LOG_INFO, "comm", "said");
+    CHECK_EQ(capture->lines, before + 2);
+    sv_log(SV_LOG_INFO, "wire", "not said");
+    sv_log(SV_LOG_DEBUG, "collective", "not said");
+    CHECK_EQ(capture->lines, before + 2);
+    sv_log(SV_LOG_WARN, "wire", "said");
+    CHECK_EQ(capture->lines, before + 3);
+    *binding = kept;
+}
+
 static void check_long(capture_t *capture)
 {
     char text[4 * SV_DETAIL_BYTES];
@@ -99,6 +129,7 @@ int main(void)
     sv_thread_binding()->sink_arg = &capture;
     check_form(&capture);
     check_levels(&capture);
+    check_subsystems(&capture);
     check_long(&capture);
     check_standard_error();
     return check_report("log");

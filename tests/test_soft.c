@@ -115,7 +115,7 @@ static void append_body(const void *arg, unsigned block, unsigned nblocks)
     append->list[(*append->count)++] = append->value;
 }
 
-static const sv_kernel_t append_kernel = {"append", append_body, false};
+static const sv_kernel_t append_kernel = {.name = "append", .soft = append_body};
 
 static void append(sv_device_t *dev, void *stream, unsigned *list, unsigned *count, unsigned value)
 {
@@ -263,7 +263,7 @@ static void add_body(const void *arg, unsigned block, unsigned nblocks)
     ++*((const add_arg_t *)arg)->sum;
 }
 
-static const sv_kernel_t add_kernel = {"add", add_body, false};
+static const sv_kernel_t add_kernel = {.name = "add", .soft = add_body};
 
 typedef struct producer {
     sv_device_t *dev;
@@ -312,7 +312,7 @@ static void meet_body(const void *arg, unsigned block, unsigned nblocks)
         atomic_fetch_add(meet->seen, 1u << (4 * block));
 }
 
-static const sv_kernel_t meet_kernel = {"meet", meet_body, false};
+static const sv_kernel_t meet_kernel = {.name = "meet", .soft = meet_body};
 
 static void check_blocks(sv_device_t *dev)
 {
@@ -501,7 +501,7 @@ static void who_body(const void *arg, unsigned block, unsigned nblocks)
 static void check_inline(void)
 {
     sv_device_t *dev = open_soft(SV_CONFIG_SOFT_INLINE);
-    const sv_kernel_t kernel = {"who", who_body, false};
+    const sv_kernel_t kernel = {.name = "who", .soft = who_body};
     pthread_t who[1];
     unsigned blocks = 0;
     who_arg_t arg = {who, &blocks};

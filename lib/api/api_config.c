@@ -13,7 +13,7 @@
 static selvage_status_t load(sv_config_t *config_out)
 {
     SV_TRY(sv_config_load(NULL, NULL, config_out));
-    sv_thread_binding()->log_level = config_out->log;
+    sv_config_bind_log(config_out, sv_thread_binding());
     return SELVAGE_SUCCESS;
 }
 

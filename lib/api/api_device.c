@@ -25,7 +25,7 @@
 static selvage_status_t load_config(sv_config_t *config_out)
 {
     SV_TRY(sv_config_load(NULL, NULL, config_out));
-    sv_thread_binding()->log_level = config_out->log;
+    sv_config_bind_log(config_out, sv_thread_binding());
     return SELVAGE_SUCCESS;
 }
 
@@ -188,6 +188,6 @@ selvage_status_t selvage_device_launch_soft(selvage_device_t *dev, selvage_soft_
     if (strcmp(dev->ops->name, "soft") != 0)
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "device %s: launch kernels with its own runtime", dev->ops->name);
     /* The device reads the descriptor while it enqueues, so that it may live on this stack. */
-    sv_kernel_t descriptor = {"user kernel", kernel, false};
+    sv_kernel_t descriptor = {.name = "user kernel", .soft = kernel};
     return SV_DEVICE_CALL(dev, launch, &descriptor, arg, arg_bytes, nblocks, stream);
 }

@@ -11,8 +11,10 @@
 #include <string.h>
 
 #include "base/base_config_rows.h"
+#include "base/base_log.h"
 #include "base/base_parse.h"
 #include "base/base_status.h"
+#include "base/base_thread.h"
 
 /* What a member must be for each type of the table, so that a wrong row does not compile. */
 #define BYTES_OF_BOOL sizeof(bool)
@@ -161,6 +163,12 @@ static selvage_status_t check_row(const sv_config_row_t *row, const char *text, 
     if ((position == SV_CONFIG_ROW_SEGMENT_BYTES && config->segment_bytes % 64 != 0) ||
         (position == SV_CONFIG_ROW_DIRECT_MESSAGE_BYTES && config->direct_message_bytes % 64 != 0))
         return refuse(row, text, "a multiple of 64", "");
+    if (position == SV_CONFIG_ROW_COLL_CHANNELS_MAX && config->coll_channels_max != 0 &&
+        config->coll_channels_max < config->coll_channels_min)
+        return refuse(row, text, "not less than SELVAGE_COLL_CHANNELS_MIN", "");
+    unsigned subsystems;
+    if (position == SV_CONFIG_ROW_DEBUG_SUBSYS && !sv_log_subsystems(text, &subsystems))
+        return refuse(row, text, "a list of INIT, NET, EXCHANGE, COLL, TRACE with commas", "");
     if (position == SV_CONFIG_ROW_TIMEOUT_S && config->timeout_s <= 0 && config->timeout_s != -1)
         return refuse(row, text, "-1 (no deadline) or a number above 0", "");
     return SELVAGE_SUCCESS;
@@ -188,6 +196,15 @@ selvage_status_t sv_config_load(sv_config_lookup_t lookup, void *lookup_arg, sv_
         SV_TRY(sv_config_refuse_unknown(&config));
     *config_out = config;
     return SELVAGE_SUCCESS;
+}
+
+void sv_config_bind_log(const sv_config_t *config, struct sv_thread_binding *binding)
+{
+    static const int levels[] = {0, SV_LOG_WARN, SV_LOG_INFO, SV_LOG_DEBUG, SV_LOG_TRACE}; /* of the list of DEBUG */
+    int debug_level = levels[config->debug];
+    binding->plain_level = config->log;
+    binding->log_level = debug_level > config->log ? debug_level : config->log;
+    sv_log_subsystems(config->debug_subsys, &binding->subsystems); /* checked when it was loaded */
 }
 
 /* FNV-1a, with the final zero as a separator between texts. */

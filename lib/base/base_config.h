@@ -13,6 +13,8 @@
 
 #include <selvage/status.h>
 
+struct sv_thread_binding;
+
 enum { SV_CONFIG_TEXT_BYTES = 512 };
 #define SV_CONFIG_BYTES_AUTO UINT64_MAX /* what suits the device */
 
@@ -25,13 +27,19 @@ enum { SV_CONFIG_NUMA_AUTO, SV_CONFIG_NUMA_OFF };
 enum { SV_CONFIG_INTRANODE_DEFERRED, SV_CONFIG_INTRANODE_IMMEDIATE, SV_CONFIG_INTRANODE_MEASURED };
 enum { SV_CONFIG_RANGES_AUTO, SV_CONFIG_RANGES_ON, SV_CONFIG_RANGES_OFF };
 enum { SV_CONFIG_DIRECT_OFF, SV_CONFIG_DIRECT_PROBE, SV_CONFIG_DIRECT_FORCE };
+enum { SV_CONFIG_COLL_ALGO_AUTO, SV_CONFIG_COLL_ALGO_ONESHOT, SV_CONFIG_COLL_ALGO_TWOSHOT, SV_CONFIG_COLL_ALGO_DIRECT,
+       SV_CONFIG_COLL_ALGO_RING, SV_CONFIG_COLL_ALGO_PAT, SV_CONFIG_COLL_ALGO_NVLS };
+enum { SV_CONFIG_COLL_WORK_FIFO_AUTO, SV_CONFIG_COLL_WORK_FIFO_ALWAYS };
+enum { SV_CONFIG_COLL_PROTO_AUTO, SV_CONFIG_COLL_PROTO_LL, SV_CONFIG_COLL_PROTO_LL128, SV_CONFIG_COLL_PROTO_SIMPLE };
 enum { SV_CONFIG_SOFT_THREADS, SV_CONFIG_SOFT_INLINE };
 
 /* One member per row of the table: BOOL bool, INT and CHOICE int, REAL double, BYTES uint64_t, TEXT char[]. */
 typedef struct sv_config {
     int device;
     char device_path[SV_CONFIG_TEXT_BYTES];
-    int log, unknown, route, direct;
+    int log, debug;
+    char debug_subsys[SV_CONFIG_TEXT_BYTES];
+    int unknown, route, direct;
     uint64_t direct_message_bytes;
     int ranks_per_node, checksum, retry_max;
     double retry_timeout_ms, timeout_s;
@@ -42,8 +50,18 @@ typedef struct sv_config {
     uint64_t kernel_peer_max_bytes;
     double early_wait_us;
     int soft_blocks;
-    int intranode, requests_max;
+    int soft_stores;
+    int intranode;
+    int coll_algo, coll_proto;
+    uint64_t coll_ll_max, coll_ll128_max;
+    bool coll_checksum;
+    int coll_work_fifo;
+    char coll_tune[SV_CONFIG_TEXT_BYTES];
+    int requests_max;
     uint64_t inflight_bytes;
+    uint64_t coll_arena_bytes;
+    int coll_channels_min, coll_channels_max;
+    uint64_t work_fifo_bytes;
     char trace[SV_CONFIG_TEXT_BYTES];
     int trace_events;
     char flight_file[SV_CONFIG_TEXT_BYTES];
@@ -64,6 +82,9 @@ typedef const char *(*sv_config_lookup_t)(void *arg, const char *full_name);
  * names. Outputs only on success. SELVAGE_ERR_CONFIG with variable, value and range in the detail.
  */
 selvage_status_t sv_config_load(sv_config_lookup_t lookup, void *lookup_arg, sv_config_t *config_out);
+
+/* Has a thread with this binding say as much on the log as LOG, DEBUG and DEBUG_SUBSYS allow. */
+void sv_config_bind_log(const sv_config_t *config, struct sv_thread_binding *binding);
 
 /* A hash of every row marked 'agreed': equal on all ranks, or the communicator is refused. */
 uint64_t sv_config_agreed_hash(const sv_config_t *config);

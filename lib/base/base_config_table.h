@@ -17,6 +17,10 @@
       "device to use: a GPU if there is one, the software device, or a GPU of this make")                              \
     X(DEVICE_PATH, device_path, TEXT, "", "", 0, "directory of the GPU plug-ins; empty: where they are installed")     \
     X(LOG, log, CHOICE, "warn", "none|error|warn|info|debug|trace", 0, "how much is said on standard error")           \
+    X(DEBUG, debug, CHOICE, "none", "none|warn|info|debug|trace", 0,                                                   \
+      "how much is said of the subsystems of DEBUG_SUBSYS, where that is more than LOG allows")                        \
+    X(DEBUG_SUBSYS, debug_subsys, TEXT, "", "", 0,                                                                     \
+      "what DEBUG is about: a list of INIT, NET, EXCHANGE, COLL, TRACE; empty: everything")                            \
     X(UNKNOWN, unknown, CHOICE, "error", "error|warn|ignore", 0,                                                       \
       "what an unknown SELVAGE_ variable does: it refuses the communicator, warns, or nothing")                        \
     X(ROUTE, route, CHOICE, "auto", "auto|self|peer|shared|staged|direct", 1,                                          \
@@ -49,8 +53,29 @@
       "how long kernels that wait launches ahead of packets wait on the device, us; 0: none are; -1: suits the device")\
     X(INTRANODE, intranode, CHOICE, "deferred", "deferred|immediate|measured", 0,                                      \
       "when copies within the node start: behind the copies down, at once, or as measured in the first epochs")        \
+    X(COLL_ALGO, coll_algo, CHOICE, "auto", "auto|oneshot|twoshot|direct|ring|pat|nvls", 1,                            \
+      "algorithm of collectives; where a call has no such one, the nearest")                                           \
+    X(COLL_PROTO, coll_proto, CHOICE, "auto", "auto|ll|ll128|simple", 1,                                               \
+      "protocol of collectives; where it cannot be, the nearest")                                                      \
+    X(COLL_LL_MAX, coll_ll_max, BYTES, "auto", "auto|0..1073741824", 1,                                                \
+      "collectives of up to this size (all ranks' blocks together) use LL; auto: by call and number of ranks")         \
+    X(COLL_LL128_MAX, coll_ll128_max, BYTES, "auto", "auto|0..1073741824", 1,                                          \
+      "larger ones up to this size use LL128, where the device stores whole lines; auto: by call and ranks")           \
+    X(COLL_CHECKSUM, coll_checksum, BOOL, "off", "", 1,                                                                \
+      "collectives check what they take from other ranks; users' memory is then not reached directly")                 \
+    X(COLL_WORK_FIFO, coll_work_fifo, CHOICE, "auto", "auto|always", 0,                                                \
+      "which pieces of work of collectives go through the FIFO in pinned memory: those of long groups, or all")        \
+    X(COLL_TUNE, coll_tune, TEXT, "", "", 1, "file that says which algorithm collectives use at which size")           \
     X(REQUESTS_MAX, requests_max, INT, "1024", "1..65536", 0, "sends in flight at once, over all exchanges of a rank") \
     X(INFLIGHT_BYTES, inflight_bytes, BYTES, "1G", "1M..1T", 0, "bytes of sends in flight at once, of a rank")         \
+    X(COLL_ARENA_BYTES, coll_arena_bytes, BYTES, "64M", "64K..1T", 1,                                                \
+      "device memory of a rank for slots and flags of collectives, at most")                                           \
+    X(COLL_CHANNELS_MIN, coll_channels_min, INT, "0", "0..64", 1,                                                      \
+      "channels (blocks) of a collective at least; 0: as the selection has it")                                        \
+    X(COLL_CHANNELS_MAX, coll_channels_max, INT, "0", "0..64", 1,                                                      \
+      "channels (blocks) of a collective at most; 0: suits the device")                                                \
+    X(WORK_FIFO_BYTES, work_fifo_bytes, BYTES, "256K", "4096..1073741824", 0,                                          \
+      "pinned memory in which work of groups of collectives waits for the device; a power of two")                     \
     X(TRACE, trace, TEXT, "", "", 1, "file for the timeline of all ranks (Perfetto, chrome://tracing)")                \
     X(TRACE_EVENTS, trace_events, INT, "131072", "1024..16777216", 1, "timeline records kept per rank")                \
     X(FLIGHT_FILE, flight_file, TEXT, "", "", 0,                                                                       \
@@ -64,6 +89,8 @@
       "streams of the software device: worker threads, or executed by the caller")                                     \
     X(SOFT_BLOCKS, soft_blocks, INT, "1", "1..64", 0,                                                                  \
       "blocks of a kernel of the software device at most, each a thread")                                              \
+    X(SOFT_STORES, soft_stores, CHOICE, "whole", "whole|late|torn", 0,                                                 \
+      "stores of collectives on the software device: in order, late and in any order, or torn too; for tests")         \
     X(SOFT_D2H_GBS, soft_d2h_gbs, REAL, "0", "0..100000", 0, "modelled bandwidth device to host, GB/s; 0: no model")   \
     X(SOFT_H2D_GBS, soft_h2d_gbs, REAL, "0", "0..100000", 0, "modelled bandwidth host to device, GB/s; 0: no model")   \
     X(SOFT_PEER_GBS, soft_peer_gbs, REAL, "0", "0..100000", 0,                                                         \

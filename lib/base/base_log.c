@@ -8,9 +8,25 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/base_thread.h"
+
+typedef struct subsystem {
+    const char *name;
+    const char *components[6]; /* up to a NULL */
+} subsystem_t;
+
+/* What is in none of them is only said with the whole log. */
+static const subsystem_t subsystems[] = {
+    {"INIT", {"comm", "config", "device", "topology", NULL}},
+    {"NET", {"wire", "control", "recovery", NULL}},
+    {"EXCHANGE", {"exchange", "commit", "grid", "recovery", NULL}},
+    {"COLL", {"collective", NULL}},
+    {"TRACE", {"timeline", "deadline", NULL}},
+};
+enum { SUBSYSTEMS = sizeof subsystems / sizeof subsystems[0] };
 
 enum { HOST_BYTES = 64, LINE_BYTES = SV_DETAIL_BYTES + 256 };
 
@@ -52,10 +68,45 @@ static void emit(const sv_thread_binding_t *binding, int level, char *line, size
     fwrite(line, 1, length + 1, stderr);
 }
 
+static unsigned subsystem_bit(const char *name, size_t length)
+{
+    if (length == strlen("ALL") && strncasecmp(name, "ALL", length) == 0)
+        return ~0U;
+    for (unsigned i = 0; i < SUBSYSTEMS; i++)
+        if (strlen(subsystems[i].name) == length && strncasecmp(name, subsystems[i].name, length) == 0)
+            return 1U << i;
+    return 0;
+}
+
+bool sv_log_subsystems(const char *list, unsigned *mask_out)
+{
+    unsigned mask = list[0] == '\0' ? ~0U : 0;
+    for (size_t length; *list; list += length + (list[length] == ',' && list[length + 1])) {
+        length = strcspn(list, ",");
+        unsigned bit = subsystem_bit(list, length);
+        if (!bit || (list[length] == ',' && !list[length + 1]))
+            return false;
+        mask |= bit;
+    }
+    *mask_out = mask;
+    return true;
+}
+
+static bool is_about(const char *component, unsigned mask)
+{
+    for (unsigned i = 0; i < SUBSYSTEMS && mask != ~0U; i++)
+        for (const char *const *name = subsystems[i].components; mask >> i & 1 && *name; name++)
+            if (strcmp(*name, component) == 0)
+                return true;
+    return mask == ~0U;
+}
+
 void sv_log(sv_log_level_t level, const char *component, const char *format, ...)
 {
     const sv_thread_binding_t *binding = sv_thread_binding();
     if ((int)level > binding->log_level)
+        return;
+    if ((int)level > binding->plain_level && !is_about(component, binding->subsystems))
         return;
     char line[LINE_BYTES + 1]; /* one more for the newline in place of the final zero */
     size_t used = write_head(line, LINE_BYTES, binding->rank, level, component);

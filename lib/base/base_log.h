@@ -6,6 +6,8 @@
 #ifndef SV_BASE_LOG_H
 #define SV_BASE_LOG_H
 
+#include <stdbool.h>
+
 typedef enum sv_log_level {
     SV_LOG_ERROR = 1,
     SV_LOG_WARN = 2,
@@ -13,6 +15,12 @@ typedef enum sv_log_level {
     SV_LOG_DEBUG = 4,
     SV_LOG_TRACE = 5
 } sv_log_level_t;
+
+/*
+ * The subsystems that a list such as "COLL,INIT" (either case) names, as bits; everything for an empty list or ALL.
+ * False, and nothing done, for a name that is none. A subsystem is a group of components.
+ */
+bool sv_log_subsystems(const char *list, unsigned *mask_out);
 
 /* Prints if the thread's level allows. component is the room: "wire", "pipeline", ... */
 void sv_log(sv_log_level_t level, const char *component, const char *format, ...)

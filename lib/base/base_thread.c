@@ -7,7 +7,8 @@
 
 #include "base/base_log.h"
 
-static _Thread_local sv_thread_binding_t thread_binding = {.rank = -1, .log_level = SV_LOG_WARN};
+static _Thread_local sv_thread_binding_t thread_binding = {
+    .rank = -1, .log_level = SV_LOG_WARN, .plain_level = SV_LOG_WARN, .subsystems = ~0U};
 static _Thread_local char thread_detail[SV_DETAIL_BYTES];
 
 sv_thread_binding_t *sv_thread_binding(void)

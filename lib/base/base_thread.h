@@ -18,7 +18,9 @@ typedef void (*sv_log_sink_t)(void *arg, int level, const char *line);
 
 typedef struct sv_thread_binding {
     int rank;                 /* rank to print, -1: none */
-    int log_level;            /* lines above this level are not printed; set from SELVAGE_LOG */
+    int log_level;            /* lines above this level are not printed; from SELVAGE_LOG and SELVAGE_DEBUG */
+    int plain_level;          /* lines above this one only of these subsystems: */
+    unsigned subsystems;      /* bits as sv_log_subsystems() gives them */
     struct sv_fault *fault;   /* faults to inject into allocations and calls of this thread; NULL: none */
     sv_log_sink_t sink;       /* NULL: standard error */
     void *sink_arg;

@@ -25,17 +25,19 @@
 #include <selvage/device.h>
 #include <selvage/status.h>
 
-enum { SV_DEVICE_ABI = 6, SV_KERNEL_ARG_BYTES = 640, SV_DEVICE_HANDLE_BYTES = 96 };
+enum { SV_DEVICE_ABI = 7, SV_KERNEL_ARG_BYTES = 640, SV_DEVICE_HANDLE_BYTES = 96 };
 
 /*
  * A kernel of the library: its name in code objects, and its body for soft. arg points at the argument struct.
  * early_start: it calls sv_dev_launch_wait() before it touches what earlier work on the stream may change, so that a
  * device that can brings it in while the kernel before it is still running.
+ * lanes: threads of each of its blocks, where a device has lanes; 0: as many as suit a bandwidth-bound kernel.
  */
 typedef struct sv_kernel {
     const char *name;
     void (*soft)(const void *arg, unsigned block, unsigned nblocks);
     bool early_start;
+    unsigned lanes;
 } sv_kernel_t;
 
 /* Which modelled link (or copy engine) a copy uses. PEER is device to device of another rank. */
@@ -120,6 +122,9 @@ typedef struct sv_device_ops {
     selvage_status_t (*peer_access)(sv_device_t *dev, const char *bus_id, int *possible_out);
     /* Where bytes (at least 1) at ptr lie. Cannot fail; never logs. */
     sv_memory_kind_t (*memory_kind)(sv_device_t *dev, const void *ptr, size_t bytes);
+    /* Whether work for the stream is recorded into a graph now, or refused for another stream's recording, instead of
+       being run. Cannot fail; never logs. */
+    bool (*stream_is_capturing)(sv_device_t *dev, void *stream);
 } sv_device_ops_t;
 
 /* First member of every device; set once, when it is opened. */

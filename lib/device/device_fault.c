@@ -196,6 +196,11 @@ static sv_memory_kind_t fault_memory_kind(sv_device_t *dev, const void *ptr, siz
     return SV_DEVICE_CALL(inner_of(dev), memory_kind, ptr, bytes);
 }
 
+static bool fault_stream_is_capturing(sv_device_t *dev, void *stream)
+{
+    return SV_DEVICE_CALL(inner_of(dev), stream_is_capturing, stream);
+}
+
 static const sv_device_ops_t fault_ops = {
     .abi = SV_DEVICE_ABI,
     .close = fault_close,
@@ -227,6 +232,7 @@ static const sv_device_ops_t fault_ops = {
     .range_pop = fault_range_pop,
     .peer_access = fault_peer_access,
     .memory_kind = fault_memory_kind,
+    .stream_is_capturing = fault_stream_is_capturing,
 };
 
 selvage_status_t sv_device_fault_wrap(sv_device_t **dev_inout)

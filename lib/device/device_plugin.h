@@ -9,7 +9,7 @@
 
 #include "device/device.h"
 
-enum { SV_PLUGIN_ABI = 3 };
+enum { SV_PLUGIN_ABI = 4 };
 
 /* Named ranges for profilers: never; if one is in the process already; load what it listens to. */
 typedef enum sv_ranges { SV_RANGES_OFF, SV_RANGES_IF_LOADED, SV_RANGES_LOAD } sv_ranges_t;

@@ -2,10 +2,12 @@
 /*
  * The layer under all device code: one source for NVIDIA (nvcc), AMD (clang, without any HIP header) and soft (g++).
  *
- * A kernel is a function of its argument struct and a sv_dev_block_t; SV_KERNEL makes the entry point of each device.
+ * A kernel is a function of its argument struct and a sv_dev_block_t; SV_KERNEL makes the entry point of each device,
+ * SV_KERNEL_WIDE that of a kernel whose lanes need many registers: fewer of its blocks fit on a device at once.
  * Blocks have 1 to SV_KERNEL_LANES_MAX threads; on soft always one, so between two sv_dev_block_sync() the threads of
- * a block must terminate when run one after another. Loops run from tid in steps of nthreads. Memory that others can
- * see is touched only through the functions here, and every release has its partner named where it is used.
+ * a block must terminate when run one after another. `SV_DEV_SHARED type name;` in a function is one for the block.
+ * Loops run from tid in steps of nthreads. Memory that others can see is touched only through the functions here, and
+ * every release has its partner named where it is used.
  *
  * Freestanding: stdint.h and the argument structs only; no exceptions, RTTI, static initialisers or device globals.
  */
@@ -19,21 +21,29 @@
 #if defined(__CUDACC__)
 #define SV_DEV_CUDA 1
 #define SV_DEV_GPU 1
-#define SV_DEV_FN static __device__ __forceinline__
+#define SV_DEV_FN static SV_DEV_METHOD
+#define SV_DEV_METHOD __device__ __forceinline__ /* of an object */
+#define SV_DEV_SHARED __shared__
 #define SV_DEV_UNROLL _Pragma("unroll")
 #define SV_DEV_ROLLED _Pragma("unroll 1")
 #elif defined(__HIP__)
 #define SV_DEV_HIP 1
 #define SV_DEV_GPU 1
-#define SV_DEV_FN static inline __attribute__((device, always_inline))
+#define SV_DEV_FN static SV_DEV_METHOD
+#define SV_DEV_METHOD inline __attribute__((device, always_inline))
+#define SV_DEV_SHARED static __attribute__((shared))
 #define SV_DEV_UNROLL _Pragma("unroll")
 #define SV_DEV_ROLLED _Pragma("unroll 1")
 #else
 #define SV_DEV_SOFT 1
-#define SV_DEV_FN static inline
+#define SV_DEV_FN static SV_DEV_METHOD
+#define SV_DEV_METHOD inline
+#define SV_DEV_SHARED
 #define SV_DEV_UNROLL
 #define SV_DEV_ROLLED
 #endif
+
+#include "kernels/kernel_words.h"
 
 /* Where the calling thread is. A launch is one-dimensional. */
 typedef struct sv_dev_block {
@@ -58,6 +68,14 @@ typedef struct sv_dev_words {
 /* Few enough registers for 1024 lanes on each multiprocessor at once, which launch_blocks of the device counts on. */
 #define SV_KERNEL(name, arg_type, body)                                                                        \
     extern "C" __global__ void __launch_bounds__(SV_KERNEL_LANES_MAX, 1024 / SV_KERNEL_LANES_MAX)              \
+        name(const __grid_constant__ arg_type arg)                                                             \
+    {                                                                                                          \
+        body(arg, sv_dev_block_here());                                                                        \
+    }
+
+/* One block on a multiprocessor: 128 registers for each of its lanes. */
+#define SV_KERNEL_WIDE(name, arg_type, body)                                                                   \
+    extern "C" __global__ void __launch_bounds__(SV_KERNEL_LANES_MAX, 1)                                      \
         name(const __grid_constant__ arg_type arg)                                                             \
     {                                                                                                          \
         body(arg, sv_dev_block_here());                                                                        \
@@ -132,6 +150,11 @@ SV_DEV_FN void sv_dev_block_sync(void)
     __syncthreads();
 }
 
+SV_DEV_FN void sv_dev_eight_sync(sv_dev_block_t at)
+{
+    __syncwarp(0xffu << (at.tid & 24));
+}
+
 SV_DEV_FN void sv_dev_launch_wait(void)
 {
 #if __CUDA_ARCH__ >= 900
@@ -162,6 +185,12 @@ SV_DEV_FN void sv_dev_relax(unsigned *turns)
 #elif defined(SV_DEV_HIP)
 
 #define SV_KERNEL(name, arg_type, body)                                                             \
+    extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, SV_KERNEL_LANES_MAX))) void name(arg_type arg) \
+    {                                                                                               \
+        body(arg, sv_dev_block_here());                                                             \
+    }
+
+#define SV_KERNEL_WIDE(name, arg_type, body)                                                        \
     extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, SV_KERNEL_LANES_MAX))) void name(arg_type arg) \
     {                                                                                               \
         body(arg, sv_dev_block_here());                                                             \
@@ -239,6 +268,12 @@ SV_DEV_FN void sv_dev_block_sync(void)
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
 
+/* The lanes of a wave come together wherever their ways do. */
+SV_DEV_FN void sv_dev_eight_sync(sv_dev_block_t)
+{
+    __builtin_amdgcn_wave_barrier();
+}
+
 /* On AMD a kernel starts when those before it on the stream are complete. */
 SV_DEV_FN void sv_dev_launch_wait(void)
 {
@@ -271,6 +306,7 @@ extern "C" void sv_kernel_relax(unsigned *turns);
     {                                                                                      \
         body(*static_cast<const arg_type *>(arg), sv_dev_block_t{0, 1, block, nblocks});   \
     }
+#define SV_KERNEL_WIDE SV_KERNEL
 
 SV_DEV_FN void sv_dev_store_release_system_u64(uint64_t *word, uint64_t value)
 {
@@ -323,6 +359,10 @@ SV_DEV_FN void sv_dev_block_sync(void)
 {
 }
 
+SV_DEV_FN void sv_dev_eight_sync(sv_dev_block_t)
+{
+}
+
 SV_DEV_FN void sv_dev_launch_wait(void)
 {
 }
@@ -353,7 +393,19 @@ SV_DEV_FN void sv_dev_relax(unsigned *turns)
  *                                     or another device, the last one releases what all have stored, behind a fence at
  *                                     system scope; on AMD each releases its own that far
  *   sv_dev_atomic_add_u32_acq_rel_system  the same where the last one may have no such fence
+ *   sv_dev_store_line, sv_dev_load_line   16 bytes of device or pinned memory, aligned to 16, whose two words are each
+ *                                     written and read whole, past what a multiprocessor caches, for hosts and other
+ *                                     devices; the two may come apart. They order nothing, not for the compiler
+ *                                     either: what says that a word has come lies in the word
+ *   sv_dev_store_word_system, sv_dev_load_word_system, sv_dev_store_u32_system, sv_dev_load_u32_system
+ *                                     one word the same way; in order for the compiler
+ *   sv_dev_store_release_system_u32, sv_dev_load_acquire_system_u32   as those of 64 bits
+ *   sv_dev_fence_system               between such words and plain accesses: release before a store, acquire after
+ *                                     a load
+ *   sv_dev_exchange_u32               among the blocks of one device, acquires and releases; gives the value before
  *   sv_dev_block_sync                 all threads of the block; all their memory accesses before it come first
+ *   sv_dev_eight_sync                 lanes 8 k to 8 k + 7 of the block, all of them: their next stores are issued
+ *                                     together, as one of 128 bytes if they lie so
  *   sv_dev_launch_wait     a kernel whose launch overlaps the one before it on its stream (early_start in kernels.h)
  *                          touches nothing that others change, but words that it polls, before this returns: then
  *                          everything before it on the stream is complete and visible
@@ -400,11 +452,7 @@ SV_DEV_FN void sv_dev_store_u64_any(uint8_t *ptr, uint64_t value)
 /* Sum over the threads of the block, given to every thread. All threads call; any number of them. */
 SV_DEV_FN uint64_t sv_dev_block_sum_u64(uint64_t value, sv_dev_block_t at)
 {
-#if defined(SV_DEV_CUDA)
-    __shared__ uint64_t partial[SV_KERNEL_LANES_MAX];
-#else
-    static __attribute__((shared)) uint64_t partial[SV_KERNEL_LANES_MAX];
-#endif
+    SV_DEV_SHARED uint64_t partial[SV_KERNEL_LANES_MAX];
     unsigned width = at.nthreads;
 #if defined(SV_DEV_CUDA)
     if ((at.nthreads & 31) == 0) { /* whole warps: each sums by itself first, and one entry per warp is left */
@@ -433,11 +481,7 @@ SV_DEV_FN uint64_t sv_dev_block_sum_u64(uint64_t value, sv_dev_block_t at)
 /* The value of thread 0, for every thread. All threads call. */
 SV_DEV_FN uint32_t sv_dev_block_broadcast_u32(uint32_t value, sv_dev_block_t at)
 {
-#if defined(SV_DEV_CUDA)
-    __shared__ uint32_t shared;
-#else
-    static __attribute__((shared)) uint32_t shared;
-#endif
+    SV_DEV_SHARED uint32_t shared;
     if (at.tid == 0)
         shared = value;
     sv_dev_block_sync();

@@ -7,21 +7,25 @@
 #include <time.h>
 
 #include "base/base_clock.h"
+#include "kernels/coll_args.h"
 #include "kernels/kernels.h"
 
-const sv_kernel_t sv_kernel_digest = {"sv_digest", sv_digest_soft, false};
-const sv_kernel_t sv_kernel_pack = {"sv_pack", sv_pack_soft, false};
-const sv_kernel_t sv_kernel_unpack = {"sv_unpack", sv_unpack_soft, false};
-const sv_kernel_t sv_kernel_sum = {"sv_sum", sv_sum_soft, false};
-const sv_kernel_t sv_kernel_touch = {"sv_touch", sv_touch_soft, false};
-const sv_kernel_t sv_kernel_signal = {"sv_signal", sv_signal_soft, false};
-const sv_kernel_t sv_kernel_push = {"sv_push", sv_push_soft, true};
-const sv_kernel_t sv_kernel_pull = {"sv_pull", sv_pull_soft, true};
-const sv_kernel_t sv_kernel_gather = {"sv_gather", sv_gather_soft, true};
-const sv_kernel_t sv_kernel_scatter = {"sv_scatter", sv_scatter_soft, true};
-const sv_kernel_t sv_kernel_await = {"sv_await", sv_await_soft, false};
-const sv_kernel_t sv_kernel_flip = {"sv_flip", sv_flip_soft, false};
-const sv_kernel_t sv_kernel_delay = {"sv_delay", sv_delay_soft, false};
+const sv_kernel_t sv_kernel_digest = {.name = "sv_digest", .soft = sv_digest_soft};
+const sv_kernel_t sv_kernel_pack = {.name = "sv_pack", .soft = sv_pack_soft};
+const sv_kernel_t sv_kernel_unpack = {.name = "sv_unpack", .soft = sv_unpack_soft};
+const sv_kernel_t sv_kernel_sum = {.name = "sv_sum", .soft = sv_sum_soft};
+const sv_kernel_t sv_kernel_touch = {.name = "sv_touch", .soft = sv_touch_soft};
+const sv_kernel_t sv_kernel_signal = {.name = "sv_signal", .soft = sv_signal_soft};
+const sv_kernel_t sv_kernel_push = {.name = "sv_push", .soft = sv_push_soft, .early_start = true};
+const sv_kernel_t sv_kernel_pull = {.name = "sv_pull", .soft = sv_pull_soft, .early_start = true};
+const sv_kernel_t sv_kernel_gather = {.name = "sv_gather", .soft = sv_gather_soft, .early_start = true};
+const sv_kernel_t sv_kernel_scatter = {.name = "sv_scatter", .soft = sv_scatter_soft, .early_start = true};
+const sv_kernel_t sv_kernel_await = {.name = "sv_await", .soft = sv_await_soft};
+const sv_kernel_t sv_kernel_flip = {.name = "sv_flip", .soft = sv_flip_soft};
+const sv_kernel_t sv_kernel_delay = {.name = "sv_delay", .soft = sv_delay_soft};
+const sv_kernel_t sv_kernel_coll = {.name = "sv_coll", .soft = sv_coll_soft, .lanes = SV_COLL_LANES};
+const sv_kernel_t sv_kernel_coll_ll = {.name = "sv_coll_ll", .soft = sv_coll_ll_soft, .lanes = SV_COLL_LANES};
+const sv_kernel_t sv_kernel_coll_long = {.name = "sv_coll_long", .soft = sv_coll_long_soft, .lanes = SV_COLL_LANES};
 
 /* A batch of four 16-byte units for each of 256 lanes: with less, blocks only cost their start and their arrival. */
 enum { BLOCK_BYTES = 16384 };

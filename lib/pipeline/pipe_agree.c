@@ -89,13 +89,25 @@ static void send_failure(selvage_comm_t *comm, int round, selvage_status_t statu
     comm->agreements++;
 }
 
+void sv_agree_give_up(selvage_comm_t *comm, selvage_status_t status)
+{
+    send_failure(comm, 0, status);
+}
+
+selvage_status_t sv_agree_loss(const selvage_comm_t *comm)
+{
+    const int generation = (int)(comm->agreements & 1);
+    for (int round = 0; round < SV_AGREE_ROUNDS; round++) {
+        uint64_t word = comm->agree.value[generation][round][STATUS_KEY];
+        if (comm->agree.valid[generation][round] && word != UINT64_MAX)
+            return (selvage_status_t) - (int)(word & 0xff);
+    }
+    return SELVAGE_SUCCESS;
+}
+
 bool sv_agree_is_lost(const selvage_comm_t *comm)
 {
-    for (int round = 0; round < SV_AGREE_ROUNDS; round++)
-        if (comm->agree.valid[comm->agreements & 1][round] &&
-            comm->agree.value[comm->agreements & 1][round][STATUS_KEY] != UINT64_MAX)
-            return true;
-    return false;
+    return sv_agree_loss(comm) != SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_agree(selvage_comm_t *comm, const char *what, uint64_t key, selvage_status_t status,

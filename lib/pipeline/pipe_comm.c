@@ -47,7 +47,7 @@ static void bind_rank(selvage_comm_t *comm)
 static selvage_status_t set_up_alone(selvage_comm_t *comm, const selvage_comm_params_t *params)
 {
     SV_TRY(sv_config_load(NULL, NULL, &comm->config));
-    comm->binding.log_level = comm->config.log;
+    sv_config_bind_log(&comm->config, &comm->binding);
     sv_comm_bind(comm);
     comm->timeout_s = params && params->timeout_s != 0 ? params->timeout_s : comm->config.timeout_s;
     SV_TRY(sv_fault_parse(comm->config.fault, comm->wire->rank, &comm->fault));
@@ -263,16 +263,34 @@ static void release_leftovers(selvage_comm_t *comm)
     }
 }
 
+static void release_arena(selvage_comm_t *comm, bool parted)
+{
+    if (comm->arena)
+        comm->arena_release(comm->arena, parted);
+    comm->arena = NULL;
+}
+
+/* Device memory is freed once no peer has it mapped. */
+static void part_with_arenas(selvage_comm_t *comm, double timeout_s)
+{
+    uint64_t unused = 0;
+    selvage_status_t status = comm->arena ? comm->arena_part(comm->arena) : SELVAGE_SUCCESS;
+    if (sv_agree(comm, "selvage_comm_destroy: collectives", 0, status, &unused, timeout_s) == SELVAGE_SUCCESS)
+        release_arena(comm, true);
+}
+
 /* The collective half of destroying; runs where the engine lives. */
 static void part_with_neighbours(void *arg)
 {
     selvage_comm_t *comm = arg;
     if (comm->detached)
         return;
-    uint64_t unused = 0;
+    uint64_t no_arena = comm->arena == NULL; /* the minimum of all: whether no rank has one */
     double timeout_s = comm->timeout_s > 0 && comm->timeout_s < DESTROY_TIMEOUT_S ? comm->timeout_s : DESTROY_TIMEOUT_S;
-    if (sv_agree(comm, "selvage_comm_destroy", 0, SELVAGE_SUCCESS, &unused, timeout_s) != SELVAGE_SUCCESS)
+    if (sv_agree(comm, "selvage_comm_destroy", 0, SELVAGE_SUCCESS, &no_arena, timeout_s) != SELVAGE_SUCCESS)
         return;
+    if (!no_arena)
+        part_with_arenas(comm, timeout_s);
     if (comm->config.trace[0])
         sv_timeline_write(comm);
 }
@@ -285,6 +303,7 @@ void sv_comm_destroy(selvage_comm_t *comm)
     report_leftovers(comm, "selvage_comm_destroy");
     sv_progress_call(&comm->progress, part_with_neighbours, comm);
     sv_progress_fini(&comm->progress);
+    release_arena(comm, false);
     release_leftovers(comm);
     release(comm);
 }

@@ -9,6 +9,7 @@
  *     topology                         who shares the node
  *     progress                         who calls sv_comm_poll()
  *     exchanges --> all exchanges; active --> those in an epoch, which a poll advances
+ *     arena                            memory of collectives (above: collective/)
  *     agree                            the inbox of collective agreements
  *
  * One thread at a time is inside: the application's, or the progress thread. Nothing here is sized by the number of
@@ -47,6 +48,8 @@ typedef struct sv_early_hello {
     uint64_t commit, bytes;
 } sv_early_hello_t;
 
+struct sv_coll_arena;
+
 struct selvage_comm {
     sv_config_t config;
     sv_fault_t fault;
@@ -63,6 +66,10 @@ struct selvage_comm {
     sv_list_t buffers, opened;
     sv_list_t limits;              /* ranks of the node whose memory cannot be mapped; see commit_limit.c */
     sv_list_t early_hellos;
+    /* What collectives have mapped on this node, or NULL, and how it ends; see collective/coll_arena.c. */
+    struct sv_coll_arena *arena;
+    selvage_status_t (*arena_part)(struct sv_coll_arena *arena); /* lets go of peers' memory; agreed on before ... */
+    void (*arena_release)(struct sv_coll_arena *arena, bool parted); /* ... all is freed; else not what peers may use */
     sv_agree_inbox_t agree;
     uint64_t agreements;           /* collective calls agreed on so far: their sequence number */
     uint64_t nonce;                /* agreed at creation; exchange ids are made from it */

@@ -44,8 +44,12 @@ enum { SV_AGREE_USER = 1 };
 selvage_status_t sv_agree(selvage_comm_t *comm, const char *what, uint64_t key, selvage_status_t status,
                           uint64_t value[SV_AGREE_USER], double timeout_s);
 
-/* Whether a rank has said already that the agreement to come fails. */
+/* Says to all who wait for this rank in an agreement that it takes part in none any more; comm is broken. */
+void sv_agree_give_up(selvage_comm_t *comm, selvage_status_t status);
+
+/* Whether a rank has said already that the agreement to come fails; and with what, SUCCESS if it has not. */
 bool sv_agree_is_lost(const selvage_comm_t *comm);
+selvage_status_t sv_agree_loss(const selvage_comm_t *comm);
 
 /* A received AGREE message. */
 void sv_agree_receive(selvage_comm_t *comm, const sv_wire_control_t *message);

@@ -55,6 +55,7 @@ static inline hipError_t sv_hip_launch_early(hipFunction_t function, unsigned nb
 typedef cudaError_t hipError_t;
 typedef cudaStream_t hipStream_t;
 typedef cudaEvent_t hipEvent_t;
+typedef enum cudaStreamCaptureStatus hipStreamCaptureStatus;
 typedef cudaIpcMemHandle_t hipIpcMemHandle_t;
 typedef CUmodule hipModule_t;
 typedef CUfunction hipFunction_t;
@@ -64,6 +65,8 @@ typedef CUdeviceptr hipDeviceptr_t;
 #define hipErrorNotReady cudaErrorNotReady
 #define hipErrorOutOfMemory cudaErrorMemoryAllocation
 #define hipErrorUnknown cudaErrorUnknown
+#define hipErrorStreamCaptureImplicit cudaErrorStreamCaptureImplicit
+#define hipStreamCaptureStatusNone cudaStreamCaptureStatusNone
 #define hipMemcpyDefault cudaMemcpyDefault
 #define hipStreamNonBlocking cudaStreamNonBlocking
 #define hipEventDisableTiming cudaEventDisableTiming
@@ -99,6 +102,7 @@ typedef CUdeviceptr hipDeviceptr_t;
 #define hipStreamDestroy cudaStreamDestroy
 #define hipStreamSynchronize cudaStreamSynchronize
 #define hipStreamWaitEvent cudaStreamWaitEvent
+#define hipStreamIsCapturing cudaStreamIsCapturing
 #define hipEventCreateWithFlags cudaEventCreateWithFlags
 #define hipEventDestroy cudaEventDestroy
 #define hipEventRecord cudaEventRecord

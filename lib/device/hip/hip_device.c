@@ -80,6 +80,15 @@ static selvage_status_t stream_wait_event(sv_device_t *dev, void *stream, sv_eve
     HIP_CALL(dev, hipStreamWaitEvent((hipStream_t)stream, (hipEvent_t)(void *)event, 0), "hipStreamWaitEvent");
 }
 
+/* The default stream answers with an error while another stream that orders itself with it is captured. */
+static bool stream_is_capturing(sv_device_t *dev, void *stream)
+{
+    hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
+    hipError_t error = HIP_RUN(hip_of(dev), hipStreamIsCapturing((hipStream_t)stream, &capture));
+    hip_ignore(error);
+    return error == hipErrorStreamCaptureImplicit || (error == hipSuccess && capture != hipStreamCaptureStatusNone);
+}
+
 static selvage_status_t copy_async(sv_device_t *dev, void *dst, const void *src, size_t bytes, sv_copy_kind_t kind,
                                    void *stream)
 {
@@ -160,6 +169,7 @@ static const sv_device_ops_t hip_ops = {
     .range_pop = sv_hip_range_pop,
     .peer_access = peer_access,
     .memory_kind = sv_hip_memory_kind,
+    .stream_is_capturing = stream_is_capturing,
 };
 
 static selvage_status_t prepare(hip_device_t *dev)

@@ -38,6 +38,9 @@ KERNEL_IMAGES(scatter)
 KERNEL_IMAGES(await)
 KERNEL_IMAGES(flip)
 KERNEL_IMAGES(delay)
+KERNEL_IMAGES(coll)
+KERNEL_IMAGES(coll_ll)
+KERNEL_IMAGES(coll_long)
 
 const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(digest),
@@ -53,5 +56,8 @@ const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(await),
     KERNEL_ROWS(flip),
     KERNEL_ROWS(delay),
+    KERNEL_ROWS(coll),
+    KERNEL_ROWS(coll_ll),
+    KERNEL_ROWS(coll_long),
 };
 const unsigned sv_hip_image_count = sizeof sv_hip_images / sizeof sv_hip_images[0];

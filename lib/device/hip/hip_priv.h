@@ -11,7 +11,7 @@
  * need 29 KB on each of 132 multiprocessors; a lane of the copying kernels has 64 bytes on their way, and computes
  * about half of the time, so that 1024 lanes are enough and 512 are not.
  */
-enum { HIP_KERNELS_MAX = 16, HIP_LANES = 256, HIP_BLOCKS_EACH = 4 };
+enum { HIP_KERNELS_MAX = 32, HIP_LANES = 256, HIP_BLOCKS_EACH = 4 };
 
 typedef struct hip_kernel {
     const char *name;

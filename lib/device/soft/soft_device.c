@@ -80,6 +80,13 @@ static selvage_status_t soft_peer_access(sv_device_t *dev, const char *bus_id, i
     return SELVAGE_SUCCESS;
 }
 
+/* There are no graphs here. */
+static bool soft_stream_is_capturing(sv_device_t *dev, void *stream)
+{
+    (void)dev, (void)stream;
+    return false;
+}
+
 static const sv_device_ops_t soft_ops = {
     .abi = SV_DEVICE_ABI,
     .name = "soft",
@@ -112,6 +119,7 @@ static const sv_device_ops_t soft_ops = {
     .range_pop = soft_range_pop,
     .peer_access = soft_peer_access,
     .memory_kind = soft_memory_kind,
+    .stream_is_capturing = soft_stream_is_capturing,
 };
 
 selvage_status_t sv_soft_open(const sv_config_t *config, sv_device_t **dev_out)

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file collective.h
+ * @brief Collectives in device memory: reduce-scatter, all-gather, all-reduce and the rest, by kernels of the node's
+ *        GPUs that reach into each other's memory, without host messages on the way.
+ *
+ * All calls that move data are stream-ordered: they enqueue and return, read their input behind the work already on
+ * the stream, and later work on the stream sees their output. All ranks of a communicator make the same calls in the
+ * same order, also across communicators that share ranks; a call that differs in kind, count, type, operation or root
+ * is an error that names the ranks, on every rank, and no hang. Where a communicator spans nodes, the part between
+ * nodes goes through host memory and MPI, and a call blocks until its result is there.
+ *
+ * Counts are in elements and may be 0. Buffers are device memory (or pinned memory) with the alignment of the element;
+ * input and output are the same (in place: for reduce-scatter and all-gather the rank's own block within the large
+ * buffer) or do not overlap. doc/collectives.md says what is bit-identical to what.
+ */
+#ifndef SELVAGE_COLLECTIVE_H
+#define SELVAGE_COLLECTIVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <selvage/comm.h>
+#include <selvage/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/** A communicator of device-side collectives (opaque). */
+typedef struct selvage_coll selvage_coll_t;
+/** User memory that the ranks of the node have mapped for collectives (opaque). */
+typedef struct selvage_window selvage_window_t;
+
+/** Types of elements. */
+typedef enum selvage_type {
+    SELVAGE_TYPE_DEFAULT = 0, /**< none; refused */
+    SELVAGE_INT8 = 1,
+    SELVAGE_UINT8 = 2,
+    SELVAGE_INT32 = 3,
+    SELVAGE_UINT32 = 4,
+    SELVAGE_INT64 = 5,
+    SELVAGE_UINT64 = 6,
+    SELVAGE_FLOAT16 = 7,
+    SELVAGE_BFLOAT16 = 8,
+    SELVAGE_FLOAT32 = 9,
+    SELVAGE_FLOAT64 = 10,
+    SELVAGE_FLOAT8_E4M3 = 11, /**< OCP: no infinity, largest 448 */
+    SELVAGE_FLOAT8_E5M2 = 12  /**< OCP: largest finite 57344 */
+} selvage_type_t;
+
+/** Reductions: one of these, or what selvage_coll_op_create() gave. */
+typedef int32_t selvage_op_t;
+enum {
+    SELVAGE_OP_DEFAULT = 0, /**< none; refused */
+    SELVAGE_OP_SUM = 1,
+    SELVAGE_OP_PROD = 2,
+    SELVAGE_OP_MIN = 3,
+    SELVAGE_OP_MAX = 4,
+    SELVAGE_OP_AVG = 5      /**< the sum, then divided by the number of ranks; integers towards zero */
+};
+
+/** Where the scalar of a pre-multiplied sum lies. */
+typedef enum selvage_scalar {
+    SELVAGE_SCALAR_DEFAULT = 0, /**< host */
+    SELVAGE_SCALAR_HOST = 1,    /**< read by selvage_coll_op_create() */
+    SELVAGE_SCALAR_DEVICE = 2   /**< read by each call, behind the work on its stream */
+} selvage_scalar_t;
+
+/** Parameters of selvage_coll_create(). Every member but struct_size may stay zero. */
+typedef struct selvage_coll_params {
+    size_t struct_size;  /**< sizeof of this struct, set by SELVAGE_COLL_PARAMS_INIT */
+    uint64_t arena_bytes; /**< device memory for slots and flags, at most; 0: SELVAGE_COLL_ARENA_BYTES */
+} selvage_coll_params_t;
+
+/** Initialiser: `selvage_coll_params_t p = {SELVAGE_COLL_PARAMS_INIT};` */
+#define SELVAGE_COLL_PARAMS_INIT .struct_size = sizeof(selvage_coll_params_t)
+
+/** What a collective communicator has done, and holds. */
+typedef struct selvage_coll_stats {
+    size_t struct_size;      /**< sizeof of this struct, set by SELVAGE_COLL_STATS_INIT */
+    uint64_t arena_bytes;    /**< device memory of this rank's arena, shared with its splits; 0 for one rank */
+    uint64_t calls;          /**< collectives enqueued */
+    uint64_t launches;       /**< kernels launched for them */
+    uint64_t fifo_bytes;     /**< size of the work FIFO */
+    uint64_t fifo_waits;     /**< how often a launch waited for room in it */
+    uint64_t channels;       /**< channels of the arena */
+    uint64_t started;        /**< pieces of work that channels have begun, all channels together ... */
+    uint64_t completed;      /**< ... and ended */
+    uint64_t callbacks;      /**< completions handed back so far */
+} selvage_coll_stats_t;
+
+/** Initialiser: `selvage_coll_stats_t s = {SELVAGE_COLL_STATS_INIT};` */
+#define SELVAGE_COLL_STATS_INIT .struct_size = sizeof(selvage_coll_stats_t)
+
+/**
+ * @brief Makes a communicator of collectives over all ranks of @p comm.
+ *
+ * Collective over @p comm; blocks; not stream-ordered. Allocates this rank's arena (none if comm has one rank) and maps
+ * those of the ranks of the node. Borrows @p comm, which must outlive it.
+ *
+ * @param[in]  comm      communicator; at most 16 ranks on a node
+ * @param[in]  params    NULL for defaults
+ * @param[out] coll_out  owned by the caller; freed by selvage_coll_destroy()
+ * @return ERR_ARGUMENT, ERR_MISMATCH, ERR_LIMIT (too many ranks on the node), ERR_UNSUPPORTED (no kernel may wait
+ *         there, or the ranks' memory cannot be mapped), ERR_MEMORY, ERR_DEVICE, ERR_CONFIG, ERR_TIMEOUT; alike on all
+ *         ranks but for ERR_ARGUMENT
+ */
+selvage_status_t selvage_coll_create(selvage_comm_t *comm, const selvage_coll_params_t *params,
+                                     selvage_coll_t **coll_out);
+
+/**
+ * @brief Makes a communicator of those ranks of @p coll that give the same colour, in order of key, then rank.
+ *
+ * Collective over @p coll; blocks. Shares the arena of @p coll, which may be destroyed before it.
+ *
+ * @param[in]  coll      communicator
+ * @param[in]  color     0 or more, or -1: this rank is in none of them
+ * @param[in]  key       order in the new communicator
+ * @param[out] coll_out  owned by the caller; NULL for color -1
+ * @return as selvage_coll_create()
+ */
+selvage_status_t selvage_coll_split(selvage_coll_t *coll, int color, int key, selvage_coll_t **coll_out);
+
+/** @brief Frees a communicator, after its work is complete or has failed. Collective; blocks; accepts NULL. */
+void selvage_coll_destroy(selvage_coll_t *coll);
+
+/** @brief Rank of the caller. Local; -1 for NULL. */
+int selvage_coll_rank(const selvage_coll_t *coll);
+/** @brief Number of ranks. Local; -1 for NULL. */
+int selvage_coll_size(const selvage_coll_t *coll);
+
+/**
+ * @brief Maps user memory for the ranks of the node, so that kernels read and write it where it is.
+ *
+ * Collective over @p coll; blocks. What is not registered goes through the arena's slots, which costs a copy. Whether
+ * all ranks' buffers of a call are registered, the kernels find out by themselves; nothing need be symmetric.
+ *
+ * @param[in]  coll        communicator; its splits use the window too
+ * @param[in]  ptr         within one plain allocation of the device
+ * @param[in]  bytes       at least 1
+ * @param[out] window_out  owned by the caller; freed by selvage_coll_unregister()
+ * @return ERR_ARGUMENT, ERR_LIMIT (63 windows), ERR_UNSUPPORTED, ERR_MEMORY, ERR_DEVICE; the same on all ranks
+ */
+selvage_status_t selvage_coll_register(selvage_coll_t *coll, void *ptr, size_t bytes, selvage_window_t **window_out);
+
+/** @brief Withdraws a window, after the work on it is complete. Collective; blocks; accepts NULL on all ranks. */
+selvage_status_t selvage_coll_unregister(selvage_window_t *window);
+
+/**
+ * @brief A sum of which each rank multiplies its own input by a scalar of its own first (rounded to the type).
+ *
+ * Local; does not block. The number of operations of one communicator that live at a time is limited to 64.
+ *
+ * @param[in]  coll    communicator
+ * @param[in]  scalar  one element of @p type; device memory must stay until the operation's last call is complete
+ * @param[in]  type    of the scalar; calls must use the same
+ * @param[in]  where   host or device
+ * @param[out] op_out  for calls on @p coll; freed by selvage_coll_op_destroy()
+ * @return ERR_ARGUMENT, ERR_LIMIT
+ */
+selvage_status_t selvage_coll_op_create(selvage_coll_t *coll, const void *scalar, selvage_type_t type,
+                                        selvage_scalar_t where, selvage_op_t *op_out);
+/** @brief Gives an operation back; calls already made keep it. Local. @return ERR_ARGUMENT */
+selvage_status_t selvage_coll_op_destroy(selvage_coll_t *coll, selvage_op_t op);
+
+/**
+ * @name Collectives
+ * Stream-ordered, collective, all by the rules at the top of this file. @return ERR_ARGUMENT at once for what is wrong
+ * with the call itself; ERR_STATE for a stream that is being captured; the sticky error of the communicator once there
+ * is one (selvage_coll_error()); ERR_DEVICE, ERR_LIMIT.
+ * @{
+ */
+/** @brief recv[i] = op over ranks of send[i], on all ranks. */
+selvage_status_t selvage_coll_all_reduce(selvage_coll_t *coll, const void *send, void *recv, size_t count,
+                                         selvage_type_t type, selvage_op_t op, void *stream);
+/** @brief recv[i] = op over ranks of send[rank * recv_count + i]; send has size * recv_count elements. */
+selvage_status_t selvage_coll_reduce_scatter(selvage_coll_t *coll, const void *send, void *recv, size_t recv_count,
+                                             selvage_type_t type, selvage_op_t op, void *stream);
+/** @brief recv[r * send_count + i] = send[i] of rank r; recv has size * send_count elements. */
+selvage_status_t selvage_coll_all_gather(selvage_coll_t *coll, const void *send, void *recv, size_t send_count,
+                                         selvage_type_t type, void *stream);
+/** @brief recv[i] = send[i] of root. send is read on root only. */
+selvage_status_t selvage_coll_broadcast(selvage_coll_t *coll, const void *send, void *recv, size_t count,
+                                        selvage_type_t type, int root, void *stream);
+/** @brief recv[i] on root = op over ranks of send[i]. recv is written on root only. */
+selvage_status_t selvage_coll_reduce(selvage_coll_t *coll, const void *send, void *recv, size_t count,
+                                     selvage_type_t type, selvage_op_t op, int root, void *stream);
+/** @brief recv[r * count + i] = send[rank * count + i] of rank r; both have size * count elements. Not in place. */
+selvage_status_t selvage_coll_all_to_all(selvage_coll_t *coll, const void *send, void *recv, size_t count,
+                                         selvage_type_t type, void *stream);
+/** @brief Sends to @p peer what its selvage_coll_recv() takes. Pairs match in order; in a group without deadlock. */
+selvage_status_t selvage_coll_send(selvage_coll_t *coll, const void *send, size_t count, selvage_type_t type, int peer,
+                                   void *stream);
+/** @brief Receives from @p peer. */
+selvage_status_t selvage_coll_recv(selvage_coll_t *coll, void *recv, size_t count, selvage_type_t type, int peer,
+                                   void *stream);
+/** @brief Later work on the stream starts when every rank's earlier work on its stream is complete. */
+selvage_status_t selvage_coll_barrier(selvage_coll_t *coll, void *stream);
+/** @} */
+
+/**
+ * @brief Opens a group: calls up to selvage_coll_group_end() are one launch, ordered behind the streams of all of them.
+ * Local; groups nest. Sends and receives of a group proceed together, and no call of it may read or write what another
+ * one writes: they are not ordered among each other. @return ERR_ARGUMENT
+ */
+selvage_status_t selvage_coll_group_begin(selvage_coll_t *coll);
+/** @brief Closes it and launches. @return as the collectives; the first error of a call in the group */
+selvage_status_t selvage_coll_group_end(selvage_coll_t *coll);
+
+/**
+ * @brief The first error that a kernel or rank of @p coll met: a call that did not match, a rank that did not come
+ * within the deadline, a digest that did not verify, an abort. Sticky. Local; never blocks; any thread.
+ * @return SUCCESS, ERR_MISMATCH, ERR_TIMEOUT, ERR_CHECKSUM, ERR_ABORTED, ERR_ARGUMENT for NULL
+ */
+selvage_status_t selvage_coll_error(selvage_coll_t *coll);
+
+/**
+ * @brief Ends everything that is under way on this rank with ERR_ABORTED. Ranks whose kernels work with its own are
+ * told; where none of its kernels runs, they come to their deadline. Local; never blocks; any thread.
+ */
+void selvage_coll_abort(selvage_coll_t *coll);
+
+/** @brief Counters. Local; never blocks. @return ERR_ARGUMENT */
+selvage_status_t selvage_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out);
+
+/** @brief Bytes of an element; 0 for none. */
+size_t selvage_type_bytes(selvage_type_t type);
+/** @brief Name of a type as tables print it ("float32"); "none" for none. */
+const char *selvage_type_name(selvage_type_t type);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

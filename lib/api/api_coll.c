@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Public calls on collectives: checks of arguments, then the room, which itself takes what is collective over the wire
+ * to where the engine lives; what enqueues runs here, since it shares nothing with the engine but constants.
+ */
+#include <string.h>
+
+#include "api/api_params.h"
+#include "collective/coll_parts.h"
+
+selvage_status_t selvage_coll_create(selvage_comm_t *comm, const selvage_coll_params_t *params,
+                                     selvage_coll_t **coll_out)
+{
+    selvage_coll_params_t own;
+    SV_API_NEED(comm);
+    SV_API_NEED(coll_out);
+    SV_TRY(sv_api_copy_params("params", params, &own, sizeof own));
+    sv_api_enter(comm);
+    return sv_api_leave(sv_coll_create(comm, &own, coll_out));
+}
+
+selvage_status_t selvage_coll_split(selvage_coll_t *coll, int color, int key, selvage_coll_t **coll_out)
+{
+    SV_API_NEED(coll);
+    SV_API_NEED(coll_out);
+    if (color < -1)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_coll_split: color is %d; wanted -1, 0 or more", color);
+    sv_api_enter(coll->comm);
+    return sv_api_leave(sv_coll_split(coll, color, key, coll_out));
+}
+
+void selvage_coll_destroy(selvage_coll_t *coll)
+{
+    if (!coll)
+        return;
+    sv_api_enter(coll->comm);
+    sv_coll_destroy(coll);
+    sv_api_leave(SELVAGE_SUCCESS);
+}
+
+int selvage_coll_rank(const selvage_coll_t *coll)
+{
+    return coll ? coll->rank : -1;
+}
+
+int selvage_coll_size(const selvage_coll_t *coll)
+{
+    return coll ? coll->size : -1;
+}
+
+selvage_status_t selvage_coll_register(selvage_coll_t *coll, void *ptr, size_t bytes, selvage_window_t **window_out)
+{
+    SV_API_NEED(coll);
+    SV_API_NEED(ptr);
+    SV_API_NEED(window_out);
+    if (bytes == 0)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_coll_register: bytes is 0");
+    sv_api_enter(coll->comm);
+    return sv_api_leave(sv_coll_register(coll, ptr, bytes, window_out));
+}
+
+selvage_status_t selvage_coll_unregister(selvage_window_t *window)
+{
+    if (!window)
+        return SELVAGE_SUCCESS;
+    if (!window->coll) /* its communicator is gone, and only the handle left */
+        return sv_coll_unregister(window);
+    sv_api_enter(window->coll->comm);
+    return sv_api_leave(sv_coll_unregister(window));
+}
+
+static selvage_status_t check_type(const char *call, selvage_type_t type)
+{
+    if ((int)type <= SELVAGE_TYPE_DEFAULT || (int)type >= SV_COLL_TYPES)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: type is %d; wanted a selvage_type_t", call, (int)type);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t selvage_coll_op_create(selvage_coll_t *coll, const void *scalar, selvage_type_t type,
+                                        selvage_scalar_t where, selvage_op_t *op_out)
+{
+    SV_API_NEED(coll);
+    SV_API_NEED(scalar);
+    SV_API_NEED(op_out);
+    SV_TRY(check_type(__func__, type));
+    if ((int)where < SELVAGE_SCALAR_DEFAULT || where > SELVAGE_SCALAR_DEVICE)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_coll_op_create: where is %d; wanted a selvage_scalar_t",
+                        (int)where);
+    sv_api_enter(coll->comm);
+    return sv_api_leave(sv_coll_operation_create(coll, scalar, type, where, op_out));
+}
+
+selvage_status_t selvage_coll_op_destroy(selvage_coll_t *coll, selvage_op_t op)
+{
+    SV_API_NEED(coll);
+    return sv_coll_operation_destroy(coll, op);
+}
+
+/* What every call that moves data has: a type, an operation or 0, a rank or -1 for none. */
+static selvage_status_t check_call(const char *name, const selvage_coll_t *coll, const sv_coll_call_t *call,
+                                   selvage_type_t type, selvage_op_t op, bool has_rank)
+{
+    SV_TRY(check_type(name, type));
+    if (op < SELVAGE_OP_DEFAULT || op >= SV_COLL_FIRST_OPERATION + SV_COLL_OPERATIONS)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: op is %d; wanted a SELVAGE_OP_ or one that "
+                        "selvage_coll_op_create() gave", name, op);
+    if (has_rank && (call->root < 0 || call->root >= coll->size))
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s is %d; wanted 0..%d", name,
+                        call->call == SV_COLL_PAIR ? "peer" : "root", call->root, coll->size - 1);
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t submit(const char *name, selvage_coll_t *coll, sv_coll_call_t *call, selvage_type_t type,
+                               selvage_op_t op, bool has_rank)
+{
+    sv_api_enter(coll->comm);
+    selvage_status_t status = check_call(name, coll, call, type, op, has_rank);
+    if (status != SELVAGE_SUCCESS) {
+        sv_coll_refuse(coll, status);
+        return sv_api_leave(status);
+    }
+    call->type = (uint8_t)type;
+    call->op = (uint8_t)op;
+    return sv_api_leave(sv_coll_submit(coll, call));
+}
+
+selvage_status_t selvage_coll_all_reduce(selvage_coll_t *coll, const void *send, void *recv, size_t count,
+                                         selvage_type_t type, selvage_op_t op, void *stream)
+{
+    SV_API_NEED(coll);
+    sv_coll_call_t call = {.call = SV_COLL_ALL_REDUCE, .root = -1, .send = send, .recv = recv, .count = count,
+                           .stream = stream};
+    return submit(__func__, coll, &call, type, op, false);
+}
+
+selvage_status_t selvage_coll_reduce_scatter(selvage_coll_t *coll, const void *send, void *recv, size_t recv_count,
+                                             selvage_type_t type, selvage_op_t op, void *stream)
+{
+    SV_API_NEED(coll);
+    sv_coll_call_t call = {.call = SV_COLL_REDUCE_SCATTER, .root = -1, .send = send, .recv = recv,
+                           .count = recv_count, .stream = stream};
+    return submit(__func__, coll, &call, type, op, false);
+}
+
+selvage_status_t selvage_coll_all_gather(selvage_coll_t *coll, const void *send, void *recv, size_t send_count,
+                                         selvage_type_t type, void *stream)
+{
+    SV_API_NEED(coll);
+    sv_coll_call_t call = {.call = SV_COLL_ALL_GATHER, .root = -1, .send = send, .recv = recv, .count = send_count,
+                           .stream = stream};
+    return submit(__func__, coll, &call, type, 0, false);
+}
+
+selvage_status_t selvage_coll_broadcast(selvage_coll_t *coll, const void *send, void *recv, size_t count,
+                                        selvage_type_t type, int root, void *stream)
+{
+    SV_API_NEED(coll);
+    sv_coll_call_t call = {.call = SV_COLL_BROADCAST, .root = root, .send = send, .recv = recv, .count = count,
+                           .stream = stream};
+    return submit(__func__, coll, &call, type, 0, true);
+}
+
+selvage_status_t selvage_coll_reduce(selvage_coll_t *coll, const void *send, void *recv, size_t count,
+                                     selvage_type_t type, selvage_op_t op, int root, void *stream)
+{
+    SV_API_NEED(coll);
+    sv_coll_call_t call = {.call = SV_COLL_REDUCE, .root = root, .send = send, .recv = recv, .count = count,
+                           .stream = stream};
+    return submit(__func__, coll, &call, type, op, true);
+}
+
+selvage_status_t selvage_coll_all_to_all(selvage_coll_t *coll, const void *send, void *recv, size_t count,
+                                         selvage_type_t type, void *stream)
+{
+    SV_API_NEED(coll);
+    sv_coll_call_t call = {.call = SV_COLL_ALL_TO_ALL, .root = -1, .send = send, .recv = recv, .count = count,
+                           .stream = stream};
+    return submit(__func__, coll, &call, type, 0, false);
+}
+
+selvage_status_t selvage_coll_send(selvage_coll_t *coll, const void *send, size_t count, selvage_type_t type, int peer,
+                                   void *stream)
+{
+    SV_API_NEED(coll);
+    sv_coll_call_t call = {.call = SV_COLL_PAIR, .root = peer, .is_send = true, .send = send, .count = count,
+                           .stream = stream};
+    return submit(__func__, coll, &call, type, 0, true);
+}
+
+selvage_status_t selvage_coll_recv(selvage_coll_t *coll, void *recv, size_t count, selvage_type_t type, int peer,
+                                   void *stream)
+{
+    SV_API_NEED(coll);
+    sv_coll_call_t call = {.call = SV_COLL_PAIR, .root = peer, .recv = recv, .count = count, .stream = stream};
+    return submit(__func__, coll, &call, type, 0, true);
+}
+
+selvage_status_t selvage_coll_barrier(selvage_coll_t *coll, void *stream)
+{
+    SV_API_NEED(coll);
+    sv_coll_call_t call = {.call = SV_COLL_BARRIER, .root = -1, .stream = stream};
+    return submit(__func__, coll, &call, SELVAGE_UINT8, 0, false);
+}
+
+selvage_status_t selvage_coll_group_begin(selvage_coll_t *coll)
+{
+    SV_API_NEED(coll);
+    return sv_coll_group_begin(coll);
+}
+
+selvage_status_t selvage_coll_group_end(selvage_coll_t *coll)
+{
+    SV_API_NEED(coll);
+    sv_api_enter(coll->comm);
+    return sv_api_leave(sv_coll_group_end(coll));
+}
+
+/* Any thread: its binding to the communicator is for the log. */
+selvage_status_t selvage_coll_error(selvage_coll_t *coll)
+{
+    SV_API_NEED(coll);
+    sv_api_enter(coll->comm);
+    return sv_api_leave(sv_coll_check(coll));
+}
+
+void selvage_coll_abort(selvage_coll_t *coll)
+{
+    if (coll)
+        sv_coll_abort(coll);
+}
+
+selvage_status_t selvage_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out)
+{
+    SV_API_NEED(coll);
+    SV_API_NEED(stats_out);
+    size_t room = stats_out->struct_size;
+    if (room < sizeof(size_t) || room > 1 << 16)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "stats_out: struct_size is %zu; start the struct from "
+                        "SELVAGE_COLL_STATS_INIT", room);
+    selvage_coll_stats_t filled;
+    sv_coll_stats(coll, &filled);
+    filled.struct_size = room;
+    memcpy(stats_out, &filled, room < sizeof filled ? room : sizeof filled);
+    return SELVAGE_SUCCESS;
+}

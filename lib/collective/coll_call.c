@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Calls, checked and launched, or kept for the end of their group. Nothing on the way of a single call allocates,
+ * locks, asks the system or waits but for room in the FIFO; a line is logged where that is wanted. One thread, the
+ * application's.
+ */
+#include "base/base_status.h"
+#include "collective/coll_names.h"
+#include "collective/coll_parts.h"
+
+static selvage_status_t prepare(selvage_coll_t *coll, sv_coll_call_t *call)
+{
+    sv_device_t *dev = coll->comm->dev;
+    SV_TRY(sv_coll_resolve_operation(coll, call));
+    SV_TRY(sv_coll_check_buffers(coll, call));
+    if (SV_DEVICE_CALL(dev, stream_is_capturing, call->stream))
+        return sv_error(SELVAGE_ERR_STATE, "%s: the stream is being captured into a graph, which collectives cannot be "
+                        "part of", sv_coll_call_name(call->call));
+    return SELVAGE_SUCCESS;
+}
+
+/* Ranks that have nothing to move still meet, so that they see whether they agree; one rank alone need not. */
+static bool has_effect(const selvage_coll_t *coll, const sv_coll_call_t *call)
+{
+    return coll->size > 1 || call->count > 0 || call->call == SV_COLL_PAIR;
+}
+
+static selvage_status_t add_to_group(selvage_coll_t *coll, const sv_coll_call_t *call)
+{
+    if (coll->ngroup == SV_COLL_GROUP_CALLS)
+        return sv_error(SELVAGE_ERR_LIMIT, "%s: the group has %d calls already", sv_coll_call_name(call->call),
+                        SV_COLL_GROUP_CALLS);
+    coll->group[coll->ngroup++] = *call;
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t enqueue(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
+{
+    return coll->spans ? sv_coll_nodes(coll, calls, ncalls) : sv_coll_launch(coll, calls, ncalls);
+}
+
+static selvage_status_t submit(selvage_coll_t *coll, const sv_coll_call_t *given)
+{
+    sv_coll_call_t call = *given;
+    SV_TRY(sv_coll_check(coll));
+    SV_TRY(prepare(coll, &call));
+    coll->calls++;
+    if (!has_effect(coll, &call))
+        return SELVAGE_SUCCESS;
+    return coll->group_depth > 0 ? add_to_group(coll, &call) : enqueue(coll, &call, 1);
+}
+
+void sv_coll_refuse(selvage_coll_t *coll, selvage_status_t status)
+{
+    if (coll->group_depth > 0 && coll->group_status == SELVAGE_SUCCESS)
+        coll->group_status = status;
+}
+
+selvage_status_t sv_coll_submit(selvage_coll_t *coll, const sv_coll_call_t *call)
+{
+    sv_coll_poll(coll->arena);
+    selvage_status_t status = submit(coll, call);
+    sv_coll_refuse(coll, status);
+    return status;
+}
+
+selvage_status_t sv_coll_group_begin(selvage_coll_t *coll)
+{
+    if (coll->group_depth++ == 0) {
+        coll->group_status = SELVAGE_SUCCESS;
+        coll->ngroup = 0;
+    }
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_coll_group_end(selvage_coll_t *coll)
+{
+    if (coll->group_depth == 0)
+        return sv_error(SELVAGE_ERR_STATE, "selvage_coll_group_end: no group is open");
+    if (--coll->group_depth > 0)
+        return SELVAGE_SUCCESS;
+    if (coll->group_status != SELVAGE_SUCCESS)
+        return sv_error_quiet(coll->group_status, "a call of the group failed, and none of its %u others was launched: "
+                              "%s", coll->ngroup, selvage_status_string(coll->group_status));
+    SV_TRY(sv_coll_check(coll));
+    return enqueue(coll, coll->group, coll->ngroup);
+}

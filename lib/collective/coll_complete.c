@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is complete. Launches of an arena run one after another, so that a launch is complete once its channels have
+ * counted as many pieces of work, all together, as it and those before it brought. An event behind the last launch says
+ * the same of all of them, also where an error has kept blocks from counting. Nothing here waits but
+ * sv_coll_drain().
+ */
+#include "base/base_clock.h"
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "collective/coll_parts.h"
+
+/* Modulo 2^32, like the counts. */
+static uint32_t pieces_ended(const sv_coll_arena_t *arena)
+{
+    uint32_t sum = 0;
+    for (uint32_t c = 0; c < arena->layout.nchannels; c++) /* partner: the release by the block of each channel */
+        sum += __atomic_load_n(&arena->pinned->counts[c].completed, __ATOMIC_ACQUIRE);
+    return sum;
+}
+
+static uint32_t pieces_started(const sv_coll_arena_t *arena)
+{
+    uint32_t sum = 0;
+    for (uint32_t c = 0; c < arena->layout.nchannels; c++)
+        sum += __atomic_load_n(&arena->pinned->counts[c].started, __ATOMIC_RELAXED);
+    return sum;
+}
+
+static selvage_status_t query_last(sv_coll_arena_t *arena)
+{
+    if (arena->completed == arena->launches)
+        return SELVAGE_SUCCESS;
+    selvage_status_t status = SV_DEVICE_CALL(arena->comm->dev, event_query, arena->last);
+    if (status == SELVAGE_SUCCESS)
+        arena->completed = arena->launches;
+    return status;
+}
+
+static void hand_back(sv_coll_arena_t *arena, sv_coll_callback_t *callback)
+{
+    sv_list_remove(&callback->link);
+    arena->ncallbacks++;
+    if (callback->launch > arena->completed)
+        arena->completed = callback->launch;
+    callback->fn(callback->arg);
+    sv_free(callback);
+}
+
+void sv_coll_poll(sv_coll_arena_t *arena)
+{
+    if (sv_list_is_empty(&arena->callbacks))
+        return;
+    uint32_t ended = pieces_ended(arena);
+    /* Partner: the release in the kernel that recorded the error. */
+    if (__atomic_load_n(&arena->pinned->error.kind, __ATOMIC_ACQUIRE) != SV_COLL_FINE)
+        (void)query_last(arena);
+    while (!sv_list_is_empty(&arena->callbacks)) {
+        sv_coll_callback_t *callback = SV_CONTAINER_OF(arena->callbacks.next, sv_coll_callback_t, link);
+        if (callback->launch > arena->completed && (int32_t)(ended - (uint32_t)callback->pieces) < 0)
+            return;
+        hand_back(arena, callback);
+    }
+}
+
+selvage_status_t sv_coll_when_complete(sv_coll_arena_t *arena, void (*fn)(void *arg), void *arg)
+{
+    sv_coll_callback_t *callback;
+    SV_TRY(sv_calloc(1, sizeof *callback, &callback));
+    callback->launch = arena->launches;
+    callback->pieces = arena->pieces;
+    callback->fn = fn;
+    callback->arg = arg;
+    sv_list_append(&arena->callbacks, &callback->link);
+    sv_coll_poll(arena);
+    return SELVAGE_SUCCESS;
+}
+
+/* Waits for the event behind the last launch; ERR_TIMEOUT, unlogged, if that takes longer. */
+static selvage_status_t wait_last(sv_coll_arena_t *arena, double timeout_s)
+{
+    sv_relax_t relax = {.max_sleep_us = 100, .crowded = arena->comm->topology.crowded};
+    uint64_t begin_ns = sv_clock_ns();
+    for (;;) {
+        selvage_status_t status = query_last(arena);
+        sv_coll_poll(arena);
+        if (status != SELVAGE_IN_PROGRESS)
+            return status;
+        if (timeout_s >= 0 && (double)(sv_clock_ns() - begin_ns) * 1e-9 > timeout_s)
+            return SELVAGE_ERR_TIMEOUT;
+        sv_relax(&relax);
+    }
+}
+
+selvage_status_t sv_coll_drain(sv_coll_arena_t *arena, double timeout_s)
+{
+    const double grace_s = 5; /* blocks look at the word every few microseconds */
+    uint64_t done = arena->completed, launches = arena->launches;
+    selvage_status_t status = wait_last(arena, timeout_s);
+    if (status != SELVAGE_ERR_TIMEOUT)
+        return status;
+    __atomic_store_n(&arena->pinned->host_stop, 1, __ATOMIC_RELEASE); /* partner: the kernel's waits */
+    status = wait_last(arena, grace_s);
+    return sv_error(SELVAGE_ERR_TIMEOUT, "collectives were not complete after %g s (%llu launches, %llu of them seen "
+                    "complete before) and were told to stop, which %s", timeout_s, (unsigned long long)launches,
+                    (unsigned long long)done, status == SELVAGE_SUCCESS ? "they did" : "they did not");
+}
+
+/* The kernel's counts, which wrap, are made long: they are not 2^31 away from what was launched. */
+static uint64_t lengthen(uint64_t known, uint32_t count)
+{
+    return known - (uint32_t)((uint32_t)known - count);
+}
+
+void sv_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out)
+{
+    sv_coll_arena_t *arena = coll->arena;
+    sv_coll_poll(arena);
+    *stats_out = (selvage_coll_stats_t){
+        .arena_bytes = arena->bytes, .calls = coll->calls, .launches = arena->launches,
+        .fifo_bytes = arena->fifo_bytes, .fifo_waits = arena->fifo_waits, .channels = arena->layout.nchannels,
+        .started = lengthen(arena->pieces, pieces_started(arena)),
+        .completed = lengthen(arena->pieces, pieces_ended(arena)), .callbacks = arena->ncallbacks,
+    };
+}

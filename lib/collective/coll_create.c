@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Making and ending communicators of collectives. Making: all agree that they call it, tell each other what they have
+ * and want, make the arena if there is none, and then the communicator; every step ends in an agreement, so all have
+ * one or none has. Ending: launches are waited for, then all agree who is left; memory goes when nobody is.
+ */
+#include <string.h>
+
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "collective/coll_setup.h"
+#include "collective/coll_tune.h"
+#include "pipeline/pipe_control.h"
+
+enum { NOTE_CHANNELS, NOTE_BYTES, NOTE_NUMBERS, NOTE_ARENA, NOTE_NODE, NOTE_TUNING };
+enum { NOTE_USERS };
+enum { CHANNELS_SOFT = 2, CHANNELS_GPU = 32 };
+
+typedef struct create_task {
+    sv_coll_task_t task;
+    selvage_comm_t *comm;
+    uint64_t arena_bytes;
+    bool asked; /* for so many, by params */
+    sv_coll_tuning_t *tuning; /* until the arena has it */
+    selvage_coll_t *coll;
+} create_task_t;
+
+/* How many channels this rank wants. Blocks that wait for each other must all be resident, so no more than that. */
+static uint64_t find_channels(const selvage_comm_t *comm)
+{
+    const sv_config_t *config = &comm->config;
+    bool soft = sv_coll_is_soft(comm->dev);
+    int least = config->coll_channels_min, most = config->coll_channels_max;
+    int wanted = most > 0 ? most : soft ? CHANNELS_SOFT : CHANNELS_GPU;
+    if (least > wanted)
+        wanted = least;
+    if (!soft && (unsigned)wanted > comm->dev->launch_blocks)
+        wanted = (int)comm->dev->launch_blocks;
+    return wanted > 0 ? (uint64_t)wanted : 1;
+}
+
+/* What a rank can know alone. */
+static selvage_status_t check_alone(const selvage_comm_t *comm)
+{
+    uint64_t fifo_bytes = comm->config.work_fifo_bytes;
+    int size = comm->topology.node_size;
+    if (fifo_bytes & (fifo_bytes - 1))
+        return sv_error(SELVAGE_ERR_CONFIG, "SELVAGE_WORK_FIFO_BYTES is %llu; wanted a power of two",
+                        (unsigned long long)fifo_bytes);
+    if (size > SV_COLL_RANKS)
+        return sv_error(SELVAGE_ERR_LIMIT, "selvage_coll_create: comm has %d ranks on this node; at most %d can be "
+                        "served", size, SV_COLL_RANKS);
+    if (size > 1 && !comm->dev->kernels_wait)
+        return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_create: kernels of device %s cannot wait for those of "
+                        "other ranks%s", comm->dev->ops->name,
+                        sv_coll_is_soft(comm->dev) ? "; leave SELVAGE_SOFT_MODE at threads" : "");
+    if (size > 1 && comm->topology.shares_gpu)
+        return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_create: %d ranks share GPU %s, where a kernel that "
+                        "waits for another rank's would keep that from running; use one GPU per rank",
+                        comm->topology.gpu_ranks, comm->dev->bus_id);
+    return SELVAGE_SUCCESS;
+}
+
+/* Tells all what this rank has and wants, and lists the ranks. */
+static selvage_status_t introduce(create_task_t *call)
+{
+    selvage_comm_t *comm = call->comm;
+    sv_coll_circle_t *all = &call->coll->all;
+    sv_coll_note_t note = {.value = {[NOTE_CHANNELS] = find_channels(comm),
+                                     [NOTE_BYTES] = call->arena_bytes,
+                                     [NOTE_NUMBERS] = comm->arena ? comm->arena->numbers_used : 0,
+                                     [NOTE_ARENA] = comm->arena != NULL,
+                                     [NOTE_NODE] = (uint64_t)comm->topology.node_ranks[0]}};
+    selvage_status_t status = check_alone(comm);
+    if (status == SELVAGE_SUCCESS && !comm->arena)
+        status = sv_coll_tuning_read(comm->config.coll_tune, &call->tuning);
+    note.value[NOTE_TUNING] = sv_coll_tuning_hash(comm->arena ? comm->arena->tuning : call->tuning);
+    memcpy(note.handle.bytes, comm->dev->bus_id, sizeof comm->dev->bus_id);
+    all->me = comm->wire->rank;
+    for (int r = 0; r < all->size; r++)
+        all->ranks[r] = r;
+    *sv_coll_note_begin(all) = note;
+    return sv_coll_gather(all, "selvage_coll_create", 0, status, comm->timeout_s);
+}
+
+/* From the notes of all: the first free number, the fewest channels; refused where ranks want different arenas. */
+static selvage_status_t conclude(selvage_coll_t *coll, uint64_t arena_bytes, uint32_t *channels_out)
+{
+    uint64_t used = 0;
+    *channels_out = SV_COLL_CHANNELS;
+    for (int r = 0; r < coll->size; r++) {
+        const uint64_t *value = sv_coll_note_of(&coll->all, r)->value;
+        const uint64_t *first = sv_coll_note_of(&coll->all, 0)->value;
+        if (value[NOTE_BYTES] != first[NOTE_BYTES])
+            return sv_error(SELVAGE_ERR_MISMATCH, "selvage_coll_create: params.arena_bytes is %llu here, %llu on rank "
+                            "0 and %llu on rank %d", (unsigned long long)arena_bytes,
+                            (unsigned long long)first[NOTE_BYTES], (unsigned long long)value[NOTE_BYTES], r);
+        if (value[NOTE_TUNING] != first[NOTE_TUNING])
+            return sv_error(SELVAGE_ERR_MISMATCH, "selvage_coll_create: the file SELVAGE_COLL_TUNE says other things "
+                            "on rank %d than on rank 0", r);
+        if (value[NOTE_ARENA] != first[NOTE_ARENA])
+            return sv_error(SELVAGE_ERR_INTERNAL, "selvage_coll_create: of ranks 0 and %d only one has an arena", r);
+        used |= value[NOTE_NUMBERS];
+        coll->node_of[r] = (int)value[NOTE_NODE];
+        if (value[NOTE_CHANNELS] < *channels_out)
+            *channels_out = (uint32_t)value[NOTE_CHANNELS];
+    }
+    return sv_coll_pick_number(used, &coll->number);
+}
+
+/* The last communicator of collectives is gone on all ranks: so is the arena. Each has told its users in its note. */
+static void close_unused(sv_coll_circle_t *all)
+{
+    selvage_comm_t *comm = all->comm;
+    uint64_t users = 0;
+    for (int r = 0; r < all->size; r++)
+        users |= sv_coll_note_of(all, r)->value[NOTE_USERS];
+    if (comm->broken == SELVAGE_SUCCESS && all->size == comm->wire->size && users == 0)
+        sv_coll_arena_close(all);
+}
+
+/* All have the arena: makes the communicator itself. */
+static selvage_status_t finish(selvage_coll_t *coll)
+{
+    selvage_comm_t *comm = coll->comm;
+    selvage_status_t status = sv_coll_furnish(coll, comm->arena);
+    sv_coll_note_begin(&coll->all)->value[NOTE_USERS] = comm->arena->users - 1;
+    status = sv_coll_gather(&coll->all, "selvage_coll_create: end", coll->number, status, comm->timeout_s);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_coll_try_long_lines(coll);
+    if (status != SELVAGE_SUCCESS) {
+        sv_coll_detach(coll);
+        close_unused(&coll->all);
+    }
+    return status;
+}
+
+/* The software device commits its memory at once, for all ranks of one machine: it takes no more than it needs. */
+static uint64_t limit_bytes(const create_task_t *call)
+{
+    uint64_t enough = (uint64_t)call->comm->topology.node_size << 20;
+    return sv_coll_is_soft(call->comm->dev) && !call->asked && enough < call->arena_bytes ? enough : call->arena_bytes;
+}
+
+static selvage_status_t create_arena(create_task_t *call, uint32_t channels)
+{
+    SV_TRY(sv_coll_arena_create(&call->coll->all, channels, limit_bytes(call)));
+    call->comm->arena->tuning = call->tuning;
+    call->tuning = NULL;
+    return SELVAGE_SUCCESS;
+}
+
+/* On what all have made; the first of all communicators makes the arena. */
+static selvage_status_t create(create_task_t *call)
+{
+    uint32_t channels;
+    selvage_coll_t *coll = call->coll;
+    SV_TRY(introduce(call));
+    SV_TRY(conclude(coll, call->arena_bytes, &channels));
+    if (!call->comm->arena)
+        SV_TRY(create_arena(call, channels));
+    return finish(coll);
+}
+
+static selvage_status_t run_create(sv_coll_task_t *task)
+{
+    create_task_t *call = (create_task_t *)(void *)task;
+    selvage_comm_t *comm = call->comm;
+    uint64_t unused = 0;
+    selvage_status_t status = sv_coll_blank(comm, comm->wire->size, &call->coll);
+    status = sv_agree(comm, "selvage_coll_create", 0, status, &unused, comm->timeout_s);
+    if (status == SELVAGE_SUCCESS)
+        status = create(call);
+    sv_free(call->tuning);
+    if (status != SELVAGE_SUCCESS && call->coll)
+        sv_coll_free(call->coll);
+    return status;
+}
+
+selvage_status_t sv_coll_create(selvage_comm_t *comm, const selvage_coll_params_t *params, selvage_coll_t **coll_out)
+{
+    bool asked = params && params->arena_bytes > 0;
+    create_task_t call = {.task = {.run = run_create},
+                          .comm = comm,
+                          .arena_bytes = asked ? params->arena_bytes : comm->config.coll_arena_bytes,
+                          .asked = asked};
+    SV_TRY(sv_coll_task_run(comm, &call.task));
+    *coll_out = call.coll;
+    return SELVAGE_SUCCESS;
+}
+
+typedef struct destroy_task {
+    sv_coll_task_t task;
+    selvage_coll_t *coll;
+} destroy_task_t;
+
+/* This rank is done with peers' memory but for what others of its communicators still use. */
+static selvage_status_t run_destroy(sv_coll_task_t *task)
+{
+    selvage_coll_t *coll = ((destroy_task_t *)(void *)task)->coll;
+    sv_coll_arena_t *arena = coll->arena;
+    selvage_comm_t *comm = coll->comm;
+    selvage_status_t status = SELVAGE_SUCCESS;
+    if (arena->stuck)
+        status = sv_error(SELVAGE_ERR_TIMEOUT, "selvage_coll_destroy: a kernel of this rank does not end");
+    else
+        sv_coll_withdraw_windows(arena, coll);
+    if (comm->detached) { /* MPI is over: what peers may use stays until the communicator goes */
+        sv_coll_free(coll);
+        return SELVAGE_SUCCESS;
+    }
+    sv_coll_note_begin(&coll->all)->value[NOTE_USERS] = arena->users - 1;
+    /* After an error some rank may never come; else the others' work may take its time. */
+    double timeout_s = arena->broken != SELVAGE_SUCCESS ? sv_coll_part_timeout(comm) : comm->timeout_s;
+    status = sv_coll_gather(&coll->all, "selvage_coll_destroy", coll->number, status, timeout_s);
+    sv_coll_detach(coll);
+    if (status == SELVAGE_SUCCESS)
+        close_unused(&coll->all);
+    sv_coll_free(coll);
+    return status;
+}
+
+void sv_coll_destroy(selvage_coll_t *coll)
+{
+    if (!coll)
+        return;
+    destroy_task_t call = {.task = {.run = run_destroy}, .coll = coll};
+    sv_coll_arena_quiet(coll->arena);
+    (void)sv_coll_task_run(coll->comm, &call.task); /* there is nobody to tell but the log */
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Gathering by dissemination (Bruck, Ho, Kipnis, Upfal, Weathersby 1997): with `known` notes in hand, of itself and the
+ * ranks above, a rank sends them to the rank `known` below and gets as many from the rank `known` above, so that
+ * ceil(log2 n) rounds suffice for any n. Notes are kept in that order: entry i is of rank me + i.
+ *
+ * What agreements over the whole communicator do by control messages is done here over any set of its ranks, by
+ * messages of the set-up channel. They are matched in order, so ranks need only make their calls in the same order. A
+ * rank that cannot go on sends its last word to all who will ever wait for it: they read it in place of the next notes.
+ */
+#include "collective/coll_gather.h"
+
+#include <string.h>
+
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "base/base_thread.h"
+#include "kernels/kernels.h"
+#include "pipeline/pipe_control.h"
+
+enum { LAST_WORD = 1 }; /* in place of a call */
+
+/* One gathering under way. */
+typedef struct gather {
+    sv_coll_circle_t *circle;
+    const char *what;
+    double timeout_s;
+    sv_wire_request_t in, out;
+    bool in_open, out_open;
+} gather_t;
+
+selvage_status_t sv_coll_circle_init(sv_coll_circle_t *circle, selvage_comm_t *comm, int size)
+{
+    *circle = (sv_coll_circle_t){.comm = comm, .size = size};
+    SV_TRY(sv_calloc((size_t)size, sizeof *circle->ranks, &circle->ranks));
+    return sv_calloc((size_t)size + 1, sizeof *circle->notes, &circle->notes); /* and one for a last word */
+}
+
+void sv_coll_circle_fini(sv_coll_circle_t *circle)
+{
+    sv_free(circle->ranks);
+    if (!circle->set_aside)
+        sv_free(circle->notes);
+    *circle = (sv_coll_circle_t){0};
+}
+
+sv_coll_note_t *sv_coll_note_begin(sv_coll_circle_t *circle)
+{
+    circle->notes[0] = (sv_coll_note_t){0};
+    return &circle->notes[0];
+}
+
+const sv_coll_note_t *sv_coll_note_of(const sv_coll_circle_t *circle, int rank)
+{
+    return &circle->notes[rank >= circle->me ? rank - circle->me : rank - circle->me + circle->size];
+}
+
+static int rank_at(const sv_coll_circle_t *circle, int64_t distance)
+{
+    return circle->ranks[(circle->me + distance + circle->size) % circle->size];
+}
+
+static uint64_t hash_call(const char *what, uint64_t key)
+{
+    uint64_t hash = sv_digest_mix(key + LAST_WORD + 1);
+    for (const char *c = what; *c; c++)
+        hash = sv_digest_mix(hash + (unsigned char)*c);
+    return hash == LAST_WORD ? LAST_WORD + 1 : hash;
+}
+
+static selvage_status_t await(gather_t *g, sv_wire_request_t *request, bool *open, size_t *bytes_out, int peer)
+{
+    selvage_comm_t *comm = g->circle->comm;
+    sv_patience_t patience;
+    sv_patience_begin(&patience, comm, g->timeout_s);
+    for (;;) {
+        selvage_status_t status = sv_wire_test(comm->wire, request, bytes_out);
+        *open = status != SELVAGE_SUCCESS;
+        if (status != SELVAGE_IN_PROGRESS)
+            return status;
+        /* Partner: sv_coll_abort(). */
+        if (g->circle->stop && __atomic_load_n(g->circle->stop, __ATOMIC_ACQUIRE))
+            return sv_error_quiet(SELVAGE_ERR_ABORTED, "%s: aborted", g->what);
+        if (g->circle->stop && sv_agree_is_lost(comm)) /* a call that moves data: who failed has failed in one, too */
+            return sv_error(sv_agree_loss(comm), "%s: another rank has failed: %s", g->what,
+                            selvage_status_string(sv_agree_loss(comm)));
+        if (sv_agree_is_lost(comm))
+            return sv_error(SELVAGE_ERR_PEER, "%s: another rank failed in another call", g->what);
+        status = sv_patience_poll(&patience);
+        if (status == SELVAGE_ERR_TIMEOUT)
+            return sv_error(status, "%s: no word from rank %d for %g s: it did not call it, or waits for another rank "
+                            "itself", g->what, peer, g->timeout_s);
+        SV_TRY(status);
+    }
+}
+
+static selvage_status_t exchange_round(gather_t *g, int64_t known)
+{
+    sv_coll_circle_t *circle = g->circle;
+    sv_wire_t *wire = circle->comm->wire;
+    int above = rank_at(circle, known), below = rank_at(circle, -known);
+    sv_coll_note_t *in = circle->notes + known;
+    size_t count = (size_t)(known < circle->size - known ? known : circle->size - known);
+    size_t bytes = count * sizeof *in, arrived = 0;
+    SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, in, bytes, above, SV_COLL_SETUP_TAG, &g->in));
+    g->in_open = true;
+    SV_TRY(sv_wire_send(wire, SV_WIRE_SETUP, circle->notes, bytes, below, SV_COLL_SETUP_TAG, &g->out));
+    g->out_open = true;
+    SV_TRY(await(g, &g->in, &g->in_open, &arrived, above));
+    if (arrived >= sizeof *in && in->call == LAST_WORD)
+        return sv_error((selvage_status_t)in->status, "%s failed on rank %d: %s", g->what, above,
+                        selvage_status_string((selvage_status_t)in->status));
+    if (arrived != bytes)
+        return sv_error(SELVAGE_ERR_MISMATCH, "%s: rank %d is in another collective call", g->what, above);
+    return await(g, &g->out, &g->out_open, NULL, below);
+}
+
+/* Tells all who will ever wait for this rank in this circle. Returns whether the wire is done with the memory. */
+static bool send_last_words(sv_coll_circle_t *circle, selvage_status_t status)
+{
+    sv_wire_t *wire = circle->comm->wire;
+    sv_coll_note_t *word = &circle->notes[circle->size];
+    bool quiet = true;
+    *word = (sv_coll_note_t){.call = LAST_WORD, .status = status};
+    for (int64_t known = 1; known < circle->size; known *= 2) {
+        sv_wire_request_t request;
+        if (sv_wire_send(wire, SV_WIRE_SETUP, word, sizeof *word, rank_at(circle, -known), SV_COLL_SETUP_TAG,
+                         &request) == SELVAGE_SUCCESS)
+            quiet &= sv_wire_test(wire, &request, NULL) == SELVAGE_SUCCESS;
+    }
+    return quiet;
+}
+
+/* Notes that the wire may still read or write are set aside; gatherings after it only send. */
+static void give_up(gather_t *g, selvage_status_t status)
+{
+    sv_coll_circle_t *circle = g->circle;
+    sv_wire_t *wire = circle->comm->wire;
+    bool quiet = true;
+    if (g->in_open)
+        quiet &= sv_wire_cancel(wire, &g->in) == SELVAGE_SUCCESS;
+    if (g->out_open)
+        quiet &= sv_wire_test(wire, &g->out, NULL) == SELVAGE_SUCCESS;
+    quiet &= send_last_words(circle, status);
+    if (circle->comm->broken == SELVAGE_SUCCESS)
+        circle->comm->broken = status;
+    circle->set_aside |= !quiet;
+}
+
+/* What the notes say, alike on all ranks; a rank whose own error it is keeps its detail. */
+static selvage_status_t judge(const sv_coll_circle_t *circle, const char *what, selvage_status_t own)
+{
+    for (int r = 0; r < circle->size; r++) {
+        selvage_status_t status = (selvage_status_t)sv_coll_note_of(circle, r)->status;
+        if (status == SELVAGE_SUCCESS)
+            continue;
+        if (r == circle->me || status == own)
+            return status;
+        return sv_error(status, "%s failed on rank %d: %s", what, circle->ranks[r], selvage_status_string(status));
+    }
+    for (int r = 1; r < circle->size; r++)
+        if (sv_coll_note_of(circle, r)->call != sv_coll_note_of(circle, 0)->call)
+            return sv_error(SELVAGE_ERR_MISMATCH, "%s: ranks %d and %d are in different collective calls, or on "
+                            "different objects", what, circle->ranks[0], circle->ranks[r]);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_coll_gather(sv_coll_circle_t *circle, const char *what, uint64_t key, selvage_status_t status,
+                                double timeout_s)
+{
+    gather_t g = {.circle = circle, .what = what, .timeout_s = timeout_s};
+    selvage_status_t broken = circle->comm->broken;
+    if (broken != SELVAGE_SUCCESS) {
+        circle->set_aside |= !send_last_words(circle, broken);
+        return status != SELVAGE_SUCCESS
+                   ? status
+                   : sv_error(broken, "%s: an earlier collective call failed on this communicator", what);
+    }
+    circle->notes->call = hash_call(what, key);
+    circle->notes->status = status;
+    for (int64_t known = 1; known < circle->size; known *= 2) {
+        selvage_status_t wire_status = exchange_round(&g, known);
+        if (wire_status == SELVAGE_SUCCESS)
+            continue;
+        give_up(&g, wire_status);
+        return status != SELVAGE_SUCCESS ? status : wire_status;
+    }
+    return judge(circle, what, status);
+}
+
+static void run_task(void *arg)
+{
+    sv_coll_task_t *task = arg;
+    task->status = task->run(task);
+    memcpy(task->detail, sv_thread_detail(), sizeof task->detail);
+}
+
+selvage_status_t sv_coll_task_run(selvage_comm_t *comm, sv_coll_task_t *task)
+{
+    sv_progress_call(&comm->progress, run_task, task);
+    if (task->status != SELVAGE_SUCCESS)
+        memcpy(sv_thread_detail(), task->detail, sizeof task->detail);
+    return task->status;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Whether long lines (LL128) can be used. They are right only where the hardware stores a line of 128 bytes whole, and
+ * in order, all the way to the other device, which nothing but a trial tells. So the first communicator of an arena
+ * gathers some data by them, with digests, before anybody else uses it: if a digest is wrong on any rank, the protocol
+ * stays off on all. Afterwards the arena is as if nothing had been. On AMD it stays off without a trial: a lane's 16
+ * bytes leave in two stores there, so that a line is never stored whole.
+ */
+#include "base/base_log.h"
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "collective/coll_setup.h"
+
+enum { ROUNDS = 16, ROUNDS_SOFT = 2, ELEMENTS = 1 << 15, ELEMENTS_SOFT = 1 << 11 };
+
+typedef struct trial {
+    sv_config_t config;        /* that of the communicator, but for what is tried */
+    void *in, *out;
+    size_t bytes;
+    int rounds;
+} trial_t;
+
+static selvage_status_t trial_begin(selvage_coll_t *coll, trial_t *trial)
+{
+    sv_device_t *dev = coll->comm->dev;
+    trial->config = coll->comm->config;
+    trial->config.coll_algo = SV_COLL_ONESHOT;
+    trial->config.coll_proto = SV_COLL_LL128;
+    trial->config.coll_checksum = 1;
+    trial->rounds = coll->facts.soft ? ROUNDS_SOFT : ROUNDS;
+    trial->bytes = (coll->facts.soft ? ELEMENTS_SOFT : ELEMENTS) * sizeof(uint64_t);
+    SV_TRY(SV_DEVICE_CALL(dev, malloc, trial->bytes, &trial->in));
+    return SV_DEVICE_CALL(dev, malloc, trial->bytes * coll->dev.n, &trial->out);
+}
+
+static selvage_status_t trial_run(selvage_coll_t *coll, const trial_t *trial)
+{
+    sv_coll_arena_t *arena = coll->arena;
+    sv_coll_call_t call = {.call = SV_COLL_ALL_GATHER, .type = SELVAGE_UINT64, .root = -1, .send = trial->in,
+                           .recv = trial->out, .count = trial->bytes / sizeof(uint64_t), .stream = arena->stream};
+    for (int i = 0; i < trial->rounds; i++) {
+        int value = 0x5a + 37 * i + (int)coll->dev.me;
+        SV_TRY(SV_DEVICE_CALL(coll->comm->dev, fill_async, trial->in, value & 0xff, trial->bytes, arena->stream));
+        SV_TRY(sv_coll_launch(coll, &call, 1));
+    }
+    return sv_coll_drain(arena, coll->comm->timeout_s);
+}
+
+static void trial_end(selvage_coll_t *coll, trial_t *trial)
+{
+    sv_device_t *dev = coll->comm->dev;
+    if (coll->arena->completed < coll->arena->launches) { /* a kernel that may still write there */
+        coll->arena->stuck = true;
+        return;
+    }
+    SV_DEVICE_CALL(dev, free, trial->out);
+    SV_DEVICE_CALL(dev, free, trial->in);
+}
+
+/* A rank that cannot go on ends its kernels, and behind them those of the others, which would wait for it. All of its
+   launches are on this stream. */
+static void tell_peers(sv_coll_arena_t *arena)
+{
+    sv_device_t *dev = arena->comm->dev;
+    __atomic_store_n(&arena->pinned->host_stop, 1, __ATOMIC_RELEASE); /* partner: sv_coll_ended() */
+    arena->pinned->word = (uint64_t)SV_COLL_ABORTED << 32 | (uint64_t)arena->me << 8 | arena->me;
+    for (uint32_t r = 0; r < arena->nranks; r++)
+        if (r != arena->me) /* partner: sv_coll_told() */
+            (void)SV_DEVICE_CALL(dev, copy_async, arena->base[r], &arena->pinned_device->word, sizeof(uint64_t),
+                                 SV_COPY_PEER, arena->stream);
+    if (sv_coll_finish_copies(arena) == SELVAGE_SUCCESS)
+        arena->completed = arena->launches;
+}
+
+/* What this rank has seen; of errors only that one which the trial is about. */
+static selvage_status_t try_lines(selvage_coll_t *coll, bool *right_out)
+{
+    sv_coll_facts_t facts = coll->facts;
+    trial_t *trial;
+    SV_TRY(sv_calloc(1, sizeof *trial, &trial));
+    selvage_status_t status = trial_begin(coll, trial);
+    if (status == SELVAGE_SUCCESS) {
+        coll->facts.config = &trial->config;
+        coll->facts.tuning = NULL;
+        coll->facts.long_lines = true;
+        status = trial_run(coll, trial);
+        coll->facts = facts;
+    }
+    if (status != SELVAGE_SUCCESS)
+        tell_peers(coll->arena);
+    trial_end(coll, trial);
+    sv_free(trial);
+    /* Partner: the release in sv_coll_fail(). */
+    uint32_t kind = __atomic_load_n(&coll->arena->pinned->error.kind, __ATOMIC_ACQUIRE);
+    *right_out = status == SELVAGE_SUCCESS && kind == SV_COLL_FINE;
+    if (status == SELVAGE_SUCCESS && kind != SV_COLL_FINE && kind != SV_COLL_DAMAGED)
+        status = sv_error(kind == SV_COLL_ABORTED ? SELVAGE_ERR_PEER : SELVAGE_ERR_TIMEOUT,
+                          "selvage_coll_create: kernels of the ranks of this node did not hear each other");
+    return status;
+}
+
+selvage_status_t sv_coll_try_long_lines(selvage_coll_t *coll)
+{
+    sv_coll_arena_t *arena = coll->arena;
+    double timeout_s = coll->comm->timeout_s;
+    bool right = true;
+    if (arena->tried)
+        return SELVAGE_SUCCESS;
+    selvage_status_t status = SELVAGE_SUCCESS;
+    if (strcmp(coll->comm->dev->ops->name, "amd") == 0)
+        right = false;
+    else if (coll->dev.n > 1)
+        status = try_lines(coll, &right);
+    sv_coll_note_t *note = sv_coll_note_begin(&coll->all);
+    note->value[0] = arena->users - 1; /* as the gatherings of coll_create.c have it */
+    note->value[1] = right;
+    SV_TRY(sv_coll_gather(&coll->all, "selvage_coll_create: long lines", 0, status, timeout_s));
+    for (int r = 0; r < coll->size; r++)
+        right &= sv_coll_note_of(&coll->all, r)->value[1] != 0;
+    if (coll->dev.n > 1)
+        status = sv_coll_arena_clear(arena);
+    sv_coll_note_begin(&coll->all)->value[0] = arena->users - 1;
+    SV_TRY(sv_coll_gather(&coll->all, "selvage_coll_create: clean", 0, status, timeout_s));
+    sv_log(SV_LOG_INFO, "collective", "lines of 128 bytes are %s here", right ? "whole: LL128 is used"
+                                                                              : "torn: LL128 is not used");
+    arena->tried = true;
+    arena->long_lines = coll->facts.long_lines = right;
+    coll->sequence = 0;
+    return SELVAGE_SUCCESS;
+}

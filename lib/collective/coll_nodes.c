@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A call, or group, of a communicator that spans nodes, from its beginning to its end. First what is on the streams is
+ * waited for. Before a call of all ranks these gather what each calls, so that they agree that it is the same one, and
+ * that all are there; sends and receives concern two ranks alone, and their messages say what they are.
+ *
+ * Whoever meets an error in the middle tells everybody: the kernels of its node by ending them, other ranks by a last
+ * word in place of the message that they may be waiting for. After that no collective call is possible any more, since
+ * nobody knows which messages are still under way.
+ */
+#include "base/base_status.h"
+#include "collective/coll_gather.h"
+#include "collective/coll_names.h"
+#include "collective/coll_nodes.h"
+#include "collective/coll_parts.h"
+#include "pipeline/pipe_control.h"
+
+enum { NOTE_WHAT, NOTE_COUNT, NOTE_ROOT, NOTE_SEQUENCE };
+
+typedef struct nodes_task {
+    sv_coll_task_t task;
+    selvage_coll_t *coll;
+    const sv_coll_call_t *calls;
+    unsigned ncalls;
+    bool agreed;               /* all ranks know of the error, and nothing was begun */
+} nodes_task_t;
+
+static unsigned signed_operation(const sv_coll_call_t *call)
+{
+    if (call->flags & SV_COLL_DIVIDE)
+        return SV_COLL_SIGNED_AVERAGE;
+    return call->flags & SV_COLL_PREMUL ? SV_COLL_SIGNED_PREMUL : call->op;
+}
+
+static selvage_status_t tell_mismatch(const selvage_coll_t *coll, int rank)
+{
+    const uint64_t *there = sv_coll_note_of(&coll->all, rank)->value, *first = sv_coll_note_of(&coll->all, 0)->value;
+    return sv_error(SELVAGE_ERR_MISMATCH, "rank %d called %s of %llu %s (operation %s, root %d) where rank 0 called %s "
+                    "of %llu %s (operation %s, root %d), as call %llu of communicator %u", rank,
+                    sv_coll_call_name(there[NOTE_WHAT] & 0xff), (unsigned long long)there[NOTE_COUNT],
+                    selvage_type_name((selvage_type_t)(there[NOTE_WHAT] >> 8 & 0xff)),
+                    sv_coll_operation_name((unsigned)(there[NOTE_WHAT] >> 16)), (int)(int64_t)there[NOTE_ROOT],
+                    sv_coll_call_name(first[NOTE_WHAT] & 0xff), (unsigned long long)first[NOTE_COUNT],
+                    selvage_type_name((selvage_type_t)(first[NOTE_WHAT] >> 8 & 0xff)),
+                    sv_coll_operation_name((unsigned)(first[NOTE_WHAT] >> 16)), (int)(int64_t)first[NOTE_ROOT],
+                    (unsigned long long)first[NOTE_SEQUENCE], coll->number);
+}
+
+/* All ranks are there, and call the same. */
+static selvage_status_t meet(selvage_coll_t *coll, const sv_coll_call_t *call)
+{
+    sv_coll_circle_t *all = &coll->all;
+    uint64_t *value = sv_coll_note_begin(all)->value;
+    value[NOTE_WHAT] = (uint64_t)signed_operation(call) << 16 | (uint64_t)call->type << 8 | call->call;
+    value[NOTE_COUNT] = call->count;
+    value[NOTE_ROOT] = (uint64_t)(int64_t)call->root;
+    value[NOTE_SEQUENCE] = ++coll->span->sequence;
+    all->stop = &coll->arena->pinned->host_stop;
+    selvage_status_t status = sv_coll_gather(all, "selvage_coll", coll->number, SELVAGE_SUCCESS, coll->comm->timeout_s);
+    all->stop = NULL;
+    SV_TRY(status);
+    for (int r = 1; r < coll->size; r++)
+        for (int i = NOTE_WHAT; i <= NOTE_SEQUENCE; i++)
+            if (sv_coll_note_of(all, r)->value[i] != sv_coll_note_of(all, 0)->value[i])
+                return tell_mismatch(coll, r);
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t do_call(selvage_coll_t *coll, const sv_coll_call_t *call, bool *agreed_out)
+{
+    selvage_status_t status = meet(coll, call);
+    *agreed_out = status != SELVAGE_SUCCESS && coll->comm->broken == SELVAGE_SUCCESS;
+    SV_TRY(status);
+    switch (call->call) {
+    case SV_COLL_ALL_REDUCE: case SV_COLL_REDUCE: case SV_COLL_REDUCE_SCATTER: return sv_coll_nodes_reduce(coll, call);
+    case SV_COLL_BROADCAST: return sv_coll_nodes_broadcast(coll, call);
+    case SV_COLL_ALL_GATHER: return sv_coll_nodes_all_gather(coll, call);
+    case SV_COLL_ALL_TO_ALL: return sv_coll_nodes_all_to_all(coll, call);
+    default: return SELVAGE_SUCCESS; /* a barrier: all have met */
+    }
+}
+
+/* The node's ranks as a communicator of their own, with the same number: all but the ranks is as it is there now. */
+static void refresh_part(selvage_coll_t *coll)
+{
+    selvage_coll_t *part = coll->span->part;
+    const uint32_t sequence = part->sequence;
+    *part = *coll;
+    part->sequence = sequence;
+    part->rank = (int)coll->dev.me;
+    part->size = (int)coll->dev.n;
+    part->spans = false;
+}
+
+static selvage_status_t wait_streams(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
+{
+    for (unsigned i = 0; i < ncalls; i++)
+        if (i == 0 || calls[i].stream != calls[i - 1].stream)
+            SV_TRY(sv_coll_stage_wait_stream(coll, calls[i].stream));
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t do_all(nodes_task_t *task)
+{
+    unsigned npairs = 0;
+    SV_TRY(wait_streams(task->coll, task->calls, task->ncalls));
+    for (unsigned i = 0; i < task->ncalls; i++) {
+        if (task->calls[i].call == SV_COLL_PAIR)
+            npairs++;
+        else
+            SV_TRY(do_call(task->coll, &task->calls[i], &task->agreed));
+    }
+    return npairs > 0 ? sv_coll_nodes_pairs(task->coll, task->calls, task->ncalls) : SELVAGE_SUCCESS;
+}
+
+/* Ends this rank's kernels, and with them those of its node, which wait for the next one: that is launched to tell
+   them. It receives what nobody sends, so that it ends in no other way. */
+static void stop_node(selvage_coll_t *coll)
+{
+    const double grace_s = 5;
+    sv_coll_arena_t *arena = coll->arena;
+    const sv_coll_call_t messenger = {.call = SV_COLL_PAIR, .type = SV_COLL_UINT8, .count = 1,
+                                      .root = (int)((coll->dev.me + 1) % coll->dev.n),
+                                      .recv = arena->staging->device, .stream = arena->stream};
+    /* Partner: the kernel's waits. */
+    __atomic_store_n(&arena->pinned->host_stop, 1, __ATOMIC_RELEASE);
+    if (coll->dev.n > 1)
+        (void)sv_coll_launch(coll->span->part, &messenger, 1);
+    (void)sv_coll_drain(arena, grace_s);
+}
+
+/* The first error stays. Partner: sv_coll_check(), on any thread. */
+static void keep(sv_coll_arena_t *arena, selvage_status_t status)
+{
+    selvage_status_t none = SELVAGE_SUCCESS;
+    (void)__atomic_compare_exchange_n(&arena->broken, &none, status, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+/* Tells whoever waits for this rank: for a message, in a gathering (which on a broken communicator says that and no
+   more), or anywhere else. */
+static void give_up(selvage_coll_t *coll, selvage_status_t status)
+{
+    selvage_comm_t *comm = coll->comm;
+    if (comm->broken == SELVAGE_SUCCESS)
+        comm->broken = status;
+    sv_coll_message_give_up(coll, status);
+    (void)sv_coll_gather(&coll->all, "selvage_coll", coll->number, status, comm->timeout_s);
+    sv_agree_give_up(comm, status);
+    stop_node(coll);
+}
+
+static selvage_status_t run(sv_coll_task_t *task)
+{
+    nodes_task_t *call = (nodes_task_t *)(void *)task;
+    refresh_part(call->coll);
+    selvage_status_t status = do_all(call);
+    if (status == SELVAGE_SUCCESS)
+        return status;
+    keep(call->coll->arena, status);
+    if (!call->agreed)
+        give_up(call->coll, status);
+    return status;
+}
+
+selvage_status_t sv_coll_nodes(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
+{
+    nodes_task_t call = {.task = {.run = run}, .coll = coll, .calls = calls, .ncalls = ncalls};
+    return ncalls > 0 ? sv_coll_task_run(coll->comm, &call.task) : SELVAGE_SUCCESS;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who is on which node, and the memory for what goes between them: per communicator tables, per arena two messages in
+ * pinned memory and a chunk on the device, since calls block and so take turns.
+ */
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "collective/coll_nodes.h"
+
+enum { SENDS_PER_RANK = 2, HEAD_ROOM = 2 * SV_COLL_HEAD_BYTES };
+
+/* Of each rank its node, of each node its leader; nodes are numbered as their first ranks come. */
+static selvage_status_t find_nodes(const selvage_coll_t *coll, sv_coll_span_t *span)
+{
+    int *number, *count; /* by the lowest rank of comm on a node: 1 + the node's number; ranks of the node so far */
+    int total = coll->comm->wire->size;
+    SV_TRY(sv_calloc((size_t)total * 2, sizeof *number, &number));
+    count = number + total;
+    for (int r = 0; r < coll->size; r++) {
+        int at = coll->node_of[r];
+        if (number[at] == 0) {
+            span->leader[span->nnodes] = r;
+            number[at] = ++span->nnodes;
+        }
+        span->node[r] = number[at] - 1;
+        span->inner[r] = count[at]++;
+    }
+    span->mine = span->node[coll->rank];
+    sv_free(number);
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t fill_span(selvage_coll_t *coll, sv_coll_span_t *span)
+{
+    size_t size = (size_t)coll->size;
+    SV_TRY(sv_calloc(size, sizeof *span->leader, &span->leader));
+    SV_TRY(sv_calloc(size, sizeof *span->node, &span->node));
+    SV_TRY(sv_calloc(size, sizeof *span->inner, &span->inner));
+    SV_TRY(sv_calloc(1, sizeof *span->part, &span->part));
+    return find_nodes(coll, span);
+}
+
+static selvage_status_t fill_staging(sv_coll_arena_t *arena, sv_coll_staging_t *staging)
+{
+    sv_device_t *dev = arena->comm->dev;
+    size_t ranks = (size_t)arena->comm->wire->size;
+    size_t message_bytes = SV_COLL_CHUNK_BYTES + (ranks + 1) * HEAD_ROOM;
+    void *ptr;
+    SV_TRY(sv_calloc(ranks * SENDS_PER_RANK, sizeof *staging->sends, &staging->sends));
+    SV_TRY(SV_DEVICE_CALL(dev, host_malloc, message_bytes, &ptr));
+    staging->out = ptr;
+    SV_TRY(SV_DEVICE_CALL(dev, host_malloc, message_bytes, &ptr));
+    staging->in = ptr;
+    SV_TRY(SV_DEVICE_CALL(dev, malloc, SV_COLL_CHUNK_BYTES, &ptr));
+    staging->device = ptr;
+    return SV_DEVICE_CALL(dev, event_create, &staging->event);
+}
+
+static selvage_status_t make_staging(sv_coll_arena_t *arena)
+{
+    SV_TRY(sv_calloc(1, sizeof *arena->staging, &arena->staging));
+    arena->staging->chunk_bytes = SV_COLL_CHUNK_BYTES;
+    bool begun = sv_topology_memory_begin(&arena->comm->topology);
+    selvage_status_t status = fill_staging(arena, arena->staging);
+    sv_topology_memory_end(&arena->comm->topology, begun);
+    if (status != SELVAGE_SUCCESS)
+        sv_coll_staging_free(arena);
+    return status;
+}
+
+void sv_coll_staging_free(sv_coll_arena_t *arena)
+{
+    sv_coll_staging_t *staging = arena->staging;
+    sv_device_t *dev = arena->comm->dev;
+    if (!staging || staging->set_aside)
+        return;
+    if (staging->event)
+        SV_DEVICE_CALL(dev, event_destroy, staging->event);
+    SV_DEVICE_CALL(dev, free, staging->device);
+    SV_DEVICE_CALL(dev, host_free, staging->in);
+    SV_DEVICE_CALL(dev, host_free, staging->out);
+    sv_free(staging->sends);
+    sv_free(staging);
+    arena->staging = NULL;
+}
+
+selvage_status_t sv_coll_span_make(selvage_coll_t *coll)
+{
+    if (coll->size > UINT16_MAX)
+        return sv_error(SELVAGE_ERR_LIMIT, "a communicator of collectives has %d ranks; at most %d can be served",
+                        coll->size, UINT16_MAX);
+    SV_TRY(sv_calloc(1, sizeof *coll->span, &coll->span));
+    SV_TRY(fill_span(coll, coll->span));
+    return coll->arena->staging ? SELVAGE_SUCCESS : make_staging(coll->arena);
+}
+
+void sv_coll_span_free(selvage_coll_t *coll)
+{
+    sv_coll_span_t *span = coll->span;
+    if (!span)
+        return;
+    sv_free(span->leader);
+    sv_free(span->node);
+    sv_free(span->inner);
+    sv_free(span->part);
+    sv_free(span);
+    coll->span = NULL;
+}

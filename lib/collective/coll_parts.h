@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Between the files that turn calls into launches:
+ *
+ *   coll_call.c --> coll_buffers.c, coll_operation.c      what is wrong with a call; what its operation means
+ *       |
+ *   coll_launch.c --> coll_work.c, coll_pairs.c           the pieces of work of a call, of sends and receives
+ *       |-----------> coll_fifo.c                         where more than a few of them travel
+ *       `-----------> coll_complete.c, coll_error.c       what came of it
+ */
+#ifndef SV_COLL_PARTS_H
+#define SV_COLL_PARTS_H
+
+#include "collective/coll_handle.h"
+
+/* In the place of an operation in a signature: what is a sum for the kernel, but not for the user. */
+enum { SV_COLL_SIGNED_AVERAGE = 5, SV_COLL_SIGNED_PREMUL = 6 };
+
+/* coll_buffers.c: counts, alignment and overlap of a call whose type and root are right; fills in device addresses. */
+selvage_status_t sv_coll_check_buffers(selvage_coll_t *coll, sv_coll_call_t *call);
+/* Bytes that the call reads and writes on this rank; 0 where it has no such buffer. */
+void sv_coll_extents(const selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t *send_bytes,
+                     uint64_t *recv_bytes);
+
+/* coll_operation.c: replaces what the user calls an operation (call->op) by what the kernel does: operation, flags,
+   scalar. */
+selvage_status_t sv_coll_resolve_operation(const selvage_coll_t *coll, sv_coll_call_t *call);
+selvage_status_t sv_coll_operation_create(selvage_coll_t *coll, const void *scalar, selvage_type_t type,
+                                          selvage_scalar_t where, selvage_op_t *op_out);
+selvage_status_t sv_coll_operation_destroy(selvage_coll_t *coll, selvage_op_t op);
+
+/* coll_work.c: the piece of work of a call that is no send or receive. */
+void sv_coll_work_of_call(selvage_coll_t *coll, const sv_coll_call_t *call, sv_coll_work_t *work_out);
+/* Those of a round of messages, of which one may be NULL: one piece if both go the same way, else two. */
+unsigned sv_coll_works_of_round(selvage_coll_t *coll, const sv_coll_call_t *send, const sv_coll_call_t *recv,
+                                sv_coll_work_t work_out[2]);
+
+/*
+ * coll_pairs.c: sends and receives of a group, in an order that all ranks agree on without asking. The j-th send to
+ * rank me + k and the j-th receive from rank me - k are one round; rounds are ordered by j, then k.
+ */
+typedef struct sv_coll_pairs {
+    const sv_coll_call_t *calls;
+    unsigned n, me, distance;
+    uint16_t next[SV_COLL_GROUP_CALLS];               /* in its queue */
+    uint16_t head[2][SV_COLL_RANKS], tail[2][SV_COLL_RANKS]; /* [is_send][distance] */
+    unsigned left;
+} sv_coll_pairs_t;
+/* ERR_ARGUMENT for a send to itself without its receive, or with another one than it needs. */
+selvage_status_t sv_coll_pairs_begin(sv_coll_pairs_t *pairs, const sv_coll_call_t *calls, unsigned ncalls, unsigned n,
+                                     unsigned me);
+/* The next round; false: that was all. */
+bool sv_coll_pairs_next(sv_coll_pairs_t *pairs, const sv_coll_call_t **send_out, const sv_coll_call_t **recv_out);
+
+/* coll_fifo.c: how many pieces one launch may take from the FIFO. */
+unsigned sv_coll_fifo_pieces(const sv_coll_arena_t *arena);
+/* Puts piece number index of the launch to come into the FIFO, once there is room. */
+selvage_status_t sv_coll_fifo_put(selvage_coll_t *coll, unsigned index, const sv_coll_work_t *work);
+
+/* coll_complete.c: the counters of coll and its arena, as they are now. */
+void sv_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out);
+
+/* coll_wording.c: what is in a record and in a signature, in words. sequence: near that of the call, which has 6
+   bits. */
+const char *sv_coll_operation_name(unsigned op); /* as signed, too */
+void sv_coll_signature_text(uint64_t signature, uint32_t sequence, char *text, size_t bytes);
+selvage_status_t sv_coll_error_text(const sv_coll_error_t *error, char *text, size_t bytes);
+
+#endif

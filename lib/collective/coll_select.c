@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which way a call takes: the tuning file if it has a line for it, else the table below; then what the user forces.
+ * Only facts that are the same on all ranks are looked at, so that all of them choose alike without a word; the
+ * signature of the call tells if ever they do not. Sizes are those of the call as a whole: of the vector of an
+ * all-reduce, of the blocks of all ranks of a reduce-scatter, all-gather or all-to-all. Hot path: no allocation,
+ * nothing that waits.
+ */
+#include "base/base_config.h"
+#include "collective/coll_handle.h"
+#include "collective/coll_names.h"
+#include "collective/coll_tune.h"
+
+typedef struct rule {
+    uint8_t call, ranks_max, algo, proto;
+    uint64_t max_bytes;
+    const char *why;
+} rule_t;
+
+enum { UNIT_K = 1 << 10, UNIT_M = 1 << 20 };
+#define ANY_SIZE UINT64_MAX
+#define WAY(call, ranks, algo, proto) SV_COLL_##call, ranks, SV_COLL_##algo, SV_COLL_##proto
+#define UPTO(call, ranks, number, unit, algo, proto) \
+    {WAY(call, ranks, algo, proto), (uint64_t)(number) * UNIT_##unit, "up to " #number #unit}
+#define REST(call, ranks, algo) {WAY(call, ranks, algo, SIMPLE), ANY_SIZE, "larger sizes"}
+
+/*
+ * The first line that fits is taken: ranks, then size, then whether the way is open (whole lines, direct access). The
+ * ways through slots behind the direct ones are for when those are not open. Start values, which a tuning file
+ * improves: lines of LL carry as much flag as data, so they win while latency is all that counts, and the sooner others
+ * win the more ranks there are to send to; one pass over all inputs beats two while those are few or short.
+ */
+static const rule_t rules[] = {
+    UPTO(ALL_REDUCE, 2, 64, K, ONESHOT, LL),
+    UPTO(ALL_REDUCE, 2, 256, K, TWOSHOT, LL128),
+    REST(ALL_REDUCE, 2, DIRECT_ONE),
+    REST(ALL_REDUCE, 2, ONESHOT),
+    UPTO(ALL_REDUCE, 4, 32, K, ONESHOT, LL),
+    UPTO(ALL_REDUCE, 4, 256, K, TWOSHOT, LL128),
+    UPTO(ALL_REDUCE, 4, 512, K, DIRECT_ONE, SIMPLE),
+    REST(ALL_REDUCE, 4, DIRECT_TWO),
+    REST(ALL_REDUCE, 4, TWOSHOT),
+    UPTO(ALL_REDUCE, 16, 16, K, ONESHOT, LL),
+    UPTO(ALL_REDUCE, 16, 1, M, TWOSHOT, LL128),
+    UPTO(ALL_REDUCE, 16, 512, K, TWOSHOT, LL),
+    REST(ALL_REDUCE, 16, DIRECT_TWO),
+    REST(ALL_REDUCE, 16, TWOSHOT),
+
+    UPTO(REDUCE_SCATTER, 16, 64, K, ONESHOT, LL),
+    UPTO(REDUCE_SCATTER, 16, 256, K, ONESHOT, LL128),
+    REST(REDUCE_SCATTER, 16, DIRECT_ONE),
+    REST(REDUCE_SCATTER, 16, ONESHOT),
+
+    UPTO(ALL_GATHER, 16, 256, K, ONESHOT, LL),
+    UPTO(ALL_GATHER, 16, 1, M, ONESHOT, LL128),
+    REST(ALL_GATHER, 16, DIRECT_ONE),
+    REST(ALL_GATHER, 16, ONESHOT),
+
+    UPTO(BROADCAST, 16, 32, K, ONESHOT, LL),
+    UPTO(BROADCAST, 16, 128, K, ONESHOT, LL128),
+    REST(BROADCAST, 2, DIRECT_ONE),
+    REST(BROADCAST, 2, ONESHOT),
+    UPTO(BROADCAST, 16, 512, K, DIRECT_ONE, SIMPLE),
+    REST(BROADCAST, 16, DIRECT_TWO),
+    REST(BROADCAST, 16, TWOSHOT),
+
+    UPTO(REDUCE, 16, 32, K, ONESHOT, LL),
+    UPTO(REDUCE, 16, 128, K, ONESHOT, LL128),
+    REST(REDUCE, 2, DIRECT_ONE),
+    REST(REDUCE, 2, ONESHOT),
+    UPTO(REDUCE, 16, 512, K, DIRECT_ONE, SIMPLE),
+    REST(REDUCE, 16, DIRECT_TWO),
+    REST(REDUCE, 16, TWOSHOT),
+
+    UPTO(ALL_TO_ALL, 16, 256, K, ONESHOT, LL),
+    UPTO(ALL_TO_ALL, 16, 1, M, ONESHOT, LL128),
+    REST(ALL_TO_ALL, 16, DIRECT_ONE),
+    REST(ALL_TO_ALL, 16, ONESHOT),
+
+    UPTO(PAIR, 16, 64, K, ONESHOT, LL),
+    UPTO(PAIR, 16, 256, K, ONESHOT, LL128),
+    REST(PAIR, 16, ONESHOT),
+};
+enum { RULES = sizeof rules / sizeof rules[0] };
+
+/* For an algorithm that was forced, where the table has nothing to say: protocols by size, whatever the call. */
+enum { FORCED_LL_MAX = 64 << 10, FORCED_LL128_MAX = 1 << 20 };
+
+/* Bytes of one rank's share that are worth another channel, and parts of it that overlap in slots. */
+enum { LL_GRAIN = 4 << 10, LL128_GRAIN = 8 << 10, DIRECT_GRAIN = 16 << 10, SLOT_GRAIN = 32 << 10, CHUNKS = 4 };
+enum { CHUNK_UNIT = 128, CHUNK_MIN = 4 << 10, SOFT_CHANNELS = 2 };
+
+typedef struct way {
+    unsigned algo, proto;
+    unsigned nchannels;        /* 0: by size */
+    const char *why;
+    bool fell;                 /* what was forced is not there, and why says so */
+} way_t;
+
+typedef struct question {
+    const sv_coll_facts_t *facts;
+    unsigned call, n;
+    uint64_t bytes;
+} question_t;
+
+enum { DIRECT_ONLY = 1, SIMPLE_ONLY = 2 };
+
+static uint64_t element_bytes(unsigned type)
+{
+    static const uint8_t bytes[SV_COLL_TYPES] = {
+        [SV_COLL_INT8] = 1,    [SV_COLL_UINT8] = 1,    [SV_COLL_INT32] = 4,   [SV_COLL_UINT32] = 4,
+        [SV_COLL_INT64] = 8,   [SV_COLL_UINT64] = 8,   [SV_COLL_FLOAT16] = 2, [SV_COLL_BFLOAT16] = 2,
+        [SV_COLL_FLOAT32] = 4, [SV_COLL_FLOAT64] = 8,  [SV_COLL_E4M3] = 1,    [SV_COLL_E5M2] = 1};
+    return type < SV_COLL_TYPES ? bytes[type] : 0;
+}
+
+static bool is_direct(unsigned algo)
+{
+    return algo == SV_COLL_DIRECT_ONE || algo == SV_COLL_DIRECT_TWO;
+}
+
+/* Calls whose count is that of one rank's block. */
+static bool has_blocks(unsigned call)
+{
+    return call == SV_COLL_REDUCE_SCATTER || call == SV_COLL_ALL_GATHER || call == SV_COLL_ALL_TO_ALL;
+}
+
+/* Size of the call; counts that no memory could hold are all the same to the table. */
+static uint64_t size_of(const sv_coll_call_t *call, unsigned n)
+{
+    const uint64_t most = UINT64_C(1) << 48;
+    uint64_t bytes = (call->count < most ? call->count : most) * element_bytes(call->type);
+    return has_blocks(call->call) ? bytes * n : bytes;
+}
+
+/* The user's bound for a protocol, or the given one. */
+static uint64_t bound_of(const sv_config_t *config, unsigned proto, uint64_t bound)
+{
+    uint64_t users = proto == SV_COLL_LL ? config->coll_ll_max : SV_CONFIG_BYTES_AUTO;
+    if (proto == SV_COLL_LL128)
+        users = config->coll_ll128_max;
+    return users == SV_CONFIG_BYTES_AUTO || bound == ANY_SIZE ? bound : users;
+}
+
+static const char *why_of(const sv_config_t *config, const rule_t *rule)
+{
+    if (bound_of(config, rule->proto, rule->max_bytes) == rule->max_bytes)
+        return rule->why;
+    return rule->proto == SV_COLL_LL ? "SELVAGE_COLL_LL_MAX" : "SELVAGE_COLL_LL128_MAX";
+}
+
+static bool is_open(const sv_coll_facts_t *facts, unsigned algo, unsigned proto)
+{
+    return (proto != SV_COLL_LL128 || facts->long_lines) && !(is_direct(algo) && facts->config->coll_checksum);
+}
+
+/* The table's way, of all or of some kind; NULL: none of that kind. */
+static const rule_t *find_rule(const question_t *q, unsigned only)
+{
+    for (unsigned i = 0; i < RULES; i++) {
+        const rule_t *rule = &rules[i];
+        if (rule->call != q->call || rule->ranks_max < q->n || !is_open(q->facts, rule->algo, rule->proto))
+            continue;
+        if ((only & DIRECT_ONLY && !is_direct(rule->algo)) || (only & SIMPLE_ONLY && rule->proto != SV_COLL_SIMPLE))
+            continue;
+        if (q->bytes <= bound_of(q->facts->config, rule->proto, rule->max_bytes))
+            return rule;
+    }
+    return NULL;
+}
+
+static void take_rule(way_t *way, const question_t *q, const rule_t *rule)
+{
+    way->algo = rule->algo;
+    way->proto = rule->proto;
+    way->why = way->fell ? way->why : why_of(q->facts->config, rule);
+}
+
+static void fall_back(way_t *way, const char *why)
+{
+    way->why = way->fell ? way->why : why;
+    way->fell = true;
+}
+
+/* What the tuning file says, or the table where that has no line or its way is not open. */
+static void set_default(way_t *way, const question_t *q)
+{
+    const rule_t *rule = find_rule(q, 0);
+    if (rule) /* always: every call has a line for any size that is open to all */
+        take_rule(way, q, rule);
+    const sv_coll_tuned_t *tuned = sv_coll_tuning_find(q->facts->tuning, q->call, q->n, q->bytes);
+    if (!tuned)
+        return;
+    const rule_t *direct = tuned->algo == SV_COLL_TUNED_DIRECT ? find_rule(q, DIRECT_ONLY) : NULL;
+    unsigned algo = direct ? direct->algo : tuned->algo;
+    if (!sv_coll_exists(q->call, algo, tuned->proto) || !is_open(q->facts, algo, tuned->proto)) {
+        way->why = "the line in SELVAGE_COLL_TUNE cannot be followed here";
+        return;
+    }
+    *way = (way_t){.algo = algo, .proto = tuned->proto, .nchannels = tuned->nchannels, .why = "SELVAGE_COLL_TUNE"};
+}
+
+/* A protocol for an algorithm of which the table does not say at which size it uses which. */
+static unsigned proto_by_size(const question_t *q)
+{
+    const sv_config_t *config = q->facts->config;
+    if (q->bytes <= bound_of(config, SV_COLL_LL, FORCED_LL_MAX))
+        return SV_COLL_LL;
+    bool lines = q->facts->long_lines && q->bytes <= bound_of(config, SV_COLL_LL128, FORCED_LL128_MAX);
+    return lines ? SV_COLL_LL128 : SV_COLL_SIMPLE;
+}
+
+static void use_algo(way_t *way, const question_t *q, unsigned algo)
+{
+    way->proto = way->algo == algo ? way->proto : proto_by_size(q);
+    way->nchannels = way->algo == algo ? way->nchannels : 0;
+    way->algo = algo;
+    way->why = way->fell ? way->why : "SELVAGE_COLL_ALGO";
+}
+
+static void force_direct(way_t *way, const question_t *q)
+{
+    const rule_t *rule = find_rule(q, DIRECT_ONLY);
+    if (!rule) {
+        fall_back(way, q->facts->config->coll_checksum ? "SELVAGE_COLL_ALGO=direct: not with SELVAGE_COLL_CHECKSUM"
+                                                       : "SELVAGE_COLL_ALGO: the call has no such algorithm");
+        return;
+    }
+    if (!is_direct(way->algo)) {
+        take_rule(way, q, rule);
+        way->nchannels = 0;
+    }
+    way->why = "SELVAGE_COLL_ALGO";
+}
+
+/* Where a call has no such algorithm: a schedule of many steps gives way to the other, and that to one step. */
+static void force_algo(way_t *way, const question_t *q)
+{
+    static const unsigned algos[] = {0, SV_COLL_ONESHOT, SV_COLL_TWOSHOT, 0, SV_COLL_RING, SV_COLL_PAT, 0};
+    int forced = q->facts->config->coll_algo;
+    unsigned algo = algos[forced];
+    if (forced == SV_CONFIG_COLL_ALGO_AUTO)
+        return;
+    if (forced == SV_CONFIG_COLL_ALGO_NVLS) {
+        fall_back(way, "SELVAGE_COLL_ALGO=nvls: multicast is not used");
+        return;
+    }
+    if (forced == SV_CONFIG_COLL_ALGO_DIRECT) {
+        force_direct(way, q);
+        return;
+    }
+    if (!sv_coll_exists(q->call, algo, SV_COLL_LL))
+        fall_back(way, "SELVAGE_COLL_ALGO: the call has no such algorithm");
+    if (!sv_coll_exists(q->call, algo, SV_COLL_LL) && algo == SV_COLL_PAT)
+        algo = SV_COLL_RING;
+    if (!sv_coll_exists(q->call, algo, SV_COLL_LL))
+        algo = SV_COLL_ONESHOT;
+    use_algo(way, q, algo);
+}
+
+/* The algorithm through slots that stands for a direct one where lines are wanted. */
+static unsigned through_slots(const question_t *q, unsigned algo)
+{
+    if (!is_direct(algo))
+        return algo;
+    bool two = q->n > 2 && sv_coll_exists(q->call, SV_COLL_TWOSHOT, SV_COLL_LL);
+    return two ? SV_COLL_TWOSHOT : SV_COLL_ONESHOT;
+}
+
+static void force_proto(way_t *way, const question_t *q)
+{
+    static const unsigned protos[] = {0, SV_COLL_LL, SV_COLL_LL128, SV_COLL_SIMPLE};
+    const sv_config_t *config = q->facts->config;
+    bool free_algo = config->coll_algo == SV_CONFIG_COLL_ALGO_AUTO || config->coll_algo == SV_CONFIG_COLL_ALGO_NVLS;
+    unsigned proto = protos[config->coll_proto];
+    if (proto == 0)
+        return;
+    if (proto == SV_COLL_LL128 && !q->facts->long_lines) {
+        fall_back(way, "SELVAGE_COLL_PROTO=ll128: this device is not known to store lines whole");
+        return;
+    }
+    const rule_t *rule = free_algo && proto == SV_COLL_SIMPLE ? find_rule(q, SIMPLE_ONLY) : NULL;
+    unsigned algo = free_algo ? through_slots(q, way->algo) : way->algo;
+    if (way->proto != proto && rule) {
+        take_rule(way, q, rule);
+        way->nchannels = 0;
+    } else if (way->proto != proto && sv_coll_exists(q->call, algo, proto)) {
+        *way = (way_t){.algo = algo, .proto = proto, .why = way->why, .fell = way->fell};
+    } else if (way->proto != proto) {
+        fall_back(way, "SELVAGE_COLL_PROTO: the algorithm has no such protocol");
+    }
+    way->why = way->fell ? way->why : "SELVAGE_COLL_PROTO";
+}
+
+/* What one rank sends to, or reads from, each other rank. */
+static uint64_t share_of(const question_t *q, unsigned algo)
+{
+    bool whole = algo == SV_COLL_ONESHOT || algo == SV_COLL_DIRECT_ONE;
+    return whole && !has_blocks(q->call) ? q->bytes : (q->bytes + q->n - 1) / q->n;
+}
+
+static unsigned smaller(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+static unsigned channels_of(const question_t *q, const way_t *way)
+{
+    static const unsigned grains[SV_COLL_PROTOS] = {
+        [SV_COLL_LL] = LL_GRAIN, [SV_COLL_LL128] = LL128_GRAIN, [SV_COLL_SIMPLE] = SLOT_GRAIN};
+    const sv_config_t *config = q->facts->config;
+    unsigned grain = is_direct(way->algo) ? DIRECT_GRAIN : grains[way->proto];
+    uint64_t by_size = (share_of(q, way->algo) + grain - 1) / grain;
+    unsigned channels = by_size < SV_COLL_CHANNELS ? (unsigned)by_size : SV_COLL_CHANNELS;
+    channels = q->facts->soft ? smaller(channels, SOFT_CHANNELS) : channels;
+    channels = way->nchannels ? way->nchannels : channels;
+    if (channels < (unsigned)config->coll_channels_min)
+        channels = (unsigned)config->coll_channels_min;
+    if (config->coll_channels_max > 0)
+        channels = smaller(channels, (unsigned)config->coll_channels_max);
+    channels = smaller(channels, q->facts->nchannels);
+    return channels ? channels : 1;
+}
+
+/* A channel's share in a few pieces, so that one is on its way while the next is filled. */
+static uint32_t chunk_of(const question_t *q, const way_t *way, unsigned nchannels)
+{
+    uint64_t most = q->facts->layout.slot_bytes / CHUNK_UNIT * CHUNK_UNIT;
+    uint64_t chunk = share_of(q, way->algo) / nchannels / CHUNKS;
+    chunk = (chunk + CHUNK_UNIT - 1) / CHUNK_UNIT * CHUNK_UNIT;
+    chunk = chunk < CHUNK_MIN ? CHUNK_MIN : chunk;
+    return (uint32_t)(chunk < most ? chunk : most);
+}
+
+void sv_coll_select(const sv_coll_facts_t *facts, const sv_coll_call_t *call, sv_coll_choice_t *choice_out)
+{
+    const question_t q = {facts, call->call, facts->nranks, size_of(call, facts->nranks)};
+    way_t way = {.algo = SV_COLL_ONESHOT, .proto = SV_COLL_LL, .nchannels = 1, .why = "one rank"};
+    if (q.n > 1 && q.call == SV_COLL_BARRIER) {
+        way.why = "barrier";
+    } else if (q.n > 1) {
+        way.nchannels = 0;
+        set_default(&way, &q);
+        force_algo(&way, &q);
+        force_proto(&way, &q);
+    }
+    bool one = q.n == 1 || q.call == SV_COLL_BARRIER;
+    unsigned nchannels = one ? 1 : channels_of(&q, &way);
+    *choice_out = (sv_coll_choice_t){.algo = (uint8_t)way.algo,
+                                     .proto = (uint8_t)way.proto,
+                                     .nchannels = (uint16_t)nchannels,
+                                     .chunk_bytes = chunk_of(&q, &way, nchannels),
+                                     .why = way.why};
+}

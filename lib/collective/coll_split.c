@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Splits: all ranks of a communicator of collectives tell each other colour and key, each makes its own part from that,
+ * and all agree that every part is made. The arena is shared; parts of one split may have the same number, because they
+ * share no ranks.
+ */
+#include "base/base_status.h"
+#include "collective/coll_setup.h"
+
+enum { NOTE_COLOR, NOTE_KEY, NOTE_NUMBERS };
+
+typedef struct split_task {
+    sv_coll_task_t task;
+    selvage_coll_t *coll;
+    int color, key;
+    selvage_coll_t *part; /* NULL: this rank is in none */
+} split_task_t;
+
+static int value_of(const selvage_coll_t *coll, int rank, int what)
+{
+    return (int)(int64_t)sv_coll_note_of(&coll->all, rank)->value[what];
+}
+
+/* Whether rank a comes before rank b. */
+static bool is_before(const selvage_coll_t *coll, int a, int b)
+{
+    int key_a = value_of(coll, a, NOTE_KEY), key_b = value_of(coll, b, NOTE_KEY);
+    return key_a < key_b || (key_a == key_b && a < b);
+}
+
+/* Lists the ranks of the caller's colour, in order; returns how many, and which numbers they use. */
+static int list_members(const selvage_coll_t *coll, int color, int *list, uint64_t *used_out)
+{
+    int count = 0;
+    *used_out = 0;
+    for (int r = 0; r < coll->size; r++) {
+        if (value_of(coll, r, NOTE_COLOR) != color)
+            continue;
+        *used_out |= sv_coll_note_of(&coll->all, r)->value[NOTE_NUMBERS];
+        int at = count++;
+        for (; at > 0 && is_before(coll, r, list[at - 1]); at--)
+            list[at] = list[at - 1];
+        list[at] = r;
+    }
+    return count;
+}
+
+static selvage_status_t make_part(selvage_coll_t *coll, int color, selvage_coll_t **part_out)
+{
+    uint64_t used;
+    int count = 0;
+    for (int r = 0; r < coll->size; r++)
+        count += value_of(coll, r, NOTE_COLOR) == color;
+    SV_TRY(sv_coll_blank(coll->comm, count, part_out));
+    selvage_coll_t *part = *part_out;
+    list_members(coll, color, part->all.ranks, &used);
+    SV_TRY(sv_coll_pick_number(used, &part->number));
+    for (int r = 0; r < count; r++) {
+        int above = part->all.ranks[r]; /* rank in coll; from here on, of comm */
+        part->node_of[r] = coll->node_of[above];
+        part->all.ranks[r] = coll->all.ranks[above];
+        if (above == coll->rank)
+            part->all.me = r;
+    }
+    return sv_coll_furnish(part, coll->arena);
+}
+
+static selvage_status_t run_split(sv_coll_task_t *task)
+{
+    split_task_t *call = (split_task_t *)(void *)task;
+    selvage_coll_t *coll = call->coll;
+    double timeout_s = coll->comm->timeout_s;
+    selvage_status_t status = SELVAGE_SUCCESS;
+    if (call->color < -1)
+        status = sv_error(SELVAGE_ERR_ARGUMENT, "selvage_coll_split: color is %d; wanted 0 or more, or -1",
+                          call->color);
+    sv_coll_note_t *note = sv_coll_note_begin(&coll->all);
+    note->value[NOTE_COLOR] = (uint64_t)(int64_t)call->color;
+    note->value[NOTE_KEY] = (uint64_t)(int64_t)call->key;
+    note->value[NOTE_NUMBERS] = coll->arena->numbers_used;
+    SV_TRY(sv_coll_gather(&coll->all, "selvage_coll_split", coll->number, status, timeout_s));
+    if (call->color >= 0)
+        status = make_part(coll, call->color, &call->part);
+    status = sv_coll_gather(&coll->all, "selvage_coll_split: end", coll->number, status, timeout_s);
+    if (status != SELVAGE_SUCCESS && call->part)
+        sv_coll_free(call->part);
+    return status;
+}
+
+selvage_status_t sv_coll_split(selvage_coll_t *coll, int color, int key, selvage_coll_t **coll_out)
+{
+    split_task_t call = {.task = {.run = run_split}, .coll = coll, .color = color, .key = key};
+    SV_TRY(sv_coll_task_run(coll->comm, &call.task));
+    *coll_out = call.part;
+    return SELVAGE_SUCCESS;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Windows: user memory that the ranks of a communicator on this node have mapped. All use one number for it, the first
+ * that is free on all of them. The table of a rank says where the windows of the others lie here; an entry is 0 until
+ * all have mapped the window, and 0 again before anybody lets go of it. Entries change while kernels run, but never
+ * those that a kernel may look at: a number is told only by calls behind registering, and unregistering waits for all.
+ */
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "collective/coll_setup.h"
+#include "memory/memory_kind.h"
+
+enum { NOTE_OFFSET, NOTE_USED };
+
+typedef struct window_task {
+    sv_coll_task_t task;
+    selvage_coll_t *coll;
+    uint8_t *ptr;
+    size_t bytes;
+    selvage_window_t *window;
+} window_task_t;
+
+uint64_t sv_coll_window_find(const selvage_coll_t *coll, const void *ptr, uint64_t bytes)
+{
+    const sv_list_t *windows = &coll->arena->windows;
+    for (const sv_list_t *it = windows->next; it != windows; it = it->next) {
+        const selvage_window_t *window = SV_CONTAINER_OF(it, selvage_window_t, link);
+        uint64_t offset = (uint64_t)((uintptr_t)ptr - (uintptr_t)window->ptr);
+        if (offset < window->bytes && bytes <= window->bytes - offset && (coll->members & ~window->members) == 0)
+            return (uint64_t)window->number << 48 | offset;
+    }
+    return 0;
+}
+
+/* Gives the device the table as the host has it. */
+static selvage_status_t upload_table(sv_coll_arena_t *arena)
+{
+    _Static_assert(sizeof arena->window_base <= SV_COLL_SCRATCH_BYTES, "the table is copied at once");
+    return sv_coll_upload(arena, arena->priv->window, arena->window_base, sizeof arena->window_base);
+}
+
+static uint64_t *entry_of(sv_coll_arena_t *arena, uint32_t rank, unsigned number)
+{
+    return &arena->window_base[rank * SV_COLL_WINDOWS + number];
+}
+
+/* Takes the window out of the tables and lets go of peers' memory. */
+static void let_go(sv_coll_arena_t *arena, selvage_window_t *window)
+{
+    for (uint32_t peer = 0; peer < arena->nranks; peer++)
+        *entry_of(arena, peer, window->number) = 0;
+    (void)upload_table(arena); /* a device that fails here has no more kernels to read it */
+    for (uint32_t peer = 0; peer < arena->nranks; peer++) {
+        sv_opened_put(window->opened[peer]);
+        window->opened[peer] = NULL;
+    }
+    arena->windows_used &= ~(UINT64_C(1) << window->number);
+    sv_list_remove(&window->link);
+}
+
+void sv_coll_withdraw_windows(sv_coll_arena_t *arena, const selvage_coll_t *coll)
+{
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, &arena->windows) {
+        selvage_window_t *window = SV_CONTAINER_OF(it, selvage_window_t, link);
+        if (coll && window->coll != coll)
+            continue;
+        let_go(arena, window);
+        window->coll = NULL;
+        window->arena = NULL;
+        if (!coll)
+            sv_free(window);
+    }
+}
+
+static selvage_status_t export_window(window_task_t *call, sv_coll_note_t *note)
+{
+    sv_device_t *dev = call->coll->comm->dev;
+    SV_TRY(sv_calloc(1, sizeof *call->window, &call->window));
+    call->window->ptr = call->ptr;
+    call->window->bytes = call->bytes;
+    sv_list_init(&call->window->link);
+    if (call->coll->dev.n == 1)
+        return SELVAGE_SUCCESS; /* any memory will do */
+    selvage_status_t status =
+        SV_DEVICE_CALL(dev, export_memory, call->ptr, call->bytes, &note->handle, &note->value[NOTE_OFFSET]);
+    if (status == SELVAGE_ERR_UNSUPPORTED)
+        return sv_error(status, "selvage_coll_register: %zu bytes at %p cannot be exported to the ranks of the node: "
+                        "this is %s; leave it unregistered: collectives copy through the arena", call->bytes,
+                        (void *)call->ptr, sv_memory_kind_text(sv_memory_kind(dev, call->ptr, call->bytes)));
+    return status;
+}
+
+/* From the notes of all: the first number that is free on every rank. */
+static selvage_status_t pick_number(const sv_coll_circle_t *circle, unsigned *number_out)
+{
+    uint64_t used = 0;
+    for (int r = 0; r < circle->size; r++)
+        used |= sv_coll_note_of(circle, r)->value[NOTE_USED];
+    for (unsigned number = 1; number < SV_COLL_WINDOWS; number++)
+        if (!(used >> number & 1)) {
+            *number_out = number;
+            return SELVAGE_SUCCESS;
+        }
+    return sv_error(SELVAGE_ERR_LIMIT, "selvage_coll_register: all %d windows of this communicator are in use",
+                    SV_COLL_WINDOWS - 1);
+}
+
+static selvage_status_t open_windows(selvage_coll_t *coll, selvage_window_t *window)
+{
+    selvage_comm_t *comm = coll->comm;
+    sv_coll_arena_t *arena = coll->arena;
+    const sv_coll_circle_t *circle = sv_coll_node_circle(coll);
+    for (int r = 0; r < circle->size; r++) {
+        const sv_coll_note_t *note = sv_coll_note_of(circle, r);
+        uint32_t peer = coll->dev.member[r];
+        uint64_t *entry = entry_of(arena, peer, window->number);
+        *entry = (uint64_t)(uintptr_t)window->ptr;
+        if (r == circle->me)
+            continue;
+        *entry = 0;
+        SV_TRY(sv_opened_get(&comm->opened, comm->dev, circle->ranks[r], &note->handle, &window->opened[peer]));
+        *entry = (uint64_t)(uintptr_t)window->opened[peer]->base + note->value[NOTE_OFFSET];
+    }
+    return upload_table(arena);
+}
+
+/* With the handles of all: maps them, and the window is there once all have. */
+static selvage_status_t map_window(selvage_coll_t *coll, selvage_window_t *window)
+{
+    sv_coll_arena_t *arena = coll->arena;
+    sv_coll_circle_t *circle = sv_coll_node_circle(coll);
+    double timeout_s = coll->comm->timeout_s;
+    window->coll = coll;
+    window->arena = arena;
+    window->members = coll->members;
+    arena->windows_used |= UINT64_C(1) << window->number;
+    selvage_status_t status = open_windows(coll, window);
+    status = sv_coll_gather(circle, "selvage_coll_register: mapping", window->number, status, timeout_s);
+    if (status == SELVAGE_SUCCESS) {
+        sv_list_append(&arena->windows, &window->link);
+        return status;
+    }
+    let_go(arena, window); /* and nobody leaves before all have, because users free their memory then */
+    (void)sv_coll_gather(circle, "selvage_coll_register: unmapping", window->number, SELVAGE_SUCCESS, timeout_s);
+    return status;
+}
+
+static selvage_status_t run_register(sv_coll_task_t *task)
+{
+    window_task_t *call = (window_task_t *)(void *)task;
+    selvage_coll_t *coll = call->coll;
+    sv_coll_circle_t *circle = sv_coll_node_circle(coll);
+    sv_coll_note_t *note = sv_coll_note_begin(circle);
+    note->value[NOTE_USED] = coll->arena->windows_used;
+    selvage_status_t status = export_window(call, note);
+    status = sv_coll_gather(circle, "selvage_coll_register", coll->number, status, coll->comm->timeout_s);
+    if (status == SELVAGE_SUCCESS)
+        status = pick_number(circle, &call->window->number);
+    if (status == SELVAGE_SUCCESS)
+        status = map_window(coll, call->window);
+    if (status != SELVAGE_SUCCESS)
+        sv_free(call->window);
+    return status;
+}
+
+selvage_status_t sv_coll_register(selvage_coll_t *coll, void *ptr, size_t bytes, selvage_window_t **window_out)
+{
+    window_task_t call = {.task = {.run = run_register}, .coll = coll, .ptr = ptr, .bytes = bytes};
+    SV_TRY(sv_coll_task_run(coll->comm, &call.task));
+    *window_out = call.window;
+    return SELVAGE_SUCCESS;
+}
+
+/* The gathering is behind letting go, so that the user's memory is his alone again when the call returns. */
+static selvage_status_t run_unregister(sv_coll_task_t *task)
+{
+    window_task_t *call = (window_task_t *)(void *)task;
+    selvage_coll_t *coll = call->coll;
+    selvage_status_t status = SELVAGE_SUCCESS;
+    unsigned number = call->window->number;
+    if (coll->arena->stuck)
+        status = sv_error(SELVAGE_ERR_TIMEOUT, "selvage_coll_unregister: a kernel of this rank does not end");
+    else
+        let_go(coll->arena, call->window);
+    return sv_coll_gather(sv_coll_node_circle(coll), "selvage_coll_unregister", number, status,
+                          coll->comm->timeout_s);
+}
+
+selvage_status_t sv_coll_unregister(selvage_window_t *window)
+{
+    selvage_status_t status = SELVAGE_SUCCESS;
+    if (!window)
+        return status;
+    if (window->coll) {
+        window_task_t call = {.task = {.run = run_unregister}, .coll = window->coll, .window = window};
+        sv_coll_arena_quiet(window->arena);
+        status = sv_coll_task_run(window->coll->comm, &call.task);
+    }
+    if (!window->arena || !window->arena->stuck)
+        sv_free(window);
+    return status;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Pieces of work from calls. All of it must come out the same on all ranks but for addresses: algorithm, protocol and
+ * channels are a pure function of what ranks have in common, the sequence counts what all of them call.
+ */
+#include <string.h>
+
+#include "base/base_log.h"
+#include "base/base_thread.h"
+#include "collective/coll_names.h"
+#include "collective/coll_parts.h"
+
+static void tell(const sv_coll_work_t *work, const sv_coll_choice_t *choice)
+{
+    if (sv_thread_binding()->log_level < SV_LOG_INFO)
+        return;
+    sv_log(SV_LOG_INFO, "collective", "call %u: %s of %llu %s: %s, %s, channels %u to %u: %s", work->sequence,
+           sv_coll_call_name(work->call), (unsigned long long)work->count, selvage_type_name(work->type),
+           sv_coll_algo_name(work->algo), sv_coll_proto_name(work->proto), work->channel,
+           work->channel + work->nchannels - 1U, choice->why);
+}
+
+static uint64_t key_of(const selvage_coll_t *coll)
+{
+    return sv_digest_mix(coll->comm->nonce ^ ((uint64_t)coll->number << 32 | coll->sequence));
+}
+
+/* Messages are told apart by the steps of their connection; their two ends may have made other calls between. */
+static uint64_t key_of_pairs(const selvage_coll_t *coll)
+{
+    return sv_digest_mix(coll->comm->nonce ^ ((uint64_t)coll->number << 32 | UINT32_MAX));
+}
+
+static uint64_t sign(const sv_coll_work_t *work)
+{
+    sv_coll_work_t as_signed = *work;
+    if (work->flags & SV_COLL_DIVIDE)
+        as_signed.op = SV_COLL_SIGNED_AVERAGE;
+    else if (work->flags & SV_COLL_PREMUL)
+        as_signed.op = SV_COLL_SIGNED_PREMUL;
+    return sv_coll_signature(&as_signed, work->communicator);
+}
+
+static uint8_t digest_flag(const selvage_coll_t *coll)
+{
+    return coll->facts.config->coll_checksum ? SV_COLL_DIGEST : 0;
+}
+
+/* Windows are what direct algorithms need; of nothing there is none. */
+static void place(const selvage_coll_t *coll, const sv_coll_call_t *call, sv_coll_work_t *work)
+{
+    uint64_t send_bytes, recv_bytes;
+    sv_coll_extents(coll, call, &send_bytes, &recv_bytes);
+    if (send_bytes > 0) {
+        work->src = (uintptr_t)call->send;
+        work->src_window = sv_coll_window_find(coll, call->send, send_bytes);
+    }
+    if (recv_bytes > 0) {
+        work->dst = (uintptr_t)call->recv;
+        work->dst_window = sv_coll_window_find(coll, call->recv, recv_bytes);
+    }
+}
+
+void sv_coll_work_of_call(selvage_coll_t *coll, const sv_coll_call_t *call, sv_coll_work_t *work_out)
+{
+    sv_coll_choice_t choice;
+    sv_coll_select(&coll->facts, call, &choice);
+    *work_out = (sv_coll_work_t){
+        .call = call->call, .algo = choice.algo, .proto = choice.proto, .type = call->type, .op = call->op,
+        .flags = call->flags | digest_flag(coll), .root = call->root < 0 ? 0 : (uint8_t)call->root, .peer = 0xff,
+        .nchannels = choice.nchannels, .sequence = ++coll->sequence, .count = call->count, .scalar = call->scalar,
+        .key = key_of(coll), .chunk_bytes = choice.chunk_bytes, .communicator = coll->number,
+    };
+    place(coll, call, work_out);
+    work_out->signature = sign(work_out);
+    tell(work_out, &choice);
+}
+
+/* How a message goes: by what both of its ends know. */
+typedef struct manner {
+    sv_coll_choice_t choice;
+    uint32_t key;              /* the same for all messages that one piece of work can be about */
+} manner_t;
+
+static void choose_manner(const selvage_coll_t *coll, const sv_coll_call_t *message, manner_t *manner_out)
+{
+    sv_coll_call_t alike = *message;
+    alike.is_send = true;
+    alike.root = 0;
+    sv_coll_select(&coll->facts, &alike, &manner_out->choice);
+    manner_out->key = (uint32_t)message->type | (uint32_t)manner_out->choice.proto << 8 |
+                      (uint32_t)manner_out->choice.nchannels << 16;
+}
+
+/* A message that has a channel to itself goes on that of the distance between its ranks. */
+static void make_pair(selvage_coll_t *coll, const sv_coll_call_t *send, const sv_coll_call_t *recv,
+                      const manner_t *manner, sv_coll_work_t *work_out)
+{
+    const sv_coll_choice_t *choice = &manner->choice;
+    unsigned n = coll->dev.n, me = coll->dev.me;
+    unsigned distance = send ? ((unsigned)send->root + n - me) % n : (me + n - (unsigned)recv->root) % n;
+    *work_out = (sv_coll_work_t){
+        .call = SV_COLL_PAIR, .algo = choice->algo, .proto = choice->proto, .type = send ? send->type : recv->type,
+        .root = send ? (uint8_t)send->root : 0xff, .peer = recv ? (uint8_t)recv->root : 0xff,
+        .channel = (uint16_t)(choice->nchannels > 1 ? 0 : distance % coll->facts.nchannels),
+        .nchannels = choice->nchannels, .flags = digest_flag(coll), .sequence = coll->sequence,
+        .key = key_of_pairs(coll),
+        .count = send ? send->count : 0, .count_in = recv ? recv->count : 0,
+        .src = send ? (uintptr_t)send->send : 0, .dst = recv ? (uintptr_t)recv->recv : 0,
+        .chunk_bytes = choice->chunk_bytes, .communicator = coll->number,
+    };
+    tell(work_out, choice);
+}
+
+unsigned sv_coll_works_of_round(selvage_coll_t *coll, const sv_coll_call_t *send, const sv_coll_call_t *recv,
+                                sv_coll_work_t work_out[2])
+{
+    manner_t sent, taken;
+    if (send)
+        choose_manner(coll, send, &sent);
+    if (recv)
+        choose_manner(coll, recv, &taken);
+    if (!send || !recv || sent.key == taken.key) {
+        make_pair(coll, send, recv, send ? &sent : &taken, &work_out[0]);
+        return 1;
+    }
+    unsigned first = sent.key < taken.key ? 0 : 1;
+    make_pair(coll, send, NULL, &sent, &work_out[first]);
+    make_pair(coll, NULL, recv, &taken, &work_out[1 - first]);
+    return 2;
+}

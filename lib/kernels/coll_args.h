@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Collectives: what host and kernel share. Plain C and C++, fixed layout on every device, no host headers but stdint.
+ *
+ * The arena of a rank is one exported allocation, the same layout on every rank of the node. It is a table of
+ * connections, one per channel and peer; block c of a launch works on channel c and touches no other's.
+ *
+ *   arena of rank r                                  connection (c, p): where p writes for r
+ *   +-----------------------------+                  +-----------------------------------------+
+ *   | head line: abort            |                  | tail   steps that p has put into slots   |  128 B each
+ *   | channel 0: conn of peer 0   |----------------->| head   steps that p has taken of r's     |
+ *   |            conn of peer 1   |                  | fin    passes of work that p has ended   |
+ *   |            ...              |                  | hello  two halves of SV_COLL_HELLO lines |
+ *   | channel 1: ...              |                  | ll     SV_COLL_STEPS slots of lines      |
+ *   +-----------------------------+                  | ll128  SV_COLL_STEPS slots of long lines |
+ *                                                    | slots  SV_COLL_STEPS slots and records   |
+ *                                                    +-----------------------------------------+
+ *
+ * Counters (sv_coll_state_t) belong to the block alone, live in its own rank's memory between launches, and never go
+ * back. A step is one slot of one connection in one direction, whatever the protocol: step s uses slot s modulo
+ * SV_COLL_STEPS, and may be written once head > s - SV_COLL_STEPS says that step s - SV_COLL_STEPS was taken.
+ */
+#ifndef SV_COLL_ARGS_H
+#define SV_COLL_ARGS_H
+
+#include <stdint.h>
+
+#include "kernels/kernel_args.h"
+
+enum {
+    SV_COLL_RANKS = 16,        /* of a node */
+    SV_COLL_CHANNELS = 64,     /* at most */
+    SV_COLL_STEPS = 8,
+    SV_COLL_HELLO = 4,         /* lines: signature, source, destination, scalar */
+    SV_COLL_WINDOWS = 64,      /* registered per arena; window 0 is none */
+    SV_COLL_RINGS = 16,
+    SV_COLL_FIFO_STRIDE = 128, /* bytes of a piece of work in the FIFO, so that none straddles its end */
+    SV_COLL_ARG_WORKS = 5,     /* pieces of work that travel in the argument of a launch */
+    SV_COLL_LINE = 16,         /* bytes of a line of LL: 8 of data, each half with its own flag */
+    SV_COLL_LONG_WORDS = 16,   /* words of a long line (LL128); the last is its flag */
+    SV_COLL_LL_CLEAN = 0x7ffffff8, /* eight steps in 2^31, one for each slot */
+    SV_COLL_LANES = 512        /* threads of a block on a GPU; a multiple of 8, which store a long line together */
+};
+
+/* The public enumeration of types (selvage_type_t) with the same values, for device code. */
+enum {
+    SV_COLL_INT8 = 1, SV_COLL_UINT8, SV_COLL_INT32, SV_COLL_UINT32, SV_COLL_INT64, SV_COLL_UINT64, SV_COLL_FLOAT16,
+    SV_COLL_BFLOAT16, SV_COLL_FLOAT32, SV_COLL_FLOAT64, SV_COLL_E4M3, SV_COLL_E5M2, SV_COLL_TYPES
+};
+
+/* Operations on two elements; an average is a sum with SV_COLL_DIVIDE. The values of SELVAGE_OP_. */
+enum { SV_COLL_SUM = 1, SV_COLL_PROD, SV_COLL_MIN, SV_COLL_MAX, SV_COLL_OPS };
+
+/* What is called. */
+enum {
+    SV_COLL_ALL_REDUCE = 1, SV_COLL_REDUCE_SCATTER, SV_COLL_ALL_GATHER, SV_COLL_BROADCAST, SV_COLL_REDUCE,
+    SV_COLL_ALL_TO_ALL, SV_COLL_PAIR, SV_COLL_BARRIER, SV_COLL_CALLS
+};
+
+/* How the software device stores lines: at once and in order; late, halves in any order, which all protocols bear; and
+   with flags before the data of long lines, which LL128 does not. */
+enum { SV_COLL_STORES_WHOLE, SV_COLL_STORES_LATE, SV_COLL_STORES_TORN };
+
+/* How it is done. ONESHOT and TWOSHOT go through slots, DIRECT_ONE and DIRECT_TWO read and write users' memory. */
+enum {
+    SV_COLL_ONESHOT = 1, SV_COLL_TWOSHOT, SV_COLL_DIRECT_ONE, SV_COLL_DIRECT_TWO, SV_COLL_RING, SV_COLL_PAT,
+    SV_COLL_ALGOS
+};
+enum { SV_COLL_LL = 1, SV_COLL_LL128, SV_COLL_SIMPLE, SV_COLL_PROTOS };
+
+enum {
+    SV_COLL_PREMUL = 1,        /* each rank's input is multiplied by scalar first */
+    SV_COLL_SCALAR_AT = 2,     /* scalar is an address of device memory */
+    SV_COLL_DIVIDE = 4,        /* the result is divided by the number of ranks */
+    SV_COLL_DIGEST = 8         /* every slot carries a digest, verified by who takes it */
+};
+
+/*
+ * One piece of work: what one call asks of the channels [channel, channel + nchannels). Ranks are those of the
+ * communicator, 0 to n-1. PAIR: sends count elements of src to root, and takes count_in elements from peer into dst;
+ * either may be none (0xff).
+ */
+typedef struct sv_coll_work {
+    uint8_t call, algo, proto, type;
+    uint8_t op, flags, root, peer;
+    uint16_t channel, nchannels;
+    uint32_t sequence;         /* of the call, from 1 */
+    uint64_t count, count_in;  /* elements, as in the public call */
+    uint64_t src, dst;         /* addresses on this device */
+    uint64_t scalar;           /* bits of one element, or its address */
+    uint64_t src_window, dst_window; /* number << 48 | offset of src and dst in it; 0: in none */
+    uint64_t signature;        /* what all ranks of the call must agree on; see sv_coll_signature() */
+    uint64_t key;              /* salt of the digests */
+    uint32_t chunk_bytes;      /* of a slot of SIMPLE, how much a step uses; a multiple of 128 */
+    uint32_t communicator;     /* number of the (split) communicator in its arena: for the signature of a PAIR */
+} sv_coll_work_t;
+
+/* Counters of one connection: own memory, own block. LL flags are the lower half of step + 1. */
+typedef struct sv_coll_state {
+    uint64_t sent, taken;      /* steps */
+    uint64_t hellos, fins;     /* rounds of these words, both directions alike */
+} sv_coll_state_t;
+
+/* What went wrong first, in pinned memory; kind is released last. */
+enum {
+    SV_COLL_FINE = 0,
+    SV_COLL_LATE,              /* the deadline passed: peer did not show `wanted`, but `seen` */
+    SV_COLL_DIFFERS,           /* peer's signature is `seen`, this rank's `wanted` */
+    SV_COLL_DAMAGED,           /* the digest of a slot of peer's: `wanted` in its record, `seen` in the data */
+    SV_COLL_ABORTED,           /* by the host of this rank (peer is this rank), or by peer */
+};
+/* What a LATE block waited for. */
+enum { SV_COLL_AT_HELLO = 1, SV_COLL_AT_SLOT, SV_COLL_AT_CREDIT, SV_COLL_AT_LINE, SV_COLL_AT_FIN };
+typedef struct sv_coll_error {
+    uint32_t kind, place;
+    uint32_t sequence, peer;   /* of the call; rank in its communicator */
+    uint32_t channel, call;
+    uint64_t wanted, seen;
+} sv_coll_error_t;
+
+/* Pinned words of one channel, which the host reads. */
+typedef struct sv_coll_counts {
+    uint32_t started, completed;
+} sv_coll_counts_t;
+
+/* Where things are in an arena; the same on all ranks of the node. */
+typedef struct sv_coll_layout {
+    uint64_t channel_bytes, conn_bytes;        /* strides; the first channel begins at SV_COLL_ARENA_HEAD */
+    uint32_t ll_bytes, long_bytes, slot_bytes; /* of one slot of each protocol, without the record */
+    uint32_t hello_at, ll_at, long_at, slot_at; /* in a connection */
+    uint32_t nranks, nchannels;
+} sv_coll_layout_t;
+enum { SV_COLL_ARENA_HEAD = 128, SV_COLL_TAIL_AT = 0, SV_COLL_HEAD_AT = 128, SV_COLL_FIN_AT = 256,
+       SV_COLL_SLOT_RECORD = 128 };
+
+/* A step of the logarithmic schedule: exchange with the ranks `distance` away; blocks of ranks in a bit mask. */
+typedef struct sv_coll_pat_step {
+    uint16_t to, from;         /* ranks; 0xffff: none */
+    uint32_t send_mask, recv_mask; /* bit q: the block of rank q */
+} sv_coll_pat_step_t;
+typedef struct sv_coll_pat {
+    uint32_t nsteps, reserved;
+    sv_coll_pat_step_t step[4]; /* ceil(log2(16)) */
+} sv_coll_pat_t;
+
+/*
+ * The device communicator: one per (split) communicator, in device memory, written by the host before the first launch
+ * and constant after but for windows.
+ */
+typedef struct sv_coll_dev {
+    uint32_t n, me;            /* ranks of this communicator on the node, and this rank among them */
+    uint32_t stores, reserved; /* soft only: how stores of lines behave (SV_COLL_STORES_) */
+    uint32_t nrings, ll_clean; /* rings; the mask of steps whose slots of lines are written whole (sv_coll_lines) */
+    sv_coll_layout_t layout;
+    uint8_t member[SV_COLL_RANKS];             /* which rank of the arena is rank r */
+    uint8_t ring[SV_COLL_RINGS][SV_COLL_RANKS]; /* ring k: ranks in order; channel c uses ring c modulo nrings */
+    uint64_t arena[SV_COLL_RANKS];             /* by rank of this communicator: base of its arena, mapped here */
+    sv_coll_pat_t gather, scatter;             /* PAT for all-gather and reduce-scatter */
+    sv_coll_state_t *state;                    /* [channel * SV_COLL_RANKS + rank of the arena] */
+    uint32_t *stop;                            /* this device's word for its blocks: an error was recorded */
+    const uint32_t *host_stop;                 /* pinned: the host wants an end */
+    sv_coll_error_t *error;                    /* pinned */
+    uint32_t *error_taken;                     /* device word: who records the first error */
+    sv_coll_counts_t *counts;                  /* pinned, [channel] */
+    const uint8_t *fifo;                       /* pinned ring of sv_coll_work_t */
+    uint32_t *consumed;                        /* pinned: position up to which the FIFO was read */
+    uint32_t *arrivals;                        /* device word: blocks of the launch that are through */
+    uint64_t *window;                          /* [rank of the arena * SV_COLL_WINDOWS + number]: base here, or 0 */
+} sv_coll_dev_t;
+
+/* The argument of a launch. Work 0 to nwork-1 lie in work[], or, if from_fifo, in the ring from position on. */
+typedef struct sv_coll_arg {
+    const sv_coll_dev_t *dev;
+    uint64_t deadline_ns;      /* of any one wait; 0: none */
+    uint32_t nwork, from_fifo;
+    uint32_t position, fifo_mask; /* bytes, monotonic; size of the ring - 1 */
+    sv_coll_work_t work[SV_COLL_ARG_WORKS];
+} sv_coll_arg_t;
+
+/* Host and device compilers must agree. */
+SV_LAYOUT_ASSERT(sv_coll_work_t, 96);
+SV_LAYOUT_ASSERT(sv_coll_arg_t, 32 + 96 * SV_COLL_ARG_WORKS);
+SV_LAYOUT_ASSERT(sv_coll_state_t, 32);
+
+#if defined(__CUDACC__)
+#define SV_COLL_BOTH static inline __host__ __device__
+#elif defined(__HIP__)
+#define SV_COLL_BOTH static inline __attribute__((host, device))
+#else
+#define SV_COLL_BOTH static inline
+#endif
+
+/*
+ * The signature: sequence 6 bits, count 34, call 4, type 4, operation 3, root 4, algorithm 3, protocol 2, communicator
+ * 4. A host can read back from it what the other rank called.
+ */
+SV_COLL_BOTH uint64_t sv_coll_signature(const sv_coll_work_t *work, unsigned communicator)
+{
+    return (uint64_t)(work->sequence & 0x3f) | (work->count & 0x3ffffffff) << 6 | (uint64_t)(work->call & 15) << 40 |
+           (uint64_t)(work->type & 15) << 44 | (uint64_t)(work->op & 7) << 48 | (uint64_t)(work->root & 15) << 51 |
+           (uint64_t)(work->algo & 7) << 55 | (uint64_t)(work->proto & 3) << 58 | (uint64_t)(communicator & 15) << 60;
+}
+
+#endif

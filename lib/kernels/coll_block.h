@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a block of the collective kernel knows, in memory that its lanes share; how it waits, and how it fails.
+ *
+ * Block c works on channel c, with its own counters, and meets only blocks c of other ranks. Whatever is waited for is
+ * waited for by sv_coll_wait_more(), which looks at the ways to end: an error recorded by another block of this device
+ * (stop), an end that the host wants (host_stop), an error that another rank tells of (the first word of the arena),
+ * and the deadline. A lane that gives up sets `failed`, its block goes on to the next barrier without waiting for
+ * anything again, and leaves. Lanes may see `failed` at different times, but must leave between the same two barriers:
+ * where one of them could still fail behind the barrier they ask for what was settled before it, `leaves` or `more`.
+ */
+#ifndef SV_COLL_BLOCK_H
+#define SV_COLL_BLOCK_H
+
+#include "kernels/coll_args.h"
+#include "kernels/coll_pass.h"
+#include "kernels/kernel_device.h"
+
+/* Where a piece of a slice comes from or goes to: memory, or a slot of the connection with a rank. */
+enum { SV_COLL_PLAIN = 0xff };
+
+/*
+ * One step of an algorithm: element i of every destination becomes the combination of the sources, in their order.
+ * Slots are those of the next step of a connection; `post` and `take` say for which ranks that step is then over.
+ */
+typedef struct sv_coll_slice {
+    uint64_t src[SV_COLL_RANKS], dst[SV_COLL_RANKS + 1]; /* address, or offset in the slot */
+    uint8_t from[SV_COLL_RANKS], to[SV_COLL_RANKS + 1];  /* rank, or SV_COLL_PLAIN */
+    uint8_t part_of[SV_COLL_RANKS]; /* of a source: which part of its slot it is ... */
+    uint32_t part;                  /* ... and of the destinations; says where the digest of the part lies */
+    uint32_t nsrc, ndst;
+    uint32_t premul;           /* mask of sources that are to be multiplied first, by the scalar of scale_of[] */
+    uint8_t scale_of[SV_COLL_RANKS];
+    uint32_t post, take;       /* masks of ranks */
+    uint32_t divisor;          /* of the result; 0: none */
+    uint32_t reserved;
+    uint64_t id_in, id_out;    /* what the data in the source slots is, and in those of the destinations: a salt */
+    uint64_t bytes;
+} sv_coll_slice_t;
+
+/* What comes next in a piece of work: a slice, its end, or the end of all because something has failed. */
+enum { SV_COLL_MORE_SLICE, SV_COLL_MORE_NONE, SV_COLL_MORE_FAILED };
+
+typedef struct sv_coll_block {
+    sv_coll_work_t work;
+    sv_coll_slice_t slice;
+    sv_coll_pass_t pass;            /* the slice as a pass over memory */
+    uint64_t mine[SV_COLL_RANKS];   /* connection of rank r in this rank's arena: where r writes */
+    uint64_t theirs[SV_COLL_RANKS]; /* that of this rank in r's */
+    sv_coll_state_t state[SV_COLL_RANKS];
+    uint64_t hello[SV_COLL_HELLO][SV_COLL_RANKS];
+    uint64_t key_of[SV_COLL_RANKS]; /* of the sources' digests */
+    uint64_t arena;                 /* own */
+    uint64_t deadline_ns;
+    uint32_t n, me, channel;
+    uint32_t failed;
+    uint32_t leaves;                /* a lane saw `failed` before the barrier behind the waits of a slice */
+    uint32_t more;                  /* lane 0: SV_COLL_MORE_ */
+    uint32_t random;                /* soft, stores that are late: how late */
+} sv_coll_block_t;
+
+/* What all lanes of a block are given. */
+typedef struct sv_coll_at {
+    sv_coll_block_t &b;
+    const sv_coll_dev_t *dev;
+    sv_dev_block_t at;
+} sv_coll_at_t;
+
+typedef struct sv_coll_spin {
+    uint64_t begin_ns;
+    unsigned turns, relaxed;
+} sv_coll_spin_t;
+
+template <typename T> SV_DEV_FN T *sv_coll_pointer(uint64_t address)
+{
+    return reinterpret_cast<T *>(static_cast<uintptr_t>(address));
+}
+
+/* Rank of this communicator that is `member` of the arena; this rank for one that is none of it. */
+SV_DEV_FN uint32_t sv_coll_rank_of(const sv_coll_at_t &c, uint32_t member)
+{
+    for (uint32_t r = 0; r < c.b.n; r++)
+        if (c.dev->member[r] == member)
+            return r;
+    return c.b.me;
+}
+
+/* Partner: sv_coll_told(). Kind, who says so, and who is to blame: ranks of the arena. */
+SV_DEV_FN void sv_coll_tell(const sv_coll_at_t &c, uint32_t kind, uint32_t blamed)
+{
+    const uint32_t ranks = static_cast<uint32_t>(c.dev->member[c.b.me]) << 8 | c.dev->member[blamed];
+    uint64_t word = static_cast<uint64_t>(kind) << 32 | ranks;
+    for (uint32_t r = 0; r < c.b.n; r++)
+        if (r != c.b.me)
+            sv_dev_store_word_system(sv_coll_pointer<uint64_t>(c.dev->arena[r]), word);
+}
+
+/* Records the first error of this device. What is told by another rank is not passed on. */
+SV_DEV_FN void sv_coll_fail(const sv_coll_at_t &c, uint32_t kind, uint32_t place, uint32_t peer, uint64_t wanted,
+                            uint64_t seen, bool told)
+{
+    if (sv_dev_exchange_u32(c.dev->error_taken, 1) == 0) {
+        sv_coll_error_t *error = c.dev->error;
+        error->place = place;
+        error->sequence = c.b.work.sequence;
+        error->peer = peer;
+        error->channel = c.b.channel;
+        error->call = c.b.work.call;
+        error->wanted = wanted;
+        error->seen = seen;
+        sv_dev_store_release_system_u32(&error->kind, kind); /* partner: sv_coll_check() */
+        if (!told)
+            sv_coll_tell(c, kind, peer);
+    }
+    sv_dev_store_release_u32(c.dev->stop, 1); /* partner: sv_coll_ended() */
+    sv_dev_store_u32_system(&c.b.failed, 1);
+}
+
+/* Whether another rank tells of an error; records it as this rank's. */
+SV_DEV_FN bool sv_coll_told(const sv_coll_at_t &c)
+{
+    uint64_t word = c.b.arena ? sv_dev_load_word_system(sv_coll_pointer<uint64_t>(c.b.arena)) : 0;
+    if (word == 0)
+        return false;
+    sv_coll_fail(c, static_cast<uint32_t>(word >> 32), 0, sv_coll_rank_of(c, word & 0xff), 0,
+                 sv_coll_rank_of(c, word >> 8 & 0xff), true);
+    return true;
+}
+
+/* Whether everything is to end: partners are sv_coll_fail() here, on other ranks, and the host's abort. */
+SV_DEV_FN bool sv_coll_ended(const sv_coll_at_t &c)
+{
+    if (sv_dev_load_acquire_u32(c.dev->stop)) {
+        sv_dev_store_u32_system(&c.b.failed, 1);
+        return true;
+    }
+    if (sv_coll_told(c))
+        return true;
+    if (!sv_dev_load_u32_system(c.dev->host_stop))
+        return false;
+    sv_coll_fail(c, SV_COLL_ABORTED, 0, c.b.me, 0, 0, false);
+    return true;
+}
+
+#if defined(SV_DEV_SOFT)
+enum { SV_COLL_LOOK = 1, SV_COLL_LOOK_FAR = 1 };
+#else
+enum { SV_COLL_LOOK = 64, SV_COLL_LOOK_FAR = 4096 }; /* turns; the far look crosses to the host */
+#endif
+
+/*
+ * Who waits for a slot has not heard all hellos yet: the slot may never come, because a rank made another call, or
+ * because the rank that is to fill it waits for a third one itself, which did not come.
+ */
+SV_DEV_FN bool sv_coll_is_unheard(const sv_coll_at_t &c, uint32_t place)
+{
+    const sv_coll_work_t &work = c.b.work;
+    return place != SV_COLL_AT_HELLO && place != SV_COLL_AT_FIN && work.call != SV_COLL_PAIR &&
+           work.algo != SV_COLL_DIRECT_ONE && work.algo != SV_COLL_DIRECT_TWO;
+}
+
+/* What rank r says first, if it has come. */
+SV_DEV_FN bool sv_coll_peek(const sv_coll_at_t &c, uint32_t r, uint64_t *signature, uint64_t *flag)
+{
+    const uint64_t hellos = c.b.state[r].hellos;
+    const uint64_t line = c.b.mine[r] + c.dev->layout.hello_at + (hellos & 1) * SV_COLL_HELLO * SV_COLL_LINE;
+    uint64_t low, high;
+    sv_dev_load_line(sv_coll_pointer<const void>(line), &low, &high);
+    *signature = (low & 0xffffffffu) | high << 32;
+    *flag = low >> 32;
+    return *flag == static_cast<uint32_t>(hellos + 1) && high >> 32 == *flag;
+}
+
+/* Whether a rank has come with another call, which is then recorded. */
+SV_DEV_FN bool sv_coll_differs(const sv_coll_at_t &c)
+{
+    uint64_t signature, flag;
+    for (uint32_t r = 0; r < c.b.n; r++)
+        if (r != c.b.me && sv_coll_peek(c, r, &signature, &flag) && signature != c.b.work.signature) {
+            sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_HELLO, r, c.b.work.signature, signature, false);
+            return true;
+        }
+    return false;
+}
+
+/* The deadline has passed: blames a rank that did not come, if there is one. */
+SV_DEV_FN void sv_coll_late(const sv_coll_at_t &c, uint32_t place, uint32_t peer, uint64_t wanted, uint64_t seen)
+{
+    uint64_t signature, flag;
+    for (uint32_t r = 0; r < c.b.n && sv_coll_is_unheard(c, place); r++)
+        if (r != c.b.me && !sv_coll_peek(c, r, &signature, &flag)) {
+            sv_coll_fail(c, SV_COLL_LATE, SV_COLL_AT_HELLO, r, static_cast<uint32_t>(c.b.state[r].hellos + 1), flag,
+                         false);
+            return;
+        }
+    sv_coll_fail(c, SV_COLL_LATE, place, peer, wanted, seen, false);
+}
+
+/* One turn of a wait for `wanted` of peer, where `seen` is there. False: give up; the error is recorded. */
+SV_DEV_FN bool sv_coll_wait_more(const sv_coll_at_t &c, sv_coll_spin_t &spin, uint32_t place, uint32_t peer,
+                                 uint64_t wanted, uint64_t seen)
+{
+    spin.turns++;
+    if (spin.turns % SV_COLL_LOOK)
+        return true;
+    if (sv_dev_load_u32_system(&c.b.failed))
+        return false;
+    if (spin.turns % SV_COLL_LOOK_FAR == 0 || sv_dev_load_acquire_u32(c.dev->stop)) {
+        if (sv_coll_ended(c) || (sv_coll_is_unheard(c, place) && sv_coll_differs(c)))
+            return false;
+        uint64_t now_ns = sv_dev_clock_ns();
+        if (spin.begin_ns == 0)
+            spin.begin_ns = now_ns;
+        if (c.b.deadline_ns && now_ns - spin.begin_ns > c.b.deadline_ns) {
+            sv_coll_late(c, place, peer, wanted, seen);
+            return false;
+        }
+    }
+    sv_dev_relax(&spin.relaxed);
+    return true;
+}
+
+/* Waits until *word is `wanted` or later, and acquires what came before it. */
+SV_DEV_FN void sv_coll_wait_word(const sv_coll_at_t &c, uint64_t address, uint64_t wanted, uint32_t place,
+                                 uint32_t peer)
+{
+    const uint64_t *word = sv_coll_pointer<const uint64_t>(address);
+    sv_coll_spin_t spin = {};
+    uint64_t seen = sv_dev_load_acquire_system_u64(word);
+    while (static_cast<int64_t>(seen - wanted) < 0 && sv_coll_wait_more(c, spin, place, peer, wanted, seen))
+        seen = sv_dev_load_acquire_system_u64(word);
+}
+
+#if defined(SV_DEV_SOFT)
+/* Where stores are to be late: now and then gives way to others. A random number, 0 where they are not. */
+SV_DEV_FN uint32_t sv_coll_disturb(const sv_coll_at_t &c)
+{
+    if (c.dev->stores == SV_COLL_STORES_WHOLE)
+        return 0;
+    c.b.random = c.b.random * 1664525u + 1013904223u;
+    unsigned turns = 0;
+    if (c.b.random >> 28 == 0)
+        sv_dev_relax(&turns);
+    return c.b.random >> 16;
+}
+#endif
+
+/*
+ * A line of LL: 8 bytes of data, of which each half travels with the flag. It orders nothing else: who says by it what
+ * is true of other memory fences. On soft the line releases: the end of a kernel, which does that on a GPU, is nothing
+ * there.
+ */
+SV_DEV_FN void sv_coll_line_put(const sv_coll_at_t &c, uint64_t address, uint64_t data, uint32_t flag)
+{
+    const uint64_t mark = static_cast<uint64_t>(flag) << 32;
+    const uint64_t low = mark | (data & 0xffffffffu), high = mark | data >> 32;
+#if defined(SV_DEV_SOFT)
+    const unsigned first = sv_coll_disturb(c) & 1;
+    sv_dev_store_release_system_u64(sv_coll_pointer<uint64_t>(address) + first, first ? high : low);
+    (void)sv_coll_disturb(c);
+    sv_dev_store_release_system_u64(sv_coll_pointer<uint64_t>(address) + !first, first ? low : high);
+#else
+    (void)c;
+    sv_dev_store_line(sv_coll_pointer<void>(address), low, high);
+#endif
+}
+
+SV_DEV_FN void sv_coll_line_look(uint64_t address, uint64_t *low, uint64_t *high)
+{
+#if defined(SV_DEV_SOFT)
+    *low = sv_dev_load_acquire_system_u64(sv_coll_pointer<const uint64_t>(address));
+    *high = sv_dev_load_acquire_system_u64(sv_coll_pointer<const uint64_t>(address) + 1);
+#else
+    sv_dev_load_line(sv_coll_pointer<const void>(address), low, high);
+#endif
+}
+
+/* Waits for it; 0 if that failed. */
+SV_DEV_FN uint64_t sv_coll_line_take(const sv_coll_at_t &c, uint64_t address, uint32_t flag, uint32_t place,
+                                     uint32_t peer)
+{
+    sv_coll_spin_t spin = {};
+    for (;;) {
+        uint64_t low, high;
+        sv_coll_line_look(address, &low, &high);
+        if (low >> 32 == flag && high >> 32 == flag)
+            return (low & 0xffffffffu) | high << 32;
+        if (!sv_coll_wait_more(c, spin, place, peer, flag, low >> 32))
+            return 0;
+    }
+}
+
+/* Whether the block is to leave; asked by all lanes between two barriers where none of them can fail. */
+SV_DEV_FN bool sv_coll_has_failed(const sv_coll_at_t &c)
+{
+    return sv_dev_load_u32_system(&c.b.failed) != 0;
+}
+
+#endif

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One pass over memory: every destination becomes the reduction of all sources, element by element and in the order of
+ * the sources. Any of them may lie on another device.
+ *
+ *   bytes:  | head |  packs of 16 bytes, several in flight per lane  | tail |
+ *
+ * Packs need addresses that are congruent modulo 16; head and tail, and everything where addresses are not, go by words
+ * of up to eight bytes. All loads of an element come before its stores, in the same lane, so a destination may be a
+ * source. No byte beside the pass is read or written.
+ */
+#ifndef SV_COLL_PASS_H
+#define SV_COLL_PASS_H
+
+#include <stdint.h>
+
+#include "kernels/coll_args.h"
+#include "kernels/coll_types.h"
+#include "kernels/kernel_device.h"
+#include "kernels/kernel_digest.h"
+
+/* Lies where lanes can index it: in memory of the block or of the launch, not in a lane's own variables. */
+typedef struct sv_coll_pass {
+    const uint8_t *src[SV_COLL_RANKS];
+    uint8_t *dst[SV_COLL_RANKS + 1];
+    uint64_t scalar[SV_COLL_RANKS]; /* of the source, in the low bits */
+    uint32_t premul;                /* bit s: source s is multiplied by its scalar, and rounded, first */
+    uint32_t nsrc, ndst;            /* at least one source */
+    uint64_t bytes;                 /* whole elements */
+    uint8_t type, op;
+    uint16_t divisor;               /* of the result; 0 or 1: none */
+    uint32_t digest;                /* whether the result is summed */
+    uint64_t key, first_word;       /* of the digest, and of the result in it */
+} sv_coll_pass_t;
+
+namespace {
+
+enum : unsigned {
+#if defined(SV_DEV_CUDA) && __CUDA_ARCH__ < 900 /* whose code for this takes more registers */
+    COLL_FEW = 2,
+#else
+    COLL_FEW = 4,       /* sources that are all loaded before the first two are added */
+#endif
+    COLL_COPY_UNITS = 8 /* packs that a lane has in flight where it only copies */
+};
+
+SV_DEV_FN uint64_t coll_load_some(const uint8_t *from, unsigned bytes)
+{
+    uint64_t word = 0;
+
+    if (bytes == 8)
+        return sv_dev_load_u64_any(from);
+    SV_DEV_ROLLED
+    for (unsigned b = 0; b < bytes; b++)
+        word |= static_cast<uint64_t>(from[b]) << 8 * b;
+    return word;
+}
+
+SV_DEV_FN void coll_store_some(uint8_t *to, unsigned bytes, uint64_t word)
+{
+    if (bytes == 8) {
+        sv_dev_store_u64_any(to, word);
+    } else {
+        SV_DEV_ROLLED
+        for (unsigned b = 0; b < bytes; b++)
+            to[b] = static_cast<uint8_t>(word >> 8 * b);
+    }
+}
+
+/* The packs of a lane's turn: how many bytes lie between them, and from the first one to where the packs end. */
+struct coll_turn {
+    uint32_t step, left;
+
+    SV_DEV_FN bool has(const coll_turn &turn, unsigned unit)
+    {
+        return turn.left > unit * turn.step;
+    }
+};
+
+template <unsigned UNITS>
+SV_DEV_FN void coll_load_units(sv_dev_pair_t (&value)[UNITS], const uint8_t *from, const coll_turn &turn)
+{
+    SV_DEV_UNROLL
+    for (unsigned u = 0; u < UNITS; u++)
+        value[u] = coll_turn::has(turn, u) ? pair_access::load(from + u * turn.step) : sv_dev_pair_t{{0, 0}};
+}
+
+/* The terms of a digest; key contains the number of the first word. */
+template <unsigned UNITS>
+SV_DEV_FN uint64_t coll_sum_units(const sv_dev_pair_t (&value)[UNITS], uint64_t key, const coll_turn &turn)
+{
+    const uint64_t key_step = turn.step / 8 * SV_DIGEST_STEP;
+    uint64_t sum = 0;
+
+    SV_DEV_UNROLL
+    for (unsigned u = 0; u < UNITS; u++, key += key_step)
+        if (coll_turn::has(turn, u))
+            sum += digest_unit<pair_access, false, true>(nullptr, key, value[u]);
+    return sum;
+}
+
+/* What becomes of a lane's turn, and of one word, where there is nothing to compute. */
+struct coll_copy {
+    enum : unsigned { UNITS = COLL_COPY_UNITS };
+
+    SV_DEV_FN void units(sv_dev_pair_t (&value)[UNITS], const sv_coll_pass_t &pass, uint64_t at, const coll_turn &turn)
+    {
+        coll_load_units(value, pass.src[0] + at, turn);
+    }
+    SV_DEV_FN uint64_t word(const sv_coll_pass_t &pass, uint64_t at, unsigned bytes)
+    {
+        return coll_load_some(pass.src[0] + at, bytes);
+    }
+};
+
+/* The same for a reduction. The numbers are what the registers of a lane allow, and keep the code of all types small:
+   each element of 8 bits takes a register wide. */
+template <unsigned TYPE>
+struct coll_reduce {
+    typedef sv_coll_word<TYPE> words;
+    typedef typename words::acc acc;
+    enum : unsigned {
+        UNITS = words::BITS == 8 ? 2 : 4,
+        FEW = words::BITS == 8 ? 0u : unsigned{COLL_FEW},
+        WORDS = 2 * UNITS,
+        GROUP = words::BITS >= 32 ? WORDS : 16 / words::COUNT,   /* words that are wide twice at a time */
+        DIVIDED = words::BITS == 64 ? 2 : 8 / words::COUNT       /* words of which the code of a division is for */
+    };
+
+    SV_DEV_FN void begin(acc (&b)[GROUP], const sv_dev_pair_t (&value)[UNITS], unsigned first)
+    {
+        SV_DEV_UNROLL
+        for (unsigned w = 0; w < GROUP; w++)
+            words::begin(b[w], value[(first + w) / 2].word[(first + w) % 2]);
+    }
+    /* All loads come before the first addition. */
+    SV_DEV_FN void few(acc (&a)[WORDS], const sv_coll_pass_t &pass, uint64_t at, const coll_turn &turn)
+    {
+        sv_dev_pair_t value[COLL_FEW][UNITS] = {};
+        const unsigned op = pass.op, nsrc = pass.nsrc;
+
+        SV_DEV_UNROLL
+        for (unsigned s = 0; s < COLL_FEW; s++)
+            if (s < nsrc)
+                coll_load_units(value[s], pass.src[s] + at, turn);
+        SV_DEV_UNROLL
+        for (unsigned w = 0; w < WORDS; w++)
+            words::begin(a[w], value[0][w / 2].word[w % 2]);
+        SV_DEV_UNROLL
+        for (unsigned s = 1; s < COLL_FEW; s++)
+            if (s < nsrc)
+                add(a, value[s], op);
+    }
+    SV_DEV_FN void add(acc (&a)[WORDS], const sv_dev_pair_t (&value)[UNITS], unsigned op)
+    {
+        SV_DEV_UNROLL
+        for (unsigned first = 0; first < WORDS; first += GROUP) {
+            acc b[GROUP];
+            begin(b, value, first);
+            words::combine_all(a + first, b, op);
+        }
+    }
+    /* One source after the other; the next one is on its way while one is added. */
+    SV_DEV_FN void many(acc (&a)[WORDS], const sv_coll_pass_t &pass, uint64_t at, const coll_turn &turn)
+    {
+        sv_dev_pair_t value[UNITS], next[UNITS];
+
+        coll_load_units(next, pass.src[0] + at, turn);
+        SV_DEV_ROLLED
+        for (unsigned s = 0; s < pass.nsrc; s++) {
+            SV_DEV_UNROLL
+            for (unsigned u = 0; u < UNITS; u++)
+                value[u] = next[u];
+            if (s + 1 < pass.nsrc)
+                coll_load_units(next, pass.src[s + 1] + at, turn);
+            SV_DEV_UNROLL
+            for (unsigned first = 0; first < WORDS; first += GROUP) {
+                acc b[GROUP];
+                begin(b, value, first);
+                if (pass.premul >> s & 1)
+                    multiply(b, pass.scalar[s]);
+                words::combine_all(a + first, b, s == 0 ? 0 : pass.op);
+            }
+        }
+    }
+    SV_DEV_FN void multiply(acc (&b)[GROUP], uint64_t scalar)
+    {
+        SV_DEV_UNROLL
+        for (unsigned w = 0; w < GROUP; w++)
+            words::multiply(b[w], scalar);
+    }
+    /* A division is much code, so there is one for a few words, which take turns in the first place. */
+    SV_DEV_FN void divide(acc (&a)[WORDS], unsigned divisor)
+    {
+        SV_DEV_ROLLED
+        for (unsigned turns = 0; turns < WORDS; turns += DIVIDED) {
+            acc done[DIVIDED];
+            SV_DEV_UNROLL
+            for (unsigned w = 0; w < DIVIDED; w++) {
+                done[w] = a[w];
+                words::divide(done[w], divisor);
+            }
+            SV_DEV_UNROLL
+            for (unsigned w = 0; w < WORDS; w++)
+                a[w] = w + DIVIDED < WORDS ? a[w + DIVIDED] : done[w + DIVIDED - WORDS];
+        }
+    }
+    SV_DEV_FN void units(sv_dev_pair_t (&value)[UNITS], const sv_coll_pass_t &pass, uint64_t at, const coll_turn &turn)
+    {
+        acc a[WORDS] = {};
+
+        if (FEW > 0 && pass.nsrc <= FEW && pass.premul == 0)
+            few(a, pass, at, turn);
+        else
+            many(a, pass, at, turn);
+        if (pass.divisor > 1)
+            divide(a, pass.divisor);
+        SV_DEV_UNROLL
+        for (unsigned w = 0; w < WORDS; w++)
+            value[w / 2].word[w % 2] = words::end(a[w], 0);
+    }
+    SV_DEV_FN uint64_t word(const sv_coll_pass_t &pass, uint64_t at, unsigned bytes)
+    {
+        acc a = {};
+        uint64_t result;
+
+        SV_DEV_ROLLED
+        for (unsigned s = 0; s < pass.nsrc; s++) {
+            uint64_t value = coll_load_some(pass.src[s] + at, bytes);
+            if (pass.premul >> s & 1)
+                value = words::scale(value, pass.scalar[s]);
+            words::add(a, value, s == 0 ? 0 : pass.op);
+        }
+        result = words::end(a, pass.divisor);
+        return bytes == 8 ? result : result & ((uint64_t{1} << 8 * bytes) - 1); /* nothing was scaled to no number */
+    }
+};
+
+/* Where the packs of a pass begin and end; equal where there are none. */
+struct coll_range {
+    uint64_t begin, end;
+};
+
+/* With a digest packs must also consist of words of the result. */
+SV_DEV_FN coll_range coll_packs(const sv_coll_pass_t &pass)
+{
+    const uint64_t first = reinterpret_cast<uintptr_t>(pass.src[0]);
+    const uint64_t head = (0 - first) & 15;
+    uint64_t differs = pass.digest ? first & 7 : 0;
+
+    SV_DEV_ROLLED
+    for (unsigned s = 1; s < pass.nsrc; s++)
+        differs |= first ^ reinterpret_cast<uintptr_t>(pass.src[s]);
+    SV_DEV_ROLLED
+    for (unsigned d = 0; d < pass.ndst; d++)
+        differs |= first ^ reinterpret_cast<uintptr_t>(pass.dst[d]);
+    if ((differs & 15) != 0 || pass.bytes < head + 16)
+        return coll_range{0, 0};
+    return coll_range{head, head + ((pass.bytes - head) & ~uint64_t{15})};
+}
+
+SV_DEV_FN uint64_t coll_key_at(const sv_coll_pass_t &pass, uint64_t at)
+{
+    return pass.key + (pass.first_word + at / 8) * SV_DIGEST_STEP;
+}
+
+template <class WORK>
+SV_DEV_FN uint64_t coll_pass_packs(const sv_coll_pass_t &pass, coll_range packs, unsigned tid, unsigned nthreads)
+{
+    enum : unsigned { UNITS = WORK::UNITS };
+    const uint32_t step = 16 * nthreads;
+    uint64_t sum = 0;
+
+    SV_DEV_ROLLED
+    for (uint64_t at = packs.begin + 16 * tid; at < packs.end; at += UNITS * step) {
+        const uint64_t left = packs.end - at;
+        const coll_turn turn{step, left < UNITS * step ? static_cast<uint32_t>(left) : UNITS * step};
+        sv_dev_pair_t value[UNITS];
+        WORK::units(value, pass, at, turn);
+        SV_DEV_ROLLED
+        for (unsigned d = 0; d < pass.ndst; d++) {
+            uint8_t *to = pass.dst[d] + at;
+            SV_DEV_UNROLL
+            for (unsigned u = 0; u < UNITS; u++)
+                if (coll_turn::has(turn, u))
+                    pair_access::store(to + u * step, value[u]);
+        }
+        if (pass.digest)
+            sum += coll_sum_units(value, coll_key_at(pass, at), turn);
+    }
+    return sum;
+}
+
+/* What lies before and behind the packs, and everything if there are none. */
+template <class WORK>
+SV_DEV_FN uint64_t coll_pass_words(const sv_coll_pass_t &pass, coll_range packs, unsigned tid, unsigned nthreads)
+{
+    const uint64_t before = (packs.begin + 7) / 8;
+    const uint64_t count = before + (pass.bytes - packs.end + 7) / 8;
+    uint64_t sum = 0;
+
+    SV_DEV_ROLLED
+    for (uint64_t i = tid; i < count; i += nthreads) {
+        const uint64_t at = i < before ? 8 * i : packs.end + 8 * (i - before);
+        const uint64_t left = (i < before ? packs.begin : pass.bytes) - at;
+        const unsigned bytes = left < 8 ? static_cast<unsigned>(left) : 8;
+        const uint64_t value = WORK::word(pass, at, bytes);
+        SV_DEV_ROLLED
+        for (unsigned d = 0; d < pass.ndst; d++)
+            coll_store_some(pass.dst[d] + at, bytes, value);
+        if (pass.digest)
+            sum += digest_term(value, coll_key_at(pass, at));
+    }
+    return sum;
+}
+
+template <class WORK>
+SV_DEV_FN uint64_t coll_pass_all(const sv_coll_pass_t &pass, unsigned tid, unsigned nthreads)
+{
+    const coll_range packs = coll_packs(pass);
+    return coll_pass_packs<WORK>(pass, packs, tid, nthreads) + coll_pass_words<WORK>(pass, packs, tid, nthreads);
+}
+
+/* What sv_coll_with_type() calls. */
+struct coll_pass_runner {
+    const sv_coll_pass_t &pass;
+    unsigned tid, nthreads;
+    uint64_t sum;
+
+    template <unsigned TYPE>
+    SV_DEV_METHOD void run()
+    {
+        sum = coll_pass_all<coll_reduce<TYPE>>(pass, tid, nthreads);
+    }
+};
+
+/*
+ * What lane tid of nthreads has of a pass. Gives the lane's part of the sum of the result's digest; 0 without one. One
+ * source that is neither scaled nor divided is copied bit by bit, whatever the type.
+ */
+SV_DEV_FN uint64_t sv_coll_pass_run(const sv_coll_pass_t &pass, unsigned tid, unsigned nthreads)
+{
+    coll_pass_runner runner{pass, tid, nthreads, 0};
+
+    if (pass.nsrc == 1 && pass.premul == 0 && pass.divisor <= 1)
+        return coll_pass_all<coll_copy>(pass, tid, nthreads);
+    sv_coll_with_type(pass.type, runner);
+    return runner.sum;
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The arithmetic of collectives on the host, for what goes between nodes: the same code as in the kernels. Pure. */
+#ifndef SV_COLL_PASS_HOST_H
+#define SV_COLL_PASS_HOST_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* sum[i] = first[i] op sum[i], then divided by divisor unless that is 0. bytes: whole elements. */
+void sv_coll_pass_host(uint8_t *sum, const uint8_t *first, uint64_t bytes, unsigned type, unsigned op,
+                       unsigned divisor);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ring algorithms: every rank receives from the one before it in its channel's ring and sends to the one behind it, in
+ * n - 1 steps for each half. A shard that starts at rank p is reduced by those behind it, in the order of the ring,
+ * and complete at the rank whose shard it is. Chunks follow each other through the slots, so that all links are busy.
+ */
+#ifndef SV_COLL_RING_H
+#define SV_COLL_RING_H
+
+#include "kernels/coll_plan.h"
+
+/* Rank that is `back` places before this one in its ring. */
+SV_DEV_FN uint32_t sv_coll_ring_back(const sv_coll_maker_t &m, uint32_t back)
+{
+    return (m.p.pos + m.c.b.n - back) % m.c.b.n;
+}
+
+/* What came, and this rank's own contribution to the same. */
+SV_DEV_FN void sv_coll_ring_add(const sv_coll_maker_t &m, uint64_t own)
+{
+    sv_coll_from_rank(m, m.p.prev);
+    sv_coll_from_input(m, own, m.c.b.me);
+}
+
+SV_DEV_FN void sv_coll_ring_all_reduce(const sv_coll_maker_t &m)
+{
+    const uint32_t n = m.c.b.n, phase = m.p.phase;
+    const uint32_t j = sv_coll_ring_back(m, phase < n ? phase + 1 : phase - n + 1);
+    const uint64_t at = sv_coll_shard_at(m.p, j);
+    sv_coll_slice_begin(m, sv_coll_shard_bytes(m.p, j), at);
+    if (phase == 0) {
+        sv_coll_from_input(m, m.p.in + at, m.c.b.me);
+        sv_coll_to_rank(m, m.p.next);
+    } else if (phase < n) {
+        sv_coll_ring_add(m, m.p.in + at);
+        if (phase == n - 1) {
+            sv_coll_to_memory(m, m.p.out + at);
+            sv_coll_result(m);
+        }
+        sv_coll_to_rank(m, m.p.next);
+    } else {
+        sv_coll_from_rank(m, m.p.prev);
+        sv_coll_to_memory(m, m.p.out + at);
+        if (phase < 2 * n - 2)
+            sv_coll_to_rank(m, m.p.next);
+        m.s.id_in = m.s.id_out = at | 1ull << SV_COLL_ID_DONE;
+    }
+}
+
+SV_DEV_FN void sv_coll_ring_reduce_scatter(const sv_coll_maker_t &m)
+{
+    const uint32_t n = m.c.b.n, phase = m.p.phase;
+    const uint8_t *ring = m.c.dev->ring[m.c.b.channel % m.c.dev->nrings];
+    const uint64_t at = ring[sv_coll_ring_back(m, phase + 1)] * m.p.block_bytes + m.p.at;
+    sv_coll_slice_begin(m, m.p.piece, at);
+    if (phase == 0)
+        sv_coll_from_input(m, m.p.in + at, m.c.b.me);
+    else
+        sv_coll_ring_add(m, m.p.in + at);
+    if (phase < n - 1) {
+        sv_coll_to_rank(m, m.p.next);
+    } else {
+        sv_coll_to_memory(m, m.p.out + m.p.at);
+        sv_coll_result(m);
+    }
+}
+
+SV_DEV_FN void sv_coll_ring_all_gather(const sv_coll_maker_t &m)
+{
+    const uint32_t n = m.c.b.n, phase = m.p.phase;
+    const uint8_t *ring = m.c.dev->ring[m.c.b.channel % m.c.dev->nrings];
+    const uint64_t at = ring[sv_coll_ring_back(m, phase)] * m.p.block_bytes + m.p.at;
+    sv_coll_slice_begin(m, m.p.piece, at);
+    if (phase == 0) {
+        sv_coll_from_memory(m, m.p.in + m.p.at);
+        if (m.p.out + at != m.p.in + m.p.at)
+            sv_coll_to_memory(m, m.p.out + at);
+    } else {
+        sv_coll_from_rank(m, m.p.prev);
+        sv_coll_to_memory(m, m.p.out + at);
+    }
+    if (phase < n - 1)
+        sv_coll_to_rank(m, m.p.next);
+}
+
+/* How far behind root this rank is. */
+SV_DEV_FN uint32_t sv_coll_ring_behind(const sv_coll_maker_t &m)
+{
+    const uint8_t *ring = m.c.dev->ring[m.c.b.channel % m.c.dev->nrings];
+    uint32_t pos = 0;
+    while (ring[pos] != m.c.b.work.root)
+        pos++;
+    return (m.p.pos + m.c.b.n - pos) % m.c.b.n;
+}
+
+SV_DEV_FN void sv_coll_ring_broadcast(const sv_coll_maker_t &m)
+{
+    const uint32_t behind = sv_coll_ring_behind(m);
+    sv_coll_slice_begin(m, m.p.piece, m.p.at);
+    if (behind == 0)
+        sv_coll_from_memory(m, m.p.in + m.p.at);
+    else
+        sv_coll_from_rank(m, m.p.prev);
+    if (behind > 0 || m.p.out != m.p.in)
+        sv_coll_to_memory(m, m.p.out + m.p.at);
+    if (behind < m.c.b.n - 1)
+        sv_coll_to_rank(m, m.p.next);
+}
+
+SV_DEV_FN void sv_coll_ring_reduce(const sv_coll_maker_t &m)
+{
+    const uint32_t behind = sv_coll_ring_behind(m);
+    sv_coll_slice_begin(m, m.p.piece, m.p.at);
+    if (behind == 1)
+        sv_coll_from_input(m, m.p.in + m.p.at, m.c.b.me);
+    else
+        sv_coll_ring_add(m, m.p.in + m.p.at);
+    if (behind > 0) {
+        sv_coll_to_rank(m, m.p.next);
+    } else {
+        sv_coll_to_memory(m, m.p.out + m.p.at);
+        sv_coll_result(m);
+    }
+}
+
+#endif

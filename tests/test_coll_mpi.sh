@@ -1,0 +1,24 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Collectives between processes: every call, type and operation, random cases, splits, by several algorithms and
+# protocols, on 1 to 8 ranks; then across virtual nodes. COLL_CASES and COLL_STRIDE make it longer.
+set -eu
+top_srcdir=${top_srcdir:-.}
+program=${top_builddir:-.}/tests/coll_mpi
+cases=${COLL_CASES:-20} stride=${COLL_STRIDE:-11}
+seed=0
+# coll RANKS ORDER: the environment says the rest.
+coll() {
+    seed=$((seed + 1))
+    bash "$top_srcdir/scripts/run-mpi" -n "$1" -t 240 "$program" "$2" "$cases" "$seed" "$stride"
+}
+for ranks in 1 2 3 5 8; do coll "$ranks" any; done
+for algo in oneshot twoshot direct; do SELVAGE_COLL_ALGO=$algo coll 3 ranks; done
+for algo in ring pat; do SELVAGE_COLL_ALGO=$algo coll 5 any; done
+for proto in ll ll128 simple; do SELVAGE_COLL_PROTO=$proto coll 2 any; done
+SELVAGE_COLL_CHECKSUM=on coll 3 any
+SELVAGE_COLL_CHANNELS_MIN=4 SELVAGE_COLL_ARENA_BYTES=2M coll 2 any
+SELVAGE_RANKS_PER_NODE=2 coll 5 any
+SELVAGE_RANKS_PER_NODE=1 coll 3 any
+SELVAGE_RANKS_PER_NODE=2 SELVAGE_COLL_CHECKSUM=on coll 4 any
