@@ -129,6 +129,8 @@ static void test_command_line(void)
     CHECK(parse(&options, error, "--sizes", "4K,13"));
     CHECK_EQ(options.size_count, 2);
     CHECK_EQ(options.sizes[1], 13);
+    CHECK(!options.suite);
+    CHECK(parse(&options, error, "--suite", NULL) && options.suite);
     CHECK_EQ(options.packets, 4);
     CHECK(parse(&options, error, "--routes=self,staged", NULL));
     CHECK(options.routes[SELVAGE_ROUTE_SELF] && options.routes[SELVAGE_ROUTE_STAGED]);

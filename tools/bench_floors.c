@@ -13,7 +13,7 @@
 
 #define FLOOR_OF_MEASURED 0.8
 
-enum { FLOORS_MAX = 4096, NAME_BYTES = 128, FILE_MAX_BYTES = 1 << 20 };
+enum { FLOORS_MAX = 4096, NAME_BYTES = BENCH_KEY_BYTES, FILE_MAX_BYTES = 1 << 20 };
 
 typedef struct bench_floor {
     char machine[NAME_BYTES], key[NAME_BYTES];
@@ -86,10 +86,10 @@ static bool parse(const char *at, bench_floors_t *floors)
 }
 
 /* True with no floors for an empty file. */
-static bool read_floors(const bench_run_t *run, const char *path, bench_floors_t *floors_out)
+static bool read_floors(const tool_job_t *job, const char *path, bench_floors_t *floors_out)
 {
-    char *text = tool_malloc(&run->job, FILE_MAX_BYTES + 1);
-    bench_floors_t floors = {.floor = tool_malloc(&run->job, FLOORS_MAX * sizeof(bench_floor_t))};
+    char *text = tool_malloc(job, FILE_MAX_BYTES + 1);
+    bench_floors_t floors = {.floor = tool_malloc(job, FLOORS_MAX * sizeof(bench_floor_t))};
     FILE *file = fopen(path, "r");
     bool good = file != NULL;
     if (!file) {
@@ -107,34 +107,26 @@ static bool read_floors(const bench_run_t *run, const char *path, bench_floors_t
     return good;
 }
 
-static void row_key(const bench_row_t *row, char key[NAME_BYTES])
-{
-    snprintf(key, NAME_BYTES, "%s/%s/%s/%zu%s", bench_pattern_name(row->pattern), selvage_route_name(row->route),
-             row->checksum ? "on" : "off", row->bytes, row->mode == BENCH_STREAM ? "/stream" : "");
-}
-
-int bench_floors_compare(const bench_run_t *run, const char *path)
+int bench_floors_compare(const bench_figures_t *figures, const char *path)
 {
     bench_floors_t floors;
     int compared = 0, below = 0;
-    const bool good = read_floors(run, path, &floors);
+    const bool good = read_floors(figures->job, path, &floors);
     for (int i = 0; good && i < floors.count; i++) {
         const bench_floor_t *floor = &floors.floor[i];
-        for (int r = 0; r < run->row_count && strcmp(floor->machine, run->machine) == 0; r++) {
-            const bench_row_t *row = &run->rows[r];
-            char key[NAME_BYTES];
-            row_key(row, key);
-            if (strcmp(key, floor->key) != 0)
+        for (int f = 0; f < figures->count && strcmp(floor->machine, figures->machine) == 0; f++) {
+            const bench_figure_t *figure = &figures->figure[f];
+            if (strcmp(figure->key, floor->key) != 0)
                 continue;
             compared++;
-            if (row->available && row->gbs >= floor->gbs)
+            if (figure->available && figure->gbs >= floor->gbs)
                 continue;
             below++;
-            printf("below its floor: %s: %.3f GB/s, wanted %.3f\n", key, row->gbs, floor->gbs);
+            printf("below its floor: %s: %.3f GB/s, wanted %.3f\n", figure->key, figure->gbs, floor->gbs);
         }
     }
     if (good)
-        printf("floors of '%s': %d compared, %d below\n", run->machine, compared, below);
+        printf("floors of '%s': %d compared, %d below\n", figures->machine, compared, below);
     free(floors.floor);
     return good ? below : -1;
 }
@@ -158,25 +150,24 @@ static void write_others(FILE *file, const bench_floors_t *floors, const char *l
         fprintf(file, "\n  },\n");
 }
 
-bool bench_floors_write(const bench_run_t *run, const char *path)
+bool bench_floors_write(const bench_figures_t *figures, const char *path)
 {
     bench_floors_t floors;
     const char *comma = "";
-    const bool good = read_floors(run, path, &floors);
+    const bool good = read_floors(figures->job, path, &floors);
     FILE *file = good ? fopen(path, "w") : NULL;
     if (!file) {
         free(floors.floor);
         return false;
     }
     fprintf(file, "{\n");
-    write_others(file, &floors, run->machine);
-    fprintf(file, "  \"%s\": {", run->machine);
-    for (int r = 0; r < run->row_count; r++) {
-        char key[NAME_BYTES];
-        row_key(&run->rows[r], key);
-        if (!run->rows[r].available)
+    write_others(file, &floors, figures->machine);
+    fprintf(file, "  \"%s\": {", figures->machine);
+    for (int f = 0; f < figures->count; f++) {
+        const bench_figure_t *figure = &figures->figure[f];
+        if (!figure->available)
             continue;
-        fprintf(file, "%s\n    \"%s\": %.6g", comma, key, run->rows[r].gbs * FLOOR_OF_MEASURED);
+        fprintf(file, "%s\n    \"%s\": %.6g", comma, figure->key, figure->gbs * FLOOR_OF_MEASURED);
         comma = ",";
     }
     fprintf(file, "\n  }\n}\n");

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench_coll_main.h"
 #include "bench_floors.h"
 #include "bench_report.h"
 #include "bench_run.h"
@@ -54,6 +55,20 @@ static int files_can_be_written(const tool_job_t *job, const bench_options_t *op
     return good;
 }
 
+static bool check_floors(const bench_run_t *run)
+{
+    const bench_options_t *options = &run->options;
+    bench_figures_t figures;
+    bench_report_figures(run, &figures);
+    bool good = !options->floors || bench_floors_compare(&figures, options->floors) == 0;
+    if (options->write_floors && !bench_floors_write(&figures, options->write_floors)) {
+        fprintf(stderr, "selvage-bench: %s could not be written\n", options->write_floors);
+        good = false;
+    }
+    free(figures.figure);
+    return good;
+}
+
 static bool store(const char *path, bool (*write)(const bench_run_t *run, const char *path), const bench_run_t *run)
 {
     if (!path || write(run, path))
@@ -76,10 +91,7 @@ static bool conclude(const bench_run_t *run)
     good &= store(options->json, bench_report_json, run);
     good &= store(options->csv, bench_report_csv, run);
     good &= store(options->plot, bench_plot_write, run);
-    if (options->floors)
-        good &= bench_floors_compare(run, options->floors) == 0;
-    good &= store(options->write_floors, bench_floors_write, run);
-    return good;
+    return check_floors(run) && good;
 }
 
 static int run_exchange(bench_run_t *run)
@@ -138,6 +150,8 @@ int main(int argc, char **argv)
 {
     static bench_run_t run; /* too large for a small stack */
     char error[160];
+    if (argc > 1 && strcmp(argv[1], "coll") == 0)
+        return bench_coll(argc - 1, argv + 1);
     const bool understood = bench_options_parse(argc, argv, &run.options, error, sizeof error);
     if (understood && (run.options.help || run.options.version))
         return answer_without_mpi(&run.options);

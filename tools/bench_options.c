@@ -42,6 +42,7 @@ static const struct option long_options[] = {
 void bench_options_usage(FILE *stream)
 {
     fputs("usage: mpirun -n N selvage-bench exchange|policies|host|probe [options]\n"
+          "       mpirun -n N selvage-bench coll [options]      collectives; see selvage-bench coll --help\n"
           "exchange times exchanges beside the raw copies that bound them and beside what else could do the work.\n"
           "policies compares when the packets within a node start, where half of them leave it. host tells the time\n"
           "that start and polls cost the host. probe gives device pointers to the MPI and checks what arrives; it\n"
@@ -305,7 +306,7 @@ static bool take_command(bench_options_t *options, int argc, char **argv, char *
         return true;
     const int words = argc - optind;
     if (words == 0)
-        snprintf(error_text, error_bytes, "what is to be done? exchange, policies, host or probe");
+        snprintf(error_text, error_bytes, "what is to be done? exchange, policies, host, probe or coll");
     else if (words > 1 || !find_command(options, argv[optind]))
         snprintf(error_text, error_bytes, "unexpected argument '%.80s'", argv[optind + (words > 1)]);
     else if (options->command != BENCH_EXCHANGE &&

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 
+#include "bench_floors.h"
 #include "bench_run.h"
 
 /* The first line of every command's table. */
@@ -20,6 +21,9 @@ void bench_report_row(const bench_run_t *run, const bench_row_t *row);
 bool bench_report_json(const bench_run_t *run, const char *path);
 bool bench_report_csv(const bench_run_t *run, const char *path);
 bool bench_plot_write(const bench_run_t *run, const char *path);
+
+/* The rows as floors have them. Partner: free() of the figures. */
+void bench_report_figures(const bench_run_t *run, bench_figures_t *figures_out);
 
 /* True if the file can be written, which is asked before the measurements; makes it if it is not there. */
 bool bench_report_writable(const char *path);

@@ -89,6 +89,22 @@ static void write_memory(FILE *file, const char *name, const smoke_memory_t *mem
             name, memory->peak, memory->share, memory->library);
 }
 
+static void write_suite(FILE *file, const smoke_suite_t *suite)
+{
+    fprintf(file, ",\n  \"collectives\": [");
+    for (int i = 0; i < suite->row_count; i++) {
+        const smoke_call_row_t *row = &suite->rows[i];
+        fprintf(file, "%s\n    {\"call\": \"%s\", \"results\": %" PRIu64 ", \"bad_results\": %" PRIu64
+                ", \"size\": %zu, \"seconds\": %.6g}", i ? "," : "", smoke_call_name(row->call), row->cases, row->bad,
+                row->bytes, row->seconds);
+    }
+    fprintf(file, "%s]", suite->row_count ? "\n  " : "");
+    if (suite->reason[0]) {
+        fprintf(file, ",\n  \"collectives_reason\": ");
+        tool_json_text(file, suite->reason);
+    }
+}
+
 void smoke_json_write(FILE *file, const smoke_run_t *run)
 {
     const smoke_totals_t *totals = &run->totals;
@@ -111,5 +127,7 @@ void smoke_json_write(FILE *file, const smoke_run_t *run)
         write_memory(file, "mean", &run->memory_mean);
         fprintf(file, "}");
     }
-    fprintf(file, ",\n  \"ok\": %s\n}\n", truth(totals->bad == 0));
+    if (run->options.suite)
+        write_suite(file, &run->suite);
+    fprintf(file, ",\n  \"ok\": %s\n}\n", truth(smoke_totals_right(totals)));
 }

@@ -60,7 +60,7 @@ static bool run_smoke(smoke_run_t *run)
     if (!stored)
         fprintf(stderr, "selvage-smoke: the JSON file could not be written\n");
     tool_bcast(&run->job, &stored, 1, MPI_INT);
-    const bool right = run->totals.bad == 0;
+    const bool right = smoke_totals_right(&run->totals);
     smoke_run_fini(run);
     return right && stored;
 }

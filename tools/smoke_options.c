@@ -23,8 +23,9 @@ static const struct option long_options[] = {
     {"packets", required_argument, NULL, 'p'},  {"epochs", required_argument, NULL, 'e'},
     {"wire-gbs", required_argument, NULL, 'w'}, {"json", required_argument, NULL, 'j'},
     {"quick", no_argument, NULL, 'q'},          {"memory", no_argument, NULL, 'm'},
-    {"no-checksum", no_argument, NULL, 'n'},    {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'V'},        {NULL, 0, NULL, 0},
+    {"no-checksum", no_argument, NULL, 'n'},    {"suite", no_argument, NULL, 'S'},
+    {"help", no_argument, NULL, 'h'},           {"version", no_argument, NULL, 'V'},
+    {NULL, 0, NULL, 0},
 };
 
 void smoke_options_usage(FILE *stream)
@@ -39,10 +40,11 @@ void smoke_options_usage(FILE *stream)
           "  --quick          3 exchanges, sizes up to 1M\n"
           "  --wire-gbs X     the wire's peak of one host in GB/s; else what the network interface says\n"
           "  --no-checksum    exchange without Selvage's own verification\n"
+          "  --suite          then every collective, with a few types and sizes, every element checked\n"
           "  --memory         print the memory used per rank\n"
           "  --json FILE      write everything as JSON; - is standard output, the table then goes to standard error\n"
           "  --help --version\n\n"
-          "Exit status: 0 if every packet was right, 1 if not, 2 for a wrong command line.\n",
+          "Exit status: 0 if every packet and result was right, 1 if not, 2 for a wrong command line.\n",
           stream);
 }
 
@@ -153,6 +155,9 @@ static bool take_option(smoke_options_t *options, int letter)
         return true;
     case 'n':
         options->no_checksum = true;
+        return true;
+    case 'S':
+        options->suite = true;
         return true;
     case 'h':
         options->help = true;

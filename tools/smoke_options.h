@@ -18,7 +18,7 @@ typedef struct smoke_options {
     bool routes[SMOKE_ROUTES]; /* by selvage_route_t; DEFAULT is never set */
     int packets;               /* per rank and direction */
     int epochs;                /* 0: by size */
-    bool quick, memory, no_checksum, help, version;
+    bool quick, memory, suite, no_checksum, help, version;
     double wire_gbs;  /* 0: ask the network interface */
     const char *json; /* file, "-", or NULL; points into argv */
 } smoke_options_t;

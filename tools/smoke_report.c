@@ -124,6 +124,28 @@ void smoke_report_row(smoke_report_t *report, const smoke_row_t *row)
     fflush(report->table);
 }
 
+void smoke_report_suite(smoke_report_t *report, const smoke_run_t *run)
+{
+    if (!report->table)
+        return;
+    if (run->suite.coll)
+        fprintf(report->table, "\n%-16s %9s %10s %14s %6s  %s\n", "collective", "results", "size", "time, us", "bad",
+                "verdict");
+    else
+        fprintf(report->table, "\ncollectives: n/a: %s\n", run->suite.reason);
+    fflush(report->table);
+}
+
+void smoke_report_call(smoke_report_t *report, const smoke_call_row_t *row)
+{
+    char size[32];
+    if (!report->table)
+        return;
+    fprintf(report->table, "%-16s %9" PRIu64 " %10s %14.1f %6" PRIu64 "  %s\n", smoke_call_name(row->call), row->cases,
+            tool_size_text(size, sizeof size, row->bytes), row->seconds * 1e6, row->bad, row->bad ? "WRONG" : "OK");
+    fflush(report->table);
+}
+
 static void print_memory(FILE *out, const smoke_run_t *run)
 {
     const double mib = 1024.0 * 1024;
@@ -148,7 +170,12 @@ void smoke_report_end(smoke_report_t *report, const smoke_run_t *run)
     fprintf(report->table, "\n");
     if (run->options.memory)
         print_memory(report->table, run);
-    fprintf(report->table, "%s\n", totals->bad ? "FAILED: wrong data was delivered" : "every packet was right");
+    if (totals->results)
+        fprintf(report->table, "%" PRIu64 " results of collectives checked element by element, %" PRIu64 " bad\n",
+                totals->results, totals->bad_results);
+    fprintf(report->table, "%s%s\n", smoke_totals_right(totals) ? "every packet was right" :
+            "FAILED: wrong data was delivered",
+            smoke_totals_right(totals) && totals->results ? ", and every result" : "");
     fflush(report->table);
     if (report->json)
         smoke_json_write(report->json, run);

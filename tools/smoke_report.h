@@ -27,6 +27,9 @@ bool smoke_report_close(smoke_report_t *report);
 void smoke_report_head(smoke_report_t *report, const smoke_run_t *run);
 void smoke_report_progress(smoke_report_t *report, const smoke_row_t *row, int epoch);
 void smoke_report_row(smoke_report_t *report, const smoke_row_t *row);
+/* The head of the table of collectives, or why there is none; then its lines. */
+void smoke_report_suite(smoke_report_t *report, const smoke_run_t *run);
+void smoke_report_call(smoke_report_t *report, const smoke_call_row_t *row);
 void smoke_report_end(smoke_report_t *report, const smoke_run_t *run);
 
 /* The whole run as one JSON object. */

@@ -204,12 +204,26 @@ static void sum_up(smoke_run_t *run)
                                    .stale_discarded = sums[3],
                                    .asked_again = sums[4],
                                    .faults_injected = sums[5]};
+    for (int i = 0; i < run->suite.row_count; i++) {
+        run->totals.results += run->suite.rows[i].cases;
+        run->totals.bad_results += run->suite.rows[i].bad;
+    }
     for (int i = 0; i < run->row_count; i++) {
         run->totals.checked += run->rows[i].checked;
         run->totals.bad += run->rows[i].bad;
     }
     if (run->options.memory)
         smoke_memory_reduce(&run->job, &run->memory, &run->memory_max, &run->memory_mean);
+}
+
+/* Behind the exchanges; what cannot be here is said and is no failure. */
+static void run_suite(smoke_run_t *run)
+{
+    smoke_suite_init(&run->suite, &run->job, run->comm, run->options.quick);
+    smoke_report_suite(run->report, run);
+    for (int call = 0; call < SMOKE_CALLS && run->suite.coll; call++)
+        smoke_report_call(run->report, smoke_suite_run(&run->suite, (smoke_call_t)call));
+    smoke_suite_fini(&run->suite);
 }
 
 void smoke_run_all(smoke_run_t *run)
@@ -224,5 +238,7 @@ void smoke_run_all(smoke_run_t *run)
             available = row->available;
         }
     }
+    if (run->options.suite)
+        run_suite(run);
     sum_up(run);
 }

@@ -9,6 +9,7 @@
 #include "smoke_legs.h"
 #include "smoke_memory.h"
 #include "smoke_options.h"
+#include "smoke_suite.h"
 #include "smoke_verdict.h"
 #include "smoke_wire.h"
 
@@ -32,7 +33,13 @@ typedef struct smoke_row {
 typedef struct smoke_totals {
     uint64_t checked, bad; /* as counted by this program */
     uint64_t resends, bad_digests, bad_records, stale_discarded, asked_again, faults_injected; /* as Selvage counts */
+    uint64_t results, bad_results; /* of collectives */
 } smoke_totals_t;
+
+static inline bool smoke_totals_right(const smoke_totals_t *totals)
+{
+    return totals->bad == 0 && totals->bad_results == 0;
+}
 
 struct smoke_report;
 
@@ -52,6 +59,7 @@ typedef struct smoke_run {
     smoke_row_t rows[SMOKE_ROUTES * SMOKE_SIZES_MAX];
     smoke_memory_t memory, memory_max, memory_mean;
     smoke_totals_t totals;
+    smoke_suite_t suite;
 } smoke_run_t;
 
 /* Makes the communicator and the buffers; job and options are set. Collective; errors end the job. */
