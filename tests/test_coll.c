@@ -20,7 +20,7 @@ enum { RANKS = 8, WORLD_CASES = 30, SMALL_BYTES = 1 << 16, LARGE_BYTES = 3 << 19
 
 /* Where every access is looked at, fewer cases say as much. */
 #if defined(__SANITIZE_THREAD__)
-enum { STRIDE = 83, CASES = 8 };
+enum { STRIDE = 211, CASES = 4 };
 #elif defined(__SANITIZE_ADDRESS__)
 enum { STRIDE = 29, CASES = 25 };
 #else

@@ -48,9 +48,7 @@ typedef struct sv_coll_callback {
 /* Pinned memory of an arena that both sides poll. */
 typedef struct sv_coll_pinned {
     uint32_t host_stop;        /* host: end everything */
-    uint32_t reserved0;
-    uint64_t word;             /* host: what it tells peers, as sv_coll_tell() in coll_block.h does */
-    uint32_t reserved3[28];
+    uint32_t reserved0[31];
     uint32_t consumed;         /* kernel: position in the FIFO */
     uint32_t reserved1[31];
     sv_coll_error_t error;     /* kernel: the first error */

@@ -63,11 +63,12 @@ static void tell_peers(sv_coll_arena_t *arena)
 {
     sv_device_t *dev = arena->comm->dev;
     __atomic_store_n(&arena->pinned->host_stop, 1, __ATOMIC_RELEASE); /* partner: sv_coll_ended() */
-    arena->pinned->word = (uint64_t)SV_COLL_ABORTED << 32 | (uint64_t)arena->me << 8 | arena->me;
-    for (uint32_t r = 0; r < arena->nranks; r++)
-        if (r != arena->me) /* partner: sv_coll_told() */
-            (void)SV_DEVICE_CALL(dev, copy_async, arena->base[r], &arena->pinned_device->word, sizeof(uint64_t),
-                                 SV_COPY_PEER, arena->stream);
+    for (uint32_t r = 0; r < arena->nranks; r++) {
+        sv_signal_arg_t tell = {.word = arena->base[r], /* partner: sv_coll_told() */
+                                .value = (uint64_t)SV_COLL_ABORTED << 32 | (uint64_t)arena->me << 8 | arena->me};
+        if (r != arena->me)
+            (void)SV_DEVICE_CALL(dev, launch, &sv_kernel_signal, &tell, sizeof tell, 1, arena->stream);
+    }
     if (sv_coll_finish_copies(arena) == SELVAGE_SUCCESS)
         arena->completed = arena->launches;
 }
