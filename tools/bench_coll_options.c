@@ -8,11 +8,10 @@
 #include "bench_coll_options.h"
 
 #include <getopt.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "smoke_options.h"
+#include "tool_words.h"
 
 static const struct option long_options[] = {
     {"call", required_argument, NULL, 'c'},
@@ -80,26 +79,6 @@ void bench_coll_options_usage(FILE *stream)
           stream);
 }
 
-static bool whole_number(const char *text, long low, long high, int *value_out)
-{
-    char *end;
-    const long value = strtol(text, &end, 10);
-    if (end == text || *end || value < low || value > high)
-        return false;
-    *value_out = (int)value;
-    return true;
-}
-
-static bool positive_number(const char *text, double *value_out)
-{
-    char *end;
-    const double value = strtod(text, &end);
-    if (end == text || *end || !(value > 0) || !isfinite(value))
-        return false;
-    *value_out = value;
-    return true;
-}
-
 static bool positive_size(const char *text, size_t *bytes_out)
 {
     return smoke_options_size(text, bytes_out) && *bytes_out > 0;
@@ -162,7 +141,7 @@ static bool add_proto(bench_coll_options_t *options, const char *word)
 static bool add_channels(bench_coll_options_t *options, const char *word)
 {
     int number;
-    return whole_number(word, 1, 64, &number) && add_forced(&options->channels, word);
+    return tool_whole_number(word, 1, 64, &number) && add_forced(&options->channels, word);
 }
 
 static bool add_tuned(bench_coll_options_t *options, const char *word)
@@ -171,7 +150,7 @@ static bool add_tuned(bench_coll_options_t *options, const char *word)
     if (strcmp(word, "no") == 0)
         return true;
     return nccl->nccl_tuned_count < BENCH_NCCL_TUNED_MAX &&
-           whole_number(word, 1, 64, &nccl->nccl_tuned[nccl->nccl_tuned_count++]);
+           tool_whole_number(word, 1, 64, &nccl->nccl_tuned[nccl->nccl_tuned_count++]);
 }
 
 /* Gives each comma-separated word to `add`; empty words are refused. */
@@ -179,18 +158,10 @@ static bool each_word(bench_coll_options_t *options, const char *list,
                       bool (*add)(bench_coll_options_t *, const char *))
 {
     char word[BENCH_WORD_BYTES];
-    for (;;) {
-        const size_t length = strcspn(list, ",");
-        if (length == 0 || length >= sizeof word)
+    while (list)
+        if (!tool_next_word(&list, word, sizeof word) || !add(options, word))
             return false;
-        memcpy(word, list, length);
-        word[length] = '\0';
-        if (!add(options, word))
-            return false;
-        if (list[length] == '\0')
-            return true;
-        list += length + 1;
-    }
+    return true;
 }
 
 /* One of three words for off, on and both. */
@@ -245,19 +216,19 @@ static bool take_number(bench_coll_options_t *options, int letter)
     case 'B':
         return positive_size(optarg, &options->fifo_bytes);
     case 'f':
-        return whole_number(optarg, 2, 1 << 20, &options->factor);
+        return tool_whole_number(optarg, 2, 1 << 20, &options->factor);
     case 'r':
-        return whole_number(optarg, 0, 1 << 20, &options->root);
+        return tool_whole_number(optarg, 0, 1 << 20, &options->root);
     case 's':
-        return positive_number(optarg, &options->seconds);
+        return tool_positive_number(optarg, &options->seconds);
     case 'n':
-        return whole_number(optarg, 1, BENCH_REPETITIONS_MAX, &options->repetitions);
+        return tool_whole_number(optarg, 1, BENCH_REPETITIONS_MAX, &options->repetitions);
     case 'R':
-        return whole_number(optarg, 1, BENCH_COLL_RUNS_MAX, &options->runs);
+        return tool_whole_number(optarg, 1, BENCH_COLL_RUNS_MAX, &options->runs);
     case 'N':
-        return whole_number(optarg, 1, 100000000, &options->fifo_calls);
+        return tool_whole_number(optarg, 1, 100000000, &options->fifo_calls);
     default:
-        return whole_number(optarg, 1, 64, &options->nccl.nccl_channels);
+        return tool_whole_number(optarg, 1, 64, &options->nccl.nccl_channels);
     }
 }
 

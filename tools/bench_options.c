@@ -8,13 +8,12 @@
 #include "bench_options.h"
 
 #include <getopt.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <selvage.h>
 
 #include "smoke_options.h"
+#include "tool_words.h"
 
 static const struct option long_options[] = {
     {"sizes", required_argument, NULL, 's'},
@@ -132,37 +131,9 @@ static bool add_checksum(bench_options_t *options, const char *word)
 static bool each_word(bench_options_t *options, const char *list, bool (*add)(bench_options_t *, const char *))
 {
     char word[32];
-    for (;;) {
-        const size_t length = strcspn(list, ",");
-        if (length == 0 || length >= sizeof word)
+    while (list)
+        if (!tool_next_word(&list, word, sizeof word) || !add(options, word))
             return false;
-        memcpy(word, list, length);
-        word[length] = '\0';
-        if (!add(options, word))
-            return false;
-        if (list[length] == '\0')
-            return true;
-        list += length + 1;
-    }
-}
-
-static bool whole_number(const char *text, long low, long high, int *value_out)
-{
-    char *end;
-    const long value = strtol(text, &end, 10);
-    if (end == text || *end || value < low || value > high)
-        return false;
-    *value_out = (int)value;
-    return true;
-}
-
-static bool positive_number(const char *text, double *value_out)
-{
-    char *end;
-    const double value = strtod(text, &end);
-    if (end == text || *end || !(value > 0) || !isfinite(value))
-        return false;
-    *value_out = value;
     return true;
 }
 
@@ -171,7 +142,7 @@ static bool add_channels(bench_options_t *options, const char *word)
     if (strcmp(word, "no") == 0)
         return true;
     return options->nccl_tuned_count < BENCH_NCCL_TUNED_MAX &&
-           whole_number(word, 1, 64, &options->nccl_tuned[options->nccl_tuned_count++]);
+           tool_whole_number(word, 1, 64, &options->nccl_tuned[options->nccl_tuned_count++]);
 }
 
 static bool take_aware(bench_options_t *options, const char *word)
@@ -227,17 +198,17 @@ static bool take_option(bench_options_t *options, int letter)
     case 'c':
         return take_list(options, letter);
     case 't':
-        return positive_number(optarg, &options->seconds);
+        return tool_positive_number(optarg, &options->seconds);
     case 'i':
-        return whole_number(optarg, 0, 1000000, &options->poll_us);
+        return tool_whole_number(optarg, 0, 1000000, &options->poll_us);
     case 'n':
-        return whole_number(optarg, 1, BENCH_REPETITIONS_MAX, &options->repetitions);
+        return tool_whole_number(optarg, 1, BENCH_REPETITIONS_MAX, &options->repetitions);
     case 'a':
         return take_aware(options, optarg);
     case 'l':
         return take_file(&options->nccl);
     case 'k':
-        return whole_number(optarg, 1, 64, &options->nccl_channels);
+        return tool_whole_number(optarg, 1, 64, &options->nccl_channels);
     case 'j':
         return take_file(&options->json);
     case 'v':

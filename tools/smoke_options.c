@@ -15,6 +15,7 @@
 #include <selvage.h>
 
 #include "smoke_pattern.h"
+#include "tool_words.h"
 
 enum { MANY_RANKS = 64 };
 
@@ -94,37 +95,9 @@ static bool add_route(smoke_options_t *options, const char *word)
 static bool each_word(smoke_options_t *options, const char *list, bool (*add)(smoke_options_t *, const char *))
 {
     char word[32];
-    for (;;) {
-        size_t length = strcspn(list, ",");
-        if (length == 0 || length >= sizeof word)
+    while (list)
+        if (!tool_next_word(&list, word, sizeof word) || !add(options, word))
             return false;
-        memcpy(word, list, length);
-        word[length] = '\0';
-        if (!add(options, word))
-            return false;
-        if (list[length] == '\0')
-            return true;
-        list += length + 1;
-    }
-}
-
-static bool whole_number(const char *text, long low, long high, int *value_out)
-{
-    char *end;
-    long value = strtol(text, &end, 10);
-    if (end == text || *end || value < low || value > high)
-        return false;
-    *value_out = (int)value;
-    return true;
-}
-
-static bool positive_number(const char *text, double *value_out)
-{
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end || !(value > 0) || !isfinite(value))
-        return false;
-    *value_out = value;
     return true;
 }
 
@@ -139,11 +112,11 @@ static bool take_option(smoke_options_t *options, int letter)
         memset(options->routes, 0, sizeof options->routes);
         return each_word(options, optarg, add_route);
     case 'p':
-        return whole_number(optarg, 1, SMOKE_PATTERN_PACKETS_MAX, &options->packets);
+        return tool_whole_number(optarg, 1, SMOKE_PATTERN_PACKETS_MAX, &options->packets);
     case 'e':
-        return whole_number(optarg, 1, SMOKE_EPOCHS_MAX, &options->epochs);
+        return tool_whole_number(optarg, 1, SMOKE_EPOCHS_MAX, &options->epochs);
     case 'w':
-        return positive_number(optarg, &options->wire_gbs);
+        return tool_positive_number(optarg, &options->wire_gbs);
     case 'j':
         options->json = optarg;
         return *optarg != '\0';

@@ -181,7 +181,7 @@ SV_DEV_FN void sv_coll_unit_put(const sv_coll_at_t &c, uint64_t u, const uint64_
 SV_DEV_FN uint64_t sv_coll_term(const sv_coll_slice_t &s, uint64_t word, uint64_t at, uint64_t key)
 {
     const uint64_t left = s.bytes - at;
-    return digest_term(left >= 8 ? word : word & ((1ull << 8 * left) - 1), key + at / 8 * SV_COLL_PHI);
+    return digest_term(left >= 8 ? word : word & ((1ull << 8 * left) - 1), key + at / 8 * SV_DIGEST_STEP);
 }
 
 /* The terms of unit u. */

@@ -91,7 +91,7 @@ SV_DEV_FN void sv_coll_find_place(const sv_coll_at_t &c, sv_coll_plan_t &p)
     p.prev = ring[(p.pos + c.b.n - 1) % c.b.n];
 }
 
-/* Of one rank, and of two for what would divide by n - 1, everything is one-shot. */
+/* One rank alone has nobody to send to: everything is one-shot, which is a local pass then. */
 SV_DEV_FN uint32_t sv_coll_algo_for(const sv_coll_at_t &c)
 {
     return c.b.n == 1 ? static_cast<uint32_t>(SV_COLL_ONESHOT) : c.b.work.algo;

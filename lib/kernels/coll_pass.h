@@ -16,6 +16,7 @@
 
 #include "kernels/coll_args.h"
 #include "kernels/coll_types.h"
+#include "kernels/coll_words.h"
 #include "kernels/kernel_device.h"
 #include "kernels/kernel_digest.h"
 
@@ -43,29 +44,6 @@ enum : unsigned {
 #endif
     COLL_COPY_UNITS = 8 /* packs that a lane has in flight where it only copies */
 };
-
-SV_DEV_FN uint64_t coll_load_some(const uint8_t *from, unsigned bytes)
-{
-    uint64_t word = 0;
-
-    if (bytes == 8)
-        return sv_dev_load_u64_any(from);
-    SV_DEV_ROLLED
-    for (unsigned b = 0; b < bytes; b++)
-        word |= static_cast<uint64_t>(from[b]) << 8 * b;
-    return word;
-}
-
-SV_DEV_FN void coll_store_some(uint8_t *to, unsigned bytes, uint64_t word)
-{
-    if (bytes == 8) {
-        sv_dev_store_u64_any(to, word);
-    } else {
-        SV_DEV_ROLLED
-        for (unsigned b = 0; b < bytes; b++)
-            to[b] = static_cast<uint8_t>(word >> 8 * b);
-    }
-}
 
 /* The packs of a lane's turn: how many bytes lie between them, and from the first one to where the packs end. */
 struct coll_turn {
@@ -109,7 +87,7 @@ struct coll_copy {
     }
     SV_DEV_FN uint64_t word(const sv_coll_pass_t &pass, uint64_t at, unsigned bytes)
     {
-        return coll_load_some(pass.src[0] + at, bytes);
+        return sv_coll_word_load(pass.src[0] + at, bytes);
     }
 };
 
@@ -226,7 +204,7 @@ struct coll_reduce {
 
         SV_DEV_ROLLED
         for (unsigned s = 0; s < pass.nsrc; s++) {
-            uint64_t value = coll_load_some(pass.src[s] + at, bytes);
+            uint64_t value = sv_coll_word_load(pass.src[s] + at, bytes);
             if (pass.premul >> s & 1)
                 value = words::scale(value, pass.scalar[s]);
             words::add(a, value, s == 0 ? 0 : pass.op);
@@ -307,7 +285,7 @@ SV_DEV_FN uint64_t coll_pass_words(const sv_coll_pass_t &pass, coll_range packs,
         const uint64_t value = WORK::word(pass, at, bytes);
         SV_DEV_ROLLED
         for (unsigned d = 0; d < pass.ndst; d++)
-            coll_store_some(pass.dst[d] + at, bytes, value);
+            sv_coll_word_store(pass.dst[d] + at, value, bytes);
         if (pass.digest)
             sum += digest_term(value, coll_key_at(pass, at));
     }

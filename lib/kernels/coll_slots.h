@@ -110,7 +110,7 @@ SV_DEV_FN void sv_coll_verify_slots(const sv_coll_at_t &c)
         uint64_t key = sv_coll_key(c, c.dev->member[s.from[k]], s.id_in), sum = 0;
         for (uint64_t at = 8ull * c.at.tid; at < s.bytes; at += 8ull * c.at.nthreads)
             sum += digest_term(sv_coll_word_load(sv_coll_pointer<const uint8_t>(slot + s.src[k] + at), s.bytes - at),
-                               key + at / 8 * SV_COLL_PHI);
+                               key + at / 8 * SV_DIGEST_STEP);
         sum = digest_finish(key, sv_dev_block_sum_u64(sum, c.at));
         uint64_t said = *sv_coll_slot_record(c, slot, s.part_of[k]);
         if (c.at.tid == 0 && said != sum)

@@ -5,14 +5,13 @@
 
 #include "kernels/kernel_device.h"
 
-#define SV_COLL_PHI 0x9e3779b97f4a7c15u
-
 /* left: bytes from ptr to the end, at least 1. */
 SV_DEV_FN uint64_t sv_coll_word_load(const uint8_t *ptr, uint64_t left)
 {
     uint64_t word = 0;
     if (left >= 8)
         return sv_dev_load_u64_any(ptr);
+    SV_DEV_ROLLED
     for (unsigned i = 0; i < left; i++)
         word |= static_cast<uint64_t>(ptr[i]) << 8 * i;
     return word;
@@ -24,6 +23,7 @@ SV_DEV_FN void sv_coll_word_store(uint8_t *ptr, uint64_t word, uint64_t left)
         sv_dev_store_u64_any(ptr, word);
         return;
     }
+    SV_DEV_ROLLED
     for (unsigned i = 0; i < left; i++)
         ptr[i] = static_cast<uint8_t>(word >> 8 * i);
 }
