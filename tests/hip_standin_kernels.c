@@ -92,6 +92,8 @@ static const kernel_row_t kernels[] = {
     {{.name = "sv_coll", .soft = sv_coll_soft}, sizeof(sv_coll_arg_t)},
     {{.name = "sv_coll_ll", .soft = sv_coll_ll_soft}, sizeof(sv_coll_arg_t)},
     {{.name = "sv_coll_long", .soft = sv_coll_long_soft}, sizeof(sv_coll_arg_t)},
+    {{.name = "sv_coll_quick", .soft = sv_coll_quick_soft}, sizeof(sv_coll_quick_arg_t)},
+    {{.name = "sv_coll_quick_long", .soft = sv_coll_quick_long_soft}, sizeof(sv_coll_quick_arg_t)},
 };
 
 hipError_t hipModuleLoadData(hipModule_t *module, const void *image)

@@ -20,7 +20,7 @@ static void check_connection(const sv_coll_layout_t *l)
     const uint64_t begin[] = {SV_COLL_TAIL_AT, SV_COLL_HEAD_AT, SV_COLL_FIN_AT, l->hello_at, l->ll_at, l->long_at,
                               l->slot_at, l->conn_bytes};
     const uint64_t bytes[] = {8, 8, 8, 2ULL * SV_COLL_HELLO * SV_COLL_LINE, 8ULL * l->ll_bytes, 8ULL * l->long_bytes,
-                              8ULL * (l->slot_bytes + SV_COLL_SLOT_RECORD)};
+                              SV_COLL_SLOTS * (l->slot_bytes + (uint64_t)SV_COLL_SLOT_RECORD)};
     for (unsigned i = 0; i + 1 < sizeof begin / sizeof begin[0]; i++) {
         CHECK_EQ(begin[i] % 128, 0);
         CHECK(begin[i] + bytes[i] <= begin[i + 1]);
@@ -30,7 +30,7 @@ static void check_connection(const sv_coll_layout_t *l)
     CHECK_EQ(l->long_bytes % 128, 0);
     CHECK_EQ(l->slot_bytes % 128, 0);
     CHECK(l->ll_bytes >= 1024 && l->ll_bytes <= 8192);
-    CHECK(l->long_bytes >= 2048 && l->long_bytes <= 16384);
+    CHECK(l->long_bytes >= 2048 && l->long_bytes <= 18432);
     CHECK(l->slot_bytes >= 4096 && l->slot_bytes <= 512 << 10);
 }
 
@@ -42,7 +42,7 @@ static void check_layout(uint32_t n, uint32_t channels, uint64_t limit)
     if (status != SELVAGE_SUCCESS) {
         CHECK_STATUS(status, SELVAGE_ERR_LIMIT);
         CHECK(strstr(selvage_error_detail(), "SELVAGE_COLL_ARENA_BYTES") != NULL);
-        CHECK(limit < (uint64_t)n * (60 << 10) + SV_COLL_ARENA_HEAD); /* lines and slots at their least */
+        CHECK(limit < (uint64_t)n * (40 << 10) + SV_COLL_ARENA_HEAD); /* lines and slots at their least */
         return;
     }
     check_connection(&l);
@@ -53,7 +53,7 @@ static void check_layout(uint32_t n, uint32_t channels, uint64_t limit)
     CHECK(end <= limit);
     CHECK_EQ(bytes, n > 1 ? end : 0);
     if (l.nchannels < channels) /* one more would not have fitted */
-        CHECK(limit / n / (l.nchannels + 1) < 60 << 10);
+        CHECK(limit / n / (l.nchannels + 1) < 40 << 10);
 }
 
 static void test_layout(void)
@@ -71,7 +71,7 @@ static void test_layout(void)
     uint64_t bytes;
     CHECK_STATUS(sv_coll_layout(4, 2, 64 << 20, &l, &bytes), SELVAGE_SUCCESS);
     CHECK_EQ(l.ll_bytes, 8192);
-    CHECK_EQ(l.long_bytes, 16384);
+    CHECK_EQ(l.long_bytes, 18432);
     CHECK_EQ(l.slot_bytes, 512 << 10);
     CHECK_STATUS(sv_coll_layout(16, 32, 64 << 20, &l, &bytes), SELVAGE_SUCCESS);
     CHECK_EQ(l.nchannels, 32);
@@ -114,7 +114,7 @@ static void check_clean(const selvage_coll_t *coll)
 static void check_reach(local_rank_t *self, const selvage_coll_t *coll)
 {
     const sv_coll_dev_t *dev = &coll->dev;
-    size_t bytes = 8ULL * dev->layout.slot_bytes;
+    size_t bytes = (size_t)SV_COLL_SLOTS * dev->layout.slot_bytes;
     uint32_t slots = dev->layout.slot_at, own = dev->member[dev->me];
     local_ranks_barrier(self);
     for (uint32_t c = 0; c < dev->layout.nchannels && dev->n > 1; c++)

@@ -142,19 +142,18 @@ static void expect_at(const scene_t *s, unsigned call, uint64_t bytes, unsigned 
 
 static void check_thresholds(void)
 {
-    static const uint64_t ll_max[][2] = {{2, 64 << 10}, {3, 32 << 10}, {4, 32 << 10}, {5, 16 << 10}, {8, 16 << 10}};
+    static const uint64_t ll_max[][2] = {{2, 64 << 10}, {3, 64 << 10}, {4, 64 << 10}, {5, 16 << 10}, {8, 16 << 10}};
     scene_t s;
     for (unsigned i = 0; i < 5; i++) {
         set_scene(&s, (unsigned)ll_max[i][0], false);
         expect_at(&s, SV_COLL_ALL_REDUCE, ll_max[i][1], SV_COLL_ONESHOT, SV_COLL_LL);
         expect_at(&s, SV_COLL_ALL_REDUCE, ll_max[i][1] + 4,
-                  ll_max[i][0] > 4 ? SV_COLL_TWOSHOT : SV_COLL_DIRECT_ONE,
-                  ll_max[i][0] > 4 ? SV_COLL_LL : SV_COLL_SIMPLE);
+                  ll_max[i][0] > 4 ? SV_COLL_DIRECT_TWO : SV_COLL_DIRECT_ONE, SV_COLL_SIMPLE);
     }
     set_scene(&s, 4, true);
-    expect_at(&s, SV_COLL_ALL_REDUCE, 256 << 10, SV_COLL_TWOSHOT, SV_COLL_LL128);
-    expect_at(&s, SV_COLL_ALL_REDUCE, 512 << 10, SV_COLL_DIRECT_ONE, SV_COLL_SIMPLE);
-    expect_at(&s, SV_COLL_ALL_REDUCE, (512 << 10) + 4, SV_COLL_DIRECT_TWO, SV_COLL_SIMPLE);
+    expect_at(&s, SV_COLL_ALL_REDUCE, 128 << 10, SV_COLL_ONESHOT, SV_COLL_LL128);
+    expect_at(&s, SV_COLL_ALL_REDUCE, 256 << 10, SV_COLL_DIRECT_ONE, SV_COLL_SIMPLE);
+    expect_at(&s, SV_COLL_ALL_REDUCE, (256 << 10) + 4, SV_COLL_DIRECT_TWO, SV_COLL_SIMPLE);
     expect_at(&s, SV_COLL_BARRIER, 0, SV_COLL_ONESHOT, SV_COLL_LL);
     s.config.coll_checksum = true;
     expect_at(&s, SV_COLL_ALL_REDUCE, 1 << 30, SV_COLL_TWOSHOT, SV_COLL_SIMPLE);

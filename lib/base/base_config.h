@@ -56,6 +56,7 @@ typedef struct sv_config {
     uint64_t coll_ll_max, coll_ll128_max;
     bool coll_checksum;
     int coll_work_fifo;
+    bool coll_quick;
     char coll_tune[SV_CONFIG_TEXT_BYTES];
     int requests_max;
     uint64_t inflight_bytes;

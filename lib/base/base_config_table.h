@@ -63,6 +63,8 @@
       "larger ones up to this size use LL128, where the device stores whole lines; auto: by call and ranks")           \
     X(COLL_CHECKSUM, coll_checksum, BOOL, "off", "", 1,                                                                \
       "collectives check what they take from other ranks; users' memory is then not reached directly")                 \
+    X(COLL_QUICK, coll_quick, BOOL, "on", "", 0,                                                                       \
+      "short collectives that are alone in their launch have kernels of their own")                                    \
     X(COLL_WORK_FIFO, coll_work_fifo, CHOICE, "auto", "auto|always", 0,                                                \
       "which pieces of work of collectives go through the FIFO in pinned memory: those of long groups, or all")        \
     X(COLL_TUNE, coll_tune, TEXT, "", "", 1, "file that says which algorithm collectives use at which size")           \

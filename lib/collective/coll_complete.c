@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is complete. Launches of an arena run one after another, so that a launch is complete once its channels have
- * counted as many pieces of work, all together, as it and those before it brought. An event behind the last launch says
- * the same of all of them, also where an error has kept blocks from counting. Nothing here waits but
+ * What is complete. Launches of an arena run one after another, so that a launch is complete, and others can see what
+ * it stored, once one behind it has begun: channels count the pieces of work that they begin, and if they have begun
+ * more, all together, than this launch and those before it brought, then a later launch has. An event behind the last
+ * launch says the same of all of them, also where an error has kept blocks from counting. Nothing here waits but
  * sv_coll_drain().
  */
 #include "base/base_clock.h"
@@ -14,16 +15,16 @@
 static uint32_t pieces_ended(const sv_coll_arena_t *arena)
 {
     uint32_t sum = 0;
-    for (uint32_t c = 0; c < arena->layout.nchannels; c++) /* partner: the release by the block of each channel */
-        sum += __atomic_load_n(&arena->pinned->counts[c].completed, __ATOMIC_ACQUIRE);
+    for (uint32_t c = 0; c < arena->layout.nchannels; c++)
+        sum += __atomic_load_n(&arena->pinned->counts[c].completed, __ATOMIC_RELAXED);
     return sum;
 }
 
 static uint32_t pieces_started(const sv_coll_arena_t *arena)
 {
     uint32_t sum = 0;
-    for (uint32_t c = 0; c < arena->layout.nchannels; c++)
-        sum += __atomic_load_n(&arena->pinned->counts[c].started, __ATOMIC_RELAXED);
+    for (uint32_t c = 0; c < arena->layout.nchannels; c++) /* partner: the release by the block of each channel */
+        sum += __atomic_load_n(&arena->pinned->counts[c].started, __ATOMIC_ACQUIRE);
     return sum;
 }
 
@@ -47,17 +48,22 @@ static void hand_back(sv_coll_arena_t *arena, sv_coll_callback_t *callback)
     sv_free(callback);
 }
 
+/* Asks for the event, which takes a microsecond, only where the counts do not say it. */
+static bool is_complete(sv_coll_arena_t *arena, const sv_coll_callback_t *callback)
+{
+    if (callback->launch <= arena->completed)
+        return true;
+    if (callback->launch < arena->launches && (int32_t)(pieces_started(arena) - (uint32_t)callback->pieces) > 0)
+        return true;
+    (void)query_last(arena);
+    return callback->launch <= arena->completed;
+}
+
 void sv_coll_poll(sv_coll_arena_t *arena)
 {
-    if (sv_list_is_empty(&arena->callbacks))
-        return;
-    uint32_t ended = pieces_ended(arena);
-    /* Partner: the release in the kernel that recorded the error. */
-    if (__atomic_load_n(&arena->pinned->error.kind, __ATOMIC_ACQUIRE) != SV_COLL_FINE)
-        (void)query_last(arena);
     while (!sv_list_is_empty(&arena->callbacks)) {
         sv_coll_callback_t *callback = SV_CONTAINER_OF(arena->callbacks.next, sv_coll_callback_t, link);
-        if (callback->launch > arena->completed && (int32_t)(ended - (uint32_t)callback->pieces) < 0)
+        if (!is_complete(arena, callback))
             return;
         hand_back(arena, callback);
     }

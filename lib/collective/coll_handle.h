@@ -173,6 +173,8 @@ struct selvage_coll {
     uint32_t members;          /* bits: ranks of the arena in dev */
     sv_coll_dev_t dev;         /* the host's copy */
     sv_coll_dev_t *dev_device; /* in device memory */
+    sv_coll_home_t home;       /* of the argument of every launch */
+    sv_coll_quick_arg_t quick; /* that of the last launch of a short call */
     sv_coll_facts_t facts;
     uint32_t sequence;         /* of collective calls */
     uint64_t calls;

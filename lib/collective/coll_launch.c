@@ -24,15 +24,13 @@ typedef struct batch {
 
 static void batch_begin(batch_t *batch, selvage_coll_t *coll, void *stream)
 {
-    double timeout_s = coll->comm->timeout_s;
     batch->coll = coll;
     batch->stream = stream;
     batch->fifo_always = coll->comm->config.coll_work_fifo == SV_CONFIG_COLL_WORK_FIFO_ALWAYS;
     batch->limit = sv_coll_fifo_pieces(coll->arena);
     batch->first = batch->reduces = batch->blocks = 0;
     batch->pieces = 0;
-    batch->arg.dev = coll->dev_device;
-    batch->arg.deadline_ns = timeout_s > 0 ? (uint64_t)(timeout_s * 1e9) : 0;
+    batch->arg.home = coll->home;
     batch->arg.nwork = 0;
     batch->arg.from_fifo = batch->fifo_always;
     batch->arg.fifo_mask = coll->arena->fifo_bytes - 1;
@@ -44,15 +42,25 @@ static const sv_kernel_t *kernel_of(unsigned proto)
     return proto == SV_COLL_LL ? &sv_kernel_coll_ll : proto == SV_COLL_LL128 ? &sv_kernel_coll_long : &sv_kernel_coll;
 }
 
+static selvage_status_t batch_enqueue(batch_t *batch)
+{
+    selvage_coll_t *coll = batch->coll;
+    bool alone = batch->arg.nwork == 1 && !batch->arg.from_fifo;
+    const sv_kernel_t *quick = alone ? sv_coll_quick_kernel(coll, &batch->arg.work[0]) : NULL;
+    if (quick)
+        return SV_DEVICE_CALL(coll->comm->dev, launch, quick, &coll->quick, sizeof coll->quick, batch->blocks,
+                              batch->stream);
+    batch->arg.position = coll->arena->fifo_produced;
+    return SV_DEVICE_CALL(coll->comm->dev, launch, kernel_of(batch->reduces ? batch->reduces : batch->first),
+                          &batch->arg, sizeof batch->arg, batch->blocks, batch->stream);
+}
+
 static selvage_status_t batch_launch(batch_t *batch)
 {
     sv_coll_arena_t *arena = batch->coll->arena;
-    sv_device_t *dev = arena->comm->dev;
     if (batch->arg.nwork == 0)
         return SELVAGE_SUCCESS;
-    batch->arg.position = arena->fifo_produced;
-    SV_TRY(SV_DEVICE_CALL(dev, launch, kernel_of(batch->reduces ? batch->reduces : batch->first), &batch->arg,
-                          sizeof batch->arg, batch->blocks, batch->stream));
+    SV_TRY(batch_enqueue(batch));
     if (batch->arg.from_fifo)
         arena->fifo_produced += batch->arg.nwork * SV_COLL_FIFO_STRIDE;
     arena->last_stream = batch->stream;
@@ -60,7 +68,7 @@ static selvage_status_t batch_launch(batch_t *batch)
     arena->pieces += batch->pieces;
     batch->arg.nwork = batch->reduces = batch->blocks = batch->pieces = 0;
     batch->arg.from_fifo = batch->fifo_always;
-    return SV_DEVICE_CALL(dev, event_record, arena->last, batch->stream);
+    return SV_DEVICE_CALL(arena->comm->dev, event_record, arena->last, batch->stream);
 }
 
 /* The argument is full: its pieces move into the FIFO. */

@@ -7,7 +7,7 @@
 #include "base/base_status.h"
 #include "collective/coll_handle.h"
 
-enum { ALIGN = 128, LL_BEST = 8 << 10, LONG_BEST = 16 << 10, HALVINGS = 3, SLOT_MIN = 4 << 10, SLOT_MAX = 512 << 10 };
+enum { ALIGN = 128, LL_BEST = 8 << 10, LONG_BEST = 144 * 128, HALVINGS = 3, SLOT_MIN = 4 << 10, SLOT_MAX = 512 << 10 };
 
 static uint64_t lines_bytes(unsigned halvings)
 {
@@ -27,12 +27,12 @@ static bool fit_connection(uint64_t bytes, sv_coll_layout_t *layout)
     layout->long_at = layout->ll_at + SV_COLL_STEPS * layout->ll_bytes;
     layout->long_bytes = LONG_BEST >> halvings;
     layout->slot_at = layout->long_at + SV_COLL_STEPS * layout->long_bytes;
-    uint64_t left = bytes > layout->slot_at ? (bytes - layout->slot_at) / SV_COLL_STEPS / ALIGN * ALIGN : 0;
+    uint64_t left = bytes > layout->slot_at ? (bytes - layout->slot_at) / SV_COLL_SLOTS / ALIGN * ALIGN : 0;
     if (left < SLOT_MIN + SV_COLL_SLOT_RECORD)
         return false;
     left -= SV_COLL_SLOT_RECORD;
     layout->slot_bytes = left < SLOT_MAX ? (uint32_t)left : SLOT_MAX;
-    layout->conn_bytes = layout->slot_at + (uint64_t)SV_COLL_STEPS * (layout->slot_bytes + SV_COLL_SLOT_RECORD);
+    layout->conn_bytes = layout->slot_at + (uint64_t)SV_COLL_SLOTS * (layout->slot_bytes + SV_COLL_SLOT_RECORD);
     return true;
 }
 

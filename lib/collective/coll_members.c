@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a communicator of collectives holds for itself, from its list of ranks. Local. */
+#include <string.h>
+
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
@@ -117,6 +119,32 @@ static void find_places(sv_coll_dev_t *dev, const sv_coll_arena_t *arena)
     dev->fifo = arena->fifo_device;
 }
 
+static void find_home(selvage_coll_t *coll)
+{
+    const sv_coll_dev_t *dev = &coll->dev;
+    const sv_coll_layout_t *layout = &dev->layout;
+    sv_coll_home_t *home = &coll->home;
+    for (uint32_t r = 0; r < dev->n && dev->n > 1; r++) {
+        home->mine[r] = dev->arena[dev->me] + SV_COLL_ARENA_HEAD + dev->member[r] * layout->conn_bytes;
+        home->theirs[r] = dev->arena[r] + SV_COLL_ARENA_HEAD + dev->member[dev->me] * layout->conn_bytes;
+    }
+    memcpy(home->member, dev->member, sizeof home->member);
+    home->dev = coll->dev_device;
+    home->deadline_ns = coll->comm->timeout_s > 0 ? (uint64_t)(coll->comm->timeout_s * 1e9) : 0;
+    home->state = dev->state;
+    home->counts = dev->counts;
+    home->stop = dev->stop;
+    home->window = dev->window;
+    home->arena = dev->arena[dev->me];
+    home->channel_bytes = layout->channel_bytes;
+    home->n = dev->n;
+    home->me = dev->me;
+    home->hello_at = layout->hello_at;
+    home->ll_clean = dev->ll_clean;
+    home->slot_at = layout->slot_at;
+    home->slot_bytes = layout->slot_bytes;
+}
+
 selvage_status_t sv_coll_furnish(selvage_coll_t *coll, sv_coll_arena_t *arena)
 {
     sv_device_t *dev = coll->comm->dev;
@@ -142,5 +170,6 @@ selvage_status_t sv_coll_furnish(selvage_coll_t *coll, sv_coll_arena_t *arena)
     SV_TRY(SV_DEVICE_CALL(dev, malloc, sizeof coll->dev, &ptr));
     coll->dev_device = ptr;
     SV_TRY(sv_coll_upload(arena, coll->dev_device, &coll->dev, sizeof coll->dev));
+    find_home(coll);
     return coll->spans ? sv_coll_span_make(coll) : SELVAGE_SUCCESS;
 }

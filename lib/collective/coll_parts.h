@@ -52,6 +52,10 @@ selvage_status_t sv_coll_pairs_begin(sv_coll_pairs_t *pairs, const sv_coll_call_
 /* The next round; false: that was all. */
 bool sv_coll_pairs_next(sv_coll_pairs_t *pairs, const sv_coll_call_t **send_out, const sv_coll_call_t **recv_out);
 
+/* coll_quick.c: whether the piece of work, which is alone in its launch, has a kernel of its own; NULL: none. Its
+   argument is then coll->quick, and valid until the next call. */
+const sv_kernel_t *sv_coll_quick_kernel(selvage_coll_t *coll, const sv_coll_work_t *work);
+
 /* coll_fifo.c: how many pieces one launch may take from the FIFO. */
 unsigned sv_coll_fifo_pieces(const sv_coll_arena_t *arena);
 /* Puts piece number index of the launch to come into the FIFO, once there is room. */

@@ -26,54 +26,53 @@ enum { UNIT_K = 1 << 10, UNIT_M = 1 << 20 };
 
 /*
  * The first line that fits is taken: ranks, then size, then whether the way is open (whole lines, direct access). The
- * ways through slots behind the direct ones are for when those are not open. Start values, which a tuning file
- * improves: lines of LL carry as much flag as data, so they win while latency is all that counts, and the sooner others
- * win the more ranks there are to send to; one pass over all inputs beats two while those are few or short.
+ * ways through slots behind the direct ones are for when those are not open. Up to four ranks these are the fastest
+ * ways on H200s (doc/measured.md), beyond that estimates; a tuning file improves them. Lines of LL carry as much flag
+ * as data, so they win while latency is all that counts, and the sooner others win the more ranks there are to send to;
+ * one pass over all inputs beats two while those are few or short.
  */
 static const rule_t rules[] = {
     UPTO(ALL_REDUCE, 2, 64, K, ONESHOT, LL),
-    UPTO(ALL_REDUCE, 2, 256, K, TWOSHOT, LL128),
+    UPTO(ALL_REDUCE, 2, 512, K, ONESHOT, LL128),
     REST(ALL_REDUCE, 2, DIRECT_ONE),
     REST(ALL_REDUCE, 2, ONESHOT),
-    UPTO(ALL_REDUCE, 4, 32, K, ONESHOT, LL),
-    UPTO(ALL_REDUCE, 4, 256, K, TWOSHOT, LL128),
-    UPTO(ALL_REDUCE, 4, 512, K, DIRECT_ONE, SIMPLE),
+    UPTO(ALL_REDUCE, 4, 64, K, ONESHOT, LL),
+    UPTO(ALL_REDUCE, 4, 128, K, ONESHOT, LL128),
+    UPTO(ALL_REDUCE, 4, 256, K, DIRECT_ONE, SIMPLE),
     REST(ALL_REDUCE, 4, DIRECT_TWO),
     REST(ALL_REDUCE, 4, TWOSHOT),
     UPTO(ALL_REDUCE, 16, 16, K, ONESHOT, LL),
-    UPTO(ALL_REDUCE, 16, 1, M, TWOSHOT, LL128),
-    UPTO(ALL_REDUCE, 16, 512, K, TWOSHOT, LL),
+    UPTO(ALL_REDUCE, 16, 64, K, ONESHOT, LL128),
     REST(ALL_REDUCE, 16, DIRECT_TWO),
     REST(ALL_REDUCE, 16, TWOSHOT),
 
     UPTO(REDUCE_SCATTER, 16, 64, K, ONESHOT, LL),
-    UPTO(REDUCE_SCATTER, 16, 256, K, ONESHOT, LL128),
+    UPTO(REDUCE_SCATTER, 16, 512, K, ONESHOT, LL128),
     REST(REDUCE_SCATTER, 16, DIRECT_ONE),
     REST(REDUCE_SCATTER, 16, ONESHOT),
 
-    UPTO(ALL_GATHER, 16, 256, K, ONESHOT, LL),
-    UPTO(ALL_GATHER, 16, 1, M, ONESHOT, LL128),
+    UPTO(ALL_GATHER, 16, 128, K, ONESHOT, LL),
+    UPTO(ALL_GATHER, 16, 512, K, ONESHOT, LL128),
     REST(ALL_GATHER, 16, DIRECT_ONE),
     REST(ALL_GATHER, 16, ONESHOT),
 
-    UPTO(BROADCAST, 16, 32, K, ONESHOT, LL),
-    UPTO(BROADCAST, 16, 128, K, ONESHOT, LL128),
+    UPTO(BROADCAST, 16, 64, K, ONESHOT, LL),
+    UPTO(BROADCAST, 16, 256, K, ONESHOT, LL128),
     REST(BROADCAST, 2, DIRECT_ONE),
     REST(BROADCAST, 2, ONESHOT),
-    UPTO(BROADCAST, 16, 512, K, DIRECT_ONE, SIMPLE),
     REST(BROADCAST, 16, DIRECT_TWO),
     REST(BROADCAST, 16, TWOSHOT),
 
-    UPTO(REDUCE, 16, 32, K, ONESHOT, LL),
-    UPTO(REDUCE, 16, 128, K, ONESHOT, LL128),
+    UPTO(REDUCE, 16, 64, K, ONESHOT, LL),
+    UPTO(REDUCE, 16, 256, K, ONESHOT, LL128),
     REST(REDUCE, 2, DIRECT_ONE),
     REST(REDUCE, 2, ONESHOT),
     UPTO(REDUCE, 16, 512, K, DIRECT_ONE, SIMPLE),
     REST(REDUCE, 16, DIRECT_TWO),
     REST(REDUCE, 16, TWOSHOT),
 
-    UPTO(ALL_TO_ALL, 16, 256, K, ONESHOT, LL),
-    UPTO(ALL_TO_ALL, 16, 1, M, ONESHOT, LL128),
+    UPTO(ALL_TO_ALL, 16, 128, K, ONESHOT, LL),
+    UPTO(ALL_TO_ALL, 16, 512, K, ONESHOT, LL128),
     REST(ALL_TO_ALL, 16, DIRECT_ONE),
     REST(ALL_TO_ALL, 16, ONESHOT),
 
@@ -87,7 +86,7 @@ enum { RULES = sizeof rules / sizeof rules[0] };
 enum { FORCED_LL_MAX = 64 << 10, FORCED_LL128_MAX = 1 << 20 };
 
 /* Bytes of one rank's share that are worth another channel, and parts of it that overlap in slots. */
-enum { LL_GRAIN = 4 << 10, LL128_GRAIN = 8 << 10, DIRECT_GRAIN = 16 << 10, SLOT_GRAIN = 32 << 10, CHUNKS = 4 };
+enum { LL_GRAIN = 1 << 10, LL128_GRAIN = 4 << 10, DIRECT_GRAIN = 16 << 10, SLOT_GRAIN = 32 << 10, CHUNKS = 4 };
 enum { CHUNK_UNIT = 128, CHUNK_MIN = 4 << 10, SOFT_CHANNELS = 2 };
 
 typedef struct way {

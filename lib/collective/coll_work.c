@@ -61,6 +61,17 @@ static void place(const selvage_coll_t *coll, const sv_coll_call_t *call, sv_col
     }
 }
 
+/* How what is divided among ranks and channels is cut for the direct algorithms; the root of a broadcast has no
+   shard. */
+static void cut(const selvage_coll_t *coll, sv_coll_work_t *work)
+{
+    const uint64_t unit = 16, bytes = work->count * selvage_type_bytes((selvage_type_t)work->type);
+    const uint64_t shards = coll->dev.n - (work->call == SV_COLL_BROADCAST && coll->dev.n > 1 ? 1U : 0U);
+    work->shard_bytes = ((bytes + shards - 1) / shards + unit - 1) / unit * unit;
+    work->shard_part_bytes = sv_coll_part_bytes(work->shard_bytes, work->nchannels);
+    work->part_bytes = sv_coll_part_bytes(bytes, work->nchannels);
+}
+
 void sv_coll_work_of_call(selvage_coll_t *coll, const sv_coll_call_t *call, sv_coll_work_t *work_out)
 {
     sv_coll_choice_t choice;
@@ -72,6 +83,7 @@ void sv_coll_work_of_call(selvage_coll_t *coll, const sv_coll_call_t *call, sv_c
         .key = key_of(coll), .chunk_bytes = choice.chunk_bytes, .communicator = coll->number,
     };
     place(coll, call, work_out);
+    cut(coll, work_out);
     work_out->signature = sign(work_out);
     tell(work_out, &choice);
 }

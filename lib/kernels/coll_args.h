@@ -13,12 +13,13 @@
  *   |            ...              |                  | hello  two halves of SV_COLL_HELLO lines |
  *   | channel 1: ...              |                  | ll     SV_COLL_STEPS slots of lines      |
  *   +-----------------------------+                  | ll128  SV_COLL_STEPS slots of long lines |
- *                                                    | slots  SV_COLL_STEPS slots and records   |
+ *                                                    | slots  SV_COLL_SLOTS slots and records   |
  *                                                    +-----------------------------------------+
  *
  * Counters (sv_coll_state_t) belong to the block alone, live in its own rank's memory between launches, and never go
  * back. A step is one slot of one connection in one direction, whatever the protocol: step s uses slot s modulo
- * SV_COLL_STEPS, and may be written once head > s - SV_COLL_STEPS says that step s - SV_COLL_STEPS was taken.
+ * SV_COLL_STEPS, and may be written once head > s - SV_COLL_STEPS says that step s - SV_COLL_STEPS was taken. Of SIMPLE
+ * there are fewer slots, SV_COLL_SLOTS, and larger ones: each costs a fence at system scope.
  */
 #ifndef SV_COLL_ARGS_H
 #define SV_COLL_ARGS_H
@@ -31,6 +32,7 @@ enum {
     SV_COLL_RANKS = 16,        /* of a node */
     SV_COLL_CHANNELS = 64,     /* at most */
     SV_COLL_STEPS = 8,
+    SV_COLL_SLOTS = 2,
     SV_COLL_HELLO = 4,         /* lines: signature, source, destination, scalar */
     SV_COLL_WINDOWS = 64,      /* registered per arena; window 0 is none */
     SV_COLL_RINGS = 16,
@@ -93,6 +95,8 @@ typedef struct sv_coll_work {
     uint64_t key;              /* salt of the digests */
     uint32_t chunk_bytes;      /* of a slot of SIMPLE, how much a step uses; a multiple of 128 */
     uint32_t communicator;     /* number of the (split) communicator in its arena: for the signature of a PAIR */
+    /* For the direct algorithms: of a rank's shard, of each channel's part of it, and of all of what is divided. */
+    uint64_t shard_bytes, shard_part_bytes, part_bytes;
 } sv_coll_work_t;
 
 /* Counters of one connection: own memory, own block. LL flags are the lower half of step + 1. */
@@ -118,7 +122,7 @@ typedef struct sv_coll_error {
     uint64_t wanted, seen;
 } sv_coll_error_t;
 
-/* Pinned words of one channel, which the host reads. */
+/* Pinned words of one channel, which the host reads: what is counted as started has everything before its launch. */
 typedef struct sv_coll_counts {
     uint32_t started, completed;
 } sv_coll_counts_t;
@@ -168,19 +172,51 @@ typedef struct sv_coll_dev {
     uint64_t *window;                          /* [rank of the arena * SV_COLL_WINDOWS + number]: base here, or 0 */
 } sv_coll_dev_t;
 
-/* The argument of a launch. Work 0 to nwork-1 lie in work[], or, if from_fifo, in the ring from position on. */
-typedef struct sv_coll_arg {
+/*
+ * What a block needs before it can do anything, in every launch's argument, because each look into device memory that
+ * depends on another one costs as much as a tenth of a short call. Connections are those of channel 0.
+ */
+typedef struct sv_coll_home {
     const sv_coll_dev_t *dev;
     uint64_t deadline_ns;      /* of any one wait; 0: none */
+    uint64_t mine[SV_COLL_RANKS], theirs[SV_COLL_RANKS]; /* by rank: where r writes for this rank, and the reverse */
+    sv_coll_state_t *state;    /* these as in sv_coll_dev_t */
+    sv_coll_counts_t *counts;
+    uint32_t *stop;
+    const uint64_t *window;
+    uint64_t arena;            /* own */
+    uint64_t channel_bytes;
+    uint32_t n, me;
+    uint32_t hello_at, ll_clean;
+    uint32_t slot_at, slot_bytes; /* of SIMPLE, in a connection */
+    uint8_t member[SV_COLL_RANKS];
+} sv_coll_home_t;
+
+/* The argument of a launch. Work 0 to nwork-1 lie in work[], or, if from_fifo, in the ring from position on. */
+typedef struct sv_coll_arg {
+    sv_coll_home_t home;
     uint32_t nwork, from_fifo;
     uint32_t position, fifo_mask; /* bytes, monotonic; size of the ring - 1 */
     sv_coll_work_t work[SV_COLL_ARG_WORKS];
 } sv_coll_arg_t;
 
+/* The argument of a launch of one call alone, one-shot, in lines, without digests, in one step; see coll_quick.h. */
+typedef struct sv_coll_quick_arg {
+    sv_coll_home_t home;
+    uint64_t block_bytes;      /* of what each rank sends to one other */
+    uint64_t part_bytes;       /* of which so many fall to each channel */
+    uint32_t slots_at, slot_bytes; /* of the protocol, in a connection */
+    sv_coll_work_t work;
+} sv_coll_quick_arg_t;
+
 /* Host and device compilers must agree. */
-SV_LAYOUT_ASSERT(sv_coll_work_t, 96);
-SV_LAYOUT_ASSERT(sv_coll_arg_t, 32 + 96 * SV_COLL_ARG_WORKS);
+SV_LAYOUT_ASSERT(sv_coll_work_t, 120);
+SV_LAYOUT_ASSERT(sv_coll_home_t, 360);
+SV_LAYOUT_ASSERT(sv_coll_arg_t, 376 + 120 * SV_COLL_ARG_WORKS);
+SV_LAYOUT_ASSERT(sv_coll_quick_arg_t, 504);
 SV_LAYOUT_ASSERT(sv_coll_state_t, 32);
+
+enum { SV_COLL_PART = 512 };   /* bytes of which the parts of channels are multiples */
 
 #if defined(__CUDACC__)
 #define SV_COLL_BOTH static inline __host__ __device__
@@ -199,6 +235,24 @@ SV_COLL_BOTH uint64_t sv_coll_signature(const sv_coll_work_t *work, unsigned com
     return (uint64_t)(work->sequence & 0x3f) | (work->count & 0x3ffffffff) << 6 | (uint64_t)(work->call & 15) << 40 |
            (uint64_t)(work->type & 15) << 44 | (uint64_t)(work->op & 7) << 48 | (uint64_t)(work->root & 15) << 51 |
            (uint64_t)(work->algo & 7) << 55 | (uint64_t)(work->proto & 3) << 58 | (uint64_t)(communicator & 15) << 60;
+}
+
+/* How many of `bytes` fall to each of nchannels. */
+SV_COLL_BOTH uint64_t sv_coll_part_bytes(uint64_t bytes, uint32_t nchannels)
+{
+    uint64_t each = (bytes + nchannels - 1) / nchannels;
+    return (each + SV_COLL_PART - 1) / SV_COLL_PART * SV_COLL_PART;
+}
+
+/* Bytes that a slot of the protocol holds, beside a digest if there are digests. */
+SV_COLL_BOTH uint64_t sv_coll_slot_capacity(const sv_coll_layout_t *layout, const sv_coll_work_t *work, uint32_t proto)
+{
+    const uint32_t digest = work->flags & SV_COLL_DIGEST ? 1 : 0;
+    if (proto == SV_COLL_LL)
+        return (uint64_t)(layout->ll_bytes / SV_COLL_LINE - digest) * 8;
+    if (proto == SV_COLL_LL128)
+        return (uint64_t)(layout->long_bytes / (8 * SV_COLL_LONG_WORDS) - digest) * 8 * (SV_COLL_LONG_WORDS - 1);
+    return work->chunk_bytes;
 }
 
 #endif

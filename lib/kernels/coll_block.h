@@ -43,17 +43,22 @@ enum { SV_COLL_MORE_SLICE, SV_COLL_MORE_NONE, SV_COLL_MORE_FAILED };
 
 typedef struct sv_coll_block {
     sv_coll_work_t work;
-    sv_coll_slice_t slice;
+    sv_coll_slice_t slice, ahead;   /* being done, and the next one as it is made */
     sv_coll_pass_t pass;            /* the slice as a pass over memory */
     uint64_t mine[SV_COLL_RANKS];   /* connection of rank r in this rank's arena: where r writes */
     uint64_t theirs[SV_COLL_RANKS]; /* that of this rank in r's */
     sv_coll_state_t state[SV_COLL_RANKS];
     uint64_t hello[SV_COLL_HELLO][SV_COLL_RANKS];
     uint64_t key_of[SV_COLL_RANKS]; /* of the sources' digests */
+    uint64_t slot_in[SV_COLL_RANKS], slot_out[SV_COLL_RANKS]; /* of a call alone: the slot from each rank, and to it, */
+    uint64_t head[SV_COLL_RANKS];   /* and the credit that was there at the beginning; see coll_quick.h */
     uint64_t arena;                 /* own */
     uint64_t deadline_ns;
     uint32_t n, me, channel;
     uint32_t failed;
+    uint8_t owed[SV_COLL_RANKS];    /* of rank r: whether it has not been told yet of a step that is in its slot */
+    uint32_t blocked;               /* a lane has to wait for a slice */
+    uint32_t begun;                 /* pieces of work of this launch */
     uint32_t leaves;                /* a lane saw `failed` before the barrier behind the waits of a slice */
     uint32_t more;                  /* lane 0: SV_COLL_MORE_ */
     uint32_t random;                /* soft, stores that are late: how late */
@@ -63,12 +68,13 @@ typedef struct sv_coll_block {
 typedef struct sv_coll_at {
     sv_coll_block_t &b;
     const sv_coll_dev_t *dev;
+    const sv_coll_home_t &home;
     sv_dev_block_t at;
 } sv_coll_at_t;
 
 typedef struct sv_coll_spin {
-    uint64_t begin_ns;
-    unsigned turns, relaxed;
+    uint64_t begin_ns;         /* 0 and 1: not known yet */
+    uint32_t turns;
 } sv_coll_spin_t;
 
 template <typename T> SV_DEV_FN T *sv_coll_pointer(uint64_t address)
@@ -95,25 +101,43 @@ SV_DEV_FN void sv_coll_tell(const sv_coll_at_t &c, uint32_t kind, uint32_t blame
             sv_dev_store_word_system(sv_coll_pointer<uint64_t>(c.dev->arena[r]), word);
 }
 
-/* Records the first error of this device. What is told by another rank is not passed on. */
-SV_DEV_FN void sv_coll_fail(const sv_coll_at_t &c, uint32_t kind, uint32_t place, uint32_t peer, uint64_t wanted,
-                            uint64_t seen, bool told)
+/* Whatever only errors and long waits need is a function of its own, which is given this. */
+SV_DEV_FN sv_coll_at_t sv_coll_at_of(sv_coll_block_t *block, const sv_coll_home_t *home)
 {
+    return sv_coll_at_t{*block, home->dev, *home, sv_dev_block_t{0, 1, block->channel, 1}};
+}
+
+typedef struct sv_coll_fault {
+    uint32_t kind, place, peer;
+    bool told;                 /* by another rank, and not passed on */
+} sv_coll_fault_t;
+
+SV_DEV_COLD void sv_coll_record(sv_coll_block_t *block, const sv_coll_home_t *home, sv_coll_fault_t fault,
+                                uint64_t wanted, uint64_t seen)
+{
+    const sv_coll_at_t c = sv_coll_at_of(block, home);
     if (sv_dev_exchange_u32(c.dev->error_taken, 1) == 0) {
         sv_coll_error_t *error = c.dev->error;
-        error->place = place;
+        error->place = fault.place;
         error->sequence = c.b.work.sequence;
-        error->peer = peer;
+        error->peer = fault.peer;
         error->channel = c.b.channel;
         error->call = c.b.work.call;
         error->wanted = wanted;
         error->seen = seen;
-        sv_dev_store_release_system_u32(&error->kind, kind); /* partner: sv_coll_check() */
-        if (!told)
-            sv_coll_tell(c, kind, peer);
+        sv_dev_store_release_system_u32(&error->kind, fault.kind); /* partner: sv_coll_check() */
+        if (!fault.told)
+            sv_coll_tell(c, fault.kind, fault.peer);
     }
     sv_dev_store_release_u32(c.dev->stop, 1); /* partner: sv_coll_ended() */
     sv_dev_store_u32_system(&c.b.failed, 1);
+}
+
+/* Records the first error of this device. */
+SV_DEV_FN void sv_coll_fail(const sv_coll_at_t &c, uint32_t kind, uint32_t place, uint32_t peer, uint64_t wanted,
+                            uint64_t seen, bool told)
+{
+    sv_coll_record(&c.b, &c.home, sv_coll_fault_t{kind, place, peer, told}, wanted, seen);
 }
 
 /* Whether another rank tells of an error; records it as this rank's. */
@@ -196,6 +220,31 @@ SV_DEV_FN void sv_coll_late(const sv_coll_at_t &c, uint32_t place, uint32_t peer
     sv_coll_fail(c, SV_COLL_LATE, place, peer, wanted, seen, false);
 }
 
+/* Whether to go on with a wait: what is returned is when it began, 1 for not long ago, 0 for giving up; the error is
+   recorded then. */
+SV_DEV_COLD uint64_t sv_coll_look_around(sv_coll_block_t *block, const sv_coll_home_t *home, uint32_t place_of_peer,
+                                         uint32_t turns, uint64_t wanted, uint64_t seen, uint64_t begin_ns)
+{
+    const sv_coll_at_t c = sv_coll_at_of(block, home);
+    const uint32_t place = place_of_peer >> 16, peer = place_of_peer & 0xffff;
+    unsigned relaxed = turns / SV_COLL_LOOK;
+    if (sv_dev_load_u32_system(&c.b.failed))
+        return 0;
+    if (turns % SV_COLL_LOOK_FAR == 0 || sv_dev_load_acquire_u32(c.home.stop)) {
+        if (sv_coll_ended(c) || (sv_coll_is_unheard(c, place) && sv_coll_differs(c)))
+            return 0;
+        const uint64_t now_ns = sv_dev_clock_ns();
+        if (begin_ns <= 1)
+            begin_ns = now_ns;
+        if (c.b.deadline_ns && now_ns - begin_ns > c.b.deadline_ns) {
+            sv_coll_late(c, place, peer, wanted, seen);
+            return 0;
+        }
+    }
+    sv_dev_relax(&relaxed);
+    return begin_ns ? begin_ns : 1;
+}
+
 /* One turn of a wait for `wanted` of peer, where `seen` is there. False: give up; the error is recorded. */
 SV_DEV_FN bool sv_coll_wait_more(const sv_coll_at_t &c, sv_coll_spin_t &spin, uint32_t place, uint32_t peer,
                                  uint64_t wanted, uint64_t seen)
@@ -203,32 +252,28 @@ SV_DEV_FN bool sv_coll_wait_more(const sv_coll_at_t &c, sv_coll_spin_t &spin, ui
     spin.turns++;
     if (spin.turns % SV_COLL_LOOK)
         return true;
-    if (sv_dev_load_u32_system(&c.b.failed))
-        return false;
-    if (spin.turns % SV_COLL_LOOK_FAR == 0 || sv_dev_load_acquire_u32(c.dev->stop)) {
-        if (sv_coll_ended(c) || (sv_coll_is_unheard(c, place) && sv_coll_differs(c)))
-            return false;
-        uint64_t now_ns = sv_dev_clock_ns();
-        if (spin.begin_ns == 0)
-            spin.begin_ns = now_ns;
-        if (c.b.deadline_ns && now_ns - spin.begin_ns > c.b.deadline_ns) {
-            sv_coll_late(c, place, peer, wanted, seen);
-            return false;
-        }
-    }
-    sv_dev_relax(&spin.relaxed);
-    return true;
+    spin.begin_ns = sv_coll_look_around(&c.b, &c.home, place << 16 | peer, spin.turns, wanted, seen, spin.begin_ns);
+    return spin.begin_ns != 0;
+}
+
+SV_DEV_COLD void sv_coll_wait_long(sv_coll_block_t *block, const sv_coll_home_t *home, uint64_t address,
+                                   uint64_t wanted, uint32_t place, uint32_t peer)
+{
+    const sv_coll_at_t c = sv_coll_at_of(block, home);
+    const uint64_t *word = sv_coll_pointer<const uint64_t>(address);
+    sv_coll_spin_t spin = {};
+    uint64_t seen = sv_dev_load_acquire_system_u64(word);
+    while (static_cast<int64_t>(seen - wanted) < 0 && sv_coll_wait_more(c, spin, place, peer, wanted, seen))
+        seen = sv_dev_load_acquire_system_u64(word);
 }
 
 /* Waits until *word is `wanted` or later, and acquires what came before it. */
 SV_DEV_FN void sv_coll_wait_word(const sv_coll_at_t &c, uint64_t address, uint64_t wanted, uint32_t place,
                                  uint32_t peer)
 {
-    const uint64_t *word = sv_coll_pointer<const uint64_t>(address);
-    sv_coll_spin_t spin = {};
-    uint64_t seen = sv_dev_load_acquire_system_u64(word);
-    while (static_cast<int64_t>(seen - wanted) < 0 && sv_coll_wait_more(c, spin, place, peer, wanted, seen))
-        seen = sv_dev_load_acquire_system_u64(word);
+    uint64_t seen = sv_dev_load_acquire_system_u64(sv_coll_pointer<const uint64_t>(address));
+    if (static_cast<int64_t>(seen - wanted) < 0)
+        sv_coll_wait_long(&c.b, &c.home, address, wanted, place, peer);
 }
 
 #if defined(SV_DEV_SOFT)
@@ -288,6 +333,40 @@ SV_DEV_FN uint64_t sv_coll_line_take(const sv_coll_at_t &c, uint64_t address, ui
         if (!sv_coll_wait_more(c, spin, place, peer, flag, low >> 32))
             return 0;
     }
+}
+
+/*
+ * Connections, counters and credit of this channel, and what the functions that wait need to know: one look into
+ * memory, all at once. All lanes call, before a barrier; then `leaves` says whether an earlier launch has failed, or
+ * another rank tells of an error, which sv_coll_told() then records.
+ */
+SV_DEV_FN void sv_coll_come_in(const sv_coll_at_t &c)
+{
+    sv_coll_block_t &b = c.b;
+    const uint64_t channel = c.at.block * c.home.channel_bytes;
+    b.n = c.home.n; /* by all lanes alike: each may have to wait before the barrier */
+    b.me = c.home.me;
+    b.channel = c.at.block;
+    b.arena = c.home.arena;
+    b.deadline_ns = c.home.deadline_ns;
+    for (unsigned r = c.at.tid; r < c.home.n; r += c.at.nthreads) {
+        const uint64_t mine = c.home.mine[r] + channel;
+        if (r != c.home.me)
+            b.head[r] = sv_dev_load_word_system(sv_coll_pointer<const uint64_t>(mine + SV_COLL_HEAD_AT));
+        b.state[r] = c.home.state[c.at.block * SV_COLL_RANKS + c.home.member[r]];
+        b.mine[r] = mine;
+        b.theirs[r] = c.home.theirs[r] + channel;
+        b.owed[r] = 0;
+    }
+    if (c.at.tid != c.at.nthreads - 1)
+        return;
+    /* Partners: sv_coll_fail() of an earlier launch, and on another rank while nothing waited here. */
+    const uint32_t stopped = sv_dev_load_u32_system(c.home.stop);
+    const uint64_t told = c.home.arena ? sv_dev_load_word_system(sv_coll_pointer<const uint64_t>(c.home.arena)) : 0;
+    b.random = c.at.block + 16 * c.home.me;
+    b.blocked = 0;
+    b.failed = stopped;
+    b.leaves = stopped || told;
 }
 
 /* Whether the block is to leave; asked by all lanes between two barriers where none of them can fail. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Direct algorithms: every rank reads and writes the users' buffers of all, whose addresses came with the hellos. One
- * slice for the channel's whole part, no slots; everybody's fin ends it.
+ * pass over the channel's whole part, no slots; everybody's fin ends it. The first lanes find out what to do, one for
+ * each rank: lane r says and hears the hello of rank r, and fills in source r and destination r of the pass.
  *
  *   one   all-reduce: read everything from everybody. Reduce-scatter: read the own block. All-gather, all-to-all: push
  *         the own blocks. Broadcast: read from root. Reduce: root reads.
@@ -14,7 +15,9 @@
 #ifndef SV_COLL_DIRECT_H
 #define SV_COLL_DIRECT_H
 
+#include "kernels/coll_hello.h"
 #include "kernels/coll_plan.h"
+#include "kernels/coll_slots.h"
 
 enum { SV_COLL_WINDOW_SHIFT = 48 };
 
@@ -23,7 +26,7 @@ SV_DEV_FN uint64_t sv_coll_window_address(const sv_coll_at_t &c, uint32_t r, uin
 {
     uint64_t number = said >> SV_COLL_WINDOW_SHIFT;
     uint64_t base = number && number < SV_COLL_WINDOWS
-                        ? c.dev->window[c.dev->member[r] * SV_COLL_WINDOWS + number] : 0;
+                        ? c.home.window[c.home.member[r] * SV_COLL_WINDOWS + number] : 0;
     return base ? base + (said & ((1ull << SV_COLL_WINDOW_SHIFT) - 1)) : 0;
 }
 
@@ -42,110 +45,227 @@ SV_DEV_FN bool sv_coll_writes(const sv_coll_work_t &work, uint32_t r, bool two)
            (work.call == SV_COLL_REDUCE && two && r == work.root);
 }
 
-/*
- * Finds everybody's buffers, and settles between direct and slots by what everybody has heard of everybody, so that all
- * ranks decide alike. One-shot all-reduce in place becomes two-shot. Lane 0.
- */
-SV_DEV_FN void sv_coll_direct_settle(const sv_coll_at_t &c, sv_coll_plan_t &p)
+SV_DEV_FN bool sv_coll_is_direct(uint32_t algo)
+{
+    return algo == SV_COLL_DIRECT_ONE || algo == SV_COLL_DIRECT_TWO;
+}
+
+/* What rank r's buffers allow: bits. */
+enum { SV_COLL_ALLOWS_ONE = 1, SV_COLL_ALLOWS_TWO = 2, SV_COLL_IN_PLACE = 4 };
+
+SV_DEV_FN uint32_t sv_coll_direct_allows(const sv_coll_work_t &work, uint32_t r, uint64_t in, uint64_t out)
+{
+    const bool read = in >> SV_COLL_WINDOW_SHIFT || !sv_coll_reads(work, r);
+    const bool one = read && (out >> SV_COLL_WINDOW_SHIFT || !sv_coll_writes(work, r, false));
+    const bool two = read && (out >> SV_COLL_WINDOW_SHIFT || !sv_coll_writes(work, r, true));
+    return (one ? SV_COLL_ALLOWS_ONE : 0) | (two ? SV_COLL_ALLOWS_TWO : 0) |
+           (in != 0 && in == out ? SV_COLL_IN_PLACE : 0);
+}
+
+/* Lane r: hears rank r, and finds its buffers. */
+SV_DEV_FN void sv_coll_direct_hear(const sv_coll_at_t &c, sv_coll_plan_t &p, uint32_t r)
 {
     const sv_coll_work_t &work = c.b.work;
-    bool two = p.algo == SV_COLL_DIRECT_TWO, reads = true, writes = true, in_place = false;
+    const bool own = r == c.b.me;
+    uint64_t word[SV_COLL_HELLO] = {work.signature, work.src_window, work.dst_window, work.scalar};
+    if (!own)
+        sv_coll_hello_take(c, r, word);
+    if (word[0] != work.signature && !sv_coll_has_failed(c))
+        sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_HELLO, r, work.signature, word[0], false);
+    p.in_of[r] = own ? work.src : sv_coll_window_address(c, r, word[1]);
+    p.out_of[r] = own ? work.dst : sv_coll_window_address(c, r, word[2]);
+    p.allows[r] = static_cast<uint8_t>(sv_coll_direct_allows(work, r, word[1], word[2]));
+    c.b.hello[SV_COLL_HELLO - 1][r] = word[SV_COLL_HELLO - 1];
+    c.b.state[r].hellos++;
+}
+
+/*
+ * Settles between direct and slots by what everybody has heard of everybody, so that all ranks decide alike. One-shot
+ * all-reduce in place becomes two-shot. Gives the algorithm.
+ */
+SV_DEV_FN uint32_t sv_coll_direct_settle(const sv_coll_at_t &c, const sv_coll_plan_t &p)
+{
+    uint32_t all = SV_COLL_ALLOWS_ONE | SV_COLL_ALLOWS_TWO, any = 0;
     for (uint32_t r = 0; r < c.b.n; r++) {
-        uint64_t in = c.b.hello[1][r], out = c.b.hello[2][r];
-        in_place |= in != 0 && in == out;
-        p.in_of[r] = r == c.b.me ? work.src : sv_coll_window_address(c, r, in);
-        p.out_of[r] = r == c.b.me ? work.dst : sv_coll_window_address(c, r, out);
+        all &= p.allows[r];
+        any |= p.allows[r];
     }
-    if (work.call == SV_COLL_ALL_REDUCE && in_place)
-        two = true;
-    for (uint32_t r = 0; r < c.b.n; r++) {
-        reads = reads && (c.b.hello[1][r] >> SV_COLL_WINDOW_SHIFT || !sv_coll_reads(work, r));
-        writes = writes && (c.b.hello[2][r] >> SV_COLL_WINDOW_SHIFT || !sv_coll_writes(work, r, two));
+    const bool reduces = c.b.work.call == SV_COLL_ALL_REDUCE;
+    const bool two = c.b.work.algo == SV_COLL_DIRECT_TWO || (reduces && any & SV_COLL_IN_PLACE);
+    if (!(all & (two ? SV_COLL_ALLOWS_TWO : SV_COLL_ALLOWS_ONE)))
+        return two || reduces ? SV_COLL_TWOSHOT : SV_COLL_ONESHOT;
+    return two ? SV_COLL_DIRECT_TWO : SV_COLL_DIRECT_ONE;
+}
+
+/* What this channel does of the call on this rank: which bytes of a block, or of all that is divided into shards. */
+typedef struct sv_coll_stretch {
+    uint64_t begin, bytes;
+} sv_coll_stretch_t;
+
+SV_DEV_FN sv_coll_stretch_t sv_coll_stretch_of(const sv_coll_at_t &c, uint64_t from, uint64_t until, uint64_t part)
+{
+    const uint64_t begin = from + (c.b.channel - c.b.work.channel) * part;
+    if (begin >= until)
+        return sv_coll_stretch_t{0, 0};
+    return sv_coll_stretch_t{begin, until - begin < part ? until - begin : part};
+}
+
+/* Whole: not this rank's shard alone. */
+SV_DEV_FN sv_coll_stretch_t sv_coll_direct_stretch(const sv_coll_at_t &c, bool whole)
+{
+    const sv_coll_work_t &work = c.b.work;
+    const uint64_t all = work.count * sv_coll_type_bytes(work.type);
+    const uint32_t after_root = work.call == SV_COLL_BROADCAST && c.b.me > work.root ? 1 : 0;
+    if (whole)
+        return sv_coll_stretch_of(c, 0, all, work.part_bytes);
+    const uint64_t from = (c.b.me - after_root) * work.shard_bytes;
+    return sv_coll_stretch_of(c, from, from + work.shard_bytes < all ? from + work.shard_bytes : all,
+                              work.shard_part_bytes);
+}
+
+/* The pass as lane r fills it in: its source r, and its destination r, which is for rank me + r. */
+typedef struct sv_coll_direct {
+    const sv_coll_at_t &c;
+    const sv_coll_plan_t &p;
+    bool two;
+    uint32_t phase;            /* of an all-to-all */
+    sv_coll_stretch_t at;
+    uint32_t nsrc, ndst;
+} sv_coll_direct_t;
+
+SV_DEV_FN uint32_t sv_coll_around(const sv_coll_at_t &c, uint32_t steps)
+{
+    return c.b.me + steps < c.b.n ? c.b.me + steps : c.b.me + steps - c.b.n;
+}
+
+SV_DEV_FN uint64_t sv_coll_direct_source(const sv_coll_direct_t &d, uint32_t r)
+{
+    const sv_coll_block_t &b = d.c.b;
+    const uint64_t block = b.work.count * sv_coll_type_bytes(b.work.type);
+    switch (b.work.call) {
+    case SV_COLL_REDUCE_SCATTER: return d.p.in_of[r] + b.me * block;
+    case SV_COLL_BROADCAST: return d.p.in_of[b.work.root];
+    case SV_COLL_ALL_GATHER: return d.p.in_of[b.me];
+    case SV_COLL_ALL_TO_ALL: return d.p.in_of[b.me] + sv_coll_around(d.c, d.phase) * block;
+    default: return d.p.in_of[r];
     }
-    p.algo = two ? SV_COLL_DIRECT_TWO : SV_COLL_DIRECT_ONE;
-    if (!reads || !writes)
-        p.algo = two || work.call == SV_COLL_ALL_REDUCE ? SV_COLL_TWOSHOT : SV_COLL_ONESHOT;
 }
 
-SV_DEV_FN void sv_coll_direct_from_all(const sv_coll_maker_t &m, uint64_t at)
+/* Destinations that are left out, because data is there already or not wanted, come last: the own one of a gathering
+   in place, root of a broadcast. */
+SV_DEV_FN uint64_t sv_coll_direct_target(const sv_coll_direct_t &d, uint32_t k)
 {
-    for (uint32_t r = 0; r < m.c.b.n; r++)
-        sv_coll_from_input(m, m.p.in_of[r] + at, r);
-}
-
-SV_DEV_FN void sv_coll_direct_to_others(const sv_coll_maker_t &m, uint64_t at, uint32_t but)
-{
-    for (uint32_t k = 1; k < m.c.b.n; k++) {
-        uint32_t r = (m.c.b.me + k) % m.c.b.n;
-        if (r != but)
-            sv_coll_to_memory(m, m.p.out_of[r] + at);
+    const sv_coll_block_t &b = d.c.b;
+    const uint64_t block = b.work.count * sv_coll_type_bytes(b.work.type);
+    switch (b.work.call) {
+    case SV_COLL_ALL_GATHER: return d.p.out_of[sv_coll_around(d.c, (k + 1) % b.n)] + b.me * block;
+    case SV_COLL_ALL_TO_ALL: return d.p.out_of[sv_coll_around(d.c, d.phase)] + b.me * block;
+    case SV_COLL_REDUCE: return d.p.out_of[b.work.root];
+    case SV_COLL_BROADCAST: {
+        const uint32_t to_root = b.work.root >= b.me ? b.work.root - b.me : b.work.root + b.n - b.me;
+        return d.p.out_of[sv_coll_around(d.c, k < to_root || to_root == 0 ? k : k + 1)];
+    }
+    default: return d.p.out_of[sv_coll_around(d.c, k)];
     }
 }
 
-SV_DEV_FN void sv_coll_direct_all_reduce(const sv_coll_maker_t &m)
+/* How many of both; no destination: this rank has nothing to do. */
+SV_DEV_FN void sv_coll_direct_count(sv_coll_direct_t &d)
 {
-    const uint64_t at = sv_coll_shard_at(m.p, m.p.shards > 1 ? m.c.b.me : 0);
-    sv_coll_slice_begin(m, sv_coll_shard_bytes(m.p, m.p.shards > 1 ? m.c.b.me : 0), 0);
-    sv_coll_direct_from_all(m, at);
-    sv_coll_to_memory(m, m.p.out + at);
-    if (m.p.shards > 1)
-        sv_coll_direct_to_others(m, at, m.c.b.me);
-    sv_coll_result(m);
+    const sv_coll_block_t &b = d.c.b;
+    const bool root = b.me == b.work.root;
+    d.nsrc = b.work.op ? b.n : 1;
+    d.ndst = 1;
+    if (b.work.call == SV_COLL_ALL_REDUCE && d.two)
+        d.ndst = b.n;
+    else if (b.work.call == SV_COLL_ALL_GATHER)
+        d.ndst = d.p.in_of[b.me] == d.p.out_of[b.me] + b.me * b.work.count * sv_coll_type_bytes(b.work.type)
+                     ? b.n - 1 : b.n;
+    else if (b.work.call == SV_COLL_BROADCAST)
+        d.ndst = root ? (d.p.in_of[b.me] == d.p.out_of[b.me] ? 0 : 1) : d.two ? b.n - 1 : 1;
+    else if (b.work.call == SV_COLL_REDUCE && !d.two && !root)
+        d.ndst = 0;
 }
 
-SV_DEV_FN void sv_coll_direct_reduce_scatter(const sv_coll_maker_t &m)
+/* The pass, or that of a phase. The first lanes. */
+SV_DEV_FN void sv_coll_direct_pass(const sv_coll_direct_t &d)
 {
-    sv_coll_slice_begin(m, m.p.piece, 0);
-    sv_coll_direct_from_all(m, m.c.b.me * m.p.block_bytes + m.p.at);
-    sv_coll_to_memory(m, m.p.out + m.p.at);
-    sv_coll_result(m);
-}
-
-SV_DEV_FN void sv_coll_direct_all_gather(const sv_coll_maker_t &m)
-{
-    const uint64_t at = m.c.b.me * m.p.block_bytes + m.p.at;
-    sv_coll_slice_begin(m, m.p.piece, 0);
-    sv_coll_from_memory(m, m.p.in + m.p.at);
-    if (m.p.out + at != m.p.in + m.p.at)
-        sv_coll_to_memory(m, m.p.out + at);
-    sv_coll_direct_to_others(m, at, m.c.b.me);
-}
-
-SV_DEV_FN void sv_coll_direct_broadcast(const sv_coll_maker_t &m)
-{
-    const uint32_t root = m.c.b.work.root, me = m.c.b.me;
-    if (me == root) { /* its own copy; the others read */
-        sv_coll_slice_begin(m, m.p.covered, 0);
-        sv_coll_from_memory(m, m.p.in + m.p.at);
-        if (m.p.out != m.p.in)
-            sv_coll_to_memory(m, m.p.out + m.p.at);
+    const sv_coll_at_t &c = d.c;
+    sv_coll_pass_t &pass = c.b.pass;
+    for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads) {
+        pass.src[r] = sv_coll_pointer<const uint8_t>(sv_coll_direct_source(d, r) + d.at.begin);
+        pass.dst[r] = sv_coll_pointer<uint8_t>(sv_coll_direct_target(d, r) + d.at.begin);
+        pass.scalar[r] = c.b.hello[SV_COLL_HELLO - 1][r];
+    }
+    if (c.at.tid != 0)
         return;
+    pass.nsrc = d.nsrc;
+    pass.ndst = d.ndst;
+    pass.premul = c.b.work.flags & SV_COLL_PREMUL ? (1u << c.b.n) - 1 : 0;
+    pass.divisor = static_cast<uint16_t>(c.b.work.flags & SV_COLL_DIVIDE ? c.b.n : 0);
+    pass.bytes = d.ndst > 0 ? d.at.bytes : 0;
+    pass.type = c.b.work.type;
+    pass.op = c.b.work.op;
+    pass.digest = 0;
+}
+
+/* What has to be done in that phase. The first lanes; p.algo is settled. */
+SV_DEV_FN void sv_coll_direct_prepare(const sv_coll_at_t &c, const sv_coll_plan_t &p, uint32_t algo, uint32_t phase)
+{
+    const bool two = algo == SV_COLL_DIRECT_TWO;
+    const bool root = c.b.work.call == SV_COLL_BROADCAST && c.b.me == c.b.work.root;
+    sv_coll_direct_t d = {c, p, two, phase, sv_coll_direct_stretch(c, !two || root), 0, 0};
+    sv_coll_direct_count(d);
+    sv_coll_direct_pass(d);
+}
+
+/* Whether this rank stores into the memory of others. */
+SV_DEV_FN bool sv_coll_direct_pushes(const sv_coll_work_t &work, uint32_t algo)
+{
+    return algo == SV_COLL_DIRECT_TWO || work.call == SV_COLL_ALL_GATHER || work.call == SV_COLL_ALL_TO_ALL;
+}
+
+/* Hellos, buffers and the first pass. All lanes, before a barrier; then p.algo says how the call is done. */
+SV_DEV_FN void sv_coll_direct_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
+{
+    if (c.at.tid >= SV_DEV_WAVE)
+        return;
+    for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
+        sv_coll_hello_tell(c, r);
+    for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
+        sv_coll_direct_hear(c, p, r);
+    sv_dev_wave_sync();
+    const uint32_t algo = sv_coll_direct_settle(c, p);
+    if (sv_coll_is_direct(algo))
+        sv_coll_direct_prepare(c, p, algo, 0);
+    if (c.at.tid == 0) {
+        p.algo = algo;
+        p.proto = SV_COLL_SIMPLE;
+        p.phase = 0;
+        p.phases = c.b.work.call == SV_COLL_ALL_TO_ALL ? c.b.n : 1;
     }
-    const uint32_t j = m.p.shards > 1 ? (me < root ? me : me - 1) : 0;
-    sv_coll_slice_begin(m, sv_coll_shard_bytes(m.p, j), 0);
-    sv_coll_from_memory(m, m.p.in_of[root] + sv_coll_shard_at(m.p, j));
-    sv_coll_to_memory(m, m.p.out + sv_coll_shard_at(m.p, j));
-    if (m.p.algo == SV_COLL_DIRECT_TWO)
-        sv_coll_direct_to_others(m, sv_coll_shard_at(m.p, j), root);
 }
 
-SV_DEV_FN void sv_coll_direct_reduce(const sv_coll_maker_t &m)
+/* REDUCES: whether the kernel is one that does it here; the host sees to that. All lanes, behind that barrier. */
+template <bool REDUCES> SV_DEV_FN void sv_coll_direct_run(const sv_coll_at_t &c, sv_coll_plan_t &p)
 {
-    const uint32_t root = m.c.b.work.root, j = m.p.shards > 1 ? m.c.b.me : 0;
-    const bool two = m.p.algo == SV_COLL_DIRECT_TWO;
-    sv_coll_slice_begin(m, two || m.c.b.me == root ? sv_coll_shard_bytes(m.p, j) : 0, 0);
-    sv_coll_direct_from_all(m, sv_coll_shard_at(m.p, j));
-    sv_coll_to_memory(m, (m.c.b.me == root ? m.p.out : m.p.out_of[root]) + sv_coll_shard_at(m.p, j));
-    sv_coll_result(m);
-}
-
-/* Phase by phase to another rank, the first of them this one. */
-SV_DEV_FN void sv_coll_direct_all_to_all(const sv_coll_maker_t &m)
-{
-    const uint32_t j = (m.c.b.me + m.p.phase) % m.c.b.n;
-    sv_coll_slice_begin(m, m.p.piece, 0);
-    sv_coll_from_memory(m, m.p.in + j * m.p.block_bytes + m.p.at);
-    sv_coll_to_memory(m, (j == m.c.b.me ? m.p.out : m.p.out_of[j]) + m.c.b.me * m.p.block_bytes + m.p.at);
+    SV_DEV_ROLLED
+    for (;;) {
+        if constexpr (REDUCES)
+            (void)sv_coll_pass_at(&c.b.pass, c.at.tid, c.at.nthreads);
+        else if (!c.b.work.op)
+            (void)coll_pass_all<coll_copy>(c.b.pass, c.at.tid, c.at.nthreads);
+        sv_dev_block_sync();
+        if (p.phase + 1 >= p.phases)
+            break;
+        if (c.at.tid < SV_COLL_RANKS)
+            sv_coll_direct_prepare(c, p, p.algo, p.phase + 1);
+        sv_dev_block_sync();
+        if (c.at.tid == 0)
+            p.phase++;
+        sv_dev_block_sync();
+    }
+    sv_coll_fin(c, sv_coll_direct_pushes(c.b.work, p.algo));
 }
 
 #endif

@@ -14,7 +14,7 @@
 
 SV_DEV_FN uint64_t sv_coll_hello_at(const sv_coll_at_t &c, uint64_t connection, uint64_t hellos, unsigned line)
 {
-    return connection + c.dev->layout.hello_at + ((hellos & 1) * SV_COLL_HELLO + line) * SV_COLL_LINE;
+    return connection + c.home.hello_at + ((hellos & 1) * SV_COLL_HELLO + line) * SV_COLL_LINE;
 }
 
 SV_DEV_FN uint64_t sv_coll_hello_word(const sv_coll_work_t &work, unsigned line)
@@ -22,58 +22,105 @@ SV_DEV_FN uint64_t sv_coll_hello_word(const sv_coll_work_t &work, unsigned line)
     return line == 0 ? work.signature : line == 1 ? work.src_window : line == 2 ? work.dst_window : work.scalar;
 }
 
-/* Whether so many lines tell of buffers, too. */
-SV_DEV_FN bool sv_coll_hello_tells(unsigned nlines)
+/* Tells all ranks the signature. All lanes call. */
+SV_DEV_FN void sv_coll_hello_say(const sv_coll_at_t &c)
 {
-    return nlines > 1;
-}
-
-/* Tells all ranks the first nlines lines. All lanes call. */
-SV_DEV_FN void sv_coll_hello_say(const sv_coll_at_t &c, unsigned nlines)
-{
-    if (sv_coll_hello_tells(nlines) && c.at.tid < c.b.n * nlines)
-        sv_dev_fence_system(); /* partner: sv_coll_hello_hear() */
-    for (unsigned i = c.at.tid; i < c.b.n * nlines; i += c.at.nthreads) {
-        unsigned r = i / nlines, line = i % nlines;
-        uint64_t hellos = c.b.state[r].hellos;
+    for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
         if (r != c.b.me)
-            sv_coll_line_put(c, sv_coll_hello_at(c, c.b.theirs[r], hellos, line),
-                             sv_coll_hello_word(c.b.work, line), static_cast<uint32_t>(hellos + 1));
-        else
-            c.b.hello[line][r] = sv_coll_hello_word(c.b.work, line);
-    }
+            sv_coll_line_put(c, sv_coll_hello_at(c, c.b.theirs[r], c.b.state[r].hellos, 0), c.b.work.signature,
+                             static_cast<uint32_t>(c.b.state[r].hellos + 1));
 }
 
-/* Hears all ranks, and compares what they call. All lanes call; afterwards hello[line][rank] is there for all. */
-SV_DEV_FN void sv_coll_hello_hear(const sv_coll_at_t &c, unsigned nlines)
+/* Hears all ranks, and compares what they call. All lanes call. */
+SV_DEV_FN void sv_coll_hello_hear(const sv_coll_at_t &c)
 {
-    for (unsigned i = c.at.tid; i < c.b.n * nlines; i += c.at.nthreads) {
-        unsigned r = i / nlines, line = i % nlines;
-        uint64_t hellos = c.b.state[r].hellos;
+    for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads) {
+        uint64_t hellos = c.b.state[r].hellos++;
         if (r == c.b.me)
             continue;
-        uint64_t word = sv_coll_line_take(c, sv_coll_hello_at(c, c.b.mine[r], hellos, line),
+        uint64_t word = sv_coll_line_take(c, sv_coll_hello_at(c, c.b.mine[r], hellos, 0),
                                           static_cast<uint32_t>(hellos + 1), SV_COLL_AT_HELLO, r);
-        c.b.hello[line][r] = word;
-        if (line == 0 && word != c.b.work.signature && !sv_coll_has_failed(c))
+        if (word != c.b.work.signature && !sv_coll_has_failed(c))
             sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_HELLO, r, c.b.work.signature, word, false);
     }
-    if (sv_coll_hello_tells(nlines) && c.at.tid < c.b.n * nlines)
-        sv_dev_fence_system(); /* partner: sv_coll_hello_say() */
-    sv_dev_block_sync();
-    for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
-        c.b.state[r].hellos++;
     sv_dev_block_sync();
 }
 
-/* Everybody has ended its passes over everybody's memory on this channel. Partner: itself, on the other ranks. */
-SV_DEV_FN void sv_coll_fin(const sv_coll_at_t &c)
+/*
+ * Where buffers are told, of which something must say that they are what they were before: on NVIDIA the start of the
+ * launch does, whose first piece of work it is.
+ */
+SV_DEV_FN void sv_coll_hello_fence(const sv_coll_at_t &c)
+{
+#if defined(SV_DEV_CUDA)
+    if (c.b.begun > 1)
+#else
+    (void)c;
+#endif
+        sv_dev_fence_system();
+}
+
+/* Scalars are told where inputs are multiplied. */
+SV_DEV_FN unsigned sv_coll_hello_lines(const sv_coll_at_t &c)
+{
+    return c.b.work.flags & SV_COLL_PREMUL ? SV_COLL_HELLO : SV_COLL_HELLO - 1;
+}
+
+/* Tells rank r everything. Partner: sv_coll_hello_take(). */
+SV_DEV_FN void sv_coll_hello_tell(const sv_coll_at_t &c, uint32_t r)
+{
+    const uint64_t hellos = c.b.state[r].hellos;
+    const unsigned nlines = sv_coll_hello_lines(c);
+    if (r == c.b.me)
+        return;
+    sv_coll_hello_fence(c);
+    SV_DEV_UNROLL
+    for (unsigned line = 0; line < SV_COLL_HELLO; line++)
+        if (line < nlines)
+            sv_coll_line_put(c, sv_coll_hello_at(c, c.b.theirs[r], hellos, line),
+                             sv_coll_hello_word(c.b.work, line), static_cast<uint32_t>(hellos + 1));
+}
+
+/* Takes everything that rank r tells, which is looked at all at once; what is not told stays as it is. */
+SV_DEV_FN void sv_coll_hello_take(const sv_coll_at_t &c, uint32_t r, uint64_t (&word)[SV_COLL_HELLO])
+{
+    const uint64_t hellos = c.b.state[r].hellos, at = sv_coll_hello_at(c, c.b.mine[r], hellos, 0);
+    const uint32_t flag = static_cast<uint32_t>(hellos + 1), nlines = sv_coll_hello_lines(c);
+    sv_coll_spin_t spin = {};
+    uint64_t low[SV_COLL_HELLO], high[SV_COLL_HELLO], missing;
+    do {
+        missing = 0;
+        SV_DEV_UNROLL
+        for (unsigned line = 0; line < SV_COLL_HELLO; line++) {
+            low[line] = high[line] = static_cast<uint64_t>(flag) << 32;
+            if (line < nlines)
+                sv_coll_line_look(at + line * SV_COLL_LINE, &low[line], &high[line]);
+        }
+        SV_DEV_UNROLL
+        for (unsigned line = 0; line < SV_COLL_HELLO; line++)
+            missing |= (low[line] >> 32 ^ flag) | (high[line] >> 32 ^ flag);
+    } while (missing && sv_coll_wait_more(c, spin, SV_COLL_AT_HELLO, r, flag, low[0] >> 32));
+    SV_DEV_UNROLL
+    for (unsigned line = 0; line < SV_COLL_HELLO; line++)
+        if (line < nlines)
+            word[line] = missing ? 0 : (low[line] & 0xffffffffu) | high[line] << 32;
+    sv_coll_hello_fence(c);
+}
+
+/* Everybody has ended its passes over everybody's memory on this channel. `stored`: they have stored there, and not
+   only read. Partner: itself, on the other ranks. */
+SV_DEV_FN void sv_coll_fin(const sv_coll_at_t &c, bool stored)
 {
     sv_dev_block_sync();
-    for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
-        if (r != c.b.me)
-            sv_dev_store_release_system_u64(sv_coll_pointer<uint64_t>(c.b.theirs[r] + SV_COLL_FIN_AT),
-                                            c.b.state[r].fins + 1);
+    for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads) {
+        uint64_t *word = sv_coll_pointer<uint64_t>(c.b.theirs[r] + SV_COLL_FIN_AT);
+        if (r == c.b.me)
+            continue;
+        if (stored)
+            sv_dev_store_release_system_u64(word, c.b.state[r].fins + 1);
+        else
+            sv_dev_store_word_system(word, c.b.state[r].fins + 1);
+    }
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
         if (r != c.b.me)
             sv_coll_wait_word(c, c.b.mine[r] + SV_COLL_FIN_AT, ++c.b.state[r].fins, SV_COLL_AT_FIN, r);

@@ -9,7 +9,7 @@
 #include "kernels/coll_shot.h"
 #include "kernels/coll_types.h"
 
-enum { SV_COLL_PART = 512, SV_COLL_SHARD = 16 }; /* bytes of which parts and shards are multiples */
+enum { SV_COLL_SHARD = 16 }; /* bytes of which shards are multiples */
 
 SV_DEV_FN uint64_t sv_coll_round_up(uint64_t bytes, uint64_t unit)
 {
@@ -20,42 +20,26 @@ SV_DEV_FN uint64_t sv_coll_round_up(uint64_t bytes, uint64_t unit)
 SV_DEV_FN void sv_coll_part(const sv_coll_at_t &c, uint64_t bytes, uint64_t *begin, uint64_t *end)
 {
     const sv_coll_work_t &work = c.b.work;
-    uint64_t each = sv_coll_round_up((bytes + work.nchannels - 1) / work.nchannels, SV_COLL_PART);
+    uint64_t each = sv_coll_part_bytes(bytes, work.nchannels);
     *begin = (c.b.channel - work.channel) * each;
     *begin = *begin < bytes ? *begin : bytes;
     *end = bytes - *begin < each ? bytes : *begin + each;
 }
 
-/* Bytes that a slot of the protocol holds beside a digest, and how far apart its parts are. */
-SV_DEV_FN uint64_t sv_coll_capacity(const sv_coll_at_t &c, uint32_t proto)
-{
-    const sv_coll_layout_t &layout = c.dev->layout;
-    if (proto == SV_COLL_LL)
-        return (layout.ll_bytes / SV_COLL_LINE - 1) * 8;
-    if (proto == SV_COLL_LL128)
-        return (layout.long_bytes / (8 * SV_COLL_LONG_WORDS) - 1) * 8 * (SV_COLL_LONG_WORDS - 1);
-    return c.b.work.chunk_bytes;
-}
-
 /* For slots of which each is shared by `parts` blocks: whole lines, and a digest behind each part. */
-SV_DEV_FN void sv_coll_share_slots(sv_coll_plan_t &p, uint32_t parts)
+SV_DEV_FN void sv_coll_share_slots(const sv_coll_at_t &c, sv_coll_plan_t &p, uint32_t parts)
 {
     const uint64_t line = p.proto == SV_COLL_LL128 ? 8 * (SV_COLL_LONG_WORDS - 1) : p.proto == SV_COLL_LL ? 8 : 16;
-    uint64_t digest = p.proto == SV_COLL_SIMPLE ? 0 : line;
+    uint64_t digest = p.proto != SV_COLL_SIMPLE && c.b.work.flags & SV_COLL_DIGEST ? line : 0;
     p.stride = (p.capacity + digest) / parts / line * line;
     p.capacity = p.stride - digest;
-}
-
-SV_DEV_FN bool sv_coll_is_direct(uint32_t algo)
-{
-    return algo == SV_COLL_DIRECT_ONE || algo == SV_COLL_DIRECT_TWO;
 }
 
 /* Into how many shards a chunk is divided, and in how many phases it is done. */
 SV_DEV_FN uint32_t sv_coll_count_shards(const sv_coll_at_t &c, uint32_t algo)
 {
     const uint32_t call = c.b.work.call, n = c.b.n;
-    if (algo != SV_COLL_TWOSHOT && algo != SV_COLL_DIRECT_TWO && !(algo == SV_COLL_RING && call == SV_COLL_ALL_REDUCE))
+    if (algo != SV_COLL_TWOSHOT && !(algo == SV_COLL_RING && call == SV_COLL_ALL_REDUCE))
         return 1;
     return call == SV_COLL_BROADCAST ? n - 1 : n;
 }
@@ -65,8 +49,6 @@ SV_DEV_FN uint32_t sv_coll_count_phases(const sv_coll_at_t &c, uint32_t algo)
     const uint32_t call = c.b.work.call, n = c.b.n;
     if (call == SV_COLL_PAIR)
         return 2;
-    if (sv_coll_is_direct(algo))
-        return call == SV_COLL_ALL_TO_ALL ? n : 1;
     if (algo == SV_COLL_PAT)
         return call == SV_COLL_ALL_GATHER ? 1 + c.dev->gather.nsteps * SV_COLL_PAT_PHASES
                                           : 1 + c.dev->scatter.nsteps * SV_COLL_RANKS;
@@ -110,7 +92,7 @@ SV_DEV_FN void sv_coll_plan_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
     p.phases = sv_coll_count_phases(c, p.algo);
     p.phase = p.phases; /* the first chunk begins with the first slice */
     p.shards = sv_coll_count_shards(c, p.algo);
-    p.capacity = sv_coll_capacity(c, p.proto);
+    p.capacity = sv_coll_slot_capacity(&c.dev->layout, &work, p.proto);
     p.stride = p.covered = 0;
     sv_coll_part(c, bytes, &p.at, &p.end);
     if (work.call == SV_COLL_PAIR) {
@@ -121,7 +103,7 @@ SV_DEV_FN void sv_coll_plan_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
             p.at_in = p.end_in;
     }
     if (p.algo == SV_COLL_PAT)
-        sv_coll_share_slots(p, (c.b.n + 1) / 2);
+        sv_coll_share_slots(c, p, (c.b.n + 1) / 2);
     if (p.algo == SV_COLL_RING)
         sv_coll_find_place(c, p);
 }
@@ -136,7 +118,7 @@ SV_DEV_FN bool sv_coll_next_chunk(const sv_coll_at_t &c, sv_coll_plan_t &p)
         return false;
     const uint64_t left = p.end - p.at;
     p.piece = p.shards > 1 ? sv_coll_round_up((left + p.shards - 1) / p.shards, SV_COLL_SHARD) : left;
-    if (!sv_coll_is_direct(p.algo) && p.piece > p.capacity)
+    if (p.piece > p.capacity)
         p.piece = p.capacity;
     p.covered = p.piece * p.shards < left ? p.piece * p.shards : left;
     if (p.shards == 1)
@@ -169,24 +151,10 @@ SV_DEV_FN void sv_coll_make_ring(const sv_coll_maker_t &m)
     }
 }
 
-SV_DEV_FN void sv_coll_make_direct(const sv_coll_maker_t &m)
-{
-    switch (m.c.b.work.call) {
-    case SV_COLL_ALL_REDUCE: return sv_coll_direct_all_reduce(m);
-    case SV_COLL_REDUCE_SCATTER: return sv_coll_direct_reduce_scatter(m);
-    case SV_COLL_ALL_GATHER: return sv_coll_direct_all_gather(m);
-    case SV_COLL_BROADCAST: return sv_coll_direct_broadcast(m);
-    case SV_COLL_REDUCE: return sv_coll_direct_reduce(m);
-    default: return sv_coll_direct_all_to_all(m);
-    }
-}
-
 SV_DEV_FN void sv_coll_make(const sv_coll_maker_t &m)
 {
     m.s.bytes = m.s.ndst = 0;
-    if (sv_coll_is_direct(m.p.algo))
-        sv_coll_make_direct(m);
-    else if (m.p.algo == SV_COLL_RING)
+    if (m.p.algo == SV_COLL_RING)
         sv_coll_make_ring(m);
     else if (m.p.algo == SV_COLL_PAT && m.c.b.work.call == SV_COLL_ALL_GATHER)
         sv_coll_pat_all_gather(m);

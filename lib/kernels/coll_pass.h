@@ -87,19 +87,19 @@ struct coll_copy {
     }
     SV_DEV_FN uint64_t word(const sv_coll_pass_t &pass, uint64_t at, unsigned bytes)
     {
-        return sv_coll_word_load(pass.src[0] + at, bytes);
+        return sv_coll_word_load_here(pass.src[0] + at, bytes);
     }
 };
 
 /* The same for a reduction. The numbers are what the registers of a lane allow, and keep the code of all types small:
    each element of 8 bits takes a register wide. */
-template <unsigned TYPE>
+template <unsigned TYPE, bool PAIR>
 struct coll_reduce {
     typedef sv_coll_word<TYPE> words;
     typedef typename words::acc acc;
     enum : unsigned {
-        UNITS = words::BITS == 8 ? 2 : 4,
-        FEW = words::BITS == 8 ? 0u : unsigned{COLL_FEW},
+        UNITS = PAIR && words::BITS != 8 ? 4 : 2, /* two sources leave room for more of each */
+        FEW = words::BITS == 8 ? 0u : PAIR ? 2u : unsigned{COLL_FEW},
         WORDS = 2 * UNITS,
         GROUP = words::BITS >= 32 ? WORDS : 16 / words::COUNT,   /* words that are wide twice at a time */
         DIVIDED = words::BITS == 64 ? 2 : 8 / words::COUNT       /* words of which the code of a division is for */
@@ -114,18 +114,18 @@ struct coll_reduce {
     /* All loads come before the first addition. */
     SV_DEV_FN void few(acc (&a)[WORDS], const sv_coll_pass_t &pass, uint64_t at, const coll_turn &turn)
     {
-        sv_dev_pair_t value[COLL_FEW][UNITS] = {};
+        sv_dev_pair_t value[FEW > 0 ? FEW : 1u][UNITS] = {};
         const unsigned op = pass.op, nsrc = pass.nsrc;
 
         SV_DEV_UNROLL
-        for (unsigned s = 0; s < COLL_FEW; s++)
+        for (unsigned s = 0; s < FEW; s++)
             if (s < nsrc)
                 coll_load_units(value[s], pass.src[s] + at, turn);
         SV_DEV_UNROLL
         for (unsigned w = 0; w < WORDS; w++)
             words::begin(a[w], value[0][w / 2].word[w % 2]);
         SV_DEV_UNROLL
-        for (unsigned s = 1; s < COLL_FEW; s++)
+        for (unsigned s = 1; s < FEW; s++)
             if (s < nsrc)
                 add(a, value[s], op);
     }
@@ -187,7 +187,7 @@ struct coll_reduce {
     {
         acc a[WORDS] = {};
 
-        if (FEW > 0 && pass.nsrc <= FEW && pass.premul == 0)
+        if (PAIR || (FEW > 0 && pass.nsrc <= FEW && pass.premul == 0))
             few(a, pass, at, turn);
         else
             many(a, pass, at, turn);
@@ -204,7 +204,7 @@ struct coll_reduce {
 
         SV_DEV_ROLLED
         for (unsigned s = 0; s < pass.nsrc; s++) {
-            uint64_t value = sv_coll_word_load(pass.src[s] + at, bytes);
+            uint64_t value = sv_coll_word_load_here(pass.src[s] + at, bytes);
             if (pass.premul >> s & 1)
                 value = words::scale(value, pass.scalar[s]);
             words::add(a, value, s == 0 ? 0 : pass.op);
@@ -285,7 +285,7 @@ SV_DEV_FN uint64_t coll_pass_words(const sv_coll_pass_t &pass, coll_range packs,
         const uint64_t value = WORK::word(pass, at, bytes);
         SV_DEV_ROLLED
         for (unsigned d = 0; d < pass.ndst; d++)
-            sv_coll_word_store(pass.dst[d] + at, value, bytes);
+            sv_coll_word_store_here(pass.dst[d] + at, value, bytes);
         if (pass.digest)
             sum += digest_term(value, coll_key_at(pass, at));
     }
@@ -308,7 +308,12 @@ struct coll_pass_runner {
     template <unsigned TYPE>
     SV_DEV_METHOD void run()
     {
-        sum = coll_pass_all<coll_reduce<TYPE>>(pass, tid, nthreads);
+        const coll_range packs = coll_packs(pass);
+        sum = coll_pass_words<coll_reduce<TYPE, false>>(pass, packs, tid, nthreads);
+        if (sv_coll_word<TYPE>::BITS != 8 && pass.nsrc <= 2 && pass.premul == 0)
+            sum += coll_pass_packs<coll_reduce<TYPE, true>>(pass, packs, tid, nthreads);
+        else
+            sum += coll_pass_packs<coll_reduce<TYPE, false>>(pass, packs, tid, nthreads);
     }
 };
 
@@ -316,8 +321,9 @@ struct coll_pass_runner {
  * What lane tid of nthreads has of a pass. Gives the lane's part of the sum of the result's digest; 0 without one. One
  * source that is neither scaled nor divided is copied bit by bit, whatever the type.
  */
-SV_DEV_FN uint64_t sv_coll_pass_run(const sv_coll_pass_t &pass, unsigned tid, unsigned nthreads)
+SV_DEV_COLD uint64_t sv_coll_pass_at(const sv_coll_pass_t *at, unsigned tid, unsigned nthreads)
 {
+    const sv_coll_pass_t &pass = *at;
     coll_pass_runner runner{pass, tid, nthreads, 0};
 
     if (pass.nsrc == 1 && pass.premul == 0 && pass.divisor <= 1)

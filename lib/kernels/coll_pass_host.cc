@@ -17,5 +17,5 @@ extern "C" void sv_coll_pass_host(uint8_t *sum, const uint8_t *first, uint64_t b
     pass.type = static_cast<uint8_t>(type);
     pass.op = static_cast<uint8_t>(op);
     pass.divisor = static_cast<uint16_t>(divisor);
-    (void)sv_coll_pass_run(pass, 0, 1);
+    (void)sv_coll_pass_at(&pass, 0, 1);
 }

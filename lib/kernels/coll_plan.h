@@ -22,7 +22,8 @@ typedef struct sv_coll_plan {
     uint64_t piece, covered;   /* of the chunk: bytes of one slice, and of all of it */
     uint64_t capacity;         /* of a slot */
     uint64_t stride;           /* from one part of a slot to the next */
-    uint64_t in_of[SV_COLL_RANKS], out_of[SV_COLL_RANKS]; /* buffers of all ranks, for the direct algorithms */
+    uint64_t in_of[SV_COLL_RANKS], out_of[SV_COLL_RANKS]; /* buffers of all ranks, for the direct algorithms, */
+    uint8_t allows[SV_COLL_RANKS];                        /* and which of these they allow */
     uint32_t phase, phases;
     uint32_t algo, proto;
     uint32_t shards;           /* into which a chunk is divided; 1: not */

@@ -16,61 +16,48 @@
 #include "kernels/coll_lines.h"
 #include "kernels/coll_next.h"
 
-SV_DEV_FN void sv_coll_enter(const sv_coll_at_t &c, const sv_coll_arg_t &arg)
-{
-    const sv_coll_layout_t &layout = c.dev->layout;
-    sv_coll_block_t &b = c.b;
-    if (c.at.tid == 0) {
-        b.n = c.dev->n;
-        b.me = c.dev->me;
-        b.channel = c.at.block;
-        b.arena = c.dev->arena[c.dev->me];
-        b.deadline_ns = arg.deadline_ns;
-        b.random = c.at.block + 16 * c.dev->me;
-        b.failed = sv_dev_load_acquire_u32(c.dev->stop); /* partner: sv_coll_fail() of an earlier launch */
-        b.leaves = 0;
-        b.work.sequence = b.work.call = 0;
-        if (!b.failed) /* what another rank has said meanwhile, while nothing waited here */
-            (void)sv_coll_told(c);
-    }
-    for (unsigned r = c.at.tid; r < c.dev->n; r += c.at.nthreads) {
-        uint64_t channel = SV_COLL_ARENA_HEAD + c.at.block * layout.channel_bytes;
-        b.mine[r] = c.dev->arena[c.dev->me] + channel + c.dev->member[r] * layout.conn_bytes;
-        b.theirs[r] = c.dev->arena[r] + channel + c.dev->member[c.dev->me] * layout.conn_bytes;
-        b.state[r] = c.dev->state[c.at.block * SV_COLL_RANKS + c.dev->member[r]];
-    }
-    sv_dev_block_sync();
-}
-
 SV_DEV_FN void sv_coll_leave(const sv_coll_at_t &c, const sv_coll_arg_t &arg)
 {
     sv_dev_block_sync();
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
-        c.dev->state[c.at.block * SV_COLL_RANKS + c.dev->member[r]] = c.b.state[r];
+        c.home.state[c.at.block * SV_COLL_RANKS + c.home.member[r]] = c.b.state[r];
+    if (!arg.from_fifo)
+        return;
     sv_dev_block_sync();
     if (c.at.tid != 0)
         return;
     if (sv_dev_atomic_add_u32_acq_rel(c.dev->arrivals, 1) + 1 < c.at.nblocks)
         return;
     sv_dev_store_u32_system(c.dev->arrivals, 0);
-    if (arg.from_fifo) /* partner: the host that waits for room */
-        sv_dev_store_release_system_u32(c.dev->consumed, arg.position + arg.nwork * SV_COLL_FIFO_STRIDE);
+    /* Partner: the host that waits for room. */
+    sv_dev_store_release_system_u32(c.dev->consumed, arg.position + arg.nwork * SV_COLL_FIFO_STRIDE);
 }
 
-/* Work i of the launch. */
+/* Work i of the launch into the block's memory: a word for each lane, because what lies in the FIFO crosses the bus.
+   All lanes, between two barriers; the first lanes have something else to do before the first one. */
 SV_DEV_FN void sv_coll_fetch(const sv_coll_at_t &c, const sv_coll_arg_t &arg, uint32_t i)
 {
-    sv_dev_block_sync(); /* nobody looks at the work before any more */
+    enum : unsigned { WORDS = sizeof(sv_coll_work_t) / sizeof(uint64_t) };
+    uint64_t *into = reinterpret_cast<uint64_t *>(&c.b.work);
+    const unsigned first = c.at.nthreads > 2 * SV_COLL_RANKS ? 2 * SV_COLL_RANKS : 0;
+    if (c.at.tid == 0)
+        c.b.begun = i + 1;
+    if (c.at.tid < first)
+        return;
+    if (arg.from_fifo) {
+        const uint8_t *place = c.dev->fifo + ((arg.position + i * SV_COLL_FIFO_STRIDE) & arg.fifo_mask);
+        for (unsigned w = c.at.tid - first; w < WORDS; w += c.at.nthreads - first)
+            into[w] = reinterpret_cast<const uint64_t *>(place)[w];
+    } else {
+        for (unsigned w = c.at.tid - first; w < WORDS; w += c.at.nthreads - first)
+            into[w] = reinterpret_cast<const uint64_t *>(&arg.work[i])[w];
+    }
+}
+
+/* The scalar of this rank, which may lie in device memory. All lanes; ends with a barrier. */
+SV_DEV_FN void sv_coll_find_scalar(const sv_coll_at_t &c)
+{
     if (c.at.tid == 0) {
-        if (arg.from_fifo) {
-            const uint8_t *place = c.dev->fifo + ((arg.position + i * SV_COLL_FIFO_STRIDE) & arg.fifo_mask);
-            c.b.work = *reinterpret_cast<const sv_coll_work_t *>(place);
-        } else {
-            SV_DEV_UNROLL
-            for (uint32_t k = 0; k < SV_COLL_ARG_WORKS; k++)
-                if (k == i)
-                    c.b.work = arg.work[k];
-        }
         if (c.b.work.flags & SV_COLL_SCALAR_AT)
             c.b.work.scalar = sv_coll_word_load(sv_coll_pointer<const uint8_t>(c.b.work.scalar),
                                                 sv_coll_type_bytes(c.b.work.type));
@@ -79,26 +66,16 @@ SV_DEV_FN void sv_coll_fetch(const sv_coll_at_t &c, const sv_coll_arg_t &arg, ui
     sv_dev_block_sync();
 }
 
-/* The counters of the connection with itself count the channel's work. Partner: the host, which only looks. */
+/* The counters of the connection with itself count the channel's work. The host only looks: they order nothing. */
 SV_DEV_FN void sv_coll_count(const sv_coll_at_t &c, bool begins)
 {
     if (c.at.tid != 0)
         return;
     sv_coll_state_t &own = c.b.state[c.b.me];
     if (begins)
-        sv_dev_store_u32_system(&c.dev->counts[c.b.channel].started, static_cast<uint32_t>(++own.sent));
+        sv_dev_store_u32_system(&c.home.counts[c.b.channel].started, static_cast<uint32_t>(++own.sent));
     else
-        sv_dev_store_release_system_u32(&c.dev->counts[c.b.channel].completed, static_cast<uint32_t>(++own.taken));
-}
-
-template <unsigned PROTO> SV_DEV_FN void sv_coll_run_slice(const sv_coll_at_t &c, uint32_t proto)
-{
-    if (proto == SV_COLL_LL)
-        sv_coll_lines_run<sv_coll_ll, PROTO == SV_COLL_LL>(c);
-    else if (proto == SV_COLL_LL128)
-        sv_coll_lines_run<sv_coll_long, PROTO == SV_COLL_LL128>(c);
-    else
-        sv_coll_slots_run<PROTO == SV_COLL_SIMPLE>(c);
+        sv_dev_store_u32_system(&c.home.counts[c.b.channel].completed, static_cast<uint32_t>(++own.taken));
 }
 
 /* The word that opens a PAIR, in place of a hello: nobody waits for a receiver that is late. */
@@ -122,9 +99,9 @@ typedef struct sv_coll_pair {
 SV_DEV_FN bool sv_coll_next_of(const sv_coll_at_t &c, sv_coll_plan_t &p, sv_coll_pair_t &words, uint32_t turn)
 {
     const sv_coll_work_t &work = c.b.work;
-    const sv_coll_maker_t m = {c, p, c.b.slice};
+    const sv_coll_maker_t m = {c, p, c.b.ahead};
     if (work.call != SV_COLL_PAIR || turn > 1 || (work.root == c.b.me && work.peer == c.b.me))
-        return sv_coll_next(c, p, c.b.slice);
+        return sv_coll_next(c, p, c.b.ahead);
     sv_coll_slice_begin(m, 0, 0);
     if (turn == 0 && work.root != SV_COLL_PLAIN) {
         words.said = sv_coll_pair_word(work, work.count);
@@ -150,78 +127,142 @@ SV_DEV_FN void sv_coll_compare_pair(const sv_coll_at_t &c, const sv_coll_pair_t 
         sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_LINE, work.peer, words.wanted, words.heard, false);
 }
 
+/* Makes the next slice, and says whether there is one. */
+SV_DEV_COLD void sv_coll_make_ahead(sv_coll_block_t *block, const sv_coll_home_t *home, sv_coll_plan_t *p,
+                                    sv_coll_pair_t *words, uint32_t turn)
+{
+    const sv_coll_at_t c = sv_coll_at_of(block, home);
+    block->more = sv_coll_next_of(c, *p, *words, turn) ? SV_COLL_MORE_SLICE : SV_COLL_MORE_NONE;
+}
+
+/* The same while the others are at the slice before; not for a PAIR, whose slices tell their steps. One lane. */
+typedef struct sv_coll_scout {
+    const sv_coll_at_t &c;
+    sv_coll_plan_t &p;
+    sv_coll_pair_t &words;
+    uint32_t turn;
+
+    SV_DEV_METHOD void run() const
+    {
+        if (c.b.work.call != SV_COLL_PAIR)
+            sv_coll_make_ahead(&c.b, &c.home, &p, &words, turn);
+    }
+} sv_coll_scout_t;
+
+/* What was made ahead is the slice. All lanes. */
+SV_DEV_FN void sv_coll_turn_to_slice(const sv_coll_at_t &c)
+{
+    static_assert(sizeof(sv_coll_slice_t) % sizeof(uint64_t) == 0, "whole words");
+    const uint64_t *from = reinterpret_cast<const uint64_t *>(&c.b.ahead);
+    uint64_t *into = reinterpret_cast<uint64_t *>(&c.b.slice);
+    for (unsigned w = c.at.tid; w < sizeof(sv_coll_slice_t) / sizeof(uint64_t); w += c.at.nthreads)
+        into[w] = from[w];
+    sv_dev_block_sync();
+}
+
+/* One slice. Gives whether the next one is made, too. */
+template <unsigned PROTO>
+SV_DEV_FN bool sv_coll_run_slice(const sv_coll_at_t &c, uint32_t proto, const sv_coll_scout_t &scout)
+{
+    if (proto == SV_COLL_LL)
+        sv_coll_lines_run<sv_coll_ll, PROTO == SV_COLL_LL>(c);
+    else if (proto == SV_COLL_LL128)
+        sv_coll_lines_run<sv_coll_long, PROTO == SV_COLL_LL128>(c);
+    else
+        return sv_coll_slots_run<PROTO == SV_COLL_SIMPLE>(c, scout) && c.b.work.call != SV_COLL_PAIR;
+    return false;
+}
+
 /* All slices of the work. False, for all lanes: something has failed. */
 template <unsigned PROTO> SV_DEV_FN bool sv_coll_run_plan(const sv_coll_at_t &c, sv_coll_plan_t &p)
 {
     SV_DEV_SHARED sv_coll_pair_t words;
     const bool pair = c.b.work.call == SV_COLL_PAIR;
+    bool made = false;
     for (uint32_t turn = 0;; turn++) {
         if (pair && turn == 2)
             sv_coll_compare_pair(c, words);
-        if (c.at.tid == 0) {
+        if (c.at.tid == SV_COLL_CLERK) {
             if (sv_coll_has_failed(c))
                 c.b.more = SV_COLL_MORE_FAILED;
-            else
-                c.b.more = sv_coll_next_of(c, p, words, turn) ? SV_COLL_MORE_SLICE : SV_COLL_MORE_NONE;
+            else if (!made)
+                sv_coll_make_ahead(&c.b, &c.home, &p, &words, turn);
         }
         sv_dev_block_sync();
         if (c.b.more != SV_COLL_MORE_SLICE)
-            return c.b.more == SV_COLL_MORE_NONE;
+            break;
+        sv_coll_turn_to_slice(c);
+        made = false;
         if (c.b.slice.bytes > 0)
-            sv_coll_run_slice<PROTO>(c, pair && turn < 2 ? static_cast<uint32_t>(SV_COLL_LL) : p.proto);
+            made = sv_coll_run_slice<PROTO>(c, pair && turn < 2 ? static_cast<uint32_t>(SV_COLL_LL) : p.proto,
+                                            sv_coll_scout_t{c, p, words, turn + 1});
         sv_dev_block_sync();
     }
+    if (sv_coll_is_clerk(c))
+        sv_coll_pay(c);
+    return c.b.more == SV_COLL_MORE_NONE;
 }
 
-/* Settles whether a direct algorithm can be used. All lanes; hellos are heard. */
-SV_DEV_FN void sv_coll_settle(const sv_coll_at_t &c, sv_coll_plan_t &p)
-{
-    if (c.at.tid == 0) {
-        sv_coll_direct_settle(c, p);
-        p.proto = SV_COLL_SIMPLE;
-    }
-    sv_dev_block_sync();
-}
-
-template <unsigned PROTO> SV_DEV_FN void sv_coll_run_work(const sv_coll_at_t &c, sv_coll_plan_t &p)
+/* Begins a piece of work that is done in slices. False, for all lanes: it is done, by a direct algorithm, or something
+   has failed. */
+template <unsigned PROTO> SV_DEV_FN bool sv_coll_run_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
 {
     const sv_coll_work_t &work = c.b.work;
     const bool greets = work.call != SV_COLL_PAIR && c.b.n > 1;
-    const bool direct = greets && sv_coll_is_direct(work.algo);
+    if (greets && sv_coll_is_direct(work.algo)) {
+        sv_coll_direct_begin(c, p);
+        sv_dev_block_sync();
+        if (sv_coll_has_failed(c))
+            return false;
+        if (!sv_coll_is_direct(p.algo))
+            return true;
+        sv_coll_direct_run<PROTO == SV_COLL_SIMPLE>(c, p);
+        return false;
+    }
     if (c.at.tid == 0) {
         p.algo = sv_coll_algo_for(c);
         p.proto = c.b.n == 1 ? static_cast<uint32_t>(SV_COLL_SIMPLE) : work.proto;
     }
     if (greets)
-        sv_coll_hello_say(c, direct ? SV_COLL_HELLO : 1);
-    if (direct) {
-        sv_coll_hello_hear(c, SV_COLL_HELLO);
-        if (sv_coll_has_failed(c))
-            return;
-        sv_coll_settle(c, p);
-    }
+        sv_coll_hello_say(c);
+    return true;
+}
+
+template <unsigned PROTO> SV_DEV_FN void sv_coll_run_work(const sv_coll_at_t &c, sv_coll_plan_t &p)
+{
+    const sv_coll_work_t &work = c.b.work;
+    if (!sv_coll_run_begin<PROTO>(c, p))
+        return;
     if (c.at.tid == 0)
         sv_coll_plan_begin(c, p);
     sv_dev_block_sync();
-    if (!sv_coll_run_plan<PROTO>(c, p))
-        return;
-    if (greets && !direct)
-        sv_coll_hello_hear(c, 1);
-    else if (direct && sv_coll_is_direct(p.algo))
-        sv_coll_fin(c);
+    if (sv_coll_run_plan<PROTO>(c, p) && work.call != SV_COLL_PAIR && c.b.n > 1 && !sv_coll_is_direct(work.algo))
+        sv_coll_hello_hear(c);
 }
 
 template <unsigned PROTO> SV_DEV_FN void sv_coll_body(const sv_coll_arg_t &arg, sv_dev_block_t at)
 {
     SV_DEV_SHARED sv_coll_block_t block;
     SV_DEV_SHARED sv_coll_plan_t plan;
-    const sv_coll_at_t c = {block, arg.dev, at};
-    sv_coll_enter(c, arg);
-    for (uint32_t i = 0; i < arg.nwork && !sv_coll_has_failed(c); i++) {
+    const sv_coll_at_t c = {block, arg.home.dev, arg.home, at};
+    sv_dev_launch_release();
+    sv_dev_launch_wait();
+    sv_coll_come_in(c);
+    for (uint32_t i = 0; i < arg.nwork; i++) {
+        if (i > 0)
+            sv_dev_block_sync(); /* nobody looks at the work before any more */
         sv_coll_fetch(c, arg, i);
+        sv_dev_block_sync();
+        if (block.leaves || sv_coll_has_failed(c)) { /* behind this barrier nobody fails before the next one */
+            if (at.tid == 0)
+                (void)sv_coll_told(c);
+            break;
+        }
         const sv_coll_work_t &work = block.work;
         if (at.block < work.channel || at.block >= work.channel + work.nchannels)
             continue;
+        if (work.flags & SV_COLL_PREMUL)
+            sv_coll_find_scalar(c);
         sv_coll_count(c, true);
         sv_coll_run_work<PROTO>(c, plan);
         sv_dev_block_sync();

@@ -5,8 +5,14 @@
  * receive-reduce-send, receive-reduce-copy and receive-reduce-copy-send are slices with other lists, the direct
  * variants those without a slot.
  *
- *   lane p: wait for rank p   |  all lanes: the pass  |  lane p: tail of rank p, head of rank p
- *                          barrier                 barrier
+ *   clerks: wait for ranks, fill in the pass  |  others: the pass            |  clerks: give slots back
+ *                                             |  clerks: tell of the last    |
+ *                                             |    slice, make the next one  |
+ *                                          barrier                        barrier
+ *
+ * That data is in a slot is said behind a fence at system scope, which takes as long as all that was stored takes to
+ * get there. So one wave of the block, its clerks, moves no data: it fences and tells while the others are at the next
+ * slice already. What it owes to other ranks it pays before it waits for them, so that nobody waits for nothing.
  */
 #ifndef SV_COLL_SLOTS_H
 #define SV_COLL_SLOTS_H
@@ -18,14 +24,14 @@
 
 SV_DEV_FN uint64_t sv_coll_slot_at(const sv_coll_at_t &c, uint64_t connection, uint64_t step)
 {
-    return connection + c.dev->layout.slot_at +
-           step % SV_COLL_STEPS * (c.dev->layout.slot_bytes + static_cast<uint64_t>(SV_COLL_SLOT_RECORD));
+    return connection + c.home.slot_at +
+           step % SV_COLL_SLOTS * (c.home.slot_bytes + static_cast<uint64_t>(SV_COLL_SLOT_RECORD));
 }
 
 /* Where the digest of a part of a slot lies. */
 SV_DEV_FN uint64_t *sv_coll_slot_record(const sv_coll_at_t &c, uint64_t slot, uint32_t part)
 {
-    return sv_coll_pointer<uint64_t>(slot + c.dev->layout.slot_bytes) + part;
+    return sv_coll_pointer<uint64_t>(slot + c.home.slot_bytes) + part;
 }
 
 /* Key of what member `from` of the arena puts into a slot: which call, which data, whose. */
@@ -34,48 +40,183 @@ SV_DEV_FN uint64_t sv_coll_key(const sv_coll_at_t &c, uint32_t from, uint64_t id
     return digest_mix(c.b.work.key + digest_mix(id + digest_mix(from)));
 }
 
-/* Credit for the slots that the slice writes; of SIMPLE also the data that it reads. False, for all lanes: leave. */
-SV_DEV_FN bool sv_coll_await_ranks(const sv_coll_at_t &c, bool data)
+/* The clerks of a block: a wave of their own; on soft there is one lane for everything. */
+#if defined(SV_DEV_SOFT)
+enum : unsigned { SV_COLL_CLERK = 0, SV_COLL_MOVERS_LESS = 0 };
+#else
+enum : unsigned { SV_COLL_CLERK = SV_DEV_WAVE, SV_COLL_MOVERS_LESS = SV_DEV_WAVE };
+#endif
+
+SV_DEV_FN bool sv_coll_is_clerk(const sv_coll_at_t &c)
 {
-    const sv_coll_slice_t &s = c.b.slice;
-    for (unsigned d = c.at.tid; d < s.ndst; d += c.at.nthreads)
-        if (s.to[d] != SV_COLL_PLAIN && c.b.state[s.to[d]].sent >= SV_COLL_STEPS)
-            sv_coll_wait_word(c, c.b.mine[s.to[d]] + SV_COLL_HEAD_AT, c.b.state[s.to[d]].sent - SV_COLL_STEPS + 1,
-                              SV_COLL_AT_CREDIT, s.to[d]);
-    for (unsigned k = c.at.tid; data && k < s.nsrc; k += c.at.nthreads)
-        if (s.from[k] != SV_COLL_PLAIN)
-            sv_coll_wait_word(c, c.b.mine[s.from[k]] + SV_COLL_TAIL_AT, c.b.state[s.from[k]].taken + 1,
-                              SV_COLL_AT_SLOT, s.from[k]);
-    if (sv_coll_has_failed(c))
-        sv_dev_store_u32_system(&c.b.leaves, 1);
-    sv_dev_block_sync(); /* and there is another before the next slice's waits */
-    return !sv_dev_load_u32_system(&c.b.leaves);
+    return c.at.tid >= SV_COLL_CLERK && c.at.tid < SV_COLL_CLERK + SV_DEV_WAVE;
 }
 
-/* Ends the steps of the slice: releases what was put into slots, gives back what was read. Partners: the waits above,
-   on the other ranks. */
-SV_DEV_FN void sv_coll_end_steps(const sv_coll_at_t &c, bool data)
+/* Tells all ranks of the steps that lie in their slots. Clerks, behind the barrier that ends the slice. Partner:
+   sv_coll_await_ranks(), on the other ranks. */
+SV_DEV_FN void sv_coll_pay(const sv_coll_at_t &c)
+{
+    for (unsigned r = c.at.tid - SV_COLL_CLERK; r < c.b.n; r += SV_DEV_WAVE)
+        if (c.b.owed[r]) {
+            c.b.owed[r] = 0;
+            sv_dev_store_release_system_u64(sv_coll_pointer<uint64_t>(c.b.theirs[r] + SV_COLL_TAIL_AT),
+                                            c.b.state[r].sent);
+        }
+}
+
+/* What destination or source i of the slice waits for. */
+typedef struct sv_coll_want {
+    uint64_t address, count;   /* a counter and what it must reach; 0: nothing */
+    uint32_t place, peer;
+} sv_coll_want_t;
+
+SV_DEV_FN sv_coll_want_t sv_coll_want_credit(const sv_coll_at_t &c, unsigned i, bool data)
 {
     const sv_coll_slice_t &s = c.b.slice;
-    sv_dev_block_sync();
-    for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads) {
-        if (s.post >> r & 1) {
-            uint64_t sent = ++c.b.state[r].sent;
-#if defined(SV_DEV_SOFT)
-            (void)sv_coll_disturb(c);
-#endif
-            if (data)
-                sv_dev_store_release_system_u64(sv_coll_pointer<uint64_t>(c.b.theirs[r] + SV_COLL_TAIL_AT), sent);
-        }
-        if (s.take >> r & 1)
-            sv_dev_store_release_system_u64(sv_coll_pointer<uint64_t>(c.b.theirs[r] + SV_COLL_HEAD_AT),
-                                            ++c.b.state[r].taken);
+    const uint32_t r = i < s.ndst ? s.to[i] : static_cast<uint32_t>(SV_COLL_PLAIN);
+    const uint64_t slots = data ? SV_COLL_SLOTS : SV_COLL_STEPS;
+    if (r == SV_COLL_PLAIN || c.b.state[r].sent < slots)
+        return sv_coll_want_t{0, 0, 0, 0};
+    return sv_coll_want_t{c.b.mine[r] + SV_COLL_HEAD_AT, c.b.state[r].sent - slots + 1, SV_COLL_AT_CREDIT, r};
+}
+
+SV_DEV_FN sv_coll_want_t sv_coll_want_data(const sv_coll_at_t &c, unsigned i, bool data)
+{
+    const sv_coll_slice_t &s = c.b.slice;
+    const uint32_t r = data && i < s.nsrc ? s.from[i] : static_cast<uint32_t>(SV_COLL_PLAIN);
+    if (r == SV_COLL_PLAIN)
+        return sv_coll_want_t{0, 0, 0, 0};
+    return sv_coll_want_t{c.b.mine[r] + SV_COLL_TAIL_AT, c.b.state[r].taken + 1, SV_COLL_AT_SLOT, r};
+}
+
+/* One look; what came before the counter is acquired. */
+SV_DEV_FN bool sv_coll_has_come(const sv_coll_want_t &want)
+{
+    return want.address == 0 || static_cast<int64_t>(sv_dev_load_acquire_system_u64(
+                                    sv_coll_pointer<const uint64_t>(want.address)) - want.count) >= 0;
+}
+
+SV_DEV_FN void sv_coll_wait_for(const sv_coll_at_t &c, const sv_coll_want_t &want)
+{
+    if (want.address)
+        sv_coll_wait_word(c, want.address, want.count, want.place, want.peer);
+}
+
+/* Credit for the slots that the slice writes; of SIMPLE also the data that it reads. Clerks. */
+SV_DEV_FN void sv_coll_await_as_clerk(const sv_coll_at_t &c, bool data)
+{
+    const unsigned first = c.at.tid - SV_COLL_CLERK, last = SV_COLL_RANKS + 1;
+    for (unsigned i = first; i < last; i += SV_DEV_WAVE) {
+        const bool credit = sv_coll_has_come(sv_coll_want_credit(c, i, data));
+        if (!sv_coll_has_come(sv_coll_want_data(c, i, data)) || !credit)
+            sv_dev_store_u32_system(&c.b.blocked, 1);
+    }
+    sv_dev_wave_sync();
+    if (!sv_dev_load_u32_system(&c.b.blocked))
+        return;
+    sv_coll_pay(c);
+    sv_dev_wave_sync();
+    if (first == 0)
+        c.b.blocked = 0;
+    for (unsigned i = first; i < last; i += SV_DEV_WAVE) {
+        sv_coll_wait_for(c, sv_coll_want_credit(c, i, data));
+        sv_coll_wait_for(c, sv_coll_want_data(c, i, data));
     }
 }
 
 SV_DEV_FN bool sv_coll_has_digest(const sv_coll_at_t &c)
 {
     return c.b.work.flags & SV_COLL_DIGEST;
+}
+
+/* The slice as a pass over memory. Clerks. */
+SV_DEV_FN void sv_coll_pass_of(const sv_coll_at_t &c)
+{
+    sv_coll_pass_t &pass = c.b.pass;
+    const sv_coll_slice_t &s = c.b.slice;
+    for (unsigned k = c.at.tid - SV_COLL_CLERK; k < s.nsrc; k += SV_DEV_WAVE) {
+        uint64_t base = s.from[k] == SV_COLL_PLAIN
+                            ? 0 : sv_coll_slot_at(c, c.b.mine[s.from[k]], c.b.state[s.from[k]].taken);
+        pass.src[k] = sv_coll_pointer<const uint8_t>(base + s.src[k]);
+        pass.scalar[k] = c.b.hello[SV_COLL_HELLO - 1][s.scale_of[k]];
+    }
+    for (unsigned d = c.at.tid - SV_COLL_CLERK; d < s.ndst; d += SV_DEV_WAVE) {
+        uint64_t base = s.to[d] == SV_COLL_PLAIN
+                            ? 0 : sv_coll_slot_at(c, c.b.theirs[s.to[d]], c.b.state[s.to[d]].sent);
+        pass.dst[d] = sv_coll_pointer<uint8_t>(base + s.dst[d]);
+    }
+    if (c.at.tid == SV_COLL_CLERK) {
+        pass.nsrc = s.nsrc;
+        pass.ndst = s.ndst;
+        pass.premul = s.premul;
+        pass.divisor = static_cast<uint16_t>(s.divisor);
+        pass.bytes = s.bytes;
+        pass.type = c.b.work.type;
+        pass.op = c.b.work.op;
+        pass.digest = sv_coll_has_digest(c);
+        pass.key = pass.digest ? sv_coll_key(c, c.home.member[c.b.me], s.id_out) : 0;
+        pass.first_word = 0;
+    }
+}
+
+/* False, for all lanes: leave. */
+SV_DEV_FN bool sv_coll_await_ranks(const sv_coll_at_t &c, bool data)
+{
+    if (sv_coll_is_clerk(c)) {
+        sv_coll_await_as_clerk(c, data);
+        if (data)
+            sv_coll_pass_of(c);
+    }
+    if (sv_coll_has_failed(c))
+        sv_dev_store_u32_system(&c.b.leaves, 1);
+    sv_dev_block_sync(); /* and there is another before the next slice's waits */
+    return !sv_dev_load_u32_system(&c.b.leaves);
+}
+
+/* Says that so many steps of rank r's are taken. On a GPU all loads from its slots have come before a barrier. */
+SV_DEV_FN void sv_coll_give_back(const sv_coll_at_t &c, uint32_t r, uint64_t taken)
+{
+    uint64_t *head = sv_coll_pointer<uint64_t>(c.b.theirs[r] + SV_COLL_HEAD_AT);
+#if defined(SV_DEV_SOFT)
+    sv_dev_store_release_system_u64(head, taken);
+#else
+    sv_dev_store_word_system(head, taken);
+#endif
+}
+
+/* Ends the steps of the slice: what was put into slots is owed (lines tell of themselves), what was read given back. */
+SV_DEV_FN void sv_coll_end_steps(const sv_coll_at_t &c, bool data)
+{
+    const sv_coll_slice_t &s = c.b.slice;
+    sv_dev_block_sync();
+    if (!sv_coll_is_clerk(c))
+        return;
+    for (unsigned r = c.at.tid - SV_COLL_CLERK; r < c.b.n; r += SV_DEV_WAVE) {
+        if (s.post >> r & 1) {
+            c.b.state[r].sent++;
+            c.b.owed[r] = data;
+#if defined(SV_DEV_SOFT)
+            (void)sv_coll_disturb(c);
+#endif
+        }
+        if (s.take >> r & 1)
+            sv_coll_give_back(c, r, ++c.b.state[r].taken);
+    }
+}
+
+/* Whether the step that is next for rank r is one in which its slot of LL is written as a whole. */
+SV_DEV_FN bool sv_coll_is_clean_step(const sv_coll_at_t &c, uint32_t r)
+{
+    return (c.b.state[r].sent & c.home.ll_clean) == c.home.ll_clean;
+}
+
+/* Writes the lines from `from` on of the slot of LL of the step that is next for rank r. */
+SV_DEV_FN void sv_coll_clean_slot(const sv_coll_at_t &c, uint32_t r, uint64_t from)
+{
+    const uint64_t step = c.b.state[r].sent;
+    const uint64_t slot = c.b.theirs[r] + c.dev->layout.ll_at + step % SV_COLL_STEPS * c.dev->layout.ll_bytes;
+    for (uint64_t u = from + c.at.tid; u < c.dev->layout.ll_bytes / SV_COLL_LINE; u += c.at.nthreads)
+        sv_coll_line_put(c, slot + u * SV_COLL_LINE, 0, static_cast<uint32_t>(step + 1));
 }
 
 /*
@@ -86,17 +227,9 @@ SV_DEV_FN bool sv_coll_has_digest(const sv_coll_at_t &c)
 SV_DEV_FN void sv_coll_clean_lines(const sv_coll_at_t &c, uint64_t used)
 {
     const sv_coll_slice_t &s = c.b.slice;
-    for (unsigned d = 0; d < s.ndst; d++) {
-        if (s.to[d] == SV_COLL_PLAIN || !(s.post >> s.to[d] & 1))
-            continue;
-        uint64_t step = c.b.state[s.to[d]].sent;
-        if ((step & c.dev->ll_clean) != c.dev->ll_clean)
-            continue;
-        uint64_t slot = c.b.theirs[s.to[d]] + c.dev->layout.ll_at + step % SV_COLL_STEPS * c.dev->layout.ll_bytes;
-        uint64_t from = used ? s.dst[d] / 8 + used : 0;
-        for (uint64_t u = from + c.at.tid; u < c.dev->layout.ll_bytes / SV_COLL_LINE; u += c.at.nthreads)
-            sv_coll_line_put(c, slot + u * SV_COLL_LINE, 0, static_cast<uint32_t>(step + 1));
-    }
+    for (unsigned d = 0; d < s.ndst; d++)
+        if (s.to[d] != SV_COLL_PLAIN && s.post >> s.to[d] & 1 && sv_coll_is_clean_step(c, s.to[d]))
+            sv_coll_clean_slot(c, s.to[d], used ? s.dst[d] / 8 + used : 0);
 }
 
 /* Sums every slot that the slice reads, and compares with what its sender said. */
@@ -129,60 +262,47 @@ SV_DEV_FN void sv_coll_sign_slots(const sv_coll_at_t &c, uint64_t key, uint64_t 
             *sv_coll_slot_record(c, sv_coll_slot_at(c, c.b.theirs[s.to[d]], c.b.state[s.to[d]].sent), s.part) = sum;
 }
 
-/* The slice as a pass over memory. */
-SV_DEV_FN void sv_coll_pass_of(const sv_coll_at_t &c)
-{
-    sv_coll_pass_t &pass = c.b.pass;
-    const sv_coll_slice_t &s = c.b.slice;
-    for (unsigned k = c.at.tid; k < s.nsrc; k += c.at.nthreads) {
-        uint64_t base = s.from[k] == SV_COLL_PLAIN
-                            ? 0 : sv_coll_slot_at(c, c.b.mine[s.from[k]], c.b.state[s.from[k]].taken);
-        pass.src[k] = sv_coll_pointer<const uint8_t>(base + s.src[k]);
-        pass.scalar[k] = c.b.hello[SV_COLL_HELLO - 1][s.scale_of[k]];
-    }
-    for (unsigned d = c.at.tid; d < s.ndst; d += c.at.nthreads) {
-        uint64_t base = s.to[d] == SV_COLL_PLAIN
-                            ? 0 : sv_coll_slot_at(c, c.b.theirs[s.to[d]], c.b.state[s.to[d]].sent);
-        pass.dst[d] = sv_coll_pointer<uint8_t>(base + s.dst[d]);
-    }
-    if (c.at.tid == 0) {
-        pass.nsrc = s.nsrc;
-        pass.ndst = s.ndst;
-        pass.premul = s.premul;
-        pass.divisor = static_cast<uint16_t>(s.divisor);
-        pass.bytes = s.bytes;
-        pass.type = c.b.work.type;
-        pass.op = c.b.work.op;
-        pass.digest = sv_coll_has_digest(c);
-        pass.key = sv_coll_key(c, c.dev->member[c.b.me], s.id_out);
-        pass.first_word = 0;
-    }
-}
-
 SV_DEV_FN bool sv_coll_is_copy(const sv_coll_slice_t &s)
 {
     return s.nsrc == 1 && s.premul == 0 && s.divisor <= 1;
 }
 
-/* One slice; REDUCES: one with something to compute, too. All lanes call; ends without a barrier. */
-template <bool REDUCES> SV_DEV_FN void sv_coll_slots_run(const sv_coll_at_t &c)
+/* The pass, by all lanes but the clerks, who in the meantime pay, and one of them does what else there is to do. */
+template <bool REDUCES, class MEANWHILE>
+SV_DEV_FN uint64_t sv_coll_slots_pass(const sv_coll_at_t &c, const MEANWHILE &meanwhile)
 {
     const sv_coll_pass_t &pass = c.b.pass;
+    const unsigned lane = c.at.tid < SV_COLL_CLERK ? c.at.tid : c.at.tid - SV_COLL_MOVERS_LESS;
+    const unsigned lanes = c.at.nthreads - SV_COLL_MOVERS_LESS;
+    if (sv_coll_is_clerk(c)) {
+        sv_coll_pay(c);
+        if (c.at.tid == SV_COLL_CLERK)
+            meanwhile.run();
+    }
+    if (sv_coll_is_clerk(c) && SV_COLL_MOVERS_LESS > 0)
+        return 0;
+    if constexpr (REDUCES)
+        return sv_coll_pass_at(&pass, lane, lanes);
+    else if (sv_coll_is_copy(c.b.slice))
+        return coll_pass_all<coll_copy>(pass, lane, lanes);
+    return 0;
+}
+
+/* One slice; REDUCES: one with something to compute, too. All lanes call; ends without a barrier. False: nothing was
+   done, `meanwhile` neither. */
+template <bool REDUCES, class MEANWHILE>
+SV_DEV_FN bool sv_coll_slots_run(const sv_coll_at_t &c, const MEANWHILE &meanwhile)
+{
     if (!sv_coll_await_ranks(c, true))
-        return;
+        return false;
     if (sv_coll_has_digest(c))
         sv_coll_verify_slots(c);
-    sv_coll_pass_of(c);
-    sv_dev_block_sync();
-    uint64_t sum = 0;
-    if constexpr (REDUCES)
-        sum = sv_coll_pass_run(pass, c.at.tid, c.at.nthreads);
-    else if (sv_coll_is_copy(c.b.slice))
-        sum = coll_pass_all<coll_copy>(pass, c.at.tid, c.at.nthreads);
-    if (pass.digest)
-        sv_coll_sign_slots(c, pass.key, sum);
+    const uint64_t sum = sv_coll_slots_pass<REDUCES>(c, meanwhile);
+    if (c.b.pass.digest)
+        sv_coll_sign_slots(c, c.b.pass.key, sum);
     sv_coll_clean_lines(c, 0);
     sv_coll_end_steps(c, true);
+    return true;
 }
 
 #endif

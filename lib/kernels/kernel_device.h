@@ -23,6 +23,8 @@
 #define SV_DEV_GPU 1
 #define SV_DEV_FN static SV_DEV_METHOD
 #define SV_DEV_METHOD __device__ __forceinline__ /* of an object */
+#define SV_DEV_COLD static __device__ __noinline__ /* rarely called: out of the way of what is in a hurry */
+#define SV_DEV_WAVE 32
 #define SV_DEV_SHARED __shared__
 #define SV_DEV_UNROLL _Pragma("unroll")
 #define SV_DEV_ROLLED _Pragma("unroll 1")
@@ -31,6 +33,8 @@
 #define SV_DEV_GPU 1
 #define SV_DEV_FN static SV_DEV_METHOD
 #define SV_DEV_METHOD inline __attribute__((device, always_inline))
+#define SV_DEV_COLD SV_DEV_FN /* a call there needs a stack */
+#define SV_DEV_WAVE 64
 #define SV_DEV_SHARED static __attribute__((shared))
 #define SV_DEV_UNROLL _Pragma("unroll")
 #define SV_DEV_ROLLED _Pragma("unroll 1")
@@ -38,6 +42,8 @@
 #define SV_DEV_SOFT 1
 #define SV_DEV_FN static SV_DEV_METHOD
 #define SV_DEV_METHOD inline
+#define SV_DEV_COLD SV_DEV_FN
+#define SV_DEV_WAVE 1
 #define SV_DEV_SHARED
 #define SV_DEV_UNROLL
 #define SV_DEV_ROLLED
@@ -153,6 +159,16 @@ SV_DEV_FN void sv_dev_block_sync(void)
 SV_DEV_FN void sv_dev_eight_sync(sv_dev_block_t at)
 {
     __syncwarp(0xffu << (at.tid & 24));
+}
+
+SV_DEV_FN void sv_dev_wave_sync(void)
+{
+    __syncwarp();
+}
+
+SV_DEV_FN bool sv_dev_eight_all(sv_dev_block_t at, bool condition)
+{
+    return __all_sync(0xffu << (at.tid & 24), condition);
 }
 
 SV_DEV_FN void sv_dev_launch_wait(void)
@@ -274,6 +290,17 @@ SV_DEV_FN void sv_dev_eight_sync(sv_dev_block_t)
     __builtin_amdgcn_wave_barrier();
 }
 
+SV_DEV_FN void sv_dev_wave_sync(void)
+{
+    __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+}
+
+SV_DEV_FN bool sv_dev_eight_all(sv_dev_block_t at, bool condition)
+{
+    return (__builtin_amdgcn_ballot_w64(!condition) >> (at.tid & 56) & 0xff) == 0;
+}
+
 /* On AMD a kernel starts when those before it on the stream are complete. */
 SV_DEV_FN void sv_dev_launch_wait(void)
 {
@@ -363,6 +390,15 @@ SV_DEV_FN void sv_dev_eight_sync(sv_dev_block_t)
 {
 }
 
+SV_DEV_FN void sv_dev_wave_sync(void)
+{
+}
+
+SV_DEV_FN bool sv_dev_eight_all(sv_dev_block_t, bool condition)
+{
+    return condition;
+}
+
 SV_DEV_FN void sv_dev_launch_wait(void)
 {
 }
@@ -406,6 +442,9 @@ SV_DEV_FN void sv_dev_relax(unsigned *turns)
  *   sv_dev_block_sync                 all threads of the block; all their memory accesses before it come first
  *   sv_dev_eight_sync                 lanes 8 k to 8 k + 7 of the block, all of them: their next stores are issued
  *                                     together, as one of 128 bytes if they lie so
+ *   sv_dev_wave_sync                  the SV_DEV_WAVE lanes of a wave, all of them: what they have stored in memory of
+ *                                     the block comes before
+ *   sv_dev_eight_all                  whether it is so for all of them, which come together
  *   sv_dev_launch_wait     a kernel whose launch overlaps the one before it on its stream (early_start in kernels.h)
  *                          touches nothing that others change, but words that it polls, before this returns: then
  *                          everything before it on the stream is complete and visible

@@ -155,9 +155,10 @@ SV_DEV_FN uint64_t sv_dev_load_word_system(const uint64_t *word)
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
+/* Releases: the start of a kernel comes behind all of the one before it on a GPU, but is nothing here. */
 SV_DEV_FN void sv_dev_store_u32_system(uint32_t *word, uint32_t value)
 {
-    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
 SV_DEV_FN uint32_t sv_dev_load_u32_system(const uint32_t *word)

@@ -41,6 +41,8 @@ KERNEL_IMAGES(delay)
 KERNEL_IMAGES(coll)
 KERNEL_IMAGES(coll_ll)
 KERNEL_IMAGES(coll_long)
+KERNEL_IMAGES(coll_quick)
+KERNEL_IMAGES(coll_quick_long)
 
 const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(digest),
@@ -59,5 +61,7 @@ const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(coll),
     KERNEL_ROWS(coll_ll),
     KERNEL_ROWS(coll_long),
+    KERNEL_ROWS(coll_quick),
+    KERNEL_ROWS(coll_quick_long),
 };
 const unsigned sv_hip_image_count = sizeof sv_hip_images / sizeof sv_hip_images[0];

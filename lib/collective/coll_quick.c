@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Launches of one short call: which calls those are, and the argument of their kernels, of which most is the same in
+ * every launch. Only this rank is concerned: others may do the same call by the other kernels.
+ */
+#include "collective/coll_parts.h"
+
+static bool is_quick(const selvage_coll_t *coll, const sv_coll_work_t *work)
+{
+    const unsigned unfit = SV_COLL_DIGEST | SV_COLL_PREMUL;
+    return coll->dev.n > 1 && work->algo == SV_COLL_ONESHOT && work->proto != SV_COLL_SIMPLE &&
+           work->call != SV_COLL_PAIR && !(work->flags & unfit) && coll->comm->config.coll_quick;
+}
+
+const sv_kernel_t *sv_coll_quick_kernel(selvage_coll_t *coll, const sv_coll_work_t *work)
+{
+    const sv_coll_layout_t *layout = &coll->dev.layout;
+    sv_coll_quick_arg_t *arg = &coll->quick;
+    const bool lines = work->proto == SV_COLL_LL;
+    if (!is_quick(coll, work))
+        return NULL;
+    arg->block_bytes = work->count * selvage_type_bytes((selvage_type_t)work->type);
+    arg->part_bytes = work->part_bytes;
+    if (arg->part_bytes > sv_coll_slot_capacity(layout, work, work->proto))
+        return NULL;
+    arg->home = coll->home;
+    arg->slots_at = lines ? layout->ll_at : layout->long_at;
+    arg->slot_bytes = lines ? layout->ll_bytes : layout->long_bytes;
+    arg->work = *work;
+    return lines ? &sv_kernel_coll_quick : &sv_kernel_coll_quick_long;
+}

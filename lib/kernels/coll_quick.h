@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One call alone in a launch, one-shot, in lines of LL or LL128, that fits into one step: what counts there is not
+ * bandwidth but how long the chain of memory accesses is between the start of the kernel and its end. So there is no
+ * schedule and no slice: every lane knows from the launch's argument what to do with its units.
+ *
+ *   load   own data || counters, credit, words that say of errors        one look into memory, all at once
+ *   put    hello and data to all ranks                                    one way over the link
+ *   take   the data of all ranks, in their order; combine; store
+ *   hear   everybody's hello; give back the slots, keep the counters      nothing waits for these stores
+ *
+ * To other ranks it looks like the same call by the kernels of coll_run.h: which of the two a rank takes is its own
+ * affair. Nothing is fenced. Data travels with its flags, and that a slot is free again is said once all lanes have
+ * compared the flags that they loaded from it: there is no load left that the next writer could overtake.
+ */
+#ifndef SV_COLL_QUICK_H
+#define SV_COLL_QUICK_H
+
+#include "kernels/coll_lines.h"
+
+typedef struct sv_coll_quick {
+    const sv_coll_at_t &c;
+    const sv_coll_quick_arg_t &arg;
+    uint64_t begin, bytes;     /* the channel's part of every block of the call */
+    uint64_t units;            /* of it */
+    uint64_t first[2];         /* the lane's first unit of the block at work.src */
+} sv_coll_quick_t;
+
+enum { SV_COLL_AHEAD = 4 };    /* ranks whose lines a lane looks at before it waits for the first */
+
+/* A look at a unit of a slot: its words, and whether they are those of the step. */
+typedef struct sv_coll_sight {
+    uint64_t word[2];
+    uint32_t flag[2];
+} sv_coll_sight_t;
+
+template <typename PROTO> struct sv_coll_look;
+
+template <> struct sv_coll_look<sv_coll_ll> {
+    SV_DEV_FN void glance(uint64_t slot, uint64_t u, sv_coll_sight_t &sight)
+    {
+        uint64_t low, high;
+        sv_coll_line_look(slot + u * SV_COLL_LINE, &low, &high);
+        sight.word[0] = (low & 0xffffffffu) | high << 32;
+        sight.flag[0] = static_cast<uint32_t>(low >> 32);
+        sight.flag[1] = static_cast<uint32_t>(high >> 32);
+    }
+
+    SV_DEV_FN bool is_there(const sv_coll_at_t &, const sv_coll_sight_t &sight, uint64_t, uint64_t step)
+    {
+        return sight.flag[0] == static_cast<uint32_t>(step + 1) && sight.flag[1] == static_cast<uint32_t>(step + 1);
+    }
+
+    SV_DEV_FN bool go_on(const sv_coll_at_t &, bool more)
+    {
+        return more;
+    }
+};
+
+/* The eight lanes of a long line look at it in one access, as it was stored, and go on together. */
+template <> struct sv_coll_look<sv_coll_long> {
+    SV_DEV_FN void glance(uint64_t slot, uint64_t u, sv_coll_sight_t &sight)
+    {
+        const uint64_t *at = sv_coll_pointer<const uint64_t>(slot) + 2 * u;
+#if defined(SV_DEV_SOFT)
+        const uint64_t *line = at - 2 * (u % sv_coll_long::PAIRS); /* one lane: flag first; partner: put() */
+        sight.flag[0] = static_cast<uint32_t>(sv_dev_load_acquire_system_u64(line + sv_coll_long::DATA));
+#endif
+        sv_dev_load_line(at, &sight.word[0], &sight.word[1]);
+    }
+
+    SV_DEV_FN bool is_there(const sv_coll_at_t &c, const sv_coll_sight_t &sight, uint64_t u, uint64_t step)
+    {
+#if defined(SV_DEV_SOFT)
+        (void)c, (void)u;
+        return sight.flag[0] == static_cast<uint32_t>(step + 1);
+#else
+        const bool flag = u % sv_coll_long::PAIRS == sv_coll_long::PAIRS - 1;
+        return sv_dev_eight_all(c.at, !flag || sight.word[1] == step + 1);
+#endif
+    }
+
+    SV_DEV_FN bool go_on(const sv_coll_at_t &c, bool more)
+    {
+        return sv_dev_eight_all(c.at, more);
+    }
+};
+
+/* The words of a unit from rank r, of which `sight` was a first look. Zeros if the wait for it failed. */
+template <typename PROTO>
+SV_DEV_FN void sv_coll_quick_take(const sv_coll_at_t &c, sv_coll_sight_t &sight, uint32_t r, uint64_t u)
+{
+    const uint64_t step = c.b.state[r].taken;
+    sv_coll_spin_t spin = {};
+    while (!sv_coll_look<PROTO>::is_there(c, sight, u, step)) {
+        if (!sv_coll_look<PROTO>::go_on(c, sv_coll_wait_more(c, spin, SV_COLL_AT_LINE, r, step + 1, sight.flag[0]))) {
+            sight.word[0] = sight.word[1] = 0;
+            return;
+        }
+        sv_coll_look<PROTO>::glance(c.b.slot_in[r], u, sight);
+    }
+}
+
+/* Unit u of the channel's part of the block at `address`. */
+template <typename PROTO>
+SV_DEV_FN void sv_coll_quick_load(const sv_coll_quick_t &q, uint64_t address, uint64_t u, uint64_t *word)
+{
+    SV_DEV_UNROLL
+    for (unsigned w = 0; w < PROTO::WORDS; w++) {
+        const uint64_t at = 8 * (PROTO::first(u) + w);
+        word[w] = w < PROTO::words(u) && at < q.bytes
+                      ? sv_coll_word_load(sv_coll_pointer<const uint8_t>(address + q.begin) + at, q.bytes - at) : 0;
+    }
+}
+
+template <typename PROTO>
+SV_DEV_FN void sv_coll_quick_store(const sv_coll_quick_t &q, uint64_t address, uint64_t u, const uint64_t *word)
+{
+    SV_DEV_UNROLL
+    for (unsigned w = 0; w < PROTO::WORDS; w++) {
+        const uint64_t at = 8 * (PROTO::first(u) + w);
+        if (w < PROTO::words(u) && at < q.bytes)
+            sv_coll_word_store(sv_coll_pointer<uint8_t>(address + q.begin) + at, word[w], q.bytes - at);
+    }
+}
+
+/* The same of this rank's input, of which one unit is here already. */
+template <typename PROTO>
+SV_DEV_FN void sv_coll_quick_own(const sv_coll_quick_t &q, uint64_t address, uint64_t u, uint64_t *word)
+{
+    word[0] = q.first[0];
+    word[1] = q.first[1];
+    if (u != q.c.at.tid || address != q.arg.work.src)
+        sv_coll_quick_load<PROTO>(q, address, u, word);
+}
+
+/* What the calls differ in. Blocks: the ranks' own places in the larger buffer of a call that has one. */
+SV_DEV_FN bool sv_coll_quick_sends(const sv_coll_quick_arg_t &arg, uint32_t r)
+{
+    return r != arg.home.me && (arg.work.call != SV_COLL_REDUCE || r == arg.work.root) &&
+           (arg.work.call != SV_COLL_BROADCAST || arg.home.me == arg.work.root);
+}
+
+SV_DEV_FN bool sv_coll_quick_takes(const sv_coll_quick_arg_t &arg, uint32_t r)
+{
+    return r != arg.home.me && (arg.work.call != SV_COLL_REDUCE || arg.home.me == arg.work.root) &&
+           (arg.work.call != SV_COLL_BROADCAST || r == arg.work.root);
+}
+
+/* Where what goes to rank r lies; r may be this rank. */
+SV_DEV_FN uint64_t sv_coll_quick_from(const sv_coll_quick_arg_t &arg, uint32_t r)
+{
+    const bool blocks = arg.work.call == SV_COLL_REDUCE_SCATTER || arg.work.call == SV_COLL_ALL_TO_ALL;
+    return arg.work.src + (blocks ? r * arg.block_bytes : 0);
+}
+
+/* Where what comes from rank r goes; r may be this rank. */
+SV_DEV_FN uint64_t sv_coll_quick_into(const sv_coll_quick_arg_t &arg, uint32_t r)
+{
+    const bool blocks = arg.work.call == SV_COLL_ALL_GATHER || arg.work.call == SV_COLL_ALL_TO_ALL;
+    return arg.work.dst + (blocks ? r * arg.block_bytes : 0);
+}
+
+/* Waits until rank r has taken what the slot held before. */
+SV_DEV_FN void sv_coll_quick_credit(const sv_coll_at_t &c, uint32_t r)
+{
+    const uint64_t sent = c.b.state[r].sent;
+    if (sent >= SV_COLL_STEPS && static_cast<int64_t>(c.b.head[r] - (sent - SV_COLL_STEPS + 1)) < 0)
+        sv_coll_wait_long(&c.b, &c.home, c.b.mine[r] + SV_COLL_HEAD_AT, sent - SV_COLL_STEPS + 1, SV_COLL_AT_CREDIT, r);
+}
+
+/* What differs from call to call. All lanes call, before a barrier. */
+SV_DEV_FN void sv_coll_quick_enter(const sv_coll_at_t &c, const sv_coll_quick_arg_t &arg, bool moves)
+{
+    sv_coll_block_t &b = c.b;
+    for (unsigned w = c.at.tid; w < sizeof(sv_coll_work_t) / sizeof(uint64_t); w += c.at.nthreads)
+        reinterpret_cast<uint64_t *>(&b.work)[w] = reinterpret_cast<const uint64_t *>(&arg.work)[w];
+    sv_coll_come_in(c);
+    for (unsigned r = c.at.tid; r < c.home.n; r += c.at.nthreads) { /* the lanes that have brought these words */
+        const sv_coll_state_t &state = b.state[r];
+        b.slot_in[r] = b.mine[r] + arg.slots_at + state.taken % SV_COLL_STEPS * arg.slot_bytes;
+        b.slot_out[r] = b.theirs[r] + arg.slots_at + state.sent % SV_COLL_STEPS * arg.slot_bytes;
+        if (r == c.home.me)
+            sv_dev_store_u32_system(&c.home.counts[c.at.block].started, static_cast<uint32_t>(state.sent + 1));
+        else if (moves && sv_coll_quick_sends(arg, r))
+            sv_coll_quick_credit(c, r);
+    }
+}
+
+/* Hellos are the last lanes' affair, because the first ones have data even of short messages. */
+SV_DEV_FN void sv_coll_quick_say(const sv_coll_at_t &c, const sv_coll_quick_arg_t &arg)
+{
+    for (unsigned r = c.at.nthreads - 1 - c.at.tid; r < arg.home.n; r += c.at.nthreads) {
+        const uint64_t hellos = c.b.state[r].hellos;
+        if (r != arg.home.me)
+            sv_coll_line_put(c, c.b.theirs[r] + arg.home.hello_at + (hellos & 1) * SV_COLL_HELLO * SV_COLL_LINE,
+                             arg.work.signature, static_cast<uint32_t>(hellos + 1));
+    }
+}
+
+SV_DEV_FN void sv_coll_quick_hear(const sv_coll_at_t &c, const sv_coll_quick_arg_t &arg)
+{
+    for (unsigned r = c.at.nthreads - 1 - c.at.tid; r < arg.home.n; r += c.at.nthreads) {
+        const uint64_t hellos = c.b.state[r].hellos;
+        if (r == arg.home.me)
+            continue;
+        const uint64_t at = c.b.mine[r] + arg.home.hello_at + (hellos & 1) * SV_COLL_HELLO * SV_COLL_LINE;
+        uint64_t word = sv_coll_line_take(c, at, static_cast<uint32_t>(hellos + 1), SV_COLL_AT_HELLO, r);
+        if (word != arg.work.signature && !sv_coll_has_failed(c))
+            sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_HELLO, r, arg.work.signature, word, false);
+    }
+}
+
+SV_DEV_COLD void sv_coll_quick_clean(sv_coll_block_t *block, const sv_coll_home_t *home, sv_dev_block_t at, uint32_t r,
+                                     uint64_t used)
+{
+    const sv_coll_at_t c = {*block, home->dev, *home, at};
+    sv_coll_clean_slot(c, r, used);
+}
+
+/* All units of this lane to all ranks that are to have them, the next rank first; slots of LL as a whole where that is
+   due, behind the lines that the call uses. */
+template <typename PROTO> SV_DEV_FN void sv_coll_quick_put(const sv_coll_quick_t &q)
+{
+    const sv_coll_at_t &c = q.c;
+    const sv_coll_quick_arg_t &arg = q.arg;
+    SV_DEV_ROLLED
+    for (uint32_t k = 1; k < arg.home.n; k++) {
+        const uint32_t r = arg.home.me + k < arg.home.n ? arg.home.me + k : arg.home.me + k - arg.home.n;
+        if (!sv_coll_quick_sends(arg, r))
+            continue;
+        const uint64_t from = sv_coll_quick_from(arg, r), slot = c.b.slot_out[r], step = c.b.state[r].sent;
+        SV_DEV_ROLLED
+        for (uint64_t u = c.at.tid; u < q.units; u += c.at.nthreads) {
+            uint64_t word[2];
+            sv_coll_quick_own<PROTO>(q, from, u, word);
+            PROTO::put(c, slot, u, word, step);
+        }
+        if ((step & c.home.ll_clean) == c.home.ll_clean && q.units > 0)
+            sv_coll_quick_clean(&c.b, &c.home, c.at, r, PROTO::WORDS == 1 ? q.units : 0);
+    }
+}
+
+/* Looks at unit u from ranks base to base + AHEAD - 1, so many as data comes from. */
+template <typename PROTO>
+SV_DEV_FN void sv_coll_quick_glance(const sv_coll_quick_t &q, uint64_t u, uint32_t base,
+                                    sv_coll_sight_t (&sight)[SV_COLL_AHEAD])
+{
+    SV_DEV_UNROLL
+    for (uint32_t a = 0; a < SV_COLL_AHEAD; a++)
+        if (base + a < q.arg.home.n && sv_coll_quick_takes(q.arg, base + a))
+            sv_coll_look<PROTO>::glance(q.c.b.slot_in[base + a], u, sight[a]);
+}
+
+/* All units from all ranks, combined as TYPE says. */
+template <typename PROTO, unsigned TYPE> SV_DEV_FN void sv_coll_quick_reduce(const sv_coll_quick_t &q)
+{
+    const sv_coll_at_t &c = q.c;
+    const uint32_t n = q.arg.home.n, me = q.arg.home.me, divisor = q.arg.work.flags & SV_COLL_DIVIDE ? n : 0;
+    SV_DEV_ROLLED
+    for (uint64_t u = c.at.tid; u < q.units; u += c.at.nthreads) {
+        typename sv_coll_word<TYPE>::acc acc[PROTO::WORDS] = {};
+        SV_DEV_ROLLED
+        for (uint32_t base = 0; base < n; base += SV_COLL_AHEAD) {
+            sv_coll_sight_t sight[SV_COLL_AHEAD];
+            sv_coll_quick_glance<PROTO>(q, u, base, sight);
+            SV_DEV_UNROLL
+            for (uint32_t a = 0; a < SV_COLL_AHEAD; a++) {
+                const uint32_t r = base + a;
+                if (r >= n)
+                    continue;
+                if (r == me)
+                    sv_coll_quick_own<PROTO>(q, sv_coll_quick_from(q.arg, me), u, sight[a].word);
+                else
+                    sv_coll_quick_take<PROTO>(c, sight[a], r, u);
+                SV_DEV_UNROLL
+                for (unsigned w = 0; w < PROTO::WORDS; w++)
+                    sv_coll_word<TYPE>::add(acc[w], sight[a].word[w], r == 0 ? 0 : q.arg.work.op);
+            }
+        }
+        uint64_t word[2];
+        SV_DEV_UNROLL
+        for (unsigned w = 0; w < PROTO::WORDS; w++)
+            word[w] = sv_coll_word<TYPE>::end(acc[w], divisor);
+        sv_coll_quick_store<PROTO>(q, q.arg.work.dst, u, word);
+    }
+}
+
+/* All units from all ranks to their places, and the own ones to theirs. */
+template <typename PROTO> SV_DEV_FN void sv_coll_quick_copy(const sv_coll_quick_t &q)
+{
+    const sv_coll_at_t &c = q.c;
+    const uint32_t n = q.arg.home.n, me = q.arg.home.me;
+    const uint64_t from = sv_coll_quick_from(q.arg, me);
+    const bool own = from != sv_coll_quick_into(q.arg, me) &&
+                     (q.arg.work.call != SV_COLL_BROADCAST || me == q.arg.work.root);
+    SV_DEV_ROLLED
+    for (uint64_t u = c.at.tid; u < q.units; u += c.at.nthreads)
+        SV_DEV_ROLLED
+        for (uint32_t base = 0; base < n; base += SV_COLL_AHEAD) {
+            sv_coll_sight_t sight[SV_COLL_AHEAD];
+            sv_coll_quick_glance<PROTO>(q, u, base, sight);
+            SV_DEV_UNROLL
+            for (uint32_t a = 0; a < SV_COLL_AHEAD; a++) {
+                const uint32_t r = base + a;
+                if (r >= n || !(r == me ? own : sv_coll_quick_takes(q.arg, r)))
+                    continue;
+                if (r == me)
+                    sv_coll_quick_own<PROTO>(q, from, u, sight[a].word);
+                else
+                    sv_coll_quick_take<PROTO>(c, sight[a], r, u);
+                sv_coll_quick_store<PROTO>(q, sv_coll_quick_into(q.arg, r), u, sight[a].word);
+            }
+        }
+}
+
+template <typename PROTO> struct sv_coll_quick_run {
+    const sv_coll_quick_t &q;
+    template <unsigned TYPE> SV_DEV_METHOD void run()
+    {
+        sv_coll_quick_reduce<PROTO, TYPE>(q);
+    }
+};
+
+/* Gives slots back and keeps the counters. Partner: whoever waits for credit, and the next launch. */
+SV_DEV_FN void sv_coll_quick_leave(const sv_coll_at_t &c, const sv_coll_quick_arg_t &arg, bool moved)
+{
+    for (unsigned r = c.at.tid; r < arg.home.n; r += c.at.nthreads) {
+        sv_coll_state_t state = c.b.state[r];
+        const bool own = r == arg.home.me; /* whose counters count the channel's work */
+        state.hellos++;
+        state.sent += own || (moved && sv_coll_quick_sends(arg, r)) ? 1 : 0;
+        if (own || (moved && sv_coll_quick_takes(arg, r))) {
+            state.taken++;
+            if (own)
+                sv_dev_store_u32_system(&arg.home.counts[c.at.block].completed, static_cast<uint32_t>(state.taken));
+            else
+                sv_coll_give_back(c, r, state.taken);
+        }
+        arg.home.state[c.at.block * SV_COLL_RANKS + arg.home.member[r]] = state;
+    }
+}
+
+/* The channel's part of the call; reads nothing. */
+SV_DEV_FN sv_coll_quick_t sv_coll_quick_part(const sv_coll_at_t &c, const sv_coll_quick_arg_t &arg)
+{
+    const uint64_t begin = c.at.block * arg.part_bytes, left = arg.block_bytes - begin;
+    const uint64_t bytes = begin >= arg.block_bytes ? 0 : left < arg.part_bytes ? left : arg.part_bytes;
+    return sv_coll_quick_t{c, arg, begin, bytes, 0, {0, 0}};
+}
+
+template <typename PROTO> SV_DEV_FN void sv_coll_quick_work(const sv_coll_quick_t &q)
+{
+    sv_coll_quick_run<PROTO> run = {q};
+    sv_coll_quick_say(q.c, q.arg);
+    sv_coll_quick_put<PROTO>(q);
+    if (q.arg.work.op == 0)
+        sv_coll_quick_copy<PROTO>(q);
+    else if (q.arg.work.call != SV_COLL_REDUCE || q.arg.home.me == q.arg.work.root)
+        sv_coll_with_type(q.arg.work.type, run);
+    sv_coll_quick_hear(q.c, q.arg);
+}
+
+template <typename PROTO> SV_DEV_FN void sv_coll_quick_body(const sv_coll_quick_arg_t &arg, sv_dev_block_t at)
+{
+    SV_DEV_SHARED sv_coll_block_t block;
+    const sv_coll_at_t c = {block, arg.home.dev, arg.home, at};
+    sv_dev_launch_release();
+    sv_dev_launch_wait();
+    sv_coll_quick_t q = sv_coll_quick_part(c, arg);
+    q.units = PROTO::units((q.bytes + 7) / 8);
+    if (arg.work.src && at.tid < q.units)
+        sv_coll_quick_load<PROTO>(q, arg.work.src, at.tid, q.first);
+    sv_coll_quick_enter(c, arg, q.units > 0);
+    sv_dev_block_sync();
+    if (!block.leaves)
+        sv_coll_quick_work<PROTO>(q);
+    else if (at.tid == 0)
+        (void)sv_coll_told(c);
+    sv_dev_block_sync();
+    sv_coll_quick_leave(c, arg, q.units > 0);
+}
+
+#endif
