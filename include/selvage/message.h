@@ -15,7 +15,7 @@
  * - Progress: every call of this header on a communicator advances all its messages; waits advance exchanges, too, that
  *   the same thread has started, and selvage_progress(), test and wait of exchanges advance messages.
  * - Threads: several threads may call at the same time if MPI was initialised with MPI_THREAD_MULTIPLE. One request is
- *   one thread's at a time.
+ *   one thread's at a time. While the thread that started exchanges waits for messages, no other one calls them.
  * - Deadline: a wait gives up with SELVAGE_ERR_TIMEOUT once nothing of the communicator's messages has moved for
  *   SELVAGE_TIMEOUT_S (or timeout_s of the communicator); the request stays open.
  *

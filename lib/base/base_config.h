@@ -52,6 +52,7 @@ typedef struct sv_config {
     int soft_blocks;
     int soft_stores;
     int intranode;
+    uint64_t message_eager_bytes;
     int coll_algo, coll_proto;
     uint64_t coll_ll_max, coll_ll128_max;
     bool coll_checksum;
