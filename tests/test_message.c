@@ -323,6 +323,41 @@ static void refusals(local_rank_t *self)
     message_end_close(&end);
 }
 
+/* What shall become of 10 small and 10 long messages from device to device. */
+typedef struct ways {
+    bool near, direct, denied;
+} ways_t;
+
+/* Between ranks of a node letters go through a box, once the first has come, and long messages straight to the
+   receiver's memory; where memory cannot be mapped, they go all the same. */
+static void on_node(local_rank_t *self)
+{
+    enum { EACH = 10, MOST = 8 };
+    const ways_t *wanted = self->arg;
+    sv_thread_binding()->fault = &self->comm->fault; /* as the public calls do */
+    for (int i = 0; i < 2 * EACH; i++) {
+        const size_t bytes = i % 2 ? 100 + (size_t)i : 20000 + 4096 * (size_t)i;
+        const message_shape_t shape = {.bytes = bytes, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM,
+                                       .run = i % 4 > 1 ? 48 : 0, .gap = 16};
+        one_way(self, &shape, &shape, i);
+    }
+    local_ranks_barrier(self);
+    const sv_message_engine_t *engine = atomic_load(&self->comm->messages);
+    if (self->rank != self->size - 1)
+        return;
+    CHECK_EQ(engine->came[SV_WAY_WIRE] + engine->came[SV_WAY_NEAR], EACH);
+    CHECK_EQ(engine->came[SV_WAY_STAGED] + engine->came[SV_WAY_DIRECT], EACH + wanted->denied);
+    CHECK_EQ(engine->came[SV_WAY_NEAR] >= MOST, wanted->near || self->size == 1);
+    CHECK_EQ(engine->came[SV_WAY_DIRECT] >= MOST, wanted->direct);
+    CHECK(wanted->direct || engine->came[SV_WAY_DIRECT] == wanted->denied);
+}
+
+static void run_on_node(int size, const char *settings, ways_t wanted)
+{
+    local_ranks_env(settings);
+    local_ranks_run(&(local_run_t){.size = size, .body = on_node, .arg = &wanted, .log_expected = !wanted.direct});
+}
+
 static void in_every_mode(void)
 {
     run(all_sizes, 2, 0, false);
@@ -351,8 +386,18 @@ int main(void)
     run(deadline, 2, 0, true);
     local_ranks_env("SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=4096 FAULT=flip=1,rank=0");
     run(damaged, 2, 1, true);
+    run(damaged, 2, 0, true);
     local_ranks_env("SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=4096 CHECKSUM=report FAULT=flip=1,rank=0");
     run(reported, 2, 1, true);
+    run(reported, 2, 0, true);
+    for (int size = 1; size < 3; size++) {
+        run_on_node(size, "SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=4096", (ways_t){.near = true, .direct = true});
+        run_on_node(size, "MESSAGE_EAGER_BYTES=4096 CHECKSUM=off", (ways_t){.near = true, .direct = true});
+        run_on_node(size, "KERNEL_PEER_MAX_BYTES=0", (ways_t){.near = true, .direct = true});
+        run_on_node(size, "ROUTE=staged", (ways_t){0});
+    }
+    run_on_node(2, "FAULT=map=1+", (ways_t){0});
+    run_on_node(2, "FAULT=ipc=1+", (ways_t){.near = true, .denied = true});
     local_ranks_env("CHECKSUM=off MESSAGE_EAGER_BYTES=0 PROGRESS=thread");
     in_every_mode();
     return check_report("test_message");

@@ -77,13 +77,12 @@ selvage_status_t sv_message_place(selvage_request_t *request, const char *call, 
 void sv_message_leave_place(selvage_request_t *request)
 {
     sv_message_place_t *place = &request->place;
-    if (!place->layout)
-        return;
-    place->layout->users--;
     if (place->bounce)
         sv_message_put_bounce(request->engine, place->bounce);
-    else if (!place->on_device)
+    else if (place->layout && !place->on_device)
         sv_free(place->data);
+    if (place->layout)
+        place->layout->users--;
     place->layout = NULL;
     place->bounce = NULL;
     place->data = NULL;
@@ -181,14 +180,23 @@ selvage_status_t sv_message_pack_device(selvage_request_t *send, void *stream)
     return launch(send, &sv_kernel_gather, &send->line->gather, stream);
 }
 
+/* Memory that cannot be shared with a neighbour. */
+static selvage_status_t copy_back(selvage_request_t *recv, void *stream)
+{
+    sv_device_t *dev = recv->engine->dev;
+    SV_TRY(SV_DEVICE_CALL(dev, copy_async, recv->place.user, recv->place.data, recv->bytes, SV_COPY_D2D, stream));
+    return SV_DEVICE_CALL(dev, signal_async, &recv->line->done, recv->stamp, stream);
+}
+
 selvage_status_t sv_message_unpack_device(selvage_request_t *recv, void *stream)
 {
     const sv_message_layout_t *layout = recv->place.layout;
+    recv->stamp = ++recv->engine->stamps;
+    if (!layout)
+        return copy_back(recv, stream);
     recv->line->scatter = (sv_pull_item_t){.src = recv->place.data, .scratch = recv->scratch, .nslots = 1,
                                            .pieces = layout->pieces, .npieces = layout->npieces,
                                            .identity = {.bytes = recv->bytes}};
-    recv->stamp = ++recv->engine->stamps;
-    SV_TRY(sv_message_order(recv, stream));
     SV_TRY(launch(recv, &sv_kernel_scatter, &recv->line->scatter, stream));
     return SV_DEVICE_CALL(recv->engine->dev, signal_async, &recv->line->done, recv->stamp, stream);
 }

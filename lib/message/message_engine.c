@@ -12,10 +12,11 @@
 static void release(sv_message_engine_t *engine)
 {
     sv_device_t *dev = engine->dev;
-    void *stream[] = {engine->kernel_stream, engine->out_stream, engine->in_stream};
+    void *stream[] = {engine->kernel_stream, engine->out_stream, engine->in_stream, engine->peer_stream};
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
             SV_DEVICE_CALL(dev, stream_destroy, stream[i]);
+    sv_message_close_opened(engine);
     sv_message_free_layouts(engine);
     sv_message_free_pools(engine);
     pthread_mutex_destroy(&engine->lock);
@@ -26,7 +27,8 @@ static void init_lists(sv_message_engine_t *engine)
 {
     sv_list_t *list[] = {&engine->mail_free,  &engine->flying, &engine->own,    &engine->unexpected,
                          &engine->request_free, &engine->posted, &engine->active, &engine->chunk_free[0],
-                         &engine->chunk_free[1], &engine->layouts, &engine->bounce_free};
+                         &engine->chunk_free[1], &engine->layouts, &engine->bounce_free, &engine->boxed,
+                         &engine->opened};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         sv_list_init(list[i]);
 }
@@ -57,6 +59,7 @@ static selvage_status_t create(selvage_comm_t *comm, sv_message_engine_t **engin
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->kernel_stream), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->out_stream), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->in_stream), fail);
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->peer_stream), fail);
     *engine_out = engine;
     return SELVAGE_SUCCESS;
 fail:
@@ -91,6 +94,7 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
     if (status != SELVAGE_SUCCESS)
         snprintf(request->detail, sizeof request->detail, "%.*s", (int)sizeof request->detail - 1, sv_thread_detail());
     sv_message_pieces_end(request);
+    sv_message_direct_end(request);
     if (request->mail)
         sv_mail_put(request->engine, request->mail);
     request->mail = NULL;

@@ -7,10 +7,12 @@
  *   letters    256 bytes that say what is to be done, with the bytes of a small message behind them; they come
  *              through a ring of receives of the wire, from any source, or through this rank's own hands
  *   peers      ranks that this one has met: how many messages went there and came from there, so that none overtakes
+ *   boxes      memory that two ranks of a node share, for letters of one to the other (message_box.h)
  *   pieces     segments of long messages on their way through pinned memory
  *
  *   small:  isend --> [kernel: copy, digest] --> EAGER ------------> match --> [kernel: copy, verify] --> complete
  *   long:   isend --> RTS ------------> match --> CTS --> pieces, DONE --> [verify] --> VERDICT --> complete
+ *                                         or, on a node: [copy to the receiver's memory] --> [verify] ...
  *
  * A message's number counts those of its pair of ranks; the receiver takes them in that order whatever came first. Its
  * bytes are verified under a key of communicator, source, destination, tag, number and length. Nothing here blocks but
@@ -48,6 +50,8 @@ typedef enum sv_letter_kind {
     SV_LETTER_VERDICT,       /* it is good, or it is not and will not be asked for again */
     SV_LETTER_ACK,           /* small messages have been taken */
     SV_LETTER_AGAIN,         /* a small message did not verify */
+    SV_LETTER_BOX,           /* memory of the sender's for letters to it */
+    SV_LETTER_DENY,          /* the memory that a CTS named cannot be reached */
     SV_LETTER_BYE,           /* nothing comes after this */
     SV_LETTER_BYE_ACK
 } sv_letter_kind_t;
@@ -55,8 +59,12 @@ typedef enum sv_letter_kind {
 /* How a long message comes; in a CTS. */
 typedef enum sv_message_route {
     SV_MESSAGE_NONE,         /* not at all: there is nothing to send, or it would not fit */
-    SV_MESSAGE_STAGED        /* in pieces over the wire */
+    SV_MESSAGE_STAGED,       /* in pieces over the wire */
+    SV_MESSAGE_DIRECT        /* straight into the receiver's device memory */
 } sv_message_route_t;
+
+/* How messages came, for counting: small ones by the wire or without it, long ones in pieces or straight. */
+typedef enum sv_message_way { SV_WAY_WIRE, SV_WAY_NEAR, SV_WAY_STAGED, SV_WAY_DIRECT, SV_WAYS } sv_message_way_t;
 
 typedef struct sv_letter {
     uint64_t check;          /* of all words but the record, which has its own digest */
@@ -66,13 +74,13 @@ typedef struct sv_letter {
     uint64_t number;         /* of the message in its pair of ranks, from 1 */
     uint64_t bytes;
     uint64_t send_id, recv_id;
-    uint64_t value[17];      /* ACK: numbers; CTS: route; VERDICT: status */
+    uint64_t value[17];      /* ACK: numbers; RTS: on a device; CTS: route and where to; VERDICT: status; BOX: handle */
     sv_record_t record;
 } sv_letter_t;
 
 _Static_assert(sizeof(sv_letter_t) == 256, "a letter has no holes, and what is behind it is aligned");
 
-/* A letter in pinned memory, with room for a small message behind it. */
+/* A letter in pinned memory, with room for a small message behind it: of a pool, or a place in a box. */
 typedef struct sv_mail {
     sv_list_t link, kept_link;
     sv_letter_t *letter;
@@ -82,7 +90,10 @@ typedef struct sv_mail {
     bool flying;             /* a send of it is under way */
     bool kept;               /* it may be asked for again; on its peer's list */
     uint64_t hurt;           /* a fault: byte hurt - 1 of it was changed on the way out */
-    bool from_wire;          /* it came by the wire, and its taking is to be acknowledged */
+    bool from_wire;          /* it came by the wire: its sender keeps it until its taking is acknowledged */
+    struct sv_message_box_end *box; /* it lies there, in this place; NULL: of the pool */
+    unsigned slot;
+    uintptr_t shift;         /* to the addresses that kernels are given */
 } sv_mail_t;
 
 typedef struct sv_mail_chunk {
@@ -105,6 +116,9 @@ typedef struct sv_message_peer {
     sv_list_t kept;          /* own mail that it has not acknowledged */
     uint32_t nkept, nacks;
     uint64_t acks[SV_MAIL_ACKS];
+    struct sv_message_box_end *in, *out; /* boxes of this rank's and of that one's; owned; NULL: none */
+    sv_list_t box_link;      /* of those with in */
+    bool no_box, no_direct;  /* tried in vain */
     bool wrote, parting, parted; /* letters went there; it was told that no more will come; it knows */
 } sv_message_peer_t;
 
@@ -176,6 +190,11 @@ struct selvage_request {
     uint32_t next, fired, landed; /* how many have begun, how many were sent or came, and how many are over */
     uint64_t sum;            /* host: of the digest so far */
     bool record_here, hurt;  /* receive: DONE came; a fault: one byte is to be changed */
+    bool from_device;        /* receive: its bytes lie on a device there */
+    unsigned landing;        /* DIRECT: which place of the receiver's box tells of it ... */
+    uint64_t landing_stamp;  /* ... by this number */
+    struct sv_opened *opened; /* send: the mapping that it is copied to */
+    uint64_t offset;         /* in there */
     selvage_status_t error;
     char detail[SV_DETAIL_BYTES / 2];
 };
@@ -206,6 +225,7 @@ struct sv_message_engine {
     char broken_text[SV_DETAIL_BYTES];
     uint64_t moved_ns;
     uint64_t stamps;
+    uint64_t came[SV_WAYS];  /* messages that were received, by each way */
 
     sv_list_t mail_free, flying, own; /* own: to this rank itself */
     sv_mail_chunk_t *mail_chunks;
@@ -223,7 +243,10 @@ struct sv_message_engine {
     uint32_t nchunks[2];
     sv_list_t layouts, bounce_free;
     uint32_t nlayouts;
-    void *kernel_stream, *out_stream, *in_stream;
+    sv_list_t boxed;           /* peers with a box to look into */
+    sv_list_t opened;          /* device memory of peers that is mapped here, the oldest first */
+    uint32_t nopened;
+    void *kernel_stream, *out_stream, *in_stream, *peer_stream;
     sv_message_peer_t *peers[SV_MESSAGE_PEERS];
     bool quarantined;          /* the wire may still write its memory */
 };
@@ -240,6 +263,8 @@ void sv_message_break(sv_message_engine_t *engine, selvage_status_t status);
 /* --- message_pool.c ----------------------------------------------------------------------------------------------- */
 
 selvage_status_t sv_mail_take(sv_message_engine_t *engine, sv_mail_t **mail_out);
+/* The same for a letter to this rank: in its box, if there is room. */
+selvage_status_t sv_mail_take_to(sv_message_engine_t *engine, int rank, sv_mail_t **mail_out);
 void sv_mail_put(sv_message_engine_t *engine, sv_mail_t *mail);
 selvage_status_t sv_message_take_request(sv_message_engine_t *engine, selvage_request_t **request_out);
 void sv_message_put_request(selvage_request_t *request);
@@ -261,6 +286,14 @@ static inline uint8_t *sv_mail_payload(const sv_mail_t *mail)
 {
     return (uint8_t *)(mail->letter + 1);
 }
+/* What a kernel is given for an address in mail. */
+static inline void *sv_mail_device(const sv_mail_t *mail, const void *ptr)
+{
+    return (void *)((uintptr_t)ptr + mail->shift);
+}
+/* Nothing but the record and the payload changes behind this; whether a letter is whole, whoever wrote it. */
+void sv_mail_seal(sv_message_engine_t *engine, sv_mail_t *mail, int rank);
+bool sv_mail_is_sound(const sv_message_engine_t *engine, const sv_letter_t *letter);
 /* Seals a letter, with the bytes behind it, and sends it. The mail is given back when it has left, unless kept. */
 selvage_status_t sv_mail_post(sv_message_engine_t *engine, sv_mail_t *mail, int rank);
 /* The same for a letter without bytes, in mail of its own. */
@@ -299,6 +332,18 @@ void sv_message_recv_done(selvage_request_t *recv, const sv_letter_t *done);
 bool sv_message_pieces_begin(selvage_request_t *request);
 selvage_status_t sv_message_pieces_send(selvage_request_t *send, bool *moved);
 selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved);
+/* Straight into the receiver's memory. Receiver: writes into a CTS where to, false if it cannot be; sender: SUCCESS,
+   or ERR_UNSUPPORTED (and nothing logged) if that cannot be reached from here. */
+bool sv_message_direct_offer(selvage_request_t *recv, sv_letter_t *cts);
+selvage_status_t sv_message_direct_open(selvage_request_t *send, const sv_letter_t *cts);
+selvage_status_t sv_message_direct_copy(selvage_request_t *send);
+/* Whether the bytes, and the record, have left or landed. */
+bool sv_message_direct_has_left(const selvage_request_t *send);
+bool sv_message_direct_has_landed(const selvage_request_t *recv);
+selvage_status_t sv_message_direct_verify(selvage_request_t *recv);
+void sv_message_direct_end(selvage_request_t *request);
+void sv_message_close_opened(sv_message_engine_t *engine);
+
 /* Gives the pinned memory back, and withdraws what is under way. */
 void sv_message_pieces_end(selvage_request_t *request);
 
@@ -327,9 +372,8 @@ static inline bool sv_word_is(const uint64_t *word, uint64_t value)
 selvage_status_t sv_message_record(selvage_request_t *request, void *stream);
 /* Ends a request; with an error, whose detail is the thread's. */
 void sv_message_complete(selvage_request_t *request, selvage_status_t status);
-/* Whether the caller's stream has come to the request. IN_PROGRESS, SUCCESS, or an error. */
+/* Whether the caller's stream has come to the request. IN_PROGRESS, SUCCESS, or an error. The host asks, so that no
+   stream of the engine's ever waits for a caller's, with other messages behind. */
 selvage_status_t sv_message_gate(selvage_request_t *request);
-/* The same for a stream of the engine's, on the device. */
-selvage_status_t sv_message_order(selvage_request_t *request, void *stream);
 
 #endif

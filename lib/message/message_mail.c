@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/base_log.h"
+#include "message/message_box.h"
 #include "message/message_engine.h"
 
 enum { LETTER_TAG = 0, LETTERS_PER_POLL = 64 };
@@ -51,11 +52,22 @@ static selvage_status_t fly(sv_message_engine_t *engine, sv_mail_t *mail, int ra
     return SELVAGE_SUCCESS;
 }
 
+void sv_mail_seal(sv_message_engine_t *engine, sv_mail_t *mail, int rank)
+{
+    mail->letter->source = engine->wire->rank;
+    mail->letter->check = check_of(engine, mail->letter, rank);
+}
+
 selvage_status_t sv_mail_post(sv_message_engine_t *engine, sv_mail_t *mail, int rank)
 {
     sv_message_peer_t *peer;
-    mail->letter->source = engine->wire->rank;
-    mail->letter->check = check_of(engine, mail->letter, rank);
+    if (mail->box && sv_word_is(mail->word, mail->stamp)) /* a kernel has done it */
+        return SELVAGE_SUCCESS;
+    sv_mail_seal(engine, mail, rank);
+    if (mail->box) {
+        __atomic_store_n(mail->word, mail->stamp, __ATOMIC_RELEASE); /* partner: the acquire in look_into() */
+        return SELVAGE_SUCCESS;
+    }
     if (rank == engine->wire->rank) {
         mail->kept = false;
         sv_list_append(&engine->own, &mail->link);
@@ -76,7 +88,7 @@ selvage_status_t sv_mail_post(sv_message_engine_t *engine, sv_mail_t *mail, int 
 selvage_status_t sv_mail_tell(sv_message_engine_t *engine, int rank, const sv_letter_t *letter)
 {
     sv_mail_t *mail;
-    SV_TRY(sv_mail_take(engine, &mail));
+    SV_TRY(sv_mail_take_to(engine, rank, &mail));
     *mail->letter = *letter;
     return sv_mail_post(engine, mail, rank);
 }
@@ -127,10 +139,15 @@ static selvage_status_t listen_all(sv_message_engine_t *engine)
     return SELVAGE_SUCCESS;
 }
 
-static bool is_sound(const sv_message_engine_t *engine, const sv_letter_t *letter, size_t bytes)
+bool sv_mail_is_sound(const sv_message_engine_t *engine, const sv_letter_t *letter)
 {
-    return bytes >= sizeof *letter && letter->check == check_of(engine, letter, engine->wire->rank) &&
-           bytes == bytes_of(letter) && letter->source >= 0 && letter->source < engine->wire->size;
+    return letter->check == check_of(engine, letter, engine->wire->rank) && bytes_of(letter) <= engine->mail_bytes &&
+           letter->source >= 0 && letter->source < engine->wire->size;
+}
+
+static bool is_whole(const sv_message_engine_t *engine, const sv_letter_t *letter, size_t bytes)
+{
+    return bytes >= sizeof *letter && sv_mail_is_sound(engine, letter) && bytes == bytes_of(letter);
 }
 
 /* The oldest receive, if it is filled, is posted anew as the youngest. */
@@ -145,8 +162,10 @@ static selvage_status_t take_oldest(sv_message_engine_t *engine, bool *moved)
     SV_TRY(listen(engine, slot));
     engine->ring_head = (slot + 1) % SV_MAIL_RING;
     mail->from_wire = mail->letter->kind == SV_LETTER_EAGER;
-    if (is_sound(engine, mail->letter, bytes))
+    if (is_whole(engine, mail->letter, bytes)) {
+        SV_TRY(sv_message_box_offer(engine, mail->letter->source));
         return sv_message_arrive(engine, mail);
+    }
     sv_log(SV_LOG_WARN, "message", "a letter of %zu bytes came that does not verify; it is dropped", bytes);
     sv_mail_put(engine, mail);
     return SELVAGE_SUCCESS;
@@ -202,6 +221,7 @@ static selvage_status_t reap(sv_message_engine_t *engine, bool *moved)
 
 selvage_status_t sv_mail_poll(sv_message_engine_t *engine, bool *moved)
 {
+    SV_TRY(sv_message_boxes_poll(engine, moved));
     SV_TRY(take_letters(engine, moved));
     SV_TRY(take_own(engine, moved));
     return reap(engine, moved);

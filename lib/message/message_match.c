@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "message/message_box.h"
 #include "message/message_engine.h"
 
 static bool fits(int source, int tag, const sv_letter_t *letter)
@@ -36,18 +37,40 @@ void sv_message_post(selvage_request_t *recv)
     sv_message_matched(recv, mail);
 }
 
-static void match(sv_message_engine_t *engine, sv_mail_t *mail)
+static selvage_request_t *find_posted(sv_message_engine_t *engine, const sv_letter_t *letter)
 {
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &engine->posted) {
         selvage_request_t *recv = SV_CONTAINER_OF(it, selvage_request_t, link);
-        if (!fits(recv->peer, recv->tag, mail->letter))
-            continue;
-        sv_list_remove(&recv->link);
-        sv_message_matched(recv, mail);
+        if (fits(recv->peer, recv->tag, letter))
+            return recv;
+    }
+    return NULL;
+}
+
+static void match(sv_message_engine_t *engine, sv_mail_t *mail)
+{
+    selvage_request_t *recv = find_posted(engine, mail->letter);
+    if (!recv) {
+        sv_list_append(&engine->unexpected, &mail->link);
         return;
     }
-    sv_list_append(&engine->unexpected, &mail->link);
+    sv_list_remove(&recv->link);
+    sv_message_matched(recv, mail);
+}
+
+/* A box has few places: what has to wait does so in mail of this rank's own. */
+static selvage_status_t make_room(sv_message_engine_t *engine, const sv_message_peer_t *peer, sv_mail_t **mail)
+{
+    const sv_letter_t *letter = (*mail)->letter;
+    sv_mail_t *own;
+    if (!(*mail)->box || (letter->number == peer->taken + 1 && find_posted(engine, letter)))
+        return SELVAGE_SUCCESS;
+    SV_TRY(sv_mail_take(engine, &own));
+    memcpy(own->letter, letter, sizeof *letter + (letter->kind == SV_LETTER_EAGER ? letter->bytes : 0));
+    sv_mail_put(engine, *mail);
+    *mail = own;
+    return SELVAGE_SUCCESS;
 }
 
 static sv_mail_t *find_early(const sv_message_peer_t *peer, uint64_t number)
@@ -78,7 +101,6 @@ static void take_in_order(sv_message_engine_t *engine, sv_message_peer_t *peer, 
 static void take_again(sv_message_engine_t *engine, sv_mail_t *mail)
 {
     selvage_request_t *recv = sv_message_find(engine, mail->letter->recv_id);
-    mail->from_wire = false; /* acknowledged when it is good, for the first one's sake */
     if (recv && recv->state == SV_REQUEST_AGAIN && recv->number == mail->letter->number) {
         recv->mail = mail;
         recv->attempt = mail->letter->attempt;
@@ -153,7 +175,11 @@ static selvage_status_t obey(sv_message_engine_t *engine, sv_message_peer_t *pee
         to_send(engine, letter);
         break;
     case SV_LETTER_DONE:
+    case SV_LETTER_DENY:
         to_recv(engine, letter);
+        break;
+    case SV_LETTER_BOX:
+        sv_message_box_open(engine, peer, letter);
         break;
     case SV_LETTER_ACK:
         acknowledged(engine, peer, letter);
@@ -183,13 +209,23 @@ selvage_status_t sv_message_arrive(sv_message_engine_t *engine, sv_mail_t *mail)
     }
     if (kind == SV_LETTER_EAGER && mail->letter->attempt > 0)
         take_again(engine, mail);
-    else if (kind == SV_LETTER_EAGER || kind == SV_LETTER_RTS)
+    else if (kind == SV_LETTER_EAGER || kind == SV_LETTER_RTS) {
+        status = make_room(engine, peer, &mail);
         take_in_order(engine, peer, mail);
-    else {
+    } else {
         status = obey(engine, peer, mail->letter);
         sv_mail_put(engine, mail);
     }
     return status;
+}
+
+/* By the wire, behind all that went there before. */
+static selvage_status_t say_bye(sv_message_engine_t *engine, const sv_message_peer_t *peer)
+{
+    sv_mail_t *mail;
+    SV_TRY(sv_mail_take(engine, &mail));
+    *mail->letter = (sv_letter_t){.kind = SV_LETTER_BYE};
+    return sv_mail_post(engine, mail, peer->rank);
 }
 
 selvage_status_t sv_message_part(sv_message_engine_t *engine, bool *parted)
@@ -198,7 +234,7 @@ selvage_status_t sv_message_part(sv_message_engine_t *engine, bool *parted)
     for (int i = 0; i < SV_MESSAGE_PEERS; i++)
         for (sv_message_peer_t *peer = engine->peers[i]; peer; peer = peer->next) {
             if (peer->wrote && !peer->parting)
-                SV_TRY(sv_mail_tell(engine, peer->rank, &(sv_letter_t){.kind = SV_LETTER_BYE}));
+                SV_TRY(say_bye(engine, peer));
             peer->parting = true;
             *parted = *parted && (peer->parted || !peer->wrote);
         }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base_memory.h"
+#include "message/message_box.h"
 #include "message/message_engine.h"
 
 enum { ALIGN = 256, CHUNKS_MAX = 4 * SV_MESSAGE_WINDOW };
@@ -65,9 +66,21 @@ selvage_status_t sv_mail_take(sv_message_engine_t *engine, sv_mail_t **mail_out)
     return SELVAGE_SUCCESS;
 }
 
+selvage_status_t sv_mail_take_to(sv_message_engine_t *engine, int rank, sv_mail_t **mail_out)
+{
+    sv_message_peer_t *peer;
+    SV_TRY(sv_message_peer(engine, rank, &peer));
+    *mail_out = peer->out ? sv_message_box_room(engine, peer->out) : NULL;
+    return *mail_out ? SELVAGE_SUCCESS : sv_mail_take(engine, mail_out);
+}
+
 void sv_mail_put(sv_message_engine_t *engine, sv_mail_t *mail)
 {
     sv_list_remove(&mail->link);
+    if (mail->box) {
+        sv_message_box_leave(mail);
+        return;
+    }
     sv_list_append(&engine->mail_free, &mail->link);
 }
 
@@ -213,6 +226,7 @@ selvage_status_t sv_message_peer(sv_message_engine_t *engine, int rank, sv_messa
         peer->rank = rank;
         sv_list_init(&peer->early);
         sv_list_init(&peer->kept);
+        sv_list_init(&peer->box_link);
         peer->next = *list;
         *list = peer;
     }
@@ -251,6 +265,8 @@ void sv_message_free_pools(sv_message_engine_t *engine)
     for (int i = 0; i < SV_MESSAGE_PEERS; i++)
         for (sv_message_peer_t *peer = engine->peers[i], *next; peer; peer = next) {
             next = peer->next;
+            sv_message_box_close(peer->out);
+            sv_message_box_close(peer->in);
             sv_free(peer);
         }
 }

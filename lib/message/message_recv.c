@@ -18,11 +18,16 @@ static selvage_status_t settle(selvage_request_t *recv, selvage_status_t status)
     return SELVAGE_SUCCESS;
 }
 
+static sv_letter_t letter_of(const selvage_request_t *recv, sv_letter_kind_t kind, uint64_t value)
+{
+    return (sv_letter_t){.kind = kind, .tag = (uint32_t)recv->tag, .number = recv->number, .attempt = recv->attempt,
+                         .bytes = recv->bytes, .send_id = recv->other_id, .recv_id = sv_message_id(recv),
+                         .value = {value}};
+}
+
 static selvage_status_t tell(const selvage_request_t *recv, sv_letter_kind_t kind, uint64_t value)
 {
-    sv_letter_t letter = {.kind = kind, .tag = (uint32_t)recv->tag, .number = recv->number, .attempt = recv->attempt,
-                          .bytes = recv->bytes, .send_id = recv->other_id, .recv_id = sv_message_id(recv),
-                          .value = {value}};
+    sv_letter_t letter = letter_of(recv, kind, value);
     return sv_mail_tell(recv->engine, recv->peer, &letter);
 }
 
@@ -31,7 +36,7 @@ static selvage_status_t tell(const selvage_request_t *recv, sv_letter_kind_t kin
 /* The bytes are here and good: to where they belong, if that is not where they are. */
 static selvage_status_t unpack(selvage_request_t *recv)
 {
-    if (!recv->place.layout) {
+    if (!recv->place.layout && !recv->place.bounce) {
         sv_message_complete(recv, SELVAGE_SUCCESS);
         return SELVAGE_SUCCESS;
     }
@@ -67,7 +72,7 @@ static bool may_retry(const selvage_request_t *recv)
 static selvage_status_t judge_small(selvage_request_t *recv, selvage_status_t found)
 {
     sv_mail_t *mail = recv->mail;
-    bool again = found != SELVAGE_SUCCESS && may_retry(recv) && recv->peer != recv->engine->wire->rank;
+    bool again = found != SELVAGE_SUCCESS && may_retry(recv) && mail->from_wire;
     recv->mail = NULL;
     if (again) {
         sv_log(SV_LOG_WARN, "message", "%s; asked for again", sv_thread_detail());
@@ -76,7 +81,6 @@ static selvage_status_t judge_small(selvage_request_t *recv, selvage_status_t fo
         sv_mail_put(recv->engine, mail);
         return tell(recv, SV_LETTER_AGAIN, 0);
     }
-    mail->from_wire = recv->peer != recv->engine->wire->rank;
     selvage_status_t status = found == SELVAGE_SUCCESS ? SELVAGE_SUCCESS : give_up(recv);
     selvage_status_t taken = sv_mail_taken(recv->engine, mail);
     SV_TRY(status);
@@ -86,17 +90,25 @@ static selvage_status_t judge_small(selvage_request_t *recv, selvage_status_t fo
 
 static selvage_status_t clear(selvage_request_t *recv)
 {
+    sv_letter_t letter = letter_of(recv, SV_LETTER_CTS, SV_MESSAGE_DIRECT);
+    recv->route = SV_MESSAGE_DIRECT;
+    if (sv_message_direct_offer(recv, &letter)) {
+        recv->state = SV_REQUEST_MOVING;
+        recv->engine->came[SV_WAY_DIRECT]++;
+        return sv_mail_tell(recv->engine, recv->peer, &letter);
+    }
+    recv->route = SV_MESSAGE_STAGED;
     if (!sv_message_pieces_begin(recv))
         return SELVAGE_IN_PROGRESS;
+    recv->engine->came[SV_WAY_STAGED]++;
     recv->state = SV_REQUEST_MOVING;
     recv->record_here = false;
-    if (recv->place.on_device)
-        SV_TRY(sv_message_order(recv, recv->engine->in_stream));
     return tell(recv, SV_LETTER_CTS, SV_MESSAGE_STAGED);
 }
 
 static selvage_status_t judge_long(selvage_request_t *recv, selvage_status_t found)
 {
+    sv_message_direct_end(recv);
     if (found == SELVAGE_SUCCESS) {
         SV_TRY(tell(recv, SV_LETTER_VERDICT, 0));
         return unpack(recv);
@@ -119,13 +131,12 @@ static selvage_status_t take_small(selvage_request_t *recv)
 {
     sv_mail_t *mail = recv->mail;
     uint64_t sum = 0;
+    recv->engine->came[mail->from_wire ? SV_WAY_WIRE : SV_WAY_NEAR]++;
     if (recv->place.on_device && recv->bytes) {
         recv->state = SV_REQUEST_CLOSING;
-        SV_TRY(sv_message_order(recv, recv->engine->kernel_stream));
-        return sv_message_verify(recv, sv_mail_payload(mail), recv->place.data, &mail->letter->record,
-                                 recv->engine->kernel_stream);
+        return sv_message_verify(recv, sv_mail_device(mail, sv_mail_payload(mail)), recv->place.data,
+                                 sv_mail_device(mail, &mail->letter->record), recv->engine->kernel_stream);
     }
-    SV_TRY(sv_message_gate(recv));
     if (recv->bytes)
         memcpy(recv->place.data, sv_mail_payload(mail), recv->bytes);
     if (sv_message_checks(recv->engine))
@@ -135,15 +146,30 @@ static selvage_status_t take_small(selvage_request_t *recv)
 
 static selvage_status_t begin(selvage_request_t *recv)
 {
-    if (recv->mail)
-        return take_small(recv);
-    SV_TRY(sv_message_gate(recv));
-    return clear(recv);
+    if (recv->bytes)
+        SV_TRY(sv_message_gate(recv));
+    return recv->mail ? take_small(recv) : clear(recv);
+}
+
+/* What a neighbour on the node has copied straight here. */
+static selvage_status_t close_direct(selvage_request_t *recv, bool *moved)
+{
+    if (!sv_message_direct_has_landed(recv))
+        return SELVAGE_IN_PROGRESS;
+    *moved = true;
+    if (sv_message_checks(recv->engine)) {
+        recv->state = SV_REQUEST_CLOSING;
+        return sv_message_direct_verify(recv);
+    }
+    sv_message_direct_end(recv);
+    return unpack(recv);
 }
 
 /* Everything has landed, and what says what it should be. */
 static selvage_status_t close(selvage_request_t *recv, bool *moved)
 {
+    if (recv->route == SV_MESSAGE_DIRECT)
+        return close_direct(recv, moved);
     if (recv->landed < recv->npieces || recv->nslots > 0) {
         SV_TRY(sv_message_pieces_recv(recv, moved));
         sv_message_pieces_end(recv);
@@ -227,6 +253,7 @@ void sv_message_matched(selvage_request_t *recv, sv_mail_t *mail)
     recv->bytes = letter->bytes;
     recv->number = letter->number;
     recv->other_id = letter->send_id;
+    recv->from_device = letter->kind == SV_LETTER_RTS && letter->value[0];
     recv->attempt = 0;
     recv->state = SV_REQUEST_GATE;
     sv_message_identify(recv);
@@ -234,10 +261,26 @@ void sv_message_matched(selvage_request_t *recv, sv_mail_t *mail)
     settle(recv, meet(recv, mail));
 }
 
+/* The sender cannot reach this rank's memory: by another way, this message and those after it. */
+static void denied(selvage_request_t *recv)
+{
+    sv_message_peer_t *peer;
+    if (recv->route != SV_MESSAGE_DIRECT)
+        return;
+    sv_message_direct_end(recv);
+    recv->state = SV_REQUEST_GATE;
+    if (sv_message_peer(recv->engine, recv->peer, &peer) == SELVAGE_SUCCESS)
+        peer->no_direct = true;
+}
+
 void sv_message_recv_done(selvage_request_t *recv, const sv_letter_t *done)
 {
     if (recv->state != SV_REQUEST_MOVING || done->attempt != recv->attempt)
         return;
+    if (done->kind == SV_LETTER_DENY) {
+        denied(recv);
+        return;
+    }
     recv->line->record = done->record;
     recv->record_here = true;
 }

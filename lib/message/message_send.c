@@ -34,9 +34,10 @@ static selvage_status_t post_mail(selvage_request_t *send)
     sv_message_peer_t *peer;
     SV_TRY(sv_message_peer(engine, send->peer, &peer));
     send->mail = NULL;
-    if (send->peer != engine->wire->rank) {
+    if (send->peer != engine->wire->rank && !mail->box) {
         mail->kept = true;
         sv_list_append(&peer->kept, &mail->kept_link);
+        peer->nkept++;
     }
     SV_TRY(sv_mail_post(engine, mail, send->peer));
     sv_message_complete(send, SELVAGE_SUCCESS);
@@ -62,15 +63,22 @@ static selvage_status_t fill_by_kernel(selvage_request_t *send, void *stream)
     sv_mail_t *mail = send->mail;
     void *on = stream == SELVAGE_MESSAGE_NO_STREAM ? send->engine->kernel_stream : stream;
     send->state = SV_REQUEST_FILLING;
-    mail->stamp = ++send->engine->stamps;
+    if (!mail->box)
+        mail->stamp = ++send->engine->stamps;
+    sv_mail_seal(send->engine, mail, send->peer); /* the kernel itself may tell the receiver */
     SV_TRY(sv_message_pack_device(send, on));
-    return sv_message_prepare(send, send->place.data, sv_mail_payload(mail), &mail->letter->record, mail->word,
+    return sv_message_prepare(send, send->place.data, sv_mail_device(mail, sv_mail_payload(mail)),
+                              sv_mail_device(mail, &mail->letter->record), sv_mail_device(mail, mail->word),
                               mail->stamp, on);
 }
 
 static selvage_status_t begin_small(selvage_request_t *send, void *stream)
 {
-    SV_TRY(sv_mail_take(send->engine, &send->mail));
+    /* What a fault has hurt can be asked for again only if it went by the wire. */
+    if (send->engine->comm->fault.armed)
+        SV_TRY(sv_mail_take(send->engine, &send->mail));
+    else
+        SV_TRY(sv_mail_take_to(send->engine, send->peer, &send->mail));
     *send->mail->letter = letter_of(send, SV_LETTER_EAGER);
     if (send->place.on_device && send->bytes)
         return fill_by_kernel(send, stream);
@@ -83,6 +91,7 @@ static selvage_status_t begin_small(selvage_request_t *send, void *stream)
 static selvage_status_t begin_long(selvage_request_t *send, void *stream)
 {
     sv_letter_t letter = letter_of(send, SV_LETTER_RTS);
+    letter.value[0] = send->place.on_device;
     if (send->place.on_device)
         SV_TRY(sv_message_pack_device(send, stream == SELVAGE_MESSAGE_NO_STREAM ? send->engine->kernel_stream
                                                                                 : stream));
@@ -90,21 +99,21 @@ static selvage_status_t begin_long(selvage_request_t *send, void *stream)
     return sv_mail_tell(send->engine, send->peer, &letter);
 }
 
-/* Copies and sums may begin: the caller's stream has come so far, or theirs are behind it. */
+/* Copies and sums may begin: the caller's stream has come so far. */
 static selvage_status_t begin_to_move(selvage_request_t *send)
 {
     sv_message_engine_t *engine = send->engine;
-    if (!sv_message_pieces_begin(send))
+    if (send->route == SV_MESSAGE_STAGED && !sv_message_pieces_begin(send))
         return SELVAGE_IN_PROGRESS; /* for want of pinned memory: later */
     send->state = SV_REQUEST_MOVING;
     send->hurt = engine->comm->fault.armed && send->place.on_device &&
                  sv_fault_packet(&engine->comm->fault, (uint32_t)send->number, send->attempt) == SV_FAULT_FLIP;
+    if (send->route == SV_MESSAGE_DIRECT)
+        return sv_message_direct_copy(send);
     if (!send->place.on_device)
         return sv_message_pack_host(send);
-    SV_TRY(sv_message_order(send, engine->out_stream));
     if (!sv_message_checks(engine))
         return SELVAGE_SUCCESS;
-    SV_TRY(sv_message_order(send, engine->kernel_stream));
     send->stamp = ++engine->stamps;
     return sv_message_prepare(send, send->place.data, NULL, &send->line->record, &send->line->ready, send->stamp,
                               engine->kernel_stream);
@@ -126,8 +135,24 @@ static selvage_status_t send_record(selvage_request_t *send)
     return sv_mail_tell(send->engine, send->peer, &letter);
 }
 
+/* Behind a copy to the receiver's memory the streams tell him themselves. */
+static selvage_status_t move_direct(selvage_request_t *send, bool *moved)
+{
+    if (!sv_message_direct_has_left(send))
+        return SELVAGE_IN_PROGRESS;
+    *moved = true;
+    sv_message_direct_end(send);
+    if (sv_message_checks(send->engine))
+        send->state = SV_REQUEST_JUDGED;
+    else
+        sv_message_complete(send, SELVAGE_SUCCESS);
+    return SELVAGE_SUCCESS;
+}
+
 static selvage_status_t move(selvage_request_t *send, bool *moved)
 {
+    if (send->route == SV_MESSAGE_DIRECT)
+        return move_direct(send, moved);
     SV_TRY(sv_message_pieces_send(send, moved));
     sv_message_pieces_end(send);
     *moved = true;
@@ -140,8 +165,11 @@ static selvage_status_t move(selvage_request_t *send, bool *moved)
 
 void sv_message_send_cleared(selvage_request_t *send, const sv_letter_t *cts)
 {
-    bool again = send->state == SV_REQUEST_JUDGED && cts->attempt > send->attempt;
-    if (send->state != SV_REQUEST_ASKED && !again)
+    bool again = cts->attempt > send->attempt;
+    /* The verdict on a direct copy may be ahead of this host's own look at it. */
+    if (again && send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_DIRECT)
+        sv_message_direct_end(send);
+    else if (send->state != SV_REQUEST_ASKED && !(again && send->state == SV_REQUEST_JUDGED))
         return;
     if (cts->value[0] == SV_MESSAGE_NONE) {
         sv_message_complete(send, SELVAGE_SUCCESS);
@@ -149,14 +177,22 @@ void sv_message_send_cleared(selvage_request_t *send, const sv_letter_t *cts)
     }
     send->other_id = cts->recv_id;
     send->attempt = cts->attempt;
+    send->route = (sv_message_route_t)cts->value[0];
     sv_message_identify(send);
+    if (send->route == SV_MESSAGE_DIRECT && sv_message_direct_open(send, cts) != SELVAGE_SUCCESS) {
+        sv_letter_t letter = letter_of(send, SV_LETTER_DENY);
+        send->state = SV_REQUEST_ASKED;
+        (void)settle(send, sv_mail_tell(send->engine, send->peer, &letter));
+        return;
+    }
     send->state = SV_REQUEST_GATE;
 }
 
 void sv_message_send_judged(selvage_request_t *send, const sv_letter_t *verdict)
 {
     selvage_status_t status = SELVAGE_SUCCESS;
-    if (send->state != SV_REQUEST_JUDGED)
+    const bool early = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_DIRECT;
+    if ((send->state != SV_REQUEST_JUDGED && !early) || verdict->attempt != send->attempt)
         return;
     if (verdict->value[0])
         status = sv_error(SELVAGE_ERR_CHECKSUM, "message %llu to rank %d (tag %d, %llu bytes) did not verify there, "
@@ -170,8 +206,7 @@ void sv_message_send_judged(selvage_request_t *send, const sv_letter_t *verdict)
 static selvage_status_t pass_gate(selvage_request_t *send, bool *moved)
 {
     const bool small = send->mail != NULL;
-    if (!send->place.on_device || small)
-        SV_TRY(sv_message_gate(send));
+    SV_TRY(sv_message_gate(send));
     selvage_status_t status = small ? fill_by_host(send) : begin_to_move(send);
     *moved |= status == SELVAGE_SUCCESS;
     return status;
@@ -223,19 +258,12 @@ selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
     sv_message_engine_t *engine = send->engine;
     sv_message_peer_t *peer;
     SV_TRY(sv_message_peer(engine, send->peer, &peer));
-    const bool small = is_small(send, peer);
     send->number = peer->sent + 1;
     sv_message_identify(send);
-    if (small && send->peer != engine->wire->rank)
-        peer->nkept++;
-    selvage_status_t status = small ? begin_small(send, stream) : begin_long(send, stream);
+    selvage_status_t status = is_small(send, peer) ? begin_small(send, stream) : begin_long(send, stream);
     if (status == SELVAGE_SUCCESS && send->state != SV_REQUEST_FILLING)
         status = record(send, stream);
-    if (status != SELVAGE_SUCCESS) {
-        if (small && send->peer != engine->wire->rank)
-            peer->nkept--;
-        return status;
-    }
+    SV_TRY(status);
     peer->sent++;
     sv_list_append(&engine->active, &send->link);
     return SELVAGE_SUCCESS;

@@ -103,13 +103,6 @@ selvage_status_t sv_message_gate(selvage_request_t *request)
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_message_order(selvage_request_t *request, void *stream)
-{
-    if (!request->gated)
-        return SELVAGE_SUCCESS;
-    return SV_DEVICE_CALL(request->engine->dev, stream_wait_event, stream, request->event);
-}
-
 selvage_status_t sv_message_record(selvage_request_t *request, void *stream)
 {
     sv_device_t *dev = request->engine->dev;
