@@ -43,7 +43,7 @@ void sv_message_box_close(sv_message_box_end_t *end)
     sv_free(end);
 }
 
-/* --- the reader's -------------------------------------------------------------------------------------------------- */
+/* --- the reader's ------------------------------------------------------------------------------------------------- */
 
 static bool may_have_one(const sv_message_engine_t *engine, const sv_message_peer_t *peer)
 {
@@ -118,7 +118,7 @@ selvage_status_t sv_message_boxes_poll(sv_message_engine_t *engine, bool *moved)
     return SELVAGE_SUCCESS;
 }
 
-/* --- the writer's -------------------------------------------------------------------------------------------------- */
+/* --- the writer's ------------------------------------------------------------------------------------------------- */
 
 void sv_message_box_open(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_letter_t *offer)
 {

@@ -21,7 +21,7 @@ enum { OPENED_MAX = 64, WHERE = 4 }; /* in a CTS: landing, its stamp, offset, an
 _Static_assert(WHERE * sizeof(uint64_t) + sizeof(sv_device_handle_t) <= sizeof(((sv_letter_t *)0)->value),
                "a handle fits into a letter");
 
-/* --- the receiver's ------------------------------------------------------------------------------------------------ */
+/* --- the receiver's ----------------------------------------------------------------------------------------------- */
 
 static bool may_be(const selvage_request_t *recv, const sv_message_peer_t *peer)
 {
@@ -94,7 +94,7 @@ selvage_status_t sv_message_direct_verify(selvage_request_t *recv)
     return sv_message_verify(recv, recv->place.data, NULL, record, recv->engine->kernel_stream);
 }
 
-/* --- the sender's -------------------------------------------------------------------------------------------------- */
+/* --- the sender's ------------------------------------------------------------------------------------------------- */
 
 static void forget_oldest(sv_message_engine_t *engine)
 {
