@@ -198,6 +198,71 @@ static void probing(local_rank_t *self)
     test_probing(self, 20000);
 }
 
+static void hold(local_rank_t *self, void *stream, const uint64_t *word)
+{
+    static uint64_t unused[2][2]; /* abort and late, of each rank */
+    const sv_await_arg_t arg = {.word = word, .abort = &unused[self->rank][0], .late = &unused[self->rank][1],
+                                .epoch = 1, .wait_ns = UINT64_C(20000000000)};
+    CHECK_STATUS(SV_DEVICE_CALL(self->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream), SELVAGE_SUCCESS);
+}
+
+/* A send behind a stream that stands still until the other rank has had a later message, and answered: small messages
+   with other tags overtake it. What was looked at, taken or too short for it before it came is right all the same. */
+static void overtaking(local_rank_t *self)
+{
+    enum { HELD, TAKEN, SHORT, AHEAD, ANSWER, MESSAGES };
+    static uint64_t words[2];
+    const int other = 1 - self->rank;
+    void *stream = NULL;
+    message_end_t end[MESSAGES];
+    message_shape_t shape = {.bytes = 80, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    selvage_message_t *taken = NULL;
+    bool found = false;
+    __atomic_store_n(&words[self->rank], 0, __ATOMIC_RELAXED);
+    CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
+    for (int i = 0; i < MESSAGES; i++) {
+        shape.bytes = self->rank == 1 && i == SHORT ? 79 : 80;
+        message_end_open(&end[i], self, &shape);
+    }
+    if (self->rank == 0) {
+        hold(self, stream, &words[0]);
+        for (int i = 0; i <= AHEAD; i++) {
+            shape.bytes = 80;
+            shape.on_device = i != TAKEN; /* of host memory, too */
+            shape.stream = i == AHEAD ? SELVAGE_MESSAGE_NO_STREAM : stream;
+            message_end_send(&end[i], &shape, other, i, key_of(0, 1, i));
+        }
+        message_end_recv(&end[ANSWER], &shape, other, ANSWER);
+        CHECK_STATUS(sv_message_wait(&end[ANSWER].request, NULL), SELVAGE_SUCCESS);
+        __atomic_store_n(&words[0], 1, __ATOMIC_RELEASE);
+        for (int i = 0; i <= AHEAD; i++)
+            CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
+    } else {
+        message_end_recv(&end[AHEAD], &shape, other, AHEAD);
+        CHECK_STATUS(sv_message_wait(&end[AHEAD].request, NULL), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_message_look(self->comm, other, TAKEN, &found, &taken, NULL), SELVAGE_SUCCESS);
+        CHECK(found);
+        shape.bytes = 79;
+        message_end_recv(&end[SHORT], &shape, other, SHORT);
+        CHECK_STATUS(sv_message_wait(&end[SHORT].request, NULL), SELVAGE_ERR_TRUNCATED);
+        shape.bytes = 80;
+        message_end_send(&end[ANSWER], &shape, other, ANSWER, 1);
+        const sv_message_buffer_t buffer = {end[TAKEN].buf, &end[TAKEN].map};
+        message_end_mark(&end[TAKEN]);
+        CHECK_STATUS(sv_message_imrecv(&taken, "test", &buffer, SELVAGE_MESSAGE_NO_STREAM, &end[TAKEN].request),
+                     SELVAGE_SUCCESS);
+        message_end_recv(&end[HELD], &shape, SV_MESSAGE_ANY, SV_MESSAGE_ANY);
+        for (int i = 0; i < MESSAGES; i++) {
+            CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
+            if (i < SHORT || i == AHEAD)
+                CHECK_EQ(message_end_wrong(&end[i], 80, key_of(0, 1, i)), -1);
+        }
+    }
+    for (int i = 0; i < MESSAGES; i++)
+        message_end_close(&end[i]);
+    selvage_stream_destroy(self->dev, stream);
+}
+
 /* Too long is an error of the receiver's, which names both sizes; nothing lands, and the next message does. */
 static void truncating(local_rank_t *self)
 {
@@ -236,6 +301,13 @@ static void deadline(local_rank_t *self)
     CHECK(end.request != NULL);
     CHECK(strstr(selvage_error_detail(), "no message has met it") != NULL);
     CHECK_STATUS(sv_message_await(self->comm, 0, 3, NULL), SELVAGE_ERR_TIMEOUT);
+    selvage_message_status_t statuses[3];
+    selvage_request_t *all[3] = {end.request, NULL, end.request};
+    CHECK_STATUS(sv_message_waitall(3, all, statuses), SELVAGE_ERR_TIMEOUT);
+    CHECK_EQ(statuses[0].error, SELVAGE_ERR_TIMEOUT);
+    CHECK_EQ(statuses[1].error, SELVAGE_SUCCESS);
+    CHECK_EQ(statuses[2].error, SELVAGE_ERR_TIMEOUT);
+    CHECK(all[0] != NULL);
     sv_message_cancel(end.request);
     sv_message_let_go(&end.request);
     message_end_close(&end);
@@ -378,6 +450,8 @@ int main(void)
     run(cancelling, 2, 1, false);
     run(cancelling, 1, 0, false);
     run(truncating, 2, 1, true);
+    run(overtaking, 2, 0, true);
+    run(overtaking, 2, 1, true);
     run(refusals, 1, 0, true);
     run(flood, 2, 1, false);
     run(forgetting, 2, 0, true);

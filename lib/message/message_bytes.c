@@ -28,9 +28,14 @@ static selvage_status_t ask_kind(const sv_message_engine_t *engine, const char *
     return SELVAGE_SUCCESS;
 }
 
+/* Members of a struct may be allocations of their own: then each piece is asked about. */
 static selvage_status_t ask_pieces(const sv_message_engine_t *engine, const char *call, const uint8_t *buf,
                                    const sv_type_map_t *map, bool *on_device_out)
 {
+    const sv_memory_kind_t whole =
+        SV_DEVICE_CALL(engine->dev, memory_kind, buf + map->low, (size_t)(map->high - map->low));
+    if (whole != SV_MEMORY_SPLIT && whole != SV_MEMORY_FREED)
+        return ask_kind(engine, call, buf + map->low, (size_t)(map->high - map->low), on_device_out);
     for (size_t i = 0; i < map->npieces; i++) {
         int64_t low, high;
         bool here;

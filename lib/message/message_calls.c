@@ -105,6 +105,8 @@ static selvage_status_t receive(selvage_request_t *request, sv_mail_t *taken, vo
     if (stream != SELVAGE_MESSAGE_NO_STREAM && request->place.bytes > 0)
         SV_TRY(sv_message_record(request, stream));
     if (taken)
+        sv_list_remove(&taken->link);
+    if (taken)
         sv_message_matched(request, taken);
     else
         sv_message_post(request);
@@ -162,6 +164,7 @@ static selvage_status_t take(sv_message_engine_t *engine, sv_mail_t *mail, selva
     SV_TRY(sv_calloc(1, sizeof *taken, &taken));
     *taken = (selvage_message_t){.engine = engine, .mail = mail};
     sv_list_remove(&mail->link);
+    sv_list_append(&engine->taken, &mail->link);
     *taken_out = taken;
     return SELVAGE_SUCCESS;
 }

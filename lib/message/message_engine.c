@@ -25,7 +25,7 @@ static void release(sv_message_engine_t *engine)
 
 static void init_lists(sv_message_engine_t *engine)
 {
-    sv_list_t *list[] = {&engine->mail_free,  &engine->flying, &engine->own,    &engine->unexpected,
+    sv_list_t *list[] = {&engine->mail_free,  &engine->flying, &engine->own,    &engine->unexpected, &engine->taken,
                          &engine->request_free, &engine->posted, &engine->active, &engine->chunk_free[0],
                          &engine->chunk_free[1], &engine->layouts, &engine->bounce_free, &engine->boxed,
                          &engine->opened};

@@ -45,6 +45,7 @@ enum {
 typedef enum sv_letter_kind {
     SV_LETTER_EAGER = 1,     /* a small message: its bytes are behind */
     SV_LETTER_RTS,           /* a message wants to be sent */
+    SV_LETTER_LATE,          /* a small message will come, when its caller's stream has come to it */
     SV_LETTER_CTS,           /* it may come, by this route; or again */
     SV_LETTER_DONE,          /* it has left; the record is here */
     SV_LETTER_VERDICT,       /* it is good, or it is not and will not be asked for again */
@@ -160,6 +161,7 @@ typedef enum sv_request_state {
     SV_REQUEST_CLOSING,      /* receive: all is here, and is verified; send: waits for its digest */
     SV_REQUEST_JUDGED,       /* send: waits for the verdict */
     SV_REQUEST_AGAIN,        /* receive: asked for a small message again */
+    SV_REQUEST_LATE,         /* receive: was matched with one that will come */
     SV_REQUEST_UNPACKING,
     SV_REQUEST_COMPLETE
 } sv_request_state_t;
@@ -190,6 +192,8 @@ struct selvage_request {
     uint32_t next, fired, landed; /* how many have begun, how many were sent or came, and how many are over */
     uint64_t sum;            /* host: of the digest so far */
     bool record_here, hurt;  /* receive: DONE came; a fault: one byte is to be changed */
+    bool told_late;          /* send */
+    uint64_t began_ns;       /* send */
     bool from_device;        /* receive: its bytes lie on a device there */
     unsigned landing;        /* DIRECT: which place of the receiver's box tells of it ... */
     uint64_t landing_stamp;  /* ... by this number */
@@ -232,7 +236,7 @@ struct sv_message_engine {
     sv_mail_t *ring[SV_MAIL_RING];
     unsigned ring_head;
     bool ring_posted;
-    sv_list_t unexpected;    /* mail */
+    sv_list_t unexpected, taken; /* mail that nobody has asked for; that improbe has taken */
 
     sv_list_t request_free, posted, active;
     sv_request_chunk_t *request_chunks;

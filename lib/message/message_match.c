@@ -97,6 +97,54 @@ static void take_in_order(sv_message_engine_t *engine, sv_message_peer_t *peer, 
     }
 }
 
+static sv_mail_t *find_late(sv_list_t *list, const sv_letter_t *letter)
+{
+    for (sv_list_t *it = list->next; it != list; it = it->next) {
+        sv_mail_t *mail = SV_CONTAINER_OF(it, sv_mail_t, link);
+        if (mail->letter->kind == SV_LETTER_LATE && mail->letter->source == letter->source &&
+            mail->letter->number == letter->number)
+            return mail;
+    }
+    return NULL;
+}
+
+static selvage_request_t *find_late_recv(sv_message_engine_t *engine, const sv_letter_t *letter)
+{
+    for (sv_list_t *it = engine->active.next; it != &engine->active; it = it->next) {
+        selvage_request_t *recv = SV_CONTAINER_OF(it, selvage_request_t, link);
+        if (recv->state == SV_REQUEST_LATE && recv->peer == letter->source && recv->number == letter->number)
+            return recv;
+    }
+    return NULL;
+}
+
+/* A small message that was announced: where its announcement lies, or whoever was given that. */
+static selvage_status_t take_late(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_mail_t *mail)
+{
+    const sv_letter_t *letter = mail->letter;
+    sv_mail_t *late = find_late(&engine->unexpected, letter);
+    selvage_request_t *recv;
+    late = late ? late : find_late(&engine->taken, letter);
+    late = late ? late : find_late(&peer->early, letter);
+    if (late) {
+        memcpy(late->letter, letter, sizeof *letter + letter->bytes);
+        late->from_wire = mail->from_wire;
+        sv_mail_put(engine, mail);
+    } else if ((recv = find_late_recv(engine, letter)) != NULL) {
+        recv->mail = mail;
+        recv->state = SV_REQUEST_GATE;
+    } else {
+        return sv_mail_taken(engine, mail); /* its receive was too short */
+    }
+    return SELVAGE_SUCCESS;
+}
+
+/* Whether the message itself has come before its announcement. */
+static bool is_stale(const sv_message_peer_t *peer, const sv_letter_t *letter)
+{
+    return letter->kind == SV_LETTER_LATE && (letter->number <= peer->taken || find_early(peer, letter->number));
+}
+
 /* A small message that was asked for again: the receive waits for just this one. */
 static void take_again(sv_message_engine_t *engine, sv_mail_t *mail)
 {
@@ -193,9 +241,29 @@ static selvage_status_t obey(sv_message_engine_t *engine, sv_message_peer_t *pee
         break;
     case SV_LETTER_EAGER:
     case SV_LETTER_RTS:
+    case SV_LETTER_LATE:
         break;
     }
     return SELVAGE_SUCCESS;
+}
+
+/* A letter that stands for a message. */
+static selvage_status_t take(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_mail_t *mail)
+{
+    const sv_letter_t *letter = mail->letter;
+    if (letter->kind == SV_LETTER_EAGER && letter->attempt > 0) {
+        take_again(engine, mail);
+        return SELVAGE_SUCCESS;
+    }
+    if (letter->kind == SV_LETTER_EAGER && (letter->number <= peer->taken || find_late(&peer->early, letter)))
+        return take_late(engine, peer, mail);
+    if (is_stale(peer, letter)) {
+        sv_mail_put(engine, mail);
+        return SELVAGE_SUCCESS;
+    }
+    selvage_status_t status = make_room(engine, peer, &mail);
+    take_in_order(engine, peer, mail);
+    return status;
 }
 
 selvage_status_t sv_message_arrive(sv_message_engine_t *engine, sv_mail_t *mail)
@@ -207,15 +275,10 @@ selvage_status_t sv_message_arrive(sv_message_engine_t *engine, sv_mail_t *mail)
         sv_mail_put(engine, mail);
         return status;
     }
-    if (kind == SV_LETTER_EAGER && mail->letter->attempt > 0)
-        take_again(engine, mail);
-    else if (kind == SV_LETTER_EAGER || kind == SV_LETTER_RTS) {
-        status = make_room(engine, peer, &mail);
-        take_in_order(engine, peer, mail);
-    } else {
-        status = obey(engine, peer, mail->letter);
-        sv_mail_put(engine, mail);
-    }
+    if (kind == SV_LETTER_EAGER || kind == SV_LETTER_RTS || kind == SV_LETTER_LATE)
+        return take(engine, peer, mail);
+    status = obey(engine, peer, mail->letter);
+    sv_mail_put(engine, mail);
     return status;
 }
 

@@ -219,10 +219,12 @@ selvage_status_t sv_message_recv_advance(selvage_request_t *recv, bool *moved)
 /* Nothing of it is wanted: its sender need not send it. */
 static selvage_status_t refuse(selvage_request_t *recv, sv_mail_t *mail)
 {
-    const bool small = mail->letter->kind == SV_LETTER_EAGER;
-    if (small)
+    const uint32_t kind = mail->letter->kind;
+    if (kind == SV_LETTER_EAGER)
         return sv_mail_taken(recv->engine, mail);
     sv_mail_put(recv->engine, mail);
+    if (kind == SV_LETTER_LATE) /* it comes all the same, and meets nobody */
+        return SELVAGE_SUCCESS;
     return tell(recv, SV_LETTER_CTS, SV_MESSAGE_NONE);
 }
 
@@ -238,6 +240,8 @@ static selvage_status_t meet(selvage_request_t *recv, sv_mail_t *mail)
         sv_message_complete(recv, SELVAGE_SUCCESS);
         return SELVAGE_SUCCESS;
     }
+    if (mail->letter->kind == SV_LETTER_LATE)
+        recv->state = SV_REQUEST_LATE;
     if (mail->letter->kind == SV_LETTER_EAGER)
         recv->mail = mail;
     else

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/base_clock.h"
 #include "base/base_log.h"
 #include "message/message_engine.h"
 #include "message/message_layout.h"
@@ -25,6 +26,18 @@ static sv_letter_t letter_of(const selvage_request_t *send, sv_letter_kind_t kin
 }
 
 /* --- small -------------------------------------------------------------------------------------------------------- */
+
+/* A message that its stream holds up holds up none behind it, which may have other tags: it is announced. */
+static selvage_status_t tell_if_late(selvage_request_t *send)
+{
+    enum { LATE_NS = 100000 };
+    sv_letter_t letter = letter_of(send, SV_LETTER_LATE);
+    if (send->told_late || sv_clock_ns() - send->began_ns < LATE_NS)
+        return SELVAGE_IN_PROGRESS;
+    send->told_late = true;
+    SV_TRY(sv_mail_tell(send->engine, send->peer, &letter));
+    return SELVAGE_IN_PROGRESS;
+}
 
 /* The mail leaves, and the buffer is the caller's again. */
 static selvage_status_t post_mail(selvage_request_t *send)
@@ -79,6 +92,7 @@ static selvage_status_t begin_small(selvage_request_t *send, void *stream)
         SV_TRY(sv_mail_take(send->engine, &send->mail));
     else
         SV_TRY(sv_mail_take_to(send->engine, send->peer, &send->mail));
+    send->began_ns = sv_clock_ns();
     *send->mail->letter = letter_of(send, SV_LETTER_EAGER);
     if (send->place.on_device && send->bytes)
         return fill_by_kernel(send, stream);
@@ -206,8 +220,11 @@ void sv_message_send_judged(selvage_request_t *send, const sv_letter_t *verdict)
 static selvage_status_t pass_gate(selvage_request_t *send, bool *moved)
 {
     const bool small = send->mail != NULL;
-    SV_TRY(sv_message_gate(send));
-    selvage_status_t status = small ? fill_by_host(send) : begin_to_move(send);
+    selvage_status_t status = sv_message_gate(send);
+    if (status == SELVAGE_IN_PROGRESS && small)
+        return tell_if_late(send);
+    SV_TRY(status);
+    status = small ? fill_by_host(send) : begin_to_move(send);
     *moved |= status == SELVAGE_SUCCESS;
     return status;
 }
@@ -219,7 +236,7 @@ static selvage_status_t advance(selvage_request_t *send, bool *moved)
         return pass_gate(send, moved);
     case SV_REQUEST_FILLING:
         if (!sv_word_is(send->mail->word, send->mail->stamp)) /* partner: the digest kernel */
-            return SELVAGE_IN_PROGRESS;
+            return tell_if_late(send);
         *moved = true;
         return post_mail(send);
     case SV_REQUEST_MOVING:

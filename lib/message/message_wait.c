@@ -56,6 +56,7 @@ static const char *what_it_waits_for(const selvage_request_t *request)
     case SV_REQUEST_CLOSING: return "it waits for its digest";
     case SV_REQUEST_JUDGED: return "it waits for the receiver's verdict";
     case SV_REQUEST_AGAIN: return "it was asked for again";
+    case SV_REQUEST_LATE: return "its sender's stream has not come to it";
     case SV_REQUEST_UNPACKING: return "it is unpacked";
     case SV_REQUEST_COMPLETE: break;
     }
@@ -182,15 +183,27 @@ selvage_status_t sv_message_wait(selvage_request_t **request, selvage_message_st
     return sv_message_waitany(1, request, &index, status_out);
 }
 
+/* Behind a deadline nobody is waited for any more. */
+static selvage_status_t wait_or_look(bool wait, selvage_request_t **request, selvage_message_status_t *status_out)
+{
+    selvage_status_t status = wait ? sv_message_wait(request, status_out) : sv_message_test(request, status_out);
+    if (status == SELVAGE_IN_PROGRESS)
+        status = SELVAGE_ERR_TIMEOUT;
+    if (status != SELVAGE_SUCCESS && *request && status_out) { /* it is open still */
+        *status_out = empty_status();
+        status_out->error = status;
+    }
+    return status;
+}
+
 selvage_status_t sv_message_waitall(size_t count, selvage_request_t **requests, selvage_message_status_t *statuses_out)
 {
     selvage_status_t first = SELVAGE_SUCCESS;
+    bool in_time = true;
     char detail[SV_DETAIL_BYTES];
     for (size_t i = 0; i < count; i++) {
-        selvage_status_t status = sv_message_wait(&requests[i], statuses_out ? &statuses_out[i] : NULL);
-        if (status != SELVAGE_SUCCESS && requests[i] && statuses_out) /* it is open still */
-            statuses_out[i] = (selvage_message_status_t){.source = SV_MESSAGE_ANY, .tag = SV_MESSAGE_ANY,
-                                                         .error = status};
+        selvage_status_t status = wait_or_look(in_time, &requests[i], statuses_out ? &statuses_out[i] : NULL);
+        in_time = in_time && status != SELVAGE_ERR_TIMEOUT;
         if (status == SELVAGE_SUCCESS || first != SELVAGE_SUCCESS)
             continue;
         first = status;
