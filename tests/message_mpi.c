@@ -32,7 +32,8 @@ static void field_open(world_t *world, field_t *field, bool on_device, int fill)
 {
     void *memory = NULL;
     field->on_device = on_device;
-    field->host = malloc(FIELD_BYTES);
+    CHECK_STATUS(selvage_device_host_malloc(world->dev, FIELD_BYTES, &memory), SELVAGE_SUCCESS);
+    field->host = memory; /* pinned, since it is copied from */
     for (size_t i = 0; i < FIELD_BYTES; i++)
         field->host[i] = (uint8_t)(fill < 0 ? 7 * i + (size_t)world->rank : (size_t)fill);
     if (!on_device)
@@ -50,15 +51,16 @@ static void field_open(world_t *world, field_t *field, bool on_device, int fill)
 /* The whole buffer must be what MPI has made of its copy. */
 static void field_check(world_t *world, const field_t *field)
 {
-    uint8_t *back = malloc(FIELD_BYTES);
+    void *back = NULL;
+    CHECK_STATUS(selvage_device_host_malloc(world->dev, FIELD_BYTES, &back), SELVAGE_SUCCESS);
     memcpy(back, field->host, FIELD_BYTES);
     if (field->on_device) {
         CHECK_STATUS(selvage_device_copy(world->dev, back, field->device, FIELD_BYTES, SELVAGE_COPY_DEVICE_TO_HOST,
                                          world->stream), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_stream_synchronize(world->dev, world->stream), SELVAGE_SUCCESS);
     }
-    CHECK(memcmp(field->on_device ? back : field->device, field->host, FIELD_BYTES) == 0);
-    free(back);
+    CHECK(memcmp(field->on_device ? back : (void *)field->device, field->host, FIELD_BYTES) == 0);
+    selvage_device_host_free(world->dev, back);
 }
 
 static void field_close(world_t *world, field_t *field)
@@ -67,7 +69,7 @@ static void field_close(world_t *world, field_t *field)
         selvage_device_free(world->dev, field->device);
     else
         free(field->device);
-    free(field->host);
+    selvage_device_host_free(world->dev, field->host);
 }
 
 /* What MPI makes of it on the host, packed: MPICH 4.0 forgets bytes of what a rank sends itself with two types. */

@@ -206,61 +206,103 @@ static void hold(local_rank_t *self, void *stream, const uint64_t *word)
     CHECK_STATUS(SV_DEVICE_CALL(self->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream), SELVAGE_SUCCESS);
 }
 
+enum { HELD, TAKEN, SHORT, AHEAD, ANSWER, OVERTAKING, ROOM = 80 };
+
+static void send_behind_and_ahead(message_end_t *end)
+{
+    static uint64_t word;
+    void *stream = NULL;
+    __atomic_store_n(&word, 0, __ATOMIC_RELAXED);
+    CHECK_STATUS(selvage_stream_create(end->self->dev, &stream), SELVAGE_SUCCESS);
+    hold(end->self, stream, &word);
+    for (int i = 0; i <= AHEAD; i++) {
+        const message_shape_t shape = {.bytes = ROOM, .stream = i == AHEAD ? SELVAGE_MESSAGE_NO_STREAM : stream};
+        message_end_send(&end[i], &shape, 1, i, key_of(0, 1, i));
+    }
+    message_end_recv(&end[ANSWER], &(message_shape_t){.stream = SELVAGE_MESSAGE_NO_STREAM}, 1, ANSWER);
+    CHECK_STATUS(sv_message_wait(&end[ANSWER].request, NULL), SELVAGE_SUCCESS);
+    __atomic_store_n(&word, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i <= AHEAD; i++)
+        CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
+    selvage_stream_destroy(end->self->dev, stream);
+}
+
+static void receive_ahead_and_behind(message_end_t *end)
+{
+    const message_shape_t shape = {.bytes = ROOM, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    selvage_comm_t *comm = end->self->comm;
+    selvage_message_t *taken = NULL;
+    bool found = false;
+    message_end_recv(&end[AHEAD], &shape, 0, AHEAD);
+    CHECK_STATUS(sv_message_wait(&end[AHEAD].request, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_message_look(comm, 0, TAKEN, &found, &taken, NULL), SELVAGE_SUCCESS);
+    CHECK(found);
+    message_end_recv(&end[SHORT], &shape, 0, SHORT);
+    CHECK_STATUS(sv_message_wait(&end[SHORT].request, NULL), SELVAGE_ERR_TRUNCATED);
+    message_end_send(&end[ANSWER], &shape, 0, ANSWER, 1);
+    const sv_message_buffer_t buffer = {end[TAKEN].buf, &end[TAKEN].map};
+    message_end_mark(&end[TAKEN]);
+    CHECK_STATUS(sv_message_imrecv(&taken, "test", &buffer, SELVAGE_MESSAGE_NO_STREAM, &end[TAKEN].request),
+                 SELVAGE_SUCCESS);
+    message_end_recv(&end[HELD], &shape, SV_MESSAGE_ANY, SV_MESSAGE_ANY);
+    for (int i = 0; i < OVERTAKING; i++) {
+        CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
+        if (i != SHORT && i != ANSWER)
+            CHECK_EQ(message_end_wrong(&end[i], ROOM, key_of(0, 1, i)), -1);
+    }
+}
+
 /* A send behind a stream that stands still until the other rank has had a later message, and answered: small messages
    with other tags overtake it. What was looked at, taken or too short for it before it came is right all the same. */
 static void overtaking(local_rank_t *self)
 {
-    enum { HELD, TAKEN, SHORT, AHEAD, ANSWER, MESSAGES };
-    static uint64_t words[2];
-    const int other = 1 - self->rank;
-    void *stream = NULL;
-    message_end_t end[MESSAGES];
-    message_shape_t shape = {.bytes = 80, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
-    selvage_message_t *taken = NULL;
-    bool found = false;
-    __atomic_store_n(&words[self->rank], 0, __ATOMIC_RELAXED);
-    CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
-    for (int i = 0; i < MESSAGES; i++) {
-        shape.bytes = self->rank == 1 && i == SHORT ? 79 : 80;
+    message_end_t end[OVERTAKING];
+    for (int i = 0; i < OVERTAKING; i++) {
+        const message_shape_t shape = {.bytes = self->rank == 1 && i == SHORT ? ROOM - 1 : ROOM,
+                                       .on_device = i != TAKEN, /* of host memory, too */
+                                       .stream = SELVAGE_MESSAGE_NO_STREAM};
         message_end_open(&end[i], self, &shape);
     }
-    if (self->rank == 0) {
-        hold(self, stream, &words[0]);
-        for (int i = 0; i <= AHEAD; i++) {
-            shape.bytes = 80;
-            shape.on_device = i != TAKEN; /* of host memory, too */
-            shape.stream = i == AHEAD ? SELVAGE_MESSAGE_NO_STREAM : stream;
-            message_end_send(&end[i], &shape, other, i, key_of(0, 1, i));
-        }
-        message_end_recv(&end[ANSWER], &shape, other, ANSWER);
-        CHECK_STATUS(sv_message_wait(&end[ANSWER].request, NULL), SELVAGE_SUCCESS);
-        __atomic_store_n(&words[0], 1, __ATOMIC_RELEASE);
-        for (int i = 0; i <= AHEAD; i++)
-            CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
-    } else {
-        message_end_recv(&end[AHEAD], &shape, other, AHEAD);
-        CHECK_STATUS(sv_message_wait(&end[AHEAD].request, NULL), SELVAGE_SUCCESS);
-        CHECK_STATUS(sv_message_look(self->comm, other, TAKEN, &found, &taken, NULL), SELVAGE_SUCCESS);
-        CHECK(found);
-        shape.bytes = 79;
-        message_end_recv(&end[SHORT], &shape, other, SHORT);
-        CHECK_STATUS(sv_message_wait(&end[SHORT].request, NULL), SELVAGE_ERR_TRUNCATED);
-        shape.bytes = 80;
-        message_end_send(&end[ANSWER], &shape, other, ANSWER, 1);
-        const sv_message_buffer_t buffer = {end[TAKEN].buf, &end[TAKEN].map};
-        message_end_mark(&end[TAKEN]);
-        CHECK_STATUS(sv_message_imrecv(&taken, "test", &buffer, SELVAGE_MESSAGE_NO_STREAM, &end[TAKEN].request),
-                     SELVAGE_SUCCESS);
-        message_end_recv(&end[HELD], &shape, SV_MESSAGE_ANY, SV_MESSAGE_ANY);
-        for (int i = 0; i < MESSAGES; i++) {
-            CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
-            if (i < SHORT || i == AHEAD)
-                CHECK_EQ(message_end_wrong(&end[i], 80, key_of(0, 1, i)), -1);
-        }
-    }
-    for (int i = 0; i < MESSAGES; i++)
+    if (self->rank == 0)
+        send_behind_and_ahead(end);
+    else
+        receive_ahead_and_behind(end);
+    for (int i = 0; i < OVERTAKING; i++)
         message_end_close(&end[i]);
-    selvage_stream_destroy(self->dev, stream);
+}
+
+/* Who waits for a message drives the exchange that the other rank waits for before it sends. */
+static void beside_exchanges(local_rank_t *self)
+{
+    enum { BYTES = 50000 };
+    const message_shape_t shape = {.bytes = BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    const int other = 1 - self->rank;
+    selvage_exchange_t *x = NULL;
+    message_end_t end, packet[2];
+    message_end_open(&end, self, &shape);
+    for (int i = 0; i < 2; i++)
+        message_end_open(&packet[i], self, &shape);
+    CHECK_STATUS(selvage_exchange_create(self->comm, NULL, &x), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_add_send(x, packet[0].buf, BYTES, other, 0, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_add_recv(x, packet[1].buf, BYTES, other, 0, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_commit(x), SELVAGE_SUCCESS);
+    local_ranks_fill(packet[0].buf, BYTES, (uint64_t)self->rank);
+    CHECK_STATUS(selvage_exchange_start(x, NULL), SELVAGE_SUCCESS);
+    if (self->rank == 0) {
+        message_end_recv(&end, &shape, 1, 0);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(message_end_wrong(&end, BYTES, 5), -1);
+    }
+    CHECK_STATUS(selvage_exchange_wait(x, NULL), SELVAGE_SUCCESS);
+    CHECK_EQ(local_ranks_wrong(packet[1].buf, BYTES, (uint64_t)other), -1);
+    if (self->rank == 1) {
+        message_end_send(&end, &shape, 0, 0, 5);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+    }
+    selvage_exchange_destroy(x);
+    for (int i = 0; i < 2; i++)
+        message_end_close(&packet[i]);
+    message_end_close(&end);
 }
 
 /* Too long is an error of the receiver's, which names both sizes; nothing lands, and the next message does. */
@@ -452,6 +494,8 @@ int main(void)
     run(truncating, 2, 1, true);
     run(overtaking, 2, 0, true);
     run(overtaking, 2, 1, true);
+    run(beside_exchanges, 2, 0, false);
+    run(beside_exchanges, 2, 1, false);
     run(refusals, 1, 0, true);
     run(flood, 2, 1, false);
     run(forgetting, 2, 0, true);
