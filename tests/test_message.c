@@ -472,6 +472,38 @@ static void run_on_node(int size, const char *settings, ways_t wanted)
     local_ranks_run(&(local_run_t){.size = size, .body = on_node, .arg = &wanted, .log_expected = !wanted.direct});
 }
 
+#ifndef __SANITIZE_THREAD__
+static void send_into(message_end_t *end, const message_shape_t *shape, int number)
+{
+    if (end->self->rank == 0)
+        message_end_send(end, shape, 1, number, key_of(0, 1, number));
+    else
+        message_end_recv(end, shape, 0, number);
+    CHECK_STATUS(sv_message_wait(&end->request, NULL), SELVAGE_SUCCESS);
+    if (end->self->rank == 1)
+        CHECK_EQ(message_end_wrong(end, shape->bytes, key_of(0, 1, number)), -1);
+}
+
+/* More allocations than stay mapped; the first again, and then others in their places. */
+static void remapping(local_rank_t *self)
+{
+    enum { MANY = 34, AGAIN = 3, BYTES = 1049000 }; /* of so many bytes each is an allocation of the system's own */
+    const message_shape_t shape = {.bytes = BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_end_t *end = calloc(MANY, sizeof *end);
+    for (int i = 0; i < MANY + 2 * AGAIN; i++) {
+        message_end_t *here = &end[i < MANY ? i : (i - MANY) % AGAIN];
+        if (i >= MANY + AGAIN)
+            message_end_close(here);
+        if (i < MANY || i >= MANY + AGAIN)
+            message_end_open(here, self, &shape);
+        send_into(here, &shape, i);
+    }
+    for (int i = 0; i < MANY; i++)
+        message_end_close(&end[i]);
+    free(end);
+}
+#endif
+
 static void in_every_mode(void)
 {
     run(all_sizes, 2, 0, false);
@@ -498,6 +530,9 @@ int main(void)
     run(beside_exchanges, 2, 1, false);
     run(refusals, 1, 0, true);
     run(flood, 2, 1, false);
+#ifndef __SANITIZE_THREAD__ /* takes its time, and has no more threads than the others */
+    run(remapping, 2, 0, false);
+#endif
     run(forgetting, 2, 0, true);
     CHECK(local_ranks_any_logged("1 requests of messages were not completed"));
     local_ranks_env("TIMEOUT_S=0.2");

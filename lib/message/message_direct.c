@@ -6,20 +6,29 @@
  * bytes and record are there; no host is in between. Memory that no neighbour can map is replaced by a buffer that it
  * can.
  *
- * Mappings of neighbours' allocations are kept, because opening one costs milliseconds; the oldest go when there are
- * many.
+ * Mappings of neighbours' allocations are kept, because opening one costs milliseconds, although memory that its owner
+ * frees is not free before they are closed. So one goes when its owner has another allocation at the same address, and
+ * the oldest when there are many.
  */
 #include <string.h>
 
 #include "base/base_log.h"
+#include "base/base_memory.h"
 #include "memory/memory_buffer.h"
 #include "message/message_box.h"
 #include "message/message_layout.h"
 
-enum { OPENED_MAX = 64, WHERE = 4 }; /* in a CTS: landing, its stamp, offset, and from here on the handle */
+enum { MAPPINGS_MAX = 32, WHERE = 5 }; /* in a CTS: landing, its stamp, offset, base, and from here on the handle */
 
 _Static_assert(WHERE * sizeof(uint64_t) + sizeof(sv_device_handle_t) <= sizeof(((sv_letter_t *)0)->value),
                "a handle fits into a letter");
+
+typedef struct sv_message_mapping {
+    sv_list_t link;
+    sv_opened_t *opened;
+    uint64_t remote_base;    /* where its owner has it */
+    unsigned users;
+} sv_message_mapping_t;
 
 /* --- the receiver's ----------------------------------------------------------------------------------------------- */
 
@@ -67,6 +76,7 @@ bool sv_message_direct_offer(selvage_request_t *recv, sv_letter_t *cts)
     cts->value[1] = recv->landing;
     cts->value[2] = recv->landing_stamp;
     cts->value[3] = offset;
+    cts->value[4] = (uintptr_t)recv->place.data - offset;
     memcpy(&cts->value[WHERE], &handle, sizeof handle);
     return true;
 }
@@ -96,36 +106,54 @@ selvage_status_t sv_message_direct_verify(selvage_request_t *recv)
 
 /* --- the sender's ------------------------------------------------------------------------------------------------- */
 
-static void forget_oldest(sv_message_engine_t *engine)
+static void forget(sv_message_engine_t *engine, sv_message_mapping_t *mapping)
+{
+    sv_list_remove(&mapping->link);
+    sv_opened_put(mapping->opened);
+    sv_free(mapping);
+    engine->nmappings--;
+}
+
+void sv_message_close_mappings(sv_message_engine_t *engine)
+{
+    while (!sv_list_is_empty(&engine->mappings))
+        forget(engine, SV_CONTAINER_OF(engine->mappings.next, sv_message_mapping_t, link));
+}
+
+/* The mapping, if there is one. Those that it shows to be stale go, and the oldest if there are too many. */
+static sv_message_mapping_t *find_mapping(sv_message_engine_t *engine, int peer, uint64_t remote_base,
+                                          const sv_device_handle_t *handle)
 {
     sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &engine->opened) {
-        sv_opened_t *opened = SV_CONTAINER_OF(it, sv_opened_t, link);
-        if (opened->users > 1)
-            continue;
-        sv_opened_put(opened);
-        engine->nopened--;
-        return;
+    SV_LIST_FOR_EACH(it, safe, &engine->mappings) {
+        sv_message_mapping_t *mapping = SV_CONTAINER_OF(it, sv_message_mapping_t, link);
+        const sv_opened_t *opened = mapping->opened;
+        const bool same_place = opened->peer == peer && mapping->remote_base == remote_base;
+        if (same_place && memcmp(&opened->handle, handle, sizeof *handle) == 0)
+            return mapping;
+        if (mapping->users == 0 && (same_place || engine->nmappings >= MAPPINGS_MAX))
+            forget(engine, mapping);
     }
+    return NULL;
 }
 
-void sv_message_close_opened(sv_message_engine_t *engine)
-{
-    while (!sv_list_is_empty(&engine->opened))
-        sv_opened_put(SV_CONTAINER_OF(engine->opened.next, sv_opened_t, link));
-}
-
-/* One user is the list itself, so that a mapping stays. */
-static selvage_status_t map(selvage_request_t *send, const sv_device_handle_t *handle)
+static selvage_status_t map(selvage_request_t *send, uint64_t remote_base, const sv_device_handle_t *handle)
 {
     sv_message_engine_t *engine = send->engine;
-    if (engine->nopened >= OPENED_MAX)
-        forget_oldest(engine);
-    SV_TRY(sv_opened_get(&engine->opened, engine->dev, send->peer, handle, &send->opened));
-    if (send->opened->users > 1)
-        return SELVAGE_SUCCESS;
-    engine->nopened++;
-    send->opened->users++;
+    sv_message_mapping_t *mapping = find_mapping(engine, send->peer, remote_base, handle);
+    if (!mapping) {
+        SV_TRY(sv_calloc(1, sizeof *mapping, &mapping));
+        selvage_status_t status = sv_opened_get(&engine->opened, engine->dev, send->peer, handle, &mapping->opened);
+        if (status != SELVAGE_SUCCESS) {
+            sv_free(mapping);
+            return status;
+        }
+        mapping->remote_base = remote_base;
+        sv_list_append(&engine->mappings, &mapping->link);
+        engine->nmappings++;
+    }
+    mapping->users++;
+    send->mapping = mapping;
     return SELVAGE_SUCCESS;
 }
 
@@ -133,11 +161,11 @@ selvage_status_t sv_message_direct_open(selvage_request_t *send, const sv_letter
 {
     sv_device_handle_t handle;
     memcpy(&handle, &cts->value[WHERE], sizeof handle);
-    send->opened = NULL;
+    send->mapping = NULL;
     send->landing = (unsigned)cts->value[1];
     send->landing_stamp = cts->value[2];
     send->offset = cts->value[3];
-    if (map(send, &handle) == SELVAGE_SUCCESS)
+    if (map(send, cts->value[4], &handle) == SELVAGE_SUCCESS)
         return SELVAGE_SUCCESS;
     sv_log(SV_LOG_INFO, "message", "messages to rank %d go through host memory: its device memory cannot be mapped",
            send->peer);
@@ -193,7 +221,7 @@ selvage_status_t sv_message_direct_copy(selvage_request_t *send)
 {
     sv_message_engine_t *engine = send->engine;
     const sv_message_box_end_t *end = box_of(send);
-    uint8_t *target = (uint8_t *)send->opened->base + send->offset;
+    uint8_t *target = (uint8_t *)send->mapping->opened->base + send->offset;
     if (is_for_kernel(send))
         return copy_by_kernel(send, end, target);
     SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, target, send->place.data, send->bytes, SV_COPY_PEER,
@@ -214,11 +242,11 @@ void sv_message_direct_end(selvage_request_t *request)
 {
     if (request->route != SV_MESSAGE_DIRECT)
         return;
-    if (request->is_send && request->opened)
-        sv_opened_put(request->opened);
+    if (request->is_send && request->mapping)
+        request->mapping->users--;
     if (!request->is_send && request->landing_stamp)
         box_of(request)->landings &= ~(UINT32_C(1) << request->landing);
-    request->opened = NULL;
+    request->mapping = NULL;
     request->landing_stamp = 0;
     request->route = SV_MESSAGE_NONE;
 }

@@ -16,7 +16,7 @@ static void release(sv_message_engine_t *engine)
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
             SV_DEVICE_CALL(dev, stream_destroy, stream[i]);
-    sv_message_close_opened(engine);
+    sv_message_close_mappings(engine);
     sv_message_free_layouts(engine);
     sv_message_free_pools(engine);
     pthread_mutex_destroy(&engine->lock);
@@ -28,7 +28,7 @@ static void init_lists(sv_message_engine_t *engine)
     sv_list_t *list[] = {&engine->mail_free,  &engine->flying, &engine->own,    &engine->unexpected, &engine->taken,
                          &engine->request_free, &engine->posted, &engine->active, &engine->chunk_free[0],
                          &engine->chunk_free[1], &engine->layouts, &engine->bounce_free, &engine->boxed,
-                         &engine->opened};
+                         &engine->opened, &engine->mappings};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         sv_list_init(list[i]);
 }

@@ -197,7 +197,7 @@ struct selvage_request {
     bool from_device;        /* receive: its bytes lie on a device there */
     unsigned landing;        /* DIRECT: which place of the receiver's box tells of it ... */
     uint64_t landing_stamp;  /* ... by this number */
-    struct sv_opened *opened; /* send: the mapping that it is copied to */
+    struct sv_message_mapping *mapping; /* send: what it is copied to */
     uint64_t offset;         /* in there */
     selvage_status_t error;
     char detail[SV_DETAIL_BYTES / 2];
@@ -248,8 +248,9 @@ struct sv_message_engine {
     sv_list_t layouts, bounce_free;
     uint32_t nlayouts;
     sv_list_t boxed;           /* peers with a box to look into */
-    sv_list_t opened;          /* device memory of peers that is mapped here, the oldest first */
-    uint32_t nopened;
+    sv_list_t opened;          /* device memory of peers: open mappings ... */
+    sv_list_t mappings;        /* ... and what is known of them, the oldest first */
+    uint32_t nmappings;
     void *kernel_stream, *out_stream, *in_stream, *peer_stream;
     sv_message_peer_t *peers[SV_MESSAGE_PEERS];
     bool quarantined;          /* the wire may still write its memory */
@@ -346,7 +347,7 @@ bool sv_message_direct_has_left(const selvage_request_t *send);
 bool sv_message_direct_has_landed(const selvage_request_t *recv);
 selvage_status_t sv_message_direct_verify(selvage_request_t *recv);
 void sv_message_direct_end(selvage_request_t *request);
-void sv_message_close_opened(sv_message_engine_t *engine);
+void sv_message_close_mappings(sv_message_engine_t *engine);
 
 /* Gives the pinned memory back, and withdraws what is under way. */
 void sv_message_pieces_end(selvage_request_t *request);
