@@ -12,7 +12,7 @@
 #include "datatype_random.h"
 #include <selvage.h>
 
-enum { BYTES_MAX = 40000, SPAN_MAX = 100000, FIELD_BYTES = 8 * SPAN_MAX, ORIGIN = 4 * SPAN_MAX, ANY_TAG_USED = 11 };
+enum { BYTES_MAX = 20000, SPAN_MAX = 40000, FIELD_BYTES = 8 * SPAN_MAX, ORIGIN = 4 * SPAN_MAX, ANY_TAG_USED = 11 };
 
 typedef struct world {
     selvage_comm_t *comm;

@@ -355,6 +355,28 @@ static void deadline(local_rank_t *self)
     message_end_close(&end);
 }
 
+/* Sends that nobody waits for arrive all the same, also when their communicator is destroyed meanwhile. */
+static message_end_t let_go;
+
+static void letting_go(local_rank_t *self)
+{
+    const message_shape_t shape = {.bytes = 60000, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_end_t recv;
+    if (self->rank == 0) {
+        message_end_open(&let_go, self, &shape);
+        message_end_send(&let_go, &shape, 1, 0, 77);
+        sv_message_let_go(&let_go.request);
+        CHECK(let_go.request == NULL);
+        sv_type_map_fini(&let_go.map);
+        return;
+    }
+    message_end_open(&recv, self, &shape);
+    message_end_recv(&recv, &shape, 0, 0);
+    CHECK_STATUS(sv_message_wait(&recv.request, NULL), SELVAGE_SUCCESS);
+    CHECK_EQ(message_end_wrong(&recv, shape.bytes, 77), -1);
+    message_end_close(&recv);
+}
+
 static void forgetting(local_rank_t *self)
 {
     const message_shape_t shape = {.bytes = 10, .stream = SELVAGE_MESSAGE_NO_STREAM};
@@ -533,6 +555,10 @@ int main(void)
 #ifndef __SANITIZE_THREAD__ /* takes its time, and has no more threads than the others */
     run(remapping, 2, 0, false);
 #endif
+    for (int per_node = 0; per_node < 2; per_node++) {
+        run(letting_go, 2, per_node, false);
+        message_end_close(&let_go);
+    }
     run(forgetting, 2, 0, true);
     CHECK(local_ranks_any_logged("1 requests of messages were not completed"));
     local_ranks_env("TIMEOUT_S=0.2");

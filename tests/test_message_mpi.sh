@@ -6,8 +6,10 @@
 set -eu
 top_srcdir=${top_srcdir:-.}
 program=${top_builddir:-.}/tests/message_mpi
+cases=30
+[ -z "${BRIEF:-}" ] || cases=12
 messages() {
-    bash "$top_srcdir/scripts/run-mpi" -n "$1" -t 120 "$program" "$2" "${MESSAGE_CASES:-60}"
+    bash "$top_srcdir/scripts/run-mpi" -n "$1" -t 120 "$program" "$2" "${MESSAGE_CASES:-$cases}"
 }
 messages 1 1
 messages 3 2

@@ -101,7 +101,7 @@ selvage_status_t selvage_message_sendrecv(selvage_comm_t *comm, const void *send
  * Local. A request that is complete, well or not, is freed and set to NULL. NULL is complete, with an empty status.
  * @p status_out and @p statuses_out may be NULL.
  * @return ERR_TRUNCATED (the message had more bytes than the receive: nothing was received, the detail has both sizes),
- *         ERR_CHECKSUM, ERR_PEER, ERR_DEVICE, ERR_MPI, ERR_MEMORY; ERR_TIMEOUT (request open); ERR_ARGUMENT
+ *         ERR_CHECKSUM, ERR_DEVICE, ERR_MPI, ERR_MEMORY; ERR_TIMEOUT (request open); ERR_ARGUMENT
  * @{
  */
 /** @brief Never blocks. @return IN_PROGRESS while it is not complete */

@@ -170,10 +170,15 @@ static selvage_status_t part(sv_message_engine_t *engine, bool *done_out)
     return status;
 }
 
+/* Sends that were let go of come to their end while the others come to destroy, too. */
 static unsigned count(sv_message_engine_t *engine)
 {
     pthread_mutex_lock(&engine->lock);
     unsigned open = engine->open;
+    for (const sv_list_t *it = engine->active.next; it != &engine->active; it = it->next) {
+        const selvage_request_t *request = SV_CONTAINER_OF(it, selvage_request_t, link);
+        open -= request->detached && request->is_send;
+    }
     pthread_mutex_unlock(&engine->lock);
     return open;
 }
