@@ -52,7 +52,11 @@ static void one_way(local_rank_t *self, const message_shape_t *out, const messag
     }
 }
 
+#ifdef __SANITIZE_THREAD__ /* takes ten times as long */
+static const size_t sizes[] = {0, 9, 4096, 4097, 20000};
+#else
 static const size_t sizes[] = {0, 1, 9, 64, 1000, 4095, 4096, 4097, 9000, 70000};
+#endif
 
 static void all_sizes(local_rank_t *self)
 {
