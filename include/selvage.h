@@ -22,6 +22,7 @@
 #include <selvage/grid.h>
 #include <selvage/halo.h>
 #include <selvage/message.h>
+#include <selvage/pack.h>
 #include <selvage/stats.h>
 #include <selvage/status.h>
 #include <selvage/version.h>

@@ -63,6 +63,9 @@ typedef struct sv_config {
     uint64_t coll_arena_bytes;
     int coll_channels_min, coll_channels_max;
     uint64_t work_fifo_bytes;
+    int dropin_sync;
+    char job[SV_CONFIG_TEXT_BYTES];
+    bool report;
     char trace[SV_CONFIG_TEXT_BYTES];
     int trace_events;
     char flight_file[SV_CONFIG_TEXT_BYTES];

@@ -78,6 +78,11 @@
       "channels (blocks) of a collective at most; 0: suits the device")                                                \
     X(WORK_FIFO_BYTES, work_fifo_bytes, BYTES, "256K", "4096..1073741824", 0,                                          \
       "pinned memory in which work of groups of collectives waits for the device; a power of two")                     \
+    X(DROPIN_SYNC, dropin_sync, CHOICE, "device", "device|default|none|check", 0,                                      \
+      "what MPI calls of the drop-in wait for before they touch device memory: all work, that of the default stream, " \
+      "nothing; check: all work, and a warning if it was needed")                                                      \
+    X(JOB, job, TEXT, "", "", 1, "name of a job in which every rank has the drop-in; selvage-run sets it")             \
+    X(REPORT, report, BOOL, "off", "", 0, "at MPI_Finalize the drop-in prints what device memory it moved")            \
     X(TRACE, trace, TEXT, "", "", 1, "file for the timeline of all ranks (Perfetto, chrome://tracing)")                \
     X(TRACE_EVENTS, trace_events, INT, "131072", "1024..16777216", 1, "timeline records kept per rank")                \
     X(FLIGHT_FILE, flight_file, TEXT, "", "", 0,                                                                       \

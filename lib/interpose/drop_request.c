@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests of calls with device memory. The program's handle is a generalized request of MPI's, so that any completion
+ * call can be given it; behind it are MPI requests on pinned memory and the copy that follows them. Whoever polls
+ * (completion calls, or the progress thread) tests those, copies, and completes the handle.
+ *
+ *   program   MPI_Irecv(device) -> handle            MPI_Wait(handle) -> status, as MPI gave it for the inner one
+ *   here      PMPI_Irecv(pinned) -> inner ... done, copy up, PMPI_Grequest_complete(handle)
+ *
+ * Persistent requests are MPI's own, on pinned memory, and land when a completion call of the drop-in sees their end.
+ * One lock guards everything here; it is recursive, because error handlers of the program run inside.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* for recursive mutexes */
+#endif
+#include "interpose/drop.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BUCKETS = 1024, TURNS_BUSY = 64, END_TURNS = 200 };
+
+_Atomic int sv_drop_open;
+
+static struct {
+    pthread_mutex_t lock;
+    sv_drop_op_t *first;               /* under way */
+    sv_drop_op_t *bucket[BUCKETS];     /* by handle, those that the program holds */
+    pthread_t thread;
+    _Atomic bool stop;
+    bool has_thread;
+} engine = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
+
+static sv_drop_op_t **bucket_of(MPI_Request handle)
+{
+    uint64_t key = (uint64_t)(uintptr_t)handle;
+    return &engine.bucket[(key ^ key >> 7 ^ key >> 17) % BUCKETS];
+}
+
+/* --- life --------------------------------------------------------------------------------------------------------- */
+
+static sv_drop_op_t *make_op(const sv_drop_call_t *call, bool message)
+{
+    sv_drop_op_t *op = calloc(1, sizeof *op);
+    if (!op)
+        sv_drop_fatal("no memory", call->name);
+    op->call = *call;
+    op->message = message;
+    op->inner[0] = op->inner[1] = op->handle = MPI_REQUEST_NULL;
+    return op;
+}
+
+/* The caller has the lock. */
+static void release(sv_drop_op_t *op)
+{
+    if (--op->users > 0)
+        return;
+    sv_drop_call_end(&op->call);
+    free(op);
+}
+
+void sv_drop_op_release(sv_drop_op_t *op)
+{
+    if (!op)
+        return;
+    pthread_mutex_lock(&engine.lock);
+    release(op);
+    pthread_mutex_unlock(&engine.lock);
+}
+
+static void list_handle(sv_drop_op_t *op)
+{
+    sv_drop_op_t **bucket = bucket_of(op->handle);
+    op->chain = *bucket;
+    *bucket = op;
+    op->users++;
+    atomic_fetch_add_explicit(&sv_drop_open, 1, memory_order_relaxed);
+}
+
+static void unlist_handle(sv_drop_op_t *op)
+{
+    sv_drop_op_t **at = bucket_of(op->handle);
+    while (*at && *at != op)
+        at = &(*at)->chain;
+    if (!*at)
+        return;
+    *at = op->chain;
+    atomic_fetch_sub_explicit(&sv_drop_open, 1, memory_order_relaxed);
+    release(op);
+}
+
+static void list_running(sv_drop_op_t *op)
+{
+    op->next = engine.first;
+    op->prev = NULL;
+    if (op->next)
+        op->next->prev = op;
+    engine.first = op;
+    op->users++;
+}
+
+static void unlist_running(sv_drop_op_t *op)
+{
+    *(op->prev ? &op->prev->next : &engine.first) = op->next;
+    if (op->next)
+        op->next->prev = op->prev;
+    release(op);
+}
+
+sv_drop_op_t *sv_drop_op_find(MPI_Request handle)
+{
+    if (handle == MPI_REQUEST_NULL)
+        return NULL;
+    pthread_mutex_lock(&engine.lock);
+    sv_drop_op_t *op = *bucket_of(handle);
+    while (op && op->handle != handle)
+        op = op->chain;
+    if (op)
+        op->users++;
+    pthread_mutex_unlock(&engine.lock);
+    return op;
+}
+
+/* --- generalized requests: MPI calls these ------------------------------------------------------------------------ */
+
+/* Errors are told by the wrapped completion call, which knows the communicator's error handler has had its turn. */
+static int query(void *extra, MPI_Status *status)
+{
+    const sv_drop_op_t *op = extra;
+    *status = op->status;
+    status->MPI_ERROR = MPI_SUCCESS;
+    return MPI_SUCCESS;
+}
+
+static int handle_freed(void *extra)
+{
+    pthread_mutex_lock(&engine.lock);
+    unlist_handle(extra);
+    pthread_mutex_unlock(&engine.lock);
+    return MPI_SUCCESS;
+}
+
+static int cancel(void *extra, int complete)
+{
+    sv_drop_op_t *op = extra;
+    pthread_mutex_lock(&engine.lock);
+    for (int i = 0; !complete && i < op->ninner; i++)
+        if (op->inner[i] != MPI_REQUEST_NULL)
+            PMPI_Cancel(&op->inner[i]);
+    pthread_mutex_unlock(&engine.lock);
+    return MPI_SUCCESS;
+}
+
+int sv_drop_request_start(const sv_drop_call_t *call, MPI_Request *inner, int ninner, bool message,
+                          MPI_Request *request)
+{
+    pthread_mutex_lock(&engine.lock);
+    sv_drop_op_t *op = make_op(call, message);
+    op->ninner = ninner;
+    for (int i = 0; i < ninner; i++)
+        op->inner[i] = inner[i];
+    int code = PMPI_Grequest_start(query, handle_freed, cancel, op, &op->handle);
+    if (code != MPI_SUCCESS)
+        sv_drop_fatal("no generalized request", call->name);
+    list_handle(op);
+    list_running(op);
+    *request = op->handle;
+    pthread_mutex_unlock(&engine.lock);
+    return MPI_SUCCESS;
+}
+
+int sv_drop_request_keep(const sv_drop_call_t *call, MPI_Request inner, bool message, MPI_Request *request)
+{
+    pthread_mutex_lock(&engine.lock);
+    sv_drop_op_t *op = make_op(call, message);
+    op->persistent = true;
+    op->handle = inner;
+    list_handle(op);
+    *request = inner;
+    pthread_mutex_unlock(&engine.lock);
+    return MPI_SUCCESS;
+}
+
+/* --- progress ----------------------------------------------------------------------------------------------------- */
+
+/* Whether all inner requests have ended. The last status and the first error are kept. */
+static bool inner_ended(sv_drop_op_t *op)
+{
+    bool ended = true;
+    for (int i = 0; i < op->ninner; i++) {
+        MPI_Status status;
+        int done = 0;
+        if (op->inner[i] == MPI_REQUEST_NULL)
+            continue;
+        int code = PMPI_Test(&op->inner[i], &done, &status);
+        if (code != MPI_SUCCESS) {
+            op->error = op->error ? op->error : code;
+            op->inner[i] = MPI_REQUEST_NULL;
+            done = 1;
+        }
+        if (done && i == op->ninner - 1)
+            op->status = status;
+        ended = ended && done;
+    }
+    return ended;
+}
+
+static void end_op(sv_drop_op_t *op)
+{
+    if (!op->error)
+        sv_drop_land(&op->call, op->message ? &op->status : NULL);
+    op->done = true;
+    op->users++;
+    unlist_running(op);
+    PMPI_Grequest_complete(op->handle); /* may free the handle, if the program has given it up */
+    release(op);
+}
+
+void sv_drop_progress(void)
+{
+    pthread_mutex_lock(&engine.lock);
+    for (sv_drop_op_t *op = engine.first, *next; op; op = next) {
+        next = op->next;
+        if (inner_ended(op))
+            end_op(op);
+    }
+    pthread_mutex_unlock(&engine.lock);
+}
+
+void sv_drop_turn(unsigned *turns)
+{
+    sv_drop_progress();
+    if (++*turns > TURNS_BUSY)
+        sched_yield();
+}
+
+static void *run_thread(void *arg)
+{
+    const struct timespec pause = {0, 20000};
+    (void)arg;
+    /* Partner: the release in sv_drop_thread_end(). */
+    while (!atomic_load_explicit(&engine.stop, memory_order_acquire)) {
+        if (sv_drop_has_open())
+            sv_drop_progress();
+        nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+void sv_drop_thread_begin(void)
+{
+    int level = 0;
+    PMPI_Query_thread(&level);
+    if (level < MPI_THREAD_MULTIPLE)
+        sv_drop_warn("SELVAGE_PROGRESS=thread needs MPI_THREAD_MULTIPLE, which this MPI did not give: no thread");
+    else
+        engine.has_thread = pthread_create(&engine.thread, NULL, run_thread, NULL) == 0;
+}
+
+void sv_drop_thread_end(void)
+{
+    if (!engine.has_thread)
+        return;
+    /* Partner: the acquire in run_thread(). */
+    atomic_store_explicit(&engine.stop, true, memory_order_release);
+    pthread_join(engine.thread, NULL);
+    engine.has_thread = false;
+}
+
+/* --- ends --------------------------------------------------------------------------------------------------------- */
+
+int sv_drop_op_settle(sv_drop_op_t *op, const MPI_Status *status)
+{
+    pthread_mutex_lock(&engine.lock);
+    if (op->persistent && op->active) {
+        op->active = false;
+        sv_drop_land(&op->call, op->message ? status : NULL);
+    }
+    int error = op->error;
+    pthread_mutex_unlock(&engine.lock);
+    return error;
+}
+
+void sv_drop_op_forget(sv_drop_op_t *op)
+{
+    pthread_mutex_lock(&engine.lock);
+    if (op->active)
+        op->call.nregions = 0; /* MPI may still use the pinned memory: it is left to the end of the process */
+    unlist_handle(op);
+    pthread_mutex_unlock(&engine.lock);
+}
+
+/* Receives that nothing will ever match are cancelled; sends get some time to leave. */
+int sv_drop_requests_end(void)
+{
+    unsigned turns = 0;
+    pthread_mutex_lock(&engine.lock);
+    int left = 0;
+    for (sv_drop_op_t *op = engine.first; op; op = op->next)
+        left++;
+    for (int i = 0; engine.first && i < END_TURNS; i++)
+        sv_drop_turn(&turns);
+    for (sv_drop_op_t *op = engine.first; op; op = op->next)
+        for (int i = 0; i < op->ninner; i++)
+            if (op->inner[i] != MPI_REQUEST_NULL && op->call.nregions > 0 && op->call.region[0].out)
+                PMPI_Cancel(&op->inner[i]);
+    for (int i = 0; engine.first && i < END_TURNS; i++)
+        sv_drop_turn(&turns);
+    pthread_mutex_unlock(&engine.lock);
+    return left;
+}
