@@ -221,7 +221,8 @@ void sv_drop_turn(unsigned *turns);
 
 sv_drop_op_t *sv_drop_op_find(MPI_Request handle); /* with one user more, or NULL */
 void sv_drop_op_release(sv_drop_op_t *op);
-/* Behind a completion that MPI has reported: lands a persistent receive, and gives the error of any. */
+/* Behind a completion that MPI has reported: lands a persistent receive, and gives the error of any. status NULL: it
+   failed. */
 int sv_drop_op_settle(sv_drop_op_t *op, const MPI_Status *status);
 void sv_drop_op_forget(sv_drop_op_t *op); /* a persistent one, whose handle is freed */
 

@@ -29,14 +29,25 @@ static void set_begin(set_t *set, int n, const MPI_Request *requests, MPI_Status
                                      : malloc((size_t)n * sizeof *set->status);
     if (!set->op || (set->n > 0 && !set->status))
         sv_drop_fatal("no memory", "for a completion call");
-    for (int i = 0; i < set->n; i++)
+    for (int i = 0; i < set->n; i++) {
         set->op[i] = sv_drop_op_find(requests[i]);
+        if (set->status)
+            set->status[i].MPI_ERROR = MPI_SUCCESS;
+    }
 }
 
-static int set_end(set_t *set, int code)
+/* Open MPI frees a persistent request that failed. */
+static void let_go(sv_drop_op_t *op, MPI_Request now)
+{
+    if (op && op->persistent && now == MPI_REQUEST_NULL)
+        sv_drop_op_forget(op);
+    sv_drop_op_release(op);
+}
+
+static int set_end(set_t *set, const MPI_Request *requests, int code)
 {
     for (int i = 0; i < set->n; i++)
-        sv_drop_op_release(set->op[i]);
+        let_go(set->op[i], requests[i]);
     if (set->op != set->few_ops)
         free(set->op);
     if (set->own_statuses && set->status != set->few_statuses)
@@ -44,22 +55,22 @@ static int set_end(set_t *set, int code)
     return code;
 }
 
-/* Marks the errors of requests of ours in statuses at 0, 1, ..., which belong to requests index[0], ... (NULL: all). */
+/*
+ * Ends requests index[0], ... (NULL: all) with statuses at 0, 1, ..., and marks the errors of those that are ours. An
+ * error of a persistent request is in its status only: Open MPI's tests do not return it.
+ */
 static int settle(set_t *set, int n, const int *index, int code)
 {
-    bool fresh = code == MPI_SUCCESS;
+    bool told = code == MPI_ERR_IN_STATUS;
     for (int i = 0; i < n; i++) {
         sv_drop_op_t *op = set->op[index ? index[i] : i];
-        if (!fresh && set->status[i].MPI_ERROR == MPI_ERR_PENDING)
+        MPI_Status *status = &set->status[i];
+        if (told && status->MPI_ERROR == MPI_ERR_PENDING)
             continue;
-        int error = op ? sv_drop_op_settle(op, &set->status[i]) : MPI_SUCCESS;
-        if (error != MPI_SUCCESS && code == MPI_SUCCESS) {
-            for (int k = 0; k < n; k++)
-                set->status[k].MPI_ERROR = MPI_SUCCESS;
-            code = MPI_ERR_IN_STATUS;
-        }
+        int error = op ? sv_drop_op_settle(op, status->MPI_ERROR == MPI_SUCCESS ? status : NULL) : MPI_SUCCESS;
         if (error != MPI_SUCCESS)
-            set->status[i].MPI_ERROR = error;
+            status->MPI_ERROR = error;
+        code = status->MPI_ERROR != MPI_SUCCESS ? MPI_ERR_IN_STATUS : code;
     }
     return code;
 }
@@ -80,7 +91,7 @@ static int complete_one(MPI_Request *request, int *flag, MPI_Status *status, boo
     } while (code == MPI_SUCCESS && !*flag && blocks);
     if (op && code == MPI_SUCCESS && *flag)
         code = sv_drop_op_settle(op, used);
-    sv_drop_op_release(op);
+    let_go(op, *request);
     return code;
 }
 
@@ -125,7 +136,7 @@ static int complete_all(int n, MPI_Request *requests, int *flag, MPI_Status *sta
     } while (code == MPI_SUCCESS && !*flag && blocks);
     if (code == MPI_ERR_IN_STATUS || (code == MPI_SUCCESS && *flag))
         code = settle(&set, set.n, NULL, code);
-    return set_end(&set, code);
+    return set_end(&set, requests, code);
 }
 
 SV_DROP_EXPORT int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[])
@@ -158,7 +169,7 @@ static int complete_any(int n, MPI_Request *requests, int *index, int *flag, MPI
     } while (code == MPI_SUCCESS && !*flag && blocks);
     if (code == MPI_SUCCESS && *flag && *index != MPI_UNDEFINED && set.op[*index])
         code = sv_drop_op_settle(set.op[*index], used);
-    return set_end(&set, code);
+    return set_end(&set, requests, code);
 }
 
 SV_DROP_EXPORT int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status)
@@ -189,7 +200,7 @@ static int complete_some(int n, MPI_Request *requests, int *outcount, int indice
     } while (code == MPI_SUCCESS && *outcount == 0 && blocks);
     if ((code == MPI_SUCCESS || code == MPI_ERR_IN_STATUS) && *outcount != MPI_UNDEFINED)
         code = settle(&set, *outcount, indices, code);
-    return set_end(&set, code);
+    return set_end(&set, requests, code);
 }
 
 SV_DROP_EXPORT int MPI_Waitsome(int incount, MPI_Request requests[], int *outcount, int indices[],

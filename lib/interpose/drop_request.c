@@ -276,7 +276,8 @@ int sv_drop_op_settle(sv_drop_op_t *op, const MPI_Status *status)
     pthread_mutex_lock(&engine.lock);
     if (op->persistent && op->active) {
         op->active = false;
-        sv_drop_land(&op->call, op->message ? status : NULL);
+        if (status)
+            sv_drop_land(&op->call, op->message ? status : NULL);
     }
     int error = op->error;
     pthread_mutex_unlock(&engine.lock);

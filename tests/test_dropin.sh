@@ -1,0 +1,18 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The drop-in: messages and collectives with random memory and datatypes beside MPI on host buffers.
+set -u
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
+top_builddir=${top_builddir:-.}
+failed=0
+run() { # RANKS PROGRAM SEED CASES
+    "$top_srcdir/scripts/run-mpi" -n "$1" -t 60 "$top_builddir/tests/$2" "$3" "$4" ||
+        { echo "FAIL: $2, $1 ranks, seed $3"; failed=1; }
+}
+run 2 dropin_messages 1 200
+run 3 dropin_messages 2 100
+run 1 dropin_messages 3 50
+run 2 dropin_collectives 1 150
+run 4 dropin_collectives 2 100
+exit "$failed"
