@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-enum { GUARD = 32 };
+enum { GUARD = 32, LATE_US = 200 };
 
 bool dropin_plain;
 dropin_t dropin;
@@ -44,12 +44,24 @@ static void copy(void *to, const void *from, size_t bytes, selvage_copy_t direct
     CHECK_STATUS(selvage_stream_synchronize(dropin.device, dropin.stream), SELVAGE_SUCCESS);
 }
 
+/* Some time later, on a stream that nobody waits for but a call that knows device memory when it sees it: one that does
+   not, on a device whose memory the host can read, sends what was there before, or loses what it received. */
+static void fill_late(dropin_buffer_t *b)
+{
+    CHECK_STATUS(selvage_device_host_malloc(dropin.device, b->bytes, &b->source), SELVAGE_SUCCESS);
+    memcpy(b->source, b->memory[1], b->bytes);
+    CHECK_STATUS(selvage_device_fill(dropin.device, b->memory[0], 0xee, b->bytes, dropin.stream), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_delay_us(dropin.device, LATE_US, dropin.stream), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_copy(dropin.device, b->memory[0], b->source, b->bytes, SELVAGE_COPY_HOST_TO_DEVICE,
+                                     dropin.stream), SELVAGE_SUCCESS);
+}
+
 /* Contents are a rank's own: what arrives must not be what was there. */
 dropin_buffer_t dropin_buffer(int64_t low, int64_t high, bool device)
 {
     static unsigned made;
     size_t bytes = (size_t)(high - low) + 2 * GUARD;
-    dropin_buffer_t b = {{NULL, malloc(bytes)}, bytes, (size_t)(GUARD - low), device};
+    dropin_buffer_t b = {{NULL, malloc(bytes)}, bytes, (size_t)(GUARD - low), device, NULL};
     uint64_t x = ++made * 0x9e3779b97f4a7c15u + (uint64_t)dropin.rank * 0xd6e8feb86659fd93u;
     for (size_t i = 0; i < bytes; i++) {
         x = x * 6364136223846793005u + 1442695040888963407u;
@@ -57,7 +69,7 @@ dropin_buffer_t dropin_buffer(int64_t low, int64_t high, bool device)
     }
     if (device) {
         CHECK_STATUS(selvage_device_malloc(dropin.device, bytes, (void **)&b.memory[0]), SELVAGE_SUCCESS);
-        copy(b.memory[0], b.memory[1], bytes, SELVAGE_COPY_HOST_TO_DEVICE);
+        fill_late(&b);
     } else {
         b.memory[0] = malloc(bytes);
         memcpy(b.memory[0], b.memory[1], bytes);
@@ -81,9 +93,11 @@ void *dropin_argument(const dropin_buffer_t *buffer)
 
 void dropin_drop(dropin_buffer_t *b)
 {
-    if (b->device)
+    if (b->device) {
+        CHECK_STATUS(selvage_stream_synchronize(dropin.device, dropin.stream), SELVAGE_SUCCESS);
         selvage_device_free(dropin.device, b->memory[0]);
-    else
+        selvage_device_host_free(dropin.device, b->source);
+    } else
         free(b->memory[0]);
     free(b->memory[1]);
 }

@@ -26,6 +26,7 @@ typedef struct dropin_buffer {
     uint8_t *memory[2];
     size_t bytes, origin;
     bool device;
+    void *source; /* pinned: what device memory is filled from */
 } dropin_buffer_t;
 
 typedef struct dropin {

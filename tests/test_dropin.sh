@@ -15,4 +15,7 @@ run 3 dropin_messages 2 100
 run 1 dropin_messages 3 50
 run 2 dropin_collectives 1 150
 run 4 dropin_collectives 2 100
+for program in mpifh usempi f08; do
+    [ ! -x "$top_builddir/tests/dropin_$program" ] || run 2 "dropin_$program" "" ""
+done
 exit "$failed"

@@ -42,8 +42,10 @@ const sv_drop_settings_t *sv_drop_settings(void);
 selvage_device_t *sv_drop_device(void);
 void sv_drop_device_close(void);
 
-/* Whether device memory begins at an address. Asks the device; see sv_drop_is_host() for the cheap way. */
-bool sv_drop_ask_device(const void *ptr);
+/* Where an address leads, as the device says; see sv_drop_is_host() for the cheap way. NOBODY: there is nothing now, but
+   memory of the device may come there without a new mapping. */
+typedef enum sv_drop_place { SV_DROP_HOST, SV_DROP_DEVICE, SV_DROP_NOBODY } sv_drop_place_t;
+sv_drop_place_t sv_drop_ask(const void *ptr);
 
 /* Waits, as the settings want it, until nothing of the program's uses device memory that call was given. */
 void sv_drop_settle(void);
@@ -95,8 +97,12 @@ static inline bool sv_drop_is_host(const void *ptr)
     return sv_drop_look_up(ptr, entry);
 }
 
-/* The same for an address that a type may move elsewhere: MPI_BOTTOM with absolute displacements. */
-bool sv_drop_is_host_typed(const void *ptr, int64_t count, MPI_Datatype type);
+/* The same for an address that a type moves elsewhere: MPI_BOTTOM with absolute displacements, and others. */
+bool sv_drop_is_host_moved(const void *ptr, MPI_Datatype type);
+static inline bool sv_drop_is_host_typed(const void *ptr, int64_t count, MPI_Datatype type)
+{
+    return sv_drop_is_host(ptr) && (count <= 0 || sv_drop_is_host_moved(ptr, type));
+}
 
 /* --- datatypes (drop_type.c) --------------------------------------------------------------------------------------- */
 

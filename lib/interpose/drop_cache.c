@@ -30,21 +30,19 @@ static void grow_older(void)
 
 bool sv_drop_look_up(const void *ptr, uint64_t entry)
 {
-    if (sv_drop_ask_device(ptr))
-        return false;
+    sv_drop_place_t place = sv_drop_ask(ptr);
     /* The entry is of the generation before the question: a mapping made meanwhile has made it old. */
-    atomic_store_explicit(sv_drop_slot(ptr), entry, memory_order_relaxed);
-    return true;
+    if (place == SV_DROP_HOST)
+        atomic_store_explicit(sv_drop_slot(ptr), entry, memory_order_relaxed);
+    return place != SV_DROP_DEVICE;
 }
 
-bool sv_drop_is_host_typed(const void *ptr, int64_t count, MPI_Datatype type)
+bool sv_drop_is_host_moved(const void *ptr, MPI_Datatype type)
 {
-    sv_drop_type_t info;
-    if (__builtin_expect(ptr != MPI_BOTTOM, 1))
-        return sv_drop_is_host(ptr);
-    if (count <= 0 || !sv_drop_type(type, &info) || info.named)
+    MPI_Aint low, span;
+    if (type == MPI_DATATYPE_NULL || PMPI_Type_get_true_extent(type, &low, &span) != MPI_SUCCESS || low == 0)
         return true;
-    return sv_drop_is_host((const char *)ptr + info.true_lb);
+    return sv_drop_is_host((const void *)((uintptr_t)ptr + (uintptr_t)low));
 }
 
 typedef void *(*mmap_t)(void *, size_t, int, int, int, off_t);

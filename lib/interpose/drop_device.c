@@ -5,15 +5,18 @@
  * streams of the drop-in's own, each by one thread at a time, and are waited for. Any thread.
  */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* for dl_iterate_phdr() */
+#define _GNU_SOURCE /* for dl_iterate_phdr() and process_vm_readv() */
 #endif
 #include "interpose/drop.h"
 
+#include <errno.h>
 #include <link.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 enum { STREAMS_MAX = 16, CLASSES = 40, CLASS_FIRST = 12, HEADER_BYTES = 256 };
 /* More pinned memory than this is not kept for later calls. */
@@ -149,14 +152,30 @@ void sv_drop_device_close(void)
     pthread_mutex_unlock(&device.lock);
 }
 
-bool sv_drop_ask_device(const void *ptr)
+/* Only "no such address" counts: where the question is not allowed, the memory is believed. */
+static bool is_readable(const void *ptr)
 {
-    selvage_memory_t memory;
+    char byte;
+    struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)ptr, 1};
+    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) >= 0 || errno != EFAULT;
+}
+
+sv_drop_place_t sv_drop_ask(const void *ptr)
+{
+    selvage_memory_t memory = SELVAGE_MEMORY_HOST;
     if ((uintptr_t)ptr < 4096 || (uintptr_t)ptr > UINTPTR_MAX - 4096) /* NULL, and MPI_IN_PLACE of either MPI */
-        return false;
+        return SV_DROP_HOST;
     selvage_device_t *dev = sv_drop_device();
-    return dev && selvage_device_memory(dev, ptr, 1, &memory) == SELVAGE_SUCCESS &&
-           (memory == SELVAGE_MEMORY_DEVICE || memory == SELVAGE_MEMORY_OTHER || memory == SELVAGE_MEMORY_MANAGED);
+    if (dev && selvage_device_memory(dev, ptr, 1, &memory) != SELVAGE_SUCCESS)
+        memory = SELVAGE_MEMORY_UNKNOWN;
+    switch (memory) {
+    case SELVAGE_MEMORY_DEVICE:
+    case SELVAGE_MEMORY_OTHER:
+    case SELVAGE_MEMORY_MANAGED: return SV_DROP_DEVICE;
+    case SELVAGE_MEMORY_PINNED: return SV_DROP_HOST;
+    case SELVAGE_MEMORY_HOST: return is_readable(ptr) ? SV_DROP_HOST : SV_DROP_NOBODY;
+    default: return SV_DROP_NOBODY;
+    }
 }
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */

@@ -207,10 +207,9 @@ static void run_finalize(const char *name, MPI_Fint *ierror)
     }                                                                                                          \
     void FINALIZE(MPI_Fint *ierror) { run_finalize(#FINALIZE, ierror); }
 
+/* Under all names with both MPIs: so that linkers that leave out libraries of which a program needs nothing keep this. */
 START_NAMES(mpi_init_f08_, mpi_init_thread_f08_, mpi_finalize_f08_)
-#ifdef OPEN_MPI
 START_NAMES(mpi_init, mpi_init_thread, mpi_finalize)
 START_NAMES(mpi_init_, mpi_init_thread_, mpi_finalize_)
 START_NAMES(mpi_init__, mpi_init_thread__, mpi_finalize__)
 START_NAMES(MPI_INIT, MPI_INIT_THREAD, MPI_FINALIZE)
-#endif
