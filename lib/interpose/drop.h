@@ -196,6 +196,8 @@ void sv_drop_call_end(sv_drop_call_t *call);
 typedef struct sv_drop_op {
     struct sv_drop_op *next, *prev;  /* among those under way */
     struct sv_drop_op *chain;        /* in the table of handles */
+    struct sv_drop_op *freed_before; /* in the list of notes */
+    _Atomic bool cancels;            /* the program wants it cancelled */
     MPI_Request handle;
     MPI_Request inner[2];            /* of MPI; the last one gives the status */
     int ninner;

@@ -29,17 +29,21 @@ static bool take_side(sv_drop_call_t *call, side_t *side, bool in, bool out)
 
 static int both_plain(const side_t *to, const side_t *from, MPI_Comm comm, MPI_Status *status)
 {
-    MPI_Request request[2];
+    MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     MPI_Status result[2];
     unsigned turns = 0;
     int done[2] = {0, 0};
     if (!sv_drop_has_open())
         return PMPI_Sendrecv(to->buf, to->count, to->type, to->peer, to->tag, from->buf, from->count, from->type,
                              from->peer, from->tag, comm, status);
-    int code = PMPI_Irecv(from->buf, from->count, from->type, from->peer, from->tag, comm, &request[0]);
+    done[0] = from->peer == MPI_PROC_NULL; /* its status is that of the blocking form */
+    int code = done[0] ? PMPI_Recv(from->buf, from->count, from->type, from->peer, from->tag, comm, &result[0])
+                       : PMPI_Irecv(from->buf, from->count, from->type, from->peer, from->tag, comm, &request[0]);
     if (code != MPI_SUCCESS)
         return code;
     code = PMPI_Isend(to->buf, to->count, to->type, to->peer, to->tag, comm, &request[1]);
+    if (code != MPI_SUCCESS && done[0])
+        return code;
     if (code != MPI_SUCCESS) {
         PMPI_Cancel(&request[0]);
         PMPI_Wait(&request[0], MPI_STATUS_IGNORE);

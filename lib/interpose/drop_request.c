@@ -8,7 +8,8 @@
  *   here      PMPI_Irecv(pinned) -> inner ... done, copy up, PMPI_Grequest_complete(handle)
  *
  * Persistent requests are MPI's own, on pinned memory, and land when a completion call of the drop-in sees their end.
- * One lock guards everything here; it is recursive, because error handlers of the program run inside.
+ * One lock guards everything here; it is recursive, because error handlers of the program run inside. MPI's own locks
+ * are taken inside it and never around it: what MPI calls back leaves a note, which the next one with the lock reads.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for recursive mutexes */
@@ -28,9 +29,10 @@ static struct {
     pthread_mutex_t lock;
     sv_drop_op_t *first;               /* under way */
     sv_drop_op_t *bucket[BUCKETS];     /* by handle, those that the program holds */
+    _Atomic(sv_drop_op_t *) freed;     /* whose handles MPI has freed since */
     pthread_t thread;
     _Atomic bool stop;
-    bool has_thread;
+    bool has_thread, walks;            /* walks: the list is being walked, by whoever has the lock */
 } engine = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
 
 static sv_drop_op_t **bucket_of(MPI_Request handle)
@@ -70,15 +72,6 @@ void sv_drop_op_release(sv_drop_op_t *op)
     pthread_mutex_unlock(&engine.lock);
 }
 
-static void list_handle(sv_drop_op_t *op)
-{
-    sv_drop_op_t **bucket = bucket_of(op->handle);
-    op->chain = *bucket;
-    *bucket = op;
-    op->users++;
-    atomic_fetch_add_explicit(&sv_drop_open, 1, memory_order_relaxed);
-}
-
 static void unlist_handle(sv_drop_op_t *op)
 {
     sv_drop_op_t **at = bucket_of(op->handle);
@@ -89,6 +82,28 @@ static void unlist_handle(sv_drop_op_t *op)
     *at = op->chain;
     atomic_fetch_sub_explicit(&sv_drop_open, 1, memory_order_relaxed);
     release(op);
+}
+
+/* MPI may give out a freed handle again: nothing is looked up or listed before the notes are read. */
+static void read_notes(void)
+{
+    /* Partner: the release in handle_freed(). */
+    sv_drop_op_t *op = atomic_exchange_explicit(&engine.freed, NULL, memory_order_acquire);
+    while (op) {
+        sv_drop_op_t *next = op->freed_before;
+        unlist_handle(op);
+        op = next;
+    }
+}
+
+static void list_handle(sv_drop_op_t *op)
+{
+    read_notes();
+    sv_drop_op_t **bucket = bucket_of(op->handle);
+    op->chain = *bucket;
+    *bucket = op;
+    op->users++;
+    atomic_fetch_add_explicit(&sv_drop_open, 1, memory_order_relaxed);
 }
 
 static void list_running(sv_drop_op_t *op)
@@ -114,6 +129,7 @@ sv_drop_op_t *sv_drop_op_find(MPI_Request handle)
     if (handle == MPI_REQUEST_NULL)
         return NULL;
     pthread_mutex_lock(&engine.lock);
+    read_notes();
     sv_drop_op_t *op = *bucket_of(handle);
     while (op && op->handle != handle)
         op = op->chain;
@@ -136,20 +152,20 @@ static int query(void *extra, MPI_Status *status)
 
 static int handle_freed(void *extra)
 {
-    pthread_mutex_lock(&engine.lock);
-    unlist_handle(extra);
-    pthread_mutex_unlock(&engine.lock);
+    sv_drop_op_t *op = extra;
+    op->freed_before = atomic_load_explicit(&engine.freed, memory_order_relaxed);
+    /* Partner: the acquire in read_notes(). */
+    while (!atomic_compare_exchange_weak_explicit(&engine.freed, &op->freed_before, op, memory_order_release,
+                                                  memory_order_relaxed))
+        ;
     return MPI_SUCCESS;
 }
 
 static int cancel(void *extra, int complete)
 {
     sv_drop_op_t *op = extra;
-    pthread_mutex_lock(&engine.lock);
-    for (int i = 0; !complete && i < op->ninner; i++)
-        if (op->inner[i] != MPI_REQUEST_NULL)
-            PMPI_Cancel(&op->inner[i]);
-    pthread_mutex_unlock(&engine.lock);
+    (void)complete;
+    atomic_store_explicit(&op->cancels, true, memory_order_relaxed);
     return MPI_SUCCESS;
 }
 
@@ -188,12 +204,14 @@ int sv_drop_request_keep(const sv_drop_call_t *call, MPI_Request inner, bool mes
 /* Whether all inner requests have ended. The last status and the first error are kept. */
 static bool inner_ended(sv_drop_op_t *op)
 {
-    bool ended = true;
+    bool ended = true, cancels = atomic_exchange_explicit(&op->cancels, false, memory_order_relaxed);
     for (int i = 0; i < op->ninner; i++) {
         MPI_Status status;
         int done = 0;
         if (op->inner[i] == MPI_REQUEST_NULL)
             continue;
+        if (cancels)
+            PMPI_Cancel(&op->inner[i]);
         int code = PMPI_Test(&op->inner[i], &done, &status);
         if (code != MPI_SUCCESS) {
             op->error = op->error ? op->error : code;
@@ -221,11 +239,15 @@ static void end_op(sv_drop_op_t *op)
 void sv_drop_progress(void)
 {
     pthread_mutex_lock(&engine.lock);
-    for (sv_drop_op_t *op = engine.first, *next; op; op = next) {
+    read_notes();
+    bool inside = engine.walks; /* an error handler of the program's has called MPI */
+    engine.walks = true;
+    for (sv_drop_op_t *op = engine.first, *next; op && !inside; op = next) {
         next = op->next;
         if (inner_ended(op))
             end_op(op);
     }
+    engine.walks = inside;
     pthread_mutex_unlock(&engine.lock);
 }
 
