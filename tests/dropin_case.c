@@ -112,8 +112,8 @@ bool dropin_same(dropin_buffer_t *b)
     bool same = memcmp(seen, b->memory[1], b->bytes) == 0;
     for (size_t i = 0; !same && i < b->bytes; i++)
         if (seen[i] != b->memory[1][i]) {
-            fprintf(stderr, "rank %d: byte %lld of %zu is %d, not %d\n", dropin.rank, (long long)i - (long long)b->origin,
-                    b->bytes, seen[i], b->memory[1][i]);
+            fprintf(stderr, "rank %d: byte %lld of %zu is %d, not %d\n", dropin.rank,
+                    (long long)i - (long long)b->origin, b->bytes, seen[i], b->memory[1][i]);
             break;
         }
     if (b->device)

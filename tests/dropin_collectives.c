@@ -47,13 +47,15 @@ static int call_moving(const case_t *c, MPI_Request *request)
     case ALLTOALLV:
         return CALL(Alltoallv, alltoallv, out, c->counts, c->displs, t, in, c->counts, c->displs, t, c->comm);
     case ALLTOALLW:
-        return CALL(Alltoallw, alltoallw, out, c->counts, c->bytes, c->types, in, c->counts, c->bytes, c->types, c->comm);
+        return CALL(Alltoallw, alltoallw, out, c->counts, c->bytes, c->types, in, c->counts, c->bytes, c->types,
+                    c->comm);
     case BCAST: return CALL(Bcast, bcast, in, n, t, c->root, c->comm);
     case GATHER:
-        return CALL(Gather, gather, c->in_place && dropin.rank == c->root ? out : c->out, n, t, in, n, t, c->root, c->comm);
+        return CALL(Gather, gather, c->in_place && dropin.rank == c->root ? out : c->out, n, t, in, n, t, c->root,
+                    c->comm);
     case GATHERV:
-        return CALL(Gatherv, gatherv, c->in_place && dropin.rank == c->root ? out : c->out, c->counts[dropin.rank], t, in,
-                    c->counts, c->displs, t, c->root, c->comm);
+        return CALL(Gatherv, gatherv, c->in_place && dropin.rank == c->root ? out : c->out, c->counts[dropin.rank], t,
+                    in, c->counts, c->displs, t, c->root, c->comm);
     case SCATTER:
         return CALL(Scatter, scatter, c->out, n, t, c->in_place && dropin.rank == c->root ? MPI_IN_PLACE : in, n, t,
                     c->root, c->comm);
@@ -144,7 +146,8 @@ static void make_blocks(case_t *c)
     PMPI_Type_get_true_extent(c->type, &low, &span);
     int at = 0, room = (int)(span / (extent ? extent : 1)) + 2;
     for (int i = 0; i < PEERS_MAX; i++) {
-        c->counts[i] = c->call == ALLTOALLV || c->call == ALLTOALLW ? c->count : (int)dropin_pick((unsigned)c->count + 1);
+        bool even = c->call == ALLTOALLV || c->call == ALLTOALLW;
+        c->counts[i] = even ? c->count : (int)dropin_pick((unsigned)c->count + 1);
         c->displs[i] = at;
         c->bytes[i] = (int)(at * extent);
         c->far[i] = at * extent;

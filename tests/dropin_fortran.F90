@@ -1,6 +1,6 @@
 ! SPDX-License-Identifier: BSD-3-Clause
-! Every completion call, from Fortran, on requests with device memory; and calls of each other kind. The program is built
-! three times: with mpif.h, with module mpi (USE_MPI), and with module mpi_f08 (USE_F08).
+! Every completion call, from Fortran, on requests with device memory; and calls of each other kind. The program is
+! built three times: with mpif.h, with module mpi (USE_MPI), and with module mpi_f08 (USE_F08).
 #ifdef USE_F08
 #define STATUS_OF(S) type(MPI_Status) :: S
 #define STATUSES_OF(S, N) type(MPI_Status) :: S(N)

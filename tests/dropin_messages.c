@@ -86,7 +86,7 @@ static int begin_recv(const case_t *c, void *buf, MPI_Request *request, MPI_Stat
     }
 }
 
-/* --- completion: the receive is request 0 -------------------------------------------------------------------------- */
+/* --- completion: the receive is request 0 ------------------------------------------------------------------------- */
 
 static int end_one_by_one(const case_t *c, MPI_Request *request, MPI_Status *status)
 {
@@ -300,17 +300,18 @@ static void check_case(int number)
     PMPI_Type_size_x(c.send_type, &send_bytes);
     PMPI_Type_size_x(c.recv_type, &recv_bytes);
     if (!outcomes || !out_same || !in_same)
-        fprintf(stderr, "rank %d, case %d: send %d, receive %d, end %d, device %d %d, to %d, counts %d * %lld, %d * %lld\n"
+        fprintf(stderr, "rank %d, case %d: send %d, receive %d, end %d, device %d %d, to %d, counts %d * %lld, "
+                "%d * %lld\n"
                 "  code %d %d source %d %d tag %d %d count %d %d elements %d %d cancelled %d %d\n", dropin.rank, number,
                 c.send, c.recv, c.end, device_out, device_in, c.to, c.send_count,
                 (long long)send_bytes, c.recv_count, (long long)recv_bytes, seen[0].code, seen[1].code,
-                seen[0].source, seen[1].source, seen[0].tag, seen[1].tag, seen[0].count, seen[1].count, seen[0].elements,
-                seen[1].elements, seen[0].cancelled, seen[1].cancelled);
+                seen[0].source, seen[1].source, seen[0].tag, seen[1].tag, seen[0].count, seen[1].count,
+                seen[0].elements, seen[1].elements, seen[0].cancelled, seen[1].cancelled);
     datatype_drop(&c.send_type);
     datatype_drop(&c.recv_type);
 }
 
-/* --- what a single rank can see ------------------------------------------------------------------------------------ */
+/* --- what a single rank can see ----------------------------------------------------------------------------------- */
 
 static void check_cancel(void)
 {
@@ -357,9 +358,11 @@ static void check_blocked(void)
     enum { MANY = 100 };
     dropin_buffer_t out = dropin_buffer(0, 64, true), in = dropin_buffer(0, 64 * MANY, true);
     MPI_Request request[MANY];
-    int right = (dropin.rank + 1) % dropin.size, left = (dropin.rank + dropin.size - 1) % dropin.size, got = -1, flag = 0;
+    int right = (dropin.rank + 1) % dropin.size, left = (dropin.rank + dropin.size - 1) % dropin.size;
+    int got = -1, flag = 0;
     for (int i = 0; i < MANY; i++)
-        MPI_Irecv((char *)dropin_argument(&in) + (size_t)i * 64, 64, MPI_BYTE, left, 100 + i, MPI_COMM_WORLD, &request[i]);
+        MPI_Irecv((char *)dropin_argument(&in) + (size_t)i * 64, 64, MPI_BYTE, left, 100 + i, MPI_COMM_WORLD,
+                  &request[i]);
     MPI_Request host;
     MPI_Isend(&right, 1, MPI_INT, right, 99, MPI_COMM_WORLD, &host);
     MPI_Recv(&got, 1, MPI_INT, left, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -34,6 +34,19 @@ program 2 thread '0 failed' SELVAGE_PROGRESS=thread
 program 1 cost 'cost of an untouched call: -?[0-9.]+ ns'
 grep cost "$dir/out"
 
+# example RANKS PROGRAM [ARGUMENT...]: a program that checks itself
+example() {
+    local ranks=$1 name=$2
+    shift 2
+    [ -x "$top_builddir/examples/dropin/$name" ] || return
+    MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 60 "$top_builddir/examples/dropin/$name" "$@" \
+        >"$dir/out" 2>&1 && grep -q ': right$' "$dir/out" ||
+        { cat "$dir/out"; echo "FAIL: $name $* on $ranks ranks"; failed=1; }
+}
+example 2 jacobi --n 60 --steps 40
+example 2 jacobi --n 60 --steps 40 --by-hand
+example 2 jacobi_fortran
+
 # Without it nothing waits for the device.
 "$top_srcdir/scripts/run-mpi" -n 2 -t 30 "$top_builddir/tests/dropin_bystander" late >"$dir/out" 2>&1 &&
     { echo "FAIL: the program is right without the drop-in as well"; failed=1; }

@@ -26,9 +26,11 @@
 /* Bodies of MPI_ calls and what else programs see; everything else is hidden. */
 #define SV_DROP_EXPORT __attribute__((visibility("default")))
 
-/* --- settings and the device (drop_device.c, drop_settings.c) ------------------------------------------------------ */
+/* --- settings and the device (drop_device.c, drop_settings.c) ----------------------------------------------------- */
 
-typedef enum sv_drop_sync { SV_DROP_SYNC_DEVICE, SV_DROP_SYNC_DEFAULT, SV_DROP_SYNC_NONE, SV_DROP_SYNC_CHECK } sv_drop_sync_t;
+typedef enum sv_drop_sync {
+    SV_DROP_SYNC_DEVICE, SV_DROP_SYNC_DEFAULT, SV_DROP_SYNC_NONE, SV_DROP_SYNC_CHECK
+} sv_drop_sync_t;
 
 typedef struct sv_drop_settings {
     sv_drop_sync_t sync;
@@ -42,8 +44,8 @@ const sv_drop_settings_t *sv_drop_settings(void);
 selvage_device_t *sv_drop_device(void);
 void sv_drop_device_close(void);
 
-/* Where an address leads, as the device says; see sv_drop_is_host() for the cheap way. NOBODY: there is nothing now, but
-   memory of the device may come there without a new mapping. */
+/* Where an address leads, as the device says; see sv_drop_is_host() for the cheap way. NOBODY: there is nothing now,
+   but memory of the device may come there without a new mapping. */
 typedef enum sv_drop_place { SV_DROP_HOST, SV_DROP_DEVICE, SV_DROP_NOBODY } sv_drop_place_t;
 sv_drop_place_t sv_drop_ask(const void *ptr);
 
@@ -64,7 +66,7 @@ void sv_drop_pool_empty(void);
 _Noreturn void sv_drop_fatal(const char *what, const char *why);
 void sv_drop_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* --- which memory is which (drop_cache.c) -------------------------------------------------------------------------- */
+/* --- which memory is which (drop_cache.c) ------------------------------------------------------------------------- */
 
 /* Remembers pages of host memory only: an address that once was the host's can become the device's only by a new
    mapping, and each of those makes the generation older. A device address is asked for every time. */
@@ -104,7 +106,7 @@ static inline bool sv_drop_is_host_typed(const void *ptr, int64_t count, MPI_Dat
     return sv_drop_is_host(ptr) && (count <= 0 || sv_drop_is_host_moved(ptr, type));
 }
 
-/* --- datatypes (drop_type.c) --------------------------------------------------------------------------------------- */
+/* --- datatypes (drop_type.c) -------------------------------------------------------------------------------------- */
 
 typedef struct sv_drop_type {
     MPI_Count bytes, lb, extent, true_lb, true_extent;
@@ -127,7 +129,7 @@ sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count);
 void sv_drop_plan_put(sv_drop_plan_t *plan);
 void sv_drop_plans_end(void);
 
-/* --- buffers of a call (drop_stage.c) ------------------------------------------------------------------------------ */
+/* --- buffers of a call (drop_stage.c) ----------------------------------------------------------------------------- */
 
 typedef struct sv_drop_block {
     int64_t count, offset; /* elements; bytes from the buffer's address */
@@ -156,7 +158,7 @@ typedef struct sv_drop_call {
     int nregions;
 } sv_drop_call_t;
 
-/* Elements of a message. Returns the region, whose buf, count and type MPI is to be given; NULL if it is host memory. */
+/* Elements of a message. Returns the region, whose address, count and type MPI is to be given; NULL for host memory. */
 sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t count, MPI_Datatype type, bool in,
                                   bool out);
 
@@ -189,7 +191,7 @@ void sv_drop_land(sv_drop_call_t *call, const MPI_Status *status);
 /* Gives staging memory back. */
 void sv_drop_call_end(sv_drop_call_t *call);
 
-/* --- requests (drop_request.c) ------------------------------------------------------------------------------------- */
+/* --- requests (drop_request.c) ------------------------------------------------------------------------------------ */
 
 /* What stands behind a request that the program was given. Held by its users: the handle, the engine while it runs, and
    completion calls that look at it. */
@@ -239,7 +241,7 @@ void sv_drop_thread_end(void);
 /* Before MPI_Finalize: ends what can be ended. Returns how many requests were open. */
 int sv_drop_requests_end(void);
 
-/* --- the rest ------------------------------------------------------------------------------------------------------ */
+/* --- the rest ----------------------------------------------------------------------------------------------------- */
 
 /* Ranks of the own group; of the group that collectives exchange with; -1 for none. */
 int sv_drop_size(MPI_Comm comm);

@@ -122,8 +122,8 @@ SV_DROP_EXPORT int MPI_Isendrecv(const void *sendbuf, int sendcount, MPI_Datatyp
     side_t from = {recvbuf, recvcount, recvtype, source, recvtag};
     bool receives = take_side(&call, &from, false, true), sends = take_side(&call, &to, true, false);
     sv_drop_stage(&call);
-    int code = PMPI_Isendrecv(to.buf, to.count, to.type, dest, sendtag, from.buf, from.count, from.type, source, recvtag,
-                              comm, receives || sends ? &inner : request);
+    int code = PMPI_Isendrecv(to.buf, to.count, to.type, dest, sendtag, from.buf, from.count, from.type, source,
+                              recvtag, comm, receives || sends ? &inner : request);
     if (code == MPI_SUCCESS && (receives || sends))
         return sv_drop_request_start(&call, &inner, 1, true, request);
     sv_drop_call_end(&call);

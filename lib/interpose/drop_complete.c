@@ -11,7 +11,7 @@
 
 enum { FEW = 64 };
 
-/* What stands behind the requests of a call, before MPI overwrites the handles; and statuses, if the program has none. */
+/* What stands behind the requests of a call, before MPI overwrites the handles; statuses, if the program has none. */
 typedef struct set {
     int n;
     sv_drop_op_t **op, *few_ops[FEW];

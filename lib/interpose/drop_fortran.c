@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fortran names. Open MPI's Fortran libraries call PMPI_ names, so that every call has to be met under its Fortran names:
- * those of mpif.h and of module mpi, in the four spellings of compilers, and those of module mpi_f08. MPICH's call MPI_
- * names, but for calls without a choice buffer in module mpi_f08. Handles and statuses become C's and back; arguments
- * of the two modules look alike here, but for ierror, which mpi_f08 may leave out. The bodies are written by
+ * Fortran names. Open MPI's Fortran libraries call PMPI_ names, so that every call has to be met under its Fortran
+ * names: those of mpif.h and of module mpi, in the four spellings of compilers, and those of module mpi_f08. MPICH's
+ * call MPI_ names, but for calls without a choice buffer in module mpi_f08. Handles and statuses become C's and back;
+ * arguments of the two modules look alike here, but for ierror, which mpi_f08 may leave out. The bodies are written by
  * scripts/make-dropin from drop_calls.txt.
  */
 #ifndef _GNU_SOURCE
@@ -27,7 +27,9 @@ extern int mpi_fortran_statuses_ignore_ __attribute__((weak));
 
 static void *FROM_BUFFER(void *buf)
 {
-    return buf == (void *)&mpi_fortran_in_place_ ? MPI_IN_PLACE : buf == (void *)&mpi_fortran_bottom_ ? MPI_BOTTOM : buf;
+    if (buf == (void *)&mpi_fortran_in_place_)
+        return MPI_IN_PLACE;
+    return buf == (void *)&mpi_fortran_bottom_ ? MPI_BOTTOM : buf;
 }
 
 static MPI_Status *STATUS_BEGIN(const MPI_Fint *status, MPI_Status *own)
@@ -157,7 +159,7 @@ static void INDICES(MPI_Fint *indices, int n)
 
 #include "drop_fortran_calls.inc"
 
-/* --- beginning and end: MPI's own Fortran calls set up more than C's ------------------------------------------------ */
+/* --- beginning and end: MPI's own Fortran calls set up more than C's ---------------------------------------------- */
 
 typedef void (*init_t)(MPI_Fint *ierror);
 typedef void (*init_thread_t)(MPI_Fint *required, MPI_Fint *provided, MPI_Fint *ierror);
@@ -207,7 +209,7 @@ static void run_finalize(const char *name, MPI_Fint *ierror)
     }                                                                                                          \
     void FINALIZE(MPI_Fint *ierror) { run_finalize(#FINALIZE, ierror); }
 
-/* Under all names with both MPIs: so that linkers that leave out libraries of which a program needs nothing keep this. */
+/* Under all names with both MPIs, so that linkers that leave out libraries that a program does not need keep this. */
 START_NAMES(mpi_init_f08_, mpi_init_thread_f08_, mpi_finalize_f08_)
 START_NAMES(mpi_init, mpi_init_thread, mpi_finalize)
 START_NAMES(mpi_init_, mpi_init_thread_, mpi_finalize_)

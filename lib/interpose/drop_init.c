@@ -93,7 +93,7 @@ SV_DROP_EXPORT int MPI_Finalize(void)
     return PMPI_Finalize();
 }
 
-/* --- "is this MPI aware of GPUs?" ---------------------------------------------------------------------------------- */
+/* --- "is this MPI aware of GPUs?" --------------------------------------------------------------------------------- */
 
 int MPIX_Query_cuda_support(void);
 int MPIX_Query_rocm_support(void);

@@ -144,7 +144,8 @@ static int recv_device(void *buf, int count, MPI_Datatype type, envelope_t from,
 {
     sv_drop_call_t call = {.name = "MPI_Recv"};
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
-    sv_drop_region_t *region = from.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, false, true);
+    sv_drop_region_t *region =
+        from.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, false, true);
     if (!region)
         return recv_plain(buf, count, type, from, status);
     sv_drop_stage(&call);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What SELVAGE_REPORT=1 prints at MPI_Finalize: who sent device memory to whom, by which call and route, how much, and
- * how fast. Rows are counted by the senders, under a lock, and only if a report was asked for; the report is collective.
+ * how fast. Rows are counted by the senders, under a lock, and only if a report was asked for; it is collective.
  */
 #include "interpose/drop.h"
 
@@ -72,8 +72,8 @@ void sv_drop_count(const char *call, MPI_Comm comm, int peer, int64_t bytes, dou
 
 static void print_rows(const row_t *rows, int n)
 {
-    fprintf(stderr, "selvage-mpi: messages of device memory\n  %5s %5s  %-22s %-7s %12s %14s %9s\n", "from", "to", "call",
-            "route", "messages", "bytes", "GB/s");
+    fprintf(stderr, "selvage-mpi: messages of device memory\n  %5s %5s  %-22s %-7s %12s %14s %9s\n", "from", "to",
+            "call", "route", "messages", "bytes", "GB/s");
     for (int i = 0; i < n; i++) {
         char rate[32] = "-";
         if (rows[i].seconds > 0)
