@@ -15,6 +15,13 @@ run 3 dropin_messages 2 100
 run 1 dropin_messages 3 50
 run 2 dropin_collectives 1 150
 run 4 dropin_collectives 2 100
+# The fast route, as selvage-run would have it.
+export SELVAGE_JOB=test SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96
+run 2 dropin_messages 4 200
+run 3 dropin_messages 5 100
+run 1 dropin_messages 6 50
+run 2 dropin_collectives 3 50
+unset SELVAGE_JOB SELVAGE_DROPIN_FAST SELVAGE_DROPIN_FAST_BYTES
 for program in mpifh usempi f08; do
     [ ! -x "$top_builddir/tests/dropin_$program" ] || run 2 "dropin_$program" "" ""
 done

@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include <selvage/device.h>
+#include <selvage/message.h>
 #include <selvage/pack.h>
 
 /* Bodies of MPI_ calls and what else programs see; everything else is hidden. */
@@ -34,7 +35,8 @@ typedef enum sv_drop_sync {
 
 typedef struct sv_drop_settings {
     sv_drop_sync_t sync;
-    bool report, progress_thread;
+    bool report, progress_thread, fast;
+    int64_t fast_bytes; /* messages of at least so many take the fast route */
     char job[64]; /* what selvage-run calls this job; "" without it */
 } sv_drop_settings_t;
 
@@ -193,6 +195,18 @@ void sv_drop_call_end(sv_drop_call_t *call);
 
 /* --- requests (drop_request.c) ------------------------------------------------------------------------------------ */
 
+/* What a request has to do with the fast route (drop_fast.c). */
+typedef struct sv_drop_fast {
+    selvage_request_t *request; /* Selvage's message, under way */
+    void *letter;               /* a send's announcement; owned */
+    bool listens, owns_type, came;
+    void *buf;                  /* of a receive, as the program gave it */
+    int64_t count;
+    MPI_Datatype type;
+    MPI_Comm comm;
+    uint64_t bytes;             /* that came */
+} sv_drop_fast_t;
+
 /* What stands behind a request that the program was given. Held by its users: the handle, the engine while it runs, and
    completion calls that look at it. */
 typedef struct sv_drop_op {
@@ -201,14 +215,15 @@ typedef struct sv_drop_op {
     struct sv_drop_op *freed_before; /* in the list of notes */
     _Atomic bool cancels;            /* the program wants it cancelled */
     MPI_Request handle;
-    MPI_Request inner[2];            /* of MPI; the last one gives the status */
-    int ninner;
+    MPI_Request inner;               /* of MPI */
     sv_drop_call_t call;
+    sv_drop_fast_t fast;
     MPI_Status status;
     int error;
     int users;
     bool message;                    /* the status says how much came */
-    bool persistent, active, done;
+    bool persistent, active, running;
+    bool heard;                      /* of a persistent receive that is watched: it has come */
 } sv_drop_op_t;
 
 /* How many requests of ours the program holds. */
@@ -219,10 +234,15 @@ static inline bool sv_drop_has_open(void)
 }
 
 /* Takes a call over whose MPI requests are under way, and makes the program's request of it. */
-int sv_drop_request_start(const sv_drop_call_t *call, MPI_Request *inner, int ninner, bool message,
+int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                           MPI_Request *request);
 /* The same for a persistent request: the program gets MPI's own. */
-int sv_drop_request_keep(const sv_drop_call_t *call, MPI_Request inner, bool message, MPI_Request *request);
+int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
+                         MPI_Request *request);
+
+/* The one lock of requests and of the fast route; it may be taken again by who has it. */
+void sv_drop_lock(void);
+void sv_drop_unlock(void);
 
 /* Advances what is under way. */
 void sv_drop_progress(void);
@@ -233,13 +253,51 @@ sv_drop_op_t *sv_drop_op_find(MPI_Request handle); /* with one user more, or NUL
 void sv_drop_op_release(sv_drop_op_t *op);
 /* Behind a completion that MPI has reported: lands a persistent receive, and gives the error of any. status NULL: it
    failed. */
-int sv_drop_op_settle(sv_drop_op_t *op, const MPI_Status *status);
-void sv_drop_op_forget(sv_drop_op_t *op); /* a persistent one, whose handle is freed */
+int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status);
+/* Of persistent requests: before MPI_Start; behind it, which may have changed the handle; when the handle is freed. */
+void sv_drop_op_start(sv_drop_op_t *op);
+void sv_drop_op_rename(sv_drop_op_t *op, MPI_Request handle);
+void sv_drop_op_forget(sv_drop_op_t *op);
 
 void sv_drop_thread_begin(void);
 void sv_drop_thread_end(void);
 /* Before MPI_Finalize: ends what can be ended. Returns how many requests were open. */
 int sv_drop_requests_end(void);
+
+/* --- the fast route (drop_fast.c) --------------------------------------------------------------------------------- */
+
+enum { SV_DROP_LETTER_BYTES = 96 };
+
+/* This job may use it: constant behind MPI_Init. And: it is open now, on all ranks. */
+extern bool sv_drop_fast_wanted;
+bool sv_drop_fast_is_open(void);
+void sv_drop_fast_begin(void);
+void sv_drop_fast_end(void);
+void sv_drop_fast_see(void); /* this rank has shown device memory */
+
+/* At the beginning of a collective call that blocks. */
+void sv_drop_fast_enter(MPI_Comm comm);
+static inline void sv_drop_enter(MPI_Comm comm)
+{
+    if (__builtin_expect(sv_drop_fast_wanted, 0))
+        sv_drop_fast_enter(comm);
+}
+
+/* Whether messages of this size take the route, and whether receives of it are watched. */
+bool sv_drop_fast_takes(int64_t count, MPI_Datatype type);
+bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device);
+/* Begins to send; returns the letter to be sent in place of the message, or NULL: it is to be staged. */
+void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest,
+                        MPI_Comm comm);
+/* Watches a receive, if a letter could come. */
+void sv_drop_fast_listen(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm,
+                         bool device);
+/* Behind the receive: whether it was a letter, whose bytes are then under way. */
+bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status);
+bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error);
+/* Puts into the status how much came. */
+void sv_drop_fast_tell(const sv_drop_fast_t *state, MPI_Status *status);
+void sv_drop_fast_release(sv_drop_fast_t *state);
 
 /* --- the rest ----------------------------------------------------------------------------------------------------- */
 
@@ -259,7 +317,8 @@ void sv_drop_begin(void);
 void sv_drop_end(void);
 
 /* Counts what was moved, for the report (drop_report.c). peer: of comm. */
-void sv_drop_count(const char *call, MPI_Comm comm, int peer, int64_t bytes, double seconds);
+void sv_drop_count(const char *call, const char *route, MPI_Comm comm, int peer, MPI_Datatype type, int64_t count,
+                   double seconds);
 void sv_drop_report(void);
 
 #endif

@@ -5,6 +5,8 @@
  */
 #include "interpose/drop.h"
 
+#include <stdlib.h>
+
 /* One side of MPI_Sendrecv, as the program gave it and then as MPI is given it. */
 typedef struct side {
     void *buf;
@@ -66,30 +68,78 @@ static int both(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     sv_drop_call_t call = {.name = "MPI_Sendrecv"};
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
-    int peer = to.peer;
+    side_t given = to;
     double begin = PMPI_Wtime();
     bool receives = take_side(&call, &from, false, true), sends = take_side(&call, &to, true, false);
-    int64_t bytes = sends ? (int64_t)call.region[receives].bytes : 0;
     sv_drop_stage(&call);
     int code = both_plain(&to, &from, comm, used);
     if (code == MPI_SUCCESS && receives)
         sv_drop_land(&call, used);
     if (code == MPI_SUCCESS && sends)
-        sv_drop_count(call.name, comm, peer, bytes, PMPI_Wtime() - begin);
+        sv_drop_count(call.name, "staged", comm, given.peer, given.type, given.count, PMPI_Wtime() - begin);
     sv_drop_call_end(&call);
     return code;
+}
+
+/* Where either side may take the fast route: as two requests. */
+static int both_apart(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
+{
+    MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    int code = MPI_Irecv(from.buf, from.count, from.type, from.peer, from.tag, comm, &request[0]);
+    if (code != MPI_SUCCESS)
+        return code;
+    code = MPI_Isend(to.buf, to.count, to.type, to.peer, to.tag, comm, &request[1]);
+    if (code != MPI_SUCCESS)
+        MPI_Cancel(&request[0]);
+    else
+        code = MPI_Wait(&request[1], MPI_STATUS_IGNORE);
+    int other = MPI_Wait(&request[0], status);
+    return code == MPI_SUCCESS ? other : code;
+}
+
+static bool goes_apart(const side_t *side)
+{
+    return __builtin_expect(sv_drop_fast_wanted, 0) && side->peer != MPI_PROC_NULL &&
+           sv_drop_fast_watches(side->count, side->type, !sv_drop_is_host_typed(side->buf, side->count, side->type));
 }
 
 SV_DROP_EXPORT int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag,
                                 void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag,
                                 MPI_Comm comm, MPI_Status *status)
 {
+    side_t to = {(void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag};
+    side_t from = {recvbuf, recvcount, recvtype, source, recvtag};
+    if (source != MPI_PROC_NULL && (goes_apart(&to) || goes_apart(&from)))
+        return both_apart(to, from, comm, status);
     if (!sv_drop_has_open() && sv_drop_is_host_typed(sendbuf, sendcount, sendtype) &&
         sv_drop_is_host_typed(recvbuf, recvcount, recvtype))
         return PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,
                              comm, status);
-    return both((side_t){(void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag},
-                (side_t){recvbuf, recvcount, recvtype, source, recvtag}, comm, status);
+    return both(to, from, comm, status);
+}
+
+/* What is sent leaves from a copy, so that what arrives may be written when it comes. */
+static int replace_apart(void *buf, side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
+{
+    sv_drop_call_t call = {.name = "MPI_Sendrecv_replace"};
+    int bytes = 0, position = 0;
+    void *copy = NULL;
+    sv_drop_region_t *region =
+        sv_drop_is_host_typed(buf, to.count, to.type) ? NULL : sv_drop_message(&call, buf, to.count, to.type, true, false);
+    if (region) {
+        sv_drop_stage(&call);
+        to = (side_t){sv_drop_address(region), region->count, region->type, to.peer, to.tag};
+    } else {
+        PMPI_Pack_size(to.count, to.type, comm, &bytes);
+        if (!(copy = malloc((size_t)bytes + 1)))
+            sv_drop_fatal("no memory", call.name);
+        PMPI_Pack(buf, to.count, to.type, copy, bytes, &position, comm);
+        to = (side_t){copy, position, MPI_PACKED, to.peer, to.tag};
+    }
+    int code = both_apart(to, from, comm, status);
+    free(copy);
+    sv_drop_call_end(&call);
+    return code;
 }
 
 /* What is sent leaves before anything arrives in its place, also where nothing is to arrive. */
@@ -98,6 +148,9 @@ SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type,
 {
     sv_drop_call_t call = {.name = "MPI_Sendrecv_replace"};
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
+    side_t to = {buf, count, type, dest, sendtag}, from = {buf, count, type, source, recvtag};
+    if (goes_apart(&from))
+        return replace_apart(buf, to, from, comm, status);
     sv_drop_region_t *region =
         sv_drop_is_host_typed(buf, count, type) ? NULL : sv_drop_message(&call, buf, count, type, true, true);
     if (!region)
@@ -120,13 +173,18 @@ SV_DROP_EXPORT int MPI_Isendrecv(const void *sendbuf, int sendcount, MPI_Datatyp
     MPI_Request inner = MPI_REQUEST_NULL;
     side_t to = {(void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag};
     side_t from = {recvbuf, recvcount, recvtype, source, recvtag};
+    sv_drop_fast_t fast = {0};
     bool receives = take_side(&call, &from, false, true), sends = take_side(&call, &to, true, false);
+    if (source != MPI_PROC_NULL && __builtin_expect(sv_drop_fast_wanted, 0))
+        sv_drop_fast_listen(&fast, recvbuf, recvcount, recvtype, comm, receives);
+    receives = receives || fast.listens;
     sv_drop_stage(&call);
     int code = PMPI_Isendrecv(to.buf, to.count, to.type, dest, sendtag, from.buf, from.count, from.type, source,
                               recvtag, comm, receives || sends ? &inner : request);
     if (code == MPI_SUCCESS && (receives || sends))
-        return sv_drop_request_start(&call, &inner, 1, true, request);
+        return sv_drop_request_start(&call, &fast, inner, true, request);
     sv_drop_call_end(&call);
+    sv_drop_fast_release(&fast);
     return code;
 }
 
@@ -135,16 +193,20 @@ SV_DROP_EXPORT int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype type
 {
     sv_drop_call_t call = {.name = "MPI_Isendrecv_replace"};
     MPI_Request inner = MPI_REQUEST_NULL;
+    sv_drop_fast_t fast = {0};
     sv_drop_region_t *region =
         sv_drop_is_host_typed(buf, count, type) ? NULL : sv_drop_message(&call, buf, count, type, true, true);
+    if (source != MPI_PROC_NULL && region && __builtin_expect(sv_drop_fast_wanted, 0))
+        sv_drop_fast_listen(&fast, buf, count, type, comm, true);
     if (!region)
         return PMPI_Isendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, request);
     sv_drop_stage(&call);
     int code = PMPI_Isendrecv_replace(sv_drop_address(region), region->count, region->type, dest, sendtag, source,
                                       recvtag, comm, &inner);
     if (code == MPI_SUCCESS)
-        return sv_drop_request_start(&call, &inner, 1, true, request);
+        return sv_drop_request_start(&call, &fast, inner, true, request);
     sv_drop_call_end(&call);
+    sv_drop_fast_release(&fast);
     return code;
 }
 #endif

@@ -73,7 +73,7 @@ static int sv_drop_coll_end(sv_drop_call_t *call, int code)
 static int sv_drop_coll_begin(sv_drop_call_t *call, int code, MPI_Request inner, MPI_Request *request)
 {
     if (code == MPI_SUCCESS)
-        return sv_drop_request_start(call, &inner, 1, false, request);
+        return sv_drop_request_start(call, NULL, inner, false, request);
     sv_drop_call_end(call);
     return code;
 }
@@ -82,10 +82,16 @@ static int sv_drop_coll_begin(sv_drop_call_t *call, int code, MPI_Request inner,
 static int sv_drop_coll_keep(sv_drop_call_t *call, int code, MPI_Request inner, MPI_Request *request)
 {
     if (code == MPI_SUCCESS)
-        return sv_drop_request_keep(call, inner, false, request);
+        return sv_drop_request_keep(call, NULL, inner, false, request);
     sv_drop_call_end(call);
     return code;
 }
 #endif
+
+SV_DROP_EXPORT int MPI_Barrier(MPI_Comm comm)
+{
+    sv_drop_enter(comm);
+    return PMPI_Barrier(comm);
+}
 
 #include "drop_coll_calls.inc"

@@ -235,27 +235,26 @@ SV_DROP_EXPORT int MPI_Cancel(MPI_Request *request)
     return PMPI_Cancel(request);
 }
 
-/* Brings what a persistent send sends down, and makes the request one that lands. */
-static void before_start(MPI_Request request)
+static int start(MPI_Request *requests, int n, bool all)
 {
-    sv_drop_op_t *op = sv_drop_op_find(request);
-    if (op && op->persistent) {
-        sv_drop_stage(&op->call);
-        op->active = true;
-    }
-    sv_drop_op_release(op);
+    set_t set;
+    set_begin(&set, n, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < n; i++)
+        if (set.op[i] && set.op[i]->persistent)
+            sv_drop_op_start(set.op[i]);
+    int code = all ? PMPI_Startall(n, requests) : PMPI_Start(requests);
+    for (int i = 0; i < n; i++)
+        if (set.op[i] && set.op[i]->persistent)
+            sv_drop_op_rename(set.op[i], requests[i]);
+    return set_end(&set, requests, code);
 }
 
 SV_DROP_EXPORT int MPI_Start(MPI_Request *request)
 {
-    if (sv_drop_has_open())
-        before_start(*request);
-    return PMPI_Start(request);
+    return sv_drop_has_open() ? start(request, 1, false) : PMPI_Start(request);
 }
 
 SV_DROP_EXPORT int MPI_Startall(int count, MPI_Request requests[])
 {
-    for (int i = 0; i < count && sv_drop_has_open(); i++)
-        before_start(requests[i]);
-    return PMPI_Startall(count, requests);
+    return sv_drop_has_open() && count > 0 ? start(requests, count, true) : PMPI_Startall(count, requests);
 }

@@ -171,7 +171,9 @@ sv_drop_place_t sv_drop_ask(const void *ptr)
     switch (memory) {
     case SELVAGE_MEMORY_DEVICE:
     case SELVAGE_MEMORY_OTHER:
-    case SELVAGE_MEMORY_MANAGED: return SV_DROP_DEVICE;
+    case SELVAGE_MEMORY_MANAGED:
+        sv_drop_fast_see();
+        return SV_DROP_DEVICE;
     case SELVAGE_MEMORY_PINNED: return SV_DROP_HOST;
     case SELVAGE_MEMORY_HOST: return is_readable(ptr) ? SV_DROP_HOST : SV_DROP_NOBODY;
     default: return SV_DROP_NOBODY;

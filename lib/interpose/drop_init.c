@@ -7,6 +7,7 @@
 
 #include <selvage/config.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct {
@@ -14,6 +15,14 @@ static struct {
     sv_drop_settings_t settings;
     bool begun;
 } state = {.once = PTHREAD_ONCE_INIT};
+
+/* Bytes as settings are shown: a number, perhaps with a suffix. */
+static int64_t number_of(const char *text)
+{
+    char *end;
+    int64_t number = strtoll(text, &end, 10);
+    return *end == 'K' ? number << 10 : *end == 'M' ? number << 20 : *end == 'G' ? number << 30 : number;
+}
 
 static void take_setting(void *arg, const selvage_setting_t *setting)
 {
@@ -25,6 +34,10 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
                 settings->sync = (sv_drop_sync_t)i;
     if (strcmp(setting->name, "SELVAGE_REPORT") == 0)
         settings->report = strcmp(setting->value, "on") == 0;
+    if (strcmp(setting->name, "SELVAGE_DROPIN_FAST") == 0)
+        settings->fast = strcmp(setting->value, "on") == 0;
+    if (strcmp(setting->name, "SELVAGE_DROPIN_FAST_BYTES") == 0)
+        settings->fast_bytes = number_of(setting->value);
     if (strcmp(setting->name, "SELVAGE_PROGRESS") == 0)
         settings->progress_thread = strcmp(setting->value, "thread") == 0;
     if (strcmp(setting->name, "SELVAGE_JOB") == 0)
@@ -48,6 +61,7 @@ void sv_drop_begin(void)
     if (state.begun)
         return;
     state.begun = true;
+    sv_drop_fast_begin();
     if (sv_drop_settings()->progress_thread)
         sv_drop_thread_begin();
 }
@@ -61,6 +75,7 @@ void sv_drop_end(void)
     if (open > 0)
         sv_drop_warn("%d requests with device memory were open at MPI_Finalize", open);
     sv_drop_thread_end();
+    sv_drop_fast_end();
     if (sv_drop_settings()->report)
         sv_drop_report();
     sv_drop_plans_end();

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS_MAX = 4096, NAME_BYTES = 24 };
+enum { ROWS_MAX = 4096, NAME_BYTES = 24, ROUTE_BYTES = 8 };
 
 typedef struct row {
-    char call[NAME_BYTES];
+    char call[NAME_BYTES], route[ROUTE_BYTES];
     int from, to; /* ranks of MPI_COMM_WORLD; to -1: one outside of it */
     int64_t messages, bytes;
     double seconds; /* of calls that blocked */
@@ -39,10 +39,11 @@ static int world_rank(MPI_Comm comm, int peer)
 }
 
 /* The row of a call and a peer; NULL if the table is full. */
-static row_t *find_row(const char *call, int to)
+static row_t *find_row(const char *call, const char *route, int to)
 {
     for (int i = 0; i < table.n; i++)
-        if (table.rows[i].to == to && strncmp(table.rows[i].call, call, NAME_BYTES - 1) == 0)
+        if (table.rows[i].to == to && strncmp(table.rows[i].call, call, NAME_BYTES - 1) == 0 &&
+            strcmp(table.rows[i].route, route) == 0)
             return &table.rows[i];
     if (!table.rows)
         table.rows = calloc(ROWS_MAX, sizeof *table.rows);
@@ -50,21 +51,25 @@ static row_t *find_row(const char *call, int to)
         return NULL;
     row_t *row = &table.rows[table.n++];
     snprintf(row->call, sizeof row->call, "%s", call);
+    snprintf(row->route, sizeof row->route, "%s", route);
     row->from = sv_drop_rank(MPI_COMM_WORLD);
     row->to = to;
     return row;
 }
 
-void sv_drop_count(const char *call, MPI_Comm comm, int peer, int64_t bytes, double seconds)
+void sv_drop_count(const char *call, const char *route, MPI_Comm comm, int peer, MPI_Datatype type, int64_t count,
+                   double seconds)
 {
+    MPI_Count bytes = 0;
     if (!sv_drop_settings()->report)
         return;
+    PMPI_Type_size_x(type, &bytes);
     int to = world_rank(comm, peer);
     pthread_mutex_lock(&table.lock);
-    row_t *row = find_row(call, to);
+    row_t *row = find_row(call, route, to);
     if (row) {
         row->messages++;
-        row->bytes += bytes;
+        row->bytes += bytes * count;
         row->seconds += seconds;
     }
     pthread_mutex_unlock(&table.lock);
@@ -78,7 +83,7 @@ static void print_rows(const row_t *rows, int n)
         char rate[32] = "-";
         if (rows[i].seconds > 0)
             snprintf(rate, sizeof rate, "%.3f", (double)rows[i].bytes / rows[i].seconds * 1e-9);
-        fprintf(stderr, "  %5d %5d  %-22s %-7s %12lld %14lld %9s\n", rows[i].from, rows[i].to, rows[i].call, "staged",
+        fprintf(stderr, "  %5d %5d  %-22s %-7s %12lld %14lld %9s\n", rows[i].from, rows[i].to, rows[i].call, rows[i].route,
                 (long long)rows[i].messages, (long long)rows[i].bytes, rate);
     }
 }

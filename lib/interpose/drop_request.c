@@ -35,6 +35,16 @@ static struct {
     bool has_thread, walks;            /* walks: the list is being walked, by whoever has the lock */
 } engine = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
 
+void sv_drop_lock(void)
+{
+    pthread_mutex_lock(&engine.lock);
+}
+
+void sv_drop_unlock(void)
+{
+    pthread_mutex_unlock(&engine.lock);
+}
+
 static sv_drop_op_t **bucket_of(MPI_Request handle)
 {
     uint64_t key = (uint64_t)(uintptr_t)handle;
@@ -43,14 +53,16 @@ static sv_drop_op_t **bucket_of(MPI_Request handle)
 
 /* --- life --------------------------------------------------------------------------------------------------------- */
 
-static sv_drop_op_t *make_op(const sv_drop_call_t *call, bool message)
+static sv_drop_op_t *make_op(const sv_drop_call_t *call, const sv_drop_fast_t *fast, bool message)
 {
     sv_drop_op_t *op = calloc(1, sizeof *op);
     if (!op)
         sv_drop_fatal("no memory", call->name);
     op->call = *call;
+    if (fast)
+        op->fast = *fast;
     op->message = message;
-    op->inner[0] = op->inner[1] = op->handle = MPI_REQUEST_NULL;
+    op->inner = op->handle = MPI_REQUEST_NULL;
     return op;
 }
 
@@ -60,6 +72,7 @@ static void release(sv_drop_op_t *op)
     if (--op->users > 0)
         return;
     sv_drop_call_end(&op->call);
+    sv_drop_fast_release(&op->fast);
     free(op);
 }
 
@@ -113,11 +126,15 @@ static void list_running(sv_drop_op_t *op)
     if (op->next)
         op->next->prev = op;
     engine.first = op;
+    op->running = true;
     op->users++;
 }
 
 static void unlist_running(sv_drop_op_t *op)
 {
+    if (!op->running)
+        return;
+    op->running = false;
     *(op->prev ? &op->prev->next : &engine.first) = op->next;
     if (op->next)
         op->next->prev = op->prev;
@@ -169,14 +186,12 @@ static int cancel(void *extra, int complete)
     return MPI_SUCCESS;
 }
 
-int sv_drop_request_start(const sv_drop_call_t *call, MPI_Request *inner, int ninner, bool message,
+int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                           MPI_Request *request)
 {
     pthread_mutex_lock(&engine.lock);
-    sv_drop_op_t *op = make_op(call, message);
-    op->ninner = ninner;
-    for (int i = 0; i < ninner; i++)
-        op->inner[i] = inner[i];
+    sv_drop_op_t *op = make_op(call, fast, message);
+    op->inner = inner;
     int code = PMPI_Grequest_start(query, handle_freed, cancel, op, &op->handle);
     if (code != MPI_SUCCESS)
         sv_drop_fatal("no generalized request", call->name);
@@ -187,10 +202,11 @@ int sv_drop_request_start(const sv_drop_call_t *call, MPI_Request *inner, int ni
     return MPI_SUCCESS;
 }
 
-int sv_drop_request_keep(const sv_drop_call_t *call, MPI_Request inner, bool message, MPI_Request *request)
+int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
+                         MPI_Request *request)
 {
     pthread_mutex_lock(&engine.lock);
-    sv_drop_op_t *op = make_op(call, message);
+    sv_drop_op_t *op = make_op(call, fast, message);
     op->persistent = true;
     op->handle = inner;
     list_handle(op);
@@ -201,35 +217,50 @@ int sv_drop_request_keep(const sv_drop_call_t *call, MPI_Request inner, bool mes
 
 /* --- progress ----------------------------------------------------------------------------------------------------- */
 
-/* Whether all inner requests have ended. The last status and the first error are kept. */
+/* Whether MPI is through with it; what came may be a letter, and then Selvage is not. */
 static bool inner_ended(sv_drop_op_t *op)
 {
-    bool ended = true, cancels = atomic_exchange_explicit(&op->cancels, false, memory_order_relaxed);
-    for (int i = 0; i < op->ninner; i++) {
-        MPI_Status status;
-        int done = 0;
-        if (op->inner[i] == MPI_REQUEST_NULL)
-            continue;
-        if (cancels)
-            PMPI_Cancel(&op->inner[i]);
-        int code = PMPI_Test(&op->inner[i], &done, &status);
-        if (code != MPI_SUCCESS) {
-            op->error = op->error ? op->error : code;
-            op->inner[i] = MPI_REQUEST_NULL;
-            done = 1;
-        }
-        if (done && i == op->ninner - 1)
-            op->status = status;
-        ended = ended && done;
+    int done = 0;
+    if (op->inner == MPI_REQUEST_NULL)
+        return true;
+    if (atomic_exchange_explicit(&op->cancels, false, memory_order_relaxed))
+        PMPI_Cancel(&op->inner);
+    int code = PMPI_Test(&op->inner, &done, &op->status);
+    if (code != MPI_SUCCESS) {
+        op->error = code;
+        op->inner = MPI_REQUEST_NULL;
+    } else if (done) {
+        op->inner = MPI_REQUEST_NULL;
+        sv_drop_fast_hear(&op->fast, &op->call, &op->status);
     }
-    return ended;
+    return done || code != MPI_SUCCESS;
+}
+
+/* The program's own request: looked at without ending it, so that a letter is heard before the program asks. */
+static bool kept_came(sv_drop_op_t *op)
+{
+    int done = 0;
+    if (!op->heard && PMPI_Request_get_status(op->handle, &done, &op->status) == MPI_SUCCESS && done) {
+        op->heard = true;
+        sv_drop_fast_hear(&op->fast, &op->call, &op->status);
+    }
+    return op->heard;
+}
+
+static bool op_ended(sv_drop_op_t *op)
+{
+    return (op->persistent ? kept_came(op) : inner_ended(op)) && sv_drop_fast_ended(&op->fast, &op->error);
 }
 
 static void end_op(sv_drop_op_t *op)
 {
-    if (!op->error)
+    if (op->persistent) { /* the rest is for the call that completes it */
+        unlist_running(op);
+        return;
+    }
+    sv_drop_fast_tell(&op->fast, &op->status);
+    if (!op->error && !op->fast.came)
         sv_drop_land(&op->call, op->message ? &op->status : NULL);
-    op->done = true;
     op->users++;
     unlist_running(op);
     PMPI_Grequest_complete(op->handle); /* may free the handle, if the program has given it up */
@@ -244,7 +275,7 @@ void sv_drop_progress(void)
     engine.walks = true;
     for (sv_drop_op_t *op = engine.first, *next; op && !inside; op = next) {
         next = op->next;
-        if (inner_ended(op))
+        if (op_ended(op))
             end_op(op);
     }
     engine.walks = inside;
@@ -293,25 +324,68 @@ void sv_drop_thread_end(void)
 
 /* --- ends --------------------------------------------------------------------------------------------------------- */
 
-int sv_drop_op_settle(sv_drop_op_t *op, const MPI_Status *status)
+/* A persistent receive that got a letter blocks here until the bytes have come: their sender is at it. */
+static void land_kept(sv_drop_op_t *op, MPI_Status *status)
+{
+    unsigned turns = 0;
+    if (!op->heard)
+        sv_drop_fast_hear(&op->fast, &op->call, status);
+    op->heard = true;
+    while (!sv_drop_fast_ended(&op->fast, &op->error))
+        sv_drop_turn(&turns);
+    sv_drop_fast_tell(&op->fast, status);
+    if (!op->fast.came)
+        sv_drop_land(&op->call, op->message ? status : NULL);
+}
+
+int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status)
 {
     pthread_mutex_lock(&engine.lock);
     if (op->persistent && op->active) {
         op->active = false;
         if (status)
-            sv_drop_land(&op->call, op->message ? status : NULL);
+            land_kept(op, status);
+        unlist_running(op);
     }
     int error = op->error;
     pthread_mutex_unlock(&engine.lock);
     return error;
 }
 
+void sv_drop_op_start(sv_drop_op_t *op)
+{
+    sv_drop_stage(&op->call);
+    pthread_mutex_lock(&engine.lock);
+    op->active = true;
+    op->heard = op->fast.came = false;
+    op->error = MPI_SUCCESS;
+    pthread_mutex_unlock(&engine.lock);
+}
+
+void sv_drop_op_rename(sv_drop_op_t *op, MPI_Request handle)
+{
+    pthread_mutex_lock(&engine.lock);
+    op->users++;
+    if (handle != op->handle) {
+        unlist_handle(op);
+        op->handle = handle;
+        list_handle(op);
+    }
+    if (op->active && op->fast.listens && !op->running)
+        list_running(op);
+    release(op);
+    pthread_mutex_unlock(&engine.lock);
+}
+
 void sv_drop_op_forget(sv_drop_op_t *op)
 {
     pthread_mutex_lock(&engine.lock);
+    op->users++;
+    unlist_running(op);
     if (op->active)
         op->call.nregions = 0; /* MPI may still use the pinned memory: it is left to the end of the process */
     unlist_handle(op);
+    release(op);
     pthread_mutex_unlock(&engine.lock);
 }
 
@@ -326,9 +400,8 @@ int sv_drop_requests_end(void)
     for (int i = 0; engine.first && i < END_TURNS; i++)
         sv_drop_turn(&turns);
     for (sv_drop_op_t *op = engine.first; op; op = op->next)
-        for (int i = 0; i < op->ninner; i++)
-            if (op->inner[i] != MPI_REQUEST_NULL && op->call.nregions > 0 && op->call.region[0].out)
-                PMPI_Cancel(&op->inner[i]);
+        if (op->inner != MPI_REQUEST_NULL && op->message)
+            PMPI_Cancel(&op->inner);
     for (int i = 0; engine.first && i < END_TURNS; i++)
         sv_drop_turn(&turns);
     pthread_mutex_unlock(&engine.lock);
