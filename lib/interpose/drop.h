@@ -35,7 +35,7 @@ typedef enum sv_drop_sync {
 
 typedef struct sv_drop_settings {
     sv_drop_sync_t sync;
-    bool report, progress_thread, fast;
+    bool report, progress_thread, fast, soft; /* soft: that device is asked for */
     int64_t fast_bytes; /* messages of at least so many take the fast route */
     char job[64]; /* what selvage-run calls this job; "" without it */
 } sv_drop_settings_t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The device under the drop-in: opened when a program first shows memory that could be its own, and not before the
- * program itself has loaded a GPU's runtime, so that host programs on GPU machines get no context from us. Copies use
+ * The device under the drop-in: opened when a program first shows memory that is its own, and not before the program
+ * itself has loaded a GPU's runtime, so that host programs on GPU machines get no context from us. Copies use
  * streams of the drop-in's own, each by one thread at a time, and are waited for. Any thread.
  */
 #ifndef _GNU_SOURCE
@@ -9,6 +9,7 @@
 #endif
 #include "interpose/drop.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
 #include <stdarg.h>
@@ -18,17 +19,18 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { STREAMS_MAX = 16, CLASSES = 40, CLASS_FIRST = 12, HEADER_BYTES = 256 };
+enum { FOLLOWS_MAX = 3, STREAMS_MAX = 16, CLASSES = 40, CLASS_FIRST = 12, HEADER_BYTES = 256 };
 /* More pinned memory than this is not kept for later calls. */
 #define KEPT_BYTES_MAX ((size_t)256 << 20)
 
 static struct {
     pthread_mutex_t lock;
     _Atomic(selvage_device_t *) open;
-    bool is_gpu, closed;
+    _Atomic bool is_gpu;
+    bool closed, gpu_loaded, gpu_tried;
     unsigned long long libraries; /* loaded when we looked last */
     void *stream[STREAMS_MAX];    /* at rest */
-    int nstreams;
+    int nstreams, follows;
 } device = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* A block of pinned memory begins with this, and then HEADER_BYTES on what is given out. */
@@ -83,21 +85,43 @@ static int look_at_library(struct dl_phdr_info *info, size_t bytes, void *arg)
 }
 
 /* Looked for again only when libraries were loaded since. */
-static bool gpu_runtime_came(void)
+static bool is_gpu_loaded(void)
 {
     search_t search = {.libraries = device.libraries};
-    dl_iterate_phdr(look_at_library, &search);
+    if (!device.gpu_loaded)
+        dl_iterate_phdr(look_at_library, &search);
     device.libraries = search.libraries;
-    return search.found;
+    device.gpu_loaded = device.gpu_loaded || search.found;
+    return device.gpu_loaded;
+}
+
+/* CUDA's driver is asked before anything is opened, which would make a context on whatever GPU is current then. HIP has
+   no such question; there opening costs little. */
+static bool is_known_to_driver(const void *ptr)
+{
+    typedef int (*attribute_t)(void *, int, uint64_t);
+    enum { MEMORY_TYPE = 2 };
+    unsigned type = 0;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
+    if (!driver)
+        return true;
+    attribute_t attribute = (attribute_t)dlsym(driver, "cuPointerGetAttribute");
+    bool known = !attribute || attribute(&type, MEMORY_TYPE, (uint64_t)(uintptr_t)ptr) == 0;
+    dlclose(driver);
+    return known;
 }
 
 static selvage_device_t *open_device(bool gpu)
 {
     selvage_device_t *opened = NULL;
-    if (selvage_device_open(gpu ? NULL : "soft", &opened) != SELVAGE_SUCCESS)
+    if (selvage_device_open(gpu ? NULL : "soft", &opened) != SELVAGE_SUCCESS) {
+        sv_drop_warn("no device: %s", selvage_error_detail());
         return NULL;
-    if (gpu && strcmp(selvage_device_name(opened), "soft") != 0)
-        device.is_gpu = true;
+    }
+    device.is_gpu = strcmp(selvage_device_name(opened), "soft") != 0;
+    if (gpu && !device.is_gpu && !sv_drop_settings()->soft)
+        sv_drop_warn("the program uses a GPU, and no plug-in of Selvage's for it was found (SELVAGE_DEVICE_PATH): its "
+                     "memory is taken for the host's");
     return opened;
 }
 
@@ -107,32 +131,56 @@ static void drop_streams(selvage_device_t *dev)
         selvage_stream_destroy(dev, device.stream[--device.nstreams]);
 }
 
-/* A software device gives way to a GPU whose runtime came later. */
+/* A software device gives way to a GPU whose runtime came later, a GPU to the one that the program works with. What
+   is replaced is kept: another thread may be in a call, and a soft one that stays soft is not replaced. */
 static void reopen(bool gpu)
 {
     selvage_device_t *before = atomic_load_explicit(&device.open, memory_order_relaxed), *now = open_device(gpu);
     if (!now)
         return;
+    if (before && !device.is_gpu) {
+        selvage_device_close(now);
+        return;
+    }
     if (before) {
         drop_streams(before);
         sv_drop_pool_empty();
     }
-    /* Partner: the acquire in sv_drop_device(). A device that is replaced is kept: another thread may be in a call. */
+    /* Partner: the acquire in sv_drop_device(). */
     atomic_store_explicit(&device.open, now, memory_order_release);
+}
+
+/* The program shows memory that a GPU's driver may know. */
+static void look_for_gpu(const void *ptr)
+{
+    pthread_mutex_lock(&device.lock);
+    if (!device.closed && !device.is_gpu && !device.gpu_tried && is_gpu_loaded() && is_known_to_driver(ptr)) {
+        device.gpu_tried = true;
+        reopen(true);
+    }
+    pthread_mutex_unlock(&device.lock);
+}
+
+/* Memory of another GPU than the open one: the program may have chosen its GPU after its first call. */
+static void follow_program(void)
+{
+    pthread_mutex_lock(&device.lock);
+    if (!device.closed && device.is_gpu && device.follows < FOLLOWS_MAX) {
+        device.follows++;
+        reopen(true);
+    }
+    pthread_mutex_unlock(&device.lock);
 }
 
 selvage_device_t *sv_drop_device(void)
 {
     /* Partner: the release in reopen(). */
     selvage_device_t *dev = atomic_load_explicit(&device.open, memory_order_acquire);
-    if (dev && device.is_gpu)
+    if (dev)
         return dev;
     pthread_mutex_lock(&device.lock);
-    if (!device.closed && !device.is_gpu) {
-        bool gpu = gpu_runtime_came();
-        if (gpu || !atomic_load_explicit(&device.open, memory_order_relaxed))
-            reopen(gpu);
-    }
+    if (!device.closed && !atomic_load_explicit(&device.open, memory_order_relaxed))
+        reopen(false);
     dev = atomic_load_explicit(&device.open, memory_order_relaxed);
     pthread_mutex_unlock(&device.lock);
     return dev;
@@ -165,12 +213,14 @@ sv_drop_place_t sv_drop_ask(const void *ptr)
     selvage_memory_t memory = SELVAGE_MEMORY_HOST;
     if ((uintptr_t)ptr < 4096 || (uintptr_t)ptr > UINTPTR_MAX - 4096) /* NULL, and MPI_IN_PLACE of either MPI */
         return SV_DROP_HOST;
+    if (!device.is_gpu)
+        look_for_gpu(ptr);
     selvage_device_t *dev = sv_drop_device();
     if (dev && selvage_device_memory(dev, ptr, 1, &memory) != SELVAGE_SUCCESS)
         memory = SELVAGE_MEMORY_UNKNOWN;
     switch (memory) {
+    case SELVAGE_MEMORY_OTHER: follow_program(); /* fall through */
     case SELVAGE_MEMORY_DEVICE:
-    case SELVAGE_MEMORY_OTHER:
     case SELVAGE_MEMORY_MANAGED:
         sv_drop_fast_see();
         return SV_DROP_DEVICE;

@@ -34,6 +34,8 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
                 settings->sync = (sv_drop_sync_t)i;
     if (strcmp(setting->name, "SELVAGE_REPORT") == 0)
         settings->report = strcmp(setting->value, "on") == 0;
+    if (strcmp(setting->name, "SELVAGE_DEVICE") == 0)
+        settings->soft = strcmp(setting->value, "soft") == 0;
     if (strcmp(setting->name, "SELVAGE_DROPIN_FAST") == 0)
         settings->fast = strcmp(setting->value, "on") == 0;
     if (strcmp(setting->name, "SELVAGE_DROPIN_FAST_BYTES") == 0)
