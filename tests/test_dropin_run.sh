@@ -45,6 +45,8 @@ example() {
 }
 example 2 jacobi --n 60 --steps 40
 example 2 jacobi --n 60 --steps 40 --by-hand
+SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_REPORT=1 example 2 jacobi --n 60 --steps 40
+grep -q ' fast ' "$dir/out" || { cat "$dir/out"; echo "FAIL: nothing took the fast route"; failed=1; }
 example 2 jacobi_fortran
 
 # Without it nothing waits for the device.

@@ -85,15 +85,17 @@ static int both(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 static int both_apart(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-    int code = MPI_Irecv(from.buf, from.count, from.type, from.peer, from.tag, comm, &request[0]);
+    bool nobody = from.peer == MPI_PROC_NULL; /* its status is that of the blocking form */
+    int code = nobody ? PMPI_Recv(from.buf, from.count, from.type, from.peer, from.tag, comm, status)
+                      : MPI_Irecv(from.buf, from.count, from.type, from.peer, from.tag, comm, &request[0]);
     if (code != MPI_SUCCESS)
         return code;
     code = MPI_Isend(to.buf, to.count, to.type, to.peer, to.tag, comm, &request[1]);
-    if (code != MPI_SUCCESS)
-        MPI_Cancel(&request[0]);
-    else
+    if (code == MPI_SUCCESS)
         code = MPI_Wait(&request[1], MPI_STATUS_IGNORE);
-    int other = MPI_Wait(&request[0], status);
+    else if (!nobody)
+        MPI_Cancel(&request[0]);
+    int other = nobody ? MPI_SUCCESS : MPI_Wait(&request[0], status);
     return code == MPI_SUCCESS ? other : code;
 }
 
@@ -109,7 +111,7 @@ SV_DROP_EXPORT int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype
 {
     side_t to = {(void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag};
     side_t from = {recvbuf, recvcount, recvtype, source, recvtag};
-    if (source != MPI_PROC_NULL && (goes_apart(&to) || goes_apart(&from)))
+    if (goes_apart(&to) || goes_apart(&from))
         return both_apart(to, from, comm, status);
     if (!sv_drop_has_open() && sv_drop_is_host_typed(sendbuf, sendcount, sendtype) &&
         sv_drop_is_host_typed(recvbuf, recvcount, recvtype))
@@ -125,7 +127,8 @@ static int replace_apart(void *buf, side_t to, side_t from, MPI_Comm comm, MPI_S
     int bytes = 0, position = 0;
     void *copy = NULL;
     sv_drop_region_t *region =
-        sv_drop_is_host_typed(buf, to.count, to.type) ? NULL : sv_drop_message(&call, buf, to.count, to.type, true, false);
+        sv_drop_is_host_typed(buf, to.count, to.type) ? NULL
+                                                      : sv_drop_message(&call, buf, to.count, to.type, true, false);
     if (region) {
         sv_drop_stage(&call);
         to = (side_t){sv_drop_address(region), region->count, region->type, to.peer, to.tag};

@@ -87,6 +87,11 @@ static void open_route(void)
         sv_drop_warn("the fast route could not be opened on every rank: everything is staged");
 }
 
+static bool is_everybody(MPI_Comm comm)
+{
+    return comm == MPI_COMM_WORLD || (sv_drop_is_inside(comm) && sv_drop_size(comm) == sv_drop_size(MPI_COMM_WORLD));
+}
+
 void sv_drop_fast_enter(MPI_Comm comm)
 {
     MPI_Request request;
@@ -101,7 +106,7 @@ void sv_drop_fast_enter(MPI_Comm comm)
             sv_drop_turn(&turns);
         return;
     }
-    if (comm != MPI_COMM_WORLD || fast.refused)
+    if (fast.refused || !is_everybody(comm))
         return;
     fast.calls++;
     if ((fast.calls & (fast.calls - 1)) == 0)

@@ -83,8 +83,8 @@ static void print_rows(const row_t *rows, int n)
         char rate[32] = "-";
         if (rows[i].seconds > 0)
             snprintf(rate, sizeof rate, "%.3f", (double)rows[i].bytes / rows[i].seconds * 1e-9);
-        fprintf(stderr, "  %5d %5d  %-22s %-7s %12lld %14lld %9s\n", rows[i].from, rows[i].to, rows[i].call, rows[i].route,
-                (long long)rows[i].messages, (long long)rows[i].bytes, rate);
+        fprintf(stderr, "  %5d %5d  %-22s %-7s %12lld %14lld %9s\n", rows[i].from, rows[i].to, rows[i].call,
+                rows[i].route, (long long)rows[i].messages, (long long)rows[i].bytes, rate);
     }
 }
 
