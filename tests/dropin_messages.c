@@ -23,7 +23,7 @@ typedef struct message_case {
     recv_kind_t recv;
     end_kind_t end;
     int to, from, tag;
-    bool any_source, any_tag, ignores_status, nowhere;
+    bool any_source, any_tag, ignores_status, nowhere, large;
     int send_count, recv_count;
     MPI_Datatype send_type, recv_type;
     MPI_Comm comm;
@@ -39,9 +39,29 @@ static int failures; /* MPI keeps types of messages that failed */
 
 /* --- the two ends of a message ------------------------------------------------------------------------------------ */
 
+#if MPI_VERSION >= 4
+static int begin_large_send(const case_t *c, const void *buf, MPI_Request *request)
+{
+    MPI_Count n = c->send_count;
+    return c->send == SEND ? X(Send_c, buf, n, c->send_type, c->to, c->tag, c->comm)
+                           : X(Isend_c, buf, n, c->send_type, c->to, c->tag, c->comm, request);
+}
+
+static int begin_large_recv(const case_t *c, void *buf, MPI_Request *request, MPI_Status *status)
+{
+    MPI_Count n = c->recv_count;
+    return c->recv == RECV ? X(Recv_c, buf, n, c->recv_type, c->from, c->tag, c->comm, status)
+                           : X(Irecv_c, buf, n, c->recv_type, c->from, c->tag, c->comm, request);
+}
+#endif
+
 static int begin_send(const case_t *c, const void *buf, MPI_Request *request)
 {
     int n = c->send_count;
+#if MPI_VERSION >= 4
+    if (c->large && (c->send == SEND || c->send == ISEND))
+        return begin_large_send(c, buf, request);
+#endif
     switch (c->send) {
     case SEND: return X(Send, buf, n, c->send_type, c->to, c->tag, c->comm);
     case SSEND: return X(Ssend, buf, n, c->send_type, c->to, c->tag, c->comm);
@@ -64,6 +84,10 @@ static int begin_recv(const case_t *c, void *buf, MPI_Request *request, MPI_Stat
     int n = c->recv_count, from = c->any_source ? MPI_ANY_SOURCE : c->from, tag = c->any_tag ? MPI_ANY_TAG : c->tag;
     MPI_Message message;
     int found = 0;
+#if MPI_VERSION >= 4
+    if (c->large && (c->recv == RECV || c->recv == IRECV))
+        return begin_large_recv(c, buf, request, status);
+#endif
     switch (c->recv) {
     case RECV: return X(Recv, buf, n, c->recv_type, from, tag, c->comm, status);
     case IRECV: return X(Irecv, buf, n, c->recv_type, from, tag, c->comm, request);
@@ -255,6 +279,7 @@ static case_t make_case(void)
     c.any_source = dropin_pick(3) == 0;
     c.any_tag = dropin_pick(3) == 0;
     c.ignores_status = dropin_pick(4) == 0;
+    c.large = dropin_pick(3) == 0;
     bool posts = c.recv == IRECV || c.recv == RECV_INIT;
     if ((c.send == SSEND || c.send == SEND || c.send == RSEND || c.send == IRSEND) && !posts)
         c.recv = IRECV; /* else two ranks wait for each other, or the receive is not ready */
