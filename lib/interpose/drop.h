@@ -275,13 +275,29 @@ void sv_drop_fast_begin(void);
 void sv_drop_fast_end(void);
 void sv_drop_fast_see(void); /* this rank has shown device memory */
 
-/* At the beginning of a collective call that blocks. */
-void sv_drop_fast_enter(MPI_Comm comm);
+/* At the beginning of a collective call that blocks: waits for the other ranks, and says whether all say so. False
+   while the route is not open, which such a call may open. */
+bool sv_drop_fast_agree(MPI_Comm comm, bool mine);
 static inline void sv_drop_enter(MPI_Comm comm)
 {
     if (__builtin_expect(sv_drop_fast_wanted, 0))
-        sv_drop_fast_enter(comm);
+        (void)sv_drop_fast_agree(comm, false);
 }
+
+/* Collective calls by Selvage's (drop_fastcoll.c): true if that has been done, with MPI's code; they begin as above. */
+bool sv_drop_fastcoll_open(selvage_comm_t *world);
+void sv_drop_fastcoll_close(void);
+bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+                            int *code);
+bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, int root,
+                         MPI_Comm comm, int *code);
+bool sv_drop_fast_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, int *code);
+bool sv_drop_fast_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                            MPI_Datatype recvtype, MPI_Comm comm, int *code);
+bool sv_drop_fast_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                           MPI_Datatype recvtype, MPI_Comm comm, int *code);
+bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype type, MPI_Op op,
+                                       MPI_Comm comm, int *code);
 
 /* Whether messages of this size take the route, and whether receives of it are watched. */
 bool sv_drop_fast_takes(int64_t count, MPI_Datatype type);
@@ -319,6 +335,8 @@ void sv_drop_end(void);
 /* Counts what was moved, for the report (drop_report.c). peer: of comm. */
 void sv_drop_count(const char *call, const char *route, MPI_Comm comm, int peer, MPI_Datatype type, int64_t count,
                    double seconds);
+/* The same of a collective call: what this rank gave. */
+void sv_drop_count_all(const char *call, const char *route, int64_t bytes);
 void sv_drop_report(void);
 
 #endif

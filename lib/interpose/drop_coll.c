@@ -62,16 +62,25 @@ static inline bool sv_drop_is_host_weighed(const void *buf)
     return buf != MPI_BOTTOM && sv_drop_is_host(buf);
 }
 
+static void count_call(const sv_drop_call_t *call)
+{
+    for (int i = 0; i < call->nregions; i++)
+        if (call->region[i].in)
+            sv_drop_count_all(call->name, "staged", (int64_t)call->region[i].bytes);
+}
+
 static int sv_drop_coll_end(sv_drop_call_t *call, int code)
 {
     if (code == MPI_SUCCESS)
         sv_drop_land(call, NULL);
+    count_call(call);
     sv_drop_call_end(call);
     return code;
 }
 
 static int sv_drop_coll_begin(sv_drop_call_t *call, int code, MPI_Request inner, MPI_Request *request)
 {
+    count_call(call);
     if (code == MPI_SUCCESS)
         return sv_drop_request_start(call, NULL, inner, false, request);
     sv_drop_call_end(call);

@@ -81,6 +81,8 @@ static void open_route(void)
         return;
     bool made = selvage_comm_create(MPI_COMM_WORLD, &params, &fast.world) == SELVAGE_SUCCESS;
     fast.refused = !all_agree(made);
+    if (!fast.refused && !all_agree(sv_drop_fastcoll_open(fast.world)))
+        sv_drop_fastcoll_close();
     if (!fast.refused)
         atomic_store_explicit(&fast.open, true, memory_order_relaxed);
     else if (made)
@@ -92,25 +94,26 @@ static bool is_everybody(MPI_Comm comm)
     return comm == MPI_COMM_WORLD || (sv_drop_is_inside(comm) && sv_drop_size(comm) == sv_drop_size(MPI_COMM_WORLD));
 }
 
-void sv_drop_fast_enter(MPI_Comm comm)
+/* The ranks of an inter-communicator's two groups only wait for each other. */
+bool sv_drop_fast_agree(MPI_Comm comm, bool mine)
 {
     MPI_Request request;
     unsigned turns = 0;
-    int done = 0;
+    int own = mine, all = 0, done = 0;
     if (comm == MPI_COMM_NULL)
-        return;
-    if (sv_drop_fast_is_open()) {
-        if (PMPI_Ibarrier(comm, &request) != MPI_SUCCESS)
-            return;
-        while (!done && PMPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS)
-            sv_drop_turn(&turns);
-        return;
+        return false;
+    if (!sv_drop_fast_is_open()) {
+        bool counts = !fast.refused && is_everybody(comm);
+        fast.calls += counts;
+        if (counts && (fast.calls & (fast.calls - 1)) == 0)
+            open_route();
+        return false;
     }
-    if (fast.refused || !is_everybody(comm))
-        return;
-    fast.calls++;
-    if ((fast.calls & (fast.calls - 1)) == 0)
-        open_route();
+    if (PMPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, comm, &request) != MPI_SUCCESS)
+        return false;
+    while (!done && PMPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS)
+        sv_drop_turn(&turns);
+    return all && mine;
 }
 
 /* Behind the last message: every rank comes. */
@@ -118,8 +121,9 @@ void sv_drop_fast_end(void)
 {
     if (!sv_drop_fast_is_open())
         return;
-    sv_drop_fast_enter(MPI_COMM_WORLD);
+    (void)sv_drop_fast_agree(MPI_COMM_WORLD, false);
     atomic_store_explicit(&fast.open, false, memory_order_relaxed);
+    sv_drop_fastcoll_close();
     selvage_comm_destroy(fast.world);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What SELVAGE_REPORT=1 prints at MPI_Finalize: who sent device memory to whom, by which call and route, how much, and
+ * What SELVAGE_REPORT=1 prints at MPI_Finalize: who gave device memory to whom, by which call and route, how much, and
  * how fast. Rows are counted by the senders, under a lock, and only if a report was asked for; it is collective.
  */
 #include "interpose/drop.h"
@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS_MAX = 4096, NAME_BYTES = 24, ROUTE_BYTES = 8 };
+enum { ROWS_MAX = 4096, NAME_BYTES = 24, ROUTE_BYTES = 8, TO_ALL = -2 };
 
 typedef struct row {
     char call[NAME_BYTES], route[ROUTE_BYTES];
-    int from, to; /* ranks of MPI_COMM_WORLD; to -1: one outside of it */
+    int from, to; /* ranks of MPI_COMM_WORLD; to -1: one outside of it; TO_ALL: of a collective call */
     int64_t messages, bytes;
     double seconds; /* of calls that blocked */
 } row_t;
@@ -57,6 +57,18 @@ static row_t *find_row(const char *call, const char *route, int to)
     return row;
 }
 
+static void count_bytes(const char *call, const char *route, int to, int64_t bytes, double seconds)
+{
+    pthread_mutex_lock(&table.lock);
+    row_t *row = find_row(call, route, to);
+    if (row) {
+        row->messages++;
+        row->bytes += bytes;
+        row->seconds += seconds;
+    }
+    pthread_mutex_unlock(&table.lock);
+}
+
 void sv_drop_count(const char *call, const char *route, MPI_Comm comm, int peer, MPI_Datatype type, int64_t count,
                    double seconds)
 {
@@ -64,15 +76,13 @@ void sv_drop_count(const char *call, const char *route, MPI_Comm comm, int peer,
     if (!sv_drop_settings()->report)
         return;
     PMPI_Type_size_x(type, &bytes);
-    int to = world_rank(comm, peer);
-    pthread_mutex_lock(&table.lock);
-    row_t *row = find_row(call, route, to);
-    if (row) {
-        row->messages++;
-        row->bytes += bytes * count;
-        row->seconds += seconds;
-    }
-    pthread_mutex_unlock(&table.lock);
+    count_bytes(call, route, world_rank(comm, peer), bytes * count, seconds);
+}
+
+void sv_drop_count_all(const char *call, const char *route, int64_t bytes)
+{
+    if (sv_drop_settings()->report)
+        count_bytes(call, route, TO_ALL, bytes, 0);
 }
 
 static void print_rows(const row_t *rows, int n)
@@ -80,10 +90,12 @@ static void print_rows(const row_t *rows, int n)
     fprintf(stderr, "selvage-mpi: messages of device memory\n  %5s %5s  %-22s %-7s %12s %14s %9s\n", "from", "to",
             "call", "route", "messages", "bytes", "GB/s");
     for (int i = 0; i < n; i++) {
-        char rate[32] = "-";
+        char rate[32] = "-", to[16] = "all";
+        if (rows[i].to != TO_ALL)
+            snprintf(to, sizeof to, "%d", rows[i].to);
         if (rows[i].seconds > 0)
             snprintf(rate, sizeof rate, "%.3f", (double)rows[i].bytes / rows[i].seconds * 1e-9);
-        fprintf(stderr, "  %5d %5d  %-22s %-7s %12lld %14lld %9s\n", rows[i].from, rows[i].to, rows[i].call,
+        fprintf(stderr, "  %5d %5s  %-22s %-7s %12lld %14lld %9s\n", rows[i].from, to, rows[i].call,
                 rows[i].route, (long long)rows[i].messages, (long long)rows[i].bytes, rate);
     }
 }
