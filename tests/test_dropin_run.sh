@@ -12,6 +12,7 @@ trap 'rm -rf "$dir"' EXIT
 failed=0
 
 # run-mpi takes its launcher from MPIRUN: here, one that selvage-run starts.
+# shellcheck disable=SC2016 # for the script that is written
 printf '#!/bin/bash\nif [ "$1" = --version ]; then exec %q --version; fi\nexec %q %q "$@"\n' "$MPIRUN" \
     "$top_builddir/tools/selvage-run" "$MPIRUN" >"$dir/mpirun"
 chmod +x "$dir/mpirun"
