@@ -83,7 +83,10 @@ static selvage_status_t stream_wait_event(sv_device_t *dev, void *stream, sv_eve
 /* Memory of another GPU than this device's may be what the caller thinks of; its work is on the current one. */
 static selvage_status_t device_sync(sv_device_t *dev)
 {
-    hipError_t error = hipDeviceSynchronize();
+    int current = 0;
+    hipError_t error = hipGetDevice(&current);
+    if (error == hipSuccess && current != hip_of(dev)->index)
+        error = hipDeviceSynchronize();
     if (error == hipSuccess)
         error = HIP_RUN(hip_of(dev), hipDeviceSynchronize());
     return sv_hip_status(hip_of(dev), error, "hipDeviceSynchronize");
