@@ -101,11 +101,23 @@ static inline bool sv_drop_is_host(const void *ptr)
     return sv_drop_look_up(ptr, entry);
 }
 
+/* Predefined types that were seen: they are never freed, and move no address. */
+enum { SV_DROP_NAMED_SLOTS = 16 };
+extern _Atomic MPI_Datatype sv_drop_named[SV_DROP_NAMED_SLOTS];
+static inline _Atomic MPI_Datatype *sv_drop_named_slot(MPI_Datatype type)
+{
+    uint64_t key = (uint64_t)(uintptr_t)type;
+    return &sv_drop_named[(key ^ key >> 9) % SV_DROP_NAMED_SLOTS];
+}
+
 /* The same for an address that a type moves elsewhere: MPI_BOTTOM with absolute displacements, and others. */
 bool sv_drop_is_host_moved(const void *ptr, MPI_Datatype type);
 static inline bool sv_drop_is_host_typed(const void *ptr, int64_t count, MPI_Datatype type)
 {
-    return sv_drop_is_host(ptr) && (count <= 0 || sv_drop_is_host_moved(ptr, type));
+    if (!sv_drop_is_host(ptr))
+        return false;
+    return count <= 0 || atomic_load_explicit(sv_drop_named_slot(type), memory_order_relaxed) == type ||
+           sv_drop_is_host_moved(ptr, type);
 }
 
 /* --- datatypes (drop_type.c) -------------------------------------------------------------------------------------- */

@@ -18,6 +18,7 @@
 
 _Atomic uint64_t sv_drop_cache[SV_DROP_CACHE_SLOTS];
 _Atomic uint32_t sv_drop_generation = 1;
+_Atomic MPI_Datatype sv_drop_named[SV_DROP_NAMED_SLOTS];
 
 /* A generation that comes again must not find entries of the first time. */
 static void grow_older(void)
@@ -39,10 +40,14 @@ bool sv_drop_look_up(const void *ptr, uint64_t entry)
 
 bool sv_drop_is_host_moved(const void *ptr, MPI_Datatype type)
 {
-    MPI_Aint low, span;
-    if (type == MPI_DATATYPE_NULL || PMPI_Type_get_true_extent(type, &low, &span) != MPI_SUCCESS || low == 0)
+    sv_drop_type_t info;
+    if (!sv_drop_type(type, &info))
         return true;
-    return sv_drop_is_host((const void *)((uintptr_t)ptr + (uintptr_t)low));
+    if (info.named) {
+        atomic_store_explicit(sv_drop_named_slot(type), type, memory_order_relaxed);
+        return true;
+    }
+    return info.true_lb == 0 || sv_drop_is_host((const void *)((uintptr_t)ptr + (uintptr_t)info.true_lb));
 }
 
 typedef void *(*mmap_t)(void *, size_t, int, int, int, off_t);
