@@ -9,7 +9,7 @@
  * - calls that can fail return #selvage_status_t, and write their outputs (last in the list) only on success;
  * - parameter structs begin with `struct_size` and are started from their `_INIT` macro; zero means "default";
  * - streams are the device's native handles behind `void *`; NULL is the legacy default stream;
- * - one thread at a time per communicator.
+ * - one thread at a time per communicator, but for messages.
  */
 #ifndef SELVAGE_H
 #define SELVAGE_H
@@ -21,6 +21,8 @@
 #include <selvage/exchange.h>
 #include <selvage/grid.h>
 #include <selvage/halo.h>
+#include <selvage/message.h>
+#include <selvage/pack.h>
 #include <selvage/stats.h>
 #include <selvage/status.h>
 #include <selvage/version.h>

@@ -216,6 +216,12 @@ static bool is_capturing(sv_device_t *dev, void *stream)
     return false;
 }
 
+static selvage_status_t sync_all(sv_device_t *dev)
+{
+    (void)dev;
+    return SELVAGE_SUCCESS;
+}
+
 static const sv_device_ops_t ops = {
     .abi = SV_DEVICE_ABI,
     .name = "amd",
@@ -246,6 +252,7 @@ static const sv_device_ops_t ops = {
     .close_memory = unpin,
     .peer_access = reach,
     .stream_is_capturing = is_capturing,
+    .device_sync = sync_all,
 };
 
 static selvage_status_t open_gpu(const sv_plugin_host_t *host, sv_ranges_t ranges, sv_device_t **dev_out)

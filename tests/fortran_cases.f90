@@ -46,6 +46,7 @@ contains
     call check(selvage_status_name(SELVAGE_ERR_LIMIT) == 'SELVAGE_ERR_LIMIT', 'ERR_LIMIT')
     call check(selvage_status_name(SELVAGE_ERR_INTERNAL) == 'SELVAGE_ERR_INTERNAL', 'ERR_INTERNAL')
     call check(selvage_status_name(SELVAGE_ERR_ABORTED) == 'SELVAGE_ERR_ABORTED', 'ERR_ABORTED')
+    call check(selvage_status_name(SELVAGE_ERR_TRUNCATED) == 'SELVAGE_ERR_TRUNCATED', 'ERR_TRUNCATED')
     call check(selvage_status_string(SELVAGE_SUCCESS) == 'success', 'the text of SUCCESS')
     call check(selvage_route_name(SELVAGE_ROUTE_SELF) == 'self', 'self')
     call check(selvage_route_name(SELVAGE_ROUTE_PEER) == 'peer', 'peer')

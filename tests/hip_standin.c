@@ -430,6 +430,12 @@ hipError_t hipStreamSynchronize(hipStream_t stream)
     return standin_give(fails ? hipErrorUnknown : error);
 }
 
+hipError_t hipDeviceSynchronize(void)
+{
+    BEGIN();
+    return standin_result(standin_device()->ops->device_sync(standin_device()));
+}
+
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned flags)
 {
     BEGIN();

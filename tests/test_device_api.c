@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include <selvage/device.h>
+#include <selvage/pack.h>
 
 #include "base/base_fault.h"
 #include "base/base_memory.h"
@@ -104,6 +105,59 @@ static void check_refused(selvage_device_t *dev)
     check_refused_enqueue(dev);
 }
 
+/* Where addresses lead: also next to an allocation, and behind its end. */
+static void check_memory(selvage_device_t *dev)
+{
+    selvage_memory_t memory = SELVAGE_MEMORY_UNKNOWN;
+    char host[2], *there = NULL;
+    CHECK_REFUSED(selvage_device_memory(NULL, host, 1, &memory), "dev");
+    CHECK_REFUSED(selvage_device_memory(dev, host, 0, &memory), "bytes");
+    CHECK_REFUSED(selvage_device_memory(dev, host, 1, NULL), "memory_out");
+    CHECK_STATUS(selvage_device_memory(dev, host, 2, &memory), SELVAGE_SUCCESS);
+    CHECK_EQ(memory, SELVAGE_MEMORY_HOST);
+    CHECK_STATUS(selvage_device_malloc(dev, 256, (void **)&there), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_memory(dev, there + 255, 1, &memory), SELVAGE_SUCCESS);
+    CHECK_EQ(memory, SELVAGE_MEMORY_DEVICE);
+    CHECK_STATUS(selvage_device_memory(dev, there + 255, 2, &memory), SELVAGE_SUCCESS);
+    CHECK_EQ(memory, SELVAGE_MEMORY_NONE);
+    selvage_device_free(dev, there);
+}
+
+/* All streams are waited for, also those of another handle of the same device. */
+static void check_synchronize(selvage_device_t *dev)
+{
+    selvage_device_t *other = NULL;
+    void *stream[2] = {NULL, NULL};
+    char *bytes = NULL;
+    CHECK_REFUSED(selvage_device_synchronize(NULL), "dev");
+    CHECK_STATUS(selvage_device_open("soft", &other), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_malloc(dev, 2, (void **)&bytes), SELVAGE_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        CHECK_STATUS(selvage_stream_create(i ? other : dev, &stream[i]), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_device_delay_us(i ? other : dev, 3000, stream[i]), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_device_fill(i ? other : dev, bytes + i, 5, 1, stream[i]), SELVAGE_SUCCESS);
+    }
+    CHECK_STATUS(selvage_device_synchronize(dev), SELVAGE_SUCCESS);
+    CHECK_EQ(bytes[0] + bytes[1], 10);
+    selvage_stream_destroy(dev, stream[0]);
+    selvage_stream_destroy(other, stream[1]);
+    selvage_device_free(dev, bytes);
+    selvage_device_close(other);
+}
+
+static void check_refused_pack(selvage_device_t *dev)
+{
+    selvage_pack_t *pack = NULL;
+    CHECK_REFUSED(selvage_pack_create(NULL, 1, MPI_BYTE, &pack), "dev");
+    CHECK_REFUSED(selvage_pack_create(dev, 1, MPI_BYTE, NULL), "pack_out");
+    CHECK_STATUS(selvage_pack_create(dev, 1, MPI_BYTE, &pack), SELVAGE_ERR_STATE);
+    CHECK_REFUSED(selvage_pack_gather(NULL, dev, dev, NULL), "pack");
+    CHECK_REFUSED(selvage_pack_scatter(NULL, dev, 0, dev, NULL), "pack");
+    CHECK_EQ(selvage_pack_bytes(NULL), 0);
+    selvage_pack_destroy(NULL);
+    CHECK(pack == NULL);
+}
+
 static void check_null(selvage_device_t *dev)
 {
     CHECK_STR(selvage_device_name(NULL), "");
@@ -159,6 +213,9 @@ int main(void)
     if (dev) {
         check_program(dev);
         check_refused(dev);
+        check_memory(dev);
+        check_synchronize(dev);
+        check_refused_pack(dev);
         check_null(dev);
         check_other_kind(dev);
     }

@@ -85,6 +85,9 @@ for route in peer shared staged; do
     all_given_back 2 "plaquette by route $route"
 done
 
+mpi 2 0 "checks, 0 failed" "$top_builddir/tests/message_mpi" 5 20
+all_given_back 2 "messages"
+
 # The MPI says nothing of AMD GPUs, so nothing goes direct, unless the user insists; the stand-in's memory bears it.
 mpi 2 0 "n/a: route direct was asked for, .* does not say" "$smoke" --quick --sizes 4K --routes direct
 SELVAGE_DIRECT=force mpi 2 0 "$right" "$smoke" --quick --sizes 0,13,100001 --routes direct --json "$work/json"

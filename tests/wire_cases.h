@@ -184,6 +184,33 @@ static void wire_case_channels(sv_wire_t *wire)
     wire_barrier(wire);
 }
 
+/* Everybody writes to everybody, in order, into receives from any source; who wrote is in the message. */
+static void wire_case_any_source(sv_wire_t *wire)
+{
+    enum { EACH = 3, RANKS_MAX = 16 };
+    sv_wire_request_t out[EACH * RANKS_MAX], in[EACH * RANKS_MAX];
+    int src[EACH], dst[EACH * RANKS_MAX], next[RANKS_MAX] = {0};
+    const int many = EACH * wire->size;
+    for (int i = 0; i < many / 2; i++)
+        CHECK_STATUS(sv_wire_recv(wire, SV_WIRE_MESSAGE, &dst[i], sizeof(int), SV_WIRE_ANY_SOURCE, 17, &in[i]),
+                     SELVAGE_SUCCESS);
+    for (int i = 0; i < many; i++) {
+        src[i / wire->size] = EACH * wire->rank + i / wire->size;
+        CHECK_STATUS(sv_wire_send(wire, SV_WIRE_MESSAGE, &src[i / wire->size], sizeof(int), i % wire->size, 17,
+                                  &out[i]), SELVAGE_SUCCESS);
+    }
+    for (int i = many / 2; i < many; i++)
+        CHECK_STATUS(sv_wire_recv(wire, SV_WIRE_MESSAGE, &dst[i], sizeof(int), SV_WIRE_ANY_SOURCE, 17, &in[i]),
+                     SELVAGE_SUCCESS);
+    for (int i = 0; i < many; i++) {
+        CHECK_STATUS(wire_finish(wire, &in[i], NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(dst[i] % EACH, next[dst[i] / EACH]++);
+    }
+    for (int i = 0; i < many; i++)
+        CHECK_STATUS(wire_finish(wire, &out[i], NULL), SELVAGE_SUCCESS);
+    wire_barrier(wire);
+}
+
 /* A message longer than the receive: the receiver's error, the sender's success, nothing past the capacity. */
 static void wire_truncate(sv_wire_t *wire, size_t bytes, size_t capacity)
 {
@@ -329,6 +356,7 @@ static void wire_cases_run(sv_wire_t *wire)
     wire_case_order(wire);
     wire_case_many(wire);
     wire_case_channels(wire);
+    wire_case_any_source(wire);
     wire_case_truncate(wire);
     wire_case_cancel(wire);
     wire_case_limits(wire);

@@ -109,6 +109,29 @@ void selvage_stream_destroy(selvage_device_t *dev, void *stream);
 /** @brief Blocks until everything enqueued on @p stream so far is complete. @return the first device error */
 selvage_status_t selvage_stream_synchronize(selvage_device_t *dev, void *stream);
 
+/** @brief Blocks until all work of this process on the device is complete, whatever its stream. @return as above */
+selvage_status_t selvage_device_synchronize(selvage_device_t *dev);
+
+/** Where memory lies. */
+typedef enum selvage_memory {
+    SELVAGE_MEMORY_UNKNOWN = 0, /**< the runtime would not say */
+    SELVAGE_MEMORY_DEVICE = 1,  /**< of this device: an allocation, a pool's, or virtual memory */
+    SELVAGE_MEMORY_OTHER = 2,   /**< of another device of this process */
+    SELVAGE_MEMORY_MANAGED = 3, /**< moves between device and host */
+    SELVAGE_MEMORY_PINNED = 4,  /**< host memory that the device knows */
+    SELVAGE_MEMORY_HOST = 5,    /**< other host memory */
+    SELVAGE_MEMORY_NONE = 6     /**< it was freed, or goes on beyond the allocation it begins in */
+} selvage_memory_t;
+
+/**
+ * @brief Says where @p bytes bytes at @p ptr lie. Local; any thread; neither blocks nor logs.
+ * @param[in]  bytes       at least 1
+ * @param[out] memory_out  of addresses that were never memory: HOST
+ * @return ERR_ARGUMENT
+ */
+selvage_status_t selvage_device_memory(selvage_device_t *dev, const void *ptr, size_t bytes,
+                                       selvage_memory_t *memory_out);
+
 /** Direction of a copy; decides which link it uses. */
 typedef enum selvage_copy {
     SELVAGE_COPY_DEVICE_TO_HOST = 1,

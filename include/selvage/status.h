@@ -32,7 +32,8 @@ extern "C" {
     X(ERR_UNSUPPORTED, -12, "not possible with this device, MPI or build")              \
     X(ERR_LIMIT, -13, "a limit of the MPI or of Selvage was reached")                   \
     X(ERR_INTERNAL, -14, "Selvage broke one of its own rules; please report it")          \
-    X(ERR_ABORTED, -15, "the operation was aborted")
+    X(ERR_ABORTED, -15, "the operation was aborted")                                    \
+    X(ERR_TRUNCATED, -16, "a message was longer than its receive")
 
 /** Result of every call that can fail. */
 typedef enum selvage_status {

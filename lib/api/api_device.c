@@ -132,6 +132,30 @@ selvage_status_t selvage_stream_synchronize(selvage_device_t *dev, void *stream)
     return SV_DEVICE_CALL(dev, stream_sync, stream);
 }
 
+selvage_status_t selvage_device_synchronize(selvage_device_t *dev)
+{
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    return dev->ops->device_sync(dev);
+}
+
+selvage_status_t selvage_device_memory(selvage_device_t *dev, const void *ptr, size_t bytes,
+                                       selvage_memory_t *memory_out)
+{
+    static const selvage_memory_t known[SV_MEMORY_KINDS] = {
+        [SV_MEMORY_UNKNOWN] = SELVAGE_MEMORY_UNKNOWN, [SV_MEMORY_DEVICE] = SELVAGE_MEMORY_DEVICE,
+        [SV_MEMORY_POOL] = SELVAGE_MEMORY_DEVICE, [SV_MEMORY_VIRTUAL] = SELVAGE_MEMORY_DEVICE,
+        [SV_MEMORY_MANAGED] = SELVAGE_MEMORY_MANAGED, [SV_MEMORY_PINNED] = SELVAGE_MEMORY_PINNED,
+        [SV_MEMORY_HOST] = SELVAGE_MEMORY_HOST, [SV_MEMORY_PAGEABLE] = SELVAGE_MEMORY_HOST,
+        [SV_MEMORY_OTHER] = SELVAGE_MEMORY_OTHER, [SV_MEMORY_SPLIT] = SELVAGE_MEMORY_NONE,
+        [SV_MEMORY_FREED] = SELVAGE_MEMORY_NONE,
+    };
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    CHECK_ARGUMENT(bytes > 0, "bytes: must be at least 1");
+    CHECK_ARGUMENT(memory_out, "memory_out: must not be NULL");
+    *memory_out = known[SV_DEVICE_CALL(dev, memory_kind, ptr, bytes)];
+    return SELVAGE_SUCCESS;
+}
+
 /* False for a number that is no direction. */
 static bool copy_kind_of(selvage_copy_t direction, sv_copy_kind_t *kind_out)
 {

@@ -52,6 +52,7 @@ typedef struct sv_config {
     int soft_blocks;
     int soft_stores;
     int intranode;
+    uint64_t message_eager_bytes;
     int coll_algo, coll_proto;
     uint64_t coll_ll_max, coll_ll128_max;
     bool coll_checksum;
@@ -63,6 +64,11 @@ typedef struct sv_config {
     uint64_t coll_arena_bytes;
     int coll_channels_min, coll_channels_max;
     uint64_t work_fifo_bytes;
+    bool dropin_fast;
+    uint64_t dropin_fast_bytes;
+    int dropin_sync;
+    char job[SV_CONFIG_TEXT_BYTES];
+    bool report;
     char trace[SV_CONFIG_TEXT_BYTES];
     int trace_events;
     char flight_file[SV_CONFIG_TEXT_BYTES];

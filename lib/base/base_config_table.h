@@ -53,6 +53,8 @@
       "how long kernels that wait launches ahead of packets wait on the device, us; 0: none are; -1: suits the device")\
     X(INTRANODE, intranode, CHOICE, "deferred", "deferred|immediate|measured", 0,                                      \
       "when copies within the node start: behind the copies down, at once, or as measured in the first epochs")        \
+    X(MESSAGE_EAGER_BYTES, message_eager_bytes, BYTES, "8K", "0..1048576", 1,                                          \
+      "messages up to this size leave at once, with their envelope; longer ones when their receive is there")          \
     X(COLL_ALGO, coll_algo, CHOICE, "auto", "auto|oneshot|twoshot|direct|ring|pat|nvls", 1,                            \
       "algorithm of collectives; where a call has no such one, the nearest")                                           \
     X(COLL_PROTO, coll_proto, CHOICE, "auto", "auto|ll|ll128|simple", 1,                                               \
@@ -78,6 +80,15 @@
       "channels (blocks) of a collective at most; 0: suits the device")                                                \
     X(WORK_FIFO_BYTES, work_fifo_bytes, BYTES, "256K", "4096..1073741824", 0,                                          \
       "pinned memory in which work of groups of collectives waits for the device; a power of two")                     \
+    X(DROPIN_FAST, dropin_fast, BOOL, "off", "", 1,                                                                    \
+      "under selvage-run, messages of device memory go from device to device, announced by an MPI message")            \
+    X(DROPIN_FAST_BYTES, dropin_fast_bytes, BYTES, "16K", "96..1073741824", 1,                                         \
+      "messages of at least this size do so")                                                                          \
+    X(DROPIN_SYNC, dropin_sync, CHOICE, "device", "device|default|none|check", 0,                                      \
+      "what MPI calls of the drop-in wait for before they touch device memory: all work, that of the default stream, " \
+      "nothing; check: all work, and a warning if it was needed")                                                      \
+    X(JOB, job, TEXT, "", "", 1, "name of a job in which every rank has the drop-in; selvage-run sets it")             \
+    X(REPORT, report, BOOL, "off", "", 0, "at MPI_Finalize the drop-in prints what device memory it moved")            \
     X(TRACE, trace, TEXT, "", "", 1, "file for the timeline of all ranks (Perfetto, chrome://tracing)")                \
     X(TRACE_EVENTS, trace_events, INT, "131072", "1024..16777216", 1, "timeline records kept per rank")                \
     X(FLIGHT_FILE, flight_file, TEXT, "", "", 0,                                                                       \

@@ -25,7 +25,7 @@
 #include <selvage/device.h>
 #include <selvage/status.h>
 
-enum { SV_DEVICE_ABI = 8, SV_KERNEL_ARG_BYTES = 1024, SV_DEVICE_HANDLE_BYTES = 96 };
+enum { SV_DEVICE_ABI = 9, SV_KERNEL_ARG_BYTES = 1024, SV_DEVICE_HANDLE_BYTES = 96 };
 
 /*
  * A kernel of the library: its name in code objects, and its body for soft. arg points at the argument struct.
@@ -125,6 +125,9 @@ typedef struct sv_device_ops {
     /* Whether work for the stream is recorded into a graph now, or refused for another stream's recording, instead of
        being run. Cannot fail; never logs. */
     bool (*stream_is_capturing)(sv_device_t *dev, void *stream);
+    /* Waits for all work of this process on the device, and on the one that is current in the calling thread, whoever
+       enqueued it and on which stream. */
+    selvage_status_t (*device_sync)(sv_device_t *dev);
 } sv_device_ops_t;
 
 /* First member of every device; set once, when it is opened. */

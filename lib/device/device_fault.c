@@ -201,6 +201,12 @@ static bool fault_stream_is_capturing(sv_device_t *dev, void *stream)
     return SV_DEVICE_CALL(inner_of(dev), stream_is_capturing, stream);
 }
 
+static selvage_status_t fault_device_sync(sv_device_t *dev)
+{
+    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "device_sync");
+    return inner_of(dev)->ops->device_sync(inner_of(dev));
+}
+
 static const sv_device_ops_t fault_ops = {
     .abi = SV_DEVICE_ABI,
     .close = fault_close,
@@ -233,6 +239,7 @@ static const sv_device_ops_t fault_ops = {
     .peer_access = fault_peer_access,
     .memory_kind = fault_memory_kind,
     .stream_is_capturing = fault_stream_is_capturing,
+    .device_sync = fault_device_sync,
 };
 
 selvage_status_t sv_device_fault_wrap(sv_device_t **dev_inout)

@@ -104,6 +104,7 @@ static selvage_status_t set_up_together(selvage_comm_t *comm, selvage_status_t s
 
 static void init_members(selvage_comm_t *comm, sv_wire_t *wire)
 {
+    pthread_mutex_init(&comm->messages_lock, NULL); /* default attributes: cannot fail on Linux */
     comm->wire = wire;
     comm->timeout_s = 300;
     comm->stats.struct_size = sizeof comm->stats;
@@ -138,6 +139,7 @@ static void release(selvage_comm_t *comm)
     if (comm->trace_ready)
         sv_trace_fini(&comm->trace);
     comm->wire->ops->close(comm->wire);
+    pthread_mutex_destroy(&comm->messages_lock);
     sv_thread_binding()->fault = NULL;
     sv_free(comm);
 }
@@ -184,11 +186,19 @@ static bool needs_control(selvage_comm_t *comm)
     return talks || ++comm->polls % NOW_AND_THEN == 0;
 }
 
+static struct sv_message_engine *messages_of(selvage_comm_t *comm)
+{
+    /* Partner: the release of whoever made it. */
+    return atomic_load_explicit(&comm->messages, memory_order_acquire);
+}
+
 static bool poll_all(selvage_comm_t *comm, bool control)
 {
     bool moved = false;
     if (comm->detached)
         return false;
+    if (messages_of(comm))
+        moved = comm->messages_ops->poll(messages_of(comm));
     selvage_status_t status = control ? sv_control_poll(comm, &moved) : SELVAGE_SUCCESS;
     if (status != SELVAGE_SUCCESS && comm->broken == SELVAGE_SUCCESS)
         poison_everything(comm, status);
@@ -239,9 +249,12 @@ static unsigned count_list(const sv_list_t *head)
 static void report_leftovers(selvage_comm_t *comm, const char *when)
 {
     unsigned exchanges = count_list(&comm->exchanges), buffers = count_list(&comm->buffers);
+    unsigned requests = messages_of(comm) ? comm->messages_ops->count(messages_of(comm)) : 0;
     if (exchanges || buffers)
         sv_log(SV_LOG_WARN, "comm", "%s: %u exchanges and %u registered buffers were not destroyed", when, exchanges,
                buffers);
+    if (requests)
+        sv_log(SV_LOG_WARN, "comm", "%s: %u requests of messages were not completed", when, requests);
 }
 
 static void release_leftovers(selvage_comm_t *comm)
@@ -279,6 +292,22 @@ static void part_with_arenas(selvage_comm_t *comm, double timeout_s)
         release_arena(comm, true);
 }
 
+/* So that no letter is under way behind the agreement that follows. Ranks that gave up are not waited for. */
+static void part_with_messages(selvage_comm_t *comm, double timeout_s)
+{
+    sv_patience_t patience;
+    bool done = false;
+    sv_patience_begin(&patience, comm, timeout_s);
+    while (messages_of(comm) && !done && comm->broken == SELVAGE_SUCCESS) {
+        if (comm->messages_ops->part(messages_of(comm), &done) != SELVAGE_SUCCESS)
+            return;
+        if (!done && sv_patience_poll(&patience) != SELVAGE_SUCCESS) {
+            sv_log(SV_LOG_WARN, "comm", "a rank that messages were sent to did not come to destroy its communicator");
+            return;
+        }
+    }
+}
+
 /* The collective half of destroying; runs where the engine lives. */
 static void part_with_neighbours(void *arg)
 {
@@ -287,6 +316,7 @@ static void part_with_neighbours(void *arg)
         return;
     uint64_t no_arena = comm->arena == NULL; /* the minimum of all: whether no rank has one */
     double timeout_s = comm->timeout_s > 0 && comm->timeout_s < DESTROY_TIMEOUT_S ? comm->timeout_s : DESTROY_TIMEOUT_S;
+    part_with_messages(comm, timeout_s);
     if (sv_agree(comm, "selvage_comm_destroy", 0, SELVAGE_SUCCESS, &no_arena, timeout_s) != SELVAGE_SUCCESS)
         return;
     if (!no_arena)
@@ -304,6 +334,8 @@ void sv_comm_destroy(selvage_comm_t *comm)
     sv_progress_call(&comm->progress, part_with_neighbours, comm);
     sv_progress_fini(&comm->progress);
     release_arena(comm, false);
+    if (messages_of(comm))
+        comm->messages_ops->release(messages_of(comm));
     release_leftovers(comm);
     release(comm);
 }
@@ -322,6 +354,8 @@ static void detach(void *arg)
         sv_exchange_poison(x, status, true);
         sv_exchange_withdraw(x);
     }
+    if (messages_of(comm))
+        comm->messages_ops->detach(messages_of(comm));
     comm->broken = status;
     comm->detached = true;
 }

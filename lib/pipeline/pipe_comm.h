@@ -10,14 +10,17 @@
  *     progress                         who calls sv_comm_poll()
  *     exchanges --> all exchanges; active --> those in an epoch, which a poll advances
  *     arena                            memory of collectives (above: collective/)
+ *     messages                         the message engine, from the first message on (above: message/)
  *     agree                            the inbox of collective agreements
  *
- * One thread at a time is inside: the application's, or the progress thread. Nothing here is sized by the number of
- * ranks.
+ * One thread at a time is inside: the application's, or the progress thread; only messages have a lock of their own,
+ * and may be called by any. Nothing here is sized by the number of ranks.
  */
 #ifndef SV_PIPE_COMM_H
 #define SV_PIPE_COMM_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -49,6 +52,18 @@ typedef struct sv_early_hello {
 } sv_early_hello_t;
 
 struct sv_coll_arena;
+struct sv_message_engine;
+
+/* What the communicator asks of the message engine, which has a lock of its own. */
+typedef struct sv_messages_ops {
+    bool (*poll)(struct sv_message_engine *engine); /* nothing if another thread is inside */
+    /* Of the end: takes leave of the ranks that were written to, called until it is done; how many requests are open;
+       ends those, before the wire goes; frees everything. */
+    selvage_status_t (*part)(struct sv_message_engine *engine, bool *done_out);
+    unsigned (*count)(struct sv_message_engine *engine);
+    void (*detach)(struct sv_message_engine *engine);
+    void (*release)(struct sv_message_engine *engine);
+} sv_messages_ops_t;
 
 struct selvage_comm {
     sv_config_t config;
@@ -70,6 +85,10 @@ struct selvage_comm {
     struct sv_coll_arena *arena;
     selvage_status_t (*arena_part)(struct sv_coll_arena *arena); /* lets go of peers' memory; agreed on before ... */
     void (*arena_release)(struct sv_coll_arena *arena, bool parted); /* ... all is freed; else not what peers may use */
+    struct sv_message_engine *_Atomic messages; /* NULL before the first message; released by who made it */
+    const sv_messages_ops_t *messages_ops;
+    pthread_mutex_t messages_lock;              /* for making it */
+    _Atomic uintptr_t exchange_thread;          /* who started an exchange last: its binding's address */
     sv_agree_inbox_t agree;
     uint64_t agreements;           /* collective calls agreed on so far: their sequence number */
     uint64_t nonce;                /* agreed at creation; exchange ids are made from it */

@@ -341,6 +341,8 @@ void sv_exchange_finish_held(selvage_exchange_t *x)
 
 selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
 {
+    /* Waits for messages of this thread drive exchanges, too. */
+    atomic_store_explicit(&x->comm->exchange_thread, (uintptr_t)sv_thread_binding(), memory_order_relaxed);
     sv_exchange_finish_held(x);
     sv_early_check(x);
     switch (sv_exchange_state(x)) {

@@ -5,8 +5,10 @@
  *
  * - Ranks are 0..size-1. A wire belongs to one thread at a time (whoever drives the engine).
  * - Everything is non-blocking. Nothing completes without a call into the wire.
- * - Two channels never match each other: DATA (packets; tags given out at commit) and SETUP (descriptors at commit;
- *   tags chosen by the caller). Within (channel, source, destination, tag) messages arrive in order.
+ * - Three channels never match each other: DATA (packets; tags given out at commit), SETUP (descriptors at commit;
+ *   tags chosen by the caller) and MESSAGE (the message room's). Within (channel, source, destination, tag) messages
+ *   arrive in order, and receives from any source are filled in the order in which they were posted.
+ * - The channel MESSAGE may be driven by another thread than everything else, where threads_ok says so.
  * - Control messages are 64 bytes, from any source, without posting, in order per source. The wire checks their digest
  *   (the `check` word) and drops and counts those that do not verify; the engine lives with a lost one.
  * - Buffers given to send and recv stay the caller's and must stay valid until test says SUCCESS.
@@ -23,7 +25,10 @@
 
 enum { SV_WIRE_ABI = 1, SV_WIRE_CONTROL_WORDS = 7 };
 
-typedef enum sv_wire_channel { SV_WIRE_DATA, SV_WIRE_SETUP, SV_WIRE_CHANNELS } sv_wire_channel_t;
+typedef enum sv_wire_channel { SV_WIRE_DATA, SV_WIRE_SETUP, SV_WIRE_MESSAGE, SV_WIRE_CHANNELS } sv_wire_channel_t;
+
+/* In place of the peer of a receive: a message of any rank will do. Who it was, the message itself must say. */
+enum { SV_WIRE_ANY_SOURCE = -1 };
 
 /* Opaque request; all zero bytes means none. Large enough for any implementation, so that nobody allocates. */
 typedef struct sv_wire_request {
@@ -46,7 +51,7 @@ typedef struct sv_wire_ops {
     /* Starts a message. bytes up to 2^30 + 64. */
     selvage_status_t (*send)(sv_wire_t *wire, sv_wire_channel_t channel, const void *buf, size_t bytes, int peer,
                              int tag, sv_wire_request_t *request_out);
-    /* Posts a receive of at most capacity bytes. A longer message is an error at test (ERR_MPI). */
+    /* Posts a receive of at most capacity bytes, of one rank or any. A longer message is an error at test (ERR_MPI). */
     selvage_status_t (*recv)(sv_wire_t *wire, sv_wire_channel_t channel, void *buf, size_t capacity, int peer, int tag,
                              sv_wire_request_t *request_out);
     /* SUCCESS: complete, request cleared, *bytes_out (may be NULL) is the received size. IN_PROGRESS: not yet. */

@@ -94,14 +94,15 @@ void sv_wire_local_free_nodes(sv_wire_mailbox_t *box)
     }
 }
 
-/* The oldest entry for this source and tag, or NULL. */
+/* The oldest entry for this source and tag, or NULL. A receive may be, or be looked for, for any source. */
 static sv_wire_node_t *find(sv_list_t *list, int source, int tag)
 {
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, list)
     {
         sv_wire_node_t *node = SV_CONTAINER_OF(it, sv_wire_node_t, link);
-        if (node->source == source && node->tag == tag)
+        if (node->tag == tag && (node->source == source || node->source == SV_WIRE_ANY_SOURCE ||
+                                 source == SV_WIRE_ANY_SOURCE))
             return node;
     }
     return NULL;
@@ -199,7 +200,7 @@ static void take_unexpected(sv_wire_mailbox_t *box, sv_wire_node_t *receive, sv_
 selvage_status_t sv_wire_local_recv(sv_wire_t *base, sv_wire_channel_t channel, void *buf, size_t capacity, int peer,
                                     int tag, sv_wire_request_t *request_out)
 {
-    SV_TRY(check(base, peer, capacity));
+    SV_TRY(check(base, peer == SV_WIRE_ANY_SOURCE ? base->rank : peer, capacity));
     sv_wire_mailbox_t *box = mailbox(base, base->rank);
     sv_wire_node_t *receive;
     pthread_mutex_lock(&box->mutex);

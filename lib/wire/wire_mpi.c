@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The MPI wire's life: three private duplicates of the caller's communicator, the node split, and the end, whether by
+ * The MPI wire's life: four private duplicates of the caller's communicator, the node split, and the end, whether by
  * close or by MPI_Finalize. Opening is collective and gives one decision on all ranks: a rank that is out of memory
  * still takes part, because the others would wait for it. Blocking steps are polled and yield, because ranks may
  * outnumber cores by far. An attribute on MPI_COMM_SELF tells the owner when MPI_Finalize begins; after it nothing is

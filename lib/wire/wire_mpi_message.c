@@ -87,7 +87,8 @@ selvage_status_t sv_wire_mpi_recv(sv_wire_t *base, sv_wire_channel_t channel, vo
     sv_wire_mpi_t *wire = (sv_wire_mpi_t *)base;
     MPI_Request handle;
     SV_TRY(check_bytes(capacity));
-    int code = PMPI_Irecv(buf, (int)capacity, MPI_BYTE, peer, tag, wire->comm[channel], &handle);
+    int source = peer == SV_WIRE_ANY_SOURCE ? MPI_ANY_SOURCE : peer;
+    int code = PMPI_Irecv(buf, (int)capacity, MPI_BYTE, source, tag, wire->comm[channel], &handle);
     if (code != MPI_SUCCESS)
         return sv_wire_mpi_error(code, "MPI_Irecv from rank %d (%zu bytes, tag %d)", peer, capacity, tag);
     pack_request(request_out, handle, channel, true, peer, capacity);

@@ -101,6 +101,7 @@ typedef CUdeviceptr hipDeviceptr_t;
 #define hipStreamCreateWithPriority cudaStreamCreateWithPriority
 #define hipStreamDestroy cudaStreamDestroy
 #define hipStreamSynchronize cudaStreamSynchronize
+#define hipDeviceSynchronize cudaDeviceSynchronize
 #define hipStreamWaitEvent cudaStreamWaitEvent
 #define hipStreamIsCapturing cudaStreamIsCapturing
 #define hipEventCreateWithFlags cudaEventCreateWithFlags

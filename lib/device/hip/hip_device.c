@@ -80,6 +80,18 @@ static selvage_status_t stream_wait_event(sv_device_t *dev, void *stream, sv_eve
     HIP_CALL(dev, hipStreamWaitEvent((hipStream_t)stream, (hipEvent_t)(void *)event, 0), "hipStreamWaitEvent");
 }
 
+/* Memory of another GPU than this device's may be what the caller thinks of; its work is on the current one. */
+static selvage_status_t device_sync(sv_device_t *dev)
+{
+    int current = 0;
+    hipError_t error = hipGetDevice(&current);
+    if (error == hipSuccess && current != hip_of(dev)->index)
+        error = hipDeviceSynchronize();
+    if (error == hipSuccess)
+        error = HIP_RUN(hip_of(dev), hipDeviceSynchronize());
+    return sv_hip_status(hip_of(dev), error, "hipDeviceSynchronize");
+}
+
 /* The default stream answers with an error while another stream that orders itself with it is captured. */
 static bool stream_is_capturing(sv_device_t *dev, void *stream)
 {
@@ -170,6 +182,7 @@ static const sv_device_ops_t hip_ops = {
     .peer_access = peer_access,
     .memory_kind = sv_hip_memory_kind,
     .stream_is_capturing = stream_is_capturing,
+    .device_sync = device_sync,
 };
 
 static selvage_status_t prepare(hip_device_t *dev)

@@ -120,6 +120,7 @@ static const sv_device_ops_t soft_ops = {
     .peer_access = soft_peer_access,
     .memory_kind = soft_memory_kind,
     .stream_is_capturing = soft_stream_is_capturing,
+    .device_sync = soft_device_sync,
 };
 
 selvage_status_t sv_soft_open(const sv_config_t *config, sv_device_t **dev_out)

@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/base_list.h"
 #include "device/device.h"
 
 #if defined(SV_NO_THREADS) && SV_NO_THREADS
@@ -133,6 +134,7 @@ typedef struct soft_helper {
 
 struct soft_stream {
     soft_device_t *dev;
+    sv_list_t link;                  /* among the process's streams with workers */
     bool inlined;
     unsigned id;                     /* of its progress word */
     soft_progress_t *progress;
@@ -164,6 +166,8 @@ selvage_status_t soft_stream_create(soft_device_t *dev, soft_stream_t **stream_o
 /* Waits for the stream's work. Accepts NULL. */
 void soft_stream_destroy(soft_stream_t *stream);
 void soft_stream_sync(soft_stream_t *stream);
+/* The work of all streams of the process: its software devices are one, as the GPU is that several handles open. */
+selvage_status_t soft_device_sync(sv_device_t *dev);
 
 /* Progress words. The position is where the new owner begins. SELVAGE_ERR_DEVICE if all are taken. */
 selvage_status_t soft_progress_acquire(unsigned *id_out, soft_progress_t **progress_out);

@@ -11,6 +11,12 @@
 #include "base/base_status.h"
 #include "device/soft/soft_priv.h"
 
+/* Every stream that has a worker, for whoever waits for the device as a whole. */
+static struct {
+    pthread_mutex_t lock;
+    sv_list_t streams;
+} table = {PTHREAD_MUTEX_INITIALIZER, {&table.streams, &table.streams}};
+
 /* A producer that waits for its slot. */
 typedef struct slot_wait {
     const soft_op_t *op;
@@ -100,9 +106,14 @@ static selvage_status_t stream_start(soft_stream_t *stream)
     for (uint64_t i = begin; i < begin + SOFT_RING_OPS; i++)
         atomic_init(&stream->ops[i % SOFT_RING_OPS].sequence, i);
     selvage_status_t status = soft_thread_start(&stream->thread, stream_worker, stream);
-    if (status != SELVAGE_SUCCESS)
+    if (status != SELVAGE_SUCCESS) {
         soft_progress_release(stream->id);
-    return status;
+        return status;
+    }
+    pthread_mutex_lock(&table.lock);
+    sv_list_append(&table.streams, &stream->link);
+    pthread_mutex_unlock(&table.lock);
+    return SELVAGE_SUCCESS;
 }
 
 selvage_status_t soft_stream_create(soft_device_t *dev, soft_stream_t **stream_out)
@@ -131,11 +142,26 @@ void soft_stream_sync(soft_stream_t *stream)
         soft_progress_wait(stream->progress, atomic_load_explicit(&stream->tail, memory_order_relaxed));
 }
 
+/* Workers never take the lock, so that they go on while it is held here. */
+selvage_status_t soft_device_sync(sv_device_t *dev)
+{
+    sv_list_t *it, *safe;
+    (void)dev;
+    pthread_mutex_lock(&table.lock);
+    SV_LIST_FOR_EACH(it, safe, &table.streams)
+        soft_stream_sync(SV_CONTAINER_OF(it, soft_stream_t, link));
+    pthread_mutex_unlock(&table.lock);
+    return SELVAGE_SUCCESS;
+}
+
 void soft_stream_destroy(soft_stream_t *stream)
 {
     if (!stream)
         return;
     if (!stream->inlined) {
+        pthread_mutex_lock(&table.lock);
+        sv_list_remove(&stream->link);
+        pthread_mutex_unlock(&table.lock);
         soft_stream_sync(stream);
         /* Partner: the acquire in worker_ready(). */
         atomic_store_explicit(&stream->stop, 1, memory_order_release);

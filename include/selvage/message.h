@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file message.h
+ * @brief Messages: send and receive as MPI has them, for buffers in device or host memory, with a stream.
+ *
+ * What MPI promises holds: messages of one source to one destination with one communicator do not overtake each other;
+ * a receive takes the first message that fits its source and tag; a message may be longer or shorter in count and made
+ * of other types than its receive, as long as its bytes fit; a rank may send to itself. Messages never meet packets of
+ * exchanges, nor messages of MPI. Bytes are verified on arrival as SELVAGE_CHECKSUM says.
+ *
+ * - Stream: a send reads its buffer behind the work that is on the stream when it is called; a receive writes its
+ *   buffer behind that work, too. When test or wait say that a request is complete, the host has seen it so: whatever
+ *   is enqueued afterwards, on any stream, sees the data and may overwrite what was sent. SELVAGE_MESSAGE_NO_STREAM
+ *   says that the buffer may be used at once, which saves an event.
+ * - Progress: every call of this header on a communicator advances all its messages; waits advance exchanges, too, that
+ *   the same thread has started, and selvage_progress(), test and wait of exchanges advance messages.
+ * - Threads: several threads may call at the same time if MPI was initialised with MPI_THREAD_MULTIPLE. One request is
+ *   one thread's at a time. While the thread that started exchanges waits for messages, no other one calls them.
+ * - Deadline: a wait gives up with SELVAGE_ERR_TIMEOUT once nothing of the communicator's messages has moved for
+ *   SELVAGE_TIMEOUT_S (or timeout_s of the communicator); the request stays open.
+ *
+ * Ranks are those of the communicator that was wrapped. Tags are 0 to 2^31-1. MPI_ANY_SOURCE, MPI_ANY_TAG and
+ * MPI_PROC_NULL mean what they mean to MPI.
+ */
+#ifndef SELVAGE_MESSAGE_H
+#define SELVAGE_MESSAGE_H
+
+#include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <selvage/comm.h>
+#include <selvage/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/** A send or receive under way (opaque). NULL: none; complete ones are freed and set to NULL by test and wait. */
+typedef struct selvage_request selvage_request_t;
+/** A message that selvage_message_improbe() has taken out of matching (opaque). */
+typedef struct selvage_message selvage_message_t;
+
+/** In place of a stream: the buffer may be read, or written, at once. */
+#define SELVAGE_MESSAGE_NO_STREAM ((void *)(intptr_t)-1)
+
+/** What became of a request. Members that mean nothing (of a send: source, tag) are those of an empty MPI_Status. */
+typedef struct selvage_message_status {
+    int source;             /**< rank that sent it; MPI_PROC_NULL or MPI_ANY_SOURCE as MPI has it */
+    int tag;                /**< its tag, or MPI_ANY_TAG */
+    selvage_status_t error; /**< how it ended; the call returns the same (selvage_message_waitall(): the first) */
+    int cancelled;          /**< 1: it was cancelled before anything matched it */
+    uint64_t bytes;         /**< received, or sent; of a truncated message, what it had */
+    uint64_t reserved[3];   /**< zero */
+} selvage_message_status_t;
+
+/**
+ * @name Starting
+ * Local; never block; stream-ordered as said above. The type is taken apart at once (what can be, see
+ * selvage_exchange_add_send_type()) and may be freed behind the call. The buffer is Selvage's until the request is
+ * complete. Device buffers, pinned memory and any host memory will do, at either end.
+ *
+ * @param[in]  buf      as in MPI_Isend; NULL only if there are no bytes, or with addresses in the type
+ * @param[in]  stream   native handle, NULL for the default stream, or SELVAGE_MESSAGE_NO_STREAM
+ * @param[out] request  owned by the caller; completed by test or wait, or given up by selvage_message_free()
+ * @return ERR_ARGUMENT with the argument named, ERR_UNSUPPORTED (type), ERR_MEMORY, ERR_DEVICE, ERR_MPI, ERR_STATE
+ *         (after MPI_Finalize, or a stream that is being captured)
+ * @{
+ */
+/** @brief Begins to send. Complete when the buffer may be used again. */
+selvage_status_t selvage_message_isend(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
+                                       int destination, int tag, void *stream, selvage_request_t **request);
+/** @brief The same, complete only when a receive has matched it. */
+selvage_status_t selvage_message_issend(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
+                                        int destination, int tag, void *stream, selvage_request_t **request);
+/** @brief Begins to receive at most @p count elements, from one rank or any, with one tag or any. */
+selvage_status_t selvage_message_irecv(selvage_comm_t *comm, void *buf, size_t count, MPI_Datatype type, int source,
+                                       int tag, void *stream, selvage_request_t **request);
+/** @} */
+
+/**
+ * @name Blocking
+ * As the calls above and selvage_message_wait() behind them; when one fails by its deadline, its requests are given up.
+ * @return as those, and as selvage_message_wait()
+ * @{
+ */
+selvage_status_t selvage_message_send(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
+                                      int destination, int tag, void *stream);
+selvage_status_t selvage_message_recv(selvage_comm_t *comm, void *buf, size_t count, MPI_Datatype type, int source,
+                                      int tag, void *stream, selvage_message_status_t *status_out);
+/** @brief Both at the same time; the buffers do not overlap. @p status_out is the receive's, may be NULL. */
+selvage_status_t selvage_message_sendrecv(selvage_comm_t *comm, const void *send_buf, size_t send_count,
+                                          MPI_Datatype send_type, int destination, int send_tag, void *recv_buf,
+                                          size_t recv_count, MPI_Datatype recv_type, int source, int recv_tag,
+                                          void *stream, selvage_message_status_t *status_out);
+/** @} */
+
+/**
+ * @name Completing
+ * Local. A request that is complete, well or not, is freed and set to NULL. NULL is complete, with an empty status.
+ * @p status_out and @p statuses_out may be NULL.
+ * @return ERR_TRUNCATED (the message had more bytes than the receive: nothing was received, the detail has both sizes),
+ *         ERR_CHECKSUM, ERR_DEVICE, ERR_MPI, ERR_MEMORY; ERR_TIMEOUT (request open); ERR_ARGUMENT
+ * @{
+ */
+/** @brief Never blocks. @return IN_PROGRESS while it is not complete */
+selvage_status_t selvage_message_test(selvage_request_t **request, selvage_message_status_t *status_out);
+/** @brief Blocks until it is complete, up to the deadline. */
+selvage_status_t selvage_message_wait(selvage_request_t **request, selvage_message_status_t *status_out);
+/** @brief Blocks until all are, also if some fail. All on one communicator. */
+selvage_status_t selvage_message_waitall(size_t count, selvage_request_t **requests,
+                                         selvage_message_status_t *statuses_out);
+/** @brief Blocks until one is; @p index_out is which, SIZE_MAX if all are NULL. All on one communicator. */
+selvage_status_t selvage_message_waitany(size_t count, selvage_request_t **requests, size_t *index_out,
+                                         selvage_message_status_t *status_out);
+/**
+ * @brief Takes a receive back that nothing has matched; it must still be completed, and the status says whether it was
+ * cancelled. Sends are never taken back. Local; does not block. @return ERR_ARGUMENT
+ */
+selvage_status_t selvage_message_cancel(selvage_request_t *request);
+/** @brief Lets go of a request, which goes on to its end alone, and sets it to NULL. Local; does not block. */
+selvage_status_t selvage_message_free(selvage_request_t **request);
+/** @} */
+
+/**
+ * @name Probing
+ * What the next receive with this source and tag would take. probe blocks, up to the deadline.
+ * @param[out] found_out   1 if there is one
+ * @param[out] status_out  its source, tag and bytes; may be NULL
+ * @return ERR_ARGUMENT, ERR_TIMEOUT, ERR_MPI, ERR_STATE
+ * @{
+ */
+selvage_status_t selvage_message_probe(selvage_comm_t *comm, int source, int tag,
+                                       selvage_message_status_t *status_out);
+selvage_status_t selvage_message_iprobe(selvage_comm_t *comm, int source, int tag, int *found_out,
+                                        selvage_message_status_t *status_out);
+/** @brief The same, and takes the message: only selvage_message_imrecv() receives it. NULL if there is none. */
+selvage_status_t selvage_message_improbe(selvage_comm_t *comm, int source, int tag, selvage_message_t **message_out,
+                                         selvage_message_status_t *status_out);
+/** @brief Begins to receive what improbe took, and sets @p message to NULL. As selvage_message_irecv(). */
+selvage_status_t selvage_message_imrecv(selvage_message_t **message, void *buf, size_t count, MPI_Datatype type,
+                                        void *stream, selvage_request_t **request);
+/** @} */
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

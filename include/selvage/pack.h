@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file pack.h
+ * @brief Elements of an MPI datatype in device memory, gathered into a stream and scattered from one on the device.
+ */
+#ifndef SELVAGE_PACK_H
+#define SELVAGE_PACK_H
+
+#include <mpi.h>
+#include <stddef.h>
+
+#include <selvage/comm.h>
+#include <selvage/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/** How elements of a datatype are gathered and scattered on a device (opaque). */
+typedef struct selvage_pack selvage_pack_t;
+
+/**
+ * @brief Takes a datatype apart. Local; does not block; a thread that may call MPI.
+ * @param[in]  dev       outlives the plan
+ * @param[in]  count     elements, 0 too
+ * @param[in]  type      as for selvage_exchange_add_send_type(); it may be freed behind the call
+ * @param[out] pack_out  freed by selvage_pack_destroy()
+ * @return ERR_ARGUMENT, ERR_UNSUPPORTED (darray), ERR_LIMIT, ERR_MEMORY, ERR_STATE (MPI is not initialised), ERR_MPI
+ */
+selvage_status_t selvage_pack_create(selvage_device_t *dev, size_t count, MPI_Datatype type,
+                                     selvage_pack_t **pack_out);
+
+/** @brief Bytes of the stream, as MPI_Type_size says them. Local; 0 for NULL. */
+size_t selvage_pack_bytes(const selvage_pack_t *pack);
+
+/**
+ * @brief Enqueues gathering the elements at @p buf to @p packed. Returns at once; stream-ordered.
+ *
+ * One thread at a time for a plan, and uses of one plan are ordered by their stream, or waited for.
+ *
+ * @param[in]  buf     as in MPI_Pack, in memory that the device reaches
+ * @param[out] packed  the stream, in device or pinned memory
+ * @return ERR_ARGUMENT, ERR_DEVICE, ERR_LIMIT
+ */
+selvage_status_t selvage_pack_gather(selvage_pack_t *pack, const void *buf, void *packed, void *stream);
+
+/**
+ * @brief Enqueues scattering the first @p bytes of a stream to the elements at @p buf; what lies between the elements
+ * is not touched. As selvage_pack_gather().
+ */
+selvage_status_t selvage_pack_scatter(selvage_pack_t *pack, const void *packed, size_t bytes, void *buf, void *stream);
+
+/** @brief Frees a plan whose work is complete. Accepts NULL. */
+void selvage_pack_destroy(selvage_pack_t *pack);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

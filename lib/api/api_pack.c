@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The calls of pack.h: arguments are checked, pinned memory gets the address that kernels reach it by. */
+#include <selvage/pack.h>
+
+#include "base/base_status.h"
+#include "memory/memory_kind.h"
+#include "pipeline/pipe_pack.h"
+#include "wire/wire_mpi_datatype.h"
+
+selvage_status_t selvage_pack_create(selvage_device_t *dev, size_t count, MPI_Datatype type,
+                                     selvage_pack_t **pack_out)
+{
+    sv_type_map_t map = {0};
+    if (!dev)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "dev: must not be NULL");
+    if (!pack_out)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "pack_out: must not be NULL");
+    SV_TRY(sv_wire_mpi_flatten("selvage_pack_create", count, type, &map));
+    return sv_pack_create(dev, &map, pack_out);
+}
+
+size_t selvage_pack_bytes(const selvage_pack_t *pack)
+{
+    return pack ? (size_t)pack->map.bytes : 0;
+}
+
+static selvage_status_t check(const selvage_pack_t *pack, const void *packed, size_t bytes)
+{
+    if (!pack)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "pack: must not be NULL");
+    if (bytes > pack->map.bytes)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "bytes: %zu of a stream of %llu", bytes,
+                        (unsigned long long)pack->map.bytes);
+    if (!packed && bytes > 0)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "packed: must not be NULL");
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t selvage_pack_gather(selvage_pack_t *pack, const void *buf, void *packed, void *stream)
+{
+    void *there = NULL;
+    SV_TRY(check(pack, packed, selvage_pack_bytes(pack)));
+    SV_TRY(sv_memory_admit(pack->dev, "selvage_pack_gather", packed, (size_t)pack->map.bytes, &there));
+    return sv_pack_gather(pack, buf, there, stream);
+}
+
+selvage_status_t selvage_pack_scatter(selvage_pack_t *pack, const void *packed, size_t bytes, void *buf, void *stream)
+{
+    void *there = NULL;
+    SV_TRY(check(pack, packed, bytes));
+    SV_TRY(sv_memory_admit(pack->dev, "selvage_pack_scatter", packed, bytes, &there));
+    return sv_pack_scatter(pack, there, bytes, buf, stream);
+}
+
+void selvage_pack_destroy(selvage_pack_t *pack)
+{
+    sv_pack_destroy(pack);
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The drop-in: a library of its own that stands between a program and its MPI. A call whose buffers lie in host memory
+ * goes to MPI as it is. One with device memory in it becomes the same call on pinned host memory:
+ *
+ *   MPI_Send(device)   synchronise, copy down, PMPI_Send(pinned)
+ *   MPI_Recv(device)   synchronise, PMPI_Recv(pinned), copy up
+ *   MPI_Isend, ...     the same around PMPI_Isend; the program gets a generalized request that ends behind the copy
+ *
+ * MPI is called by PMPI_ names only, and Selvage by include/ only. State is the process's (sv_drop), as MPI's is. Any
+ * thread, as far as the program's thread level allows.
+ */
+#ifndef SV_DROP_H
+#define SV_DROP_H
+
+#include <mpi.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <selvage/device.h>
+#include <selvage/message.h>
+#include <selvage/pack.h>
+
+/* Bodies of MPI_ calls and what else programs see; everything else is hidden. */
+#define SV_DROP_EXPORT __attribute__((visibility("default")))
+
+/* --- settings and the device (drop_device.c, drop_settings.c) ----------------------------------------------------- */
+
+typedef enum sv_drop_sync {
+    SV_DROP_SYNC_DEVICE, SV_DROP_SYNC_DEFAULT, SV_DROP_SYNC_NONE, SV_DROP_SYNC_CHECK
+} sv_drop_sync_t;
+
+typedef struct sv_drop_settings {
+    sv_drop_sync_t sync;
+    bool report, progress_thread, fast, soft; /* soft: that device is asked for */
+    int64_t fast_bytes; /* messages of at least so many take the fast route */
+    char job[64]; /* what selvage-run calls this job; "" without it */
+} sv_drop_settings_t;
+
+const sv_drop_settings_t *sv_drop_settings(void);
+
+/* The device, opened at the first call that may need it; NULL if there is none. */
+selvage_device_t *sv_drop_device(void);
+void sv_drop_device_close(void);
+
+/* Where an address leads, as the device says; see sv_drop_is_host() for the cheap way. NOBODY: there is nothing now,
+   but memory of the device may come there without a new mapping. */
+typedef enum sv_drop_place { SV_DROP_HOST, SV_DROP_DEVICE, SV_DROP_NOBODY } sv_drop_place_t;
+sv_drop_place_t sv_drop_ask(const void *ptr);
+
+/* Waits, as the settings want it, until nothing of the program's uses device memory that call was given. */
+void sv_drop_settle(void);
+
+/* Copies and waits for it; a failure ends the program by MPI_Abort, because there is no error class for it. */
+void sv_drop_copy(void *dst, const void *src, size_t bytes, selvage_copy_t direction);
+void sv_drop_gather(selvage_pack_t *pack, const void *buf, void *packed);
+void sv_drop_scatter(selvage_pack_t *pack, const void *packed, size_t bytes, void *buf);
+
+/* Pinned host memory from a pool. */
+void *sv_drop_pinned(size_t bytes);
+void sv_drop_unpin(void *ptr);
+void sv_drop_pool_empty(void);
+
+/* Prints "selvage-mpi: ..." and ends the program. */
+_Noreturn void sv_drop_fatal(const char *what, const char *why);
+void sv_drop_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* --- which memory is which (drop_cache.c) ------------------------------------------------------------------------- */
+
+/* Remembers pages of host memory only: an address that once was the host's can become the device's only by a new
+   mapping, and each of those makes the generation older. A device address is asked for every time. */
+enum { SV_DROP_CACHE_SLOTS = 4096, SV_DROP_PAGE_SHIFT = 12, SV_DROP_GENERATION_BITS = 12 };
+
+extern _Atomic uint64_t sv_drop_cache[SV_DROP_CACHE_SLOTS];
+extern _Atomic uint32_t sv_drop_generation;
+
+bool sv_drop_look_up(const void *ptr, uint64_t entry);
+
+/* Page and generation: what stands in a slot if the page is the host's. */
+static inline uint64_t sv_drop_entry(const void *ptr)
+{
+    uint32_t generation = atomic_load_explicit(&sv_drop_generation, memory_order_relaxed);
+    return (uint64_t)(uintptr_t)ptr >> SV_DROP_PAGE_SHIFT << SV_DROP_GENERATION_BITS |
+           (generation & ((1u << SV_DROP_GENERATION_BITS) - 1));
+}
+
+static inline _Atomic uint64_t *sv_drop_slot(const void *ptr)
+{
+    return &sv_drop_cache[((uintptr_t)ptr >> SV_DROP_PAGE_SHIFT) % SV_DROP_CACHE_SLOTS];
+}
+
+/* Whether memory at ptr is for MPI as it is: NULL and MPI_IN_PLACE as well. */
+static inline bool sv_drop_is_host(const void *ptr)
+{
+    uint64_t entry = sv_drop_entry(ptr);
+    if (__builtin_expect(atomic_load_explicit(sv_drop_slot(ptr), memory_order_relaxed) == entry, 1))
+        return true;
+    return sv_drop_look_up(ptr, entry);
+}
+
+/* Predefined types that were seen: they are never freed, and move no address. */
+enum { SV_DROP_NAMED_SLOTS = 16 };
+extern _Atomic MPI_Datatype sv_drop_named[SV_DROP_NAMED_SLOTS];
+static inline _Atomic MPI_Datatype *sv_drop_named_slot(MPI_Datatype type)
+{
+    uint64_t key = (uint64_t)(uintptr_t)type;
+    return &sv_drop_named[(key ^ key >> 9) % SV_DROP_NAMED_SLOTS];
+}
+
+/* The same for an address that a type moves elsewhere: MPI_BOTTOM with absolute displacements, and others. */
+bool sv_drop_is_host_moved(const void *ptr, MPI_Datatype type);
+static inline bool sv_drop_is_host_typed(const void *ptr, int64_t count, MPI_Datatype type)
+{
+    if (!sv_drop_is_host(ptr))
+        return false;
+    return count <= 0 || atomic_load_explicit(sv_drop_named_slot(type), memory_order_relaxed) == type ||
+           sv_drop_is_host_moved(ptr, type);
+}
+
+/* --- datatypes (drop_type.c) -------------------------------------------------------------------------------------- */
+
+typedef struct sv_drop_type {
+    MPI_Count bytes, lb, extent, true_lb, true_extent;
+    bool named; /* predefined */
+    bool dense; /* predefined, and without gaps: count elements are one run */
+} sv_drop_type_t;
+
+/* False for what is no type: MPI is to say so. */
+bool sv_drop_type(MPI_Datatype type, sv_drop_type_t *info_out);
+
+/* How elements are gathered and scattered; kept with the type as an attribute, so that freeing the type forgets it. */
+typedef struct sv_drop_plan {
+    selvage_pack_t *pack; /* NULL: this type cannot be taken apart */
+    int64_t count;
+    pthread_mutex_t lock; /* one use at a time */
+    _Atomic int users;
+} sv_drop_plan_t;
+
+sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count);
+void sv_drop_plan_put(sv_drop_plan_t *plan);
+void sv_drop_plans_end(void);
+
+/* --- buffers of a call (drop_stage.c) ----------------------------------------------------------------------------- */
+
+typedef struct sv_drop_block {
+    int64_t count, offset; /* elements; bytes from the buffer's address */
+    MPI_Datatype type;
+} sv_drop_block_t;
+
+typedef struct sv_drop_region {
+    char *user;             /* device memory */
+    char *host;             /* pinned; stands for user + low */
+    int64_t low;
+    size_t bytes;           /* at host */
+    bool in, out, packed;   /* packed: host holds the stream of one block, not its image */
+    bool mixed;             /* what lies between the elements goes along: see land_image() */
+    sv_drop_plan_t *plan;   /* of a packed one */
+    sv_drop_block_t one, *blocks;
+    int nblocks;
+    int count;              /* what MPI is given in place of count and type, if packed */
+    MPI_Datatype type;
+} sv_drop_region_t;
+
+enum { SV_DROP_REGIONS = 2 };
+
+typedef struct sv_drop_call {
+    const char *name;
+    sv_drop_region_t region[SV_DROP_REGIONS];
+    int nregions;
+} sv_drop_call_t;
+
+/* Elements of a message. Returns the region, whose address, count and type MPI is to be given; NULL for host memory. */
+sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t count, MPI_Datatype type, bool in,
+                                  bool out);
+
+/* A list of blocks in one buffer. displs in elements, or bytes in bytes, or far in bytes; all NULL: one behind the
+   other. types NULL: type. counts NULL: count. */
+typedef struct sv_drop_list {
+    int64_t n, count;
+    const int *counts, *displs, *bytes;
+    const MPI_Aint *far;
+    MPI_Datatype type;
+    const MPI_Datatype *types;
+    const MPI_Count *large_counts; /* as counts and displs, of the calls with large counts */
+    const MPI_Aint *large_displs;
+} sv_drop_list_t;
+
+/* Returns what MPI is to be given for buf: buf itself if it is host memory. */
+void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, const sv_drop_list_t *list, bool in, bool out);
+
+/* What MPI is given for a region's buffer. */
+static inline void *sv_drop_address(const sv_drop_region_t *region)
+{
+    return (void *)((uintptr_t)region->host - (uintptr_t)(region->packed ? 0 : region->low));
+}
+
+/* Brings what goes in down; after the program's work, as the settings want it. Also for receives, whose memory the
+   program's kernels may still read. */
+void sv_drop_stage(sv_drop_call_t *call);
+/* Brings what came up: all of it, or of a message the bytes that status says. */
+void sv_drop_land(sv_drop_call_t *call, const MPI_Status *status);
+/* Gives staging memory back. */
+void sv_drop_call_end(sv_drop_call_t *call);
+
+/* --- requests (drop_request.c) ------------------------------------------------------------------------------------ */
+
+/* What a request has to do with the fast route (drop_fast.c). */
+typedef struct sv_drop_fast {
+    selvage_request_t *request; /* Selvage's message, under way */
+    void *letter;               /* a send's announcement; owned */
+    bool listens, owns_type, came;
+    void *buf;                  /* of a receive, as the program gave it */
+    int64_t count;
+    MPI_Datatype type;
+    MPI_Comm comm;
+    uint64_t bytes;             /* that came */
+} sv_drop_fast_t;
+
+/* What stands behind a request that the program was given. Held by its users: the handle, the engine while it runs, and
+   completion calls that look at it. */
+typedef struct sv_drop_op {
+    struct sv_drop_op *next, *prev;  /* among those under way */
+    struct sv_drop_op *chain;        /* in the table of handles */
+    struct sv_drop_op *freed_before; /* in the list of notes */
+    _Atomic bool cancels;            /* the program wants it cancelled */
+    MPI_Request handle;
+    MPI_Request inner;               /* of MPI */
+    sv_drop_call_t call;
+    sv_drop_fast_t fast;
+    MPI_Status status;
+    int error;
+    int users;
+    bool message;                    /* the status says how much came */
+    bool persistent, active, running;
+    bool heard;                      /* of a persistent receive that is watched: it has come */
+} sv_drop_op_t;
+
+/* How many requests of ours the program holds. */
+extern _Atomic int sv_drop_open;
+static inline bool sv_drop_has_open(void)
+{
+    return __builtin_expect(atomic_load_explicit(&sv_drop_open, memory_order_relaxed) != 0, 0);
+}
+
+/* Takes a call over whose MPI requests are under way, and makes the program's request of it. */
+int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
+                          MPI_Request *request);
+/* The same for a persistent request: the program gets MPI's own. */
+int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
+                         MPI_Request *request);
+
+/* The one lock of requests and of the fast route; it may be taken again by who has it. */
+void sv_drop_lock(void);
+void sv_drop_unlock(void);
+
+/* Advances what is under way. */
+void sv_drop_progress(void);
+/* One turn of a wait: progress, and now and then the core for others. */
+void sv_drop_turn(unsigned *turns);
+
+sv_drop_op_t *sv_drop_op_find(MPI_Request handle); /* with one user more, or NULL */
+void sv_drop_op_release(sv_drop_op_t *op);
+/* Behind a completion that MPI has reported: lands a persistent receive, and gives the error of any. status NULL: it
+   failed. */
+int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status);
+/* Of persistent requests: before MPI_Start; behind it, which may have changed the handle; when the handle is freed. */
+void sv_drop_op_start(sv_drop_op_t *op);
+void sv_drop_op_rename(sv_drop_op_t *op, MPI_Request handle);
+void sv_drop_op_forget(sv_drop_op_t *op);
+
+void sv_drop_thread_begin(void);
+void sv_drop_thread_end(void);
+/* Before MPI_Finalize: ends what can be ended. Returns how many requests were open. */
+int sv_drop_requests_end(void);
+
+/* --- the fast route (drop_fast.c) --------------------------------------------------------------------------------- */
+
+enum { SV_DROP_LETTER_BYTES = 96 };
+
+/* This job may use it: constant behind MPI_Init. And: it is open now, on all ranks. */
+extern bool sv_drop_fast_wanted;
+bool sv_drop_fast_is_open(void);
+void sv_drop_fast_begin(void);
+void sv_drop_fast_end(void);
+void sv_drop_fast_see(void); /* this rank has shown device memory */
+
+/* At the beginning of a collective call that blocks: waits for the other ranks, and says whether all say so. False
+   while the route is not open, which such a call may open. */
+bool sv_drop_fast_agree(MPI_Comm comm, bool mine);
+static inline void sv_drop_enter(MPI_Comm comm)
+{
+    if (__builtin_expect(sv_drop_fast_wanted, 0))
+        (void)sv_drop_fast_agree(comm, false);
+}
+
+/* Collective calls by Selvage's (drop_fastcoll.c): true if that has been done, with MPI's code; they begin as above. */
+bool sv_drop_fastcoll_open(selvage_comm_t *world);
+void sv_drop_fastcoll_close(void);
+bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+                            int *code);
+bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, int root,
+                         MPI_Comm comm, int *code);
+bool sv_drop_fast_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, int *code);
+bool sv_drop_fast_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                            MPI_Datatype recvtype, MPI_Comm comm, int *code);
+bool sv_drop_fast_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                           MPI_Datatype recvtype, MPI_Comm comm, int *code);
+bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype type, MPI_Op op,
+                                       MPI_Comm comm, int *code);
+
+/* Whether messages of this size take the route, and whether receives of it are watched. */
+bool sv_drop_fast_takes(int64_t count, MPI_Datatype type);
+bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device);
+/* Begins to send; returns the letter to be sent in place of the message, or NULL: it is to be staged. */
+void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest,
+                        MPI_Comm comm);
+/* Watches a receive, if a letter could come. */
+void sv_drop_fast_listen(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm,
+                         bool device);
+/* Behind the receive: whether it was a letter, whose bytes are then under way. */
+bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status);
+bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error);
+/* Puts into the status how much came. */
+void sv_drop_fast_tell(const sv_drop_fast_t *state, MPI_Status *status);
+void sv_drop_fast_release(sv_drop_fast_t *state);
+
+/* --- the rest ----------------------------------------------------------------------------------------------------- */
+
+/* Ranks of the own group; of the group that collectives exchange with; -1 for none. */
+int sv_drop_size(MPI_Comm comm);
+int sv_drop_rank(MPI_Comm comm);
+int sv_drop_peers(MPI_Comm comm);
+bool sv_drop_is_inside(MPI_Comm comm); /* an intra-communicator */
+/* Which part a rank has in a rooted collective; in the group of an inter-communicator's root, others have none. */
+bool sv_drop_is_root(MPI_Comm comm, int root);
+bool sv_drop_is_leaf(MPI_Comm comm, int root);
+/* Neighbours of a topology that a rank receives from, or sends to. */
+int sv_drop_degree(MPI_Comm comm, bool from);
+
+/* Behind MPI_Init, and before MPI_Finalize. */
+void sv_drop_begin(void);
+void sv_drop_end(void);
+
+/* Counts what was moved, for the report (drop_report.c). peer: of comm. */
+void sv_drop_count(const char *call, const char *route, MPI_Comm comm, int peer, MPI_Datatype type, int64_t count,
+                   double seconds);
+/* The same of a collective call: what this rank gave. */
+void sv_drop_count_all(const char *call, const char *route, int64_t bytes);
+void sv_drop_report(void);
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Calls that send and receive at once between two ranks, and those that pack and unpack. Either buffer may be the
+ * device's.
+ */
+#include "interpose/drop.h"
+
+#include <stdlib.h>
+
+/* One side of MPI_Sendrecv, as the program gave it and then as MPI is given it. */
+typedef struct side {
+    void *buf;
+    int count;
+    MPI_Datatype type;
+    int peer, tag;
+} side_t;
+
+/* Puts pinned memory in a side's place, if its memory is the device's. */
+static bool take_side(sv_drop_call_t *call, side_t *side, bool in, bool out)
+{
+    if (side->peer == MPI_PROC_NULL || sv_drop_is_host_typed(side->buf, side->count, side->type))
+        return false;
+    sv_drop_region_t *region = sv_drop_message(call, side->buf, side->count, side->type, in, out);
+    if (region) {
+        side->buf = sv_drop_address(region);
+        side->count = region->count;
+        side->type = region->type;
+    }
+    return region != NULL;
+}
+
+static int both_plain(const side_t *to, const side_t *from, MPI_Comm comm, MPI_Status *status)
+{
+    MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    MPI_Status result[2];
+    unsigned turns = 0;
+    int done[2] = {0, 0};
+    if (!sv_drop_has_open())
+        return PMPI_Sendrecv(to->buf, to->count, to->type, to->peer, to->tag, from->buf, from->count, from->type,
+                             from->peer, from->tag, comm, status);
+    done[0] = from->peer == MPI_PROC_NULL; /* its status is that of the blocking form */
+    int code = done[0] ? PMPI_Recv(from->buf, from->count, from->type, from->peer, from->tag, comm, &result[0])
+                       : PMPI_Irecv(from->buf, from->count, from->type, from->peer, from->tag, comm, &request[0]);
+    if (code != MPI_SUCCESS)
+        return code;
+    code = PMPI_Isend(to->buf, to->count, to->type, to->peer, to->tag, comm, &request[1]);
+    if (code != MPI_SUCCESS && done[0])
+        return code;
+    if (code != MPI_SUCCESS) {
+        PMPI_Cancel(&request[0]);
+        PMPI_Wait(&request[0], MPI_STATUS_IGNORE);
+        return code;
+    }
+    while (!done[0] || !done[1]) {
+        sv_drop_turn(&turns);
+        for (int i = 0; i < 2; i++) {
+            int ended = !done[i] ? PMPI_Test(&request[i], &done[i], &result[i]) : MPI_SUCCESS;
+            done[i] = done[i] || ended != MPI_SUCCESS;
+            code = code == MPI_SUCCESS ? ended : code;
+        }
+    }
+    if (status != MPI_STATUS_IGNORE)
+        *status = result[0];
+    return code;
+}
+
+static int both(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
+{
+    sv_drop_call_t call = {.name = "MPI_Sendrecv"};
+    MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
+    side_t given = to;
+    double begin = PMPI_Wtime();
+    bool receives = take_side(&call, &from, false, true), sends = take_side(&call, &to, true, false);
+    sv_drop_stage(&call);
+    int code = both_plain(&to, &from, comm, used);
+    if (code == MPI_SUCCESS && receives)
+        sv_drop_land(&call, used);
+    if (code == MPI_SUCCESS && sends)
+        sv_drop_count(call.name, "staged", comm, given.peer, given.type, given.count, PMPI_Wtime() - begin);
+    sv_drop_call_end(&call);
+    return code;
+}
+
+/* Where either side may take the fast route: as two requests. */
+static int both_apart(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
+{
+    MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    bool nobody = from.peer == MPI_PROC_NULL; /* its status is that of the blocking form */
+    int code = nobody ? PMPI_Recv(from.buf, from.count, from.type, from.peer, from.tag, comm, status)
+                      : MPI_Irecv(from.buf, from.count, from.type, from.peer, from.tag, comm, &request[0]);
+    if (code != MPI_SUCCESS)
+        return code;
+    code = MPI_Isend(to.buf, to.count, to.type, to.peer, to.tag, comm, &request[1]);
+    if (code == MPI_SUCCESS)
+        code = MPI_Wait(&request[1], MPI_STATUS_IGNORE);
+    else if (!nobody)
+        MPI_Cancel(&request[0]);
+    int other = nobody ? MPI_SUCCESS : MPI_Wait(&request[0], status);
+    return code == MPI_SUCCESS ? other : code;
+}
+
+static bool goes_apart(const side_t *side)
+{
+    return __builtin_expect(sv_drop_fast_wanted, 0) && side->peer != MPI_PROC_NULL &&
+           sv_drop_fast_watches(side->count, side->type, !sv_drop_is_host_typed(side->buf, side->count, side->type));
+}
+
+SV_DROP_EXPORT int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                                void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag,
+                                MPI_Comm comm, MPI_Status *status)
+{
+    side_t to = {(void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag};
+    side_t from = {recvbuf, recvcount, recvtype, source, recvtag};
+    if (goes_apart(&to) || goes_apart(&from))
+        return both_apart(to, from, comm, status);
+    if (!sv_drop_has_open() && sv_drop_is_host_typed(sendbuf, sendcount, sendtype) &&
+        sv_drop_is_host_typed(recvbuf, recvcount, recvtype))
+        return PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,
+                             comm, status);
+    return both(to, from, comm, status);
+}
+
+/* What is sent leaves from a copy, so that what arrives may be written when it comes. */
+static int replace_apart(void *buf, side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
+{
+    sv_drop_call_t call = {.name = "MPI_Sendrecv_replace"};
+    int bytes = 0, position = 0;
+    void *copy = NULL;
+    sv_drop_region_t *region =
+        sv_drop_is_host_typed(buf, to.count, to.type) ? NULL
+                                                      : sv_drop_message(&call, buf, to.count, to.type, true, false);
+    if (region) {
+        sv_drop_stage(&call);
+        to = (side_t){sv_drop_address(region), region->count, region->type, to.peer, to.tag};
+    } else {
+        PMPI_Pack_size(to.count, to.type, comm, &bytes);
+        if (!(copy = malloc((size_t)bytes + 1)))
+            sv_drop_fatal("no memory", call.name);
+        PMPI_Pack(buf, to.count, to.type, copy, bytes, &position, comm);
+        to = (side_t){copy, position, MPI_PACKED, to.peer, to.tag};
+    }
+    int code = both_apart(to, from, comm, status);
+    free(copy);
+    sv_drop_call_end(&call);
+    return code;
+}
+
+/* What is sent leaves before anything arrives in its place, also where nothing is to arrive. */
+SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type, int dest, int sendtag, int source,
+                                        int recvtag, MPI_Comm comm, MPI_Status *status)
+{
+    sv_drop_call_t call = {.name = "MPI_Sendrecv_replace"};
+    MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
+    side_t to = {buf, count, type, dest, sendtag}, from = {buf, count, type, source, recvtag};
+    if (goes_apart(&from))
+        return replace_apart(buf, to, from, comm, status);
+    sv_drop_region_t *region =
+        sv_drop_is_host_typed(buf, count, type) ? NULL : sv_drop_message(&call, buf, count, type, true, true);
+    if (!region)
+        return PMPI_Sendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, status);
+    sv_drop_stage(&call);
+    int code = PMPI_Sendrecv_replace(sv_drop_address(region), region->count, region->type, dest, sendtag, source,
+                                     recvtag, comm, used);
+    if (code == MPI_SUCCESS && source != MPI_PROC_NULL)
+        sv_drop_land(&call, used);
+    sv_drop_call_end(&call);
+    return code;
+}
+
+#if MPI_VERSION >= 4
+SV_DROP_EXPORT int MPI_Isendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                                 void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag,
+                                 MPI_Comm comm, MPI_Request *request)
+{
+    sv_drop_call_t call = {.name = "MPI_Isendrecv"};
+    MPI_Request inner = MPI_REQUEST_NULL;
+    side_t to = {(void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag};
+    side_t from = {recvbuf, recvcount, recvtype, source, recvtag};
+    sv_drop_fast_t fast = {0};
+    bool receives = take_side(&call, &from, false, true), sends = take_side(&call, &to, true, false);
+    if (source != MPI_PROC_NULL && __builtin_expect(sv_drop_fast_wanted, 0))
+        sv_drop_fast_listen(&fast, recvbuf, recvcount, recvtype, comm, receives);
+    receives = receives || fast.listens;
+    sv_drop_stage(&call);
+    int code = PMPI_Isendrecv(to.buf, to.count, to.type, dest, sendtag, from.buf, from.count, from.type, source,
+                              recvtag, comm, receives || sends ? &inner : request);
+    if (code == MPI_SUCCESS && (receives || sends))
+        return sv_drop_request_start(&call, &fast, inner, true, request);
+    sv_drop_call_end(&call);
+    sv_drop_fast_release(&fast);
+    return code;
+}
+
+SV_DROP_EXPORT int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype type, int dest, int sendtag, int source,
+                                         int recvtag, MPI_Comm comm, MPI_Request *request)
+{
+    sv_drop_call_t call = {.name = "MPI_Isendrecv_replace"};
+    MPI_Request inner = MPI_REQUEST_NULL;
+    sv_drop_fast_t fast = {0};
+    sv_drop_region_t *region =
+        sv_drop_is_host_typed(buf, count, type) ? NULL : sv_drop_message(&call, buf, count, type, true, true);
+    if (source != MPI_PROC_NULL && region && __builtin_expect(sv_drop_fast_wanted, 0))
+        sv_drop_fast_listen(&fast, buf, count, type, comm, true);
+    if (!region)
+        return PMPI_Isendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, request);
+    sv_drop_stage(&call);
+    int code = PMPI_Isendrecv_replace(sv_drop_address(region), region->count, region->type, dest, sendtag, source,
+                                      recvtag, comm, &inner);
+    if (code == MPI_SUCCESS)
+        return sv_drop_request_start(&call, &fast, inner, true, request);
+    sv_drop_call_end(&call);
+    sv_drop_fast_release(&fast);
+    return code;
+}
+#endif
+
+/* --- packing ------------------------------------------------------------------------------------------------------ */
+
+/* The stream may be the device's as well, from its position on. */
+SV_DROP_EXPORT int MPI_Pack(const void *inbuf, int incount, MPI_Datatype type, void *outbuf, int outsize, int *position,
+                            MPI_Comm comm)
+{
+    sv_drop_call_t call = {.name = "MPI_Pack"};
+    if (sv_drop_is_host_typed(inbuf, incount, type) && sv_drop_is_host(outbuf))
+        return PMPI_Pack(inbuf, incount, type, outbuf, outsize, position, comm);
+    sv_drop_list_t in = {.n = 1, .count = incount, .type = type}, out = {.n = 1, .count = outsize, .type = MPI_BYTE};
+    inbuf = sv_drop_blocks(&call, inbuf, &in, true, false);
+    outbuf = sv_drop_blocks(&call, outbuf, &out, true, true);
+    sv_drop_stage(&call);
+    int code = PMPI_Pack(inbuf, incount, type, outbuf, outsize, position, comm);
+    if (code == MPI_SUCCESS)
+        sv_drop_land(&call, NULL);
+    sv_drop_call_end(&call);
+    return code;
+}
+
+SV_DROP_EXPORT int MPI_Unpack(const void *inbuf, int insize, int *position, void *outbuf, int outcount,
+                              MPI_Datatype type, MPI_Comm comm)
+{
+    sv_drop_call_t call = {.name = "MPI_Unpack"};
+    if (sv_drop_is_host(inbuf) && sv_drop_is_host_typed(outbuf, outcount, type))
+        return PMPI_Unpack(inbuf, insize, position, outbuf, outcount, type, comm);
+    sv_drop_list_t in = {.n = 1, .count = insize, .type = MPI_BYTE}, out = {.n = 1, .count = outcount, .type = type};
+    inbuf = sv_drop_blocks(&call, inbuf, &in, true, false);
+    outbuf = sv_drop_blocks(&call, outbuf, &out, false, true);
+    sv_drop_stage(&call);
+    int code = PMPI_Unpack(inbuf, insize, position, outbuf, outcount, type, comm);
+    if (code == MPI_SUCCESS)
+        sv_drop_land(&call, NULL);
+    sv_drop_call_end(&call);
+    return code;
+}

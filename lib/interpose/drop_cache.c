@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Telling host memory from device memory in a few nanoseconds: a table of pages that were found to be the host's. What
+ * lets a page change hands is a new mapping, by mmap or mremap: drivers reserve the addresses of device memory so, and
+ * the software device makes it so. Those calls pass through here and make every entry older than the generation; so
+ * does munmap. Device memory is never remembered: what is freed behind our back must not be taken for the device's.
+ * Writers and readers are any thread; an entry is one word, and nothing hangs on its order with others.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* for RTLD_NEXT */
+#endif
+#include "interpose/drop.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+
+_Atomic uint64_t sv_drop_cache[SV_DROP_CACHE_SLOTS];
+_Atomic uint32_t sv_drop_generation = 1;
+_Atomic MPI_Datatype sv_drop_named[SV_DROP_NAMED_SLOTS];
+
+/* A generation that comes again must not find entries of the first time. */
+static void grow_older(void)
+{
+    uint32_t now = atomic_fetch_add_explicit(&sv_drop_generation, 1, memory_order_relaxed) + 1;
+    if (now % (1u << SV_DROP_GENERATION_BITS) == 0)
+        for (int i = 0; i < SV_DROP_CACHE_SLOTS; i++)
+            atomic_store_explicit(&sv_drop_cache[i], 0, memory_order_relaxed);
+}
+
+bool sv_drop_look_up(const void *ptr, uint64_t entry)
+{
+    sv_drop_place_t place = sv_drop_ask(ptr);
+    /* The entry is of the generation before the question: a mapping made meanwhile has made it old. */
+    if (place == SV_DROP_HOST)
+        atomic_store_explicit(sv_drop_slot(ptr), entry, memory_order_relaxed);
+    return place != SV_DROP_DEVICE;
+}
+
+bool sv_drop_is_host_moved(const void *ptr, MPI_Datatype type)
+{
+    sv_drop_type_t info;
+    if (!sv_drop_type(type, &info))
+        return true;
+    if (info.named) {
+        atomic_store_explicit(sv_drop_named_slot(type), type, memory_order_relaxed);
+        return true;
+    }
+    return info.true_lb == 0 || sv_drop_is_host((const void *)((uintptr_t)ptr + (uintptr_t)info.true_lb));
+}
+
+typedef void *(*mmap_t)(void *, size_t, int, int, int, off_t);
+typedef int (*munmap_t)(void *, size_t);
+typedef void *(*mremap_t)(void *, size_t, size_t, int, ...);
+
+static void *next_of(const char *name)
+{
+    return dlsym(RTLD_NEXT, name);
+}
+
+SV_DROP_EXPORT void *mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset)
+{
+    static _Atomic(mmap_t) next;
+    mmap_t call = atomic_load_explicit(&next, memory_order_relaxed);
+    if (!call) {
+        call = (mmap_t)next_of("mmap");
+        atomic_store_explicit(&next, call, memory_order_relaxed);
+    }
+    void *mapped = call(address, bytes, protection, flags, file, offset);
+    grow_older();
+    return mapped;
+}
+
+SV_DROP_EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, int file, off_t offset)
+{
+    return mmap(address, bytes, protection, flags, file, offset);
+}
+
+SV_DROP_EXPORT int munmap(void *address, size_t bytes)
+{
+    static _Atomic(munmap_t) next;
+    munmap_t call = atomic_load_explicit(&next, memory_order_relaxed);
+    if (!call) {
+        call = (munmap_t)next_of("munmap");
+        atomic_store_explicit(&next, call, memory_order_relaxed);
+    }
+    grow_older();
+    return call(address, bytes);
+}
+
+SV_DROP_EXPORT void *mremap(void *address, size_t bytes, size_t new_bytes, int flags, ...)
+{
+    static _Atomic(mremap_t) next;
+    va_list list;
+    va_start(list, flags);
+    void *wanted = flags & MREMAP_FIXED ? va_arg(list, void *) : NULL;
+    va_end(list);
+    mremap_t call = atomic_load_explicit(&next, memory_order_relaxed);
+    if (!call) {
+        call = (mremap_t)next_of("mremap");
+        atomic_store_explicit(&next, call, memory_order_relaxed);
+    }
+    void *mapped = call(address, bytes, new_bytes, flags, wanted);
+    grow_older();
+    return mapped;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Collective calls: device buffers become pinned ones of the same shape around MPI's own call. The wrappers are written
+ * by scripts/make-dropin; here is what they ask about communicators, and how their calls end.
+ */
+#include "interpose/drop.h"
+
+#include <stdlib.h>
+
+bool sv_drop_is_inside(MPI_Comm comm)
+{
+    int inter = 0;
+    return PMPI_Comm_test_inter(comm, &inter) == MPI_SUCCESS && !inter;
+}
+
+int sv_drop_size(MPI_Comm comm)
+{
+    int n = -1;
+    return PMPI_Comm_size(comm, &n) == MPI_SUCCESS ? n : -1;
+}
+
+int sv_drop_rank(MPI_Comm comm)
+{
+    int rank = 0;
+    return PMPI_Comm_rank(comm, &rank) == MPI_SUCCESS ? rank : 0;
+}
+
+int sv_drop_peers(MPI_Comm comm)
+{
+    int n = -1;
+    if (sv_drop_is_inside(comm))
+        return sv_drop_size(comm);
+    return PMPI_Comm_remote_size(comm, &n) == MPI_SUCCESS ? n : -1;
+}
+
+bool sv_drop_is_root(MPI_Comm comm, int root)
+{
+    return sv_drop_is_inside(comm) ? sv_drop_rank(comm) == root : root == MPI_ROOT;
+}
+
+bool sv_drop_is_leaf(MPI_Comm comm, int root)
+{
+    return sv_drop_is_inside(comm) ? sv_drop_rank(comm) != root : root != MPI_ROOT && root != MPI_PROC_NULL;
+}
+
+int sv_drop_degree(MPI_Comm comm, bool from)
+{
+    int kind = MPI_UNDEFINED, n = 0, out = 0, weighted;
+    PMPI_Topo_test(comm, &kind);
+    if (kind == MPI_CART && PMPI_Cartdim_get(comm, &n) == MPI_SUCCESS)
+        return 2 * n;
+    if (kind == MPI_GRAPH && PMPI_Graph_neighbors_count(comm, sv_drop_rank(comm), &n) == MPI_SUCCESS)
+        return n;
+    if (kind == MPI_DIST_GRAPH && PMPI_Dist_graph_neighbors_count(comm, &n, &out, &weighted) == MPI_SUCCESS)
+        return from ? n : out;
+    return 0;
+}
+
+/* Calls that take displacements in bytes may have absolute ones. */
+static inline bool sv_drop_is_host_weighed(const void *buf)
+{
+    return buf != MPI_BOTTOM && sv_drop_is_host(buf);
+}
+
+static void count_call(const sv_drop_call_t *call)
+{
+    for (int i = 0; i < call->nregions; i++)
+        if (call->region[i].in)
+            sv_drop_count_all(call->name, "staged", (int64_t)call->region[i].bytes);
+}
+
+static int sv_drop_coll_end(sv_drop_call_t *call, int code)
+{
+    if (code == MPI_SUCCESS)
+        sv_drop_land(call, NULL);
+    count_call(call);
+    sv_drop_call_end(call);
+    return code;
+}
+
+static int sv_drop_coll_begin(sv_drop_call_t *call, int code, MPI_Request inner, MPI_Request *request)
+{
+    count_call(call);
+    if (code == MPI_SUCCESS)
+        return sv_drop_request_start(call, NULL, inner, false, request);
+    sv_drop_call_end(call);
+    return code;
+}
+
+#if MPI_VERSION >= 4
+static int sv_drop_coll_keep(sv_drop_call_t *call, int code, MPI_Request inner, MPI_Request *request)
+{
+    if (code == MPI_SUCCESS)
+        return sv_drop_request_keep(call, NULL, inner, false, request);
+    sv_drop_call_end(call);
+    return code;
+}
+#endif
+
+SV_DROP_EXPORT int MPI_Barrier(MPI_Comm comm)
+{
+    sv_drop_enter(comm);
+    return PMPI_Barrier(comm);
+}
+
+#include "drop_coll_calls.inc"

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Completion calls. Without a request of ours anywhere they are MPI's own. With one, MPI's non-blocking form is called
+ * again and again, and progress is made in between; behind it persistent receives land, and errors that MPI reported
+ * for inner requests are reported for the program's.
+ */
+#include "interpose/drop.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FEW = 64 };
+
+/* What stands behind the requests of a call, before MPI overwrites the handles; statuses, if the program has none. */
+typedef struct set {
+    int n;
+    sv_drop_op_t **op, *few_ops[FEW];
+    MPI_Status *status, few_statuses[FEW];
+    bool own_statuses;
+} set_t;
+
+static void set_begin(set_t *set, int n, const MPI_Request *requests, MPI_Status *statuses)
+{
+    set->n = n > 0 ? n : 0;
+    set->own_statuses = statuses == MPI_STATUSES_IGNORE;
+    set->op = set->n <= FEW ? set->few_ops : malloc((size_t)n * sizeof *set->op);
+    set->status = !set->own_statuses ? statuses
+                  : set->n <= FEW    ? set->few_statuses
+                                     : malloc((size_t)n * sizeof *set->status);
+    if (!set->op || (set->n > 0 && !set->status))
+        sv_drop_fatal("no memory", "for a completion call");
+    for (int i = 0; i < set->n; i++) {
+        set->op[i] = sv_drop_op_find(requests[i]);
+        if (set->status)
+            set->status[i].MPI_ERROR = MPI_SUCCESS;
+    }
+}
+
+/* Open MPI frees a persistent request that failed. */
+static void let_go(sv_drop_op_t *op, MPI_Request now)
+{
+    if (op && op->persistent && now == MPI_REQUEST_NULL)
+        sv_drop_op_forget(op);
+    sv_drop_op_release(op);
+}
+
+static int set_end(set_t *set, const MPI_Request *requests, int code)
+{
+    for (int i = 0; i < set->n; i++)
+        let_go(set->op[i], requests[i]);
+    if (set->op != set->few_ops)
+        free(set->op);
+    if (set->own_statuses && set->status != set->few_statuses)
+        free(set->status);
+    return code;
+}
+
+/*
+ * Ends requests index[0], ... (NULL: all) with statuses at 0, 1, ..., and marks the errors of those that are ours. An
+ * error of a persistent request is in its status only: Open MPI's tests do not return it.
+ */
+static int settle(set_t *set, int n, const int *index, int code)
+{
+    bool told = code == MPI_ERR_IN_STATUS;
+    for (int i = 0; i < n; i++) {
+        sv_drop_op_t *op = set->op[index ? index[i] : i];
+        MPI_Status *status = &set->status[i];
+        if (told && status->MPI_ERROR == MPI_ERR_PENDING)
+            continue;
+        int error = op ? sv_drop_op_settle(op, status->MPI_ERROR == MPI_SUCCESS ? status : NULL) : MPI_SUCCESS;
+        if (error != MPI_SUCCESS)
+            status->MPI_ERROR = error;
+        code = status->MPI_ERROR != MPI_SUCCESS ? MPI_ERR_IN_STATUS : code;
+    }
+    return code;
+}
+
+/* --- one ---------------------------------------------------------------------------------------------------------- */
+
+static int complete_one(MPI_Request *request, int *flag, MPI_Status *status, bool blocks)
+{
+    MPI_Status own;
+    unsigned turns = 0;
+    int code;
+    sv_drop_op_t *op = sv_drop_op_find(*request);
+    MPI_Status *used = status == MPI_STATUS_IGNORE ? &own : status;
+    do {
+        sv_drop_turn(&turns);
+        *flag = 0;
+        code = PMPI_Test(request, flag, used);
+    } while (code == MPI_SUCCESS && !*flag && blocks);
+    if (op && code == MPI_SUCCESS && *flag)
+        code = sv_drop_op_settle(op, used);
+    let_go(op, *request);
+    return code;
+}
+
+SV_DROP_EXPORT int MPI_Wait(MPI_Request *request, MPI_Status *status)
+{
+    int flag;
+    return sv_drop_has_open() ? complete_one(request, &flag, status, true) : PMPI_Wait(request, status);
+}
+
+SV_DROP_EXPORT int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
+{
+    return sv_drop_has_open() ? complete_one(request, flag, status, false) : PMPI_Test(request, flag, status);
+}
+
+SV_DROP_EXPORT int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
+{
+    MPI_Status own;
+    if (!sv_drop_has_open())
+        return PMPI_Request_get_status(request, flag, status);
+    MPI_Status *used = status == MPI_STATUS_IGNORE ? &own : status;
+    sv_drop_op_t *op = sv_drop_op_find(request);
+    sv_drop_progress();
+    int code = PMPI_Request_get_status(request, flag, used);
+    if (op && code == MPI_SUCCESS && *flag && op->persistent)
+        (void)sv_drop_op_settle(op, used); /* an error is for the call that ends the request */
+    sv_drop_op_release(op);
+    return code;
+}
+
+/* --- all ---------------------------------------------------------------------------------------------------------- */
+
+static int complete_all(int n, MPI_Request *requests, int *flag, MPI_Status *statuses, bool blocks)
+{
+    set_t set;
+    unsigned turns = 0;
+    int code;
+    set_begin(&set, n, requests, statuses);
+    do {
+        sv_drop_turn(&turns);
+        *flag = 0;
+        code = PMPI_Testall(n, requests, flag, set.status);
+    } while (code == MPI_SUCCESS && !*flag && blocks);
+    if (code == MPI_ERR_IN_STATUS || (code == MPI_SUCCESS && *flag))
+        code = settle(&set, set.n, NULL, code);
+    return set_end(&set, requests, code);
+}
+
+SV_DROP_EXPORT int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[])
+{
+    int flag;
+    return sv_drop_has_open() ? complete_all(count, requests, &flag, statuses, true)
+                              : PMPI_Waitall(count, requests, statuses);
+}
+
+SV_DROP_EXPORT int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[])
+{
+    return sv_drop_has_open() ? complete_all(count, requests, flag, statuses, false)
+                              : PMPI_Testall(count, requests, flag, statuses);
+}
+
+/* --- any ---------------------------------------------------------------------------------------------------------- */
+
+static int complete_any(int n, MPI_Request *requests, int *index, int *flag, MPI_Status *status, bool blocks)
+{
+    set_t set;
+    MPI_Status own;
+    unsigned turns = 0;
+    int code;
+    MPI_Status *used = status == MPI_STATUS_IGNORE ? &own : status;
+    set_begin(&set, n, requests, MPI_STATUSES_IGNORE);
+    do {
+        sv_drop_turn(&turns);
+        *flag = 0;
+        code = PMPI_Testany(n, requests, index, flag, used);
+    } while (code == MPI_SUCCESS && !*flag && blocks);
+    if (code == MPI_SUCCESS && *flag && *index != MPI_UNDEFINED && set.op[*index])
+        code = sv_drop_op_settle(set.op[*index], used);
+    return set_end(&set, requests, code);
+}
+
+SV_DROP_EXPORT int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status)
+{
+    int flag;
+    return sv_drop_has_open() ? complete_any(count, requests, index, &flag, status, true)
+                              : PMPI_Waitany(count, requests, index, status);
+}
+
+SV_DROP_EXPORT int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
+{
+    return sv_drop_has_open() ? complete_any(count, requests, index, flag, status, false)
+                              : PMPI_Testany(count, requests, index, flag, status);
+}
+
+/* --- some --------------------------------------------------------------------------------------------------------- */
+
+static int complete_some(int n, MPI_Request *requests, int *outcount, int indices[], MPI_Status *statuses, bool blocks)
+{
+    set_t set;
+    unsigned turns = 0;
+    int code;
+    set_begin(&set, n, requests, statuses);
+    do {
+        sv_drop_turn(&turns);
+        *outcount = 0;
+        code = PMPI_Testsome(n, requests, outcount, indices, set.status);
+    } while (code == MPI_SUCCESS && *outcount == 0 && blocks);
+    if ((code == MPI_SUCCESS || code == MPI_ERR_IN_STATUS) && *outcount != MPI_UNDEFINED)
+        code = settle(&set, *outcount, indices, code);
+    return set_end(&set, requests, code);
+}
+
+SV_DROP_EXPORT int MPI_Waitsome(int incount, MPI_Request requests[], int *outcount, int indices[],
+                                MPI_Status statuses[])
+{
+    return sv_drop_has_open() ? complete_some(incount, requests, outcount, indices, statuses, true)
+                              : PMPI_Waitsome(incount, requests, outcount, indices, statuses);
+}
+
+SV_DROP_EXPORT int MPI_Testsome(int incount, MPI_Request requests[], int *outcount, int indices[],
+                                MPI_Status statuses[])
+{
+    return sv_drop_has_open() ? complete_some(incount, requests, outcount, indices, statuses, false)
+                              : PMPI_Testsome(incount, requests, outcount, indices, statuses);
+}
+
+/* --- requests without an end -------------------------------------------------------------------------------------- */
+
+SV_DROP_EXPORT int MPI_Request_free(MPI_Request *request)
+{
+    sv_drop_op_t *op = sv_drop_has_open() ? sv_drop_op_find(*request) : NULL;
+    if (op && op->persistent)
+        sv_drop_op_forget(op);
+    sv_drop_op_release(op);
+    return PMPI_Request_free(request);
+}
+
+SV_DROP_EXPORT int MPI_Cancel(MPI_Request *request)
+{
+    if (sv_drop_has_open())
+        sv_drop_progress();
+    return PMPI_Cancel(request);
+}
+
+static int start(MPI_Request *requests, int n, bool all)
+{
+    set_t set;
+    set_begin(&set, n, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < n; i++)
+        if (set.op[i] && set.op[i]->persistent)
+            sv_drop_op_start(set.op[i]);
+    int code = all ? PMPI_Startall(n, requests) : PMPI_Start(requests);
+    for (int i = 0; i < n; i++)
+        if (set.op[i] && set.op[i]->persistent)
+            sv_drop_op_rename(set.op[i], requests[i]);
+    return set_end(&set, requests, code);
+}
+
+SV_DROP_EXPORT int MPI_Start(MPI_Request *request)
+{
+    return sv_drop_has_open() ? start(request, 1, false) : PMPI_Start(request);
+}
+
+SV_DROP_EXPORT int MPI_Startall(int count, MPI_Request requests[])
+{
+    return sv_drop_has_open() && count > 0 ? start(requests, count, true) : PMPI_Startall(count, requests);
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The fast route of messages, in jobs in which every rank has the drop-in: what is sent from device memory announces
+ * itself by one letter, a plain MPI message with the program's envelope, so that matching stays MPI's; the bytes follow
+ * by Selvage's messages, from device to device.
+ *
+ *   sender     selvage_message_isend(memory, id)        PMPI_Isend(letter)
+ *   receiver   PMPI_Irecv(pinned, or host memory) ... it is a letter: selvage_message_irecv(memory, id) ... done
+ *
+ * A rank that is to send bytes must get to run: calls that block are driven by tests, and a collective call that blocks
+ * begins with a barrier that is. The route is opened by all ranks at once, in a collective call on all of them, once
+ * each has been seen to have device memory: the 1st, 2nd, 4th, ... such call asks. Receives that a letter fits into are
+ * watched from the start, also those into host memory. One lock (drop_request.c) is held in all of this but enter().
+ */
+#include "interpose/drop.h"
+
+#include <selvage/comm.h>
+#include <selvage/message.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LETTER_MAGIC UINT64_C(0x53564c4554544552)
+
+/* Its length is a multiple of that of every basic type: MPICH refuses half an element. */
+typedef struct letter {
+    uint64_t magic, job, bytes;
+    int32_t source, id; /* rank of MPI_COMM_WORLD; tag of Selvage's message */
+} letter_t;
+_Static_assert(sizeof(letter_t) < SV_DROP_LETTER_BYTES, "a letter has room for what it says");
+
+bool sv_drop_fast_wanted;
+
+static struct {
+    _Atomic bool open;
+    bool refused;
+    selvage_comm_t *world;
+    uint64_t job;
+    unsigned calls;
+    int32_t next_id;
+    _Atomic bool seen; /* device memory, by this rank */
+} fast;
+
+static uint64_t hash_of(const char *text)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
+    return hash;
+}
+
+void sv_drop_fast_begin(void)
+{
+    const sv_drop_settings_t *settings = sv_drop_settings();
+    fast.job = hash_of(settings->job);
+    sv_drop_fast_wanted = settings->fast && settings->job[0];
+}
+
+void sv_drop_fast_see(void)
+{
+    atomic_store_explicit(&fast.seen, true, memory_order_relaxed);
+}
+
+bool sv_drop_fast_is_open(void)
+{
+    return sv_drop_fast_wanted && atomic_load_explicit(&fast.open, memory_order_relaxed);
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------ */
+
+static bool all_agree(bool mine)
+{
+    int own = mine, all = 0;
+    PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return all;
+}
+
+static void open_route(void)
+{
+    selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = sv_drop_device()};
+    if (!all_agree(atomic_load_explicit(&fast.seen, memory_order_relaxed)))
+        return;
+    bool made = selvage_comm_create(MPI_COMM_WORLD, &params, &fast.world) == SELVAGE_SUCCESS;
+    fast.refused = !all_agree(made);
+    if (!fast.refused && !all_agree(sv_drop_fastcoll_open(fast.world)))
+        sv_drop_fastcoll_close();
+    if (!fast.refused)
+        atomic_store_explicit(&fast.open, true, memory_order_relaxed);
+    else if (made)
+        sv_drop_warn("the fast route could not be opened on every rank: everything is staged");
+}
+
+static bool is_everybody(MPI_Comm comm)
+{
+    return comm == MPI_COMM_WORLD || (sv_drop_is_inside(comm) && sv_drop_size(comm) == sv_drop_size(MPI_COMM_WORLD));
+}
+
+/* The ranks of an inter-communicator's two groups only wait for each other. */
+bool sv_drop_fast_agree(MPI_Comm comm, bool mine)
+{
+    MPI_Request request;
+    unsigned turns = 0;
+    int own = mine, all = 0, done = 0;
+    if (comm == MPI_COMM_NULL)
+        return false;
+    if (!sv_drop_fast_is_open()) {
+        bool counts = !fast.refused && is_everybody(comm);
+        fast.calls += counts;
+        if (counts && (fast.calls & (fast.calls - 1)) == 0)
+            open_route();
+        return false;
+    }
+    if (PMPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, comm, &request) != MPI_SUCCESS)
+        return false;
+    while (!done && PMPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS)
+        sv_drop_turn(&turns);
+    return all && mine;
+}
+
+/* Behind the last message: every rank comes. */
+void sv_drop_fast_end(void)
+{
+    if (!sv_drop_fast_is_open())
+        return;
+    (void)sv_drop_fast_agree(MPI_COMM_WORLD, false);
+    atomic_store_explicit(&fast.open, false, memory_order_relaxed);
+    sv_drop_fastcoll_close();
+    selvage_comm_destroy(fast.world);
+}
+
+/* --- sending ------------------------------------------------------------------------------------------------------ */
+
+static int world_rank(MPI_Comm comm, int peer)
+{
+    MPI_Group group, world;
+    int found = MPI_UNDEFINED;
+    if (comm == MPI_COMM_WORLD)
+        return peer;
+    if (!sv_drop_is_inside(comm) || PMPI_Comm_group(comm, &group) != MPI_SUCCESS)
+        return MPI_UNDEFINED;
+    PMPI_Comm_group(MPI_COMM_WORLD, &world);
+    PMPI_Group_translate_ranks(group, 1, &peer, world, &found);
+    PMPI_Group_free(&group);
+    PMPI_Group_free(&world);
+    return found;
+}
+
+static bool is_as_long(int64_t count, MPI_Datatype type, int64_t limit)
+{
+    MPI_Count bytes;
+    return sv_drop_fast_wanted && count > 0 && type != MPI_DATATYPE_NULL &&
+           PMPI_Type_size_x(type, &bytes) == MPI_SUCCESS && bytes * count >= limit;
+}
+
+bool sv_drop_fast_takes(int64_t count, MPI_Datatype type)
+{
+    return is_as_long(count, type, sv_drop_settings()->fast_bytes);
+}
+
+/* A receive that is too short for what a letter announces must say so, if it is long enough for the letter. */
+bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device)
+{
+    return is_as_long(count, type, device ? SV_DROP_LETTER_BYTES : sv_drop_settings()->fast_bytes);
+}
+
+void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest,
+                        MPI_Comm comm)
+{
+    MPI_Count bytes;
+    int size = sv_drop_size(comm), to;
+    if (!sv_drop_fast_is_open() || !sv_drop_fast_takes(count, type) || dest < 0 || dest >= size ||
+        (to = world_rank(comm, dest)) == MPI_UNDEFINED)
+        return NULL;
+    PMPI_Type_size_x(type, &bytes);
+    letter_t letter = {LETTER_MAGIC, fast.job, (uint64_t)(bytes * count), sv_drop_rank(MPI_COMM_WORLD), fast.next_id};
+    if (selvage_message_isend(fast.world, buf, (size_t)count, type, to, fast.next_id, SELVAGE_MESSAGE_NO_STREAM,
+                              &state->request) != SELVAGE_SUCCESS)
+        return NULL; /* a type that nobody takes apart */
+    fast.next_id = fast.next_id == INT32_MAX ? 0 : fast.next_id + 1;
+    void *copy = calloc(1, SV_DROP_LETTER_BYTES);
+    if (!copy)
+        sv_drop_fatal("no memory", "for an announcement");
+    memcpy(copy, &letter, sizeof letter);
+    state->letter = copy;
+    return copy;
+}
+
+/* --- receiving ---------------------------------------------------------------------------------------------------- */
+
+void sv_drop_fast_listen(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm, bool device)
+{
+    sv_drop_type_t info;
+    if (!sv_drop_fast_watches(count, type, device) || !sv_drop_type(type, &info))
+        return;
+    *state = (sv_drop_fast_t){.buf = buf, .count = count, .type = type, .comm = comm, .listens = true};
+    if (!info.named) /* the program may free it as soon as its call returns */
+        state->owns_type = PMPI_Type_dup(type, &state->type) == MPI_SUCCESS;
+}
+
+/* The first bytes of what came, wherever MPI has put them. */
+static bool read_letter(const sv_drop_fast_t *state, const sv_drop_call_t *call, letter_t *letter)
+{
+    const sv_drop_region_t *region = NULL;
+    for (int i = 0; i < call->nregions; i++)
+        region = call->region[i].out ? &call->region[i] : region;
+    if (region) {
+        memcpy(letter, region->host, sizeof *letter);
+        return true;
+    }
+    int bytes = 0, position = 0;
+    PMPI_Pack_size((int)state->count, state->type, MPI_COMM_SELF, &bytes);
+    char *packed = malloc((size_t)bytes + 1);
+    bool read = packed && PMPI_Pack(state->buf, (int)state->count, state->type, packed, bytes, &position,
+                                    MPI_COMM_SELF) == MPI_SUCCESS;
+    if (read)
+        memcpy(letter, packed, sizeof *letter);
+    free(packed);
+    return read;
+}
+
+bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status)
+{
+    letter_t letter;
+    MPI_Count bytes = 0;
+    int cancelled = 0;
+    if (!state->listens || !fast.world)
+        return false;
+    PMPI_Test_cancelled(status, &cancelled);
+    if (cancelled || PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) != MPI_SUCCESS ||
+        bytes != SV_DROP_LETTER_BYTES || !read_letter(state, call, &letter) || letter.magic != LETTER_MAGIC ||
+        letter.job != fast.job)
+        return false;
+    state->bytes = letter.bytes;
+    if (selvage_message_irecv(fast.world, state->buf, (size_t)state->count, state->type, letter.source, letter.id,
+                              SELVAGE_MESSAGE_NO_STREAM, &state->request) != SELVAGE_SUCCESS)
+        sv_drop_fatal("the fast route failed", selvage_error_detail());
+    state->came = true;
+    return true;
+}
+
+/* --- both --------------------------------------------------------------------------------------------------------- */
+
+bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error)
+{
+    if (!state->request)
+        return true;
+    selvage_status_t status = selvage_message_test(&state->request, NULL);
+    if (status == SELVAGE_IN_PROGRESS)
+        return false;
+    if (status == SELVAGE_ERR_TRUNCATED)
+        *error = MPI_ERR_TRUNCATE;
+    else if (status != SELVAGE_SUCCESS)
+        *error = MPI_ERR_OTHER;
+    if (status != SELVAGE_SUCCESS && state->listens)
+        PMPI_Comm_call_errhandler(state->comm, *error);
+    return true;
+}
+
+void sv_drop_fast_tell(const sv_drop_fast_t *state, MPI_Status *status)
+{
+    if (state->came)
+        PMPI_Status_set_elements_x(status, MPI_BYTE, (MPI_Count)state->bytes);
+}
+
+void sv_drop_fast_release(sv_drop_fast_t *state)
+{
+    if (state->owns_type)
+        PMPI_Type_free(&state->type);
+    free(state->letter);
+    *state = (sv_drop_fast_t){0};
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Collective calls on the fast route: by Selvage's collectives, if every rank gives device memory that they take, and
+ * type and operation map. The ranks agree on that in each call, in place of the barrier that blocking collectives begin
+ * with once the route is open, so that they never differ. What is not agreed on is staged.
+ */
+#include "interpose/drop.h"
+
+#include <selvage/collective.h>
+
+static struct {
+    selvage_coll_t *coll;
+    selvage_device_t *device;
+    void *stream;
+} fast;
+
+bool sv_drop_fastcoll_open(selvage_comm_t *world)
+{
+    fast.device = sv_drop_device();
+    if (selvage_stream_create(fast.device, &fast.stream) != SELVAGE_SUCCESS)
+        return false;
+    return selvage_coll_create(world, NULL, &fast.coll) == SELVAGE_SUCCESS;
+}
+
+void sv_drop_fastcoll_close(void)
+{
+    selvage_coll_destroy(fast.coll);
+    selvage_stream_destroy(fast.device, fast.stream);
+    fast.coll = NULL;
+    fast.stream = NULL;
+}
+
+/* --- what maps ---------------------------------------------------------------------------------------------------- */
+
+static selvage_type_t type_of(MPI_Datatype type)
+{
+    const struct { MPI_Datatype mpi; selvage_type_t own; } known[] = {
+        {MPI_DOUBLE, SELVAGE_FLOAT64}, {MPI_FLOAT, SELVAGE_FLOAT32}, {MPI_INT, SELVAGE_INT32},
+        {MPI_DOUBLE_PRECISION, SELVAGE_FLOAT64}, {MPI_REAL, SELVAGE_FLOAT32}, {MPI_INTEGER, SELVAGE_INT32},
+        {MPI_INT32_T, SELVAGE_INT32}, {MPI_UINT32_T, SELVAGE_UINT32}, {MPI_INT64_T, SELVAGE_INT64},
+        {MPI_UINT64_T, SELVAGE_UINT64}, {MPI_UNSIGNED, SELVAGE_UINT32}, {MPI_LONG_LONG, SELVAGE_INT64},
+        {MPI_UNSIGNED_LONG_LONG, SELVAGE_UINT64}, {MPI_LONG, sizeof(long) == 8 ? SELVAGE_INT64 : SELVAGE_INT32},
+        {MPI_UNSIGNED_LONG, sizeof(long) == 8 ? SELVAGE_UINT64 : SELVAGE_UINT32}, {MPI_INT8_T, SELVAGE_INT8},
+        {MPI_UINT8_T, SELVAGE_UINT8}, {MPI_SIGNED_CHAR, SELVAGE_INT8}, {MPI_UNSIGNED_CHAR, SELVAGE_UINT8}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (known[i].mpi == type)
+            return known[i].own;
+    return SELVAGE_TYPE_DEFAULT;
+}
+
+static selvage_op_t op_of(MPI_Op op)
+{
+    return op == MPI_SUM ? SELVAGE_OP_SUM : op == MPI_PROD ? SELVAGE_OP_PROD : op == MPI_MIN ? SELVAGE_OP_MIN
+           : op == MPI_MAX ? SELVAGE_OP_MAX : SELVAGE_OP_DEFAULT;
+}
+
+/* Device memory that elements of this size lie right in. */
+static bool is_fit(const void *buf, size_t element_bytes)
+{
+    return buf && buf != MPI_IN_PLACE && (uintptr_t)buf % element_bytes == 0 && !sv_drop_is_host(buf);
+}
+
+/* Bytes of so many elements without gaps; 0 if they have some. */
+static size_t bytes_of(int count, MPI_Datatype type)
+{
+    sv_drop_type_t info;
+    return count > 0 && sv_drop_type(type, &info) && info.dense ? (size_t)count * (size_t)info.bytes : 0;
+}
+
+static bool reduces(int count, MPI_Datatype type, MPI_Op op)
+{
+    return count > 0 && type_of(type) != SELVAGE_TYPE_DEFAULT && op_of(op) != SELVAGE_OP_DEFAULT;
+}
+
+static bool is_world(MPI_Comm comm)
+{
+    int result = MPI_UNEQUAL;
+    return comm == MPI_COMM_WORLD || (PMPI_Comm_compare(comm, MPI_COMM_WORLD, &result) == MPI_SUCCESS &&
+                                      result == MPI_CONGRUENT);
+}
+
+/* --- the calls ---------------------------------------------------------------------------------------------------- */
+
+/* Behind what it enqueues. */
+static bool finish(const char *call, size_t bytes, selvage_status_t status, int *code)
+{
+    if (status == SELVAGE_SUCCESS)
+        status = selvage_stream_synchronize(fast.device, fast.stream);
+    if (status != SELVAGE_SUCCESS)
+        sv_drop_fatal("a collective of the fast route failed", selvage_error_detail());
+    sv_drop_count_all(call, "fast", (int64_t)bytes);
+    *code = MPI_SUCCESS;
+    return true;
+}
+
+static bool agree(MPI_Comm comm, bool mine)
+{
+    bool all = sv_drop_fast_agree(comm, mine && fast.coll && is_world(comm));
+    if (all)
+        sv_drop_settle();
+    return all;
+}
+
+bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+                            int *code)
+{
+    size_t element = bytes_of(1, type);
+    const void *from = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
+    if (!agree(comm, reduces(count, type, op) && is_fit(from, element) && is_fit(recvbuf, element)))
+        return false;
+    return finish("MPI_Allreduce", element * (size_t)count,
+                  selvage_coll_all_reduce(fast.coll, from, recvbuf, (size_t)count, type_of(type), op_of(op),
+                                          fast.stream), code);
+}
+
+bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, int root,
+                         MPI_Comm comm, int *code)
+{
+    size_t element = bytes_of(1, type);
+    bool is_root = root >= 0 && sv_drop_rank(comm) == root;
+    const void *from = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
+    if (!agree(comm, root >= 0 && reduces(count, type, op) && is_fit(from, element) &&
+                         (!is_root || is_fit(recvbuf, element))))
+        return false;
+    return finish("MPI_Reduce", element * (size_t)count,
+                  selvage_coll_reduce(fast.coll, from, is_root ? recvbuf : NULL, (size_t)count, type_of(type),
+                                      op_of(op), root, fast.stream), code);
+}
+
+bool sv_drop_fast_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, int *code)
+{
+    size_t bytes = bytes_of(count, type);
+    if (!agree(comm, root >= 0 && bytes > 0 && is_fit(buffer, 1)))
+        return false;
+    return finish("MPI_Bcast", bytes,
+                  selvage_coll_broadcast(fast.coll, buffer, buffer, bytes, SELVAGE_UINT8, root, fast.stream), code);
+}
+
+bool sv_drop_fast_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                            MPI_Datatype recvtype, MPI_Comm comm, int *code)
+{
+    size_t bytes = bytes_of(recvcount, recvtype);
+    bool in_place = sendbuf == MPI_IN_PLACE;
+    const void *from = in_place ? (char *)recvbuf + (size_t)sv_drop_rank(comm) * bytes : sendbuf;
+    if (!agree(comm, bytes > 0 && (in_place || bytes_of(sendcount, sendtype) == bytes) && is_fit(from, 1) &&
+                         is_fit(recvbuf, 1)))
+        return false;
+    return finish("MPI_Allgather", bytes,
+                  selvage_coll_all_gather(fast.coll, from, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
+}
+
+bool sv_drop_fast_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                           MPI_Datatype recvtype, MPI_Comm comm, int *code)
+{
+    size_t bytes = bytes_of(recvcount, recvtype);
+    if (!agree(comm, bytes > 0 && is_fit(sendbuf, 1) && bytes_of(sendcount, sendtype) == bytes && is_fit(recvbuf, 1)))
+        return false;
+    return finish("MPI_Alltoall", bytes * (size_t)sv_drop_size(comm),
+                  selvage_coll_all_to_all(fast.coll, sendbuf, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
+}
+
+bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype type, MPI_Op op,
+                                       MPI_Comm comm, int *code)
+{
+    size_t element = bytes_of(1, type);
+    if (!agree(comm, reduces(recvcount, type, op) && is_fit(sendbuf, element) && is_fit(recvbuf, element)))
+        return false;
+    return finish("MPI_Reduce_scatter_block", element * (size_t)recvcount * (size_t)sv_drop_size(comm),
+                  selvage_coll_reduce_scatter(fast.coll, sendbuf, recvbuf, (size_t)recvcount, type_of(type), op_of(op),
+                                              fast.stream), code);
+}

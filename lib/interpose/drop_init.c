@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Beginning and end of the drop-in, its settings, and the questions by which programs find out whether their MPI takes
+ * device memory: it does now. Settings are read once, at the first call that needs them.
+ */
+#include "interpose/drop.h"
+
+#include <selvage/config.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    pthread_once_t once;
+    sv_drop_settings_t settings;
+    bool begun;
+} state = {.once = PTHREAD_ONCE_INIT};
+
+/* Bytes as settings are shown: a number, perhaps with a suffix. */
+static int64_t number_of(const char *text)
+{
+    char *end;
+    int64_t number = strtoll(text, &end, 10);
+    return *end == 'K' ? number << 10 : *end == 'M' ? number << 20 : *end == 'G' ? number << 30 : number;
+}
+
+static void take_setting(void *arg, const selvage_setting_t *setting)
+{
+    static const char *const policies[] = {"device", "default", "none", "check"};
+    sv_drop_settings_t *settings = arg;
+    if (strcmp(setting->name, "SELVAGE_DROPIN_SYNC") == 0)
+        for (int i = 0; i < (int)(sizeof policies / sizeof policies[0]); i++)
+            if (strcmp(setting->value, policies[i]) == 0)
+                settings->sync = (sv_drop_sync_t)i;
+    if (strcmp(setting->name, "SELVAGE_REPORT") == 0)
+        settings->report = strcmp(setting->value, "on") == 0;
+    if (strcmp(setting->name, "SELVAGE_DEVICE") == 0)
+        settings->soft = strcmp(setting->value, "soft") == 0;
+    if (strcmp(setting->name, "SELVAGE_DROPIN_FAST") == 0)
+        settings->fast = strcmp(setting->value, "on") == 0;
+    if (strcmp(setting->name, "SELVAGE_DROPIN_FAST_BYTES") == 0)
+        settings->fast_bytes = number_of(setting->value);
+    if (strcmp(setting->name, "SELVAGE_PROGRESS") == 0)
+        settings->progress_thread = strcmp(setting->value, "thread") == 0;
+    if (strcmp(setting->name, "SELVAGE_JOB") == 0)
+        snprintf(settings->job, sizeof settings->job, "%s", setting->value);
+}
+
+static void read_settings(void)
+{
+    if (selvage_config_visit(take_setting, &state.settings) != SELVAGE_SUCCESS)
+        sv_drop_fatal("settings", selvage_error_detail());
+}
+
+const sv_drop_settings_t *sv_drop_settings(void)
+{
+    pthread_once(&state.once, read_settings);
+    return &state.settings;
+}
+
+void sv_drop_begin(void)
+{
+    if (state.begun)
+        return;
+    state.begun = true;
+    sv_drop_fast_begin();
+    if (sv_drop_settings()->progress_thread)
+        sv_drop_thread_begin();
+}
+
+void sv_drop_end(void)
+{
+    if (!state.begun)
+        return;
+    state.begun = false;
+    int open = sv_drop_requests_end();
+    if (open > 0)
+        sv_drop_warn("%d requests with device memory were open at MPI_Finalize", open);
+    sv_drop_thread_end();
+    sv_drop_fast_end();
+    if (sv_drop_settings()->report)
+        sv_drop_report();
+    sv_drop_plans_end();
+    if (open == 0)
+        sv_drop_device_close();
+}
+
+SV_DROP_EXPORT int MPI_Init(int *argc, char ***argv)
+{
+    int provided;
+    int code = sv_drop_settings()->progress_thread ? PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided)
+                                                   : PMPI_Init(argc, argv);
+    if (code == MPI_SUCCESS)
+        sv_drop_begin();
+    return code;
+}
+
+SV_DROP_EXPORT int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    int code = PMPI_Init_thread(argc, argv, sv_drop_settings()->progress_thread ? MPI_THREAD_MULTIPLE : required,
+                                provided);
+    if (code == MPI_SUCCESS)
+        sv_drop_begin();
+    return code;
+}
+
+SV_DROP_EXPORT int MPI_Finalize(void)
+{
+    sv_drop_end();
+    return PMPI_Finalize();
+}
+
+/* --- "is this MPI aware of GPUs?" --------------------------------------------------------------------------------- */
+
+int MPIX_Query_cuda_support(void);
+int MPIX_Query_rocm_support(void);
+int MPIX_Query_hip_support(void);
+
+SV_DROP_EXPORT int MPIX_Query_cuda_support(void)
+{
+    return 1;
+}
+
+SV_DROP_EXPORT int MPIX_Query_rocm_support(void)
+{
+    return 1;
+}
+
+SV_DROP_EXPORT int MPIX_Query_hip_support(void)
+{
+    return 1;
+}
+
+#ifdef MPIX_GPU_SUPPORT_CUDA
+SV_DROP_EXPORT int MPIX_GPU_query_support(int gpu_type, int *is_supported)
+{
+    *is_supported = gpu_type == MPIX_GPU_SUPPORT_CUDA || gpu_type == MPIX_GPU_SUPPORT_HIP;
+    return MPI_SUCCESS;
+}
+#endif

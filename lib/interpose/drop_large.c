@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages with large counts (MPI 4). With device memory they are what they would be with ordinary counts, of a type
+ * that is count elements if the count does not fit; with host memory they are MPI's own.
+ */
+#include "interpose/drop.h"
+
+#include <limits.h>
+
+#if MPI_VERSION >= 4
+
+/* A count and type that ordinary calls take. */
+typedef struct narrow {
+    int count;
+    MPI_Datatype type;
+    bool owned;
+} narrow_t;
+
+static narrow_t narrow(MPI_Count count, MPI_Datatype type)
+{
+    narrow_t n = {(int)count, type, false};
+    if (count <= INT_MAX || PMPI_Type_contiguous_c(count, type, &n.type) != MPI_SUCCESS)
+        return n;
+    PMPI_Type_commit(&n.type);
+    n.count = 1;
+    n.owned = true;
+    return n;
+}
+
+/* What is under way keeps the type. */
+static int done(narrow_t *n, int code)
+{
+    if (n->owned)
+        PMPI_Type_free(&n->type);
+    return code;
+}
+
+static int both_done(narrow_t *a, narrow_t *b, int code)
+{
+    return done(a, done(b, code));
+}
+
+/* Calls of one buffer: parameters behind the type, and their names. */
+#define ONE(NAME, BUF, PARAMETERS, ...)                                                                  \
+    SV_DROP_EXPORT int MPI_##NAME##_c(BUF *buf, MPI_Count count, MPI_Datatype type, PARAMETERS)          \
+    {                                                                                                    \
+        if (sv_drop_is_host_typed(buf, count, type) && !sv_drop_fast_wanted)                             \
+            return PMPI_##NAME##_c(buf, count, type, __VA_ARGS__);                                       \
+        narrow_t n = narrow(count, type);                                                                \
+        return done(&n, MPI_##NAME(buf, n.count, n.type, __VA_ARGS__));                                  \
+    }
+#define COMMA ,
+#define ENVELOPE(PEER) int PEER COMMA int tag COMMA MPI_Comm comm
+#define SEND(NAME) ONE(NAME, const void, ENVELOPE(dest), dest, tag, comm)
+#define ISEND(NAME) ONE(NAME, const void, ENVELOPE(dest) COMMA MPI_Request *request, dest, tag, comm, request)
+
+SEND(Send)
+SEND(Ssend)
+SEND(Bsend)
+SEND(Rsend)
+ISEND(Isend)
+ISEND(Issend)
+ISEND(Ibsend)
+ISEND(Irsend)
+ISEND(Send_init)
+ISEND(Ssend_init)
+ISEND(Bsend_init)
+ISEND(Rsend_init)
+ONE(Recv, void, ENVELOPE(source) COMMA MPI_Status *status, source, tag, comm, status)
+ONE(Irecv, void, ENVELOPE(source) COMMA MPI_Request *request, source, tag, comm, request)
+ONE(Recv_init, void, ENVELOPE(source) COMMA MPI_Request *request, source, tag, comm, request)
+ONE(Mrecv, void, MPI_Message *message COMMA MPI_Status *status, message, status)
+ONE(Imrecv, void, MPI_Message *message COMMA MPI_Request *request, message, request)
+ONE(Sendrecv_replace, void, int dest COMMA int sendtag COMMA int source COMMA int recvtag COMMA MPI_Comm comm COMMA
+    MPI_Status *status, dest, sendtag, source, recvtag, comm, status)
+ONE(Isendrecv_replace, void, int dest COMMA int sendtag COMMA int source COMMA int recvtag COMMA MPI_Comm comm COMMA
+    MPI_Request *request, dest, sendtag, source, recvtag, comm, request)
+
+SV_DROP_EXPORT int MPI_Sendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest,
+                                  int sendtag, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype,
+                                  int source, int recvtag, MPI_Comm comm, MPI_Status *status)
+{
+    narrow_t out = narrow(sendcount, sendtype), in = narrow(recvcount, recvtype);
+    return both_done(&out, &in, MPI_Sendrecv(sendbuf, out.count, out.type, dest, sendtag, recvbuf, in.count, in.type,
+                                             source, recvtag, comm, status));
+}
+
+SV_DROP_EXPORT int MPI_Isendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest,
+                                   int sendtag, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype,
+                                   int source, int recvtag, MPI_Comm comm, MPI_Request *request)
+{
+    narrow_t out = narrow(sendcount, sendtype), in = narrow(recvcount, recvtype);
+    return both_done(&out, &in, MPI_Isendrecv(sendbuf, out.count, out.type, dest, sendtag, recvbuf, in.count, in.type,
+                                              source, recvtag, comm, request));
+}
+
+#else
+
+/* A translation unit must not be empty. */
+typedef int sv_drop_no_large_counts_t;
+
+#endif

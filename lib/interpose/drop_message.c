@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages between two ranks: the four kinds of send, receive, both at once, probes, and their persistent forms. Each
+ * is one plain message of MPI's, whatever the memory at either end, so that ranks with and without the drop-in meet.
+ * While requests of ours are open, calls that block are driven by tests, so that those requests go on meanwhile.
+ */
+#include "interpose/drop.h"
+
+typedef int (*send_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm);
+typedef int (*isend_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+
+/* Who a message goes to or comes from. */
+typedef struct envelope {
+    int peer, tag;
+    MPI_Comm comm;
+} envelope_t;
+
+/* A kind of send: its name, and MPI's calls for it. */
+typedef struct kind {
+    const char *name;
+    send_t send;
+    isend_t isend, init;
+} kind_t;
+
+static int drive(int code, MPI_Request *request, MPI_Status *status)
+{
+    unsigned turns = 0;
+    int done = 0;
+    while (code == MPI_SUCCESS && !done) {
+        sv_drop_turn(&turns);
+        code = PMPI_Test(request, &done, status);
+    }
+    return code;
+}
+
+/* --- sends -------------------------------------------------------------------------------------------------------- */
+
+static int send_plain(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (!sv_drop_has_open())
+        return kind->send(buf, count, type, to.peer, to.tag, to.comm);
+    return drive(kind->isend(buf, count, type, to.peer, to.tag, to.comm, &request), &request, MPI_STATUS_IGNORE);
+}
+
+/* By the fast route: false if it is to be staged. Buffered sends are complete at once, which that cannot be. */
+static bool isend_fast(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to,
+                       MPI_Request *request, int *code_out)
+{
+    sv_drop_call_t call = {.name = kind->name};
+    sv_drop_fast_t fast = {0};
+    MPI_Request inner = MPI_REQUEST_NULL;
+    if (!sv_drop_fast_is_open() || kind->isend == PMPI_Ibsend || !sv_drop_fast_takes(count, type))
+        return false;
+    sv_drop_settle();
+    sv_drop_lock();
+    void *letter = sv_drop_fast_send(&fast, buf, count, type, to.peer, to.comm);
+    if (letter) {
+        *code_out = kind->isend(letter, SV_DROP_LETTER_BYTES, MPI_BYTE, to.peer, to.tag, to.comm, &inner);
+        if (*code_out == MPI_SUCCESS)
+            *code_out = sv_drop_request_start(&call, &fast, inner, false, request);
+        else
+            selvage_message_free(&fast.request);
+    }
+    sv_drop_unlock();
+    return letter != NULL;
+}
+
+static int send_device(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to)
+{
+    sv_drop_call_t call = {.name = kind->name};
+    MPI_Request request;
+    int code;
+    double begin = PMPI_Wtime();
+    if (isend_fast(kind, buf, count, type, to, &request, &code)) {
+        code = code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
+        sv_drop_count(kind->name, "fast", to.comm, to.peer, type, count, PMPI_Wtime() - begin);
+        return code;
+    }
+    sv_drop_region_t *region = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
+    if (!region)
+        return send_plain(kind, buf, count, type, to);
+    sv_drop_stage(&call);
+    code = send_plain(kind, sv_drop_address(region), region->count, region->type, to);
+    if (code == MPI_SUCCESS)
+        sv_drop_count(kind->name, "staged", to.comm, to.peer, type, count, PMPI_Wtime() - begin);
+    sv_drop_call_end(&call);
+    return code;
+}
+
+static int isend_device(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to,
+                        MPI_Request *request)
+{
+    sv_drop_call_t call = {.name = kind->name};
+    MPI_Request inner = MPI_REQUEST_NULL;
+    int code;
+    if (isend_fast(kind, buf, count, type, to, request, &code)) {
+        sv_drop_count(kind->name, "fast", to.comm, to.peer, type, count, 0);
+        return code;
+    }
+    sv_drop_region_t *region = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
+    if (!region)
+        return kind->isend(buf, count, type, to.peer, to.tag, to.comm, request);
+    sv_drop_stage(&call);
+    code = kind->isend(sv_drop_address(region), region->count, region->type, to.peer, to.tag, to.comm, &inner);
+    if (code != MPI_SUCCESS) {
+        sv_drop_call_end(&call);
+        return code;
+    }
+    sv_drop_count(kind->name, "staged", to.comm, to.peer, type, count, 0);
+    return sv_drop_request_start(&call, NULL, inner, false, request);
+}
+
+static int send_init_device(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to,
+                            MPI_Request *request)
+{
+    sv_drop_call_t call = {.name = kind->name};
+    MPI_Request inner = MPI_REQUEST_NULL;
+    sv_drop_region_t *region = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
+    if (!region)
+        return kind->init(buf, count, type, to.peer, to.tag, to.comm, request);
+    int code = kind->init(sv_drop_address(region), region->count, region->type, to.peer, to.tag, to.comm, &inner);
+    if (code == MPI_SUCCESS)
+        return sv_drop_request_keep(&call, NULL, inner, false, request);
+    sv_drop_call_end(&call);
+    return code;
+}
+
+#define SENDS(NAME, INAME)                                                                                             \
+    static const kind_t kind_##NAME = {"MPI_" #NAME, PMPI_##NAME, PMPI_##INAME, PMPI_##NAME##_init};                   \
+    SV_DROP_EXPORT int MPI_##NAME(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)     \
+    {                                                                                                                  \
+        if (!sv_drop_is_host_typed(buf, count, type))                                                                  \
+            return send_device(&kind_##NAME, buf, count, type, (envelope_t){dest, tag, comm});                         \
+        return sv_drop_has_open() ? send_plain(&kind_##NAME, buf, count, type, (envelope_t){dest, tag, comm})          \
+                                  : PMPI_##NAME(buf, count, type, dest, tag, comm);                                    \
+    }                                                                                                                  \
+    SV_DROP_EXPORT int MPI_##INAME(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,    \
+                                   MPI_Request *request)                                                               \
+    {                                                                                                                  \
+        return sv_drop_is_host_typed(buf, count, type)                                                                 \
+                   ? PMPI_##INAME(buf, count, type, dest, tag, comm, request)                                          \
+                   : isend_device(&kind_##NAME, buf, count, type, (envelope_t){dest, tag, comm}, request);             \
+    }                                                                                                                  \
+    SV_DROP_EXPORT int MPI_##NAME##_init(const void *buf, int count, MPI_Datatype type, int dest, int tag,             \
+                                         MPI_Comm comm, MPI_Request *request)                                          \
+    {                                                                                                                  \
+        return sv_drop_is_host_typed(buf, count, type)                                                                 \
+                   ? PMPI_##NAME##_init(buf, count, type, dest, tag, comm, request)                                    \
+                   : send_init_device(&kind_##NAME, buf, count, type, (envelope_t){dest, tag, comm}, request);         \
+    }
+
+SENDS(Send, Isend)
+SENDS(Ssend, Issend)
+SENDS(Bsend, Ibsend)
+SENDS(Rsend, Irsend)
+
+/* --- receives ----------------------------------------------------------------------------------------------------- */
+
+/* From nobody never blocks, and MPICH's status of the non-blocking form is not that of the blocking one. */
+static int recv_plain(void *buf, int count, MPI_Datatype type, envelope_t from, MPI_Status *status)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (!sv_drop_has_open() || from.peer == MPI_PROC_NULL)
+        return PMPI_Recv(buf, count, type, from.peer, from.tag, from.comm, status);
+    return drive(PMPI_Irecv(buf, count, type, from.peer, from.tag, from.comm, &request), &request, status);
+}
+
+/* Lands what came and ends the call. */
+static int land(sv_drop_call_t *call, int code, const MPI_Status *status)
+{
+    if (code == MPI_SUCCESS)
+        sv_drop_land(call, status);
+    sv_drop_call_end(call);
+    return code;
+}
+
+static int recv_device(void *buf, int count, MPI_Datatype type, envelope_t from, MPI_Status *status)
+{
+    sv_drop_call_t call = {.name = "MPI_Recv"};
+    MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
+    sv_drop_region_t *region =
+        from.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, false, true);
+    if (!region)
+        return recv_plain(buf, count, type, from, status);
+    sv_drop_stage(&call);
+    return land(&call, recv_plain(sv_drop_address(region), region->count, region->type, from, used), used);
+}
+
+/* Whether a letter could come in place of the message: then the receive is a request's, also one that blocks. */
+static bool is_watched(const void *buf, int count, MPI_Datatype type, int source)
+{
+    return __builtin_expect(sv_drop_fast_wanted, 0) && source != MPI_PROC_NULL &&
+           sv_drop_fast_watches(count, type, !sv_drop_is_host_typed(buf, count, type));
+}
+
+SV_DROP_EXPORT int MPI_Recv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+                            MPI_Status *status)
+{
+    if (is_watched(buf, count, type, source)) {
+        MPI_Request request;
+        int code = MPI_Irecv(buf, count, type, source, tag, comm, &request);
+        return code == MPI_SUCCESS ? MPI_Wait(&request, status) : code;
+    }
+    if (!sv_drop_is_host_typed(buf, count, type))
+        return recv_device(buf, count, type, (envelope_t){source, tag, comm}, status);
+    return sv_drop_has_open() ? recv_plain(buf, count, type, (envelope_t){source, tag, comm}, status)
+                              : PMPI_Recv(buf, count, type, source, tag, comm, status);
+}
+
+/* What MPI is given for a receive: pinned memory, or the program's; and what is watched. */
+typedef struct place {
+    void *buf;
+    int count;
+    MPI_Datatype type;
+    bool ours; /* the request will be the drop-in's */
+} place_t;
+
+static place_t place_recv(sv_drop_call_t *call, sv_drop_fast_t *fast, const place_t *given, MPI_Comm comm)
+{
+    sv_drop_region_t *region = sv_drop_is_host_typed(given->buf, given->count, given->type)
+                                   ? NULL : sv_drop_message(call, given->buf, given->count, given->type, false, true);
+    if (__builtin_expect(sv_drop_fast_wanted, 0))
+        sv_drop_fast_listen(fast, given->buf, given->count, given->type, comm, region != NULL);
+    if (!region)
+        return (place_t){given->buf, given->count, given->type, fast->listens};
+    sv_drop_stage(call);
+    return (place_t){sv_drop_address(region), region->count, region->type, true};
+}
+
+/* The end of a call that has begun to receive, or of one that could not. */
+static int begun(sv_drop_call_t *call, sv_drop_fast_t *fast, int code, MPI_Request inner, MPI_Request *request)
+{
+    if (code == MPI_SUCCESS)
+        return sv_drop_request_start(call, fast, inner, true, request);
+    sv_drop_call_end(call);
+    sv_drop_fast_release(fast);
+    return code;
+}
+
+SV_DROP_EXPORT int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+                             MPI_Request *request)
+{
+    sv_drop_call_t call = {.name = "MPI_Irecv"};
+    sv_drop_fast_t fast = {0};
+    MPI_Request inner = MPI_REQUEST_NULL;
+    place_t at = {buf, count, type, false};
+    if (source != MPI_PROC_NULL)
+        at = place_recv(&call, &fast, &at, comm);
+    if (!at.ours)
+        return PMPI_Irecv(buf, count, type, source, tag, comm, request);
+    int code = PMPI_Irecv(at.buf, at.count, at.type, source, tag, comm, &inner);
+    return begun(&call, &fast, code, inner, request);
+}
+
+SV_DROP_EXPORT int MPI_Recv_init(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+                                 MPI_Request *request)
+{
+    sv_drop_call_t call = {.name = "MPI_Recv_init"};
+    sv_drop_fast_t fast = {0};
+    MPI_Request inner = MPI_REQUEST_NULL;
+    place_t at = {buf, count, type, false};
+    if (source != MPI_PROC_NULL)
+        at = place_recv(&call, &fast, &at, comm);
+    if (!at.ours)
+        return PMPI_Recv_init(buf, count, type, source, tag, comm, request);
+    int code = PMPI_Recv_init(at.buf, at.count, at.type, source, tag, comm, &inner);
+    if (code == MPI_SUCCESS)
+        return sv_drop_request_keep(&call, &fast, inner, true, request);
+    return begun(&call, &fast, code, inner, request);
+}
+
+SV_DROP_EXPORT int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Request *request)
+{
+    sv_drop_call_t call = {.name = "MPI_Imrecv"};
+    sv_drop_fast_t fast = {0};
+    MPI_Request inner = MPI_REQUEST_NULL;
+    place_t at = {buf, count, type, false};
+    if (*message != MPI_MESSAGE_NO_PROC)
+        at = place_recv(&call, &fast, &at, MPI_COMM_WORLD);
+    if (!at.ours)
+        return PMPI_Imrecv(buf, count, type, message, request);
+    int code = PMPI_Imrecv(at.buf, at.count, at.type, message, &inner);
+    return begun(&call, &fast, code, inner, request);
+}
+
+SV_DROP_EXPORT int MPI_Mrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status)
+{
+    MPI_Request request;
+    if (*message == MPI_MESSAGE_NO_PROC ||
+        (!is_watched(buf, count, type, 0) && sv_drop_is_host_typed(buf, count, type)))
+        return PMPI_Mrecv(buf, count, type, message, status);
+    int code = MPI_Imrecv(buf, count, type, message, &request);
+    return code == MPI_SUCCESS ? MPI_Wait(&request, status) : code;
+}
+
+/* --- probes: they only have to be driven -------------------------------------------------------------------------- */
+
+SV_DROP_EXPORT int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
+{
+    unsigned turns = 0;
+    int found = 0, code = MPI_SUCCESS;
+    if (!sv_drop_has_open())
+        return PMPI_Probe(source, tag, comm, status);
+    while (code == MPI_SUCCESS && !found) {
+        sv_drop_turn(&turns);
+        code = PMPI_Iprobe(source, tag, comm, &found, status);
+    }
+    return code;
+}
+
+SV_DROP_EXPORT int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
+{
+    if (sv_drop_has_open())
+        sv_drop_progress();
+    return PMPI_Iprobe(source, tag, comm, flag, status);
+}
+
+SV_DROP_EXPORT int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status)
+{
+    unsigned turns = 0;
+    int found = 0, code = MPI_SUCCESS;
+    if (!sv_drop_has_open())
+        return PMPI_Mprobe(source, tag, comm, message, status);
+    while (code == MPI_SUCCESS && !found) {
+        sv_drop_turn(&turns);
+        code = PMPI_Improbe(source, tag, comm, &found, message, status);
+    }
+    return code;
+}
+
+SV_DROP_EXPORT int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
+{
+    if (sv_drop_has_open())
+        sv_drop_progress();
+    return PMPI_Improbe(source, tag, comm, flag, message, status);
+}

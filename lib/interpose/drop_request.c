@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests of calls with device memory. The program's handle is a generalized request of MPI's, so that any completion
+ * call can be given it; behind it are MPI requests on pinned memory and the copy that follows them. Whoever polls
+ * (completion calls, or the progress thread) tests those, copies, and completes the handle.
+ *
+ *   program   MPI_Irecv(device) -> handle            MPI_Wait(handle) -> status, as MPI gave it for the inner one
+ *   here      PMPI_Irecv(pinned) -> inner ... done, copy up, PMPI_Grequest_complete(handle)
+ *
+ * Persistent requests are MPI's own, on pinned memory, and land when a completion call of the drop-in sees their end.
+ * One lock guards everything here; it is recursive, because error handlers of the program run inside. MPI's own locks
+ * are taken inside it and never around it: what MPI calls back leaves a note, which the next one with the lock reads.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* for recursive mutexes */
+#endif
+#include "interpose/drop.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BUCKETS = 1024, TURNS_BUSY = 64, END_TURNS = 200 };
+
+_Atomic int sv_drop_open;
+
+static struct {
+    pthread_mutex_t lock;
+    sv_drop_op_t *first;               /* under way */
+    sv_drop_op_t *bucket[BUCKETS];     /* by handle, those that the program holds */
+    _Atomic(sv_drop_op_t *) freed;     /* whose handles MPI has freed since */
+    pthread_t thread;
+    _Atomic bool stop;
+    bool has_thread, walks;            /* walks: the list is being walked, by whoever has the lock */
+} engine = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
+
+void sv_drop_lock(void)
+{
+    pthread_mutex_lock(&engine.lock);
+}
+
+void sv_drop_unlock(void)
+{
+    pthread_mutex_unlock(&engine.lock);
+}
+
+static sv_drop_op_t **bucket_of(MPI_Request handle)
+{
+    uint64_t key = (uint64_t)(uintptr_t)handle;
+    return &engine.bucket[(key ^ key >> 7 ^ key >> 17) % BUCKETS];
+}
+
+/* --- life --------------------------------------------------------------------------------------------------------- */
+
+static sv_drop_op_t *make_op(const sv_drop_call_t *call, const sv_drop_fast_t *fast, bool message)
+{
+    sv_drop_op_t *op = calloc(1, sizeof *op);
+    if (!op)
+        sv_drop_fatal("no memory", call->name);
+    op->call = *call;
+    if (fast)
+        op->fast = *fast;
+    op->message = message;
+    op->inner = op->handle = MPI_REQUEST_NULL;
+    return op;
+}
+
+/* The caller has the lock. */
+static void release(sv_drop_op_t *op)
+{
+    if (--op->users > 0)
+        return;
+    sv_drop_call_end(&op->call);
+    sv_drop_fast_release(&op->fast);
+    free(op);
+}
+
+void sv_drop_op_release(sv_drop_op_t *op)
+{
+    if (!op)
+        return;
+    pthread_mutex_lock(&engine.lock);
+    release(op);
+    pthread_mutex_unlock(&engine.lock);
+}
+
+static void unlist_handle(sv_drop_op_t *op)
+{
+    sv_drop_op_t **at = bucket_of(op->handle);
+    while (*at && *at != op)
+        at = &(*at)->chain;
+    if (!*at)
+        return;
+    *at = op->chain;
+    atomic_fetch_sub_explicit(&sv_drop_open, 1, memory_order_relaxed);
+    release(op);
+}
+
+/* MPI may give out a freed handle again: nothing is looked up or listed before the notes are read. */
+static void read_notes(void)
+{
+    /* Partner: the release in handle_freed(). */
+    sv_drop_op_t *op = atomic_exchange_explicit(&engine.freed, NULL, memory_order_acquire);
+    while (op) {
+        sv_drop_op_t *next = op->freed_before;
+        unlist_handle(op);
+        op = next;
+    }
+}
+
+static void list_handle(sv_drop_op_t *op)
+{
+    read_notes();
+    sv_drop_op_t **bucket = bucket_of(op->handle);
+    op->chain = *bucket;
+    *bucket = op;
+    op->users++;
+    atomic_fetch_add_explicit(&sv_drop_open, 1, memory_order_relaxed);
+}
+
+static void list_running(sv_drop_op_t *op)
+{
+    op->next = engine.first;
+    op->prev = NULL;
+    if (op->next)
+        op->next->prev = op;
+    engine.first = op;
+    op->running = true;
+    op->users++;
+}
+
+static void unlist_running(sv_drop_op_t *op)
+{
+    if (!op->running)
+        return;
+    op->running = false;
+    *(op->prev ? &op->prev->next : &engine.first) = op->next;
+    if (op->next)
+        op->next->prev = op->prev;
+    release(op);
+}
+
+sv_drop_op_t *sv_drop_op_find(MPI_Request handle)
+{
+    if (handle == MPI_REQUEST_NULL)
+        return NULL;
+    pthread_mutex_lock(&engine.lock);
+    read_notes();
+    sv_drop_op_t *op = *bucket_of(handle);
+    while (op && op->handle != handle)
+        op = op->chain;
+    if (op)
+        op->users++;
+    pthread_mutex_unlock(&engine.lock);
+    return op;
+}
+
+/* --- generalized requests: MPI calls these ------------------------------------------------------------------------ */
+
+/* Errors are told by the wrapped completion call, which knows the communicator's error handler has had its turn. */
+static int query(void *extra, MPI_Status *status)
+{
+    const sv_drop_op_t *op = extra;
+    *status = op->status;
+    status->MPI_ERROR = MPI_SUCCESS;
+    return MPI_SUCCESS;
+}
+
+static int handle_freed(void *extra)
+{
+    sv_drop_op_t *op = extra;
+    op->freed_before = atomic_load_explicit(&engine.freed, memory_order_relaxed);
+    /* Partner: the acquire in read_notes(). */
+    while (!atomic_compare_exchange_weak_explicit(&engine.freed, &op->freed_before, op, memory_order_release,
+                                                  memory_order_relaxed))
+        ;
+    return MPI_SUCCESS;
+}
+
+static int cancel(void *extra, int complete)
+{
+    sv_drop_op_t *op = extra;
+    (void)complete;
+    atomic_store_explicit(&op->cancels, true, memory_order_relaxed);
+    return MPI_SUCCESS;
+}
+
+int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
+                          MPI_Request *request)
+{
+    pthread_mutex_lock(&engine.lock);
+    sv_drop_op_t *op = make_op(call, fast, message);
+    op->inner = inner;
+    int code = PMPI_Grequest_start(query, handle_freed, cancel, op, &op->handle);
+    if (code != MPI_SUCCESS)
+        sv_drop_fatal("no generalized request", call->name);
+    list_handle(op);
+    list_running(op);
+    *request = op->handle;
+    pthread_mutex_unlock(&engine.lock);
+    return MPI_SUCCESS;
+}
+
+int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
+                         MPI_Request *request)
+{
+    pthread_mutex_lock(&engine.lock);
+    sv_drop_op_t *op = make_op(call, fast, message);
+    op->persistent = true;
+    op->handle = inner;
+    list_handle(op);
+    *request = inner;
+    pthread_mutex_unlock(&engine.lock);
+    return MPI_SUCCESS;
+}
+
+/* --- progress ----------------------------------------------------------------------------------------------------- */
+
+/* Whether MPI is through with it; what came may be a letter, and then Selvage is not. */
+static bool inner_ended(sv_drop_op_t *op)
+{
+    int done = 0;
+    if (op->inner == MPI_REQUEST_NULL)
+        return true;
+    if (atomic_exchange_explicit(&op->cancels, false, memory_order_relaxed))
+        PMPI_Cancel(&op->inner);
+    int code = PMPI_Test(&op->inner, &done, &op->status);
+    if (code != MPI_SUCCESS) {
+        op->error = code;
+        op->inner = MPI_REQUEST_NULL;
+    } else if (done) {
+        op->inner = MPI_REQUEST_NULL;
+        sv_drop_fast_hear(&op->fast, &op->call, &op->status);
+    }
+    return done || code != MPI_SUCCESS;
+}
+
+/* The program's own request: looked at without ending it, so that a letter is heard before the program asks. */
+static bool kept_came(sv_drop_op_t *op)
+{
+    int done = 0;
+    if (!op->heard && PMPI_Request_get_status(op->handle, &done, &op->status) == MPI_SUCCESS && done) {
+        op->heard = true;
+        sv_drop_fast_hear(&op->fast, &op->call, &op->status);
+    }
+    return op->heard;
+}
+
+static bool op_ended(sv_drop_op_t *op)
+{
+    return (op->persistent ? kept_came(op) : inner_ended(op)) && sv_drop_fast_ended(&op->fast, &op->error);
+}
+
+static void end_op(sv_drop_op_t *op)
+{
+    if (op->persistent) { /* the rest is for the call that completes it */
+        unlist_running(op);
+        return;
+    }
+    sv_drop_fast_tell(&op->fast, &op->status);
+    if (!op->error && !op->fast.came)
+        sv_drop_land(&op->call, op->message ? &op->status : NULL);
+    op->users++;
+    unlist_running(op);
+    PMPI_Grequest_complete(op->handle); /* may free the handle, if the program has given it up */
+    release(op);
+}
+
+void sv_drop_progress(void)
+{
+    pthread_mutex_lock(&engine.lock);
+    read_notes();
+    bool inside = engine.walks; /* an error handler of the program's has called MPI */
+    engine.walks = true;
+    for (sv_drop_op_t *op = engine.first, *next; op && !inside; op = next) {
+        next = op->next;
+        if (op_ended(op))
+            end_op(op);
+    }
+    engine.walks = inside;
+    pthread_mutex_unlock(&engine.lock);
+}
+
+void sv_drop_turn(unsigned *turns)
+{
+    sv_drop_progress();
+    if (++*turns > TURNS_BUSY)
+        sched_yield();
+}
+
+static void *run_thread(void *arg)
+{
+    const struct timespec pause = {0, 20000};
+    (void)arg;
+    /* Partner: the release in sv_drop_thread_end(). */
+    while (!atomic_load_explicit(&engine.stop, memory_order_acquire)) {
+        if (sv_drop_has_open())
+            sv_drop_progress();
+        nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+void sv_drop_thread_begin(void)
+{
+    int level = 0;
+    PMPI_Query_thread(&level);
+    if (level < MPI_THREAD_MULTIPLE)
+        sv_drop_warn("SELVAGE_PROGRESS=thread needs MPI_THREAD_MULTIPLE, which this MPI did not give: no thread");
+    else
+        engine.has_thread = pthread_create(&engine.thread, NULL, run_thread, NULL) == 0;
+}
+
+void sv_drop_thread_end(void)
+{
+    if (!engine.has_thread)
+        return;
+    /* Partner: the acquire in run_thread(). */
+    atomic_store_explicit(&engine.stop, true, memory_order_release);
+    pthread_join(engine.thread, NULL);
+    engine.has_thread = false;
+}
+
+/* --- ends --------------------------------------------------------------------------------------------------------- */
+
+/* A persistent receive that got a letter blocks here until the bytes have come: their sender is at it. */
+static void land_kept(sv_drop_op_t *op, MPI_Status *status)
+{
+    unsigned turns = 0;
+    if (!op->heard)
+        sv_drop_fast_hear(&op->fast, &op->call, status);
+    op->heard = true;
+    while (!sv_drop_fast_ended(&op->fast, &op->error))
+        sv_drop_turn(&turns);
+    sv_drop_fast_tell(&op->fast, status);
+    if (!op->fast.came)
+        sv_drop_land(&op->call, op->message ? status : NULL);
+}
+
+int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status)
+{
+    pthread_mutex_lock(&engine.lock);
+    if (op->persistent && op->active) {
+        op->active = false;
+        if (status)
+            land_kept(op, status);
+        unlist_running(op);
+    }
+    int error = op->error;
+    pthread_mutex_unlock(&engine.lock);
+    return error;
+}
+
+void sv_drop_op_start(sv_drop_op_t *op)
+{
+    sv_drop_stage(&op->call);
+    pthread_mutex_lock(&engine.lock);
+    op->active = true;
+    op->heard = op->fast.came = false;
+    op->error = MPI_SUCCESS;
+    pthread_mutex_unlock(&engine.lock);
+}
+
+void sv_drop_op_rename(sv_drop_op_t *op, MPI_Request handle)
+{
+    pthread_mutex_lock(&engine.lock);
+    op->users++;
+    if (handle != op->handle) {
+        unlist_handle(op);
+        op->handle = handle;
+        list_handle(op);
+    }
+    if (op->active && op->fast.listens && !op->running)
+        list_running(op);
+    release(op);
+    pthread_mutex_unlock(&engine.lock);
+}
+
+void sv_drop_op_forget(sv_drop_op_t *op)
+{
+    pthread_mutex_lock(&engine.lock);
+    op->users++;
+    unlist_running(op);
+    if (op->active)
+        op->call.nregions = 0; /* MPI may still use the pinned memory: it is left to the end of the process */
+    unlist_handle(op);
+    release(op);
+    pthread_mutex_unlock(&engine.lock);
+}
+
+/* Receives that nothing will ever match are cancelled; sends get some time to leave. */
+int sv_drop_requests_end(void)
+{
+    unsigned turns = 0;
+    pthread_mutex_lock(&engine.lock);
+    int left = 0;
+    for (sv_drop_op_t *op = engine.first; op; op = op->next)
+        left++;
+    for (int i = 0; engine.first && i < END_TURNS; i++)
+        sv_drop_turn(&turns);
+    for (sv_drop_op_t *op = engine.first; op; op = op->next)
+        if (op->inner != MPI_REQUEST_NULL && op->message)
+            PMPI_Cancel(&op->inner);
+    for (int i = 0; engine.first && i < END_TURNS; i++)
+        sv_drop_turn(&turns);
+    pthread_mutex_unlock(&engine.lock);
+    return left;
+}

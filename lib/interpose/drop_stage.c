@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From buffers of a call to pinned memory and back. A message of a derived type is packed by the device, and MPI sends
+ * or receives the bytes of its stream, which any type of the other side matches. Everything else keeps its shape: the
+ * span of memory that the call may touch has an image in pinned memory, and MPI gets the same counts and types.
+ *
+ *   device    ..##..##..  --gather-->  ####   MPI_PACKED             packed
+ *   device    [ block 0 ][ block 1 ]  --copy-->  the same            an image
+ *
+ * What lies between elements is never written to the device, because kernels may be writing there. The one exception
+ * are types that nobody can take apart (darray): their gaps go down and come up.
+ */
+#include "interpose/drop.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_device(const void *ptr, int64_t low)
+{
+    return !sv_drop_is_host((const char *)ptr + low) && ptr != MPI_IN_PLACE;
+}
+
+/* Bytes from the address that elements at offset may touch; false for none. */
+static bool bounds_of(const sv_drop_block_t *block, int64_t *low_out, int64_t *high_out)
+{
+    sv_drop_type_t type;
+    if (block->count <= 0 || !sv_drop_type(block->type, &type) || type.bytes == 0)
+        return false;
+    int64_t first = block->offset + type.true_lb, reach = (block->count - 1) * type.extent;
+    *low_out = first + (reach < 0 ? reach : 0);
+    *high_out = first + type.true_extent + (reach > 0 ? reach : 0);
+    return true;
+}
+
+static bool bounds_of_all(const sv_drop_block_t *blocks, int n, int64_t *low_out, int64_t *high_out)
+{
+    int64_t low, high;
+    bool any = false;
+    for (int i = 0; i < n; i++) {
+        if (!bounds_of(&blocks[i], &low, &high))
+            continue;
+        *low_out = !any || low < *low_out ? low : *low_out;
+        *high_out = !any || high > *high_out ? high : *high_out;
+        any = true;
+    }
+    return any;
+}
+
+/* --- what a call has ---------------------------------------------------------------------------------------------- */
+
+/* The region for device memory at buf; NULL if there is nothing of the device's in it. */
+static sv_drop_region_t *add_region(sv_drop_call_t *call, const void *buf, const sv_drop_block_t *blocks, int n)
+{
+    int64_t low = 0, high = 0;
+    if (!bounds_of_all(blocks, n, &low, &high) || !is_device(buf, low))
+        return NULL;
+    sv_drop_region_t *region = &call->region[call->nregions++];
+    *region = (sv_drop_region_t){.user = (char *)(uintptr_t)buf, .low = low, .bytes = (size_t)(high - low),
+                                 .nblocks = n};
+    return region;
+}
+
+static bool is_packed(sv_drop_region_t *region, const sv_drop_block_t *block)
+{
+    sv_drop_type_t type;
+    if (!sv_drop_type(block->type, &type) || type.dense)
+        return false;
+    region->plan = sv_drop_plan_get(block->type, block->count);
+    size_t bytes = selvage_pack_bytes(region->plan->pack);
+    if (!region->plan->pack || bytes > INT_MAX) {
+        region->mixed = !region->plan->pack;
+        sv_drop_plan_put(region->plan);
+        region->plan = NULL;
+        return false;
+    }
+    region->bytes = bytes;
+    return true;
+}
+
+sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t count, MPI_Datatype type, bool in,
+                                  bool out)
+{
+    sv_drop_block_t block = {count, 0, type};
+    sv_drop_region_t *region = add_region(call, buf, &block, 1);
+    if (!region)
+        return NULL;
+    region->in = in;
+    region->out = out;
+    region->one = block;
+    region->packed = is_packed(region, &block);
+    region->count = region->packed ? (int)region->bytes : (int)count;
+    region->type = region->packed ? MPI_PACKED : type;
+    region->host = sv_drop_pinned(region->bytes);
+    return region;
+}
+
+static int64_t count_of(const sv_drop_list_t *list, int64_t i)
+{
+    if (list->large_counts)
+        return list->large_counts[i];
+    return list->counts ? list->counts[i] : list->count;
+}
+
+/* before: elements of the blocks before this one. */
+static int64_t offset_of(const sv_drop_list_t *list, int64_t i, MPI_Datatype type, int64_t before)
+{
+    MPI_Aint lb, extent;
+    if (list->far)
+        return list->far[i];
+    if (list->bytes)
+        return list->bytes[i];
+    if (type == MPI_DATATYPE_NULL || PMPI_Type_get_extent(type, &lb, &extent) != MPI_SUCCESS)
+        return 0;
+    int64_t elements = list->displs ? list->displs[i] : list->large_displs ? list->large_displs[i] : before;
+    return elements * (int64_t)extent;
+}
+
+void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, const sv_drop_list_t *list, bool in, bool out)
+{
+    sv_drop_block_t one, *blocks = &one;
+    bool single = !list->counts && !list->types && !list->large_counts;
+    int64_t before = 0;
+    int n = single ? 1 : (int)list->n;
+    if (buf == MPI_IN_PLACE || n <= 0)
+        return (void *)(uintptr_t)buf;
+    if (n > 1 && !(blocks = malloc((size_t)n * sizeof *blocks)))
+        sv_drop_fatal("no memory", call->name);
+    for (int i = 0; i < n; i++) {
+        MPI_Datatype type = list->types ? list->types[i] : list->type;
+        blocks[i] = single ? (sv_drop_block_t){list->n * list->count, 0, type}
+                           : (sv_drop_block_t){count_of(list, i), offset_of(list, i, type, before), type};
+        before += blocks[i].count;
+    }
+    sv_drop_region_t *region = add_region(call, buf, blocks, n);
+    if (!region) {
+        if (blocks != &one)
+            free(blocks);
+        return (void *)(uintptr_t)buf;
+    }
+    region->in = in;
+    region->out = out;
+    region->one = *blocks;
+    region->blocks = blocks == &one ? NULL : blocks;
+    region->host = sv_drop_pinned(region->bytes);
+    return sv_drop_address(region);
+}
+
+/* --- down --------------------------------------------------------------------------------------------------------- */
+
+/* Where gaps come up again, or only a part may, they must go down first. */
+static bool has_opaque(const sv_drop_region_t *region)
+{
+    const sv_drop_block_t *blocks = region->blocks ? region->blocks : &region->one;
+    bool opaque = false;
+    for (int i = 0; i < region->nblocks && region->out; i++) {
+        sv_drop_type_t type;
+        if (blocks[i].count <= 0 || !sv_drop_type(blocks[i].type, &type) || type.dense)
+            continue;
+        sv_drop_plan_t *plan = sv_drop_plan_get(blocks[i].type, blocks[i].count);
+        opaque = opaque || !plan->pack;
+        sv_drop_plan_put(plan);
+    }
+    return opaque;
+}
+
+static void stage_region(sv_drop_region_t *region)
+{
+    if (region->packed) {
+        if (!region->in)
+            return;
+        pthread_mutex_lock(&region->plan->lock);
+        sv_drop_gather(region->plan->pack, region->user, region->host);
+        pthread_mutex_unlock(&region->plan->lock);
+        return;
+    }
+    region->mixed = region->mixed || has_opaque(region);
+    if (region->in || region->mixed)
+        sv_drop_copy(region->host, region->user + region->low, region->bytes, SELVAGE_COPY_DEVICE_TO_HOST);
+}
+
+/* Whether what was read before all work had ended is what is there behind it. */
+static void check_region(const sv_drop_call_t *call, sv_drop_region_t *region)
+{
+    void *before;
+    if (!region->in || !(before = malloc(region->bytes)))
+        return;
+    memcpy(before, region->host, region->bytes);
+    stage_region(region);
+    if (memcmp(before, region->host, region->bytes) != 0)
+        sv_drop_warn("%s: the device was still writing %zu bytes at %p: the program does not synchronise before the "
+                     "call", call->name, region->bytes, (void *)region->user);
+    free(before);
+}
+
+void sv_drop_stage(sv_drop_call_t *call)
+{
+    bool checks = sv_drop_settings()->sync == SV_DROP_SYNC_CHECK;
+    if (checks)
+        for (int i = 0; i < call->nregions; i++)
+            stage_region(&call->region[i]);
+    if (call->nregions > 0)
+        sv_drop_settle();
+    for (int i = 0; i < call->nregions; i++) {
+        if (checks)
+            check_region(call, &call->region[i]);
+        else
+            stage_region(&call->region[i]);
+    }
+}
+
+/* --- up ----------------------------------------------------------------------------------------------------------- */
+
+/* MPI packs the image of a block; the device scatters it. */
+static void land_scattered(const sv_drop_region_t *region, const sv_drop_block_t *block)
+{
+    sv_drop_plan_t *plan = sv_drop_plan_get(block->type, block->count);
+    size_t bytes = selvage_pack_bytes(plan->pack);
+    sv_drop_plan_t *one = bytes <= INT_MAX && block->count <= INT_MAX ? plan : NULL;
+    if (one) {
+        int position = 0;
+        char *packed = sv_drop_pinned(bytes);
+        PMPI_Pack((char *)sv_drop_address(region) + block->offset, (int)block->count, block->type, packed, (int)bytes,
+                  &position, MPI_COMM_SELF);
+        pthread_mutex_lock(&plan->lock);
+        sv_drop_scatter(plan->pack, packed, bytes, region->user + block->offset);
+        pthread_mutex_unlock(&plan->lock);
+        sv_drop_unpin(packed);
+    } else {
+        sv_drop_fatal("not supported", "2 GiB or more of a type with gaps in a collective call on device memory");
+    }
+    sv_drop_plan_put(plan);
+}
+
+static void land_image(const sv_drop_region_t *region)
+{
+    const sv_drop_block_t *blocks = region->blocks ? region->blocks : &region->one;
+    int64_t begin = 0, end = 0; /* a run that is due */
+    for (int i = 0; i <= region->nblocks; i++) {
+        sv_drop_type_t type;
+        bool any = i < region->nblocks && blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type) && type.bytes > 0;
+        bool joins = any && type.dense && blocks[i].offset == end;
+        if (!joins && (any || i == region->nblocks) && end > begin) {
+            sv_drop_copy(region->user + begin, (char *)sv_drop_address(region) + begin, (size_t)(end - begin),
+                         SELVAGE_COPY_HOST_TO_DEVICE);
+            begin = end = 0;
+        }
+        if (any && !type.dense)
+            land_scattered(region, &blocks[i]);
+        if (any && type.dense) {
+            begin = joins && end > begin ? begin : blocks[i].offset;
+            end = blocks[i].offset + blocks[i].count * type.bytes;
+        }
+    }
+}
+
+static void land_message(sv_drop_region_t *region, size_t bytes)
+{
+    if (region->packed) {
+        pthread_mutex_lock(&region->plan->lock);
+        sv_drop_scatter(region->plan->pack, region->host, bytes, region->user);
+        pthread_mutex_unlock(&region->plan->lock);
+        return;
+    }
+    sv_drop_copy(region->user + region->low, region->host, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
+}
+
+/* Bytes of a message that came. */
+static size_t bytes_of(const MPI_Status *status, size_t room)
+{
+    MPI_Count bytes = 0;
+    int cancelled = 0;
+    PMPI_Test_cancelled(status, &cancelled);
+    if (cancelled || PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) != MPI_SUCCESS ||
+        bytes == MPI_UNDEFINED || bytes < 0)
+        return 0;
+    return (size_t)bytes < room ? (size_t)bytes : room;
+}
+
+void sv_drop_land(sv_drop_call_t *call, const MPI_Status *status)
+{
+    for (int i = 0; i < call->nregions; i++) {
+        sv_drop_region_t *region = &call->region[i];
+        if (!region->out)
+            continue;
+        if (region->mixed)
+            sv_drop_copy(region->user + region->low, region->host, region->bytes, SELVAGE_COPY_HOST_TO_DEVICE);
+        else if (status)
+            land_message(region, bytes_of(status, region->bytes));
+        else
+            land_image(region);
+    }
+}
+
+void sv_drop_call_end(sv_drop_call_t *call)
+{
+    for (int i = 0; i < call->nregions; i++) {
+        sv_drop_region_t *region = &call->region[i];
+        sv_drop_unpin(region->host);
+        sv_drop_plan_put(region->plan);
+        free(region->blocks);
+    }
+    call->nregions = 0;
+}

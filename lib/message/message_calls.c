@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Beginning: sends and receives, looking for messages, and letting go. See message_calls.h. */
+#include "message/message_calls.h"
+
+#include <string.h>
+
+#include "base/base_memory.h"
+#include "message/message_engine.h"
+#include "message/message_layout.h"
+
+selvage_comm_t *sv_message_comm(const selvage_request_t *request)
+{
+    return request->engine->comm;
+}
+
+selvage_comm_t *sv_message_taken_comm(const selvage_message_t *message)
+{
+    return message->engine->comm;
+}
+
+/* Takes the lock; and again what goes wrong before anything is under way. */
+static selvage_status_t enter(selvage_comm_t *comm, sv_message_engine_t **engine_out)
+{
+    SV_TRY(sv_message_engine(comm, engine_out));
+    pthread_mutex_lock(&(*engine_out)->lock);
+    selvage_status_t status = (*engine_out)->broken;
+    if (status == SELVAGE_SUCCESS)
+        return status;
+    memcpy(sv_thread_detail(), (*engine_out)->broken_text, SV_DETAIL_BYTES);
+    pthread_mutex_unlock(&(*engine_out)->lock);
+    return status;
+}
+
+static selvage_status_t leave(sv_message_engine_t *engine, selvage_status_t status)
+{
+    pthread_mutex_unlock(&engine->lock);
+    return status;
+}
+
+static selvage_status_t check_stream(const sv_message_engine_t *engine, const char *call, void *stream)
+{
+    if (stream != SELVAGE_MESSAGE_NO_STREAM && SV_DEVICE_CALL(engine->dev, stream_is_capturing, stream))
+        return sv_error(SELVAGE_ERR_STATE, "%s: the stream is being captured into a graph", call);
+    return SELVAGE_SUCCESS;
+}
+
+/* A request that knows its buffer, or the error and no request. */
+static selvage_status_t begin(sv_message_engine_t *engine, const char *call, const sv_message_buffer_t *buffer,
+                              void *stream, selvage_request_t **request_out)
+{
+    selvage_request_t *request;
+    SV_TRY(check_stream(engine, call, stream));
+    SV_TRY(sv_message_take_request(engine, &request));
+    selvage_status_t status = sv_message_place(request, call, buffer->buf, buffer->map);
+    if (status != SELVAGE_SUCCESS) {
+        sv_message_put_request(request);
+        return status;
+    }
+    *request_out = request;
+    return SELVAGE_SUCCESS;
+}
+
+static void give_up(selvage_request_t *request)
+{
+    if (request->mail)
+        sv_mail_put(request->engine, request->mail);
+    request->mail = NULL;
+    sv_message_leave_place(request);
+    sv_message_put_request(request);
+}
+
+static selvage_status_t send(selvage_request_t *request, void *stream)
+{
+    request->is_send = true;
+    request->bytes = request->place.bytes;
+    if (request->peer != SV_MESSAGE_NOBODY)
+        return sv_message_send(request, stream);
+    sv_message_complete(request, SELVAGE_SUCCESS);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_message_isend(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
+                                  int tag, bool synchronous, void *stream, selvage_request_t **request_out)
+{
+    sv_message_engine_t *engine;
+    selvage_request_t *request;
+    SV_TRY(enter(comm, &engine));
+    selvage_status_t status = begin(engine, call, buffer, stream, &request);
+    if (status != SELVAGE_SUCCESS)
+        return leave(engine, status);
+    request->peer = peer;
+    request->tag = tag;
+    request->synchronous = synchronous;
+    status = send(request, stream);
+    if (status == SELVAGE_SUCCESS)
+        *request_out = request;
+    else
+        give_up(request);
+    (void)sv_message_poll(engine);
+    return leave(engine, status);
+}
+
+static selvage_status_t receive(selvage_request_t *request, sv_mail_t *taken, void *stream)
+{
+    if (stream != SELVAGE_MESSAGE_NO_STREAM && request->place.bytes > 0)
+        SV_TRY(sv_message_record(request, stream));
+    if (taken)
+        sv_list_remove(&taken->link);
+    if (taken)
+        sv_message_matched(request, taken);
+    else
+        sv_message_post(request);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_message_irecv(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
+                                  int tag, void *stream, selvage_request_t **request_out)
+{
+    sv_message_engine_t *engine;
+    selvage_request_t *request;
+    SV_TRY(enter(comm, &engine));
+    selvage_status_t status = begin(engine, call, buffer, stream, &request);
+    if (status != SELVAGE_SUCCESS)
+        return leave(engine, status);
+    request->peer = peer;
+    request->tag = tag;
+    if (peer == SV_MESSAGE_NOBODY) {
+        request->tag = SV_MESSAGE_ANY;
+        sv_message_complete(request, SELVAGE_SUCCESS);
+    } else {
+        (void)sv_message_poll(engine); /* what is there already was sent before what comes from now on */
+        status = engine->broken == SELVAGE_SUCCESS ? receive(request, NULL, stream) : engine->broken;
+    }
+    if (status == SELVAGE_SUCCESS)
+        *request_out = request;
+    else
+        give_up(request);
+    return leave(engine, status);
+}
+
+selvage_status_t sv_message_imrecv(selvage_message_t **message, const char *call, const sv_message_buffer_t *buffer,
+                                   void *stream, selvage_request_t **request_out)
+{
+    sv_message_engine_t *engine;
+    selvage_request_t *request;
+    SV_TRY(enter((*message)->engine->comm, &engine));
+    selvage_status_t status = begin(engine, call, buffer, stream, &request);
+    if (status != SELVAGE_SUCCESS)
+        return leave(engine, status);
+    status = receive(request, (*message)->mail, stream);
+    if (status == SELVAGE_SUCCESS) {
+        sv_free(*message);
+        *message = NULL;
+        *request_out = request;
+    } else {
+        give_up(request);
+    }
+    return leave(engine, status);
+}
+
+static selvage_status_t take(sv_message_engine_t *engine, sv_mail_t *mail, selvage_message_t **taken_out)
+{
+    selvage_message_t *taken;
+    SV_TRY(sv_calloc(1, sizeof *taken, &taken));
+    *taken = (selvage_message_t){.engine = engine, .mail = mail};
+    sv_list_remove(&mail->link);
+    sv_list_append(&engine->taken, &mail->link);
+    *taken_out = taken;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_message_look(selvage_comm_t *comm, int peer, int tag, bool *found_out,
+                                 selvage_message_t **taken_out, selvage_message_status_t *status_out)
+{
+    sv_message_engine_t *engine;
+    SV_TRY(enter(comm, &engine));
+    (void)sv_message_poll(engine);
+    sv_mail_t *mail = sv_message_unexpected(engine, peer, tag);
+    *found_out = mail != NULL;
+    if (mail && status_out)
+        *status_out = (selvage_message_status_t){.source = mail->letter->source, .tag = (int)mail->letter->tag,
+                                                 .bytes = mail->letter->bytes};
+    selvage_status_t status = engine->broken;
+    if (status == SELVAGE_SUCCESS && mail && taken_out)
+        status = take(engine, mail, taken_out);
+    return leave(engine, status);
+}
+
+void sv_message_cancel(selvage_request_t *request)
+{
+    sv_message_engine_t *engine = request->engine;
+    pthread_mutex_lock(&engine->lock);
+    if (!request->is_send && request->state == SV_REQUEST_POSTED) {
+        request->cancelled = true;
+        sv_message_complete(request, SELVAGE_SUCCESS);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void sv_message_let_go(selvage_request_t **request)
+{
+    sv_message_engine_t *engine = (*request)->engine;
+    pthread_mutex_lock(&engine->lock);
+    if ((*request)->state == SV_REQUEST_COMPLETE)
+        sv_message_put_request(*request);
+    else
+        (*request)->detached = true;
+    *request = NULL;
+    pthread_mutex_unlock(&engine->lock);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The calls of messages, below the public ones: with maps in place of datatypes, SV_MESSAGE_ANY and SV_MESSAGE_NOBODY
+ * in place of MPI's constants. Any thread.
+ */
+#ifndef SV_MESSAGE_CALLS_H
+#define SV_MESSAGE_CALLS_H
+
+#include <stdbool.h>
+
+#include "wire/wire_type_map.h"
+#include <selvage/message.h>
+
+/* A buffer and where in it bytes lie. */
+typedef struct sv_message_buffer {
+    void *buf;
+    const sv_type_map_t *map;
+} sv_message_buffer_t;
+
+selvage_status_t sv_message_isend(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
+                                  int tag, bool synchronous, void *stream, selvage_request_t **request_out);
+selvage_status_t sv_message_irecv(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
+                                  int tag, void *stream, selvage_request_t **request_out);
+selvage_status_t sv_message_imrecv(selvage_message_t **message, const char *call, const sv_message_buffer_t *buffer,
+                                   void *stream, selvage_request_t **request_out);
+
+/* Of the first message that fits: found or not, and with taken_out not NULL it is taken. Never blocks. */
+selvage_status_t sv_message_look(selvage_comm_t *comm, int peer, int tag, bool *found_out,
+                                 selvage_message_t **taken_out, selvage_message_status_t *status_out);
+/* The same, until there is one. */
+selvage_status_t sv_message_await(selvage_comm_t *comm, int peer, int tag, selvage_message_status_t *status_out);
+
+/* What there is to know of a request that is complete, as sv_message_look() and the completing calls fill it. Members
+   that mean nothing have SV_MESSAGE_ANY or SV_MESSAGE_NOBODY. */
+selvage_status_t sv_message_test(selvage_request_t **request, selvage_message_status_t *status_out);
+selvage_status_t sv_message_wait(selvage_request_t **request, selvage_message_status_t *status_out);
+selvage_status_t sv_message_waitall(size_t count, selvage_request_t **requests, selvage_message_status_t *statuses_out);
+selvage_status_t sv_message_waitany(size_t count, selvage_request_t **requests, size_t *index_out,
+                                    selvage_message_status_t *status_out);
+void sv_message_cancel(selvage_request_t *request);
+void sv_message_let_go(selvage_request_t **request);
+
+/* Whose communicator. */
+selvage_comm_t *sv_message_comm(const selvage_request_t *request);
+selvage_comm_t *sv_message_taken_comm(const selvage_message_t *message);
+
+#endif

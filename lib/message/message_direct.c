@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Long messages from device to device on a node: the receiver says where, by the handle of an allocation and an offset,
+ * and the sender's kernel or copy engine writes straight there. A kernel does it up to some size, and sums in the same
+ * pass; beyond, a copy engine, while a kernel reads the source for its digest. Words in the receiver's box say that
+ * bytes and record are there; no host is in between. Memory that no neighbour can map is replaced by a buffer that it
+ * can.
+ *
+ * Mappings of neighbours' allocations are kept, because opening one costs milliseconds, although memory that its owner
+ * frees is not free before they are closed. So one goes when its owner has another allocation at the same address, and
+ * the oldest when there are many.
+ */
+#include <string.h>
+
+#include "base/base_log.h"
+#include "base/base_memory.h"
+#include "memory/memory_buffer.h"
+#include "message/message_box.h"
+#include "message/message_layout.h"
+
+enum { MAPPINGS_MAX = 32, WHERE = 5 }; /* in a CTS: landing, its stamp, offset, base, and from here on the handle */
+
+_Static_assert(WHERE * sizeof(uint64_t) + sizeof(sv_device_handle_t) <= sizeof(((sv_letter_t *)0)->value),
+               "a handle fits into a letter");
+
+typedef struct sv_message_mapping {
+    sv_list_t link;
+    sv_opened_t *opened;
+    uint64_t remote_base;    /* where its owner has it */
+    unsigned users;
+} sv_message_mapping_t;
+
+/* --- the receiver's ----------------------------------------------------------------------------------------------- */
+
+static bool may_be(const selvage_request_t *recv, const sv_message_peer_t *peer)
+{
+    const int route = recv->engine->comm->config.route;
+    return recv->from_device && recv->place.on_device && peer->in && peer->in->used && !peer->no_direct &&
+           peer->in->landings != UINT32_MAX && route != SELVAGE_ROUTE_STAGED && route != SELVAGE_ROUTE_SHARED;
+}
+
+/* What neighbours can write to: the buffer itself, or one of the engine's in its place. */
+static bool export_place(selvage_request_t *recv, sv_device_handle_t *handle, uint64_t *offset)
+{
+    sv_message_place_t *place = &recv->place;
+    sv_device_t *dev = recv->engine->dev;
+    sv_message_bounce_t *bounce;
+    if (SV_DEVICE_CALL(dev, export_memory, place->data, recv->bytes, handle, offset) == SELVAGE_SUCCESS)
+        return true;
+    if (place->bounce || sv_message_take_bounce(recv->engine, recv->bytes, &bounce) != SELVAGE_SUCCESS)
+        return false;
+    if (SV_DEVICE_CALL(dev, export_memory, bounce->memory, recv->bytes, handle, offset) != SELVAGE_SUCCESS) {
+        sv_message_put_bounce(recv->engine, bounce);
+        return false;
+    }
+    place->user = place->data;
+    place->data = bounce->memory;
+    place->bounce = bounce;
+    return true;
+}
+
+bool sv_message_direct_offer(selvage_request_t *recv, sv_letter_t *cts)
+{
+    sv_message_engine_t *engine = recv->engine;
+    sv_message_peer_t *peer;
+    sv_device_handle_t handle;
+    uint64_t offset;
+    if (recv->peer == engine->wire->rank && sv_message_box_offer(engine, recv->peer) != SELVAGE_SUCCESS)
+        return false;
+    if (sv_message_peer(engine, recv->peer, &peer) != SELVAGE_SUCCESS || !may_be(recv, peer) ||
+        !export_place(recv, &handle, &offset))
+        return false;
+    recv->landing = (unsigned)__builtin_ctz(~peer->in->landings);
+    recv->landing_stamp = ++engine->stamps;
+    peer->in->landings |= UINT32_C(1) << recv->landing;
+    cts->value[1] = recv->landing;
+    cts->value[2] = recv->landing_stamp;
+    cts->value[3] = offset;
+    cts->value[4] = (uintptr_t)recv->place.data - offset;
+    memcpy(&cts->value[WHERE], &handle, sizeof handle);
+    return true;
+}
+
+static sv_message_box_end_t *box_of(const selvage_request_t *request)
+{
+    sv_message_peer_t *peer;
+    if (sv_message_peer(request->engine, request->peer, &peer) != SELVAGE_SUCCESS) /* it exists */
+        return NULL;
+    return request->is_send && peer->rank != request->engine->wire->rank ? peer->out : peer->in;
+}
+
+bool sv_message_direct_has_landed(const selvage_request_t *recv)
+{
+    const sv_message_box_t *box = box_of(recv)->box;
+    /* Partners: the sender's stream and kernel, or its host. */
+    return sv_word_is(&box->landed[recv->landing], recv->landing_stamp) &&
+           sv_word_is(&box->recorded[recv->landing], recv->landing_stamp);
+}
+
+selvage_status_t sv_message_direct_verify(selvage_request_t *recv)
+{
+    sv_message_box_end_t *end = box_of(recv);
+    const sv_record_t *record = sv_shared_device_address(&end->segment, &end->box->record[recv->landing]);
+    return sv_message_verify(recv, recv->place.data, NULL, record, recv->engine->kernel_stream);
+}
+
+/* --- the sender's ------------------------------------------------------------------------------------------------- */
+
+static void forget(sv_message_engine_t *engine, sv_message_mapping_t *mapping)
+{
+    sv_list_remove(&mapping->link);
+    sv_opened_put(mapping->opened);
+    sv_free(mapping);
+    engine->nmappings--;
+}
+
+void sv_message_close_mappings(sv_message_engine_t *engine)
+{
+    while (!sv_list_is_empty(&engine->mappings))
+        forget(engine, SV_CONTAINER_OF(engine->mappings.next, sv_message_mapping_t, link));
+}
+
+/* The mapping, if there is one. Those that it shows to be stale go, and the oldest if there are too many. */
+static sv_message_mapping_t *find_mapping(sv_message_engine_t *engine, int peer, uint64_t remote_base,
+                                          const sv_device_handle_t *handle)
+{
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, &engine->mappings) {
+        sv_message_mapping_t *mapping = SV_CONTAINER_OF(it, sv_message_mapping_t, link);
+        const sv_opened_t *opened = mapping->opened;
+        const bool same_place = opened->peer == peer && mapping->remote_base == remote_base;
+        if (same_place && memcmp(&opened->handle, handle, sizeof *handle) == 0)
+            return mapping;
+        if (mapping->users == 0 && (same_place || engine->nmappings >= MAPPINGS_MAX))
+            forget(engine, mapping);
+    }
+    return NULL;
+}
+
+static selvage_status_t map(selvage_request_t *send, uint64_t remote_base, const sv_device_handle_t *handle)
+{
+    sv_message_engine_t *engine = send->engine;
+    sv_message_mapping_t *mapping = find_mapping(engine, send->peer, remote_base, handle);
+    if (!mapping) {
+        SV_TRY(sv_calloc(1, sizeof *mapping, &mapping));
+        selvage_status_t status = sv_opened_get(&engine->opened, engine->dev, send->peer, handle, &mapping->opened);
+        if (status != SELVAGE_SUCCESS) {
+            sv_free(mapping);
+            return status;
+        }
+        mapping->remote_base = remote_base;
+        sv_list_append(&engine->mappings, &mapping->link);
+        engine->nmappings++;
+    }
+    mapping->users++;
+    send->mapping = mapping;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_message_direct_open(selvage_request_t *send, const sv_letter_t *cts)
+{
+    sv_device_handle_t handle;
+    memcpy(&handle, &cts->value[WHERE], sizeof handle);
+    send->mapping = NULL;
+    send->landing = (unsigned)cts->value[1];
+    send->landing_stamp = cts->value[2];
+    send->offset = cts->value[3];
+    if (map(send, cts->value[4], &handle) == SELVAGE_SUCCESS)
+        return SELVAGE_SUCCESS;
+    sv_log(SV_LOG_INFO, "message", "messages to rank %d go through host memory: its device memory cannot be mapped",
+           send->peer);
+    return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "device memory of rank %d cannot be mapped", send->peer);
+}
+
+/* A fault of a test's: a byte that arrived is changed. */
+static selvage_status_t hurt(const selvage_request_t *send, uint8_t *target)
+{
+    sv_flip_arg_t arg = {target + send->bytes / 2, 1};
+    if (!send->hurt)
+        return SELVAGE_SUCCESS;
+    return SV_DEVICE_CALL(send->engine->dev, launch, &sv_kernel_flip, &arg, sizeof arg, 1, send->engine->peer_stream);
+}
+
+static bool is_for_kernel(const selvage_request_t *send)
+{
+    const sv_message_engine_t *engine = send->engine;
+    const uint64_t set = engine->comm->config.kernel_peer_max_bytes;
+    const size_t own = sv_message_checks(engine) ? engine->dev->kernel_summed_bytes : engine->dev->kernel_peer_bytes;
+    return send->bytes <= (set == SV_CONFIG_BYTES_AUTO ? own : set) && !engine->comm->fault.armed;
+}
+
+/* The kernel stores the record before it releases landed, so that there is nothing else to wait for. */
+static selvage_status_t copy_by_kernel(selvage_request_t *send, const sv_message_box_end_t *end, uint8_t *target)
+{
+    sv_message_box_t *box = end->box;
+    void *stream = send->engine->kernel_stream;
+    /* Partner: the acquire in sv_message_direct_has_landed(). */
+    __atomic_store_n(&box->recorded[send->landing], send->landing_stamp, __ATOMIC_RELEASE);
+    return sv_message_prepare(send, send->place.data, target,
+                              sv_shared_device_address(&end->segment, &box->record[send->landing]),
+                              sv_shared_device_address(&end->segment, &box->landed[send->landing]),
+                              send->landing_stamp, stream);
+}
+
+static selvage_status_t record_apart(selvage_request_t *send, const sv_message_box_end_t *end)
+{
+    sv_message_box_t *box = end->box;
+    void *stream = send->engine->kernel_stream;
+    if (!sv_message_checks(send->engine)) {
+        /* Partner: the acquire in sv_message_direct_has_landed(). */
+        __atomic_store_n(&box->recorded[send->landing], send->landing_stamp, __ATOMIC_RELEASE);
+        return SELVAGE_SUCCESS;
+    }
+    return sv_message_prepare(send, send->place.data, NULL,
+                              sv_shared_device_address(&end->segment, &box->record[send->landing]),
+                              sv_shared_device_address(&end->segment, &box->recorded[send->landing]),
+                              send->landing_stamp, stream);
+}
+
+selvage_status_t sv_message_direct_copy(selvage_request_t *send)
+{
+    sv_message_engine_t *engine = send->engine;
+    const sv_message_box_end_t *end = box_of(send);
+    uint8_t *target = (uint8_t *)send->mapping->opened->base + send->offset;
+    if (is_for_kernel(send))
+        return copy_by_kernel(send, end, target);
+    SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, target, send->place.data, send->bytes, SV_COPY_PEER,
+                          engine->peer_stream));
+    SV_TRY(hurt(send, target));
+    SV_TRY(SV_DEVICE_CALL(engine->dev, signal_async,
+                          sv_shared_device_address(&end->segment, &end->box->landed[send->landing]),
+                          send->landing_stamp, engine->peer_stream));
+    return record_apart(send, end);
+}
+
+bool sv_message_direct_has_left(const selvage_request_t *send)
+{
+    return sv_message_direct_has_landed(send);
+}
+
+void sv_message_direct_end(selvage_request_t *request)
+{
+    if (request->route != SV_MESSAGE_DIRECT)
+        return;
+    if (request->is_send && request->mapping)
+        request->mapping->users--;
+    if (!request->is_send && request->landing_stamp)
+        box_of(request)->landings &= ~(UINT32_C(1) << request->landing);
+    request->mapping = NULL;
+    request->landing_stamp = 0;
+    request->route = SV_MESSAGE_NONE;
+}

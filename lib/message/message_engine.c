@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The message engine's life: made at the first call, polled by whoever comes by, ended with its communicator. */
+#include "message/message_engine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base_clock.h"
+#include "base/base_memory.h"
+#include "message/message_layout.h"
+
+static void release(sv_message_engine_t *engine)
+{
+    sv_device_t *dev = engine->dev;
+    void *stream[] = {engine->kernel_stream, engine->out_stream, engine->in_stream, engine->peer_stream};
+    for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
+        if (stream[i])
+            SV_DEVICE_CALL(dev, stream_destroy, stream[i]);
+    sv_message_close_mappings(engine);
+    sv_message_free_layouts(engine);
+    sv_message_free_pools(engine);
+    pthread_mutex_destroy(&engine->lock);
+    sv_free(engine);
+}
+
+static void init_lists(sv_message_engine_t *engine)
+{
+    sv_list_t *list[] = {&engine->mail_free,  &engine->flying, &engine->own,    &engine->unexpected, &engine->taken,
+                         &engine->request_free, &engine->posted, &engine->active, &engine->chunk_free[0],
+                         &engine->chunk_free[1], &engine->layouts, &engine->bounce_free, &engine->boxed,
+                         &engine->opened, &engine->mappings};
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        sv_list_init(list[i]);
+}
+
+static void settle_figures(sv_message_engine_t *engine)
+{
+    const sv_config_t *config = &engine->comm->config;
+    enum { LINE = 64 };
+    engine->policy = config->checksum;
+    engine->eager_bytes = (size_t)config->message_eager_bytes;
+    engine->mail_bytes = sizeof(sv_letter_t) + (engine->eager_bytes + LINE - 1) / LINE * LINE;
+    engine->segment_bytes = (size_t)config->segment_bytes;
+    engine->exchange = engine->comm->nonce | UINT32_MAX; /* exchanges count from the nonce on, and never so far */
+}
+
+static selvage_status_t create(selvage_comm_t *comm, sv_message_engine_t **engine_out)
+{
+    sv_message_engine_t *engine;
+    selvage_status_t status;
+    SV_TRY(sv_calloc(1, sizeof *engine, &engine));
+    engine->comm = comm;
+    engine->dev = comm->dev;
+    engine->wire = comm->wire;
+    engine->moved_ns = sv_clock_ns();
+    pthread_mutex_init(&engine->lock, NULL); /* default attributes: cannot fail on Linux */
+    init_lists(engine);
+    settle_figures(engine);
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->kernel_stream), fail);
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->out_stream), fail);
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->in_stream), fail);
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->peer_stream), fail);
+    *engine_out = engine;
+    return SELVAGE_SUCCESS;
+fail:
+    release(engine);
+    return status;
+}
+
+/* --- polling ------------------------------------------------------------------------------------------------------ */
+
+static void end_all(sv_list_t *list, selvage_status_t status)
+{
+    while (!sv_list_is_empty(list))
+        sv_message_complete(SV_CONTAINER_OF(list->next, selvage_request_t, link), status);
+}
+
+void sv_message_break(sv_message_engine_t *engine, selvage_status_t status)
+{
+    if (engine->broken != SELVAGE_SUCCESS)
+        return;
+    engine->broken = status;
+    memcpy(engine->broken_text, sv_thread_detail(), sizeof engine->broken_text);
+    end_all(&engine->posted, status);
+    end_all(&engine->active, status);
+}
+
+void sv_message_complete(selvage_request_t *request, selvage_status_t status)
+{
+    if (request->state == SV_REQUEST_COMPLETE)
+        return;
+    request->state = SV_REQUEST_COMPLETE;
+    request->error = status;
+    if (status != SELVAGE_SUCCESS)
+        snprintf(request->detail, sizeof request->detail, "%.*s", (int)sizeof request->detail - 1, sv_thread_detail());
+    sv_message_pieces_end(request);
+    sv_message_direct_end(request);
+    if (request->mail)
+        sv_mail_put(request->engine, request->mail);
+    request->mail = NULL;
+    sv_message_leave_place(request);
+    sv_list_remove(&request->link);
+    if (request->detached)
+        sv_message_put_request(request);
+}
+
+static selvage_status_t advance(sv_message_engine_t *engine, bool *moved)
+{
+    sv_list_t *it, *safe;
+    SV_TRY(sv_mail_poll(engine, moved));
+    SV_LIST_FOR_EACH(it, safe, &engine->active) {
+        selvage_request_t *request = SV_CONTAINER_OF(it, selvage_request_t, link);
+        SV_TRY(request->is_send ? sv_message_send_advance(request, moved) : sv_message_recv_advance(request, moved));
+        if (engine->broken != SELVAGE_SUCCESS) /* which has emptied the list */
+            break;
+    }
+    return SELVAGE_SUCCESS;
+}
+
+/* Nothing else to do: asks whether callers' streams have come to what waits for other ranks, so that it need not be
+   asked when those are there. Asking costs about as much as all the rest of a poll. */
+static void ask_ahead(sv_list_t *list)
+{
+    enum { AT_ONCE = 4 };
+    int asked = 0;
+    for (sv_list_t *it = list->next; it != list && asked < AT_ONCE; it = it->next) {
+        selvage_request_t *request = SV_CONTAINER_OF(it, selvage_request_t, link);
+        if (!request->gated || request->state == SV_REQUEST_GATE) /* which has just asked */
+            continue;
+        asked++;
+        (void)sv_message_gate(request); /* an error is found again by who needs it */
+    }
+}
+
+bool sv_message_poll(sv_message_engine_t *engine)
+{
+    bool moved = false;
+    if (engine->broken != SELVAGE_SUCCESS)
+        return false;
+    selvage_status_t status = advance(engine, &moved);
+    if (status != SELVAGE_SUCCESS)
+        sv_message_break(engine, status);
+    if (moved) {
+        engine->moved_ns = sv_clock_ns();
+        return true;
+    }
+    ask_ahead(&engine->posted);
+    ask_ahead(&engine->active);
+    return false;
+}
+
+/* --- what the communicator asks ----------------------------------------------------------------------------------- */
+
+static bool poll_if_free(sv_message_engine_t *engine)
+{
+    if (pthread_mutex_trylock(&engine->lock) != 0)
+        return false;
+    bool moved = sv_message_poll(engine);
+    pthread_mutex_unlock(&engine->lock);
+    return moved;
+}
+
+static selvage_status_t part(sv_message_engine_t *engine, bool *done_out)
+{
+    pthread_mutex_lock(&engine->lock);
+    selvage_status_t status = engine->broken;
+    if (status == SELVAGE_SUCCESS)
+        status = sv_message_part(engine, done_out);
+    pthread_mutex_unlock(&engine->lock);
+    return status;
+}
+
+/* Sends that were let go of come to their end while the others come to destroy, too. */
+static unsigned count(sv_message_engine_t *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    unsigned open = engine->open;
+    for (const sv_list_t *it = engine->active.next; it != &engine->active; it = it->next) {
+        const selvage_request_t *request = SV_CONTAINER_OF(it, selvage_request_t, link);
+        open -= request->detached && request->is_send;
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return open;
+}
+
+static void detach(sv_message_engine_t *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    selvage_status_t status =
+        sv_error_quiet(SELVAGE_ERR_STATE, "MPI_Finalize was called while messages could still be under way");
+    sv_message_break(engine, status);
+    sv_mail_withdraw(engine);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+static void end(sv_message_engine_t *engine)
+{
+    (void)sv_error_quiet(SELVAGE_ERR_STATE, "the communicator is destroyed");
+    sv_message_break(engine, SELVAGE_ERR_STATE);
+    if (!engine->comm->detached)
+        sv_mail_withdraw(engine);
+    release(engine);
+}
+
+static const sv_messages_ops_t ops = {
+    .poll = poll_if_free, .part = part, .count = count, .detach = detach, .release = end};
+
+selvage_status_t sv_message_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out)
+{
+    /* Partner: the release below. */
+    sv_message_engine_t *engine = atomic_load_explicit(&comm->messages, memory_order_acquire);
+    selvage_status_t status = SELVAGE_SUCCESS;
+    if (!engine) {
+        pthread_mutex_lock(&comm->messages_lock);
+        engine = atomic_load_explicit(&comm->messages, memory_order_relaxed);
+        if (!engine)
+            status = create(comm, &engine);
+        if (status == SELVAGE_SUCCESS) {
+            comm->messages_ops = &ops;
+            /* Partners: the acquire above, and that of the communicator's poll. */
+            atomic_store_explicit(&comm->messages, engine, memory_order_release);
+        }
+        pthread_mutex_unlock(&comm->messages_lock);
+    }
+    if (status == SELVAGE_SUCCESS)
+        *engine_out = engine;
+    return status;
+}

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The message engine of a communicator: what isend and irecv stand on. Made at the first call, ended with the
+ * communicator, behind one lock.
+ *
+ *   requests   posted --> receives that nothing has matched; active --> everything under way
+ *   letters    256 bytes that say what is to be done, with the bytes of a small message behind them; they come
+ *              through a ring of receives of the wire, from any source, or through this rank's own hands
+ *   peers      ranks that this one has met: how many messages went there and came from there, so that none overtakes
+ *   boxes      memory that two ranks of a node share, for letters of one to the other (message_box.h)
+ *   pieces     segments of long messages on their way through pinned memory
+ *
+ *   small:  isend --> [kernel: copy, digest] --> EAGER ------------> match --> [kernel: copy, verify] --> complete
+ *   long:   isend --> RTS ------------> match --> CTS --> pieces, DONE --> [verify] --> VERDICT --> complete
+ *                                         or, on a node: [copy to the receiver's memory] --> [verify] ...
+ *
+ * A message's number counts those of its pair of ranks; the receiver takes them in that order whatever came first. Its
+ * bytes are verified under a key of communicator, source, destination, tag, number and length. Nothing here blocks but
+ * the waits of message_wait.c, and nothing is sized by the number of ranks.
+ */
+#ifndef SV_MESSAGE_ENGINE_H
+#define SV_MESSAGE_ENGINE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base_list.h"
+#include "base/base_status.h"
+#include "base/base_thread.h"
+#include "kernels/kernels.h"
+#include "pipeline/pipe_comm.h"
+#include <selvage/message.h>
+
+enum {
+    SV_MAIL_RING = 32,       /* receives of letters that are posted ahead */
+    SV_MAIL_UNACKED = 256,   /* small messages to a rank that it has not taken: beyond, they are announced first */
+    SV_MAIL_ACKS = 12,       /* of so many at a time it says that it has */
+    SV_MESSAGE_PEERS = 64,   /* lists of peers, by rank */
+    SV_MESSAGE_WINDOW = 8,   /* pieces of a message under way at once */
+    SV_MESSAGE_ANY = -1,     /* source or tag */
+    SV_MESSAGE_NOBODY = -2   /* peer: MPI_PROC_NULL */
+};
+
+typedef enum sv_letter_kind {
+    SV_LETTER_EAGER = 1,     /* a small message: its bytes are behind */
+    SV_LETTER_RTS,           /* a message wants to be sent */
+    SV_LETTER_LATE,          /* a small message will come, when its caller's stream has come to it */
+    SV_LETTER_CTS,           /* it may come, by this route; or again */
+    SV_LETTER_DONE,          /* it has left; the record is here */
+    SV_LETTER_VERDICT,       /* it is good, or it is not and will not be asked for again */
+    SV_LETTER_ACK,           /* small messages have been taken */
+    SV_LETTER_AGAIN,         /* a small message did not verify */
+    SV_LETTER_BOX,           /* memory of the sender's for letters to it */
+    SV_LETTER_DENY,          /* the memory that a CTS named cannot be reached */
+    SV_LETTER_BYE,           /* nothing comes after this */
+    SV_LETTER_BYE_ACK
+} sv_letter_kind_t;
+
+/* How a long message comes; in a CTS. */
+typedef enum sv_message_route {
+    SV_MESSAGE_NONE,         /* not at all: there is nothing to send, or it would not fit */
+    SV_MESSAGE_STAGED,       /* in pieces over the wire */
+    SV_MESSAGE_DIRECT        /* straight into the receiver's device memory */
+} sv_message_route_t;
+
+/* How messages came, for counting: small ones by the wire or without it, long ones in pieces or straight. */
+typedef enum sv_message_way { SV_WAY_WIRE, SV_WAY_NEAR, SV_WAY_STAGED, SV_WAY_DIRECT, SV_WAYS } sv_message_way_t;
+
+typedef struct sv_letter {
+    uint64_t check;          /* of all words but the record, which has its own digest */
+    uint32_t kind;
+    int32_t source;
+    uint32_t tag, attempt;
+    uint64_t number;         /* of the message in its pair of ranks, from 1 */
+    uint64_t bytes;
+    uint64_t send_id, recv_id;
+    uint64_t value[17];      /* ACK: numbers; RTS: on a device; CTS: route and where to; VERDICT: status; BOX: handle */
+    sv_record_t record;
+} sv_letter_t;
+
+_Static_assert(sizeof(sv_letter_t) == 256, "a letter has no holes, and what is behind it is aligned");
+
+/* A letter in pinned memory, with room for a small message behind it: of a pool, or a place in a box. */
+typedef struct sv_mail {
+    sv_list_t link, kept_link;
+    sv_letter_t *letter;
+    uint64_t *word;          /* pinned: the kernel that fills it releases stamp there */
+    uint64_t stamp;
+    sv_wire_request_t request;
+    bool flying;             /* a send of it is under way */
+    bool kept;               /* it may be asked for again; on its peer's list */
+    uint64_t hurt;           /* a fault: byte hurt - 1 of it was changed on the way out */
+    bool from_wire;          /* it came by the wire: its sender keeps it until its taking is acknowledged */
+    struct sv_message_box_end *box; /* it lies there, in this place; NULL: of the pool */
+    unsigned slot;
+    uintptr_t shift;         /* to the addresses that kernels are given */
+} sv_mail_t;
+
+typedef struct sv_mail_chunk {
+    struct sv_mail_chunk *next;
+    uint8_t *pinned;
+    sv_mail_t mail[SV_MAIL_RING];
+} sv_mail_chunk_t;
+
+/* Pinned memory that pieces go through. */
+typedef struct sv_message_chunk {
+    sv_list_t link;
+    uint8_t *pinned;
+} sv_message_chunk_t;
+
+typedef struct sv_message_peer {
+    struct sv_message_peer *next;
+    int rank;
+    uint64_t sent, taken;    /* numbers: the last given out, and the last that came in order */
+    sv_list_t early;         /* mail that came before its turn */
+    sv_list_t kept;          /* own mail that it has not acknowledged */
+    uint32_t nkept, nacks;
+    uint64_t acks[SV_MAIL_ACKS];
+    struct sv_message_box_end *in, *out; /* boxes of this rank's and of that one's; owned; NULL: none */
+    sv_list_t box_link;      /* of those with in */
+    bool no_box, no_direct;  /* tried in vain */
+    bool wrote, parting, parted; /* letters went there; it was told that no more will come; it knows */
+} sv_message_peer_t;
+
+/* What the host and kernels tell each other about a request; pinned. */
+typedef struct sv_message_line {
+    sv_record_t record;
+    sv_verify_result_t result;
+    uint64_t ready, done;    /* the digest of a send is there; bytes are in place, and verified */
+    uint64_t word[SV_MESSAGE_WINDOW];
+    sv_push_item_t gather;
+    sv_pull_item_t scatter;
+} sv_message_line_t;
+
+typedef enum sv_piece_state { SV_PIECE_FREE, SV_PIECE_COPYING, SV_PIECE_FLYING } sv_piece_state_t;
+
+typedef struct sv_message_piece {
+    sv_piece_state_t state;
+    uint64_t stamp;
+    sv_wire_request_t request;
+    sv_message_chunk_t *chunk; /* NULL where the wire reads or writes host memory of the user's */
+} sv_message_piece_t;
+
+/* Where the bytes of a request lie. */
+typedef struct sv_message_place {
+    uint8_t *data;           /* one behind the other: the user's memory, or a bounce buffer */
+    uint64_t bytes;          /* of the whole buffer */
+    bool on_device;          /* kernels and copy engines move it; else this thread does */
+    struct sv_message_layout *layout; /* NULL: data is the user's */
+    struct sv_message_bounce *bounce; /* what data points to then, on the device */
+    uint8_t *user;           /* with a layout: what its offsets are from */
+} sv_message_place_t;
+
+typedef enum sv_request_state {
+    SV_REQUEST_POSTED,       /* receive: nothing has matched */
+    SV_REQUEST_GATE,         /* the caller's stream has not come to it yet */
+    SV_REQUEST_FILLING,      /* send: a kernel fills its mail */
+    SV_REQUEST_ASKED,        /* send: RTS is out */
+    SV_REQUEST_MOVING,       /* pieces are under way */
+    SV_REQUEST_CLOSING,      /* receive: all is here, and is verified; send: waits for its digest */
+    SV_REQUEST_JUDGED,       /* send: waits for the verdict */
+    SV_REQUEST_AGAIN,        /* receive: asked for a small message again */
+    SV_REQUEST_LATE,         /* receive: was matched with one that will come */
+    SV_REQUEST_UNPACKING,
+    SV_REQUEST_COMPLETE
+} sv_request_state_t;
+
+typedef struct sv_message_engine sv_message_engine_t;
+
+struct selvage_request {
+    sv_list_t link;
+    sv_message_engine_t *engine;
+    uint32_t index, generation;
+    bool is_send, synchronous, cancelled, detached;
+    sv_request_state_t state;
+    sv_message_place_t place;
+    int peer, tag;           /* as wanted, and from the match on as they are */
+    uint64_t bytes;          /* of the message */
+    uint64_t number, key, other_id;
+    uint32_t attempt;
+    sv_record_t identity;
+    sv_mail_t *mail;
+    sv_event_t *event;       /* made at first need, and kept */
+    bool gated;              /* event stands for what the caller's stream had been given */
+    sv_message_line_t *line;
+    sv_digest_scratch_t *scratch; /* device */
+    uint64_t stamp;          /* of words of the line */
+    sv_message_route_t route;
+    sv_message_piece_t piece[SV_MESSAGE_WINDOW];
+    uint32_t npieces, nslots;
+    uint32_t next, fired, landed; /* how many have begun, how many were sent or came, and how many are over */
+    uint64_t sum;            /* host: of the digest so far */
+    bool record_here, hurt;  /* receive: DONE came; a fault: one byte is to be changed */
+    bool told_late;          /* send */
+    uint64_t began_ns;       /* send */
+    bool from_device;        /* receive: its bytes lie on a device there */
+    unsigned landing;        /* DIRECT: which place of the receiver's box tells of it ... */
+    uint64_t landing_stamp;  /* ... by this number */
+    struct sv_message_mapping *mapping; /* send: what it is copied to */
+    uint64_t offset;         /* in there */
+    selvage_status_t error;
+    char detail[SV_DETAIL_BYTES / 2];
+};
+
+/* A message taken out of matching. */
+struct selvage_message {
+    sv_message_engine_t *engine;
+    sv_mail_t *mail;
+};
+
+enum { SV_REQUEST_CHUNK = 64 };
+typedef struct sv_request_chunk {
+    struct sv_request_chunk *next;
+    sv_message_line_t *lines;       /* pinned */
+    sv_digest_scratch_t *scratches; /* device */
+    selvage_request_t request[SV_REQUEST_CHUNK];
+} sv_request_chunk_t;
+
+struct sv_message_engine {
+    selvage_comm_t *comm;
+    sv_device_t *dev;
+    sv_wire_t *wire;
+    pthread_mutex_t lock;
+    int policy;              /* SV_CONFIG_CHECKSUM_... */
+    size_t eager_bytes, mail_bytes, segment_bytes;
+    uint64_t exchange;       /* what identities say for it */
+    selvage_status_t broken; /* nothing works any more, and why */
+    char broken_text[SV_DETAIL_BYTES];
+    uint64_t moved_ns;
+    uint64_t stamps;
+    uint64_t came[SV_WAYS];  /* messages that were received, by each way */
+
+    sv_list_t mail_free, flying, own; /* own: to this rank itself */
+    sv_mail_chunk_t *mail_chunks;
+    sv_mail_t *ring[SV_MAIL_RING];
+    unsigned ring_head;
+    bool ring_posted;
+    sv_list_t unexpected, taken; /* mail that nobody has asked for; that improbe has taken */
+
+    sv_list_t request_free, posted, active;
+    sv_request_chunk_t *request_chunks;
+    selvage_request_t **table; /* by index */
+    uint32_t nrequests, open;  /* open: not yet complete and given back */
+
+    sv_list_t chunk_free[2];   /* of sends, of receives: neither waits for the other's */
+    uint32_t nchunks[2];
+    sv_list_t layouts, bounce_free;
+    uint32_t nlayouts;
+    sv_list_t boxed;           /* peers with a box to look into */
+    sv_list_t opened;          /* device memory of peers: open mappings ... */
+    sv_list_t mappings;        /* ... and what is known of them, the oldest first */
+    uint32_t nmappings;
+    void *kernel_stream, *out_stream, *in_stream, *peer_stream;
+    sv_message_peer_t *peers[SV_MESSAGE_PEERS];
+    bool quarantined;          /* the wire may still write its memory */
+};
+
+/* --- message_engine.c --------------------------------------------------------------------------------------------- */
+
+/* The engine of a communicator, made at the first call; any thread. */
+selvage_status_t sv_message_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out);
+/* Advances everything; returns whether anything moved. Holds the lock already. */
+bool sv_message_poll(sv_message_engine_t *engine);
+/* Ends all that is under way with this status, whose detail is the thread's; nothing works any more. */
+void sv_message_break(sv_message_engine_t *engine, selvage_status_t status);
+
+/* --- message_pool.c ----------------------------------------------------------------------------------------------- */
+
+selvage_status_t sv_mail_take(sv_message_engine_t *engine, sv_mail_t **mail_out);
+/* The same for a letter to this rank: in its box, if there is room. */
+selvage_status_t sv_mail_take_to(sv_message_engine_t *engine, int rank, sv_mail_t **mail_out);
+void sv_mail_put(sv_message_engine_t *engine, sv_mail_t *mail);
+selvage_status_t sv_message_take_request(sv_message_engine_t *engine, selvage_request_t **request_out);
+void sv_message_put_request(selvage_request_t *request);
+/* The request of this id, if it still is that one; else NULL. */
+selvage_request_t *sv_message_find(sv_message_engine_t *engine, uint64_t id);
+static inline uint64_t sv_message_id(const selvage_request_t *request)
+{
+    return (uint64_t)request->generation << 32 | request->index;
+}
+/* A chunk for a send or a receive; NULL if as many as there may be are in use, or there is no memory for one. */
+sv_message_chunk_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_send);
+void sv_message_put_chunk(sv_message_engine_t *engine, bool is_send, sv_message_chunk_t *chunk);
+selvage_status_t sv_message_peer(sv_message_engine_t *engine, int rank, sv_message_peer_t **peer_out);
+void sv_message_free_pools(sv_message_engine_t *engine);
+
+/* --- message_mail.c ----------------------------------------------------------------------------------------------- */
+
+static inline uint8_t *sv_mail_payload(const sv_mail_t *mail)
+{
+    return (uint8_t *)(mail->letter + 1);
+}
+/* What a kernel is given for an address in mail. */
+static inline void *sv_mail_device(const sv_mail_t *mail, const void *ptr)
+{
+    return (void *)((uintptr_t)ptr + mail->shift);
+}
+/* Nothing but the record and the payload changes behind this; whether a letter is whole, whoever wrote it. */
+void sv_mail_seal(sv_message_engine_t *engine, sv_mail_t *mail, int rank);
+bool sv_mail_is_sound(const sv_message_engine_t *engine, const sv_letter_t *letter);
+/* Seals a letter, with the bytes behind it, and sends it. The mail is given back when it has left, unless kept. */
+selvage_status_t sv_mail_post(sv_message_engine_t *engine, sv_mail_t *mail, int rank);
+/* The same for a letter without bytes, in mail of its own. */
+selvage_status_t sv_mail_tell(sv_message_engine_t *engine, int rank, const sv_letter_t *letter);
+/* A small message was taken: its mail is free, and its sender hears of it. */
+selvage_status_t sv_mail_taken(sv_message_engine_t *engine, sv_mail_t *mail);
+selvage_status_t sv_mail_poll(sv_message_engine_t *engine, bool *moved);
+/* Withdraws what is posted and flying. */
+void sv_mail_withdraw(sv_message_engine_t *engine);
+
+/* --- message_match.c ---------------------------------------------------------------------------------------------- */
+
+/* A letter has come; the mail is the callee's. */
+selvage_status_t sv_message_arrive(sv_message_engine_t *engine, sv_mail_t *mail);
+/* The first message nobody has asked for that fits, or NULL. */
+sv_mail_t *sv_message_unexpected(sv_message_engine_t *engine, int source, int tag);
+/* A receive that is new: takes what is there, or is posted. */
+void sv_message_post(selvage_request_t *recv);
+/* Tells everybody that no more will come, or sees whether everybody has heard it. */
+selvage_status_t sv_message_part(sv_message_engine_t *engine, bool *parted);
+
+/* --- message_send.c, message_recv.c, message_staged.c, message_verify.c ------------------------------------------- */
+
+/* Begins a send, whose request is the caller's if it fails; advances it; and what its receiver says. */
+selvage_status_t sv_message_send(selvage_request_t *send, void *stream);
+selvage_status_t sv_message_send_advance(selvage_request_t *send, bool *moved);
+void sv_message_send_cleared(selvage_request_t *send, const sv_letter_t *cts);
+void sv_message_send_judged(selvage_request_t *send, const sv_letter_t *verdict);
+
+/* A receive has met its message, in mail that is the callee's; and what comes later. What goes wrong ends it. */
+void sv_message_matched(selvage_request_t *recv, sv_mail_t *mail);
+selvage_status_t sv_message_recv_advance(selvage_request_t *recv, bool *moved);
+void sv_message_recv_done(selvage_request_t *recv, const sv_letter_t *done);
+
+/* Pieces through pinned memory: begins, false for want of it; IN_PROGRESS until all have left or landed. */
+bool sv_message_pieces_begin(selvage_request_t *request);
+selvage_status_t sv_message_pieces_send(selvage_request_t *send, bool *moved);
+selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved);
+/* Straight into the receiver's memory. Receiver: writes into a CTS where to, false if it cannot be; sender: SUCCESS,
+   or ERR_UNSUPPORTED (and nothing logged) if that cannot be reached from here. */
+bool sv_message_direct_offer(selvage_request_t *recv, sv_letter_t *cts);
+selvage_status_t sv_message_direct_open(selvage_request_t *send, const sv_letter_t *cts);
+selvage_status_t sv_message_direct_copy(selvage_request_t *send);
+/* Whether the bytes, and the record, have left or landed. */
+bool sv_message_direct_has_left(const selvage_request_t *send);
+bool sv_message_direct_has_landed(const selvage_request_t *recv);
+selvage_status_t sv_message_direct_verify(selvage_request_t *recv);
+void sv_message_direct_end(selvage_request_t *request);
+void sv_message_close_mappings(sv_message_engine_t *engine);
+
+/* Gives the pinned memory back, and withdraws what is under way. */
+void sv_message_pieces_end(selvage_request_t *request);
+
+/* Identity and key, from what the request knows. */
+void sv_message_identify(selvage_request_t *request);
+/* Launches the digest kernel: sums bytes of src, copies them to dst (or NULL) ... and writes the record: */
+selvage_status_t sv_message_prepare(selvage_request_t *send, const uint8_t *src, uint8_t *dst, sv_record_t *record,
+                                    uint64_t *word, uint64_t stamp, void *stream);
+/* ... and compares it; the line tells. */
+selvage_status_t sv_message_verify(selvage_request_t *recv, const uint8_t *src, uint8_t *dst, const sv_record_t *record,
+                                   void *stream);
+/* What the kernel found, or this thread: SUCCESS, or ERR_CHECKSUM with the detail set and nothing logged. */
+selvage_status_t sv_message_verified(const selvage_request_t *recv);
+selvage_status_t sv_message_compare(const selvage_request_t *recv, const sv_record_t *record, uint64_t sum);
+static inline bool sv_message_checks(const sv_message_engine_t *engine)
+{
+    return engine->policy != SV_CONFIG_CHECKSUM_OFF;
+}
+static inline bool sv_word_is(const uint64_t *word, uint64_t value)
+{
+    /* Partners: the kernels and streams that are given such a word. */
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE) == value;
+}
+
+/* Has the request's event stand for what the stream has been given so far. */
+selvage_status_t sv_message_record(selvage_request_t *request, void *stream);
+/* Ends a request; with an error, whose detail is the thread's. */
+void sv_message_complete(selvage_request_t *request, selvage_status_t status);
+/* Whether the caller's stream has come to the request. IN_PROGRESS, SUCCESS, or an error. The host asks, so that no
+   stream of the engine's ever waits for a caller's, with other messages behind. */
+selvage_status_t sv_message_gate(selvage_request_t *request);
+
+#endif

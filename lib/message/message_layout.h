@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where the bytes of a request lie: one behind the other, or as a datatype says; in memory that kernels and copy
+ * engines move, or that this thread does. Bytes with gaps go by way of a bounce buffer, packed by a kernel on the
+ * caller's stream before they are read and unpacked when they were verified. Under the engine's lock.
+ */
+#ifndef SV_MESSAGE_LAYOUT_H
+#define SV_MESSAGE_LAYOUT_H
+
+#include "message/message_engine.h"
+#include "wire/wire_type_map.h"
+
+/* A datatype's bytes, as kernels read them: kept for the next message of its kind. The same bytes are the same layout,
+   whatever their type was called. */
+typedef struct sv_message_layout {
+    sv_list_t link;
+    sv_type_map_t map;       /* owned; offsets from the buffer */
+    unsigned users, align;   /* what the buffer's address is modulo 16 */
+    bool on_device;
+    const sv_piece_t *pieces; /* device, in the block */
+    uint32_t npieces;
+    uint8_t *block;          /* device; owned */
+} sv_message_layout_t;
+
+/* Device memory for the bytes of a message one behind the other. */
+typedef struct sv_message_bounce {
+    sv_list_t link;
+    uint8_t *memory;
+    size_t bytes;
+} sv_message_bounce_t;
+
+selvage_status_t sv_message_find_layout(sv_message_engine_t *engine, const sv_type_map_t *map, const void *buf,
+                                        bool on_device, sv_message_layout_t **layout_out);
+selvage_status_t sv_message_take_bounce(sv_message_engine_t *engine, size_t bytes, sv_message_bounce_t **bounce_out);
+void sv_message_put_bounce(sv_message_engine_t *engine, sv_message_bounce_t *bounce);
+
+/* Finds out where the bytes lie, and takes what is needed to move them. call: the public call. The map is the caller's,
+   and of offsets from buf. */
+selvage_status_t sv_message_place(selvage_request_t *request, const char *call, void *buf, const sv_type_map_t *map);
+/* At the end of the engine. */
+void sv_message_free_layouts(sv_message_engine_t *engine);
+/* Gives all of that back. */
+void sv_message_leave_place(selvage_request_t *request);
+
+/* A message that is shorter than its receive is unpacked only so far. */
+selvage_status_t sv_message_trim(selvage_request_t *recv);
+
+/* To and from the bounce buffer; nothing where there is none. */
+selvage_status_t sv_message_pack_host(selvage_request_t *send);
+selvage_status_t sv_message_unpack_host(selvage_request_t *recv);
+selvage_status_t sv_message_pack_device(selvage_request_t *send, void *stream);
+/* The word done of the line tells. */
+selvage_status_t sv_message_unpack_device(selvage_request_t *recv, void *stream);
+
+#endif

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Letters out and in. They go by the wire, all with one tag, into receives that their reader has posted ahead; the
+ * oldest of those is always read first, which keeps the order of each source. To this rank itself they go by a list.
+ * A letter that does not verify is dropped and said on the log: whoever waits for it comes to the deadline.
+ */
+#include <string.h>
+
+#include "base/base_log.h"
+#include "message/message_box.h"
+#include "message/message_engine.h"
+
+enum { LETTER_TAG = 0, LETTERS_PER_POLL = 64 };
+
+static uint64_t check_of(const sv_message_engine_t *engine, const sv_letter_t *letter, int destination)
+{
+    const uint64_t *word = (const uint64_t *)(const void *)letter;
+    const size_t words = offsetof(sv_letter_t, record) / sizeof *word;
+    uint64_t check = sv_digest_mix(engine->exchange + (uint64_t)destination + 1);
+    for (size_t i = 1; i < words; i++)
+        check = sv_digest_mix(check + word[i]);
+    return check;
+}
+
+static size_t bytes_of(const sv_letter_t *letter)
+{
+    return sizeof *letter + (letter->kind == SV_LETTER_EAGER ? letter->bytes : 0);
+}
+
+/* A fault of a test's: a small message is damaged on its way, and whole again when it has left. */
+static void hurt(sv_message_engine_t *engine, sv_mail_t *mail)
+{
+    const sv_letter_t *letter = mail->letter;
+    sv_fault_t *fault = &engine->comm->fault;
+    if (letter->kind != SV_LETTER_EAGER || letter->bytes == 0 ||
+        sv_fault_packet(fault, (uint32_t)letter->number, letter->attempt) != SV_FAULT_FLIP)
+        return;
+    mail->hurt = sv_fault_random(fault, letter->bytes) + 1;
+    sv_mail_payload(mail)[mail->hurt - 1] ^= 1;
+}
+
+static selvage_status_t fly(sv_message_engine_t *engine, sv_mail_t *mail, int rank)
+{
+    if (engine->comm->fault.armed)
+        hurt(engine, mail);
+    selvage_status_t status = sv_wire_send(engine->wire, SV_WIRE_MESSAGE, mail->letter, bytes_of(mail->letter), rank,
+                                           LETTER_TAG, &mail->request);
+    if (status != SELVAGE_SUCCESS)
+        return status;
+    mail->flying = true;
+    sv_list_append(&engine->flying, &mail->link);
+    return SELVAGE_SUCCESS;
+}
+
+void sv_mail_seal(sv_message_engine_t *engine, sv_mail_t *mail, int rank)
+{
+    mail->letter->source = engine->wire->rank;
+    mail->letter->check = check_of(engine, mail->letter, rank);
+}
+
+selvage_status_t sv_mail_post(sv_message_engine_t *engine, sv_mail_t *mail, int rank)
+{
+    sv_message_peer_t *peer;
+    if (mail->box && sv_word_is(mail->word, mail->stamp)) /* a kernel has done it */
+        return SELVAGE_SUCCESS;
+    sv_mail_seal(engine, mail, rank);
+    if (mail->box) {
+        __atomic_store_n(mail->word, mail->stamp, __ATOMIC_RELEASE); /* partner: the acquire in look_into() */
+        return SELVAGE_SUCCESS;
+    }
+    if (rank == engine->wire->rank) {
+        mail->kept = false;
+        sv_list_append(&engine->own, &mail->link);
+        return SELVAGE_SUCCESS;
+    }
+    selvage_status_t status = sv_message_peer(engine, rank, &peer);
+    if (status == SELVAGE_SUCCESS)
+        status = fly(engine, mail, rank);
+    if (status != SELVAGE_SUCCESS) {
+        sv_mail_put(engine, mail);
+        sv_message_break(engine, status);
+        return status;
+    }
+    peer->wrote |= mail->letter->kind != SV_LETTER_BYE_ACK;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_mail_tell(sv_message_engine_t *engine, int rank, const sv_letter_t *letter)
+{
+    sv_mail_t *mail;
+    SV_TRY(sv_mail_take_to(engine, rank, &mail));
+    *mail->letter = *letter;
+    return sv_mail_post(engine, mail, rank);
+}
+
+static selvage_status_t acknowledge(sv_message_engine_t *engine, int rank, uint64_t number)
+{
+    sv_message_peer_t *peer;
+    SV_TRY(sv_message_peer(engine, rank, &peer));
+    peer->acks[peer->nacks++] = number;
+    if (peer->nacks < SV_MAIL_ACKS)
+        return SELVAGE_SUCCESS;
+    sv_letter_t letter = {.kind = SV_LETTER_ACK};
+    memcpy(letter.value, peer->acks, sizeof peer->acks);
+    peer->nacks = 0;
+    return sv_mail_tell(engine, rank, &letter);
+}
+
+selvage_status_t sv_mail_taken(sv_message_engine_t *engine, sv_mail_t *mail)
+{
+    const int source = mail->letter->source;
+    const uint64_t number = mail->letter->number;
+    const bool from_wire = mail->from_wire;
+    sv_mail_put(engine, mail);
+    return from_wire ? acknowledge(engine, source, number) : SELVAGE_SUCCESS;
+}
+
+/* --- in ----------------------------------------------------------------------------------------------------------- */
+
+static selvage_status_t listen(sv_message_engine_t *engine, unsigned slot)
+{
+    sv_mail_t *mail;
+    SV_TRY(sv_mail_take(engine, &mail));
+    selvage_status_t status = sv_wire_recv(engine->wire, SV_WIRE_MESSAGE, mail->letter, engine->mail_bytes,
+                                           SV_WIRE_ANY_SOURCE, LETTER_TAG, &mail->request);
+    if (status != SELVAGE_SUCCESS) {
+        sv_mail_put(engine, mail);
+        return status;
+    }
+    engine->ring[slot] = mail;
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t listen_all(sv_message_engine_t *engine)
+{
+    for (unsigned i = 0; i < SV_MAIL_RING && !engine->ring_posted; i++)
+        SV_TRY(listen(engine, i));
+    engine->ring_posted = true;
+    return SELVAGE_SUCCESS;
+}
+
+bool sv_mail_is_sound(const sv_message_engine_t *engine, const sv_letter_t *letter)
+{
+    return letter->check == check_of(engine, letter, engine->wire->rank) && bytes_of(letter) <= engine->mail_bytes &&
+           letter->source >= 0 && letter->source < engine->wire->size;
+}
+
+static bool is_whole(const sv_message_engine_t *engine, const sv_letter_t *letter, size_t bytes)
+{
+    return bytes >= sizeof *letter && sv_mail_is_sound(engine, letter) && bytes == bytes_of(letter);
+}
+
+/* The oldest receive, if it is filled, is posted anew as the youngest. */
+static selvage_status_t take_oldest(sv_message_engine_t *engine, bool *moved)
+{
+    unsigned slot = engine->ring_head;
+    sv_mail_t *mail = engine->ring[slot];
+    size_t bytes = 0;
+    SV_TRY(sv_wire_test(engine->wire, &mail->request, &bytes));
+    *moved = true;
+    engine->ring[slot] = NULL;
+    SV_TRY(listen(engine, slot));
+    engine->ring_head = (slot + 1) % SV_MAIL_RING;
+    mail->from_wire = mail->letter->kind == SV_LETTER_EAGER;
+    if (is_whole(engine, mail->letter, bytes)) {
+        SV_TRY(sv_message_box_offer(engine, mail->letter->source));
+        return sv_message_arrive(engine, mail);
+    }
+    sv_log(SV_LOG_WARN, "message", "a letter of %zu bytes came that does not verify; it is dropped", bytes);
+    sv_mail_put(engine, mail);
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t take_letters(sv_message_engine_t *engine, bool *moved)
+{
+    selvage_status_t status = listen_all(engine);
+    for (int i = 0; i < LETTERS_PER_POLL && status == SELVAGE_SUCCESS; i++)
+        status = take_oldest(engine, moved);
+    return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
+}
+
+static selvage_status_t take_own(sv_message_engine_t *engine, bool *moved)
+{
+    for (int i = 0; i < LETTERS_PER_POLL && !sv_list_is_empty(&engine->own); i++) {
+        sv_mail_t *mail = SV_CONTAINER_OF(engine->own.next, sv_mail_t, link);
+        sv_list_remove(&mail->link);
+        *moved = true;
+        SV_TRY(sv_message_arrive(engine, mail));
+    }
+    return SELVAGE_SUCCESS;
+}
+
+/* --- out ---------------------------------------------------------------------------------------------------------- */
+
+static void has_left(sv_message_engine_t *engine, sv_mail_t *mail)
+{
+    mail->flying = false;
+    if (mail->hurt)
+        sv_mail_payload(mail)[mail->hurt - 1] ^= 1;
+    mail->hurt = 0;
+    if (mail->kept)
+        sv_list_remove(&mail->link);
+    else
+        sv_mail_put(engine, mail);
+}
+
+static selvage_status_t reap(sv_message_engine_t *engine, bool *moved)
+{
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, &engine->flying) {
+        sv_mail_t *mail = SV_CONTAINER_OF(it, sv_mail_t, link);
+        selvage_status_t status = sv_wire_test(engine->wire, &mail->request, NULL);
+        if (status == SELVAGE_IN_PROGRESS)
+            continue;
+        SV_TRY(status);
+        *moved = true;
+        has_left(engine, mail);
+    }
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_mail_poll(sv_message_engine_t *engine, bool *moved)
+{
+    SV_TRY(sv_message_boxes_poll(engine, moved));
+    SV_TRY(take_letters(engine, moved));
+    SV_TRY(take_own(engine, moved));
+    return reap(engine, moved);
+}
+
+void sv_mail_withdraw(sv_message_engine_t *engine)
+{
+    sv_list_t *it, *safe;
+    /* Youngest first: a late letter must not move into a receive that was just about to be withdrawn. */
+    for (unsigned i = SV_MAIL_RING; i-- > 0;) {
+        sv_mail_t *mail = engine->ring[(engine->ring_head + i) % SV_MAIL_RING];
+        if (mail && sv_wire_cancel(engine->wire, &mail->request) != SELVAGE_SUCCESS)
+            engine->quarantined = true;
+        engine->ring[(engine->ring_head + i) % SV_MAIL_RING] = NULL;
+    }
+    SV_LIST_FOR_EACH(it, safe, &engine->flying) {
+        sv_mail_t *mail = SV_CONTAINER_OF(it, sv_mail_t, link);
+        if (sv_wire_cancel(engine->wire, &mail->request) != SELVAGE_SUCCESS)
+            engine->quarantined = true;
+        mail->flying = false;
+        sv_list_remove(&mail->link);
+    }
+}

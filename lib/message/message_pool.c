@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the message engine takes and gives back all the time: mail, requests with their pinned lines, chunks for pieces,
+ * peers. Pools grow as they are needed and shrink never; their memory ends with the engine. Under the engine's lock.
+ */
+#include <string.h>
+
+#include "base/base_memory.h"
+#include "message/message_box.h"
+#include "message/message_engine.h"
+
+enum { ALIGN = 256, CHUNKS_MAX = 4 * SV_MESSAGE_WINDOW };
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static selvage_status_t pinned(sv_message_engine_t *engine, size_t bytes, void *out)
+{
+    void *memory;
+    bool begun = sv_topology_memory_begin(&engine->comm->topology);
+    selvage_status_t status = SV_DEVICE_CALL(engine->dev, host_malloc, bytes, &memory);
+    if (status == SELVAGE_SUCCESS) {
+        memset(memory, 0, bytes);
+        memcpy(out, &memory, sizeof memory);
+    }
+    sv_topology_memory_end(&engine->comm->topology, begun);
+    return status;
+}
+
+/* --- mail --------------------------------------------------------------------------------------------------------- */
+
+static selvage_status_t more_mail(sv_message_engine_t *engine)
+{
+    sv_mail_chunk_t *chunk;
+    const size_t each = round_up(engine->mail_bytes + sizeof(uint64_t));
+    SV_TRY(sv_calloc(1, sizeof *chunk, &chunk));
+    selvage_status_t status = pinned(engine, each * SV_MAIL_RING, &chunk->pinned);
+    if (status != SELVAGE_SUCCESS) {
+        sv_free(chunk);
+        return status;
+    }
+    chunk->next = engine->mail_chunks;
+    engine->mail_chunks = chunk;
+    for (int i = 0; i < SV_MAIL_RING; i++) {
+        sv_mail_t *mail = &chunk->mail[i];
+        uint8_t *at = chunk->pinned + (size_t)i * each;
+        mail->letter = (sv_letter_t *)(void *)at;
+        mail->word = (uint64_t *)(void *)(at + engine->mail_bytes);
+        sv_list_init(&mail->kept_link);
+        sv_list_append(&engine->mail_free, &mail->link);
+    }
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_mail_take(sv_message_engine_t *engine, sv_mail_t **mail_out)
+{
+    if (sv_list_is_empty(&engine->mail_free))
+        SV_TRY(more_mail(engine));
+    sv_mail_t *mail = SV_CONTAINER_OF(engine->mail_free.next, sv_mail_t, link);
+    sv_list_remove(&mail->link);
+    mail->flying = mail->kept = mail->from_wire = false;
+    mail->hurt = 0;
+    *mail_out = mail;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_mail_take_to(sv_message_engine_t *engine, int rank, sv_mail_t **mail_out)
+{
+    sv_message_peer_t *peer;
+    SV_TRY(sv_message_peer(engine, rank, &peer));
+    *mail_out = peer->out ? sv_message_box_room(engine, peer->out) : NULL;
+    return *mail_out ? SELVAGE_SUCCESS : sv_mail_take(engine, mail_out);
+}
+
+void sv_mail_put(sv_message_engine_t *engine, sv_mail_t *mail)
+{
+    sv_list_remove(&mail->link);
+    if (mail->box) {
+        sv_message_box_leave(mail);
+        return;
+    }
+    sv_list_append(&engine->mail_free, &mail->link);
+}
+
+/* --- requests ----------------------------------------------------------------------------------------------------- */
+
+static selvage_status_t clear_scratches(sv_message_engine_t *engine, sv_request_chunk_t *chunk, size_t bytes)
+{
+    SV_TRY(SV_DEVICE_CALL(engine->dev, fill_async, chunk->scratches, 0, bytes, engine->kernel_stream));
+    return SV_DEVICE_CALL(engine->dev, stream_sync, engine->kernel_stream);
+}
+
+static selvage_status_t furnish(sv_message_engine_t *engine, sv_request_chunk_t *chunk)
+{
+    const size_t bytes = SV_REQUEST_CHUNK * sizeof *chunk->scratches;
+    void *scratches;
+    SV_TRY(pinned(engine, SV_REQUEST_CHUNK * sizeof *chunk->lines, &chunk->lines));
+    SV_TRY(SV_DEVICE_CALL(engine->dev, malloc, bytes, &scratches));
+    chunk->scratches = scratches;
+    return clear_scratches(engine, chunk, bytes);
+}
+
+static void free_request_chunk(sv_message_engine_t *engine, sv_request_chunk_t *chunk)
+{
+    for (int i = 0; i < SV_REQUEST_CHUNK; i++)
+        if (chunk->request[i].event)
+            engine->dev->ops->event_destroy(engine->dev, chunk->request[i].event);
+    if (chunk->scratches)
+        SV_DEVICE_CALL(engine->dev, free, chunk->scratches);
+    if (chunk->lines && !engine->quarantined)
+        SV_DEVICE_CALL(engine->dev, host_free, chunk->lines);
+    sv_free(chunk);
+}
+
+static selvage_status_t grow_table(sv_message_engine_t *engine)
+{
+    selvage_request_t **table;
+    SV_TRY(sv_calloc(engine->nrequests + SV_REQUEST_CHUNK, sizeof *table, &table));
+    if (engine->nrequests)
+        memcpy(table, engine->table, engine->nrequests * sizeof *table);
+    sv_free(engine->table);
+    engine->table = table;
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t more_requests(sv_message_engine_t *engine)
+{
+    sv_request_chunk_t *chunk;
+    SV_TRY(grow_table(engine));
+    SV_TRY(sv_calloc(1, sizeof *chunk, &chunk));
+    selvage_status_t status = furnish(engine, chunk);
+    if (status != SELVAGE_SUCCESS) {
+        free_request_chunk(engine, chunk);
+        return status;
+    }
+    chunk->next = engine->request_chunks;
+    engine->request_chunks = chunk;
+    for (int i = 0; i < SV_REQUEST_CHUNK; i++) {
+        selvage_request_t *request = &chunk->request[i];
+        request->engine = engine;
+        request->index = engine->nrequests;
+        request->line = chunk->lines + i;
+        request->scratch = chunk->scratches + i;
+        engine->table[engine->nrequests++] = request;
+        sv_list_append(&engine->request_free, &request->link);
+    }
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_message_take_request(sv_message_engine_t *engine, selvage_request_t **request_out)
+{
+    if (sv_list_is_empty(&engine->request_free))
+        SV_TRY(more_requests(engine));
+    selvage_request_t *request = SV_CONTAINER_OF(engine->request_free.next, selvage_request_t, link);
+    const selvage_request_t kept = *request;
+    sv_list_remove(&request->link);
+    memset(request, 0, sizeof *request);
+    sv_list_init(&request->link);
+    request->engine = engine;
+    request->index = kept.index;
+    request->generation = kept.generation + 1;
+    request->event = kept.event;
+    request->line = kept.line;
+    request->scratch = kept.scratch;
+    request->stamp = ++engine->stamps;
+    engine->open++;
+    *request_out = request;
+    return SELVAGE_SUCCESS;
+}
+
+void sv_message_put_request(selvage_request_t *request)
+{
+    sv_message_engine_t *engine = request->engine;
+    request->generation++; /* late letters to it find nobody */
+    engine->open--;
+    sv_list_remove(&request->link);
+    sv_list_append(&engine->request_free, &request->link);
+}
+
+selvage_request_t *sv_message_find(sv_message_engine_t *engine, uint64_t id)
+{
+    const uint32_t index = (uint32_t)id;
+    if (index >= engine->nrequests || engine->table[index]->generation != (uint32_t)(id >> 32))
+        return NULL;
+    return engine->table[index];
+}
+
+/* --- chunks ------------------------------------------------------------------------------------------------------- */
+
+sv_message_chunk_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_send)
+{
+    sv_message_chunk_t *chunk;
+    sv_list_t *free_list = &engine->chunk_free[is_send];
+    if (!sv_list_is_empty(free_list)) {
+        chunk = SV_CONTAINER_OF(free_list->next, sv_message_chunk_t, link);
+        sv_list_remove(&chunk->link);
+        return chunk;
+    }
+    if (engine->nchunks[is_send] == CHUNKS_MAX || sv_calloc(1, sizeof *chunk, &chunk) != SELVAGE_SUCCESS)
+        return NULL;
+    if (pinned(engine, engine->segment_bytes, &chunk->pinned) != SELVAGE_SUCCESS) {
+        sv_free(chunk);
+        return NULL;
+    }
+    sv_list_init(&chunk->link);
+    engine->nchunks[is_send]++;
+    return chunk;
+}
+
+void sv_message_put_chunk(sv_message_engine_t *engine, bool is_send, sv_message_chunk_t *chunk)
+{
+    sv_list_append(&engine->chunk_free[is_send], &chunk->link);
+}
+
+/* --- peers -------------------------------------------------------------------------------------------------------- */
+
+selvage_status_t sv_message_peer(sv_message_engine_t *engine, int rank, sv_message_peer_t **peer_out)
+{
+    sv_message_peer_t **list = &engine->peers[rank % SV_MESSAGE_PEERS], *peer;
+    for (peer = *list; peer && peer->rank != rank; peer = peer->next)
+        ;
+    if (!peer) {
+        SV_TRY(sv_calloc(1, sizeof *peer, &peer));
+        peer->rank = rank;
+        sv_list_init(&peer->early);
+        sv_list_init(&peer->kept);
+        sv_list_init(&peer->box_link);
+        peer->next = *list;
+        *list = peer;
+    }
+    *peer_out = peer;
+    return SELVAGE_SUCCESS;
+}
+
+/* --- the end ------------------------------------------------------------------------------------------------------ */
+
+static void free_chunks(sv_message_engine_t *engine, sv_list_t *list)
+{
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, list) {
+        sv_message_chunk_t *chunk = SV_CONTAINER_OF(it, sv_message_chunk_t, link);
+        if (!engine->quarantined)
+            SV_DEVICE_CALL(engine->dev, host_free, chunk->pinned);
+        sv_free(chunk);
+    }
+}
+
+void sv_message_free_pools(sv_message_engine_t *engine)
+{
+    for (sv_mail_chunk_t *chunk = engine->mail_chunks, *next; chunk; chunk = next) {
+        next = chunk->next;
+        if (!engine->quarantined)
+            SV_DEVICE_CALL(engine->dev, host_free, chunk->pinned);
+        sv_free(chunk);
+    }
+    for (sv_request_chunk_t *chunk = engine->request_chunks, *next; chunk; chunk = next) {
+        next = chunk->next;
+        free_request_chunk(engine, chunk);
+    }
+    sv_free(engine->table);
+    for (int i = 0; i < 2; i++)
+        free_chunks(engine, &engine->chunk_free[i]);
+    for (int i = 0; i < SV_MESSAGE_PEERS; i++)
+        for (sv_message_peer_t *peer = engine->peers[i], *next; peer; peer = next) {
+            next = peer->next;
+            sv_message_box_close(peer->out);
+            sv_message_box_close(peer->in);
+            sv_free(peer);
+        }
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A receive from its match to its end. What the receiver decides about a long message it says in the letter that clears
+ * it; what was damaged is asked for again as the policy says. A small message is asked for in its own mail, which the
+ * sender keeps; a long one is sent anew from the sender's buffer.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base_log.h"
+#include "message/message_engine.h"
+#include "message/message_layout.h"
+
+static selvage_status_t settle(selvage_request_t *recv, selvage_status_t status)
+{
+    if (status != SELVAGE_SUCCESS && status != SELVAGE_IN_PROGRESS && recv->state != SV_REQUEST_COMPLETE)
+        sv_message_complete(recv, status);
+    return SELVAGE_SUCCESS;
+}
+
+static sv_letter_t letter_of(const selvage_request_t *recv, sv_letter_kind_t kind, uint64_t value)
+{
+    return (sv_letter_t){.kind = kind, .tag = (uint32_t)recv->tag, .number = recv->number, .attempt = recv->attempt,
+                         .bytes = recv->bytes, .send_id = recv->other_id, .recv_id = sv_message_id(recv),
+                         .value = {value}};
+}
+
+static selvage_status_t tell(const selvage_request_t *recv, sv_letter_kind_t kind, uint64_t value)
+{
+    sv_letter_t letter = letter_of(recv, kind, value);
+    return sv_mail_tell(recv->engine, recv->peer, &letter);
+}
+
+/* --- the end ------------------------------------------------------------------------------------------------------ */
+
+/* The bytes are here and good: to where they belong, if that is not where they are. */
+static selvage_status_t unpack(selvage_request_t *recv)
+{
+    if (!recv->place.layout && !recv->place.bounce) {
+        sv_message_complete(recv, SELVAGE_SUCCESS);
+        return SELVAGE_SUCCESS;
+    }
+    if (!recv->place.on_device) {
+        SV_TRY(sv_message_unpack_host(recv));
+        sv_message_complete(recv, SELVAGE_SUCCESS);
+        return SELVAGE_SUCCESS;
+    }
+    recv->state = SV_REQUEST_UNPACKING;
+    return sv_message_unpack_device(recv, recv->engine->kernel_stream);
+}
+
+/* Not another attempt. The detail is the thread's. */
+static selvage_status_t give_up(selvage_request_t *recv)
+{
+    char text[SV_DETAIL_BYTES];
+    memcpy(text, sv_thread_detail(), sizeof text);
+    selvage_status_t status = sv_error(SELVAGE_ERR_CHECKSUM, "%s", text);
+    if (recv->engine->policy == SV_CONFIG_CHECKSUM_ABORT) {
+        sv_trace_flight_write(&recv->engine->comm->trace, "abort on a message that did not verify");
+        abort();
+    }
+    return status;
+}
+
+static bool may_retry(const selvage_request_t *recv)
+{
+    const sv_config_t *config = &recv->engine->comm->config;
+    return recv->engine->policy == SV_CONFIG_CHECKSUM_RETRY && recv->attempt < (unsigned)config->retry_max &&
+           recv->attempt < UINT8_MAX;
+}
+
+static selvage_status_t judge_small(selvage_request_t *recv, selvage_status_t found)
+{
+    sv_mail_t *mail = recv->mail;
+    bool again = found != SELVAGE_SUCCESS && may_retry(recv) && mail->from_wire;
+    recv->mail = NULL;
+    if (again) {
+        sv_log(SV_LOG_WARN, "message", "%s; asked for again", sv_thread_detail());
+        recv->attempt++;
+        recv->state = SV_REQUEST_AGAIN;
+        sv_mail_put(recv->engine, mail);
+        return tell(recv, SV_LETTER_AGAIN, 0);
+    }
+    selvage_status_t status = found == SELVAGE_SUCCESS ? SELVAGE_SUCCESS : give_up(recv);
+    selvage_status_t taken = sv_mail_taken(recv->engine, mail);
+    SV_TRY(status);
+    SV_TRY(taken);
+    return unpack(recv);
+}
+
+static selvage_status_t clear(selvage_request_t *recv)
+{
+    sv_letter_t letter = letter_of(recv, SV_LETTER_CTS, SV_MESSAGE_DIRECT);
+    recv->route = SV_MESSAGE_DIRECT;
+    if (sv_message_direct_offer(recv, &letter)) {
+        recv->state = SV_REQUEST_MOVING;
+        recv->engine->came[SV_WAY_DIRECT]++;
+        return sv_mail_tell(recv->engine, recv->peer, &letter);
+    }
+    recv->route = SV_MESSAGE_STAGED;
+    if (!sv_message_pieces_begin(recv))
+        return SELVAGE_IN_PROGRESS;
+    recv->engine->came[SV_WAY_STAGED]++;
+    recv->state = SV_REQUEST_MOVING;
+    recv->record_here = false;
+    return tell(recv, SV_LETTER_CTS, SV_MESSAGE_STAGED);
+}
+
+static selvage_status_t judge_long(selvage_request_t *recv, selvage_status_t found)
+{
+    sv_message_direct_end(recv);
+    if (found == SELVAGE_SUCCESS) {
+        SV_TRY(tell(recv, SV_LETTER_VERDICT, 0));
+        return unpack(recv);
+    }
+    if (!may_retry(recv)) {
+        selvage_status_t status = give_up(recv);
+        (void)tell(recv, SV_LETTER_VERDICT, 1);
+        return status;
+    }
+    sv_log(SV_LOG_WARN, "message", "%s; asked for again", sv_thread_detail());
+    recv->attempt++;
+    sv_message_identify(recv);
+    recv->state = SV_REQUEST_GATE;
+    return SELVAGE_SUCCESS;
+}
+
+/* --- the way there ------------------------------------------------------------------------------------------------ */
+
+static selvage_status_t take_small(selvage_request_t *recv)
+{
+    sv_mail_t *mail = recv->mail;
+    uint64_t sum = 0;
+    recv->engine->came[mail->from_wire ? SV_WAY_WIRE : SV_WAY_NEAR]++;
+    if (recv->place.on_device && recv->bytes) {
+        recv->state = SV_REQUEST_CLOSING;
+        return sv_message_verify(recv, sv_mail_device(mail, sv_mail_payload(mail)), recv->place.data,
+                                 sv_mail_device(mail, &mail->letter->record), recv->engine->kernel_stream);
+    }
+    if (recv->bytes)
+        memcpy(recv->place.data, sv_mail_payload(mail), recv->bytes);
+    if (sv_message_checks(recv->engine))
+        sum = sv_digest_sum(recv->key, 0, recv->place.data, recv->bytes);
+    return judge_small(recv, sv_message_compare(recv, &mail->letter->record, sum));
+}
+
+static selvage_status_t begin(selvage_request_t *recv)
+{
+    if (recv->bytes)
+        SV_TRY(sv_message_gate(recv));
+    return recv->mail ? take_small(recv) : clear(recv);
+}
+
+/* What a neighbour on the node has copied straight here. */
+static selvage_status_t close_direct(selvage_request_t *recv, bool *moved)
+{
+    if (!sv_message_direct_has_landed(recv))
+        return SELVAGE_IN_PROGRESS;
+    *moved = true;
+    if (sv_message_checks(recv->engine)) {
+        recv->state = SV_REQUEST_CLOSING;
+        return sv_message_direct_verify(recv);
+    }
+    sv_message_direct_end(recv);
+    return unpack(recv);
+}
+
+/* Everything has landed, and what says what it should be. */
+static selvage_status_t close(selvage_request_t *recv, bool *moved)
+{
+    if (recv->route == SV_MESSAGE_DIRECT)
+        return close_direct(recv, moved);
+    if (recv->landed < recv->npieces || recv->nslots > 0) {
+        SV_TRY(sv_message_pieces_recv(recv, moved));
+        sv_message_pieces_end(recv);
+        *moved = true;
+    }
+    if (!sv_message_checks(recv->engine))
+        return unpack(recv);
+    if (!recv->record_here)
+        return SELVAGE_IN_PROGRESS;
+    *moved = true;
+    if (!recv->place.on_device)
+        return judge_long(recv, sv_message_compare(recv, &recv->line->record, recv->sum));
+    recv->state = SV_REQUEST_CLOSING;
+    return sv_message_verify(recv, recv->place.data, NULL, &recv->line->record, recv->engine->in_stream);
+}
+
+static selvage_status_t advance(selvage_request_t *recv, bool *moved)
+{
+    selvage_status_t status;
+    switch (recv->state) {
+    case SV_REQUEST_GATE:
+        status = begin(recv);
+        *moved |= status == SELVAGE_SUCCESS;
+        return status;
+    case SV_REQUEST_MOVING:
+        return close(recv, moved);
+    case SV_REQUEST_CLOSING:
+    case SV_REQUEST_UNPACKING:
+        if (!sv_word_is(&recv->line->done, recv->stamp)) /* partner: the digest kernel, or the stream behind another */
+            return SELVAGE_IN_PROGRESS;
+        *moved = true;
+        if (recv->state == SV_REQUEST_UNPACKING) {
+            sv_message_complete(recv, SELVAGE_SUCCESS);
+            return SELVAGE_SUCCESS;
+        }
+        return recv->mail ? judge_small(recv, sv_message_verified(recv)) : judge_long(recv, sv_message_verified(recv));
+    default:
+        return SELVAGE_IN_PROGRESS;
+    }
+}
+
+selvage_status_t sv_message_recv_advance(selvage_request_t *recv, bool *moved)
+{
+    return settle(recv, advance(recv, moved));
+}
+
+/* Nothing of it is wanted: its sender need not send it. */
+static selvage_status_t refuse(selvage_request_t *recv, sv_mail_t *mail)
+{
+    const uint32_t kind = mail->letter->kind;
+    if (kind == SV_LETTER_EAGER)
+        return sv_mail_taken(recv->engine, mail);
+    sv_mail_put(recv->engine, mail);
+    if (kind == SV_LETTER_LATE) /* it comes all the same, and meets nobody */
+        return SELVAGE_SUCCESS;
+    return tell(recv, SV_LETTER_CTS, SV_MESSAGE_NONE);
+}
+
+static selvage_status_t meet(selvage_request_t *recv, sv_mail_t *mail)
+{
+    const bool too_long = recv->bytes > recv->place.bytes;
+    if (too_long || (recv->bytes == 0 && mail->letter->kind == SV_LETTER_RTS)) {
+        SV_TRY(refuse(recv, mail));
+        if (too_long)
+            return sv_error(SELVAGE_ERR_TRUNCATED, "a message of %llu bytes from rank %d (tag %d) meets a receive of "
+                            "%llu bytes", (unsigned long long)recv->bytes, recv->peer, recv->tag,
+                            (unsigned long long)recv->place.bytes);
+        sv_message_complete(recv, SELVAGE_SUCCESS);
+        return SELVAGE_SUCCESS;
+    }
+    if (mail->letter->kind == SV_LETTER_LATE)
+        recv->state = SV_REQUEST_LATE;
+    if (mail->letter->kind == SV_LETTER_EAGER)
+        recv->mail = mail;
+    else
+        sv_mail_put(recv->engine, mail);
+    return sv_message_trim(recv);
+}
+
+void sv_message_matched(selvage_request_t *recv, sv_mail_t *mail)
+{
+    const sv_letter_t *letter = mail->letter;
+    recv->peer = letter->source;
+    recv->tag = (int)letter->tag;
+    recv->bytes = letter->bytes;
+    recv->number = letter->number;
+    recv->other_id = letter->send_id;
+    recv->from_device = letter->kind == SV_LETTER_RTS && letter->value[0];
+    recv->attempt = 0;
+    recv->state = SV_REQUEST_GATE;
+    sv_message_identify(recv);
+    sv_list_append(&recv->engine->active, &recv->link);
+    settle(recv, meet(recv, mail));
+}
+
+/* The sender cannot reach this rank's memory: by another way, this message and those after it. */
+static void denied(selvage_request_t *recv)
+{
+    sv_message_peer_t *peer;
+    if (recv->route != SV_MESSAGE_DIRECT)
+        return;
+    sv_message_direct_end(recv);
+    recv->state = SV_REQUEST_GATE;
+    if (sv_message_peer(recv->engine, recv->peer, &peer) == SELVAGE_SUCCESS)
+        peer->no_direct = true;
+}
+
+void sv_message_recv_done(selvage_request_t *recv, const sv_letter_t *done)
+{
+    if (recv->state != SV_REQUEST_MOVING || done->attempt != recv->attempt)
+        return;
+    if (done->kind == SV_LETTER_DENY) {
+        denied(recv);
+        return;
+    }
+    recv->line->record = done->record;
+    recv->record_here = true;
+}

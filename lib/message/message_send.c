@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A send from its call to its end. A small message leaves at once: of device memory a kernel on the caller's stream
+ * stores payload and record into mail, of host memory this thread does, as soon as that stream has come so far. A long
+ * one, and one that is to be complete only when it has met its receive, is announced and waits to be cleared.
+ */
+#include <string.h>
+
+#include "base/base_clock.h"
+#include "base/base_log.h"
+#include "message/message_engine.h"
+#include "message/message_layout.h"
+
+/* What goes wrong behind the call ends the request, and nothing else. */
+static selvage_status_t settle(selvage_request_t *send, selvage_status_t status)
+{
+    if (status != SELVAGE_SUCCESS && status != SELVAGE_IN_PROGRESS && send->state != SV_REQUEST_COMPLETE)
+        sv_message_complete(send, status);
+    return SELVAGE_SUCCESS;
+}
+
+static sv_letter_t letter_of(const selvage_request_t *send, sv_letter_kind_t kind)
+{
+    return (sv_letter_t){.kind = kind, .tag = (uint32_t)send->tag, .number = send->number, .bytes = send->bytes,
+                         .attempt = send->attempt, .send_id = sv_message_id(send), .recv_id = send->other_id};
+}
+
+/* --- small -------------------------------------------------------------------------------------------------------- */
+
+/* A message that its stream holds up holds up none behind it, which may have other tags: it is announced. */
+static selvage_status_t tell_if_late(selvage_request_t *send)
+{
+    enum { LATE_NS = 100000 };
+    sv_letter_t letter = letter_of(send, SV_LETTER_LATE);
+    if (send->told_late || sv_clock_ns() - send->began_ns < LATE_NS)
+        return SELVAGE_IN_PROGRESS;
+    send->told_late = true;
+    SV_TRY(sv_mail_tell(send->engine, send->peer, &letter));
+    return SELVAGE_IN_PROGRESS;
+}
+
+/* The mail leaves, and the buffer is the caller's again. */
+static selvage_status_t post_mail(selvage_request_t *send)
+{
+    sv_message_engine_t *engine = send->engine;
+    sv_mail_t *mail = send->mail;
+    sv_message_peer_t *peer;
+    SV_TRY(sv_message_peer(engine, send->peer, &peer));
+    send->mail = NULL;
+    if (send->peer != engine->wire->rank && !mail->box) {
+        mail->kept = true;
+        sv_list_append(&peer->kept, &mail->kept_link);
+        peer->nkept++;
+    }
+    SV_TRY(sv_mail_post(engine, mail, send->peer));
+    sv_message_complete(send, SELVAGE_SUCCESS);
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t fill_by_host(selvage_request_t *send)
+{
+    sv_mail_t *mail = send->mail;
+    uint64_t sum = 0;
+    SV_TRY(sv_message_pack_host(send));
+    if (send->bytes)
+        memcpy(sv_mail_payload(mail), send->place.data, send->bytes);
+    if (sv_message_checks(send->engine))
+        sum = sv_digest_sum(send->key, 0, sv_mail_payload(mail), send->bytes);
+    mail->letter->record = send->identity;
+    mail->letter->record.digest = sv_message_checks(send->engine) ? sv_digest_finish(send->key, sum) : 0;
+    return post_mail(send);
+}
+
+static selvage_status_t fill_by_kernel(selvage_request_t *send, void *stream)
+{
+    sv_mail_t *mail = send->mail;
+    void *on = stream == SELVAGE_MESSAGE_NO_STREAM ? send->engine->kernel_stream : stream;
+    send->state = SV_REQUEST_FILLING;
+    if (!mail->box)
+        mail->stamp = ++send->engine->stamps;
+    sv_mail_seal(send->engine, mail, send->peer); /* the kernel itself may tell the receiver */
+    SV_TRY(sv_message_pack_device(send, on));
+    return sv_message_prepare(send, send->place.data, sv_mail_device(mail, sv_mail_payload(mail)),
+                              sv_mail_device(mail, &mail->letter->record), sv_mail_device(mail, mail->word),
+                              mail->stamp, on);
+}
+
+static selvage_status_t begin_small(selvage_request_t *send, void *stream)
+{
+    /* What a fault has hurt can be asked for again only if it went by the wire. */
+    if (send->engine->comm->fault.armed)
+        SV_TRY(sv_mail_take(send->engine, &send->mail));
+    else
+        SV_TRY(sv_mail_take_to(send->engine, send->peer, &send->mail));
+    send->began_ns = sv_clock_ns();
+    *send->mail->letter = letter_of(send, SV_LETTER_EAGER);
+    if (send->place.on_device && send->bytes)
+        return fill_by_kernel(send, stream);
+    send->state = SV_REQUEST_GATE;
+    return SELVAGE_SUCCESS;
+}
+
+/* --- long --------------------------------------------------------------------------------------------------------- */
+
+static selvage_status_t begin_long(selvage_request_t *send, void *stream)
+{
+    sv_letter_t letter = letter_of(send, SV_LETTER_RTS);
+    letter.value[0] = send->place.on_device;
+    if (send->place.on_device)
+        SV_TRY(sv_message_pack_device(send, stream == SELVAGE_MESSAGE_NO_STREAM ? send->engine->kernel_stream
+                                                                                : stream));
+    send->state = SV_REQUEST_ASKED;
+    return sv_mail_tell(send->engine, send->peer, &letter);
+}
+
+/* Copies and sums may begin: the caller's stream has come so far. */
+static selvage_status_t begin_to_move(selvage_request_t *send)
+{
+    sv_message_engine_t *engine = send->engine;
+    if (send->route == SV_MESSAGE_STAGED && !sv_message_pieces_begin(send))
+        return SELVAGE_IN_PROGRESS; /* for want of pinned memory: later */
+    send->state = SV_REQUEST_MOVING;
+    send->hurt = engine->comm->fault.armed && send->place.on_device &&
+                 sv_fault_packet(&engine->comm->fault, (uint32_t)send->number, send->attempt) == SV_FAULT_FLIP;
+    if (send->route == SV_MESSAGE_DIRECT)
+        return sv_message_direct_copy(send);
+    if (!send->place.on_device)
+        return sv_message_pack_host(send);
+    if (!sv_message_checks(engine))
+        return SELVAGE_SUCCESS;
+    send->stamp = ++engine->stamps;
+    return sv_message_prepare(send, send->place.data, NULL, &send->line->record, &send->line->ready, send->stamp,
+                              engine->kernel_stream);
+}
+
+/* All bytes have left: the record follows. */
+static selvage_status_t send_record(selvage_request_t *send)
+{
+    sv_letter_t letter = letter_of(send, SV_LETTER_DONE);
+    if (send->place.on_device) {
+        if (!sv_word_is(&send->line->ready, send->stamp)) /* partner: the digest kernel */
+            return SELVAGE_IN_PROGRESS;
+        letter.record = send->line->record;
+    } else {
+        letter.record = send->identity;
+        letter.record.digest = sv_digest_finish(send->key, send->sum);
+    }
+    send->state = SV_REQUEST_JUDGED;
+    return sv_mail_tell(send->engine, send->peer, &letter);
+}
+
+/* Behind a copy to the receiver's memory the streams tell him themselves. */
+static selvage_status_t move_direct(selvage_request_t *send, bool *moved)
+{
+    if (!sv_message_direct_has_left(send))
+        return SELVAGE_IN_PROGRESS;
+    *moved = true;
+    sv_message_direct_end(send);
+    if (sv_message_checks(send->engine))
+        send->state = SV_REQUEST_JUDGED;
+    else
+        sv_message_complete(send, SELVAGE_SUCCESS);
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t move(selvage_request_t *send, bool *moved)
+{
+    if (send->route == SV_MESSAGE_DIRECT)
+        return move_direct(send, moved);
+    SV_TRY(sv_message_pieces_send(send, moved));
+    sv_message_pieces_end(send);
+    *moved = true;
+    if (sv_message_checks(send->engine))
+        send->state = SV_REQUEST_CLOSING;
+    else
+        sv_message_complete(send, SELVAGE_SUCCESS);
+    return SELVAGE_SUCCESS;
+}
+
+void sv_message_send_cleared(selvage_request_t *send, const sv_letter_t *cts)
+{
+    bool again = cts->attempt > send->attempt;
+    /* The verdict on a direct copy may be ahead of this host's own look at it. */
+    if (again && send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_DIRECT)
+        sv_message_direct_end(send);
+    else if (send->state != SV_REQUEST_ASKED && !(again && send->state == SV_REQUEST_JUDGED))
+        return;
+    if (cts->value[0] == SV_MESSAGE_NONE) {
+        sv_message_complete(send, SELVAGE_SUCCESS);
+        return;
+    }
+    send->other_id = cts->recv_id;
+    send->attempt = cts->attempt;
+    send->route = (sv_message_route_t)cts->value[0];
+    sv_message_identify(send);
+    if (send->route == SV_MESSAGE_DIRECT && sv_message_direct_open(send, cts) != SELVAGE_SUCCESS) {
+        sv_letter_t letter = letter_of(send, SV_LETTER_DENY);
+        send->state = SV_REQUEST_ASKED;
+        (void)settle(send, sv_mail_tell(send->engine, send->peer, &letter));
+        return;
+    }
+    send->state = SV_REQUEST_GATE;
+}
+
+void sv_message_send_judged(selvage_request_t *send, const sv_letter_t *verdict)
+{
+    selvage_status_t status = SELVAGE_SUCCESS;
+    const bool early = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_DIRECT;
+    if ((send->state != SV_REQUEST_JUDGED && !early) || verdict->attempt != send->attempt)
+        return;
+    if (verdict->value[0])
+        status = sv_error(SELVAGE_ERR_CHECKSUM, "message %llu to rank %d (tag %d, %llu bytes) did not verify there, "
+                          "after %u attempts", (unsigned long long)send->number, send->peer, send->tag,
+                          (unsigned long long)send->bytes, send->attempt + 1);
+    sv_message_complete(send, status);
+}
+
+/* --- both --------------------------------------------------------------------------------------------------------- */
+
+static selvage_status_t pass_gate(selvage_request_t *send, bool *moved)
+{
+    const bool small = send->mail != NULL;
+    selvage_status_t status = sv_message_gate(send);
+    if (status == SELVAGE_IN_PROGRESS && small)
+        return tell_if_late(send);
+    SV_TRY(status);
+    status = small ? fill_by_host(send) : begin_to_move(send);
+    *moved |= status == SELVAGE_SUCCESS;
+    return status;
+}
+
+static selvage_status_t advance(selvage_request_t *send, bool *moved)
+{
+    switch (send->state) {
+    case SV_REQUEST_GATE:
+        return pass_gate(send, moved);
+    case SV_REQUEST_FILLING:
+        if (!sv_word_is(send->mail->word, send->mail->stamp)) /* partner: the digest kernel */
+            return tell_if_late(send);
+        *moved = true;
+        return post_mail(send);
+    case SV_REQUEST_MOVING:
+        return move(send, moved);
+    case SV_REQUEST_CLOSING: {
+        selvage_status_t status = send_record(send);
+        *moved |= status == SELVAGE_SUCCESS;
+        return status;
+    }
+    default:
+        return SELVAGE_IN_PROGRESS;
+    }
+}
+
+selvage_status_t sv_message_send_advance(selvage_request_t *send, bool *moved)
+{
+    return settle(send, advance(send, moved));
+}
+
+static bool is_small(const selvage_request_t *send, const sv_message_peer_t *peer)
+{
+    return send->bytes <= send->engine->eager_bytes && !send->synchronous && peer->nkept < SV_MAIL_UNACKED;
+}
+
+/* Where the caller's stream must have come to before the buffer is read; or the engine's, which packs it. */
+static selvage_status_t record(selvage_request_t *send, void *stream)
+{
+    const bool packed = send->place.layout && send->place.on_device;
+    if (send->bytes == 0 || (stream == SELVAGE_MESSAGE_NO_STREAM && !packed))
+        return SELVAGE_SUCCESS;
+    return sv_message_record(send, stream == SELVAGE_MESSAGE_NO_STREAM ? send->engine->kernel_stream : stream);
+}
+
+selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
+{
+    sv_message_engine_t *engine = send->engine;
+    sv_message_peer_t *peer;
+    SV_TRY(sv_message_peer(engine, send->peer, &peer));
+    send->number = peer->sent + 1;
+    sv_message_identify(send);
+    selvage_status_t status = is_small(send, peer) ? begin_small(send, stream) : begin_long(send, stream);
+    if (status == SELVAGE_SUCCESS && send->state != SV_REQUEST_FILLING)
+        status = record(send, stream);
+    SV_TRY(status);
+    peer->sent++;
+    sv_list_append(&engine->active, &send->link);
+    return SELVAGE_SUCCESS;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who a message is, and whether its bytes are its own: identities, keys and the digest kernel, which copies in the same
+ * pass. The same for the order between a request and the stream that its caller named.
+ */
+#include "base/base_log.h"
+#include "message/message_engine.h"
+
+void sv_message_identify(selvage_request_t *request)
+{
+    const sv_message_engine_t *engine = request->engine;
+    const int own = engine->wire->rank;
+    request->identity = (sv_record_t){.magic = SV_RECORD_MAGIC,
+                                      .version = SV_RECORD_VERSION,
+                                      .kind = SV_RECORD_PACKET,
+                                      .attempt = (uint8_t)request->attempt,
+                                      .epoch = request->number,
+                                      .exchange = engine->exchange,
+                                      .index = (uint32_t)request->number,
+                                      .tag = (uint32_t)request->tag,
+                                      .source = (uint32_t)(request->is_send ? own : request->peer),
+                                      .destination = (uint32_t)(request->is_send ? request->peer : own),
+                                      .bytes = request->bytes};
+    request->identity.salt = request->identity.index + UINT64_C(1000) * request->identity.tag;
+    request->key = sv_digest_key(&request->identity);
+}
+
+static selvage_status_t launch(selvage_request_t *request, sv_digest_arg_t *arg, void *stream)
+{
+    sv_device_t *dev = request->engine->dev;
+    arg->bytes = request->bytes;
+    arg->key = request->key;
+    arg->scratch = request->scratch;
+    arg->mode |= sv_message_checks(request->engine) ? 0u : (unsigned)SV_DIGEST_NONE;
+    arg->identity = request->identity;
+    return SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, arg, sizeof *arg, sv_kernel_blocks(dev, request->bytes),
+                          stream);
+}
+
+selvage_status_t sv_message_prepare(selvage_request_t *send, const uint8_t *src, uint8_t *dst, sv_record_t *record,
+                                    uint64_t *word, uint64_t stamp, void *stream)
+{
+    sv_digest_arg_t arg = {.src = src, .dst = dst, .record = (uint8_t *)record, .signal = word, .signal_value = stamp,
+                           .mode = SV_DIGEST_PREPARE};
+    return launch(send, &arg, stream);
+}
+
+selvage_status_t sv_message_verify(selvage_request_t *recv, const uint8_t *src, uint8_t *dst, const sv_record_t *record,
+                                   void *stream)
+{
+    recv->stamp = ++recv->engine->stamps;
+    sv_digest_arg_t arg = {.src = src,
+                           .dst = dst,
+                           .record = (uint8_t *)(uintptr_t)record, /* read only */
+                           .result = &recv->line->result,
+                           .signal = &recv->line->done,
+                           .signal_value = recv->stamp,
+                           .mode = SV_DIGEST_VERIFY};
+    return launch(recv, &arg, stream);
+}
+
+static selvage_status_t differs(const selvage_request_t *recv, bool record_ok, uint64_t expected, uint64_t found)
+{
+    return sv_error_quiet(SELVAGE_ERR_CHECKSUM, "message %llu of rank %d (tag %d, %llu bytes, attempt %u) does not "
+                          "verify: %s; digest %016llx was sent, %016llx is here", (unsigned long long)recv->number,
+                          recv->peer, recv->tag, (unsigned long long)recv->bytes, recv->attempt,
+                          record_ok ? "its record is right" : "its record is another's", (unsigned long long)expected,
+                          (unsigned long long)found);
+}
+
+selvage_status_t sv_message_verified(const selvage_request_t *recv)
+{
+    const sv_verify_result_t *result = &recv->line->result;
+    if (result->verified || !sv_message_checks(recv->engine))
+        return SELVAGE_SUCCESS;
+    return differs(recv, result->record_ok, result->expected, result->found);
+}
+
+/* All that a record says but attempt and digest. */
+static bool is_record(const sv_record_t *record, const sv_record_t *wanted)
+{
+    return record->magic == wanted->magic && record->version == wanted->version && record->kind == wanted->kind &&
+           record->epoch == wanted->epoch && record->exchange == wanted->exchange && record->index == wanted->index &&
+           record->tag == wanted->tag && record->source == wanted->source &&
+           record->destination == wanted->destination && record->bytes == wanted->bytes && record->salt == wanted->salt;
+}
+
+selvage_status_t sv_message_compare(const selvage_request_t *recv, const sv_record_t *record, uint64_t sum)
+{
+    const uint64_t found = sv_digest_finish(recv->key, sum);
+    const bool record_ok = is_record(record, &recv->identity);
+    if (!sv_message_checks(recv->engine) || (record_ok && record->digest == found))
+        return SELVAGE_SUCCESS;
+    return differs(recv, record_ok, record->digest, found);
+}
+
+selvage_status_t sv_message_gate(selvage_request_t *request)
+{
+    if (!request->gated)
+        return SELVAGE_SUCCESS;
+    SV_TRY(SV_DEVICE_CALL(request->engine->dev, event_query, request->event));
+    request->gated = false;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_message_record(selvage_request_t *request, void *stream)
+{
+    sv_device_t *dev = request->engine->dev;
+    if (!request->event)
+        SV_TRY(dev->ops->event_create(dev, &request->event));
+    SV_TRY(SV_DEVICE_CALL(dev, event_record, request->event, stream));
+    request->gated = true;
+    return SELVAGE_SUCCESS;
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Completing requests: the only place where a call may stay. A wait drives the messages of its communicator, and the
+ * exchanges if this thread is the one that starts them, since a neighbour may need those first. It ends by the deadline
+ * once nothing has moved for so long, whoever has called.
+ */
+#include <string.h>
+
+#include "base/base_clock.h"
+#include "message/message_calls.h"
+#include "message/message_engine.h"
+
+typedef struct sv_message_patience {
+    sv_message_engine_t *engine;
+    uint64_t began_ns;
+    sv_relax_t relax;
+} sv_message_patience_t;
+
+static sv_message_patience_t patience(sv_message_engine_t *engine)
+{
+    return (sv_message_patience_t){.engine = engine, .began_ns = sv_clock_ns(),
+                                   .relax = {.max_sleep_us = 100, .crowded = engine->comm->topology.crowded}};
+}
+
+static bool drive_exchanges(selvage_comm_t *comm)
+{
+    if (atomic_load_explicit(&comm->exchange_thread, memory_order_relaxed) != (uintptr_t)sv_thread_binding())
+        return false;
+    return sv_progress_poll(&comm->progress);
+}
+
+/* Without the lock. ERR_TIMEOUT, without a detail, once nothing moved for the deadline. */
+static selvage_status_t pause_between(sv_message_patience_t *patience, bool moved, uint64_t moved_ns)
+{
+    const double timeout_s = patience->engine->comm->timeout_s;
+    const uint64_t since_ns = moved_ns > patience->began_ns ? moved_ns : patience->began_ns;
+    if (drive_exchanges(patience->engine->comm) || moved) {
+        sv_relax_reset(&patience->relax);
+        return SELVAGE_SUCCESS;
+    }
+    sv_relax(&patience->relax);
+    const uint64_t now_ns = sv_clock_ns();
+    if (timeout_s > 0 && now_ns > since_ns && (double)(now_ns - since_ns) > timeout_s * 1e9)
+        return SELVAGE_ERR_TIMEOUT;
+    return SELVAGE_SUCCESS;
+}
+
+static const char *what_it_waits_for(const selvage_request_t *request)
+{
+    switch (request->state) {
+    case SV_REQUEST_POSTED: return "no message has met it";
+    case SV_REQUEST_GATE: return "it waits for the caller's stream, or for memory";
+    case SV_REQUEST_FILLING: return "it waits for the caller's stream and its kernel";
+    case SV_REQUEST_ASKED: return "no receive has met it";
+    case SV_REQUEST_MOVING: return "its bytes are on their way";
+    case SV_REQUEST_CLOSING: return "it waits for its digest";
+    case SV_REQUEST_JUDGED: return "it waits for the receiver's verdict";
+    case SV_REQUEST_AGAIN: return "it was asked for again";
+    case SV_REQUEST_LATE: return "its sender's stream has not come to it";
+    case SV_REQUEST_UNPACKING: return "it is unpacked";
+    case SV_REQUEST_COMPLETE: break;
+    }
+    return "it is complete";
+}
+
+static selvage_status_t late(const selvage_request_t *request)
+{
+    const double timeout_s = request->engine->comm->timeout_s;
+    const uint64_t bytes = request->state == SV_REQUEST_POSTED ? request->place.bytes : request->bytes;
+    char peer[32] = "any rank", tag[32] = "any tag";
+    if (request->peer != SV_MESSAGE_ANY)
+        snprintf(peer, sizeof peer, "rank %d", request->peer);
+    if (request->tag != SV_MESSAGE_ANY)
+        snprintf(tag, sizeof tag, "tag %d", request->tag);
+    return sv_error(SELVAGE_ERR_TIMEOUT, "no message has moved for %g s; a %s %s (%s, %llu bytes): %s", timeout_s,
+                    request->is_send ? "send to" : "receive from", peer, tag, (unsigned long long)bytes,
+                    what_it_waits_for(request));
+}
+
+static selvage_message_status_t empty_status(void)
+{
+    return (selvage_message_status_t){.source = SV_MESSAGE_ANY, .tag = SV_MESSAGE_ANY};
+}
+
+/* Gives a complete request back. */
+static selvage_status_t finish(selvage_request_t **request, selvage_message_status_t *status_out)
+{
+    selvage_request_t *done = *request;
+    const selvage_status_t status = done->error;
+    selvage_message_status_t text = empty_status();
+    text.error = status;
+    text.cancelled = done->cancelled;
+    text.bytes = done->cancelled ? 0 : done->bytes;
+    if (!done->is_send && !done->cancelled) {
+        text.source = done->peer;
+        text.tag = done->tag;
+    }
+    if (status_out)
+        *status_out = text;
+    if (status != SELVAGE_SUCCESS)
+        snprintf(sv_thread_detail(), SV_DETAIL_BYTES, "%s", done->detail);
+    sv_message_put_request(done);
+    *request = NULL;
+    return status;
+}
+
+selvage_status_t sv_message_test(selvage_request_t **request, selvage_message_status_t *status_out)
+{
+    if (!*request) {
+        if (status_out)
+            *status_out = empty_status();
+        return SELVAGE_SUCCESS;
+    }
+    sv_message_engine_t *engine = (*request)->engine;
+    pthread_mutex_lock(&engine->lock);
+    if ((*request)->state != SV_REQUEST_COMPLETE)
+        (void)sv_message_poll(engine);
+    selvage_status_t status = SELVAGE_IN_PROGRESS;
+    if ((*request)->state == SV_REQUEST_COMPLETE)
+        status = finish(request, status_out);
+    pthread_mutex_unlock(&engine->lock);
+    return status;
+}
+
+/* One look: whether any of them is complete, and which. */
+static bool look(sv_message_engine_t *engine, size_t count, selvage_request_t **requests, size_t *index_out,
+                 bool *moved, uint64_t *moved_ns)
+{
+    bool found = false;
+    *moved = sv_message_poll(engine);
+    *moved_ns = engine->moved_ns;
+    for (size_t i = 0; i < count && !found; i++) {
+        found = requests[i] && requests[i]->state == SV_REQUEST_COMPLETE;
+        *index_out = i;
+    }
+    return found;
+}
+
+static selvage_request_t *first_open(size_t count, selvage_request_t **requests)
+{
+    for (size_t i = 0; i < count; i++)
+        if (requests[i])
+            return requests[i];
+    return NULL;
+}
+
+selvage_status_t sv_message_waitany(size_t count, selvage_request_t **requests, size_t *index_out,
+                                    selvage_message_status_t *status_out)
+{
+    selvage_request_t *any = first_open(count, requests);
+    if (!any) {
+        *index_out = SIZE_MAX;
+        if (status_out)
+            *status_out = empty_status();
+        return SELVAGE_SUCCESS;
+    }
+    sv_message_engine_t *engine = any->engine;
+    sv_message_patience_t patient = patience(engine);
+    for (;;) {
+        bool moved;
+        uint64_t moved_ns;
+        size_t index = 0;
+        pthread_mutex_lock(&engine->lock);
+        if (look(engine, count, requests, &index, &moved, &moved_ns)) {
+            selvage_status_t status = finish(&requests[index], status_out);
+            *index_out = index;
+            pthread_mutex_unlock(&engine->lock);
+            return status;
+        }
+        pthread_mutex_unlock(&engine->lock);
+        if (pause_between(&patient, moved, moved_ns) == SELVAGE_SUCCESS)
+            continue;
+        pthread_mutex_lock(&engine->lock);
+        selvage_status_t status = late(any);
+        pthread_mutex_unlock(&engine->lock);
+        return status;
+    }
+}
+
+selvage_status_t sv_message_wait(selvage_request_t **request, selvage_message_status_t *status_out)
+{
+    size_t index;
+    return sv_message_waitany(1, request, &index, status_out);
+}
+
+/* Behind a deadline nobody is waited for any more. */
+static selvage_status_t wait_or_look(bool wait, selvage_request_t **request, selvage_message_status_t *status_out)
+{
+    selvage_status_t status = wait ? sv_message_wait(request, status_out) : sv_message_test(request, status_out);
+    if (status == SELVAGE_IN_PROGRESS)
+        status = SELVAGE_ERR_TIMEOUT;
+    if (status != SELVAGE_SUCCESS && *request && status_out) { /* it is open still */
+        *status_out = empty_status();
+        status_out->error = status;
+    }
+    return status;
+}
+
+selvage_status_t sv_message_waitall(size_t count, selvage_request_t **requests, selvage_message_status_t *statuses_out)
+{
+    selvage_status_t first = SELVAGE_SUCCESS;
+    bool in_time = true;
+    char detail[SV_DETAIL_BYTES];
+    for (size_t i = 0; i < count; i++) {
+        selvage_status_t status = wait_or_look(in_time, &requests[i], statuses_out ? &statuses_out[i] : NULL);
+        in_time = in_time && status != SELVAGE_ERR_TIMEOUT;
+        if (status == SELVAGE_SUCCESS || first != SELVAGE_SUCCESS)
+            continue;
+        first = status;
+        memcpy(detail, sv_thread_detail(), sizeof detail);
+    }
+    if (first != SELVAGE_SUCCESS)
+        memcpy(sv_thread_detail(), detail, sizeof detail);
+    return first;
+}
+
+selvage_status_t sv_message_await(selvage_comm_t *comm, int peer, int tag, selvage_message_status_t *status_out)
+{
+    sv_message_engine_t *engine;
+    SV_TRY(sv_message_engine(comm, &engine));
+    sv_message_patience_t patient = patience(engine);
+    for (;;) {
+        bool found = false;
+        SV_TRY(sv_message_look(comm, peer, tag, &found, NULL, status_out));
+        if (found)
+            return SELVAGE_SUCCESS;
+        pthread_mutex_lock(&engine->lock);
+        const uint64_t moved_ns = engine->moved_ns;
+        pthread_mutex_unlock(&engine->lock);
+        if (pause_between(&patient, false, moved_ns) != SELVAGE_SUCCESS)
+            return sv_error(SELVAGE_ERR_TIMEOUT, "no message has moved for %g s, and none is there from rank %d with "
+                            "tag %d (-1: any)", comm->timeout_s, peer, tag);
+    }
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From a map to launches. A piece with dimensions is a box for sv_pack and sv_unpack; a piece without them is one copy.
+ * The end of a stream that was cut within a piece is copied run by run, because kernels take whole words.
+ */
+#include "pipeline/pipe_pack.h"
+
+#include <string.h>
+
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "kernels/kernels.h"
+#include "kernels/pack_plan.h"
+
+/* Of a piece, in one launch: numbers of units stay below 2^31 whatever their size. */
+#define PART_BYTES (UINT64_C(1) << 30)
+
+_Static_assert((int)SV_TYPE_DIMS == (int)SV_PACK_DIMS, "a piece of a map is a box");
+
+/* What a launch or copy needs to know, besides which piece. */
+typedef struct move {
+    sv_pack_t *pack;
+    uint8_t *buf, *packed; /* packed: of the piece */
+    void *stream;
+    bool gather;
+} move_t;
+
+selvage_status_t sv_pack_create(sv_device_t *dev, sv_type_map_t *map, sv_pack_t **pack_out)
+{
+    sv_pack_t *pack = NULL;
+    selvage_status_t status = sv_calloc(1, sizeof *pack, &pack);
+    if (status != SELVAGE_SUCCESS) {
+        sv_type_map_fini(map);
+        return status;
+    }
+    pack->dev = dev;
+    pack->map = *map;
+    *map = (sv_type_map_t){0};
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(dev, malloc, sizeof(sv_digest_scratch_t), &pack->scratch), fail);
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(dev, fill_async, pack->scratch, 0, sizeof(sv_digest_scratch_t), NULL), fail);
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(dev, stream_sync, NULL), fail);
+    *pack_out = pack;
+    return SELVAGE_SUCCESS;
+fail:
+    sv_pack_destroy(pack);
+    return status;
+}
+
+void sv_pack_destroy(sv_pack_t *pack)
+{
+    if (!pack)
+        return;
+    if (pack->scratch)
+        SV_DEVICE_CALL(pack->dev, free, pack->scratch);
+    sv_type_map_fini(&pack->map);
+    sv_free(pack);
+}
+
+static selvage_status_t copy_run(const move_t *m, int64_t offset, uint64_t at, uint64_t bytes)
+{
+    uint8_t *there = m->buf + offset, *here = m->packed + at;
+    return SV_DEVICE_CALL(m->pack->dev, copy_async, m->gather ? here : there, m->gather ? there : here, bytes,
+                          SV_COPY_D2D, m->stream);
+}
+
+/* Bytes from to end of a piece's stream. */
+static selvage_status_t copy_runs(const move_t *m, const sv_type_piece_t *piece, uint64_t from, uint64_t end)
+{
+    while (from < end) {
+        uint64_t run = from / piece->run_bytes, skip = from % piece->run_bytes;
+        uint64_t bytes = piece->run_bytes - skip < end - from ? piece->run_bytes - skip : end - from;
+        int64_t offset = sv_type_piece_run_offset(&m->pack->map, piece, run) + (int64_t)skip;
+        SV_TRY(copy_run(m, offset, from, bytes));
+        from += bytes;
+    }
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t launch_part(const move_t *m, const sv_pack_shape_t *shape, uint64_t from, uint64_t bytes)
+{
+    const sv_kernel_t *kernel = m->gather ? &sv_kernel_pack : &sv_kernel_unpack;
+    sv_pack_arg_t arg = {.scratch = m->pack->scratch, .mode = SV_DIGEST_ADD | SV_DIGEST_NONE};
+    SV_TRY(sv_pack_plan(shape, m->packed + from, from, bytes, &arg));
+    return SV_DEVICE_CALL(m->pack->dev, launch, kernel, &arg, sizeof arg, sv_kernel_blocks(m->pack->dev, bytes),
+                          m->stream);
+}
+
+static selvage_status_t launch_piece(const move_t *m, const sv_type_piece_t *piece, uint64_t bytes)
+{
+    sv_pack_shape_t shape = {.base = m->buf + piece->offset, .element_bytes = piece->run_bytes,
+                             .ndims = piece->ndims};
+    for (uint32_t d = 0; d < piece->ndims; d++) {
+        const sv_type_dim_t *dim = sv_type_piece_dims(&m->pack->map, piece) + d;
+        shape.dim[d] = (sv_pack_dim_t){dim->count, dim->stride_bytes};
+    }
+    for (uint64_t from = 0; from < bytes; from += PART_BYTES)
+        SV_TRY(launch_part(m, &shape, from, bytes - from < PART_BYTES ? bytes - from : PART_BYTES));
+    return SELVAGE_SUCCESS;
+}
+
+/* The first bytes of a piece's stream. */
+static selvage_status_t move_piece(const move_t *m, const sv_type_piece_t *piece, uint64_t bytes, bool whole)
+{
+    uint64_t words = whole ? bytes : bytes / 8 * 8;
+    if (piece->ndims == 0)
+        return copy_run(m, piece->offset, 0, bytes);
+    if (words > 0)
+        SV_TRY(launch_piece(m, piece, words));
+    return copy_runs(m, piece, words, bytes);
+}
+
+static selvage_status_t move_stream(move_t *m, uint64_t bytes)
+{
+    const sv_type_map_t *map = &m->pack->map;
+    for (size_t i = 0; i < map->npieces && bytes > 0; i++) {
+        const sv_type_piece_t *piece = &map->pieces[i];
+        uint64_t whole = sv_type_piece_runs(map, piece) * piece->run_bytes, part = whole < bytes ? whole : bytes;
+        SV_TRY(move_piece(m, piece, part, part == whole));
+        m->packed += part;
+        bytes -= part;
+    }
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_pack_gather(sv_pack_t *pack, const void *buf, void *packed, void *stream)
+{
+    move_t move = {pack, (uint8_t *)(uintptr_t)buf, packed, stream, true};
+    return move_stream(&move, pack->map.bytes);
+}
+
+selvage_status_t sv_pack_scatter(sv_pack_t *pack, const void *packed, uint64_t bytes, void *buf, void *stream)
+{
+    move_t move = {pack, buf, (uint8_t *)(uintptr_t)packed, stream, false};
+    return move_stream(&move, bytes);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Gathering and scattering what a map of a datatype says, without an exchange around it: a launch for each piece, in
+ * parts where it is very large. One thread at a time; owned by whoever made it.
+ */
+#ifndef SV_PIPE_PACK_H
+#define SV_PIPE_PACK_H
+
+#include "device/device.h"
+#include "wire/wire_type_map.h"
+
+typedef struct selvage_pack {
+    sv_device_t *dev;
+    sv_type_map_t map;
+    void *scratch; /* device: kernels leave sums there that nobody reads */
+} sv_pack_t;
+
+/* Takes the map over, also on failure. */
+selvage_status_t sv_pack_create(sv_device_t *dev, sv_type_map_t *map, sv_pack_t **pack_out);
+void sv_pack_destroy(sv_pack_t *pack); /* accepts NULL */
+
+/* Addresses are the device's. bytes: how much of the stream, from its beginning. */
+selvage_status_t sv_pack_gather(sv_pack_t *pack, const void *buf, void *packed, void *stream);
+selvage_status_t sv_pack_scatter(sv_pack_t *pack, const void *packed, uint64_t bytes, void *buf, void *stream);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * dropin_bystander WHAT: small programs that know nothing of the drop-in, which is preloaded.
+ *   open      ends with requests open: receives that nothing matches, and a send that is never waited for
+ *   late      sends what the device is still writing
+ *   threads   many threads send and receive at the same time
+ *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
+ *   cost      prints what a call with host buffers costs more, and what one message does
+ *   support   prints what MPI says of its support for device memory
+ */
+#include <mpi.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <selvage.h>
+
+#include "check.h"
+
+enum { BYTES = 4096, THREADS = 4, ROUNDS = 30, PROBES = 2000000 };
+
+static struct {
+    selvage_device_t *device;
+    void *stream, *out, *in, *pinned;
+    int rank, ranks, right, left;
+} the;
+
+static void *device_bytes(size_t bytes)
+{
+    void *made = NULL;
+    CHECK_STATUS(selvage_device_malloc(the.device, bytes, &made), SELVAGE_SUCCESS);
+    return made;
+}
+
+static void run_open(void)
+{
+    MPI_Request request[3];
+    MPI_Irecv(the.in, BYTES, MPI_BYTE, the.left, 1, MPI_COMM_WORLD, &request[0]);
+    MPI_Irecv(the.in, BYTES, MPI_BYTE, MPI_ANY_SOURCE, 2, MPI_COMM_WORLD, &request[1]);
+    MPI_Isend(the.out, BYTES, MPI_BYTE, the.right, 3, MPI_COMM_WORLD, &request[2]);
+    MPI_Recv(the.pinned, BYTES, MPI_BYTE, the.left, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static void run_late(void)
+{
+    selvage_device_delay_us(the.device, 100000, the.stream);
+    selvage_device_fill(the.device, the.out, 7, BYTES, the.stream);
+    MPI_Sendrecv(the.out, BYTES, MPI_BYTE, the.right, 1, the.pinned, BYTES, MPI_BYTE, the.left, 1, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    CHECK_EQ(((unsigned char *)the.pinned)[BYTES - 1], 7);
+}
+
+/* Each thread has its own tag and memory. */
+static void *run_one_thread(void *arg)
+{
+    int tag = (int)(intptr_t)arg;
+    unsigned char *out = device_bytes(BYTES), *in = device_bytes(BYTES), seen = 0;
+    void *stream = NULL;
+    CHECK_STATUS(selvage_stream_create(the.device, &stream), SELVAGE_SUCCESS);
+    for (int i = 0; i < ROUNDS; i++) {
+        MPI_Request request[2];
+        selvage_device_fill(the.device, out, tag * 40 + i + the.rank, BYTES, stream);
+        MPI_Irecv(in, BYTES, MPI_BYTE, the.left, tag, MPI_COMM_WORLD, &request[0]);
+        MPI_Isend(out, BYTES, MPI_BYTE, the.right, tag, MPI_COMM_WORLD, &request[1]);
+        MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
+        selvage_device_copy(the.device, &seen, in + BYTES - 1, 1, SELVAGE_COPY_DEVICE_TO_HOST, stream);
+        selvage_stream_synchronize(the.device, stream);
+        CHECK_EQ(seen, (tag * 40 + i + the.left) % 256);
+    }
+    selvage_stream_destroy(the.device, stream);
+    selvage_device_free(the.device, out);
+    selvage_device_free(the.device, in);
+    return NULL;
+}
+
+static void run_threads(void)
+{
+    pthread_t thread[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&thread[i], NULL, run_one_thread, (void *)(intptr_t)i);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+}
+
+static void run_thread(void)
+{
+    MPI_Request request[2];
+    selvage_device_fill(the.device, the.out, 9, BYTES, the.stream);
+    MPI_Irecv(the.in, BYTES, MPI_BYTE, the.left, 1, MPI_COMM_WORLD, &request[0]);
+    MPI_Isend(the.out, BYTES, MPI_BYTE, the.right, 1, MPI_COMM_WORLD, &request[1]);
+    PMPI_Wait(&request[0], MPI_STATUS_IGNORE);
+    PMPI_Wait(&request[1], MPI_STATUS_IGNORE);
+    selvage_device_copy(the.device, the.pinned, the.in, BYTES, SELVAGE_COPY_DEVICE_TO_HOST, the.stream);
+    selvage_stream_synchronize(the.device, the.stream);
+    CHECK_EQ(((unsigned char *)the.pinned)[BYTES - 1], 9);
+}
+
+/* To nobody: the call and nothing else. */
+static double call_ns(int (*send)(const void *, int, MPI_Datatype, int, int, MPI_Comm))
+{
+    double best = 1e9;
+    for (int round = 0; round < 5; round++) {
+        double begin = MPI_Wtime();
+        for (int i = 0; i < PROBES / 10; i++)
+            send(the.pinned, 8, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD);
+        double took = (MPI_Wtime() - begin) * 1e9 / (PROBES / 10);
+        best = took < best ? took : best;
+    }
+    return best;
+}
+
+static void run_cost(void)
+{
+    char host[64] = "";
+    the.pinned = host;
+    MPI_Send(the.out, 8, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD); /* the device is open from here on */
+    double plain = call_ns(PMPI_Send), wrapped = call_ns(MPI_Send);
+    if (the.rank == 0)
+        printf("cost of an untouched call: %.1f ns beside %.1f ns\n", wrapped - plain, plain);
+    CHECK(wrapped - plain < 1000); /* a bound that holds on any machine */
+}
+
+int MPIX_Query_cuda_support(void) __attribute__((weak));
+int MPIX_Query_rocm_support(void) __attribute__((weak));
+
+int main(int argc, char **argv)
+{
+    static const struct { const char *name; void (*run)(void); } runs[] = {
+        {"open", run_open}, {"late", run_late}, {"threads", run_threads}, {"thread", run_thread}, {"cost", run_cost}};
+    int provided;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &the.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &the.ranks);
+    the.right = (the.rank + 1) % the.ranks;
+    the.left = (the.rank + the.ranks - 1) % the.ranks;
+    CHECK_STATUS(selvage_device_open_local(NULL, &the.device), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_stream_create(the.device, &the.stream), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_host_malloc(the.device, BYTES, &the.pinned), SELVAGE_SUCCESS);
+    the.out = device_bytes(BYTES);
+    the.in = device_bytes(BYTES);
+    selvage_device_fill(the.device, the.out, 0, BYTES, the.stream);
+    selvage_stream_synchronize(the.device, the.stream);
+    for (size_t i = 0; argc > 1 && i < sizeof runs / sizeof runs[0]; i++)
+        if (strcmp(argv[1], runs[i].name) == 0)
+            runs[i].run();
+    if (argc > 1 && strcmp(argv[1], "support") == 0)
+        printf("cuda %d rocm %d\n", MPIX_Query_cuda_support && MPIX_Query_cuda_support(),
+               MPIX_Query_rocm_support && MPIX_Query_rocm_support());
+    MPI_Finalize();
+    return check_report("dropin_bystander");
+}

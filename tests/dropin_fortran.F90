@@ -1,0 +1,292 @@
+! SPDX-License-Identifier: BSD-3-Clause
+! Every completion call, from Fortran, on requests with device memory; and calls of each other kind. The program is
+! built three times: with mpif.h, with module mpi (USE_MPI), and with module mpi_f08 (USE_F08).
+#ifdef USE_F08
+#define STATUS_OF(S) type(MPI_Status) :: S
+#define STATUSES_OF(S, N) type(MPI_Status) :: S(N)
+#define SOURCE(S) S%MPI_SOURCE
+#define TAG(S) S%MPI_TAG
+#define SOURCE_AT(S, I) S(I)%MPI_SOURCE
+#define TAG_AT(S, I) S(I)%MPI_TAG
+#define AT(S, I) S(I)
+#define REQUEST_OF type(MPI_Request)
+#define MESSAGE_OF type(MPI_Message)
+#define TYPE_OF type(MPI_Datatype)
+#else
+#define STATUS_OF(S) integer :: S(MPI_STATUS_SIZE)
+#define STATUSES_OF(S, N) integer :: S(MPI_STATUS_SIZE, N)
+#define SOURCE(S) S(MPI_SOURCE)
+#define TAG(S) S(MPI_TAG)
+#define SOURCE_AT(S, I) S(MPI_SOURCE, I)
+#define TAG_AT(S, I) S(MPI_TAG, I)
+#define AT(S, I) S(:, I)
+#define REQUEST_OF integer
+#define MESSAGE_OF integer
+#define TYPE_OF integer
+#endif
+#if defined(USE_F08)
+#define INTERFACE_OF use mpi_f08
+#define NUMBERS dropin_numbers_f08
+#define INCLUDE_OF
+#elif defined(USE_MPI)
+#define INTERFACE_OF use mpi
+#define NUMBERS dropin_numbers_mpi
+#define INCLUDE_OF
+#else
+#define INTERFACE_OF use, intrinsic :: iso_fortran_env, only : real64
+#define INCLUDE_OF include 'mpif.h'
+#define NUMBERS dropin_numbers_mpifh
+#endif
+
+module NUMBERS
+    use, intrinsic :: iso_c_binding
+    implicit none
+    integer, parameter :: n = 1000
+    real(c_double), pointer :: out(:), in(:)
+    type(c_ptr) :: out_there, in_there
+    integer :: rank, ranks, left, right, failed = 0
+    interface
+        type(c_ptr) function numbers_make(count) bind(c)
+            import :: c_ptr, c_int
+            integer(c_int), value :: count
+        end function
+        subroutine numbers_put(there, here, count) bind(c)
+            import :: c_ptr, c_int, c_double
+            type(c_ptr), value :: there
+            real(c_double) :: here(*)
+            integer(c_int), value :: count
+        end subroutine
+        subroutine numbers_get(here, there, count) bind(c)
+            import :: c_ptr, c_int, c_double
+            real(c_double) :: here(*)
+            type(c_ptr), value :: there
+            integer(c_int), value :: count
+        end subroutine
+        subroutine numbers_free(there) bind(c)
+            import :: c_ptr
+            type(c_ptr), value :: there
+        end subroutine
+    end interface
+contains
+    subroutine check(good, what)
+        logical, intent(in) :: good
+        character(*), intent(in) :: what
+        if (good) return
+        failed = failed + 1
+        print '(3a, i0)', 'check failed: ', what, ' on rank ', rank
+    end subroutine
+
+    subroutine fill(number)
+        integer, intent(in) :: number
+        real(c_double) :: here(n)
+        integer :: i
+        here = [(1000d0 * (rank + 1) + number + i / 1d4, i = 1, n)]
+        call numbers_put(out_there, here, n)
+        here = -1
+        call numbers_put(in_there, here, n)
+    end subroutine
+
+    subroutine compare(number, what)
+        integer, intent(in) :: number
+        character(*), intent(in) :: what
+        real(c_double) :: here(n)
+        integer :: i
+        call numbers_get(here, in_there, n)
+        call check(all(here == [(1000d0 * (left + 1) + number + i / 1d4, i = 1, n)]), what)
+    end subroutine
+end module
+
+subroutine complete(kind)
+    use NUMBERS
+    INTERFACE_OF
+    implicit none
+    INCLUDE_OF
+    integer, intent(in) :: kind
+    REQUEST_OF :: request(2)
+    STATUSES_OF(status, 2)
+    STATUS_OF(one)
+    integer :: ierror, index, outcount, indices(2), left_over, i
+    logical :: flag
+    call fill(kind)
+    call MPI_Irecv(in, n, MPI_DOUBLE_PRECISION, left, 10 + kind, MPI_COMM_WORLD, request(1), ierror)
+    call MPI_Isend(out, n, MPI_DOUBLE_PRECISION, right, 10 + kind, MPI_COMM_WORLD, request(2), ierror)
+    left_over = 2
+    select case (kind)
+    case (1)
+        call MPI_Wait(request(1), one, ierror)
+        AT(status, 1) = one
+        call MPI_Wait(request(2), MPI_STATUS_IGNORE, ierror)
+    case (2)
+        call MPI_Waitall(2, request, status, ierror)
+    case (3)
+        do while (left_over > 0)
+            call MPI_Waitany(2, request, index, one, ierror)
+            AT(status, index) = one
+            left_over = left_over - 1
+        end do
+    case (4)
+        do while (left_over > 0)
+            call MPI_Waitsome(2, request, outcount, indices, status, ierror)
+            do i = 1, outcount
+                if (indices(i) == 1) one = AT(status, i)
+            end do
+            left_over = left_over - outcount
+        end do
+        AT(status, 1) = one
+    case (5)
+        do i = 1, 2
+            flag = .false.
+            do while (.not. flag)
+                call MPI_Test(request(i), flag, one, ierror)
+            end do
+            AT(status, i) = one
+        end do
+    case (6)
+        flag = .false.
+        do while (.not. flag)
+            call MPI_Testall(2, request, flag, status, ierror)
+        end do
+    case (7)
+        do while (left_over > 0)
+            call MPI_Testany(2, request, index, flag, one, ierror)
+            if (flag) then
+                AT(status, index) = one
+                left_over = left_over - 1
+            end if
+        end do
+    case (8)
+        do while (left_over > 0)
+            call MPI_Testsome(2, request, outcount, indices, status, ierror)
+            do i = 1, outcount
+                if (indices(i) == 1) one = AT(status, i)
+            end do
+            left_over = left_over - outcount
+        end do
+        AT(status, 1) = one
+    case (9)
+        flag = .false.
+        do while (.not. flag)
+            call MPI_Request_get_status(request(1), flag, one, ierror)
+        end do
+        AT(status, 1) = one
+        call MPI_Waitall(2, request, MPI_STATUSES_IGNORE, ierror)
+    end select
+    call check(ierror == MPI_SUCCESS, 'completion: error')
+    call check(request(1) == MPI_REQUEST_NULL .and. request(2) == MPI_REQUEST_NULL, 'completion: handles')
+    call check(SOURCE_AT(status, 1) == left .and. TAG_AT(status, 1) == 10 + kind, 'completion: status')
+    one = AT(status, 1)
+    call MPI_Get_count(one, MPI_DOUBLE_PRECISION, i, ierror)
+    call check(i == n, 'completion: count')
+    call compare(kind, 'completion: numbers')
+end subroutine
+
+subroutine messages()
+    use NUMBERS
+    INTERFACE_OF
+    implicit none
+    INCLUDE_OF
+    REQUEST_OF :: request(2)
+    MESSAGE_OF :: message
+    STATUS_OF(status)
+    integer :: ierror
+    logical :: flag
+    call fill(20)
+    call MPI_Sendrecv(out, n, MPI_DOUBLE_PRECISION, right, 20, in, n, MPI_DOUBLE_PRECISION, left, 20, MPI_COMM_WORLD, &
+        status, ierror)
+    call check(SOURCE(status) == left .and. TAG(status) == 20, 'sendrecv: status')
+    call compare(20, 'sendrecv')
+    call fill(21)
+    call MPI_Send_init(out, n, MPI_DOUBLE_PRECISION, right, 21, MPI_COMM_WORLD, request(2), ierror)
+    call MPI_Recv_init(in, n, MPI_DOUBLE_PRECISION, left, 21, MPI_COMM_WORLD, request(1), ierror)
+    call MPI_Startall(2, request, ierror)
+    call MPI_Waitall(2, request, MPI_STATUSES_IGNORE, ierror)
+    call compare(21, 'persistent, once')
+    call fill(22)
+    call MPI_Start(request(1), ierror)
+    call MPI_Start(request(2), ierror)
+    call MPI_Waitall(2, request, MPI_STATUSES_IGNORE, ierror)
+    call compare(22, 'persistent, twice')
+    call MPI_Request_free(request(1), ierror)
+    call MPI_Request_free(request(2), ierror)
+    call fill(23)
+    call MPI_Isend(out, n, MPI_DOUBLE_PRECISION, right, 23, MPI_COMM_WORLD, request(1), ierror)
+    call MPI_Mprobe(left, MPI_ANY_TAG, MPI_COMM_WORLD, message, status, ierror)
+    call check(TAG(status) == 23, 'mprobe: status')
+    call MPI_Mrecv(in, n, MPI_DOUBLE_PRECISION, message, MPI_STATUS_IGNORE, ierror)
+    call MPI_Wait(request(1), MPI_STATUS_IGNORE, ierror)
+    call compare(23, 'mprobe, mrecv')
+    call fill(24)
+    call MPI_Issend(out, n, MPI_DOUBLE_PRECISION, right, 24, MPI_COMM_WORLD, request(1), ierror)
+    call MPI_Probe(left, 24, MPI_COMM_WORLD, status, ierror)
+    flag = .false.
+    do while (.not. flag)
+        call MPI_Iprobe(left, 24, MPI_COMM_WORLD, flag, MPI_STATUS_IGNORE, ierror)
+    end do
+    call MPI_Recv(in, n, MPI_DOUBLE_PRECISION, SOURCE(status), TAG(status), MPI_COMM_WORLD, MPI_STATUS_IGNORE, ierror)
+    call MPI_Wait(request(1), MPI_STATUS_IGNORE, ierror)
+    call compare(24, 'probe, recv')
+    call MPI_Irecv(in, n, MPI_DOUBLE_PRECISION, left, 25, MPI_COMM_WORLD, request(1), ierror)
+    call MPI_Cancel(request(1), ierror)
+    call MPI_Wait(request(1), status, ierror)
+    call MPI_Test_cancelled(status, flag, ierror)
+    call check(flag, 'cancel')
+end subroutine
+
+subroutine collectives()
+    use NUMBERS
+    INTERFACE_OF
+    implicit none
+    INCLUDE_OF
+    REQUEST_OF :: request
+    TYPE_OF :: types(8)
+    integer :: ierror, counts(8), displs(8), i
+    real(c_double) :: here(n), wanted(n)
+    call fill(0)
+    call MPI_Allreduce(out, in, n, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, ierror)
+    call numbers_get(here, out_there, n)
+    call MPI_Allreduce(here, wanted, n, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, ierror)
+    call numbers_get(here, in_there, n)
+    call check(all(here == wanted), 'allreduce')
+    call MPI_Iallreduce(MPI_IN_PLACE, out, n, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, request, ierror)
+    call MPI_Wait(request, MPI_STATUS_IGNORE, ierror)
+    call numbers_get(here, out_there, n)
+    call check(all(here == wanted), 'iallreduce in place')
+    call fill(1)
+    call MPI_Bcast(out, n, MPI_DOUBLE_PRECISION, 0, MPI_COMM_WORLD, ierror)
+    call numbers_get(here, out_there, n)
+    call check(here(n) == 1000d0 + 1 + n / 1d4, 'bcast')
+    call fill(2)
+    counts = n / ranks
+    displs = [(8 * (i - 1) * (n / ranks), i = 1, 8)]
+    types = MPI_DOUBLE_PRECISION
+    call MPI_Alltoallw(out, counts, displs, types, in, counts, displs, types, MPI_COMM_WORLD, ierror)
+    call numbers_get(here, in_there, n)
+    call check(here(1) == 1000d0 + 2 + (1 + rank * (n / ranks)) / 1d4, 'alltoallw')
+end subroutine
+
+program dropin_fortran
+    use NUMBERS
+    INTERFACE_OF
+    implicit none
+    INCLUDE_OF
+    integer :: ierror, provided, kind
+    call MPI_Init_thread(MPI_THREAD_FUNNELED, provided, ierror)
+    call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierror)
+    call MPI_Comm_size(MPI_COMM_WORLD, ranks, ierror)
+    right = mod(rank + 1, ranks)
+    left = mod(rank + ranks - 1, ranks)
+    out_there = numbers_make(n)
+    in_there = numbers_make(n)
+    call c_f_pointer(out_there, out, [n])
+    call c_f_pointer(in_there, in, [n])
+    do kind = 1, 9
+        call complete(kind)
+    end do
+    call messages()
+    call collectives()
+    call numbers_free(out_there)
+    call numbers_free(in_there)
+    call MPI_Finalize(ierror)
+    if (failed > 0) stop 1
+    if (rank == 0) print '(a)', 'dropin_fortran: right'
+end program

@@ -1,0 +1,28 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The drop-in: messages and collectives with random memory and datatypes beside MPI on host buffers.
+set -u
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
+top_builddir=${top_builddir:-.}
+failed=0
+run() { # RANKS PROGRAM SEED CASES
+    "$top_srcdir/scripts/run-mpi" -n "$1" -t 60 "$top_builddir/tests/$2" "$3" "$4" ||
+        { echo "FAIL: $2, $1 ranks, seed $3"; failed=1; }
+}
+run 2 dropin_messages 1 200
+run 3 dropin_messages 2 100
+run 1 dropin_messages 3 50
+run 2 dropin_collectives 1 150
+run 4 dropin_collectives 2 100
+# The fast route, as selvage-run would have it.
+export SELVAGE_JOB=test SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96
+run 2 dropin_messages 4 200
+run 3 dropin_messages 5 100
+run 1 dropin_messages 6 50
+run 2 dropin_collectives 3 50
+unset SELVAGE_JOB SELVAGE_DROPIN_FAST SELVAGE_DROPIN_FAST_BYTES
+for program in mpifh usempi f08; do
+    [ ! -x "$top_builddir/tests/dropin_$program" ] || run 2 "dropin_$program" "" ""
+done
+exit "$failed"

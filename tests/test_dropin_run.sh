@@ -1,0 +1,58 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Programs that know nothing of the drop-in, started by selvage-run: what it reports, warns of and bears.
+set -u
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
+top_builddir=$(cd "${top_builddir:-.}" && pwd)
+if [ -n "${SANITIZER:-}" ]; then echo "sanitizers want to be loaded first"; exit 77; fi
+[ -n "${MPIRUN:-}" ] || { echo "no launcher"; exit 77; }
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+failed=0
+
+# run-mpi takes its launcher from MPIRUN: here, one that selvage-run starts.
+# shellcheck disable=SC2016 # for the script that is written
+printf '#!/bin/bash\nif [ "$1" = --version ]; then exec %q --version; fi\nexec %q %q "$@"\n' "$MPIRUN" \
+    "$top_builddir/tools/selvage-run" "$MPIRUN" >"$dir/mpirun"
+chmod +x "$dir/mpirun"
+
+# program RANKS WHAT PATTERN [VARIABLE=VALUE...]: its output must match, and it must succeed
+program() {
+    local ranks=$1 what=$2 pattern=$3
+    shift 3
+    env "$@" MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 30 \
+        "$top_builddir/tests/dropin_bystander" "$what" >"$dir/out" 2>&1 && grep -Eq "$pattern" "$dir/out" ||
+        { cat "$dir/out"; echo "FAIL: $what on $ranks ranks, no \"$pattern\", $*"; failed=1; }
+}
+program 2 support 'cuda 1 rocm 1'
+program 2 open '[1-9] requests with device memory were open at MPI_Finalize'
+program 2 late '0 failed'
+program 2 late 'MPI_Sendrecv: the device was still writing 4096 bytes' SELVAGE_DROPIN_SYNC=check
+program 2 late '^ +0 +1 +MPI_Sendrecv +staged +1 +4096' SELVAGE_REPORT=1
+program 2 threads '0 failed'
+program 2 thread '0 failed' SELVAGE_PROGRESS=thread
+program 1 cost 'cost of an untouched call: -?[0-9.]+ ns'
+grep cost "$dir/out"
+
+# example RANKS PROGRAM [ARGUMENT...]: a program that checks itself
+example() {
+    local ranks=$1 name=$2
+    shift 2
+    [ -x "$top_builddir/examples/dropin/$name" ] || return
+    MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 60 "$top_builddir/examples/dropin/$name" "$@" \
+        >"$dir/out" 2>&1 && grep -q ': right$' "$dir/out" ||
+        { cat "$dir/out"; echo "FAIL: $name $* on $ranks ranks"; failed=1; }
+}
+example 2 jacobi --n 60 --steps 40
+example 2 jacobi --n 60 --steps 40 --by-hand
+SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_REPORT=1 example 2 jacobi --n 60 --steps 40
+for call in MPI_Send MPI_Allreduce; do
+    grep -q "$call .* fast " "$dir/out" || { cat "$dir/out"; echo "FAIL: $call did not take the fast route"; failed=1; }
+done
+example 2 jacobi_fortran
+
+# Without it nothing waits for the device.
+"$top_srcdir/scripts/run-mpi" -n 2 -t 30 "$top_builddir/tests/dropin_bystander" late >"$dir/out" 2>&1 &&
+    { echo "FAIL: the program is right without the drop-in as well"; failed=1; }
+exit "$failed"
