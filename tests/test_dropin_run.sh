@@ -28,7 +28,10 @@ program() {
 program 2 support 'cuda 1 rocm 1'
 program 2 open '[1-9] requests with device memory were open at MPI_Finalize'
 program 2 late '0 failed'
-program 2 late 'MPI_Sendrecv: the device was still writing 4096 bytes' SELVAGE_DROPIN_SYNC=check
+# A GPU may well be done by then.
+case ${SELVAGE_DEVICE:-soft} in
+soft) program 2 late 'MPI_Sendrecv: the device was still writing 4096 bytes' SELVAGE_DROPIN_SYNC=check ;;
+esac
 program 2 late '^ +0 +1 +MPI_Sendrecv +staged +1 +4096' SELVAGE_REPORT=1
 program 2 threads '0 failed'
 program 2 thread '0 failed' SELVAGE_PROGRESS=thread

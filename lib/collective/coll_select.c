@@ -87,7 +87,7 @@ enum { FORCED_LL_MAX = 64 << 10, FORCED_LL128_MAX = 1 << 20 };
 
 /* Bytes of one rank's share that are worth another channel, and parts of it that overlap in slots. */
 enum { LL_GRAIN = 1 << 10, LL128_GRAIN = 4 << 10, DIRECT_GRAIN = 16 << 10, SLOT_GRAIN = 32 << 10, CHUNKS = 4 };
-enum { CHUNK_UNIT = 128, CHUNK_MIN = 4 << 10, SOFT_CHANNELS = 2 };
+enum { CHUNK_UNIT = 128, CHUNK_MIN = 64 << 10, SOFT_CHANNELS = 2 };
 
 typedef struct way {
     unsigned algo, proto;
@@ -321,7 +321,7 @@ static unsigned channels_of(const question_t *q, const way_t *way)
     return channels ? channels : 1;
 }
 
-/* A channel's share in a few pieces, so that one is on its way while the next is filled. */
+/* A channel's share in a few pieces, so that one is on its way while the next is filled; each costs microseconds. */
 static uint32_t chunk_of(const question_t *q, const way_t *way, unsigned nchannels)
 {
     uint64_t most = q->facts->layout.slot_bytes / CHUNK_UNIT * CHUNK_UNIT;
