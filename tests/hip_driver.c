@@ -80,6 +80,7 @@ static void use_flags(work_t *work, sv_device_t *dev, void *stream, void *host)
         good(work, SV_DEVICE_CALL(dev, copy_async, word, flags, sizeof *word, SV_COPY_D2H, stream)) &&
         good(work, SV_DEVICE_CALL(dev, stream_sync, stream)))
         CHECK_EQ(*word, 77);
+    (void)good(work, selvage_device_synchronize(dev));
     (void)good(work, SV_DEVICE_CALL(dev, stream_sync, stream));
     SV_DEVICE_CALL(dev, free, flags);
 }
