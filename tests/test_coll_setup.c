@@ -179,7 +179,7 @@ static void series(local_rank_t *self)
         sv_coll_destroy(part);
     }
     sv_coll_destroy(coll);
-    if (self->comm->broken != SELVAGE_SUCCESS)
+    if (__atomic_load_n(&self->comm->broken, __ATOMIC_RELAXED) != SELVAGE_SUCCESS)
         sweep->broken = 1;
     if (self->rank == 1) {
         atomic_store(&sweep->hit, atomic_load(&self->comm->fault.call_countdown[sweep->call]) <= 0);

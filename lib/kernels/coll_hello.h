@@ -108,9 +108,13 @@ SV_DEV_FN void sv_coll_hello_take(const sv_coll_at_t &c, uint32_t r, uint64_t (&
 }
 
 /* Everybody has ended its passes over everybody's memory on this channel. `stored`: they have stored there, and not
-   only read. Partner: itself, on the other ranks. */
+   only read; on soft one lane may put off its loads, so that it releases those, too. Partner: itself, on the other
+   ranks. */
 SV_DEV_FN void sv_coll_fin(const sv_coll_at_t &c, bool stored)
 {
+#if defined(SV_DEV_SOFT)
+    stored = true;
+#endif
     sv_dev_block_sync();
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads) {
         uint64_t *word = sv_coll_pointer<uint64_t>(c.b.theirs[r] + SV_COLL_FIN_AT);

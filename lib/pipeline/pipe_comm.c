@@ -172,7 +172,8 @@ static void poison_everything(selvage_comm_t *comm, selvage_status_t status)
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &comm->active)
         sv_exchange_poison(SV_CONTAINER_OF(it, selvage_exchange_t, active_link), status, true);
-    comm->broken = status; /* last: the neighbours are told meanwhile, if the wire still can */
+    /* Last: the neighbours are told meanwhile, if the wire still can. Who only wants to know need not hold the lock. */
+    __atomic_store_n(&comm->broken, status, __ATOMIC_RELAXED);
 }
 
 /* Looking for messages costs as much as all the words of an exchange. Where words say everything but bad news, it is
