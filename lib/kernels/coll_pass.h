@@ -310,10 +310,13 @@ struct coll_pass_runner {
     {
         const coll_range packs = coll_packs(pass);
         sum = coll_pass_words<coll_reduce<TYPE, false>>(pass, packs, tid, nthreads);
-        if (sv_coll_word<TYPE>::BITS != 8 && pass.nsrc <= 2 && pass.premul == 0)
+#if !defined(SV_DEV_HIP) /* where it is all inlined, and compiled for a minute longer */
+        if (sv_coll_word<TYPE>::BITS != 8 && pass.nsrc <= 2 && pass.premul == 0) {
             sum += coll_pass_packs<coll_reduce<TYPE, true>>(pass, packs, tid, nthreads);
-        else
-            sum += coll_pass_packs<coll_reduce<TYPE, false>>(pass, packs, tid, nthreads);
+            return;
+        }
+#endif
+        sum += coll_pass_packs<coll_reduce<TYPE, false>>(pass, packs, tid, nthreads);
     }
 };
 
