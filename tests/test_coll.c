@@ -212,8 +212,8 @@ static void test_systematic(unsigned stride)
         for (int ranks = RANKS; ranks > 0; ranks -= RANKS_STEP) {
             job_t job = {.stride = stride, .first = ((unsigned)ranks * 5 + w * 3) % stride,
                          .any_order = ways[w].any_order};
-            snprintf(environment, sizeof environment, "COLL_ALGO=%s COLL_PROTO=%s COLL_CHANNELS_MAX=2", ways[w].algo,
-                     ways[w].proto);
+            snprintf(environment, sizeof environment, "COLL_ALGO=%s COLL_PROTO=%s COLL_CHANNELS_MAX=2 COLL_PUSH_MIN=%s",
+                     ways[w].algo, ways[w].proto, ranks % 4 > 1 ? "1" : "1T");
             run_world(&job, ranks, environment);
         }
 }
@@ -227,8 +227,9 @@ static void run_seed(uint64_t seed)
     const way_t *way = &ways[coll_random(&state, WAYS)];
     int ranks = 1 + (int)coll_random(&state, RANKS), channels = 1 << coll_random(&state, 4);
     job_t job = {.seed = seed, .any_order = way->any_order};
-    snprintf(environment, sizeof environment, "COLL_ALGO=%s COLL_PROTO=%s COLL_CHANNELS_MIN=%d COLL_CHANNELS_MAX=%d %s",
-             way->algo, way->proto, channels, channels + (int)coll_random(&state, 8),
+    snprintf(environment, sizeof environment,
+             "COLL_ALGO=%s COLL_PROTO=%s COLL_CHANNELS_MIN=%d COLL_CHANNELS_MAX=%d COLL_PUSH_MIN=%s %s", way->algo,
+             way->proto, channels, channels + (int)coll_random(&state, 8), coll_random(&state, 2) ? "1" : "1T",
              more[coll_random(&state, sizeof more / sizeof more[0])]);
     run_world(&job, ranks, environment);
 }

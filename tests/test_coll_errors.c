@@ -485,7 +485,7 @@ static void test_mismatches(void)
 {
     static const char *const environments[] = {"TIMEOUT_S=20", "TIMEOUT_S=20 COLL_ALGO=ring COLL_PROTO=simple",
                                                "TIMEOUT_S=20 COLL_ALGO=twoshot COLL_PROTO=ll",
-                                               "TIMEOUT_S=20 COLL_ALGO=direct COLL_CHANNELS_MIN=2"};
+                                               "TIMEOUT_S=20 COLL_ALGO=direct COLL_CHANNELS_MIN=2 COLL_PUSH_MIN=1"};
     for (unsigned m = 0; m < sizeof mismatches / sizeof mismatches[0]; m++)
         for (unsigned e = 0; e < 4; e++) {
             long failed = atomic_load(&check_failed_);

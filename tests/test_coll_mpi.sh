@@ -19,11 +19,12 @@ SELVAGE_RANKS_PER_NODE=2 coll 5 any
 SELVAGE_RANKS_PER_NODE=2 SELVAGE_COLL_CHECKSUM=on coll 4 any
 if [ -n "${BRIEF:-}" ]; then # another pass runs the rest
     for ranks in 1 3 8; do coll "$ranks" any; done
-    SELVAGE_COLL_ALGO=direct coll 3 ranks
+    SELVAGE_COLL_ALGO=direct SELVAGE_COLL_PUSH_MIN=1 coll 3 ranks
     exit 0
 fi
 for ranks in 1 2 3 5 8; do coll "$ranks" any; done
 for algo in oneshot twoshot direct; do SELVAGE_COLL_ALGO=$algo coll 3 ranks; done
+for ranks in 2 4; do SELVAGE_COLL_ALGO=direct SELVAGE_COLL_PUSH_MIN=1 coll "$ranks" ranks; done
 for algo in ring pat; do SELVAGE_COLL_ALGO=$algo coll 5 any; done
 for proto in ll ll128 simple; do SELVAGE_COLL_PROTO=$proto coll 2 any; done
 SELVAGE_COLL_CHECKSUM=on coll 3 any

@@ -158,7 +158,27 @@ static void check_thresholds(void)
     s.config.coll_checksum = true;
     expect_at(&s, SV_COLL_ALL_REDUCE, 1 << 30, SV_COLL_TWOSHOT, SV_COLL_SIMPLE);
     set_scene(&s, 2, false);
-    expect_at(&s, SV_COLL_ALL_REDUCE, 1 << 30, SV_COLL_DIRECT_ONE, SV_COLL_SIMPLE);
+    expect_at(&s, SV_COLL_ALL_REDUCE, 32 << 20, SV_COLL_DIRECT_ONE, SV_COLL_SIMPLE);
+}
+
+/* What is long enough is pushed, in two passes, and in the more pieces the longer it is. */
+static void check_pushed(void)
+{
+    scene_t s;
+    for (unsigned n = 2; n <= 8; n += 2) {
+        set_scene(&s, n, false);
+        for (unsigned call = SV_COLL_ALL_REDUCE; call <= SV_COLL_PAIR; call++) {
+            bool can = call == SV_COLL_ALL_REDUCE || call == SV_COLL_BROADCAST;
+            CHECK_EQ(choose(&s, call, (64 << 20) - 16).pieces_log2, SV_COLL_NOT_PUSHED);
+            CHECK_EQ(choose(&s, call, 64 << 20).pieces_log2 != SV_COLL_NOT_PUSHED, can);
+            CHECK(!can || choose(&s, call, 64 << 20).algo == SV_COLL_DIRECT_TWO);
+        }
+        s.config.coll_push_min = 1 << 10;
+        CHECK_EQ(choose(&s, SV_COLL_ALL_REDUCE, 1 << 20).pieces_log2, 1);
+        CHECK_EQ(choose(&s, SV_COLL_ALL_REDUCE, 2u << 30).pieces_log2, 3);
+        s.config.coll_algo = SV_CONFIG_COLL_ALGO_RING;
+        CHECK_EQ(choose(&s, SV_COLL_ALL_REDUCE, 2u << 30).pieces_log2, SV_COLL_NOT_PUSHED);
+    }
 }
 
 /* The user's bounds move the thresholds of every call, and a bound of 0 leaves LL to what has no data. */
@@ -304,6 +324,7 @@ int main(void)
     sv_thread_binding()->log_level = 0; /* refusals are wanted here */
     check_names();
     check_thresholds();
+    check_pushed();
     check_bounds();
     for (unsigned i = 0; i < 8; i++)
         check_all(i & 1, i & 2, i & 4);

@@ -44,6 +44,7 @@ int main(void)
                                   "SOFT_STORES=late COLL_ALGO=ring COLL_PROTO=ll COLL_CHECKSUM=on",
                                   "SOFT_STORES=late COLL_ALGO=pat COLL_PROTO=ll128 COLL_CHECKSUM=on",
                                   "SOFT_STORES=late COLL_ALGO=direct",
+                                  "SOFT_STORES=late COLL_ALGO=direct COLL_PUSH_MIN=1",
                                   "SOFT_STORES=torn COLL_ALGO=oneshot COLL_PROTO=ll128",
                                   "SOFT_STORES=torn COLL_ALGO=twoshot COLL_PROTO=ll"};
     for (unsigned i = 0; i < sizeof settings / sizeof settings[0]; i++) {

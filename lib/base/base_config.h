@@ -54,7 +54,7 @@ typedef struct sv_config {
     int intranode;
     uint64_t message_eager_bytes;
     int coll_algo, coll_proto;
-    uint64_t coll_ll_max, coll_ll128_max;
+    uint64_t coll_ll_max, coll_ll128_max, coll_push_min;
     bool coll_checksum;
     int coll_work_fifo;
     bool coll_quick;

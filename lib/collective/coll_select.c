@@ -88,6 +88,7 @@ enum { FORCED_LL_MAX = 64 << 10, FORCED_LL128_MAX = 1 << 20 };
 /* Bytes of one rank's share that are worth another channel, and parts of it that overlap in slots. */
 enum { LL_GRAIN = 1 << 10, LL128_GRAIN = 4 << 10, DIRECT_GRAIN = 16 << 10, SLOT_GRAIN = 32 << 10, CHUNKS = 4 };
 enum { CHUNK_UNIT = 128, CHUNK_MIN = 64 << 10, SOFT_CHANNELS = 2 };
+enum { PUSH_PIECE = 64 << 10, PUSH_PIECES_LOG2 = 3 };
 
 typedef struct way {
     unsigned algo, proto;
@@ -331,6 +332,24 @@ static uint32_t chunk_of(const question_t *q, const way_t *way, unsigned nchanne
     return (uint32_t)(chunk < most ? chunk : most);
 }
 
+/* Whether to push alone, which takes two passes: where there is much to move. */
+static bool is_pushed(const question_t *q, const way_t *way)
+{
+    bool can = q->call == SV_COLL_ALL_REDUCE || q->call == SV_COLL_BROADCAST;
+    return can && is_direct(way->algo) && q->bytes >= q->facts->config->coll_push_min;
+}
+
+/* Into how many pieces each channel's share is cut then: enough for the steps to overlap. */
+static uint8_t pieces_of(const question_t *q, unsigned nchannels)
+{
+    const uint64_t piece = q->facts->soft ? SV_COLL_PART : PUSH_PIECE;
+    const uint64_t share = share_of(q, SV_COLL_DIRECT_TWO) / nchannels;
+    uint8_t pieces_log2 = 1;
+    while (pieces_log2 < PUSH_PIECES_LOG2 && share >> (pieces_log2 + 1) >= piece)
+        pieces_log2++;
+    return pieces_log2;
+}
+
 void sv_coll_select(const sv_coll_facts_t *facts, const sv_coll_call_t *call, sv_coll_choice_t *choice_out)
 {
     const question_t q = {facts, call->call, facts->nranks, size_of(call, facts->nranks)};
@@ -343,11 +362,13 @@ void sv_coll_select(const sv_coll_facts_t *facts, const sv_coll_call_t *call, sv
         force_algo(&way, &q);
         force_proto(&way, &q);
     }
-    bool one = q.n == 1 || q.call == SV_COLL_BARRIER;
+    bool one = q.n == 1 || q.call == SV_COLL_BARRIER, pushed = is_pushed(&q, &way);
+    way.algo = pushed ? (unsigned)SV_COLL_DIRECT_TWO : way.algo;
     unsigned nchannels = one ? 1 : channels_of(&q, &way);
     *choice_out = (sv_coll_choice_t){.algo = (uint8_t)way.algo,
                                      .proto = (uint8_t)way.proto,
                                      .nchannels = (uint16_t)nchannels,
                                      .chunk_bytes = chunk_of(&q, &way, nchannels),
+                                     .pieces_log2 = pushed ? pieces_of(&q, nchannels) : SV_COLL_NOT_PUSHED,
                                      .why = way.why};
 }

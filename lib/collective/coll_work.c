@@ -14,10 +14,10 @@ static void tell(const sv_coll_work_t *work, const sv_coll_choice_t *choice)
 {
     if (sv_thread_binding()->log_level < SV_LOG_INFO)
         return;
-    sv_log(SV_LOG_INFO, "collective", "call %u: %s of %llu %s: %s, %s, channels %u to %u: %s", work->sequence,
+    sv_log(SV_LOG_INFO, "collective", "call %u: %s of %llu %s: %s%s, %s, channels %u to %u: %s", work->sequence,
            sv_coll_call_name(work->call), (unsigned long long)work->count, selvage_type_name(work->type),
-           sv_coll_algo_name(work->algo), sv_coll_proto_name(work->proto), work->channel,
-           work->channel + work->nchannels - 1U, choice->why);
+           sv_coll_algo_name(work->algo), choice->pieces_log2 == SV_COLL_NOT_PUSHED ? "" : " (pushed)",
+           sv_coll_proto_name(work->proto), work->channel, work->channel + work->nchannels - 1U, choice->why);
 }
 
 static uint64_t key_of(const selvage_coll_t *coll)
@@ -65,7 +65,7 @@ static void place(const selvage_coll_t *coll, const sv_coll_call_t *call, sv_col
    shard. */
 static void cut(const selvage_coll_t *coll, sv_coll_work_t *work)
 {
-    const uint64_t unit = 16, bytes = work->count * selvage_type_bytes((selvage_type_t)work->type);
+    const uint64_t unit = SV_COLL_UNIT, bytes = work->count * selvage_type_bytes((selvage_type_t)work->type);
     const uint64_t shards = coll->dev.n - (work->call == SV_COLL_BROADCAST && coll->dev.n > 1 ? 1U : 0U);
     work->shard_bytes = ((bytes + shards - 1) / shards + unit - 1) / unit * unit;
     work->shard_part_bytes = sv_coll_part_bytes(work->shard_bytes, work->nchannels);
@@ -78,7 +78,8 @@ void sv_coll_work_of_call(selvage_coll_t *coll, const sv_coll_call_t *call, sv_c
     sv_coll_select(&coll->facts, call, &choice);
     *work_out = (sv_coll_work_t){
         .call = call->call, .algo = choice.algo, .proto = choice.proto, .type = call->type, .op = call->op,
-        .flags = call->flags | digest_flag(coll), .root = call->root < 0 ? 0 : (uint8_t)call->root, .peer = 0xff,
+        .flags = call->flags | digest_flag(coll), .root = call->root < 0 ? 0 : (uint8_t)call->root,
+        .peer = choice.pieces_log2,
         .nchannels = choice.nchannels, .sequence = ++coll->sequence, .count = call->count, .scalar = call->scalar,
         .key = key_of(coll), .chunk_bytes = choice.chunk_bytes, .communicator = coll->number,
     };

@@ -80,7 +80,8 @@ enum {
 /*
  * One piece of work: what one call asks of the channels [channel, channel + nchannels). Ranks are those of the
  * communicator, 0 to n-1. PAIR: sends count elements of src to root, and takes count_in elements from peer into dst;
- * either may be none (0xff).
+ * either may be none (0xff). DIRECT_TWO: if peer is not 0xff, in 2^peer pieces that are only pushed, where all buffers
+ * allow it; see coll_push.h.
  */
 typedef struct sv_coll_work {
     uint8_t call, algo, proto, type;
@@ -216,7 +217,7 @@ SV_LAYOUT_ASSERT(sv_coll_arg_t, 376 + 120 * SV_COLL_ARG_WORKS);
 SV_LAYOUT_ASSERT(sv_coll_quick_arg_t, 504);
 SV_LAYOUT_ASSERT(sv_coll_state_t, 32);
 
-enum { SV_COLL_PART = 512 };   /* bytes of which the parts of channels are multiples */
+enum { SV_COLL_PART = 512, SV_COLL_UNIT = 16 }; /* bytes of which the parts of channels are multiples, and shards */
 
 #if defined(__CUDACC__)
 #define SV_COLL_BOTH static inline __host__ __device__

@@ -10,13 +10,14 @@
  *         root, push it to the others. Reduce: read the own shard from all, push the result to root.
  *
  * Only its owner reads and writes a shard, so "two" works in place; one-shot all-reduce does not, because others still
- * read what would be written.
+ * read what would be written. What is long, and not in place, goes by pushing alone: coll_push.h.
  */
 #ifndef SV_COLL_DIRECT_H
 #define SV_COLL_DIRECT_H
 
 #include "kernels/coll_hello.h"
 #include "kernels/coll_plan.h"
+#include "kernels/coll_push.h"
 #include "kernels/coll_slots.h"
 
 enum { SV_COLL_WINDOW_SHIFT = 48 };
@@ -79,35 +80,28 @@ SV_DEV_FN void sv_coll_direct_hear(const sv_coll_at_t &c, sv_coll_plan_t &p, uin
     c.b.state[r].hellos++;
 }
 
+SV_DEV_FN bool sv_coll_is_in_place(const sv_coll_at_t &c, const sv_coll_plan_t &p)
+{
+    uint32_t any = 0;
+    for (uint32_t r = 0; r < c.b.n; r++)
+        any |= p.allows[r];
+    return any & SV_COLL_IN_PLACE;
+}
+
 /*
  * Settles between direct and slots by what everybody has heard of everybody, so that all ranks decide alike. One-shot
  * all-reduce in place becomes two-shot. Gives the algorithm.
  */
 SV_DEV_FN uint32_t sv_coll_direct_settle(const sv_coll_at_t &c, const sv_coll_plan_t &p)
 {
-    uint32_t all = SV_COLL_ALLOWS_ONE | SV_COLL_ALLOWS_TWO, any = 0;
-    for (uint32_t r = 0; r < c.b.n; r++) {
+    uint32_t all = SV_COLL_ALLOWS_ONE | SV_COLL_ALLOWS_TWO;
+    for (uint32_t r = 0; r < c.b.n; r++)
         all &= p.allows[r];
-        any |= p.allows[r];
-    }
     const bool reduces = c.b.work.call == SV_COLL_ALL_REDUCE;
-    const bool two = c.b.work.algo == SV_COLL_DIRECT_TWO || (reduces && any & SV_COLL_IN_PLACE);
+    const bool two = c.b.work.algo == SV_COLL_DIRECT_TWO || (reduces && sv_coll_is_in_place(c, p));
     if (!(all & (two ? SV_COLL_ALLOWS_TWO : SV_COLL_ALLOWS_ONE)))
         return two || reduces ? SV_COLL_TWOSHOT : SV_COLL_ONESHOT;
     return two ? SV_COLL_DIRECT_TWO : SV_COLL_DIRECT_ONE;
-}
-
-/* What this channel does of the call on this rank: which bytes of a block, or of all that is divided into shards. */
-typedef struct sv_coll_stretch {
-    uint64_t begin, bytes;
-} sv_coll_stretch_t;
-
-SV_DEV_FN sv_coll_stretch_t sv_coll_stretch_of(const sv_coll_at_t &c, uint64_t from, uint64_t until, uint64_t part)
-{
-    const uint64_t begin = from + (c.b.channel - c.b.work.channel) * part;
-    if (begin >= until)
-        return sv_coll_stretch_t{0, 0};
-    return sv_coll_stretch_t{begin, until - begin < part ? until - begin : part};
 }
 
 /* Whole: not this rank's shard alone. */
@@ -132,11 +126,6 @@ typedef struct sv_coll_direct {
     sv_coll_stretch_t at;
     uint32_t nsrc, ndst;
 } sv_coll_direct_t;
-
-SV_DEV_FN uint32_t sv_coll_around(const sv_coll_at_t &c, uint32_t steps)
-{
-    return c.b.me + steps < c.b.n ? c.b.me + steps : c.b.me + steps - c.b.n;
-}
 
 SV_DEV_FN uint64_t sv_coll_direct_source(const sv_coll_direct_t &d, uint32_t r)
 {
@@ -209,10 +198,10 @@ SV_DEV_FN void sv_coll_direct_pass(const sv_coll_direct_t &d)
     pass.digest = 0;
 }
 
-/* What has to be done in that phase. The first lanes; p.algo is settled. */
-SV_DEV_FN void sv_coll_direct_prepare(const sv_coll_at_t &c, const sv_coll_plan_t &p, uint32_t algo, uint32_t phase)
+/* What has to be done in that phase. The first lanes; how is settled, and it is not to push. */
+SV_DEV_FN void sv_coll_direct_prepare(const sv_coll_at_t &c, const sv_coll_plan_t &p, uint32_t phase)
 {
-    const bool two = algo == SV_COLL_DIRECT_TWO;
+    const bool two = p.algo == SV_COLL_DIRECT_TWO;
     const bool root = c.b.work.call == SV_COLL_BROADCAST && c.b.me == c.b.work.root;
     sv_coll_direct_t d = {c, p, two, phase, sv_coll_direct_stretch(c, !two || root), 0, 0};
     sv_coll_direct_count(d);
@@ -236,36 +225,38 @@ SV_DEV_FN void sv_coll_direct_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
         sv_coll_direct_hear(c, p, r);
     sv_dev_wave_sync();
     const uint32_t algo = sv_coll_direct_settle(c, p);
-    if (sv_coll_is_direct(algo))
-        sv_coll_direct_prepare(c, p, algo, 0);
     if (c.at.tid == 0) {
         p.algo = algo;
+        p.direct = sv_coll_is_direct(algo);
         p.proto = SV_COLL_SIMPLE;
-        p.phase = 0;
-        p.phases = c.b.work.call == SV_COLL_ALL_TO_ALL ? c.b.n : 1;
+        p.phases = p.stage = c.b.work.call == SV_COLL_ALL_TO_ALL ? c.b.n : 1;
+        p.pushed = sv_coll_is_pushed(c, p, sv_coll_is_in_place(c, p));
+        if (p.pushed)
+            sv_coll_push_begin(c, p);
     }
+    sv_dev_wave_sync();
+    if (sv_coll_is_direct(algo) && !p.pushed)
+        sv_coll_direct_prepare(c, p, 0);
 }
 
-/* REDUCES: whether the kernel is one that does it here; the host sees to that. All lanes, behind that barrier. */
-template <bool REDUCES> SV_DEV_FN void sv_coll_direct_run(const sv_coll_at_t &c, sv_coll_plan_t &p)
+/*
+ * The pass of phase `turn`; the first one is prepared, unless it is to push. All lanes, behind a barrier; ends with
+ * one. False: there is none, and everybody has ended.
+ */
+SV_DEV_FN bool sv_coll_direct_turn(const sv_coll_at_t &c, sv_coll_plan_t &p, uint32_t turn)
 {
-    SV_DEV_ROLLED
-    for (;;) {
-        if constexpr (REDUCES)
-            (void)sv_coll_pass_at(&c.b.pass, c.at.tid, c.at.nthreads);
-        else if (!c.b.work.op)
-            (void)coll_pass_all<coll_copy>(c.b.pass, c.at.tid, c.at.nthreads);
+    const bool pushed = p.pushed, prepared = turn == 0 && !pushed;
+    if (turn > 0 && turn % p.stage == 0)
+        sv_coll_fin(c, sv_coll_direct_pushes(c.b.work, p.algo));
+    if (turn == p.phases)
+        return false;
+    if (pushed && c.at.tid == 0)
+        sv_coll_push_prepare(&c.b, &c.home, &p, turn);
+    else if (!pushed && !prepared && c.at.tid < SV_COLL_RANKS)
+        sv_coll_direct_prepare(c, p, turn);
+    if (!prepared)
         sv_dev_block_sync();
-        if (p.phase + 1 >= p.phases)
-            break;
-        if (c.at.tid < SV_COLL_RANKS)
-            sv_coll_direct_prepare(c, p, p.algo, p.phase + 1);
-        sv_dev_block_sync();
-        if (c.at.tid == 0)
-            p.phase++;
-        sv_dev_block_sync();
-    }
-    sv_coll_fin(c, sv_coll_direct_pushes(c.b.work, p.algo));
+    return true;
 }
 
 #endif

@@ -160,7 +160,7 @@ SV_DEV_FN void sv_coll_turn_to_slice(const sv_coll_at_t &c)
     sv_dev_block_sync();
 }
 
-/* One slice. Gives whether the next one is made, too. */
+/* One slice, or a pass of a direct algorithm. Gives whether the next slice is made, too. */
 template <unsigned PROTO>
 SV_DEV_FN bool sv_coll_run_slice(const sv_coll_at_t &c, uint32_t proto, const sv_coll_scout_t &scout)
 {
@@ -169,74 +169,81 @@ SV_DEV_FN bool sv_coll_run_slice(const sv_coll_at_t &c, uint32_t proto, const sv
     else if (proto == SV_COLL_LL128)
         sv_coll_lines_run<sv_coll_long, PROTO == SV_COLL_LL128>(c);
     else
-        return sv_coll_slots_run<PROTO == SV_COLL_SIMPLE>(c, scout) && c.b.work.call != SV_COLL_PAIR;
+        return sv_coll_slots_run<PROTO == SV_COLL_SIMPLE>(c, scout.p.direct, scout) && c.b.work.call != SV_COLL_PAIR;
     return false;
 }
 
-/* All slices of the work. False, for all lanes: something has failed. */
+/* Turns to the next slice, which may have been made. All lanes. False: there is none, block.more says why. */
+SV_DEV_FN bool sv_coll_slice_turn(const sv_coll_at_t &c, const sv_coll_scout_t &scout, bool made)
+{
+    if (c.b.work.call == SV_COLL_PAIR && scout.turn == 2)
+        sv_coll_compare_pair(c, scout.words);
+    if (c.at.tid == SV_COLL_CLERK) {
+        if (sv_coll_has_failed(c))
+            c.b.more = SV_COLL_MORE_FAILED;
+        else if (!made)
+            sv_coll_make_ahead(&c.b, &c.home, &scout.p, &scout.words, scout.turn);
+    }
+    sv_dev_block_sync();
+    if (c.b.more != SV_COLL_MORE_SLICE)
+        return false;
+    sv_coll_turn_to_slice(c);
+    return true;
+}
+
+/* All slices of the work, or all passes of a direct algorithm. False, for all lanes: something has failed, or there is
+   nothing to be heard any more. */
 template <unsigned PROTO> SV_DEV_FN bool sv_coll_run_plan(const sv_coll_at_t &c, sv_coll_plan_t &p)
 {
     SV_DEV_SHARED sv_coll_pair_t words;
-    const bool pair = c.b.work.call == SV_COLL_PAIR;
     bool made = false;
     for (uint32_t turn = 0;; turn++) {
-        if (pair && turn == 2)
-            sv_coll_compare_pair(c, words);
-        if (c.at.tid == SV_COLL_CLERK) {
-            if (sv_coll_has_failed(c))
-                c.b.more = SV_COLL_MORE_FAILED;
-            else if (!made)
-                sv_coll_make_ahead(&c.b, &c.home, &p, &words, turn);
-        }
-        sv_dev_block_sync();
-        if (c.b.more != SV_COLL_MORE_SLICE)
+        if (p.direct ? !sv_coll_direct_turn(c, p, turn)
+                     : !sv_coll_slice_turn(c, sv_coll_scout_t{c, p, words, turn}, made))
             break;
-        sv_coll_turn_to_slice(c);
         made = false;
-        if (c.b.slice.bytes > 0)
-            made = sv_coll_run_slice<PROTO>(c, pair && turn < 2 ? static_cast<uint32_t>(SV_COLL_LL) : p.proto,
+        if (p.direct || c.b.slice.bytes > 0)
+            made = sv_coll_run_slice<PROTO>(c, turn < 2 && c.b.work.call == SV_COLL_PAIR ? static_cast<uint32_t>(SV_COLL_LL) : p.proto,
                                             sv_coll_scout_t{c, p, words, turn + 1});
         sv_dev_block_sync();
     }
+    if (p.direct)
+        return false;
     if (sv_coll_is_clerk(c))
         sv_coll_pay(c);
     return c.b.more == SV_COLL_MORE_NONE;
 }
 
-/* Begins a piece of work that is done in slices. False, for all lanes: it is done, by a direct algorithm, or something
-   has failed. */
-template <unsigned PROTO> SV_DEV_FN bool sv_coll_run_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
+/* Begins a piece of work. False, for all lanes: something has failed. */
+SV_DEV_FN bool sv_coll_run_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
 {
     const sv_coll_work_t &work = c.b.work;
-    const bool greets = work.call != SV_COLL_PAIR && c.b.n > 1;
-    if (greets && sv_coll_is_direct(work.algo)) {
+    const bool others = work.call != SV_COLL_PAIR && c.b.n > 1, told = others && sv_coll_is_direct(work.algo);
+    if (told) {
         sv_coll_direct_begin(c, p);
         sv_dev_block_sync();
         if (sv_coll_has_failed(c))
             return false;
-        if (!sv_coll_is_direct(p.algo))
+        if (p.direct)
             return true;
-        sv_coll_direct_run<PROTO == SV_COLL_SIMPLE>(c, p);
-        return false;
-    }
-    if (c.at.tid == 0) {
+    } else if (c.at.tid == 0) {
+        p.direct = 0;
         p.algo = sv_coll_algo_for(c);
         p.proto = c.b.n == 1 ? static_cast<uint32_t>(SV_COLL_SIMPLE) : work.proto;
     }
-    if (greets)
+    if (others && !told)
         sv_coll_hello_say(c);
+    if (c.at.tid == 0) {
+        p.unheard = others && !told;
+        sv_coll_plan_begin(c, p);
+    }
+    sv_dev_block_sync();
     return true;
 }
 
 template <unsigned PROTO> SV_DEV_FN void sv_coll_run_work(const sv_coll_at_t &c, sv_coll_plan_t &p)
 {
-    const sv_coll_work_t &work = c.b.work;
-    if (!sv_coll_run_begin<PROTO>(c, p))
-        return;
-    if (c.at.tid == 0)
-        sv_coll_plan_begin(c, p);
-    sv_dev_block_sync();
-    if (sv_coll_run_plan<PROTO>(c, p) && work.call != SV_COLL_PAIR && c.b.n > 1 && !sv_coll_is_direct(work.algo))
+    if (sv_coll_run_begin(c, p) && sv_coll_run_plan<PROTO>(c, p) && p.unheard)
         sv_coll_hello_hear(c);
 }
 

@@ -262,42 +262,46 @@ SV_DEV_FN void sv_coll_sign_slots(const sv_coll_at_t &c, uint64_t key, uint64_t 
             *sv_coll_slot_record(c, sv_coll_slot_at(c, c.b.theirs[s.to[d]], c.b.state[s.to[d]].sent), s.part) = sum;
 }
 
-SV_DEV_FN bool sv_coll_is_copy(const sv_coll_slice_t &s)
+/* A slice or a pass that computes nothing. */
+template <class PASS> SV_DEV_FN bool sv_coll_is_copy(const PASS &pass)
 {
-    return s.nsrc == 1 && s.premul == 0 && s.divisor <= 1;
+    return pass.nsrc == 1 && pass.premul == 0 && pass.divisor <= 1;
 }
 
-/* The pass, by all lanes but the clerks, who in the meantime pay, and one of them does what else there is to do. */
+/* The pass: of a direct algorithm by all lanes; else by all but the clerks, who in the meantime pay, and one of them
+   does what else there is to do. */
 template <bool REDUCES, class MEANWHILE>
-SV_DEV_FN uint64_t sv_coll_slots_pass(const sv_coll_at_t &c, const MEANWHILE &meanwhile)
+SV_DEV_FN uint64_t sv_coll_slots_pass(const sv_coll_at_t &c, bool direct, const MEANWHILE &meanwhile)
 {
     const sv_coll_pass_t &pass = c.b.pass;
-    const unsigned lane = c.at.tid < SV_COLL_CLERK ? c.at.tid : c.at.tid - SV_COLL_MOVERS_LESS;
-    const unsigned lanes = c.at.nthreads - SV_COLL_MOVERS_LESS;
-    if (sv_coll_is_clerk(c)) {
+    const unsigned less = direct ? 0u : unsigned{SV_COLL_MOVERS_LESS};
+    const unsigned lane = c.at.tid < SV_COLL_CLERK ? c.at.tid : c.at.tid - less;
+    if (!direct && sv_coll_is_clerk(c)) {
         sv_coll_pay(c);
         if (c.at.tid == SV_COLL_CLERK)
             meanwhile.run();
+        if (less > 0)
+            return 0;
     }
-    if (sv_coll_is_clerk(c) && SV_COLL_MOVERS_LESS > 0)
-        return 0;
     if constexpr (REDUCES)
-        return sv_coll_pass_at(&pass, lane, lanes);
-    else if (sv_coll_is_copy(c.b.slice))
-        return coll_pass_all<coll_copy>(pass, lane, lanes);
+        return sv_coll_pass_at(&pass, lane, c.at.nthreads - less);
+    else if (sv_coll_is_copy(pass))
+        return coll_pass_all<coll_copy>(pass, lane, c.at.nthreads - less);
     return 0;
 }
 
-/* One slice; REDUCES: one with something to compute, too. All lanes call; ends without a barrier. False: nothing was
-   done, `meanwhile` neither. */
+/* One slice, or one pass of a direct algorithm, which is prepared; REDUCES: one with something to compute, too. All
+   lanes call; ends without a barrier. Whether `meanwhile` was done, which without a pass it is not, either. */
 template <bool REDUCES, class MEANWHILE>
-SV_DEV_FN bool sv_coll_slots_run(const sv_coll_at_t &c, const MEANWHILE &meanwhile)
+SV_DEV_FN bool sv_coll_slots_run(const sv_coll_at_t &c, bool direct, const MEANWHILE &meanwhile)
 {
-    if (!sv_coll_await_ranks(c, true))
+    if (!direct && !sv_coll_await_ranks(c, true))
         return false;
-    if (sv_coll_has_digest(c))
+    if (!direct && sv_coll_has_digest(c))
         sv_coll_verify_slots(c);
-    const uint64_t sum = sv_coll_slots_pass<REDUCES>(c, meanwhile);
+    const uint64_t sum = sv_coll_slots_pass<REDUCES>(c, direct, meanwhile);
+    if (direct)
+        return false;
     if (c.b.pass.digest)
         sv_coll_sign_slots(c, c.b.pass.key, sum);
     sv_coll_clean_lines(c, 0);

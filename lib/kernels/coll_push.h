@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Direct all-reduce and broadcast in which nobody reads another rank's memory: a link carries more bytes that are
+ * pushed than bytes that are asked for. What an all-reduce sends to the owner of a shard waits in the owner's result,
+ * which holds nothing yet, where the shard of its sender will be:
+ *
+ *   rank r's result:  | shard 0: from rank 0 | ... | shard r: own | ... | shard n-1: from rank n-1 |
+ *
+ * A channel's part of a shard is cut into pieces, and everything is done in stages, behind each of which all ranks
+ * wait for all:
+ *
+ *   stage t of an all-reduce            of a broadcast
+ *   send   piece t to its owners        send     root: piece t of each shard to its owner
+ *   reduce piece t - 1 of the own shard
+ *   share  piece t - 2 of that          share    owners: piece t - 1 of theirs
+ *
+ * So a result replaces what was sent there only when that was reduced. Steps of a stage touch different pieces, and so
+ * may come in any order: channels take turns, lest all of them reduce, and leave the links idle, at once. The end of
+ * the vector that cannot be divided into equal shards is left to the first channel, which reads.
+ */
+#ifndef SV_COLL_PUSH_H
+#define SV_COLL_PUSH_H
+
+#include "kernels/coll_plan.h"
+#include "kernels/coll_types.h"
+
+/* What this channel does of the call on this rank: which bytes of a block, or of all that is divided into shards. */
+typedef struct sv_coll_stretch {
+    uint64_t begin, bytes;
+} sv_coll_stretch_t;
+
+SV_DEV_FN sv_coll_stretch_t sv_coll_stretch_of(const sv_coll_at_t &c, uint64_t from, uint64_t until, uint64_t part)
+{
+    const uint64_t begin = from + (c.b.channel - c.b.work.channel) * part;
+    if (begin >= until)
+        return sv_coll_stretch_t{0, 0};
+    return sv_coll_stretch_t{begin, until - begin < part ? until - begin : part};
+}
+
+SV_DEV_FN uint32_t sv_coll_around(const sv_coll_at_t &c, uint32_t steps)
+{
+    return c.b.me + steps < c.b.n ? c.b.me + steps : c.b.me + steps - c.b.n;
+}
+
+/* Whether what all have said of their buffers allows it. */
+SV_DEV_FN bool sv_coll_is_pushed(const sv_coll_at_t &c, const sv_coll_plan_t &p, bool in_place)
+{
+    const bool place = c.b.work.call == SV_COLL_BROADCAST || !in_place;
+    return c.b.work.peer != SV_COLL_PLAIN && p.algo == SV_COLL_DIRECT_TWO && place;
+}
+
+/* One lane. */
+SV_DEV_FN void sv_coll_push_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
+{
+    const uint32_t stages = (1u << c.b.work.peer) + (c.b.work.call == SV_COLL_BROADCAST ? 1 : 2);
+    p.stage = c.b.n + 1;
+    p.phases = stages * p.stage;
+}
+
+/* A call in its stages: the equal shards of an all-reduce, those of all ranks but root of a broadcast. */
+typedef struct sv_coll_push {
+    const sv_coll_at_t &c;
+    const sv_coll_plan_t &p;
+    uint64_t bytes, shard_bytes;
+    bool reduces, root;
+    uint32_t stage;
+} sv_coll_push_t;
+
+SV_DEV_FN sv_coll_push_t sv_coll_push_of(const sv_coll_at_t &c, const sv_coll_plan_t &p, uint32_t stage)
+{
+    const sv_coll_work_t &work = c.b.work;
+    const uint64_t bytes = work.count * sv_coll_type_bytes(work.type), shard = work.shard_bytes;
+    const bool reduces = work.call == SV_COLL_ALL_REDUCE;
+    const uint64_t least = shard < SV_COLL_UNIT ? 0 : shard - SV_COLL_UNIT;
+    return sv_coll_push_t{c, p, bytes, reduces && shard * c.b.n > bytes ? least : shard, reduces, c.b.me == work.root,
+                          stage};
+}
+
+/* This channel's piece of rank r's shard; empty if there is none of that number, which may be below 0. */
+SV_DEV_FN sv_coll_stretch_t sv_coll_push_piece(const sv_coll_push_t &push, uint32_t r, uint32_t piece)
+{
+    const sv_coll_work_t &work = push.c.b.work;
+    const uint64_t from = (!push.reduces && r > work.root ? r - 1 : r) * push.shard_bytes;
+    const uint64_t until = from + push.shard_bytes < push.bytes ? from + push.shard_bytes : push.bytes;
+    const sv_coll_stretch_t part = sv_coll_stretch_of(push.c, from, until, work.shard_part_bytes);
+    const uint64_t each = ((work.shard_part_bytes >> work.peer) + SV_COLL_PART - 1) / SV_COLL_PART * SV_COLL_PART;
+    const uint64_t skip = static_cast<uint64_t>(piece) * each;
+    if (piece >> work.peer || skip >= part.bytes)
+        return sv_coll_stretch_t{0, 0};
+    return sv_coll_stretch_t{part.begin + skip, part.bytes - skip < each ? part.bytes - skip : each};
+}
+
+SV_DEV_FN void sv_coll_push_from(const sv_coll_push_t &push, uint32_t i, uint64_t address)
+{
+    push.c.b.pass.src[i] = sv_coll_pointer<const uint8_t>(address);
+    push.c.b.pass.scalar[i] = push.c.b.hello[SV_COLL_HELLO - 1][i];
+}
+
+SV_DEV_FN void sv_coll_push_to(const sv_coll_push_t &push, uint32_t i, uint64_t address)
+{
+    push.c.b.pass.dst[i] = sv_coll_pointer<uint8_t>(address);
+}
+
+/* The rest of the pass. */
+SV_DEV_FN void sv_coll_push_pass(const sv_coll_push_t &push, uint32_t nsrc, uint32_t ndst, uint64_t bytes)
+{
+    const sv_coll_work_t &work = push.c.b.work;
+    sv_coll_pass_t &pass = push.c.b.pass;
+    const bool reduces = nsrc > 1;
+    pass.nsrc = nsrc;
+    pass.ndst = ndst;
+    pass.premul = reduces && work.flags & SV_COLL_PREMUL ? (1u << nsrc) - 1 : 0;
+    pass.divisor = static_cast<uint16_t>(reduces && work.flags & SV_COLL_DIVIDE ? nsrc : 0);
+    pass.bytes = ndst > 0 ? bytes : 0;
+    pass.type = work.type;
+    pass.op = work.op;
+    pass.digest = 0;
+}
+
+/* To one other rank; root keeps a copy. */
+SV_DEV_FN void sv_coll_push_send(const sv_coll_push_t &push, uint32_t r)
+{
+    const sv_coll_block_t &b = push.c.b;
+    const sv_coll_stretch_t at = sv_coll_push_piece(push, r, push.stage);
+    const uint64_t in = push.p.in_of[b.me], out = push.p.out_of[b.me];
+    sv_coll_push_from(push, 0, in + at.begin);
+    if (push.reduces) {
+        const uint64_t shift = at.begin + b.me * push.shard_bytes - r * push.shard_bytes;
+        sv_coll_push_to(push, 0, push.p.out_of[r] + shift);
+        sv_coll_push_pass(push, 1, 1, at.bytes);
+        return;
+    }
+    sv_coll_push_to(push, 0, push.p.out_of[r] + at.begin);
+    sv_coll_push_to(push, 1, out + at.begin);
+    sv_coll_push_pass(push, 1, !push.root ? 0 : in == out ? 1 : 2, at.bytes);
+}
+
+/* The own shard, from what was sent here; in the stage that has no piece yet, what is in no shard. */
+SV_DEV_FN void sv_coll_push_reduce(const sv_coll_push_t &push)
+{
+    const sv_coll_block_t &b = push.c.b;
+    const uint64_t rest = push.shard_bytes * b.n, shard = push.shard_bytes;
+    const sv_coll_stretch_t piece = sv_coll_push_piece(push, b.me, push.stage - 1);
+    const bool last = push.stage == 0;
+    const uint64_t begin = last ? rest : piece.begin;
+    const uint64_t bytes = !last ? piece.bytes : b.channel == b.work.channel ? push.bytes - rest : 0;
+    for (uint32_t r = 0; r < b.n; r++)
+        sv_coll_push_from(push, r, begin + (last || r == b.me ? push.p.in_of[r]
+                                                              : push.p.out_of[b.me] + r * shard - b.me * shard));
+    sv_coll_push_to(push, 0, push.p.out_of[b.me] + begin);
+    sv_coll_push_pass(push, b.n, push.reduces ? 1 : 0, bytes);
+}
+
+/* The own shard to everybody who has not got it. */
+SV_DEV_FN void sv_coll_push_share(const sv_coll_push_t &push)
+{
+    const sv_coll_block_t &b = push.c.b;
+    const uint32_t behind = push.reduces ? 2 : 1;
+    const sv_coll_stretch_t at = sv_coll_push_piece(push, b.me, push.stage - behind);
+    uint32_t ndst = 0;
+    sv_coll_push_from(push, 0, push.p.out_of[b.me] + at.begin);
+    for (uint32_t k = 1; k < b.n; k++) {
+        const uint32_t r = sv_coll_around(push.c, k);
+        if (push.reduces || r != b.work.root)
+            sv_coll_push_to(push, ndst++, push.p.out_of[r] + at.begin);
+    }
+    sv_coll_push_pass(push, 1, !push.reduces && push.root ? 0 : ndst, at.bytes);
+}
+
+/* The pass of a phase. One lane. */
+SV_DEV_COLD void sv_coll_push_prepare(sv_coll_block_t *block, const sv_coll_home_t *home, const sv_coll_plan_t *p,
+                                      uint32_t phase)
+{
+    const sv_coll_at_t c = sv_coll_at_of(block, home);
+    const sv_coll_push_t push = sv_coll_push_of(c, *p, phase / p->stage);
+    const uint32_t step = (phase + c.b.channel) % p->stage;
+    if (step + 1 < c.b.n)
+        sv_coll_push_send(push, sv_coll_around(c, step + 1));
+    else if (step + 1 == c.b.n)
+        sv_coll_push_reduce(push);
+    else
+        sv_coll_push_share(push);
+}
+
+#endif
