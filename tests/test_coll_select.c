@@ -168,14 +168,14 @@ static void check_pushed(void)
     for (unsigned n = 2; n <= 8; n += 2) {
         set_scene(&s, n, false);
         for (unsigned call = SV_COLL_ALL_REDUCE; call <= SV_COLL_PAIR; call++) {
-            bool can = call == SV_COLL_ALL_REDUCE || call == SV_COLL_BROADCAST;
+            bool can = call == SV_COLL_ALL_REDUCE;
             CHECK_EQ(choose(&s, call, (64 << 20) - 16).pieces_log2, SV_COLL_NOT_PUSHED);
             CHECK_EQ(choose(&s, call, 64 << 20).pieces_log2 != SV_COLL_NOT_PUSHED, can);
             CHECK(!can || choose(&s, call, 64 << 20).algo == SV_COLL_DIRECT_TWO);
         }
         s.config.coll_push_min = 1 << 10;
         CHECK_EQ(choose(&s, SV_COLL_ALL_REDUCE, 1 << 20).pieces_log2, 1);
-        CHECK_EQ(choose(&s, SV_COLL_ALL_REDUCE, 2u << 30).pieces_log2, 3);
+        CHECK_EQ(choose(&s, SV_COLL_ALL_REDUCE, 2u << 30).pieces_log2, 2);
         s.config.coll_algo = SV_CONFIG_COLL_ALGO_RING;
         CHECK_EQ(choose(&s, SV_COLL_ALL_REDUCE, 2u << 30).pieces_log2, SV_COLL_NOT_PUSHED);
     }

@@ -64,7 +64,7 @@
     X(COLL_LL128_MAX, coll_ll128_max, BYTES, "auto", "auto|0..1073741824", 1,                                          \
       "larger ones up to this size use LL128, where the device stores whole lines; auto: by call and ranks")           \
     X(COLL_PUSH_MIN, coll_push_min, BYTES, "64M", "0..1T", 1,                                                          \
-      "collectives of at least this size in which all buffers are registered only push, where else they read, too")    \
+      "direct all-reduces of at least this size that are not in place push, and read nothing from other ranks")        \
     X(COLL_CHECKSUM, coll_checksum, BOOL, "off", "", 1,                                                                \
       "collectives check what they take from other ranks; users' memory is then not reached directly")                 \
     X(COLL_QUICK, coll_quick, BOOL, "on", "", 0,                                                                       \

@@ -14,7 +14,8 @@
 
 enum { NOTE_CHANNELS, NOTE_BYTES, NOTE_NUMBERS, NOTE_ARENA, NOTE_NODE, NOTE_TUNING };
 enum { NOTE_USERS };
-enum { CHANNELS_SOFT = 2, CHANNELS_GPU = 32 };
+/* More channels share the arena in smaller slots: with few ranks to send to, these are still long enough. */
+enum { CHANNELS_SOFT = 2, CHANNELS_GPU = 32, CHANNELS_FEW = 64, FEW_RANKS = 4 };
 
 typedef struct create_task {
     sv_coll_task_t task;
@@ -31,7 +32,8 @@ static uint64_t find_channels(const selvage_comm_t *comm)
     const sv_config_t *config = &comm->config;
     bool soft = sv_coll_is_soft(comm->dev);
     int least = config->coll_channels_min, most = config->coll_channels_max;
-    int wanted = most > 0 ? most : soft ? CHANNELS_SOFT : CHANNELS_GPU;
+    int wanted = most > 0 ? most : soft ? CHANNELS_SOFT : comm->topology.node_size <= FEW_RANKS ? CHANNELS_FEW
+                                                                                              : CHANNELS_GPU;
     if (least > wanted)
         wanted = least;
     if (!soft && (unsigned)wanted > comm->dev->launch_blocks)

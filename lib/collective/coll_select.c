@@ -88,7 +88,7 @@ enum { FORCED_LL_MAX = 64 << 10, FORCED_LL128_MAX = 1 << 20 };
 /* Bytes of one rank's share that are worth another channel, and parts of it that overlap in slots. */
 enum { LL_GRAIN = 1 << 10, LL128_GRAIN = 4 << 10, DIRECT_GRAIN = 16 << 10, SLOT_GRAIN = 32 << 10, CHUNKS = 4 };
 enum { CHUNK_UNIT = 128, CHUNK_MIN = 64 << 10, SOFT_CHANNELS = 2 };
-enum { PUSH_PIECE = 64 << 10, PUSH_PIECES_LOG2 = 3 };
+enum { PUSH_PIECE = 64 << 10, PUSH_PIECES_LOG2 = 2, DIRECT_CHANNELS = 32 };
 
 typedef struct way {
     unsigned algo, proto;
@@ -304,6 +304,12 @@ static unsigned smaller(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
+/* Whether to push alone, which takes two passes: where there is much to move. */
+static bool is_pushed(const question_t *q, const way_t *way)
+{
+    return q->call == SV_COLL_ALL_REDUCE && is_direct(way->algo) && q->bytes >= q->facts->config->coll_push_min;
+}
+
 static unsigned channels_of(const question_t *q, const way_t *way)
 {
     static const unsigned grains[SV_COLL_PROTOS] = {
@@ -312,6 +318,8 @@ static unsigned channels_of(const question_t *q, const way_t *way)
     unsigned grain = is_direct(way->algo) ? DIRECT_GRAIN : grains[way->proto];
     uint64_t by_size = (share_of(q, way->algo) + grain - 1) / grain;
     unsigned channels = by_size < SV_COLL_CHANNELS ? (unsigned)by_size : SV_COLL_CHANNELS;
+    if (is_direct(way->algo) && !is_pushed(q, way)) /* reading needs no more */
+        channels = smaller(channels, DIRECT_CHANNELS);
     channels = q->facts->soft ? smaller(channels, SOFT_CHANNELS) : channels;
     channels = way->nchannels ? way->nchannels : channels;
     if (channels < (unsigned)config->coll_channels_min)
@@ -330,13 +338,6 @@ static uint32_t chunk_of(const question_t *q, const way_t *way, unsigned nchanne
     chunk = (chunk + CHUNK_UNIT - 1) / CHUNK_UNIT * CHUNK_UNIT;
     chunk = chunk < CHUNK_MIN ? CHUNK_MIN : chunk;
     return (uint32_t)(chunk < most ? chunk : most);
-}
-
-/* Whether to push alone, which takes two passes: where there is much to move. */
-static bool is_pushed(const question_t *q, const way_t *way)
-{
-    bool can = q->call == SV_COLL_ALL_REDUCE || q->call == SV_COLL_BROADCAST;
-    return can && is_direct(way->algo) && q->bytes >= q->facts->config->coll_push_min;
 }
 
 /* Into how many pieces each channel's share is cut then: enough for the steps to overlap. */

@@ -80,25 +80,20 @@ SV_DEV_FN void sv_coll_direct_hear(const sv_coll_at_t &c, sv_coll_plan_t &p, uin
     c.b.state[r].hellos++;
 }
 
-SV_DEV_FN bool sv_coll_is_in_place(const sv_coll_at_t &c, const sv_coll_plan_t &p)
-{
-    uint32_t any = 0;
-    for (uint32_t r = 0; r < c.b.n; r++)
-        any |= p.allows[r];
-    return any & SV_COLL_IN_PLACE;
-}
-
 /*
  * Settles between direct and slots by what everybody has heard of everybody, so that all ranks decide alike. One-shot
- * all-reduce in place becomes two-shot. Gives the algorithm.
+ * all-reduce in place becomes two-shot. Gives the algorithm, and whether it is to push alone.
  */
-SV_DEV_FN uint32_t sv_coll_direct_settle(const sv_coll_at_t &c, const sv_coll_plan_t &p)
+SV_DEV_FN uint32_t sv_coll_direct_settle(const sv_coll_at_t &c, const sv_coll_plan_t &p, bool *pushed)
 {
-    uint32_t all = SV_COLL_ALLOWS_ONE | SV_COLL_ALLOWS_TWO;
-    for (uint32_t r = 0; r < c.b.n; r++)
+    uint32_t all = SV_COLL_ALLOWS_ONE | SV_COLL_ALLOWS_TWO, any = 0;
+    for (uint32_t r = 0; r < c.b.n; r++) {
         all &= p.allows[r];
-    const bool reduces = c.b.work.call == SV_COLL_ALL_REDUCE;
-    const bool two = c.b.work.algo == SV_COLL_DIRECT_TWO || (reduces && sv_coll_is_in_place(c, p));
+        any |= p.allows[r];
+    }
+    const bool reduces = c.b.work.call == SV_COLL_ALL_REDUCE, in_place = reduces && any & SV_COLL_IN_PLACE;
+    const bool two = c.b.work.algo == SV_COLL_DIRECT_TWO || in_place;
+    *pushed = two && reduces && !in_place && c.b.work.peer != SV_COLL_PLAIN;
     if (!(all & (two ? SV_COLL_ALLOWS_TWO : SV_COLL_ALLOWS_ONE)))
         return two || reduces ? SV_COLL_TWOSHOT : SV_COLL_ONESHOT;
     return two ? SV_COLL_DIRECT_TWO : SV_COLL_DIRECT_ONE;
@@ -199,9 +194,9 @@ SV_DEV_FN void sv_coll_direct_pass(const sv_coll_direct_t &d)
 }
 
 /* What has to be done in that phase. The first lanes; how is settled, and it is not to push. */
-SV_DEV_FN void sv_coll_direct_prepare(const sv_coll_at_t &c, const sv_coll_plan_t &p, uint32_t phase)
+SV_DEV_FN void sv_coll_direct_prepare(const sv_coll_at_t &c, const sv_coll_plan_t &p, uint32_t algo, uint32_t phase)
 {
-    const bool two = p.algo == SV_COLL_DIRECT_TWO;
+    const bool two = algo == SV_COLL_DIRECT_TWO;
     const bool root = c.b.work.call == SV_COLL_BROADCAST && c.b.me == c.b.work.root;
     sv_coll_direct_t d = {c, p, two, phase, sv_coll_direct_stretch(c, !two || root), 0, 0};
     sv_coll_direct_count(d);
@@ -224,19 +219,19 @@ SV_DEV_FN void sv_coll_direct_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
         sv_coll_direct_hear(c, p, r);
     sv_dev_wave_sync();
-    const uint32_t algo = sv_coll_direct_settle(c, p);
+    bool pushed;
+    const uint32_t algo = sv_coll_direct_settle(c, p, &pushed);
+    if (sv_coll_is_direct(algo) && !pushed)
+        sv_coll_direct_prepare(c, p, algo, 0);
     if (c.at.tid == 0) {
         p.algo = algo;
         p.direct = sv_coll_is_direct(algo);
+        p.pushed = pushed;
         p.proto = SV_COLL_SIMPLE;
         p.phases = p.stage = c.b.work.call == SV_COLL_ALL_TO_ALL ? c.b.n : 1;
-        p.pushed = sv_coll_is_pushed(c, p, sv_coll_is_in_place(c, p));
-        if (p.pushed)
+        if (pushed)
             sv_coll_push_begin(c, p);
     }
-    sv_dev_wave_sync();
-    if (sv_coll_is_direct(algo) && !p.pushed)
-        sv_coll_direct_prepare(c, p, 0);
 }
 
 /*
@@ -253,7 +248,7 @@ SV_DEV_FN bool sv_coll_direct_turn(const sv_coll_at_t &c, sv_coll_plan_t &p, uin
     if (pushed && c.at.tid == 0)
         sv_coll_push_prepare(&c.b, &c.home, &p, turn);
     else if (!pushed && !prepared && c.at.tid < SV_COLL_RANKS)
-        sv_coll_direct_prepare(c, p, turn);
+        sv_coll_direct_prepare(c, p, p.algo, turn);
     if (!prepared)
         sv_dev_block_sync();
     return true;

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct all-reduce and broadcast in which nobody reads another rank's memory: a link carries more bytes that are
- * pushed than bytes that are asked for. What an all-reduce sends to the owner of a shard waits in the owner's result,
- * which holds nothing yet, where the shard of its sender will be:
+ * Direct all-reduce in which nobody reads another rank's memory: a link carries more bytes that are pushed than bytes
+ * that are asked for, if both go both ways. What is sent to the owner of a shard waits in the owner's result, which
+ * holds nothing yet, where the shard of its sender will be:
  *
  *   rank r's result:  | shard 0: from rank 0 | ... | shard r: own | ... | shard n-1: from rank n-1 |
  *
  * A channel's part of a shard is cut into pieces, and everything is done in stages, behind each of which all ranks
- * wait for all:
+ * wait for all. In stage t a rank
  *
- *   stage t of an all-reduce            of a broadcast
- *   send   piece t to its owners        send     root: piece t of each shard to its owner
- *   reduce piece t - 1 of the own shard
- *   share  piece t - 2 of that          share    owners: piece t - 1 of theirs
+ *   sends    piece t of each shard to its owner,
+ *   reduces  piece t - 1 of its own shard,
+ *   shares   piece t - 2 of that with everybody.
  *
  * So a result replaces what was sent there only when that was reduced. Steps of a stage touch different pieces, and so
  * may come in any order: channels take turns, lest all of them reduce, and leave the links idle, at once. The end of
@@ -42,27 +41,18 @@ SV_DEV_FN uint32_t sv_coll_around(const sv_coll_at_t &c, uint32_t steps)
     return c.b.me + steps < c.b.n ? c.b.me + steps : c.b.me + steps - c.b.n;
 }
 
-/* Whether what all have said of their buffers allows it. */
-SV_DEV_FN bool sv_coll_is_pushed(const sv_coll_at_t &c, const sv_coll_plan_t &p, bool in_place)
-{
-    const bool place = c.b.work.call == SV_COLL_BROADCAST || !in_place;
-    return c.b.work.peer != SV_COLL_PLAIN && p.algo == SV_COLL_DIRECT_TWO && place;
-}
-
 /* One lane. */
 SV_DEV_FN void sv_coll_push_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
 {
-    const uint32_t stages = (1u << c.b.work.peer) + (c.b.work.call == SV_COLL_BROADCAST ? 1 : 2);
     p.stage = c.b.n + 1;
-    p.phases = stages * p.stage;
+    p.phases = ((1u << c.b.work.peer) + 2) * p.stage;
 }
 
-/* A call in its stages: the equal shards of an all-reduce, those of all ranks but root of a broadcast. */
+/* A stage, and the equal shards. */
 typedef struct sv_coll_push {
     const sv_coll_at_t &c;
     const sv_coll_plan_t &p;
     uint64_t bytes, shard_bytes;
-    bool reduces, root;
     uint32_t stage;
 } sv_coll_push_t;
 
@@ -70,19 +60,16 @@ SV_DEV_FN sv_coll_push_t sv_coll_push_of(const sv_coll_at_t &c, const sv_coll_pl
 {
     const sv_coll_work_t &work = c.b.work;
     const uint64_t bytes = work.count * sv_coll_type_bytes(work.type), shard = work.shard_bytes;
-    const bool reduces = work.call == SV_COLL_ALL_REDUCE;
-    const uint64_t least = shard < SV_COLL_UNIT ? 0 : shard - SV_COLL_UNIT;
-    return sv_coll_push_t{c, p, bytes, reduces && shard * c.b.n > bytes ? least : shard, reduces, c.b.me == work.root,
-                          stage};
+    const uint64_t less = shard < SV_COLL_UNIT ? 0 : shard - SV_COLL_UNIT; /* as the host rounded up */
+    return sv_coll_push_t{c, p, bytes, shard * c.b.n > bytes ? less : shard, stage};
 }
 
 /* This channel's piece of rank r's shard; empty if there is none of that number, which may be below 0. */
 SV_DEV_FN sv_coll_stretch_t sv_coll_push_piece(const sv_coll_push_t &push, uint32_t r, uint32_t piece)
 {
     const sv_coll_work_t &work = push.c.b.work;
-    const uint64_t from = (!push.reduces && r > work.root ? r - 1 : r) * push.shard_bytes;
-    const uint64_t until = from + push.shard_bytes < push.bytes ? from + push.shard_bytes : push.bytes;
-    const sv_coll_stretch_t part = sv_coll_stretch_of(push.c, from, until, work.shard_part_bytes);
+    const uint64_t from = r * push.shard_bytes;
+    const sv_coll_stretch_t part = sv_coll_stretch_of(push.c, from, from + push.shard_bytes, work.shard_part_bytes);
     const uint64_t each = ((work.shard_part_bytes >> work.peer) + SV_COLL_PART - 1) / SV_COLL_PART * SV_COLL_PART;
     const uint64_t skip = static_cast<uint64_t>(piece) * each;
     if (piece >> work.peer || skip >= part.bytes)
@@ -111,35 +98,27 @@ SV_DEV_FN void sv_coll_push_pass(const sv_coll_push_t &push, uint32_t nsrc, uint
     pass.ndst = ndst;
     pass.premul = reduces && work.flags & SV_COLL_PREMUL ? (1u << nsrc) - 1 : 0;
     pass.divisor = static_cast<uint16_t>(reduces && work.flags & SV_COLL_DIVIDE ? nsrc : 0);
-    pass.bytes = ndst > 0 ? bytes : 0;
+    pass.bytes = bytes;
     pass.type = work.type;
     pass.op = work.op;
     pass.digest = 0;
 }
 
-/* To one other rank; root keeps a copy. */
+/* To the owner of a shard. */
 SV_DEV_FN void sv_coll_push_send(const sv_coll_push_t &push, uint32_t r)
 {
     const sv_coll_block_t &b = push.c.b;
     const sv_coll_stretch_t at = sv_coll_push_piece(push, r, push.stage);
-    const uint64_t in = push.p.in_of[b.me], out = push.p.out_of[b.me];
-    sv_coll_push_from(push, 0, in + at.begin);
-    if (push.reduces) {
-        const uint64_t shift = at.begin + b.me * push.shard_bytes - r * push.shard_bytes;
-        sv_coll_push_to(push, 0, push.p.out_of[r] + shift);
-        sv_coll_push_pass(push, 1, 1, at.bytes);
-        return;
-    }
-    sv_coll_push_to(push, 0, push.p.out_of[r] + at.begin);
-    sv_coll_push_to(push, 1, out + at.begin);
-    sv_coll_push_pass(push, 1, !push.root ? 0 : in == out ? 1 : 2, at.bytes);
+    sv_coll_push_from(push, 0, push.p.in_of[b.me] + at.begin);
+    sv_coll_push_to(push, 0, push.p.out_of[r] + at.begin + b.me * push.shard_bytes - r * push.shard_bytes);
+    sv_coll_push_pass(push, 1, 1, at.bytes);
 }
 
 /* The own shard, from what was sent here; in the stage that has no piece yet, what is in no shard. */
 SV_DEV_FN void sv_coll_push_reduce(const sv_coll_push_t &push)
 {
     const sv_coll_block_t &b = push.c.b;
-    const uint64_t rest = push.shard_bytes * b.n, shard = push.shard_bytes;
+    const uint64_t shard = push.shard_bytes, rest = shard * b.n;
     const sv_coll_stretch_t piece = sv_coll_push_piece(push, b.me, push.stage - 1);
     const bool last = push.stage == 0;
     const uint64_t begin = last ? rest : piece.begin;
@@ -148,23 +127,18 @@ SV_DEV_FN void sv_coll_push_reduce(const sv_coll_push_t &push)
         sv_coll_push_from(push, r, begin + (last || r == b.me ? push.p.in_of[r]
                                                               : push.p.out_of[b.me] + r * shard - b.me * shard));
     sv_coll_push_to(push, 0, push.p.out_of[b.me] + begin);
-    sv_coll_push_pass(push, b.n, push.reduces ? 1 : 0, bytes);
+    sv_coll_push_pass(push, b.n, 1, bytes);
 }
 
-/* The own shard to everybody who has not got it. */
+/* The own shard to everybody. */
 SV_DEV_FN void sv_coll_push_share(const sv_coll_push_t &push)
 {
     const sv_coll_block_t &b = push.c.b;
-    const uint32_t behind = push.reduces ? 2 : 1;
-    const sv_coll_stretch_t at = sv_coll_push_piece(push, b.me, push.stage - behind);
-    uint32_t ndst = 0;
+    const sv_coll_stretch_t at = sv_coll_push_piece(push, b.me, push.stage - 2);
     sv_coll_push_from(push, 0, push.p.out_of[b.me] + at.begin);
-    for (uint32_t k = 1; k < b.n; k++) {
-        const uint32_t r = sv_coll_around(push.c, k);
-        if (push.reduces || r != b.work.root)
-            sv_coll_push_to(push, ndst++, push.p.out_of[r] + at.begin);
-    }
-    sv_coll_push_pass(push, 1, !push.reduces && push.root ? 0 : ndst, at.bytes);
+    for (uint32_t k = 1; k < b.n; k++)
+        sv_coll_push_to(push, k - 1, push.p.out_of[sv_coll_around(push.c, k)] + at.begin);
+    sv_coll_push_pass(push, 1, b.n - 1, at.bytes);
 }
 
 /* The pass of a phase. One lane. */

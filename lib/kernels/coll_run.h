@@ -160,6 +160,16 @@ SV_DEV_FN void sv_coll_turn_to_slice(const sv_coll_at_t &c)
     sv_dev_block_sync();
 }
 
+/*
+ * Whether passes of direct algorithms have the loop of slices, and the place in it where a pass is done: that is
+ * compiled twice otherwise where everything is inlined. Where it is a function, they are sooner in a loop of their own.
+ */
+#if defined(SV_DEV_CUDA)
+enum { SV_COLL_ONE_LOOP = 0 };
+#else
+enum { SV_COLL_ONE_LOOP = 1 };
+#endif
+
 /* One slice, or a pass of a direct algorithm. Gives whether the next slice is made, too. */
 template <unsigned PROTO>
 SV_DEV_FN bool sv_coll_run_slice(const sv_coll_at_t &c, uint32_t proto, const sv_coll_scout_t &scout)
@@ -169,7 +179,7 @@ SV_DEV_FN bool sv_coll_run_slice(const sv_coll_at_t &c, uint32_t proto, const sv
     else if (proto == SV_COLL_LL128)
         sv_coll_lines_run<sv_coll_long, PROTO == SV_COLL_LL128>(c);
     else
-        return sv_coll_slots_run<PROTO == SV_COLL_SIMPLE>(c, scout.p.direct, scout) && c.b.work.call != SV_COLL_PAIR;
+        return sv_coll_slots_run<PROTO == SV_COLL_SIMPLE>(c, SV_COLL_ONE_LOOP && scout.p.direct, scout) && c.b.work.call != SV_COLL_PAIR;
     return false;
 }
 
@@ -191,6 +201,19 @@ SV_DEV_FN bool sv_coll_slice_turn(const sv_coll_at_t &c, const sv_coll_scout_t &
     return true;
 }
 
+/* All passes of a direct algorithm. */
+template <unsigned PROTO> SV_DEV_FN void sv_coll_run_direct(const sv_coll_at_t &c, sv_coll_plan_t &p)
+{
+    SV_DEV_ROLLED
+    for (uint32_t turn = 0; sv_coll_direct_turn(c, p, turn); turn++) {
+        if constexpr (PROTO == SV_COLL_SIMPLE)
+            (void)sv_coll_pass_at(&c.b.pass, c.at.tid, c.at.nthreads);
+        else if (sv_coll_is_copy(c.b.pass))
+            (void)coll_pass_all<coll_copy>(c.b.pass, c.at.tid, c.at.nthreads);
+        sv_dev_block_sync();
+    }
+}
+
 /* All slices of the work, or all passes of a direct algorithm. False, for all lanes: something has failed, or there is
    nothing to be heard any more. */
 template <unsigned PROTO> SV_DEV_FN bool sv_coll_run_plan(const sv_coll_at_t &c, sv_coll_plan_t &p)
@@ -198,16 +221,17 @@ template <unsigned PROTO> SV_DEV_FN bool sv_coll_run_plan(const sv_coll_at_t &c,
     SV_DEV_SHARED sv_coll_pair_t words;
     bool made = false;
     for (uint32_t turn = 0;; turn++) {
-        if (p.direct ? !sv_coll_direct_turn(c, p, turn)
-                     : !sv_coll_slice_turn(c, sv_coll_scout_t{c, p, words, turn}, made))
+        const bool direct = SV_COLL_ONE_LOOP && p.direct;
+        if (direct ? !sv_coll_direct_turn(c, p, turn)
+                   : !sv_coll_slice_turn(c, sv_coll_scout_t{c, p, words, turn}, made))
             break;
         made = false;
-        if (p.direct || c.b.slice.bytes > 0)
+        if (direct || c.b.slice.bytes > 0)
             made = sv_coll_run_slice<PROTO>(c, turn < 2 && c.b.work.call == SV_COLL_PAIR ? static_cast<uint32_t>(SV_COLL_LL) : p.proto,
                                             sv_coll_scout_t{c, p, words, turn + 1});
         sv_dev_block_sync();
     }
-    if (p.direct)
+    if (SV_COLL_ONE_LOOP && p.direct)
         return false;
     if (sv_coll_is_clerk(c))
         sv_coll_pay(c);
@@ -243,7 +267,11 @@ SV_DEV_FN bool sv_coll_run_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
 
 template <unsigned PROTO> SV_DEV_FN void sv_coll_run_work(const sv_coll_at_t &c, sv_coll_plan_t &p)
 {
-    if (sv_coll_run_begin(c, p) && sv_coll_run_plan<PROTO>(c, p) && p.unheard)
+    if (!sv_coll_run_begin(c, p))
+        return;
+    if (!SV_COLL_ONE_LOOP && p.direct)
+        sv_coll_run_direct<PROTO>(c, p);
+    else if (sv_coll_run_plan<PROTO>(c, p) && p.unheard)
         sv_coll_hello_hear(c);
 }
 

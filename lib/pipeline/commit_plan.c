@@ -127,15 +127,15 @@ static bool is_pulled(const sv_packet_t *p)
 }
 
 /*
- * Through the host: short enough that the legs of a packet overlap, long enough that a segment costs little. What only
- * copy engines move takes longer ones.
+ * Through the host: short enough that the legs of a packet overlap, long enough that a segment costs little: to MPI,
+ * whose messages cost most, more than to copy engines, which move more in its time, too.
  */
 static size_t piece_through_host(const sv_packet_t *p)
 {
     enum { PIECES = 4, LONGER = 4 };
     bool shared = p->route == SELVAGE_ROUTE_SHARED;
     size_t segment = p->x->comm->config.segment_bytes, piece = round_up(p->bytes / PIECES + 1, LINE);
-    size_t least = round_up(segment / (shared ? 2 : 4), LINE), most = shared ? LONGER * segment : segment;
+    size_t least = round_up(shared ? segment / 2 : segment, LINE), most = shared ? LONGER * segment : segment;
     return piece < least ? least : piece > most ? most : piece;
 }
 

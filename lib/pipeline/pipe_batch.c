@@ -162,13 +162,20 @@ static void begin(const selvage_exchange_t *x, const sv_batch_how_t *how, const 
     arg->first_block[0] = 0;
 }
 
+/* To tell of what several blocks did costs more than they save where one block does not have much to do. */
+static uint32_t shares_of(const sv_packet_t *p, uint64_t share_bytes)
+{
+    const sv_device_t *dev = p->x->comm->dev;
+    return !p->fused && p->bytes <= dev->kernel_alone_bytes ? 1 : sv_kernel_shares(dev, p->bytes, share_bytes);
+}
+
 static void add(sv_batch_arg_t *arg, const sv_packet_t *p, uint64_t share_bytes)
 {
     uint32_t n = arg->npackets++;
     arg->attempt = p->attempt;
     arg->key[n] = p->key;
     arg->index[n] = p->own_index;
-    arg->first_block[n + 1] = arg->first_block[n] + sv_kernel_shares(p->x->comm->dev, p->bytes, share_bytes);
+    arg->first_block[n + 1] = arg->first_block[n] + shares_of(p, share_bytes);
 }
 
 /* One launch has one attempt, and one kernel: that for packets in pieces is another. */

@@ -203,6 +203,7 @@ static selvage_status_t prepare(hip_device_t *dev)
     dev->base.kernel_host_bytes = 1 << 20;
     dev->base.kernel_peer_bytes = 4 << 20;
     dev->base.kernel_summed_bytes = 16 << 20;
+    dev->base.kernel_alone_bytes = 32 << 10;
     dev->base.early_wait_ns = 50000;
     dev->base.kernels_wait = true;
     dev->base.launch_blocks = (unsigned)multiprocessors * HIP_BLOCKS_EACH;
