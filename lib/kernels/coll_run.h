@@ -179,7 +179,8 @@ SV_DEV_FN bool sv_coll_run_slice(const sv_coll_at_t &c, uint32_t proto, const sv
     else if (proto == SV_COLL_LL128)
         sv_coll_lines_run<sv_coll_long, PROTO == SV_COLL_LL128>(c);
     else
-        return sv_coll_slots_run<PROTO == SV_COLL_SIMPLE>(c, SV_COLL_ONE_LOOP && scout.p.direct, scout) && c.b.work.call != SV_COLL_PAIR;
+        return sv_coll_slots_run<PROTO == SV_COLL_SIMPLE>(c, SV_COLL_ONE_LOOP && scout.p.direct, scout) &&
+               c.b.work.call != SV_COLL_PAIR;
     return false;
 }
 
@@ -199,6 +200,12 @@ SV_DEV_FN bool sv_coll_slice_turn(const sv_coll_at_t &c, const sv_coll_scout_t &
         return false;
     sv_coll_turn_to_slice(c);
     return true;
+}
+
+/* The words of a PAIR go by lines. */
+SV_DEV_FN uint32_t sv_coll_proto_of(const sv_coll_at_t &c, const sv_coll_plan_t &p, uint32_t turn)
+{
+    return turn < 2 && c.b.work.call == SV_COLL_PAIR ? static_cast<uint32_t>(SV_COLL_LL) : p.proto;
 }
 
 /* All passes of a direct algorithm. */
@@ -227,8 +234,7 @@ template <unsigned PROTO> SV_DEV_FN bool sv_coll_run_plan(const sv_coll_at_t &c,
             break;
         made = false;
         if (direct || c.b.slice.bytes > 0)
-            made = sv_coll_run_slice<PROTO>(c, turn < 2 && c.b.work.call == SV_COLL_PAIR ? static_cast<uint32_t>(SV_COLL_LL) : p.proto,
-                                            sv_coll_scout_t{c, p, words, turn + 1});
+            made = sv_coll_run_slice<PROTO>(c, sv_coll_proto_of(c, p, turn), sv_coll_scout_t{c, p, words, turn + 1});
         sv_dev_block_sync();
     }
     if (SV_COLL_ONE_LOOP && p.direct)
