@@ -142,17 +142,16 @@ static void expect_at(const scene_t *s, unsigned call, uint64_t bytes, unsigned 
 
 static void check_thresholds(void)
 {
-    static const uint64_t ll_max[][2] = {{2, 64 << 10}, {3, 64 << 10}, {4, 64 << 10}, {5, 16 << 10}, {8, 16 << 10}};
+    static const uint64_t ll_max[][2] = {{2, 128 << 10}, {3, 64 << 10}, {4, 64 << 10}, {5, 16 << 10}, {8, 16 << 10}};
     scene_t s;
     for (unsigned i = 0; i < 5; i++) {
         set_scene(&s, (unsigned)ll_max[i][0], false);
         expect_at(&s, SV_COLL_ALL_REDUCE, ll_max[i][1], SV_COLL_ONESHOT, SV_COLL_LL);
         expect_at(&s, SV_COLL_ALL_REDUCE, ll_max[i][1] + 4,
-                  ll_max[i][0] > 4 ? SV_COLL_DIRECT_TWO : SV_COLL_DIRECT_ONE, SV_COLL_SIMPLE);
+                  ll_max[i][0] > 2 ? SV_COLL_DIRECT_TWO : SV_COLL_DIRECT_ONE, SV_COLL_SIMPLE);
     }
     set_scene(&s, 4, true);
-    expect_at(&s, SV_COLL_ALL_REDUCE, 128 << 10, SV_COLL_ONESHOT, SV_COLL_LL128);
-    expect_at(&s, SV_COLL_ALL_REDUCE, 256 << 10, SV_COLL_DIRECT_ONE, SV_COLL_SIMPLE);
+    expect_at(&s, SV_COLL_ALL_REDUCE, 256 << 10, SV_COLL_ONESHOT, SV_COLL_LL128);
     expect_at(&s, SV_COLL_ALL_REDUCE, (256 << 10) + 4, SV_COLL_DIRECT_TWO, SV_COLL_SIMPLE);
     expect_at(&s, SV_COLL_BARRIER, 0, SV_COLL_ONESHOT, SV_COLL_LL);
     s.config.coll_checksum = true;
@@ -236,7 +235,7 @@ static void check_tuned(void)
     expect_at(&s, SV_COLL_ALL_REDUCE, 1 << 10, SV_COLL_RING, SV_COLL_LL);
     CHECK_EQ(choose(&s, SV_COLL_ALL_REDUCE, 1 << 10).nchannels, 3);
     CHECK_STR(choose(&s, SV_COLL_ALL_REDUCE, 0).why, "SELVAGE_COLL_TUNE");
-    expect_at(&s, SV_COLL_ALL_REDUCE, 2 << 10, SV_COLL_DIRECT_ONE, SV_COLL_SIMPLE);
+    expect_at(&s, SV_COLL_ALL_REDUCE, 2 << 10, SV_COLL_DIRECT_TWO, SV_COLL_SIMPLE);
     expect_at(&s, SV_COLL_ALL_REDUCE, 1 << 20, SV_COLL_DIRECT_TWO, SV_COLL_SIMPLE);
     expect_at(&s, SV_COLL_ALL_REDUCE, 2 << 20, SV_COLL_DIRECT_TWO, SV_COLL_SIMPLE); /* no whole lines here */
     sv_coll_choice_t closed = choose(&s, SV_COLL_ALL_REDUCE, 2 << 20);

@@ -29,16 +29,15 @@ enum { UNIT_K = 1 << 10, UNIT_M = 1 << 20 };
  * ways through slots behind the direct ones are for when those are not open. Up to four ranks these are the fastest
  * ways on H200s (doc/measured.md), beyond that estimates; a tuning file improves them. Lines of LL carry as much flag
  * as data, so they win while latency is all that counts, and the sooner others win the more ranks there are to send to;
- * one pass over all inputs beats two while those are few or short.
+ * of two ranks one pass over all inputs is as short as two.
  */
 static const rule_t rules[] = {
-    UPTO(ALL_REDUCE, 2, 64, K, ONESHOT, LL),
+    UPTO(ALL_REDUCE, 2, 128, K, ONESHOT, LL),
     UPTO(ALL_REDUCE, 2, 512, K, ONESHOT, LL128),
     REST(ALL_REDUCE, 2, DIRECT_ONE),
     REST(ALL_REDUCE, 2, ONESHOT),
     UPTO(ALL_REDUCE, 4, 64, K, ONESHOT, LL),
-    UPTO(ALL_REDUCE, 4, 128, K, ONESHOT, LL128),
-    UPTO(ALL_REDUCE, 4, 256, K, DIRECT_ONE, SIMPLE),
+    UPTO(ALL_REDUCE, 4, 256, K, ONESHOT, LL128),
     REST(ALL_REDUCE, 4, DIRECT_TWO),
     REST(ALL_REDUCE, 4, TWOSHOT),
     UPTO(ALL_REDUCE, 16, 16, K, ONESHOT, LL),
@@ -46,16 +45,19 @@ static const rule_t rules[] = {
     REST(ALL_REDUCE, 16, DIRECT_TWO),
     REST(ALL_REDUCE, 16, TWOSHOT),
 
+    UPTO(REDUCE_SCATTER, 4, 256, K, ONESHOT, LL),
     UPTO(REDUCE_SCATTER, 16, 64, K, ONESHOT, LL),
     UPTO(REDUCE_SCATTER, 16, 512, K, ONESHOT, LL128),
     REST(REDUCE_SCATTER, 16, DIRECT_ONE),
     REST(REDUCE_SCATTER, 16, ONESHOT),
 
+    UPTO(ALL_GATHER, 4, 256, K, ONESHOT, LL),
     UPTO(ALL_GATHER, 16, 128, K, ONESHOT, LL),
     UPTO(ALL_GATHER, 16, 512, K, ONESHOT, LL128),
     REST(ALL_GATHER, 16, DIRECT_ONE),
     REST(ALL_GATHER, 16, ONESHOT),
 
+    UPTO(BROADCAST, 2, 256, K, ONESHOT, LL),
     UPTO(BROADCAST, 16, 64, K, ONESHOT, LL),
     UPTO(BROADCAST, 16, 512, K, ONESHOT, LL128),
     REST(BROADCAST, 2, DIRECT_ONE),
@@ -71,6 +73,7 @@ static const rule_t rules[] = {
     REST(REDUCE, 16, DIRECT_TWO),
     REST(REDUCE, 16, TWOSHOT),
 
+    UPTO(ALL_TO_ALL, 4, 256, K, ONESHOT, LL),
     UPTO(ALL_TO_ALL, 16, 128, K, ONESHOT, LL),
     UPTO(ALL_TO_ALL, 16, 512, K, ONESHOT, LL128),
     REST(ALL_TO_ALL, 16, DIRECT_ONE),
@@ -88,7 +91,7 @@ enum { FORCED_LL_MAX = 64 << 10, FORCED_LL128_MAX = 1 << 20 };
 /* Bytes of one rank's share that are worth another channel, and parts of it that overlap in slots. */
 enum { LL_GRAIN = 1 << 10, LL128_GRAIN = 4 << 10, DIRECT_GRAIN = 16 << 10, SLOT_GRAIN = 32 << 10, CHUNKS = 4 };
 enum { CHUNK_UNIT = 128, CHUNK_MIN = 64 << 10, SOFT_CHANNELS = 2 };
-enum { PUSH_PIECE = 64 << 10, PUSH_PIECES_LOG2 = 2, DIRECT_CHANNELS = 32 };
+enum { PUSH_PIECE = 64 << 10, PUSH_PIECES_LOG2 = 2, DIRECT_CHANNELS = 32, LONG_BYTES = 64 << 20 };
 
 typedef struct way {
     unsigned algo, proto;
@@ -318,7 +321,7 @@ static unsigned channels_of(const question_t *q, const way_t *way)
     unsigned grain = is_direct(way->algo) ? DIRECT_GRAIN : grains[way->proto];
     uint64_t by_size = (share_of(q, way->algo) + grain - 1) / grain;
     unsigned channels = by_size < SV_COLL_CHANNELS ? (unsigned)by_size : SV_COLL_CHANNELS;
-    if (is_direct(way->algo) && !is_pushed(q, way)) /* reading needs no more */
+    if (is_direct(way->algo) && (q->bytes < LONG_BYTES || q->call == SV_COLL_BROADCAST)) /* reading needs no more */
         channels = smaller(channels, DIRECT_CHANNELS);
     channels = q->facts->soft ? smaller(channels, SOFT_CHANNELS) : channels;
     channels = way->nchannels ? way->nchannels : channels;
