@@ -575,8 +575,9 @@ int main(void)
     run(reported, 2, 0, true);
     for (int size = 1; size < 3; size++) {
         run_on_node(size, "SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=4096", (ways_t){.near = true, .direct = true});
-        run_on_node(size, "MESSAGE_EAGER_BYTES=4096 CHECKSUM=off", (ways_t){.near = true, .direct = true});
-        run_on_node(size, "KERNEL_PEER_MAX_BYTES=0", (ways_t){.near = true, .direct = true});
+        run_on_node(size, "SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=4096 CHECKSUM=off",
+                    (ways_t){.near = true, .direct = true});
+        run_on_node(size, "SEGMENT_BYTES=4096 KERNEL_PEER_MAX_BYTES=0", (ways_t){.near = true, .direct = true});
         run_on_node(size, "ROUTE=staged", (ways_t){0});
     }
     run_on_node(2, "FAULT=map=1+", (ways_t){0});

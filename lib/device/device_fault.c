@@ -196,6 +196,12 @@ static sv_memory_kind_t fault_memory_kind(sv_device_t *dev, const void *ptr, siz
     return SV_DEVICE_CALL(inner_of(dev), memory_kind, ptr, bytes);
 }
 
+static selvage_status_t fault_stream_query(sv_device_t *dev, void *stream)
+{
+    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "stream_query");
+    return SV_DEVICE_CALL(inner_of(dev), stream_query, stream);
+}
+
 static bool fault_stream_is_capturing(sv_device_t *dev, void *stream)
 {
     return SV_DEVICE_CALL(inner_of(dev), stream_is_capturing, stream);
@@ -220,6 +226,7 @@ static const sv_device_ops_t fault_ops = {
     .stream_create = fault_stream_create,
     .stream_destroy = fault_stream_destroy,
     .stream_sync = fault_stream_sync,
+    .stream_query = fault_stream_query,
     .event_create = fault_event_create,
     .event_destroy = fault_event_destroy,
     .event_record = fault_event_record,

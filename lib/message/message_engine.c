@@ -12,7 +12,9 @@
 static void release(sv_message_engine_t *engine)
 {
     sv_device_t *dev = engine->dev;
-    void *stream[] = {engine->kernel_stream, engine->out_stream, engine->in_stream, engine->peer_stream};
+    void *stream[] = {engine->kernel_stream, engine->out_stream, engine->in_stream, engine->peer_stream,
+                      engine->early_stream};
+    sv_message_early_end(engine);
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
             SV_DEVICE_CALL(dev, stream_destroy, stream[i]);
@@ -36,11 +38,15 @@ static void init_lists(sv_message_engine_t *engine)
 static void settle_figures(sv_message_engine_t *engine)
 {
     const sv_config_t *config = &engine->comm->config;
-    enum { LINE = 64 };
+    enum { LINE = 64, NEAR_FACTOR = 32 };
     engine->policy = config->checksum;
     engine->eager_bytes = (size_t)config->message_eager_bytes;
     engine->mail_bytes = sizeof(sv_letter_t) + (engine->eager_bytes + LINE - 1) / LINE * LINE;
     engine->segment_bytes = (size_t)config->segment_bytes;
+    engine->near_bytes = NEAR_FACTOR * engine->eager_bytes;
+    if (engine->near_bytes > engine->segment_bytes) /* which go through one piece of pinned memory to the host's */
+        engine->near_bytes = engine->segment_bytes;
+    engine->early_wait_ns = sv_message_early_patience_ns(engine->comm);
     engine->exchange = engine->comm->nonce | UINT32_MAX; /* exchanges count from the nonce on, and never so far */
 }
 
@@ -60,6 +66,7 @@ static selvage_status_t create(selvage_comm_t *comm, sv_message_engine_t **engin
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->out_stream), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->in_stream), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->peer_stream), fail);
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->early_stream), fail);
     *engine_out = engine;
     return SELVAGE_SUCCESS;
 fail:
@@ -85,19 +92,39 @@ void sv_message_break(sv_message_engine_t *engine, selvage_status_t status)
     end_all(&engine->active, status);
 }
 
+/* Its memory is nobody else's before the kernel is gone that was to take another message. */
+static bool must_linger(selvage_request_t *request)
+{
+    if (!request->early || request->engine->broken != SELVAGE_SUCCESS)
+        return false;
+    sv_message_early_stop(request);
+    request->state = SV_REQUEST_LEAVING;
+    sv_list_remove(&request->link);
+    sv_list_append(&request->engine->active, &request->link);
+    return true;
+}
+
 void sv_message_complete(selvage_request_t *request, selvage_status_t status)
 {
     if (request->state == SV_REQUEST_COMPLETE)
         return;
+    if (request->state != SV_REQUEST_LEAVING) {
+        request->error = status;
+        if (status != SELVAGE_SUCCESS)
+            snprintf(request->detail, sizeof request->detail, "%.*s", (int)sizeof request->detail - 1,
+                     sv_thread_detail());
+    }
+    if (must_linger(request))
+        return;
     request->state = SV_REQUEST_COMPLETE;
-    request->error = status;
-    if (status != SELVAGE_SUCCESS)
-        snprintf(request->detail, sizeof request->detail, "%.*s", (int)sizeof request->detail - 1, sv_thread_detail());
     sv_message_pieces_end(request);
     sv_message_direct_end(request);
     if (request->mail)
         sv_mail_put(request->engine, request->mail);
     request->mail = NULL;
+    if (request->chunk)
+        sv_message_put_chunk(request->engine, false, request->chunk);
+    request->chunk = NULL;
     sv_message_leave_place(request);
     sv_list_remove(&request->link);
     if (request->detached)
@@ -140,6 +167,8 @@ bool sv_message_poll(sv_message_engine_t *engine)
     selvage_status_t status = advance(engine, &moved);
     if (status != SELVAGE_SUCCESS)
         sv_message_break(engine, status);
+    if (engine->ncancels)
+        sv_message_early_cancel(engine);
     if (moved) {
         engine->moved_ns = sv_clock_ns();
         return true;

@@ -11,6 +11,7 @@
  *   pieces     segments of long messages on their way through pinned memory
  *
  *   small:  isend --> [kernel: copy, digest] --> EAGER ------------> match --> [kernel: copy, verify] --> complete
+ *           on a node, to a slot in device memory: a waiting receiver's kernel is there before it
  *   long:   isend --> RTS ------------> match --> CTS --> pieces, DONE --> [verify] --> VERDICT --> complete
  *                                         or, on a node: [copy to the receiver's memory] --> [verify] ...
  *
@@ -75,7 +76,8 @@ typedef struct sv_letter {
     uint64_t number;         /* of the message in its pair of ranks, from 1 */
     uint64_t bytes;
     uint64_t send_id, recv_id;
-    uint64_t value[17];      /* ACK: numbers; RTS: on a device; CTS: route and where to; VERDICT: status; BOX: handle */
+    uint64_t value[17];      /* EAGER, LATE: count of its slot, or 0; ACK: numbers; RTS: on a device; CTS: route and
+                                where to; VERDICT: status; BOX: handle */
     sv_record_t record;
 } sv_letter_t;
 
@@ -95,6 +97,8 @@ typedef struct sv_mail {
     struct sv_message_box_end *box; /* it lies there, in this place; NULL: of the pool */
     unsigned slot;
     uintptr_t shift;         /* to the addresses that kernels are given */
+    struct sv_message_box_end *near; /* the message is in a slot of this one's; NULL: behind the letter */
+    uint64_t near_count;
 } sv_mail_t;
 
 typedef struct sv_mail_chunk {
@@ -128,6 +132,7 @@ typedef struct sv_message_line {
     sv_record_t record;
     sv_verify_result_t result;
     uint64_t ready, done;    /* the digest of a send is there; bytes are in place, and verified */
+    uint64_t stop;           /* an early kernel need not wait any longer */
     uint64_t word[SV_MESSAGE_WINDOW];
     sv_push_item_t gather;
     sv_pull_item_t scatter;
@@ -163,6 +168,7 @@ typedef enum sv_request_state {
     SV_REQUEST_AGAIN,        /* receive: asked for a small message again */
     SV_REQUEST_LATE,         /* receive: was matched with one that will come */
     SV_REQUEST_UNPACKING,
+    SV_REQUEST_LEAVING,      /* receive: over, but for a kernel that still waits for it */
     SV_REQUEST_COMPLETE
 } sv_request_state_t;
 
@@ -195,6 +201,10 @@ struct selvage_request {
     bool told_late;          /* send */
     uint64_t began_ns;       /* send */
     bool from_device;        /* receive: its bytes lie on a device there */
+    void *stream;            /* receive: the caller's */
+    bool early, tried_early; /* receive: a kernel waits for it, or is not known to be over; there was one */
+    uint64_t early_key;      /* what that waits for */
+    sv_message_chunk_t *chunk; /* receive: what comes in a slot, on its way to host memory */
     unsigned landing;        /* DIRECT: which place of the receiver's box tells of it ... */
     uint64_t landing_stamp;  /* ... by this number */
     struct sv_message_mapping *mapping; /* send: what it is copied to */
@@ -224,12 +234,18 @@ struct sv_message_engine {
     pthread_mutex_t lock;
     int policy;              /* SV_CONFIG_CHECKSUM_... */
     size_t eager_bytes, mail_bytes, segment_bytes;
+    size_t near_bytes;       /* up to here messages go by slots in device memory, where there are some */
+    uint64_t early_wait_ns;  /* how long a kernel may wait for a message; 0: there are none such */
+    void *call_stream;       /* of the last call that began a request, and when that returned */
+    uint64_t called_ns;
+    uint32_t ncancels;       /* receives to be taken back that a kernel may have taken */
     uint64_t exchange;       /* what identities say for it */
     selvage_status_t broken; /* nothing works any more, and why */
     char broken_text[SV_DETAIL_BYTES];
     uint64_t moved_ns;
     uint64_t stamps;
     uint64_t came[SV_WAYS];  /* messages that were received, by each way */
+    uint64_t came_by_slot, came_early; /* of the near ones, those in device memory, and by a kernel that waited */
 
     sv_list_t mail_free, flying, own; /* own: to this rank itself */
     sv_mail_chunk_t *mail_chunks;
@@ -251,7 +267,7 @@ struct sv_message_engine {
     sv_list_t opened;          /* device memory of peers: open mappings ... */
     sv_list_t mappings;        /* ... and what is known of them, the oldest first */
     uint32_t nmappings;
-    void *kernel_stream, *out_stream, *in_stream, *peer_stream;
+    void *kernel_stream, *out_stream, *in_stream, *peer_stream, *early_stream;
     sv_message_peer_t *peers[SV_MESSAGE_PEERS];
     bool quarantined;          /* the wire may still write its memory */
 };
@@ -296,6 +312,8 @@ static inline void *sv_mail_device(const sv_mail_t *mail, const void *ptr)
 {
     return (void *)((uintptr_t)ptr + mail->shift);
 }
+/* Of a letter with what is behind it. */
+size_t sv_mail_bytes(const sv_letter_t *letter);
 /* Nothing but the record and the payload changes behind this; whether a letter is whole, whoever wrote it. */
 void sv_mail_seal(sv_message_engine_t *engine, sv_mail_t *mail, int rank);
 bool sv_mail_is_sound(const sv_message_engine_t *engine, const sv_letter_t *letter);
@@ -308,6 +326,21 @@ selvage_status_t sv_mail_taken(sv_message_engine_t *engine, sv_mail_t *mail);
 selvage_status_t sv_mail_poll(sv_message_engine_t *engine, bool *moved);
 /* Withdraws what is posted and flying. */
 void sv_mail_withdraw(sv_message_engine_t *engine);
+
+/* --- message_early.c ---------------------------------------------------------------------------------------------- */
+
+uint64_t sv_message_early_patience_ns(const selvage_comm_t *comm);
+/* A host is about to wait for these (some may be NULL, or sends): launches what can be. */
+void sv_message_early(sv_message_engine_t *engine, size_t count, selvage_request_t **requests);
+/* Of a receive that has met its message: whether its kernel takes just that. */
+bool sv_message_early_fits(const selvage_request_t *recv);
+/* Whether the kernel has gone without it. */
+bool sv_message_early_is_away(selvage_request_t *recv);
+void sv_message_early_stop(selvage_request_t *recv);
+/* Ends receives that were to be taken back and whose kernels have gone. */
+void sv_message_early_cancel(sv_message_engine_t *engine);
+/* Waits for all kernels that wait. */
+void sv_message_early_end(sv_message_engine_t *engine);
 
 /* --- message_match.c ---------------------------------------------------------------------------------------------- */
 
@@ -357,9 +390,16 @@ void sv_message_identify(selvage_request_t *request);
 /* Launches the digest kernel: sums bytes of src, copies them to dst (or NULL) ... and writes the record: */
 selvage_status_t sv_message_prepare(selvage_request_t *send, const uint8_t *src, uint8_t *dst, sv_record_t *record,
                                     uint64_t *word, uint64_t stamp, void *stream);
-/* ... and compares it; the line tells. */
+struct sv_near_place;
+/* The same into a slot of the receiver's; word: in the box. */
+selvage_status_t sv_message_prepare_near(selvage_request_t *send, const struct sv_near_place *to, uint64_t *word,
+                                         uint64_t stamp, void *stream);
+/* ... and compares it; the line tells: stamp ... */
 selvage_status_t sv_message_verify(selvage_request_t *recv, const uint8_t *src, uint8_t *dst, const sv_record_t *record,
                                    void *stream);
+/* ... or stamp + 1, if the message has not come to its slot in time. */
+selvage_status_t sv_message_verify_early(selvage_request_t *recv, const struct sv_near_place *from, uint64_t wait_ns,
+                                         void *stream);
 /* What the kernel found, or this thread: SUCCESS, or ERR_CHECKSUM with the detail set and nothing logged. */
 selvage_status_t sv_message_verified(const selvage_request_t *recv);
 selvage_status_t sv_message_compare(const selvage_request_t *recv, const sv_record_t *record, uint64_t sum);
@@ -373,7 +413,7 @@ static inline bool sv_word_is(const uint64_t *word, uint64_t value)
     return __atomic_load_n(word, __ATOMIC_ACQUIRE) == value;
 }
 
-/* Has the request's event stand for what the stream has been given so far. */
+/* Has the request's event stand for what the stream has been given so far, unless all that is complete. */
 selvage_status_t sv_message_record(selvage_request_t *request, void *stream);
 /* Ends a request; with an error, whose detail is the thread's. */
 void sv_message_complete(selvage_request_t *request, selvage_status_t status);

@@ -22,9 +22,10 @@ static uint64_t check_of(const sv_message_engine_t *engine, const sv_letter_t *l
     return check;
 }
 
-static size_t bytes_of(const sv_letter_t *letter)
+size_t sv_mail_bytes(const sv_letter_t *letter)
 {
-    return sizeof *letter + (letter->kind == SV_LETTER_EAGER ? letter->bytes : 0);
+    const bool behind = letter->kind == SV_LETTER_EAGER && letter->value[0] == 0;
+    return sizeof *letter + (behind ? letter->bytes : 0);
 }
 
 /* A fault of a test's: a small message is damaged on its way, and whole again when it has left. */
@@ -43,8 +44,8 @@ static selvage_status_t fly(sv_message_engine_t *engine, sv_mail_t *mail, int ra
 {
     if (engine->comm->fault.armed)
         hurt(engine, mail);
-    selvage_status_t status = sv_wire_send(engine->wire, SV_WIRE_MESSAGE, mail->letter, bytes_of(mail->letter), rank,
-                                           LETTER_TAG, &mail->request);
+    selvage_status_t status = sv_wire_send(engine->wire, SV_WIRE_MESSAGE, mail->letter, sv_mail_bytes(mail->letter),
+                                           rank, LETTER_TAG, &mail->request);
     if (status != SELVAGE_SUCCESS)
         return status;
     mail->flying = true;
@@ -141,13 +142,13 @@ static selvage_status_t listen_all(sv_message_engine_t *engine)
 
 bool sv_mail_is_sound(const sv_message_engine_t *engine, const sv_letter_t *letter)
 {
-    return letter->check == check_of(engine, letter, engine->wire->rank) && bytes_of(letter) <= engine->mail_bytes &&
-           letter->source >= 0 && letter->source < engine->wire->size;
+    return letter->check == check_of(engine, letter, engine->wire->rank) &&
+           sv_mail_bytes(letter) <= engine->mail_bytes && letter->source >= 0 && letter->source < engine->wire->size;
 }
 
 static bool is_whole(const sv_message_engine_t *engine, const sv_letter_t *letter, size_t bytes)
 {
-    return bytes >= sizeof *letter && sv_mail_is_sound(engine, letter) && bytes == bytes_of(letter);
+    return bytes >= sizeof *letter && sv_mail_is_sound(engine, letter) && bytes == sv_mail_bytes(letter);
 }
 
 /* The oldest receive, if it is filled, is posted anew as the youngest. */

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/base_log.h"
-#include "message/message_engine.h"
 #include "message/message_layout.h"
+#include "message/message_near.h"
 
 static selvage_status_t settle(selvage_request_t *recv, selvage_status_t status)
 {
@@ -82,6 +82,8 @@ static selvage_status_t judge_small(selvage_request_t *recv, selvage_status_t fo
         return tell(recv, SV_LETTER_AGAIN, 0);
     }
     selvage_status_t status = found == SELVAGE_SUCCESS ? SELVAGE_SUCCESS : give_up(recv);
+    if (recv->chunk && status == SELVAGE_SUCCESS)
+        memcpy(recv->place.data, recv->chunk->pinned, recv->bytes);
     selvage_status_t taken = sv_mail_taken(recv->engine, mail);
     SV_TRY(status);
     SV_TRY(taken);
@@ -127,11 +129,34 @@ static selvage_status_t judge_long(selvage_request_t *recv, selvage_status_t fou
 
 /* --- the way there ------------------------------------------------------------------------------------------------ */
 
+/* Out of a slot in device memory; to the host's by way of pinned memory. */
+static selvage_status_t take_from_slot(selvage_request_t *recv)
+{
+    sv_message_engine_t *engine = recv->engine;
+    const sv_mail_t *mail = recv->mail;
+    const sv_near_place_t from = sv_near_place(engine, mail->near, mail->near_count);
+    uint8_t *to = recv->place.data;
+    if (!recv->place.on_device) {
+        if (!recv->chunk && !(recv->chunk = sv_message_take_chunk(engine, false)))
+            return SELVAGE_IN_PROGRESS;
+        to = recv->chunk->pinned;
+    }
+    sv_message_box_wish(mail->near, !recv->place.on_device);
+    engine->came[SV_WAY_NEAR]++;
+    engine->came_by_slot++;
+    recv->state = SV_REQUEST_CLOSING;
+    return sv_message_verify(recv, from.payload, to, from.record, engine->kernel_stream);
+}
+
 static selvage_status_t take_small(selvage_request_t *recv)
 {
     sv_mail_t *mail = recv->mail;
     uint64_t sum = 0;
+    if (mail->near)
+        return take_from_slot(recv);
     recv->engine->came[mail->from_wire ? SV_WAY_WIRE : SV_WAY_NEAR]++;
+    if (mail->box)
+        sv_message_box_wish(mail->box, !recv->place.on_device);
     if (recv->place.on_device && recv->bytes) {
         recv->state = SV_REQUEST_CLOSING;
         return sv_message_verify(recv, sv_mail_device(mail, sv_mail_payload(mail)), recv->place.data,
@@ -144,8 +169,31 @@ static selvage_status_t take_small(selvage_request_t *recv)
     return judge_small(recv, sv_message_compare(recv, &mail->letter->record, sum));
 }
 
+/* The kernel that was there before the message has taken it, or goes now. */
+static selvage_status_t begin_early(selvage_request_t *recv)
+{
+    if (sv_message_early_fits(recv)) {
+        recv->state = SV_REQUEST_CLOSING;
+        return SELVAGE_SUCCESS;
+    }
+    sv_message_early_stop(recv);
+    return sv_message_early_is_away(recv) ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
+}
+
+static void count_early(selvage_request_t *recv)
+{
+    if (!recv->early)
+        return;
+    recv->early = false;
+    recv->engine->came[SV_WAY_NEAR]++;
+    recv->engine->came_by_slot++;
+    recv->engine->came_early++;
+}
+
 static selvage_status_t begin(selvage_request_t *recv)
 {
+    if (recv->early)
+        return begin_early(recv);
     if (recv->bytes)
         SV_TRY(sv_message_gate(recv));
     return recv->mail ? take_small(recv) : clear(recv);
@@ -186,6 +234,20 @@ static selvage_status_t close(selvage_request_t *recv, bool *moved)
     return sv_message_verify(recv, recv->place.data, NULL, &recv->line->record, recv->engine->in_stream);
 }
 
+static selvage_status_t take_verified(selvage_request_t *recv, bool *moved)
+{
+    if (sv_message_early_is_away(recv)) {
+        *moved = true;
+        recv->state = SV_REQUEST_GATE;
+        return SELVAGE_SUCCESS;
+    }
+    if (!sv_word_is(&recv->line->done, recv->stamp)) /* partner: the digest kernel, or the stream behind another */
+        return SELVAGE_IN_PROGRESS;
+    *moved = true;
+    count_early(recv);
+    return recv->mail ? judge_small(recv, sv_message_verified(recv)) : judge_long(recv, sv_message_verified(recv));
+}
+
 static selvage_status_t advance(selvage_request_t *recv, bool *moved)
 {
     selvage_status_t status;
@@ -193,19 +255,21 @@ static selvage_status_t advance(selvage_request_t *recv, bool *moved)
     case SV_REQUEST_GATE:
         status = begin(recv);
         *moved |= status == SELVAGE_SUCCESS;
-        return status;
+        if (status != SELVAGE_SUCCESS || !recv->early)
+            return status;
+        return take_verified(recv, moved);
     case SV_REQUEST_MOVING:
         return close(recv, moved);
     case SV_REQUEST_CLOSING:
+        return take_verified(recv, moved);
     case SV_REQUEST_UNPACKING:
-        if (!sv_word_is(&recv->line->done, recv->stamp)) /* partner: the digest kernel, or the stream behind another */
+    case SV_REQUEST_LEAVING:
+        if (recv->state == SV_REQUEST_LEAVING ? !sv_message_early_is_away(recv)
+                                              : !sv_word_is(&recv->line->done, recv->stamp)) /* partner: as above */
             return SELVAGE_IN_PROGRESS;
         *moved = true;
-        if (recv->state == SV_REQUEST_UNPACKING) {
-            sv_message_complete(recv, SELVAGE_SUCCESS);
-            return SELVAGE_SUCCESS;
-        }
-        return recv->mail ? judge_small(recv, sv_message_verified(recv)) : judge_long(recv, sv_message_verified(recv));
+        sv_message_complete(recv, recv->error);
+        return SELVAGE_SUCCESS;
     default:
         return SELVAGE_IN_PROGRESS;
     }
@@ -260,6 +324,9 @@ void sv_message_matched(selvage_request_t *recv, sv_mail_t *mail)
     recv->from_device = letter->kind == SV_LETTER_RTS && letter->value[0];
     recv->attempt = 0;
     recv->state = SV_REQUEST_GATE;
+    if (recv->cancelled) /* too late */
+        recv->engine->ncancels--;
+    recv->cancelled = false;
     sv_message_identify(recv);
     sv_list_append(&recv->engine->active, &recv->link);
     settle(recv, meet(recv, mail));

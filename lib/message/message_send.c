@@ -8,8 +8,8 @@
 
 #include "base/base_clock.h"
 #include "base/base_log.h"
-#include "message/message_engine.h"
 #include "message/message_layout.h"
+#include "message/message_near.h"
 
 /* What goes wrong behind the call ends the request, and nothing else. */
 static selvage_status_t settle(selvage_request_t *send, selvage_status_t status)
@@ -27,6 +27,11 @@ static sv_letter_t letter_of(const selvage_request_t *send, sv_letter_kind_t kin
 
 /* --- small -------------------------------------------------------------------------------------------------------- */
 
+static uint64_t slot_of(const selvage_request_t *send)
+{
+    return send->mail->near ? send->mail->near_count : 0;
+}
+
 /* A message that its stream holds up holds up none behind it, which may have other tags: it is announced. */
 static selvage_status_t tell_if_late(selvage_request_t *send)
 {
@@ -35,6 +40,7 @@ static selvage_status_t tell_if_late(selvage_request_t *send)
     if (send->told_late || sv_clock_ns() - send->began_ns < LATE_NS)
         return SELVAGE_IN_PROGRESS;
     send->told_late = true;
+    letter.value[0] = slot_of(send);
     SV_TRY(sv_mail_tell(send->engine, send->peer, &letter));
     return SELVAGE_IN_PROGRESS;
 }
@@ -80,20 +86,41 @@ static selvage_status_t fill_by_kernel(selvage_request_t *send, void *stream)
         mail->stamp = ++send->engine->stamps;
     sv_mail_seal(send->engine, mail, send->peer); /* the kernel itself may tell the receiver */
     SV_TRY(sv_message_pack_device(send, on));
+    if (mail->near) {
+        const sv_near_place_t to = sv_near_place(send->engine, mail->near, mail->near_count);
+        return sv_message_prepare_near(send, &to, sv_mail_device(mail, mail->word), mail->stamp, on);
+    }
     return sv_message_prepare(send, send->place.data, sv_mail_device(mail, sv_mail_payload(mail)),
                               sv_mail_device(mail, &mail->letter->record), sv_mail_device(mail, mail->word),
                               mail->stamp, on);
 }
 
+/* Mail in the neighbour's box, with a slot in his device memory: for longer messages, too. */
+static bool has_slot(selvage_request_t *send, const sv_message_peer_t *peer)
+{
+    if (!send->place.on_device || send->bytes == 0 || send->synchronous || send->engine->comm->fault.armed ||
+        !peer->out || !peer->out->near.base || send->bytes > send->engine->near_bytes)
+        return false;
+    sv_mail_t *mail = sv_message_box_room(send->engine, peer->out);
+    if (mail && sv_near_take(send, mail)) {
+        send->mail = mail;
+        return true;
+    }
+    if (mail)
+        sv_mail_put(send->engine, mail);
+    return false;
+}
+
 static selvage_status_t begin_small(selvage_request_t *send, void *stream)
 {
     /* What a fault has hurt can be asked for again only if it went by the wire. */
-    if (send->engine->comm->fault.armed)
+    if (!send->mail && send->engine->comm->fault.armed)
         SV_TRY(sv_mail_take(send->engine, &send->mail));
-    else
+    else if (!send->mail)
         SV_TRY(sv_mail_take_to(send->engine, send->peer, &send->mail));
     send->began_ns = sv_clock_ns();
     *send->mail->letter = letter_of(send, SV_LETTER_EAGER);
+    send->mail->letter->value[0] = slot_of(send);
     if (send->place.on_device && send->bytes)
         return fill_by_kernel(send, stream);
     send->state = SV_REQUEST_GATE;
@@ -277,7 +304,8 @@ selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
     SV_TRY(sv_message_peer(engine, send->peer, &peer));
     send->number = peer->sent + 1;
     sv_message_identify(send);
-    selvage_status_t status = is_small(send, peer) ? begin_small(send, stream) : begin_long(send, stream);
+    const bool small = has_slot(send, peer) || is_small(send, peer);
+    selvage_status_t status = small ? begin_small(send, stream) : begin_long(send, stream);
     if (status == SELVAGE_SUCCESS && send->state != SV_REQUEST_FILLING)
         status = record(send, stream);
     SV_TRY(status);

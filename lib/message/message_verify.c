@@ -4,7 +4,7 @@
  * pass. The same for the order between a request and the stream that its caller named.
  */
 #include "base/base_log.h"
-#include "message/message_engine.h"
+#include "message/message_near.h"
 
 void sv_message_identify(selvage_request_t *request)
 {
@@ -28,12 +28,14 @@ void sv_message_identify(selvage_request_t *request)
 static selvage_status_t launch(selvage_request_t *request, sv_digest_arg_t *arg, void *stream)
 {
     sv_device_t *dev = request->engine->dev;
+    const unsigned wanted = sv_kernel_blocks(dev, request->bytes), half = (dev->launch_blocks + 1) / 2;
     arg->bytes = request->bytes;
     arg->key = request->key;
     arg->scratch = request->scratch;
     arg->mode |= sv_message_checks(request->engine) ? 0u : (unsigned)SV_DIGEST_NONE;
     arg->identity = request->identity;
-    return SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, arg, sizeof *arg, sv_kernel_blocks(dev, request->bytes),
+    /* One that waits is resident as a whole. */
+    return SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, arg, sizeof *arg, arg->await && half < wanted ? half : wanted,
                           stream);
 }
 
@@ -45,17 +47,46 @@ selvage_status_t sv_message_prepare(selvage_request_t *send, const uint8_t *src,
     return launch(send, &arg, stream);
 }
 
+selvage_status_t sv_message_prepare_near(selvage_request_t *send, const sv_near_place_t *to, uint64_t *word,
+                                         uint64_t stamp, void *stream)
+{
+    sv_digest_arg_t arg = {.src = send->place.data, .dst = to->payload, .record = (uint8_t *)to->record,
+                           .signal = word, .signal_value = stamp, .second = to->word,
+                           .second_value = sv_near_value(send->key), .mode = SV_DIGEST_PREPARE};
+    return launch(send, &arg, stream);
+}
+
+static sv_digest_arg_t verify_arg(const selvage_request_t *recv, const uint8_t *src, uint8_t *dst,
+                                  const sv_record_t *record)
+{
+    return (sv_digest_arg_t){.src = src,
+                             .dst = dst,
+                             .record = (uint8_t *)(uintptr_t)record, /* read only */
+                             .result = &recv->line->result,
+                             .signal = &recv->line->done,
+                             .signal_value = recv->stamp,
+                             .mode = SV_DIGEST_VERIFY};
+}
+
 selvage_status_t sv_message_verify(selvage_request_t *recv, const uint8_t *src, uint8_t *dst, const sv_record_t *record,
                                    void *stream)
 {
     recv->stamp = ++recv->engine->stamps;
-    sv_digest_arg_t arg = {.src = src,
-                           .dst = dst,
-                           .record = (uint8_t *)(uintptr_t)record, /* read only */
-                           .result = &recv->line->result,
-                           .signal = &recv->line->done,
-                           .signal_value = recv->stamp,
-                           .mode = SV_DIGEST_VERIFY};
+    sv_digest_arg_t arg = verify_arg(recv, src, dst, record);
+    return launch(recv, &arg, stream);
+}
+
+selvage_status_t sv_message_verify_early(selvage_request_t *recv, const sv_near_place_t *from, uint64_t wait_ns,
+                                         void *stream)
+{
+    recv->stamp = recv->engine->stamps + 1;
+    recv->engine->stamps += 2;
+    sv_digest_arg_t arg = verify_arg(recv, from->payload, recv->place.data, from->record);
+    arg.await = from->word;
+    arg.await_value = sv_near_value(recv->key);
+    arg.await_ns = wait_ns;
+    arg.away_value = recv->stamp + 1;
+    arg.stop = &recv->line->stop;
     return launch(recv, &arg, stream);
 }
 
@@ -106,6 +137,10 @@ selvage_status_t sv_message_gate(selvage_request_t *request)
 selvage_status_t sv_message_record(selvage_request_t *request, void *stream)
 {
     sv_device_t *dev = request->engine->dev;
+    selvage_status_t idle = SV_DEVICE_CALL(dev, stream_query, stream); /* which costs less than an event */
+    request->gated = false;
+    if (idle != SELVAGE_IN_PROGRESS)
+        return idle;
     if (!request->event)
         SV_TRY(dev->ops->event_create(dev, &request->event));
     SV_TRY(SV_DEVICE_CALL(dev, event_record, request->event, stream));

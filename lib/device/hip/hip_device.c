@@ -75,6 +75,15 @@ static selvage_status_t event_query(sv_device_t *dev, sv_event_t *event)
     return SELVAGE_IN_PROGRESS;
 }
 
+static selvage_status_t stream_query(sv_device_t *dev, void *stream)
+{
+    hipError_t error = HIP_RUN(hip_of(dev), hipStreamQuery((hipStream_t)stream));
+    if (error != hipErrorNotReady)
+        return sv_hip_status(hip_of(dev), error, "hipStreamQuery");
+    (void)hipGetLastError(); /* as above */
+    return SELVAGE_IN_PROGRESS;
+}
+
 static selvage_status_t stream_wait_event(sv_device_t *dev, void *stream, sv_event_t *event)
 {
     HIP_CALL(dev, hipStreamWaitEvent((hipStream_t)stream, (hipEvent_t)(void *)event, 0), "hipStreamWaitEvent");
@@ -163,6 +172,7 @@ static const sv_device_ops_t hip_ops = {
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,
     .stream_sync = stream_sync,
+    .stream_query = stream_query,
     .event_create = event_create,
     .event_destroy = event_destroy,
     .event_record = event_record,

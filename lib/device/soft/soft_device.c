@@ -101,6 +101,7 @@ static const sv_device_ops_t soft_ops = {
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,
     .stream_sync = stream_sync,
+    .stream_query = soft_stream_query,
     .event_create = soft_event_create,
     .event_destroy = soft_event_destroy,
     .event_record = soft_event_record,
