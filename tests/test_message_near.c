@@ -79,6 +79,26 @@ static void swapping(local_rank_t *self)
     selvage_stream_destroy(self->dev, stream);
 }
 
+/* Longer ones, which kernels copy to where they belong: their verifying kernels wait there. */
+static void landing(local_rank_t *self)
+{
+    const bool *waits = self->arg;
+    const message_shape_t shape = {.bytes = 30000, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    meet(self);
+    const uint64_t before = engine_of(self)->came_early;
+    for (int i = 0; i < 2 * ROUNDS; i++)
+        swap(self, &shape, &shape, i);
+    CHECK_EQ(engine_of(self)->came[SV_WAY_DIRECT], 2 * ROUNDS);
+    CHECK_EQ(engine_of(self)->came_early > before, *waits);
+    local_ranks_barrier(self);
+}
+
+static void land_with(const char *settings, bool waits)
+{
+    local_ranks_env(settings);
+    run(landing, &waits, false);
+}
+
 static void swap_with(const char *settings, expected_t wanted)
 {
     local_ranks_env(settings);
@@ -162,7 +182,7 @@ static void others(local_rank_t *self)
     shape = plain;
     shape.on_device = false;
     receive_other(self, &shape, 1, SELVAGE_SUCCESS);
-    shape.bytes = 300000;
+    shape.bytes = 1 << 21; /* too long for a slot */
     shape.on_device = true;
     receive_other(self, &shape, 1, SELVAGE_ERR_TRUNCATED);
     for (int i = 0; i < 4; i++)
@@ -320,6 +340,9 @@ int main(void)
     swap_with("EARLY_WAIT_US=1", MAYBE);
     swap_with("EARLY_WAIT_US=100000 ROUTE=shared", NONE);
     swap_with("EARLY_WAIT_US=100000 FAULT=ipc=1+", NONE);
+    land_with("EARLY_WAIT_US=100000 MESSAGE_EAGER_BYTES=32 SOFT_BLOCKS=4 KERNEL_PEER_MAX_BYTES=1M", true);
+    land_with("EARLY_WAIT_US=100000 MESSAGE_EAGER_BYTES=32 KERNEL_PEER_MAX_BYTES=0", false);
+    land_with("EARLY_WAIT_US=100000 MESSAGE_EAGER_BYTES=32 CHECKSUM=off", false);
     local_ranks_env("EARLY_WAIT_US=100000 SOFT_BLOCKS=2");
     run(to_host, NULL, false);
     run(others, NULL, true);

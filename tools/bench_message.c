@@ -285,12 +285,12 @@ static bool write_json(const message_run_t *all)
 static void print_head(const bench_run_t *run)
 {
     bench_report_title(run);
-    printf("a message to the next rank and one from the rank before, in device memory: the receive posted just before\n"
-           "the send; the difference from an exchange of the same packets, and the share of its bandwidth; the receive\n"
-           "posted before all began, or when its message was there; the host in the calls; and a vector of %d-byte\n"
-           "blocks. Medians of the slowest rank, us\n\n%8s %10s %8s %10s %10s %10s %9s %10s %7s %7s %9s\n",
-           BLOCK_BYTES, "size", "message", "GB/s", "exchange", "difference", "share", "posted", "unexpected", "isend", "irecv",
-           "typed");
+    printf("a message to the next rank and one from the rank before, in device memory: the receive posted just\n"
+           "before the send; the difference from an exchange of the same packets, and the share of its bandwidth; the\n"
+           "receive posted before all began, or when its message was there; the host in the calls; and a vector of\n"
+           "%d-byte blocks. Medians of the slowest rank, us\n\n", BLOCK_BYTES);
+    printf("%8s %10s %8s %10s %10s %10s %9s %10s %7s %7s %9s\n", "size", "message", "GB/s", "exchange", "difference",
+           "share", "posted", "unexpected", "isend", "irecv", "typed");
     fflush(stdout);
 }
 

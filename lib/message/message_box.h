@@ -10,7 +10,8 @@
  *   (its host, or the kernel that copied)        freed[i] = stamp when it is taken; the place is free again
  *
  * Direct copies use a box, too: the writer's stream or kernel says in landed[k] that the bytes are in the reader's
- * memory, and in recorded[k] that the record is here.
+ * memory, and in recorded[k] that the record is here, or in device memory if there are slots (message_near.h). The
+ * reader's kernel says in verdict[k] that they are good, and the writer in left[k] that it has seen so.
  */
 #ifndef SV_MESSAGE_BOX_H
 #define SV_MESSAGE_BOX_H
@@ -19,13 +20,16 @@
 #include "memory/memory_shared.h"
 #include "message/message_engine.h"
 
-enum { SV_BOX_SLOTS = 16, SV_BOX_LANDINGS = 32, SV_NEAR_SLOTS = 8 };
+enum { SV_BOX_SLOTS = 16, SV_BOX_LANDINGS = 32, SV_NEAR_SLOTS = 4 };
 
 typedef struct sv_message_box {
     uint64_t arrived[SV_BOX_SLOTS];
     uint64_t landed[SV_BOX_LANDINGS], recorded[SV_BOX_LANDINGS];
     uint64_t freed[SV_BOX_SLOTS];
+    uint64_t verdict[SV_BOX_LANDINGS]; /* reader: verified */
+    uint64_t left[SV_BOX_LANDINGS];    /* writer: it looks there no more */
     sv_record_t record[SV_BOX_LANDINGS];
+    uint64_t near_open;      /* writer: it has mapped the slots */
     uint64_t near_freed[SV_NEAR_SLOTS];
     uint64_t wants_host;     /* reader: what came last went to host memory */
     uint64_t near_bytes, near_offset; /* reader: of its slots in device memory; bytes 0: none */
@@ -47,6 +51,7 @@ typedef struct sv_message_box_end {
     uint64_t stamp[SV_BOX_SLOTS]; /* writer: given last; reader: taken last */
     bool writer, used;       /* reader: something came */
     uint32_t landings;       /* reader: those in use */
+    uint64_t given[SV_BOX_LANDINGS]; /* reader: stamp that each was given last */
     sv_message_near_t near;
 } sv_message_box_end_t;
 

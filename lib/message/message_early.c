@@ -8,6 +8,8 @@
  * length, and it is launched only where no receive that was posted before would take that: so if it comes, the receive
  * is its own, whatever came before it. The host matches as ever when it sees the letter, and finds the work done. A
  * message of another number, tag or length, or one that comes late, finds the kernel gone, or told to go.
+ *
+ * What a long message's sender copies straight to its place (message_direct.c) is awaited there in the same way.
  */
 #include "base/base_clock.h"
 #include "message/message_near.h"
@@ -64,9 +66,20 @@ static bool choose_stream(selvage_request_t *recv, uint64_t now_ns, void **strea
     return recv->stream == engine->call_stream && now_ns - engine->called_ns < LOCAL_LAUNCH_NS;
 }
 
-static selvage_status_t launch(selvage_request_t *recv, uint64_t now_ns)
+static selvage_status_t launch(selvage_request_t *recv, sv_verify_job_t *job, void *stream)
 {
     enum { BYTES_IN_NS = 64 }; /* what is longer may take longer */
+    job->wait_ns = recv->engine->early_wait_ns + recv->bytes / BYTES_IN_NS;
+    recv->tried_early = true;
+    SV_TRY(sv_message_verify(recv, job, stream));
+    recv->early = true;
+    recv->early_key = recv->key;
+    return SELVAGE_SUCCESS;
+}
+
+/* Nothing has met it yet. */
+static selvage_status_t await_slot(selvage_request_t *recv, uint64_t now_ns)
+{
     sv_message_engine_t *engine = recv->engine;
     sv_message_peer_t *peer;
     uint64_t messages, slots;
@@ -77,11 +90,25 @@ static selvage_status_t launch(selvage_request_t *recv, uint64_t now_ns)
     recv->bytes = recv->place.bytes;
     recv->number = peer->taken + 1 + messages;
     sv_message_identify(recv);
-    recv->tried_early = true;
-    SV_TRY(sv_message_verify_early(recv, &from, engine->early_wait_ns + recv->bytes / BYTES_IN_NS, stream));
-    recv->early = true;
-    recv->early_key = recv->key;
-    return SELVAGE_SUCCESS;
+    sv_verify_job_t job = {.src = from.payload, .dst = recv->place.data, .record = from.record, .await = from.word,
+                           .await_value = sv_near_value(recv->key)};
+    return launch(recv, &job, stream);
+}
+
+/* It has met its message, whose bytes a kernel copies straight to where it lies. */
+static selvage_status_t await_landing(selvage_request_t *recv)
+{
+    if (recv->is_send || recv->tried_early || recv->state != SV_REQUEST_MOVING || recv->route != SV_MESSAGE_DIRECT ||
+        !sv_message_checks(recv->engine) || !sv_message_direct_by_kernel(recv))
+        return SELVAGE_SUCCESS;
+    sv_verify_job_t job = sv_message_direct_job(recv);
+    return job.await ? launch(recv, &job, recv->engine->early_stream) : SELVAGE_SUCCESS;
+}
+
+static selvage_status_t await(selvage_request_t *recv, uint64_t now_ns)
+{
+    SV_TRY(await_slot(recv, now_ns));
+    return await_landing(recv);
 }
 
 void sv_message_early(sv_message_engine_t *engine, size_t count, selvage_request_t **requests)
@@ -90,7 +117,7 @@ void sv_message_early(sv_message_engine_t *engine, size_t count, selvage_request
         return;
     const uint64_t now_ns = sv_clock_ns();
     for (size_t i = 0; i < count; i++) {
-        selvage_status_t status = requests[i] ? launch(requests[i], now_ns) : SELVAGE_SUCCESS;
+        selvage_status_t status = requests[i] ? await(requests[i], now_ns) : SELVAGE_SUCCESS;
         if (status != SELVAGE_SUCCESS)
             sv_message_complete(requests[i], status);
     }

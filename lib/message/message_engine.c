@@ -38,7 +38,7 @@ static void init_lists(sv_message_engine_t *engine)
 static void settle_figures(sv_message_engine_t *engine)
 {
     const sv_config_t *config = &engine->comm->config;
-    enum { LINE = 64, NEAR_FACTOR = 32 };
+    enum { LINE = 64, NEAR_FACTOR = 128 };
     engine->policy = config->checksum;
     engine->eager_bytes = (size_t)config->message_eager_bytes;
     engine->mail_bytes = sizeof(sv_letter_t) + (engine->eager_bytes + LINE - 1) / LINE * LINE;

@@ -272,6 +272,27 @@ struct sv_message_engine {
     bool quarantined;          /* the wire may still write its memory */
 };
 
+/* What the digest kernel does for a send: sums bytes of src, copies them to dst (or NULL), writes the record, and
+   releases word and near (or NULL). */
+typedef struct sv_prepare_job {
+    const uint8_t *src;
+    uint8_t *dst;
+    sv_record_t *record;
+    uint64_t *word, stamp;
+    uint64_t *near, near_value;
+} sv_prepare_job_t;
+/* For a receive: waits for await (unless NULL) to be await_value, copies and sums, and compares the record; the line
+   tells: stamp, or stamp + 1 if what was awaited has not come in time. verdict (or NULL) gets its value if it was
+   good. */
+typedef struct sv_verify_job {
+    const uint8_t *src;
+    uint8_t *dst;
+    const sv_record_t *record;
+    const uint64_t *await;
+    uint64_t await_value, wait_ns;
+    uint64_t *verdict, verdict_value;
+} sv_verify_job_t;
+
 /* --- message_engine.c --------------------------------------------------------------------------------------------- */
 
 /* The engine of a communicator, made at the first call; any thread. */
@@ -375,10 +396,15 @@ selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved);
 bool sv_message_direct_offer(selvage_request_t *recv, sv_letter_t *cts);
 selvage_status_t sv_message_direct_open(selvage_request_t *send, const sv_letter_t *cts);
 selvage_status_t sv_message_direct_copy(selvage_request_t *send);
+/* Whether a kernel copies it, and sums in the same pass; both ends come to one answer. */
+bool sv_message_direct_by_kernel(const selvage_request_t *request);
 /* Whether the bytes, and the record, have left or landed. */
 bool sv_message_direct_has_left(const selvage_request_t *send);
 bool sv_message_direct_has_landed(const selvage_request_t *recv);
-selvage_status_t sv_message_direct_verify(selvage_request_t *recv);
+/* Sender: whether the receiver's kernel has found all good. */
+bool sv_message_direct_is_good(const selvage_request_t *send);
+/* Receiver: what is to be verified, and what a kernel can wait for: nothing if await is NULL. */
+sv_verify_job_t sv_message_direct_job(const selvage_request_t *recv);
 void sv_message_direct_end(selvage_request_t *request);
 void sv_message_close_mappings(sv_message_engine_t *engine);
 
@@ -387,19 +413,9 @@ void sv_message_pieces_end(selvage_request_t *request);
 
 /* Identity and key, from what the request knows. */
 void sv_message_identify(selvage_request_t *request);
-/* Launches the digest kernel: sums bytes of src, copies them to dst (or NULL) ... and writes the record: */
-selvage_status_t sv_message_prepare(selvage_request_t *send, const uint8_t *src, uint8_t *dst, sv_record_t *record,
-                                    uint64_t *word, uint64_t stamp, void *stream);
-struct sv_near_place;
-/* The same into a slot of the receiver's; word: in the box. */
-selvage_status_t sv_message_prepare_near(selvage_request_t *send, const struct sv_near_place *to, uint64_t *word,
-                                         uint64_t stamp, void *stream);
-/* ... and compares it; the line tells: stamp ... */
-selvage_status_t sv_message_verify(selvage_request_t *recv, const uint8_t *src, uint8_t *dst, const sv_record_t *record,
-                                   void *stream);
-/* ... or stamp + 1, if the message has not come to its slot in time. */
-selvage_status_t sv_message_verify_early(selvage_request_t *recv, const struct sv_near_place *from, uint64_t wait_ns,
-                                         void *stream);
+
+selvage_status_t sv_message_prepare(selvage_request_t *send, const sv_prepare_job_t *job, void *stream);
+selvage_status_t sv_message_verify(selvage_request_t *recv, const sv_verify_job_t *job, void *stream);
 /* What the kernel found, or this thread: SUCCESS, or ERR_CHECKSUM with the detail set and nothing logged. */
 selvage_status_t sv_message_verified(const selvage_request_t *recv);
 selvage_status_t sv_message_compare(const selvage_request_t *recv, const sv_record_t *record, uint64_t sum);

@@ -23,6 +23,16 @@ sv_near_place_t sv_near_place(const sv_message_engine_t *engine, const sv_messag
     return (sv_near_place_t){at, (sv_record_t *)(void *)behind, (uint64_t *)(void *)(behind + sizeof(sv_record_t))};
 }
 
+/* Lines behind the slots. */
+sv_near_place_t sv_near_landing(const sv_message_engine_t *engine, const sv_message_box_end_t *end, unsigned landing)
+{
+    uint8_t *at = end->near.base + SV_NEAR_SLOTS * slot_bytes(engine) + landing * (size_t)ALIGN;
+    /* Partner: the release in sv_near_open(). */
+    if (!end->near.base || !__atomic_load_n(&end->box->near_open, __ATOMIC_ACQUIRE))
+        return (sv_near_place_t){0};
+    return (sv_near_place_t){NULL, (sv_record_t *)(void *)at, (uint64_t *)(void *)(at + sizeof(sv_record_t))};
+}
+
 /* --- the reader's ------------------------------------------------------------------------------------------------- */
 
 static selvage_status_t clear(sv_message_engine_t *engine, void *memory, size_t bytes)
@@ -36,7 +46,7 @@ static selvage_status_t allocate(sv_message_engine_t *engine, bool fine, sv_mess
 {
     sv_device_t *dev = engine->dev;
     sv_message_box_t *box = end->box;
-    const size_t bytes = SV_NEAR_SLOTS * slot_bytes(engine);
+    const size_t bytes = SV_NEAR_SLOTS * slot_bytes(engine) + SV_BOX_LANDINGS * (size_t)ALIGN;
     void *memory;
     SV_TRY((fine ? dev->ops->malloc_fine : dev->ops->malloc)(dev, bytes, &memory));
     selvage_status_t status =
@@ -64,7 +74,7 @@ void sv_near_make(sv_message_engine_t *engine, sv_message_box_end_t *end)
 
 void sv_near_open(sv_message_engine_t *engine, const sv_message_peer_t *peer, sv_message_box_end_t *end)
 {
-    const sv_message_box_t *box = end->box;
+    sv_message_box_t *box = end->box;
     sv_opened_t *opened;
     if (engine->near_bytes == 0 || box->near_bytes != engine->near_bytes)
         return;
@@ -75,6 +85,7 @@ void sv_near_open(sv_message_engine_t *engine, const sv_message_peer_t *peer, sv
     }
     end->near.opened = opened;
     end->near.base = (uint8_t *)opened->base + box->near_offset;
+    __atomic_store_n(&box->near_open, 1, __ATOMIC_RELEASE); /* partner: the acquire in sv_near_landing() */
 }
 
 bool sv_near_take(const selvage_request_t *send, sv_mail_t *mail)

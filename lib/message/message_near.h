@@ -32,11 +32,18 @@ void sv_near_leave(sv_mail_t *mail);
 /* The slot goes over to other mail. */
 void sv_near_move(sv_mail_t *from, sv_mail_t *to);
 
+/* Where the record of a direct copy goes, and the word of a kernel that waits for it; NULLs where there is none. */
+sv_near_place_t sv_near_landing(const sv_message_engine_t *engine, const sv_message_box_end_t *end, unsigned landing);
 sv_near_place_t sv_near_place(const sv_message_engine_t *engine, const sv_message_box_end_t *end, uint64_t count);
 /* What the word of a message's slot is when the message is there. */
 static inline uint64_t sv_near_value(uint64_t key)
 {
     return key | 1; /* new slots have 0 */
+}
+/* The same for a direct copy, which may be repeated. */
+static inline uint64_t sv_near_landed_value(uint64_t key, uint64_t stamp)
+{
+    return sv_near_value(key ^ stamp << 1);
 }
 
 #endif

@@ -110,9 +110,11 @@ static selvage_status_t clear(selvage_request_t *recv)
 
 static selvage_status_t judge_long(selvage_request_t *recv, selvage_status_t found)
 {
+    const bool told = recv->route == SV_MESSAGE_DIRECT; /* by the kernel */
     sv_message_direct_end(recv);
     if (found == SELVAGE_SUCCESS) {
-        SV_TRY(tell(recv, SV_LETTER_VERDICT, 0));
+        if (!told)
+            SV_TRY(tell(recv, SV_LETTER_VERDICT, 0));
         return unpack(recv);
     }
     if (!may_retry(recv)) {
@@ -141,11 +143,12 @@ static selvage_status_t take_from_slot(selvage_request_t *recv)
             return SELVAGE_IN_PROGRESS;
         to = recv->chunk->pinned;
     }
+    const sv_verify_job_t job = {.src = from.payload, .dst = to, .record = from.record};
     sv_message_box_wish(mail->near, !recv->place.on_device);
     engine->came[SV_WAY_NEAR]++;
     engine->came_by_slot++;
     recv->state = SV_REQUEST_CLOSING;
-    return sv_message_verify(recv, from.payload, to, from.record, engine->kernel_stream);
+    return sv_message_verify(recv, &job, engine->kernel_stream);
 }
 
 static selvage_status_t take_small(selvage_request_t *recv)
@@ -158,9 +161,10 @@ static selvage_status_t take_small(selvage_request_t *recv)
     if (mail->box)
         sv_message_box_wish(mail->box, !recv->place.on_device);
     if (recv->place.on_device && recv->bytes) {
+        const sv_verify_job_t job = {.src = sv_mail_device(mail, sv_mail_payload(mail)), .dst = recv->place.data,
+                                     .record = sv_mail_device(mail, &mail->letter->record)};
         recv->state = SV_REQUEST_CLOSING;
-        return sv_message_verify(recv, sv_mail_device(mail, sv_mail_payload(mail)), recv->place.data,
-                                 sv_mail_device(mail, &mail->letter->record), recv->engine->kernel_stream);
+        return sv_message_verify(recv, &job, recv->engine->kernel_stream);
     }
     if (recv->bytes)
         memcpy(recv->place.data, sv_mail_payload(mail), recv->bytes);
@@ -180,16 +184,6 @@ static selvage_status_t begin_early(selvage_request_t *recv)
     return sv_message_early_is_away(recv) ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
 }
 
-static void count_early(selvage_request_t *recv)
-{
-    if (!recv->early)
-        return;
-    recv->early = false;
-    recv->engine->came[SV_WAY_NEAR]++;
-    recv->engine->came_by_slot++;
-    recv->engine->came_early++;
-}
-
 static selvage_status_t begin(selvage_request_t *recv)
 {
     if (recv->early)
@@ -199,15 +193,43 @@ static selvage_status_t begin(selvage_request_t *recv)
     return recv->mail ? take_small(recv) : clear(recv);
 }
 
+static void count_early(selvage_request_t *recv)
+{
+    const bool by_slot = recv->early && recv->mail;
+    recv->engine->came_early += recv->early;
+    recv->engine->came_by_slot += by_slot;
+    recv->engine->came[SV_WAY_NEAR] += by_slot;
+    recv->early = false;
+}
+
+/* A kernel has verified it; or one that was there before has gone without it, and it begins anew. */
+static selvage_status_t take_verified(selvage_request_t *recv, bool *moved)
+{
+    if (sv_message_early_is_away(recv)) {
+        *moved = true;
+        recv->state = recv->mail ? SV_REQUEST_GATE : SV_REQUEST_MOVING;
+        return SELVAGE_SUCCESS;
+    }
+    if (!sv_word_is(&recv->line->done, recv->stamp)) /* partner: the digest kernel, or the stream behind another */
+        return SELVAGE_IN_PROGRESS;
+    *moved = true;
+    count_early(recv);
+    return recv->mail ? judge_small(recv, sv_message_verified(recv)) : judge_long(recv, sv_message_verified(recv));
+}
+
 /* What a neighbour on the node has copied straight here. */
 static selvage_status_t close_direct(selvage_request_t *recv, bool *moved)
 {
+    if (recv->early)
+        return take_verified(recv, moved);
     if (!sv_message_direct_has_landed(recv))
         return SELVAGE_IN_PROGRESS;
     *moved = true;
     if (sv_message_checks(recv->engine)) {
+        sv_verify_job_t job = sv_message_direct_job(recv);
+        job.await = NULL;
         recv->state = SV_REQUEST_CLOSING;
-        return sv_message_direct_verify(recv);
+        return sv_message_verify(recv, &job, recv->engine->kernel_stream);
     }
     sv_message_direct_end(recv);
     return unpack(recv);
@@ -231,21 +253,8 @@ static selvage_status_t close(selvage_request_t *recv, bool *moved)
     if (!recv->place.on_device)
         return judge_long(recv, sv_message_compare(recv, &recv->line->record, recv->sum));
     recv->state = SV_REQUEST_CLOSING;
-    return sv_message_verify(recv, recv->place.data, NULL, &recv->line->record, recv->engine->in_stream);
-}
-
-static selvage_status_t take_verified(selvage_request_t *recv, bool *moved)
-{
-    if (sv_message_early_is_away(recv)) {
-        *moved = true;
-        recv->state = SV_REQUEST_GATE;
-        return SELVAGE_SUCCESS;
-    }
-    if (!sv_word_is(&recv->line->done, recv->stamp)) /* partner: the digest kernel, or the stream behind another */
-        return SELVAGE_IN_PROGRESS;
-    *moved = true;
-    count_early(recv);
-    return recv->mail ? judge_small(recv, sv_message_verified(recv)) : judge_long(recv, sv_message_verified(recv));
+    const sv_verify_job_t job = {.src = recv->place.data, .record = &recv->line->record};
+    return sv_message_verify(recv, &job, recv->engine->in_stream);
 }
 
 static selvage_status_t advance(selvage_request_t *recv, bool *moved)

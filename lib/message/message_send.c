@@ -86,13 +86,17 @@ static selvage_status_t fill_by_kernel(selvage_request_t *send, void *stream)
         mail->stamp = ++send->engine->stamps;
     sv_mail_seal(send->engine, mail, send->peer); /* the kernel itself may tell the receiver */
     SV_TRY(sv_message_pack_device(send, on));
+    sv_prepare_job_t job = {.src = send->place.data, .dst = sv_mail_device(mail, sv_mail_payload(mail)),
+                            .record = sv_mail_device(mail, &mail->letter->record),
+                            .word = sv_mail_device(mail, mail->word), .stamp = mail->stamp};
     if (mail->near) {
         const sv_near_place_t to = sv_near_place(send->engine, mail->near, mail->near_count);
-        return sv_message_prepare_near(send, &to, sv_mail_device(mail, mail->word), mail->stamp, on);
+        job.dst = to.payload;
+        job.record = to.record;
+        job.near = to.word;
+        job.near_value = sv_near_value(send->key);
     }
-    return sv_message_prepare(send, send->place.data, sv_mail_device(mail, sv_mail_payload(mail)),
-                              sv_mail_device(mail, &mail->letter->record), sv_mail_device(mail, mail->word),
-                              mail->stamp, on);
+    return sv_message_prepare(send, &job, on);
 }
 
 /* Mail in the neighbour's box, with a slot in his device memory: for longer messages, too. */
@@ -156,8 +160,9 @@ static selvage_status_t begin_to_move(selvage_request_t *send)
     if (!sv_message_checks(engine))
         return SELVAGE_SUCCESS;
     send->stamp = ++engine->stamps;
-    return sv_message_prepare(send, send->place.data, NULL, &send->line->record, &send->line->ready, send->stamp,
-                              engine->kernel_stream);
+    const sv_prepare_job_t job = {.src = send->place.data, .record = &send->line->record, .word = &send->line->ready,
+                                  .stamp = send->stamp};
+    return sv_message_prepare(send, &job, engine->kernel_stream);
 }
 
 /* All bytes have left: the record follows. */
@@ -176,17 +181,13 @@ static selvage_status_t send_record(selvage_request_t *send)
     return sv_mail_tell(send->engine, send->peer, &letter);
 }
 
-/* Behind a copy to the receiver's memory the streams tell him themselves. */
+/* Behind a copy to the receiver's memory the streams tell him themselves, and his kernel gives the verdict. */
 static selvage_status_t move_direct(selvage_request_t *send, bool *moved)
 {
-    if (!sv_message_direct_has_left(send))
+    if (sv_message_checks(send->engine) ? !sv_message_direct_is_good(send) : !sv_message_direct_has_left(send))
         return SELVAGE_IN_PROGRESS;
     *moved = true;
-    sv_message_direct_end(send);
-    if (sv_message_checks(send->engine))
-        send->state = SV_REQUEST_JUDGED;
-    else
-        sv_message_complete(send, SELVAGE_SUCCESS);
+    sv_message_complete(send, SELVAGE_SUCCESS);
     return SELVAGE_SUCCESS;
 }
 
@@ -207,7 +208,6 @@ static selvage_status_t move(selvage_request_t *send, bool *moved)
 void sv_message_send_cleared(selvage_request_t *send, const sv_letter_t *cts)
 {
     bool again = cts->attempt > send->attempt;
-    /* The verdict on a direct copy may be ahead of this host's own look at it. */
     if (again && send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_DIRECT)
         sv_message_direct_end(send);
     else if (send->state != SV_REQUEST_ASKED && !(again && send->state == SV_REQUEST_JUDGED))
@@ -222,6 +222,7 @@ void sv_message_send_cleared(selvage_request_t *send, const sv_letter_t *cts)
     sv_message_identify(send);
     if (send->route == SV_MESSAGE_DIRECT && sv_message_direct_open(send, cts) != SELVAGE_SUCCESS) {
         sv_letter_t letter = letter_of(send, SV_LETTER_DENY);
+        sv_message_direct_end(send);
         send->state = SV_REQUEST_ASKED;
         (void)settle(send, sv_mail_tell(send->engine, send->peer, &letter));
         return;
@@ -232,8 +233,8 @@ void sv_message_send_cleared(selvage_request_t *send, const sv_letter_t *cts)
 void sv_message_send_judged(selvage_request_t *send, const sv_letter_t *verdict)
 {
     selvage_status_t status = SELVAGE_SUCCESS;
-    const bool early = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_DIRECT;
-    if ((send->state != SV_REQUEST_JUDGED && !early) || verdict->attempt != send->attempt)
+    const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_DIRECT;
+    if ((send->state != SV_REQUEST_JUDGED && !direct) || verdict->attempt != send->attempt)
         return;
     if (verdict->value[0])
         status = sv_error(SELVAGE_ERR_CHECKSUM, "message %llu to rank %d (tag %d, %llu bytes) did not verify there, "

@@ -4,7 +4,7 @@
  * pass. The same for the order between a request and the stream that its caller named.
  */
 #include "base/base_log.h"
-#include "message/message_near.h"
+#include "message/message_engine.h"
 
 void sv_message_identify(selvage_request_t *request)
 {
@@ -28,65 +28,42 @@ void sv_message_identify(selvage_request_t *request)
 static selvage_status_t launch(selvage_request_t *request, sv_digest_arg_t *arg, void *stream)
 {
     sv_device_t *dev = request->engine->dev;
-    const unsigned wanted = sv_kernel_blocks(dev, request->bytes), half = (dev->launch_blocks + 1) / 2;
+    const unsigned wanted = sv_kernel_blocks(dev, request->bytes), most = (dev->launch_blocks + 1) / 2;
     arg->bytes = request->bytes;
     arg->key = request->key;
     arg->scratch = request->scratch;
     arg->mode |= sv_message_checks(request->engine) ? 0u : (unsigned)SV_DIGEST_NONE;
     arg->identity = request->identity;
-    /* One that waits is resident as a whole. */
-    return SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, arg, sizeof *arg, arg->await && half < wanted ? half : wanted,
-                          stream);
+    /* One that waits is resident as a whole, and what links carry keeps no more of the device busy. */
+    return SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, arg, sizeof *arg, wanted < most ? wanted : most, stream);
 }
 
-selvage_status_t sv_message_prepare(selvage_request_t *send, const uint8_t *src, uint8_t *dst, sv_record_t *record,
-                                    uint64_t *word, uint64_t stamp, void *stream)
+selvage_status_t sv_message_prepare(selvage_request_t *send, const sv_prepare_job_t *job, void *stream)
 {
-    sv_digest_arg_t arg = {.src = src, .dst = dst, .record = (uint8_t *)record, .signal = word, .signal_value = stamp,
+    sv_digest_arg_t arg = {.src = job->src, .dst = job->dst, .record = (uint8_t *)job->record, .signal = job->word,
+                           .signal_value = job->stamp, .second = job->near, .second_value = job->near_value,
                            .mode = SV_DIGEST_PREPARE};
     return launch(send, &arg, stream);
 }
 
-selvage_status_t sv_message_prepare_near(selvage_request_t *send, const sv_near_place_t *to, uint64_t *word,
-                                         uint64_t stamp, void *stream)
-{
-    sv_digest_arg_t arg = {.src = send->place.data, .dst = to->payload, .record = (uint8_t *)to->record,
-                           .signal = word, .signal_value = stamp, .second = to->word,
-                           .second_value = sv_near_value(send->key), .mode = SV_DIGEST_PREPARE};
-    return launch(send, &arg, stream);
-}
-
-static sv_digest_arg_t verify_arg(const selvage_request_t *recv, const uint8_t *src, uint8_t *dst,
-                                  const sv_record_t *record)
-{
-    return (sv_digest_arg_t){.src = src,
-                             .dst = dst,
-                             .record = (uint8_t *)(uintptr_t)record, /* read only */
-                             .result = &recv->line->result,
-                             .signal = &recv->line->done,
-                             .signal_value = recv->stamp,
-                             .mode = SV_DIGEST_VERIFY};
-}
-
-selvage_status_t sv_message_verify(selvage_request_t *recv, const uint8_t *src, uint8_t *dst, const sv_record_t *record,
-                                   void *stream)
-{
-    recv->stamp = ++recv->engine->stamps;
-    sv_digest_arg_t arg = verify_arg(recv, src, dst, record);
-    return launch(recv, &arg, stream);
-}
-
-selvage_status_t sv_message_verify_early(selvage_request_t *recv, const sv_near_place_t *from, uint64_t wait_ns,
-                                         void *stream)
+selvage_status_t sv_message_verify(selvage_request_t *recv, const sv_verify_job_t *job, void *stream)
 {
     recv->stamp = recv->engine->stamps + 1;
     recv->engine->stamps += 2;
-    sv_digest_arg_t arg = verify_arg(recv, from->payload, recv->place.data, from->record);
-    arg.await = from->word;
-    arg.await_value = sv_near_value(recv->key);
-    arg.await_ns = wait_ns;
-    arg.away_value = recv->stamp + 1;
-    arg.stop = &recv->line->stop;
+    sv_digest_arg_t arg = {.src = job->src,
+                           .dst = job->dst,
+                           .record = (uint8_t *)(uintptr_t)job->record, /* read only */
+                           .result = &recv->line->result,
+                           .signal = &recv->line->done,
+                           .signal_value = recv->stamp,
+                           .second = job->verdict,
+                           .second_value = job->verdict_value,
+                           .await = job->await,
+                           .await_value = job->await_value,
+                           .await_ns = job->wait_ns,
+                           .away_value = recv->stamp + 1,
+                           .stop = &recv->line->stop,
+                           .mode = SV_DIGEST_VERIFY};
     return launch(recv, &arg, stream);
 }
 

@@ -208,6 +208,7 @@ static selvage_status_t prepare(hip_device_t *dev)
     if (status == SELVAGE_SUCCESS)
         status = sv_hip_status(dev, hipDeviceGetAttribute(&multiprocessors, hipDeviceAttributeMultiprocessorCount,
                                                           dev->index), "hipDeviceGetAttribute");
+    dev->pid_space = sv_hip_pid_space();
     dev->writes_words = sv_hip_can_write_words(dev->index);
     dev->starts_early = sv_hip_can_start_early(dev->index);
     dev->base.kernel_host_bytes = 1 << 20;
