@@ -314,7 +314,7 @@ static void test_concurrent_blocks(void)
 /* Launches that wait: what is awaited comes, or does not, or is wanted no more. */
 static void test_await(void)
 {
-    enum { BYTES = 5000, COMES = 0, LATE = 1, STOPPED = 2, WAYS = 3 };
+    enum { BYTES = 5000, COMES = 0, LATE = 1, STOPPED = 2, OTHER = 3, WAYS = 4 };
     sv_record_t identity = make_identity(3, 3, BYTES), record;
     uint64_t word = 0, second = 0, awaited = 0, stop = 0;
     sv_digest_scratch_t scratch = {0};
@@ -327,6 +327,7 @@ static void test_await(void)
     for (unsigned round = 0; round < 2 * WAYS; round++) {
         const unsigned way = round % WAYS, nblocks = round < WAYS ? 1 : 3;
         word = second = awaited = stop = 0;
+        arg.mode = SV_DIGEST_PREPARE | (way == OTHER ? SV_DIGEST_ONLY : 0);
         arg.await_ns = way == LATE ? 1000000 : UINT64_C(10000000000);
         memset(target, 0, BYTES);
         start_lanes(lanes, nblocks, &arg);

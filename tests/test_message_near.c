@@ -29,20 +29,40 @@ static sv_message_engine_t *engine_of(const local_rank_t *self)
     return atomic_load(&self->comm->messages);
 }
 
-/* One message each way, both posted before either is waited for. */
-static void swap(local_rank_t *self, const message_shape_t *out, const message_shape_t *in, int number)
+/* A kernel waits for the receive from here on. */
+static void wait_on_device(message_end_t *recv)
+{
+    sv_message_engine_t *engine = engine_of(recv->self);
+    pthread_mutex_lock(&engine->lock);
+    sv_message_early(engine, 1, &recv->request);
+    CHECK(recv->request->early);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* One message each way, both posted before either is waited for; ahead: a kernel waits before either is sent. */
+static void swap_ahead(local_rank_t *self, const message_shape_t *out, const message_shape_t *in, int number,
+                       bool ahead)
 {
     const int other = 1 - self->rank;
     message_end_t send, recv;
     message_end_open(&send, self, out);
     message_end_open(&recv, self, in);
     message_end_recv(&recv, in, other, number);
+    if (ahead) {
+        wait_on_device(&recv);
+        local_ranks_barrier(self);
+    }
     message_end_send(&send, out, other, number, key_of(self->rank, number));
     selvage_request_t *both[2] = {recv.request, send.request};
     CHECK_STATUS(sv_message_waitall(2, both, NULL), SELVAGE_SUCCESS);
     CHECK_EQ(message_end_wrong(&recv, out->bytes, key_of(other, number)), -1);
     message_end_close(&recv);
     message_end_close(&send);
+}
+
+static void swap(local_rank_t *self, const message_shape_t *out, const message_shape_t *in, int number)
+{
+    swap_ahead(self, out, in, number, false);
 }
 
 /* Until both have a box of the other's. */
@@ -68,29 +88,49 @@ static void swapping(local_rank_t *self)
         message_shape_t shape = {.bytes = i % 4 == 3 ? 70000 : 1 + 100 * (size_t)i, .on_device = true,
                                  .stream = i % 2 ? stream : SELVAGE_MESSAGE_NO_STREAM, .gap = 16,
                                  .run = i % 5 == 4 ? 48 : 0};
-        swap(self, &shape, &shape, i);
+        swap_ahead(self, &shape, &shape, i, *wanted == WAITING && i % 2 == 0);
     }
     const uint64_t by_slot = engine_of(self)->came_by_slot - before, early = engine_of(self)->came_early - early_before;
     CHECK_EQ(by_slot >= MOST, *wanted != NONE);
-    CHECK(*wanted != WAITING || early > 0); /* what comes before its receive is no kernel's */
+    CHECK(*wanted != WAITING || early >= ROUNDS / 2);
     CHECK(*wanted != NONE || by_slot == 0);
     CHECK(*wanted == WAITING || *wanted == MAYBE || early == 0);
     local_ranks_barrier(self);
     selvage_stream_destroy(self->dev, stream);
 }
 
-/* Longer ones, which kernels copy to where they belong: their verifying kernels wait there. */
+/* Receives with more room than their messages need, again and again: kernels wait for the usual length. */
+static void roomy(local_rank_t *self)
+{
+    message_shape_t room = plain;
+    room.bytes = BYTES + 1000;
+    meet(self);
+    swap(self, &plain, &room, 0);
+    const uint64_t before = engine_of(self)->came_early;
+    for (int i = 1; i < 4; i++)
+        swap_ahead(self, &plain, &room, i, true);
+    CHECK_EQ(engine_of(self)->came_early - before, 3);
+    local_ranks_barrier(self);
+}
+
+/* Longer ones, which kernels copy to where they belong: their verifying kernels wait there, since senders' streams hold
+   the copies up. */
 static void landing(local_rank_t *self)
 {
+    enum { TURNS = 5 };
     const bool *waits = self->arg;
-    const message_shape_t shape = {.bytes = 30000, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    void *stream = NULL;
+    CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
+    const message_shape_t in = {.bytes = 30000, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    const message_shape_t out = {.bytes = 30000, .on_device = true, .stream = stream, .delay_us = 5000};
     meet(self);
-    const uint64_t before = engine_of(self)->came_early;
-    for (int i = 0; i < 2 * ROUNDS; i++)
-        swap(self, &shape, &shape, i);
-    CHECK_EQ(engine_of(self)->came[SV_WAY_DIRECT], 2 * ROUNDS);
+    const uint64_t before = engine_of(self)->came_early, direct_before = engine_of(self)->came[SV_WAY_DIRECT];
+    for (int i = 0; i < TURNS; i++)
+        swap(self, &out, &in, i);
+    CHECK_EQ(engine_of(self)->came[SV_WAY_DIRECT] - direct_before, TURNS);
     CHECK_EQ(engine_of(self)->came_early > before, *waits);
     local_ranks_barrier(self);
+    selvage_stream_destroy(self->dev, stream);
 }
 
 static void land_with(const char *settings, bool waits)
@@ -121,16 +161,6 @@ static void to_host(local_rank_t *self)
         local_ranks_barrier(self);
     }
     CHECK_EQ(engine_of(self)->came_by_slot - before, 3);
-}
-
-/* A kernel waits for the receive from here on. */
-static void wait_on_device(message_end_t *recv)
-{
-    sv_message_engine_t *engine = engine_of(recv->self);
-    pthread_mutex_lock(&engine->lock);
-    sv_message_early(engine, 1, &recv->request);
-    CHECK(recv->request->early);
-    pthread_mutex_unlock(&engine->lock);
 }
 
 /* Rank 0 sends what the shape says, with this tag; the receive of rank 1 has a kernel that waits for plain messages
@@ -345,6 +375,7 @@ int main(void)
     land_with("EARLY_WAIT_US=100000 MESSAGE_EAGER_BYTES=32 CHECKSUM=off", false);
     local_ranks_env("EARLY_WAIT_US=100000 SOFT_BLOCKS=2");
     run(to_host, NULL, false);
+    run(roomy, NULL, false);
     run(others, NULL, true);
     run(wildcards, NULL, false);
     run(several, NULL, false);

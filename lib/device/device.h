@@ -124,6 +124,9 @@ typedef struct sv_device_ops {
     selvage_status_t (*peer_access)(sv_device_t *dev, const char *bus_id, int *possible_out);
     /* Where bytes (at least 1) at ptr lie. Cannot fail; never logs. */
     sv_memory_kind_t (*memory_kind)(sv_device_t *dev, const void *ptr, size_t bytes);
+    /* A number of the allocation at ptr that no other allocation of this process has or had; 0: not known. Cannot fail;
+       never logs. */
+    uint64_t (*memory_id)(sv_device_t *dev, const void *ptr);
     /* Whether work for the stream is recorded into a graph now, or refused for another stream's recording, instead of
        being run. Cannot fail; never logs. */
     bool (*stream_is_capturing)(sv_device_t *dev, void *stream);

@@ -196,6 +196,11 @@ static sv_memory_kind_t fault_memory_kind(sv_device_t *dev, const void *ptr, siz
     return SV_DEVICE_CALL(inner_of(dev), memory_kind, ptr, bytes);
 }
 
+static uint64_t fault_memory_id(sv_device_t *dev, const void *ptr)
+{
+    return SV_DEVICE_CALL(inner_of(dev), memory_id, ptr);
+}
+
 static selvage_status_t fault_stream_query(sv_device_t *dev, void *stream)
 {
     FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "stream_query");
@@ -245,6 +250,7 @@ static const sv_device_ops_t fault_ops = {
     .range_pop = fault_range_pop,
     .peer_access = fault_peer_access,
     .memory_kind = fault_memory_kind,
+    .memory_id = fault_memory_id,
     .stream_is_capturing = fault_stream_is_capturing,
     .device_sync = fault_device_sync,
 };

@@ -53,7 +53,8 @@ enum {
     SV_DIGEST_PREPARE = 1,  /* writes identity with the digest to record */
     SV_DIGEST_VERIFY = 2,   /* compares record with identity and the digest with what was found; writes result */
     SV_DIGEST_FINISH = 3,   /* mask of the above */
-    SV_DIGEST_NONE = 4      /* flag: no digest is computed (and 0 is written, and none is expected) */
+    SV_DIGEST_NONE = 4,     /* flag: no digest is computed (and 0 is written, and none is expected) */
+    SV_DIGEST_ONLY = 32     /* flag: await goes from await_before to await_value, or to what stands for another packet */
 };
 
 /*
@@ -62,7 +63,8 @@ enum {
  * everything else, by PREPARE and VERIFY; second only if nothing was wrong.
  *
  * With await, nothing but that word is looked at before it is await_value. If it is not so after await_ns, or once stop
- * is signal_value, the launch does nothing but release signal with away_value.
+ * is signal_value, or if it is something else with SV_DIGEST_ONLY, the launch does nothing but release signal with
+ * away_value.
  */
 typedef struct sv_digest_arg {
     const uint8_t *src;
@@ -78,7 +80,7 @@ typedef struct sv_digest_arg {
     uint64_t *second;
     uint64_t second_value;
     const uint64_t *await;
-    uint64_t await_value, await_ns, away_value;
+    uint64_t await_before, await_value, await_ns, away_value;
     const uint64_t *stop;   /* pinned; with await only */
     uint32_t mode;
     uint32_t reserved;
@@ -295,7 +297,7 @@ typedef struct sv_flip_arg {
 SV_LAYOUT_ASSERT(sv_record_t, 64);
 SV_LAYOUT_ASSERT(sv_verify_result_t, 32);
 SV_LAYOUT_ASSERT(sv_digest_scratch_t, 16);
-SV_LAYOUT_ASSERT(sv_digest_arg_t, 208);
+SV_LAYOUT_ASSERT(sv_digest_arg_t, 216);
 SV_LAYOUT_ASSERT(sv_pack_level_t, 16);
 SV_LAYOUT_ASSERT(sv_pack_arg_t, 248);
 SV_LAYOUT_ASSERT(sv_sum_arg_t, 24);

@@ -42,6 +42,8 @@ typedef struct sv_message_near {
     sv_opened_t *opened;     /* writer */
     uint64_t count;          /* of messages that went this way, or came and were taken in order */
     uint64_t given[SV_NEAR_SLOTS]; /* writer: by count, what each slot was given to last */
+    uint64_t taken[SV_NEAR_SLOTS]; /* reader: by count, what was taken out of each last ... */
+    uint64_t value[SV_NEAR_SLOTS]; /* ... and what its word was then */
 } sv_message_near_t;
 
 typedef struct sv_message_box_end {

@@ -39,18 +39,37 @@ static bool may_be(const selvage_request_t *recv, const sv_message_peer_t *peer)
            route != SELVAGE_ROUTE_STAGED && route != SELVAGE_ROUTE_SHARED;
 }
 
+/* Asking for a handle takes microseconds; that of an allocation that was asked for before is known. */
+static selvage_status_t export_memory(sv_message_engine_t *engine, const uint8_t *ptr, size_t bytes,
+                                      sv_device_handle_t *handle, uint64_t *offset)
+{
+    const uint64_t id = SV_DEVICE_CALL(engine->dev, memory_id, ptr);
+    for (unsigned i = 0; i < SV_MESSAGE_EXPORTS && id; i++) {
+        const sv_message_export_t *known = &engine->exported[i];
+        if (known->id != id)
+            continue;
+        *handle = known->handle;
+        *offset = (uintptr_t)ptr - known->base;
+        return SELVAGE_SUCCESS;
+    }
+    SV_TRY(SV_DEVICE_CALL(engine->dev, export_memory, ptr, bytes, handle, offset));
+    engine->exported[engine->next_export++ % SV_MESSAGE_EXPORTS] =
+        (sv_message_export_t){.id = id, .base = (uintptr_t)ptr - *offset, .handle = *handle};
+    return SELVAGE_SUCCESS;
+}
+
 /* What neighbours can write to: the buffer itself, or one of the engine's in its place. */
 static bool export_place(selvage_request_t *recv, sv_device_handle_t *handle, uint64_t *offset)
 {
     sv_message_place_t *place = &recv->place;
-    sv_device_t *dev = recv->engine->dev;
+    sv_message_engine_t *engine = recv->engine;
     sv_message_bounce_t *bounce;
-    if (SV_DEVICE_CALL(dev, export_memory, place->data, recv->bytes, handle, offset) == SELVAGE_SUCCESS)
+    if (export_memory(engine, place->data, recv->bytes, handle, offset) == SELVAGE_SUCCESS)
         return true;
-    if (place->bounce || sv_message_take_bounce(recv->engine, recv->bytes, &bounce) != SELVAGE_SUCCESS)
+    if (place->bounce || sv_message_take_bounce(engine, recv->bytes, &bounce) != SELVAGE_SUCCESS)
         return false;
-    if (SV_DEVICE_CALL(dev, export_memory, bounce->memory, recv->bytes, handle, offset) != SELVAGE_SUCCESS) {
-        sv_message_put_bounce(recv->engine, bounce);
+    if (export_memory(engine, bounce->memory, recv->bytes, handle, offset) != SELVAGE_SUCCESS) {
+        sv_message_put_bounce(engine, bounce);
         return false;
     }
     place->user = place->data;

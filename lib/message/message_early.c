@@ -86,12 +86,16 @@ static selvage_status_t await_slot(selvage_request_t *recv, uint64_t now_ns)
     void *stream;
     if (!may_be(recv, &peer) || !count_before(recv, &messages, &slots) || !choose_stream(recv, now_ns, &stream))
         return SELVAGE_SUCCESS;
-    const sv_near_place_t from = sv_near_place(engine, peer->in, peer->in->near.count + 1 + slots);
-    recv->bytes = recv->place.bytes;
+    const uint64_t count = peer->in->near.count + 1 + slots;
+    uint64_t before;
+    if (!sv_near_is_awaited(peer->in, count, &before))
+        return SELVAGE_SUCCESS;
+    const sv_near_place_t from = sv_near_place(engine, peer->in, count);
+    recv->bytes = recv->place.bytes == peer->usual_room ? peer->usual_bytes : recv->place.bytes;
     recv->number = peer->taken + 1 + messages;
     sv_message_identify(recv);
     sv_verify_job_t job = {.src = from.payload, .dst = recv->place.data, .record = from.record, .await = from.word,
-                           .await_value = sv_near_value(recv->key)};
+                           .await_before = before, .await_value = sv_near_value(recv->key), .only = true};
     return launch(recv, &job, stream);
 }
 
@@ -121,6 +125,16 @@ void sv_message_early(sv_message_engine_t *engine, size_t count, selvage_request
         if (status != SELVAGE_SUCCESS)
             sv_message_complete(requests[i], status);
     }
+}
+
+void sv_message_early_learn(const selvage_request_t *recv, sv_mail_t *mail)
+{
+    sv_message_peer_t *peer;
+    sv_near_note(mail, recv->key);
+    if (sv_message_peer(recv->engine, recv->peer, &peer) != SELVAGE_SUCCESS)
+        return;
+    peer->usual_room = recv->place.bytes;
+    peer->usual_bytes = recv->bytes <= recv->place.bytes ? recv->bytes : recv->place.bytes;
 }
 
 /* --- what became of it -------------------------------------------------------------------------------------------- */

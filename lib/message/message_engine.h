@@ -38,6 +38,7 @@ enum {
     SV_MAIL_UNACKED = 256,   /* small messages to a rank that it has not taken: beyond, they are announced first */
     SV_MAIL_ACKS = 12,       /* of so many at a time it says that it has */
     SV_MESSAGE_PEERS = 64,   /* lists of peers, by rank */
+    SV_MESSAGE_EXPORTS = 16, /* handles of allocations that are remembered */
     SV_MESSAGE_WINDOW = 8,   /* pieces of a message under way at once */
     SV_MESSAGE_ANY = -1,     /* source or tag */
     SV_MESSAGE_NOBODY = -2   /* peer: MPI_PROC_NULL */
@@ -124,6 +125,7 @@ typedef struct sv_message_peer {
     struct sv_message_box_end *in, *out; /* boxes of this rank's and of that one's; owned; NULL: none */
     sv_list_t box_link;      /* of those with in */
     bool no_box, no_direct;  /* tried in vain */
+    uint64_t usual_room, usual_bytes; /* of its last message that a kernel did or could wait for */
     bool wrote, parting, parted; /* letters went there; it was told that no more will come; it knows */
 } sv_message_peer_t;
 
@@ -213,6 +215,13 @@ struct selvage_request {
     char detail[SV_DETAIL_BYTES / 2];
 };
 
+/* The handle of an allocation of this rank's. */
+typedef struct sv_message_export {
+    uint64_t id;             /* 0: none */
+    uintptr_t base;
+    sv_device_handle_t handle;
+} sv_message_export_t;
+
 /* A message taken out of matching. */
 struct selvage_message {
     sv_message_engine_t *engine;
@@ -267,6 +276,8 @@ struct sv_message_engine {
     sv_list_t opened;          /* device memory of peers: open mappings ... */
     sv_list_t mappings;        /* ... and what is known of them, the oldest first */
     uint32_t nmappings;
+    sv_message_export_t exported[SV_MESSAGE_EXPORTS];
+    uint32_t next_export;
     void *kernel_stream, *out_stream, *in_stream, *peer_stream, *early_stream;
     sv_message_peer_t *peers[SV_MESSAGE_PEERS];
     bool quarantined;          /* the wire may still write its memory */
@@ -290,6 +301,8 @@ typedef struct sv_verify_job {
     const sv_record_t *record;
     const uint64_t *await;
     uint64_t await_value, wait_ns;
+    bool only;               /* any other value than await_before stands for another message */
+    uint64_t await_before;
     uint64_t *verdict, verdict_value;
 } sv_verify_job_t;
 
@@ -355,6 +368,8 @@ uint64_t sv_message_early_patience_ns(const selvage_comm_t *comm);
 void sv_message_early(sv_message_engine_t *engine, size_t count, selvage_request_t **requests);
 /* Of a receive that has met its message: whether its kernel takes just that. */
 bool sv_message_early_fits(const selvage_request_t *recv);
+/* What has come in a slot tells what the next one will be. */
+void sv_message_early_learn(const selvage_request_t *recv, sv_mail_t *mail);
 /* Whether the kernel has gone without it. */
 bool sv_message_early_is_away(selvage_request_t *recv);
 void sv_message_early_stop(selvage_request_t *recv);

@@ -142,6 +142,8 @@ static selvage_status_t take_late(sv_message_engine_t *engine, sv_message_peer_t
     } else if ((recv = find_late_recv(engine, letter)) != NULL) {
         recv->mail = mail;
         recv->state = SV_REQUEST_GATE;
+        if (mail->near)
+            sv_message_early_learn(recv, mail);
     } else {
         return sv_mail_taken(engine, mail); /* its receive was too short */
     }

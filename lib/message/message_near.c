@@ -103,6 +103,20 @@ bool sv_near_take(const selvage_request_t *send, sv_mail_t *mail)
     return true;
 }
 
+void sv_near_note(sv_mail_t *mail, uint64_t key)
+{
+    sv_message_near_t *near = &mail->near->near;
+    near->taken[mail->near_count % SV_NEAR_SLOTS] = mail->near_count;
+    near->value[mail->near_count % SV_NEAR_SLOTS] = sv_near_value(key);
+}
+
+bool sv_near_is_awaited(const sv_message_box_end_t *end, uint64_t count, uint64_t *before_out)
+{
+    const uint64_t slot = count % SV_NEAR_SLOTS;
+    *before_out = end->near.value[slot];
+    return end->near.taken[slot] + SV_NEAR_SLOTS == count || (end->near.taken[slot] == 0 && count <= SV_NEAR_SLOTS);
+}
+
 /* --- both --------------------------------------------------------------------------------------------------------- */
 
 void sv_near_leave(sv_mail_t *mail)

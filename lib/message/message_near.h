@@ -29,6 +29,10 @@ void sv_near_close(sv_message_box_end_t *end);
 bool sv_near_take(const selvage_request_t *send, sv_mail_t *mail);
 /* Gives the slot of mail back, if it has one: the reader when the message was taken, the writer if it never left. */
 void sv_near_leave(sv_mail_t *mail);
+/* Reader: has noted what the word of the slot is, with the message in it. */
+void sv_near_note(sv_mail_t *mail, uint64_t key);
+/* Reader: whether this message would find its slot free, and what the word is until then. */
+bool sv_near_is_awaited(const sv_message_box_end_t *end, uint64_t count, uint64_t *before_out);
 /* The slot goes over to other mail. */
 void sv_near_move(sv_mail_t *from, sv_mail_t *to);
 

@@ -337,6 +337,8 @@ void sv_message_matched(selvage_request_t *recv, sv_mail_t *mail)
         recv->engine->ncancels--;
     recv->cancelled = false;
     sv_message_identify(recv);
+    if (mail->near)
+        sv_message_early_learn(recv, mail);
     sv_list_append(&recv->engine->active, &recv->link);
     settle(recv, meet(recv, mail));
 }

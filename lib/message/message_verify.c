@@ -59,11 +59,12 @@ selvage_status_t sv_message_verify(selvage_request_t *recv, const sv_verify_job_
                            .second = job->verdict,
                            .second_value = job->verdict_value,
                            .await = job->await,
+                           .await_before = job->await_before,
                            .await_value = job->await_value,
                            .await_ns = job->wait_ns,
                            .away_value = recv->stamp + 1,
                            .stop = &recv->line->stop,
-                           .mode = SV_DIGEST_VERIFY};
+                           .mode = SV_DIGEST_VERIFY | (job->only ? (unsigned)SV_DIGEST_ONLY : 0u)};
     return launch(recv, &arg, stream);
 }
 

@@ -191,6 +191,7 @@ static const sv_device_ops_t hip_ops = {
     .range_pop = sv_hip_range_pop,
     .peer_access = peer_access,
     .memory_kind = sv_hip_memory_kind,
+    .memory_id = sv_hip_memory_id,
     .stream_is_capturing = stream_is_capturing,
     .device_sync = device_sync,
 };

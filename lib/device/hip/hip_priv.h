@@ -121,6 +121,7 @@ selvage_status_t sv_hip_export(sv_device_t *dev, const void *ptr, size_t bytes, 
                                uint64_t *offset_out);
 selvage_status_t sv_hip_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out);
 void sv_hip_close_memory(sv_device_t *dev, void *base);
+uint64_t sv_hip_memory_id(sv_device_t *dev, const void *ptr);
 sv_memory_kind_t sv_hip_memory_kind(sv_device_t *dev, const void *ptr, size_t bytes);
 
 #endif

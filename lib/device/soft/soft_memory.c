@@ -36,6 +36,7 @@ typedef struct slab {
     piece_t *pieces;  /* owned; without gaps */
     unsigned used;
     bool small;       /* shared by small pieces */
+    uint64_t id;      /* of all slabs that there were */
 } slab_t;
 
 /* Memory of somebody else, mapped here once however often it is opened. */
@@ -48,7 +49,8 @@ typedef struct opened {
 static struct {
     pthread_mutex_t lock;
     sv_list_t slabs, opened;
-} table = {PTHREAD_MUTEX_INITIALIZER, {&table.slabs, &table.slabs}, {&table.opened, &table.opened}};
+    uint64_t ids;
+} table = {PTHREAD_MUTEX_INITIALIZER, {&table.slabs, &table.slabs}, {&table.opened, &table.opened}, 0};
 
 _Static_assert((int)SV_DEVICE_HANDLE_BYTES == (int)SV_MAPPING_HANDLE_BYTES, "a handle is a mapping's handle");
 
@@ -61,6 +63,7 @@ static selvage_status_t slab_create(size_t bytes, bool small, slab_t **slab_out)
     SV_TRY_GOTO(status, sv_mapping_create(bytes, &slab->mapping), fail);
     slab->pieces->bytes = slab->mapping.bytes;
     slab->small = small;
+    slab->id = ++table.ids;
     sv_list_append(&table.slabs, &slab->link);
     *slab_out = slab;
     return SELVAGE_SUCCESS;
@@ -259,6 +262,17 @@ sv_memory_kind_t soft_memory_kind(sv_device_t *dev, const void *ptr, size_t byte
     }
     pthread_mutex_unlock(&table.lock);
     return kind;
+}
+
+/* What is exported is the slab. */
+uint64_t soft_memory_id(sv_device_t *dev, const void *ptr)
+{
+    (void)dev;
+    pthread_mutex_lock(&table.lock);
+    const slab_t *slab = slab_of(ptr);
+    const uint64_t id = slab ? slab->id : 0;
+    pthread_mutex_unlock(&table.lock);
+    return id;
 }
 
 static selvage_status_t open_locked(const sv_mapping_handle_t *handle, opened_t **opened_out)

@@ -202,6 +202,7 @@ selvage_status_t soft_export_memory(sv_device_t *dev, const void *ptr, size_t by
                                     uint64_t *offset_out);
 selvage_status_t soft_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out);
 void soft_close_memory(sv_device_t *dev, void *base);
+uint64_t soft_memory_id(sv_device_t *dev, const void *ptr);
 sv_memory_kind_t soft_memory_kind(sv_device_t *dev, const void *ptr, size_t bytes);
 
 #endif
