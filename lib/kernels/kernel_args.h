@@ -54,7 +54,7 @@ enum {
     SV_DIGEST_VERIFY = 2,   /* compares record with identity and the digest with what was found; writes result */
     SV_DIGEST_FINISH = 3,   /* mask of the above */
     SV_DIGEST_NONE = 4,     /* flag: no digest is computed (and 0 is written, and none is expected) */
-    SV_DIGEST_ONLY = 32     /* flag: await goes from await_before to await_value, or to what stands for another packet */
+    SV_DIGEST_ONLY = 32     /* flag: await goes from await_before to await_value, or stands for another packet */
 };
 
 /*

@@ -29,6 +29,10 @@ typedef struct sv_message_box {
     uint64_t verdict[SV_BOX_LANDINGS]; /* reader: verified */
     uint64_t left[SV_BOX_LANDINGS];    /* writer: it looks there no more */
     sv_record_t record[SV_BOX_LANDINGS];
+    uint64_t offered[SV_BOX_LANDINGS]; /* both (message_offer.c) */
+    uint64_t offer_tag[SV_BOX_LANDINGS], offer_taken[SV_BOX_LANDINGS], offer_bytes[SV_BOX_LANDINGS];
+    uint64_t offer_recv[SV_BOX_LANDINGS];
+    sv_message_where_t where[SV_BOX_LANDINGS]; /* reader */
     uint64_t near_open;      /* writer: it has mapped the slots */
     uint64_t near_freed[SV_NEAR_SLOTS];
     uint64_t wants_host;     /* reader: what came last went to host memory */

@@ -201,7 +201,8 @@ void sv_message_cancel(selvage_request_t *request)
 {
     sv_message_engine_t *engine = request->engine;
     pthread_mutex_lock(&engine->lock);
-    if (!request->is_send && request->state == SV_REQUEST_POSTED && !request->cancelled) {
+    if (!request->is_send && request->state == SV_REQUEST_POSTED && !request->cancelled &&
+        sv_message_offer_withdraw(request) != SV_OFFER_CLAIMED) {
         request->cancelled = true;
         sv_message_early_stop(request);
         if (request->early) /* a kernel may just be taking its message: it says so */

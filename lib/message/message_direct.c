@@ -18,9 +18,9 @@
 #include "message/message_layout.h"
 #include "message/message_near.h"
 
-enum { MAPPINGS_MAX = 32, WHERE = 5 }; /* in a CTS: landing, its stamp, offset, base, and from here on the handle */
+enum { MAPPINGS_MAX = 32, WHERE = 3 }; /* in a CTS: route, landing, its stamp, and from here on where it is */
 
-_Static_assert(WHERE * sizeof(uint64_t) + sizeof(sv_device_handle_t) <= sizeof(((sv_letter_t *)0)->value),
+_Static_assert(WHERE * sizeof(uint64_t) + sizeof(sv_message_where_t) <= sizeof(((sv_letter_t *)0)->value),
                "a handle fits into a letter");
 
 typedef struct sv_message_mapping {
@@ -29,6 +29,14 @@ typedef struct sv_message_mapping {
     uint64_t remote_base;    /* where its owner has it */
     unsigned users;
 } sv_message_mapping_t;
+
+static sv_message_box_end_t *box_of(const selvage_request_t *request)
+{
+    sv_message_peer_t *peer;
+    if (sv_message_peer(request->engine, request->peer, &peer) != SELVAGE_SUCCESS) /* it exists */
+        return NULL;
+    return request->is_send && peer->rank != request->engine->wire->rank ? peer->out : peer->in;
+}
 
 /* --- the receiver's ----------------------------------------------------------------------------------------------- */
 
@@ -59,8 +67,10 @@ static selvage_status_t export_memory(sv_message_engine_t *engine, const uint8_t
 }
 
 /* What neighbours can write to: the buffer itself, or one of the engine's in its place. */
-static bool export_place(selvage_request_t *recv, sv_device_handle_t *handle, uint64_t *offset)
+static bool export_place(selvage_request_t *recv, sv_message_where_t *where)
 {
+    sv_device_handle_t *handle = &where->handle;
+    uint64_t *offset = &where->offset;
     sv_message_place_t *place = &recv->place;
     sv_message_engine_t *engine = recv->engine;
     sv_message_bounce_t *bounce;
@@ -90,33 +100,48 @@ static unsigned find_landing(const sv_message_box_end_t *end)
     return landing;
 }
 
+bool sv_message_direct_land(selvage_request_t *recv, sv_message_peer_t *peer)
+{
+    if (recv->landing_stamp) /* of an offer that was withdrawn */
+        return true;
+    if (!may_be(recv, peer))
+        return false;
+    const unsigned landing = find_landing(peer->in);
+    if (landing == SV_BOX_LANDINGS || !export_place(recv, &peer->in->box->where[landing]))
+        return false;
+    sv_message_where_t *where = &peer->in->box->where[landing];
+    where->base = (uintptr_t)recv->place.data - where->offset;
+    recv->landing = landing;
+    recv->landing_stamp = peer->in->given[landing] = ++recv->engine->stamps;
+    peer->in->landings |= UINT32_C(1) << landing;
+    return true;
+}
+
+void sv_message_direct_drop(selvage_request_t *recv)
+{
+    if (recv->landing_stamp == 0)
+        return;
+    sv_message_box_end_t *end = box_of(recv);
+    end->landings &= ~(UINT32_C(1) << recv->landing);
+    end->given[recv->landing] = __atomic_load_n(&end->box->left[recv->landing], __ATOMIC_RELAXED);
+    recv->landing_stamp = 0;
+}
+
 bool sv_message_direct_offer(selvage_request_t *recv, sv_letter_t *cts)
 {
     sv_message_engine_t *engine = recv->engine;
     sv_message_peer_t *peer;
-    sv_device_handle_t handle;
-    uint64_t offset;
     if (recv->peer == engine->wire->rank && sv_message_box_offer(engine, recv->peer) != SELVAGE_SUCCESS)
         return false;
     if (sv_message_peer(engine, recv->peer, &peer) != SELVAGE_SUCCESS || !may_be(recv, peer) ||
-        (recv->landing = find_landing(peer->in)) == SV_BOX_LANDINGS || !export_place(recv, &handle, &offset))
+        !sv_message_direct_land(recv, peer)) {
+        sv_message_direct_drop(recv);
         return false;
-    recv->landing_stamp = peer->in->given[recv->landing] = ++engine->stamps;
-    peer->in->landings |= UINT32_C(1) << recv->landing;
+    }
     cts->value[1] = recv->landing;
     cts->value[2] = recv->landing_stamp;
-    cts->value[3] = offset;
-    cts->value[4] = (uintptr_t)recv->place.data - offset;
-    memcpy(&cts->value[WHERE], &handle, sizeof handle);
+    memcpy(&cts->value[WHERE], &peer->in->box->where[recv->landing], sizeof(sv_message_where_t));
     return true;
-}
-
-static sv_message_box_end_t *box_of(const selvage_request_t *request)
-{
-    sv_message_peer_t *peer;
-    if (sv_message_peer(request->engine, request->peer, &peer) != SELVAGE_SUCCESS) /* it exists */
-        return NULL;
-    return request->is_send && peer->rank != request->engine->wire->rank ? peer->out : peer->in;
 }
 
 bool sv_message_direct_has_landed(const selvage_request_t *recv)
@@ -199,19 +224,24 @@ static selvage_status_t map(selvage_request_t *send, uint64_t remote_base, const
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_message_direct_open(selvage_request_t *send, const sv_letter_t *cts)
+selvage_status_t sv_message_direct_map(selvage_request_t *send, const sv_message_where_t *where)
 {
-    sv_device_handle_t handle;
-    memcpy(&handle, &cts->value[WHERE], sizeof handle);
     send->mapping = NULL;
-    send->landing = (unsigned)cts->value[1];
-    send->landing_stamp = cts->value[2];
-    send->offset = cts->value[3];
-    if (map(send, cts->value[4], &handle) == SELVAGE_SUCCESS)
+    send->offset = where->offset;
+    if (map(send, where->base, &where->handle) == SELVAGE_SUCCESS)
         return SELVAGE_SUCCESS;
     sv_log(SV_LOG_INFO, "message", "messages to rank %d go through host memory: its device memory cannot be mapped",
            send->peer);
     return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "device memory of rank %d cannot be mapped", send->peer);
+}
+
+selvage_status_t sv_message_direct_open(selvage_request_t *send, const sv_letter_t *cts)
+{
+    sv_message_where_t where;
+    memcpy(&where, &cts->value[WHERE], sizeof where);
+    send->landing = (unsigned)cts->value[1];
+    send->landing_stamp = cts->value[2];
+    return sv_message_direct_map(send, &where);
 }
 
 /* A fault of a test's: a byte that arrived is changed. */
@@ -232,7 +262,8 @@ bool sv_message_direct_by_kernel(const selvage_request_t *request)
 }
 
 /* The kernel stores the record before it releases landed, so that there is nothing else to wait for. */
-static selvage_status_t copy_by_kernel(selvage_request_t *send, const sv_message_box_end_t *end, uint8_t *target)
+static selvage_status_t copy_by_kernel(selvage_request_t *send, const sv_message_box_end_t *end, uint8_t *target,
+                                       void *stream)
 {
     sv_message_box_t *box = end->box;
     const sv_near_place_t place = record_of(send, end);
@@ -242,7 +273,7 @@ static selvage_status_t copy_by_kernel(selvage_request_t *send, const sv_message
                                   .near_value = sv_near_landed_value(send->key, send->landing_stamp)};
     /* Partner: the acquire in sv_message_direct_has_landed(). */
     __atomic_store_n(&box->recorded[send->landing], send->landing_stamp, __ATOMIC_RELEASE);
-    return sv_message_prepare(send, &job, send->engine->kernel_stream);
+    return sv_message_prepare(send, &job, stream);
 }
 
 static selvage_status_t record_apart(selvage_request_t *send, const sv_message_box_end_t *end)
@@ -258,13 +289,13 @@ static selvage_status_t record_apart(selvage_request_t *send, const sv_message_b
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_message_direct_copy(selvage_request_t *send)
+selvage_status_t sv_message_direct_copy(selvage_request_t *send, void *stream)
 {
     sv_message_engine_t *engine = send->engine;
     const sv_message_box_end_t *end = box_of(send);
     uint8_t *target = (uint8_t *)send->mapping->opened->base + send->offset;
     if (sv_message_direct_by_kernel(send))
-        return copy_by_kernel(send, end, target);
+        return copy_by_kernel(send, end, target, stream);
     SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, target, send->place.data, send->bytes, SV_COPY_PEER,
                           engine->peer_stream));
     SV_TRY(hurt(send, target));
@@ -287,8 +318,11 @@ bool sv_message_direct_is_good(const selvage_request_t *send)
 
 void sv_message_direct_end(selvage_request_t *request)
 {
-    if (request->route != SV_MESSAGE_DIRECT)
+    if (request->route != SV_MESSAGE_DIRECT) {
+        if (!request->is_send)
+            sv_message_direct_drop(request);
         return;
+    }
     sv_message_box_end_t *end = box_of(request);
     if (request->is_send && request->mapping)
         request->mapping->users--;

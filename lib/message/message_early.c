@@ -99,11 +99,26 @@ static selvage_status_t await_slot(selvage_request_t *recv, uint64_t now_ns)
     return launch(recv, &job, stream);
 }
 
-/* It has met its message, whose bytes a kernel copies straight to where it lies. */
+/* What it will meet if the next long message with its tag claims it. */
+static bool expect(selvage_request_t *recv)
+{
+    sv_message_peer_t *peer;
+    uint64_t messages, slots;
+    if (sv_message_peer(recv->engine, recv->peer, &peer) != SELVAGE_SUCCESS || !count_before(recv, &messages, &slots))
+        return false;
+    recv->bytes = recv->place.bytes;
+    recv->number = peer->taken + 1 + messages;
+    sv_message_identify(recv);
+    return true;
+}
+
+/* A kernel copies the message straight to where it lies: one that it has met, or one that may claim it. */
 static selvage_status_t await_landing(selvage_request_t *recv)
 {
-    if (recv->is_send || recv->tried_early || recv->state != SV_REQUEST_MOVING || recv->route != SV_MESSAGE_DIRECT ||
-        !sv_message_checks(recv->engine) || !sv_message_direct_by_kernel(recv))
+    const bool met = recv->state == SV_REQUEST_MOVING && recv->route == SV_MESSAGE_DIRECT;
+    const bool may_meet = recv->state == SV_REQUEST_POSTED && recv->offered;
+    if (recv->is_send || recv->tried_early || !(met || may_meet) || !sv_message_checks(recv->engine) ||
+        !sv_message_direct_by_kernel(recv) || (may_meet && !expect(recv)))
         return SELVAGE_SUCCESS;
     sv_verify_job_t job = sv_message_direct_job(recv);
     return job.await ? launch(recv, &job, recv->engine->early_stream) : SELVAGE_SUCCESS;

@@ -159,6 +159,15 @@ static void ask_ahead(sv_list_t *list)
     }
 }
 
+/* What could not be offered when it was posted. */
+static void offer_ahead(sv_message_engine_t *engine)
+{
+    enum { AT_ONCE = 4 };
+    int looked = 0;
+    for (sv_list_t *it = engine->posted.next; it != &engine->posted && looked < AT_ONCE; it = it->next, looked++)
+        sv_message_offer(SV_CONTAINER_OF(it, selvage_request_t, link));
+}
+
 bool sv_message_poll(sv_message_engine_t *engine)
 {
     bool moved = false;
@@ -175,6 +184,7 @@ bool sv_message_poll(sv_message_engine_t *engine)
     }
     ask_ahead(&engine->posted);
     ask_ahead(&engine->active);
+    offer_ahead(engine);
     return false;
 }
 

@@ -14,6 +14,7 @@
  *           on a node, to a slot in device memory: a waiting receiver's kernel is there before it
  *   long:   isend --> RTS ------------> match --> CTS --> pieces, DONE --> [verify] --> VERDICT --> complete
  *                                         or, on a node: [copy to the receiver's memory] --> [verify] ...
+ *           posted before, on a node:  offer --> isend --> [copy to the receiver's memory], RTS --> match, [verify] ...
  *
  * A message's number counts those of its pair of ranks; the receiver takes them in that order whatever came first. Its
  * bytes are verified under a key of communicator, source, destination, tag, number and length. Nothing here blocks but
@@ -38,6 +39,7 @@ enum {
     SV_MAIL_UNACKED = 256,   /* small messages to a rank that it has not taken: beyond, they are announced first */
     SV_MAIL_ACKS = 12,       /* of so many at a time it says that it has */
     SV_MESSAGE_PEERS = 64,   /* lists of peers, by rank */
+    SV_MESSAGE_TAGS = 64,    /* classes of tags, to remember what was sent last with one */
     SV_MESSAGE_EXPORTS = 16, /* handles of allocations that are remembered */
     SV_MESSAGE_WINDOW = 8,   /* pieces of a message under way at once */
     SV_MESSAGE_ANY = -1,     /* source or tag */
@@ -65,6 +67,12 @@ typedef enum sv_message_route {
     SV_MESSAGE_STAGED,       /* in pieces over the wire */
     SV_MESSAGE_DIRECT        /* straight into the receiver's device memory */
 } sv_message_route_t;
+
+/* Device memory of the receiver's: of an allocation, that its owner has at base, the bytes from offset on. In a CTS. */
+typedef struct sv_message_where {
+    uint64_t offset, base;
+    sv_device_handle_t handle;
+} sv_message_where_t;
 
 /* How messages came, for counting: small ones by the wire or without it, long ones in pieces or straight. */
 typedef enum sv_message_way { SV_WAY_WIRE, SV_WAY_NEAR, SV_WAY_STAGED, SV_WAY_DIRECT, SV_WAYS } sv_message_way_t;
@@ -125,6 +133,7 @@ typedef struct sv_message_peer {
     struct sv_message_box_end *in, *out; /* boxes of this rank's and of that one's; owned; NULL: none */
     sv_list_t box_link;      /* of those with in */
     bool no_box, no_direct;  /* tried in vain */
+    uint64_t last[SV_MESSAGE_TAGS]; /* number of the last message to it with such a tag */
     uint64_t usual_room, usual_bytes; /* of its last message that a kernel did or could wait for */
     bool wrote, parting, parted; /* letters went there; it was told that no more will come; it knows */
 } sv_message_peer_t;
@@ -204,6 +213,7 @@ struct selvage_request {
     uint64_t began_ns;       /* send */
     bool from_device;        /* receive: its bytes lie on a device there */
     void *stream;            /* receive: the caller's */
+    bool offered, tried_offer; /* receive: its box says that it may be written */
     bool early, tried_early; /* receive: a kernel waits for it, or is not known to be over; there was one */
     uint64_t early_key;      /* what that waits for */
     sv_message_chunk_t *chunk; /* receive: what comes in a slot, on its way to host memory */
@@ -254,6 +264,7 @@ struct sv_message_engine {
     uint64_t moved_ns;
     uint64_t stamps;
     uint64_t came[SV_WAYS];  /* messages that were received, by each way */
+    uint64_t came_claimed;   /* of the direct ones, those without a handshake */
     uint64_t came_by_slot, came_early; /* of the near ones, those in device memory, and by a kernel that waited */
 
     sv_list_t mail_free, flying, own; /* own: to this rank itself */
@@ -378,6 +389,24 @@ void sv_message_early_cancel(sv_message_engine_t *engine);
 /* Waits for all kernels that wait. */
 void sv_message_early_end(sv_message_engine_t *engine);
 
+/* --- message_offer.c ---------------------------------------------------------------------------------------------- */
+
+/* Offers a receive that is posted, if it can be. */
+void sv_message_offer(selvage_request_t *recv);
+typedef enum sv_offer_end {
+    SV_OFFER_WITHDRAWN,      /* nobody will claim it; or there was none */
+    SV_OFFER_CLAIMED,        /* its message is on its way */
+    SV_OFFER_DENIED          /* claimed, but its memory could not be mapped, and given back */
+} sv_offer_end_t;
+sv_offer_end_t sv_message_offer_withdraw(selvage_request_t *recv);
+/* The receive has met its message: whether that has claimed it; if not, it is offered no more. */
+selvage_status_t sv_message_offer_meet(selvage_request_t *recv, const sv_letter_t *letter, bool *claimed_out);
+/* Sender: finds, claims and maps what is offered for this message. */
+bool sv_message_claim(selvage_request_t *send, struct sv_message_peer *peer);
+void sv_message_unclaim(selvage_request_t *send, const struct sv_message_peer *peer);
+/* A message has been given this number. */
+void sv_message_note_tag(struct sv_message_peer *peer, int tag, uint64_t number);
+
 /* --- message_match.c ---------------------------------------------------------------------------------------------- */
 
 /* A letter has come; the mail is the callee's. */
@@ -406,11 +435,16 @@ void sv_message_recv_done(selvage_request_t *recv, const sv_letter_t *done);
 bool sv_message_pieces_begin(selvage_request_t *request);
 selvage_status_t sv_message_pieces_send(selvage_request_t *send, bool *moved);
 selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved);
-/* Straight into the receiver's memory. Receiver: writes into a CTS where to, false if it cannot be; sender: SUCCESS,
-   or ERR_UNSUPPORTED (and nothing logged) if that cannot be reached from here. */
+/* Straight into the receiver's memory. Receiver: finds a landing and says in the box where that is; false if it cannot
+   be; or gives it back, which nobody has seen; or writes it into a CTS. */
+bool sv_message_direct_land(selvage_request_t *recv, struct sv_message_peer *peer);
+void sv_message_direct_drop(selvage_request_t *recv);
 bool sv_message_direct_offer(selvage_request_t *recv, sv_letter_t *cts);
+/* Sender: SUCCESS, or ERR_UNSUPPORTED (and nothing logged) if that cannot be reached from here. */
+selvage_status_t sv_message_direct_map(selvage_request_t *send, const sv_message_where_t *where);
 selvage_status_t sv_message_direct_open(selvage_request_t *send, const sv_letter_t *cts);
-selvage_status_t sv_message_direct_copy(selvage_request_t *send);
+/* stream: of a kernel that copies. */
+selvage_status_t sv_message_direct_copy(selvage_request_t *send, void *stream);
 /* Whether a kernel copies it, and sums in the same pass; both ends come to one answer. */
 bool sv_message_direct_by_kernel(const selvage_request_t *request);
 /* Whether the bytes, and the record, have left or landed. */

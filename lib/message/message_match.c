@@ -30,6 +30,7 @@ void sv_message_post(selvage_request_t *recv)
     sv_mail_t *mail = sv_message_unexpected(engine, recv->peer, recv->tag);
     if (!mail) {
         sv_list_append(&engine->posted, &recv->link);
+        sv_message_offer(recv);
         return;
     }
     sv_list_remove(&mail->link);

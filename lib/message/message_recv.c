@@ -304,6 +304,12 @@ static selvage_status_t refuse(selvage_request_t *recv, sv_mail_t *mail)
 static selvage_status_t meet(selvage_request_t *recv, sv_mail_t *mail)
 {
     const bool too_long = recv->bytes > recv->place.bytes;
+    bool claimed;
+    selvage_status_t status = sv_message_offer_meet(recv, mail->letter, &claimed);
+    if (status != SELVAGE_SUCCESS) {
+        sv_mail_put(recv->engine, mail);
+        return status;
+    }
     if (too_long || (recv->bytes == 0 && mail->letter->kind == SV_LETTER_RTS)) {
         SV_TRY(refuse(recv, mail));
         if (too_long)
@@ -312,6 +318,14 @@ static selvage_status_t meet(selvage_request_t *recv, sv_mail_t *mail)
                             (unsigned long long)recv->place.bytes);
         sv_message_complete(recv, SELVAGE_SUCCESS);
         return SELVAGE_SUCCESS;
+    }
+    if (claimed) {
+        recv->route = SV_MESSAGE_DIRECT;
+        recv->state = SV_REQUEST_MOVING;
+        recv->engine->came[SV_WAY_DIRECT]++;
+        recv->engine->came_claimed++;
+        if (recv->key != recv->early_key)
+            sv_message_early_stop(recv);
     }
     if (mail->letter->kind == SV_LETTER_LATE)
         recv->state = SV_REQUEST_LATE;

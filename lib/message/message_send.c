@@ -25,6 +25,12 @@ static sv_letter_t letter_of(const selvage_request_t *send, sv_letter_kind_t kin
                          .attempt = send->attempt, .send_id = sv_message_id(send), .recv_id = send->other_id};
 }
 
+/* Where kernels of a send run that are to be behind the caller's work. */
+static void *stream_for(const selvage_request_t *send, void *stream)
+{
+    return stream == SELVAGE_MESSAGE_NO_STREAM ? send->engine->kernel_stream : stream;
+}
+
 /* --- small -------------------------------------------------------------------------------------------------------- */
 
 static uint64_t slot_of(const selvage_request_t *send)
@@ -80,7 +86,7 @@ static selvage_status_t fill_by_host(selvage_request_t *send)
 static selvage_status_t fill_by_kernel(selvage_request_t *send, void *stream)
 {
     sv_mail_t *mail = send->mail;
-    void *on = stream == SELVAGE_MESSAGE_NO_STREAM ? send->engine->kernel_stream : stream;
+    void *on = stream_for(send, stream);
     send->state = SV_REQUEST_FILLING;
     if (!mail->box)
         mail->stamp = ++send->engine->stamps;
@@ -115,6 +121,15 @@ static bool has_slot(selvage_request_t *send, const sv_message_peer_t *peer)
     return false;
 }
 
+/* Where the caller's stream must have come to before the buffer is read; or the engine's, which packs it. */
+static selvage_status_t record(selvage_request_t *send, void *stream)
+{
+    const bool packed = send->place.layout && send->place.on_device;
+    if (send->bytes == 0 || (stream == SELVAGE_MESSAGE_NO_STREAM && !packed))
+        return SELVAGE_SUCCESS;
+    return sv_message_record(send, stream_for(send, stream));
+}
+
 static selvage_status_t begin_small(selvage_request_t *send, void *stream)
 {
     /* What a fault has hurt can be asked for again only if it went by the wire. */
@@ -128,24 +143,24 @@ static selvage_status_t begin_small(selvage_request_t *send, void *stream)
     if (send->place.on_device && send->bytes)
         return fill_by_kernel(send, stream);
     send->state = SV_REQUEST_GATE;
-    return SELVAGE_SUCCESS;
+    return record(send, stream);
 }
 
 /* --- long --------------------------------------------------------------------------------------------------------- */
 
-static selvage_status_t begin_long(selvage_request_t *send, void *stream)
+static selvage_status_t ask(selvage_request_t *send, void *stream)
 {
     sv_letter_t letter = letter_of(send, SV_LETTER_RTS);
     letter.value[0] = send->place.on_device;
     if (send->place.on_device)
-        SV_TRY(sv_message_pack_device(send, stream == SELVAGE_MESSAGE_NO_STREAM ? send->engine->kernel_stream
-                                                                                : stream));
+        SV_TRY(sv_message_pack_device(send, stream_for(send, stream)));
     send->state = SV_REQUEST_ASKED;
-    return sv_mail_tell(send->engine, send->peer, &letter);
+    SV_TRY(sv_mail_tell(send->engine, send->peer, &letter));
+    return record(send, stream);
 }
 
 /* Copies and sums may begin: the caller's stream has come so far. */
-static selvage_status_t begin_to_move(selvage_request_t *send)
+static selvage_status_t begin_to_move(selvage_request_t *send, void *stream)
 {
     sv_message_engine_t *engine = send->engine;
     if (send->route == SV_MESSAGE_STAGED && !sv_message_pieces_begin(send))
@@ -154,7 +169,7 @@ static selvage_status_t begin_to_move(selvage_request_t *send)
     send->hurt = engine->comm->fault.armed && send->place.on_device &&
                  sv_fault_packet(&engine->comm->fault, (uint32_t)send->number, send->attempt) == SV_FAULT_FLIP;
     if (send->route == SV_MESSAGE_DIRECT)
-        return sv_message_direct_copy(send);
+        return sv_message_direct_copy(send, stream);
     if (!send->place.on_device)
         return sv_message_pack_host(send);
     if (!sv_message_checks(engine))
@@ -163,6 +178,35 @@ static selvage_status_t begin_to_move(selvage_request_t *send)
     const sv_prepare_job_t job = {.src = send->place.data, .record = &send->line->record, .word = &send->line->ready,
                                   .stamp = send->stamp};
     return sv_message_prepare(send, &job, engine->kernel_stream);
+}
+
+static selvage_status_t move_claimed(selvage_request_t *send, void *stream)
+{
+    enum { SHORT_BYTES = 2 << 20 }; /* what holds the caller's stream up for microseconds only */
+    const bool packed = send->place.layout != NULL;
+    SV_TRY(sv_message_pack_device(send, stream_for(send, stream)));
+    SV_TRY(record(send, stream));
+    if (!send->gated)
+        return begin_to_move(send, send->engine->kernel_stream);
+    if (sv_message_direct_by_kernel(send) && (packed || send->bytes <= SHORT_BYTES))
+        return begin_to_move(send, stream_for(send, stream));
+    send->state = SV_REQUEST_GATE;
+    return SELVAGE_SUCCESS;
+}
+
+/* Its receive is posted, and has said where: the copy begins, and then the receiver hears of it. */
+static selvage_status_t begin_claimed(selvage_request_t *send, const sv_message_peer_t *peer, void *stream)
+{
+    sv_letter_t letter = letter_of(send, SV_LETTER_RTS);
+    letter.value[0] = true;
+    letter.value[1] = send->landing;
+    letter.value[2] = send->landing_stamp;
+    selvage_status_t status = move_claimed(send, stream);
+    if (status != SELVAGE_SUCCESS) {
+        sv_message_unclaim(send, peer);
+        return status;
+    }
+    return sv_mail_tell(send->engine, send->peer, &letter);
 }
 
 /* All bytes have left: the record follows. */
@@ -252,7 +296,7 @@ static selvage_status_t pass_gate(selvage_request_t *send, bool *moved)
     if (status == SELVAGE_IN_PROGRESS && small)
         return tell_if_late(send);
     SV_TRY(status);
-    status = small ? fill_by_host(send) : begin_to_move(send);
+    status = small ? fill_by_host(send) : begin_to_move(send, send->engine->kernel_stream);
     *moved |= status == SELVAGE_SUCCESS;
     return status;
 }
@@ -289,15 +333,6 @@ static bool is_small(const selvage_request_t *send, const sv_message_peer_t *pee
     return send->bytes <= send->engine->eager_bytes && !send->synchronous && peer->nkept < SV_MAIL_UNACKED;
 }
 
-/* Where the caller's stream must have come to before the buffer is read; or the engine's, which packs it. */
-static selvage_status_t record(selvage_request_t *send, void *stream)
-{
-    const bool packed = send->place.layout && send->place.on_device;
-    if (send->bytes == 0 || (stream == SELVAGE_MESSAGE_NO_STREAM && !packed))
-        return SELVAGE_SUCCESS;
-    return sv_message_record(send, stream == SELVAGE_MESSAGE_NO_STREAM ? send->engine->kernel_stream : stream);
-}
-
 selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
 {
     sv_message_engine_t *engine = send->engine;
@@ -305,12 +340,14 @@ selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
     SV_TRY(sv_message_peer(engine, send->peer, &peer));
     send->number = peer->sent + 1;
     sv_message_identify(send);
-    const bool small = has_slot(send, peer) || is_small(send, peer);
-    selvage_status_t status = small ? begin_small(send, stream) : begin_long(send, stream);
-    if (status == SELVAGE_SUCCESS && send->state != SV_REQUEST_FILLING)
-        status = record(send, stream);
-    SV_TRY(status);
+    if (has_slot(send, peer) || is_small(send, peer))
+        SV_TRY(begin_small(send, stream));
+    else if (sv_message_claim(send, peer))
+        SV_TRY(begin_claimed(send, peer, stream));
+    else
+        SV_TRY(ask(send, stream));
     peer->sent++;
+    sv_message_note_tag(peer, send->tag, send->number);
     sv_list_append(&engine->active, &send->link);
     return SELVAGE_SUCCESS;
 }
