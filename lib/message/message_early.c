@@ -60,7 +60,7 @@ static bool choose_stream(selvage_request_t *recv, uint64_t now_ns, void **strea
 {
     const sv_message_engine_t *engine = recv->engine;
     *stream_out = engine->early_stream;
-    if (sv_message_gate(recv) == SELVAGE_SUCCESS)
+    if (!recv->gated) /* the poll asks */
         return true;
     *stream_out = recv->stream;
     return recv->stream == engine->call_stream && now_ns - engine->called_ns < LOCAL_LAUNCH_NS;

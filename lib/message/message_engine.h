@@ -40,6 +40,7 @@ enum {
     SV_MAIL_ACKS = 12,       /* of so many at a time it says that it has */
     SV_MESSAGE_PEERS = 64,   /* lists of peers, by rank */
     SV_MESSAGE_TAGS = 64,    /* classes of tags, to remember what was sent last with one */
+    SV_MESSAGE_KNOWN = 16,   /* allocations whose kind is remembered */
     SV_MESSAGE_EXPORTS = 16, /* handles of allocations that are remembered */
     SV_MESSAGE_WINDOW = 8,   /* pieces of a message under way at once */
     SV_MESSAGE_ANY = -1,     /* source or tag */
@@ -232,6 +233,12 @@ typedef struct sv_message_export {
     sv_device_handle_t handle;
 } sv_message_export_t;
 
+/* A part of an allocation of device memory that was asked about. */
+typedef struct sv_message_known {
+    uint64_t id;             /* 0: none */
+    uintptr_t begin, end;
+} sv_message_known_t;
+
 /* A message taken out of matching. */
 struct selvage_message {
     sv_message_engine_t *engine;
@@ -288,7 +295,8 @@ struct sv_message_engine {
     sv_list_t mappings;        /* ... and what is known of them, the oldest first */
     uint32_t nmappings;
     sv_message_export_t exported[SV_MESSAGE_EXPORTS];
-    uint32_t next_export;
+    sv_message_known_t known[SV_MESSAGE_KNOWN];
+    uint32_t next_export, next_known;
     void *kernel_stream, *out_stream, *in_stream, *peer_stream, *early_stream;
     sv_message_peer_t *peers[SV_MESSAGE_PEERS];
     bool quarantined;          /* the wire may still write its memory */

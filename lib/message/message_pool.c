@@ -177,7 +177,7 @@ void sv_message_put_request(selvage_request_t *request)
     request->generation++; /* late letters to it find nobody */
     engine->open--;
     sv_list_remove(&request->link);
-    sv_list_append(&engine->request_free, &request->link);
+    sv_list_append(engine->request_free.next, &request->link); /* the first again: it has its event, and is warm */
 }
 
 selvage_request_t *sv_message_find(sv_message_engine_t *engine, uint64_t id)

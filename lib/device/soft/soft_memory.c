@@ -28,6 +28,7 @@ typedef struct piece {
     struct piece *next;
     size_t offset, bytes;
     bool used;
+    uint64_t id;      /* of all pieces that were used */
 } piece_t;
 
 typedef struct slab {
@@ -36,7 +37,6 @@ typedef struct slab {
     piece_t *pieces;  /* owned; without gaps */
     unsigned used;
     bool small;       /* shared by small pieces */
-    uint64_t id;      /* of all slabs that there were */
 } slab_t;
 
 /* Memory of somebody else, mapped here once however often it is opened. */
@@ -63,7 +63,6 @@ static selvage_status_t slab_create(size_t bytes, bool small, slab_t **slab_out)
     SV_TRY_GOTO(status, sv_mapping_create(bytes, &slab->mapping), fail);
     slab->pieces->bytes = slab->mapping.bytes;
     slab->small = small;
-    slab->id = ++table.ids;
     sv_list_append(&table.slabs, &slab->link);
     *slab_out = slab;
     return SELVAGE_SUCCESS;
@@ -118,11 +117,12 @@ static selvage_status_t piece_take(slab_t *slab, piece_t *piece, size_t bytes)
     if (piece->bytes > bytes) {
         piece_t *rest = NULL;
         SV_TRY(sv_calloc(1, sizeof *rest, &rest));
-        *rest = (piece_t){piece->next, piece->offset + bytes, piece->bytes - bytes, false};
+        *rest = (piece_t){piece->next, piece->offset + bytes, piece->bytes - bytes, false, 0};
         piece->next = rest;
         piece->bytes = bytes;
     }
     piece->used = true;
+    piece->id = ++table.ids;
     slab->used++;
     return SELVAGE_SUCCESS;
 }
@@ -264,13 +264,15 @@ sv_memory_kind_t soft_memory_kind(sv_device_t *dev, const void *ptr, size_t byte
     return kind;
 }
 
-/* What is exported is the slab. */
 uint64_t soft_memory_id(sv_device_t *dev, const void *ptr)
 {
+    piece_t *before = NULL;
     (void)dev;
     pthread_mutex_lock(&table.lock);
-    const slab_t *slab = slab_of(ptr);
-    const uint64_t id = slab ? slab->id : 0;
+    slab_t *slab = slab_of(ptr);
+    const piece_t *piece =
+        slab ? piece_at(slab, (size_t)((const char *)ptr - (const char *)slab->mapping.base), &before) : NULL;
+    const uint64_t id = piece ? piece->id : 0;
     pthread_mutex_unlock(&table.lock);
     return id;
 }
