@@ -152,7 +152,7 @@ static void ask_ahead(sv_list_t *list)
     int asked = 0;
     for (sv_list_t *it = list->next; it != list && asked < AT_ONCE; it = it->next) {
         selvage_request_t *request = SV_CONTAINER_OF(it, selvage_request_t, link);
-        if (!request->gated || request->state == SV_REQUEST_GATE) /* which has just asked */
+        if (!request->gated || request->early || request->state == SV_REQUEST_GATE) /* which has just asked */
             continue;
         asked++;
         (void)sv_message_gate(request); /* an error is found again by who needs it */

@@ -277,7 +277,7 @@ struct sv_message_engine {
     sv_list_t mail_free, flying, own; /* own: to this rank itself */
     sv_mail_chunk_t *mail_chunks;
     sv_mail_t *ring[SV_MAIL_RING];
-    unsigned ring_head;
+    unsigned ring_head, polls;
     bool ring_posted;
     sv_list_t unexpected, taken; /* mail that nobody has asked for; that improbe has taken */
 

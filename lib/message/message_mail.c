@@ -220,10 +220,18 @@ static selvage_status_t reap(sv_message_engine_t *engine, bool *moved)
     return SELVAGE_SUCCESS;
 }
 
+/* A question to the wire takes longer than all looks into boxes, and letters of the node do not come by it. */
+static bool is_wires_turn(sv_message_engine_t *engine)
+{
+    enum { TURNS = 4 };
+    return sv_list_is_empty(&engine->boxed) || !engine->ring_posted || engine->polls++ % TURNS == 0;
+}
+
 selvage_status_t sv_mail_poll(sv_message_engine_t *engine, bool *moved)
 {
     SV_TRY(sv_message_boxes_poll(engine, moved));
-    SV_TRY(take_letters(engine, moved));
+    if (is_wires_turn(engine))
+        SV_TRY(take_letters(engine, moved));
     SV_TRY(take_own(engine, moved));
     return reap(engine, moved);
 }

@@ -188,8 +188,10 @@ static selvage_status_t move_claimed(selvage_request_t *send, void *stream)
     SV_TRY(record(send, stream));
     if (!send->gated)
         return begin_to_move(send, send->engine->kernel_stream);
-    if (sv_message_direct_by_kernel(send) && (packed || send->bytes <= SHORT_BYTES))
+    if (sv_message_direct_by_kernel(send) && (packed || send->bytes <= SHORT_BYTES)) {
+        send->gated = false; /* the stream itself sees to it */
         return begin_to_move(send, stream_for(send, stream));
+    }
     send->state = SV_REQUEST_GATE;
     return SELVAGE_SUCCESS;
 }
