@@ -315,6 +315,45 @@ static void cancelling(local_rank_t *self)
     }
 }
 
+/* A message that has been received is sent, though its place has gone to one whose stream stands still. */
+static void placed_again(local_rank_t *self)
+{
+    static uint64_t received, word, unused[2];
+    message_end_t end[2];
+    void *stream = NULL;
+    if (self->rank == 0)
+        received = word = 0;
+    CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
+    const message_shape_t held = {.bytes = BYTES, .on_device = true, .stream = stream};
+    const sv_await_arg_t arg = {.word = &word, .abort = &unused[0], .late = &unused[1], .epoch = 1,
+                                .wait_ns = UINT64_C(20000000000)};
+    meet(self);
+    for (int i = 0; i < 2; i++)
+        message_end_open(&end[i], self, self->rank ? &plain : i ? &held : &plain);
+    if (self->rank == 0) {
+        message_end_send(&end[0], &plain, 1, 0, key_of(0, 0));
+        while (!__atomic_load_n(&received, __ATOMIC_ACQUIRE)) /* and nobody polls here */
+            ;
+        CHECK_STATUS(SV_DEVICE_CALL(self->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream), SELVAGE_SUCCESS);
+        message_end_send(&end[1], &held, 1, 1, key_of(0, 1));
+        CHECK_STATUS(sv_message_wait(&end[0].request, NULL), SELVAGE_SUCCESS);
+        __atomic_store_n(&word, 1, __ATOMIC_RELEASE);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (self->rank == 1)
+            message_end_recv(&end[i], &plain, 0, i);
+        if (self->rank == 1 || i == 1)
+            CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
+        if (self->rank == 1)
+            CHECK_EQ(message_end_wrong(&end[i], BYTES, key_of(0, i)), -1);
+        if (self->rank == 1)
+            __atomic_store_n(&received, 1, __ATOMIC_RELEASE);
+    }
+    for (int i = 0; i < 2; i++)
+        message_end_close(&end[i]);
+    selvage_stream_destroy(self->dev, stream);
+}
+
 /* What its sender's stream holds up is announced, and comes to the kernel all the same, or after it. */
 static void held_up(local_rank_t *self)
 {
@@ -381,6 +420,7 @@ int main(void)
     run(several, NULL, false);
     run(cancelling, NULL, false);
     run(held_up, NULL, false);
+    run(placed_again, NULL, false);
     run(flooded, NULL, false);
     run(forgetting, NULL, true);
     return check_report("test_message_near");

@@ -62,8 +62,6 @@ void sv_mail_seal(sv_message_engine_t *engine, sv_mail_t *mail, int rank)
 selvage_status_t sv_mail_post(sv_message_engine_t *engine, sv_mail_t *mail, int rank)
 {
     sv_message_peer_t *peer;
-    if (mail->box && sv_word_is(mail->word, mail->stamp)) /* a kernel has done it */
-        return SELVAGE_SUCCESS;
     sv_mail_seal(engine, mail, rank);
     if (mail->box) {
         __atomic_store_n(mail->word, mail->stamp, __ATOMIC_RELEASE); /* partner: the acquire in look_into() */
