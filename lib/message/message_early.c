@@ -55,11 +55,16 @@ static bool may_be(const selvage_request_t *recv, sv_message_peer_t **peer_out)
     return (*peer_out)->in && (*peer_out)->in->used && (*peer_out)->in->near.base;
 }
 
+static void *own_stream(const selvage_request_t *recv)
+{
+    return recv->engine->early_stream[recv->peer % SV_EARLY_STREAMS];
+}
+
 /* What the caller's stream is doing comes first: on that stream itself, if nothing was enqueued there since. */
 static bool choose_stream(selvage_request_t *recv, uint64_t now_ns, void **stream_out)
 {
     const sv_message_engine_t *engine = recv->engine;
-    *stream_out = engine->early_stream;
+    *stream_out = own_stream(recv);
     if (!recv->gated) /* the poll asks */
         return true;
     *stream_out = recv->stream;
@@ -121,7 +126,7 @@ static selvage_status_t await_landing(selvage_request_t *recv)
         !sv_message_direct_by_kernel(recv) || (may_meet && !expect(recv)))
         return SELVAGE_SUCCESS;
     sv_verify_job_t job = sv_message_direct_job(recv);
-    return job.await ? launch(recv, &job, recv->engine->early_stream) : SELVAGE_SUCCESS;
+    return job.await ? launch(recv, &job, own_stream(recv)) : SELVAGE_SUCCESS;
 }
 
 static selvage_status_t await(selvage_request_t *recv, uint64_t now_ns)

@@ -12,12 +12,14 @@
 static void release(sv_message_engine_t *engine)
 {
     sv_device_t *dev = engine->dev;
-    void *stream[] = {engine->kernel_stream, engine->out_stream, engine->in_stream, engine->peer_stream,
-                      engine->early_stream};
+    void *stream[] = {engine->kernel_stream, engine->out_stream, engine->in_stream, engine->peer_stream};
     sv_message_early_end(engine);
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
             SV_DEVICE_CALL(dev, stream_destroy, stream[i]);
+    for (int i = 0; i < SV_EARLY_STREAMS; i++)
+        if (engine->early_stream[i])
+            SV_DEVICE_CALL(dev, stream_destroy, engine->early_stream[i]);
     sv_message_close_mappings(engine);
     sv_message_free_layouts(engine);
     sv_message_free_pools(engine);
@@ -66,7 +68,8 @@ static selvage_status_t create(selvage_comm_t *comm, sv_message_engine_t **engin
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->out_stream), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->in_stream), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->peer_stream), fail);
-    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->early_stream), fail);
+    for (int i = 0; i < SV_EARLY_STREAMS && engine->early_wait_ns > 0; i++)
+        SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->early_stream[i]), fail);
     *engine_out = engine;
     return SELVAGE_SUCCESS;
 fail:

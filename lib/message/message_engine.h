@@ -40,6 +40,7 @@ enum {
     SV_MAIL_ACKS = 12,       /* of so many at a time it says that it has */
     SV_MESSAGE_PEERS = 64,   /* lists of peers, by rank */
     SV_MESSAGE_TAGS = 64,    /* classes of tags, to remember what was sent last with one */
+    SV_EARLY_STREAMS = 4,    /* of kernels that wait */
     SV_MESSAGE_KNOWN = 16,   /* allocations whose kind is remembered */
     SV_MESSAGE_EXPORTS = 16, /* handles of allocations that are remembered */
     SV_MESSAGE_WINDOW = 8,   /* pieces of a message under way at once */
@@ -297,7 +298,8 @@ struct sv_message_engine {
     sv_message_export_t exported[SV_MESSAGE_EXPORTS];
     sv_message_known_t known[SV_MESSAGE_KNOWN];
     uint32_t next_export, next_known;
-    void *kernel_stream, *out_stream, *in_stream, *peer_stream, *early_stream;
+    void *kernel_stream, *out_stream, *in_stream, *peer_stream;
+    void *early_stream[SV_EARLY_STREAMS]; /* by peer, so that one that is late holds up few others */
     sv_message_peer_t *peers[SV_MESSAGE_PEERS];
     bool quarantined;          /* the wire may still write its memory */
 };
