@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base_clock.h"
+#include "base/base_log.h"
 #include "base/base_memory.h"
 #include "message/message_layout.h"
 
@@ -235,8 +236,20 @@ static void detach(sv_message_engine_t *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
+static void say_ways(const sv_message_engine_t *engine)
+{
+    const uint64_t *came = engine->came;
+    sv_log(SV_LOG_DEBUG, "message", "messages received: %llu by the wire, %llu within the node (%llu by slots), %llu "
+           "in pieces, %llu direct (%llu claimed); %llu of them by a kernel that waited",
+           (unsigned long long)came[SV_WAY_WIRE], (unsigned long long)came[SV_WAY_NEAR],
+           (unsigned long long)engine->came_by_slot, (unsigned long long)came[SV_WAY_STAGED],
+           (unsigned long long)came[SV_WAY_DIRECT], (unsigned long long)engine->came_claimed,
+           (unsigned long long)engine->came_early);
+}
+
 static void end(sv_message_engine_t *engine)
 {
+    say_ways(engine);
     (void)sv_error_quiet(SELVAGE_ERR_STATE, "the communicator is destroyed");
     sv_message_break(engine, SELVAGE_ERR_STATE);
     if (!engine->comm->detached)
