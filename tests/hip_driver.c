@@ -61,6 +61,10 @@ static void use_event(work_t *work, sv_device_t *dev, void *stream)
             status = SV_DEVICE_CALL(dev, event_query, event);
         while (status == SELVAGE_IN_PROGRESS);
         (void)good(work, status);
+        do
+            status = SV_DEVICE_CALL(dev, stream_query, stream);
+        while (status == SELVAGE_IN_PROGRESS);
+        (void)good(work, status);
     }
     SV_DEVICE_CALL(dev, event_destroy, event);
 }

@@ -436,6 +436,14 @@ hipError_t hipDeviceSynchronize(void)
     return standin_result(standin_device()->ops->device_sync(standin_device()));
 }
 
+hipError_t hipStreamQuery(hipStream_t stream)
+{
+    BEGIN();
+    if (!standin_is_stream(stream))
+        return standin_refuse(__func__, hipErrorInvalidHandle, "no stream of the current GPU");
+    return standin_result(standin_device()->ops->stream_query(standin_device(), stream));
+}
+
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned flags)
 {
     BEGIN();

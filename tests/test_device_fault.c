@@ -69,6 +69,7 @@ static void run_series(sv_device_t *dev, things_t *t, series_t *series)
     if (t->ptr && step(series, SV_DEVICE_CALL(dev, export_memory, t->ptr, 16, &t->handle, &t->offset)))
         step(series, SV_DEVICE_CALL(dev, open_memory, &t->handle, &t->base));
     step(series, SV_DEVICE_CALL(dev, stream_sync, t->stream));
+    step(series, SV_DEVICE_CALL(dev, stream_query, t->stream));
     SV_DEVICE_CALL(dev, stream_sync, t->stream);
     SV_DEVICE_CALL(dev, host_unregister, host);
 }
@@ -120,7 +121,7 @@ int main(void)
     int64_t live = sv_memory_live();
     series_t clean = series_with(inner, 0);
     CHECK_EQ(clean.failed, 0);
-    CHECK_EQ(clean.calls, 18);
+    CHECK_EQ(clean.calls, 19);
     for (int call = 1; call <= clean.calls; call++) {
         series_t series = series_with(inner, call);
         CHECK_EQ(series.failed, 1);

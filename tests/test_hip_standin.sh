@@ -159,7 +159,7 @@ done
 
 # Calls whose failing cannot pass unnoticed.
 serious=(hipMalloc hipExtMallocWithFlags hipHostMalloc hipStreamCreateWithPriority hipEventCreateWithFlags
-    hipEventRecord hipEventQuery hipStreamWaitEvent hipMemcpyAsync hipMemsetAsync hipModuleLaunchKernel)
+    hipEventRecord hipEventQuery hipStreamQuery hipStreamWaitEvent hipMemcpyAsync hipMemsetAsync hipModuleLaunchKernel)
 
 # Up to so many calls of each name, the first and the last among them (every one in the mode "device"); polls are as
 # many as time allows.
@@ -175,7 +175,7 @@ for mode in device peer shared staged; do
     sed -n 's/^hip stand-in: count \([A-Za-z]*\) \([0-9]*\)$/\1 \2/p' "$work/out" >"$work/counts"
     [ -s "$work/counts" ] || fail "$mode: no calls were counted"
     while read -r call count; do
-        case $call in hipGetDevice|hipSetDevice|hipEventQuery) [ "$count" -le 40 ] || count=40 ;; esac
+        case $call in hipGetDevice|hipSetDevice|hipEventQuery|hipStreamQuery) [ "$count" -le 40 ] || count=40 ;; esac
         for number in $(numbers "$count"); do echo "$mode $call $number"; done
     done <"$work/counts" >>"$work/sweep"
 done

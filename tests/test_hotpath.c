@@ -4,7 +4,8 @@
  * thread. The linker puts the functions below in the place of those that Selvage and this program call (hotpath.am),
  * not of those inside MPI and the C library; they count while `armed`, on every thread. An exchange of every route
  * carries packets of every kind: none, small, odd, one segment, more segments than slots, registered and not, and in
- * pieces: of a list, and of a box that is added in arrays that swap from epoch to epoch.
+ * pieces: of a list, and of a box that is added in arrays that swap from epoch to epoch. Messages take locks, but they
+ * allocate nothing either, once there have been some like them.
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -22,7 +23,7 @@ enum { EPOCHS = 6, PACKETS = 6, TAG = 3, TAG_LIST = 4, TAG_BOX = 5, ELEMENTS = 3
 static const size_t packet_bytes[PACKETS] = {0, 8, 4097, 65536, 1000001, 300000};
 
 static _Atomic int armed;
-static _Atomic long counted;
+static _Atomic long counted, allocated;
 
 /* The first call is kept, to say where to look. */
 static const char *_Atomic first_counted;
@@ -33,6 +34,8 @@ static void note(const char *name)
     if (!atomic_load(&armed))
         return;
     atomic_fetch_add(&counted, 1);
+    if (strstr(name, "alloc") || strcmp(name, "mmap") == 0)
+        atomic_fetch_add(&allocated, 1);
     atomic_compare_exchange_strong(&first_counted, &none, name);
 }
 
@@ -75,6 +78,7 @@ void __wrap_free(void *ptr)
 static void arm(void)
 {
     atomic_store(&counted, 0);
+    atomic_store(&allocated, 0);
     atomic_store(&first_counted, NULL);
     atomic_store(&armed, 1);
 }
@@ -296,6 +300,34 @@ static void run_route(const traffic_t *t, selvage_route_t route, int distance)
     selvage_exchange_destroy(ex);
 }
 
+/* Packets of all sizes, each as a message to the next rank. */
+static void run_messages(const traffic_t *t)
+{
+    enum { LEARNED = 4 };
+    const int to = (t->rank + 1) % t->size, from = (t->rank + t->size - 1) % t->size;
+    for (int round = 0; round < 2 * LEARNED; round++)
+        for (int p = 0; p < PACKETS; p++) {
+            selvage_request_t *both[2] = {NULL, NULL};
+            selvage_device_fill(t->device, t->send[p], filling(t->rank, p, round), packet_bytes[p], t->stream);
+            uint64_t pinned = sv_device_pinned_allocations();
+            arm();
+            selvage_status_t received = selvage_message_irecv(t->comm, t->recv[p], packet_bytes[p], MPI_BYTE, from, p,
+                                                              t->stream, &both[0]);
+            selvage_status_t sent = selvage_message_isend(t->comm, t->send[p], packet_bytes[p],
+                                                          MPI_BYTE, to, p, t->stream, &both[1]);
+            selvage_status_t ended = selvage_message_waitall(2, both, NULL);
+            disarm();
+            CHECK_STATUS(received, SELVAGE_SUCCESS);
+            CHECK_STATUS(sent, SELVAGE_SUCCESS);
+            CHECK_STATUS(ended, SELVAGE_SUCCESS);
+            if (round < LEARNED)
+                continue;
+            CHECK_EQ(atomic_load(&allocated), 0);
+            CHECK_EQ(sv_device_pinned_allocations(), pinned);
+        }
+    CHECK_EQ(wrong_packets(t, from, 2 * LEARNED - 1), 0);
+}
+
 int main(int argc, char **argv)
 {
     traffic_t t = {0};
@@ -313,6 +345,7 @@ int main(int argc, char **argv)
             run_route(&t, SELVAGE_ROUTE_DIRECT, 1);
         run_route(&t, SELVAGE_ROUTE_SHARED, 1);
         run_route(&t, SELVAGE_ROUTE_PEER, 1);
+        run_messages(&t); /* last: from here on polls of exchanges take a lock, too */
         traffic_fini(&t);
     }
     selvage_comm_destroy(t.comm);

@@ -278,6 +278,14 @@ static void *lane_main(void *opaque)
     return NULL;
 }
 
+static void start_lanes(lane_t *lanes, unsigned count, const sv_digest_arg_t *arg)
+{
+    for (unsigned i = 0; i < count; i++) {
+        lanes[i] = (lane_t){.arg = arg, .block = i, .nblocks = count};
+        CHECK_EQ(pthread_create(&lanes[i].thread, NULL, lane_main, &lanes[i]), 0);
+    }
+}
+
 /* Blocks at the same time; the one that polls the signal then reads everything that the others wrote. */
 static void test_concurrent_blocks(void)
 {
@@ -292,10 +300,7 @@ static void test_concurrent_blocks(void)
     for (unsigned round = 1; round <= 20; round++) {
         arg.signal_value = round;
         memset(target, 0, sizeof target);
-        for (unsigned i = 0; i < 4; i++) {
-            lanes[i] = (lane_t){.arg = &arg, .block = i, .nblocks = 4};
-            CHECK_EQ(pthread_create(&lanes[i].thread, NULL, lane_main, &lanes[i]), 0);
-        }
+        start_lanes(lanes, 4, &arg);
         unsigned turns = 0;
         while (__atomic_load_n(&word, __ATOMIC_ACQUIRE) != round) /* partner: the kernel's release */
             sv_kernel_relax(&turns);
@@ -304,6 +309,57 @@ static void test_concurrent_blocks(void)
         for (unsigned i = 0; i < 4; i++)
             pthread_join(lanes[i].thread, NULL);
     }
+}
+
+/* Launches that wait: what is awaited comes, or does not, or is wanted no more. */
+static void test_await(void)
+{
+    enum { BYTES = 5000, COMES = 0, LATE = 1, STOPPED = 2, OTHER = 3, WAYS = 4 };
+    sv_record_t identity = make_identity(3, 3, BYTES), record;
+    uint64_t word = 0, second = 0, awaited = 0, stop = 0;
+    sv_digest_scratch_t scratch = {0};
+    sv_digest_arg_t arg = {.src = source, .dst = target, .bytes = BYTES, .key = sv_digest_key(&identity),
+                           .scratch = &scratch, .record = (uint8_t *)&record, .signal = &word, .signal_value = 7,
+                           .second = &second, .second_value = 9, .await = &awaited, .await_value = 5,
+                           .away_value = 8, .stop = &stop, .mode = SV_DIGEST_PREPARE, .identity = identity};
+    lane_t lanes[3];
+
+    for (unsigned round = 0; round < 2 * WAYS; round++) {
+        const unsigned way = round % WAYS, nblocks = round < WAYS ? 1 : 3;
+        word = second = awaited = stop = 0;
+        arg.mode = SV_DIGEST_PREPARE | (way == OTHER ? SV_DIGEST_ONLY : 0);
+        arg.await_ns = way == LATE ? 1000000 : UINT64_C(10000000000);
+        memset(target, 0, BYTES);
+        start_lanes(lanes, nblocks, &arg);
+        __atomic_store_n(&awaited, way == COMES ? 5 : 4, __ATOMIC_RELEASE);
+        __atomic_store_n(&stop, way == STOPPED ? 7 : 6, __ATOMIC_RELEASE);
+        for (unsigned i = 0; i < nblocks; i++)
+            pthread_join(lanes[i].thread, NULL);
+        CHECK_EQ(word, way == COMES ? 7 : 8);
+        CHECK_EQ(second, way == COMES ? 9 : 0);
+        CHECK_EQ(memcmp(target, source, BYTES) == 0, way == COMES);
+        CHECK(scratch_is_zero(&scratch));
+    }
+}
+
+/* The second word says that nothing was wrong. */
+static void test_second_word(void)
+{
+    enum { BYTES = 100 };
+    sv_record_t identity = make_identity(3, 3, BYTES), record = identity;
+    uint64_t word = 0, second = 0;
+    sv_digest_scratch_t scratch = {0};
+    sv_verify_result_t result;
+    sv_digest_arg_t arg = {.src = source, .bytes = BYTES, .key = sv_digest_key(&identity), .scratch = &scratch,
+                           .record = (uint8_t *)&record, .result = &result, .signal = &word, .signal_value = 7,
+                           .second = &second, .second_value = 9, .mode = SV_DIGEST_VERIFY, .identity = identity};
+
+    record.digest = reference(arg.key, source, BYTES) ^ 1;
+    run_blocks(&arg, 1);
+    CHECK(word == 7 && second == 0 && !result.verified);
+    record.digest ^= 1;
+    run_blocks(&arg, 1);
+    CHECK(word == 7 && second == 9 && result.verified);
 }
 
 static void test_signal_and_flip(void)
@@ -334,6 +390,8 @@ int main(void)
     test_verify_in_segments();
     test_guard_pages();
     test_concurrent_blocks();
+    test_await();
+    test_second_word();
     test_signal_and_flip();
     return check_report("test_kernels");
 }

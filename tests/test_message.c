@@ -486,10 +486,12 @@ static void on_node(local_rank_t *self)
     if (self->rank != self->size - 1)
         return;
     CHECK_EQ(engine->came[SV_WAY_WIRE] + engine->came[SV_WAY_NEAR], EACH);
-    CHECK_EQ(engine->came[SV_WAY_STAGED] + engine->came[SV_WAY_DIRECT], EACH + wanted->denied);
+    /* One is cleared for the memory that cannot be reached, unless its sender has found that out before. */
+    const uint64_t twice = wanted->denied ? engine->came[SV_WAY_DIRECT] : 0;
+    CHECK_EQ(engine->came[SV_WAY_STAGED] + engine->came[SV_WAY_DIRECT], EACH + twice);
     CHECK_EQ(engine->came[SV_WAY_NEAR] >= MOST, wanted->near || self->size == 1);
     CHECK_EQ(engine->came[SV_WAY_DIRECT] >= MOST, wanted->direct);
-    CHECK(wanted->direct || engine->came[SV_WAY_DIRECT] == wanted->denied);
+    CHECK(wanted->direct || engine->came[SV_WAY_DIRECT] <= wanted->denied);
 }
 
 static void run_on_node(int size, const char *settings, ways_t wanted)
@@ -575,8 +577,9 @@ int main(void)
     run(reported, 2, 0, true);
     for (int size = 1; size < 3; size++) {
         run_on_node(size, "SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=4096", (ways_t){.near = true, .direct = true});
-        run_on_node(size, "MESSAGE_EAGER_BYTES=4096 CHECKSUM=off", (ways_t){.near = true, .direct = true});
-        run_on_node(size, "KERNEL_PEER_MAX_BYTES=0", (ways_t){.near = true, .direct = true});
+        run_on_node(size, "SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=4096 CHECKSUM=off",
+                    (ways_t){.near = true, .direct = true});
+        run_on_node(size, "SEGMENT_BYTES=4096 KERNEL_PEER_MAX_BYTES=0", (ways_t){.near = true, .direct = true});
         run_on_node(size, "ROUTE=staged", (ways_t){0});
     }
     run_on_node(2, "FAULT=map=1+", (ways_t){0});

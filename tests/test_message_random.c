@@ -196,13 +196,14 @@ int main(void)
 {
     static const char *const settings[] = {"SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=1K", "PROGRESS=thread",
                                            "CHECKSUM=off SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=0",
-                                           "SOFT_MODE=inline SEGMENT_BYTES=4096"};
-    for (uint64_t seed = 1; seed <= 4; seed++) {
+                                           "SOFT_MODE=inline SEGMENT_BYTES=4096",
+                                           "EARLY_WAIT_US=2000 SOFT_BLOCKS=2 MESSAGE_EAGER_BYTES=1K"};
+    for (uint64_t seed = 1; seed <= 5; seed++) {
         local_ranks_env(settings[seed - 1]);
         for (int per_node = 0; per_node < 2; per_node++)
             local_ranks_run(&(local_run_t){.size = RANKS, .ranks_per_node = per_node, .body = rounds, .arg = &seed});
     }
-    local_ranks_env("SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=1K");
+    local_ranks_env("SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=1K EARLY_WAIT_US=2000");
     for (int per_node = 0; per_node < 2; per_node++)
         local_ranks_run(&(local_run_t){.size = 2, .ranks_per_node = per_node, .body = threads});
     return check_report("test_message_random");

@@ -204,6 +204,8 @@ static void check_event_captured(sv_device_t *dev)
     append(dev, slow, list, &count, 1);
     SV_DEVICE_CALL(dev, event_record, event, slow);
     CHECK_STATUS(SV_DEVICE_CALL(dev, event_query, event), SELVAGE_IN_PROGRESS);
+    CHECK_STATUS(SV_DEVICE_CALL(dev, stream_query, slow), SELVAGE_IN_PROGRESS);
+    CHECK_STATUS(SV_DEVICE_CALL(dev, stream_query, quick), SELVAGE_SUCCESS);
     SV_DEVICE_CALL(dev, stream_wait_event, waiter, event);
     append(dev, waiter, list, &count, 2);
     SV_DEVICE_CALL(dev, event_record, event, quick);

@@ -37,15 +37,46 @@ static selvage_status_t check_tag(const char *call, int tag, bool any, int *tag_
     return SELVAGE_SUCCESS;
 }
 
-/* Takes the type apart. The map is the caller's, whatever is returned. */
-static selvage_status_t open_buffer(const char *call, const api_buffer_t *given, sv_type_map_t *map,
-                                    sv_message_buffer_t *out)
+/* What is made of it. Partner: close_buffer(). */
+typedef struct api_opened {
+    sv_message_buffer_t buffer;
+    sv_type_map_t map;
+    sv_type_piece_t piece; /* that the map has, if its elements lie one behind the other ... */
+    bool plain;            /* ... and so owns no memory */
+} api_opened_t;
+
+static void close_buffer(api_opened_t *opened)
 {
-    SV_TRY(sv_wire_mpi_flatten(call, given->count, given->type, map));
-    if (!given->buf && map->bytes && map->low < FIRST_ADDRESS)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: buf is NULL, and type has no addresses in it", call);
-    *out = (sv_message_buffer_t){given->buf, map};
+    if (!opened->plain)
+        sv_type_map_fini(&opened->map);
+}
+
+static selvage_status_t open_plain(const char *call, uint64_t bytes, api_opened_t *opened)
+{
+    if (!sv_wire_mpi_is_usable())
+        return sv_error(SELVAGE_ERR_STATE, "%s: MPI is not initialised, or finalised already", call);
+    opened->plain = true;
+    opened->piece = (sv_type_piece_t){.run_bytes = bytes};
+    opened->map = (sv_type_map_t){.pieces = &opened->piece, .npieces = bytes > 0, .pieces_room = 1, .bytes = bytes,
+                                  .high = (int64_t)bytes};
     return SELVAGE_SUCCESS;
+}
+
+/* Takes the type apart, unless it is a common one. If it fails there is nothing to close. */
+static selvage_status_t open_buffer(const char *call, const api_buffer_t *given, api_opened_t *opened)
+{
+    const size_t each = sv_wire_mpi_plain_bytes(given->type);
+    opened->plain = false;
+    opened->map = (sv_type_map_t){0};
+    if (each && given->count <= INT64_MAX / 4 / each)
+        SV_TRY(open_plain(call, given->count * each, opened));
+    else
+        SV_TRY(sv_wire_mpi_flatten(call, given->count, given->type, &opened->map));
+    opened->buffer = (sv_message_buffer_t){given->buf, &opened->map};
+    if (given->buf || !opened->map.bytes || opened->map.low >= FIRST_ADDRESS)
+        return SELVAGE_SUCCESS;
+    close_buffer(opened);
+    return sv_error(SELVAGE_ERR_ARGUMENT, "%s: buf is NULL, and type has no addresses in it", call);
 }
 
 /* What means nothing is said as MPI says it. */
@@ -66,30 +97,26 @@ static void translate(selvage_message_status_t *status)
 static selvage_status_t begin_send(const char *call, selvage_comm_t *comm, const api_buffer_t *given, int rank,
                                    int tag, bool synchronous, void *stream, selvage_request_t **request)
 {
-    sv_type_map_t map = {0};
-    sv_message_buffer_t buffer;
+    api_opened_t opened;
     int peer = 0;
     SV_TRY(check_peer(call, comm, rank, false, &peer));
     SV_TRY(check_tag(call, tag, peer == SV_MESSAGE_NOBODY, &tag));
-    selvage_status_t status = open_buffer(call, given, &map, &buffer);
-    if (status == SELVAGE_SUCCESS)
-        status = sv_message_isend(comm, call, &buffer, peer, tag, synchronous, stream, request);
-    sv_type_map_fini(&map);
+    SV_TRY(open_buffer(call, given, &opened));
+    selvage_status_t status = sv_message_isend(comm, call, &opened.buffer, peer, tag, synchronous, stream, request);
+    close_buffer(&opened);
     return status;
 }
 
 static selvage_status_t begin_recv(const char *call, selvage_comm_t *comm, const api_buffer_t *given, int rank,
                                    int tag, void *stream, selvage_request_t **request)
 {
-    sv_type_map_t map = {0};
-    sv_message_buffer_t buffer;
+    api_opened_t opened;
     int peer = 0;
     SV_TRY(check_peer(call, comm, rank, true, &peer));
     SV_TRY(check_tag(call, tag, true, &tag));
-    selvage_status_t status = open_buffer(call, given, &map, &buffer);
-    if (status == SELVAGE_SUCCESS)
-        status = sv_message_irecv(comm, call, &buffer, peer, tag, stream, request);
-    sv_type_map_fini(&map);
+    SV_TRY(open_buffer(call, given, &opened));
+    selvage_status_t status = sv_message_irecv(comm, call, &opened.buffer, peer, tag, stream, request);
+    close_buffer(&opened);
     return status;
 }
 
@@ -334,15 +361,15 @@ selvage_status_t selvage_message_imrecv(selvage_message_t **message, void *buf, 
                                         void *stream, selvage_request_t **request)
 {
     const api_buffer_t given = {buf, count, type};
-    sv_type_map_t map = {0};
-    sv_message_buffer_t buffer;
+    api_opened_t opened;
     SV_API_NEED(message);
     SV_API_NEED(*message);
     SV_API_NEED(request);
     sv_api_enter(sv_message_taken_comm(*message));
-    selvage_status_t status = open_buffer(__func__, &given, &map, &buffer);
-    if (status == SELVAGE_SUCCESS)
-        status = sv_message_imrecv(message, __func__, &buffer, stream, request);
-    sv_type_map_fini(&map);
+    selvage_status_t status = open_buffer(__func__, &given, &opened);
+    if (status != SELVAGE_SUCCESS)
+        return sv_api_leave(status);
+    status = sv_message_imrecv(message, __func__, &opened.buffer, stream, request);
+    close_buffer(&opened);
     return sv_api_leave(status);
 }

@@ -54,7 +54,8 @@
     X(INTRANODE, intranode, CHOICE, "deferred", "deferred|immediate|measured", 0,                                      \
       "when copies within the node start: behind the copies down, at once, or as measured in the first epochs")        \
     X(MESSAGE_EAGER_BYTES, message_eager_bytes, BYTES, "8K", "0..1048576", 1,                                          \
-      "messages up to this size leave at once, with their envelope; longer ones when their receive is there")          \
+      "messages up to this size leave at once, with their envelope, and between devices of a node up to 128 times "    \
+      "as much (SELVAGE_SEGMENT_BYTES at most); longer ones when their receive is there")                              \
     X(COLL_ALGO, coll_algo, CHOICE, "auto", "auto|oneshot|twoshot|direct|ring|pat|nvls", 1,                            \
       "algorithm of collectives; where a call has no such one, the nearest")                                           \
     X(COLL_PROTO, coll_proto, CHOICE, "auto", "auto|ll|ll128|simple", 1,                                               \

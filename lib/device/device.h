@@ -6,7 +6,7 @@
  * - Streams are in-order queues, named by a native handle (void *); NULL is the default stream. Events mark a point in
  *   one. Everything named _async returns at once; nothing of that allocates, locks or logs.
  * - Every call is thread-safe, but two threads must not enqueue to one stream at the same time without an order of
- *   their own. event_query never blocks.
+ *   their own. Queries never block.
  * - Host memory in copies is pinned (host_malloc, or host_register'ed). Kernels can read and write pinned memory,
  *   but registered memory only under its device address, which may be another one (host_address).
  * - Exported memory is a (base handle, offset) pair, because IPC exports whole allocations. Opening a handle of the
@@ -86,6 +86,8 @@ typedef struct sv_device_ops {
     /* Waits for the stream's work first. */
     void (*stream_destroy)(sv_device_t *dev, void *stream);
     selvage_status_t (*stream_sync)(sv_device_t *dev, void *stream);
+    /* SUCCESS if nothing is left to do on the stream, else IN_PROGRESS. Not of a stream that is being captured. */
+    selvage_status_t (*stream_query)(sv_device_t *dev, void *stream);
     selvage_status_t (*event_create)(sv_device_t *dev, sv_event_t **event_out);
     /* Safe while still enqueued somewhere. */
     void (*event_destroy)(sv_device_t *dev, sv_event_t *event);
@@ -122,6 +124,9 @@ typedef struct sv_device_ops {
     selvage_status_t (*peer_access)(sv_device_t *dev, const char *bus_id, int *possible_out);
     /* Where bytes (at least 1) at ptr lie. Cannot fail; never logs. */
     sv_memory_kind_t (*memory_kind)(sv_device_t *dev, const void *ptr, size_t bytes);
+    /* A number of the allocation at ptr that no other allocation of this process has or had; 0: not known. Cannot fail;
+       never logs. */
+    uint64_t (*memory_id)(sv_device_t *dev, const void *ptr);
     /* Whether work for the stream is recorded into a graph now, or refused for another stream's recording, instead of
        being run. Cannot fail; never logs. */
     bool (*stream_is_capturing)(sv_device_t *dev, void *stream);

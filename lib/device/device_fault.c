@@ -196,6 +196,17 @@ static sv_memory_kind_t fault_memory_kind(sv_device_t *dev, const void *ptr, siz
     return SV_DEVICE_CALL(inner_of(dev), memory_kind, ptr, bytes);
 }
 
+static uint64_t fault_memory_id(sv_device_t *dev, const void *ptr)
+{
+    return SV_DEVICE_CALL(inner_of(dev), memory_id, ptr);
+}
+
+static selvage_status_t fault_stream_query(sv_device_t *dev, void *stream)
+{
+    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "stream_query");
+    return SV_DEVICE_CALL(inner_of(dev), stream_query, stream);
+}
+
 static bool fault_stream_is_capturing(sv_device_t *dev, void *stream)
 {
     return SV_DEVICE_CALL(inner_of(dev), stream_is_capturing, stream);
@@ -220,6 +231,7 @@ static const sv_device_ops_t fault_ops = {
     .stream_create = fault_stream_create,
     .stream_destroy = fault_stream_destroy,
     .stream_sync = fault_stream_sync,
+    .stream_query = fault_stream_query,
     .event_create = fault_event_create,
     .event_destroy = fault_event_destroy,
     .event_record = fault_event_record,
@@ -238,6 +250,7 @@ static const sv_device_ops_t fault_ops = {
     .range_pop = fault_range_pop,
     .peer_access = fault_peer_access,
     .memory_kind = fault_memory_kind,
+    .memory_id = fault_memory_id,
     .stream_is_capturing = fault_stream_is_capturing,
     .device_sync = fault_device_sync,
 };

@@ -44,7 +44,7 @@ typedef struct sv_verify_result {
 typedef struct sv_digest_scratch {
     uint64_t sum;
     uint32_t blocks_done;
-    uint32_t go;          /* of a packet with several shares that wait: what the first of them has found */
+    uint32_t go;          /* where several shares or blocks wait: what the first of them has found */
 } sv_digest_scratch_t;
 
 /* What the digest kernel does when the last block is through. */
@@ -53,13 +53,18 @@ enum {
     SV_DIGEST_PREPARE = 1,  /* writes identity with the digest to record */
     SV_DIGEST_VERIFY = 2,   /* compares record with identity and the digest with what was found; writes result */
     SV_DIGEST_FINISH = 3,   /* mask of the above */
-    SV_DIGEST_NONE = 4      /* flag: no digest is computed (and 0 is written, and none is expected) */
+    SV_DIGEST_NONE = 4,     /* flag: no digest is computed (and 0 is written, and none is expected) */
+    SV_DIGEST_ONLY = 32     /* flag: await goes from await_before to await_value, or stands for another packet */
 };
 
 /*
  * One pass over bytes bytes of src: copies them to dst (unless NULL) and adds their part of the digest. src, dst and
- * record may have any alignment. signal, if not NULL, is released (system scope) with signal_value after everything
- * else, by PREPARE and VERIFY.
+ * record may have any alignment. signal and second, unless NULL, are released (system scope) with their values after
+ * everything else, by PREPARE and VERIFY; second only if nothing was wrong.
+ *
+ * With await, nothing but that word is looked at before it is await_value. If it is not so after await_ns, or once stop
+ * is signal_value, or if it is something else with SV_DIGEST_ONLY, the launch does nothing but release signal with
+ * away_value.
  */
 typedef struct sv_digest_arg {
     const uint8_t *src;
@@ -72,6 +77,11 @@ typedef struct sv_digest_arg {
     sv_verify_result_t *result;
     uint64_t *signal;
     uint64_t signal_value;
+    uint64_t *second;
+    uint64_t second_value;
+    const uint64_t *await;
+    uint64_t await_before, await_value, await_ns, away_value;
+    const uint64_t *stop;   /* pinned; with await only */
     uint32_t mode;
     uint32_t reserved;
     sv_record_t identity;   /* digest member ignored */
@@ -287,7 +297,7 @@ typedef struct sv_flip_arg {
 SV_LAYOUT_ASSERT(sv_record_t, 64);
 SV_LAYOUT_ASSERT(sv_verify_result_t, 32);
 SV_LAYOUT_ASSERT(sv_digest_scratch_t, 16);
-SV_LAYOUT_ASSERT(sv_digest_arg_t, 152);
+SV_LAYOUT_ASSERT(sv_digest_arg_t, 216);
 SV_LAYOUT_ASSERT(sv_pack_level_t, 16);
 SV_LAYOUT_ASSERT(sv_pack_arg_t, 248);
 SV_LAYOUT_ASSERT(sv_sum_arg_t, 24);

@@ -24,7 +24,7 @@ SV_DEV_FN void finish_prepare(const ARG &arg, uint64_t digest)
 }
 
 template <typename ARG>
-SV_DEV_FN void finish_verify(const ARG &arg, uint64_t digest)
+SV_DEV_FN bool finish_verify(const ARG &arg, uint64_t digest)
 {
     const record_words seen = record_load(arg.record);
     const uint64_t expected = arg.mode & SV_DIGEST_NONE ? 0 : seen.word[7];
@@ -33,11 +33,29 @@ SV_DEV_FN void finish_verify(const ARG &arg, uint64_t digest)
     arg.result->expected = expected;
     arg.result->found = digest;
     arg.result->record_ok = record_ok;
-    arg.result->verified = record_ok && expected == digest;
-    if (arg.result->verified)
+    const bool verified = record_ok && expected == digest;
+    arg.result->verified = verified;
+    if (verified)
         arg.result->epoch = 0;
     else /* partner: the acquire in first_failed(): another packet's failure may have sent the host here */
         sv_dev_store_release_system_u64(&arg.result->epoch, arg.identity.epoch);
+    return verified;
+}
+
+template <typename ARG>
+SV_DEV_FN void finish_signal(const ARG &arg, bool)
+{
+    if (arg.signal) /* partner: the acquire of whoever polls the word, a host or a kernel of another rank */
+        sv_dev_store_release_system_u64(arg.signal, arg.signal_value);
+}
+
+SV_DEV_FN void finish_signal(const sv_digest_arg_t &arg, bool good)
+{
+    uint64_t *second = good ? arg.second : nullptr;
+
+    if (arg.signal || second) /* partners: as above */
+        sv_dev_store_release_system_u64_all(
+            sv_dev_words_t{{second, arg.signal}, {arg.second_value, arg.signal_value}});
 }
 
 /* Done by one thread, once, when every block is through. total is the sum of all launches on the scratch. */
@@ -46,16 +64,16 @@ SV_DEV_FN void finish_packet(const ARG &arg, uint64_t total)
 {
     const uint64_t digest = arg.mode & SV_DIGEST_NONE ? 0 : digest_finish(arg.key, total);
 
-    arg.scratch->blocks_done = 0;
+    bool good = true;
+    arg.scratch->go = arg.scratch->blocks_done = 0;
     if ((arg.mode & SV_DIGEST_FINISH) == SV_DIGEST_ADD)
         return;
     if ((arg.mode & SV_DIGEST_FINISH) == SV_DIGEST_PREPARE)
         finish_prepare(arg, digest);
     else
-        finish_verify(arg, digest);
+        good = finish_verify(arg, digest);
     arg.scratch->sum = 0;
-    if (arg.signal) /* partner: the acquire of whoever polls the word, a host or a kernel of another rank */
-        sv_dev_store_release_system_u64(arg.signal, arg.signal_value);
+    finish_signal(arg, good);
 }
 
 /* All threads of the block call it when they are through; sum is what the calling thread found. far: the block may have

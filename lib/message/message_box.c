@@ -6,6 +6,7 @@
 
 #include "base/base_log.h"
 #include "base/base_memory.h"
+#include "message/message_near.h"
 
 enum { ALIGN = 256 };
 
@@ -39,6 +40,7 @@ void sv_message_box_close(sv_message_box_end_t *end)
 {
     if (!end)
         return;
+    sv_near_close(end);
     sv_shared_close(&end->segment);
     sv_free(end);
 }
@@ -63,8 +65,11 @@ static selvage_status_t make(sv_message_engine_t *engine, sv_message_peer_t *pee
     furnish(engine, end);
     end->used = peer->rank == engine->wire->rank;
     peer->in = end;
-    if (peer->rank != engine->wire->rank)
-        sv_list_append(&engine->boxed, &peer->box_link);
+    if (peer->rank == engine->wire->rank)
+        return SELVAGE_SUCCESS;
+    if (engine->comm->config.route != SELVAGE_ROUTE_SHARED)
+        sv_near_make(engine, end);
+    sv_list_append(&engine->boxed, &peer->box_link);
     return SELVAGE_SUCCESS;
 }
 
@@ -88,6 +93,12 @@ selvage_status_t sv_message_box_offer(sv_message_engine_t *engine, int rank)
     return sv_mail_tell(engine, rank, &letter);
 }
 
+void sv_message_box_wish(sv_message_box_end_t *end, bool host)
+{
+    if (end->box->wants_host != host) /* this end's own word; partner: the acquire in sv_near_take() */
+        __atomic_store_n(&end->box->wants_host, host, __ATOMIC_RELEASE);
+}
+
 static selvage_status_t look_into(sv_message_engine_t *engine, sv_message_box_end_t *end, bool *moved)
 {
     for (unsigned i = 0; i < SV_BOX_SLOTS; i++) {
@@ -99,10 +110,13 @@ static selvage_status_t look_into(sv_message_engine_t *engine, sv_message_box_en
         end->stamp[i] = mail->stamp = stamp;
         end->used = *moved = true;
         if (sv_mail_is_sound(engine, mail->letter)) {
+            mail->near = mail->letter->kind == SV_LETTER_EAGER && mail->letter->value[0] ? end : NULL;
+            mail->near_count = mail->letter->value[0];
             SV_TRY(sv_message_arrive(engine, mail));
             continue;
         }
         sv_log(SV_LOG_WARN, "message", "a letter in a box does not verify; it is dropped");
+        mail->near = NULL;
         sv_mail_put(engine, mail);
     }
     return SELVAGE_SUCCESS;
@@ -134,6 +148,7 @@ void sv_message_box_open(sv_message_engine_t *engine, sv_message_peer_t *peer, c
     }
     furnish(engine, end);
     end->writer = true;
+    sv_near_open(engine, peer, end);
     peer->out = end;
 }
 
@@ -146,6 +161,7 @@ sv_mail_t *sv_message_box_room(sv_message_engine_t *engine, sv_message_box_end_t
             continue;
         mail->stamp = end->stamp[i] = ++engine->stamps;
         mail->kept = mail->flying = mail->from_wire = false;
+        mail->near = NULL;
         return mail;
     }
     return NULL;

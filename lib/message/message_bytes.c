@@ -16,22 +16,56 @@ static selvage_status_t refuse(const sv_message_engine_t *engine, const char *ca
                     engine->dev->ops->name, what);
 }
 
+/* Asking for the kind of memory takes several questions; that of an allocation has an answer that stays. */
+static bool is_known(const sv_message_engine_t *engine, uint64_t id, uintptr_t begin, size_t bytes)
+{
+    for (unsigned i = 0; i < SV_MESSAGE_KNOWN && id; i++)
+        if (engine->known[i].id == id)
+            return begin >= engine->known[i].begin && begin + bytes <= engine->known[i].end;
+    return false;
+}
+
+/* It lies in one allocation, so what lies between two parts that do does so, too. */
+static void get_to_know(sv_message_engine_t *engine, uint64_t id, uintptr_t begin, size_t bytes)
+{
+    sv_message_known_t *known = NULL;
+    for (unsigned i = 0; i < SV_MESSAGE_KNOWN && id; i++)
+        known = engine->known[i].id == id ? &engine->known[i] : known;
+    if (!known) {
+        known = &engine->known[engine->next_known++ % SV_MESSAGE_KNOWN];
+        *known = (sv_message_known_t){.id = id, .begin = begin, .end = begin + bytes};
+    }
+    known->begin = begin < known->begin ? begin : known->begin;
+    known->end = begin + bytes > known->end ? begin + bytes : known->end;
+}
+
 /* Whether kernels and copy engines move it; what this thread can reach, it moves itself. */
-static selvage_status_t ask_kind(const sv_message_engine_t *engine, const char *call, const void *ptr, size_t bytes,
+static selvage_status_t ask_kind(sv_message_engine_t *engine, const char *call, const void *ptr, size_t bytes,
                                  bool *on_device_out)
 {
+    const uint64_t id = SV_DEVICE_CALL(engine->dev, memory_id, ptr);
+    *on_device_out = is_known(engine, id, (uintptr_t)ptr, bytes);
+    if (*on_device_out)
+        return SELVAGE_SUCCESS;
     const sv_memory_kind_t kind = SV_DEVICE_CALL(engine->dev, memory_kind, ptr, bytes);
     const bool on_host = kind == SV_MEMORY_PINNED || kind == SV_MEMORY_HOST || kind == SV_MEMORY_PAGEABLE;
     if (!on_host && !sv_memory_kind_is_usable(kind))
         return refuse(engine, call, ptr, bytes, sv_memory_kind_text(kind));
     *on_device_out = !on_host;
+    if (kind == SV_MEMORY_DEVICE && id)
+        get_to_know(engine, id, (uintptr_t)ptr, bytes);
     return SELVAGE_SUCCESS;
 }
 
 /* Members of a struct may be allocations of their own: then each piece is asked about. */
-static selvage_status_t ask_pieces(const sv_message_engine_t *engine, const char *call, const uint8_t *buf,
+static selvage_status_t ask_pieces(sv_message_engine_t *engine, const char *call, const uint8_t *buf,
                                    const sv_type_map_t *map, bool *on_device_out)
 {
+    const uint8_t *begin = buf + map->low;
+    *on_device_out = is_known(engine, SV_DEVICE_CALL(engine->dev, memory_id, begin), (uintptr_t)begin,
+                              (size_t)(map->high - map->low));
+    if (*on_device_out)
+        return SELVAGE_SUCCESS;
     const sv_memory_kind_t whole =
         SV_DEVICE_CALL(engine->dev, memory_kind, buf + map->low, (size_t)(map->high - map->low));
     if (whole != SV_MEMORY_SPLIT && whole != SV_MEMORY_FREED)

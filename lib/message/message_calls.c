@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/base_clock.h"
 #include "base/base_memory.h"
 #include "message/message_engine.h"
 #include "message/message_layout.h"
@@ -44,17 +45,23 @@ static selvage_status_t check_stream(const sv_message_engine_t *engine, const ch
     return SELVAGE_SUCCESS;
 }
 
-/* A request that knows its buffer, or the error and no request. */
-static selvage_status_t begin(sv_message_engine_t *engine, const char *call, const sv_message_buffer_t *buffer,
-                              void *stream, selvage_request_t **request_out)
+/* A request that knows its buffer, and the lock; or the error and neither. */
+static selvage_status_t begin(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, void *stream,
+                              selvage_request_t **request_out)
 {
+    sv_message_engine_t *engine;
     selvage_request_t *request;
-    SV_TRY(check_stream(engine, call, stream));
-    SV_TRY(sv_message_take_request(engine, &request));
-    selvage_status_t status = sv_message_place(request, call, buffer->buf, buffer->map);
+    SV_TRY(enter(comm, &engine));
+    selvage_status_t status = check_stream(engine, call, stream);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_message_take_request(engine, &request);
+    if (status != SELVAGE_SUCCESS)
+        return leave(engine, status);
+    request->stream = stream;
+    status = sv_message_place(request, call, buffer->buf, buffer->map);
     if (status != SELVAGE_SUCCESS) {
         sv_message_put_request(request);
-        return status;
+        return leave(engine, status);
     }
     *request_out = request;
     return SELVAGE_SUCCESS;
@@ -69,39 +76,61 @@ static void give_up(selvage_request_t *request)
     sv_message_put_request(request);
 }
 
+/* The call has done what there is to do with the request, and gives it and the lock away. */
+static selvage_status_t conclude(selvage_request_t *request, selvage_status_t status, selvage_request_t **request_out)
+{
+    sv_message_engine_t *engine = request->engine;
+    engine->call_stream = request->stream;
+    if (status == SELVAGE_SUCCESS)
+        *request_out = request;
+    else
+        give_up(request);
+    engine->called_ns = sv_clock_ns();
+    return leave(engine, status);
+}
+
+/* A few requests are looked after by those who wait for them; where there are many every call has to. */
+static void poll_if_many(sv_message_engine_t *engine)
+{
+    enum { MANY = 16 };
+    if (engine->open > MANY)
+        (void)sv_message_poll(engine);
+}
+
 static selvage_status_t send(selvage_request_t *request, void *stream)
 {
     request->is_send = true;
     request->bytes = request->place.bytes;
-    if (request->peer != SV_MESSAGE_NOBODY)
-        return sv_message_send(request, stream);
-    sv_message_complete(request, SELVAGE_SUCCESS);
+    if (request->peer == SV_MESSAGE_NOBODY) {
+        sv_message_complete(request, SELVAGE_SUCCESS);
+        return SELVAGE_SUCCESS;
+    }
+    SV_TRY(sv_message_send(request, stream));
+    if (request->state == SV_REQUEST_GATE) /* of host memory: it leaves now, if nothing is in its way */
+        (void)sv_message_poll(request->engine);
+    else
+        poll_if_many(request->engine);
     return SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_message_isend(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
                                   int tag, bool synchronous, void *stream, selvage_request_t **request_out)
 {
-    sv_message_engine_t *engine;
     selvage_request_t *request;
-    SV_TRY(enter(comm, &engine));
-    selvage_status_t status = begin(engine, call, buffer, stream, &request);
-    if (status != SELVAGE_SUCCESS)
-        return leave(engine, status);
+    SV_TRY(begin(comm, call, buffer, stream, &request));
     request->peer = peer;
     request->tag = tag;
     request->synchronous = synchronous;
-    status = send(request, stream);
-    if (status == SELVAGE_SUCCESS)
-        *request_out = request;
-    else
-        give_up(request);
-    (void)sv_message_poll(engine);
-    return leave(engine, status);
+    return conclude(request, send(request, stream), request_out);
 }
 
 static selvage_status_t receive(selvage_request_t *request, sv_mail_t *taken, void *stream)
 {
+    if (request->peer == SV_MESSAGE_NOBODY && !taken) {
+        request->tag = SV_MESSAGE_ANY;
+        sv_message_complete(request, SELVAGE_SUCCESS);
+        return SELVAGE_SUCCESS;
+    }
     if (stream != SELVAGE_MESSAGE_NO_STREAM && request->place.bytes > 0)
         SV_TRY(sv_message_record(request, stream));
     if (taken)
@@ -116,46 +145,28 @@ static selvage_status_t receive(selvage_request_t *request, sv_mail_t *taken, vo
 selvage_status_t sv_message_irecv(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
                                   int tag, void *stream, selvage_request_t **request_out)
 {
-    sv_message_engine_t *engine;
     selvage_request_t *request;
-    SV_TRY(enter(comm, &engine));
-    selvage_status_t status = begin(engine, call, buffer, stream, &request);
-    if (status != SELVAGE_SUCCESS)
-        return leave(engine, status);
+    SV_TRY(begin(comm, call, buffer, stream, &request));
     request->peer = peer;
     request->tag = tag;
-    if (peer == SV_MESSAGE_NOBODY) {
-        request->tag = SV_MESSAGE_ANY;
-        sv_message_complete(request, SELVAGE_SUCCESS);
-    } else {
-        (void)sv_message_poll(engine); /* what is there already was sent before what comes from now on */
-        status = engine->broken == SELVAGE_SUCCESS ? receive(request, NULL, stream) : engine->broken;
-    }
+    poll_if_many(request->engine);
+    selvage_status_t status = request->engine->broken;
     if (status == SELVAGE_SUCCESS)
-        *request_out = request;
-    else
-        give_up(request);
-    return leave(engine, status);
+        status = receive(request, NULL, stream);
+    return conclude(request, status, request_out);
 }
 
 selvage_status_t sv_message_imrecv(selvage_message_t **message, const char *call, const sv_message_buffer_t *buffer,
                                    void *stream, selvage_request_t **request_out)
 {
-    sv_message_engine_t *engine;
     selvage_request_t *request;
-    SV_TRY(enter((*message)->engine->comm, &engine));
-    selvage_status_t status = begin(engine, call, buffer, stream, &request);
-    if (status != SELVAGE_SUCCESS)
-        return leave(engine, status);
-    status = receive(request, (*message)->mail, stream);
+    SV_TRY(begin((*message)->engine->comm, call, buffer, stream, &request));
+    selvage_status_t status = receive(request, (*message)->mail, stream);
     if (status == SELVAGE_SUCCESS) {
         sv_free(*message);
         *message = NULL;
-        *request_out = request;
-    } else {
-        give_up(request);
     }
-    return leave(engine, status);
+    return conclude(request, status, request_out);
 }
 
 static selvage_status_t take(sv_message_engine_t *engine, sv_mail_t *mail, selvage_message_t **taken_out)
@@ -190,9 +201,14 @@ void sv_message_cancel(selvage_request_t *request)
 {
     sv_message_engine_t *engine = request->engine;
     pthread_mutex_lock(&engine->lock);
-    if (!request->is_send && request->state == SV_REQUEST_POSTED) {
+    if (!request->is_send && request->state == SV_REQUEST_POSTED && !request->cancelled &&
+        sv_message_offer_withdraw(request) != SV_OFFER_CLAIMED) {
         request->cancelled = true;
-        sv_message_complete(request, SELVAGE_SUCCESS);
+        sv_message_early_stop(request);
+        if (request->early) /* a kernel may just be taking its message: it says so */
+            engine->ncancels++;
+        else
+            sv_message_complete(request, SELVAGE_SUCCESS);
     }
     pthread_mutex_unlock(&engine->lock);
 }

@@ -3,8 +3,8 @@
  * Long messages from device to device on a node: the receiver says where, by the handle of an allocation and an offset,
  * and the sender's kernel or copy engine writes straight there. A kernel does it up to some size, and sums in the same
  * pass; beyond, a copy engine, while a kernel reads the source for its digest. Words in the receiver's box say that
- * bytes and record are there; no host is in between. Memory that no neighbour can map is replaced by a buffer that it
- * can.
+ * bytes and record are there; no host is in between. A receiver that waits has its verifying kernel there before
+ * (message_early.c), and that gives the verdict. Memory that no neighbour can map is replaced by a buffer that it can.
  *
  * Mappings of neighbours' allocations are kept, because opening one costs milliseconds, although memory that its owner
  * frees is not free before they are closed. So one goes when its owner has another allocation at the same address, and
@@ -15,12 +15,12 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "memory/memory_buffer.h"
-#include "message/message_box.h"
 #include "message/message_layout.h"
+#include "message/message_near.h"
 
-enum { MAPPINGS_MAX = 32, WHERE = 5 }; /* in a CTS: landing, its stamp, offset, base, and from here on the handle */
+enum { MAPPINGS_MAX = 32, WHERE = 3 }; /* in a CTS: route, landing, its stamp, and from here on where it is */
 
-_Static_assert(WHERE * sizeof(uint64_t) + sizeof(sv_device_handle_t) <= sizeof(((sv_letter_t *)0)->value),
+_Static_assert(WHERE * sizeof(uint64_t) + sizeof(sv_message_where_t) <= sizeof(((sv_letter_t *)0)->value),
                "a handle fits into a letter");
 
 typedef struct sv_message_mapping {
@@ -30,27 +30,56 @@ typedef struct sv_message_mapping {
     unsigned users;
 } sv_message_mapping_t;
 
+static sv_message_box_end_t *box_of(const selvage_request_t *request)
+{
+    sv_message_peer_t *peer;
+    if (sv_message_peer(request->engine, request->peer, &peer) != SELVAGE_SUCCESS) /* it exists */
+        return NULL;
+    return request->is_send && peer->rank != request->engine->wire->rank ? peer->out : peer->in;
+}
+
 /* --- the receiver's ----------------------------------------------------------------------------------------------- */
 
 static bool may_be(const selvage_request_t *recv, const sv_message_peer_t *peer)
 {
     const int route = recv->engine->comm->config.route;
     return recv->from_device && recv->place.on_device && peer->in && peer->in->used && !peer->no_direct &&
-           peer->in->landings != UINT32_MAX && route != SELVAGE_ROUTE_STAGED && route != SELVAGE_ROUTE_SHARED;
+           route != SELVAGE_ROUTE_STAGED && route != SELVAGE_ROUTE_SHARED;
+}
+
+/* Asking for a handle takes microseconds; that of an allocation that was asked for before is known. */
+static selvage_status_t export_memory(sv_message_engine_t *engine, const uint8_t *ptr, size_t bytes,
+                                      sv_device_handle_t *handle, uint64_t *offset)
+{
+    const uint64_t id = SV_DEVICE_CALL(engine->dev, memory_id, ptr);
+    for (unsigned i = 0; i < SV_MESSAGE_EXPORTS && id; i++) {
+        const sv_message_export_t *known = &engine->exported[i];
+        if (known->id != id)
+            continue;
+        *handle = known->handle;
+        *offset = (uintptr_t)ptr - known->base;
+        return SELVAGE_SUCCESS;
+    }
+    SV_TRY(SV_DEVICE_CALL(engine->dev, export_memory, ptr, bytes, handle, offset));
+    engine->exported[engine->next_export++ % SV_MESSAGE_EXPORTS] =
+        (sv_message_export_t){.id = id, .base = (uintptr_t)ptr - *offset, .handle = *handle};
+    return SELVAGE_SUCCESS;
 }
 
 /* What neighbours can write to: the buffer itself, or one of the engine's in its place. */
-static bool export_place(selvage_request_t *recv, sv_device_handle_t *handle, uint64_t *offset)
+static bool export_place(selvage_request_t *recv, sv_message_where_t *where)
 {
+    sv_device_handle_t *handle = &where->handle;
+    uint64_t *offset = &where->offset;
     sv_message_place_t *place = &recv->place;
-    sv_device_t *dev = recv->engine->dev;
+    sv_message_engine_t *engine = recv->engine;
     sv_message_bounce_t *bounce;
-    if (SV_DEVICE_CALL(dev, export_memory, place->data, recv->bytes, handle, offset) == SELVAGE_SUCCESS)
+    if (export_memory(engine, place->data, recv->bytes, handle, offset) == SELVAGE_SUCCESS)
         return true;
-    if (place->bounce || sv_message_take_bounce(recv->engine, recv->bytes, &bounce) != SELVAGE_SUCCESS)
+    if (place->bounce || sv_message_take_bounce(engine, recv->bytes, &bounce) != SELVAGE_SUCCESS)
         return false;
-    if (SV_DEVICE_CALL(dev, export_memory, bounce->memory, recv->bytes, handle, offset) != SELVAGE_SUCCESS) {
-        sv_message_put_bounce(recv->engine, bounce);
+    if (export_memory(engine, bounce->memory, recv->bytes, handle, offset) != SELVAGE_SUCCESS) {
+        sv_message_put_bounce(engine, bounce);
         return false;
     }
     place->user = place->data;
@@ -59,34 +88,60 @@ static bool export_place(selvage_request_t *recv, sv_device_handle_t *handle, ui
     return true;
 }
 
+/* One that neither end looks at any more; SV_BOX_LANDINGS if there is none. */
+static unsigned find_landing(const sv_message_box_end_t *end)
+{
+    unsigned landing = 0;
+    /* Partner: the release in sv_message_direct_end() of the sender. */
+    while (landing < SV_BOX_LANDINGS && ((end->landings >> landing & 1) ||
+                                         __atomic_load_n(&end->box->left[landing], __ATOMIC_ACQUIRE) !=
+                                             end->given[landing]))
+        landing++;
+    return landing;
+}
+
+bool sv_message_direct_land(selvage_request_t *recv, sv_message_peer_t *peer)
+{
+    if (recv->landing_stamp) /* of an offer that was withdrawn */
+        return true;
+    if (!may_be(recv, peer))
+        return false;
+    const unsigned landing = find_landing(peer->in);
+    if (landing == SV_BOX_LANDINGS || !export_place(recv, &peer->in->box->where[landing]))
+        return false;
+    sv_message_where_t *where = &peer->in->box->where[landing];
+    where->base = (uintptr_t)recv->place.data - where->offset;
+    recv->landing = landing;
+    recv->landing_stamp = peer->in->given[landing] = ++recv->engine->stamps;
+    peer->in->landings |= UINT32_C(1) << landing;
+    return true;
+}
+
+void sv_message_direct_drop(selvage_request_t *recv)
+{
+    if (recv->landing_stamp == 0)
+        return;
+    sv_message_box_end_t *end = box_of(recv);
+    end->landings &= ~(UINT32_C(1) << recv->landing);
+    end->given[recv->landing] = __atomic_load_n(&end->box->left[recv->landing], __ATOMIC_RELAXED);
+    recv->landing_stamp = 0;
+}
+
 bool sv_message_direct_offer(selvage_request_t *recv, sv_letter_t *cts)
 {
     sv_message_engine_t *engine = recv->engine;
     sv_message_peer_t *peer;
-    sv_device_handle_t handle;
-    uint64_t offset;
     if (recv->peer == engine->wire->rank && sv_message_box_offer(engine, recv->peer) != SELVAGE_SUCCESS)
         return false;
     if (sv_message_peer(engine, recv->peer, &peer) != SELVAGE_SUCCESS || !may_be(recv, peer) ||
-        !export_place(recv, &handle, &offset))
+        !sv_message_direct_land(recv, peer)) {
+        sv_message_direct_drop(recv);
         return false;
-    recv->landing = (unsigned)__builtin_ctz(~peer->in->landings);
-    recv->landing_stamp = ++engine->stamps;
-    peer->in->landings |= UINT32_C(1) << recv->landing;
+    }
     cts->value[1] = recv->landing;
     cts->value[2] = recv->landing_stamp;
-    cts->value[3] = offset;
-    cts->value[4] = (uintptr_t)recv->place.data - offset;
-    memcpy(&cts->value[WHERE], &handle, sizeof handle);
+    memcpy(&cts->value[WHERE], &peer->in->box->where[recv->landing], sizeof(sv_message_where_t));
     return true;
-}
-
-static sv_message_box_end_t *box_of(const selvage_request_t *request)
-{
-    sv_message_peer_t *peer;
-    if (sv_message_peer(request->engine, request->peer, &peer) != SELVAGE_SUCCESS) /* it exists */
-        return NULL;
-    return request->is_send && peer->rank != request->engine->wire->rank ? peer->out : peer->in;
 }
 
 bool sv_message_direct_has_landed(const selvage_request_t *recv)
@@ -97,11 +152,23 @@ bool sv_message_direct_has_landed(const selvage_request_t *recv)
            sv_word_is(&box->recorded[recv->landing], recv->landing_stamp);
 }
 
-selvage_status_t sv_message_direct_verify(selvage_request_t *recv)
+/* The record lies beside the word, if there is one. */
+static sv_near_place_t record_of(const selvage_request_t *request, const sv_message_box_end_t *end)
 {
-    sv_message_box_end_t *end = box_of(recv);
-    const sv_record_t *record = sv_shared_device_address(&end->segment, &end->box->record[recv->landing]);
-    return sv_message_verify(recv, recv->place.data, NULL, record, recv->engine->kernel_stream);
+    sv_near_place_t place = sv_near_landing(request->engine, end, request->landing);
+    if (!place.record)
+        place.record = sv_shared_device_address(&end->segment, &end->box->record[request->landing]);
+    return place;
+}
+
+sv_verify_job_t sv_message_direct_job(const selvage_request_t *recv)
+{
+    const sv_message_box_end_t *end = box_of(recv);
+    const sv_near_place_t place = record_of(recv, end);
+    return (sv_verify_job_t){.src = recv->place.data, .record = place.record, .await = place.word,
+                             .await_value = sv_near_landed_value(recv->key, recv->landing_stamp),
+                             .verdict = sv_shared_device_address(&end->segment, &end->box->verdict[recv->landing]),
+                             .verdict_value = recv->landing_stamp};
 }
 
 /* --- the sender's ------------------------------------------------------------------------------------------------- */
@@ -157,19 +224,24 @@ static selvage_status_t map(selvage_request_t *send, uint64_t remote_base, const
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_message_direct_open(selvage_request_t *send, const sv_letter_t *cts)
+selvage_status_t sv_message_direct_map(selvage_request_t *send, const sv_message_where_t *where)
 {
-    sv_device_handle_t handle;
-    memcpy(&handle, &cts->value[WHERE], sizeof handle);
     send->mapping = NULL;
-    send->landing = (unsigned)cts->value[1];
-    send->landing_stamp = cts->value[2];
-    send->offset = cts->value[3];
-    if (map(send, cts->value[4], &handle) == SELVAGE_SUCCESS)
+    send->offset = where->offset;
+    if (map(send, where->base, &where->handle) == SELVAGE_SUCCESS)
         return SELVAGE_SUCCESS;
     sv_log(SV_LOG_INFO, "message", "messages to rank %d go through host memory: its device memory cannot be mapped",
            send->peer);
     return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "device memory of rank %d cannot be mapped", send->peer);
+}
+
+selvage_status_t sv_message_direct_open(selvage_request_t *send, const sv_letter_t *cts)
+{
+    sv_message_where_t where;
+    memcpy(&where, &cts->value[WHERE], sizeof where);
+    send->landing = (unsigned)cts->value[1];
+    send->landing_stamp = cts->value[2];
+    return sv_message_direct_map(send, &where);
 }
 
 /* A fault of a test's: a byte that arrived is changed. */
@@ -181,49 +253,49 @@ static selvage_status_t hurt(const selvage_request_t *send, uint8_t *target)
     return SV_DEVICE_CALL(send->engine->dev, launch, &sv_kernel_flip, &arg, sizeof arg, 1, send->engine->peer_stream);
 }
 
-static bool is_for_kernel(const selvage_request_t *send)
+bool sv_message_direct_by_kernel(const selvage_request_t *request)
 {
-    const sv_message_engine_t *engine = send->engine;
+    const sv_message_engine_t *engine = request->engine;
     const uint64_t set = engine->comm->config.kernel_peer_max_bytes;
     const size_t own = sv_message_checks(engine) ? engine->dev->kernel_summed_bytes : engine->dev->kernel_peer_bytes;
-    return send->bytes <= (set == SV_CONFIG_BYTES_AUTO ? own : set) && !engine->comm->fault.armed;
+    return request->bytes <= (set == SV_CONFIG_BYTES_AUTO ? own : set) && !engine->comm->fault.armed;
 }
 
 /* The kernel stores the record before it releases landed, so that there is nothing else to wait for. */
-static selvage_status_t copy_by_kernel(selvage_request_t *send, const sv_message_box_end_t *end, uint8_t *target)
+static selvage_status_t copy_by_kernel(selvage_request_t *send, const sv_message_box_end_t *end, uint8_t *target,
+                                       void *stream)
 {
     sv_message_box_t *box = end->box;
-    void *stream = send->engine->kernel_stream;
+    const sv_near_place_t place = record_of(send, end);
+    const sv_prepare_job_t job = {.src = send->place.data, .dst = target, .record = place.record,
+                                  .word = sv_shared_device_address(&end->segment, &box->landed[send->landing]),
+                                  .stamp = send->landing_stamp, .near = place.word,
+                                  .near_value = sv_near_landed_value(send->key, send->landing_stamp)};
     /* Partner: the acquire in sv_message_direct_has_landed(). */
     __atomic_store_n(&box->recorded[send->landing], send->landing_stamp, __ATOMIC_RELEASE);
-    return sv_message_prepare(send, send->place.data, target,
-                              sv_shared_device_address(&end->segment, &box->record[send->landing]),
-                              sv_shared_device_address(&end->segment, &box->landed[send->landing]),
-                              send->landing_stamp, stream);
+    return sv_message_prepare(send, &job, stream);
 }
 
 static selvage_status_t record_apart(selvage_request_t *send, const sv_message_box_end_t *end)
 {
     sv_message_box_t *box = end->box;
-    void *stream = send->engine->kernel_stream;
-    if (!sv_message_checks(send->engine)) {
-        /* Partner: the acquire in sv_message_direct_has_landed(). */
-        __atomic_store_n(&box->recorded[send->landing], send->landing_stamp, __ATOMIC_RELEASE);
-        return SELVAGE_SUCCESS;
-    }
-    return sv_message_prepare(send, send->place.data, NULL,
-                              sv_shared_device_address(&end->segment, &box->record[send->landing]),
-                              sv_shared_device_address(&end->segment, &box->recorded[send->landing]),
-                              send->landing_stamp, stream);
+    const sv_prepare_job_t job = {.src = send->place.data, .record = record_of(send, end).record,
+                                  .word = sv_shared_device_address(&end->segment, &box->recorded[send->landing]),
+                                  .stamp = send->landing_stamp};
+    if (sv_message_checks(send->engine))
+        return sv_message_prepare(send, &job, send->engine->kernel_stream);
+    /* Partner: the acquire in sv_message_direct_has_landed(). */
+    __atomic_store_n(&box->recorded[send->landing], send->landing_stamp, __ATOMIC_RELEASE);
+    return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_message_direct_copy(selvage_request_t *send)
+selvage_status_t sv_message_direct_copy(selvage_request_t *send, void *stream)
 {
     sv_message_engine_t *engine = send->engine;
     const sv_message_box_end_t *end = box_of(send);
     uint8_t *target = (uint8_t *)send->mapping->opened->base + send->offset;
-    if (is_for_kernel(send))
-        return copy_by_kernel(send, end, target);
+    if (sv_message_direct_by_kernel(send))
+        return copy_by_kernel(send, end, target, stream);
     SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, target, send->place.data, send->bytes, SV_COPY_PEER,
                           engine->peer_stream));
     SV_TRY(hurt(send, target));
@@ -238,14 +310,26 @@ bool sv_message_direct_has_left(const selvage_request_t *send)
     return sv_message_direct_has_landed(send);
 }
 
+bool sv_message_direct_is_good(const selvage_request_t *send)
+{
+    /* Partner: the receiver's kernel. */
+    return sv_word_is(&box_of(send)->box->verdict[send->landing], send->landing_stamp);
+}
+
 void sv_message_direct_end(selvage_request_t *request)
 {
-    if (request->route != SV_MESSAGE_DIRECT)
+    if (request->route != SV_MESSAGE_DIRECT) {
+        if (!request->is_send)
+            sv_message_direct_drop(request);
         return;
+    }
+    sv_message_box_end_t *end = box_of(request);
     if (request->is_send && request->mapping)
         request->mapping->users--;
+    if (request->is_send && request->landing_stamp) /* partner: the acquire in find_landing() */
+        __atomic_store_n(&end->box->left[request->landing], request->landing_stamp, __ATOMIC_RELEASE);
     if (!request->is_send && request->landing_stamp)
-        box_of(request)->landings &= ~(UINT32_C(1) << request->landing);
+        end->landings &= ~(UINT32_C(1) << request->landing);
     request->mapping = NULL;
     request->landing_stamp = 0;
     request->route = SV_MESSAGE_NONE;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base_clock.h"
+#include "base/base_log.h"
 #include "base/base_memory.h"
 #include "message/message_layout.h"
 
@@ -13,9 +14,13 @@ static void release(sv_message_engine_t *engine)
 {
     sv_device_t *dev = engine->dev;
     void *stream[] = {engine->kernel_stream, engine->out_stream, engine->in_stream, engine->peer_stream};
+    sv_message_early_end(engine);
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
             SV_DEVICE_CALL(dev, stream_destroy, stream[i]);
+    for (int i = 0; i < SV_EARLY_STREAMS; i++)
+        if (engine->early_stream[i])
+            SV_DEVICE_CALL(dev, stream_destroy, engine->early_stream[i]);
     sv_message_close_mappings(engine);
     sv_message_free_layouts(engine);
     sv_message_free_pools(engine);
@@ -36,11 +41,15 @@ static void init_lists(sv_message_engine_t *engine)
 static void settle_figures(sv_message_engine_t *engine)
 {
     const sv_config_t *config = &engine->comm->config;
-    enum { LINE = 64 };
+    enum { LINE = 64, NEAR_FACTOR = 128 };
     engine->policy = config->checksum;
     engine->eager_bytes = (size_t)config->message_eager_bytes;
     engine->mail_bytes = sizeof(sv_letter_t) + (engine->eager_bytes + LINE - 1) / LINE * LINE;
     engine->segment_bytes = (size_t)config->segment_bytes;
+    engine->near_bytes = NEAR_FACTOR * engine->eager_bytes;
+    if (engine->near_bytes > engine->segment_bytes) /* which go through one piece of pinned memory to the host's */
+        engine->near_bytes = engine->segment_bytes;
+    engine->early_wait_ns = sv_message_early_patience_ns(engine->comm);
     engine->exchange = engine->comm->nonce | UINT32_MAX; /* exchanges count from the nonce on, and never so far */
 }
 
@@ -60,6 +69,8 @@ static selvage_status_t create(selvage_comm_t *comm, sv_message_engine_t **engin
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->out_stream), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->in_stream), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->peer_stream), fail);
+    for (int i = 0; i < SV_EARLY_STREAMS && engine->early_wait_ns > 0; i++)
+        SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->early_stream[i]), fail);
     *engine_out = engine;
     return SELVAGE_SUCCESS;
 fail:
@@ -85,19 +96,39 @@ void sv_message_break(sv_message_engine_t *engine, selvage_status_t status)
     end_all(&engine->active, status);
 }
 
+/* Its memory is nobody else's before the kernel is gone that was to take another message. */
+static bool must_linger(selvage_request_t *request)
+{
+    if (!request->early || request->engine->broken != SELVAGE_SUCCESS)
+        return false;
+    sv_message_early_stop(request);
+    request->state = SV_REQUEST_LEAVING;
+    sv_list_remove(&request->link);
+    sv_list_append(&request->engine->active, &request->link);
+    return true;
+}
+
 void sv_message_complete(selvage_request_t *request, selvage_status_t status)
 {
     if (request->state == SV_REQUEST_COMPLETE)
         return;
+    if (request->state != SV_REQUEST_LEAVING) {
+        request->error = status;
+        if (status != SELVAGE_SUCCESS)
+            snprintf(request->detail, sizeof request->detail, "%.*s", (int)sizeof request->detail - 1,
+                     sv_thread_detail());
+    }
+    if (must_linger(request))
+        return;
     request->state = SV_REQUEST_COMPLETE;
-    request->error = status;
-    if (status != SELVAGE_SUCCESS)
-        snprintf(request->detail, sizeof request->detail, "%.*s", (int)sizeof request->detail - 1, sv_thread_detail());
     sv_message_pieces_end(request);
     sv_message_direct_end(request);
     if (request->mail)
         sv_mail_put(request->engine, request->mail);
     request->mail = NULL;
+    if (request->chunk)
+        sv_message_put_chunk(request->engine, false, request->chunk);
+    request->chunk = NULL;
     sv_message_leave_place(request);
     sv_list_remove(&request->link);
     if (request->detached)
@@ -125,11 +156,20 @@ static void ask_ahead(sv_list_t *list)
     int asked = 0;
     for (sv_list_t *it = list->next; it != list && asked < AT_ONCE; it = it->next) {
         selvage_request_t *request = SV_CONTAINER_OF(it, selvage_request_t, link);
-        if (!request->gated || request->state == SV_REQUEST_GATE) /* which has just asked */
+        if (!request->gated || request->early || request->state == SV_REQUEST_GATE) /* which has just asked */
             continue;
         asked++;
         (void)sv_message_gate(request); /* an error is found again by who needs it */
     }
+}
+
+/* What could not be offered when it was posted. */
+static void offer_ahead(sv_message_engine_t *engine)
+{
+    enum { AT_ONCE = 4 };
+    int looked = 0;
+    for (sv_list_t *it = engine->posted.next; it != &engine->posted && looked < AT_ONCE; it = it->next, looked++)
+        sv_message_offer(SV_CONTAINER_OF(it, selvage_request_t, link));
 }
 
 bool sv_message_poll(sv_message_engine_t *engine)
@@ -140,12 +180,15 @@ bool sv_message_poll(sv_message_engine_t *engine)
     selvage_status_t status = advance(engine, &moved);
     if (status != SELVAGE_SUCCESS)
         sv_message_break(engine, status);
+    if (engine->ncancels)
+        sv_message_early_cancel(engine);
     if (moved) {
         engine->moved_ns = sv_clock_ns();
         return true;
     }
     ask_ahead(&engine->posted);
     ask_ahead(&engine->active);
+    offer_ahead(engine);
     return false;
 }
 
@@ -193,8 +236,20 @@ static void detach(sv_message_engine_t *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
+static void say_ways(const sv_message_engine_t *engine)
+{
+    const uint64_t *came = engine->came;
+    sv_log(SV_LOG_DEBUG, "message", "messages received: %llu by the wire, %llu within the node (%llu by slots), %llu "
+           "in pieces, %llu direct (%llu claimed); %llu of them by a kernel that waited",
+           (unsigned long long)came[SV_WAY_WIRE], (unsigned long long)came[SV_WAY_NEAR],
+           (unsigned long long)engine->came_by_slot, (unsigned long long)came[SV_WAY_STAGED],
+           (unsigned long long)came[SV_WAY_DIRECT], (unsigned long long)engine->came_claimed,
+           (unsigned long long)engine->came_early);
+}
+
 static void end(sv_message_engine_t *engine)
 {
+    say_ways(engine);
     (void)sv_error_quiet(SELVAGE_ERR_STATE, "the communicator is destroyed");
     sv_message_break(engine, SELVAGE_ERR_STATE);
     if (!engine->comm->detached)

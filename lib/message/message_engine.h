@@ -11,8 +11,10 @@
  *   pieces     segments of long messages on their way through pinned memory
  *
  *   small:  isend --> [kernel: copy, digest] --> EAGER ------------> match --> [kernel: copy, verify] --> complete
+ *           on a node, to a slot in device memory: a waiting receiver's kernel is there before it
  *   long:   isend --> RTS ------------> match --> CTS --> pieces, DONE --> [verify] --> VERDICT --> complete
  *                                         or, on a node: [copy to the receiver's memory] --> [verify] ...
+ *           posted before, on a node:  offer --> isend --> [copy to the receiver's memory], RTS --> match, [verify] ...
  *
  * A message's number counts those of its pair of ranks; the receiver takes them in that order whatever came first. Its
  * bytes are verified under a key of communicator, source, destination, tag, number and length. Nothing here blocks but
@@ -37,6 +39,10 @@ enum {
     SV_MAIL_UNACKED = 256,   /* small messages to a rank that it has not taken: beyond, they are announced first */
     SV_MAIL_ACKS = 12,       /* of so many at a time it says that it has */
     SV_MESSAGE_PEERS = 64,   /* lists of peers, by rank */
+    SV_MESSAGE_TAGS = 64,    /* classes of tags, to remember what was sent last with one */
+    SV_EARLY_STREAMS = 4,    /* of kernels that wait */
+    SV_MESSAGE_KNOWN = 16,   /* allocations whose kind is remembered */
+    SV_MESSAGE_EXPORTS = 16, /* handles of allocations that are remembered */
     SV_MESSAGE_WINDOW = 8,   /* pieces of a message under way at once */
     SV_MESSAGE_ANY = -1,     /* source or tag */
     SV_MESSAGE_NOBODY = -2   /* peer: MPI_PROC_NULL */
@@ -64,6 +70,12 @@ typedef enum sv_message_route {
     SV_MESSAGE_DIRECT        /* straight into the receiver's device memory */
 } sv_message_route_t;
 
+/* Device memory of the receiver's: of an allocation, that its owner has at base, the bytes from offset on. In a CTS. */
+typedef struct sv_message_where {
+    uint64_t offset, base;
+    sv_device_handle_t handle;
+} sv_message_where_t;
+
 /* How messages came, for counting: small ones by the wire or without it, long ones in pieces or straight. */
 typedef enum sv_message_way { SV_WAY_WIRE, SV_WAY_NEAR, SV_WAY_STAGED, SV_WAY_DIRECT, SV_WAYS } sv_message_way_t;
 
@@ -75,7 +87,8 @@ typedef struct sv_letter {
     uint64_t number;         /* of the message in its pair of ranks, from 1 */
     uint64_t bytes;
     uint64_t send_id, recv_id;
-    uint64_t value[17];      /* ACK: numbers; RTS: on a device; CTS: route and where to; VERDICT: status; BOX: handle */
+    uint64_t value[17];      /* EAGER, LATE: count of its slot, or 0; ACK: numbers; RTS: on a device; CTS: route and
+                                where to; VERDICT: status; BOX: handle */
     sv_record_t record;
 } sv_letter_t;
 
@@ -95,6 +108,8 @@ typedef struct sv_mail {
     struct sv_message_box_end *box; /* it lies there, in this place; NULL: of the pool */
     unsigned slot;
     uintptr_t shift;         /* to the addresses that kernels are given */
+    struct sv_message_box_end *near; /* the message is in a slot of this one's; NULL: behind the letter */
+    uint64_t near_count;
 } sv_mail_t;
 
 typedef struct sv_mail_chunk {
@@ -120,6 +135,8 @@ typedef struct sv_message_peer {
     struct sv_message_box_end *in, *out; /* boxes of this rank's and of that one's; owned; NULL: none */
     sv_list_t box_link;      /* of those with in */
     bool no_box, no_direct;  /* tried in vain */
+    uint64_t last[SV_MESSAGE_TAGS]; /* number of the last message to it with such a tag */
+    uint64_t usual_room, usual_bytes; /* of its last message that a kernel did or could wait for */
     bool wrote, parting, parted; /* letters went there; it was told that no more will come; it knows */
 } sv_message_peer_t;
 
@@ -128,6 +145,7 @@ typedef struct sv_message_line {
     sv_record_t record;
     sv_verify_result_t result;
     uint64_t ready, done;    /* the digest of a send is there; bytes are in place, and verified */
+    uint64_t stop;           /* an early kernel need not wait any longer */
     uint64_t word[SV_MESSAGE_WINDOW];
     sv_push_item_t gather;
     sv_pull_item_t scatter;
@@ -163,6 +181,7 @@ typedef enum sv_request_state {
     SV_REQUEST_AGAIN,        /* receive: asked for a small message again */
     SV_REQUEST_LATE,         /* receive: was matched with one that will come */
     SV_REQUEST_UNPACKING,
+    SV_REQUEST_LEAVING,      /* receive: over, but for a kernel that still waits for it */
     SV_REQUEST_COMPLETE
 } sv_request_state_t;
 
@@ -195,6 +214,11 @@ struct selvage_request {
     bool told_late;          /* send */
     uint64_t began_ns;       /* send */
     bool from_device;        /* receive: its bytes lie on a device there */
+    void *stream;            /* receive: the caller's */
+    bool offered, tried_offer; /* receive: its box says that it may be written */
+    bool early, tried_early; /* receive: a kernel waits for it, or is not known to be over; there was one */
+    uint64_t early_key;      /* what that waits for */
+    sv_message_chunk_t *chunk; /* receive: what comes in a slot, on its way to host memory */
     unsigned landing;        /* DIRECT: which place of the receiver's box tells of it ... */
     uint64_t landing_stamp;  /* ... by this number */
     struct sv_message_mapping *mapping; /* send: what it is copied to */
@@ -202,6 +226,19 @@ struct selvage_request {
     selvage_status_t error;
     char detail[SV_DETAIL_BYTES / 2];
 };
+
+/* The handle of an allocation of this rank's. */
+typedef struct sv_message_export {
+    uint64_t id;             /* 0: none */
+    uintptr_t base;
+    sv_device_handle_t handle;
+} sv_message_export_t;
+
+/* A part of an allocation of device memory that was asked about. */
+typedef struct sv_message_known {
+    uint64_t id;             /* 0: none */
+    uintptr_t begin, end;
+} sv_message_known_t;
 
 /* A message taken out of matching. */
 struct selvage_message {
@@ -224,17 +261,24 @@ struct sv_message_engine {
     pthread_mutex_t lock;
     int policy;              /* SV_CONFIG_CHECKSUM_... */
     size_t eager_bytes, mail_bytes, segment_bytes;
+    size_t near_bytes;       /* up to here messages go by slots in device memory, where there are some */
+    uint64_t early_wait_ns;  /* how long a kernel may wait for a message; 0: there are none such */
+    void *call_stream;       /* of the last call that began a request, and when that returned */
+    uint64_t called_ns;
+    uint32_t ncancels;       /* receives to be taken back that a kernel may have taken */
     uint64_t exchange;       /* what identities say for it */
     selvage_status_t broken; /* nothing works any more, and why */
     char broken_text[SV_DETAIL_BYTES];
     uint64_t moved_ns;
     uint64_t stamps;
     uint64_t came[SV_WAYS];  /* messages that were received, by each way */
+    uint64_t came_claimed;   /* of the direct ones, those without a handshake */
+    uint64_t came_by_slot, came_early; /* of the near ones, those in device memory, and by a kernel that waited */
 
     sv_list_t mail_free, flying, own; /* own: to this rank itself */
     sv_mail_chunk_t *mail_chunks;
     sv_mail_t *ring[SV_MAIL_RING];
-    unsigned ring_head;
+    unsigned ring_head, polls;
     bool ring_posted;
     sv_list_t unexpected, taken; /* mail that nobody has asked for; that improbe has taken */
 
@@ -251,10 +295,37 @@ struct sv_message_engine {
     sv_list_t opened;          /* device memory of peers: open mappings ... */
     sv_list_t mappings;        /* ... and what is known of them, the oldest first */
     uint32_t nmappings;
+    sv_message_export_t exported[SV_MESSAGE_EXPORTS];
+    sv_message_known_t known[SV_MESSAGE_KNOWN];
+    uint32_t next_export, next_known;
     void *kernel_stream, *out_stream, *in_stream, *peer_stream;
+    void *early_stream[SV_EARLY_STREAMS]; /* by peer, so that one that is late holds up few others */
     sv_message_peer_t *peers[SV_MESSAGE_PEERS];
     bool quarantined;          /* the wire may still write its memory */
 };
+
+/* What the digest kernel does for a send: sums bytes of src, copies them to dst (or NULL), writes the record, and
+   releases word and near (or NULL). */
+typedef struct sv_prepare_job {
+    const uint8_t *src;
+    uint8_t *dst;
+    sv_record_t *record;
+    uint64_t *word, stamp;
+    uint64_t *near, near_value;
+} sv_prepare_job_t;
+/* For a receive: waits for await (unless NULL) to be await_value, copies and sums, and compares the record; the line
+   tells: stamp, or stamp + 1 if what was awaited has not come in time. verdict (or NULL) gets its value if it was
+   good. */
+typedef struct sv_verify_job {
+    const uint8_t *src;
+    uint8_t *dst;
+    const sv_record_t *record;
+    const uint64_t *await;
+    uint64_t await_value, wait_ns;
+    bool only;               /* any other value than await_before stands for another message */
+    uint64_t await_before;
+    uint64_t *verdict, verdict_value;
+} sv_verify_job_t;
 
 /* --- message_engine.c --------------------------------------------------------------------------------------------- */
 
@@ -296,6 +367,8 @@ static inline void *sv_mail_device(const sv_mail_t *mail, const void *ptr)
 {
     return (void *)((uintptr_t)ptr + mail->shift);
 }
+/* Of a letter with what is behind it. */
+size_t sv_mail_bytes(const sv_letter_t *letter);
 /* Nothing but the record and the payload changes behind this; whether a letter is whole, whoever wrote it. */
 void sv_mail_seal(sv_message_engine_t *engine, sv_mail_t *mail, int rank);
 bool sv_mail_is_sound(const sv_message_engine_t *engine, const sv_letter_t *letter);
@@ -308,6 +381,41 @@ selvage_status_t sv_mail_taken(sv_message_engine_t *engine, sv_mail_t *mail);
 selvage_status_t sv_mail_poll(sv_message_engine_t *engine, bool *moved);
 /* Withdraws what is posted and flying. */
 void sv_mail_withdraw(sv_message_engine_t *engine);
+
+/* --- message_early.c ---------------------------------------------------------------------------------------------- */
+
+uint64_t sv_message_early_patience_ns(const selvage_comm_t *comm);
+/* A host is about to wait for these (some may be NULL, or sends): launches what can be. */
+void sv_message_early(sv_message_engine_t *engine, size_t count, selvage_request_t **requests);
+/* Of a receive that has met its message: whether its kernel takes just that. */
+bool sv_message_early_fits(const selvage_request_t *recv);
+/* What has come in a slot tells what the next one will be. */
+void sv_message_early_learn(const selvage_request_t *recv, sv_mail_t *mail);
+/* Whether the kernel has gone without it. */
+bool sv_message_early_is_away(selvage_request_t *recv);
+void sv_message_early_stop(selvage_request_t *recv);
+/* Ends receives that were to be taken back and whose kernels have gone. */
+void sv_message_early_cancel(sv_message_engine_t *engine);
+/* Waits for all kernels that wait. */
+void sv_message_early_end(sv_message_engine_t *engine);
+
+/* --- message_offer.c ---------------------------------------------------------------------------------------------- */
+
+/* Offers a receive that is posted, if it can be. */
+void sv_message_offer(selvage_request_t *recv);
+typedef enum sv_offer_end {
+    SV_OFFER_WITHDRAWN,      /* nobody will claim it; or there was none */
+    SV_OFFER_CLAIMED,        /* its message is on its way */
+    SV_OFFER_DENIED          /* claimed, but its memory could not be mapped, and given back */
+} sv_offer_end_t;
+sv_offer_end_t sv_message_offer_withdraw(selvage_request_t *recv);
+/* The receive has met its message: whether that has claimed it; if not, it is offered no more. */
+selvage_status_t sv_message_offer_meet(selvage_request_t *recv, const sv_letter_t *letter, bool *claimed_out);
+/* Sender: finds, claims and maps what is offered for this message. */
+bool sv_message_claim(selvage_request_t *send, struct sv_message_peer *peer);
+void sv_message_unclaim(selvage_request_t *send, const struct sv_message_peer *peer);
+/* A message has been given this number. */
+void sv_message_note_tag(struct sv_message_peer *peer, int tag, uint64_t number);
 
 /* --- message_match.c ---------------------------------------------------------------------------------------------- */
 
@@ -337,15 +445,25 @@ void sv_message_recv_done(selvage_request_t *recv, const sv_letter_t *done);
 bool sv_message_pieces_begin(selvage_request_t *request);
 selvage_status_t sv_message_pieces_send(selvage_request_t *send, bool *moved);
 selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved);
-/* Straight into the receiver's memory. Receiver: writes into a CTS where to, false if it cannot be; sender: SUCCESS,
-   or ERR_UNSUPPORTED (and nothing logged) if that cannot be reached from here. */
+/* Straight into the receiver's memory. Receiver: finds a landing and says in the box where that is; false if it cannot
+   be; or gives it back, which nobody has seen; or writes it into a CTS. */
+bool sv_message_direct_land(selvage_request_t *recv, struct sv_message_peer *peer);
+void sv_message_direct_drop(selvage_request_t *recv);
 bool sv_message_direct_offer(selvage_request_t *recv, sv_letter_t *cts);
+/* Sender: SUCCESS, or ERR_UNSUPPORTED (and nothing logged) if that cannot be reached from here. */
+selvage_status_t sv_message_direct_map(selvage_request_t *send, const sv_message_where_t *where);
 selvage_status_t sv_message_direct_open(selvage_request_t *send, const sv_letter_t *cts);
-selvage_status_t sv_message_direct_copy(selvage_request_t *send);
+/* stream: of a kernel that copies. */
+selvage_status_t sv_message_direct_copy(selvage_request_t *send, void *stream);
+/* Whether a kernel copies it, and sums in the same pass; both ends come to one answer. */
+bool sv_message_direct_by_kernel(const selvage_request_t *request);
 /* Whether the bytes, and the record, have left or landed. */
 bool sv_message_direct_has_left(const selvage_request_t *send);
 bool sv_message_direct_has_landed(const selvage_request_t *recv);
-selvage_status_t sv_message_direct_verify(selvage_request_t *recv);
+/* Sender: whether the receiver's kernel has found all good. */
+bool sv_message_direct_is_good(const selvage_request_t *send);
+/* Receiver: what is to be verified, and what a kernel can wait for: nothing if await is NULL. */
+sv_verify_job_t sv_message_direct_job(const selvage_request_t *recv);
 void sv_message_direct_end(selvage_request_t *request);
 void sv_message_close_mappings(sv_message_engine_t *engine);
 
@@ -354,12 +472,9 @@ void sv_message_pieces_end(selvage_request_t *request);
 
 /* Identity and key, from what the request knows. */
 void sv_message_identify(selvage_request_t *request);
-/* Launches the digest kernel: sums bytes of src, copies them to dst (or NULL) ... and writes the record: */
-selvage_status_t sv_message_prepare(selvage_request_t *send, const uint8_t *src, uint8_t *dst, sv_record_t *record,
-                                    uint64_t *word, uint64_t stamp, void *stream);
-/* ... and compares it; the line tells. */
-selvage_status_t sv_message_verify(selvage_request_t *recv, const uint8_t *src, uint8_t *dst, const sv_record_t *record,
-                                   void *stream);
+
+selvage_status_t sv_message_prepare(selvage_request_t *send, const sv_prepare_job_t *job, void *stream);
+selvage_status_t sv_message_verify(selvage_request_t *recv, const sv_verify_job_t *job, void *stream);
 /* What the kernel found, or this thread: SUCCESS, or ERR_CHECKSUM with the detail set and nothing logged. */
 selvage_status_t sv_message_verified(const selvage_request_t *recv);
 selvage_status_t sv_message_compare(const selvage_request_t *recv, const sv_record_t *record, uint64_t sum);
@@ -373,7 +488,7 @@ static inline bool sv_word_is(const uint64_t *word, uint64_t value)
     return __atomic_load_n(word, __ATOMIC_ACQUIRE) == value;
 }
 
-/* Has the request's event stand for what the stream has been given so far. */
+/* Has the request's event stand for what the stream has been given so far, unless all that is complete. */
 selvage_status_t sv_message_record(selvage_request_t *request, void *stream);
 /* Ends a request; with an error, whose detail is the thread's. */
 void sv_message_complete(selvage_request_t *request, selvage_status_t status);

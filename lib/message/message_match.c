@@ -6,8 +6,7 @@
  */
 #include <string.h>
 
-#include "message/message_box.h"
-#include "message/message_engine.h"
+#include "message/message_near.h"
 
 static bool fits(int source, int tag, const sv_letter_t *letter)
 {
@@ -31,6 +30,7 @@ void sv_message_post(selvage_request_t *recv)
     sv_mail_t *mail = sv_message_unexpected(engine, recv->peer, recv->tag);
     if (!mail) {
         sv_list_append(&engine->posted, &recv->link);
+        sv_message_offer(recv);
         return;
     }
     sv_list_remove(&mail->link);
@@ -67,7 +67,8 @@ static selvage_status_t make_room(sv_message_engine_t *engine, const sv_message_
     if (!(*mail)->box || (letter->number == peer->taken + 1 && find_posted(engine, letter)))
         return SELVAGE_SUCCESS;
     SV_TRY(sv_mail_take(engine, &own));
-    memcpy(own->letter, letter, sizeof *letter + (letter->kind == SV_LETTER_EAGER ? letter->bytes : 0));
+    memcpy(own->letter, letter, sv_mail_bytes(letter));
+    sv_near_move(*mail, own);
     sv_mail_put(engine, *mail);
     *mail = own;
     return SELVAGE_SUCCESS;
@@ -83,6 +84,13 @@ static sv_mail_t *find_early(const sv_message_peer_t *peer, uint64_t number)
     return NULL;
 }
 
+/* Where the next message that comes by a slot will be. */
+static void note_slot(sv_message_peer_t *peer, const sv_letter_t *letter)
+{
+    if (letter->kind != SV_LETTER_RTS && letter->value[0] && peer->in)
+        peer->in->near.count = letter->value[0];
+}
+
 static void take_in_order(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_mail_t *mail)
 {
     if (mail->letter->number != peer->taken + 1) {
@@ -91,6 +99,7 @@ static void take_in_order(sv_message_engine_t *engine, sv_message_peer_t *peer, 
     }
     while (mail) {
         peer->taken++;
+        note_slot(peer, mail->letter);
         sv_list_remove(&mail->link);
         match(engine, mail);
         mail = find_early(peer, peer->taken + 1);
@@ -127,12 +136,15 @@ static selvage_status_t take_late(sv_message_engine_t *engine, sv_message_peer_t
     late = late ? late : find_late(&engine->taken, letter);
     late = late ? late : find_late(&peer->early, letter);
     if (late) {
-        memcpy(late->letter, letter, sizeof *letter + letter->bytes);
+        memcpy(late->letter, letter, sv_mail_bytes(letter));
         late->from_wire = mail->from_wire;
+        sv_near_move(mail, late);
         sv_mail_put(engine, mail);
     } else if ((recv = find_late_recv(engine, letter)) != NULL) {
         recv->mail = mail;
         recv->state = SV_REQUEST_GATE;
+        if (mail->near)
+            sv_message_early_learn(recv, mail);
     } else {
         return sv_mail_taken(engine, mail); /* its receive was too short */
     }

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "base/base_memory.h"
-#include "message/message_box.h"
-#include "message/message_engine.h"
+#include "message/message_near.h"
 
 enum { ALIGN = 256, CHUNKS_MAX = 4 * SV_MESSAGE_WINDOW };
 
@@ -61,6 +60,7 @@ selvage_status_t sv_mail_take(sv_message_engine_t *engine, sv_mail_t **mail_out)
     sv_mail_t *mail = SV_CONTAINER_OF(engine->mail_free.next, sv_mail_t, link);
     sv_list_remove(&mail->link);
     mail->flying = mail->kept = mail->from_wire = false;
+    mail->near = NULL;
     mail->hurt = 0;
     *mail_out = mail;
     return SELVAGE_SUCCESS;
@@ -77,6 +77,7 @@ selvage_status_t sv_mail_take_to(sv_message_engine_t *engine, int rank, sv_mail_
 void sv_mail_put(sv_message_engine_t *engine, sv_mail_t *mail)
 {
     sv_list_remove(&mail->link);
+    sv_near_leave(mail);
     if (mail->box) {
         sv_message_box_leave(mail);
         return;
@@ -176,7 +177,7 @@ void sv_message_put_request(selvage_request_t *request)
     request->generation++; /* late letters to it find nobody */
     engine->open--;
     sv_list_remove(&request->link);
-    sv_list_append(&engine->request_free, &request->link);
+    sv_list_append(engine->request_free.next, &request->link); /* the first again: it has its event, and is warm */
 }
 
 selvage_request_t *sv_message_find(sv_message_engine_t *engine, uint64_t id)

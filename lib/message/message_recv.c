@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/base_log.h"
-#include "message/message_engine.h"
 #include "message/message_layout.h"
+#include "message/message_near.h"
 
 static selvage_status_t settle(selvage_request_t *recv, selvage_status_t status)
 {
@@ -82,6 +82,8 @@ static selvage_status_t judge_small(selvage_request_t *recv, selvage_status_t fo
         return tell(recv, SV_LETTER_AGAIN, 0);
     }
     selvage_status_t status = found == SELVAGE_SUCCESS ? SELVAGE_SUCCESS : give_up(recv);
+    if (recv->chunk && status == SELVAGE_SUCCESS)
+        memcpy(recv->place.data, recv->chunk->pinned, recv->bytes);
     selvage_status_t taken = sv_mail_taken(recv->engine, mail);
     SV_TRY(status);
     SV_TRY(taken);
@@ -108,9 +110,11 @@ static selvage_status_t clear(selvage_request_t *recv)
 
 static selvage_status_t judge_long(selvage_request_t *recv, selvage_status_t found)
 {
+    const bool told = recv->route == SV_MESSAGE_DIRECT; /* by the kernel */
     sv_message_direct_end(recv);
     if (found == SELVAGE_SUCCESS) {
-        SV_TRY(tell(recv, SV_LETTER_VERDICT, 0));
+        if (!told)
+            SV_TRY(tell(recv, SV_LETTER_VERDICT, 0));
         return unpack(recv);
     }
     if (!may_retry(recv)) {
@@ -127,15 +131,40 @@ static selvage_status_t judge_long(selvage_request_t *recv, selvage_status_t fou
 
 /* --- the way there ------------------------------------------------------------------------------------------------ */
 
+/* Out of a slot in device memory; to the host's by way of pinned memory. */
+static selvage_status_t take_from_slot(selvage_request_t *recv)
+{
+    sv_message_engine_t *engine = recv->engine;
+    const sv_mail_t *mail = recv->mail;
+    const sv_near_place_t from = sv_near_place(engine, mail->near, mail->near_count);
+    uint8_t *to = recv->place.data;
+    if (!recv->place.on_device) {
+        if (!recv->chunk && !(recv->chunk = sv_message_take_chunk(engine, false)))
+            return SELVAGE_IN_PROGRESS;
+        to = recv->chunk->pinned;
+    }
+    const sv_verify_job_t job = {.src = from.payload, .dst = to, .record = from.record};
+    sv_message_box_wish(mail->near, !recv->place.on_device);
+    engine->came[SV_WAY_NEAR]++;
+    engine->came_by_slot++;
+    recv->state = SV_REQUEST_CLOSING;
+    return sv_message_verify(recv, &job, engine->kernel_stream);
+}
+
 static selvage_status_t take_small(selvage_request_t *recv)
 {
     sv_mail_t *mail = recv->mail;
     uint64_t sum = 0;
+    if (mail->near)
+        return take_from_slot(recv);
     recv->engine->came[mail->from_wire ? SV_WAY_WIRE : SV_WAY_NEAR]++;
+    if (mail->box)
+        sv_message_box_wish(mail->box, !recv->place.on_device);
     if (recv->place.on_device && recv->bytes) {
+        const sv_verify_job_t job = {.src = sv_mail_device(mail, sv_mail_payload(mail)), .dst = recv->place.data,
+                                     .record = sv_mail_device(mail, &mail->letter->record)};
         recv->state = SV_REQUEST_CLOSING;
-        return sv_message_verify(recv, sv_mail_device(mail, sv_mail_payload(mail)), recv->place.data,
-                                 sv_mail_device(mail, &mail->letter->record), recv->engine->kernel_stream);
+        return sv_message_verify(recv, &job, recv->engine->kernel_stream);
     }
     if (recv->bytes)
         memcpy(recv->place.data, sv_mail_payload(mail), recv->bytes);
@@ -144,22 +173,63 @@ static selvage_status_t take_small(selvage_request_t *recv)
     return judge_small(recv, sv_message_compare(recv, &mail->letter->record, sum));
 }
 
+/* The kernel that was there before the message has taken it, or goes now. */
+static selvage_status_t begin_early(selvage_request_t *recv)
+{
+    if (sv_message_early_fits(recv)) {
+        recv->state = SV_REQUEST_CLOSING;
+        return SELVAGE_SUCCESS;
+    }
+    sv_message_early_stop(recv);
+    return sv_message_early_is_away(recv) ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
+}
+
 static selvage_status_t begin(selvage_request_t *recv)
 {
+    if (recv->early)
+        return begin_early(recv);
     if (recv->bytes)
         SV_TRY(sv_message_gate(recv));
     return recv->mail ? take_small(recv) : clear(recv);
 }
 
+static void count_early(selvage_request_t *recv)
+{
+    const bool by_slot = recv->early && recv->mail;
+    recv->engine->came_early += recv->early;
+    recv->engine->came_by_slot += by_slot;
+    recv->engine->came[SV_WAY_NEAR] += by_slot;
+    recv->early = false;
+}
+
+/* A kernel has verified it; or one that was there before has gone without it, and it begins anew. */
+static selvage_status_t take_verified(selvage_request_t *recv, bool *moved)
+{
+    if (sv_message_early_is_away(recv)) {
+        *moved = true;
+        recv->state = recv->mail ? SV_REQUEST_GATE : SV_REQUEST_MOVING;
+        return SELVAGE_SUCCESS;
+    }
+    if (!sv_word_is(&recv->line->done, recv->stamp)) /* partner: the digest kernel, or the stream behind another */
+        return SELVAGE_IN_PROGRESS;
+    *moved = true;
+    count_early(recv);
+    return recv->mail ? judge_small(recv, sv_message_verified(recv)) : judge_long(recv, sv_message_verified(recv));
+}
+
 /* What a neighbour on the node has copied straight here. */
 static selvage_status_t close_direct(selvage_request_t *recv, bool *moved)
 {
+    if (recv->early)
+        return take_verified(recv, moved);
     if (!sv_message_direct_has_landed(recv))
         return SELVAGE_IN_PROGRESS;
     *moved = true;
     if (sv_message_checks(recv->engine)) {
+        sv_verify_job_t job = sv_message_direct_job(recv);
+        job.await = NULL;
         recv->state = SV_REQUEST_CLOSING;
-        return sv_message_direct_verify(recv);
+        return sv_message_verify(recv, &job, recv->engine->kernel_stream);
     }
     sv_message_direct_end(recv);
     return unpack(recv);
@@ -183,7 +253,8 @@ static selvage_status_t close(selvage_request_t *recv, bool *moved)
     if (!recv->place.on_device)
         return judge_long(recv, sv_message_compare(recv, &recv->line->record, recv->sum));
     recv->state = SV_REQUEST_CLOSING;
-    return sv_message_verify(recv, recv->place.data, NULL, &recv->line->record, recv->engine->in_stream);
+    const sv_verify_job_t job = {.src = recv->place.data, .record = &recv->line->record};
+    return sv_message_verify(recv, &job, recv->engine->in_stream);
 }
 
 static selvage_status_t advance(selvage_request_t *recv, bool *moved)
@@ -193,19 +264,21 @@ static selvage_status_t advance(selvage_request_t *recv, bool *moved)
     case SV_REQUEST_GATE:
         status = begin(recv);
         *moved |= status == SELVAGE_SUCCESS;
-        return status;
+        if (status != SELVAGE_SUCCESS || !recv->early)
+            return status;
+        return take_verified(recv, moved);
     case SV_REQUEST_MOVING:
         return close(recv, moved);
     case SV_REQUEST_CLOSING:
+        return take_verified(recv, moved);
     case SV_REQUEST_UNPACKING:
-        if (!sv_word_is(&recv->line->done, recv->stamp)) /* partner: the digest kernel, or the stream behind another */
+    case SV_REQUEST_LEAVING:
+        if (recv->state == SV_REQUEST_LEAVING ? !sv_message_early_is_away(recv)
+                                              : !sv_word_is(&recv->line->done, recv->stamp)) /* partner: as above */
             return SELVAGE_IN_PROGRESS;
         *moved = true;
-        if (recv->state == SV_REQUEST_UNPACKING) {
-            sv_message_complete(recv, SELVAGE_SUCCESS);
-            return SELVAGE_SUCCESS;
-        }
-        return recv->mail ? judge_small(recv, sv_message_verified(recv)) : judge_long(recv, sv_message_verified(recv));
+        sv_message_complete(recv, recv->error);
+        return SELVAGE_SUCCESS;
     default:
         return SELVAGE_IN_PROGRESS;
     }
@@ -231,6 +304,12 @@ static selvage_status_t refuse(selvage_request_t *recv, sv_mail_t *mail)
 static selvage_status_t meet(selvage_request_t *recv, sv_mail_t *mail)
 {
     const bool too_long = recv->bytes > recv->place.bytes;
+    bool claimed;
+    selvage_status_t status = sv_message_offer_meet(recv, mail->letter, &claimed);
+    if (status != SELVAGE_SUCCESS) {
+        sv_mail_put(recv->engine, mail);
+        return status;
+    }
     if (too_long || (recv->bytes == 0 && mail->letter->kind == SV_LETTER_RTS)) {
         SV_TRY(refuse(recv, mail));
         if (too_long)
@@ -239,6 +318,14 @@ static selvage_status_t meet(selvage_request_t *recv, sv_mail_t *mail)
                             (unsigned long long)recv->place.bytes);
         sv_message_complete(recv, SELVAGE_SUCCESS);
         return SELVAGE_SUCCESS;
+    }
+    if (claimed) {
+        recv->route = SV_MESSAGE_DIRECT;
+        recv->state = SV_REQUEST_MOVING;
+        recv->engine->came[SV_WAY_DIRECT]++;
+        recv->engine->came_claimed++;
+        if (recv->key != recv->early_key)
+            sv_message_early_stop(recv);
     }
     if (mail->letter->kind == SV_LETTER_LATE)
         recv->state = SV_REQUEST_LATE;
@@ -260,7 +347,12 @@ void sv_message_matched(selvage_request_t *recv, sv_mail_t *mail)
     recv->from_device = letter->kind == SV_LETTER_RTS && letter->value[0];
     recv->attempt = 0;
     recv->state = SV_REQUEST_GATE;
+    if (recv->cancelled) /* too late */
+        recv->engine->ncancels--;
+    recv->cancelled = false;
     sv_message_identify(recv);
+    if (mail->near)
+        sv_message_early_learn(recv, mail);
     sv_list_append(&recv->engine->active, &recv->link);
     settle(recv, meet(recv, mail));
 }

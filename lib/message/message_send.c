@@ -8,8 +8,8 @@
 
 #include "base/base_clock.h"
 #include "base/base_log.h"
-#include "message/message_engine.h"
 #include "message/message_layout.h"
+#include "message/message_near.h"
 
 /* What goes wrong behind the call ends the request, and nothing else. */
 static selvage_status_t settle(selvage_request_t *send, selvage_status_t status)
@@ -25,7 +25,18 @@ static sv_letter_t letter_of(const selvage_request_t *send, sv_letter_kind_t kin
                          .attempt = send->attempt, .send_id = sv_message_id(send), .recv_id = send->other_id};
 }
 
+/* Where kernels of a send run that are to be behind the caller's work. */
+static void *stream_for(const selvage_request_t *send, void *stream)
+{
+    return stream == SELVAGE_MESSAGE_NO_STREAM ? send->engine->kernel_stream : stream;
+}
+
 /* --- small -------------------------------------------------------------------------------------------------------- */
+
+static uint64_t slot_of(const selvage_request_t *send)
+{
+    return send->mail->near ? send->mail->near_count : 0;
+}
 
 /* A message that its stream holds up holds up none behind it, which may have other tags: it is announced. */
 static selvage_status_t tell_if_late(selvage_request_t *send)
@@ -35,6 +46,7 @@ static selvage_status_t tell_if_late(selvage_request_t *send)
     if (send->told_late || sv_clock_ns() - send->began_ns < LATE_NS)
         return SELVAGE_IN_PROGRESS;
     send->told_late = true;
+    letter.value[0] = slot_of(send);
     SV_TRY(sv_mail_tell(send->engine, send->peer, &letter));
     return SELVAGE_IN_PROGRESS;
 }
@@ -71,50 +83,100 @@ static selvage_status_t fill_by_host(selvage_request_t *send)
     return post_mail(send);
 }
 
+/* The kernel is through. Where it has told the receiver, the place in the box may be another message's by now: stamps
+   only grow. */
+static selvage_status_t take_filled(selvage_request_t *send, bool *moved)
+{
+    /* Partner: the digest kernel. */
+    if ((int64_t)(__atomic_load_n(send->mail->word, __ATOMIC_ACQUIRE) - send->stamp) < 0)
+        return tell_if_late(send);
+    *moved = true;
+    if (!send->mail->box)
+        return post_mail(send);
+    send->mail = NULL;
+    sv_message_complete(send, SELVAGE_SUCCESS);
+    return SELVAGE_SUCCESS;
+}
+
 static selvage_status_t fill_by_kernel(selvage_request_t *send, void *stream)
 {
     sv_mail_t *mail = send->mail;
-    void *on = stream == SELVAGE_MESSAGE_NO_STREAM ? send->engine->kernel_stream : stream;
+    void *on = stream_for(send, stream);
     send->state = SV_REQUEST_FILLING;
     if (!mail->box)
         mail->stamp = ++send->engine->stamps;
+    send->stamp = mail->stamp;
     sv_mail_seal(send->engine, mail, send->peer); /* the kernel itself may tell the receiver */
     SV_TRY(sv_message_pack_device(send, on));
-    return sv_message_prepare(send, send->place.data, sv_mail_device(mail, sv_mail_payload(mail)),
-                              sv_mail_device(mail, &mail->letter->record), sv_mail_device(mail, mail->word),
-                              mail->stamp, on);
+    sv_prepare_job_t job = {.src = send->place.data, .dst = sv_mail_device(mail, sv_mail_payload(mail)),
+                            .record = sv_mail_device(mail, &mail->letter->record),
+                            .word = sv_mail_device(mail, mail->word), .stamp = mail->stamp};
+    if (mail->near) {
+        const sv_near_place_t to = sv_near_place(send->engine, mail->near, mail->near_count);
+        job.dst = to.payload;
+        job.record = to.record;
+        job.near = to.word;
+        job.near_value = sv_near_value(send->key);
+    }
+    return sv_message_prepare(send, &job, on);
+}
+
+/* Mail in the neighbour's box, with a slot in his device memory: for longer messages, too. */
+static bool has_slot(selvage_request_t *send, const sv_message_peer_t *peer)
+{
+    if (!send->place.on_device || send->bytes == 0 || send->synchronous || send->engine->comm->fault.armed ||
+        !peer->out || !peer->out->near.base || send->bytes > send->engine->near_bytes)
+        return false;
+    sv_mail_t *mail = sv_message_box_room(send->engine, peer->out);
+    if (mail && sv_near_take(send, mail)) {
+        send->mail = mail;
+        return true;
+    }
+    if (mail)
+        sv_mail_put(send->engine, mail);
+    return false;
+}
+
+/* Where the caller's stream must have come to before the buffer is read; or the engine's, which packs it. */
+static selvage_status_t record(selvage_request_t *send, void *stream)
+{
+    const bool packed = send->place.layout && send->place.on_device;
+    if (send->bytes == 0 || (stream == SELVAGE_MESSAGE_NO_STREAM && !packed))
+        return SELVAGE_SUCCESS;
+    return sv_message_record(send, stream_for(send, stream));
 }
 
 static selvage_status_t begin_small(selvage_request_t *send, void *stream)
 {
     /* What a fault has hurt can be asked for again only if it went by the wire. */
-    if (send->engine->comm->fault.armed)
+    if (!send->mail && send->engine->comm->fault.armed)
         SV_TRY(sv_mail_take(send->engine, &send->mail));
-    else
+    else if (!send->mail)
         SV_TRY(sv_mail_take_to(send->engine, send->peer, &send->mail));
     send->began_ns = sv_clock_ns();
     *send->mail->letter = letter_of(send, SV_LETTER_EAGER);
+    send->mail->letter->value[0] = slot_of(send);
     if (send->place.on_device && send->bytes)
         return fill_by_kernel(send, stream);
     send->state = SV_REQUEST_GATE;
-    return SELVAGE_SUCCESS;
+    return record(send, stream);
 }
 
 /* --- long --------------------------------------------------------------------------------------------------------- */
 
-static selvage_status_t begin_long(selvage_request_t *send, void *stream)
+static selvage_status_t ask(selvage_request_t *send, void *stream)
 {
     sv_letter_t letter = letter_of(send, SV_LETTER_RTS);
     letter.value[0] = send->place.on_device;
     if (send->place.on_device)
-        SV_TRY(sv_message_pack_device(send, stream == SELVAGE_MESSAGE_NO_STREAM ? send->engine->kernel_stream
-                                                                                : stream));
+        SV_TRY(sv_message_pack_device(send, stream_for(send, stream)));
     send->state = SV_REQUEST_ASKED;
-    return sv_mail_tell(send->engine, send->peer, &letter);
+    SV_TRY(sv_mail_tell(send->engine, send->peer, &letter));
+    return record(send, stream);
 }
 
 /* Copies and sums may begin: the caller's stream has come so far. */
-static selvage_status_t begin_to_move(selvage_request_t *send)
+static selvage_status_t begin_to_move(selvage_request_t *send, void *stream)
 {
     sv_message_engine_t *engine = send->engine;
     if (send->route == SV_MESSAGE_STAGED && !sv_message_pieces_begin(send))
@@ -123,14 +185,46 @@ static selvage_status_t begin_to_move(selvage_request_t *send)
     send->hurt = engine->comm->fault.armed && send->place.on_device &&
                  sv_fault_packet(&engine->comm->fault, (uint32_t)send->number, send->attempt) == SV_FAULT_FLIP;
     if (send->route == SV_MESSAGE_DIRECT)
-        return sv_message_direct_copy(send);
+        return sv_message_direct_copy(send, stream);
     if (!send->place.on_device)
         return sv_message_pack_host(send);
     if (!sv_message_checks(engine))
         return SELVAGE_SUCCESS;
     send->stamp = ++engine->stamps;
-    return sv_message_prepare(send, send->place.data, NULL, &send->line->record, &send->line->ready, send->stamp,
-                              engine->kernel_stream);
+    const sv_prepare_job_t job = {.src = send->place.data, .record = &send->line->record, .word = &send->line->ready,
+                                  .stamp = send->stamp};
+    return sv_message_prepare(send, &job, engine->kernel_stream);
+}
+
+static selvage_status_t move_claimed(selvage_request_t *send, void *stream)
+{
+    enum { SHORT_BYTES = 2 << 20 }; /* what holds the caller's stream up for microseconds only */
+    const bool packed = send->place.layout != NULL;
+    SV_TRY(sv_message_pack_device(send, stream_for(send, stream)));
+    SV_TRY(record(send, stream));
+    if (!send->gated)
+        return begin_to_move(send, send->engine->kernel_stream);
+    if (sv_message_direct_by_kernel(send) && (packed || send->bytes <= SHORT_BYTES)) {
+        send->gated = false; /* the stream itself sees to it */
+        return begin_to_move(send, stream_for(send, stream));
+    }
+    send->state = SV_REQUEST_GATE;
+    return SELVAGE_SUCCESS;
+}
+
+/* Its receive is posted, and has said where: the copy begins, and then the receiver hears of it. */
+static selvage_status_t begin_claimed(selvage_request_t *send, const sv_message_peer_t *peer, void *stream)
+{
+    sv_letter_t letter = letter_of(send, SV_LETTER_RTS);
+    letter.value[0] = true;
+    letter.value[1] = send->landing;
+    letter.value[2] = send->landing_stamp;
+    selvage_status_t status = move_claimed(send, stream);
+    if (status != SELVAGE_SUCCESS) {
+        sv_message_unclaim(send, peer);
+        return status;
+    }
+    return sv_mail_tell(send->engine, send->peer, &letter);
 }
 
 /* All bytes have left: the record follows. */
@@ -149,17 +243,13 @@ static selvage_status_t send_record(selvage_request_t *send)
     return sv_mail_tell(send->engine, send->peer, &letter);
 }
 
-/* Behind a copy to the receiver's memory the streams tell him themselves. */
+/* Behind a copy to the receiver's memory the streams tell him themselves, and his kernel gives the verdict. */
 static selvage_status_t move_direct(selvage_request_t *send, bool *moved)
 {
-    if (!sv_message_direct_has_left(send))
+    if (sv_message_checks(send->engine) ? !sv_message_direct_is_good(send) : !sv_message_direct_has_left(send))
         return SELVAGE_IN_PROGRESS;
     *moved = true;
-    sv_message_direct_end(send);
-    if (sv_message_checks(send->engine))
-        send->state = SV_REQUEST_JUDGED;
-    else
-        sv_message_complete(send, SELVAGE_SUCCESS);
+    sv_message_complete(send, SELVAGE_SUCCESS);
     return SELVAGE_SUCCESS;
 }
 
@@ -180,7 +270,6 @@ static selvage_status_t move(selvage_request_t *send, bool *moved)
 void sv_message_send_cleared(selvage_request_t *send, const sv_letter_t *cts)
 {
     bool again = cts->attempt > send->attempt;
-    /* The verdict on a direct copy may be ahead of this host's own look at it. */
     if (again && send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_DIRECT)
         sv_message_direct_end(send);
     else if (send->state != SV_REQUEST_ASKED && !(again && send->state == SV_REQUEST_JUDGED))
@@ -195,6 +284,7 @@ void sv_message_send_cleared(selvage_request_t *send, const sv_letter_t *cts)
     sv_message_identify(send);
     if (send->route == SV_MESSAGE_DIRECT && sv_message_direct_open(send, cts) != SELVAGE_SUCCESS) {
         sv_letter_t letter = letter_of(send, SV_LETTER_DENY);
+        sv_message_direct_end(send);
         send->state = SV_REQUEST_ASKED;
         (void)settle(send, sv_mail_tell(send->engine, send->peer, &letter));
         return;
@@ -205,8 +295,8 @@ void sv_message_send_cleared(selvage_request_t *send, const sv_letter_t *cts)
 void sv_message_send_judged(selvage_request_t *send, const sv_letter_t *verdict)
 {
     selvage_status_t status = SELVAGE_SUCCESS;
-    const bool early = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_DIRECT;
-    if ((send->state != SV_REQUEST_JUDGED && !early) || verdict->attempt != send->attempt)
+    const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_DIRECT;
+    if ((send->state != SV_REQUEST_JUDGED && !direct) || verdict->attempt != send->attempt)
         return;
     if (verdict->value[0])
         status = sv_error(SELVAGE_ERR_CHECKSUM, "message %llu to rank %d (tag %d, %llu bytes) did not verify there, "
@@ -224,7 +314,7 @@ static selvage_status_t pass_gate(selvage_request_t *send, bool *moved)
     if (status == SELVAGE_IN_PROGRESS && small)
         return tell_if_late(send);
     SV_TRY(status);
-    status = small ? fill_by_host(send) : begin_to_move(send);
+    status = small ? fill_by_host(send) : begin_to_move(send, send->engine->kernel_stream);
     *moved |= status == SELVAGE_SUCCESS;
     return status;
 }
@@ -235,10 +325,7 @@ static selvage_status_t advance(selvage_request_t *send, bool *moved)
     case SV_REQUEST_GATE:
         return pass_gate(send, moved);
     case SV_REQUEST_FILLING:
-        if (!sv_word_is(send->mail->word, send->mail->stamp)) /* partner: the digest kernel */
-            return tell_if_late(send);
-        *moved = true;
-        return post_mail(send);
+        return take_filled(send, moved);
     case SV_REQUEST_MOVING:
         return move(send, moved);
     case SV_REQUEST_CLOSING: {
@@ -261,15 +348,6 @@ static bool is_small(const selvage_request_t *send, const sv_message_peer_t *pee
     return send->bytes <= send->engine->eager_bytes && !send->synchronous && peer->nkept < SV_MAIL_UNACKED;
 }
 
-/* Where the caller's stream must have come to before the buffer is read; or the engine's, which packs it. */
-static selvage_status_t record(selvage_request_t *send, void *stream)
-{
-    const bool packed = send->place.layout && send->place.on_device;
-    if (send->bytes == 0 || (stream == SELVAGE_MESSAGE_NO_STREAM && !packed))
-        return SELVAGE_SUCCESS;
-    return sv_message_record(send, stream == SELVAGE_MESSAGE_NO_STREAM ? send->engine->kernel_stream : stream);
-}
-
 selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
 {
     sv_message_engine_t *engine = send->engine;
@@ -277,11 +355,14 @@ selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
     SV_TRY(sv_message_peer(engine, send->peer, &peer));
     send->number = peer->sent + 1;
     sv_message_identify(send);
-    selvage_status_t status = is_small(send, peer) ? begin_small(send, stream) : begin_long(send, stream);
-    if (status == SELVAGE_SUCCESS && send->state != SV_REQUEST_FILLING)
-        status = record(send, stream);
-    SV_TRY(status);
+    if (has_slot(send, peer) || is_small(send, peer))
+        SV_TRY(begin_small(send, stream));
+    else if (sv_message_claim(send, peer))
+        SV_TRY(begin_claimed(send, peer, stream));
+    else
+        SV_TRY(ask(send, stream));
     peer->sent++;
+    sv_message_note_tag(peer, send->tag, send->number);
     sv_list_append(&engine->active, &send->link);
     return SELVAGE_SUCCESS;
 }

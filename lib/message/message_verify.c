@@ -28,34 +28,43 @@ void sv_message_identify(selvage_request_t *request)
 static selvage_status_t launch(selvage_request_t *request, sv_digest_arg_t *arg, void *stream)
 {
     sv_device_t *dev = request->engine->dev;
+    const unsigned wanted = sv_kernel_blocks(dev, request->bytes), most = (dev->launch_blocks + 1) / 2;
     arg->bytes = request->bytes;
     arg->key = request->key;
     arg->scratch = request->scratch;
     arg->mode |= sv_message_checks(request->engine) ? 0u : (unsigned)SV_DIGEST_NONE;
     arg->identity = request->identity;
-    return SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, arg, sizeof *arg, sv_kernel_blocks(dev, request->bytes),
-                          stream);
+    /* One that waits is resident as a whole, and what links carry keeps no more of the device busy. */
+    return SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, arg, sizeof *arg, wanted < most ? wanted : most, stream);
 }
 
-selvage_status_t sv_message_prepare(selvage_request_t *send, const uint8_t *src, uint8_t *dst, sv_record_t *record,
-                                    uint64_t *word, uint64_t stamp, void *stream)
+selvage_status_t sv_message_prepare(selvage_request_t *send, const sv_prepare_job_t *job, void *stream)
 {
-    sv_digest_arg_t arg = {.src = src, .dst = dst, .record = (uint8_t *)record, .signal = word, .signal_value = stamp,
+    sv_digest_arg_t arg = {.src = job->src, .dst = job->dst, .record = (uint8_t *)job->record, .signal = job->word,
+                           .signal_value = job->stamp, .second = job->near, .second_value = job->near_value,
                            .mode = SV_DIGEST_PREPARE};
     return launch(send, &arg, stream);
 }
 
-selvage_status_t sv_message_verify(selvage_request_t *recv, const uint8_t *src, uint8_t *dst, const sv_record_t *record,
-                                   void *stream)
+selvage_status_t sv_message_verify(selvage_request_t *recv, const sv_verify_job_t *job, void *stream)
 {
-    recv->stamp = ++recv->engine->stamps;
-    sv_digest_arg_t arg = {.src = src,
-                           .dst = dst,
-                           .record = (uint8_t *)(uintptr_t)record, /* read only */
+    recv->stamp = recv->engine->stamps + 1;
+    recv->engine->stamps += 2;
+    sv_digest_arg_t arg = {.src = job->src,
+                           .dst = job->dst,
+                           .record = (uint8_t *)(uintptr_t)job->record, /* read only */
                            .result = &recv->line->result,
                            .signal = &recv->line->done,
                            .signal_value = recv->stamp,
-                           .mode = SV_DIGEST_VERIFY};
+                           .second = job->verdict,
+                           .second_value = job->verdict_value,
+                           .await = job->await,
+                           .await_before = job->await_before,
+                           .await_value = job->await_value,
+                           .await_ns = job->wait_ns,
+                           .away_value = recv->stamp + 1,
+                           .stop = &recv->line->stop,
+                           .mode = SV_DIGEST_VERIFY | (job->only ? (unsigned)SV_DIGEST_ONLY : 0u)};
     return launch(recv, &arg, stream);
 }
 
@@ -106,6 +115,10 @@ selvage_status_t sv_message_gate(selvage_request_t *request)
 selvage_status_t sv_message_record(selvage_request_t *request, void *stream)
 {
     sv_device_t *dev = request->engine->dev;
+    selvage_status_t idle = SV_DEVICE_CALL(dev, stream_query, stream); /* which costs less than an event */
+    request->gated = false;
+    if (idle != SELVAGE_IN_PROGRESS)
+        return idle;
     if (!request->event)
         SV_TRY(dev->ops->event_create(dev, &request->event));
     SV_TRY(SV_DEVICE_CALL(dev, event_record, request->event, stream));

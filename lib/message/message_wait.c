@@ -58,6 +58,7 @@ static const char *what_it_waits_for(const selvage_request_t *request)
     case SV_REQUEST_AGAIN: return "it was asked for again";
     case SV_REQUEST_LATE: return "its sender's stream has not come to it";
     case SV_REQUEST_UNPACKING: return "it is unpacked";
+    case SV_REQUEST_LEAVING: return "a kernel waits for another message in its place";
     case SV_REQUEST_COMPLETE: break;
     }
     return "it is complete";
@@ -167,6 +168,8 @@ selvage_status_t sv_message_waitany(size_t count, selvage_request_t **requests, 
             pthread_mutex_unlock(&engine->lock);
             return status;
         }
+        if (count == 1) /* of several, any may be the first */
+            sv_message_early(engine, count, requests);
         pthread_mutex_unlock(&engine->lock);
         if (pause_between(&patient, moved, moved_ns) == SELVAGE_SUCCESS)
             continue;
@@ -196,11 +199,23 @@ static selvage_status_t wait_or_look(bool wait, selvage_request_t **request, sel
     return status;
 }
 
+/* Kernels for all that is waited for, before the first of it is. */
+static void wait_early(size_t count, selvage_request_t **requests)
+{
+    const selvage_request_t *any = first_open(count, requests);
+    if (!any || count == 1)
+        return;
+    pthread_mutex_lock(&any->engine->lock);
+    sv_message_early(any->engine, count, requests);
+    pthread_mutex_unlock(&any->engine->lock);
+}
+
 selvage_status_t sv_message_waitall(size_t count, selvage_request_t **requests, selvage_message_status_t *statuses_out)
 {
     selvage_status_t first = SELVAGE_SUCCESS;
     bool in_time = true;
     char detail[SV_DETAIL_BYTES];
+    wait_early(count, requests);
     for (size_t i = 0; i < count; i++) {
         selvage_status_t status = wait_or_look(in_time, &requests[i], statuses_out ? &statuses_out[i] : NULL);
         in_time = in_time && status != SELVAGE_ERR_TIMEOUT;

@@ -332,7 +332,7 @@ static selvage_status_t flatten_all(uint64_t count, MPI_Datatype type, sv_type_m
     return sv_type_map_repeat(map, count, extent);
 }
 
-static bool mpi_is_usable(void)
+bool sv_wire_mpi_is_usable(void)
 {
     int initialised = 0, finalised = 0;
     PMPI_Initialized(&initialised);
@@ -357,7 +357,7 @@ static selvage_status_t refuse(const char *call, MPI_Datatype type, selvage_stat
 selvage_status_t sv_wire_mpi_flatten(const char *call, uint64_t count, MPI_Datatype type, sv_type_map_t *map_out)
 {
     sv_type_map_t map = {0};
-    if (!mpi_is_usable())
+    if (!sv_wire_mpi_is_usable())
         return sv_error(SELVAGE_ERR_STATE, "%s: MPI is not initialised, or finalised already", call);
     selvage_status_t status = flatten_all(count, type, &map);
     if (status != SELVAGE_SUCCESS) {
@@ -366,4 +366,25 @@ selvage_status_t sv_wire_mpi_flatten(const char *call, uint64_t count, MPI_Datat
     }
     *map_out = map;
     return SELVAGE_SUCCESS;
+}
+
+size_t sv_wire_mpi_plain_bytes(MPI_Datatype type)
+{
+    const struct {
+        MPI_Datatype type;
+        size_t bytes;
+    } plain[] = {{MPI_BYTE, 1},
+                 {MPI_CHAR, 1},
+                 {MPI_DOUBLE, sizeof(double)},
+                 {MPI_FLOAT, sizeof(float)},
+                 {MPI_INT, sizeof(int)},
+                 {MPI_INT64_T, sizeof(int64_t)},
+                 {MPI_UINT64_T, sizeof(uint64_t)},
+                 {MPI_LONG, sizeof(long)},
+                 {MPI_C_DOUBLE_COMPLEX, 2 * sizeof(double)},
+                 {MPI_C_FLOAT_COMPLEX, 2 * sizeof(float)}};
+    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+        if (plain[i].type == type)
+            return plain[i].bytes;
+    return 0;
 }

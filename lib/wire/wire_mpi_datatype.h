@@ -4,6 +4,7 @@
 #define SV_WIRE_MPI_DATATYPE_H
 
 #include <mpi.h>
+#include <stdbool.h>
 
 #include "wire/wire_type_map.h"
 
@@ -13,5 +14,11 @@
  * SELVAGE_ERR_UNSUPPORTED for types with a constructor in them that is not known, such as darray.
  */
 selvage_status_t sv_wire_mpi_flatten(const char *call, uint64_t count, MPI_Datatype type, sv_type_map_t *map_out);
+
+/* Bytes of an element of those types that most messages are made of, whose elements lie one behind the other; 0 for all
+   other types. Asks nobody. */
+size_t sv_wire_mpi_plain_bytes(MPI_Datatype type);
+/* Whether MPI may be called. */
+bool sv_wire_mpi_is_usable(void);
 
 #endif

@@ -108,6 +108,7 @@ typedef CUdeviceptr hipDeviceptr_t;
 #define hipEventDestroy cudaEventDestroy
 #define hipEventRecord cudaEventRecord
 #define hipEventQuery cudaEventQuery
+#define hipStreamQuery cudaStreamQuery
 #define hipMemcpyAsync cudaMemcpyAsync
 #define hipMemsetAsync cudaMemsetAsync
 #define hipIpcGetMemHandle cudaIpcGetMemHandle

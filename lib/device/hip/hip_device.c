@@ -75,6 +75,15 @@ static selvage_status_t event_query(sv_device_t *dev, sv_event_t *event)
     return SELVAGE_IN_PROGRESS;
 }
 
+static selvage_status_t stream_query(sv_device_t *dev, void *stream)
+{
+    hipError_t error = HIP_RUN(hip_of(dev), hipStreamQuery((hipStream_t)stream));
+    if (error != hipErrorNotReady)
+        return sv_hip_status(hip_of(dev), error, "hipStreamQuery");
+    (void)hipGetLastError(); /* as above */
+    return SELVAGE_IN_PROGRESS;
+}
+
 static selvage_status_t stream_wait_event(sv_device_t *dev, void *stream, sv_event_t *event)
 {
     HIP_CALL(dev, hipStreamWaitEvent((hipStream_t)stream, (hipEvent_t)(void *)event, 0), "hipStreamWaitEvent");
@@ -163,6 +172,7 @@ static const sv_device_ops_t hip_ops = {
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,
     .stream_sync = stream_sync,
+    .stream_query = stream_query,
     .event_create = event_create,
     .event_destroy = event_destroy,
     .event_record = event_record,
@@ -181,6 +191,7 @@ static const sv_device_ops_t hip_ops = {
     .range_pop = sv_hip_range_pop,
     .peer_access = peer_access,
     .memory_kind = sv_hip_memory_kind,
+    .memory_id = sv_hip_memory_id,
     .stream_is_capturing = stream_is_capturing,
     .device_sync = device_sync,
 };
@@ -198,6 +209,7 @@ static selvage_status_t prepare(hip_device_t *dev)
     if (status == SELVAGE_SUCCESS)
         status = sv_hip_status(dev, hipDeviceGetAttribute(&multiprocessors, hipDeviceAttributeMultiprocessorCount,
                                                           dev->index), "hipDeviceGetAttribute");
+    dev->pid_space = sv_hip_pid_space();
     dev->writes_words = sv_hip_can_write_words(dev->index);
     dev->starts_early = sv_hip_can_start_early(dev->index);
     dev->base.kernel_host_bytes = 1 << 20;

@@ -37,6 +37,13 @@ static bool ends_inside(const void *ptr, size_t bytes)
     return true;
 }
 
+/* HIP's numbers of allocations are not promised to be used once only. */
+static uint64_t number_of(const void *ptr)
+{
+    (void)ptr;
+    return 0;
+}
+
 #else
 
 typedef struct cudaPointerAttributes pointer_attributes_t;
@@ -73,6 +80,13 @@ static bool ends_inside(const void *ptr, size_t bytes)
     if (cuMemGetAddressRange(&base, &range_bytes, address) != CUDA_SUCCESS)
         return true;
     return bytes <= range_bytes - (size_t)(address - base);
+}
+
+static uint64_t number_of(const void *ptr)
+{
+    unsigned long long number = 0;
+    CUresult result = cuPointerGetAttribute(&number, CU_POINTER_ATTRIBUTE_BUFFER_ID, (CUdeviceptr)(uintptr_t)ptr);
+    return result == CUDA_SUCCESS ? number : 0;
 }
 
 #endif
@@ -122,4 +136,14 @@ sv_memory_kind_t sv_hip_memory_kind(sv_device_t *dev, const void *ptr, size_t by
     sv_memory_kind_t kind = error == hipSuccess ? kind_of_range(hip_of(dev), ptr, bytes) : SV_MEMORY_UNKNOWN;
     hip_leave(hip_of(dev), before);
     return kind;
+}
+
+uint64_t sv_hip_memory_id(sv_device_t *dev, const void *ptr)
+{
+    int before;
+    hipError_t error = hip_enter(hip_of(dev), &before);
+    hip_ignore(error);
+    const uint64_t number = error == hipSuccess ? number_of(ptr) : 0;
+    hip_leave(hip_of(dev), before);
+    return number;
 }

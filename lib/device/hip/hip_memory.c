@@ -19,7 +19,7 @@ typedef struct hip_handle {
 } hip_handle_t;
 _Static_assert(sizeof(hip_handle_t) <= SV_DEVICE_HANDLE_BYTES, "the handle does not fit");
 
-static uint64_t pid_space(void)
+uint64_t sv_hip_pid_space(void)
 {
     struct stat space;
     return stat("/proc/self/ns/pid", &space) == 0 ? (uint64_t)space.st_ino : 0;
@@ -114,7 +114,7 @@ selvage_status_t sv_hip_export(sv_device_t *dev, const void *ptr, size_t bytes, 
                                uint64_t *offset_out)
 {
     hip_device_t *hip = hip_of(dev);
-    hip_handle_t handle = {.pid = (uint64_t)getpid(), .pid_space = pid_space()};
+    hip_handle_t handle = {.pid = (uint64_t)getpid(), .pid_space = hip->pid_space};
     size_t range_bytes = 0;
     /* Some runtimes give out handles for virtual memory too, which crash whoever opens them. */
     if (sv_hip_memory_kind(dev, ptr, bytes) != SV_MEMORY_DEVICE)
@@ -140,7 +140,7 @@ selvage_status_t sv_hip_open_memory(sv_device_t *dev, const sv_device_handle_t *
 {
     hip_handle_t opened;
     memcpy(&opened, handle, sizeof opened);
-    if (opened.pid == (uint64_t)getpid() && opened.pid_space == pid_space()) {
+    if (opened.pid == (uint64_t)getpid() && opened.pid_space == hip_of(dev)->pid_space) {
         *base_out = (void *)(uintptr_t)opened.base;
         return SELVAGE_SUCCESS;
     }

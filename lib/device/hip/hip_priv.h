@@ -25,6 +25,7 @@ typedef struct hip_device {
     int index;                    /* of the GPU that was current at open */
     int priority;                 /* highest stream priority */
     bool writes_words;            /* the front end of a stream can store a word by itself */
+    uint64_t pid_space;           /* in which this process has its number: containers number theirs alike */
     bool starts_early;            /* kernels can be brought in before the one ahead of them is complete */
     hip_kernel_t kernel[HIP_KERNELS_MAX];
     unsigned nkernels;
@@ -108,6 +109,7 @@ selvage_status_t sv_hip_launch(sv_device_t *dev, const sv_kernel_t *kernel, cons
 selvage_status_t sv_hip_signal(sv_device_t *dev, uint64_t *word, uint64_t value, void *stream);
 selvage_status_t sv_hip_delay(sv_device_t *dev, double us, void *stream);
 selvage_status_t sv_hip_malloc(sv_device_t *dev, size_t bytes, void **ptr_out);
+uint64_t sv_hip_pid_space(void); /* a call of the system */
 selvage_status_t sv_hip_malloc_fine(sv_device_t *dev, size_t bytes, void **ptr_out);
 void sv_hip_free(sv_device_t *dev, void *ptr);
 selvage_status_t sv_hip_host_malloc(sv_device_t *dev, size_t bytes, void **ptr_out);
@@ -119,6 +121,7 @@ selvage_status_t sv_hip_export(sv_device_t *dev, const void *ptr, size_t bytes, 
                                uint64_t *offset_out);
 selvage_status_t sv_hip_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out);
 void sv_hip_close_memory(sv_device_t *dev, void *base);
+uint64_t sv_hip_memory_id(sv_device_t *dev, const void *ptr);
 sv_memory_kind_t sv_hip_memory_kind(sv_device_t *dev, const void *ptr, size_t bytes);
 
 #endif

@@ -101,6 +101,7 @@ static const sv_device_ops_t soft_ops = {
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,
     .stream_sync = stream_sync,
+    .stream_query = soft_stream_query,
     .event_create = soft_event_create,
     .event_destroy = soft_event_destroy,
     .event_record = soft_event_record,
@@ -119,6 +120,7 @@ static const sv_device_ops_t soft_ops = {
     .range_pop = soft_range_pop,
     .peer_access = soft_peer_access,
     .memory_kind = soft_memory_kind,
+    .memory_id = soft_memory_id,
     .stream_is_capturing = soft_stream_is_capturing,
     .device_sync = soft_device_sync,
 };

@@ -112,6 +112,15 @@ selvage_status_t soft_event_query(sv_device_t *dev, sv_event_t *event)
     return is_done(mark_progress(mark), mark_position(mark)) ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
 }
 
+selvage_status_t soft_stream_query(sv_device_t *dev, void *handle)
+{
+    const soft_stream_t *stream = soft_stream_of(dev, handle);
+    /* As in soft_event_record(). */
+    return stream->inlined || is_done(stream->progress, atomic_load_explicit(&stream->tail, memory_order_relaxed))
+               ? SELVAGE_SUCCESS
+               : SELVAGE_IN_PROGRESS;
+}
+
 static void run_wait(soft_stream_t *stream, const soft_op_t *op)
 {
     (void)stream;

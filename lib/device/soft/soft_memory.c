@@ -28,6 +28,7 @@ typedef struct piece {
     struct piece *next;
     size_t offset, bytes;
     bool used;
+    uint64_t id;      /* of all pieces that were used */
 } piece_t;
 
 typedef struct slab {
@@ -48,7 +49,8 @@ typedef struct opened {
 static struct {
     pthread_mutex_t lock;
     sv_list_t slabs, opened;
-} table = {PTHREAD_MUTEX_INITIALIZER, {&table.slabs, &table.slabs}, {&table.opened, &table.opened}};
+    uint64_t ids;
+} table = {PTHREAD_MUTEX_INITIALIZER, {&table.slabs, &table.slabs}, {&table.opened, &table.opened}, 0};
 
 _Static_assert((int)SV_DEVICE_HANDLE_BYTES == (int)SV_MAPPING_HANDLE_BYTES, "a handle is a mapping's handle");
 
@@ -115,11 +117,12 @@ static selvage_status_t piece_take(slab_t *slab, piece_t *piece, size_t bytes)
     if (piece->bytes > bytes) {
         piece_t *rest = NULL;
         SV_TRY(sv_calloc(1, sizeof *rest, &rest));
-        *rest = (piece_t){piece->next, piece->offset + bytes, piece->bytes - bytes, false};
+        *rest = (piece_t){piece->next, piece->offset + bytes, piece->bytes - bytes, false, 0};
         piece->next = rest;
         piece->bytes = bytes;
     }
     piece->used = true;
+    piece->id = ++table.ids;
     slab->used++;
     return SELVAGE_SUCCESS;
 }
@@ -259,6 +262,19 @@ sv_memory_kind_t soft_memory_kind(sv_device_t *dev, const void *ptr, size_t byte
     }
     pthread_mutex_unlock(&table.lock);
     return kind;
+}
+
+uint64_t soft_memory_id(sv_device_t *dev, const void *ptr)
+{
+    piece_t *before = NULL;
+    (void)dev;
+    pthread_mutex_lock(&table.lock);
+    slab_t *slab = slab_of(ptr);
+    const piece_t *piece =
+        slab ? piece_at(slab, (size_t)((const char *)ptr - (const char *)slab->mapping.base), &before) : NULL;
+    const uint64_t id = piece ? piece->id : 0;
+    pthread_mutex_unlock(&table.lock);
+    return id;
 }
 
 static selvage_status_t open_locked(const sv_mapping_handle_t *handle, opened_t **opened_out)

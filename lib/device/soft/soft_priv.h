@@ -179,6 +179,7 @@ selvage_status_t soft_event_create(sv_device_t *dev, sv_event_t **event_out);
 void soft_event_destroy(sv_device_t *dev, sv_event_t *event);
 selvage_status_t soft_event_record(sv_device_t *dev, sv_event_t *event, void *stream);
 selvage_status_t soft_event_query(sv_device_t *dev, sv_event_t *event);
+selvage_status_t soft_stream_query(sv_device_t *dev, void *handle);
 selvage_status_t soft_stream_wait_event(sv_device_t *dev, void *stream, sv_event_t *event);
 
 void soft_link_init(soft_link_t *link, double gbs, double latency_us);
@@ -201,6 +202,7 @@ selvage_status_t soft_export_memory(sv_device_t *dev, const void *ptr, size_t by
                                     uint64_t *offset_out);
 selvage_status_t soft_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out);
 void soft_close_memory(sv_device_t *dev, void *base);
+uint64_t soft_memory_id(sv_device_t *dev, const void *ptr);
 sv_memory_kind_t soft_memory_kind(sv_device_t *dev, const void *ptr, size_t bytes);
 
 #endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Kernels that are launched before their message is there. A host that waits has nothing better to do, and a launch
+ * takes as long as all the rest of a small message's way; this one waits on the device, for some tens of microseconds
+ * at most, and copies and verifies the message as soon as it is in its slot.
+ *
+ * Nothing is decided by that. The kernel takes one message only, the one with the key of this source, number, tag and
+ * length, and it is launched only where no receive that was posted before would take that: so if it comes, the receive
+ * is its own, whatever came before it. The host matches as ever when it sees the letter, and finds the work done. A
+ * message of another number, tag or length, or one that comes late, finds the kernel gone, or told to go.
+ *
+ * What a long message's sender copies straight to its place (message_direct.c) is awaited there in the same way.
+ */
+#include "base/base_clock.h"
+#include "message/message_near.h"
+
+enum { LOCAL_LAUNCH_NS = 1500 }; /* within so long nothing was enqueued behind a call: a launch takes longer */
+
+/* Where ranks share a device the one that is waited for might need what the kernel holds. */
+uint64_t sv_message_early_patience_ns(const selvage_comm_t *comm)
+{
+    if (!comm->dev->kernels_wait || comm->topology.shares_gpu || comm->fault.armed || comm->progress.threaded)
+        return 0;
+    return comm->config.early_wait_us < 0 ? comm->dev->early_wait_ns : (uint64_t)(comm->config.early_wait_us * 1000);
+}
+
+static bool takes_slot(const selvage_request_t *recv)
+{
+    return recv->place.on_device && recv->place.bytes > 0 && recv->place.bytes <= recv->engine->near_bytes;
+}
+
+/* How many receives from the same rank come first, and those of them that slots are for; false if one of any rank's
+   takes the message before this. */
+static bool count_before(const selvage_request_t *recv, uint64_t *messages, uint64_t *slots)
+{
+    *messages = *slots = 0;
+    for (sv_list_t *it = recv->engine->posted.next; it != &recv->link; it = it->next) {
+        const selvage_request_t *other = SV_CONTAINER_OF(it, selvage_request_t, link);
+        if (other->peer != recv->peer && other->peer != SV_MESSAGE_ANY)
+            continue;
+        if (other->tag == recv->tag || other->tag == SV_MESSAGE_ANY)
+            return false;
+        *messages += other->peer == recv->peer;
+        *slots += other->peer == recv->peer && takes_slot(other);
+    }
+    return true;
+}
+
+static bool may_be(const selvage_request_t *recv, sv_message_peer_t **peer_out)
+{
+    if (recv->is_send || recv->state != SV_REQUEST_POSTED || recv->tried_early || recv->cancelled ||
+        recv->peer == SV_MESSAGE_ANY || recv->tag == SV_MESSAGE_ANY || recv->peer == recv->engine->wire->rank ||
+        !takes_slot(recv) || sv_message_peer(recv->engine, recv->peer, peer_out) != SELVAGE_SUCCESS)
+        return false;
+    return (*peer_out)->in && (*peer_out)->in->used && (*peer_out)->in->near.base;
+}
+
+static void *own_stream(const selvage_request_t *recv)
+{
+    return recv->engine->early_stream[recv->peer % SV_EARLY_STREAMS];
+}
+
+/* What the caller's stream is doing comes first: on that stream itself, if nothing was enqueued there since. */
+static bool choose_stream(selvage_request_t *recv, uint64_t now_ns, void **stream_out)
+{
+    const sv_message_engine_t *engine = recv->engine;
+    *stream_out = own_stream(recv);
+    if (!recv->gated) /* the poll asks */
+        return true;
+    *stream_out = recv->stream;
+    return recv->stream == engine->call_stream && now_ns - engine->called_ns < LOCAL_LAUNCH_NS;
+}
+
+static selvage_status_t launch(selvage_request_t *recv, sv_verify_job_t *job, void *stream)
+{
+    enum { BYTES_IN_NS = 64 }; /* what is longer may take longer */
+    job->wait_ns = recv->engine->early_wait_ns + recv->bytes / BYTES_IN_NS;
+    recv->tried_early = true;
+    SV_TRY(sv_message_verify(recv, job, stream));
+    recv->early = true;
+    recv->early_key = recv->key;
+    return SELVAGE_SUCCESS;
+}
+
+/* Nothing has met it yet. */
+static selvage_status_t await_slot(selvage_request_t *recv, uint64_t now_ns)
+{
+    sv_message_engine_t *engine = recv->engine;
+    sv_message_peer_t *peer;
+    uint64_t messages, slots;
+    void *stream;
+    if (!may_be(recv, &peer) || !count_before(recv, &messages, &slots) || !choose_stream(recv, now_ns, &stream))
+        return SELVAGE_SUCCESS;
+    const uint64_t count = peer->in->near.count + 1 + slots;
+    uint64_t before;
+    if (!sv_near_is_awaited(peer->in, count, &before))
+        return SELVAGE_SUCCESS;
+    const sv_near_place_t from = sv_near_place(engine, peer->in, count);
+    recv->bytes = recv->place.bytes == peer->usual_room ? peer->usual_bytes : recv->place.bytes;
+    recv->number = peer->taken + 1 + messages;
+    sv_message_identify(recv);
+    sv_verify_job_t job = {.src = from.payload, .dst = recv->place.data, .record = from.record, .await = from.word,
+                           .await_before = before, .await_value = sv_near_value(recv->key), .only = true};
+    return launch(recv, &job, stream);
+}
+
+/* What it will meet if the next long message with its tag claims it. */
+static bool expect(selvage_request_t *recv)
+{
+    sv_message_peer_t *peer;
+    uint64_t messages, slots;
+    if (sv_message_peer(recv->engine, recv->peer, &peer) != SELVAGE_SUCCESS || !count_before(recv, &messages, &slots))
+        return false;
+    recv->bytes = recv->place.bytes;
+    recv->number = peer->taken + 1 + messages;
+    sv_message_identify(recv);
+    return true;
+}
+
+/* A kernel copies the message straight to where it lies: one that it has met, or one that may claim it. */
+static selvage_status_t await_landing(selvage_request_t *recv)
+{
+    const bool met = recv->state == SV_REQUEST_MOVING && recv->route == SV_MESSAGE_DIRECT;
+    const bool may_meet = recv->state == SV_REQUEST_POSTED && recv->offered;
+    if (recv->is_send || recv->tried_early || !(met || may_meet) || !sv_message_checks(recv->engine) ||
+        !sv_message_direct_by_kernel(recv) || (may_meet && !expect(recv)))
+        return SELVAGE_SUCCESS;
+    sv_verify_job_t job = sv_message_direct_job(recv);
+    return job.await ? launch(recv, &job, own_stream(recv)) : SELVAGE_SUCCESS;
+}
+
+static selvage_status_t await(selvage_request_t *recv, uint64_t now_ns)
+{
+    SV_TRY(await_slot(recv, now_ns));
+    return await_landing(recv);
+}
+
+void sv_message_early(sv_message_engine_t *engine, size_t count, selvage_request_t **requests)
+{
+    if (engine->early_wait_ns == 0 || engine->broken != SELVAGE_SUCCESS)
+        return;
+    const uint64_t now_ns = sv_clock_ns();
+    for (size_t i = 0; i < count; i++) {
+        selvage_status_t status = requests[i] ? await(requests[i], now_ns) : SELVAGE_SUCCESS;
+        if (status != SELVAGE_SUCCESS)
+            sv_message_complete(requests[i], status);
+    }
+}
+
+void sv_message_early_learn(const selvage_request_t *recv, sv_mail_t *mail)
+{
+    sv_message_peer_t *peer;
+    sv_near_note(mail, recv->key);
+    if (sv_message_peer(recv->engine, recv->peer, &peer) != SELVAGE_SUCCESS)
+        return;
+    peer->usual_room = recv->place.bytes;
+    peer->usual_bytes = recv->bytes <= recv->place.bytes ? recv->bytes : recv->place.bytes;
+}
+
+/* --- what became of it -------------------------------------------------------------------------------------------- */
+
+bool sv_message_early_fits(const selvage_request_t *recv)
+{
+    return recv->early && recv->mail && recv->mail->near && recv->key == recv->early_key;
+}
+
+bool sv_message_early_is_away(selvage_request_t *recv)
+{
+    /* Partner: the kernel's last store. */
+    if (!recv->early || !sv_word_is(&recv->line->done, recv->stamp + 1))
+        return false;
+    recv->early = false;
+    return true;
+}
+
+void sv_message_early_stop(selvage_request_t *recv)
+{
+    if (recv->early) /* partner: the kernel, which looks now and then */
+        __atomic_store_n(&recv->line->stop, recv->stamp, __ATOMIC_RELEASE);
+}
+
+void sv_message_early_cancel(sv_message_engine_t *engine)
+{
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, &engine->posted) {
+        selvage_request_t *recv = SV_CONTAINER_OF(it, selvage_request_t, link);
+        if (!recv->cancelled || (recv->early && !sv_message_early_is_away(recv)))
+            continue;
+        engine->ncancels--;
+        sv_message_complete(recv, SELVAGE_SUCCESS);
+    }
+}
+
+void sv_message_early_end(sv_message_engine_t *engine)
+{
+    sv_relax_t relax = {.max_sleep_us = 100};
+    for (uint32_t i = 0; i < engine->nrequests; i++) {
+        selvage_request_t *recv = engine->table[i];
+        sv_message_early_stop(recv);
+        while (recv->early && !sv_word_is(&recv->line->done, recv->stamp) && !sv_message_early_is_away(recv))
+            sv_relax(&relax);
+    }
+}
