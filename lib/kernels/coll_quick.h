@@ -252,11 +252,21 @@ SV_DEV_FN void sv_coll_quick_glance(const sv_coll_quick_t &q, uint64_t u, uint32
             sv_coll_look<PROTO>::glance(q.c.b.slot_in[base + a], u, sight[a]);
 }
 
+/* The words of unit u from rank r, which lie in this rank's memory or have been looked at. */
+template <typename PROTO>
+SV_DEV_FN void sv_coll_quick_get(const sv_coll_quick_t &q, sv_coll_sight_t &sight, uint32_t r, uint64_t u)
+{
+    if (r == q.arg.home.me)
+        sv_coll_quick_own<PROTO>(q, sv_coll_quick_from(q.arg, r), u, sight.word);
+    else
+        sv_coll_quick_take<PROTO>(q.c, sight, r, u);
+}
+
 /* All units from all ranks, combined as TYPE says. */
 template <typename PROTO, unsigned TYPE> SV_DEV_FN void sv_coll_quick_reduce(const sv_coll_quick_t &q)
 {
     const sv_coll_at_t &c = q.c;
-    const uint32_t n = q.arg.home.n, me = q.arg.home.me, divisor = q.arg.work.flags & SV_COLL_DIVIDE ? n : 0;
+    const uint32_t n = q.arg.home.n, divisor = q.arg.work.flags & SV_COLL_DIVIDE ? n : 0;
     SV_DEV_ROLLED
     for (uint64_t u = c.at.tid; u < q.units; u += c.at.nthreads) {
         typename sv_coll_word<TYPE>::acc acc[PROTO::WORDS] = {};
@@ -269,10 +279,7 @@ template <typename PROTO, unsigned TYPE> SV_DEV_FN void sv_coll_quick_reduce(con
                 const uint32_t r = base + a;
                 if (r >= n)
                     continue;
-                if (r == me)
-                    sv_coll_quick_own<PROTO>(q, sv_coll_quick_from(q.arg, me), u, sight[a].word);
-                else
-                    sv_coll_quick_take<PROTO>(c, sight[a], r, u);
+                sv_coll_quick_get<PROTO>(q, sight[a], r, u);
                 SV_DEV_UNROLL
                 for (unsigned w = 0; w < PROTO::WORDS; w++)
                     sv_coll_word<TYPE>::add(acc[w], sight[a].word[w], r == 0 ? 0 : q.arg.work.op);
@@ -291,8 +298,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_quick_copy(const sv_coll_quick_
 {
     const sv_coll_at_t &c = q.c;
     const uint32_t n = q.arg.home.n, me = q.arg.home.me;
-    const uint64_t from = sv_coll_quick_from(q.arg, me);
-    const bool own = from != sv_coll_quick_into(q.arg, me) &&
+    const bool own = sv_coll_quick_from(q.arg, me) != sv_coll_quick_into(q.arg, me) &&
                      (q.arg.work.call != SV_COLL_BROADCAST || me == q.arg.work.root);
     SV_DEV_ROLLED
     for (uint64_t u = c.at.tid; u < q.units; u += c.at.nthreads)
@@ -305,10 +311,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_quick_copy(const sv_coll_quick_
                 const uint32_t r = base + a;
                 if (r >= n || !(r == me ? own : sv_coll_quick_takes(q.arg, r)))
                     continue;
-                if (r == me)
-                    sv_coll_quick_own<PROTO>(q, from, u, sight[a].word);
-                else
-                    sv_coll_quick_take<PROTO>(c, sight[a], r, u);
+                sv_coll_quick_get<PROTO>(q, sight[a], r, u);
                 sv_coll_quick_store<PROTO>(q, sv_coll_quick_into(q.arg, r), u, sight[a].word);
             }
         }
