@@ -118,15 +118,19 @@ subroutine complete(kind)
         call MPI_Wait(request(2), MPI_STATUS_IGNORE, ierror)
     case (2)
         call MPI_Waitall(2, request, status, ierror)
-    case (3)
+    case (3, 7)
+        flag = .true.
         do while (left_over > 0)
-            call MPI_Waitany(2, request, index, one, ierror)
+            if (kind == 3) call MPI_Waitany(2, request, index, one, ierror)
+            if (kind == 7) call MPI_Testany(2, request, index, flag, one, ierror)
+            if (.not. flag) cycle
             AT(status, index) = one
             left_over = left_over - 1
         end do
-    case (4)
+    case (4, 8)
         do while (left_over > 0)
-            call MPI_Waitsome(2, request, outcount, indices, status, ierror)
+            if (kind == 4) call MPI_Waitsome(2, request, outcount, indices, status, ierror)
+            if (kind == 8) call MPI_Testsome(2, request, outcount, indices, status, ierror)
             do i = 1, outcount
                 if (indices(i) == 1) one = AT(status, i)
             end do
@@ -146,23 +150,6 @@ subroutine complete(kind)
         do while (.not. flag)
             call MPI_Testall(2, request, flag, status, ierror)
         end do
-    case (7)
-        do while (left_over > 0)
-            call MPI_Testany(2, request, index, flag, one, ierror)
-            if (flag) then
-                AT(status, index) = one
-                left_over = left_over - 1
-            end if
-        end do
-    case (8)
-        do while (left_over > 0)
-            call MPI_Testsome(2, request, outcount, indices, status, ierror)
-            do i = 1, outcount
-                if (indices(i) == 1) one = AT(status, i)
-            end do
-            left_over = left_over - outcount
-        end do
-        AT(status, 1) = one
     case (9)
         flag = .false.
         do while (.not. flag)

@@ -25,8 +25,9 @@
 #include <cuda_runtime.h>
 #endif
 
+#include "jacobi_cell.h"
+
 enum { LANES = 256 };
-#define PI 3.14159265358979323846
 
 static void check(cudaError_t error, const char *what)
 {
@@ -84,25 +85,16 @@ void jacobi_put(double *device, const double *host, size_t numbers)
 
 __global__ void fill_kernel(double *u, jacobi_block_t b)
 {
-    int x = (int)(blockIdx.x * blockDim.x + threadIdx.x), y = (int)blockIdx.y, at = b.first + y - 1;
-    if (x >= b.nx + 2)
-        return;
-    bool inside = x > 0 && x <= b.nx && at > 0 && at <= b.ny;
-    u[(size_t)y * (b.nx + 2) + x] = inside ? sin(PI * x / (b.nx + 1)) * sin(PI * at / (b.ny + 1)) : 0;
+    int x = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (x < b.nx + 2)
+        jacobi_fill_cell(u, &b, x, (int)blockIdx.y);
 }
 
 __global__ void step_kernel(const double *u, double *next, double *change, jacobi_block_t b)
 {
     __shared__ double sums[LANES];
-    int x = 1 + (int)(blockIdx.x * blockDim.x + threadIdx.x), y = 1 + (int)blockIdx.y;
-    double square = 0;
-    if (x <= b.nx) {
-        size_t pitch = (size_t)b.nx + 2, at = (size_t)y * pitch + x;
-        double mean = 0.25 * (u[at - 1] + u[at + 1] + u[at - pitch] + u[at + pitch]);
-        square = (mean - u[at]) * (mean - u[at]);
-        next[at] = mean;
-    }
-    sums[threadIdx.x] = square;
+    int x = 1 + (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    sums[threadIdx.x] = x <= b.nx ? jacobi_step_cell(u, next, &b, x, 1 + (int)blockIdx.y) : 0;
     __syncthreads();
     for (int half = LANES / 2; half > 0; half /= 2) {
         if ((int)threadIdx.x < half)

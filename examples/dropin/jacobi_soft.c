@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The device of the Jacobi programs on CPU threads: Selvage's software device, for machines without a GPU. */
-#include <math.h>
 #include <selvage.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "jacobi_device.h"
-
-#define PI 3.14159265358979323846
+#include "jacobi_cell.h"
 
 static selvage_device_t *device;
 
@@ -79,31 +76,20 @@ void jacobi_put(double *there, const double *host, size_t numbers)
 static void fill_kernel(const void *arg, unsigned block, unsigned nblocks)
 {
     const job_t *job = arg;
-    const jacobi_block_t *b = &job->block;
-    for (int y = (int)block; y <= b->nrows + 1; y += (int)nblocks) {
-        int at = b->first + y - 1;
-        for (int x = 0; x <= b->nx + 1; x++) {
-            int inside = x > 0 && x <= b->nx && at > 0 && at <= b->ny;
-            job->next[y * (b->nx + 2) + x] = inside ? sin(PI * x / (b->nx + 1)) * sin(PI * at / (b->ny + 1)) : 0;
-        }
-    }
+    for (int y = (int)block; y <= job->block.nrows + 1; y += (int)nblocks)
+        for (int x = 0; x <= job->block.nx + 1; x++)
+            jacobi_fill_cell(job->next, &job->block, x, y);
 }
 
 /* One block, so that the sum has one order. */
 static void step_kernel(const void *arg, unsigned block, unsigned nblocks)
 {
     const job_t *job = arg;
-    int pitch = job->block.nx + 2;
     double sum = 0;
     (void)block, (void)nblocks;
-    for (int y = 1; y <= job->block.nrows; y++) {
-        const double *u = job->u + y * pitch;
-        for (int x = 1; x <= job->block.nx; x++) {
-            double mean = 0.25 * (u[x - 1] + u[x + 1] + u[x - pitch] + u[x + pitch]);
-            sum += (mean - u[x]) * (mean - u[x]);
-            job->next[y * pitch + x] = mean;
-        }
-    }
+    for (int y = 1; y <= job->block.nrows; y++)
+        for (int x = 1; x <= job->block.nx; x++)
+            sum += jacobi_step_cell(job->u, job->next, &job->block, x, y);
     *job->change = sum;
 }
 

@@ -121,9 +121,15 @@ SV_DROP_EXPORT int MPI_Request_get_status(MPI_Request request, int *flag, MPI_St
     return code;
 }
 
-/* --- all ---------------------------------------------------------------------------------------------------------- */
+/* --- all, and some ------------------------------------------------------------------------------------------------ */
 
-static int complete_all(int n, MPI_Request *requests, int *flag, MPI_Status *statuses, bool blocks)
+/* The calls that end many: all of them, or, with indices, those that are through. */
+typedef struct many {
+    bool some;
+    int *found, *indices; /* found: the flag of all, the number of some */
+} many_t;
+
+static int complete_many(int n, MPI_Request *requests, many_t many, MPI_Status *statuses, bool blocks)
 {
     set_t set;
     unsigned turns = 0;
@@ -131,25 +137,43 @@ static int complete_all(int n, MPI_Request *requests, int *flag, MPI_Status *sta
     set_begin(&set, n, requests, statuses);
     do {
         sv_drop_turn(&turns);
-        *flag = 0;
-        code = PMPI_Testall(n, requests, flag, set.status);
-    } while (code == MPI_SUCCESS && !*flag && blocks);
-    if (code == MPI_ERR_IN_STATUS || (code == MPI_SUCCESS && *flag))
+        *many.found = 0;
+        code = many.some ? PMPI_Testsome(n, requests, many.found, many.indices, set.status)
+                         : PMPI_Testall(n, requests, many.found, set.status);
+    } while (code == MPI_SUCCESS && !*many.found && blocks);
+    bool ended = code == MPI_ERR_IN_STATUS || (code == MPI_SUCCESS && *many.found);
+    if (ended && !many.some)
         code = settle(&set, set.n, NULL, code);
+    else if (ended && *many.found != MPI_UNDEFINED)
+        code = settle(&set, *many.found, many.indices, code);
     return set_end(&set, requests, code);
 }
 
 SV_DROP_EXPORT int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[])
 {
     int flag;
-    return sv_drop_has_open() ? complete_all(count, requests, &flag, statuses, true)
+    return sv_drop_has_open() ? complete_many(count, requests, (many_t){false, &flag, NULL}, statuses, true)
                               : PMPI_Waitall(count, requests, statuses);
 }
 
 SV_DROP_EXPORT int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[])
 {
-    return sv_drop_has_open() ? complete_all(count, requests, flag, statuses, false)
+    return sv_drop_has_open() ? complete_many(count, requests, (many_t){false, flag, NULL}, statuses, false)
                               : PMPI_Testall(count, requests, flag, statuses);
+}
+
+SV_DROP_EXPORT int MPI_Waitsome(int incount, MPI_Request requests[], int *outcount, int indices[],
+                                MPI_Status statuses[])
+{
+    return sv_drop_has_open() ? complete_many(incount, requests, (many_t){true, outcount, indices}, statuses, true)
+                              : PMPI_Waitsome(incount, requests, outcount, indices, statuses);
+}
+
+SV_DROP_EXPORT int MPI_Testsome(int incount, MPI_Request requests[], int *outcount, int indices[],
+                                MPI_Status statuses[])
+{
+    return sv_drop_has_open() ? complete_many(incount, requests, (many_t){true, outcount, indices}, statuses, false)
+                              : PMPI_Testsome(incount, requests, outcount, indices, statuses);
 }
 
 /* --- any ---------------------------------------------------------------------------------------------------------- */
@@ -183,38 +207,6 @@ SV_DROP_EXPORT int MPI_Testany(int count, MPI_Request requests[], int *index, in
 {
     return sv_drop_has_open() ? complete_any(count, requests, index, flag, status, false)
                               : PMPI_Testany(count, requests, index, flag, status);
-}
-
-/* --- some --------------------------------------------------------------------------------------------------------- */
-
-static int complete_some(int n, MPI_Request *requests, int *outcount, int indices[], MPI_Status *statuses, bool blocks)
-{
-    set_t set;
-    unsigned turns = 0;
-    int code;
-    set_begin(&set, n, requests, statuses);
-    do {
-        sv_drop_turn(&turns);
-        *outcount = 0;
-        code = PMPI_Testsome(n, requests, outcount, indices, set.status);
-    } while (code == MPI_SUCCESS && *outcount == 0 && blocks);
-    if ((code == MPI_SUCCESS || code == MPI_ERR_IN_STATUS) && *outcount != MPI_UNDEFINED)
-        code = settle(&set, *outcount, indices, code);
-    return set_end(&set, requests, code);
-}
-
-SV_DROP_EXPORT int MPI_Waitsome(int incount, MPI_Request requests[], int *outcount, int indices[],
-                                MPI_Status statuses[])
-{
-    return sv_drop_has_open() ? complete_some(incount, requests, outcount, indices, statuses, true)
-                              : PMPI_Waitsome(incount, requests, outcount, indices, statuses);
-}
-
-SV_DROP_EXPORT int MPI_Testsome(int incount, MPI_Request requests[], int *outcount, int indices[],
-                                MPI_Status statuses[])
-{
-    return sv_drop_has_open() ? complete_some(incount, requests, outcount, indices, statuses, false)
-                              : PMPI_Testsome(incount, requests, outcount, indices, statuses);
 }
 
 /* --- requests without an end -------------------------------------------------------------------------------------- */

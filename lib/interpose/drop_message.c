@@ -238,36 +238,36 @@ static int begun(sv_drop_call_t *call, sv_drop_fast_t *fast, int code, MPI_Reque
     return code;
 }
 
+typedef int (*irecv_t)(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+
+/* MPI_Irecv, and MPI_Recv_init, whose request is kept. */
+static int receive(const char *name, irecv_t irecv, bool keeps, place_t at, envelope_t from, MPI_Request *request)
+{
+    sv_drop_call_t call = {.name = name};
+    sv_drop_fast_t fast = {0};
+    MPI_Request inner = MPI_REQUEST_NULL;
+    if (from.peer != MPI_PROC_NULL)
+        at = place_recv(&call, &fast, &at, from.comm);
+    if (!at.ours)
+        return irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, request);
+    int code = irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, &inner);
+    if (code == MPI_SUCCESS && keeps)
+        return sv_drop_request_keep(&call, &fast, inner, true, request);
+    return begun(&call, &fast, code, inner, request);
+}
+
 SV_DROP_EXPORT int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                              MPI_Request *request)
 {
-    sv_drop_call_t call = {.name = "MPI_Irecv"};
-    sv_drop_fast_t fast = {0};
-    MPI_Request inner = MPI_REQUEST_NULL;
-    place_t at = {buf, count, type, false};
-    if (source != MPI_PROC_NULL)
-        at = place_recv(&call, &fast, &at, comm);
-    if (!at.ours)
-        return PMPI_Irecv(buf, count, type, source, tag, comm, request);
-    int code = PMPI_Irecv(at.buf, at.count, at.type, source, tag, comm, &inner);
-    return begun(&call, &fast, code, inner, request);
+    return receive("MPI_Irecv", PMPI_Irecv, false, (place_t){buf, count, type, false}, (envelope_t){source, tag, comm},
+                   request);
 }
 
 SV_DROP_EXPORT int MPI_Recv_init(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                                  MPI_Request *request)
 {
-    sv_drop_call_t call = {.name = "MPI_Recv_init"};
-    sv_drop_fast_t fast = {0};
-    MPI_Request inner = MPI_REQUEST_NULL;
-    place_t at = {buf, count, type, false};
-    if (source != MPI_PROC_NULL)
-        at = place_recv(&call, &fast, &at, comm);
-    if (!at.ours)
-        return PMPI_Recv_init(buf, count, type, source, tag, comm, request);
-    int code = PMPI_Recv_init(at.buf, at.count, at.type, source, tag, comm, &inner);
-    if (code == MPI_SUCCESS)
-        return sv_drop_request_keep(&call, &fast, inner, true, request);
-    return begun(&call, &fast, code, inner, request);
+    return receive("MPI_Recv_init", PMPI_Recv_init, true, (place_t){buf, count, type, false},
+                   (envelope_t){source, tag, comm}, request);
 }
 
 SV_DROP_EXPORT int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Request *request)
