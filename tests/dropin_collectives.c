@@ -8,7 +8,7 @@
 
 #include "dropin_case.h"
 
-enum { BYTES_MAX = 600, SPAN_MAX = 1 << 11, PEERS_MAX = 16 };
+enum { BYTES_MAX = 600, SPAN_MAX = 1 << 11, PEERS_MAX = 16, COUNT_MAX = 3, LONGER = 12 };
 
 typedef enum call {
     ALLGATHER, ALLGATHERV, ALLREDUCE, ALLTOALL, ALLTOALLV, ALLTOALLW, BCAST, EXSCAN, GATHER, GATHERV,
@@ -22,8 +22,8 @@ static struct {
 
 typedef struct coll_case {
     call_t call;
-    bool in_place, waits; /* waits: the non-blocking form */
-    int n, count, root, kind;
+    bool in_place, waits, longer; /* waits: the non-blocking form; longer: reductions of more */
+    int n, count, root;
     MPI_Comm comm;
     MPI_Datatype type, types[PEERS_MAX];
     int counts[PEERS_MAX], displs[PEERS_MAX], bytes[PEERS_MAX];
@@ -104,7 +104,7 @@ static int call_neighbors(const case_t *c, MPI_Request *request)
 static int call_reducing(const case_t *c, MPI_Request *request)
 {
     void *out = c->in_place ? MPI_IN_PLACE : c->out, *in = c->in;
-    int n = c->count;
+    int n = c->longer ? LONGER * c->count : c->count;
     switch (c->call) {
     case ALLREDUCE: return CALL(Allreduce, allreduce, out, in, n, MPI_INT, MPI_SUM, c->comm);
     case EXSCAN: return CALL(Exscan, exscan, out, in, n, MPI_INT, MPI_SUM, c->comm);
@@ -118,6 +118,7 @@ static int call_reducing(const case_t *c, MPI_Request *request)
     case REDUCE_LOCAL: return X(Reduce_local, c->out, in, n, MPI_INT, MPI_SUM);
     case PACK: {
         int bytes, position = 0, code;
+        n = c->count;
         PMPI_Pack_size(n, c->type, MPI_COMM_WORLD, &bytes);
         code = X(Pack, c->out, n, c->type, c->in, bytes, &position, MPI_COMM_WORLD);
         position = 0;
@@ -159,7 +160,7 @@ static void make_blocks(case_t *c)
 static case_t make_case(void)
 {
     case_t c = {.call = (call_t)dropin_pick(CALLS), .waits = dropin_pick(2), .comm = MPI_COMM_WORLD,
-                .count = 1 + (int)dropin_pick(3), .n = dropin.size};
+                .count = 1 + (int)dropin_pick(COUNT_MAX), .n = dropin.size, .longer = dropin_pick(2)};
     bool neighbors = c.call >= NEIGHBOR_ALLGATHER && c.call <= NEIGHBOR_ALLTOALLW;
     c.root = (int)dropin_pick((unsigned)dropin.size);
     c.in_place = dropin_pick(3) == 0 && !neighbors && c.call != BCAST && c.call < PACK;
@@ -190,7 +191,7 @@ static dropin_buffer_t make_buffer(const case_t *c, bool device)
     PMPI_Type_get_extent(c->type, &lb, &extent);
     PMPI_Type_get_true_extent(c->type, &low, &span);
     int64_t high = low + span + c->far[PEERS_MAX - 1] + PEERS_MAX * c->count * extent;
-    int64_t numbers = (int64_t)sizeof(int) * PEERS_MAX * 4;
+    int64_t numbers = (int64_t)sizeof(int) * PEERS_MAX * COUNT_MAX * LONGER;
     return dropin_buffer(low < 0 ? low : 0, high > numbers ? high : numbers, device);
 }
 
@@ -217,6 +218,33 @@ static void check_case(int number)
     datatype_drop(&c.type);
 }
 
+/* All ranks with device memory, and enough of it for the fast route where that is open. */
+static void check_long(void)
+{
+    enum { N = 64 };
+    int each = N * (int)sizeof(int);
+    for (int call = 0; call < 6; call++) {
+        dropin_buffer_t out = dropin_buffer(0, (int64_t)each * dropin.size, true);
+        dropin_buffer_t in = dropin_buffer(0, (int64_t)each * dropin.size, true);
+        for (int plain = 0; plain < 2; plain++) {
+            dropin_plain = plain;
+            void *from = dropin_argument(&out), *to = dropin_argument(&in);
+            int root = dropin.size - 1, code = MPI_ERR_OTHER;
+            switch (call) {
+            case 0: code = X(Allreduce, from, to, N, MPI_INT, MPI_SUM, MPI_COMM_WORLD); break;
+            case 1: code = X(Reduce, from, to, N, MPI_INT, MPI_MAX, root, MPI_COMM_WORLD); break;
+            case 2: code = X(Bcast, to, N, MPI_INT, root, MPI_COMM_WORLD); break;
+            case 3: code = X(Allgather, from, N, MPI_INT, to, N, MPI_INT, MPI_COMM_WORLD); break;
+            case 4: code = X(Alltoall, from, N, MPI_INT, to, N, MPI_INT, MPI_COMM_WORLD); break;
+            case 5: code = X(Reduce_scatter_block, from, to, N, MPI_INT, MPI_SUM, MPI_COMM_WORLD); break;
+            }
+            CHECK_EQ(code, MPI_SUCCESS);
+        }
+        CHECK(dropin_same(&out));
+        CHECK(dropin_same(&in));
+    }
+}
+
 static void make_comms(void)
 {
     int around[2] = {(dropin.rank + 1) % dropin.size, (dropin.rank + dropin.size - 1) % dropin.size};
@@ -240,6 +268,7 @@ int main(int argc, char **argv)
     make_comms();
     for (int i = 0; i < cases; i++)
         check_case(i);
+    check_long();
     PMPI_Comm_free(&comms.cart);
     PMPI_Comm_free(&comms.graph);
     if (comms.inter != MPI_COMM_NULL)

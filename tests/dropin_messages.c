@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * dropin_messages SEED CASES: messages between ranks by every kind of send, every kind of receive and every completion
- * call, with random datatypes, some shorter and some longer than the receive; the device's memory or the host's at
- * either end. Memory, statuses and error classes must be what MPI makes of host buffers. Exit status 0 if they are.
+ * dropin_messages SEED CASES [fits]: messages between ranks by every kind of send, every kind of receive and every
+ * completion call, with random datatypes, some shorter and, without "fits", some longer than the receive; the device's
+ * memory or the host's at either end. Memory, statuses, also those of probes, and error classes must be what MPI makes
+ * of host buffers. Exit status 0 if they are.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -32,10 +33,13 @@ typedef struct message_case {
 /* What a call leaves behind besides memory. */
 typedef struct outcome {
     int code, source, tag, elements, count, cancelled;
+    int probed_source, probed_tag, probed_elements;
 } outcome_t;
 
 static MPI_Comm apart;
 static int failures; /* MPI keeps types of messages that failed */
+static bool fits;    /* no message is longer than its receive */
+static MPI_Status probed;
 
 /* --- the two ends of a message ------------------------------------------------------------------------------------ */
 
@@ -95,16 +99,16 @@ static int begin_recv(const case_t *c, void *buf, MPI_Request *request, MPI_Stat
         X(Recv_init, buf, n, c->recv_type, from, tag, c->comm, request);
         return X(Startall, 1, request);
     case MRECV:
-        X(Mprobe, from, tag, c->comm, &message, MPI_STATUS_IGNORE);
+        X(Mprobe, from, tag, c->comm, &message, &probed);
         return X(Mrecv, buf, n, c->recv_type, &message, status);
     case IMRECV:
         while (!found)
-            X(Improbe, from, tag, c->comm, &found, &message, MPI_STATUS_IGNORE);
+            X(Improbe, from, tag, c->comm, &found, &message, &probed);
         return X(Imrecv, buf, n, c->recv_type, &message, request);
     case PROBE_RECV:
         X(Probe, from, tag, c->comm, status);
         while (!found)
-            X(Iprobe, from, tag, c->comm, &found, MPI_STATUS_IGNORE);
+            X(Iprobe, from, tag, c->comm, &found, &probed);
         return X(Recv, buf, n, c->recv_type, from, tag, c->comm, status);
     default: return MPI_ERR_OTHER;
     }
@@ -232,6 +236,11 @@ static outcome_t outcome_of(const case_t *c, int code, const MPI_Status *status)
     bool both = c->send == SENDRECV || c->send == SENDRECV_REPLACE;
     if (code != MPI_SUCCESS || (both && c->ignores_status))
         return o;
+    if (!both && c->recv >= MRECV && !c->nowhere) {
+        o.probed_source = probed.MPI_SOURCE;
+        o.probed_tag = probed.MPI_TAG;
+        PMPI_Get_elements(&probed, MPI_BYTE, &o.probed_elements);
+    }
     o.source = status->MPI_SOURCE;
     o.tag = status->MPI_TAG;
     PMPI_Get_count(status, c->recv_type, &o.count);
@@ -266,7 +275,7 @@ static void make_types(case_t *c)
         c->send_count = rows ? (int)dropin_pick((unsigned)c->send_count) : (int)(recv_bytes / send_bytes);
     /* Or more; short and not to itself, because Open MPI 4.1 writes long ones beyond the end of the receive; not to
        persistent receives, of which some of its calls lose the error. */
-    if (dropin_pick(8) == 0 && recv_bytes * count < 400 && c->to != dropin.rank && c->recv != RECV_INIT)
+    if (dropin_pick(8) == 0 && !fits && recv_bytes * count < 400 && c->to != dropin.rank && c->recv != RECV_INIT)
         c->send_count += (int)(recv_bytes * count / send_bytes) + 1;
 }
 
@@ -327,11 +336,13 @@ static void check_case(int number)
     if (!outcomes || !out_same || !in_same)
         fprintf(stderr, "rank %d, case %d: send %d, receive %d, end %d, device %d %d, to %d, counts %d * %lld, "
                 "%d * %lld\n"
-                "  code %d %d source %d %d tag %d %d count %d %d elements %d %d cancelled %d %d\n", dropin.rank, number,
+                "  code %d %d source %d %d tag %d %d count %d %d elements %d %d cancelled %d %d probed %d %d\n",
+                dropin.rank, number,
                 c.send, c.recv, c.end, device_out, device_in, c.to, c.send_count,
                 (long long)send_bytes, c.recv_count, (long long)recv_bytes, seen[0].code, seen[1].code,
                 seen[0].source, seen[1].source, seen[0].tag, seen[1].tag, seen[0].count, seen[1].count,
-                seen[0].elements, seen[1].elements, seen[0].cancelled, seen[1].cancelled);
+                seen[0].elements, seen[1].elements, seen[0].cancelled, seen[1].cancelled, seen[0].probed_elements,
+                seen[1].probed_elements);
     datatype_drop(&c.send_type);
     datatype_drop(&c.recv_type);
 }
@@ -405,10 +416,50 @@ static void check_blocked(void)
     CHECK(dropin_same(&out));
 }
 
+/* What a probe has seen is received after other messages of the same rank's: those before it and behind it, by their
+   tags or by any tag, into host memory and the device's. */
+static void check_probed(void)
+{
+    enum { TAGS = 4, ROOM = 2048 };
+    static const int sizes[TAGS] = {40, ROOM, 96, 1000};
+    int right = (dropin.rank + 1) % dropin.size, left = (dropin.rank + dropin.size - 1) % dropin.size;
+    for (int turn = 0; turn < 2 * TAGS; turn++) {
+        int wanted = turn % TAGS, order[TAGS] = {wanted}, n = 1, count = -1;
+        dropin_buffer_t out = dropin_buffer(0, ROOM, turn % 3 != 0), in = dropin_buffer(0, ROOM * TAGS, turn % 2);
+        MPI_Request request[TAGS];
+        MPI_Status status;
+        for (int i = 0; i < TAGS; i++)
+            MPI_Isend(dropin_argument(&out), sizes[i], MPI_BYTE, right, 300 + i, MPI_COMM_WORLD, &request[i]);
+        MPI_Probe(left, 300 + wanted, MPI_COMM_WORLD, &status);
+        MPI_Get_count(&status, MPI_BYTE, &count);
+        CHECK_EQ(count, sizes[wanted]);
+        for (int i = 0; i < TAGS; i++)
+            if (i != wanted)
+                order[n++] = i;
+        bool any = turn >= TAGS; /* then they come in the order in which they were sent */
+        for (int i = 0; i < TAGS; i++) {
+            int tag = any ? i : order[i];
+            MPI_Recv((char *)dropin_argument(&in) + (size_t)tag * ROOM, ROOM, MPI_BYTE, left,
+                     any ? MPI_ANY_TAG : 300 + tag, MPI_COMM_WORLD, &status);
+            MPI_Get_count(&status, MPI_BYTE, &count);
+            CHECK_EQ(count, sizes[tag]);
+            CHECK_EQ(status.MPI_TAG, 300 + tag);
+            CHECK_EQ(status.MPI_SOURCE, left);
+            PMPI_Sendrecv(out.memory[1] + out.origin, sizes[tag], MPI_BYTE, right, 1,
+                          in.memory[1] + in.origin + (size_t)tag * ROOM, ROOM, MPI_BYTE, left, 1, apart,
+                          MPI_STATUS_IGNORE);
+        }
+        MPI_Waitall(TAGS, request, MPI_STATUSES_IGNORE);
+        CHECK(dropin_same(&in));
+        CHECK(dropin_same(&out));
+    }
+}
+
 int main(int argc, char **argv)
 {
     int cases;
     dropin_begin(argc, argv, MPI_THREAD_SINGLE, &cases);
+    fits = argc > 3 && strcmp(argv[3], "fits") == 0;
     void *attached = malloc(BSEND_BYTES), *detached;
     int bytes;
     PMPI_Comm_dup(MPI_COMM_WORLD, &apart);
@@ -419,6 +470,7 @@ int main(int argc, char **argv)
     check_cancel();
     check_free();
     check_blocked();
+    check_probed();
     MPI_Buffer_detach(&detached, &bytes);
     free(attached);
     PMPI_Comm_free(&apart);

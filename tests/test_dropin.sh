@@ -6,9 +6,9 @@ set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 top_builddir=${top_builddir:-.}
 failed=0
-run() { # RANKS PROGRAM SEED CASES
-    "$top_srcdir/scripts/run-mpi" -n "$1" -t 60 "$top_builddir/tests/$2" "$3" "$4" ||
-        { echo "FAIL: $2, $1 ranks, seed $3"; failed=1; }
+run() { # RANKS PROGRAM SEED CASES [fits]
+    "$top_srcdir/scripts/run-mpi" -n "$1" -t 60 "$top_builddir/tests/$2" "$3" "$4" "${5:-}" ||
+        { echo "FAIL: $2, $1 ranks, seed $3"; failed=1; return 1; }
 }
 run 2 dropin_messages 1 200
 run 3 dropin_messages 2 100
@@ -20,7 +20,12 @@ export SELVAGE_JOB=test SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96
 run 2 dropin_messages 4 200
 run 3 dropin_messages 5 100
 run 1 dropin_messages 6 50
-run 2 dropin_collectives 3 50
+SELVAGE_DROPIN_FAST_BYTES=700 run 2 dropin_messages 7 100 fits
+seen=$(SELVAGE_REPORT=on run 2 dropin_collectives 3 50 2>&1) || failed=1
+for call in Allreduce Reduce Bcast Allgather Alltoall Reduce_scatter_block; do
+    grep -q "MPI_$call .* fast " <<<"$seen" || { echo "FAIL: MPI_$call did not take the fast route"; failed=1; }
+done
+grep -v staged <<<"$seen"
 unset SELVAGE_JOB SELVAGE_DROPIN_FAST SELVAGE_DROPIN_FAST_BYTES
 for program in mpifh usempi f08; do
     [ ! -x "$top_builddir/tests/dropin_$program" ] || run 2 "dropin_$program" "" ""

@@ -54,10 +54,18 @@ sv_drop_place_t sv_drop_ask(const void *ptr);
 /* Waits, as the settings want it, until nothing of the program's uses device memory that call was given. */
 void sv_drop_settle(void);
 
-/* Copies and waits for it; a failure ends the program by MPI_Abort, because there is no error class for it. */
-void sv_drop_copy(void *dst, const void *src, size_t bytes, selvage_copy_t direction);
-void sv_drop_gather(selvage_pack_t *pack, const void *buf, void *packed);
-void sv_drop_scatter(selvage_pack_t *pack, const void *packed, size_t bytes, void *buf);
+/* Copies that are waited for together. theirs: on the program's default stream, behind its work. A failure ends the
+   program by MPI_Abort, because there is no error class for it. */
+typedef struct sv_drop_flow {
+    void *stream; /* taken at the first copy */
+    bool taken, theirs;
+} sv_drop_flow_t;
+
+void sv_drop_copy(sv_drop_flow_t *flow, void *dst, const void *src, size_t bytes, selvage_copy_t direction);
+void sv_drop_gather(sv_drop_flow_t *flow, selvage_pack_t *pack, const void *buf, void *packed);
+void sv_drop_scatter(sv_drop_flow_t *flow, selvage_pack_t *pack, const void *packed, size_t bytes, void *buf);
+/* Waits for them. */
+void sv_drop_flow_end(sv_drop_flow_t *flow);
 
 /* Pinned host memory from a pool. */
 void *sv_drop_pinned(size_t bytes);
@@ -172,7 +180,8 @@ typedef struct sv_drop_call {
     int nregions;
 } sv_drop_call_t;
 
-/* Elements of a message. Returns the region, whose address, count and type MPI is to be given; NULL for host memory. */
+/* Elements of a message in memory that sv_drop_is_host_typed() has called the device's. Returns the region, whose
+   address, count and type MPI is to be given; NULL if there are none. */
 sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t count, MPI_Datatype type, bool in,
                                   bool out);
 
@@ -188,8 +197,8 @@ typedef struct sv_drop_list {
     const MPI_Aint *large_displs;
 } sv_drop_list_t;
 
-/* Returns what MPI is to be given for buf: buf itself if it is host memory. */
-void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, const sv_drop_list_t *list, bool in, bool out);
+/* Returns what MPI is to be given for buf: itself if it is host memory. known: sv_drop_is_host() has denied that. */
+void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list, bool in, bool out);
 
 /* What MPI is given for a region's buffer. */
 static inline void *sv_drop_address(const sv_drop_region_t *region)
@@ -200,7 +209,8 @@ static inline void *sv_drop_address(const sv_drop_region_t *region)
 /* Brings what goes in down; after the program's work, as the settings want it. Also for receives, whose memory the
    program's kernels may still read. */
 void sv_drop_stage(sv_drop_call_t *call);
-/* Brings what came up: all of it, or of a message the bytes that status says. */
+/* Brings what came up: all of it, or of a message the bytes that status says. It is there when the flow has ended. */
+void sv_drop_land_on(sv_drop_flow_t *flow, sv_drop_call_t *call, const MPI_Status *status);
 void sv_drop_land(sv_drop_call_t *call, const MPI_Status *status);
 /* Gives staging memory back. */
 void sv_drop_call_end(sv_drop_call_t *call);
@@ -210,8 +220,11 @@ void sv_drop_call_end(sv_drop_call_t *call);
 /* What a request has to do with the fast route (drop_fast.c). */
 typedef struct sv_drop_fast {
     selvage_request_t *request; /* Selvage's message, under way */
-    void *letter;               /* a send's announcement; owned */
+    void *letter;               /* a send's announcement, or what a probe has taken; owned */
     bool listens, owns_type, came;
+    bool renames;               /* the message came from elsewhere than MPI thinks: see drop_probe.c */
+    int source, tag;
+    MPI_Request sent;           /* of such a one: the message to this rank */
     void *buf;                  /* of a receive, as the program gave it */
     int64_t count;
     MPI_Datatype type;
@@ -260,6 +273,8 @@ void sv_drop_unlock(void);
 void sv_drop_progress(void);
 /* One turn of a wait: progress, and now and then the core for others. */
 void sv_drop_turn(unsigned *turns);
+/* Behind a call that begins: tests until the request is complete. */
+int sv_drop_drive(int code, MPI_Request *request, MPI_Status *status);
 
 sv_drop_op_t *sv_drop_op_find(MPI_Request handle); /* with one user more, or NULL */
 void sv_drop_op_release(sv_drop_op_t *op);
@@ -287,16 +302,18 @@ void sv_drop_fast_begin(void);
 void sv_drop_fast_end(void);
 void sv_drop_fast_see(void); /* this rank has shown device memory */
 
-/* At the beginning of a collective call that blocks: waits for the other ranks, and says whether all say so. False
-   while the route is not open, which such a call may open. */
-bool sv_drop_fast_agree(MPI_Comm comm, bool mine);
-static inline void sv_drop_enter(MPI_Comm comm)
+/* At the beginning of a collective call that blocks, which may open the route: whether it is open. Then all ranks of
+   the call take MPI's non-blocking form and drive it. */
+bool sv_drop_fast_enter(MPI_Comm comm);
+static inline bool sv_drop_enter(MPI_Comm comm)
 {
-    if (__builtin_expect(sv_drop_fast_wanted, 0))
-        (void)sv_drop_fast_agree(comm, false);
+    return __builtin_expect(sv_drop_fast_wanted, 0) && sv_drop_fast_enter(comm);
 }
 
-/* Collective calls by Selvage's (drop_fastcoll.c): true if that has been done, with MPI's code; they begin as above. */
+/* On an open route: waits for the other ranks of the call, and says whether all say so. */
+bool sv_drop_fast_agree(MPI_Comm comm, bool mine);
+
+/* Collective calls by Selvage's (drop_fastcoll.c), on an open route: true if that has been done, with MPI's code. */
 bool sv_drop_fastcoll_open(selvage_comm_t *world);
 void sv_drop_fastcoll_close(void);
 bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
@@ -323,9 +340,28 @@ void sv_drop_fast_listen(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Da
 /* Behind the receive: whether it was a letter, whose bytes are then under way. */
 bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status);
 bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error);
-/* Puts into the status how much came. */
+/* The same behind a receive that blocked; true: what was announced has come, or failed with *code. */
+bool sv_drop_fast_finish(sv_drop_fast_t *state, const sv_drop_call_t *call, MPI_Status *status, int *code);
+/* What the text of a message announces; false if it is no letter. Whether letters are read at all. */
+bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out);
+bool sv_drop_fast_reads(void);
+/* Puts into the status how much came, and from where. */
 void sv_drop_fast_tell(const sv_drop_fast_t *state, MPI_Status *status);
 void sv_drop_fast_release(sv_drop_fast_t *state);
+
+/* --- messages that a probe has taken out of MPI's matching (drop_probe.c) ----------------------------------------- */
+
+extern _Atomic int sv_drop_taken;
+static inline bool sv_drop_has_taken(void)
+{
+    return __builtin_expect(atomic_load_explicit(&sv_drop_taken, memory_order_relaxed) != 0, 0);
+}
+
+/* Whether one of them is what this receive is to get, which then is a receive of *message_out. */
+bool sv_drop_taken_match(int source, int tag, MPI_Comm comm, MPI_Message *message_out);
+/* What is known of a message that is about to be received; false: nothing. */
+bool sv_drop_taken_claim(MPI_Message message, sv_drop_fast_t *state);
+void sv_drop_taken_end(void);
 
 /* --- the rest ----------------------------------------------------------------------------------------------------- */
 

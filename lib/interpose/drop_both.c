@@ -13,12 +13,13 @@ typedef struct side {
     int count;
     MPI_Datatype type;
     int peer, tag;
+    bool host; /* memory */
 } side_t;
 
 /* Puts pinned memory in a side's place, if its memory is the device's. */
 static bool take_side(sv_drop_call_t *call, side_t *side, bool in, bool out)
 {
-    if (side->peer == MPI_PROC_NULL || sv_drop_is_host_typed(side->buf, side->count, side->type))
+    if (side->peer == MPI_PROC_NULL || side->host)
         return false;
     sv_drop_region_t *region = sv_drop_message(call, side->buf, side->count, side->type, in, out);
     if (region) {
@@ -67,21 +68,26 @@ static int both_plain(const side_t *to, const side_t *from, MPI_Comm comm, MPI_S
 static int both(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     sv_drop_call_t call = {.name = "MPI_Sendrecv"};
+    sv_drop_fast_t fast = {0};
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
     side_t given = to;
     double begin = PMPI_Wtime();
+    if (__builtin_expect(sv_drop_fast_wanted, 0) && from.peer != MPI_PROC_NULL)
+        sv_drop_fast_listen(&fast, from.buf, from.count, from.type, comm, !from.host);
     bool receives = take_side(&call, &from, false, true), sends = take_side(&call, &to, true, false);
     sv_drop_stage(&call);
     int code = both_plain(&to, &from, comm, used);
-    if (code == MPI_SUCCESS && receives)
+    bool came = code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
+    if (code == MPI_SUCCESS && receives && !came)
         sv_drop_land(&call, used);
     if (code == MPI_SUCCESS && sends)
         sv_drop_count(call.name, "staged", comm, given.peer, given.type, given.count, PMPI_Wtime() - begin);
     sv_drop_call_end(&call);
+    sv_drop_fast_release(&fast);
     return code;
 }
 
-/* Where either side may take the fast route: as two requests. */
+/* Where what is sent takes the fast route, or what is to come has been probed: as two requests. */
 static int both_apart(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
@@ -99,22 +105,28 @@ static int both_apart(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
     return code == MPI_SUCCESS ? other : code;
 }
 
-static bool goes_apart(const side_t *side)
+static bool goes_apart(const side_t *to)
 {
-    return __builtin_expect(sv_drop_fast_wanted, 0) && side->peer != MPI_PROC_NULL &&
-           sv_drop_fast_watches(side->count, side->type, !sv_drop_is_host_typed(side->buf, side->count, side->type));
+    return sv_drop_has_taken() || (!to->host && to->peer != MPI_PROC_NULL && sv_drop_fast_is_open() &&
+                                   sv_drop_fast_takes(to->count, to->type));
+}
+
+static bool is_watched(const side_t *from)
+{
+    return __builtin_expect(sv_drop_fast_wanted, 0) && from->peer != MPI_PROC_NULL &&
+           sv_drop_fast_watches(from->count, from->type, !from->host);
 }
 
 SV_DROP_EXPORT int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag,
                                 void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag,
                                 MPI_Comm comm, MPI_Status *status)
 {
-    side_t to = {(void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag};
-    side_t from = {recvbuf, recvcount, recvtype, source, recvtag};
-    if (goes_apart(&to) || goes_apart(&from))
+    side_t to = {(void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag,
+                 sv_drop_is_host_typed(sendbuf, sendcount, sendtype)};
+    side_t from = {recvbuf, recvcount, recvtype, source, recvtag, sv_drop_is_host_typed(recvbuf, recvcount, recvtype)};
+    if (goes_apart(&to))
         return both_apart(to, from, comm, status);
-    if (!sv_drop_has_open() && sv_drop_is_host_typed(sendbuf, sendcount, sendtype) &&
-        sv_drop_is_host_typed(recvbuf, recvcount, recvtype))
+    if (!sv_drop_has_open() && to.host && from.host && !is_watched(&from))
         return PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,
                              comm, status);
     return both(to, from, comm, status);
@@ -126,18 +138,16 @@ static int replace_apart(void *buf, side_t to, side_t from, MPI_Comm comm, MPI_S
     sv_drop_call_t call = {.name = "MPI_Sendrecv_replace"};
     int bytes = 0, position = 0;
     void *copy = NULL;
-    sv_drop_region_t *region =
-        sv_drop_is_host_typed(buf, to.count, to.type) ? NULL
-                                                      : sv_drop_message(&call, buf, to.count, to.type, true, false);
+    sv_drop_region_t *region = to.host ? NULL : sv_drop_message(&call, buf, to.count, to.type, true, false);
     if (region) {
         sv_drop_stage(&call);
-        to = (side_t){sv_drop_address(region), region->count, region->type, to.peer, to.tag};
+        to = (side_t){sv_drop_address(region), region->count, region->type, to.peer, to.tag, true};
     } else {
         PMPI_Pack_size(to.count, to.type, comm, &bytes);
         if (!(copy = malloc((size_t)bytes + 1)))
             sv_drop_fatal("no memory", call.name);
         PMPI_Pack(buf, to.count, to.type, copy, bytes, &position, comm);
-        to = (side_t){copy, position, MPI_PACKED, to.peer, to.tag};
+        to = (side_t){copy, position, MPI_PACKED, to.peer, to.tag, true};
     }
     int code = both_apart(to, from, comm, status);
     free(copy);
@@ -151,11 +161,11 @@ SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type,
 {
     sv_drop_call_t call = {.name = "MPI_Sendrecv_replace"};
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
-    side_t to = {buf, count, type, dest, sendtag}, from = {buf, count, type, source, recvtag};
-    if (goes_apart(&from))
+    bool host = sv_drop_is_host_typed(buf, count, type);
+    side_t to = {buf, count, type, dest, sendtag, host}, from = {buf, count, type, source, recvtag, host};
+    if (is_watched(&from) || (sv_drop_fast_is_open() && (sv_drop_has_open() || sv_drop_has_taken())))
         return replace_apart(buf, to, from, comm, status);
-    sv_drop_region_t *region =
-        sv_drop_is_host_typed(buf, count, type) ? NULL : sv_drop_message(&call, buf, count, type, true, true);
+    sv_drop_region_t *region = host ? NULL : sv_drop_message(&call, buf, count, type, true, true);
     if (!region)
         return PMPI_Sendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, status);
     sv_drop_stage(&call);
@@ -174,8 +184,9 @@ SV_DROP_EXPORT int MPI_Isendrecv(const void *sendbuf, int sendcount, MPI_Datatyp
 {
     sv_drop_call_t call = {.name = "MPI_Isendrecv"};
     MPI_Request inner = MPI_REQUEST_NULL;
-    side_t to = {(void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag};
-    side_t from = {recvbuf, recvcount, recvtype, source, recvtag};
+    side_t to = {(void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag,
+                 sv_drop_is_host_typed(sendbuf, sendcount, sendtype)};
+    side_t from = {recvbuf, recvcount, recvtype, source, recvtag, sv_drop_is_host_typed(recvbuf, recvcount, recvtype)};
     sv_drop_fast_t fast = {0};
     bool receives = take_side(&call, &from, false, true), sends = take_side(&call, &to, true, false);
     if (source != MPI_PROC_NULL && __builtin_expect(sv_drop_fast_wanted, 0))
@@ -221,11 +232,12 @@ SV_DROP_EXPORT int MPI_Pack(const void *inbuf, int incount, MPI_Datatype type, v
                             MPI_Comm comm)
 {
     sv_drop_call_t call = {.name = "MPI_Pack"};
-    if (sv_drop_is_host_typed(inbuf, incount, type) && sv_drop_is_host(outbuf))
+    bool host_in = sv_drop_is_host_typed(inbuf, incount, type), host_out = sv_drop_is_host(outbuf);
+    if (host_in && host_out)
         return PMPI_Pack(inbuf, incount, type, outbuf, outsize, position, comm);
     sv_drop_list_t in = {.n = 1, .count = incount, .type = type}, out = {.n = 1, .count = outsize, .type = MPI_BYTE};
-    inbuf = sv_drop_blocks(&call, inbuf, &in, true, false);
-    outbuf = sv_drop_blocks(&call, outbuf, &out, true, true);
+    inbuf = sv_drop_blocks(&call, inbuf, !host_in, &in, true, false);
+    outbuf = sv_drop_blocks(&call, outbuf, !host_out, &out, true, true);
     sv_drop_stage(&call);
     int code = PMPI_Pack(inbuf, incount, type, outbuf, outsize, position, comm);
     if (code == MPI_SUCCESS)
@@ -238,11 +250,12 @@ SV_DROP_EXPORT int MPI_Unpack(const void *inbuf, int insize, int *position, void
                               MPI_Datatype type, MPI_Comm comm)
 {
     sv_drop_call_t call = {.name = "MPI_Unpack"};
-    if (sv_drop_is_host(inbuf) && sv_drop_is_host_typed(outbuf, outcount, type))
+    bool host_in = sv_drop_is_host(inbuf), host_out = sv_drop_is_host_typed(outbuf, outcount, type);
+    if (host_in && host_out)
         return PMPI_Unpack(inbuf, insize, position, outbuf, outcount, type, comm);
     sv_drop_list_t in = {.n = 1, .count = insize, .type = MPI_BYTE}, out = {.n = 1, .count = outcount, .type = type};
-    inbuf = sv_drop_blocks(&call, inbuf, &in, true, false);
-    outbuf = sv_drop_blocks(&call, outbuf, &out, false, true);
+    inbuf = sv_drop_blocks(&call, inbuf, !host_in, &in, true, false);
+    outbuf = sv_drop_blocks(&call, outbuf, !host_out, &out, false, true);
     sv_drop_stage(&call);
     int code = PMPI_Unpack(inbuf, insize, position, outbuf, outcount, type, comm);
     if (code == MPI_SUCCESS)

@@ -99,8 +99,9 @@ static int sv_drop_coll_keep(sv_drop_call_t *call, int code, MPI_Request inner, 
 
 SV_DROP_EXPORT int MPI_Barrier(MPI_Comm comm)
 {
-    sv_drop_enter(comm);
-    return PMPI_Barrier(comm);
+    MPI_Request request = MPI_REQUEST_NULL;
+    return sv_drop_enter(comm) ? sv_drop_drive(PMPI_Ibarrier(comm, &request), &request, MPI_STATUS_IGNORE)
+                               : PMPI_Barrier(comm);
 }
 
 #include "drop_coll_calls.inc"

@@ -244,12 +244,8 @@ static void *take_stream(selvage_device_t *dev)
     return stream;
 }
 
-static void finish(selvage_device_t *dev, void *stream, selvage_status_t status)
+static void give_stream(selvage_device_t *dev, void *stream)
 {
-    if (status == SELVAGE_SUCCESS)
-        status = selvage_stream_synchronize(dev, stream);
-    if (status != SELVAGE_SUCCESS)
-        sv_drop_fatal("copy failed", selvage_error_detail());
     pthread_mutex_lock(&device.lock);
     bool kept = device.nstreams < STREAMS_MAX;
     if (kept)
@@ -259,27 +255,45 @@ static void finish(selvage_device_t *dev, void *stream, selvage_status_t status)
         selvage_stream_destroy(dev, stream);
 }
 
-void sv_drop_copy(void *dst, const void *src, size_t bytes, selvage_copy_t direction)
+static void must(selvage_status_t status)
+{
+    if (status != SELVAGE_SUCCESS)
+        sv_drop_fatal("copy failed", selvage_error_detail());
+}
+
+static void *stream_of(sv_drop_flow_t *flow)
+{
+    if (!flow->taken && !flow->theirs)
+        flow->stream = take_stream(sv_drop_device());
+    flow->taken = true;
+    return flow->stream;
+}
+
+void sv_drop_flow_end(sv_drop_flow_t *flow)
 {
     selvage_device_t *dev = sv_drop_device();
-    if (bytes == 0)
+    if (!flow->taken && !flow->theirs)
         return;
-    void *stream = take_stream(dev);
-    finish(dev, stream, selvage_device_copy(dev, dst, src, bytes, direction, stream));
+    must(selvage_stream_synchronize(dev, flow->stream));
+    if (!flow->theirs)
+        give_stream(dev, flow->stream);
+    flow->taken = false;
 }
 
-void sv_drop_gather(selvage_pack_t *pack, const void *buf, void *packed)
+void sv_drop_copy(sv_drop_flow_t *flow, void *dst, const void *src, size_t bytes, selvage_copy_t direction)
 {
-    selvage_device_t *dev = sv_drop_device();
-    void *stream = take_stream(dev);
-    finish(dev, stream, selvage_pack_gather(pack, buf, packed, stream));
+    if (bytes > 0)
+        must(selvage_device_copy(sv_drop_device(), dst, src, bytes, direction, stream_of(flow)));
 }
 
-void sv_drop_scatter(selvage_pack_t *pack, const void *packed, size_t bytes, void *buf)
+void sv_drop_gather(sv_drop_flow_t *flow, selvage_pack_t *pack, const void *buf, void *packed)
 {
-    selvage_device_t *dev = sv_drop_device();
-    void *stream = take_stream(dev);
-    finish(dev, stream, selvage_pack_scatter(pack, packed, bytes, buf, stream));
+    must(selvage_pack_gather(pack, buf, packed, stream_of(flow)));
+}
+
+void sv_drop_scatter(sv_drop_flow_t *flow, selvage_pack_t *pack, const void *packed, size_t bytes, void *buf)
+{
+    must(selvage_pack_scatter(pack, packed, bytes, buf, stream_of(flow)));
 }
 
 void sv_drop_settle(void)

@@ -7,10 +7,11 @@
  *   sender     selvage_message_isend(memory, id)        PMPI_Isend(letter)
  *   receiver   PMPI_Irecv(pinned, or host memory) ... it is a letter: selvage_message_irecv(memory, id) ... done
  *
- * A rank that is to send bytes must get to run: calls that block are driven by tests, and a collective call that blocks
- * begins with a barrier that is. The route is opened by all ranks at once, in a collective call on all of them, once
- * each has been seen to have device memory: the 1st, 2nd, 4th, ... such call asks. Receives that a letter fits into are
- * watched from the start, also those into host memory. One lock (drop_request.c) is held in all of this but enter().
+ * A rank that is to send bytes must get to run: calls that block are driven by tests, and of a collective call that
+ * blocks all ranks take the non-blocking form for that. The route is opened by all ranks at once, in a collective call
+ * on all of them, once each has been seen to have device memory: the 1st, 2nd, 4th, ... such call asks. The sender
+ * alone decides, by size; receives that a letter fits into are looked at from the start, those into host memory if what
+ * it announces could fit. One lock (drop_request.c) is held in all of this but what begins a collective call.
  */
 #include "interpose/drop.h"
 
@@ -94,26 +95,24 @@ static bool is_everybody(MPI_Comm comm)
     return comm == MPI_COMM_WORLD || (sv_drop_is_inside(comm) && sv_drop_size(comm) == sv_drop_size(MPI_COMM_WORLD));
 }
 
-/* The ranks of an inter-communicator's two groups only wait for each other. */
-bool sv_drop_fast_agree(MPI_Comm comm, bool mine)
+bool sv_drop_fast_enter(MPI_Comm comm)
 {
-    MPI_Request request;
-    unsigned turns = 0;
-    int own = mine, all = 0, done = 0;
     if (comm == MPI_COMM_NULL)
         return false;
-    if (!sv_drop_fast_is_open()) {
-        bool counts = !fast.refused && is_everybody(comm);
-        fast.calls += counts;
-        if (counts && (fast.calls & (fast.calls - 1)) == 0)
+    if (!sv_drop_fast_is_open() && !fast.refused && is_everybody(comm)) {
+        fast.calls++;
+        if ((fast.calls & (fast.calls - 1)) == 0)
             open_route();
-        return false;
     }
-    if (PMPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, comm, &request) != MPI_SUCCESS)
-        return false;
-    while (!done && PMPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS)
-        sv_drop_turn(&turns);
-    return all && mine;
+    return sv_drop_fast_is_open();
+}
+
+bool sv_drop_fast_agree(MPI_Comm comm, bool mine)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    int own = mine, all = 0;
+    int code = PMPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, comm, &request);
+    return sv_drop_drive(code, &request, MPI_STATUS_IGNORE) == MPI_SUCCESS && all;
 }
 
 /* Behind the last message: every rank comes. */
@@ -191,13 +190,17 @@ void sv_drop_fast_listen(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Da
     sv_drop_type_t info;
     if (!sv_drop_fast_watches(count, type, device) || !sv_drop_type(type, &info))
         return;
-    *state = (sv_drop_fast_t){.buf = buf, .count = count, .type = type, .comm = comm, .listens = true};
+    state->buf = buf;
+    state->count = count;
+    state->type = type;
+    state->comm = comm;
+    state->listens = true;
     if (!info.named) /* the program may free it as soon as its call returns */
         state->owns_type = PMPI_Type_dup(type, &state->type) == MPI_SUCCESS;
 }
 
 /* The first bytes of what came, wherever MPI has put them. */
-static bool read_letter(const sv_drop_fast_t *state, const sv_drop_call_t *call, letter_t *letter)
+static bool read_message(const sv_drop_fast_t *state, const sv_drop_call_t *call, letter_t *letter)
 {
     const sv_drop_region_t *region = NULL;
     for (int i = 0; i < call->nregions; i++)
@@ -217,6 +220,26 @@ static bool read_letter(const sv_drop_fast_t *state, const sv_drop_call_t *call,
     return read;
 }
 
+static bool is_letter(const letter_t *letter)
+{
+    return letter->magic == LETTER_MAGIC && letter->job == fast.job;
+}
+
+bool sv_drop_fast_reads(void)
+{
+    return sv_drop_fast_wanted && fast.world;
+}
+
+bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out)
+{
+    letter_t letter;
+    memcpy(&letter, text, sizeof letter);
+    if (!is_letter(&letter))
+        return false;
+    *bytes_out = letter.bytes;
+    return true;
+}
+
 bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status)
 {
     letter_t letter;
@@ -226,8 +249,7 @@ bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const 
         return false;
     PMPI_Test_cancelled(status, &cancelled);
     if (cancelled || PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) != MPI_SUCCESS ||
-        bytes != SV_DROP_LETTER_BYTES || !read_letter(state, call, &letter) || letter.magic != LETTER_MAGIC ||
-        letter.job != fast.job)
+        bytes != SV_DROP_LETTER_BYTES || !read_message(state, call, &letter) || !is_letter(&letter))
         return false;
     state->bytes = letter.bytes;
     if (selvage_message_irecv(fast.world, state->buf, (size_t)state->count, state->type, letter.source, letter.id,
@@ -255,8 +277,31 @@ bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error)
     return true;
 }
 
+bool sv_drop_fast_finish(sv_drop_fast_t *state, const sv_drop_call_t *call, MPI_Status *status, int *code)
+{
+    unsigned turns = 0;
+    bool ended;
+    if (!state->listens)
+        return false;
+    sv_drop_lock();
+    bool came = sv_drop_fast_hear(state, call, status);
+    sv_drop_unlock();
+    for (ended = !came; !ended;) {
+        sv_drop_turn(&turns);
+        sv_drop_lock();
+        ended = sv_drop_fast_ended(state, code);
+        sv_drop_unlock();
+    }
+    sv_drop_fast_tell(state, status);
+    return came;
+}
+
 void sv_drop_fast_tell(const sv_drop_fast_t *state, MPI_Status *status)
 {
+    if (state->renames) {
+        status->MPI_SOURCE = state->source;
+        status->MPI_TAG = state->tag;
+    }
     if (state->came)
         PMPI_Status_set_elements_x(status, MPI_BYTE, (MPI_Count)state->bytes);
 }
@@ -265,6 +310,10 @@ void sv_drop_fast_release(sv_drop_fast_t *state)
 {
     if (state->owns_type)
         PMPI_Type_free(&state->type);
-    free(state->letter);
+    int done = 1;
+    if (state->renames)
+        PMPI_Test(&state->sent, &done, MPI_STATUS_IGNORE);
+    if (done) /* else it could not even be received */
+        free(state->letter);
     *state = (sv_drop_fast_t){0};
 }

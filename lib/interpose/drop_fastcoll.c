@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Collective calls on the fast route: by Selvage's collectives, if every rank gives device memory that they take, and
- * type and operation map. The ranks agree on that in each call, in place of the barrier that blocking collectives begin
- * with once the route is open, so that they never differ. What is not agreed on is staged.
+ * type and operation map. The ranks agree on that in each call that moves as much as messages of the route do; how much
+ * that is, all of them know alike. What is shorter, or not agreed on, is staged.
  */
 #include "interpose/drop.h"
 
@@ -93,9 +93,15 @@ static bool finish(const char *call, size_t bytes, selvage_status_t status, int 
     return true;
 }
 
+/* Alike on all ranks: the communicator, and the bytes of an argument that they all have. */
+static bool is_due(MPI_Comm comm, int64_t count, MPI_Datatype type)
+{
+    return fast.coll && sv_drop_fast_takes(count, type) && is_world(comm);
+}
+
 static bool agree(MPI_Comm comm, bool mine)
 {
-    bool all = sv_drop_fast_agree(comm, mine && fast.coll && is_world(comm));
+    bool all = sv_drop_fast_agree(comm, mine);
     if (all)
         sv_drop_settle();
     return all;
@@ -106,7 +112,8 @@ bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_D
 {
     size_t element = bytes_of(1, type);
     const void *from = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
-    if (!agree(comm, reduces(count, type, op) && is_fit(from, element) && is_fit(recvbuf, element)))
+    if (!is_due(comm, count, type) ||
+        !agree(comm, reduces(count, type, op) && is_fit(from, element) && is_fit(recvbuf, element)))
         return false;
     return finish("MPI_Allreduce", element * (size_t)count,
                   selvage_coll_all_reduce(fast.coll, from, recvbuf, (size_t)count, type_of(type), op_of(op),
@@ -119,7 +126,8 @@ bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Data
     size_t element = bytes_of(1, type);
     bool is_root = root >= 0 && sv_drop_rank(comm) == root;
     const void *from = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
-    if (!agree(comm, root >= 0 && reduces(count, type, op) && is_fit(from, element) &&
+    if (!is_due(comm, count, type) ||
+        !agree(comm, root >= 0 && reduces(count, type, op) && is_fit(from, element) &&
                          (!is_root || is_fit(recvbuf, element))))
         return false;
     return finish("MPI_Reduce", element * (size_t)count,
@@ -130,7 +138,8 @@ bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Data
 bool sv_drop_fast_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, int *code)
 {
     size_t bytes = bytes_of(count, type);
-    if (!agree(comm, root >= 0 && bytes > 0 && is_fit(buffer, 1)))
+    if (!is_due(comm, count, type) ||
+        !agree(comm, root >= 0 && bytes > 0 && is_fit(buffer, 1)))
         return false;
     return finish("MPI_Bcast", bytes,
                   selvage_coll_broadcast(fast.coll, buffer, buffer, bytes, SELVAGE_UINT8, root, fast.stream), code);
@@ -142,7 +151,8 @@ bool sv_drop_fast_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sen
     size_t bytes = bytes_of(recvcount, recvtype);
     bool in_place = sendbuf == MPI_IN_PLACE;
     const void *from = in_place ? (char *)recvbuf + (size_t)sv_drop_rank(comm) * bytes : sendbuf;
-    if (!agree(comm, bytes > 0 && (in_place || bytes_of(sendcount, sendtype) == bytes) && is_fit(from, 1) &&
+    if (!is_due(comm, recvcount, recvtype) ||
+        !agree(comm, bytes > 0 && (in_place || bytes_of(sendcount, sendtype) == bytes) && is_fit(from, 1) &&
                          is_fit(recvbuf, 1)))
         return false;
     return finish("MPI_Allgather", bytes,
@@ -153,7 +163,8 @@ bool sv_drop_fast_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype send
                            MPI_Datatype recvtype, MPI_Comm comm, int *code)
 {
     size_t bytes = bytes_of(recvcount, recvtype);
-    if (!agree(comm, bytes > 0 && is_fit(sendbuf, 1) && bytes_of(sendcount, sendtype) == bytes && is_fit(recvbuf, 1)))
+    if (!is_due(comm, recvcount, recvtype) ||
+        !agree(comm, bytes > 0 && is_fit(sendbuf, 1) && bytes_of(sendcount, sendtype) == bytes && is_fit(recvbuf, 1)))
         return false;
     return finish("MPI_Alltoall", bytes * (size_t)sv_drop_size(comm),
                   selvage_coll_all_to_all(fast.coll, sendbuf, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
@@ -163,7 +174,8 @@ bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int r
                                        MPI_Comm comm, int *code)
 {
     size_t element = bytes_of(1, type);
-    if (!agree(comm, reduces(recvcount, type, op) && is_fit(sendbuf, element) && is_fit(recvbuf, element)))
+    if (!is_due(comm, recvcount, type) ||
+        !agree(comm, reduces(recvcount, type, op) && is_fit(sendbuf, element) && is_fit(recvbuf, element)))
         return false;
     return finish("MPI_Reduce_scatter_block", element * (size_t)recvcount * (size_t)sv_drop_size(comm),
                   selvage_coll_reduce_scatter(fast.coll, sendbuf, recvbuf, (size_t)recvcount, type_of(type), op_of(op),

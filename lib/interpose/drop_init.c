@@ -77,6 +77,7 @@ void sv_drop_end(void)
     if (open > 0)
         sv_drop_warn("%d requests with device memory were open at MPI_Finalize", open);
     sv_drop_thread_end();
+    sv_drop_taken_end();
     sv_drop_fast_end();
     if (sv_drop_settings()->report)
         sv_drop_report();

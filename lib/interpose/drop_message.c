@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages between two ranks: the four kinds of send, receive, both at once, probes, and their persistent forms. Each
- * is one plain message of MPI's, whatever the memory at either end, so that ranks with and without the drop-in meet.
- * While requests of ours are open, calls that block are driven by tests, so that those requests go on meanwhile.
+ * Messages between two ranks: the four kinds of send, receive, and their persistent forms. Each is one plain message of
+ * MPI's, whatever the memory at either end, so that ranks with and without the drop-in meet. While requests of ours are
+ * open, calls that block are driven by tests, so that those requests go on meanwhile.
  */
 #include "interpose/drop.h"
 
@@ -22,17 +22,6 @@ typedef struct kind {
     isend_t isend, init;
 } kind_t;
 
-static int drive(int code, MPI_Request *request, MPI_Status *status)
-{
-    unsigned turns = 0;
-    int done = 0;
-    while (code == MPI_SUCCESS && !done) {
-        sv_drop_turn(&turns);
-        code = PMPI_Test(request, &done, status);
-    }
-    return code;
-}
-
 /* --- sends -------------------------------------------------------------------------------------------------------- */
 
 static int send_plain(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to)
@@ -40,7 +29,8 @@ static int send_plain(const kind_t *kind, const void *buf, int count, MPI_Dataty
     MPI_Request request = MPI_REQUEST_NULL;
     if (!sv_drop_has_open())
         return kind->send(buf, count, type, to.peer, to.tag, to.comm);
-    return drive(kind->isend(buf, count, type, to.peer, to.tag, to.comm, &request), &request, MPI_STATUS_IGNORE);
+    int code = kind->isend(buf, count, type, to.peer, to.tag, to.comm, &request);
+    return sv_drop_drive(code, &request, MPI_STATUS_IGNORE);
 }
 
 /* By the fast route: false if it is to be staged. Buffered sends are complete at once, which that cannot be. */
@@ -163,47 +153,47 @@ static int recv_plain(void *buf, int count, MPI_Datatype type, envelope_t from, 
     MPI_Request request = MPI_REQUEST_NULL;
     if (!sv_drop_has_open() || from.peer == MPI_PROC_NULL)
         return PMPI_Recv(buf, count, type, from.peer, from.tag, from.comm, status);
-    return drive(PMPI_Irecv(buf, count, type, from.peer, from.tag, from.comm, &request), &request, status);
+    return sv_drop_drive(PMPI_Irecv(buf, count, type, from.peer, from.tag, from.comm, &request), &request, status);
 }
 
-/* Lands what came and ends the call. */
-static int land(sv_drop_call_t *call, int code, const MPI_Status *status)
-{
-    if (code == MPI_SUCCESS)
-        sv_drop_land(call, status);
-    sv_drop_call_end(call);
-    return code;
-}
-
-static int recv_device(void *buf, int count, MPI_Datatype type, envelope_t from, MPI_Status *status)
-{
-    sv_drop_call_t call = {.name = "MPI_Recv"};
-    MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
-    sv_drop_region_t *region =
-        from.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, false, true);
-    if (!region)
-        return recv_plain(buf, count, type, from, status);
-    sv_drop_stage(&call);
-    return land(&call, recv_plain(sv_drop_address(region), region->count, region->type, from, used), used);
-}
-
-/* Whether a letter could come in place of the message: then the receive is a request's, also one that blocks. */
-static bool is_watched(const void *buf, int count, MPI_Datatype type, int source)
+/* Whether a letter could come in place of a message to host memory. */
+static bool is_watched(int64_t count, MPI_Datatype type, int source)
 {
     return __builtin_expect(sv_drop_fast_wanted, 0) && source != MPI_PROC_NULL &&
-           sv_drop_fast_watches(count, type, !sv_drop_is_host_typed(buf, count, type));
+           sv_drop_fast_watches(count, type, false);
+}
+
+/* Of device memory, or watched. Nothing of this rank's is owed to anybody while it blocks, or sends would be open. */
+static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from, bool host, MPI_Status *status)
+{
+    sv_drop_call_t call = {.name = "MPI_Recv"};
+    sv_drop_fast_t fast = {0};
+    MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
+    sv_drop_region_t *region =
+        host || from.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, false, true);
+    if (!region && !host)
+        return recv_plain(buf, count, type, from, status);
+    if (__builtin_expect(sv_drop_fast_wanted, 0))
+        sv_drop_fast_listen(&fast, buf, count, type, from.comm, !host);
+    sv_drop_stage(&call);
+    int code = region ? recv_plain(sv_drop_address(region), region->count, region->type, from, used)
+                      : recv_plain(buf, count, type, from, used);
+    if (code == MPI_SUCCESS && !sv_drop_fast_finish(&fast, &call, used, &code))
+        sv_drop_land(&call, used);
+    sv_drop_call_end(&call);
+    sv_drop_fast_release(&fast);
+    return code;
 }
 
 SV_DROP_EXPORT int MPI_Recv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                             MPI_Status *status)
 {
-    if (is_watched(buf, count, type, source)) {
-        MPI_Request request;
-        int code = MPI_Irecv(buf, count, type, source, tag, comm, &request);
-        return code == MPI_SUCCESS ? MPI_Wait(&request, status) : code;
-    }
-    if (!sv_drop_is_host_typed(buf, count, type))
-        return recv_device(buf, count, type, (envelope_t){source, tag, comm}, status);
+    MPI_Message message;
+    bool host = sv_drop_is_host_typed(buf, count, type);
+    if (sv_drop_has_taken() && sv_drop_taken_match(source, tag, comm, &message))
+        return MPI_Mrecv(buf, count, type, &message, status);
+    if (!host || is_watched(count, type, source))
+        return recv_looking(buf, count, type, (envelope_t){source, tag, comm}, host, status);
     return sv_drop_has_open() ? recv_plain(buf, count, type, (envelope_t){source, tag, comm}, status)
                               : PMPI_Recv(buf, count, type, source, tag, comm, status);
 }
@@ -216,14 +206,15 @@ typedef struct place {
     bool ours; /* the request will be the drop-in's */
 } place_t;
 
+/* An announcement that a probe has read is listened to wherever it is received. */
 static place_t place_recv(sv_drop_call_t *call, sv_drop_fast_t *fast, const place_t *given, MPI_Comm comm)
 {
     sv_drop_region_t *region = sv_drop_is_host_typed(given->buf, given->count, given->type)
                                    ? NULL : sv_drop_message(call, given->buf, given->count, given->type, false, true);
     if (__builtin_expect(sv_drop_fast_wanted, 0))
-        sv_drop_fast_listen(fast, given->buf, given->count, given->type, comm, region != NULL);
+        sv_drop_fast_listen(fast, given->buf, given->count, given->type, comm, region || fast->renames);
     if (!region)
-        return (place_t){given->buf, given->count, given->type, fast->listens};
+        return (place_t){given->buf, given->count, given->type, fast->listens || fast->renames};
     sv_drop_stage(call);
     return (place_t){sv_drop_address(region), region->count, region->type, true};
 }
@@ -259,6 +250,9 @@ static int receive(const char *name, irecv_t irecv, bool keeps, place_t at, enve
 SV_DROP_EXPORT int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                              MPI_Request *request)
 {
+    MPI_Message message;
+    if (sv_drop_has_taken() && sv_drop_taken_match(source, tag, comm, &message))
+        return MPI_Imrecv(buf, count, type, &message, request);
     return receive("MPI_Irecv", PMPI_Irecv, false, (place_t){buf, count, type, false}, (envelope_t){source, tag, comm},
                    request);
 }
@@ -276,8 +270,9 @@ SV_DROP_EXPORT int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Messa
     sv_drop_fast_t fast = {0};
     MPI_Request inner = MPI_REQUEST_NULL;
     place_t at = {buf, count, type, false};
+    MPI_Comm comm = sv_drop_has_taken() && sv_drop_taken_claim(*message, &fast) ? fast.comm : MPI_COMM_WORLD;
     if (*message != MPI_MESSAGE_NO_PROC)
-        at = place_recv(&call, &fast, &at, MPI_COMM_WORLD);
+        at = place_recv(&call, &fast, &at, comm);
     if (!at.ours)
         return PMPI_Imrecv(buf, count, type, message, request);
     int code = PMPI_Imrecv(at.buf, at.count, at.type, message, &inner);
@@ -288,50 +283,8 @@ SV_DROP_EXPORT int MPI_Mrecv(void *buf, int count, MPI_Datatype type, MPI_Messag
 {
     MPI_Request request;
     if (*message == MPI_MESSAGE_NO_PROC ||
-        (!is_watched(buf, count, type, 0) && sv_drop_is_host_typed(buf, count, type)))
+        (!sv_drop_has_taken() && !is_watched(count, type, 0) && sv_drop_is_host_typed(buf, count, type)))
         return PMPI_Mrecv(buf, count, type, message, status);
     int code = MPI_Imrecv(buf, count, type, message, &request);
     return code == MPI_SUCCESS ? MPI_Wait(&request, status) : code;
-}
-
-/* --- probes: they only have to be driven -------------------------------------------------------------------------- */
-
-SV_DROP_EXPORT int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
-{
-    unsigned turns = 0;
-    int found = 0, code = MPI_SUCCESS;
-    if (!sv_drop_has_open())
-        return PMPI_Probe(source, tag, comm, status);
-    while (code == MPI_SUCCESS && !found) {
-        sv_drop_turn(&turns);
-        code = PMPI_Iprobe(source, tag, comm, &found, status);
-    }
-    return code;
-}
-
-SV_DROP_EXPORT int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
-{
-    if (sv_drop_has_open())
-        sv_drop_progress();
-    return PMPI_Iprobe(source, tag, comm, flag, status);
-}
-
-SV_DROP_EXPORT int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status)
-{
-    unsigned turns = 0;
-    int found = 0, code = MPI_SUCCESS;
-    if (!sv_drop_has_open())
-        return PMPI_Mprobe(source, tag, comm, message, status);
-    while (code == MPI_SUCCESS && !found) {
-        sv_drop_turn(&turns);
-        code = PMPI_Improbe(source, tag, comm, &found, message, status);
-    }
-    return code;
-}
-
-SV_DROP_EXPORT int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
-{
-    if (sv_drop_has_open())
-        sv_drop_progress();
-    return PMPI_Improbe(source, tag, comm, flag, message, status);
 }

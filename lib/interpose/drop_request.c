@@ -229,6 +229,8 @@ static bool inner_ended(sv_drop_op_t *op)
     if (code != MPI_SUCCESS) {
         op->error = code;
         op->inner = MPI_REQUEST_NULL;
+        if (op->fast.renames) /* MPI's own call was on a communicator that is not the program's */
+            PMPI_Comm_call_errhandler(op->fast.comm, code);
     } else if (done) {
         op->inner = MPI_REQUEST_NULL;
         sv_drop_fast_hear(&op->fast, &op->call, &op->status);
@@ -252,34 +254,62 @@ static bool op_ended(sv_drop_op_t *op)
     return (op->persistent ? kept_came(op) : inner_ended(op)) && sv_drop_fast_ended(&op->fast, &op->error);
 }
 
-static void end_op(sv_drop_op_t *op)
+/* Takes one that has ended from the list, with a user more for the chain of those, and begins to copy what came. Of a
+   persistent one the rest is for the call that completes it. */
+static void land_op(sv_drop_op_t *op, sv_drop_flow_t *flow, sv_drop_op_t **ended)
 {
-    if (op->persistent) { /* the rest is for the call that completes it */
-        unlist_running(op);
+    op->users++;
+    unlist_running(op);
+    if (op->persistent) {
+        release(op);
         return;
     }
     sv_drop_fast_tell(&op->fast, &op->status);
     if (!op->error && !op->fast.came)
-        sv_drop_land(&op->call, op->message ? &op->status : NULL);
-    op->users++;
-    unlist_running(op);
-    PMPI_Grequest_complete(op->handle); /* may free the handle, if the program has given it up */
-    release(op);
+        sv_drop_land_on(flow, &op->call, op->message ? &op->status : NULL);
+    op->next = *ended;
+    *ended = op;
+}
+
+/* What has ended by the same turn is copied together: one wait for the device, not one for each. */
+static void walk(void)
+{
+    sv_drop_flow_t flow = {0};
+    sv_drop_op_t *ended = NULL;
+    for (sv_drop_op_t *op = engine.first, *next; op; op = next) {
+        next = op->next;
+        if (op_ended(op))
+            land_op(op, &flow, &ended);
+    }
+    sv_drop_flow_end(&flow);
+    for (sv_drop_op_t *op = ended, *next; op; op = next) {
+        next = op->next;
+        PMPI_Grequest_complete(op->handle); /* may free the handle, if the program has given it up */
+        release(op);
+    }
 }
 
 void sv_drop_progress(void)
 {
     pthread_mutex_lock(&engine.lock);
     read_notes();
-    bool inside = engine.walks; /* an error handler of the program's has called MPI */
-    engine.walks = true;
-    for (sv_drop_op_t *op = engine.first, *next; op && !inside; op = next) {
-        next = op->next;
-        if (op_ended(op))
-            end_op(op);
+    if (!engine.walks) { /* else an error handler of the program's has called MPI */
+        engine.walks = true;
+        walk();
+        engine.walks = false;
     }
-    engine.walks = inside;
     pthread_mutex_unlock(&engine.lock);
+}
+
+int sv_drop_drive(int code, MPI_Request *request, MPI_Status *status)
+{
+    unsigned turns = 0;
+    int done = 0;
+    while (code == MPI_SUCCESS && !done) {
+        sv_drop_turn(&turns);
+        code = PMPI_Test(request, &done, status);
+    }
+    return code;
 }
 
 void sv_drop_turn(unsigned *turns)

@@ -49,11 +49,13 @@ static bool bounds_of_all(const sv_drop_block_t *blocks, int n, int64_t *low_out
 
 /* --- what a call has ---------------------------------------------------------------------------------------------- */
 
-/* The region for device memory at buf; NULL if there is nothing of the device's in it. */
-static sv_drop_region_t *add_region(sv_drop_call_t *call, const void *buf, const sv_drop_block_t *blocks, int n)
+/* The region for device memory at buf; NULL if there is nothing of the device's in it. known: that it is has been
+   asked in this call, which costs about as much as all the rest. */
+static sv_drop_region_t *add_region(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_block_t *blocks,
+                                    int n)
 {
     int64_t low = 0, high = 0;
-    if (!bounds_of_all(blocks, n, &low, &high) || !is_device(buf, low))
+    if (!bounds_of_all(blocks, n, &low, &high) || !(known || is_device(buf, low)))
         return NULL;
     sv_drop_region_t *region = &call->region[call->nregions++];
     *region = (sv_drop_region_t){.user = (char *)(uintptr_t)buf, .low = low, .bytes = (size_t)(high - low),
@@ -82,7 +84,7 @@ sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
                                   bool out)
 {
     sv_drop_block_t block = {count, 0, type};
-    sv_drop_region_t *region = add_region(call, buf, &block, 1);
+    sv_drop_region_t *region = add_region(call, buf, true, &block, 1);
     if (!region)
         return NULL;
     region->in = in;
@@ -116,7 +118,7 @@ static int64_t offset_of(const sv_drop_list_t *list, int64_t i, MPI_Datatype typ
     return elements * (int64_t)extent;
 }
 
-void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, const sv_drop_list_t *list, bool in, bool out)
+void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list, bool in, bool out)
 {
     sv_drop_block_t one, *blocks = &one;
     bool single = !list->counts && !list->types && !list->large_counts;
@@ -132,7 +134,7 @@ void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, const sv_drop_list_t
                            : (sv_drop_block_t){count_of(list, i), offset_of(list, i, type, before), type};
         before += blocks[i].count;
     }
-    sv_drop_region_t *region = add_region(call, buf, blocks, n);
+    sv_drop_region_t *region = add_region(call, buf, known && buf != MPI_BOTTOM, blocks, n);
     if (!region) {
         if (blocks != &one)
             free(blocks);
@@ -164,19 +166,28 @@ static bool has_opaque(const sv_drop_region_t *region)
     return opaque;
 }
 
-static void stage_region(sv_drop_region_t *region)
+static void stage_region(sv_drop_flow_t *flow, sv_drop_region_t *region)
 {
     if (region->packed) {
         if (!region->in)
             return;
         pthread_mutex_lock(&region->plan->lock);
-        sv_drop_gather(region->plan->pack, region->user, region->host);
+        sv_drop_gather(flow, region->plan->pack, region->user, region->host);
+        sv_drop_flow_end(flow);
         pthread_mutex_unlock(&region->plan->lock);
         return;
     }
     region->mixed = region->mixed || has_opaque(region);
     if (region->in || region->mixed)
-        sv_drop_copy(region->host, region->user + region->low, region->bytes, SELVAGE_COPY_DEVICE_TO_HOST);
+        sv_drop_copy(flow, region->host, region->user + region->low, region->bytes, SELVAGE_COPY_DEVICE_TO_HOST);
+}
+
+static void stage_all(sv_drop_call_t *call, bool behind_default)
+{
+    sv_drop_flow_t flow = {.theirs = behind_default};
+    for (int i = 0; i < call->nregions; i++)
+        stage_region(&flow, &call->region[i]);
+    sv_drop_flow_end(&flow);
 }
 
 /* Whether what was read before all work had ended is what is there behind it. */
@@ -185,28 +196,30 @@ static void check_region(const sv_drop_call_t *call, sv_drop_region_t *region)
     void *before;
     if (!region->in || !(before = malloc(region->bytes)))
         return;
+    sv_drop_flow_t flow = {0};
     memcpy(before, region->host, region->bytes);
-    stage_region(region);
+    stage_region(&flow, region);
+    sv_drop_flow_end(&flow);
     if (memcmp(before, region->host, region->bytes) != 0)
         sv_drop_warn("%s: the device was still writing %zu bytes at %p: the program does not synchronise before the "
                      "call", call->name, region->bytes, (void *)region->user);
     free(before);
 }
 
+/* Copies on the default stream are behind what that policy waits for, and are one wait with it. */
 void sv_drop_stage(sv_drop_call_t *call)
 {
-    bool checks = sv_drop_settings()->sync == SV_DROP_SYNC_CHECK;
-    if (checks)
-        for (int i = 0; i < call->nregions; i++)
-            stage_region(&call->region[i]);
-    if (call->nregions > 0)
+    sv_drop_sync_t sync = sv_drop_settings()->sync;
+    if (call->nregions == 0)
+        return;
+    if (sync == SV_DROP_SYNC_CHECK)
+        stage_all(call, false);
+    if (sync != SV_DROP_SYNC_DEFAULT)
         sv_drop_settle();
-    for (int i = 0; i < call->nregions; i++) {
-        if (checks)
-            check_region(call, &call->region[i]);
-        else
-            stage_region(&call->region[i]);
-    }
+    if (sync != SV_DROP_SYNC_CHECK)
+        stage_all(call, sync == SV_DROP_SYNC_DEFAULT);
+    for (int i = 0; i < call->nregions && sync == SV_DROP_SYNC_CHECK; i++)
+        check_region(call, &call->region[i]);
 }
 
 /* --- up ----------------------------------------------------------------------------------------------------------- */
@@ -222,8 +235,10 @@ static void land_scattered(const sv_drop_region_t *region, const sv_drop_block_t
         char *packed = sv_drop_pinned(bytes);
         PMPI_Pack((char *)sv_drop_address(region) + block->offset, (int)block->count, block->type, packed, (int)bytes,
                   &position, MPI_COMM_SELF);
+        sv_drop_flow_t flow = {0};
         pthread_mutex_lock(&plan->lock);
-        sv_drop_scatter(plan->pack, packed, bytes, region->user + block->offset);
+        sv_drop_scatter(&flow, plan->pack, packed, bytes, region->user + block->offset);
+        sv_drop_flow_end(&flow);
         pthread_mutex_unlock(&plan->lock);
         sv_drop_unpin(packed);
     } else {
@@ -232,7 +247,7 @@ static void land_scattered(const sv_drop_region_t *region, const sv_drop_block_t
     sv_drop_plan_put(plan);
 }
 
-static void land_image(const sv_drop_region_t *region)
+static void land_image(sv_drop_flow_t *flow, const sv_drop_region_t *region)
 {
     const sv_drop_block_t *blocks = region->blocks ? region->blocks : &region->one;
     int64_t begin = 0, end = 0; /* a run that is due */
@@ -241,7 +256,7 @@ static void land_image(const sv_drop_region_t *region)
         bool any = i < region->nblocks && blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type) && type.bytes > 0;
         bool joins = any && type.dense && blocks[i].offset == end;
         if (!joins && (any || i == region->nblocks) && end > begin) {
-            sv_drop_copy(region->user + begin, (char *)sv_drop_address(region) + begin, (size_t)(end - begin),
+            sv_drop_copy(flow, region->user + begin, (char *)sv_drop_address(region) + begin, (size_t)(end - begin),
                          SELVAGE_COPY_HOST_TO_DEVICE);
             begin = end = 0;
         }
@@ -254,15 +269,16 @@ static void land_image(const sv_drop_region_t *region)
     }
 }
 
-static void land_message(sv_drop_region_t *region, size_t bytes)
+static void land_message(sv_drop_flow_t *flow, sv_drop_region_t *region, size_t bytes)
 {
     if (region->packed) {
         pthread_mutex_lock(&region->plan->lock);
-        sv_drop_scatter(region->plan->pack, region->host, bytes, region->user);
+        sv_drop_scatter(flow, region->plan->pack, region->host, bytes, region->user);
+        sv_drop_flow_end(flow);
         pthread_mutex_unlock(&region->plan->lock);
         return;
     }
-    sv_drop_copy(region->user + region->low, region->host, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
+    sv_drop_copy(flow, region->user + region->low, region->host, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
 }
 
 /* Bytes of a message that came. */
@@ -277,19 +293,26 @@ static size_t bytes_of(const MPI_Status *status, size_t room)
     return (size_t)bytes < room ? (size_t)bytes : room;
 }
 
-void sv_drop_land(sv_drop_call_t *call, const MPI_Status *status)
+void sv_drop_land_on(sv_drop_flow_t *flow, sv_drop_call_t *call, const MPI_Status *status)
 {
     for (int i = 0; i < call->nregions; i++) {
         sv_drop_region_t *region = &call->region[i];
         if (!region->out)
             continue;
         if (region->mixed)
-            sv_drop_copy(region->user + region->low, region->host, region->bytes, SELVAGE_COPY_HOST_TO_DEVICE);
+            sv_drop_copy(flow, region->user + region->low, region->host, region->bytes, SELVAGE_COPY_HOST_TO_DEVICE);
         else if (status)
-            land_message(region, bytes_of(status, region->bytes));
+            land_message(flow, region, bytes_of(status, region->bytes));
         else
-            land_image(region);
+            land_image(flow, region);
     }
+}
+
+void sv_drop_land(sv_drop_call_t *call, const MPI_Status *status)
+{
+    sv_drop_flow_t flow = {0};
+    sv_drop_land_on(&flow, call, status);
+    sv_drop_flow_end(&flow);
 }
 
 void sv_drop_call_end(sv_drop_call_t *call)

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Probes. Without the fast route they only have to be driven. On it, what MPI finds may be a letter, whose 96 bytes are
+ * not the message's, and only who receives it can tell. So a message of just that length is taken out of MPI's matching
+ * and read, and then sent to this rank itself, so that it can be received again by a handle that is MPI's own; what the
+ * same rank has sent before it under other tags is taken as well, so that no order changes. Receives and probes look
+ * here first. Any thread; the lock is that of requests.
+ */
+#include "interpose/drop.h"
+
+#include <stdlib.h>
+
+typedef struct taken {
+    struct taken *next; /* in the order in which they were sent */
+    MPI_Comm comm;
+    int source, tag;
+    MPI_Count bytes;    /* of the program's message */
+    MPI_Message handle;
+    void *text;         /* of one that was sent again; NULL: the handle is of comm */
+    MPI_Request sent;   /* kept until it is received: MPICH forgets messages to the same rank whose request is freed */
+    bool given;         /* to the program by MPI_Mprobe: found by its handle only */
+} taken_t;
+
+_Atomic int sv_drop_taken;
+
+static struct {
+    taken_t *first;
+    MPI_Comm self;
+    bool has_self;
+} box;
+
+static MPI_Count bytes_of(const MPI_Status *status)
+{
+    MPI_Count bytes = 0;
+    return PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) == MPI_SUCCESS ? bytes : 0;
+}
+
+/* --- taking ------------------------------------------------------------------------------------------------------- */
+
+static taken_t *append(MPI_Comm comm, MPI_Message handle, const MPI_Status *status)
+{
+    taken_t *made = calloc(1, sizeof *made), **at = &box.first;
+    if (!made)
+        sv_drop_fatal("no memory", "for a probe");
+    *made = (taken_t){NULL, comm, status->MPI_SOURCE, status->MPI_TAG, bytes_of(status), handle, NULL,
+                       MPI_REQUEST_NULL, false};
+    while (*at)
+        at = &(*at)->next;
+    *at = made;
+    atomic_fetch_add_explicit(&sv_drop_taken, 1, memory_order_relaxed);
+    return made;
+}
+
+/* Nothing else is ever under way on that communicator. */
+static void send_again(taken_t *taken)
+{
+    MPI_Status status;
+    int found = 0;
+    if (!box.has_self) {
+        PMPI_Comm_dup(MPI_COMM_SELF, &box.self);
+        PMPI_Comm_set_errhandler(box.self, MPI_ERRORS_RETURN);
+        box.has_self = true;
+    }
+    PMPI_Isend(taken->text, SV_DROP_LETTER_BYTES, MPI_BYTE, 0, 0, box.self, &taken->sent);
+    while (!found)
+        PMPI_Improbe(0, 0, box.self, &found, &taken->handle, &status);
+}
+
+static void look_inside(taken_t *taken)
+{
+    uint64_t bytes = 0;
+    taken->text = malloc(SV_DROP_LETTER_BYTES);
+    if (!taken->text)
+        sv_drop_fatal("no memory", "for a probe");
+    PMPI_Mrecv(taken->text, SV_DROP_LETTER_BYTES, MPI_BYTE, &taken->handle, MPI_STATUS_IGNORE);
+    if (sv_drop_fast_announces(taken->text, &bytes))
+        taken->bytes = (MPI_Count)bytes;
+    send_again(taken);
+}
+
+static bool may_be_letter(const MPI_Status *status, MPI_Comm comm)
+{
+    return status->MPI_SOURCE != MPI_PROC_NULL && bytes_of(status) == SV_DROP_LETTER_BYTES && sv_drop_is_inside(comm);
+}
+
+/* Takes what a probe has found, and what its sender has sent before. NULL if another thread was faster. */
+static taken_t *take_up_to(MPI_Comm comm, const MPI_Status *wanted)
+{
+    MPI_Message handle;
+    MPI_Status status;
+    int found = 0;
+    while (PMPI_Improbe(wanted->MPI_SOURCE, MPI_ANY_TAG, comm, &found, &handle, &status) == MPI_SUCCESS && found) {
+        taken_t *taken = append(comm, handle, &status);
+        if (may_be_letter(&status, comm))
+            look_inside(taken);
+        if (status.MPI_TAG == wanted->MPI_TAG)
+            return taken;
+    }
+    return NULL;
+}
+
+/* --- finding ------------------------------------------------------------------------------------------------------ */
+
+static taken_t *find(int source, int tag, MPI_Comm comm)
+{
+    taken_t *at = box.first;
+    while (at && (at->given || at->comm != comm || (source != MPI_ANY_SOURCE && source != at->source) ||
+                  (tag != MPI_ANY_TAG && tag != at->tag)))
+        at = at->next;
+    return at;
+}
+
+static void forget(taken_t *taken)
+{
+    taken_t **at = &box.first;
+    while (*at != taken)
+        at = &(*at)->next;
+    *at = taken->next;
+    atomic_fetch_sub_explicit(&sv_drop_taken, 1, memory_order_relaxed);
+    free(taken);
+}
+
+bool sv_drop_taken_match(int source, int tag, MPI_Comm comm, MPI_Message *message_out)
+{
+    sv_drop_lock();
+    taken_t *taken = source == MPI_PROC_NULL ? NULL : find(source, tag, comm);
+    if (taken) {
+        taken->given = true;
+        *message_out = taken->handle;
+    }
+    sv_drop_unlock();
+    return taken != NULL;
+}
+
+bool sv_drop_taken_claim(MPI_Message message, sv_drop_fast_t *state)
+{
+    sv_drop_lock();
+    taken_t *taken = box.first;
+    while (taken && (!taken->given || taken->handle != message))
+        taken = taken->next;
+    if (taken) {
+        *state = (sv_drop_fast_t){.comm = taken->comm, .letter = taken->text, .renames = taken->text != NULL,
+                                  .sent = taken->sent, .source = taken->source, .tag = taken->tag};
+        forget(taken);
+    }
+    sv_drop_unlock();
+    return taken != NULL;
+}
+
+/* What nobody has received; MPI is about to end. */
+void sv_drop_taken_end(void)
+{
+    while (box.first) {
+        char text[SV_DROP_LETTER_BYTES];
+        if (box.first->text)
+            PMPI_Mrecv(text, SV_DROP_LETTER_BYTES, MPI_BYTE, &box.first->handle, MPI_STATUS_IGNORE);
+        PMPI_Wait(&box.first->sent, MPI_STATUS_IGNORE);
+        free(box.first->text);
+        forget(box.first);
+    }
+    if (box.has_self)
+        PMPI_Comm_free(&box.self);
+    box.has_self = false;
+}
+
+/* --- the calls ---------------------------------------------------------------------------------------------------- */
+
+static void tell(const taken_t *taken, MPI_Status *status)
+{
+    if (status == MPI_STATUS_IGNORE)
+        return;
+    PMPI_Status_set_elements_x(status, MPI_BYTE, taken->bytes);
+    PMPI_Status_set_cancelled(status, 0);
+    status->MPI_SOURCE = taken->source;
+    status->MPI_TAG = taken->tag;
+}
+
+/* message NULL: it is only looked at. The caller has the lock. */
+static int look(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
+{
+    MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
+    taken_t *taken = sv_drop_has_taken() && source != MPI_PROC_NULL ? find(source, tag, comm) : NULL;
+    int code = MPI_SUCCESS;
+    if (!taken) {
+        code = message ? PMPI_Improbe(source, tag, comm, flag, message, used)
+                       : PMPI_Iprobe(source, tag, comm, flag, used);
+        if (code != MPI_SUCCESS || !*flag || !may_be_letter(used, comm))
+            return code;
+        if (message)
+            look_inside(taken = append(comm, *message, used));
+        else
+            taken = take_up_to(comm, used);
+    }
+    *flag = taken != NULL;
+    if (!taken)
+        return code;
+    tell(taken, status);
+    if (message) {
+        *message = taken->handle;
+        taken->given = true;
+    }
+    return code;
+}
+
+static int probe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
+{
+    if (!sv_drop_fast_reads())
+        return message ? PMPI_Improbe(source, tag, comm, flag, message, status)
+                       : PMPI_Iprobe(source, tag, comm, flag, status);
+    sv_drop_lock();
+    int code = look(source, tag, comm, flag, message, status);
+    sv_drop_unlock();
+    return code;
+}
+
+static bool is_plain(void)
+{
+    return !sv_drop_has_open() && !sv_drop_fast_reads();
+}
+
+static int drive(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status)
+{
+    unsigned turns = 0;
+    int found = 0, code = MPI_SUCCESS;
+    while (code == MPI_SUCCESS && !found) {
+        sv_drop_turn(&turns);
+        code = probe(source, tag, comm, &found, message, status);
+    }
+    return code;
+}
+
+SV_DROP_EXPORT int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
+{
+    return is_plain() ? PMPI_Probe(source, tag, comm, status) : drive(source, tag, comm, NULL, status);
+}
+
+SV_DROP_EXPORT int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
+{
+    if (sv_drop_has_open())
+        sv_drop_progress();
+    return probe(source, tag, comm, flag, NULL, status);
+}
+
+SV_DROP_EXPORT int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status)
+{
+    return is_plain() ? PMPI_Mprobe(source, tag, comm, message, status) : drive(source, tag, comm, message, status);
+}
+
+SV_DROP_EXPORT int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
+{
+    if (sv_drop_has_open())
+        sv_drop_progress();
+    return probe(source, tag, comm, flag, message, status);
+}
