@@ -10,6 +10,7 @@
 #define TAG_AT(S, I) S(I)%MPI_TAG
 #define AT(S, I) S(I)
 #define REQUEST_OF type(MPI_Request)
+#define WIN_OF type(MPI_Win)
 #define MESSAGE_OF type(MPI_Message)
 #define TYPE_OF type(MPI_Datatype)
 #else
@@ -21,6 +22,7 @@
 #define TAG_AT(S, I) S(MPI_TAG, I)
 #define AT(S, I) S(:, I)
 #define REQUEST_OF integer
+#define WIN_OF integer
 #define MESSAGE_OF integer
 #define TYPE_OF integer
 #endif
@@ -251,6 +253,33 @@ subroutine collectives()
     call check(here(1) == 1000d0 + 2 + (1 + rank * (n / ranks)) / 1d4, 'alltoallw')
 end subroutine
 
+subroutine windows()
+    use NUMBERS
+    INTERFACE_OF
+    implicit none
+    INCLUDE_OF
+    WIN_OF :: win
+    integer :: ierror
+    integer(MPI_ADDRESS_KIND) :: bytes, nothing
+    bytes = 8 * n
+    nothing = 0
+    call fill(30)
+    call MPI_Win_create(in, bytes, 8, MPI_INFO_NULL, MPI_COMM_WORLD, win, ierror)
+    call MPI_Win_fence(0, win, ierror)
+    call MPI_Put(out, n, MPI_DOUBLE_PRECISION, right, nothing, n, MPI_DOUBLE_PRECISION, win, ierror)
+    call MPI_Win_fence(0, win, ierror)
+    call check(ierror == MPI_SUCCESS, 'put: error')
+    call compare(30, 'put')
+    call MPI_Win_free(win, ierror)
+    call fill(31)
+    call MPI_Win_create(out, bytes, 8, MPI_INFO_NULL, MPI_COMM_WORLD, win, ierror)
+    call MPI_Win_lock(MPI_LOCK_SHARED, left, 0, win, ierror)
+    call MPI_Get(in, n, MPI_DOUBLE_PRECISION, left, nothing, n, MPI_DOUBLE_PRECISION, win, ierror)
+    call MPI_Win_unlock(left, win, ierror)
+    call compare(31, 'get')
+    call MPI_Win_free(win, ierror)
+end subroutine
+
 program dropin_fortran
     use NUMBERS
     INTERFACE_OF
@@ -271,6 +300,7 @@ program dropin_fortran
     end do
     call messages()
     call collectives()
+    call windows()
     call numbers_free(out_there)
     call numbers_free(in_there)
     call MPI_Finalize(ierror)

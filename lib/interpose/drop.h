@@ -172,7 +172,7 @@ typedef struct sv_drop_region {
     MPI_Datatype type;
 } sv_drop_region_t;
 
-enum { SV_DROP_REGIONS = 2 };
+enum { SV_DROP_REGIONS = 3 };
 
 typedef struct sv_drop_call {
     const char *name;
@@ -362,6 +362,11 @@ bool sv_drop_taken_match(int source, int tag, MPI_Comm comm, MPI_Message *messag
 /* What is known of a message that is about to be received; false: nothing. */
 bool sv_drop_taken_claim(MPI_Message message, sv_drop_fast_t *state);
 void sv_drop_taken_end(void);
+
+/* --- windows (drop_window.c) -------------------------------------------------------------------------------------- */
+
+/* Keeps the staging memory of a one-sided call until the window says that it is complete, and lands it then. */
+void sv_drop_pend(const sv_drop_call_t *call, MPI_Win win, int target);
 
 /* --- the rest ----------------------------------------------------------------------------------------------------- */
 

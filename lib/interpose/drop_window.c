@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Windows and their epochs. MPI cannot reach a window in device memory, so it is given a shadow in pinned memory, and
+ * the two are brought together where MPI's separate memory model wants it, by calls of the window's owner: that model
+ * knows a private copy, here the device's memory, and a public one, here the shadow.
+ *
+ *   push   stores of the device become visible to others: post, fence, unlock, sync
+ *   pull   what others have put becomes visible to the device: wait, test, fence, lock, sync, free
+ *
+ * What has changed is found by comparing with how both were when they were alike last, so that either side may change
+ * other bytes than the other one. Device memory of origins is staged; it lands, or is given back, with the call that
+ * completes it there. One lock, that of requests.
+ */
+#include "interpose/drop.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK_BYTES = 4 << 20, PAGE_BYTES = 4096, GAP_BYTES = 512, ALL = -100 };
+
+typedef struct window {
+    struct window *next;
+    MPI_Win win;
+    char *user, *shadow;
+    char *last; /* as both were when they were alike */
+    size_t bytes;
+} window_t;
+
+/* A call under way at its origin. */
+typedef struct pending {
+    struct pending *next;
+    MPI_Win win;
+    int target;
+    sv_drop_call_t call;
+} pending_t;
+
+static window_t *windows;
+static pending_t *pendings;
+static _Atomic int in_use; /* of both */
+
+static bool is_idle(void)
+{
+    return __builtin_expect(atomic_load_explicit(&in_use, memory_order_relaxed) == 0, 1);
+}
+
+static window_t *find(MPI_Win win)
+{
+    window_t *at = windows;
+    while (at && at->win != win)
+        at = at->next;
+    return at;
+}
+
+/* --- the two copies ----------------------------------------------------------------------------------------------- */
+
+/* Where the device has stored and nobody else has put anything. */
+static void push_page(const char *device, char *shadow, char *last, size_t bytes)
+{
+    if (memcmp(device, last, bytes) == 0)
+        return;
+    for (size_t i = 0; i < bytes; i++)
+        if (device[i] != last[i] && shadow[i] == last[i])
+            shadow[i] = last[i] = device[i];
+}
+
+static void push(window_t *window)
+{
+    char *copy = sv_drop_pinned(window->bytes < CHUNK_BYTES ? window->bytes : CHUNK_BYTES);
+    sv_drop_settle();
+    for (size_t at = 0; at < window->bytes; at += CHUNK_BYTES) {
+        sv_drop_flow_t flow = {0};
+        size_t chunk = window->bytes - at < CHUNK_BYTES ? window->bytes - at : CHUNK_BYTES;
+        sv_drop_copy(&flow, copy, window->user + at, chunk, SELVAGE_COPY_DEVICE_TO_HOST);
+        sv_drop_flow_end(&flow);
+        for (size_t page = 0; page < chunk; page += PAGE_BYTES)
+            push_page(copy + page, window->shadow + at + page, window->last + at + page,
+                      chunk - page < PAGE_BYTES ? chunk - page : PAGE_BYTES);
+    }
+    sv_drop_unpin(copy);
+}
+
+/* The end of the run of changes that begins at a byte: short stretches that are alike go along, which push() before
+   has made harmless. */
+static size_t end_of_run(const window_t *window, size_t from)
+{
+    size_t end = from + 1;
+    for (size_t i = end; i < window->bytes && i - end < GAP_BYTES; i++)
+        if (window->shadow[i] != window->last[i])
+            end = i + 1;
+    return end;
+}
+
+static void pull(window_t *window)
+{
+    sv_drop_flow_t flow = {0};
+    for (size_t at = 0; at < window->bytes;) {
+        size_t page = window->bytes - at < PAGE_BYTES ? window->bytes - at : PAGE_BYTES;
+        if (at % PAGE_BYTES == 0 && memcmp(window->shadow + at, window->last + at, page) == 0) {
+            at += page;
+            continue;
+        }
+        if (window->shadow[at] == window->last[at]) {
+            at++;
+            continue;
+        }
+        size_t end = end_of_run(window, at);
+        memcpy(window->last + at, window->shadow + at, end - at);
+        sv_drop_copy(&flow, window->user + at, window->shadow + at, end - at, SELVAGE_COPY_HOST_TO_DEVICE);
+        at = end;
+    }
+    sv_drop_flow_end(&flow);
+}
+
+typedef enum sides { PUSH = 1, PULL = 2 } sides_t;
+
+/* What a pull may write is known only behind a push. */
+static void bring_together(MPI_Win win, sides_t sides)
+{
+    if (is_idle())
+        return;
+    sv_drop_lock();
+    window_t *window = find(win);
+    if (window && (sides & PUSH))
+        push(window);
+    if (window && (sides & PULL))
+        pull(window);
+    sv_drop_unlock();
+}
+
+/* --- origins ------------------------------------------------------------------------------------------------------ */
+
+void sv_drop_pend(const sv_drop_call_t *call, MPI_Win win, int target)
+{
+    pending_t *made = malloc(sizeof *made);
+    if (!made)
+        sv_drop_fatal("no memory", call->name);
+    sv_drop_lock();
+    *made = (pending_t){pendings, win, target, *call};
+    pendings = made;
+    atomic_fetch_add_explicit(&in_use, 1, memory_order_relaxed);
+    sv_drop_unlock();
+}
+
+/* Calls with requests of their own are complete as well, whether the program asks or not. */
+static int complete(int code, MPI_Win win, int target)
+{
+    sv_drop_flow_t flow = {0};
+    pending_t *ended = NULL;
+    if (sv_drop_has_open())
+        sv_drop_progress();
+    if (code != MPI_SUCCESS || is_idle())
+        return code;
+    sv_drop_lock();
+    for (pending_t **at = &pendings, *now; (now = *at);) {
+        if (now->win != win || (target != ALL && now->target != target)) {
+            at = &now->next;
+            continue;
+        }
+        *at = now->next;
+        now->next = ended;
+        ended = now;
+        sv_drop_land_on(&flow, &now->call, NULL);
+    }
+    sv_drop_flow_end(&flow);
+    for (pending_t *now = ended, *next; now; now = next) {
+        next = now->next;
+        sv_drop_call_end(&now->call);
+        free(now);
+        atomic_fetch_sub_explicit(&in_use, 1, memory_order_relaxed);
+    }
+    sv_drop_unlock();
+    return code;
+}
+
+/* --- the life of a window ----------------------------------------------------------------------------------------- */
+
+static window_t *make_window(void *base, size_t bytes)
+{
+    void *shadow = NULL;
+    window_t *window = calloc(1, sizeof *window);
+    char *last = malloc(bytes);
+    if (!window || !last || selvage_device_host_malloc(sv_drop_device(), bytes, &shadow) != SELVAGE_SUCCESS)
+        sv_drop_fatal("no memory", "for a window's shadow");
+    *window = (window_t){NULL, MPI_WIN_NULL, base, shadow, last, bytes};
+    sv_drop_flow_t flow = {0};
+    sv_drop_settle();
+    sv_drop_copy(&flow, shadow, base, bytes, SELVAGE_COPY_DEVICE_TO_HOST);
+    sv_drop_flow_end(&flow);
+    memcpy(last, shadow, bytes);
+    return window;
+}
+
+static void destroy_window(window_t *window)
+{
+    selvage_device_host_free(sv_drop_device(), window->shadow);
+    free(window->last);
+    free(window);
+}
+
+SV_DROP_EXPORT int MPI_Win_create(void *base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win *win)
+{
+    if (size <= 0 || sv_drop_is_host(base))
+        return PMPI_Win_create(base, size, disp_unit, info, comm, win);
+    window_t *window = make_window(base, (size_t)size);
+    int code = PMPI_Win_create(window->shadow, size, disp_unit, info, comm, win);
+    if (code != MPI_SUCCESS) {
+        destroy_window(window);
+        return code;
+    }
+    sv_drop_lock();
+    window->win = *win;
+    window->next = windows;
+    windows = window;
+    atomic_fetch_add_explicit(&in_use, 1, memory_order_relaxed);
+    sv_drop_unlock();
+    return code;
+}
+
+#if MPI_VERSION >= 4
+SV_DROP_EXPORT int MPI_Win_create_c(void *base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm,
+                                    MPI_Win *win)
+{
+    return disp_unit > INT32_MAX ? PMPI_Win_create_c(base, size, disp_unit, info, comm, win)
+                                 : MPI_Win_create(base, size, (int)disp_unit, info, comm, win);
+}
+#endif
+
+/* Others name addresses in what is attached, so that nothing can stand in its place. */
+SV_DROP_EXPORT int MPI_Win_attach(MPI_Win win, void *base, MPI_Aint size)
+{
+    if (size <= 0 || sv_drop_is_host(base))
+        return PMPI_Win_attach(win, base, size);
+    sv_drop_warn("MPI_Win_attach: device memory at %p cannot be attached to a window: use MPI_Win_create", base);
+    PMPI_Win_call_errhandler(win, MPI_ERR_RMA_ATTACH);
+    return MPI_ERR_RMA_ATTACH;
+}
+
+/* The last updates come before all ranks are in MPI's own call. */
+SV_DROP_EXPORT int MPI_Win_free(MPI_Win *win)
+{
+    MPI_Win before = *win;
+    bring_together(before, PUSH);
+    int code = complete(PMPI_Win_free(win), before, ALL);
+    if (code != MPI_SUCCESS || is_idle())
+        return code;
+    sv_drop_lock();
+    window_t **at = &windows;
+    while (*at && (*at)->win != before)
+        at = &(*at)->next;
+    window_t *window = *at;
+    if (window) {
+        pull(window);
+        *at = window->next;
+        destroy_window(window);
+        atomic_fetch_sub_explicit(&in_use, 1, memory_order_relaxed);
+    }
+    sv_drop_unlock();
+    return code;
+}
+
+SV_DROP_EXPORT int MPI_Win_get_attr(MPI_Win win, int keyval, void *value, int *flag)
+{
+    static int separate = MPI_WIN_SEPARATE;
+    int code = PMPI_Win_get_attr(win, keyval, value, flag);
+    if (code != MPI_SUCCESS || !*flag || is_idle())
+        return code;
+    sv_drop_lock();
+    window_t *window = find(win);
+    if (window && keyval == MPI_WIN_BASE)
+        *(void **)value = window->user;
+    if (window && keyval == MPI_WIN_MODEL)
+        *(int **)value = &separate;
+    sv_drop_unlock();
+    return code;
+}
+
+/* --- epochs ------------------------------------------------------------------------------------------------------- */
+
+SV_DROP_EXPORT int MPI_Win_fence(int assertion, MPI_Win win)
+{
+    bring_together(win, PUSH);
+    int code = complete(PMPI_Win_fence(assertion, win), win, ALL);
+    bring_together(win, PULL);
+    return code;
+}
+
+SV_DROP_EXPORT int MPI_Win_post(MPI_Group group, int assertion, MPI_Win win)
+{
+    bring_together(win, PUSH);
+    return PMPI_Win_post(group, assertion, win);
+}
+
+SV_DROP_EXPORT int MPI_Win_complete(MPI_Win win)
+{
+    return complete(PMPI_Win_complete(win), win, ALL);
+}
+
+SV_DROP_EXPORT int MPI_Win_wait(MPI_Win win)
+{
+    int code = PMPI_Win_wait(win);
+    bring_together(win, PUSH | PULL);
+    return code;
+}
+
+SV_DROP_EXPORT int MPI_Win_test(MPI_Win win, int *flag)
+{
+    int code = PMPI_Win_test(win, flag);
+    if (code == MPI_SUCCESS && *flag)
+        bring_together(win, PUSH | PULL);
+    return code;
+}
+
+SV_DROP_EXPORT int MPI_Win_lock(int lock_type, int rank, int assertion, MPI_Win win)
+{
+    int code = PMPI_Win_lock(lock_type, rank, assertion, win);
+    bring_together(win, PUSH | PULL);
+    return code;
+}
+
+SV_DROP_EXPORT int MPI_Win_unlock(int rank, MPI_Win win)
+{
+    bring_together(win, PUSH);
+    return complete(PMPI_Win_unlock(rank, win), win, rank);
+}
+
+SV_DROP_EXPORT int MPI_Win_lock_all(int assertion, MPI_Win win)
+{
+    int code = PMPI_Win_lock_all(assertion, win);
+    bring_together(win, PUSH | PULL);
+    return code;
+}
+
+SV_DROP_EXPORT int MPI_Win_unlock_all(MPI_Win win)
+{
+    bring_together(win, PUSH);
+    return complete(PMPI_Win_unlock_all(win), win, ALL);
+}
+
+SV_DROP_EXPORT int MPI_Win_flush(int rank, MPI_Win win)
+{
+    return complete(PMPI_Win_flush(rank, win), win, rank);
+}
+
+SV_DROP_EXPORT int MPI_Win_flush_all(MPI_Win win)
+{
+    return complete(PMPI_Win_flush_all(win), win, ALL);
+}
+
+SV_DROP_EXPORT int MPI_Win_flush_local(int rank, MPI_Win win)
+{
+    return complete(PMPI_Win_flush_local(rank, win), win, rank);
+}
+
+SV_DROP_EXPORT int MPI_Win_flush_local_all(MPI_Win win)
+{
+    return complete(PMPI_Win_flush_local_all(win), win, ALL);
+}
+
+SV_DROP_EXPORT int MPI_Win_sync(MPI_Win win)
+{
+    bring_together(win, PUSH);
+    int code = PMPI_Win_sync(win);
+    bring_together(win, PULL);
+    return code;
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * dropin_windows SEED CASES: one-sided calls with the device's memory or the host's in the window, the origin and the
+ * result of every rank, by every way to open and close an epoch, against the same on host buffers. Every rank works on
+ * the window of one other. Exit status 0 if they agree.
+ */
+#include <sched.h>
+#include <stdlib.h>
+
+#include "dropin_case.h"
+
+enum { BYTES_MAX = 600, SPAN_MAX = 1 << 11, NUMBERS_AT = 1 << 13, WINDOW_BYTES = NUMBERS_AT + 4096, STORED = 64 };
+
+typedef enum epoch { FENCE, START, START_TEST, LOCK, LOCK_FLUSH, LOCK_ALL, LOCK_ALL_FLUSH, LOCK_LOCAL, EPOCHS } epoch_t;
+typedef enum op {
+    PUT, GET, ACCUMULATE, GET_ACCUMULATE, FETCH, SWAP, RPUT, RGET, RACCUMULATE, RGET_ACCUMULATE, OPS
+} op_t;
+
+typedef struct window_case {
+    epoch_t epoch;
+    op_t op;
+    int to, from, count, number;
+    MPI_Aint at;
+    MPI_Datatype type; /* of puts and gets */
+    void *base, *origin, *result, *seen;
+} case_t;
+
+static MPI_Comm apart;
+
+/* --- the call ----------------------------------------------------------------------------------------------------- */
+
+static int call_plain(const case_t *c, MPI_Win win)
+{
+    int n = c->count;
+    switch (c->op) {
+    case PUT: return X(Put, c->origin, n, c->type, c->to, c->at, n, c->type, win);
+    case GET: return X(Get, c->result, n, c->type, c->to, c->at, n, c->type, win);
+    case ACCUMULATE: return X(Accumulate, c->origin, n, MPI_INT, c->to, NUMBERS_AT, n, MPI_INT, MPI_SUM, win);
+    case GET_ACCUMULATE:
+        return X(Get_accumulate, c->origin, n, MPI_INT, c->result, n, MPI_INT, c->to, NUMBERS_AT, n, MPI_INT, MPI_SUM,
+                 win);
+    case FETCH: return X(Fetch_and_op, c->origin, c->result, MPI_INT, c->to, NUMBERS_AT, MPI_REPLACE, win);
+    case SWAP:
+        return X(Compare_and_swap, c->origin, c->seen, c->result, MPI_INT, c->to, NUMBERS_AT, win);
+    default: return MPI_ERR_OTHER;
+    }
+}
+
+static int call_requested(const case_t *c, MPI_Win win)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    int n = c->count, code = MPI_ERR_OTHER;
+    switch (c->op) {
+    case RPUT: code = X(Rput, c->origin, n, c->type, c->to, c->at, n, c->type, win, &request); break;
+    case RGET: code = X(Rget, c->result, n, c->type, c->to, c->at, n, c->type, win, &request); break;
+    case RACCUMULATE:
+        code = X(Raccumulate, c->origin, n, MPI_INT, c->to, NUMBERS_AT, n, MPI_INT, MPI_MAX, win, &request);
+        break;
+    case RGET_ACCUMULATE:
+        code = X(Rget_accumulate, c->origin, n, MPI_INT, c->result, n, MPI_INT, c->to, NUMBERS_AT, n, MPI_INT, MPI_SUM,
+                 win, &request);
+        break;
+    default: break;
+    }
+    return code != MPI_SUCCESS ? code : X(Wait, &request, MPI_STATUS_IGNORE);
+}
+
+static int call(const case_t *c, MPI_Win win)
+{
+    return c->op < RPUT ? call_plain(c, win) : call_requested(c, win);
+}
+
+/* --- epochs ------------------------------------------------------------------------------------------------------- */
+
+static MPI_Group group_of(int rank)
+{
+    MPI_Group world, one;
+    PMPI_Comm_group(MPI_COMM_WORLD, &world);
+    PMPI_Group_incl(world, 1, &rank, &one);
+    PMPI_Group_free(&world);
+    return one;
+}
+
+static int run_started(const case_t *c, MPI_Win win)
+{
+    MPI_Group from = group_of(c->from), to = group_of(c->to);
+    int flag = 0;
+    X(Win_post, from, 0, win);
+    PMPI_Win_start(to, 0, win);
+    int code = call(c, win);
+    X(Win_complete, win);
+    if (c->epoch == START)
+        X(Win_wait, win);
+    while (c->epoch == START_TEST && !flag) {
+        X(Win_test, win, &flag);
+        sched_yield();
+    }
+    PMPI_Group_free(&from);
+    PMPI_Group_free(&to);
+    return code;
+}
+
+/* What others have done to a window is seen by its owner once it has locked it, or synchronised it. */
+static int run_locked(const case_t *c, MPI_Win win)
+{
+    bool all = c->epoch == LOCK_ALL || c->epoch == LOCK_ALL_FLUSH;
+    if (all)
+        X(Win_lock_all, 0, win);
+    else
+        X(Win_lock, c->number % 2 ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, c->to, 0, win);
+    int code = call(c, win);
+    if (c->epoch == LOCK_FLUSH)
+        X(Win_flush, c->to, win);
+    if (c->epoch == LOCK_ALL_FLUSH)
+        c->number % 2 ? X(Win_flush_all, win) : X(Win_flush_local_all, win);
+    if (c->epoch == LOCK_LOCAL)
+        X(Win_flush_local, c->to, win);
+    if (all)
+        X(Win_unlock_all, win);
+    else
+        X(Win_unlock, c->to, win);
+    PMPI_Barrier(apart);
+    if (all) {
+        X(Win_lock_all, 0, win);
+        X(Win_sync, win);
+        X(Win_unlock_all, win);
+    } else {
+        X(Win_lock, MPI_LOCK_EXCLUSIVE, dropin.rank, 0, win);
+        X(Win_unlock, dropin.rank, win);
+    }
+    PMPI_Barrier(apart);
+    return code;
+}
+
+/* The owner's own stores: late ones, if the window is the device's. */
+static void store(const case_t *c, bool device)
+{
+    int value = 17 + dropin.rank;
+    char *at = (char *)c->base + c->number % 512;
+    if (!device || dropin_plain) {
+        memset(at, value, STORED);
+        return;
+    }
+    selvage_device_delay_us(dropin.device, 200, dropin.stream);
+    selvage_device_fill(dropin.device, at, value, STORED, dropin.stream);
+}
+
+static int run(const case_t *c, bool device)
+{
+    MPI_Win win;
+    int code = X(Win_create, c->base, WINDOW_BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    if (code != MPI_SUCCESS)
+        return code;
+    if (!dropin_plain) {
+        void *base = NULL;
+        int *model = NULL, flag = 0;
+        MPI_Win_get_attr(win, MPI_WIN_BASE, &base, &flag);
+        CHECK(flag && base == c->base);
+        MPI_Win_get_attr(win, MPI_WIN_MODEL, &model, &flag);
+        CHECK(flag && (!device || *model == MPI_WIN_SEPARATE));
+    }
+    if (c->epoch == FENCE) {
+        X(Win_fence, 0, win);
+        code = call(c, win);
+        X(Win_fence, 0, win);
+    } else
+        code = c->epoch <= START_TEST ? run_started(c, win) : run_locked(c, win);
+    store(c, device);
+    X(Win_fence, 0, win);
+    X(Get, c->seen, STORED, MPI_BYTE, c->to, c->number % 512, STORED, MPI_BYTE, win);
+    X(Put, c->seen, 0, MPI_BYTE, MPI_PROC_NULL, 0, 0, MPI_BYTE, win);
+    X(Win_fence, 0, win);
+    X(Win_free, &win);
+    return code;
+}
+
+/* --- cases -------------------------------------------------------------------------------------------------------- */
+
+static case_t make_case(int number)
+{
+    int shift = (int)dropin_pick((unsigned)dropin.size);
+    case_t c = {.epoch = (epoch_t)dropin_pick(EPOCHS), .op = (op_t)dropin_pick(OPS), .count = 1 + (int)dropin_pick(3),
+                .to = (dropin.rank + shift) % dropin.size, .from = (dropin.rank + dropin.size - shift) % dropin.size,
+                .number = number};
+    if (c.op >= RPUT && c.epoch < LOCK) /* requests are for passive targets */
+        c.op = (op_t)(c.op - RPUT);
+    MPI_Aint lb, extent, low, span;
+    c.type = dropin_pick(3) ? datatype_make(&dropin.random, datatype_pick_bytes(&dropin.random, BYTES_MAX), SPAN_MAX)
+                            : MPI_DOUBLE;
+    PMPI_Type_get_extent(c.type, &lb, &extent);
+    PMPI_Type_get_true_extent(c.type, &low, &span);
+    MPI_Aint reach = (c.count - 1) * extent, first = low + (reach < 0 ? reach : 0);
+    c.at = first < 0 ? -first : 8;
+    if (c.at + low + span + (reach > 0 ? reach : 0) > NUMBERS_AT)
+        c.count = 1;
+    return c;
+}
+
+/* For elements of the type, and for numbers. */
+static dropin_buffer_t make_buffer(const case_t *c, bool device)
+{
+    MPI_Aint lb, extent, low, span;
+    PMPI_Type_get_extent(c->type, &lb, &extent);
+    PMPI_Type_get_true_extent(c->type, &low, &span);
+    MPI_Aint reach = (c->count - 1) * extent, first = low + (reach < 0 ? reach : 0);
+    MPI_Aint end = low + span + (reach > 0 ? reach : 0);
+    return dropin_buffer(first < 0 ? first : 0, end > STORED ? end : STORED, device);
+}
+
+static void check_case(int number)
+{
+    case_t c = make_case(number);
+    unsigned where = dropin_pick(256) >> (dropin.rank % 2) * 4;
+    dropin_buffer_t base = dropin_buffer(0, WINDOW_BYTES, where & 1), seen = dropin_buffer(0, STORED, where & 8);
+    dropin_buffer_t origin = make_buffer(&c, where & 2), result = make_buffer(&c, where & 4);
+    int code[2];
+    for (int plain = 0; plain < 2; plain++) {
+        dropin_plain = plain;
+        c.base = dropin_argument(&base);
+        c.seen = dropin_argument(&seen);
+        c.origin = dropin_argument(&origin);
+        c.result = dropin_argument(&result);
+        code[plain] = dropin_class(run(&c, where & 1));
+    }
+    CHECK_EQ(code[0], code[1]);
+    bool same[] = {dropin_same(&base), dropin_same(&origin), dropin_same(&result), dropin_same(&seen)};
+    for (int i = 0; i < 4; i++)
+        CHECK(same[i]);
+    if (!same[0] || !same[1] || !same[2] || !same[3] || code[0] != code[1])
+        fprintf(stderr, "rank %d, case %d: op %d, epoch %d, to %d, device %d%d%d%d, count %d, same %d%d%d%d\n",
+                dropin.rank, number, c.op, c.epoch, c.to, where & 1, where >> 1 & 1, where >> 2 & 1, where >> 3 & 1,
+                c.count, same[0], same[1], same[2], same[3]);
+    datatype_drop(&c.type);
+}
+
+/* Nothing can stand in the place of memory that others name by its address. */
+static void check_attach(void)
+{
+    dropin_buffer_t memory = dropin_buffer(0, 64, true);
+    MPI_Win win;
+    dropin_plain = false;
+    PMPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    PMPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    CHECK_EQ(dropin_class(MPI_Win_attach(win, dropin_argument(&memory), 64)), MPI_ERR_RMA_ATTACH);
+    PMPI_Win_free(&win);
+    CHECK(dropin_same(&memory));
+}
+
+int main(int argc, char **argv)
+{
+    int cases;
+    dropin_begin(argc, argv, MPI_THREAD_SINGLE, &cases);
+    PMPI_Comm_dup(MPI_COMM_WORLD, &apart);
+    for (int i = 0; i < cases; i++)
+        check_case(i);
+    check_attach();
+    PMPI_Comm_free(&apart);
+    CHECK_EQ(datatype_alive(), 0);
+    return dropin_end("dropin_windows");
+}
