@@ -455,6 +455,42 @@ static void check_probed(void)
     }
 }
 
+#if MPI_VERSION >= 4
+/* Partitions of rows, ready and seen in different orders, twice. */
+static void check_partitioned(void)
+{
+    enum { PARTS = 5, ROOM = 600 };
+    int right = (dropin.rank + 1) % dropin.size, left = (dropin.rank + dropin.size - 1) % dropin.size;
+    int list[] = {4, 0};
+    MPI_Datatype rows;
+    MPI_Type_vector(3, 7, 11, MPI_BYTE, &rows);
+    MPI_Type_commit(&rows);
+    for (int turn = 0; turn < 4; turn++) {
+        dropin_buffer_t out = dropin_buffer(0, ROOM, turn & 1), in = dropin_buffer(0, ROOM, turn & 2);
+        MPI_Request request[2];
+        int flag = 0;
+        MPI_Psend_init(dropin_argument(&out), PARTS, 2, rows, right, 40, MPI_COMM_WORLD, MPI_INFO_NULL, &request[0]);
+        MPI_Precv_init(dropin_argument(&in), PARTS, 2, rows, left, 40, MPI_COMM_WORLD, MPI_INFO_NULL, &request[1]);
+        for (int again = 0; again < 2; again++) {
+            MPI_Startall(2, request);
+            MPI_Pready(3, request[0]);
+            MPI_Pready_list(2, list, request[0]);
+            MPI_Pready_range(1, 2, request[0]);
+            for (flag = 0; !flag; sched_yield())
+                MPI_Parrived(request[1], 2, &flag);
+            CHECK_EQ(MPI_Waitall(2, request, MPI_STATUSES_IGNORE), MPI_SUCCESS);
+        }
+        MPI_Request_free(&request[0]);
+        MPI_Request_free(&request[1]);
+        PMPI_Sendrecv(out.memory[1] + out.origin, 2 * PARTS, rows, right, 1, in.memory[1] + in.origin, 2 * PARTS, rows,
+                      left, 1, apart, MPI_STATUS_IGNORE);
+        CHECK(dropin_same(&in));
+        CHECK(dropin_same(&out));
+    }
+    MPI_Type_free(&rows);
+}
+#endif
+
 int main(int argc, char **argv)
 {
     int cases;
@@ -471,6 +507,9 @@ int main(int argc, char **argv)
     check_free();
     check_blocked();
     check_probed();
+#if MPI_VERSION >= 4
+    check_partitioned();
+#endif
     MPI_Buffer_detach(&detached, &bytes);
     free(attached);
     PMPI_Comm_free(&apart);

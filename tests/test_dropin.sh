@@ -5,8 +5,10 @@
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 top_builddir=${top_builddir:-.}
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
 failed=0
-run() { # RANKS PROGRAM SEED CASES [fits]
+run() { # RANKS PROGRAM SEED CASES [fits or FOLDER]
     "$top_srcdir/scripts/run-mpi" -n "$1" -t 60 "$top_builddir/tests/$2" "$3" "$4" "${5:-}" ||
         { echo "FAIL: $2, $1 ranks, seed $3"; failed=1; return 1; }
 }
@@ -17,6 +19,7 @@ run 2 dropin_collectives 1 150
 run 4 dropin_collectives 2 100
 run 2 dropin_windows 1 80
 run 3 dropin_windows 2 40
+run 2 dropin_files 1 60 "$dir"
 # The fast route, as selvage-run would have it.
 export SELVAGE_JOB=test SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96
 run 2 dropin_messages 4 200

@@ -178,6 +178,7 @@ typedef struct sv_drop_call {
     const char *name;
     sv_drop_region_t region[SV_DROP_REGIONS];
     int nregions;
+    bool *parts; /* of a partitioned call, one region with a block for each: those that have landed */
 } sv_drop_call_t;
 
 /* Elements of a message in memory that sv_drop_is_host_typed() has called the device's. Returns the region, whose
@@ -212,6 +213,9 @@ void sv_drop_stage(sv_drop_call_t *call);
 /* Brings what came up: all of it, or of a message the bytes that status says. It is there when the flow has ended. */
 void sv_drop_land_on(sv_drop_flow_t *flow, sv_drop_call_t *call, const MPI_Status *status);
 void sv_drop_land(sv_drop_call_t *call, const MPI_Status *status);
+/* One block of a partitioned call: down, and up if it has not landed yet. */
+void sv_drop_stage_part(sv_drop_call_t *call, int part);
+void sv_drop_land_part(sv_drop_flow_t *flow, sv_drop_call_t *call, int part);
 /* Gives staging memory back. */
 void sv_drop_call_end(sv_drop_call_t *call);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collective and one-sided calls: device buffers become pinned ones of the same shape around MPI's own call. The
- * wrappers are written by scripts/make-dropin; here is what they ask about communicators, and how their calls end.
+ * Collective and one-sided calls, and those on files: device buffers become pinned ones of the same shape around MPI's
+ * own call. What is read from a file goes down first, because the file may end early. The wrappers are written by
+ * scripts/make-dropin; here is what they ask about communicators, and how their calls end.
  */
 #include "interpose/drop.h"
 

@@ -18,6 +18,7 @@
 
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -352,7 +353,27 @@ void sv_drop_thread_end(void)
     engine.has_thread = false;
 }
 
+/* --- parts -------------------------------------------------------------------------------------------------------- */
+
+/* Kernels of before may still read where it will land. */
+static void begin_parts(sv_drop_call_t *call)
+{
+    sv_drop_settle();
+    memset(call->parts, 0, (size_t)call->region[0].nblocks * sizeof *call->parts);
+    for (int i = 0; i < call->region[0].nblocks; i++)
+        if (call->region[0].mixed)
+            sv_drop_stage_part(call, i);
+}
+
 /* --- ends --------------------------------------------------------------------------------------------------------- */
+
+static void land_parts(sv_drop_call_t *call)
+{
+    sv_drop_flow_t flow = {0};
+    for (int i = 0; call->nregions > 0 && i < call->region[0].nblocks; i++)
+        sv_drop_land_part(&flow, call, i);
+    sv_drop_flow_end(&flow);
+}
 
 /* A persistent receive that got a letter blocks here until the bytes have come: their sender is at it. */
 static void land_kept(sv_drop_op_t *op, MPI_Status *status)
@@ -364,7 +385,9 @@ static void land_kept(sv_drop_op_t *op, MPI_Status *status)
     while (!sv_drop_fast_ended(&op->fast, &op->error))
         sv_drop_turn(&turns);
     sv_drop_fast_tell(&op->fast, status);
-    if (!op->fast.came)
+    if (op->call.parts)
+        land_parts(&op->call);
+    else if (!op->fast.came)
         sv_drop_land(&op->call, op->message ? status : NULL);
 }
 
@@ -382,9 +405,13 @@ int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status)
     return error;
 }
 
+/* What is sent in parts goes down with each of them. */
 void sv_drop_op_start(sv_drop_op_t *op)
 {
-    sv_drop_stage(&op->call);
+    if (!op->call.parts)
+        sv_drop_stage(&op->call);
+    else if (op->call.region[0].out)
+        begin_parts(&op->call);
     pthread_mutex_lock(&engine.lock);
     op->active = true;
     op->heard = op->fast.came = false;

@@ -315,8 +315,54 @@ void sv_drop_land(sv_drop_call_t *call, const MPI_Status *status)
     sv_drop_flow_end(&flow);
 }
 
+/* --- parts -------------------------------------------------------------------------------------------------------- */
+
+/* One block of a region as a region; false for none that is there. */
+static bool part_of(const sv_drop_call_t *call, int part, sv_drop_region_t *one_out)
+{
+    const sv_drop_region_t *region = &call->region[0];
+    int64_t low = 0, high = 0;
+    if (call->nregions == 0 || part < 0 || part >= region->nblocks)
+        return false;
+    *one_out = *region;
+    one_out->one = region->blocks ? region->blocks[part] : region->one;
+    one_out->blocks = NULL;
+    one_out->nblocks = 1;
+    if (!bounds_of(&one_out->one, &low, &high))
+        return false;
+    one_out->host = region->host + (low - region->low);
+    one_out->low = low;
+    one_out->bytes = (size_t)(high - low);
+    return true;
+}
+
+void sv_drop_stage_part(sv_drop_call_t *call, int part)
+{
+    sv_drop_region_t one;
+    sv_drop_flow_t flow = {0};
+    if (!part_of(call, part, &one))
+        return;
+    sv_drop_settle();
+    stage_region(&flow, &one);
+    sv_drop_flow_end(&flow);
+}
+
+void sv_drop_land_part(sv_drop_flow_t *flow, sv_drop_call_t *call, int part)
+{
+    sv_drop_region_t one;
+    if (!part_of(call, part, &one) || !one.out || call->parts[part])
+        return;
+    call->parts[part] = true;
+    if (one.mixed)
+        sv_drop_copy(flow, one.user + one.low, one.host, one.bytes, SELVAGE_COPY_HOST_TO_DEVICE);
+    else
+        land_image(flow, &one);
+}
+
 void sv_drop_call_end(sv_drop_call_t *call)
 {
+    free(call->parts);
+    call->parts = NULL;
     for (int i = 0; i < call->nregions; i++) {
         sv_drop_region_t *region = &call->region[i];
         sv_drop_unpin(region->host);

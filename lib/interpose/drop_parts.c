@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Partitioned calls (MPI 4): persistent requests on an image of the buffer in pinned memory, of which each partition
+ * goes down when the program says that it is ready, and comes up when the program is told that it has arrived, or with
+ * the others when the request is complete. Any thread may say or ask so.
+ */
+#include "interpose/drop.h"
+
+#include <stdlib.h>
+
+#if MPI_VERSION >= 4
+
+/* The image of all partitions, each a block of it; NULL if there is nothing of the device's. */
+static void *image_of(sv_drop_call_t *call, const void *buf, int partitions, MPI_Count count, MPI_Datatype type,
+                      bool in)
+{
+    MPI_Count *counts = malloc((size_t)partitions * sizeof *counts);
+    call->parts = calloc((size_t)partitions, sizeof *call->parts);
+    if (!counts || !call->parts)
+        sv_drop_fatal("no memory", call->name);
+    for (int i = 0; i < partitions; i++)
+        counts[i] = count;
+    sv_drop_list_t list = {.n = partitions, .type = type, .large_counts = counts};
+    void *image = sv_drop_blocks(call, buf, true, &list, in, !in);
+    free(counts);
+    if (call->nregions > 0)
+        return image;
+    sv_drop_call_end(call);
+    return NULL;
+}
+
+static bool is_plain(const void *buf, int partitions, MPI_Count count, MPI_Datatype type, int peer)
+{
+    return peer == MPI_PROC_NULL || partitions <= 0 || sv_drop_is_host_typed(buf, count, type);
+}
+
+static int keep(sv_drop_call_t *call, int code, MPI_Request inner, MPI_Request *request)
+{
+    if (code == MPI_SUCCESS)
+        return sv_drop_request_keep(call, NULL, inner, false, request);
+    sv_drop_call_end(call);
+    return code;
+}
+
+SV_DROP_EXPORT int MPI_Psend_init(const void *buf, int partitions, MPI_Count count, MPI_Datatype type, int dest,
+                                  int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)
+{
+    sv_drop_call_t call = {.name = "MPI_Psend_init"};
+    MPI_Request inner = MPI_REQUEST_NULL;
+    void *image = is_plain(buf, partitions, count, type, dest) ? NULL
+                                                               : image_of(&call, buf, partitions, count, type, true);
+    if (!image)
+        return PMPI_Psend_init(buf, partitions, count, type, dest, tag, comm, info, request);
+    int code = PMPI_Psend_init(image, partitions, count, type, dest, tag, comm, info, &inner);
+    return keep(&call, code, inner, request);
+}
+
+SV_DROP_EXPORT int MPI_Precv_init(void *buf, int partitions, MPI_Count count, MPI_Datatype type, int source, int tag,
+                                  MPI_Comm comm, MPI_Info info, MPI_Request *request)
+{
+    sv_drop_call_t call = {.name = "MPI_Precv_init"};
+    MPI_Request inner = MPI_REQUEST_NULL;
+    void *image = is_plain(buf, partitions, count, type, source)
+                      ? NULL : image_of(&call, buf, partitions, count, type, false);
+    if (!image)
+        return PMPI_Precv_init(buf, partitions, count, type, source, tag, comm, info, request);
+    int code = PMPI_Precv_init(image, partitions, count, type, source, tag, comm, info, &inner);
+    return keep(&call, code, inner, request);
+}
+
+static sv_drop_op_t *parts_of(MPI_Request request)
+{
+    return sv_drop_has_open() ? sv_drop_op_find(request) : NULL;
+}
+
+SV_DROP_EXPORT int MPI_Pready(int partition, MPI_Request request)
+{
+    return MPI_Pready_range(partition, partition, request);
+}
+
+SV_DROP_EXPORT int MPI_Pready_range(int partition_low, int partition_high, MPI_Request request)
+{
+    sv_drop_op_t *op = parts_of(request);
+    for (int i = partition_low; op && op->call.parts && i <= partition_high; i++)
+        sv_drop_stage_part(&op->call, i);
+    sv_drop_op_release(op);
+    return PMPI_Pready_range(partition_low, partition_high, request);
+}
+
+/* MPI 4.0 has no const there, later ones have. */
+typedef __typeof__(_Generic(&PMPI_Pready_list, int (*)(int, const int *, MPI_Request): (const int *)NULL,
+                            default: (int *)NULL)) numbers_t;
+
+SV_DROP_EXPORT int MPI_Pready_list(int length, numbers_t array_of_partitions, MPI_Request request)
+{
+    sv_drop_op_t *op = parts_of(request);
+    for (int i = 0; op && op->call.parts && i < length; i++)
+        sv_drop_stage_part(&op->call, array_of_partitions[i]);
+    sv_drop_op_release(op);
+    return PMPI_Pready_list(length, array_of_partitions, request);
+}
+
+SV_DROP_EXPORT int MPI_Parrived(MPI_Request request, int partition, int *flag)
+{
+    sv_drop_flow_t flow = {0};
+    sv_drop_op_t *op = parts_of(request);
+    int code = PMPI_Parrived(request, partition, flag);
+    sv_drop_lock();
+    if (op && op->call.parts && op->active && code == MPI_SUCCESS && *flag)
+        sv_drop_land_part(&flow, &op->call, partition);
+    sv_drop_flow_end(&flow);
+    sv_drop_unlock();
+    sv_drop_op_release(op);
+    return code;
+}
+
+#else
+
+/* A translation unit must not be empty. */
+typedef int sv_drop_no_partitions_t;
+
+#endif
