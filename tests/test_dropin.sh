@@ -22,7 +22,20 @@ run 3 dropin_windows 2 40
 run 2 dropin_files 1 60 "$dir"
 # The fast route, as selvage-run would have it.
 export SELVAGE_JOB=test SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96
-run 2 dropin_messages 4 200
+SELVAGE_TRACE=$dir/trace run 2 dropin_messages 4 200
+"${PYTHON:-python3}" - "$dir/trace.calls" <<'END' || { echo "FAIL: the timeline"; failed=1; }
+import json, sys
+events = json.load(open(sys.argv[1]))['traceEvents']
+begun = {e['id']: e for e in events if e['ph'] == 'b'}
+ended = {e['id']: e for e in events if e['ph'] == 'e'}
+assert begun.keys() == ended.keys()
+assert all(begun[i]['ts'] <= ended[i]['ts'] and begun[i]['name'] == ended[i]['name'] for i in begun)
+seen = {(e['name'], e['args']['route'], e['pid']) for e in begun.values()}
+assert {(name, route, rank) for name in ('MPI_Send', 'MPI_Irecv') for route in ('fast', 'staged')
+        for rank in (0, 1)} <= seen, seen
+assert all(e['args']['bytes'] > 0 and e['args']['peer'] < 2 for e in begun.values() if e['name'] == 'MPI_Irecv')
+assert {'copy', 'wait for the device'} <= {e['name'] for e in events if e['ph'] == 'X'}
+END
 run 3 dropin_messages 5 100
 run 1 dropin_messages 6 50
 SELVAGE_DROPIN_FAST_BYTES=700 run 2 dropin_messages 7 100 fits

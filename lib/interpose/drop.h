@@ -38,6 +38,8 @@ typedef struct sv_drop_settings {
     bool report, progress_thread, fast, soft; /* soft: that device is asked for */
     int64_t fast_bytes; /* messages of at least so many take the fast route */
     char job[64]; /* what selvage-run calls this job; "" without it */
+    char trace[512]; /* file of the timeline; "": none */
+    int64_t trace_events;
 } sv_drop_settings_t;
 
 const sv_drop_settings_t *sv_drop_settings(void);
@@ -59,6 +61,7 @@ void sv_drop_settle(void);
 typedef struct sv_drop_flow {
     void *stream; /* taken at the first copy */
     bool taken, theirs;
+    int64_t begin_ns, bytes; /* for the timeline */
 } sv_drop_flow_t;
 
 void sv_drop_copy(sv_drop_flow_t *flow, void *dst, const void *src, size_t bytes, selvage_copy_t direction);
@@ -179,6 +182,10 @@ typedef struct sv_drop_call {
     sv_drop_region_t region[SV_DROP_REGIONS];
     int nregions;
     bool *parts; /* of a partitioned call, one region with a block for each: those that have landed */
+    int64_t begin_ns; /* for the timeline (drop_trace.c), if it is on */
+    bool has_peer, fast;
+    int peer, tag;
+    int64_t bytes; /* on the fast route */
 } sv_drop_call_t;
 
 /* Elements of a message in memory that sv_drop_is_host_typed() has called the device's. Returns the region, whose
@@ -371,6 +378,15 @@ void sv_drop_taken_end(void);
 
 /* Keeps the staging memory of a one-sided call until the window says that it is complete, and lands it then. */
 void sv_drop_pend(const sv_drop_call_t *call, MPI_Win win, int target);
+
+/* --- the timeline (drop_trace.c) ---------------------------------------------------------------------------------- */
+
+void sv_drop_trace_begin(void);
+void sv_drop_trace_end(void); /* collective */
+int64_t sv_drop_trace_now(void); /* 0: it is off */
+void sv_drop_trace_span(const char *name, int64_t begin_ns, int64_t bytes);
+/* Ends a call that has begun; once. */
+void sv_drop_trace_call(sv_drop_call_t *call);
 
 /* --- the rest ----------------------------------------------------------------------------------------------------- */
 

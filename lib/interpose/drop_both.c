@@ -67,7 +67,7 @@ static int both_plain(const side_t *to, const side_t *from, MPI_Comm comm, MPI_S
 
 static int both(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
-    sv_drop_call_t call = {.name = "MPI_Sendrecv"};
+    sv_drop_call_t call = {.name = "MPI_Sendrecv", .has_peer = true, .peer = to.peer, .tag = to.tag};
     sv_drop_fast_t fast = {0};
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
     side_t given = to;
@@ -80,6 +80,8 @@ static int both(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
     bool came = code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
     if (code == MPI_SUCCESS && receives && !came)
         sv_drop_land(&call, used);
+    call.peer = given.peer; /* of the two, the timeline says who was sent to */
+    call.tag = given.tag;
     if (code == MPI_SUCCESS && sends)
         sv_drop_count(call.name, "staged", comm, given.peer, given.type, given.count, PMPI_Wtime() - begin);
     sv_drop_call_end(&call);

@@ -261,11 +261,13 @@ static void must(selvage_status_t status)
         sv_drop_fatal("copy failed", selvage_error_detail());
 }
 
-static void *stream_of(sv_drop_flow_t *flow)
+static void *stream_of(sv_drop_flow_t *flow, size_t bytes)
 {
     if (!flow->taken && !flow->theirs)
         flow->stream = take_stream(sv_drop_device());
     flow->taken = true;
+    flow->begin_ns = flow->begin_ns ? flow->begin_ns : sv_drop_trace_now();
+    flow->bytes += (int64_t)bytes;
     return flow->stream;
 }
 
@@ -275,6 +277,8 @@ void sv_drop_flow_end(sv_drop_flow_t *flow)
     if (!flow->taken && !flow->theirs)
         return;
     must(selvage_stream_synchronize(dev, flow->stream));
+    sv_drop_trace_span("copy", flow->begin_ns, flow->bytes);
+    flow->begin_ns = flow->bytes = 0;
     if (!flow->theirs)
         give_stream(dev, flow->stream);
     flow->taken = false;
@@ -283,23 +287,24 @@ void sv_drop_flow_end(sv_drop_flow_t *flow)
 void sv_drop_copy(sv_drop_flow_t *flow, void *dst, const void *src, size_t bytes, selvage_copy_t direction)
 {
     if (bytes > 0)
-        must(selvage_device_copy(sv_drop_device(), dst, src, bytes, direction, stream_of(flow)));
+        must(selvage_device_copy(sv_drop_device(), dst, src, bytes, direction, stream_of(flow, bytes)));
 }
 
 void sv_drop_gather(sv_drop_flow_t *flow, selvage_pack_t *pack, const void *buf, void *packed)
 {
-    must(selvage_pack_gather(pack, buf, packed, stream_of(flow)));
+    must(selvage_pack_gather(pack, buf, packed, stream_of(flow, selvage_pack_bytes(pack))));
 }
 
 void sv_drop_scatter(sv_drop_flow_t *flow, selvage_pack_t *pack, const void *packed, size_t bytes, void *buf)
 {
-    must(selvage_pack_scatter(pack, packed, bytes, buf, stream_of(flow)));
+    must(selvage_pack_scatter(pack, packed, bytes, buf, stream_of(flow, bytes)));
 }
 
 void sv_drop_settle(void)
 {
     selvage_device_t *dev = sv_drop_device();
     selvage_status_t status = SELVAGE_SUCCESS;
+    int64_t begin_ns = sv_drop_trace_now();
     switch (sv_drop_settings()->sync) {
     case SV_DROP_SYNC_DEVICE:
     case SV_DROP_SYNC_CHECK: status = selvage_device_synchronize(dev); break;
@@ -308,6 +313,7 @@ void sv_drop_settle(void)
     }
     if (status != SELVAGE_SUCCESS)
         sv_drop_fatal("the device failed", selvage_error_detail());
+    sv_drop_trace_span("wait for the device", begin_ns, 0);
 }
 
 /* --- pinned memory ------------------------------------------------------------------------------------------------ */

@@ -42,6 +42,10 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
         settings->fast_bytes = number_of(setting->value);
     if (strcmp(setting->name, "SELVAGE_PROGRESS") == 0)
         settings->progress_thread = strcmp(setting->value, "thread") == 0;
+    if (strcmp(setting->name, "SELVAGE_TRACE") == 0)
+        snprintf(settings->trace, sizeof settings->trace, "%s", setting->value);
+    if (strcmp(setting->name, "SELVAGE_TRACE_EVENTS") == 0)
+        settings->trace_events = number_of(setting->value);
     if (strcmp(setting->name, "SELVAGE_JOB") == 0)
         snprintf(settings->job, sizeof settings->job, "%s", setting->value);
 }
@@ -63,6 +67,7 @@ void sv_drop_begin(void)
     if (state.begun)
         return;
     state.begun = true;
+    sv_drop_trace_begin();
     sv_drop_fast_begin();
     if (sv_drop_settings()->progress_thread)
         sv_drop_thread_begin();
@@ -81,6 +86,7 @@ void sv_drop_end(void)
     sv_drop_fast_end();
     if (sv_drop_settings()->report)
         sv_drop_report();
+    sv_drop_trace_end();
     sv_drop_plans_end();
     if (open == 0)
         sv_drop_device_close();

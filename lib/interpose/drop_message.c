@@ -37,11 +37,15 @@ static int send_plain(const kind_t *kind, const void *buf, int count, MPI_Dataty
 static bool isend_fast(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to,
                        MPI_Request *request, int *code_out)
 {
-    sv_drop_call_t call = {.name = kind->name};
+    MPI_Count bytes = 0;
+    sv_drop_call_t call = {.name = kind->name, .has_peer = true, .peer = to.peer, .tag = to.tag, .fast = true,
+                           .begin_ns = sv_drop_trace_now()};
     sv_drop_fast_t fast = {0};
     MPI_Request inner = MPI_REQUEST_NULL;
     if (!sv_drop_fast_is_open() || kind->isend == PMPI_Ibsend || !sv_drop_fast_takes(count, type))
         return false;
+    PMPI_Type_size_x(type, &bytes);
+    call.bytes = bytes * count;
     sv_drop_settle();
     sv_drop_lock();
     void *letter = sv_drop_fast_send(&fast, buf, count, type, to.peer, to.comm);
@@ -58,7 +62,7 @@ static bool isend_fast(const kind_t *kind, const void *buf, int count, MPI_Datat
 
 static int send_device(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to)
 {
-    sv_drop_call_t call = {.name = kind->name};
+    sv_drop_call_t call = {.name = kind->name, .has_peer = true, .peer = to.peer, .tag = to.tag};
     MPI_Request request;
     int code;
     double begin = PMPI_Wtime();
@@ -81,7 +85,7 @@ static int send_device(const kind_t *kind, const void *buf, int count, MPI_Datat
 static int isend_device(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to,
                         MPI_Request *request)
 {
-    sv_drop_call_t call = {.name = kind->name};
+    sv_drop_call_t call = {.name = kind->name, .has_peer = true, .peer = to.peer, .tag = to.tag};
     MPI_Request inner = MPI_REQUEST_NULL;
     int code;
     if (isend_fast(kind, buf, count, type, to, request, &code)) {
@@ -104,7 +108,7 @@ static int isend_device(const kind_t *kind, const void *buf, int count, MPI_Data
 static int send_init_device(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to,
                             MPI_Request *request)
 {
-    sv_drop_call_t call = {.name = kind->name};
+    sv_drop_call_t call = {.name = kind->name, .has_peer = true, .peer = to.peer, .tag = to.tag};
     MPI_Request inner = MPI_REQUEST_NULL;
     sv_drop_region_t *region = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
     if (!region)
@@ -166,7 +170,7 @@ static bool is_watched(int64_t count, MPI_Datatype type, int source)
 /* Of device memory, or watched. Nothing of this rank's is owed to anybody while it blocks, or sends would be open. */
 static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from, bool host, MPI_Status *status)
 {
-    sv_drop_call_t call = {.name = "MPI_Recv"};
+    sv_drop_call_t call = {.name = "MPI_Recv", .has_peer = true, .begin_ns = sv_drop_trace_now()};
     sv_drop_fast_t fast = {0};
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
     sv_drop_region_t *region =
@@ -178,8 +182,14 @@ static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from
     sv_drop_stage(&call);
     int code = region ? recv_plain(sv_drop_address(region), region->count, region->type, from, used)
                       : recv_plain(buf, count, type, from, used);
-    if (code == MPI_SUCCESS && !sv_drop_fast_finish(&fast, &call, used, &code))
+    bool came = code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
+    if (came) {
+        call.fast = true;
+        call.bytes = (int64_t)fast.bytes;
+    } else if (code == MPI_SUCCESS)
         sv_drop_land(&call, used);
+    call.peer = code == MPI_SUCCESS ? used->MPI_SOURCE : from.peer;
+    call.tag = code == MPI_SUCCESS ? used->MPI_TAG : from.tag;
     sv_drop_call_end(&call);
     sv_drop_fast_release(&fast);
     return code;
@@ -234,7 +244,8 @@ typedef int (*irecv_t)(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Reques
 /* MPI_Irecv, and MPI_Recv_init, whose request is kept. */
 static int receive(const char *name, irecv_t irecv, bool keeps, place_t at, envelope_t from, MPI_Request *request)
 {
-    sv_drop_call_t call = {.name = name};
+    sv_drop_call_t call = {.name = name, .has_peer = true, .peer = from.peer, .tag = from.tag,
+                           .begin_ns = sv_drop_trace_now()};
     sv_drop_fast_t fast = {0};
     MPI_Request inner = MPI_REQUEST_NULL;
     if (from.peer != MPI_PROC_NULL)
@@ -266,7 +277,7 @@ SV_DROP_EXPORT int MPI_Recv_init(void *buf, int count, MPI_Datatype type, int so
 
 SV_DROP_EXPORT int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Request *request)
 {
-    sv_drop_call_t call = {.name = "MPI_Imrecv"};
+    sv_drop_call_t call = {.name = "MPI_Imrecv", .has_peer = true, .begin_ns = sv_drop_trace_now()};
     sv_drop_fast_t fast = {0};
     MPI_Request inner = MPI_REQUEST_NULL;
     place_t at = {buf, count, type, false};

@@ -209,6 +209,7 @@ int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast,
     pthread_mutex_lock(&engine.lock);
     sv_drop_op_t *op = make_op(call, fast, message);
     op->persistent = true;
+    op->call.begin_ns = 0; /* each start begins anew */
     op->handle = inner;
     list_handle(op);
     *request = inner;
@@ -255,6 +256,17 @@ static bool op_ended(sv_drop_op_t *op)
     return (op->persistent ? kept_came(op) : inner_ended(op)) && sv_drop_fast_ended(&op->fast, &op->error);
 }
 
+/* For the timeline: what came by the fast route. */
+static void hear_fast(sv_drop_op_t *op)
+{
+    op->call.fast = op->fast.came || op->fast.request || op->call.fast;
+    if (op->fast.came) {
+        op->call.bytes = (int64_t)op->fast.bytes;
+        op->call.peer = op->status.MPI_SOURCE;
+        op->call.tag = op->status.MPI_TAG;
+    }
+}
+
 /* Takes one that has ended from the list, with a user more for the chain of those, and begins to copy what came. Of a
    persistent one the rest is for the call that completes it. */
 static void land_op(sv_drop_op_t *op, sv_drop_flow_t *flow, sv_drop_op_t **ended)
@@ -266,6 +278,7 @@ static void land_op(sv_drop_op_t *op, sv_drop_flow_t *flow, sv_drop_op_t **ended
         return;
     }
     sv_drop_fast_tell(&op->fast, &op->status);
+    hear_fast(op);
     if (!op->error && !op->fast.came)
         sv_drop_land_on(flow, &op->call, op->message ? &op->status : NULL);
     op->next = *ended;
@@ -398,6 +411,8 @@ int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status)
         op->active = false;
         if (status)
             land_kept(op, status);
+        hear_fast(op);
+        sv_drop_trace_call(&op->call);
         unlist_running(op);
     }
     int error = op->error;
@@ -414,6 +429,8 @@ void sv_drop_op_start(sv_drop_op_t *op)
         begin_parts(&op->call);
     pthread_mutex_lock(&engine.lock);
     op->active = true;
+    op->call.begin_ns = sv_drop_trace_now();
+    op->call.fast = false;
     op->heard = op->fast.came = false;
     op->error = MPI_SUCCESS;
     pthread_mutex_unlock(&engine.lock);

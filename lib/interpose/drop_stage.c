@@ -57,6 +57,7 @@ static sv_drop_region_t *add_region(sv_drop_call_t *call, const void *buf, bool 
     int64_t low = 0, high = 0;
     if (!bounds_of_all(blocks, n, &low, &high) || !(known || is_device(buf, low)))
         return NULL;
+    call->begin_ns = call->begin_ns ? call->begin_ns : sv_drop_trace_now();
     sv_drop_region_t *region = &call->region[call->nregions++];
     *region = (sv_drop_region_t){.user = (char *)(uintptr_t)buf, .low = low, .bytes = (size_t)(high - low),
                                  .nblocks = n};
@@ -295,6 +296,10 @@ static size_t bytes_of(const MPI_Status *status, size_t room)
 
 void sv_drop_land_on(sv_drop_flow_t *flow, sv_drop_call_t *call, const MPI_Status *status)
 {
+    if (status && call->has_peer) {
+        call->peer = status->MPI_SOURCE;
+        call->tag = status->MPI_TAG;
+    }
     for (int i = 0; i < call->nregions; i++) {
         sv_drop_region_t *region = &call->region[i];
         if (!region->out)
@@ -361,6 +366,7 @@ void sv_drop_land_part(sv_drop_flow_t *flow, sv_drop_call_t *call, int part)
 
 void sv_drop_call_end(sv_drop_call_t *call)
 {
+    sv_drop_trace_call(call);
     free(call->parts);
     call->parts = NULL;
     for (int i = 0; i < call->nregions; i++) {

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The timeline of calls with device memory: with SELVAGE_TRACE=FILE each becomes a span from its beginning to its end,
+ * of a request's until the program has been told, and so do copies and waits for the device. MPI_Finalize, which is
+ * collective, writes those of all ranks to FILE.calls, in the form that communicators write theirs to FILE in: a Chrome
+ * trace, one process per rank. Records are kept in memory, under a lock, up to SELVAGE_TRACE_EVENTS of a rank.
+ */
+#include "interpose/drop.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { NAME_BYTES = 36, ROUTE_BYTES = 8, PATH_BYTES = 600 };
+
+typedef struct record {
+    int64_t begin_ns, end_ns, bytes;
+    char name[NAME_BYTES], route[ROUTE_BYTES];
+    int32_t peer, tag, has_peer, is_call;
+} record_t;
+
+static struct {
+    pthread_mutex_t lock;
+    record_t *records; /* NULL: off */
+    int64_t count, room, dropped;
+} trace = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now); /* the only one that nodes share */
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+void sv_drop_trace_begin(void)
+{
+    const sv_drop_settings_t *settings = sv_drop_settings();
+    if (!settings->trace[0])
+        return;
+    trace.room = settings->trace_events;
+    trace.records = calloc((size_t)trace.room, sizeof *trace.records);
+    if (!trace.records)
+        sv_drop_fatal("no memory", "for the timeline");
+}
+
+int64_t sv_drop_trace_now(void)
+{
+    return trace.records ? now_ns() : 0;
+}
+
+static void add(const record_t *record)
+{
+    pthread_mutex_lock(&trace.lock);
+    if (trace.count < trace.room)
+        trace.records[trace.count++] = *record;
+    else
+        trace.dropped++;
+    pthread_mutex_unlock(&trace.lock);
+}
+
+void sv_drop_trace_span(const char *name, int64_t begin_ns, int64_t bytes)
+{
+    if (!trace.records || begin_ns == 0)
+        return;
+    record_t record = {.begin_ns = begin_ns, .end_ns = now_ns(), .bytes = bytes};
+    snprintf(record.name, sizeof record.name, "%s", name);
+    add(&record);
+}
+
+/* A call that turned out to have no device memory is none of ours. */
+void sv_drop_trace_call(sv_drop_call_t *call)
+{
+    int64_t begin_ns = call->begin_ns, bytes = call->bytes;
+    call->begin_ns = 0;
+    if (!trace.records || begin_ns == 0 || (call->nregions == 0 && !call->fast))
+        return;
+    for (int i = 0; i < call->nregions && !call->fast; i++)
+        bytes += (int64_t)call->region[i].bytes;
+    record_t record = {.begin_ns = begin_ns, .end_ns = now_ns(), .bytes = bytes, .peer = call->peer, .tag = call->tag,
+                       .has_peer = call->has_peer, .is_call = 1};
+    snprintf(record.name, sizeof record.name, "%s", call->name);
+    snprintf(record.route, sizeof record.route, "%s", call->fast ? "fast" : "staged");
+    add(&record);
+}
+
+/* --- the file ----------------------------------------------------------------------------------------------------- */
+
+static void write_us(FILE *file, const char *key, int64_t ns)
+{
+    int64_t size = ns < 0 ? -ns : ns;
+    fprintf(file, ",\"%s\":%s%" PRId64 ".%03d", key, ns < 0 ? "-" : "", size / 1000, (int)(size % 1000));
+}
+
+static void write_head(FILE *file, const record_t *r, int rank, const char *phase)
+{
+    fprintf(file, ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"%s\",\"pid\":%d,\"tid\":%d", r->name,
+            r->is_call ? "mpi" : "selvage-mpi", phase, rank, r->is_call ? 0 : 1);
+}
+
+/* Calls with requests overlap: those are pairs of an id. */
+static void write_record(FILE *file, const record_t *r, int rank, int64_t id, int64_t base_ns)
+{
+    write_head(file, r, rank, r->is_call ? "b" : "X");
+    write_us(file, "ts", r->begin_ns - base_ns);
+    if (r->is_call) {
+        fprintf(file, ",\"id\":\"%d.%" PRId64 "\",\"args\":{\"bytes\":%" PRId64 ",\"route\":\"%s\"", rank, id, r->bytes,
+                r->route);
+        if (r->has_peer)
+            fprintf(file, ",\"peer\":%" PRId32 ",\"tag\":%" PRId32, r->peer, r->tag);
+        fprintf(file, "}}");
+        write_head(file, r, rank, "e");
+        write_us(file, "ts", r->end_ns - base_ns);
+        fprintf(file, ",\"id\":\"%d.%" PRId64 "\"}", rank, id);
+    } else {
+        write_us(file, "dur", r->end_ns - r->begin_ns);
+        fprintf(file, ",\"args\":{\"bytes\":%" PRId64 "}}", r->bytes);
+    }
+}
+
+static void write_rank(FILE *file, const record_t *records, int64_t count, int rank, int64_t base_ns)
+{
+    fprintf(file, "%s\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"rank %d\"}}",
+            rank > 0 ? "," : "", rank, rank);
+    fprintf(file, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":1,\"args\":{\"name\":\"device\"}}",
+            rank);
+    for (int64_t i = 0; i < count; i++)
+        write_record(file, &records[i], rank, i, base_ns);
+}
+
+static int64_t first_ns(void)
+{
+    int64_t first = INT64_MAX;
+    for (int64_t i = 0; i < trace.count; i++)
+        first = trace.records[i].begin_ns < first ? trace.records[i].begin_ns : first;
+    return first;
+}
+
+/* Rank 0 takes the others' one after the other. */
+static void write_all(FILE *file, MPI_Comm comm, int64_t base_ns)
+{
+    int size = sv_drop_size(comm);
+    if (file) {
+        fprintf(file, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+        write_rank(file, trace.records, trace.count, 0, base_ns);
+    }
+    for (int rank = 1; rank < size; rank++) {
+        int64_t count = 0;
+        PMPI_Recv(&count, 1, MPI_INT64_T, rank, 0, comm, MPI_STATUS_IGNORE);
+        record_t *records = malloc((size_t)count * sizeof *records + 1);
+        if (!records)
+            sv_drop_fatal("no memory", "for the timeline");
+        for (int64_t i = 0; i < count; i++)
+            PMPI_Recv(&records[i], (int)sizeof *records, MPI_BYTE, rank, 0, comm, MPI_STATUS_IGNORE);
+        if (file)
+            write_rank(file, records, count, rank, base_ns);
+        free(records);
+    }
+    if (file)
+        fprintf(file, "\n]}\n");
+}
+
+static void send_all(MPI_Comm comm)
+{
+    PMPI_Send(&trace.count, 1, MPI_INT64_T, 0, 0, comm);
+    for (int64_t i = 0; i < trace.count; i++)
+        PMPI_Send(&trace.records[i], (int)sizeof *trace.records, MPI_BYTE, 0, 0, comm);
+}
+
+void sv_drop_trace_end(void)
+{
+    MPI_Comm comm;
+    char path[PATH_BYTES];
+    int64_t mine, base_ns = 0;
+    if (!trace.records)
+        return;
+    if (trace.dropped > 0)
+        sv_drop_warn("the timeline is full: %lld calls are not in it (SELVAGE_TRACE_EVENTS)", (long long)trace.dropped);
+    PMPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    mine = first_ns();
+    PMPI_Allreduce(&mine, &base_ns, 1, MPI_INT64_T, MPI_MIN, comm);
+    if (sv_drop_rank(comm) == 0) {
+        snprintf(path, sizeof path, "%s.calls", sv_drop_settings()->trace);
+        FILE *file = fopen(path, "we");
+        write_all(file, comm, base_ns);
+        if (!file || fclose(file) != 0)
+            sv_drop_warn("the timeline %s cannot be written", path);
+    } else
+        send_all(comm);
+    PMPI_Comm_free(&comm);
+    free(trace.records);
+    trace.records = NULL;
+}
