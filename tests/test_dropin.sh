@@ -17,9 +17,9 @@ run 3 dropin_messages 2 100
 run 1 dropin_messages 3 50
 run 2 dropin_collectives 1 150
 run 4 dropin_collectives 2 100
-run 2 dropin_windows 1 80
-run 3 dropin_windows 2 40
-run 2 dropin_files 1 60 "$dir"
+run 2 dropin_windows 1 50
+run 3 dropin_windows 2 20
+run 2 dropin_files 1 30 "$dir"
 # The fast route, as selvage-run would have it.
 export SELVAGE_JOB=test SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96
 SELVAGE_TRACE=$dir/trace run 2 dropin_messages 4 200
