@@ -27,6 +27,10 @@ static const char *folder;
 static int put(const case_t *c, MPI_File f, MPI_Request *request, MPI_Status *status)
 {
     int n = c->count;
+#if MPI_VERSION >= 4
+    if (c->kind == AT && !c->waits && n == 2)
+        return X(File_write_at_c, f, 40, c->out, n, c->type, status);
+#endif
     switch (c->kind) {
     case NEXT: return CALL(write, f, c->out, n, c->type);
     case AT: return CALL(write_at, f, 40, c->out, n, c->type);
@@ -41,6 +45,10 @@ static int put(const case_t *c, MPI_File f, MPI_Request *request, MPI_Status *st
 static int get(const case_t *c, MPI_File f, MPI_Request *request, MPI_Status *status)
 {
     int n = c->count + c->more;
+#if MPI_VERSION >= 4
+    if (c->kind == AT && !c->waits && n == 2)
+        return X(File_read_at_c, f, 40, c->in, n, c->type, status);
+#endif
     switch (c->kind) {
     case NEXT: return CALL(read, f, c->in, n, c->type);
     case AT: return CALL(read_at, f, 40, c->in, n, c->type);

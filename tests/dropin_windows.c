@@ -29,9 +29,29 @@ static MPI_Comm apart;
 
 /* --- the call ----------------------------------------------------------------------------------------------------- */
 
+#if MPI_VERSION >= 4
+/* With large counts. */
+static int call_large(const case_t *c, MPI_Win win)
+{
+    MPI_Count n = c->count;
+    switch (c->op) {
+    case PUT: return X(Put_c, c->origin, n, c->type, c->to, c->at, n, c->type, win);
+    case GET: return X(Get_c, c->result, n, c->type, c->to, c->at, n, c->type, win);
+    case ACCUMULATE: return X(Accumulate_c, c->origin, n, MPI_INT, c->to, NUMBERS_AT, n, MPI_INT, MPI_SUM, win);
+    default:
+        return X(Get_accumulate_c, c->origin, n, MPI_INT, c->result, n, MPI_INT, c->to, NUMBERS_AT, n, MPI_INT, MPI_SUM,
+                 win);
+    }
+}
+#endif
+
 static int call_plain(const case_t *c, MPI_Win win)
 {
     int n = c->count;
+#if MPI_VERSION >= 4
+    if (c->number % 3 == 0 && c->op <= GET_ACCUMULATE)
+        return call_large(c, win);
+#endif
     switch (c->op) {
     case PUT: return X(Put, c->origin, n, c->type, c->to, c->at, n, c->type, win);
     case GET: return X(Get, c->result, n, c->type, c->to, c->at, n, c->type, win);
@@ -148,7 +168,12 @@ static void store(const case_t *c, bool device)
 static int run(const case_t *c, bool device)
 {
     MPI_Win win;
+#if MPI_VERSION >= 4
+    int code = c->number % 2 ? X(Win_create_c, c->base, WINDOW_BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win)
+                             : X(Win_create, c->base, WINDOW_BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+#else
     int code = X(Win_create, c->base, WINDOW_BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+#endif
     if (code != MPI_SUCCESS)
         return code;
     if (!dropin_plain) {
