@@ -36,7 +36,7 @@ assert {(name, route, rank) for name in ('MPI_Send', 'MPI_Irecv') for route in (
 assert all(e['args']['bytes'] > 0 and e['args']['peer'] < 2 for e in begun.values() if e['name'] == 'MPI_Irecv')
 assert {'copy', 'wait for the device'} <= {e['name'] for e in events if e['ph'] == 'X'}
 END
-run 3 dropin_messages 5 100
+run 3 dropin_messages 13 100
 run 1 dropin_messages 6 50
 SELVAGE_DROPIN_FAST_BYTES=700 run 2 dropin_messages 7 100 fits
 seen=$(SELVAGE_REPORT=on run 2 dropin_collectives 3 50 2>&1) || failed=1

@@ -167,6 +167,7 @@ typedef struct sv_drop_region {
     int64_t low;
     size_t bytes;           /* at host */
     bool in, out, packed;   /* packed: host holds the stream of one block, not its image */
+    bool unpacks;           /* user is host memory of a derived type: see sv_drop_unpacking() */
     bool mixed;             /* what lies between the elements goes along: see land_image() */
     sv_drop_plan_t *plan;   /* of a packed one */
     sv_drop_block_t one, *blocks;
@@ -192,6 +193,10 @@ typedef struct sv_drop_call {
    address, count and type MPI is to be given; NULL if there are none. */
 sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t count, MPI_Datatype type, bool in,
                                   bool out);
+
+/* Host memory that a letter may come to: MPICH does not put 96 bytes where they would end within an element, so that a
+   derived type is unpacked behind the receive. NULL: it need not be. */
+sv_drop_region_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type);
 
 /* A list of blocks in one buffer. displs in elements, or bytes in bytes, or far in bytes; all NULL: one behind the
    other. types NULL: type. counts NULL: count. */

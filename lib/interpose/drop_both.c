@@ -65,6 +65,19 @@ static int both_plain(const side_t *to, const side_t *from, MPI_Comm comm, MPI_S
     return code;
 }
 
+/* Of host memory that a letter may come to. */
+static bool unpack_side(sv_drop_call_t *call, side_t *side, const sv_drop_fast_t *fast)
+{
+    sv_drop_region_t *region =
+        side->host && fast->listens ? sv_drop_unpacking(call, side->buf, side->count, side->type) : NULL;
+    if (region) {
+        side->buf = sv_drop_address(region);
+        side->count = region->count;
+        side->type = region->type;
+    }
+    return region != NULL;
+}
+
 static int both(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     sv_drop_call_t call = {.name = "MPI_Sendrecv", .has_peer = true, .peer = to.peer, .tag = to.tag};
@@ -74,7 +87,8 @@ static int both(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
     double begin = PMPI_Wtime();
     if (__builtin_expect(sv_drop_fast_wanted, 0) && from.peer != MPI_PROC_NULL)
         sv_drop_fast_listen(&fast, from.buf, from.count, from.type, comm, !from.host);
-    bool receives = take_side(&call, &from, false, true), sends = take_side(&call, &to, true, false);
+    bool receives = take_side(&call, &from, false, true) || unpack_side(&call, &from, &fast);
+    bool sends = take_side(&call, &to, true, false);
     sv_drop_stage(&call);
     int code = both_plain(&to, &from, comm, used);
     bool came = code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
@@ -193,7 +207,7 @@ SV_DROP_EXPORT int MPI_Isendrecv(const void *sendbuf, int sendcount, MPI_Datatyp
     bool receives = take_side(&call, &from, false, true), sends = take_side(&call, &to, true, false);
     if (source != MPI_PROC_NULL && __builtin_expect(sv_drop_fast_wanted, 0))
         sv_drop_fast_listen(&fast, recvbuf, recvcount, recvtype, comm, receives);
-    receives = receives || fast.listens;
+    receives = receives || unpack_side(&call, &from, &fast) || fast.listens;
     sv_drop_stage(&call);
     int code = PMPI_Isendrecv(to.buf, to.count, to.type, dest, sendtag, from.buf, from.count, from.type, source,
                               recvtag, comm, receives || sends ? &inner : request);

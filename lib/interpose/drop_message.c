@@ -179,6 +179,8 @@ static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from
         return recv_plain(buf, count, type, from, status);
     if (__builtin_expect(sv_drop_fast_wanted, 0))
         sv_drop_fast_listen(&fast, buf, count, type, from.comm, !host);
+    if (!region && fast.listens)
+        region = sv_drop_unpacking(&call, buf, count, type);
     sv_drop_stage(&call);
     int code = region ? recv_plain(sv_drop_address(region), region->count, region->type, from, used)
                       : recv_plain(buf, count, type, from, used);
@@ -223,6 +225,8 @@ static place_t place_recv(sv_drop_call_t *call, sv_drop_fast_t *fast, const plac
                                    ? NULL : sv_drop_message(call, given->buf, given->count, given->type, false, true);
     if (__builtin_expect(sv_drop_fast_wanted, 0))
         sv_drop_fast_listen(fast, given->buf, given->count, given->type, comm, region || fast->renames);
+    if (!region && fast->listens)
+        region = sv_drop_unpacking(call, given->buf, given->count, given->type);
     if (!region)
         return (place_t){given->buf, given->count, given->type, fast->listens || fast->renames};
     sv_drop_stage(call);

@@ -98,6 +98,35 @@ sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
     return region;
 }
 
+sv_drop_region_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type)
+{
+    sv_drop_type_t info;
+    if (count <= 0 || !sv_drop_type(type, &info) || info.named || info.bytes * count > INT_MAX)
+        return NULL;
+    sv_drop_region_t *region = &call->region[call->nregions++];
+    *region = (sv_drop_region_t){.user = buf, .host = malloc((size_t)(info.bytes * count) + 1), .out = true,
+                                 .bytes = (size_t)(info.bytes * count), .packed = true, .unpacks = true, .nblocks = 1,
+                                 .count = (int)(info.bytes * count), .type = MPI_PACKED};
+    if (!region->host)
+        sv_drop_fatal("no memory", call->name);
+    region->one.count = count;
+    PMPI_Type_dup(type, &region->one.type); /* the program may free its own at once */
+    return region;
+}
+
+/* A message to oneself may end within an element, which MPI_Unpack may not. */
+static void unpack(const sv_drop_region_t *region, size_t bytes)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static MPI_Comm self = MPI_COMM_NULL;
+    pthread_mutex_lock(&lock);
+    if (self == MPI_COMM_NULL)
+        PMPI_Comm_dup(MPI_COMM_SELF, &self);
+    PMPI_Sendrecv(region->host, (int)bytes, MPI_PACKED, 0, 0, region->user, (int)region->one.count, region->one.type, 0,
+                  0, self, MPI_STATUS_IGNORE);
+    pthread_mutex_unlock(&lock);
+}
+
 static int64_t count_of(const sv_drop_list_t *list, int64_t i)
 {
     if (list->large_counts)
@@ -211,7 +240,7 @@ static void check_region(const sv_drop_call_t *call, sv_drop_region_t *region)
 void sv_drop_stage(sv_drop_call_t *call)
 {
     sv_drop_sync_t sync = sv_drop_settings()->sync;
-    if (call->nregions == 0)
+    if (call->nregions == 0 || (call->nregions == 1 && call->region[0].unpacks))
         return;
     if (sync == SV_DROP_SYNC_CHECK)
         stage_all(call, false);
@@ -272,6 +301,10 @@ static void land_image(sv_drop_flow_t *flow, const sv_drop_region_t *region)
 
 static void land_message(sv_drop_flow_t *flow, sv_drop_region_t *region, size_t bytes)
 {
+    if (region->unpacks) {
+        unpack(region, bytes);
+        return;
+    }
     if (region->packed) {
         pthread_mutex_lock(&region->plan->lock);
         sv_drop_scatter(flow, region->plan->pack, region->host, bytes, region->user);
@@ -371,7 +404,11 @@ void sv_drop_call_end(sv_drop_call_t *call)
     call->parts = NULL;
     for (int i = 0; i < call->nregions; i++) {
         sv_drop_region_t *region = &call->region[i];
-        sv_drop_unpin(region->host);
+        if (region->unpacks) {
+            free(region->host);
+            PMPI_Type_free(&region->one.type);
+        } else
+            sv_drop_unpin(region->host);
         sv_drop_plan_put(region->plan);
         free(region->blocks);
     }

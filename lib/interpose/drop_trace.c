@@ -74,7 +74,8 @@ void sv_drop_trace_call(sv_drop_call_t *call)
 {
     int64_t begin_ns = call->begin_ns, bytes = call->bytes;
     call->begin_ns = 0;
-    if (!trace.records || begin_ns == 0 || (call->nregions == 0 && !call->fast))
+    bool ours = call->fast || (call->nregions > 0 && !(call->nregions == 1 && call->region[0].unpacks));
+    if (!trace.records || begin_ns == 0 || !ours)
         return;
     for (int i = 0; i < call->nregions && !call->fast; i++)
         bytes += (int64_t)call->region[i].bytes;
