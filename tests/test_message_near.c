@@ -280,6 +280,37 @@ static void several(local_rank_t *self)
     }
 }
 
+/* Two messages with one tag come before the one that was to be the first: the kernel that waits for the second message
+   with the second receive's tag must not take it, as that receive is the first one's. */
+static void overtaken(local_rank_t *self)
+{
+    enum { MANY = 3 };
+    static const int recv_tag[MANY] = {1, 2, 2}, send_tag[MANY] = {2, 2, 1};
+    static const int meets[MANY] = {2, 0, 1}; /* by receive: which send */
+    message_end_t end[MANY];
+    selvage_request_t *all[MANY];
+    meet(self);
+    for (int i = 0; i < MANY; i++) {
+        message_end_open(&end[i], self, &plain);
+        if (self->rank == 1)
+            message_end_recv(&end[i], &plain, 0, recv_tag[i]);
+        if (self->rank == 1 && i < 2)
+            wait_on_device(&end[i]);
+    }
+    local_ranks_barrier(self);
+    for (int i = 0; i < MANY; i++) {
+        if (self->rank == 0)
+            message_end_send(&end[i], &plain, 1, send_tag[i], key_of(0, i));
+        all[i] = end[i].request;
+    }
+    CHECK_STATUS(sv_message_waitall(MANY, all, NULL), SELVAGE_SUCCESS);
+    for (int i = 0; i < MANY; i++) {
+        if (self->rank == 1)
+            CHECK_EQ(message_end_wrong(&end[i], BYTES, key_of(0, meets[i])), -1);
+        message_end_close(&end[i]);
+    }
+}
+
 /* Taken back while a kernel waits: nothing comes, or the message has come, and is there as a whole. */
 static void cancelling(local_rank_t *self)
 {
@@ -418,6 +449,7 @@ int main(void)
     run(others, NULL, true);
     run(wildcards, NULL, false);
     run(several, NULL, false);
+    run(overtaken, NULL, false);
     run(cancelling, NULL, false);
     run(held_up, NULL, false);
     run(placed_again, NULL, false);

@@ -5,9 +5,10 @@
  * at most, and copies and verifies the message as soon as it is in its slot.
  *
  * Nothing is decided by that. The kernel takes one message only, the one with the key of this source, number, tag and
- * length, and it is launched only where no receive that was posted before would take that: so if it comes, the receive
- * is its own, whatever came before it. The host matches as ever when it sees the letter, and finds the work done. A
- * message of another number, tag or length, or one that comes late, finds the kernel gone, or told to go.
+ * length, and only if its sender has sent none with this tag since those that have been taken here; and it is launched
+ * only where no receive that was posted before would take that: so if it comes, the receive is its own, whatever came
+ * before it. The host matches as ever when it sees the letter, and finds the work done. A message of another number, tag
+ * or length, or one that comes late, finds the kernel gone, or told to go.
  *
  * What a long message's sender copies straight to its place (message_direct.c) is awaited there in the same way.
  */
@@ -100,7 +101,8 @@ static selvage_status_t await_slot(selvage_request_t *recv, uint64_t now_ns)
     recv->number = peer->taken + 1 + messages;
     sv_message_identify(recv);
     sv_verify_job_t job = {.src = from.payload, .dst = recv->place.data, .record = from.record, .await = from.word,
-                           .await_before = before, .await_value = sv_near_value(recv->key), .only = true};
+                           .await_before = before, .only = true,
+                           .await_value = sv_near_value(recv->key, peer->came[sv_message_tag_class(recv->tag)])};
     return launch(recv, &job, stream);
 }
 

@@ -87,8 +87,8 @@ typedef struct sv_letter {
     uint64_t number;         /* of the message in its pair of ranks, from 1 */
     uint64_t bytes;
     uint64_t send_id, recv_id;
-    uint64_t value[17];      /* EAGER, LATE: count of its slot, or 0; ACK: numbers; RTS: on a device; CTS: route and
-                                where to; VERDICT: status; BOX: handle */
+    uint64_t value[17];      /* EAGER, LATE: count of its slot, or 0; EAGER: behind which message (before); ACK:
+                                numbers; RTS: on a device; CTS: route and where to; VERDICT: status; BOX: handle */
     sv_record_t record;
 } sv_letter_t;
 
@@ -135,7 +135,8 @@ typedef struct sv_message_peer {
     struct sv_message_box_end *in, *out; /* boxes of this rank's and of that one's; owned; NULL: none */
     sv_list_t box_link;      /* of those with in */
     bool no_box, no_direct;  /* tried in vain */
-    uint64_t last[SV_MESSAGE_TAGS]; /* number of the last message to it with such a tag */
+    uint64_t last[SV_MESSAGE_TAGS]; /* number of the last message to it with such a tag ... */
+    uint64_t came[SV_MESSAGE_TAGS]; /* ... and from it, of those that came in order */
     uint64_t usual_room, usual_bytes; /* of its last message that a kernel did or could wait for */
     bool wrote, parting, parted; /* letters went there; it was told that no more will come; it knows */
 } sv_message_peer_t;
@@ -197,6 +198,7 @@ struct selvage_request {
     int peer, tag;           /* as wanted, and from the match on as they are */
     uint64_t bytes;          /* of the message */
     uint64_t number, key, other_id;
+    uint64_t before;         /* send: number of the last message before it with such a tag */
     uint32_t attempt;
     sv_record_t identity;
     sv_mail_t *mail;
@@ -414,8 +416,11 @@ selvage_status_t sv_message_offer_meet(selvage_request_t *recv, const sv_letter_
 /* Sender: finds, claims and maps what is offered for this message. */
 bool sv_message_claim(selvage_request_t *send, struct sv_message_peer *peer);
 void sv_message_unclaim(selvage_request_t *send, const struct sv_message_peer *peer);
-/* A message has been given this number. */
-void sv_message_note_tag(struct sv_message_peer *peer, int tag, uint64_t number);
+/* Of the numbers of last messages, the place of those with such a tag. */
+static inline unsigned sv_message_tag_class(int tag)
+{
+    return (unsigned)tag % SV_MESSAGE_TAGS;
+}
 
 /* --- message_match.c ---------------------------------------------------------------------------------------------- */
 

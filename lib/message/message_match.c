@@ -99,6 +99,7 @@ static void take_in_order(sv_message_engine_t *engine, sv_message_peer_t *peer, 
     }
     while (mail) {
         peer->taken++;
+        peer->came[sv_message_tag_class((int)mail->letter->tag)] = peer->taken;
         note_slot(peer, mail->letter);
         sv_list_remove(&mail->link);
         match(engine, mail);

@@ -107,7 +107,7 @@ void sv_near_note(sv_mail_t *mail, uint64_t key)
 {
     sv_message_near_t *near = &mail->near->near;
     near->taken[mail->near_count % SV_NEAR_SLOTS] = mail->near_count;
-    near->value[mail->near_count % SV_NEAR_SLOTS] = sv_near_value(key);
+    near->value[mail->near_count % SV_NEAR_SLOTS] = sv_near_value(key, mail->letter->value[1]);
 }
 
 bool sv_near_is_awaited(const sv_message_box_end_t *end, uint64_t count, uint64_t *before_out)
