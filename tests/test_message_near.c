@@ -346,6 +346,35 @@ static void cancelling(local_rank_t *self)
     }
 }
 
+/* An error ends a receive whose kernel has just taken the message, which is the next one's then. */
+static void ended(local_rank_t *self)
+{
+    message_end_t end;
+    meet(self);
+    message_end_open(&end, self, &plain);
+    if (self->rank == 1) {
+        message_end_recv(&end, &plain, 0, 1);
+        wait_on_device(&end);
+    }
+    local_ranks_barrier(self);
+    if (self->rank == 0)
+        message_end_send(&end, &plain, 1, 1, key_of(0, 1));
+    if (self->rank == 1) {
+        selvage_request_t *recv = end.request;
+        while ((int64_t)(__atomic_load_n(&recv->line->done, __ATOMIC_ACQUIRE) - recv->stamp) < 0) /* nobody polls */
+            ;
+        pthread_mutex_lock(&engine_of(self)->lock);
+        sv_message_complete(recv, sv_error_quiet(SELVAGE_ERR_DEVICE, "a test's"));
+        pthread_mutex_unlock(&engine_of(self)->lock);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_DEVICE);
+        message_end_recv(&end, &plain, 0, 1);
+    }
+    CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+    if (self->rank == 1)
+        CHECK_EQ(message_end_wrong(&end, BYTES, key_of(0, 1)), -1);
+    message_end_close(&end);
+}
+
 /* A message that has been received is sent, though its place has gone to one whose stream stands still. */
 static void placed_again(local_rank_t *self)
 {
@@ -451,6 +480,7 @@ int main(void)
     run(several, NULL, false);
     run(overtaken, NULL, false);
     run(cancelling, NULL, false);
+    run(ended, NULL, false);
     run(held_up, NULL, false);
     run(placed_again, NULL, false);
     run(flooded, NULL, false);

@@ -175,6 +175,13 @@ bool sv_message_early_is_away(selvage_request_t *recv)
     return true;
 }
 
+bool sv_message_early_is_over(selvage_request_t *recv)
+{
+    if (recv->early && sv_word_is(&recv->line->done, recv->stamp)) /* partner: as above */
+        recv->early = false;
+    return !recv->early || sv_message_early_is_away(recv);
+}
+
 void sv_message_early_stop(selvage_request_t *recv)
 {
     if (recv->early) /* partner: the kernel, which looks now and then */
@@ -195,11 +202,17 @@ void sv_message_early_cancel(sv_message_engine_t *engine)
 
 void sv_message_early_end(sv_message_engine_t *engine)
 {
+    const double timeout_s = engine->comm->timeout_s;
+    const uint64_t begin_ns = sv_clock_ns();
     sv_relax_t relax = {.max_sleep_us = 100};
+    bool late = false;
     for (uint32_t i = 0; i < engine->nrequests; i++) {
         selvage_request_t *recv = engine->table[i];
         sv_message_early_stop(recv);
-        while (recv->early && !sv_word_is(&recv->line->done, recv->stamp) && !sv_message_early_is_away(recv))
+        while (!sv_message_early_is_over(recv) && !late) {
             sv_relax(&relax);
+            late = timeout_s > 0 && (double)(sv_clock_ns() - begin_ns) > timeout_s * 1e9;
+        }
     }
+    engine->quarantined |= late;
 }

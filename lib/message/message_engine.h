@@ -303,7 +303,7 @@ struct sv_message_engine {
     void *kernel_stream, *out_stream, *in_stream, *peer_stream;
     void *early_stream[SV_EARLY_STREAMS]; /* by peer, so that one that is late holds up few others */
     sv_message_peer_t *peers[SV_MESSAGE_PEERS];
-    bool quarantined;          /* the wire may still write its memory */
+    bool quarantined;          /* the wire, or a kernel, may still write its memory */
 };
 
 /* What the digest kernel does for a send: sums bytes of src, copies them to dst (or NULL), writes the record, and
@@ -395,10 +395,12 @@ bool sv_message_early_fits(const selvage_request_t *recv);
 void sv_message_early_learn(const selvage_request_t *recv, sv_mail_t *mail);
 /* Whether the kernel has gone without it. */
 bool sv_message_early_is_away(selvage_request_t *recv);
+/* The same, or with it. */
+bool sv_message_early_is_over(selvage_request_t *recv);
 void sv_message_early_stop(selvage_request_t *recv);
 /* Ends receives that were to be taken back and whose kernels have gone. */
 void sv_message_early_cancel(sv_message_engine_t *engine);
-/* Waits for all kernels that wait. */
+/* Waits for all kernels that wait, but no longer than the deadline: a device that has failed ends none. */
 void sv_message_early_end(sv_message_engine_t *engine);
 
 /* --- message_offer.c ---------------------------------------------------------------------------------------------- */
