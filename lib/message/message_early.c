@@ -53,7 +53,7 @@ static bool may_be(const selvage_request_t *recv, sv_message_peer_t **peer_out)
         recv->peer == SV_MESSAGE_ANY || recv->tag == SV_MESSAGE_ANY || recv->peer == recv->engine->wire->rank ||
         !takes_slot(recv) || sv_message_peer(recv->engine, recv->peer, peer_out) != SELVAGE_SUCCESS)
         return false;
-    return (*peer_out)->in && (*peer_out)->in->used && (*peer_out)->in->near.base;
+    return (*peer_out)->in && (*peer_out)->in->used && (*peer_out)->in->near.shown;
 }
 
 static void *own_stream(const selvage_request_t *recv)
@@ -125,7 +125,7 @@ static selvage_status_t await_landing(selvage_request_t *recv)
     const bool met = recv->state == SV_REQUEST_MOVING && recv->route == SV_MESSAGE_DIRECT;
     const bool may_meet = recv->state == SV_REQUEST_POSTED && recv->offered;
     if (recv->is_send || recv->tried_early || !(met || may_meet) || !sv_message_checks(recv->engine) ||
-        !sv_message_direct_by_kernel(recv) || (may_meet && !expect(recv)))
+        !recv->engine->dev->shows_stores || !sv_message_direct_by_kernel(recv) || (may_meet && !expect(recv)))
         return SELVAGE_SUCCESS;
     sv_verify_job_t job = sv_message_direct_job(recv);
     return job.await ? launch(recv, &job, own_stream(recv)) : SELVAGE_SUCCESS;

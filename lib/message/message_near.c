@@ -58,6 +58,7 @@ static selvage_status_t allocate(sv_message_engine_t *engine, bool fine, sv_mess
         return status;
     }
     end->near.base = memory;
+    end->near.shown = fine || dev->shows_stores;
     box->near_bytes = engine->near_bytes;
     return SELVAGE_SUCCESS;
 }
