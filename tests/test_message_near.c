@@ -414,6 +414,45 @@ static void placed_again(local_rank_t *self)
     selvage_stream_destroy(self->dev, stream);
 }
 
+/* Nobody parts while a kernel of a send is still to store into another's memory. */
+static void parting(local_rank_t *self)
+{
+    static uint64_t word, unused[2];
+    message_end_t end;
+    void *stream = NULL;
+    if (self->rank == 0)
+        word = 0;
+    CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
+    const message_shape_t held = {.bytes = BYTES, .on_device = true, .stream = stream};
+    const sv_await_arg_t arg = {.word = &word, .abort = &unused[0], .late = &unused[1], .epoch = 1,
+                                .wait_ns = UINT64_C(20000000000)};
+    meet(self);
+    message_end_open(&end, self, self->rank ? &plain : &held);
+    if (self->rank == 0) {
+        sv_message_engine_t *engine = engine_of(self);
+        sv_message_peer_t *peer;
+        bool parted = false;
+        CHECK_STATUS(SV_DEVICE_CALL(self->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream), SELVAGE_SUCCESS);
+        message_end_send(&end, &held, 1, 1, key_of(0, 1));
+        pthread_mutex_lock(&engine->lock);
+        CHECK_STATUS(sv_message_peer(engine, 1, &peer), SELVAGE_SUCCESS);
+        do
+            CHECK_STATUS(sv_message_part(engine, &parted), SELVAGE_SUCCESS);
+        while ((sv_message_poll(engine), !peer->parted));
+        CHECK_STATUS(sv_message_part(engine, &parted), SELVAGE_SUCCESS);
+        CHECK(!parted);
+        pthread_mutex_unlock(&engine->lock);
+        __atomic_store_n(&word, 1, __ATOMIC_RELEASE);
+    } else {
+        message_end_recv(&end, &plain, 0, 1);
+    }
+    CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+    if (self->rank == 1)
+        CHECK_EQ(message_end_wrong(&end, BYTES, key_of(0, 1)), -1);
+    message_end_close(&end);
+    selvage_stream_destroy(self->dev, stream);
+}
+
 /* What its sender's stream holds up is announced, and comes to the kernel all the same, or after it. */
 static void held_up(local_rank_t *self)
 {
@@ -483,6 +522,7 @@ int main(void)
     run(ended, NULL, false);
     run(held_up, NULL, false);
     run(placed_again, NULL, false);
+    run(parting, NULL, false);
     run(flooded, NULL, false);
     run(forgetting, NULL, true);
     return check_report("test_message_near");

@@ -432,7 +432,7 @@ selvage_status_t sv_message_arrive(sv_message_engine_t *engine, sv_mail_t *mail)
 sv_mail_t *sv_message_unexpected(sv_message_engine_t *engine, int source, int tag);
 /* A receive that is new: takes what is there, or is posted. */
 void sv_message_post(selvage_request_t *recv);
-/* Tells everybody that no more will come, or sees whether everybody has heard it. */
+/* Tells everybody that no more will come, or sees whether everybody has heard it, and nothing is stored any more. */
 selvage_status_t sv_message_part(sv_message_engine_t *engine, bool *parted);
 
 /* --- message_send.c, message_recv.c, message_staged.c, message_verify.c ------------------------------------------- */
