@@ -7,8 +7,8 @@
  * Nothing is decided by that. The kernel takes one message only, the one with the key of this source, number, tag and
  * length, and only if its sender has sent none with this tag since those that have been taken here; and it is launched
  * only where no receive that was posted before would take that: so if it comes, the receive is its own, whatever came
- * before it. The host matches as ever when it sees the letter, and finds the work done. A message of another number, tag
- * or length, or one that comes late, finds the kernel gone, or told to go.
+ * before it. The host matches as ever when it sees the letter, and finds the work done. A message of another number,
+ * tag or length, or one that comes late, finds the kernel gone, or told to go.
  *
  * What a long message's sender copies straight to its place (message_direct.c) is awaited there in the same way.
  */

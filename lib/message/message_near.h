@@ -6,8 +6,8 @@
  *
  * Slots take turns: the message that is number c of those that came this way lies in slot c modulo their number. So the
  * reader knows where the next one will be, and its word is made of the message's key, which says what it is, and of the
- * number of the last message with such a tag, which says that none comes before it; a kernel can wait for a message that
- * has not come yet, and take no other one (message_early.c).
+ * number of the last message with such a tag, which says that none comes before it; a kernel can wait for a message
+ * that has not come yet, and take no other one (message_early.c).
  */
 #ifndef SV_MESSAGE_NEAR_H
 #define SV_MESSAGE_NEAR_H

@@ -94,7 +94,8 @@ selvage_status_t sv_message_offer_meet(selvage_request_t *recv, const sv_letter_
 /* --- the sender's ------------------------------------------------------------------------------------------------- */
 
 /* An offer that this message, and no other one, belongs to. */
-static bool find(const selvage_request_t *send, const sv_message_peer_t *peer, unsigned *landing_out, uint64_t *word_out)
+static bool find(const selvage_request_t *send, const sv_message_peer_t *peer, unsigned *landing_out,
+                 uint64_t *word_out)
 {
     const sv_message_box_t *box = peer->out->box;
     for (unsigned k = 0; k < SV_BOX_LANDINGS; k++) {
