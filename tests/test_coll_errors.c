@@ -240,6 +240,41 @@ static void run_abort(local_rank_t *self)
     close_rank(self, &state);
 }
 
+/* Rank 0 is told to end at any time of a long all-reduce in stages: what it has not done then nobody takes for done. */
+static void run_abort_midway(local_rank_t *self)
+{
+    enum { LONG = 1 << 19, TURNS = 8, STEP_US = 250 };
+    for (int turn = 0; turn < TURNS; turn++) {
+        rank_state_t state;
+        selvage_window_t *window = NULL;
+        void *memory = NULL;
+        if (!open_rank(self, &state))
+            continue;
+        CHECK_STATUS(selvage_device_malloc(self->dev, 2 * LONG * sizeof(float), &memory), SELVAGE_SUCCESS);
+        float *in = memory, *out = in + LONG;
+        CHECK_STATUS(selvage_coll_register(state.coll, in, 2 * LONG * sizeof(float), &window), SELVAGE_SUCCESS);
+        for (int i = 0; i < LONG; i++)
+            in[i] = 1.0f;
+        warm_up(&state);
+        CHECK_STATUS(selvage_stream_synchronize(self->dev, state.stream), SELVAGE_SUCCESS);
+        local_ranks_barrier(self);
+        CHECK_STATUS(selvage_coll_all_reduce(state.coll, in, out, LONG, SELVAGE_FLOAT32, SELVAGE_OP_SUM, state.stream),
+                     SELVAGE_SUCCESS);
+        if (self->rank == 0)
+            usleep((useconds_t)(turn * STEP_US));
+        if (self->rank == 0)
+            selvage_coll_abort(state.coll);
+        CHECK_STATUS(selvage_stream_synchronize(self->dev, state.stream), SELVAGE_SUCCESS);
+        long wrong = 0;
+        for (int i = 0; i < LONG; i++)
+            wrong += out[i] != (float)self->size;
+        CHECK(wrong == 0 || selvage_coll_error(state.coll) != SELVAGE_SUCCESS);
+        close_rank(self, &state);
+        CHECK_STATUS(selvage_coll_unregister(window), SELVAGE_SUCCESS);
+        selvage_device_free(self->dev, memory);
+    }
+}
+
 /* Abort where nothing is under way: nobody is there to tell the others, who find that this rank does not come. */
 static void run_abort_idle(local_rank_t *self)
 {
@@ -517,6 +552,7 @@ int main(void)
         run(ranks, run_absent, NULL, "TIMEOUT_S=0.5 COLL_ALGO=ring COLL_PROTO=simple");
     }
     run(3, run_abort, NULL, "TIMEOUT_S=20");
+    run(3, run_abort_midway, NULL, "TIMEOUT_S=20 COLL_ALGO=direct COLL_CHANNELS_MAX=1 COLL_PUSH_MIN=1");
     run(3, run_abort_idle, NULL, "TIMEOUT_S=1");
     test_damage();
     run(1, run_refused, NULL, "");

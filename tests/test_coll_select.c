@@ -32,7 +32,8 @@ static const char *no_variable(void *arg, const char *name)
 static void set_scene(scene_t *s, unsigned n, bool long_lines)
 {
     CHECK_STATUS(sv_config_load(no_variable, NULL, &s->config), SELVAGE_SUCCESS);
-    s->facts = (sv_coll_facts_t){.nranks = n, .nchannels = CHANNELS, .long_lines = long_lines, .config = &s->config};
+    s->facts = (sv_coll_facts_t){.nranks = n, .nchannels = CHANNELS, .long_lines = long_lines, .shows_stores = true,
+                                 .config = &s->config};
     s->facts.layout.slot_bytes = SLOT_BYTES;
 }
 
@@ -172,6 +173,9 @@ static void check_pushed(void)
             CHECK_EQ(choose(&s, call, 64 << 20).pieces_log2 != SV_COLL_NOT_PUSHED, can);
             CHECK(!can || choose(&s, call, 64 << 20).algo == SV_COLL_DIRECT_TWO);
         }
+        s.facts.shows_stores = false;
+        CHECK_EQ(choose(&s, SV_COLL_ALL_REDUCE, 2u << 30).pieces_log2, SV_COLL_NOT_PUSHED);
+        s.facts.shows_stores = true;
         s.config.coll_push_min = 1 << 10;
         CHECK_EQ(choose(&s, SV_COLL_ALL_REDUCE, 1 << 20).pieces_log2, 1);
         CHECK_EQ(choose(&s, SV_COLL_ALL_REDUCE, 2u << 30).pieces_log2, 2);

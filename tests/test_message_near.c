@@ -280,6 +280,37 @@ static void several(local_rank_t *self)
     }
 }
 
+/* Two messages with one tag come before the one that was to be the first: the kernel that waits for the second message
+   with the second receive's tag must not take it, as that receive is the first one's. */
+static void overtaken(local_rank_t *self)
+{
+    enum { MANY = 3 };
+    static const int recv_tag[MANY] = {1, 2, 2}, send_tag[MANY] = {2, 2, 1};
+    static const int meets[MANY] = {2, 0, 1}; /* by receive: which send */
+    message_end_t end[MANY];
+    selvage_request_t *all[MANY];
+    meet(self);
+    for (int i = 0; i < MANY; i++) {
+        message_end_open(&end[i], self, &plain);
+        if (self->rank == 1)
+            message_end_recv(&end[i], &plain, 0, recv_tag[i]);
+        if (self->rank == 1 && i < 2)
+            wait_on_device(&end[i]);
+    }
+    local_ranks_barrier(self);
+    for (int i = 0; i < MANY; i++) {
+        if (self->rank == 0)
+            message_end_send(&end[i], &plain, 1, send_tag[i], key_of(0, i));
+        all[i] = end[i].request;
+    }
+    CHECK_STATUS(sv_message_waitall(MANY, all, NULL), SELVAGE_SUCCESS);
+    for (int i = 0; i < MANY; i++) {
+        if (self->rank == 1)
+            CHECK_EQ(message_end_wrong(&end[i], BYTES, key_of(0, meets[i])), -1);
+        message_end_close(&end[i]);
+    }
+}
+
 /* Taken back while a kernel waits: nothing comes, or the message has come, and is there as a whole. */
 static void cancelling(local_rank_t *self)
 {
@@ -313,6 +344,35 @@ static void cancelling(local_rank_t *self)
         message_end_close(&end);
         local_ranks_barrier(self);
     }
+}
+
+/* An error ends a receive whose kernel has just taken the message, which is the next one's then. */
+static void ended(local_rank_t *self)
+{
+    message_end_t end;
+    meet(self);
+    message_end_open(&end, self, &plain);
+    if (self->rank == 1) {
+        message_end_recv(&end, &plain, 0, 1);
+        wait_on_device(&end);
+    }
+    local_ranks_barrier(self);
+    if (self->rank == 0)
+        message_end_send(&end, &plain, 1, 1, key_of(0, 1));
+    if (self->rank == 1) {
+        selvage_request_t *recv = end.request;
+        while ((int64_t)(__atomic_load_n(&recv->line->done, __ATOMIC_ACQUIRE) - recv->stamp) < 0) /* nobody polls */
+            ;
+        pthread_mutex_lock(&engine_of(self)->lock);
+        sv_message_complete(recv, sv_error_quiet(SELVAGE_ERR_DEVICE, "a test's"));
+        pthread_mutex_unlock(&engine_of(self)->lock);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_DEVICE);
+        message_end_recv(&end, &plain, 0, 1);
+    }
+    CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+    if (self->rank == 1)
+        CHECK_EQ(message_end_wrong(&end, BYTES, key_of(0, 1)), -1);
+    message_end_close(&end);
 }
 
 /* A message that has been received is sent, though its place has gone to one whose stream stands still. */
@@ -351,6 +411,45 @@ static void placed_again(local_rank_t *self)
     }
     for (int i = 0; i < 2; i++)
         message_end_close(&end[i]);
+    selvage_stream_destroy(self->dev, stream);
+}
+
+/* Nobody parts while a kernel of a send is still to store into another's memory. */
+static void parting(local_rank_t *self)
+{
+    static uint64_t word, unused[2];
+    message_end_t end;
+    void *stream = NULL;
+    if (self->rank == 0)
+        word = 0;
+    CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
+    const message_shape_t held = {.bytes = BYTES, .on_device = true, .stream = stream};
+    const sv_await_arg_t arg = {.word = &word, .abort = &unused[0], .late = &unused[1], .epoch = 1,
+                                .wait_ns = UINT64_C(20000000000)};
+    meet(self);
+    message_end_open(&end, self, self->rank ? &plain : &held);
+    if (self->rank == 0) {
+        sv_message_engine_t *engine = engine_of(self);
+        sv_message_peer_t *peer;
+        bool parted = false;
+        CHECK_STATUS(SV_DEVICE_CALL(self->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream), SELVAGE_SUCCESS);
+        message_end_send(&end, &held, 1, 1, key_of(0, 1));
+        pthread_mutex_lock(&engine->lock);
+        CHECK_STATUS(sv_message_peer(engine, 1, &peer), SELVAGE_SUCCESS);
+        do
+            CHECK_STATUS(sv_message_part(engine, &parted), SELVAGE_SUCCESS);
+        while ((sv_message_poll(engine), !peer->parted));
+        CHECK_STATUS(sv_message_part(engine, &parted), SELVAGE_SUCCESS);
+        CHECK(!parted);
+        pthread_mutex_unlock(&engine->lock);
+        __atomic_store_n(&word, 1, __ATOMIC_RELEASE);
+    } else {
+        message_end_recv(&end, &plain, 0, 1);
+    }
+    CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+    if (self->rank == 1)
+        CHECK_EQ(message_end_wrong(&end, BYTES, key_of(0, 1)), -1);
+    message_end_close(&end);
     selvage_stream_destroy(self->dev, stream);
 }
 
@@ -418,9 +517,12 @@ int main(void)
     run(others, NULL, true);
     run(wildcards, NULL, false);
     run(several, NULL, false);
+    run(overtaken, NULL, false);
     run(cancelling, NULL, false);
+    run(ended, NULL, false);
     run(held_up, NULL, false);
     run(placed_again, NULL, false);
+    run(parting, NULL, false);
     run(flooded, NULL, false);
     run(forgetting, NULL, true);
     return check_report("test_message_near");

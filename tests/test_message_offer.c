@@ -174,6 +174,30 @@ static void behind_small(local_rank_t *self)
     selvage_stream_destroy(self->dev, stream);
 }
 
+/* An error ends a receive that is offered: what is sent then goes to the next one. */
+static void ended(local_rank_t *self)
+{
+    message_end_t end;
+    meet(self);
+    if (self->rank == 1) {
+        begin(self, &end, &plain, 8, 0);
+        CHECK(end.request->offered);
+        pthread_mutex_lock(&engine_of(self)->lock);
+        sv_message_complete(end.request, sv_error_quiet(SELVAGE_ERR_DEVICE, "a test's"));
+        pthread_mutex_unlock(&engine_of(self)->lock);
+    }
+    local_ranks_barrier(self);
+    if (self->rank == 0)
+        begin(self, &end, &plain, 8, 1);
+    local_ranks_barrier(self);
+    if (self->rank == 1)
+        finish(&end, SELVAGE_ERR_DEVICE, 0, 0);
+    if (self->rank == 1)
+        begin(self, &end, &plain, 8, 1);
+    finish(&end, SELVAGE_SUCCESS, BYTES, 1);
+    posted(self, &plain, &plain, 2);
+}
+
 /* Taken back while it is offered, before or while its message claims it. */
 static void cancelling(local_rank_t *self)
 {
@@ -240,6 +264,7 @@ int main(void)
     run(others, NULL, true);
     run(in_order, NULL, false);
     run(behind_small, NULL, false);
+    run(ended, NULL, false);
     run(cancelling, NULL, false);
     run(many, NULL, false);
     return check_report("test_message_offer");

@@ -149,6 +149,7 @@ typedef struct sv_coll_facts {
     sv_coll_layout_t layout;
     bool long_lines;           /* LL128 passed its test on all ranks */
     bool soft;                 /* few blocks are better there */
+    bool shows_stores;         /* as the device has it */
     const sv_config_t *config;
     const struct sv_coll_tuning *tuning; /* NULL: none */
 } sv_coll_facts_t;

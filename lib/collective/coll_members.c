@@ -164,6 +164,7 @@ selvage_status_t sv_coll_furnish(selvage_coll_t *coll, sv_coll_arena_t *arena)
                                     .nchannels = arena->layout.nchannels,
                                     .layout = arena->layout,
                                     .soft = sv_coll_is_soft(dev),
+                                    .shows_stores = dev->shows_stores,
                                     .long_lines = arena->long_lines,
                                     .config = &coll->comm->config,
                                     .tuning = arena->tuning};

@@ -307,10 +307,12 @@ static unsigned smaller(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-/* Whether to push alone, which takes two passes: where there is much to move. */
+/* Whether to push alone, which takes two passes: where there is much to move, and a kernel sees in users' memory what
+   others store there while it runs. */
 static bool is_pushed(const question_t *q, const way_t *way)
 {
-    return q->call == SV_COLL_ALL_REDUCE && is_direct(way->algo) && q->bytes >= q->facts->config->coll_push_min;
+    return q->call == SV_COLL_ALL_REDUCE && is_direct(way->algo) && q->facts->shows_stores &&
+           q->bytes >= q->facts->config->coll_push_min;
 }
 
 static unsigned channels_of(const question_t *q, const way_t *way)

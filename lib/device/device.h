@@ -25,7 +25,7 @@
 #include <selvage/device.h>
 #include <selvage/status.h>
 
-enum { SV_DEVICE_ABI = 10, SV_KERNEL_ARG_BYTES = 1024, SV_DEVICE_HANDLE_BYTES = 96 };
+enum { SV_DEVICE_ABI = 11, SV_KERNEL_ARG_BYTES = 1024, SV_DEVICE_HANDLE_BYTES = 96 };
 
 /*
  * A kernel of the library: its name in code objects, and its body for soft. arg points at the argument struct.
@@ -144,6 +144,7 @@ struct selvage_device {
     size_t kernel_summed_bytes; /* the same where a kernel must read everything for the checksum anyway */
     size_t kernel_alone_bytes; /* up to here one block alone moves a packet sooner than several, which must meet */
     bool kernels_wait;      /* a kernel may wait for what another stream or process does */
+    bool shows_stores;      /* a kernel sees what other devices store while it runs, in ordinary memory, too */
     uint64_t early_wait_ns;   /* how long a kernel that is launched early may wait for a packet; 0: it may not */
     int index, count;       /* which of the devices of its kind that this process sees */
     char bus_id[32];        /* as sysfs writes it; "" where there is no bus */

@@ -241,9 +241,12 @@ SV_DEV_FN void sv_coll_direct_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
 SV_DEV_FN bool sv_coll_direct_turn(const sv_coll_at_t &c, sv_coll_plan_t &p, uint32_t turn)
 {
     const bool pushed = p.pushed, prepared = turn == 0 && !pushed;
-    if (turn > 0 && turn % p.stage == 0)
+    const bool ends = turn > 0 && turn % p.stage == 0;
+    if (ends)
         sv_coll_fin(c, sv_coll_direct_pushes(c.b.work, p.algo));
-    if (turn == p.phases)
+    /* Behind the barrier that ends a fin nobody fails before the next one. What failed says no more that it has ended:
+       others would take what is there for what it should be. */
+    if (turn == p.phases || (ends && sv_coll_has_failed(c)))
         return false;
     if (pushed && c.at.tid == 0)
         sv_coll_push_prepare(&c.b, &c.home, &p, turn);

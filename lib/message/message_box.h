@@ -44,6 +44,7 @@ typedef struct sv_message_box {
 typedef struct sv_message_near {
     uint8_t *base;           /* NULL: none */
     sv_opened_t *opened;     /* writer */
+    bool shown;              /* reader: a kernel that runs sees what is stored there */
     uint64_t count;          /* of messages that went this way, or came and were taken in order */
     uint64_t given[SV_NEAR_SLOTS]; /* writer: by count, what each slot was given to last */
     uint64_t taken[SV_NEAR_SLOTS]; /* reader: by count, what was taken out of each last ... */

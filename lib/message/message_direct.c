@@ -187,21 +187,31 @@ void sv_message_close_mappings(sv_message_engine_t *engine)
         forget(engine, SV_CONTAINER_OF(engine->mappings.next, sv_message_mapping_t, link));
 }
 
-/* The mapping, if there is one. Those that it shows to be stale go, and the oldest if there are too many. */
+static bool is_at(const sv_message_mapping_t *mapping, int peer, uint64_t remote_base)
+{
+    return mapping->opened->peer == peer && mapping->remote_base == remote_base;
+}
+
 static sv_message_mapping_t *find_mapping(sv_message_engine_t *engine, int peer, uint64_t remote_base,
                                           const sv_device_handle_t *handle)
+{
+    for (sv_list_t *it = engine->mappings.next; it != &engine->mappings; it = it->next) {
+        sv_message_mapping_t *mapping = SV_CONTAINER_OF(it, sv_message_mapping_t, link);
+        if (is_at(mapping, peer, remote_base) && memcmp(&mapping->opened->handle, handle, sizeof *handle) == 0)
+            return mapping;
+    }
+    return NULL;
+}
+
+/* Another allocation is there now: what was mapped of that place is stale. The oldest goes, too, if there are many. */
+static void make_room(sv_message_engine_t *engine, int peer, uint64_t remote_base)
 {
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &engine->mappings) {
         sv_message_mapping_t *mapping = SV_CONTAINER_OF(it, sv_message_mapping_t, link);
-        const sv_opened_t *opened = mapping->opened;
-        const bool same_place = opened->peer == peer && mapping->remote_base == remote_base;
-        if (same_place && memcmp(&opened->handle, handle, sizeof *handle) == 0)
-            return mapping;
-        if (mapping->users == 0 && (same_place || engine->nmappings >= MAPPINGS_MAX))
+        if (mapping->users == 0 && (is_at(mapping, peer, remote_base) || engine->nmappings >= MAPPINGS_MAX))
             forget(engine, mapping);
     }
-    return NULL;
 }
 
 static selvage_status_t map(selvage_request_t *send, uint64_t remote_base, const sv_device_handle_t *handle)
@@ -209,6 +219,7 @@ static selvage_status_t map(selvage_request_t *send, uint64_t remote_base, const
     sv_message_engine_t *engine = send->engine;
     sv_message_mapping_t *mapping = find_mapping(engine, send->peer, remote_base, handle);
     if (!mapping) {
+        make_room(engine, send->peer, remote_base);
         SV_TRY(sv_calloc(1, sizeof *mapping, &mapping));
         selvage_status_t status = sv_opened_get(&engine->opened, engine->dev, send->peer, handle, &mapping->opened);
         if (status != SELVAGE_SUCCESS) {

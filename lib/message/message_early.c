@@ -5,9 +5,10 @@
  * at most, and copies and verifies the message as soon as it is in its slot.
  *
  * Nothing is decided by that. The kernel takes one message only, the one with the key of this source, number, tag and
- * length, and it is launched only where no receive that was posted before would take that: so if it comes, the receive
- * is its own, whatever came before it. The host matches as ever when it sees the letter, and finds the work done. A
- * message of another number, tag or length, or one that comes late, finds the kernel gone, or told to go.
+ * length, and only if its sender has sent none with this tag since those that have been taken here; and it is launched
+ * only where no receive that was posted before would take that: so if it comes, the receive is its own, whatever came
+ * before it. The host matches as ever when it sees the letter, and finds the work done. A message of another number,
+ * tag or length, or one that comes late, finds the kernel gone, or told to go.
  *
  * What a long message's sender copies straight to its place (message_direct.c) is awaited there in the same way.
  */
@@ -52,7 +53,7 @@ static bool may_be(const selvage_request_t *recv, sv_message_peer_t **peer_out)
         recv->peer == SV_MESSAGE_ANY || recv->tag == SV_MESSAGE_ANY || recv->peer == recv->engine->wire->rank ||
         !takes_slot(recv) || sv_message_peer(recv->engine, recv->peer, peer_out) != SELVAGE_SUCCESS)
         return false;
-    return (*peer_out)->in && (*peer_out)->in->used && (*peer_out)->in->near.base;
+    return (*peer_out)->in && (*peer_out)->in->used && (*peer_out)->in->near.shown;
 }
 
 static void *own_stream(const selvage_request_t *recv)
@@ -100,7 +101,8 @@ static selvage_status_t await_slot(selvage_request_t *recv, uint64_t now_ns)
     recv->number = peer->taken + 1 + messages;
     sv_message_identify(recv);
     sv_verify_job_t job = {.src = from.payload, .dst = recv->place.data, .record = from.record, .await = from.word,
-                           .await_before = before, .await_value = sv_near_value(recv->key), .only = true};
+                           .await_before = before, .only = true,
+                           .await_value = sv_near_value(recv->key, peer->came[sv_message_tag_class(recv->tag)])};
     return launch(recv, &job, stream);
 }
 
@@ -123,7 +125,7 @@ static selvage_status_t await_landing(selvage_request_t *recv)
     const bool met = recv->state == SV_REQUEST_MOVING && recv->route == SV_MESSAGE_DIRECT;
     const bool may_meet = recv->state == SV_REQUEST_POSTED && recv->offered;
     if (recv->is_send || recv->tried_early || !(met || may_meet) || !sv_message_checks(recv->engine) ||
-        !sv_message_direct_by_kernel(recv) || (may_meet && !expect(recv)))
+        !recv->engine->dev->shows_stores || !sv_message_direct_by_kernel(recv) || (may_meet && !expect(recv)))
         return SELVAGE_SUCCESS;
     sv_verify_job_t job = sv_message_direct_job(recv);
     return job.await ? launch(recv, &job, own_stream(recv)) : SELVAGE_SUCCESS;
@@ -173,6 +175,13 @@ bool sv_message_early_is_away(selvage_request_t *recv)
     return true;
 }
 
+bool sv_message_early_is_over(selvage_request_t *recv)
+{
+    if (recv->early && sv_word_is(&recv->line->done, recv->stamp)) /* partner: as above */
+        recv->early = false;
+    return !recv->early || sv_message_early_is_away(recv);
+}
+
 void sv_message_early_stop(selvage_request_t *recv)
 {
     if (recv->early) /* partner: the kernel, which looks now and then */
@@ -193,11 +202,17 @@ void sv_message_early_cancel(sv_message_engine_t *engine)
 
 void sv_message_early_end(sv_message_engine_t *engine)
 {
+    const double timeout_s = engine->comm->timeout_s;
+    const uint64_t begin_ns = sv_clock_ns();
     sv_relax_t relax = {.max_sleep_us = 100};
+    bool late = false;
     for (uint32_t i = 0; i < engine->nrequests; i++) {
         selvage_request_t *recv = engine->table[i];
         sv_message_early_stop(recv);
-        while (recv->early && !sv_word_is(&recv->line->done, recv->stamp) && !sv_message_early_is_away(recv))
+        while (!sv_message_early_is_over(recv) && !late) {
             sv_relax(&relax);
+            late = timeout_s > 0 && (double)(sv_clock_ns() - begin_ns) > timeout_s * 1e9;
+        }
     }
+    engine->quarantined |= late;
 }

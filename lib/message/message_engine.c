@@ -96,16 +96,24 @@ void sv_message_break(sv_message_engine_t *engine, selvage_status_t status)
     end_all(&engine->active, status);
 }
 
-/* Its memory is nobody else's before the kernel is gone that was to take another message. */
+/* Its memory is nobody else's before the kernel is gone that was to take a message. */
 static bool must_linger(selvage_request_t *request)
 {
+    sv_message_early_stop(request);
     if (!request->early || request->engine->broken != SELVAGE_SUCCESS)
         return false;
-    sv_message_early_stop(request);
     request->state = SV_REQUEST_LEAVING;
     sv_list_remove(&request->link);
     sv_list_append(&request->engine->active, &request->link);
     return true;
+}
+
+/* An error has come before its message: nobody is to claim it any more. */
+static void drop_offer(selvage_request_t *request)
+{
+    if (request->offered && sv_message_offer_withdraw(request) == SV_OFFER_CLAIMED)
+        request->landing_stamp = 0; /* whose place in the box is never another's */
+    request->offered = false;
 }
 
 void sv_message_complete(selvage_request_t *request, selvage_status_t status)
@@ -118,6 +126,7 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
             snprintf(request->detail, sizeof request->detail, "%.*s", (int)sizeof request->detail - 1,
                      sv_thread_detail());
     }
+    drop_offer(request);
     if (must_linger(request))
         return;
     request->state = SV_REQUEST_COMPLETE;

@@ -87,8 +87,8 @@ typedef struct sv_letter {
     uint64_t number;         /* of the message in its pair of ranks, from 1 */
     uint64_t bytes;
     uint64_t send_id, recv_id;
-    uint64_t value[17];      /* EAGER, LATE: count of its slot, or 0; ACK: numbers; RTS: on a device; CTS: route and
-                                where to; VERDICT: status; BOX: handle */
+    uint64_t value[17];      /* EAGER, LATE: count of its slot, or 0; EAGER: behind which message (before); ACK:
+                                numbers; RTS: on a device; CTS: route and where to; VERDICT: status; BOX: handle */
     sv_record_t record;
 } sv_letter_t;
 
@@ -135,7 +135,8 @@ typedef struct sv_message_peer {
     struct sv_message_box_end *in, *out; /* boxes of this rank's and of that one's; owned; NULL: none */
     sv_list_t box_link;      /* of those with in */
     bool no_box, no_direct;  /* tried in vain */
-    uint64_t last[SV_MESSAGE_TAGS]; /* number of the last message to it with such a tag */
+    uint64_t last[SV_MESSAGE_TAGS]; /* number of the last message to it with such a tag ... */
+    uint64_t came[SV_MESSAGE_TAGS]; /* ... and from it, of those that came in order */
     uint64_t usual_room, usual_bytes; /* of its last message that a kernel did or could wait for */
     bool wrote, parting, parted; /* letters went there; it was told that no more will come; it knows */
 } sv_message_peer_t;
@@ -197,6 +198,7 @@ struct selvage_request {
     int peer, tag;           /* as wanted, and from the match on as they are */
     uint64_t bytes;          /* of the message */
     uint64_t number, key, other_id;
+    uint64_t before;         /* send: number of the last message before it with such a tag */
     uint32_t attempt;
     sv_record_t identity;
     sv_mail_t *mail;
@@ -301,7 +303,7 @@ struct sv_message_engine {
     void *kernel_stream, *out_stream, *in_stream, *peer_stream;
     void *early_stream[SV_EARLY_STREAMS]; /* by peer, so that one that is late holds up few others */
     sv_message_peer_t *peers[SV_MESSAGE_PEERS];
-    bool quarantined;          /* the wire may still write its memory */
+    bool quarantined;          /* the wire, or a kernel, may still write its memory */
 };
 
 /* What the digest kernel does for a send: sums bytes of src, copies them to dst (or NULL), writes the record, and
@@ -393,10 +395,12 @@ bool sv_message_early_fits(const selvage_request_t *recv);
 void sv_message_early_learn(const selvage_request_t *recv, sv_mail_t *mail);
 /* Whether the kernel has gone without it. */
 bool sv_message_early_is_away(selvage_request_t *recv);
+/* The same, or with it. */
+bool sv_message_early_is_over(selvage_request_t *recv);
 void sv_message_early_stop(selvage_request_t *recv);
 /* Ends receives that were to be taken back and whose kernels have gone. */
 void sv_message_early_cancel(sv_message_engine_t *engine);
-/* Waits for all kernels that wait. */
+/* Waits for all kernels that wait, but no longer than the deadline: a device that has failed ends none. */
 void sv_message_early_end(sv_message_engine_t *engine);
 
 /* --- message_offer.c ---------------------------------------------------------------------------------------------- */
@@ -414,8 +418,11 @@ selvage_status_t sv_message_offer_meet(selvage_request_t *recv, const sv_letter_
 /* Sender: finds, claims and maps what is offered for this message. */
 bool sv_message_claim(selvage_request_t *send, struct sv_message_peer *peer);
 void sv_message_unclaim(selvage_request_t *send, const struct sv_message_peer *peer);
-/* A message has been given this number. */
-void sv_message_note_tag(struct sv_message_peer *peer, int tag, uint64_t number);
+/* Of the numbers of last messages, the place of those with such a tag. */
+static inline unsigned sv_message_tag_class(int tag)
+{
+    return (unsigned)tag % SV_MESSAGE_TAGS;
+}
 
 /* --- message_match.c ---------------------------------------------------------------------------------------------- */
 
@@ -425,7 +432,7 @@ selvage_status_t sv_message_arrive(sv_message_engine_t *engine, sv_mail_t *mail)
 sv_mail_t *sv_message_unexpected(sv_message_engine_t *engine, int source, int tag);
 /* A receive that is new: takes what is there, or is posted. */
 void sv_message_post(selvage_request_t *recv);
-/* Tells everybody that no more will come, or sees whether everybody has heard it. */
+/* Tells everybody that no more will come, or sees whether everybody has heard it, and nothing is stored any more. */
 selvage_status_t sv_message_part(sv_message_engine_t *engine, bool *parted);
 
 /* --- message_send.c, message_recv.c, message_staged.c, message_verify.c ------------------------------------------- */

@@ -99,6 +99,7 @@ static void take_in_order(sv_message_engine_t *engine, sv_message_peer_t *peer, 
     }
     while (mail) {
         peer->taken++;
+        peer->came[sv_message_tag_class((int)mail->letter->tag)] = peer->taken;
         note_slot(peer, mail->letter);
         sv_list_remove(&mail->link);
         match(engine, mail);
@@ -303,9 +304,21 @@ static selvage_status_t say_bye(sv_message_engine_t *engine, const sv_message_pe
     return sv_mail_post(engine, mail, peer->rank);
 }
 
+/* Whether a kernel or a stream of a send, which may have been let go of, stores in another rank's memory. */
+static bool is_storing(const sv_message_engine_t *engine)
+{
+    for (const sv_list_t *it = engine->active.next; it != &engine->active; it = it->next) {
+        const selvage_request_t *send = SV_CONTAINER_OF(it, selvage_request_t, link);
+        const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_DIRECT;
+        if (send->is_send && (send->state == SV_REQUEST_FILLING || (direct && !sv_message_direct_has_left(send))))
+            return true;
+    }
+    return false;
+}
+
 selvage_status_t sv_message_part(sv_message_engine_t *engine, bool *parted)
 {
-    *parted = true;
+    *parted = !is_storing(engine);
     for (int i = 0; i < SV_MESSAGE_PEERS; i++)
         for (sv_message_peer_t *peer = engine->peers[i]; peer; peer = peer->next) {
             if (peer->wrote && !peer->parting)

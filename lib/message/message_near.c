@@ -58,6 +58,7 @@ static selvage_status_t allocate(sv_message_engine_t *engine, bool fine, sv_mess
         return status;
     }
     end->near.base = memory;
+    end->near.shown = fine || dev->shows_stores;
     box->near_bytes = engine->near_bytes;
     return SELVAGE_SUCCESS;
 }
@@ -107,7 +108,7 @@ void sv_near_note(sv_mail_t *mail, uint64_t key)
 {
     sv_message_near_t *near = &mail->near->near;
     near->taken[mail->near_count % SV_NEAR_SLOTS] = mail->near_count;
-    near->value[mail->near_count % SV_NEAR_SLOTS] = sv_near_value(key);
+    near->value[mail->near_count % SV_NEAR_SLOTS] = sv_near_value(key, mail->letter->value[1]);
 }
 
 bool sv_near_is_awaited(const sv_message_box_end_t *end, uint64_t count, uint64_t *before_out)

@@ -5,8 +5,9 @@
  * without a look at host memory. The letter comes by the box as ever.
  *
  * Slots take turns: the message that is number c of those that came this way lies in slot c modulo their number. So the
- * reader knows where the next one will be, and its word is made of the message's key, which says what it is; a kernel
- * can wait for a message that has not come yet, and take no other one (message_early.c).
+ * reader knows where the next one will be, and its word is made of the message's key, which says what it is, and of the
+ * number of the last message with such a tag, which says that none comes before it; a kernel can wait for a message
+ * that has not come yet, and take no other one (message_early.c).
  */
 #ifndef SV_MESSAGE_NEAR_H
 #define SV_MESSAGE_NEAR_H
@@ -39,15 +40,15 @@ void sv_near_move(sv_mail_t *from, sv_mail_t *to);
 /* Where the record of a direct copy goes, and the word of a kernel that waits for it; NULLs where there is none. */
 sv_near_place_t sv_near_landing(const sv_message_engine_t *engine, const sv_message_box_end_t *end, unsigned landing);
 sv_near_place_t sv_near_place(const sv_message_engine_t *engine, const sv_message_box_end_t *end, uint64_t count);
-/* What the word of a message's slot is when the message is there. */
-static inline uint64_t sv_near_value(uint64_t key)
+/* What the word of a message's slot is when the message is there; before: as in a request. */
+static inline uint64_t sv_near_value(uint64_t key, uint64_t before)
 {
-    return key | 1; /* new slots have 0 */
+    return (key ^ sv_digest_mix(before)) | 1; /* new slots have 0 */
 }
 /* The same for a direct copy, which may be repeated. */
 static inline uint64_t sv_near_landed_value(uint64_t key, uint64_t stamp)
 {
-    return sv_near_value(key ^ stamp << 1);
+    return (key ^ stamp << 1) | 1;
 }
 
 #endif

@@ -93,18 +93,9 @@ selvage_status_t sv_message_offer_meet(selvage_request_t *recv, const sv_letter_
 
 /* --- the sender's ------------------------------------------------------------------------------------------------- */
 
-static uint64_t *last_of(sv_message_peer_t *peer, int tag)
-{
-    return &peer->last[(unsigned)tag % SV_MESSAGE_TAGS];
-}
-
-void sv_message_note_tag(sv_message_peer_t *peer, int tag, uint64_t number)
-{
-    *last_of(peer, tag) = number;
-}
-
 /* An offer that this message, and no other one, belongs to. */
-static bool find(const selvage_request_t *send, sv_message_peer_t *peer, unsigned *landing_out, uint64_t *word_out)
+static bool find(const selvage_request_t *send, const sv_message_peer_t *peer, unsigned *landing_out,
+                 uint64_t *word_out)
 {
     const sv_message_box_t *box = peer->out->box;
     for (unsigned k = 0; k < SV_BOX_LANDINGS; k++) {
@@ -113,7 +104,7 @@ static bool find(const selvage_request_t *send, sv_message_peer_t *peer, unsigne
         if (word == 0 || (word & 1) ||
             __atomic_load_n(&box->offer_tag[k], __ATOMIC_RELAXED) != (uint64_t)send->tag ||
             __atomic_load_n(&box->offer_bytes[k], __ATOMIC_RELAXED) < send->bytes ||
-            __atomic_load_n(&box->offer_taken[k], __ATOMIC_RELAXED) < *last_of(peer, send->tag))
+            __atomic_load_n(&box->offer_taken[k], __ATOMIC_RELAXED) < send->before)
             continue;
         *landing_out = k;
         *word_out = word;

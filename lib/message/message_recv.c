@@ -273,7 +273,7 @@ static selvage_status_t advance(selvage_request_t *recv, bool *moved)
         return take_verified(recv, moved);
     case SV_REQUEST_UNPACKING:
     case SV_REQUEST_LEAVING:
-        if (recv->state == SV_REQUEST_LEAVING ? !sv_message_early_is_away(recv)
+        if (recv->state == SV_REQUEST_LEAVING ? !sv_message_early_is_over(recv)
                                               : !sv_word_is(&recv->line->done, recv->stamp)) /* partner: as above */
             return SELVAGE_IN_PROGRESS;
         *moved = true;

@@ -116,7 +116,7 @@ static selvage_status_t fill_by_kernel(selvage_request_t *send, void *stream)
         job.dst = to.payload;
         job.record = to.record;
         job.near = to.word;
-        job.near_value = sv_near_value(send->key);
+        job.near_value = sv_near_value(send->key, send->before);
     }
     return sv_message_prepare(send, &job, on);
 }
@@ -156,6 +156,7 @@ static selvage_status_t begin_small(selvage_request_t *send, void *stream)
     send->began_ns = sv_clock_ns();
     *send->mail->letter = letter_of(send, SV_LETTER_EAGER);
     send->mail->letter->value[0] = slot_of(send);
+    send->mail->letter->value[1] = send->before;
     if (send->place.on_device && send->bytes)
         return fill_by_kernel(send, stream);
     send->state = SV_REQUEST_GATE;
@@ -354,6 +355,7 @@ selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
     sv_message_peer_t *peer;
     SV_TRY(sv_message_peer(engine, send->peer, &peer));
     send->number = peer->sent + 1;
+    send->before = peer->last[sv_message_tag_class(send->tag)];
     sv_message_identify(send);
     if (has_slot(send, peer) || is_small(send, peer))
         SV_TRY(begin_small(send, stream));
@@ -362,7 +364,7 @@ selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
     else
         SV_TRY(ask(send, stream));
     peer->sent++;
-    sv_message_note_tag(peer, send->tag, send->number);
+    peer->last[sv_message_tag_class(send->tag)] = send->number;
     sv_list_append(&engine->active, &send->link);
     return SELVAGE_SUCCESS;
 }

@@ -74,7 +74,7 @@ static bool is_near(const sv_recv_t *recv, uint64_t now_ns)
     enum { AHEAD_NS = 12000 };
     const sv_packet_t *p = &recv->p;
     if (recv->state != SV_RECV_WAITING || recv->early_epoch == p->x->epoch ||
-        (p->direct && !p->fused && p->x->policy == SV_CONFIG_CHECKSUM_OFF))
+        (p->direct && !p->fused && (p->x->policy == SV_CONFIG_CHECKSUM_OFF || !p->x->comm->dev->shows_stores)))
         return false;
     return p->kernel_copy || (recv->took_ns && now_ns + AHEAD_NS > p->started_ns + recv->took_ns);
 }

@@ -218,6 +218,7 @@ static selvage_status_t prepare(hip_device_t *dev)
     dev->base.kernel_alone_bytes = 32 << 10;
     dev->base.early_wait_ns = 50000;
     dev->base.kernels_wait = true;
+    dev->base.shows_stores = strcmp(HIP_NAME, "amd") != 0; /* which keeps ordinary memory in caches */
     dev->base.launch_blocks = (unsigned)multiprocessors * HIP_BLOCKS_EACH;
     return status == SELVAGE_SUCCESS ? sv_hip_load_kernels(dev) : status;
 }

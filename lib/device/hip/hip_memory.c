@@ -16,6 +16,7 @@ typedef struct hip_handle {
     hipIpcMemHandle_t ipc;
     uint64_t base;
     uint64_t pid, pid_space; /* containers number their processes alike */
+    uint64_t number;         /* of the allocation, so that handles of two at one address differ; 0: none is known */
 } hip_handle_t;
 _Static_assert(sizeof(hip_handle_t) <= SV_DEVICE_HANDLE_BYTES, "the handle does not fit");
 
@@ -130,6 +131,7 @@ selvage_status_t sv_hip_export(sv_device_t *dev, const void *ptr, size_t bytes, 
     }
     if (status != SELVAGE_SUCCESS)
         return status;
+    handle.number = sv_hip_memory_id(dev, ptr);
     memset(handle_out, 0, sizeof *handle_out);
     memcpy(handle_out, &handle, sizeof handle);
     *offset_out = offset;

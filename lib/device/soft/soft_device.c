@@ -136,6 +136,7 @@ selvage_status_t sv_soft_open(const sv_config_t *config, sv_device_t **dev_out)
     snprintf(dev->base.model, sizeof dev->base.model, "software device on CPU threads");
     dev->inlined = !SOFT_THREADS || config->soft_mode == SV_CONFIG_SOFT_INLINE;
     dev->base.kernels_wait = !dev->inlined;
+    dev->base.shows_stores = true;
     soft_link_init(&dev->link[SV_COPY_D2H], config->soft_d2h_gbs, config->soft_d2h_us);
     soft_link_init(&dev->link[SV_COPY_H2D], config->soft_h2d_gbs, config->soft_h2d_us);
     soft_link_init(&dev->link[SV_COPY_PEER], config->soft_peer_gbs, config->soft_peer_us);
