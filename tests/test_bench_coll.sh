@@ -13,6 +13,7 @@ python=${PYTHON:-python3}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 [ -x "$bench" ] || { echo "SKIP: $bench is not built"; exit 77; }
+[ "${TEST_GPUS:-4}" -ge 4 ] || { echo "SKIP: wants a GPU for each of 4 ranks, and there are $TEST_GPUS"; exit 77; }
 runs=0 failed=0
 
 fail() {

@@ -3,6 +3,7 @@
 #
 # The reduce-scatter example: the sum in shards beside what it should be, and a conjugate-gradient solve of second order
 # whose bits are the same by every algorithm that adds in the order of ranks, in lines and in slots, registered or not.
+[ "${TEST_GPUS:-4}" -ge 4 ] || { echo "SKIP: wants a GPU for each of 4 ranks, and there are $TEST_GPUS"; exit 77; }
 name=reduce_scatter
 . "$(dirname "$0")/application_runs.sh"
 reduce_scatter() { application "$@"; }

@@ -172,6 +172,18 @@ static void follow_program(void)
     pthread_mutex_unlock(&device.lock);
 }
 
+/* Work of a GPU that is not the open one, nor current here, is not waited for: silence would be wrong data. */
+static void warn_of_other(const void *ptr)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    selvage_memory_t memory = SELVAGE_MEMORY_HOST;
+    selvage_device_t *dev = atomic_load_explicit(&device.open, memory_order_acquire); /* partner: reopen() */
+    if (dev && selvage_device_memory(dev, ptr, 1, &memory) == SELVAGE_SUCCESS && memory == SELVAGE_MEMORY_OTHER &&
+        !atomic_flag_test_and_set(&told))
+        sv_drop_warn("%p is memory of a GPU that is not current in this thread: what writes it there is not waited for "
+                     "(make it current, cudaSetDevice() or hipSetDevice(), in every thread that calls MPI)", ptr);
+}
+
 selvage_device_t *sv_drop_device(void)
 {
     /* Partner: the release in reopen(). */
@@ -219,7 +231,9 @@ sv_drop_place_t sv_drop_ask(const void *ptr)
     if (dev && selvage_device_memory(dev, ptr, 1, &memory) != SELVAGE_SUCCESS)
         memory = SELVAGE_MEMORY_UNKNOWN;
     switch (memory) {
-    case SELVAGE_MEMORY_OTHER: follow_program(); /* fall through */
+    case SELVAGE_MEMORY_OTHER:
+        follow_program();
+        warn_of_other(ptr); /* fall through */
     case SELVAGE_MEMORY_DEVICE:
     case SELVAGE_MEMORY_MANAGED:
         sv_drop_fast_see();
