@@ -300,8 +300,8 @@ static void run_route(const traffic_t *t, selvage_route_t route, int distance)
     selvage_exchange_destroy(ex);
 }
 
-/* Packets of all sizes, each as a message to the next rank. Whether a message comes before its receive, or two do at
-   once, is a matter of time: what was never needed before may be made in a later round, too, but not for each message. */
+/* Packets of all sizes, each as a message to the next rank. Whether one comes before its receive, or two at once, is a
+   matter of time: what was never needed before may be made in a later round, too, but not for each message. */
 static void run_messages(const traffic_t *t)
 {
     enum { LEARNED = 4, LATE = 2 };
