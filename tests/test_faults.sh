@@ -79,7 +79,7 @@ done
 route=staged
 SELVAGE_CHECKSUM=off SELVAGE_FAULT=flip=0.5 drive 1 "${sizes[@]}" --epochs 5 --expect retry
 SELVAGE_LOG=none SELVAGE_CHECKSUM=report SELVAGE_FAULT=flip=1,epochs=1 drive 0 --packets 1 --expect report
-grep -q 'rank 0: wait of epoch 1: SELVAGE_ERR_CHECKSUM: .*salt .*expected digest .*found' "$work/out" ||
+grep -qE 'rank 0: (start|wait) of epoch 1: SELVAGE_ERR_CHECKSUM: .*salt .*expected digest .*found' "$work/out" ||
     fail "no full report of a packet that did not verify"
 grep -q 'rank 1: wait of epoch 1: SELVAGE_ERR_CHECKSUM' "$work/out" || fail "the other rank was not told"
 
