@@ -26,14 +26,20 @@ typedef struct create_task {
     selvage_coll_t *coll;
 } create_task_t;
 
+static int usual_channels(const selvage_comm_t *comm)
+{
+    if (sv_coll_is_soft(comm->dev))
+        return CHANNELS_SOFT;
+    return comm->topology.node_size <= FEW_RANKS ? CHANNELS_FEW : CHANNELS_GPU;
+}
+
 /* How many channels this rank wants. Blocks that wait for each other must all be resident, so no more than that. */
 static uint64_t find_channels(const selvage_comm_t *comm)
 {
     const sv_config_t *config = &comm->config;
     bool soft = sv_coll_is_soft(comm->dev);
     int least = config->coll_channels_min, most = config->coll_channels_max;
-    int wanted = most > 0 ? most : soft ? CHANNELS_SOFT : comm->topology.node_size <= FEW_RANKS ? CHANNELS_FEW
-                                                                                              : CHANNELS_GPU;
+    int wanted = most > 0 ? most : usual_channels(comm);
     if (least > wanted)
         wanted = least;
     if (!soft && (unsigned)wanted > comm->dev->launch_blocks)

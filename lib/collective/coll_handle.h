@@ -133,13 +133,14 @@ typedef struct sv_coll_call {
     void *stream;
 } sv_coll_call_t;
 
-/* What the selection says about a call. */
 enum { SV_COLL_NOT_PUSHED = 0xff };
+
+/* What the selection says about a call. */
 typedef struct sv_coll_choice {
     uint8_t algo, proto;
     uint16_t nchannels;
     uint32_t chunk_bytes;
-    uint8_t pieces_log2;        /* as work.peer has it; SV_COLL_NOT_PUSHED */
+    uint8_t pieces_log2;       /* as work.peer has it; SV_COLL_NOT_PUSHED */
     const char *why;           /* the threshold or variable that decided, for the log; static text */
 } sv_coll_choice_t;
 

@@ -228,7 +228,7 @@ SV_DEV_FN void sv_coll_direct_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
         p.direct = sv_coll_is_direct(algo);
         p.pushed = pushed;
         p.proto = SV_COLL_SIMPLE;
-        p.phases = p.stage = c.b.work.call == SV_COLL_ALL_TO_ALL ? c.b.n : 1;
+        p.phases = p.stage_phases = c.b.work.call == SV_COLL_ALL_TO_ALL ? c.b.n : 1;
         if (pushed)
             sv_coll_push_begin(c, p);
     }
@@ -241,7 +241,7 @@ SV_DEV_FN void sv_coll_direct_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
 SV_DEV_FN bool sv_coll_direct_turn(const sv_coll_at_t &c, sv_coll_plan_t &p, uint32_t turn)
 {
     const bool pushed = p.pushed, prepared = turn == 0 && !pushed;
-    const bool ends = turn > 0 && turn % p.stage == 0;
+    const bool ends = turn > 0 && turn % p.stage_phases == 0;
     if (ends)
         sv_coll_fin(c, sv_coll_direct_pushes(c.b.work, p.algo));
     /* Behind the barrier that ends a fin nobody fails before the next one. What failed says no more that it has ended:

@@ -44,8 +44,8 @@ SV_DEV_FN uint32_t sv_coll_around(const sv_coll_at_t &c, uint32_t steps)
 /* One lane. */
 SV_DEV_FN void sv_coll_push_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
 {
-    p.stage = c.b.n + 1;
-    p.phases = ((1u << c.b.work.peer) + 2) * p.stage;
+    p.stage_phases = c.b.n + 1;
+    p.phases = ((1u << c.b.work.peer) + 2) * p.stage_phases;
 }
 
 /* A stage, and the equal shards. */
@@ -146,8 +146,8 @@ SV_DEV_COLD void sv_coll_push_prepare(sv_coll_block_t *block, const sv_coll_home
                                       uint32_t phase)
 {
     const sv_coll_at_t c = sv_coll_at_of(block, home);
-    const sv_coll_push_t push = sv_coll_push_of(c, *p, phase / p->stage);
-    const uint32_t step = (phase + c.b.channel) % p->stage;
+    const sv_coll_push_t push = sv_coll_push_of(c, *p, phase / p->stage_phases);
+    const uint32_t step = (phase + c.b.channel) % p->stage_phases;
     if (step + 1 < c.b.n)
         sv_coll_push_send(push, sv_coll_around(c, step + 1));
     else if (step + 1 == c.b.n)
