@@ -4,6 +4,7 @@
  *   open      ends with requests open: receives that nothing matches, and a send that is never waited for
  *   late      sends what the device is still writing
  *   threads   many threads send and receive at the same time
+ *   gpus      works with every GPU that it sees, each rank with all of them
  *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
  *   cost      prints what a call with host buffers costs more, and what one message does
  *   support   prints what MPI says of its support for device memory
@@ -53,7 +54,7 @@ static void run_late(void)
 static void *run_one_thread(void *arg)
 {
     int tag = (int)(intptr_t)arg;
-    unsigned char *out = device_bytes(BYTES), *in = device_bytes(BYTES), seen = 0;
+    unsigned char *out = device_bytes(BYTES), *in = device_bytes(BYTES), *seen = (unsigned char *)the.pinned + tag;
     void *stream = NULL;
     CHECK_STATUS(selvage_stream_create(the.device, &stream), SELVAGE_SUCCESS);
     for (int i = 0; i < ROUNDS; i++) {
@@ -62,9 +63,9 @@ static void *run_one_thread(void *arg)
         MPI_Irecv(in, BYTES, MPI_BYTE, the.left, tag, MPI_COMM_WORLD, &request[0]);
         MPI_Isend(out, BYTES, MPI_BYTE, the.right, tag, MPI_COMM_WORLD, &request[1]);
         MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
-        selvage_device_copy(the.device, &seen, in + BYTES - 1, 1, SELVAGE_COPY_DEVICE_TO_HOST, stream);
+        selvage_device_copy(the.device, seen, in + BYTES - 1, 1, SELVAGE_COPY_DEVICE_TO_HOST, stream);
         selvage_stream_synchronize(the.device, stream);
-        CHECK_EQ(seen, (tag * 40 + i + the.left) % 256);
+        CHECK_EQ(*seen, (tag * 40 + i + the.left) % 256);
     }
     selvage_stream_destroy(the.device, stream);
     selvage_device_free(the.device, out);
@@ -79,6 +80,104 @@ static void run_threads(void)
         pthread_create(&thread[i], NULL, run_one_thread, (void *)(intptr_t)i);
     for (int i = 0; i < THREADS; i++)
         pthread_join(thread[i], NULL);
+}
+
+/* --- several GPUs ------------------------------------------------------------------------------------------------- */
+
+enum { GPUS_MAX = 8, LARGE = 1 << 18, COLUMN = 64 };
+
+typedef struct gpu {
+    selvage_device_t *device;
+    void *stream;
+    unsigned char *out, *in;
+} gpu_t;
+
+/* The one with this number: as the launcher's local rank, which the test takes for its own. A program that counts on
+   its default streams alone uses them. */
+static void open_gpu(gpu_t *gpu, int number)
+{
+    char text[12];
+    const char *waits = getenv("SELVAGE_DROPIN_SYNC");
+    snprintf(text, sizeof text, "%d", number);
+    setenv("OMPI_COMM_WORLD_LOCAL_RANK", text, 1);
+    CHECK_STATUS(selvage_device_open_local(NULL, &gpu->device), SELVAGE_SUCCESS);
+    gpu->stream = NULL;
+    if (!waits || strcmp(waits, "default") != 0)
+        CHECK_STATUS(selvage_stream_create(gpu->device, &gpu->stream), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_malloc(gpu->device, LARGE, (void **)&gpu->out), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_malloc(gpu->device, LARGE, (void **)&gpu->in), SELVAGE_SUCCESS);
+    selvage_device_fill(gpu->device, gpu->in, 0, LARGE, gpu->stream);
+    CHECK_STATUS(selvage_stream_synchronize(gpu->device, gpu->stream), SELVAGE_SUCCESS);
+}
+
+static int byte_at(const gpu_t *gpu, size_t at)
+{
+    unsigned char *seen = the.pinned;
+    selvage_device_copy(gpu->device, seen, gpu->in + at, 1, SELVAGE_COPY_DEVICE_TO_HOST, gpu->stream);
+    selvage_stream_synchronize(gpu->device, gpu->stream);
+    return *seen;
+}
+
+/* What from's GPU has not stored yet, into memory of to's: as bytes, and as a column. */
+static void pass_on(const gpu_t *from, const gpu_t *to, int value)
+{
+    MPI_Datatype column;
+    MPI_Type_vector(LARGE / COLUMN, 1, COLUMN, MPI_BYTE, &column);
+    MPI_Type_commit(&column);
+    selvage_device_delay_us(from->device, 20000, from->stream);
+    selvage_device_fill(from->device, from->out, value, LARGE, from->stream);
+    MPI_Sendrecv(from->out, LARGE, MPI_BYTE, the.right, 1, to->in, LARGE, MPI_BYTE, the.left, 1, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    CHECK_EQ(byte_at(to, 0), value);
+    CHECK_EQ(byte_at(to, LARGE - 1), value);
+    selvage_device_delay_us(from->device, 20000, from->stream);
+    selvage_device_fill(from->device, from->out, value + 1, LARGE, from->stream);
+    MPI_Sendrecv(from->out, 1, column, the.right, 2, to->in, 1, column, the.left, 2, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    CHECK_EQ(byte_at(to, LARGE - COLUMN), value + 1);
+    CHECK_EQ(byte_at(to, LARGE - COLUMN + 1), value);
+    MPI_Type_free(&column);
+}
+
+/* Requests for memory of two GPUs that end together, and a reduction from one to the other. */
+static void pass_together(const gpu_t *gpu, int n, int value)
+{
+    MPI_Request request[2 * GPUS_MAX];
+    selvage_device_fill(gpu[0].device, gpu[0].out, value, LARGE, gpu[0].stream);
+    MPI_Allreduce(gpu[0].out, gpu[n - 1].in, LARGE, MPI_UINT8_T, MPI_SUM, MPI_COMM_WORLD);
+    CHECK_EQ(byte_at(&gpu[n - 1], 7), value * the.ranks % 256);
+    for (int i = 0; i < n; i++) {
+        selvage_device_fill(gpu[i].device, gpu[i].out, value + i, LARGE, gpu[i].stream);
+        MPI_Irecv(gpu[i].in, LARGE, MPI_BYTE, the.left, i, MPI_COMM_WORLD, &request[2 * i]);
+        MPI_Isend(gpu[i].out, LARGE, MPI_BYTE, the.right, i, MPI_COMM_WORLD, &request[2 * i + 1]);
+    }
+    MPI_Waitall(2 * n, request, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < n; i++)
+        CHECK_EQ(byte_at(&gpu[i], LARGE - 1), value + i);
+}
+
+static void run_gpus(void)
+{
+    gpu_t gpu[GPUS_MAX];
+    int n = 0;
+    MPI_Sendrecv(the.out, BYTES, MPI_BYTE, the.right, 1, the.in, BYTES, MPI_BYTE, the.left, 1, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE); /* each rank begins with its own */
+    CHECK_STATUS(selvage_device_probe(selvage_device_name(the.device), &n), SELVAGE_SUCCESS);
+    n = n < GPUS_MAX ? n : GPUS_MAX;
+    for (int i = 0; i < n; i++)
+        open_gpu(&gpu[i], i);
+    for (int i = 0; i < n * n; i++) {
+        selvage_device_make_current(gpu[i % 3 % n].device);
+        pass_on(&gpu[i / n], &gpu[i % n], 3 + 2 * i);
+    }
+    pass_together(gpu, n, 50);
+    printf("%d GPUs\n", n);
+    for (int i = 0; i < n; i++) {
+        selvage_device_free(gpu[i].device, gpu[i].out);
+        selvage_device_free(gpu[i].device, gpu[i].in);
+        selvage_stream_destroy(gpu[i].device, gpu[i].stream);
+        selvage_device_close(gpu[i].device);
+    }
 }
 
 static void run_thread(void)
@@ -125,7 +224,8 @@ int MPIX_Query_rocm_support(void) __attribute__((weak));
 int main(int argc, char **argv)
 {
     static const struct { const char *name; void (*run)(void); } runs[] = {
-        {"open", run_open}, {"late", run_late}, {"threads", run_threads}, {"thread", run_thread}, {"cost", run_cost}};
+        {"open", run_open}, {"late", run_late}, {"threads", run_threads}, {"gpus", run_gpus},
+        {"thread", run_thread}, {"cost", run_cost}};
     int provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &the.rank);

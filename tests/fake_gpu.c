@@ -253,29 +253,41 @@ static const sv_device_ops_t ops = {
     .peer_access = reach,
     .stream_is_capturing = is_capturing,
     .device_sync = sync_all,
+    .make_current = sync_all,
 };
 
-static selvage_status_t open_gpu(const sv_plugin_host_t *host, sv_ranges_t ranges, sv_device_t **dev_out)
+/* Memory of a GPU is what is named by its number. */
+static int locate(const void *ptr)
+{
+    return (uintptr_t)ptr < (uintptr_t)count_gpus() ? (int)(uintptr_t)ptr : SV_PLUGIN_CURRENT;
+}
+
+static selvage_status_t open_gpu(const sv_plugin_host_t *host, sv_ranges_t ranges, int index, sv_device_t **dev_out)
 {
     (void)ranges;
     sv_device_t *dev;
     services = host;
+    if (index == SV_PLUGIN_CURRENT)
+        index = current;
+    if (index == number_in("FAKE_GPU_BAD", -1))
+        return host->error(SELVAGE_ERR_DEVICE, "pretended GPU %d cannot be opened", index);
     selvage_status_t status = host->calloc(1, sizeof *dev, &dev);
     if (status != SELVAGE_SUCCESS)
         return status;
     dev->ops = &ops;
     dev->launch_blocks = 1;
-    dev->index = current;
+    dev->index = index;
     dev->count = count_gpus();
     snprintf(dev->bus_id, sizeof dev->bus_id, "0000:%02x:00.0",
-             (unsigned)(BUS_FIRST + number_in("FAKE_GPU_FIRST", 0) + current));
+             (unsigned)(BUS_FIRST + number_in("FAKE_GPU_FIRST", 0) + index));
     snprintf(dev->model, sizeof dev->model, "pretended GPU");
     *dev_out = dev;
     return SELVAGE_SUCCESS;
 }
 
 static const sv_plugin_t plugin = {
-    .abi = SV_PLUGIN_ABI, .name = "amd", .device_count = count_gpus, .select = select_gpu, .open = open_gpu};
+    .abi = SV_PLUGIN_ABI, .name = "amd", .device_count = count_gpus, .select = select_gpu,
+    .locate = locate, .open = open_gpu};
 
 __attribute__((visibility("default"))) const sv_plugin_t *selvage_device_plugin(void);
 const sv_plugin_t *selvage_device_plugin(void)

@@ -25,6 +25,8 @@ typedef struct work {
     plan_t plan;
     pthread_barrier_t barrier;
     _Atomic int errors;
+    void *memory;
+    bool may_miss;
 } work_t;
 
 /* True on success; an error must come with words, but in the unwinding, where the first one has been told. */
@@ -139,6 +141,32 @@ static void use_device(work_t *work, selvage_device_t *dev)
     selvage_device_host_free(dev, host);
 }
 
+/* The same GPU once more, by its memory, while another one is current; a thread of its own then makes it current. */
+static void *use_thread(void *arg)
+{
+    work_t *work = arg;
+    selvage_device_info_t info = {SELVAGE_DEVICE_INFO_INIT};
+    selvage_device_t *dev = NULL;
+    if (good(work, selvage_device_open_at("amd", work->memory, &dev)) &&
+        good(work, selvage_device_describe(dev, &info)) && good(work, selvage_device_make_current(dev)) &&
+        good(work, selvage_device_fill(dev, work->memory, 5, 1, NULL)) && good(work, selvage_device_synchronize(dev)))
+        CHECK(info.index == 1 || work->may_miss);
+    selvage_device_close(dev);
+    return NULL;
+}
+
+static void open_by_memory(work_t *work, selvage_device_t *dev)
+{
+    pthread_t thread;
+    const char *failing = getenv("HIP_STANDIN_FAIL");
+    work->may_miss = failing && strncmp(failing, "hipPointerGetAttributes", 23) == 0; /* then it is the current one */
+    if (!good(work, selvage_device_malloc(dev, 1, &work->memory)))
+        return;
+    CHECK_EQ(pthread_create(&thread, NULL, use_thread, work), 0);
+    pthread_join(thread, NULL);
+    selvage_device_free(dev, work->memory);
+}
+
 static void run_device(work_t *work, const char *folder, const char *runtime)
 {
     void *library = dlopen(runtime, RTLD_NOW);
@@ -155,9 +183,10 @@ static void run_device(work_t *work, const char *folder, const char *runtime)
         return;
     bool made = set_gpu(1) == 0 && good(work, selvage_device_open("amd", &dev)) && set_gpu(0) == 0;
     (void)forget_error(); /* this program's own calls may be failed, too */
-    if (made)
+    if (made) {
         use_device(work, dev);
-    else
+        open_by_memory(work, dev);
+    } else
         atomic_fetch_add(&work->errors, 1);
     selvage_device_close(dev);
     const char *failing = getenv("HIP_STANDIN_FAIL");

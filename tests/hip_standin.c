@@ -430,10 +430,19 @@ hipError_t hipStreamSynchronize(hipStream_t stream)
     return standin_give(fails ? hipErrorUnknown : error);
 }
 
+static void wait_for_stream(void *stream, void *arg)
+{
+    selvage_status_t *status = arg, result = standin_device()->ops->stream_sync(standin_device(), stream);
+    *status = *status == SELVAGE_SUCCESS ? result : *status;
+}
+
 hipError_t hipDeviceSynchronize(void)
 {
     BEGIN();
-    return standin_result(standin_device()->ops->device_sync(standin_device()));
+    selvage_status_t status = SELVAGE_SUCCESS;
+    wait_for_stream(NULL, &status);
+    standin_visit(STANDIN_STREAM, current_gpu, wait_for_stream, &status);
+    return standin_result(status);
 }
 
 hipError_t hipStreamQuery(hipStream_t stream)

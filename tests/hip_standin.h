@@ -3,7 +3,8 @@
  * A stand-in for AMD's HIP runtime, for machines without a GPU: the calls that the AMD plug-in makes, and no others,
  * over the software device. It is stricter than the real one: every handle and address is looked up among what is
  * alive, handles belong to the GPU they were made on, an error that nobody collected is a misuse, and kernels may not
- * be given the host address of registered memory, whose device address is another one, as it is on AMD GPUs.
+ * be given the host address of registered memory, whose device address is another one, as it is on AMD GPUs. Waiting
+ * for a GPU waits for its own streams and for the default one, not for those of other GPUs.
  *
  * HIP_STANDIN_FAIL=[CALL:]N   the Nth call (of that name) fails; calls that free do their work and fail then
  * HIP_STANDIN_DEVICES=N       GPUs that there are (1)
@@ -63,5 +64,8 @@ bool standin_find(standin_kind_t kind, const void *ptr, standin_object_t *object
 
 /* The object of that kind whose memory, at host or device address, holds all of these bytes. */
 bool standin_find_range(standin_kind_t kind, const void *ptr, size_t bytes, standin_object_t *object_out);
+
+/* Calls visit for each object of that kind and GPU; meanwhile none is added or taken. */
+void standin_visit(standin_kind_t kind, int gpu, void (*visit)(void *ptr, void *arg), void *arg);
 
 #endif

@@ -164,3 +164,14 @@ bool standin_find_range(standin_kind_t kind, const void *ptr, size_t bytes, stan
 {
     return find(kind, ptr, &bytes, object_out);
 }
+
+void standin_visit(standin_kind_t kind, int gpu, void (*visit)(void *ptr, void *arg), void *arg)
+{
+    pthread_mutex_lock(&state.lock);
+    for (sv_list_t *it = state.objects.next; it != &state.objects; it = it->next) {
+        standin_object_t *object = SV_CONTAINER_OF(it, standin_object_t, link);
+        if (object->kind == kind && object->gpu == gpu)
+            visit(object->ptr, arg);
+    }
+    pthread_mutex_unlock(&state.lock);
+}

@@ -73,6 +73,42 @@ static void check_plain(void)
     selvage_device_close(dev);
 }
 
+/* An address in memory of the pretended GPU with number n is n. */
+static int opened_at(uintptr_t memory)
+{
+    selvage_device_t *dev = NULL;
+    selvage_device_info_t info = {SELVAGE_DEVICE_INFO_INIT};
+    CHECK_STATUS(selvage_device_open_at("auto", (const void *)memory, &dev), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_describe(dev, &info), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_make_current(dev), SELVAGE_SUCCESS);
+    selvage_device_close(dev);
+    return info.index;
+}
+
+/* The GPU of the memory, whichever is current and whatever the launcher says. */
+static void check_memory(void)
+{
+    selvage_device_t *dev = NULL;
+    setenv("FAKE_GPUS", "4", 1);
+    setenv("SLURM_LOCALID", "3", 1);
+    CHECK_EQ(opened_at(2), 2);
+    CHECK_EQ(opened_at(1), 1);
+    CHECK_EQ(opened_at(4000), 0); /* not known: the current one */
+    setenv("FAKE_GPU_BAD", "2", 1);
+    CHECK_STATUS(selvage_device_open_at("amd", (const void *)(uintptr_t)2, &dev), SELVAGE_ERR_DEVICE);
+    unsetenv("FAKE_GPU_BAD");
+    CHECK_STATUS(selvage_device_open_at("amd", NULL, &dev), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(selvage_device_open_at("amd", &dev, NULL), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(selvage_device_open_at("abacus", &dev, &dev), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(selvage_device_open_at("nvidia", &dev, &dev), SELVAGE_ERR_UNSUPPORTED);
+    CHECK_STATUS(selvage_device_make_current(NULL), SELVAGE_ERR_ARGUMENT);
+    CHECK(dev == NULL);
+    CHECK_STATUS(selvage_device_open_at("soft", &dev, &dev), SELVAGE_SUCCESS);
+    CHECK_STR(selvage_device_name(dev), "soft");
+    CHECK_STATUS(selvage_device_make_current(dev), SELVAGE_SUCCESS);
+    selvage_device_close(dev);
+}
+
 static void check_failures(void)
 {
     selvage_device_t *dev = NULL;
@@ -180,6 +216,7 @@ int main(void)
     setenv("SELVAGE_LOG", "none", 1);
     check_choice();
     check_plain();
+    check_memory();
     check_failures();
     check_probe();
     check_peers();

@@ -34,6 +34,7 @@ soft) program 2 late 'MPI_Sendrecv: the device was still writing 4096 bytes' SEL
 esac
 program 2 late '^ +0 +1 +MPI_Sendrecv +staged +1 +4096' SELVAGE_REPORT=1
 program 2 threads '0 failed'
+program 2 gpus '^[1-9] GPUs'
 program 2 thread '0 failed' SELVAGE_PROGRESS=thread
 program 1 cost 'cost of an untouched call: -?[0-9.]+ ns'
 grep cost "$dir/out"

@@ -43,6 +43,19 @@ selvage_status_t selvage_device_open(const char *name, selvage_device_t **dev_ou
 selvage_status_t selvage_device_open_local(const char *name, selvage_device_t **dev_out);
 
 /**
+ * @brief Opens the GPU that memory is of, whichever is current: for threads and libraries that are handed pointers.
+ *
+ * As selvage_device_open() otherwise, also where the driver does not know the memory. What is current in the calling
+ * thread stays so.
+ *
+ * @param[in]  name     as for selvage_device_open()
+ * @param[in]  memory   an address in device memory, or in pinned memory that one GPU made
+ * @param[out] dev_out  freed by selvage_device_close()
+ * @return as selvage_device_open(); ERR_ARGUMENT also for no address
+ */
+selvage_status_t selvage_device_open_at(const char *name, const void *memory, selvage_device_t **dev_out);
+
+/**
  * @brief Says how many devices of a kind this process sees. Opens none; logs nothing.
  * @param[in]  name       "soft", "nvidia", "amd"; "auto" always is there
  * @param[out] count_out  at least 1
@@ -50,8 +63,18 @@ selvage_status_t selvage_device_open_local(const char *name, selvage_device_t **
  */
 selvage_status_t selvage_device_probe(const char *name, int *count_out);
 
-/** @brief Closes a device that one of the two calls opened. Its streams must be destroyed. Accepts NULL. */
+/** @brief Closes a device that one of these calls opened. Its streams must be destroyed. Accepts NULL. */
 void selvage_device_close(selvage_device_t *dev);
+
+/**
+ * @brief Makes the device current in the calling thread, as hipSetDevice() and cudaSetDevice() do, where it stays.
+ *
+ * No call needs it. A thread that makes many saves the way to the device and back in each, and the context that the
+ * runtime would make on the GPU which threads begin with.
+ *
+ * @return ERR_ARGUMENT (dev is NULL), ERR_DEVICE
+ */
+selvage_status_t selvage_device_make_current(selvage_device_t *dev);
 
 /** @brief Kind of the device: "soft", "nvidia", "amd". Static text; "" for NULL. */
 const char *selvage_device_name(const selvage_device_t *dev);

@@ -45,6 +45,15 @@ selvage_status_t selvage_device_open_local(const char *name, selvage_device_t **
     return sv_device_open_local(name, &config, dev_out);
 }
 
+selvage_status_t selvage_device_open_at(const char *name, const void *memory, selvage_device_t **dev_out)
+{
+    sv_config_t config;
+    CHECK_ARGUMENT(memory, "memory: must not be NULL");
+    CHECK_ARGUMENT(dev_out, "dev_out: must not be NULL");
+    SV_TRY(load_config(&config));
+    return sv_device_open_at(name, memory, &config, dev_out);
+}
+
 selvage_status_t selvage_device_probe(const char *name, int *count_out)
 {
     sv_config_t config;
@@ -136,6 +145,12 @@ selvage_status_t selvage_device_synchronize(selvage_device_t *dev)
 {
     CHECK_ARGUMENT(dev, "dev: must not be NULL");
     return dev->ops->device_sync(dev);
+}
+
+selvage_status_t selvage_device_make_current(selvage_device_t *dev)
+{
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    return dev->ops->make_current(dev);
 }
 
 selvage_status_t selvage_device_memory(selvage_device_t *dev, const void *ptr, size_t bytes,

@@ -25,7 +25,7 @@
 #include <selvage/device.h>
 #include <selvage/status.h>
 
-enum { SV_DEVICE_ABI = 11, SV_KERNEL_ARG_BYTES = 1024, SV_DEVICE_HANDLE_BYTES = 96 };
+enum { SV_DEVICE_ABI = 12, SV_KERNEL_ARG_BYTES = 1024, SV_DEVICE_HANDLE_BYTES = 96 };
 
 /*
  * A kernel of the library: its name in code objects, and its body for soft. arg points at the argument struct.
@@ -133,6 +133,9 @@ typedef struct sv_device_ops {
     /* Waits for all work of this process on the device, and on the one that is current in the calling thread, whoever
        enqueued it and on which stream. */
     selvage_status_t (*device_sync)(sv_device_t *dev);
+    /* Makes the device current in the calling thread, where it stays: for threads of the library's own, which else
+       would go to it and back in every call, and make a context on the GPU that threads begin with. */
+    selvage_status_t (*make_current)(sv_device_t *dev);
 } sv_device_ops_t;
 
 /* First member of every device; set once, when it is opened. */
@@ -162,6 +165,11 @@ selvage_status_t sv_device_open(const char *name, const struct sv_config *config
 
 /* The same, after making the GPU that is this rank's share of the host's current: local rank modulo their number. */
 selvage_status_t sv_device_open_local(const char *name, const struct sv_config *config, sv_device_t **dev_out);
+
+/* The same for the GPU that memory is of; the current one if the driver does not know that memory. What is current in
+   the calling thread stays so. */
+selvage_status_t sv_device_open_at(const char *name, const void *memory, const struct sv_config *config,
+                                   sv_device_t **dev_out);
 
 /* How many devices of this kind this process sees, without opening one; ERR_UNSUPPORTED, with the reason in the detail
    and without a log line, for none. */

@@ -218,6 +218,12 @@ static selvage_status_t fault_device_sync(sv_device_t *dev)
     return inner_of(dev)->ops->device_sync(inner_of(dev));
 }
 
+static selvage_status_t fault_make_current(sv_device_t *dev)
+{
+    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "make_current");
+    return inner_of(dev)->ops->make_current(inner_of(dev));
+}
+
 static const sv_device_ops_t fault_ops = {
     .abi = SV_DEVICE_ABI,
     .close = fault_close,
@@ -253,6 +259,7 @@ static const sv_device_ops_t fault_ops = {
     .memory_id = fault_memory_id,
     .stream_is_capturing = fault_stream_is_capturing,
     .device_sync = fault_device_sync,
+    .make_current = fault_make_current,
 };
 
 selvage_status_t sv_device_fault_wrap(sv_device_t **dev_inout)

@@ -66,7 +66,7 @@ selvage_status_t sv_plugin_find(const char *name, const char *path, const sv_plu
     return path[0] ? SELVAGE_ERR_UNSUPPORTED : load(SELVAGE_PLUGIN_DIR, name, plugin_out);
 }
 
-selvage_status_t sv_plugin_open(const sv_plugin_t *plugin, sv_ranges_t ranges, sv_device_t **dev_out)
+selvage_status_t sv_plugin_open(const sv_plugin_t *plugin, sv_ranges_t ranges, int index, sv_device_t **dev_out)
 {
-    return plugin->open(&host, ranges, dev_out);
+    return plugin->open(&host, ranges, index, dev_out);
 }

@@ -9,7 +9,9 @@
 
 #include "device/device.h"
 
-enum { SV_PLUGIN_ABI = 4 };
+enum { SV_PLUGIN_ABI = 5 };
+
+enum { SV_PLUGIN_CURRENT = -1 };
 
 /* Named ranges for profilers: never; if one is in the process already; load what it listens to. */
 typedef enum sv_ranges { SV_RANGES_OFF, SV_RANGES_IF_LOADED, SV_RANGES_LOAD } sv_ranges_t;
@@ -33,8 +35,12 @@ typedef struct sv_plugin {
     int (*device_count)(void);            /* 0 without driver or GPU; never logs */
     /* Makes a GPU current in the calling thread; 0, or the native error. Never logs. */
     int (*select)(int index);
-    /* Opens the device that is current in the calling thread. host outlives the device. */
-    selvage_status_t (*open)(const sv_plugin_host_t *host, sv_ranges_t ranges, sv_device_t **dev_out);
+    /* The number of the GPU whose memory ptr leads to, or, of pinned memory, that made it; -1: nobody's here. Makes
+       nothing current, and never logs. */
+    int (*locate)(const void *ptr);
+    /* Opens a GPU by number; SV_PLUGIN_CURRENT: the one that is current in the calling thread. What is current there
+       stays so. host outlives the device. */
+    selvage_status_t (*open)(const sv_plugin_host_t *host, sv_ranges_t ranges, int index, sv_device_t **dev_out);
 } sv_plugin_t;
 
 typedef const sv_plugin_t *(*sv_plugin_entry_t)(void);
@@ -45,7 +51,7 @@ typedef const sv_plugin_t *(*sv_plugin_entry_t)(void);
  * on success. ERR_UNSUPPORTED with the reason in the detail, without a log line.
  */
 selvage_status_t sv_plugin_find(const char *name, const char *path, const sv_plugin_t **plugin_out);
-/* Opens a device of a plug-in that was found. */
-selvage_status_t sv_plugin_open(const sv_plugin_t *plugin, sv_ranges_t ranges, sv_device_t **dev_out);
+/* Opens a device of a plug-in that was found, by number or as the current one. */
+selvage_status_t sv_plugin_open(const sv_plugin_t *plugin, sv_ranges_t ranges, int index, sv_device_t **dev_out);
 
 #endif

@@ -52,12 +52,19 @@ static sv_ranges_t wanted_ranges(const sv_config_t *config)
     return config->ranges == SV_CONFIG_RANGES_ON || sv_profiler_wants_ranges() ? SV_RANGES_LOAD : SV_RANGES_IF_LOADED;
 }
 
-static selvage_status_t open_plugin(const sv_plugin_t *plugin, const sv_config_t *config, bool local,
+/* Which of several GPUs: the current one, unless something else is said. */
+typedef struct choice {
+    bool local;         /* this rank's share of the host's */
+    const void *memory; /* the one that this memory is of */
+} choice_t;
+
+static selvage_status_t open_plugin(const sv_plugin_t *plugin, const sv_config_t *config, choice_t choice,
                                     sv_device_t **dev_out)
 {
-    if (local)
+    int index = choice.memory ? plugin->locate(choice.memory) : SV_PLUGIN_CURRENT;
+    if (choice.local)
         SV_TRY(select_local(plugin));
-    return sv_plugin_open(plugin, wanted_ranges(config), dev_out);
+    return sv_plugin_open(plugin, wanted_ranges(config), index, dev_out);
 }
 
 static const char *const device_names[] = {"auto", "soft", "nvidia", "amd"};
@@ -71,23 +78,23 @@ static int find_name(const char *name)
 }
 
 /* The first make of GPU that is there; soft, and a line for whoever wonders, if none is. */
-static selvage_status_t open_best(const sv_config_t *config, bool local, sv_device_t **dev_out)
+static selvage_status_t open_best(const sv_config_t *config, choice_t choice, sv_device_t **dev_out)
 {
     const sv_plugin_t *plugin;
     for (int wanted = SV_CONFIG_DEVICE_NVIDIA; wanted <= SV_CONFIG_DEVICE_AMD; wanted++) {
         if (sv_plugin_find(device_names[wanted], config->device_path, &plugin) == SELVAGE_SUCCESS)
-            return open_plugin(plugin, config, local, dev_out);
+            return open_plugin(plugin, config, choice, dev_out);
         sv_log(SV_LOG_DEBUG, "device", "%s", selvage_error_detail());
     }
     sv_log(SV_LOG_INFO, "device", "no GPU here: using soft");
     return sv_soft_open(config, dev_out);
 }
 
-static selvage_status_t open_wanted(int wanted, const sv_config_t *config, bool local, sv_device_t **dev_out)
+static selvage_status_t open_wanted(int wanted, const sv_config_t *config, choice_t choice, sv_device_t **dev_out)
 {
     const sv_plugin_t *plugin;
     if (wanted == SV_CONFIG_DEVICE_AUTO)
-        return open_best(config, local, dev_out);
+        return open_best(config, choice, dev_out);
     if (wanted == SV_CONFIG_DEVICE_SOFT)
         return sv_soft_open(config, dev_out);
     if (sv_plugin_find(device_names[wanted], config->device_path, &plugin) != SELVAGE_SUCCESS) {
@@ -95,7 +102,7 @@ static selvage_status_t open_wanted(int wanted, const sv_config_t *config, bool 
         snprintf(why, sizeof why, "%s", selvage_error_detail());
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s", why);
     }
-    return open_plugin(plugin, config, local, dev_out);
+    return open_plugin(plugin, config, choice, dev_out);
 }
 
 /* The position of a device's name in the list, which is that of SELVAGE_DEVICE; NULL: what config says. */
@@ -112,14 +119,22 @@ selvage_status_t sv_device_open(const char *name, const struct sv_config *config
 {
     int wanted;
     SV_TRY(find_wanted(name, config, &wanted));
-    return open_wanted(wanted, config, false, dev_out);
+    return open_wanted(wanted, config, (choice_t){0}, dev_out);
 }
 
 selvage_status_t sv_device_open_local(const char *name, const struct sv_config *config, sv_device_t **dev_out)
 {
     int wanted;
     SV_TRY(find_wanted(name, config, &wanted));
-    return open_wanted(wanted, config, true, dev_out);
+    return open_wanted(wanted, config, (choice_t){.local = true}, dev_out);
+}
+
+selvage_status_t sv_device_open_at(const char *name, const void *memory, const struct sv_config *config,
+                                   sv_device_t **dev_out)
+{
+    int wanted;
+    SV_TRY(find_wanted(name, config, &wanted));
+    return open_wanted(wanted, config, (choice_t){.memory = memory}, dev_out);
 }
 
 selvage_status_t sv_device_probe(const char *name, const struct sv_config *config, int *count_out)

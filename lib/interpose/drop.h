@@ -27,7 +27,7 @@
 /* Bodies of MPI_ calls and what else programs see; everything else is hidden. */
 #define SV_DROP_EXPORT __attribute__((visibility("default")))
 
-/* --- settings and the device (drop_device.c, drop_settings.c) ----------------------------------------------------- */
+/* --- settings and the devices (drop_device.c, drop_copy.c, drop_init.c) ------------------------------------------- */
 
 typedef enum sv_drop_sync {
     SV_DROP_SYNC_DEVICE, SV_DROP_SYNC_DEFAULT, SV_DROP_SYNC_NONE, SV_DROP_SYNC_CHECK
@@ -44,36 +44,47 @@ typedef struct sv_drop_settings {
 
 const sv_drop_settings_t *sv_drop_settings(void);
 
-/* The device, opened at the first call that may need it; NULL if there is none. */
+/* The first device, opened at the first call that may need it; NULL if there is none. */
 selvage_device_t *sv_drop_device(void);
+/* The one whose memory this is, of several; the first one if it is nobody's. */
+selvage_device_t *sv_drop_device_of(const void *memory);
+bool sv_drop_has_several(void);
 void sv_drop_device_close(void);
+
+/* A stream of a device's, for one user at a time. */
+void *sv_drop_stream_take(selvage_device_t *dev);
+void sv_drop_stream_give(selvage_device_t *dev, void *stream);
 
 /* Where an address leads, as the device says; see sv_drop_is_host() for the cheap way. NOBODY: there is nothing now,
    but memory of the device may come there without a new mapping. */
 typedef enum sv_drop_place { SV_DROP_HOST, SV_DROP_DEVICE, SV_DROP_NOBODY } sv_drop_place_t;
 sv_drop_place_t sv_drop_ask(const void *ptr);
 
-/* Waits, as the settings want it, until nothing of the program's uses device memory that call was given. */
+/* Waits, as the settings want it, until nothing of the program's uses device memory that a call was given. */
 void sv_drop_settle(void);
+
+struct sv_drop_plan;
 
 /* Copies that are waited for together. theirs: on the program's default stream, behind its work. A failure ends the
    program by MPI_Abort, because there is no error class for it. */
 typedef struct sv_drop_flow {
+    selvage_device_t *device; /* of the copies under way; NULL: there are none */
     void *stream; /* taken at the first copy */
-    bool taken, theirs;
+    bool theirs;
     int64_t begin_ns, bytes; /* for the timeline */
 } sv_drop_flow_t;
 
 void sv_drop_copy(sv_drop_flow_t *flow, void *dst, const void *src, size_t bytes, selvage_copy_t direction);
-void sv_drop_gather(sv_drop_flow_t *flow, selvage_pack_t *pack, const void *buf, void *packed);
-void sv_drop_scatter(sv_drop_flow_t *flow, selvage_pack_t *pack, const void *packed, size_t bytes, void *buf);
+void sv_drop_gather(sv_drop_flow_t *flow, const struct sv_drop_plan *plan, const void *buf, void *packed);
+void sv_drop_scatter(sv_drop_flow_t *flow, const struct sv_drop_plan *plan, const void *packed, size_t bytes,
+                     void *buf);
 /* Waits for them. */
 void sv_drop_flow_end(sv_drop_flow_t *flow);
 
 /* Pinned host memory from a pool. */
 void *sv_drop_pinned(size_t bytes);
 void sv_drop_unpin(void *ptr);
-void sv_drop_pool_empty(void);
+void sv_drop_pool_empty(selvage_device_t *dev);
 
 /* Prints "selvage-mpi: ..." and ends the program. */
 _Noreturn void sv_drop_fatal(const char *what, const char *why);
@@ -145,12 +156,14 @@ bool sv_drop_type(MPI_Datatype type, sv_drop_type_t *info_out);
 /* How elements are gathered and scattered; kept with the type as an attribute, so that freeing the type forgets it. */
 typedef struct sv_drop_plan {
     selvage_pack_t *pack; /* NULL: this type cannot be taken apart */
+    selvage_device_t *device; /* whose memory it is for */
     int64_t count;
     pthread_mutex_t lock; /* one use at a time */
     _Atomic int users;
 } sv_drop_plan_t;
 
-sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count);
+/* memory: an address in what is to be gathered or scattered. */
+sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count, const void *memory);
 void sv_drop_plan_put(sv_drop_plan_t *plan);
 void sv_drop_plans_end(void);
 
@@ -238,6 +251,7 @@ typedef struct sv_drop_fast {
     selvage_request_t *request; /* Selvage's message, under way */
     void *letter;               /* a send's announcement, or what a probe has taken; owned */
     bool listens, owns_type, came;
+    bool lands;                 /* what came is where MPI would have put it, and the call is to land it */
     bool renames;               /* the message came from elsewhere than MPI thinks: see drop_probe.c */
     int source, tag;
     MPI_Request sent;           /* of such a one: the message to this rank */
@@ -356,8 +370,8 @@ void sv_drop_fast_listen(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Da
 /* Behind the receive: whether it was a letter, whose bytes are then under way. */
 bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status);
 bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error);
-/* The same behind a receive that blocked; true: what was announced has come, or failed with *code. */
-bool sv_drop_fast_finish(sv_drop_fast_t *state, const sv_drop_call_t *call, MPI_Status *status, int *code);
+/* The same behind a receive that blocked; true: what was announced has come and landed, or failed with *code. */
+bool sv_drop_fast_finish(sv_drop_fast_t *state, sv_drop_call_t *call, MPI_Status *status, int *code);
 /* What the text of a message announces; false if it is no letter. Whether letters are read at all. */
 bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out);
 bool sv_drop_fast_reads(void);

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The device under the drop-in: opened when a program first shows memory that is its own, and not before the program
- * itself has loaded a GPU's runtime, so that host programs on GPU machines get no context from us. Copies use
- * streams of the drop-in's own, each by one thread at a time, and are waited for. Any thread.
+ * The devices under the drop-in: each is opened when a program first shows memory that is its own, whichever GPU is
+ * current in the thread that does, and none before the program itself has loaded a GPU's runtime, so that host programs
+ * on GPU machines get no context from us.
+ *
+ *   gpu[0]   the first one, or soft: makes pinned memory, and is the fast route's
+ *   gpu[i]   of programs that work with several: memory of it is waited for, copied and packed by it
+ *
+ * Devices are only added, but for a software device that gives way to the first GPU; readers take no lock. Any thread.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for dl_iterate_phdr() and process_vm_readv() */
@@ -19,32 +24,24 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { FOLLOWS_MAX = 3, STREAMS_MAX = 16, CLASSES = 40, CLASS_FIRST = 12, HEADER_BYTES = 256 };
-/* More pinned memory than this is not kept for later calls. */
-#define KEPT_BYTES_MAX ((size_t)256 << 20)
+enum { GPUS_MAX = 16, STREAMS_MAX = 16, FAILURES_MAX = 3 };
 
-static struct {
-    pthread_mutex_t lock;
+/* Streams of the drop-in's own, each used by one thread at a time, at rest. */
+typedef struct gpu {
     _Atomic(selvage_device_t *) open;
-    _Atomic bool is_gpu;
-    bool closed, gpu_loaded, gpu_tried;
-    unsigned long long libraries; /* loaded when we looked last */
-    void *stream[STREAMS_MAX];    /* at rest */
-    int nstreams, follows;
-} device = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-/* A block of pinned memory begins with this, and then HEADER_BYTES on what is given out. */
-typedef struct header {
-    struct header *next;
-    size_t bytes;
-    int kind; /* its class, as a power of two */
-} header_t;
+    void *stream[STREAMS_MAX];
+    int nstreams;
+} gpu_t;
 
 static struct {
     pthread_mutex_t lock;
-    header_t *free[CLASSES];
-    size_t bytes;
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    gpu_t gpu[GPUS_MAX];
+    _Atomic int count;            /* of gpu[]: the first, open or not, and all others that are */
+    _Atomic bool is_gpu;          /* the first one */
+    bool closed, gpu_loaded, gpu_tried;
+    int failures;                 /* to open another one */
+    unsigned long long libraries; /* loaded when we looked last */
+} device = {.lock = PTHREAD_MUTEX_INITIALIZER, .count = 1};
 
 void sv_drop_warn(const char *format, ...)
 {
@@ -111,43 +108,51 @@ static bool is_known_to_driver(const void *ptr)
     return known;
 }
 
-static selvage_device_t *open_device(bool gpu)
+/* The GPU that memory is of; without memory, the software device. */
+static selvage_device_t *open_device(const void *memory)
 {
     selvage_device_t *opened = NULL;
-    if (selvage_device_open(gpu ? NULL : "soft", &opened) != SELVAGE_SUCCESS) {
-        sv_drop_warn("no device: %s", selvage_error_detail());
-        return NULL;
-    }
-    device.is_gpu = strcmp(selvage_device_name(opened), "soft") != 0;
-    if (gpu && !device.is_gpu && !sv_drop_settings()->soft)
-        sv_drop_warn("the program uses a GPU, and no plug-in of Selvage's for it was found (SELVAGE_DEVICE_PATH): its "
-                     "memory is taken for the host's");
-    return opened;
+    selvage_status_t status =
+        memory ? selvage_device_open_at(NULL, memory, &opened) : selvage_device_open("soft", &opened);
+    if (status == SELVAGE_SUCCESS)
+        return opened;
+    sv_drop_warn("no device: %s", selvage_error_detail());
+    return NULL;
 }
 
-static void drop_streams(selvage_device_t *dev)
+static bool is_soft(const selvage_device_t *dev)
 {
-    while (device.nstreams > 0)
-        selvage_stream_destroy(dev, device.stream[--device.nstreams]);
+    return strcmp(selvage_device_name(dev), "soft") == 0;
 }
 
-/* A software device gives way to a GPU whose runtime came later, a GPU to the one that the program works with. What
-   is replaced is kept: another thread may be in a call, and a soft one that stays soft is not replaced. */
-static void reopen(bool gpu)
+static void drop_streams(gpu_t *gpu, selvage_device_t *dev)
 {
-    selvage_device_t *before = atomic_load_explicit(&device.open, memory_order_relaxed), *now = open_device(gpu);
+    while (gpu->nstreams > 0)
+        selvage_stream_destroy(dev, gpu->stream[--gpu->nstreams]);
+}
+
+/* A software device gives way to a GPU whose runtime came later. What is replaced is kept: another thread may be in a
+   call, and a soft one that stays soft is not replaced. */
+static void open_first(const void *memory)
+{
+    gpu_t *gpu = &device.gpu[0];
+    selvage_device_t *before = atomic_load_explicit(&gpu->open, memory_order_relaxed), *now = open_device(memory);
     if (!now)
         return;
-    if (before && !device.is_gpu) {
+    if (memory && is_soft(now) && !sv_drop_settings()->soft)
+        sv_drop_warn("the program uses a GPU, and no plug-in of Selvage's for it was found (SELVAGE_DEVICE_PATH): its "
+                     "memory is taken for the host's");
+    if (before && is_soft(now)) {
         selvage_device_close(now);
         return;
     }
     if (before) {
-        drop_streams(before);
-        sv_drop_pool_empty();
+        drop_streams(gpu, before);
+        sv_drop_pool_empty(before);
     }
+    device.is_gpu = !is_soft(now);
     /* Partner: the acquire in sv_drop_device(). */
-    atomic_store_explicit(&device.open, now, memory_order_release);
+    atomic_store_explicit(&gpu->open, now, memory_order_release);
 }
 
 /* The program shows memory that a GPU's driver may know. */
@@ -156,44 +161,22 @@ static void look_for_gpu(const void *ptr)
     pthread_mutex_lock(&device.lock);
     if (!device.closed && !device.is_gpu && !device.gpu_tried && is_gpu_loaded() && is_known_to_driver(ptr)) {
         device.gpu_tried = true;
-        reopen(true);
+        open_first(ptr);
     }
     pthread_mutex_unlock(&device.lock);
-}
-
-/* Memory of another GPU than the open one: the program may have chosen its GPU after its first call. */
-static void follow_program(void)
-{
-    pthread_mutex_lock(&device.lock);
-    if (!device.closed && device.is_gpu && device.follows < FOLLOWS_MAX) {
-        device.follows++;
-        reopen(true);
-    }
-    pthread_mutex_unlock(&device.lock);
-}
-
-/* Work of a GPU that is not the open one, nor current here, is not waited for: silence would be wrong data. */
-static void warn_of_other(const void *ptr)
-{
-    static atomic_flag told = ATOMIC_FLAG_INIT;
-    selvage_memory_t memory = SELVAGE_MEMORY_HOST;
-    selvage_device_t *dev = atomic_load_explicit(&device.open, memory_order_acquire); /* partner: reopen() */
-    if (dev && selvage_device_memory(dev, ptr, 1, &memory) == SELVAGE_SUCCESS && memory == SELVAGE_MEMORY_OTHER &&
-        !atomic_flag_test_and_set(&told))
-        sv_drop_warn("%p is memory of a GPU that is not current in this thread: what writes it there is not waited for "
-                     "(make it current, cudaSetDevice() or hipSetDevice(), in every thread that calls MPI)", ptr);
 }
 
 selvage_device_t *sv_drop_device(void)
 {
-    /* Partner: the release in reopen(). */
-    selvage_device_t *dev = atomic_load_explicit(&device.open, memory_order_acquire);
+    _Atomic(selvage_device_t *) *first = &device.gpu[0].open;
+    /* Partner: the release in open_first(). */
+    selvage_device_t *dev = atomic_load_explicit(first, memory_order_acquire);
     if (dev)
         return dev;
     pthread_mutex_lock(&device.lock);
-    if (!device.closed && !atomic_load_explicit(&device.open, memory_order_relaxed))
-        reopen(false);
-    dev = atomic_load_explicit(&device.open, memory_order_relaxed);
+    if (!device.closed && !atomic_load_explicit(first, memory_order_relaxed))
+        open_first(NULL);
+    dev = atomic_load_explicit(first, memory_order_relaxed);
     pthread_mutex_unlock(&device.lock);
     return dev;
 }
@@ -201,15 +184,90 @@ selvage_device_t *sv_drop_device(void)
 void sv_drop_device_close(void)
 {
     pthread_mutex_lock(&device.lock);
-    selvage_device_t *dev = atomic_load_explicit(&device.open, memory_order_relaxed);
     device.closed = true;
-    if (dev) {
-        drop_streams(dev);
-        sv_drop_pool_empty();
-        atomic_store_explicit(&device.open, NULL, memory_order_relaxed);
+    for (int i = atomic_load_explicit(&device.count, memory_order_relaxed) - 1; i >= 0; i--) {
+        selvage_device_t *dev = atomic_load_explicit(&device.gpu[i].open, memory_order_relaxed);
+        if (!dev)
+            continue;
+        drop_streams(&device.gpu[i], dev);
+        if (i == 0)
+            sv_drop_pool_empty(dev);
+        atomic_store_explicit(&device.gpu[i].open, NULL, memory_order_relaxed);
         selvage_device_close(dev);
     }
+    atomic_store_explicit(&device.count, 1, memory_order_relaxed);
     pthread_mutex_unlock(&device.lock);
+}
+
+/* --- several GPUs ------------------------------------------------------------------------------------------------- */
+
+static selvage_memory_t memory_on(selvage_device_t *dev, const void *ptr)
+{
+    selvage_memory_t memory = SELVAGE_MEMORY_HOST;
+    if (dev && selvage_device_memory(dev, ptr, 1, &memory) != SELVAGE_SUCCESS)
+        memory = SELVAGE_MEMORY_UNKNOWN;
+    return memory;
+}
+
+static int devices(void)
+{
+    return atomic_load_explicit(&device.count, memory_order_acquire); /* partner: add_gpu() */
+}
+
+/* One that is open and has this memory, or NULL. */
+static selvage_device_t *owner_of(const void *ptr)
+{
+    for (int i = 0, n = devices(); i < n; i++) {
+        selvage_device_t *dev = atomic_load_explicit(&device.gpu[i].open, memory_order_acquire); /* as above */
+        selvage_memory_t memory = memory_on(dev, ptr);
+        if (memory == SELVAGE_MEMORY_DEVICE || memory == SELVAGE_MEMORY_MANAGED)
+            return dev;
+    }
+    return NULL;
+}
+
+/* The caller has the lock. Whether the memory's GPU is open now. */
+static bool add_gpu(const void *ptr)
+{
+    int count = atomic_load_explicit(&device.count, memory_order_relaxed);
+    if (owner_of(ptr))
+        return true;
+    if (device.closed || count == GPUS_MAX || device.failures == FAILURES_MAX)
+        return false;
+    selvage_device_t *now = open_device(ptr);
+    if (!now || memory_on(now, ptr) != SELVAGE_MEMORY_DEVICE) {
+        device.failures++;
+        selvage_device_close(now);
+        return false;
+    }
+    atomic_store_explicit(&device.gpu[count].open, now, memory_order_relaxed);
+    /* Partner: the acquire in devices(). */
+    atomic_store_explicit(&device.count, count + 1, memory_order_release);
+    return true;
+}
+
+/* Memory of another GPU than those that are open. */
+static void see_other(const void *ptr)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (owner_of(ptr))
+        return;
+    pthread_mutex_lock(&device.lock);
+    bool open = add_gpu(ptr);
+    pthread_mutex_unlock(&device.lock);
+    if (!open && !atomic_flag_test_and_set(&told))
+        sv_drop_warn("%p is memory of a GPU that could not be opened: what writes it there is not waited for", ptr);
+}
+
+bool sv_drop_has_several(void)
+{
+    return devices() > 1;
+}
+
+selvage_device_t *sv_drop_device_of(const void *memory)
+{
+    selvage_device_t *owner = sv_drop_has_several() ? owner_of(memory) : NULL;
+    return owner ? owner : sv_drop_device();
 }
 
 /* Only "no such address" counts: where the question is not allowed, the memory is believed. */
@@ -222,18 +280,13 @@ static bool is_readable(const void *ptr)
 
 sv_drop_place_t sv_drop_ask(const void *ptr)
 {
-    selvage_memory_t memory = SELVAGE_MEMORY_HOST;
     if ((uintptr_t)ptr < 4096 || (uintptr_t)ptr > UINTPTR_MAX - 4096) /* NULL, and MPI_IN_PLACE of either MPI */
         return SV_DROP_HOST;
     if (!device.is_gpu)
         look_for_gpu(ptr);
-    selvage_device_t *dev = sv_drop_device();
-    if (dev && selvage_device_memory(dev, ptr, 1, &memory) != SELVAGE_SUCCESS)
-        memory = SELVAGE_MEMORY_UNKNOWN;
-    switch (memory) {
+    switch (memory_on(sv_drop_device(), ptr)) {
     case SELVAGE_MEMORY_OTHER:
-        follow_program();
-        warn_of_other(ptr); /* fall through */
+        see_other(ptr); /* fall through */
     case SELVAGE_MEMORY_DEVICE:
     case SELVAGE_MEMORY_MANAGED:
         sv_drop_fast_see();
@@ -244,151 +297,61 @@ sv_drop_place_t sv_drop_ask(const void *ptr)
     }
 }
 
-/* --- copies ------------------------------------------------------------------------------------------------------- */
+/* --- streams and waits -------------------------------------------------------------------------------------------- */
 
-static void *take_stream(selvage_device_t *dev)
+/* The caller has the lock. */
+static gpu_t *gpu_of(const selvage_device_t *dev)
+{
+    for (int i = 0; i < GPUS_MAX; i++)
+        if (atomic_load_explicit(&device.gpu[i].open, memory_order_relaxed) == dev)
+            return &device.gpu[i];
+    return NULL;
+}
+
+void *sv_drop_stream_take(selvage_device_t *dev)
 {
     void *stream = NULL;
     pthread_mutex_lock(&device.lock);
-    if (device.nstreams > 0)
-        stream = device.stream[--device.nstreams];
+    gpu_t *gpu = gpu_of(dev);
+    if (gpu && gpu->nstreams > 0)
+        stream = gpu->stream[--gpu->nstreams];
     pthread_mutex_unlock(&device.lock);
     if (!stream && selvage_stream_create(dev, &stream) != SELVAGE_SUCCESS)
         sv_drop_fatal("no stream", selvage_error_detail());
     return stream;
 }
 
-static void give_stream(selvage_device_t *dev, void *stream)
+void sv_drop_stream_give(selvage_device_t *dev, void *stream)
 {
     pthread_mutex_lock(&device.lock);
-    bool kept = device.nstreams < STREAMS_MAX;
+    gpu_t *gpu = gpu_of(dev); /* none for a software device that has given way */
+    bool kept = gpu && gpu->nstreams < STREAMS_MAX;
     if (kept)
-        device.stream[device.nstreams++] = stream;
+        gpu->stream[gpu->nstreams++] = stream;
     pthread_mutex_unlock(&device.lock);
     if (!kept)
         selvage_stream_destroy(dev, stream);
 }
 
-static void must(selvage_status_t status)
+static selvage_status_t settle_one(selvage_device_t *dev)
 {
-    if (status != SELVAGE_SUCCESS)
-        sv_drop_fatal("copy failed", selvage_error_detail());
-}
-
-static void *stream_of(sv_drop_flow_t *flow, size_t bytes)
-{
-    if (!flow->taken && !flow->theirs)
-        flow->stream = take_stream(sv_drop_device());
-    flow->taken = true;
-    flow->begin_ns = flow->begin_ns ? flow->begin_ns : sv_drop_trace_now();
-    flow->bytes += (int64_t)bytes;
-    return flow->stream;
-}
-
-void sv_drop_flow_end(sv_drop_flow_t *flow)
-{
-    selvage_device_t *dev = sv_drop_device();
-    if (!flow->taken && !flow->theirs)
-        return;
-    must(selvage_stream_synchronize(dev, flow->stream));
-    sv_drop_trace_span("copy", flow->begin_ns, flow->bytes);
-    flow->begin_ns = flow->bytes = 0;
-    if (!flow->theirs)
-        give_stream(dev, flow->stream);
-    flow->taken = false;
-}
-
-void sv_drop_copy(sv_drop_flow_t *flow, void *dst, const void *src, size_t bytes, selvage_copy_t direction)
-{
-    if (bytes > 0)
-        must(selvage_device_copy(sv_drop_device(), dst, src, bytes, direction, stream_of(flow, bytes)));
-}
-
-void sv_drop_gather(sv_drop_flow_t *flow, selvage_pack_t *pack, const void *buf, void *packed)
-{
-    must(selvage_pack_gather(pack, buf, packed, stream_of(flow, selvage_pack_bytes(pack))));
-}
-
-void sv_drop_scatter(sv_drop_flow_t *flow, selvage_pack_t *pack, const void *packed, size_t bytes, void *buf)
-{
-    must(selvage_pack_scatter(pack, packed, bytes, buf, stream_of(flow, bytes)));
+    switch (sv_drop_settings()->sync) {
+    case SV_DROP_SYNC_DEVICE:
+    case SV_DROP_SYNC_CHECK: return selvage_device_synchronize(dev);
+    case SV_DROP_SYNC_DEFAULT: return selvage_stream_synchronize(dev, NULL);
+    case SV_DROP_SYNC_NONE: break;
+    }
+    return SELVAGE_SUCCESS;
 }
 
 void sv_drop_settle(void)
 {
-    selvage_device_t *dev = sv_drop_device();
-    selvage_status_t status = SELVAGE_SUCCESS;
     int64_t begin_ns = sv_drop_trace_now();
-    switch (sv_drop_settings()->sync) {
-    case SV_DROP_SYNC_DEVICE:
-    case SV_DROP_SYNC_CHECK: status = selvage_device_synchronize(dev); break;
-    case SV_DROP_SYNC_DEFAULT: status = selvage_stream_synchronize(dev, NULL); break;
-    case SV_DROP_SYNC_NONE: break;
+    for (int i = 0, n = devices(); i < n; i++) {
+        selvage_device_t *dev = i == 0 ? sv_drop_device()
+                                       : atomic_load_explicit(&device.gpu[i].open, memory_order_acquire);
+        if (settle_one(dev) != SELVAGE_SUCCESS)
+            sv_drop_fatal("the device failed", selvage_error_detail());
     }
-    if (status != SELVAGE_SUCCESS)
-        sv_drop_fatal("the device failed", selvage_error_detail());
     sv_drop_trace_span("wait for the device", begin_ns, 0);
-}
-
-/* --- pinned memory ------------------------------------------------------------------------------------------------ */
-
-static int class_of(size_t bytes)
-{
-    int kind = CLASS_FIRST;
-    while (kind < CLASS_FIRST + CLASSES - 1 && (size_t)1 << kind < bytes)
-        kind++;
-    return kind;
-}
-
-void *sv_drop_pinned(size_t bytes)
-{
-    void *made = NULL;
-    int kind = class_of(bytes + HEADER_BYTES);
-    pthread_mutex_lock(&pool.lock);
-    header_t *header = pool.free[kind - CLASS_FIRST];
-    if (header) {
-        pool.free[kind - CLASS_FIRST] = header->next;
-        pool.bytes -= header->bytes;
-    }
-    pthread_mutex_unlock(&pool.lock);
-    if (!header) {
-        if (selvage_device_host_malloc(sv_drop_device(), (size_t)1 << kind, &made) != SELVAGE_SUCCESS)
-            sv_drop_fatal("no pinned memory", selvage_error_detail());
-        header = made;
-        *header = (header_t){NULL, (size_t)1 << kind, kind};
-    }
-    return (char *)header + HEADER_BYTES;
-}
-
-void sv_drop_unpin(void *ptr)
-{
-    if (!ptr)
-        return;
-    header_t *header = (header_t *)(void *)((char *)ptr - HEADER_BYTES);
-    pthread_mutex_lock(&pool.lock);
-    bool kept = pool.bytes + header->bytes <= KEPT_BYTES_MAX;
-    if (kept) {
-        header->next = pool.free[header->kind - CLASS_FIRST];
-        pool.free[header->kind - CLASS_FIRST] = header;
-        pool.bytes += header->bytes;
-    }
-    pthread_mutex_unlock(&pool.lock);
-    if (!kept)
-        selvage_device_host_free(sv_drop_device(), header);
-}
-
-/* The caller has the device's lock. */
-void sv_drop_pool_empty(void)
-{
-    selvage_device_t *dev = atomic_load_explicit(&device.open, memory_order_relaxed);
-    pthread_mutex_lock(&pool.lock);
-    for (int i = 0; i < CLASSES; i++) {
-        while (pool.free[i]) {
-            header_t *header = pool.free[i];
-            pool.free[i] = header->next;
-            selvage_device_host_free(dev, header);
-        }
-    }
-    pool.bytes = 0;
-    pthread_mutex_unlock(&pool.lock);
 }

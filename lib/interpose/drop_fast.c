@@ -161,12 +161,18 @@ bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device)
     return is_as_long(count, type, device ? SV_DROP_LETTER_BYTES : sv_drop_settings()->fast_bytes);
 }
 
+/* The route is one GPU's; memory of another one is staged. */
+static bool is_on_route(const void *memory)
+{
+    return !sv_drop_has_several() || sv_drop_device_of(memory) == sv_drop_device();
+}
+
 void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest,
                         MPI_Comm comm)
 {
     MPI_Count bytes;
     int size = sv_drop_size(comm), to;
-    if (!sv_drop_fast_is_open() || !sv_drop_fast_takes(count, type) || dest < 0 || dest >= size ||
+    if (!sv_drop_fast_is_open() || !sv_drop_fast_takes(count, type) || !is_on_route(buf) || dest < 0 || dest >= size ||
         (to = world_rank(comm, dest)) == MPI_UNDEFINED)
         return NULL;
     PMPI_Type_size_x(type, &bytes);
@@ -199,12 +205,19 @@ void sv_drop_fast_listen(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Da
         state->owns_type = PMPI_Type_dup(type, &state->type) == MPI_SUCCESS;
 }
 
-/* The first bytes of what came, wherever MPI has put them. */
-static bool read_message(const sv_drop_fast_t *state, const sv_drop_call_t *call, letter_t *letter)
+/* What a call receives into, if that is not the program's own memory. */
+static const sv_drop_region_t *region_of(const sv_drop_call_t *call)
 {
     const sv_drop_region_t *region = NULL;
     for (int i = 0; i < call->nregions; i++)
         region = call->region[i].out ? &call->region[i] : region;
+    return region;
+}
+
+/* The first bytes of what came, wherever MPI has put them. */
+static bool read_message(const sv_drop_fast_t *state, const sv_drop_call_t *call, letter_t *letter)
+{
+    const sv_drop_region_t *region = region_of(call);
     if (region) {
         memcpy(letter, region->host, sizeof *letter);
         return true;
@@ -240,6 +253,19 @@ bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out)
     return true;
 }
 
+/* Begins to receive what was announced: where the program wants it or, memory of another GPU than the route's, where
+   MPI would have put it. */
+static selvage_status_t receive(sv_drop_fast_t *state, const sv_drop_call_t *call, const letter_t *letter)
+{
+    const sv_drop_region_t *region = region_of(call);
+    state->lands = region && !region->unpacks && !is_on_route(region->user + region->low);
+    if (!state->lands)
+        return selvage_message_irecv(fast.world, state->buf, (size_t)state->count, state->type, letter->source,
+                                     letter->id, SELVAGE_MESSAGE_NO_STREAM, &state->request);
+    return selvage_message_irecv(fast.world, sv_drop_address(region), (size_t)region->count, region->type,
+                                 letter->source, letter->id, SELVAGE_MESSAGE_NO_STREAM, &state->request);
+}
+
 bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status)
 {
     letter_t letter;
@@ -252,8 +278,7 @@ bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const 
         bytes != SV_DROP_LETTER_BYTES || !read_message(state, call, &letter) || !is_letter(&letter))
         return false;
     state->bytes = letter.bytes;
-    if (selvage_message_irecv(fast.world, state->buf, (size_t)state->count, state->type, letter.source, letter.id,
-                              SELVAGE_MESSAGE_NO_STREAM, &state->request) != SELVAGE_SUCCESS)
+    if (receive(state, call, &letter) != SELVAGE_SUCCESS)
         sv_drop_fatal("the fast route failed", selvage_error_detail());
     state->came = true;
     return true;
@@ -277,7 +302,7 @@ bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error)
     return true;
 }
 
-bool sv_drop_fast_finish(sv_drop_fast_t *state, const sv_drop_call_t *call, MPI_Status *status, int *code)
+bool sv_drop_fast_finish(sv_drop_fast_t *state, sv_drop_call_t *call, MPI_Status *status, int *code)
 {
     unsigned turns = 0;
     bool ended;
@@ -293,6 +318,8 @@ bool sv_drop_fast_finish(sv_drop_fast_t *state, const sv_drop_call_t *call, MPI_
         sv_drop_unlock();
     }
     sv_drop_fast_tell(state, status);
+    if (state->lands && *code == MPI_SUCCESS)
+        sv_drop_land(call, status);
     return came;
 }
 

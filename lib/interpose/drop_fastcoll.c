@@ -54,10 +54,11 @@ static selvage_op_t op_of(MPI_Op op)
            : op == MPI_MAX ? SELVAGE_OP_MAX : SELVAGE_OP_DEFAULT;
 }
 
-/* Device memory that elements of this size lie right in. */
+/* Memory of the route's device that elements of this size lie right in. */
 static bool is_fit(const void *buf, size_t element_bytes)
 {
-    return buf && buf != MPI_IN_PLACE && (uintptr_t)buf % element_bytes == 0 && !sv_drop_is_host(buf);
+    return buf && buf != MPI_IN_PLACE && (uintptr_t)buf % element_bytes == 0 && !sv_drop_is_host(buf) &&
+           (!sv_drop_has_several() || sv_drop_device_of(buf) == fast.device);
 }
 
 /* Bytes of so many elements without gaps; 0 if they have some. */

@@ -279,7 +279,7 @@ static void land_op(sv_drop_op_t *op, sv_drop_flow_t *flow, sv_drop_op_t **ended
     }
     sv_drop_fast_tell(&op->fast, &op->status);
     hear_fast(op);
-    if (!op->error && !op->fast.came)
+    if (!op->error && (!op->fast.came || op->fast.lands))
         sv_drop_land_on(flow, &op->call, op->message ? &op->status : NULL);
     op->next = *ended;
     *ended = op;
@@ -333,14 +333,19 @@ void sv_drop_turn(unsigned *turns)
         sched_yield();
 }
 
+/* A thread begins with the runtime's first GPU, where it has no business. */
 static void *run_thread(void *arg)
 {
     const struct timespec pause = {0, 20000};
+    selvage_device_t *current = NULL;
     (void)arg;
     /* Partner: the release in sv_drop_thread_end(). */
     while (!atomic_load_explicit(&engine.stop, memory_order_acquire)) {
-        if (sv_drop_has_open())
+        if (sv_drop_has_open()) {
+            if (current != sv_drop_device() && selvage_device_make_current(sv_drop_device()) == SELVAGE_SUCCESS)
+                current = sv_drop_device();
             sv_drop_progress();
+        }
         nanosleep(&pause, NULL);
     }
     return NULL;
@@ -400,7 +405,7 @@ static void land_kept(sv_drop_op_t *op, MPI_Status *status)
     sv_drop_fast_tell(&op->fast, status);
     if (op->call.parts)
         land_parts(&op->call);
-    else if (!op->fast.came)
+    else if (!op->fast.came || (op->fast.lands && !op->error))
         sv_drop_land(&op->call, op->message ? status : NULL);
 }
 
@@ -431,7 +436,7 @@ void sv_drop_op_start(sv_drop_op_t *op)
     op->active = true;
     op->call.begin_ns = sv_drop_trace_now();
     op->call.fast = false;
-    op->heard = op->fast.came = false;
+    op->heard = op->fast.came = op->fast.lands = false;
     op->error = MPI_SUCCESS;
     pthread_mutex_unlock(&engine.lock);
 }

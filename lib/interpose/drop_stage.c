@@ -69,7 +69,7 @@ static bool is_packed(sv_drop_region_t *region, const sv_drop_block_t *block)
     sv_drop_type_t type;
     if (!sv_drop_type(block->type, &type) || type.dense)
         return false;
-    region->plan = sv_drop_plan_get(block->type, block->count);
+    region->plan = sv_drop_plan_get(block->type, block->count, region->user + region->low);
     size_t bytes = selvage_pack_bytes(region->plan->pack);
     if (!region->plan->pack || bytes > INT_MAX) {
         region->mixed = !region->plan->pack;
@@ -189,7 +189,7 @@ static bool has_opaque(const sv_drop_region_t *region)
         sv_drop_type_t type;
         if (blocks[i].count <= 0 || !sv_drop_type(blocks[i].type, &type) || type.dense)
             continue;
-        sv_drop_plan_t *plan = sv_drop_plan_get(blocks[i].type, blocks[i].count);
+        sv_drop_plan_t *plan = sv_drop_plan_get(blocks[i].type, blocks[i].count, region->user + region->low);
         opaque = opaque || !plan->pack;
         sv_drop_plan_put(plan);
     }
@@ -202,7 +202,7 @@ static void stage_region(sv_drop_flow_t *flow, sv_drop_region_t *region)
         if (!region->in)
             return;
         pthread_mutex_lock(&region->plan->lock);
-        sv_drop_gather(flow, region->plan->pack, region->user, region->host);
+        sv_drop_gather(flow, region->plan, region->user, region->host);
         sv_drop_flow_end(flow);
         pthread_mutex_unlock(&region->plan->lock);
         return;
@@ -236,18 +236,20 @@ static void check_region(const sv_drop_call_t *call, sv_drop_region_t *region)
     free(before);
 }
 
-/* Copies on the default stream are behind what that policy waits for, and are one wait with it. */
+/* Copies on the default stream are behind what that policy waits for, and are one wait with it; of several GPUs each
+   has its own. */
 void sv_drop_stage(sv_drop_call_t *call)
 {
     sv_drop_sync_t sync = sv_drop_settings()->sync;
+    bool behind_default = sync == SV_DROP_SYNC_DEFAULT && !sv_drop_has_several();
     if (call->nregions == 0 || (call->nregions == 1 && call->region[0].unpacks))
         return;
     if (sync == SV_DROP_SYNC_CHECK)
         stage_all(call, false);
-    if (sync != SV_DROP_SYNC_DEFAULT)
+    if (!behind_default)
         sv_drop_settle();
     if (sync != SV_DROP_SYNC_CHECK)
-        stage_all(call, sync == SV_DROP_SYNC_DEFAULT);
+        stage_all(call, behind_default);
     for (int i = 0; i < call->nregions && sync == SV_DROP_SYNC_CHECK; i++)
         check_region(call, &call->region[i]);
 }
@@ -257,7 +259,7 @@ void sv_drop_stage(sv_drop_call_t *call)
 /* MPI packs the image of a block; the device scatters it. */
 static void land_scattered(const sv_drop_region_t *region, const sv_drop_block_t *block)
 {
-    sv_drop_plan_t *plan = sv_drop_plan_get(block->type, block->count);
+    sv_drop_plan_t *plan = sv_drop_plan_get(block->type, block->count, region->user + region->low);
     size_t bytes = selvage_pack_bytes(plan->pack);
     sv_drop_plan_t *one = bytes <= INT_MAX && block->count <= INT_MAX ? plan : NULL;
     if (one) {
@@ -267,7 +269,7 @@ static void land_scattered(const sv_drop_region_t *region, const sv_drop_block_t
                   &position, MPI_COMM_SELF);
         sv_drop_flow_t flow = {0};
         pthread_mutex_lock(&plan->lock);
-        sv_drop_scatter(&flow, plan->pack, packed, bytes, region->user + block->offset);
+        sv_drop_scatter(&flow, plan, packed, bytes, region->user + block->offset);
         sv_drop_flow_end(&flow);
         pthread_mutex_unlock(&plan->lock);
         sv_drop_unpin(packed);
@@ -307,7 +309,7 @@ static void land_message(sv_drop_flow_t *flow, sv_drop_region_t *region, size_t 
     }
     if (region->packed) {
         pthread_mutex_lock(&region->plan->lock);
-        sv_drop_scatter(flow, region->plan->pack, region->host, bytes, region->user);
+        sv_drop_scatter(flow, region->plan, region->host, bytes, region->user);
         sv_drop_flow_end(flow);
         pthread_mutex_unlock(&region->plan->lock);
         return;

@@ -2,7 +2,7 @@
 /*
  * What the drop-in asks of datatypes, and the plans by which the device gathers and scatters them. A plan hangs on its
  * type as an attribute, so that MPI forgets it with the type, whoever frees that; calls under way hold it besides. A
- * type is given one plan, for the count that was used last.
+ * type is given one plan, for the count and the device that were used last.
  */
 #include "interpose/drop.h"
 
@@ -46,39 +46,41 @@ static int forget(MPI_Datatype type, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
-static sv_drop_plan_t *make_plan(MPI_Datatype type, int64_t count)
+static sv_drop_plan_t *make_plan(MPI_Datatype type, int64_t count, selvage_device_t *dev)
 {
     sv_drop_plan_t *plan = calloc(1, sizeof *plan);
     if (!plan)
         sv_drop_fatal("no memory", "for a datatype");
     pthread_mutex_init(&plan->lock, NULL);
     plan->count = count;
+    plan->device = dev;
     atomic_init(&plan->users, 1);
-    if (selvage_pack_create(sv_drop_device(), (size_t)count, type, &plan->pack) != SELVAGE_SUCCESS)
+    if (selvage_pack_create(dev, (size_t)count, type, &plan->pack) != SELVAGE_SUCCESS)
         plan->pack = NULL;
     return plan;
 }
 
 /* The type's plan, with a user more; predefined types have none. */
-static sv_drop_plan_t *kept_plan(MPI_Datatype type, int64_t count)
+static sv_drop_plan_t *kept_plan(MPI_Datatype type, int64_t count, selvage_device_t *dev)
 {
     sv_drop_plan_t *plan = NULL;
     int found = 0;
     PMPI_Type_get_attr(type, plans.key, &plan, &found);
-    if (!found || plan->count != count) {
-        plan = make_plan(type, count);
+    if (!found || plan->count != count || plan->device != dev) {
+        plan = make_plan(type, count, dev);
         PMPI_Type_set_attr(type, plans.key, plan); /* forgets the one before */
     }
     atomic_fetch_add_explicit(&plan->users, 1, memory_order_relaxed);
     return plan;
 }
 
-sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count)
+sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count, const void *memory)
 {
+    selvage_device_t *dev = sv_drop_device_of(memory);
     pthread_mutex_lock(&plans.lock);
     if (!plans.made)
         plans.made = PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, forget, &plans.key, NULL) == MPI_SUCCESS;
-    sv_drop_plan_t *plan = plans.made ? kept_plan(type, count) : make_plan(type, count);
+    sv_drop_plan_t *plan = plans.made ? kept_plan(type, count, dev) : make_plan(type, count, dev);
     pthread_mutex_unlock(&plans.lock);
     return plan;
 }

@@ -80,9 +80,12 @@ typedef struct started {
 static void agree_on_progress(void *arg)
 {
     started_t *started = arg;
+    selvage_comm_t *comm = started->comm;
     uint64_t unused = 0;
-    started->status = sv_agree(started->comm, "selvage_comm_create: progress", 0, started->status, &unused,
-                               started->comm->timeout_s);
+    if (started->status == SELVAGE_SUCCESS && comm->progress.threaded)
+        started->status = comm->dev->ops->make_current(comm->dev);
+    started->status =
+        sv_agree(comm, "selvage_comm_create: progress", 0, started->status, &unused, comm->timeout_s);
 }
 
 /* The ranks agree that all are set up alike, and on the nonce that exchange ids are made from. */

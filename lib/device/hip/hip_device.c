@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The HIP device: one source for AMD and NVIDIA (hip_api.h). The device is the GPU that was current when it was opened;
- * every call makes it current for its own duration and restores the caller's. Streams and events are native handles,
- * so that an application passes its own. Thread-safe as far as the runtime is.
+ * The HIP device: one source for AMD and NVIDIA (hip_api.h). The device is one GPU, by default that which was current
+ * when it was opened; every call makes it current for its own duration and restores the caller's. Streams and events
+ * are native handles, so that an application passes its own. Thread-safe as far as the runtime is.
  */
 #include <ctype.h>
 #include <string.h>
@@ -101,6 +101,11 @@ static selvage_status_t device_sync(sv_device_t *dev)
     return sv_hip_status(hip_of(dev), error, "hipDeviceSynchronize");
 }
 
+static selvage_status_t make_current(sv_device_t *dev)
+{
+    return sv_hip_status(hip_of(dev), hipSetDevice(hip_of(dev)->index), "hipSetDevice");
+}
+
 /* The default stream answers with an error while another stream that orders itself with it is captured. */
 static bool stream_is_capturing(sv_device_t *dev, void *stream)
 {
@@ -194,15 +199,16 @@ static const sv_device_ops_t hip_ops = {
     .memory_id = sv_hip_memory_id,
     .stream_is_capturing = stream_is_capturing,
     .device_sync = device_sync,
+    .make_current = make_current,
 };
 
+/* With the GPU current. */
 static selvage_status_t prepare(hip_device_t *dev)
 {
     int lowest = 0, multiprocessors = 1;
     void *nothing = NULL;
-    selvage_status_t status = sv_hip_status(dev, hipGetDevice(&dev->index), "hipGetDevice");
-    if (status == SELVAGE_SUCCESS) /* makes the context of this GPU, which modules need */
-        status = sv_hip_status(dev, hipFree(nothing), "first call");
+    /* Makes the context of this GPU, which modules need. */
+    selvage_status_t status = sv_hip_status(dev, hipFree(nothing), "first call");
     if (status == SELVAGE_SUCCESS)
         status = sv_hip_status(dev, hipDeviceGetStreamPriorityRange(&lowest, &dev->priority),
                                "hipDeviceGetStreamPriorityRange");
@@ -221,6 +227,21 @@ static selvage_status_t prepare(hip_device_t *dev)
     dev->base.shows_stores = strcmp(HIP_NAME, "amd") != 0; /* which keeps ordinary memory in caches */
     dev->base.launch_blocks = (unsigned)multiprocessors * HIP_BLOCKS_EACH;
     return status == SELVAGE_SUCCESS ? sv_hip_load_kernels(dev) : status;
+}
+
+static selvage_status_t prepare_at(hip_device_t *dev, int index)
+{
+    int before = 0;
+    dev->index = index;
+    selvage_status_t status =
+        index == SV_PLUGIN_CURRENT ? sv_hip_status(dev, hipGetDevice(&dev->index), "hipGetDevice") : SELVAGE_SUCCESS;
+    if (status == SELVAGE_SUCCESS)
+        status = sv_hip_status(dev, hip_enter(dev, &before), "hipSetDevice");
+    if (status != SELVAGE_SUCCESS)
+        return status;
+    status = prepare(dev);
+    hip_leave(dev, before);
+    return status;
 }
 
 static int count_devices(void)
@@ -249,7 +270,7 @@ static void identify(hip_device_t *dev)
         *c = (char)tolower((unsigned char)*c);
 }
 
-static selvage_status_t open_current(const sv_plugin_host_t *host, sv_ranges_t ranges, sv_device_t **dev_out)
+static selvage_status_t open_gpu(const sv_plugin_host_t *host, sv_ranges_t ranges, int index, sv_device_t **dev_out)
 {
     hip_device_t *dev;
     selvage_status_t status = host->calloc(1, sizeof *dev, &dev);
@@ -257,7 +278,7 @@ static selvage_status_t open_current(const sv_plugin_host_t *host, sv_ranges_t r
         return status;
     dev->base.ops = &hip_ops;
     dev->host = host;
-    status = prepare(dev);
+    status = prepare_at(dev, index);
     if (status != SELVAGE_SUCCESS) {
         hip_close(&dev->base);
         return status;
@@ -281,7 +302,8 @@ static const sv_plugin_t plugin = {
     .name = HIP_NAME,
     .device_count = count_devices,
     .select = select_device,
-    .open = open_current,
+    .locate = sv_hip_gpu_of,
+    .open = open_gpu,
 };
 
 __attribute__((visibility("default"))) const sv_plugin_t *selvage_device_plugin(void);

@@ -37,6 +37,14 @@ static bool ends_inside(const void *ptr, size_t bytes)
     return true;
 }
 
+int sv_hip_gpu_of(const void *ptr)
+{
+    pointer_attributes_t attributes = {0};
+    hipError_t error = hipPointerGetAttributes(&attributes, ptr);
+    hip_ignore(error);
+    return error == hipSuccess ? attributes.device : SV_PLUGIN_CURRENT;
+}
+
 /* HIP's numbers of allocations are not promised to be used once only. */
 static uint64_t number_of(const void *ptr)
 {
@@ -80,6 +88,14 @@ static bool ends_inside(const void *ptr, size_t bytes)
     if (cuMemGetAddressRange(&base, &range_bytes, address) != CUDA_SUCCESS)
         return true;
     return bytes <= range_bytes - (size_t)(address - base);
+}
+
+/* By the driver, which makes no context for the question. */
+int sv_hip_gpu_of(const void *ptr)
+{
+    int index = SV_PLUGIN_CURRENT;
+    CUresult result = cuPointerGetAttribute(&index, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, (CUdeviceptr)(uintptr_t)ptr);
+    return result == CUDA_SUCCESS && index >= 0 ? index : SV_PLUGIN_CURRENT;
 }
 
 static uint64_t number_of(const void *ptr)

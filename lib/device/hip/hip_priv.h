@@ -22,7 +22,7 @@ typedef struct hip_kernel {
 typedef struct hip_device {
     sv_device_t base;             /* first */
     const sv_plugin_host_t *host;
-    int index;                    /* of the GPU that was current at open */
+    int index;                    /* of the GPU */
     int priority;                 /* highest stream priority */
     bool writes_words;            /* the front end of a stream can store a word by itself */
     uint64_t pid_space;           /* in which this process has its number: containers number theirs alike */
@@ -122,6 +122,7 @@ selvage_status_t sv_hip_export(sv_device_t *dev, const void *ptr, size_t bytes, 
 selvage_status_t sv_hip_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out);
 void sv_hip_close_memory(sv_device_t *dev, void *base);
 uint64_t sv_hip_memory_id(sv_device_t *dev, const void *ptr);
+int sv_hip_gpu_of(const void *ptr); /* SV_PLUGIN_CURRENT: not known */
 sv_memory_kind_t sv_hip_memory_kind(sv_device_t *dev, const void *ptr, size_t bytes);
 
 #endif

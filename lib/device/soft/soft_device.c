@@ -87,6 +87,13 @@ static bool soft_stream_is_capturing(sv_device_t *dev, void *stream)
     return false;
 }
 
+/* There is one, and it is current everywhere. */
+static selvage_status_t make_current(sv_device_t *dev)
+{
+    (void)dev;
+    return SELVAGE_SUCCESS;
+}
+
 static const sv_device_ops_t soft_ops = {
     .abi = SV_DEVICE_ABI,
     .name = "soft",
@@ -123,6 +130,7 @@ static const sv_device_ops_t soft_ops = {
     .memory_id = soft_memory_id,
     .stream_is_capturing = soft_stream_is_capturing,
     .device_sync = soft_device_sync,
+    .make_current = make_current,
 };
 
 selvage_status_t sv_soft_open(const sv_config_t *config, sv_device_t **dev_out)
