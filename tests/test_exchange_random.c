@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "check.h"
+#include "device/device.h"
 #include "local_flow.h"
 
 enum { FLOWS = 3, ROUNDS = 5 };
@@ -14,7 +15,7 @@ enum { FLOWS = 3, ROUNDS = 5 };
 typedef struct chaos {
     uint64_t seed;
     int size;
-    bool registered;
+    size_t alone_bytes; /* what one block moves: of GPUs' devices only, otherwise */
     plan_t plan[FLOWS];
     selvage_exchange_params_t params[FLOWS];
 } chaos_t;
@@ -85,6 +86,7 @@ static void run_chaos(local_rank_t *self)
     flow_t flow[FLOWS];
     uint64_t state = chaos->seed * 64 + (uint64_t)self->rank;
     int good = 0;
+    self->dev->kernel_alone_bytes = chaos->alone_bytes;
     for (int i = 0; i < FLOWS; i++) {
         good += flow_open(&flow[i], self, &chaos->plan[i], &chaos->params[i]);
         CHECK_STATUS(selvage_exchange_commit(flow[i].ex), SELVAGE_SUCCESS);
@@ -116,6 +118,7 @@ static void run_seed(uint64_t seed)
     }
     local_ranks_env(settings[local_ranks_random(&state, sizeof settings / sizeof settings[0])]);
     int per_node = (int)local_ranks_random(&state, 4);
+    chaos.alone_bytes = local_ranks_random(&state, 2) ? 32 << 10 : 0;
     local_ranks_run(&(local_run_t){.size = chaos.size, .ranks_per_node = per_node, .body = run_chaos, .arg = &chaos});
     if (atomic_load(&check_failed_) != failed)
         fprintf(stderr, "seed %llu: %d ranks, %d per node\n", (unsigned long long)seed, chaos.size, per_node);
