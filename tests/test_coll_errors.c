@@ -548,12 +548,12 @@ int main(void)
 {
     test_mismatches();
     for (int ranks = 2; ranks <= 4; ranks++) {
-        run(ranks, run_absent, NULL, "TIMEOUT_S=0.5");
-        run(ranks, run_absent, NULL, "TIMEOUT_S=0.5 COLL_ALGO=ring COLL_PROTO=simple");
+        run(ranks, run_absent, NULL, "TIMEOUT_S=1.5");
+        run(ranks, run_absent, NULL, "TIMEOUT_S=1.5 COLL_ALGO=ring COLL_PROTO=simple");
     }
     run(3, run_abort, NULL, "TIMEOUT_S=20");
     run(3, run_abort_midway, NULL, "TIMEOUT_S=20 COLL_ALGO=direct COLL_CHANNELS_MAX=1 COLL_PUSH_MIN=1");
-    run(3, run_abort_idle, NULL, "TIMEOUT_S=1");
+    run(3, run_abort_idle, NULL, "TIMEOUT_S=2");
     test_damage();
     run(1, run_refused, NULL, "");
     run(3, run_refused, NULL, "");

@@ -125,7 +125,7 @@ static void miss_rank(local_rank_t *self)
         CHECK_STATUS(sv_coll_split(coll, 0, 0, &part), SELVAGE_ERR_TIMEOUT);
         CHECK_DETAIL("an earlier collective call failed");
     } else {
-        usleep(1000000);
+        usleep(2500000);
         CHECK_STATUS(sv_coll_split(coll, 0, 0, &part), SELVAGE_ERR_TIMEOUT);
     }
     CHECK(!part);
@@ -228,7 +228,7 @@ int main(void)
 {
     static void (*const bodies[])(local_rank_t *) = {refuse_device, refuse_fifo, refuse_arena, refuse_places,
                                                      refuse_calls, miss_rank};
-    static const char *const settings[] = {"SOFT_MODE=inline", "WORK_FIFO_BYTES=5000", "", "", "", "TIMEOUT_S=0.4"};
+    static const char *const settings[] = {"SOFT_MODE=inline", "WORK_FIFO_BYTES=5000", "", "", "", "TIMEOUT_S=1"};
     for (int threads = 0; threads < 2; threads++) {
         local_ranks_mode(threads ? "COLL_ARENA_BYTES=1M PROGRESS=thread" : "COLL_ARENA_BYTES=1M");
         for (unsigned i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
@@ -236,7 +236,7 @@ int main(void)
             local_ranks_run(&(local_run_t){.size = RANKS, .log_expected = true, .body = bodies[i],
                                            .may_set_aside = bodies[i] == miss_rank});
         }
-        local_ranks_env("TIMEOUT_S=1 FAULT=device=1000000,alloc=1000000,ipc=1000000,wire=1000000");
+        local_ranks_env("TIMEOUT_S=2 FAULT=device=1000000,alloc=1000000,ipc=1000000,wire=1000000");
         CHECK(run_sweep(SV_FAULT_CALL_DEVICE, "device") > 40 / STEP);
         CHECK(run_sweep(SV_FAULT_CALL_ALLOC, "alloc") >= 10 / STEP);
         CHECK(run_sweep(SV_FAULT_CALL_IPC, "ipc") > 4 / STEP);

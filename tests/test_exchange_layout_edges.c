@@ -330,7 +330,7 @@ static void hold_too_long(local_rank_t *self)
     selvage_status_t status;
     open_ring(&ring, self, 1, 0, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_ADD_INT64);
     if (self->rank == 1)
-        usleep(1300000);
+        usleep(3000000);
     CHECK_STATUS(selvage_exchange_start(ring.ex, ring.stream[0]), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_exchange_enqueue_wait(ring.ex, ring.stream[0]), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_stream_synchronize(self->dev, ring.stream[0]), SELVAGE_SUCCESS);
@@ -450,7 +450,7 @@ int main(void)
     cells = SMALL;
     play("KERNEL_COPY_MAX_BYTES=0", 1, store_and_add, SELVAGE_ROUTE_STAGED, SV_LAYOUT_ADD_INT64, false);
     play("KERNEL_COPY_MAX_BYTES=0 TIMEOUT_S=5", 2, destroy_packing, SELVAGE_ROUTE_STAGED, SV_LAYOUT_STORE, true);
-    play("PROGRESS=thread TIMEOUT_S=0.6", 2, hold_too_long, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_ADD_INT64, true);
-    play("PROGRESS=thread TIMEOUT_S=0.6", 2, hold_for_nothing, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_STORE, true);
+    play("PROGRESS=thread TIMEOUT_S=1.5", 2, hold_too_long, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_ADD_INT64, true);
+    play("PROGRESS=thread TIMEOUT_S=1.5", 2, hold_for_nothing, SELVAGE_ROUTE_DEFAULT, SV_LAYOUT_STORE, true);
     return check_report("test_exchange_layout_edges");
 }

@@ -293,7 +293,7 @@ int main(void)
     CHECK(allocations >= 16 && allocations < 24); /* the grid 1, its dimensions 4, ranks and maps 3, placement 8 */
     local_ranks_mode("PROGRESS=thread");
     run_all();
-    local_ranks_mode("TIMEOUT_S=0.3");
+    local_ranks_mode("TIMEOUT_S=1");
     CHECK(fail_in_turn("wire", 30, 3) >= 10);
     local_ranks_run(&(local_run_t){.size = RANKS, .ranks_per_node = 1, .log_expected = true, .body = miss_one});
     return check_report("test_grid_errors");

@@ -567,7 +567,7 @@ int main(void)
     }
     run(forgetting, 2, 0, true);
     CHECK(local_ranks_any_logged("1 requests of messages were not completed"));
-    local_ranks_env("TIMEOUT_S=0.2");
+    local_ranks_env("TIMEOUT_S=1.5");
     run(deadline, 2, 0, true);
     local_ranks_env("SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=4096 FAULT=flip=1,rank=0");
     run(damaged, 2, 1, true);
