@@ -441,7 +441,7 @@ hipError_t hipDeviceSynchronize(void)
     BEGIN();
     selvage_status_t status = SELVAGE_SUCCESS;
     wait_for_stream(NULL, &status);
-    standin_visit(STANDIN_STREAM, current_gpu, wait_for_stream, &status);
+    standin_visit_streams(current_gpu, wait_for_stream, &status);
     return standin_result(status);
 }
 

@@ -65,7 +65,7 @@ bool standin_find(standin_kind_t kind, const void *ptr, standin_object_t *object
 /* The object of that kind whose memory, at host or device address, holds all of these bytes. */
 bool standin_find_range(standin_kind_t kind, const void *ptr, size_t bytes, standin_object_t *object_out);
 
-/* Calls visit for each object of that kind and GPU; meanwhile none is added or taken. */
-void standin_visit(standin_kind_t kind, int gpu, void (*visit)(void *ptr, void *arg), void *arg);
+/* Calls visit for each stream of a GPU; meanwhile none is taken, but kernels that are waited for look objects up. */
+void standin_visit_streams(int gpu, void (*visit)(void *stream, void *arg), void *arg);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See hip_standin.h: what is alive, which call is to fail, and the line at exit. One mutex guards all of it. The list
- * owns its elements; the memory and handles they stand for belong to the calls in hip_standin.c.
+ * See hip_standin.h: what is alive, which call is to fail, and the line at exit. One mutex guards all of it; another,
+ * taken before that one, keeps streams alive while they are waited for, whose kernels look objects up. The list owns
+ * its elements; the memory and handles they stand for belong to the calls in hip_standin.c.
  */
 #include "hip_standin.h"
 
@@ -19,7 +20,7 @@ static const char *const kind_names[STANDIN_KINDS] = {"device", "host", "registe
                                                       "modules"};
 
 static struct {
-    pthread_mutex_t lock;
+    pthread_mutex_t lock, visits; /* visits: of streams, which stay meanwhile */
     sv_list_t objects;
     const char *fail_name;        /* "" for any */
     unsigned long fail_number;    /* 0: none */
@@ -29,7 +30,7 @@ static struct {
         const char *name;
         unsigned long count;
     } call[CALLS_MAX];
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .fail_name = ""};
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .visits = PTHREAD_MUTEX_INITIALIZER, .fail_name = ""};
 
 __attribute__((constructor)) static void begin(void)
 {
@@ -134,6 +135,8 @@ static standin_object_t *find_locked(standin_kind_t kind, const void *ptr, const
 
 bool standin_take(standin_kind_t kind, const void *ptr, standin_object_t *object_out)
 {
+    if (kind == STANDIN_STREAM)
+        pthread_mutex_lock(&state.visits);
     pthread_mutex_lock(&state.lock);
     standin_object_t *object = find_locked(kind, ptr, NULL);
     if (object) {
@@ -141,6 +144,8 @@ bool standin_take(standin_kind_t kind, const void *ptr, standin_object_t *object
         *object_out = *object;
     }
     pthread_mutex_unlock(&state.lock);
+    if (kind == STANDIN_STREAM)
+        pthread_mutex_unlock(&state.visits);
     sv_free(object);
     return object != NULL;
 }
@@ -165,13 +170,28 @@ bool standin_find_range(standin_kind_t kind, const void *ptr, size_t bytes, stan
     return find(kind, ptr, &bytes, object_out);
 }
 
-void standin_visit(standin_kind_t kind, int gpu, void (*visit)(void *ptr, void *arg), void *arg)
+/* The first stream of the GPU behind so many others of it. */
+static void *stream_locked(int gpu, int before)
 {
-    pthread_mutex_lock(&state.lock);
     for (sv_list_t *it = state.objects.next; it != &state.objects; it = it->next) {
         standin_object_t *object = SV_CONTAINER_OF(it, standin_object_t, link);
-        if (object->kind == kind && object->gpu == gpu)
-            visit(object->ptr, arg);
+        if (object->kind == STANDIN_STREAM && object->gpu == gpu && before-- == 0)
+            return object->ptr;
     }
-    pthread_mutex_unlock(&state.lock);
+    return NULL;
+}
+
+void standin_visit_streams(int gpu, void (*visit)(void *stream, void *arg), void *arg)
+{
+    void *stream;
+    int visited = 0;
+    pthread_mutex_lock(&state.visits);
+    do {
+        pthread_mutex_lock(&state.lock);
+        stream = stream_locked(gpu, visited++);
+        pthread_mutex_unlock(&state.lock);
+        if (stream)
+            visit(stream, arg);
+    } while (stream);
+    pthread_mutex_unlock(&state.visits);
 }
