@@ -141,12 +141,24 @@ static void use_device(work_t *work, selvage_device_t *dev)
     selvage_device_host_free(dev, host);
 }
 
+/* Memory that no GPU knows is of the current one. */
+static void open_by_nothing(work_t *work)
+{
+    selvage_device_info_t info = {SELVAGE_DEVICE_INFO_INIT};
+    selvage_device_t *dev = NULL;
+    if (good(work, selvage_device_open_at("amd", work, &dev)) && good(work, selvage_device_describe(dev, &info)))
+        CHECK_EQ(info.index, 0);
+    selvage_device_close(dev);
+}
+
 /* The same GPU once more, by its memory, while another one is current; a thread of its own then makes it current. */
 static void *use_thread(void *arg)
 {
     work_t *work = arg;
     selvage_device_info_t info = {SELVAGE_DEVICE_INFO_INIT};
     selvage_device_t *dev = NULL;
+    if (getenv("HIP_STANDIN_UNREGISTERED"))
+        open_by_nothing(work);
     if (good(work, selvage_device_open_at("amd", work->memory, &dev)) &&
         good(work, selvage_device_describe(dev, &info)) && good(work, selvage_device_make_current(dev)) &&
         good(work, selvage_device_fill(dev, work->memory, 5, 1, NULL)) && good(work, selvage_device_synchronize(dev)))

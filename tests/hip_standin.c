@@ -250,7 +250,22 @@ hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *bytes, hipDevicep
     return hipSuccess;
 }
 
-/* What the runtime did not allocate or register it does not know, and says so by an error that callers may ask for. */
+/* What the runtime did not allocate or register it does not know, and says so: by an error that callers may ask for or,
+   as HIP 6 and later, by a type that is none, of a GPU that there is not. */
+static hipError_t deny(hipPointerAttribute_t *attributes)
+{
+    const char *newer = getenv("HIP_STANDIN_UNREGISTERED");
+    if (HIP_VERSION_MAJOR < 6 && !newer)
+        return standin_give(hipErrorInvalidValue);
+#if HIP_VERSION_MAJOR >= 6
+    attributes->type = hipMemoryTypeUnregistered;
+#else
+    attributes->memoryType = hipMemoryTypeUnified; /* there is no better one, and nothing else has this */
+#endif
+    attributes->device = newer ? atoi(newer) : -2;
+    return hipSuccess;
+}
+
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr)
 {
     BEGIN();
@@ -260,7 +275,7 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void
                   standin_find_range(STANDIN_OPENED, ptr, 1, &object);
     if (!device && !standin_find_range(STANDIN_HOST, ptr, 1, &object) &&
         !standin_find_range(STANDIN_REGISTERED, ptr, 1, &object))
-        return standin_give(hipErrorInvalidValue);
+        return deny(attributes);
 #if HIP_VERSION_MAJOR >= 6
     attributes->type = device ? hipMemoryTypeDevice : hipMemoryTypeHost;
 #else

@@ -8,6 +8,7 @@
  *
  * HIP_STANDIN_FAIL=[CALL:]N   the Nth call (of that name) fails; calls that free do their work and fail then
  * HIP_STANDIN_DEVICES=N       GPUs that there are (1)
+ * HIP_STANDIN_UNREGISTERED=N  memory that the runtime does not know is no error, but of no type and GPU N (-2)
  * HIP_STANDIN_ARCH=NAME       what they are: gfx90a or gfx942 (gfx90a); code for others is refused
  * HIP_STANDIN_OLD=1           a runtime that does not know uncached memory
  * HIP_STANDIN_CAPTURE=WHICH   streams are being recorded into graphs: all but the default one (own), or others (other)

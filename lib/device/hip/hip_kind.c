@@ -37,12 +37,15 @@ static bool ends_inside(const void *ptr, size_t bytes)
     return true;
 }
 
+/* Of memory that nobody registered, HIP 6 names no GPU, or the first one, and calls that a success. */
 int sv_hip_gpu_of(const void *ptr)
 {
     pointer_attributes_t attributes = {0};
     hipError_t error = hipPointerGetAttributes(&attributes, ptr);
     hip_ignore(error);
-    return error == hipSuccess ? attributes.device : SV_PLUGIN_CURRENT;
+    bool known = error == hipSuccess && (is_managed(&attributes) || (int)type_of(&attributes) == (int)TYPE_HOST ||
+                                         (int)type_of(&attributes) == (int)TYPE_DEVICE);
+    return known && attributes.device >= 0 ? attributes.device : SV_PLUGIN_CURRENT;
 }
 
 /* HIP's numbers of allocations are not promised to be used once only. */
