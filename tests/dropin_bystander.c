@@ -8,7 +8,9 @@
  *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
  *   cost      prints what a call with host buffers costs more, and what one message does
  *   support   prints what MPI says of its support for device memory
+ * BYSTANDER_RUNTIME=FILE: the GPU's runtime, which it loads before it shows MPI any memory.
  */
+#include <dlfcn.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -156,6 +158,53 @@ static void pass_together(const gpu_t *gpu, int n, int value)
         CHECK_EQ(byte_at(&gpu[i], LARGE - 1), value + i);
 }
 
+/* A message that is shorter than its room. */
+static void pass_short(const gpu_t *from, const gpu_t *to)
+{
+    MPI_Request request;
+    selvage_device_fill(from->device, from->out, 90, LARGE, from->stream);
+    selvage_device_fill(to->device, to->in, 91, LARGE, to->stream);
+    MPI_Isend(from->out, LARGE / 2, MPI_BYTE, the.right, 1, MPI_COMM_WORLD, &request);
+    MPI_Recv(to->in, LARGE, MPI_BYTE, the.left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK_EQ(byte_at(to, LARGE / 2 - 1), 90);
+    CHECK_EQ(byte_at(to, LARGE / 2), 91);
+}
+
+/* Persistent requests, of elements at absolute addresses. */
+static void pass_again(const gpu_t *from, const gpu_t *to, int value)
+{
+    MPI_Request request[2];
+    MPI_Datatype side[2];
+    MPI_Aint out, in;
+    int length = LARGE / COLUMN;
+    MPI_Get_address(from->out, &out);
+    MPI_Get_address(to->in, &in);
+    MPI_Type_create_hvector(COLUMN / 2, length, length * 2, MPI_BYTE, &side[1]);
+    MPI_Type_create_hindexed(1, (int[]){1}, &out, side[1], &side[0]);
+    MPI_Type_free(&side[1]);
+    MPI_Type_create_hindexed(1, (int[]){LARGE / 2}, &in, MPI_BYTE, &side[1]);
+    MPI_Type_commit(&side[0]);
+    MPI_Type_commit(&side[1]);
+    MPI_Recv_init(MPI_BOTTOM, 1, side[1], the.left, 1, MPI_COMM_WORLD, &request[0]);
+    MPI_Send_init(MPI_BOTTOM, 1, side[0], the.right, 1, MPI_COMM_WORLD, &request[1]);
+    for (int i = 0; i < 3; i++) {
+        selvage_device_fill(from->device, from->out, value + i, LARGE, from->stream);
+        MPI_Startall(2, request);
+        MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
+        CHECK_EQ(byte_at(to, 0), value + i);
+        CHECK_EQ(byte_at(to, LARGE / 2 - 1), value + i);
+        MPI_Request sent;
+        MPI_Isend(MPI_BOTTOM, 1, side[0], the.right, 2, MPI_COMM_WORLD, &sent);
+        MPI_Recv(to->in, LARGE / 2, MPI_BYTE, the.left, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Wait(&sent, MPI_STATUS_IGNORE);
+    }
+    for (int i = 0; i < 2; i++) {
+        MPI_Request_free(&request[i]);
+        MPI_Type_free(&side[i]);
+    }
+}
+
 static void run_gpus(void)
 {
     gpu_t gpu[GPUS_MAX];
@@ -171,6 +220,10 @@ static void run_gpus(void)
         pass_on(&gpu[i / n], &gpu[i % n], 3 + 2 * i);
     }
     pass_together(gpu, n, 50);
+    for (int i = 0; i < n * n; i++) {
+        pass_short(&gpu[i / n], &gpu[i % n]);
+        pass_again(&gpu[i / n], &gpu[i % n], 100 + i);
+    }
     printf("%d GPUs\n", n);
     for (int i = 0; i < n; i++) {
         selvage_device_free(gpu[i].device, gpu[i].out);
@@ -226,12 +279,16 @@ int main(int argc, char **argv)
     static const struct { const char *name; void (*run)(void); } runs[] = {
         {"open", run_open}, {"late", run_late}, {"threads", run_threads}, {"gpus", run_gpus},
         {"thread", run_thread}, {"cost", run_cost}};
-    int provided;
+    const char *runtime = getenv("BYSTANDER_RUNTIME");
+    int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &the.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &the.ranks);
     the.right = (the.rank + 1) % the.ranks;
     the.left = (the.rank + the.ranks - 1) % the.ranks;
+    if (runtime) /* programs are linked with it */
+        CHECK(dlopen(runtime, RTLD_NOW) != NULL);
+    MPI_Bcast(settings, 3, MPI_INT, 0, MPI_COMM_WORLD); /* as they do before they choose a GPU */
     CHECK_STATUS(selvage_device_open_local(NULL, &the.device), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_stream_create(the.device, &the.stream), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_device_host_malloc(the.device, BYTES, &the.pinned), SELVAGE_SUCCESS);

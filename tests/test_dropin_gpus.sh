@@ -12,7 +12,8 @@ if [ -n "${SANITIZER:-}" ]; then echo "SKIP: sanitizers want to be loaded first"
 [ -n "${MPIRUN:-}" ] || { echo "SKIP: no launcher"; exit 77; }
 plugins=$top_builddir/.libs
 standin=$top_builddir/tests/hip_standin/.libs
-if ! [ -e "$plugins/selvage-device-amd.so" ] || ! [ -e "$standin/libamdhip64.so.$HIP_SOVERSION" ]; then
+runtime=$standin/libamdhip64.so.$HIP_SOVERSION
+if ! [ -e "$plugins/selvage-device-amd.so" ] || ! [ -e "$runtime" ]; then
     echo "SKIP: the plug-in or the stand-in is not built shared"
     exit 77
 fi
@@ -40,7 +41,18 @@ program() {
         failed=$((failed + 1))
     fi
 }
-program late '0 failed'
+# opened TIMES GPU: how often the last program and the drop-in in it have opened that GPU.
+opened() {
+    [ "$(grep -c "amd GPU $2 (" "$dir/out")" -eq "$1" ] && return
+    echo "FAIL: GPU $2 was not opened $1 times"
+    failed=$((failed + 1))
+}
+# Each rank has its own GPU, and the drop-in opens no other, whatever the runtime says of host memory.
+for denies in '' -2; do
+    program late '0 failed' SELVAGE_LOG=info BYSTANDER_RUNTIME="$runtime" ${denies:+HIP_STANDIN_UNREGISTERED=$denies}
+    opened 2 0
+    opened 2 1
+done
 program threads '0 failed'
 program thread '0 failed' SELVAGE_PROGRESS=thread
 program gpus '^3 GPUs'

@@ -49,6 +49,8 @@ selvage_device_t *sv_drop_device(void);
 /* The one whose memory this is, of several; the first one if it is nobody's. */
 selvage_device_t *sv_drop_device_of(const void *memory);
 bool sv_drop_has_several(void);
+/* Whether memory is another GPU's than the first one's, open or not. */
+bool sv_drop_is_others(const void *memory);
 void sv_drop_device_close(void);
 
 /* A stream of a device's, for one user at a time. */
@@ -156,7 +158,7 @@ bool sv_drop_type(MPI_Datatype type, sv_drop_type_t *info_out);
 /* How elements are gathered and scattered; kept with the type as an attribute, so that freeing the type forgets it. */
 typedef struct sv_drop_plan {
     selvage_pack_t *pack; /* NULL: this type cannot be taken apart */
-    selvage_device_t *device; /* whose memory it is for */
+    selvage_device_t *device; /* whose memory it is for; NULL: of one that could not be opened */
     int64_t count;
     pthread_mutex_t lock; /* one use at a time */
     _Atomic int users;

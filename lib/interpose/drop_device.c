@@ -38,7 +38,9 @@ static struct {
     gpu_t gpu[GPUS_MAX];
     _Atomic int count;            /* of gpu[]: the first, open or not, and all others that are */
     _Atomic bool is_gpu;          /* the first one */
+    _Atomic bool others;          /* memory of other GPUs than the first one was seen */
     bool closed, gpu_loaded, gpu_tried;
+    char hip[512];                /* HIP's runtime, if that is loaded: its file */
     int failures;                 /* to open another one */
     unsigned long long libraries; /* loaded when we looked last */
 } device = {.lock = PTHREAD_MUTEX_INITIALIZER, .count = 1};
@@ -70,6 +72,18 @@ typedef struct search {
     bool changed, found;
 } search_t;
 
+typedef int (*ask_cuda_t)(void *, int, uint64_t);
+typedef int (*ask_hip_t)(void *, const void *);
+typedef int (*forget_hip_t)(void);
+
+/* As HIP lays it out, all versions; 0 is the type of host memory: of registered one or, from HIP 6 on, of the rest. */
+typedef struct hip_answer {
+    int type, device;
+    void *device_address, *host_address;
+    int is_managed;
+    unsigned flags, room[32];
+} hip_answer_t;
+
 static int look_at_library(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
     search_t *search = arg;
@@ -77,8 +91,12 @@ static int look_at_library(struct dl_phdr_info *info, size_t bytes, void *arg)
         return 1;
     search->changed = true;
     search->libraries = info->dlpi_adds;
-    search->found = strstr(info->dlpi_name, "libcuda.so") || strstr(info->dlpi_name, "libamdhip64.so");
-    return search->found;
+    if (strstr(info->dlpi_name, "libamdhip64.so")) {
+        snprintf(device.hip, sizeof device.hip, "%s", info->dlpi_name);
+        search->found = true;
+    }
+    search->found = search->found || strstr(info->dlpi_name, "libcuda.so");
+    return 0;
 }
 
 /* Looked for again only when libraries were loaded since. */
@@ -92,19 +110,38 @@ static bool is_gpu_loaded(void)
     return device.gpu_loaded;
 }
 
-/* CUDA's driver is asked before anything is opened, which would make a context on whatever GPU is current then. HIP has
-   no such question; there opening costs little. */
-static bool is_known_to_driver(const void *ptr)
+static bool is_known_to_cuda(void *driver, const void *ptr)
 {
-    typedef int (*attribute_t)(void *, int, uint64_t);
     enum { MEMORY_TYPE = 2 };
     unsigned type = 0;
-    void *driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
-    if (!driver)
+    ask_cuda_t ask = (ask_cuda_t)dlsym(driver, "cuPointerGetAttribute");
+    return !ask || ask(&type, MEMORY_TYPE, (uint64_t)(uintptr_t)ptr) == 0;
+}
+
+static bool is_known_to_hip(void *runtime, const void *ptr)
+{
+    hip_answer_t answer = {0};
+    ask_hip_t ask = (ask_hip_t)dlsym(runtime, "hipPointerGetAttributes");
+    forget_hip_t forget = (forget_hip_t)dlsym(runtime, "hipGetLastError");
+    if (!ask || !forget)
         return true;
-    attribute_t attribute = (attribute_t)dlsym(driver, "cuPointerGetAttribute");
-    bool known = !attribute || attribute(&type, MEMORY_TYPE, (uint64_t)(uintptr_t)ptr) == 0;
-    dlclose(driver);
+    if (ask(&answer, ptr) == 0)
+        return answer.device >= 0 && (answer.type != 0 || answer.is_managed);
+    (void)forget(); /* or the program finds an error that is not its own */
+    return false;
+}
+
+/* Asked before anything is opened: that would be whatever GPU is current when a program first shows host memory, which
+   often is before it has chosen its own. */
+static bool is_known_to_driver(const void *ptr)
+{
+    void *cuda = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
+    void *hip = device.hip[0] ? dlopen(device.hip, RTLD_NOLOAD | RTLD_LAZY) : NULL;
+    bool known = (!cuda && !hip) || (cuda && is_known_to_cuda(cuda, ptr)) || (hip && is_known_to_hip(hip, ptr));
+    if (cuda)
+        dlclose(cuda);
+    if (hip)
+        dlclose(hip);
     return known;
 }
 
@@ -150,9 +187,9 @@ static void open_first(const void *memory)
         drop_streams(gpu, before);
         sv_drop_pool_empty(before);
     }
-    device.is_gpu = !is_soft(now);
     /* Partner: the acquire in sv_drop_device(). */
     atomic_store_explicit(&gpu->open, now, memory_order_release);
+    device.is_gpu = !is_soft(now); /* last: who reads this must not ask a software device about a GPU's memory */
 }
 
 /* The program shows memory that a GPU's driver may know. */
@@ -250,6 +287,7 @@ static bool add_gpu(const void *ptr)
 static void see_other(const void *ptr)
 {
     static atomic_flag told = ATOMIC_FLAG_INIT;
+    atomic_store_explicit(&device.others, true, memory_order_relaxed);
     if (owner_of(ptr))
         return;
     pthread_mutex_lock(&device.lock);
@@ -262,6 +300,13 @@ static void see_other(const void *ptr)
 bool sv_drop_has_several(void)
 {
     return devices() > 1;
+}
+
+/* Cheap where no such memory was seen: whoever asks has called sv_drop_ask() about this one. */
+bool sv_drop_is_others(const void *memory)
+{
+    return atomic_load_explicit(&device.others, memory_order_relaxed) &&
+           memory_on(sv_drop_device(), memory) == SELVAGE_MEMORY_OTHER;
 }
 
 selvage_device_t *sv_drop_device_of(const void *memory)

@@ -161,10 +161,12 @@ bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device)
     return is_as_long(count, type, device ? SV_DROP_LETTER_BYTES : sv_drop_settings()->fast_bytes);
 }
 
-/* The route is one GPU's; memory of another one is staged. */
-static bool is_on_route(const void *memory)
+/* The route is one GPU's; memory of another one is staged. Types may lead elsewhere than the address says. */
+static bool is_on_route(const void *buf, MPI_Datatype type)
 {
-    return !sv_drop_has_several() || sv_drop_device_of(memory) == sv_drop_device();
+    MPI_Count low = 0, extent;
+    PMPI_Type_get_true_extent_x(type, &low, &extent);
+    return !sv_drop_is_others((const void *)((uintptr_t)buf + (uintptr_t)low));
 }
 
 void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest,
@@ -172,8 +174,8 @@ void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, M
 {
     MPI_Count bytes;
     int size = sv_drop_size(comm), to;
-    if (!sv_drop_fast_is_open() || !sv_drop_fast_takes(count, type) || !is_on_route(buf) || dest < 0 || dest >= size ||
-        (to = world_rank(comm, dest)) == MPI_UNDEFINED)
+    if (!sv_drop_fast_is_open() || !sv_drop_fast_takes(count, type) || !is_on_route(buf, type) || dest < 0 ||
+        dest >= size || (to = world_rank(comm, dest)) == MPI_UNDEFINED)
         return NULL;
     PMPI_Type_size_x(type, &bytes);
     letter_t letter = {LETTER_MAGIC, fast.job, (uint64_t)(bytes * count), sv_drop_rank(MPI_COMM_WORLD), fast.next_id};
@@ -258,12 +260,13 @@ bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out)
 static selvage_status_t receive(sv_drop_fast_t *state, const sv_drop_call_t *call, const letter_t *letter)
 {
     const sv_drop_region_t *region = region_of(call);
-    state->lands = region && !region->unpacks && !is_on_route(region->user + region->low);
+    state->lands = region && !region->unpacks && sv_drop_is_others(region->user + region->low);
     if (!state->lands)
         return selvage_message_irecv(fast.world, state->buf, (size_t)state->count, state->type, letter->source,
                                      letter->id, SELVAGE_MESSAGE_NO_STREAM, &state->request);
-    return selvage_message_irecv(fast.world, sv_drop_address(region), (size_t)region->count, region->type,
-                                 letter->source, letter->id, SELVAGE_MESSAGE_NO_STREAM, &state->request);
+    return selvage_message_irecv(fast.world, sv_drop_address(region), (size_t)region->count,
+                                 region->packed ? region->type : state->type, letter->source, letter->id,
+                                 SELVAGE_MESSAGE_NO_STREAM, &state->request);
 }
 
 bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status)

@@ -58,7 +58,7 @@ static selvage_op_t op_of(MPI_Op op)
 static bool is_fit(const void *buf, size_t element_bytes)
 {
     return buf && buf != MPI_IN_PLACE && (uintptr_t)buf % element_bytes == 0 && !sv_drop_is_host(buf) &&
-           (!sv_drop_has_several() || sv_drop_device_of(buf) == fast.device);
+           !sv_drop_is_others(buf);
 }
 
 /* Bytes of so many elements without gaps; 0 if they have some. */

@@ -342,8 +342,10 @@ static void *run_thread(void *arg)
     /* Partner: the release in sv_drop_thread_end(). */
     while (!atomic_load_explicit(&engine.stop, memory_order_acquire)) {
         if (sv_drop_has_open()) {
-            if (current != sv_drop_device() && selvage_device_make_current(sv_drop_device()) == SELVAGE_SUCCESS)
+            if (current != sv_drop_device()) { /* once: that it cannot be is said by the copies, too */
                 current = sv_drop_device();
+                (void)selvage_device_make_current(current);
+            }
             sv_drop_progress();
         }
         nanosleep(&pause, NULL);

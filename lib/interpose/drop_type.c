@@ -55,7 +55,7 @@ static sv_drop_plan_t *make_plan(MPI_Datatype type, int64_t count, selvage_devic
     plan->count = count;
     plan->device = dev;
     atomic_init(&plan->users, 1);
-    if (selvage_pack_create(dev, (size_t)count, type, &plan->pack) != SELVAGE_SUCCESS)
+    if (!dev || selvage_pack_create(dev, (size_t)count, type, &plan->pack) != SELVAGE_SUCCESS)
         plan->pack = NULL;
     return plan;
 }
@@ -77,6 +77,8 @@ static sv_drop_plan_t *kept_plan(MPI_Datatype type, int64_t count, selvage_devic
 sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count, const void *memory)
 {
     selvage_device_t *dev = sv_drop_device_of(memory);
+    if (dev == sv_drop_device() && sv_drop_is_others(memory))
+        dev = NULL; /* of a GPU that could not be opened: copies reach it, kernels of the first one may not */
     pthread_mutex_lock(&plans.lock);
     if (!plans.made)
         plans.made = PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, forget, &plans.key, NULL) == MPI_SUCCESS;
