@@ -22,7 +22,10 @@ run 3 dropin_windows 2 20
 run 2 dropin_files 1 30 "$dir"
 # The fast route, as selvage-run would have it.
 export SELVAGE_JOB=test SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96
-SELVAGE_TRACE=$dir/trace run 2 dropin_messages 4 200
+seen=$(SELVAGE_REPORT=on SELVAGE_TRACE=$dir/trace run 2 dropin_messages 4 200 2>&1) || { echo "$seen"; failed=1; }
+for call in 'Send +fast' 'Isend +fast' 'Isend +staged' 'Sendrecv +fast' 'Sendrecv_replace +staged'; do
+    grep -Eq "^ +[01] +[01] +MPI_$call " <<<"$seen" || { echo "FAIL: the report has no MPI_$call"; failed=1; }
+done
 "${PYTHON:-python3}" - "$dir/trace.calls" <<'END' || { echo "FAIL: the timeline"; failed=1; }
 import json, sys
 events = json.load(open(sys.argv[1]))['traceEvents']
@@ -31,7 +34,7 @@ ended = {e['id']: e for e in events if e['ph'] == 'e'}
 assert begun.keys() == ended.keys()
 assert all(begun[i]['ts'] <= ended[i]['ts'] and begun[i]['name'] == ended[i]['name'] for i in begun)
 seen = {(e['name'], e['args']['route'], e['pid']) for e in begun.values()}
-assert {(name, route, rank) for name in ('MPI_Send', 'MPI_Irecv') for route in ('fast', 'staged')
+assert {(name, route, rank) for name in ('MPI_Send', 'MPI_Isend', 'MPI_Irecv') for route in ('fast', 'staged')
         for rank in (0, 1)} <= seen, seen
 assert all(e['args']['bytes'] > 0 and e['args']['peer'] < 2 for e in begun.values() if e['name'] == 'MPI_Irecv')
 assert {'copy', 'wait for the device'} <= {e['name'] for e in events if e['ph'] == 'X'}

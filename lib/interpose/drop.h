@@ -297,6 +297,12 @@ int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast
 int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                          MPI_Request *request);
 
+/* MPI_Isend and MPI_Irecv as parts of the call of that name (drop_message.c). */
+int sv_drop_isend(const char *name, const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
+                  MPI_Request *request);
+int sv_drop_irecv(const char *name, void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+                  MPI_Request *request);
+
 /* The one lock of requests and of the fast route; it may be taken again by who has it. */
 void sv_drop_lock(void);
 void sv_drop_unlock(void);

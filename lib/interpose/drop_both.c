@@ -104,15 +104,16 @@ static int both(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 }
 
 /* Where what is sent takes the fast route, or what is to come has been probed: as two requests. */
-static int both_apart(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
+static int both_apart(const char *name, side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     bool nobody = from.peer == MPI_PROC_NULL; /* its status is that of the blocking form */
     int code = nobody ? PMPI_Recv(from.buf, from.count, from.type, from.peer, from.tag, comm, status)
-                      : MPI_Irecv(from.buf, from.count, from.type, from.peer, from.tag, comm, &request[0]);
+                      : sv_drop_irecv(name, from.buf, from.count, from.type, from.peer, from.tag, comm,
+                                    &request[0]);
     if (code != MPI_SUCCESS)
         return code;
-    code = MPI_Isend(to.buf, to.count, to.type, to.peer, to.tag, comm, &request[1]);
+    code = sv_drop_isend(name, to.buf, to.count, to.type, to.peer, to.tag, comm, &request[1]);
     if (code == MPI_SUCCESS)
         code = MPI_Wait(&request[1], MPI_STATUS_IGNORE);
     else if (!nobody)
@@ -141,7 +142,7 @@ SV_DROP_EXPORT int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype
                  sv_drop_is_host_typed(sendbuf, sendcount, sendtype)};
     side_t from = {recvbuf, recvcount, recvtype, source, recvtag, sv_drop_is_host_typed(recvbuf, recvcount, recvtype)};
     if (goes_apart(&to))
-        return both_apart(to, from, comm, status);
+        return both_apart("MPI_Sendrecv", to, from, comm, status);
     if (!sv_drop_has_open() && to.host && from.host && !is_watched(&from))
         return PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,
                              comm, status);
@@ -153,6 +154,8 @@ static int replace_apart(void *buf, side_t to, side_t from, MPI_Comm comm, MPI_S
 {
     sv_drop_call_t call = {.name = "MPI_Sendrecv_replace"};
     int bytes = 0, position = 0;
+    const side_t given = to;
+    double begin = PMPI_Wtime();
     void *copy = NULL;
     sv_drop_region_t *region = to.host ? NULL : sv_drop_message(&call, buf, to.count, to.type, true, false);
     if (region) {
@@ -165,7 +168,9 @@ static int replace_apart(void *buf, side_t to, side_t from, MPI_Comm comm, MPI_S
         PMPI_Pack(buf, to.count, to.type, copy, bytes, &position, comm);
         to = (side_t){copy, position, MPI_PACKED, to.peer, to.tag, true};
     }
-    int code = both_apart(to, from, comm, status);
+    int code = both_apart(call.name, to, from, comm, status);
+    if (code == MPI_SUCCESS && region && given.peer != MPI_PROC_NULL)
+        sv_drop_count(call.name, "staged", comm, given.peer, given.type, given.count, PMPI_Wtime() - begin);
     free(copy);
     sv_drop_call_end(&call);
     return code;
@@ -184,11 +189,14 @@ SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type,
     sv_drop_region_t *region = host ? NULL : sv_drop_message(&call, buf, count, type, true, true);
     if (!region)
         return PMPI_Sendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, status);
+    double begin = PMPI_Wtime();
     sv_drop_stage(&call);
     int code = PMPI_Sendrecv_replace(sv_drop_address(region), region->count, region->type, dest, sendtag, source,
                                      recvtag, comm, used);
     if (code == MPI_SUCCESS && source != MPI_PROC_NULL)
         sv_drop_land(&call, used);
+    if (code == MPI_SUCCESS && dest != MPI_PROC_NULL)
+        sv_drop_count(call.name, "staged", comm, dest, type, count, PMPI_Wtime() - begin);
     sv_drop_call_end(&call);
     return code;
 }

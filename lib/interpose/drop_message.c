@@ -15,9 +15,9 @@ typedef struct envelope {
     MPI_Comm comm;
 } envelope_t;
 
-/* A kind of send: its name, and MPI's calls for it. */
+/* A kind of send: the names of its three calls, and MPI's own. */
 typedef struct kind {
-    const char *name;
+    const char *name, *iname, *init_name;
     send_t send;
     isend_t isend, init;
 } kind_t;
@@ -34,11 +34,11 @@ static int send_plain(const kind_t *kind, const void *buf, int count, MPI_Dataty
 }
 
 /* By the fast route: false if it is to be staged. Buffered sends are complete at once, which that cannot be. */
-static bool isend_fast(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to,
-                       MPI_Request *request, int *code_out)
+static bool isend_fast(const kind_t *kind, const char *name, const void *buf, int count, MPI_Datatype type,
+                       envelope_t to, MPI_Request *request, int *code_out)
 {
     MPI_Count bytes = 0;
-    sv_drop_call_t call = {.name = kind->name, .has_peer = true, .peer = to.peer, .tag = to.tag, .fast = true,
+    sv_drop_call_t call = {.name = name, .has_peer = true, .peer = to.peer, .tag = to.tag, .fast = true,
                            .begin_ns = sv_drop_trace_now()};
     sv_drop_fast_t fast = {0};
     MPI_Request inner = MPI_REQUEST_NULL;
@@ -66,7 +66,7 @@ static int send_device(const kind_t *kind, const void *buf, int count, MPI_Datat
     MPI_Request request;
     int code;
     double begin = PMPI_Wtime();
-    if (isend_fast(kind, buf, count, type, to, &request, &code)) {
+    if (isend_fast(kind, kind->name, buf, count, type, to, &request, &code)) {
         code = code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
         sv_drop_count(kind->name, "fast", to.comm, to.peer, type, count, PMPI_Wtime() - begin);
         return code;
@@ -85,11 +85,11 @@ static int send_device(const kind_t *kind, const void *buf, int count, MPI_Datat
 static int isend_device(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to,
                         MPI_Request *request)
 {
-    sv_drop_call_t call = {.name = kind->name, .has_peer = true, .peer = to.peer, .tag = to.tag};
+    sv_drop_call_t call = {.name = kind->iname, .has_peer = true, .peer = to.peer, .tag = to.tag};
     MPI_Request inner = MPI_REQUEST_NULL;
     int code;
-    if (isend_fast(kind, buf, count, type, to, request, &code)) {
-        sv_drop_count(kind->name, "fast", to.comm, to.peer, type, count, 0);
+    if (isend_fast(kind, kind->iname, buf, count, type, to, request, &code)) {
+        sv_drop_count(kind->iname, "fast", to.comm, to.peer, type, count, 0);
         return code;
     }
     sv_drop_region_t *region = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
@@ -101,14 +101,14 @@ static int isend_device(const kind_t *kind, const void *buf, int count, MPI_Data
         sv_drop_call_end(&call);
         return code;
     }
-    sv_drop_count(kind->name, "staged", to.comm, to.peer, type, count, 0);
+    sv_drop_count(kind->iname, "staged", to.comm, to.peer, type, count, 0);
     return sv_drop_request_start(&call, NULL, inner, false, request);
 }
 
 static int send_init_device(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to,
                             MPI_Request *request)
 {
-    sv_drop_call_t call = {.name = kind->name, .has_peer = true, .peer = to.peer, .tag = to.tag};
+    sv_drop_call_t call = {.name = kind->init_name, .has_peer = true, .peer = to.peer, .tag = to.tag};
     MPI_Request inner = MPI_REQUEST_NULL;
     sv_drop_region_t *region = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
     if (!region)
@@ -121,7 +121,8 @@ static int send_init_device(const kind_t *kind, const void *buf, int count, MPI_
 }
 
 #define SENDS(NAME, INAME)                                                                                             \
-    static const kind_t kind_##NAME = {"MPI_" #NAME, PMPI_##NAME, PMPI_##INAME, PMPI_##NAME##_init};                   \
+    static const kind_t kind_##NAME = {"MPI_" #NAME, "MPI_" #INAME, "MPI_" #NAME "_init",                              \
+                                       PMPI_##NAME, PMPI_##INAME, PMPI_##NAME##_init};                                 \
     SV_DROP_EXPORT int MPI_##NAME(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)     \
     {                                                                                                                  \
         if (!sv_drop_is_host_typed(buf, count, type))                                                                  \
@@ -148,6 +149,16 @@ SENDS(Send, Isend)
 SENDS(Ssend, Issend)
 SENDS(Bsend, Ibsend)
 SENDS(Rsend, Irsend)
+
+int sv_drop_isend(const char *name, const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
+                  MPI_Request *request)
+{
+    kind_t kind = kind_Send;
+    kind.iname = name;
+    return sv_drop_is_host_typed(buf, count, type)
+               ? PMPI_Isend(buf, count, type, dest, tag, comm, request)
+               : isend_device(&kind, buf, count, type, (envelope_t){dest, tag, comm}, request);
+}
 
 /* --- receives ----------------------------------------------------------------------------------------------------- */
 
@@ -262,14 +273,20 @@ static int receive(const char *name, irecv_t irecv, bool keeps, place_t at, enve
     return begun(&call, &fast, code, inner, request);
 }
 
-SV_DROP_EXPORT int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
-                             MPI_Request *request)
+int sv_drop_irecv(const char *name, void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+                  MPI_Request *request)
 {
     MPI_Message message;
     if (sv_drop_has_taken() && sv_drop_taken_match(source, tag, comm, &message))
         return MPI_Imrecv(buf, count, type, &message, request);
-    return receive("MPI_Irecv", PMPI_Irecv, false, (place_t){buf, count, type, false}, (envelope_t){source, tag, comm},
+    return receive(name, PMPI_Irecv, false, (place_t){buf, count, type, false}, (envelope_t){source, tag, comm},
                    request);
+}
+
+SV_DROP_EXPORT int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+                             MPI_Request *request)
+{
+    return sv_drop_irecv("MPI_Irecv", buf, count, type, source, tag, comm, request);
 }
 
 SV_DROP_EXPORT int MPI_Recv_init(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
