@@ -135,10 +135,27 @@ static void finish_enqueued(void *context)
     tool_try(traffic->job, "exchange_wait", selvage_exchange_wait(own->ex, traffic->stream));
 }
 
+static void find_thread(void *arg, const selvage_setting_t *setting)
+{
+    if (strcmp(setting->name, "SELVAGE_PROGRESS") == 0)
+        *(bool *)arg = strcmp(setting->value, "thread") == 0;
+}
+
+/* Routes that need the host are not asked, because the library writes what it refuses on the log. A progress thread is
+   such a host. */
+static bool may_enqueue(const bench_run_t *run, selvage_route_t route)
+{
+    bool thread = false;
+    (void)selvage_config_visit(find_thread, &thread);
+    return bench_all(&run->job, thread || route == SELVAGE_ROUTE_SELF || route == SELVAGE_ROUTE_PEER);
+}
+
 /* Whether this exchange can be waited for on the stream; one epoch tells. */
-static bool can_enqueue(exchange_context_t *own)
+static bool can_enqueue(const bench_run_t *run, selvage_route_t route, exchange_context_t *own)
 {
     const tool_traffic_t *traffic = own->traffic;
+    if (!may_enqueue(run, route))
+        return false;
     tool_try(traffic->job, "exchange_start", selvage_exchange_start(own->ex, traffic->stream));
     const selvage_status_t status = selvage_exchange_enqueue_wait(own->ex, traffic->stream);
     if (status != SELVAGE_ERR_UNSUPPORTED)
@@ -212,7 +229,7 @@ static void measure_modes(bench_run_t *run, const bench_row_t *likes, bool check
     for (int mode = 0; mode < BENCH_MODES; mode++) {
         if (!run->options.modes[mode])
             continue;
-        const bool possible = mode == BENCH_WAIT || can_enqueue(&own);
+        const bool possible = mode == BENCH_WAIT || can_enqueue(run, likes[mode].route, &own);
         if (!possible && run->options.modes[BENCH_WAIT])
             continue;
         bench_row_t *row = add_row(run, &likes[mode], (bench_mode_t)mode);
