@@ -209,6 +209,9 @@ static void check_print(void)
     CHECK(line && strstr(line, "8M         environment") == line + 31);
     line = strstr(text, "SELVAGE_CHECKSUM ");
     CHECK(line && strstr(line, "retry      default      off|retry|report|abort") == line + 31);
+    const char *heading = strstr(text, "what it does");
+    line = strstr(text, "SELVAGE_COLL_ALGO"); /* whose range is the longest: the column behind it begins where all do */
+    CHECK(heading && line && strstr(line, "algorithm of") == line + (heading - text));
     int lines = 0;
     for (const char *at = text; (at = strchr(at, '\n')); at++)
         lines++;

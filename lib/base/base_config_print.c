@@ -69,15 +69,27 @@ const char *sv_config_source_text(int position, const sv_config_t *config)
     return config->environment_rows >> position & 1 ? "environment" : "default";
 }
 
+/* Of the longest range, so that what follows is one column. */
+static int range_width(void)
+{
+    size_t widest = 0;
+    for (int i = 0; i < SV_CONFIG_ROWS; i++) {
+        size_t length = strlen(sv_config_range_text(&sv_config_rows[i]));
+        widest = length > widest ? length : widest;
+    }
+    return (int)widest;
+}
+
 void sv_config_print(FILE *stream, const sv_config_t *config)
 {
-    static const char form[] = "%-30s %-10s %-12s %-36s %s\n";
-    fprintf(stream, form, "variable", "value", "source", "range", "what it does");
+    static const char form[] = "%-30s %-10s %-12s %-*s %s\n";
+    const int width = range_width();
+    fprintf(stream, form, "variable", "value", "source", width, "range", "what it does");
     for (int i = 0; i < SV_CONFIG_ROWS; i++) {
         const sv_config_row_t *row = &sv_config_rows[i];
         char value[SV_CONFIG_TEXT_BYTES];
         sv_config_value_text(row, config, value, sizeof value);
         fprintf(stream, form, row->name, value[0] ? value : "-", sv_config_source_text(i, config),
-                sv_config_range_text(row), row->text);
+                width, sv_config_range_text(row), row->text);
     }
 }
