@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The pages say what is: the table of variables is the one of the code (and a page that is out of date is noticed),
-# every SELVAGE_ name on any page exists, every fault is explained, and every link between pages leads to a file.
+# every SELVAGE_ name on any page exists, every fault is explained, and every link between pages leads to a
+# file, and to a heading in it if it names one.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 python=${PYTHON:-python3}
@@ -48,11 +49,21 @@ for word in $faults; do
     grep -q "^| .*\`$word=" "$top_srcdir/doc/testing.md" || { echo "testing.md does not explain $word="; failed=1; }
 done
 
+# headings PAGE: as the part of a link behind # has them.
+headings() {
+    awk '/^```/ { code = !code } /^#+ / && !code' "$1" | sed -E 's/^#+ +//' | tr '[:upper:]' '[:lower:]' |
+        sed -E 's/[^a-z0-9_ -]//g; s/ /-/g'
+}
 links=0
 for page in "${pages[@]}"; do
-    for link in $(grep -oE '\]\([^)#: ]+\)' "$page" | sed 's/^](//; s/)$//'); do
+    for link in $(grep -oE '\]\([^): ]+\)' "$page" | sed 's/^](//; s/)$//'); do
         links=$((links + 1))
-        [ -e "$(dirname "$page")/$link" ] || { echo "${page##*/}: no file $link"; failed=1; }
+        file=$(dirname "$page")/${link%%#*}
+        case $link in '#'*) file=$page ;; esac
+        [ -e "$file" ] || { echo "${page##*/}: no file $link"; failed=1; continue; }
+        case $link in
+        *'#'*) headings "$file" | grep -qxF -- "${link#*#}" || { echo "${page##*/}: no place $link"; failed=1; } ;;
+        esac
     done
 done
 [ "$links" -gt 10 ] || { echo "only $links links were found"; failed=1; }
