@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # The kernels were compiled for GPUs, where the build found compilers for them: each file is device code of the right
-# kind and holds at least one kernel, which needs no memory of its own and no more of a multiprocessor than its part;
-# and what is embedded has code for every GPU. A kernel that does need such memory is found, and one that uses what no
-# kernel of the library may yet use is good. Says how many kernels there are, and how large the library and the plug-ins
-# are with all their symbols, which may not be above 20 MB.
+# kind and holds at least one kernel, which needs no memory of its own and no more of a multiprocessor than its part,
+# and on AMD waits where it releases and acquires; and what is embedded has code for every GPU. A kernel that does need
+# such memory is found, and one that does not wait, and one that uses what no kernel of the library may yet use is good.
+# Says how many kernels there are, and how large the library and the plug-ins are with all their symbols, which may not
+# be above 20 MB.
 set -u
 if [ -z "${HIP_CLANG:-}" ] && [ -z "${NVCC:-}" ]; then
     echo "no compiler of device code in this build"
@@ -78,6 +79,13 @@ if [ -n "${HIP_CLANG:-}" ]; then
         "$top_srcdir/tests/spill_kernel.cc" -o "$work/spill.co" || fail "spill_kernel.cc does not compile for AMD"
     must_find "$work/spill.co" 1
     for arch in gfx90a gfx942; do
+        "$HIP_CLANG" -x hip --offload-device-only --no-gpu-bundle-output -nogpulib -nogpuinc -O3 \
+            --offload-arch=$arch "$top_srcdir/tests/hasty_kernel.cc" -o "$work/hasty.co" ||
+            fail "hasty_kernel.cc does not compile for $arch"
+        said=$("${check[@]}" "$work/hasty.co") && fail "nothing wrong found in hasty_kernel.cc for $arch: $said"
+        for what in "write-back .* that nothing waits for" "invalidation .* that waits for no load"; do
+            [ "$(grep -c "FAIL: an\{0,1\} $what" <<<"$said")" -eq 1 ] || fail "$arch: not once '$what': $said"
+        done
         "$HIP_CLANG" -x hip --offload-device-only --no-gpu-bundle-output -nogpulib -nogpuinc -O3 \
             --offload-arch=$arch "${lines[@]}" -o "$work/lines.co" || fail "line_kernel.cc does not compile for $arch"
         "${check[@]}" "$work/lines.co" || fail "line_kernel.cc for $arch"

@@ -221,12 +221,13 @@ SV_DEV_FN sv_dev_block_t sv_dev_block_here(void)
 
 SV_DEV_FN void sv_dev_store_release_system_u64(uint64_t *word, uint64_t value)
 {
-    __hip_atomic_store(word, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
+    sv_dev_release_system();
+    __hip_atomic_store(word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
 }
 
 SV_DEV_FN void sv_dev_store_release_system_u64_all(const sv_dev_words_t &words)
 {
-    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
+    sv_dev_release_system();
     SV_DEV_UNROLL
     for (unsigned w = 0; w < SV_DEV_WORDS; w++)
         if (words.word[w])
@@ -250,7 +251,8 @@ SV_DEV_FN void sv_dev_atomic_add_u64(uint64_t *word, uint64_t value)
 
 SV_DEV_FN void sv_dev_store_release_u32(uint32_t *word, uint32_t value)
 {
-    __hip_atomic_store(word, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
+    sv_dev_release_agent();
+    __hip_atomic_store(word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 
 SV_DEV_FN uint32_t sv_dev_load_acquire_u32(const uint32_t *word)
@@ -260,7 +262,10 @@ SV_DEV_FN uint32_t sv_dev_load_acquire_u32(const uint32_t *word)
 
 SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel(uint32_t *word, uint32_t value)
 {
-    return __hip_atomic_fetch_add(word, value, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_SYSTEM);
+    sv_dev_release_system();
+    const uint32_t before = __hip_atomic_fetch_add(word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
+    return before;
 }
 
 SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel_system(uint32_t *word, uint32_t value)

@@ -71,6 +71,31 @@ SV_DEV_FN uint32_t sv_dev_exchange_u32(uint32_t *word, uint32_t value)
 
 #elif defined(SV_DEV_HIP)
 
+/*
+ * What a release publishes may be the stores of other waves: they are complete, but in L2, and are written back from
+ * there, which takes its time as stores do. Compilers (LLVM 19 is one) take the wait behind that for superfluous where
+ * the wave has no access of its own on its way, so that the flag overtakes the data. Hence it is written out, and no
+ * store or addition here releases by itself.
+ */
+SV_DEV_FN void sv_dev_wait_written_back(void)
+{
+#if defined(__GFX9__)
+    asm volatile("s_waitcnt vmcnt(0)" ::: "memory");
+#endif
+}
+
+SV_DEV_FN void sv_dev_release_system(void)
+{
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
+    sv_dev_wait_written_back();
+}
+
+SV_DEV_FN void sv_dev_release_agent(void)
+{
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
+    sv_dev_wait_written_back();
+}
+
 SV_DEV_FN void sv_dev_store_line(void *line, uint64_t lo, uint64_t hi)
 {
     uint64_t *half = static_cast<uint64_t *>(line);
@@ -107,7 +132,8 @@ SV_DEV_FN uint32_t sv_dev_load_u32_system(const uint32_t *word)
 
 SV_DEV_FN void sv_dev_store_release_system_u32(uint32_t *word, uint32_t value)
 {
-    __hip_atomic_store(word, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
+    sv_dev_release_system();
+    __hip_atomic_store(word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
 }
 
 SV_DEV_FN uint32_t sv_dev_load_acquire_system_u32(const uint32_t *word)
@@ -117,12 +143,16 @@ SV_DEV_FN uint32_t sv_dev_load_acquire_system_u32(const uint32_t *word)
 
 SV_DEV_FN void sv_dev_fence_system(void)
 {
-    __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "");
+    sv_dev_release_system();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
 }
 
 SV_DEV_FN uint32_t sv_dev_exchange_u32(uint32_t *word, uint32_t value)
 {
-    return __hip_atomic_exchange(word, value, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
+    sv_dev_release_agent();
+    const uint32_t before = __hip_atomic_exchange(word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");
+    return before;
 }
 
 #else /* soft */
