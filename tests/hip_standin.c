@@ -335,6 +335,8 @@ hipError_t hipHostMalloc(void **ptr, size_t bytes, unsigned flags)
     if (standin_begins(__func__))
         return standin_give(hipErrorOutOfMemory);
     standin_object_t object = {.kind = STANDIN_HOST, .gpu = current_gpu, .bytes = bytes};
+    if (!(flags & hipHostMallocCoherent))
+        return standin_refuse(__func__, hipErrorInvalidValue, "memory that kernels may keep in caches");
     if (!(flags & hipHostMallocMapped) || posix_memalign(&object.ptr, 4096, bytes) != 0)
         return standin_refuse(__func__, hipErrorInvalidValue, "memory that kernels cannot reach");
     if (!standin_add(&object)) {

@@ -46,6 +46,52 @@ static void spoil_export(selvage_comm_t *comm)
         own_ops(comm)->export_memory = refuse_export;
 }
 
+/* Fine-grained memory cannot be exported, ordinary memory can. For one rank. */
+static sv_device_ops_t real_ops;
+static void *last_fine;
+
+static selvage_status_t allocate_fine(sv_device_t *dev, size_t bytes, void **ptr_out)
+{
+    SV_TRY(real_ops.malloc_fine(dev, bytes, ptr_out));
+    last_fine = *ptr_out;
+    return SELVAGE_SUCCESS;
+}
+
+/* Perhaps where fine-grained memory was before. */
+static selvage_status_t allocate_plain(sv_device_t *dev, size_t bytes, void **ptr_out)
+{
+    SV_TRY(real_ops.malloc(dev, bytes, ptr_out));
+    if (*ptr_out == last_fine)
+        last_fine = NULL;
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t export_plain(sv_device_t *dev, const void *ptr, size_t bytes, sv_device_handle_t *handle_out,
+                                     uint64_t *offset_out)
+{
+    if (ptr == last_fine)
+        return SELVAGE_ERR_UNSUPPORTED;
+    return real_ops.export_memory(dev, ptr, bytes, handle_out, offset_out);
+}
+
+static void spoil_fine(selvage_comm_t *comm)
+{
+    if (comm->wire->rank != 1)
+        return;
+    sv_device_ops_t *ops = own_ops(comm);
+    real_ops = *ops;
+    ops->malloc = allocate_plain;
+    ops->malloc_fine = allocate_fine;
+    ops->export_memory = export_plain;
+}
+
+/* And ordinary memory does not show a kernel what others store. */
+static void spoil_fine_hidden(selvage_comm_t *comm)
+{
+    spoil_fine(comm);
+    comm->dev->shows_stores = false;
+}
+
 /* A handle that leads to other memory of the right size. */
 static uint64_t decoy[BYTES];
 
@@ -170,6 +216,10 @@ static const mishap_t mishaps[] = {
     {"both, one after the other", "FAULT=ipc=1+,map=5+,rank=0", NULL,
      {{STAGED, STAGED, STAGED}, {STAGED, SELF, PEER}, {STAGED, PEER, SELF}}, 5},
     {"memory that cannot be exported", "", spoil_export,
+     {{SELF, SHARED, PEER}, {SHARED, SELF, SHARED}, {PEER, SHARED, SELF}}, 2},
+    {"fine-grained memory that cannot be exported", "", spoil_fine,
+     {{SELF, PEER, PEER}, {PEER, SELF, PEER}, {PEER, PEER, SELF}}, 0},
+    {"the same, and ordinary memory does not do", "", spoil_fine_hidden,
      {{SELF, SHARED, PEER}, {SHARED, SELF, SHARED}, {PEER, SHARED, SELF}}, 2},
     {"a handle that leads elsewhere", "", spoil_opening,
      {{SELF, PEER, SHARED}, {PEER, SELF, SHARED}, {SHARED, SHARED, SELF}}, 2},

@@ -4,7 +4,8 @@
  * communicator of ranks, and freed with the last one if that has all the ranks: only then can they agree that nobody
  * uses it. If a split is the last, it stays until the next such end, or that of the communicator of ranks.
  *
- *   exported   malloc_fine (malloc where that cannot be exported): flags, lines and slots of all connections
+ *   exported   malloc_fine (malloc where that cannot be exported, and does as well): flags, lines and slots of all
+ *              connections
  *   private    malloc: counters, the table of windows
  *   pinned     words that host and kernels poll; FIFO; scratch for copies of the set-up
  */
@@ -38,7 +39,7 @@ static selvage_status_t allocate_exported(sv_coll_arena_t *arena, bool fine)
 static selvage_status_t allocate_memory(sv_coll_arena_t *arena)
 {
     selvage_status_t status = allocate_exported(arena, true);
-    if (status == SELVAGE_ERR_UNSUPPORTED)
+    if (status == SELVAGE_ERR_UNSUPPORTED && arena->comm->dev->shows_stores)
         status = allocate_exported(arena, false);
     if (status == SELVAGE_ERR_UNSUPPORTED)
         return sv_error(status, "selvage_coll_create: memory of device %s cannot be exported to the ranks of the node, "

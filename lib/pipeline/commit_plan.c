@@ -328,12 +328,13 @@ static void place_near_words(selvage_exchange_t *x, uint8_t *at)
     }
 }
 
-/* Exported memory for the slab. Others store there while kernels poll it, so fine-grained memory comes first; where
-   that cannot be exported, plain memory does: words in it are for hosts and later kernels, as on every route. */
+/* Exported memory for the slab. Others store there while kernels poll it, so it is fine-grained; where that cannot be
+   exported, plain memory does, if that shows a kernel such stores. */
 static selvage_status_t allocate_slab(selvage_exchange_t *x, size_t bytes)
 {
     const sv_device_ops_t *ops = x->comm->dev->ops;
-    for (int plain = 0; plain < 2 && !x->slab_exported; plain++) {
+    const int kinds = x->comm->dev->shows_stores ? 2 : 1;
+    for (int plain = 0; plain < kinds && !x->slab_exported; plain++) {
         void *slab;
         if (x->slab)
             ops->free(x->comm->dev, x->slab);

@@ -72,6 +72,7 @@ typedef CUdeviceptr hipDeviceptr_t;
 #define hipEventDisableTiming cudaEventDisableTiming
 #define hipHostMallocMapped cudaHostAllocMapped
 #define hipHostMallocPortable cudaHostAllocPortable
+#define hipHostMallocCoherent 0 /* all of it is */
 #define hipHostRegisterMapped cudaHostRegisterMapped
 #define hipHostRegisterPortable cudaHostRegisterPortable
 #define hipIpcMemLazyEnablePeerAccess cudaIpcMemLazyEnablePeerAccess

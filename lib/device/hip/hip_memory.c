@@ -58,11 +58,12 @@ void sv_hip_free(sv_device_t *dev, void *ptr)
         (void)sv_hip_status(hip_of(dev), HIP_RELEASE(hip_of(dev), hipFree(ptr)), "hipFree");
 }
 
+/* Coherent, whatever the runtime's default (HIP_HOST_COHERENT): kernels poll words there that hosts write. */
 selvage_status_t sv_hip_host_malloc(sv_device_t *dev, size_t bytes, void **ptr_out)
 {
+    const unsigned flags = hipHostMallocMapped | hipHostMallocPortable | hipHostMallocCoherent;
     void *ptr = NULL;
-    hipError_t error = HIP_RUN(hip_of(dev), hipHostMalloc(&ptr, bytes ? bytes : 1, hipHostMallocMapped |
-                                                                                   hipHostMallocPortable));
+    hipError_t error = HIP_RUN(hip_of(dev), hipHostMalloc(&ptr, bytes ? bytes : 1, flags));
     if (error == hipSuccess) {
         *ptr_out = ptr;
         hip_of(dev)->host->note_pinned();
