@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "kernels/kernels.h"
 #include "local_tide.h"
+#include "pipeline/pipe_comm.h"
 
 typedef enum habit {
     HABIT_ENQUEUE, /* every epoch alike */
@@ -172,6 +174,58 @@ static void test_modes(void)
     local_ranks_mode("SOFT_BLOCKS=4");
 }
 
+/* --- ordinary memory that does not show a kernel what others store ------------------------------------------------ */
+
+static _Atomic unsigned holds; /* kernels that only wait */
+static selvage_status_t (*_Atomic real_launch)(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg,
+                                               size_t arg_bytes, unsigned nblocks, void *stream);
+
+static selvage_status_t count_holds(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg, size_t arg_bytes,
+                                    unsigned nblocks, void *stream)
+{
+    atomic_fetch_add(&holds, kernel == &sv_kernel_await);
+    return atomic_load(&real_launch)(dev, kernel, arg, arg_bytes, nblocks, stream);
+}
+
+static void run_hidden(local_rank_t *self)
+{
+    sv_device_t *dev = self->comm->dev;
+    const sv_device_ops_t *real = dev->ops;
+    sv_device_ops_t counting = *real;
+    counting.launch = count_holds;
+    atomic_store(&real_launch, real->launch);
+    dev->shows_stores = false;
+    dev->ops = &counting;
+    run_scene(self);
+    dev->ops = real;
+}
+
+/* What is summed in the user's memory is summed by a kernel that begins when it is there. */
+static void test_hidden(void)
+{
+    static const struct hidden {
+        const char *env;
+        size_t bytes;
+        bool registered, off, held;
+    } hidden[] = {{"KERNEL_PEER_MAX_BYTES=0", 20000, true, false, true},
+                  {"KERNEL_PEER_MAX_BYTES=0 SEGMENT_BYTES=4096", 100001, true, false, true},
+                  {"KERNEL_PEER_MAX_BYTES=0", 20000, true, true, false},
+                  {"", 4096, true, false, false},
+                  {"", 4096, false, false, false}};
+    scene = (scene_t){.epochs = 20 / FEWER};
+    for (size_t i = 0; i < sizeof hidden / sizeof hidden[0]; i++) {
+        const struct hidden *h = &hidden[i];
+        char list[256];
+        snprintf(list, sizeof list, "TIMEOUT_S=30 %s", h->env);
+        local_ranks_env(list);
+        make_ring(&scene.plan[0], 3, h->bytes, 1, h->registered);
+        scene.params = h->off ? off : retry;
+        atomic_store(&holds, 0);
+        local_ranks_run(&(local_run_t){.size = 3, .body = run_hidden, .arg = &scene});
+        CHECK_EQ(atomic_load(&holds) > 0, h->held);
+    }
+}
+
 /* --- two exchanges ------------------------------------------------------------------------------------------------ */
 
 static void run_two(local_rank_t *self)
@@ -318,6 +372,7 @@ int main(void)
     test_back_to_back();
     test_habits();
     test_modes();
+    test_hidden();
     test_two();
     test_refused();
     test_abandoned();

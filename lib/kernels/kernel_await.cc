@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device code that holds a stream until a word of this rank's host says that an epoch is over: for exchanges that a
- * progress thread drives. One thread; it has a deadline and looks at the abort word.
+ * Device code that holds a stream until a word says that what comes next may run: that of this rank's host, that an
+ * epoch is over, for exchanges that a progress thread drives; or that of another rank, that a packet is in the user's
+ * memory, where only a kernel that begins then sees it. One thread; it has a deadline and looks at the abort word.
  */
 #include "kernels/kernel_args.h"
 #include "kernels/kernel_device.h"
@@ -15,7 +16,7 @@ SV_DEV_FN void await_body(const sv_await_arg_t &arg, sv_dev_block_t at)
     if (at.block != 0 || at.tid != 0)
         return;
     const uint64_t begin = sv_dev_clock_ns();
-    /* Partners: sv_phase6_join(), and sv_exchange_poison(). */
+    /* Partners: sv_phase6_join(), or the push of the other rank; and sv_exchange_poison(). */
     while (sv_dev_load_acquire_system_u64(arg.word) < arg.epoch && !sv_dev_load_acquire_system_u64(arg.abort)) {
         if (sv_dev_clock_ns() - begin >= arg.wait_ns) { /* partners: sv_early_check(), and kernels behind this one */
             sv_dev_store_release_system_u64_all(sv_dev_words_t{{arg.late, arg.abort, nullptr}, {arg.epoch, 1, 0}});

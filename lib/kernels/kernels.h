@@ -27,7 +27,7 @@ extern const sv_kernel_t sv_kernel_push;   /* sv_batch_arg_t of sv_push_item_t: 
 extern const sv_kernel_t sv_kernel_pull;   /* sv_batch_arg_t of sv_pull_item_t: small packets land */
 extern const sv_kernel_t sv_kernel_gather; /* the same, and packed on the way: sv_piece_t */
 extern const sv_kernel_t sv_kernel_scatter; /* the same as sv_pull, and unpacked on the way */
-extern const sv_kernel_t sv_kernel_await;  /* sv_await_arg_t: holds a stream until the host says a word */
+extern const sv_kernel_t sv_kernel_await;  /* sv_await_arg_t: holds a stream until a word says so */
 extern const sv_kernel_t sv_kernel_delay;  /* sv_delay_arg_t: takes time */
 extern const sv_kernel_t sv_kernel_coll;   /* sv_coll_arg_t: collectives that reduce in slots; see coll_run.h */
 extern const sv_kernel_t sv_kernel_coll_ll; /* the same, in lines of 16 bytes */

@@ -214,6 +214,24 @@ static selvage_status_t forget_pieces(const sv_recv_t *recv, void *stream)
     return SV_DEVICE_CALL(p->x->comm->dev, fill_async, p->scratch, 0, sizeof *p->scratch, stream);
 }
 
+/*
+ * Where ordinary memory does not show a running kernel what others store, the one that sums a packet in the user's
+ * memory must not run before it is there: one that reads nothing but the word is launched ahead of it, and gives up as
+ * it would.
+ */
+static selvage_status_t await_in_place(const sv_recv_t *recv, void *stream)
+{
+    const sv_packet_t *p = &recv->p;
+    const selvage_exchange_t *x = p->x;
+    if (!p->direct || p->route != SELVAGE_ROUTE_PEER || x->comm->dev->shows_stores ||
+        x->policy == SV_CONFIG_CHECKSUM_OFF)
+        return SELVAGE_SUCCESS;
+    const sv_await_arg_t arg = {.word = sv_shared_device_address(&x->segment, &recv->words->arrived),
+                                .abort = x->abort, .epoch = sv_word(x->epoch, p->attempt, p->nsegments),
+                                .wait_ns = sv_early_deadline_ns(x)};
+    return SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream);
+}
+
 /* Packets whose pull is under way already end by it; all others are pulled behind their arrival. */
 static selvage_status_t pull_rest(selvage_exchange_t *x, void *stream)
 {
@@ -224,6 +242,7 @@ static selvage_status_t pull_rest(selvage_exchange_t *x, void *stream)
             continue;
         }
         SV_TRY(forget_pieces(recv, stream));
+        SV_TRY(await_in_place(recv, stream));
         sv_batch_pull_later(recv);
     }
     const sv_batch_how_t how = {.stream = stream, .wait_ns = sv_early_deadline_ns(x), .sticky = true};
