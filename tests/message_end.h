@@ -34,6 +34,9 @@ void message_end_close(message_end_t *end);
 
 /* Fills the buffer on the stream and sends it, or marks it there and receives into it. */
 void message_end_send(message_end_t *end, const message_shape_t *shape, int peer, int tag, uint64_t key);
+/* The same, with what the call returns. */
+selvage_status_t message_end_try_send(message_end_t *end, const message_shape_t *shape, int peer, int tag,
+                                      uint64_t key);
 void message_end_issend(message_end_t *end, const message_shape_t *shape, int peer, int tag, uint64_t key);
 void message_end_recv(message_end_t *end, const message_shape_t *shape, int peer, int tag);
 

@@ -6,7 +6,7 @@
  * What MPI promises holds: messages of one source to one destination with one communicator do not overtake each other;
  * a receive takes the first message that fits its source and tag; a message may be longer or shorter in count and made
  * of other types than its receive, as long as its bytes fit; a rank may send to itself. Messages never meet packets of
- * exchanges, nor messages of MPI. Bytes are verified on arrival as SELVAGE_CHECKSUM says.
+ * exchanges, nor messages of MPI.
  *
  * - Stream: a send reads its buffer behind the work that is on the stream when it is called; a receive writes its
  *   buffer behind that work, too. When test or wait say that a request is complete, the host has seen it so: whatever
@@ -16,6 +16,11 @@
  *   the same thread has started, and selvage_progress(), test and wait of exchanges advance messages.
  * - Threads: several threads may call at the same time if MPI was initialised with MPI_THREAD_MULTIPLE. One request is
  *   one thread's at a time. While the thread that started exchanges waits for messages, no other one calls them.
+ * - Damage: bytes are verified on arrival as SELVAGE_CHECKSUM says. With retry (the default), long messages, and small
+ *   ones that came by MPI, are sent again, SELVAGE_RETRY_MAX times at most. Small ones that came by memory of the node
+ *   are taken once more from where they lie. What does not verify then ends the receive with SELVAGE_ERR_CHECKSUM, its
+ *   buffer holding anything; and the send, if the message is long: of a small one the sender had its buffer back before
+ *   anybody looked. Small is up to SELVAGE_MESSAGE_EAGER_BYTES, between devices of a node up to 128 times as much.
  * - Deadline: a wait gives up with SELVAGE_ERR_TIMEOUT once nothing of the communicator's messages has moved for
  *   SELVAGE_TIMEOUT_S (or timeout_s of the communicator); the request stays open.
  *

@@ -116,6 +116,8 @@ selvage_status_t sv_message_place(selvage_request_t *request, const char *call, 
 void sv_message_leave_place(selvage_request_t *request)
 {
     sv_message_place_t *place = &request->place;
+    if (request->retired && place->on_device)
+        return;
     if (place->bounce)
         sv_message_put_bounce(request->engine, place->bounce);
     else if (place->layout && !place->on_device)

@@ -282,9 +282,10 @@ static selvage_status_t copy_by_kernel(selvage_request_t *send, const sv_message
                                   .word = sv_shared_device_address(&end->segment, &box->landed[send->landing]),
                                   .stamp = send->landing_stamp, .near = place.word,
                                   .near_value = sv_near_landed_value(send->key, send->landing_stamp)};
+    SV_TRY(sv_message_prepare(send, &job, stream));
     /* Partner: the acquire in sv_message_direct_has_landed(). */
     __atomic_store_n(&box->recorded[send->landing], send->landing_stamp, __ATOMIC_RELEASE);
-    return sv_message_prepare(send, &job, stream);
+    return SELVAGE_SUCCESS;
 }
 
 static selvage_status_t record_apart(selvage_request_t *send, const sv_message_box_end_t *end)
@@ -335,9 +336,10 @@ void sv_message_direct_end(selvage_request_t *request)
         return;
     }
     sv_message_box_end_t *end = box_of(request);
-    if (request->is_send && request->mapping)
+    const bool over = !request->retired; /* else it may be stored there for good */
+    if (request->is_send && request->mapping && over)
         request->mapping->users--;
-    if (request->is_send && request->landing_stamp) /* partner: the acquire in find_landing() */
+    if (request->is_send && request->landing_stamp && over) /* partner: the acquire in find_landing() */
         __atomic_store_n(&end->box->left[request->landing], request->landing_stamp, __ATOMIC_RELEASE);
     if (!request->is_send && request->landing_stamp)
         end->landings &= ~(UINT32_C(1) << request->landing);

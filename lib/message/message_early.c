@@ -72,30 +72,36 @@ static bool choose_stream(selvage_request_t *recv, uint64_t now_ns, void **strea
     return recv->stream == engine->call_stream && now_ns - engine->called_ns < LOCAL_LAUNCH_NS;
 }
 
-static selvage_status_t launch(selvage_request_t *recv, sv_verify_job_t *job, void *stream)
+static void launch(selvage_request_t *recv, sv_verify_job_t *job, void *stream)
 {
     enum { BYTES_IN_NS = 64 }; /* what is longer may take longer */
-    job->wait_ns = recv->engine->early_wait_ns + recv->bytes / BYTES_IN_NS;
+    sv_message_engine_t *engine = recv->engine;
+    const unsigned blocks = sv_message_blocks(recv);
+    if (engine->early_blocks + blocks > sv_message_blocks_most(engine))
+        return; /* until others are over */
+    job->wait_ns = engine->early_wait_ns + recv->bytes / BYTES_IN_NS;
     recv->tried_early = true;
-    SV_TRY(sv_message_verify(recv, job, stream));
+    if (sv_message_verify(recv, job, stream) != SELVAGE_SUCCESS)
+        return; /* whoever needs the device finds that again */
     recv->early = true;
+    recv->early_blocks = blocks;
+    engine->early_blocks += blocks;
     recv->early_key = recv->key;
-    return SELVAGE_SUCCESS;
 }
 
 /* Nothing has met it yet. */
-static selvage_status_t await_slot(selvage_request_t *recv, uint64_t now_ns)
+static void await_slot(selvage_request_t *recv, uint64_t now_ns)
 {
     sv_message_engine_t *engine = recv->engine;
     sv_message_peer_t *peer;
     uint64_t messages, slots;
     void *stream;
     if (!may_be(recv, &peer) || !count_before(recv, &messages, &slots) || !choose_stream(recv, now_ns, &stream))
-        return SELVAGE_SUCCESS;
+        return;
     const uint64_t count = peer->in->near.count + 1 + slots;
     uint64_t before;
     if (!sv_near_is_awaited(peer->in, count, &before))
-        return SELVAGE_SUCCESS;
+        return;
     const sv_near_place_t from = sv_near_place(engine, peer->in, count);
     recv->bytes = recv->place.bytes == peer->usual_room ? peer->usual_bytes : recv->place.bytes;
     recv->number = peer->taken + 1 + messages;
@@ -103,7 +109,7 @@ static selvage_status_t await_slot(selvage_request_t *recv, uint64_t now_ns)
     sv_verify_job_t job = {.src = from.payload, .dst = recv->place.data, .record = from.record, .await = from.word,
                            .await_before = before, .only = true,
                            .await_value = sv_near_value(recv->key, peer->came[sv_message_tag_class(recv->tag)])};
-    return launch(recv, &job, stream);
+    launch(recv, &job, stream);
 }
 
 /* What it will meet if the next long message with its tag claims it. */
@@ -120,21 +126,16 @@ static bool expect(selvage_request_t *recv)
 }
 
 /* A kernel copies the message straight to where it lies: one that it has met, or one that may claim it. */
-static selvage_status_t await_landing(selvage_request_t *recv)
+static void await_landing(selvage_request_t *recv)
 {
     const bool met = recv->state == SV_REQUEST_MOVING && recv->route == SV_MESSAGE_DIRECT;
     const bool may_meet = recv->state == SV_REQUEST_POSTED && recv->offered;
     if (recv->is_send || recv->tried_early || !(met || may_meet) || !sv_message_checks(recv->engine) ||
         !recv->engine->dev->shows_stores || !sv_message_direct_by_kernel(recv) || (may_meet && !expect(recv)))
-        return SELVAGE_SUCCESS;
+        return;
     sv_verify_job_t job = sv_message_direct_job(recv);
-    return job.await ? launch(recv, &job, own_stream(recv)) : SELVAGE_SUCCESS;
-}
-
-static selvage_status_t await(selvage_request_t *recv, uint64_t now_ns)
-{
-    SV_TRY(await_slot(recv, now_ns));
-    return await_landing(recv);
+    if (job.await)
+        launch(recv, &job, own_stream(recv));
 }
 
 void sv_message_early(sv_message_engine_t *engine, size_t count, selvage_request_t **requests)
@@ -143,9 +144,10 @@ void sv_message_early(sv_message_engine_t *engine, size_t count, selvage_request
         return;
     const uint64_t now_ns = sv_clock_ns();
     for (size_t i = 0; i < count; i++) {
-        selvage_status_t status = requests[i] ? await(requests[i], now_ns) : SELVAGE_SUCCESS;
-        if (status != SELVAGE_SUCCESS)
-            sv_message_complete(requests[i], status);
+        if (!requests[i])
+            continue;
+        await_slot(requests[i], now_ns);
+        await_landing(requests[i]);
     }
 }
 
@@ -166,19 +168,26 @@ bool sv_message_early_fits(const selvage_request_t *recv)
     return recv->early && recv->mail && recv->mail->near && recv->key == recv->early_key;
 }
 
+void sv_message_early_gone(selvage_request_t *recv)
+{
+    recv->early = false;
+    recv->engine->early_blocks -= recv->early_blocks;
+    recv->early_blocks = 0;
+}
+
 bool sv_message_early_is_away(selvage_request_t *recv)
 {
     /* Partner: the kernel's last store. */
     if (!recv->early || !sv_word_is(&recv->line->done, recv->stamp + 1))
         return false;
-    recv->early = false;
+    sv_message_early_gone(recv);
     return true;
 }
 
 bool sv_message_early_is_over(selvage_request_t *recv)
 {
     if (recv->early && sv_word_is(&recv->line->done, recv->stamp)) /* partner: as above */
-        recv->early = false;
+        sv_message_early_gone(recv);
     return !recv->early || sv_message_early_is_away(recv);
 }
 

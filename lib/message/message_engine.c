@@ -33,7 +33,7 @@ static void init_lists(sv_message_engine_t *engine)
     sv_list_t *list[] = {&engine->mail_free,  &engine->flying, &engine->own,    &engine->unexpected, &engine->taken,
                          &engine->request_free, &engine->posted, &engine->active, &engine->chunk_free[0],
                          &engine->chunk_free[1], &engine->layouts, &engine->bounce_free, &engine->boxed,
-                         &engine->opened, &engine->mappings};
+                         &engine->opened, &engine->mappings, &engine->chunk_retired};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         sv_list_init(list[i]);
 }
@@ -96,6 +96,41 @@ void sv_message_break(sv_message_engine_t *engine, selvage_status_t status)
     end_all(&engine->active, status);
 }
 
+/* --- the end of a request ----------------------------------------------------------------------------------------- */
+
+bool sv_message_drain(sv_message_engine_t *engine)
+{
+    void *stream[] = {engine->kernel_stream, engine->out_stream, engine->in_stream, engine->peer_stream};
+    char text[SV_DETAIL_BYTES];
+    bool over = true;
+    memcpy(text, sv_thread_detail(), sizeof text);
+    for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
+        over = SV_DEVICE_CALL(engine->dev, stream_sync, stream[i]) == SELVAGE_SUCCESS && over;
+    memcpy(sv_thread_detail(), text, sizeof text);
+    return over;
+}
+
+/* What packs a send is on the stream of its caller, which may stand still for as long as he likes. */
+void sv_message_quiet(selvage_request_t *request)
+{
+    const bool packs = request->is_send && request->place.bounce && request->stream != SELVAGE_MESSAGE_NO_STREAM;
+    request->retired = !sv_message_drain(request->engine) || packs;
+    request->engine->quarantined |= request->retired;
+}
+
+/* Only what was begun behind a call: a kernel that fills mail ends by itself, and so does a verdict. */
+static bool may_be_at_work(const selvage_request_t *request)
+{
+    switch (request->state) {
+    case SV_REQUEST_MOVING:
+    case SV_REQUEST_CLOSING:
+    case SV_REQUEST_UNPACKING:
+        return true;
+    default:
+        return request->is_send && request->place.bounce;
+    }
+}
+
 /* Its memory is nobody else's before the kernel is gone that was to take a message. */
 static bool must_linger(selvage_request_t *request)
 {
@@ -129,6 +164,10 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
     drop_offer(request);
     if (must_linger(request))
         return;
+    /* Nothing of a broken engine's is given out again. */
+    if (status != SELVAGE_SUCCESS && status != SELVAGE_ERR_CHECKSUM && may_be_at_work(request) &&
+        request->engine->broken == SELVAGE_SUCCESS)
+        sv_message_quiet(request);
     request->state = SV_REQUEST_COMPLETE;
     sv_message_pieces_end(request);
     sv_message_direct_end(request);
@@ -136,7 +175,7 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
         sv_mail_put(request->engine, request->mail);
     request->mail = NULL;
     if (request->chunk)
-        sv_message_put_chunk(request->engine, false, request->chunk);
+        sv_message_put_chunk(request, request->chunk);
     request->chunk = NULL;
     sv_message_leave_place(request);
     sv_list_remove(&request->link);

@@ -219,12 +219,14 @@ struct selvage_request {
     void *stream;            /* receive: the caller's */
     bool offered, tried_offer; /* receive: its box says that it may be written */
     bool early, tried_early; /* receive: a kernel waits for it, or is not known to be over; there was one */
+    unsigned early_blocks;   /* of that */
     uint64_t early_key;      /* what that waits for */
     sv_message_chunk_t *chunk; /* receive: what comes in a slot, on its way to host memory */
     unsigned landing;        /* DIRECT: which place of the receiver's box tells of it ... */
     uint64_t landing_stamp;  /* ... by this number */
     struct sv_message_mapping *mapping; /* send: what it is copied to */
     uint64_t offset;         /* in there */
+    bool retired;            /* a device that failed may be at work for it: its memory is nobody else's any more */
     selvage_status_t error;
     char detail[SV_DETAIL_BYTES / 2];
 };
@@ -265,6 +267,7 @@ struct sv_message_engine {
     size_t eager_bytes, mail_bytes, segment_bytes;
     size_t near_bytes;       /* up to here messages go by slots in device memory, where there are some */
     uint64_t early_wait_ns;  /* how long a kernel may wait for a message; 0: there are none such */
+    unsigned early_blocks;   /* of all kernels that wait, or are not known to be over */
     void *call_stream;       /* of the last call that began a request, and when that returned */
     uint64_t called_ns;
     uint32_t ncancels;       /* receives to be taken back that a kernel may have taken */
@@ -290,6 +293,7 @@ struct sv_message_engine {
     uint32_t nrequests, open;  /* open: not yet complete and given back */
 
     sv_list_t chunk_free[2];   /* of sends, of receives: neither waits for the other's */
+    sv_list_t chunk_retired;
     uint32_t nchunks[2];
     sv_list_t layouts, bounce_free;
     uint32_t nlayouts;
@@ -335,6 +339,12 @@ typedef struct sv_verify_job {
 selvage_status_t sv_message_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out);
 /* Advances everything; returns whether anything moved. Holds the lock already. */
 bool sv_message_poll(sv_message_engine_t *engine);
+/* Waits for the engine's own streams, none of which ever waits for a caller's; false if that fails. Only for errors,
+   and the thread's detail stays. */
+bool sv_message_drain(sv_message_engine_t *engine);
+/* An error ends a request while the device may be at work for it: waits for that, or retires what that reads and
+   writes. The same. */
+void sv_message_quiet(selvage_request_t *request);
 /* Ends all that is under way with this status, whose detail is the thread's; nothing works any more. */
 void sv_message_break(sv_message_engine_t *engine, selvage_status_t status);
 
@@ -352,9 +362,10 @@ static inline uint64_t sv_message_id(const selvage_request_t *request)
 {
     return (uint64_t)request->generation << 32 | request->index;
 }
-/* A chunk for a send or a receive; NULL if as many as there may be are in use, or there is no memory for one. */
+/* A chunk for a send or a receive; NULL if as many as there may be are in use, or there is no memory for one. One of a
+   request that is retired is never given out again. */
 sv_message_chunk_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_send);
-void sv_message_put_chunk(sv_message_engine_t *engine, bool is_send, sv_message_chunk_t *chunk);
+void sv_message_put_chunk(const selvage_request_t *request, sv_message_chunk_t *chunk);
 selvage_status_t sv_message_peer(sv_message_engine_t *engine, int rank, sv_message_peer_t **peer_out);
 void sv_message_free_pools(sv_message_engine_t *engine);
 
@@ -398,6 +409,8 @@ bool sv_message_early_is_away(selvage_request_t *recv);
 /* The same, or with it. */
 bool sv_message_early_is_over(selvage_request_t *recv);
 void sv_message_early_stop(selvage_request_t *recv);
+/* Its kernel is over. */
+void sv_message_early_gone(selvage_request_t *recv);
 /* Ends receives that were to be taken back and whose kernels have gone. */
 void sv_message_early_cancel(sv_message_engine_t *engine);
 /* Waits for all kernels that wait, but no longer than the deadline: a device that has failed ends none. */
@@ -410,13 +423,15 @@ void sv_message_offer(selvage_request_t *recv);
 typedef enum sv_offer_end {
     SV_OFFER_WITHDRAWN,      /* nobody will claim it; or there was none */
     SV_OFFER_CLAIMED,        /* its message is on its way */
-    SV_OFFER_DENIED          /* claimed, but its memory could not be mapped, and given back */
+    SV_OFFER_DENIED,         /* claimed, but its memory could not be mapped, and given back */
+    SV_OFFER_RETURNED        /* claimed, but its message could not leave, and given back */
 } sv_offer_end_t;
 sv_offer_end_t sv_message_offer_withdraw(selvage_request_t *recv);
 /* The receive has met its message: whether that has claimed it; if not, it is offered no more. */
 selvage_status_t sv_message_offer_meet(selvage_request_t *recv, const sv_letter_t *letter, bool *claimed_out);
 /* Sender: finds, claims and maps what is offered for this message. */
 bool sv_message_claim(selvage_request_t *send, struct sv_message_peer *peer);
+/* The same message does not leave after all: what has begun of its copy is waited for, and the offer is given back. */
 void sv_message_unclaim(selvage_request_t *send, const struct sv_message_peer *peer);
 /* Of the numbers of last messages, the place of those with such a tag. */
 static inline unsigned sv_message_tag_class(int tag)
@@ -480,6 +495,9 @@ void sv_message_pieces_end(selvage_request_t *request);
 /* Identity and key, from what the request knows. */
 void sv_message_identify(selvage_request_t *request);
 
+/* Of the kernels of these two, for the bytes of the request; and how many may wait at a time. */
+unsigned sv_message_blocks(const selvage_request_t *request);
+unsigned sv_message_blocks_most(const sv_message_engine_t *engine);
 selvage_status_t sv_message_prepare(selvage_request_t *send, const sv_prepare_job_t *job, void *stream);
 selvage_status_t sv_message_verify(selvage_request_t *recv, const sv_verify_job_t *job, void *stream);
 /* What the kernel found, or this thread: SUCCESS, or ERR_CHECKSUM with the detail set and nothing logged. */

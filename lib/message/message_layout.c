@@ -183,4 +183,7 @@ void sv_message_free_layouts(sv_message_engine_t *engine)
         SV_DEVICE_CALL(engine->dev, free, bounce->memory);
         sv_free(bounce);
     }
+    for (uint32_t i = 0; i < engine->nrequests; i++) /* whose memory is set aside */
+        if (engine->table[i]->retired)
+            sv_free(engine->table[i]->place.bounce);
 }

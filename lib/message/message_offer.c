@@ -9,9 +9,14 @@
  * claims only if it has sent nothing with that tag since. Where another kind of message is that first one, or the
  * receive is taken back, the offer is withdrawn. Both are one exchange of the same word, so that only one can be.
  *
- *   offered[k]   stamp * 2: an offer; stamp * 2 + 1: claimed; 0: none
+ *   offered[k]   stamp * 2: an offer; stamp * 2 + 1: claimed; 0: none, or it cannot be mapped; 1: given back
+ *
+ * A stamp is claimed once: behind a copy that has begun, and whose message did not leave after all, words of it may be
+ * there already. So what is given back is no offer any more, and its receive goes on without one.
  */
 #include "message/message_near.h"
+
+enum { DENIED = 0, RETURNED = 1 }; /* no offer has such a word */
 
 /* --- the receiver's ----------------------------------------------------------------------------------------------- */
 
@@ -64,11 +69,12 @@ sv_offer_end_t sv_message_offer_withdraw(selvage_request_t *recv)
     if (!recv->offered || sv_message_peer(recv->engine, recv->peer, &peer) != SELVAGE_SUCCESS)
         return SV_OFFER_WITHDRAWN;
     /* Partner: the exchange in sv_message_claim(). */
-    if (!__atomic_compare_exchange_n(&peer->in->box->offered[recv->landing], &word, 0, false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE) && word != 0)
+    const bool withdrawn = __atomic_compare_exchange_n(&peer->in->box->offered[recv->landing], &word, 0, false,
+                                                       __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    if (!withdrawn && word > RETURNED)
         return SV_OFFER_CLAIMED;
     recv->offered = false;
-    return word ? SV_OFFER_WITHDRAWN : SV_OFFER_DENIED;
+    return withdrawn ? SV_OFFER_WITHDRAWN : word == RETURNED ? SV_OFFER_RETURNED : SV_OFFER_DENIED;
 }
 
 selvage_status_t sv_message_offer_meet(selvage_request_t *recv, const sv_letter_t *letter, bool *claimed_out)
@@ -86,7 +92,7 @@ selvage_status_t sv_message_offer_meet(selvage_request_t *recv, const sv_letter_
                         letter->source, (unsigned long long)letter->number);
     if (end == SV_OFFER_DENIED && sv_message_peer(recv->engine, recv->peer, &peer) == SELVAGE_SUCCESS)
         peer->no_direct = true;
-    if (end == SV_OFFER_DENIED || letter->kind != SV_LETTER_RTS)
+    if (end != SV_OFFER_WITHDRAWN || letter->kind != SV_LETTER_RTS)
         sv_message_direct_drop(recv);
     return SELVAGE_SUCCESS;
 }
@@ -131,16 +137,18 @@ bool sv_message_claim(selvage_request_t *send, sv_message_peer_t *peer)
         return true;
     send->landing_stamp = 0;
     send->route = SV_MESSAGE_NONE;
-    __atomic_store_n(&box->offered[k], 0, __ATOMIC_RELEASE); /* partner: the acquire in sv_message_offer_withdraw() */
+    /* Partner: the acquire in sv_message_offer_withdraw(). */
+    __atomic_store_n(&box->offered[k], DENIED, __ATOMIC_RELEASE);
     return false;
 }
 
-/* The message does not leave after all, and the offer may be another's. */
+/* Where even a wait fails, a copy may run for good: nobody is told that it does not. */
 void sv_message_unclaim(selvage_request_t *send, const sv_message_peer_t *peer)
 {
-    const uint64_t word = send->landing_stamp << 1;
     uint64_t *offered = &peer->out->box->offered[send->landing];
+    if (!sv_message_drain(send->engine))
+        return;
     send->landing_stamp = 0;
     sv_message_direct_end(send);
-    __atomic_store_n(offered, word, __ATOMIC_RELEASE); /* partners: as for a new one */
+    __atomic_store_n(offered, RETURNED, __ATOMIC_RELEASE); /* partner: the acquire in sv_message_offer_withdraw() */
 }

@@ -108,7 +108,7 @@ static void free_request_chunk(sv_message_engine_t *engine, sv_request_chunk_t *
     for (int i = 0; i < SV_REQUEST_CHUNK; i++)
         if (chunk->request[i].event)
             engine->dev->ops->event_destroy(engine->dev, chunk->request[i].event);
-    if (chunk->scratches)
+    if (chunk->scratches && !engine->quarantined)
         SV_DEVICE_CALL(engine->dev, free, chunk->scratches);
     if (chunk->lines && !engine->quarantined)
         SV_DEVICE_CALL(engine->dev, host_free, chunk->lines);
@@ -177,6 +177,8 @@ void sv_message_put_request(selvage_request_t *request)
     request->generation++; /* late letters to it find nobody */
     engine->open--;
     sv_list_remove(&request->link);
+    if (request->retired)
+        return;
     sv_list_append(engine->request_free.next, &request->link); /* the first again: it has its event, and is warm */
 }
 
@@ -210,9 +212,10 @@ sv_message_chunk_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_s
     return chunk;
 }
 
-void sv_message_put_chunk(sv_message_engine_t *engine, bool is_send, sv_message_chunk_t *chunk)
+void sv_message_put_chunk(const selvage_request_t *request, sv_message_chunk_t *chunk)
 {
-    sv_list_append(&engine->chunk_free[is_send], &chunk->link);
+    sv_message_engine_t *engine = request->engine;
+    sv_list_append(request->retired ? &engine->chunk_retired : &engine->chunk_free[request->is_send], &chunk->link);
 }
 
 /* --- peers -------------------------------------------------------------------------------------------------------- */
@@ -263,6 +266,7 @@ void sv_message_free_pools(sv_message_engine_t *engine)
     sv_free(engine->table);
     for (int i = 0; i < 2; i++)
         free_chunks(engine, &engine->chunk_free[i]);
+    free_chunks(engine, &engine->chunk_retired);
     for (int i = 0; i < SV_MESSAGE_PEERS; i++)
         for (sv_message_peer_t *peer = engine->peers[i], *next; peer; peer = next) {
             next = peer->next;

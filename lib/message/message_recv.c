@@ -69,18 +69,33 @@ static bool may_retry(const selvage_request_t *recv)
            recv->attempt < UINT8_MAX;
 }
 
+/* What the wire brought is asked for again, since its sender keeps it. Other mail is all that there is: it lies where
+   its sender has put it, and may be whole there, so that it is taken once more. */
+static bool may_take_again(const selvage_request_t *recv)
+{
+    return may_retry(recv) && (recv->mail->from_wire || recv->attempt == 0);
+}
+
+static selvage_status_t take_small_again(selvage_request_t *recv)
+{
+    sv_mail_t *mail = recv->mail;
+    sv_log(SV_LOG_WARN, "message", "%s; %s", sv_thread_detail(),
+           mail->from_wire ? "asked for again" : "taken once more from where it lies");
+    recv->attempt++;
+    recv->state = mail->from_wire ? SV_REQUEST_AGAIN : SV_REQUEST_GATE;
+    if (!mail->from_wire)
+        return SELVAGE_SUCCESS;
+    recv->mail = NULL;
+    sv_mail_put(recv->engine, mail);
+    return tell(recv, SV_LETTER_AGAIN, 0);
+}
+
 static selvage_status_t judge_small(selvage_request_t *recv, selvage_status_t found)
 {
     sv_mail_t *mail = recv->mail;
-    bool again = found != SELVAGE_SUCCESS && may_retry(recv) && mail->from_wire;
+    if (found != SELVAGE_SUCCESS && may_take_again(recv))
+        return take_small_again(recv);
     recv->mail = NULL;
-    if (again) {
-        sv_log(SV_LOG_WARN, "message", "%s; asked for again", sv_thread_detail());
-        recv->attempt++;
-        recv->state = SV_REQUEST_AGAIN;
-        sv_mail_put(recv->engine, mail);
-        return tell(recv, SV_LETTER_AGAIN, 0);
-    }
     selvage_status_t status = found == SELVAGE_SUCCESS ? SELVAGE_SUCCESS : give_up(recv);
     if (recv->chunk && status == SELVAGE_SUCCESS)
         memcpy(recv->place.data, recv->chunk->pinned, recv->bytes);
@@ -145,8 +160,8 @@ static selvage_status_t take_from_slot(selvage_request_t *recv)
     }
     const sv_verify_job_t job = {.src = from.payload, .dst = to, .record = from.record};
     sv_message_box_wish(mail->near, !recv->place.on_device);
-    engine->came[SV_WAY_NEAR]++;
-    engine->came_by_slot++;
+    engine->came[SV_WAY_NEAR] += recv->attempt == 0;
+    engine->came_by_slot += recv->attempt == 0;
     recv->state = SV_REQUEST_CLOSING;
     return sv_message_verify(recv, &job, engine->kernel_stream);
 }
@@ -157,7 +172,7 @@ static selvage_status_t take_small(selvage_request_t *recv)
     uint64_t sum = 0;
     if (mail->near)
         return take_from_slot(recv);
-    recv->engine->came[mail->from_wire ? SV_WAY_WIRE : SV_WAY_NEAR]++;
+    recv->engine->came[mail->from_wire ? SV_WAY_WIRE : SV_WAY_NEAR] += recv->attempt == 0;
     if (mail->box)
         sv_message_box_wish(mail->box, !recv->place.on_device);
     if (recv->place.on_device && recv->bytes) {
@@ -199,7 +214,7 @@ static void count_early(selvage_request_t *recv)
     recv->engine->came_early += recv->early;
     recv->engine->came_by_slot += by_slot;
     recv->engine->came[SV_WAY_NEAR] += by_slot;
-    recv->early = false;
+    sv_message_early_gone(recv);
 }
 
 /* A kernel has verified it; or one that was there before has gone without it, and it begins anew. */

@@ -45,9 +45,9 @@ static selvage_status_t tell_if_late(selvage_request_t *send)
     sv_letter_t letter = letter_of(send, SV_LETTER_LATE);
     if (send->told_late || sv_clock_ns() - send->began_ns < LATE_NS)
         return SELVAGE_IN_PROGRESS;
-    send->told_late = true;
     letter.value[0] = slot_of(send);
-    SV_TRY(sv_mail_tell(send->engine, send->peer, &letter));
+    send->told_late = sv_mail_tell(send->engine, send->peer, &letter) == SELVAGE_SUCCESS;
+    send->began_ns = sv_clock_ns(); /* for want of memory: later, as nobody needs it, and a kernel is at work */
     return SELVAGE_IN_PROGRESS;
 }
 
@@ -171,9 +171,9 @@ static selvage_status_t ask(selvage_request_t *send, void *stream)
     letter.value[0] = send->place.on_device;
     if (send->place.on_device)
         SV_TRY(sv_message_pack_device(send, stream_for(send, stream)));
+    SV_TRY(record(send, stream)); /* what is told has its number, and nothing fails behind it */
     send->state = SV_REQUEST_ASKED;
-    SV_TRY(sv_mail_tell(send->engine, send->peer, &letter));
-    return record(send, stream);
+    return sv_mail_tell(send->engine, send->peer, &letter);
 }
 
 /* Copies and sums may begin: the caller's stream has come so far. */
@@ -213,19 +213,26 @@ static selvage_status_t move_claimed(selvage_request_t *send, void *stream)
     return SELVAGE_SUCCESS;
 }
 
-/* Its receive is posted, and has said where: the copy begins, and then the receiver hears of it. */
+/* Its receive is posted, and has said where: the copy begins, and then the receiver hears of it, by mail that is there
+   before. */
 static selvage_status_t begin_claimed(selvage_request_t *send, const sv_message_peer_t *peer, void *stream)
 {
+    sv_mail_t *mail = NULL;
     sv_letter_t letter = letter_of(send, SV_LETTER_RTS);
     letter.value[0] = true;
     letter.value[1] = send->landing;
     letter.value[2] = send->landing_stamp;
-    selvage_status_t status = move_claimed(send, stream);
-    if (status != SELVAGE_SUCCESS) {
-        sv_message_unclaim(send, peer);
-        return status;
+    selvage_status_t status = sv_mail_take_to(send->engine, send->peer, &mail);
+    if (status == SELVAGE_SUCCESS)
+        status = move_claimed(send, stream);
+    if (status == SELVAGE_SUCCESS) {
+        *mail->letter = letter;
+        return sv_mail_post(send->engine, mail, send->peer);
     }
-    return sv_mail_tell(send->engine, send->peer, &letter);
+    if (mail)
+        sv_mail_put(send->engine, mail);
+    sv_message_unclaim(send, peer);
+    return status;
 }
 
 /* All bytes have left: the record follows. */

@@ -57,7 +57,7 @@ void sv_message_pieces_end(selvage_request_t *request)
         if (piece->state == SV_PIECE_FLYING && sv_wire_cancel(engine->wire, &piece->request) != SELVAGE_SUCCESS)
             engine->quarantined = true;
         if (piece->chunk)
-            sv_message_put_chunk(engine, request->is_send, piece->chunk);
+            sv_message_put_chunk(request, piece->chunk);
     }
     request->nslots = 0;
 }

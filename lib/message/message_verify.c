@@ -25,17 +25,30 @@ void sv_message_identify(selvage_request_t *request)
     request->key = sv_digest_key(&request->identity);
 }
 
+/* One that waits is resident as a whole, and what links carry keeps no more of the device busy. */
+unsigned sv_message_blocks(const selvage_request_t *request)
+{
+    const sv_device_t *dev = request->engine->dev;
+    const unsigned wanted = sv_kernel_blocks(dev, request->bytes), most = (dev->launch_blocks + 1) / 2;
+    return wanted < most ? wanted : most;
+}
+
+/* As many as one may have, whatever the streams: the rest of the device is for what they wait for. */
+unsigned sv_message_blocks_most(const sv_message_engine_t *engine)
+{
+    const unsigned most = (engine->dev->launch_blocks + 1) / 2;
+    return most > SV_EARLY_STREAMS ? most : SV_EARLY_STREAMS;
+}
+
 static selvage_status_t launch(selvage_request_t *request, sv_digest_arg_t *arg, void *stream)
 {
     sv_device_t *dev = request->engine->dev;
-    const unsigned wanted = sv_kernel_blocks(dev, request->bytes), most = (dev->launch_blocks + 1) / 2;
     arg->bytes = request->bytes;
     arg->key = request->key;
     arg->scratch = request->scratch;
     arg->mode |= sv_message_checks(request->engine) ? 0u : (unsigned)SV_DIGEST_NONE;
     arg->identity = request->identity;
-    /* One that waits is resident as a whole, and what links carry keeps no more of the device busy. */
-    return SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, arg, sizeof *arg, wanted < most ? wanted : most, stream);
+    return SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, arg, sizeof *arg, sv_message_blocks(request), stream);
 }
 
 selvage_status_t sv_message_prepare(selvage_request_t *send, const sv_prepare_job_t *job, void *stream)

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Device calls that fail while messages begin or move: the call that says so has done nothing that anybody sees, what
+ * the device still does is over before its memory is another's, and the next message goes as ever. Damage on the way
+ * out of a neighbour's mail, too. Ranks are threads.
+ */
+#include <stdlib.h>
+
+#include "base/base_clock.h"
+#include "check.h"
+#include "message/message_box.h"
+#include "message/message_engine.h"
+#include "message_end.h"
+
+enum { TAG = 5, LONG_BYTES = 60000, CALLS_MAX = 40, NEVER = 1000000000 };
+
+static const message_shape_t plain = {.bytes = 300, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+static const message_shape_t long_plain = {.bytes = LONG_BYTES, .on_device = true,
+                                           .stream = SELVAGE_MESSAGE_NO_STREAM};
+
+static void run(void (*body)(local_rank_t *self), void *arg, int ranks_per_node, bool log_expected)
+{
+    local_ranks_run(&(local_run_t){.size = 2, .ranks_per_node = ranks_per_node, .body = body, .arg = arg,
+                                   .log_expected = log_expected, .may_set_aside = true});
+}
+
+static sv_message_engine_t *engine_of(const local_rank_t *self)
+{
+    return atomic_load(&self->comm->messages);
+}
+
+/* The next but so many device calls of this thread fails. */
+static void fail_call(local_rank_t *self, int64_t which)
+{
+    sv_thread_binding()->fault = &self->comm->fault; /* as the public calls do */
+    atomic_store(&self->comm->fault.call_countdown[SV_FAULT_CALL_DEVICE], which);
+}
+
+/* One message from rank 0 to rank 1, posted first. */
+static void pass(local_rank_t *self, const message_shape_t *shape, uint64_t key)
+{
+    message_end_t end;
+    message_end_open(&end, self, shape);
+    if (self->rank == 1)
+        message_end_recv(&end, shape, 0, TAG);
+    local_ranks_barrier(self);
+    if (self->rank == 0)
+        message_end_send(&end, shape, 1, TAG, key);
+    CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+    if (self->rank == 1)
+        CHECK_EQ(message_end_wrong(&end, shape->bytes, key), -1);
+    message_end_close(&end);
+    local_ranks_barrier(self);
+}
+
+/* Until letters go through boxes. */
+static void meet(local_rank_t *self)
+{
+    for (uint64_t i = 0; i < 3; i++)
+        pass(self, &plain, 1000 + i);
+}
+
+/* --- calls that fail ---------------------------------------------------------------------------------------------- */
+
+typedef struct failing_case {
+    message_shape_t out;
+    bool streams;  /* out has a stream of its own */
+    bool posted;   /* the receive is there before */
+    _Atomic bool failed;
+} failing_case_t;
+
+/* The send whose call fails, and another one behind it with other bytes, which is to arrive; that is read when the
+   stream of the first is through, if its receive comes late. */
+static bool send_twice(local_rank_t *self, const message_shape_t *shape, int which)
+{
+    const message_shape_t next = {.bytes = shape->bytes, .on_device = true, .run = shape->run, .gap = shape->gap,
+                                  .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_end_t end, other;
+    message_end_open(&end, self, shape);
+    message_end_open(&other, self, &next);
+    void *copies = engine_of(self)->peer_stream;
+    CHECK_STATUS(SV_DEVICE_CALL(self->dev, delay_async, 3000, copies), SELVAGE_SUCCESS);
+    if (shape->stream != SELVAGE_MESSAGE_NO_STREAM)
+        CHECK_STATUS(SV_DEVICE_CALL(self->dev, delay_async, 30000, shape->stream), SELVAGE_SUCCESS);
+    fail_call(self, which);
+    const bool failed = message_end_try_send(&end, shape, 1, TAG, (uint64_t)which << 8 | 1) != SELVAGE_SUCCESS;
+    fail_call(self, NEVER);
+    if (failed && shape->run == 0) /* else there may have been no memory to begin with */
+        CHECK_STATUS(SV_DEVICE_CALL(self->dev, stream_query, copies), SELVAGE_SUCCESS);
+    if (failed)
+        CHECK_STATUS(SV_DEVICE_CALL(self->dev, delay_async, 3000, copies), SELVAGE_SUCCESS);
+    if (failed)
+        message_end_send(&other, &next, 1, TAG, (uint64_t)which << 8 | 2);
+    if (failed && shape->stream != SELVAGE_MESSAGE_NO_STREAM)
+        CHECK_STATUS(selvage_stream_synchronize(self->dev, shape->stream), SELVAGE_SUCCESS);
+    local_ranks_barrier(self);
+    CHECK_STATUS(sv_message_wait(failed ? &other.request : &end.request, NULL), SELVAGE_SUCCESS);
+    message_end_close(&other);
+    message_end_close(&end);
+    return failed;
+}
+
+static void receive_once(local_rank_t *self, failing_case_t *wanted, int which)
+{
+    const message_shape_t in = {.bytes = wanted->out.bytes, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_end_t end;
+    message_end_open(&end, self, &in);
+    if (wanted->posted)
+        message_end_recv(&end, &in, 0, TAG);
+    local_ranks_barrier(self);
+    local_ranks_barrier(self);
+    if (!wanted->posted)
+        message_end_recv(&end, &in, 0, TAG);
+    CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+    local_ranks_barrier(self);
+    CHECK_EQ(message_end_wrong(&end, in.bytes, (uint64_t)which << 8 | (wanted->failed ? 2 : 1)), -1);
+    message_end_close(&end);
+}
+
+/* Every device call of a send in turn. */
+static void failing(local_rank_t *self)
+{
+    failing_case_t *wanted = self->arg;
+    message_shape_t shape = wanted->out;
+    int which = 0, failures = 0;
+    if (wanted->streams)
+        CHECK_STATUS(selvage_stream_create(self->dev, &shape.stream), SELVAGE_SUCCESS);
+    meet(self);
+    do {
+        which++;
+        if (self->rank == 1) {
+            receive_once(self, wanted, which);
+        } else {
+            local_ranks_barrier(self);
+            wanted->failed = send_twice(self, &shape, which);
+            local_ranks_barrier(self);
+        }
+        failures += wanted->failed;
+        local_ranks_barrier(self);
+    } while (wanted->failed && which < CALLS_MAX);
+    CHECK(failures > 0 && !wanted->failed);
+    pass(self, &long_plain, 7);
+    CHECK(!local_ranks_logged(self, "does not verify"));
+    if (wanted->streams)
+        selvage_stream_destroy(self->dev, shape.stream);
+}
+
+static void fail_with(const char *settings, failing_case_t wanted)
+{
+    local_ranks_env(settings);
+    run(failing, &wanted, 0, true);
+}
+
+/* --- what is under way -------------------------------------------------------------------------------------------- */
+
+static void end_with_error(local_rank_t *self, selvage_request_t *request)
+{
+    pthread_mutex_lock(&engine_of(self)->lock);
+    sv_message_complete(request, sv_error_quiet(SELVAGE_ERR_DEVICE, "a test's"));
+    pthread_mutex_unlock(&engine_of(self)->lock);
+}
+
+/* An error ends a send while its pieces are copied down: their memory is not another message's before that is over. */
+static void ended_while_copying(local_rank_t *self)
+{
+    message_end_t end;
+    pass(self, &plain, 1);
+    message_end_open(&end, self, &long_plain);
+    if (self->rank == 0) {
+        sv_message_engine_t *engine = engine_of(self);
+        message_end_send(&end, &long_plain, 1, TAG, 2);
+        CHECK_STATUS(SV_DEVICE_CALL(self->dev, delay_async, 50000, engine->out_stream), SELVAGE_SUCCESS);
+        while (end.request->next == 0)
+            (void)selvage_progress(self->comm);
+        end_with_error(self, end.request);
+        CHECK_STATUS(SV_DEVICE_CALL(self->dev, stream_query, engine->out_stream), SELVAGE_SUCCESS);
+        local_ranks_barrier(self);
+    } else {
+        message_end_recv(&end, &long_plain, 0, TAG);
+        local_ranks_barrier(self);
+        end_with_error(self, end.request);
+    }
+    CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_DEVICE);
+    message_end_close(&end);
+    for (uint64_t i = 0; i < 3; i++)
+        pass(self, &long_plain, 3 + i);
+}
+
+/* All that is free, until it is given back. */
+static void take_all_mail(sv_message_engine_t *engine, bool take, sv_list_t *mine)
+{
+    sv_list_t *from = take ? &engine->mail_free : mine, *to = take ? mine : &engine->mail_free;
+    pthread_mutex_lock(&engine->lock);
+    if (take)
+        sv_list_init(mine);
+    while (!sv_list_is_empty(from)) {
+        sv_list_t *first = from->next;
+        sv_list_remove(first);
+        sv_list_append(to, first);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* Small messages that their stream holds up are announced, for which there is no memory: they come all the same. */
+static void unannounced(local_rank_t *self)
+{
+    enum { MANY = SV_BOX_SLOTS }; /* all places */
+    static uint64_t word, unused[2];
+    message_end_t end[MANY];
+    sv_list_t mail[1];
+    void *stream = NULL;
+    if (self->rank == 0)
+        word = 0;
+    meet(self);
+    CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
+    const sv_await_arg_t arg = {.word = &word, .abort = &unused[0], .late = &unused[1], .epoch = 1,
+                                .wait_ns = UINT64_C(20000000000)};
+    const message_shape_t held = {.bytes = 300, .on_device = true, .stream = stream};
+    if (self->rank == 0)
+        CHECK_STATUS(SV_DEVICE_CALL(self->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream), SELVAGE_SUCCESS);
+    for (int i = 0; i < MANY; i++) {
+        message_end_open(&end[i], self, self->rank ? &plain : &held);
+        if (self->rank == 0)
+            message_end_send(&end[i], &held, 1, i, (uint64_t)i);
+        else
+            message_end_recv(&end[i], &plain, 0, i);
+    }
+    if (self->rank == 0) {
+        const uint64_t until_ns = sv_clock_ns() + 5000000;
+        take_all_mail(engine_of(self), true, mail);
+        fail_call(self, 1);
+        while (sv_clock_ns() < until_ns)
+            (void)selvage_progress(self->comm);
+        take_all_mail(engine_of(self), false, mail);
+        CHECK(atomic_load(&self->comm->fault.call_countdown[SV_FAULT_CALL_DEVICE]) <= 0);
+        fail_call(self, NEVER);
+        __atomic_store_n(&word, 1, __ATOMIC_RELEASE);
+    }
+    for (int i = 0; i < MANY; i++) {
+        CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
+        if (self->rank == 1)
+            CHECK_EQ(message_end_wrong(&end[i], plain.bytes, (uint64_t)i), -1);
+        message_end_close(&end[i]);
+    }
+    selvage_stream_destroy(self->dev, stream);
+}
+
+/* Kernels that wait have no more blocks, all together, than one may have. */
+static void crowded(local_rank_t *self)
+{
+    enum { MANY = 3 };
+    message_end_t end[MANY];
+    meet(self);
+    sv_message_engine_t *engine = engine_of(self);
+    for (int i = 0; i < MANY; i++) {
+        message_end_open(&end[i], self, &long_plain);
+        if (self->rank == 0)
+            continue;
+        message_end_recv(&end[i], &long_plain, 0, i);
+        pthread_mutex_lock(&engine->lock);
+        sv_message_early(engine, 1, &end[i].request);
+        CHECK_EQ(end[i].request->early, i == 0);
+        CHECK(engine->early_blocks <= sv_message_blocks_most(engine));
+        pthread_mutex_unlock(&engine->lock);
+    }
+    local_ranks_barrier(self);
+    for (int i = 0; i < MANY; i++) {
+        if (self->rank == 0)
+            message_end_send(&end[i], &long_plain, 1, i, (uint64_t)i);
+        CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
+        if (self->rank == 1)
+            CHECK_EQ(message_end_wrong(&end[i], LONG_BYTES, (uint64_t)i), -1);
+        message_end_close(&end[i]);
+    }
+    CHECK_EQ(engine->early_blocks, 0);
+}
+
+/* --- damage within a node ----------------------------------------------------------------------------------------- */
+
+typedef struct damage {
+    bool by_slot; /* else in the box */
+    bool stays;
+    bool repeats; /* the policy does */
+} damage_t;
+
+/* Where the message lies that rank 0 has sent. */
+static uint8_t *first_byte(const sv_message_engine_t *engine, bool by_slot)
+{
+    const sv_list_t *it = engine->unexpected.next;
+    const sv_mail_t *mail = SV_CONTAINER_OF(it, sv_mail_t, link);
+    if (!by_slot)
+        return sv_mail_payload(mail);
+    CHECK(mail->near != NULL);
+    return mail->near->near.base + mail->near_count % SV_NEAR_SLOTS * (engine->near_bytes + 256); /* 256 is its tail */
+}
+
+static void receive_damaged(local_rank_t *self, message_end_t *end, const message_shape_t *in)
+{
+    const damage_t *how = self->arg;
+    sv_message_engine_t *engine = engine_of(self);
+    bool found = false;
+    while (!found)
+        CHECK_STATUS(sv_message_look(self->comm, 0, TAG, &found, NULL, NULL), SELVAGE_SUCCESS);
+    uint8_t *byte = first_byte(engine, how->by_slot);
+    *byte ^= 1;
+    message_end_recv(end, in, 0, TAG);
+    if (in->on_device) { /* its kernel, if anybody has launched it, reads what is there now */
+        pthread_mutex_lock(&engine->lock);
+        (void)sv_message_poll(engine);
+        pthread_mutex_unlock(&engine->lock);
+    }
+    if (in->on_device)
+        CHECK_STATUS(selvage_stream_synchronize(self->dev, engine->kernel_stream), SELVAGE_SUCCESS);
+    *byte ^= !how->stays;
+}
+
+static void damaging(local_rank_t *self)
+{
+    const damage_t *how = self->arg;
+    message_end_t end;
+    const message_shape_t out = {.bytes = 300, .on_device = how->by_slot, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    meet(self);
+    message_end_open(&end, self, self->rank ? &plain : &out);
+    if (self->rank == 0)
+        message_end_send(&end, &out, 1, TAG, 9);
+    else
+        receive_damaged(self, &end, &plain);
+    const bool good = self->rank == 0 || (how->repeats && !how->stays);
+    CHECK_STATUS(sv_message_wait(&end.request, NULL), good ? SELVAGE_SUCCESS : SELVAGE_ERR_CHECKSUM);
+    if (self->rank == 1 && good)
+        CHECK_EQ(message_end_wrong(&end, out.bytes, 9), -1);
+    message_end_close(&end);
+    local_ranks_barrier(self);
+    CHECK_EQ(self->rank == 1 && how->repeats, local_ranks_logged(self, "taken once more"));
+    for (uint64_t i = 0; i < 6; i++) /* in every slot */
+        pass(self, &plain, 20 + i);
+}
+
+int main(void)
+{
+    static const message_shape_t gaps = {.bytes = 300, .on_device = true, .run = 24, .gap = 8};
+    static const message_shape_t long_gaps = {.bytes = LONG_BYTES, .on_device = true, .run = 48, .gap = 16};
+#define FAIL "FAULT=device=1000000000 TIMEOUT_S=10 MESSAGE_EAGER_BYTES=400 "
+    fail_with(FAIL, (failing_case_t){.out = plain});
+    fail_with(FAIL, (failing_case_t){.out = gaps, .streams = true});
+    fail_with(FAIL "ROUTE=staged", (failing_case_t){.out = gaps, .streams = true});
+    fail_with(FAIL, (failing_case_t){.out = long_gaps, .streams = true});
+    fail_with(FAIL "KERNEL_PEER_MAX_BYTES=0", (failing_case_t){.out = long_plain, .posted = true});
+    fail_with(FAIL "KERNEL_PEER_MAX_BYTES=1M", (failing_case_t){.out = long_plain, .posted = true});
+    fail_with(FAIL "KERNEL_PEER_MAX_BYTES=1M EARLY_WAIT_US=1000",
+              (failing_case_t){.out = long_gaps, .streams = true, .posted = true});
+    local_ranks_env("SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=400");
+    run(ended_while_copying, NULL, 1, true);
+    local_ranks_env("MESSAGE_EAGER_BYTES=400 TIMEOUT_S=10 FAULT=device=1000000000+");
+    run(unannounced, NULL, 0, true);
+    local_ranks_env("EARLY_WAIT_US=100000 SOFT_BLOCKS=8");
+    run(crowded, NULL, 0, false);
+    for (unsigned kind = 0; kind < 8; kind++) {
+        damage_t how = {.by_slot = kind & 1, .stays = kind & 2, .repeats = kind & 4};
+        local_ranks_env(how.repeats ? "MESSAGE_EAGER_BYTES=400" : "MESSAGE_EAGER_BYTES=400 CHECKSUM=report");
+        run(damaging, &how, 0, true);
+    }
+    return check_report("test_message_errors");
+}
