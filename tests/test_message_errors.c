@@ -21,7 +21,8 @@ static const message_shape_t long_plain = {.bytes = LONG_BYTES, .on_device = tru
 static void run(void (*body)(local_rank_t *self), void *arg, int ranks_per_node, bool log_expected)
 {
     local_ranks_run(&(local_run_t){.size = 2, .ranks_per_node = ranks_per_node, .body = body, .arg = arg,
-                                   .log_expected = log_expected, .may_set_aside = true});
+                                   .log_expected = log_expected});
+    CHECK_EQ(local_ranks_left(), 0);
 }
 
 static sv_message_engine_t *engine_of(const local_rank_t *self)
@@ -245,6 +246,43 @@ static void unannounced(local_rank_t *self)
     selvage_stream_destroy(self->dev, stream);
 }
 
+/* A small message that fails behind its call has a number: those behind it do not wait for it. */
+static void numbered(local_rank_t *self)
+{
+    static uint64_t word, unused[2];
+    const message_shape_t other = {.bytes = 300, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_shape_t held = other;
+    message_end_t end, next;
+    if (self->rank == 0)
+        word = 0;
+    meet(self);
+    message_end_open(&end, self, &held);
+    message_end_open(&next, self, &other);
+    if (self->rank == 0) {
+        const sv_await_arg_t arg = {.word = &word, .abort = &unused[0], .late = &unused[1], .epoch = 1,
+                                    .wait_ns = UINT64_C(20000000000)};
+        CHECK_STATUS(selvage_stream_create(self->dev, &held.stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(SV_DEVICE_CALL(self->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, held.stream),
+                     SELVAGE_SUCCESS);
+        fail_call(self, NEVER);
+        message_end_send(&end, &held, 1, TAG + 1, 1);
+        fail_call(self, 1);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_DEVICE);
+        fail_call(self, NEVER);
+        __atomic_store_n(&word, 1, __ATOMIC_RELEASE);
+        message_end_send(&next, &other, 1, TAG, 2);
+    } else {
+        message_end_recv(&next, &other, 0, TAG);
+    }
+    CHECK_STATUS(sv_message_wait(&next.request, NULL), SELVAGE_SUCCESS);
+    if (self->rank == 1)
+        CHECK_EQ(message_end_wrong(&next, other.bytes, 2), -1);
+    message_end_close(&next);
+    message_end_close(&end);
+    if (self->rank == 0)
+        selvage_stream_destroy(self->dev, held.stream);
+}
+
 /* Kernels that wait have no more blocks, all together, than one may have. */
 static void crowded(local_rank_t *self)
 {
@@ -283,14 +321,16 @@ typedef struct damage {
     bool repeats; /* the policy does */
 } damage_t;
 
-/* Where the message lies that rank 0 has sent. */
-static uint8_t *first_byte(const sv_message_engine_t *engine, bool by_slot)
+/* Where the message lies that rank 0 has sent; NULL: not here yet, at most announced. */
+static uint8_t *first_byte(sv_message_engine_t *engine, bool by_slot)
 {
+    (void)sv_message_poll(engine);
     const sv_list_t *it = engine->unexpected.next;
     const sv_mail_t *mail = SV_CONTAINER_OF(it, sv_mail_t, link);
+    if (it == &engine->unexpected || mail->letter->kind != SV_LETTER_EAGER)
+        return NULL;
     if (!by_slot)
         return sv_mail_payload(mail);
-    CHECK(mail->near != NULL);
     return mail->near->near.base + mail->near_count % SV_NEAR_SLOTS * (engine->near_bytes + 256); /* 256 is its tail */
 }
 
@@ -298,10 +338,11 @@ static void receive_damaged(local_rank_t *self, message_end_t *end, const messag
 {
     const damage_t *how = self->arg;
     sv_message_engine_t *engine = engine_of(self);
-    bool found = false;
-    while (!found)
-        CHECK_STATUS(sv_message_look(self->comm, 0, TAG, &found, NULL, NULL), SELVAGE_SUCCESS);
-    uint8_t *byte = first_byte(engine, how->by_slot);
+    uint8_t *byte;
+    pthread_mutex_lock(&engine->lock);
+    while (!(byte = first_byte(engine, how->by_slot)))
+        ;
+    pthread_mutex_unlock(&engine->lock);
     *byte ^= 1;
     message_end_recv(end, in, 0, TAG);
     if (in->on_device) { /* its kernel, if anybody has launched it, reads what is there now */
@@ -353,6 +394,9 @@ int main(void)
     run(ended_while_copying, NULL, 1, true);
     local_ranks_env("MESSAGE_EAGER_BYTES=400 TIMEOUT_S=10 FAULT=device=1000000000+");
     run(unannounced, NULL, 0, true);
+    local_ranks_env("TIMEOUT_S=10 FAULT=device=1000000000");
+    run(numbered, NULL, 0, true);
+    run(numbered, NULL, 1, true);
     local_ranks_env("EARLY_WAIT_US=100000 SOFT_BLOCKS=8");
     run(crowded, NULL, 0, false);
     for (unsigned kind = 0; kind < 8; kind++) {

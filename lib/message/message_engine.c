@@ -10,11 +10,25 @@
 #include "base/base_memory.h"
 #include "message/message_layout.h"
 
+/* At the end: what is through by now is free as all the rest. */
+static void settle_retired(sv_message_engine_t *engine)
+{
+    for (uint32_t i = 0; i < engine->nrequests; i++) {
+        selvage_request_t *request = engine->table[i];
+        if (!request->retired)
+            continue;
+        request->retired = request->retired_for_good || sv_message_gate(request) != SELVAGE_SUCCESS;
+        engine->quarantined |= request->retired;
+        sv_message_leave_place(request);
+    }
+}
+
 static void release(sv_message_engine_t *engine)
 {
     sv_device_t *dev = engine->dev;
     void *stream[] = {engine->kernel_stream, engine->out_stream, engine->in_stream, engine->peer_stream};
     sv_message_early_end(engine);
+    settle_retired(engine);
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
             SV_DEVICE_CALL(dev, stream_destroy, stream[i]);
@@ -114,8 +128,12 @@ bool sv_message_drain(sv_message_engine_t *engine)
 void sv_message_quiet(selvage_request_t *request)
 {
     const bool packs = request->is_send && request->place.bounce && request->stream != SELVAGE_MESSAGE_NO_STREAM;
-    request->retired = !sv_message_drain(request->engine) || packs;
-    request->engine->quarantined |= request->retired;
+    const bool over = sv_message_drain(request->engine);
+    char text[SV_DETAIL_BYTES];
+    memcpy(text, sv_thread_detail(), sizeof text);
+    request->retired = !over || packs;
+    request->retired_for_good = !over || (packs && sv_message_record(request, request->stream) != SELVAGE_SUCCESS);
+    memcpy(sv_thread_detail(), text, sizeof text);
 }
 
 /* Only what was begun behind a call: a kernel that fills mail ends by itself, and so does a verdict. */

@@ -11,18 +11,26 @@
 #include "message/message_layout.h"
 #include "message/message_near.h"
 
-/* What goes wrong behind the call ends the request, and nothing else. */
-static selvage_status_t settle(selvage_request_t *send, selvage_status_t status)
-{
-    if (status != SELVAGE_SUCCESS && status != SELVAGE_IN_PROGRESS && send->state != SV_REQUEST_COMPLETE)
-        sv_message_complete(send, status);
-    return SELVAGE_SUCCESS;
-}
-
 static sv_letter_t letter_of(const selvage_request_t *send, sv_letter_kind_t kind)
 {
     return (sv_letter_t){.kind = kind, .tag = (uint32_t)send->tag, .number = send->number, .bytes = send->bytes,
                          .attempt = send->attempt, .send_id = sv_message_id(send), .recv_id = send->other_id};
+}
+
+/* What goes wrong behind the call ends the request, and nothing else: messages behind it wait for its number, which is
+   announced as that of a long one whose sender never answers. */
+static selvage_status_t settle(selvage_request_t *send, selvage_status_t status)
+{
+    if (status == SELVAGE_SUCCESS || status == SELVAGE_IN_PROGRESS || send->state == SV_REQUEST_COMPLETE)
+        return SELVAGE_SUCCESS;
+    sv_message_engine_t *engine = send->engine;
+    const sv_letter_t letter = letter_of(send, SV_LETTER_RTS);
+    const bool is_gap = send->mail && !send->told_late && engine->broken == SELVAGE_SUCCESS;
+    const int peer = send->peer;
+    sv_message_complete(send, status);
+    if (is_gap)
+        (void)sv_mail_tell(engine, peer, &letter);
+    return SELVAGE_SUCCESS;
 }
 
 /* Where kernels of a send run that are to be behind the caller's work. */
