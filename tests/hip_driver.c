@@ -163,6 +163,8 @@ static void *use_thread(void *arg)
         good(work, selvage_device_describe(dev, &info)) && good(work, selvage_device_make_current(dev)) &&
         good(work, selvage_device_fill(dev, work->memory, 5, 1, NULL)) && good(work, selvage_device_synchronize(dev)))
         CHECK(info.index == 1 || work->may_miss);
+    if (dev) /* the call above may be the one that fails, and the memory is freed behind this */
+        (void)good(work, selvage_stream_synchronize(dev, NULL));
     selvage_device_close(dev);
     return NULL;
 }

@@ -157,6 +157,19 @@ static void arm(local_rank_t *self, sv_fault_call_t call, int64_t nth)
     atomic_store(&self->comm->fault.call_countdown[call], self->rank == 1 ? nth : NEVER);
 }
 
+static void do_nothing(void *arg)
+{
+    (void)arg;
+}
+
+/* The progress thread may be in the very call that fails: it is through with that when it does something else. */
+static void disarm(local_rank_t *self, sweep_t *sweep)
+{
+    if (self->rank == 1)
+        sweep->hit = atomic_exchange(&self->comm->fault.call_countdown[sweep->call], NEVER) <= 0;
+    sv_progress_call(&self->comm->progress, do_nothing, NULL);
+}
+
 static void series(local_rank_t *self)
 {
     sweep_t *sweep = self->arg;
@@ -179,12 +192,9 @@ static void series(local_rank_t *self)
         sv_coll_destroy(part);
     }
     sv_coll_destroy(coll);
+    disarm(self, sweep);
     if (__atomic_load_n(&self->comm->broken, __ATOMIC_RELAXED) != SELVAGE_SUCCESS)
         sweep->broken = 1;
-    if (self->rank == 1) {
-        atomic_store(&sweep->hit, atomic_load(&self->comm->fault.call_countdown[sweep->call]) <= 0);
-        arm(self, sweep->call, NEVER);
-    }
     local_ranks_barrier(self);
     if (!sweep->broken)
         works(self);
