@@ -73,7 +73,7 @@ static void give_up(selvage_request_t *request)
         sv_mail_put(request->engine, request->mail);
     request->mail = NULL;
     if (request->place.on_device)
-        sv_message_quiet(request);
+        sv_message_quiet(request, true);
     sv_message_leave_place(request);
     sv_message_put_request(request);
 }

@@ -124,15 +124,18 @@ bool sv_message_drain(sv_message_engine_t *engine)
     return over;
 }
 
-/* What packs a send is on the stream of its caller, which may stand still for as long as he likes. */
-void sv_message_quiet(selvage_request_t *request)
+/* What packs a send is on the stream of its caller, which may stand still for as long as he likes. Its event says when
+   that is over: in the call it is recorded now, and behind it that of the gate stands for it, since the stream may be
+   gone. */
+void sv_message_quiet(selvage_request_t *request, bool in_call)
 {
     const bool packs = request->is_send && request->place.bounce && request->stream != SELVAGE_MESSAGE_NO_STREAM;
     const bool over = sv_message_drain(request->engine);
     char text[SV_DETAIL_BYTES];
     memcpy(text, sv_thread_detail(), sizeof text);
-    request->retired = !over || packs;
-    request->retired_for_good = !over || (packs && sv_message_record(request, request->stream) != SELVAGE_SUCCESS);
+    request->retired_for_good =
+        !over || (packs && in_call && sv_message_record(request, request->stream) != SELVAGE_SUCCESS);
+    request->retired = request->retired_for_good || (packs && sv_message_gate(request) != SELVAGE_SUCCESS);
     memcpy(sv_thread_detail(), text, sizeof text);
 }
 
@@ -185,7 +188,7 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
     /* Nothing of a broken engine's is given out again. */
     if (status != SELVAGE_SUCCESS && status != SELVAGE_ERR_CHECKSUM && may_be_at_work(request) &&
         request->engine->broken == SELVAGE_SUCCESS)
-        sv_message_quiet(request);
+        sv_message_quiet(request, false);
     request->state = SV_REQUEST_COMPLETE;
     sv_message_pieces_end(request);
     sv_message_direct_end(request);

@@ -343,9 +343,9 @@ bool sv_message_poll(sv_message_engine_t *engine);
 /* Waits for the engine's own streams, none of which ever waits for a caller's; false if that fails. Only for errors,
    and the thread's detail stays. */
 bool sv_message_drain(sv_message_engine_t *engine);
-/* An error ends a request while the device may be at work for it: waits for that, or retires what that reads and
-   writes. The same. */
-void sv_message_quiet(selvage_request_t *request);
+/* An error ends a request, in the call that began it or behind that, while the device may be at work for it: waits for
+   that, or retires what that reads and writes. The same. */
+void sv_message_quiet(selvage_request_t *request, bool in_call);
 /* Ends all that is under way with this status, whose detail is the thread's; nothing works any more. */
 void sv_message_break(sv_message_engine_t *engine, selvage_status_t status);
 

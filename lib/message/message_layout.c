@@ -21,9 +21,10 @@ static bool is_same(const sv_message_layout_t *layout, const sv_type_map_t *map)
            (map->ndims == 0 || memcmp(own->dims, map->dims, map->ndims * sizeof *map->dims) == 0);
 }
 
+/* At the end, a request that is retired may be packed by it still: then its block is set aside as well. */
 static void destroy(sv_message_engine_t *engine, sv_message_layout_t *layout)
 {
-    if (layout->block)
+    if (layout->block && layout->users == 0)
         SV_DEVICE_CALL(engine->dev, free, layout->block);
     sv_type_map_fini(&layout->map);
     sv_free(layout);
