@@ -72,12 +72,31 @@ static bool choose_stream(selvage_request_t *recv, uint64_t now_ns, void **strea
     return recv->stream == engine->call_stream && now_ns - engine->called_ns < LOCAL_LAUNCH_NS;
 }
 
+unsigned sv_message_early_blocks(const sv_message_engine_t *engine)
+{
+    unsigned blocks = 0;
+    for (int i = 0; i <= SV_EARLY_STREAMS; i++)
+        blocks += engine->early[i].blocks;
+    return blocks;
+}
+
+/* What a lane has with one kernel more. Callers' streams are not told apart: theirs may all run at once. */
+static unsigned widened(const sv_message_engine_t *engine, unsigned lane, unsigned blocks)
+{
+    const unsigned before = engine->early[lane].blocks;
+    if (lane == SV_EARLY_STREAMS)
+        return before + blocks;
+    return before > blocks ? before : blocks;
+}
+
 static void launch(selvage_request_t *recv, sv_verify_job_t *job, void *stream)
 {
     enum { BYTES_IN_NS = 64 }; /* what is longer may take longer */
     sv_message_engine_t *engine = recv->engine;
     const unsigned blocks = sv_message_blocks(recv);
-    if (engine->early_blocks + blocks > sv_message_blocks_most(engine))
+    const unsigned lane = stream == own_stream(recv) ? (unsigned)recv->peer % SV_EARLY_STREAMS : SV_EARLY_STREAMS;
+    const unsigned wide = widened(engine, lane, blocks);
+    if (sv_message_early_blocks(engine) - engine->early[lane].blocks + wide > sv_message_blocks_most(engine))
         return; /* until others are over */
     job->wait_ns = engine->early_wait_ns + recv->bytes / BYTES_IN_NS;
     recv->tried_early = true;
@@ -85,7 +104,9 @@ static void launch(selvage_request_t *recv, sv_verify_job_t *job, void *stream)
         return; /* whoever needs the device finds that again */
     recv->early = true;
     recv->early_blocks = blocks;
-    engine->early_blocks += blocks;
+    recv->early_lane = lane;
+    engine->early[lane].kernels++;
+    engine->early[lane].blocks = wide;
     recv->early_key = recv->key;
 }
 
@@ -170,9 +191,15 @@ bool sv_message_early_fits(const selvage_request_t *recv)
 
 void sv_message_early_gone(selvage_request_t *recv)
 {
+    sv_early_lane_t *lane = &recv->engine->early[recv->early_lane];
+    if (!recv->early)
+        return;
     recv->early = false;
-    recv->engine->early_blocks -= recv->early_blocks;
-    recv->early_blocks = 0;
+    lane->kernels--;
+    if (lane->kernels == 0)
+        lane->blocks = 0;
+    else if (recv->early_lane == SV_EARLY_STREAMS)
+        lane->blocks -= recv->early_blocks;
 }
 
 bool sv_message_early_is_away(selvage_request_t *recv)

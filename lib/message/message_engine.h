@@ -219,7 +219,7 @@ struct selvage_request {
     void *stream;            /* receive: the caller's */
     bool offered, tried_offer; /* receive: its box says that it may be written */
     bool early, tried_early; /* receive: a kernel waits for it, or is not known to be over; there was one */
-    unsigned early_blocks;   /* of that */
+    unsigned early_blocks, early_lane; /* of that, and whose stream it is on */
     uint64_t early_key;      /* what that waits for */
     sv_message_chunk_t *chunk; /* receive: what comes in a slot, on its way to host memory */
     unsigned landing;        /* DIRECT: which place of the receiver's box tells of it ... */
@@ -245,6 +245,11 @@ typedef struct sv_message_known {
     uintptr_t begin, end;
 } sv_message_known_t;
 
+/* Kernels that wait, or are not known to be over. A stream runs one at a time: its widest has all the blocks. */
+typedef struct sv_early_lane {
+    unsigned kernels, blocks;
+} sv_early_lane_t;
+
 /* A message taken out of matching. */
 struct selvage_message {
     sv_message_engine_t *engine;
@@ -268,7 +273,7 @@ struct sv_message_engine {
     size_t eager_bytes, mail_bytes, segment_bytes;
     size_t near_bytes;       /* up to here messages go by slots in device memory, where there are some */
     uint64_t early_wait_ns;  /* how long a kernel may wait for a message; 0: there are none such */
-    unsigned early_blocks;   /* of all kernels that wait, or are not known to be over */
+    sv_early_lane_t early[SV_EARLY_STREAMS + 1]; /* on the engine's streams, and on all those of callers */
     void *call_stream;       /* of the last call that began a request, and when that returned */
     uint64_t called_ns;
     uint32_t ncancels;       /* receives to be taken back that a kernel may have taken */
@@ -412,6 +417,8 @@ bool sv_message_early_is_over(selvage_request_t *recv);
 void sv_message_early_stop(selvage_request_t *recv);
 /* Its kernel is over. */
 void sv_message_early_gone(selvage_request_t *recv);
+/* How many blocks of such kernels may be on the device by now. */
+unsigned sv_message_early_blocks(const sv_message_engine_t *engine);
 /* Ends receives that were to be taken back and whose kernels have gone. */
 void sv_message_early_cancel(sv_message_engine_t *engine);
 /* Waits for all kernels that wait, but no longer than the deadline: a device that has failed ends none. */

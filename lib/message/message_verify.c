@@ -33,7 +33,7 @@ unsigned sv_message_blocks(const selvage_request_t *request)
     return wanted < most ? wanted : most;
 }
 
-/* As many as one may have, whatever the streams: the rest of the device is for what they wait for. */
+/* As many as one may have, all streams together: the rest of the device is for what they wait for. */
 unsigned sv_message_blocks_most(const sv_message_engine_t *engine)
 {
     const unsigned most = (engine->dev->launch_blocks + 1) / 2;
