@@ -226,8 +226,8 @@ struct selvage_request {
     uint64_t landing_stamp;  /* ... by this number */
     struct sv_message_mapping *mapping; /* send: what it is copied to */
     uint64_t offset;         /* in there */
-    bool retired;            /* a device that failed may be at work for it: its memory is nobody else's any more ... */
-    bool retired_for_good;   /* ... and nobody can know for how long */
+    bool retired;            /* ended by an error while the device may be at work: its memory is nobody else's ... */
+    bool retired_for_good;   /* ... and nobody can know until when */
     selvage_status_t error;
     char detail[SV_DETAIL_BYTES / 2];
 };
