@@ -48,14 +48,16 @@ static void check_defaults(void)
 static void check_values(void)
 {
     static const char *const pairs[] = {
-        "SELVAGE_DEVICE", "soft", "SELVAGE_ROUTE", "staged", "SELVAGE_TIMEOUT_S", "2.5e1", "SELVAGE_FLIGHT_SIGNAL",
-        "no", "SELVAGE_SEGMENT_BYTES", "64K", "SELVAGE_INFLIGHT_BYTES", "1T", "SELVAGE_RANKS_PER_NODE", "2",
-        "SELVAGE_TRACE", "out.json", "SELVAGE_KERNEL_COPY_MAX_BYTES", "0", "SELVAGE_SOFT_D2H_GBS", "0.25", NULL};
+        "SELVAGE_DEVICE", "soft", "SELVAGE_ROUTE", "staged", "SELVAGE_TIMEOUT_S", "2.5e1", "SELVAGE_CHECKSUM", "on",
+        "SELVAGE_FLIGHT_SIGNAL", "no", "SELVAGE_SEGMENT_BYTES", "64K", "SELVAGE_INFLIGHT_BYTES", "1T",
+        "SELVAGE_RANKS_PER_NODE", "2", "SELVAGE_TRACE", "out.json", "SELVAGE_KERNEL_COPY_MAX_BYTES", "0",
+        "SELVAGE_SOFT_D2H_GBS", "0.25", NULL};
     sv_config_t c;
     CHECK_STATUS(load(pairs, &c), SELVAGE_SUCCESS);
     CHECK_EQ(c.device, SV_CONFIG_DEVICE_SOFT);
     CHECK_EQ(c.route, 4);
     CHECK(c.timeout_s == 25.0);
+    CHECK_EQ(c.checksum, SV_CONFIG_CHECKSUM_RETRY); /* as "on" says */
     CHECK(!c.flight_signal);
     CHECK_EQ(c.segment_bytes, 65536);
     CHECK_EQ(c.inflight_bytes, INT64_C(1) << 40);
@@ -208,7 +210,7 @@ static void check_print(void)
     CHECK(line != NULL);
     CHECK(line && strstr(line, "8M         environment") == line + 31);
     line = strstr(text, "SELVAGE_CHECKSUM ");
-    CHECK(line && strstr(line, "retry      default      off|retry|report|abort") == line + 31);
+    CHECK(line && strstr(line, "retry      default      off|retry|report|abort|on") == line + 31);
     const char *heading = strstr(text, "what it does");
     line = strstr(text, "SELVAGE_COLL_ALGO"); /* whose range is the longest: the column behind it begins where all do */
     CHECK(heading && line && strstr(line, "algorithm of") == line + (heading - text));

@@ -50,7 +50,8 @@ example() {
 }
 example 2 jacobi --n 60 --steps 40
 example 2 jacobi --n 60 --steps 40 --by-hand
-SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_REPORT=1 example 2 jacobi --n 60 --steps 40
+SELVAGE_CHECKSUM=on SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_REPORT=1 \
+    example 2 jacobi --n 60 --steps 40
 # Its rows are long enough for the route, its sums are not. What it calls is what the report names, by any route.
 for pattern in 'MPI_Sendrecv .* fast ' 'MPI_Allreduce .* staged '; do
     grep -q "$pattern" "$dir/out" || { cat "$dir/out"; echo "FAIL: no \"$pattern\" in the report"; failed=1; }

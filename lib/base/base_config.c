@@ -192,6 +192,8 @@ selvage_status_t sv_config_load(sv_config_lookup_t lookup, void *lookup_arg, sv_
     sv_config_lookup_t read = lookup ? lookup : from_environment;
     for (int i = 0; i < SV_CONFIG_ROWS; i++)
         SV_TRY(load_row(i, read(lookup_arg, sv_config_rows[i].name), &config));
+    if (config.checksum == SV_CONFIG_CHECKSUM_ON)
+        config.checksum = SV_CONFIG_CHECKSUM_RETRY;
     if (!lookup)
         SV_TRY(sv_config_refuse_unknown(&config));
     *config_out = config;

@@ -31,7 +31,8 @@
       "direct packets larger than this go in several messages; a multiple of 64")                                      \
     X(RANKS_PER_NODE, ranks_per_node, INT, "0", "0..1048576", 1,                                                       \
       "divide each node into virtual nodes of this many ranks; 0: whole nodes")                                        \
-    X(CHECKSUM, checksum, CHOICE, "retry", "off|retry|report|abort", 1, "what a packet that does not verify causes")   \
+    X(CHECKSUM, checksum, CHOICE, "retry", "off|retry|report|abort|on", 1,                                             \
+      "what a packet that does not verify causes; on is retry")                                                        \
     X(RETRY_MAX, retry_max, INT, "5", "0..100", 1, "how often a damaged packet is asked for again")                    \
     X(RETRY_TIMEOUT_MS, retry_timeout_ms, REAL, "5000", "0.1..3600000", 0,                                             \
       "a packet missing this long is asked for again; doubles with every question")                                    \
