@@ -141,6 +141,9 @@ static selvage_status_t receive(selvage_request_t *request, sv_mail_t *taken, vo
         sv_message_matched(request, taken);
     else
         sv_message_post(request);
+    /* Its message is there, or may be there, announced by a sender that saw no offer: it begins now. */
+    if (request->offered || request->state == SV_REQUEST_GATE)
+        (void)sv_message_poll(request->engine);
     return SELVAGE_SUCCESS;
 }
 

@@ -114,6 +114,9 @@ static selvage_status_t clear(selvage_request_t *recv)
         recv->engine->came[SV_WAY_DIRECT]++;
         return sv_mail_tell(recv->engine, recv->peer, &letter);
     }
+    recv->route = SV_MESSAGE_NONE;
+    if (recv->early) /* for what will not land: begin() has it go */
+        return SELVAGE_IN_PROGRESS;
     recv->route = SV_MESSAGE_STAGED;
     if (!sv_message_pieces_begin(recv))
         return SELVAGE_IN_PROGRESS;
@@ -199,8 +202,17 @@ static selvage_status_t begin_early(selvage_request_t *recv)
     return sv_message_early_is_away(recv) ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
 }
 
+/* The kernel is there for a message that claims the receive. Where its RTS and the offer have passed each other, the
+   same message comes behind a CTS, to the same landing, and means the same to the kernel. */
+static bool awaits_landing(const selvage_request_t *recv)
+{
+    return !recv->mail && recv->landing_stamp && recv->key == recv->early_key && sv_message_direct_by_kernel(recv);
+}
+
 static selvage_status_t begin(selvage_request_t *recv)
 {
+    if (recv->early && awaits_landing(recv))
+        return clear(recv);
     if (recv->early)
         return begin_early(recv);
     if (recv->bytes)
