@@ -5,6 +5,7 @@
  *   late      sends what the device is still writing
  *   threads   many threads send and receive at the same time
  *   gpus      works with every GPU that it sees, each rank with all of them
+ *   owed      lets calls block between the beginning and the end of long messages, and begins many before any receive
  *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
  *   cost      prints what a call with host buffers costs more, and what one message does
  *   support   prints what MPI says of its support for device memory
@@ -19,7 +20,7 @@
 
 #include "check.h"
 
-enum { BYTES = 4096, THREADS = 4, ROUNDS = 30, PROBES = 2000000 };
+enum { BYTES = 4096, THREADS = 4, ROUNDS = 30, PROBES = 2000000, MANY = 7, LONG_BYTES = 1 << 18 };
 
 static struct {
     selvage_device_t *device;
@@ -233,6 +234,91 @@ static void run_gpus(void)
     }
 }
 
+/* A long message, all of whose bytes are value. */
+static void show(void *memory, int value)
+{
+    selvage_device_fill(the.device, memory, value, LONG_BYTES, the.stream);
+}
+
+static void see(const void *memory, int value)
+{
+    const uint8_t *seen = the.pinned;
+    for (size_t at = 0; at < LONG_BYTES; at += LONG_BYTES - BYTES) {
+        selvage_device_copy(the.device, the.pinned, (const char *)memory + at, BYTES, SELVAGE_COPY_DEVICE_TO_HOST,
+                            the.stream);
+        selvage_stream_synchronize(the.device, the.stream);
+        CHECK(seen[0] == value && seen[BYTES - 1] == value);
+    }
+}
+
+/* Nobody drives this one. */
+static void block(void)
+{
+    MPI_Comm twin;
+    MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+    MPI_Comm_free(&twin);
+}
+
+static void owe_to_right(void *out, int value)
+{
+    MPI_Request request;
+    show(out, value);
+    MPI_Isend(out, LONG_BYTES, MPI_BYTE, the.right, 1, MPI_COMM_WORLD, &request);
+    block();
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    show(out, value + 1);
+    MPI_Send(out, LONG_BYTES, MPI_BYTE, the.right, 2, MPI_COMM_WORLD);
+    block();
+}
+
+static void take_from_left(void *in, int value)
+{
+    MPI_Request request;
+    MPI_Recv(in, LONG_BYTES, MPI_BYTE, the.left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    see(in, value);
+    block();
+    MPI_Irecv(in, LONG_BYTES, MPI_BYTE, the.left, 2, MPI_COMM_WORLD, &request);
+    block();
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    see(in, value + 1);
+}
+
+/* More than slots, and the last one is received first. */
+static void begin_many(void *const *out, void *in, int value)
+{
+    MPI_Request request[MANY];
+    for (int i = 0; i < MANY; i++) {
+        show(out[i], value + i);
+        MPI_Isend(out[i], LONG_BYTES, MPI_BYTE, the.right, i, MPI_COMM_WORLD, &request[i]);
+    }
+    block();
+    for (int i = MANY; i-- > 0;) {
+        MPI_Recv(in, LONG_BYTES, MPI_BYTE, the.left, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        see(in, value + i);
+    }
+    MPI_Waitall(MANY, request, MPI_STATUSES_IGNORE);
+}
+
+/* Every second rank begins. */
+static void run_owed(void)
+{
+    enum { TURNS = 5 };
+    void *out[MANY], *in = device_bytes(LONG_BYTES);
+    for (int i = 0; i < MANY; i++)
+        out[i] = device_bytes(LONG_BYTES);
+    for (int turn = 0; turn < TURNS; turn++) {
+        MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        if (the.rank % 2 == 0)
+            owe_to_right(out[0], 10 * turn + 1);
+        else
+            take_from_left(in, 10 * turn + 1);
+        begin_many(out, in, 10 * turn + 1);
+    }
+    for (int i = 0; i < MANY; i++)
+        selvage_device_free(the.device, out[i]);
+    selvage_device_free(the.device, in);
+}
+
 static void run_thread(void)
 {
     MPI_Request request[2];
@@ -277,7 +363,7 @@ int MPIX_Query_rocm_support(void) __attribute__((weak));
 int main(int argc, char **argv)
 {
     static const struct { const char *name; void (*run)(void); } runs[] = {
-        {"open", run_open}, {"late", run_late}, {"threads", run_threads}, {"gpus", run_gpus},
+        {"open", run_open}, {"late", run_late}, {"threads", run_threads}, {"gpus", run_gpus}, {"owed", run_owed},
         {"thread", run_thread}, {"cost", run_cost}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};

@@ -80,30 +80,30 @@ static void put_behind(message_end_t *end, const message_shape_t *shape)
 }
 
 static selvage_status_t send(message_end_t *end, const message_shape_t *shape, int peer, int tag, uint64_t key,
-                             bool synchronous)
+                             sv_send_kind_t kind)
 {
     const sv_message_buffer_t buffer = {end->buf, &end->map};
     memset(end->buf, MARK, end->span);
     local_ranks_fill(end->packed, shape->bytes, key);
     move(end, true);
     put_behind(end, shape);
-    return sv_message_isend(end->self->comm, "test", &buffer, peer, tag, synchronous, shape->stream, &end->request);
+    return sv_message_isend(end->self->comm, "test", &buffer, peer, tag, kind, shape->stream, &end->request);
 }
 
 selvage_status_t message_end_try_send(message_end_t *end, const message_shape_t *shape, int peer, int tag,
                                       uint64_t key)
 {
-    return send(end, shape, peer, tag, key, false);
+    return send(end, shape, peer, tag, key, SV_SEND_PLAIN);
 }
 
 void message_end_send(message_end_t *end, const message_shape_t *shape, int peer, int tag, uint64_t key)
 {
-    CHECK_STATUS(send(end, shape, peer, tag, key, false), SELVAGE_SUCCESS);
+    CHECK_STATUS(send(end, shape, peer, tag, key, SV_SEND_PLAIN), SELVAGE_SUCCESS);
 }
 
 void message_end_issend(message_end_t *end, const message_shape_t *shape, int peer, int tag, uint64_t key)
 {
-    CHECK_STATUS(send(end, shape, peer, tag, key, true), SELVAGE_SUCCESS);
+    CHECK_STATUS(send(end, shape, peer, tag, key, SV_SEND_SYNCHRONOUS), SELVAGE_SUCCESS);
 }
 
 void message_end_mark(message_end_t *end)

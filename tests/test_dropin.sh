@@ -47,7 +47,17 @@ for call in Allreduce Reduce Bcast Allgather Alltoall Reduce_scatter_block; do
     grep -q "MPI_$call .* fast " <<<"$seen" || { echo "FAIL: MPI_$call did not take the fast route"; failed=1; }
 done
 grep -v staged <<<"$seen"
-unset SELVAGE_JOB SELVAGE_DROPIN_FAST SELVAGE_DROPIN_FAST_BYTES
+# As it is unless somebody says otherwise: what would wait for another rank is staged.
+unset SELVAGE_DROPIN_FAST
+seen=$(SELVAGE_REPORT=on run 2 dropin_messages 14 200 fits 2>&1) || { echo "$seen"; failed=1; }
+for call in 'Send +fast' 'Isend +fast' 'Isend +staged' 'Ssend +fast' 'Sendrecv +fast' 'Bsend +staged'; do
+    grep -Eq "^ +[01] +[01] +MPI_$call " <<<"$seen" || { echo "FAIL: the report has no MPI_$call"; failed=1; }
+done
+run 3 dropin_messages 15 100
+SELVAGE_DROPIN_SLOT_BYTES=4K run 2 dropin_messages 16 100 fits
+seen=$(SELVAGE_REPORT=on run 2 dropin_collectives 4 50 2>&1) || failed=1
+grep -q "MPI_Allreduce .* fast " <<<"$seen" || { echo "FAIL: MPI_Allreduce did not take the fast route"; failed=1; }
+unset SELVAGE_JOB SELVAGE_DROPIN_FAST_BYTES
 for program in mpifh usempi f08; do
     [ ! -x "$top_builddir/tests/dropin_$program" ] || run 2 "dropin_$program" "" ""
 done

@@ -35,6 +35,11 @@ esac
 program 2 late '^ +0 +1 +MPI_Sendrecv +staged +1 +4096' SELVAGE_REPORT=1
 program 2 threads '0 failed'
 program 2 gpus '^[1-9] GPUs'
+# Where no rank is to wait for another's host: what slots have room for goes fast, the rest is staged.
+program 2 owed '^ +0 +1 +MPI_Isend +fast ' SELVAGE_REPORT=1
+grep -Eq '^ +0 +1 +MPI_Isend +staged ' "$dir/out" || { cat "$dir/out"; echo "FAIL: no message was staged"; failed=1; }
+program 4 owed '0 failed' SELVAGE_DROPIN_FAST_BYTES=96
+program 2 owed '0 failed' SELVAGE_DROPIN_FAST=off
 program 2 thread '0 failed' SELVAGE_PROGRESS=thread
 program 1 cost 'cost of an untouched call: -?[0-9.]+ ns'
 grep cost "$dir/out"

@@ -79,6 +79,15 @@ selvage_status_t selvage_message_isend(selvage_comm_t *comm, const void *buf, si
 /** @brief The same, complete only when a receive has matched it. */
 selvage_status_t selvage_message_issend(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
                                         int destination, int tag, void *stream, selvage_request_t **request);
+/**
+ * @brief The same as selvage_message_isend(), complete whatever the receiver does: the message waits in a slot of the
+ *        receiver's device memory (selvage_comm_params_t::message_slot_bytes), where a receive into host memory takes it
+ *        from, too. Slots are made behind the first messages between two ranks of a node, to and fro.
+ * @return also ERR_LIMIT, and nothing is sent or logged: it is no device memory, it is longer than a slot, none is free,
+ *         or the receiver has none
+ */
+selvage_status_t selvage_message_ibsend(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
+                                        int destination, int tag, void *stream, selvage_request_t **request);
 /** @brief Begins to receive at most @p count elements, from one rank or any, with one tag or any. */
 selvage_status_t selvage_message_irecv(selvage_comm_t *comm, void *buf, size_t count, MPI_Datatype type, int source,
                                        int tag, void *stream, selvage_request_t **request);

@@ -95,14 +95,14 @@ static void translate(selvage_message_status_t *status)
 /* --- starting ----------------------------------------------------------------------------------------------------- */
 
 static selvage_status_t begin_send(const char *call, selvage_comm_t *comm, const api_buffer_t *given, int rank,
-                                   int tag, bool synchronous, void *stream, selvage_request_t **request)
+                                   int tag, sv_send_kind_t kind, void *stream, selvage_request_t **request)
 {
     api_opened_t opened;
     int peer = 0;
     SV_TRY(check_peer(call, comm, rank, false, &peer));
     SV_TRY(check_tag(call, tag, peer == SV_MESSAGE_NOBODY, &tag));
     SV_TRY(open_buffer(call, given, &opened));
-    selvage_status_t status = sv_message_isend(comm, call, &opened.buffer, peer, tag, synchronous, stream, request);
+    selvage_status_t status = sv_message_isend(comm, call, &opened.buffer, peer, tag, kind, stream, request);
     close_buffer(&opened);
     return status;
 }
@@ -127,7 +127,7 @@ selvage_status_t selvage_message_isend(selvage_comm_t *comm, const void *buf, si
     SV_API_NEED(comm);
     SV_API_NEED(request);
     sv_api_enter(comm);
-    return sv_api_leave(begin_send(__func__, comm, &given, destination, tag, false, stream, request));
+    return sv_api_leave(begin_send(__func__, comm, &given, destination, tag, SV_SEND_PLAIN, stream, request));
 }
 
 selvage_status_t selvage_message_issend(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
@@ -137,7 +137,17 @@ selvage_status_t selvage_message_issend(selvage_comm_t *comm, const void *buf, s
     SV_API_NEED(comm);
     SV_API_NEED(request);
     sv_api_enter(comm);
-    return sv_api_leave(begin_send(__func__, comm, &given, destination, tag, true, stream, request));
+    return sv_api_leave(begin_send(__func__, comm, &given, destination, tag, SV_SEND_SYNCHRONOUS, stream, request));
+}
+
+selvage_status_t selvage_message_ibsend(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
+                                        int destination, int tag, void *stream, selvage_request_t **request)
+{
+    const api_buffer_t given = {(void *)(uintptr_t)buf, count, type};
+    SV_API_NEED(comm);
+    SV_API_NEED(request);
+    sv_api_enter(comm);
+    return sv_api_leave(begin_send(__func__, comm, &given, destination, tag, SV_SEND_BUFFERED, stream, request));
 }
 
 selvage_status_t selvage_message_irecv(selvage_comm_t *comm, void *buf, size_t count, MPI_Datatype type, int source,
@@ -171,7 +181,7 @@ selvage_status_t selvage_message_send(selvage_comm_t *comm, const void *buf, siz
     selvage_request_t *request = NULL;
     SV_API_NEED(comm);
     sv_api_enter(comm);
-    selvage_status_t status = begin_send(__func__, comm, &given, destination, tag, false, stream, &request);
+    selvage_status_t status = begin_send(__func__, comm, &given, destination, tag, SV_SEND_PLAIN, stream, &request);
     return sv_api_leave(status == SELVAGE_SUCCESS ? finish(&request, NULL) : status);
 }
 
@@ -199,7 +209,7 @@ selvage_status_t selvage_message_sendrecv(selvage_comm_t *comm, const void *send
     selvage_status_t status = begin_recv(__func__, comm, &in, source, recv_tag, stream, &recv);
     if (status != SELVAGE_SUCCESS)
         return sv_api_leave(status);
-    status = begin_send(__func__, comm, &out, destination, send_tag, false, stream, &send);
+    status = begin_send(__func__, comm, &out, destination, send_tag, SV_SEND_PLAIN, stream, &send);
     if (status != SELVAGE_SUCCESS) {
         sv_message_cancel(recv);
         sv_message_let_go(&recv);

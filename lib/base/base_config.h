@@ -67,8 +67,8 @@ typedef struct sv_config {
     uint64_t coll_arena_bytes;
     int coll_channels_min, coll_channels_max;
     uint64_t work_fifo_bytes;
-    bool dropin_fast;
-    uint64_t dropin_fast_bytes;
+    int dropin_fast;
+    uint64_t dropin_fast_bytes, dropin_slot_bytes;
     int dropin_sync;
     char job[SV_CONFIG_TEXT_BYTES];
     bool report;

@@ -84,10 +84,13 @@
       "channels (blocks) of a collective at most; 0: suits the device")                                                \
     X(WORK_FIFO_BYTES, work_fifo_bytes, BYTES, "256K", "4096..1073741824", 0,                                          \
       "pinned memory in which work of groups of collectives waits for the device; a power of two")                     \
-    X(DROPIN_FAST, dropin_fast, BOOL, "off", "", 1,                                                                    \
-      "under selvage-run, long messages and collectives of device memory go from device to device")                    \
-    X(DROPIN_FAST_BYTES, dropin_fast_bytes, BYTES, "128K", "96..1073741824", 1,                                        \
+    X(DROPIN_FAST, dropin_fast, CHOICE, "auto", "auto|on|off", 1,                                                      \
+      "under selvage-run, long messages and collectives of device memory go from device to device; auto: those "       \
+      "messages that wait for nobody")                                                                                 \
+    X(DROPIN_FAST_BYTES, dropin_fast_bytes, BYTES, "64K", "96..1073741824", 1,                                         \
       "what is at least so long; the rest is staged")                                                                  \
+    X(DROPIN_SLOT_BYTES, dropin_slot_bytes, BYTES, "8M", "4K..1G", 1,                                                  \
+      "what is at most so long waits for nobody; each rank has four slots for each other one of its node")             \
     X(DROPIN_SYNC, dropin_sync, CHOICE, "device", "device|default|none|check", 0,                                      \
       "what MPI calls of the drop-in wait for before they touch device memory: all work, that of the default stream, " \
       "nothing; check: all work, and a warning if it was needed")                                                      \

@@ -33,10 +33,15 @@ typedef enum sv_drop_sync {
     SV_DROP_SYNC_DEVICE, SV_DROP_SYNC_DEFAULT, SV_DROP_SYNC_NONE, SV_DROP_SYNC_CHECK
 } sv_drop_sync_t;
 
+/* AUTO: messages take the fast route only where neither end then waits for the other's host. */
+typedef enum sv_drop_mode { SV_DROP_FAST_AUTO, SV_DROP_FAST_ON, SV_DROP_FAST_OFF } sv_drop_mode_t;
+
 typedef struct sv_drop_settings {
     sv_drop_sync_t sync;
-    bool report, progress_thread, fast, soft; /* soft: that device is asked for */
+    sv_drop_mode_t fast;
+    bool report, progress_thread, soft; /* soft: that device is asked for */
     int64_t fast_bytes; /* messages of at least so many take the fast route */
+    int64_t slot_bytes; /* and, if it is AUTO, of at most so many */
     char job[64]; /* what selvage-run calls this job; "" without it */
     char trace[512]; /* file of the timeline; "": none */
     int64_t trace_events;
@@ -51,6 +56,8 @@ selvage_device_t *sv_drop_device_of(const void *memory);
 bool sv_drop_has_several(void);
 /* Whether memory is another GPU's than the first one's, open or not. */
 bool sv_drop_is_others(const void *memory);
+/* Whether this program may come to show device memory: its GPU's runtime is loaded, or the software device's asked for. */
+bool sv_drop_may_have_device(void);
 void sv_drop_device_close(void);
 
 /* A stream of a device's, for one user at a time. */
@@ -340,8 +347,8 @@ void sv_drop_fast_begin(void);
 void sv_drop_fast_end(void);
 void sv_drop_fast_see(void); /* this rank has shown device memory */
 
-/* At the beginning of a collective call that blocks, which may open the route: whether it is open. Then all ranks of
-   the call take MPI's non-blocking form and drive it. */
+/* At the beginning of a collective call that blocks, which may open the route: whether ranks may owe each other bytes
+   now. Then all of the call take MPI's non-blocking form and drive it. */
 bool sv_drop_fast_enter(MPI_Comm comm);
 static inline bool sv_drop_enter(MPI_Comm comm)
 {
@@ -350,6 +357,8 @@ static inline bool sv_drop_enter(MPI_Comm comm)
 
 /* On an open route: waits for the other ranks of the call, and says whether all say so. */
 bool sv_drop_fast_agree(MPI_Comm comm, bool mine);
+/* Whether collective calls on a communicator cannot be those of another thread while this one opens the route. */
+bool sv_drop_fast_is_in_order(MPI_Comm comm);
 
 /* Collective calls by Selvage's (drop_fastcoll.c), on an open route: true if that has been done, with MPI's code. */
 bool sv_drop_fastcoll_open(selvage_comm_t *world);
@@ -366,9 +375,12 @@ bool sv_drop_fast_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype send
 bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype type, MPI_Op op,
                                        MPI_Comm comm, int *code);
 
-/* Whether messages of this size take the route, and whether receives of it are watched. */
+/* Whether so much takes the route; whether a message of it may; and whether receives of it are watched, of which those
+   that block need not be while no letter can come to them. */
 bool sv_drop_fast_takes(int64_t count, MPI_Datatype type);
+bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, MPI_Comm comm);
 bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device);
+bool sv_drop_fast_hears(void);
 /* Begins to send; returns the letter to be sent in place of the message, or NULL: it is to be staged. */
 void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest,
                         MPI_Comm comm);

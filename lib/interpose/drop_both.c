@@ -85,7 +85,7 @@ static int both(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
     side_t given = to;
     double begin = PMPI_Wtime();
-    if (__builtin_expect(sv_drop_fast_wanted, 0) && from.peer != MPI_PROC_NULL)
+    if (__builtin_expect(sv_drop_fast_wanted, 0) && from.peer != MPI_PROC_NULL && sv_drop_fast_hears())
         sv_drop_fast_listen(&fast, from.buf, from.count, from.type, comm, !from.host);
     bool receives = take_side(&call, &from, false, true) || unpack_side(&call, &from, &fast);
     bool sends = take_side(&call, &to, true, false);
@@ -122,15 +122,14 @@ static int both_apart(const char *name, side_t to, side_t from, MPI_Comm comm, M
     return code == MPI_SUCCESS ? other : code;
 }
 
-static bool goes_apart(const side_t *to)
+static bool goes_apart(const side_t *to, MPI_Comm comm)
 {
-    return sv_drop_has_taken() || (!to->host && to->peer != MPI_PROC_NULL && sv_drop_fast_is_open() &&
-                                   sv_drop_fast_takes(to->count, to->type));
+    return sv_drop_has_taken() || (!to->host && sv_drop_fast_may_send(to->count, to->type, to->peer, comm));
 }
 
 static bool is_watched(const side_t *from)
 {
-    return __builtin_expect(sv_drop_fast_wanted, 0) && from->peer != MPI_PROC_NULL &&
+    return __builtin_expect(sv_drop_fast_wanted, 0) && from->peer != MPI_PROC_NULL && sv_drop_fast_hears() &&
            sv_drop_fast_watches(from->count, from->type, !from->host);
 }
 
@@ -141,7 +140,7 @@ SV_DROP_EXPORT int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype
     side_t to = {(void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag,
                  sv_drop_is_host_typed(sendbuf, sendcount, sendtype)};
     side_t from = {recvbuf, recvcount, recvtype, source, recvtag, sv_drop_is_host_typed(recvbuf, recvcount, recvtype)};
-    if (goes_apart(&to))
+    if (goes_apart(&to, comm))
         return both_apart("MPI_Sendrecv", to, from, comm, status);
     if (!sv_drop_has_open() && to.host && from.host && !is_watched(&from))
         return PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,

@@ -99,7 +99,7 @@ static int look_at_library(struct dl_phdr_info *info, size_t bytes, void *arg)
     return 0;
 }
 
-/* Looked for again only when libraries were loaded since. */
+/* Looked for again only when libraries were loaded since. The caller has the lock. */
 static bool is_gpu_loaded(void)
 {
     search_t search = {.libraries = device.libraries};
@@ -108,6 +108,16 @@ static bool is_gpu_loaded(void)
     device.libraries = search.libraries;
     device.gpu_loaded = device.gpu_loaded || search.found;
     return device.gpu_loaded;
+}
+
+bool sv_drop_may_have_device(void)
+{
+    if (sv_drop_settings()->soft)
+        return true;
+    pthread_mutex_lock(&device.lock);
+    bool loaded = is_gpu_loaded();
+    pthread_mutex_unlock(&device.lock);
+    return loaded;
 }
 
 static bool is_known_to_cuda(void *driver, const void *ptr)

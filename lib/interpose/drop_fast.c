@@ -12,6 +12,13 @@
  * on all of them, once each has been seen to have device memory: the 1st, 2nd, 4th, ... such call asks. The sender
  * alone decides, by size; receives that a letter fits into are looked at from the start, those into host memory if what
  * it announces could fit. One lock (drop_request.c) is held in all of this but what begins a collective call.
+ *
+ * So it is if the route is ON. If it is AUTO, which it is unless somebody says otherwise, no rank is ever to wait for
+ * another's host in a way that MPI does not know: only what a slot in its receiver's device memory has room for now is
+ * sent so, which is complete whatever the receiver does, and what its receiver takes from there whatever the sender
+ * does. All else is staged, nothing need be driven, and collective calls remain MPI's own. What such a job is not to
+ * pay for is left out: receives into host memory are watched only in programs that have loaded a GPU's runtime, and a
+ * rank that has begun one unwatched, before it did, keeps the route closed.
  */
 #include "interpose/drop.h"
 
@@ -39,6 +46,10 @@ static struct {
     unsigned calls;
     int32_t next_id;
     _Atomic bool seen; /* device memory, by this rank */
+    _Atomic bool unwatched; /* a receive has begun that a letter must not come to */
+    bool drives;       /* ON: ranks may owe each other bytes */
+    bool threads;      /* of the program, all of which may call MPI */
+    bool *near;        /* by rank of MPI_COMM_WORLD: on this node */
 } fast;
 
 static uint64_t hash_of(const char *text)
@@ -52,8 +63,12 @@ static uint64_t hash_of(const char *text)
 void sv_drop_fast_begin(void)
 {
     const sv_drop_settings_t *settings = sv_drop_settings();
+    int level = MPI_THREAD_SINGLE;
+    PMPI_Query_thread(&level);
+    fast.threads = level == MPI_THREAD_MULTIPLE;
+    fast.drives = settings->fast == SV_DROP_FAST_ON;
     fast.job = hash_of(settings->job);
-    sv_drop_fast_wanted = settings->fast && settings->job[0];
+    sv_drop_fast_wanted = settings->fast != SV_DROP_FAST_OFF && settings->job[0];
 }
 
 void sv_drop_fast_see(void)
@@ -75,13 +90,71 @@ static bool all_agree(bool mine)
     return all;
 }
 
+/* Who is on this node, by rank of MPI_COMM_WORLD; returns how many. */
+static int find_node(int *rank_out)
+{
+    MPI_Comm node = MPI_COMM_NULL;
+    MPI_Group own, world;
+    PMPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    const int n = sv_drop_size(node);
+    PMPI_Comm_group(node, &own);
+    PMPI_Comm_group(MPI_COMM_WORLD, &world);
+    for (int i = 0; i < n; i++)
+        PMPI_Group_translate_ranks(own, 1, &i, world, &rank_out[i]);
+    PMPI_Group_free(&own);
+    PMPI_Group_free(&world);
+    PMPI_Comm_free(&node);
+    return n;
+}
+
+/* A message to each of the node, twice: behind those there are slots. */
+static bool greet(int n, const int *rank)
+{
+    enum { ROUNDS = 3, TAG = INT32_MAX };
+    int me = 0;
+    bool good = true;
+    while (rank[me] != sv_drop_rank(MPI_COMM_WORLD))
+        me++;
+    for (int i = 0; i < ROUNDS * n; i++) {
+        const int shift = i % n;
+        uint64_t out = 0, in;
+        good = shift == 0 ? good
+                          : selvage_message_sendrecv(fast.world, &out, sizeof out, MPI_BYTE, rank[(me + shift) % n], TAG,
+                                                     &in, sizeof in, MPI_BYTE, rank[(me + n - shift) % n], TAG,
+                                                     SELVAGE_MESSAGE_NO_STREAM, NULL) == SELVAGE_SUCCESS && good;
+    }
+    return good;
+}
+
+static bool meet_neighbours(void)
+{
+    const int size = sv_drop_size(MPI_COMM_WORLD);
+    int *rank = calloc((size_t)size, sizeof *rank);
+    fast.near = calloc((size_t)size, sizeof *fast.near);
+    if (!rank || !fast.near)
+        sv_drop_fatal("no memory", "for the fast route");
+    const int n = find_node(rank);
+    for (int i = 0; i < n; i++)
+        fast.near[rank[i]] = true;
+    const bool good = greet(n, rank);
+    free(rank);
+    return good;
+}
+
+static bool make_world(void)
+{
+    selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = sv_drop_device(),
+                                    .message_slot_bytes = (size_t)sv_drop_settings()->slot_bytes};
+    return selvage_comm_create(MPI_COMM_WORLD, &params, &fast.world) == SELVAGE_SUCCESS;
+}
+
 static void open_route(void)
 {
-    selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = sv_drop_device()};
-    if (!all_agree(atomic_load_explicit(&fast.seen, memory_order_relaxed)))
+    if (!all_agree(atomic_load_explicit(&fast.seen, memory_order_relaxed) &&
+                   !atomic_load_explicit(&fast.unwatched, memory_order_relaxed)))
         return;
-    bool made = selvage_comm_create(MPI_COMM_WORLD, &params, &fast.world) == SELVAGE_SUCCESS;
-    fast.refused = !all_agree(made);
+    bool made = make_world();
+    fast.refused = !all_agree(made) || !all_agree(meet_neighbours());
     if (!fast.refused && !all_agree(sv_drop_fastcoll_open(fast.world)))
         sv_drop_fastcoll_close();
     if (!fast.refused)
@@ -95,22 +168,29 @@ static bool is_everybody(MPI_Comm comm)
     return comm == MPI_COMM_WORLD || (sv_drop_is_inside(comm) && sv_drop_size(comm) == sv_drop_size(MPI_COMM_WORLD));
 }
 
+bool sv_drop_fast_is_in_order(MPI_Comm comm)
+{
+    return fast.drives || !fast.threads || comm == MPI_COMM_WORLD;
+}
+
 bool sv_drop_fast_enter(MPI_Comm comm)
 {
     if (comm == MPI_COMM_NULL)
         return false;
-    if (!sv_drop_fast_is_open() && !fast.refused && is_everybody(comm)) {
+    if (!sv_drop_fast_is_open() && !fast.refused && sv_drop_fast_is_in_order(comm) && is_everybody(comm)) {
         fast.calls++;
         if ((fast.calls & (fast.calls - 1)) == 0)
             open_route();
     }
-    return sv_drop_fast_is_open();
+    return fast.drives && sv_drop_fast_is_open();
 }
 
 bool sv_drop_fast_agree(MPI_Comm comm, bool mine)
 {
     MPI_Request request = MPI_REQUEST_NULL;
     int own = mine, all = 0;
+    if (!fast.drives)
+        return PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS && all;
     int code = PMPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, comm, &request);
     return sv_drop_drive(code, &request, MPI_STATUS_IGNORE) == MPI_SUCCESS && all;
 }
@@ -124,6 +204,8 @@ void sv_drop_fast_end(void)
     atomic_store_explicit(&fast.open, false, memory_order_relaxed);
     sv_drop_fastcoll_close();
     selvage_comm_destroy(fast.world);
+    free(fast.near);
+    fast.near = NULL;
 }
 
 /* --- sending ------------------------------------------------------------------------------------------------------ */
@@ -155,10 +237,36 @@ bool sv_drop_fast_takes(int64_t count, MPI_Datatype type)
     return is_as_long(count, type, sv_drop_settings()->fast_bytes);
 }
 
+bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, MPI_Comm comm)
+{
+    MPI_Count bytes = 0;
+    int to;
+    if (!sv_drop_fast_is_open() || !sv_drop_fast_takes(count, type) || dest < 0 || dest >= sv_drop_size(comm) ||
+        (to = world_rank(comm, dest)) == MPI_UNDEFINED)
+        return false;
+    PMPI_Type_size_x(type, &bytes);
+    return fast.drives || (fast.near[to] && bytes * count <= sv_drop_settings()->slot_bytes);
+}
+
+bool sv_drop_fast_hears(void)
+{
+    return fast.threads || sv_drop_fast_is_open();
+}
+
+/* Whether a letter may come to a receive into host memory before it is complete. */
+static bool may_come(void)
+{
+    if (fast.drives || sv_drop_fast_is_open() || sv_drop_may_have_device())
+        return true;
+    atomic_store_explicit(&fast.unwatched, true, memory_order_relaxed);
+    return false;
+}
+
 /* A receive that is too short for what a letter announces must say so, if it is long enough for the letter. */
 bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device)
 {
-    return is_as_long(count, type, device ? SV_DROP_LETTER_BYTES : sv_drop_settings()->fast_bytes);
+    return !fast.refused && is_as_long(count, type, device ? SV_DROP_LETTER_BYTES : sv_drop_settings()->fast_bytes) &&
+           (device || may_come());
 }
 
 /* The route is one GPU's; memory of another one is staged. Types may lead elsewhere than the address says. */
@@ -173,15 +281,15 @@ void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, M
                         MPI_Comm comm)
 {
     MPI_Count bytes;
-    int size = sv_drop_size(comm), to;
-    if (!sv_drop_fast_is_open() || !sv_drop_fast_takes(count, type) || !is_on_route(buf, type) || dest < 0 ||
-        dest >= size || (to = world_rank(comm, dest)) == MPI_UNDEFINED)
+    if (!is_on_route(buf, type))
         return NULL;
+    const int to = world_rank(comm, dest);
     PMPI_Type_size_x(type, &bytes);
     letter_t letter = {LETTER_MAGIC, fast.job, (uint64_t)(bytes * count), sv_drop_rank(MPI_COMM_WORLD), fast.next_id};
-    if (selvage_message_isend(fast.world, buf, (size_t)count, type, to, fast.next_id, SELVAGE_MESSAGE_NO_STREAM,
-                              &state->request) != SELVAGE_SUCCESS)
-        return NULL; /* a type that nobody takes apart */
+    if ((fast.drives ? selvage_message_isend : selvage_message_ibsend)(
+            fast.world, buf, (size_t)count, type, to, fast.next_id, SELVAGE_MESSAGE_NO_STREAM, &state->request) !=
+        SELVAGE_SUCCESS)
+        return NULL; /* a type that nobody takes apart, or no slot */
     fast.next_id = fast.next_id == INT32_MAX ? 0 : fast.next_id + 1;
     void *copy = calloc(1, SV_DROP_LETTER_BYTES);
     if (!copy)

@@ -97,7 +97,7 @@ static bool finish(const char *call, size_t bytes, selvage_status_t status, int 
 /* Alike on all ranks: the communicator, and the bytes of an argument that they all have. */
 static bool is_due(MPI_Comm comm, int64_t count, MPI_Datatype type)
 {
-    return fast.coll && sv_drop_fast_takes(count, type) && is_world(comm);
+    return fast.coll && sv_drop_fast_takes(count, type) && sv_drop_fast_is_in_order(comm) && is_world(comm);
 }
 
 static bool agree(MPI_Comm comm, bool mine)

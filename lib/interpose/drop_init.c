@@ -24,22 +24,40 @@ static int64_t number_of(const char *text)
     return *end == 'K' ? number << 10 : *end == 'M' ? number << 20 : *end == 'G' ? number << 30 : number;
 }
 
+/* The place of a value that is one of these. */
+static int choice_of(const char *value, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(value, names[i]) == 0)
+            return (int)i;
+    return 0;
+}
+
+static bool is_given(const selvage_setting_t *setting)
+{
+    return strcmp(setting->source, "environment") == 0;
+}
+
 static void take_setting(void *arg, const selvage_setting_t *setting)
 {
-    static const char *const policies[] = {"device", "default", "none", "check"};
+    static const char *const policies[] = {"device", "default", "none", "check"}, *const modes[] = {"auto", "on", "off"};
     sv_drop_settings_t *settings = arg;
     if (strcmp(setting->name, "SELVAGE_DROPIN_SYNC") == 0)
-        for (int i = 0; i < (int)(sizeof policies / sizeof policies[0]); i++)
-            if (strcmp(setting->value, policies[i]) == 0)
-                settings->sync = (sv_drop_sync_t)i;
+        settings->sync = (sv_drop_sync_t)choice_of(setting->value, policies, sizeof policies / sizeof policies[0]);
     if (strcmp(setting->name, "SELVAGE_REPORT") == 0)
         settings->report = strcmp(setting->value, "on") == 0;
     if (strcmp(setting->name, "SELVAGE_DEVICE") == 0)
         settings->soft = strcmp(setting->value, "soft") == 0;
     if (strcmp(setting->name, "SELVAGE_DROPIN_FAST") == 0)
-        settings->fast = strcmp(setting->value, "on") == 0;
+        settings->fast = (sv_drop_mode_t)choice_of(setting->value, modes, sizeof modes / sizeof modes[0]);
     if (strcmp(setting->name, "SELVAGE_DROPIN_FAST_BYTES") == 0)
-        settings->fast_bytes = number_of(setting->value);
+        settings->fast_bytes = is_given(setting) || settings->fast_bytes == 0 ? number_of(setting->value)
+                                                                              : settings->fast_bytes;
+    /* Who asks for checksums has what can be announced go where they are. */
+    if (strcmp(setting->name, "SELVAGE_CHECKSUM") == 0 && is_given(setting) && strcmp(setting->value, "off") != 0)
+        settings->fast_bytes = SV_DROP_LETTER_BYTES;
+    if (strcmp(setting->name, "SELVAGE_DROPIN_SLOT_BYTES") == 0)
+        settings->slot_bytes = number_of(setting->value);
     if (strcmp(setting->name, "SELVAGE_PROGRESS") == 0)
         settings->progress_thread = strcmp(setting->value, "thread") == 0;
     if (strcmp(setting->name, "SELVAGE_TRACE") == 0)

@@ -42,7 +42,7 @@ static bool isend_fast(const kind_t *kind, const char *name, const void *buf, in
                            .begin_ns = sv_drop_trace_now()};
     sv_drop_fast_t fast = {0};
     MPI_Request inner = MPI_REQUEST_NULL;
-    if (!sv_drop_fast_is_open() || kind->isend == PMPI_Ibsend || !sv_drop_fast_takes(count, type))
+    if (kind->isend == PMPI_Ibsend || !sv_drop_fast_may_send(count, type, to.peer, to.comm))
         return false;
     PMPI_Type_size_x(type, &bytes);
     call.bytes = bytes * count;
@@ -174,7 +174,7 @@ static int recv_plain(void *buf, int count, MPI_Datatype type, envelope_t from, 
 /* Whether a letter could come in place of a message to host memory. */
 static bool is_watched(int64_t count, MPI_Datatype type, int source)
 {
-    return __builtin_expect(sv_drop_fast_wanted, 0) && source != MPI_PROC_NULL &&
+    return __builtin_expect(sv_drop_fast_wanted, 0) && source != MPI_PROC_NULL && sv_drop_fast_hears() &&
            sv_drop_fast_watches(count, type, false);
 }
 
@@ -188,7 +188,7 @@ static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from
         host || from.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, false, true);
     if (!region && !host)
         return recv_plain(buf, count, type, from, status);
-    if (__builtin_expect(sv_drop_fast_wanted, 0))
+    if (__builtin_expect(sv_drop_fast_wanted, 0) && sv_drop_fast_hears())
         sv_drop_fast_listen(&fast, buf, count, type, from.comm, !host);
     if (!region && fast.listens)
         region = sv_drop_unpacking(&call, buf, count, type);

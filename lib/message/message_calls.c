@@ -72,7 +72,7 @@ static void give_up(selvage_request_t *request)
     if (request->mail)
         sv_mail_put(request->engine, request->mail);
     request->mail = NULL;
-    if (request->place.on_device)
+    if (request->place.on_device && !request->refused)
         sv_message_quiet(request, true);
     sv_message_leave_place(request);
     sv_message_put_request(request);
@@ -116,13 +116,14 @@ static selvage_status_t send(selvage_request_t *request, void *stream)
 }
 
 selvage_status_t sv_message_isend(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
-                                  int tag, bool synchronous, void *stream, selvage_request_t **request_out)
+                                  int tag, sv_send_kind_t kind, void *stream, selvage_request_t **request_out)
 {
     selvage_request_t *request;
     SV_TRY(begin(comm, call, buffer, stream, &request));
     request->peer = peer;
     request->tag = tag;
-    request->synchronous = synchronous;
+    request->synchronous = kind == SV_SEND_SYNCHRONOUS;
+    request->buffered = kind == SV_SEND_BUFFERED;
     return conclude(request, send(request, stream), request_out);
 }
 

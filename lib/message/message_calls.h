@@ -17,8 +17,11 @@ typedef struct sv_message_buffer {
     const sv_type_map_t *map;
 } sv_message_buffer_t;
 
+typedef enum sv_send_kind { SV_SEND_PLAIN, SV_SEND_SYNCHRONOUS, SV_SEND_BUFFERED } sv_send_kind_t;
+
+/* A buffered one is refused, with ERR_LIMIT and nothing logged, if it would wait for its receiver. */
 selvage_status_t sv_message_isend(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
-                                  int tag, bool synchronous, void *stream, selvage_request_t **request_out);
+                                  int tag, sv_send_kind_t kind, void *stream, selvage_request_t **request_out);
 selvage_status_t sv_message_irecv(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
                                   int tag, void *stream, selvage_request_t **request_out);
 selvage_status_t sv_message_imrecv(selvage_message_t **message, const char *call, const sv_message_buffer_t *buffer,

@@ -63,6 +63,8 @@ static void settle_figures(sv_message_engine_t *engine)
     engine->near_bytes = NEAR_FACTOR * engine->eager_bytes;
     if (engine->near_bytes > engine->segment_bytes) /* which go through one piece of pinned memory to the host's */
         engine->near_bytes = engine->segment_bytes;
+    if (engine->comm->message_slot_bytes)
+        engine->near_bytes = engine->comm->message_slot_bytes;
     engine->early_wait_ns = sv_message_early_patience_ns(engine->comm);
     engine->exchange = engine->comm->nonce | UINT32_MAX; /* exchanges count from the nonce on, and never so far */
 }

@@ -193,6 +193,7 @@ struct selvage_request {
     sv_message_engine_t *engine;
     uint32_t index, generation;
     bool is_send, synchronous, cancelled, detached;
+    bool buffered, refused;  /* send: is not to wait for its receiver; so it was not begun */
     sv_request_state_t state;
     sv_message_place_t place;
     int peer, tag;           /* as wanted, and from the match on as they are */

@@ -96,7 +96,7 @@ bool sv_near_take(const selvage_request_t *send, sv_mail_t *mail)
     /* Partners: the releases in sv_near_leave() and sv_message_box_wish() of the reader. */
     if (!end->near.base || send->bytes > send->engine->near_bytes ||
         __atomic_load_n(&end->box->near_freed[slot], __ATOMIC_ACQUIRE) != end->near.given[slot] ||
-        __atomic_load_n(&end->box->wants_host, __ATOMIC_ACQUIRE))
+        (!send->buffered && __atomic_load_n(&end->box->wants_host, __ATOMIC_ACQUIRE)))
         return false;
     end->near.count = end->near.given[slot] = count;
     mail->near = end;

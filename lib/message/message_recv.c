@@ -90,15 +90,33 @@ static selvage_status_t take_small_again(selvage_request_t *recv)
     return tell(recv, SV_LETTER_AGAIN, 0);
 }
 
+/* A slot of a size of its own may have more than a piece of pinned memory has room for. */
+static bool is_beyond_pinned(const selvage_request_t *recv)
+{
+    return !recv->place.on_device && recv->mail->near && recv->bytes > recv->engine->segment_bytes;
+}
+
+/* To the host's memory, in the poll: rare, since senders that can wait hear of it (sv_message_box_wish()). */
+static selvage_status_t fetch(selvage_request_t *recv)
+{
+    const sv_message_engine_t *engine = recv->engine;
+    if (recv->chunk)
+        memcpy(recv->place.data, recv->chunk->pinned, recv->bytes);
+    if (!is_beyond_pinned(recv))
+        return SELVAGE_SUCCESS;
+    const sv_near_place_t from = sv_near_place(engine, recv->mail->near, recv->mail->near_count);
+    SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, recv->place.data, from.payload, recv->bytes, SV_COPY_D2H,
+                          engine->kernel_stream));
+    return SV_DEVICE_CALL(engine->dev, stream_sync, engine->kernel_stream);
+}
+
 static selvage_status_t judge_small(selvage_request_t *recv, selvage_status_t found)
 {
     sv_mail_t *mail = recv->mail;
     if (found != SELVAGE_SUCCESS && may_take_again(recv))
         return take_small_again(recv);
+    selvage_status_t status = found == SELVAGE_SUCCESS ? fetch(recv) : give_up(recv);
     recv->mail = NULL;
-    selvage_status_t status = found == SELVAGE_SUCCESS ? SELVAGE_SUCCESS : give_up(recv);
-    if (recv->chunk && status == SELVAGE_SUCCESS)
-        memcpy(recv->place.data, recv->chunk->pinned, recv->bytes);
     selvage_status_t taken = sv_mail_taken(recv->engine, mail);
     SV_TRY(status);
     SV_TRY(taken);
@@ -149,14 +167,16 @@ static selvage_status_t judge_long(selvage_request_t *recv, selvage_status_t fou
 
 /* --- the way there ------------------------------------------------------------------------------------------------ */
 
-/* Out of a slot in device memory; to the host's by way of pinned memory. */
+/* Out of a slot in device memory; to the host's by way of pinned memory, or, verified where it is, behind that. */
 static selvage_status_t take_from_slot(selvage_request_t *recv)
 {
     sv_message_engine_t *engine = recv->engine;
     const sv_mail_t *mail = recv->mail;
     const sv_near_place_t from = sv_near_place(engine, mail->near, mail->near_count);
     uint8_t *to = recv->place.data;
-    if (!recv->place.on_device) {
+    if (is_beyond_pinned(recv)) {
+        to = NULL;
+    } else if (!recv->place.on_device) {
         if (!recv->chunk && !(recv->chunk = sv_message_take_chunk(engine, false)))
             return SELVAGE_IN_PROGRESS;
         to = recv->chunk->pinned;

@@ -372,7 +372,11 @@ selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
     send->number = peer->sent + 1;
     send->before = peer->last[sv_message_tag_class(send->tag)];
     sv_message_identify(send);
-    if (has_slot(send, peer) || is_small(send, peer))
+    send->refused = send->buffered && !has_slot(send, peer);
+    if (send->refused)
+        return sv_error_quiet(SELVAGE_ERR_LIMIT, "rank %d has no room for a message of %llu bytes now", send->peer,
+                              (unsigned long long)send->bytes);
+    if (send->mail || has_slot(send, peer) || is_small(send, peer))
         SV_TRY(begin_small(send, stream));
     else if (sv_message_claim(send, peer))
         SV_TRY(begin_claimed(send, peer, stream));

@@ -50,6 +50,7 @@ static selvage_status_t set_up_alone(selvage_comm_t *comm, const selvage_comm_pa
     sv_config_bind_log(&comm->config, &comm->binding);
     sv_comm_bind(comm);
     comm->timeout_s = params && params->timeout_s != 0 ? params->timeout_s : comm->config.timeout_s;
+    comm->message_slot_bytes = params ? params->message_slot_bytes : 0;
     SV_TRY(sv_fault_parse(comm->config.fault, comm->wire->rank, &comm->fault));
     comm->binding.fault = &comm->fault;
     sv_comm_bind(comm);

@@ -99,6 +99,7 @@ struct selvage_comm {
     int tag_next;
     uint64_t sends_in_flight, bytes_in_flight; /* caps: requests_max, inflight_bytes */
     double timeout_s;
+    size_t message_slot_bytes; /* as the caller wants it, or 0 */
     uint64_t last_control_ns;      /* when anything was last heard on the control channel */
     unsigned warnings;             /* of bad packets so far: only the first few are logged */
     unsigned polls;                /* of exchanges that need no messages */
