@@ -101,6 +101,11 @@ void message_end_send(message_end_t *end, const message_shape_t *shape, int peer
     CHECK_STATUS(send(end, shape, peer, tag, key, SV_SEND_PLAIN), SELVAGE_SUCCESS);
 }
 
+selvage_status_t message_end_ibsend(message_end_t *end, const message_shape_t *shape, int peer, int tag, uint64_t key)
+{
+    return send(end, shape, peer, tag, key, SV_SEND_BUFFERED);
+}
+
 void message_end_issend(message_end_t *end, const message_shape_t *shape, int peer, int tag, uint64_t key)
 {
     CHECK_STATUS(send(end, shape, peer, tag, key, SV_SEND_SYNCHRONOUS), SELVAGE_SUCCESS);

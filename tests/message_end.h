@@ -37,6 +37,8 @@ void message_end_send(message_end_t *end, const message_shape_t *shape, int peer
 /* The same, with what the call returns. */
 selvage_status_t message_end_try_send(message_end_t *end, const message_shape_t *shape, int peer, int tag,
                                       uint64_t key);
+/* The same, not to wait for its receiver. */
+selvage_status_t message_end_ibsend(message_end_t *end, const message_shape_t *shape, int peer, int tag, uint64_t key);
 void message_end_issend(message_end_t *end, const message_shape_t *shape, int peer, int tag, uint64_t key);
 void message_end_recv(message_end_t *end, const message_shape_t *shape, int peer, int tag);
 

@@ -89,8 +89,9 @@
       "messages that wait for nobody")                                                                                 \
     X(DROPIN_FAST_BYTES, dropin_fast_bytes, BYTES, "64K", "96..1073741824", 1,                                         \
       "what is at least so long; the rest is staged")                                                                  \
-    X(DROPIN_SLOT_BYTES, dropin_slot_bytes, BYTES, "8M", "4K..1G", 1,                                                  \
-      "what is at most so long waits for nobody; each rank has four slots for each other one of its node")             \
+    X(DROPIN_SLOT_BYTES, dropin_slot_bytes, BYTES, "auto", "auto|4K..1G", 1,                                           \
+      "what is at most so long waits for nobody; a rank has four slots for each other one of its node; auto: 32M, or " \
+      "less where all of them would take more than 256M")                                                              \
     X(DROPIN_SYNC, dropin_sync, CHOICE, "device", "device|default|none|check", 0,                                      \
       "what MPI calls of the drop-in wait for before they touch device memory: all work, that of the default stream, " \
       "nothing; check: all work, and a warning if it was needed")                                                      \

@@ -50,6 +50,7 @@ static struct {
     bool drives;       /* ON: ranks may owe each other bytes */
     bool threads;      /* of the program, all of which may call MPI */
     bool *near;        /* by rank of MPI_COMM_WORLD: on this node */
+    int64_t slot_bytes; /* of a slot of the neighbours' */
 } fast;
 
 static uint64_t hash_of(const char *text)
@@ -99,15 +100,29 @@ static int find_node(int *rank_out)
     const int n = sv_drop_size(node);
     PMPI_Comm_group(node, &own);
     PMPI_Comm_group(MPI_COMM_WORLD, &world);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         PMPI_Group_translate_ranks(own, 1, &i, world, &rank_out[i]);
+        fast.near[rank_out[i]] = true;
+    }
     PMPI_Group_free(&own);
     PMPI_Group_free(&world);
     PMPI_Comm_free(&node);
     return n;
 }
 
-/* A message to each of the node, twice: behind those there are slots. */
+/* Four for each neighbour of the node that has most, in all no more than there is to be; alike on all ranks. */
+static int64_t choose_slot_bytes(int node_ranks)
+{
+    const int64_t least = 64 << 10, all = 256 << 20, set = sv_drop_settings()->slot_bytes;
+    int most = node_ranks;
+    int64_t bytes = 32 << 20;
+    PMPI_Allreduce(&node_ranks, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    while (bytes > least && bytes * 4 * (most - 1) > all)
+        bytes /= 2;
+    return set ? set : bytes;
+}
+
+/* A message to each of the node and from each, a few times: behind those there are slots. */
 static bool greet(int n, const int *rank)
 {
     enum { ROUNDS = 3, TAG = INT32_MAX };
@@ -115,18 +130,18 @@ static bool greet(int n, const int *rank)
     bool good = true;
     while (rank[me] != sv_drop_rank(MPI_COMM_WORLD))
         me++;
-    for (int i = 0; i < ROUNDS * n; i++) {
-        const int shift = i % n;
+    for (int i = 0; i < ROUNDS * n && good; i++) {
+        const int shift = i % n, to = rank[(me + shift) % n], from = rank[(me + n - shift) % n];
         uint64_t out = 0, in;
-        good = shift == 0 ? good
-                          : selvage_message_sendrecv(fast.world, &out, sizeof out, MPI_BYTE, rank[(me + shift) % n], TAG,
-                                                     &in, sizeof in, MPI_BYTE, rank[(me + n - shift) % n], TAG,
-                                                     SELVAGE_MESSAGE_NO_STREAM, NULL) == SELVAGE_SUCCESS && good;
+        if (shift != 0)
+            good = selvage_message_sendrecv(fast.world, &out, sizeof out, MPI_BYTE, to, TAG, &in, sizeof in, MPI_BYTE,
+                                            from, TAG, SELVAGE_MESSAGE_NO_STREAM, NULL) == SELVAGE_SUCCESS;
     }
     return good;
 }
 
-static bool meet_neighbours(void)
+/* Whether this rank has made it; *refused_out: whether any has not. */
+static bool make_world(bool *refused_out)
 {
     const int size = sv_drop_size(MPI_COMM_WORLD);
     int *rank = calloc((size_t)size, sizeof *rank);
@@ -134,18 +149,13 @@ static bool meet_neighbours(void)
     if (!rank || !fast.near)
         sv_drop_fatal("no memory", "for the fast route");
     const int n = find_node(rank);
-    for (int i = 0; i < n; i++)
-        fast.near[rank[i]] = true;
-    const bool good = greet(n, rank);
-    free(rank);
-    return good;
-}
-
-static bool make_world(void)
-{
+    fast.slot_bytes = choose_slot_bytes(n);
     selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = sv_drop_device(),
-                                    .message_slot_bytes = (size_t)sv_drop_settings()->slot_bytes};
-    return selvage_comm_create(MPI_COMM_WORLD, &params, &fast.world) == SELVAGE_SUCCESS;
+                                    .message_slot_bytes = (size_t)fast.slot_bytes};
+    const bool made = selvage_comm_create(MPI_COMM_WORLD, &params, &fast.world) == SELVAGE_SUCCESS;
+    *refused_out = !all_agree(made) || !all_agree(greet(n, rank));
+    free(rank);
+    return made;
 }
 
 static void open_route(void)
@@ -153,8 +163,7 @@ static void open_route(void)
     if (!all_agree(atomic_load_explicit(&fast.seen, memory_order_relaxed) &&
                    !atomic_load_explicit(&fast.unwatched, memory_order_relaxed)))
         return;
-    bool made = make_world();
-    fast.refused = !all_agree(made) || !all_agree(meet_neighbours());
+    const bool made = make_world(&fast.refused);
     if (!fast.refused && !all_agree(sv_drop_fastcoll_open(fast.world)))
         sv_drop_fastcoll_close();
     if (!fast.refused)
@@ -245,7 +254,7 @@ bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, MPI_Comm 
         (to = world_rank(comm, dest)) == MPI_UNDEFINED)
         return false;
     PMPI_Type_size_x(type, &bytes);
-    return fast.drives || (fast.near[to] && bytes * count <= sv_drop_settings()->slot_bytes);
+    return fast.drives || (fast.near[to] && bytes * count <= fast.slot_bytes);
 }
 
 bool sv_drop_fast_hears(void)
