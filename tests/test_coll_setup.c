@@ -27,7 +27,9 @@ static void refused(local_rank_t *self, const selvage_coll_params_t *params, sel
                     int from, int to)
 {
     selvage_coll_t *coll = NULL;
+    const bool is_place = wanted == SELVAGE_ERR_UNSUPPORTED || strstr(text, "on this node");
     sv_comm_bind(self->comm);
+    CHECK_EQ(sv_coll_is_supported(self->comm), !(is_place && self->rank >= from && self->rank <= to));
     CHECK_STATUS(sv_coll_create(self->comm, params, &coll), wanted);
     CHECK(!coll);
     CHECK(!self->comm->arena);

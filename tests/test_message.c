@@ -450,7 +450,8 @@ static void refusals(local_rank_t *self)
     sv_type_map_t map = {0};
     CHECK_STATUS(sv_type_map_add_run(&map, 0, (uint64_t)1 << 40), SELVAGE_SUCCESS);
     const sv_message_buffer_t beyond = {end.buf, &map};
-    CHECK_STATUS(sv_message_isend(self->comm, "test", &beyond, 0, 0, SV_SEND_PLAIN, NULL, &request), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(sv_message_isend(self->comm, "test", &beyond, 0, 0, SV_SEND_PLAIN, NULL, &request),
+                 SELVAGE_ERR_ARGUMENT);
     CHECK(request == NULL);
     CHECK(strstr(selvage_error_detail(), "test: buf:") != NULL);
     const sv_message_buffer_t buffer = {end.buf, &end.map};

@@ -111,6 +111,14 @@ selvage_status_t selvage_coll_create(selvage_comm_t *comm, const selvage_coll_pa
                                      selvage_coll_t **coll_out);
 
 /**
+ * @brief Whether this rank could take part in selvage_coll_create(): 1 or 0, and nothing logged. Local.
+ *
+ * 0: ranks of the node share its GPU, or there are too many, or no kernel of the device may wait for another's; and for
+ * NULL. One rank's 0 is ERR_UNSUPPORTED or ERR_LIMIT for all, so that ranks should agree on it first.
+ */
+int selvage_coll_supported(const selvage_comm_t *comm);
+
+/**
  * @brief Makes a communicator of those ranks of @p coll that give the same colour, in order of key, then rank.
  *
  * Collective over @p coll; blocks. Shares the arena of @p coll, which may be destroyed before it.

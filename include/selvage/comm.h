@@ -41,7 +41,7 @@ typedef struct selvage_comm_params {
     double timeout_s;         /**< deadline of every wait in seconds; 0: SELVAGE_TIMEOUT_S; -1: none */
     size_t message_slot_bytes; /**< up to here messages between GPUs of a node wait in slots of their receiver's, four
                                     for each neighbour that sends, made when the first comes; 0: 1 MiB, or 128 times
-                                    SELVAGE_MESSAGE_EAGER_BYTES if that is less. Alike on all ranks, or there are none */
+                                    SELVAGE_MESSAGE_EAGER_BYTES if that is less. Ranks that differ have none */
 } selvage_comm_params_t;
 
 /** Initialiser: `selvage_comm_params_t p = {SELVAGE_COMM_PARAMS_INIT};` */

@@ -81,10 +81,10 @@ selvage_status_t selvage_message_issend(selvage_comm_t *comm, const void *buf, s
                                         int destination, int tag, void *stream, selvage_request_t **request);
 /**
  * @brief The same as selvage_message_isend(), complete whatever the receiver does: the message waits in a slot of the
- *        receiver's device memory (selvage_comm_params_t::message_slot_bytes), where a receive into host memory takes it
- *        from, too. Slots are made behind the first messages between two ranks of a node, to and fro.
- * @return also ERR_LIMIT, and nothing is sent or logged: it is no device memory, it is longer than a slot, none is free,
- *         or the receiver has none
+ *        receiver's device memory (selvage_comm_params_t::message_slot_bytes), where a receive into host memory takes
+ *        it from, too. Slots are made behind the first messages between two ranks of a node, to and fro.
+ * @return also ERR_LIMIT, and nothing is sent or logged: it is no device memory, or longer than a slot; the receiver
+ *         has no slots, or none is free
  */
 selvage_status_t selvage_message_ibsend(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
                                         int destination, int tag, void *stream, selvage_request_t **request);

@@ -19,6 +19,11 @@ selvage_status_t selvage_coll_create(selvage_comm_t *comm, const selvage_coll_pa
     return sv_api_leave(sv_coll_create(comm, &own, coll_out));
 }
 
+int selvage_coll_supported(const selvage_comm_t *comm)
+{
+    return comm && sv_coll_is_supported(comm);
+}
+
 selvage_status_t selvage_coll_split(selvage_coll_t *coll, int color, int key, selvage_coll_t **coll_out)
 {
     SV_API_NEED(coll);

@@ -47,6 +47,12 @@ static uint64_t find_channels(const selvage_comm_t *comm)
     return wanted > 0 ? (uint64_t)wanted : 1;
 }
 
+bool sv_coll_is_supported(const selvage_comm_t *comm)
+{
+    const int size = comm->topology.node_size;
+    return size == 1 || (size <= SV_COLL_RANKS && comm->dev->kernels_wait && !comm->topology.shares_gpu);
+}
+
 /* What a rank can know alone. */
 static selvage_status_t check_alone(const selvage_comm_t *comm)
 {

@@ -56,7 +56,7 @@ selvage_device_t *sv_drop_device_of(const void *memory);
 bool sv_drop_has_several(void);
 /* Whether memory is another GPU's than the first one's, open or not. */
 bool sv_drop_is_others(const void *memory);
-/* Whether this program may come to show device memory: its GPU's runtime is loaded, or the software device's asked for. */
+/* Whether this program may come to show device memory: a GPU's runtime is loaded, or the software device asked for. */
 bool sv_drop_may_have_device(void);
 void sv_drop_device_close(void);
 

@@ -22,6 +22,7 @@
  */
 #include "interpose/drop.h"
 
+#include <selvage/collective.h>
 #include <selvage/comm.h>
 #include <selvage/message.h>
 #include <stdlib.h>
@@ -164,7 +165,8 @@ static void open_route(void)
                    !atomic_load_explicit(&fast.unwatched, memory_order_relaxed)))
         return;
     const bool made = make_world(&fast.refused);
-    if (!fast.refused && !all_agree(sv_drop_fastcoll_open(fast.world)))
+    if (!fast.refused && all_agree(selvage_coll_supported(fast.world)) &&
+        !all_agree(sv_drop_fastcoll_open(fast.world)))
         sv_drop_fastcoll_close();
     if (!fast.refused)
         atomic_store_explicit(&fast.open, true, memory_order_relaxed);

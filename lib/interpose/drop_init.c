@@ -40,7 +40,8 @@ static bool is_given(const selvage_setting_t *setting)
 
 static void take_setting(void *arg, const selvage_setting_t *setting)
 {
-    static const char *const policies[] = {"device", "default", "none", "check"}, *const modes[] = {"auto", "on", "off"};
+    static const char *const policies[] = {"device", "default", "none", "check"};
+    static const char *const modes[] = {"auto", "on", "off"};
     sv_drop_settings_t *settings = arg;
     if (strcmp(setting->name, "SELVAGE_DROPIN_SYNC") == 0)
         settings->sync = (sv_drop_sync_t)choice_of(setting->value, policies, sizeof policies / sizeof policies[0]);
