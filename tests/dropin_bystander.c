@@ -5,6 +5,7 @@
  *   late      sends what the device is still writing
  *   threads   many threads send and receive at the same time
  *   gpus      works with every GPU that it sees, each rank with all of them
+ *   early     receives a long message into host memory before it shows MPI any device memory
  *   owed      lets calls block between the beginning and the end of long messages, and begins many before any receive
  *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
  *   cost      prints what a call with host buffers costs more, and what one message does
@@ -15,6 +16,7 @@
 #include <mpi.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <selvage.h>
 
@@ -299,6 +301,30 @@ static void begin_many(void *const *out, void *in, int value)
     MPI_Waitall(MANY, request, MPI_STATUSES_IGNORE);
 }
 
+/* By a request, which a letter might come to. */
+static void run_early(void)
+{
+    enum { TURNS = 5 };
+    MPI_Request request;
+    uint8_t *host_in = malloc(LONG_BYTES), *host_out = malloc(LONG_BYTES);
+    void *out = device_bytes(LONG_BYTES), *in = device_bytes(LONG_BYTES);
+    memset(host_out, 3, LONG_BYTES);
+    MPI_Irecv(host_in, LONG_BYTES, MPI_BYTE, the.left, 1, MPI_COMM_WORLD, &request);
+    for (int turn = 0; turn < TURNS; turn++)
+        MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    show(out, 5);
+    MPI_Sendrecv(out, LONG_BYTES, MPI_BYTE, the.right, 2, in, LONG_BYTES, MPI_BYTE, the.left, 2, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    see(in, 5);
+    MPI_Send(host_out, LONG_BYTES, MPI_BYTE, the.right, 1, MPI_COMM_WORLD);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(memcmp(host_in, host_out, LONG_BYTES) == 0);
+    selvage_device_free(the.device, out);
+    selvage_device_free(the.device, in);
+    free(host_out);
+    free(host_in);
+}
+
 /* Every second rank begins. */
 static void run_owed(void)
 {
@@ -363,8 +389,8 @@ int MPIX_Query_rocm_support(void) __attribute__((weak));
 int main(int argc, char **argv)
 {
     static const struct { const char *name; void (*run)(void); } runs[] = {
-        {"open", run_open}, {"late", run_late}, {"threads", run_threads}, {"gpus", run_gpus}, {"owed", run_owed},
-        {"thread", run_thread}, {"cost", run_cost}};
+        {"open", run_open}, {"late", run_late}, {"threads", run_threads}, {"gpus", run_gpus}, {"early", run_early},
+        {"owed", run_owed}, {"thread", run_thread}, {"cost", run_cost}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);

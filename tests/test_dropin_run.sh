@@ -38,6 +38,10 @@ program 2 gpus '^[1-9] GPUs'
 # Where no rank is to wait for another's host: what slots have room for goes fast, the rest is staged.
 program 2 owed '^ +0 +1 +MPI_Isend +fast ' SELVAGE_REPORT=1
 grep -Eq '^ +0 +1 +MPI_Isend +staged ' "$dir/out" || { cat "$dir/out"; echo "FAIL: no message was staged"; failed=1; }
+program 2 early '^ +0 +1 +MPI_Sendrecv +fast ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1
+case ${SELVAGE_DEVICE:-soft} in # a program that has no device yet is not to pay for one
+soft) program 2 early '^ +0 +1 +MPI_Sendrecv +staged ' -u SELVAGE_DEVICE SELVAGE_REPORT=1 ;;
+esac
 program 4 owed '0 failed' SELVAGE_DROPIN_FAST_BYTES=96
 program 2 owed '0 failed' SELVAGE_DROPIN_FAST=off
 program 2 thread '0 failed' SELVAGE_PROGRESS=thread
