@@ -85,9 +85,15 @@ static int call_requested(const case_t *c, MPI_Win win)
     return code != MPI_SUCCESS ? code : X(Wait, &request, MPI_STATUS_IGNORE);
 }
 
+/* A program may free its type before the epoch ends. */
 static int call(const case_t *c, MPI_Win win)
 {
-    return c->op < RPUT ? call_plain(c, win) : call_requested(c, win);
+    case_t own = *c;
+    bool frees = c->type != MPI_DOUBLE && PMPI_Type_dup(c->type, &own.type) == MPI_SUCCESS;
+    int code = c->op < RPUT ? call_plain(&own, win) : call_requested(&own, win);
+    if (frees)
+        PMPI_Type_free(&own.type);
+    return code;
 }
 
 /* --- epochs ------------------------------------------------------------------------------------------------------- */

@@ -191,6 +191,7 @@ typedef struct sv_drop_region {
     bool in, out, packed;   /* packed: host holds the stream of one block, not its image */
     bool unpacks;           /* user is host memory of a derived type: see sv_drop_unpacking() */
     bool mixed;             /* what lies between the elements goes along: see land_image() */
+    bool holds;             /* the derived types of its blocks are duplicates: see sv_drop_call_hold() */
     sv_drop_plan_t *plan;   /* of a packed one */
     sv_drop_block_t one, *blocks;
     int nblocks;
@@ -250,7 +251,9 @@ void sv_drop_land(sv_drop_call_t *call, const MPI_Status *status);
 /* One block of a partitioned call: down, and up if it has not landed yet. */
 void sv_drop_stage_part(sv_drop_call_t *call, int part);
 void sv_drop_land_part(sv_drop_flow_t *flow, sv_drop_call_t *call, int part);
-/* Gives staging memory back. */
+/* Of a call that goes on behind its return: the program may free its types at once, and landing asks them. */
+void sv_drop_call_hold(sv_drop_call_t *call);
+/* Gives staging memory back, and types that are held. */
 void sv_drop_call_end(sv_drop_call_t *call);
 
 /* --- requests (drop_request.c) ------------------------------------------------------------------------------------ */

@@ -60,6 +60,7 @@ static sv_drop_op_t *make_op(const sv_drop_call_t *call, const sv_drop_fast_t *f
     if (!op)
         sv_drop_fatal("no memory", call->name);
     op->call = *call;
+    sv_drop_call_hold(&op->call);
     if (fast)
         op->fast = *fast;
     op->message = message;

@@ -399,6 +399,36 @@ void sv_drop_land_part(sv_drop_flow_t *flow, sv_drop_call_t *call, int part)
         land_image(flow, &one);
 }
 
+static bool is_derived(MPI_Datatype type)
+{
+    sv_drop_type_t info;
+    return sv_drop_type(type, &info) && !info.named;
+}
+
+/* A stream has its plan, which outlives the type; what only goes down as a whole asks no more. */
+void sv_drop_call_hold(sv_drop_call_t *call)
+{
+    for (int i = 0; i < call->nregions; i++) {
+        sv_drop_region_t *region = &call->region[i];
+        sv_drop_block_t *blocks = region->blocks ? region->blocks : &region->one;
+        if (region->packed || region->holds || !(region->out || call->parts))
+            continue;
+        region->holds = true;
+        for (int j = 0; j < region->nblocks; j++)
+            if (is_derived(blocks[j].type) && PMPI_Type_dup(blocks[j].type, &blocks[j].type) != MPI_SUCCESS)
+                sv_drop_fatal("no memory", call->name);
+    }
+}
+
+static void let_types_go(sv_drop_region_t *region)
+{
+    sv_drop_block_t *blocks = region->blocks ? region->blocks : &region->one;
+    for (int i = 0; i < region->nblocks && region->holds; i++)
+        if (is_derived(blocks[i].type))
+            PMPI_Type_free(&blocks[i].type);
+    region->holds = false;
+}
+
 void sv_drop_call_end(sv_drop_call_t *call)
 {
     sv_drop_trace_call(call);
@@ -412,6 +442,7 @@ void sv_drop_call_end(sv_drop_call_t *call)
         } else
             sv_drop_unpin(region->host);
         sv_drop_plan_put(region->plan);
+        let_types_go(region);
         free(region->blocks);
     }
     call->nregions = 0;

@@ -60,6 +60,19 @@ static sv_drop_plan_t *make_plan(MPI_Datatype type, int64_t count, selvage_devic
     return plan;
 }
 
+/* A duplicate has the plan as well. */
+static int share(MPI_Datatype type, int key, void *extra, void *value, void *value_out, int *flag)
+{
+    sv_drop_plan_t *plan = value;
+    (void)type, (void)key, (void)extra;
+    *flag = !plans.ended;
+    if (*flag) {
+        atomic_fetch_add_explicit(&plan->users, 1, memory_order_relaxed);
+        *(sv_drop_plan_t **)value_out = plan;
+    }
+    return MPI_SUCCESS;
+}
+
 /* The type's plan, with a user more; predefined types have none. */
 static sv_drop_plan_t *kept_plan(MPI_Datatype type, int64_t count, selvage_device_t *dev)
 {
@@ -81,7 +94,7 @@ sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count, const void *m
         dev = NULL; /* of a GPU that could not be opened: copies reach it, kernels of the first one may not */
     pthread_mutex_lock(&plans.lock);
     if (!plans.made)
-        plans.made = PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, forget, &plans.key, NULL) == MPI_SUCCESS;
+        plans.made = PMPI_Type_create_keyval(share, forget, &plans.key, NULL) == MPI_SUCCESS;
     sv_drop_plan_t *plan = plans.made ? kept_plan(type, count, dev) : make_plan(type, count, dev);
     pthread_mutex_unlock(&plans.lock);
     return plan;

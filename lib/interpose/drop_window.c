@@ -136,6 +136,7 @@ void sv_drop_pend(const sv_drop_call_t *call, MPI_Win win, int target)
         sv_drop_fatal("no memory", call->name);
     sv_drop_lock();
     *made = (pending_t){pendings, win, target, *call};
+    sv_drop_call_hold(&made->call);
     pendings = made;
     atomic_fetch_add_explicit(&in_use, 1, memory_order_relaxed);
     sv_drop_unlock();
