@@ -2,6 +2,7 @@
 /*
  * dropin_bystander WHAT: small programs that know nothing of the drop-in, which is preloaded.
  *   open      ends with requests open: receives that nothing matches, and a send that is never waited for
+ *   split     closes files in the midst of split collective calls, and goes on with others
  *   late      sends what the device is still writing
  *   threads   many threads send and receive at the same time
  *   gpus      works with every GPU that it sees, each rank with all of them
@@ -17,6 +18,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <selvage.h>
 
@@ -44,6 +46,25 @@ static void run_open(void)
     MPI_Irecv(the.in, BYTES, MPI_BYTE, MPI_ANY_SOURCE, 2, MPI_COMM_WORLD, &request[1]);
     MPI_Isend(the.out, BYTES, MPI_BYTE, the.right, 3, MPI_COMM_WORLD, &request[2]);
     MPI_Recv(the.pinned, BYTES, MPI_BYTE, the.left, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+/* A file's handle may be given out again: to host memory first, then to the device's, which nobody ends either. */
+static void run_split(void)
+{
+    char name[] = "/tmp/selvage-split-XXXXXX";
+    void *const memory[] = {the.out, the.pinned, the.out};
+    int made = mkstemp(name);
+    CHECK(made >= 0);
+    close(made);
+    for (int i = 0; i < 3; i++) {
+        MPI_File file;
+        MPI_File_open(MPI_COMM_SELF, name, MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+        CHECK_EQ(MPI_File_write_all_begin(file, memory[i], BYTES, MPI_BYTE), MPI_SUCCESS);
+        if (i == 1)
+            CHECK_EQ(MPI_File_write_all_end(file, memory[i], MPI_STATUS_IGNORE), MPI_SUCCESS);
+        MPI_File_close(&file);
+    }
+    unlink(name);
 }
 
 static void run_late(void)
@@ -389,8 +410,8 @@ int MPIX_Query_rocm_support(void) __attribute__((weak));
 int main(int argc, char **argv)
 {
     static const struct { const char *name; void (*run)(void); } runs[] = {
-        {"open", run_open}, {"late", run_late}, {"threads", run_threads}, {"gpus", run_gpus}, {"early", run_early},
-        {"owed", run_owed}, {"thread", run_thread}, {"cost", run_cost}};
+        {"open", run_open}, {"split", run_split}, {"late", run_late}, {"threads", run_threads}, {"gpus", run_gpus},
+        {"early", run_early}, {"owed", run_owed}, {"thread", run_thread}, {"cost", run_cost}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);

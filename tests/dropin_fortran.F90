@@ -11,6 +11,7 @@
 #define AT(S, I) S(I)
 #define REQUEST_OF type(MPI_Request)
 #define WIN_OF type(MPI_Win)
+#define FILE_OF type(MPI_File)
 #define MESSAGE_OF type(MPI_Message)
 #define TYPE_OF type(MPI_Datatype)
 #else
@@ -23,6 +24,7 @@
 #define AT(S, I) S(:, I)
 #define REQUEST_OF integer
 #define WIN_OF integer
+#define FILE_OF integer
 #define MESSAGE_OF integer
 #define TYPE_OF integer
 #endif
@@ -280,6 +282,55 @@ subroutine windows()
     call MPI_Win_free(win, ierror)
 end subroutine
 
+subroutine files()
+    use NUMBERS
+    INTERFACE_OF
+    implicit none
+    INCLUDE_OF
+    FILE_OF :: file
+    STATUS_OF(status)
+    REQUEST_OF :: request
+    integer :: ierror, i
+    integer(MPI_OFFSET_KIND) :: mine, theirs, start
+    character(4096) :: folder
+    call get_command_argument(3, folder)
+    call MPI_File_open(MPI_COMM_WORLD, trim(folder) // '/numbers', &
+        MPI_MODE_CREATE + MPI_MODE_RDWR + MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, file, ierror)
+    call check(ierror == MPI_SUCCESS, 'file: open')
+    mine = 8 * n * rank
+    theirs = 8 * n * left
+    start = 0
+    call fill(40)
+    call MPI_File_write_at_all_begin(file, mine, out, n, MPI_DOUBLE_PRECISION, ierror)
+    call MPI_File_write_at_all_end(file, out, status, ierror)
+    call MPI_Get_count(status, MPI_DOUBLE_PRECISION, i, ierror)
+    call check(i == n, 'write_at_all_end: count')
+    call MPI_File_sync(file, ierror)
+    call MPI_File_seek(file, theirs, MPI_SEEK_SET, ierror)
+    call MPI_File_read_all_begin(file, in, n, MPI_DOUBLE_PRECISION, ierror)
+    call MPI_File_read_all_end(file, in, status, ierror)
+    call MPI_Get_count(status, MPI_DOUBLE_PRECISION, i, ierror)
+    call check(i == n, 'read_all_end: count')
+    call compare(40, 'write_at_all, read_all: split')
+    call MPI_File_sync(file, ierror)
+    call fill(41)
+    call MPI_File_seek_shared(file, start, MPI_SEEK_SET, ierror)
+    call MPI_File_write_ordered_begin(file, out, n, MPI_DOUBLE_PRECISION, ierror)
+    call MPI_File_write_ordered_end(file, out, MPI_STATUS_IGNORE, ierror)
+    call MPI_File_sync(file, ierror)
+    call MPI_File_read_at_all_begin(file, theirs, in, n, MPI_DOUBLE_PRECISION, ierror)
+    call MPI_File_read_at_all_end(file, in, MPI_STATUS_IGNORE, ierror)
+    call compare(41, 'write_ordered, read_at_all: split')
+    call MPI_File_sync(file, ierror)
+    call fill(42)
+    call MPI_File_write_at_all(file, mine, out, n, MPI_DOUBLE_PRECISION, status, ierror)
+    call MPI_File_sync(file, ierror)
+    call MPI_File_iread_at(file, theirs, in, n, MPI_DOUBLE_PRECISION, request, ierror)
+    call MPI_Wait(request, MPI_STATUS_IGNORE, ierror)
+    call compare(42, 'write_at_all, iread_at')
+    call MPI_File_close(file, ierror)
+end subroutine
+
 program dropin_fortran
     use NUMBERS
     INTERFACE_OF
@@ -301,6 +352,7 @@ program dropin_fortran
     call messages()
     call collectives()
     call windows()
+    call files()
     call numbers_free(out_there)
     call numbers_free(in_there)
     call MPI_Finalize(ierror)

@@ -19,7 +19,12 @@ run 2 dropin_collectives 1 150
 run 4 dropin_collectives 2 100
 run 2 dropin_windows 1 50
 run 3 dropin_windows 2 20
-run 2 dropin_files 1 30 "$dir"
+seen=$(SELVAGE_REPORT=on run 2 dropin_files 1 60 "$dir" 2>&1) || { echo "$seen"; failed=1; }
+for call in read_all write_all read_at_all write_at_all read_ordered write_ordered; do
+    grep -Eq " MPI_File_${call}_begin +staged " <<<"$seen" || { echo "FAIL: the report has no $call"; failed=1; }
+done
+! grep 'open at MPI_Finalize' <<<"$seen" || { echo "FAIL: a call that MPI refused, or has ended, is kept"; failed=1; }
+grep dropin_files: <<<"$seen"
 # The fast route, as selvage-run would have it.
 export SELVAGE_JOB=test SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96
 seen=$(SELVAGE_REPORT=on SELVAGE_TRACE=$dir/trace run 2 dropin_messages 4 200 2>&1) || { echo "$seen"; failed=1; }
@@ -59,6 +64,6 @@ seen=$(SELVAGE_REPORT=on run 2 dropin_collectives 4 50 2>&1) || failed=1
 grep -q "MPI_Allreduce .* fast " <<<"$seen" || { echo "FAIL: MPI_Allreduce did not take the fast route"; failed=1; }
 unset SELVAGE_JOB SELVAGE_DROPIN_FAST_BYTES
 for program in mpifh usempi f08; do
-    [ ! -x "$top_builddir/tests/dropin_$program" ] || run 2 "dropin_$program" "" ""
+    [ ! -x "$top_builddir/tests/dropin_$program" ] || run 2 "dropin_$program" "" "" "$dir"
 done
 exit "$failed"

@@ -27,6 +27,8 @@ program() {
 }
 program 2 support 'cuda 1 rocm 1'
 program 2 open '[1-9] requests with device memory were open at MPI_Finalize'
+program 2 split ' [12] split collective calls on files with device memory were open at MPI_Finalize'
+program 2 split '0 failed'
 program 2 late '0 failed'
 # A GPU may well be done by then.
 case ${SELVAGE_DEVICE:-soft} in

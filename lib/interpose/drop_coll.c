@@ -88,6 +88,17 @@ static int sv_drop_coll_begin(sv_drop_call_t *call, int code, MPI_Request inner,
     return code;
 }
 
+/* Of a file: the other half comes. */
+static int sv_drop_coll_split(sv_drop_call_t *call, int code, MPI_File file)
+{
+    count_call(call);
+    if (code == MPI_SUCCESS && call->nregions > 0)
+        sv_drop_split_keep(call, file);
+    else
+        sv_drop_call_end(call);
+    return code;
+}
+
 #if MPI_VERSION >= 4
 static int sv_drop_coll_keep(sv_drop_call_t *call, int code, MPI_Request inner, MPI_Request *request)
 {

@@ -100,6 +100,9 @@ void sv_drop_end(void)
     int open = sv_drop_requests_end();
     if (open > 0)
         sv_drop_warn("%d requests with device memory were open at MPI_Finalize", open);
+    int splits = sv_drop_splits_end();
+    if (splits > 0)
+        sv_drop_warn("%d split collective calls on files with device memory were open at MPI_Finalize", splits);
     sv_drop_thread_end();
     sv_drop_taken_end();
     sv_drop_fast_end();
@@ -107,7 +110,7 @@ void sv_drop_end(void)
         sv_drop_report();
     sv_drop_trace_end();
     sv_drop_plans_end();
-    if (open == 0)
+    if (open == 0 && splits == 0) /* MPI may still use pinned memory */
         sv_drop_device_close();
 }
 

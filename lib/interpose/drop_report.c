@@ -87,7 +87,7 @@ void sv_drop_count_all(const char *call, const char *route, int64_t bytes)
 
 static void print_rows(const row_t *rows, int n)
 {
-    fprintf(stderr, "selvage-mpi: messages of device memory\n  %5s %5s  %-26s %-7s %12s %14s %9s\n", "from", "to",
+    fprintf(stderr, "selvage-mpi: messages of device memory\n  %5s %5s  %-30s %-7s %12s %14s %9s\n", "from", "to",
             "call", "route", "messages", "bytes", "GB/s");
     for (int i = 0; i < n; i++) {
         char rate[32] = "-", to[16] = "all";
@@ -95,7 +95,7 @@ static void print_rows(const row_t *rows, int n)
             snprintf(to, sizeof to, "%d", rows[i].to);
         if (rows[i].seconds > 0)
             snprintf(rate, sizeof rate, "%.3f", (double)rows[i].bytes / rows[i].seconds * 1e-9);
-        fprintf(stderr, "  %5d %5s  %-26s %-7s %12lld %14lld %9s\n", rows[i].from, to, rows[i].call,
+        fprintf(stderr, "  %5d %5s  %-30s %-7s %12lld %14lld %9s\n", rows[i].from, to, rows[i].call,
                 rows[i].route, (long long)rows[i].messages, (long long)rows[i].bytes, rate);
     }
 }
