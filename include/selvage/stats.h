@@ -17,7 +17,11 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/** Counters since the communicator was created, over all its exchanges. */
+/**
+ * Counters since the communicator was created, over all its exchanges and, from messages_sent on, its messages
+ * (message.h): collectives have their own (collective.h). Of messages, those to or from MPI_PROC_NULL and cancelled
+ * receives do not count; those of 0 bytes do. Every damaged arrival is either repeated or failed.
+ */
 typedef struct selvage_stats {
     size_t struct_size;           /**< set by SELVAGE_STATS_INIT; tells how much is filled */
     uint64_t epochs;              /**< epochs completed, over all exchanges */
@@ -37,6 +41,16 @@ typedef struct selvage_stats {
     uint64_t deadlines;           /**< waits that ended in SELVAGE_ERR_TIMEOUT */
     uint64_t pinned_bytes;        /**< pinned host memory of committed exchanges, now */
     uint64_t device_bytes;        /**< device memory of committed exchanges, now */
+    uint64_t messages_sent;          /**< messages whose send ended with success */
+    uint64_t messages_received;      /**< messages whose receive ended with success */
+    uint64_t message_bytes_sent;     /**< payload of messages_sent */
+    uint64_t message_bytes_received; /**< payload of messages_received */
+    uint64_t messages_verified;      /**< of messages_received, those whose checksum was compared, and good; the others
+                                          came with SELVAGE_CHECKSUM=off, or had no bytes and only met their receive */
+    uint64_t messages_damaged;       /**< arrivals of messages here whose digest or record did not verify */
+    uint64_t messages_repeated;      /**< of messages_damaged, those that were asked for, or taken, again */
+    uint64_t messages_failed;        /**< of messages_damaged, those given up: the receive ended with ERR_CHECKSUM */
+    uint64_t messages_mended;        /**< of messages_verified, those that had come damaged before */
 } selvage_stats_t;
 
 /** Initialiser: `selvage_stats_t s = {SELVAGE_STATS_INIT};` */

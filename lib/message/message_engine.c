@@ -174,6 +174,18 @@ static void drop_offer(selvage_request_t *request)
     request->offered = false;
 }
 
+/* What was taken back has not come, and nobody is not written to. */
+static void count_success(const selvage_request_t *request)
+{
+    sv_message_counts_t *counts = &request->engine->counts;
+    if (request->peer == SV_MESSAGE_NOBODY || request->cancelled)
+        return;
+    *(request->is_send ? &counts->sent : &counts->received) += 1;
+    *(request->is_send ? &counts->bytes_sent : &counts->bytes_received) += request->bytes;
+    counts->verified += request->verified;
+    counts->mended += request->verified && request->attempt > 0;
+}
+
 void sv_message_complete(selvage_request_t *request, selvage_status_t status)
 {
     if (request->state == SV_REQUEST_COMPLETE)
@@ -183,6 +195,8 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
         if (status != SELVAGE_SUCCESS)
             snprintf(request->detail, sizeof request->detail, "%.*s", (int)sizeof request->detail - 1,
                      sv_thread_detail());
+        else
+            count_success(request);
     }
     drop_offer(request);
     if (must_linger(request))
@@ -328,8 +342,25 @@ static void end(sv_message_engine_t *engine)
     release(engine);
 }
 
+/* Another thread may be inside, and counts. */
+static void fill_stats(sv_message_engine_t *engine, selvage_stats_t *stats)
+{
+    pthread_mutex_lock(&engine->lock);
+    const sv_message_counts_t counts = engine->counts;
+    pthread_mutex_unlock(&engine->lock);
+    stats->messages_sent = counts.sent;
+    stats->messages_received = counts.received;
+    stats->message_bytes_sent = counts.bytes_sent;
+    stats->message_bytes_received = counts.bytes_received;
+    stats->messages_verified = counts.verified;
+    stats->messages_damaged = counts.damaged;
+    stats->messages_repeated = counts.repeated;
+    stats->messages_failed = counts.failed;
+    stats->messages_mended = counts.mended;
+}
+
 static const sv_messages_ops_t ops = {
-    .poll = poll_if_free, .part = part, .count = count, .detach = detach, .release = end};
+    .poll = poll_if_free, .part = part, .count = count, .detach = detach, .stats = fill_stats, .release = end};
 
 selvage_status_t sv_message_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out)
 {

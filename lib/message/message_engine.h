@@ -214,6 +214,7 @@ struct selvage_request {
     uint32_t next, fired, landed; /* how many have begun, how many were sent or came, and how many are over */
     uint64_t sum;            /* host: of the digest so far */
     bool record_here, hurt;  /* receive: DONE came; a fault: one byte is to be changed */
+    bool verified;           /* receive: its checksum was compared, and is good */
     bool told_late;          /* send */
     uint64_t began_ns;       /* send */
     bool from_device;        /* receive: its bytes lie on a device there */
@@ -251,6 +252,13 @@ typedef struct sv_early_lane {
     unsigned kernels, blocks;
 } sv_early_lane_t;
 
+/* What selvage_stats_t says of messages. */
+typedef struct sv_message_counts {
+    uint64_t sent, received, bytes_sent, bytes_received; /* with success */
+    uint64_t verified, mended;          /* of those received; of these, at a later attempt */
+    uint64_t damaged, repeated, failed; /* arrivals; all of the first are one of the others */
+} sv_message_counts_t;
+
 /* A message taken out of matching. */
 struct selvage_message {
     sv_message_engine_t *engine;
@@ -286,6 +294,7 @@ struct sv_message_engine {
     uint64_t came[SV_WAYS];  /* messages that were received, by each way */
     uint64_t came_claimed;   /* of the direct ones, those without a handshake */
     uint64_t came_by_slot, came_early; /* of the near ones, those in device memory, and by a kernel that waited */
+    sv_message_counts_t counts;
 
     sv_list_t mail_free, flying, own; /* own: to this rank itself */
     sv_mail_chunk_t *mail_chunks;

@@ -49,10 +49,17 @@ static selvage_status_t unpack(selvage_request_t *recv)
     return sv_message_unpack_device(recv, recv->engine->kernel_stream);
 }
 
+static void count_judged(selvage_request_t *recv, selvage_status_t found)
+{
+    recv->verified = found == SELVAGE_SUCCESS && sv_message_checks(recv->engine);
+    recv->engine->counts.damaged += found != SELVAGE_SUCCESS;
+}
+
 /* Not another attempt. The detail is the thread's. */
 static selvage_status_t give_up(selvage_request_t *recv)
 {
     char text[SV_DETAIL_BYTES];
+    recv->engine->counts.failed++;
     memcpy(text, sv_thread_detail(), sizeof text);
     selvage_status_t status = sv_error(SELVAGE_ERR_CHECKSUM, "%s", text);
     if (recv->engine->policy == SV_CONFIG_CHECKSUM_ABORT) {
@@ -81,6 +88,7 @@ static selvage_status_t take_small_again(selvage_request_t *recv)
     sv_mail_t *mail = recv->mail;
     sv_log(SV_LOG_WARN, "message", "%s; %s", sv_thread_detail(),
            mail->from_wire ? "asked for again" : "taken once more from where it lies");
+    recv->engine->counts.repeated++;
     recv->attempt++;
     recv->state = mail->from_wire ? SV_REQUEST_AGAIN : SV_REQUEST_GATE;
     if (!mail->from_wire)
@@ -113,6 +121,7 @@ static selvage_status_t fetch(selvage_request_t *recv)
 static selvage_status_t judge_small(selvage_request_t *recv, selvage_status_t found)
 {
     sv_mail_t *mail = recv->mail;
+    count_judged(recv, found);
     if (found != SELVAGE_SUCCESS && may_take_again(recv))
         return take_small_again(recv);
     selvage_status_t status = found == SELVAGE_SUCCESS ? fetch(recv) : give_up(recv);
@@ -147,6 +156,7 @@ static selvage_status_t clear(selvage_request_t *recv)
 static selvage_status_t judge_long(selvage_request_t *recv, selvage_status_t found)
 {
     const bool told = recv->route == SV_MESSAGE_DIRECT; /* by the kernel */
+    count_judged(recv, found);
     sv_message_direct_end(recv);
     if (found == SELVAGE_SUCCESS) {
         if (!told)
@@ -159,6 +169,7 @@ static selvage_status_t judge_long(selvage_request_t *recv, selvage_status_t fou
         return status;
     }
     sv_log(SV_LOG_WARN, "message", "%s; asked for again", sv_thread_detail());
+    recv->engine->counts.repeated++;
     recv->attempt++;
     sv_message_identify(recv);
     recv->state = SV_REQUEST_GATE;

@@ -402,4 +402,6 @@ void sv_comm_stats(selvage_comm_t *comm, selvage_stats_t *stats_out)
     stats_out->faults_injected = 0;
     for (int kind = SV_FAULT_NONE + 1; kind < SV_FAULT_KINDS; kind++)
         stats_out->faults_injected += comm->fault.injected[kind];
+    if (messages_of(comm))
+        comm->messages_ops->stats(messages_of(comm), stats_out);
 }

@@ -62,6 +62,7 @@ typedef struct sv_messages_ops {
     selvage_status_t (*part)(struct sv_message_engine *engine, bool *done_out);
     unsigned (*count)(struct sv_message_engine *engine);
     void (*detach)(struct sv_message_engine *engine);
+    void (*stats)(struct sv_message_engine *engine, selvage_stats_t *stats); /* fills in those of messages */
     void (*release)(struct sv_message_engine *engine);
 } sv_messages_ops_t;
 
