@@ -67,6 +67,11 @@ SELVAGE_CHECKSUM=on SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_
 for pattern in 'MPI_Sendrecv .* fast ' 'MPI_Allreduce .* staged '; do
     grep -q "$pattern" "$dir/out" || { cat "$dir/out"; echo "FAIL: no \"$pattern\" in the report"; failed=1; }
 done
+# What comes damaged is asked for again, also of a rank whose send is complete: a greeting, or a row.
+for mode in auto on; do
+    SELVAGE_FAULT=flip=1,rank=0 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=96 example 2 jacobi --n 60 --steps 40
+    grep -q 'asked for again' "$dir/out" || { cat "$dir/out"; echo "FAIL: nothing was damaged, fast $mode"; failed=1; }
+done
 example 2 jacobi_fortran
 
 # Without it nothing waits for the device.

@@ -358,6 +358,8 @@ static inline bool sv_drop_enter(MPI_Comm comm)
     return __builtin_expect(sv_drop_fast_wanted, 0) && sv_drop_fast_enter(comm);
 }
 
+/* In every wait: sends again what has come damaged elsewhere, though the program's send is complete. */
+void sv_drop_fast_answer(void);
 /* On an open route: waits for the other ranks of the call, and says whether all say so. */
 bool sv_drop_fast_agree(MPI_Comm comm, bool mine);
 /* Whether collective calls on a communicator cannot be those of another thread while this one opens the route. */

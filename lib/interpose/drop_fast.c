@@ -49,6 +49,7 @@ static struct {
     _Atomic bool seen; /* device memory, by this rank */
     _Atomic bool unwatched; /* a receive has begun that a letter must not come to */
     bool drives;       /* ON: ranks may owe each other bytes */
+    _Atomic bool answers; /* what this rank has sent, and is done with, may be asked for again */
     bool threads;      /* of the program, all of which may call MPI */
     bool *near;        /* by rank of MPI_COMM_WORLD: on this node */
     int64_t slot_bytes; /* of a slot of the neighbours' */
@@ -90,6 +91,27 @@ static bool all_agree(bool mine)
     int own = mine, all = 0;
     PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     return all;
+}
+
+/* The same behind messages: another rank may have to ask this one again for what it has sent. */
+static bool all_agree_behind(bool mine)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    int own = mine, all = 0;
+    /* Partner: the acquire in sv_drop_fast_answer(). */
+    atomic_store_explicit(&fast.answers, true, memory_order_release);
+    int code = PMPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD, &request);
+    code = sv_drop_drive(code, &request, MPI_STATUS_IGNORE);
+    atomic_store_explicit(&fast.answers, fast.drives && all, memory_order_release); /* what goes by slots is not kept */
+    return code == MPI_SUCCESS && all;
+}
+
+void sv_drop_fast_answer(void)
+{
+    int found;
+    /* Partner: the release in all_agree_behind(). */
+    if (atomic_load_explicit(&fast.answers, memory_order_acquire))
+        (void)selvage_message_iprobe(fast.world, MPI_ANY_SOURCE, MPI_ANY_TAG, &found, NULL); /* any thread may */
 }
 
 /* Who is on this node, by rank of MPI_COMM_WORLD; returns how many. */
@@ -154,7 +176,7 @@ static bool make_world(bool *refused_out)
     selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = sv_drop_device(),
                                     .message_slot_bytes = (size_t)fast.slot_bytes};
     const bool made = selvage_comm_create(MPI_COMM_WORLD, &params, &fast.world) == SELVAGE_SUCCESS;
-    *refused_out = !all_agree(made) || !all_agree(greet(n, rank));
+    *refused_out = !all_agree(made) || !all_agree_behind(greet(n, rank));
     free(rank);
     return made;
 }
@@ -212,6 +234,7 @@ void sv_drop_fast_end(void)
     if (!sv_drop_fast_is_open())
         return;
     (void)sv_drop_fast_agree(MPI_COMM_WORLD, false);
+    atomic_store_explicit(&fast.answers, false, memory_order_relaxed);
     atomic_store_explicit(&fast.open, false, memory_order_relaxed);
     sv_drop_fastcoll_close();
     selvage_comm_destroy(fast.world);

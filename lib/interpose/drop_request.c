@@ -330,6 +330,7 @@ int sv_drop_drive(int code, MPI_Request *request, MPI_Status *status)
 void sv_drop_turn(unsigned *turns)
 {
     sv_drop_progress();
+    sv_drop_fast_answer();
     if (++*turns > TURNS_BUSY)
         sched_yield();
 }
