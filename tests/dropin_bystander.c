@@ -8,6 +8,7 @@
  *   gpus      works with every GPU that it sees, each rank with all of them
  *   early     receives a long message into host memory before it shows MPI any device memory
  *   owed      lets calls block between the beginning and the end of long messages, and begins many before any receive
+ *   damaged   goes on when a call with device memory fails, as with damage that is not mended
  *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
  *   cost      prints what a call with host buffers costs more, and what one message does
  *   support   prints what MPI says of its support for device memory
@@ -366,6 +367,24 @@ static void run_owed(void)
     selvage_device_free(the.device, in);
 }
 
+static int shift_fails(void)
+{
+    return MPI_Sendrecv(the.out, BYTES, MPI_BYTE, the.right, 1, the.in, BYTES, MPI_BYTE, the.left, 1, MPI_COMM_WORLD,
+                        MPI_STATUS_IGNORE) != MPI_SUCCESS;
+}
+
+static void run_damaged(void)
+{
+    enum { TURNS = 3 };
+    int failures = 0;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    CHECK(!shift_fails()); /* staged: the route opens when every rank has shown device memory */
+    MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < TURNS; i++)
+        failures += shift_fails();
+    printf("%d of %d calls failed\n", failures, TURNS);
+}
+
 static void run_thread(void)
 {
     MPI_Request request[2];
@@ -411,7 +430,7 @@ int main(int argc, char **argv)
 {
     static const struct { const char *name; void (*run)(void); } runs[] = {
         {"open", run_open}, {"split", run_split}, {"late", run_late}, {"threads", run_threads}, {"gpus", run_gpus},
-        {"early", run_early}, {"owed", run_owed}, {"thread", run_thread}, {"cost", run_cost}};
+        {"early", run_early}, {"owed", run_owed}, {"damaged", run_damaged}, {"thread", run_thread}, {"cost", run_cost}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);

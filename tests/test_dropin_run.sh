@@ -69,9 +69,44 @@ for pattern in 'MPI_Sendrecv .* fast ' 'MPI_Allreduce .* staged '; do
 done
 # What comes damaged is asked for again, also of a rank whose send is complete: a greeting, or a row.
 for mode in auto on; do
-    SELVAGE_FAULT=flip=1,rank=0 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=96 example 2 jacobi --n 60 --steps 40
+    SELVAGE_FAULT=flip=1,rank=0 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=96 \
+        example 2 jacobi --n 60 --steps 40
     grep -q 'asked for again' "$dir/out" || { cat "$dir/out"; echo "FAIL: nothing was damaged, fast $mode"; failed=1; }
 done
+
+# What the report says of packets. says WHAT PATTERN; says_not
+says() { grep -Eq "$2" "$dir/out" || { cat "$dir/out"; echo "FAIL: the report, $1: no \"$2\""; failed=1; }; }
+says_not() { ! grep -Eq "$2" "$dir/out" || { cat "$dir/out"; echo "FAIL: the report, $1: \"$2\""; failed=1; }; }
+row='^ +0 +([1-9][0-9]*) +\1' # all that was received is verified
+fast_jacobi() { # [VARIABLE=VALUE...]
+    export SELVAGE_DROPIN_FAST_BYTES=96 "$@"
+    example 2 jacobi --n 60 --steps 40
+    unset SELVAGE_DROPIN_FAST_BYTES "${@%%=*}"
+}
+for mode in auto on; do
+    fast_jacobi SELVAGE_DROPIN_FAST=$mode SELVAGE_REPORT=1
+    says "$mode" "$row +0 +0 +0 +[1-9][0-9]*$"
+    says_not "$mode" 'were damaged|never open'
+done
+fast_jacobi SELVAGE_DROPIN_FAST=on SELVAGE_REPORT=1 SELVAGE_CHECKSUM=off
+says unchecked '^ +0 +[1-9][0-9]* +0 +0 +0 +0 +[1-9][0-9]*$'
+fast_jacobi SELVAGE_DROPIN_FAST=on SELVAGE_REPORT=1 SELVAGE_FAULT=flip=1
+says mended "$row +\\1 +\\1 +0 +[1-9][0-9]*$"
+says mended '^selvage-mpi: ([1-9][0-9]*) arrivals on the fast route were damaged: \1 messages were mended, 0 were not$'
+fast_jacobi SELVAGE_DROPIN_FAST=on SELVAGE_FAULT=flip=1
+says 'not asked for' '^selvage-mpi: ([1-9][0-9]*) arrivals on the fast route were damaged: \1 messages were mended'
+says_not 'not asked for' 'packets of the fast route'
+fast_jacobi SELVAGE_DROPIN_FAST=on
+says_not 'not asked for' 'selvage-mpi'
+fast_jacobi SELVAGE_DROPIN_FAST=off SELVAGE_REPORT=1
+says off '^selvage-mpi: the fast route was never open: nothing went by it, and nothing was verified by Selvage$'
+# The first message behind the greetings, of which there are three, for good.
+case ${SELVAGE_DEVICE:-soft} in
+soft) program 2 damaged '^1 of 3 calls failed' SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_REPORT=1 \
+        SELVAGE_FAULT=flip=1,only=4,attempts=255 SELVAGE_RETRY_MAX=1
+    says failed '^ +0 +2 +2 +2 +1 +1 +8192$'
+    says failed '^selvage-mpi: 4 arrivals on the fast route were damaged: 0 messages were mended, 2 were not$' ;;
+esac
 example 2 jacobi_fortran
 
 # Without it nothing waits for the device.

@@ -96,7 +96,8 @@
       "what MPI calls of the drop-in wait for before they touch device memory: all work, that of the default stream, " \
       "nothing; check: all work, and a warning if it was needed")                                                      \
     X(JOB, job, TEXT, "", "", 1, "name of a job in which every rank has the drop-in; selvage-run sets it")             \
-    X(REPORT, report, BOOL, "off", "", 0, "at MPI_Finalize the drop-in prints what device memory it moved")            \
+    X(REPORT, report, BOOL, "off", "", 0,                                                                              \
+      "at MPI_Finalize the drop-in prints what device memory it moved, and what of it was verified")                   \
     X(TRACE, trace, TEXT, "", "", 1, "file for the timeline of all ranks (Perfetto, chrome://tracing)")                \
     X(TRACE_EVENTS, trace_events, INT, "131072", "1024..16777216", 1, "timeline records kept per rank")                \
     X(FLIGHT_FILE, flight_file, TEXT, "", "", 0,                                                                       \

@@ -471,5 +471,9 @@ void sv_drop_count(const char *call, const char *route, MPI_Comm comm, int peer,
 /* The same of a collective call: what this rank gave. */
 void sv_drop_count_all(const char *call, const char *route, int64_t bytes);
 void sv_drop_report(void);
+/* What came by the fast route since it opened, and whether it was good: all of it with the report, else only damage.
+   Behind the last message, by all ranks; NULL where the route is not open. */
+void sv_drop_report_packets_from(selvage_comm_t *world);
+void sv_drop_report_packets(selvage_comm_t *world);
 
 #endif

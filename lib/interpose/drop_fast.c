@@ -190,9 +190,11 @@ static void open_route(void)
     if (!fast.refused && all_agree(selvage_coll_supported(fast.world)) &&
         !all_agree(sv_drop_fastcoll_open(fast.world)))
         sv_drop_fastcoll_close();
-    if (!fast.refused)
+    if (!fast.refused) {
+        sv_drop_report_packets_from(fast.world); /* greetings are not the program's */
         atomic_store_explicit(&fast.open, true, memory_order_relaxed);
-    else if (made)
+    }
+    if (fast.refused && made)
         sv_drop_warn("the fast route could not be opened on every rank: everything is staged");
 }
 
@@ -231,12 +233,15 @@ bool sv_drop_fast_agree(MPI_Comm comm, bool mine)
 /* Behind the last message: every rank comes. */
 void sv_drop_fast_end(void)
 {
-    if (!sv_drop_fast_is_open())
+    if (!sv_drop_fast_is_open()) {
+        sv_drop_report_packets(NULL);
         return;
+    }
     (void)sv_drop_fast_agree(MPI_COMM_WORLD, false);
     atomic_store_explicit(&fast.answers, false, memory_order_relaxed);
     atomic_store_explicit(&fast.open, false, memory_order_relaxed);
     sv_drop_fastcoll_close();
+    sv_drop_report_packets(fast.world);
     selvage_comm_destroy(fast.world);
     free(fast.near);
     fast.near = NULL;

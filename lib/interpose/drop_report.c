@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What SELVAGE_REPORT=1 prints at MPI_Finalize: who gave device memory to whom, by which call and route, how much, and
- * how fast. Rows are counted by the senders, under a lock, and only if a report was asked for; it is collective.
+ * how fast. Rows are counted by the senders, under a lock, and only if a report was asked for; it is collective. What
+ * came by the fast route the library itself counts, always; where any of that was damaged one line says so unasked.
  */
 #include "interpose/drop.h"
 
+#include <selvage/stats.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,4 +125,79 @@ void sv_drop_report(void)
     free(table.rows);
     table.rows = NULL;
     table.n = 0;
+}
+
+/* --- what came by the fast route ---------------------------------------------------------------------------------- */
+
+enum { RECEIVED, VERIFIED, DAMAGED, REPEATED, FAILED, BYTES, MENDED, COUNTS };
+typedef struct packets {
+    uint64_t n[COUNTS];
+} packets_t;
+
+static packets_t at_opening;
+
+static packets_t packets_of(selvage_comm_t *world)
+{
+    selvage_stats_t stats = {SELVAGE_STATS_INIT};
+    if (selvage_comm_stats(world, &stats) != SELVAGE_SUCCESS)
+        sv_drop_warn("no counters of the fast route: %s", selvage_error_detail());
+    return (packets_t){{[RECEIVED] = stats.messages_received, [VERIFIED] = stats.messages_verified,
+                        [DAMAGED] = stats.messages_damaged, [REPEATED] = stats.messages_repeated,
+                        [FAILED] = stats.messages_failed, [BYTES] = stats.message_bytes_received,
+                        [MENDED] = stats.messages_mended}};
+}
+
+void sv_drop_report_packets_from(selvage_comm_t *world)
+{
+    at_opening = packets_of(world);
+}
+
+static void print_packets(const packets_t *rows, int size)
+{
+    fprintf(stderr, "selvage-mpi: packets of the fast route\n  %5s %12s %12s %9s %9s %9s %14s\n", "rank", "received",
+            "verified", "damaged", "repeated", "failed", "bytes");
+    for (int i = 0; i < size; i++) {
+        fprintf(stderr, "  %5d", i);
+        for (int k = RECEIVED; k <= BYTES; k++)
+            fprintf(stderr, " %*llu", k < DAMAGED ? 12 : k < BYTES ? 9 : 14, (unsigned long long)rows[i].n[k]);
+        fprintf(stderr, "\n");
+    }
+}
+
+/* One message may come damaged several times before it is mended or given up. */
+static void say_damage(const packets_t *rows, int size)
+{
+    packets_t sum = {0};
+    for (int i = 0; i < size; i++)
+        for (int k = 0; k < COUNTS; k++)
+            sum.n[k] += rows[i].n[k];
+    if (sum.n[DAMAGED] > 0)
+        sv_drop_warn("%llu arrivals on the fast route were damaged: %llu messages were mended, %llu were not",
+                     (unsigned long long)sum.n[DAMAGED], (unsigned long long)sum.n[MENDED],
+                     (unsigned long long)sum.n[FAILED]);
+}
+
+static void gather_packets(selvage_comm_t *world)
+{
+    const int size = sv_drop_size(MPI_COMM_WORLD);
+    const bool is_first = sv_drop_rank(MPI_COMM_WORLD) == 0;
+    packets_t own = packets_of(world), *all = is_first ? calloc((size_t)size, sizeof *all) : NULL;
+    if (is_first && !all)
+        sv_drop_fatal("no memory", "for the report");
+    for (int k = 0; k < COUNTS; k++)
+        own.n[k] -= at_opening.n[k];
+    PMPI_Gather(&own, COUNTS, MPI_UINT64_T, all, COUNTS, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    if (is_first && sv_drop_settings()->report)
+        print_packets(all, size);
+    if (is_first)
+        say_damage(all, size);
+    free(all);
+}
+
+void sv_drop_report_packets(selvage_comm_t *world)
+{
+    if (world)
+        gather_packets(world);
+    else if (sv_drop_settings()->report && sv_drop_rank(MPI_COMM_WORLD) == 0)
+        sv_drop_warn("the fast route was never open: nothing went by it, and nothing was verified by Selvage");
 }
