@@ -51,6 +51,7 @@ static struct {
     bool drives;       /* ON: ranks may owe each other bytes */
     _Atomic bool answers; /* what this rank has sent, and is done with, may be asked for again */
     bool threads;      /* of the program, all of which may call MPI */
+    bool any_threads;  /* of any rank's: ranks may differ */
     bool *near;        /* by rank of MPI_COMM_WORLD: on this node */
     int64_t slot_bytes; /* of a slot of the neighbours' */
 } fast;
@@ -63,6 +64,13 @@ static uint64_t hash_of(const char *text)
     return hash;
 }
 
+static bool all_agree(bool mine)
+{
+    int own = mine, all = 0;
+    PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return all;
+}
+
 void sv_drop_fast_begin(void)
 {
     const sv_drop_settings_t *settings = sv_drop_settings();
@@ -72,6 +80,7 @@ void sv_drop_fast_begin(void)
     fast.drives = settings->fast == SV_DROP_FAST_ON;
     fast.job = hash_of(settings->job);
     sv_drop_fast_wanted = settings->fast != SV_DROP_FAST_OFF && settings->job[0];
+    fast.any_threads = sv_drop_fast_wanted && !all_agree(!fast.threads);
 }
 
 void sv_drop_fast_see(void)
@@ -86,14 +95,7 @@ bool sv_drop_fast_is_open(void)
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
-static bool all_agree(bool mine)
-{
-    int own = mine, all = 0;
-    PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    return all;
-}
-
-/* The same behind messages: another rank may have to ask this one again for what it has sent. */
+/* As all_agree(), behind messages: another rank may have to ask this one again for what it has sent. */
 static bool all_agree_behind(bool mine)
 {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -205,7 +207,7 @@ static bool is_everybody(MPI_Comm comm)
 
 bool sv_drop_fast_is_in_order(MPI_Comm comm)
 {
-    return fast.drives || !fast.threads || comm == MPI_COMM_WORLD;
+    return fast.drives || !fast.any_threads || comm == MPI_COMM_WORLD;
 }
 
 bool sv_drop_fast_enter(MPI_Comm comm)
