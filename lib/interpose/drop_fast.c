@@ -41,7 +41,7 @@ bool sv_drop_fast_wanted;
 
 static struct {
     _Atomic bool open;
-    bool refused;
+    _Atomic bool refused;
     selvage_comm_t *world;
     uint64_t job;
     unsigned calls;
@@ -188,16 +188,22 @@ static void open_route(void)
     if (!all_agree(atomic_load_explicit(&fast.seen, memory_order_relaxed) &&
                    !atomic_load_explicit(&fast.unwatched, memory_order_relaxed)))
         return;
-    const bool made = make_world(&fast.refused);
-    if (!fast.refused && all_agree(selvage_coll_supported(fast.world)) &&
+    bool refused;
+    const bool made = make_world(&refused);
+    atomic_store_explicit(&fast.refused, refused, memory_order_relaxed);
+    if (!refused && all_agree(selvage_coll_supported(fast.world)) &&
         !all_agree(sv_drop_fastcoll_open(fast.world)))
         sv_drop_fastcoll_close();
-    if (!fast.refused) {
+    if (!refused) {
         sv_drop_report_packets_from(fast.world); /* greetings are not the program's */
         atomic_store_explicit(&fast.open, true, memory_order_relaxed);
     }
-    if (fast.refused && made)
+    if (refused && made)
         sv_drop_warn("the fast route could not be opened on every rank: everything is staged");
+    if (refused) { /* what was made is left to the end: its ranks may no longer hear of each other */
+        free(fast.near);
+        fast.near = NULL;
+    }
 }
 
 static bool is_everybody(MPI_Comm comm)
@@ -389,9 +395,11 @@ static bool is_letter(const letter_t *letter)
     return letter->magic == LETTER_MAGIC && letter->job == fast.job;
 }
 
+/* Another thread may open the route while this one looks, or waits, for a message. */
 bool sv_drop_fast_reads(void)
 {
-    return sv_drop_fast_wanted && fast.world;
+    return sv_drop_fast_wanted && !atomic_load_explicit(&fast.refused, memory_order_relaxed) &&
+           (fast.threads || fast.world);
 }
 
 bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out)
