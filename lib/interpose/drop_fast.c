@@ -380,10 +380,13 @@ static bool read_message(const sv_drop_fast_t *state, const sv_drop_call_t *call
         return true;
     }
     int bytes = 0, position = 0;
-    PMPI_Pack_size((int)state->count, state->type, MPI_COMM_SELF, &bytes);
+    MPI_Count each = 1;
+    PMPI_Type_size_x(state->type, &each);
+    const int64_t needed = (SV_DROP_LETTER_BYTES - 1) / each + 1; /* elements: all of them may be too many to pack */
+    const int n = (int)(state->count < needed ? state->count : needed);
+    PMPI_Pack_size(n, state->type, MPI_COMM_SELF, &bytes);
     char *packed = malloc((size_t)bytes + 1);
-    bool read = packed && PMPI_Pack(state->buf, (int)state->count, state->type, packed, bytes, &position,
-                                    MPI_COMM_SELF) == MPI_SUCCESS;
+    bool read = packed && PMPI_Pack(state->buf, n, state->type, packed, bytes, &position, MPI_COMM_SELF) == MPI_SUCCESS;
     if (read)
         memcpy(letter, packed, sizeof *letter);
     free(packed);
