@@ -225,14 +225,40 @@ SV_DROP_EXPORT int MPI_Isendrecv(const void *sendbuf, int sendcount, MPI_Datatyp
     return code;
 }
 
+/* Of host memory that a letter may come to: what is sent leaves from a copy, which goes with the request. */
+static int replace_watched(side_t to, side_t from, MPI_Comm comm, MPI_Request *request)
+{
+    sv_drop_call_t call = {.name = "MPI_Isendrecv_replace"};
+    sv_drop_fast_t fast = {0};
+    MPI_Request inner = MPI_REQUEST_NULL;
+    int bytes = 0, position = 0;
+    sv_drop_fast_listen(&fast, from.buf, from.count, from.type, comm, false);
+    (void)unpack_side(&call, &from, &fast);
+    PMPI_Pack_size(to.count, to.type, comm, &bytes);
+    if (!(fast.letter = malloc((size_t)bytes + 1)))
+        sv_drop_fatal("no memory", call.name);
+    PMPI_Pack(to.buf, to.count, to.type, fast.letter, bytes, &position, comm);
+    int code = PMPI_Isendrecv(fast.letter, position, MPI_PACKED, to.peer, to.tag, from.buf, from.count, from.type,
+                              from.peer, from.tag, comm, &inner);
+    if (code == MPI_SUCCESS)
+        return sv_drop_request_start(&call, &fast, inner, true, request);
+    sv_drop_call_end(&call);
+    sv_drop_fast_release(&fast);
+    return code;
+}
+
 SV_DROP_EXPORT int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype type, int dest, int sendtag, int source,
                                          int recvtag, MPI_Comm comm, MPI_Request *request)
 {
     sv_drop_call_t call = {.name = "MPI_Isendrecv_replace"};
     MPI_Request inner = MPI_REQUEST_NULL;
     sv_drop_fast_t fast = {0};
-    sv_drop_region_t *region =
-        sv_drop_is_host_typed(buf, count, type) ? NULL : sv_drop_message(&call, buf, count, type, true, true);
+    bool host = sv_drop_is_host_typed(buf, count, type);
+    if (host && source != MPI_PROC_NULL && __builtin_expect(sv_drop_fast_wanted, 0) &&
+        sv_drop_fast_watches(count, type, false))
+        return replace_watched((side_t){buf, count, type, dest, sendtag, true},
+                               (side_t){buf, count, type, source, recvtag, true}, comm, request);
+    sv_drop_region_t *region = host ? NULL : sv_drop_message(&call, buf, count, type, true, true);
     if (source != MPI_PROC_NULL && region && __builtin_expect(sv_drop_fast_wanted, 0))
         sv_drop_fast_listen(&fast, buf, count, type, comm, true);
     if (!region)
