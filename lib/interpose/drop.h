@@ -221,6 +221,9 @@ sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
    derived type is unpacked behind the receive. NULL: it need not be. */
 sv_drop_region_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type);
 
+/* Packed bytes, which may end within an element, to where elements of a type belong. */
+void sv_drop_unpack(const void *packed, int64_t bytes, void *to, int64_t count, MPI_Datatype type);
+
 /* A list of blocks in one buffer. displs in elements, or bytes in bytes, or far in bytes; all NULL: one behind the
    other. types NULL: type. counts NULL: count. */
 typedef struct sv_drop_list {
@@ -272,6 +275,7 @@ typedef struct sv_drop_fast {
     MPI_Datatype type;
     MPI_Comm comm;
     uint64_t bytes;             /* that came */
+    void *packed, *image;       /* what comes as packed bytes, owned, and where MPI would have put it */
 } sv_drop_fast_t;
 
 /* What stands behind a request that the program was given. Held by its users: the handle, the engine while it runs, and

@@ -22,6 +22,7 @@
  */
 #include "interpose/drop.h"
 
+#include <limits.h>
 #include <selvage/collective.h>
 #include <selvage/comm.h>
 #include <selvage/message.h>
@@ -415,18 +416,39 @@ bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out)
     return true;
 }
 
+/* Of a type that nobody takes apart: as the bytes that MPI_Pack would give, unpacked into MPI's place behind that. */
+static selvage_status_t receive_packed(sv_drop_fast_t *state, const sv_drop_region_t *region, const letter_t *letter)
+{
+    MPI_Count each = 0;
+    void *to = region->host;
+    PMPI_Type_size_x(state->type, &each);
+    if (letter->bytes > INT_MAX)
+        return SELVAGE_ERR_UNSUPPORTED;
+    if (!region->unpacks && !(to = state->packed = malloc((size_t)(each * state->count))))
+        sv_drop_fatal("no memory", "for a message of the fast route");
+    state->image = sv_drop_address(region);
+    state->lands = true;
+    return selvage_message_irecv(fast.world, to, (size_t)(each * state->count), MPI_BYTE, letter->source, letter->id,
+                                 SELVAGE_MESSAGE_NO_STREAM, &state->request);
+}
+
 /* Begins to receive what was announced: where the program wants it or, memory of another GPU than the route's, where
    MPI would have put it. */
 static selvage_status_t receive(sv_drop_fast_t *state, const sv_drop_call_t *call, const letter_t *letter)
 {
     const sv_drop_region_t *region = region_of(call);
+    selvage_status_t status;
+    if (region && region->mixed)
+        return receive_packed(state, region, letter);
     state->lands = region && !region->unpacks && sv_drop_is_others(region->user + region->low);
     if (!state->lands)
-        return selvage_message_irecv(fast.world, state->buf, (size_t)state->count, state->type, letter->source,
-                                     letter->id, SELVAGE_MESSAGE_NO_STREAM, &state->request);
-    return selvage_message_irecv(fast.world, sv_drop_address(region), (size_t)region->count,
-                                 region->packed ? region->type : state->type, letter->source, letter->id,
-                                 SELVAGE_MESSAGE_NO_STREAM, &state->request);
+        status = selvage_message_irecv(fast.world, state->buf, (size_t)state->count, state->type, letter->source,
+                                       letter->id, SELVAGE_MESSAGE_NO_STREAM, &state->request);
+    else
+        status = selvage_message_irecv(fast.world, sv_drop_address(region), (size_t)region->count,
+                                       region->packed ? region->type : state->type, letter->source, letter->id,
+                                       SELVAGE_MESSAGE_NO_STREAM, &state->request);
+    return status == SELVAGE_ERR_UNSUPPORTED && region ? receive_packed(state, region, letter) : status;
 }
 
 bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status)
@@ -456,6 +478,10 @@ bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error)
     selvage_status_t status = selvage_message_test(&state->request, NULL);
     if (status == SELVAGE_IN_PROGRESS)
         return false;
+    if (status == SELVAGE_SUCCESS && state->packed)
+        sv_drop_unpack(state->packed, (int64_t)state->bytes, state->image, state->count, state->type);
+    free(state->packed);
+    state->packed = NULL;
     if (status == SELVAGE_ERR_TRUNCATED)
         *error = MPI_ERR_TRUNCATE;
     else if (status != SELVAGE_SUCCESS)

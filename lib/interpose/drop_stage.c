@@ -115,15 +115,14 @@ sv_drop_region_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t cou
 }
 
 /* A message to oneself may end within an element, which MPI_Unpack may not. */
-static void unpack(const sv_drop_region_t *region, size_t bytes)
+void sv_drop_unpack(const void *packed, int64_t bytes, void *to, int64_t count, MPI_Datatype type)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static MPI_Comm self = MPI_COMM_NULL;
     pthread_mutex_lock(&lock);
     if (self == MPI_COMM_NULL)
         PMPI_Comm_dup(MPI_COMM_SELF, &self);
-    PMPI_Sendrecv(region->host, (int)bytes, MPI_PACKED, 0, 0, region->user, (int)region->one.count, region->one.type, 0,
-                  0, self, MPI_STATUS_IGNORE);
+    PMPI_Sendrecv(packed, (int)bytes, MPI_PACKED, 0, 0, to, (int)count, type, 0, 0, self, MPI_STATUS_IGNORE);
     pthread_mutex_unlock(&lock);
 }
 
@@ -304,7 +303,7 @@ static void land_image(sv_drop_flow_t *flow, const sv_drop_region_t *region)
 static void land_message(sv_drop_flow_t *flow, sv_drop_region_t *region, size_t bytes)
 {
     if (region->unpacks) {
-        unpack(region, bytes);
+        sv_drop_unpack(region->host, (int64_t)bytes, region->user, region->one.count, region->one.type);
         return;
     }
     if (region->packed) {
