@@ -9,6 +9,9 @@
  *   early     receives a long message into host memory before it shows MPI any device memory
  *   owed      lets calls block between the beginning and the end of long messages, and begins many before any receive
  *   damaged   goes on when a call with device memory fails, as with damage that is not mended
+ *   probes    waits in a thread for a message to come, of which it knows nothing, before it could be a letter
+ *   meets     receives long messages in each way that a letter must be expected in
+ *   levels    has threads in every second rank only
  *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
  *   cost      prints what a call with host buffers costs more, and what one message does
  *   support   prints what MPI says of its support for device memory
@@ -19,6 +22,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <selvage.h>
@@ -385,6 +389,136 @@ static void run_damaged(void)
     printf("%d of %d calls failed\n", failures, TURNS);
 }
 
+/* After this the route is open, if it ever is. */
+static void open_route(void)
+{
+    enum { TURNS = 5 };
+    for (int turn = 0; turn < TURNS; turn++)
+        MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void *probe_one(void *to)
+{
+    MPI_Status status;
+    int bytes = 0;
+    MPI_Probe(the.left, 9, MPI_COMM_WORLD, &status);
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    CHECK_EQ(bytes, LONG_BYTES);
+    MPI_Recv(to, LONG_BYTES, MPI_BYTE, the.left, 9, MPI_COMM_WORLD, &status);
+    return NULL;
+}
+
+static void run_probes(void)
+{
+    pthread_t thread;
+    uint8_t *host = calloc(1, LONG_BYTES);
+    void *out = device_bytes(LONG_BYTES);
+    pthread_create(&thread, NULL, probe_one, host);
+    usleep(100000); /* it is in the call then */
+    open_route();
+    show(out, 4);
+    MPI_Send(out, LONG_BYTES, MPI_BYTE, the.right, 9, MPI_COMM_WORLD);
+    pthread_join(thread, NULL);
+    CHECK(host[0] == 4 && host[LONG_BYTES - 1] == 4);
+    selvage_device_free(the.device, out);
+    free(host);
+}
+
+/* Into more host memory than an int counts the bytes of, none of which is touched but what comes. */
+static void meet_huge(void *out)
+{
+    enum { COUNT = 300000000 };
+    uint8_t *in = mmap(NULL, sizeof(double) * COUNT, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    MPI_Request request;
+    MPI_Status status;
+    int bytes = 0;
+    CHECK(in != MAP_FAILED);
+    MPI_Irecv(in, COUNT, MPI_DOUBLE, the.left, 1, MPI_COMM_WORLD, &request);
+    show(out, 6);
+    MPI_Send(out, LONG_BYTES, MPI_BYTE, the.right, 1, MPI_COMM_WORLD);
+    MPI_Wait(&request, &status);
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    CHECK_EQ(bytes, LONG_BYTES);
+    CHECK(in[0] == 6 && in[LONG_BYTES - 1] == 6);
+    munmap(in, sizeof(double) * COUNT);
+}
+
+/* Into a type that Selvage does not take apart: every second run of 64 bytes, of the device's memory or the host's. */
+static void meet_darray(void *out)
+{
+    int length = 2 * LONG_BYTES, how = MPI_DISTRIBUTE_CYCLIC, run = COLUMN, n = 2;
+    MPI_Datatype type;
+    uint8_t *in = calloc(1, 2 * LONG_BYTES);
+    uint8_t *on_device = device_bytes(2 * LONG_BYTES);
+    MPI_Type_create_darray(2, 1, 1, &length, &how, &run, &n, MPI_ORDER_C, MPI_BYTE, &type);
+    MPI_Type_commit(&type);
+    for (int turn = 0; turn < 2; turn++) {
+        MPI_Request request;
+        selvage_device_fill(the.device, on_device, 1, 2 * LONG_BYTES, the.stream);
+        MPI_Irecv(turn ? on_device : in, 1, type, the.left, 2, MPI_COMM_WORLD, &request);
+        show(out, 8);
+        MPI_Send(out, LONG_BYTES, MPI_BYTE, the.right, 2, MPI_COMM_WORLD);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        if (turn) {
+            selvage_device_copy(the.device, in, on_device, 2 * LONG_BYTES, SELVAGE_COPY_DEVICE_TO_HOST, the.stream);
+            selvage_stream_synchronize(the.device, the.stream);
+        }
+        for (int i = 0; i < 2 * LONG_BYTES; i += COLUMN)
+            CHECK_EQ(in[i], i / COLUMN % 2 ? 8 : turn);
+    }
+    MPI_Type_free(&type);
+    selvage_device_free(the.device, on_device);
+    free(in);
+}
+
+/* Into what is sent meanwhile. */
+static void meet_replaced(void *out)
+{
+#if MPI_VERSION >= 4
+    uint8_t *both = malloc(LONG_BYTES), *in = calloc(1, LONG_BYTES);
+    MPI_Request request;
+    memset(both, 3, LONG_BYTES);
+    MPI_Isendrecv_replace(both, LONG_BYTES, MPI_BYTE, the.right, 4, the.left, 3, MPI_COMM_WORLD, &request);
+    show(out, 7);
+    MPI_Send(out, LONG_BYTES, MPI_BYTE, the.right, 3, MPI_COMM_WORLD);
+    MPI_Recv(in, LONG_BYTES, MPI_BYTE, the.left, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(in[0] == 3 && in[LONG_BYTES - 1] == 3);
+    CHECK(both[0] == 7 && both[LONG_BYTES - 1] == 7);
+    free(both);
+    free(in);
+#else
+    (void)out;
+#endif
+}
+
+static void run_meets(void)
+{
+    void *out = device_bytes(LONG_BYTES);
+    open_route();
+    meet_huge(out);
+    meet_darray(out);
+    meet_replaced(out);
+    selvage_device_free(the.device, out);
+}
+
+/* On two communicators, as ranks without threads may. */
+static void run_levels(void)
+{
+    MPI_Comm twin;
+    MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+    for (int turn = 1; turn < 10; turn++) {
+        int own[2] = {turn, turn * turn}, all[2] = {0};
+        MPI_Allreduce(&own[0], &all[0], 1, MPI_INT, MPI_SUM, twin);
+        MPI_Allreduce(&own[1], &all[1], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        CHECK_EQ(all[0], turn * the.ranks);
+        CHECK_EQ(all[1], turn * turn * the.ranks);
+    }
+    open_route();
+    MPI_Comm_free(&twin);
+}
+
 static void run_thread(void)
 {
     MPI_Request request[2];
@@ -426,14 +560,23 @@ static void run_cost(void)
 int MPIX_Query_cuda_support(void) __attribute__((weak));
 int MPIX_Query_rocm_support(void) __attribute__((weak));
 
+/* Before MPI says so, the launcher says which rank this is. */
+static int wanted_level(int argc, char **argv)
+{
+    const char *mpich = getenv("PMI_RANK"), *rank = getenv("OMPI_COMM_WORLD_RANK");
+    rank = rank ? rank : mpich ? mpich : "0";
+    return argc > 1 && strcmp(argv[1], "levels") == 0 && atoi(rank) % 2 == 1 ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE;
+}
+
 int main(int argc, char **argv)
 {
     static const struct { const char *name; void (*run)(void); } runs[] = {
         {"open", run_open}, {"split", run_split}, {"late", run_late}, {"threads", run_threads}, {"gpus", run_gpus},
-        {"early", run_early}, {"owed", run_owed}, {"damaged", run_damaged}, {"thread", run_thread}, {"cost", run_cost}};
+        {"early", run_early}, {"owed", run_owed}, {"damaged", run_damaged}, {"probes", run_probes},
+        {"meets", run_meets}, {"levels", run_levels}, {"thread", run_thread}, {"cost", run_cost}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+    MPI_Init_thread(&argc, &argv, wanted_level(argc, argv), &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &the.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &the.ranks);
     the.right = (the.rank + 1) % the.ranks;
