@@ -12,6 +12,7 @@
  *   probes    waits in a thread for a message to come, of which it knows nothing, before it could be a letter
  *   meets     receives long messages in each way that a letter must be expected in
  *   levels    has threads in every second rank only
+ *   spawn     calls together with as many ranks as it has, not all of which are its own
  *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
  *   cost      prints what a call with host buffers costs more, and what one message does
  *   support   prints what MPI says of its support for device memory
@@ -20,6 +21,7 @@
 #include <dlfcn.h>
 #include <mpi.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -519,6 +521,39 @@ static void run_levels(void)
     MPI_Comm_free(&twin);
 }
 
+/* One pair calls, whose ranks are one of each job's, and the others do not. */
+static void run_pair(MPI_Comm others, bool first)
+{
+    MPI_Comm all, pair;
+    MPI_Intercomm_merge(others, !first, &all);
+    MPI_Comm_split(all, the.rank, 0, &pair);
+    for (int turn = 0; turn < 4 && the.rank == 0; turn++) {
+        int own = turn, sum = 0;
+        MPI_Allreduce(&own, &sum, 1, MPI_INT, MPI_SUM, pair);
+        CHECK_EQ(sum, 2 * turn);
+    }
+    if (the.rank == 0)
+        MPI_Send(NULL, 0, MPI_BYTE, 1, 8, MPI_COMM_WORLD);
+    else if (the.rank == 1)
+        MPI_Recv(NULL, 0, MPI_BYTE, 0, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Comm_free(&pair);
+    MPI_Comm_free(&all);
+}
+
+static const char *own_program;
+static void run_spawn(void)
+{
+    char *arguments[] = {"spawn", NULL};
+    MPI_Comm others;
+    MPI_Comm_get_parent(&others);
+    const bool are_parents = others == MPI_COMM_NULL;
+    if (are_parents)
+        MPI_Comm_spawn(own_program, arguments, the.ranks, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &others,
+                       MPI_ERRCODES_IGNORE);
+    run_pair(others, are_parents);
+    MPI_Comm_disconnect(&others);
+}
+
 static void run_thread(void)
 {
     MPI_Request request[2];
@@ -565,7 +600,8 @@ static int wanted_level(int argc, char **argv)
 {
     const char *mpich = getenv("PMI_RANK"), *rank = getenv("OMPI_COMM_WORLD_RANK");
     rank = rank ? rank : mpich ? mpich : "0";
-    return argc > 1 && strcmp(argv[1], "levels") == 0 && atoi(rank) % 2 == 1 ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE;
+    bool alone = argc > 1 && (strcmp(argv[1], "spawn") == 0 || (strcmp(argv[1], "levels") == 0 && atoi(rank) % 2 == 1));
+    return alone ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE;
 }
 
 int main(int argc, char **argv)
@@ -573,10 +609,11 @@ int main(int argc, char **argv)
     static const struct { const char *name; void (*run)(void); } runs[] = {
         {"open", run_open}, {"split", run_split}, {"late", run_late}, {"threads", run_threads}, {"gpus", run_gpus},
         {"early", run_early}, {"owed", run_owed}, {"damaged", run_damaged}, {"probes", run_probes},
-        {"meets", run_meets}, {"levels", run_levels}, {"thread", run_thread}, {"cost", run_cost}};
+        {"meets", run_meets}, {"levels", run_levels}, {"spawn", run_spawn}, {"thread", run_thread}, {"cost", run_cost}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, wanted_level(argc, argv), &provided);
+    own_program = argv[0];
     MPI_Comm_rank(MPI_COMM_WORLD, &the.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &the.ranks);
     the.right = (the.rank + 1) % the.ranks;

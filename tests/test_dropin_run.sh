@@ -51,6 +51,7 @@ for what in probes meets; do
     program 2 $what '^ +0 +1 +MPI_Send +fast ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1
 done
 program 2 levels '0 failed'
+program 2 spawn '0 failed'
 program 2 thread '0 failed' SELVAGE_PROGRESS=thread
 program 1 cost 'cost of an untouched call: -?[0-9.]+ ns'
 grep cost "$dir/out"

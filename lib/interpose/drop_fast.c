@@ -53,6 +53,7 @@ static struct {
     _Atomic bool answers; /* what this rank has sent, and is done with, may be asked for again */
     bool threads;      /* of the program, all of which may call MPI */
     bool any_threads;  /* of any rank's: ranks may differ */
+    int key;           /* of what is_everybody() has found */
     bool *near;        /* by rank of MPI_COMM_WORLD: on this node */
     int64_t slot_bytes; /* of a slot of the neighbours' */
 } fast;
@@ -81,7 +82,10 @@ void sv_drop_fast_begin(void)
     fast.drives = settings->fast == SV_DROP_FAST_ON;
     fast.job = hash_of(settings->job);
     sv_drop_fast_wanted = settings->fast != SV_DROP_FAST_OFF && settings->job[0];
-    fast.any_threads = sv_drop_fast_wanted && !all_agree(!fast.threads);
+    if (!sv_drop_fast_wanted)
+        return;
+    fast.any_threads = !all_agree(!fast.threads);
+    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &fast.key, NULL);
 }
 
 void sv_drop_fast_see(void)
@@ -207,9 +211,29 @@ static void open_route(void)
     }
 }
 
+static bool is_of_world(MPI_Comm comm)
+{
+    int result = MPI_UNEQUAL;
+    return PMPI_Comm_compare(comm, MPI_COMM_WORLD, &result) == MPI_SUCCESS && result != MPI_UNEQUAL;
+}
+
+/* Where a program spawns ranks, so many of them may be others. What was found, which takes time, hangs on the
+   communicator. */
 static bool is_everybody(MPI_Comm comm)
 {
-    return comm == MPI_COMM_WORLD || (sv_drop_is_inside(comm) && sv_drop_size(comm) == sv_drop_size(MPI_COMM_WORLD));
+    static char yes, no;
+    void *found = NULL;
+    int has = 0;
+    if (comm == MPI_COMM_WORLD)
+        return true;
+    if (!sv_drop_is_inside(comm) || sv_drop_size(comm) != sv_drop_size(MPI_COMM_WORLD))
+        return false;
+    PMPI_Comm_get_attr(comm, fast.key, &found, &has);
+    if (!has) {
+        found = is_of_world(comm) ? &yes : &no;
+        PMPI_Comm_set_attr(comm, fast.key, found);
+    }
+    return found == &yes;
 }
 
 bool sv_drop_fast_is_in_order(MPI_Comm comm)
@@ -242,6 +266,8 @@ bool sv_drop_fast_agree(MPI_Comm comm, bool mine)
 /* Behind the last message: every rank comes. */
 void sv_drop_fast_end(void)
 {
+    if (sv_drop_fast_wanted)
+        PMPI_Comm_free_keyval(&fast.key);
     if (!sv_drop_fast_is_open()) {
         sv_drop_report_packets(NULL);
         return;
