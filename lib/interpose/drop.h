@@ -287,6 +287,7 @@ typedef struct sv_drop_op {
     _Atomic bool cancels;            /* the program wants it cancelled */
     MPI_Request handle;
     MPI_Request inner;               /* of MPI */
+    MPI_Request also;                /* the send of a call that receives as well */
     sv_drop_call_t call;
     sv_drop_fast_t fast;
     MPI_Status status;
@@ -307,6 +308,9 @@ static inline bool sv_drop_has_open(void)
 /* Takes a call over whose MPI requests are under way, and makes the program's request of it. */
 int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                           MPI_Request *request);
+/* The same of a call that sends as well. */
+int sv_drop_request_both(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, MPI_Request also,
+                         bool message, MPI_Request *request);
 /* The same for a persistent request: the program gets MPI's own. */
 int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                          MPI_Request *request);

@@ -64,7 +64,7 @@ static sv_drop_op_t *make_op(const sv_drop_call_t *call, const sv_drop_fast_t *f
     if (fast)
         op->fast = *fast;
     op->message = message;
-    op->inner = op->handle = MPI_REQUEST_NULL;
+    op->inner = op->also = op->handle = MPI_REQUEST_NULL;
     return op;
 }
 
@@ -188,12 +188,13 @@ static int cancel(void *extra, int complete)
     return MPI_SUCCESS;
 }
 
-int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
-                          MPI_Request *request)
+int sv_drop_request_both(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, MPI_Request also,
+                         bool message, MPI_Request *request)
 {
     pthread_mutex_lock(&engine.lock);
     sv_drop_op_t *op = make_op(call, fast, message);
     op->inner = inner;
+    op->also = also;
     int code = PMPI_Grequest_start(query, handle_freed, cancel, op, &op->handle);
     if (code != MPI_SUCCESS)
         sv_drop_fatal("no generalized request", call->name);
@@ -202,6 +203,12 @@ int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast
     *request = op->handle;
     pthread_mutex_unlock(&engine.lock);
     return MPI_SUCCESS;
+}
+
+int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
+                          MPI_Request *request)
+{
+    return sv_drop_request_both(call, fast, inner, MPI_REQUEST_NULL, message, request);
 }
 
 int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
@@ -241,6 +248,17 @@ static bool inner_ended(sv_drop_op_t *op)
     return done || code != MPI_SUCCESS;
 }
 
+static bool also_ended(sv_drop_op_t *op)
+{
+    int done = 1;
+    int code = op->also == MPI_REQUEST_NULL ? MPI_SUCCESS : PMPI_Test(&op->also, &done, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS) {
+        op->error = op->error ? op->error : code;
+        op->also = MPI_REQUEST_NULL;
+    }
+    return done || code != MPI_SUCCESS;
+}
+
 /* The program's own request: looked at without ending it, so that a letter is heard before the program asks. */
 static bool kept_came(sv_drop_op_t *op)
 {
@@ -254,7 +272,9 @@ static bool kept_came(sv_drop_op_t *op)
 
 static bool op_ended(sv_drop_op_t *op)
 {
-    return (op->persistent ? kept_came(op) : inner_ended(op)) && sv_drop_fast_ended(&op->fast, &op->error);
+    const bool came = op->persistent ? kept_came(op) : inner_ended(op);
+    const bool landed = came && sv_drop_fast_ended(&op->fast, &op->error);
+    return also_ended(op) && landed; /* a sender may wait for what lands, whatever has left */
 }
 
 /* For the timeline: what came by the fast route. */
