@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the programs of dropin_bystander share. */
+#ifndef SELVAGE_TESTS_DROPIN_BYSTANDER_H
+#define SELVAGE_TESTS_DROPIN_BYSTANDER_H
+
+#include <mpi.h>
+#include <selvage.h>
+
+enum { BYTES = 4096 };
+
+typedef struct bystander {
+    const char *program; /* file of this one */
+    selvage_device_t *device;
+    void *stream, *out, *in, *pinned; /* of BYTES bytes */
+    int rank, ranks, right, left;
+} bystander_t;
+extern bystander_t the;
+
+void *device_bytes(size_t bytes);
+
+/* dropin_letters.c */
+void run_early(void);
+void run_owed(void);
+void run_damaged(void);
+void run_probes(void);
+void run_meets(void);
+void run_levels(void);
+void run_spawn(void);
+
+#endif
