@@ -282,6 +282,19 @@ subroutine windows()
     call MPI_Win_free(win, ierror)
 end subroutine
 
+! Between what one rank writes and another reads, or the other way round, MPI wants all three.
+subroutine hand_over(file)
+    use NUMBERS
+    INTERFACE_OF
+    implicit none
+    INCLUDE_OF
+    FILE_OF :: file
+    integer :: ierror
+    call MPI_File_sync(file, ierror)
+    call MPI_Barrier(MPI_COMM_WORLD, ierror)
+    call MPI_File_sync(file, ierror)
+end subroutine
+
 subroutine files()
     use NUMBERS
     INTERFACE_OF
@@ -305,26 +318,26 @@ subroutine files()
     call MPI_File_write_at_all_end(file, out, status, ierror)
     call MPI_Get_count(status, MPI_DOUBLE_PRECISION, i, ierror)
     call check(i == n, 'write_at_all_end: count')
-    call MPI_File_sync(file, ierror)
+    call hand_over(file)
     call MPI_File_seek(file, theirs, MPI_SEEK_SET, ierror)
     call MPI_File_read_all_begin(file, in, n, MPI_DOUBLE_PRECISION, ierror)
     call MPI_File_read_all_end(file, in, status, ierror)
     call MPI_Get_count(status, MPI_DOUBLE_PRECISION, i, ierror)
     call check(i == n, 'read_all_end: count')
     call compare(40, 'write_at_all, read_all: split')
-    call MPI_File_sync(file, ierror)
+    call hand_over(file)
     call fill(41)
     call MPI_File_seek_shared(file, start, MPI_SEEK_SET, ierror)
     call MPI_File_write_ordered_begin(file, out, n, MPI_DOUBLE_PRECISION, ierror)
     call MPI_File_write_ordered_end(file, out, MPI_STATUS_IGNORE, ierror)
-    call MPI_File_sync(file, ierror)
+    call hand_over(file)
     call MPI_File_read_at_all_begin(file, theirs, in, n, MPI_DOUBLE_PRECISION, ierror)
     call MPI_File_read_at_all_end(file, in, MPI_STATUS_IGNORE, ierror)
     call compare(41, 'write_ordered, read_at_all: split')
-    call MPI_File_sync(file, ierror)
+    call hand_over(file)
     call fill(42)
     call MPI_File_write_at_all(file, mine, out, n, MPI_DOUBLE_PRECISION, status, ierror)
-    call MPI_File_sync(file, ierror)
+    call hand_over(file)
     call MPI_File_iread_at(file, theirs, in, n, MPI_DOUBLE_PRECISION, request, ierror)
     call MPI_Wait(request, MPI_STATUS_IGNORE, ierror)
     call compare(42, 'write_at_all, iread_at')
