@@ -42,7 +42,7 @@ program 2 owed '^ +0 +1 +MPI_Isend +fast ' SELVAGE_REPORT=1
 grep -Eq '^ +0 +1 +MPI_Isend +staged ' "$dir/out" || { cat "$dir/out"; echo "FAIL: no message was staged"; failed=1; }
 program 2 early '^ +0 +1 +MPI_Sendrecv +fast ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1
 case ${SELVAGE_DEVICE:-soft} in # a program that has no device yet is not to pay for one
-soft) program 2 early '^ +0 +1 +MPI_Sendrecv +staged ' -u SELVAGE_DEVICE SELVAGE_REPORT=1 ;;
+soft) program 2 early '^ +0 +1 +MPI_Sendrecv +staged ' -u SELVAGE_DEVICE SELVAGE_DEVICE_PATH="$dir" SELVAGE_REPORT=1 ;;
 esac
 program 4 owed '0 failed' SELVAGE_DROPIN_FAST_BYTES=96
 program 2 owed '0 failed' SELVAGE_DROPIN_FAST=off
