@@ -35,6 +35,10 @@ case ${SELVAGE_DEVICE:-soft} in
 soft) program 2 late 'MPI_Sendrecv: the device was still writing 4096 bytes' SELVAGE_DROPIN_SYNC=check ;;
 esac
 program 2 late '^ +0 +1 +MPI_Sendrecv +staged +1 +4096' SELVAGE_REPORT=1
+# A job of several programs: each of them.
+env -u SELVAGE_MPI_KIND OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 5 30 "$dir/mpirun" -n 1 \
+    "$top_builddir/tests/dropin_bystander" late : -n 1 "$top_builddir/tests/dropin_bystander" late >"$dir/out" 2>&1 &&
+    [ "$(grep -c ' 0 failed' "$dir/out")" -eq 2 ] || { cat "$dir/out"; echo "FAIL: two programs in a job"; failed=1; }
 program 2 threads '0 failed'
 program 2 gpus '^[1-9] GPUs'
 # Where no rank is to wait for another's host: what slots have room for goes fast, the rest is staged.
@@ -119,6 +123,17 @@ soft) program 2 damaged '^1 of 3 calls failed' SELVAGE_DROPIN_FAST=on SELVAGE_DR
     says failed '^selvage-mpi: 4 arrivals on the fast route were damaged: 0 messages were mended, 2 were not$' ;;
 esac
 example 2 jacobi_fortran
+
+# What the flags preload comes behind it, and the flags behind those are left alone.
+case $("$MPIRUN" --version 2>&1) in
+*"Open MPI"*|*OpenRTE*) flags=(-x "LD_PRELOAD=$dir/own.so" -x LD_LIBRARY_PATH) ;;
+*) flags=(-genv LD_PRELOAD "$dir/own.so" -genv OTHER 1) ;;
+esac
+# shellcheck disable=SC2016 # for the shell that is started
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 LD_LIBRARY_PATH='' timeout -k 5 30 "$dir/mpirun" \
+    "${flags[@]}" -n 1 sh -c 'echo "preloaded $LD_PRELOAD"' >"$dir/out" 2>/dev/null
+grep -q "^preloaded .*libselvage-mpi.so:$dir/own.so\$" "$dir/out" ||
+    { cat "$dir/out"; echo "FAIL: a library of the flags"; failed=1; }
 
 # Without it nothing waits for the device.
 "$top_srcdir/scripts/run-mpi" -n 2 -t 30 "$top_builddir/tests/dropin_bystander" late >"$dir/out" 2>&1 &&
