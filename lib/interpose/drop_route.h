@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What drop_fast.c, which opens the fast route, and drop_letter.c, which uses it, share. */
+#ifndef SV_DROP_ROUTE_H
+#define SV_DROP_ROUTE_H
+
+#include <selvage/comm.h>
+
+#include "interpose/drop.h"
+
+typedef struct sv_drop_route {
+    _Atomic bool open;
+    _Atomic bool refused;
+    selvage_comm_t *world;
+    uint64_t job;
+    unsigned calls;
+    int32_t next_id;
+    _Atomic bool seen; /* device memory, by this rank */
+    _Atomic bool unwatched; /* a receive has begun that a letter must not come to */
+    bool drives;       /* ON: ranks may owe each other bytes */
+    _Atomic bool answers; /* what this rank has sent, and is done with, may be asked for again */
+    bool threads;      /* of the program, all of which may call MPI */
+    bool any_threads;  /* of any rank's: ranks may differ */
+    int key;           /* of what is_everybody() has found */
+    bool *near;        /* by rank of MPI_COMM_WORLD: on this node */
+    int64_t slot_bytes; /* of a slot of the neighbours' */
+} sv_drop_route_t;
+
+extern sv_drop_route_t sv_drop_route;
+
+#endif
