@@ -265,6 +265,7 @@ void sv_drop_call_end(sv_drop_call_t *call);
 typedef struct sv_drop_fast {
     selvage_request_t *request; /* Selvage's message, under way */
     void *letter;               /* a send's announcement, or what a probe has taken; owned */
+    int error;                  /* MPI's class of what went wrong on the route; MPI_SUCCESS: nothing */
     bool listens, owns_type, came;
     bool lands;                 /* what came is where MPI would have put it, and the call is to land it */
     bool renames;               /* the message came from elsewhere than MPI thinks: see drop_probe.c */
@@ -273,7 +274,7 @@ typedef struct sv_drop_fast {
     void *buf;                  /* of a receive, as the program gave it */
     int64_t count;
     MPI_Datatype type;
-    MPI_Comm comm;
+    MPI_Comm comm;              /* whose error handler is to hear of errors */
     uint64_t bytes;             /* that came */
     void *packed, *image;       /* what comes as packed bytes, owned, and where MPI would have put it */
 } sv_drop_fast_t;
@@ -294,15 +295,26 @@ typedef struct sv_drop_op {
     int error;
     int users;
     bool message;                    /* the status says how much came */
-    bool persistent, active, running;
-    bool heard;                      /* of a persistent receive that is watched: it has come */
+    bool keeps;                      /* the program holds MPI's own request, not a generalized one */
+    bool persistent;                 /* one that is kept, and may be started again */
+    bool active, running;
+    bool heard;                      /* of a receive that is kept and watched: a letter has come, and was read */
+    bool told;                       /* the error handler has heard of the error */
+    bool orphan;                     /* the program has freed its request, and MPI is still at it */
 } sv_drop_op_t;
 
-/* How many requests of ours the program holds. */
+/* How many requests the program holds that the drop-in knows of: completion calls look them up. */
 extern _Atomic int sv_drop_open;
 static inline bool sv_drop_has_open(void)
 {
     return __builtin_expect(atomic_load_explicit(&sv_drop_open, memory_order_relaxed) != 0, 0);
+}
+
+/* How many need progress of ours: calls that block are driven then. */
+extern _Atomic int sv_drop_running;
+static inline bool sv_drop_is_busy(void)
+{
+    return __builtin_expect(atomic_load_explicit(&sv_drop_running, memory_order_relaxed) != 0, 0);
 }
 
 /* Takes a call over whose MPI requests are under way, and makes the program's request of it. */
@@ -314,6 +326,10 @@ int sv_drop_request_both(const sv_drop_call_t *call, const sv_drop_fast_t *fast,
 /* The same for a persistent request: the program gets MPI's own. */
 int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                          MPI_Request *request);
+/* The same for a receive into host memory that a letter may come to: the program gets MPI's own, which is under way,
+   and the completion call that ends it looks at what came. */
+int sv_drop_request_watch(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
+                          MPI_Request *request);
 
 /* MPI_Isend and MPI_Irecv as parts of the call of that name (drop_message.c). */
 int sv_drop_isend(const char *name, const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
@@ -329,18 +345,25 @@ void sv_drop_unlock(void);
 void sv_drop_progress(void);
 /* One turn of a wait: progress, and now and then the core for others. */
 void sv_drop_turn(unsigned *turns);
-/* Behind a call that begins: tests until the request is complete. */
+/* The same, and the requests behind ops[0] to ops[n - 1], of which NULL are none of ours, are looked at first. */
+void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n);
+/* After a call that begins: tests until the request is complete. */
 int sv_drop_drive(int code, MPI_Request *request, MPI_Status *status);
+/* The same, but MPI waits by itself where nothing of ours needs progress. */
+int sv_drop_await(int code, MPI_Request *request, MPI_Status *status);
 
 sv_drop_op_t *sv_drop_op_find(MPI_Request handle); /* with one user more, or NULL */
 void sv_drop_op_release(sv_drop_op_t *op);
-/* Behind a completion that MPI has reported: lands a persistent receive, and gives the error of any. status NULL: it
-   failed. */
-int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status);
+/* After a completion that MPI has reported: lands a receive that is kept, and gives the error of any, of which the
+   communicator's error handler has heard then. status NULL: it failed. ends: the call was one that ends the request;
+   else the program may ask again. */
+int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status, bool ends);
 /* Of persistent requests: before MPI_Start; behind it, which may have changed the handle; when the handle is freed. */
 void sv_drop_op_start(sv_drop_op_t *op);
 void sv_drop_op_rename(sv_drop_op_t *op, MPI_Request handle);
 void sv_drop_op_forget(sv_drop_op_t *op);
+/* Of a request that is kept: takes it over if it is under way, and the program's handle is gone; false: it is not. */
+bool sv_drop_op_adopt(sv_drop_op_t *op);
 
 void sv_drop_thread_begin(void);
 void sv_drop_thread_end(void);
@@ -349,7 +372,9 @@ int sv_drop_requests_end(void);
 
 /* --- the fast route (drop_fast.c) --------------------------------------------------------------------------------- */
 
-enum { SV_DROP_LETTER_BYTES = 96 };
+/* A length that programs hardly use: a prime, so that no array of numbers has it. What is no longer than this is never
+   announced. */
+enum { SV_DROP_LETTER_BYTES = 251 };
 
 /* This job may use it: constant behind MPI_Init. And: it is open now, on all ranks. */
 extern bool sv_drop_fast_wanted;
@@ -388,22 +413,26 @@ bool sv_drop_fast_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype send
 bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype type, MPI_Op op,
                                        MPI_Comm comm, int *code);
 
-/* Whether so much takes the route; whether a message of it may; and whether receives of it are watched, of which those
-   that block need not be while no letter can come to them. */
+/* Whether so much takes the route; whether a message of it may; and whether receives of it are watched. */
 bool sv_drop_fast_takes(int64_t count, MPI_Datatype type);
-bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, MPI_Comm comm);
+bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);
 bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device);
-bool sv_drop_fast_hears(void);
+/* Whether receives of threads must be posted under the lock, because a probe of another one may take messages. */
+bool sv_drop_fast_guards(void);
+/* Whether ranks may owe each other bytes, so that waits are driven and letters heard at once. */
+bool sv_drop_fast_drives(void);
 /* Begins to send; returns the letter to be sent in place of the message, or NULL: it is to be staged. */
-void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest,
+void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest, int tag,
                         MPI_Comm comm);
 /* Watches a receive, if a letter could come. */
 void sv_drop_fast_listen(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm,
                          bool device);
-/* Behind the receive: whether it was a letter, whose bytes are then under way. */
+/* After the receive: whether it was a letter, whose bytes are then under way, or cannot be had: state->error. */
 bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status);
+/* Whether nothing is under way any more; *error is set if it ended badly. */
 bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error);
-/* The same behind a receive that blocked; true: what was announced has come and landed, or failed with *code. */
+/* The same after a receive that blocked; true: what was announced has come and landed, or failed with *code, of which
+   the communicator's error handler has heard. */
 bool sv_drop_fast_finish(sv_drop_fast_t *state, sv_drop_call_t *call, MPI_Status *status, int *code);
 /* What the text of a message announces; false if it is no letter. Whether letters are read at all. */
 bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out);

@@ -36,7 +36,7 @@ static int both_plain(const side_t *to, const side_t *from, MPI_Comm comm, MPI_S
     MPI_Status result[2];
     unsigned turns = 0;
     int done[2] = {0, 0};
-    if (!sv_drop_has_open())
+    if (!sv_drop_is_busy() && !sv_drop_fast_drives())
         return PMPI_Sendrecv(to->buf, to->count, to->type, to->peer, to->tag, from->buf, from->count, from->type,
                              from->peer, from->tag, comm, status);
     done[0] = from->peer == MPI_PROC_NULL; /* its status is that of the blocking form */
@@ -69,7 +69,7 @@ static int both_plain(const side_t *to, const side_t *from, MPI_Comm comm, MPI_S
 static bool unpack_side(sv_drop_call_t *call, side_t *side, const sv_drop_fast_t *fast)
 {
     sv_drop_region_t *region =
-        side->host && fast->listens ? sv_drop_unpacking(call, side->buf, side->count, side->type) : NULL;
+        side->host && fast->listens && sv_drop_fast_takes(side->count, side->type) ? sv_drop_unpacking(call, side->buf, side->count, side->type) : NULL;
     if (region) {
         side->buf = sv_drop_address(region);
         side->count = region->count;
@@ -85,7 +85,7 @@ static int both(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
     side_t given = to;
     double begin = PMPI_Wtime();
-    if (__builtin_expect(sv_drop_fast_wanted, 0) && from.peer != MPI_PROC_NULL && sv_drop_fast_hears())
+    if (__builtin_expect(sv_drop_fast_wanted, 0) && from.peer != MPI_PROC_NULL)
         sv_drop_fast_listen(&fast, from.buf, from.count, from.type, comm, !from.host);
     bool receives = take_side(&call, &from, false, true) || unpack_side(&call, &from, &fast);
     bool sends = take_side(&call, &to, true, false);
@@ -124,12 +124,13 @@ static int both_apart(const char *name, side_t to, side_t from, MPI_Comm comm, M
 
 static bool goes_apart(const side_t *to, MPI_Comm comm)
 {
-    return sv_drop_has_taken() || (!to->host && sv_drop_fast_may_send(to->count, to->type, to->peer, comm));
+    return sv_drop_has_taken() || sv_drop_fast_guards() ||
+           (!to->host && sv_drop_fast_may_send(to->count, to->type, to->peer, to->tag, comm));
 }
 
 static bool is_watched(const side_t *from)
 {
-    return __builtin_expect(sv_drop_fast_wanted, 0) && from->peer != MPI_PROC_NULL && sv_drop_fast_hears() &&
+    return __builtin_expect(sv_drop_fast_wanted, 0) && from->peer != MPI_PROC_NULL &&
            sv_drop_fast_watches(from->count, from->type, !from->host);
 }
 
@@ -142,7 +143,7 @@ SV_DROP_EXPORT int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype
     side_t from = {recvbuf, recvcount, recvtype, source, recvtag, sv_drop_is_host_typed(recvbuf, recvcount, recvtype)};
     if (goes_apart(&to, comm))
         return both_apart("MPI_Sendrecv", to, from, comm, status);
-    if (!sv_drop_has_open() && to.host && from.host && !is_watched(&from))
+    if (!sv_drop_is_busy() && to.host && from.host && !is_watched(&from))
         return PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,
                              comm, status);
     return both(to, from, comm, status);

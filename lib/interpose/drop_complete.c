@@ -39,7 +39,7 @@ static void set_begin(set_t *set, int n, const MPI_Request *requests, MPI_Status
 /* Open MPI frees a persistent request that failed. */
 static void let_go(sv_drop_op_t *op, MPI_Request now)
 {
-    if (op && op->persistent && now == MPI_REQUEST_NULL)
+    if (op && op->keeps && now == MPI_REQUEST_NULL)
         sv_drop_op_forget(op);
     sv_drop_op_release(op);
 }
@@ -67,12 +67,18 @@ static int settle(set_t *set, int n, const int *index, int code)
         MPI_Status *status = &set->status[i];
         if (told && status->MPI_ERROR == MPI_ERR_PENDING)
             continue;
-        int error = op ? sv_drop_op_settle(op, status->MPI_ERROR == MPI_SUCCESS ? status : NULL) : MPI_SUCCESS;
+        int error = op ? sv_drop_op_settle(op, status->MPI_ERROR == MPI_SUCCESS ? status : NULL, true) : MPI_SUCCESS;
         if (error != MPI_SUCCESS)
             status->MPI_ERROR = error;
         code = status->MPI_ERROR != MPI_SUCCESS ? MPI_ERR_IN_STATUS : code;
     }
     return code;
+}
+
+/* Whether MPI may wait by itself: nothing of ours needs progress meanwhile. */
+static bool may_block(void)
+{
+    return !sv_drop_is_busy() && !sv_drop_fast_drives();
 }
 
 /* --- one ---------------------------------------------------------------------------------------------------------- */
@@ -85,12 +91,12 @@ static int complete_one(MPI_Request *request, int *flag, MPI_Status *status, boo
     sv_drop_op_t *op = sv_drop_op_find(*request);
     MPI_Status *used = status == MPI_STATUS_IGNORE ? &own : status;
     do {
-        sv_drop_turn(&turns);
-        *flag = 0;
-        code = PMPI_Test(request, flag, used);
+        sv_drop_turn_for(&turns, &op, 1);
+        *flag = blocks && may_block();
+        code = *flag ? PMPI_Wait(request, used) : PMPI_Test(request, flag, used);
     } while (code == MPI_SUCCESS && !*flag && blocks);
     if (op && code == MPI_SUCCESS && *flag)
-        code = sv_drop_op_settle(op, used);
+        code = sv_drop_op_settle(op, used, true);
     let_go(op, *request);
     return code;
 }
@@ -113,10 +119,11 @@ SV_DROP_EXPORT int MPI_Request_get_status(MPI_Request request, int *flag, MPI_St
         return PMPI_Request_get_status(request, flag, status);
     MPI_Status *used = status == MPI_STATUS_IGNORE ? &own : status;
     sv_drop_op_t *op = sv_drop_op_find(request);
-    sv_drop_progress();
+    unsigned turns = 0;
+    sv_drop_turn_for(&turns, &op, 1);
     int code = PMPI_Request_get_status(request, flag, used);
-    if (op && code == MPI_SUCCESS && *flag && op->persistent)
-        (void)sv_drop_op_settle(op, used); /* an error is for the call that ends the request */
+    if (op && code == MPI_SUCCESS && *flag && op->keeps)
+        (void)sv_drop_op_settle(op, used, false); /* an error is for the call that ends the request */
     sv_drop_op_release(op);
     return code;
 }
@@ -138,6 +145,16 @@ static int true_code(const set_t *set, int n, int code)
     return code == MPI_ERR_IN_STATUS ? MPI_SUCCESS : code;
 }
 
+static int test_many(int n, MPI_Request *requests, many_t many, MPI_Status *statuses, bool blocks)
+{
+    if (many.some)
+        return (blocks ? PMPI_Waitsome : PMPI_Testsome)(n, requests, many.found, many.indices, statuses);
+    if (!blocks)
+        return PMPI_Testall(n, requests, many.found, statuses);
+    *many.found = 1;
+    return PMPI_Waitall(n, requests, statuses);
+}
+
 static int complete_many(int n, MPI_Request *requests, many_t many, MPI_Status *statuses, bool blocks)
 {
     set_t set;
@@ -145,10 +162,9 @@ static int complete_many(int n, MPI_Request *requests, many_t many, MPI_Status *
     int code;
     set_begin(&set, n, requests, statuses);
     do {
-        sv_drop_turn(&turns);
+        sv_drop_turn_for(&turns, set.op, set.n);
         *many.found = 0;
-        code = many.some ? PMPI_Testsome(n, requests, many.found, many.indices, set.status)
-                         : PMPI_Testall(n, requests, many.found, set.status);
+        code = test_many(n, requests, many, set.status, blocks && may_block());
         code = true_code(&set, many.some && *many.found != MPI_UNDEFINED ? *many.found : set.n, code);
     } while (code == MPI_SUCCESS && !*many.found && blocks);
     bool ended = code == MPI_ERR_IN_STATUS || (code == MPI_SUCCESS && *many.found);
@@ -197,12 +213,12 @@ static int complete_any(int n, MPI_Request *requests, int *index, int *flag, MPI
     MPI_Status *used = status == MPI_STATUS_IGNORE ? &own : status;
     set_begin(&set, n, requests, MPI_STATUSES_IGNORE);
     do {
-        sv_drop_turn(&turns);
-        *flag = 0;
-        code = PMPI_Testany(n, requests, index, flag, used);
+        sv_drop_turn_for(&turns, set.op, set.n);
+        *flag = blocks && may_block();
+        code = *flag ? PMPI_Waitany(n, requests, index, used) : PMPI_Testany(n, requests, index, flag, used);
     } while (code == MPI_SUCCESS && !*flag && blocks);
     if (code == MPI_SUCCESS && *flag && *index != MPI_UNDEFINED && set.op[*index])
-        code = sv_drop_op_settle(set.op[*index], used);
+        code = sv_drop_op_settle(set.op[*index], used, true);
     return set_end(&set, requests, code);
 }
 
@@ -224,10 +240,14 @@ SV_DROP_EXPORT int MPI_Testany(int count, MPI_Request requests[], int *index, in
 SV_DROP_EXPORT int MPI_Request_free(MPI_Request *request)
 {
     sv_drop_op_t *op = sv_drop_has_open() ? sv_drop_op_find(*request) : NULL;
-    if (op && op->persistent)
+    const bool adopted = op && sv_drop_op_adopt(op);
+    if (op && op->keeps && !adopted)
         sv_drop_op_forget(op);
     sv_drop_op_release(op);
-    return PMPI_Request_free(request);
+    if (!adopted)
+        return PMPI_Request_free(request);
+    *request = MPI_REQUEST_NULL;
+    return MPI_SUCCESS;
 }
 
 SV_DROP_EXPORT int MPI_Cancel(MPI_Request *request)

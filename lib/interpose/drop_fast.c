@@ -22,30 +22,42 @@
  */
 #include "interpose/drop_route.h"
 
-#include <limits.h>
 #include <selvage/collective.h>
 #include <selvage/comm.h>
 #include <selvage/message.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 bool sv_drop_fast_wanted;
 
 sv_drop_route_t sv_drop_route;
-
-static uint64_t hash_of(const char *text)
-{
-    uint64_t hash = UINT64_C(14695981039346656037);
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
-    return hash;
-}
 
 static bool all_agree(bool mine)
 {
     int own = mine, all = 0;
     PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     return all;
+}
+
+/* Rank 0 draws the job's nonce. All ranks must have the same, or some would take announcements for data: the least and
+   the greatest of each word are compared. The same call says whether any rank has threads. */
+static bool share_nonce(void)
+{
+    uint64_t own[5], least[5], *nonce = sv_drop_route.nonce;
+    if (sv_drop_rank(MPI_COMM_WORLD) == 0 &&
+        getrandom(nonce, sizeof sv_drop_route.nonce, 0) < (ssize_t)sizeof sv_drop_route.nonce)
+        sv_drop_fatal("no random numbers", "for the job's nonce");
+    PMPI_Bcast(nonce, 2, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    own[0] = nonce[0];
+    own[1] = nonce[1];
+    own[2] = ~nonce[0];
+    own[3] = ~nonce[1];
+    own[4] = !sv_drop_route.threads;
+    PMPI_Allreduce(own, least, 5, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
+    sv_drop_route.any_threads = !least[4];
+    return memcmp(own, least, 4 * sizeof *own) == 0 && (least[0] ^ least[2]) == UINT64_MAX &&
+           (least[1] ^ least[3]) == UINT64_MAX;
 }
 
 void sv_drop_fast_begin(void)
@@ -55,11 +67,14 @@ void sv_drop_fast_begin(void)
     PMPI_Query_thread(&level);
     sv_drop_route.threads = level == MPI_THREAD_MULTIPLE;
     sv_drop_route.drives = settings->fast == SV_DROP_FAST_ON;
-    sv_drop_route.job = hash_of(settings->job);
     sv_drop_fast_wanted = settings->fast != SV_DROP_FAST_OFF && settings->job[0];
     if (!sv_drop_fast_wanted)
         return;
-    sv_drop_route.any_threads = !all_agree(!sv_drop_route.threads);
+    if (!share_nonce())
+        sv_drop_fatal("the ranks do not agree", "on the job's nonce");
+    int found = 0, *most = NULL;
+    PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &found);
+    sv_drop_route.tag_most = found ? *most : 32767;
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &sv_drop_route.key, NULL);
 }
 

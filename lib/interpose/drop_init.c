@@ -56,7 +56,7 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
                                                                               : settings->fast_bytes;
     /* Who asks for checksums has what can be announced go where they are. */
     if (strcmp(setting->name, "SELVAGE_CHECKSUM") == 0 && is_given(setting) && strcmp(setting->value, "off") != 0)
-        settings->fast_bytes = SV_DROP_LETTER_BYTES;
+        settings->fast_bytes = SV_DROP_LETTER_BYTES + 1;
     if (strcmp(setting->name, "SELVAGE_DROPIN_SLOT_BYTES") == 0)
         settings->slot_bytes = number_of(setting->value);
     if (strcmp(setting->name, "SELVAGE_PROGRESS") == 0)

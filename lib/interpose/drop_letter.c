@@ -10,14 +10,74 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LETTER_MAGIC UINT64_C(0x53564c4554544552)
-
-/* Its length is a multiple of that of every basic type: MPICH refuses half an element. */
-typedef struct letter {
-    uint64_t magic, job, bytes;
+/*
+ * A letter is copies of one notice, as many as there is room for, and then the beginning of one more: whatever part of it
+ * comes damaged, one good copy is enough. What resembles the job's nonce and holds no good copy is a damaged letter, which
+ * is an error and never data. No message of the program's resembles 128 random bits.
+ */
+typedef struct notice {
+    uint64_t nonce[2], bytes;
     int32_t source, id; /* rank of MPI_COMM_WORLD; tag of Selvage's message */
-} letter_t;
-_Static_assert(sizeof(letter_t) < SV_DROP_LETTER_BYTES, "a letter has room for what it says");
+    int32_t tag, zero;  /* of the program's message */
+    uint64_t check;     /* of all that stands before it */
+} notice_t;
+
+enum { COPIES = SV_DROP_LETTER_BYTES / sizeof(notice_t), LIKE_BITS = 100 };
+_Static_assert(COPIES >= 3, "a letter has room for copies");
+
+/* A chain of multiplications (the mixing step of MurmurHash3's 64-bit finalizer): each field changes all bits. */
+static uint64_t check_of(const notice_t *notice)
+{
+    const uint64_t words[] = {notice->nonce[0], notice->nonce[1], notice->bytes,
+                              (uint64_t)(uint32_t)notice->source << 32 | (uint32_t)notice->id,
+                              (uint64_t)(uint32_t)notice->tag << 32 | (uint32_t)notice->zero};
+    uint64_t sum = UINT64_C(0x9e3779b97f4a7c15);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        sum = (sum ^ words[i]) * UINT64_C(0xff51afd7ed558ccd);
+        sum = (sum ^ sum >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
+        sum ^= sum >> 29;
+    }
+    return sum;
+}
+
+static void write_letter(char *text, const notice_t *notice)
+{
+    for (size_t at = 0; at < SV_DROP_LETTER_BYTES; at += sizeof *notice) {
+        const size_t left = SV_DROP_LETTER_BYTES - at;
+        memcpy(text + at, notice, left < sizeof *notice ? left : sizeof *notice);
+    }
+}
+
+typedef enum reading { NO_LETTER, A_LETTER, A_DAMAGED_LETTER } reading_t;
+
+static bool is_like_nonce(const char *text)
+{
+    uint64_t nonce[2];
+    memcpy(nonce, text, sizeof nonce);
+    const int differs = __builtin_popcountll(nonce[0] ^ sv_drop_route.nonce[0]) +
+                        __builtin_popcountll(nonce[1] ^ sv_drop_route.nonce[1]);
+    return differs <= 128 - LIKE_BITS;
+}
+
+/* Of so much of a text as has come. */
+static reading_t read_letter(const char *text, size_t bytes, notice_t *notice_out)
+{
+    bool resembles = false;
+    if (bytes > SV_DROP_LETTER_BYTES)
+        return NO_LETTER;
+    for (size_t at = 0; at + sizeof notice_out->nonce <= bytes; at += sizeof *notice_out) {
+        notice_t notice;
+        resembles = resembles || is_like_nonce(text + at);
+        if (at + sizeof notice > bytes)
+            continue;
+        memcpy(&notice, text + at, sizeof notice);
+        if (memcmp(notice.nonce, sv_drop_route.nonce, sizeof notice.nonce) == 0 && notice.check == check_of(&notice)) {
+            *notice_out = notice;
+            return A_LETTER;
+        }
+    }
+    return resembles ? A_DAMAGED_LETTER : NO_LETTER;
+}
 
 /* --- sending ------------------------------------------------------------------------------------------------------ */
 
@@ -45,39 +105,50 @@ static bool is_as_long(int64_t count, MPI_Datatype type, int64_t limit)
 
 bool sv_drop_fast_takes(int64_t count, MPI_Datatype type)
 {
-    return is_as_long(count, type, sv_drop_settings()->fast_bytes);
+    const int64_t least = sv_drop_settings()->fast_bytes;
+    return is_as_long(count, type, least > SV_DROP_LETTER_BYTES ? least : SV_DROP_LETTER_BYTES + 1);
 }
 
-bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, MPI_Comm comm)
+/* What MPI would refuse is not announced: a slot that has been filled cannot be taken back. */
+bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)
 {
     MPI_Count bytes = 0;
     int to;
-    if (!sv_drop_fast_is_open() || !sv_drop_fast_takes(count, type) || dest < 0 || dest >= sv_drop_size(comm) ||
+    if (!sv_drop_fast_is_open() || !sv_drop_fast_takes(count, type) || tag < 0 || tag > sv_drop_route.tag_most ||
+        dest < 0 || dest >= sv_drop_size(comm) ||
         (to = world_rank(comm, dest)) == MPI_UNDEFINED)
         return false;
     PMPI_Type_size_x(type, &bytes);
     return sv_drop_route.drives || (sv_drop_route.near[to] && bytes * count <= sv_drop_route.slot_bytes);
 }
 
-bool sv_drop_fast_hears(void)
+bool sv_drop_fast_guards(void)
 {
-    return sv_drop_route.threads || sv_drop_fast_is_open();
+    return sv_drop_fast_wanted && sv_drop_route.threads &&
+           !atomic_load_explicit(&sv_drop_route.refused, memory_order_relaxed);
 }
 
-/* Whether a letter may come to a receive into host memory before it is complete. */
-static bool may_come(void)
+bool sv_drop_fast_drives(void)
+{
+    return sv_drop_route.drives;
+}
+
+/* Whether a letter may come to a receive into host memory before it is complete. is_legal: a right program's may. */
+static bool may_come(bool is_legal)
 {
     if (sv_drop_route.drives || sv_drop_fast_is_open() || sv_drop_may_have_device())
         return true;
-    atomic_store_explicit(&sv_drop_route.unwatched, true, memory_order_relaxed);
+    if (is_legal)
+        atomic_store_explicit(&sv_drop_route.unwatched, true, memory_order_relaxed);
     return false;
 }
 
-/* A receive that is too short for what a letter announces must say so, if it is long enough for the letter. */
+/* A receive that is too short for what a letter announces must say so, if it is long enough for the letter; a shorter
+   one is MPI's to refuse. */
 bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device)
 {
-    return !sv_drop_route.refused && is_as_long(count, type, device ? SV_DROP_LETTER_BYTES : sv_drop_settings()->fast_bytes) &&
-           (device || may_come());
+    return !sv_drop_route.refused && is_as_long(count, type, SV_DROP_LETTER_BYTES) &&
+           (device || may_come(sv_drop_fast_takes(count, type)));
 }
 
 /* The route is one GPU's; memory of another one is staged. Types may lead elsewhere than the address says. */
@@ -88,7 +159,7 @@ static bool is_on_route(const void *buf, MPI_Datatype type)
     return !sv_drop_is_others((const void *)((uintptr_t)buf + (uintptr_t)low));
 }
 
-void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest,
+void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest, int tag,
                         MPI_Comm comm)
 {
     MPI_Count bytes;
@@ -96,18 +167,21 @@ void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, M
         return NULL;
     const int to = world_rank(comm, dest);
     PMPI_Type_size_x(type, &bytes);
-    letter_t letter = {LETTER_MAGIC, sv_drop_route.job, (uint64_t)(bytes * count), sv_drop_rank(MPI_COMM_WORLD), sv_drop_route.next_id};
+    const int32_t id = sv_drop_route.next_id;
     if ((sv_drop_route.drives ? selvage_message_isend : selvage_message_ibsend)(
-            sv_drop_route.world, buf, (size_t)count, type, to, sv_drop_route.next_id, SELVAGE_MESSAGE_NO_STREAM, &state->request) !=
+            sv_drop_route.world, buf, (size_t)count, type, to, id, SELVAGE_MESSAGE_NO_STREAM, &state->request) !=
         SELVAGE_SUCCESS)
         return NULL; /* a type that nobody takes apart, or no slot */
-    sv_drop_route.next_id = sv_drop_route.next_id == INT32_MAX ? 0 : sv_drop_route.next_id + 1;
-    void *copy = calloc(1, SV_DROP_LETTER_BYTES);
-    if (!copy)
+    sv_drop_route.next_id = id == INT32_MAX ? 0 : id + 1;
+    notice_t notice = {.nonce = {sv_drop_route.nonce[0], sv_drop_route.nonce[1]}, .bytes = (uint64_t)(bytes * count),
+                       .source = sv_drop_rank(MPI_COMM_WORLD), .id = id, .tag = tag};
+    notice.check = check_of(&notice);
+    state->letter = malloc(SV_DROP_LETTER_BYTES);
+    if (!state->letter)
         sv_drop_fatal("no memory", "for an announcement");
-    memcpy(copy, &letter, sizeof letter);
-    state->letter = copy;
-    return copy;
+    write_letter(state->letter, &notice);
+    state->comm = comm;
+    return state->letter;
 }
 
 /* --- receiving ---------------------------------------------------------------------------------------------------- */
@@ -135,31 +209,30 @@ static const sv_drop_region_t *region_of(const sv_drop_call_t *call)
     return region;
 }
 
-/* The first bytes of what came, wherever MPI has put them. */
-static bool read_message(const sv_drop_fast_t *state, const sv_drop_call_t *call, letter_t *letter)
+/* The first bytes of what came, wherever MPI has put them; NULL: they cannot be had. text has room for a letter. */
+static const char *find_text(const sv_drop_fast_t *state, const sv_drop_call_t *call, char *text)
 {
     const sv_drop_region_t *region = region_of(call);
-    if (region) {
-        memcpy(letter, region->host, sizeof *letter);
-        return true;
-    }
+    sv_drop_type_t info;
+    if (region && !region->mixed)
+        return region->host;
+    if (!region && sv_drop_type(state->type, &info) && info.dense)
+        return state->buf;
+    /* As many elements as hold a letter: all of them may be too many to pack. */
     int bytes = 0, position = 0;
     MPI_Count each = 1;
     PMPI_Type_size_x(state->type, &each);
-    const int64_t needed = (SV_DROP_LETTER_BYTES - 1) / each + 1; /* elements: all of them may be too many to pack */
+    const int64_t needed = (SV_DROP_LETTER_BYTES - 1) / each + 1;
     const int n = (int)(state->count < needed ? state->count : needed);
+    const void *from = region ? sv_drop_address(region) : state->buf;
     PMPI_Pack_size(n, state->type, MPI_COMM_SELF, &bytes);
     char *packed = malloc((size_t)bytes + 1);
-    bool read = packed && PMPI_Pack(state->buf, n, state->type, packed, bytes, &position, MPI_COMM_SELF) == MPI_SUCCESS;
-    if (read)
-        memcpy(letter, packed, sizeof *letter);
+    const bool is_packed =
+        packed && PMPI_Pack(from, n, state->type, packed, bytes, &position, MPI_COMM_SELF) == MPI_SUCCESS;
+    if (is_packed)
+        memcpy(text, packed, (size_t)position < SV_DROP_LETTER_BYTES ? (size_t)position : SV_DROP_LETTER_BYTES);
     free(packed);
-    return read;
-}
-
-static bool is_letter(const letter_t *letter)
-{
-    return letter->magic == LETTER_MAGIC && letter->job == sv_drop_route.job;
+    return is_packed ? text : NULL;
 }
 
 /* Another thread may open the route while this one looks, or waits, for a message. */
@@ -169,66 +242,100 @@ bool sv_drop_fast_reads(void)
            (sv_drop_route.threads || sv_drop_route.world);
 }
 
+/* A damaged one announces its own length: whoever receives it hears of the damage. */
 bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out)
 {
-    letter_t letter;
-    memcpy(&letter, text, sizeof letter);
-    if (!is_letter(&letter))
-        return false;
-    *bytes_out = letter.bytes;
-    return true;
+    notice_t notice;
+    const reading_t reading = read_letter(text, SV_DROP_LETTER_BYTES, &notice);
+    *bytes_out = reading == A_LETTER ? notice.bytes : SV_DROP_LETTER_BYTES;
+    return reading != NO_LETTER;
 }
 
 /* Of a type that nobody takes apart: as the bytes that MPI_Pack would give, unpacked into MPI's place behind that. */
-static selvage_status_t receive_packed(sv_drop_fast_t *state, const sv_drop_region_t *region, const letter_t *letter)
+static selvage_status_t receive_packed(sv_drop_fast_t *state, const sv_drop_region_t *region, const notice_t *notice)
 {
     MPI_Count each = 0;
     void *to = region->host;
     PMPI_Type_size_x(state->type, &each);
-    if (letter->bytes > INT_MAX)
+    if (notice->bytes > INT_MAX)
         return SELVAGE_ERR_UNSUPPORTED;
     if (!region->unpacks && !(to = state->packed = malloc((size_t)(each * state->count))))
         sv_drop_fatal("no memory", "for a message of the fast route");
     state->image = sv_drop_address(region);
     state->lands = true;
-    return selvage_message_irecv(sv_drop_route.world, to, (size_t)(each * state->count), MPI_BYTE, letter->source, letter->id,
-                                 SELVAGE_MESSAGE_NO_STREAM, &state->request);
+    return selvage_message_irecv(sv_drop_route.world, to, (size_t)(each * state->count), MPI_BYTE, notice->source,
+                                 notice->id, SELVAGE_MESSAGE_NO_STREAM, &state->request);
 }
 
 /* Begins to receive what was announced: where the program wants it or, memory of another GPU than the route's, where
    MPI would have put it. */
-static selvage_status_t receive(sv_drop_fast_t *state, const sv_drop_call_t *call, const letter_t *letter)
+static selvage_status_t receive(sv_drop_fast_t *state, const sv_drop_call_t *call, const notice_t *notice)
 {
     const sv_drop_region_t *region = region_of(call);
     selvage_status_t status;
     if (region && region->mixed)
-        return receive_packed(state, region, letter);
+        return receive_packed(state, region, notice);
     state->lands = region && !region->unpacks && sv_drop_is_others(region->user + region->low);
     if (!state->lands)
-        status = selvage_message_irecv(sv_drop_route.world, state->buf, (size_t)state->count, state->type, letter->source,
-                                       letter->id, SELVAGE_MESSAGE_NO_STREAM, &state->request);
+        status = selvage_message_irecv(sv_drop_route.world, state->buf, (size_t)state->count, state->type,
+                                       notice->source, notice->id, SELVAGE_MESSAGE_NO_STREAM, &state->request);
     else
         status = selvage_message_irecv(sv_drop_route.world, sv_drop_address(region), (size_t)region->count,
-                                       region->packed ? region->type : state->type, letter->source, letter->id,
+                                       region->packed ? region->type : state->type, notice->source, notice->id,
                                        SELVAGE_MESSAGE_NO_STREAM, &state->request);
-    return status == SELVAGE_ERR_UNSUPPORTED && region ? receive_packed(state, region, letter) : status;
+    return status == SELVAGE_ERR_UNSUPPORTED && region ? receive_packed(state, region, notice) : status;
+}
+
+/* How MPI calls what Selvage says. */
+static int class_of(selvage_status_t status)
+{
+    return status == SELVAGE_SUCCESS         ? MPI_SUCCESS
+           : status == SELVAGE_ERR_TRUNCATED ? MPI_ERR_TRUNCATE
+           : status == SELVAGE_ERR_MEMORY    ? MPI_ERR_NO_MEM
+                                             : MPI_ERR_OTHER;
+}
+
+static void fail_message(sv_drop_fast_t *state, selvage_status_t status, const char *detail)
+{
+    state->error = class_of(status);
+    if (state->error != MPI_ERR_TRUNCATE)
+        sv_drop_warn("a message of the fast route failed: %s", detail);
 }
 
 bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status)
 {
-    letter_t letter;
+    notice_t notice;
     MPI_Count bytes = 0;
     int cancelled = 0;
+    char text[SV_DROP_LETTER_BYTES];
     if (!state->listens || !sv_drop_route.world)
         return false;
     PMPI_Test_cancelled(status, &cancelled);
     if (cancelled || PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) != MPI_SUCCESS ||
-        bytes != SV_DROP_LETTER_BYTES || !read_message(state, call, &letter) || !is_letter(&letter))
+        bytes < (MPI_Count)sizeof notice.nonce || bytes > SV_DROP_LETTER_BYTES)
         return false;
-    state->bytes = letter.bytes;
-    if (receive(state, call, &letter) != SELVAGE_SUCCESS)
-        sv_drop_fatal("the fast route failed", selvage_error_detail());
+    const char *came = find_text(state, call, text);
+    const reading_t reading = came ? read_letter(came, (size_t)bytes, &notice) : NO_LETTER;
+    if (reading == NO_LETTER)
+        return false;
     state->came = true;
+    const int tag = state->renames ? state->tag : status->MPI_TAG;
+    if (reading == A_DAMAGED_LETTER) {
+        fail_message(state, SELVAGE_ERR_CHECKSUM, "its announcement came damaged");
+        sv_drop_warn("it came from rank %d of its communicator with tag %d",
+                     state->renames ? state->source : status->MPI_SOURCE, tag);
+        return true;
+    }
+    if (notice.tag != tag) {
+        fail_message(state, SELVAGE_ERR_CHECKSUM, "its announcement belongs to another message");
+        sv_drop_warn("it came from rank %d of MPI_COMM_WORLD with tag %d, which announced tag %d", notice.source, tag,
+                     notice.tag);
+        return true;
+    }
+    state->bytes = notice.bytes;
+    const selvage_status_t begun = receive(state, call, &notice);
+    if (begun != SELVAGE_SUCCESS)
+        fail_message(state, begun, selvage_error_detail());
     return true;
 }
 
@@ -236,21 +343,19 @@ bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const 
 
 bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error)
 {
-    if (!state->request)
-        return true;
-    selvage_status_t status = selvage_message_test(&state->request, NULL);
-    if (status == SELVAGE_IN_PROGRESS)
-        return false;
-    if (status == SELVAGE_SUCCESS && state->packed)
-        sv_drop_unpack(state->packed, (int64_t)state->bytes, state->image, state->count, state->type);
+    if (state->request) {
+        const selvage_status_t status = selvage_message_test(&state->request, NULL);
+        if (status == SELVAGE_IN_PROGRESS)
+            return false;
+        if (status == SELVAGE_SUCCESS && state->packed)
+            sv_drop_unpack(state->packed, (int64_t)state->bytes, state->image, state->count, state->type);
+        if (status != SELVAGE_SUCCESS)
+            fail_message(state, status, selvage_error_detail());
+    }
     free(state->packed);
     state->packed = NULL;
-    if (status == SELVAGE_ERR_TRUNCATED)
-        *error = MPI_ERR_TRUNCATE;
-    else if (status != SELVAGE_SUCCESS)
-        *error = MPI_ERR_OTHER;
-    if (status != SELVAGE_SUCCESS && state->listens)
-        PMPI_Comm_call_errhandler(state->comm, *error);
+    if (state->error != MPI_SUCCESS)
+        *error = state->error;
     return true;
 }
 
@@ -272,6 +377,8 @@ bool sv_drop_fast_finish(sv_drop_fast_t *state, sv_drop_call_t *call, MPI_Status
     sv_drop_fast_tell(state, status);
     if (state->lands && *code == MPI_SUCCESS)
         sv_drop_land(call, status);
+    if (came && *code != MPI_SUCCESS)
+        PMPI_Comm_call_errhandler(state->comm, *code);
     return came;
 }
 

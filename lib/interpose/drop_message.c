@@ -27,7 +27,7 @@ typedef struct kind {
 static int send_plain(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to)
 {
     MPI_Request request = MPI_REQUEST_NULL;
-    if (!sv_drop_has_open())
+    if (!sv_drop_is_busy())
         return kind->send(buf, count, type, to.peer, to.tag, to.comm);
     int code = kind->isend(buf, count, type, to.peer, to.tag, to.comm, &request);
     return sv_drop_drive(code, &request, MPI_STATUS_IGNORE);
@@ -42,19 +42,21 @@ static bool isend_fast(const kind_t *kind, const char *name, const void *buf, in
                            .begin_ns = sv_drop_trace_now()};
     sv_drop_fast_t fast = {0};
     MPI_Request inner = MPI_REQUEST_NULL;
-    if (kind->isend == PMPI_Ibsend || !sv_drop_fast_may_send(count, type, to.peer, to.comm))
+    if (kind->isend == PMPI_Ibsend || !sv_drop_fast_may_send(count, type, to.peer, to.tag, to.comm))
         return false;
     PMPI_Type_size_x(type, &bytes);
     call.bytes = bytes * count;
     sv_drop_settle();
     sv_drop_lock();
-    void *letter = sv_drop_fast_send(&fast, buf, count, type, to.peer, to.comm);
+    void *letter = sv_drop_fast_send(&fast, buf, count, type, to.peer, to.tag, to.comm);
     if (letter) {
         *code_out = kind->isend(letter, SV_DROP_LETTER_BYTES, MPI_BYTE, to.peer, to.tag, to.comm, &inner);
         if (*code_out == MPI_SUCCESS)
             *code_out = sv_drop_request_start(&call, &fast, inner, false, request);
-        else
+        else {
             selvage_message_free(&fast.request);
+            sv_drop_fast_release(&fast);
+        }
     }
     sv_drop_unlock();
     return letter != NULL;
@@ -68,7 +70,8 @@ static int send_device(const kind_t *kind, const void *buf, int count, MPI_Datat
     double begin = PMPI_Wtime();
     if (isend_fast(kind, kind->name, buf, count, type, to, &request, &code)) {
         code = code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
-        sv_drop_count(kind->name, "fast", to.comm, to.peer, type, count, PMPI_Wtime() - begin);
+        if (code == MPI_SUCCESS)
+            sv_drop_count(kind->name, "fast", to.comm, to.peer, type, count, PMPI_Wtime() - begin);
         return code;
     }
     sv_drop_region_t *region = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
@@ -89,7 +92,8 @@ static int isend_device(const kind_t *kind, const void *buf, int count, MPI_Data
     MPI_Request inner = MPI_REQUEST_NULL;
     int code;
     if (isend_fast(kind, kind->iname, buf, count, type, to, request, &code)) {
-        sv_drop_count(kind->iname, "fast", to.comm, to.peer, type, count, 0);
+        if (code == MPI_SUCCESS)
+            sv_drop_count(kind->iname, "fast", to.comm, to.peer, type, count, 0);
         return code;
     }
     sv_drop_region_t *region = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
@@ -127,7 +131,7 @@ static int send_init_device(const kind_t *kind, const void *buf, int count, MPI_
     {                                                                                                                  \
         if (!sv_drop_is_host_typed(buf, count, type))                                                                  \
             return send_device(&kind_##NAME, buf, count, type, (envelope_t){dest, tag, comm});                         \
-        return sv_drop_has_open() ? send_plain(&kind_##NAME, buf, count, type, (envelope_t){dest, tag, comm})          \
+        return sv_drop_is_busy() ? send_plain(&kind_##NAME, buf, count, type, (envelope_t){dest, tag, comm})          \
                                   : PMPI_##NAME(buf, count, type, dest, tag, comm);                                    \
     }                                                                                                                  \
     SV_DROP_EXPORT int MPI_##INAME(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,    \
@@ -162,63 +166,15 @@ int sv_drop_isend(const char *name, const void *buf, int count, MPI_Datatype typ
 
 /* --- receives ----------------------------------------------------------------------------------------------------- */
 
+typedef int (*irecv_t)(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+
 /* From nobody never blocks, and MPICH's status of the non-blocking form is not that of the blocking one. */
 static int recv_plain(void *buf, int count, MPI_Datatype type, envelope_t from, MPI_Status *status)
 {
     MPI_Request request = MPI_REQUEST_NULL;
-    if (!sv_drop_has_open() || from.peer == MPI_PROC_NULL)
+    if (!sv_drop_is_busy() || from.peer == MPI_PROC_NULL)
         return PMPI_Recv(buf, count, type, from.peer, from.tag, from.comm, status);
     return sv_drop_drive(PMPI_Irecv(buf, count, type, from.peer, from.tag, from.comm, &request), &request, status);
-}
-
-/* Whether a letter could come in place of a message to host memory. */
-static bool is_watched(int64_t count, MPI_Datatype type, int source)
-{
-    return __builtin_expect(sv_drop_fast_wanted, 0) && source != MPI_PROC_NULL && sv_drop_fast_hears() &&
-           sv_drop_fast_watches(count, type, false);
-}
-
-/* Of device memory, or watched. Nothing of this rank's is owed to anybody while it blocks, or sends would be open. */
-static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from, bool host, MPI_Status *status)
-{
-    sv_drop_call_t call = {.name = "MPI_Recv", .has_peer = true, .begin_ns = sv_drop_trace_now()};
-    sv_drop_fast_t fast = {0};
-    MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
-    sv_drop_region_t *region =
-        host || from.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, false, true);
-    if (!region && !host)
-        return recv_plain(buf, count, type, from, status);
-    if (__builtin_expect(sv_drop_fast_wanted, 0) && sv_drop_fast_hears())
-        sv_drop_fast_listen(&fast, buf, count, type, from.comm, !host);
-    if (!region && fast.listens)
-        region = sv_drop_unpacking(&call, buf, count, type);
-    sv_drop_stage(&call);
-    int code = region ? recv_plain(sv_drop_address(region), region->count, region->type, from, used)
-                      : recv_plain(buf, count, type, from, used);
-    bool came = code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
-    if (came) {
-        call.fast = true;
-        call.bytes = (int64_t)fast.bytes;
-    } else if (code == MPI_SUCCESS)
-        sv_drop_land(&call, used);
-    call.peer = code == MPI_SUCCESS ? used->MPI_SOURCE : from.peer;
-    call.tag = code == MPI_SUCCESS ? used->MPI_TAG : from.tag;
-    sv_drop_call_end(&call);
-    sv_drop_fast_release(&fast);
-    return code;
-}
-
-SV_DROP_EXPORT int MPI_Recv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
-                            MPI_Status *status)
-{
-    MPI_Message message;
-    bool host = sv_drop_is_host_typed(buf, count, type);
-    if (sv_drop_has_taken() && sv_drop_taken_match(source, tag, comm, &message))
-        return MPI_Mrecv(buf, count, type, &message, status);
-    if (!host || is_watched(count, type, source))
-        return recv_looking(buf, count, type, (envelope_t){source, tag, comm}, host, status);
-    return sv_drop_has_open() ? recv_plain(buf, count, type, (envelope_t){source, tag, comm}, status)
-                              : PMPI_Recv(buf, count, type, source, tag, comm, status);
 }
 
 /* What MPI is given for a receive: pinned memory, or the program's; and what is watched. */
@@ -226,27 +182,109 @@ typedef struct place {
     void *buf;
     int count;
     MPI_Datatype type;
-    bool ours; /* the request will be the drop-in's */
+    bool stages;  /* the bytes do not come where the program wants them: what lands them must hear of their coming */
+    bool watches; /* a letter may come in their place */
 } place_t;
 
-/* An announcement that a probe has read is listened to wherever it is received. */
+/*
+ * An announcement that a probe has read is listened to wherever it is received. Host memory of a derived type is
+ * received as bytes where the MPI refuses to end within an element, as a letter does.
+ */
 static place_t place_recv(sv_drop_call_t *call, sv_drop_fast_t *fast, const place_t *given, MPI_Comm comm)
 {
     sv_drop_region_t *region = sv_drop_is_host_typed(given->buf, given->count, given->type)
                                    ? NULL : sv_drop_message(call, given->buf, given->count, given->type, false, true);
     if (__builtin_expect(sv_drop_fast_wanted, 0))
         sv_drop_fast_listen(fast, given->buf, given->count, given->type, comm, region || fast->renames);
-    if (!region && fast->listens)
+    if (!region && fast->listens && sv_drop_fast_takes(given->count, given->type))
         region = sv_drop_unpacking(call, given->buf, given->count, given->type);
     if (!region)
-        return (place_t){given->buf, given->count, given->type, fast->listens || fast->renames};
+        return (place_t){given->buf, given->count, given->type, false, fast->listens};
     sv_drop_stage(call);
-    return (place_t){sv_drop_address(region), region->count, region->type, true};
+    return (place_t){sv_drop_address(region), region->count, region->type, true, fast->listens};
 }
 
-/* The end of a call that has begun to receive, or of one that could not. */
-static int begun(sv_drop_call_t *call, sv_drop_fast_t *fast, int code, MPI_Request inner, MPI_Request *request)
+/* Begins to receive, unless a probe has taken what this receive is to get: then false, and it is *message_out. With
+   threads the two are one step, because a probe of another thread may take it in between. */
+static bool begin_recv(irecv_t irecv, place_t at, envelope_t from, MPI_Request *inner, int *code,
+                       MPI_Message *message_out)
 {
+    const bool guards = sv_drop_fast_guards();
+    if (guards)
+        sv_drop_lock();
+    const bool taken = sv_drop_has_taken() && sv_drop_taken_match(from.peer, from.tag, from.comm, message_out);
+    if (!taken)
+        *code = irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, inner);
+    if (guards)
+        sv_drop_unlock();
+    return !taken;
+}
+
+/* Blocks in MPI where nothing prevents it. False: a probe has taken the message. */
+static bool recv_at(place_t at, envelope_t from, MPI_Status *status, int *code, MPI_Message *message_out)
+{
+    MPI_Request inner = MPI_REQUEST_NULL;
+    if (from.peer == MPI_PROC_NULL ||
+        (!sv_drop_fast_guards() && !sv_drop_has_taken() && !sv_drop_is_busy() && !sv_drop_fast_drives())) {
+        *code = PMPI_Recv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, status);
+        return true;
+    }
+    if (!begin_recv(PMPI_Irecv, at, from, &inner, code, message_out))
+        return false;
+    *code = sv_drop_await(*code, &inner, status);
+    return true;
+}
+
+/* Of device memory, or such that a letter or a probe of another thread may come in between. */
+static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from, MPI_Status *status)
+{
+    sv_drop_call_t call = {.name = "MPI_Recv", .has_peer = true, .begin_ns = sv_drop_trace_now()};
+    sv_drop_fast_t fast = {0};
+    MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    place_t at = {buf, count, type, false, false};
+    int code = MPI_SUCCESS;
+    if (from.peer != MPI_PROC_NULL)
+        at = place_recv(&call, &fast, &at, from.comm);
+    const bool received = recv_at(at, from, used, &code, &message);
+    bool came = received && code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
+    if (came) {
+        call.fast = true;
+        call.bytes = (int64_t)fast.bytes;
+    } else if (received && code == MPI_SUCCESS)
+        sv_drop_land(&call, used);
+    call.peer = received && code == MPI_SUCCESS ? used->MPI_SOURCE : from.peer;
+    call.tag = received && code == MPI_SUCCESS ? used->MPI_TAG : from.tag;
+    sv_drop_call_end(&call);
+    sv_drop_fast_release(&fast);
+    return received ? code : MPI_Mrecv(buf, count, type, &message, status);
+}
+
+/* Whether a receive into host memory is to be looked at. */
+static bool is_looked_at(int64_t count, MPI_Datatype type, int source)
+{
+    return __builtin_expect(sv_drop_fast_wanted, 0) && source != MPI_PROC_NULL &&
+           (sv_drop_fast_guards() || sv_drop_has_taken() || sv_drop_fast_watches(count, type, false));
+}
+
+SV_DROP_EXPORT int MPI_Recv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+                            MPI_Status *status)
+{
+    if (!sv_drop_is_host_typed(buf, count, type) || is_looked_at(count, type, source))
+        return recv_looking(buf, count, type, (envelope_t){source, tag, comm}, status);
+    return sv_drop_is_busy() ? recv_plain(buf, count, type, (envelope_t){source, tag, comm}, status)
+                             : PMPI_Recv(buf, count, type, source, tag, comm, status);
+}
+
+/* The end of a call that has begun to receive, or of one that could not. Into host memory the program has MPI's own
+   request, and what came is looked at when that is complete; but where ranks owe each other bytes, or where a request
+   may be completed without the drop-in's hearing of it, what is announced must be heard at once. */
+static int begun(sv_drop_call_t *call, sv_drop_fast_t *fast, place_t at, int code, MPI_Request inner,
+                 MPI_Request *request)
+{
+    if (code == MPI_SUCCESS && !at.stages && !fast->renames && !sv_drop_fast_drives() &&
+        !sv_drop_settings()->progress_thread)
+        return sv_drop_request_watch(call, fast, inner, request);
     if (code == MPI_SUCCESS)
         return sv_drop_request_start(call, fast, inner, true, request);
     sv_drop_call_end(call);
@@ -254,32 +292,40 @@ static int begun(sv_drop_call_t *call, sv_drop_fast_t *fast, int code, MPI_Reque
     return code;
 }
 
-typedef int (*irecv_t)(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
-
 /* MPI_Irecv, and MPI_Recv_init, whose request is kept. */
 static int receive(const char *name, irecv_t irecv, bool keeps, place_t at, envelope_t from, MPI_Request *request)
 {
     sv_drop_call_t call = {.name = name, .has_peer = true, .peer = from.peer, .tag = from.tag,
                            .begin_ns = sv_drop_trace_now()};
     sv_drop_fast_t fast = {0};
+    const place_t given = at;
     MPI_Request inner = MPI_REQUEST_NULL;
-    if (from.peer != MPI_PROC_NULL)
-        at = place_recv(&call, &fast, &at, from.comm);
-    if (!at.ours)
+    MPI_Message message = MPI_MESSAGE_NULL;
+    int code = MPI_SUCCESS;
+    if (from.peer == MPI_PROC_NULL)
         return irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, request);
-    int code = irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, &inner);
-    if (code == MPI_SUCCESS && keeps)
-        return sv_drop_request_keep(&call, &fast, inner, true, request);
-    return begun(&call, &fast, code, inner, request);
+    at = place_recv(&call, &fast, &at, from.comm);
+    if (keeps)
+        code = irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, &inner);
+    else if (!begin_recv(irecv, at, from, &inner, &code, &message)) {
+        sv_drop_call_end(&call);
+        sv_drop_fast_release(&fast);
+        return MPI_Imrecv(given.buf, given.count, given.type, &message, request);
+    }
+    if (at.stages || at.watches) {
+        if (code == MPI_SUCCESS && keeps)
+            return sv_drop_request_keep(&call, &fast, inner, true, request);
+        return begun(&call, &fast, at, code, inner, request);
+    }
+    if (code == MPI_SUCCESS)
+        *request = inner;
+    return code;
 }
 
 int sv_drop_irecv(const char *name, void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                   MPI_Request *request)
 {
-    MPI_Message message;
-    if (sv_drop_has_taken() && sv_drop_taken_match(source, tag, comm, &message))
-        return MPI_Imrecv(buf, count, type, &message, request);
-    return receive(name, PMPI_Irecv, false, (place_t){buf, count, type, false}, (envelope_t){source, tag, comm},
+    return receive(name, PMPI_Irecv, false, (place_t){buf, count, type, false, false}, (envelope_t){source, tag, comm},
                    request);
 }
 
@@ -292,7 +338,7 @@ SV_DROP_EXPORT int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source
 SV_DROP_EXPORT int MPI_Recv_init(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                                  MPI_Request *request)
 {
-    return receive("MPI_Recv_init", PMPI_Recv_init, true, (place_t){buf, count, type, false},
+    return receive("MPI_Recv_init", PMPI_Recv_init, true, (place_t){buf, count, type, false, false},
                    (envelope_t){source, tag, comm}, request);
 }
 
@@ -301,21 +347,21 @@ SV_DROP_EXPORT int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Messa
     sv_drop_call_t call = {.name = "MPI_Imrecv", .has_peer = true, .begin_ns = sv_drop_trace_now()};
     sv_drop_fast_t fast = {0};
     MPI_Request inner = MPI_REQUEST_NULL;
-    place_t at = {buf, count, type, false};
+    place_t at = {buf, count, type, false, false};
     MPI_Comm comm = sv_drop_has_taken() && sv_drop_taken_claim(*message, &fast) ? fast.comm : MPI_COMM_WORLD;
     if (*message != MPI_MESSAGE_NO_PROC)
         at = place_recv(&call, &fast, &at, comm);
-    if (!at.ours)
+    if (!at.stages && !at.watches && !fast.renames)
         return PMPI_Imrecv(buf, count, type, message, request);
     int code = PMPI_Imrecv(at.buf, at.count, at.type, message, &inner);
-    return begun(&call, &fast, code, inner, request);
+    return begun(&call, &fast, at, code, inner, request);
 }
 
 SV_DROP_EXPORT int MPI_Mrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status)
 {
     MPI_Request request;
     if (*message == MPI_MESSAGE_NO_PROC ||
-        (!sv_drop_has_taken() && !is_watched(count, type, 0) && sv_drop_is_host_typed(buf, count, type)))
+        (!sv_drop_has_taken() && !sv_drop_fast_watches(count, type, false) && sv_drop_is_host_typed(buf, count, type)))
         return PMPI_Mrecv(buf, count, type, message, status);
     int code = MPI_Imrecv(buf, count, type, message, &request);
     return code == MPI_SUCCESS ? MPI_Wait(&request, status) : code;

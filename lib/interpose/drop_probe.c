@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Probes. Without the fast route they only have to be driven. On it, what MPI finds may be a letter, whose 96 bytes are
+ * Probes. Without the fast route they only have to be driven. On it, what MPI finds may be a letter, whose bytes are
  * not the message's, and only who receives it can tell. So a message of just that length is taken out of MPI's matching
  * and read, and then sent to this rank itself, so that it can be received again by a handle that is MPI's own; what the
  * same rank has sent before it under other tags is taken as well, so that no order changes. Receives and probes look
@@ -215,7 +215,7 @@ static int probe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *mes
 
 static bool is_plain(void)
 {
-    return !sv_drop_has_open() && !sv_drop_fast_reads();
+    return !sv_drop_is_busy() && !sv_drop_fast_reads();
 }
 
 static int drive(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status)

@@ -22,13 +22,15 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BUCKETS = 1024, TURNS_BUSY = 64, END_TURNS = 200 };
+/* LOOKS: how many requests a call looks at, however many are open, or programs that poll would pay for all of them. */
+enum { BUCKETS = 1024, TURNS_BUSY = 64, END_TURNS = 200, LOOKS = 16 };
 
-_Atomic int sv_drop_open;
+_Atomic int sv_drop_open, sv_drop_running;
 
 static struct {
     pthread_mutex_t lock;
-    sv_drop_op_t *first;               /* under way */
+    sv_drop_op_t *first, *last;        /* under way, in the order in which they began */
+    sv_drop_op_t *next;                /* where the next walk goes on; NULL: at the first */
     sv_drop_op_t *bucket[BUCKETS];     /* by handle, those that the program holds */
     _Atomic(sv_drop_op_t *) freed;     /* whose handles MPI has freed since */
     pthread_t thread;
@@ -123,13 +125,13 @@ static void list_handle(sv_drop_op_t *op)
 
 static void list_running(sv_drop_op_t *op)
 {
-    op->next = engine.first;
-    op->prev = NULL;
-    if (op->next)
-        op->next->prev = op;
-    engine.first = op;
+    op->next = NULL;
+    op->prev = engine.last;
+    *(op->prev ? &op->prev->next : &engine.first) = op;
+    engine.last = op;
     op->running = true;
     op->users++;
+    atomic_fetch_add_explicit(&sv_drop_running, 1, memory_order_relaxed);
 }
 
 static void unlist_running(sv_drop_op_t *op)
@@ -137,9 +139,11 @@ static void unlist_running(sv_drop_op_t *op)
     if (!op->running)
         return;
     op->running = false;
+    if (engine.next == op)
+        engine.next = op->next;
     *(op->prev ? &op->prev->next : &engine.first) = op->next;
-    if (op->next)
-        op->next->prev = op->prev;
+    *(op->next ? &op->next->prev : &engine.last) = op->prev;
+    atomic_fetch_sub_explicit(&sv_drop_running, 1, memory_order_relaxed);
     release(op);
 }
 
@@ -211,15 +215,33 @@ int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast
     return sv_drop_request_both(call, fast, inner, MPI_REQUEST_NULL, message, request);
 }
 
+static sv_drop_op_t *keep_request(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
+                                  bool message)
+{
+    sv_drop_op_t *op = make_op(call, fast, message);
+    op->keeps = true;
+    op->handle = inner;
+    list_handle(op);
+    return op;
+}
+
 int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                          MPI_Request *request)
 {
     pthread_mutex_lock(&engine.lock);
-    sv_drop_op_t *op = make_op(call, fast, message);
+    sv_drop_op_t *op = keep_request(call, fast, inner, message);
     op->persistent = true;
     op->call.begin_ns = 0; /* each start begins anew */
-    op->handle = inner;
-    list_handle(op);
+    *request = inner;
+    pthread_mutex_unlock(&engine.lock);
+    return MPI_SUCCESS;
+}
+
+int sv_drop_request_watch(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
+                          MPI_Request *request)
+{
+    pthread_mutex_lock(&engine.lock);
+    keep_request(call, fast, inner, true)->active = true;
     *request = inner;
     pthread_mutex_unlock(&engine.lock);
     return MPI_SUCCESS;
@@ -259,20 +281,36 @@ static bool also_ended(sv_drop_op_t *op)
     return done || code != MPI_SUCCESS;
 }
 
-/* The program's own request: looked at without ending it, so that a letter is heard before the program asks. */
+/* The program's own request: looked at without ending it, so that a letter is heard before the program asks. A thread
+   may be ending it at this moment, and then this status is an empty one: only a letter counts. */
 static bool kept_came(sv_drop_op_t *op)
 {
     int done = 0;
-    if (!op->heard && PMPI_Request_get_status(op->handle, &done, &op->status) == MPI_SUCCESS && done) {
-        op->heard = true;
-        sv_drop_fast_hear(&op->fast, &op->call, &op->status);
-    }
+    if (!op->heard && PMPI_Request_get_status(op->handle, &done, &op->status) == MPI_SUCCESS && done)
+        op->heard = sv_drop_fast_hear(&op->fast, &op->call, &op->status);
     return op->heard;
+}
+
+/* A request that the program has freed while it was under way. */
+static bool orphan_ended(sv_drop_op_t *op)
+{
+    int done = 0;
+    if (op->handle == MPI_REQUEST_NULL)
+        return true;
+    if (PMPI_Test(&op->handle, &done, &op->status) != MPI_SUCCESS)
+        op->error = MPI_ERR_OTHER; /* of which MPI has told the error handler */
+    else if (!done)
+        return false;
+    else if (!op->heard)
+        op->heard = sv_drop_fast_hear(&op->fast, &op->call, &op->status);
+    if (op->handle != MPI_REQUEST_NULL)
+        PMPI_Request_free(&op->handle);
+    return true;
 }
 
 static bool op_ended(sv_drop_op_t *op)
 {
-    const bool came = op->persistent ? kept_came(op) : inner_ended(op);
+    const bool came = op->orphan ? orphan_ended(op) : op->keeps ? kept_came(op) : inner_ended(op);
     const bool landed = came && sv_drop_fast_ended(&op->fast, &op->error);
     return also_ended(op) && landed; /* a sender may wait for what lands, whatever has left */
 }
@@ -288,13 +326,22 @@ static void hear_fast(sv_drop_op_t *op)
     }
 }
 
-/* Takes one that has ended from the list, with a user more for the chain of those, and begins to copy what came. Of a
-   persistent one the rest is for the call that completes it. */
+/* Tells the communicator's error handler what went wrong on the route, which MPI knows nothing of; once. */
+static void tell_handler(sv_drop_op_t *op)
+{
+    if (op->fast.error == MPI_SUCCESS || op->told)
+        return;
+    op->told = true;
+    PMPI_Comm_call_errhandler(op->fast.comm, op->fast.error);
+}
+
+/* Takes one that has ended from the list, with a user more for the chain of those, and begins to copy what came. Of one
+   that is kept the rest is for the call that completes it. */
 static void land_op(sv_drop_op_t *op, sv_drop_flow_t *flow, sv_drop_op_t **ended)
 {
     op->users++;
     unlist_running(op);
-    if (op->persistent) {
+    if (op->keeps && !op->orphan) {
         release(op);
         return;
     }
@@ -307,33 +354,63 @@ static void land_op(sv_drop_op_t *op, sv_drop_flow_t *flow, sv_drop_op_t **ended
 }
 
 /* What has ended by the same turn is copied together: one wait for the device, not one for each. */
-static void walk(void)
+static void end_ops(sv_drop_flow_t *flow, sv_drop_op_t *ended)
 {
-    sv_drop_flow_t flow = {0};
-    sv_drop_op_t *ended = NULL;
-    for (sv_drop_op_t *op = engine.first, *next; op; op = next) {
-        next = op->next;
-        if (op_ended(op))
-            land_op(op, &flow, &ended);
-    }
-    sv_drop_flow_end(&flow);
+    sv_drop_flow_end(flow);
     for (sv_drop_op_t *op = ended, *next; op; op = next) {
         next = op->next;
-        PMPI_Grequest_complete(op->handle); /* may free the handle, if the program has given it up */
+        if (op->orphan)
+            tell_handler(op);
+        else
+            PMPI_Grequest_complete(op->handle); /* may free the handle, if the program has given it up */
         release(op);
     }
 }
 
-void sv_drop_progress(void)
+/* Some of those under way, in turn. */
+static void walk(void)
 {
+    sv_drop_flow_t flow = {0};
+    sv_drop_op_t *ended = NULL, *op = engine.next ? engine.next : engine.first;
+    const int running = atomic_load_explicit(&sv_drop_running, memory_order_relaxed);
+    for (int i = running < LOOKS ? running : LOOKS; i > 0 && op; i--) {
+        engine.next = op->next; /* an error handler that runs meanwhile may take that from the list */
+        if (op_ended(op))
+            land_op(op, &flow, &ended);
+        op = engine.next ? engine.next : engine.first;
+    }
+    end_ops(&flow, ended);
+}
+
+/* Those that a call waits for; the walk may come to others much later. */
+static void walk_to(sv_drop_op_t *const *ops, int n)
+{
+    sv_drop_flow_t flow = {0};
+    sv_drop_op_t *ended = NULL;
+    for (int i = 0; i < n; i++)
+        if (ops[i] && ops[i]->running && op_ended(ops[i]))
+            land_op(ops[i], &flow, &ended);
+    end_ops(&flow, ended);
+}
+
+static void progress_for(sv_drop_op_t *const *ops, int n)
+{
+    if (!sv_drop_is_busy() && !atomic_load_explicit(&engine.freed, memory_order_relaxed))
+        return;
     pthread_mutex_lock(&engine.lock);
     read_notes();
     if (!engine.walks) { /* else an error handler of the program's has called MPI */
         engine.walks = true;
+        walk_to(ops, n);
         walk();
         engine.walks = false;
     }
     pthread_mutex_unlock(&engine.lock);
+}
+
+void sv_drop_progress(void)
+{
+    progress_for(NULL, 0);
 }
 
 int sv_drop_drive(int code, MPI_Request *request, MPI_Status *status)
@@ -347,12 +424,25 @@ int sv_drop_drive(int code, MPI_Request *request, MPI_Status *status)
     return code;
 }
 
-void sv_drop_turn(unsigned *turns)
+int sv_drop_await(int code, MPI_Request *request, MPI_Status *status)
 {
-    sv_drop_progress();
+    if (code == MPI_SUCCESS && !sv_drop_is_busy() && !sv_drop_fast_drives())
+        return PMPI_Wait(request, status);
+    return sv_drop_drive(code, request, status);
+}
+
+void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n)
+{
+    const int from = n > LOOKS ? (int)((*turns * LOOKS) % (unsigned)n) : 0;
+    progress_for(ops + from, n - from < LOOKS ? n - from : LOOKS);
     sv_drop_fast_answer();
     if (++*turns > TURNS_BUSY)
         sched_yield();
+}
+
+void sv_drop_turn(unsigned *turns)
+{
+    sv_drop_turn_for(turns, NULL, 0);
 }
 
 /* A thread begins with the runtime's first GPU, where it has no business. */
@@ -363,7 +453,7 @@ static void *run_thread(void *arg)
     (void)arg;
     /* Partner: the release in sv_drop_thread_end(). */
     while (!atomic_load_explicit(&engine.stop, memory_order_acquire)) {
-        if (sv_drop_has_open()) {
+        if (sv_drop_is_busy()) {
             if (current != sv_drop_device()) { /* once: that it cannot be is said by the copies, too */
                 current = sv_drop_device();
                 (void)selvage_device_make_current(current);
@@ -417,26 +507,27 @@ static void land_parts(sv_drop_call_t *call)
     sv_drop_flow_end(&flow);
 }
 
-/* A persistent receive that got a letter blocks here until the bytes have come: their sender is at it. */
+/* A receive that is kept and got a letter blocks here until the bytes have come: they are in a slot, or their sender is
+   at it. What a walk has heard is kept; else the status of the call that ended the request says what came. */
 static void land_kept(sv_drop_op_t *op, MPI_Status *status)
 {
     unsigned turns = 0;
     if (!op->heard)
-        sv_drop_fast_hear(&op->fast, &op->call, status);
-    op->heard = true;
+        op->heard = sv_drop_fast_hear(&op->fast, &op->call, status);
     while (!sv_drop_fast_ended(&op->fast, &op->error))
         sv_drop_turn(&turns);
-    sv_drop_fast_tell(&op->fast, status);
     if (op->call.parts)
         land_parts(&op->call);
-    else if (!op->fast.came || (op->fast.lands && !op->error))
+    else if (!op->error && (!op->fast.came || op->fast.lands)) {
+        sv_drop_fast_tell(&op->fast, status);
         sv_drop_land(&op->call, op->message ? status : NULL);
+    }
 }
 
-int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status)
+int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status, bool ends)
 {
     pthread_mutex_lock(&engine.lock);
-    if (op->persistent && op->active) {
+    if (op->keeps && op->active) {
         op->active = false;
         if (status)
             land_kept(op, status);
@@ -444,7 +535,15 @@ int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status)
         sv_drop_trace_call(&op->call);
         unlist_running(op);
     }
-    int error = op->error;
+    if (op->keeps && status)
+        sv_drop_fast_tell(&op->fast, status); /* each time that somebody asks */
+    const int error = op->error;
+    if (ends) {
+        tell_handler(op);
+        op->fast.came = op->fast.came && !op->keeps; /* an inactive request has an empty status */
+        if (op->keeps && !op->persistent)
+            unlist_handle(op);
+    }
     pthread_mutex_unlock(&engine.lock);
     return error;
 }
@@ -460,8 +559,8 @@ void sv_drop_op_start(sv_drop_op_t *op)
     op->active = true;
     op->call.begin_ns = sv_drop_trace_now();
     op->call.fast = false;
-    op->heard = op->fast.came = op->fast.lands = false;
-    op->error = MPI_SUCCESS;
+    op->heard = op->told = op->fast.came = op->fast.lands = false;
+    op->error = op->fast.error = MPI_SUCCESS;
     pthread_mutex_unlock(&engine.lock);
 }
 
@@ -474,8 +573,8 @@ void sv_drop_op_rename(sv_drop_op_t *op, MPI_Request handle)
         op->handle = handle;
         list_handle(op);
     }
-    if (op->active && op->fast.listens && !op->running)
-        list_running(op);
+    if (op->active && op->fast.listens && !op->running && sv_drop_fast_drives())
+        list_running(op); /* else what is announced has come already, and nobody waits for this rank to hear it */
     release(op);
     pthread_mutex_unlock(&engine.lock);
 }
@@ -484,12 +583,28 @@ void sv_drop_op_forget(sv_drop_op_t *op)
 {
     pthread_mutex_lock(&engine.lock);
     op->users++;
+    op->active = false;
     unlist_running(op);
-    if (op->active)
-        op->call.nregions = 0; /* MPI may still use the pinned memory: it is left to the end of the process */
     unlist_handle(op);
     release(op);
     pthread_mutex_unlock(&engine.lock);
+}
+
+/* MPI may still use the pinned memory, and what comes is to land. */
+bool sv_drop_op_adopt(sv_drop_op_t *op)
+{
+    pthread_mutex_lock(&engine.lock);
+    const bool adopts = op->keeps && op->active;
+    if (adopts) {
+        op->users++;
+        if (!op->running)
+            list_running(op);
+        unlist_handle(op);
+        op->orphan = true;
+        release(op);
+    }
+    pthread_mutex_unlock(&engine.lock);
+    return adopts;
 }
 
 /* Receives that nothing will ever match are cancelled; sends get some time to leave. */
@@ -499,13 +614,16 @@ int sv_drop_requests_end(void)
     pthread_mutex_lock(&engine.lock);
     int left = 0;
     for (sv_drop_op_t *op = engine.first; op; op = op->next)
-        left++;
-    for (int i = 0; engine.first && i < END_TURNS; i++)
+        left += !op->orphan;
+    const int looks = END_TURNS * (atomic_load_explicit(&sv_drop_running, memory_order_relaxed) / LOOKS + 1);
+    for (int i = 0; engine.first && i < looks; i++)
         sv_drop_turn(&turns);
-    for (sv_drop_op_t *op = engine.first; op; op = op->next)
-        if (op->inner != MPI_REQUEST_NULL && op->message)
-            PMPI_Cancel(&op->inner);
-    for (int i = 0; engine.first && i < END_TURNS; i++)
+    for (sv_drop_op_t *op = engine.first; op; op = op->next) {
+        MPI_Request *const under_way = op->orphan ? &op->handle : &op->inner;
+        if (*under_way != MPI_REQUEST_NULL && op->message)
+            PMPI_Cancel(under_way);
+    }
+    for (int i = 0; engine.first && i < looks; i++)
         sv_drop_turn(&turns);
     pthread_mutex_unlock(&engine.lock);
     return left;

@@ -11,7 +11,8 @@ typedef struct sv_drop_route {
     _Atomic bool open;
     _Atomic bool refused;
     selvage_comm_t *world;
-    uint64_t job;
+    uint64_t nonce[2]; /* of the job: what letters begin with */
+    int tag_most;      /* MPI's greatest tag */
     unsigned calls;
     int32_t next_id;
     _Atomic bool seen; /* device memory, by this rank */
