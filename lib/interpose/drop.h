@@ -45,6 +45,7 @@ typedef struct sv_drop_settings {
     char job[64]; /* what selvage-run calls this job; "" without it */
     char trace[512]; /* file of the timeline; "": none */
     int64_t trace_events;
+    int64_t timeout_ns; /* 0: the user has set no deadline */
 } sv_drop_settings_t;
 
 const sv_drop_settings_t *sv_drop_settings(void);
@@ -259,12 +260,13 @@ void sv_drop_call_hold(sv_drop_call_t *call);
 /* Gives staging memory back, and types that are held. */
 void sv_drop_call_end(sv_drop_call_t *call);
 
-/* --- requests (drop_request.c) ------------------------------------------------------------------------------------ */
+/* --- requests (drop_request.c, drop_thread.c) --------------------------------------------------------------------- */
 
 /* What a request has to do with the fast route (drop_fast.c). */
 typedef struct sv_drop_fast {
     selvage_request_t *request; /* Selvage's message, under way */
     void *letter;               /* a send's announcement, or what a probe has taken; owned */
+    int64_t begin_ns;           /* of a receive, where the program's user has set a deadline */
     int error;                  /* MPI's class of what went wrong on the route; MPI_SUCCESS: nothing */
     bool listens, owns_type, came;
     bool lands;                 /* what came is where MPI would have put it, and the call is to land it */
@@ -437,6 +439,9 @@ bool sv_drop_fast_finish(sv_drop_fast_t *state, sv_drop_call_t *call, MPI_Status
 /* What the text of a message announces; false if it is no letter. Whether letters are read at all. */
 bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out);
 bool sv_drop_fast_reads(void);
+/* Whether a receive from source has waited for longer than the user wants, though a message of its sender's has come by
+   the route whose announcement is nowhere: state->error is set then. */
+bool sv_drop_fast_is_lost(sv_drop_fast_t *state, int source);
 /* Puts into the status how much came, and from where. */
 void sv_drop_fast_tell(const sv_drop_fast_t *state, MPI_Status *status);
 void sv_drop_fast_release(sv_drop_fast_t *state);

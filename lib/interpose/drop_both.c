@@ -69,7 +69,8 @@ static int both_plain(const side_t *to, const side_t *from, MPI_Comm comm, MPI_S
 static bool unpack_side(sv_drop_call_t *call, side_t *side, const sv_drop_fast_t *fast)
 {
     sv_drop_region_t *region =
-        side->host && fast->listens && sv_drop_fast_takes(side->count, side->type) ? sv_drop_unpacking(call, side->buf, side->count, side->type) : NULL;
+        side->host && fast->listens && sv_drop_fast_takes(side->count, side->type)
+            ? sv_drop_unpacking(call, side->buf, side->count, side->type) : NULL;
     if (region) {
         side->buf = sv_drop_address(region);
         side->count = region->count;

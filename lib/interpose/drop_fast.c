@@ -99,7 +99,8 @@ static bool all_agree_behind(bool mine)
     atomic_store_explicit(&sv_drop_route.answers, true, memory_order_release);
     int code = PMPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD, &request);
     code = sv_drop_drive(code, &request, MPI_STATUS_IGNORE);
-    atomic_store_explicit(&sv_drop_route.answers, sv_drop_route.drives && all, memory_order_release); /* what goes by slots is not kept */
+    /* What goes by slots is not kept. */
+    atomic_store_explicit(&sv_drop_route.answers, sv_drop_route.drives && all, memory_order_release);
     return code == MPI_SUCCESS && all;
 }
 
@@ -108,7 +109,8 @@ void sv_drop_fast_answer(void)
     int found;
     /* Partner: the release in all_agree_behind(). */
     if (atomic_load_explicit(&sv_drop_route.answers, memory_order_acquire))
-        (void)selvage_message_iprobe(sv_drop_route.world, MPI_ANY_SOURCE, MPI_ANY_TAG, &found, NULL); /* any thread may */
+        /* Any thread may. */
+        (void)selvage_message_iprobe(sv_drop_route.world, MPI_ANY_SOURCE, MPI_ANY_TAG, &found, NULL);
 }
 
 /* Who is on this node, by rank of MPI_COMM_WORLD; returns how many. */
@@ -154,8 +156,8 @@ static bool greet(int n, const int *rank)
         const int shift = i % n, to = rank[(me + shift) % n], from = rank[(me + n - shift) % n];
         uint64_t out = 0, in;
         if (shift != 0)
-            good = selvage_message_sendrecv(sv_drop_route.world, &out, sizeof out, MPI_BYTE, to, TAG, &in, sizeof in, MPI_BYTE,
-                                            from, TAG, SELVAGE_MESSAGE_NO_STREAM, NULL) == SELVAGE_SUCCESS;
+            good = selvage_message_sendrecv(sv_drop_route.world, &out, sizeof out, MPI_BYTE, to, TAG, &in, sizeof in,
+                                            MPI_BYTE, from, TAG, SELVAGE_MESSAGE_NO_STREAM, NULL) == SELVAGE_SUCCESS;
     }
     return good;
 }

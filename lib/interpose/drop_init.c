@@ -59,6 +59,8 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
         settings->fast_bytes = SV_DROP_LETTER_BYTES + 1;
     if (strcmp(setting->name, "SELVAGE_DROPIN_SLOT_BYTES") == 0)
         settings->slot_bytes = number_of(setting->value);
+    if (strcmp(setting->name, "SELVAGE_TIMEOUT_S") == 0 && is_given(setting))
+        settings->timeout_ns = (int64_t)(strtod(setting->value, NULL) * 1e9);
     if (strcmp(setting->name, "SELVAGE_PROGRESS") == 0)
         settings->progress_thread = strcmp(setting->value, "thread") == 0;
     if (strcmp(setting->name, "SELVAGE_TRACE") == 0)

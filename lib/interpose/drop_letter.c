@@ -9,11 +9,12 @@
 #include <selvage/message.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /*
- * A letter is copies of one notice, as many as there is room for, and then the beginning of one more: whatever part of it
- * comes damaged, one good copy is enough. What resembles the job's nonce and holds no good copy is a damaged letter, which
- * is an error and never data. No message of the program's resembles 128 random bits.
+ * A letter is copies of one notice, as many as there is room for, and then the beginning of one more: whatever part of
+ * it comes damaged, one good copy is enough. What resembles the job's nonce and holds no good copy is a damaged letter,
+ * which is an error and never data. No message of the program's resembles 128 random bits.
  */
 typedef struct notice {
     uint64_t nonce[2], bytes;
@@ -186,6 +187,13 @@ void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, M
 
 /* --- receiving ---------------------------------------------------------------------------------------------------- */
 
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
 void sv_drop_fast_listen(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm, bool device)
 {
     sv_drop_type_t info;
@@ -196,6 +204,8 @@ void sv_drop_fast_listen(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Da
     state->type = type;
     state->comm = comm;
     state->listens = true;
+    if (sv_drop_settings()->timeout_ns)
+        state->begin_ns = now_ns();
     if (!info.named) /* the program may free it as soon as its call returns */
         state->owns_type = PMPI_Type_dup(type, &state->type) == MPI_SUCCESS;
 }
@@ -302,6 +312,42 @@ static void fail_message(sv_drop_fast_t *state, selvage_status_t status, const c
         sv_drop_warn("a message of the fast route failed: %s", detail);
 }
 
+/* Announcements that a sender has made are read once: one that comes again is what MPI does not do. The last ones of
+   each sender are remembered. */
+static bool is_repeated(const notice_t *notice)
+{
+    enum { KEPT = 16 };
+    static uint32_t *ids; /* plus one; by rank of MPI_COMM_WORLD */
+    const int size = sv_drop_size(MPI_COMM_WORLD);
+    if (notice->source < 0 || notice->source >= size)
+        return true;
+    if (!ids && !(ids = calloc((size_t)size * KEPT, sizeof *ids)))
+        sv_drop_fatal("no memory", "for announcements");
+    const uint32_t id = (uint32_t)notice->id + 1;
+    uint32_t *const kept = &ids[(size_t)notice->source * KEPT + id % KEPT];
+    const bool repeated = *kept == id;
+    *kept = id;
+    return repeated;
+}
+
+bool sv_drop_fast_is_lost(sv_drop_fast_t *state, int source)
+{
+    int found = 0, queued = 0;
+    const int64_t limit = sv_drop_settings()->timeout_ns;
+    if (!state->begin_ns || !state->listens || state->error || !sv_drop_fast_is_open() ||
+        now_ns() - state->begin_ns < limit)
+        return false;
+    const int from = source == MPI_ANY_SOURCE ? MPI_ANY_SOURCE : world_rank(state->comm, source);
+    if (from == MPI_UNDEFINED ||
+        selvage_message_iprobe(sv_drop_route.world, from, MPI_ANY_TAG, &found, NULL) != SELVAGE_SUCCESS || !found)
+        return false;
+    if (PMPI_Iprobe(source, MPI_ANY_TAG, state->comm, &queued, MPI_STATUS_IGNORE) != MPI_SUCCESS || queued)
+        return false; /* it may be the announcement of that */
+    fail_message(state, SELVAGE_ERR_TIMEOUT, "its announcement has not come by the deadline");
+    sv_drop_warn("it was to come from rank %d of MPI_COMM_WORLD", from);
+    return true;
+}
+
 bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status)
 {
     notice_t notice;
@@ -330,6 +376,11 @@ bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const 
         fail_message(state, SELVAGE_ERR_CHECKSUM, "its announcement belongs to another message");
         sv_drop_warn("it came from rank %d of MPI_COMM_WORLD with tag %d, which announced tag %d", notice.source, tag,
                      notice.tag);
+        return true;
+    }
+    if (is_repeated(&notice)) {
+        fail_message(state, SELVAGE_ERR_CHECKSUM, "its announcement has come before");
+        sv_drop_warn("it came from rank %d of MPI_COMM_WORLD with tag %d", notice.source, tag);
         return true;
     }
     state->bytes = notice.bytes;

@@ -267,10 +267,21 @@ static bool is_looked_at(int64_t count, MPI_Datatype type, int source)
            (sv_drop_fast_guards() || sv_drop_has_taken() || sv_drop_fast_watches(count, type, false));
 }
 
+static int recv_by_deadline(void *buf, int count, MPI_Datatype type, envelope_t from, MPI_Status *status)
+{
+    MPI_Request request;
+    int code = sv_drop_irecv("MPI_Recv", buf, count, type, from.peer, from.tag, from.comm, &request);
+    return code == MPI_SUCCESS ? MPI_Wait(&request, status) : code;
+}
+
 SV_DROP_EXPORT int MPI_Recv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                             MPI_Status *status)
 {
-    if (!sv_drop_is_host_typed(buf, count, type) || is_looked_at(count, type, source))
+    const bool host = sv_drop_is_host_typed(buf, count, type);
+    if (__builtin_expect(sv_drop_settings()->timeout_ns != 0, 0) && source != MPI_PROC_NULL &&
+        sv_drop_fast_is_open() && sv_drop_fast_watches(count, type, !host))
+        return recv_by_deadline(buf, count, type, (envelope_t){source, tag, comm}, status);
+    if (!host || is_looked_at(count, type, source))
         return recv_looking(buf, count, type, (envelope_t){source, tag, comm}, status);
     return sv_drop_is_busy() ? recv_plain(buf, count, type, (envelope_t){source, tag, comm}, status)
                              : PMPI_Recv(buf, count, type, source, tag, comm, status);
@@ -278,11 +289,11 @@ SV_DROP_EXPORT int MPI_Recv(void *buf, int count, MPI_Datatype type, int source,
 
 /* The end of a call that has begun to receive, or of one that could not. Into host memory the program has MPI's own
    request, and what came is looked at when that is complete; but where ranks owe each other bytes, or where a request
-   may be completed without the drop-in's hearing of it, what is announced must be heard at once. */
+   may be completed without the drop-in's hearing of it, or has a deadline, it must be looked at meanwhile. */
 static int begun(sv_drop_call_t *call, sv_drop_fast_t *fast, place_t at, int code, MPI_Request inner,
                  MPI_Request *request)
 {
-    if (code == MPI_SUCCESS && !at.stages && !fast->renames && !sv_drop_fast_drives() &&
+    if (code == MPI_SUCCESS && !at.stages && !fast->renames && !fast->begin_ns && !sv_drop_fast_drives() &&
         !sv_drop_settings()->progress_thread)
         return sv_drop_request_watch(call, fast, inner, request);
     if (code == MPI_SUCCESS)

@@ -19,8 +19,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 /* LOOKS: how many requests a call looks at, however many are open, or programs that poll would pay for all of them. */
 enum { BUCKETS = 1024, TURNS_BUSY = 64, END_TURNS = 200, LOOKS = 16 };
@@ -33,9 +31,7 @@ static struct {
     sv_drop_op_t *next;                /* where the next walk goes on; NULL: at the first */
     sv_drop_op_t *bucket[BUCKETS];     /* by handle, those that the program holds */
     _Atomic(sv_drop_op_t *) freed;     /* whose handles MPI has freed since */
-    pthread_t thread;
-    _Atomic bool stop;
-    bool has_thread, walks;            /* walks: the list is being walked, by whoever has the lock */
+    bool walks;                        /* the list is being walked, by whoever has the lock */
 } engine = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
 
 void sv_drop_lock(void)
@@ -266,7 +262,8 @@ static bool inner_ended(sv_drop_op_t *op)
     } else if (done) {
         op->inner = MPI_REQUEST_NULL;
         sv_drop_fast_hear(&op->fast, &op->call, &op->status);
-    }
+    } else if (sv_drop_fast_is_lost(&op->fast, op->call.peer))
+        PMPI_Cancel(&op->inner);
     return done || code != MPI_SUCCESS;
 }
 
@@ -443,46 +440,6 @@ void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n)
 void sv_drop_turn(unsigned *turns)
 {
     sv_drop_turn_for(turns, NULL, 0);
-}
-
-/* A thread begins with the runtime's first GPU, where it has no business. */
-static void *run_thread(void *arg)
-{
-    const struct timespec pause = {0, 20000};
-    selvage_device_t *current = NULL;
-    (void)arg;
-    /* Partner: the release in sv_drop_thread_end(). */
-    while (!atomic_load_explicit(&engine.stop, memory_order_acquire)) {
-        if (sv_drop_is_busy()) {
-            if (current != sv_drop_device()) { /* once: that it cannot be is said by the copies, too */
-                current = sv_drop_device();
-                (void)selvage_device_make_current(current);
-            }
-            sv_drop_progress();
-        }
-        nanosleep(&pause, NULL);
-    }
-    return NULL;
-}
-
-void sv_drop_thread_begin(void)
-{
-    int level = 0;
-    PMPI_Query_thread(&level);
-    if (level < MPI_THREAD_MULTIPLE)
-        sv_drop_warn("SELVAGE_PROGRESS=thread needs MPI_THREAD_MULTIPLE, which this MPI did not give: no thread");
-    else
-        engine.has_thread = pthread_create(&engine.thread, NULL, run_thread, NULL) == 0;
-}
-
-void sv_drop_thread_end(void)
-{
-    if (!engine.has_thread)
-        return;
-    /* Partner: the acquire in run_thread(). */
-    atomic_store_explicit(&engine.stop, true, memory_order_release);
-    pthread_join(engine.thread, NULL);
-    engine.has_thread = false;
 }
 
 /* --- parts -------------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The progress thread: SELVAGE_PROGRESS=thread. It advances what is under way while the program computes, and completes
+ * requests that the program ends by calls that the drop-in does not see. It runs from MPI_Init to MPI_Finalize and owns
+ * nothing.
+ */
+#include "interpose/drop.h"
+
+#include <time.h>
+
+static struct {
+    pthread_t thread;
+    _Atomic bool stop;
+    bool has_thread;
+} progress;
+
+/* A thread begins with the runtime's first GPU, where it has no business. */
+static void *run_thread(void *arg)
+{
+    const struct timespec pause = {0, 20000};
+    selvage_device_t *current = NULL;
+    (void)arg;
+    /* Partner: the release in sv_drop_thread_end(). */
+    while (!atomic_load_explicit(&progress.stop, memory_order_acquire)) {
+        if (sv_drop_is_busy()) {
+            if (current != sv_drop_device()) { /* once: that it cannot be is said by the copies, too */
+                current = sv_drop_device();
+                (void)selvage_device_make_current(current);
+            }
+            sv_drop_progress();
+        }
+        nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+void sv_drop_thread_begin(void)
+{
+    int level = 0;
+    PMPI_Query_thread(&level);
+    if (level < MPI_THREAD_MULTIPLE)
+        sv_drop_warn("SELVAGE_PROGRESS=thread needs MPI_THREAD_MULTIPLE, which this MPI did not give: no thread");
+    else
+        progress.has_thread = pthread_create(&progress.thread, NULL, run_thread, NULL) == 0;
+}
+
+void sv_drop_thread_end(void)
+{
+    if (!progress.has_thread)
+        return;
+    /* Partner: the acquire in run_thread(). */
+    atomic_store_explicit(&progress.stop, true, memory_order_release);
+    pthread_join(progress.thread, NULL);
+    progress.has_thread = false;
+}
