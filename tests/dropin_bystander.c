@@ -13,6 +13,9 @@
  *   meets     receives long messages in each way that a letter must be expected in
  *   levels    has threads in every second rank only
  *   spawn     calls together with as many ranks as it has, not all of which are its own
+ *   requests  asks of requests, gives them up, and has some refused or too short
+ *   again     has threads that start persistent receives of their own
+ *   many      has many requests open while it tests another one
  *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
  *   cost      prints what a call with host buffers costs more, and what one message does
  *   support   prints what MPI says of its support for device memory
@@ -314,7 +317,8 @@ int main(int argc, char **argv)
     static const struct { const char *name; void (*run)(void); } runs[] = {
         {"open", run_open}, {"split", run_split}, {"late", run_late}, {"threads", run_threads}, {"gpus", run_gpus},
         {"early", run_early}, {"owed", run_owed}, {"damaged", run_damaged}, {"probes", run_probes},
-        {"meets", run_meets}, {"levels", run_levels}, {"spawn", run_spawn}, {"thread", run_thread}, {"cost", run_cost}};
+        {"meets", run_meets}, {"levels", run_levels}, {"spawn", run_spawn}, {"thread", run_thread}, {"cost", run_cost},
+        {"requests", run_requests}, {"again", run_again}, {"many", run_many}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, wanted_level(argc, argv), &provided);

@@ -27,4 +27,9 @@ void run_meets(void);
 void run_levels(void);
 void run_spawn(void);
 
+/* dropin_requests.c */
+void run_requests(void);
+void run_again(void);
+void run_many(void);
+
 #endif

@@ -55,6 +55,14 @@ for what in probes meets; do
     program 2 $what '^ +0 +1 +MPI_Send +fast ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1
 done
 program 2 levels '0 failed'
+# What is said of requests, and what is left of those that are refused or given up.
+program 2 requests '^ +0 +1 +MPI_Rsend +fast +5 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1
+program 2 requests '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=on
+for mode in auto on; do
+    program 2 again '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode
+done
+program 2 many '0 failed'
+grep 'requests open:' "$dir/out"
 # Not every MPI can do so everywhere: Open MPI not without a network.
 if "$top_srcdir/scripts/run-mpi" -n 2 -t 30 "$top_builddir/tests/dropin_bystander" spawn >"$dir/out" 2>&1; then
     program 2 spawn '0 failed'

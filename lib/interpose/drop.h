@@ -319,6 +319,12 @@ static inline bool sv_drop_is_busy(void)
     return __builtin_expect(atomic_load_explicit(&sv_drop_running, memory_order_relaxed) != 0, 0);
 }
 
+/* Whether calls that complete or test anything have more to do than MPI. */
+static inline bool sv_drop_is_concerned(void)
+{
+    return sv_drop_has_open() || sv_drop_is_busy();
+}
+
 /* Takes a call over whose MPI requests are under way, and makes the program's request of it. */
 int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                           MPI_Request *request);

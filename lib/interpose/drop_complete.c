@@ -104,18 +104,18 @@ static int complete_one(MPI_Request *request, int *flag, MPI_Status *status, boo
 SV_DROP_EXPORT int MPI_Wait(MPI_Request *request, MPI_Status *status)
 {
     int flag;
-    return sv_drop_has_open() ? complete_one(request, &flag, status, true) : PMPI_Wait(request, status);
+    return sv_drop_is_concerned() ? complete_one(request, &flag, status, true) : PMPI_Wait(request, status);
 }
 
 SV_DROP_EXPORT int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
 {
-    return sv_drop_has_open() ? complete_one(request, flag, status, false) : PMPI_Test(request, flag, status);
+    return sv_drop_is_concerned() ? complete_one(request, flag, status, false) : PMPI_Test(request, flag, status);
 }
 
 SV_DROP_EXPORT int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
 {
     MPI_Status own;
-    if (!sv_drop_has_open())
+    if (!sv_drop_is_concerned())
         return PMPI_Request_get_status(request, flag, status);
     MPI_Status *used = status == MPI_STATUS_IGNORE ? &own : status;
     sv_drop_op_t *op = sv_drop_op_find(request);
@@ -178,27 +178,27 @@ static int complete_many(int n, MPI_Request *requests, many_t many, MPI_Status *
 SV_DROP_EXPORT int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[])
 {
     int flag;
-    return sv_drop_has_open() ? complete_many(count, requests, (many_t){false, &flag, NULL}, statuses, true)
+    return sv_drop_is_concerned() ? complete_many(count, requests, (many_t){false, &flag, NULL}, statuses, true)
                               : PMPI_Waitall(count, requests, statuses);
 }
 
 SV_DROP_EXPORT int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[])
 {
-    return sv_drop_has_open() ? complete_many(count, requests, (many_t){false, flag, NULL}, statuses, false)
+    return sv_drop_is_concerned() ? complete_many(count, requests, (many_t){false, flag, NULL}, statuses, false)
                               : PMPI_Testall(count, requests, flag, statuses);
 }
 
 SV_DROP_EXPORT int MPI_Waitsome(int incount, MPI_Request requests[], int *outcount, int indices[],
                                 MPI_Status statuses[])
 {
-    return sv_drop_has_open() ? complete_many(incount, requests, (many_t){true, outcount, indices}, statuses, true)
+    return sv_drop_is_concerned() ? complete_many(incount, requests, (many_t){true, outcount, indices}, statuses, true)
                               : PMPI_Waitsome(incount, requests, outcount, indices, statuses);
 }
 
 SV_DROP_EXPORT int MPI_Testsome(int incount, MPI_Request requests[], int *outcount, int indices[],
                                 MPI_Status statuses[])
 {
-    return sv_drop_has_open() ? complete_many(incount, requests, (many_t){true, outcount, indices}, statuses, false)
+    return sv_drop_is_concerned() ? complete_many(incount, requests, (many_t){true, outcount, indices}, statuses, false)
                               : PMPI_Testsome(incount, requests, outcount, indices, statuses);
 }
 
@@ -225,13 +225,13 @@ static int complete_any(int n, MPI_Request *requests, int *index, int *flag, MPI
 SV_DROP_EXPORT int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status)
 {
     int flag;
-    return sv_drop_has_open() ? complete_any(count, requests, index, &flag, status, true)
+    return sv_drop_is_concerned() ? complete_any(count, requests, index, &flag, status, true)
                               : PMPI_Waitany(count, requests, index, status);
 }
 
 SV_DROP_EXPORT int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
 {
-    return sv_drop_has_open() ? complete_any(count, requests, index, flag, status, false)
+    return sv_drop_is_concerned() ? complete_any(count, requests, index, flag, status, false)
                               : PMPI_Testany(count, requests, index, flag, status);
 }
 
@@ -239,7 +239,7 @@ SV_DROP_EXPORT int MPI_Testany(int count, MPI_Request requests[], int *index, in
 
 SV_DROP_EXPORT int MPI_Request_free(MPI_Request *request)
 {
-    sv_drop_op_t *op = sv_drop_has_open() ? sv_drop_op_find(*request) : NULL;
+    sv_drop_op_t *op = sv_drop_is_concerned() ? sv_drop_op_find(*request) : NULL;
     const bool adopted = op && sv_drop_op_adopt(op);
     if (op && op->keeps && !adopted)
         sv_drop_op_forget(op);
@@ -252,7 +252,7 @@ SV_DROP_EXPORT int MPI_Request_free(MPI_Request *request)
 
 SV_DROP_EXPORT int MPI_Cancel(MPI_Request *request)
 {
-    if (sv_drop_has_open())
+    if (sv_drop_is_concerned())
         sv_drop_progress();
     return PMPI_Cancel(request);
 }
@@ -273,10 +273,10 @@ static int start(MPI_Request *requests, int n, bool all)
 
 SV_DROP_EXPORT int MPI_Start(MPI_Request *request)
 {
-    return sv_drop_has_open() ? start(request, 1, false) : PMPI_Start(request);
+    return sv_drop_is_concerned() ? start(request, 1, false) : PMPI_Start(request);
 }
 
 SV_DROP_EXPORT int MPI_Startall(int count, MPI_Request requests[])
 {
-    return sv_drop_has_open() && count > 0 ? start(requests, count, true) : PMPI_Startall(count, requests);
+    return sv_drop_is_concerned() && count > 0 ? start(requests, count, true) : PMPI_Startall(count, requests);
 }

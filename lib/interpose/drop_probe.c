@@ -236,7 +236,7 @@ SV_DROP_EXPORT int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *sta
 
 SV_DROP_EXPORT int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
 {
-    if (sv_drop_has_open())
+    if (sv_drop_is_busy())
         sv_drop_progress();
     return probe(source, tag, comm, flag, NULL, status);
 }
@@ -248,7 +248,7 @@ SV_DROP_EXPORT int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *m
 
 SV_DROP_EXPORT int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
 {
-    if (sv_drop_has_open())
+    if (sv_drop_is_busy())
         sv_drop_progress();
     return probe(source, tag, comm, flag, message, status);
 }
