@@ -186,7 +186,7 @@ void run_requests(void)
     selvage_device_free(the.device, out);
 }
 
-/* --- persistent receives of several threads ------------------------------------------------------------------------ */
+/* --- persistent receives of several threads ----------------------------------------------------------------------- */
 
 static void *start_again(void *comm)
 {
