@@ -149,6 +149,51 @@ static void pass_own(uint8_t *host)
     CHECK(in[0] == 44 && in[ANNOUNCED_BYTES - 1] == 44);
 }
 
+/* What a probe has looked at, and what was sent before it, comes to persistent receives that start after that. */
+static void start_probed(const void *out, uint8_t *host)
+{
+    enum { KINDS = 4 };
+    for (int how = 0; how < KINDS; how++) {
+        MPI_Request receive[2], sends[2];
+        MPI_Status status[2];
+        uint8_t first[8] = {0}, sent[8] = {55, 56};
+        int bytes = 0, flag = 0, index = MPI_UNDEFINED;
+        memset(host, 0, LONG_BYTES);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Isend(sent, 8, MPI_BYTE, the.right, 8, MPI_COMM_WORLD, &sends[0]);
+        MPI_Isend(out, LONG_BYTES, MPI_BYTE, the.right, 9, MPI_COMM_WORLD, &sends[1]);
+        MPI_Recv_init(first, 8, MPI_BYTE, the.left, 8, MPI_COMM_WORLD, &receive[0]);
+        MPI_Recv_init(host, LONG_BYTES, MPI_BYTE, the.left, 9, MPI_COMM_WORLD, &receive[1]);
+        MPI_Probe(the.left, 9, MPI_COMM_WORLD, &status[1]);
+        MPI_Get_count(&status[1], MPI_BYTE, &bytes);
+        CHECK_EQ(bytes, LONG_BYTES);
+        MPI_Startall(2, receive);
+        if (how == 0)
+            MPI_Waitall(2, receive, status);
+        for (int i = 0; i < 2 && how == 1; i++)
+            MPI_Wait(&receive[i], &status[i]);
+        for (int i = 0; i < 2 && how == 2; i++) {
+            MPI_Status any;
+            MPI_Waitany(2, receive, &index, &any);
+            CHECK(index == 0 || index == 1);
+            status[index == 1] = any;
+        }
+        while (how == 3 && !flag)
+            MPI_Testall(2, receive, &flag, status);
+        MPI_Waitany(2, receive, &index, MPI_STATUS_IGNORE);
+        CHECK_EQ(index, MPI_UNDEFINED);
+        MPI_Get_count(&status[0], MPI_BYTE, &bytes);
+        CHECK_EQ(bytes, 8);
+        MPI_Get_count(&status[1], MPI_BYTE, &bytes);
+        CHECK_EQ(bytes, LONG_BYTES);
+        CHECK(status[0].MPI_TAG == 8 && status[1].MPI_TAG == 9 && status[1].MPI_SOURCE == the.left);
+        CHECK(first[0] == 55 && first[1] == 56 && host[0] == 7 && host[LONG_BYTES - 1] == 7);
+        MPI_Waitall(2, sends, MPI_STATUSES_IGNORE);
+        MPI_Request_free(&receive[0]);
+        MPI_Request_free(&receive[1]);
+    }
+}
+
 /* Of sends that MPI refuses no slot is left: the next ones go by the route, which the report says. */
 static void send_refused(void *out, void *in)
 {
@@ -172,6 +217,7 @@ void run_requests(void)
     open_route();
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     send_refused(out, in);
+    start_probed(out, host);
     ask_and_wait(out, in, true);
     ask_and_wait(out, host, false);
     for (int i = 0; i < 4; i++) {

@@ -303,6 +303,9 @@ typedef struct sv_drop_op {
     bool heard;                      /* of a receive that is kept and watched: a letter has come, and was read */
     bool told;                       /* the error handler has heard of the error */
     bool orphan;                     /* the program has freed its request, and MPI is still at it */
+    int source, tag;                 /* of a persistent receive, as the program gave them */
+    MPI_Request instead;             /* under way in its place: a probe had taken what it was to get (drop_given.c) */
+    bool given;                      /* that has ended, with the status and the error of this structure */
 } sv_drop_op_t;
 
 /* How many requests the program holds that the drop-in knows of: completion calls look them up. */
@@ -432,6 +435,8 @@ bool sv_drop_fast_drives(void);
 /* Begins to send; returns the letter to be sent in place of the message, or NULL: it is to be staged. */
 void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest, int tag,
                         MPI_Comm comm);
+/* What a receive was given: the type is the drop-in's own from here on. */
+void sv_drop_fast_remember(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm);
 /* Watches a receive, if a letter could come. */
 void sv_drop_fast_listen(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm,
                          bool device);
@@ -465,6 +470,20 @@ bool sv_drop_taken_match(int source, int tag, MPI_Comm comm, MPI_Message *messag
 /* What is known of a message that is about to be received; false: nothing. */
 bool sv_drop_taken_claim(MPI_Message message, sv_drop_fast_t *state);
 void sv_drop_taken_end(void);
+
+/* --- persistent receives of what a probe has taken (drop_given.c) ------------------------------------------------- */
+
+/* MPI_Start of one of ours: true if it gets what a probe has taken, and MPI's own request stays inactive. */
+bool sv_drop_given_start(sv_drop_op_t *op);
+/* Whether one is under way, or has ended and nobody has been told. */
+static inline bool sv_drop_given_has(const sv_drop_op_t *op)
+{
+    return op && (op->given || op->instead != MPI_REQUEST_NULL);
+}
+/* Whether it has ended; blocks until it has, if that is wanted. */
+bool sv_drop_given_ended(sv_drop_op_t *op, bool blocks);
+/* Tells its status and returns its error; ends: once. */
+int sv_drop_given_tell(sv_drop_op_t *op, MPI_Status *status, bool ends);
 
 /* --- windows (drop_window.c) -------------------------------------------------------------------------------------- */
 

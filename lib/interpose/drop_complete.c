@@ -67,6 +67,10 @@ static int settle(set_t *set, int n, const int *index, int code)
         MPI_Status *status = &set->status[i];
         if (told && status->MPI_ERROR == MPI_ERR_PENDING)
             continue;
+        if (sv_drop_given_has(op)) { /* for MPI it is inactive */
+            code = sv_drop_given_tell(op, status, true) != MPI_SUCCESS ? MPI_ERR_IN_STATUS : code;
+            continue;
+        }
         int error = op ? sv_drop_op_settle(op, status->MPI_ERROR == MPI_SUCCESS ? status : NULL, true) : MPI_SUCCESS;
         if (error != MPI_SUCCESS)
             status->MPI_ERROR = error;
@@ -90,6 +94,12 @@ static int complete_one(MPI_Request *request, int *flag, MPI_Status *status, boo
     int code;
     sv_drop_op_t *op = sv_drop_op_find(*request);
     MPI_Status *used = status == MPI_STATUS_IGNORE ? &own : status;
+    if (sv_drop_given_has(op)) {
+        *flag = sv_drop_given_ended(op, blocks);
+        code = *flag ? sv_drop_given_tell(op, used, true) : MPI_SUCCESS;
+        sv_drop_op_release(op);
+        return code;
+    }
     do {
         sv_drop_turn_for(&turns, &op, 1);
         *flag = blocks && may_block();
@@ -121,11 +131,40 @@ SV_DROP_EXPORT int MPI_Request_get_status(MPI_Request request, int *flag, MPI_St
     sv_drop_op_t *op = sv_drop_op_find(request);
     unsigned turns = 0;
     sv_drop_turn_for(&turns, &op, 1);
+    if (sv_drop_given_has(op)) {
+        *flag = sv_drop_given_ended(op, false);
+        if (*flag)
+            (void)sv_drop_given_tell(op, used, false);
+        sv_drop_op_release(op);
+        return MPI_SUCCESS;
+    }
     int code = PMPI_Request_get_status(request, flag, used);
     if (op && code == MPI_SUCCESS && *flag && op->keeps)
         (void)sv_drop_op_settle(op, used, false); /* an error is for the call that ends the request */
     sv_drop_op_release(op);
     return code;
+}
+
+/* Of requests that stand for others (drop_given.c): how many there are, and the index of one that has ended, or -1. */
+static int find_given(const set_t *set, bool blocks, int *ended_out)
+{
+    int n = 0;
+    *ended_out = -1;
+    for (int i = 0; i < set->n; i++)
+        if (sv_drop_given_has(set->op[i])) {
+            n++;
+            if (sv_drop_given_ended(set->op[i], blocks))
+                *ended_out = i;
+        }
+    return n;
+}
+
+static bool have_all_ended(const set_t *set, bool blocks)
+{
+    for (int i = 0; i < set->n; i++)
+        if (sv_drop_given_has(set->op[i]) && !sv_drop_given_ended(set->op[i], blocks))
+            return false;
+    return true;
 }
 
 /* --- all, and some ------------------------------------------------------------------------------------------------ */
@@ -161,10 +200,25 @@ static int complete_many(int n, MPI_Request *requests, many_t many, MPI_Status *
     unsigned turns = 0;
     int code;
     set_begin(&set, n, requests, statuses);
+    if (!many.some && !have_all_ended(&set, blocks)) {
+        *many.found = 0;
+        return set_end(&set, requests, MPI_SUCCESS);
+    }
     do {
+        int given = 0, ended = -1;
         sv_drop_turn_for(&turns, set.op, set.n);
         *many.found = 0;
-        code = test_many(n, requests, many, set.status, blocks && may_block());
+        if (many.some)
+            given = find_given(&set, false, &ended);
+        if (ended >= 0) {
+            *many.found = 1;
+            many.indices[0] = ended;
+            code = MPI_SUCCESS;
+            break;
+        }
+        code = test_many(n, requests, many, set.status, blocks && !given && may_block());
+        if (given > 0 && *many.found == MPI_UNDEFINED) /* for MPI there is no request that is active */
+            *many.found = 0;
         code = true_code(&set, many.some && *many.found != MPI_UNDEFINED ? *many.found : set.n, code);
     } while (code == MPI_SUCCESS && !*many.found && blocks);
     bool ended = code == MPI_ERR_IN_STATUS || (code == MPI_SUCCESS && *many.found);
@@ -213,9 +267,18 @@ static int complete_any(int n, MPI_Request *requests, int *index, int *flag, MPI
     MPI_Status *used = status == MPI_STATUS_IGNORE ? &own : status;
     set_begin(&set, n, requests, MPI_STATUSES_IGNORE);
     do {
+        int ended;
         sv_drop_turn_for(&turns, set.op, set.n);
-        *flag = blocks && may_block();
+        const int given = find_given(&set, false, &ended);
+        if (ended >= 0) {
+            *flag = 1;
+            *index = ended;
+            return set_end(&set, requests, sv_drop_given_tell(set.op[ended], used, true));
+        }
+        *flag = blocks && !given && may_block();
         code = *flag ? PMPI_Waitany(n, requests, index, used) : PMPI_Testany(n, requests, index, flag, used);
+        if (given > 0 && code == MPI_SUCCESS && *flag && *index == MPI_UNDEFINED)
+            *flag = 0;
     } while (code == MPI_SUCCESS && !*flag && blocks);
     if (code == MPI_SUCCESS && *flag && *index != MPI_UNDEFINED && set.op[*index])
         code = sv_drop_op_settle(set.op[*index], used, true);
@@ -241,6 +304,8 @@ SV_DROP_EXPORT int MPI_Request_free(MPI_Request *request)
 {
     sv_drop_op_t *op = sv_drop_is_concerned() ? sv_drop_op_find(*request) : NULL;
     const bool adopted = op && sv_drop_op_adopt(op);
+    if (op && op->instead != MPI_REQUEST_NULL)
+        MPI_Request_free(&op->instead);
     if (op && op->keeps && !adopted)
         sv_drop_op_forget(op);
     sv_drop_op_release(op);
@@ -257,14 +322,40 @@ SV_DROP_EXPORT int MPI_Cancel(MPI_Request *request)
     return PMPI_Cancel(request);
 }
 
+/* One after the other, because a probe may have taken what a receive is to get; with threads, it may do so at any time. */
+static int start_each(const set_t *set, MPI_Request *requests)
+{
+    const bool guards = sv_drop_fast_guards();
+    int code = MPI_SUCCESS;
+    for (int i = 0; i < set->n && code == MPI_SUCCESS; i++) {
+        sv_drop_op_t *op = set->op[i] && set->op[i]->persistent ? set->op[i] : NULL;
+        if (op)
+            sv_drop_op_start(op);
+        if (guards)
+            sv_drop_lock();
+        if (!op || !sv_drop_given_start(op))
+            code = PMPI_Start(&requests[i]);
+        if (guards)
+            sv_drop_unlock();
+        if (op)
+            sv_drop_op_rename(op, requests[i]);
+    }
+    return code;
+}
+
 static int start(MPI_Request *requests, int n, bool all)
 {
     set_t set;
+    int code;
     set_begin(&set, n, requests, MPI_STATUSES_IGNORE);
+    if (sv_drop_has_taken() || sv_drop_fast_guards()) {
+        code = start_each(&set, requests);
+        return set_end(&set, requests, code);
+    }
     for (int i = 0; i < n; i++)
         if (set.op[i] && set.op[i]->persistent)
             sv_drop_op_start(set.op[i]);
-    int code = all ? PMPI_Startall(n, requests) : PMPI_Start(requests);
+    code = all ? PMPI_Startall(n, requests) : PMPI_Start(requests);
     for (int i = 0; i < n; i++)
         if (set.op[i] && set.op[i]->persistent)
             sv_drop_op_rename(set.op[i], requests[i]);

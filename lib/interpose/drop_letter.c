@@ -194,20 +194,26 @@ static int64_t now_ns(void)
     return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
+void sv_drop_fast_remember(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm)
+{
+    sv_drop_type_t info;
+    state->buf = buf;
+    state->count = count;
+    state->type = type;
+    state->comm = comm;
+    if (sv_drop_type(type, &info) && !info.named) /* the program may free it as soon as its call returns */
+        state->owns_type = PMPI_Type_dup(type, &state->type) == MPI_SUCCESS;
+}
+
 void sv_drop_fast_listen(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm, bool device)
 {
     sv_drop_type_t info;
     if (!sv_drop_fast_watches(count, type, device) || !sv_drop_type(type, &info))
         return;
-    state->buf = buf;
-    state->count = count;
-    state->type = type;
-    state->comm = comm;
+    sv_drop_fast_remember(state, buf, count, type, comm);
     state->listens = true;
     if (sv_drop_settings()->timeout_ns)
         state->begin_ns = now_ns();
-    if (!info.named) /* the program may free it as soon as its call returns */
-        state->owns_type = PMPI_Type_dup(type, &state->type) == MPI_SUCCESS;
 }
 
 /* What a call receives into, if that is not the program's own memory. */

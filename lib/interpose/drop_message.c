@@ -316,6 +316,9 @@ static int receive(const char *name, irecv_t irecv, bool keeps, place_t at, enve
     if (from.peer == MPI_PROC_NULL)
         return irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, request);
     at = place_recv(&call, &fast, &at, from.comm);
+    const bool remembers = keeps && sv_drop_fast_wanted; /* see drop_given.c */
+    if (remembers && !fast.listens)
+        sv_drop_fast_remember(&fast, given.buf, given.count, given.type, from.comm);
     if (keeps)
         code = irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, &inner);
     else if (!begin_recv(irecv, at, from, &inner, &code, &message)) {
@@ -323,7 +326,7 @@ static int receive(const char *name, irecv_t irecv, bool keeps, place_t at, enve
         sv_drop_fast_release(&fast);
         return MPI_Imrecv(given.buf, given.count, given.type, &message, request);
     }
-    if (at.stages || at.watches) {
+    if (at.stages || at.watches || remembers) {
         if (code == MPI_SUCCESS && keeps)
             return sv_drop_request_keep(&call, &fast, inner, true, request);
         return begun(&call, &fast, at, code, inner, request);

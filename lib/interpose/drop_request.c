@@ -62,7 +62,7 @@ static sv_drop_op_t *make_op(const sv_drop_call_t *call, const sv_drop_fast_t *f
     if (fast)
         op->fast = *fast;
     op->message = message;
-    op->inner = op->also = op->handle = MPI_REQUEST_NULL;
+    op->inner = op->also = op->handle = op->instead = MPI_REQUEST_NULL;
     return op;
 }
 
@@ -227,6 +227,8 @@ int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast,
     pthread_mutex_lock(&engine.lock);
     sv_drop_op_t *op = keep_request(call, fast, inner, message);
     op->persistent = true;
+    op->source = call->peer;
+    op->tag = call->tag;
     op->call.begin_ns = 0; /* each start begins anew */
     *request = inner;
     pthread_mutex_unlock(&engine.lock);
@@ -530,7 +532,7 @@ void sv_drop_op_rename(sv_drop_op_t *op, MPI_Request handle)
         op->handle = handle;
         list_handle(op);
     }
-    if (op->active && op->fast.listens && !op->running && sv_drop_fast_drives())
+    if (op->active && !op->running && op->fast.listens && sv_drop_fast_drives())
         list_running(op); /* else what is announced has come already, and nobody waits for this rank to hear it */
     release(op);
     pthread_mutex_unlock(&engine.lock);

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Persistent receives that start after a probe has taken their message out of MPI's matching (drop_probe.c). MPI's own
+ * request stays inactive then, and a receive of the message that was taken stands in its place until a completion call
+ * has told the program. Any thread; what changes an operation's state is done under the lock of drop_request.c.
+ */
+#include "interpose/drop.h"
+
+bool sv_drop_given_start(sv_drop_op_t *op)
+{
+    MPI_Message message = MPI_MESSAGE_NULL;
+    if (!op->persistent || !op->message || op->call.parts || !sv_drop_has_taken() ||
+        !sv_drop_taken_match(op->source, op->tag, op->fast.comm, &message))
+        return false;
+    op->active = op->given = false;
+    const int code = MPI_Imrecv(op->fast.buf, (int)op->fast.count, op->fast.type, &message, &op->instead);
+    if (code != MPI_SUCCESS) {
+        op->instead = MPI_REQUEST_NULL;
+        op->error = code;
+        op->given = true;
+    }
+    return true;
+}
+
+bool sv_drop_given_ended(sv_drop_op_t *op, bool blocks)
+{
+    int done = 1;
+    if (op->instead == MPI_REQUEST_NULL)
+        return op->given;
+    const int code =
+        blocks ? MPI_Wait(&op->instead, &op->status) : MPI_Test(&op->instead, &done, &op->status);
+    if (code == MPI_SUCCESS && !done)
+        return false;
+    op->instead = MPI_REQUEST_NULL;
+    op->error = code;
+    op->given = true;
+    return true;
+}
+
+int sv_drop_given_tell(sv_drop_op_t *op, MPI_Status *status, bool ends)
+{
+    const int error = op->error;
+    *status = op->status;
+    status->MPI_ERROR = error;
+    if (ends) {
+        op->given = false;
+        op->error = MPI_SUCCESS;
+    }
+    return error;
+}
