@@ -37,7 +37,7 @@ size_t selvage_pack_bytes(const selvage_pack_t *pack);
 /**
  * @brief Enqueues gathering the elements at @p buf to @p packed. Returns at once; stream-ordered.
  *
- * One thread at a time for a plan, and uses of one plan are ordered by their stream, or waited for.
+ * Any thread; several uses of one plan may be under way at once.
  *
  * @param[in]  buf     as in MPI_Pack, in memory that the device reaches
  * @param[out] packed  the stream, in device or pinned memory

@@ -77,10 +77,12 @@ SV_DEV_FN void finish_packet(const ARG &arg, uint64_t total)
 }
 
 /* All threads of the block call it when they are through; sum is what the calling thread found. far: the block may have
-   stored into memory that is not this device's. */
+   stored into memory that is not this device's. Without a scratch nobody wants the sum, nor to be told of the end. */
 template <typename ARG>
 SV_DEV_FN void finish_block(const ARG &arg, uint64_t sum, bool far, sv_dev_block_t at)
 {
+    if (!arg.scratch)
+        return;
     /* The barriers inside also put every thread's stores before thread 0 counts the block in or releases. */
     sum = sv_dev_block_sum_u64(sum, at);
     if (at.tid != 0)

@@ -19,7 +19,7 @@ _Static_assert((int)SV_TYPE_DIMS == (int)SV_PACK_DIMS, "a piece of a map is a bo
 
 /* What a launch or copy needs to know, besides which piece. */
 typedef struct move {
-    sv_pack_t *pack;
+    const sv_pack_t *pack;
     uint8_t *buf, *packed; /* packed: of the piece */
     void *stream;
     bool gather;
@@ -36,22 +36,14 @@ selvage_status_t sv_pack_create(sv_device_t *dev, sv_type_map_t *map, sv_pack_t 
     pack->dev = dev;
     pack->map = *map;
     *map = (sv_type_map_t){0};
-    SV_TRY_GOTO(status, SV_DEVICE_CALL(dev, malloc, sizeof(sv_digest_scratch_t), &pack->scratch), fail);
-    SV_TRY_GOTO(status, SV_DEVICE_CALL(dev, fill_async, pack->scratch, 0, sizeof(sv_digest_scratch_t), NULL), fail);
-    SV_TRY_GOTO(status, SV_DEVICE_CALL(dev, stream_sync, NULL), fail);
     *pack_out = pack;
     return SELVAGE_SUCCESS;
-fail:
-    sv_pack_destroy(pack);
-    return status;
 }
 
 void sv_pack_destroy(sv_pack_t *pack)
 {
     if (!pack)
         return;
-    if (pack->scratch)
-        SV_DEVICE_CALL(pack->dev, free, pack->scratch);
     sv_type_map_fini(&pack->map);
     sv_free(pack);
 }
@@ -79,7 +71,7 @@ static selvage_status_t copy_runs(const move_t *m, const sv_type_piece_t *piece,
 static selvage_status_t launch_part(const move_t *m, const sv_pack_shape_t *shape, uint64_t from, uint64_t bytes)
 {
     const sv_kernel_t *kernel = m->gather ? &sv_kernel_pack : &sv_kernel_unpack;
-    sv_pack_arg_t arg = {.scratch = m->pack->scratch, .mode = SV_DIGEST_ADD | SV_DIGEST_NONE};
+    sv_pack_arg_t arg = {.scratch = NULL, .mode = SV_DIGEST_ADD | SV_DIGEST_NONE};
     SV_TRY(sv_pack_plan(shape, m->packed + from, from, bytes, &arg));
     return SV_DEVICE_CALL(m->pack->dev, launch, kernel, &arg, sizeof arg, sv_kernel_blocks(m->pack->dev, bytes),
                           m->stream);
@@ -122,13 +114,13 @@ static selvage_status_t move_stream(move_t *m, uint64_t bytes)
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_pack_gather(sv_pack_t *pack, const void *buf, void *packed, void *stream)
+selvage_status_t sv_pack_gather(const sv_pack_t *pack, const void *buf, void *packed, void *stream)
 {
     move_t move = {pack, (uint8_t *)(uintptr_t)buf, packed, stream, true};
     return move_stream(&move, pack->map.bytes);
 }
 
-selvage_status_t sv_pack_scatter(sv_pack_t *pack, const void *packed, uint64_t bytes, void *buf, void *stream)
+selvage_status_t sv_pack_scatter(const sv_pack_t *pack, const void *packed, uint64_t bytes, void *buf, void *stream)
 {
     move_t move = {pack, buf, (uint8_t *)(uintptr_t)packed, stream, false};
     return move_stream(&move, bytes);

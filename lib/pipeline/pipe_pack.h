@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Gathering and scattering what a map of a datatype says, without an exchange around it: a launch for each piece, in
- * parts where it is very large. One thread at a time; owned by whoever made it.
+ * parts where it is very large. Has nothing on the device, so that making and freeing one neither allocates there nor
+ * waits. Any thread, several at once; owned by whoever made it.
  */
 #ifndef SV_PIPE_PACK_H
 #define SV_PIPE_PACK_H
@@ -12,7 +13,6 @@
 typedef struct selvage_pack {
     sv_device_t *dev;
     sv_type_map_t map;
-    void *scratch; /* device: kernels leave sums there that nobody reads */
 } sv_pack_t;
 
 /* Takes the map over, also on failure. */
@@ -20,7 +20,7 @@ selvage_status_t sv_pack_create(sv_device_t *dev, sv_type_map_t *map, sv_pack_t 
 void sv_pack_destroy(sv_pack_t *pack); /* accepts NULL */
 
 /* Addresses are the device's. bytes: how much of the stream, from its beginning. */
-selvage_status_t sv_pack_gather(sv_pack_t *pack, const void *buf, void *packed, void *stream);
-selvage_status_t sv_pack_scatter(sv_pack_t *pack, const void *packed, uint64_t bytes, void *buf, void *stream);
+selvage_status_t sv_pack_gather(const sv_pack_t *pack, const void *buf, void *packed, void *stream);
+selvage_status_t sv_pack_scatter(const sv_pack_t *pack, const void *packed, uint64_t bytes, void *buf, void *stream);
 
 #endif

@@ -142,15 +142,28 @@ void soft_stream_sync(soft_stream_t *stream)
         soft_progress_wait(stream->progress, atomic_load_explicit(&stream->tail, memory_order_relaxed));
 }
 
-/* Workers never take the lock, so that they go on while it is held here. */
+/* How far a stream has to come. */
+typedef struct goal {
+    soft_progress_t *progress; /* lives as long as the process */
+    uint64_t position;
+} goal_t;
+
+/* The lock is not held meanwhile: kernels may run for long, and other threads make and destroy streams. A stream that is
+   destroyed has come as far as it had to. */
 selvage_status_t soft_device_sync(sv_device_t *dev)
 {
+    goal_t goals[SOFT_STREAMS_MAX];
+    size_t n = 0;
     sv_list_t *it, *safe;
     (void)dev;
     pthread_mutex_lock(&table.lock);
-    SV_LIST_FOR_EACH(it, safe, &table.streams)
-        soft_stream_sync(SV_CONTAINER_OF(it, soft_stream_t, link));
+    SV_LIST_FOR_EACH(it, safe, &table.streams) {
+        const soft_stream_t *stream = SV_CONTAINER_OF(it, soft_stream_t, link);
+        goals[n++] = (goal_t){stream->progress, atomic_load_explicit(&stream->tail, memory_order_relaxed)};
+    }
     pthread_mutex_unlock(&table.lock);
+    for (size_t i = 0; i < n; i++)
+        soft_progress_wait(goals[i].progress, goals[i].position);
     return SELVAGE_SUCCESS;
 }
 
