@@ -163,12 +163,31 @@ typedef struct sv_drop_type {
 /* False for what is no type: MPI is to say so. */
 bool sv_drop_type(MPI_Datatype type, sv_drop_type_t *info_out);
 
+/* Elements as one of a type of MPI-3's constructors, which takes apart as any other; committed, the caller's to free.
+   Returns MPI's code. */
+int sv_drop_type_many(MPI_Count count, MPI_Datatype type, MPI_Datatype *type_out);
+
+/* A count and type that ordinary calls take. */
+typedef struct sv_drop_narrow {
+    int count;
+    MPI_Datatype type;
+    bool owned;
+} sv_drop_narrow_t;
+
+/* Returns MPI's code; what is under way keeps the type. */
+int sv_drop_narrow(MPI_Count count, MPI_Datatype type, sv_drop_narrow_t *narrow_out);
+void sv_drop_narrow_end(sv_drop_narrow_t *narrow);
+
+/* From elements of a type in host memory to their packed bytes, as many as the type's size says; and back, where they
+   may end within an element. Of any length; a failure ends the program. */
+void sv_drop_pack(const void *from, int64_t count, MPI_Datatype type, void *packed, int64_t bytes);
+void sv_drop_unpack(const void *packed, int64_t bytes, void *to, int64_t count, MPI_Datatype type);
+
 /* How elements are gathered and scattered; kept with the type as an attribute, so that freeing the type forgets it. */
 typedef struct sv_drop_plan {
     selvage_pack_t *pack; /* NULL: this type cannot be taken apart */
     selvage_device_t *device; /* whose memory it is for; NULL: of one that could not be opened */
     int64_t count;
-    pthread_mutex_t lock; /* one use at a time */
     _Atomic int users;
 } sv_drop_plan_t;
 
@@ -193,6 +212,7 @@ typedef struct sv_drop_region {
     bool unpacks;           /* user is host memory of a derived type: see sv_drop_unpacking() */
     bool mixed;             /* what lies between the elements goes along: see land_image() */
     bool holds;             /* the derived types of its blocks are duplicates: see sv_drop_call_hold() */
+    bool owns_type;         /* type was made for it */
     sv_drop_plan_t *plan;   /* of a packed one */
     sv_drop_block_t one, *blocks;
     int nblocks;
@@ -221,9 +241,6 @@ sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
 /* Host memory that a letter may come to: MPICH does not put 96 bytes where they would end within an element, so that a
    derived type is unpacked behind the receive. NULL: it need not be. */
 sv_drop_region_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type);
-
-/* Packed bytes, which may end within an element, to where elements of a type belong. */
-void sv_drop_unpack(const void *packed, int64_t bytes, void *to, int64_t count, MPI_Datatype type);
 
 /* A list of blocks in one buffer. displs in elements, or bytes in bytes, or far in bytes; all NULL: one behind the
    other. types NULL: type. counts NULL: count. */

@@ -6,6 +6,7 @@
 #include "interpose/drop.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* One side of MPI_Sendrecv, as the program gave it and then as MPI is given it. */
 typedef struct side {
@@ -150,31 +151,84 @@ SV_DROP_EXPORT int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype
     return both(to, from, comm, status);
 }
 
+/* What is sent, as packed bytes in memory of their own, from host memory or from the stream of a region. */
+static void *copy_out(const char *name, const side_t *side, const sv_drop_region_t *region, size_t *bytes_out)
+{
+    MPI_Count each = 0;
+    if (side->count > 0)
+        PMPI_Type_size_x(side->type, &each);
+    const size_t bytes = (size_t)each * (size_t)(side->count > 0 ? side->count : 0);
+    void *copy = malloc(bytes + 1);
+    if (!copy)
+        sv_drop_fatal("no memory", name);
+    if (region && region->packed)
+        memcpy(copy, region->host, bytes);
+    else if (bytes > 0)
+        sv_drop_pack(side->buf, side->count, side->type, copy, (int64_t)bytes);
+    *bytes_out = bytes;
+    return copy;
+}
+
+/* What MPI is given for it. */
+static side_t side_of_copy(const char *name, void *copy, size_t bytes, const side_t *to, sv_drop_narrow_t *narrow)
+{
+    if (sv_drop_narrow((MPI_Count)bytes, MPI_PACKED, narrow) != MPI_SUCCESS)
+        sv_drop_fatal("no type for a message of 2 GiB or more", name);
+    return (side_t){copy, narrow->count, narrow->type, to->peer, to->tag, true};
+}
+
 /* What is sent leaves from a copy, so that what arrives may be written when it comes. */
 static int replace_apart(void *buf, side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     sv_drop_call_t call = {.name = "MPI_Sendrecv_replace"};
-    int bytes = 0, position = 0;
+    sv_drop_narrow_t narrow = {0};
     const side_t given = to;
     double begin = PMPI_Wtime();
+    size_t bytes;
     void *copy = NULL;
     sv_drop_region_t *region = to.host ? NULL : sv_drop_message(&call, buf, to.count, to.type, true, false);
     if (region) {
         sv_drop_stage(&call);
         to = (side_t){sv_drop_address(region), region->count, region->type, to.peer, to.tag, true};
     } else {
-        PMPI_Pack_size(to.count, to.type, comm, &bytes);
-        if (!(copy = malloc((size_t)bytes + 1)))
-            sv_drop_fatal("no memory", call.name);
-        PMPI_Pack(buf, to.count, to.type, copy, bytes, &position, comm);
-        to = (side_t){copy, position, MPI_PACKED, to.peer, to.tag, true};
+        copy = copy_out(call.name, &to, NULL, &bytes);
+        to = side_of_copy(call.name, copy, bytes, &to, &narrow);
     }
     int code = both_apart(call.name, to, from, comm, status);
     if (code == MPI_SUCCESS && region && given.peer != MPI_PROC_NULL)
         sv_drop_count(call.name, "staged", comm, given.peer, given.type, given.count, PMPI_Wtime() - begin);
+    sv_drop_narrow_end(&narrow);
     free(copy);
     sv_drop_call_end(&call);
     return code;
+}
+
+/* Of host memory that a letter may come to, while nothing is open that has to go on meanwhile: MPI's own call, or, where
+   a letter could end within an element, what comes is unpacked behind it. */
+static int replace_host(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
+{
+    sv_drop_call_t call = {.name = "MPI_Sendrecv_replace"};
+    sv_drop_fast_t fast = {0};
+    MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
+    sv_drop_fast_listen(&fast, from.buf, from.count, from.type, comm, false);
+    bool unpacks = unpack_side(&call, &from, &fast);
+    int code = unpacks ? PMPI_Sendrecv(to.buf, to.count, to.type, to.peer, to.tag, from.buf, from.count, from.type,
+                                       from.peer, from.tag, comm, used)
+                       : PMPI_Sendrecv_replace(to.buf, to.count, to.type, to.peer, to.tag, from.peer, from.tag, comm,
+                                               used);
+    bool came = code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
+    if (code == MPI_SUCCESS && unpacks && !came)
+        sv_drop_land(&call, used);
+    sv_drop_call_end(&call);
+    sv_drop_fast_release(&fast);
+    return code;
+}
+
+/* With threads, another one's probe may take what is to come out of MPI's matching. */
+static bool has_threads(void)
+{
+    int level = MPI_THREAD_SINGLE;
+    return PMPI_Query_thread(&level) != MPI_SUCCESS || level == MPI_THREAD_MULTIPLE;
 }
 
 /* What is sent leaves before anything arrives in its place, also where nothing is to arrive. */
@@ -185,7 +239,10 @@ SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type,
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
     bool host = sv_drop_is_host_typed(buf, count, type);
     side_t to = {buf, count, type, dest, sendtag, host}, from = {buf, count, type, source, recvtag, host};
-    if (is_watched(&from) || (sv_drop_fast_is_open() && (sv_drop_has_open() || sv_drop_has_taken())))
+    bool watched = is_watched(&from), busy = sv_drop_has_open() || sv_drop_has_taken();
+    if (watched && host && !busy && !has_threads())
+        return replace_host(to, from, comm, status);
+    if (count >= 0 && type != MPI_DATATYPE_NULL && (watched || (sv_drop_fast_is_open() && busy)))
         return replace_apart(buf, to, from, comm, status);
     sv_drop_region_t *region = host ? NULL : sv_drop_message(&call, buf, count, type, true, true);
     if (!region)
@@ -247,7 +304,8 @@ SV_DROP_EXPORT int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype type
 {
     sv_drop_call_t call = {.name = "MPI_Isendrecv_replace"};
     sv_drop_fast_t fast = {0};
-    int bytes = 0, position = 0;
+    sv_drop_narrow_t narrow = {0};
+    size_t bytes;
     side_t from = {buf, count, type, source, recvtag, sv_drop_is_host_typed(buf, count, type)}, to = from;
     sv_drop_region_t *region =
         from.host ? NULL : sv_drop_message(&call, buf, count, type, true, source != MPI_PROC_NULL);
@@ -258,13 +316,12 @@ SV_DROP_EXPORT int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype type
     sv_drop_stage(&call);
     if (region)
         to = from = (side_t){sv_drop_address(region), region->count, region->type, source, recvtag, false};
-    PMPI_Pack_size(to.count, to.type, comm, &bytes);
-    if (!(fast.letter = malloc((size_t)bytes + 1)))
-        sv_drop_fatal("no memory", call.name);
-    PMPI_Pack(to.buf, to.count, to.type, fast.letter, bytes, &position, comm);
-    to = (side_t){fast.letter, position, MPI_PACKED, dest, sendtag, true};
+    fast.letter = copy_out(call.name, &to, region, &bytes);
+    to = side_of_copy(call.name, fast.letter, bytes, &(side_t){.peer = dest, .tag = sendtag}, &narrow);
     (void)unpack_side(&call, &from, &fast);
-    return begin_both(&call, &fast, &to, &from, comm, request);
+    int code = begin_both(&call, &fast, &to, &from, comm, request);
+    sv_drop_narrow_end(&narrow); /* what is under way keeps the type */
+    return code;
 }
 #endif
 

@@ -5,39 +5,24 @@
  */
 #include "interpose/drop.h"
 
-#include <limits.h>
-
 #if MPI_VERSION >= 4
 
-/* A count and type that ordinary calls take. */
-typedef struct narrow {
-    int count;
-    MPI_Datatype type;
-    bool owned;
-} narrow_t;
-
-static narrow_t narrow(MPI_Count count, MPI_Datatype type)
-{
-    narrow_t n = {(int)count, type, false};
-    if (count <= INT_MAX || PMPI_Type_contiguous_c(count, type, &n.type) != MPI_SUCCESS)
-        return n;
-    PMPI_Type_commit(&n.type);
-    n.count = 1;
-    n.owned = true;
-    return n;
-}
-
 /* What is under way keeps the type. */
-static int done(narrow_t *n, int code)
+static int done(sv_drop_narrow_t *n, int code)
 {
-    if (n->owned)
-        PMPI_Type_free(&n->type);
+    sv_drop_narrow_end(n);
     return code;
 }
 
-static int both_done(narrow_t *a, narrow_t *b, int code)
+static int both_done(sv_drop_narrow_t *a, sv_drop_narrow_t *b, int code)
 {
     return done(a, done(b, code));
+}
+
+/* A count or type that MPI is to say something about. */
+static bool is_refused(MPI_Count count, MPI_Datatype type, sv_drop_narrow_t *narrow)
+{
+    return count < 0 || sv_drop_narrow(count, type, narrow) != MPI_SUCCESS;
 }
 
 /* Calls of one buffer: parameters behind the type, and their names. */
@@ -46,7 +31,9 @@ static int both_done(narrow_t *a, narrow_t *b, int code)
     {                                                                                                    \
         if (sv_drop_is_host_typed(buf, count, type) && !sv_drop_fast_wanted)                             \
             return PMPI_##NAME##_c(buf, count, type, __VA_ARGS__);                                       \
-        narrow_t n = narrow(count, type);                                                                \
+        sv_drop_narrow_t n;                                                                              \
+        if (is_refused(count, type, &n))                                                                 \
+            return PMPI_##NAME##_c(buf, count, type, __VA_ARGS__);                                       \
         return done(&n, MPI_##NAME(buf, n.count, n.type, __VA_ARGS__));                                  \
     }
 #define COMMA ,
@@ -80,7 +67,10 @@ SV_DROP_EXPORT int MPI_Sendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI_
                                   int sendtag, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype,
                                   int source, int recvtag, MPI_Comm comm, MPI_Status *status)
 {
-    narrow_t out = narrow(sendcount, sendtype), in = narrow(recvcount, recvtype);
+    sv_drop_narrow_t out = {0}, in = {0};
+    if (is_refused(sendcount, sendtype, &out) || is_refused(recvcount, recvtype, &in))
+        return both_done(&out, &in, PMPI_Sendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
+                                                    recvtype, source, recvtag, comm, status));
     return both_done(&out, &in, MPI_Sendrecv(sendbuf, out.count, out.type, dest, sendtag, recvbuf, in.count, in.type,
                                              source, recvtag, comm, status));
 }
@@ -89,7 +79,10 @@ SV_DROP_EXPORT int MPI_Isendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI
                                    int sendtag, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype,
                                    int source, int recvtag, MPI_Comm comm, MPI_Request *request)
 {
-    narrow_t out = narrow(sendcount, sendtype), in = narrow(recvcount, recvtype);
+    sv_drop_narrow_t out = {0}, in = {0};
+    if (is_refused(sendcount, sendtype, &out) || is_refused(recvcount, recvtype, &in))
+        return both_done(&out, &in, PMPI_Isendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
+                                                     recvtype, source, recvtag, comm, request));
     return both_done(&out, &in, MPI_Isendrecv(sendbuf, out.count, out.type, dest, sendtag, recvbuf, in.count, in.type,
                                               source, recvtag, comm, request));
 }

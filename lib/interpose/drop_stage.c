@@ -8,7 +8,8 @@
  *   device    [ block 0 ][ block 1 ]  --copy-->  the same            an image
  *
  * What lies between elements is never written to the device, because kernels may be writing there. The one exception
- * are types that nobody can take apart (darray): their gaps go down and come up.
+ * are types that nobody can take apart (darray): their gaps go down and come up. Of an image that is mostly gaps only the
+ * elements go down. Lengths are of any size: a stream that an int cannot count is one element of a type of its own.
  */
 #include "interpose/drop.h"
 
@@ -64,20 +65,34 @@ static sv_drop_region_t *add_region(sv_drop_call_t *call, const void *buf, bool 
     return region;
 }
 
-static bool is_packed(sv_drop_region_t *region, const sv_drop_block_t *block)
+/* What MPI is given for a stream. */
+static void count_stream(const sv_drop_call_t *call, sv_drop_region_t *region)
+{
+    region->count = (int)region->bytes;
+    region->type = MPI_PACKED;
+    if (region->bytes <= INT_MAX)
+        return;
+    if (sv_drop_type_many((MPI_Count)region->bytes, MPI_PACKED, &region->type) != MPI_SUCCESS)
+        sv_drop_fatal("no type for a message of 2 GiB or more", call->name);
+    region->count = 1;
+    region->owns_type = true;
+}
+
+/* As a stream of packed bytes; false if MPI is to be given the buffer's own shape, which then has no gaps or is mixed. */
+static bool pack_region(const sv_drop_call_t *call, sv_drop_region_t *region, const sv_drop_block_t *block)
 {
     sv_drop_type_t type;
     if (!sv_drop_type(block->type, &type) || type.dense)
         return false;
     region->plan = sv_drop_plan_get(block->type, block->count, region->user + region->low);
-    size_t bytes = selvage_pack_bytes(region->plan->pack);
-    if (!region->plan->pack || bytes > INT_MAX) {
-        region->mixed = !region->plan->pack;
+    if (!region->plan->pack) {
+        region->mixed = true;
         sv_drop_plan_put(region->plan);
         region->plan = NULL;
         return false;
     }
-    region->bytes = bytes;
+    region->bytes = selvage_pack_bytes(region->plan->pack);
+    count_stream(call, region);
     return true;
 }
 
@@ -91,9 +106,9 @@ sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
     region->in = in;
     region->out = out;
     region->one = block;
-    region->packed = is_packed(region, &block);
-    region->count = region->packed ? (int)region->bytes : (int)count;
-    region->type = region->packed ? MPI_PACKED : type;
+    region->count = (int)count;
+    region->type = type;
+    region->packed = pack_region(call, region, &block);
     region->host = sv_drop_pinned(region->bytes);
     return region;
 }
@@ -101,29 +116,38 @@ sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
 sv_drop_region_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type)
 {
     sv_drop_type_t info;
-    if (count <= 0 || !sv_drop_type(type, &info) || info.named || info.bytes * count > INT_MAX)
+    if (count <= 0 || !sv_drop_type(type, &info) || info.named)
         return NULL;
     sv_drop_region_t *region = &call->region[call->nregions++];
     *region = (sv_drop_region_t){.user = buf, .host = malloc((size_t)(info.bytes * count) + 1), .out = true,
-                                 .bytes = (size_t)(info.bytes * count), .packed = true, .unpacks = true, .nblocks = 1,
-                                 .count = (int)(info.bytes * count), .type = MPI_PACKED};
-    if (!region->host)
-        sv_drop_fatal("no memory", call->name);
+                                 .bytes = (size_t)(info.bytes * count), .packed = true, .unpacks = true, .nblocks = 1};
     region->one.count = count;
-    PMPI_Type_dup(type, &region->one.type); /* the program may free its own at once */
+    /* The program may free its own at once. */
+    if (!region->host || PMPI_Type_dup(type, &region->one.type) != MPI_SUCCESS)
+        sv_drop_fatal("no memory", call->name);
+    count_stream(call, region);
     return region;
 }
 
-/* A message to oneself may end within an element, which MPI_Unpack may not. */
-void sv_drop_unpack(const void *packed, int64_t bytes, void *to, int64_t count, MPI_Datatype type)
+static const sv_drop_block_t *blocks_of(const sv_drop_region_t *region)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static MPI_Comm self = MPI_COMM_NULL;
-    pthread_mutex_lock(&lock);
-    if (self == MPI_COMM_NULL)
-        PMPI_Comm_dup(MPI_COMM_SELF, &self);
-    PMPI_Sendrecv(packed, (int)bytes, MPI_PACKED, 0, 0, to, (int)count, type, 0, 0, self, MPI_STATUS_IGNORE);
-    pthread_mutex_unlock(&lock);
+    return region->blocks ? region->blocks : &region->one;
+}
+
+/* Where gaps come up again, or only a part may, they must go down first. */
+static bool has_opaque(const sv_drop_region_t *region)
+{
+    const sv_drop_block_t *blocks = blocks_of(region);
+    bool opaque = false;
+    for (int i = 0; i < region->nblocks && region->out; i++) {
+        sv_drop_type_t type;
+        if (blocks[i].count <= 0 || !sv_drop_type(blocks[i].type, &type) || type.dense)
+            continue;
+        sv_drop_plan_t *plan = sv_drop_plan_get(blocks[i].type, blocks[i].count, region->user + region->low);
+        opaque = opaque || !plan->pack;
+        sv_drop_plan_put(plan);
+    }
+    return opaque;
 }
 
 static int64_t count_of(const sv_drop_list_t *list, int64_t i)
@@ -173,41 +197,142 @@ void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv
     region->out = out;
     region->one = *blocks;
     region->blocks = blocks == &one ? NULL : blocks;
+    region->mixed = has_opaque(region);
     region->host = sv_drop_pinned(region->bytes);
     return sv_drop_address(region);
 }
 
-/* --- down --------------------------------------------------------------------------------------------------------- */
+/* --- elements of an image with gaps ------------------------------------------------------------------------------- */
 
-/* Where gaps come up again, or only a part may, they must go down first. */
-static bool has_opaque(const sv_drop_region_t *region)
+/* SAVED_BYTES: a block of its own must save so much of one copy of everything. */
+enum { BATCH_BYTES = 64 << 20, SAVED_BYTES = 64 << 10 };
+
+/* Packed bytes of a block with gaps, 0 for others. */
+static size_t gappy_bytes(const sv_drop_block_t *block)
 {
-    const sv_drop_block_t *blocks = region->blocks ? region->blocks : &region->one;
-    bool opaque = false;
-    for (int i = 0; i < region->nblocks && region->out; i++) {
-        sv_drop_type_t type;
-        if (blocks[i].count <= 0 || !sv_drop_type(blocks[i].type, &type) || type.dense)
-            continue;
-        sv_drop_plan_t *plan = sv_drop_plan_get(blocks[i].type, blocks[i].count, region->user + region->low);
-        opaque = opaque || !plan->pack;
-        sv_drop_plan_put(plan);
-    }
-    return opaque;
+    sv_drop_type_t type;
+    return block->count > 0 && sv_drop_type(block->type, &type) && !type.dense ? (size_t)(type.bytes * block->count)
+                                                                                : 0;
 }
 
-static void stage_region(sv_drop_flow_t *flow, sv_drop_region_t *region)
+/* Blocks from first on that fit into room, but at least one. */
+static int end_of_batch(const sv_drop_region_t *region, int first, size_t room)
 {
-    if (region->packed) {
-        if (!region->in)
-            return;
-        pthread_mutex_lock(&region->plan->lock);
-        sv_drop_gather(flow, region->plan, region->user, region->host);
-        sv_drop_flow_end(flow);
-        pthread_mutex_unlock(&region->plan->lock);
-        return;
+    const sv_drop_block_t *blocks = blocks_of(region);
+    size_t bytes = gappy_bytes(&blocks[first]);
+    int end = first + 1;
+    for (; end < region->nblocks && bytes + gappy_bytes(&blocks[end]) <= room; end++)
+        bytes += gappy_bytes(&blocks[end]);
+    return end;
+}
+
+/* Between the image and the packed bytes, by MPI. */
+static void pack_blocks(const sv_drop_region_t *region, int first, int end, char *packed, bool down)
+{
+    const sv_drop_block_t *blocks = blocks_of(region);
+    for (int i = first; i < end; i++) {
+        size_t bytes = gappy_bytes(&blocks[i]);
+        char *image = (char *)sv_drop_address(region) + blocks[i].offset;
+        if (bytes > 0 && down)
+            sv_drop_unpack(packed, (int64_t)bytes, image, blocks[i].count, blocks[i].type);
+        else if (bytes > 0)
+            sv_drop_pack(image, blocks[i].count, blocks[i].type, packed, (int64_t)bytes);
+        packed += bytes;
     }
-    region->mixed = region->mixed || has_opaque(region);
-    if (region->in || region->mixed)
+}
+
+/* Between the packed bytes and the program's memory, by the device. */
+static void scatter_blocks(sv_drop_flow_t *flow, const sv_drop_region_t *region, int first, int end, char *packed,
+                           bool down)
+{
+    const sv_drop_block_t *blocks = blocks_of(region);
+    for (int i = first; i < end; i++) {
+        size_t bytes = gappy_bytes(&blocks[i]);
+        char *user = region->user + blocks[i].offset;
+        if (bytes == 0)
+            continue;
+        sv_drop_plan_t *plan = sv_drop_plan_get(blocks[i].type, blocks[i].count, region->user + region->low);
+        if (!plan->pack || selvage_pack_bytes(plan->pack) != bytes)
+            sv_drop_fatal("not supported", "a type that was taken apart before, and now is not");
+        if (down)
+            sv_drop_gather(flow, plan, user, packed);
+        else
+            sv_drop_scatter(flow, plan, packed, bytes, user);
+        sv_drop_plan_put(plan); /* the launches have what they need of it */
+        packed += bytes;
+    }
+}
+
+/* All blocks with gaps, a batch at a time. */
+static void carry_gappy(sv_drop_flow_t *flow, const sv_drop_region_t *region, bool down)
+{
+    size_t total = 0, most = 0;
+    for (int i = 0; i < region->nblocks; i++) {
+        size_t bytes = gappy_bytes(&blocks_of(region)[i]);
+        total += bytes;
+        most = bytes > most ? bytes : most;
+    }
+    if (total == 0)
+        return;
+    size_t room = most > BATCH_BYTES ? most : total < BATCH_BYTES ? total : BATCH_BYTES;
+    char *packed = sv_drop_pinned(room);
+    for (int first = 0, end; first < region->nblocks; first = end) {
+        end = end_of_batch(region, first, room);
+        if (!down)
+            pack_blocks(region, first, end, packed, false);
+        scatter_blocks(flow, region, first, end, packed, down);
+        sv_drop_flow_end(flow);
+        if (down)
+            pack_blocks(region, first, end, packed, true);
+    }
+    sv_drop_unpin(packed);
+}
+
+/* --- down --------------------------------------------------------------------------------------------------------- */
+
+/* Whether it is better to bring down the elements of an image than all of it. */
+static bool is_sparse(const sv_drop_region_t *region)
+{
+    const sv_drop_block_t *blocks = blocks_of(region);
+    size_t bytes = 0;
+    if (region->mixed || region->bytes / SAVED_BYTES < (size_t)region->nblocks)
+        return false;
+    for (int i = 0; i < region->nblocks; i++) {
+        sv_drop_type_t type;
+        if (blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type))
+            bytes += (size_t)(type.bytes * blocks[i].count);
+    }
+    return bytes <= region->bytes / 2 && (region->bytes - bytes) / SAVED_BYTES >= (size_t)region->nblocks;
+}
+
+static bool is_all_known(const sv_drop_region_t *region)
+{
+    sv_drop_region_t asked = *region;
+    asked.out = true;
+    return !has_opaque(&asked);
+}
+
+static void stage_sparse(sv_drop_flow_t *flow, const sv_drop_region_t *region)
+{
+    const sv_drop_block_t *blocks = blocks_of(region);
+    for (int i = 0; i < region->nblocks; i++) {
+        sv_drop_type_t type;
+        if (blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type) && type.dense)
+            sv_drop_copy(flow, (char *)sv_drop_address(region) + blocks[i].offset, region->user + blocks[i].offset,
+                         (size_t)(type.bytes * blocks[i].count), SELVAGE_COPY_DEVICE_TO_HOST);
+    }
+    carry_gappy(flow, region, true);
+}
+
+static void stage_region(sv_drop_flow_t *flow, const sv_drop_region_t *region)
+{
+    if (region->packed && region->in)
+        sv_drop_gather(flow, region->plan, region->user, region->host);
+    if (region->packed || !(region->in || region->mixed))
+        return;
+    if (is_sparse(region) && is_all_known(region))
+        stage_sparse(flow, region);
+    else
         sv_drop_copy(flow, region->host, region->user + region->low, region->bytes, SELVAGE_COPY_DEVICE_TO_HOST);
 }
 
@@ -255,32 +380,9 @@ void sv_drop_stage(sv_drop_call_t *call)
 
 /* --- up ----------------------------------------------------------------------------------------------------------- */
 
-/* MPI packs the image of a block; the device scatters it. */
-static void land_scattered(const sv_drop_region_t *region, const sv_drop_block_t *block)
-{
-    sv_drop_plan_t *plan = sv_drop_plan_get(block->type, block->count, region->user + region->low);
-    size_t bytes = selvage_pack_bytes(plan->pack);
-    sv_drop_plan_t *one = bytes <= INT_MAX && block->count <= INT_MAX ? plan : NULL;
-    if (one) {
-        int position = 0;
-        char *packed = sv_drop_pinned(bytes);
-        PMPI_Pack((char *)sv_drop_address(region) + block->offset, (int)block->count, block->type, packed, (int)bytes,
-                  &position, MPI_COMM_SELF);
-        sv_drop_flow_t flow = {0};
-        pthread_mutex_lock(&plan->lock);
-        sv_drop_scatter(&flow, plan, packed, bytes, region->user + block->offset);
-        sv_drop_flow_end(&flow);
-        pthread_mutex_unlock(&plan->lock);
-        sv_drop_unpin(packed);
-    } else {
-        sv_drop_fatal("not supported", "2 GiB or more of a type with gaps in a collective call on device memory");
-    }
-    sv_drop_plan_put(plan);
-}
-
 static void land_image(sv_drop_flow_t *flow, const sv_drop_region_t *region)
 {
-    const sv_drop_block_t *blocks = region->blocks ? region->blocks : &region->one;
+    const sv_drop_block_t *blocks = blocks_of(region);
     int64_t begin = 0, end = 0; /* a run that is due */
     for (int i = 0; i <= region->nblocks; i++) {
         sv_drop_type_t type;
@@ -291,13 +393,12 @@ static void land_image(sv_drop_flow_t *flow, const sv_drop_region_t *region)
                          SELVAGE_COPY_HOST_TO_DEVICE);
             begin = end = 0;
         }
-        if (any && !type.dense)
-            land_scattered(region, &blocks[i]);
         if (any && type.dense) {
             begin = joins && end > begin ? begin : blocks[i].offset;
             end = blocks[i].offset + blocks[i].count * type.bytes;
         }
     }
+    carry_gappy(flow, region, false);
 }
 
 static void land_message(sv_drop_flow_t *flow, sv_drop_region_t *region, size_t bytes)
@@ -306,14 +407,10 @@ static void land_message(sv_drop_flow_t *flow, sv_drop_region_t *region, size_t 
         sv_drop_unpack(region->host, (int64_t)bytes, region->user, region->one.count, region->one.type);
         return;
     }
-    if (region->packed) {
-        pthread_mutex_lock(&region->plan->lock);
+    if (region->packed)
         sv_drop_scatter(flow, region->plan, region->host, bytes, region->user);
-        sv_drop_flow_end(flow);
-        pthread_mutex_unlock(&region->plan->lock);
-        return;
-    }
-    sv_drop_copy(flow, region->user + region->low, region->host, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
+    else
+        sv_drop_copy(flow, region->user + region->low, region->host, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
 }
 
 /* Bytes of a message that came. */
@@ -441,6 +538,8 @@ void sv_drop_call_end(sv_drop_call_t *call)
         } else
             sv_drop_unpin(region->host);
         sv_drop_plan_put(region->plan);
+        if (region->owns_type)
+            PMPI_Type_free(&region->type);
         let_types_go(region);
         free(region->blocks);
     }

@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the drop-in asks of datatypes, and the plans by which the device gathers and scatters them. A plan hangs on its
- * type as an attribute, so that MPI forgets it with the type, whoever frees that; calls under way hold it besides. A
- * type is given one plan, for the count and the device that were used last.
+ * What the drop-in asks of datatypes, and the plans by which the device gathers and scatters them. Plans hang on their
+ * type as an attribute, so that MPI forgets them with the type, whoever frees that; calls under way hold theirs besides.
+ * A type has a shelf of a few plans, for the counts and the devices that were used last, which its duplicates share.
  */
 #include "interpose/drop.h"
 
+#include <limits.h>
 #include <stdlib.h>
+#include <string.h>
+
+enum { SHELF_PLANS = 8 };
+
+/* What stands there, and which is used, is guarded by the lock of plans. */
+typedef struct shelf {
+    _Atomic int users; /* types */
+    int next;          /* is given up next */
+    sv_drop_plan_t *plan[SHELF_PLANS];
+} shelf_t;
 
 /* Made at the first plan; by whom of several threads, the lock decides. */
 static struct {
@@ -34,15 +45,137 @@ void sv_drop_plan_put(sv_drop_plan_t *plan)
     if (!plan || atomic_fetch_sub_explicit(&plan->users, 1, memory_order_acq_rel) > 1)
         return;
     selvage_pack_destroy(plan->pack);
-    pthread_mutex_destroy(&plan->lock);
     free(plan);
 }
 
+/* --- types of many elements --------------------------------------------------------------------------------------- */
+
+/* So many elements of a type: pieces of an int's worth, and what is left behind them. */
+static int join_pieces(MPI_Count pieces, MPI_Count rest, MPI_Datatype piece, MPI_Datatype type, MPI_Datatype *type_out)
+{
+    MPI_Count lb, extent;
+    int lengths[] = {(int)pieces, (int)rest};
+    MPI_Datatype types[] = {piece, type};
+    int code = PMPI_Type_get_extent_x(piece, &lb, &extent);
+    MPI_Aint displacements[] = {0, (MPI_Aint)(pieces * extent)};
+    return code == MPI_SUCCESS ? PMPI_Type_create_struct(rest > 0 ? 2 : 1, lengths, displacements, types, type_out)
+                               : code;
+}
+
+int sv_drop_type_many(MPI_Count count, MPI_Datatype type, MPI_Datatype *type_out)
+{
+    enum { PIECE = 1 << 30 };
+    MPI_Datatype piece, made;
+    if (count < 0 || count / PIECE > INT_MAX)
+        return MPI_ERR_COUNT;
+    int code = PMPI_Type_contiguous(PIECE, type, &piece);
+    if (code != MPI_SUCCESS)
+        return code;
+    code = join_pieces(count / PIECE, count % PIECE, piece, type, &made);
+    PMPI_Type_free(&piece);
+    if (code == MPI_SUCCESS && (code = PMPI_Type_commit(&made)) == MPI_SUCCESS)
+        *type_out = made;
+    return code;
+}
+
+int sv_drop_narrow(MPI_Count count, MPI_Datatype type, sv_drop_narrow_t *narrow_out)
+{
+    *narrow_out = (sv_drop_narrow_t){(int)count, type, false};
+    if (count <= INT_MAX)
+        return MPI_SUCCESS;
+    int code = sv_drop_type_many(count, type, &narrow_out->type);
+    narrow_out->count = 1;
+    narrow_out->owned = code == MPI_SUCCESS;
+    return code;
+}
+
+void sv_drop_narrow_end(sv_drop_narrow_t *narrow)
+{
+    if (narrow->owned)
+        PMPI_Type_free(&narrow->type);
+    narrow->owned = false;
+}
+
+/* --- packing by the host ------------------------------------------------------------------------------------------ */
+
+/* Without the attributes of MPI_COMM_SELF, which are the program's. */
+static MPI_Comm make_self(void)
+{
+    MPI_Comm self = MPI_COMM_NULL;
+    MPI_Group group;
+    if (PMPI_Comm_group(MPI_COMM_SELF, &group) != MPI_SUCCESS ||
+        PMPI_Comm_create(MPI_COMM_SELF, group, &self) != MPI_SUCCESS)
+        sv_drop_fatal("no communicator", "to pack with");
+    PMPI_Group_free(&group);
+    PMPI_Comm_set_errhandler(self, MPI_ERRORS_RETURN);
+    return self;
+}
+
+/* By a message to oneself: it may be of any length, and end within an element, which packing calls do not allow. */
+static void send_to_self(const void *from, MPI_Count from_count, MPI_Datatype from_type, void *to, MPI_Count to_count,
+                         MPI_Datatype to_type)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static MPI_Comm self = MPI_COMM_NULL;
+    sv_drop_narrow_t out, in = {0};
+    pthread_mutex_lock(&lock);
+    if (self == MPI_COMM_NULL)
+        self = make_self();
+    int code = sv_drop_narrow(from_count, from_type, &out);
+    if (code == MPI_SUCCESS)
+        code = sv_drop_narrow(to_count, to_type, &in);
+    if (code == MPI_SUCCESS)
+        code = PMPI_Sendrecv(from, out.count, out.type, 0, 0, to, in.count, in.type, 0, 0, self, MPI_STATUS_IGNORE);
+    pthread_mutex_unlock(&lock);
+    if (code != MPI_SUCCESS)
+        sv_drop_fatal("not supported", "MPI packs or unpacks this type for no message to oneself");
+    sv_drop_narrow_end(&out);
+    sv_drop_narrow_end(&in);
+}
+
+void sv_drop_pack(const void *from, int64_t count, MPI_Datatype type, void *packed, int64_t bytes)
+{
+    sv_drop_type_t info;
+    int position = 0;
+    if (sv_drop_type(type, &info) && info.dense)
+        memcpy(packed, from, (size_t)bytes);
+    else if (count > INT_MAX || bytes > INT_MAX)
+        send_to_self(from, count, type, packed, bytes, MPI_PACKED);
+    else if (PMPI_Pack(from, (int)count, type, packed, (int)bytes, &position, MPI_COMM_SELF) != MPI_SUCCESS ||
+             position != bytes)
+        sv_drop_fatal("not supported", "MPI packs this type into more or less than its size");
+}
+
+void sv_drop_unpack(const void *packed, int64_t bytes, void *to, int64_t count, MPI_Datatype type)
+{
+    send_to_self(packed, bytes, MPI_PACKED, to, count, type);
+}
+
+/* --- plans -------------------------------------------------------------------------------------------------------- */
+
 static int forget(MPI_Datatype type, int key, void *value, void *extra)
 {
+    shelf_t *shelf = value;
     (void)type, (void)key, (void)extra;
-    if (!plans.ended)
-        sv_drop_plan_put(value);
+    /* Partner: itself in other threads; the last one sees what they did. */
+    if (plans.ended || atomic_fetch_sub_explicit(&shelf->users, 1, memory_order_acq_rel) > 1)
+        return MPI_SUCCESS;
+    for (int i = 0; i < SHELF_PLANS; i++)
+        sv_drop_plan_put(shelf->plan[i]);
+    free(shelf);
+    return MPI_SUCCESS;
+}
+
+/* A duplicate has the plans as well. */
+static int share(MPI_Datatype type, int key, void *extra, void *value, void *value_out, int *flag)
+{
+    shelf_t *shelf = value;
+    (void)type, (void)key, (void)extra;
+    *flag = !plans.ended;
+    if (*flag) {
+        atomic_fetch_add_explicit(&shelf->users, 1, memory_order_relaxed);
+        *(shelf_t **)value_out = shelf;
+    }
     return MPI_SUCCESS;
 }
 
@@ -51,7 +184,6 @@ static sv_drop_plan_t *make_plan(MPI_Datatype type, int64_t count, selvage_devic
     sv_drop_plan_t *plan = calloc(1, sizeof *plan);
     if (!plan)
         sv_drop_fatal("no memory", "for a datatype");
-    pthread_mutex_init(&plan->lock, NULL);
     plan->count = count;
     plan->device = dev;
     atomic_init(&plan->users, 1);
@@ -60,28 +192,37 @@ static sv_drop_plan_t *make_plan(MPI_Datatype type, int64_t count, selvage_devic
     return plan;
 }
 
-/* A duplicate has the plan as well. */
-static int share(MPI_Datatype type, int key, void *extra, void *value, void *value_out, int *flag)
+/* NULL: it cannot hang on the type. */
+static shelf_t *shelf_of(MPI_Datatype type)
 {
-    sv_drop_plan_t *plan = value;
-    (void)type, (void)key, (void)extra;
-    *flag = !plans.ended;
-    if (*flag) {
-        atomic_fetch_add_explicit(&plan->users, 1, memory_order_relaxed);
-        *(sv_drop_plan_t **)value_out = plan;
-    }
-    return MPI_SUCCESS;
+    shelf_t *shelf = NULL;
+    int found = 0;
+    if (PMPI_Type_get_attr(type, plans.key, &shelf, &found) == MPI_SUCCESS && found)
+        return shelf;
+    if (!(shelf = calloc(1, sizeof *shelf)))
+        sv_drop_fatal("no memory", "for a datatype");
+    atomic_init(&shelf->users, 1);
+    if (PMPI_Type_set_attr(type, plans.key, shelf) == MPI_SUCCESS)
+        return shelf;
+    free(shelf);
+    return NULL;
 }
 
-/* The type's plan, with a user more; predefined types have none. */
+/* One of the type's plans, with a user more. */
 static sv_drop_plan_t *kept_plan(MPI_Datatype type, int64_t count, selvage_device_t *dev)
 {
+    shelf_t *shelf = shelf_of(type);
     sv_drop_plan_t *plan = NULL;
-    int found = 0;
-    PMPI_Type_get_attr(type, plans.key, &plan, &found);
-    if (!found || plan->count != count || plan->device != dev) {
+    for (int i = 0; shelf && i < SHELF_PLANS && !plan; i++)
+        if (shelf->plan[i] && shelf->plan[i]->count == count && shelf->plan[i]->device == dev)
+            plan = shelf->plan[i];
+    if (!plan) {
         plan = make_plan(type, count, dev);
-        PMPI_Type_set_attr(type, plans.key, plan); /* forgets the one before */
+        if (!shelf)
+            return plan;
+        sv_drop_plan_put(shelf->plan[shelf->next]);
+        shelf->plan[shelf->next] = plan;
+        shelf->next = (shelf->next + 1) % SHELF_PLANS;
     }
     atomic_fetch_add_explicit(&plan->users, 1, memory_order_relaxed);
     return plan;
