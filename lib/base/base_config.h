@@ -69,7 +69,8 @@ typedef struct sv_config {
     uint64_t work_fifo_bytes;
     int dropin_fast;
     uint64_t dropin_fast_bytes, dropin_slot_bytes;
-    int dropin_sync;
+    uint64_t dropin_pool_bytes;
+    int dropin_sync, dropin_sync_ms;
     char job[SV_CONFIG_TEXT_BYTES];
     bool report;
     char trace[SV_CONFIG_TEXT_BYTES];

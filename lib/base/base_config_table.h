@@ -92,9 +92,12 @@
     X(DROPIN_SLOT_BYTES, dropin_slot_bytes, BYTES, "auto", "auto|4K..1G", 1,                                           \
       "what is at most so long waits for nobody; a rank has four slots for each other one of its node; auto: 32M, or " \
       "less where all of them would take more than 256M")                                                              \
-    X(DROPIN_SYNC, dropin_sync, CHOICE, "device", "device|default|none|check", 0,                                      \
-      "what MPI calls of the drop-in wait for before they touch device memory: all work, that of the default stream, " \
-      "nothing; check: all work, and a warning if it was needed")                                                      \
+    X(DROPIN_POOL_BYTES, dropin_pool_bytes, BYTES, "1G", "0..1024G", 0,                                                \
+      "pinned memory that the drop-in keeps for later calls, at most")                                                 \
+    X(DROPIN_SYNC, dropin_sync, CHOICE, "auto", "auto|device|default|none|check", 0,                                   \
+      "what MPI calls of the drop-in wait for before they touch device memory: all work for a limited time, all work, "\
+      "that of the default stream, nothing; check: all work, and a warning if it was needed")                          \
+    X(DROPIN_SYNC_MS, dropin_sync_ms, INT, "1000", "0..86400000", 0, "the limit of SELVAGE_DROPIN_SYNC=auto")          \
     X(JOB, job, TEXT, "", "", 1, "name of a job in which every rank has the drop-in; selvage-run sets it")             \
     X(REPORT, report, BOOL, "off", "", 0,                                                                              \
       "at MPI_Finalize the drop-in prints what device memory it moved, and what of it was verified")                   \

@@ -30,7 +30,7 @@
 /* --- settings and the devices (drop_device.c, drop_copy.c, drop_init.c) ------------------------------------------- */
 
 typedef enum sv_drop_sync {
-    SV_DROP_SYNC_DEVICE, SV_DROP_SYNC_DEFAULT, SV_DROP_SYNC_NONE, SV_DROP_SYNC_CHECK
+    SV_DROP_SYNC_AUTO, SV_DROP_SYNC_DEVICE, SV_DROP_SYNC_DEFAULT, SV_DROP_SYNC_NONE, SV_DROP_SYNC_CHECK
 } sv_drop_sync_t;
 
 /* AUTO: messages take the fast route only where neither end then waits for the other's host. */
@@ -38,6 +38,8 @@ typedef enum sv_drop_mode { SV_DROP_FAST_AUTO, SV_DROP_FAST_ON, SV_DROP_FAST_OFF
 
 typedef struct sv_drop_settings {
     sv_drop_sync_t sync;
+    int sync_ms;        /* for AUTO */
+    int64_t pool_bytes; /* pinned memory that is kept */
     sv_drop_mode_t fast;
     bool report, progress_thread, soft; /* soft: that device is asked for */
     int64_t fast_bytes; /* messages of at least so many take the fast route */
@@ -70,8 +72,13 @@ void sv_drop_stream_give(selvage_device_t *dev, void *stream);
 typedef enum sv_drop_place { SV_DROP_HOST, SV_DROP_DEVICE, SV_DROP_NOBODY } sv_drop_place_t;
 sv_drop_place_t sv_drop_ask(const void *ptr);
 
-/* Waits, as the settings want it, until nothing of the program's uses device memory that a call was given. */
+/* Each that is open, and the first one: false behind the last. */
+bool sv_drop_device_at(int index, selvage_device_t **dev_out);
+
+/* Waits, as the settings want it, until nothing of the program's uses device memory that a call was given
+   (drop_sync.c). The end: false if something still waits for a device, which then stays open. */
 void sv_drop_settle(void);
+bool sv_drop_settle_end(void);
 
 struct sv_drop_plan;
 

@@ -6,21 +6,22 @@
  */
 #include "interpose/drop.h"
 
-enum { CLASSES = 40, CLASS_FIRST = 12, HEADER_BYTES = 256 };
-/* More pinned memory than this is not kept for later calls. */
-#define KEPT_BYTES_MAX ((size_t)256 << 20)
+/* Lengths go up in eighths of a power of two: what is given out is at most an eighth more than what is asked for. */
+enum { STEPS = 8, FIRST_SHIFT = 12, LAST_SHIFT = 47, CLASSES = (LAST_SHIFT - FIRST_SHIFT) * STEPS, HEADER_BYTES = 256 };
 
 /* A block of pinned memory begins with this, and then HEADER_BYTES on what is given out. */
 typedef struct header {
     struct header *next;
-    size_t bytes;
-    int kind; /* its class, as a power of two */
+    size_t bytes; /* that can be given out */
+    int kind;     /* its class */
 } header_t;
 
 static struct {
     pthread_mutex_t lock;
     header_t *free[CLASSES];
-    size_t bytes;
+    uint64_t used[CLASSES]; /* when a block was given back last, by this clock */
+    uint64_t clock;
+    size_t bytes;           /* free */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
@@ -77,31 +78,91 @@ void sv_drop_scatter(sv_drop_flow_t *flow, const sv_drop_plan_t *plan, const voi
 
 /* --- pinned memory ------------------------------------------------------------------------------------------------ */
 
+static size_t bytes_of_class(int kind)
+{
+    return (size_t)(STEPS + kind % STEPS) << (FIRST_SHIFT + kind / STEPS) >> 3;
+}
+_Static_assert(STEPS == 1 << 3, "a step is an eighth");
+
 static int class_of(size_t bytes)
 {
-    int kind = CLASS_FIRST;
-    while (kind < CLASS_FIRST + CLASSES - 1 && (size_t)1 << kind < bytes)
+    int shift = FIRST_SHIFT, kind;
+    while (shift < LAST_SHIFT - 1 && (size_t)2 << shift <= bytes)
+        shift++;
+    kind = (shift - FIRST_SHIFT) * STEPS;
+    while (kind < CLASSES - 1 && bytes_of_class(kind) < bytes)
         kind++;
     return kind;
 }
 
-void *sv_drop_pinned(size_t bytes)
+/* A free block of a class; the caller has the lock. */
+static header_t *take_free(int kind)
 {
-    void *made = NULL;
-    int kind = class_of(bytes + HEADER_BYTES);
-    pthread_mutex_lock(&pool.lock);
-    header_t *header = pool.free[kind - CLASS_FIRST];
+    header_t *header = pool.free[kind];
     if (header) {
-        pool.free[kind - CLASS_FIRST] = header->next;
+        pool.free[kind] = header->next;
         pool.bytes -= header->bytes;
     }
-    pthread_mutex_unlock(&pool.lock);
-    if (!header) {
-        if (selvage_device_host_malloc(sv_drop_device(), (size_t)1 << kind, &made) != SELVAGE_SUCCESS)
-            sv_drop_fatal("no pinned memory", selvage_error_detail());
-        header = made;
-        *header = (header_t){NULL, (size_t)1 << kind, kind};
+    return header;
+}
+
+/* Takes out blocks of classes that were used longest ago, until there is room for some bytes; the caller has the lock,
+   and frees them. */
+static header_t *make_room(size_t bytes, size_t most)
+{
+    header_t *out = NULL;
+    while (pool.bytes + bytes > most && pool.bytes > 0) {
+        int oldest = -1;
+        for (int i = 0; i < CLASSES; i++)
+            if (pool.free[i] && (oldest < 0 || pool.used[i] < pool.used[oldest]))
+                oldest = i;
+        header_t *header = take_free(oldest);
+        header->next = out;
+        out = header;
     }
+    return out;
+}
+
+static void free_blocks(selvage_device_t *dev, header_t *header)
+{
+    while (header) {
+        header_t *next = header->next;
+        selvage_device_host_free(dev, header);
+        header = next;
+    }
+}
+
+/* The system may let nobody pin more: what lies there unused is given back, and it is tried again. */
+static header_t *make_block(int kind)
+{
+    selvage_device_t *dev = sv_drop_device();
+    const size_t bytes = bytes_of_class(kind);
+    void *made = NULL;
+    selvage_status_t status = selvage_device_host_malloc(dev, bytes + HEADER_BYTES, &made);
+    if (status != SELVAGE_SUCCESS) {
+        sv_drop_pool_empty(dev);
+        status = selvage_device_host_malloc(dev, bytes + HEADER_BYTES, &made);
+    }
+    if (status != SELVAGE_SUCCESS)
+        sv_drop_fatal("no pinned memory", selvage_error_detail());
+    header_t *header = made;
+    *header = (header_t){NULL, bytes, kind};
+    return header;
+}
+
+/* A longer block will do, if it is not much longer: pinning takes more time than what it is used for. */
+void *sv_drop_pinned(size_t bytes)
+{
+    int kind = class_of(bytes);
+    header_t *header = NULL;
+    if (bytes > bytes_of_class(kind))
+        sv_drop_fatal("no pinned memory", "a buffer of a length that no address has");
+    pthread_mutex_lock(&pool.lock);
+    for (int i = kind; !header && i <= kind + STEPS && i < CLASSES; i++)
+        header = take_free(i);
+    pthread_mutex_unlock(&pool.lock);
+    if (!header)
+        header = make_block(kind);
     return (char *)header + HEADER_BYTES;
 }
 
@@ -109,29 +170,27 @@ void sv_drop_unpin(void *ptr)
 {
     if (!ptr)
         return;
-    header_t *header = (header_t *)(void *)((char *)ptr - HEADER_BYTES);
+    header_t *header = (header_t *)(void *)((char *)ptr - HEADER_BYTES), *out;
+    const size_t most = (size_t)sv_drop_settings()->pool_bytes;
     pthread_mutex_lock(&pool.lock);
-    bool kept = pool.bytes + header->bytes <= KEPT_BYTES_MAX;
-    if (kept) {
-        header->next = pool.free[header->kind - CLASS_FIRST];
-        pool.free[header->kind - CLASS_FIRST] = header;
+    if (header->bytes <= most) {
+        out = make_room(header->bytes, most);
+        header->next = pool.free[header->kind];
+        pool.free[header->kind] = header;
+        pool.used[header->kind] = ++pool.clock;
         pool.bytes += header->bytes;
+    } else {
+        header->next = NULL;
+        out = header;
     }
     pthread_mutex_unlock(&pool.lock);
-    if (!kept)
-        selvage_device_host_free(sv_drop_device(), header);
+    free_blocks(sv_drop_device(), out);
 }
 
 void sv_drop_pool_empty(selvage_device_t *dev)
 {
     pthread_mutex_lock(&pool.lock);
-    for (int i = 0; i < CLASSES; i++) {
-        while (pool.free[i]) {
-            header_t *header = pool.free[i];
-            pool.free[i] = header->next;
-            selvage_device_host_free(dev, header);
-        }
-    }
-    pool.bytes = 0;
+    header_t *out = make_room(1, 0);
     pthread_mutex_unlock(&pool.lock);
+    free_blocks(dev, out);
 }

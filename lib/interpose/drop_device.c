@@ -307,6 +307,18 @@ static void see_other(const void *ptr)
         sv_drop_warn("%p is memory of a GPU that could not be opened: what writes it there is not waited for", ptr);
 }
 
+bool sv_drop_device_at(int index, selvage_device_t **dev_out)
+{
+    selvage_device_t *dev = NULL;
+    if (index == 0)
+        dev = sv_drop_device();
+    else if (index < devices())
+        dev = atomic_load_explicit(&device.gpu[index].open, memory_order_acquire); /* as above */
+    if (dev)
+        *dev_out = dev;
+    return dev != NULL;
+}
+
 bool sv_drop_has_several(void)
 {
     return devices() > 1;
@@ -352,7 +364,7 @@ sv_drop_place_t sv_drop_ask(const void *ptr)
     }
 }
 
-/* --- streams and waits -------------------------------------------------------------------------------------------- */
+/* --- streams ------------------------------------------------------------------------------------------------------ */
 
 /* The caller has the lock. */
 static gpu_t *gpu_of(const selvage_device_t *dev)
@@ -386,27 +398,4 @@ void sv_drop_stream_give(selvage_device_t *dev, void *stream)
     pthread_mutex_unlock(&device.lock);
     if (!kept)
         selvage_stream_destroy(dev, stream);
-}
-
-static selvage_status_t settle_one(selvage_device_t *dev)
-{
-    switch (sv_drop_settings()->sync) {
-    case SV_DROP_SYNC_DEVICE:
-    case SV_DROP_SYNC_CHECK: return selvage_device_synchronize(dev);
-    case SV_DROP_SYNC_DEFAULT: return selvage_stream_synchronize(dev, NULL);
-    case SV_DROP_SYNC_NONE: break;
-    }
-    return SELVAGE_SUCCESS;
-}
-
-void sv_drop_settle(void)
-{
-    int64_t begin_ns = sv_drop_trace_now();
-    for (int i = 0, n = devices(); i < n; i++) {
-        selvage_device_t *dev = i == 0 ? sv_drop_device()
-                                       : atomic_load_explicit(&device.gpu[i].open, memory_order_acquire);
-        if (settle_one(dev) != SELVAGE_SUCCESS)
-            sv_drop_fatal("the device failed", selvage_error_detail());
-    }
-    sv_drop_trace_span("wait for the device", begin_ns, 0);
 }

@@ -40,11 +40,15 @@ static bool is_given(const selvage_setting_t *setting)
 
 static void take_setting(void *arg, const selvage_setting_t *setting)
 {
-    static const char *const policies[] = {"device", "default", "none", "check"};
+    static const char *const policies[] = {"auto", "device", "default", "none", "check"};
     static const char *const modes[] = {"auto", "on", "off"};
     sv_drop_settings_t *settings = arg;
     if (strcmp(setting->name, "SELVAGE_DROPIN_SYNC") == 0)
         settings->sync = (sv_drop_sync_t)choice_of(setting->value, policies, sizeof policies / sizeof policies[0]);
+    if (strcmp(setting->name, "SELVAGE_DROPIN_SYNC_MS") == 0)
+        settings->sync_ms = (int)number_of(setting->value);
+    if (strcmp(setting->name, "SELVAGE_DROPIN_POOL_BYTES") == 0)
+        settings->pool_bytes = number_of(setting->value);
     if (strcmp(setting->name, "SELVAGE_REPORT") == 0)
         settings->report = strcmp(setting->value, "on") == 0;
     if (strcmp(setting->name, "SELVAGE_DEVICE") == 0)
@@ -112,7 +116,7 @@ void sv_drop_end(void)
         sv_drop_report();
     sv_drop_trace_end();
     sv_drop_plans_end();
-    if (open == 0 && splits == 0) /* MPI may still use pinned memory */
+    if (open == 0 && splits == 0 && sv_drop_settle_end()) /* MPI may still use pinned memory, or a kernel the device */
         sv_drop_device_close();
 }
 

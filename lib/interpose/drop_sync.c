@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a call waits for before it touches device memory. All work of the process is what a program may have forgotten to
+ * wait for; but a kernel among it may itself wait for what the host does after this very call, and such programs are
+ * right with an MPI that knows device memory. So the default policy waits for a limited time:
+ *
+ *   call     asks for a turn ---- waits until it is over, or for the limit ---- goes on
+ *   waiter             a thread: takes all that was asked for, waits for the devices, says so
+ *
+ * No device tells without a wait whether all of it is idle, and what is enqueued to ask it may itself come to stand after
+ * that kernel. Hence the thread: it is made at the first wait, calls no MPI, and sleeps while nobody asks. While it is
+ * stuck nobody waits for it; after a few times nobody ever does. Any thread may call.
+ */
+#include "interpose/drop.h"
+
+#include <sched.h>
+#include <time.h>
+
+enum { SPIN_NS = 50000, EXPIRED_MAX = 8 };
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    pthread_t thread;
+    bool has_thread, no_thread, stop;
+    _Atomic uint64_t asked, over; /* turns */
+    uint64_t expired;             /* the newest one that was given up: nobody waits before it is over */
+    _Atomic int times;            /* that one was */
+    _Atomic bool failed;          /* a device did */
+} waiter = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static selvage_status_t wait_for_all(void)
+{
+    selvage_device_t *dev;
+    selvage_status_t status = SELVAGE_SUCCESS;
+    for (int i = 0; status == SELVAGE_SUCCESS && sv_drop_device_at(i, &dev); i++)
+        status = selvage_device_synchronize(dev);
+    return status;
+}
+
+static void must_settle(selvage_status_t status)
+{
+    if (status != SELVAGE_SUCCESS)
+        sv_drop_fatal("the device failed", selvage_error_detail());
+}
+
+/* --- the waiter --------------------------------------------------------------------------------------------------- */
+
+/* For a moment it looks without sleeping: calls come in groups. The caller has the lock, which is given up meanwhile. */
+static void await_work(void)
+{
+    const int64_t until = now_ns() + SPIN_NS;
+    pthread_mutex_unlock(&waiter.lock);
+    /* Nothing hangs on the order: what was asked is read again with the lock. */
+    while (atomic_load_explicit(&waiter.asked, memory_order_relaxed) ==
+               atomic_load_explicit(&waiter.over, memory_order_relaxed) && now_ns() < until)
+        sched_yield();
+    pthread_mutex_lock(&waiter.lock);
+    while (!waiter.stop && atomic_load_explicit(&waiter.asked, memory_order_relaxed) ==
+                               atomic_load_explicit(&waiter.over, memory_order_relaxed))
+        pthread_cond_wait(&waiter.work, &waiter.lock);
+}
+
+static void *run_waiter(void *arg)
+{
+    selvage_device_t *first = sv_drop_device();
+    (void)arg;
+    if (first)
+        (void)selvage_device_make_current(first); /* that it cannot be is said by the wait, too */
+    pthread_mutex_lock(&waiter.lock);
+    while (!waiter.stop) {
+        await_work();
+        const uint64_t asked = atomic_load_explicit(&waiter.asked, memory_order_relaxed);
+        pthread_mutex_unlock(&waiter.lock);
+        selvage_status_t status = wait_for_all();
+        if (status != SELVAGE_SUCCESS) {
+            sv_drop_warn("the device failed: %s", selvage_error_detail());
+            atomic_store_explicit(&waiter.failed, true, memory_order_relaxed);
+        }
+        pthread_mutex_lock(&waiter.lock);
+        /* Partner: the acquire in is_over(). */
+        atomic_store_explicit(&waiter.over, asked, memory_order_release);
+        pthread_cond_broadcast(&waiter.done);
+    }
+    pthread_mutex_unlock(&waiter.lock);
+    return NULL;
+}
+
+/* The caller has the lock. */
+static bool has_waiter(void)
+{
+    pthread_condattr_t attr;
+    if (waiter.has_thread || waiter.no_thread)
+        return waiter.has_thread;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&waiter.done, &attr);
+    pthread_condattr_destroy(&attr);
+    waiter.has_thread = pthread_create(&waiter.thread, NULL, run_waiter, NULL) == 0;
+    waiter.no_thread = !waiter.has_thread;
+    return waiter.has_thread;
+}
+
+static bool is_over(uint64_t turn)
+{
+    /* Partner: the release in run_waiter(). */
+    return atomic_load_explicit(&waiter.over, memory_order_acquire) >= turn;
+}
+
+/* --- who waits ---------------------------------------------------------------------------------------------------- */
+
+/* 0: nobody waits any more, or not now. */
+static uint64_t ask_for_turn(bool *alone_out)
+{
+    uint64_t turn = 0;
+    *alone_out = false;
+    pthread_mutex_lock(&waiter.lock);
+    if (!has_waiter())
+        *alone_out = true;
+    else if (is_over(waiter.expired) && !waiter.stop) {
+        turn = atomic_fetch_add_explicit(&waiter.asked, 1, memory_order_relaxed) + 1;
+        pthread_cond_signal(&waiter.work);
+    }
+    pthread_mutex_unlock(&waiter.lock);
+    return turn;
+}
+
+static bool await_turn(uint64_t turn, int64_t until_ns)
+{
+    const struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
+    const int64_t spin_until = now_ns() + SPIN_NS;
+    while (!is_over(turn) && now_ns() < spin_until)
+        sched_yield();
+    if (is_over(turn))
+        return true;
+    pthread_mutex_lock(&waiter.lock);
+    while (!is_over(turn) && now_ns() < until_ns)
+        pthread_cond_timedwait(&waiter.done, &waiter.lock, &until);
+    if (!is_over(turn) && waiter.expired < turn)
+        waiter.expired = turn;
+    pthread_mutex_unlock(&waiter.lock);
+    return is_over(turn);
+}
+
+static void note_expired(void)
+{
+    const int times = atomic_fetch_add_explicit(&waiter.times, 1, memory_order_relaxed) + 1;
+    if (times == 1)
+        sv_drop_warn("the device was still at work after %d ms of waiting for it in an MPI call, which has gone on: right "
+                     "for a program that waits itself for what writes the memory it gives to MPI; SELVAGE_DROPIN_SYNC "
+                     "says more", sv_drop_settings()->sync_ms);
+    if (times == EXPIRED_MAX)
+        sv_drop_warn("for the %dth time: nothing more is waited for", times);
+}
+
+static void settle_for_limited_time(void)
+{
+    bool alone;
+    if (atomic_load_explicit(&waiter.times, memory_order_relaxed) >= EXPIRED_MAX)
+        return;
+    const int64_t until_ns = now_ns() + (int64_t)sv_drop_settings()->sync_ms * 1000000;
+    uint64_t turn = ask_for_turn(&alone);
+    if (alone)
+        must_settle(wait_for_all());
+    else if (turn > 0 && !await_turn(turn, until_ns))
+        note_expired();
+    if (atomic_load_explicit(&waiter.failed, memory_order_relaxed))
+        sv_drop_fatal("the device failed", "while a call waited for it");
+}
+
+void sv_drop_settle(void)
+{
+    const int64_t begin_ns = sv_drop_trace_now();
+    selvage_device_t *dev;
+    switch (sv_drop_settings()->sync) {
+    case SV_DROP_SYNC_AUTO: settle_for_limited_time(); break;
+    case SV_DROP_SYNC_DEVICE:
+    case SV_DROP_SYNC_CHECK: must_settle(wait_for_all()); break;
+    case SV_DROP_SYNC_DEFAULT:
+        for (int i = 0; sv_drop_device_at(i, &dev); i++)
+            must_settle(selvage_stream_synchronize(dev, NULL));
+        break;
+    case SV_DROP_SYNC_NONE: break;
+    }
+    sv_drop_trace_span("wait for the device", begin_ns, 0);
+}
+
+/* A waiter that is stuck is left to the end of the process, and the devices with it. */
+bool sv_drop_settle_end(void)
+{
+    pthread_mutex_lock(&waiter.lock);
+    const bool had = waiter.has_thread;
+    const uint64_t asked = atomic_load_explicit(&waiter.asked, memory_order_relaxed);
+    waiter.stop = true;
+    pthread_cond_signal(&waiter.work);
+    pthread_mutex_unlock(&waiter.lock);
+    if (!had)
+        return true;
+    if (!await_turn(asked, now_ns() + (int64_t)sv_drop_settings()->sync_ms * 1000000)) {
+        pthread_detach(waiter.thread);
+        return false;
+    }
+    pthread_join(waiter.thread, NULL);
+    return true;
+}
