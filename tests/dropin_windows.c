@@ -277,6 +277,55 @@ static void check_attach(void)
     CHECK(dropin_same(&memory));
 }
 
+/* Sums that all ranks add to at once, while the owners bring their windows together: each addition counts once. */
+static void check_sums(void)
+{
+    enum { NUMBERS = 16, TURNS = 600 };
+    double one = 1, before, seen[NUMBERS], wanted[NUMBERS] = {0};
+    void *base;
+    MPI_Win win;
+    CHECK_STATUS(selvage_device_malloc(dropin.device, sizeof seen, &base), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_fill(dropin.device, base, 0, sizeof seen, dropin.stream), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_stream_synchronize(dropin.device, dropin.stream), SELVAGE_SUCCESS);
+    MPI_Win_create(base, sizeof seen, sizeof seen[0], MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_lock_all(0, win);
+    for (int turn = 0; turn < TURNS; turn++) {
+        int to = turn % 3 ? (dropin.rank + turn) % dropin.size : 0;
+        if (turn % 2)
+            MPI_Fetch_and_op(&one, &before, MPI_DOUBLE, to, turn % NUMBERS, MPI_SUM, win);
+        else
+            MPI_Get_accumulate(&one, 1, MPI_DOUBLE, &before, 1, MPI_DOUBLE, to, turn % NUMBERS, 1, MPI_DOUBLE, MPI_SUM,
+                               win);
+        MPI_Win_flush(to, win);
+        MPI_Win_sync(win);
+        for (int from = 0; from < dropin.size; from++)
+            if ((turn % 3 ? (from + turn) % dropin.size : 0) == dropin.rank)
+                wanted[turn % NUMBERS]++;
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, dropin.rank, 0, win);
+    MPI_Win_unlock(dropin.rank, win);
+    CHECK_STATUS(selvage_device_copy(dropin.device, seen, base, sizeof seen, SELVAGE_COPY_DEVICE_TO_HOST,
+                                     dropin.stream), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_stream_synchronize(dropin.device, dropin.stream), SELVAGE_SUCCESS);
+    for (int i = 0; i < NUMBERS; i++)
+        CHECK_EQ(seen[i], wanted[i]);
+    MPI_Win_free(&win);
+    selvage_device_free(dropin.device, base);
+}
+
+/* Erroneous, but MPI bears it. */
+static void check_freed_first(void)
+{
+    void *base;
+    MPI_Win win;
+    CHECK_STATUS(selvage_device_malloc(dropin.device, 1 << 20, &base), SELVAGE_SUCCESS);
+    MPI_Win_create(base, 1 << 20, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    selvage_device_free(dropin.device, base);
+    CHECK_EQ(MPI_Win_free(&win), MPI_SUCCESS);
+}
+
 int main(int argc, char **argv)
 {
     int cases;
@@ -285,6 +334,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < cases; i++)
         check_case(i);
     check_attach();
+    check_sums();
+    check_freed_first();
     PMPI_Comm_free(&apart);
     CHECK_EQ(datatype_alive(), 0);
     return dropin_end("dropin_windows");

@@ -8,15 +8,19 @@
  *   pull   what others have put becomes visible to the device: wait, test, fence, lock, sync, free
  *
  * What has changed is found by comparing with how both were when they were alike last, so that either side may change
- * other bytes than the other one. Device memory of origins is staged; it lands, or is given back, with the call that
- * completes it there. One lock, that of requests.
+ * other bytes than the other one. MPI may write the shadow at any time, on behalf of other ranks and without this one's
+ * help: so its words are read once, each as a whole, and what is compared, remembered and copied is that one reading;
+ * they are written by compare-and-swap, so that an update by somebody else is neither lost nor made twice.
+ *
+ * Device memory of origins is staged; it lands, or is given back, with the call that completes it there. One lock, that
+ * of requests.
  */
 #include "interpose/drop.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK_BYTES = 4 << 20, PAGE_BYTES = 4096, GAP_BYTES = 512, ALL = -100 };
+enum { CHUNK_BYTES = 4 << 20, PAGE_BYTES = 4096, GAP_BYTES = 512, WORD_BYTES = 8, ALL = -100 };
 
 typedef struct window {
     struct window *next;
@@ -53,23 +57,76 @@ static window_t *find(MPI_Win win)
 
 /* --- the two copies ----------------------------------------------------------------------------------------------- */
 
-/* Where the device has stored and nobody else has put anything. */
+/* The program may have freed the memory before the window, which MPI would not notice. */
+static bool is_there(const window_t *window)
+{
+    return sv_drop_ask(window->user) == SV_DROP_DEVICE &&
+           sv_drop_ask(window->user + window->bytes - 1) == SV_DROP_DEVICE;
+}
+
+/* One reading of words that others may be writing; bytes of the last word may be missing. */
+static void read_shadow(char *to, const char *shadow, size_t bytes)
+{
+    size_t i = 0;
+    for (; i + WORD_BYTES <= bytes; i += WORD_BYTES) {
+        /* MPI's epochs order what is behind it; a word is whole, or its writer did not write it as one. */
+        uint64_t word = __atomic_load_n((const uint64_t *)(const void *)(shadow + i), __ATOMIC_RELAXED);
+        memcpy(to + i, &word, WORD_BYTES);
+    }
+    for (; i < bytes; i++)
+        to[i] = __atomic_load_n(shadow + i, __ATOMIC_RELAXED);
+}
+
+/* Puts what the device has stored into a word of the shadow, as far as nobody else has put anything there. */
+static void push_word(const char *device, char *shadow, char *last)
+{
+    char seen[WORD_BYTES], wanted[WORD_BYTES];
+    uint64_t word = __atomic_load_n((uint64_t *)(void *)shadow, __ATOMIC_RELAXED), next;
+    do {
+        memcpy(seen, &word, WORD_BYTES);
+        for (int i = 0; i < WORD_BYTES; i++)
+            wanted[i] = device[i] != last[i] && seen[i] == last[i] ? device[i] : seen[i];
+        memcpy(&next, wanted, WORD_BYTES);
+    } while (next != word && !__atomic_compare_exchange_n((uint64_t *)(void *)shadow, &word, next, false,
+                                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    for (int i = 0; i < WORD_BYTES; i++)
+        if (seen[i] == last[i])
+            last[i] = device[i];
+}
+
+static void push_byte(char device, char *shadow, char *last)
+{
+    char seen = *last;
+    if (device == *last)
+        return;
+    if (__atomic_compare_exchange_n(shadow, &seen, device, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        *last = device;
+}
+
 static void push_page(const char *device, char *shadow, char *last, size_t bytes)
 {
+    size_t i = 0;
     if (memcmp(device, last, bytes) == 0)
         return;
-    for (size_t i = 0; i < bytes; i++)
-        if (device[i] != last[i] && shadow[i] == last[i])
-            shadow[i] = last[i] = device[i];
+    for (; i + WORD_BYTES <= bytes; i += WORD_BYTES)
+        if (memcmp(device + i, last + i, WORD_BYTES) != 0)
+            push_word(device + i, shadow + i, last + i);
+    for (; i < bytes; i++)
+        push_byte(device[i], shadow + i, last + i);
+}
+
+static size_t chunk_at(const window_t *window, size_t at)
+{
+    return window->bytes - at < CHUNK_BYTES ? window->bytes - at : CHUNK_BYTES;
 }
 
 static void push(window_t *window)
 {
-    char *copy = sv_drop_pinned(window->bytes < CHUNK_BYTES ? window->bytes : CHUNK_BYTES);
+    char *copy = sv_drop_pinned(chunk_at(window, 0));
     sv_drop_settle();
     for (size_t at = 0; at < window->bytes; at += CHUNK_BYTES) {
         sv_drop_flow_t flow = {0};
-        size_t chunk = window->bytes - at < CHUNK_BYTES ? window->bytes - at : CHUNK_BYTES;
+        size_t chunk = chunk_at(window, at);
         sv_drop_copy(&flow, copy, window->user + at, chunk, SELVAGE_COPY_DEVICE_TO_HOST);
         sv_drop_flow_end(&flow);
         for (size_t page = 0; page < chunk; page += PAGE_BYTES)
@@ -79,36 +136,59 @@ static void push(window_t *window)
     sv_drop_unpin(copy);
 }
 
+/* One reading of a chunk; false if nothing in it has changed. */
+static bool read_chunk(const window_t *window, size_t at, size_t chunk, char *copy)
+{
+    bool changed = false;
+    for (size_t page = 0; page < chunk; page += PAGE_BYTES) {
+        size_t bytes = chunk - page < PAGE_BYTES ? chunk - page : PAGE_BYTES;
+        const char *last = window->last + at + page;
+        read_shadow(copy + page, window->shadow + at + page, bytes);
+        changed = changed || memcmp(copy + page, last, bytes) != 0;
+    }
+    return changed;
+}
+
 /* The end of the run of changes that begins at a byte: short stretches that are alike go along, which push() before
    has made harmless. */
-static size_t end_of_run(const window_t *window, size_t from)
+static size_t end_of_run(const char *copy, const char *last, size_t from, size_t bytes)
 {
     size_t end = from + 1;
-    for (size_t i = end; i < window->bytes && i - end < GAP_BYTES; i++)
-        if (window->shadow[i] != window->last[i])
+    for (size_t i = end; i < bytes && i - end < GAP_BYTES; i++)
+        if (copy[i] != last[i])
             end = i + 1;
     return end;
 }
 
-static void pull(window_t *window)
+static void pull_chunk(window_t *window, size_t base, size_t chunk, const char *copy)
 {
     sv_drop_flow_t flow = {0};
-    for (size_t at = 0; at < window->bytes;) {
-        size_t page = window->bytes - at < PAGE_BYTES ? window->bytes - at : PAGE_BYTES;
-        if (at % PAGE_BYTES == 0 && memcmp(window->shadow + at, window->last + at, page) == 0) {
+    char *last = window->last + base;
+    for (size_t at = 0; at < chunk;) {
+        size_t page = chunk - at < PAGE_BYTES ? chunk - at : PAGE_BYTES;
+        if (at % PAGE_BYTES == 0 && memcmp(copy + at, last + at, page) == 0) {
             at += page;
             continue;
         }
-        if (window->shadow[at] == window->last[at]) {
+        if (copy[at] == last[at]) {
             at++;
             continue;
         }
-        size_t end = end_of_run(window, at);
-        memcpy(window->last + at, window->shadow + at, end - at);
-        sv_drop_copy(&flow, window->user + at, window->shadow + at, end - at, SELVAGE_COPY_HOST_TO_DEVICE);
+        size_t end = end_of_run(copy, last, at, chunk);
+        memcpy(last + at, copy + at, end - at);
+        sv_drop_copy(&flow, window->user + base + at, copy + at, end - at, SELVAGE_COPY_HOST_TO_DEVICE);
         at = end;
     }
     sv_drop_flow_end(&flow);
+}
+
+static void pull(window_t *window)
+{
+    char *copy = sv_drop_pinned(chunk_at(window, 0));
+    for (size_t at = 0; at < window->bytes; at += CHUNK_BYTES)
+        if (read_chunk(window, at, chunk_at(window, at), copy))
+            pull_chunk(window, at, chunk_at(window, at), copy);
+    sv_drop_unpin(copy);
 }
 
 typedef enum sides { PUSH = 1, PULL = 2 } sides_t;
@@ -120,6 +200,8 @@ static void bring_together(MPI_Win win, sides_t sides)
         return;
     sv_drop_lock();
     window_t *window = find(win);
+    if (window && !is_there(window)) /* nothing can be asked of it, nor brought to it */
+        window = NULL;
     if (window && (sides & PUSH))
         push(window);
     if (window && (sides & PULL))
@@ -250,7 +332,10 @@ SV_DROP_EXPORT int MPI_Win_free(MPI_Win *win)
         at = &(*at)->next;
     window_t *window = *at;
     if (window) {
-        pull(window);
+        if (is_there(window))
+            pull(window);
+        else
+            sv_drop_warn("MPI_Win_free: the device memory at %p was freed before its window", (void *)window->user);
         *at = window->next;
         destroy_window(window);
         atomic_fetch_sub_explicit(&in_use, 1, memory_order_relaxed);
