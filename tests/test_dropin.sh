@@ -8,6 +8,7 @@ top_builddir=${top_builddir:-.}
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 failed=0
+export SELVAGE_DROPIN_SYNC_MS=50000 # tests forget to wait, and machines may be crowded
 run() { # RANKS PROGRAM SEED CASES [fits or FOLDER]
     "$top_srcdir/scripts/run-mpi" -n "$1" -t 60 "$top_builddir/tests/$2" "$3" "$4" "${5:-}" ||
         { echo "FAIL: $2, $1 ranks, seed $3"; failed=1; return 1; }
@@ -19,6 +20,11 @@ run 2 dropin_collectives 1 150
 run 4 dropin_collectives 2 100
 run 2 dropin_windows 1 50
 run 3 dropin_windows 2 20
+run 4 dropin_windows 3 5
+run 2 dropin_large few ""
+# Work that does not end is not waited for, but for a while, and that is said; work that was forgotten is.
+seen=$(SELVAGE_DROPIN_SYNC_MS=100 run 2 dropin_waits "" "" 2>&1) || { echo "$seen"; failed=1; }
+grep -q 'still at work after 100 ms' <<<"$seen" || { echo "FAIL: nobody said that a wait was given up"; failed=1; }
 seen=$(SELVAGE_REPORT=on run 2 dropin_files 1 60 "$dir" 2>&1) || { echo "$seen"; failed=1; }
 for call in read_all write_all read_at_all write_at_all read_ordered write_ordered; do
     grep -Eq " MPI_File_${call}_begin +staged " <<<"$seen" || { echo "FAIL: the report has no $call"; failed=1; }
