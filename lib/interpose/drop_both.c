@@ -69,9 +69,8 @@ static int both_plain(const side_t *to, const side_t *from, MPI_Comm comm, MPI_S
 /* Of host memory that a letter may come to. */
 static bool unpack_side(sv_drop_call_t *call, side_t *side, const sv_drop_fast_t *fast)
 {
-    sv_drop_region_t *region =
-        side->host && fast->listens && sv_drop_fast_takes(side->count, side->type)
-            ? sv_drop_unpacking(call, side->buf, side->count, side->type) : NULL;
+    bool unpacks = side->host && fast->listens && sv_drop_fast_takes(side->count, side->type);
+    sv_drop_region_t *region = unpacks ? sv_drop_unpacking(call, side->buf, side->count, side->type) : NULL;
     if (region) {
         side->buf = sv_drop_address(region);
         side->count = region->count;
@@ -203,8 +202,8 @@ static int replace_apart(void *buf, side_t to, side_t from, MPI_Comm comm, MPI_S
     return code;
 }
 
-/* Of host memory that a letter may come to, while nothing is open that has to go on meanwhile: MPI's own call, or, where
-   a letter could end within an element, what comes is unpacked behind it. */
+/* Of host memory that a letter may come to, while nothing is open that has to go on meanwhile: MPI's own call, or,
+   where a letter could end within an element, what comes is unpacked behind it. */
 static int replace_host(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     sv_drop_call_t call = {.name = "MPI_Sendrecv_replace"};
@@ -224,13 +223,6 @@ static int replace_host(side_t to, side_t from, MPI_Comm comm, MPI_Status *statu
     return code;
 }
 
-/* With threads, another one's probe may take what is to come out of MPI's matching. */
-static bool has_threads(void)
-{
-    int level = MPI_THREAD_SINGLE;
-    return PMPI_Query_thread(&level) != MPI_SUCCESS || level == MPI_THREAD_MULTIPLE;
-}
-
 /* What is sent leaves before anything arrives in its place, also where nothing is to arrive. */
 SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type, int dest, int sendtag, int source,
                                         int recvtag, MPI_Comm comm, MPI_Status *status)
@@ -239,10 +231,12 @@ SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type,
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
     bool host = sv_drop_is_host_typed(buf, count, type);
     side_t to = {buf, count, type, dest, sendtag, host}, from = {buf, count, type, source, recvtag, host};
-    bool watched = is_watched(&from), busy = sv_drop_has_open() || sv_drop_has_taken();
-    if (watched && host && !busy && !has_threads())
+    /* Probes may take what is to come, or waits must be driven. */
+    bool taken = source != MPI_PROC_NULL && (sv_drop_has_taken() || sv_drop_fast_guards());
+    bool busy = sv_drop_is_busy() || sv_drop_fast_drives(), watched = is_watched(&from);
+    if (watched && host && !taken && !busy)
         return replace_host(to, from, comm, status);
-    if (count >= 0 && type != MPI_DATATYPE_NULL && (watched || (sv_drop_fast_is_open() && busy)))
+    if (count >= 0 && type != MPI_DATATYPE_NULL && (watched || taken || (busy && sv_drop_fast_is_open())))
         return replace_apart(buf, to, from, comm, status);
     sv_drop_region_t *region = host ? NULL : sv_drop_message(&call, buf, count, type, true, true);
     if (!region)

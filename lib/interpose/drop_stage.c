@@ -8,8 +8,8 @@
  *   device    [ block 0 ][ block 1 ]  --copy-->  the same            an image
  *
  * What lies between elements is never written to the device, because kernels may be writing there. The one exception
- * are types that nobody can take apart (darray): their gaps go down and come up. Of an image that is mostly gaps only the
- * elements go down. Lengths are of any size: a stream that an int cannot count is one element of a type of its own.
+ * are types that nobody can take apart (darray): their gaps go down and come up. Of an image that is mostly gaps only
+ * the elements go down. Lengths are of any size: a stream that an int cannot count is one element of a type of its own.
  */
 #include "interpose/drop.h"
 
@@ -78,7 +78,7 @@ static void count_stream(const sv_drop_call_t *call, sv_drop_region_t *region)
     region->owns_type = true;
 }
 
-/* As a stream of packed bytes; false if MPI is to be given the buffer's own shape, which then has no gaps or is mixed. */
+/* As a stream of packed bytes; false if MPI is to be given the buffer's own shape, which has no gaps then, or is mixed. */
 static bool pack_region(const sv_drop_call_t *call, sv_drop_region_t *region, const sv_drop_block_t *block)
 {
     sv_drop_type_t type;

@@ -148,8 +148,8 @@ typedef struct goal {
     uint64_t position;
 } goal_t;
 
-/* The lock is not held meanwhile: kernels may run for long, and other threads make and destroy streams. A stream that is
-   destroyed has come as far as it had to. */
+/* The lock is not held meanwhile: kernels may run for long, and other threads make and destroy streams. A stream that
+   is destroyed has come as far as it had to. */
 selvage_status_t soft_device_sync(sv_device_t *dev)
 {
     goal_t goals[SOFT_STREAMS_MAX];
