@@ -21,7 +21,12 @@ run 4 dropin_collectives 2 100
 run 2 dropin_windows 1 50
 run 3 dropin_windows 2 20
 run 4 dropin_windows 3 5
-run 2 dropin_large few ""
+SELVAGE_TRACE=$dir/large run 2 dropin_large few ""
+"${PYTHON:-python3}" - "$dir/large.calls" <<'END' || { echo "FAIL: more was copied than two columns"; failed=1; }
+import json, sys
+copies = [e['args']['bytes'] for e in json.load(open(sys.argv[1]))['traceEvents'] if e['name'] == 'copy']
+assert copies.count(2 * 512 * 8) == 8, copies # two ranks, two calls, down and up
+END
 # Work that does not end is not waited for, but for a while, and that is said; work that was forgotten is.
 seen=$(SELVAGE_DROPIN_SYNC_MS=100 run 2 dropin_waits "" "" 2>&1) || { echo "$seen"; failed=1; }
 grep -q 'still at work after 100 ms' <<<"$seen" || { echo "FAIL: nobody said that a wait was given up"; failed=1; }
