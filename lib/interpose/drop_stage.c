@@ -419,9 +419,10 @@ static size_t bytes_of(const MPI_Status *status, size_t room)
     MPI_Count bytes = 0;
     int cancelled = 0;
     PMPI_Test_cancelled(status, &cancelled);
-    if (cancelled || PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) != MPI_SUCCESS ||
-        bytes == MPI_UNDEFINED || bytes < 0)
+    if (cancelled)
         return 0;
+    if (PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) != MPI_SUCCESS || bytes < 0)
+        sv_drop_fatal("not supported", "a message of which MPI does not say how much came");
     return (size_t)bytes < room ? (size_t)bytes : room;
 }
 

@@ -341,7 +341,8 @@ bool sv_wire_mpi_is_usable(void)
     return initialised && !finalised;
 }
 
-/* What was found about the type has a detail, but not on the log: here it gets the names of call and type. */
+/* What was found about the type has a detail, but not on the log: here it gets the names of call and type. A type that
+   cannot be taken apart is not on the log: whoever asks may have another way, as the drop-in has. */
 static selvage_status_t refuse(const char *call, MPI_Datatype type, selvage_status_t status)
 {
     char name[MPI_MAX_OBJECT_NAME + 1] = "";
@@ -351,6 +352,8 @@ static selvage_status_t refuse(const char *call, MPI_Datatype type, selvage_stat
         return status;
     if (type != MPI_DATATYPE_NULL)
         PMPI_Type_get_name(type, name, &length);
+    if (status == SELVAGE_ERR_UNSUPPORTED)
+        return sv_error_quiet(status, "%s: type%s%s: %s", call, length ? " " : "", name, selvage_error_detail());
     return sv_error(status, "%s: type%s%s: %s", call, length ? " " : "", name, selvage_error_detail());
 }
 
