@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * dropin_waits: a kernel that waits for the host, on the default stream, while the host sends and receives device memory
- * which that kernel never touches: of types made for each message, by requests, and in a collective call. An MPI that
- * knows device memory waits for no kernel. Exit status 0 if all ended before the kernel gave up; 77 without a software
- * device.
+ * dropin_waits: a kernel that waits for the host, on the default stream, while the host sends and receives device
+ * memory which that kernel never touches: of types made for each message, by requests, and in a collective call. An MPI
+ * that knows device memory waits for no kernel. Exit status 0 if all ended before the kernel gave up; 77 without a
+ * software device.
  */
 #include <stdlib.h>
 #include <unistd.h>

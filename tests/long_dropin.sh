@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The drop-in with more than 2 GiB in one call: a message and a collective call of a type with gaps in device memory,
-# MPI_Sendrecv_replace of host memory, and a receive posted for 5 GiB; staged, and with the fast route open. Needs 16 GiB
-# of memory.
+# MPI_Sendrecv_replace of host memory, and a receive posted for 5 GiB; staged, and with the fast route open. Needs
+# 16 GiB of memory.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 top_builddir=${top_builddir:-.}

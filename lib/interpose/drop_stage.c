@@ -78,7 +78,7 @@ static void count_stream(const sv_drop_call_t *call, sv_drop_region_t *region)
     region->owns_type = true;
 }
 
-/* As a stream of packed bytes; false if MPI is to be given the buffer's own shape, which has no gaps then, or is mixed. */
+/* As a stream of packed bytes; false if MPI is to be given the buffer's own shape, which has no gaps or is mixed. */
 static bool pack_region(const sv_drop_call_t *call, sv_drop_region_t *region, const sv_drop_block_t *block)
 {
     sv_drop_type_t type;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a call waits for before it touches device memory. All work of the process is what a program may have forgotten to
- * wait for; but a kernel among it may itself wait for what the host does after this very call, and such programs are
+ * What a call waits for before it touches device memory. All work of the process is what a program may have forgotten
+ * to wait for; but a kernel among it may itself wait for what the host does after this very call, and such programs are
  * right with an MPI that knows device memory. So the default policy waits for a limited time:
  *
  *   call     asks for a turn ---- waits until it is over, or for the limit ---- goes on
  *   waiter             a thread: takes all that was asked for, waits for the devices, says so
  *
- * No device tells without a wait whether all of it is idle, and what is enqueued to ask it may itself come to stand after
- * that kernel. Hence the thread: it is made at the first wait, calls no MPI, and sleeps while nobody asks. While it is
- * stuck nobody waits for it; after a few times nobody ever does. Any thread may call.
+ * No device tells without a wait whether all of it is idle, and what is enqueued to ask it may itself come to stand
+ * after that kernel. Hence the thread: it is made at the first wait, calls no MPI, and sleeps while nobody asks. While
+ * it is stuck nobody waits for it; after a few times nobody ever does. Any thread may call.
  */
 #include "interpose/drop.h"
 
@@ -53,7 +53,7 @@ static void must_settle(selvage_status_t status)
 
 /* --- the waiter --------------------------------------------------------------------------------------------------- */
 
-/* For a moment it looks without sleeping: calls come in groups. The caller has the lock, which is given up meanwhile. */
+/* For a moment it looks without sleeping: calls come in groups. The caller has the lock; it is given up meanwhile. */
 static void await_work(void)
 {
     const int64_t until = now_ns() + SPIN_NS;
@@ -153,9 +153,9 @@ static void note_expired(void)
 {
     const int times = atomic_fetch_add_explicit(&waiter.times, 1, memory_order_relaxed) + 1;
     if (times == 1)
-        sv_drop_warn("the device was still at work after %d ms of waiting for it in an MPI call, which has gone on: right "
-                     "for a program that waits itself for what writes the memory it gives to MPI; SELVAGE_DROPIN_SYNC "
-                     "says more", sv_drop_settings()->sync_ms);
+        sv_drop_warn("the device was still at work after %d ms of waiting for it in an MPI call, which has gone on: "
+                     "right for a program that waits itself for what writes the memory it gives to MPI "
+                     "(SELVAGE_DROPIN_SYNC)", sv_drop_settings()->sync_ms);
     if (times == EXPIRED_MAX)
         sv_drop_warn("for the %dth time: nothing more is waited for", times);
 }

@@ -2,7 +2,8 @@
 /*
  * What the drop-in asks of datatypes, and the plans by which the device gathers and scatters them. Plans hang on their
  * type as an attribute, so that MPI forgets them with the type, whoever frees that; calls under way hold theirs
- * besides. A type has a shelf of a few plans, for the counts and the devices that were used last, which its duplicates share.
+ * besides. A type has a shelf of a few plans, for the counts and the devices that were used last, which its duplicates
+ * share.
  */
 #include "interpose/drop.h"
 
