@@ -16,6 +16,7 @@
  *   requests  asks of requests, gives them up, and has some refused or too short
  *   again     has threads that start persistent receives of their own
  *   many      has many requests open while it tests another one
+ *   stopped   adds up again and again while one rank stands still for a while
  *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
  *   cost      prints what a call with host buffers costs more, and what one message does
  *   support   prints what MPI says of its support for device memory
@@ -318,7 +319,8 @@ int main(int argc, char **argv)
         {"open", run_open}, {"split", run_split}, {"late", run_late}, {"threads", run_threads}, {"gpus", run_gpus},
         {"early", run_early}, {"owed", run_owed}, {"damaged", run_damaged}, {"probes", run_probes},
         {"meets", run_meets}, {"levels", run_levels}, {"spawn", run_spawn}, {"thread", run_thread}, {"cost", run_cost},
-        {"requests", run_requests}, {"again", run_again}, {"many", run_many}};
+        {"requests", run_requests}, {"again", run_again}, {"many", run_many},
+        {"stopped", run_stopped}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, wanted_level(argc, argv), &provided);

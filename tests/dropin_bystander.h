@@ -32,4 +32,7 @@ void run_requests(void);
 void run_again(void);
 void run_many(void);
 
+/* dropin_failing.c */
+void run_stopped(void);
+
 #endif

@@ -322,7 +322,7 @@ SV_DROP_EXPORT int MPI_Cancel(MPI_Request *request)
     return PMPI_Cancel(request);
 }
 
-/* One after the other, because a probe may have taken what a receive is to get; with threads, it may do so at any time. */
+/* One after the other: a probe may have taken what a receive is to get, and with threads may do so at any time. */
 static int start_each(const set_t *set, MPI_Request *requests)
 {
     const bool guards = sv_drop_fast_guards();

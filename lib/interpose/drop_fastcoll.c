@@ -2,9 +2,13 @@
 /*
  * Collective calls on the fast route: by Selvage's collectives, if every rank gives device memory that they take, and
  * type and operation map. The ranks agree on that in each call that moves as much as messages of the route do; how much
- * that is, all of them know alike. What is shorter, or not agreed on, is staged.
+ * that is, all of them know alike. What is shorter, or not agreed on, is staged. So are all calls where the ranks are
+ * on several nodes, and all calls after one has failed on any rank.
+ *
+ * The kernels say in a record of their own what went wrong, not by the stream. A call has succeeded only when the
+ * stream is through and the record is empty; else it ends with MPI_ERR_OTHER through the communicator's error handler.
  */
-#include "interpose/drop.h"
+#include "interpose/drop_route.h"
 
 #include <selvage/collective.h>
 
@@ -12,14 +16,28 @@ static struct {
     selvage_coll_t *coll;
     selvage_device_t *device;
     void *stream;
+    int key;             /* of what is_world() has found */
+    _Atomic bool failed; /* a call of this rank's: it agrees to no other */
 } fast;
 
+static bool are_all_near(void)
+{
+    const int size = sv_drop_size(MPI_COMM_WORLD);
+    for (int i = 0; i < size; i++)
+        if (!sv_drop_route.near[i])
+            return false;
+    return true;
+}
+
+/* Every rank comes to selvage_coll_create(), which is collective, or none does. */
 bool sv_drop_fastcoll_open(selvage_comm_t *world)
 {
+    int own, all = 0;
     fast.device = sv_drop_device();
-    if (selvage_stream_create(fast.device, &fast.stream) != SELVAGE_SUCCESS)
-        return false;
-    return selvage_coll_create(world, NULL, &fast.coll) == SELVAGE_SUCCESS;
+    own = are_all_near() && selvage_stream_create(fast.device, &fast.stream) == SELVAGE_SUCCESS &&
+          PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &fast.key, NULL) == MPI_SUCCESS;
+    PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return all && selvage_coll_create(world, NULL, &fast.coll) == SELVAGE_SUCCESS;
 }
 
 void sv_drop_fastcoll_close(void)
@@ -73,22 +91,38 @@ static bool reduces(int count, MPI_Datatype type, MPI_Op op)
     return count > 0 && type_of(type) != SELVAGE_TYPE_DEFAULT && op_of(op) != SELVAGE_OP_DEFAULT;
 }
 
+/* A communicator of the same ranks in the same order; what was found, which takes time, hangs on it. */
 static bool is_world(MPI_Comm comm)
 {
-    int result = MPI_UNEQUAL;
-    return comm == MPI_COMM_WORLD || (PMPI_Comm_compare(comm, MPI_COMM_WORLD, &result) == MPI_SUCCESS &&
-                                      result == MPI_CONGRUENT);
+    static char yes, no;
+    void *found = NULL;
+    int has = 0, result = MPI_UNEQUAL;
+    if (comm == MPI_COMM_WORLD)
+        return true;
+    PMPI_Comm_get_attr(comm, fast.key, &found, &has);
+    if (!has) {
+        found = PMPI_Comm_compare(comm, MPI_COMM_WORLD, &result) == MPI_SUCCESS && result == MPI_CONGRUENT ? &yes : &no;
+        PMPI_Comm_set_attr(comm, fast.key, found);
+    }
+    return found == &yes;
 }
 
 /* --- the calls ---------------------------------------------------------------------------------------------------- */
 
-/* Behind what it enqueues. */
-static bool finish(const char *call, size_t bytes, selvage_status_t status, int *code)
+/* After what it enqueues. */
+static bool finish(MPI_Comm comm, const char *call, size_t bytes, selvage_status_t status, int *code)
 {
     if (status == SELVAGE_SUCCESS)
         status = selvage_stream_synchronize(fast.device, fast.stream);
-    if (status != SELVAGE_SUCCESS)
-        sv_drop_fatal("a collective of the fast route failed", selvage_error_detail());
+    if (status == SELVAGE_SUCCESS)
+        status = selvage_coll_error(fast.coll);
+    if (status != SELVAGE_SUCCESS) {
+        atomic_store_explicit(&fast.failed, true, memory_order_relaxed);
+        sv_drop_warn("%s failed on the fast route, and later calls are staged: %s", call, selvage_error_detail());
+        *code = MPI_ERR_OTHER;
+        PMPI_Comm_call_errhandler(comm, *code);
+        return true;
+    }
     sv_drop_count_all(call, "fast", (int64_t)bytes);
     *code = MPI_SUCCESS;
     return true;
@@ -100,12 +134,13 @@ static bool is_due(MPI_Comm comm, int64_t count, MPI_Datatype type)
     return fast.coll && sv_drop_fast_takes(count, type) && sv_drop_fast_is_in_order(comm) && is_world(comm);
 }
 
+/* The program's own work comes before the agreement: from there on the other ranks' kernels wait for this rank's. */
 static bool agree(MPI_Comm comm, bool mine)
 {
-    bool all = sv_drop_fast_agree(comm, mine);
-    if (all)
+    const bool can = mine && !atomic_load_explicit(&fast.failed, memory_order_relaxed);
+    if (can)
         sv_drop_settle();
-    return all;
+    return sv_drop_fast_agree(comm, can);
 }
 
 bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
@@ -116,7 +151,7 @@ bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_D
     if (!is_due(comm, count, type) ||
         !agree(comm, reduces(count, type, op) && is_fit(from, element) && is_fit(recvbuf, element)))
         return false;
-    return finish("MPI_Allreduce", element * (size_t)count,
+    return finish(comm, "MPI_Allreduce", element * (size_t)count,
                   selvage_coll_all_reduce(fast.coll, from, recvbuf, (size_t)count, type_of(type), op_of(op),
                                           fast.stream), code);
 }
@@ -131,7 +166,7 @@ bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Data
         !agree(comm, root >= 0 && reduces(count, type, op) && is_fit(from, element) &&
                          (!is_root || is_fit(recvbuf, element))))
         return false;
-    return finish("MPI_Reduce", element * (size_t)count,
+    return finish(comm, "MPI_Reduce", element * (size_t)count,
                   selvage_coll_reduce(fast.coll, from, is_root ? recvbuf : NULL, (size_t)count, type_of(type),
                                       op_of(op), root, fast.stream), code);
 }
@@ -142,7 +177,7 @@ bool sv_drop_fast_Bcast(void *buffer, int count, MPI_Datatype type, int root, MP
     if (!is_due(comm, count, type) ||
         !agree(comm, root >= 0 && bytes > 0 && is_fit(buffer, 1)))
         return false;
-    return finish("MPI_Bcast", bytes,
+    return finish(comm, "MPI_Bcast", bytes,
                   selvage_coll_broadcast(fast.coll, buffer, buffer, bytes, SELVAGE_UINT8, root, fast.stream), code);
 }
 
@@ -156,7 +191,7 @@ bool sv_drop_fast_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sen
         !agree(comm, bytes > 0 && (in_place || bytes_of(sendcount, sendtype) == bytes) && is_fit(from, 1) &&
                          is_fit(recvbuf, 1)))
         return false;
-    return finish("MPI_Allgather", bytes,
+    return finish(comm, "MPI_Allgather", bytes,
                   selvage_coll_all_gather(fast.coll, from, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
 }
 
@@ -167,7 +202,7 @@ bool sv_drop_fast_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype send
     if (!is_due(comm, recvcount, recvtype) ||
         !agree(comm, bytes > 0 && is_fit(sendbuf, 1) && bytes_of(sendcount, sendtype) == bytes && is_fit(recvbuf, 1)))
         return false;
-    return finish("MPI_Alltoall", bytes * (size_t)sv_drop_size(comm),
+    return finish(comm, "MPI_Alltoall", bytes * (size_t)sv_drop_size(comm),
                   selvage_coll_all_to_all(fast.coll, sendbuf, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
 }
 
@@ -178,7 +213,7 @@ bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int r
     if (!is_due(comm, recvcount, type) ||
         !agree(comm, reduces(recvcount, type, op) && is_fit(sendbuf, element) && is_fit(recvbuf, element)))
         return false;
-    return finish("MPI_Reduce_scatter_block", element * (size_t)recvcount * (size_t)sv_drop_size(comm),
+    return finish(comm, "MPI_Reduce_scatter_block", element * (size_t)recvcount * (size_t)sv_drop_size(comm),
                   selvage_coll_reduce_scatter(fast.coll, sendbuf, recvbuf, (size_t)recvcount, type_of(type), op_of(op),
                                               fast.stream), code);
 }

@@ -82,19 +82,58 @@ static reading_t read_letter(const char *text, size_t bytes, notice_t *notice_ou
 
 /* --- sending ------------------------------------------------------------------------------------------------------ */
 
-static int world_rank(MPI_Comm comm, int peer)
+/* What a communicator's ranks are in MPI_COMM_WORLD, found once for each and kept as an attribute of it. */
+static struct {
+    pthread_once_t once;
+    int key;
+} ranks = {PTHREAD_ONCE_INIT, MPI_KEYVAL_INVALID};
+
+static int free_ranks(MPI_Comm comm, int key, void *found, void *extra)
+{
+    (void)comm, (void)key, (void)extra;
+    free(found);
+    return MPI_SUCCESS;
+}
+
+static void make_ranks_key(void)
+{
+    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_ranks, &ranks.key, NULL);
+}
+
+static int *find_ranks(MPI_Comm comm)
 {
     MPI_Group group, world;
-    int found = MPI_UNDEFINED;
-    if (comm == MPI_COMM_WORLD)
-        return peer;
-    if (!sv_drop_is_inside(comm) || PMPI_Comm_group(comm, &group) != MPI_SUCCESS)
-        return MPI_UNDEFINED;
+    const int size = sv_drop_size(comm);
+    int *own = malloc((size_t)size * sizeof *own), *found = malloc((size_t)size * sizeof *found);
+    if (!own || !found || PMPI_Comm_group(comm, &group) != MPI_SUCCESS)
+        sv_drop_fatal("no memory", "for the ranks of a communicator");
+    for (int i = 0; i < size; i++)
+        own[i] = i;
     PMPI_Comm_group(MPI_COMM_WORLD, &world);
-    PMPI_Group_translate_ranks(group, 1, &peer, world, &found);
+    PMPI_Group_translate_ranks(group, size, own, world, found);
     PMPI_Group_free(&group);
     PMPI_Group_free(&world);
+    free(own);
     return found;
+}
+
+static int world_rank(MPI_Comm comm, int peer)
+{
+    int *found = NULL, has = 0;
+    if (comm == MPI_COMM_WORLD)
+        return peer;
+    if (!sv_drop_is_inside(comm))
+        return MPI_UNDEFINED;
+    pthread_once(&ranks.once, make_ranks_key);
+    PMPI_Comm_get_attr(comm, ranks.key, &found, &has);
+    if (has)
+        return found[peer];
+    sv_drop_lock(); /* another thread may be at it */
+    PMPI_Comm_get_attr(comm, ranks.key, &found, &has);
+    if (!has)
+        PMPI_Comm_set_attr(comm, ranks.key, found = find_ranks(comm));
+    sv_drop_unlock();
+    return found[peer];
 }
 
 static bool is_as_long(int64_t count, MPI_Datatype type, int64_t limit)
