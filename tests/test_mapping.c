@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #endif
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -75,6 +76,17 @@ static void check_other_process(void)
     CHECK(mapping.base == NULL);
     close(channel[0]);
     close(channel[1]);
+}
+
+/* Whoever opens the memory could otherwise seal it against writing, or its owner's size against him. */
+static void check_seals(void)
+{
+    sv_mapping_t mapping = {0};
+    CHECK_STATUS(sv_mapping_create(BYTES, &mapping), SELVAGE_SUCCESS);
+    const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    CHECK_EQ(fcntl(mapping.fd, F_GET_SEALS) & seals, seals);
+    CHECK(fcntl(mapping.fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0);
+    sv_mapping_close(&mapping);
 }
 
 /* A child that inherits the mapping is another process all the same. */
@@ -151,6 +163,7 @@ static void check_refused(void)
 int main(void)
 {
     sv_thread_binding()->log_level = 0;
+    check_seals();
     for (memfd_missing = 0; memfd_missing < 2; memfd_missing++) {
         check_same_process();
         check_other_process();

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/base_memory.h"
@@ -94,6 +95,32 @@ static void check_flight_text(sv_trace_t *trace)
     CHECK_EQ(count_text("\n  -1.994250 rank 3 send packet 6 peer 2 epoch 7 bytes 4096 route staged "
                         "exchange 00000abc\n"), 1);
     CHECK_EQ(count_text("\n  -0.000000 rank 3 phase epoch 8 phase 2 route - exchange 00000000 took 0.000250\n"), 1);
+    sv_trace_fini(trace);
+}
+
+/* What is written is the user's alone, and a link that somebody placed under the name is not followed. */
+static void check_links(sv_trace_t *trace)
+{
+    char path[128], link[128], victim[128];
+    struct stat st;
+    FILE *file = NULL;
+    path_in_directory(path, sizeof path, "links");
+    path_in_directory(link, sizeof link, "links.5");
+    path_in_directory(victim, sizeof victim, "victim");
+    sv_thread_binding()->log_level = 0;
+    CHECK_EQ(symlink(victim, link), 0);
+    CHECK_STATUS(sv_trace_json_begin(link, &file), SELVAGE_ERR_SYSTEM);
+    CHECK(!file);
+    CHECK_STATUS(sv_trace_init(trace, 5, 0, path, false), SELVAGE_SUCCESS);
+    sv_trace_flight_write(trace, "link"); /* goes to standard error */
+    CHECK(stat(victim, &st) != 0);
+    CHECK_EQ(unlink(link), 0);
+    sv_trace_flight_write(trace, "file");
+    CHECK(stat(link, &st) == 0 && (st.st_mode & 0777) == 0600);
+    CHECK_EQ(unlink(link), 0);
+    CHECK_STATUS(sv_trace_json_begin(link, &file), SELVAGE_SUCCESS);
+    CHECK(file && fclose(file) == 0 && stat(link, &st) == 0 && (st.st_mode & 0777) == 0600);
+    CHECK_EQ(unlink(link), 0);
     sv_trace_fini(trace);
 }
 
@@ -224,6 +251,7 @@ int main(void)
         return CHECK_SKIP;
     check_timeline();
     check_flight_text(trace);
+    check_links(trace);
     check_paths(trace);
     check_signal(trace);
     check_own_handler(trace);

@@ -3,7 +3,12 @@
  * Reading the configuration: the table becomes rows, each row's text (the user's, else the default) goes through the
  * same parser, and the result is handed out only when all of it is good. No state: whoever loads owns the struct.
  * Called when a communicator or a device is made, never later, so that a changed environment cannot split a run.
+ * A program with more rights than its caller (set-user-id, capabilities) has the defaults: settings name code to load
+ * and files to write.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* for secure_getenv */
+#endif
 #include "base/base_config.h"
 
 #include <limits.h>
@@ -39,7 +44,7 @@ const sv_config_row_t sv_config_rows[SV_CONFIG_ROWS] = {
 static const char *from_environment(void *arg, const char *full_name)
 {
     (void)arg;
-    return getenv(full_name);
+    return secure_getenv(full_name);
 }
 
 /* Splits "low..high". The table is constant, so both ends are there and short. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Configuration: SELVAGE_ variables read once, when a communicator or device is created, through one table. The only
- * place that calls getenv, beside base_local_rank.c and base_profiler.c. A bad value is refused with the variable, the
- * value and the range; an unknown name is refused (or warned about, SELVAGE_UNKNOWN) with the nearest known one.
+ * place that reads the environment, beside base_local_rank.c and base_profiler.c, and always by secure_getenv(). A bad
+ * value is refused with the variable, the value and the range; an unknown name is refused (or warned about,
+ * SELVAGE_UNKNOWN) with the nearest known one.
  */
 #ifndef SV_BASE_CONFIG_H
 #define SV_BASE_CONFIG_H
@@ -85,12 +86,12 @@ typedef struct sv_config {
     uint64_t environment_rows; /* bit i: row i of the table was set by the user; kept for sv_config_print() */
 } sv_config_t;
 
-/* Looks a variable up; returns NULL if it is not set. Tests pass their own, the library passes NULL for getenv. */
+/* Looks a variable up; returns NULL if it is not set. Tests pass their own, the library NULL for secure_getenv(). */
 typedef const char *(*sv_config_lookup_t)(void *arg, const char *full_name);
 
 /*
- * Fills *config_out with defaults, then the environment. lookup NULL: getenv, and environ is searched for unknown
- * names. Outputs only on success. SELVAGE_ERR_CONFIG with variable, value and range in the detail.
+ * Fills *config_out with defaults, then the environment. lookup NULL: secure_getenv(), and environ is searched for
+ * unknown names. Outputs only on success. SELVAGE_ERR_CONFIG with variable, value and range in the detail.
  */
 selvage_status_t sv_config_load(sv_config_lookup_t lookup, void *lookup_arg, sv_config_t *config_out);
 

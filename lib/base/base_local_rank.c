@@ -4,6 +4,9 @@
  * that also inherit what the batch system said of the script, and there SLURM_LOCALID is 0 for all of them. A value
  * that is no number says nothing. No state; any thread.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* for secure_getenv */
+#endif
 #include "base/base_local_rank.h"
 
 #include <limits.h>
@@ -23,7 +26,7 @@ static const char *const launcher_names[] = {
 static const char *from_environment(void *arg, const char *full_name)
 {
     (void)arg;
-    return getenv(full_name);
+    return secure_getenv(full_name); /* nothing in a program with more rights than its caller */
 }
 
 int sv_local_rank(sv_config_lookup_t lookup, void *lookup_arg)

@@ -8,7 +8,7 @@
 
 #include "base/base_config.h"
 
-/* From 0; -1 if no launcher says it. lookup NULL: getenv. Local, any thread. */
+/* From 0; -1 if no launcher says it. lookup NULL: secure_getenv. Local, any thread. */
 int sv_local_rank(sv_config_lookup_t lookup, void *lookup_arg);
 
 #endif

@@ -141,8 +141,11 @@ static selvage_status_t reserve(int fd, size_t bytes)
     if (failure != 0)
         return sv_error(SELVAGE_ERR_MEMORY, "mappable memory: %zu bytes cannot be reserved: %s", bytes,
                         strerror(failure));
-    /* A peer's access must never outlive the pages. Files cannot be sealed; they are private enough. */
-    (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+    /*
+     * A peer's access must never outlive the pages, and no peer may forbid the owner to write. Files cannot be sealed;
+     * they are private enough.
+     */
+    (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     return SELVAGE_SUCCESS;
 }
 
@@ -217,7 +220,7 @@ static selvage_status_t open_remote(const mapping_ticket_t *ticket, void **base_
         snprintf(path, sizeof path, "%s", ticket->path);
     else
         snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)ticket->pid, (int)ticket->fd);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    int fd = open(path, O_RDWR | O_CLOEXEC | (ticket->path[0] ? O_NOFOLLOW : 0)); /* those of /proc are links */
     if (fd < 0)
         return sv_error(SELVAGE_ERR_SYSTEM, "memory of process %d: open %s: %s", (int)ticket->pid, path,
                         strerror(errno));

@@ -4,6 +4,9 @@
  * ranges; it also loads the library for them beforehand, but can be told not to. NVIDIA's tools need no look from
  * here: the header of NVTX finds them by a variable of its own. No state; any thread.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* for secure_getenv */
+#endif
 #include "base/base_profiler.h"
 
 #include <stdlib.h>
@@ -12,7 +15,7 @@
 
 bool sv_profiler_wants_ranges(void)
 {
-    const char *text = getenv("ROCPROF_MARKER_API_TRACE");
+    const char *text = secure_getenv("ROCPROF_MARKER_API_TRACE");
     bool wanted;
     return text && sv_parse_bool(text, &wanted) && wanted;
 }

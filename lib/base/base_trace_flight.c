@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/base_file.h"
 #include "base/base_trace_text.h"
 
 enum { BUFFER_BYTES = 2048, LINE_BYTES_MAX = 512 };
@@ -162,7 +163,7 @@ void sv_trace_flight_write(const sv_trace_t *trace, const char *why)
 {
     output_t out = {.fd = -1, .used = 0};
     if (trace->flight_path[0] != '\0')
-        out.fd = open(trace->flight_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+        out.fd = sv_file_create(trace->flight_path, O_APPEND);
     bool opened = out.fd >= 0;
     if (!opened)
         out.fd = STDERR_FILENO;

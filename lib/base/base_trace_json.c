@@ -7,18 +7,27 @@
 #include "base/base_trace.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/base_file.h"
 #include "base/base_status.h"
 #include "base/base_trace_text.h"
 
 /* The first element is written here, so that every later one can begin with a comma. */
 selvage_status_t sv_trace_json_begin(const char *path, FILE **file_out)
 {
-    FILE *file = fopen(path, "we");
-    if (!file)
-        return sv_error(SELVAGE_ERR_SYSTEM, "the timeline %s cannot be written: %s", path, strerror(errno));
+    int fd = sv_file_create(path, O_TRUNC);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (!file) {
+        selvage_status_t status = sv_error(SELVAGE_ERR_SYSTEM, "the timeline %s cannot be written: %s", path,
+                                           strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return status;
+    }
     fprintf(file, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"
                   "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":0,\"tid\":0,\"args\":{\"sort_index\":0}}");
     *file_out = file;

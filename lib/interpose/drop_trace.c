@@ -7,11 +7,13 @@
  */
 #include "interpose/drop.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { NAME_BYTES = 36, ROUTE_BYTES = 8, PATH_BYTES = 600 };
 
@@ -183,7 +185,9 @@ void sv_drop_trace_end(void)
     PMPI_Allreduce(&mine, &base_ns, 1, MPI_INT64_T, MPI_MIN, comm);
     if (sv_drop_rank(comm) == 0) {
         snprintf(path, sizeof path, "%s.calls", sv_drop_settings()->trace);
-        FILE *file = fopen(path, "we");
+        /* The user's alone, and never what a link of somebody else points to. */
+        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+        FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
         write_all(file, comm, base_ns);
         if (!file || fclose(file) != 0)
             sv_drop_warn("the timeline %s cannot be written", path);
