@@ -1,7 +1,7 @@
 dnl SPDX-License-Identifier: BSD-3-Clause
 dnl
 dnl SELVAGE_CHECK_HWLOC: hwloc tells which cores, GPUs and NICs lie close together; without it the order is the
-dnl system's. Sets HAVE_HWLOC (0 or 1), HWLOC_CFLAGS, HWLOC_LIBS, HWLOC_REQUIRES (for pkg-config).
+dnl system's. Sets HAVE_HWLOC (0 or 1), HWLOC_CFLAGS and HWLOC_LIBS.
 
 AC_DEFUN([SELVAGE_CHECK_HWLOC], [
   AC_ARG_WITH([hwloc],
@@ -10,12 +10,11 @@ AC_DEFUN([SELVAGE_CHECK_HWLOC], [
   selvage_have_hwloc=0
   HWLOC_CFLAGS=
   HWLOC_LIBS=
-  HWLOC_REQUIRES=
   AS_CASE([$with_hwloc],
     [no], [],
     [yes|auto], [
       AS_IF([HWLOC_CFLAGS=`pkg-config --cflags hwloc 2>/dev/null` && HWLOC_LIBS=`pkg-config --libs hwloc 2>/dev/null`],
-        [HWLOC_REQUIRES=hwloc], [HWLOC_CFLAGS=; HWLOC_LIBS=-lhwloc])],
+        [], [HWLOC_CFLAGS=; HWLOC_LIBS=-lhwloc])],
     [HWLOC_CFLAGS="-I$with_hwloc/include"
      HWLOC_LIBS="-L$with_hwloc/lib -Wl,-rpath,$with_hwloc/lib -lhwloc"])
   AS_CASE([$with_hwloc],
@@ -36,12 +35,11 @@ AC_DEFUN([SELVAGE_CHECK_HWLOC], [
     LIBS=$selvage_save_LIBS
     AS_IF([test $selvage_have_hwloc = 0], [
       AS_IF([test "$with_hwloc" != auto], [AC_MSG_ERROR([--with-hwloc=$with_hwloc: hwloc 2 was not found there])])
-      HWLOC_CFLAGS=; HWLOC_LIBS=; HWLOC_REQUIRES=])
+      HWLOC_CFLAGS=; HWLOC_LIBS=])
   ])
   AS_IF([test $selvage_have_hwloc = 1], [selvage_hwloc_summary=yes], [selvage_hwloc_summary=no])
   AC_DEFINE_UNQUOTED([HAVE_HWLOC], [$selvage_have_hwloc], [1 if hwloc 2 is there])
   AC_SUBST([HWLOC_CFLAGS])
   AC_SUBST([HWLOC_LIBS])
-  AC_SUBST([HWLOC_REQUIRES])
   AC_SUBST([SELVAGE_WITH_HWLOC], [$with_hwloc])
 ])
