@@ -34,6 +34,17 @@ typedef enum selvage_route {
     SELVAGE_ROUTE_DIRECT = 5   /**< device memory handed to an MPI that proves able; only when asked for */
 } selvage_route_t;
 
+/**
+ * @brief Whether the program runs with an MPI of the kind that this library was built for.
+ *
+ * Open MPI and MPICH (with those that share its binary interface) have nothing in common below their names: a program
+ * that mixes them crashes in its first call. selvage_comm_create() asks this first. Local; any thread; may be called
+ * before MPI_Init.
+ *
+ * @return SUCCESS, also where it cannot be told; ERR_UNSUPPORTED with the names of both in the detail
+ */
+selvage_status_t selvage_mpi_check(void);
+
 /** Parameters of selvage_comm_create(). Every member but struct_size may stay zero. */
 typedef struct selvage_comm_params {
     size_t struct_size;       /**< sizeof of this struct, set by SELVAGE_COMM_PARAMS_INIT */
@@ -58,10 +69,10 @@ typedef struct selvage_comm_params {
  * @param[in]  mpi_comm  an intra-communicator
  * @param[in]  params    NULL for defaults
  * @param[out] comm_out  owned by the caller; freed by selvage_comm_destroy()
- * @return ERR_ARGUMENT and ERR_STATE (MPI not initialised or finalised) at once, on the rank that finds them; all other
- *         errors end the call on every rank: ERR_CONFIG, ERR_MISMATCH (ranks were given different settings),
- *         ERR_UNSUPPORTED (a progress thread without MPI_THREAD_MULTIPLE), ERR_MPI, ERR_DEVICE, ERR_MEMORY, ERR_PEER,
- *         ERR_SYSTEM, ERR_TIMEOUT
+ * @return ERR_ARGUMENT and ERR_STATE (MPI not initialised or finalised) at once, on the rank that finds them, as
+ *         is ERR_UNSUPPORTED from selvage_mpi_check(); all other errors end the call on every rank: ERR_CONFIG,
+ *         ERR_MISMATCH (ranks were given different settings), ERR_UNSUPPORTED (a progress thread without
+ *         MPI_THREAD_MULTIPLE), ERR_MPI, ERR_DEVICE, ERR_MEMORY, ERR_PEER, ERR_SYSTEM, ERR_TIMEOUT
  */
 selvage_status_t selvage_comm_create(MPI_Comm mpi_comm, const selvage_comm_params_t *params,
                                      selvage_comm_t **comm_out);

@@ -6,6 +6,11 @@
 #include "memory/memory_buffer.h"
 #include "wire/wire_mpi.h"
 
+selvage_status_t selvage_mpi_check(void)
+{
+    return sv_api_leave(sv_wire_mpi_check());
+}
+
 selvage_status_t selvage_comm_create(MPI_Comm mpi_comm, const selvage_comm_params_t *params, selvage_comm_t **comm_out)
 {
     selvage_comm_params_t own;
@@ -14,6 +19,7 @@ selvage_status_t selvage_comm_create(MPI_Comm mpi_comm, const selvage_comm_param
     SV_TRY(sv_api_copy_params("params", params, &own, sizeof own));
     if (own.timeout_s < 0 && own.timeout_s != -1)
         return sv_error(SELVAGE_ERR_ARGUMENT, "params: timeout_s is %g; wanted -1, 0 or more", own.timeout_s);
+    SV_TRY(sv_wire_mpi_check());
     SV_TRY(sv_wire_mpi_open(mpi_comm, &wire));
     selvage_comm_t *comm;
     selvage_status_t status = sv_comm_create(wire, &own, &comm);

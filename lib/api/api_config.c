@@ -17,6 +17,11 @@ static selvage_status_t load(sv_config_t *config_out)
     return SELVAGE_SUCCESS;
 }
 
+void selvage_config_warn_unknown(void)
+{
+    sv_config_forgive_unknown();
+}
+
 selvage_status_t selvage_config_visit(selvage_setting_visitor_t visitor, void *arg)
 {
     sv_config_t config;

@@ -22,7 +22,8 @@
     X(DEBUG_SUBSYS, debug_subsys, TEXT, "", "", 0,                                                                     \
       "what DEBUG is about: a list of INIT, NET, EXCHANGE, COLL, TRACE; empty: everything")                            \
     X(UNKNOWN, unknown, CHOICE, "error", "error|warn|ignore", 0,                                                       \
-      "what an unknown SELVAGE_ variable does: it refuses the communicator, warns, or nothing")                        \
+      "what an unknown SELVAGE_ variable does: it refuses the communicator, warns, or nothing; the drop-in "         \
+      "warns if this is not set")                        \
     X(ROUTE, route, CHOICE, "auto", "auto|self|peer|shared|staged|direct", 1,                                          \
       "route of every packet; self applies to packets of a rank to itself, others choose as auto")                     \
     X(DIRECT, direct, CHOICE, "off", "off|probe|force", 1,                                                             \

@@ -2,10 +2,12 @@
 /*
  * Unknown SELVAGE_ variables. A misspelt name would otherwise be a setting that silently does nothing, so the default
  * is to refuse it and to name the nearest one that exists. Only the environment itself can be searched: a lookup
- * function cannot list its names. Reads environ; the caller must not change it meanwhile, as with getenv.
+ * function cannot list its names. A library that enters programs which know nothing of Selvage makes the default a
+ * warning, once per process. Reads environ; the caller must not change it meanwhile, as with getenv.
  */
 #include "base/base_config_rows.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -17,6 +19,10 @@ enum { NAME_MAX_LENGTH = 63 };
 enum { UNKNOWN_ERROR, UNKNOWN_WARN, UNKNOWN_IGNORE }; /* positions in the list of SELVAGE_UNKNOWN */
 
 extern char **environ;
+
+/* Whether errors of the default are warnings here. A flag of its own, which publishes nothing: relaxed. */
+enum { AS_CONFIGURED, TO_BE_WARNED, HAS_WARNED };
+static _Atomic int forgiveness = AS_CONFIGURED;
 
 static unsigned smallest(unsigned a, unsigned b, unsigned c)
 {
@@ -83,10 +89,15 @@ selvage_status_t sv_config_check_name(const char *name, const sv_config_t *confi
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_config_refuse_unknown(const sv_config_t *config)
+void sv_config_forgive_unknown(void)
 {
-    if (getauxval(AT_SECURE)) /* none of them is read either */
-        return SELVAGE_SUCCESS;
+    int before = AS_CONFIGURED;
+    atomic_compare_exchange_strong_explicit(&forgiveness, &before, TO_BE_WARNED, memory_order_relaxed,
+                                            memory_order_relaxed);
+}
+
+static selvage_status_t check_names(const sv_config_t *config)
+{
     for (char **entry = environ; entry && *entry; entry++) {
         char name[128];
         if (strncmp(*entry, "SELVAGE_", strlen("SELVAGE_")) != 0)
@@ -95,4 +106,18 @@ selvage_status_t sv_config_refuse_unknown(const sv_config_t *config)
         SV_TRY(sv_config_check_name(name, config));
     }
     return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_config_refuse_unknown(const sv_config_t *config)
+{
+    if (getauxval(AT_SECURE)) /* none of them is read either */
+        return SELVAGE_SUCCESS;
+    const bool told = config->environment_rows >> SV_CONFIG_ROW_UNKNOWN & 1;
+    if (told || atomic_load_explicit(&forgiveness, memory_order_relaxed) == AS_CONFIGURED)
+        return check_names(config);
+    if (atomic_exchange_explicit(&forgiveness, HAS_WARNED, memory_order_relaxed) == HAS_WARNED)
+        return SELVAGE_SUCCESS;
+    sv_config_t lenient = *config;
+    lenient.unknown = UNKNOWN_WARN;
+    return check_names(&lenient);
 }

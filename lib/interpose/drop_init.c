@@ -77,6 +77,7 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
 
 static void read_settings(void)
 {
+    selvage_config_warn_unknown();
     if (selvage_config_visit(take_setting, &state.settings) != SELVAGE_SUCCESS)
         sv_drop_fatal("settings", selvage_error_detail());
 }
@@ -120,9 +121,19 @@ void sv_drop_end(void)
         sv_drop_device_close();
 }
 
+/* Before anything else: handles of another MPI than this one's header would crash in the first call. */
+static void refuse_other_mpi(void)
+{
+    if (selvage_mpi_check() == SELVAGE_SUCCESS)
+        return;
+    sv_drop_warn("%s: use the selvage-run of a Selvage that was built for that MPI", selvage_error_detail());
+    exit(EXIT_FAILURE);
+}
+
 SV_DROP_EXPORT int MPI_Init(int *argc, char ***argv)
 {
     int provided;
+    refuse_other_mpi();
     int code = sv_drop_settings()->progress_thread ? PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided)
                                                    : PMPI_Init(argc, argv);
     if (code == MPI_SUCCESS)
@@ -132,6 +143,7 @@ SV_DROP_EXPORT int MPI_Init(int *argc, char ***argv)
 
 SV_DROP_EXPORT int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
+    refuse_other_mpi();
     int code = PMPI_Init_thread(argc, argv, sv_drop_settings()->progress_thread ? MPI_THREAD_MULTIPLE : required,
                                 provided);
     if (code == MPI_SUCCESS)

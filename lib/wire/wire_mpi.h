@@ -8,6 +8,9 @@
 
 #include "wire/wire.h"
 
+/* SELVAGE_ERR_UNSUPPORTED, with both names, if the process runs with an MPI of another kind. May precede MPI_Init. */
+selvage_status_t sv_wire_mpi_check(void);
+
 /* Called at MPI_Finalize (attribute callback on MPI_COMM_SELF) while the wire is still open. */
 typedef void (*sv_wire_finalize_fn)(void *arg);
 
