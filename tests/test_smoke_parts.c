@@ -3,6 +3,7 @@
  * The parts of selvage-smoke that decide: the verdict's rule, the pattern's eye for every wrong byte and its account of
  * where that byte came from, and the command line.
  */
+#include <math.h>
 #include <selvage.h>
 
 #include "../tools/smoke_options.h"
@@ -13,7 +14,7 @@
 static smoke_verdict_t judge(double leg, bool uses_wire, double wire)
 {
     return smoke_verdict(&(smoke_figures_t){
-        .speed_judges = true, .leg_s = 1, .share_of_leg = leg, .uses_wire = uses_wire, .share_of_wire = wire});
+        .speed_judges = true, .leg_s = 1, .share_of_bound = leg, .uses_wire = uses_wire, .share_of_wire = wire});
 }
 
 static void test_verdicts(void)
@@ -30,15 +31,27 @@ static void test_verdicts(void)
     CHECK_EQ(judge(0.60, true, -1), SMOKE_VERDICT_SUSPECT);
     CHECK_EQ(judge(0.10, true, -1), SMOKE_VERDICT_BROKEN);
     CHECK_EQ(judge(-1, false, -1), SMOKE_VERDICT_RIGHT);
-    const smoke_figures_t short_leg = {.speed_judges = true, .leg_s = 5e-6, .share_of_leg = 0.3, .share_of_wire = -1};
+    const smoke_figures_t short_leg = {.speed_judges = true, .leg_s = 5e-6, .share_of_bound = 0.3, .share_of_wire = -1};
     CHECK_EQ(smoke_verdict(&short_leg), SMOKE_VERDICT_RIGHT);
 
-    smoke_figures_t figures = {.speed_judges = false, .leg_s = 1, .share_of_leg = 0.01, .share_of_wire = -1};
+    smoke_figures_t figures = {.speed_judges = false, .leg_s = 1, .share_of_bound = 0.01, .share_of_wire = -1};
     CHECK_EQ(smoke_verdict(&figures), SMOKE_VERDICT_RIGHT);
     figures.bad_packets = 1;
     CHECK_EQ(smoke_verdict(&figures), SMOKE_VERDICT_BROKEN);
-    CHECK_EQ(smoke_verdict(&(smoke_figures_t){.bad_packets = 1, .speed_judges = true, .share_of_leg = 1}),
+    CHECK_EQ(smoke_verdict(&(smoke_figures_t){.bad_packets = 1, .speed_judges = true, .share_of_bound = 1}),
              SMOKE_VERDICT_BROKEN);
+}
+
+/* What a route can reach: one copy after the other where a packet is one piece, nearly side by side where it is many. */
+static void test_bound(void)
+{
+    const double legs[] = {1, 1}, three[] = {1, 4, 1};
+    CHECK(fabs(smoke_bound_s(legs, 2, 1, 0) - 2) < 1e-9);
+    CHECK(fabs(smoke_bound_s(legs, 2, 4, 0) - 1.25) < 1e-9);
+    CHECK(fabs(smoke_bound_s(legs, 1, 1, 0) - 1) < 1e-9);
+    CHECK(fabs(smoke_bound_s(three, 3, 2, 0) - 5) < 1e-9);
+    CHECK(fabs(smoke_bound_s(legs, 2, 1, 30e-6) - 2.00003) < 1e-9);
+    CHECK(fabs(smoke_bound_s(legs, 2, 1, 10) - 2.0001) < 1e-9); /* a slow start is no excuse for slow bytes */
 }
 
 /* Every single bit of a packet, at odd address and odd length, and nothing outside of it. */
@@ -155,6 +168,7 @@ static void test_command_line(void)
 int main(void)
 {
     test_verdicts();
+    test_bound();
     test_every_bit();
     test_descriptions();
     test_sizes();

@@ -77,6 +77,10 @@ static void write_row(FILE *file, const smoke_row_t *row)
         fprintf(file, "null");
     fprintf(file, ", \"share_of_slowest_leg\": ");
     write_known(file, row->share_of_leg, 0);
+    fprintf(file, ", \"bound_seconds\": ");
+    write_known(file, row->bound_s > 0 ? row->bound_s : -1, 0);
+    fprintf(file, ", \"share_of_bound\": ");
+    write_known(file, row->share_of_bound, 0);
     fprintf(file, ", \"share_of_wire\": ");
     write_known(file, row->share_of_wire, 0);
     fprintf(file, ", \"packets_checked\": %" PRIu64 ", \"bad_packets\": %" PRIu64 ", \"verdict\": \"%s\"}",

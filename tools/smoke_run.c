@@ -12,9 +12,16 @@
 
 #include "smoke_report.h"
 
-enum { LEG_REPEATS = 7, LEG_REPEATS_FEW = 3, FEW_RANKS = 64 };
+enum { LEG_REPEATS = 7, LEG_REPEATS_FEW = 3, FEW_RANKS = 64, START_BYTES_MAX = 64 << 10 };
 /* Memory of a run per byte of packets: four buffers of this program's, the rest Selvage's staging, on the safe side. */
 static const double memory_factor = 8, memory_share = 0.6;
+
+static void take_segment(void *arg, const selvage_setting_t *setting)
+{
+    smoke_run_t *run = arg;
+    if (strcmp(setting->name, "SELVAGE_SEGMENT_BYTES") == 0 && !smoke_options_size(setting->value, &run->segment_bytes))
+        run->segment_bytes = 1 << 20;
+}
 
 /* Leaves out default sizes that this many ranks could not hold; what the user asks for is tried. */
 static void fit_sizes(smoke_run_t *run)
@@ -46,6 +53,7 @@ void smoke_run_init(smoke_run_t *run)
     tool_try(job, "device_open_local", selvage_device_open_local(NULL, &run->device));
     selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = run->device};
     tool_try(job, "comm_create", selvage_comm_create(job->comm, &params, &run->comm));
+    tool_try(job, "config_visit", selvage_config_visit(take_segment, run));
     run->soft = strcmp(selvage_device_name(run->device), "soft") == 0;
     run->speed_judges = !run->soft && !job->crowded;
     fit_sizes(run);
@@ -139,12 +147,37 @@ static double wire_bytes(smoke_run_t *run, const smoke_row_t *row)
     return bytes;
 }
 
+/* What the smallest exchange of the route took, if it was small; 0 if none was. */
+static double start_of_route(const smoke_run_t *run, const smoke_row_t *row)
+{
+    const smoke_row_t *smallest = NULL;
+    for (int i = 0; i < run->row_count; i++) {
+        const smoke_row_t *other = &run->rows[i];
+        if (other->route == row->route && other->available && other->bytes <= START_BYTES_MAX &&
+            other->bytes < row->bytes && (!smallest || other->bytes < smallest->bytes))
+            smallest = other;
+    }
+    return smallest ? smallest->seconds : 0;
+}
+
+static double bound_row(const smoke_run_t *run, const smoke_row_t *row)
+{
+    const size_t piece = run->segment_bytes * (row->route == SELVAGE_ROUTE_SHARED ? 4 : 1);
+    double seconds[SMOKE_LEGS_MAX];
+    for (int i = 0; i < row->legs.count; i++)
+        seconds[i] = row->legs.leg[i].seconds;
+    return smoke_bound_s(seconds, row->legs.count, piece ? (row->bytes + piece - 1) / piece : 1,
+                         start_of_route(run, row));
+}
+
 static void judge_row(smoke_run_t *run, smoke_row_t *row)
 {
     const smoke_leg_t *slowest = smoke_legs_slowest(&row->legs);
     const bool measured = row->bytes > 0 && row->seconds > 0;
     row->gbs = measured ? (double)row->bytes * row->packets / row->seconds * 1e-9 : 0;
     row->share_of_leg = measured && slowest ? slowest->seconds / row->seconds : -1;
+    row->bound_s = measured && slowest ? bound_row(run, row) : 0;
+    row->share_of_bound = row->bound_s > 0 ? row->bound_s / row->seconds : -1;
     row->uses_wire = row->route == SELVAGE_ROUTE_STAGED || row->route == SELVAGE_ROUTE_DIRECT;
     row->share_of_wire = -1;
     if (row->uses_wire && measured) {
@@ -155,7 +188,7 @@ static void judge_row(smoke_run_t *run, smoke_row_t *row)
     row->verdict = smoke_verdict(&(smoke_figures_t){.bad_packets = row->bad,
                                                     .speed_judges = run->speed_judges,
                                                     .leg_s = slowest ? slowest->seconds : 0,
-                                                    .share_of_leg = row->share_of_leg,
+                                                    .share_of_bound = row->share_of_bound,
                                                     .uses_wire = row->uses_wire,
                                                     .share_of_wire = row->share_of_wire});
 }

@@ -23,7 +23,8 @@ typedef struct smoke_row {
     double seconds;   /* of one exchange: median over epochs of the slowest rank */
     double gbs;       /* payload a rank sends, per second */
     smoke_legs_t legs;
-    double share_of_leg;  /* 1 is 100 %; negative: not measured */
+    double share_of_leg;  /* of the slowest; 1 is 100 %; negative: not measured */
+    double bound_s, share_of_bound; /* what the legs allow, see smoke_verdict.h; 0 and negative: not measured */
     double share_of_wire; /* negative: unknown, or no wire in use */
     bool uses_wire;
     uint64_t checked, bad; /* packets, over all ranks and epochs */
@@ -54,6 +55,7 @@ typedef struct smoke_run {
     tool_ring_t world, node;
     smoke_wire_t wire;
     bool soft, speed_judges;
+    size_t segment_bytes; /* pieces in which staged packets go; those of shared are four times as long */
     int sizes_dropped; /* default sizes left out for want of memory */
     int row_count;
     smoke_row_t rows[SMOKE_ROUTES * SMOKE_SIZES_MAX];
