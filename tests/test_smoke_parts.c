@@ -42,7 +42,7 @@ static void test_verdicts(void)
              SMOKE_VERDICT_BROKEN);
 }
 
-/* What a route can reach: one copy after the other where a packet is one piece, nearly side by side where it is many. */
+/* What a route can reach: one copy after the other where a packet is one piece, nearly side by side where it is not. */
 static void test_bound(void)
 {
     const double legs[] = {1, 1}, three[] = {1, 4, 1};

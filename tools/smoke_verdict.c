@@ -16,7 +16,8 @@ double smoke_bound_s(const double *leg_s, int legs, size_t pieces, double start_
         slowest = leg_s[i] > slowest ? leg_s[i] : slowest;
         sum += leg_s[i];
     }
-    return (start_s < start_most_s ? start_s : start_most_s) + slowest + (sum - slowest) / (double)(pieces ? pieces : 1);
+    const double start = start_s < start_most_s ? start_s : start_most_s;
+    return start + slowest + (sum - slowest) / (double)(pieces ? pieces : 1);
 }
 
 smoke_verdict_t smoke_verdict(const smoke_figures_t *figures)

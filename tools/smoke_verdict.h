@@ -28,10 +28,10 @@ typedef struct smoke_figures {
 } smoke_figures_t;
 
 /*
- * The least time that an exchange can take whose legs take these times alone. A packet goes in pieces, each of which has
- * to pass one leg before it enters the next: the slowest leg is busy all the time, the others add one piece each, which
- * is everything where a packet is one piece. start_s is what the smallest exchange of the route takes: launches and
- * waits, no bytes; at most 100 us of it count.
+ * The least time that an exchange can take whose legs take these times alone. A packet goes in pieces, each of which
+ * has to pass one leg before it enters the next: the slowest leg is busy all the time, the others add one piece each,
+ * which is everything where a packet is one piece. start_s is what the smallest exchange of the route takes: launches
+ * and waits, no bytes; at most 100 us of it count.
  */
 double smoke_bound_s(const double *leg_s, int legs, size_t pieces, double start_s);
 
