@@ -58,8 +58,11 @@ static selvage_status_t open_segment(selvage_exchange_t *x, sv_peer_t *peer)
     if (!head->has_segment)
         return sv_error(SELVAGE_ERR_SYSTEM, "rank %d has no segment to map", peer->rank);
     SV_TRY(sv_shared_open(x->comm->dev, &head->segment, head->token, &peer->segment));
-    peer->segment_open = true;
-    return SELVAGE_SUCCESS;
+    selvage_status_t status = sv_commit_bound_segment(x, peer);
+    if (status != SELVAGE_SUCCESS)
+        sv_shared_close(&peer->segment);
+    peer->segment_open = status == SELVAGE_SUCCESS;
+    return status;
 }
 
 /* The memory that a send on a one-sided route writes, by kernels and copies only: device addresses. */
@@ -68,6 +71,7 @@ static selvage_status_t find_target(sv_send_t *send)
     const sv_hello_recv_t *match = send->match;
     const sv_shared_segment_t *segment = &send->p.peer->segment;
     uint8_t *base = sv_shared_device_address(segment, sv_shared_base(segment));
+    SV_TRY(sv_commit_bound_send(send));
     send->remote = (sv_recv_words_t *)(void *)(base + match->words_offset);
     if (send->p.route == SELVAGE_ROUTE_SELF) {
         send->target = (uint8_t *)(uintptr_t)match->own_pointer;
@@ -88,6 +92,7 @@ static selvage_status_t find_credit(sv_recv_t *recv)
     selvage_comm_t *comm = recv->p.x->comm;
     const sv_hello_send_t *match = recv->match;
     sv_peer_t *peer = recv->p.peer;
+    SV_TRY(sv_commit_bound_recv(recv));
     recv->remote = (sv_send_words_t *)(void *)(sv_shared_base(&peer->segment) + match->words_offset);
     if (!sv_batch_has_near_record(&recv->p) || recv->p.direct || !match->has_credit)
         return SELVAGE_SUCCESS;
@@ -148,7 +153,7 @@ selvage_status_t sv_commit_attach(selvage_exchange_t *x, bool *all_mapped_out)
         if (!peer->one_sided)
             continue;
         selvage_status_t status = attach_quietly(x, peer);
-        if (status == SELVAGE_ERR_MEMORY)
+        if (status == SELVAGE_ERR_MEMORY || status == SELVAGE_ERR_MISMATCH)
             return sv_error(status, "memory of rank %d: %s", peer->rank, peer->why);
         if (status != SELVAGE_SUCCESS)
             *all_mapped_out = false;

@@ -2,7 +2,8 @@
 /*
  * Commit, second step: hellos. A control message announces the size, the descriptors follow on the set-up channel with
  * the commit's number as tag. A hello from a rank that this one does not know makes a "stray" peer: it is received like
- * any other, and matching then says what that rank wanted.
+ * any other, and matching then says what that rank wanted. Descriptors have a check word over all of them, their kind,
+ * both ranks and the commit; those that come damaged, or not at all, are asked for again, a few times.
  */
 #include <string.h>
 
@@ -10,14 +11,24 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
+#include "kernels/kernels.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_control.h"
 #include "pipeline/pipe_phases.h"
 
+enum { REPEATS_MAX = 8 };
+
+#define FIRST_REPEAT_NS UINT64_C(20000000) /* then twice as long each time */
+
 int sv_commit_setup_tag(const selvage_comm_t *comm, uint64_t commit)
 {
     enum { RESERVED_TAGS = 16 }; /* the timeline's */
-    return RESERVED_TAGS + (int)(commit % (uint64_t)(comm->wire->tag_max - RESERVED_TAGS));
+    return RESERVED_TAGS + 2 * (int)(commit % (uint64_t)((comm->wire->tag_max - RESERVED_TAGS) / 2));
+}
+
+int sv_commit_probe_tag(const selvage_comm_t *comm, uint64_t commit)
+{
+    return sv_commit_setup_tag(comm, commit) + 1;
 }
 
 static selvage_status_t send_ack(selvage_comm_t *comm, int peer, uint64_t commit)
@@ -31,12 +42,27 @@ static selvage_status_t accept_hello(selvage_exchange_t *x, int source, uint64_t
 {
     sv_peer_t *peer;
     SV_TRY(sv_commit_peer(x, source, true, &peer));
+    if (peer->hello_known)
+        return SELVAGE_SUCCESS; /* said again, because the ack was lost */
+    if (bytes < sizeof(sv_hello_head_t))
+        return sv_error(SELVAGE_ERR_MISMATCH, "rank %d runs another version of Selvage", source);
     SV_TRY(sv_calloc(bytes, 1, &peer->hello_in));
     peer->hello_in_bytes = bytes;
     SV_TRY(sv_wire_recv(x->comm->wire, SV_WIRE_SETUP, peer->hello_in, bytes, source,
                         sv_commit_setup_tag(x->comm, x->comm->commits), &peer->hello_in_request));
     peer->hello_known = true;
+    peer->ask_again_ns = sv_clock_ns() + FIRST_REPEAT_NS;
     return SELVAGE_SUCCESS;
+}
+
+static bool is_early(const selvage_comm_t *comm, int source, uint64_t commit)
+{
+    for (const sv_list_t *it = comm->early_hellos.next; it != &comm->early_hellos; it = it->next) {
+        const sv_early_hello_t *early = SV_CONTAINER_OF(it, sv_early_hello_t, link);
+        if (early->source == source && early->commit == commit)
+            return true;
+    }
+    return false;
 }
 
 selvage_status_t sv_commit_receive_hello(selvage_comm_t *comm, int source, uint64_t commit, uint64_t bytes)
@@ -48,7 +74,9 @@ selvage_status_t sv_commit_receive_hello(selvage_comm_t *comm, int source, uint6
         return send_ack(comm, source, commit);
     }
     if (commit <= comm->commits)
-        return SELVAGE_SUCCESS; /* of a commit that has failed here already */
+        return send_ack(comm, source, commit); /* said again; or of a commit that has failed here, as it will learn */
+    if (is_early(comm, source, commit))
+        return send_ack(comm, source, commit);
     sv_early_hello_t *early;
     SV_TRY(sv_calloc(1, sizeof *early, &early));
     early->source = source;
@@ -83,7 +111,12 @@ static selvage_status_t adopt_early_hellos(selvage_exchange_t *x)
 
 static void fill_head(const selvage_exchange_t *x, const sv_peer_t *peer, sv_hello_head_t *head)
 {
-    *head = (sv_hello_head_t){.version = SV_HELLO_VERSION,
+    *head = (sv_hello_head_t){.kind = SV_HELLO_KIND,
+                              .version = SV_HELLO_VERSION,
+                              .source = (uint32_t)x->comm->wire->rank,
+                              .destination = (uint32_t)peer->rank,
+                              .nonce = x->comm->nonce,
+                              .commit = x->comm->commits,
                               .policy = (uint32_t)x->policy,
                               .nsends = peer->nsends,
                               .nrecvs = peer->nrecvs,
@@ -171,6 +204,38 @@ static void write_recvs(const selvage_exchange_t *x, sv_peer_t *peer)
     }
 }
 
+/* Of a hello whose first word is the check word itself. */
+static uint64_t check_of(const uint8_t *hello, size_t bytes)
+{
+    uint64_t chain = sv_digest_mix(bytes + 1);
+    for (size_t at = sizeof(uint64_t); at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, hello + at, sizeof word);
+        chain = sv_digest_mix(chain ^ word) + at;
+    }
+    return chain;
+}
+
+bool sv_commit_hello_is_whole(const selvage_comm_t *comm, const sv_peer_t *peer, size_t bytes)
+{
+    const sv_hello_head_t *head = (const sv_hello_head_t *)(const void *)peer->hello_in;
+    return bytes == peer->hello_in_bytes && bytes >= sizeof *head && head->check == check_of(peer->hello_in, bytes) &&
+           head->kind == SV_HELLO_KIND && head->source == (uint32_t)peer->rank &&
+           head->destination == (uint32_t)comm->wire->rank && head->nonce == comm->nonce &&
+           head->commit == comm->commits;
+}
+
+static selvage_status_t send_descriptors(selvage_comm_t *comm, sv_peer_t *peer)
+{
+    return sv_wire_send(comm->wire, SV_WIRE_SETUP, peer->hello_out, peer->hello_out_bytes, peer->rank,
+                        sv_commit_setup_tag(comm, comm->commits), &peer->hello_out_request);
+}
+
+static sv_wire_control_t announce_hello(const selvage_comm_t *comm, const sv_peer_t *peer)
+{
+    return (sv_wire_control_t){.word = {SV_CONTROL_HELLO, comm->commits, peer->hello_out_bytes}};
+}
+
 static selvage_status_t send_hello(selvage_exchange_t *x, sv_peer_t *peer)
 {
     selvage_comm_t *comm = x->comm;
@@ -180,11 +245,28 @@ static selvage_status_t send_hello(selvage_exchange_t *x, sv_peer_t *peer)
     fill_head(x, peer, (sv_hello_head_t *)(void *)peer->hello_out);
     write_sends(x, peer);
     write_recvs(x, peer);
-    SV_TRY(sv_wire_send(comm->wire, SV_WIRE_SETUP, peer->hello_out, peer->hello_out_bytes, peer->rank,
-                        sv_commit_setup_tag(comm, comm->commits), &peer->hello_out_request));
+    uint64_t check = check_of(peer->hello_out, peer->hello_out_bytes);
+    memcpy(peer->hello_out, &check, sizeof check);
+    SV_TRY(send_descriptors(comm, peer));
     peer->hello_sent = true;
-    sv_wire_control_t message = {.word = {SV_CONTROL_HELLO, comm->commits, peer->hello_out_bytes}};
+    sv_wire_control_t message = announce_hello(comm, peer);
     return sv_control_send_patiently(comm, peer->rank, &message);
+}
+
+/* Descriptors are kept until the commit ends, so that they can be sent again. */
+selvage_status_t sv_commit_receive_again(selvage_comm_t *comm, int source, uint64_t commit)
+{
+    selvage_exchange_t *x = comm->committing;
+    sv_peer_t *peer = x && commit == comm->commits ? sv_exchange_peer(x, source) : NULL;
+    if (!peer || !peer->hello_sent || !peer->hello_out)
+        return SELVAGE_SUCCESS;
+    if (!peer->setup_sent) {
+        selvage_status_t status = sv_wire_test(comm->wire, &peer->hello_out_request, NULL);
+        if (status != SELVAGE_SUCCESS) /* it is on its way still */
+            return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
+    }
+    peer->setup_sent = false;
+    return send_descriptors(comm, peer);
 }
 
 static selvage_status_t send_hellos(selvage_exchange_t *x)
@@ -208,9 +290,22 @@ static const sv_peer_t *unacked_peer(const selvage_exchange_t *x)
     return NULL;
 }
 
+/* Hellos that nobody has answered are said again: they, or the answers, were lost. */
+static void repeat_hellos(const selvage_exchange_t *x)
+{
+    for (const sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
+        const sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        sv_wire_control_t message = announce_hello(x->comm, peer);
+        if (peer->hello_sent && !peer->hello_acked)
+            (void)sv_wire_control_send(x->comm->wire, peer->rank, &message);
+    }
+}
+
 static selvage_status_t await_acks(selvage_exchange_t *x)
 {
     sv_patience_t patience;
+    uint64_t repeat_ns = sv_clock_ns() + FIRST_REPEAT_NS;
+    unsigned repeats = 0;
     sv_patience_begin(&patience, x->comm, x->comm->timeout_s);
     for (const sv_peer_t *peer; (peer = unacked_peer(x)) != NULL && !sv_agree_is_lost(x->comm);) {
         selvage_status_t status = sv_patience_poll(&patience);
@@ -218,6 +313,10 @@ static selvage_status_t await_acks(selvage_exchange_t *x)
             return sv_error(status, "selvage_exchange_commit: rank %d has not answered for %g s: it did not commit",
                             peer->rank, x->comm->timeout_s);
         SV_TRY(status);
+        if (repeats < REPEATS_MAX && sv_clock_ns() > repeat_ns) {
+            repeat_hellos(x);
+            repeat_ns = sv_clock_ns() + (FIRST_REPEAT_NS << ++repeats);
+        }
     }
     return SELVAGE_SUCCESS;
 }
@@ -238,6 +337,26 @@ selvage_status_t sv_commit_hello(selvage_exchange_t *x, selvage_status_t status)
                     x->create_number, status, &unused, x->comm->timeout_s);
 }
 
+static void ask_again(selvage_comm_t *comm, sv_peer_t *peer)
+{
+    sv_wire_control_t message = {.word = {SV_CONTROL_AGAIN, comm->commits}};
+    if (peer->asked_again < REPEATS_MAX)
+        (void)sv_wire_control_send(comm->wire, peer->rank, &message);
+    peer->asked_again += peer->asked_again < REPEATS_MAX;
+    peer->ask_again_ns = sv_clock_ns() + (FIRST_REPEAT_NS << peer->asked_again);
+}
+
+static selvage_status_t ask_after_damage(selvage_comm_t *comm, sv_peer_t *peer)
+{
+    if (peer->asked_again >= REPEATS_MAX)
+        return sv_error(SELVAGE_ERR_CHECKSUM, "selvage_exchange_commit: the packet list from rank %d came damaged, and "
+                        "again after it was asked for %u times", peer->rank, peer->asked_again);
+    SV_TRY(sv_wire_recv(comm->wire, SV_WIRE_SETUP, peer->hello_in, peer->hello_in_bytes, peer->rank,
+                        sv_commit_setup_tag(comm, comm->commits), &peer->hello_in_request));
+    ask_again(comm, peer);
+    return SELVAGE_SUCCESS;
+}
+
 /* Tests the two set-up messages of a peer; true when both are through. */
 static selvage_status_t test_peer(selvage_exchange_t *x, sv_peer_t *peer, bool *through)
 {
@@ -250,10 +369,14 @@ static selvage_status_t test_peer(selvage_exchange_t *x, sv_peer_t *peer, bool *
             return status;
     }
     if (peer->hello_known && !peer->setup_received) {
-        selvage_status_t status = sv_wire_test(wire, &peer->hello_in_request, NULL);
-        peer->setup_received = status == SELVAGE_SUCCESS;
+        size_t bytes = 0;
+        selvage_status_t status = sv_wire_test(wire, &peer->hello_in_request, &bytes);
         if (status < 0)
             return status;
+        if (status == SELVAGE_SUCCESS && !(peer->setup_received = sv_commit_hello_is_whole(x->comm, peer, bytes)))
+            SV_TRY(ask_after_damage(x->comm, peer));
+        else if (status == SELVAGE_IN_PROGRESS && sv_clock_ns() > peer->ask_again_ns)
+            ask_again(x->comm, peer);
     }
     *through = (!peer->hello_sent || peer->setup_sent) && (!peer->hello_known || peer->setup_received);
     return SELVAGE_SUCCESS;

@@ -98,6 +98,21 @@ static void join_recv(const entry_t *ours, const entry_t *theirs)
     record_identity(&recv->p, false);
 }
 
+/* What a receiver may say of how a packet travels; what it says of memory is bounded once that is mapped. */
+static selvage_status_t bound_way(const sv_peer_t *peer, const entry_t *ours, const entry_t *theirs)
+{
+    const sv_wire_t *wire = ((const sv_send_t *)ours->packet)->p.x->comm->wire;
+    const sv_hello_recv_t *recv = theirs->descriptor;
+    bool own = peer->rank == wire->rank, direct = recv->route == SELVAGE_ROUTE_DIRECT;
+    bool route = recv->route >= SELVAGE_ROUTE_SELF && recv->route <= SELVAGE_ROUTE_DIRECT &&
+                 (recv->route != SELVAGE_ROUTE_SELF || own);
+    bool tags = recv->wire_tag <= (uint32_t)wire->tag_max && (!direct || recv->record_tag <= (uint32_t)wire->tag_max);
+    if (!route || !tags || recv->direct > 1 || recv->kernel_copy > 1)
+        return sv_error(SELVAGE_ERR_MISMATCH, "receive %u of rank %d asks for a route that there is not", theirs->order,
+                        peer->rank);
+    return SELVAGE_SUCCESS;
+}
+
 static selvage_status_t complain_single(const sv_peer_t *peer, const entry_t *ours, const entry_t *theirs,
                                         const char *our_kind, const char *their_kind)
 {
@@ -123,6 +138,8 @@ static selvage_status_t join_lists(const sv_peer_t *peer, entry_t *ours, uint32_
             return sv_error(SELVAGE_ERR_MISMATCH, "bytes of %s %u (tag %u) is %llu here and %llu in %s %u of rank %d",
                             our_kind, ours[i].order, ours[i].tag, (unsigned long long)ours[i].bytes,
                             (unsigned long long)theirs[i].bytes, their_kind, theirs[i].order, peer->rank);
+        if (we_send)
+            SV_TRY(bound_way(peer, &ours[i], &theirs[i]));
         if (we_send)
             join_send(&ours[i], &theirs[i]);
         else

@@ -112,7 +112,7 @@ static selvage_status_t make_probe(const step_t *step, sv_peer_t *peer)
 static selvage_status_t send_message(const step_t *step, sv_peer_t *peer, int number, const void *buf, size_t bytes)
 {
     selvage_comm_t *comm = step->x->comm;
-    SV_TRY(sv_wire_send(comm->wire, SV_WIRE_SETUP, buf, bytes, peer->rank, sv_commit_setup_tag(comm, comm->commits),
+    SV_TRY(sv_wire_send(comm->wire, SV_WIRE_SETUP, buf, bytes, peer->rank, sv_commit_probe_tag(comm, comm->commits),
                         &peer->probe->send[number]));
     peer->probe->sending[number] = true;
     return SELVAGE_SUCCESS;
@@ -121,7 +121,7 @@ static selvage_status_t send_message(const step_t *step, sv_peer_t *peer, int nu
 static selvage_status_t post_message(const step_t *step, sv_peer_t *peer, int number, void *buf, size_t bytes)
 {
     selvage_comm_t *comm = step->x->comm;
-    SV_TRY(sv_wire_recv(comm->wire, SV_WIRE_SETUP, buf, bytes, peer->rank, sv_commit_setup_tag(comm, comm->commits),
+    SV_TRY(sv_wire_recv(comm->wire, SV_WIRE_SETUP, buf, bytes, peer->rank, sv_commit_probe_tag(comm, comm->commits),
                         &peer->probe->recv[number]));
     peer->probe->receiving[number] = true;
     return SELVAGE_SUCCESS;
@@ -195,13 +195,32 @@ static selvage_status_t launch_verify(const step_t *step, sv_peer_t *peer)
     return SELVAGE_SUCCESS;
 }
 
+/* Both ends must come to the same decision, so the word must be one of two, and of this pair and commit. */
+static uint64_t found_word(const selvage_exchange_t *x, int source, int destination, bool good)
+{
+    return sv_digest_mix(sv_digest_mix(x->id + good) + ((uint64_t)(uint32_t)source << 32 | (uint32_t)destination)) | 1;
+}
+
+static selvage_status_t judge_found(const step_t *step, sv_peer_t *peer)
+{
+    const selvage_exchange_t *x = step->x;
+    const int own = x->comm->wire->rank;
+    uint64_t word = peer->probe->words->good_there;
+    peer->direct_proved = word == found_word(x, peer->rank, own, true) &&
+                          peer->probe->words->good_here == found_word(x, own, peer->rank, true);
+    if (word != found_word(x, peer->rank, own, true) && word != found_word(x, peer->rank, own, false))
+        return sv_error(SELVAGE_ERR_CHECKSUM, "selvage_exchange_commit: what rank %d says of its probe came damaged",
+                        peer->rank);
+    return SELVAGE_SUCCESS;
+}
+
 static selvage_status_t tell_found(const step_t *step, sv_peer_t *peer)
 {
     sv_direct_probe_t *probe = peer->probe;
     bool good = is_through(probe) && !probe->damaged;
     for (int i = 0; i < PROBES; i++)
         good &= probe->words->result[i].verified != 0;
-    probe->words->good_here = good;
+    probe->words->good_here = found_word(step->x, step->x->comm->wire->rank, peer->rank, good);
     return send_message(step, peer, FOUND, &probe->words->good_here, sizeof probe->words->good_here);
 }
 
@@ -269,6 +288,8 @@ static selvage_status_t probe_all(step_t *step)
     SV_TRY(SV_DEVICE_CALL(comm->dev, stream_sync, step->stream));
     SV_TRY(for_each_probed(step, tell_found));
     status = complete(step, FOUND, MESSAGES, comm->timeout_s);
+    if (status == SELVAGE_SUCCESS)
+        return for_each_probed(step, judge_found);
     return status == SELVAGE_ERR_TIMEOUT
                ? sv_error(status, "selvage_exchange_commit: a peer has not said for %g s whether direct packets "
                           "arrive there", comm->timeout_s)
@@ -312,8 +333,6 @@ static void forget_probes(step_t *step)
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
         if (!peer->probe)
             continue;
-        const probe_words_t *words = peer->probe->words;
-        peer->direct_proved = words && words->good_here && words->good_there;
         bool quiet = end_messages(step->x->comm->wire, peer->probe);
         if (quiet && peer->probe->memory)
             SV_DEVICE_CALL(dev, free, peer->probe->memory);

@@ -42,7 +42,17 @@ enum { SV_AGREE_VALUES = 4, SV_AGREE_ROUNDS = 32, SV_COMM_TAGS = 1 << 16 };
 typedef struct sv_agree_inbox {
     bool valid[2][SV_AGREE_ROUNDS];
     uint64_t value[2][SV_AGREE_ROUNDS][SV_AGREE_VALUES];
+    int consumed;                  /* rounds of the agreement under way that were heard: their repeats say nothing */
 } sv_agree_inbox_t;
+
+/* What this rank has said in the agreement under way, until it is acknowledged. */
+typedef struct sv_agree_outbox {
+    uint64_t value[SV_AGREE_ROUNDS][SV_AGREE_VALUES];
+    uint64_t sequence;
+    uint32_t open;                 /* a bit for each round that is not acknowledged */
+    unsigned repeats;              /* so far */
+    uint64_t repeat_ns;            /* when to say it again */
+} sv_agree_outbox_t;
 
 /* A hello that came before this rank called commit; see commit_hello.c. */
 typedef struct sv_early_hello {
@@ -91,6 +101,7 @@ struct selvage_comm {
     pthread_mutex_t messages_lock;              /* for making it */
     _Atomic uintptr_t exchange_thread;          /* who started an exchange last: its binding's address */
     sv_agree_inbox_t agree;
+    sv_agree_outbox_t agree_out;
     uint64_t agreements;           /* collective calls agreed on so far: their sequence number */
     uint64_t nonce;                /* agreed at creation; exchange ids are made from it */
     uint64_t creates, commits;     /* exchanges created so far; number of the last commit */

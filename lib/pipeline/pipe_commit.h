@@ -26,11 +26,15 @@
 
 #include "pipeline/pipe_exchange.h"
 
-enum { SV_HELLO_VERSION = 3 };
+enum { SV_HELLO_VERSION = 4, SV_HELLO_KIND = 0x4f4c4c48 };
 
 /* First part of a hello on the set-up channel; nsends sv_hello_send_t and nrecvs sv_hello_recv_t follow. */
 typedef struct sv_hello_head {
-    uint32_t version, policy;
+    uint64_t check;              /* of all that follows, and of its length */
+    uint32_t kind, version;
+    uint32_t source, destination;
+    uint64_t nonce, commit;      /* the communicator's and the commit's */
+    uint32_t policy, reserved;
     uint32_t nsends, nrecvs;
     uint64_t create_number;
     uint64_t has_segment;
@@ -71,6 +75,14 @@ typedef struct sv_hello_recv {
 /* Messages that concern commits; see pipe_control.h. */
 selvage_status_t sv_commit_receive_hello(selvage_comm_t *comm, int source, uint64_t commit, uint64_t bytes);
 void sv_commit_receive_ack(selvage_comm_t *comm, int source, uint64_t commit);
+selvage_status_t sv_commit_receive_again(selvage_comm_t *comm, int source, uint64_t commit);
+
+/* Whether a received hello is whole and meant for this commit. */
+bool sv_commit_hello_is_whole(const selvage_comm_t *comm, const sv_peer_t *peer, size_t bytes);
+/* Bounds everything that a hello says of memory, before any of it is used. */
+selvage_status_t sv_commit_bound_segment(const selvage_exchange_t *x, const sv_peer_t *peer);
+selvage_status_t sv_commit_bound_send(const sv_send_t *send);
+selvage_status_t sv_commit_bound_recv(const sv_recv_t *recv);
 
 /* The steps, in order. */
 selvage_status_t sv_commit_plan(selvage_exchange_t *x);
@@ -109,8 +121,9 @@ selvage_status_t sv_commit_probe_pairs(selvage_exchange_t *x);
 /* Whether this rank may hand memory of its device to the wire at all; and what the peer said of itself. */
 bool sv_commit_direct_is_able(const selvage_comm_t *comm);
 bool sv_commit_peer_is_able(const sv_peer_t *peer);
-/* The tag of the set-up channel that belongs to a commit. */
+/* The tags of the set-up channel that belong to a commit: of hellos, which may come twice, and of probes. */
 int sv_commit_setup_tag(const selvage_comm_t *comm, uint64_t commit);
+int sv_commit_probe_tag(const selvage_comm_t *comm, uint64_t commit);
 /* Cuts a packet into segments and slots according to its route. */
 void sv_commit_cut(sv_packet_t *p);
 /* Whether kernels move it, in batches; the receiver decides, but on the staged route each end for itself. */

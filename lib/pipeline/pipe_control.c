@@ -62,8 +62,13 @@ static selvage_status_t dispatch(selvage_comm_t *comm, int source, const sv_wire
 {
     switch ((sv_control_type_t)message->word[0]) {
     case SV_CONTROL_AGREE:
-        sv_agree_receive(comm, message);
+        sv_agree_receive(comm, source, message);
         return SELVAGE_SUCCESS;
+    case SV_CONTROL_HEARD:
+        sv_agree_heard(comm, source, message);
+        return SELVAGE_SUCCESS;
+    case SV_CONTROL_AGAIN:
+        return sv_commit_receive_again(comm, source, message->word[1]);
     case SV_CONTROL_HELLO:
         return sv_commit_receive_hello(comm, source, message->word[1], message->word[2]);
     case SV_CONTROL_ACK:
@@ -94,6 +99,18 @@ selvage_status_t sv_control_poll(selvage_comm_t *comm, bool *moved_out)
         SV_TRY(dispatch(comm, source, &message));
     }
     return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_control_status(uint64_t key)
+{
+    switch (-(int)(key & 0xff)) {
+#define KNOWN_CASE(name, number, text) case number:
+        SELVAGE_STATUS_TABLE(KNOWN_CASE)
+#undef KNOWN_CASE
+        return (key & 0xff) ? (selvage_status_t) - (int)(key & 0xff) : SELVAGE_ERR_INTERNAL;
+    default:
+        return SELVAGE_ERR_INTERNAL;
+    }
 }
 
 selvage_status_t sv_control_send_patiently(selvage_comm_t *comm, int peer, const sv_wire_control_t *message)

@@ -10,8 +10,11 @@
  *   ASK      exchange    epoch     index    attempt   reason              send this packet again
  *   QUERY    exchange    epoch                                            is my verdict still coming?
  *   FAIL     exchange    epoch     status   index     expected  found     it is lost here from this epoch on
+ *   HEARD    sequence    round                                            an AGREE came; it is repeated until then
+ *   AGAIN    commit                                                       send the descriptors of your hello again
  *
- * A lost or damaged one does no harm after commit: verdicts are asked for by QUERY, packets by ASK, both repeated.
+ * A lost or damaged one does no harm: AGREE and HELLO are repeated until HEARD and ACK, a few times and at growing
+ * intervals, and every repeat is acknowledged; verdicts are asked for by QUERY, packets by ASK, both repeated.
  */
 #ifndef SV_PIPE_CONTROL_H
 #define SV_PIPE_CONTROL_H
@@ -25,7 +28,9 @@ typedef enum sv_control_type {
     SV_CONTROL_VERDICT,
     SV_CONTROL_ASK,
     SV_CONTROL_QUERY,
-    SV_CONTROL_FAIL
+    SV_CONTROL_FAIL,
+    SV_CONTROL_HEARD,
+    SV_CONTROL_AGAIN
 } sv_control_type_t;
 
 /* Receives what there is and hands it to whom it concerns; *moved_out tells whether there was any. */
@@ -33,6 +38,9 @@ selvage_status_t sv_control_poll(selvage_comm_t *comm, bool *moved_out);
 
 /* Sends one message, polling while there is no room, for the deadline at most: set-up only. */
 selvage_status_t sv_control_send_patiently(selvage_comm_t *comm, int peer, const sv_wire_control_t *message);
+
+/* The error that the low byte of a word says, as its negative; ERR_INTERNAL if there is no such error. */
+selvage_status_t sv_control_status(uint64_t key);
 
 /*
  * Agreement of all ranks: afterwards value[i] is the minimum over the ranks of what each gave, on every rank. what
@@ -51,7 +59,8 @@ void sv_agree_give_up(selvage_comm_t *comm, selvage_status_t status);
 bool sv_agree_is_lost(const selvage_comm_t *comm);
 selvage_status_t sv_agree_loss(const selvage_comm_t *comm);
 
-/* A received AGREE message. */
-void sv_agree_receive(selvage_comm_t *comm, const sv_wire_control_t *message);
+/* A received AGREE message, which is acknowledged in any case; and an acknowledgement. */
+void sv_agree_receive(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
+void sv_agree_heard(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
 
 #endif

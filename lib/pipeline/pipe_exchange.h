@@ -249,6 +249,8 @@ typedef struct sv_peer {
     uint8_t *hello_out, *hello_in; /* descriptor messages; freed after commit */
     size_t hello_out_bytes, hello_in_bytes;
     sv_wire_request_t hello_out_request, hello_in_request;
+    unsigned asked_again;          /* for its descriptors, which came damaged or not at all */
+    uint64_t ask_again_ns;         /* when to ask next */
     uint32_t nsends, nrecvs;       /* packets to it and from it */
     sv_shared_segment_t segment;   /* its segment, mapped here */
     bool segment_open;

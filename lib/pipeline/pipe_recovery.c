@@ -274,7 +274,7 @@ void sv_recovery_peer_failed(selvage_exchange_t *x, int source, const sv_wire_co
     if (sv_exchange_state(x) == SV_EXCHANGE_POISONED)
         return;
     const uint64_t *word = message->word;
-    selvage_status_t theirs = (selvage_status_t) - (int)(word[3] & 0xff), status = SELVAGE_ERR_PEER;
+    selvage_status_t theirs = sv_control_status(word[3]), status = SELVAGE_ERR_PEER;
     if (word[2] > x->epoch) {
         lose_later(x, source, word[2], theirs);
         return;
