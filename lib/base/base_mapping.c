@@ -251,6 +251,18 @@ selvage_status_t sv_mapping_open(const sv_mapping_handle_t *handle, sv_mapping_t
     return SELVAGE_SUCCESS;
 }
 
+void sv_mapping_shut(sv_mapping_t *mapping)
+{
+    mapping_ticket_t ticket;
+    if (!mapping->base || !mapping->owned || mapping->fd < 0)
+        return;
+    memcpy(&ticket, mapping->handle.bytes, sizeof ticket);
+    if (ticket.path[0])
+        unlink(ticket.path);
+    close(mapping->fd);
+    mapping->fd = -1;
+}
+
 void sv_mapping_close(sv_mapping_t *mapping)
 {
     if (!mapping || !mapping->base)
@@ -259,9 +271,7 @@ void sv_mapping_close(sv_mapping_t *mapping)
         mapping_ticket_t ticket;
         memcpy(&ticket, mapping->handle.bytes, sizeof ticket);
         registry_remove(ticket.nonce);
-        if (ticket.path[0])
-            unlink(ticket.path);
-        close(mapping->fd);
+        sv_mapping_shut(mapping);
     }
     if (!mapping->borrowed)
         munmap(mapping->base, mapping->bytes);

@@ -23,7 +23,7 @@ typedef struct sv_mapping_handle {
 typedef struct sv_mapping {
     void *base;               /* page aligned, zeroed when created */
     size_t bytes;             /* rounded up to pages */
-    int fd;                   /* creator's descriptor; -1 in a process that opened */
+    int fd;                   /* creator's descriptor; -1 in a process that opened, and once it is shut */
     int owned;                /* this process created it */
     int borrowed;             /* opened in the creating process: base is the creator's own */
     sv_mapping_handle_t handle;
@@ -35,6 +35,9 @@ selvage_status_t sv_mapping_create(size_t bytes, sv_mapping_t *mapping_out);
 /* Maps a handle of another process; in the creating process gives the creator's address. SELVAGE_ERR_SYSTEM if the
    memory is gone or out of reach. Partner: sv_mapping_close(). */
 selvage_status_t sv_mapping_open(const sv_mapping_handle_t *handle, sv_mapping_t *mapping_out);
+
+/* No other process can open it from now on: gives back the creator's descriptor. The mappings that there are stay. */
+void sv_mapping_shut(sv_mapping_t *mapping);
 
 /* Unmaps; frees if owned. Accepts a zeroed struct. */
 void sv_mapping_close(sv_mapping_t *mapping);

@@ -58,7 +58,7 @@ static selvage_status_t open_segment(selvage_exchange_t *x, sv_peer_t *peer)
     if (!head->has_segment)
         return sv_error(SELVAGE_ERR_SYSTEM, "rank %d has no segment to map", peer->rank);
     SV_TRY(sv_shared_open(x->comm->dev, &head->segment, head->token, &peer->segment));
-    selvage_status_t status = sv_commit_bound_segment(x, peer);
+    selvage_status_t status = sv_commit_bound_segment(peer);
     if (status != SELVAGE_SUCCESS)
         sv_shared_close(&peer->segment);
     peer->segment_open = status == SELVAGE_SUCCESS;

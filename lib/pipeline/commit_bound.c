@@ -21,15 +21,15 @@ static bool lies_inside(const sv_shared_segment_t *segment, uint64_t offset, uin
     return bytes <= room && offset <= room - bytes && offset % sizeof(uint64_t) == 0;
 }
 
-selvage_status_t sv_commit_bound_segment(const selvage_exchange_t *x, const sv_peer_t *peer)
+selvage_status_t sv_commit_bound_segment(const sv_peer_t *peer)
 {
     const sv_hello_head_t *head = (const sv_hello_head_t *)(const void *)peer->hello_in;
-    (void)x;
-    return lies_inside(&peer->segment, head->answer_offset, sizeof(uint64_t)) ? SELVAGE_SUCCESS
-                                                                              : complain(peer, "the place of the answer");
+    if (!lies_inside(&peer->segment, head->answer_offset, sizeof(uint64_t)))
+        return complain(peer, "the place of the answer");
+    return SELVAGE_SUCCESS;
 }
 
-/* A packet to the rank itself goes into a buffer that this exchange declared, and beside it only where this rank said. */
+/* A packet to the rank itself goes into a buffer that this exchange declared, its words where this rank said. */
 static bool is_own_receive(const sv_send_t *send)
 {
     const selvage_exchange_t *x = send->p.x;

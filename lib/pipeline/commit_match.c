@@ -106,7 +106,9 @@ static selvage_status_t bound_way(const sv_peer_t *peer, const entry_t *ours, co
     bool own = peer->rank == wire->rank, direct = recv->route == SELVAGE_ROUTE_DIRECT;
     bool route = recv->route >= SELVAGE_ROUTE_SELF && recv->route <= SELVAGE_ROUTE_DIRECT &&
                  (recv->route != SELVAGE_ROUTE_SELF || own);
-    bool tags = recv->wire_tag <= (uint32_t)wire->tag_max && (!direct || recv->record_tag <= (uint32_t)wire->tag_max);
+    bool messaged = sv_route_is_messaged((selvage_route_t)recv->route);
+    bool tags = (!messaged || recv->wire_tag <= (uint32_t)wire->tag_max) &&
+                (!direct || recv->record_tag <= (uint32_t)wire->tag_max);
     if (!route || !tags || recv->direct > 1 || recv->kernel_copy > 1)
         return sv_error(SELVAGE_ERR_MISMATCH, "receive %u of rank %d asks for a route that there is not", theirs->order,
                         peer->rank);

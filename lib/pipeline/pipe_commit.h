@@ -80,7 +80,7 @@ selvage_status_t sv_commit_receive_again(selvage_comm_t *comm, int source, uint6
 /* Whether a received hello is whole and meant for this commit. */
 bool sv_commit_hello_is_whole(const selvage_comm_t *comm, const sv_peer_t *peer, size_t bytes);
 /* Bounds everything that a hello says of memory, before any of it is used. */
-selvage_status_t sv_commit_bound_segment(const selvage_exchange_t *x, const sv_peer_t *peer);
+selvage_status_t sv_commit_bound_segment(const sv_peer_t *peer);
 selvage_status_t sv_commit_bound_send(const sv_send_t *send);
 selvage_status_t sv_commit_bound_recv(const sv_recv_t *recv);
 

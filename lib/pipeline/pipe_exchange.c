@@ -374,6 +374,7 @@ selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
         return status;
     }
     x->committed = true;
+    sv_mapping_shut(&x->segment.mapping); /* all who will map it have: a descriptor less for each live exchange */
     count_memory(x, 1);
     sv_trace_add(&comm->trace, &(sv_trace_record_t){.begin_ns = begin_ns, .end_ns = sv_clock_ns(), .packet = UINT32_MAX,
                                                     .peer = -1, .kind = SV_TRACE_COMMIT, .exchange = (uint32_t)x->id});

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Many exchanges alive at once, with few descriptors: none may cost one. One rank; the limit is set by the test itself.
+ * Then as many are made again, to see that destroying gives everything back.
+ */
+#include <mpi.h>
+#include <stdint.h>
+#include <sys/resource.h>
+
+#include "check.h"
+#include <selvage.h>
+
+enum { BYTES = 256, DESCRIPTORS = 256, MANY = 1500 };
+
+static selvage_exchange_t *make_one(selvage_comm_t *comm, uint8_t *memory)
+{
+    selvage_exchange_t *x = NULL;
+    uint32_t index;
+    CHECK(selvage_exchange_create(comm, NULL, &x) == SELVAGE_SUCCESS);
+    CHECK(selvage_exchange_add_send(x, memory, BYTES, 0, 1, &index) == SELVAGE_SUCCESS);
+    CHECK(selvage_exchange_add_recv(x, memory + BYTES, BYTES, 0, 1, &index) == SELVAGE_SUCCESS);
+    CHECK(selvage_exchange_commit(x) == SELVAGE_SUCCESS);
+    return x;
+}
+
+static void make_many(selvage_comm_t *comm, uint8_t *memory, selvage_exchange_t **x)
+{
+    for (int i = 0; i < MANY; i++)
+        x[i] = make_one(comm, memory);
+    for (int i = 0; i < MANY; i++)
+        selvage_exchange_destroy(x[i]);
+}
+
+int main(int argc, char **argv)
+{
+    static selvage_exchange_t *x[MANY];
+    struct rlimit limit = {DESCRIPTORS, DESCRIPTORS};
+    selvage_comm_t *comm = NULL;
+    void *memory = NULL;
+    MPI_Init(&argc, &argv);
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK(selvage_comm_create(MPI_COMM_SELF, NULL, &comm) == SELVAGE_SUCCESS);
+    selvage_device_t *device = selvage_comm_device(comm);
+    CHECK(selvage_device_malloc(device, 2 * BYTES, &memory) == SELVAGE_SUCCESS);
+    make_many(comm, memory, x);
+    make_many(comm, memory, x);
+    selvage_device_free(device, memory);
+    selvage_comm_destroy(comm);
+    MPI_Finalize();
+    return check_report("test_exchange_many");
+}
