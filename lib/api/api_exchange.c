@@ -79,7 +79,8 @@ selvage_status_t sv_api_check_packet(const char *call, const selvage_exchange_t 
     if (sv_exchange_state(ex) != SV_EXCHANGE_BUILDING)
         return sv_error(SELVAGE_ERR_STATE, "%s: the exchange is committed already", call);
     if (peer < 0 || peer >= size)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: peer is %d; wanted 0..%d", call, peer, size - 1);
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: peer is %d; wanted 0..%d (no transfer, as with MPI_PROC_NULL, is "
+                        "a packet that is not added)", call, peer, size - 1);
     if (tag < 0)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: tag is %d; wanted 0..2147483647", call, tag);
     if (!buf && bytes)
