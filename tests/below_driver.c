@@ -5,8 +5,8 @@
  * hurt. Every byte received is compared, and so is memory before and after it. A pass is good if each rank has right
  * data, or an error whose text names a rank; it must end in time. Several sweeps share the passes' cost of starting.
  *
- * Usage: below_driver exchange|messages|collectives ROUTE CLASS[,...] KIND[,...] [STRIDE [FIRST]]: of each class,
- * every STRIDE-th message beginning with the FIRST. Output: a line per class that was hit and kind, and a total, by
+ * Usage: below_driver exchange|messages|collectives ROUTE CLASS[,...] KIND[,...] [each|turns [STRIDE]]: of each class,
+ * every STRIDE-th message, by each kind, or by one of them in turn. Output: a line per class that was hit and kind, and a total, by
  * rank 0; a line per pass that was not good. Exit status 0 if all were.
  */
 #ifndef _GNU_SOURCE
@@ -76,6 +76,15 @@ static void tell_hanging(int signal)
     _exit(3);
 }
 
+static bool names_a_rank(const char *text)
+{
+    int rank;
+    for (const char *at = strstr(text, "rank"); at; at = strstr(at + 1, "rank"))
+        if (sscanf(at, "rank %d", &rank) == 1 || sscanf(at, "ranks %d", &rank) == 1)
+            return true;
+    return false;
+}
+
 /* Keeps the first error; true if the pass may go on. */
 static bool is_fine(below_run_t *run, const char *what, selvage_status_t status)
 {
@@ -84,7 +93,7 @@ static bool is_fine(below_run_t *run, const char *what, selvage_status_t status)
     if (!run->failed) {
         snprintf(run->text, sizeof run->text, "%s: %s: %s", what, selvage_status_name(status), selvage_error_detail());
         run->outcome[ERRORS] = 1;
-        run->outcome[UNNAMED] = !strstr(run->text, "rank ");
+        run->outcome[UNNAMED] = !names_a_rank(run->text);
     }
     run->failed = true;
     return false;
@@ -354,14 +363,30 @@ static bool hurt_one(below_run_t *run, below_sweep_t *sweep, const char *class, 
     return run->injected != 0;
 }
 
-static void sweep_class(below_run_t *run, below_sweep_t *sweep, const char *class, const char *kinds, long stride,
-                        long first)
+static const char *next_kind(const char *at, char *kind)
+{
+    snprintf(kind, BELOW_NAME_BYTES, "%.*s", (int)strcspn(at, ","), at);
+    at += strcspn(at, ",");
+    return at + (*at == ',');
+}
+
+/* Each kind on each message, or where they take turns, one of them. */
+static void sweep_class(below_run_t *run, below_sweep_t *sweep, const char *class, const char *kinds, bool turns,
+                        long stride)
 {
     char kind[BELOW_NAME_BYTES];
-    for (const char *at = kinds; *at; at += strcspn(at, ","), at += *at == ',') {
-        snprintf(kind, sizeof kind, "%.*s", (int)strcspn(at, ","), at);
+    const char *at = kinds;
+    for (int rank = 0; turns && rank < run->size; rank++) {
+        bool more = true;
+        for (long nth = 1 + rank; nth < NTH_MAX && more; nth += stride) {
+            at = next_kind(*at ? at : kinds, kind);
+            more = hurt_one(run, sweep, class, kind, rank, nth);
+        }
+    }
+    while (!turns && *at) {
+        at = next_kind(at, kind);
         for (int rank = 0; rank < run->size; rank++)
-            for (long nth = first; nth < NTH_MAX && hurt_one(run, sweep, class, kind, rank, nth);)
+            for (long nth = 1; nth < NTH_MAX && hurt_one(run, sweep, class, kind, rank, nth);)
                 nth += stride;
     }
 }
@@ -416,9 +441,9 @@ int main(int argc, char **argv)
     static below_sweep_t sweep;
     below_run_t run = {.rank = 0};
     char class[BELOW_NAME_BYTES];
-    if (argc < 5) {
+    if (argc < 5 || argc > 7) {
         fprintf(stderr, "usage: below_driver exchange|messages|collectives ROUTE CLASS[,...] KIND[,...] "
-                        "[STRIDE [FIRST]]\n");
+                        "[each|turns [STRIDE]]\n");
         return 2;
     }
     look_up("below_mpi_arm", &below.arm);
@@ -431,7 +456,8 @@ int main(int argc, char **argv)
     sweep.pass = argv[1][0] == 'e' ? pass_exchange : argv[1][0] == 'm' ? pass_messages : pass_collectives;
     for (const char *at = argv[3]; *at; at += strcspn(at, ","), at += *at == ',') {
         snprintf(class, sizeof class, "%.*s", (int)strcspn(at, ","), at);
-        sweep_class(&run, &sweep, class, argv[4], argc > 5 ? atol(argv[5]) : 1, argc > 6 ? atol(argv[6]) : 1);
+        sweep_class(&run, &sweep, class, argv[4], argc > 5 && strcmp(argv[5], "turns") == 0,
+                    argc > 6 ? atol(argv[6]) : 1);
     }
     if (run.rank == 0) {
         snprintf(doing, sizeof doing, "%s %s", argv[1], argv[2]);

@@ -1,0 +1,91 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Faults below Selvage: a library in place of MPI's own names hurts one message after the other, of each kind that
+# Selvage sends: payload, records, control words, set-up and commit, messages, collectives between nodes, the drop-in's
+# announcements. Each pass must end in time, in right data or in an error that names a rank; none silent, none hanging,
+# no crash. BELOW_LONG=yes (make check-long): each message of each class; else every few.
+set -u
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
+top_builddir=$(cd "${top_builddir:-.}" && pwd)
+if [ -n "${SANITIZER:-}" ]; then echo "SKIP: sanitizers want to be loaded first"; exit 77; fi
+[ -n "${MPIRUN:-}" ] || { echo "SKIP: no launcher"; exit 77; }
+driver=$top_builddir/tests/below_driver below=$top_builddir/tests/.libs/below_mpi.so
+[ -x "$driver" ] && [ -e "$below" ] || { echo "SKIP: $driver is not built"; exit 77; }
+case $("$MPIRUN" --version 2>/dev/null) in
+*"Open MPI"*|*OpenRTE*|*PRRTE*) preload="-x LD_PRELOAD=" family=openmpi ;;
+*) preload="-genv LD_PRELOAD " family=other ;;
+esac
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+long=${BELOW_LONG:-no} failed=0 jobs=0
+damage=flip,many,lanes32,lanes64,cut others=swap,drop,double,delay
+export SELVAGE_TIMEOUT_S=${SELVAGE_TIMEOUT_S:-4} SELVAGE_SEGMENT_BYTES=8192 SELVAGE_LOG=none SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}"
+: >"$work/rows"
+
+# sweep WHAT ROUTE CLASSES KINDS STRIDE [VARIABLE=VALUE...]: STRIDE is for the short form
+sweep() {
+    local what=$1 route=$2 classes=$3 kinds=$4 stride=$5 how=turns limit_s=60 status
+    shift 5
+    [ "$long" = no ] || { stride=1; how=each; limit_s=1500; }
+    jobs=$((jobs + 1))
+    env "$@" RUN_MPI_FLAGS="$preload$below" bash "$top_srcdir/scripts/run-mpi" -n 2 -t "$limit_s" "$driver" "$what" \
+        "$route" "$classes" "$kinds" "$how" "$stride" >"$work/out" 2>&1
+    status=$?
+    grep -E "^$what $route: " "$work/out" >>"$work/rows"
+    [ "$status" -ne 0 ] || return 0
+    failed=$((failed + 1))
+    echo "FAIL: status $status: $what $route $classes $kinds, every $stride, $*"
+    grep -E 'NOT GOOD|HANGS|^rank |signal|left behind' "$work/out" | head -n 20 | cut -c 1-300
+}
+
+# One job per fault: a program that knows nothing of it. Its own check says whether the data are right.
+# shellcheck disable=SC2016 # for the script that is written
+printf '#!/bin/bash\nif [ "$1" = --version ]; then exec %q --version; fi\nexec %q %q "$@"\n' "$MPIRUN" \
+    "$top_builddir/tools/selvage-run" "$MPIRUN" >"$work/mpirun"
+chmod +x "$work/mpirun"
+drop_in() { # KIND NTH RANK
+    local status bad=0 hit right=0 ended=0
+    jobs=$((jobs + 1))
+    BELOW_MPI="kind=$1,class=letter,nth=$2,rank=$3,seed=$2" BELOW_MPI_TELL=1 RUN_MPI_FLAGS="$preload$below" \
+        SELVAGE_LOG=error SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96 MPIRUN="$work/mpirun" \
+        "$top_srcdir/scripts/run-mpi" -n 2 -t 40 "$top_builddir/examples/dropin/jacobi" --n 60 --steps 6 \
+        >"$work/out" 2>&1
+    status=$?
+    hit=$(grep -c '^below: .* of letter' "$work/out")
+    if [ "$hit" -eq 0 ]; then return 0; fi
+    if [ "$status" -eq 0 ] && grep -q ': right$' "$work/out"; then right=1
+    elif [ "$status" -ne 124 ] && grep -Eq 'selvage.*rank [0-9]' "$work/out" && ! grep -q 'signal [0-9]' "$work/out" &&
+        ! grep -q 'wrong$' "$work/out"; then ended=1
+    else bad=1; fi
+    echo "drop-in: letter: $1: injected 1, detected $ended, recovered $right, ended with an error $ended, not good $bad" \
+        >>"$work/rows"
+    [ "$bad" -ne 0 ] || return 0
+    failed=$((failed + 1))
+    echo "FAIL: status $status: drop-in, $1 of letter $2 of rank $3"
+    grep -vE '^-|^$' "$work/out" | head -n 12 | cut -c 1-300
+}
+
+for route in staged peer shared; do
+    sweep exchange $route control,setup,reduction $damage,$others 2
+done
+sweep exchange staged data $damage,$others 3
+sweep messages default control,setup,mail $damage,$others 5 SELVAGE_RANKS_PER_NODE=1
+sweep messages default control,setup,mail $damage,$others 5
+sweep collectives default control,setup $damage,$others 5 SELVAGE_RANKS_PER_NODE=1
+if [ -x "$top_builddir/examples/dropin/jacobi" ] && [ -r "$top_builddir/.libs/libselvage-mpi.so" ]; then
+    kinds="flip cut drop double" letters=2
+    [ "$long" = no ] || { kinds="flip many lanes32 lanes64 cut drop double swap delay" letters="1 2 3 4 5 6 7"; }
+    for kind in $kinds; do for nth in $letters; do drop_in "$kind" "$nth" 1; done; done
+fi
+
+echo "what route: what was hit: how ($family)"
+awk -F': ' '!/total/ && !/: nothing: / { key = $1 ": " $2 ": " $3; if (!(key in at)) order[++n] = key
+        at[key] = 1; m = split($4, part, ", "); for (i = 1; i <= m; i++) { k = split(part[i], w, " ")
+        sum[key, i] += w[k]; all[i] += w[k] } }
+    END { for (j = 1; j <= n; j++) printf "%s: injected %d, detected %d, recovered %d, ended with an error %d, not good %d\n",
+              order[j], sum[order[j], 1], sum[order[j], 2], sum[order[j], 3], sum[order[j], 4], sum[order[j], 5]
+        printf "total: injected %d, detected %d, recovered %d, ended with an error %d, not good %d\n",
+            all[1], all[2], all[3], all[4], all[5] }' "$work/rows" | { if [ "$long" = no ]; then tail -n 400; else cat; fi; }
+echo "test_below_mpi: $jobs jobs, $failed failed"
+[ "$failed" -eq 0 ]
