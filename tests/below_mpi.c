@@ -3,7 +3,7 @@
  * Preloaded between Selvage and MPI: it has MPI's own names (PMPI_...), counts what Selvage sends by what it is, and
  * hurts some of it, as a network, a driver or a host's memory would, where nothing above can know of it. Messages of
  * the library are known by who calls (all that libselvage sends is its own), announcements of the drop-in by their
- * length and first word; what the program sends is never touched. MPI's inner traffic does not pass here.
+ * length and what repeats in them; what the program sends is never touched. MPI's inner traffic does not pass here.
  *
  * Damage, cuts, swaps, losses and doubles are done where a message is sent, delays where it is received: its request is
  * said to be open for a while longer. What is sent in place of something else is never freed, MPI may still read it.
@@ -30,7 +30,7 @@
 #include "wire/wire_mpi_private.h"
 
 enum { CLASSES_MAX = 64, COMMS_MAX = 256, BUCKETS = 256, PARTS = 2, AGREEMENT = SV_WIRE_MPI_COMMS, LETTER };
-enum { NOT_OURS = -1 };
+enum { NOT_OURS = -1, NOTICE_BYTES = 48 /* a copy of what a letter says */ };
 
 static const char *const kind_names[BELOW_KINDS] = {"flip", "many", "lanes32", "lanes64", "cut",
                                                     "swap", "drop", "double",  "delay"};
@@ -482,7 +482,7 @@ static bool is_ours(bool library, const void *buf, int count, MPI_Datatype type,
                     below_message_t *m)
 {
     MPI_Count each = 0;
-    uint64_t magic;
+    uint64_t number;
     if (peer < 0 || !buf || PMPI_Type_size_x(type, &each) != MPI_SUCCESS)
         return false;
     *m = (below_message_t){.buf = buf, .bytes = (size_t)(each * count), .peer = peer, .tag = tag, .comm = comm};
@@ -494,9 +494,9 @@ static bool is_ours(bool library, const void *buf, int count, MPI_Datatype type,
     }
     if (m->bytes != SV_DROP_LETTER_BYTES)
         return false;
-    memcpy(&magic, buf, sizeof magic);
-    m->channel = LETTER;
-    return magic == BELOW_LETTER_MAGIC;
+    m->channel = LETTER; /* the same notice again and again, beginning with a number that is not zero */
+    memcpy(&number, buf, sizeof number);
+    return number && memcmp(buf, (const char *)buf + NOTICE_BYTES, SV_DROP_LETTER_BYTES - NOTICE_BYTES) == 0;
 }
 
 static void send_behind(const below_fate_t *fate)

@@ -25,8 +25,6 @@ enum { BELOW_FLIP, BELOW_MANY, BELOW_LANES32, BELOW_LANES64, BELOW_CUT, BELOW_SW
        BELOW_DELAY, BELOW_KINDS };
 enum { BELOW_NAME_BYTES = 32 };
 
-#define BELOW_LETTER_MAGIC UINT64_C(0x53564c4554544552) /* the drop-in's announcements begin so */
-
 /* Begins anew: what was armed before is forgotten, and counts begin at 0. */
 void below_mpi_arm(const char *text);
 /* What the program is doing; said with each hit. */
