@@ -24,7 +24,7 @@
 #include "below_mpi.h"
 #include <selvage.h>
 
-enum { GUARD_BYTES = 256, PIECES_MAX = 4, ROWS_MAX = 256, EPOCHS = 3, PASS_LIMIT_S = 60, NTH_MAX = 1000, TEXT_BYTES = 400 };
+enum { GUARD_BYTES = 256, PIECES_MAX = 4, ROWS_MAX = 256, EPOCHS = 3, PASS_LIMIT_S = 45, NTH_MAX = 1000, TEXT_BYTES = 400 };
 enum { GUARD = 0xa5, EMPTY = 0x5a };
 
 /* What a pass came to on a rank; several are added up. */

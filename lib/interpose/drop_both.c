@@ -123,9 +123,16 @@ static int both_apart(const char *name, side_t to, side_t from, MPI_Comm comm, M
     return code == MPI_SUCCESS ? other : code;
 }
 
-static bool goes_apart(const side_t *to, MPI_Comm comm)
+/* Requests end by the deadline that the program's user has set, if an announcement never comes. */
+static bool has_deadline(const side_t *from)
 {
-    return sv_drop_has_taken() || sv_drop_fast_guards() ||
+    return __builtin_expect(sv_drop_settings()->timeout_ns != 0, 0) && from->peer != MPI_PROC_NULL &&
+           sv_drop_fast_is_open() && sv_drop_fast_watches(from->count, from->type, !from->host);
+}
+
+static bool goes_apart(const side_t *to, const side_t *from, MPI_Comm comm)
+{
+    return sv_drop_has_taken() || sv_drop_fast_guards() || has_deadline(from) ||
            (!to->host && sv_drop_fast_may_send(to->count, to->type, to->peer, to->tag, comm));
 }
 
@@ -142,7 +149,7 @@ SV_DROP_EXPORT int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype
     side_t to = {(void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag,
                  sv_drop_is_host_typed(sendbuf, sendcount, sendtype)};
     side_t from = {recvbuf, recvcount, recvtype, source, recvtag, sv_drop_is_host_typed(recvbuf, recvcount, recvtype)};
-    if (goes_apart(&to, comm))
+    if (goes_apart(&to, &from, comm))
         return both_apart("MPI_Sendrecv", to, from, comm, status);
     if (!sv_drop_is_busy() && to.host && from.host && !is_watched(&from))
         return PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,
