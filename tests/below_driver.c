@@ -5,8 +5,8 @@
  * hurt. Every byte received is compared, and so is memory before and after it. A pass is good if each rank has right
  * data, or an error whose text names a rank; it must end in time. Several sweeps share the passes' cost of starting.
  *
- * Usage: below_driver exchange|messages|collectives ROUTE CLASS[,...] KIND[,...] [each|turns [STRIDE]]: of each class,
- * every STRIDE-th message, by each kind, or by one of them in turn. Output: a line per class that was hit and kind, and a total, by
+ * Usage: below_driver exchange|messages|collectives ROUTE CLASS[,...] KIND[,...] [each|turns [STRIDE [SECONDS]]]: of each
+ * class, every STRIDE-th message, by each kind, or by one of them in turn; no new pass after so long. Output: a line per class that was hit and kind, and a total, by
  * rank 0; a line per pass that was not good. Exit status 0 if all were.
  */
 #ifndef _GNU_SOURCE
@@ -28,7 +28,7 @@ enum { GUARD_BYTES = 256, PIECES_MAX = 4, ROWS_MAX = 256, EPOCHS = 3, PASS_LIMIT
 enum { GUARD = 0xa5, EMPTY = 0x5a };
 
 /* What a pass came to on a rank; several are added up. */
-enum { DETECTED, ERRORS, UNNAMED, SILENT, OVERWRITTEN, OUTCOMES };
+enum { DETECTED, ERRORS, UNNAMED, SILENT, OVERWRITTEN, TIRED, OUTCOMES };
 
 typedef struct below_row {
     char class[BELOW_NAME_BYTES], kind[BELOW_NAME_BYTES];
@@ -298,6 +298,8 @@ typedef struct below_sweep {
     void (*pass)(below_run_t *run);
     below_row_t row[ROWS_MAX];
     int nrows, bad, passes;
+    bool tired; /* the time for it is over */
+    double end_s;
 } below_sweep_t;
 
 static below_row_t *row_of(below_sweep_t *sweep, const char *class, const char *kind)
@@ -333,10 +335,12 @@ static void do_pass(below_run_t *run, const below_sweep_t *sweep, const char *te
 static void judge(below_run_t *run, below_sweep_t *sweep, const char *kind, const char *text)
 {
     long sum[OUTCOMES];
+    run->outcome[TIRED] = MPI_Wtime() > sweep->end_s;
     MPI_Allreduce(run->outcome, sum, OUTCOMES, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
     below_row_t *row = row_of(sweep, run->injected ? run->hit : "nothing", kind);
     const bool bad = sum[SILENT] || sum[OVERWRITTEN] || sum[UNNAMED] || (!run->injected && sum[ERRORS]);
     sweep->passes++;
+    sweep->tired = sum[TIRED] != 0;
     sweep->bad += bad;
     row->injected += run->injected != 0;
     row->detected += run->injected && (sum[DETECTED] || sum[ERRORS]);
@@ -351,7 +355,7 @@ static void judge(below_run_t *run, below_sweep_t *sweep, const char *kind, cons
     fflush(stdout);
 }
 
-/* One message is hurt. False: there was none; alike on all ranks. */
+/* One message is hurt. False: there was none, or no time is left; alike on all ranks. */
 static bool hurt_one(below_run_t *run, below_sweep_t *sweep, const char *class, const char *kind, int rank, long nth)
 {
     char text[TEXT_BYTES];
@@ -360,7 +364,7 @@ static bool hurt_one(below_run_t *run, below_sweep_t *sweep, const char *class, 
     MPI_Bcast(&run->injected, 1, MPI_UINT64_T, rank, MPI_COMM_WORLD);
     MPI_Bcast(run->hit, sizeof run->hit, MPI_CHAR, rank, MPI_COMM_WORLD);
     judge(run, sweep, kind, text);
-    return run->injected != 0;
+    return run->injected != 0 && !sweep->tired;
 }
 
 static const char *next_kind(const char *at, char *kind)
@@ -376,16 +380,16 @@ static void sweep_class(below_run_t *run, below_sweep_t *sweep, const char *clas
 {
     char kind[BELOW_NAME_BYTES];
     const char *at = kinds;
-    for (int rank = 0; turns && rank < run->size; rank++) {
+    for (int rank = 0; turns && !sweep->tired && rank < run->size; rank++) {
         bool more = true;
-        for (long nth = 1 + rank; nth < NTH_MAX && more; nth += stride) {
+        for (long nth = 1; nth < NTH_MAX && more; nth += stride) {
             at = next_kind(*at ? at : kinds, kind);
             more = hurt_one(run, sweep, class, kind, rank, nth);
         }
     }
-    while (!turns && *at) {
+    while (!turns && !sweep->tired && *at) {
         at = next_kind(at, kind);
-        for (int rank = 0; rank < run->size; rank++)
+        for (int rank = 0; rank < run->size && !sweep->tired; rank++)
             for (long nth = 1; nth < NTH_MAX && hurt_one(run, sweep, class, kind, rank, nth);)
                 nth += stride;
     }
@@ -441,9 +445,9 @@ int main(int argc, char **argv)
     static below_sweep_t sweep;
     below_run_t run = {.rank = 0};
     char class[BELOW_NAME_BYTES];
-    if (argc < 5 || argc > 7) {
+    if (argc < 5 || argc > 8) {
         fprintf(stderr, "usage: below_driver exchange|messages|collectives ROUTE CLASS[,...] KIND[,...] "
-                        "[each|turns [STRIDE]]\n");
+                        "[each|turns [STRIDE [SECONDS]]]\n");
         return 2;
     }
     look_up("below_mpi_arm", &below.arm);
@@ -454,7 +458,8 @@ int main(int argc, char **argv)
     open_run(&run);
     run.route = parse_route_name(argv[2]);
     sweep.pass = argv[1][0] == 'e' ? pass_exchange : argv[1][0] == 'm' ? pass_messages : pass_collectives;
-    for (const char *at = argv[3]; *at; at += strcspn(at, ","), at += *at == ',') {
+    sweep.end_s = MPI_Wtime() + (argc > 7 ? atof(argv[7]) : 1e6);
+    for (const char *at = argv[3]; *at && !sweep.tired; at += strcspn(at, ","), at += *at == ',') {
         snprintf(class, sizeof class, "%.*s", (int)strcspn(at, ","), at);
         sweep_class(&run, &sweep, class, argv[4], argc > 5 && strcmp(argv[5], "turns") == 0,
                     argc > 6 ? atol(argv[6]) : 1);

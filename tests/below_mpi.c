@@ -641,14 +641,17 @@ int PMPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
     bool late = false;
     if (given == MPI_REQUEST_NULL || !IS_LIBRARY())
         return beyond(request, flag, status);
-    if (below.kinds && PMPI_Request_get_status(given, &done, &seen) == MPI_SUCCESS && done) {
-        PMPI_Test_cancelled(&seen, &cancelled);
+    pthread_mutex_lock(&below.lock);
+    below_open_t *open = below.kinds ? *place_of_open(given) : NULL;
+    pthread_mutex_unlock(&below.lock);
+    if (open && PMPI_Request_get_status(given, &done, &seen) == MPI_SUCCESS) {
+        if (done)
+            PMPI_Test_cancelled(&seen, &cancelled);
         pthread_mutex_lock(&below.lock);
-        below_open_t *open = *place_of_open(given);
-        late = open && !cancelled && is_late(open, &seen);
+        late = !done || (!cancelled && is_late(open, &seen));
         pthread_mutex_unlock(&below.lock);
     }
-    if (late) {
+    if (late) { /* what is not there yet must not come between the two questions */
         *flag = 0;
         return MPI_SUCCESS;
     }

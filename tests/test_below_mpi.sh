@@ -20,17 +20,17 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 long=${BELOW_LONG:-no} failed=0 jobs=0
 damage=flip,many,lanes32,lanes64,cut others=swap,drop,double,delay
-export SELVAGE_TIMEOUT_S=${SELVAGE_TIMEOUT_S:-4} SELVAGE_SEGMENT_BYTES=8192 SELVAGE_LOG=none SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}"
+export SELVAGE_TIMEOUT_S=${SELVAGE_TIMEOUT_S:-3} SELVAGE_SEGMENT_BYTES=8192 SELVAGE_LOG=none SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}"
 : >"$work/rows"
 
 # sweep WHAT ROUTE CLASSES KINDS STRIDE [VARIABLE=VALUE...]: STRIDE is for the short form
 sweep() {
-    local what=$1 route=$2 classes=$3 kinds=$4 stride=$5 how=turns limit_s=60 status
+    local what=$1 route=$2 classes=$3 kinds=$4 stride=$5 how=turns limit_s=90 time_s=3 status
     shift 5
-    [ "$long" = no ] || { stride=1; how=each; limit_s=1500; }
+    [ "$long" = no ] || { stride=1; how=each; limit_s=900; time_s=800; }
     jobs=$((jobs + 1))
     env "$@" RUN_MPI_FLAGS="$preload$below" bash "$top_srcdir/scripts/run-mpi" -n 2 -t "$limit_s" "$driver" "$what" \
-        "$route" "$classes" "$kinds" "$how" "$stride" >"$work/out" 2>&1
+        "$route" "$classes" "$kinds" "$how" "$stride" "$time_s" >"$work/out" 2>&1
     status=$?
     grep -E "^$what $route: " "$work/out" >>"$work/rows"
     [ "$status" -ne 0 ] || return 0
@@ -74,7 +74,7 @@ sweep messages default control,setup,mail $damage,$others 5 SELVAGE_RANKS_PER_NO
 sweep messages default control,setup,mail $damage,$others 5
 sweep collectives default control,setup $damage,$others 5 SELVAGE_RANKS_PER_NODE=1
 if [ -x "$top_builddir/examples/dropin/jacobi" ] && [ -r "$top_builddir/.libs/libselvage-mpi.so" ]; then
-    kinds="flip cut drop double" letters=2
+    kinds="many cut drop double" letters=2
     [ "$long" = no ] || { kinds="flip many lanes32 lanes64 cut drop double swap delay" letters="1 2 3 4 5 6 7"; }
     for kind in $kinds; do for nth in $letters; do drop_in "$kind" "$nth" 1; done; done
 fi

@@ -89,17 +89,26 @@ static void free_comms(MPI_Comm *comms, const bool *unquiet)
     }
 }
 
-/* One decision on all ranks; gives a number that no earlier wire between any of them had. */
+/*
+ * One decision on all ranks; gives a number that no earlier wire between any of them had. Whoever fails says so by its
+ * rank, twice, so that a damaged result is not taken for it. A damaged number makes all control messages fail here.
+ */
 static selvage_status_t agree(MPI_Comm comm, selvage_status_t mine, uint64_t *nonce_out)
 {
-    uint64_t in[2] = {mine != SELVAGE_SUCCESS, sv_clock_ns()}, out[2];
+    int rank = 0, size = 1;
+    PMPI_Comm_rank(comm, &rank);
+    PMPI_Comm_size(comm, &size);
+    const uint64_t failed = mine != SELVAGE_SUCCESS ? (uint64_t)rank + 1 : 0;
+    uint64_t in[3] = {failed, sv_clock_ns(), failed}, out[3];
     MPI_Request request;
-    int code = PMPI_Iallreduce(in, out, 2, MPI_UINT64_T, MPI_MAX, comm, &request);
+    int code = PMPI_Iallreduce(in, out, 3, MPI_UINT64_T, MPI_MAX, comm, &request);
     SV_TRY(finish(code, &request, "MPI_Iallreduce"));
     if (mine != SELVAGE_SUCCESS)
         return mine;
+    if (out[0] != out[2] || out[0] > (uint64_t)size)
+        return sv_error(SELVAGE_ERR_MPI, "the ranks' agreement on opening the wire came damaged to rank %d", rank);
     if (out[0])
-        return sv_error(SELVAGE_ERR_PEER, "another rank could not open its wire");
+        return sv_error(SELVAGE_ERR_PEER, "rank %llu could not open its wire", (unsigned long long)out[0] - 1);
     *nonce_out = out[1];
     return SELVAGE_SUCCESS;
 }
