@@ -6,7 +6,8 @@
  * data, or an error whose text names a rank; it must end in time. Several sweeps share the passes' cost of starting.
  *
  * Usage: below_driver exchange|messages|collectives ROUTE CLASS[,...] KIND[,...] [each|turns [STRIDE [SECONDS]]]: of each
- * class, every STRIDE-th message, by each kind, or by one of them in turn; no new pass after so long. Output: a line per class that was hit and kind, and a total, by
+ * class, every STRIDE-th message, by each kind, or by one of them in turn; no new pass of a
+ * class after so long. Output: a line per class that was hit and kind, and a total, by
  * rank 0; a line per pass that was not good. Exit status 0 if all were.
  */
 #ifndef _GNU_SOURCE
@@ -458,9 +459,10 @@ int main(int argc, char **argv)
     open_run(&run);
     run.route = parse_route_name(argv[2]);
     sweep.pass = argv[1][0] == 'e' ? pass_exchange : argv[1][0] == 'm' ? pass_messages : pass_collectives;
-    sweep.end_s = MPI_Wtime() + (argc > 7 ? atof(argv[7]) : 1e6);
-    for (const char *at = argv[3]; *at && !sweep.tired; at += strcspn(at, ","), at += *at == ',') {
+    for (const char *at = argv[3]; *at; at += strcspn(at, ","), at += *at == ',') {
         snprintf(class, sizeof class, "%.*s", (int)strcspn(at, ","), at);
+        sweep.tired = false;
+        sweep.end_s = MPI_Wtime() + (argc > 7 ? atof(argv[7]) : 1e6);
         sweep_class(&run, &sweep, class, argv[4], argc > 5 && strcmp(argv[5], "turns") == 0,
                     argc > 6 ? atol(argv[6]) : 1);
     }

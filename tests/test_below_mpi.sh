@@ -25,7 +25,7 @@ export SELVAGE_TIMEOUT_S=${SELVAGE_TIMEOUT_S:-3} SELVAGE_SEGMENT_BYTES=8192 SELV
 
 # sweep WHAT ROUTE CLASSES KINDS STRIDE [VARIABLE=VALUE...]: STRIDE is for the short form
 sweep() {
-    local what=$1 route=$2 classes=$3 kinds=$4 stride=$5 how=turns limit_s=90 time_s=3 status
+    local what=$1 route=$2 classes=$3 kinds=$4 stride=$5 how=turns limit_s=90 time_s=0.6 status
     shift 5
     [ "$long" = no ] || { stride=1; how=each; limit_s=900; time_s=800; }
     jobs=$((jobs + 1))
@@ -66,13 +66,13 @@ drop_in() { # KIND NTH RANK
     grep -vE '^-|^$' "$work/out" | head -n 12 | cut -c 1-300
 }
 
+begins=control.hello,control.ack,setup,reduction,control.agree
 for route in staged peer shared; do
-    sweep exchange $route control,setup,reduction $damage,$others 2
+    sweep exchange $route $begins,control.verdict,data $damage,$others 3
 done
-sweep exchange staged data $damage,$others 3
-sweep messages default control,setup,mail $damage,$others 5 SELVAGE_RANKS_PER_NODE=1
-sweep messages default control,setup,mail $damage,$others 5
-sweep collectives default control,setup $damage,$others 5 SELVAGE_RANKS_PER_NODE=1
+sweep messages default $begins,mail $damage,$others 5 SELVAGE_RANKS_PER_NODE=1
+sweep messages default mail $damage,$others 5
+sweep collectives default setup,control $damage,$others 5 SELVAGE_RANKS_PER_NODE=1
 if [ -x "$top_builddir/examples/dropin/jacobi" ] && [ -r "$top_builddir/.libs/libselvage-mpi.so" ]; then
     kinds="many cut drop double" letters=2
     [ "$long" = no ] || { kinds="flip many lanes32 lanes64 cut drop double swap delay" letters="1 2 3 4 5 6 7"; }
