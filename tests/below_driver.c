@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Exchanges, messages or collectives under tests/below_mpi.c: a clean pass counts what is sent of a class, and then,
- * for each kind of fault, each rank and each message of the class, a pass with a communicator of its own has that one
- * hurt. Every byte received is compared, and so is memory before and after it. A pass is good if each rank has right
- * data, or an error whose text names a rank; it must end in time. Several sweeps share the passes' cost of starting.
+ * Exchanges, messages or collectives under tests/below_mpi.c: for each class of message, kind of fault, rank and message
+ * of the class a pass with a communicator of its own, in which that message is hurt, until there is none to hurt. Every
+ * byte received is compared, and so is memory before and after it. A pass is good if each rank has right data, or an
+ * error whose text names a rank; a pass that hangs ends the job.
  *
- * Usage: below_driver exchange|messages|collectives ROUTE CLASS[,...] KIND[,...] [each|turns [STRIDE [SECONDS]]]: of each
- * class, every STRIDE-th message, by each kind, or by one of them in turn; no new pass of a
- * class after so long. Output: a line per class that was hit and kind, and a total, by
- * rank 0; a line per pass that was not good. Exit status 0 if all were.
+ * Usage: below_driver exchange|messages|collectives ROUTE CLASS[,...] KIND[,...] [each|turns [STRIDE [SECONDS]]]:
+ * every STRIDE-th message, by each kind or by one of them in turn; no new pass of a class after so long. Output: a line
+ * per class and kind and a total, by rank 0, and one for each pass that was not good. Exit status 0 if all were.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for RTLD_DEFAULT */
