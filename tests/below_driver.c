@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Exchanges, messages or collectives under tests/below_mpi.c: for each class of message, kind of fault, rank and message
+ * Exchanges, messages or collectives under tests/below_mpi.c: for each class, kind of fault, rank and message
  * of the class a pass with a communicator of its own, in which that message is hurt, until there is none to hurt. Every
  * byte received is compared, and so is memory before and after it. A pass is good if each rank has right data, or an
  * error whose text names a rank; a pass that hangs ends the job.
@@ -24,7 +24,15 @@
 #include "below_mpi.h"
 #include <selvage.h>
 
-enum { GUARD_BYTES = 256, PIECES_MAX = 4, ROWS_MAX = 256, EPOCHS = 3, PASS_LIMIT_S = 45, NTH_MAX = 1000, TEXT_BYTES = 400 };
+enum {
+    GUARD_BYTES = 256,
+    PIECES_MAX = 4,
+    ROWS_MAX = 256,
+    EPOCHS = 3,
+    PASS_LIMIT_S = 45,
+    NTH_MAX = 1000,
+    TEXT_BYTES = 400
+};
 enum { GUARD = 0xa5, EMPTY = 0x5a };
 
 /* What a pass came to on a rank; several are added up. */
@@ -123,14 +131,16 @@ static bool fill(below_run_t *run, int epoch)
     for (int i = 0; i < run->npieces; i++)
         for (size_t b = 0; b < run->bytes[i]; b++)
             run->host[run->at[i] + b] = byte_of(run->rank, i, epoch, b);
-    if (!is_fine(run, "copy", selvage_device_copy(run->dev, run->send, run->host, run->room,
-                                                  SELVAGE_COPY_HOST_TO_DEVICE, run->stream)) ||
+    if (!is_fine(
+            run, "copy",
+            selvage_device_copy(run->dev, run->send, run->host, run->room, SELVAGE_COPY_HOST_TO_DEVICE, run->stream)) ||
         !is_fine(run, "synchronize", selvage_stream_synchronize(run->dev, run->stream)))
         return false;
     for (int i = 0; i < run->npieces; i++)
         memset(run->host + run->at[i], EMPTY, run->bytes[i]);
-    return is_fine(run, "copy", selvage_device_copy(run->dev, run->recv, run->host, run->room,
-                                                    SELVAGE_COPY_HOST_TO_DEVICE, run->stream)) &&
+    return is_fine(run, "copy",
+                   selvage_device_copy(run->dev, run->recv, run->host, run->room, SELVAGE_COPY_HOST_TO_DEVICE,
+                                       run->stream)) &&
            is_fine(run, "synchronize", selvage_stream_synchronize(run->dev, run->stream));
 }
 
@@ -213,11 +223,13 @@ static void pass_messages(below_run_t *run)
         if (!fill(run, epoch))
             break;
         for (int i = 0; i < run->npieces && !run->failed; i++)
-            (void)is_fine(run, "irecv", selvage_message_irecv(run->comm, run->recv + run->at[i], run->bytes[i], MPI_BYTE,
-                                                              from, i, run->stream, &request[i]));
+            (void)is_fine(run, "irecv",
+                          selvage_message_irecv(run->comm, run->recv + run->at[i], run->bytes[i], MPI_BYTE, from, i,
+                                                run->stream, &request[i]));
         for (int i = 0; i < run->npieces && !run->failed; i++)
-            (void)is_fine(run, "isend", selvage_message_isend(run->comm, run->send + run->at[i], run->bytes[i], MPI_BYTE,
-                                                              to, i, run->stream, &request[PIECES_MAX + i]));
+            (void)is_fine(run, "isend",
+                          selvage_message_isend(run->comm, run->send + run->at[i], run->bytes[i], MPI_BYTE, to, i,
+                                                run->stream, &request[PIECES_MAX + i]));
         (void)is_fine(run, "waitall", selvage_message_waitall(2 * PIECES_MAX, request, NULL));
         look_at(run, epoch, from);
         for (int i = 0; i < 2 * PIECES_MAX; i++)
@@ -246,13 +258,13 @@ static void collectives_epoch(below_run_t *run, selvage_coll_t *coll, int epoch)
     double *values = (double *)(void *)(run->host + GUARD_BYTES);
     for (size_t i = 0; i < count; i++)
         values[i] = run->rank + epoch;
-    if (!is_fine(run, "copy", selvage_device_copy(run->dev, run->send, run->host, room, SELVAGE_COPY_HOST_TO_DEVICE,
-                                                  run->stream)) ||
+    if (!is_fine(run, "copy",
+                 selvage_device_copy(run->dev, run->send, run->host, room, SELVAGE_COPY_HOST_TO_DEVICE, run->stream)) ||
         !complete_collective(run, coll, "all_reduce",
                              selvage_coll_all_reduce(coll, run->send + GUARD_BYTES, run->recv + GUARD_BYTES, count,
                                                      SELVAGE_FLOAT64, SELVAGE_OP_SUM, run->stream)) ||
-        !is_fine(run, "copy", selvage_device_copy(run->dev, run->host, run->recv, room, SELVAGE_COPY_DEVICE_TO_HOST,
-                                                  run->stream)) ||
+        !is_fine(run, "copy",
+                 selvage_device_copy(run->dev, run->host, run->recv, room, SELVAGE_COPY_DEVICE_TO_HOST, run->stream)) ||
         !is_fine(run, "synchronize", selvage_stream_synchronize(run->dev, run->stream)))
         return;
     compare_sums(run, values, count, epoch);

@@ -21,8 +21,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { BELOW_FLIP, BELOW_MANY, BELOW_LANES32, BELOW_LANES64, BELOW_CUT, BELOW_SWAP, BELOW_DROP, BELOW_DOUBLE,
-       BELOW_DELAY, BELOW_KINDS };
+enum {
+    BELOW_FLIP,
+    BELOW_MANY,
+    BELOW_LANES32,
+    BELOW_LANES64,
+    BELOW_CUT,
+    BELOW_SWAP,
+    BELOW_DROP,
+    BELOW_DOUBLE,
+    BELOW_DELAY,
+    BELOW_KINDS
+};
 enum { BELOW_NAME_BYTES = 32 };
 
 /* Begins anew: what was armed before is forgotten, and counts begin at 0. */

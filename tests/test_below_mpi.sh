@@ -20,7 +20,8 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 long=${BELOW_LONG:-no} failed=0 jobs=0
 damage=flip,many,lanes32,lanes64,cut others=swap,drop,double,delay
-export SELVAGE_TIMEOUT_S=${SELVAGE_TIMEOUT_S:-3} SELVAGE_SEGMENT_BYTES=8192 SELVAGE_LOG=none SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}"
+export SELVAGE_TIMEOUT_S=${SELVAGE_TIMEOUT_S:-3} SELVAGE_SEGMENT_BYTES=8192 SELVAGE_LOG=none
+export SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}"
 : >"$work/rows"
 
 # sweep WHAT ROUTE CLASSES KINDS STRIDE [VARIABLE=VALUE...]: STRIDE is for the short form
@@ -45,7 +46,7 @@ printf '#!/bin/bash\nif [ "$1" = --version ]; then exec %q --version; fi\nexec %
     "$top_builddir/tools/selvage-run" "$MPIRUN" >"$work/mpirun"
 chmod +x "$work/mpirun"
 drop_in() { # KIND NTH RANK
-    local status bad=0 hit right=0 ended=0
+    local status hit outcome="detected 1, recovered 0, ended with an error 1, not good 0"
     jobs=$((jobs + 1))
     BELOW_MPI="kind=$1,class=letter,nth=$2,rank=$3,seed=$2" BELOW_MPI_TELL=1 RUN_MPI_FLAGS="$preload$below" \
         SELVAGE_LOG=error SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=256 MPIRUN="$work/mpirun" \
@@ -53,17 +54,19 @@ drop_in() { # KIND NTH RANK
         >"$work/out" 2>&1
     status=$?
     hit=$(grep -c '^below: .* of letter' "$work/out")
-    if [ "$hit" -eq 0 ]; then return 0; fi
-    if [ "$status" -eq 0 ] && grep -q ': right$' "$work/out"; then right=1
-    elif [ "$status" -ne 124 ] && grep -Eq 'selvage.*rank [0-9]' "$work/out" && ! grep -q 'signal [0-9]' "$work/out" &&
-        ! grep -q 'wrong$' "$work/out"; then ended=1
-    else bad=1; fi
-    echo "drop-in: letter: $1: injected 1, detected $ended, recovered $right, ended with an error $ended, not good $bad" \
-        >>"$work/rows"
-    [ "$bad" -ne 0 ] || return 0
-    failed=$((failed + 1))
-    echo "FAIL: status $status: drop-in, $1 of letter $2 of rank $3"
-    grep -vE '^-|^$' "$work/out" | head -n 12 | cut -c 1-300
+    if [ "$hit" -eq 0 ]; then
+        echo "FAIL: no announcement was hit: $*"
+        failed=$((failed + 1))
+    elif [ "$status" -eq 0 ] && grep -q ': right$' "$work/out"; then
+        outcome="detected 0, recovered 1, ended with an error 0, not good 0"
+    elif [ "$status" -eq 124 ] || ! grep -Eq 'selvage.*rank [0-9]' "$work/out" ||
+        grep -Eqi 'signal:? *[0-9]|wrong$' "$work/out"; then
+        outcome="detected 0, recovered 0, ended with an error 0, not good 1"
+        failed=$((failed + 1))
+        echo "FAIL: status $status: drop-in, $1 of letter $2 of rank $3"
+        grep -vE '^-|^$' "$work/out" | head -n 12 | cut -c 1-300
+    fi
+    echo "drop-in: letter: $1: injected $hit, $outcome" >>"$work/rows"
 }
 
 begins=control.hello,control.ack,setup,reduction,control.agree
@@ -80,12 +83,20 @@ if [ -x "$top_builddir/examples/dropin/jacobi" ] && [ -r "$top_builddir/.libs/li
 fi
 
 echo "what route: what was hit: how ($family)"
-awk -F': ' '!/total/ && !/: nothing: / { key = $1 ": " $2 ": " $3; if (!(key in at)) order[++n] = key
-        at[key] = 1; m = split($4, part, ", "); for (i = 1; i <= m; i++) { k = split(part[i], w, " ")
-        sum[key, i] += w[k]; all[i] += w[k] } }
-    END { for (j = 1; j <= n; j++) printf "%s: injected %d, detected %d, recovered %d, ended with an error %d, not good %d\n",
-              order[j], sum[order[j], 1], sum[order[j], 2], sum[order[j], 3], sum[order[j], 4], sum[order[j], 5]
-        printf "total: injected %d, detected %d, recovered %d, ended with an error %d, not good %d\n",
-            all[1], all[2], all[3], all[4], all[5] }' "$work/rows" | { if [ "$long" = no ]; then tail -n 400; else cat; fi; }
+awk -F': ' '!/total/ && !/: nothing: / {
+        key = $1 ": " $2 ": " $3
+        if (!(key in known)) order[++n] = key
+        known[key] = 1
+        m = split($4, part, ", ")
+        for (i = 1; i <= m; i++) { k = split(part[i], word, " "); sum[key, i] += word[k]; all[i] += word[k] }
+    }
+    function tell(name, a, b, c, d, e) {
+        printf "%s: injected %d, detected %d, recovered %d, ended with an error %d, not good %d\n", name, a, b, c, d, e
+    }
+    END {
+        for (j = 1; j <= n; j++)
+            tell(order[j], sum[order[j], 1], sum[order[j], 2], sum[order[j], 3], sum[order[j], 4], sum[order[j], 5])
+        tell("total", all[1], all[2], all[3], all[4], all[5])
+    }' "$work/rows"
 echo "test_below_mpi: $jobs jobs, $failed failed"
 [ "$failed" -eq 0 ]
