@@ -68,8 +68,8 @@
       "larger ones up to this size use LL128, where the device stores whole lines; auto: by call and ranks")           \
     X(COLL_PUSH_MIN, coll_push_min, BYTES, "64M", "0..1T", 1,                                                          \
       "direct all-reduces of at least this size that are not in place push, and read nothing from other ranks")        \
-    X(COLL_CHECKSUM, coll_checksum, BOOL, "off", "", 1,                                                                \
-      "collectives check what they take from other ranks; users' memory is then not reached directly")                 \
+    X(COLL_CHECKSUM, coll_checksum, BOOL, "on", "", 1,                                                                 \
+      "collectives verify what they take from other ranks; off: users' memory is reached directly, and is not")        \
     X(COLL_QUICK, coll_quick, BOOL, "on", "", 0,                                                                       \
       "short collectives that are alone in their launch have kernels of their own")                                    \
     X(COLL_WORK_FIFO, coll_work_fifo, CHOICE, "auto", "auto|always", 0,                                                \

@@ -7,6 +7,9 @@
  * What agreements over the whole communicator do by control messages is done here over any set of its ranks, by
  * messages of the set-up channel. They are matched in order, so ranks need only make their calls in the same order. A
  * rank that cannot go on sends its last word to all who will ever wait for it: they read it in place of the next notes.
+ *
+ * Every note bears a check word of the rank that wrote it, and each message has its notes twice, so that what befalls
+ * a part of it is mended without a word; notes of which no copy verifies are an error that names the sender.
  */
 #include "collective/coll_gather.h"
 
@@ -19,6 +22,7 @@
 #include "pipeline/pipe_control.h"
 
 enum { LAST_WORD = 1 }; /* in place of a call */
+enum { COPIES = 2 };    /* of each note in a message: all of them, then all of them again */
 
 /* One gathering under way. */
 typedef struct gather {
@@ -33,14 +37,20 @@ selvage_status_t sv_coll_circle_init(sv_coll_circle_t *circle, selvage_comm_t *c
 {
     *circle = (sv_coll_circle_t){.comm = comm, .size = size};
     SV_TRY(sv_calloc((size_t)size, sizeof *circle->ranks, &circle->ranks));
-    return sv_calloc((size_t)size + 1, sizeof *circle->notes, &circle->notes); /* and one for a last word */
+    size_t most = ((size_t)size + 1) / 2; /* notes in a message; a last word is one */
+    SV_TRY(sv_calloc((size_t)size, sizeof *circle->notes, &circle->notes));
+    SV_TRY(sv_calloc((most + 1) * COPIES, sizeof *circle->out, &circle->out));
+    return sv_calloc(most * COPIES, sizeof *circle->in, &circle->in);
 }
 
 void sv_coll_circle_fini(sv_coll_circle_t *circle)
 {
     sv_free(circle->ranks);
-    if (!circle->set_aside)
-        sv_free(circle->notes);
+    sv_free(circle->notes);
+    if (!circle->set_aside) {
+        sv_free(circle->out);
+        sv_free(circle->in);
+    }
     *circle = (sv_coll_circle_t){0};
 }
 
@@ -58,6 +68,21 @@ const sv_coll_note_t *sv_coll_note_of(const sv_coll_circle_t *circle, int rank)
 static int rank_at(const sv_coll_circle_t *circle, int64_t distance)
 {
     return circle->ranks[(circle->me + distance + circle->size) % circle->size];
+}
+
+static uint64_t check_of(const selvage_comm_t *comm, const sv_coll_note_t *note, int rank)
+{
+    const uint64_t key = sv_digest_mix(comm->nonce + sv_digest_mix((uint64_t)rank));
+    return sv_digest_finish(key, sv_digest_sum(key, 0, note, offsetof(sv_coll_note_t, check)));
+}
+
+/* The first copy of a note of a rank that is there whole and verifies, or NULL. */
+static const sv_coll_note_t *find_copy(const sv_coll_circle_t *circle, size_t at, size_t count, size_t arrived, int rank)
+{
+    for (; at < COPIES * count && (at + 1) * sizeof *circle->in <= arrived; at += count)
+        if (circle->in[at].check == check_of(circle->comm, &circle->in[at], rank))
+            return &circle->in[at];
+    return NULL;
 }
 
 static uint64_t hash_call(const char *what, uint64_t key)
@@ -94,24 +119,41 @@ static selvage_status_t await(gather_t *g, sv_wire_request_t *request, bool *ope
     }
 }
 
+/* What has come in place of `count` notes, `known` ranks above. */
+static selvage_status_t take_notes(gather_t *g, int64_t known, size_t count, size_t arrived)
+{
+    sv_coll_circle_t *circle = g->circle;
+    const int above = rank_at(circle, known);
+    const sv_coll_note_t *word = find_copy(circle, 0, 1, arrived, above);
+    if (word && word->call == LAST_WORD)
+        return sv_error((selvage_status_t)word->status, "%s failed on rank %d: %s", g->what, above,
+                        selvage_status_string((selvage_status_t)word->status));
+    for (size_t i = 0; i < count; i++) {
+        const sv_coll_note_t *note = find_copy(circle, i, count, arrived, rank_at(circle, known + (int64_t)i));
+        if (!note && arrived != COPIES * count * sizeof *note)
+            return sv_error(SELVAGE_ERR_MISMATCH, "%s: rank %d is in another collective call", g->what, above);
+        if (!note)
+            return sv_error(SELVAGE_ERR_CHECKSUM, "%s: rank %d sent a note that does not verify", g->what, above);
+        circle->notes[(size_t)known + i] = *note;
+    }
+    return SELVAGE_SUCCESS;
+}
+
 static selvage_status_t exchange_round(gather_t *g, int64_t known)
 {
     sv_coll_circle_t *circle = g->circle;
     sv_wire_t *wire = circle->comm->wire;
     int above = rank_at(circle, known), below = rank_at(circle, -known);
-    sv_coll_note_t *in = circle->notes + known;
     size_t count = (size_t)(known < circle->size - known ? known : circle->size - known);
-    size_t bytes = count * sizeof *in, arrived = 0;
-    SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, in, bytes, above, SV_COLL_SETUP_TAG, &g->in));
+    size_t bytes = COPIES * count * sizeof *circle->in, arrived = 0;
+    for (size_t i = 0; i < COPIES * count; i++)
+        circle->out[i] = circle->notes[i % count];
+    SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, circle->in, bytes, above, SV_COLL_SETUP_TAG, &g->in));
     g->in_open = true;
-    SV_TRY(sv_wire_send(wire, SV_WIRE_SETUP, circle->notes, bytes, below, SV_COLL_SETUP_TAG, &g->out));
+    SV_TRY(sv_wire_send(wire, SV_WIRE_SETUP, circle->out, bytes, below, SV_COLL_SETUP_TAG, &g->out));
     g->out_open = true;
     SV_TRY(await(g, &g->in, &g->in_open, &arrived, above));
-    if (arrived >= sizeof *in && in->call == LAST_WORD)
-        return sv_error((selvage_status_t)in->status, "%s failed on rank %d: %s", g->what, above,
-                        selvage_status_string((selvage_status_t)in->status));
-    if (arrived != bytes)
-        return sv_error(SELVAGE_ERR_MISMATCH, "%s: rank %d is in another collective call", g->what, above);
+    SV_TRY(take_notes(g, known, count, arrived));
     return await(g, &g->out, &g->out_open, NULL, below);
 }
 
@@ -119,12 +161,15 @@ static selvage_status_t exchange_round(gather_t *g, int64_t known)
 static bool send_last_words(sv_coll_circle_t *circle, selvage_status_t status)
 {
     sv_wire_t *wire = circle->comm->wire;
-    sv_coll_note_t *word = &circle->notes[circle->size];
+    sv_coll_note_t *word = &circle->out[((size_t)circle->size + 1) / 2 * COPIES];
     bool quiet = true;
-    *word = (sv_coll_note_t){.call = LAST_WORD, .status = status};
+    for (int copy = 0; copy < COPIES; copy++) {
+        word[copy] = (sv_coll_note_t){.call = LAST_WORD, .status = status};
+        word[copy].check = check_of(circle->comm, &word[copy], circle->ranks[circle->me]);
+    }
     for (int64_t known = 1; known < circle->size; known *= 2) {
         sv_wire_request_t request;
-        if (sv_wire_send(wire, SV_WIRE_SETUP, word, sizeof *word, rank_at(circle, -known), SV_COLL_SETUP_TAG,
+        if (sv_wire_send(wire, SV_WIRE_SETUP, word, COPIES * sizeof *word, rank_at(circle, -known), SV_COLL_SETUP_TAG,
                          &request) == SELVAGE_SUCCESS)
             quiet &= sv_wire_test(wire, &request, NULL) == SELVAGE_SUCCESS;
     }
@@ -178,6 +223,7 @@ selvage_status_t sv_coll_gather(sv_coll_circle_t *circle, const char *what, uint
     }
     circle->notes->call = hash_call(what, key);
     circle->notes->status = status;
+    circle->notes->check = check_of(circle->comm, circle->notes, circle->ranks[circle->me]);
     for (int64_t known = 1; known < circle->size; known *= 2) {
         selvage_status_t wire_status = exchange_round(&g, known);
         if (wire_status == SELVAGE_SUCCESS)

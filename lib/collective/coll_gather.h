@@ -16,6 +16,7 @@ typedef struct sv_coll_note {
     int64_t status;            /* the same: a selvage_status_t */
     uint64_t value[SV_COLL_NOTE_VALUES];
     sv_device_handle_t handle; /* or any other bytes */
+    uint64_t check;            /* the same: a digest of all before it, in whose key is the rank that wrote it */
 } sv_coll_note_t;
 
 /* Makes room for a circle; the caller fills in ranks and me. Partner: sv_coll_circle_fini(), which also takes a zeroed

@@ -30,6 +30,7 @@ typedef struct sv_coll_circle {
     int *ranks;                /* of comm; owned */
     int size, me;
     struct sv_coll_note *notes; /* owned, made beforehand: nobody lacks memory in the middle; see coll_gather.h */
+    struct sv_coll_note *out, *in; /* the same: messages, in which notes are there more than once */
     bool set_aside;            /* the wire may still use the notes: they are never freed */
     const uint32_t *stop;      /* a word that ends a gathering, or NULL */
 } sv_coll_circle_t;

@@ -15,21 +15,27 @@
 
 #include "collective/coll_handle.h"
 
-/* On the set-up channel, beside that of gatherings; messages match in order. An answer says that a message is right. */
+/* On the set-up channel, beside that of gatherings; messages match in order. */
 enum { SV_COLL_DATA_TAG = 6, SV_COLL_ANSWER_TAG = 7 };
-enum { SV_COLL_CHUNK_BYTES = 4 << 20, SV_COLL_HEAD_BYTES = 64 };
+enum { SV_COLL_CHUNK_BYTES = 4 << 20, SV_COLL_HEAD_BYTES = 64, SV_COLL_WORD_COPIES = 3 };
 
 /* What precedes the bytes of a message, and says what they are. */
 typedef struct sv_coll_head {
     uint32_t communicator, sequence; /* sequence: of calls of all ranks; 0 between two */
-    int32_t status;            /* not SUCCESS: the sender gives up, and nothing follows */
-    uint8_t call, type, reserved[2];
+    int32_t status;            /* not SUCCESS: the sender gives up, and nothing follows; of an answer: what it was */
+    uint8_t call, type, reserved[2]; /* call: 0 if the sender gives up */
     uint64_t count;            /* of the call */
     uint64_t at, bytes;        /* which bytes of the call these are */
-    uint64_t digest;           /* 0: none */
-    uint64_t reserved_words[2];
+    uint64_t digest;           /* of the bytes; 0: none */
+    uint64_t reserved_word;
+    uint64_t check;            /* a digest of all before it */
 } sv_coll_head_t;
 _Static_assert(sizeof(sv_coll_head_t) == SV_COLL_HEAD_BYTES, "bytes on the wire");
+
+/* Without bytes: an answer, or a last word. Copies, of which one outlives what befalls a part of the message. */
+typedef struct sv_coll_word {
+    sv_coll_head_t copy[SV_COLL_WORD_COPIES];
+} sv_coll_word_t;
 
 /* Who is where; of one communicator. */
 typedef struct sv_coll_span {
@@ -41,9 +47,14 @@ typedef struct sv_coll_span {
     uint32_t sequence;         /* of calls of all ranks */
 } sv_coll_span_t;
 
+/* A message under way: sent, and again as long as its receiver says that it came damaged, until it says what it was. */
 typedef struct sv_coll_sending {
-    sv_wire_request_t request;
+    sv_wire_request_t request, answering; /* zero: none, any more */
+    const void *message;       /* stays until the answer is there */
+    size_t bytes;
     int rank;
+    unsigned attempts;
+    sv_coll_word_t answer;
 } sv_coll_sending_t;
 
 /* Memory that the calls take turns in; of an arena. A message is its head and at most a chunk. */
@@ -52,10 +63,11 @@ typedef struct sv_coll_staging {
     uint8_t *out, *in;         /* pinned: a message, and room for heads of parts of it */
     uint8_t *device;           /* a chunk */
     sv_event_t *event;
-    sv_coll_sending_t *sends;  /* open ones, nsends of them; room for two to every rank */
+    sv_coll_sending_t *sends;  /* open ones, nsends of them; room for one to every rank */
     unsigned nsends;
-    sv_wire_request_t taking[2]; /* receives: of data, of an answer; zero: none */
-    sv_coll_head_t word, answer, answered; /* last word; answers to another rank, and from one */
+    sv_wire_request_t taking, answering; /* the receive of data, and the answer to it; zero: none */
+    sv_coll_word_t word, answer; /* the last word, and that answer */
+    uint64_t repaired;         /* messages that came damaged, and were asked for again */
     bool set_aside;            /* the wire may still use it: never freed */
 } sv_coll_staging_t;
 
@@ -84,18 +96,16 @@ selvage_status_t sv_coll_stage_wait_stream(selvage_coll_t *coll, void *stream);
 /* Writes the head of a message, whose bytes (behind it) are there. */
 void sv_coll_message_write(selvage_coll_t *coll, const sv_coll_call_t *call, uint8_t *message, uint64_t at,
                            uint64_t bytes);
-/* Starts to send it; it must stay until sv_coll_message_sent() has waited for all that was started. */
-selvage_status_t sv_coll_message_send(selvage_coll_t *coll, const void *message, int rank, int tag);
+/* Starts to send it; it must stay until sv_coll_message_sent() has waited for all that was started to be taken. */
+selvage_status_t sv_coll_message_send(selvage_coll_t *coll, const void *message, int rank);
 selvage_status_t sv_coll_message_sent(selvage_coll_t *coll);
-/* Posts a receive into a message of a chunk at most; waits for it and verifies that it is what is wanted. */
+/* Posts a receive into a message of a chunk at most; waits for it, verifies that it is what is wanted, and answers.
+   What is damaged is asked for again. */
 selvage_status_t sv_coll_message_post(selvage_coll_t *coll, uint8_t *message, int rank);
-selvage_status_t sv_coll_message_await(selvage_coll_t *coll, const sv_coll_call_t *call, const uint8_t *message,
-                                       uint64_t at, uint64_t bytes, int rank);
+selvage_status_t sv_coll_message_await(selvage_coll_t *coll, const sv_coll_call_t *call, uint8_t *message, uint64_t at,
+                                       uint64_t bytes, int rank);
 selvage_status_t sv_coll_message_take(selvage_coll_t *coll, const sv_coll_call_t *call, uint8_t *message, uint64_t at,
                                       uint64_t bytes, int rank);
-/* The same for the head of a message alone, which is not looked at. */
-selvage_status_t sv_coll_answer_post(selvage_coll_t *coll, sv_coll_head_t *answer, int rank);
-selvage_status_t sv_coll_answer_await(selvage_coll_t *coll, int rank);
 /* Tells all ranks that nothing more comes from this one, and lets go of the wire. */
 void sv_coll_message_give_up(selvage_coll_t *coll, selvage_status_t status);
 

@@ -49,7 +49,7 @@ static selvage_status_t send_to_leaders(selvage_coll_t *coll)
     const sv_coll_span_t *span = coll->span;
     for (int k = 1; k < span->nnodes; k++) {
         int leader = span->leader[(span->mine + k) % span->nnodes];
-        SV_TRY(sv_coll_message_send(coll, coll->arena->staging->out, leader, SV_COLL_DATA_TAG));
+        SV_TRY(sv_coll_message_send(coll, coll->arena->staging->out, leader));
     }
     return SELVAGE_SUCCESS;
 }

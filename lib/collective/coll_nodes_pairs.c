@@ -5,7 +5,7 @@
  * to rank me + k with the j-th receive from rank me - k, by j, then k. Of a round, chunk i of both is under way at the
  * same time; a rank waits in round (j, k), chunk i, only for ranks that have nothing to do before it, so it all ends.
  *
- * A receiver answers the first chunk, so that both ends hear of it if they do not match.
+ * A receiver answers each chunk, so that both ends hear of it if they do not match.
  */
 #include "base/base_memory.h"
 #include "base/base_status.h"
@@ -67,7 +67,6 @@ static const sv_coll_call_t *take_call(rounds_t *rounds, int direction, int dist
 typedef struct piece {
     const sv_coll_call_t *call;
     uint64_t at, bytes;
-    bool first;
 } piece_t;
 
 static bool find_piece(const selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t i, piece_t *piece)
@@ -75,7 +74,7 @@ static bool find_piece(const selvage_coll_t *coll, const sv_coll_call_t *call, u
     if (!call)
         return false;
     const uint64_t most = coll->arena->staging->chunk_bytes, all = call->count * selvage_type_bytes(call->type);
-    *piece = (piece_t){.call = call, .at = i * most, .first = i == 0};
+    *piece = (piece_t){.call = call, .at = i * most};
     if (i > 0 && piece->at >= all)
         return false;
     piece->bytes = all - piece->at < most ? all - piece->at : most;
@@ -92,15 +91,13 @@ static selvage_status_t copy(selvage_coll_t *coll, const piece_t *piece, void *t
     return sv_coll_stage_wait_stream(coll, piece->call->stream);
 }
 
-static selvage_status_t start_sending(selvage_coll_t *coll, const piece_t *piece)
+static selvage_status_t start_piece(selvage_coll_t *coll, const piece_t *piece)
 {
     sv_coll_staging_t *staging = coll->arena->staging;
     const uint8_t *from = (const uint8_t *)piece->call->send + piece->at;
     SV_TRY(copy(coll, piece, staging->out + SV_COLL_HEAD_BYTES, from, SV_COPY_D2H));
     sv_coll_message_write(coll, piece->call, staging->out, piece->at, piece->bytes);
-    if (piece->first)
-        SV_TRY(sv_coll_answer_post(coll, &staging->answered, piece->call->root));
-    return sv_coll_message_send(coll, staging->out, piece->call->root, SV_COLL_DATA_TAG);
+    return sv_coll_message_send(coll, staging->out, piece->call->root);
 }
 
 static selvage_status_t end_receiving(selvage_coll_t *coll, const piece_t *piece)
@@ -108,31 +105,8 @@ static selvage_status_t end_receiving(selvage_coll_t *coll, const piece_t *piece
     sv_coll_staging_t *staging = coll->arena->staging;
     const sv_coll_call_t *call = piece->call;
     uint8_t *to = (uint8_t *)call->recv + piece->at;
-    selvage_status_t status = sv_coll_message_await(coll, call, staging->in, piece->at, piece->bytes, call->root);
-    if (piece->first && (status == SELVAGE_SUCCESS || status == SELVAGE_ERR_MISMATCH)) {
-        staging->answer = (sv_coll_head_t){.communicator = coll->number, .status = status, .call = SV_COLL_PAIR,
-                                           .type = call->type, .count = call->count};
-        SV_TRY(sv_coll_message_send(coll, &staging->answer, call->root, SV_COLL_ANSWER_TAG));
-    }
-    SV_TRY(status);
+    SV_TRY(sv_coll_message_await(coll, call, staging->in, piece->at, piece->bytes, call->root));
     return copy(coll, piece, to, staging->in + SV_COLL_HEAD_BYTES, SV_COPY_H2D);
-}
-
-static selvage_status_t end_sending(selvage_coll_t *coll, const piece_t *piece)
-{
-    const sv_coll_call_t *call = piece->call;
-    const sv_coll_head_t *answered = &coll->arena->staging->answered;
-    if (!piece->first)
-        return SELVAGE_SUCCESS;
-    SV_TRY(sv_coll_answer_await(coll, call->root));
-    selvage_status_t status = (selvage_status_t)answered->status;
-    if (status == SELVAGE_ERR_MISMATCH && answered->call == SV_COLL_PAIR)
-        return sv_error(status, "rank %d called for a message of %llu %s from rank %d where this rank sent %llu %s",
-                        call->root, (unsigned long long)answered->count, selvage_type_name(answered->type), coll->rank,
-                        (unsigned long long)call->count, selvage_type_name(call->type));
-    if (status != SELVAGE_SUCCESS)
-        return sv_error(status, "rank %d gave up: %s", call->root, selvage_status_string(status));
-    return SELVAGE_SUCCESS;
 }
 
 static selvage_status_t do_round(selvage_coll_t *coll, const sv_coll_call_t *send, const sv_coll_call_t *recv)
@@ -145,11 +119,9 @@ static selvage_status_t do_round(selvage_coll_t *coll, const sv_coll_call_t *sen
         if (receives)
             SV_TRY(sv_coll_message_post(coll, coll->arena->staging->in, in.call->root));
         if (sends)
-            SV_TRY(start_sending(coll, &out));
+            SV_TRY(start_piece(coll, &out));
         if (receives)
             SV_TRY(end_receiving(coll, &in));
-        if (sends)
-            SV_TRY(end_sending(coll, &out));
         SV_TRY(sv_coll_message_sent(coll));
     }
 }

@@ -66,7 +66,7 @@ static selvage_status_t add_to_chain(const chunk_t *chunk)
     sv_coll_message_write(coll, call, staging->out, chunk->at, chunk->bytes);
     if (is_last)
         return SELVAGE_SUCCESS;
-    SV_TRY(sv_coll_message_send(coll, staging->out, span->leader[span->mine + 1], SV_COLL_DATA_TAG));
+    SV_TRY(sv_coll_message_send(coll, staging->out, span->leader[span->mine + 1]));
     return sv_coll_message_sent(coll);
 }
 
@@ -103,7 +103,7 @@ static selvage_status_t to_everybody(const chunk_t *chunk)
     uint8_t *to = at_recv(chunk, chunk->at);
     if (coll->rank == last_leader(coll)) {
         for (int node = 0; node < span->mine; node++)
-            SV_TRY(sv_coll_message_send(coll, coll->arena->staging->out, span->leader[node], SV_COLL_DATA_TAG));
+            SV_TRY(sv_coll_message_send(coll, coll->arena->staging->out, span->leader[node]));
         SV_TRY(keep_result(chunk, to, chunk->at, chunk->bytes));
     } else if (sv_coll_leads(coll)) {
         SV_TRY(take_result(chunk, to, chunk->at, chunk->bytes));
@@ -116,7 +116,7 @@ static selvage_status_t to_root(const chunk_t *chunk)
     selvage_coll_t *coll = chunk->coll;
     const int root = chunk->call->root, last = last_leader(coll);
     if (coll->rank == last && root != last)
-        return sv_coll_message_send(coll, coll->arena->staging->out, root, SV_COLL_DATA_TAG);
+        return sv_coll_message_send(coll, coll->arena->staging->out, root);
     if (coll->rank != root)
         return SELVAGE_SUCCESS;
     uint8_t *to = at_recv(chunk, chunk->at);
@@ -147,7 +147,7 @@ static selvage_status_t send_parts(const chunk_t *chunk)
             continue;
         memcpy(message + SV_COLL_HEAD_BYTES, staging->out + SV_COLL_HEAD_BYTES + (at - chunk->at), bytes);
         sv_coll_message_write(coll, chunk->call, message, at, bytes);
-        SV_TRY(sv_coll_message_send(coll, message, rank, SV_COLL_DATA_TAG));
+        SV_TRY(sv_coll_message_send(coll, message, rank));
         message += SV_COLL_HEAD_BYTES + (bytes + PART_UNIT - 1) / PART_UNIT * PART_UNIT;
     }
     return SELVAGE_SUCCESS;

@@ -7,7 +7,7 @@
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
 
-enum { SENDS_PER_RANK = 2, HEAD_ROOM = 2 * SV_COLL_HEAD_BYTES };
+enum { HEAD_ROOM = 2 * SV_COLL_HEAD_BYTES };
 
 /* Of each rank its node, of each node its leader; nodes are numbered as their first ranks come. */
 static selvage_status_t find_nodes(const selvage_coll_t *coll, sv_coll_span_t *span)
@@ -46,7 +46,7 @@ static selvage_status_t fill_staging(sv_coll_arena_t *arena, sv_coll_staging_t *
     size_t ranks = (size_t)arena->comm->wire->size;
     size_t message_bytes = SV_COLL_CHUNK_BYTES + (ranks + 1) * HEAD_ROOM;
     void *ptr;
-    SV_TRY(sv_calloc(ranks * SENDS_PER_RANK, sizeof *staging->sends, &staging->sends));
+    SV_TRY(sv_calloc(ranks, sizeof *staging->sends, &staging->sends));
     SV_TRY(SV_DEVICE_CALL(dev, host_malloc, message_bytes, &ptr));
     staging->out = ptr;
     SV_TRY(SV_DEVICE_CALL(dev, host_malloc, message_bytes, &ptr));

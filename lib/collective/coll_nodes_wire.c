@@ -2,6 +2,11 @@
 /*
  * Messages between nodes, copies, and waiting for both. Whatever is waited for, the engine goes on, an abort ends the
  * wait, and for other ranks the deadline does. What is left open by an error is withdrawn once, at the end of the call.
+ *
+ * Every message of data is answered: it was right, or came damaged and is wanted again, or is of another call. So each
+ * message has one answer, and its memory is its sender's again when that says that it was right. Damage is found by the
+ * check word of the head, which is always there, and by the digest of the bytes, unless SELVAGE_COLL_CHECKSUM is off.
+ * Answers and last words are there thrice; one that cannot be read, and a message that is lost, end the call.
  */
 #include "collective/coll_nodes.h"
 
@@ -11,7 +16,7 @@
 #include "collective/coll_names.h"
 #include "pipeline/pipe_control.h"
 
-enum { DATA, ANSWER };
+enum { ATTEMPTS = 8 }; /* of a message that comes damaged each time */
 
 static bool is_stopped(const selvage_coll_t *coll)
 {
@@ -63,37 +68,150 @@ selvage_status_t sv_coll_stage_copy(selvage_coll_t *coll, void *dst, const void 
     return SV_DEVICE_CALL(coll->comm->dev, copy_async, dst, src, bytes, kind, coll->arena->stream);
 }
 
-/* Waits for a request of a message with this rank. */
-static selvage_status_t await(selvage_coll_t *coll, sv_wire_request_t *request, size_t *bytes_out, int rank)
-{
-    selvage_comm_t *comm = coll->comm;
-    sv_patience_t patience;
-    sv_patience_begin(&patience, comm, comm->timeout_s);
-    for (;;) {
-        selvage_status_t status = sv_wire_test(comm->wire, request, bytes_out);
-        if (status == SELVAGE_SUCCESS)
-            *request = (sv_wire_request_t){0};
-        if (status != SELVAGE_IN_PROGRESS)
-            return status;
-        if (is_stopped(coll))
-            return tell_stopped();
-        if (sv_agree_is_lost(comm))
-            return sv_error(sv_agree_loss(comm), "another rank has failed: %s",
-                            selvage_status_string(sv_agree_loss(comm)));
-        status = sv_patience_poll(&patience);
-        if (status == SELVAGE_ERR_TIMEOUT)
-            return sv_error(status, "rank %d (on another node) did not do its part of a collective call for %g s", rank,
-                            comm->timeout_s);
-        if (status != SELVAGE_SUCCESS)
-            return tell_broken(coll);
-    }
-}
-
-static uint64_t digest_of(const selvage_coll_t *coll, const sv_coll_head_t *head, int source)
+static uint64_t digest_of(const selvage_coll_t *coll, const sv_coll_head_t *head, const uint8_t *bytes, int source)
 {
     uint64_t key = sv_digest_mix(coll->comm->nonce ^ ((uint64_t)head->communicator << 32 | head->sequence));
     key = sv_digest_mix(key + head->at) + (uint64_t)source;
-    return sv_digest_finish(key, sv_digest_sum(key, 0, (const uint8_t *)head + sizeof *head, head->bytes));
+    return sv_digest_finish(key, sv_digest_sum(key, 0, bytes, head->bytes));
+}
+
+static uint64_t check_of(const selvage_coll_t *coll, const sv_coll_head_t *head, int source)
+{
+    const uint64_t key = sv_digest_mix(~coll->comm->nonce + (uint64_t)source);
+    return sv_digest_finish(key, sv_digest_sum(key, 0, head, offsetof(sv_coll_head_t, check)));
+}
+
+static bool is_open(const sv_wire_request_t *request)
+{
+    return (request->word[0] | request->word[1] | request->word[2] | request->word[3]) != 0;
+}
+
+/* Whether a request is complete, or was none; then it is none. */
+static selvage_status_t test_request(const selvage_coll_t *coll, sv_wire_request_t *request, size_t *bytes_out)
+{
+    if (!is_open(request))
+        return SELVAGE_SUCCESS;
+    selvage_status_t status = sv_wire_test(coll->comm->wire, request, bytes_out);
+    if (status == SELVAGE_SUCCESS)
+        *request = (sv_wire_request_t){0};
+    return status;
+}
+
+/* Makes what has no bytes. */
+static void write_word(const selvage_coll_t *coll, sv_coll_word_t *word, sv_coll_head_t head)
+{
+    head.check = check_of(coll, &head, coll->rank);
+    for (int i = 0; i < SV_COLL_WORD_COPIES; i++)
+        word->copy[i] = head;
+}
+
+/* The first copy of the head that is there and verifies, or NULL. Of data there is one; a last word in its place has
+   as many as a word, and so is looked for where bytes would be: none of these could pass for one. */
+static const sv_coll_head_t *find_head(const selvage_coll_t *coll, const void *message, size_t arrived, int rank)
+{
+    const sv_coll_head_t *head = message;
+    for (size_t i = 0; i < SV_COLL_WORD_COPIES && (i + 1) * sizeof *head <= arrived; i++)
+        if (head[i].check == check_of(coll, &head[i], rank))
+            return &head[i];
+    return NULL;
+}
+
+static selvage_status_t tell_given_up(int rank, int32_t status)
+{
+    return sv_error((selvage_status_t)status, "rank %d gave up: %s", rank,
+                    selvage_status_string((selvage_status_t)status));
+}
+
+static selvage_status_t start_sending(const selvage_coll_t *coll, sv_coll_sending_t *sending)
+{
+    const int peer = coll->all.ranks[sending->rank];
+    sending->attempts++;
+    SV_TRY(sv_wire_recv(coll->comm->wire, SV_WIRE_SETUP, &sending->answer, sizeof sending->answer, peer,
+                        SV_COLL_ANSWER_TAG, &sending->answering));
+    return sv_wire_send(coll->comm->wire, SV_WIRE_SETUP, sending->message, sending->bytes, peer, SV_COLL_DATA_TAG,
+                        &sending->request);
+}
+
+static selvage_status_t hear_answer(selvage_coll_t *coll, sv_coll_sending_t *sending, size_t arrived)
+{
+    const sv_coll_head_t *answer = find_head(coll, &sending->answer, arrived, sending->rank), *sent = sending->message;
+    if (!answer)
+        return sv_error(SELVAGE_ERR_CHECKSUM, "rank %d sent an answer that does not verify", sending->rank);
+    if (answer->call == 0)
+        return tell_given_up(sending->rank, answer->status);
+    if (answer->status == SELVAGE_ERR_MISMATCH)
+        return sv_error(SELVAGE_ERR_MISMATCH, "rank %d called for a message of %llu %s from rank %d where this rank sent "
+                        "%llu %s", sending->rank, (unsigned long long)answer->count, selvage_type_name(answer->type),
+                        coll->rank, (unsigned long long)sent->count, selvage_type_name(sent->type));
+    return (selvage_status_t)answer->status;
+}
+
+/* SUCCESS: it was taken, and was right. */
+static selvage_status_t drive_sending(selvage_coll_t *coll, sv_coll_sending_t *sending)
+{
+    size_t arrived = 0;
+    SV_TRY(test_request(coll, &sending->request, NULL));
+    if (!is_open(&sending->answering))
+        return SELVAGE_SUCCESS;
+    SV_TRY(test_request(coll, &sending->answering, &arrived));
+    selvage_status_t status = hear_answer(coll, sending, arrived);
+    if (status != SELVAGE_IN_PROGRESS)
+        return status;
+    if (sending->attempts == ATTEMPTS)
+        return sv_error(SELVAGE_ERR_CHECKSUM, "what this rank sent to rank %d came damaged %d times", sending->rank,
+                        ATTEMPTS);
+    SV_TRY(start_sending(coll, sending));
+    return SELVAGE_IN_PROGRESS;
+}
+
+/* All that is on its way; of those that were not taken yet, the rank of one. */
+static selvage_status_t drive_sendings(selvage_coll_t *coll, int *rank_out)
+{
+    sv_coll_staging_t *staging = coll->arena->staging;
+    selvage_status_t all = SELVAGE_SUCCESS;
+    for (unsigned i = 0; i < staging->nsends; i++) {
+        selvage_status_t status = drive_sending(coll, &staging->sends[i]);
+        if (status != SELVAGE_SUCCESS && status != SELVAGE_IN_PROGRESS)
+            return status;
+        if (status == SELVAGE_IN_PROGRESS) {
+            *rank_out = staging->sends[i].rank;
+            all = status;
+        }
+    }
+    return all;
+}
+
+/* A turn of a wait for a rank; SUCCESS: go on waiting. */
+static selvage_status_t wait_turn(selvage_coll_t *coll, sv_patience_t *patience, int rank)
+{
+    selvage_comm_t *comm = coll->comm;
+    if (is_stopped(coll))
+        return tell_stopped();
+    if (sv_agree_is_lost(comm))
+        return sv_error(sv_agree_loss(comm), "another rank has failed: %s",
+                        selvage_status_string(sv_agree_loss(comm)));
+    selvage_status_t status = sv_patience_poll(patience);
+    if (status == SELVAGE_ERR_TIMEOUT)
+        return sv_error(status, "rank %d (on another node) did not do its part of a collective call for %g s", rank,
+                        comm->timeout_s);
+    return status == SELVAGE_SUCCESS ? status : tell_broken(coll);
+}
+
+/* Waits for a request of a message with this rank. Others may wait for what this one sent to be sent again. */
+static selvage_status_t await(selvage_coll_t *coll, sv_wire_request_t *request, size_t *bytes_out, int rank)
+{
+    sv_patience_t patience;
+    int other;
+    sv_patience_begin(&patience, coll->comm, coll->comm->timeout_s);
+    for (;;) {
+        selvage_status_t status = test_request(coll, request, bytes_out);
+        if (status != SELVAGE_IN_PROGRESS)
+            return status;
+        status = drive_sendings(coll, &other);
+        if (status != SELVAGE_IN_PROGRESS)
+            SV_TRY(status);
+        SV_TRY(wait_turn(coll, &patience, rank));
+    }
 }
 
 static sv_coll_head_t make_head(const selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t at, uint64_t bytes)
@@ -109,37 +227,42 @@ void sv_coll_message_write(selvage_coll_t *coll, const sv_coll_call_t *call, uin
     sv_coll_head_t *head = (sv_coll_head_t *)(void *)message;
     *head = make_head(coll, call, at, bytes);
     if (coll->comm->config.coll_checksum)
-        head->digest = digest_of(coll, head, coll->rank);
+        head->digest = digest_of(coll, head, message + sizeof *head, coll->rank);
+    head->check = check_of(coll, head, coll->rank);
 }
 
-selvage_status_t sv_coll_message_send(selvage_coll_t *coll, const void *message, int rank, int tag)
+selvage_status_t sv_coll_message_send(selvage_coll_t *coll, const void *message, int rank)
 {
     sv_coll_staging_t *staging = coll->arena->staging;
     const sv_coll_head_t *head = message;
-    size_t bytes = sizeof *head + (tag == SV_COLL_DATA_TAG ? head->bytes : 0);
-    sv_coll_sending_t *sending = &staging->sends[staging->nsends];
-    SV_TRY(sv_wire_send(coll->comm->wire, SV_WIRE_SETUP, message, bytes, coll->all.ranks[rank], tag,
-                        &sending->request));
-    sending->rank = rank;
-    staging->nsends++;
-    return SELVAGE_SUCCESS;
+    sv_coll_sending_t *sending = &staging->sends[staging->nsends++];
+    *sending = (sv_coll_sending_t){.message = message, .bytes = sizeof *head + head->bytes, .rank = rank};
+    return start_sending(coll, sending);
 }
 
 selvage_status_t sv_coll_message_sent(selvage_coll_t *coll)
 {
     sv_coll_staging_t *staging = coll->arena->staging;
-    for (; staging->nsends > 0; staging->nsends--) {
-        sv_coll_sending_t *sending = &staging->sends[staging->nsends - 1];
-        SV_TRY(await(coll, &sending->request, NULL, sending->rank));
+    sv_patience_t patience;
+    int rank = 0;
+    sv_patience_begin(&patience, coll->comm, coll->comm->timeout_s);
+    for (;;) {
+        selvage_status_t status = drive_sendings(coll, &rank);
+        if (status == SELVAGE_SUCCESS)
+            break;
+        if (status != SELVAGE_IN_PROGRESS)
+            return status;
+        SV_TRY(wait_turn(coll, &patience, rank));
     }
-    return SELVAGE_SUCCESS;
+    staging->nsends = 0;
+    return await(coll, &staging->answering, NULL, coll->rank);
 }
 
 selvage_status_t sv_coll_message_post(selvage_coll_t *coll, uint8_t *message, int rank)
 {
     sv_coll_staging_t *staging = coll->arena->staging;
     return sv_wire_recv(coll->comm->wire, SV_WIRE_SETUP, message, SV_COLL_HEAD_BYTES + staging->chunk_bytes,
-                        coll->all.ranks[rank], SV_COLL_DATA_TAG, &staging->taking[DATA]);
+                        coll->all.ranks[rank], SV_COLL_DATA_TAG, &staging->taking);
 }
 
 /* Who sent something else than this rank is waiting for. */
@@ -152,36 +275,63 @@ static selvage_status_t tell_mismatch(const sv_coll_head_t *found, const sv_coll
                     selvage_type_name(wanted->type), wanted->sequence, wanted->communicator);
 }
 
-static selvage_status_t judge(const selvage_coll_t *coll, const sv_coll_head_t *found, const sv_coll_head_t *wanted,
+/* IN_PROGRESS: it is damaged, and worth asking for again. */
+static selvage_status_t judge(const selvage_coll_t *coll, const uint8_t *message, const sv_coll_head_t *wanted,
                               size_t arrived, int rank)
 {
-    if (arrived < sizeof *found)
-        return sv_error(SELVAGE_ERR_MPI, "rank %d sent %zu bytes, less than the head of a message", rank, arrived);
-    if (found->status != SELVAGE_SUCCESS)
-        return sv_error((selvage_status_t)found->status, "rank %d gave up: %s", rank,
-                        selvage_status_string((selvage_status_t)found->status));
+    const sv_coll_head_t *found = find_head(coll, message, arrived, rank);
+    if (!found || (found->call != 0 && (const void *)found != message))
+        return SELVAGE_IN_PROGRESS;
+    if (found->call == 0)
+        return tell_given_up(rank, found->status);
     if (found->communicator != wanted->communicator || found->sequence != wanted->sequence ||
         found->call != wanted->call || found->type != wanted->type || found->count != wanted->count)
         return tell_mismatch(found, wanted, rank);
-    if (found->at != wanted->at || found->bytes != wanted->bytes || arrived != sizeof *found + found->bytes)
-        return sv_error(SELVAGE_ERR_MPI, "rank %d sent %zu bytes for %llu at %llu, wanted %llu at %llu", rank, arrived,
+    if (found->at != wanted->at || found->bytes != wanted->bytes)
+        return sv_error(SELVAGE_ERR_MPI, "rank %d sent %llu bytes at %llu, wanted %llu at %llu", rank,
                         (unsigned long long)found->bytes, (unsigned long long)found->at,
                         (unsigned long long)wanted->bytes, (unsigned long long)wanted->at);
-    uint64_t digest = coll->comm->config.coll_checksum ? digest_of(coll, found, rank) : 0;
-    if (found->digest != digest)
-        return sv_error(SELVAGE_ERR_CHECKSUM, "rank %d sent what does not verify in call %u (%s): digest %016llx, "
-                        "wanted %016llx", rank, wanted->sequence, sv_coll_call_name(wanted->call),
-                        (unsigned long long)digest, (unsigned long long)found->digest);
-    return SELVAGE_SUCCESS;
+    if (arrived != sizeof *found + found->bytes)
+        return SELVAGE_IN_PROGRESS;
+    const bool sums = coll->comm->config.coll_checksum;
+    return !sums || found->digest == digest_of(coll, found, message + sizeof *found, rank) ? SELVAGE_SUCCESS
+                                                                                          : SELVAGE_IN_PROGRESS;
 }
 
-selvage_status_t sv_coll_message_await(selvage_coll_t *coll, const sv_coll_call_t *call, const uint8_t *message,
-                                       uint64_t at, uint64_t bytes, int rank)
+/* Tells a rank what its message was. The answer before this one must have gone. */
+static selvage_status_t send_answer(selvage_coll_t *coll, const sv_coll_head_t *wanted, selvage_status_t status,
+                                    int rank)
 {
-    size_t arrived = 0;
+    sv_coll_staging_t *staging = coll->arena->staging;
+    sv_coll_head_t answer = *wanted;
+    SV_TRY(await(coll, &staging->answering, NULL, rank));
+    answer.status = status;
+    write_word(coll, &staging->answer, answer);
+    return sv_wire_send(coll->comm->wire, SV_WIRE_SETUP, &staging->answer, sizeof staging->answer,
+                        coll->all.ranks[rank], SV_COLL_ANSWER_TAG, &staging->answering);
+}
+
+selvage_status_t sv_coll_message_await(selvage_coll_t *coll, const sv_coll_call_t *call, uint8_t *message, uint64_t at,
+                                       uint64_t bytes, int rank)
+{
+    sv_coll_staging_t *staging = coll->arena->staging;
     const sv_coll_head_t wanted = make_head(coll, call, at, bytes);
-    SV_TRY(await(coll, &coll->arena->staging->taking[DATA], &arrived, rank));
-    return judge(coll, (const sv_coll_head_t *)(const void *)message, &wanted, arrived, rank);
+    for (unsigned attempt = 1;; attempt++) {
+        size_t arrived = 0;
+        SV_TRY(await(coll, &staging->taking, &arrived, rank));
+        selvage_status_t status = judge(coll, message, &wanted, arrived, rank);
+        if (status == SELVAGE_IN_PROGRESS && attempt == ATTEMPTS)
+            return sv_error(SELVAGE_ERR_CHECKSUM, "rank %d sent what does not verify in call %u (%s), %d times", rank,
+                            wanted.sequence, sv_coll_call_name(wanted.call), ATTEMPTS);
+        if (status == SELVAGE_IN_PROGRESS) {
+            staging->repaired++;
+            SV_TRY(sv_coll_message_post(coll, message, rank));
+        }
+        if (status == SELVAGE_IN_PROGRESS || status == SELVAGE_SUCCESS || status == SELVAGE_ERR_MISMATCH)
+            SV_TRY(send_answer(coll, &wanted, status, rank));
+        if (status != SELVAGE_IN_PROGRESS)
+            return status;
+    }
 }
 
 selvage_status_t sv_coll_message_take(selvage_coll_t *coll, const sv_coll_call_t *call, uint8_t *message, uint64_t at,
@@ -191,29 +341,13 @@ selvage_status_t sv_coll_message_take(selvage_coll_t *coll, const sv_coll_call_t
     return sv_coll_message_await(coll, call, message, at, bytes, rank);
 }
 
-selvage_status_t sv_coll_answer_post(selvage_coll_t *coll, sv_coll_head_t *answer, int rank)
-{
-    return sv_wire_recv(coll->comm->wire, SV_WIRE_SETUP, answer, sizeof *answer, coll->all.ranks[rank],
-                        SV_COLL_ANSWER_TAG, &coll->arena->staging->taking[ANSWER]);
-}
-
-selvage_status_t sv_coll_answer_await(selvage_coll_t *coll, int rank)
-{
-    return await(coll, &coll->arena->staging->taking[ANSWER], NULL, rank);
-}
-
-static bool is_open(const sv_wire_request_t *request)
-{
-    return (request->word[0] | request->word[1] | request->word[2] | request->word[3]) != 0;
-}
-
 /* Says it on both tags, whichever a rank is waiting on. Returns whether the wire is done with the word. */
 static bool say_last_words(selvage_coll_t *coll, selvage_status_t status)
 {
-    sv_coll_head_t *word = &coll->arena->staging->word;
+    sv_coll_word_t *word = &coll->arena->staging->word;
     sv_wire_t *wire = coll->comm->wire;
     bool quiet = true;
-    *word = (sv_coll_head_t){.communicator = coll->number, .status = status};
+    write_word(coll, word, (sv_coll_head_t){.communicator = coll->number, .status = status});
     for (int r = 0; r < coll->size; r++)
         for (int tag = SV_COLL_DATA_TAG; tag <= SV_COLL_ANSWER_TAG && r != coll->rank; tag++) {
             sv_wire_request_t request;
@@ -224,18 +358,24 @@ static bool say_last_words(selvage_coll_t *coll, selvage_status_t status)
     return quiet;
 }
 
+static bool withdraw(sv_wire_t *wire, sv_wire_request_t *request)
+{
+    bool quiet = !is_open(request) || sv_wire_cancel(wire, request) == SELVAGE_SUCCESS;
+    *request = (sv_wire_request_t){0};
+    return quiet;
+}
+
 void sv_coll_message_give_up(selvage_coll_t *coll, selvage_status_t status)
 {
     sv_coll_staging_t *staging = coll->arena->staging;
     sv_wire_t *wire = coll->comm->wire;
-    bool quiet = true;
-    for (int which = DATA; which <= ANSWER; which++) {
-        if (is_open(&staging->taking[which]))
-            quiet &= sv_wire_cancel(wire, &staging->taking[which]) == SELVAGE_SUCCESS;
-        staging->taking[which] = (sv_wire_request_t){0};
+    bool quiet = withdraw(wire, &staging->taking);
+    quiet &= test_request(coll, &staging->answering, NULL) == SELVAGE_SUCCESS;
+    for (; staging->nsends > 0; staging->nsends--) {
+        sv_coll_sending_t *sending = &staging->sends[staging->nsends - 1];
+        quiet &= test_request(coll, &sending->request, NULL) == SELVAGE_SUCCESS;
+        quiet &= withdraw(wire, &sending->answering);
     }
-    for (; staging->nsends > 0; staging->nsends--)
-        quiet &= sv_wire_test(wire, &staging->sends[staging->nsends - 1].request, NULL) == SELVAGE_SUCCESS;
     quiet &= say_last_words(coll, status);
     staging->set_aside |= !quiet;
 }

@@ -186,3 +186,13 @@ void sv_wire_local_corrupt_long(sv_wire_t *wire, size_t from_bytes)
     if (wire && wire->ops == &local_ops)
         ((sv_wire_local_t *)wire)->corrupt_from_bytes = from_bytes;
 }
+
+uint64_t sv_wire_local_corrupt_some(sv_wire_t *wire, size_t from_bytes, unsigned every_nth)
+{
+    if (!wire || wire->ops != &local_ops)
+        return 0;
+    sv_wire_local_t *local = (sv_wire_local_t *)wire;
+    local->corrupt_from_bytes = every_nth > 0 ? from_bytes : 0;
+    local->corrupt_every = every_nth;
+    return local->long_corrupted;
+}

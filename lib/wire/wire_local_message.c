@@ -237,11 +237,19 @@ static selvage_status_t settle(sv_wire_mailbox_t *box, sv_wire_node_t *node, boo
 }
 
 /* For tests: the message that has just been received loses a bit. */
-static void corrupt(const sv_wire_t *base, uint8_t *buf, size_t bytes)
+static void corrupt(sv_wire_t *base, uint8_t *buf, size_t bytes)
 {
-    size_t from_bytes = ((const sv_wire_local_t *)base)->corrupt_from_bytes;
-    if (from_bytes > 0 && bytes >= from_bytes)
-        buf[bytes / 2] ^= 0x10;
+    sv_wire_local_t *local = (sv_wire_local_t *)base;
+    size_t at = bytes / 2;
+    if (local->corrupt_from_bytes == 0 || bytes < local->corrupt_from_bytes)
+        return;
+    if (local->corrupt_every > 0) {
+        if (++local->long_taken % local->corrupt_every)
+            return;
+        at = (size_t)(local->long_taken * UINT64_C(0x9e3779b97f4a7c15) >> 20) % bytes;
+    }
+    local->long_corrupted++;
+    buf[at] ^= 0x10;
 }
 
 selvage_status_t sv_wire_local_test(sv_wire_t *base, sv_wire_request_t *request, size_t *bytes_out)

@@ -57,6 +57,7 @@ typedef struct sv_wire_local {
     sv_wire_world_t *world;
     unsigned corrupt_nth, control_sent;
     size_t corrupt_from_bytes;
+    uint64_t corrupt_every, long_taken, long_corrupted; /* of messages of that size: 0: all */
 } sv_wire_local_t;
 
 selvage_status_t sv_wire_local_send(sv_wire_t *base, sv_wire_channel_t channel, const void *buf, size_t bytes, int peer,
