@@ -24,7 +24,7 @@ uint64_t coll_entry_pass(const coll_case_t *c, unsigned nthreads)
     pass.key = c->key;
     pass.first_word = c->first_word;
     for (unsigned tid = nthreads; tid-- > 0;)
-        sum += sv_coll_pass_at(&pass, tid, nthreads);
+        sum += sv_coll_pass_at(&pass, tid, nthreads).given;
     return sum;
 }
 

@@ -7,9 +7,8 @@
 
 static bool is_quick(const selvage_coll_t *coll, const sv_coll_work_t *work)
 {
-    const unsigned unfit = SV_COLL_DIGEST | SV_COLL_PREMUL;
     return coll->dev.n > 1 && work->algo == SV_COLL_ONESHOT && work->proto != SV_COLL_SIMPLE &&
-           work->call != SV_COLL_PAIR && !(work->flags & unfit) && coll->comm->config.coll_quick;
+           work->call != SV_COLL_PAIR && !(work->flags & SV_COLL_PREMUL) && coll->comm->config.coll_quick;
 }
 
 const sv_kernel_t *sv_coll_quick_kernel(selvage_coll_t *coll, const sv_coll_work_t *work)

@@ -201,7 +201,7 @@ typedef struct sv_coll_arg {
     sv_coll_work_t work[SV_COLL_ARG_WORKS];
 } sv_coll_arg_t;
 
-/* The argument of a launch of one call alone, one-shot, in lines, without digests, in one step; see coll_quick.h. */
+/* The argument of a launch of one call alone, one-shot, in lines, in one step; see coll_quick.h. */
 typedef struct sv_coll_quick_arg {
     sv_coll_home_t home;
     uint64_t block_bytes;      /* of what each rank sends to one other */

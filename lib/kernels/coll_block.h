@@ -256,6 +256,25 @@ SV_DEV_FN bool sv_coll_wait_more(const sv_coll_at_t &c, sv_coll_spin_t &spin, ui
     return spin.begin_ns != 0;
 }
 
+/*
+ * What was taken from a rank does not verify. As long as hellos were not heard, another call may be why: keys differ
+ * from call to call. So they are waited for first. One lane.
+ */
+SV_DEV_COLD void sv_coll_damaged(sv_coll_block_t *block, const sv_coll_home_t *home, uint32_t place_of_peer,
+                                 uint64_t said, uint64_t summed)
+{
+    const sv_coll_at_t c = sv_coll_at_of(block, home);
+    const uint32_t place = place_of_peer >> 16, peer = place_of_peer & 0xffff;
+    sv_coll_spin_t spin = {};
+    uint64_t signature, flag;
+    for (uint32_t r = 0; r < c.b.n && sv_coll_is_unheard(c, place); r++)
+        while (r != c.b.me && !sv_coll_peek(c, r, &signature, &flag))
+            if (!sv_coll_wait_more(c, spin, SV_COLL_AT_HELLO, r, c.b.state[r].hellos + 1, flag))
+                return;
+    if (!sv_coll_is_unheard(c, place) || !sv_coll_differs(c))
+        sv_coll_fail(c, SV_COLL_DAMAGED, place, peer, said, summed, false);
+}
+
 SV_DEV_COLD void sv_coll_wait_long(sv_coll_block_t *block, const sv_coll_home_t *home, uint64_t address,
                                    uint64_t wanted, uint32_t place, uint32_t peer)
 {

@@ -177,10 +177,10 @@ SV_DEV_FN void sv_coll_unit_put(const sv_coll_at_t &c, uint64_t u, const uint64_
     }
 }
 
-/* Of word `at` / 8 of a part: what counts of it, in a digest with this key. */
-SV_DEV_FN uint64_t sv_coll_term(const sv_coll_slice_t &s, uint64_t word, uint64_t at, uint64_t key)
+/* Of word `at` / 8 of a part of so many bytes: what counts of it, in a digest with this key. */
+SV_DEV_FN uint64_t sv_coll_term(uint64_t bytes, uint64_t word, uint64_t at, uint64_t key)
 {
-    const uint64_t left = s.bytes - at;
+    const uint64_t left = bytes - at;
     return digest_term(left >= 8 ? word : word & ((1ull << 8 * left) - 1), key + at / 8 * SV_DIGEST_STEP);
 }
 
@@ -193,7 +193,7 @@ SV_DEV_FN uint64_t sv_coll_unit_terms(const sv_coll_slice_t &s, uint64_t u, cons
     for (unsigned w = 0; w < PROTO::WORDS; w++) {
         uint64_t at = 8 * (PROTO::first(u) + w);
         if (w < PROTO::words(u) && at < s.bytes)
-            sum += sv_coll_term(s, word[w], at, key);
+            sum += sv_coll_term(s.bytes, word[w], at, key);
     }
     return sum;
 }
@@ -283,7 +283,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_blame(const sv_coll_at_t &c)
         sum = sv_dev_block_sum_u64(sum, c.at);
         sv_coll_unit_take<PROTO>(c, k, units, word);
         if (c.at.tid == 0 && word[0] != sum)
-            sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_LINE, s.from[k], word[0], sum, false);
+            sv_coll_damaged(&c.b, &c.home, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | s.from[k], word[0], sum);
     }
 }
 
@@ -311,7 +311,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_verify_lines(const sv_coll_at_t
         return;
     sv_coll_blame<PROTO>(c);
     if (c.at.tid == 0 && !sv_coll_has_failed(c))
-        sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_LINE, peer, said, sum, false);
+        sv_coll_damaged(&c.b, &c.home, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | peer, said, sum);
 }
 
 /* Puts the digest behind the data: in a unit of its own, and what else belongs to its line. All lanes call. */

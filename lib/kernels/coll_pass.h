@@ -32,7 +32,14 @@ typedef struct sv_coll_pass {
     uint16_t divisor;               /* of the result; 0 or 1: none */
     uint32_t digest;                /* whether the result is summed */
     uint64_t key, first_word;       /* of the digest, and of the result in it */
+    uint32_t taken, given;          /* bits: sources that are summed as they are read, each with a key of its own */
+    uint64_t key_of[SV_COLL_RANKS];
 } sv_coll_pass_t;
+
+/* Sums of digests, of a lane: of the result and of the sources `given`; of the sources `taken`. */
+typedef struct sv_coll_sums {
+    uint64_t given, taken;
+} sv_coll_sums_t;
 
 namespace {
 
@@ -77,17 +84,44 @@ SV_DEV_FN uint64_t coll_sum_units(const sv_dev_pair_t (&value)[UNITS], uint64_t 
     return sum;
 }
 
+/* Adds source s, as it was read, to the sums that it belongs to. */
+template <unsigned UNITS>
+SV_DEV_FN void coll_sum_source(sv_coll_sums_t &sums, const sv_coll_pass_t &pass, unsigned s, uint64_t at,
+                               const sv_dev_pair_t (&value)[UNITS], const coll_turn &turn)
+{
+    const uint32_t taken = pass.taken >> s & 1;
+    if (!(taken | (pass.given >> s & 1)))
+        return;
+    const uint64_t sum = coll_sum_units(value, pass.key_of[s] + at / 8 * SV_DIGEST_STEP, turn);
+    sums.taken += taken ? sum : 0;
+    sums.given += taken ? 0 : sum;
+}
+
+SV_DEV_FN void coll_sum_word(sv_coll_sums_t &sums, const sv_coll_pass_t &pass, unsigned s, uint64_t at, uint64_t value)
+{
+    const uint32_t taken = pass.taken >> s & 1;
+    if (!(taken | (pass.given >> s & 1)))
+        return;
+    const uint64_t sum = digest_term(value, pass.key_of[s] + at / 8 * SV_DIGEST_STEP);
+    sums.taken += taken ? sum : 0;
+    sums.given += taken ? 0 : sum;
+}
+
 /* What becomes of a lane's turn, and of one word, where there is nothing to compute. */
 struct coll_copy {
     enum : unsigned { UNITS = COLL_COPY_UNITS };
 
-    SV_DEV_FN void units(sv_dev_pair_t (&value)[UNITS], const sv_coll_pass_t &pass, uint64_t at, const coll_turn &turn)
+    SV_DEV_FN void units(sv_dev_pair_t (&value)[UNITS], const sv_coll_pass_t &pass, uint64_t at, const coll_turn &turn,
+                         sv_coll_sums_t &sums)
     {
         coll_load_units(value, pass.src[0] + at, turn);
+        coll_sum_source(sums, pass, 0, at, value, turn);
     }
-    SV_DEV_FN uint64_t word(const sv_coll_pass_t &pass, uint64_t at, unsigned bytes)
+    SV_DEV_FN uint64_t word(const sv_coll_pass_t &pass, uint64_t at, unsigned bytes, sv_coll_sums_t &sums)
     {
-        return sv_coll_word_load_here(pass.src[0] + at, bytes);
+        const uint64_t value = sv_coll_word_load_here(pass.src[0] + at, bytes);
+        coll_sum_word(sums, pass, 0, at, value);
+        return value;
     }
 };
 
@@ -112,7 +146,8 @@ struct coll_reduce {
             words::begin(b[w], value[(first + w) / 2].word[(first + w) % 2]);
     }
     /* All loads come before the first addition. */
-    SV_DEV_FN void few(acc (&a)[WORDS], const sv_coll_pass_t &pass, uint64_t at, const coll_turn &turn)
+    SV_DEV_FN void few(acc (&a)[WORDS], const sv_coll_pass_t &pass, uint64_t at, const coll_turn &turn,
+                       sv_coll_sums_t &sums)
     {
         sv_dev_pair_t value[FEW > 0 ? FEW : 1u][UNITS] = {};
         const unsigned op = pass.op, nsrc = pass.nsrc;
@@ -121,6 +156,10 @@ struct coll_reduce {
         for (unsigned s = 0; s < FEW; s++)
             if (s < nsrc)
                 coll_load_units(value[s], pass.src[s] + at, turn);
+        SV_DEV_UNROLL
+        for (unsigned s = 0; s < FEW; s++)
+            if (s < nsrc)
+                coll_sum_source(sums, pass, s, at, value[s], turn);
         SV_DEV_UNROLL
         for (unsigned w = 0; w < WORDS; w++)
             words::begin(a[w], value[0][w / 2].word[w % 2]);
@@ -139,7 +178,8 @@ struct coll_reduce {
         }
     }
     /* One source after the other; the next one is on its way while one is added. */
-    SV_DEV_FN void many(acc (&a)[WORDS], const sv_coll_pass_t &pass, uint64_t at, const coll_turn &turn)
+    SV_DEV_FN void many(acc (&a)[WORDS], const sv_coll_pass_t &pass, uint64_t at, const coll_turn &turn,
+                        sv_coll_sums_t &sums)
     {
         sv_dev_pair_t value[UNITS], next[UNITS];
 
@@ -151,6 +191,7 @@ struct coll_reduce {
                 value[u] = next[u];
             if (s + 1 < pass.nsrc)
                 coll_load_units(next, pass.src[s + 1] + at, turn);
+            coll_sum_source(sums, pass, s, at, value, turn);
             SV_DEV_UNROLL
             for (unsigned first = 0; first < WORDS; first += GROUP) {
                 acc b[GROUP];
@@ -183,21 +224,22 @@ struct coll_reduce {
                 a[w] = w + DIVIDED < WORDS ? a[w + DIVIDED] : done[w + DIVIDED - WORDS];
         }
     }
-    SV_DEV_FN void units(sv_dev_pair_t (&value)[UNITS], const sv_coll_pass_t &pass, uint64_t at, const coll_turn &turn)
+    SV_DEV_FN void units(sv_dev_pair_t (&value)[UNITS], const sv_coll_pass_t &pass, uint64_t at, const coll_turn &turn,
+                         sv_coll_sums_t &sums)
     {
         acc a[WORDS] = {};
 
         if (PAIR || (FEW > 0 && pass.nsrc <= FEW && pass.premul == 0))
-            few(a, pass, at, turn);
+            few(a, pass, at, turn, sums);
         else
-            many(a, pass, at, turn);
+            many(a, pass, at, turn, sums);
         if (pass.divisor > 1)
             divide(a, pass.divisor);
         SV_DEV_UNROLL
         for (unsigned w = 0; w < WORDS; w++)
             value[w / 2].word[w % 2] = words::end(a[w], 0);
     }
-    SV_DEV_FN uint64_t word(const sv_coll_pass_t &pass, uint64_t at, unsigned bytes)
+    SV_DEV_FN uint64_t word(const sv_coll_pass_t &pass, uint64_t at, unsigned bytes, sv_coll_sums_t &sums)
     {
         acc a = {};
         uint64_t result;
@@ -205,6 +247,7 @@ struct coll_reduce {
         SV_DEV_ROLLED
         for (unsigned s = 0; s < pass.nsrc; s++) {
             uint64_t value = sv_coll_word_load_here(pass.src[s] + at, bytes);
+            coll_sum_word(sums, pass, s, at, value);
             if (pass.premul >> s & 1)
                 value = words::scale(value, pass.scalar[s]);
             words::add(a, value, s == 0 ? 0 : pass.op);
@@ -224,7 +267,7 @@ SV_DEV_FN coll_range coll_packs(const sv_coll_pass_t &pass)
 {
     const uint64_t first = reinterpret_cast<uintptr_t>(pass.src[0]);
     const uint64_t head = (0 - first) & 15;
-    uint64_t differs = pass.digest ? first & 7 : 0;
+    uint64_t differs = pass.digest | pass.taken | pass.given ? first & 7 : 0;
 
     SV_DEV_ROLLED
     for (unsigned s = 1; s < pass.nsrc; s++)
@@ -243,18 +286,18 @@ SV_DEV_FN uint64_t coll_key_at(const sv_coll_pass_t &pass, uint64_t at)
 }
 
 template <class WORK>
-SV_DEV_FN uint64_t coll_pass_packs(const sv_coll_pass_t &pass, coll_range packs, unsigned tid, unsigned nthreads)
+SV_DEV_FN void coll_pass_packs(const sv_coll_pass_t &pass, coll_range packs, unsigned tid, unsigned nthreads,
+                               sv_coll_sums_t &sums)
 {
     enum : unsigned { UNITS = WORK::UNITS };
     const uint32_t step = 16 * nthreads;
-    uint64_t sum = 0;
 
     SV_DEV_ROLLED
     for (uint64_t at = packs.begin + 16 * tid; at < packs.end; at += UNITS * step) {
         const uint64_t left = packs.end - at;
         const coll_turn turn{step, left < UNITS * step ? static_cast<uint32_t>(left) : UNITS * step};
         sv_dev_pair_t value[UNITS];
-        WORK::units(value, pass, at, turn);
+        WORK::units(value, pass, at, turn, sums);
         SV_DEV_ROLLED
         for (unsigned d = 0; d < pass.ndst; d++) {
             uint8_t *to = pass.dst[d] + at;
@@ -264,75 +307,76 @@ SV_DEV_FN uint64_t coll_pass_packs(const sv_coll_pass_t &pass, coll_range packs,
                     pair_access::store(to + u * step, value[u]);
         }
         if (pass.digest)
-            sum += coll_sum_units(value, coll_key_at(pass, at), turn);
+            sums.given += coll_sum_units(value, coll_key_at(pass, at), turn);
     }
-    return sum;
 }
 
 /* What lies before and behind the packs, and everything if there are none. */
 template <class WORK>
-SV_DEV_FN uint64_t coll_pass_words(const sv_coll_pass_t &pass, coll_range packs, unsigned tid, unsigned nthreads)
+SV_DEV_FN void coll_pass_words(const sv_coll_pass_t &pass, coll_range packs, unsigned tid, unsigned nthreads,
+                               sv_coll_sums_t &sums)
 {
     const uint64_t before = (packs.begin + 7) / 8;
     const uint64_t count = before + (pass.bytes - packs.end + 7) / 8;
-    uint64_t sum = 0;
 
     SV_DEV_ROLLED
     for (uint64_t i = tid; i < count; i += nthreads) {
         const uint64_t at = i < before ? 8 * i : packs.end + 8 * (i - before);
         const uint64_t left = (i < before ? packs.begin : pass.bytes) - at;
         const unsigned bytes = left < 8 ? static_cast<unsigned>(left) : 8;
-        const uint64_t value = WORK::word(pass, at, bytes);
+        const uint64_t value = WORK::word(pass, at, bytes, sums);
         SV_DEV_ROLLED
         for (unsigned d = 0; d < pass.ndst; d++)
             sv_coll_word_store_here(pass.dst[d] + at, value, bytes);
         if (pass.digest)
-            sum += digest_term(value, coll_key_at(pass, at));
+            sums.given += digest_term(value, coll_key_at(pass, at));
     }
-    return sum;
 }
 
 template <class WORK>
-SV_DEV_FN uint64_t coll_pass_all(const sv_coll_pass_t &pass, unsigned tid, unsigned nthreads)
+SV_DEV_FN sv_coll_sums_t coll_pass_all(const sv_coll_pass_t &pass, unsigned tid, unsigned nthreads)
 {
     const coll_range packs = coll_packs(pass);
-    return coll_pass_packs<WORK>(pass, packs, tid, nthreads) + coll_pass_words<WORK>(pass, packs, tid, nthreads);
+    sv_coll_sums_t sums = {0, 0};
+    coll_pass_packs<WORK>(pass, packs, tid, nthreads, sums);
+    coll_pass_words<WORK>(pass, packs, tid, nthreads, sums);
+    return sums;
 }
 
 /* What sv_coll_with_type() calls. */
 struct coll_pass_runner {
     const sv_coll_pass_t &pass;
     unsigned tid, nthreads;
-    uint64_t sum;
+    sv_coll_sums_t sums;
 
     template <unsigned TYPE>
     SV_DEV_METHOD void run()
     {
         const coll_range packs = coll_packs(pass);
-        sum = coll_pass_words<coll_reduce<TYPE, false>>(pass, packs, tid, nthreads);
+        coll_pass_words<coll_reduce<TYPE, false>>(pass, packs, tid, nthreads, sums);
 #if !defined(SV_DEV_HIP) /* where it is all inlined, and compiled for a minute longer */
         if (sv_coll_word<TYPE>::BITS != 8 && pass.nsrc <= 2 && pass.premul == 0) {
-            sum += coll_pass_packs<coll_reduce<TYPE, true>>(pass, packs, tid, nthreads);
+            coll_pass_packs<coll_reduce<TYPE, true>>(pass, packs, tid, nthreads, sums);
             return;
         }
 #endif
-        sum += coll_pass_packs<coll_reduce<TYPE, false>>(pass, packs, tid, nthreads);
+        coll_pass_packs<coll_reduce<TYPE, false>>(pass, packs, tid, nthreads, sums);
     }
 };
 
 /*
- * What lane tid of nthreads has of a pass. Gives the lane's part of the sum of the result's digest; 0 without one. One
- * source that is neither scaled nor divided is copied bit by bit, whatever the type.
+ * What lane tid of nthreads has of a pass. Gives the lane's part of the sums; 0 where there are none. One source that
+ * is neither scaled nor divided is copied bit by bit, whatever the type.
  */
-SV_DEV_COLD uint64_t sv_coll_pass_at(const sv_coll_pass_t *at, unsigned tid, unsigned nthreads)
+SV_DEV_COLD sv_coll_sums_t sv_coll_pass_at(const sv_coll_pass_t *at, unsigned tid, unsigned nthreads)
 {
     const sv_coll_pass_t &pass = *at;
-    coll_pass_runner runner{pass, tid, nthreads, 0};
+    coll_pass_runner runner{pass, tid, nthreads, {0, 0}};
 
     if (pass.nsrc == 1 && pass.premul == 0 && pass.divisor <= 1)
         return coll_pass_all<coll_copy>(pass, tid, nthreads);
     sv_coll_with_type(pass.type, runner);
-    return runner.sum;
+    return runner.sums;
 }
 
 } // namespace

@@ -7,7 +7,7 @@
  *   load   own data || counters, credit, words that say of errors        one look into memory, all at once
  *   put    hello and data to all ranks                                    one way over the link
  *   take   the data of all ranks, in their order; combine; store
- *   hear   everybody's hello; give back the slots, keep the counters      nothing waits for these stores
+ *   hear   everybody's hello; verify the digests; give back the slots, keep the counters
  *
  * To other ranks it looks like the same call by the kernels of coll_run.h: which of the two a rank takes is its own
  * affair. Nothing is fenced. Data travels with its flags, and that a slot is free again is said once all lanes have
@@ -134,6 +134,12 @@ SV_DEV_FN void sv_coll_quick_own(const sv_coll_quick_t &q, uint64_t address, uin
         sv_coll_quick_load<PROTO>(q, address, u, word);
 }
 
+/* Whether what a rank sends differs from one receiver to the next. */
+SV_DEV_FN bool sv_coll_quick_blocks(const sv_coll_quick_arg_t &arg)
+{
+    return arg.work.call == SV_COLL_REDUCE_SCATTER || arg.work.call == SV_COLL_ALL_TO_ALL;
+}
+
 /* What the calls differ in. Blocks: the ranks' own places in the larger buffer of a call that has one. */
 SV_DEV_FN bool sv_coll_quick_sends(const sv_coll_quick_arg_t &arg, uint32_t r)
 {
@@ -150,8 +156,7 @@ SV_DEV_FN bool sv_coll_quick_takes(const sv_coll_quick_arg_t &arg, uint32_t r)
 /* Where what goes to rank r lies; r may be this rank. */
 SV_DEV_FN uint64_t sv_coll_quick_from(const sv_coll_quick_arg_t &arg, uint32_t r)
 {
-    const bool blocks = arg.work.call == SV_COLL_REDUCE_SCATTER || arg.work.call == SV_COLL_ALL_TO_ALL;
-    return arg.work.src + (blocks ? r * arg.block_bytes : 0);
+    return arg.work.src + (sv_coll_quick_blocks(arg) ? r * arg.block_bytes : 0);
 }
 
 /* Where what comes from rank r goes; r may be this rank. */
@@ -169,6 +174,28 @@ SV_DEV_FN void sv_coll_quick_credit(const sv_coll_at_t &c, uint32_t r)
         sv_coll_wait_long(&c.b, &c.home, c.b.mine[r] + SV_COLL_HEAD_AT, sent - SV_COLL_STEPS + 1, SV_COLL_AT_CREDIT, r);
 }
 
+/* Key of what goes from one rank to another; as coll_shot.h has it. */
+SV_DEV_FN uint64_t sv_coll_quick_key(const sv_coll_at_t &c, const sv_coll_quick_arg_t &arg, uint32_t from, uint32_t to)
+{
+    const uint32_t block = sv_coll_quick_blocks(arg) ? to : arg.work.call == SV_COLL_ALL_GATHER ? from : 0;
+    const uint64_t id = block * arg.block_bytes + c.at.block * arg.part_bytes;
+    return sv_coll_key_of(arg.work.key, arg.home.member[from], id);
+}
+
+/* The terms of unit u of the channel's part of a block. */
+template <typename PROTO>
+SV_DEV_FN uint64_t sv_coll_quick_terms(const sv_coll_quick_t &q, uint64_t u, const uint64_t *word, uint64_t key)
+{
+    uint64_t sum = 0;
+    SV_DEV_UNROLL
+    for (unsigned w = 0; w < PROTO::WORDS; w++) {
+        const uint64_t at = 8 * (PROTO::first(u) + w);
+        if (w < PROTO::words(u) && at < q.bytes)
+            sum += sv_coll_term(q.bytes, word[w], at, key);
+    }
+    return sum;
+}
+
 /* What differs from call to call. All lanes call, before a barrier. */
 SV_DEV_FN void sv_coll_quick_enter(const sv_coll_at_t &c, const sv_coll_quick_arg_t &arg, bool moves)
 {
@@ -180,6 +207,7 @@ SV_DEV_FN void sv_coll_quick_enter(const sv_coll_at_t &c, const sv_coll_quick_ar
         const sv_coll_state_t &state = b.state[r];
         b.slot_in[r] = b.mine[r] + arg.slots_at + state.taken % SV_COLL_STEPS * arg.slot_bytes;
         b.slot_out[r] = b.theirs[r] + arg.slots_at + state.sent % SV_COLL_STEPS * arg.slot_bytes;
+        b.key_of[r] = arg.work.flags & SV_COLL_DIGEST ? sv_coll_quick_key(c, arg, r, c.home.me) : 0;
         if (r == c.home.me)
             sv_dev_store_u32_system(&c.home.counts[c.at.block].started, static_cast<uint32_t>(state.sent + 1));
         else if (moves && sv_coll_quick_sends(arg, r))
@@ -218,26 +246,70 @@ SV_DEV_COLD void sv_coll_quick_clean(sv_coll_block_t *block, const sv_coll_home_
     sv_coll_clean_slot(c, r, used);
 }
 
-/* All units of this lane to all ranks that are to have them, the next rank first; slots of LL as a whole where that is
+/* The rank that is k behind this one. */
+SV_DEV_FN uint32_t sv_coll_quick_around(const sv_coll_quick_arg_t &arg, uint32_t k)
+{
+    return arg.home.me + k < arg.home.n ? arg.home.me + k : arg.home.me + k - arg.home.n;
+}
+
+/* All units of this lane to rank r; the sum of their terms, if there is a key. Slots of LL as a whole where that is
    due, behind the lines that the call uses. */
-template <typename PROTO> SV_DEV_FN void sv_coll_quick_put(const sv_coll_quick_t &q)
+template <typename PROTO> SV_DEV_FN uint64_t sv_coll_quick_put_to(const sv_coll_quick_t &q, uint32_t r, uint64_t key)
 {
     const sv_coll_at_t &c = q.c;
     const sv_coll_quick_arg_t &arg = q.arg;
+    const uint64_t from = sv_coll_quick_from(arg, r), slot = c.b.slot_out[r], step = c.b.state[r].sent;
+    const uint64_t more = arg.work.flags & SV_COLL_DIGEST ? 1 : 0;
+    uint64_t sum = 0;
+    SV_DEV_ROLLED
+    for (uint64_t u = c.at.tid; u < q.units; u += c.at.nthreads) {
+        uint64_t word[2];
+        sv_coll_quick_own<PROTO>(q, from, u, word);
+        PROTO::put(c, slot, u, word, step);
+        if (key)
+            sum += sv_coll_quick_terms<PROTO>(q, u, word, key);
+    }
+    if ((step & c.home.ll_clean) == c.home.ll_clean && q.units > 0)
+        sv_coll_quick_clean(&c.b, &c.home, c.at, r, PROTO::WORDS == 1 ? q.units + more : 0);
+    return sum;
+}
+
+/* The digest behind the units of rank r. */
+template <typename PROTO> SV_DEV_FN void sv_coll_quick_sign(const sv_coll_quick_t &q, uint32_t r, uint64_t sum)
+{
+    const uint64_t word[2] = {sum, 0};
+    for (uint64_t u = q.units + q.c.at.tid; u < q.units + PROTO::units(1); u += q.c.at.nthreads)
+        PROTO::put(q.c, q.c.b.slot_out[r], u, word, q.c.b.state[r].sent);
+}
+
+/* To all ranks that are to have something, the next rank first. All lanes. */
+template <typename PROTO> SV_DEV_FN void sv_coll_quick_put(const sv_coll_quick_t &q)
+{
+    const sv_coll_quick_arg_t &arg = q.arg;
+    const bool sums = arg.work.flags & SV_COLL_DIGEST && q.units > 0, each = sv_coll_quick_blocks(arg);
+    uint64_t sum = 0;
+    bool summed = false, sends = false;
     SV_DEV_ROLLED
     for (uint32_t k = 1; k < arg.home.n; k++) {
-        const uint32_t r = arg.home.me + k < arg.home.n ? arg.home.me + k : arg.home.me + k - arg.home.n;
+        const uint32_t r = sv_coll_quick_around(arg, k);
         if (!sv_coll_quick_sends(arg, r))
             continue;
-        const uint64_t from = sv_coll_quick_from(arg, r), slot = c.b.slot_out[r], step = c.b.state[r].sent;
-        SV_DEV_ROLLED
-        for (uint64_t u = c.at.tid; u < q.units; u += c.at.nthreads) {
-            uint64_t word[2];
-            sv_coll_quick_own<PROTO>(q, from, u, word);
-            PROTO::put(c, slot, u, word, step);
-        }
-        if ((step & c.home.ll_clean) == c.home.ll_clean && q.units > 0)
-            sv_coll_quick_clean(&c.b, &c.home, c.at, r, PROTO::WORDS == 1 ? q.units : 0);
+        sends = true;
+        const uint64_t part = sv_coll_quick_put_to<PROTO>(
+            q, r, sums && !summed ? sv_coll_quick_key(q.c, arg, arg.home.me, r) : 0);
+        sum += part;
+        if (sums && each)
+            sv_coll_quick_sign<PROTO>(q, r, sv_dev_block_sum_u64(part, q.c.at));
+        summed = !each;
+    }
+    if (!sums || each || !sends)
+        return;
+    sum = sv_dev_block_sum_u64(sum, q.c.at);
+    SV_DEV_ROLLED
+    for (uint32_t k = 1; k < arg.home.n; k++) {
+        const uint32_t r = sv_coll_quick_around(arg, k);
+        if (sv_coll_quick_sends(arg, r))
+            sv_coll_quick_sign<PROTO>(q, r, sum);
     }
 }
 
@@ -262,10 +334,20 @@ SV_DEV_FN void sv_coll_quick_get(const sv_coll_quick_t &q, sv_coll_sight_t &sigh
         sv_coll_quick_take<PROTO>(q.c, sight, r, u);
 }
 
-/* All units from all ranks, combined as TYPE says. */
-template <typename PROTO, unsigned TYPE> SV_DEV_FN void sv_coll_quick_reduce(const sv_coll_quick_t &q)
+/* The terms of what was taken from rank r; 0 of what is this rank's own. */
+template <typename PROTO>
+SV_DEV_FN uint64_t sv_coll_quick_taken(const sv_coll_quick_t &q, const sv_coll_sight_t &sight, uint32_t r, uint64_t u)
+{
+    if (!(q.arg.work.flags & SV_COLL_DIGEST) || r == q.arg.home.me)
+        return 0;
+    return sv_coll_quick_terms<PROTO>(q, u, sight.word, q.c.b.key_of[r]);
+}
+
+/* All units from all ranks, combined as TYPE says. Gives the lane's part of the digest of what was taken. */
+template <typename PROTO, unsigned TYPE> SV_DEV_FN uint64_t sv_coll_quick_reduce(const sv_coll_quick_t &q)
 {
     const sv_coll_at_t &c = q.c;
+    uint64_t taken = 0;
     const uint32_t n = q.arg.home.n, divisor = q.arg.work.flags & SV_COLL_DIVIDE ? n : 0;
     SV_DEV_ROLLED
     for (uint64_t u = c.at.tid; u < q.units; u += c.at.nthreads) {
@@ -280,6 +362,7 @@ template <typename PROTO, unsigned TYPE> SV_DEV_FN void sv_coll_quick_reduce(con
                 if (r >= n)
                     continue;
                 sv_coll_quick_get<PROTO>(q, sight[a], r, u);
+                taken += sv_coll_quick_taken<PROTO>(q, sight[a], r, u);
                 SV_DEV_UNROLL
                 for (unsigned w = 0; w < PROTO::WORDS; w++)
                     sv_coll_word<TYPE>::add(acc[w], sight[a].word[w], r == 0 ? 0 : q.arg.work.op);
@@ -291,12 +374,14 @@ template <typename PROTO, unsigned TYPE> SV_DEV_FN void sv_coll_quick_reduce(con
             word[w] = sv_coll_word<TYPE>::end(acc[w], divisor);
         sv_coll_quick_store<PROTO>(q, q.arg.work.dst, u, word);
     }
+    return taken;
 }
 
 /* All units from all ranks to their places, and the own ones to theirs. */
-template <typename PROTO> SV_DEV_FN void sv_coll_quick_copy(const sv_coll_quick_t &q)
+template <typename PROTO> SV_DEV_FN uint64_t sv_coll_quick_copy(const sv_coll_quick_t &q)
 {
     const sv_coll_at_t &c = q.c;
+    uint64_t taken = 0;
     const uint32_t n = q.arg.home.n, me = q.arg.home.me;
     const bool own = sv_coll_quick_from(q.arg, me) != sv_coll_quick_into(q.arg, me) &&
                      (q.arg.work.call != SV_COLL_BROADCAST || me == q.arg.work.root);
@@ -312,18 +397,69 @@ template <typename PROTO> SV_DEV_FN void sv_coll_quick_copy(const sv_coll_quick_
                 if (r >= n || !(r == me ? own : sv_coll_quick_takes(q.arg, r)))
                     continue;
                 sv_coll_quick_get<PROTO>(q, sight[a], r, u);
+                taken += sv_coll_quick_taken<PROTO>(q, sight[a], r, u);
                 sv_coll_quick_store<PROTO>(q, sv_coll_quick_into(q.arg, r), u, sight[a].word);
             }
         }
+    return taken;
 }
 
 template <typename PROTO> struct sv_coll_quick_run {
     const sv_coll_quick_t &q;
+    uint64_t taken;
     template <unsigned TYPE> SV_DEV_METHOD void run()
     {
-        sv_coll_quick_reduce<PROTO, TYPE>(q);
+        taken = sv_coll_quick_reduce<PROTO, TYPE>(q);
     }
 };
+
+/* Something is wrong: reads each slot once more to find out whose. One lane. */
+template <typename PROTO> SV_DEV_COLD void sv_coll_quick_blame(const sv_coll_quick_t *at, uint64_t said, uint64_t summed)
+{
+    const sv_coll_quick_t &q = *at;
+    const sv_coll_at_t &c = q.c;
+    uint32_t peer = c.b.me;
+    for (uint32_t r = 0; r < q.arg.home.n; r++) {
+        if (!sv_coll_quick_takes(q.arg, r))
+            continue;
+        uint64_t sum = 0, word[2];
+        peer = r;
+        SV_DEV_ROLLED
+        for (uint64_t u = 0; u < q.units; u++) {
+            PROTO::take(c, c.b.slot_in[r], u, c.b.state[r].taken, r, word);
+            sum += sv_coll_quick_terms<PROTO>(q, u, word, c.b.key_of[r]);
+        }
+        PROTO::take(c, c.b.slot_in[r], q.units, c.b.state[r].taken, r, word);
+        if (word[0] != sum)
+            break;
+    }
+    sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_LINE, peer, said, summed, false);
+}
+
+/* Compares the sum of what was taken, as it was used, with the sum of what the senders say. All lanes, when hellos are
+   heard: of another call the keys would be others. */
+template <typename PROTO> SV_DEV_FN void sv_coll_quick_verify(const sv_coll_quick_t &q, uint64_t taken)
+{
+    const sv_coll_at_t &c = q.c;
+    uint64_t said = 0, word[2];
+    bool takes = false;
+    SV_DEV_ROLLED
+    for (uint32_t r = 0; r < q.arg.home.n; r++)
+        takes |= sv_coll_quick_takes(q.arg, r);
+    if (!takes)
+        return;
+    taken = sv_dev_block_sum_u64(taken, c.at);
+    if (c.at.tid != 0)
+        return;
+    SV_DEV_ROLLED
+    for (uint32_t r = 0; r < q.arg.home.n; r++)
+        if (sv_coll_quick_takes(q.arg, r)) {
+            PROTO::take(c, c.b.slot_in[r], q.units, c.b.state[r].taken, r, word);
+            said += word[0];
+        }
+    if (said != taken && !sv_coll_has_failed(c))
+        sv_coll_quick_blame<PROTO>(&q, said, taken);
+}
 
 /* Gives slots back and keeps the counters. Partner: whoever waits for credit, and the next launch. */
 SV_DEV_FN void sv_coll_quick_leave(const sv_coll_at_t &c, const sv_coll_quick_arg_t &arg, bool moved)
@@ -354,14 +490,16 @@ SV_DEV_FN sv_coll_quick_t sv_coll_quick_part(const sv_coll_at_t &c, const sv_col
 
 template <typename PROTO> SV_DEV_FN void sv_coll_quick_work(const sv_coll_quick_t &q)
 {
-    sv_coll_quick_run<PROTO> run = {q};
+    sv_coll_quick_run<PROTO> run = {q, 0};
     sv_coll_quick_say(q.c, q.arg);
     sv_coll_quick_put<PROTO>(q);
     if (q.arg.work.op == 0)
-        sv_coll_quick_copy<PROTO>(q);
+        run.taken = sv_coll_quick_copy<PROTO>(q);
     else if (q.arg.work.call != SV_COLL_REDUCE || q.arg.home.me == q.arg.work.root)
         sv_coll_with_type(q.arg.work.type, run);
     sv_coll_quick_hear(q.c, q.arg);
+    if (q.arg.work.flags & SV_COLL_DIGEST && q.units > 0)
+        sv_coll_quick_verify<PROTO>(q, run.taken);
 }
 
 template <typename PROTO> SV_DEV_FN void sv_coll_quick_body(const sv_coll_quick_arg_t &arg, sv_dev_block_t at)

@@ -35,9 +35,14 @@ SV_DEV_FN uint64_t *sv_coll_slot_record(const sv_coll_at_t &c, uint64_t slot, ui
 }
 
 /* Key of what member `from` of the arena puts into a slot: which call, which data, whose. */
+SV_DEV_FN uint64_t sv_coll_key_of(uint64_t key, uint32_t from, uint64_t id)
+{
+    return digest_mix(key + digest_mix(id + digest_mix(from)));
+}
+
 SV_DEV_FN uint64_t sv_coll_key(const sv_coll_at_t &c, uint32_t from, uint64_t id)
 {
-    return digest_mix(c.b.work.key + digest_mix(id + digest_mix(from)));
+    return sv_coll_key_of(c.b.work.key, from, id);
 }
 
 /* The clerks of a block: a wave of their own; on soft there is one lane for everything. */
@@ -129,6 +134,25 @@ SV_DEV_FN bool sv_coll_has_digest(const sv_coll_at_t &c)
     return c.b.work.flags & SV_COLL_DIGEST;
 }
 
+/* Whether the slice puts something into slots, and bits: the sources of it that are slots. */
+SV_DEV_FN bool sv_coll_slots_written(const sv_coll_slice_t &s)
+{
+    bool any = false;
+    SV_DEV_ROLLED
+    for (unsigned d = 0; d < s.ndst; d++)
+        any |= s.to[d] != SV_COLL_PLAIN;
+    return any;
+}
+
+SV_DEV_FN uint32_t sv_coll_slots_read(const sv_coll_slice_t &s)
+{
+    uint32_t slots = 0;
+    SV_DEV_ROLLED
+    for (unsigned k = 0; k < s.nsrc; k++)
+        slots |= (s.from[k] != SV_COLL_PLAIN ? 1u : 0u) << k;
+    return slots;
+}
+
 /* The slice as a pass over memory. Clerks. */
 SV_DEV_FN void sv_coll_pass_of(const sv_coll_at_t &c)
 {
@@ -139,6 +163,8 @@ SV_DEV_FN void sv_coll_pass_of(const sv_coll_at_t &c)
                             ? 0 : sv_coll_slot_at(c, c.b.mine[s.from[k]], c.b.state[s.from[k]].taken);
         pass.src[k] = sv_coll_pointer<const uint8_t>(base + s.src[k]);
         pass.scalar[k] = c.b.hello[SV_COLL_HELLO - 1][s.scale_of[k]];
+        if (sv_coll_has_digest(c) && s.from[k] != SV_COLL_PLAIN)
+            pass.key_of[k] = sv_coll_key(c, c.home.member[s.from[k]], s.id_in);
     }
     for (unsigned d = c.at.tid - SV_COLL_CLERK; d < s.ndst; d += SV_DEV_WAVE) {
         uint64_t base = s.to[d] == SV_COLL_PLAIN
@@ -153,9 +179,11 @@ SV_DEV_FN void sv_coll_pass_of(const sv_coll_at_t &c)
         pass.bytes = s.bytes;
         pass.type = c.b.work.type;
         pass.op = c.b.work.op;
-        pass.digest = sv_coll_has_digest(c);
+        pass.digest = sv_coll_has_digest(c) && sv_coll_slots_written(s);
         pass.key = pass.digest ? sv_coll_key(c, c.home.member[c.b.me], s.id_out) : 0;
         pass.first_word = 0;
+        pass.given = 0;
+        pass.taken = sv_coll_has_digest(c) ? sv_coll_slots_read(s) : 0;
     }
 }
 
@@ -232,31 +260,57 @@ SV_DEV_FN void sv_coll_clean_lines(const sv_coll_at_t &c, uint64_t used)
             sv_coll_clean_slot(c, s.to[d], used ? s.dst[d] / 8 + used : 0);
 }
 
-/* Sums every slot that the slice reads, and compares with what its sender said. */
-SV_DEV_FN void sv_coll_verify_slots(const sv_coll_at_t &c)
+/* The digest that the sender of source k wrote. */
+SV_DEV_FN uint64_t sv_coll_slot_said(const sv_coll_at_t &c, unsigned k)
 {
     const sv_coll_slice_t &s = c.b.slice;
-    for (unsigned k = 0; k < s.nsrc; k++) {
-        if (s.from[k] == SV_COLL_PLAIN)
+    return *sv_coll_slot_record(c, sv_coll_slot_at(c, c.b.mine[s.from[k]], c.b.state[s.from[k]].taken), s.part_of[k]);
+}
+
+/* Something is wrong: reads each slot once more to find out whose. One lane. */
+SV_DEV_COLD void sv_coll_blame_slots(sv_coll_block_t *block, const sv_coll_home_t *home, uint64_t said, uint64_t summed)
+{
+    const sv_coll_at_t c = sv_coll_at_of(block, home);
+    const sv_coll_pass_t &pass = c.b.pass;
+    uint32_t peer = c.b.me;
+    for (unsigned k = 0; k < pass.nsrc; k++) {
+        if (!(pass.taken >> k & 1))
             continue;
-        uint64_t slot = sv_coll_slot_at(c, c.b.mine[s.from[k]], c.b.state[s.from[k]].taken);
-        uint64_t key = sv_coll_key(c, c.dev->member[s.from[k]], s.id_in), sum = 0;
-        for (uint64_t at = 8ull * c.at.tid; at < s.bytes; at += 8ull * c.at.nthreads)
-            sum += digest_term(sv_coll_word_load(sv_coll_pointer<const uint8_t>(slot + s.src[k] + at), s.bytes - at),
-                               key + at / 8 * SV_DIGEST_STEP);
-        sum = digest_finish(key, sv_dev_block_sum_u64(sum, c.at));
-        uint64_t said = *sv_coll_slot_record(c, slot, s.part_of[k]);
-        if (c.at.tid == 0 && said != sum)
-            sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_SLOT, s.from[k], said, sum, false);
+        uint64_t sum = 0, key = pass.key_of[k];
+        peer = c.b.slice.from[k];
+        SV_DEV_ROLLED
+        for (uint64_t at = 0; at < pass.bytes; at += 8, key += SV_DIGEST_STEP)
+            sum += digest_term(sv_coll_word_load_odd(pass.src[k] + at, pass.bytes - at), key);
+        if (sum != sv_coll_slot_said(c, k))
+            break;
     }
-    sv_dev_block_sync();
+    sv_coll_damaged(block, home, static_cast<uint32_t>(SV_COLL_AT_SLOT) << 16 | peer, said, summed);
+}
+
+/*
+ * Compares the sum of what the pass has read from all slots, as it was used, with the sum of what their senders say:
+ * one sum for all, because a lane has no room for as many as there are ranks. All lanes call, behind the pass.
+ */
+SV_DEV_FN void sv_coll_verify_slots(const sv_coll_at_t &c, uint64_t sum)
+{
+    const sv_coll_pass_t &pass = c.b.pass;
+    sum = sv_dev_block_sum_u64(sum, c.at);
+    if (c.at.tid != 0)
+        return;
+    uint64_t said = 0;
+    SV_DEV_ROLLED
+    for (unsigned k = 0; k < pass.nsrc; k++)
+        if (pass.taken >> k & 1)
+            said += sv_coll_slot_said(c, k);
+    if (said != sum && !sv_coll_has_failed(c))
+        sv_coll_blame_slots(&c.b, &c.home, said, sum);
 }
 
 /* The digest of what was just put into the slots of the destinations goes behind it. All lanes call. */
-SV_DEV_FN void sv_coll_sign_slots(const sv_coll_at_t &c, uint64_t key, uint64_t sum)
+SV_DEV_FN void sv_coll_sign_slots(const sv_coll_at_t &c, uint64_t sum)
 {
     const sv_coll_slice_t &s = c.b.slice;
-    sum = digest_finish(key, sv_dev_block_sum_u64(sum, c.at));
+    sum = sv_dev_block_sum_u64(sum, c.at);
     for (unsigned d = c.at.tid; d < s.ndst; d += c.at.nthreads)
         if (s.to[d] != SV_COLL_PLAIN)
             *sv_coll_slot_record(c, sv_coll_slot_at(c, c.b.theirs[s.to[d]], c.b.state[s.to[d]].sent), s.part) = sum;
@@ -271,7 +325,7 @@ template <class PASS> SV_DEV_FN bool sv_coll_is_copy(const PASS &pass)
 /* The pass: of a direct algorithm by all lanes; else by all but the clerks, who in the meantime pay, and one of them
    does what else there is to do. */
 template <bool REDUCES, class MEANWHILE>
-SV_DEV_FN uint64_t sv_coll_slots_pass(const sv_coll_at_t &c, bool direct, const MEANWHILE &meanwhile)
+SV_DEV_FN sv_coll_sums_t sv_coll_slots_pass(const sv_coll_at_t &c, bool direct, const MEANWHILE &meanwhile)
 {
     const sv_coll_pass_t &pass = c.b.pass;
     const unsigned less = direct ? 0u : unsigned{SV_COLL_MOVERS_LESS};
@@ -281,13 +335,13 @@ SV_DEV_FN uint64_t sv_coll_slots_pass(const sv_coll_at_t &c, bool direct, const 
         if (c.at.tid == SV_COLL_CLERK)
             meanwhile.run();
         if (less > 0)
-            return 0;
+            return sv_coll_sums_t{0, 0};
     }
     if constexpr (REDUCES)
         return sv_coll_pass_at(&pass, lane, c.at.nthreads - less);
     else if (sv_coll_is_copy(pass))
         return coll_pass_all<coll_copy>(pass, lane, c.at.nthreads - less);
-    return 0;
+    return sv_coll_sums_t{0, 0};
 }
 
 /* One slice, or one pass of a direct algorithm, which is prepared; REDUCES: one with something to compute, too. All
@@ -297,13 +351,13 @@ SV_DEV_FN bool sv_coll_slots_run(const sv_coll_at_t &c, bool direct, const MEANW
 {
     if (!direct && !sv_coll_await_ranks(c, true))
         return false;
-    if (!direct && sv_coll_has_digest(c))
-        sv_coll_verify_slots(c);
-    const uint64_t sum = sv_coll_slots_pass<REDUCES>(c, direct, meanwhile);
+    const sv_coll_sums_t sums = sv_coll_slots_pass<REDUCES>(c, direct, meanwhile);
     if (direct)
         return false;
     if (c.b.pass.digest)
-        sv_coll_sign_slots(c, c.b.pass.key, sum);
+        sv_coll_sign_slots(c, sums.given);
+    if (c.b.pass.taken)
+        sv_coll_verify_slots(c, sums.taken);
     sv_coll_clean_lines(c, 0);
     sv_coll_end_steps(c, true);
     return true;
