@@ -529,9 +529,9 @@ static void test_operations(void)
                          *sum = &fake.queue[2].arg.work[0];
     uint32_t bits;
     memcpy(&bits, &scalar, sizeof bits);
-    CHECK(premul->op == SV_COLL_SUM && premul->flags == SV_COLL_PREMUL && premul->scalar == bits);
-    CHECK(average->op == SV_COLL_SUM && average->flags == SV_COLL_DIVIDE);
-    CHECK(sum->op == SV_COLL_SUM && sum->flags == 0);
+    CHECK(premul->op == SV_COLL_SUM && premul->flags == (SV_COLL_PREMUL | SV_COLL_DIGEST) && premul->scalar == bits);
+    CHECK(average->op == SV_COLL_SUM && average->flags == (SV_COLL_DIVIDE | SV_COLL_DIGEST));
+    CHECK(sum->op == SV_COLL_SUM && sum->flags == SV_COLL_DIGEST);
     CHECK((premul->signature >> 48 & 7) == SV_COLL_SIGNED_PREMUL && (sum->signature >> 48 & 7) == SV_COLL_SUM);
     CHECK((average->signature >> 48 & 7) == SV_COLL_SIGNED_AVERAGE);
     set(&fake.held, false);

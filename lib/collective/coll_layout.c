@@ -17,7 +17,7 @@ static uint64_t lines_bytes(unsigned halvings)
 /* Lays out one connection of at most this many bytes; false if its slots would be too small. */
 static bool fit_connection(uint64_t bytes, sv_coll_layout_t *layout)
 {
-    const uint32_t hello_bytes = 2 * SV_COLL_HELLO * SV_COLL_LINE;
+    const uint32_t hello_bytes = 2 * SV_COLL_HELLOS * SV_COLL_LINE;
     unsigned halvings = 0;
     while (halvings < HALVINGS && lines_bytes(halvings) > bytes / 2)
         halvings++;

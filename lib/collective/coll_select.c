@@ -152,9 +152,16 @@ static const char *why_of(const sv_config_t *config, const rule_t *rule)
     return rule->proto == SV_COLL_LL ? "SELVAGE_COLL_LL_MAX" : "SELVAGE_COLL_LL128_MAX";
 }
 
-static bool is_open(const sv_coll_facts_t *facts, unsigned algo, unsigned proto)
+/* What is stored in users' memory can be verified by the kernel that runs only where that sees it. */
+static bool is_verified(const sv_coll_facts_t *facts, unsigned call, unsigned algo)
 {
-    return (proto != SV_COLL_LL128 || facts->long_lines) && !(is_direct(algo) && facts->config->coll_checksum);
+    const bool stores = algo == SV_COLL_DIRECT_TWO || call == SV_COLL_ALL_GATHER || call == SV_COLL_ALL_TO_ALL;
+    return !is_direct(algo) || !facts->config->coll_checksum || facts->shows_stores || !stores;
+}
+
+static bool is_open(const sv_coll_facts_t *facts, unsigned call, unsigned algo, unsigned proto)
+{
+    return (proto != SV_COLL_LL128 || facts->long_lines) && is_verified(facts, call, algo);
 }
 
 /* The table's way, of all or of some kind; NULL: none of that kind. */
@@ -162,7 +169,7 @@ static const rule_t *find_rule(const question_t *q, unsigned only)
 {
     for (unsigned i = 0; i < RULES; i++) {
         const rule_t *rule = &rules[i];
-        if (rule->call != q->call || rule->ranks_max < q->n || !is_open(q->facts, rule->algo, rule->proto))
+        if (rule->call != q->call || rule->ranks_max < q->n || !is_open(q->facts, q->call, rule->algo, rule->proto))
             continue;
         if ((only & DIRECT_ONLY && !is_direct(rule->algo)) || (only & SIMPLE_ONLY && rule->proto != SV_COLL_SIMPLE))
             continue;
@@ -196,7 +203,7 @@ static void set_default(way_t *way, const question_t *q)
         return;
     const rule_t *direct = tuned->algo == SV_COLL_TUNED_DIRECT ? find_rule(q, DIRECT_ONLY) : NULL;
     unsigned algo = direct ? direct->algo : tuned->algo;
-    if (!sv_coll_exists(q->call, algo, tuned->proto) || !is_open(q->facts, algo, tuned->proto)) {
+    if (!sv_coll_exists(q->call, algo, tuned->proto) || !is_open(q->facts, q->call, algo, tuned->proto)) {
         way->why = "the line in SELVAGE_COLL_TUNE cannot be followed here";
         return;
     }
@@ -221,12 +228,17 @@ static void use_algo(way_t *way, const question_t *q, unsigned algo)
     way->why = way->fell ? way->why : "SELVAGE_COLL_ALGO";
 }
 
+static bool is_direct_call(unsigned call)
+{
+    return call != SV_COLL_PAIR && call != SV_COLL_BARRIER;
+}
+
 static void force_direct(way_t *way, const question_t *q)
 {
     const rule_t *rule = find_rule(q, DIRECT_ONLY);
     if (!rule) {
-        fall_back(way, q->facts->config->coll_checksum ? "SELVAGE_COLL_ALGO=direct: not with SELVAGE_COLL_CHECKSUM"
-                                                       : "SELVAGE_COLL_ALGO: the call has no such algorithm");
+        fall_back(way, is_direct_call(q->call) ? "SELVAGE_COLL_ALGO=direct: not verified here, see SELVAGE_COLL_CHECKSUM"
+                                            : "SELVAGE_COLL_ALGO: the call has no such algorithm");
         return;
     }
     if (!is_direct(way->algo)) {

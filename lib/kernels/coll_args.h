@@ -10,7 +10,7 @@
  *   | head line: abort            |                  | tail   steps that p has put into slots   |  128 B each
  *   | channel 0: conn of peer 0   |----------------->| head   steps that p has taken of r's     |
  *   |            conn of peer 1   |                  | fin    passes of work that p has ended   |
- *   |            ...              |                  | hello  two halves of SV_COLL_HELLO lines |
+ *   |            ...              |                  | hello  two halves of SV_COLL_HELLOS lines|
  *   | channel 1: ...              |                  | ll     SV_COLL_STEPS slots of lines      |
  *   +-----------------------------+                  | ll128  SV_COLL_STEPS slots of long lines |
  *                                                    | slots  SV_COLL_SLOTS slots and records   |
@@ -33,7 +33,8 @@ enum {
     SV_COLL_CHANNELS = 64,     /* at most */
     SV_COLL_STEPS = 8,
     SV_COLL_SLOTS = 2,
-    SV_COLL_HELLO = 4,         /* lines: signature, source, destination, scalar */
+    SV_COLL_HELLO = 4,         /* lines: signature, source, destination, scalar; */
+    SV_COLL_HELLOS = 5,        /* and at the end of a direct call what this rank has given, as a digest */
     SV_COLL_WINDOWS = 64,      /* registered per arena; window 0 is none */
     SV_COLL_RINGS = 16,
     SV_COLL_FIFO_STRIDE = 128, /* bytes of a piece of work in the FIFO, so that none straddles its end */

@@ -50,6 +50,9 @@ typedef struct sv_coll_block {
     sv_coll_state_t state[SV_COLL_RANKS];
     uint64_t hello[SV_COLL_HELLO][SV_COLL_RANKS];
     uint64_t key_of[SV_COLL_RANKS]; /* of the sources' digests */
+    uint64_t given[SV_COLL_RANKS];  /* of a direct call: the sum of what this rank has given to each, */
+    uint64_t taken;                 /* that of what it has taken from all, */
+    uint32_t given_to;              /* and, bits, to whom the pass gives */
     uint64_t slot_in[SV_COLL_RANKS], slot_out[SV_COLL_RANKS]; /* of a call alone: the slot from each rank, and to it, */
     uint64_t head[SV_COLL_RANKS];   /* and the credit that was there at the beginning; see coll_quick.h */
     uint64_t arena;                 /* own */
@@ -187,7 +190,7 @@ SV_DEV_FN bool sv_coll_is_unheard(const sv_coll_at_t &c, uint32_t place)
 SV_DEV_FN bool sv_coll_peek(const sv_coll_at_t &c, uint32_t r, uint64_t *signature, uint64_t *flag)
 {
     const uint64_t hellos = c.b.state[r].hellos;
-    const uint64_t line = c.b.mine[r] + c.dev->layout.hello_at + (hellos & 1) * SV_COLL_HELLO * SV_COLL_LINE;
+    const uint64_t line = c.b.mine[r] + c.dev->layout.hello_at + (hellos & 1) * SV_COLL_HELLOS * SV_COLL_LINE;
     uint64_t low, high;
     sv_dev_load_line(sv_coll_pointer<const void>(line), &low, &high);
     *signature = (low & 0xffffffffu) | high << 32;

@@ -11,6 +11,12 @@
  *
  * Only its owner reads and writes a shard, so "two" works in place; one-shot all-reduce does not, because others still
  * read what would be written. What is long, and not in place, goes by pushing alone: coll_push.h.
+ *
+ * With digests there are phases that move nothing: before the others a rank sums what is read from it and what it does
+ * not read itself, behind them what was stored in its memory.
+ *
+ *   sum what others will read -> (in place: fin) -> passes -> what was given, as a line; fin -> sum what was stored
+ *   -> everybody's line heard
  */
 #ifndef SV_COLL_DIRECT_H
 #define SV_COLL_DIRECT_H
@@ -80,6 +86,19 @@ SV_DEV_FN void sv_coll_direct_hear(const sv_coll_at_t &c, sv_coll_plan_t &p, uin
     c.b.state[r].hellos++;
 }
 
+/* Whether a running kernel sees in users' memory what others store there. */
+#if defined(SV_DEV_HIP)
+enum { SV_COLL_SEES_STORES = 0 };
+#else
+enum { SV_COLL_SEES_STORES = 1 };
+#endif
+
+/* Whether this rank stores into the memory of others. */
+SV_DEV_FN bool sv_coll_direct_pushes(const sv_coll_work_t &work, uint32_t algo)
+{
+    return algo == SV_COLL_DIRECT_TWO || work.call == SV_COLL_ALL_GATHER || work.call == SV_COLL_ALL_TO_ALL;
+}
+
 /*
  * Settles between direct and slots by what everybody has heard of everybody, so that all ranks decide alike. One-shot
  * all-reduce in place becomes two-shot. Gives the algorithm, and whether it is to push alone.
@@ -94,20 +113,22 @@ SV_DEV_FN uint32_t sv_coll_direct_settle(const sv_coll_at_t &c, const sv_coll_pl
     const bool reduces = c.b.work.call == SV_COLL_ALL_REDUCE, in_place = reduces && any & SV_COLL_IN_PLACE;
     const bool two = c.b.work.algo == SV_COLL_DIRECT_TWO || in_place;
     *pushed = two && reduces && !in_place && c.b.work.peer != SV_COLL_PLAIN;
-    if (!(all & (two ? SV_COLL_ALLOWS_TWO : SV_COLL_ALLOWS_ONE)))
+    const bool unseen = !SV_COLL_SEES_STORES && sv_coll_has_digest(c) &&
+                        sv_coll_direct_pushes(c.b.work, two ? SV_COLL_DIRECT_TWO : SV_COLL_DIRECT_ONE);
+    if (!(all & (two ? SV_COLL_ALLOWS_TWO : SV_COLL_ALLOWS_ONE)) || unseen)
         return two || reduces ? SV_COLL_TWOSHOT : SV_COLL_ONESHOT;
     return two ? SV_COLL_DIRECT_TWO : SV_COLL_DIRECT_ONE;
 }
 
-/* Whole: not this rank's shard alone. */
-SV_DEV_FN sv_coll_stretch_t sv_coll_direct_stretch(const sv_coll_at_t &c, bool whole)
+/* Whole: not rank r's shard alone. */
+SV_DEV_FN sv_coll_stretch_t sv_coll_direct_stretch(const sv_coll_at_t &c, bool whole, uint32_t r)
 {
     const sv_coll_work_t &work = c.b.work;
     const uint64_t all = work.count * sv_coll_type_bytes(work.type);
-    const uint32_t after_root = work.call == SV_COLL_BROADCAST && c.b.me > work.root ? 1 : 0;
+    const uint32_t after_root = work.call == SV_COLL_BROADCAST && r > work.root ? 1 : 0;
     if (whole)
         return sv_coll_stretch_of(c, 0, all, work.part_bytes);
-    const uint64_t from = (c.b.me - after_root) * work.shard_bytes;
+    const uint64_t from = (r - after_root) * work.shard_bytes;
     return sv_coll_stretch_of(c, from, from + work.shard_bytes < all ? from + work.shard_bytes : all,
                               work.shard_part_bytes);
 }
@@ -171,6 +192,42 @@ SV_DEV_FN void sv_coll_direct_count(sv_coll_direct_t &d)
         d.ndst = 0;
 }
 
+/* What the pass that moves data sums; it is filled in. One lane. */
+SV_DEV_FN void sv_coll_direct_pass_sums(const sv_coll_direct_t &d)
+{
+    const sv_coll_at_t &c = d.c;
+    const sv_coll_block_t &b = c.b;
+    sv_coll_pass_t &pass = c.b.pass;
+    const uint32_t call = b.work.call, root = b.work.root, own = 1u << b.me, all = (1u << b.n) - 1;
+    const uint32_t to = sv_coll_around(c, d.phase), at_root = 1u << root;
+    if (b.work.op && d.ndst == 0) { /* a root reads what lies here */
+        pass.src[0] = sv_coll_pointer<const uint8_t>(d.p.in_of[b.me] + d.at.begin);
+        pass.nsrc = 1;
+        pass.premul = pass.divisor = 0;
+        pass.bytes = d.at.bytes;
+        sv_coll_direct_sum(c, 0, 1, false, at_root);
+        pass.key_of[0] = sv_coll_direct_key(c, b.me, false, 0, d.at.begin);
+        return;
+    }
+    for (uint32_t r = 0; r < pass.nsrc; r++)
+        pass.key_of[r] = sv_coll_direct_key(c, b.work.op ? r : call == SV_COLL_BROADCAST ? root : b.me, false,
+                                            call == SV_COLL_REDUCE_SCATTER ? b.me : 0, d.at.begin);
+    pass.key = sv_coll_direct_key(c, b.me, d.two, call == SV_COLL_ALL_TO_ALL ? to : 0, d.at.begin);
+    if (call == SV_COLL_ALL_GATHER)
+        sv_coll_direct_sum(c, 0, 0, true, all & ~own);
+    else if (call == SV_COLL_ALL_TO_ALL)
+        sv_coll_direct_sum(c, 0, 0, to != b.me, 1u << to);
+    else if (call != SV_COLL_BROADCAST)
+        sv_coll_direct_sum(c, all & ~own, call == SV_COLL_ALL_REDUCE && !d.two ? own : 0, d.two,
+                           (call == SV_COLL_REDUCE ? at_root : all) & ~own);
+    else if (b.me != root)
+        sv_coll_direct_sum(c, 1, 0, d.two, all & ~own & ~at_root);
+    else if (!d.two)
+        sv_coll_direct_sum(c, 0, 1, false, all & ~own);
+    if (call == SV_COLL_BROADCAST && b.me == root && !d.two)
+        pass.bytes = d.at.bytes; /* also where root keeps it in place */
+}
+
 /* The pass, or that of a phase. The first lanes. */
 SV_DEV_FN void sv_coll_direct_pass(const sv_coll_direct_t &d)
 {
@@ -190,7 +247,72 @@ SV_DEV_FN void sv_coll_direct_pass(const sv_coll_direct_t &d)
     pass.bytes = d.ndst > 0 ? d.at.bytes : 0;
     pass.type = c.b.work.type;
     pass.op = c.b.work.op;
-    pass.digest = 0;
+    sv_coll_direct_sum(c, 0, 0, false, 0);
+    if (sv_coll_has_digest(c))
+        sv_coll_direct_pass_sums(d);
+}
+
+/* A pass over a part of this rank's memory that moves nothing. One lane. */
+SV_DEV_FN void sv_coll_direct_only_sum(const sv_coll_at_t &c, uint64_t from, const sv_coll_stretch_t &at, uint64_t key)
+{
+    sv_coll_pass_t &pass = c.b.pass;
+    pass.src[0] = sv_coll_pointer<const uint8_t>(from + at.begin);
+    pass.nsrc = 1;
+    pass.ndst = pass.premul = pass.divisor = 0;
+    pass.bytes = at.bytes;
+    pass.type = c.b.work.type;
+    pass.op = 0;
+    pass.key_of[0] = key;
+}
+
+/* Whether rank r reads what lies on this rank, which does not read it itself. */
+SV_DEV_FN bool sv_coll_direct_is_asked(const sv_coll_at_t &c, bool two, uint32_t r)
+{
+    const sv_coll_work_t &work = c.b.work;
+    if (work.call == SV_COLL_BROADCAST)
+        return two && c.b.me == work.root && r != work.root;
+    return work.call == SV_COLL_REDUCE_SCATTER || (two && (work.call == SV_COLL_ALL_REDUCE || work.call == SV_COLL_REDUCE));
+}
+
+/* Sums what rank r will read. One lane. */
+SV_DEV_FN void sv_coll_direct_give(const sv_coll_at_t &c, const sv_coll_plan_t &p, bool two, uint32_t r)
+{
+    const bool blocks = c.b.work.call == SV_COLL_REDUCE_SCATTER;
+    const uint64_t block = c.b.work.count * sv_coll_type_bytes(c.b.work.type);
+    sv_coll_stretch_t at = sv_coll_direct_stretch(c, !two, r);
+    if (!sv_coll_direct_is_asked(c, two, r))
+        at.bytes = 0;
+    sv_coll_direct_only_sum(c, p.in_of[c.b.me] + (blocks ? r * block : 0), at,
+                            sv_coll_direct_key(c, c.b.me, false, blocks ? r : 0, at.begin));
+    sv_coll_direct_sum(c, 0, 1, false, 1u << r);
+}
+
+/* Sums what rank r has stored here. One lane. */
+SV_DEV_FN void sv_coll_direct_look(const sv_coll_at_t &c, const sv_coll_plan_t &p, bool two, uint32_t r)
+{
+    const sv_coll_work_t &work = c.b.work;
+    const bool blocks = work.call == SV_COLL_ALL_GATHER || work.call == SV_COLL_ALL_TO_ALL;
+    const uint64_t block = work.count * sv_coll_type_bytes(work.type);
+    const bool is_root = c.b.me == work.root;
+    sv_coll_stretch_t at = sv_coll_direct_stretch(c, blocks, r);
+    if ((work.call == SV_COLL_REDUCE && !is_root) || (work.call == SV_COLL_BROADCAST && (is_root || r == work.root)))
+        at.bytes = 0;
+    sv_coll_direct_only_sum(c, p.out_of[c.b.me] + (blocks ? r * block : 0), at,
+                            sv_coll_direct_key(c, r, two, work.call == SV_COLL_ALL_TO_ALL ? c.b.me : 0, at.begin));
+    sv_coll_direct_sum(c, 1, 0, false, 0);
+}
+
+/* How many phases come before those that move data, and behind them. */
+SV_DEV_FN uint32_t sv_coll_direct_before(const sv_coll_at_t &c, uint32_t algo)
+{
+    const uint32_t call = c.b.work.call;
+    const bool asks = call == SV_COLL_REDUCE_SCATTER || algo == SV_COLL_DIRECT_TWO;
+    return asks && sv_coll_has_digest(c) ? c.b.n - 1 : 0;
+}
+
+SV_DEV_FN uint32_t sv_coll_direct_behind(const sv_coll_at_t &c, uint32_t algo)
+{
+    return sv_coll_has_digest(c) && sv_coll_direct_pushes(c.b.work, algo) ? c.b.n - 1 : 0;
 }
 
 /* What has to be done in that phase. The first lanes; how is settled, and it is not to push. */
@@ -198,15 +320,17 @@ SV_DEV_FN void sv_coll_direct_prepare(const sv_coll_at_t &c, const sv_coll_plan_
 {
     const bool two = algo == SV_COLL_DIRECT_TWO;
     const bool root = c.b.work.call == SV_COLL_BROADCAST && c.b.me == c.b.work.root;
-    sv_coll_direct_t d = {c, p, two, phase, sv_coll_direct_stretch(c, !two || root), 0, 0};
-    sv_coll_direct_count(d);
-    sv_coll_direct_pass(d);
-}
-
-/* Whether this rank stores into the memory of others. */
-SV_DEV_FN bool sv_coll_direct_pushes(const sv_coll_work_t &work, uint32_t algo)
-{
-    return algo == SV_COLL_DIRECT_TWO || work.call == SV_COLL_ALL_GATHER || work.call == SV_COLL_ALL_TO_ALL;
+    const uint32_t before = sv_coll_direct_before(c, algo);
+    const uint32_t moving = c.b.work.call == SV_COLL_ALL_TO_ALL ? c.b.n : 1;
+    if (phase >= before && phase < before + moving) {
+        sv_coll_direct_t d = {c, p, two, phase - before, sv_coll_direct_stretch(c, !two || root, c.b.me), 0, 0};
+        sv_coll_direct_count(d);
+        sv_coll_direct_pass(d);
+    } else if (c.at.tid == 0 && phase < before) {
+        sv_coll_direct_give(c, p, two, sv_coll_around(c, phase + 1));
+    } else if (c.at.tid == 0) {
+        sv_coll_direct_look(c, p, two, sv_coll_around(c, phase - before - moving + 1));
+    }
 }
 
 /* Hellos, buffers and the first pass. All lanes, before a barrier; then p.algo says how the call is done. */
@@ -228,10 +352,49 @@ SV_DEV_FN void sv_coll_direct_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
         p.direct = sv_coll_is_direct(algo);
         p.pushed = pushed;
         p.proto = SV_COLL_SIMPLE;
-        p.phases = p.stage_phases = c.b.work.call == SV_COLL_ALL_TO_ALL ? c.b.n : 1;
+        p.before = sv_coll_direct_before(c, algo);
+        p.until = p.before + (c.b.work.call == SV_COLL_ALL_TO_ALL ? c.b.n : 1);
+        p.phases = p.until + sv_coll_direct_behind(c, algo);
+        p.in_place = 0;
+        for (uint32_t r = 0; r < c.b.n; r++)
+            p.in_place |= p.allows[r] & SV_COLL_IN_PLACE;
         if (pushed)
             sv_coll_push_begin(c, p);
+        c.b.taken = 0;
     }
+    for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
+        c.b.given[r] = 0;
+}
+
+/* Tells all ranks what was given to them. The line is that of the hello, which is heard by now. */
+SV_DEV_FN void sv_coll_direct_say(const sv_coll_at_t &c)
+{
+    sv_dev_block_sync(); /* lane 0 has counted */
+    for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
+        if (r != c.b.me)
+            sv_coll_line_put(c, sv_coll_hello_at(c, c.b.theirs[r], c.b.state[r].hellos - 1, SV_COLL_HELLO),
+                             c.b.given[r], static_cast<uint32_t>(c.b.state[r].hellos));
+}
+
+/* Compares what was taken with what all ranks say that they gave. All lanes. Of several ranks it may be any. */
+SV_DEV_FN void sv_coll_direct_verify(const sv_coll_at_t &c)
+{
+    uint64_t said = 0;
+    for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
+        if (r != c.b.me)
+            said += sv_coll_line_take(c, sv_coll_hello_at(c, c.b.mine[r], c.b.state[r].hellos - 1, SV_COLL_HELLO),
+                                      static_cast<uint32_t>(c.b.state[r].hellos), SV_COLL_AT_FIN, r);
+    said = sv_dev_block_sum_u64(said, c.at);
+    if (c.at.tid == 0 && said != c.b.taken && !sv_coll_has_failed(c))
+        sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_FIN, c.b.n == 2 ? 1 - c.b.me : c.b.me, said, c.b.taken, false);
+}
+
+/* Whether everybody waits for everybody before the pass of that phase. */
+SV_DEV_FN bool sv_coll_direct_ends(const sv_coll_plan_t &p, uint32_t turn)
+{
+    if (p.pushed)
+        return turn > 0 && turn <= p.until && turn % p.stage_phases == 0;
+    return turn == p.until || (turn > 0 && turn == p.before && p.algo == SV_COLL_DIRECT_TWO && p.in_place);
 }
 
 /*
@@ -241,13 +404,20 @@ SV_DEV_FN void sv_coll_direct_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
 SV_DEV_FN bool sv_coll_direct_turn(const sv_coll_at_t &c, sv_coll_plan_t &p, uint32_t turn)
 {
     const bool pushed = p.pushed, prepared = turn == 0 && !pushed;
-    const bool ends = turn > 0 && turn % p.stage_phases == 0;
+    const bool ends = sv_coll_direct_ends(p, turn), sums = sv_coll_has_digest(c);
+    if (sums && turn == p.until)
+        sv_coll_direct_say(c);
     if (ends)
         sv_coll_fin(c, sv_coll_direct_pushes(c.b.work, p.algo));
     /* Behind the barrier that ends a fin nobody fails before the next one. What failed says no more that it has ended:
        others would take what is there for what it should be. */
-    if (turn == p.phases || (ends && sv_coll_has_failed(c)))
+    if (ends && sv_coll_has_failed(c))
         return false;
+    if (turn == p.phases) {
+        if (sums)
+            sv_coll_direct_verify(c);
+        return false;
+    }
     if (pushed && c.at.tid == 0)
         sv_coll_push_prepare(&c.b, &c.home, &p, turn);
     else if (!pushed && !prepared && c.at.tid < SV_COLL_RANKS)

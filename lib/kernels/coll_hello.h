@@ -14,7 +14,7 @@
 
 SV_DEV_FN uint64_t sv_coll_hello_at(const sv_coll_at_t &c, uint64_t connection, uint64_t hellos, unsigned line)
 {
-    return connection + c.home.hello_at + ((hellos & 1) * SV_COLL_HELLO + line) * SV_COLL_LINE;
+    return connection + c.home.hello_at + ((hellos & 1) * SV_COLL_HELLOS + line) * SV_COLL_LINE;
 }
 
 SV_DEV_FN uint64_t sv_coll_hello_word(const sv_coll_work_t &work, unsigned line)
@@ -22,13 +22,27 @@ SV_DEV_FN uint64_t sv_coll_hello_word(const sv_coll_work_t &work, unsigned line)
     return line == 0 ? work.signature : line == 1 ? work.src_window : line == 2 ? work.dst_window : work.scalar;
 }
 
+/* Writes the lines from `from` to `until` that the call has no use for, so that none keeps a flag until it comes round
+   again. In the rounds that the mask ll_clean selects; to rank r. */
+SV_DEV_FN void sv_coll_hello_clean(const sv_coll_at_t &c, uint32_t r, unsigned from, unsigned until)
+{
+    const uint64_t hellos = c.b.state[r].hellos;
+    if ((hellos & c.home.ll_clean) != c.home.ll_clean)
+        return;
+    SV_DEV_ROLLED
+    for (unsigned line = from; line < until; line++)
+        sv_coll_line_put(c, sv_coll_hello_at(c, c.b.theirs[r], hellos, line), 0, static_cast<uint32_t>(hellos + 1));
+}
+
 /* Tells all ranks the signature. All lanes call. */
 SV_DEV_FN void sv_coll_hello_say(const sv_coll_at_t &c)
 {
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
-        if (r != c.b.me)
+        if (r != c.b.me) {
             sv_coll_line_put(c, sv_coll_hello_at(c, c.b.theirs[r], c.b.state[r].hellos, 0), c.b.work.signature,
                              static_cast<uint32_t>(c.b.state[r].hellos + 1));
+            sv_coll_hello_clean(c, r, 1, SV_COLL_HELLOS);
+        }
 }
 
 /* Hears all ranks, and compares what they call. All lanes call. */
@@ -79,6 +93,7 @@ SV_DEV_FN void sv_coll_hello_tell(const sv_coll_at_t &c, uint32_t r)
         if (line < nlines)
             sv_coll_line_put(c, sv_coll_hello_at(c, c.b.theirs[r], hellos, line),
                              sv_coll_hello_word(c.b.work, line), static_cast<uint32_t>(hellos + 1));
+    sv_coll_hello_clean(c, r, nlines, c.b.work.flags & SV_COLL_DIGEST ? SV_COLL_HELLO : SV_COLL_HELLOS);
 }
 
 /* Takes everything that rank r tells, which is looked at all at once; what is not told stays as it is. */

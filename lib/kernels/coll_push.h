@@ -21,6 +21,7 @@
 #define SV_COLL_PUSH_H
 
 #include "kernels/coll_plan.h"
+#include "kernels/coll_slots.h"
 #include "kernels/coll_types.h"
 
 /* What this channel does of the call on this rank: which bytes of a block, or of all that is divided into shards. */
@@ -36,6 +37,30 @@ SV_DEV_FN sv_coll_stretch_t sv_coll_stretch_of(const sv_coll_at_t &c, uint64_t f
     return sv_coll_stretch_t{begin, until - begin < part ? until - begin : part};
 }
 
+/*
+ * Digests of direct calls: each rank sums what it gives to every other, as it stores it or as it lies there to be read,
+ * and what it takes from others, as it reads it or as it lies there when it was stored; at the end all tell all what they
+ * gave. Terms are bound to their places in the vector, or in the block, which `index` numbers.
+ */
+enum { SV_COLL_ID_DIRECT = 61 };
+
+SV_DEV_FN uint64_t sv_coll_direct_key(const sv_coll_at_t &c, uint32_t source, bool done, uint64_t index, uint64_t at)
+{
+    const uint64_t id = 1ull << SV_COLL_ID_DIRECT | (done ? 1ull : 0ull) << SV_COLL_ID_DONE | index;
+    return sv_coll_key(c, c.home.member[source], id) + at / 8 * SV_DIGEST_STEP;
+}
+
+/* What the pass sums: sources, bits, and, if `to` is not 0, its result. One lane; the keys are filled in apart. */
+SV_DEV_FN void sv_coll_direct_sum(const sv_coll_at_t &c, uint32_t taken, uint32_t given, bool result, uint32_t to)
+{
+    const bool sums = sv_coll_has_digest(c);
+    c.b.pass.taken = sums ? taken : 0;
+    c.b.pass.given = sums ? given : 0;
+    c.b.pass.digest = sums && result;
+    c.b.pass.first_word = 0;
+    c.b.given_to = to;
+}
+
 SV_DEV_FN uint32_t sv_coll_around(const sv_coll_at_t &c, uint32_t steps)
 {
     return c.b.me + steps < c.b.n ? c.b.me + steps : c.b.me + steps - c.b.n;
@@ -45,7 +70,8 @@ SV_DEV_FN uint32_t sv_coll_around(const sv_coll_at_t &c, uint32_t steps)
 SV_DEV_FN void sv_coll_push_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
 {
     p.stage_phases = c.b.n + 1;
-    p.phases = ((1u << c.b.work.peer) + 2) * p.stage_phases;
+    p.until = ((1u << c.b.work.peer) + 2) * p.stage_phases;
+    p.phases = p.until + (sv_coll_has_digest(c) ? c.b.n - 1 : 0);
 }
 
 /* A stage, and the equal shards. */
@@ -101,7 +127,6 @@ SV_DEV_FN void sv_coll_push_pass(const sv_coll_push_t &push, uint32_t nsrc, uint
     pass.bytes = bytes;
     pass.type = work.type;
     pass.op = work.op;
-    pass.digest = 0;
 }
 
 /* To the owner of a shard. */
@@ -112,6 +137,8 @@ SV_DEV_FN void sv_coll_push_send(const sv_coll_push_t &push, uint32_t r)
     sv_coll_push_from(push, 0, push.p.in_of[b.me] + at.begin);
     sv_coll_push_to(push, 0, push.p.out_of[r] + at.begin + b.me * push.shard_bytes - r * push.shard_bytes);
     sv_coll_push_pass(push, 1, 1, at.bytes);
+    sv_coll_direct_sum(push.c, 0, 0, true, 1u << r);
+    push.c.b.pass.key = sv_coll_direct_key(push.c, b.me, false, 0, at.begin);
 }
 
 /* The own shard, from what was sent here; in the stage that has no piece yet, what is in no shard. */
@@ -128,6 +155,10 @@ SV_DEV_FN void sv_coll_push_reduce(const sv_coll_push_t &push)
                                                               : push.p.out_of[b.me] + r * shard - b.me * shard));
     sv_coll_push_to(push, 0, push.p.out_of[b.me] + begin);
     sv_coll_push_pass(push, b.n, 1, bytes);
+    const uint32_t own = 1u << b.me, others = ((1u << b.n) - 1) & ~own;
+    sv_coll_direct_sum(push.c, others, last ? own : 0, false, others);
+    for (uint32_t r = 0; r < b.n; r++)
+        push.c.b.pass.key_of[r] = sv_coll_direct_key(push.c, r, false, 0, begin);
 }
 
 /* The own shard to everybody. */
@@ -139,6 +170,21 @@ SV_DEV_FN void sv_coll_push_share(const sv_coll_push_t &push)
     for (uint32_t k = 1; k < b.n; k++)
         sv_coll_push_to(push, k - 1, push.p.out_of[sv_coll_around(push.c, k)] + at.begin);
     sv_coll_push_pass(push, 1, b.n - 1, at.bytes);
+    sv_coll_direct_sum(push.c, 0, 0, true, ((1u << b.n) - 1) & ~(1u << b.me));
+    push.c.b.pass.key = sv_coll_direct_key(push.c, b.me, true, 0, at.begin);
+}
+
+/* What rank r shared is summed where it lies. */
+SV_DEV_FN void sv_coll_push_look(const sv_coll_push_t &push, uint32_t r)
+{
+    const sv_coll_block_t &b = push.c.b;
+    const uint64_t from = r * push.shard_bytes;
+    const sv_coll_stretch_t at =
+        sv_coll_stretch_of(push.c, from, from + push.shard_bytes, b.work.shard_part_bytes);
+    sv_coll_push_from(push, 0, push.p.out_of[b.me] + at.begin);
+    sv_coll_push_pass(push, 1, 0, at.bytes);
+    sv_coll_direct_sum(push.c, 1, 0, false, 0);
+    push.c.b.pass.key_of[0] = sv_coll_direct_key(push.c, r, true, 0, at.begin);
 }
 
 /* The pass of a phase. One lane. */
@@ -148,7 +194,9 @@ SV_DEV_COLD void sv_coll_push_prepare(sv_coll_block_t *block, const sv_coll_home
     const sv_coll_at_t c = sv_coll_at_of(block, home);
     const sv_coll_push_t push = sv_coll_push_of(c, *p, phase / p->stage_phases);
     const uint32_t step = (phase + c.b.channel) % p->stage_phases;
-    if (step + 1 < c.b.n)
+    if (phase >= p->until)
+        sv_coll_push_look(push, sv_coll_around(c, phase - p->until + 1));
+    else if (step + 1 < c.b.n)
         sv_coll_push_send(push, sv_coll_around(c, step + 1));
     else if (step + 1 == c.b.n)
         sv_coll_push_reduce(push);

@@ -16,6 +16,7 @@
 #ifndef SV_COLL_QUICK_H
 #define SV_COLL_QUICK_H
 
+#include "kernels/coll_hello.h"
 #include "kernels/coll_lines.h"
 
 typedef struct sv_coll_quick {
@@ -220,9 +221,11 @@ SV_DEV_FN void sv_coll_quick_say(const sv_coll_at_t &c, const sv_coll_quick_arg_
 {
     for (unsigned r = c.at.nthreads - 1 - c.at.tid; r < arg.home.n; r += c.at.nthreads) {
         const uint64_t hellos = c.b.state[r].hellos;
-        if (r != arg.home.me)
-            sv_coll_line_put(c, c.b.theirs[r] + arg.home.hello_at + (hellos & 1) * SV_COLL_HELLO * SV_COLL_LINE,
-                             arg.work.signature, static_cast<uint32_t>(hellos + 1));
+        if (r == arg.home.me)
+            continue;
+        sv_coll_line_put(c, c.b.theirs[r] + arg.home.hello_at + (hellos & 1) * SV_COLL_HELLOS * SV_COLL_LINE,
+                         arg.work.signature, static_cast<uint32_t>(hellos + 1));
+        sv_coll_hello_clean(c, r, 1, SV_COLL_HELLOS);
     }
 }
 
@@ -232,7 +235,7 @@ SV_DEV_FN void sv_coll_quick_hear(const sv_coll_at_t &c, const sv_coll_quick_arg
         const uint64_t hellos = c.b.state[r].hellos;
         if (r == arg.home.me)
             continue;
-        const uint64_t at = c.b.mine[r] + arg.home.hello_at + (hellos & 1) * SV_COLL_HELLO * SV_COLL_LINE;
+        const uint64_t at = c.b.mine[r] + arg.home.hello_at + (hellos & 1) * SV_COLL_HELLOS * SV_COLL_LINE;
         uint64_t word = sv_coll_line_take(c, at, static_cast<uint32_t>(hellos + 1), SV_COLL_AT_HELLO, r);
         if (word != arg.work.signature && !sv_coll_has_failed(c))
             sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_HELLO, r, arg.work.signature, word, false);
@@ -413,14 +416,25 @@ template <typename PROTO> struct sv_coll_quick_run {
     }
 };
 
-/* Something is wrong: reads each slot once more to find out whose. One lane. */
-template <typename PROTO> SV_DEV_COLD void sv_coll_quick_blame(const sv_coll_quick_t *at, uint64_t said, uint64_t summed)
+/* The channel's part of the call; reads nothing. */
+template <typename PROTO>
+SV_DEV_FN sv_coll_quick_t sv_coll_quick_part(const sv_coll_at_t &c, const sv_coll_quick_arg_t &arg)
 {
-    const sv_coll_quick_t &q = *at;
-    const sv_coll_at_t &c = q.c;
+    const uint64_t begin = c.at.block * arg.part_bytes, left = arg.block_bytes - begin;
+    const uint64_t bytes = begin >= arg.block_bytes ? 0 : left < arg.part_bytes ? left : arg.part_bytes;
+    return sv_coll_quick_t{c, arg, begin, bytes, PROTO::units((bytes + 7) / 8), {0, 0}};
+}
+
+/* Something is wrong: reads each slot once more to find out whose. One lane. */
+template <typename PROTO>
+SV_DEV_COLD void sv_coll_quick_blame(sv_coll_block_t *block, const sv_coll_quick_arg_t *arg, uint64_t said,
+                                     uint64_t summed)
+{
+    const sv_coll_at_t c = sv_coll_at_of(block, &arg->home);
+    const sv_coll_quick_t q = sv_coll_quick_part<PROTO>(c, *arg);
     uint32_t peer = c.b.me;
-    for (uint32_t r = 0; r < q.arg.home.n; r++) {
-        if (!sv_coll_quick_takes(q.arg, r))
+    for (uint32_t r = 0; r < arg->home.n; r++) {
+        if (!sv_coll_quick_takes(*arg, r))
             continue;
         uint64_t sum = 0, word[2];
         peer = r;
@@ -458,7 +472,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_quick_verify(const sv_coll_quic
             said += word[0];
         }
     if (said != taken && !sv_coll_has_failed(c))
-        sv_coll_quick_blame<PROTO>(&q, said, taken);
+        sv_coll_quick_blame<PROTO>(&c.b, &q.arg, said, taken);
 }
 
 /* Gives slots back and keeps the counters. Partner: whoever waits for credit, and the next launch. */
@@ -478,14 +492,6 @@ SV_DEV_FN void sv_coll_quick_leave(const sv_coll_at_t &c, const sv_coll_quick_ar
         }
         arg.home.state[c.at.block * SV_COLL_RANKS + arg.home.member[r]] = state;
     }
-}
-
-/* The channel's part of the call; reads nothing. */
-SV_DEV_FN sv_coll_quick_t sv_coll_quick_part(const sv_coll_at_t &c, const sv_coll_quick_arg_t &arg)
-{
-    const uint64_t begin = c.at.block * arg.part_bytes, left = arg.block_bytes - begin;
-    const uint64_t bytes = begin >= arg.block_bytes ? 0 : left < arg.part_bytes ? left : arg.part_bytes;
-    return sv_coll_quick_t{c, arg, begin, bytes, 0, {0, 0}};
 }
 
 template <typename PROTO> SV_DEV_FN void sv_coll_quick_work(const sv_coll_quick_t &q)
@@ -508,8 +514,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_quick_body(const sv_coll_quick_
     const sv_coll_at_t c = {block, arg.home.dev, arg.home, at};
     sv_dev_launch_release();
     sv_dev_launch_wait();
-    sv_coll_quick_t q = sv_coll_quick_part(c, arg);
-    q.units = PROTO::units((q.bytes + 7) / 8);
+    sv_coll_quick_t q = sv_coll_quick_part<PROTO>(c, arg);
     if (arg.work.src && at.tid < q.units)
         sv_coll_quick_load<PROTO>(q, arg.work.src, at.tid, q.first);
     sv_coll_quick_enter(c, arg, q.units > 0);

@@ -316,6 +316,22 @@ SV_DEV_FN void sv_coll_sign_slots(const sv_coll_at_t &c, uint64_t sum)
             *sv_coll_slot_record(c, sv_coll_slot_at(c, c.b.theirs[s.to[d]], c.b.state[s.to[d]].sent), s.part) = sum;
 }
 
+/* Adds what a pass of a direct algorithm has summed to what was given and taken. All lanes. */
+SV_DEV_FN void sv_coll_direct_count_sums(const sv_coll_at_t &c, const sv_coll_sums_t &sums)
+{
+    const bool gave = c.b.pass.digest | c.b.pass.given, took = c.b.pass.taken;
+    if (gave) {
+        const uint64_t sum = sv_dev_block_sum_u64(sums.given, c.at);
+        for (uint32_t r = 0; r < c.b.n && c.at.tid == 0; r++)
+            c.b.given[r] += c.b.given_to >> r & 1 ? sum : 0;
+    }
+    if (took) {
+        const uint64_t sum = sv_dev_block_sum_u64(sums.taken, c.at);
+        if (c.at.tid == 0)
+            c.b.taken += sum;
+    }
+}
+
 /* A slice or a pass that computes nothing. */
 template <class PASS> SV_DEV_FN bool sv_coll_is_copy(const PASS &pass)
 {
@@ -352,8 +368,10 @@ SV_DEV_FN bool sv_coll_slots_run(const sv_coll_at_t &c, bool direct, const MEANW
     if (!direct && !sv_coll_await_ranks(c, true))
         return false;
     const sv_coll_sums_t sums = sv_coll_slots_pass<REDUCES>(c, direct, meanwhile);
-    if (direct)
+    if (direct) {
+        sv_coll_direct_count_sums(c, sums);
         return false;
+    }
     if (c.b.pass.digest)
         sv_coll_sign_slots(c, sums.given);
     if (c.b.pass.taken)
