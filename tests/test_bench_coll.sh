@@ -91,14 +91,14 @@ files &&
     rows "{row['call'] for row in rows} == $calls and len(rows) == (5 * 2 + 2) * 3 * 4 + 4 and all(
         row['algo'] != 'auto' and row['proto'] != 'auto' and row['channels'] > 0 and row['host_p50_s'] > 0
         for row in rows) and {row['size'] for row in rows} == {0, 8, 128, 2048}"
-coll 3 0 " 0 bad" "${short[@]}" --type all --op all --min 100 --max 100 --place out --root 2 --json "$work/json" &&
+coll 3 0 " 0 bad" "${short[@]}" --checksum on --type all --op all --min 100 --max 100 --place out --root 2 --json "$work/json" &&
     rows "len(rows) == (3 * 12 * 6 + 4 * 12 + 1) * 2 and len({row['type'] for row in rows}) == 13 and all(
         row['available'] and row['wrong'] == 0 and row['size'] <= 100 for row in rows)"
-coll 1 0 " 0 bad" "${short[@]}" --max 128 --register off --json "$work/json" &&
+coll 1 0 " 0 bad" "${short[@]}" --checksum on --max 128 --register off --json "$work/json" &&
     rows "n == 1 and all(row['available'] and row['wrong'] == 0 for row in rows)"
 
 if [ -z "${BRIEF:-}" ]; then
-    narrow=("${short[@]}" --call all_reduce --min 128 --max 128 --place out --register on)
+    narrow=("${short[@]}" --call all_reduce --min 128 --max 128 --place out --register on --checksum off)
     "$python" - "$work/floors" <<'END' || fail "the floors cannot be read"
 import json, sys
 (machine, mine), = json.load(open(sys.argv[1])).items()
@@ -113,7 +113,7 @@ fi
 
 # What is not there is no row of figures; of what is there, the winners are in the file, which the library follows.
 # shellcheck disable=SC2054
-swept=("${short[@]}" --call all_reduce,all_gather --max 128 --factor 16)
+swept=("${short[@]}" --call all_reduce,all_gather --max 128 --factor 16 --checksum on)
 coll 2 0 "^fastest" "${swept[@]}" --sweep "$work/tuned" --json "$work/json" &&
     rows "{(row['algo'], row['proto']) for row in rows if row['call'] == 'all_gather' and row['available']} >= {
         (algo, proto) for algo in ('oneshot', 'ring', 'pat') for proto in ('ll', 'simple')} | {

@@ -60,7 +60,7 @@ void bench_coll_options_usage(FILE *stream)
           "  --root R             of broadcast and reduce (default 0)\n"
           "  --place P            out, in, or both (the default): out of place, in place\n"
           "  --register W         off, on, or both (the default): buffers that peers have mapped\n"
-          "  --checksum W         off (the default), on, or both\n"
+          "  --checksum W         off, on, or both (the default)\n"
           "  --algo LIST --proto LIST --channels LIST\n"
           "                       what the library is forced to, every combination (default: its own choice)\n"
           "  --sweep FILE         all algorithms and protocols, the fastest of each size into a tuning file\n"
@@ -282,7 +282,7 @@ static void set_defaults(bench_coll_options_t *options)
                                       .fifo_bytes = 64 << 10,
                                       .in_place = {true, true},
                                       .registered = {true, true},
-                                      .checksum = {true, false},
+                                      .checksum = {true, true},
                                       .nccl = {.nccl_tuned = {16, 32}, .nccl_tuned_count = 2}};
     (void)add_call(options, "all");
 }

@@ -45,7 +45,7 @@ static const bench_coll_row_t *fastest(const bench_coll_run_t *run, const bench_
     const bench_coll_row_t *best = NULL;
     for (int r = 0; r < run->row_count; r++) {
         const bench_coll_row_t *row = &run->rows[r];
-        const bool fits = row->available && row->wrong == 0 && !row->checksum == run->options.checksum[0] &&
+        const bool fits = row->available && row->wrong == 0 && row->checksum == run->options.checksum[1] &&
                           row->registered == run->options.registered[1] &&
                           bench_case_same(&row->what, what);
         if (fits && (!best || row->times.median_s < best->times.median_s))

@@ -57,8 +57,9 @@ static selvage_status_t admit(selvage_coll_t *coll, const sv_coll_call_t *call, 
     sv_device_t *dev = coll->comm->dev;
     if (sv_coll_window_find(coll, buffer, bytes))
         return SELVAGE_SUCCESS;
-    for (unsigned i = 0; i < SV_COLL_SEEN; i++)
-        if (coll->seen[i].ptr == buffer && coll->seen[i].bytes >= bytes) {
+    const uint64_t id = SV_DEVICE_CALL(dev, memory_id, buffer);
+    for (unsigned i = 0; i < SV_COLL_SEEN && id != 0; i++)
+        if (coll->seen[i].id == id && coll->seen[i].ptr == buffer && coll->seen[i].bytes >= bytes) {
             *address_out = coll->seen[i].address;
             return SELVAGE_SUCCESS;
         }
@@ -69,7 +70,8 @@ static selvage_status_t admit(selvage_coll_t *coll, const sv_coll_call_t *call, 
                         sv_memory_kind_text(kind));
     if (kind == SV_MEMORY_PINNED)
         SV_TRY(SV_DEVICE_CALL(dev, host_address, *address_out, address_out));
-    coll->seen[coll->seen_next++ % SV_COLL_SEEN] = (sv_coll_seen_t){buffer, bytes, *address_out};
+    if (id != 0)
+        coll->seen[coll->seen_next++ % SV_COLL_SEEN] = (sv_coll_seen_t){id, buffer, bytes, *address_out};
     return SELVAGE_SUCCESS;
 }
 

@@ -158,8 +158,10 @@ typedef struct sv_coll_facts {
 
 enum { SV_COLL_GROUP_CALLS = 4096, SV_COLL_SEEN = 8 };
 
-/* A buffer of an earlier call, not to be asked about again: the device's answer takes a lock or microseconds. */
+/* A buffer of an earlier call, not to be asked about again: the device's answer takes a lock or microseconds. It is of
+   the allocation with this number, so that memory given out again at the same place is asked about anew. */
 typedef struct sv_coll_seen {
+    uint64_t id;
     const void *ptr;
     uint64_t bytes;
     void *address;
