@@ -105,19 +105,15 @@ static selvage_status_t fake_query(sv_device_t *d, sv_event_t *event)
     return ended ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
 }
 
-static unsigned kinds_asked;
-static uint64_t allocation = 7; /* 0: the device does not tell */
-
 static uint64_t fake_id(sv_device_t *d, const void *ptr)
 {
     (void)d, (void)ptr;
-    return allocation;
+    return 7;
 }
 
 static sv_memory_kind_t fake_kind(sv_device_t *d, const void *ptr, size_t bytes)
 {
     (void)d;
-    kinds_asked++;
     uintptr_t first = (uintptr_t)memory, at = (uintptr_t)ptr;
     return at >= first && at + bytes <= first + sizeof memory ? SV_MEMORY_DEVICE : SV_MEMORY_PAGEABLE;
 }
@@ -550,27 +546,6 @@ static void test_operations(void)
     end(thread);
 }
 
-/* The device is asked once about a buffer, until the memory there is another allocation's. */
-static void test_seen(void)
-{
-    pthread_t thread = begin(FIFO_MAX, 0, 0, false);
-    kinds_asked = 0;
-    for (int turn = 0; turn < 3; turn++)
-        CHECK_STATUS(all_reduce(4, NULL), SELVAGE_SUCCESS);
-    const unsigned once = kinds_asked;
-    CHECK(once == 1 || once == 2);
-    allocation++;
-    CHECK_STATUS(all_reduce(4, NULL), SELVAGE_SUCCESS);
-    CHECK_EQ(kinds_asked, 2 * once);
-    allocation = 0;
-    for (int turn = 0; turn < 2; turn++)
-        CHECK_STATUS(all_reduce(4, NULL), SELVAGE_SUCCESS);
-    CHECK_EQ(kinds_asked, 6);
-    allocation = 7;
-    CHECK_STATUS(sv_coll_drain(&arena, 30), SELVAGE_SUCCESS);
-    end(thread);
-}
-
 static void *ask(void *arg)
 {
     CHECK_STATUS(sv_coll_check(arg), SELVAGE_ERR_TIMEOUT);
@@ -617,7 +592,6 @@ int main(void)
     test_refused();
     test_refused_in_group();
     test_operations();
-    test_seen();
     test_errors();
     return check_report("test_coll_launch");
 }

@@ -2,8 +2,8 @@
 /*
  * Damage on the way of direct collectives, with threads as ranks: rank 1 sees another's buffer through a window that
  * shows a copy of it with one bit flipped, as if a link had flipped it on the way; what it stores through such a window
- * does not arrive. Whichever the call and the algorithm, some rank says that it does not verify, and all hear of it. The
- * same calls through windows that show what is there are right.
+ * does not arrive. Whichever the call and the algorithm, some rank says that it does not verify, and all hear of it.
+ * The same calls through windows that show what is there are right.
  */
 #include <stdlib.h>
 #include <string.h>

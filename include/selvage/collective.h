@@ -10,6 +10,10 @@
  * is an error that names the ranks, on every rank, and no hang. Where a communicator spans nodes, the part between
  * nodes goes through host memory and MPI, and a call blocks until its result is there.
  *
+ * SUCCESS of a call on a node says that it was enqueued. Its results may be believed once the stream has been
+ * synchronised and selvage_coll_error() has then returned SUCCESS: what kernels meet, damage among it, is said there.
+ * What ranks take from each other is verified unless SELVAGE_COLL_CHECKSUM=off.
+ *
  * Counts are in elements and may be 0. Buffers are device memory (or pinned memory) with the alignment of the element;
  * input and output are the same (in place: for reduce-scatter and all-gather the rank's own block within the large
  * buffer) or do not overlap. doc/collectives.md says what is bit-identical to what.
@@ -220,6 +224,9 @@ selvage_status_t selvage_coll_group_end(selvage_coll_t *coll);
 /**
  * @brief The first error that a kernel or rank of @p coll met: a call that did not match, a rank that did not come
  * within the deadline, a digest that did not verify, an abort. Sticky. Local; never blocks; any thread.
+ *
+ * Read it when the stream of a call has been synchronised and before its results are used or sent on; a stream that has
+ * drained says nothing about them. SUCCESS then holds for all calls that were complete by that time.
  * @return SUCCESS, ERR_MISMATCH, ERR_TIMEOUT, ERR_CHECKSUM, ERR_ABORTED, ERR_ARGUMENT for NULL
  */
 selvage_status_t selvage_coll_error(selvage_coll_t *coll);

@@ -240,5 +240,6 @@ void sv_coll_destroy(selvage_coll_t *coll)
         return;
     destroy_task_t call = {.task = {.run = run_destroy}, .coll = coll};
     sv_coll_arena_quiet(coll->arena);
+    (void)sv_coll_check(coll); /* an error that nobody has asked for is in the log at least */
     (void)sv_coll_task_run(coll->comm, &call.task); /* there is nobody to tell but the log */
 }

@@ -366,6 +366,14 @@ SV_DEV_FN void sv_coll_direct_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
         c.b.given[r] = 0;
 }
 
+/* The scalar of rank r counts as given by it, where inputs are multiplied: others multiply by it. */
+SV_DEV_FN uint64_t sv_coll_direct_scalar(const sv_coll_at_t &c, uint32_t r)
+{
+    if (!(c.b.work.flags & SV_COLL_PREMUL))
+        return 0;
+    return digest_term(c.b.hello[SV_COLL_HELLO - 1][r], sv_coll_direct_key(c, r, false, 1ull << 32, 0));
+}
+
 /* Tells all ranks what was given to them. The line is that of the hello, which is heard by now. */
 SV_DEV_FN void sv_coll_direct_say(const sv_coll_at_t &c)
 {
@@ -373,7 +381,8 @@ SV_DEV_FN void sv_coll_direct_say(const sv_coll_at_t &c)
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
         if (r != c.b.me)
             sv_coll_line_put(c, sv_coll_hello_at(c, c.b.theirs[r], c.b.state[r].hellos - 1, SV_COLL_HELLO),
-                             c.b.given[r], static_cast<uint32_t>(c.b.state[r].hellos));
+                             c.b.given[r] + sv_coll_direct_scalar(c, c.b.me),
+                             static_cast<uint32_t>(c.b.state[r].hellos));
 }
 
 /* Compares what was taken with what all ranks say that they gave. All lanes. Of several ranks it may be any. */
@@ -383,7 +392,8 @@ SV_DEV_FN void sv_coll_direct_verify(const sv_coll_at_t &c)
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
         if (r != c.b.me)
             said += sv_coll_line_take(c, sv_coll_hello_at(c, c.b.mine[r], c.b.state[r].hellos - 1, SV_COLL_HELLO),
-                                      static_cast<uint32_t>(c.b.state[r].hellos), SV_COLL_AT_FIN, r);
+                                      static_cast<uint32_t>(c.b.state[r].hellos), SV_COLL_AT_FIN, r) -
+                    sv_coll_direct_scalar(c, r);
     said = sv_dev_block_sum_u64(said, c.at);
     if (c.at.tid == 0 && said != c.b.taken && !sv_coll_has_failed(c))
         sv_coll_fail(c, SV_COLL_DAMAGED, SV_COLL_AT_FIN, c.b.n == 2 ? 1 - c.b.me : c.b.me, said, c.b.taken, false);
