@@ -506,9 +506,16 @@ SV_DEV_FN uint64_t sv_dev_block_sum_u64(uint64_t value, sv_dev_block_t at)
         width /= 32;
         if ((at.tid & 31) == 0)
             partial[at.tid / 32] = value;
-    } else
+        sv_dev_block_sync();
+        value = 0;
+        SV_DEV_ROLLED
+        for (unsigned w = 0; w < width; w++)
+            value += partial[w];
+        sv_dev_block_sync(); /* so that the next sum may write */
+        return value;
+    }
 #endif
-        partial[at.tid] = value;
+    partial[at.tid] = value;
     sv_dev_block_sync();
     while (width > 1) {
         unsigned half = (width + 1) / 2;
