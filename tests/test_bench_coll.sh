@@ -91,7 +91,8 @@ files &&
     rows "{row['call'] for row in rows} == $calls and len(rows) == (5 * 2 + 2) * 3 * 4 + 4 and all(
         row['algo'] != 'auto' and row['proto'] != 'auto' and row['channels'] > 0 and row['host_p50_s'] > 0
         for row in rows) and {row['size'] for row in rows} == {0, 8, 128, 2048}"
-coll 3 0 " 0 bad" "${short[@]}" --checksum on --type all --op all --min 100 --max 100 --place out --root 2 --json "$work/json" &&
+coll 3 0 " 0 bad" "${short[@]}" --checksum on --type all --op all --min 100 --max 100 --place out --root 2 \
+    --json "$work/json" &&
     rows "len(rows) == (3 * 12 * 6 + 4 * 12 + 1) * 2 and len({row['type'] for row in rows}) == 13 and all(
         row['available'] and row['wrong'] == 0 and row['size'] <= 100 for row in rows)"
 coll 1 0 " 0 bad" "${short[@]}" --checksum on --max 128 --register off --json "$work/json" &&

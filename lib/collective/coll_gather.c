@@ -77,7 +77,8 @@ static uint64_t check_of(const selvage_comm_t *comm, const sv_coll_note_t *note,
 }
 
 /* The first copy of a note of a rank that is there whole and verifies, or NULL. */
-static const sv_coll_note_t *find_copy(const sv_coll_circle_t *circle, size_t at, size_t count, size_t arrived, int rank)
+static const sv_coll_note_t *find_copy(const sv_coll_circle_t *circle, size_t at, size_t count, size_t arrived,
+                                       int rank)
 {
     for (; at < COPIES * count && (at + 1) * sizeof *circle->in <= arrived; at += count)
         if (circle->in[at].check == check_of(circle->comm, &circle->in[at], rank))

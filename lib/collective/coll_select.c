@@ -237,8 +237,8 @@ static void force_direct(way_t *way, const question_t *q)
 {
     const rule_t *rule = find_rule(q, DIRECT_ONLY);
     if (!rule) {
-        fall_back(way, is_direct_call(q->call) ? "SELVAGE_COLL_ALGO=direct: not verified here, see SELVAGE_COLL_CHECKSUM"
-                                            : "SELVAGE_COLL_ALGO: the call has no such algorithm");
+        fall_back(way, is_direct_call(q->call) ? "SELVAGE_COLL_ALGO=direct: not with SELVAGE_COLL_CHECKSUM here"
+                                               : "SELVAGE_COLL_ALGO: the call has no such algorithm");
         return;
     }
     if (!is_direct(way->algo)) {

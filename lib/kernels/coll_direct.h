@@ -271,7 +271,8 @@ SV_DEV_FN bool sv_coll_direct_is_asked(const sv_coll_at_t &c, bool two, uint32_t
     const sv_coll_work_t &work = c.b.work;
     if (work.call == SV_COLL_BROADCAST)
         return two && c.b.me == work.root && r != work.root;
-    return work.call == SV_COLL_REDUCE_SCATTER || (two && (work.call == SV_COLL_ALL_REDUCE || work.call == SV_COLL_REDUCE));
+    return work.call == SV_COLL_REDUCE_SCATTER ||
+           (two && (work.call == SV_COLL_ALL_REDUCE || work.call == SV_COLL_REDUCE));
 }
 
 /* Sums what rank r will read. One lane. */

@@ -39,8 +39,8 @@ SV_DEV_FN sv_coll_stretch_t sv_coll_stretch_of(const sv_coll_at_t &c, uint64_t f
 
 /*
  * Digests of direct calls: each rank sums what it gives to every other, as it stores it or as it lies there to be read,
- * and what it takes from others, as it reads it or as it lies there when it was stored; at the end all tell all what they
- * gave. Terms are bound to their places in the vector, or in the block, which `index` numbers.
+ * and what it takes from others, as it reads it or as it lies there when it was stored; at the end all tell all what
+ * they gave. Terms are bound to their places in the vector, or in the block, which `index` numbers.
  */
 enum { SV_COLL_ID_DIRECT = 61 };
 
