@@ -141,8 +141,8 @@ static selvage_status_t hear_answer(selvage_coll_t *coll, sv_coll_sending_t *sen
         return tell_given_up(sending->rank, answer->status);
     if (answer->status == SELVAGE_ERR_MISMATCH)
         return sv_error(SELVAGE_ERR_MISMATCH, "rank %d called for a message of %llu %s from rank %d where this rank "
-                        "sent %llu %s", sending->rank, (unsigned long long)answer->count, selvage_type_name(answer->type),
-                        coll->rank, (unsigned long long)sent->count, selvage_type_name(sent->type));
+                        "sent %llu %s", sending->rank, (unsigned long long)answer->count,
+                        selvage_type_name(answer->type), coll->rank, (unsigned long long)sent->count, selvage_type_name(sent->type));
     return (selvage_status_t)answer->status;
 }
 
