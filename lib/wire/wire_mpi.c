@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The MPI wire's life: four private duplicates of the caller's communicator, the node split, and the end, whether by
+ * The MPI wire's life: four private communicators of the caller's ranks, the node split, and the end, whether by
  * close or by MPI_Finalize. Opening is collective and gives one decision on all ranks: a rank that is out of memory
- * still takes part, because the others would wait for it. Blocking steps are polled and yield, because ranks may
- * outnumber cores by far. An attribute on MPI_COMM_SELF tells the owner when MPI_Finalize begins; after it nothing is
- * freed collectively, and after MPI is gone nothing calls it.
+ * still takes part, because the others would wait for it. Steps that block are polled and yield, because ranks may
+ * outnumber cores by far; only the making of communicators is not, because MPI's non-blocking form calls the program's
+ * attribute callbacks. An attribute on MPI_COMM_SELF tells the owner when MPI_Finalize begins; after it nothing is freed
+ * collectively, and after MPI is gone nothing calls it.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for RTLD_DEFAULT */
@@ -59,26 +60,34 @@ static selvage_status_t finish(int code, MPI_Request *request, const char *call)
     return sv_wire_mpi_error(code, "%s", call);
 }
 
-static selvage_status_t duplicate(MPI_Comm comm, MPI_Comm *out)
+/*
+ * A private communicator of the same ranks. Made from the group, not by MPI_Comm_dup or _idup: those call the program's
+ * attribute callbacks, and carry its MPI_Info and topology along.
+ */
+static selvage_status_t make_private(MPI_Comm comm, MPI_Group group, MPI_Comm *out)
 {
-    MPI_Request request;
-    MPI_Comm copy = MPI_COMM_NULL;
-    int code = PMPI_Comm_idup(comm, &copy, &request);
-    SV_TRY(finish(code, &request, "MPI_Comm_idup"));
-    code = PMPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
-    *out = copy;
+    int code = PMPI_Comm_create(comm, group, out);
+    if (code != MPI_SUCCESS)
+        return sv_wire_mpi_error(code, "MPI_Comm_create");
+    code = PMPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN);
     return code == MPI_SUCCESS ? SELVAGE_SUCCESS : sv_wire_mpi_error(code, "MPI_Comm_set_errhandler");
 }
 
-static selvage_status_t duplicate_all(MPI_Comm comm, MPI_Comm *comms)
+static selvage_status_t make_all_private(MPI_Comm comm, MPI_Comm *comms)
 {
+    MPI_Group group;
+    selvage_status_t status;
     for (int i = 0; i < SV_WIRE_MPI_COMMS; i++)
         comms[i] = MPI_COMM_NULL;
-    /* The caller's attributes are copied by the first at most; errors of the others come back as codes. */
-    SV_TRY(duplicate(comm, &comms[0]));
-    for (int i = 1; i < SV_WIRE_MPI_COMMS; i++)
-        SV_TRY(duplicate(comms[0], &comms[i]));
-    return SELVAGE_SUCCESS;
+    int code = PMPI_Comm_group(comm, &group);
+    if (code != MPI_SUCCESS)
+        return sv_wire_mpi_error(code, "MPI_Comm_group");
+    /* Errors of all but the first come back as codes, whatever the caller's error handler. */
+    status = make_private(comm, group, &comms[0]);
+    for (int i = 1; i < SV_WIRE_MPI_COMMS && status == SELVAGE_SUCCESS; i++)
+        status = make_private(comms[0], group, &comms[i]);
+    PMPI_Group_free(&group);
+    return status;
 }
 
 static void free_comms(MPI_Comm *comms, const bool *unquiet)
@@ -288,7 +297,7 @@ selvage_status_t sv_wire_mpi_open(MPI_Comm comm, sv_wire_t **wire_out)
     uint64_t nonce = 0;
     SV_TRY(check_comm(comm));
     selvage_status_t status, memory = sv_calloc(1, sizeof *wire, &wire);
-    SV_TRY_GOTO(status, duplicate_all(comm, comms), fail);
+    SV_TRY_GOTO(status, make_all_private(comm, comms), fail);
     SV_TRY_GOTO(status, agree(comms[SV_WIRE_SETUP], memory, &nonce), fail);
     wire->nonce = nonce;
     status = start(wire, comms);
