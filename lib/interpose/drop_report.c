@@ -89,8 +89,6 @@ void sv_drop_count_all(const char *call, const char *route, int64_t bytes)
 
 static void print_rows(const row_t *rows, int n)
 {
-    fprintf(stderr, "selvage-mpi: messages of device memory\n  %5s %5s  %-30s %-7s %12s %14s %9s\n", "from", "to",
-            "call", "route", "messages", "bytes", "GB/s");
     for (int i = 0; i < n; i++) {
         char rate[32] = "-", to[16] = "all";
         if (rows[i].to != TO_ALL)
@@ -102,26 +100,42 @@ static void print_rows(const row_t *rows, int n)
     }
 }
 
-static void gather_rows(int size, int bytes)
+/* Rows are counted, not bytes, and come one rank at a time: int holds what MPI is given, however many ranks there are. */
+static void gather_rows(int size, int n)
 {
-    int *counts = calloc((size_t)size, sizeof *counts), *displs = calloc((size_t)size, sizeof *displs), total = 0;
-    PMPI_Gather(&bytes, 1, MPI_INT, counts, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    for (int i = 0; counts && displs && i < size; i++) {
-        displs[i] = total;
-        total += counts[i];
+    enum { TAG = 1 };
+    const bool prints = sv_drop_rank(MPI_COMM_WORLD) == 0;
+    MPI_Comm comm = MPI_COMM_NULL;
+    MPI_Datatype row;
+    PMPI_Comm_split(MPI_COMM_WORLD, 0, 0, &comm); /* not the program's messages, nor its attributes */
+    PMPI_Type_contiguous((int)sizeof(row_t), MPI_BYTE, &row);
+    PMPI_Type_commit(&row);
+    if (prints)
+        fprintf(stderr, "selvage-mpi: messages of device memory\n  %5s %5s  %-30s %-7s %12s %14s %9s\n", "from", "to",
+                "call", "route", "messages", "bytes", "GB/s");
+    if (!prints)
+        PMPI_Send(table.rows, n, row, 0, TAG, comm);
+    else
+        print_rows(table.rows, n);
+    for (int i = 1; prints && i < size; i++) {
+        int count = 0;
+        MPI_Status status;
+        PMPI_Probe(i, TAG, comm, &status);
+        PMPI_Get_count(&status, row, &count);
+        row_t *rows = malloc((size_t)count * sizeof *rows + 1);
+        if (!rows)
+            sv_drop_fatal("no memory", "for the report");
+        PMPI_Recv(rows, count, row, i, TAG, comm, MPI_STATUS_IGNORE);
+        print_rows(rows, count);
+        free(rows);
     }
-    row_t *all = malloc((size_t)total + sizeof *all);
-    PMPI_Gatherv(table.rows, bytes, MPI_BYTE, all, counts, displs, MPI_BYTE, 0, MPI_COMM_WORLD);
-    if (all && sv_drop_rank(MPI_COMM_WORLD) == 0)
-        print_rows(all, total / (int)sizeof *all);
-    free(all);
-    free(displs);
-    free(counts);
+    PMPI_Type_free(&row);
+    PMPI_Comm_free(&comm);
 }
 
 void sv_drop_report(void)
 {
-    gather_rows(sv_drop_size(MPI_COMM_WORLD), table.n * (int)sizeof(row_t));
+    gather_rows(sv_drop_size(MPI_COMM_WORLD), table.n);
     free(table.rows);
     table.rows = NULL;
     table.n = 0;
