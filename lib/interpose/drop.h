@@ -149,6 +149,11 @@ static inline _Atomic MPI_Datatype *sv_drop_named_slot(MPI_Datatype type)
     return &sv_drop_named[(key ^ key >> 9) % SV_DROP_NAMED_SLOTS];
 }
 
+static inline bool sv_drop_is_named(MPI_Datatype type)
+{
+    return atomic_load_explicit(sv_drop_named_slot(type), memory_order_relaxed) == type;
+}
+
 /* The same for an address that a type moves elsewhere: MPI_BOTTOM with absolute displacements, and others. */
 bool sv_drop_is_host_moved(const void *ptr, MPI_Datatype type);
 static inline bool sv_drop_is_host_typed(const void *ptr, int64_t count, MPI_Datatype type)
