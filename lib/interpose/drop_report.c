@@ -100,7 +100,7 @@ static void print_rows(const row_t *rows, int n)
     }
 }
 
-/* Rows are counted, not bytes, and come one rank at a time: int holds what MPI is given, however many ranks there are. */
+/* Rows are counted, not bytes, and come one rank at a time: int holds what MPI is given, however many ranks. */
 static void gather_rows(int size, int n)
 {
     enum { TAG = 1 };
