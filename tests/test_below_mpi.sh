@@ -20,7 +20,8 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 long=${BELOW_LONG:-no} failed=0 jobs=0
 damage=flip,many,lanes32,lanes64,cut others=swap,drop,double,delay
-export SELVAGE_TIMEOUT_S=${SELVAGE_TIMEOUT_S:-3} SELVAGE_SEGMENT_BYTES=8192 SELVAGE_RETRY_TIMEOUT_MS=100 SELVAGE_LOG=none
+export SELVAGE_TIMEOUT_S=${SELVAGE_TIMEOUT_S:-3} SELVAGE_RETRY_TIMEOUT_MS=100
+export SELVAGE_SEGMENT_BYTES=8192 SELVAGE_LOG=none
 export SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}"
 : >"$work/rows"
 

@@ -70,7 +70,7 @@ static int rank_at(const sv_coll_circle_t *circle, int64_t distance)
     return circle->ranks[(circle->me + distance + circle->size) % circle->size];
 }
 
-static uint64_t check_of(const selvage_comm_t *comm, const sv_coll_note_t *note, int rank)
+static uint64_t check_note(const selvage_comm_t *comm, const sv_coll_note_t *note, int rank)
 {
     const uint64_t key = sv_digest_mix(comm->nonce + sv_digest_mix((uint64_t)rank));
     return sv_digest_finish(key, sv_digest_sum(key, 0, note, offsetof(sv_coll_note_t, check)));
@@ -81,7 +81,7 @@ static const sv_coll_note_t *find_copy(const sv_coll_circle_t *circle, size_t at
                                        int rank)
 {
     for (; at < COPIES * count && (at + 1) * sizeof *circle->in <= arrived; at += count)
-        if (circle->in[at].check == check_of(circle->comm, &circle->in[at], rank))
+        if (circle->in[at].check == check_note(circle->comm, &circle->in[at], rank))
             return &circle->in[at];
     return NULL;
 }
@@ -166,7 +166,7 @@ static bool send_last_words(sv_coll_circle_t *circle, selvage_status_t status)
     bool quiet = true;
     for (int copy = 0; copy < COPIES; copy++) {
         word[copy] = (sv_coll_note_t){.call = LAST_WORD, .status = status};
-        word[copy].check = check_of(circle->comm, &word[copy], circle->ranks[circle->me]);
+        word[copy].check = check_note(circle->comm, &word[copy], circle->ranks[circle->me]);
     }
     for (int64_t known = 1; known < circle->size; known *= 2) {
         sv_wire_request_t request;
@@ -224,7 +224,7 @@ selvage_status_t sv_coll_gather(sv_coll_circle_t *circle, const char *what, uint
     }
     circle->notes->call = hash_call(what, key);
     circle->notes->status = status;
-    circle->notes->check = check_of(circle->comm, circle->notes, circle->ranks[circle->me]);
+    circle->notes->check = check_note(circle->comm, circle->notes, circle->ranks[circle->me]);
     for (int64_t known = 1; known < circle->size; known *= 2) {
         selvage_status_t wire_status = exchange_round(&g, known);
         if (wire_status == SELVAGE_SUCCESS)

@@ -75,7 +75,7 @@ static uint64_t digest_of(const selvage_coll_t *coll, const sv_coll_head_t *head
     return sv_digest_finish(key, sv_digest_sum(key, 0, bytes, head->bytes));
 }
 
-static uint64_t check_of(const selvage_coll_t *coll, const sv_coll_head_t *head, int source)
+static uint64_t check_answer_head(const selvage_coll_t *coll, const sv_coll_head_t *head, int source)
 {
     const uint64_t key = sv_digest_mix(~coll->comm->nonce + (uint64_t)source);
     return sv_digest_finish(key, sv_digest_sum(key, 0, head, offsetof(sv_coll_head_t, check)));
@@ -100,7 +100,7 @@ static selvage_status_t test_request(const selvage_coll_t *coll, sv_wire_request
 /* Makes what has no bytes. */
 static void write_word(const selvage_coll_t *coll, sv_coll_word_t *word, sv_coll_head_t head)
 {
-    head.check = check_of(coll, &head, coll->rank);
+    head.check = check_answer_head(coll, &head, coll->rank);
     for (int i = 0; i < SV_COLL_WORD_COPIES; i++)
         word->copy[i] = head;
 }
@@ -111,7 +111,7 @@ static const sv_coll_head_t *find_head(const selvage_coll_t *coll, const void *m
 {
     const sv_coll_head_t *head = message;
     for (size_t i = 0; i < SV_COLL_WORD_COPIES && (i + 1) * sizeof *head <= arrived; i++)
-        if (head[i].check == check_of(coll, &head[i], rank))
+        if (head[i].check == check_answer_head(coll, &head[i], rank))
             return &head[i];
     return NULL;
 }
@@ -142,7 +142,8 @@ static selvage_status_t hear_answer(selvage_coll_t *coll, sv_coll_sending_t *sen
     if (answer->status == SELVAGE_ERR_MISMATCH)
         return sv_error(SELVAGE_ERR_MISMATCH, "rank %d called for a message of %llu %s from rank %d where this rank "
                         "sent %llu %s", sending->rank, (unsigned long long)answer->count,
-                        selvage_type_name(answer->type), coll->rank, (unsigned long long)sent->count, selvage_type_name(sent->type));
+                        selvage_type_name(answer->type), coll->rank, (unsigned long long)sent->count,
+                        selvage_type_name(sent->type));
     return (selvage_status_t)answer->status;
 }
 
@@ -228,7 +229,7 @@ void sv_coll_message_write(selvage_coll_t *coll, const sv_coll_call_t *call, uin
     *head = make_head(coll, call, at, bytes);
     if (coll->comm->config.coll_checksum)
         head->digest = digest_of(coll, head, message + sizeof *head, coll->rank);
-    head->check = check_of(coll, head, coll->rank);
+    head->check = check_answer_head(coll, head, coll->rank);
 }
 
 selvage_status_t sv_coll_message_send(selvage_coll_t *coll, const void *message, int rank)

@@ -107,13 +107,27 @@ static bool is_world(MPI_Comm comm)
     return found == &yes;
 }
 
+/* MPI refuses buffers that overlap: it is to say so. */
+static bool is_apart(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+    const uintptr_t first = (uintptr_t)a, second = (uintptr_t)b;
+    return a == MPI_IN_PLACE || first + a_bytes <= second || second + b_bytes <= first;
+}
+
+static bool is_rank(int root, MPI_Comm comm)
+{
+    return root >= 0 && root < sv_drop_size(comm);
+}
+
 /* --- the calls ---------------------------------------------------------------------------------------------------- */
 
-/* After what it enqueues. */
+/* After what it enqueues. A launch that failed is told to the ranks whose kernels wait for it. */
 static bool finish(MPI_Comm comm, const char *call, size_t bytes, selvage_status_t status, int *code)
 {
-    if (status == SELVAGE_SUCCESS)
-        status = selvage_stream_synchronize(fast.device, fast.stream);
+    if (status != SELVAGE_SUCCESS)
+        selvage_coll_abort(fast.coll);
+    const selvage_status_t ended = selvage_stream_synchronize(fast.device, fast.stream);
+    status = status == SELVAGE_SUCCESS ? ended : status;
     if (status == SELVAGE_SUCCESS)
         status = selvage_coll_error(fast.coll);
     if (status != SELVAGE_SUCCESS) {
@@ -149,7 +163,8 @@ bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_D
     size_t element = bytes_of(1, type);
     const void *from = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
     if (!is_due(comm, count, type) ||
-        !agree(comm, reduces(count, type, op) && is_fit(from, element) && is_fit(recvbuf, element)))
+        !agree(comm, reduces(count, type, op) && is_fit(from, element) && is_fit(recvbuf, element) &&
+                         is_apart(sendbuf, element * (size_t)count, recvbuf, element * (size_t)count)))
         return false;
     return finish(comm, "MPI_Allreduce", element * (size_t)count,
                   selvage_coll_all_reduce(fast.coll, from, recvbuf, (size_t)count, type_of(type), op_of(op),
@@ -163,8 +178,10 @@ bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Data
     bool is_root = root >= 0 && sv_drop_rank(comm) == root;
     const void *from = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
     if (!is_due(comm, count, type) ||
-        !agree(comm, root >= 0 && reduces(count, type, op) && is_fit(from, element) &&
-                         (!is_root || is_fit(recvbuf, element))))
+        !agree(comm, is_rank(root, comm) && (is_root || sendbuf != MPI_IN_PLACE) && reduces(count, type, op) &&
+                         is_fit(from, element) &&
+                         (!is_root || (is_fit(recvbuf, element) && is_apart(sendbuf, element * (size_t)count, recvbuf,
+                                                                            element * (size_t)count)))))
         return false;
     return finish(comm, "MPI_Reduce", element * (size_t)count,
                   selvage_coll_reduce(fast.coll, from, is_root ? recvbuf : NULL, (size_t)count, type_of(type),
@@ -174,8 +191,7 @@ bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Data
 bool sv_drop_fast_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, int *code)
 {
     size_t bytes = bytes_of(count, type);
-    if (!is_due(comm, count, type) ||
-        !agree(comm, root >= 0 && bytes > 0 && is_fit(buffer, 1)))
+    if (!is_due(comm, count, type) || !agree(comm, is_rank(root, comm) && bytes > 0 && is_fit(buffer, 1)))
         return false;
     return finish(comm, "MPI_Bcast", bytes,
                   selvage_coll_broadcast(fast.coll, buffer, buffer, bytes, SELVAGE_UINT8, root, fast.stream), code);
@@ -189,7 +205,8 @@ bool sv_drop_fast_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sen
     const void *from = in_place ? (char *)recvbuf + (size_t)sv_drop_rank(comm) * bytes : sendbuf;
     if (!is_due(comm, recvcount, recvtype) ||
         !agree(comm, bytes > 0 && (in_place || bytes_of(sendcount, sendtype) == bytes) && is_fit(from, 1) &&
-                         is_fit(recvbuf, 1)))
+                         is_fit(recvbuf, 1) &&
+                         is_apart(sendbuf, bytes, recvbuf, bytes * (size_t)sv_drop_size(comm))))
         return false;
     return finish(comm, "MPI_Allgather", bytes,
                   selvage_coll_all_gather(fast.coll, from, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
@@ -198,22 +215,24 @@ bool sv_drop_fast_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sen
 bool sv_drop_fast_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
                            MPI_Datatype recvtype, MPI_Comm comm, int *code)
 {
-    size_t bytes = bytes_of(recvcount, recvtype);
+    const size_t bytes = bytes_of(recvcount, recvtype), all = bytes * (size_t)sv_drop_size(comm);
     if (!is_due(comm, recvcount, recvtype) ||
-        !agree(comm, bytes > 0 && is_fit(sendbuf, 1) && bytes_of(sendcount, sendtype) == bytes && is_fit(recvbuf, 1)))
+        !agree(comm, bytes > 0 && is_fit(sendbuf, 1) && bytes_of(sendcount, sendtype) == bytes &&
+                         is_fit(recvbuf, 1) && is_apart(sendbuf, all, recvbuf, all)))
         return false;
-    return finish(comm, "MPI_Alltoall", bytes * (size_t)sv_drop_size(comm),
+    return finish(comm, "MPI_Alltoall", all,
                   selvage_coll_all_to_all(fast.coll, sendbuf, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
 }
 
 bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype type, MPI_Op op,
                                        MPI_Comm comm, int *code)
 {
-    size_t element = bytes_of(1, type);
+    const size_t element = bytes_of(1, type), own = bytes_of(recvcount, type);
     if (!is_due(comm, recvcount, type) ||
-        !agree(comm, reduces(recvcount, type, op) && is_fit(sendbuf, element) && is_fit(recvbuf, element)))
+        !agree(comm, reduces(recvcount, type, op) && is_fit(sendbuf, element) && is_fit(recvbuf, element) &&
+                         is_apart(sendbuf, own * (size_t)sv_drop_size(comm), recvbuf, own)))
         return false;
-    return finish(comm, "MPI_Reduce_scatter_block", element * (size_t)recvcount * (size_t)sv_drop_size(comm),
+    return finish(comm, "MPI_Reduce_scatter_block", own * (size_t)sv_drop_size(comm),
                   selvage_coll_reduce_scatter(fast.coll, sendbuf, recvbuf, (size_t)recvcount, type_of(type), op_of(op),
                                               fast.stream), code);
 }

@@ -27,7 +27,7 @@ enum { COPIES = SV_DROP_LETTER_BYTES / sizeof(notice_t), LIKE_BITS = 100 };
 _Static_assert(COPIES >= 3, "a letter has room for copies");
 
 /* A chain of multiplications (the mixing step of MurmurHash3's 64-bit finalizer): each field changes all bits. */
-static uint64_t check_of(const notice_t *notice)
+static uint64_t check_notice(const notice_t *notice)
 {
     const uint64_t words[] = {notice->nonce[0], notice->nonce[1], notice->bytes,
                               (uint64_t)(uint32_t)notice->source << 32 | (uint32_t)notice->id,
@@ -72,7 +72,7 @@ static reading_t read_letter(const char *text, size_t bytes, notice_t *notice_ou
         if (at + sizeof notice > bytes)
             continue;
         memcpy(&notice, text + at, sizeof notice);
-        if (memcmp(notice.nonce, sv_drop_route.nonce, sizeof notice.nonce) == 0 && notice.check == check_of(&notice)) {
+        if (memcmp(notice.nonce, sv_drop_route.nonce, sizeof notice.nonce) == 0 && notice.check == check_notice(&notice)) {
             *notice_out = notice;
             return A_LETTER;
         }
@@ -100,7 +100,7 @@ static void make_ranks_key(void)
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_ranks, &ranks.key, NULL);
 }
 
-static int *find_ranks(MPI_Comm comm)
+static int *translate_ranks(MPI_Comm comm)
 {
     MPI_Group group, world;
     const int size = sv_drop_size(comm);
@@ -131,7 +131,7 @@ static int world_rank(MPI_Comm comm, int peer)
     sv_drop_lock(); /* another thread may be at it */
     PMPI_Comm_get_attr(comm, ranks.key, &found, &has);
     if (!has)
-        PMPI_Comm_set_attr(comm, ranks.key, found = find_ranks(comm));
+        PMPI_Comm_set_attr(comm, ranks.key, found = translate_ranks(comm));
     sv_drop_unlock();
     return found[peer];
 }
@@ -215,7 +215,7 @@ void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, M
     sv_drop_route.next_id = id == INT32_MAX ? 0 : id + 1;
     notice_t notice = {.nonce = {sv_drop_route.nonce[0], sv_drop_route.nonce[1]}, .bytes = (uint64_t)(bytes * count),
                        .source = sv_drop_rank(MPI_COMM_WORLD), .id = id, .tag = tag};
-    notice.check = check_of(&notice);
+    notice.check = check_notice(&notice);
     state->letter = malloc(SV_DROP_LETTER_BYTES);
     if (!state->letter)
         sv_drop_fatal("no memory", "for an announcement");

@@ -8,7 +8,7 @@
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
 
-static selvage_status_t complain(const sv_peer_t *peer, const char *what)
+static selvage_status_t refuse_hello(const sv_peer_t *peer, const char *what)
 {
     return sv_error(SELVAGE_ERR_MISMATCH, "the packet list of rank %d leads outside of its memory: %s", peer->rank,
                     what);
@@ -25,7 +25,7 @@ selvage_status_t sv_commit_bound_segment(const sv_peer_t *peer)
 {
     const sv_hello_head_t *head = (const sv_hello_head_t *)(const void *)peer->hello_in;
     if (!lies_inside(&peer->segment, head->answer_offset, sizeof(uint64_t)))
-        return complain(peer, "the place of the answer");
+        return refuse_hello(peer, "the place of the answer");
     return SELVAGE_SUCCESS;
 }
 
@@ -49,14 +49,14 @@ selvage_status_t sv_commit_bound_send(const sv_send_t *send)
     const sv_packet_t *p = &send->p;
     const sv_peer_t *peer = p->peer;
     if (!lies_inside(&peer->segment, match->words_offset, sizeof(sv_recv_words_t)))
-        return complain(peer, "the words of a receive");
+        return refuse_hello(peer, "the words of a receive");
     if (p->route == SELVAGE_ROUTE_SELF)
-        return is_own_receive(send) ? SELVAGE_SUCCESS : complain(peer, "the buffer of a receive");
+        return is_own_receive(send) ? SELVAGE_SUCCESS : refuse_hello(peer, "the buffer of a receive");
     if (!p->direct && (match->nslots != p->nslots || match->target_stride != sv_commit_slot_bytes(p)))
-        return complain(peer, "the slots of a receive");
+        return refuse_hello(peer, "the slots of a receive");
     if (p->route == SELVAGE_ROUTE_SHARED && !lies_inside(&peer->segment, match->target_offset,
                                                          p->nslots * (uint64_t)sv_commit_slot_bytes(p)))
-        return complain(peer, "the landing place of a receive");
+        return refuse_hello(peer, "the landing place of a receive");
     return SELVAGE_SUCCESS;
 }
 
@@ -65,5 +65,5 @@ selvage_status_t sv_commit_bound_recv(const sv_recv_t *recv)
     const sv_hello_send_t *match = recv->match;
     return lies_inside(&recv->p.peer->segment, match->words_offset, sizeof(sv_send_words_t))
                ? SELVAGE_SUCCESS
-               : complain(recv->p.peer, "the words of a send");
+               : refuse_hello(recv->p.peer, "the words of a send");
 }

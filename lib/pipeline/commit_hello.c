@@ -205,7 +205,7 @@ static void write_recvs(const selvage_exchange_t *x, sv_peer_t *peer)
 }
 
 /* Of a hello whose first word is the check word itself. */
-static uint64_t check_of(const uint8_t *hello, size_t bytes)
+static uint64_t check_hello(const uint8_t *hello, size_t bytes)
 {
     uint64_t chain = sv_digest_mix(bytes + 1);
     for (size_t at = sizeof(uint64_t); at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
@@ -219,7 +219,7 @@ static uint64_t check_of(const uint8_t *hello, size_t bytes)
 bool sv_commit_hello_is_whole(const selvage_comm_t *comm, const sv_peer_t *peer, size_t bytes)
 {
     const sv_hello_head_t *head = (const sv_hello_head_t *)(const void *)peer->hello_in;
-    return bytes == peer->hello_in_bytes && bytes >= sizeof *head && head->check == check_of(peer->hello_in, bytes) &&
+    return bytes == peer->hello_in_bytes && bytes >= sizeof *head && head->check == check_hello(peer->hello_in, bytes) &&
            head->kind == SV_HELLO_KIND && head->source == (uint32_t)peer->rank &&
            head->destination == (uint32_t)comm->wire->rank && head->nonce == comm->nonce &&
            head->commit == comm->commits;
@@ -245,7 +245,7 @@ static selvage_status_t send_hello(selvage_exchange_t *x, sv_peer_t *peer)
     fill_head(x, peer, (sv_hello_head_t *)(void *)peer->hello_out);
     write_sends(x, peer);
     write_recvs(x, peer);
-    uint64_t check = check_of(peer->hello_out, peer->hello_out_bytes);
+    uint64_t check = check_hello(peer->hello_out, peer->hello_out_bytes);
     memcpy(peer->hello_out, &check, sizeof check);
     SV_TRY(send_descriptors(comm, peer));
     peer->hello_sent = true;
