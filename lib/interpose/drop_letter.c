@@ -72,7 +72,8 @@ static reading_t read_letter(const char *text, size_t bytes, notice_t *notice_ou
         if (at + sizeof notice > bytes)
             continue;
         memcpy(&notice, text + at, sizeof notice);
-        if (memcmp(notice.nonce, sv_drop_route.nonce, sizeof notice.nonce) == 0 && notice.check == check_notice(&notice)) {
+        if (memcmp(notice.nonce, sv_drop_route.nonce, sizeof notice.nonce) == 0 &&
+            notice.check == check_notice(&notice)) {
             *notice_out = notice;
             return A_LETTER;
         }

@@ -219,7 +219,8 @@ static uint64_t check_hello(const uint8_t *hello, size_t bytes)
 bool sv_commit_hello_is_whole(const selvage_comm_t *comm, const sv_peer_t *peer, size_t bytes)
 {
     const sv_hello_head_t *head = (const sv_hello_head_t *)(const void *)peer->hello_in;
-    return bytes == peer->hello_in_bytes && bytes >= sizeof *head && head->check == check_hello(peer->hello_in, bytes) &&
+    return bytes == peer->hello_in_bytes && bytes >= sizeof *head &&
+           head->check == check_hello(peer->hello_in, bytes) &&
            head->kind == SV_HELLO_KIND && head->source == (uint32_t)peer->rank &&
            head->destination == (uint32_t)comm->wire->rank && head->nonce == comm->nonce &&
            head->commit == comm->commits;
