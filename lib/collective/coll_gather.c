@@ -107,11 +107,12 @@ static selvage_status_t await(gather_t *g, sv_wire_request_t *request, bool *ope
         /* Partner: sv_coll_abort(). */
         if (g->circle->stop && __atomic_load_n(g->circle->stop, __ATOMIC_ACQUIRE))
             return sv_error_quiet(SELVAGE_ERR_ABORTED, "%s: aborted", g->what);
-        if (g->circle->stop && sv_agree_is_lost(comm)) /* a call that moves data: who failed has failed in one, too */
-            return sv_error(sv_agree_loss(comm), "%s: another rank has failed: %s", g->what,
-                            selvage_status_string(sv_agree_loss(comm)));
-        if (sv_agree_is_lost(comm))
-            return sv_error(SELVAGE_ERR_PEER, "%s: another rank failed in another call", g->what);
+        int failed = -1;
+        const selvage_status_t loss = sv_agree_loss(comm, &failed);
+        if (g->circle->stop && loss != SELVAGE_SUCCESS) /* a call that moves data: who failed has failed in one, too */
+            return sv_error(loss, "%s: rank %d has failed: %s", g->what, failed, selvage_status_string(loss));
+        if (loss != SELVAGE_SUCCESS)
+            return sv_error(SELVAGE_ERR_PEER, "%s: rank %d failed in another call", g->what, failed);
         status = sv_patience_poll(&patience);
         if (status == SELVAGE_ERR_TIMEOUT)
             return sv_error(status, "%s: no word from rank %d for %g s: it did not call it, or waits for another rank "

@@ -188,9 +188,10 @@ static selvage_status_t wait_turn(selvage_coll_t *coll, sv_patience_t *patience,
     selvage_comm_t *comm = coll->comm;
     if (is_stopped(coll))
         return tell_stopped();
-    if (sv_agree_is_lost(comm))
-        return sv_error(sv_agree_loss(comm), "another rank has failed: %s",
-                        selvage_status_string(sv_agree_loss(comm)));
+    int failed = -1;
+    const selvage_status_t loss = sv_agree_loss(comm, &failed);
+    if (loss != SELVAGE_SUCCESS)
+        return sv_error(loss, "rank %d has failed: %s", failed, selvage_status_string(loss));
     selvage_status_t status = sv_patience_poll(patience);
     if (status == SELVAGE_ERR_TIMEOUT)
         return sv_error(status, "rank %d (on another node) did not do its part of a collective call for %g s", rank,

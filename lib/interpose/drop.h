@@ -423,12 +423,23 @@ void sv_drop_fast_begin(void);
 void sv_drop_fast_end(void);
 void sv_drop_fast_see(void); /* this rank has shown device memory */
 
-/* At the beginning of a collective call that blocks, which may open the route: whether ranks may owe each other bytes
-   now. Then all of the call take MPI's non-blocking form and drive it. */
+/* At the beginning of a collective call that blocks: whether ranks may owe each other bytes now. Then all of the call
+   take MPI's non-blocking form and drive it. */
 bool sv_drop_fast_enter(MPI_Comm comm);
 static inline bool sv_drop_enter(MPI_Comm comm)
 {
     return __builtin_expect(sv_drop_fast_wanted, 0) && sv_drop_fast_enter(comm);
+}
+
+/* After one from which no rank returns before all have entered it, if it has bytes: it may open the route. */
+void sv_drop_fast_leave(MPI_Comm comm);
+bool sv_drop_type_has_bytes(MPI_Datatype type);
+static inline int sv_drop_leave(MPI_Comm comm, int64_t count, MPI_Datatype type, int code)
+{
+    if (__builtin_expect(sv_drop_fast_wanted, 0) && code == MPI_SUCCESS && count > 0 && !sv_drop_fast_is_open() &&
+        sv_drop_type_has_bytes(type))
+        sv_drop_fast_leave(comm);
+    return code;
 }
 
 /* In every wait: sends again what has come damaged elsewhere, though the program's send is complete. */

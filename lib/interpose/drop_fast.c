@@ -8,10 +8,13 @@
  *   receiver   PMPI_Irecv(pinned, or host memory) ... it is a letter: selvage_message_irecv(memory, id) ... done
  *
  * A rank that is to send bytes must get to run: calls that block are driven by tests, and of a collective call that
- * blocks all ranks take the non-blocking form for that. The route is opened by all ranks at once, in a collective call
- * on all of them, once each has been seen to have device memory: the 1st, 2nd, 4th, ... such call asks. The sender
- * alone decides, by size; receives that a letter fits into are looked at from the start, those into host memory if what
- * it announces could fit. One lock (drop_request.c) is held in all of this but what begins a collective call.
+ * blocks all ranks take the non-blocking form for that. The sender alone decides, by size; receives that a letter fits
+ * into are looked at from the start, those into host memory if what it announces could fit. One lock (drop_request.c)
+ * is held in all of this but what begins a collective call.
+ *
+ * The route is opened by all ranks at once, after a collective call on all of them, once each has been seen to have
+ * device memory: the 1st, 2nd, 4th, ... such call asks. Only calls count from which no rank returns before all have
+ * entered it: MPI_Barrier, and MPI_Allreduce and its kin if they move any bytes.
  *
  * So it is if the route is ON. If it is AUTO, which it is unless somebody says otherwise, no rank is ever to wait for
  * another's host in a way that MPI does not know: only what a slot in its receiver's device memory has room for now is
@@ -36,8 +39,18 @@ sv_drop_route_t sv_drop_route;
 static bool all_agree(bool mine)
 {
     int own = mine, all = 0;
-    PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    return all;
+    return PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, sv_drop_route.own) == MPI_SUCCESS && all;
+}
+
+/* A communicator of all ranks that has none of the program's attributes, and not its error handler. */
+static void make_own(void)
+{
+    MPI_Group group;
+    PMPI_Comm_group(MPI_COMM_WORLD, &group);
+    if (PMPI_Comm_create(MPI_COMM_WORLD, group, &sv_drop_route.own) != MPI_SUCCESS)
+        sv_drop_fatal("no communicator", "for the fast route");
+    PMPI_Group_free(&group);
+    PMPI_Comm_set_errhandler(sv_drop_route.own, MPI_ERRORS_RETURN);
 }
 
 /* Rank 0 draws the job's nonce. All ranks must have the same, or some would take announcements for data: the least and
@@ -48,13 +61,13 @@ static bool share_nonce(void)
     if (sv_drop_rank(MPI_COMM_WORLD) == 0 &&
         getrandom(nonce, sizeof sv_drop_route.nonce, 0) < (ssize_t)sizeof sv_drop_route.nonce)
         sv_drop_fatal("no random numbers", "for the job's nonce");
-    PMPI_Bcast(nonce, 2, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    PMPI_Bcast(nonce, 2, MPI_UINT64_T, 0, sv_drop_route.own);
     own[0] = nonce[0];
     own[1] = nonce[1];
     own[2] = ~nonce[0];
     own[3] = ~nonce[1];
     own[4] = !sv_drop_route.threads;
-    PMPI_Allreduce(own, least, 5, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
+    PMPI_Allreduce(own, least, 5, MPI_UINT64_T, MPI_MIN, sv_drop_route.own);
     sv_drop_route.any_threads = !least[4];
     return memcmp(own, least, 4 * sizeof *own) == 0 && (least[0] ^ least[2]) == UINT64_MAX &&
            (least[1] ^ least[3]) == UINT64_MAX;
@@ -70,6 +83,7 @@ void sv_drop_fast_begin(void)
     sv_drop_fast_wanted = settings->fast != SV_DROP_FAST_OFF && settings->job[0];
     if (!sv_drop_fast_wanted)
         return;
+    make_own();
     if (!share_nonce())
         sv_drop_fatal("the ranks do not agree", "on the job's nonce");
     int found = 0, *most = NULL;
@@ -97,7 +111,7 @@ static bool all_agree_behind(bool mine)
     int own = mine, all = 0;
     /* Partner: the acquire in sv_drop_fast_answer(). */
     atomic_store_explicit(&sv_drop_route.answers, true, memory_order_release);
-    int code = PMPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD, &request);
+    int code = PMPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, sv_drop_route.own, &request);
     code = sv_drop_drive(code, &request, MPI_STATUS_IGNORE);
     /* What goes by slots is not kept. */
     atomic_store_explicit(&sv_drop_route.answers, sv_drop_route.drives && all, memory_order_release);
@@ -118,7 +132,7 @@ static int find_node(int *rank_out)
 {
     MPI_Comm node = MPI_COMM_NULL;
     MPI_Group own, world;
-    PMPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    PMPI_Comm_split_type(sv_drop_route.own, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     const int n = sv_drop_size(node);
     PMPI_Comm_group(node, &own);
     PMPI_Comm_group(MPI_COMM_WORLD, &world);
@@ -138,27 +152,49 @@ static int64_t choose_slot_bytes(int node_ranks)
     const int64_t least = 64 << 10, all = 256 << 20, set = sv_drop_settings()->slot_bytes;
     int most = node_ranks;
     int64_t bytes = 32 << 20;
-    PMPI_Allreduce(&node_ranks, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    PMPI_Allreduce(&node_ranks, &most, 1, MPI_INT, MPI_MAX, sv_drop_route.own);
     while (bytes > least && bytes * 4 * (most - 1) > all)
         bytes /= 2;
     return set ? set : bytes;
 }
 
-/* A message to each of the node and from each, a few times: behind those there are slots. */
+/* One message to a rank and one from another. Whether they were through in time: there is no other deadline, so that a
+   rank that has failed keeps nobody. What is left under way then may still be written. */
+static bool greet_one(int to, int from)
+{
+    enum { TAG = INT32_MAX, LIMIT_S = 60 };
+    static uint64_t out, in;
+    selvage_request_t *request[2] = {NULL, NULL};
+    const double begin = PMPI_Wtime();
+    unsigned turns = 0;
+    if (selvage_message_irecv(sv_drop_route.world, &in, sizeof in, MPI_BYTE, from, TAG, SELVAGE_MESSAGE_NO_STREAM,
+                              &request[0]) != SELVAGE_SUCCESS ||
+        selvage_message_isend(sv_drop_route.world, &out, sizeof out, MPI_BYTE, to, TAG, SELVAGE_MESSAGE_NO_STREAM,
+                              &request[1]) != SELVAGE_SUCCESS)
+        return false;
+    while ((request[0] || request[1]) && PMPI_Wtime() - begin < LIMIT_S) {
+        sv_drop_turn(&turns);
+        for (int i = 0; i < 2; i++) {
+            const selvage_status_t status =
+                request[i] ? selvage_message_test(&request[i], NULL) : SELVAGE_IN_PROGRESS;
+            if (status != SELVAGE_SUCCESS && status != SELVAGE_IN_PROGRESS)
+                return false;
+        }
+    }
+    return !request[0] && !request[1];
+}
+
+/* A message to each of the node and from each, a few times: after those there are slots. */
 static bool greet(int n, const int *rank)
 {
-    enum { ROUNDS = 3, TAG = INT32_MAX };
+    enum { ROUNDS = 3 };
     int me = 0;
     bool good = true;
     while (rank[me] != sv_drop_rank(MPI_COMM_WORLD))
         me++;
-    for (int i = 0; i < ROUNDS * n && good; i++) {
-        const int shift = i % n, to = rank[(me + shift) % n], from = rank[(me + n - shift) % n];
-        uint64_t out = 0, in;
-        if (shift != 0)
-            good = selvage_message_sendrecv(sv_drop_route.world, &out, sizeof out, MPI_BYTE, to, TAG, &in, sizeof in,
-                                            MPI_BYTE, from, TAG, SELVAGE_MESSAGE_NO_STREAM, NULL) == SELVAGE_SUCCESS;
-    }
+    for (int i = 0; i < ROUNDS * n && good; i++)
+        if (i % n != 0)
+            good = greet_one(rank[(me + i % n) % n], rank[(me + n - i % n) % n]);
     return good;
 }
 
@@ -172,7 +208,9 @@ static bool make_world(bool *refused_out)
         sv_drop_fatal("no memory", "for the fast route");
     const int n = find_node(rank);
     sv_drop_route.slot_bytes = choose_slot_bytes(n);
+    /* Nothing of ours ends what MPI would let wait, unless the user says so. */
     selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = sv_drop_device(),
+                                    .timeout_s = sv_drop_settings()->timeout_ns ? 0 : -1,
                                     .message_slot_bytes = (size_t)sv_drop_route.slot_bytes};
     const bool made = selvage_comm_create(MPI_COMM_WORLD, &params, &sv_drop_route.world) == SELVAGE_SUCCESS;
     *refused_out = !all_agree(made) || !all_agree_behind(greet(n, rank));
@@ -235,14 +273,27 @@ bool sv_drop_fast_is_in_order(MPI_Comm comm)
 
 bool sv_drop_fast_enter(MPI_Comm comm)
 {
-    if (comm == MPI_COMM_NULL)
-        return false;
-    if (!sv_drop_fast_is_open() && !sv_drop_route.refused && sv_drop_fast_is_in_order(comm) && is_everybody(comm)) {
-        sv_drop_route.calls++;
-        if ((sv_drop_route.calls & (sv_drop_route.calls - 1)) == 0)
-            open_route();
-    }
-    return sv_drop_route.drives && sv_drop_fast_is_open();
+    return comm != MPI_COMM_NULL && sv_drop_route.drives && sv_drop_fast_is_open();
+}
+
+/*
+ * A rank gets a result of such a call only when all ranks have entered it, each with arguments that its MPI has taken.
+ * So all of them come here, after the same calls, or none does; a call that MPI refuses on some rank counts nowhere.
+ */
+void sv_drop_fast_leave(MPI_Comm comm)
+{
+    if (comm == MPI_COMM_NULL || sv_drop_fast_is_open() || sv_drop_route.refused || !sv_drop_fast_is_in_order(comm) ||
+        !is_everybody(comm))
+        return;
+    sv_drop_route.calls++;
+    if ((sv_drop_route.calls & (sv_drop_route.calls - 1)) == 0)
+        open_route();
+}
+
+bool sv_drop_type_has_bytes(MPI_Datatype type)
+{
+    MPI_Count bytes = 0;
+    return PMPI_Type_size_x(type, &bytes) == MPI_SUCCESS && bytes > 0;
 }
 
 bool sv_drop_fast_agree(MPI_Comm comm, bool mine)
@@ -255,16 +306,23 @@ bool sv_drop_fast_agree(MPI_Comm comm, bool mine)
     return sv_drop_drive(code, &request, MPI_STATUS_IGNORE) == MPI_SUCCESS && all;
 }
 
-/* Behind the last message: every rank comes. */
+static void free_own(void)
+{
+    if (!sv_drop_fast_wanted)
+        return;
+    PMPI_Comm_free_keyval(&sv_drop_route.key);
+    PMPI_Comm_free(&sv_drop_route.own);
+}
+
+/* After the last message: every rank comes. */
 void sv_drop_fast_end(void)
 {
-    if (sv_drop_fast_wanted)
-        PMPI_Comm_free_keyval(&sv_drop_route.key);
     if (!sv_drop_fast_is_open()) {
         sv_drop_report_packets(NULL);
+        free_own();
         return;
     }
-    (void)sv_drop_fast_agree(MPI_COMM_WORLD, false);
+    (void)sv_drop_fast_agree(sv_drop_route.own, false);
     atomic_store_explicit(&sv_drop_route.answers, false, memory_order_relaxed);
     atomic_store_explicit(&sv_drop_route.open, false, memory_order_relaxed);
     sv_drop_fastcoll_close();
@@ -272,4 +330,5 @@ void sv_drop_fast_end(void)
     selvage_comm_destroy(sv_drop_route.world);
     free(sv_drop_route.near);
     sv_drop_route.near = NULL;
+    free_own();
 }

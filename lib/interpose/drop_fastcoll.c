@@ -36,7 +36,7 @@ bool sv_drop_fastcoll_open(selvage_comm_t *world)
     fast.device = sv_drop_device();
     own = are_all_near() && selvage_stream_create(fast.device, &fast.stream) == SELVAGE_SUCCESS &&
           PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &fast.key, NULL) == MPI_SUCCESS;
-    PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, sv_drop_route.own);
     return all && selvage_coll_create(world, NULL, &fast.coll) == SELVAGE_SUCCESS;
 }
 

@@ -11,6 +11,7 @@ typedef struct sv_drop_route {
     _Atomic bool open;
     _Atomic bool refused;
     selvage_comm_t *world;
+    MPI_Comm own;      /* all ranks, for the drop-in alone */
     uint64_t nonce[2]; /* of the job: what letters begin with */
     int tag_most;      /* MPI's greatest tag */
     unsigned calls;

@@ -164,20 +164,23 @@ void sv_agree_give_up(selvage_comm_t *comm, selvage_status_t status)
     send_failure(comm, 0, status);
 }
 
-selvage_status_t sv_agree_loss(const selvage_comm_t *comm)
+selvage_status_t sv_agree_loss(const selvage_comm_t *comm, int *rank_out)
 {
     const int generation = (int)(comm->agreements & 1);
     for (int round = 0; round < SV_AGREE_ROUNDS; round++) {
         uint64_t word = comm->agree.value[generation][round][STATUS_KEY];
-        if (comm->agree.valid[generation][round] && word != UINT64_MAX)
+        if (comm->agree.valid[generation][round] && word != UINT64_MAX) {
+            *rank_out = (int)(word >> 8);
             return sv_control_status(word);
+        }
     }
     return SELVAGE_SUCCESS;
 }
 
 bool sv_agree_is_lost(const selvage_comm_t *comm)
 {
-    return sv_agree_loss(comm) != SELVAGE_SUCCESS;
+    int rank;
+    return sv_agree_loss(comm, &rank) != SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_agree(selvage_comm_t *comm, const char *what, uint64_t key, selvage_status_t status,

@@ -57,7 +57,7 @@ void sv_agree_give_up(selvage_comm_t *comm, selvage_status_t status);
 
 /* Whether a rank has said already that the agreement to come fails; and with what, SUCCESS if it has not. */
 bool sv_agree_is_lost(const selvage_comm_t *comm);
-selvage_status_t sv_agree_loss(const selvage_comm_t *comm);
+selvage_status_t sv_agree_loss(const selvage_comm_t *comm, int *rank_out);
 
 /* A received AGREE message, which is acknowledged in any case; and an acknowledgement. */
 void sv_agree_receive(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
