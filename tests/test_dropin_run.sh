@@ -62,7 +62,8 @@ for mode in auto on; do
     program 2 again '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode
 done
 # Without a deadline a call waits for a rank that stands still, as MPI's own does; with one it fails, or it is right.
-program 2 stopped '^rank 0: [1-9][0-9]* calls failed' SELVAGE_TIMEOUT_S=2 SELVAGE_DROPIN_FAST_BYTES=4096
+program 2 stopped '0 failed' SELVAGE_TIMEOUT_S=2 SELVAGE_DROPIN_FAST_BYTES=4096
+grep 'calls failed' "$dir/out" # some, if the rank was stopped within one
 program 2 stopped '^rank 0: 0 calls failed' SELVAGE_DROPIN_FAST_BYTES=4096
 program 2 many '0 failed'
 grep 'requests open:' "$dir/out"

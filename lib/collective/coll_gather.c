@@ -70,9 +70,9 @@ static int rank_at(const sv_coll_circle_t *circle, int64_t distance)
     return circle->ranks[(circle->me + distance + circle->size) % circle->size];
 }
 
-static uint64_t check_note(const selvage_comm_t *comm, const sv_coll_note_t *note, int rank)
+static uint64_t check_note(const sv_coll_note_t *note, int rank)
 {
-    const uint64_t key = sv_digest_mix(comm->nonce + sv_digest_mix((uint64_t)rank));
+    const uint64_t key = sv_digest_mix(note->nonce + sv_digest_mix((uint64_t)rank));
     return sv_digest_finish(key, sv_digest_sum(key, 0, note, offsetof(sv_coll_note_t, check)));
 }
 
@@ -81,9 +81,17 @@ static const sv_coll_note_t *find_copy(const sv_coll_circle_t *circle, size_t at
                                        int rank)
 {
     for (; at < COPIES * count && (at + 1) * sizeof *circle->in <= arrived; at += count)
-        if (circle->in[at].check == check_note(circle->comm, &circle->in[at], rank))
+        if (circle->in[at].nonce == circle->comm->nonce && circle->in[at].check == check_note(&circle->in[at], rank))
             return &circle->in[at];
     return NULL;
+}
+
+/* Of a communicator that failed before this one was made, whose messages nobody has received: MPI may give the new one
+   the old one's context. */
+static bool is_of_another(const sv_coll_circle_t *circle, size_t arrived, int above)
+{
+    const sv_coll_note_t *note = circle->in;
+    return arrived >= sizeof *note && note->nonce != circle->comm->nonce && note->check == check_note(note, above);
 }
 
 static uint64_t hash_call(const char *what, uint64_t key)
@@ -155,6 +163,11 @@ static selvage_status_t exchange_round(gather_t *g, int64_t known)
     SV_TRY(sv_wire_send(wire, SV_WIRE_SETUP, circle->out, bytes, below, SV_COLL_SETUP_TAG, &g->out));
     g->out_open = true;
     SV_TRY(await(g, &g->in, &g->in_open, &arrived, above));
+    while (is_of_another(circle, arrived, above)) {
+        SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, circle->in, bytes, above, SV_COLL_SETUP_TAG, &g->in));
+        g->in_open = true;
+        SV_TRY(await(g, &g->in, &g->in_open, &arrived, above));
+    }
     SV_TRY(take_notes(g, known, count, arrived));
     return await(g, &g->out, &g->out_open, NULL, below);
 }
@@ -166,8 +179,8 @@ static bool send_last_words(sv_coll_circle_t *circle, selvage_status_t status)
     sv_coll_note_t *word = &circle->out[((size_t)circle->size + 1) / 2 * COPIES];
     bool quiet = true;
     for (int copy = 0; copy < COPIES; copy++) {
-        word[copy] = (sv_coll_note_t){.call = LAST_WORD, .status = status};
-        word[copy].check = check_note(circle->comm, &word[copy], circle->ranks[circle->me]);
+        word[copy] = (sv_coll_note_t){.call = LAST_WORD, .status = status, .nonce = circle->comm->nonce};
+        word[copy].check = check_note(&word[copy], circle->ranks[circle->me]);
     }
     for (int64_t known = 1; known < circle->size; known *= 2) {
         sv_wire_request_t request;
@@ -225,7 +238,8 @@ selvage_status_t sv_coll_gather(sv_coll_circle_t *circle, const char *what, uint
     }
     circle->notes->call = hash_call(what, key);
     circle->notes->status = status;
-    circle->notes->check = check_note(circle->comm, circle->notes, circle->ranks[circle->me]);
+    circle->notes->nonce = circle->comm->nonce;
+    circle->notes->check = check_note(circle->notes, circle->ranks[circle->me]);
     for (int64_t known = 1; known < circle->size; known *= 2) {
         selvage_status_t wire_status = exchange_round(&g, known);
         if (wire_status == SELVAGE_SUCCESS)

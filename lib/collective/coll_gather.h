@@ -12,6 +12,7 @@
 enum { SV_COLL_NOTE_VALUES = 6, SV_COLL_SETUP_TAG = 5 }; /* the set-up channel: up to 4 taken below, commits from 16 */
 
 typedef struct sv_coll_note {
+    uint64_t nonce;            /* filled by the gathering: of the communicator */
     uint64_t call;             /* filled by the gathering: which call, and on what */
     int64_t status;            /* the same: a selvage_status_t */
     uint64_t value[SV_COLL_NOTE_VALUES];

@@ -108,13 +108,23 @@ static int both(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 static int both_apart(const char *name, side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-    bool nobody = from.peer == MPI_PROC_NULL; /* its status is that of the blocking form */
-    int code = nobody ? PMPI_Recv(from.buf, from.count, from.type, from.peer, from.tag, comm, status)
-                      : sv_drop_irecv(name, from.buf, from.count, from.type, from.peer, from.tag, comm,
-                                    &request[0]);
+    const bool nobody = from.peer == MPI_PROC_NULL; /* its status is that of the blocking form */
+    /* A receive waits for the device, and what is to be found is that the send should have. */
+    const bool sends_first = sv_drop_settings()->sync == SV_DROP_SYNC_CHECK;
+    int code = MPI_SUCCESS;
+    if (sends_first)
+        code = sv_drop_isend(name, to.buf, to.count, to.type, to.peer, to.tag, comm, &request[1]);
     if (code != MPI_SUCCESS)
         return code;
-    code = sv_drop_isend(name, to.buf, to.count, to.type, to.peer, to.tag, comm, &request[1]);
+    code = nobody ? PMPI_Recv(from.buf, from.count, from.type, from.peer, from.tag, comm, status)
+                  : sv_drop_irecv(name, from.buf, from.count, from.type, from.peer, from.tag, comm, &request[0]);
+    if (code != MPI_SUCCESS) {
+        if (sends_first)
+            MPI_Request_free(&request[1]);
+        return code;
+    }
+    if (!sends_first)
+        code = sv_drop_isend(name, to.buf, to.count, to.type, to.peer, to.tag, comm, &request[1]);
     if (code == MPI_SUCCESS)
         code = MPI_Wait(&request[1], MPI_STATUS_IGNORE);
     else if (!nobody)
