@@ -162,14 +162,12 @@ selvage_status_t selvage_message_irecv(selvage_comm_t *comm, void *buf, size_t c
 
 /* --- blocking ----------------------------------------------------------------------------------------------------- */
 
-/* A request that did not come to its end in time is left to itself. */
+/* A request that did not come to its end in time is given up: the buffer is the caller's again. */
 static selvage_status_t finish(selvage_request_t **request, selvage_message_status_t *status_out)
 {
     selvage_status_t status = sv_message_wait(request, status_out);
-    if (*request) {
-        sv_message_cancel(*request);
-        sv_message_let_go(request);
-    }
+    if (*request)
+        sv_message_abandon(request, status);
     translate(status_out);
     return status;
 }
@@ -211,8 +209,7 @@ selvage_status_t selvage_message_sendrecv(selvage_comm_t *comm, const void *send
         return sv_api_leave(status);
     status = begin_send(__func__, comm, &out, destination, send_tag, SV_SEND_PLAIN, stream, &send);
     if (status != SELVAGE_SUCCESS) {
-        sv_message_cancel(recv);
-        sv_message_let_go(&recv);
+        sv_message_abandon(&recv, status);
         return sv_api_leave(status);
     }
     status = finish(&recv, status_out);

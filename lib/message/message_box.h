@@ -29,6 +29,7 @@ typedef struct sv_message_box {
     uint64_t verdict[SV_BOX_LANDINGS]; /* reader: verified */
     uint64_t left[SV_BOX_LANDINGS];    /* writer: it looks there no more */
     sv_record_t record[SV_BOX_LANDINGS];
+    uint64_t begun[SV_BOX_LANDINGS];   /* both: stamp * 2: a copy may begin; stamp * 2 + 1: it has; 0: it may not */
     uint64_t offered[SV_BOX_LANDINGS]; /* both (message_offer.c) */
     uint64_t offer_tag[SV_BOX_LANDINGS], offer_taken[SV_BOX_LANDINGS], offer_bytes[SV_BOX_LANDINGS];
     uint64_t offer_recv[SV_BOX_LANDINGS];

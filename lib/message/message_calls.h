@@ -42,6 +42,9 @@ selvage_status_t sv_message_waitany(size_t count, selvage_request_t **requests, 
                                     selvage_message_status_t *status_out);
 void sv_message_cancel(selvage_request_t *request);
 void sv_message_let_go(selvage_request_t **request);
+/* A call that returns this error gives its request up: what it was to receive is not written any more, when this is
+   back, or the detail says that it may be. */
+void sv_message_abandon(selvage_request_t **request, selvage_status_t status);
 
 /* Whose communicator. */
 selvage_comm_t *sv_message_comm(const selvage_request_t *request);

@@ -113,8 +113,18 @@ bool sv_message_direct_land(selvage_request_t *recv, sv_message_peer_t *peer)
     where->base = (uintptr_t)recv->place.data - where->offset;
     recv->landing = landing;
     recv->landing_stamp = peer->in->given[landing] = ++recv->engine->stamps;
+    /* The sender reads it after the CTS, or after its exchange of the offer. */
+    __atomic_store_n(&peer->in->box->begun[landing], recv->landing_stamp << 1, __ATOMIC_RELEASE);
     peer->in->landings |= UINT32_C(1) << landing;
     return true;
+}
+
+bool sv_message_direct_revoke(const selvage_request_t *recv)
+{
+    uint64_t word = recv->landing_stamp << 1;
+    /* Partner: the exchange in sv_message_direct_start(). */
+    return __atomic_compare_exchange_n(&box_of(recv)->box->begun[recv->landing], &word, 0, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_ACQUIRE);
 }
 
 void sv_message_direct_drop(selvage_request_t *recv)
@@ -299,6 +309,18 @@ static selvage_status_t record_apart(selvage_request_t *send, const sv_message_b
     /* Partner: the acquire in sv_message_direct_has_landed(). */
     __atomic_store_n(&box->recorded[send->landing], send->landing_stamp, __ATOMIC_RELEASE);
     return SELVAGE_SUCCESS;
+}
+
+/* One exchange of one word: either the copy begins, or the receiver has taken its memory back. */
+selvage_status_t sv_message_direct_start(selvage_request_t *send)
+{
+    uint64_t word = send->landing_stamp << 1;
+    /* Partner: the exchange in sv_message_direct_revoke(). */
+    if (__atomic_compare_exchange_n(&box_of(send)->box->begun[send->landing], &word, word | 1, false,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return SELVAGE_SUCCESS;
+    return sv_error(SELVAGE_ERR_TIMEOUT, "rank %d has given up its receive of message %llu (tag %d, %llu bytes)",
+                    send->peer, (unsigned long long)send->number, send->tag, (unsigned long long)send->bytes);
 }
 
 selvage_status_t sv_message_direct_copy(selvage_request_t *send, void *stream)

@@ -215,6 +215,7 @@ struct selvage_request {
     uint64_t sum;            /* host: of the digest so far */
     bool record_here, hurt;  /* receive: DONE came; a fault: one byte is to be changed */
     bool verified;           /* receive: its checksum was compared, and is good */
+    bool stuck;              /* receive: given up, and the wire may still write to its buffer */
     bool told_late;          /* send */
     uint64_t began_ns;       /* send */
     bool from_device;        /* receive: its bytes lie on a device there */
@@ -475,6 +476,11 @@ selvage_status_t sv_message_send(selvage_request_t *send, void *stream);
 selvage_status_t sv_message_send_advance(selvage_request_t *send, bool *moved);
 void sv_message_send_cleared(selvage_request_t *send, const sv_letter_t *cts);
 void sv_message_send_judged(selvage_request_t *send, const sv_letter_t *verdict);
+/* A call gives its request up, with an error whose detail is the thread's: false while its buffer may still be read by
+   what nobody can stop; or written, so that the receive is to be given up again later. */
+bool sv_message_send_abandon(selvage_request_t *send, selvage_status_t status);
+bool sv_message_recv_abandon(selvage_request_t *recv, selvage_status_t status);
+enum { SV_VERDICT_GOOD, SV_VERDICT_BAD, SV_VERDICT_ABANDONED };
 
 /* A receive has met its message, in mail that is the callee's; and what comes later. What goes wrong ends it. */
 void sv_message_matched(selvage_request_t *recv, sv_mail_t *mail);
@@ -493,6 +499,9 @@ bool sv_message_direct_offer(selvage_request_t *recv, sv_letter_t *cts);
 /* Sender: SUCCESS, or ERR_UNSUPPORTED (and nothing logged) if that cannot be reached from here. */
 selvage_status_t sv_message_direct_map(selvage_request_t *send, const sv_message_where_t *where);
 selvage_status_t sv_message_direct_open(selvage_request_t *send, const sv_letter_t *cts);
+/* Before the copy: ERR_TIMEOUT if the receiver has taken its memory back; and that, false if the copy has begun. */
+selvage_status_t sv_message_direct_start(selvage_request_t *send);
+bool sv_message_direct_revoke(const selvage_request_t *recv);
 /* stream: of a kernel that copies. */
 selvage_status_t sv_message_direct_copy(selvage_request_t *send, void *stream);
 /* Whether a kernel copies it, and sums in the same pass; both ends come to one answer. */
@@ -507,6 +516,8 @@ sv_verify_job_t sv_message_direct_job(const selvage_request_t *recv);
 void sv_message_direct_end(selvage_request_t *request);
 void sv_message_close_mappings(sv_message_engine_t *engine);
 
+/* Of a receive that is given up: stuck says that the wire may still write to the caller's memory. */
+void sv_message_pieces_withdraw(selvage_request_t *recv);
 /* Gives the pinned memory back, and withdraws what is under way. */
 void sv_message_pieces_end(selvage_request_t *request);
 

@@ -160,12 +160,12 @@ static selvage_status_t judge_long(selvage_request_t *recv, selvage_status_t fou
     sv_message_direct_end(recv);
     if (found == SELVAGE_SUCCESS) {
         if (!told)
-            SV_TRY(tell(recv, SV_LETTER_VERDICT, 0));
+            SV_TRY(tell(recv, SV_LETTER_VERDICT, SV_VERDICT_GOOD));
         return unpack(recv);
     }
     if (!may_retry(recv)) {
         selvage_status_t status = give_up(recv);
-        (void)tell(recv, SV_LETTER_VERDICT, 1);
+        (void)tell(recv, SV_LETTER_VERDICT, SV_VERDICT_BAD);
         return status;
     }
     sv_log(SV_LOG_WARN, "message", "%s; asked for again", sv_thread_detail());
@@ -437,4 +437,53 @@ void sv_message_recv_done(selvage_request_t *recv, const sv_letter_t *done)
     }
     recv->line->record = done->record;
     recv->record_here = true;
+}
+
+/* --- given up ----------------------------------------------------------------------------------------------------- */
+
+/* No message has met it, or one has claimed it, whose RTS is to come. */
+static bool take_back(selvage_request_t *recv)
+{
+    if (!recv->cancelled && sv_message_offer_withdraw(recv) != SV_OFFER_CLAIMED) {
+        recv->cancelled = true;
+        recv->engine->ncancels += recv->early; /* a kernel may just be taking its message: it says so */
+        sv_message_early_stop(recv);
+        if (!recv->early)
+            sv_message_complete(recv, SELVAGE_SUCCESS);
+    }
+    return recv->state == SV_REQUEST_COMPLETE;
+}
+
+/* Whether nothing writes the buffer any more but what its end waits for: copies and kernels of the engine's. */
+static bool is_left_alone(selvage_request_t *recv)
+{
+    sv_message_early_stop(recv);
+    if (recv->state == SV_REQUEST_LEAVING || !sv_message_early_is_over(recv))
+        return false;
+    if (recv->route == SV_MESSAGE_DIRECT && recv->landing_stamp)
+        return sv_message_direct_revoke(recv) || sv_message_direct_has_landed(recv);
+    if (recv->route == SV_MESSAGE_STAGED)
+        sv_message_pieces_withdraw(recv);
+    return true;
+}
+
+/* Pieces that come later have a tag of this request, which is therefore no other message's. */
+bool sv_message_recv_abandon(selvage_request_t *recv, selvage_status_t status)
+{
+    if (recv->state == SV_REQUEST_COMPLETE)
+        return true;
+    if (recv->state == SV_REQUEST_POSTED)
+        return take_back(recv);
+    if (!is_left_alone(recv))
+        return false;
+    const bool staged = recv->route == SV_MESSAGE_STAGED;
+    const sv_letter_t letter = letter_of(recv, SV_LETTER_VERDICT, SV_VERDICT_ABANDONED);
+    const int peer = recv->peer;
+    sv_message_engine_t *engine = recv->engine;
+    sv_mail_t *mail = recv->mail;
+    recv->mail = NULL;
+    sv_message_complete(recv, status);
+    recv->retired |= staged;
+    (void)(mail ? sv_mail_taken(engine, mail) : sv_mail_tell(engine, peer, &letter));
+    return true;
 }

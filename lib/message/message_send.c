@@ -190,6 +190,8 @@ static selvage_status_t begin_to_move(selvage_request_t *send, void *stream)
     sv_message_engine_t *engine = send->engine;
     if (send->route == SV_MESSAGE_STAGED && !sv_message_pieces_begin(send))
         return SELVAGE_IN_PROGRESS; /* for want of pinned memory: later */
+    if (send->route == SV_MESSAGE_DIRECT)
+        SV_TRY(sv_message_direct_start(send));
     send->state = SV_REQUEST_MOVING;
     send->hurt = engine->comm->fault.armed && send->place.on_device &&
                  sv_fault_packet(&engine->comm->fault, (uint32_t)send->number, send->attempt) == SV_FAULT_FLIP;
@@ -308,10 +310,37 @@ void sv_message_send_cleared(selvage_request_t *send, const sv_letter_t *cts)
     send->state = SV_REQUEST_GATE;
 }
 
+/* A copy that has begun is over: its receiver has waited for that. */
+static void abandoned(selvage_request_t *send, const sv_letter_t *verdict)
+{
+    if (send->number != verdict->number || send->state == SV_REQUEST_COMPLETE || send->state == SV_REQUEST_FILLING)
+        return;
+    (void)settle(send, sv_error(SELVAGE_ERR_TIMEOUT, "rank %d has given up its receive of message %llu (tag %d, %llu "
+                                "bytes)", send->peer, (unsigned long long)send->number, send->tag,
+                                (unsigned long long)send->bytes));
+}
+
+/* A kernel on the caller's stream reads the buffer in the order of that stream. */
+bool sv_message_send_abandon(selvage_request_t *send, selvage_status_t status)
+{
+    const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_DIRECT;
+    if (send->state == SV_REQUEST_COMPLETE)
+        return true;
+    if (send->state == SV_REQUEST_FILLING ||
+        (direct && !(sv_message_drain(send->engine) && sv_message_direct_has_left(send))))
+        return false;
+    (void)settle(send, status);
+    return true;
+}
+
 void sv_message_send_judged(selvage_request_t *send, const sv_letter_t *verdict)
 {
     selvage_status_t status = SELVAGE_SUCCESS;
     const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_DIRECT;
+    if (verdict->value[0] == SV_VERDICT_ABANDONED) {
+        abandoned(send, verdict);
+        return;
+    }
     if ((send->state != SV_REQUEST_JUDGED && !direct) || verdict->attempt != send->attempt)
         return;
     if (verdict->value[0])

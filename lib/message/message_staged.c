@@ -62,6 +62,19 @@ void sv_message_pieces_end(selvage_request_t *request)
     request->nslots = 0;
 }
 
+void sv_message_pieces_withdraw(selvage_request_t *recv)
+{
+    for (uint32_t i = 0; i < recv->nslots; i++) {
+        sv_message_piece_t *piece = &recv->piece[i];
+        if (piece->state != SV_PIECE_FLYING)
+            continue;
+        const bool quiet = sv_wire_cancel(recv->engine->wire, &piece->request) == SELVAGE_SUCCESS;
+        recv->engine->quarantined |= !quiet;
+        recv->stuck |= !quiet && !piece->chunk;
+        piece->state = SV_PIECE_FREE;
+    }
+}
+
 /* Behind a copy of the piece in this place. */
 static selvage_status_t mark(selvage_request_t *request, uint32_t number, void *stream)
 {

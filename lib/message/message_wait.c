@@ -247,3 +247,44 @@ selvage_status_t sv_message_await(selvage_comm_t *comm, int peer, int tag, selva
                             "tag %d (-1: any)", comm->timeout_s, peer, tag);
     }
 }
+
+/* --- giving up ---------------------------------------------------------------------------------------------------- */
+
+static bool abandon_once(selvage_request_t **request, selvage_status_t status, bool *stuck)
+{
+    sv_message_engine_t *engine = (*request)->engine;
+    pthread_mutex_lock(&engine->lock);
+    (void)sv_message_poll(engine);
+    const bool over = (*request)->is_send ? sv_message_send_abandon(*request, status)
+                                          : sv_message_recv_abandon(*request, status);
+    if (over) {
+        *stuck = (*request)->stuck;
+        sv_message_put_request(*request);
+        *request = NULL;
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return over;
+}
+
+void sv_message_abandon(selvage_request_t **request, selvage_status_t status)
+{
+    const double timeout_s = (*request)->engine->comm->timeout_s, most_s = timeout_s > 1 ? timeout_s : 1;
+    const uint64_t began_ns = sv_clock_ns();
+    const bool is_send = (*request)->is_send;
+    const int peer = (*request)->peer;
+    sv_relax_t relax = {.max_sleep_us = 100};
+    char text[SV_DETAIL_BYTES];
+    bool over, stuck = !is_send;
+    memcpy(text, sv_thread_detail(), sizeof text);
+    while (!(over = abandon_once(request, status, &stuck)) && !is_send &&
+           (double)(sv_clock_ns() - began_ns) < most_s * 1e9) {
+        sv_relax(&relax);
+        memcpy(sv_thread_detail(), text, sizeof text);
+    }
+    memcpy(sv_thread_detail(), text, sizeof text);
+    if (!over)
+        sv_message_let_go(request);
+    if (stuck)
+        (void)sv_error(status, "%.*s; rank %d is still writing to its buffer, which must not be used",
+                       SV_DETAIL_BYTES / 2, text, peer);
+}
