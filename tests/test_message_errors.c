@@ -497,6 +497,44 @@ static void damaging(local_rank_t *self)
         pass(self, &plain, 20 + i);
 }
 
+/* A receive that is given up after its sender was cleared: the sender hears of it, and the buffer stays as it is. */
+static void given_up(local_rank_t *self)
+{
+    message_end_t end;
+    const message_shape_t *shape = self->arg;
+    for (uint64_t i = 0; i < 3; i++)
+        pass(self, shape, 1 + i);
+    message_end_open(&end, self, shape);
+    if (self->rank == 0) {
+        message_end_send(&end, shape, 1, TAG, 7);
+        pthread_mutex_lock(&engine_of(self)->lock); /* it sends nothing more for now */
+    }
+    local_ranks_barrier(self);
+    if (self->rank == 1) {
+        message_end_recv(&end, shape, 0, TAG);
+        while (end.request->state != SV_REQUEST_MOVING)
+            (void)selvage_progress(self->comm);
+        (void)sv_error_quiet(SELVAGE_ERR_TIMEOUT, "a test's");
+        sv_message_abandon(&end.request, SELVAGE_ERR_TIMEOUT);
+        CHECK(end.request == NULL);
+        message_end_mark(&end); /* its memory has another use */
+    }
+    local_ranks_barrier(self);
+    if (self->rank == 0) {
+        pthread_mutex_unlock(&engine_of(self)->lock);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_TIMEOUT);
+    }
+    local_ranks_barrier(self);
+    if (self->rank == 1) {
+        for (int i = 0; i < 100; i++)
+            (void)selvage_progress(self->comm);
+        CHECK_EQ(message_end_wrong(&end, 0, 7), -1); /* all of it is as it was marked */
+    }
+    message_end_close(&end);
+    for (uint64_t i = 0; i < 3; i++)
+        pass(self, shape, 10 + i);
+}
+
 int main(void)
 {
     static const message_shape_t gaps = {.bytes = 300, .on_device = true, .run = 24, .gap = 8};
@@ -527,6 +565,12 @@ int main(void)
         damage_t how = {.by_slot = kind & 1, .stays = kind & 2, .repeats = kind & 4};
         local_ranks_env(how.repeats ? "MESSAGE_EAGER_BYTES=400" : "MESSAGE_EAGER_BYTES=400 CHECKSUM=report");
         run(damaging, &how, 0, true);
+    }
+    static const message_shape_t long_host = {.bytes = LONG_BYTES, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    local_ranks_env("SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=400 TIMEOUT_S=5");
+    for (int ranks_per_node = 0; ranks_per_node < 2; ranks_per_node++) {
+        run(given_up, (void *)(uintptr_t)&long_plain, ranks_per_node, true);
+        run(given_up, (void *)(uintptr_t)&long_host, ranks_per_node, true);
     }
     return check_report("test_message_errors");
 }
