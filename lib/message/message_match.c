@@ -152,10 +152,10 @@ static selvage_status_t take_late(sv_message_engine_t *engine, sv_message_peer_t
     return SELVAGE_SUCCESS;
 }
 
-/* Whether the message itself has come before its announcement. */
+/* Whether it has come before: the message itself ahead of its announcement, or the same letter. */
 static bool is_stale(const sv_message_peer_t *peer, const sv_letter_t *letter)
 {
-    return letter->kind == SV_LETTER_LATE && (letter->number <= peer->taken || find_early(peer, letter->number));
+    return letter->number <= peer->taken || find_early(peer, letter->number);
 }
 
 /* A small message that was asked for again: the receive waits for just this one. */
