@@ -277,6 +277,20 @@ static void check_attach(void)
     CHECK(dropin_same(&memory));
 }
 
+/* Not every MPI makes windows everywhere: Open MPI's components may all refuse on a machine without a network. */
+static bool makes_windows(void)
+{
+    double host = 0;
+    MPI_Win win;
+    const bool makes =
+        PMPI_Win_create(&host, sizeof host, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win) == MPI_SUCCESS;
+    if (makes)
+        PMPI_Win_free(&win);
+    else
+        fprintf(stderr, "this MPI makes no windows here: left out\n");
+    return makes;
+}
+
 /* Sums that all ranks add to at once, while the owners bring their windows together: each addition counts once. */
 static void check_sums(void)
 {
@@ -287,7 +301,7 @@ static void check_sums(void)
     CHECK_STATUS(selvage_device_malloc(dropin.device, sizeof seen, &base), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_device_fill(dropin.device, base, 0, sizeof seen, dropin.stream), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_stream_synchronize(dropin.device, dropin.stream), SELVAGE_SUCCESS);
-    MPI_Win_create(base, sizeof seen, sizeof seen[0], MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    CHECK_EQ(MPI_Win_create(base, sizeof seen, sizeof seen[0], MPI_INFO_NULL, MPI_COMM_WORLD, &win), MPI_SUCCESS);
     MPI_Win_lock_all(0, win);
     for (int turn = 0; turn < TURNS; turn++) {
         int to = turn % 3 ? (dropin.rank + turn) % dropin.size : 0;
@@ -321,7 +335,7 @@ static void check_freed_first(void)
     void *base;
     MPI_Win win;
     CHECK_STATUS(selvage_device_malloc(dropin.device, 1 << 20, &base), SELVAGE_SUCCESS);
-    MPI_Win_create(base, 1 << 20, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    CHECK_EQ(MPI_Win_create(base, 1 << 20, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win), MPI_SUCCESS);
     selvage_device_free(dropin.device, base);
     CHECK_EQ(MPI_Win_free(&win), MPI_SUCCESS);
 }
@@ -334,8 +348,10 @@ int main(int argc, char **argv)
     for (int i = 0; i < cases; i++)
         check_case(i);
     check_attach();
-    check_sums();
-    check_freed_first();
+    if (makes_windows()) {
+        check_sums();
+        check_freed_first();
+    }
     PMPI_Comm_free(&apart);
     CHECK_EQ(datatype_alive(), 0);
     return dropin_end("dropin_windows");
