@@ -16,7 +16,9 @@
 #include <sched.h>
 #include <time.h>
 
-enum { SPIN_NS = 50000, EXPIRED_MAX = 8 };
+/* How long the waiter looks for work, and a call for its end, before they sleep: being woken takes as long as a short
+   kernel. Devices' own waits spin, too. */
+enum { IDLE_SPIN_NS = 200000, CALL_SPIN_NS = 5000000, EXPIRED_MAX = 8 };
 
 static struct {
     pthread_mutex_t lock;
@@ -56,7 +58,7 @@ static void must_settle(selvage_status_t status)
 /* For a moment it looks without sleeping: calls come in groups. The caller has the lock; it is given up meanwhile. */
 static void await_work(void)
 {
-    const int64_t until = now_ns() + SPIN_NS;
+    const int64_t until = now_ns() + IDLE_SPIN_NS;
     pthread_mutex_unlock(&waiter.lock);
     /* Nothing hangs on the order: what was asked is read again with the lock. */
     while (atomic_load_explicit(&waiter.asked, memory_order_relaxed) ==
@@ -135,8 +137,8 @@ static uint64_t ask_for_turn(bool *alone_out)
 static bool await_turn(uint64_t turn, int64_t until_ns)
 {
     const struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
-    const int64_t spin_until = now_ns() + SPIN_NS;
-    while (!is_over(turn) && now_ns() < spin_until)
+    const int64_t spin_until = now_ns() + CALL_SPIN_NS;
+    while (!is_over(turn) && now_ns() < spin_until && now_ns() < until_ns)
         sched_yield();
     if (is_over(turn))
         return true;
