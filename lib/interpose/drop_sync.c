@@ -18,7 +18,7 @@
 
 /* How long the waiter looks for work, and a call for its end, before they sleep: being woken takes as long as a short
    kernel. Devices' own waits spin, too. */
-enum { IDLE_SPIN_NS = 200000, CALL_SPIN_NS = 5000000, EXPIRED_MAX = 8 };
+enum { IDLE_SPIN_NS = 1000000, CALL_SPIN_NS = 5000000, EXPIRED_MAX = 8 };
 
 static struct {
     pthread_mutex_t lock;
