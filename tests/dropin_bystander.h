@@ -32,6 +32,10 @@ void run_requests(void);
 void run_again(void);
 void run_many(void);
 
+/* dropin_opening.c */
+void run_attributes(void);
+void run_refused(void);
+
 /* dropin_failing.c */
 void run_stopped(void);
 

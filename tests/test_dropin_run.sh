@@ -61,6 +61,11 @@ program 2 requests '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_D
 for mode in auto on; do
     program 2 again '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode
 done
+# What opening the route must not do, and what must not prevent it.
+for what in attributes refused; do
+    program 2 $what '^ +0 +1 +MPI_Sendrecv +fast +1 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1 \
+        SELVAGE_DROPIN_FAST_BYTES=1024
+done
 # Without a deadline a call waits for a rank that stands still, as MPI's own does; with one it fails, or it is right.
 program 2 stopped '0 failed' SELVAGE_TIMEOUT_S=2 SELVAGE_DROPIN_FAST_BYTES=4096
 grep 'calls failed' "$dir/out" # some, if the rank was stopped within one
