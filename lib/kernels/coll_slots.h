@@ -147,10 +147,10 @@ SV_DEV_FN bool sv_coll_slots_written(const sv_coll_slice_t &s)
 SV_DEV_FN uint32_t sv_coll_slots_read(const sv_coll_slice_t &s)
 {
     uint32_t slots = 0;
-    unsigned k = 0; /* outside the loop: compilers that look at scopes take it for not set otherwise */
     SV_DEV_ROLLED
-    for (; k < s.nsrc; k++)
-        slots |= (s.from[k] != SV_COLL_PLAIN ? 1u : 0u) << k;
+    for (unsigned k = 0; k < s.nsrc; k++)
+        if (s.from[k] != SV_COLL_PLAIN)
+            slots |= 1u << k;
     return slots;
 }
 
