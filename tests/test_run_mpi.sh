@@ -14,8 +14,13 @@ expect() { # WHAT WANTED GOT
 
 "$launch" -n 2 /bin/true
 expect "exit status of success" 0 $?
-"$launch" -n 1 /bin/sh -c 'exit 3' >"$dir/out" 2>&1
-expect "exit status of failure" 3 $?
+# On a crowded machine MPICH's launcher may itself end by a broken pipe (141) when its program is gone so soon.
+for _ in 1 2 3; do
+    "$launch" -n 1 /bin/sh -c 'exit 3' >"$dir/out" 2>&1
+    status=$?
+    [ "$status" -eq 141 ] || break
+done
+expect "exit status of failure" 3 "$status"
 
 "$launch" -n 2 -t 1 /bin/sleep 30 >"$dir/out" 2>&1
 expect "exit status at the time limit" 124 $?

@@ -27,7 +27,7 @@ typedef struct sv_coll_head {
     uint64_t count;            /* of the call */
     uint64_t at, bytes;        /* which bytes of the call these are */
     uint64_t digest;           /* of the bytes; 0: none */
-    uint64_t reserved_word;
+    uint64_t nonce;            /* of the communicator */
     uint64_t check;            /* a digest of all before it */
 } sv_coll_head_t;
 _Static_assert(sizeof(sv_coll_head_t) == SV_COLL_HEAD_BYTES, "bytes on the wire");

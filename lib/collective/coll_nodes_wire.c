@@ -75,9 +75,9 @@ static uint64_t digest_of(const selvage_coll_t *coll, const sv_coll_head_t *head
     return sv_digest_finish(key, sv_digest_sum(key, 0, bytes, head->bytes));
 }
 
-static uint64_t check_answer_head(const selvage_coll_t *coll, const sv_coll_head_t *head, int source)
+static uint64_t check_answer_head(const sv_coll_head_t *head, int source)
 {
-    const uint64_t key = sv_digest_mix(~coll->comm->nonce + (uint64_t)source);
+    const uint64_t key = sv_digest_mix(~head->nonce + (uint64_t)source);
     return sv_digest_finish(key, sv_digest_sum(key, 0, head, offsetof(sv_coll_head_t, check)));
 }
 
@@ -100,7 +100,8 @@ static selvage_status_t test_request(const selvage_coll_t *coll, sv_wire_request
 /* Makes what has no bytes. */
 static void write_word(const selvage_coll_t *coll, sv_coll_word_t *word, sv_coll_head_t head)
 {
-    head.check = check_answer_head(coll, &head, coll->rank);
+    head.nonce = coll->comm->nonce;
+    head.check = check_answer_head(&head, coll->rank);
     for (int i = 0; i < SV_COLL_WORD_COPIES; i++)
         word->copy[i] = head;
 }
@@ -111,9 +112,17 @@ static const sv_coll_head_t *find_head(const selvage_coll_t *coll, const void *m
 {
     const sv_coll_head_t *head = message;
     for (size_t i = 0; i < SV_COLL_WORD_COPIES && (i + 1) * sizeof *head <= arrived; i++)
-        if (head[i].check == check_answer_head(coll, &head[i], rank))
+        if (head[i].nonce == coll->comm->nonce && head[i].check == check_answer_head(&head[i], rank))
             return &head[i];
     return NULL;
+}
+
+/* Of a communicator that failed before this one was made, whose messages nobody has received: MPI may give the new one
+   the old one's context. */
+static bool is_of_another(const selvage_coll_t *coll, const void *message, size_t arrived, int rank)
+{
+    const sv_coll_head_t *head = message;
+    return arrived >= sizeof *head && head->nonce != coll->comm->nonce && head->check == check_answer_head(head, rank);
 }
 
 static selvage_status_t tell_given_up(int rank, int32_t status)
@@ -122,12 +131,17 @@ static selvage_status_t tell_given_up(int rank, int32_t status)
                     selvage_status_string((selvage_status_t)status));
 }
 
+static selvage_status_t post_answer(const selvage_coll_t *coll, sv_coll_sending_t *sending)
+{
+    return sv_wire_recv(coll->comm->wire, SV_WIRE_SETUP, &sending->answer, sizeof sending->answer,
+                        coll->all.ranks[sending->rank], SV_COLL_ANSWER_TAG, &sending->answering);
+}
+
 static selvage_status_t start_sending(const selvage_coll_t *coll, sv_coll_sending_t *sending)
 {
     const int peer = coll->all.ranks[sending->rank];
     sending->attempts++;
-    SV_TRY(sv_wire_recv(coll->comm->wire, SV_WIRE_SETUP, &sending->answer, sizeof sending->answer, peer,
-                        SV_COLL_ANSWER_TAG, &sending->answering));
+    SV_TRY(post_answer(coll, sending));
     return sv_wire_send(coll->comm->wire, SV_WIRE_SETUP, sending->message, sending->bytes, peer, SV_COLL_DATA_TAG,
                         &sending->request);
 }
@@ -155,6 +169,10 @@ static selvage_status_t drive_sending(selvage_coll_t *coll, sv_coll_sending_t *s
     if (!is_open(&sending->answering))
         return SELVAGE_SUCCESS;
     SV_TRY(test_request(coll, &sending->answering, &arrived));
+    if (is_of_another(coll, &sending->answer, arrived, sending->rank)) {
+        SV_TRY(post_answer(coll, sending));
+        return SELVAGE_IN_PROGRESS;
+    }
     selvage_status_t status = hear_answer(coll, sending, arrived);
     if (status != SELVAGE_IN_PROGRESS)
         return status;
@@ -218,7 +236,8 @@ static selvage_status_t await(selvage_coll_t *coll, sv_wire_request_t *request, 
 
 static sv_coll_head_t make_head(const selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t at, uint64_t bytes)
 {
-    return (sv_coll_head_t){.communicator = coll->number,
+    return (sv_coll_head_t){.nonce = coll->comm->nonce,
+                            .communicator = coll->number,
                             .sequence = call->call == SV_COLL_PAIR ? 0 : coll->span->sequence,
                             .call = call->call, .type = call->type, .count = call->count, .at = at, .bytes = bytes};
 }
@@ -230,7 +249,7 @@ void sv_coll_message_write(selvage_coll_t *coll, const sv_coll_call_t *call, uin
     *head = make_head(coll, call, at, bytes);
     if (coll->comm->config.coll_checksum)
         head->digest = digest_of(coll, head, message + sizeof *head, coll->rank);
-    head->check = check_answer_head(coll, head, coll->rank);
+    head->check = check_answer_head(head, coll->rank);
 }
 
 selvage_status_t sv_coll_message_send(selvage_coll_t *coll, const void *message, int rank)
@@ -321,6 +340,10 @@ selvage_status_t sv_coll_message_await(selvage_coll_t *coll, const sv_coll_call_
     for (unsigned attempt = 1;; attempt++) {
         size_t arrived = 0;
         SV_TRY(await(coll, &staging->taking, &arrived, rank));
+        while (is_of_another(coll, message, arrived, rank)) {
+            SV_TRY(sv_coll_message_post(coll, message, rank));
+            SV_TRY(await(coll, &staging->taking, &arrived, rank));
+        }
         selvage_status_t status = judge(coll, message, &wanted, arrived, rank);
         if (status == SELVAGE_IN_PROGRESS && attempt == ATTEMPTS)
             return sv_error(SELVAGE_ERR_CHECKSUM, "rank %d sent what does not verify in call %u (%s), %d times", rank,

@@ -75,6 +75,7 @@ struct sv_wire {
     int threads_ok;            /* may be driven by a thread other than the creator's (MPI_THREAD_MULTIPLE) */
     int takes_cuda, takes_hip; /* says of itself that messages may lie in memory of such devices */
     uint64_t control_damaged;  /* control messages dropped because their check word was wrong */
+    int failed;                /* its owner says so before close: messages may lie in it that nobody has received */
 };
 
 static inline selvage_status_t sv_wire_send(sv_wire_t *wire, sv_wire_channel_t channel, const void *buf, size_t bytes,

@@ -182,7 +182,10 @@ static void mpi_close(sv_wire_t *base)
         /* While MPI finalises, peers may be gone for good, and freeing a communicator is collective. */
         if (!wire->finalising) {
             detach(wire);
-            free_comms(wire->comm, wire->unquiet);
+            /* MPICH gives the context of a freed communicator to the next one, and with it messages that nobody has
+               received. */
+            if (!wire->base.failed)
+                free_comms(wire->comm, wire->unquiet);
         }
     }
     wire->closed = true;
