@@ -119,7 +119,7 @@ static const sv_coll_head_t *find_head(const selvage_coll_t *coll, const void *m
 
 /* Of a communicator that failed before this one was made, whose messages nobody has received: MPI may give the new one
    the old one's context. */
-static bool is_of_another(const selvage_coll_t *coll, const void *message, size_t arrived, int rank)
+static bool is_head_of_another(const selvage_coll_t *coll, const void *message, size_t arrived, int rank)
 {
     const sv_coll_head_t *head = message;
     return arrived >= sizeof *head && head->nonce != coll->comm->nonce && head->check == check_answer_head(head, rank);
@@ -169,7 +169,7 @@ static selvage_status_t drive_sending(selvage_coll_t *coll, sv_coll_sending_t *s
     if (!is_open(&sending->answering))
         return SELVAGE_SUCCESS;
     SV_TRY(test_request(coll, &sending->answering, &arrived));
-    if (is_of_another(coll, &sending->answer, arrived, sending->rank)) {
+    if (is_head_of_another(coll, &sending->answer, arrived, sending->rank)) {
         SV_TRY(post_answer(coll, sending));
         return SELVAGE_IN_PROGRESS;
     }
@@ -340,7 +340,7 @@ selvage_status_t sv_coll_message_await(selvage_coll_t *coll, const sv_coll_call_
     for (unsigned attempt = 1;; attempt++) {
         size_t arrived = 0;
         SV_TRY(await(coll, &staging->taking, &arrived, rank));
-        while (is_of_another(coll, message, arrived, rank)) {
+        while (is_head_of_another(coll, message, arrived, rank)) {
             SV_TRY(sv_coll_message_post(coll, message, rank));
             SV_TRY(await(coll, &staging->taking, &arrived, rank));
         }
