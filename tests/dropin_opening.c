@@ -3,7 +3,7 @@
 #include "check.h"
 #include "dropin_bystander.h"
 
-enum { CALLS = 20 };
+enum { CALLS = 20, LETTER_BYTES = 251 /* what a probe looks into */ };
 
 static int copied, deleted, handled;
 
@@ -35,13 +35,55 @@ static void show_device(void)
                  MPI_STATUS_IGNORE);
 }
 
-/* Nobody copies or deletes what a program has put on its communicators, or calls its error handler. */
+static int copy_type_attribute(MPI_Datatype type, int key, void *extra, void *in, void *out, int *flag)
+{
+    (void)type;
+    return copy_attribute(MPI_COMM_NULL, key, extra, in, out, flag);
+}
+
+static int delete_type_attribute(MPI_Datatype type, int key, void *value, void *extra)
+{
+    (void)type;
+    return delete_attribute(MPI_COMM_NULL, key, value, extra);
+}
+
+/* Looks into a message of its own, which is none of the drop-in's. */
+static void probe_letter(void)
+{
+    char out[LETTER_BYTES] = "", in[LETTER_BYTES];
+    MPI_Request request;
+    MPI_Status status;
+    MPI_Isend(out, LETTER_BYTES, MPI_BYTE, the.right, 2, MPI_COMM_WORLD, &request);
+    MPI_Probe(the.left, 2, MPI_COMM_WORLD, &status);
+    MPI_Recv(in, LETTER_BYTES, MPI_BYTE, the.left, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+/* Device memory by a derived type, in a call that goes on for a while. */
+static void gather_with_attribute(int key)
+{
+    enum { EACH = 16 };
+    MPI_Datatype type;
+    MPI_Request request;
+    MPI_Type_vector(EACH, 1, 2, MPI_BYTE, &type);
+    MPI_Type_commit(&type);
+    MPI_Type_set_attr(type, key, &copied);
+    MPI_Iallgather(the.out, 1, type, the.in, 1, type, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK_EQ(copied + deleted, 0);
+    MPI_Type_delete_attr(type, key);
+    MPI_Type_free(&type);
+    deleted = 0;
+}
+
+/* Nobody copies or deletes what a program has put on its communicators and types, or calls its error handler. */
 void run_attributes(void)
 {
     MPI_Comm const comms[] = {MPI_COMM_WORLD, MPI_COMM_SELF};
     MPI_Errhandler handler;
-    int key;
+    int key, type_key;
     MPI_Comm_create_keyval(copy_attribute, delete_attribute, &key, NULL);
+    MPI_Type_create_keyval(copy_type_attribute, delete_type_attribute, &type_key, NULL);
     MPI_Comm_create_errhandler(handle_error, &handler);
     for (int i = 0; i < 2; i++) {
         MPI_Comm_set_attr(comms[i], key, &copied);
@@ -51,6 +93,8 @@ void run_attributes(void)
     for (int i = 0; i < CALLS; i++)
         MPI_Barrier(MPI_COMM_WORLD);
     show_device();
+    probe_letter();
+    gather_with_attribute(type_key);
     CHECK_EQ(copied, 0);
     CHECK_EQ(deleted, 0);
     CHECK_EQ(handled, 0);
@@ -61,6 +105,7 @@ void run_attributes(void)
     CHECK_EQ(deleted, 2);
     MPI_Errhandler_free(&handler);
     MPI_Comm_free_keyval(&key);
+    MPI_Type_free_keyval(&type_key);
 }
 
 /* Calls that one rank alone makes, and MPI refuses there, shift nothing: those of all ranks go on. */

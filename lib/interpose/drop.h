@@ -179,6 +179,13 @@ bool sv_drop_type(MPI_Datatype type, sv_drop_type_t *info_out);
    Returns MPI's code. */
 int sv_drop_type_many(MPI_Count count, MPI_Datatype type, MPI_Datatype *type_out);
 
+/* A copy of a derived type, which the program may free meanwhile; committed, the caller's to free. Not a duplicate:
+   that would call the callbacks of attributes that the program has put on its type. Returns MPI's code. */
+int sv_drop_type_hold(MPI_Datatype type, MPI_Datatype *type_out);
+
+/* A communicator of this rank alone that has none of MPI_COMM_SELF's attributes, and not its error handler. */
+MPI_Comm sv_drop_make_self(void);
+
 /* A count and type that ordinary calls take. */
 typedef struct sv_drop_narrow {
     int count;
@@ -223,7 +230,7 @@ typedef struct sv_drop_region {
     bool in, out, packed;   /* packed: host holds the stream of one block, not its image */
     bool unpacks;           /* user is host memory of a derived type: see sv_drop_unpacking() */
     bool mixed;             /* what lies between the elements goes along: see land_image() */
-    bool holds;             /* the derived types of its blocks are duplicates: see sv_drop_call_hold() */
+    bool holds;             /* the derived types of its blocks are copies: see sv_drop_call_hold() */
     bool owns_type;         /* type was made for it */
     sv_drop_plan_t *plan;   /* of a packed one */
     sv_drop_block_t one, *blocks;

@@ -123,7 +123,7 @@ sv_drop_region_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t cou
                                  .bytes = (size_t)(info.bytes * count), .packed = true, .unpacks = true, .nblocks = 1};
     region->one.count = count;
     /* The program may free its own at once. */
-    if (!region->host || PMPI_Type_dup(type, &region->one.type) != MPI_SUCCESS)
+    if (!region->host || sv_drop_type_hold(type, &region->one.type) != MPI_SUCCESS)
         sv_drop_fatal("no memory", call->name);
     count_stream(call, region);
     return region;
@@ -512,7 +512,7 @@ void sv_drop_call_hold(sv_drop_call_t *call)
             continue;
         region->holds = true;
         for (int j = 0; j < region->nblocks; j++)
-            if (is_derived(blocks[j].type) && PMPI_Type_dup(blocks[j].type, &blocks[j].type) != MPI_SUCCESS)
+            if (is_derived(blocks[j].type) && sv_drop_type_hold(blocks[j].type, &blocks[j].type) != MPI_SUCCESS)
                 sv_drop_fatal("no memory", call->name);
     }
 }

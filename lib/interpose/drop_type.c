@@ -2,8 +2,8 @@
 /*
  * What the drop-in asks of datatypes, and the plans by which the device gathers and scatters them. Plans hang on their
  * type as an attribute, so that MPI forgets them with the type, whoever frees that; calls under way hold theirs
- * besides. A type has a shelf of a few plans, for the counts and the devices that were used last, which its duplicates
- * share.
+ * besides. A type has a shelf of a few plans, for the counts and the devices that were used last, which the drop-in's
+ * own copies of it share, and the program's duplicates.
  */
 #include "interpose/drop.h"
 
@@ -99,8 +99,7 @@ void sv_drop_narrow_end(sv_drop_narrow_t *narrow)
 
 /* --- packing by the host ------------------------------------------------------------------------------------------ */
 
-/* Without the attributes of MPI_COMM_SELF, which are the program's. */
-static MPI_Comm make_self(void)
+MPI_Comm sv_drop_make_self(void)
 {
     MPI_Comm self = MPI_COMM_NULL;
     MPI_Group group;
@@ -121,7 +120,7 @@ static void send_to_self(const void *from, MPI_Count from_count, MPI_Datatype fr
     sv_drop_narrow_t out, in = {0};
     pthread_mutex_lock(&lock);
     if (self == MPI_COMM_NULL)
-        self = make_self();
+        self = sv_drop_make_self();
     int code = sv_drop_narrow(from_count, from_type, &out);
     if (code == MPI_SUCCESS)
         code = sv_drop_narrow(to_count, to_type, &in);
@@ -167,7 +166,7 @@ static int forget(MPI_Datatype type, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
-/* A duplicate has the plans as well. */
+/* A duplicate of the program's has the plans as well. */
 static int share(MPI_Datatype type, int key, void *extra, void *value, void *value_out, int *flag)
 {
     shelf_t *shelf = value;
@@ -240,6 +239,33 @@ sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count, const void *m
     sv_drop_plan_t *plan = plans.made ? kept_plan(type, count, dev) : make_plan(type, count, dev);
     pthread_mutex_unlock(&plans.lock);
     return plan;
+}
+
+/* A shelf has a user more for each type that it hangs on. */
+static void share_shelf(MPI_Datatype from, MPI_Datatype to)
+{
+    shelf_t *shelf = NULL;
+    int found = 0;
+    pthread_mutex_lock(&plans.lock);
+    if (plans.made && PMPI_Type_get_attr(from, plans.key, &shelf, &found) == MPI_SUCCESS && found) {
+        atomic_fetch_add_explicit(&shelf->users, 1, memory_order_relaxed);
+        if (PMPI_Type_set_attr(to, plans.key, shelf) != MPI_SUCCESS)
+            atomic_fetch_sub_explicit(&shelf->users, 1, memory_order_relaxed); /* from has it still */
+    }
+    pthread_mutex_unlock(&plans.lock);
+}
+
+int sv_drop_type_hold(MPI_Datatype type, MPI_Datatype *type_out)
+{
+    MPI_Datatype made;
+    int code = PMPI_Type_contiguous(1, type, &made);
+    if (code == MPI_SUCCESS && (code = PMPI_Type_commit(&made)) != MPI_SUCCESS)
+        PMPI_Type_free(&made);
+    if (code != MPI_SUCCESS)
+        return code;
+    share_shelf(type, made);
+    *type_out = made;
+    return MPI_SUCCESS;
 }
 
 /* Types that live on lose their plans when the device is closed: MPI calls back at its end. */

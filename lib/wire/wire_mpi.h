@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The wire over MPI: the only place of the library that calls MPI, always by PMPI_ names, on private duplicates. */
+/* The wire over MPI: the only place of the library that calls MPI, always by PMPI_ names, on private communicators. */
 #ifndef SV_WIRE_MPI_H
 #define SV_WIRE_MPI_H
 
