@@ -18,6 +18,8 @@
  *   many      has many requests open while it tests another one
  *   attributes  counts whether its attributes are copied and its error handler is called
  *   refused   makes calls on one rank that MPI refuses there
+ *   lopsided  has no stream for collectives on one of the ranks
+ *   moved     names device memory by its types, from MPI_BOTTOM
  *   stopped   adds up again and again while one rank stands still for a while
  *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
  *   cost      prints what a call with host buffers costs more, and what one message does
@@ -322,7 +324,8 @@ int main(int argc, char **argv)
         {"early", run_early}, {"owed", run_owed}, {"damaged", run_damaged}, {"probes", run_probes},
         {"meets", run_meets}, {"levels", run_levels}, {"spawn", run_spawn}, {"thread", run_thread}, {"cost", run_cost},
         {"requests", run_requests}, {"again", run_again}, {"many", run_many},
-        {"stopped", run_stopped}, {"attributes", run_attributes}, {"refused", run_refused}};
+        {"stopped", run_stopped}, {"attributes", run_attributes}, {"refused", run_refused},
+        {"lopsided", run_lopsided}, {"moved", run_moved}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, wanted_level(argc, argv), &provided);

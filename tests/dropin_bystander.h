@@ -35,6 +35,10 @@ void run_many(void);
 /* dropin_opening.c */
 void run_attributes(void);
 void run_refused(void);
+void run_lopsided(void);
+
+/* dropin_moved.c */
+void run_moved(void);
 
 /* dropin_failing.c */
 void run_stopped(void);

@@ -255,6 +255,27 @@ subroutine collectives()
     call check(here(1) == 1000d0 + 2 + (1 + rank * (n / ranks)) / 1d4, 'alltoallw')
 end subroutine
 
+subroutine packing()
+    use NUMBERS
+    INTERFACE_OF
+    implicit none
+    INCLUDE_OF
+    integer(MPI_ADDRESS_KIND) :: bytes, position
+    integer :: ierror
+    real(c_double) :: stream(n), here(n), wanted(n)
+    call fill(3)
+    bytes = 8 * n
+    position = 0
+    call MPI_Pack_external('external32  ', out, n, MPI_DOUBLE_PRECISION, stream, bytes, position, ierror)
+    call check(ierror == MPI_SUCCESS .and. position == bytes, 'pack_external')
+    position = 0
+    call MPI_Unpack_external('external32', stream, bytes, position, in, n, MPI_DOUBLE_PRECISION, ierror)
+    call check(ierror == MPI_SUCCESS .and. position == bytes, 'unpack_external')
+    call numbers_get(wanted, out_there, n)
+    call numbers_get(here, in_there, n)
+    call check(all(here == wanted) .and. any(stream /= wanted), 'external32')
+end subroutine
+
 subroutine windows()
     use NUMBERS
     INTERFACE_OF
@@ -364,6 +385,7 @@ program dropin_fortran
     end do
     call messages()
     call collectives()
+    call packing()
     call windows()
     call files()
     call numbers_free(out_there)

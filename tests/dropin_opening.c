@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Programs of dropin_bystander for the opening of the fast route: what the program does not ask for does not happen. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* for RTLD_NEXT */
+#endif
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <string.h>
+
 #include "check.h"
 #include "dropin_bystander.h"
 
@@ -125,5 +132,30 @@ void run_refused(void)
     show_device();
     for (int i = 0; i < 3 * CALLS; i++)
         MPI_Barrier(MPI_COMM_WORLD);
+    show_device();
+}
+
+static bool refuses_streams;
+
+/* In place of the library's, also for the drop-in. */
+selvage_status_t selvage_stream_create(selvage_device_t *dev, void **stream_out)
+{
+    selvage_status_t (*real)(selvage_device_t *device, void **stream_out);
+    void *found = dlsym(RTLD_NEXT, "selvage_stream_create");
+    memcpy(&real, &found, sizeof real);
+    return refuses_streams ? SELVAGE_ERR_DEVICE : real(dev, stream_out);
+}
+
+/* What one rank lacks for collectives keeps nobody in the making of them, and messages go by the route. */
+void run_lopsided(void)
+{
+    const double begin = MPI_Wtime();
+    show_device();
+    refuses_streams = the.rank == 1;
+    for (int i = 0; i < CALLS; i++)
+        MPI_Barrier(MPI_COMM_WORLD);
+    refuses_streams = false;
+    CHECK(MPI_Wtime() - begin < 20);
+    CHECK_EQ(MPI_Allreduce(the.out, the.in, BYTES, MPI_SIGNED_CHAR, MPI_SUM, MPI_COMM_WORLD), MPI_SUCCESS);
     show_device();
 }

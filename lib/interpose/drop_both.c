@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Calls that send and receive at once between two ranks, and those that pack and unpack. Either buffer may be the
- * device's.
- */
+/* Calls that send and receive at once between two ranks. Either buffer may be the device's. */
 #include "interpose/drop.h"
 
 #include <stdlib.h>
@@ -335,42 +332,3 @@ SV_DROP_EXPORT int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype type
     return code;
 }
 #endif
-
-/* --- packing ------------------------------------------------------------------------------------------------------ */
-
-/* The stream may be the device's as well, from its position on. */
-SV_DROP_EXPORT int MPI_Pack(const void *inbuf, int incount, MPI_Datatype type, void *outbuf, int outsize, int *position,
-                            MPI_Comm comm)
-{
-    sv_drop_call_t call = {.name = "MPI_Pack"};
-    bool host_in = sv_drop_is_host_typed(inbuf, incount, type), host_out = sv_drop_is_host(outbuf);
-    if (host_in && host_out)
-        return PMPI_Pack(inbuf, incount, type, outbuf, outsize, position, comm);
-    sv_drop_list_t in = {.n = 1, .count = incount, .type = type}, out = {.n = 1, .count = outsize, .type = MPI_BYTE};
-    inbuf = sv_drop_blocks(&call, inbuf, !host_in, &in, true, false);
-    outbuf = sv_drop_blocks(&call, outbuf, !host_out, &out, true, true);
-    sv_drop_stage(&call);
-    int code = PMPI_Pack(inbuf, incount, type, outbuf, outsize, position, comm);
-    if (code == MPI_SUCCESS)
-        sv_drop_land(&call, NULL);
-    sv_drop_call_end(&call);
-    return code;
-}
-
-SV_DROP_EXPORT int MPI_Unpack(const void *inbuf, int insize, int *position, void *outbuf, int outcount,
-                              MPI_Datatype type, MPI_Comm comm)
-{
-    sv_drop_call_t call = {.name = "MPI_Unpack"};
-    bool host_in = sv_drop_is_host(inbuf), host_out = sv_drop_is_host_typed(outbuf, outcount, type);
-    if (host_in && host_out)
-        return PMPI_Unpack(inbuf, insize, position, outbuf, outcount, type, comm);
-    sv_drop_list_t in = {.n = 1, .count = insize, .type = MPI_BYTE}, out = {.n = 1, .count = outcount, .type = type};
-    inbuf = sv_drop_blocks(&call, inbuf, !host_in, &in, true, false);
-    outbuf = sv_drop_blocks(&call, outbuf, !host_out, &out, false, true);
-    sv_drop_stage(&call);
-    int code = PMPI_Unpack(inbuf, insize, position, outbuf, outcount, type, comm);
-    if (code == MPI_SUCCESS)
-        sv_drop_land(&call, NULL);
-    sv_drop_call_end(&call);
-    return code;
-}

@@ -13,6 +13,7 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define FORTRAN_NAME(NAME, SPELLING) \
     extern __typeof__(fortran_##NAME) SPELLING __attribute__((alias("fortran_" #NAME), visibility("default")));
@@ -158,6 +159,47 @@ static void INDICES(MPI_Fint *indices, int n)
     *(ierror) = (code)
 
 #include "drop_fortran_calls.inc"
+
+#ifdef OPEN_MPI
+
+/* --- calls with a string, whose length Fortran gives as the last argument ----------------------------------------- */
+
+enum { FORM_BYTES = 64 };
+
+/* MPI's name of a form, without the blanks that end it in Fortran. */
+static const char *read_form(const char *datarep, int length, char *form_out)
+{
+    while (length > 0 && datarep[length - 1] == ' ')
+        length--;
+    length = length < FORM_BYTES ? length : FORM_BYTES - 1; /* no such form: MPI is to say so */
+    memcpy(form_out, datarep, (size_t)length);
+    form_out[length] = '\0';
+    return form_out;
+}
+
+static void fortran_Pack_external(const char *datarep, void *inbuf, const MPI_Fint *incount, const MPI_Fint *datatype,
+                                  void *outbuf, const MPI_Aint *outsize, MPI_Aint *position, MPI_Fint *ierror,
+                                  int length)
+{
+    char form[FORM_BYTES];
+    const int code = MPI_Pack_external(read_form(datarep, length, form), FROM_BUFFER(inbuf), *incount,
+                                       PMPI_Type_f2c(*datatype), FROM_BUFFER(outbuf), *outsize, position);
+    ERROR_END(code, ierror);
+}
+NAMES(Pack_external, pack_external, PACK_EXTERNAL)
+
+static void fortran_Unpack_external(const char *datarep, void *inbuf, const MPI_Aint *insize, MPI_Aint *position,
+                                    void *outbuf, const MPI_Fint *outcount, const MPI_Fint *datatype,
+                                    MPI_Fint *ierror, int length)
+{
+    char form[FORM_BYTES];
+    const int code = MPI_Unpack_external(read_form(datarep, length, form), FROM_BUFFER(inbuf), *insize, position,
+                                         FROM_BUFFER(outbuf), *outcount, PMPI_Type_f2c(*datatype));
+    ERROR_END(code, ierror);
+}
+NAMES(Unpack_external, unpack_external, UNPACK_EXTERNAL)
+
+#endif
 
 /* --- beginning and end: MPI's own Fortran calls set up more than C's ---------------------------------------------- */
 

@@ -584,6 +584,7 @@ int sv_drop_requests_end(void)
     }
     for (int i = 0; engine.first && i < looks; i++)
         sv_drop_turn(&turns);
+    read_notes(); /* those that the program has completed last are ended, and in the timeline */
     pthread_mutex_unlock(&engine.lock);
     return left;
 }

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A program of dropin_bystander whose types move the addresses: MPI_BOTTOM and absolute displacements into device
+ * memory. The timeline tells which calls were staged, because a device whose memory the host can reach bears all.
+ */
+#include "check.h"
+#include "dropin_bystander.h"
+
+enum { N = 256, INTS = N * (int)sizeof(int), LEFT_ALONE = -7 };
+
+/* Types of N ints at out and in, and of half of them at in, which are named from MPI_BOTTOM. */
+static struct {
+    MPI_Datatype out, in, half;
+    int *host;
+} moved;
+
+static MPI_Datatype type_at(void *memory, int count)
+{
+    MPI_Aint address;
+    MPI_Datatype type;
+    MPI_Get_address(memory, &address);
+    MPI_Type_create_hindexed(1, &count, &address, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    return type;
+}
+
+static void copy_in(void *memory)
+{
+    selvage_device_copy(the.device, memory, moved.host, INTS, SELVAGE_COPY_HOST_TO_DEVICE, the.stream);
+    selvage_stream_synchronize(the.device, the.stream);
+}
+
+/* out counts from what the rank has; nothing is in in. */
+static void fill_both(void)
+{
+    for (int i = 0; i < N; i++)
+        moved.host[i] = LEFT_ALONE;
+    copy_in(the.in);
+    for (int i = 0; i < N; i++)
+        moved.host[i] = N * the.rank + i;
+    copy_in(the.out);
+}
+
+/* The first n ints of memory are those of another rank; the rest of in is as it was. */
+static void check_ints(void *memory, int n, int rank)
+{
+    int wrong = 0;
+    selvage_device_copy(the.device, moved.host, memory, INTS, SELVAGE_COPY_DEVICE_TO_HOST, the.stream);
+    selvage_stream_synchronize(the.device, the.stream);
+    for (int i = 0; i < N; i++)
+        wrong += moved.host[i] != (i < n ? N * rank + i : LEFT_ALONE);
+    CHECK_EQ(wrong, 0);
+}
+
+static void call_moving_types(void)
+{
+    MPI_Request request;
+    const int last = the.ranks - 1, zero[2] = {0, 0}, other[2] = {the.rank != 0, the.rank == 0};
+    const MPI_Datatype outs[2] = {moved.out, moved.out}, ins[2] = {moved.in, moved.in};
+    fill_both();
+    CHECK_EQ(MPI_Bcast(MPI_BOTTOM, 1, moved.out, last, MPI_COMM_WORLD), MPI_SUCCESS);
+    check_ints(the.out, N, last);
+    fill_both();
+    CHECK_EQ(MPI_Ibcast(MPI_BOTTOM, 1, moved.out, last, MPI_COMM_WORLD, &request), MPI_SUCCESS);
+    CHECK_EQ(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+    check_ints(the.out, N, last);
+    fill_both(); /* a half of itself, at the root, whose type alone has a meaning */
+    CHECK_EQ(MPI_Gather(the.out, N / 2, MPI_INT, MPI_BOTTOM, 1, the.rank == 0 ? moved.half : MPI_DATATYPE_NULL, 0,
+                        MPI_COMM_WORLD), MPI_SUCCESS);
+    selvage_device_copy(the.device, moved.host, the.in, INTS, SELVAGE_COPY_DEVICE_TO_HOST, the.stream);
+    selvage_stream_synchronize(the.device, the.stream);
+    CHECK_EQ(moved.host[N / 2], the.rank == 0 ? N : LEFT_ALONE);
+    fill_both(); /* to the other one only */
+    CHECK_EQ(MPI_Alltoallw(MPI_BOTTOM, other, zero, outs, MPI_BOTTOM, other, zero, ins, MPI_COMM_WORLD), MPI_SUCCESS);
+    check_ints(the.in, N, the.right);
+}
+
+static void call_packing(void)
+{
+    char stream[INTS];
+    int position = 0;
+    MPI_Aint far = 0;
+    fill_both();
+    CHECK_EQ(MPI_Pack(MPI_BOTTOM, 1, moved.out, stream, INTS, &position, MPI_COMM_WORLD), MPI_SUCCESS);
+    CHECK_EQ(position, INTS);
+    position = 0;
+    CHECK_EQ(MPI_Unpack(stream, INTS, &position, MPI_BOTTOM, 1, moved.in, MPI_COMM_WORLD), MPI_SUCCESS);
+    check_ints(the.in, N, the.rank);
+    fill_both();
+    CHECK_EQ(MPI_Pack_external("external32", MPI_BOTTOM, 1, moved.out, stream, INTS, &far), MPI_SUCCESS);
+    CHECK_EQ(far, INTS);
+    far = 0; /* a half of it */
+    CHECK_EQ(MPI_Unpack_external("external32", stream, INTS, &far, MPI_BOTTOM, 1, moved.half), MPI_SUCCESS);
+    CHECK_EQ(far, INTS / 2);
+    check_ints(the.in, N / 2, the.rank);
+}
+
+/* On two ranks. */
+void run_moved(void)
+{
+    CHECK_EQ(the.ranks, 2);
+    moved.host = the.pinned;
+    moved.out = type_at(the.out, N);
+    moved.in = type_at(the.in, N);
+    moved.half = type_at(the.in, N / 2);
+    call_moving_types();
+    call_packing();
+    MPI_Type_free(&moved.out);
+    MPI_Type_free(&moved.in);
+    MPI_Type_free(&moved.half);
+}
