@@ -6,7 +6,7 @@
 #include "check.h"
 #include "dropin_bystander.h"
 
-enum { N = 256, INTS = N * (int)sizeof(int), LEFT_ALONE = -7 };
+enum { N = 256, INTS = N * (int)sizeof(int), LEFT_ALONE = -7, PACKS = 5000 /* many records of the timeline */ };
 
 /* Types of N ints at out and in, and of half of them at in, which are named from MPI_BOTTOM. */
 static struct {
@@ -80,6 +80,8 @@ static void call_packing(void)
     char stream[INTS];
     int position = 0;
     MPI_Aint far = 0;
+    for (int i = 0; i < PACKS; i++, position = 0)
+        MPI_Pack(the.out, 1, MPI_INT, stream, INTS, &position, MPI_COMM_WORLD);
     fill_both();
     CHECK_EQ(MPI_Pack(MPI_BOTTOM, 1, moved.out, stream, INTS, &position, MPI_COMM_WORLD), MPI_SUCCESS);
     CHECK_EQ(position, INTS);

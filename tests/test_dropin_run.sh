@@ -71,9 +71,12 @@ program 2 lopsided '^ +0 +1 +MPI_Sendrecv +fast +1 ' SELVAGE_DEVICE="${SELVAGE_D
 grep -Eq '^ +0 +all +MPI_Allreduce +staged +1 ' "$dir/out" || { cat "$dir/out"; echo "FAIL: not staged"; failed=1; }
 # Device memory that only the types name: in each of these calls it is staged.
 program 2 moved '0 failed' SELVAGE_DROPIN_FAST=off SELVAGE_TRACE="$dir/moved"
-for call in Bcast Ibcast Gather Alltoallw Pack Unpack Pack_external Unpack_external; do
+staged=$(grep -c '"MPI_Pack",.*"ph":"b"' "$dir/moved.calls") # more than go into one message
+[ "$staged" -eq 10002 ] || { echo "FAIL: $staged calls of MPI_Pack are in the timeline"; failed=1; }
+"${PYTHON:-python3}" -m json.tool "$dir/moved.calls" >"$dir/out" || { echo "FAIL: the timeline"; failed=1; }
+for call in Bcast Ibcast Gather Alltoallw Unpack Pack_external Unpack_external; do
     [ "$(grep -c "\"MPI_$call\".*\"ph\":\"b\".*\"pid\":[01].*\"bytes\":[1-9]" "$dir/moved.calls")" -eq 2 ] ||
-        { cat "$dir/moved.calls"; echo "FAIL: MPI_$call was not staged on both ranks"; failed=1; }
+        { grep "MPI_$call" "$dir/moved.calls"; echo "FAIL: MPI_$call was not staged on both ranks"; failed=1; }
 done
 # Without a deadline a call waits for a rank that stands still, as MPI's own does; with one it fails, or it is right.
 program 2 stopped '0 failed' SELVAGE_TIMEOUT_S=2 SELVAGE_DROPIN_FAST_BYTES=4096

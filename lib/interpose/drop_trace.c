@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAME_BYTES = 36, ROUTE_BYTES = 8, PATH_BYTES = 600 };
+enum { NAME_BYTES = 36, ROUTE_BYTES = 8, PATH_BYTES = 600, PIECE_RECORDS = 4096 /* of a message */ };
 
 typedef struct record {
     int64_t begin_ns, end_ns, bytes;
@@ -122,14 +122,19 @@ static void write_record(FILE *file, const record_t *r, int rank, int64_t id, in
     }
 }
 
-static void write_rank(FILE *file, const record_t *records, int64_t count, int rank, int64_t base_ns)
+static void write_rank_names(FILE *file, int rank)
 {
     fprintf(file, "%s\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"rank %d\"}}",
             rank > 0 ? "," : "", rank, rank);
     fprintf(file, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":1,\"args\":{\"name\":\"device\"}}",
             rank);
-    for (int64_t i = 0; i < count; i++)
-        write_record(file, &records[i], rank, i, base_ns);
+}
+
+/* The first one is the rank's record of that number. */
+static void write_records(FILE *file, const record_t *records, int64_t first, int64_t n, int rank, int64_t base_ns)
+{
+    for (int64_t i = 0; i < n; i++)
+        write_record(file, &records[i], rank, first + i, base_ns);
 }
 
 static int64_t first_ns(void)
@@ -140,40 +145,55 @@ static int64_t first_ns(void)
     return first;
 }
 
-/* Rank 0 takes the others' one after the other. */
-static void write_all(FILE *file, MPI_Comm comm, int64_t base_ns)
+static int piece_of(int64_t left)
 {
-    int size = sv_drop_size(comm);
-    if (file) {
-        fprintf(file, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
-        write_rank(file, trace.records, trace.count, 0, base_ns);
-    }
-    for (int rank = 1; rank < size; rank++) {
-        int64_t count = 0;
-        PMPI_Recv(&count, 1, MPI_INT64_T, rank, 0, comm, MPI_STATUS_IGNORE);
-        record_t *records = malloc((size_t)count * sizeof *records + 1);
-        if (!records)
-            sv_drop_fatal("no memory", "for the timeline");
-        for (int64_t i = 0; i < count; i++)
-            PMPI_Recv(&records[i], (int)sizeof *records, MPI_BYTE, rank, 0, comm, MPI_STATUS_IGNORE);
-        if (file)
-            write_rank(file, records, count, rank, base_ns);
-        free(records);
-    }
-    if (file)
-        fprintf(file, "\n]}\n");
+    return left < PIECE_RECORDS ? (int)left : PIECE_RECORDS;
 }
 
-static void send_all(MPI_Comm comm)
+/* file NULL: they are taken all the same. */
+static void take_rank(FILE *file, MPI_Comm comm, MPI_Datatype type, record_t *piece, int rank, int64_t base_ns)
+{
+    int64_t count = 0;
+    PMPI_Recv(&count, 1, MPI_INT64_T, rank, 0, comm, MPI_STATUS_IGNORE);
+    if (file)
+        write_rank_names(file, rank);
+    for (int64_t i = 0; i < count; i += PIECE_RECORDS) {
+        const int n = piece_of(count - i);
+        PMPI_Recv(piece, n, type, rank, 0, comm, MPI_STATUS_IGNORE);
+        if (file)
+            write_records(file, piece, i, n, rank, base_ns);
+    }
+}
+
+/* Rank 0 takes the others' one after the other, and a piece at a time. */
+static void write_all(FILE *file, MPI_Comm comm, MPI_Datatype type, int64_t base_ns)
+{
+    record_t *piece = malloc(PIECE_RECORDS * sizeof *piece);
+    if (!piece)
+        sv_drop_fatal("no memory", "for the timeline");
+    if (file) {
+        fprintf(file, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+        write_rank_names(file, 0);
+        write_records(file, trace.records, 0, trace.count, 0, base_ns);
+    }
+    for (int rank = 1; rank < sv_drop_size(comm); rank++)
+        take_rank(file, comm, type, piece, rank, base_ns);
+    if (file)
+        fprintf(file, "\n]}\n");
+    free(piece);
+}
+
+static void send_all(MPI_Comm comm, MPI_Datatype type)
 {
     PMPI_Send(&trace.count, 1, MPI_INT64_T, 0, 0, comm);
-    for (int64_t i = 0; i < trace.count; i++)
-        PMPI_Send(&trace.records[i], (int)sizeof *trace.records, MPI_BYTE, 0, 0, comm);
+    for (int64_t i = 0; i < trace.count; i += PIECE_RECORDS)
+        PMPI_Send(&trace.records[i], piece_of(trace.count - i), type, 0, 0, comm);
 }
 
 void sv_drop_trace_end(void)
 {
     MPI_Comm comm;
+    MPI_Datatype type;
     char path[PATH_BYTES];
     int64_t mine, base_ns = 0;
     if (!trace.records)
@@ -181,6 +201,8 @@ void sv_drop_trace_end(void)
     if (trace.dropped > 0)
         sv_drop_warn("the timeline is full: %lld calls are not in it (SELVAGE_TRACE_EVENTS)", (long long)trace.dropped);
     PMPI_Comm_split(MPI_COMM_WORLD, 0, 0, &comm); /* a duplicate would call the program's attribute callbacks */
+    PMPI_Type_contiguous((int)sizeof(record_t), MPI_BYTE, &type);
+    PMPI_Type_commit(&type);
     mine = first_ns();
     PMPI_Allreduce(&mine, &base_ns, 1, MPI_INT64_T, MPI_MIN, comm);
     if (sv_drop_rank(comm) == 0) {
@@ -188,11 +210,12 @@ void sv_drop_trace_end(void)
         /* The user's alone, and never what a link of somebody else points to. */
         int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
         FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
-        write_all(file, comm, base_ns);
+        write_all(file, comm, type, base_ns);
         if (!file || fclose(file) != 0)
             sv_drop_warn("the timeline %s cannot be written", path);
     } else
-        send_all(comm);
+        send_all(comm, type);
+    PMPI_Type_free(&type);
     PMPI_Comm_free(&comm);
     free(trace.records);
     trace.records = NULL;
