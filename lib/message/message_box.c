@@ -99,8 +99,9 @@ void sv_message_box_wish(sv_message_box_end_t *end, bool host)
         __atomic_store_n(&end->box->wants_host, host, __ATOMIC_RELEASE);
 }
 
-static selvage_status_t look_into(sv_message_engine_t *engine, sv_message_box_end_t *end, bool *moved)
+static selvage_status_t look_into(sv_message_engine_t *engine, const sv_message_peer_t *peer, bool *moved)
 {
+    sv_message_box_end_t *end = peer->in;
     for (unsigned i = 0; i < SV_BOX_SLOTS; i++) {
         sv_mail_t *mail = &end->mail[i];
         /* Partner: the release in sv_mail_post() of the writer, or of its kernel. */
@@ -115,9 +116,8 @@ static selvage_status_t look_into(sv_message_engine_t *engine, sv_message_box_en
             SV_TRY(sv_message_arrive(engine, mail));
             continue;
         }
-        sv_log(SV_LOG_WARN, "message", "a letter in a box does not verify; it is dropped");
-        mail->near = NULL;
-        sv_mail_put(engine, mail);
+        /* It lies where its writer has put it, and is gone: who waits for it would do so for ever. */
+        return sv_error(SELVAGE_ERR_CHECKSUM, "a letter in memory shared with rank %d does not verify", peer->rank);
     }
     return SELVAGE_SUCCESS;
 }
@@ -127,7 +127,7 @@ selvage_status_t sv_message_boxes_poll(sv_message_engine_t *engine, bool *moved)
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &engine->boxed) {
         sv_message_peer_t *peer = SV_CONTAINER_OF(it, sv_message_peer_t, box_link);
-        SV_TRY(look_into(engine, peer->in, moved));
+        SV_TRY(look_into(engine, peer, moved));
     }
     return SELVAGE_SUCCESS;
 }

@@ -76,7 +76,7 @@ sv_mail_t *sv_message_box_room(sv_message_engine_t *engine, sv_message_box_end_t
 void sv_message_box_leave(sv_mail_t *mail);
 /* Reader: where the last message of device memory went, for the writer to choose by. */
 void sv_message_box_wish(sv_message_box_end_t *end, bool host);
-/* Takes what has arrived. */
+/* Takes what has arrived; ERR_CHECKSUM if that is damaged, which nobody sends again. */
 selvage_status_t sv_message_boxes_poll(sv_message_engine_t *engine, bool *moved);
 
 #endif

@@ -47,7 +47,8 @@ static void init_lists(sv_message_engine_t *engine)
     sv_list_t *list[] = {&engine->mail_free,  &engine->flying, &engine->own,    &engine->unexpected, &engine->taken,
                          &engine->request_free, &engine->posted, &engine->active, &engine->chunk_free[0],
                          &engine->chunk_free[1], &engine->layouts, &engine->bounce_free, &engine->boxed,
-                         &engine->opened, &engine->mappings, &engine->chunk_retired};
+                         &engine->opened, &engine->mappings, &engine->chunk_retired, &engine->unheard_free,
+                         &engine->unheard_peers, &engine->untold_peers};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         sv_list_init(list[i]);
 }
@@ -325,11 +326,11 @@ static void say_ways(const sv_message_engine_t *engine)
 {
     const uint64_t *came = engine->came;
     sv_log(SV_LOG_DEBUG, "message", "messages received: %llu by the wire, %llu within the node (%llu by slots), %llu "
-           "in pieces, %llu direct (%llu claimed); %llu of them by a kernel that waited",
+           "in pieces, %llu direct (%llu claimed); %llu of them by a kernel that waited; %llu letters sent again",
            (unsigned long long)came[SV_WAY_WIRE], (unsigned long long)came[SV_WAY_NEAR],
            (unsigned long long)engine->came_by_slot, (unsigned long long)came[SV_WAY_STAGED],
            (unsigned long long)came[SV_WAY_DIRECT], (unsigned long long)engine->came_claimed,
-           (unsigned long long)engine->came_early);
+           (unsigned long long)engine->came_early, (unsigned long long)engine->resent);
 }
 
 static void end(sv_message_engine_t *engine)

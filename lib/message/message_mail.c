@@ -2,7 +2,7 @@
 /*
  * Letters out and in. They go by the wire, all with one tag, into receives that their reader has posted ahead; the
  * oldest of those is always read first, which keeps the order of each source. To this rank itself they go by a list.
- * A letter that does not verify is dropped and said on the log: whoever waits for it comes to the deadline.
+ * A letter that does not verify is dropped and said on the log: its sender sends it again (message_unheard.c).
  */
 #include <string.h>
 
@@ -40,17 +40,45 @@ static void hurt(sv_message_engine_t *engine, sv_mail_t *mail)
     sv_mail_payload(mail)[mail->hurt - 1] ^= 1;
 }
 
-static selvage_status_t fly(sv_message_engine_t *engine, sv_mail_t *mail, int rank)
+/* What fails is still the caller's. */
+static selvage_status_t launch_mail(sv_message_engine_t *engine, sv_mail_t *mail, int rank)
 {
+    sv_mail_seal(engine, mail, rank);
     if (engine->comm->fault.armed)
         hurt(engine, mail);
-    selvage_status_t status = sv_wire_send(engine->wire, SV_WIRE_MESSAGE, mail->letter, sv_mail_bytes(mail->letter),
-                                           rank, LETTER_TAG, &mail->request);
-    if (status != SELVAGE_SUCCESS)
-        return status;
+    SV_TRY(sv_wire_send(engine->wire, SV_WIRE_MESSAGE, mail->letter, sv_mail_bytes(mail->letter), rank, LETTER_TAG,
+                        &mail->request));
     mail->flying = true;
     sv_list_append(&engine->flying, &mail->link);
     return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_mail_fly(sv_message_engine_t *engine, sv_mail_t *mail, int rank)
+{
+    selvage_status_t status = launch_mail(engine, mail, rank);
+    if (status == SELVAGE_SUCCESS)
+        return status;
+    if (!mail->unheard)
+        sv_mail_put(engine, mail);
+    sv_message_break(engine, status);
+    return status;
+}
+
+/* What must arrive is remembered until it has. */
+static selvage_status_t post_by_wire(sv_message_engine_t *engine, sv_mail_t *mail, int rank)
+{
+    sv_message_peer_t *peer;
+    selvage_status_t status = sv_message_peer(engine, rank, &peer);
+    if (status == SELVAGE_SUCCESS && mail->letter->kind != SV_LETTER_HEARD)
+        status = sv_unheard_note(engine, peer, mail);
+    if (status != SELVAGE_SUCCESS) {
+        sv_mail_put(engine, mail);
+        sv_message_break(engine, status);
+        return status;
+    }
+    peer->wrote |= mail->letter->kind != SV_LETTER_HEARD;
+    sv_unheard_tell_beside(peer, mail->letter);
+    return sv_mail_fly(engine, mail, rank);
 }
 
 void sv_mail_seal(sv_message_engine_t *engine, sv_mail_t *mail, int rank)
@@ -61,26 +89,15 @@ void sv_mail_seal(sv_message_engine_t *engine, sv_mail_t *mail, int rank)
 
 selvage_status_t sv_mail_post(sv_message_engine_t *engine, sv_mail_t *mail, int rank)
 {
-    sv_message_peer_t *peer;
+    if (!mail->box && rank != engine->wire->rank)
+        return post_by_wire(engine, mail, rank);
     sv_mail_seal(engine, mail, rank);
     if (mail->box) {
         __atomic_store_n(mail->word, mail->stamp, __ATOMIC_RELEASE); /* partner: the acquire in look_into() */
         return SELVAGE_SUCCESS;
     }
-    if (rank == engine->wire->rank) {
-        mail->kept = false;
-        sv_list_append(&engine->own, &mail->link);
-        return SELVAGE_SUCCESS;
-    }
-    selvage_status_t status = sv_message_peer(engine, rank, &peer);
-    if (status == SELVAGE_SUCCESS)
-        status = fly(engine, mail, rank);
-    if (status != SELVAGE_SUCCESS) {
-        sv_mail_put(engine, mail);
-        sv_message_break(engine, status);
-        return status;
-    }
-    peer->wrote |= mail->letter->kind != SV_LETTER_BYE_ACK;
+    mail->kept = false;
+    sv_list_append(&engine->own, &mail->link);
     return SELVAGE_SUCCESS;
 }
 
@@ -149,6 +166,21 @@ static bool is_whole(const sv_message_engine_t *engine, const sv_letter_t *lette
     return bytes >= sizeof *letter && sv_mail_is_sound(engine, letter) && bytes == sv_mail_bytes(letter);
 }
 
+/* What is new; a letter that says what came, or comes again, moves nothing, and puts no deadline off. */
+static selvage_status_t take_whole(sv_message_engine_t *engine, sv_mail_t *mail, bool *moved)
+{
+    const int source = mail->letter->source;
+    sv_message_peer_t *peer;
+    selvage_status_t status = sv_message_peer(engine, source, &peer);
+    if (status != SELVAGE_SUCCESS || !sv_unheard_hear(engine, peer, mail->letter)) {
+        sv_mail_put(engine, mail);
+        return status;
+    }
+    *moved = true;
+    SV_TRY(sv_message_box_offer(engine, source));
+    return sv_message_arrive(engine, mail);
+}
+
 /* The oldest receive, if it is filled, is posted anew as the youngest. */
 static selvage_status_t take_oldest(sv_message_engine_t *engine, bool *moved)
 {
@@ -156,16 +188,14 @@ static selvage_status_t take_oldest(sv_message_engine_t *engine, bool *moved)
     sv_mail_t *mail = engine->ring[slot];
     size_t bytes = 0;
     SV_TRY(sv_wire_test(engine->wire, &mail->request, &bytes));
-    *moved = true;
     engine->ring[slot] = NULL;
     SV_TRY(listen(engine, slot));
     engine->ring_head = (slot + 1) % SV_MAIL_RING;
     mail->from_wire = mail->letter->kind == SV_LETTER_EAGER;
-    if (is_whole(engine, mail->letter, bytes)) {
-        SV_TRY(sv_message_box_offer(engine, mail->letter->source));
-        return sv_message_arrive(engine, mail);
-    }
-    sv_log(SV_LOG_WARN, "message", "a letter of %zu bytes came that does not verify; it is dropped", bytes);
+    if (is_whole(engine, mail->letter, bytes))
+        return take_whole(engine, mail, moved);
+    sv_log(SV_LOG_WARN, "message", "a letter of %zu bytes came that does not verify; its sender sends it again",
+           bytes);
     sv_mail_put(engine, mail);
     return SELVAGE_SUCCESS;
 }
@@ -197,7 +227,7 @@ static void has_left(sv_message_engine_t *engine, sv_mail_t *mail)
     if (mail->hurt)
         sv_mail_payload(mail)[mail->hurt - 1] ^= 1;
     mail->hurt = 0;
-    if (mail->kept)
+    if (mail->kept || mail->unheard)
         sv_list_remove(&mail->link);
     else
         sv_mail_put(engine, mail);
@@ -231,7 +261,8 @@ selvage_status_t sv_mail_poll(sv_message_engine_t *engine, bool *moved)
     if (is_wires_turn(engine))
         SV_TRY(take_letters(engine, moved));
     SV_TRY(take_own(engine, moved));
-    return reap(engine, moved);
+    SV_TRY(reap(engine, moved));
+    return sv_unheard_poll(engine);
 }
 
 void sv_mail_withdraw(sv_message_engine_t *engine)

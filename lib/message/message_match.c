@@ -190,7 +190,9 @@ static void acknowledged(sv_message_engine_t *engine, sv_message_peer_t *peer, c
         sv_list_remove(&mail->kept_link);
         peer->nkept--;
         mail->kept = false;
-        if (!mail->flying)
+        if (mail->unheard) /* it was taken, so it has come */
+            sv_unheard_forget(engine, peer, mail->unheard);
+        else if (!mail->flying)
             sv_mail_put(engine, mail);
     }
 }
@@ -247,11 +249,10 @@ static selvage_status_t obey(sv_message_engine_t *engine, sv_message_peer_t *pee
         break;
     case SV_LETTER_AGAIN:
         return send_again(engine, peer, letter);
-    case SV_LETTER_BYE:
-        return sv_mail_tell(engine, peer->rank, &(sv_letter_t){.kind = SV_LETTER_BYE_ACK});
-    case SV_LETTER_BYE_ACK:
-        peer->parted = true;
+    case SV_LETTER_HEARD: /* in a box: by the wire nobody comes here with it */
+        (void)sv_unheard_hear(engine, peer, letter);
         break;
+    case SV_LETTER_BYE:   /* which is acknowledged as all are */
     case SV_LETTER_EAGER:
     case SV_LETTER_RTS:
     case SV_LETTER_LATE:
@@ -324,7 +325,7 @@ selvage_status_t sv_message_part(sv_message_engine_t *engine, bool *parted)
             if (peer->wrote && !peer->parting)
                 SV_TRY(say_bye(engine, peer));
             peer->parting = true;
-            *parted = *parted && (peer->parted || !peer->wrote);
+            *parted = *parted && sv_list_is_empty(&peer->unheard);
         }
     return SELVAGE_SUCCESS;
 }

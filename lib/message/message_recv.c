@@ -150,6 +150,7 @@ static selvage_status_t clear(selvage_request_t *recv)
     recv->engine->came[SV_WAY_STAGED]++;
     recv->state = SV_REQUEST_MOVING;
     recv->record_here = false;
+    recv->quiet_ns = 0;
     return tell(recv, SV_LETTER_CTS, SV_MESSAGE_STAGED);
 }
 
@@ -293,13 +294,36 @@ static selvage_status_t close_direct(selvage_request_t *recv, bool *moved)
     return unpack(recv);
 }
 
+/* The wire has lost pieces: all of them are asked for again. */
+static selvage_status_t miss_pieces(selvage_request_t *recv)
+{
+    const unsigned come = recv->fired, wanted = recv->npieces;
+    sv_message_pieces_withdraw(recv);
+    sv_message_pieces_end(recv);
+    const selvage_status_t status =
+        sv_error_quiet(SELVAGE_ERR_CHECKSUM, "of message %llu from rank %d (tag %d, %llu bytes) %u of %u pieces came",
+                       (unsigned long long)recv->number, recv->peer, recv->tag, (unsigned long long)recv->bytes, come,
+                       wanted);
+    return recv->stuck ? status : judge_long(recv, status);
+}
+
+static selvage_status_t take_landing_pieces(selvage_request_t *recv, bool *moved)
+{
+    bool any = false;
+    const selvage_status_t status = sv_message_pieces_recv(recv, &any);
+    *moved |= any;
+    return status == SELVAGE_IN_PROGRESS && sv_message_pieces_are_lost(recv, any) ? miss_pieces(recv) : status;
+}
+
 /* Everything has landed, and what says what it should be. */
 static selvage_status_t close(selvage_request_t *recv, bool *moved)
 {
     if (recv->route == SV_MESSAGE_DIRECT)
         return close_direct(recv, moved);
     if (recv->landed < recv->npieces || recv->nslots > 0) {
-        SV_TRY(sv_message_pieces_recv(recv, moved));
+        SV_TRY(take_landing_pieces(recv, moved));
+        if (recv->state != SV_REQUEST_MOVING) /* once more */
+            return SELVAGE_SUCCESS;
         sv_message_pieces_end(recv);
         *moved = true;
     }

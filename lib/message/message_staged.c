@@ -2,12 +2,17 @@
 /*
  * Long messages in pieces over the wire. A piece of device memory goes through a chunk of pinned memory, to and fro by
  * copy engines, with a word behind each copy; of host memory the wire itself reads or writes. Pieces are sent and taken
- * in order, with a tag that is the receiver's request, so that they need no heads.
+ * in order, with a tag that is the receiver's request and attempt, so that they need no heads. One that the wire loses
+ * moves those after it up, and the last one never comes; one that comes twice moves them down, and is longer than the
+ * last one may be, which is therefore never received where only that has room. The digest finds both.
  *
  *   next    pieces begun: copied down, or receives posted
  *   fired   pieces given to the wire, or come by it
  *   landed  pieces over: they have left, or they are in place
  */
+#include <string.h>
+
+#include "base/base_clock.h"
 #include "message/message_engine.h"
 
 static size_t offset_of(const selvage_request_t *request, uint32_t piece)
@@ -26,10 +31,18 @@ static sv_message_piece_t *piece_at(selvage_request_t *request, uint32_t piece)
     return &request->piece[piece % request->nslots];
 }
 
+/* What a use of the request or an attempt has left under way, the next ones are not to take for theirs. */
 static int tag_of(const selvage_request_t *request)
 {
+    enum { EIGHT_BITS = 3, WIDE_MAX = 1 << 26, MIDDLE_MAX = 1 << 22 };
     const uint64_t recv_id = request->is_send ? request->other_id : sv_message_id(request);
-    return (int)(uint32_t)recv_id + 1; /* 0 is that of letters */
+    const uint32_t tag_max = (uint32_t)request->engine->wire->tag_max, index = (uint32_t)recv_id;
+    const uint32_t attempt = request->attempt % 8, use = (uint32_t)(recv_id >> 33) % 8; /* two generations a use */
+    if (tag_max >= WIDE_MAX)
+        return (int)(1 + (index % (tag_max >> 2 * EIGHT_BITS) << 2 * EIGHT_BITS | use << EIGHT_BITS | attempt));
+    if (tag_max >= MIDDLE_MAX)
+        return (int)(1 + (index % (tag_max >> EIGHT_BITS) << EIGHT_BITS | attempt));
+    return (int)(1 + index % tag_max); /* 0 is that of letters */
 }
 
 bool sv_message_pieces_begin(selvage_request_t *request)
@@ -172,15 +185,42 @@ selvage_status_t sv_message_pieces_send(selvage_request_t *send, bool *moved)
 
 /* --- in ----------------------------------------------------------------------------------------------------------- */
 
+/* A last piece for host memory, which is shorter than others; alone, if it costs little to move it twice. */
+static bool is_tail(const selvage_request_t *recv, uint32_t number)
+{
+    enum { LITTLE_BYTES = 1 << 16 };
+    return !recv->place.on_device && number + 1 == recv->npieces &&
+           bytes_of(recv, number) < recv->engine->segment_bytes && (number > 0 || recv->bytes <= LITTLE_BYTES);
+}
+
+/* Where a piece is received: as much as any piece has fits there, unless memory for a tail is wanting. */
+static uint8_t *find_piece_room(selvage_request_t *recv, uint32_t number, size_t *room_out)
+{
+    sv_message_chunk_t *chunk = piece_at(recv, number)->chunk;
+    if (is_tail(recv, number) && (recv->chunk || (recv->chunk = sv_message_take_chunk(recv->engine, false))))
+        chunk = recv->chunk;
+    *room_out = chunk ? recv->engine->segment_bytes : bytes_of(recv, number);
+    return chunk ? chunk->pinned : recv->place.data + offset_of(recv, number);
+}
+
 static selvage_status_t expect(selvage_request_t *recv)
 {
     const uint32_t number = recv->next++;
     sv_message_piece_t *piece = piece_at(recv, number);
-    uint8_t *to = piece->chunk ? piece->chunk->pinned : recv->place.data + offset_of(recv, number);
-    SV_TRY(sv_wire_recv(recv->engine->wire, SV_WIRE_MESSAGE, to, bytes_of(recv, number), recv->peer, tag_of(recv),
-                        &piece->request));
+    size_t room;
+    uint8_t *to = find_piece_room(recv, number, &room);
+    SV_TRY(sv_wire_recv(recv->engine->wire, SV_WIRE_MESSAGE, to, room, recv->peer, tag_of(recv), &piece->request));
     piece->state = SV_PIECE_FLYING;
     return SELVAGE_SUCCESS;
+}
+
+/* Without checksums nobody else finds it. */
+static selvage_status_t check_length(const selvage_request_t *recv, uint32_t number, size_t bytes)
+{
+    if (bytes == bytes_of(recv, number) || sv_message_checks(recv->engine))
+        return SELVAGE_SUCCESS;
+    return sv_error(SELVAGE_ERR_MISMATCH, "piece %u of message %llu from rank %d came with %zu bytes; wanted %zu",
+                    number, (unsigned long long)recv->number, recv->peer, bytes, bytes_of(recv, number));
 }
 
 static selvage_status_t begin_copy_up(selvage_request_t *recv, uint32_t number)
@@ -194,6 +234,8 @@ static selvage_status_t begin_copy_up(selvage_request_t *recv, uint32_t number)
 
 static void sum_up(selvage_request_t *recv, uint32_t number)
 {
+    if (is_tail(recv, number) && recv->chunk)
+        memcpy(recv->place.data + offset_of(recv, number), recv->chunk->pinned, bytes_of(recv, number));
     if (sv_message_checks(recv->engine))
         recv->sum += sv_digest_sum(recv->key, offset_of(recv, number) / 8, recv->place.data + offset_of(recv, number),
                                    bytes_of(recv, number));
@@ -211,6 +253,7 @@ static selvage_status_t take_what_came(selvage_request_t *recv, bool *moved)
         SV_TRY(status);
         const uint32_t number = recv->fired++;
         *moved = true;
+        SV_TRY(check_length(recv, number, bytes));
         if (recv->place.on_device)
             SV_TRY(begin_copy_up(recv, number));
         else
@@ -229,6 +272,18 @@ static void free_what_landed(selvage_request_t *recv, bool *moved)
         recv->landed++;
         *moved = true;
     }
+}
+
+bool sv_message_pieces_are_lost(selvage_request_t *recv, bool moved)
+{
+    enum { QUIET_NS = 100000000, DOUBLED_MOST = 5 };
+    if (!recv->record_here || recv->landed < recv->fired)
+        return false;
+    const uint64_t now_ns = sv_clock_ns();
+    const unsigned doubled = recv->attempt < DOUBLED_MOST ? recv->attempt : DOUBLED_MOST;
+    if (moved || recv->quiet_ns == 0)
+        recv->quiet_ns = now_ns;
+    return now_ns - recv->quiet_ns > (uint64_t)QUIET_NS << doubled;
 }
 
 selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved)

@@ -68,14 +68,17 @@ static selvage_status_t late(const selvage_request_t *request)
 {
     const double timeout_s = request->engine->comm->timeout_s;
     const uint64_t bytes = request->state == SV_REQUEST_POSTED ? request->place.bytes : request->bytes;
-    char peer[32] = "any rank", tag[32] = "any tag";
+    const int silent = sv_unheard_silent(request->engine);
+    char peer[32] = "any rank", tag[32] = "any tag", more[64] = "";
     if (request->peer != SV_MESSAGE_ANY)
         snprintf(peer, sizeof peer, "rank %d", request->peer);
     if (request->tag != SV_MESSAGE_ANY)
         snprintf(tag, sizeof tag, "tag %d", request->tag);
-    return sv_error(SELVAGE_ERR_TIMEOUT, "no message has moved for %g s; a %s %s (%s, %llu bytes): %s", timeout_s,
-                    request->is_send ? "send to" : "receive from", peer, tag, (unsigned long long)bytes,
-                    what_it_waits_for(request));
+    if (silent >= 0)
+        snprintf(more, sizeof more, "; rank %d acknowledges no letters", silent);
+    return sv_error(SELVAGE_ERR_TIMEOUT, "no message has moved for %g s; a %s %s (%s, %llu bytes): %s%s",
+                    timeout_s, request->is_send ? "send to" : "receive from", peer, tag, (unsigned long long)bytes,
+                    what_it_waits_for(request), more);
 }
 
 static selvage_message_status_t empty_status(void)
