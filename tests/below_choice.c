@@ -150,7 +150,7 @@ static int add_part(below_part_t *part, int n, size_t from, size_t to, const cha
 static int classify_mail(const below_message_t *m, below_part_t *part)
 {
     static const char *const names[] = {"other", "eager", "rts", "late", "cts", "done",  "verdict",
-                                        "ack",   "again", "box", "deny", "bye", "heard"};
+                                        "ack",   "again", "box", "deny", "bye", "seqack"};
     sv_letter_t letter;
     if (m->tag != 0 || m->bytes < sizeof letter)
         return add_part(part, 0, 0, m->bytes, "mail.%s", "staged");

@@ -438,7 +438,7 @@ static void parting(local_rank_t *self)
         CHECK_STATUS(sv_message_peer(engine, 1, &peer), SELVAGE_SUCCESS);
         do
             CHECK_STATUS(sv_message_part(engine, &parted), SELVAGE_SUCCESS);
-        while ((sv_message_poll(engine), !sv_list_is_empty(&peer->unheard)));
+        while ((sv_message_poll(engine), !sv_list_is_empty(&peer->unacked)));
         CHECK_STATUS(sv_message_part(engine, &parted), SELVAGE_SUCCESS);
         CHECK(!parted);
         pthread_mutex_unlock(&engine->lock);

@@ -7,7 +7,7 @@
  *   letters    256 bytes that say what is to be done, with the bytes of a small message behind them; they come
  *              through a ring of receives of the wire, from any source, or through this rank's own hands
  *   peers      ranks that this one has met: how many messages went there and came from there, so that none overtakes,
- *              and which letters that went there by the wire it has not said to have (message_unheard.c)
+ *              and which letters that went there by the wire it has not acknowledged (message_unacked.c)
  *   boxes      memory that two ranks of a node share, for letters of one to the other (message_box.h)
  *   pieces     segments of long messages on their way through pinned memory
  *
@@ -62,7 +62,7 @@ typedef enum sv_letter_kind {
     SV_LETTER_BOX,           /* memory of the sender's for letters to it */
     SV_LETTER_DENY,          /* the memory that a CTS named cannot be reached */
     SV_LETTER_BYE,           /* nothing comes after this */
-    SV_LETTER_HEARD          /* letters by the wire have come, up to a place; the only one that has none itself */
+    SV_LETTER_SEQUENCE_ACK   /* letters by the wire have come, up to a sequence number; it has none itself */
 } sv_letter_kind_t;
 
 /* How a long message comes; in a CTS. */
@@ -86,30 +86,24 @@ typedef struct sv_letter {
     uint16_t kind, attempt;
     int32_t source;
     uint32_t tag;
-    uint32_t place;          /* among the letters from there to here by the wire, from 1; it wraps */
+    uint32_t sequence;       /* among the letters from there to here by the wire, from 1; it wraps */
     uint64_t number;         /* of the message in its pair of ranks, from 1 */
     uint64_t bytes;
     uint64_t send_id, recv_id;
     uint64_t value[17];      /* EAGER, LATE: count of its slot, or 0; EAGER: behind which message (before); ACK:
                                 numbers; RTS: on a device; CTS: route and where to; VERDICT: status; BOX: handle; the
-                                last, by the wire and but for a direct CTS: up to which place all have come */
+                                last, by the wire and but for a direct CTS: up to which sequence number all came */
     sv_record_t record;
 } sv_letter_t;
 
 _Static_assert(sizeof(sv_letter_t) == 256, "a letter has no holes, and what is behind it is aligned");
 
-/* A letter that went by the wire, and that its reader has not said to have. */
-typedef struct sv_unheard {
-    sv_list_t link;          /* of its peer's, in the order of places */
+/* A letter that went by the wire, and that its reader has not acknowledged. */
+typedef struct sv_unacked {
+    sv_list_t link;          /* of its peer's, in the order of sequence numbers */
     struct sv_mail *mail;    /* its bytes are behind that; NULL: it has none */
     sv_letter_t letter;
-} sv_unheard_t;
-
-enum { SV_UNHEARD_CHUNK = 32 };
-typedef struct sv_unheard_chunk {
-    struct sv_unheard_chunk *next;
-    sv_unheard_t entry[SV_UNHEARD_CHUNK];
-} sv_unheard_chunk_t;
+} sv_unacked_t;
 
 /* A letter in pinned memory, with room for a small message behind it: of a pool, or a place in a box. */
 typedef struct sv_mail {
@@ -120,7 +114,7 @@ typedef struct sv_mail {
     sv_wire_request_t request;
     bool flying;             /* a send of it is under way */
     bool kept;               /* it may be asked for again; on its peer's list */
-    sv_unheard_t *unheard;   /* it may have to be sent again */
+    sv_unacked_t *unacked;   /* it may have to be sent again */
     uint64_t hurt;           /* a fault: byte hurt - 1 of it was changed on the way out */
     bool from_wire;          /* it came by the wire: its sender keeps it until its taking is acknowledged */
     struct sv_message_box_end *box; /* it lies there, in this place; NULL: of the pool */
@@ -157,12 +151,14 @@ typedef struct sv_message_peer {
     uint64_t came[SV_MESSAGE_TAGS]; /* ... and from it, of those that came in order */
     uint64_t usual_room, usual_bytes; /* of its last message that a kernel did or could wait for */
     bool wrote, parting;     /* letters went there by the wire; it was told that no more will come */
-    uint32_t placed, heard;  /* letters by the wire: the last that went there; up to which all came from there */
-    uint64_t ahead[SV_MAIL_AHEAD / 64]; /* bits: those behind heard that came before their turn */
-    sv_list_t unheard, unheard_link;    /* letters that went there; of peers with such ... */
-    uint64_t resend_ns, untold_ns; /* when those are sent again; since when there are untold ones */
-    sv_list_t untold_link;   /* of peers that are to be told what came ... */
-    uint32_t untold, resends; /* ... since so many letters; sendings again in a row */
+    uint32_t sent_sequence, came_sequence; /* by the wire: the last letter there; up to which all came from there */
+    uint64_t ahead[SV_MAIL_AHEAD / 64]; /* bits: letters after came_sequence that have come */
+    sv_list_t unacked, unacked_link; /* letters that went there; of peers with such */
+    uint64_t resend_ns;      /* when the oldest of them are sent again */
+    sv_list_t ack_due_link;  /* of peers that are owed an acknowledgement ... */
+    uint64_t ack_due_ns;     /* ... since then ... */
+    uint32_t ack_due;        /* ... for so many letters */
+    uint32_t resends;        /* how often letters were sent again since the last acknowledgement */
 } sv_message_peer_t;
 
 /* What the host and kernels tell each other about a request; pinned. */
@@ -240,7 +236,7 @@ struct selvage_request {
     bool record_here, hurt;  /* receive: DONE came; a fault: one byte is to be changed */
     bool verified;           /* receive: its checksum was compared, and is good */
     bool stuck;              /* receive: given up, and the wire may still write to its buffer */
-    uint64_t quiet_ns;       /* receive: when all had left there, and the last piece that came since */
+    uint64_t quiet_ns, quiet_polled_ns; /* receive: how long it was polled, all having left there, and no piece came */
     bool told_late;          /* send */
     uint64_t began_ns;       /* send */
     bool from_device;        /* receive: its bytes lie on a device there */
@@ -322,8 +318,8 @@ struct sv_message_engine {
     sv_message_counts_t counts;
 
     sv_list_t mail_free, flying, own; /* own: to this rank itself */
-    sv_list_t unheard_free, unheard_peers, untold_peers;
-    sv_unheard_chunk_t *unheard_chunks;
+    sv_list_t unacked_free, unacked_peers, ack_due_peers;
+    struct sv_unacked_chunk *unacked_chunks;
     uint64_t resent;         /* letters, for whatever reason */
     sv_mail_chunk_t *mail_chunks;
     sv_mail_t *ring[SV_MAIL_RING];
@@ -433,7 +429,7 @@ bool sv_mail_is_sound(const sv_message_engine_t *engine, const sv_letter_t *lett
 selvage_status_t sv_mail_post(sv_message_engine_t *engine, sv_mail_t *mail, int rank);
 /* For a letter without bytes, in mail of its own. */
 selvage_status_t sv_mail_tell(sv_message_engine_t *engine, int rank, const sv_letter_t *letter);
-/* By the wire, without a new place. */
+/* By the wire, with the sequence number that it has. */
 selvage_status_t sv_mail_fly(sv_message_engine_t *engine, sv_mail_t *mail, int rank);
 /* A small message was taken: its mail is free, and its sender hears of it. */
 selvage_status_t sv_mail_taken(sv_message_engine_t *engine, sv_mail_t *mail);
@@ -441,21 +437,21 @@ selvage_status_t sv_mail_poll(sv_message_engine_t *engine, bool *moved);
 /* Withdraws what is posted and flying. */
 void sv_mail_withdraw(sv_message_engine_t *engine);
 
-/* --- message_unheard.c -------------------------------------------------------------------------------------------- */
+/* --- message_unacked.c -------------------------------------------------------------------------------------------- */
 
-/* A letter that is about to go by the wire gets its place, and is remembered until that rank has it. */
-selvage_status_t sv_unheard_note(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_mail_t *mail);
-/* What letters by the wire say beside: what has come from there. */
-void sv_unheard_tell_beside(sv_message_peer_t *peer, sv_letter_t *letter);
-/* That rank is known to have it. */
-void sv_unheard_forget(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_unheard_t *unheard);
-/* A sound letter came: takes what it says beside; false if it has come before, or too early. */
-bool sv_unheard_hear(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_letter_t *letter);
-/* Tells who is to be told, and sends again what nobody has said to have. */
-selvage_status_t sv_unheard_poll(sv_message_engine_t *engine);
+/* A letter that is about to go by the wire gets its sequence number, and is kept until that rank acknowledges it. */
+selvage_status_t sv_unacked_add(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_mail_t *mail);
+/* Acknowledges in this letter what has come from there, if it has room for that. */
+void sv_unacked_piggyback(sv_message_peer_t *peer, sv_letter_t *letter);
+/* That rank has it. */
+void sv_unacked_release(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_unacked_t *unacked);
+/* A sound letter came: takes the acknowledgement in it; false if it has come before, or too far ahead. */
+bool sv_unacked_receive(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_letter_t *letter);
+/* Sends the acknowledgements that are due, and again the letters that were not acknowledged in time. */
+selvage_status_t sv_unacked_poll(sv_message_engine_t *engine);
 /* A rank that has not answered for a while; -1 if there is none. */
-int sv_unheard_silent(const sv_message_engine_t *engine);
-void sv_unheard_free(sv_message_engine_t *engine);
+int sv_unacked_silent_rank(const sv_message_engine_t *engine);
+void sv_unacked_free(sv_message_engine_t *engine);
 
 /* --- message_early.c ---------------------------------------------------------------------------------------------- */
 
@@ -533,11 +529,13 @@ selvage_status_t sv_message_recv_advance(selvage_request_t *recv, bool *moved);
 void sv_message_recv_done(selvage_request_t *recv, const sv_letter_t *done);
 
 /* Pieces through pinned memory: begins, false for want of it; IN_PROGRESS until all have left or landed; lost: all have
-   left there, and for a while none has come. */
+   left there, and for a while none has come. Taking back what is posted: false if the wire is in the middle of a piece,
+   which goes on. */
 bool sv_message_pieces_begin(selvage_request_t *request);
 selvage_status_t sv_message_pieces_send(selvage_request_t *send, bool *moved);
 selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved);
 bool sv_message_pieces_are_lost(selvage_request_t *recv, bool moved);
+bool sv_message_pieces_take_back(selvage_request_t *recv);
 /* Straight into the receiver's memory. Receiver: finds a landing and says in the box where that is; false if it cannot
    be; or gives it back, which nobody has seen; or writes it into a CTS. */
 bool sv_message_direct_land(selvage_request_t *recv, struct sv_message_peer *peer);

@@ -2,7 +2,7 @@
 /*
  * Letters out and in. They go by the wire, all with one tag, into receives that their reader has posted ahead; the
  * oldest of those is always read first, which keeps the order of each source. To this rank itself they go by a list.
- * A letter that does not verify is dropped and said on the log: its sender sends it again (message_unheard.c).
+ * A letter that does not verify is dropped and said on the log: its sender sends it again (message_unacked.c).
  */
 #include <string.h>
 
@@ -58,7 +58,7 @@ selvage_status_t sv_mail_fly(sv_message_engine_t *engine, sv_mail_t *mail, int r
     selvage_status_t status = launch_mail(engine, mail, rank);
     if (status == SELVAGE_SUCCESS)
         return status;
-    if (!mail->unheard)
+    if (!mail->unacked)
         sv_mail_put(engine, mail);
     sv_message_break(engine, status);
     return status;
@@ -69,15 +69,15 @@ static selvage_status_t post_by_wire(sv_message_engine_t *engine, sv_mail_t *mai
 {
     sv_message_peer_t *peer;
     selvage_status_t status = sv_message_peer(engine, rank, &peer);
-    if (status == SELVAGE_SUCCESS && mail->letter->kind != SV_LETTER_HEARD)
-        status = sv_unheard_note(engine, peer, mail);
+    if (status == SELVAGE_SUCCESS && mail->letter->kind != SV_LETTER_SEQUENCE_ACK)
+        status = sv_unacked_add(engine, peer, mail);
     if (status != SELVAGE_SUCCESS) {
         sv_mail_put(engine, mail);
         sv_message_break(engine, status);
         return status;
     }
-    peer->wrote |= mail->letter->kind != SV_LETTER_HEARD;
-    sv_unheard_tell_beside(peer, mail->letter);
+    peer->wrote |= mail->letter->kind != SV_LETTER_SEQUENCE_ACK;
+    sv_unacked_piggyback(peer, mail->letter);
     return sv_mail_fly(engine, mail, rank);
 }
 
@@ -172,7 +172,7 @@ static selvage_status_t take_whole(sv_message_engine_t *engine, sv_mail_t *mail,
     const int source = mail->letter->source;
     sv_message_peer_t *peer;
     selvage_status_t status = sv_message_peer(engine, source, &peer);
-    if (status != SELVAGE_SUCCESS || !sv_unheard_hear(engine, peer, mail->letter)) {
+    if (status != SELVAGE_SUCCESS || !sv_unacked_receive(engine, peer, mail->letter)) {
         sv_mail_put(engine, mail);
         return status;
     }
@@ -227,7 +227,7 @@ static void has_left(sv_message_engine_t *engine, sv_mail_t *mail)
     if (mail->hurt)
         sv_mail_payload(mail)[mail->hurt - 1] ^= 1;
     mail->hurt = 0;
-    if (mail->kept || mail->unheard)
+    if (mail->kept || mail->unacked)
         sv_list_remove(&mail->link);
     else
         sv_mail_put(engine, mail);
@@ -262,7 +262,7 @@ selvage_status_t sv_mail_poll(sv_message_engine_t *engine, bool *moved)
         SV_TRY(take_letters(engine, moved));
     SV_TRY(take_own(engine, moved));
     SV_TRY(reap(engine, moved));
-    return sv_unheard_poll(engine);
+    return sv_unacked_poll(engine);
 }
 
 void sv_mail_withdraw(sv_message_engine_t *engine)

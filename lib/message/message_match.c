@@ -190,8 +190,8 @@ static void acknowledged(sv_message_engine_t *engine, sv_message_peer_t *peer, c
         sv_list_remove(&mail->kept_link);
         peer->nkept--;
         mail->kept = false;
-        if (mail->unheard) /* it was taken, so it has come */
-            sv_unheard_forget(engine, peer, mail->unheard);
+        if (mail->unacked) /* it was taken, so it has come */
+            sv_unacked_release(engine, peer, mail->unacked);
         else if (!mail->flying)
             sv_mail_put(engine, mail);
     }
@@ -249,8 +249,8 @@ static selvage_status_t obey(sv_message_engine_t *engine, sv_message_peer_t *pee
         break;
     case SV_LETTER_AGAIN:
         return send_again(engine, peer, letter);
-    case SV_LETTER_HEARD: /* in a box: by the wire nobody comes here with it */
-        (void)sv_unheard_hear(engine, peer, letter);
+    case SV_LETTER_SEQUENCE_ACK: /* in a box: by the wire nobody comes here with it */
+        (void)sv_unacked_receive(engine, peer, letter);
         break;
     case SV_LETTER_BYE:   /* which is acknowledged as all are */
     case SV_LETTER_EAGER:
@@ -325,7 +325,7 @@ selvage_status_t sv_message_part(sv_message_engine_t *engine, bool *parted)
             if (peer->wrote && !peer->parting)
                 SV_TRY(say_bye(engine, peer));
             peer->parting = true;
-            *parted = *parted && sv_list_is_empty(&peer->unheard);
+            *parted = *parted && sv_list_is_empty(&peer->unacked);
         }
     return SELVAGE_SUCCESS;
 }

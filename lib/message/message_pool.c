@@ -60,7 +60,7 @@ selvage_status_t sv_mail_take(sv_message_engine_t *engine, sv_mail_t **mail_out)
     sv_mail_t *mail = SV_CONTAINER_OF(engine->mail_free.next, sv_mail_t, link);
     sv_list_remove(&mail->link);
     mail->flying = mail->kept = mail->from_wire = false;
-    mail->unheard = NULL;
+    mail->unacked = NULL;
     mail->near = NULL;
     mail->hurt = 0;
     *mail_out = mail;
@@ -232,9 +232,9 @@ selvage_status_t sv_message_peer(sv_message_engine_t *engine, int rank, sv_messa
         sv_list_init(&peer->early);
         sv_list_init(&peer->kept);
         sv_list_init(&peer->box_link);
-        sv_list_init(&peer->unheard);
-        sv_list_init(&peer->unheard_link);
-        sv_list_init(&peer->untold_link);
+        sv_list_init(&peer->unacked);
+        sv_list_init(&peer->unacked_link);
+        sv_list_init(&peer->ack_due_link);
         peer->next = *list;
         *list = peer;
     }
@@ -268,7 +268,7 @@ void sv_message_free_pools(sv_message_engine_t *engine)
         free_request_chunk(engine, chunk);
     }
     sv_free(engine->table);
-    sv_unheard_free(engine);
+    sv_unacked_free(engine);
     for (int i = 0; i < 2; i++)
         free_chunks(engine, &engine->chunk_free[i]);
     free_chunks(engine, &engine->chunk_retired);

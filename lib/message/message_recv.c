@@ -294,17 +294,16 @@ static selvage_status_t close_direct(selvage_request_t *recv, bool *moved)
     return unpack(recv);
 }
 
-/* The wire has lost pieces: all of them are asked for again. */
-static selvage_status_t miss_pieces(selvage_request_t *recv)
+/* The wire has lost pieces, unless it is in the middle of one: all of them are asked for again. */
+static selvage_status_t recover_pieces(selvage_request_t *recv)
 {
-    const unsigned come = recv->fired, wanted = recv->npieces;
-    sv_message_pieces_withdraw(recv);
+    if (!sv_message_pieces_take_back(recv))
+        return SELVAGE_IN_PROGRESS;
+    (void)sv_error_quiet(SELVAGE_ERR_CHECKSUM, "of message %llu from rank %d (tag %d, %llu bytes) %u of %u pieces came",
+                         (unsigned long long)recv->number, recv->peer, recv->tag, (unsigned long long)recv->bytes,
+                         recv->fired, recv->npieces);
     sv_message_pieces_end(recv);
-    const selvage_status_t status =
-        sv_error_quiet(SELVAGE_ERR_CHECKSUM, "of message %llu from rank %d (tag %d, %llu bytes) %u of %u pieces came",
-                       (unsigned long long)recv->number, recv->peer, recv->tag, (unsigned long long)recv->bytes, come,
-                       wanted);
-    return recv->stuck ? status : judge_long(recv, status);
+    return judge_long(recv, SELVAGE_ERR_CHECKSUM);
 }
 
 static selvage_status_t take_landing_pieces(selvage_request_t *recv, bool *moved)
@@ -312,7 +311,7 @@ static selvage_status_t take_landing_pieces(selvage_request_t *recv, bool *moved
     bool any = false;
     const selvage_status_t status = sv_message_pieces_recv(recv, &any);
     *moved |= any;
-    return status == SELVAGE_IN_PROGRESS && sv_message_pieces_are_lost(recv, any) ? miss_pieces(recv) : status;
+    return status == SELVAGE_IN_PROGRESS && sv_message_pieces_are_lost(recv, any) ? recover_pieces(recv) : status;
 }
 
 /* Everything has landed, and what says what it should be. */

@@ -274,16 +274,30 @@ static void free_what_landed(selvage_request_t *recv, bool *moved)
     }
 }
 
+/* Only time in which this rank looks counts, so that one that computes for a while, or was stopped, loses nothing. */
 bool sv_message_pieces_are_lost(selvage_request_t *recv, bool moved)
 {
-    enum { QUIET_NS = 100000000, DOUBLED_MOST = 5 };
+    enum { QUIET_NS = 200000000, A_LOOK_NS = 1000000, DOUBLED_MOST = 5 };
     if (!recv->record_here || recv->landed < recv->fired)
         return false;
-    const uint64_t now_ns = sv_clock_ns();
+    const uint64_t now_ns = sv_clock_ns(), since_ns = now_ns - recv->quiet_polled_ns;
     const unsigned doubled = recv->attempt < DOUBLED_MOST ? recv->attempt : DOUBLED_MOST;
-    if (moved || recv->quiet_ns == 0)
-        recv->quiet_ns = now_ns;
-    return now_ns - recv->quiet_ns > (uint64_t)QUIET_NS << doubled;
+    recv->quiet_polled_ns = now_ns;
+    recv->quiet_ns = moved ? 0 : recv->quiet_ns + (since_ns < A_LOOK_NS ? since_ns : A_LOOK_NS);
+    return recv->quiet_ns > (uint64_t)QUIET_NS << doubled;
+}
+
+/* The youngest first: what the wire has matched are the oldest. */
+bool sv_message_pieces_take_back(selvage_request_t *recv)
+{
+    recv->quiet_ns = 0;
+    for (; recv->next > recv->fired; recv->next--) {
+        sv_message_piece_t *piece = piece_at(recv, recv->next - 1);
+        if (sv_wire_cancel(recv->engine->wire, &piece->request) != SELVAGE_SUCCESS)
+            return false;
+        piece->state = SV_PIECE_FREE;
+    }
+    return true;
 }
 
 selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved)

@@ -68,7 +68,7 @@ static selvage_status_t late(const selvage_request_t *request)
 {
     const double timeout_s = request->engine->comm->timeout_s;
     const uint64_t bytes = request->state == SV_REQUEST_POSTED ? request->place.bytes : request->bytes;
-    const int silent = sv_unheard_silent(request->engine);
+    const int silent = sv_unacked_silent_rank(request->engine);
     char peer[32] = "any rank", tag[32] = "any tag", more[64] = "";
     if (request->peer != SV_MESSAGE_ANY)
         snprintf(peer, sizeof peer, "rank %d", request->peer);

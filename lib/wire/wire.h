@@ -57,7 +57,7 @@ typedef struct sv_wire_ops {
     /* SUCCESS: complete, request cleared, *bytes_out (may be NULL) is the received size. IN_PROGRESS: not yet. */
     selvage_status_t (*test)(sv_wire_t *wire, sv_wire_request_t *request, size_t *bytes_out);
     /* Tries to withdraw a receive. SUCCESS: withdrawn or complete, the buffer is quiet. IN_PROGRESS: the wire may
-       still write the buffer, which must never be reused. The request is cleared in both cases. */
+       still write the buffer, which must never be reused before a test says so; the request stays open for that. */
     selvage_status_t (*cancel)(sv_wire_t *wire, sv_wire_request_t *request);
     /* Sends a control message; fills message->check. IN_PROGRESS: no room at the moment, try again later. */
     selvage_status_t (*control_send)(sv_wire_t *wire, int peer, sv_wire_control_t *message);

@@ -171,9 +171,10 @@ selvage_status_t sv_wire_mpi_cancel(sv_wire_t *base, sv_wire_request_t *request)
     sv_wire_mpi_t *wire = (sv_wire_mpi_t *)base;
     request_words_t words;
     MPI_Request handle = unpack_request(request, &words);
-    memset(request, 0, sizeof *request);
-    if (!(words.flags & OPEN) || sv_wire_mpi_withdraw(&handle, words.flags & IS_RECV))
+    if (!(words.flags & OPEN) || sv_wire_mpi_withdraw(&handle, words.flags & IS_RECV)) {
+        memset(request, 0, sizeof *request);
         return SELVAGE_SUCCESS;
+    }
     wire->unquiet[words.flags >> CHANNEL_SHIFT] = true;
     return SELVAGE_IN_PROGRESS;
 }
