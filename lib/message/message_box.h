@@ -60,6 +60,7 @@ typedef struct sv_message_box_end {
     bool writer, used;       /* reader: something came */
     uint32_t landings;       /* reader: those in use */
     uint64_t given[SV_BOX_LANDINGS]; /* reader: stamp that each was given last */
+    uint32_t revoked;        /* reader: those whose writer never began, and will not */
     sv_message_near_t near;
 } sv_message_box_end_t;
 

@@ -12,6 +12,7 @@
  */
 #include <string.h>
 
+#include "base/base_clock.h"
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "memory/memory_buffer.h"
@@ -94,8 +95,9 @@ static unsigned find_landing(const sv_message_box_end_t *end)
     unsigned landing = 0;
     /* Partner: the release in sv_message_direct_end() of the sender. */
     while (landing < SV_BOX_LANDINGS && ((end->landings >> landing & 1) ||
-                                         __atomic_load_n(&end->box->left[landing], __ATOMIC_ACQUIRE) !=
-                                             end->given[landing]))
+                                         (!(end->revoked >> landing & 1) &&
+                                          __atomic_load_n(&end->box->left[landing], __ATOMIC_ACQUIRE) !=
+                                              end->given[landing])))
         landing++;
     return landing;
 }
@@ -116,15 +118,35 @@ bool sv_message_direct_land(selvage_request_t *recv, sv_message_peer_t *peer)
     /* The sender reads it after the CTS, or after its exchange of the offer. */
     __atomic_store_n(&peer->in->box->begun[landing], recv->landing_stamp << 1, __ATOMIC_RELEASE);
     peer->in->landings |= UINT32_C(1) << landing;
+    peer->in->revoked &= ~(UINT32_C(1) << landing);
     return true;
 }
 
 bool sv_message_direct_revoke(const selvage_request_t *recv)
 {
+    sv_message_box_end_t *end = box_of(recv);
     uint64_t word = recv->landing_stamp << 1;
     /* Partner: the exchange in sv_message_direct_start(). */
-    return __atomic_compare_exchange_n(&box_of(recv)->box->begun[recv->landing], &word, 0, false, __ATOMIC_ACQ_REL,
-                                       __ATOMIC_ACQUIRE);
+    if (!__atomic_compare_exchange_n(&end->box->begun[recv->landing], &word, 0, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE))
+        return false;
+    end->revoked |= UINT32_C(1) << recv->landing;
+    return true;
+}
+
+bool sv_message_direct_close(const selvage_request_t *recv)
+{
+    enum { PATIENCE_US = 1000000, LOOK_US = 100 };
+    sv_relax_t relax = {.max_sleep_us = LOOK_US};
+    const uint64_t began_ns = sv_clock_ns();
+    if (recv->landing_stamp == 0 || (box_of(recv)->revoked >> recv->landing & 1) || sv_message_direct_revoke(recv))
+        return true;
+    while (!sv_message_direct_has_landed(recv)) {
+        if (sv_clock_ns() - began_ns > UINT64_C(1000) * PATIENCE_US)
+            return false;
+        sv_relax(&relax);
+    }
+    return true;
 }
 
 void sv_message_direct_drop(selvage_request_t *recv)
@@ -361,7 +383,10 @@ void sv_message_direct_end(selvage_request_t *request)
     const bool over = !request->retired; /* else it may be stored there for good */
     if (request->is_send && request->mapping && over)
         request->mapping->users--;
-    if (request->is_send && request->landing_stamp && over) /* partner: the acquire in find_landing() */
+    /* An older message's, which was revoked, may end after a younger one has left the same landing. */
+    if (request->is_send && request->landing_stamp && over &&
+        __atomic_load_n(&end->box->left[request->landing], __ATOMIC_RELAXED) < request->landing_stamp)
+        /* Partner: the acquire in find_landing(). */
         __atomic_store_n(&end->box->left[request->landing], request->landing_stamp, __ATOMIC_RELEASE);
     if (!request->is_send && request->landing_stamp)
         end->landings &= ~(UINT32_C(1) << request->landing);

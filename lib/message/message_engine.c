@@ -109,6 +109,10 @@ void sv_message_break(sv_message_engine_t *engine, selvage_status_t status)
         return;
     engine->broken = status;
     memcpy(engine->broken_text, sv_thread_detail(), sizeof engine->broken_text);
+    /* Nothing that this rank has begun is to write to anybody's memory after the requests have ended. */
+    sv_message_early_end(engine);
+    (void)sv_message_drain(engine);
+    memcpy(sv_thread_detail(), engine->broken_text, sizeof engine->broken_text);
     end_all(&engine->posted, status);
     end_all(&engine->active, status);
 }
@@ -167,12 +171,26 @@ static bool must_linger(selvage_request_t *request)
     return true;
 }
 
-/* An error has come before its message: nobody is to claim it any more. */
+/* An error has come before its message: nobody is to claim it any more, and who has is not to begin, or has ended. */
 static void drop_offer(selvage_request_t *request)
 {
-    if (request->offered && sv_message_offer_withdraw(request) == SV_OFFER_CLAIMED)
+    if (request->offered && sv_message_offer_withdraw(request) == SV_OFFER_CLAIMED) {
+        request->stuck |= !sv_message_direct_close(request);
         request->landing_stamp = 0; /* whose place in the box is never another's */
+    }
     request->offered = false;
+}
+
+/* Nobody is to write to the buffer of a receive that has ended; where that cannot be had, its error says so. */
+static void close_receive_buffer(selvage_request_t *recv)
+{
+    if (recv->route == SV_MESSAGE_DIRECT)
+        recv->stuck |= !sv_message_direct_close(recv);
+    sv_message_pieces_withdraw(recv);
+    const size_t length = strlen(recv->detail);
+    if (recv->stuck)
+        snprintf(recv->detail + length, sizeof recv->detail - length,
+                 "; rank %d is still writing to its buffer, which must not be used", recv->peer);
 }
 
 /* What was taken back has not come, and nobody is not written to. */
@@ -207,6 +225,11 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
         request->engine->broken == SELVAGE_SUCCESS)
         sv_message_quiet(request, false);
     request->state = SV_REQUEST_COMPLETE;
+    if (!request->is_send && status != SELVAGE_SUCCESS)
+        close_receive_buffer(request);
+    /* Pieces that come later have a tag of this request, which is therefore no other message's. */
+    request->spent_tag |= !request->is_send && request->route == SV_MESSAGE_STAGED &&
+                          (status != SELVAGE_SUCCESS || request->attempt > 0);
     sv_message_pieces_end(request);
     sv_message_direct_end(request);
     if (request->mail)

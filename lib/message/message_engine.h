@@ -152,8 +152,11 @@ typedef struct sv_message_peer {
     uint64_t usual_room, usual_bytes; /* of its last message that a kernel did or could wait for */
     bool wrote, parting;     /* letters went there by the wire; it was told that no more will come */
     uint32_t sent_sequence, came_sequence; /* by the wire: the last letter there; up to which all came from there */
-    uint64_t ahead[SV_MAIL_AHEAD / 64]; /* bits: letters after came_sequence that have come */
+    uint64_t ahead[SV_MAIL_AHEAD / 64]; /* bits: letters after came_sequence that have come, ... */
+    uint32_t nahead;         /* ... and how many those are */
+    uint32_t acked_sequence, hole_sequence; /* up to which all came there; one that came, though not all before it */
     sv_list_t unacked, unacked_link; /* letters that went there; of peers with such */
+    sv_unacked_t *held;      /* the first of them that is not to go yet */
     uint64_t resend_ns;      /* when the oldest of them are sent again */
     sv_list_t ack_due_link;  /* of peers that are owed an acknowledgement ... */
     uint64_t ack_due_ns;     /* ... since then ... */
@@ -220,7 +223,7 @@ struct selvage_request {
     uint64_t bytes;          /* of the message */
     uint64_t number, key, other_id;
     uint64_t before;         /* send: number of the last message before it with such a tag */
-    uint32_t attempt;
+    uint32_t attempt, losses; /* of long ones: how often all was asked for again; of these, for pieces that were lost */
     sv_record_t identity;
     sv_mail_t *mail;
     sv_event_t *event;       /* made at first need, and kept */
@@ -250,6 +253,7 @@ struct selvage_request {
     uint64_t landing_stamp;  /* ... by this number */
     struct sv_message_mapping *mapping; /* send: what it is copied to */
     uint64_t offset;         /* in there */
+    bool spent_tag;          /* receive: pieces may come late, with its tag: it is never given out again */
     bool retired;            /* ended by an error while the device may be at work: its memory is nobody else's ... */
     bool retired_for_good;   /* ... and nobody can know until when */
     selvage_status_t error;
@@ -439,14 +443,17 @@ void sv_mail_withdraw(sv_message_engine_t *engine);
 
 /* --- message_unacked.c -------------------------------------------------------------------------------------------- */
 
-/* A letter that is about to go by the wire gets its sequence number, and is kept until that rank acknowledges it. */
-selvage_status_t sv_unacked_add(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_mail_t *mail);
+/* A letter for the wire gets its sequence number, and is kept until that rank acknowledges it. If too many before it were
+   not acknowledged, it goes out when they were, and the mail is only wanted if it keeps what comes after the letter. */
+selvage_status_t sv_unacked_add(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_mail_t *mail,
+                                bool *may_fly_out);
 /* Acknowledges in this letter what has come from there, if it has room for that. */
 void sv_unacked_piggyback(sv_message_peer_t *peer, sv_letter_t *letter);
 /* That rank has it. */
 void sv_unacked_release(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_unacked_t *unacked);
-/* A sound letter came: takes the acknowledgement in it; false if it has come before, or too far ahead. */
-bool sv_unacked_receive(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_letter_t *letter);
+/* A sound letter came: takes the acknowledgement in it; new unless it has come before, or is too far ahead. */
+selvage_status_t sv_unacked_receive(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_letter_t *letter,
+                                    bool *is_new_out);
 /* Sends the acknowledgements that are due, and again the letters that were not acknowledged in time. */
 selvage_status_t sv_unacked_poll(sv_message_engine_t *engine);
 /* A rank that has not answered for a while; -1 if there is none. */
@@ -547,6 +554,8 @@ selvage_status_t sv_message_direct_open(selvage_request_t *send, const sv_letter
 /* Before the copy: ERR_TIMEOUT if the receiver has taken its memory back; and that, false if the copy has begun. */
 selvage_status_t sv_message_direct_start(selvage_request_t *send);
 bool sv_message_direct_revoke(const selvage_request_t *recv);
+/* Has it taken back, or waits for the copy; false if that takes too long. */
+bool sv_message_direct_close(const selvage_request_t *recv);
 /* stream: of a kernel that copies. */
 selvage_status_t sv_message_direct_copy(selvage_request_t *send, void *stream);
 /* Whether a kernel copies it, and sums in the same pass; both ends come to one answer. */

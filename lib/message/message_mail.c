@@ -67,17 +67,25 @@ selvage_status_t sv_mail_fly(sv_message_engine_t *engine, sv_mail_t *mail, int r
 /* What must arrive is remembered until it has. */
 static selvage_status_t post_by_wire(sv_message_engine_t *engine, sv_mail_t *mail, int rank)
 {
+    const bool numbered = mail->letter->kind != SV_LETTER_SEQUENCE_ACK;
+    bool may_fly = true;
     sv_message_peer_t *peer;
     selvage_status_t status = sv_message_peer(engine, rank, &peer);
-    if (status == SELVAGE_SUCCESS && mail->letter->kind != SV_LETTER_SEQUENCE_ACK)
-        status = sv_unacked_add(engine, peer, mail);
+    if (status == SELVAGE_SUCCESS && numbered)
+        status = sv_unacked_add(engine, peer, mail, &may_fly);
     if (status != SELVAGE_SUCCESS) {
         sv_mail_put(engine, mail);
         sv_message_break(engine, status);
         return status;
     }
-    peer->wrote |= mail->letter->kind != SV_LETTER_SEQUENCE_ACK;
-    sv_unacked_piggyback(peer, mail->letter);
+    peer->wrote |= numbered;
+    if (!may_fly) {
+        if (!mail->unacked)
+            sv_mail_put(engine, mail);
+        return SELVAGE_SUCCESS;
+    }
+    if (numbered)
+        sv_unacked_piggyback(peer, mail->letter);
     return sv_mail_fly(engine, mail, rank);
 }
 
@@ -171,8 +179,11 @@ static selvage_status_t take_whole(sv_message_engine_t *engine, sv_mail_t *mail,
 {
     const int source = mail->letter->source;
     sv_message_peer_t *peer;
+    bool is_new = false;
     selvage_status_t status = sv_message_peer(engine, source, &peer);
-    if (status != SELVAGE_SUCCESS || !sv_unacked_receive(engine, peer, mail->letter)) {
+    if (status == SELVAGE_SUCCESS)
+        status = sv_unacked_receive(engine, peer, mail->letter, &is_new);
+    if (!is_new) {
         sv_mail_put(engine, mail);
         return status;
     }
@@ -233,7 +244,8 @@ static void has_left(sv_message_engine_t *engine, sv_mail_t *mail)
         sv_mail_put(engine, mail);
 }
 
-static selvage_status_t reap(sv_message_engine_t *engine, bool *moved)
+/* That one has left moves nothing: repeats and acknowledgements leave, too, and are to put no deadline off. */
+static selvage_status_t reap(sv_message_engine_t *engine)
 {
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &engine->flying) {
@@ -242,7 +254,6 @@ static selvage_status_t reap(sv_message_engine_t *engine, bool *moved)
         if (status == SELVAGE_IN_PROGRESS)
             continue;
         SV_TRY(status);
-        *moved = true;
         has_left(engine, mail);
     }
     return SELVAGE_SUCCESS;
@@ -261,7 +272,7 @@ selvage_status_t sv_mail_poll(sv_message_engine_t *engine, bool *moved)
     if (is_wires_turn(engine))
         SV_TRY(take_letters(engine, moved));
     SV_TRY(take_own(engine, moved));
-    SV_TRY(reap(engine, moved));
+    SV_TRY(reap(engine));
     return sv_unacked_poll(engine);
 }
 

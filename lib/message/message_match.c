@@ -250,8 +250,7 @@ static selvage_status_t obey(sv_message_engine_t *engine, sv_message_peer_t *pee
     case SV_LETTER_AGAIN:
         return send_again(engine, peer, letter);
     case SV_LETTER_SEQUENCE_ACK: /* in a box: by the wire nobody comes here with it */
-        (void)sv_unacked_receive(engine, peer, letter);
-        break;
+        return sv_unacked_receive(engine, peer, letter, &(bool){false});
     case SV_LETTER_BYE:   /* which is acknowledged as all are */
     case SV_LETTER_EAGER:
     case SV_LETTER_RTS:

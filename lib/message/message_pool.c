@@ -178,7 +178,7 @@ void sv_message_put_request(selvage_request_t *request)
     request->generation++; /* late letters to it find nobody */
     engine->open--;
     sv_list_remove(&request->link);
-    if (request->retired)
+    if (request->retired || request->spent_tag)
         return;
     sv_list_append(engine->request_free.next, &request->link); /* the first again: it has its event, and is warm */
 }

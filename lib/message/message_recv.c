@@ -72,7 +72,7 @@ static selvage_status_t give_up(selvage_request_t *recv)
 static bool may_retry(const selvage_request_t *recv)
 {
     const sv_config_t *config = &recv->engine->comm->config;
-    return recv->engine->policy == SV_CONFIG_CHECKSUM_RETRY && recv->attempt < (unsigned)config->retry_max &&
+    return recv->engine->policy == SV_CONFIG_CHECKSUM_RETRY && recv->attempt < (unsigned)config->retry_max + recv->losses &&
            recv->attempt < UINT8_MAX;
 }
 
@@ -303,6 +303,7 @@ static selvage_status_t recover_pieces(selvage_request_t *recv)
                          (unsigned long long)recv->number, recv->peer, recv->tag, (unsigned long long)recv->bytes,
                          recv->fired, recv->npieces);
     sv_message_pieces_end(recv);
+    recv->losses++; /* how often is bounded by the deadline alone */
     return judge_long(recv, SELVAGE_ERR_CHECKSUM);
 }
 
@@ -426,7 +427,7 @@ void sv_message_matched(selvage_request_t *recv, sv_mail_t *mail)
     recv->number = letter->number;
     recv->other_id = letter->send_id;
     recv->from_device = letter->kind == SV_LETTER_RTS && letter->value[0];
-    recv->attempt = 0;
+    recv->attempt = recv->losses = 0;
     recv->state = SV_REQUEST_GATE;
     if (recv->cancelled) /* too late */
         recv->engine->ncancels--;
@@ -490,7 +491,6 @@ static bool is_left_alone(selvage_request_t *recv)
     return true;
 }
 
-/* Pieces that come later have a tag of this request, which is therefore no other message's. */
 bool sv_message_recv_abandon(selvage_request_t *recv, selvage_status_t status)
 {
     if (recv->state == SV_REQUEST_COMPLETE)
@@ -499,14 +499,12 @@ bool sv_message_recv_abandon(selvage_request_t *recv, selvage_status_t status)
         return take_back(recv);
     if (!is_left_alone(recv))
         return false;
-    const bool staged = recv->route == SV_MESSAGE_STAGED;
     const sv_letter_t letter = letter_of(recv, SV_LETTER_VERDICT, SV_VERDICT_ABANDONED);
     const int peer = recv->peer;
     sv_message_engine_t *engine = recv->engine;
     sv_mail_t *mail = recv->mail;
     recv->mail = NULL;
     sv_message_complete(recv, status);
-    recv->retired |= staged;
     (void)(mail ? sv_mail_taken(engine, mail) : sv_mail_tell(engine, peer, &letter));
     return true;
 }

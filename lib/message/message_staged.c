@@ -62,30 +62,38 @@ bool sv_message_pieces_begin(selvage_request_t *request)
     return request->nslots > 0;
 }
 
-void sv_message_pieces_end(selvage_request_t *request)
+/* The wire may be at the memory of what it does not give back: that is nobody else's from then on. */
+static void set_chunk_aside(selvage_request_t *request, sv_message_chunk_t **chunk)
 {
-    sv_message_engine_t *engine = request->engine;
-    for (uint32_t i = 0; i < request->nslots; i++) {
-        sv_message_piece_t *piece = &request->piece[i];
-        if (piece->state == SV_PIECE_FLYING && sv_wire_cancel(engine->wire, &piece->request) != SELVAGE_SUCCESS)
-            engine->quarantined = true;
-        if (piece->chunk)
-            sv_message_put_chunk(request, piece->chunk);
-    }
-    request->nslots = 0;
+    request->engine->quarantined = true;
+    request->stuck |= !*chunk;
+    if (*chunk)
+        sv_list_append(&request->engine->chunk_retired, &(*chunk)->link);
+    *chunk = NULL;
 }
 
-void sv_message_pieces_withdraw(selvage_request_t *recv)
+void sv_message_pieces_withdraw(selvage_request_t *request)
 {
-    for (uint32_t i = 0; i < recv->nslots; i++) {
-        sv_message_piece_t *piece = &recv->piece[i];
-        if (piece->state != SV_PIECE_FLYING)
-            continue;
-        const bool quiet = sv_wire_cancel(recv->engine->wire, &piece->request) == SELVAGE_SUCCESS;
-        recv->engine->quarantined |= !quiet;
-        recv->stuck |= !quiet && !piece->chunk;
-        piece->state = SV_PIECE_FREE;
+    for (uint32_t i = 0; i < request->nslots; i++) {
+        sv_message_piece_t *piece = &request->piece[i];
+        if (piece->state == SV_PIECE_FLYING &&
+            sv_wire_cancel(request->engine->wire, &piece->request) != SELVAGE_SUCCESS) {
+            if (request->chunk) /* a last piece may be in it */
+                set_chunk_aside(request, &request->chunk);
+            set_chunk_aside(request, &piece->chunk);
+        }
+        if (piece->state == SV_PIECE_FLYING)
+            piece->state = SV_PIECE_FREE;
     }
+}
+
+void sv_message_pieces_end(selvage_request_t *request)
+{
+    sv_message_pieces_withdraw(request);
+    for (uint32_t i = 0; i < request->nslots; i++)
+        if (request->piece[i].chunk)
+            sv_message_put_chunk(request, request->piece[i].chunk);
+    request->nslots = 0;
 }
 
 /* Behind a copy of the piece in this place. */
@@ -274,14 +282,15 @@ static void free_what_landed(selvage_request_t *recv, bool *moved)
     }
 }
 
-/* Only time in which this rank looks counts, so that one that computes for a while, or was stopped, loses nothing. */
+/* Only time in which this rank looks counts, so that one that computes for a while, or was stopped, loses nothing. Who is
+   not to ask again waits for what may only be late. */
 bool sv_message_pieces_are_lost(selvage_request_t *recv, bool moved)
 {
-    enum { QUIET_NS = 200000000, A_LOOK_NS = 1000000, DOUBLED_MOST = 5 };
-    if (!recv->record_here || recv->landed < recv->fired)
+    enum { QUIET_NS = 200000000, A_LOOK_NS = 1000000, DOUBLED_MOST = 10 };
+    if (!recv->record_here || recv->landed < recv->fired || recv->engine->policy != SV_CONFIG_CHECKSUM_RETRY)
         return false;
     const uint64_t now_ns = sv_clock_ns(), since_ns = now_ns - recv->quiet_polled_ns;
-    const unsigned doubled = recv->attempt < DOUBLED_MOST ? recv->attempt : DOUBLED_MOST;
+    const unsigned doubled = recv->losses < DOUBLED_MOST ? recv->losses : DOUBLED_MOST;
     recv->quiet_polled_ns = now_ns;
     recv->quiet_ns = moved ? 0 : recv->quiet_ns + (since_ns < A_LOOK_NS ? since_ns : A_LOOK_NS);
     return recv->quiet_ns > (uint64_t)QUIET_NS << doubled;

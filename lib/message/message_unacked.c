@@ -11,14 +11,16 @@
  *
  * Nothing of that concerns letters in boxes, which cannot be lost. Under the engine's lock.
  */
+#include <string.h>
+
 #include "base/base_clock.h"
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "message/message_engine.h"
 
 /* Sending again: after so long, which doubles so often; so many of the oldest, but one alone after so many times in vain;
-   and a rank that has not answered so often is named in errors. */
-enum { FIRST_NS = 20000000, DOUBLED_MOST = 8, OLDEST = 4, HASTY = 3, SILENT = 5 };
+   of those that are known to be missing more; and a rank that has not answered so often is named in errors. */
+enum { FIRST_NS = 20000000, DOUBLED_MOST = 8, OLDEST = 4, HASTY = 3, HOLES = 64, SILENT = 5 };
 /* An acknowledgement goes out after so long, or for so many letters. */
 enum { ACK_NS = 1000000, ACK_LETTERS = 16 };
 
@@ -44,6 +46,8 @@ void sv_unacked_piggyback(sv_message_peer_t *peer, sv_letter_t *letter)
     if (!has_ack_room(letter))
         return;
     letter->value[ACK_VALUE] = peer->came_sequence;
+    if (peer->nahead) /* it does not say so: a SEQUENCE_ACK will */
+        return;
     peer->ack_due = 0;
     sv_list_remove(&peer->ack_due_link);
 }
@@ -57,62 +61,134 @@ static void owe_ack(sv_message_engine_t *engine, sv_message_peer_t *peer, uint32
     peer->ack_due += letters;
 }
 
+static bool take_bit(uint64_t *bits, uint32_t sequence, bool set)
+{
+    uint64_t *word = &bits[sequence % SV_MAIL_AHEAD / 64];
+    const uint64_t bit = UINT64_C(1) << sequence % 64, before = *word & bit;
+    *word = set ? *word | bit : *word & ~bit;
+    return before != 0;
+}
+
 /* Whether this number is new, and not too far ahead; it is not new any more. */
 static bool take_sequence(sv_message_peer_t *peer, uint32_t sequence)
 {
     const int32_t ahead = (int32_t)(sequence - peer->came_sequence);
-    uint64_t *word = &peer->ahead[sequence % SV_MAIL_AHEAD / 64], bit = UINT64_C(1) << sequence % 64;
-    if (ahead <= 0 || ahead > SV_MAIL_AHEAD || (*word & bit))
+    if (ahead <= 0 || ahead > SV_MAIL_AHEAD || take_bit(peer->ahead, sequence, true))
         return false;
-    *word |= bit;
-    for (;;) {
-        const uint32_t next = peer->came_sequence + 1;
-        word = &peer->ahead[next % SV_MAIL_AHEAD / 64];
-        bit = UINT64_C(1) << next % 64;
-        if (!(*word & bit))
-            return true;
-        *word &= ~bit;
-        peer->came_sequence = next;
-    }
-}
-
-static void take_piggybacked(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_letter_t *letter)
-{
-    const uint32_t acked = (uint32_t)letter->value[ACK_VALUE];
-    bool any = false;
-    if (!has_ack_room(letter) || (int32_t)(acked - peer->sent_sequence) > 0)
-        return;
-    while (!sv_list_is_empty(&peer->unacked)) {
-        sv_unacked_t *oldest = SV_CONTAINER_OF(peer->unacked.next, sv_unacked_t, link);
-        if ((int32_t)(oldest->letter.sequence - acked) > 0)
-            break;
-        sv_unacked_release(engine, peer, oldest);
-        any = true;
-    }
-    if (!any)
-        return;
-    peer->resends = 0;
-    if (!sv_list_is_empty(&peer->unacked))
-        peer->resend_ns = sv_clock_ns() + FIRST_NS;
-}
-
-bool sv_unacked_receive(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_letter_t *letter)
-{
-    take_piggybacked(engine, peer, letter);
-    if (letter->kind == SV_LETTER_SEQUENCE_ACK)
-        return false;
-    const bool is_new = take_sequence(peer, letter->sequence);
-    const bool at_once = !is_new || letter->kind == SV_LETTER_BYE;
-    owe_ack(engine, peer, at_once ? ACK_LETTERS : 1);
-    return is_new;
+    peer->nahead++;
+    for (; peer->nahead && take_bit(peer->ahead, peer->came_sequence + 1, false); peer->nahead--)
+        peer->came_sequence++;
+    return true;
 }
 
 /* By whichever way. It is not sent again: what it acknowledged is, and then it is made anew. */
 static selvage_status_t send_sequence_ack(sv_message_engine_t *engine, sv_message_peer_t *peer)
 {
     sv_letter_t letter = {.kind = SV_LETTER_SEQUENCE_ACK};
-    sv_unacked_piggyback(peer, &letter);
+    letter.value[ACK_VALUE] = peer->came_sequence;
+    memcpy(letter.value, peer->ahead, sizeof peer->ahead);
+    peer->ack_due = 0;
+    sv_list_remove(&peer->ack_due_link);
     return sv_mail_tell(engine, peer->rank, &letter);
+}
+
+/* --- what was acknowledged ---------------------------------------------------------------------------------------- */
+
+void sv_unacked_release(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_unacked_t *unacked)
+{
+    sv_mail_t *mail = unacked->mail;
+    sv_list_remove(&unacked->link);
+    sv_list_append(&engine->unacked_free, &unacked->link);
+    if (sv_list_is_empty(&peer->unacked))
+        sv_list_remove(&peer->unacked_link);
+    if (!mail)
+        return;
+    mail->unacked = NULL;
+    if (!mail->flying && !mail->kept)
+        sv_mail_put(engine, mail);
+}
+
+static selvage_status_t fly_unacked(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_unacked_t *unacked)
+{
+    sv_mail_t *mail = unacked->mail;
+    if (mail && mail->flying) /* the wire has it still */
+        return SELVAGE_SUCCESS;
+    if (!mail) {
+        SV_TRY(sv_mail_take(engine, &mail));
+        *mail->letter = unacked->letter;
+    }
+    sv_unacked_piggyback(peer, mail->letter);
+    return sv_mail_fly(engine, mail, peer->rank);
+}
+
+static bool may_fly_now(const sv_message_peer_t *peer, uint32_t sequence)
+{
+    return sequence - peer->acked_sequence <= SV_MAIL_AHEAD;
+}
+
+/* The receiver has room for more of those that wait here. */
+static selvage_status_t fly_held(sv_message_engine_t *engine, sv_message_peer_t *peer)
+{
+    while (peer->held && may_fly_now(peer, peer->held->letter.sequence)) {
+        sv_unacked_t *unacked = peer->held;
+        peer->held = unacked->link.next == &peer->unacked ? NULL
+                                                          : SV_CONTAINER_OF(unacked->link.next, sv_unacked_t, link);
+        SV_TRY(fly_unacked(engine, peer, unacked));
+    }
+    return SELVAGE_SUCCESS;
+}
+
+/* Those that came out of order; bits count from what all had come to when they were sent. */
+static void release_ahead(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_letter_t *letter)
+{
+    const uint32_t acked = (uint32_t)letter->value[ACK_VALUE];
+    uint64_t bits[SV_MAIL_AHEAD / 64], any = 0;
+    memcpy(bits, letter->value, sizeof bits);
+    for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++)
+        any |= bits[i];
+    for (sv_list_t *it = peer->unacked.next, *next; any && it != &peer->unacked; it = next) {
+        sv_unacked_t *unacked = SV_CONTAINER_OF(it, sv_unacked_t, link);
+        const uint32_t sequence = unacked->letter.sequence, ahead = sequence - acked;
+        next = it->next;
+        if (unacked == peer->held || ahead > SV_MAIL_AHEAD)
+            break;
+        if (!take_bit(bits, sequence, false))
+            continue;
+        peer->hole_sequence = sequence;
+        sv_unacked_release(engine, peer, unacked);
+    }
+}
+
+static selvage_status_t take_ack(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_letter_t *letter)
+{
+    const uint32_t acked = (uint32_t)letter->value[ACK_VALUE];
+    if (!has_ack_room(letter) || (int32_t)(acked - peer->sent_sequence) > 0)
+        return SELVAGE_SUCCESS;
+    while (!sv_list_is_empty(&peer->unacked)) {
+        sv_unacked_t *oldest = SV_CONTAINER_OF(peer->unacked.next, sv_unacked_t, link);
+        if ((int32_t)(oldest->letter.sequence - acked) > 0)
+            break;
+        sv_unacked_release(engine, peer, oldest);
+    }
+    if (letter->kind == SV_LETTER_SEQUENCE_ACK)
+        release_ahead(engine, peer, letter);
+    if ((int32_t)(acked - peer->acked_sequence) <= 0)
+        return SELVAGE_SUCCESS;
+    peer->acked_sequence = acked;
+    peer->resends = 0;
+    peer->resend_ns = sv_clock_ns() + FIRST_NS;
+    return fly_held(engine, peer);
+}
+
+selvage_status_t sv_unacked_receive(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_letter_t *letter,
+                                    bool *is_new_out)
+{
+    SV_TRY(take_ack(engine, peer, letter));
+    if (letter->kind == SV_LETTER_SEQUENCE_ACK)
+        return SELVAGE_SUCCESS;
+    *is_new_out = take_sequence(peer, letter->sequence);
+    owe_ack(engine, peer, !*is_new_out || letter->kind == SV_LETTER_BYE ? ACK_LETTERS : 1);
+    return SELVAGE_SUCCESS;
 }
 
 /* --- what went there ---------------------------------------------------------------------------------------------- */
@@ -128,8 +204,11 @@ static selvage_status_t grow_unacked(sv_message_engine_t *engine)
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_unacked_add(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_mail_t *mail)
+selvage_status_t sv_unacked_add(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_mail_t *mail,
+                                bool *may_fly_out)
 {
+    if (mail->unacked) /* it was asked for again, so it has come, though not all before it */
+        sv_unacked_release(engine, peer, mail->unacked);
     if (sv_list_is_empty(&engine->unacked_free))
         SV_TRY(grow_unacked(engine));
     sv_unacked_t *unacked = SV_CONTAINER_OF(engine->unacked_free.next, sv_unacked_t, link);
@@ -147,45 +226,27 @@ selvage_status_t sv_unacked_add(sv_message_engine_t *engine, sv_message_peer_t *
         sv_list_append(&engine->unacked_peers, &peer->unacked_link);
     }
     sv_list_append(&peer->unacked, &unacked->link);
+    if (!peer->held && !may_fly_now(peer, peer->sent_sequence))
+        peer->held = unacked;
+    *may_fly_out = !peer->held;
     return SELVAGE_SUCCESS;
 }
 
-void sv_unacked_release(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_unacked_t *unacked)
-{
-    sv_mail_t *mail = unacked->mail;
-    sv_list_remove(&unacked->link);
-    sv_list_append(&engine->unacked_free, &unacked->link);
-    if (sv_list_is_empty(&peer->unacked))
-        sv_list_remove(&peer->unacked_link);
-    if (!mail)
-        return;
-    mail->unacked = NULL;
-    if (!mail->flying && !mail->kept)
-        sv_mail_put(engine, mail);
-}
-
-static selvage_status_t resend_letter(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_unacked_t *unacked)
-{
-    sv_mail_t *mail = unacked->mail;
-    if (mail && mail->flying) /* the wire has it still */
-        return SELVAGE_SUCCESS;
-    if (!mail) {
-        SV_TRY(sv_mail_take(engine, &mail));
-        *mail->letter = unacked->letter;
-    }
-    engine->resent++;
-    sv_unacked_piggyback(peer, mail->letter);
-    return sv_mail_fly(engine, mail, peer->rank);
-}
-
+/* The oldest, of which nobody knows whether they came, and what is known not to have. */
 static selvage_status_t send_oldest_again(sv_message_engine_t *engine, sv_message_peer_t *peer, uint64_t now_ns)
 {
     const unsigned doubled = peer->resends < DOUBLED_MOST ? peer->resends : DOUBLED_MOST;
-    int left = peer->resends < HASTY ? OLDEST : 1; /* who does not read is not to be flooded */
+    int oldest = peer->resends < HASTY ? OLDEST : 1, holes = peer->resends < HASTY ? HOLES : 1;
     peer->resends++;
     peer->resend_ns = now_ns + ((uint64_t)FIRST_NS << doubled);
-    for (sv_list_t *it = peer->unacked.next; it != &peer->unacked && left > 0; it = it->next, left--)
-        SV_TRY(resend_letter(engine, peer, SV_CONTAINER_OF(it, sv_unacked_t, link)));
+    for (sv_list_t *it = peer->unacked.next; it != &peer->unacked; it = it->next) {
+        sv_unacked_t *unacked = SV_CONTAINER_OF(it, sv_unacked_t, link);
+        const bool is_hole = (int32_t)(peer->hole_sequence - unacked->letter.sequence) > 0;
+        if (unacked == peer->held || (is_hole ? holes-- : oldest--) <= 0)
+            break;
+        engine->resent++;
+        SV_TRY(fly_unacked(engine, peer, unacked));
+    }
     return SELVAGE_SUCCESS;
 }
 
