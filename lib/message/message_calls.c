@@ -91,12 +91,15 @@ static selvage_status_t conclude(selvage_request_t *request, selvage_status_t st
     return leave(engine, status);
 }
 
-/* A few requests are looked after by those who wait for them; where there are many every call has to. */
+/* A few requests are looked after by those who wait for them; where there are many calls have to, now and then: a poll
+   looks at all of them, so that one for each call would take longer with each. */
 static void poll_if_many(sv_message_engine_t *engine)
 {
-    enum { MANY = 16 };
-    if (engine->open > MANY)
+    enum { MANY = 16, SHARE = 64 };
+    if (engine->open > MANY && ++engine->calls > engine->open / SHARE) {
+        engine->calls = 0;
         (void)sv_message_poll(engine);
+    }
 }
 
 static selvage_status_t send(selvage_request_t *request, void *stream)
@@ -108,8 +111,9 @@ static selvage_status_t send(selvage_request_t *request, void *stream)
         return SELVAGE_SUCCESS;
     }
     SV_TRY(sv_message_send(request, stream));
-    if (request->state == SV_REQUEST_GATE) /* of host memory: it leaves now, if nothing is in its way */
-        (void)sv_message_poll(request->engine);
+    enum { FEW = 64 };
+    if (request->state == SV_REQUEST_GATE && request->engine->open < FEW)
+        (void)sv_message_poll(request->engine); /* of host memory: it leaves now, if nothing is in its way */
     else
         poll_if_many(request->engine);
     return SELVAGE_SUCCESS;

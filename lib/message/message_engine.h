@@ -98,13 +98,6 @@ typedef struct sv_letter {
 
 _Static_assert(sizeof(sv_letter_t) == 256, "a letter has no holes, and what is behind it is aligned");
 
-/* A letter that went by the wire, and that its reader has not acknowledged. */
-typedef struct sv_unacked {
-    sv_list_t link;          /* of its peer's, in the order of sequence numbers */
-    struct sv_mail *mail;    /* its bytes are behind that; NULL: it has none */
-    sv_letter_t letter;
-} sv_unacked_t;
-
 /* A letter in pinned memory, with room for a small message behind it: of a pool, or a place in a box. */
 typedef struct sv_mail {
     sv_list_t link, kept_link;
@@ -114,7 +107,7 @@ typedef struct sv_mail {
     sv_wire_request_t request;
     bool flying;             /* a send of it is under way */
     bool kept;               /* it may be asked for again; on its peer's list */
-    sv_unacked_t *unacked;   /* it may have to be sent again */
+    struct sv_unacked *unacked;   /* it may have to be sent again */
     uint64_t hurt;           /* a fault: byte hurt - 1 of it was changed on the way out */
     bool from_wire;          /* it came by the wire: its sender keeps it until its taking is acknowledged */
     struct sv_message_box_end *box; /* it lies there, in this place; NULL: of the pool */
@@ -156,7 +149,7 @@ typedef struct sv_message_peer {
     uint32_t nahead;         /* ... and how many those are */
     uint32_t acked_sequence, hole_sequence; /* up to which all came there; one that came, though not all before it */
     sv_list_t unacked, unacked_link; /* letters that went there; of peers with such */
-    sv_unacked_t *held;      /* the first of them that is not to go yet */
+    struct sv_unacked *held;      /* the first of them that is not to go yet */
     uint64_t resend_ns;      /* when the oldest of them are sent again */
     sv_list_t ack_due_link;  /* of peers that are owed an acknowledgement ... */
     uint64_t ack_due_ns;     /* ... since then ... */
@@ -223,7 +216,7 @@ struct selvage_request {
     uint64_t bytes;          /* of the message */
     uint64_t number, key, other_id;
     uint64_t before;         /* send: number of the last message before it with such a tag */
-    uint32_t attempt, losses; /* of long ones: how often all was asked for again; of these, for pieces that were lost */
+    uint32_t attempt, losses; /* how often all was asked for again; of these, for pieces that were lost */
     sv_record_t identity;
     sv_mail_t *mail;
     sv_event_t *event;       /* made at first need, and kept */
@@ -327,7 +320,7 @@ struct sv_message_engine {
     uint64_t resent;         /* letters, for whatever reason */
     sv_mail_chunk_t *mail_chunks;
     sv_mail_t *ring[SV_MAIL_RING];
-    unsigned ring_head, polls;
+    unsigned ring_head, ring_polls, polls, calls;
     bool ring_posted;
     sv_list_t unexpected, taken; /* mail that nobody has asked for; that improbe has taken */
 
@@ -338,7 +331,7 @@ struct sv_message_engine {
 
     sv_list_t chunk_free[2];   /* of sends, of receives: neither waits for the other's */
     sv_list_t chunk_retired;
-    uint32_t nchunks[2];
+    uint32_t chunks_used[2];
     sv_list_t layouts, bounce_free;
     uint32_t nlayouts;
     sv_list_t boxed;           /* peers with a box to look into */
@@ -406,9 +399,12 @@ static inline uint64_t sv_message_id(const selvage_request_t *request)
 {
     return (uint64_t)request->generation << 32 | request->index;
 }
-/* A chunk for a send or a receive; NULL if as many as there may be are in use, or there is no memory for one. One of a
-   request that is retired is never given out again. */
-sv_message_chunk_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_send);
+/* A chunk for a send or a receive; NULL if as many as there may be are in use, or there is no memory for one; there are
+   more for requests that have none yet, as others may wait for them. One of a request that is retired is never given
+   out again. */
+sv_message_chunk_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_send, bool is_first);
+/* Whether many are left. */
+bool sv_message_has_chunks(const sv_message_engine_t *engine, bool is_send);
 void sv_message_put_chunk(const selvage_request_t *request, sv_message_chunk_t *chunk);
 selvage_status_t sv_message_peer(sv_message_engine_t *engine, int rank, sv_message_peer_t **peer_out);
 void sv_message_free_pools(sv_message_engine_t *engine);
@@ -435,30 +431,12 @@ selvage_status_t sv_mail_post(sv_message_engine_t *engine, sv_mail_t *mail, int 
 selvage_status_t sv_mail_tell(sv_message_engine_t *engine, int rank, const sv_letter_t *letter);
 /* By the wire, with the sequence number that it has. */
 selvage_status_t sv_mail_fly(sv_message_engine_t *engine, sv_mail_t *mail, int rank);
-/* A small message was taken: its mail is free, and its sender hears of it. */
+/* A small message was taken: its mail is free, and its sender hears of it; or that alone, without mail. */
 selvage_status_t sv_mail_taken(sv_message_engine_t *engine, sv_mail_t *mail);
+selvage_status_t sv_mail_acknowledge(sv_message_engine_t *engine, int rank, uint64_t number);
 selvage_status_t sv_mail_poll(sv_message_engine_t *engine, bool *moved);
 /* Withdraws what is posted and flying. */
 void sv_mail_withdraw(sv_message_engine_t *engine);
-
-/* --- message_unacked.c -------------------------------------------------------------------------------------------- */
-
-/* A letter for the wire gets its sequence number, and is kept until that rank acknowledges it. If too many before it were
-   not acknowledged, it goes out when they were, and the mail is only wanted if it keeps what comes after the letter. */
-selvage_status_t sv_unacked_add(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_mail_t *mail,
-                                bool *may_fly_out);
-/* Acknowledges in this letter what has come from there, if it has room for that. */
-void sv_unacked_piggyback(sv_message_peer_t *peer, sv_letter_t *letter);
-/* That rank has it. */
-void sv_unacked_release(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_unacked_t *unacked);
-/* A sound letter came: takes the acknowledgement in it; new unless it has come before, or is too far ahead. */
-selvage_status_t sv_unacked_receive(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_letter_t *letter,
-                                    bool *is_new_out);
-/* Sends the acknowledgements that are due, and again the letters that were not acknowledged in time. */
-selvage_status_t sv_unacked_poll(sv_message_engine_t *engine);
-/* A rank that has not answered for a while; -1 if there is none. */
-int sv_unacked_silent_rank(const sv_message_engine_t *engine);
-void sv_unacked_free(sv_message_engine_t *engine);
 
 /* --- message_early.c ---------------------------------------------------------------------------------------------- */
 

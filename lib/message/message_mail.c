@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Letters out and in. They go by the wire, all with one tag, into receives that their reader has posted ahead; the
- * oldest of those is always read first, which keeps the order of each source. To this rank itself they go by a list.
+ * Letters out and in. They go by the wire, all with one tag, into receives that their reader has posted ahead, and are
+ * taken as they come. To this rank itself they go by a list.
  * A letter that does not verify is dropped and said on the log: its sender sends it again (message_unacked.c).
  */
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "base/base_log.h"
 #include "message/message_box.h"
 #include "message/message_engine.h"
+#include "message/message_unacked.h"
 
 enum { LETTER_TAG = 0, LETTERS_PER_POLL = 64 };
 
@@ -117,7 +118,7 @@ selvage_status_t sv_mail_tell(sv_message_engine_t *engine, int rank, const sv_le
     return sv_mail_post(engine, mail, rank);
 }
 
-static selvage_status_t acknowledge(sv_message_engine_t *engine, int rank, uint64_t number)
+selvage_status_t sv_mail_acknowledge(sv_message_engine_t *engine, int rank, uint64_t number)
 {
     sv_message_peer_t *peer;
     SV_TRY(sv_message_peer(engine, rank, &peer));
@@ -136,7 +137,7 @@ selvage_status_t sv_mail_taken(sv_message_engine_t *engine, sv_mail_t *mail)
     const uint64_t number = mail->letter->number;
     const bool from_wire = mail->from_wire;
     sv_mail_put(engine, mail);
-    return from_wire ? acknowledge(engine, source, number) : SELVAGE_SUCCESS;
+    return from_wire ? sv_mail_acknowledge(engine, source, number) : SELVAGE_SUCCESS;
 }
 
 /* --- in ----------------------------------------------------------------------------------------------------------- */
@@ -192,16 +193,18 @@ static selvage_status_t take_whole(sv_message_engine_t *engine, sv_mail_t *mail,
     return sv_message_arrive(engine, mail);
 }
 
-/* The oldest receive, if it is filled, is posted anew as the youngest. */
-static selvage_status_t take_oldest(sv_message_engine_t *engine, bool *moved)
+/* The receive in this place from the oldest on, if it is filled, is posted anew as the youngest. */
+static selvage_status_t take_ring_letter(sv_message_engine_t *engine, unsigned behind, bool *moved)
 {
-    unsigned slot = engine->ring_head;
-    sv_mail_t *mail = engine->ring[slot];
+    const unsigned head = engine->ring_head;
+    sv_mail_t *mail = engine->ring[(head + behind) % SV_MAIL_RING];
     size_t bytes = 0;
     SV_TRY(sv_wire_test(engine->wire, &mail->request, &bytes));
-    engine->ring[slot] = NULL;
-    SV_TRY(listen(engine, slot));
-    engine->ring_head = (slot + 1) % SV_MAIL_RING;
+    for (unsigned i = behind; i > 0; i--)
+        engine->ring[(head + i) % SV_MAIL_RING] = engine->ring[(head + i - 1) % SV_MAIL_RING];
+    engine->ring[head] = NULL;
+    SV_TRY(listen(engine, head));
+    engine->ring_head = (head + 1) % SV_MAIL_RING;
     mail->from_wire = mail->letter->kind == SV_LETTER_EAGER;
     if (is_whole(engine, mail->letter, bytes))
         return take_whole(engine, mail, moved);
@@ -211,12 +214,25 @@ static selvage_status_t take_oldest(sv_message_engine_t *engine, bool *moved)
     return SELVAGE_SUCCESS;
 }
 
+/* The oldest is the next to be filled, but where the wire is in the middle of it and its sender stands still: those
+   after it may be filled before, and are looked at now and then. */
 static selvage_status_t take_letters(sv_message_engine_t *engine, bool *moved)
 {
+    enum { STUCK_POLLS = 16 };
     selvage_status_t status = listen_all(engine);
-    for (int i = 0; i < LETTERS_PER_POLL && status == SELVAGE_SUCCESS; i++)
-        status = take_oldest(engine, moved);
-    return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
+    for (int i = 0; i < LETTERS_PER_POLL && status == SELVAGE_SUCCESS; i++) {
+        status = take_ring_letter(engine, 0, moved);
+        if (status == SELVAGE_SUCCESS)
+            engine->ring_polls = 0;
+    }
+    if (status != SELVAGE_IN_PROGRESS || ++engine->ring_polls % STUCK_POLLS != 0)
+        return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
+    for (unsigned behind = 1; behind < SV_MAIL_RING; behind++) {
+        status = take_ring_letter(engine, behind, moved);
+        if (status != SELVAGE_SUCCESS && status != SELVAGE_IN_PROGRESS)
+            return status;
+    }
+    return SELVAGE_SUCCESS;
 }
 
 static selvage_status_t take_own(sv_message_engine_t *engine, bool *moved)

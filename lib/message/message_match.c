@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "message/message_near.h"
+#include "message/message_unacked.h"
 
 static bool fits(int source, int tag, const sv_letter_t *letter)
 {
@@ -159,16 +160,19 @@ static bool is_stale(const sv_message_peer_t *peer, const sv_letter_t *letter)
 }
 
 /* A small message that was asked for again: the receive waits for just this one. */
-static void take_again(sv_message_engine_t *engine, sv_mail_t *mail)
+static selvage_status_t take_again(sv_message_engine_t *engine, sv_mail_t *mail)
 {
     selvage_request_t *recv = sv_message_find(engine, mail->letter->recv_id);
+    const int source = mail->letter->source;
+    const uint64_t number = mail->letter->number;
     if (recv && recv->state == SV_REQUEST_AGAIN && recv->number == mail->letter->number) {
         recv->mail = mail;
         recv->attempt = mail->letter->attempt;
         recv->state = SV_REQUEST_GATE;
-        return;
+        return SELVAGE_SUCCESS;
     }
     sv_mail_put(engine, mail);
+    return sv_mail_acknowledge(engine, source, number); /* nobody wants it any more */
 }
 
 static sv_mail_t *find_kept(const sv_message_peer_t *peer, uint64_t number)
@@ -264,10 +268,8 @@ static selvage_status_t obey(sv_message_engine_t *engine, sv_message_peer_t *pee
 static selvage_status_t take(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_mail_t *mail)
 {
     const sv_letter_t *letter = mail->letter;
-    if (letter->kind == SV_LETTER_EAGER && letter->attempt > 0) {
-        take_again(engine, mail);
-        return SELVAGE_SUCCESS;
-    }
+    if (letter->kind == SV_LETTER_EAGER && letter->attempt > 0)
+        return take_again(engine, mail);
     if (letter->kind == SV_LETTER_EAGER && (letter->number <= peer->taken || find_late(&peer->early, letter)))
         return take_late(engine, peer, mail);
     if (is_stale(peer, letter)) {

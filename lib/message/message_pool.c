@@ -7,8 +7,10 @@
 
 #include "base/base_memory.h"
 #include "message/message_near.h"
+#include "message/message_unacked.h"
 
-enum { ALIGN = 256, CHUNKS_MAX = 4 * SV_MESSAGE_WINDOW };
+/* Of chunks for sends, and for receives; and so many more for requests that have none. */
+enum { ALIGN = 256, CHUNKS_MAX = 4 * SV_MESSAGE_WINDOW, CHUNKS_MORE = 256 };
 
 static size_t round_up(size_t bytes)
 {
@@ -193,23 +195,31 @@ selvage_request_t *sv_message_find(sv_message_engine_t *engine, uint64_t id)
 
 /* --- chunks ------------------------------------------------------------------------------------------------------- */
 
-sv_message_chunk_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_send)
+bool sv_message_has_chunks(const sv_message_engine_t *engine, bool is_send)
+{
+    return engine->chunks_used[is_send] < CHUNKS_MAX / 2;
+}
+
+sv_message_chunk_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_send, bool is_first)
 {
     sv_message_chunk_t *chunk;
     sv_list_t *free_list = &engine->chunk_free[is_send];
+    if (engine->chunks_used[is_send] >= CHUNKS_MAX + (is_first ? CHUNKS_MORE : 0))
+        return NULL;
     if (!sv_list_is_empty(free_list)) {
         chunk = SV_CONTAINER_OF(free_list->next, sv_message_chunk_t, link);
         sv_list_remove(&chunk->link);
+        engine->chunks_used[is_send]++;
         return chunk;
     }
-    if (engine->nchunks[is_send] == CHUNKS_MAX || sv_calloc(1, sizeof *chunk, &chunk) != SELVAGE_SUCCESS)
+    if (sv_calloc(1, sizeof *chunk, &chunk) != SELVAGE_SUCCESS)
         return NULL;
     if (pinned(engine, engine->segment_bytes, &chunk->pinned) != SELVAGE_SUCCESS) {
         sv_free(chunk);
         return NULL;
     }
     sv_list_init(&chunk->link);
-    engine->nchunks[is_send]++;
+    engine->chunks_used[is_send]++;
     return chunk;
 }
 
@@ -217,6 +227,7 @@ void sv_message_put_chunk(const selvage_request_t *request, sv_message_chunk_t *
 {
     sv_message_engine_t *engine = request->engine;
     sv_list_append(request->retired ? &engine->chunk_retired : &engine->chunk_free[request->is_send], &chunk->link);
+    engine->chunks_used[request->is_send]--;
 }
 
 /* --- peers -------------------------------------------------------------------------------------------------------- */

@@ -11,13 +11,6 @@
 #include "message/message_layout.h"
 #include "message/message_near.h"
 
-static selvage_status_t settle(selvage_request_t *recv, selvage_status_t status)
-{
-    if (status != SELVAGE_SUCCESS && status != SELVAGE_IN_PROGRESS && recv->state != SV_REQUEST_COMPLETE)
-        sv_message_complete(recv, status);
-    return SELVAGE_SUCCESS;
-}
-
 static sv_letter_t letter_of(const selvage_request_t *recv, sv_letter_kind_t kind, uint64_t value)
 {
     return (sv_letter_t){.kind = kind, .tag = (uint32_t)recv->tag, .number = recv->number, .attempt = recv->attempt,
@@ -32,6 +25,33 @@ static selvage_status_t tell(const selvage_request_t *recv, sv_letter_kind_t kin
 }
 
 /* --- the end ------------------------------------------------------------------------------------------------------ */
+
+/* Its sender hears that nobody takes the message any more, unless it has heard so. */
+static void end_with_error(selvage_request_t *recv, selvage_status_t status)
+{
+    const bool is_told = status == SELVAGE_ERR_TRUNCATED || status == SELVAGE_ERR_CHECKSUM;
+    const bool is_matched = recv->state != SV_REQUEST_POSTED && recv->state != SV_REQUEST_LEAVING;
+    const bool is_kept = recv->state == SV_REQUEST_AGAIN; /* by its sender */
+    const sv_letter_t letter = letter_of(recv, SV_LETTER_VERDICT, SV_VERDICT_ABANDONED);
+    const int peer = recv->peer;
+    sv_message_engine_t *engine = recv->engine;
+    sv_mail_t *mail = recv->mail;
+    recv->mail = NULL;
+    sv_message_complete(recv, status);
+    if (mail)
+        (void)sv_mail_taken(engine, mail);
+    else if (is_matched && is_kept)
+        (void)sv_mail_acknowledge(engine, peer, letter.number);
+    else if (is_matched && !is_told && engine->broken == SELVAGE_SUCCESS)
+        (void)sv_mail_tell(engine, peer, &letter);
+}
+
+static selvage_status_t settle(selvage_request_t *recv, selvage_status_t status)
+{
+    if (status != SELVAGE_SUCCESS && status != SELVAGE_IN_PROGRESS && recv->state != SV_REQUEST_COMPLETE)
+        end_with_error(recv, status);
+    return SELVAGE_SUCCESS;
+}
 
 /* The bytes are here and good: to where they belong, if that is not where they are. */
 static selvage_status_t unpack(selvage_request_t *recv)
@@ -72,8 +92,8 @@ static selvage_status_t give_up(selvage_request_t *recv)
 static bool may_retry(const selvage_request_t *recv)
 {
     const sv_config_t *config = &recv->engine->comm->config;
-    return recv->engine->policy == SV_CONFIG_CHECKSUM_RETRY && recv->attempt < (unsigned)config->retry_max + recv->losses &&
-           recv->attempt < UINT8_MAX;
+    return recv->engine->policy == SV_CONFIG_CHECKSUM_RETRY && recv->attempt < UINT8_MAX &&
+           recv->attempt < (unsigned)config->retry_max + recv->losses;
 }
 
 /* What the wire brought is asked for again, since its sender keeps it. Other mail is all that there is: it lies where
@@ -189,7 +209,7 @@ static selvage_status_t take_from_slot(selvage_request_t *recv)
     if (is_beyond_pinned(recv)) {
         to = NULL;
     } else if (!recv->place.on_device) {
-        if (!recv->chunk && !(recv->chunk = sv_message_take_chunk(engine, false)))
+        if (!recv->chunk && !(recv->chunk = sv_message_take_chunk(engine, false, true)))
             return SELVAGE_IN_PROGRESS;
         to = recv->chunk->pinned;
     }
@@ -499,12 +519,6 @@ bool sv_message_recv_abandon(selvage_request_t *recv, selvage_status_t status)
         return take_back(recv);
     if (!is_left_alone(recv))
         return false;
-    const sv_letter_t letter = letter_of(recv, SV_LETTER_VERDICT, SV_VERDICT_ABANDONED);
-    const int peer = recv->peer;
-    sv_message_engine_t *engine = recv->engine;
-    sv_mail_t *mail = recv->mail;
-    recv->mail = NULL;
-    sv_message_complete(recv, status);
-    (void)(mail ? sv_mail_taken(engine, mail) : sv_mail_tell(engine, peer, &letter));
+    end_with_error(recv, status);
     return true;
 }

@@ -45,20 +45,35 @@ static int tag_of(const selvage_request_t *request)
     return (int)(1 + index % tag_max); /* 0 is that of letters */
 }
 
+static void take_chunks(selvage_request_t *request, uint32_t wanted)
+{
+    for (; request->nslots < wanted; request->nslots++) {
+        sv_message_piece_t *piece = &request->piece[request->nslots];
+        *piece = (sv_message_piece_t){.state = SV_PIECE_FREE};
+        if (request->place.on_device &&
+            !(piece->chunk = sv_message_take_chunk(request->engine, request->is_send, request->nslots == 0)))
+            break;
+    }
+}
+
+/* A receive whose sender is not there yet, since its stream is not, is not to hold what others need: where little is
+   left it begins with one chunk, and takes more when the first piece has come. No other one is under way then. */
+static void take_more_chunks(selvage_request_t *recv)
+{
+    if (recv->nslots == 1 && recv->fired == 1 && recv->next == 1)
+        take_chunks(recv, recv->npieces < SV_MESSAGE_WINDOW ? recv->npieces : SV_MESSAGE_WINDOW);
+}
+
 bool sv_message_pieces_begin(selvage_request_t *request)
 {
     sv_message_engine_t *engine = request->engine;
     const uint64_t pieces = (request->bytes + engine->segment_bytes - 1) / engine->segment_bytes;
     const uint32_t wanted = pieces < SV_MESSAGE_WINDOW ? (uint32_t)pieces : SV_MESSAGE_WINDOW;
+    const bool few = !request->is_send && request->place.on_device && !sv_message_has_chunks(engine, false);
     request->npieces = (uint32_t)pieces;
     request->next = request->fired = request->landed = request->nslots = 0;
     request->sum = 0;
-    for (; request->nslots < wanted; request->nslots++) {
-        sv_message_piece_t *piece = &request->piece[request->nslots];
-        *piece = (sv_message_piece_t){.state = SV_PIECE_FREE};
-        if (request->place.on_device && !(piece->chunk = sv_message_take_chunk(engine, request->is_send)))
-            break;
-    }
+    take_chunks(request, few ? 1 : wanted);
     return request->nslots > 0;
 }
 
@@ -67,8 +82,10 @@ static void set_chunk_aside(selvage_request_t *request, sv_message_chunk_t **chu
 {
     request->engine->quarantined = true;
     request->stuck |= !*chunk;
-    if (*chunk)
+    if (*chunk) {
         sv_list_append(&request->engine->chunk_retired, &(*chunk)->link);
+        request->engine->chunks_used[request->is_send]--;
+    }
     *chunk = NULL;
 }
 
@@ -205,7 +222,7 @@ static bool is_tail(const selvage_request_t *recv, uint32_t number)
 static uint8_t *find_piece_room(selvage_request_t *recv, uint32_t number, size_t *room_out)
 {
     sv_message_chunk_t *chunk = piece_at(recv, number)->chunk;
-    if (is_tail(recv, number) && (recv->chunk || (recv->chunk = sv_message_take_chunk(recv->engine, false))))
+    if (is_tail(recv, number) && (recv->chunk || (recv->chunk = sv_message_take_chunk(recv->engine, false, false))))
         chunk = recv->chunk;
     *room_out = chunk ? recv->engine->segment_bytes : bytes_of(recv, number);
     return chunk ? chunk->pinned : recv->place.data + offset_of(recv, number);
@@ -282,8 +299,8 @@ static void free_what_landed(selvage_request_t *recv, bool *moved)
     }
 }
 
-/* Only time in which this rank looks counts, so that one that computes for a while, or was stopped, loses nothing. Who is
-   not to ask again waits for what may only be late. */
+/* Only time in which this rank looks counts, so that one that computes for a while, or was stopped, loses nothing. Who
+   is not to ask again waits for what may only be late. */
 bool sv_message_pieces_are_lost(selvage_request_t *recv, bool moved)
 {
     enum { QUIET_NS = 200000000, A_LOOK_NS = 1000000, DOUBLED_MOST = 10 };
@@ -313,6 +330,8 @@ selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved)
 {
     SV_TRY(take_what_came(recv, moved));
     free_what_landed(recv, moved);
+    if (recv->place.on_device)
+        take_more_chunks(recv);
     while (recv->next < recv->npieces && piece_at(recv, recv->next)->state == SV_PIECE_FREE)
         SV_TRY(expect(recv));
     return recv->landed == recv->npieces ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;

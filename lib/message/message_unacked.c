@@ -16,10 +16,10 @@
 #include "base/base_clock.h"
 #include "base/base_log.h"
 #include "base/base_memory.h"
-#include "message/message_engine.h"
+#include "message/message_unacked.h"
 
-/* Sending again: after so long, which doubles so often; so many of the oldest, but one alone after so many times in vain;
-   of those that are known to be missing more; and a rank that has not answered so often is named in errors. */
+/* Sending again: after so long, which doubles so often; so many of the oldest, but one alone after so many times in
+   vain; of those that are known to be missing more; and a rank that has not answered so often is named in errors. */
 enum { FIRST_NS = 20000000, DOUBLED_MOST = 8, OLDEST = 4, HASTY = 3, HOLES = 64, SILENT = 5 };
 /* An acknowledgement goes out after so long, or for so many letters. */
 enum { ACK_NS = 1000000, ACK_LETTERS = 16 };

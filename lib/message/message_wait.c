@@ -9,6 +9,7 @@
 #include "base/base_clock.h"
 #include "message/message_calls.h"
 #include "message/message_engine.h"
+#include "message/message_unacked.h"
 
 typedef struct sv_message_patience {
     sv_message_engine_t *engine;

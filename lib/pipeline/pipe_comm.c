@@ -298,17 +298,23 @@ static void part_with_arenas(selvage_comm_t *comm, double timeout_s)
         release_arena(comm, true);
 }
 
-/* So that no letter is under way behind the agreement that follows. Ranks that gave up are not waited for. */
+/* So that no letter is under way after the agreement that follows. Ranks that gave up are not waited for; nor, for
+   long, those that never sent or received a message, and so do not acknowledge what was sent to them. */
 static void part_with_messages(selvage_comm_t *comm, double timeout_s)
 {
+    const double SOME_HAVE_NONE_S = 0.5;
     sv_patience_t patience;
     bool done = false;
-    sv_patience_begin(&patience, comm, timeout_s);
+    uint64_t all_have = messages_of(comm) != NULL; /* the minimum of all */
+    if (sv_agree(comm, "selvage_comm_destroy: messages", 0, SELVAGE_SUCCESS, &all_have, timeout_s) != SELVAGE_SUCCESS)
+        return;
+    sv_patience_begin(&patience, comm, all_have ? timeout_s : SOME_HAVE_NONE_S);
     while (messages_of(comm) && !done && comm->broken == SELVAGE_SUCCESS) {
         if (comm->messages_ops->part(messages_of(comm), &done) != SELVAGE_SUCCESS)
             return;
         if (!done && sv_patience_poll(&patience) != SELVAGE_SUCCESS) {
-            sv_log(SV_LOG_WARN, "comm", "a rank that messages were sent to did not come to destroy its communicator");
+            sv_log(all_have ? SV_LOG_WARN : SV_LOG_DEBUG, "comm", "a rank that messages were sent to did not come to "
+                   "destroy its communicator, or has received none");
             return;
         }
     }
