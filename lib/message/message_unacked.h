@@ -16,7 +16,8 @@ typedef struct sv_unacked {
 } sv_unacked_t;
 
 /* A letter for the wire gets its sequence number, and is kept until that rank acknowledges it. If too many before it
-   were not acknowledged, it goes out when they were, and the mail is only wanted if it keeps what is after the letter. */
+   were not acknowledged, it goes out when they were, and the mail is only wanted if it keeps what is after the letter.
+ */
 selvage_status_t sv_unacked_add(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_mail_t *mail,
                                 bool *may_fly_out);
 /* Acknowledges in this letter what has come from there, if it has room for that. */

@@ -299,13 +299,14 @@ static void part_with_arenas(selvage_comm_t *comm, double timeout_s)
 }
 
 /* So that no letter is under way after the agreement that follows. Ranks that gave up are not waited for; nor, for
-   long, those that never sent or received a message, and so do not acknowledge what was sent to them. */
+   long, those that never sent or received a message, or cannot any more, and so acknowledge nothing. */
 static void part_with_messages(selvage_comm_t *comm, double timeout_s)
 {
     const double SOME_HAVE_NONE_S = 0.5;
     sv_patience_t patience;
     bool done = false;
-    uint64_t all_have = messages_of(comm) != NULL; /* the minimum of all */
+    /* The minimum of all. */
+    uint64_t all_have = messages_of(comm) && comm->messages_ops->part(messages_of(comm), &done) == SELVAGE_SUCCESS;
     if (sv_agree(comm, "selvage_comm_destroy: messages", 0, SELVAGE_SUCCESS, &all_have, timeout_s) != SELVAGE_SUCCESS)
         return;
     sv_patience_begin(&patience, comm, all_have ? timeout_s : SOME_HAVE_NONE_S);
