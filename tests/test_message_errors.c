@@ -196,14 +196,17 @@ static void ended_while_copying(local_rank_t *self)
 /* All that is free, until it is given back. */
 static void take_all_mail(sv_message_engine_t *engine, bool take, sv_list_t *mine)
 {
-    sv_list_t *from = take ? &engine->mail_free : mine, *to = take ? mine : &engine->mail_free;
     pthread_mutex_lock(&engine->lock);
-    if (take)
-        sv_list_init(mine);
-    while (!sv_list_is_empty(from)) {
-        sv_list_t *first = from->next;
-        sv_list_remove(first);
-        sv_list_append(to, first);
+    for (int bare = 0; bare < 2; bare++) {
+        sv_list_t *from = take ? &engine->mail_free[bare] : &mine[bare];
+        sv_list_t *to = take ? &mine[bare] : &engine->mail_free[bare];
+        if (take)
+            sv_list_init(to);
+        while (!sv_list_is_empty(from)) {
+            sv_list_t *first = from->next;
+            sv_list_remove(first);
+            sv_list_append(to, first);
+        }
     }
     pthread_mutex_unlock(&engine->lock);
 }
@@ -214,7 +217,7 @@ static void unannounced(local_rank_t *self)
     enum { MANY = SV_BOX_SLOTS }; /* all places */
     static uint64_t word, unused[2];
     message_end_t end[MANY];
-    sv_list_t mail[1];
+    sv_list_t mail[2];
     void *stream = NULL;
     if (self->rank == 0)
         word = 0;

@@ -44,11 +44,12 @@ static void release(sv_message_engine_t *engine)
 
 static void init_lists(sv_message_engine_t *engine)
 {
-    sv_list_t *list[] = {&engine->mail_free,  &engine->flying, &engine->own,    &engine->unexpected, &engine->taken,
-                         &engine->request_free, &engine->posted, &engine->active, &engine->chunk_free[0],
-                         &engine->chunk_free[1], &engine->layouts, &engine->bounce_free, &engine->boxed,
-                         &engine->opened, &engine->mappings, &engine->chunk_retired, &engine->unacked_free,
-                         &engine->unacked_peers, &engine->ack_due_peers};
+    sv_list_t *list[] = {&engine->mail_free[0], &engine->mail_free[1], &engine->flying, &engine->own,
+                         &engine->unexpected, &engine->taken, &engine->request_free, &engine->posted,
+                         &engine->active, &engine->chunk_free[0], &engine->chunk_free[1], &engine->layouts,
+                         &engine->bounce_free, &engine->boxed, &engine->opened, &engine->mappings,
+                         &engine->chunk_retired, &engine->unacked_free, &engine->unacked_peers,
+                         &engine->ack_due_peers};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         sv_list_init(list[i]);
 }
@@ -108,6 +109,7 @@ void sv_message_break(sv_message_engine_t *engine, selvage_status_t status)
     if (engine->broken != SELVAGE_SUCCESS)
         return;
     engine->broken = status;
+    sv_wire_fault_inner(engine->wire)->failed = true; /* what is left in it is not to be its successor's */
     memcpy(engine->broken_text, sv_thread_detail(), sizeof engine->broken_text);
     /* Nothing that this rank has begun is to write to anybody's memory after the requests have ended. */
     sv_message_early_end(engine);
@@ -230,6 +232,7 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
     /* Pieces that come later have a tag of this request, which is therefore no other message's. */
     request->spent_tag |= !request->is_send && request->route == SV_MESSAGE_STAGED &&
                           (status != SELVAGE_SUCCESS || request->attempt > 0);
+    sv_wire_fault_inner(request->engine->wire)->failed |= request->spent_tag;
     sv_message_pieces_end(request);
     sv_message_direct_end(request);
     if (request->mail)

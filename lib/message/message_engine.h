@@ -107,6 +107,7 @@ typedef struct sv_mail {
     sv_wire_request_t request;
     bool flying;             /* a send of it is under way */
     bool kept;               /* it may be asked for again; on its peer's list */
+    bool bare;               /* without room after the letter */
     struct sv_unacked *unacked;   /* it may have to be sent again */
     uint64_t hurt;           /* a fault: byte hurt - 1 of it was changed on the way out */
     bool from_wire;          /* it came by the wire: its sender keeps it until its taking is acknowledged */
@@ -314,7 +315,7 @@ struct sv_message_engine {
     uint64_t came_by_slot, came_early; /* of the near ones, those in device memory, and by a kernel that waited */
     sv_message_counts_t counts;
 
-    sv_list_t mail_free, flying, own; /* own: to this rank itself */
+    sv_list_t mail_free[2], flying, own; /* own: to this rank itself */
     sv_list_t unacked_free, unacked_peers, ack_due_peers;
     struct sv_unacked_chunk *unacked_chunks;
     uint64_t resent;         /* letters, for whatever reason */
@@ -387,9 +388,10 @@ void sv_message_break(sv_message_engine_t *engine, selvage_status_t status);
 
 /* --- message_pool.c ----------------------------------------------------------------------------------------------- */
 
-selvage_status_t sv_mail_take(sv_message_engine_t *engine, sv_mail_t **mail_out);
+/* bare: for a letter alone. */
+selvage_status_t sv_mail_take(sv_message_engine_t *engine, bool bare, sv_mail_t **mail_out);
 /* The same for a letter to this rank: in its box, if there is room. */
-selvage_status_t sv_mail_take_to(sv_message_engine_t *engine, int rank, sv_mail_t **mail_out);
+selvage_status_t sv_mail_take_to(sv_message_engine_t *engine, int rank, bool bare, sv_mail_t **mail_out);
 void sv_mail_put(sv_message_engine_t *engine, sv_mail_t *mail);
 selvage_status_t sv_message_take_request(sv_message_engine_t *engine, selvage_request_t **request_out);
 void sv_message_put_request(selvage_request_t *request);
@@ -422,6 +424,7 @@ static inline void *sv_mail_device(const sv_mail_t *mail, const void *ptr)
 }
 /* Of a letter with what is behind it. */
 size_t sv_mail_bytes(const sv_letter_t *letter);
+bool sv_mail_is_bare(const sv_letter_t *letter); /* nothing is to be after it in its mail */
 /* Nothing but the record and the payload changes behind this; whether a letter is whole, whoever wrote it. */
 void sv_mail_seal(sv_message_engine_t *engine, sv_mail_t *mail, int rank);
 bool sv_mail_is_sound(const sv_message_engine_t *engine, const sv_letter_t *letter);

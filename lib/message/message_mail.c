@@ -29,6 +29,12 @@ size_t sv_mail_bytes(const sv_letter_t *letter)
     return sizeof *letter + (behind ? letter->bytes : 0);
 }
 
+/* In the place of a LATE the message itself will lie. */
+bool sv_mail_is_bare(const sv_letter_t *letter)
+{
+    return sv_mail_bytes(letter) == sizeof *letter && letter->kind != SV_LETTER_LATE;
+}
+
 /* A fault of a test's: a small message is damaged on its way, and whole again when it has left. */
 static void hurt(sv_message_engine_t *engine, sv_mail_t *mail)
 {
@@ -113,7 +119,7 @@ selvage_status_t sv_mail_post(sv_message_engine_t *engine, sv_mail_t *mail, int 
 selvage_status_t sv_mail_tell(sv_message_engine_t *engine, int rank, const sv_letter_t *letter)
 {
     sv_mail_t *mail;
-    SV_TRY(sv_mail_take_to(engine, rank, &mail));
+    SV_TRY(sv_mail_take_to(engine, rank, sv_mail_is_bare(letter), &mail));
     *mail->letter = *letter;
     return sv_mail_post(engine, mail, rank);
 }
@@ -145,7 +151,7 @@ selvage_status_t sv_mail_taken(sv_message_engine_t *engine, sv_mail_t *mail)
 static selvage_status_t listen(sv_message_engine_t *engine, unsigned slot)
 {
     sv_mail_t *mail;
-    SV_TRY(sv_mail_take(engine, &mail));
+    SV_TRY(sv_mail_take(engine, false, &mail));
     selvage_status_t status = sv_wire_recv(engine->wire, SV_WIRE_MESSAGE, mail->letter, engine->mail_bytes,
                                            SV_WIRE_ANY_SOURCE, LETTER_TAG, &mail->request);
     if (status != SELVAGE_SUCCESS) {
@@ -179,6 +185,7 @@ static bool is_whole(const sv_message_engine_t *engine, const sv_letter_t *lette
 static selvage_status_t take_whole(sv_message_engine_t *engine, sv_mail_t *mail, bool *moved)
 {
     const int source = mail->letter->source;
+    sv_mail_t *copy;
     sv_message_peer_t *peer;
     bool is_new = false;
     selvage_status_t status = sv_message_peer(engine, source, &peer);
@@ -190,6 +197,13 @@ static selvage_status_t take_whole(sv_message_engine_t *engine, sv_mail_t *mail,
     }
     *moved = true;
     SV_TRY(sv_message_box_offer(engine, source));
+    /* A letter alone may lie here for long, before somebody asks for its message: not with room for more after it. */
+    if (sv_mail_is_bare(mail->letter) && sv_mail_take(engine, true, &copy) == SELVAGE_SUCCESS) {
+        *copy->letter = *mail->letter;
+        copy->from_wire = mail->from_wire;
+        sv_mail_put(engine, mail);
+        mail = copy;
+    }
     return sv_message_arrive(engine, mail);
 }
 

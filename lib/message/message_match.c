@@ -67,7 +67,7 @@ static selvage_status_t make_room(sv_message_engine_t *engine, const sv_message_
     sv_mail_t *own;
     if (!(*mail)->box || (letter->number == peer->taken + 1 && find_posted(engine, letter)))
         return SELVAGE_SUCCESS;
-    SV_TRY(sv_mail_take(engine, &own));
+    SV_TRY(sv_mail_take(engine, sv_mail_is_bare(letter), &own));
     memcpy(own->letter, letter, sv_mail_bytes(letter));
     sv_near_move(*mail, own);
     sv_mail_put(engine, *mail);
@@ -207,7 +207,7 @@ static selvage_status_t send_again(sv_message_engine_t *engine, sv_message_peer_
     sv_mail_t *kept = find_kept(peer, asked->number), *mail;
     if (!kept)
         return SELVAGE_SUCCESS;
-    SV_TRY(sv_mail_take(engine, &mail));
+    SV_TRY(sv_mail_take(engine, false, &mail));
     memcpy(mail->letter, kept->letter, sizeof *mail->letter + kept->letter->bytes);
     if (kept->hurt)
         sv_mail_payload(mail)[kept->hurt - 1] ^= 1;
@@ -301,7 +301,7 @@ selvage_status_t sv_message_arrive(sv_message_engine_t *engine, sv_mail_t *mail)
 static selvage_status_t say_bye(sv_message_engine_t *engine, const sv_message_peer_t *peer)
 {
     sv_mail_t *mail;
-    SV_TRY(sv_mail_take(engine, &mail));
+    SV_TRY(sv_mail_take(engine, true, &mail));
     *mail->letter = (sv_letter_t){.kind = SV_LETTER_BYE};
     return sv_mail_post(engine, mail, peer->rank);
 }

@@ -32,10 +32,10 @@ static selvage_status_t pinned(sv_message_engine_t *engine, size_t bytes, void *
 
 /* --- mail --------------------------------------------------------------------------------------------------------- */
 
-static selvage_status_t more_mail(sv_message_engine_t *engine)
+static selvage_status_t more_mail(sv_message_engine_t *engine, bool bare)
 {
     sv_mail_chunk_t *chunk;
-    const size_t each = round_up(engine->mail_bytes + sizeof(uint64_t));
+    const size_t bytes = bare ? sizeof(sv_letter_t) : engine->mail_bytes, each = round_up(bytes + sizeof(uint64_t));
     SV_TRY(sv_calloc(1, sizeof *chunk, &chunk));
     selvage_status_t status = pinned(engine, each * SV_MAIL_RING, &chunk->pinned);
     if (status != SELVAGE_SUCCESS) {
@@ -48,18 +48,19 @@ static selvage_status_t more_mail(sv_message_engine_t *engine)
         sv_mail_t *mail = &chunk->mail[i];
         uint8_t *at = chunk->pinned + (size_t)i * each;
         mail->letter = (sv_letter_t *)(void *)at;
-        mail->word = (uint64_t *)(void *)(at + engine->mail_bytes);
+        mail->word = (uint64_t *)(void *)(at + bytes);
+        mail->bare = bare;
         sv_list_init(&mail->kept_link);
-        sv_list_append(&engine->mail_free, &mail->link);
+        sv_list_append(&engine->mail_free[bare], &mail->link);
     }
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_mail_take(sv_message_engine_t *engine, sv_mail_t **mail_out)
+selvage_status_t sv_mail_take(sv_message_engine_t *engine, bool bare, sv_mail_t **mail_out)
 {
-    if (sv_list_is_empty(&engine->mail_free))
-        SV_TRY(more_mail(engine));
-    sv_mail_t *mail = SV_CONTAINER_OF(engine->mail_free.next, sv_mail_t, link);
+    if (sv_list_is_empty(&engine->mail_free[bare]))
+        SV_TRY(more_mail(engine, bare));
+    sv_mail_t *mail = SV_CONTAINER_OF(engine->mail_free[bare].next, sv_mail_t, link);
     sv_list_remove(&mail->link);
     mail->flying = mail->kept = mail->from_wire = false;
     mail->unacked = NULL;
@@ -69,12 +70,12 @@ selvage_status_t sv_mail_take(sv_message_engine_t *engine, sv_mail_t **mail_out)
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_mail_take_to(sv_message_engine_t *engine, int rank, sv_mail_t **mail_out)
+selvage_status_t sv_mail_take_to(sv_message_engine_t *engine, int rank, bool bare, sv_mail_t **mail_out)
 {
     sv_message_peer_t *peer;
     SV_TRY(sv_message_peer(engine, rank, &peer));
     *mail_out = peer->out ? sv_message_box_room(engine, peer->out) : NULL;
-    return *mail_out ? SELVAGE_SUCCESS : sv_mail_take(engine, mail_out);
+    return *mail_out ? SELVAGE_SUCCESS : sv_mail_take(engine, bare, mail_out);
 }
 
 void sv_mail_put(sv_message_engine_t *engine, sv_mail_t *mail)
@@ -85,7 +86,7 @@ void sv_mail_put(sv_message_engine_t *engine, sv_mail_t *mail)
         sv_message_box_leave(mail);
         return;
     }
-    sv_list_append(&engine->mail_free, &mail->link);
+    sv_list_append(&engine->mail_free[mail->bare], &mail->link);
 }
 
 /* --- requests ----------------------------------------------------------------------------------------------------- */

@@ -158,9 +158,9 @@ static selvage_status_t begin_small(selvage_request_t *send, void *stream)
 {
     /* What a fault has hurt can be asked for again only if it went by the wire. */
     if (!send->mail && send->engine->comm->fault.armed)
-        SV_TRY(sv_mail_take(send->engine, &send->mail));
+        SV_TRY(sv_mail_take(send->engine, false, &send->mail));
     else if (!send->mail)
-        SV_TRY(sv_mail_take_to(send->engine, send->peer, &send->mail));
+        SV_TRY(sv_mail_take_to(send->engine, send->peer, false, &send->mail));
     send->began_ns = sv_clock_ns();
     *send->mail->letter = letter_of(send, SV_LETTER_EAGER);
     send->mail->letter->value[0] = slot_of(send);
@@ -232,7 +232,7 @@ static selvage_status_t begin_claimed(selvage_request_t *send, const sv_message_
     letter.value[0] = true;
     letter.value[1] = send->landing;
     letter.value[2] = send->landing_stamp;
-    selvage_status_t status = sv_mail_take_to(send->engine, send->peer, &mail);
+    selvage_status_t status = sv_mail_take_to(send->engine, send->peer, true, &mail);
     if (status == SELVAGE_SUCCESS)
         status = move_claimed(send, stream);
     if (status == SELVAGE_SUCCESS) {

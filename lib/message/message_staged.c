@@ -218,14 +218,24 @@ static bool is_tail(const selvage_request_t *recv, uint32_t number)
            bytes_of(recv, number) < recv->engine->segment_bytes && (number > 0 || recv->bytes <= LITTLE_BYTES);
 }
 
-/* Where a piece is received: as much as any piece has fits there, unless memory for a tail is wanting. */
+/* Where a piece is received: as much as any piece has fits there, so that a wrong one is damage and not cut. */
 static uint8_t *find_piece_room(selvage_request_t *recv, uint32_t number, size_t *room_out)
 {
     sv_message_chunk_t *chunk = piece_at(recv, number)->chunk;
-    if (is_tail(recv, number) && (recv->chunk || (recv->chunk = sv_message_take_chunk(recv->engine, false, false))))
+    if (is_tail(recv, number))
         chunk = recv->chunk;
     *room_out = chunk ? recv->engine->segment_bytes : bytes_of(recv, number);
     return chunk ? chunk->pinned : recv->place.data + offset_of(recv, number);
+}
+
+static bool may_expect(selvage_request_t *recv)
+{
+    const uint32_t number = recv->next;
+    if (number == recv->npieces || piece_at(recv, number)->state != SV_PIECE_FREE)
+        return false;
+    if (is_tail(recv, number) && !recv->chunk)
+        recv->chunk = sv_message_take_chunk(recv->engine, false, true);
+    return !is_tail(recv, number) || recv->chunk;
 }
 
 static selvage_status_t expect(selvage_request_t *recv)
@@ -332,7 +342,7 @@ selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved)
     free_what_landed(recv, moved);
     if (recv->place.on_device)
         take_more_chunks(recv);
-    while (recv->next < recv->npieces && piece_at(recv, recv->next)->state == SV_PIECE_FREE)
+    while (may_expect(recv))
         SV_TRY(expect(recv));
     return recv->landed == recv->npieces ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
 }

@@ -114,7 +114,7 @@ static selvage_status_t fly_unacked(sv_message_engine_t *engine, sv_message_peer
     if (mail && mail->flying) /* the wire has it still */
         return SELVAGE_SUCCESS;
     if (!mail) {
-        SV_TRY(sv_mail_take(engine, &mail));
+        SV_TRY(sv_mail_take(engine, true, &mail));
         *mail->letter = unacked->letter;
     }
     sv_unacked_piggyback(peer, mail->letter);

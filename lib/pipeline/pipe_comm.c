@@ -142,7 +142,7 @@ static void release(selvage_comm_t *comm)
         comm->dev_under->ops->close(comm->dev_under);
     if (comm->trace_ready)
         sv_trace_fini(&comm->trace);
-    sv_wire_fault_inner(comm->wire)->failed = comm->broken != SELVAGE_SUCCESS;
+    sv_wire_fault_inner(comm->wire)->failed |= comm->broken != SELVAGE_SUCCESS;
     comm->wire->ops->close(comm->wire);
     pthread_mutex_destroy(&comm->messages_lock);
     sv_thread_binding()->fault = NULL;
