@@ -6,6 +6,7 @@
  */
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "dropin_case.h"
 
@@ -329,6 +330,40 @@ static void check_sums(void)
     selvage_device_free(dropin.device, base);
 }
 
+/* What lands in a window by another call of its owner's, between bytes that others put, stays. */
+static void check_landing_between(void)
+{
+    enum { BYTES = 4096, AT = 1000, LENGTH = 50 };
+    char put[LENGTH], seen[BYTES], *base;
+    const int next = (dropin.rank + 1) % dropin.size;
+    void *memory;
+    MPI_Win win;
+    MPI_Request request;
+    CHECK_STATUS(selvage_device_malloc(dropin.device, BYTES, &memory), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_fill(dropin.device, memory, 1, BYTES, dropin.stream), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_stream_synchronize(dropin.device, dropin.stream), SELVAGE_SUCCESS);
+    base = memory;
+    memset(put, 9, sizeof put);
+    CHECK_EQ(MPI_Win_create(base, BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win), MPI_SUCCESS);
+    MPI_Irecv(base + AT, LENGTH, MPI_CHAR, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, &request);
+    MPI_Win_fence(0, win);
+    MPI_Put(put, LENGTH, MPI_CHAR, next, AT - 2 * LENGTH, LENGTH, MPI_CHAR, win);
+    MPI_Put(put, LENGTH, MPI_CHAR, next, AT + 2 * LENGTH, LENGTH, MPI_CHAR, win);
+    memset(seen, 7, LENGTH);
+    MPI_Send(seen, LENGTH, MPI_CHAR, next, 5, MPI_COMM_WORLD);
+    MPI_Win_fence(0, win);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK_STATUS(selvage_device_copy(dropin.device, seen, base, BYTES, SELVAGE_COPY_DEVICE_TO_HOST, dropin.stream),
+                 SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_stream_synchronize(dropin.device, dropin.stream), SELVAGE_SUCCESS);
+    CHECK_EQ(seen[AT - 2 * LENGTH], 9);
+    CHECK_EQ(seen[AT + 3 * LENGTH - 1], 9);
+    CHECK_EQ(seen[AT], 7);
+    CHECK_EQ(seen[AT + LENGTH - 1], 7);
+    MPI_Win_free(&win);
+    selvage_device_free(dropin.device, memory);
+}
+
 /* Erroneous, but MPI bears it. */
 static void check_freed_first(void)
 {
@@ -350,6 +385,8 @@ int main(int argc, char **argv)
     check_attach();
     if (makes_windows()) {
         check_sums();
+        for (int i = 0; i < 20; i++)
+            check_landing_between();
         check_freed_first();
     }
     PMPI_Comm_free(&apart);

@@ -149,8 +149,7 @@ static bool read_chunk(const window_t *window, size_t at, size_t chunk, char *co
     return changed;
 }
 
-/* The end of the run of changes that begins at a byte: short stretches that are alike go along, which push() before
-   has made harmless. */
+/* The end of the run of changes that begins at a byte; short stretches that are alike go along. */
 static size_t end_of_run(const char *copy, const char *last, size_t from, size_t bytes)
 {
     size_t end = from + 1;
@@ -160,34 +159,55 @@ static size_t end_of_run(const char *copy, const char *last, size_t from, size_t
     return end;
 }
 
-static void pull_chunk(window_t *window, size_t base, size_t chunk, const char *copy)
+/* The next run of changes from a byte on; false if there is none. */
+static bool find_run(const char *copy, const char *last, size_t chunk, size_t *at, size_t *end_out)
 {
-    sv_drop_flow_t flow = {0};
-    char *last = window->last + base;
-    for (size_t at = 0; at < chunk;) {
-        size_t page = chunk - at < PAGE_BYTES ? chunk - at : PAGE_BYTES;
-        if (at % PAGE_BYTES == 0 && memcmp(copy + at, last + at, page) == 0) {
-            at += page;
-            continue;
+    while (*at < chunk) {
+        const size_t page = chunk - *at < PAGE_BYTES ? chunk - *at : PAGE_BYTES;
+        if (*at % PAGE_BYTES == 0 && memcmp(copy + *at, last + *at, page) == 0) {
+            *at += page;
+        } else if (copy[*at] == last[*at]) {
+            (*at)++;
+        } else {
+            *end_out = end_of_run(copy, last, *at, chunk);
+            return true;
         }
-        if (copy[at] == last[at]) {
-            at++;
-            continue;
-        }
-        size_t end = end_of_run(copy, last, at, chunk);
-        memcpy(last + at, copy + at, end - at);
-        sv_drop_copy(&flow, window->user + base + at, copy + at, end - at, SELVAGE_COPY_HOST_TO_DEVICE);
-        at = end;
     }
-    sv_drop_flow_end(&flow);
+    return false;
+}
+
+/*
+ * Writes what has changed, run by run. What goes along unchanged is read from the device just before, as something else
+ * may have landed there since the last push; no other landing comes between, because of the lock.
+ */
+static void pull_chunk(window_t *window, size_t base, size_t chunk, char *copy, char *fresh)
+{
+    sv_drop_flow_t down = {0}, up = {0};
+    char *user = window->user + base, *last = window->last + base;
+    for (size_t at = 0, end; find_run(copy, last, chunk, &at, &end); at = end)
+        sv_drop_copy(&down, fresh + at, user + at, end - at, SELVAGE_COPY_DEVICE_TO_HOST);
+    sv_drop_flow_end(&down);
+    for (size_t at = 0, end; find_run(copy, last, chunk, &at, &end); at = end) {
+        for (size_t i = at; i < end; i++)
+            if (copy[i] != last[i])
+                fresh[i] = last[i] = copy[i];
+        sv_drop_copy(&up, user + at, fresh + at, end - at, SELVAGE_COPY_HOST_TO_DEVICE);
+    }
+    sv_drop_flow_end(&up);
 }
 
 static void pull(window_t *window)
 {
-    char *copy = sv_drop_pinned(chunk_at(window, 0));
-    for (size_t at = 0; at < window->bytes; at += CHUNK_BYTES)
-        if (read_chunk(window, at, chunk_at(window, at), copy))
-            pull_chunk(window, at, chunk_at(window, at), copy);
+    char *copy = sv_drop_pinned(chunk_at(window, 0)), *fresh = NULL;
+    for (size_t at = 0; at < window->bytes; at += CHUNK_BYTES) {
+        if (!read_chunk(window, at, chunk_at(window, at), copy))
+            continue;
+        if (!fresh)
+            fresh = sv_drop_pinned(chunk_at(window, 0));
+        pull_chunk(window, at, chunk_at(window, at), copy, fresh);
+    }
+    if (fresh)
+        sv_drop_unpin(fresh);
     sv_drop_unpin(copy);
 }
 
