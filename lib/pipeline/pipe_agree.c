@@ -10,6 +10,7 @@
  */
 #include "pipeline/pipe_control.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/base_clock.h"
@@ -133,21 +134,16 @@ static selvage_status_t receive_round(selvage_comm_t *comm, const char *what, in
 }
 
 /* Turns what was agreed into this rank's status; the failing rank itself keeps its own detail. */
-static selvage_status_t judge(selvage_comm_t *comm, const char *what, selvage_status_t own, const uint64_t *value)
+static selvage_status_t judge(selvage_comm_t *comm, const char *what, selvage_status_t own, uint64_t key)
 {
-    if (value[STATUS_KEY] != UINT64_MAX) {
-        selvage_status_t status = sv_control_status(value[STATUS_KEY]);
-        int rank = (int)(value[STATUS_KEY] >> 8);
-        if (own != SELVAGE_SUCCESS)
-            return own;
-        return rank == comm->wire->rank ? status
-                                        : sv_error(status, "%s failed on rank %d: %s", what, rank,
-                                                   selvage_status_string(status));
-    }
-    if (value[CALL_HASH] != ~value[CALL_HASH_INVERSE])
-        return sv_error(SELVAGE_ERR_MISMATCH, "ranks do not agree in %s: another rank is in another collective call, "
-                        "or on another object", what);
-    return SELVAGE_SUCCESS;
+    selvage_status_t status = sv_control_status(key);
+    uint64_t rank = key >> 8;
+    if (own != SELVAGE_SUCCESS)
+        return own;
+    return rank == (uint64_t)comm->wire->rank
+               ? status
+               : sv_error(status, "%s failed on rank %llu: %s", what, (unsigned long long)rank,
+                          selvage_status_string(status));
 }
 
 /* A rank that cannot take part any more says so to all who will wait for it, and waits for nobody. */
@@ -183,6 +179,113 @@ bool sv_agree_is_lost(const selvage_comm_t *comm)
     return sv_agree_loss(comm, &rank) != SELVAGE_SUCCESS;
 }
 
+/* All rounds of one agreement. What fails here breaks the communicator. */
+static selvage_status_t disseminate(selvage_comm_t *comm, const char *what, double timeout_s,
+                                    uint64_t all[SV_AGREE_VALUES])
+{
+    selvage_status_t status = SELVAGE_SUCCESS;
+    int round = 0;
+    begin_repeats(comm);
+    for (; (INT64_C(1) << round) < comm->wire->size && status == SELVAGE_SUCCESS; round++) {
+        status = send_round(comm, round, all);
+        if (status == SELVAGE_SUCCESS)
+            status = receive_round(comm, what, round, timeout_s, all);
+    }
+    if (status != SELVAGE_SUCCESS)
+        send_failure(comm, round - 1, status);
+    else
+        linger(comm);
+    if (status == SELVAGE_SUCCESS)
+        comm->agreements++;
+    else
+        comm->broken = status;
+    comm->agree_out.open = 0;
+    comm->agree.consumed = 0;
+    return status;
+}
+
+/* --- ranks in different calls ------------------------------------------------------------------------------------- */
+
+/* A call as two words say it: the first 16 letters behind "selvage_", which is all of every name there is. */
+typedef struct call_name {
+    union {
+        char text[16];
+        uint64_t word[2];
+    };
+    uint64_t key;
+} call_name_t;
+
+static call_name_t name_call(const char *what, uint64_t key)
+{
+    static const char prefix[] = "selvage_";
+    call_name_t name = {.key = key};
+    if (strncmp(what, prefix, sizeof prefix - 1) == 0)
+        what += sizeof prefix - 1;
+    for (size_t i = 0; i < sizeof name.text && what[i] && !strchr(": (", what[i]); i++)
+        name.text[i] = what[i];
+    return name;
+}
+
+/* Of halos and exchanges the key is the number of the exchange, in order of creation. */
+static void print_call(const call_name_t *name, char *text, size_t text_bytes)
+{
+    bool counted = strncmp(name->text, "exchange_", 9) == 0 || strncmp(name->text, "halo_", 5) == 0;
+    size_t length = 0;
+    while (length < sizeof name->text && name->text[length])
+        length++;
+    for (size_t i = 0; i < length; i++) /* it came from another rank */
+        if ((unsigned char)name->text[i] < ' ' || (unsigned char)name->text[i] > '~')
+            length = i;
+    if (counted)
+        snprintf(text, text_bytes, "selvage_%.*s of exchange %llu", (int)length, name->text,
+                 (unsigned long long)name->key);
+    else
+        snprintf(text, text_bytes, "selvage_%.*s", (int)length, name->text);
+}
+
+/* The name that one rank gives, on all ranks. */
+static selvage_status_t spread_name(selvage_comm_t *comm, const char *what, uint64_t rank, const call_name_t *own,
+                                    double timeout_s, call_name_t *name_out)
+{
+    uint64_t all[SV_AGREE_VALUES] = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
+    if (rank == (uint64_t)comm->wire->rank) {
+        memcpy(&all[1], own->word, sizeof own->word);
+        all[3] = own->key;
+    }
+    SV_TRY(disseminate(comm, what, timeout_s, all));
+    memcpy(name_out->word, &all[1], sizeof name_out->word);
+    name_out->key = all[3];
+    return SELVAGE_SUCCESS;
+}
+
+/*
+ * Ranks are in different calls, or on different objects, and all of them know it: so all come here, and tell each other
+ * who they are, by three more agreements. Of the ranks with the least hash and of those with the greatest, the lowest
+ * speaks; there may be other ranks in still other calls.
+ */
+static selvage_status_t name_other_call(selvage_comm_t *comm, const char *what, uint64_t key, double timeout_s,
+                                        uint64_t least, uint64_t most)
+{
+    const uint64_t rank = (uint64_t)comm->wire->rank, hash = hash_call(what, key);
+    const call_name_t own = name_call(what, key);
+    uint64_t who[SV_AGREE_VALUES] = {UINT64_MAX, hash == least ? rank : UINT64_MAX, hash == most ? rank : UINT64_MAX,
+                                     UINT64_MAX};
+    call_name_t name[2];
+    char here[64], there[64];
+    selvage_status_t status = disseminate(comm, what, timeout_s, who);
+    for (int i = 0; i < 2 && status == SELVAGE_SUCCESS; i++)
+        status = spread_name(comm, what, who[1 + i], &own, timeout_s, &name[i]);
+    if (status != SELVAGE_SUCCESS)
+        return sv_error(SELVAGE_ERR_MISMATCH, "ranks do not agree in %s: another rank is in another collective call, "
+                        "or on another object, and it could not be asked which", what);
+    const int other = hash == least ? 1 : 0;
+    print_call(&own, here, sizeof here);
+    print_call(&name[other], there, sizeof there);
+    return sv_error(SELVAGE_ERR_MISMATCH, "ranks do not agree in %s: rank %llu is in another collective call, or on "
+                    "another object: it is in %s, this rank in %s; all ranks make collective calls in one order", what,
+                    (unsigned long long)who[1 + other], there, here);
+}
+
 selvage_status_t sv_agree(selvage_comm_t *comm, const char *what, uint64_t key, selvage_status_t status,
                           uint64_t value[SV_AGREE_USER], double timeout_s)
 {
@@ -194,26 +297,13 @@ selvage_status_t sv_agree(selvage_comm_t *comm, const char *what, uint64_t key, 
     uint64_t all[SV_AGREE_VALUES] = {UINT64_MAX, hash, ~hash, value[0]};
     if (status != SELVAGE_SUCCESS)
         all[STATUS_KEY] = (uint64_t)comm->wire->rank << 8 | (uint64_t)-status;
-    selvage_status_t wire_status = SELVAGE_SUCCESS;
-    int round = 0;
-    begin_repeats(comm);
-    for (; (INT64_C(1) << round) < comm->wire->size && wire_status == SELVAGE_SUCCESS; round++) {
-        wire_status = send_round(comm, round, all);
-        if (wire_status == SELVAGE_SUCCESS)
-            wire_status = receive_round(comm, what, round, timeout_s, all);
-    }
+    selvage_status_t wire_status = disseminate(comm, what, timeout_s, all);
     if (wire_status != SELVAGE_SUCCESS)
-        send_failure(comm, round - 1, wire_status);
-    else
-        linger(comm);
-    if (wire_status == SELVAGE_SUCCESS)
-        comm->agreements++;
-    comm->agree_out.open = 0;
-    comm->agree.consumed = 0;
-    if (wire_status != SELVAGE_SUCCESS) {
-        comm->broken = wire_status;
         return status != SELVAGE_SUCCESS ? status : wire_status;
-    }
     value[0] = all[USER_VALUE];
-    return judge(comm, what, status, all);
+    if (all[STATUS_KEY] != UINT64_MAX)
+        return judge(comm, what, status, all[STATUS_KEY]);
+    if (all[CALL_HASH] != ~all[CALL_HASH_INVERSE])
+        return name_other_call(comm, what, key, timeout_s, all[CALL_HASH], ~all[CALL_HASH_INVERSE]);
+    return SELVAGE_SUCCESS;
 }

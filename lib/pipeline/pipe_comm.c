@@ -95,9 +95,7 @@ static selvage_status_t set_up_together(selvage_comm_t *comm, selvage_status_t s
     uint64_t nonce = random_nonce(comm);
     SV_TRY(sv_agree(comm, "selvage_comm_create", 0, status, &nonce, comm->timeout_s));
     comm->nonce = nonce;
-    uint64_t unused = 0;
-    SV_TRY(sv_agree(comm, "selvage_comm_create (every rank needs the same SELVAGE_ settings of packets and routes)",
-                    sv_config_agreed_hash(&comm->config), SELVAGE_SUCCESS, &unused, comm->timeout_s));
+    SV_TRY(sv_comm_agree_settings(comm));
     SV_TRY(sv_comm_locate(comm));
     started_t started = {.comm = comm};
     started.status = sv_progress_init(&comm->progress, comm->config.progress == SV_CONFIG_PROGRESS_THREAD,

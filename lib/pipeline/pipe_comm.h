@@ -83,6 +83,7 @@ struct selvage_comm {
     selvage_stats_t stats;
     sv_thread_binding_t binding;   /* of threads that work for this communicator */
     sv_wire_t *wire;
+    const sv_thread_binding_t *only_thread; /* whose calls MPI takes, NULL: any thread's; see sv_api_enter() */
     sv_device_t *dev;              /* what the engine uses: maybe a fault wrapper around dev_under */
     sv_device_t *dev_under;        /* what users see */
     bool dev_owned, dev_wrapped, trace_ready, detached, told_not_able;
@@ -126,6 +127,8 @@ void sv_comm_destroy(selvage_comm_t *comm);
 bool sv_comm_poll(void *comm);
 /* Fills the topology: nodes, who shares a GPU, what lies next to it. Collective, and agreed on. See pipe_locality.c. */
 selvage_status_t sv_comm_locate(selvage_comm_t *comm);
+/* ERR_MISMATCH, which names the setting, unless all ranks have those alike that they need alike. Collective. */
+selvage_status_t sv_comm_agree_settings(selvage_comm_t *comm);
 
 /* Quiesces everything at MPI_Finalize and reports what is left. */
 void sv_comm_at_finalize(void *comm);
