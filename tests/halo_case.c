@@ -101,6 +101,17 @@ static selvage_field_t make_field(const halo_case_t *test, const halo_wish_t *wi
     return field;
 }
 
+/* A halo without any is refused. */
+static void give_some_width(const halo_case_t *test, halo_wish_t *wish)
+{
+    int widths = 0;
+    for (int f = 0; f < wish->nfields; f++)
+        for (int d = 0; d < test->grid.ndims; d++)
+            widths += wish->field[f].width_lo[d] + wish->field[f].width_hi[d];
+    if (widths == 0)
+        wish->field[0].width_lo[0] = 1;
+}
+
 /* A direction that leads nowhere is no direction; each is listed once. */
 static void make_directions(const halo_case_t *test, halo_wish_t *wish, uint64_t *state)
 {
@@ -135,6 +146,7 @@ static void make_wish(const halo_case_t *test, halo_wish_t *wish, uint64_t *stat
         make_directions(test, wish, state);
     for (int f = 0; f < wish->nfields; f++)
         wish->field[f] = make_field(test, wish, state);
+    give_some_width(test, wish);
 }
 
 void halo_case_make(halo_case_t *test, int size, uint64_t seed)

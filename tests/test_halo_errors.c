@@ -69,6 +69,8 @@ SPOIL(number_data, f->data = (uint8_t *)f->data + 4; f->number = SELVAGE_NUMBER_
 SPOIL(components, f->components = -1)
 SPOIL(width_lo, f->width_lo[1] = -1)
 SPOIL(width_hi, f->width_hi[0] = -2)
+SPOIL(no_width, for (int i = 0; i < FIELDS; i++) for (int d = 0; d < 2; d++)
+                    s->field[i].width_lo[d] = s->field[i].width_hi[d] = 0)
 SPOIL(wide, f->width_lo[0] = 5)
 SPOIL(wide_self, f->width_hi[1] = 9)
 SPOIL(stagger, f->stagger[1] = 2)
@@ -139,6 +141,7 @@ static const refusal_t refusals[] = {
     {components, "fields[1]: components is -1"},
     {width_lo, "fields[1]: width_lo[1] is -1"},
     {width_hi, "fields[1]: width_hi[0] is -2"},
+    {no_width, "fields: width_lo and width_hi are 0 in every dimension of every field"},
     {wide, "fields[1]: width_lo[0] is 5, wider than the 4 cells of block 0 of dimension 0"},
     {wide_self, "fields[1]: width_hi[1] is 9, wider than the 8 cells of block 0 of dimension 1"},
     {stagger, "fields[1]: stagger[1] is 2"},

@@ -128,9 +128,9 @@ typedef struct selvage_halo_params {
  * @param[in]  params    NULL: faces, forward
  * @param[in]  fields    read during the call
  * @param[out] halo_out  owned by the caller; freed by selvage_halo_destroy() before the grid
- * @return ERR_ARGUMENT with the argument named (a halo wider than a block, fields that overlap, an array that does not
- *         hold its halo, ...), ERR_MISMATCH (ranks differ: the field and its member are named), and what
- *         selvage_exchange_commit() returns
+ * @return ERR_ARGUMENT with the argument named (a halo wider than a block, no field with any width, fields that
+ *         overlap, an array that does not hold its halo, ...), ERR_MISMATCH (ranks differ: the field and its member are
+ *         named), and what selvage_exchange_commit() returns
  */
 selvage_status_t selvage_halo_create(selvage_grid_t *grid, const selvage_halo_params_t *params,
                                      const selvage_field_t *fields, int nfields, selvage_halo_t **halo_out);

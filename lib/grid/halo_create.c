@@ -29,6 +29,17 @@ static sv_layout_number_t number_of(selvage_number_t number)
     return SV_LAYOUT_STORE;
 }
 
+/* A single field may have none in some dimension, or at all; without any, nothing would ever move. */
+static selvage_status_t check_some_width(const selvage_field_t *given, int nfields, int ndims)
+{
+    for (int i = 0; i < nfields; i++)
+        for (int d = 0; d < ndims; d++)
+            if (given[i].width_lo[d] != 0 || given[i].width_hi[d] != 0)
+                return SELVAGE_SUCCESS;
+    return sv_error(SELVAGE_ERR_ARGUMENT, "fields: width_lo and width_hi are 0 in every dimension of every field; a "
+                    "halo has at least one cell");
+}
+
 static selvage_status_t check_fields(selvage_halo_t *halo, const selvage_halo_params_t *params,
                                      const selvage_field_t *given, const sv_halo_directions_t *directions)
 {
@@ -65,6 +76,7 @@ static selvage_status_t check(selvage_grid_t *grid, const selvage_halo_params_t 
 {
     SV_TRY(sv_halo_directions(params, grid->ndims, directions));
     SV_TRY(make_room(halo, nfields));
+    SV_TRY(check_some_width(given, nfields, grid->ndims));
     return check_fields(halo, params, given, directions);
 }
 

@@ -381,6 +381,7 @@ static void place_landings(selvage_exchange_t *x)
 selvage_status_t sv_commit_plan(selvage_exchange_t *x)
 {
     size_t slab_bytes = 0;
+    SV_TRY(sv_commit_check_overlap(x));
     SV_TRY(find_peers(x));
     for (uint32_t i = 0; i < x->nrecvs; i++)
         SV_TRY(plan_recv(&x->recvs[i], &slab_bytes));

@@ -86,6 +86,9 @@ selvage_status_t sv_commit_bound_recv(const sv_recv_t *recv);
 
 /* The steps, in order. */
 selvage_status_t sv_commit_plan(selvage_exchange_t *x);
+
+/* ERR_ARGUMENT, with both named, if a receive shares bytes with another packet. Local. */
+selvage_status_t sv_commit_check_overlap(const selvage_exchange_t *x);
 selvage_status_t sv_commit_hello(selvage_exchange_t *x, selvage_status_t status);
 selvage_status_t sv_commit_hello_drain(selvage_exchange_t *x, double timeout_s);
 selvage_status_t sv_commit_match(selvage_exchange_t *x);
