@@ -5,6 +5,7 @@
  * ranks are set here, after MPI_Init, because launchers give all ranks the same ones.
  */
 #include <mpi.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,14 +61,47 @@ static selvage_status_t make_exchange(job_t *job)
     return say(job, "make_exchange", status);
 }
 
+/* What was probed for and is not there is no error of a call that succeeds. */
+static void tell_detail(const char *call)
+{
+    printf("detail after %s: \"%s\"\n", call, selvage_error_detail());
+    fflush(stdout);
+}
+
+static void *use_from_thread(void *arg)
+{
+    job_t *job = arg;
+    say(job, "progress in another thread", selvage_progress(job->comm));
+    return NULL;
+}
+
+static void run_thread(job_t *job)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, use_from_thread, job) == 0)
+        pthread_join(thread, NULL);
+    say(job, "progress", selvage_progress(job->comm));
+}
+
 static void run(job_t *job, const char *mode)
 {
+    selvage_device_t *dev;
+    if (strcmp(mode, "detail") == 0 && selvage_device_open(NULL, &dev) == SELVAGE_SUCCESS) {
+        tell_detail("device_open");
+        selvage_device_close(dev);
+    }
+    if (strcmp(mode, "segments-differ") == 0 && job->rank == 1)
+        setenv("SELVAGE_SEGMENT_BYTES", "8192", 1);
     if (strcmp(mode, "one-rank-differs") == 0 && job->rank == 1)
         setenv("SELVAGE_ROUTE", "staged", 1);
     if (strcmp(mode, "one-rank-wrong") == 0 && job->rank == 1)
         setenv("SELVAGE_RETRY_MAX", "many", 1);
     if (create(job) != SELVAGE_SUCCESS || strcmp(mode, "leave-comm") == 0)
         return;
+    if (strcmp(mode, "detail") == 0)
+        tell_detail("comm_create");
+    if (strncmp(mode, "threads", 7) == 0)
+        run_thread(job);
     if (strncmp(mode, "leave", 5) != 0) {
         selvage_comm_destroy(job->comm);
         return;
@@ -90,7 +124,11 @@ int main(int argc, char **argv)
     const char *mode = argc == 2 ? argv[1] : "";
     if (strcmp(mode, "before-and-after") == 0)
         try_unusable_mpi("before MPI_Init");
-    MPI_Init(&argc, &argv);
+    int level;
+    if (strcmp(mode, "threads-serialized") == 0)
+        MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level);
+    else
+        MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &job.size);
     run(&job, mode);

@@ -69,7 +69,15 @@ logged nothing 0
 
 bad 2 before-and-after 'before MPI_Init: SELVAGE_ERR_STATE: MPI is not initialised' \
     'after MPI_Finalize: SELVAGE_ERR_STATE: MPI is not initialised, or finalised'
-bad 3 one-rank-differs 'comm_create: SELVAGE_ERR_MISMATCH: .*same SELVAGE_ settings'
+bad 3 one-rank-differs 'comm_create: SELVAGE_ERR_MISMATCH: .*same SELVAGE_ settings.*: SELVAGE_ROUTE is ' \
+    'SELVAGE_ROUTE is (auto here and staged on rank 1|staged here and auto on rank 0)'
+bad 3 segments-differ 'SELVAGE_SEGMENT_BYTES is ([0-9]*[KMG]? here and 8K on rank 1|8K here and [0-9]*[KMG]? on rank 0)'
+
+# Plug-ins that are not there are looked for first.
+SELVAGE_DEVICE=auto SELVAGE_DEVICE_PATH=/nonexistent bad 2 detail 'detail after device_open: ""$' \
+    'detail after comm_create: ""$'
+bad 2 threads 'another thread: SELVAGE_ERR_STATE: .*MPI_THREAD_SERIALIZED' 'progress: SELVAGE_SUCCESS$'
+bad 2 threads-serialized 'another thread: SELVAGE_SUCCESS$' 'progress: SELVAGE_SUCCESS$'
 bad 3 one-rank-wrong 'comm_create: SELVAGE_ERR_CONFIG: .*(SELVAGE_RETRY_MAX is "many"|failed on rank 1)'
 
 forgotten='(a communicator of 2 ranks was not destroyed before MPI_Finalize|MPI_Finalize: 1 exchanges and 0 registered)'

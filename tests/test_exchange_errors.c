@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "local_flow.h"
+#include <selvage/collective.h>
 
 enum { BYTES = 500 };
 
@@ -42,8 +43,8 @@ static void check_alive(local_rank_t *self)
 static void refuse_packets(selvage_exchange_t *ex, uint8_t *buf, int size)
 {
     uint32_t index = 77;
-    CHECK_STATUS(selvage_exchange_add_send(ex, buf, BYTES, -1, 0, &index), SELVAGE_ERR_ARGUMENT);
-    CHECK_DETAIL("peer is -1");
+    CHECK_STATUS(selvage_exchange_add_send(ex, buf, BYTES, -77, 0, &index), SELVAGE_ERR_ARGUMENT);
+    CHECK_DETAIL("peer is -77");
     CHECK_STATUS(selvage_exchange_add_recv(ex, buf, BYTES, size, 0, &index), SELVAGE_ERR_ARGUMENT);
     CHECK_DETAIL("selvage_exchange_add_recv: peer is");
     CHECK_STATUS(selvage_exchange_add_send(ex, NULL, BYTES, 0, 0, &index), SELVAGE_ERR_ARGUMENT);
@@ -311,6 +312,112 @@ static void leave_things(local_rank_t *self)
     free(flow.recv);
 }
 
+/* What MPI_PROC_NULL would send or receive is no packet, whatever else is said of it. */
+static void send_to_nobody(local_rank_t *self)
+{
+    const int64_t indices[] = {0, 2};
+    const int next = (self->rank + 1) % self->size, before = (self->rank + self->size - 1) % self->size;
+    const bool first = self->rank == 0, last = self->rank == self->size - 1; /* open ends, as of MPI_Cart_shift() */
+    selvage_exchange_t *ex;
+    selvage_route_t route;
+    uint32_t index[2] = {0, 0};
+    uint8_t *block;
+    CHECK_STATUS(selvage_device_malloc(self->dev, 2 * BYTES, (void **)&block), SELVAGE_SUCCESS);
+    memset(block, self->rank + 1, 2 * BYTES);
+    CHECK_STATUS(selvage_exchange_create(self->comm, NULL, &ex), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_add_send(ex, block, BYTES, last ? MPI_PROC_NULL : next, 0, &index[0]),
+                 SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_add_recv(ex, block + BYTES, BYTES, first ? MPI_PROC_NULL : before, 0, &index[1]),
+                 SELVAGE_SUCCESS);
+    CHECK_EQ(index[0], last ? UINT32_MAX : 0);
+    CHECK_EQ(index[1], first ? UINT32_MAX : 0);
+    CHECK_STATUS(selvage_exchange_add_send(ex, NULL, BYTES, MPI_PROC_NULL, 0, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_add_send_type(ex, block, 3, MPI_DOUBLE, MPI_PROC_NULL, 0, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_add_recv_type(ex, block, 3, MPI_DOUBLE, MPI_PROC_NULL, 0, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_add_send_indexed(ex, block, 8, indices, 2, MPI_PROC_NULL, 0, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_add_recv_indexed(ex, block, 8, indices, 2, MPI_PROC_NULL, 0, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_add_send(ex, block, BYTES, MPI_PROC_NULL, -5, NULL), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(selvage_exchange_commit(ex), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_start(ex, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_wait(ex, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_synchronize(self->dev), SELVAGE_SUCCESS);
+    CHECK_EQ(block[BYTES], first ? 1 : before + 1);
+    CHECK_EQ(block[2 * BYTES - 1], first ? 1 : before + 1);
+    CHECK_STATUS(selvage_exchange_send_route(ex, UINT32_MAX, &route), SELVAGE_ERR_ARGUMENT);
+    selvage_exchange_destroy(ex);
+    selvage_device_free(self->dev, block);
+}
+
+/* Commits a send of this rank to itself, and two receives, that lie as given in one block. */
+static selvage_status_t commit_lying(local_rank_t *self, size_t send_at, size_t recv_at, size_t other_at)
+{
+    selvage_exchange_t *ex;
+    uint8_t *block;
+    CHECK_STATUS(selvage_device_malloc(self->dev, 4 * BYTES, (void **)&block), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_create(self->comm, NULL, &ex), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_add_recv(ex, block + recv_at, BYTES, self->rank, 6, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_add_recv(ex, block + other_at, BYTES, self->rank, 7, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_add_recv(ex, block + other_at, 0, self->rank, 8, NULL), SELVAGE_SUCCESS);
+    for (int tag = 6; tag < 9; tag++) /* sends may lie where they like, if it is not in a receive */
+        CHECK_STATUS(selvage_exchange_add_send(ex, block + send_at, tag == 8 ? 0 : BYTES, self->rank, tag, NULL),
+                     SELVAGE_SUCCESS);
+    selvage_status_t status = selvage_exchange_commit(ex);
+    selvage_exchange_destroy(ex);
+    selvage_device_free(self->dev, block);
+    return status;
+}
+
+static void refuse_overlaps(local_rank_t *self)
+{
+    CHECK_STATUS(commit_lying(self, 0, BYTES, 2 * BYTES), SELVAGE_SUCCESS);
+    CHECK_STATUS(commit_lying(self, 2 * BYTES, BYTES, 0), SELVAGE_SUCCESS);
+    CHECK_STATUS(commit_lying(self, BYTES + 1, 2 * BYTES, 0), SELVAGE_ERR_ARGUMENT);
+    CHECK_DETAIL("receive 0 (tag 6, 500 bytes at ");
+    CHECK_DETAIL("send 0 (tag 6, 500 bytes at ");
+    CHECK_DETAIL("overlap in 1 bytes");
+    CHECK_STATUS(commit_lying(self, 3 * BYTES, 0, BYTES - 1), SELVAGE_ERR_ARGUMENT);
+    CHECK_DETAIL("receive 0 (tag 6, ");
+    CHECK_DETAIL("receive 1 (tag 7, ");
+    CHECK_STATUS(commit_lying(self, 3 * BYTES, BYTES, BYTES), SELVAGE_ERR_ARGUMENT);
+    CHECK_DETAIL("overlap in 500 bytes");
+    check_alive(self);
+}
+
+/* A rank that destroys what the others commit: each side is told who is where. */
+static void name_the_other_call(local_rank_t *self)
+{
+    selvage_exchange_t *ex;
+    const bool odd = self->rank == 2;
+    for (int i = 0; i < 2; i++) {
+        CHECK_STATUS(selvage_exchange_create(self->comm, NULL, &ex), SELVAGE_SUCCESS);
+        if (i == 0)
+            selvage_exchange_destroy(ex);
+    }
+    if (odd)
+        CHECK_STATUS(selvage_coll_create(self->comm, NULL, &(selvage_coll_t *){NULL}), SELVAGE_ERR_MISMATCH);
+    else
+        CHECK_STATUS(selvage_exchange_commit(ex), SELVAGE_ERR_MISMATCH);
+    CHECK_DETAIL(odd ? "rank 0 is in another collective call" : "rank 2 is in another collective call");
+    CHECK_DETAIL(odd ? "it is in selvage_exchange_commit of exchange 2, this rank in selvage_coll_create"
+                     : "it is in selvage_coll_create, this rank in selvage_exchange_commit of exchange 2");
+    selvage_exchange_destroy(ex);
+}
+
+/* What a call met on its way and got over is not told of it, nor what an earlier call said lost. */
+static void keep_detail_of_failures(local_rank_t *self)
+{
+    selvage_memory_t memory;
+    CHECK_STATUS(selvage_progress(NULL), SELVAGE_ERR_ARGUMENT);
+    const char *said = selvage_error_detail();
+    CHECK_DETAIL("comm is NULL");
+    check_alive(self);
+    CHECK_STATUS(selvage_device_memory(self->dev, &memory, 1, &memory), SELVAGE_SUCCESS);
+    CHECK_DETAIL("comm is NULL");
+    CHECK(strstr(said, "comm is NULL") != NULL);
+    CHECK_STATUS(selvage_buffer_register(self->comm, NULL, 8, NULL), SELVAGE_ERR_ARGUMENT);
+    CHECK_DETAIL("ptr is NULL");
+}
+
 static void run_all(void)
 {
     static void (*const bodies[])(local_rank_t *) = {refuse_arguments, refuse_structs, refuse_states,
@@ -321,6 +428,10 @@ static void run_all(void)
                                            .body = bodies[i]});
     local_ranks_run(&(local_run_t){.size = 3, .ranks_per_node = 1, .log_expected = true, .body = refuse_routes});
     local_ranks_run(&(local_run_t){.size = 2, .log_expected = true, .body = refuse_buffers});
+    local_ranks_run(&(local_run_t){.size = 3, .log_expected = true, .body = send_to_nobody});
+    local_ranks_run(&(local_run_t){.size = 2, .log_expected = true, .body = refuse_overlaps});
+    local_ranks_run(&(local_run_t){.size = 3, .log_expected = true, .body = name_the_other_call});
+    local_ranks_run(&(local_run_t){.size = 2, .log_expected = true, .body = keep_detail_of_failures});
 }
 
 int main(void)

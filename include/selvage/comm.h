@@ -64,15 +64,16 @@ typedef struct selvage_comm_params {
  * Collective over @p mpi_comm; blocks; not stream-ordered. MPI must be initialised. The MPI communicator is
  * duplicated: Selvage's messages never meet the caller's, and the caller may free his own at once. Duplicating has no
  * deadline; what follows has. A thread level below MPI_THREAD_FUNNELED is told at log level info;
- * SELVAGE_PROGRESS=thread needs MPI_THREAD_MULTIPLE.
+ * SELVAGE_PROGRESS=thread needs MPI_THREAD_MULTIPLE. With MPI_THREAD_SINGLE and MPI_THREAD_FUNNELED only the thread
+ * that creates a communicator may use it and what is made of it: calls of others return ERR_STATE.
  *
  * @param[in]  mpi_comm  an intra-communicator
  * @param[in]  params    NULL for defaults
  * @param[out] comm_out  owned by the caller; freed by selvage_comm_destroy()
  * @return ERR_ARGUMENT and ERR_STATE (MPI not initialised or finalised) at once, on the rank that finds them, as
  *         is ERR_UNSUPPORTED from selvage_mpi_check(); all other errors end the call on every rank: ERR_CONFIG,
- *         ERR_MISMATCH (ranks were given different settings), ERR_UNSUPPORTED (a progress thread without
- *         MPI_THREAD_MULTIPLE), ERR_MPI, ERR_DEVICE, ERR_MEMORY, ERR_PEER, ERR_SYSTEM, ERR_TIMEOUT
+ *         ERR_MISMATCH (ranks have different settings: the variable is named), ERR_UNSUPPORTED (a progress thread
+ *         without MPI_THREAD_MULTIPLE), ERR_MPI, ERR_DEVICE, ERR_MEMORY, ERR_PEER, ERR_SYSTEM, ERR_TIMEOUT
  */
 selvage_status_t selvage_comm_create(MPI_Comm mpi_comm, const selvage_comm_params_t *params,
                                      selvage_comm_t **comm_out);

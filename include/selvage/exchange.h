@@ -8,6 +8,8 @@
  * Ordering: start(x, stream) reads the send buffers after the work already on `stream`, and nothing of Selvage's
  * touches a receive buffer before that work is done. After wait(x, stream) returns, later work on `stream` sees the
  * received data. Send buffers belong to Selvage from start until wait. The caller never needs a device synchronise.
+ * Buffers stay allocated from commit until destroy, and a stream exists from start until the wait that ends the epoch:
+ * what was freed earlier is used all the same, and nobody looks, because asking the device costs more than an epoch.
  */
 #ifndef SELVAGE_EXCHANGE_H
 #define SELVAGE_EXCHANGE_H
@@ -64,9 +66,12 @@ selvage_status_t selvage_exchange_create(selvage_comm_t *comm, const selvage_exc
  * The i-th send of a (source, destination, tag) meets the i-th receive of the same three.
  *
  * @param[in]  buf        memory that the device reaches (doc/memory.md lists the kinds), any alignment; may be NULL
- *                        only if @p bytes is 0. Must not overlap receives
+ *                        only if @p bytes is 0. Must not overlap receives, nor must receives each other: commit
+ *                        refuses it (of packets declared by a type or a list it looks only into each receive itself)
  * @param[in]  bytes      payload; 0 is a packet too (its record still travels)
- * @param[in]  peer       destination, 0 to size-1; the rank itself is allowed
+ * @param[in]  peer       destination, 0 to size-1; the rank itself is allowed. MPI_PROC_NULL: nothing is declared, as
+ *                        MPI moves nothing (what MPI_Cart_shift() gives at an open end needs no case of its own); the
+ *                        buffer is not looked at, and @p index_out is UINT32_MAX
  * @param[in]  tag        0 to 2^31-1; never shown to MPI
  * @param[out] index_out  the packet's index among this rank's sends, as reports print it; may be NULL
  * @return ERR_ARGUMENT with the argument named, ERR_STATE after commit, ERR_MEMORY
@@ -124,7 +129,8 @@ selvage_status_t selvage_exchange_add_recv_indexed(selvage_exchange_t *ex, void 
  * All ranks commit or none: one rank's failure is every rank's. The ranks that found it have the packet in their
  * detail, the others the rank. After an error the exchange can only be destroyed.
  *
- * @return ERR_MISMATCH (no partner, other size, other policy, other order of commits), ERR_STATE (a second commit),
+ * @return ERR_MISMATCH (no partner, other size, other policy, other order of commits: the rank that is elsewhere, and
+ *         where, is named), ERR_ARGUMENT (packets that overlap, both named), ERR_STATE (a second commit),
  *         ERR_MEMORY, ERR_DEVICE, ERR_MPI, ERR_SYSTEM, ERR_LIMIT, ERR_UNSUPPORTED (forced route not available),
  *         ERR_TIMEOUT
  */

@@ -60,7 +60,7 @@ const char *selvage_status_string(selvage_status_t status);
  * @brief Detail of the last error returned to this thread: the argument, or the packet, peer and native error.
  *
  * Local, does not block, any thread (each has its own text). The text stays valid until the next failing call of
- * this thread. @return "" if nothing failed yet, never NULL.
+ * this thread; a call that succeeds leaves it as it was. @return "" if no call failed yet, never NULL.
  */
 const char *selvage_error_detail(void);
 

@@ -15,7 +15,7 @@ selvage_status_t selvage_coll_create(selvage_comm_t *comm, const selvage_coll_pa
     SV_API_NEED(comm);
     SV_API_NEED(coll_out);
     SV_TRY(sv_api_copy_params("params", params, &own, sizeof own));
-    sv_api_enter(comm);
+    SV_TRY(sv_api_enter(comm));
     return sv_api_leave(sv_coll_create(comm, &own, coll_out));
 }
 
@@ -30,7 +30,7 @@ selvage_status_t selvage_coll_split(selvage_coll_t *coll, int color, int key, se
     SV_API_NEED(coll_out);
     if (color < -1)
         return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_coll_split: color is %d; wanted -1, 0 or more", color);
-    sv_api_enter(coll->comm);
+    SV_TRY(sv_api_enter(coll->comm));
     return sv_api_leave(sv_coll_split(coll, color, key, coll_out));
 }
 
@@ -38,7 +38,7 @@ void selvage_coll_destroy(selvage_coll_t *coll)
 {
     if (!coll)
         return;
-    sv_api_enter(coll->comm);
+    (void)sv_api_enter(coll->comm);
     sv_coll_destroy(coll);
     sv_api_leave(SELVAGE_SUCCESS);
 }
@@ -60,7 +60,7 @@ selvage_status_t selvage_coll_register(selvage_coll_t *coll, void *ptr, size_t b
     SV_API_NEED(window_out);
     if (bytes == 0)
         return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_coll_register: bytes is 0");
-    sv_api_enter(coll->comm);
+    SV_TRY(sv_api_enter(coll->comm));
     return sv_api_leave(sv_coll_register(coll, ptr, bytes, window_out));
 }
 
@@ -70,7 +70,7 @@ selvage_status_t selvage_coll_unregister(selvage_window_t *window)
         return SELVAGE_SUCCESS;
     if (!window->coll) /* its communicator is gone, and only the handle left */
         return sv_coll_unregister(window);
-    sv_api_enter(window->coll->comm);
+    SV_TRY(sv_api_enter(window->coll->comm));
     return sv_api_leave(sv_coll_unregister(window));
 }
 
@@ -91,7 +91,7 @@ selvage_status_t selvage_coll_op_create(selvage_coll_t *coll, const void *scalar
     if ((int)where < SELVAGE_SCALAR_DEFAULT || where > SELVAGE_SCALAR_DEVICE)
         return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_coll_op_create: where is %d; wanted a selvage_scalar_t",
                         (int)where);
-    sv_api_enter(coll->comm);
+    SV_TRY(sv_api_enter(coll->comm));
     return sv_api_leave(sv_coll_operation_create(coll, scalar, type, where, op_out));
 }
 
@@ -118,7 +118,7 @@ static selvage_status_t check_call(const char *name, const selvage_coll_t *coll,
 static selvage_status_t submit(const char *name, selvage_coll_t *coll, sv_coll_call_t *call, selvage_type_t type,
                                selvage_op_t op, bool has_rank)
 {
-    sv_api_enter(coll->comm);
+    SV_TRY(sv_api_enter(coll->comm));
     selvage_status_t status = check_call(name, coll, call, type, op, has_rank);
     if (status != SELVAGE_SUCCESS) {
         sv_coll_refuse(coll, status);
@@ -216,7 +216,7 @@ selvage_status_t selvage_coll_group_begin(selvage_coll_t *coll)
 selvage_status_t selvage_coll_group_end(selvage_coll_t *coll)
 {
     SV_API_NEED(coll);
-    sv_api_enter(coll->comm);
+    SV_TRY(sv_api_enter(coll->comm));
     return sv_api_leave(sv_coll_group_end(coll));
 }
 
@@ -224,7 +224,7 @@ selvage_status_t selvage_coll_group_end(selvage_coll_t *coll)
 selvage_status_t selvage_coll_error(selvage_coll_t *coll)
 {
     SV_API_NEED(coll);
-    sv_api_enter(coll->comm);
+    SV_TRY(sv_api_enter(coll->comm));
     return sv_api_leave(sv_coll_check(coll));
 }
 

@@ -8,6 +8,7 @@
 
 selvage_status_t selvage_mpi_check(void)
 {
+    sv_thread_begin_call();
     return sv_api_leave(sv_wire_mpi_check());
 }
 
@@ -16,6 +17,7 @@ selvage_status_t selvage_comm_create(MPI_Comm mpi_comm, const selvage_comm_param
     selvage_comm_params_t own;
     sv_wire_t *wire;
     SV_API_NEED(comm_out);
+    sv_thread_begin_call();
     SV_TRY(sv_api_copy_params("params", params, &own, sizeof own));
     if (own.timeout_s < 0 && own.timeout_s != -1)
         return sv_error(SELVAGE_ERR_ARGUMENT, "params: timeout_s is %g; wanted -1, 0 or more", own.timeout_s);
@@ -25,6 +27,7 @@ selvage_status_t selvage_comm_create(MPI_Comm mpi_comm, const selvage_comm_param
     selvage_status_t status = sv_comm_create(wire, &own, &comm);
     if (status == SELVAGE_SUCCESS) {
         sv_wire_mpi_on_finalize(wire, sv_comm_at_finalize, comm);
+        comm->only_thread = wire->one_thread ? sv_thread_binding() : NULL;
         *comm_out = comm;
     }
     return sv_api_leave(status);
@@ -32,6 +35,7 @@ selvage_status_t selvage_comm_create(MPI_Comm mpi_comm, const selvage_comm_param
 
 void selvage_comm_destroy(selvage_comm_t *comm)
 {
+    sv_thread_begin_call();
     sv_comm_destroy(comm);
     sv_api_leave(SELVAGE_SUCCESS);
 }
@@ -59,7 +63,7 @@ selvage_device_t *selvage_comm_device(const selvage_comm_t *comm)
 selvage_status_t selvage_progress(selvage_comm_t *comm)
 {
     SV_API_NEED(comm);
-    sv_api_enter(comm);
+    SV_TRY(sv_api_enter(comm));
     sv_progress_poll(&comm->progress);
     return sv_api_leave(SELVAGE_SUCCESS);
 }
@@ -101,7 +105,7 @@ selvage_status_t selvage_buffer_register(selvage_comm_t *comm, void *ptr, size_t
     if (bytes == 0)
         return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_buffer_register: bytes is 0");
     buffer_call_t call = {.comm = comm, .ptr = ptr, .bytes = bytes};
-    sv_api_enter(comm);
+    SV_TRY(sv_api_enter(comm));
     sv_progress_call(&comm->progress, run_register, &call);
     if (call.status == SELVAGE_SUCCESS) {
         call.buf->comm = comm;
@@ -123,7 +127,7 @@ selvage_status_t selvage_buffer_unregister(selvage_buffer_t *buf)
         return SELVAGE_SUCCESS;
     buffer_call_t call = {.buf = buf};
     selvage_comm_t *comm = buf->comm;
-    sv_api_enter(comm);
+    SV_TRY(sv_api_enter(comm));
     sv_progress_call(&comm->progress, run_unregister, &call);
     return finish_call(&call);
 }
@@ -148,7 +152,7 @@ selvage_status_t selvage_comm_stats(selvage_comm_t *comm, selvage_stats_t *stats
         return sv_error(SELVAGE_ERR_ARGUMENT, "stats: struct_size is %zu; start the struct from SELVAGE_STATS_INIT",
                         room);
     stats_call_t call = {.comm = comm};
-    sv_api_enter(comm);
+    SV_TRY(sv_api_enter(comm));
     sv_progress_call(&comm->progress, run_stats, &call);
     size_t filled = room < sizeof call.stats ? room : sizeof call.stats;
     call.stats.struct_size = room;

@@ -22,8 +22,16 @@
             return sv_error(SELVAGE_ERR_ARGUMENT, text);       \
     } while (0)
 
+/* What was tried first and was not there is no error of a call that succeeds. */
+static selvage_status_t end_call(selvage_status_t status)
+{
+    sv_thread_end_call(status < 0);
+    return status;
+}
+
 static selvage_status_t load_config(sv_config_t *config_out)
 {
+    sv_thread_begin_call();
     SV_TRY(sv_config_load(NULL, NULL, config_out));
     sv_config_bind_log(config_out, sv_thread_binding());
     return SELVAGE_SUCCESS;
@@ -34,7 +42,7 @@ selvage_status_t selvage_device_open(const char *name, selvage_device_t **dev_ou
     sv_config_t config;
     CHECK_ARGUMENT(dev_out, "dev_out: must not be NULL");
     SV_TRY(load_config(&config));
-    return sv_device_open(name, &config, dev_out);
+    return end_call(sv_device_open(name, &config, dev_out));
 }
 
 selvage_status_t selvage_device_open_local(const char *name, selvage_device_t **dev_out)
@@ -42,7 +50,7 @@ selvage_status_t selvage_device_open_local(const char *name, selvage_device_t **
     sv_config_t config;
     CHECK_ARGUMENT(dev_out, "dev_out: must not be NULL");
     SV_TRY(load_config(&config));
-    return sv_device_open_local(name, &config, dev_out);
+    return end_call(sv_device_open_local(name, &config, dev_out));
 }
 
 selvage_status_t selvage_device_open_at(const char *name, const void *memory, selvage_device_t **dev_out)
@@ -51,7 +59,7 @@ selvage_status_t selvage_device_open_at(const char *name, const void *memory, se
     CHECK_ARGUMENT(memory, "memory: must not be NULL");
     CHECK_ARGUMENT(dev_out, "dev_out: must not be NULL");
     SV_TRY(load_config(&config));
-    return sv_device_open_at(name, memory, &config, dev_out);
+    return end_call(sv_device_open_at(name, memory, &config, dev_out));
 }
 
 selvage_status_t selvage_device_probe(const char *name, int *count_out)
@@ -60,7 +68,7 @@ selvage_status_t selvage_device_probe(const char *name, int *count_out)
     CHECK_ARGUMENT(name, "name: must not be NULL");
     CHECK_ARGUMENT(count_out, "count_out: must not be NULL");
     SV_TRY(load_config(&config));
-    return sv_device_probe(name, &config, count_out);
+    return end_call(sv_device_probe(name, &config, count_out));
 }
 
 void selvage_device_close(selvage_device_t *dev)
@@ -93,7 +101,8 @@ selvage_status_t selvage_device_peer_access(selvage_device_t *dev, const char *b
     CHECK_ARGUMENT(dev, "dev: must not be NULL");
     CHECK_ARGUMENT(bus_id, "bus_id: must not be NULL");
     CHECK_ARGUMENT(possible_out, "possible_out: must not be NULL");
-    return SV_DEVICE_CALL(dev, peer_access, bus_id, possible_out);
+    sv_thread_begin_call();
+    return end_call(SV_DEVICE_CALL(dev, peer_access, bus_id, possible_out));
 }
 
 selvage_status_t selvage_device_malloc(selvage_device_t *dev, size_t bytes, void **ptr_out)
@@ -167,8 +176,9 @@ selvage_status_t selvage_device_memory(selvage_device_t *dev, const void *ptr, s
     CHECK_ARGUMENT(dev, "dev: must not be NULL");
     CHECK_ARGUMENT(bytes > 0, "bytes: must be at least 1");
     CHECK_ARGUMENT(memory_out, "memory_out: must not be NULL");
+    sv_thread_begin_call();
     *memory_out = known[SV_DEVICE_CALL(dev, memory_kind, ptr, bytes)];
-    return SELVAGE_SUCCESS;
+    return end_call(SELVAGE_SUCCESS);
 }
 
 /* False for a number that is no direction. */

@@ -60,7 +60,7 @@ selvage_status_t selvage_exchange_create(selvage_comm_t *comm, const selvage_exc
     selvage_exchange_params_t own;
     SV_API_NEED(comm);
     SV_API_NEED(ex_out);
-    sv_api_enter(comm);
+    SV_TRY(sv_api_enter(comm));
     selvage_status_t status = sv_api_copy_params("params", params, &own, sizeof own);
     if (status == SELVAGE_SUCCESS)
         status = check_params(&own);
@@ -78,11 +78,13 @@ selvage_status_t sv_api_check_packet(const char *call, const selvage_exchange_t 
     int size = ex->comm->wire->size;
     if (sv_exchange_state(ex) != SV_EXCHANGE_BUILDING)
         return sv_error(SELVAGE_ERR_STATE, "%s: the exchange is committed already", call);
-    if (peer < 0 || peer >= size)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: peer is %d; wanted 0..%d (no transfer, as with MPI_PROC_NULL, is "
-                        "a packet that is not added)", call, peer, size - 1);
+    if (peer != MPI_PROC_NULL && (peer < 0 || peer >= size))
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: peer is %d; wanted 0..%d, or MPI_PROC_NULL", call, peer,
+                        size - 1);
     if (tag < 0)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: tag is %d; wanted 0..2147483647", call, tag);
+    if (peer == MPI_PROC_NULL)
+        return SELVAGE_SUCCESS; /* as to MPI, the buffer means nothing then */
     if (!buf && bytes)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: buf is NULL and bytes is %zu", call, bytes);
     if ((uintptr_t)buf + bytes < (uintptr_t)buf || bytes > SIZE_MAX / 4)
@@ -90,13 +92,20 @@ selvage_status_t sv_api_check_packet(const char *call, const selvage_exchange_t 
     return SELVAGE_SUCCESS;
 }
 
+bool sv_api_is_nobody(int peer, uint32_t *index_out)
+{
+    if (peer == MPI_PROC_NULL && index_out)
+        *index_out = UINT32_MAX;
+    return peer == MPI_PROC_NULL;
+}
+
 selvage_status_t selvage_exchange_add_send(selvage_exchange_t *ex, const void *buf, size_t bytes, int peer, int tag,
                                            uint32_t *index_out)
 {
     SV_API_NEED(ex);
-    sv_api_enter(ex->comm);
+    SV_TRY(sv_api_enter(ex->comm));
     selvage_status_t status = sv_api_check_packet(__func__, ex, buf, bytes, peer, tag);
-    if (status == SELVAGE_SUCCESS)
+    if (status == SELVAGE_SUCCESS && !sv_api_is_nobody(peer, index_out))
         status = sv_exchange_add_send(ex, buf, bytes, peer, tag, index_out);
     return sv_api_leave(status);
 }
@@ -105,9 +114,9 @@ selvage_status_t selvage_exchange_add_recv(selvage_exchange_t *ex, void *buf, si
                                            uint32_t *index_out)
 {
     SV_API_NEED(ex);
-    sv_api_enter(ex->comm);
+    SV_TRY(sv_api_enter(ex->comm));
     selvage_status_t status = sv_api_check_packet(__func__, ex, buf, bytes, peer, tag);
-    if (status == SELVAGE_SUCCESS)
+    if (status == SELVAGE_SUCCESS && !sv_api_is_nobody(peer, index_out))
         status = sv_exchange_add_recv(ex, buf, bytes, peer, tag, index_out);
     return sv_api_leave(status);
 }
@@ -122,7 +131,7 @@ static void run_commit(void *arg)
 selvage_status_t selvage_exchange_commit(selvage_exchange_t *ex)
 {
     SV_API_NEED(ex);
-    sv_api_enter(ex->comm);
+    SV_TRY(sv_api_enter(ex->comm));
     if (sv_exchange_state(ex) != SV_EXCHANGE_BUILDING)
         return sv_api_leave(sv_error(SELVAGE_ERR_STATE, "selvage_exchange_commit: the exchange was committed before"));
     exchange_call_t call = {.ex = ex};
@@ -132,7 +141,7 @@ selvage_status_t selvage_exchange_commit(selvage_exchange_t *ex)
 selvage_status_t selvage_exchange_start(selvage_exchange_t *ex, void *stream)
 {
     SV_API_NEED(ex);
-    sv_api_enter(ex->comm);
+    SV_TRY(sv_api_enter(ex->comm));
     sv_range_push(ex->comm, "selvage_exchange_start");
     selvage_status_t status = sv_exchange_start(ex, stream);
     sv_range_pop(ex->comm);
@@ -142,14 +151,14 @@ selvage_status_t selvage_exchange_start(selvage_exchange_t *ex, void *stream)
 selvage_status_t selvage_exchange_test(selvage_exchange_t *ex, void *stream)
 {
     SV_API_NEED(ex);
-    sv_api_enter(ex->comm);
+    SV_TRY(sv_api_enter(ex->comm));
     return sv_api_leave(sv_exchange_test(ex, stream));
 }
 
 selvage_status_t selvage_exchange_wait(selvage_exchange_t *ex, void *stream)
 {
     SV_API_NEED(ex);
-    sv_api_enter(ex->comm);
+    SV_TRY(sv_api_enter(ex->comm));
     sv_range_push(ex->comm, "selvage_exchange_wait");
     selvage_status_t status = sv_exchange_wait(ex, stream);
     sv_range_pop(ex->comm);
@@ -159,7 +168,7 @@ selvage_status_t selvage_exchange_wait(selvage_exchange_t *ex, void *stream)
 selvage_status_t selvage_exchange_enqueue_wait(selvage_exchange_t *ex, void *stream)
 {
     SV_API_NEED(ex);
-    sv_api_enter(ex->comm);
+    SV_TRY(sv_api_enter(ex->comm));
     return sv_api_leave(sv_exchange_enqueue_wait(ex, stream));
 }
 
@@ -191,7 +200,7 @@ void selvage_exchange_destroy(selvage_exchange_t *ex)
     if (!ex)
         return;
     selvage_comm_t *comm = ex->comm;
-    sv_api_enter(comm);
+    (void)sv_api_enter(comm);
     sv_progress_call(&comm->progress, run_destroy, ex);
     sv_api_leave(SELVAGE_SUCCESS);
 }

@@ -20,6 +20,8 @@ static selvage_status_t open_type(const char *call, const selvage_exchange_t *ex
                                   MPI_Datatype type, int peer, int tag, sv_type_map_t *map)
 {
     SV_TRY(sv_api_check_packet(call, ex, NULL, 0, peer, tag));
+    if (peer == MPI_PROC_NULL)
+        return SELVAGE_SUCCESS;
     SV_TRY(sv_wire_mpi_flatten(call, count, type, map));
     return check_map(call, buf, map);
 }
@@ -29,9 +31,9 @@ selvage_status_t selvage_exchange_add_send_type(selvage_exchange_t *ex, const vo
 {
     sv_type_map_t map = {0};
     SV_API_NEED(ex);
-    sv_api_enter(ex->comm);
+    SV_TRY(sv_api_enter(ex->comm));
     selvage_status_t status = open_type(__func__, ex, buf, count, type, peer, tag, &map);
-    if (status == SELVAGE_SUCCESS)
+    if (status == SELVAGE_SUCCESS && !sv_api_is_nobody(peer, index_out))
         status = sv_exchange_add_send_type(ex, __func__, buf, &map, peer, tag, index_out);
     sv_type_map_fini(&map);
     return sv_api_leave(status);
@@ -42,9 +44,9 @@ selvage_status_t selvage_exchange_add_recv_type(selvage_exchange_t *ex, void *bu
 {
     sv_type_map_t map = {0};
     SV_API_NEED(ex);
-    sv_api_enter(ex->comm);
+    SV_TRY(sv_api_enter(ex->comm));
     selvage_status_t status = open_type(__func__, ex, buf, count, type, peer, tag, &map);
-    if (status == SELVAGE_SUCCESS)
+    if (status == SELVAGE_SUCCESS && !sv_api_is_nobody(peer, index_out))
         status = sv_exchange_add_recv_type(ex, __func__, buf, &map, peer, tag, index_out);
     sv_type_map_fini(&map);
     return sv_api_leave(status);
@@ -54,6 +56,8 @@ static selvage_status_t check_list(const char *call, const selvage_exchange_t *e
                                    const sv_element_list_t *list, int peer, int tag)
 {
     size_t bytes;
+    if (peer == MPI_PROC_NULL)
+        return sv_api_check_packet(call, ex, NULL, 0, peer, tag);
     if (list->element_bytes == 0 || list->element_bytes > SIZE_MAX / 8)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: element_bytes is %zu; wanted 1..%zu", call, list->element_bytes,
                         SIZE_MAX / 8);
@@ -70,9 +74,9 @@ selvage_status_t selvage_exchange_add_send_indexed(selvage_exchange_t *ex, const
 {
     const sv_element_list_t list = {.element_bytes = element_bytes, .count = count, .indices = indices};
     SV_API_NEED(ex);
-    sv_api_enter(ex->comm);
+    SV_TRY(sv_api_enter(ex->comm));
     selvage_status_t status = check_list(__func__, ex, buf, &list, peer, tag);
-    if (status == SELVAGE_SUCCESS)
+    if (status == SELVAGE_SUCCESS && !sv_api_is_nobody(peer, index_out))
         status = sv_exchange_add_send_list(ex, __func__, buf, &list, peer, tag, index_out);
     return sv_api_leave(status);
 }
@@ -83,9 +87,9 @@ selvage_status_t selvage_exchange_add_recv_indexed(selvage_exchange_t *ex, void 
 {
     const sv_element_list_t list = {.element_bytes = element_bytes, .count = count, .indices = indices};
     SV_API_NEED(ex);
-    sv_api_enter(ex->comm);
+    SV_TRY(sv_api_enter(ex->comm));
     selvage_status_t status = check_list(__func__, ex, buf, &list, peer, tag);
-    if (status == SELVAGE_SUCCESS)
+    if (status == SELVAGE_SUCCESS && !sv_api_is_nobody(peer, index_out))
         status = sv_exchange_add_recv_list(ex, __func__, buf, &list, peer, tag, index_out);
     return sv_api_leave(status);
 }

@@ -40,7 +40,7 @@ static selvage_status_t check_create(grid_call_t *call, const selvage_grid_param
 static selvage_status_t create(grid_call_t *call, const selvage_grid_params_t *params, selvage_grid_t **grid_out)
 {
     char detail[SV_DETAIL_BYTES];
-    sv_api_enter(call->comm);
+    SV_TRY(sv_api_enter(call->comm));
     call->status = check_create(call, params, grid_out);
     bool refused = call->status != SELVAGE_SUCCESS;
     memcpy(detail, sv_thread_detail(), sizeof detail);

@@ -71,7 +71,7 @@ selvage_status_t selvage_halo_create(selvage_grid_t *grid, const selvage_halo_pa
 {
     SV_API_NEED(grid);
     create_call_t call = {.grid = grid};
-    sv_api_enter(grid->comm);
+    SV_TRY(sv_api_enter(grid->comm));
     call.before = check_create(&call, params, fields, nfields, halo_out);
     memcpy(call.detail, sv_thread_detail(), sizeof call.detail);
     sv_progress_call(&grid->comm->progress, run_create, &call);
@@ -93,7 +93,7 @@ void selvage_halo_destroy(selvage_halo_t *halo)
     if (!halo)
         return;
     selvage_comm_t *comm = halo->grid->comm;
-    sv_api_enter(comm);
+    (void)sv_api_enter(comm);
     sv_progress_call(&comm->progress, run_destroy, halo);
     sv_api_leave(SELVAGE_SUCCESS);
 }
@@ -119,35 +119,35 @@ static selvage_status_t wait(selvage_halo_t *halo, void *stream)
 selvage_status_t selvage_halo_start(selvage_halo_t *halo, void *stream)
 {
     SV_API_NEED(halo);
-    sv_api_enter(halo->grid->comm);
+    SV_TRY(sv_api_enter(halo->grid->comm));
     return sv_api_leave(start(halo, stream));
 }
 
 selvage_status_t selvage_halo_test(selvage_halo_t *halo, void *stream)
 {
     SV_API_NEED(halo);
-    sv_api_enter(halo->grid->comm);
+    SV_TRY(sv_api_enter(halo->grid->comm));
     return sv_api_leave(sv_exchange_test(halo->exchange, stream));
 }
 
 selvage_status_t selvage_halo_wait(selvage_halo_t *halo, void *stream)
 {
     SV_API_NEED(halo);
-    sv_api_enter(halo->grid->comm);
+    SV_TRY(sv_api_enter(halo->grid->comm));
     return sv_api_leave(wait(halo, stream));
 }
 
 selvage_status_t selvage_halo_enqueue_wait(selvage_halo_t *halo, void *stream)
 {
     SV_API_NEED(halo);
-    sv_api_enter(halo->grid->comm);
+    SV_TRY(sv_api_enter(halo->grid->comm));
     return sv_api_leave(sv_exchange_enqueue_wait(halo->exchange, stream));
 }
 
 selvage_status_t selvage_halo_exchange(selvage_halo_t *halo, void *stream)
 {
     SV_API_NEED(halo);
-    sv_api_enter(halo->grid->comm);
+    SV_TRY(sv_api_enter(halo->grid->comm));
     selvage_status_t status = start(halo, stream);
     if (status == SELVAGE_SUCCESS)
         status = wait(halo, stream);
@@ -158,7 +158,7 @@ selvage_status_t selvage_halo_rebind(selvage_halo_t *halo, void *const *data)
 {
     SV_API_NEED(halo);
     SV_API_NEED(data);
-    sv_api_enter(halo->grid->comm);
+    SV_TRY(sv_api_enter(halo->grid->comm));
     return sv_api_leave(sv_halo_rebind(halo, data));
 }
 

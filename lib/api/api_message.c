@@ -126,7 +126,7 @@ selvage_status_t selvage_message_isend(selvage_comm_t *comm, const void *buf, si
     const api_buffer_t given = {(void *)(uintptr_t)buf, count, type};
     SV_API_NEED(comm);
     SV_API_NEED(request);
-    sv_api_enter(comm);
+    SV_TRY(sv_api_enter(comm));
     return sv_api_leave(begin_send(__func__, comm, &given, destination, tag, SV_SEND_PLAIN, stream, request));
 }
 
@@ -136,7 +136,7 @@ selvage_status_t selvage_message_issend(selvage_comm_t *comm, const void *buf, s
     const api_buffer_t given = {(void *)(uintptr_t)buf, count, type};
     SV_API_NEED(comm);
     SV_API_NEED(request);
-    sv_api_enter(comm);
+    SV_TRY(sv_api_enter(comm));
     return sv_api_leave(begin_send(__func__, comm, &given, destination, tag, SV_SEND_SYNCHRONOUS, stream, request));
 }
 
@@ -146,7 +146,7 @@ selvage_status_t selvage_message_ibsend(selvage_comm_t *comm, const void *buf, s
     const api_buffer_t given = {(void *)(uintptr_t)buf, count, type};
     SV_API_NEED(comm);
     SV_API_NEED(request);
-    sv_api_enter(comm);
+    SV_TRY(sv_api_enter(comm));
     return sv_api_leave(begin_send(__func__, comm, &given, destination, tag, SV_SEND_BUFFERED, stream, request));
 }
 
@@ -156,7 +156,7 @@ selvage_status_t selvage_message_irecv(selvage_comm_t *comm, void *buf, size_t c
     const api_buffer_t given = {buf, count, type};
     SV_API_NEED(comm);
     SV_API_NEED(request);
-    sv_api_enter(comm);
+    SV_TRY(sv_api_enter(comm));
     return sv_api_leave(begin_recv(__func__, comm, &given, source, tag, stream, request));
 }
 
@@ -178,7 +178,7 @@ selvage_status_t selvage_message_send(selvage_comm_t *comm, const void *buf, siz
     const api_buffer_t given = {(void *)(uintptr_t)buf, count, type};
     selvage_request_t *request = NULL;
     SV_API_NEED(comm);
-    sv_api_enter(comm);
+    SV_TRY(sv_api_enter(comm));
     selvage_status_t status = begin_send(__func__, comm, &given, destination, tag, SV_SEND_PLAIN, stream, &request);
     return sv_api_leave(status == SELVAGE_SUCCESS ? finish(&request, NULL) : status);
 }
@@ -189,7 +189,7 @@ selvage_status_t selvage_message_recv(selvage_comm_t *comm, void *buf, size_t co
     const api_buffer_t given = {buf, count, type};
     selvage_request_t *request = NULL;
     SV_API_NEED(comm);
-    sv_api_enter(comm);
+    SV_TRY(sv_api_enter(comm));
     selvage_status_t status = begin_recv(__func__, comm, &given, source, tag, stream, &request);
     return sv_api_leave(status == SELVAGE_SUCCESS ? finish(&request, status_out) : status);
 }
@@ -203,7 +203,7 @@ selvage_status_t selvage_message_sendrecv(selvage_comm_t *comm, const void *send
     const api_buffer_t in = {recv_buf, recv_count, recv_type};
     selvage_request_t *send = NULL, *recv = NULL;
     SV_API_NEED(comm);
-    sv_api_enter(comm);
+    SV_TRY(sv_api_enter(comm));
     selvage_status_t status = begin_recv(__func__, comm, &in, source, recv_tag, stream, &recv);
     if (status != SELVAGE_SUCCESS)
         return sv_api_leave(status);
@@ -219,11 +219,20 @@ selvage_status_t selvage_message_sendrecv(selvage_comm_t *comm, const void *send
 
 /* --- completing --------------------------------------------------------------------------------------------------- */
 
+/* For the communicator that has the requests, if there are any. */
+static selvage_status_t enter_first(size_t count, selvage_request_t **requests)
+{
+    sv_thread_begin_call();
+    for (size_t i = 0; i < count; i++)
+        if (requests[i])
+            return sv_api_enter(sv_message_comm(requests[i]));
+    return SELVAGE_SUCCESS;
+}
+
 selvage_status_t selvage_message_test(selvage_request_t **request, selvage_message_status_t *status_out)
 {
     SV_API_NEED(request);
-    if (*request)
-        sv_api_enter(sv_message_comm(*request));
+    SV_TRY(enter_first(1, request));
     selvage_status_t status = sv_message_test(request, status_out);
     if (status != SELVAGE_IN_PROGRESS)
         translate(status_out);
@@ -233,21 +242,11 @@ selvage_status_t selvage_message_test(selvage_request_t **request, selvage_messa
 selvage_status_t selvage_message_wait(selvage_request_t **request, selvage_message_status_t *status_out)
 {
     SV_API_NEED(request);
-    if (*request)
-        sv_api_enter(sv_message_comm(*request));
+    SV_TRY(enter_first(1, request));
     selvage_status_t status = sv_message_wait(request, status_out);
     if (!*request)
         translate(status_out);
     return sv_api_leave(status);
-}
-
-static void enter_first(size_t count, selvage_request_t **requests)
-{
-    for (size_t i = 0; i < count; i++)
-        if (requests[i]) {
-            sv_api_enter(sv_message_comm(requests[i]));
-            return;
-        }
 }
 
 static selvage_status_t check_requests(const char *call, size_t count, selvage_request_t **requests)
@@ -268,7 +267,7 @@ selvage_status_t selvage_message_waitall(size_t count, selvage_request_t **reque
                                          selvage_message_status_t *statuses_out)
 {
     SV_TRY(check_requests(__func__, count, requests));
-    enter_first(count, requests);
+    SV_TRY(enter_first(count, requests));
     selvage_status_t status = sv_message_waitall(count, requests, statuses_out);
     for (size_t i = 0; statuses_out && i < count; i++)
         translate(&statuses_out[i]);
@@ -280,7 +279,7 @@ selvage_status_t selvage_message_waitany(size_t count, selvage_request_t **reque
 {
     SV_API_NEED(index_out);
     SV_TRY(check_requests(__func__, count, requests));
-    enter_first(count, requests);
+    SV_TRY(enter_first(count, requests));
     selvage_status_t status = sv_message_waitany(count, requests, index_out, status_out);
     if (status != SELVAGE_ERR_TIMEOUT)
         translate(status_out);
@@ -290,16 +289,18 @@ selvage_status_t selvage_message_waitany(size_t count, selvage_request_t **reque
 selvage_status_t selvage_message_cancel(selvage_request_t *request)
 {
     SV_API_NEED(request);
+    SV_TRY(enter_first(1, &request));
     sv_message_cancel(request);
-    return SELVAGE_SUCCESS;
+    return sv_api_leave(SELVAGE_SUCCESS);
 }
 
 selvage_status_t selvage_message_free(selvage_request_t **request)
 {
     SV_API_NEED(request);
+    SV_TRY(enter_first(1, request));
     if (*request)
         sv_message_let_go(request);
-    return SELVAGE_SUCCESS;
+    return sv_api_leave(SELVAGE_SUCCESS);
 }
 
 /* --- probing ------------------------------------------------------------------------------------------------------ */
@@ -327,7 +328,7 @@ selvage_status_t selvage_message_probe(selvage_comm_t *comm, int source, int tag
     SV_TRY(begin_probe(__func__, comm, &source, &tag));
     if (source == SV_MESSAGE_NOBODY)
         return find_nothing(&found, status_out);
-    sv_api_enter(comm);
+    SV_TRY(sv_api_enter(comm));
     return sv_api_leave(sv_message_await(comm, source, tag, status_out));
 }
 
@@ -340,7 +341,7 @@ selvage_status_t selvage_message_iprobe(selvage_comm_t *comm, int source, int ta
     SV_TRY(begin_probe(__func__, comm, &source, &tag));
     if (source == SV_MESSAGE_NOBODY)
         return find_nothing(found_out, status_out);
-    sv_api_enter(comm);
+    SV_TRY(sv_api_enter(comm));
     selvage_status_t status = sv_message_look(comm, source, tag, &found, NULL, status_out);
     if (status == SELVAGE_SUCCESS)
         *found_out = found;
@@ -357,7 +358,7 @@ selvage_status_t selvage_message_improbe(selvage_comm_t *comm, int source, int t
     SV_TRY(begin_probe(__func__, comm, &source, &tag));
     if (source == SV_MESSAGE_NOBODY)
         return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_message_improbe: source is MPI_PROC_NULL, which sends nothing");
-    sv_api_enter(comm);
+    SV_TRY(sv_api_enter(comm));
     selvage_status_t status = sv_message_look(comm, source, tag, &found, &taken, status_out);
     if (status == SELVAGE_SUCCESS)
         *message_out = taken;
@@ -372,7 +373,7 @@ selvage_status_t selvage_message_imrecv(selvage_message_t **message, void *buf, 
     SV_API_NEED(message);
     SV_API_NEED(*message);
     SV_API_NEED(request);
-    sv_api_enter(sv_message_taken_comm(*message));
+    SV_TRY(sv_api_enter(sv_message_taken_comm(*message)));
     selvage_status_t status = open_buffer(__func__, &given, &opened);
     if (status != SELVAGE_SUCCESS)
         return sv_api_leave(status);

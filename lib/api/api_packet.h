@@ -9,4 +9,7 @@
 selvage_status_t sv_api_check_packet(const char *call, const selvage_exchange_t *ex, const void *buf, size_t bytes,
                                      int peer, int tag);
 
+/* MPI_PROC_NULL: nothing is added, and the index is that of no packet. */
+bool sv_api_is_nobody(int peer, uint32_t *index_out);
+
 #endif

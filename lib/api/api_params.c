@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "base/base_thread.h"
-
 selvage_status_t sv_api_copy_params(const char *name, const void *given, void *ours, size_t ours_bytes)
 {
     size_t given_bytes = ours_bytes;
@@ -25,13 +23,20 @@ selvage_status_t sv_api_copy_params(const char *name, const void *given, void *o
     return SELVAGE_SUCCESS;
 }
 
-void sv_api_enter(const selvage_comm_t *comm)
+selvage_status_t sv_api_enter(const selvage_comm_t *comm)
 {
+    sv_thread_begin_call();
     sv_comm_bind(comm);
+    if (!comm->only_thread || comm->only_thread == sv_thread_binding())
+        return SELVAGE_SUCCESS;
+    return sv_api_leave(sv_error(SELVAGE_ERR_STATE, "this thread did not create the communicator, and MPI was "
+                                 "initialised for one thread (MPI_THREAD_SINGLE or MPI_THREAD_FUNNELED): use "
+                                 "MPI_Init_thread with MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE"));
 }
 
 selvage_status_t sv_api_leave(selvage_status_t status)
 {
     sv_thread_binding()->fault = NULL; /* it lives in the communicator, which may be gone before this thread */
+    sv_thread_end_call(status < 0);
     return status;
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "base/base_status.h"
+#include "base/base_thread.h"
 #include "pipeline/pipe_comm.h"
 
 /*
@@ -14,9 +15,13 @@
  */
 selvage_status_t sv_api_copy_params(const char *name, const void *given, void *ours, size_t ours_bytes);
 
-/* Between enter and leave the thread speaks for the communicator on the log and suffers its faults. */
-void sv_api_enter(const selvage_comm_t *comm);
-/* Returns status, so that calls end in `return sv_api_leave(...)`. */
+/*
+ * Between enter and leave the thread speaks for the communicator on the log and suffers its faults. ERR_STATE, and
+ * left already, where MPI allows its calls to one thread only and this is another one. A call without a communicator
+ * begins with sv_thread_begin_call() instead.
+ */
+selvage_status_t sv_api_enter(const selvage_comm_t *comm);
+/* Returns status, so that calls end in `return sv_api_leave(...)`. The detail of a call that succeeds is dropped. */
 selvage_status_t sv_api_leave(selvage_status_t status);
 
 /* Refuses a NULL argument by its name. */

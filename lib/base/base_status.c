@@ -38,7 +38,7 @@ const char *selvage_status_string(selvage_status_t status)
 
 const char *selvage_error_detail(void)
 {
-    return sv_thread_detail();
+    return sv_thread_last_detail();
 }
 
 /* Formats aside first: an argument may be the old detail text itself. */
@@ -51,6 +51,7 @@ static void set_detail(const char *format, va_list arguments)
     if (length >= (int)sizeof text)
         memcpy(text + sizeof text - 4, "...", 4);
     memcpy(sv_thread_detail(), text, sizeof text);
+    sv_thread_mark_detail();
 }
 
 selvage_status_t sv_error_quiet(selvage_status_t status, const char *format, ...)

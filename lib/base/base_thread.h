@@ -7,6 +7,7 @@
 #ifndef SV_BASE_THREAD_H
 #define SV_BASE_THREAD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct sv_fault;
@@ -29,7 +30,14 @@ typedef struct sv_thread_binding {
 /* The calling thread's binding: never NULL; rank -1, level warn and no faults until somebody sets it. */
 sv_thread_binding_t *sv_thread_binding(void);
 
-/* The calling thread's detail text, SV_DETAIL_BYTES long. */
+/* The detail text of the call under way, SV_DETAIL_BYTES long: "" until something writes it. */
 char *sv_thread_detail(void);
+/* An error has been written there: it is the last one, unless the call succeeds all the same. */
+void sv_thread_mark_detail(void);
+/* What users see: the text of the last call that failed. */
+const char *sv_thread_last_detail(void);
+/* A public call begins; and ends: what one that succeeded wrote is dropped, and the text of an earlier one stands. */
+void sv_thread_begin_call(void);
+void sv_thread_end_call(bool failed);
 
 #endif

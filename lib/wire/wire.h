@@ -73,6 +73,7 @@ struct sv_wire {
     int rank, size;
     int tag_max;               /* largest tag of either channel */
     int threads_ok;            /* may be driven by a thread other than the creator's (MPI_THREAD_MULTIPLE) */
+    int one_thread;            /* MPI takes calls of one thread only (MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED) */
     int takes_cuda, takes_hip; /* says of itself that messages may lie in memory of such devices */
     uint64_t control_damaged;  /* control messages dropped because their check word was wrong */
     int failed;                /* its owner says so before close: messages may lie in it that nobody has received */

@@ -273,6 +273,7 @@ static void ask_limits(sv_wire_t *base)
     base->tag_max = found ? *tag_max : 32767; /* the least that the standard promises */
     PMPI_Query_thread(&level);
     base->threads_ok = level == MPI_THREAD_MULTIPLE;
+    base->one_thread = level < MPI_THREAD_SERIALIZED;
     base->takes_cuda = says_able("MPIX_Query_cuda_support", 0); /* MPIX_GPU_SUPPORT_CUDA */
     base->takes_hip = says_able("MPIX_Query_hip_support", 2);   /* MPIX_GPU_SUPPORT_HIP */
     /* Every program that calls MPI_Init gets this level, so it is said only to those who ask. */
