@@ -24,10 +24,17 @@ enum { MAPPINGS_MAX = 32, WHERE = 3 }; /* in a CTS: route, landing, its stamp, a
 _Static_assert(WHERE * sizeof(uint64_t) + sizeof(sv_message_where_t) <= sizeof(((sv_letter_t *)0)->value),
                "a handle fits into a letter");
 
+#define IDLE_BYTES_MAX (UINT64_C(256) << 20) /* of mappings that nobody uses, together; beyond ... */
+#define IDLE_SHORT_NS UINT64_C(100000000)    /* ... they stay this long, for who uses many in turn ... */
+#define IDLE_LONG_NS UINT64_C(10000000000)   /* ... and else so long */
+
 typedef struct sv_message_mapping {
     sv_list_t link;
     sv_opened_t *opened;
     uint64_t remote_base;    /* where its owner has it */
+    uint64_t bytes;          /* of the allocation, as far as messages have reached into it */
+    uint64_t used_ns;        /* when the last user left it */
+    bool kept;               /* while nobody uses it */
     unsigned users;
 } sv_message_mapping_t;
 
@@ -235,15 +242,46 @@ static sv_message_mapping_t *find_mapping(sv_message_engine_t *engine, int peer,
     return NULL;
 }
 
-/* Another allocation is there now: what was mapped of that place is stale. The oldest goes, too, if there are many. */
+static uint64_t idle_bytes(const sv_message_engine_t *engine)
+{
+    uint64_t bytes = 0;
+    for (const sv_list_t *it = engine->mappings.next; it != &engine->mappings; it = it->next) {
+        const sv_message_mapping_t *mapping = SV_CONTAINER_OF(it, sv_message_mapping_t, link);
+        bytes += mapping->users == 0 ? mapping->bytes : 0;
+    }
+    return bytes;
+}
+
+/* Another allocation is there now: what was mapped of that place is stale. Else see above. */
+static bool may_go(const sv_message_engine_t *engine, const sv_message_mapping_t *mapping, int peer,
+                    uint64_t remote_base, uint64_t now_ns, uint64_t idle)
+{
+    const uint64_t since_ns = now_ns > mapping->used_ns ? now_ns - mapping->used_ns : 0;
+    return is_at(mapping, peer, remote_base) || engine->nmappings >= MAPPINGS_MAX || since_ns >= IDLE_LONG_NS ||
+           (idle > IDLE_BYTES_MAX && since_ns >= IDLE_SHORT_NS);
+}
+
 static void make_room(sv_message_engine_t *engine, int peer, uint64_t remote_base)
 {
+    const uint64_t now_ns = sv_clock_ns();
+    uint64_t idle = idle_bytes(engine);
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &engine->mappings) {
         sv_message_mapping_t *mapping = SV_CONTAINER_OF(it, sv_message_mapping_t, link);
-        if (mapping->users == 0 && (is_at(mapping, peer, remote_base) || engine->nmappings >= MAPPINGS_MAX))
-            forget(engine, mapping);
+        if (mapping->users > 0 || !may_go(engine, mapping, peer, remote_base, now_ns, idle))
+            continue;
+        idle -= mapping->bytes;
+        forget(engine, mapping);
     }
+}
+
+static void leave_mapping(sv_message_engine_t *engine, sv_message_mapping_t *mapping)
+{
+    if (--mapping->users > 0)
+        return;
+    mapping->used_ns = sv_clock_ns();
+    if (!mapping->kept)
+        forget(engine, mapping);
 }
 
 static selvage_status_t map(selvage_request_t *send, uint64_t remote_base, const sv_device_handle_t *handle)
@@ -259,10 +297,14 @@ static selvage_status_t map(selvage_request_t *send, uint64_t remote_base, const
             return status;
         }
         mapping->remote_base = remote_base;
+        /* Neighbours' devices are of one kind with this one, or could not be mapped. */
+        mapping->kept = SV_DEVICE_CALL(engine->dev, memory_id, send->place.data) != 0;
         sv_list_append(&engine->mappings, &mapping->link);
         engine->nmappings++;
     }
     mapping->users++;
+    if (mapping->bytes < send->offset + send->bytes)
+        mapping->bytes = send->offset + send->bytes;
     send->mapping = mapping;
     return SELVAGE_SUCCESS;
 }
@@ -382,7 +424,7 @@ void sv_message_direct_end(selvage_request_t *request)
     sv_message_box_end_t *end = box_of(request);
     const bool over = !request->retired; /* else it may be stored there for good */
     if (request->is_send && request->mapping && over)
-        request->mapping->users--;
+        leave_mapping(request->engine, request->mapping);
     /* An older message's, which was revoked, may end after a younger one has left the same landing. */
     if (request->is_send && request->landing_stamp && over &&
         __atomic_load_n(&end->box->left[request->landing], __ATOMIC_RELAXED) < request->landing_stamp)

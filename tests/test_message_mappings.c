@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Mappings of memory that long messages are written into: kept while they are used, not for good when their owner has
+ * freed the memory, and not at all where the device cannot tell an allocation from another one at its place. Ranks are
+ * threads; rank 0 sends, rank 1 receives into new memory each time.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "message/message_engine.h"
+#include "message_end.h"
+
+enum { BYTES = 100000, ROOM = 96 << 20, TURNS = 6, PAUSE_US = 120000 };
+
+static sv_message_engine_t *engine_of(const local_rank_t *self)
+{
+    return atomic_load(&self->comm->messages);
+}
+
+/* Until both have a box of the other's. */
+static void meet_other(local_rank_t *self)
+{
+    const message_shape_t shape = {.bytes = 3000, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    for (int i = 0; i < 4; i++) {
+        message_end_t send, recv;
+        message_end_open(&send, self, &shape);
+        message_end_open(&recv, self, &shape);
+        message_end_recv(&recv, &shape, 1 - self->rank, i);
+        message_end_send(&send, &shape, 1 - self->rank, i, 7);
+        selvage_request_t *both[2] = {recv.request, send.request};
+        CHECK_STATUS(sv_message_waitall(2, both, NULL), SELVAGE_SUCCESS);
+        message_end_close(&recv);
+        message_end_close(&send);
+    }
+    local_ranks_barrier(self);
+}
+
+/* To the end of the memory, or from its beginning. */
+static void move_once(local_rank_t *self, uint8_t *memory, int turn)
+{
+    sv_type_map_t map = {0};
+    selvage_request_t *request = NULL;
+    uint8_t *at = memory + (self->rank == 1 ? ROOM - BYTES : 0);
+    const sv_message_buffer_t buffer = {at, &map};
+    CHECK_STATUS(sv_type_map_add_run(&map, 0, BYTES), SELVAGE_SUCCESS);
+    memset(at, self->rank == 0 ? turn + 1 : 0, BYTES);
+    if (self->rank == 0)
+        CHECK_STATUS(sv_message_isend(self->comm, "test", &buffer, 1, turn, SV_SEND_PLAIN, SELVAGE_MESSAGE_NO_STREAM,
+                                      &request), SELVAGE_SUCCESS);
+    else
+        CHECK_STATUS(sv_message_irecv(self->comm, "test", &buffer, 0, turn, SELVAGE_MESSAGE_NO_STREAM, &request),
+                     SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_message_wait(&request, NULL), SELVAGE_SUCCESS);
+    if (self->rank == 1)
+        CHECK(at[0] == turn + 1 && at[BYTES - 1] == turn + 1);
+    sv_type_map_fini(&map);
+}
+
+/* Every receive has memory of its own, which is freed afterwards, or at the end if it shall not be used again. */
+static void move_and_free(local_rank_t *self, bool at_once, int pause_us)
+{
+    void *memory[TURNS] = {NULL};
+    for (int turn = 0; turn < TURNS; turn++) {
+        CHECK_STATUS(selvage_device_malloc(self->dev, ROOM, &memory[turn]), SELVAGE_SUCCESS);
+        move_once(self, memory[turn], turn);
+        local_ranks_barrier(self);
+        if (at_once) {
+            selvage_device_free(self->dev, memory[turn]);
+            memory[turn] = NULL;
+        }
+        usleep((unsigned)pause_us);
+    }
+    for (int turn = 0; turn < TURNS; turn++)
+        selvage_device_free(self->dev, memory[turn]);
+    local_ranks_barrier(self);
+}
+
+/* More than are kept when nobody uses them; the last one is always there. */
+static void let_go_of_idle(local_rank_t *self)
+{
+    meet_other(self);
+    const uint64_t before = engine_of(self)->came[SV_WAY_DIRECT];
+    move_and_free(self, false, PAUSE_US);
+    if (self->rank == 1)
+        CHECK_EQ(engine_of(self)->came[SV_WAY_DIRECT] - before, TURNS);
+    if (self->rank == 0)
+        CHECK(engine_of(self)->nmappings >= 1 && engine_of(self)->nmappings <= 4);
+    local_ranks_barrier(self);
+}
+
+static uint64_t know_no_number(sv_device_t *dev, const void *ptr)
+{
+    (void)dev, (void)ptr;
+    return 0;
+}
+
+/* As on AMD GPUs. */
+static void keep_nothing_unnumbered(local_rank_t *self)
+{
+    sv_device_t *dev = engine_of(self) ? engine_of(self)->dev : self->comm->dev;
+    const sv_device_ops_t *ops = dev->ops;
+    sv_device_ops_t without = *ops;
+    without.memory_id = know_no_number;
+    dev->ops = &without;
+    meet_other(self);
+    move_and_free(self, true, 0);
+    if (self->rank == 0)
+        CHECK_EQ(engine_of(self)->nmappings, 0);
+    local_ranks_barrier(self);
+    dev->ops = ops;
+}
+
+int main(void)
+{
+    local_ranks_env("MESSAGE_EAGER_BYTES=32");
+    local_ranks_run(&(local_run_t){.size = 2, .body = let_go_of_idle});
+    local_ranks_run(&(local_run_t){.size = 2, .body = keep_nothing_unnumbered});
+    CHECK_EQ(local_ranks_left(), 0);
+    return check_report("test_message_mappings");
+}
