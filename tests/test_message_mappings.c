@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Mappings of memory that long messages are written into: kept while they are used, not for good when their owner has
- * freed the memory, and not at all where the device cannot tell an allocation from another one at its place. Ranks are
- * threads; rank 0 sends, rank 1 receives into new memory each time.
+ * freed the memory, and not at all where the device cannot tell an allocation from another one at its place; and
+ * answers that name no place. Ranks are threads; rank 0 sends, rank 1 receives into new memory each time.
  */
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "message/message_box.h"
 #include "message/message_engine.h"
 #include "message_end.h"
 
@@ -111,11 +112,47 @@ static void keep_nothing_unnumbered(local_rank_t *self)
     dev->ops = ops;
 }
 
+/* An answer that no receiver gives, or whose words another rank's memory has spoiled: a way, or a place for it, that
+   there is not. */
+static void cleared_wrongly(local_rank_t *self)
+{
+    const sv_letter_t wrong[] = {{.kind = SV_LETTER_CTS, .value = {77}},
+                                 {.kind = SV_LETTER_CTS, .value = {SV_MESSAGE_DIRECT, SV_BOX_LANDINGS, 1}},
+                                 {.kind = SV_LETTER_CTS, .value = {SV_MESSAGE_DIRECT, UINT32_MAX, 1}},
+                                 {.kind = SV_LETTER_CTS, .value = {SV_MESSAGE_DIRECT, 0, 0}}};
+    const message_shape_t shape = {.bytes = BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_end_t end;
+    for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        meet_other(self);
+        message_end_open(&end, self, &shape);
+        if (self->rank == 0) {
+            message_end_send(&end, &shape, 1, 5, i);
+            while (end.request->state != SV_REQUEST_ASKED)
+                sv_comm_poll(self->comm);
+            pthread_mutex_lock(&engine_of(self)->lock);
+            sv_message_send_cleared(end.request, &wrong[i]);
+            pthread_mutex_unlock(&engine_of(self)->lock);
+            CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_MISMATCH);
+            CHECK(strstr(selvage_error_detail(), "by a way that there is not") != NULL);
+        }
+        local_ranks_barrier(self);
+        if (self->rank == 1) { /* what was announced must be received, and never comes */
+            message_end_recv(&end, &shape, 0, 5);
+            CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_TIMEOUT);
+            sv_message_abandon(&end.request, SELVAGE_ERR_TIMEOUT);
+        }
+        local_ranks_barrier(self);
+        message_end_close(&end);
+    }
+}
+
 int main(void)
 {
     local_ranks_env("MESSAGE_EAGER_BYTES=32");
     local_ranks_run(&(local_run_t){.size = 2, .body = let_go_of_idle});
     local_ranks_run(&(local_run_t){.size = 2, .body = keep_nothing_unnumbered});
     CHECK_EQ(local_ranks_left(), 0);
+    local_ranks_env("MESSAGE_EAGER_BYTES=400 TIMEOUT_S=1");
+    local_ranks_run(&(local_run_t){.size = 2, .body = cleared_wrongly, .log_expected = true});
     return check_report("test_message_mappings");
 }

@@ -28,6 +28,41 @@ static void check_names(void)
 #undef UNIQUE
 }
 
+/* What others say is a status. */
+static void check_received(void)
+{
+    CHECK_EQ(sv_status_of(SELVAGE_ERR_PEER), SELVAGE_ERR_PEER);
+    CHECK_EQ(sv_status_of(SELVAGE_IN_PROGRESS), SELVAGE_IN_PROGRESS);
+    CHECK_EQ(sv_status_of(-999), SELVAGE_ERR_INTERNAL);
+    CHECK_EQ(sv_status_of(INT64_C(1) << 32), SELVAGE_ERR_INTERNAL);
+    CHECK_EQ(sv_status_of_error(SELVAGE_ERR_MPI), SELVAGE_ERR_MPI);
+    CHECK_EQ(sv_status_of_error(SELVAGE_SUCCESS), SELVAGE_ERR_INTERNAL);
+    CHECK_EQ(sv_status_of_error(SELVAGE_IN_PROGRESS), SELVAGE_ERR_INTERNAL);
+    CHECK_EQ(sv_status_of_error(-17), SELVAGE_ERR_INTERNAL);
+}
+
+/* What a public call writes counts only if it fails. */
+static void check_calls(void)
+{
+    sv_thread_begin_call();
+    sv_error_quiet(SELVAGE_ERR_PEER, "first");
+    sv_thread_end_call(true);
+    const char *kept = selvage_error_detail();
+    CHECK_STR(kept, "first");
+    for (int i = 0; i < 3; i++) {
+        sv_thread_begin_call();
+        sv_error_quiet(SELVAGE_ERR_MPI, "got over");
+        CHECK_STR(sv_thread_detail(), "got over");
+        sv_thread_end_call(false);
+        CHECK_STR(selvage_error_detail(), "first");
+        CHECK_STR(kept, "first");
+    }
+    sv_error_quiet(SELVAGE_ERR_ARGUMENT, "refused before it began");
+    sv_thread_begin_call();
+    sv_thread_end_call(false);
+    CHECK_STR(selvage_error_detail(), "refused before it began");
+}
+
 static void check_detail(void)
 {
     CHECK_STR(selvage_error_detail(), "");
@@ -110,7 +145,9 @@ int main(void)
 {
     sv_thread_binding()->sink = count_line;
     check_names();
+    check_received();
     check_detail();
+    check_calls();
     check_long_detail();
     check_try();
     check_threads();

@@ -36,6 +36,23 @@ const char *selvage_status_string(selvage_status_t status)
     return "a number that is no Selvage status";
 }
 
+selvage_status_t sv_status_of(int64_t number)
+{
+    switch (number) {
+#define STATUS_CASE(name, number, text) case number:
+        SELVAGE_STATUS_TABLE(STATUS_CASE)
+#undef STATUS_CASE
+        return (selvage_status_t)number;
+    default:
+        return SELVAGE_ERR_INTERNAL;
+    }
+}
+
+selvage_status_t sv_status_of_error(int64_t number)
+{
+    return number < 0 ? sv_status_of(number) : SELVAGE_ERR_INTERNAL;
+}
+
 const char *selvage_error_detail(void)
 {
     return sv_thread_last_detail();

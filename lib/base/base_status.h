@@ -7,6 +7,8 @@
 #ifndef SV_BASE_STATUS_H
 #define SV_BASE_STATUS_H
 
+#include <stdint.h>
+
 #include <selvage/status.h>
 
 /* Sets the thread's detail text and logs it at error level. Returns status. */
@@ -15,6 +17,11 @@ selvage_status_t sv_error(selvage_status_t status, const char *format, ...) __at
 /* As sv_error() without the log line: for errors that are handed on by somebody who has logged already. */
 selvage_status_t sv_error_quiet(selvage_status_t status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* What another rank, or a word in memory that others write, says is a status: ERR_INTERNAL if there is no such one.
+   of_error: it must be an error, too. */
+selvage_status_t sv_status_of(int64_t number);
+selvage_status_t sv_status_of_error(int64_t number);
 
 /* Evaluates expr; returns its status from the calling function unless it is SELVAGE_SUCCESS. */
 #define SV_TRY(expr)                                    \

@@ -135,9 +135,10 @@ static selvage_status_t take_notes(gather_t *g, int64_t known, size_t count, siz
     sv_coll_circle_t *circle = g->circle;
     const int above = rank_at(circle, known);
     const sv_coll_note_t *word = find_copy(circle, 0, 1, arrived, above);
-    if (word && word->call == LAST_WORD)
-        return sv_error((selvage_status_t)word->status, "%s failed on rank %d: %s", g->what, above,
-                        selvage_status_string((selvage_status_t)word->status));
+    if (word && word->call == LAST_WORD) {
+        const selvage_status_t status = sv_status_of_error(word->status);
+        return sv_error(status, "%s failed on rank %d: %s", g->what, above, selvage_status_string(status));
+    }
     for (size_t i = 0; i < count; i++) {
         const sv_coll_note_t *note = find_copy(circle, i, count, arrived, rank_at(circle, known + (int64_t)i));
         if (!note && arrived != COPIES * count * sizeof *note)
@@ -211,9 +212,10 @@ static void give_up(gather_t *g, selvage_status_t status)
 static selvage_status_t judge(const sv_coll_circle_t *circle, const char *what, selvage_status_t own)
 {
     for (int r = 0; r < circle->size; r++) {
-        selvage_status_t status = (selvage_status_t)sv_coll_note_of(circle, r)->status;
-        if (status == SELVAGE_SUCCESS)
+        const int32_t word = sv_coll_note_of(circle, r)->status;
+        if (word == SELVAGE_SUCCESS)
             continue;
+        const selvage_status_t status = sv_status_of_error(word);
         if (r == circle->me || status == own)
             return status;
         return sv_error(status, "%s failed on rank %d: %s", what, circle->ranks[r], selvage_status_string(status));

@@ -127,8 +127,8 @@ static bool is_head_of_another(const selvage_coll_t *coll, const void *message, 
 
 static selvage_status_t tell_given_up(int rank, int32_t status)
 {
-    return sv_error((selvage_status_t)status, "rank %d gave up: %s", rank,
-                    selvage_status_string((selvage_status_t)status));
+    const selvage_status_t theirs = sv_status_of_error(status);
+    return sv_error(theirs, "rank %d gave up: %s", rank, selvage_status_string(theirs));
 }
 
 static selvage_status_t post_answer(const selvage_coll_t *coll, sv_coll_sending_t *sending)
@@ -158,7 +158,7 @@ static selvage_status_t hear_answer(selvage_coll_t *coll, sv_coll_sending_t *sen
                         "sent %llu %s", sending->rank, (unsigned long long)answer->count,
                         selvage_type_name(answer->type), coll->rank, (unsigned long long)sent->count,
                         selvage_type_name(sent->type));
-    return (selvage_status_t)answer->status;
+    return answer->status == SELVAGE_SUCCESS ? SELVAGE_SUCCESS : sv_status_of_error(answer->status);
 }
 
 /* SUCCESS: it was taken, and was right. */

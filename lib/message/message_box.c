@@ -110,8 +110,10 @@ static selvage_status_t look_into(sv_message_engine_t *engine, const sv_message_
             continue;
         end->stamp[i] = mail->stamp = stamp;
         end->used = *moved = true;
-        if (sv_mail_is_sound(engine, mail->letter)) {
-            mail->near = mail->letter->kind == SV_LETTER_EAGER && mail->letter->value[0] ? end : NULL;
+        const bool by_slot = mail->letter->kind == SV_LETTER_EAGER && mail->letter->value[0];
+        const bool fits = !by_slot || (end->near.base && mail->letter->bytes <= engine->near_bytes);
+        if (sv_mail_is_sound(engine, mail->letter) && fits) {
+            mail->near = by_slot ? end : NULL;
             mail->near_count = mail->letter->value[0];
             SV_TRY(sv_message_arrive(engine, mail));
             continue;

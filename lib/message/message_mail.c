@@ -178,7 +178,8 @@ bool sv_mail_is_sound(const sv_message_engine_t *engine, const sv_letter_t *lett
 
 static bool is_whole(const sv_message_engine_t *engine, const sv_letter_t *letter, size_t bytes)
 {
-    return bytes >= sizeof *letter && sv_mail_is_sound(engine, letter) && bytes == sv_mail_bytes(letter);
+    return bytes >= sizeof *letter && sv_mail_is_sound(engine, letter) && bytes == sv_mail_bytes(letter) &&
+           (letter->kind != SV_LETTER_EAGER || letter->value[0] == 0); /* else its bytes would be in a slot */
 }
 
 /* What is new; a letter that says what came, or comes again, moves nothing, and puts no deadline off. */

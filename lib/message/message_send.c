@@ -285,6 +285,18 @@ static selvage_status_t move(selvage_request_t *send, bool *moved)
     return SELVAGE_SUCCESS;
 }
 
+/* Whether the receiver says a way that there is, and a place in its box that there is. */
+static bool is_way(const selvage_request_t *send, const sv_letter_t *cts)
+{
+    sv_message_peer_t *peer;
+    if (cts->value[0] != SV_MESSAGE_DIRECT)
+        return cts->value[0] == SV_MESSAGE_NONE || cts->value[0] == SV_MESSAGE_STAGED;
+    if (cts->value[1] >= SV_BOX_LANDINGS || cts->value[2] == 0)
+        return false;
+    return sv_message_peer(send->engine, send->peer, &peer) == SELVAGE_SUCCESS &&
+           (send->peer == send->engine->wire->rank ? peer->in : peer->out) != NULL;
+}
+
 void sv_message_send_cleared(selvage_request_t *send, const sv_letter_t *cts)
 {
     bool again = cts->attempt > send->attempt;
@@ -292,6 +304,11 @@ void sv_message_send_cleared(selvage_request_t *send, const sv_letter_t *cts)
         sv_message_direct_end(send);
     else if (send->state != SV_REQUEST_ASKED && !(again && send->state == SV_REQUEST_JUDGED))
         return;
+    if (!is_way(send, cts)) {
+        (void)settle(send, sv_error(SELVAGE_ERR_MISMATCH, "rank %d wants message %llu by a way that there is not",
+                                    send->peer, (unsigned long long)send->number));
+        return;
+    }
     if (cts->value[0] == SV_MESSAGE_NONE) {
         sv_message_complete(send, SELVAGE_SUCCESS);
         return;
@@ -345,7 +362,8 @@ void sv_message_send_judged(selvage_request_t *send, const sv_letter_t *verdict)
         return;
     if (verdict->value[0])
         status = sv_error(SELVAGE_ERR_CHECKSUM, "message %llu to rank %d (tag %d, %llu bytes) did not verify there, "
-                          "after %u attempts", (unsigned long long)send->number, send->peer, send->tag,
+                          "after %u attempts; was its buffer written before it was complete, or freed?",
+                          (unsigned long long)send->number, send->peer, send->tag,
                           (unsigned long long)send->bytes, send->attempt + 1);
     sv_message_complete(send, status);
 }

@@ -155,7 +155,8 @@ static uint32_t credit_of(const sv_send_t *send, uint64_t word)
     const sv_packet_t *p = &send->p;
     if (p->kernel_copy && !p->direct && sv_word_ahead(word, p->x->epoch) > 0)
         return 1;
-    return sv_word_says(word, p->x->epoch, p->attempt) ? sv_word_count(word) : 0;
+    const uint32_t count = sv_word_says(word, p->x->epoch, p->attempt) ? sv_word_count(word) : 0;
+    return count < p->nsegments ? count : p->nsegments;
 }
 
 selvage_status_t sv_phase2_send_onesided(sv_send_t *send, uint64_t now_ns, bool *moved)

@@ -120,6 +120,8 @@ static uint32_t count_arrived(const sv_recv_t *recv)
     if (p->kernel_copy && !p->direct && sv_word_ahead(word, p->x->epoch) > 0)
         return 1; /* the sender, without verdicts to wait for, is an epoch ahead: in another slot */
     uint32_t arrived = sv_word_says(word, p->x->epoch, p->attempt) ? sv_word_count(word) : 0;
+    if (arrived > p->nsegments)
+        return 0; /* more than there are: no word of the sender's */
     return arrived == p->nsegments && !is_recorded(recv) ? arrived - 1 : arrived;
 }
 

@@ -103,14 +103,7 @@ selvage_status_t sv_control_poll(selvage_comm_t *comm, bool *moved_out)
 
 selvage_status_t sv_control_status(uint64_t key)
 {
-    switch (-(int)(key & 0xff)) {
-#define KNOWN_CASE(name, number, text) case number:
-        SELVAGE_STATUS_TABLE(KNOWN_CASE)
-#undef KNOWN_CASE
-        return (key & 0xff) ? (selvage_status_t) - (int)(key & 0xff) : SELVAGE_ERR_INTERNAL;
-    default:
-        return SELVAGE_ERR_INTERNAL;
-    }
+    return sv_status_of_error(-(int64_t)(key & 0xff));
 }
 
 selvage_status_t sv_control_send_patiently(selvage_comm_t *comm, int peer, const sv_wire_control_t *message)

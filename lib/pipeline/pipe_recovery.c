@@ -71,7 +71,9 @@ static selvage_status_t give_up(sv_recv_t *recv, const char *text)
     selvage_exchange_t *x = recv->p.x;
     x->fail_index = recv->p.index;
     x->fail_source = (uint32_t)recv->p.peer->rank;
-    selvage_status_t status = sv_error(SELVAGE_ERR_CHECKSUM, "%s", text);
+    selvage_status_t status = sv_error(SELVAGE_ERR_CHECKSUM, "%.*s%s", SV_DETAIL_BYTES - 100, text,
+                                       recv->damaged > 0 ? "; damaged in every attempt: was the send buffer "
+                                                           "written there between start and wait?" : "");
     if (x->policy == SV_CONFIG_CHECKSUM_ABORT)
         sv_recovery_abort(x);
     return status;
@@ -285,7 +287,8 @@ void sv_recovery_peer_failed(selvage_exchange_t *x, int source, const sv_wire_co
         const sv_packet_t *p = &x->sends[index].p;
         status = sv_error(SELVAGE_ERR_CHECKSUM,
                           "rank %d could not verify packet %u (tag %d) of this rank, epoch %llu, %zu bytes, salt %llu: "
-                          "expected digest %016llx, found %016llx", source, index, p->tag, (unsigned long long)word[2],
+                          "expected digest %016llx, found %016llx; was its buffer written between start and wait, or "
+                          "freed?", source, index, p->tag, (unsigned long long)word[2],
                           p->bytes, (unsigned long long)p->identity.salt, (unsigned long long)word[5],
                           (unsigned long long)word[6]);
     } else {
