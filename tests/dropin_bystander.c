@@ -19,6 +19,7 @@
  *   attributes  counts whether its attributes are copied and its error handler is called
  *   refused   makes calls on one rank that MPI refuses there
  *   lopsided  has no stream for collectives on one of the ranks
+ *   ledger    counts what the drop-in makes of MPI's objects, and what it frees
  *   moved     names device memory by its types, from MPI_BOTTOM
  *   stopped   adds up again and again while one rank stands still for a while
  *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
@@ -325,7 +326,7 @@ int main(int argc, char **argv)
         {"meets", run_meets}, {"levels", run_levels}, {"spawn", run_spawn}, {"thread", run_thread}, {"cost", run_cost},
         {"requests", run_requests}, {"again", run_again}, {"many", run_many},
         {"stopped", run_stopped}, {"attributes", run_attributes}, {"refused", run_refused},
-        {"lopsided", run_lopsided}, {"moved", run_moved}};
+        {"lopsided", run_lopsided}, {"moved", run_moved}, {"ledger", run_ledger}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, wanted_level(argc, argv), &provided);
@@ -351,5 +352,7 @@ int main(int argc, char **argv)
         printf("cuda %d rocm %d\n", MPIX_Query_cuda_support && MPIX_Query_cuda_support(),
                MPIX_Query_rocm_support && MPIX_Query_rocm_support());
     MPI_Finalize();
+    if (the.after)
+        the.after();
     return check_report("dropin_bystander");
 }

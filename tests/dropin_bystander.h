@@ -13,6 +13,7 @@ typedef struct bystander {
     selvage_device_t *device;
     void *stream, *out, *in, *pinned; /* of BYTES bytes */
     int rank, ranks, right, left;
+    void (*after)(void); /* what is to be checked after MPI_Finalize */
 } bystander_t;
 extern bystander_t the;
 
@@ -36,6 +37,9 @@ void run_many(void);
 void run_attributes(void);
 void run_refused(void);
 void run_lopsided(void);
+
+/* dropin_ledger.c */
+void run_ledger(void);
 
 /* dropin_moved.c */
 void run_moved(void);

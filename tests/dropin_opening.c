@@ -83,6 +83,37 @@ static void gather_with_attribute(int key)
     deleted = 0;
 }
 
+/* Host memory by a derived type that announcements may come to, in each way to receive. */
+static void receive_with_attribute(int key)
+{
+    enum { EACH = BYTES / 2 };
+    static char in[3 * EACH];
+    MPI_Datatype type;
+    MPI_Request request;
+    MPI_Type_vector(EACH, 1, 3, MPI_BYTE, &type);
+    MPI_Type_commit(&type);
+    MPI_Type_set_attr(type, key, &copied);
+    for (int how = 0; how < 3; how++) {
+        MPI_Request sent;
+        if (how > 0)
+            (how == 1 ? MPI_Irecv : MPI_Recv_init)(in, 1, type, the.left, 3, MPI_COMM_WORLD, &request);
+        if (how == 2)
+            MPI_Start(&request);
+        MPI_Isend(the.out, EACH, MPI_BYTE, the.right, 3, MPI_COMM_WORLD, &sent);
+        if (how == 0)
+            MPI_Recv(in, 1, type, the.left, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Wait(&sent, MPI_STATUS_IGNORE);
+        if (how == 2)
+            MPI_Request_free(&request);
+        CHECK_EQ(copied + deleted, 0);
+    }
+    MPI_Type_delete_attr(type, key);
+    MPI_Type_free(&type);
+    deleted = 0;
+}
+
 /* Nobody copies or deletes what a program has put on its communicators and types, or calls its error handler. */
 void run_attributes(void)
 {
@@ -102,6 +133,7 @@ void run_attributes(void)
     show_device();
     probe_letter();
     gather_with_attribute(type_key);
+    receive_with_attribute(type_key);
     CHECK_EQ(copied, 0);
     CHECK_EQ(deleted, 0);
     CHECK_EQ(handled, 0);

@@ -213,7 +213,7 @@ typedef struct sv_drop_plan {
 /* memory: an address in what is to be gathered or scattered. */
 sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count, const void *memory);
 void sv_drop_plan_put(sv_drop_plan_t *plan);
-void sv_drop_plans_end(void);
+void sv_drop_types_end(void);
 
 /* --- buffers of a call (drop_stage.c) ----------------------------------------------------------------------------- */
 

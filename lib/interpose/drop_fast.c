@@ -310,6 +310,7 @@ static void free_own(void)
 {
     if (!sv_drop_fast_wanted)
         return;
+    sv_drop_letters_end();
     PMPI_Comm_free_keyval(&sv_drop_route.key);
     PMPI_Comm_free(&sv_drop_route.own);
 }

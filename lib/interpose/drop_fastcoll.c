@@ -18,7 +18,7 @@ static struct {
     void *stream;
     int key;             /* of what is_world() has found */
     _Atomic bool failed; /* a call of this rank's: it agrees to no other */
-} fast;
+} fast = {.key = MPI_KEYVAL_INVALID};
 
 static bool are_all_near(void)
 {
@@ -44,6 +44,8 @@ void sv_drop_fastcoll_close(void)
 {
     selvage_coll_destroy(fast.coll);
     selvage_stream_destroy(fast.device, fast.stream);
+    if (fast.key != MPI_KEYVAL_INVALID)
+        PMPI_Comm_free_keyval(&fast.key);
     fast.coll = NULL;
     fast.stream = NULL;
 }

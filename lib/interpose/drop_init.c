@@ -116,7 +116,7 @@ void sv_drop_end(void)
     if (sv_drop_settings()->report)
         sv_drop_report();
     sv_drop_trace_end();
-    sv_drop_plans_end();
+    sv_drop_types_end();
     if (open == 0 && splits == 0 && sv_drop_settle_end()) /* MPI may still use pinned memory, or a kernel the device */
         sv_drop_device_close();
 }

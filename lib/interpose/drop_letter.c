@@ -137,6 +137,17 @@ static int world_rank(MPI_Comm comm, int peer)
     return found[peer];
 }
 
+/* Of is_repeated(): plus one; by rank of MPI_COMM_WORLD. */
+static uint32_t *heard_ids;
+
+void sv_drop_letters_end(void)
+{
+    if (ranks.key != MPI_KEYVAL_INVALID)
+        PMPI_Comm_free_keyval(&ranks.key);
+    free(heard_ids);
+    heard_ids = NULL;
+}
+
 static bool is_as_long(int64_t count, MPI_Datatype type, int64_t limit)
 {
     MPI_Count bytes;
@@ -241,8 +252,11 @@ void sv_drop_fast_remember(sv_drop_fast_t *state, void *buf, int64_t count, MPI_
     state->count = count;
     state->type = type;
     state->comm = comm;
-    if (sv_drop_type(type, &info) && !info.named) /* the program may free it as soon as its call returns */
-        state->owns_type = PMPI_Type_dup(type, &state->type) == MPI_SUCCESS;
+    if (!sv_drop_type(type, &info) || info.named)
+        return;
+    if (sv_drop_type_hold(type, &state->type) != MPI_SUCCESS) /* the program may free it as soon as its call returns */
+        sv_drop_fatal("no memory", "for a receive");
+    state->owns_type = true;
 }
 
 void sv_drop_fast_listen(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm, bool device)
@@ -363,14 +377,13 @@ static void fail_message(sv_drop_fast_t *state, selvage_status_t status, const c
 static bool is_repeated(const notice_t *notice)
 {
     enum { KEPT = 16 };
-    static uint32_t *ids; /* plus one; by rank of MPI_COMM_WORLD */
     const int size = sv_drop_size(MPI_COMM_WORLD);
     if (notice->source < 0 || notice->source >= size)
         return true;
-    if (!ids && !(ids = calloc((size_t)size * KEPT, sizeof *ids)))
+    if (!heard_ids && !(heard_ids = calloc((size_t)size * KEPT, sizeof *heard_ids)))
         sv_drop_fatal("no memory", "for announcements");
     const uint32_t id = (uint32_t)notice->id + 1;
-    uint32_t *const kept = &ids[(size_t)notice->source * KEPT + id % KEPT];
+    uint32_t *const kept = &heard_ids[(size_t)notice->source * KEPT + id % KEPT];
     const bool repeated = *kept == id;
     *kept = id;
     return repeated;

@@ -29,4 +29,7 @@ typedef struct sv_drop_route {
 
 extern sv_drop_route_t sv_drop_route;
 
+/* After the last letter (drop_letter.c). */
+void sv_drop_letters_end(void);
+
 #endif

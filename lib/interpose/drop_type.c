@@ -111,22 +111,26 @@ MPI_Comm sv_drop_make_self(void)
     return self;
 }
 
+static struct {
+    pthread_mutex_t lock;
+    MPI_Comm self;
+} packer = {PTHREAD_MUTEX_INITIALIZER, MPI_COMM_NULL};
+
 /* By a message to oneself: it may be of any length, and end within an element, which packing calls do not allow. */
 static void send_to_self(const void *from, MPI_Count from_count, MPI_Datatype from_type, void *to, MPI_Count to_count,
                          MPI_Datatype to_type)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static MPI_Comm self = MPI_COMM_NULL;
-    sv_drop_narrow_t out, in = {0};
-    pthread_mutex_lock(&lock);
-    if (self == MPI_COMM_NULL)
-        self = sv_drop_make_self();
+    sv_drop_narrow_t out = {0}, in = {0};
+    pthread_mutex_lock(&packer.lock);
+    if (packer.self == MPI_COMM_NULL)
+        packer.self = sv_drop_make_self();
     int code = sv_drop_narrow(from_count, from_type, &out);
     if (code == MPI_SUCCESS)
         code = sv_drop_narrow(to_count, to_type, &in);
     if (code == MPI_SUCCESS)
-        code = PMPI_Sendrecv(from, out.count, out.type, 0, 0, to, in.count, in.type, 0, 0, self, MPI_STATUS_IGNORE);
-    pthread_mutex_unlock(&lock);
+        code = PMPI_Sendrecv(from, out.count, out.type, 0, 0, to, in.count, in.type, 0, 0, packer.self,
+                             MPI_STATUS_IGNORE);
+    pthread_mutex_unlock(&packer.lock);
     if (code != MPI_SUCCESS)
         sv_drop_fatal("not supported", "MPI packs or unpacks this type for no message to oneself");
     sv_drop_narrow_end(&out);
@@ -269,8 +273,10 @@ int sv_drop_type_hold(MPI_Datatype type, MPI_Datatype *type_out)
 }
 
 /* Types that live on lose their plans when the device is closed: MPI calls back at its end. */
-void sv_drop_plans_end(void)
+void sv_drop_types_end(void)
 {
+    if (packer.self != MPI_COMM_NULL)
+        PMPI_Comm_free(&packer.self);
     plans.ended = true;
     if (plans.made)
         PMPI_Type_free_keyval(&plans.key);
