@@ -41,6 +41,9 @@ void run_lopsided(void);
 /* dropin_ledger.c */
 void run_ledger(void);
 
+/* dropin_pinned.c */
+void run_pinned(void);
+
 /* dropin_moved.c */
 void run_moved(void);
 

@@ -21,6 +21,13 @@ run 4 dropin_collectives 2 100
 run 2 dropin_windows 1 50
 run 3 dropin_windows 2 20
 run 4 dropin_windows 3 5
+# With little memory that is pinned, and none: by pieces that end wherever they end.
+SELVAGE_DROPIN_POOL_BYTES=64K run 2 dropin_messages 7 60
+export SELVAGE_DROPIN_POOL_BYTES=0 SELVAGE_DROPIN_PIECE_BYTES=64
+run 2 dropin_messages 5 100
+run 3 dropin_collectives 5 50
+run 2 dropin_windows 5 10
+unset SELVAGE_DROPIN_POOL_BYTES SELVAGE_DROPIN_PIECE_BYTES
 # These look into device memory from the host, and one has a kernel that waits for the host.
 if [ "${SELVAGE_DEVICE:-soft}" = soft ]; then
 SELVAGE_TRACE=$dir/large run 2 dropin_large few ""

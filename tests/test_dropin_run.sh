@@ -74,6 +74,10 @@ for mode in auto on; do
     program 2 ledger '^ +0 +1 +MPI_Isend +fast +[1-9]' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1 \
         SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
 done
+# However many messages are outstanding, memory is pinned up to the bound, and no more once there is enough of it.
+for bytes in 256M 16M 0; do
+    program 2 pinned 'memory was pinned [1-9][0-9]* times' SELVAGE_DROPIN_FAST=off SELVAGE_DROPIN_POOL_BYTES=$bytes
+done
 # Device memory that only the types name: in each of these calls it is staged.
 program 2 moved '0 failed' SELVAGE_DROPIN_FAST=off SELVAGE_TRACE="$dir/moved"
 staged=$(grep -c '"MPI_Pack",.*"ph":"b"' "$dir/moved.calls") # more than go into one message

@@ -51,6 +51,17 @@ selvage_status_t selvage_pack_gather(selvage_pack_t *pack, const void *buf, void
  */
 selvage_status_t selvage_pack_scatter(selvage_pack_t *pack, const void *packed, size_t bytes, void *buf, void *stream);
 
+/**
+ * @brief As selvage_pack_gather(), of a part of the stream: @p bytes bytes of it, from byte @p from on, to @p packed.
+ * Parts that begin at multiples of 8 are the fastest. A part that is out of the stream is ERR_ARGUMENT.
+ */
+selvage_status_t selvage_pack_gather_part(selvage_pack_t *pack, const void *buf, size_t from, size_t bytes,
+                                          void *packed, void *stream);
+
+/** @brief As selvage_pack_scatter(), of a part of the stream: what is at @p packed begins with its byte @p from. */
+selvage_status_t selvage_pack_scatter_part(selvage_pack_t *pack, const void *packed, size_t from, size_t bytes,
+                                           void *buf, void *stream);
+
 /** @brief Frees a plan whose work is complete. Accepts NULL. */
 void selvage_pack_destroy(selvage_pack_t *pack);
 

@@ -24,12 +24,12 @@ size_t selvage_pack_bytes(const selvage_pack_t *pack)
     return pack ? (size_t)pack->map.bytes : 0;
 }
 
-static selvage_status_t check(const selvage_pack_t *pack, const void *packed, size_t bytes)
+static selvage_status_t check(const selvage_pack_t *pack, const void *packed, size_t from, size_t bytes)
 {
     if (!pack)
         return sv_error(SELVAGE_ERR_ARGUMENT, "pack: must not be NULL");
-    if (bytes > pack->map.bytes)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "bytes: %zu of a stream of %llu", bytes,
+    if (from > pack->map.bytes || bytes > pack->map.bytes - from)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "bytes: %zu from %zu on, of a stream of %llu", bytes, from,
                         (unsigned long long)pack->map.bytes);
     if (!packed && bytes > 0)
         return sv_error(SELVAGE_ERR_ARGUMENT, "packed: must not be NULL");
@@ -38,18 +38,30 @@ static selvage_status_t check(const selvage_pack_t *pack, const void *packed, si
 
 selvage_status_t selvage_pack_gather(selvage_pack_t *pack, const void *buf, void *packed, void *stream)
 {
+    return selvage_pack_gather_part(pack, buf, 0, selvage_pack_bytes(pack), packed, stream);
+}
+
+selvage_status_t selvage_pack_gather_part(selvage_pack_t *pack, const void *buf, size_t from, size_t bytes,
+                                          void *packed, void *stream)
+{
     void *there = NULL;
-    SV_TRY(check(pack, packed, selvage_pack_bytes(pack)));
-    SV_TRY(sv_memory_admit(pack->dev, "selvage_pack_gather", packed, (size_t)pack->map.bytes, &there));
-    return sv_pack_gather(pack, buf, there, stream);
+    SV_TRY(check(pack, packed, from, bytes));
+    SV_TRY(sv_memory_admit(pack->dev, "selvage_pack_gather", packed, bytes, &there));
+    return sv_pack_gather(pack, buf, from, bytes, there, stream);
 }
 
 selvage_status_t selvage_pack_scatter(selvage_pack_t *pack, const void *packed, size_t bytes, void *buf, void *stream)
 {
+    return selvage_pack_scatter_part(pack, packed, 0, bytes, buf, stream);
+}
+
+selvage_status_t selvage_pack_scatter_part(selvage_pack_t *pack, const void *packed, size_t from, size_t bytes,
+                                           void *buf, void *stream)
+{
     void *there = NULL;
-    SV_TRY(check(pack, packed, bytes));
+    SV_TRY(check(pack, packed, from, bytes));
     SV_TRY(sv_memory_admit(pack->dev, "selvage_pack_scatter", packed, bytes, &there));
-    return sv_pack_scatter(pack, there, bytes, buf, stream);
+    return sv_pack_scatter(pack, there, from, bytes, buf, stream);
 }
 
 void selvage_pack_destroy(selvage_pack_t *pack)

@@ -71,6 +71,7 @@ typedef struct sv_config {
     int dropin_fast;
     uint64_t dropin_fast_bytes, dropin_slot_bytes;
     uint64_t dropin_pool_bytes;
+    uint64_t dropin_piece_bytes;
     int dropin_sync, dropin_sync_ms;
     char job[SV_CONFIG_TEXT_BYTES];
     bool report;

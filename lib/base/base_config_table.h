@@ -94,7 +94,9 @@
       "what is at most so long waits for nobody; a rank has four slots for each other one of its node; auto: 32M, or " \
       "less where all of them would take more than 256M")                                                              \
     X(DROPIN_POOL_BYTES, dropin_pool_bytes, BYTES, "1G", "0..1024G", 0,                                                \
-      "pinned memory that the drop-in keeps for later calls, at most")                                                 \
+      "memory that the drop-in pins for messages, at most; what is under way beyond it lies in memory that is not")    \
+    X(DROPIN_PIECE_BYTES, dropin_piece_bytes, BYTES, "1M", "64..1G", 0,                                                \
+      "pieces by which the drop-in copies memory that is not pinned")                                                  \
     X(DROPIN_SYNC, dropin_sync, CHOICE, "auto", "auto|device|default|none|check", 0,                                   \
       "what MPI calls of the drop-in wait for before they touch device memory: all work for a limited time, all work, "\
       "that of the default stream, nothing; check: all work, and a warning if it was needed")                          \

@@ -27,7 +27,7 @@
 /* Bodies of MPI_ calls and what else programs see; everything else is hidden. */
 #define SV_DROP_EXPORT __attribute__((visibility("default")))
 
-/* --- settings and the devices (drop_device.c, drop_copy.c, drop_init.c) ------------------------------------------- */
+/* --- settings and the devices (drop_device.c, drop_copy.c, drop_init.c, drop_pool.c) ------------------------------ */
 
 typedef enum sv_drop_sync {
     SV_DROP_SYNC_AUTO, SV_DROP_SYNC_DEVICE, SV_DROP_SYNC_DEFAULT, SV_DROP_SYNC_NONE, SV_DROP_SYNC_CHECK
@@ -39,7 +39,8 @@ typedef enum sv_drop_mode { SV_DROP_FAST_AUTO, SV_DROP_FAST_ON, SV_DROP_FAST_OFF
 typedef struct sv_drop_settings {
     sv_drop_sync_t sync;
     int sync_ms;        /* for AUTO */
-    int64_t pool_bytes; /* pinned memory that is kept */
+    int64_t pool_bytes; /* pinned memory, at most */
+    int64_t piece_bytes; /* through which other memory is copied */
     sv_drop_mode_t fast;
     bool report, progress_thread, soft; /* soft: that device is asked for */
     int64_t fast_bytes; /* messages of at least so many take the fast route */
@@ -98,9 +99,9 @@ void sv_drop_scatter(sv_drop_flow_t *flow, const struct sv_drop_plan *plan, cons
 /* Waits for them. */
 void sv_drop_flow_end(sv_drop_flow_t *flow);
 
-/* Pinned host memory from a pool. */
-void *sv_drop_pinned(size_t bytes);
-void sv_drop_unpin(void *ptr);
+/* Host memory from a pool (drop_pool.c): pinned as far as the bound goes. Copies take either kind. */
+void *sv_drop_staging(size_t bytes);
+void sv_drop_unstage(void *ptr);
 void sv_drop_pool_empty(selvage_device_t *dev);
 
 /* Prints "selvage-mpi: ..." and ends the program. */
@@ -224,7 +225,7 @@ typedef struct sv_drop_block {
 
 typedef struct sv_drop_region {
     char *user;             /* device memory */
-    char *host;             /* pinned; stands for user + low */
+    char *host;             /* staging memory; stands for user + low */
     int64_t low;
     size_t bytes;           /* at host */
     bool in, out, packed;   /* packed: host holds the stream of one block, not its image */

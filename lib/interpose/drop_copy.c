@@ -1,28 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Copies between the program's device memory and pinned memory, packing among them, and the pool of that pinned memory.
- * Each copy is made by the device whose memory it is about; those of one flow are waited for together, as far as they
- * are of one device. Any thread, but a flow is one thread's.
+ * Copies between the program's device memory and staging memory (drop_pool.c), packing among them. Each copy is made by
+ * the device whose memory it is about; those of one flow are waited for together, as far as they are of one device.
+ * Where the staging memory is not pinned, a copy goes by pieces, two of them at a time, and is over when the call
+ * returns. Any thread, but a flow is one thread's.
  */
-#include "interpose/drop.h"
+#include "interpose/drop_pool.h"
 
-/* Lengths go up in eighths of a power of two: what is given out is at most an eighth more than what is asked for. */
-enum { STEPS = 8, FIRST_SHIFT = 12, LAST_SHIFT = 47, CLASSES = (LAST_SHIFT - FIRST_SHIFT) * STEPS, HEADER_BYTES = 256 };
-
-/* A block of pinned memory begins with this, and then HEADER_BYTES on what is given out. */
-typedef struct header {
-    struct header *next;
-    size_t bytes; /* that can be given out */
-    int kind;     /* its class */
-} header_t;
-
-static struct {
-    pthread_mutex_t lock;
-    header_t *free[CLASSES];
-    uint64_t used[CLASSES]; /* when a block was given back last, by this clock */
-    uint64_t clock;
-    size_t bytes;           /* free */
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+#include <string.h>
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 
@@ -57,140 +42,93 @@ void sv_drop_flow_end(sv_drop_flow_t *flow)
     flow->device = NULL;
 }
 
+/* --- by pieces ---------------------------------------------------------------------------------------------------- */
+
+/* What is copied so: a run of bytes, or, with a plan, a stream. */
+typedef struct cargo {
+    selvage_device_t *device;
+    const sv_drop_plan_t *plan;
+    char *user, *host;
+    size_t bytes;
+    bool down;
+} cargo_t;
+
+static void carry_piece(const cargo_t *cargo, size_t at, size_t bytes, char *piece, void *stream)
+{
+    if (cargo->plan && cargo->down)
+        must(selvage_pack_gather_part(cargo->plan->pack, cargo->user, at, bytes, piece, stream));
+    else if (cargo->plan)
+        must(selvage_pack_scatter_part(cargo->plan->pack, piece, at, bytes, cargo->user, stream));
+    else if (cargo->down)
+        must(selvage_device_copy(cargo->device, piece, cargo->user + at, bytes, SELVAGE_COPY_DEVICE_TO_HOST, stream));
+    else
+        must(selvage_device_copy(cargo->device, cargo->user + at, piece, bytes, SELVAGE_COPY_HOST_TO_DEVICE, stream));
+}
+
+/* Each of the two pieces has a stream of its own, so that one is on its way while the host copies the other. */
+static void carry_pieces(const cargo_t *cargo)
+{
+    sv_drop_pieces_t *pieces = sv_drop_pieces_take();
+    void *stream[2] = {sv_drop_stream_take(cargo->device), sv_drop_stream_take(cargo->device)};
+    size_t begun[2] = {0, 0}, under_way[2] = {0, 0}; /* where each piece begins, and its bytes */
+    size_t at = 0;
+    for (int i = 0; at < cargo->bytes || under_way[0] + under_way[1] > 0; i = !i) {
+        char *piece = pieces->memory[i];
+        if (under_way[i] > 0) {
+            must(selvage_stream_synchronize(cargo->device, stream[i]));
+            if (cargo->down)
+                memcpy(cargo->host + begun[i], piece, under_way[i]);
+        }
+        const size_t left = cargo->bytes - at, bytes = left < pieces->bytes ? left : pieces->bytes;
+        begun[i] = at;
+        under_way[i] = bytes;
+        if (bytes > 0 && !cargo->down)
+            memcpy(piece, cargo->host + at, bytes);
+        if (bytes > 0)
+            carry_piece(cargo, at, bytes, piece, stream[i]);
+        at += bytes;
+    }
+    for (int i = 0; i < 2; i++)
+        sv_drop_stream_give(cargo->device, stream[i]);
+    sv_drop_pieces_give(pieces);
+}
+
+/* False: the memory is pinned, and the device reaches it. */
+static bool carry(const sv_drop_flow_t *flow, const cargo_t *cargo)
+{
+    const int64_t begin_ns = sv_drop_trace_now();
+    if (!sv_drop_is_plain(cargo->host))
+        return false;
+    if (flow->theirs)
+        must(selvage_stream_synchronize(cargo->device, NULL));
+    carry_pieces(cargo);
+    sv_drop_trace_span("copy", begin_ns, (int64_t)cargo->bytes);
+    return true;
+}
+
+/* --- as a whole --------------------------------------------------------------------------------------------------- */
+
 void sv_drop_copy(sv_drop_flow_t *flow, void *dst, const void *src, size_t bytes, selvage_copy_t direction)
 {
+    const bool down = direction != SELVAGE_COPY_HOST_TO_DEVICE;
+    char *from = (char *)(uintptr_t)src;
     if (bytes == 0)
         return;
-    selvage_device_t *dev = sv_drop_device_of(direction == SELVAGE_COPY_HOST_TO_DEVICE ? dst : src);
+    selvage_device_t *dev = sv_drop_device_of(down ? src : dst);
+    if (carry(flow, &(cargo_t){dev, NULL, down ? from : dst, down ? dst : from, bytes, down}))
+        return;
     must(selvage_device_copy(dev, dst, src, bytes, direction, stream_of(flow, dev, bytes)));
 }
 
 void sv_drop_gather(sv_drop_flow_t *flow, const sv_drop_plan_t *plan, const void *buf, void *packed)
 {
-    void *stream = stream_of(flow, plan->device, selvage_pack_bytes(plan->pack));
-    must(selvage_pack_gather(plan->pack, buf, packed, stream));
+    const size_t bytes = selvage_pack_bytes(plan->pack);
+    if (!carry(flow, &(cargo_t){plan->device, plan, (char *)(uintptr_t)buf, packed, bytes, true}))
+        must(selvage_pack_gather(plan->pack, buf, packed, stream_of(flow, plan->device, bytes)));
 }
 
 void sv_drop_scatter(sv_drop_flow_t *flow, const sv_drop_plan_t *plan, const void *packed, size_t bytes, void *buf)
 {
-    must(selvage_pack_scatter(plan->pack, packed, bytes, buf, stream_of(flow, plan->device, bytes)));
-}
-
-/* --- pinned memory ------------------------------------------------------------------------------------------------ */
-
-static size_t bytes_of_class(int kind)
-{
-    return (size_t)(STEPS + kind % STEPS) << (FIRST_SHIFT + kind / STEPS) >> 3;
-}
-_Static_assert(STEPS == 1 << 3, "a step is an eighth");
-
-static int class_of(size_t bytes)
-{
-    int shift = FIRST_SHIFT, kind;
-    while (shift < LAST_SHIFT - 1 && (size_t)2 << shift <= bytes)
-        shift++;
-    kind = (shift - FIRST_SHIFT) * STEPS;
-    while (kind < CLASSES - 1 && bytes_of_class(kind) < bytes)
-        kind++;
-    return kind;
-}
-
-/* A free block of a class; the caller has the lock. */
-static header_t *take_free(int kind)
-{
-    header_t *header = pool.free[kind];
-    if (header) {
-        pool.free[kind] = header->next;
-        pool.bytes -= header->bytes;
-    }
-    return header;
-}
-
-/* Takes out blocks of classes that were used longest ago, until there is room for some bytes; the caller has the lock,
-   and frees them. */
-static header_t *make_room(size_t bytes, size_t most)
-{
-    header_t *out = NULL;
-    while (pool.bytes + bytes > most && pool.bytes > 0) {
-        int oldest = -1;
-        for (int i = 0; i < CLASSES; i++)
-            if (pool.free[i] && (oldest < 0 || pool.used[i] < pool.used[oldest]))
-                oldest = i;
-        header_t *header = take_free(oldest);
-        header->next = out;
-        out = header;
-    }
-    return out;
-}
-
-static void free_blocks(selvage_device_t *dev, header_t *header)
-{
-    while (header) {
-        header_t *next = header->next;
-        selvage_device_host_free(dev, header);
-        header = next;
-    }
-}
-
-/* The system may let nobody pin more: what lies there unused is given back, and it is tried again. */
-static header_t *make_block(int kind)
-{
-    selvage_device_t *dev = sv_drop_device();
-    const size_t bytes = bytes_of_class(kind);
-    void *made = NULL;
-    selvage_status_t status = selvage_device_host_malloc(dev, bytes + HEADER_BYTES, &made);
-    if (status != SELVAGE_SUCCESS) {
-        sv_drop_pool_empty(dev);
-        status = selvage_device_host_malloc(dev, bytes + HEADER_BYTES, &made);
-    }
-    if (status != SELVAGE_SUCCESS)
-        sv_drop_fatal("no pinned memory", selvage_error_detail());
-    header_t *header = made;
-    *header = (header_t){NULL, bytes, kind};
-    return header;
-}
-
-/* A longer block will do, if it is not much longer: pinning takes more time than what it is used for. */
-void *sv_drop_pinned(size_t bytes)
-{
-    int kind = class_of(bytes);
-    header_t *header = NULL;
-    if (bytes > bytes_of_class(kind))
-        sv_drop_fatal("no pinned memory", "a buffer of a length that no address has");
-    pthread_mutex_lock(&pool.lock);
-    for (int i = kind; !header && i <= kind + STEPS && i < CLASSES; i++)
-        header = take_free(i);
-    pthread_mutex_unlock(&pool.lock);
-    if (!header)
-        header = make_block(kind);
-    return (char *)header + HEADER_BYTES;
-}
-
-void sv_drop_unpin(void *ptr)
-{
-    if (!ptr)
-        return;
-    header_t *header = (header_t *)(void *)((char *)ptr - HEADER_BYTES), *out;
-    const size_t most = (size_t)sv_drop_settings()->pool_bytes;
-    pthread_mutex_lock(&pool.lock);
-    if (header->bytes <= most) {
-        out = make_room(header->bytes, most);
-        header->next = pool.free[header->kind];
-        pool.free[header->kind] = header;
-        pool.used[header->kind] = ++pool.clock;
-        pool.bytes += header->bytes;
-    } else {
-        header->next = NULL;
-        out = header;
-    }
-    pthread_mutex_unlock(&pool.lock);
-    free_blocks(sv_drop_device(), out);
-}
-
-void sv_drop_pool_empty(selvage_device_t *dev)
-{
-    pthread_mutex_lock(&pool.lock);
-    header_t *out = make_room(1, 0);
-    pthread_mutex_unlock(&pool.lock);
-    free_blocks(dev, out);
+    if (!carry(flow, &(cargo_t){plan->device, plan, buf, (char *)(uintptr_t)packed, bytes, false}))
+        must(selvage_pack_scatter(plan->pack, packed, bytes, buf, stream_of(flow, plan->device, bytes)));
 }

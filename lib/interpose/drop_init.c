@@ -49,6 +49,8 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
         settings->sync_ms = (int)number_of(setting->value);
     if (strcmp(setting->name, "SELVAGE_DROPIN_POOL_BYTES") == 0)
         settings->pool_bytes = number_of(setting->value);
+    if (strcmp(setting->name, "SELVAGE_DROPIN_PIECE_BYTES") == 0)
+        settings->piece_bytes = number_of(setting->value);
     if (strcmp(setting->name, "SELVAGE_REPORT") == 0)
         settings->report = strcmp(setting->value, "on") == 0;
     if (strcmp(setting->name, "SELVAGE_DEVICE") == 0)

@@ -109,7 +109,7 @@ sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
     region->count = (int)count;
     region->type = type;
     region->packed = pack_region(call, region, &block);
-    region->host = sv_drop_pinned(region->bytes);
+    region->host = sv_drop_staging(region->bytes);
     return region;
 }
 
@@ -198,7 +198,7 @@ void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv
     region->one = *blocks;
     region->blocks = blocks == &one ? NULL : blocks;
     region->mixed = has_opaque(region);
-    region->host = sv_drop_pinned(region->bytes);
+    region->host = sv_drop_staging(region->bytes);
     return sv_drop_address(region);
 }
 
@@ -275,7 +275,7 @@ static void carry_gappy(sv_drop_flow_t *flow, const sv_drop_region_t *region, bo
     if (total == 0)
         return;
     size_t room = most > BATCH_BYTES ? most : total < BATCH_BYTES ? total : BATCH_BYTES;
-    char *packed = sv_drop_pinned(room);
+    char *packed = sv_drop_staging(room);
     for (int first = 0, end; first < region->nblocks; first = end) {
         end = end_of_batch(region, first, room);
         if (!down)
@@ -285,7 +285,7 @@ static void carry_gappy(sv_drop_flow_t *flow, const sv_drop_region_t *region, bo
         if (down)
             pack_blocks(region, first, end, packed, true);
     }
-    sv_drop_unpin(packed);
+    sv_drop_unstage(packed);
 }
 
 /* --- down --------------------------------------------------------------------------------------------------------- */
@@ -537,7 +537,7 @@ void sv_drop_call_end(sv_drop_call_t *call)
             free(region->host);
             PMPI_Type_free(&region->one.type);
         } else
-            sv_drop_unpin(region->host);
+            sv_drop_unstage(region->host);
         sv_drop_plan_put(region->plan);
         if (region->owns_type)
             PMPI_Type_free(&region->type);

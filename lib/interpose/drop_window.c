@@ -122,7 +122,7 @@ static size_t chunk_at(const window_t *window, size_t at)
 
 static void push(window_t *window)
 {
-    char *copy = sv_drop_pinned(chunk_at(window, 0));
+    char *copy = sv_drop_staging(chunk_at(window, 0));
     sv_drop_settle();
     for (size_t at = 0; at < window->bytes; at += CHUNK_BYTES) {
         sv_drop_flow_t flow = {0};
@@ -133,7 +133,7 @@ static void push(window_t *window)
             push_page(copy + page, window->shadow + at + page, window->last + at + page,
                       chunk - page < PAGE_BYTES ? chunk - page : PAGE_BYTES);
     }
-    sv_drop_unpin(copy);
+    sv_drop_unstage(copy);
 }
 
 /* One reading of a chunk; false if nothing in it has changed. */
@@ -198,17 +198,17 @@ static void pull_chunk(window_t *window, size_t base, size_t chunk, char *copy, 
 
 static void pull(window_t *window)
 {
-    char *copy = sv_drop_pinned(chunk_at(window, 0)), *fresh = NULL;
+    char *copy = sv_drop_staging(chunk_at(window, 0)), *fresh = NULL;
     for (size_t at = 0; at < window->bytes; at += CHUNK_BYTES) {
         if (!read_chunk(window, at, chunk_at(window, at), copy))
             continue;
         if (!fresh)
-            fresh = sv_drop_pinned(chunk_at(window, 0));
+            fresh = sv_drop_staging(chunk_at(window, 0));
         pull_chunk(window, at, chunk_at(window, at), copy, fresh);
     }
     if (fresh)
-        sv_drop_unpin(fresh);
-    sv_drop_unpin(copy);
+        sv_drop_unstage(fresh);
+    sv_drop_unstage(copy);
 }
 
 typedef enum sides { PUSH = 1, PULL = 2 } sides_t;

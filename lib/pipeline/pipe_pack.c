@@ -77,7 +77,8 @@ static selvage_status_t launch_part(const move_t *m, const sv_pack_shape_t *shap
                           m->stream);
 }
 
-static selvage_status_t launch_piece(const move_t *m, const sv_type_piece_t *piece, uint64_t bytes)
+/* Bytes from to end of a piece's stream; from is a multiple of 8, and so is end unless the piece ends there. */
+static selvage_status_t launch_piece(const move_t *m, const sv_type_piece_t *piece, uint64_t from, uint64_t end)
 {
     sv_pack_shape_t shape = {.base = m->buf + piece->offset, .element_bytes = piece->run_bytes,
                              .ndims = piece->ndims};
@@ -85,43 +86,56 @@ static selvage_status_t launch_piece(const move_t *m, const sv_type_piece_t *pie
         const sv_type_dim_t *dim = sv_type_piece_dims(&m->pack->map, piece) + d;
         shape.dim[d] = (sv_pack_dim_t){dim->count, dim->stride_bytes};
     }
-    for (uint64_t from = 0; from < bytes; from += PART_BYTES)
-        SV_TRY(launch_part(m, &shape, from, bytes - from < PART_BYTES ? bytes - from : PART_BYTES));
-    return SELVAGE_SUCCESS;
-}
-
-/* The first bytes of a piece's stream. */
-static selvage_status_t move_piece(const move_t *m, const sv_type_piece_t *piece, uint64_t bytes, bool whole)
-{
-    uint64_t words = whole ? bytes : bytes / 8 * 8;
-    if (piece->ndims == 0)
-        return copy_run(m, piece->offset, 0, bytes);
-    if (words > 0)
-        SV_TRY(launch_piece(m, piece, words));
-    return copy_runs(m, piece, words, bytes);
-}
-
-static selvage_status_t move_stream(move_t *m, uint64_t bytes)
-{
-    const sv_type_map_t *map = &m->pack->map;
-    for (size_t i = 0; i < map->npieces && bytes > 0; i++) {
-        const sv_type_piece_t *piece = &map->pieces[i];
-        uint64_t whole = sv_type_piece_runs(map, piece) * piece->run_bytes, part = whole < bytes ? whole : bytes;
-        SV_TRY(move_piece(m, piece, part, part == whole));
-        m->packed += part;
-        bytes -= part;
+    for (uint64_t bytes; from < end; from += bytes) {
+        bytes = end - from < PART_BYTES ? end - from : PART_BYTES;
+        SV_TRY(launch_part(m, &shape, from, bytes));
     }
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_pack_gather(const sv_pack_t *pack, const void *buf, void *packed, void *stream)
+/* Bytes from to end of a piece's stream, which has whole bytes. */
+static selvage_status_t move_piece(const move_t *m, const sv_type_piece_t *piece, uint64_t from, uint64_t end,
+                                   uint64_t whole)
 {
-    move_t move = {pack, (uint8_t *)(uintptr_t)buf, packed, stream, true};
-    return move_stream(&move, pack->map.bytes);
+    uint64_t head = (from + 7) / 8 * 8, words = end == whole ? end : end / 8 * 8;
+    if (piece->ndims == 0)
+        return copy_run(m, piece->offset + (int64_t)from, from, end - from);
+    head = head < end ? head : end;
+    words = words > head ? words : head;
+    SV_TRY(copy_runs(m, piece, from, head));
+    SV_TRY(launch_piece(m, piece, head, words));
+    return copy_runs(m, piece, words, end);
 }
 
-selvage_status_t sv_pack_scatter(const sv_pack_t *pack, const void *packed, uint64_t bytes, void *buf, void *stream)
+/* So many bytes of the stream from one of its bytes on, which is at m->packed. */
+static selvage_status_t move_stream(move_t *m, uint64_t from, uint64_t bytes)
+{
+    const sv_type_map_t *map = &m->pack->map;
+    const uint64_t end = from + bytes;
+    m->packed = (uint8_t *)((uintptr_t)m->packed - from); /* where the stream would begin */
+    uint64_t at = 0;
+    for (size_t i = 0; i < map->npieces && at < end; i++) {
+        const sv_type_piece_t *piece = &map->pieces[i];
+        const uint64_t whole = sv_type_piece_runs(map, piece) * piece->run_bytes;
+        const uint64_t first = from > at ? from - at : 0, last = end - at < whole ? end - at : whole;
+        if (first < last)
+            SV_TRY(move_piece(m, piece, first, last, whole));
+        m->packed = (uint8_t *)((uintptr_t)m->packed + whole);
+        at += whole;
+    }
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_pack_gather(const sv_pack_t *pack, const void *buf, uint64_t from, uint64_t bytes, void *packed,
+                                void *stream)
+{
+    move_t move = {pack, (uint8_t *)(uintptr_t)buf, packed, stream, true};
+    return move_stream(&move, from, bytes);
+}
+
+selvage_status_t sv_pack_scatter(const sv_pack_t *pack, const void *packed, uint64_t from, uint64_t bytes, void *buf,
+                                 void *stream)
 {
     move_t move = {pack, buf, (uint8_t *)(uintptr_t)packed, stream, false};
-    return move_stream(&move, bytes);
+    return move_stream(&move, from, bytes);
 }

@@ -19,8 +19,10 @@ typedef struct selvage_pack {
 selvage_status_t sv_pack_create(sv_device_t *dev, sv_type_map_t *map, sv_pack_t **pack_out);
 void sv_pack_destroy(sv_pack_t *pack); /* accepts NULL */
 
-/* Addresses are the device's. bytes: how much of the stream, from its beginning. */
-selvage_status_t sv_pack_gather(const sv_pack_t *pack, const void *buf, void *packed, void *stream);
-selvage_status_t sv_pack_scatter(const sv_pack_t *pack, const void *packed, uint64_t bytes, void *buf, void *stream);
+/* Addresses are the device's. Bytes of the stream from one of them on, which is at packed. */
+selvage_status_t sv_pack_gather(const sv_pack_t *pack, const void *buf, uint64_t from, uint64_t bytes, void *packed,
+                                void *stream);
+selvage_status_t sv_pack_scatter(const sv_pack_t *pack, const void *packed, uint64_t from, uint64_t bytes, void *buf,
+                                 void *stream);
 
 #endif

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Staging memory: what stands for device memory in MPI's calls. Pinned as far as the bound goes
+ * (SELVAGE_DROPIN_POOL_BYTES), plain beyond it; copies of plain memory go through two pinned pieces (drop_copy.c). To
+ * pin and to release takes longer than the copies and makes the whole device wait, so it is done for chunks that double
+ * what there is, and they are kept to the end:
+ *
+ *   pinned [ chunk 4M ][ chunk 4M ][ chunk 8M ] ... up to the bound      plain [ chunk ] ... kept up to the bound
+ *            header block | header block | free ...
+ *
+ * A chunk is cut into blocks; free ones stand in lists by length and are joined with free neighbours. Lengths go up in
+ * eighths of a power of two. Chunks of a device that has given way to another one give out nothing more. Any thread;
+ * one lock, under which memory is pinned, too, so that no two threads grow the pool at once.
+ */
+#include "interpose/drop_pool.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* UNIT_BYTES: of which all lengths are multiples; a header takes one. RESHAPES_MAX: how often in a process's life
+   unused chunks are given up for a longer one. */
+enum { STEPS = 8, FIRST_SHIFT = 8, LAST_SHIFT = 47, CLASSES = (LAST_SHIFT - FIRST_SHIFT) * STEPS, UNIT_BYTES = 256,
+       WORDS = (CLASSES + 63) / 64, LEAST_CHUNK = 4 << 20, MOST_CHUNK = 256 << 20, HUGE_PAGE = 2 << 20,
+       RESHAPES_MAX = 4 };
+
+typedef struct chunk {
+    struct chunk *next;
+    selvage_device_t *device; /* that has pinned it; NULL: plain */
+    char *memory;
+    size_t bytes, used;
+    bool stale; /* of a device that has given way */
+} chunk_t;
+
+/* At the beginning of each block; what is given out is UNIT_BYTES on. */
+typedef struct header {
+    chunk_t *chunk;
+    struct header *before;      /* in the chunk */
+    struct header *next, *prev; /* in the list of its class, if it is free */
+    size_t bytes;               /* with this */
+    bool is_free;
+} header_t;
+_Static_assert(sizeof(header_t) <= UNIT_BYTES, "a header has room");
+
+/* Chunks of one kind. */
+typedef struct arena {
+    chunk_t *chunks;
+    header_t *free[CLASSES];
+    uint64_t has[WORDS]; /* a bit for each class that has any */
+    size_t bytes;
+} arena_t;
+
+static struct {
+    pthread_mutex_t lock;
+    arena_t pinned, plain;
+    size_t most;        /* no more could be pinned than so much; 0: that is not known */
+    int reshapes;
+    _Atomic int plains; /* chunks that are plain */
+    sv_drop_pieces_t *pieces;   /* at rest */
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* --- lengths ------------------------------------------------------------------------------------------------------ */
+
+/* The class of blocks that are at least so long and shorter than those of the next one. */
+static int class_of(size_t bytes)
+{
+    const int shift = 63 - __builtin_clzll(bytes);
+    return (shift - FIRST_SHIFT) * STEPS + (int)(bytes >> (shift - 3) & (STEPS - 1));
+}
+_Static_assert(STEPS == 1 << 3, "a step is an eighth");
+
+/* Rounded up to the least length of a class. */
+static size_t round_to_class(size_t bytes)
+{
+    bytes = (bytes + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
+    const size_t step = (size_t)1 << (63 - __builtin_clzll(bytes) - 3);
+    return step > UNIT_BYTES ? (bytes + step - 1) / step * step : bytes;
+}
+
+/* --- blocks; the caller has the lock ------------------------------------------------------------------------------ */
+
+static void list_free(arena_t *arena, header_t *header)
+{
+    const int kind = class_of(header->bytes);
+    header->is_free = true;
+    header->prev = NULL;
+    header->next = arena->free[kind];
+    if (header->next)
+        header->next->prev = header;
+    arena->free[kind] = header;
+    arena->has[kind / 64] |= UINT64_C(1) << kind % 64;
+}
+
+static void unlist_free(arena_t *arena, header_t *header)
+{
+    const int kind = class_of(header->bytes);
+    header->is_free = false;
+    *(header->prev ? &header->prev->next : &arena->free[kind]) = header->next;
+    if (header->next)
+        header->next->prev = header->prev;
+    if (!arena->free[kind])
+        arena->has[kind / 64] &= ~(UINT64_C(1) << kind % 64);
+}
+
+static header_t *find_free(const arena_t *arena, size_t bytes)
+{
+    const int kind = class_of(bytes);
+    uint64_t bits = arena->has[kind / 64] & (UINT64_MAX << kind % 64);
+    int word = kind / 64;
+    while (bits == 0 && ++word < WORDS)
+        bits = arena->has[word];
+    return bits ? arena->free[word * 64 + __builtin_ctzll(bits)] : NULL;
+}
+
+static header_t *after(const header_t *header)
+{
+    char *end = (char *)(uintptr_t)header + header->bytes;
+    return end < header->chunk->memory + header->chunk->bytes ? (header_t *)(void *)end : NULL;
+}
+
+/* A block of so many bytes; NULL: there is none so long. */
+static header_t *take_block(arena_t *arena, size_t bytes)
+{
+    header_t *header = find_free(arena, bytes);
+    if (!header)
+        return NULL;
+    unlist_free(arena, header);
+    if (header->bytes >= bytes + 2 * UNIT_BYTES) {
+        header_t *rest = (header_t *)(void *)((char *)header + bytes), *next = after(header);
+        *rest = (header_t){.chunk = header->chunk, .before = header, .bytes = header->bytes - bytes};
+        if (next)
+            next->before = rest;
+        header->bytes = bytes;
+        list_free(arena, rest);
+    }
+    header->chunk->used += header->bytes;
+    return header;
+}
+
+/* The second block, which comes after the first, becomes a part of it. */
+static void join_blocks(header_t *first, const header_t *second)
+{
+    first->bytes += second->bytes;
+    header_t *next = after(first);
+    if (next)
+        next->before = first;
+}
+
+static void give_block(arena_t *arena, header_t *header)
+{
+    header_t *next = after(header), *before = header->before;
+    header->chunk->used -= header->bytes;
+    if (header->chunk->stale)
+        return;
+    if (next && next->is_free) {
+        unlist_free(arena, next);
+        join_blocks(header, next);
+    }
+    if (before && before->is_free) {
+        unlist_free(arena, before);
+        join_blocks(before, header);
+        header = before;
+    }
+    list_free(arena, header);
+}
+
+/* --- chunks; the caller has the lock ------------------------------------------------------------------------------ */
+
+static size_t most_pinned(void)
+{
+    const size_t set = (size_t)sv_drop_settings()->pool_bytes;
+    return pool.most && pool.most < set ? pool.most : set;
+}
+
+/* NULL: there is no such memory. */
+static void *make_memory(selvage_device_t *dev, size_t bytes)
+{
+    void *made = NULL;
+    if (dev)
+        return selvage_device_host_malloc(dev, bytes, &made) == SELVAGE_SUCCESS ? made : NULL;
+    if (posix_memalign(&made, HUGE_PAGE, bytes) != 0)
+        return NULL;
+    (void)madvise(made, bytes, MADV_HUGEPAGE); /* else the first use of it takes longer than a copy */
+    return made;
+}
+
+static bool add_chunk(arena_t *arena, selvage_device_t *dev, size_t bytes)
+{
+    chunk_t *chunk = calloc(1, sizeof *chunk);
+    char *memory = chunk ? make_memory(dev, bytes) : NULL;
+    if (!memory) {
+        free(chunk);
+        return false;
+    }
+    *chunk = (chunk_t){.next = arena->chunks, .device = dev, .memory = memory, .bytes = bytes};
+    arena->chunks = chunk;
+    arena->bytes += bytes;
+    if (!dev)
+        atomic_fetch_add_explicit(&pool.plains, 1, memory_order_relaxed);
+    header_t *header = (header_t *)(void *)memory;
+    *header = (header_t){.chunk = chunk, .bytes = bytes};
+    list_free(arena, header);
+    return true;
+}
+
+/* Of which nothing is given out. */
+static void free_chunk(arena_t *arena, chunk_t *chunk)
+{
+    chunk_t **at = &arena->chunks;
+    while (*at != chunk)
+        at = &(*at)->next;
+    *at = chunk->next;
+    if (!chunk->stale) {
+        unlist_free(arena, (header_t *)(void *)chunk->memory);
+        arena->bytes -= chunk->bytes;
+    }
+    if (chunk->device)
+        selvage_device_host_free(chunk->device, chunk->memory);
+    else {
+        atomic_fetch_sub_explicit(&pool.plains, 1, memory_order_relaxed);
+        free(chunk->memory);
+    }
+    free(chunk);
+}
+
+/* Gives up what is unused, until there is room for so much more. */
+static bool reshape(arena_t *arena, size_t bytes, size_t most)
+{
+    size_t unused = 0;
+    for (const chunk_t *at = arena->chunks; at; at = at->next)
+        unused += at->used || at->stale ? 0 : at->bytes;
+    if (bytes > most || arena->bytes - unused > most - bytes || pool.reshapes == RESHAPES_MAX)
+        return false;
+    pool.reshapes++;
+    for (chunk_t *at = arena->chunks, *next; at && arena->bytes > most - bytes; at = next) {
+        next = at->next;
+        if (!at->used && !at->stale)
+            free_chunk(arena, at);
+    }
+    return true;
+}
+
+/* As much again as there is, but for what is very little or very much; at least so much as is asked for. */
+static size_t chunk_bytes(const arena_t *arena, size_t bytes)
+{
+    size_t more = arena->bytes < LEAST_CHUNK ? LEAST_CHUNK : arena->bytes < MOST_CHUNK ? arena->bytes : MOST_CHUNK;
+    more = more > bytes ? more : bytes;
+    return (more + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+}
+
+/* The last chunk takes all that is left of the bound, so that there are few. False: no more is to be pinned, or can
+   be. */
+static bool grow_pinned(selvage_device_t *dev, size_t bytes)
+{
+    arena_t *arena = &pool.pinned;
+    const size_t most = most_pinned() / UNIT_BYTES * UNIT_BYTES;
+    if ((bytes > most || arena->bytes > most - bytes) && !reshape(arena, bytes, most))
+        return false;
+    const size_t left = most - arena->bytes, wanted = chunk_bytes(arena, bytes), more = wanted < left ? wanted : left;
+    if (add_chunk(arena, dev, more) || (more > bytes && add_chunk(arena, dev, bytes)))
+        return true;
+    pool.most = arena->bytes ? arena->bytes : 1;
+    sv_drop_warn("no more than %zu bytes of memory can be pinned: messages beyond that take longer: %s", arena->bytes,
+                 selvage_error_detail());
+    return false;
+}
+
+/* --- staging memory ----------------------------------------------------------------------------------------------- */
+
+void *sv_drop_staging(size_t bytes)
+{
+    selvage_device_t *dev = sv_drop_device();
+    if (bytes > SIZE_MAX >> 18)
+        sv_drop_fatal("no memory", "a buffer of a length that no address has");
+    const size_t needed = round_to_class(bytes + UNIT_BYTES);
+    pthread_mutex_lock(&pool.lock);
+    header_t *header = take_block(&pool.pinned, needed);
+    if (!header && dev && grow_pinned(dev, needed))
+        header = take_block(&pool.pinned, needed);
+    if (!header)
+        header = take_block(&pool.plain, needed);
+    if (!header && add_chunk(&pool.plain, NULL, chunk_bytes(&pool.plain, needed)))
+        header = take_block(&pool.plain, needed);
+    pthread_mutex_unlock(&pool.lock);
+    if (!header)
+        sv_drop_fatal("no memory", "for a message");
+    return (char *)header + UNIT_BYTES;
+}
+
+void sv_drop_unstage(void *ptr)
+{
+    if (!ptr)
+        return;
+    header_t *header = (header_t *)(void *)((char *)ptr - UNIT_BYTES);
+    chunk_t *chunk = header->chunk;
+    arena_t *arena = chunk->device ? &pool.pinned : &pool.plain;
+    pthread_mutex_lock(&pool.lock);
+    give_block(arena, header);
+    if (chunk->used == 0 && (chunk->stale || (!chunk->device && arena->bytes > (size_t)sv_drop_settings()->pool_bytes)))
+        free_chunk(arena, chunk);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+bool sv_drop_is_plain(const void *ptr)
+{
+    bool found = false;
+    /* Whoever has a block of a plain chunk sees that there is one. */
+    if (atomic_load_explicit(&pool.plains, memory_order_relaxed) == 0)
+        return false;
+    pthread_mutex_lock(&pool.lock);
+    for (const chunk_t *at = pool.plain.chunks; at && !found; at = at->next)
+        found = (const char *)ptr >= at->memory && (const char *)ptr < at->memory + at->bytes;
+    pthread_mutex_unlock(&pool.lock);
+    return found;
+}
+
+/* --- pieces ------------------------------------------------------------------------------------------------------- */
+
+sv_drop_pieces_t *sv_drop_pieces_take(void)
+{
+    selvage_device_t *dev = sv_drop_device();
+    const size_t each = (size_t)sv_drop_settings()->piece_bytes;
+    void *memory = NULL;
+    pthread_mutex_lock(&pool.lock);
+    sv_drop_pieces_t *pieces = pool.pieces;
+    if (pieces)
+        pool.pieces = pieces->next;
+    pthread_mutex_unlock(&pool.lock);
+    if (pieces)
+        return pieces;
+    if (!(pieces = calloc(1, sizeof *pieces)) || selvage_device_host_malloc(dev, 2 * each, &memory) != SELVAGE_SUCCESS)
+        sv_drop_fatal("no pinned memory", selvage_error_detail());
+    *pieces = (sv_drop_pieces_t){.device = dev, .memory = {memory, (char *)memory + each}, .bytes = each};
+    return pieces;
+}
+
+static void free_piece(sv_drop_pieces_t *pieces)
+{
+    selvage_device_host_free(pieces->device, pieces->memory[0]);
+    free(pieces);
+}
+
+void sv_drop_pieces_give(sv_drop_pieces_t *pieces)
+{
+    if (pieces->device != sv_drop_device()) { /* that one has given way */
+        free_piece(pieces);
+        return;
+    }
+    pthread_mutex_lock(&pool.lock);
+    pieces->next = pool.pieces;
+    pool.pieces = pieces;
+    pthread_mutex_unlock(&pool.lock);
+}
+
+/* --- the end of a device ------------------------------------------------------------------------------------------ */
+
+void sv_drop_pool_empty(selvage_device_t *dev)
+{
+    arena_t *arena = &pool.pinned;
+    pthread_mutex_lock(&pool.lock);
+    for (chunk_t *at = arena->chunks, *next; at; at = next) {
+        next = at->next;
+        if (at->device != dev || at->stale)
+            continue;
+        for (header_t *header = (header_t *)(void *)at->memory; header; header = after(header))
+            if (header->is_free)
+                unlist_free(arena, header);
+        at->stale = true;
+        arena->bytes -= at->bytes;
+        if (at->used == 0)
+            free_chunk(arena, at);
+    }
+    while (pool.pieces) {
+        sv_drop_pieces_t *pieces = pool.pieces;
+        pool.pieces = pieces->next;
+        free_piece(pieces);
+    }
+    pthread_mutex_unlock(&pool.lock);
+}

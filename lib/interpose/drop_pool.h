@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What drop_pool.c, which has the staging memory, and drop_copy.c, which copies to and from it, share. */
+#ifndef SV_DROP_POOL_H
+#define SV_DROP_POOL_H
+
+#include "interpose/drop.h"
+
+/* Whether this is staging memory that is not pinned. */
+bool sv_drop_is_plain(const void *ptr);
+
+/* Two pinned pieces, through which plain memory is copied; one user's at a time. */
+typedef struct sv_drop_pieces {
+    struct sv_drop_pieces *next;
+    selvage_device_t *device;
+    char *memory[2];
+    size_t bytes; /* of each */
+} sv_drop_pieces_t;
+
+sv_drop_pieces_t *sv_drop_pieces_take(void);
+void sv_drop_pieces_give(sv_drop_pieces_t *pieces);
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A program of dropin_bystander that has more and more messages outstanding, short and long, and counts how often
+ * memory is pinned and released for that: while the pool grows, and never again. What the pool has no room for comes
+ * right as well.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* for RTLD_NEXT */
+#endif
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "check.h"
+#include "dropin_bystander.h"
+
+enum { WINDOW_MAX = 256, ALL_BYTES = 64 << 20, STEPS = 2, PASSES = 2, PINNED_MAX = 24 };
+
+static _Atomic int pinned, released;
+
+/* In place of the library's, also for the drop-in. */
+selvage_status_t selvage_device_host_malloc(selvage_device_t *dev, size_t bytes, void **ptr_out)
+{
+    selvage_status_t (*real)(selvage_device_t *device, size_t bytes, void **ptr_out);
+    void *found = dlsym(RTLD_NEXT, "selvage_device_host_malloc");
+    memcpy(&real, &found, sizeof real);
+    atomic_fetch_add(&pinned, 1);
+    return real(dev, bytes, ptr_out);
+}
+
+void selvage_device_host_free(selvage_device_t *dev, void *ptr)
+{
+    void (*real)(selvage_device_t *device, void *ptr);
+    void *found = dlsym(RTLD_NEXT, "selvage_device_host_free");
+    memcpy(&real, &found, sizeof real);
+    atomic_fetch_add(&released, 1);
+    real(dev, ptr);
+}
+
+static uint8_t byte_at(const uint8_t *memory)
+{
+    uint8_t *seen = the.pinned;
+    selvage_device_copy(the.device, seen, memory, 1, SELVAGE_COPY_DEVICE_TO_HOST, the.stream);
+    selvage_stream_synchronize(the.device, the.stream);
+    return *seen;
+}
+
+/* All at once; every second one is a column of twice as many bytes. */
+static void exchange(uint8_t *out, uint8_t *in, int window, size_t bytes, int value)
+{
+    MPI_Request request[2 * WINDOW_MAX];
+    MPI_Datatype column;
+    MPI_Type_vector((int)bytes / 512, 256, 512, MPI_BYTE, &column); /* half of the bytes */
+    MPI_Type_commit(&column);
+    selvage_device_fill(the.device, out, value, ALL_BYTES, the.stream);
+    selvage_device_fill(the.device, in, 255, ALL_BYTES, the.stream);
+    selvage_stream_synchronize(the.device, the.stream);
+    for (int i = 0; i < window; i++)
+        MPI_Irecv(in + (size_t)i * bytes, i % 2 ? 1 : (int)bytes, i % 2 ? column : MPI_BYTE, the.left, i,
+                  MPI_COMM_WORLD, &request[i]);
+    for (int i = 0; i < window; i++)
+        MPI_Isend(out + (size_t)i * bytes, i % 2 ? 1 : (int)bytes, i % 2 ? column : MPI_BYTE, the.right, i,
+                  MPI_COMM_WORLD, &request[window + i]);
+    MPI_Waitall(2 * window, request, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < window; i += 1 + window / 16) {
+        const uint8_t *block = in + (size_t)i * bytes;
+        CHECK_EQ(byte_at(block), value);
+        CHECK_EQ(byte_at(block + bytes - 257), value);
+        CHECK_EQ(byte_at(block + bytes - 1), i % 2 ? 255 : value);
+    }
+    MPI_Type_free(&column);
+}
+
+static void pass_windows(uint8_t *out, uint8_t *in)
+{
+    static const struct { int window; size_t bytes; } cases[] = {
+        {1, 64 << 10}, {16, 64 << 10}, {256, 64 << 10}, {1, 2 << 20}, {32, 2 << 20}, {1, 8 << 20}, {8, 8 << 20}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int step = 0; step < STEPS; step++)
+            exchange(out, in, cases[i].window, cases[i].bytes, 10 * (int)i + step);
+}
+
+/* Thousands of messages, and a few times at most that anything is pinned. */
+void run_pinned(void)
+{
+    uint8_t *out = device_bytes(ALL_BYTES), *in = device_bytes(ALL_BYTES);
+    const int before = pinned;
+    for (int pass = 0; pass < PASSES; pass++)
+        pass_windows(out, in);
+    printf("rank %d: memory was pinned %d times, released %d times\n", the.rank, pinned - before, released);
+    CHECK(pinned - before > 0 && pinned - before <= PINNED_MAX && released <= PINNED_MAX);
+    selvage_device_free(the.device, out);
+    selvage_device_free(the.device, in);
+}
