@@ -114,6 +114,8 @@ example() {
 }
 example 2 jacobi --n 60 --steps 40
 example 2 jacobi --n 60 --steps 40 --by-hand
+example 2 window --most 4194304
+example 2 window --most 4194304 --by-hand
 SELVAGE_CHECKSUM=on SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_REPORT=1 \
     example 2 jacobi --n 60 --steps 40
 # Its rows are long enough for the route, its sums are not. What it calls is what the report names, by any route.
