@@ -21,6 +21,8 @@
  *   lopsided  has no stream for collectives on one of the ranks
  *   ledger    counts what the drop-in makes of MPI's objects, and what it frees
  *   pinned    counts how often memory is pinned for more and more messages at once
+ *   sums      reduces elements of many types
+ *   unheard   makes calls on one rank that MPI refuses there, with much in them
  *   moved     names device memory by its types, from MPI_BOTTOM
  *   stopped   adds up again and again while one rank stands still for a while
  *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
@@ -328,7 +330,7 @@ int main(int argc, char **argv)
         {"requests", run_requests}, {"again", run_again}, {"many", run_many},
         {"stopped", run_stopped}, {"attributes", run_attributes}, {"refused", run_refused},
         {"lopsided", run_lopsided}, {"moved", run_moved}, {"ledger", run_ledger},
-        {"pinned", run_pinned}};
+        {"pinned", run_pinned}, {"sums", run_sums}, {"unheard", run_unheard}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, wanted_level(argc, argv), &provided);

@@ -44,6 +44,10 @@ void run_ledger(void);
 /* dropin_pinned.c */
 void run_pinned(void);
 
+/* dropin_sums.c */
+void run_sums(void);
+void run_unheard(void);
+
 /* dropin_moved.c */
 void run_moved(void);
 

@@ -78,6 +78,15 @@ done
 for bytes in 256M 16M 0; do
     program 2 pinned 'memory was pinned [1-9][0-9]* times' SELVAGE_DROPIN_FAST=off SELVAGE_DROPIN_POOL_BYTES=$bytes
 done
+# Selvage's collectives add up what they have types for, and keep no rank that MPI refuses a call.
+for mode in auto on; do
+    program 3 sums '^ +0 +all +MPI_Reduce_scatter +fast +9 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1 \
+        SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
+    grep -Eq '^ +0 +all +MPI_Allreduce +fast +12 ' "$dir/out" ||
+        { cat "$dir/out"; echo "FAIL: not 12 sums by the route, $mode"; failed=1; }
+    program 2 unheard ' 0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" \
+        SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
+done
 # Device memory that only the types name: in each of these calls it is staged.
 program 2 moved '0 failed' SELVAGE_DROPIN_FAST=off SELVAGE_TRACE="$dir/moved"
 staged=$(grep -c '"MPI_Pack",.*"ph":"b"' "$dir/moved.calls") # more than go into one message

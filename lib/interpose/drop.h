@@ -457,21 +457,6 @@ bool sv_drop_fast_agree(MPI_Comm comm, bool mine);
 /* Whether collective calls on a communicator cannot be those of another thread while this one opens the route. */
 bool sv_drop_fast_is_in_order(MPI_Comm comm);
 
-/* Collective calls by Selvage's (drop_fastcoll.c), on an open route: true if that has been done, with MPI's code. */
-bool sv_drop_fastcoll_open(selvage_comm_t *world);
-void sv_drop_fastcoll_close(void);
-bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
-                            int *code);
-bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, int root,
-                         MPI_Comm comm, int *code);
-bool sv_drop_fast_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, int *code);
-bool sv_drop_fast_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                            MPI_Datatype recvtype, MPI_Comm comm, int *code);
-bool sv_drop_fast_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                           MPI_Datatype recvtype, MPI_Comm comm, int *code);
-bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype type, MPI_Op op,
-                                       MPI_Comm comm, int *code);
-
 /* Whether so much takes the route; whether a message of it may; and whether receives of it are watched. */
 bool sv_drop_fast_takes(int64_t count, MPI_Datatype type);
 bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);

@@ -4,7 +4,7 @@
  * own call. What is read from a file goes down first, because the file may end early. The wrappers are written by
  * scripts/make-dropin; here is what they ask about communicators, and how their calls end.
  */
-#include "interpose/drop.h"
+#include "interpose/drop_fastcoll.h"
 
 #include <stdlib.h>
 

@@ -23,6 +23,7 @@
  * pay for is left out: receives into host memory are watched only in programs that have loaded a GPU's runtime, and a
  * rank that has begun one unwatched, before it did, keeps the route closed.
  */
+#include "interpose/drop_fastcoll.h"
 #include "interpose/drop_route.h"
 
 #include <selvage/collective.h>

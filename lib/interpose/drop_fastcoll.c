@@ -8,17 +8,21 @@
  * The kernels say in a record of their own what went wrong, not by the stream. A call has succeeded only when the
  * stream is through and the record is empty; else it ends with MPI_ERR_OTHER through the communicator's error handler.
  */
+#include "interpose/drop_fastcoll.h"
 #include "interpose/drop_route.h"
 
+#include <limits.h>
 #include <selvage/collective.h>
 
 static struct {
     selvage_coll_t *coll;
     selvage_device_t *device;
     void *stream;
+    MPI_Comm self;       /* to ask MPI what it refuses */
     int key;             /* of what is_world() has found */
+    _Atomic int heard;   /* communicators with world_heard */
     _Atomic bool failed; /* a call of this rank's: it agrees to no other */
-} fast = {.key = MPI_KEYVAL_INVALID};
+} fast = {.key = MPI_KEYVAL_INVALID, .self = MPI_COMM_NULL};
 
 static bool are_all_near(void)
 {
@@ -34,6 +38,7 @@ bool sv_drop_fastcoll_open(selvage_comm_t *world)
 {
     int own, all = 0;
     fast.device = sv_drop_device();
+    fast.self = sv_drop_make_self();
     own = are_all_near() && selvage_stream_create(fast.device, &fast.stream) == SELVAGE_SUCCESS &&
           PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &fast.key, NULL) == MPI_SUCCESS;
     PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, sv_drop_route.own);
@@ -46,26 +51,41 @@ void sv_drop_fastcoll_close(void)
     selvage_stream_destroy(fast.device, fast.stream);
     if (fast.key != MPI_KEYVAL_INVALID)
         PMPI_Comm_free_keyval(&fast.key);
+    if (fast.self != MPI_COMM_NULL)
+        PMPI_Comm_free(&fast.self);
     fast.coll = NULL;
     fast.stream = NULL;
 }
 
 /* --- what maps ---------------------------------------------------------------------------------------------------- */
 
-static selvage_type_t type_of(MPI_Datatype type)
+/* What an element is to Selvage: one of a type, or, to be added up, two. */
+typedef struct like {
+    selvage_type_t type;
+    size_t parts;
+} like_t;
+
+/* MPI_CHAR is no number to the standard, and a char to both MPIs. */
+static like_t like_of(MPI_Datatype type)
 {
-    const struct { MPI_Datatype mpi; selvage_type_t own; } known[] = {
-        {MPI_DOUBLE, SELVAGE_FLOAT64}, {MPI_FLOAT, SELVAGE_FLOAT32}, {MPI_INT, SELVAGE_INT32},
-        {MPI_DOUBLE_PRECISION, SELVAGE_FLOAT64}, {MPI_REAL, SELVAGE_FLOAT32}, {MPI_INTEGER, SELVAGE_INT32},
-        {MPI_INT32_T, SELVAGE_INT32}, {MPI_UINT32_T, SELVAGE_UINT32}, {MPI_INT64_T, SELVAGE_INT64},
-        {MPI_UINT64_T, SELVAGE_UINT64}, {MPI_UNSIGNED, SELVAGE_UINT32}, {MPI_LONG_LONG, SELVAGE_INT64},
-        {MPI_UNSIGNED_LONG_LONG, SELVAGE_UINT64}, {MPI_LONG, sizeof(long) == 8 ? SELVAGE_INT64 : SELVAGE_INT32},
-        {MPI_UNSIGNED_LONG, sizeof(long) == 8 ? SELVAGE_UINT64 : SELVAGE_UINT32}, {MPI_INT8_T, SELVAGE_INT8},
-        {MPI_UINT8_T, SELVAGE_UINT8}, {MPI_SIGNED_CHAR, SELVAGE_INT8}, {MPI_UNSIGNED_CHAR, SELVAGE_UINT8}};
+    const struct { MPI_Datatype mpi; selvage_type_t own; size_t parts; } known[] = {
+        {MPI_DOUBLE, SELVAGE_FLOAT64, 1}, {MPI_FLOAT, SELVAGE_FLOAT32, 1}, {MPI_INT, SELVAGE_INT32, 1},
+        {MPI_DOUBLE_PRECISION, SELVAGE_FLOAT64, 1}, {MPI_REAL, SELVAGE_FLOAT32, 1}, {MPI_INTEGER, SELVAGE_INT32, 1},
+        {MPI_REAL8, SELVAGE_FLOAT64, 1}, {MPI_REAL4, SELVAGE_FLOAT32, 1}, {MPI_INTEGER4, SELVAGE_INT32, 1},
+        {MPI_INTEGER8, SELVAGE_INT64, 1}, {MPI_INTEGER1, SELVAGE_INT8, 1}, {MPI_AINT, SELVAGE_INT64, 1},
+        {MPI_OFFSET, SELVAGE_INT64, 1}, {MPI_COUNT, SELVAGE_INT64, 1}, {MPI_INT32_T, SELVAGE_INT32, 1},
+        {MPI_UINT32_T, SELVAGE_UINT32, 1}, {MPI_INT64_T, SELVAGE_INT64, 1}, {MPI_UINT64_T, SELVAGE_UINT64, 1},
+        {MPI_UNSIGNED, SELVAGE_UINT32, 1}, {MPI_LONG_LONG, SELVAGE_INT64, 1},
+        {MPI_UNSIGNED_LONG_LONG, SELVAGE_UINT64, 1}, {MPI_LONG, sizeof(long) == 8 ? SELVAGE_INT64 : SELVAGE_INT32, 1},
+        {MPI_UNSIGNED_LONG, sizeof(long) == 8 ? SELVAGE_UINT64 : SELVAGE_UINT32, 1}, {MPI_INT8_T, SELVAGE_INT8, 1},
+        {MPI_UINT8_T, SELVAGE_UINT8, 1}, {MPI_SIGNED_CHAR, SELVAGE_INT8, 1}, {MPI_UNSIGNED_CHAR, SELVAGE_UINT8, 1},
+        {MPI_CHAR, CHAR_MIN < 0 ? SELVAGE_INT8 : SELVAGE_UINT8, 1}, {MPI_C_DOUBLE_COMPLEX, SELVAGE_FLOAT64, 2},
+        {MPI_C_FLOAT_COMPLEX, SELVAGE_FLOAT32, 2}, {MPI_DOUBLE_COMPLEX, SELVAGE_FLOAT64, 2},
+        {MPI_COMPLEX, SELVAGE_FLOAT32, 2}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (known[i].mpi == type)
-            return known[i].own;
-    return SELVAGE_TYPE_DEFAULT;
+            return (like_t){known[i].own, known[i].parts};
+    return (like_t){SELVAGE_TYPE_DEFAULT, 1};
 }
 
 static selvage_op_t op_of(MPI_Op op)
@@ -88,25 +108,33 @@ static size_t bytes_of(int count, MPI_Datatype type)
     return count > 0 && sv_drop_type(type, &info) && info.dense ? (size_t)count * (size_t)info.bytes : 0;
 }
 
-static bool reduces(int count, MPI_Datatype type, MPI_Op op)
+/* Elements of these types in Fortran may have other lengths, by the compiler's flags. */
+static bool reduces(int64_t count, MPI_Datatype type, MPI_Op op)
 {
-    return count > 0 && type_of(type) != SELVAGE_TYPE_DEFAULT && op_of(op) != SELVAGE_OP_DEFAULT;
+    const like_t like = like_of(type);
+    const selvage_op_t own = op_of(op);
+    return count > 0 && like.type != SELVAGE_TYPE_DEFAULT && own != SELVAGE_OP_DEFAULT &&
+           (like.parts == 1 || own == SELVAGE_OP_SUM) &&
+           bytes_of(1, type) == like.parts * selvage_type_bytes(like.type);
 }
+
+/* What hangs on a communicator; HEARD: one of the same ranks, of which the others have agreed on the next call. */
+static char world_yes, world_no, world_heard;
 
 /* A communicator of the same ranks in the same order; what was found, which takes time, hangs on it. */
 static bool is_world(MPI_Comm comm)
 {
-    static char yes, no;
     void *found = NULL;
     int has = 0, result = MPI_UNEQUAL;
     if (comm == MPI_COMM_WORLD)
         return true;
     PMPI_Comm_get_attr(comm, fast.key, &found, &has);
     if (!has) {
-        found = PMPI_Comm_compare(comm, MPI_COMM_WORLD, &result) == MPI_SUCCESS && result == MPI_CONGRUENT ? &yes : &no;
+        found = PMPI_Comm_compare(comm, MPI_COMM_WORLD, &result) == MPI_SUCCESS && result == MPI_CONGRUENT ? &world_yes
+                                                                                                           : &world_no;
         PMPI_Comm_set_attr(comm, fast.key, found);
     }
-    return found == &yes;
+    return found != &world_no;
 }
 
 /* MPI refuses buffers that overlap: it is to say so. */
@@ -144,56 +172,119 @@ static bool finish(MPI_Comm comm, const char *call, size_t bytes, selvage_status
     return true;
 }
 
+/* Where this thread's call has come to no agreement, and is MPI's now. */
+static _Thread_local MPI_Comm staged_on;
+
+/* Alike on all ranks. */
+static bool is_route_of(MPI_Comm comm)
+{
+    return fast.coll && comm != MPI_COMM_NULL && sv_drop_fast_is_in_order(comm) && is_world(comm);
+}
+
 /* Alike on all ranks: the communicator, and the bytes of an argument that they all have. */
 static bool is_due(MPI_Comm comm, int64_t count, MPI_Datatype type)
 {
-    return fast.coll && sv_drop_fast_takes(count, type) && sv_drop_fast_is_in_order(comm) && is_world(comm);
+    staged_on = MPI_COMM_NULL;
+    return fast.coll && sv_drop_fast_takes(count, type) && is_route_of(comm);
+}
+
+/*
+ * Whether MPI takes no such type or operation (MPI_OP_NULL: there is none), by a call of its own in which nothing
+ * moves. What MPI refuses on this rank the other ranks do not hear of: they are to find this one in the same call as
+ * they would without the drop-in, and so it does not come to agree() with them.
+ */
+static bool mpi_refuses(MPI_Datatype type, MPI_Op op)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    char none[2] = "";
+    sv_drop_type_t info;
+    if (type == MPI_DATATYPE_NULL || (op == MPI_OP_NULL && sv_drop_type(type, &info) && info.named))
+        return type == MPI_DATATYPE_NULL;
+    pthread_mutex_lock(&lock);
+    const int code = op == MPI_OP_NULL ? PMPI_Bcast(none, 0, type, 0, fast.self)
+                                       : PMPI_Allreduce(&none[0], &none[1], 0, type, op, fast.self);
+    pthread_mutex_unlock(&lock);
+    return code != MPI_SUCCESS;
+}
+
+static bool mpi_refuses_op(MPI_Datatype type, MPI_Op op)
+{
+    return op == MPI_OP_NULL || mpi_refuses(type, op);
 }
 
 /* The program's own work comes before the agreement: from there on the other ranks' kernels wait for this rank's. */
 static bool agree(MPI_Comm comm, bool mine)
 {
     const bool can = mine && !atomic_load_explicit(&fast.failed, memory_order_relaxed);
+    void *found = NULL;
+    int has = 0;
+    if (atomic_load_explicit(&fast.heard, memory_order_relaxed) > 0)
+        PMPI_Comm_get_attr(comm, fast.key, &found, &has);
+    if (has && found == &world_heard) {
+        atomic_fetch_sub_explicit(&fast.heard, 1, memory_order_relaxed);
+        PMPI_Comm_set_attr(comm, fast.key, &world_yes);
+        return false;
+    }
     if (can)
         sv_drop_settle();
-    return sv_drop_fast_agree(comm, can);
+    const bool agreed = sv_drop_fast_agree(comm, can);
+    staged_on = agreed ? MPI_COMM_NULL : comm;
+    return agreed;
+}
+
+/*
+ * MPI has refused a call of this rank's on which the ranks had agreed that it is MPI's. The others are in it: the next
+ * one here, which is that, is one on which they have agreed already.
+ */
+void sv_drop_fast_refuse(MPI_Comm comm, int code)
+{
+    int class = MPI_SUCCESS;
+    PMPI_Error_class(code, &class);
+    if (comm == MPI_COMM_NULL || staged_on != comm || class == MPI_ERR_OTHER || class == MPI_ERR_INTERN ||
+        class == MPI_ERR_TRUNCATE || class == MPI_ERR_NO_MEM)
+        return;
+    staged_on = MPI_COMM_NULL;
+    atomic_fetch_add_explicit(&fast.heard, 1, memory_order_relaxed);
+    PMPI_Comm_set_attr(comm, fast.key, &world_heard);
 }
 
 bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
                             int *code)
 {
-    size_t element = bytes_of(1, type);
+    const like_t like = like_of(type);
+    const size_t bytes = bytes_of(count, type), align = selvage_type_bytes(like.type);
     const void *from = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
-    if (!is_due(comm, count, type) ||
-        !agree(comm, reduces(count, type, op) && is_fit(from, element) && is_fit(recvbuf, element) &&
-                         is_apart(sendbuf, element * (size_t)count, recvbuf, element * (size_t)count)))
+    if (!is_due(comm, count, type) || mpi_refuses_op(type, op) ||
+        !agree(comm, reduces(count, type, op) && is_fit(from, align) && is_fit(recvbuf, align) &&
+                         is_apart(sendbuf, bytes, recvbuf, bytes)))
         return false;
-    return finish(comm, "MPI_Allreduce", element * (size_t)count,
-                  selvage_coll_all_reduce(fast.coll, from, recvbuf, (size_t)count, type_of(type), op_of(op),
+    return finish(comm, "MPI_Allreduce", bytes,
+                  selvage_coll_all_reduce(fast.coll, from, recvbuf, (size_t)count * like.parts, like.type, op_of(op),
                                           fast.stream), code);
 }
 
 bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, int root,
                          MPI_Comm comm, int *code)
 {
-    size_t element = bytes_of(1, type);
-    bool is_root = root >= 0 && sv_drop_rank(comm) == root;
+    const like_t like = like_of(type);
+    const size_t bytes = bytes_of(count, type), align = selvage_type_bytes(like.type);
     const void *from = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
-    if (!is_due(comm, count, type) ||
-        !agree(comm, is_rank(root, comm) && (is_root || sendbuf != MPI_IN_PLACE) && reduces(count, type, op) &&
-                         is_fit(from, element) &&
-                         (!is_root || (is_fit(recvbuf, element) && is_apart(sendbuf, element * (size_t)count, recvbuf,
-                                                                            element * (size_t)count)))))
+    if (!is_due(comm, count, type) || !is_rank(root, comm) || mpi_refuses_op(type, op))
         return false;
-    return finish(comm, "MPI_Reduce", element * (size_t)count,
-                  selvage_coll_reduce(fast.coll, from, is_root ? recvbuf : NULL, (size_t)count, type_of(type),
+    const bool is_root = sv_drop_rank(comm) == root;
+    if (!agree(comm, (is_root || sendbuf != MPI_IN_PLACE) && reduces(count, type, op) && is_fit(from, align) &&
+                         (!is_root || (is_fit(recvbuf, align) && is_apart(sendbuf, bytes, recvbuf, bytes)))))
+        return false;
+    return finish(comm, "MPI_Reduce", bytes,
+                  selvage_coll_reduce(fast.coll, from, is_root ? recvbuf : NULL, (size_t)count * like.parts, like.type,
                                       op_of(op), root, fast.stream), code);
 }
 
 bool sv_drop_fast_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, int *code)
 {
     size_t bytes = bytes_of(count, type);
-    if (!is_due(comm, count, type) || !agree(comm, is_rank(root, comm) && bytes > 0 && is_fit(buffer, 1)))
+    if (!is_due(comm, count, type) || !is_rank(root, comm) || mpi_refuses(type, MPI_OP_NULL) ||
+        !agree(comm, bytes > 0 && is_fit(buffer, 1)))
         return false;
     return finish(comm, "MPI_Bcast", bytes,
                   selvage_coll_broadcast(fast.coll, buffer, buffer, bytes, SELVAGE_UINT8, root, fast.stream), code);
@@ -205,7 +296,8 @@ bool sv_drop_fast_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sen
     size_t bytes = bytes_of(recvcount, recvtype);
     bool in_place = sendbuf == MPI_IN_PLACE;
     const void *from = in_place ? (char *)recvbuf + (size_t)sv_drop_rank(comm) * bytes : sendbuf;
-    if (!is_due(comm, recvcount, recvtype) ||
+    if (!is_due(comm, recvcount, recvtype) || mpi_refuses(recvtype, MPI_OP_NULL) ||
+        (!in_place && mpi_refuses(sendtype, MPI_OP_NULL)) ||
         !agree(comm, bytes > 0 && (in_place || bytes_of(sendcount, sendtype) == bytes) && is_fit(from, 1) &&
                          is_fit(recvbuf, 1) &&
                          is_apart(sendbuf, bytes, recvbuf, bytes * (size_t)sv_drop_size(comm))))
@@ -218,7 +310,8 @@ bool sv_drop_fast_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype send
                            MPI_Datatype recvtype, MPI_Comm comm, int *code)
 {
     const size_t bytes = bytes_of(recvcount, recvtype), all = bytes * (size_t)sv_drop_size(comm);
-    if (!is_due(comm, recvcount, recvtype) ||
+    if (!is_due(comm, recvcount, recvtype) || mpi_refuses(recvtype, MPI_OP_NULL) ||
+        (sendbuf != MPI_IN_PLACE && mpi_refuses(sendtype, MPI_OP_NULL)) ||
         !agree(comm, bytes > 0 && is_fit(sendbuf, 1) && bytes_of(sendcount, sendtype) == bytes &&
                          is_fit(recvbuf, 1) && is_apart(sendbuf, all, recvbuf, all)))
         return false;
@@ -229,12 +322,69 @@ bool sv_drop_fast_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype send
 bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype type, MPI_Op op,
                                        MPI_Comm comm, int *code)
 {
-    const size_t element = bytes_of(1, type), own = bytes_of(recvcount, type);
-    if (!is_due(comm, recvcount, type) ||
-        !agree(comm, reduces(recvcount, type, op) && is_fit(sendbuf, element) && is_fit(recvbuf, element) &&
+    const like_t like = like_of(type);
+    const size_t own = bytes_of(recvcount, type), align = selvage_type_bytes(like.type);
+    if (!is_due(comm, recvcount, type) || mpi_refuses_op(type, op) ||
+        !agree(comm, reduces(recvcount, type, op) && is_fit(sendbuf, align) && is_fit(recvbuf, align) &&
                          is_apart(sendbuf, own * (size_t)sv_drop_size(comm), recvbuf, own)))
         return false;
     return finish(comm, "MPI_Reduce_scatter_block", own * (size_t)sv_drop_size(comm),
-                  selvage_coll_reduce_scatter(fast.coll, sendbuf, recvbuf, (size_t)recvcount, type_of(type), op_of(op),
-                                              fast.stream), code);
+                  selvage_coll_reduce_scatter(fast.coll, sendbuf, recvbuf, (size_t)recvcount * like.parts, like.type,
+                                              op_of(op), fast.stream), code);
+}
+
+/* As many elements as all ranks get, and whether each gets as many; -1: MPI refuses it. */
+static int64_t sum_counts(const int *counts, int n, bool *equal_out)
+{
+    int64_t sum = counts ? 0 : -1;
+    *equal_out = true;
+    for (int i = 0; i < n && sum >= 0; i++) {
+        sum = counts[i] < 0 ? -1 : sum + counts[i];
+        *equal_out = *equal_out && counts[i] == counts[0];
+    }
+    return sum;
+}
+
+/* Blocks of several lengths are a reduction to each rank, in one launch. */
+static selvage_status_t scatter_unequal(const void *from, void *to, const int *counts, int n, like_t like,
+                                        selvage_op_t op)
+{
+    const char *block = from;
+    const int rank = sv_drop_rank(MPI_COMM_WORLD);
+    selvage_status_t status = selvage_coll_group_begin(fast.coll);
+    for (int i = 0; i < n && status == SELVAGE_SUCCESS; i++) {
+        const size_t elements = (size_t)counts[i] * like.parts;
+        if (elements > 0)
+            status = selvage_coll_reduce(fast.coll, block, i == rank ? to : NULL, elements, like.type, op, i,
+                                         fast.stream);
+        block += elements * selvage_type_bytes(like.type);
+    }
+    const selvage_status_t ended = selvage_coll_group_end(fast.coll);
+    return status == SELVAGE_SUCCESS ? ended : status;
+}
+
+bool sv_drop_fast_Reduce_scatter(const void *sendbuf, void *recvbuf, const int *recvcounts, MPI_Datatype type,
+                                 MPI_Op op, MPI_Comm comm, int *code)
+{
+    enum { UNEQUAL_RANKS_MAX = 16 };
+    const like_t like = like_of(type);
+    const size_t align = selvage_type_bytes(like.type), element = bytes_of(1, type);
+    bool equal;
+    staged_on = MPI_COMM_NULL;
+    if (!is_route_of(comm))
+        return false;
+    const int n = sv_drop_size(comm);
+    const int64_t all = sum_counts(recvcounts, n, &equal);
+    if (!sv_drop_fast_takes(all, type) || mpi_refuses_op(type, op))
+        return false;
+    const size_t own = element * (size_t)recvcounts[sv_drop_rank(comm)];
+    if (!agree(comm, reduces(all, type, op) && (equal || n <= UNEQUAL_RANKS_MAX) && is_fit(sendbuf, align) &&
+                         (own == 0 || is_fit(recvbuf, align)) &&
+                         is_apart(sendbuf, element * (size_t)all, recvbuf, own)))
+        return false;
+    const selvage_status_t status =
+        equal ? selvage_coll_reduce_scatter(fast.coll, sendbuf, recvbuf, (size_t)recvcounts[0] * like.parts, like.type,
+                                            op_of(op), fast.stream)
+              : scatter_unequal(sendbuf, recvbuf, recvcounts, n, like, op_of(op));
+    return finish(comm, "MPI_Reduce_scatter", element * (size_t)all, status, code);
 }

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Collective calls by Selvage's (drop_fastcoll.c), for drop_coll.c, whose calls they are, and what opens the route. */
+#ifndef SV_DROP_FASTCOLL_H
+#define SV_DROP_FASTCOLL_H
+
+#include "interpose/drop.h"
+
+/* On an open route: true if that has been done, with MPI's code. */
+bool sv_drop_fastcoll_open(selvage_comm_t *world);
+void sv_drop_fastcoll_close(void);
+bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+                            int *code);
+bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, int root,
+                         MPI_Comm comm, int *code);
+bool sv_drop_fast_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, int *code);
+bool sv_drop_fast_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                            MPI_Datatype recvtype, MPI_Comm comm, int *code);
+bool sv_drop_fast_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                           MPI_Datatype recvtype, MPI_Comm comm, int *code);
+bool sv_drop_fast_Reduce_scatter(const void *sendbuf, void *recvbuf, const int *recvcounts, MPI_Datatype type,
+                                 MPI_Op op, MPI_Comm comm, int *code);
+bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype type, MPI_Op op,
+                                       MPI_Comm comm, int *code);
+
+/* What MPI says of such a call that was not done by these. */
+void sv_drop_fast_refuse(MPI_Comm comm, int code);
+static inline int sv_drop_told(MPI_Comm comm, int code)
+{
+    if (__builtin_expect(code != MPI_SUCCESS, 0) && sv_drop_fast_wanted)
+        sv_drop_fast_refuse(comm, code);
+    return code;
+}
+
+#endif
