@@ -23,6 +23,7 @@
  *   pinned    counts how often memory is pinned for more and more messages at once
  *   sums      reduces elements of many types
  *   unheard   makes calls on one rank that MPI refuses there, with much in them
+ *   ending    sends and receives in MPI_Finalize, as a library that ends there
  *   moved     names device memory by its types, from MPI_BOTTOM
  *   stopped   adds up again and again while one rank stands still for a while
  *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
@@ -330,7 +331,8 @@ int main(int argc, char **argv)
         {"requests", run_requests}, {"again", run_again}, {"many", run_many},
         {"stopped", run_stopped}, {"attributes", run_attributes}, {"refused", run_refused},
         {"lopsided", run_lopsided}, {"moved", run_moved}, {"ledger", run_ledger},
-        {"pinned", run_pinned}, {"sums", run_sums}, {"unheard", run_unheard}};
+        {"pinned", run_pinned}, {"sums", run_sums}, {"unheard", run_unheard},
+        {"ending", run_ending}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, wanted_level(argc, argv), &provided);

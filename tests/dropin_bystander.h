@@ -37,6 +37,7 @@ void run_many(void);
 void run_attributes(void);
 void run_refused(void);
 void run_lopsided(void);
+void run_ending(void);
 
 /* dropin_ledger.c */
 void run_ledger(void);

@@ -191,3 +191,47 @@ void run_lopsided(void)
     CHECK_EQ(MPI_Allreduce(the.out, the.in, BYTES, MPI_SIGNED_CHAR, MPI_SUM, MPI_COMM_WORLD), MPI_SUCCESS);
     show_device();
 }
+
+/* --- the end ------------------------------------------------------------------------------------------------------ */
+
+static MPI_Request last_receive;
+static bool came_last;
+
+/* In MPI_Finalize: what is under way ends, and more is sent. */
+static int end_last(MPI_Comm self, int key, void *value, void *extra)
+{
+    MPI_Status status;
+    int bytes = 0;
+    (void)self, (void)key, (void)value, (void)extra;
+    selvage_device_fill(the.device, the.out, 60 + the.rank, BYTES, the.stream);
+    selvage_stream_synchronize(the.device, the.stream);
+    CHECK_EQ(MPI_Send(the.out, BYTES, MPI_BYTE, the.right, 6, MPI_COMM_WORLD), MPI_SUCCESS);
+    CHECK_EQ(MPI_Wait(&last_receive, &status), MPI_SUCCESS);
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    CHECK_EQ(bytes, BYTES);
+    MPI_Barrier(MPI_COMM_WORLD);
+    selvage_device_copy(the.device, the.pinned, the.in, BYTES, SELVAGE_COPY_DEVICE_TO_HOST, the.stream);
+    selvage_stream_synchronize(the.device, the.stream);
+    CHECK_EQ(((unsigned char *)the.pinned)[BYTES - 1], 60 + the.left);
+    came_last = true;
+    return MPI_SUCCESS;
+}
+
+static void check_end(void)
+{
+    CHECK(came_last);
+}
+
+/* As libraries do that end with MPI: by an attribute of MPI_COMM_SELF, set before the route opens. */
+void run_ending(void)
+{
+    int key;
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, end_last, &key, NULL);
+    MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
+    show_device();
+    for (int i = 0; i < CALLS; i++)
+        MPI_Barrier(MPI_COMM_WORLD);
+    show_device();
+    MPI_Irecv(the.in, BYTES, MPI_BYTE, the.left, 6, MPI_COMM_WORLD, &last_receive);
+    the.after = check_end;
+}

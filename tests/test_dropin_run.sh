@@ -69,6 +69,10 @@ done
 program 2 lopsided '^ +0 +1 +MPI_Sendrecv +fast +1 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1 \
     SELVAGE_DROPIN_FAST_BYTES=1024
 grep -Eq '^ +0 +all +MPI_Allreduce +staged +1 ' "$dir/out" || { cat "$dir/out"; echo "FAIL: not staged"; failed=1; }
+for mode in auto on off; do
+    program 2 ending '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode \
+        SELVAGE_DROPIN_FAST_BYTES=1024
+done
 # Nothing of MPI's that the drop-in makes is left at the end.
 for mode in auto on; do
     program 2 ledger '^ +0 +1 +MPI_Isend +fast +[1-9]' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1 \

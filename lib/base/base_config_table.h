@@ -93,8 +93,9 @@
     X(DROPIN_SLOT_BYTES, dropin_slot_bytes, BYTES, "auto", "auto|4K..1G", 1,                                           \
       "what is at most so long waits for nobody; a rank has four slots for each other one of its node; auto: 32M, or " \
       "less where all of them would take more than 256M")                                                              \
-    X(DROPIN_POOL_BYTES, dropin_pool_bytes, BYTES, "1G", "0..1024G", 0,                                                \
-      "memory that the drop-in pins for messages, at most; what is under way beyond it lies in memory that is not")    \
+    X(DROPIN_POOL_BYTES, dropin_pool_bytes, BYTES, "auto", "auto|0..1024G", 0,                                         \
+      "memory that the drop-in pins for messages, at most; what is under way beyond it lies in memory that is not; "   \
+      "auto: 4G, or a sixteenth of the machine's memory if that is less")                                              \
     X(DROPIN_PIECE_BYTES, dropin_piece_bytes, BYTES, "1M", "64..1G", 0,                                                \
       "pieces by which the drop-in copies memory that is not pinned")                                                  \
     X(DROPIN_SYNC, dropin_sync, CHOICE, "auto", "auto|device|default|none|check", 0,                                   \

@@ -415,7 +415,9 @@ bool sv_drop_op_adopt(sv_drop_op_t *op);
 
 void sv_drop_thread_begin(void);
 void sv_drop_thread_end(void);
-/* Before MPI_Finalize: ends what can be ended. Returns how many requests were open. */
+/* Before the route ends: ends what goes by it, or could. */
+void sv_drop_requests_retire(void);
+/* At the end of MPI: ends what can be ended. Returns how many requests were open. */
 int sv_drop_requests_end(void);
 
 /* --- the fast route (drop_fast.c) --------------------------------------------------------------------------------- */

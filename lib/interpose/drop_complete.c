@@ -11,6 +11,24 @@
 
 enum { FEW = 64 };
 
+int sv_drop_drive(int code, MPI_Request *request, MPI_Status *status)
+{
+    unsigned turns = 0;
+    int done = 0;
+    while (code == MPI_SUCCESS && !done) {
+        sv_drop_turn(&turns);
+        code = PMPI_Test(request, &done, status);
+    }
+    return code;
+}
+
+int sv_drop_await(int code, MPI_Request *request, MPI_Status *status)
+{
+    if (code == MPI_SUCCESS && !sv_drop_is_busy() && !sv_drop_fast_drives())
+        return PMPI_Wait(request, status);
+    return sv_drop_drive(code, request, status);
+}
+
 /* What stands behind the requests of a call, before MPI overwrites the handles; statuses, if the program has none. */
 typedef struct set {
     int n;
@@ -317,9 +335,14 @@ SV_DROP_EXPORT int MPI_Request_free(MPI_Request *request)
 
 SV_DROP_EXPORT int MPI_Cancel(MPI_Request *request)
 {
-    if (sv_drop_is_concerned())
+    sv_drop_op_t *op = NULL;
+    if (sv_drop_is_concerned()) {
         sv_drop_progress();
-    return PMPI_Cancel(request);
+        op = sv_drop_op_find(*request);
+    }
+    const bool matched = sv_drop_given_has(op); /* by what a probe has taken: it is too late */
+    sv_drop_op_release(op);
+    return matched ? MPI_SUCCESS : PMPI_Cancel(request);
 }
 
 /* One after the other: a probe may have taken what a receive is to get, and with threads may do so at any time. */

@@ -283,8 +283,8 @@ bool sv_drop_fast_enter(MPI_Comm comm)
  */
 void sv_drop_fast_leave(MPI_Comm comm)
 {
-    if (comm == MPI_COMM_NULL || sv_drop_fast_is_open() || sv_drop_route.refused || !sv_drop_fast_is_in_order(comm) ||
-        !is_everybody(comm))
+    if (comm == MPI_COMM_NULL || sv_drop_fast_is_open() || sv_drop_route.refused || sv_drop_route.retired ||
+        !sv_drop_fast_is_in_order(comm) || !is_everybody(comm))
         return;
     sv_drop_route.calls++;
     if ((sv_drop_route.calls & (sv_drop_route.calls - 1)) == 0)
@@ -319,6 +319,7 @@ static void free_own(void)
 /* After the last message: every rank comes. */
 void sv_drop_fast_end(void)
 {
+    atomic_store_explicit(&sv_drop_route.retired, true, memory_order_relaxed);
     if (!sv_drop_fast_is_open()) {
         sv_drop_report_packets(NULL);
         free_own();
@@ -330,6 +331,7 @@ void sv_drop_fast_end(void)
     sv_drop_fastcoll_close();
     sv_drop_report_packets(sv_drop_route.world);
     selvage_comm_destroy(sv_drop_route.world);
+    sv_drop_route.world = NULL;
     free(sv_drop_route.near);
     sv_drop_route.near = NULL;
     free_own();

@@ -9,11 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct {
     pthread_once_t once;
     sv_drop_settings_t settings;
-    bool begun;
+    bool begun, ends_with_self;
 } state = {.once = PTHREAD_ONCE_INIT};
 
 /* Bytes as settings are shown: a number, perhaps with a suffix. */
@@ -33,6 +34,13 @@ static int choice_of(const char *value, const char *const *names, size_t n)
     return 0;
 }
 
+/* Several ranks may have as much each. */
+static int64_t choose_pool_bytes(void)
+{
+    const int64_t most = INT64_C(4) << 30, part = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / 16;
+    return part < most ? part : most;
+}
+
 static bool is_given(const selvage_setting_t *setting)
 {
     return strcmp(setting->source, "environment") == 0;
@@ -48,7 +56,7 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
     if (strcmp(setting->name, "SELVAGE_DROPIN_SYNC_MS") == 0)
         settings->sync_ms = (int)number_of(setting->value);
     if (strcmp(setting->name, "SELVAGE_DROPIN_POOL_BYTES") == 0)
-        settings->pool_bytes = number_of(setting->value);
+        settings->pool_bytes = strcmp(setting->value, "auto") == 0 ? choose_pool_bytes() : number_of(setting->value);
     if (strcmp(setting->name, "SELVAGE_DROPIN_PIECE_BYTES") == 0)
         settings->piece_bytes = number_of(setting->value);
     if (strcmp(setting->name, "SELVAGE_REPORT") == 0)
@@ -90,18 +98,8 @@ const sv_drop_settings_t *sv_drop_settings(void)
     return &state.settings;
 }
 
-void sv_drop_begin(void)
-{
-    if (state.begun)
-        return;
-    state.begun = true;
-    sv_drop_trace_begin();
-    sv_drop_fast_begin();
-    if (sv_drop_settings()->progress_thread)
-        sv_drop_thread_begin();
-}
-
-void sv_drop_end(void)
+/* All but the route, which needs all ranks' calls of MPI_Finalize. */
+static void end_program(void)
 {
     if (!state.begun)
         return;
@@ -114,13 +112,55 @@ void sv_drop_end(void)
         sv_drop_warn("%d split collective calls on files with device memory were open at MPI_Finalize", splits);
     sv_drop_thread_end();
     sv_drop_taken_end();
-    sv_drop_fast_end();
     if (sv_drop_settings()->report)
         sv_drop_report();
     sv_drop_trace_end();
     sv_drop_types_end();
     if (open == 0 && splits == 0 && sv_drop_settle_end()) /* MPI may still use pinned memory, or a kernel the device */
         sv_drop_device_close();
+}
+
+static int self_is_deleted(MPI_Comm self, int key, void *value, void *extra)
+{
+    (void)self, (void)key, (void)value, (void)extra;
+    end_program();
+    return MPI_SUCCESS;
+}
+
+/*
+ * MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else, those that were set last first, and MPI is
+ * whole meanwhile: libraries end there what they have under way. This one is set in MPI_Init, so that it goes last.
+ */
+static bool end_with_self(void)
+{
+    int key;
+    if (PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, self_is_deleted, &key, NULL) != MPI_SUCCESS)
+        return false;
+    const bool set = PMPI_Comm_set_attr(MPI_COMM_SELF, key, &state) == MPI_SUCCESS;
+    PMPI_Comm_free_keyval(&key); /* it lasts as long as the attribute */
+    return set;
+}
+
+void sv_drop_begin(void)
+{
+    if (state.begun)
+        return;
+    state.begun = true;
+    state.ends_with_self = end_with_self();
+    sv_drop_trace_begin();
+    sv_drop_fast_begin();
+    if (sv_drop_settings()->progress_thread)
+        sv_drop_thread_begin();
+}
+
+void sv_drop_end(void)
+{
+    if (!state.begun)
+        return;
+    sv_drop_requests_retire();
+    sv_drop_fast_end();
+    if (!state.ends_with_self)
+        end_program();
 }
 
 /* Before anything else: handles of another MPI than this one's header would crash in the first call. */

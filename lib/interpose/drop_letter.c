@@ -413,7 +413,7 @@ bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const 
     MPI_Count bytes = 0;
     int cancelled = 0;
     char text[SV_DROP_LETTER_BYTES];
-    if (!state->listens || !sv_drop_route.world)
+    if (!state->listens || !(sv_drop_route.world || sv_drop_route.retired))
         return false;
     PMPI_Test_cancelled(status, &cancelled);
     if (cancelled || PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) != MPI_SUCCESS ||
@@ -435,6 +435,10 @@ bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const 
         fail_message(state, SELVAGE_ERR_CHECKSUM, "its announcement belongs to another message");
         sv_drop_warn("it came from rank %d of MPI_COMM_WORLD with tag %d, which announced tag %d", notice.source, tag,
                      notice.tag);
+        return true;
+    }
+    if (!sv_drop_route.world) {
+        fail_message(state, SELVAGE_ERR_STATE, "it was sent before MPI_Finalize, and is received in it");
         return true;
     }
     if (is_repeated(&notice)) {

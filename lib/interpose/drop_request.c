@@ -412,24 +412,6 @@ void sv_drop_progress(void)
     progress_for(NULL, 0);
 }
 
-int sv_drop_drive(int code, MPI_Request *request, MPI_Status *status)
-{
-    unsigned turns = 0;
-    int done = 0;
-    while (code == MPI_SUCCESS && !done) {
-        sv_drop_turn(&turns);
-        code = PMPI_Test(request, &done, status);
-    }
-    return code;
-}
-
-int sv_drop_await(int code, MPI_Request *request, MPI_Status *status)
-{
-    if (code == MPI_SUCCESS && !sv_drop_is_busy() && !sv_drop_fast_drives())
-        return PMPI_Wait(request, status);
-    return sv_drop_drive(code, request, status);
-}
-
 void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n)
 {
     const int from = n > LOOKS ? (int)((*turns * LOOKS) % (unsigned)n) : 0;
@@ -566,6 +548,27 @@ bool sv_drop_op_adopt(sv_drop_op_t *op)
     return adopts;
 }
 
+static int running_turns(void)
+{
+    return END_TURNS * (atomic_load_explicit(&sv_drop_running, memory_order_relaxed) / LOOKS + 1);
+}
+
+/* Messages of the route get some time to come or to leave; then they have failed. All others go on. */
+void sv_drop_requests_retire(void)
+{
+    unsigned turns = 0;
+    pthread_mutex_lock(&engine.lock);
+    for (int i = running_turns(); engine.first && i > 0; i--)
+        sv_drop_turn(&turns);
+    for (sv_drop_op_t *op = engine.first; op; op = op->next)
+        if (op->fast.request) {
+            selvage_message_free(&op->fast.request);
+            op->fast.request = NULL;
+            op->fast.error = op->fast.error ? op->fast.error : MPI_ERR_OTHER;
+        }
+    pthread_mutex_unlock(&engine.lock);
+}
+
 /* Receives that nothing will ever match are cancelled; sends get some time to leave. */
 int sv_drop_requests_end(void)
 {
@@ -574,7 +577,7 @@ int sv_drop_requests_end(void)
     int left = 0;
     for (sv_drop_op_t *op = engine.first; op; op = op->next)
         left += !op->orphan;
-    const int looks = END_TURNS * (atomic_load_explicit(&sv_drop_running, memory_order_relaxed) / LOOKS + 1);
+    const int looks = running_turns();
     for (int i = 0; engine.first && i < looks; i++)
         sv_drop_turn(&turns);
     for (sv_drop_op_t *op = engine.first; op; op = op->next) {

@@ -10,6 +10,7 @@
 typedef struct sv_drop_route {
     _Atomic bool open;
     _Atomic bool refused;
+    _Atomic bool retired; /* it was open, or could have been, and MPI_Finalize has begun */
     selvage_comm_t *world;
     MPI_Comm own;      /* all ranks, for the drop-in alone */
     uint64_t nonce[2]; /* of the job: what letters begin with */

@@ -116,7 +116,7 @@ sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
 sv_drop_region_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type)
 {
     sv_drop_type_t info;
-    if (count <= 0 || !sv_drop_type(type, &info) || info.named)
+    if (count <= 0 || !sv_drop_type(type, &info) || info.dense) /* pair types are named, and have gaps */
         return NULL;
     sv_drop_region_t *region = &call->region[call->nregions++];
     *region = (sv_drop_region_t){.user = buf, .host = malloc((size_t)(info.bytes * count) + 1), .out = true,
