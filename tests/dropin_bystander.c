@@ -114,9 +114,39 @@ static void *run_one_thread(void *arg)
     return NULL;
 }
 
+/* Each thread packs into its own part of one stream, which is the device's. */
+static void *pack_one_part(void *arg)
+{
+    enum { PART = 64, PACKS = 500 };
+    const int part = (int)(intptr_t)arg * PART;
+    int lost = 0;
+    for (int i = 0; i < PACKS; i++) {
+        unsigned char out[PART], in[PART] = {0};
+        int position = part;
+        memset(out, i % 251, PART);
+        CHECK_EQ(MPI_Pack(out, PART, MPI_BYTE, the.out, BYTES, &position, MPI_COMM_WORLD), MPI_SUCCESS);
+        CHECK_EQ(position, part + PART);
+        position = part;
+        CHECK_EQ(MPI_Unpack(the.out, BYTES, &position, in, PART, MPI_BYTE, MPI_COMM_WORLD), MPI_SUCCESS);
+        CHECK_EQ(position, part + PART);
+        lost += memcmp(out, in, PART) != 0;
+    }
+    CHECK_EQ(lost, 0);
+    int position = BYTES - PART + 1; /* one byte less than there must be */
+    char out[PART] = "";
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    CHECK(MPI_Pack(out, PART, MPI_BYTE, the.out, BYTES, &position, MPI_COMM_WORLD) != MPI_SUCCESS);
+    CHECK_EQ(position, BYTES - PART + 1);
+    return NULL;
+}
+
 static void run_threads(void)
 {
     pthread_t thread[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&thread[i], NULL, pack_one_part, (void *)(intptr_t)i);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
     for (int i = 0; i < THREADS; i++)
         pthread_create(&thread[i], NULL, run_one_thread, (void *)(intptr_t)i);
     for (int i = 0; i < THREADS; i++)

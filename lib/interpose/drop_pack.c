@@ -1,69 +1,93 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Calls that pack and unpack. Both the elements and the stream may be the device's, and MPI then gets images of them;
- * of a stream that is packed all goes down first, because the call writes only a part. Any thread; nothing outlives a
- * call.
+ * of a stream only the part that the call reads or writes, from its position on: the rest of it may be another thread's
+ * or a kernel's at the same time. Any thread; nothing outlives a call.
  */
 #include "interpose/drop.h"
 
-/* Puts images in place of what is the device's: elements, and the bytes of a stream. */
-static void stage_packing(sv_drop_call_t *call, const void **elements, bool elements_host, const sv_drop_list_t *list,
-                          const void **stream, int64_t stream_bytes, bool packs)
+/* So much of a stream as a call may need, and there is from its position on. */
+static int64_t bytes_there(int64_t needed, int64_t position, int64_t all)
 {
-    const bool stream_host = sv_drop_is_host(*stream);
-    if (elements_host && stream_host)
-        return;
-    const sv_drop_list_t bytes = {.n = 1, .count = stream_bytes, .type = MPI_BYTE};
-    *elements = sv_drop_blocks(call, *elements, !elements_host, list, packs, !packs);
-    *stream = sv_drop_blocks(call, *stream, !stream_host, &bytes, true, packs);
-    sv_drop_stage(call);
+    const int64_t left = position < 0 || position > all ? 0 : all - position;
+    return needed < left ? needed : left;
 }
 
-static int end_packing(sv_drop_call_t *call, int code)
+/* What MPI is given for those bytes. */
+static void *part_of_stream(sv_drop_call_t *call, const void *stream, int64_t position, int64_t bytes, bool packs)
 {
+    static char none[1];
+    const sv_drop_list_t list = {.n = 1, .count = bytes, .type = MPI_BYTE};
+    return bytes > 0 ? sv_drop_blocks(call, (const char *)stream + position, true, &list, !packs, packs) : none;
+}
+
+/* moved: of the part of a stream that is the device's; -1: it is the host's. */
+static void end_packing(sv_drop_call_t *call, int code, int64_t moved, bool packs)
+{
+    if (moved >= 0 && packs && call->nregions > 0)
+        call->region[call->nregions - 1].one.count = moved;
     if (code == MPI_SUCCESS && call->nregions > 0)
         sv_drop_land(call, NULL);
     sv_drop_call_end(call);
-    return code;
 }
 
+/* BUF, ITS_COUNT: the elements. STREAM, ITS_SIZE: where they are or will be packed. */
+#define BODY(NAME, SIZE, BUF, ITS_COUNT, STREAM, ITS_SIZE, PACKS, SIZE_CALL, ...)                                \
+    sv_drop_call_t call = {.name = "MPI_" #NAME};                                                                \
+    const sv_drop_list_t list = {.n = 1, .count = ITS_COUNT, .type = type};                                      \
+    const bool elements_host = sv_drop_is_host_typed(BUF, ITS_COUNT, type), stream_host = sv_drop_is_host(STREAM); \
+    SIZE moved = 0, bytes = 0, *at = position;                                                                   \
+    int code = stream_host ? MPI_SUCCESS : SIZE_CALL;                                                            \
+    if (code != MPI_SUCCESS || (elements_host && stream_host))                                                   \
+        return code != MPI_SUCCESS ? code : PMPI_##NAME(__VA_ARGS__);                                            \
+    if (!elements_host)                                                                                          \
+        BUF = sv_drop_blocks(&call, BUF, true, &list, PACKS, !(PACKS));                                          \
+    if (!stream_host) {                                                                                          \
+        bytes = (SIZE)bytes_there(bytes, *position, ITS_SIZE);                                                   \
+        STREAM = part_of_stream(&call, STREAM, *position, bytes, PACKS);                                         \
+        ITS_SIZE = bytes;                                                                                        \
+        at = &moved;                                                                                             \
+    }                                                                                                            \
+    sv_drop_stage(&call);                                                                                        \
+    code = PMPI_##NAME(__VA_ARGS__);                                                                             \
+    end_packing(&call, code, stream_host ? -1 : (int64_t)moved, PACKS);                                          \
+    if (code == MPI_SUCCESS && !stream_host)                                                                     \
+        *position += moved;                                                                                      \
+    return code;
+
 #define COMMA ,
-#define PACK(NAME, COUNT, SIZE, FIRST, LAST, ...)                                                                \
+#define PACK(NAME, COUNT, SIZE, FIRST, LAST, SIZE_CALL, ...)                                                     \
     SV_DROP_EXPORT int MPI_##NAME(FIRST const void *inbuf, COUNT incount, MPI_Datatype type, void *outbuf,       \
                                   SIZE outsize, SIZE *position LAST)                                             \
     {                                                                                                            \
-        sv_drop_call_t call = {.name = "MPI_" #NAME};                                                            \
-        const sv_drop_list_t list = {.n = 1, .count = incount, .type = type};                                    \
-        const void *stream = outbuf;                                                                             \
-        stage_packing(&call, &inbuf, sv_drop_is_host_typed(inbuf, incount, type), &list, &stream, outsize, true); \
-        outbuf = (void *)(uintptr_t)stream;                                                                      \
-        return end_packing(&call, PMPI_##NAME(__VA_ARGS__));                                                     \
+        BODY(NAME, SIZE, inbuf, incount, outbuf, outsize, true, SIZE_CALL, __VA_ARGS__)                          \
     }
-#define UNPACK(NAME, COUNT, SIZE, FIRST, LAST, ...)                                                               \
-    SV_DROP_EXPORT int MPI_##NAME(FIRST const void *inbuf, SIZE insize, SIZE *position, void *outbuf,             \
-                                  COUNT outcount, MPI_Datatype type LAST)                                         \
-    {                                                                                                             \
-        sv_drop_call_t call = {.name = "MPI_" #NAME};                                                             \
-        const sv_drop_list_t list = {.n = 1, .count = outcount, .type = type};                                    \
-        const void *elements = outbuf;                                                                            \
-        stage_packing(&call, &elements, sv_drop_is_host_typed(outbuf, outcount, type), &list, &inbuf, insize,     \
-                      false);                                                                                     \
-        outbuf = (void *)(uintptr_t)elements;                                                                     \
-        return end_packing(&call, PMPI_##NAME(__VA_ARGS__));                                                      \
+#define UNPACK(NAME, COUNT, SIZE, FIRST, LAST, SIZE_CALL, ...)                                                   \
+    SV_DROP_EXPORT int MPI_##NAME(FIRST const void *inbuf, SIZE insize, SIZE *position, void *outbuf,            \
+                                  COUNT outcount, MPI_Datatype type LAST)                                        \
+    {                                                                                                            \
+        BODY(NAME, SIZE, outbuf, outcount, inbuf, insize, false, SIZE_CALL, __VA_ARGS__)                         \
     }
 #define NOTHING
 #define OF_COMM COMMA MPI_Comm comm
 #define OF_FORM const char datarep[] COMMA
 
-PACK(Pack, int, int, NOTHING, OF_COMM, inbuf, incount, type, outbuf, outsize, position, comm)
-UNPACK(Unpack, int, int, NOTHING, OF_COMM, inbuf, insize, position, outbuf, outcount, type, comm)
-PACK(Pack_external, int, MPI_Aint, OF_FORM, NOTHING, datarep, inbuf, incount, type, outbuf, outsize, position)
-UNPACK(Unpack_external, int, MPI_Aint, OF_FORM, NOTHING, datarep, inbuf, insize, position, outbuf, outcount, type)
+PACK(Pack, int, int, NOTHING, OF_COMM, PMPI_Pack_size(incount, type, comm, &bytes), inbuf, incount, type, outbuf,
+     outsize, at, comm)
+UNPACK(Unpack, int, int, NOTHING, OF_COMM, PMPI_Pack_size(outcount, type, comm, &bytes), inbuf, insize, at, outbuf,
+       outcount, type, comm)
+PACK(Pack_external, int, MPI_Aint, OF_FORM, NOTHING, PMPI_Pack_external_size(datarep, incount, type, &bytes), datarep,
+     inbuf, incount, type, outbuf, outsize, at)
+UNPACK(Unpack_external, int, MPI_Aint, OF_FORM, NOTHING, PMPI_Pack_external_size(datarep, outcount, type, &bytes),
+       datarep, inbuf, insize, at, outbuf, outcount, type)
 
 #if MPI_VERSION >= 4
-PACK(Pack_c, MPI_Count, MPI_Count, NOTHING, OF_COMM, inbuf, incount, type, outbuf, outsize, position, comm)
-UNPACK(Unpack_c, MPI_Count, MPI_Count, NOTHING, OF_COMM, inbuf, insize, position, outbuf, outcount, type, comm)
-PACK(Pack_external_c, MPI_Count, MPI_Count, OF_FORM, NOTHING, datarep, inbuf, incount, type, outbuf, outsize, position)
-UNPACK(Unpack_external_c, MPI_Count, MPI_Count, OF_FORM, NOTHING, datarep, inbuf, insize, position, outbuf, outcount,
-       type)
+PACK(Pack_c, MPI_Count, MPI_Count, NOTHING, OF_COMM, PMPI_Pack_size_c(incount, type, comm, &bytes), inbuf, incount,
+     type, outbuf, outsize, at, comm)
+UNPACK(Unpack_c, MPI_Count, MPI_Count, NOTHING, OF_COMM, PMPI_Pack_size_c(outcount, type, comm, &bytes), inbuf, insize,
+       at, outbuf, outcount, type, comm)
+PACK(Pack_external_c, MPI_Count, MPI_Count, OF_FORM, NOTHING,
+     PMPI_Pack_external_size_c(datarep, incount, type, &bytes), datarep, inbuf, incount, type, outbuf, outsize, at)
+UNPACK(Unpack_external_c, MPI_Count, MPI_Count, OF_FORM, NOTHING,
+       PMPI_Pack_external_size_c(datarep, outcount, type, &bytes), datarep, inbuf, insize, at, outbuf, outcount, type)
 #endif
