@@ -24,7 +24,9 @@
  *   sums      reduces elements of many types
  *   unheard   makes calls on one rank that MPI refuses there, with much in them
  *   ending    sends and receives in MPI_Finalize, as a library that ends there
+ *   adders    has threads that add up on communicators of their own
  *   moved     names device memory by its types, from MPI_BOTTOM
+ *   apart     names two allocations with a hole between them in one call
  *   stopped   adds up again and again while one rank stands still for a while
  *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
  *   cost      prints what a call with host buffers costs more, and what one message does
@@ -362,7 +364,7 @@ int main(int argc, char **argv)
         {"stopped", run_stopped}, {"attributes", run_attributes}, {"refused", run_refused},
         {"lopsided", run_lopsided}, {"moved", run_moved}, {"ledger", run_ledger},
         {"pinned", run_pinned}, {"sums", run_sums}, {"unheard", run_unheard},
-        {"ending", run_ending}};
+        {"ending", run_ending}, {"apart", run_apart}, {"adders", run_adders}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, wanted_level(argc, argv), &provided);

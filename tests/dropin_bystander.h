@@ -48,9 +48,11 @@ void run_pinned(void);
 /* dropin_sums.c */
 void run_sums(void);
 void run_unheard(void);
+void run_adders(void);
 
 /* dropin_moved.c */
 void run_moved(void);
+void run_apart(void);
 
 /* dropin_failing.c */
 void run_stopped(void);

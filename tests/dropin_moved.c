@@ -98,6 +98,44 @@ static void call_packing(void)
 }
 
 /* On two ranks. */
+/* Two blocks with a hole between them that is no memory, or another allocation's, in one call. */
+void run_apart(void)
+{
+    enum { FAR = 4 << 20, BLOCKS = 3 };
+    unsigned char *block[BLOCKS], *seen = the.pinned;
+    int counts[64] = {0}, zero[64] = {0};
+    MPI_Datatype types[64], type;
+    MPI_Aint at[2];
+    for (int i = 0; i < BLOCKS; i++)
+        block[i] = device_bytes(FAR);
+    selvage_device_free(the.device, block[1]);
+    MPI_Get_address(block[0], &at[0]);
+    MPI_Get_address(block[2], &at[1]);
+    MPI_Type_create_hindexed(2, (int[]){FAR, FAR}, at, MPI_BYTE, &type);
+    MPI_Type_commit(&type);
+    for (int i = 0; i < the.ranks; i++)
+        types[i] = type;
+    for (int how = 0; how < 2; how++) {
+        for (int i = 0; i < BLOCKS; i += 2)
+            selvage_device_fill(the.device, block[i], 10 * how + i + the.rank, FAR, the.stream);
+        selvage_stream_synchronize(the.device, the.stream);
+        counts[0] = the.rank > 0;
+        if (how == 0)
+            CHECK_EQ(MPI_Bcast(MPI_BOTTOM, 1, type, the.ranks - 1, MPI_COMM_WORLD), MPI_SUCCESS);
+        else
+            CHECK_EQ(MPI_Alltoallw(MPI_IN_PLACE, counts, zero, types, MPI_BOTTOM, counts, zero, types, MPI_COMM_SELF),
+                     MPI_SUCCESS);
+        for (int i = 0; i < BLOCKS; i += 2) {
+            selvage_device_copy(the.device, seen, block[i] + FAR - 1, 1, SELVAGE_COPY_DEVICE_TO_HOST, the.stream);
+            selvage_stream_synchronize(the.device, the.stream);
+            CHECK_EQ(*seen, 10 * how + i + (how == 0 ? the.ranks - 1 : the.rank));
+        }
+    }
+    MPI_Type_free(&type);
+    selvage_device_free(the.device, block[0]);
+    selvage_device_free(the.device, block[2]);
+}
+
 void run_moved(void)
 {
     CHECK_EQ(the.ranks, 2);

@@ -4,6 +4,7 @@
  * it, beside MPI's own on host memory, and calls that MPI refuses on one rank only. Numbers are small, so that they add
  * up alike in any order, and no sum is too large for its type: there Open MPI's own is the largest number.
  */
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,5 +148,49 @@ void run_unheard(void)
         compare(&s);
     }
     MPI_Type_free(&type);
+    end(&s);
+}
+
+/* --- threads ------------------------------------------------------------------------------------------------------ */
+
+enum { ADDERS = 3, ADDED = 4096, ROUNDS = 30 };
+
+/* Each on a communicator of its own; nothing orders them. */
+static void *add_up(void *comm)
+{
+    int wrong = 0, *seen = malloc(ADDED * sizeof *seen);
+    void *out = device_bytes(ADDED * sizeof *seen), *in = device_bytes(ADDED * sizeof *seen), *stream = NULL;
+    selvage_stream_create(the.device, &stream);
+    for (int i = 0; i < ROUNDS; i++) {
+        selvage_device_fill(the.device, out, i, ADDED * sizeof *seen, stream);
+        selvage_stream_synchronize(the.device, stream);
+        MPI_Allreduce(out, in, ADDED, MPI_INT, MPI_SUM, *(MPI_Comm *)comm);
+        selvage_device_copy(the.device, seen, in, ADDED * sizeof *seen, SELVAGE_COPY_DEVICE_TO_HOST, stream);
+        selvage_stream_synchronize(the.device, stream);
+        for (int at = 0; at < ADDED; at++)
+            wrong += seen[at] != i * 0x01010101 * the.ranks;
+    }
+    CHECK_EQ(wrong, 0);
+    free(seen);
+    selvage_stream_destroy(the.device, stream);
+    selvage_device_free(the.device, out);
+    selvage_device_free(the.device, in);
+    return NULL;
+}
+
+void run_adders(void)
+{
+    pthread_t thread[ADDERS];
+    MPI_Comm comm[ADDERS];
+    sums_t s;
+    begin(&s);
+    for (int i = 0; i < ADDERS; i++)
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm[i]);
+    for (int i = 0; i < ADDERS; i++)
+        pthread_create(&thread[i], NULL, add_up, &comm[i]);
+    for (int i = 0; i < ADDERS; i++) {
+        pthread_join(thread[i], NULL);
+        MPI_Comm_free(&comm[i]);
+    }
     end(&s);
 }

@@ -88,9 +88,12 @@ for mode in auto on; do
         SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
     grep -Eq '^ +0 +all +MPI_Allreduce +fast +12 ' "$dir/out" ||
         { cat "$dir/out"; echo "FAIL: not 12 sums by the route, $mode"; failed=1; }
+    program 2 adders ' 0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" \
+        SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
     program 2 unheard ' 0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" \
         SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
 done
+program 2 apart '0 failed' SELVAGE_DROPIN_FAST=off
 # Device memory that only the types name: in each of these calls it is staged.
 program 2 moved '0 failed' SELVAGE_DROPIN_FAST=off SELVAGE_TRACE="$dir/moved"
 staged=$(grep -c '"MPI_Pack",.*"ph":"b"' "$dir/moved.calls") # more than go into one message

@@ -101,6 +101,7 @@ void sv_drop_flow_end(sv_drop_flow_t *flow);
 
 /* Host memory from a pool (drop_pool.c): pinned as far as the bound goes. Copies take either kind. */
 void *sv_drop_staging(size_t bytes);
+void *sv_drop_staging_plain(size_t bytes); /* not pinned, for what is used here and there */
 void sv_drop_unstage(void *ptr);
 void sv_drop_pool_empty(selvage_device_t *dev);
 

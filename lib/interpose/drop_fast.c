@@ -269,7 +269,7 @@ static bool is_everybody(MPI_Comm comm)
 
 bool sv_drop_fast_is_in_order(MPI_Comm comm)
 {
-    return sv_drop_route.drives || !sv_drop_route.any_threads || comm == MPI_COMM_WORLD;
+    return !sv_drop_route.any_threads || comm == MPI_COMM_WORLD;
 }
 
 bool sv_drop_fast_enter(MPI_Comm comm)

@@ -266,14 +266,13 @@ static bool grow_pinned(selvage_device_t *dev, size_t bytes)
 
 /* --- staging memory ----------------------------------------------------------------------------------------------- */
 
-void *sv_drop_staging(size_t bytes)
+static void *take_staging(size_t bytes, selvage_device_t *dev)
 {
-    selvage_device_t *dev = sv_drop_device();
     if (bytes > SIZE_MAX >> 18)
         sv_drop_fatal("no memory", "a buffer of a length that no address has");
     const size_t needed = round_to_class(bytes + UNIT_BYTES);
     pthread_mutex_lock(&pool.lock);
-    header_t *header = take_block(&pool.pinned, needed);
+    header_t *header = dev ? take_block(&pool.pinned, needed) : NULL;
     if (!header && dev && grow_pinned(dev, needed))
         header = take_block(&pool.pinned, needed);
     if (!header)
@@ -284,6 +283,16 @@ void *sv_drop_staging(size_t bytes)
     if (!header)
         sv_drop_fatal("no memory", "for a message");
     return (char *)header + UNIT_BYTES;
+}
+
+void *sv_drop_staging(size_t bytes)
+{
+    return take_staging(bytes, sv_drop_device());
+}
+
+void *sv_drop_staging_plain(size_t bytes)
+{
+    return take_staging(bytes, NULL);
 }
 
 void sv_drop_unstage(void *ptr)

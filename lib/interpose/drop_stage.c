@@ -171,6 +171,19 @@ static int64_t offset_of(const sv_drop_list_t *list, int64_t i, MPI_Datatype typ
     return elements * (int64_t)extent;
 }
 
+/* Of a long image, so that pinning all of it would take memory that nobody needs. */
+static bool is_mostly_gaps(const sv_drop_region_t *region)
+{
+    enum { LONG_BYTES = 64 << 20, PARTS = 4 };
+    size_t bytes = 0;
+    for (int i = 0; i < region->nblocks && region->bytes >= LONG_BYTES && !region->mixed; i++) {
+        sv_drop_type_t type;
+        if (blocks_of(region)[i].count > 0 && sv_drop_type(blocks_of(region)[i].type, &type))
+            bytes += (size_t)(type.bytes * blocks_of(region)[i].count);
+    }
+    return region->bytes >= LONG_BYTES && !region->mixed && bytes < region->bytes / PARTS;
+}
+
 void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list, bool in, bool out)
 {
     sv_drop_block_t one, *blocks = &one;
@@ -198,7 +211,7 @@ void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv
     region->one = *blocks;
     region->blocks = blocks == &one ? NULL : blocks;
     region->mixed = has_opaque(region);
-    region->host = sv_drop_staging(region->bytes);
+    region->host = is_mostly_gaps(region) ? sv_drop_staging_plain(region->bytes) : sv_drop_staging(region->bytes);
     return sv_drop_address(region);
 }
 
@@ -312,6 +325,23 @@ static bool is_all_known(const sv_drop_region_t *region)
     return !has_opaque(&asked);
 }
 
+/* Whether all from the first block to the last is one allocation: copies may not go on beyond theirs. */
+static bool is_one_allocation(const sv_drop_region_t *region)
+{
+    selvage_memory_t memory = SELVAGE_MEMORY_UNKNOWN;
+    const char *first = region->user + region->low;
+    if (selvage_device_memory(sv_drop_device_of(first), first, region->bytes, &memory) != SELVAGE_SUCCESS)
+        return true;
+    return memory != SELVAGE_MEMORY_NONE && memory != SELVAGE_MEMORY_HOST && memory != SELVAGE_MEMORY_PINNED;
+}
+
+/* One block without gaps is as the program has it. */
+static bool is_block(const sv_drop_region_t *region)
+{
+    sv_drop_type_t type;
+    return region->nblocks == 1 && sv_drop_type(blocks_of(region)->type, &type) && type.dense;
+}
+
 static void stage_sparse(sv_drop_flow_t *flow, const sv_drop_region_t *region)
 {
     const sv_drop_block_t *blocks = blocks_of(region);
@@ -330,7 +360,7 @@ static void stage_region(sv_drop_flow_t *flow, const sv_drop_region_t *region)
         sv_drop_gather(flow, region->plan, region->user, region->host);
     if (region->packed || !(region->in || region->mixed))
         return;
-    if (is_sparse(region) && is_all_known(region))
+    if (!is_block(region) && (is_sparse(region) || !is_one_allocation(region)) && is_all_known(region))
         stage_sparse(flow, region);
     else
         sv_drop_copy(flow, region->host, region->user + region->low, region->bytes, SELVAGE_COPY_DEVICE_TO_HOST);
@@ -383,11 +413,12 @@ void sv_drop_stage(sv_drop_call_t *call)
 static void land_image(sv_drop_flow_t *flow, const sv_drop_region_t *region)
 {
     const sv_drop_block_t *blocks = blocks_of(region);
+    const bool whole = region->nblocks == 1 || is_one_allocation(region);
     int64_t begin = 0, end = 0; /* a run that is due */
     for (int i = 0; i <= region->nblocks; i++) {
         sv_drop_type_t type;
         bool any = i < region->nblocks && blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type) && type.bytes > 0;
-        bool joins = any && type.dense && blocks[i].offset == end;
+        bool joins = any && whole && type.dense && blocks[i].offset == end;
         if (!joins && (any || i == region->nblocks) && end > begin) {
             sv_drop_copy(flow, region->user + begin, (char *)sv_drop_address(region) + begin, (size_t)(end - begin),
                          SELVAGE_COPY_HOST_TO_DEVICE);
