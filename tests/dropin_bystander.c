@@ -25,6 +25,8 @@
  *   unheard   makes calls on one rank that MPI refuses there, with much in them
  *   ending    sends and receives in MPI_Finalize, as a library that ends there
  *   adders    has threads that add up on communicators of their own
+ *   looks     probes, and sends what is like an announcement
+ *   orphans   frees receives whose messages are sent when it has ended
  *   moved     names device memory by its types, from MPI_BOTTOM
  *   apart     names two allocations with a hole between them in one call
  *   stopped   adds up again and again while one rank stands still for a while
@@ -364,7 +366,8 @@ int main(int argc, char **argv)
         {"stopped", run_stopped}, {"attributes", run_attributes}, {"refused", run_refused},
         {"lopsided", run_lopsided}, {"moved", run_moved}, {"ledger", run_ledger},
         {"pinned", run_pinned}, {"sums", run_sums}, {"unheard", run_unheard},
-        {"ending", run_ending}, {"apart", run_apart}, {"adders", run_adders}};
+        {"ending", run_ending}, {"apart", run_apart}, {"adders", run_adders},
+        {"looks", run_looks}, {"orphans", run_orphans}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, wanted_level(argc, argv), &provided);

@@ -42,6 +42,10 @@ void run_ending(void);
 /* dropin_ledger.c */
 void run_ledger(void);
 
+/* dropin_probes.c */
+void run_looks(void);
+void run_orphans(void);
+
 /* dropin_pinned.c */
 void run_pinned(void);
 

@@ -93,6 +93,10 @@ for mode in auto on; do
     program 2 unheard ' 0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" \
         SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
 done
+program 2 looks '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST_BYTES=1024
+for mode in auto off; do
+    program 2 orphans '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode
+done
 program 2 apart '0 failed' SELVAGE_DROPIN_FAST=off
 # Device memory that only the types name: in each of these calls it is staged.
 program 2 moved '0 failed' SELVAGE_DROPIN_FAST=off SELVAGE_TRACE="$dir/moved"

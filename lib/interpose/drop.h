@@ -341,6 +341,7 @@ typedef struct sv_drop_op {
     bool heard;                      /* of a receive that is kept and watched: a letter has come, and was read */
     bool told;                       /* the error handler has heard of the error */
     bool orphan;                     /* the program has freed its request, and MPI is still at it */
+    bool freed;                      /* the same of a generalized request, which MPI keeps until it is complete */
     int source, tag;                 /* of a persistent receive, as the program gave them */
     MPI_Request instead;             /* under way in its place: a probe had taken what it was to get (drop_given.c) */
     bool given;                      /* that has ended, with the status and the error of this structure */
@@ -418,8 +419,8 @@ void sv_drop_thread_begin(void);
 void sv_drop_thread_end(void);
 /* Before the route ends: ends what goes by it, or could. */
 void sv_drop_requests_retire(void);
-/* At the end of MPI: ends what can be ended. Returns how many requests were open. */
-int sv_drop_requests_end(void);
+/* At the end of MPI: ends what can be ended. Returns how many are still under way; *open_out: that the program had. */
+int sv_drop_requests_end(int *open_out);
 
 /* --- the fast route (drop_fast.c) --------------------------------------------------------------------------------- */
 

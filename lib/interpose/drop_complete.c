@@ -326,6 +326,8 @@ SV_DROP_EXPORT int MPI_Request_free(MPI_Request *request)
         MPI_Request_free(&op->instead);
     if (op && op->keeps && !adopted)
         sv_drop_op_forget(op);
+    if (op && !op->keeps)
+        op->freed = true;
     sv_drop_op_release(op);
     if (!adopted)
         return PMPI_Request_free(request);

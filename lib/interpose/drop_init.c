@@ -104,7 +104,7 @@ static void end_program(void)
     if (!state.begun)
         return;
     state.begun = false;
-    int open = sv_drop_requests_end();
+    int open, left = sv_drop_requests_end(&open);
     if (open > 0)
         sv_drop_warn("%d requests with device memory were open at MPI_Finalize", open);
     int splits = sv_drop_splits_end();
@@ -116,7 +116,7 @@ static void end_program(void)
         sv_drop_report();
     sv_drop_trace_end();
     sv_drop_types_end();
-    if (open == 0 && splits == 0 && sv_drop_settle_end()) /* MPI may still use pinned memory, or a kernel the device */
+    if (left == 0 && splits == 0 && sv_drop_settle_end()) /* MPI may still use pinned memory, or a kernel the device */
         sv_drop_device_close();
 }
 

@@ -14,7 +14,7 @@
 /*
  * A letter is copies of one notice, as many as there is room for, and then the beginning of one more: whatever part of
  * it comes damaged, one good copy is enough. What resembles the job's nonce and holds no good copy is a damaged letter,
- * which is an error and never data. No message of the program's resembles 128 random bits.
+ * which is an error and never data; how much it must resemble that, is_damaged_letter() says.
  */
 typedef struct notice {
     uint64_t nonce[2], bytes;
@@ -23,7 +23,7 @@ typedef struct notice {
     uint64_t check;     /* of all that stands before it */
 } notice_t;
 
-enum { COPIES = SV_DROP_LETTER_BYTES / sizeof(notice_t), LIKE_BITS = 100 };
+enum { COPIES = SV_DROP_LETTER_BYTES / sizeof(notice_t) };
 _Static_assert(COPIES >= 3, "a letter has room for copies");
 
 /* A chain of multiplications (the mixing step of MurmurHash3's 64-bit finalizer): each field changes all bits. */
@@ -51,26 +51,38 @@ static void write_letter(char *text, const notice_t *notice)
 
 typedef enum reading { NO_LETTER, A_LETTER, A_DAMAGED_LETTER } reading_t;
 
-static bool is_like_nonce(const char *text)
+static int bits_off(const char *text)
 {
     uint64_t nonce[2];
     memcpy(nonce, text, sizeof nonce);
-    const int differs = __builtin_popcountll(nonce[0] ^ sv_drop_route.nonce[0]) +
-                        __builtin_popcountll(nonce[1] ^ sv_drop_route.nonce[1]);
-    return differs <= 128 - LIKE_BITS;
+    return __builtin_popcountll(nonce[0] ^ sv_drop_route.nonce[0]) +
+           __builtin_popcountll(nonce[1] ^ sv_drop_route.nonce[1]);
+}
+
+/*
+ * Whether a text without a good copy is a letter all the same: one of its nonces is nearly right, or all of them
+ * together are far too right for chance. Random data do so once in 10^25 messages, of two nonces once in 10^18.
+ */
+static bool is_damaged_letter(const char *text, size_t bytes)
+{
+    enum { ONE_OFF = 8, NONCE_BITS = 128, ALL_OFF_PERCENT = 22 };
+    int nonces = 0, off = 0;
+    bool near = false;
+    for (size_t at = 0; at + sizeof sv_drop_route.nonce <= bytes; at += sizeof(notice_t), nonces++) {
+        const int here = bits_off(text + at);
+        near = near || here <= ONE_OFF;
+        off += here;
+    }
+    return near || (nonces > 1 && off * 100 <= nonces * NONCE_BITS * ALL_OFF_PERCENT);
 }
 
 /* Of so much of a text as has come. */
 static reading_t read_letter(const char *text, size_t bytes, notice_t *notice_out)
 {
-    bool resembles = false;
     if (bytes > SV_DROP_LETTER_BYTES)
         return NO_LETTER;
-    for (size_t at = 0; at + sizeof notice_out->nonce <= bytes; at += sizeof *notice_out) {
+    for (size_t at = 0; at + sizeof(notice_t) <= bytes; at += sizeof(notice_t)) {
         notice_t notice;
-        resembles = resembles || is_like_nonce(text + at);
-        if (at + sizeof notice > bytes)
-            continue;
         memcpy(&notice, text + at, sizeof notice);
         if (memcmp(notice.nonce, sv_drop_route.nonce, sizeof notice.nonce) == 0 &&
             notice.check == check_notice(&notice)) {
@@ -78,7 +90,7 @@ static reading_t read_letter(const char *text, size_t bytes, notice_t *notice_ou
             return A_LETTER;
         }
     }
-    return resembles ? A_DAMAGED_LETTER : NO_LETTER;
+    return is_damaged_letter(text, bytes) ? A_DAMAGED_LETTER : NO_LETTER;
 }
 
 /* --- sending ------------------------------------------------------------------------------------------------------ */

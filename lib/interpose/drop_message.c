@@ -33,7 +33,8 @@ static int send_plain(const kind_t *kind, const void *buf, int count, MPI_Dataty
     return sv_drop_drive(code, &request, MPI_STATUS_IGNORE);
 }
 
-/* By the fast route: false if it is to be staged. Buffered sends are complete at once, which that cannot be. */
+/* By the fast route: false if it is to be staged. Buffered sends are complete at once, which that cannot be; and
+   synchronous ones when a receive has begun, which a probe's look at the letter is not. */
 static bool isend_fast(const kind_t *kind, const char *name, const void *buf, int count, MPI_Datatype type,
                        envelope_t to, MPI_Request *request, int *code_out)
 {
@@ -42,7 +43,8 @@ static bool isend_fast(const kind_t *kind, const char *name, const void *buf, in
                            .begin_ns = sv_drop_trace_now()};
     sv_drop_fast_t fast = {0};
     MPI_Request inner = MPI_REQUEST_NULL;
-    if (kind->isend == PMPI_Ibsend || !sv_drop_fast_may_send(count, type, to.peer, to.tag, to.comm))
+    if (kind->isend == PMPI_Ibsend || kind->isend == PMPI_Issend ||
+        !sv_drop_fast_may_send(count, type, to.peer, to.tag, to.comm))
         return false;
     PMPI_Type_size_x(type, &bytes);
     call.bytes = bytes * count;

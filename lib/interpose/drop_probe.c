@@ -23,11 +23,19 @@ typedef struct taken {
 
 _Atomic int sv_drop_taken;
 
+/* That a communicator is freed, as its attribute's deletion says: a note, because MPI may hold a lock of its own. */
+typedef struct freed {
+    struct freed *before;
+    MPI_Comm comm;
+} freed_t;
+
 static struct {
     taken_t *first;
     MPI_Comm self;
     bool has_self;
-} box;
+    int key;                  /* of communicators that something was taken from */
+    _Atomic(freed_t *) freed; /* since */
+} box = {.key = MPI_KEYVAL_INVALID};
 
 static MPI_Count bytes_of(const MPI_Status *status)
 {
@@ -35,11 +43,61 @@ static MPI_Count bytes_of(const MPI_Status *status)
     return PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) == MPI_SUCCESS ? bytes : 0;
 }
 
+/* --- communicators that are freed --------------------------------------------------------------------------------- */
+
+static int comm_is_freed(MPI_Comm comm, int key, void *value, void *extra)
+{
+    freed_t *note = value;
+    (void)key, (void)extra;
+    note->comm = comm;
+    note->before = atomic_load_explicit(&box.freed, memory_order_relaxed);
+    /* Partner: the acquire in forget_freed(). */
+    while (!atomic_compare_exchange_weak_explicit(&box.freed, &note->before, note, memory_order_release,
+                                                  memory_order_relaxed))
+        ;
+    return MPI_SUCCESS;
+}
+
+/* Something was taken from it. The note is made now, and is the deletion's to write. */
+static void mark_comm(MPI_Comm comm)
+{
+    void *found = NULL;
+    int has = 0;
+    if (box.key == MPI_KEYVAL_INVALID)
+        PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, comm_is_freed, &box.key, NULL);
+    PMPI_Comm_get_attr(comm, box.key, &found, &has);
+    freed_t *note = has ? NULL : calloc(1, sizeof *note);
+    if (!has && (!note || PMPI_Comm_set_attr(comm, box.key, note) != MPI_SUCCESS))
+        sv_drop_fatal("no memory", "for a probe");
+}
+
+static void drop_taken(taken_t *taken);
+
+/* MPI gives out a freed handle again: what was taken from a communicator that is no more is nobody's. The caller has
+   the lock. */
+static void forget_freed(void)
+{
+    /* Partner: the release in comm_is_freed(). */
+    freed_t *note = atomic_exchange_explicit(&box.freed, NULL, memory_order_acquire);
+    while (note) {
+        freed_t *before = note->before;
+        for (taken_t *at = box.first, *next; at; at = next) {
+            next = at->next;
+            if (at->comm == note->comm && !at->given) /* the program has the handle of those */
+                drop_taken(at);
+        }
+        free(note);
+        note = before;
+    }
+}
+
 /* --- taking ------------------------------------------------------------------------------------------------------- */
 
 static taken_t *append(MPI_Comm comm, MPI_Message handle, const MPI_Status *status)
 {
     taken_t *made = calloc(1, sizeof *made), **at = &box.first;
+    forget_freed();
+    mark_comm(comm);
     if (!made)
         sv_drop_fatal("no memory", "for a probe");
     *made = (taken_t){NULL, comm, status->MPI_SOURCE, status->MPI_TAG, bytes_of(status), handle, NULL,
@@ -122,6 +180,7 @@ static void forget(taken_t *taken)
 bool sv_drop_taken_match(int source, int tag, MPI_Comm comm, MPI_Message *message_out)
 {
     sv_drop_lock();
+    forget_freed();
     taken_t *taken = source == MPI_PROC_NULL ? NULL : find(source, tag, comm);
     if (taken) {
         taken->given = true;
@@ -146,20 +205,30 @@ bool sv_drop_taken_claim(MPI_Message message, sv_drop_fast_t *state)
     return taken != NULL;
 }
 
-/* What nobody has received; MPI is about to end. */
+/* What nobody receives. What was sent again is received here; of the rest MPI has the message. */
+static void drop_taken(taken_t *taken)
+{
+    char text[SV_DROP_LETTER_BYTES];
+    if (taken->text)
+        PMPI_Mrecv(text, SV_DROP_LETTER_BYTES, MPI_BYTE, &taken->handle, MPI_STATUS_IGNORE);
+    PMPI_Wait(&taken->sent, MPI_STATUS_IGNORE);
+    free(taken->text);
+    forget(taken);
+}
+
+/* MPI is about to end: the attributes that are left are deleted with it. */
 void sv_drop_taken_end(void)
 {
-    while (box.first) {
-        char text[SV_DROP_LETTER_BYTES];
-        if (box.first->text)
-            PMPI_Mrecv(text, SV_DROP_LETTER_BYTES, MPI_BYTE, &box.first->handle, MPI_STATUS_IGNORE);
-        PMPI_Wait(&box.first->sent, MPI_STATUS_IGNORE);
-        free(box.first->text);
-        forget(box.first);
-    }
+    sv_drop_lock();
+    forget_freed();
+    while (box.first)
+        drop_taken(box.first);
     if (box.has_self)
         PMPI_Comm_free(&box.self);
     box.has_self = false;
+    if (box.key != MPI_KEYVAL_INVALID)
+        PMPI_Comm_free_keyval(&box.key);
+    sv_drop_unlock();
 }
 
 /* --- the calls ---------------------------------------------------------------------------------------------------- */
@@ -178,6 +247,7 @@ static void tell(const taken_t *taken, MPI_Status *status)
 static int look(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
 {
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
+    forget_freed();
     taken_t *taken = sv_drop_has_taken() && source != MPI_PROC_NULL ? find(source, tag, comm) : NULL;
     int code = MPI_SUCCESS;
     if (!taken) {

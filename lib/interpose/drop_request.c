@@ -569,25 +569,21 @@ void sv_drop_requests_retire(void)
     pthread_mutex_unlock(&engine.lock);
 }
 
-/* Receives that nothing will ever match are cancelled; sends get some time to leave. */
-int sv_drop_requests_end(void)
+/* What is left is MPI's, with its staging memory: another rank may be about to send what one of them receives. */
+int sv_drop_requests_end(int *open_out)
 {
     unsigned turns = 0;
-    pthread_mutex_lock(&engine.lock);
     int left = 0;
+    pthread_mutex_lock(&engine.lock);
     for (sv_drop_op_t *op = engine.first; op; op = op->next)
-        left += !op->orphan;
-    const int looks = running_turns();
-    for (int i = 0; engine.first && i < looks; i++)
-        sv_drop_turn(&turns);
-    for (sv_drop_op_t *op = engine.first; op; op = op->next) {
-        MPI_Request *const under_way = op->orphan ? &op->handle : &op->inner;
-        if (*under_way != MPI_REQUEST_NULL && op->message)
-            PMPI_Cancel(under_way);
-    }
-    for (int i = 0; engine.first && i < looks; i++)
+        left += !op->orphan && !op->freed;
+    *open_out = left;
+    for (int i = running_turns(); engine.first && i > 0; i--)
         sv_drop_turn(&turns);
     read_notes(); /* those that the program has completed last are ended, and in the timeline */
+    left = 0;
+    for (sv_drop_op_t *op = engine.first; op; op = op->next)
+        left++;
     pthread_mutex_unlock(&engine.lock);
     return left;
 }
