@@ -27,6 +27,7 @@
  *   adders    has threads that add up on communicators of their own
  *   looks     probes, and sends what is like an announcement
  *   orphans   frees receives whose messages are sent when it has ended
+ *   stuck     sends while a kernel is at work that does not end
  *   moved     names device memory by its types, from MPI_BOTTOM
  *   apart     names two allocations with a hole between them in one call
  *   stopped   adds up again and again while one rank stands still for a while
@@ -367,7 +368,7 @@ int main(int argc, char **argv)
         {"lopsided", run_lopsided}, {"moved", run_moved}, {"ledger", run_ledger},
         {"pinned", run_pinned}, {"sums", run_sums}, {"unheard", run_unheard},
         {"ending", run_ending}, {"apart", run_apart}, {"adders", run_adders},
-        {"looks", run_looks}, {"orphans", run_orphans}};
+        {"looks", run_looks}, {"orphans", run_orphans}, {"stuck", run_stuck}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, wanted_level(argc, argv), &provided);

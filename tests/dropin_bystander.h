@@ -45,6 +45,7 @@ void run_ledger(void);
 /* dropin_probes.c */
 void run_looks(void);
 void run_orphans(void);
+void run_stuck(void);
 
 /* dropin_pinned.c */
 void run_pinned(void);

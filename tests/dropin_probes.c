@@ -130,3 +130,18 @@ void run_orphans(void)
         MPI_Request_free(&request);
     }
 }
+
+/* A kernel that nobody may wait for is at work: what is sent then needs none of Selvage's. */
+void run_stuck(void)
+{
+    MPI_Request request;
+    void *stream = NULL;
+    open_route();
+    CHECK_STATUS(selvage_stream_create(the.device, &stream), SELVAGE_SUCCESS);
+    selvage_device_delay_us(the.device, 2e6, stream);
+    MPI_Isend(the.out, BYTES, MPI_BYTE, the.right, 1, MPI_COMM_WORLD, &request);
+    MPI_Recv(the.in, BYTES, MPI_BYTE, the.left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    selvage_stream_synchronize(the.device, stream);
+    selvage_stream_destroy(the.device, stream);
+}

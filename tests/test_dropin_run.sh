@@ -94,9 +94,13 @@ for mode in auto on; do
         SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
 done
 program 2 looks '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST_BYTES=1024
-for mode in auto off; do
-    program 2 orphans '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode
-done
+case $("$MPIRUN" --version 2>&1) in # MPICH's own MPI_Finalize keeps such a sender waiting
+*"Open MPI"*|*OpenRTE*) for mode in auto off; do
+        program 2 orphans '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode
+    done ;;
+esac
+program 2 stuck '^ +0 +1 +MPI_Isend +staged +1 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1 \
+    SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_DROPIN_SYNC_MS=50
 program 2 apart '0 failed' SELVAGE_DROPIN_FAST=off
 # Device memory that only the types name: in each of these calls it is staged.
 program 2 moved '0 failed' SELVAGE_DROPIN_FAST=off SELVAGE_TRACE="$dir/moved"

@@ -80,6 +80,10 @@ bool sv_drop_device_at(int index, selvage_device_t **dev_out);
    (drop_sync.c). The end: false if something still waits for a device, which then stays open. */
 void sv_drop_settle(void);
 bool sv_drop_settle_end(void);
+/* A kernel did not end within that time, and may fill the device: no kernel of ours is to be waited for. */
+bool sv_drop_is_stuck(void);
+/* A thread that takes none of the program's signals; false: there is none. */
+bool sv_drop_make_thread(pthread_t *thread, void *(*run)(void *));
 
 struct sv_drop_plan;
 

@@ -222,7 +222,7 @@ static bool make_world(bool *refused_out)
 static void open_route(void)
 {
     if (!all_agree(atomic_load_explicit(&sv_drop_route.seen, memory_order_relaxed) &&
-                   !atomic_load_explicit(&sv_drop_route.unwatched, memory_order_relaxed)))
+                   !atomic_load_explicit(&sv_drop_route.unwatched, memory_order_relaxed) && !sv_drop_is_stuck()))
         return;
     bool refused;
     const bool made = make_world(&refused);

@@ -227,7 +227,7 @@ static bool agree(MPI_Comm comm, bool mine)
     }
     if (can)
         sv_drop_settle();
-    const bool agreed = sv_drop_fast_agree(comm, can);
+    const bool agreed = sv_drop_fast_agree(comm, can && !sv_drop_is_stuck());
     staged_on = agreed ? MPI_COMM_NULL : comm;
     return agreed;
 }

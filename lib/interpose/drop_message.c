@@ -49,6 +49,8 @@ static bool isend_fast(const kind_t *kind, const char *name, const void *buf, in
     PMPI_Type_size_x(type, &bytes);
     call.bytes = bytes * count;
     sv_drop_settle();
+    if (sv_drop_is_stuck())
+        return false;
     sv_drop_lock();
     void *letter = sv_drop_fast_send(&fast, buf, count, type, to.peer, to.tag, to.comm);
     if (letter) {

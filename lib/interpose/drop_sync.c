@@ -105,7 +105,7 @@ static bool has_waiter(void)
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&waiter.done, &attr);
     pthread_condattr_destroy(&attr);
-    waiter.has_thread = pthread_create(&waiter.thread, NULL, run_waiter, NULL) == 0;
+    waiter.has_thread = sv_drop_make_thread(&waiter.thread, run_waiter);
     waiter.no_thread = !waiter.has_thread;
     return waiter.has_thread;
 }
@@ -192,6 +192,16 @@ void sv_drop_settle(void)
     case SV_DROP_SYNC_NONE: break;
     }
     sv_drop_trace_span("wait for the device", begin_ns, 0);
+}
+
+bool sv_drop_is_stuck(void)
+{
+    if (atomic_load_explicit(&waiter.times, memory_order_relaxed) == 0)
+        return false;
+    pthread_mutex_lock(&waiter.lock);
+    const bool stuck = !is_over(waiter.expired);
+    pthread_mutex_unlock(&waiter.lock);
+    return stuck || atomic_load_explicit(&waiter.times, memory_order_relaxed) >= EXPIRED_MAX;
 }
 
 /* A waiter that is stuck is left to the end of the process, and the devices with it. */

@@ -6,6 +6,7 @@
  */
 #include "interpose/drop.h"
 
+#include <signal.h>
 #include <time.h>
 
 static struct {
@@ -13,6 +14,16 @@ static struct {
     _Atomic bool stop;
     bool has_thread;
 } progress;
+
+bool sv_drop_make_thread(pthread_t *thread, void *(*run)(void *))
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const bool made = pthread_create(thread, NULL, run, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return made;
+}
 
 /* A thread begins with the runtime's first GPU, where it has no business. */
 static void *run_thread(void *arg)
@@ -41,7 +52,7 @@ void sv_drop_thread_begin(void)
     if (level < MPI_THREAD_MULTIPLE)
         sv_drop_warn("SELVAGE_PROGRESS=thread needs MPI_THREAD_MULTIPLE, which this MPI did not give: no thread");
     else
-        progress.has_thread = pthread_create(&progress.thread, NULL, run_thread, NULL) == 0;
+        progress.has_thread = sv_drop_make_thread(&progress.thread, run_thread);
 }
 
 void sv_drop_thread_end(void)
