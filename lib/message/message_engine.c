@@ -361,9 +361,13 @@ static void say_ways(const sv_message_engine_t *engine)
 
 static void end(sv_message_engine_t *engine)
 {
+    sv_wire_t *wire = sv_wire_fault_inner(engine->wire);
+    const bool leaves = wire->failed || !sv_list_is_empty(&engine->posted) || !sv_list_is_empty(&engine->active) ||
+                        !sv_list_is_empty(&engine->unexpected) || !sv_list_is_empty(&engine->taken);
     say_ways(engine);
     (void)sv_error_quiet(SELVAGE_ERR_STATE, "the communicator is destroyed");
     sv_message_break(engine, SELVAGE_ERR_STATE);
+    wire->failed = leaves; /* where nothing is left, its successor may have its place */
     if (!engine->comm->detached)
         sv_mail_withdraw(engine);
     release(engine);
