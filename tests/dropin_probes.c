@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -102,11 +103,29 @@ static void send_alike(void)
     CHECK((receive_back(like, sizeof like, in) == MPI_SUCCESS) == (the.rank == 1));
 }
 
+/* A receive ends past the drop-in, its memory goes, and a short one gets its handle. */
+static void pass_by(void)
+{
+    char *host = mmap(NULL, LONG_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char out[200] = {3}, in[200] = {0};
+    MPI_Request request, sent;
+    MPI_Irecv(host, LONG_BYTES, MPI_BYTE, the.left, 8, MPI_COMM_WORLD, &request);
+    MPI_Send(out, sizeof out, MPI_BYTE, the.right, 8, MPI_COMM_WORLD);
+    PMPI_Wait(&request, MPI_STATUS_IGNORE);
+    munmap(host, LONG_BYTES);
+    MPI_Irecv(in, sizeof in, MPI_BYTE, the.left, 8, MPI_COMM_WORLD, &request);
+    MPI_Isend(out, sizeof out, MPI_BYTE, the.right, 8, MPI_COMM_WORLD, &sent);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    PMPI_Wait(&sent, MPI_STATUS_IGNORE);
+    CHECK_EQ(in[0], 3);
+}
+
 void run_looks(void)
 {
     CHECK_EQ(the.ranks, 2);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     open_route();
+    pass_by();
     reuse_communicator();
     probe_synchronous();
     send_alike();

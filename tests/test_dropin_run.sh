@@ -79,7 +79,7 @@ for mode in auto on; do
         SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
 done
 # However many messages are outstanding, memory is pinned up to the bound, and no more once there is enough of it.
-for bytes in 256M 16M 0; do
+for bytes in 256M 8M 0; do
     program 2 pinned 'memory was pinned [1-9][0-9]* times' SELVAGE_DROPIN_FAST=off SELVAGE_DROPIN_POOL_BYTES=$bytes
 done
 # Selvage's collectives add up what they have types for, and keep no rank that MPI refuses a call.

@@ -297,6 +297,9 @@ void sv_drop_land(sv_drop_call_t *call, const MPI_Status *status);
 /* One block of a partitioned call: down, and up if it has not landed yet. */
 void sv_drop_stage_part(sv_drop_call_t *call, int part);
 void sv_drop_land_part(sv_drop_flow_t *flow, sv_drop_call_t *call, int part);
+/* All of them, at the start of a receive in parts and at its end (drop_parts.c). */
+void sv_drop_parts_begin(sv_drop_call_t *call);
+void sv_drop_parts_land(sv_drop_call_t *call);
 /* Of a call that goes on behind its return: the program may free its types at once, and landing asks them. */
 void sv_drop_call_hold(sv_drop_call_t *call);
 /* Gives staging memory back, and types that are held. */
@@ -408,6 +411,8 @@ int sv_drop_await(int code, MPI_Request *request, MPI_Status *status);
 
 sv_drop_op_t *sv_drop_op_find(MPI_Request handle); /* with one user more, or NULL */
 void sv_drop_op_release(sv_drop_op_t *op);
+/* This handle is of a request that the drop-in has nothing to do with. */
+void sv_drop_op_passed(MPI_Request handle);
 /* After a completion that MPI has reported: lands a receive that is kept, and gives the error of any, of which the
    communicator's error handler has heard then. status NULL: it failed. ends: the call was one that ends the request;
    else the program may ask again. */

@@ -335,8 +335,10 @@ static int receive(const char *name, irecv_t irecv, bool keeps, place_t at, enve
             return sv_drop_request_keep(&call, &fast, inner, true, request);
         return begun(&call, &fast, at, code, inner, request);
     }
-    if (code == MPI_SUCCESS)
+    if (code == MPI_SUCCESS) {
         *request = inner;
+        sv_drop_op_passed(inner);
+    }
     return code;
 }
 

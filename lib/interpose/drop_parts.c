@@ -7,6 +7,25 @@
 #include "interpose/drop.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+/* Kernels of before may still read where it will land. */
+void sv_drop_parts_begin(sv_drop_call_t *call)
+{
+    sv_drop_settle();
+    memset(call->parts, 0, (size_t)call->region[0].nblocks * sizeof *call->parts);
+    for (int i = 0; i < call->region[0].nblocks; i++)
+        if (call->region[0].mixed)
+            sv_drop_stage_part(call, i);
+}
+
+void sv_drop_parts_land(sv_drop_call_t *call)
+{
+    sv_drop_flow_t flow = {0};
+    for (int i = 0; call->nregions > 0 && i < call->region[0].nblocks; i++)
+        sv_drop_land_part(&flow, call, i);
+    sv_drop_flow_end(&flow);
+}
 
 #if MPI_VERSION >= 4
 

@@ -109,9 +109,36 @@ static void read_notes(void)
     }
 }
 
-static void list_handle(sv_drop_op_t *op)
+static void unlist_running(sv_drop_op_t *op);
+
+/* One that the program has completed by a call that passed the drop-in: MPI has given out its handle again. */
+static void forget_passed(MPI_Request handle)
 {
     read_notes();
+    for (sv_drop_op_t *at = *bucket_of(handle), *next; at; at = next) {
+        next = at->chain;
+        if (at->handle == handle && at->keeps) {
+            at->active = false;
+            at->users++;
+            unlist_running(at);
+            unlist_handle(at);
+            release(at);
+        }
+    }
+}
+
+void sv_drop_op_passed(MPI_Request handle)
+{
+    if (!sv_drop_has_open())
+        return;
+    pthread_mutex_lock(&engine.lock);
+    forget_passed(handle);
+    pthread_mutex_unlock(&engine.lock);
+}
+
+static void list_handle(sv_drop_op_t *op)
+{
+    forget_passed(op->handle);
     sv_drop_op_t **bucket = bucket_of(op->handle);
     op->chain = *bucket;
     *bucket = op;
@@ -426,27 +453,7 @@ void sv_drop_turn(unsigned *turns)
     sv_drop_turn_for(turns, NULL, 0);
 }
 
-/* --- parts -------------------------------------------------------------------------------------------------------- */
-
-/* Kernels of before may still read where it will land. */
-static void begin_parts(sv_drop_call_t *call)
-{
-    sv_drop_settle();
-    memset(call->parts, 0, (size_t)call->region[0].nblocks * sizeof *call->parts);
-    for (int i = 0; i < call->region[0].nblocks; i++)
-        if (call->region[0].mixed)
-            sv_drop_stage_part(call, i);
-}
-
 /* --- ends --------------------------------------------------------------------------------------------------------- */
-
-static void land_parts(sv_drop_call_t *call)
-{
-    sv_drop_flow_t flow = {0};
-    for (int i = 0; call->nregions > 0 && i < call->region[0].nblocks; i++)
-        sv_drop_land_part(&flow, call, i);
-    sv_drop_flow_end(&flow);
-}
 
 /* A receive that is kept and got a letter blocks here until the bytes have come: they are in a slot, or their sender is
    at it. What a walk has heard is kept; else the status of the call that ended the request says what came. */
@@ -458,7 +465,7 @@ static void land_kept(sv_drop_op_t *op, MPI_Status *status)
     while (!sv_drop_fast_ended(&op->fast, &op->error))
         sv_drop_turn(&turns);
     if (op->call.parts)
-        land_parts(&op->call);
+        sv_drop_parts_land(&op->call);
     else if (!op->error && (!op->fast.came || op->fast.lands)) {
         sv_drop_fast_tell(&op->fast, status);
         sv_drop_land(&op->call, op->message ? status : NULL);
@@ -495,7 +502,7 @@ void sv_drop_op_start(sv_drop_op_t *op)
     if (!op->call.parts)
         sv_drop_stage(&op->call);
     else if (op->call.region[0].out)
-        begin_parts(&op->call);
+        sv_drop_parts_begin(&op->call);
     pthread_mutex_lock(&engine.lock);
     op->active = true;
     op->call.begin_ns = sv_drop_trace_now();
