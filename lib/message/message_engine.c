@@ -109,7 +109,8 @@ void sv_message_break(sv_message_engine_t *engine, selvage_status_t status)
     if (engine->broken != SELVAGE_SUCCESS)
         return;
     engine->broken = status;
-    sv_wire_fault_inner(engine->wire)->failed = true; /* what is left in it is not to be its successor's */
+    if (status != SELVAGE_ERR_STATE) /* not its end: what is left in the wire is not to be its successor's */
+        sv_wire_fault_inner(engine->wire)->failed = true;
     memcpy(engine->broken_text, sv_thread_detail(), sizeof engine->broken_text);
     /* Nothing that this rank has begun is to write to anybody's memory after the requests have ended. */
     sv_message_early_end(engine);
