@@ -235,6 +235,40 @@ static void burst(local_rank_t *self)
     free(request);
 }
 
+/* Messages without bytes that wait until the receiver has room for their letters. */
+static void held_empty(local_rank_t *self)
+{
+    enum { LONG = 1200, EMPTY = 200, COUNT = LONG + EMPTY };
+    selvage_request_t **request = calloc(COUNT, sizeof *request);
+    uint8_t *bytes = calloc(COUNT, 1);
+    const sv_type_piece_t piece = {.run_bytes = 1};
+    sv_type_map_t map[2] = {{.pieces = (sv_type_piece_t *)(uintptr_t)&piece, .npieces = 1, .pieces_room = 1,
+                             .bytes = 1, .high = 1}, {0}};
+    hook_wire(self);
+    for (int i = 0; self->rank == 0 && i < COUNT; i++) {
+        const sv_message_buffer_t buffer = {bytes + i, &map[i >= LONG]};
+        CHECK_STATUS(sv_message_isend(self->comm, "isend", &buffer, 1, TAG,
+                                      i < LONG ? SV_SEND_SYNCHRONOUS : SV_SEND_PLAIN, SELVAGE_MESSAGE_NO_STREAM,
+                                      &request[i]), SELVAGE_SUCCESS);
+    }
+    local_ranks_barrier(self);
+    for (int i = 0; self->rank == 1 && i < COUNT; i++) {
+        const sv_message_buffer_t buffer = {bytes + i, &map[i >= LONG]};
+        CHECK_STATUS(sv_message_irecv(self->comm, "irecv", &buffer, 0, TAG, SELVAGE_MESSAGE_NO_STREAM, &request[i]),
+                     SELVAGE_SUCCESS);
+    }
+    CHECK_STATUS(sv_message_waitall(COUNT, request, NULL), SELVAGE_SUCCESS);
+    for (int i = 0; self->rank == 0 && i < SV_MESSAGE_PEERS; i++)
+        for (const sv_message_peer_t *peer = engine_of(self)->peers[i]; peer; peer = peer->next) {
+            uint32_t listed = 0;
+            for (const sv_list_t *it = peer->kept.next; it != &peer->kept && listed < COUNT; it = it->next)
+                listed++;
+            CHECK_EQ(listed, peer->nkept);
+        }
+    free(bytes);
+    free(request);
+}
+
 /* What comes twice damages one message, and none of those after it. */
 static void doubled(local_rank_t *self)
 {
@@ -426,6 +460,26 @@ static void never_received(local_rank_t *self)
     CHECK(sv_clock_ns() - began_ns < UINT64_C(20000000000)); /* the deadline is 60 s, and that of destroying 30 s */
 }
 
+/* Destroying ends at its bound, and what a kernel behind the caller's work will store to stays. */
+static void late_kernel(local_rank_t *self)
+{
+    message_shape_t shape = {.bytes = 300, .stream = SELVAGE_MESSAGE_NO_STREAM, .on_device = true};
+    message_end_t end;
+    void *stream = NULL;
+    for (uint64_t i = 0; i < 3; i++)
+        pass_message(self, &shape, TAG, i);
+    CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
+    if (self->rank == 0) {
+        shape.stream = stream;
+        shape.delay_us = 2000000;
+    }
+    begin_message(self, &end, &shape, TAG, 9);
+    selvage_comm_destroy(self->comm);
+    self->comm = NULL;
+    usleep(shape.delay_us + 500000); /* the device went with the communicator, and nobody can ask it */
+    local_ranks_barrier(self);
+}
+
 static void run(void (*body)(local_rank_t *self), const char *env, int size, int ranks_per_node)
 {
     local_ranks_env(env);
@@ -437,6 +491,7 @@ int main(void)
 {
     run(repeats, "TIMEOUT_S=60", 2, 1);
     run(burst, "TIMEOUT_S=60", 2, 1);
+    run(held_empty, "TIMEOUT_S=60", 2, 1);
     run(doubled, PIECES_ENV "TIMEOUT_S=60", 2, 1);
     run(late_pieces, PIECES_ENV "TIMEOUT_S=60 RETRY_MAX=0", 2, 1);
     run(stuck_letter, "TIMEOUT_S=10", 3, 1);
@@ -445,5 +500,9 @@ int main(void)
     run(not_taken_back, PIECES_ENV "TIMEOUT_S=60 CHECKSUM=off", 2, 1);
     run(late_streams, PIECES_ENV "TIMEOUT_S=60", 2, 1);
     run(never_received, "TIMEOUT_S=60", 2, 1);
+#ifndef __SANITIZE_ADDRESS__ /* what is set aside looks like a leak */
+    run(late_kernel, "TIMEOUT_S=0.5", 2, 1);
+    run(late_kernel, "TIMEOUT_S=0.5", 2, 2);
+#endif
     return check_report("test_message_late");
 }

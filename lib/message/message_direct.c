@@ -145,7 +145,8 @@ bool sv_message_direct_close(const selvage_request_t *recv)
 {
     enum { PATIENCE_US = 1000000, LOOK_US = 100 };
     sv_relax_t relax = {.max_sleep_us = LOOK_US};
-    const uint64_t began_ns = sv_clock_ns();
+    /* Of an engine that has failed, all are waited for together. */
+    const uint64_t began_ns = recv->engine->broken_ns ? recv->engine->broken_ns : sv_clock_ns();
     if (recv->landing_stamp == 0 || (box_of(recv)->revoked >> recv->landing & 1) || sv_message_direct_revoke(recv))
         return true;
     while (!sv_message_direct_has_landed(recv)) {

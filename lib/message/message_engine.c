@@ -104,14 +104,28 @@ static void end_all(sv_list_t *list, selvage_status_t status)
         sv_message_complete(SV_CONTAINER_OF(list->next, selvage_request_t, link), status);
 }
 
+/* Kernels that sum what a send will bring stand behind its caller's work, too. */
+static bool has_late_stream(const sv_message_engine_t *engine)
+{
+    for (const sv_list_t *it = engine->active.next; it != &engine->active; it = it->next) {
+        selvage_request_t *request = SV_CONTAINER_OF(it, selvage_request_t, link);
+        if (request->is_send && request->place.on_device && request->stream != SELVAGE_MESSAGE_NO_STREAM &&
+            sv_message_gate(request) != SELVAGE_SUCCESS)
+            return true;
+    }
+    return false;
+}
+
 void sv_message_break(sv_message_engine_t *engine, selvage_status_t status)
 {
     if (engine->broken != SELVAGE_SUCCESS)
         return;
     engine->broken = status;
+    engine->broken_ns = sv_clock_ns();
     if (status != SELVAGE_ERR_STATE) /* not its end: what is left in the wire is not to be its successor's */
         sv_wire_fault_inner(engine->wire)->failed = true;
     memcpy(engine->broken_text, sv_thread_detail(), sizeof engine->broken_text);
+    engine->stores_late = sv_message_is_storing(engine) || has_late_stream(engine);
     /* Nothing that this rank has begun is to write to anybody's memory after the requests have ended. */
     sv_message_early_end(engine);
     (void)sv_message_drain(engine);
@@ -360,18 +374,31 @@ static void say_ways(const sv_message_engine_t *engine)
            (unsigned long long)engine->came_early, (unsigned long long)engine->resent);
 }
 
-static void end(sv_message_engine_t *engine)
+static bool is_quiet(sv_message_engine_t *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    const bool quiet = !engine->stores_late && !sv_message_is_storing(engine);
+    pthread_mutex_unlock(&engine->lock);
+    return quiet;
+}
+
+/* What kernels may still store to, here or there, stays: with the mappings, which they may need. */
+static void end(sv_message_engine_t *engine, bool all_quiet)
 {
     sv_wire_t *wire = sv_wire_fault_inner(engine->wire);
-    const bool leaves = wire->failed || !sv_list_is_empty(&engine->posted) || !sv_list_is_empty(&engine->active) ||
-                        !sv_list_is_empty(&engine->unexpected) || !sv_list_is_empty(&engine->taken);
+    const bool leaves = !sv_list_is_empty(&engine->active); /* pieces of those may come still */
     say_ways(engine);
     (void)sv_error_quiet(SELVAGE_ERR_STATE, "the communicator is destroyed");
     sv_message_break(engine, SELVAGE_ERR_STATE);
-    wire->failed = leaves; /* where nothing is left, its successor may have its place */
+    wire->failed |= leaves;
+    const bool quiet = all_quiet && is_quiet(engine);
     if (!engine->comm->detached)
         sv_mail_withdraw(engine);
-    release(engine);
+    if (quiet)
+        release(engine);
+    else
+        sv_log(SV_LOG_WARN, "message", "work on callers' streams that messages wait for has not ended: memory of this "
+               "communicator's messages is set aside");
 }
 
 /* Another thread may be inside, and counts. */
@@ -392,7 +419,8 @@ static void fill_stats(sv_message_engine_t *engine, selvage_stats_t *stats)
 }
 
 static const sv_messages_ops_t ops = {
-    .poll = poll_if_free, .part = part, .count = count, .detach = detach, .stats = fill_stats, .release = end};
+    .poll = poll_if_free, .part = part, .count = count, .detach = detach, .stats = fill_stats,
+    .is_quiet = is_quiet, .release = end};
 
 selvage_status_t sv_message_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out)
 {

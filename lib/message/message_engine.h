@@ -309,7 +309,8 @@ struct sv_message_engine {
     uint64_t exchange;       /* what identities say for it */
     selvage_status_t broken; /* nothing works any more, and why */
     char broken_text[SV_DETAIL_BYTES];
-    uint64_t moved_ns, stamps;
+    uint64_t moved_ns, stamps, broken_ns;
+    bool stores_late;        /* it broke while kernels of sends were behind callers' work */
     uint64_t came[SV_WAYS];  /* messages that were received, by each way */
     uint64_t came_claimed;   /* of the direct ones, those without a handshake */
     uint64_t came_by_slot, came_early; /* of the near ones, those in device memory, and by a kernel that waited */
@@ -495,6 +496,8 @@ selvage_status_t sv_message_arrive(sv_message_engine_t *engine, sv_mail_t *mail)
 sv_mail_t *sv_message_unexpected(sv_message_engine_t *engine, int source, int tag);
 /* A receive that is new: takes what is there, or is posted. */
 void sv_message_post(selvage_request_t *recv);
+/* Whether a kernel or a stream of a send, which may have been let go of, stores in another rank's memory. */
+bool sv_message_is_storing(const sv_message_engine_t *engine);
 /* Tells everybody that no more will come, or sees whether everybody has heard it, and nothing is stored any more. */
 selvage_status_t sv_message_part(sv_message_engine_t *engine, bool *parted);
 

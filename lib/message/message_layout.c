@@ -157,7 +157,10 @@ selvage_status_t sv_message_take_bounce(sv_message_engine_t *engine, size_t byte
         return SELVAGE_SUCCESS;
     }
     SV_TRY(sv_calloc(1, sizeof *best, &best));
-    best->bytes = bytes < BOUNCE_BYTES_MIN ? BOUNCE_BYTES_MIN : bytes;
+    /* Powers of two, so that sizes that rise step by step keep no more than twice the last one. */
+    best->bytes = BOUNCE_BYTES_MIN;
+    while (best->bytes < bytes)
+        best->bytes *= 2;
     selvage_status_t status = SV_DEVICE_CALL(engine->dev, malloc, best->bytes, &memory);
     if (status != SELVAGE_SUCCESS) {
         sv_free(best);

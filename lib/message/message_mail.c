@@ -87,7 +87,7 @@ static selvage_status_t post_by_wire(sv_message_engine_t *engine, sv_mail_t *mai
     }
     peer->wrote |= numbered;
     if (!may_fly) {
-        if (!mail->unacked)
+        if (!mail->unacked && !mail->kept)
             sv_mail_put(engine, mail);
         return SELVAGE_SUCCESS;
     }

@@ -306,8 +306,7 @@ static selvage_status_t say_bye(sv_message_engine_t *engine, const sv_message_pe
     return sv_mail_post(engine, mail, peer->rank);
 }
 
-/* Whether a kernel or a stream of a send, which may have been let go of, stores in another rank's memory. */
-static bool is_storing(const sv_message_engine_t *engine)
+bool sv_message_is_storing(const sv_message_engine_t *engine)
 {
     for (const sv_list_t *it = engine->active.next; it != &engine->active; it = it->next) {
         const selvage_request_t *send = SV_CONTAINER_OF(it, selvage_request_t, link);
@@ -320,7 +319,7 @@ static bool is_storing(const sv_message_engine_t *engine)
 
 selvage_status_t sv_message_part(sv_message_engine_t *engine, bool *parted)
 {
-    *parted = !is_storing(engine);
+    *parted = !sv_message_is_storing(engine);
     for (int i = 0; i < SV_MESSAGE_PEERS; i++)
         for (sv_message_peer_t *peer = engine->peers[i]; peer; peer = peer->next) {
             if (peer->wrote && !peer->parting)

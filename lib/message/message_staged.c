@@ -313,7 +313,7 @@ static void free_what_landed(selvage_request_t *recv, bool *moved)
    is not to ask again waits for what may only be late. */
 bool sv_message_pieces_are_lost(selvage_request_t *recv, bool moved)
 {
-    enum { QUIET_NS = 200000000, A_LOOK_NS = 1000000, DOUBLED_MOST = 10 };
+    enum { QUIET_NS = 200000000, A_LOOK_NS = 20000000, DOUBLED_MOST = 10 };
     if (!recv->record_here || recv->landed < recv->fired || recv->engine->policy != SV_CONFIG_CHECKSUM_RETRY)
         return false;
     const uint64_t now_ns = sv_clock_ns(), since_ns = now_ns - recv->quiet_polled_ns;

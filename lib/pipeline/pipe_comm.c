@@ -298,17 +298,13 @@ static void part_with_arenas(selvage_comm_t *comm, double timeout_s)
 
 /* So that no letter is under way after the agreement that follows. Ranks that gave up are not waited for; nor, for
    long, those that never sent or received a message, or cannot any more, and so acknowledge nothing. */
-static void part_with_messages(selvage_comm_t *comm, double timeout_s)
+static void wait_for_letters(selvage_comm_t *comm, bool all_have, double timeout_s)
 {
     const double SOME_HAVE_NONE_S = 0.5;
     sv_patience_t patience;
     bool done = false;
-    /* The minimum of all. */
-    uint64_t all_have = messages_of(comm) && comm->messages_ops->part(messages_of(comm), &done) == SELVAGE_SUCCESS;
-    if (sv_agree(comm, "selvage_comm_destroy: messages", 0, SELVAGE_SUCCESS, &all_have, timeout_s) != SELVAGE_SUCCESS)
-        return;
     sv_patience_begin(&patience, comm, all_have ? timeout_s : SOME_HAVE_NONE_S);
-    while (messages_of(comm) && !done && comm->broken == SELVAGE_SUCCESS) {
+    while (!done && comm->broken == SELVAGE_SUCCESS) {
         if (comm->messages_ops->part(messages_of(comm), &done) != SELVAGE_SUCCESS)
             return;
         if (!done && sv_patience_poll(&patience) != SELVAGE_SUCCESS) {
@@ -317,6 +313,21 @@ static void part_with_messages(selvage_comm_t *comm, double timeout_s)
             return;
         }
     }
+}
+
+static void part_with_messages(selvage_comm_t *comm, double timeout_s)
+{
+    bool unused;
+    /* Minima of all ranks. */
+    uint64_t all_have = messages_of(comm) && comm->messages_ops->part(messages_of(comm), &unused) == SELVAGE_SUCCESS;
+    if (sv_agree(comm, "selvage_comm_destroy: messages", 0, SELVAGE_SUCCESS, &all_have, timeout_s) != SELVAGE_SUCCESS)
+        return;
+    if (messages_of(comm))
+        wait_for_letters(comm, all_have, timeout_s);
+    uint64_t all_quiet = !messages_of(comm) || comm->messages_ops->is_quiet(messages_of(comm));
+    /* Others may have waited for letters as long as they may. */
+    comm->messages_unquiet = sv_agree(comm, "selvage_comm_destroy: kernels of messages", 0, SELVAGE_SUCCESS, &all_quiet,
+                                      2 * timeout_s) != SELVAGE_SUCCESS || !all_quiet;
 }
 
 /* The collective half of destroying; runs where the engine lives. */
@@ -346,7 +357,7 @@ void sv_comm_destroy(selvage_comm_t *comm)
     sv_progress_fini(&comm->progress);
     release_arena(comm, false);
     if (messages_of(comm))
-        comm->messages_ops->release(messages_of(comm));
+        comm->messages_ops->release(messages_of(comm), !comm->messages_unquiet);
     release_leftovers(comm);
     release(comm);
 }

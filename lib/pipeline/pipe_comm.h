@@ -68,12 +68,14 @@ struct sv_message_engine;
 typedef struct sv_messages_ops {
     bool (*poll)(struct sv_message_engine *engine); /* nothing if another thread is inside */
     /* Of the end: takes leave of the ranks that were written to, called until it is done; how many requests are open;
-       ends those, before the wire goes; frees everything. */
+       ends those, before the wire goes; whether no kernel of its sends may still store; frees everything, unless
+       kernels of this rank's or of others' may. */
     selvage_status_t (*part)(struct sv_message_engine *engine, bool *done_out);
     unsigned (*count)(struct sv_message_engine *engine);
     void (*detach)(struct sv_message_engine *engine);
     void (*stats)(struct sv_message_engine *engine, selvage_stats_t *stats); /* fills in those of messages */
-    void (*release)(struct sv_message_engine *engine);
+    bool (*is_quiet)(struct sv_message_engine *engine);
+    void (*release)(struct sv_message_engine *engine, bool all_quiet);
 } sv_messages_ops_t;
 
 struct selvage_comm {
@@ -99,6 +101,7 @@ struct selvage_comm {
     void (*arena_release)(struct sv_coll_arena *arena, bool parted); /* ... all is freed; else not what peers may use */
     struct sv_message_engine *_Atomic messages; /* NULL before the first message; released by who made it */
     const sv_messages_ops_t *messages_ops;
+    bool messages_unquiet;                      /* at destroying: kernels of some rank's sends may still store */
     pthread_mutex_t messages_lock;              /* for making it */
     _Atomic uintptr_t exchange_thread;          /* who started an exchange last: its binding's address */
     sv_agree_inbox_t agree;
