@@ -379,9 +379,10 @@ static void land_op(sv_drop_op_t *op, sv_drop_flow_t *flow, sv_drop_op_t **ended
     *ended = op;
 }
 
-/* What has ended by the same turn is copied together: one wait for the device, not one for each. */
-static void end_ops(sv_drop_flow_t *flow, sv_drop_op_t *ended)
+/* What has ended by the same turn is copied together: one wait for the device, not one for each. Whether any has. */
+static bool end_ops(sv_drop_flow_t *flow, sv_drop_op_t *ended)
 {
+    const bool any = ended != NULL;
     sv_drop_flow_end(flow);
     for (sv_drop_op_t *op = ended, *next; op; op = next) {
         next = op->next;
@@ -391,10 +392,11 @@ static void end_ops(sv_drop_flow_t *flow, sv_drop_op_t *ended)
             PMPI_Grequest_complete(op->handle); /* may free the handle, if the program has given it up */
         release(op);
     }
+    return any;
 }
 
 /* Some of those under way, in turn. */
-static void walk(void)
+static bool walk(void)
 {
     sv_drop_flow_t flow = {0};
     sv_drop_op_t *ended = NULL, *op = engine.next ? engine.next : engine.first;
@@ -405,46 +407,49 @@ static void walk(void)
             land_op(op, &flow, &ended);
         op = engine.next ? engine.next : engine.first;
     }
-    end_ops(&flow, ended);
+    return end_ops(&flow, ended);
 }
 
 /* Those that a call waits for; the walk may come to others much later. */
-static void walk_to(sv_drop_op_t *const *ops, int n)
+static bool walk_to(sv_drop_op_t *const *ops, int n)
 {
     sv_drop_flow_t flow = {0};
     sv_drop_op_t *ended = NULL;
     for (int i = 0; i < n; i++)
         if (ops[i] && ops[i]->running && op_ended(ops[i]))
             land_op(ops[i], &flow, &ended);
-    end_ops(&flow, ended);
+    return end_ops(&flow, ended);
 }
 
-static void progress_for(sv_drop_op_t *const *ops, int n)
+/* Whether anything has ended. */
+static bool progress_for(sv_drop_op_t *const *ops, int n)
 {
+    bool ended = false;
     if (!sv_drop_is_busy() && !atomic_load_explicit(&engine.freed, memory_order_relaxed))
-        return;
+        return false;
     pthread_mutex_lock(&engine.lock);
     read_notes();
     if (!engine.walks) { /* else an error handler of the program's has called MPI */
         engine.walks = true;
-        walk_to(ops, n);
-        walk();
+        ended = walk_to(ops, n);
+        ended |= walk();
         engine.walks = false;
     }
     pthread_mutex_unlock(&engine.lock);
+    return ended;
 }
 
 void sv_drop_progress(void)
 {
-    progress_for(NULL, 0);
+    (void)progress_for(NULL, 0);
 }
 
 void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n)
 {
     const int from = n > LOOKS ? (int)((*turns * LOOKS) % (unsigned)n) : 0;
-    progress_for(ops + from, n - from < LOOKS ? n - from : LOOKS);
+    const bool ended = progress_for(ops + from, n - from < LOOKS ? n - from : LOOKS);
     sv_drop_fast_answer();
-    if (++*turns > TURNS_BUSY)
+    if (++*turns > TURNS_BUSY && !ended)
         sched_yield();
 }
 
