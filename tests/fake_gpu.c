@@ -183,7 +183,8 @@ static selvage_status_t export_pointer(sv_device_t *dev, const void *ptr, size_t
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t open_pointer(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out)
+static selvage_status_t open_pointer(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
+                                     uint64_t *bytes_out)
 {
     fake_handle_t opened;
     (void)dev;
@@ -191,6 +192,7 @@ static selvage_status_t open_pointer(sv_device_t *dev, const sv_device_handle_t 
     if (opened.pid != (long)getpid())
         return services->error_quiet(SELVAGE_ERR_DEVICE, "pretended GPU: memory of another process");
     *base_out = opened.base;
+    *bytes_out = UINT64_MAX; /* it is memory of this process */
     return SELVAGE_SUCCESS;
 }
 

@@ -39,7 +39,7 @@ typedef struct things {
     void *ptr, *fine, *host, *stream, *base;
     sv_event_t *event;
     sv_device_handle_t handle;
-    uint64_t offset;
+    uint64_t offset, bytes;
 } things_t;
 
 /* Every call that can fail, whether or not one before it failed; a missing stream is the default one. */
@@ -67,7 +67,7 @@ static void run_series(sv_device_t *dev, things_t *t, series_t *series)
         step(series, SV_DEVICE_CALL(dev, stream_wait_event, t->stream, t->event));
     }
     if (t->ptr && step(series, SV_DEVICE_CALL(dev, export_memory, t->ptr, 16, &t->handle, &t->offset)))
-        step(series, SV_DEVICE_CALL(dev, open_memory, &t->handle, &t->base));
+        step(series, SV_DEVICE_CALL(dev, open_memory, &t->handle, &t->base, &t->bytes));
     step(series, SV_DEVICE_CALL(dev, stream_sync, t->stream));
     step(series, SV_DEVICE_CALL(dev, stream_query, t->stream));
     SV_DEVICE_CALL(dev, stream_sync, t->stream);

@@ -95,10 +95,12 @@ static void spoil_fine_hidden(selvage_comm_t *comm)
 /* A handle that leads to other memory of the right size. */
 static uint64_t decoy[BYTES];
 
-static selvage_status_t open_decoy(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out)
+static selvage_status_t open_decoy(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
+                                   uint64_t *bytes_out)
 {
     (void)dev, (void)handle;
     *base_out = decoy;
+    *bytes_out = UINT64_MAX;
     return SELVAGE_SUCCESS;
 }
 

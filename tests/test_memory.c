@@ -58,11 +58,13 @@ static selvage_status_t probe_address(sv_device_t *dev, void *ptr, void **addres
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t probe_open(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out)
+static selvage_status_t probe_open(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
+                                   uint64_t *bytes_out)
 {
     CHECK(dev == &probe.dev && handle != NULL);
     if (probe.answer == SELVAGE_SUCCESS) {
         *base_out = &probe;
+        *bytes_out = sizeof probe;
         probe.opened++;
     }
     return probe.answer;
@@ -232,6 +234,13 @@ static void test_opened(void)
     CHECK_STATUS(sv_opened_get(&opened, &probe.dev, 3, &two, &d), SELVAGE_SUCCESS);
     CHECK(a == b && a != c && a != d && c != d && a->base == &probe);
     CHECK_EQ(probe.opened, 3);
+    CHECK_STATUS(sv_opened_bound(a, 0, sizeof probe), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_opened_bound(a, sizeof probe - 8, 8), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_opened_bound(a, sizeof probe, 0), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_opened_bound(a, sizeof probe - 7, 8), SELVAGE_ERR_MISMATCH);
+    CHECK_STATUS(sv_opened_bound(a, 0, sizeof probe + 1), SELVAGE_ERR_MISMATCH);
+    CHECK_STATUS(sv_opened_bound(a, UINT64_MAX - 3, 8), SELVAGE_ERR_MISMATCH);
+    CHECK_STATUS(sv_opened_bound(a, 8, UINT64_MAX - 3), SELVAGE_ERR_MISMATCH);
     sv_opened_put(a);
     CHECK_EQ(probe.opened, 3);
     sv_opened_put(b);
@@ -305,6 +314,8 @@ static int child_main(int from_parent, int to_parent)
     CHECK_STATUS(sv_opened_get(&opened, dev, 0, &message.buffer, &memory), SELVAGE_SUCCESS);
     if (segment.mapping.base != NULL && memory != NULL) {
         uint8_t *shared = sv_shared_base(&segment), *buffer = (uint8_t *)memory->base + message.offset;
+        CHECK_STATUS(sv_opened_bound(memory, message.offset, BUFFER_BYTES), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_opened_bound(memory, UINT64_C(1) << 40, 1), SELVAGE_ERR_MISMATCH);
         CHECK(shared[0] == 1 && shared[SEGMENT_BYTES - 1] == 2 && buffer[0] == 3 && buffer[BUFFER_BYTES - 1] == 4);
         shared[0] = 11;
         buffer[0] = 13;

@@ -376,13 +376,13 @@ static void check_handles(sv_device_t *dev, sv_device_t *other)
 {
     enum { BYTES = 5000 };
     sv_device_handle_t handle;
-    uint64_t offset = 0;
+    uint64_t offset = 0, bytes = 0;
     char *ptr = NULL, *base = NULL, *again = NULL;
     CHECK_STATUS(SV_DEVICE_CALL(dev, malloc, BYTES, (void **)&ptr), SELVAGE_SUCCESS);
     CHECK_STATUS(SV_DEVICE_CALL(other, export_memory, ptr + 100, BYTES - 100, &handle, &offset), SELVAGE_SUCCESS);
-    CHECK_STATUS(SV_DEVICE_CALL(dev, open_memory, &handle, (void **)&base), SELVAGE_SUCCESS);
-    CHECK_STATUS(SV_DEVICE_CALL(other, open_memory, &handle, (void **)&again), SELVAGE_SUCCESS);
-    CHECK(base + offset == ptr + 100 && again == base);
+    CHECK_STATUS(SV_DEVICE_CALL(dev, open_memory, &handle, (void **)&base, &bytes), SELVAGE_SUCCESS);
+    CHECK_STATUS(SV_DEVICE_CALL(other, open_memory, &handle, (void **)&again, &bytes), SELVAGE_SUCCESS);
+    CHECK(base + offset == ptr + 100 && again == base && bytes >= offset + BYTES - 100);
     SV_DEVICE_CALL(dev, close_memory, base);
     SV_DEVICE_CALL(other, close_memory, again);
     ptr[0] = 1; /* still there */
@@ -391,7 +391,7 @@ static void check_handles(sv_device_t *dev, sv_device_t *other)
     SV_DEVICE_CALL(dev, free, ptr);
     CHECK_STATUS(SV_DEVICE_CALL(dev, export_memory, ptr, 8, &handle, &offset), SELVAGE_ERR_UNSUPPORTED);
     memset(&handle, 0, sizeof handle);
-    CHECK_STATUS(SV_DEVICE_CALL(dev, open_memory, &handle, (void **)&base), SELVAGE_ERR_DEVICE);
+    CHECK_STATUS(SV_DEVICE_CALL(dev, open_memory, &handle, (void **)&base, &bytes), SELVAGE_ERR_DEVICE);
 }
 
 typedef struct letter {
@@ -403,12 +403,13 @@ typedef struct letter {
 static int peer_main(int from_parent)
 {
     letter_t letter;
+    uint64_t bytes;
     char *base = NULL, *again = NULL;
     if (read(from_parent, &letter, sizeof letter) != (ssize_t)sizeof letter)
         return 1;
     sv_device_t *dev = open_soft(SV_CONFIG_SOFT_THREADS);
-    if (SV_DEVICE_CALL(dev, open_memory, &letter.handle, (void **)&base) != SELVAGE_SUCCESS ||
-        SV_DEVICE_CALL(dev, open_memory, &letter.handle, (void **)&again) != SELVAGE_SUCCESS || base != again)
+    if (SV_DEVICE_CALL(dev, open_memory, &letter.handle, (void **)&base, &bytes) != SELVAGE_SUCCESS ||
+        SV_DEVICE_CALL(dev, open_memory, &letter.handle, (void **)&again, &bytes) != SELVAGE_SUCCESS || base != again)
         return 2;
     SV_DEVICE_CALL(dev, close_memory, again);
     if (strcmp(base + letter.offset, "from here") != 0)

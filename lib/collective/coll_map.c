@@ -64,6 +64,7 @@ static selvage_status_t open_peer(sv_coll_arena_t *arena, uint32_t peer, const s
     if (status != SELVAGE_SUCCESS)
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_create: device memory of rank %d cannot be mapped here "
                         "(%.300s), and kernels of collectives move data in no other way", rank, sv_thread_detail());
+    SV_TRY(sv_opened_bound(arena->opened[peer], note->value[NOTE_OFFSET], arena->bytes));
     arena->base[peer] = (uint8_t *)arena->opened[peer]->base + note->value[NOTE_OFFSET];
     return SELVAGE_SUCCESS;
 }

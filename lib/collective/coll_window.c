@@ -10,7 +10,7 @@
 #include "collective/coll_setup.h"
 #include "memory/memory_kind.h"
 
-enum { NOTE_OFFSET, NOTE_USED };
+enum { NOTE_OFFSET, NOTE_USED, NOTE_BYTES };
 
 typedef struct window_task {
     sv_coll_task_t task;
@@ -120,6 +120,7 @@ static selvage_status_t open_windows(selvage_coll_t *coll, selvage_window_t *win
             continue;
         *entry = 0;
         SV_TRY(sv_opened_get(&comm->opened, comm->dev, circle->ranks[r], &note->handle, &window->opened[peer]));
+        SV_TRY(sv_opened_bound(window->opened[peer], note->value[NOTE_OFFSET], note->value[NOTE_BYTES]));
         *entry = (uint64_t)(uintptr_t)window->opened[peer]->base + note->value[NOTE_OFFSET];
     }
     return upload_table(arena);
@@ -153,6 +154,7 @@ static selvage_status_t run_register(sv_coll_task_t *task)
     sv_coll_circle_t *circle = sv_coll_node_circle(coll);
     sv_coll_note_t *note = sv_coll_note_begin(circle);
     note->value[NOTE_USED] = coll->arena->windows_used;
+    note->value[NOTE_BYTES] = call->bytes;
     selvage_status_t status = export_window(call, note);
     status = sv_coll_gather(circle, "selvage_coll_register", coll->number, status, coll->comm->timeout_s);
     if (status == SELVAGE_SUCCESS)

@@ -25,7 +25,7 @@
 #include <selvage/device.h>
 #include <selvage/status.h>
 
-enum { SV_DEVICE_ABI = 12, SV_KERNEL_ARG_BYTES = 1024, SV_DEVICE_HANDLE_BYTES = 96 };
+enum { SV_DEVICE_ABI = 13, SV_KERNEL_ARG_BYTES = 1024, SV_DEVICE_HANDLE_BYTES = 96 };
 
 /*
  * A kernel of the library: its name in code objects, and its body for soft. arg points at the argument struct.
@@ -109,8 +109,10 @@ typedef struct sv_device_ops {
     /* ERR_UNSUPPORTED, without a log line, for memory that is not an exportable allocation of this kind of device. */
     selvage_status_t (*export_memory)(sv_device_t *dev, const void *ptr, size_t bytes, sv_device_handle_t *handle_out,
                                       uint64_t *offset_out);
-    /* Maps the whole allocation behind a handle; the caller adds the offset. Partner: close_memory. */
-    selvage_status_t (*open_memory)(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out);
+    /* Maps the whole allocation behind a handle, of so many bytes; the caller adds the offset, within those. Partner:
+       close_memory. */
+    selvage_status_t (*open_memory)(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
+                                    uint64_t *bytes_out);
     void (*close_memory)(sv_device_t *dev, void *base);
     /* As malloc, for flags and small slots: memory that other devices may write while a kernel of this one polls it.
        Where ordinary memory does not show such writes this one is not cached, and slow for bulk. Partner: free. */

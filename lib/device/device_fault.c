@@ -158,10 +158,11 @@ static selvage_status_t fault_export_memory(sv_device_t *dev, const void *ptr, s
     return SV_DEVICE_CALL(inner_of(dev), export_memory, ptr, bytes, handle_out, offset_out);
 }
 
-static selvage_status_t fault_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out)
+static selvage_status_t fault_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
+                                          uint64_t *bytes_out)
 {
     FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "open_memory");
-    return SV_DEVICE_CALL(inner_of(dev), open_memory, handle, base_out);
+    return SV_DEVICE_CALL(inner_of(dev), open_memory, handle, base_out, bytes_out);
 }
 
 static void fault_close_memory(sv_device_t *dev, void *base)

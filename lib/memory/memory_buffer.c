@@ -104,7 +104,7 @@ selvage_status_t sv_opened_get(sv_list_t *opened, sv_device_t *dev, int peer, co
             return sv_error(SELVAGE_ERR_DEVICE, "injected fault: opening of device memory");
         SV_TRY(sv_calloc(1, sizeof *entry, &entry));
         *entry = (sv_opened_t){.dev = dev, .peer = peer, .handle = *handle};
-        SV_TRY_GOTO(status, SV_DEVICE_CALL(dev, open_memory, handle, &entry->base), release);
+        SV_TRY_GOTO(status, SV_DEVICE_CALL(dev, open_memory, handle, &entry->base, &entry->bytes), release);
         sv_list_append(opened, &entry->link);
     }
     entry->users++;
@@ -114,6 +114,15 @@ selvage_status_t sv_opened_get(sv_list_t *opened, sv_device_t *dev, int peer, co
 release:
     sv_free(entry);
     return status;
+}
+
+selvage_status_t sv_opened_bound(const sv_opened_t *opened, uint64_t offset, uint64_t bytes)
+{
+    if (bytes <= opened->bytes && offset <= opened->bytes - bytes)
+        return SELVAGE_SUCCESS;
+    return sv_error(SELVAGE_ERR_MISMATCH, "%llu bytes at offset %llu lie outside of the %llu bytes of device memory that "
+                    "rank %d has announced", (unsigned long long)bytes, (unsigned long long)offset,
+                    (unsigned long long)opened->bytes, opened->peer);
 }
 
 void sv_opened_put(sv_opened_t *opened)

@@ -314,8 +314,12 @@ selvage_status_t sv_message_direct_map(selvage_request_t *send, const sv_message
 {
     send->mapping = NULL;
     send->offset = where->offset;
-    if (map(send, where->base, &where->handle) == SELVAGE_SUCCESS)
-        return SELVAGE_SUCCESS;
+    if (map(send, where->base, &where->handle) == SELVAGE_SUCCESS) {
+        if (sv_opened_bound(send->mapping->opened, where->offset, send->bytes) == SELVAGE_SUCCESS)
+            return SELVAGE_SUCCESS;
+        send->mapping->users--;
+        send->mapping = NULL;
+    }
     sv_log(SV_LOG_INFO, "message", "messages to rank %d go through host memory: its device memory cannot be mapped",
            send->peer);
     return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "device memory of rank %d cannot be mapped", send->peer);

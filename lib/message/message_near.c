@@ -16,6 +16,12 @@ static size_t slot_bytes(const sv_message_engine_t *engine)
     return payload_bytes(engine) + ALIGN;
 }
 
+/* Slots, and a word and a record for each landing. */
+static size_t block_bytes(const sv_message_engine_t *engine)
+{
+    return SV_NEAR_SLOTS * slot_bytes(engine) + SV_BOX_LANDINGS * (size_t)ALIGN;
+}
+
 sv_near_place_t sv_near_place(const sv_message_engine_t *engine, const sv_message_box_end_t *end, uint64_t count)
 {
     uint8_t *at = end->near.base + count % SV_NEAR_SLOTS * slot_bytes(engine);
@@ -46,7 +52,7 @@ static selvage_status_t allocate(sv_message_engine_t *engine, bool fine, sv_mess
 {
     sv_device_t *dev = engine->dev;
     sv_message_box_t *box = end->box;
-    const size_t bytes = SV_NEAR_SLOTS * slot_bytes(engine) + SV_BOX_LANDINGS * (size_t)ALIGN;
+    const size_t bytes = block_bytes(engine);
     void *memory;
     SV_TRY((fine ? dev->ops->malloc_fine : dev->ops->malloc)(dev, bytes, &memory));
     selvage_status_t status =
@@ -79,7 +85,13 @@ void sv_near_open(sv_message_engine_t *engine, const sv_message_peer_t *peer, sv
     sv_opened_t *opened;
     if (engine->near_bytes == 0 || box->near_bytes != engine->near_bytes)
         return;
-    if (sv_opened_get(&engine->opened, engine->dev, peer->rank, &box->near_handle, &opened) != SELVAGE_SUCCESS) {
+    selvage_status_t status = sv_opened_get(&engine->opened, engine->dev, peer->rank, &box->near_handle, &opened);
+    if (status == SELVAGE_SUCCESS) {
+        status = sv_opened_bound(opened, box->near_offset, block_bytes(engine));
+        if (status != SELVAGE_SUCCESS)
+            sv_opened_put(opened);
+    }
+    if (status != SELVAGE_SUCCESS) {
         sv_log(SV_LOG_INFO, "message", "messages to rank %d go by host memory: its device memory cannot be mapped",
                peer->rank);
         return;

@@ -81,6 +81,7 @@ static selvage_status_t find_target(sv_send_t *send)
     } else {
         selvage_comm_t *comm = send->p.x->comm;
         SV_TRY(sv_opened_get(&comm->opened, comm->dev, send->p.peer->rank, &match->handle, &send->opened));
+        SV_TRY(sv_opened_bound(send->opened, match->target_offset, sv_commit_target_bytes(&send->p)));
         send->target = (uint8_t *)send->opened->base + match->target_offset;
     }
     return SELVAGE_SUCCESS;
@@ -97,6 +98,7 @@ static selvage_status_t find_credit(sv_recv_t *recv)
     if (!sv_batch_has_near_record(&recv->p) || recv->p.direct || !match->has_credit)
         return SELVAGE_SUCCESS;
     SV_TRY(sv_opened_get(&comm->opened, comm->dev, peer->rank, &head_of(peer)->slab, &recv->opened));
+    SV_TRY(sv_opened_bound(recv->opened, match->credit_offset, sizeof(uint64_t)));
     recv->credit_near = (uint64_t *)(void *)((uint8_t *)recv->opened->base + match->credit_offset);
     return SELVAGE_SUCCESS;
 }

@@ -43,6 +43,11 @@ static bool is_own_receive(const sv_send_t *send)
     return false;
 }
 
+uint64_t sv_commit_target_bytes(const sv_packet_t *p)
+{
+    return p->direct ? p->bytes : p->nslots * (uint64_t)sv_commit_slot_bytes(p);
+}
+
 selvage_status_t sv_commit_bound_send(const sv_send_t *send)
 {
     const sv_hello_recv_t *match = send->match;
@@ -54,8 +59,8 @@ selvage_status_t sv_commit_bound_send(const sv_send_t *send)
         return is_own_receive(send) ? SELVAGE_SUCCESS : refuse_hello(peer, "the buffer of a receive");
     if (!p->direct && (match->nslots != p->nslots || match->target_stride != sv_commit_slot_bytes(p)))
         return refuse_hello(peer, "the slots of a receive");
-    if (p->route == SELVAGE_ROUTE_SHARED && !lies_inside(&peer->segment, match->target_offset,
-                                                         p->nslots * (uint64_t)sv_commit_slot_bytes(p)))
+    if (p->route == SELVAGE_ROUTE_SHARED &&
+        !lies_inside(&peer->segment, match->target_offset, sv_commit_target_bytes(p)))
         return refuse_hello(peer, "the landing place of a receive");
     return SELVAGE_SUCCESS;
 }

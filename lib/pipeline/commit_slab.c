@@ -50,7 +50,9 @@ selvage_status_t sv_slab_check(selvage_exchange_t *x, sv_peer_t *peer)
     if (!head->has_slab)
         return sv_error(SELVAGE_ERR_DEVICE, "rank %d could not export device memory", peer->rank);
     SV_TRY(sv_opened_get(&x->comm->opened, x->comm->dev, peer->rank, &head->slab, &opened));
-    selvage_status_t status = compare(x, peer, head, opened);
+    selvage_status_t status = sv_opened_bound(opened, head->slab_token_offset, sizeof(uint64_t));
+    if (status == SELVAGE_SUCCESS)
+        status = compare(x, peer, head, opened);
     sv_opened_put(opened);
     return status;
 }

@@ -79,6 +79,8 @@ selvage_status_t sv_commit_receive_again(selvage_comm_t *comm, int source, uint6
 
 /* Whether a received hello is whole and meant for this commit. */
 bool sv_commit_hello_is_whole(const selvage_comm_t *comm, const sv_peer_t *peer, size_t bytes);
+/* How much of the receiver's memory a send on a one-sided route writes. */
+uint64_t sv_commit_target_bytes(const sv_packet_t *p);
 /* Bounds everything that a hello says of memory, before any of it is used. */
 selvage_status_t sv_commit_bound_segment(const sv_peer_t *peer);
 selvage_status_t sv_commit_bound_send(const sv_send_t *send);

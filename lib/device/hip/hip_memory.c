@@ -14,8 +14,8 @@
 /* What sv_device_handle_t holds. */
 typedef struct hip_handle {
     hipIpcMemHandle_t ipc;
-    uint64_t base;
-    uint64_t pid, pid_space; /* containers number their processes alike */
+    uint64_t base, bytes;
+    uint32_t pid, pid_space; /* containers number their processes alike; the kernel has 32 bits for either */
     uint64_t number;         /* of the allocation, so that handles of two at one address differ; 0: none is known */
 } hip_handle_t;
 _Static_assert(sizeof(hip_handle_t) <= SV_DEVICE_HANDLE_BYTES, "the handle does not fit");
@@ -116,7 +116,7 @@ selvage_status_t sv_hip_export(sv_device_t *dev, const void *ptr, size_t bytes, 
                                uint64_t *offset_out)
 {
     hip_device_t *hip = hip_of(dev);
-    hip_handle_t handle = {.pid = (uint64_t)getpid(), .pid_space = hip->pid_space};
+    hip_handle_t handle = {.pid = (uint32_t)getpid(), .pid_space = (uint32_t)hip->pid_space};
     size_t range_bytes = 0;
     /* Some runtimes give out handles for virtual memory too, which crash whoever opens them. */
     if (sv_hip_memory_kind(dev, ptr, bytes) != SV_MEMORY_DEVICE)
@@ -133,24 +133,29 @@ selvage_status_t sv_hip_export(sv_device_t *dev, const void *ptr, size_t bytes, 
     if (status != SELVAGE_SUCCESS)
         return status;
     handle.number = sv_hip_memory_id(dev, ptr);
+    handle.bytes = range_bytes;
     memset(handle_out, 0, sizeof *handle_out);
     memcpy(handle_out, &handle, sizeof handle);
     *offset_out = offset;
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_hip_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out)
+selvage_status_t sv_hip_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
+                                    uint64_t *bytes_out)
 {
     hip_handle_t opened;
     memcpy(&opened, handle, sizeof opened);
-    if (opened.pid == (uint64_t)getpid() && opened.pid_space == hip_of(dev)->pid_space) {
+    if (opened.pid == (uint32_t)getpid() && opened.pid_space == (uint32_t)hip_of(dev)->pid_space) {
         *base_out = (void *)(uintptr_t)opened.base;
+        *bytes_out = opened.bytes;
         return SELVAGE_SUCCESS;
     }
     void *base = NULL;
     hipError_t error = HIP_RUN(hip_of(dev), hipIpcOpenMemHandle(&base, opened.ipc, hipIpcMemLazyEnablePeerAccess));
-    if (error == hipSuccess)
+    if (error == hipSuccess) {
         *base_out = base;
+        *bytes_out = opened.bytes;
+    }
     return sv_hip_status(hip_of(dev), error, "hipIpcOpenMemHandle");
 }
 

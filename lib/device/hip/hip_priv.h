@@ -119,7 +119,8 @@ void sv_hip_host_unregister(sv_device_t *dev, void *ptr);
 selvage_status_t sv_hip_host_address(sv_device_t *dev, void *ptr, void **address_out);
 selvage_status_t sv_hip_export(sv_device_t *dev, const void *ptr, size_t bytes, sv_device_handle_t *handle_out,
                                uint64_t *offset_out);
-selvage_status_t sv_hip_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out);
+selvage_status_t sv_hip_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
+                                    uint64_t *bytes_out);
 void sv_hip_close_memory(sv_device_t *dev, void *base);
 uint64_t sv_hip_memory_id(sv_device_t *dev, const void *ptr);
 int sv_hip_gpu_of(const void *ptr); /* SV_PLUGIN_CURRENT: not known */

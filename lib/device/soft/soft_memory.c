@@ -300,7 +300,8 @@ static selvage_status_t open_locked(const sv_mapping_handle_t *handle, opened_t 
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t soft_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out)
+selvage_status_t soft_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
+                                  uint64_t *bytes_out)
 {
     sv_mapping_handle_t mapping_handle;
     opened_t *opened = NULL;
@@ -311,6 +312,7 @@ selvage_status_t soft_open_memory(sv_device_t *dev, const sv_device_handle_t *ha
     if (status == SELVAGE_SUCCESS) {
         opened->users++;
         *base_out = opened->mapping.base;
+        *bytes_out = opened->mapping.bytes;
     }
     pthread_mutex_unlock(&table.lock);
     return status;

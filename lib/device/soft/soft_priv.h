@@ -200,7 +200,8 @@ selvage_status_t soft_host_malloc(sv_device_t *dev, size_t bytes, void **ptr_out
 void soft_host_free(sv_device_t *dev, void *ptr);
 selvage_status_t soft_export_memory(sv_device_t *dev, const void *ptr, size_t bytes, sv_device_handle_t *handle_out,
                                     uint64_t *offset_out);
-selvage_status_t soft_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out);
+selvage_status_t soft_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
+                                  uint64_t *bytes_out);
 void soft_close_memory(sv_device_t *dev, void *base);
 uint64_t soft_memory_id(sv_device_t *dev, const void *ptr);
 sv_memory_kind_t soft_memory_kind(sv_device_t *dev, const void *ptr, size_t bytes);
