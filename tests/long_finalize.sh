@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The end of jobs on a loaded machine: 4 ranks, of the library and of the drop-in in turn, beside processes that take
-# every core. Each job must end by itself, with status 0. FINALIZE_JOBS of each (250), at most FINALIZE_SECONDS (1500).
+# every core (FINALIZE_LOAD of them; as many as cores). Each job must end by itself, with status 0. FINALIZE_JOBS of
+# each (250), at most FINALIZE_SECONDS (1500).
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 top_builddir=$(cd "${top_builddir:-.}" && pwd)
@@ -11,8 +12,8 @@ jobs=${FINALIZE_JOBS:-250} limit_s=${FINALIZE_SECONDS:-1500} failed=0 done=0
 [ -z "${SANITIZER:-}" ] || jobs=$((jobs / 10 + 1))
 work=$(mktemp -d) || exit 1
 load=()
-for ((i = 0; i < $(nproc); i++)); do (while :; do :; done) & load+=($!); done
-trap 'kill "${load[@]}" 2>/dev/null; rm -rf "$work"' EXIT
+for ((i = 0; i < ${FINALIZE_LOAD:-$(nproc)}; i++)); do (while :; do :; done) & load+=($!); done
+trap '[ ${#load[@]} -eq 0 ] || kill "${load[@]}" 2>/dev/null; rm -rf "$work"' EXIT
 # shellcheck disable=SC2016 # for the script that is written
 printf '#!/bin/bash\nif [ "$1" = --version ]; then exec %q --version; fi\nexec %q %q "$@"\n' "$MPIRUN" \
     "$top_builddir/tools/selvage-run" "$MPIRUN" >"$work/mpirun"

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Many exchanges alive at once, with few descriptors: none may cost one. One rank; the limit is set by the test itself.
- * Then as many are made again, to see that destroying gives everything back.
+ * test_exchange_many [EXCHANGES [DESCRIPTORS]]: many exchanges alive at once, with few descriptors: none may cost one.
+ * One rank; the limit is set by the test itself. Then as many are made again, to see that destroying gives everything
+ * back.
  */
 #include <mpi.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 
 #include "check.h"
@@ -23,18 +25,18 @@ static selvage_exchange_t *make_one(selvage_comm_t *comm, uint8_t *memory)
     return x;
 }
 
-static void make_many(selvage_comm_t *comm, uint8_t *memory, selvage_exchange_t **x)
+static void make_many(selvage_comm_t *comm, uint8_t *memory, selvage_exchange_t **x, int many)
 {
-    for (int i = 0; i < MANY; i++)
+    for (int i = 0; i < many; i++)
         x[i] = make_one(comm, memory);
-    for (int i = 0; i < MANY; i++)
+    for (int i = 0; i < many; i++)
         selvage_exchange_destroy(x[i]);
 }
 
 int main(int argc, char **argv)
 {
-    static selvage_exchange_t *x[MANY];
     struct rlimit limit = {DESCRIPTORS, DESCRIPTORS};
+    int many = MANY;
     selvage_comm_t *comm = NULL;
     void *memory = NULL;
 #ifdef __SANITIZE_ADDRESS__
@@ -42,12 +44,19 @@ int main(int argc, char **argv)
     return CHECK_SKIP;
 #endif
     MPI_Init(&argc, &argv);
+    if (argc > 1)
+        many = atoi(argv[1]);
+    if (argc > 2)
+        limit.rlim_cur = limit.rlim_max = (rlim_t)atoi(argv[2]);
+    selvage_exchange_t **x = calloc((size_t)many, sizeof(selvage_exchange_t *));
+    CHECK(x != NULL);
     CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     CHECK(selvage_comm_create(MPI_COMM_SELF, NULL, &comm) == SELVAGE_SUCCESS);
     selvage_device_t *device = selvage_comm_device(comm);
     CHECK(selvage_device_malloc(device, 2 * BYTES, &memory) == SELVAGE_SUCCESS);
-    make_many(comm, memory, x);
-    make_many(comm, memory, x);
+    make_many(comm, memory, x, many);
+    make_many(comm, memory, x, many);
+    free(x);
     selvage_device_free(device, memory);
     selvage_comm_destroy(comm);
     MPI_Finalize();
