@@ -35,9 +35,9 @@
 
 enum {
     SOFT_RING_OPS = 512,      /* a power of two */
-    SOFT_STREAMS_MAX = 4096,  /* of one process; a mark has 12 bits for it */
+    SOFT_STREAMS_MAX = 16384, /* of one process; a mark has 14 bits for it */
     SOFT_BLOCKS_MAX = 1024,   /* of one launch */
-    SOFT_MARK_SHIFT = 52
+    SOFT_MARK_SHIFT = 50
 };
 
 /* Where threads sleep until somebody posts. sleepers tells the poster whether a system call is needed at all. */
