@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a process holds, and whether it grows with the number of turns of something. After the first tenth of the turns
- * (the first half of fewer than 20) neither descriptors nor mappings may grow, resident memory by no more than a byte per turn (1 MiB at least), and the
- * library must hold no block more than then. One thread.
+ * (the first half of fewer than 20) neither descriptors nor mappings may grow, resident memory by no more than a byte
+ * per turn (1 MiB at least), and the library must hold no block more than then. One thread.
  */
 #ifndef SELVAGE_TESTS_GROWTH_H
 #define SELVAGE_TESTS_GROWTH_H
@@ -63,8 +63,8 @@ static inline int growth_warm(int turns)
 static inline void growth_check(const char *what, int turns, const growth_size_t *before, const growth_size_t *after)
 {
     const long kib = turns / 1024 > GROWTH_KIB_ALLOWED ? turns / 1024 : GROWTH_KIB_ALLOWED;
-    printf("%s, %d times: %.1f us each, %.1f of a core; descriptors %+ld, mappings %+ld, resident %+ld KiB, blocks %+ld\n",
-           what, turns, 1e6 * (after->time_s - before->time_s) / (turns - growth_warm(turns)),
+    printf("%s, %d times: %.1f us each, %.1f of a core; descriptors %+ld, mappings %+ld, resident %+ld KiB, "
+           "blocks %+ld\n", what, turns, 1e6 * (after->time_s - before->time_s) / (turns - growth_warm(turns)),
            1e6 * (after->cpu_s - before->cpu_s) / (turns - growth_warm(turns)),
            after->descriptors - before->descriptors, after->mappings - before->mappings,
            after->resident_kib - before->resident_kib, after->blocks - before->blocks);
@@ -76,7 +76,8 @@ static inline void growth_check(const char *what, int turns, const growth_size_t
 }
 
 /* Takes the turns, and checks. */
-static inline void growth_run(const char *what, void (*turn)(void *), void *arg, int turns, int64_t (*live_blocks)(void))
+static inline void growth_run(const char *what, void (*turn)(void *), void *arg, int turns,
+                              int64_t (*live_blocks)(void))
 {
     growth_size_t before = {0};
     for (int i = 0; i < turns; i++) {

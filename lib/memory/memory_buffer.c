@@ -120,8 +120,8 @@ selvage_status_t sv_opened_bound(const sv_opened_t *opened, uint64_t offset, uin
 {
     if (bytes <= opened->bytes && offset <= opened->bytes - bytes)
         return SELVAGE_SUCCESS;
-    return sv_error(SELVAGE_ERR_MISMATCH, "%llu bytes at offset %llu lie outside of the %llu bytes of device memory that "
-                    "rank %d has announced", (unsigned long long)bytes, (unsigned long long)offset,
+    return sv_error(SELVAGE_ERR_MISMATCH, "%llu bytes at offset %llu lie outside of the %llu bytes of device memory "
+                    "that rank %d has announced", (unsigned long long)bytes, (unsigned long long)offset,
                     (unsigned long long)opened->bytes, opened->peer);
 }
 
