@@ -222,7 +222,7 @@ int main(int argc, char **argv)
         if (lives_of[i].turn == turn_window && !makes_windows(&l))
             printf("windows: left out, this MPI makes none here\n");
         else
-            growth_run(lives_of[i].name, lives_of[i].turn, &l, n > 2 ? n : 2, NULL);
+            growth_run(lives_of[i].name, lives_of[i].turn, &l, n > 6 ? n : 6, NULL);
     }
     selvage_device_free(l.dev, l.in);
     selvage_device_free(l.dev, l.out);

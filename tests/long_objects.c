@@ -295,7 +295,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof lives_of / sizeof lives_of[0]; i++) {
         const int n = turns / lives_of[i].divisor;
         if (is_asked(lives_of[i].name, argc, argv))
-            growth_run(lives_of[i].name, lives_of[i].turn, &l, n > 2 ? n : 2, NULL);
+            growth_run(lives_of[i].name, lives_of[i].turn, &l, n > 6 ? n : 6, NULL);
     }
     close_lives(&l);
     MPI_Finalize();
