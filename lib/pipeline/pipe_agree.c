@@ -73,7 +73,6 @@ static void begin_repeats(selvage_comm_t *comm)
     comm->agree_out.open = 0;
     comm->agree_out.repeats = 0;
     comm->agree_out.repeat_ns = sv_clock_ns() + FIRST_REPEAT_NS;
-    comm->agree.consumed = 0;
 }
 
 /* Says again what nobody has acknowledged, at growing intervals. A full wire is no error: the next time will do. */
@@ -102,10 +101,10 @@ static void linger(selvage_comm_t *comm)
 {
     sv_patience_t patience;
     sv_patience_begin(&patience, comm, 0);
-    while (comm->agree_out.open != 0 && sv_patience_poll(&patience) == SELVAGE_SUCCESS) {
+    while (comm->agree_out.open != 0 && comm->agree_out.repeats < REPEATS_LINGER) {
+        if (sv_patience_poll(&patience) != SELVAGE_SUCCESS)
+            sv_relax(&patience.relax); /* broken: what is left to say is why */
         repeat_rounds(comm);
-        if (comm->agree_out.repeats >= REPEATS_LINGER)
-            return;
     }
 }
 
@@ -146,12 +145,18 @@ static selvage_status_t judge(selvage_comm_t *comm, const char *what, selvage_st
                           selvage_status_string(status));
 }
 
-/* A rank that cannot take part any more says so to all who will wait for it, and waits for nobody. */
+/*
+ * A rank that cannot take part any more says so to all who will wait for it, and waits for nobody's word: only for the
+ * acknowledgements, and not for long, since who misses its word waits for the deadline.
+ */
 static void send_failure(selvage_comm_t *comm, int round, selvage_status_t status)
 {
     uint64_t all[SV_AGREE_VALUES] = {(uint64_t)comm->wire->rank << 8 | (uint64_t)-(int)status};
+    begin_repeats(comm);
     for (; (INT64_C(1) << round) < comm->wire->size; round++)
         (void)send_round(comm, round, all);
+    linger(comm);
+    comm->agree_out.open = 0;
     comm->agreements++;
 }
 
@@ -186,6 +191,7 @@ static selvage_status_t disseminate(selvage_comm_t *comm, const char *what, doub
     selvage_status_t status = SELVAGE_SUCCESS;
     int round = 0;
     begin_repeats(comm);
+    comm->agree.consumed = 0;
     for (; (INT64_C(1) << round) < comm->wire->size && status == SELVAGE_SUCCESS; round++) {
         status = send_round(comm, round, all);
         if (status == SELVAGE_SUCCESS)
