@@ -74,6 +74,12 @@ begins=control.hello,control.ack,setup,reduction,control.agree
 for route in staged peer shared; do
     sweep exchange $route $begins,control.verdict,data $damage,$others 3
 done
+# A lost verdict is asked for before a deadline that is shorter than the time to ask for a packet, too.
+sweep exchange staged control.verdict drop 1 SELVAGE_RETRY_TIMEOUT_MS=5000
+if ! grep -q ': control.verdict: drop: .*recovered [1-9].*ended with an error 0' "$work/out"; then
+    echo "FAIL: a lost verdict was not asked for in time"
+    failed=$((failed + 1))
+fi
 sweep messages default $begins,mail $damage,$others 5 SELVAGE_RANKS_PER_NODE=1
 sweep messages default mail $damage,$others 5
 sweep collectives default setup,control $damage,$others 5 SELVAGE_RANKS_PER_NODE=1

@@ -24,11 +24,22 @@ enum { ATTEMPT_MAX = 250, DOUBLINGS_MAX = 6, WARNINGS_MAX = 20 };
 /* A packet under way at this speed is not missing yet. */
 static const double SLOWEST_BYTES_PER_NS = 0.05;
 
-static uint64_t patience_ns(const sv_packet_t *p)
+static uint64_t patience_ns(const sv_packet_t *p, double first_ns)
 {
     unsigned doublings = p->questions < DOUBLINGS_MAX ? p->questions : DOUBLINGS_MAX;
-    double ns = p->x->comm->config.retry_timeout_ms * 1e6 * (double)(1u << doublings);
-    return (uint64_t)(ns + (double)p->bytes / SLOWEST_BYTES_PER_NS);
+    return (uint64_t)(first_ns * (double)(1u << doublings) + (double)p->bytes / SLOWEST_BYTES_PER_NS);
+}
+
+static double retry_ns(const selvage_comm_t *comm)
+{
+    return comm->config.retry_timeout_ms * 1e6;
+}
+
+/* To ask for a verdict costs a word only, so it is done in time before a deadline that is short, three times. */
+static double query_ns(const selvage_comm_t *comm)
+{
+    const double part_ns = comm->timeout_s * 1e9 / 8;
+    return part_ns > 0 && part_ns < retry_ns(comm) ? part_ns : retry_ns(comm);
 }
 
 static void describe_packet(const sv_recv_t *recv, const char *what, char *text, size_t text_bytes)
@@ -149,7 +160,7 @@ selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns)
     bool messaged = sv_route_is_messaged(p->route);
     if (messaged && recv->ask_due)
         return sv_recovery_send_ask(recv);
-    if (now_ns - p->moved_ns < patience_ns(p) || now_ns < p->moved_ns)
+    if (now_ns - p->moved_ns < patience_ns(p, retry_ns(p->x->comm)) || now_ns < p->moved_ns)
         return SELVAGE_SUCCESS;
     if (p->x->policy != SV_CONFIG_CHECKSUM_RETRY || recv->asked >= ATTEMPT_MAX)
         return SELVAGE_SUCCESS;
@@ -178,11 +189,13 @@ selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns)
 selvage_status_t sv_recovery_query(sv_send_t *send, uint64_t now_ns)
 {
     sv_packet_t *p = &send->p;
-    if (now_ns < p->moved_ns || now_ns - p->moved_ns < patience_ns(p) || p->x->policy == SV_CONFIG_CHECKSUM_OFF)
+    const double first_ns = query_ns(p->x->comm);
+    if (p->x->policy == SV_CONFIG_CHECKSUM_OFF || now_ns < p->moved_ns ||
+        now_ns - p->moved_ns < patience_ns(p, first_ns))
         return SELVAGE_SUCCESS;
     p->questions++;
     p->moved_ns = now_ns;
-    if (now_ns - p->peer->queried_ns < (uint64_t)(p->x->comm->config.retry_timeout_ms * 1e6))
+    if (now_ns - p->peer->queried_ns < (uint64_t)first_ns)
         return SELVAGE_SUCCESS; /* the verdict is one for all packets of the peer */
     p->peer->queried_ns = now_ns;
     sv_wire_control_t message = {.word = {SV_CONTROL_QUERY, p->x->id, p->x->epoch}};
