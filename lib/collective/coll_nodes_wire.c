@@ -158,7 +158,9 @@ static selvage_status_t hear_answer(selvage_coll_t *coll, sv_coll_sending_t *sen
                         "sent %llu %s", sending->rank, (unsigned long long)answer->count,
                         selvage_type_name(answer->type), coll->rank, (unsigned long long)sent->count,
                         selvage_type_name(sent->type));
-    return answer->status == SELVAGE_SUCCESS ? SELVAGE_SUCCESS : sv_status_of_error(answer->status);
+    if (answer->status == SELVAGE_SUCCESS || answer->status == SELVAGE_IN_PROGRESS) /* it wants it once more */
+        return (selvage_status_t)answer->status;
+    return tell_given_up(sending->rank, answer->status);
 }
 
 /* SUCCESS: it was taken, and was right. */

@@ -586,14 +586,13 @@ int sv_drop_requests_end(int *open_out)
 {
     unsigned turns = 0;
     int left = 0;
+    *open_out = 0;
     pthread_mutex_lock(&engine.lock);
     for (sv_drop_op_t *op = engine.first; op; op = op->next)
-        left += !op->orphan && !op->freed;
-    *open_out = left;
+        *open_out += !op->orphan && !op->freed;
     for (int i = running_turns(); engine.first && i > 0; i--)
         sv_drop_turn(&turns);
     read_notes(); /* those that the program has completed last are ended, and in the timeline */
-    left = 0;
     for (sv_drop_op_t *op = engine.first; op; op = op->next)
         left++;
     pthread_mutex_unlock(&engine.lock);
