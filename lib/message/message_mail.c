@@ -233,7 +233,7 @@ static selvage_status_t take_ring_letter(sv_message_engine_t *engine, unsigned b
    after it may be filled before, and are looked at now and then. */
 static selvage_status_t take_letters(sv_message_engine_t *engine, bool *moved)
 {
-    enum { STUCK_POLLS = 16 };
+    enum { STUCK_POLLS = 4096 }; /* each look lets MPI do all that it has to do, and takes up to a microsecond */
     selvage_status_t status = listen_all(engine);
     for (int i = 0; i < LETTERS_PER_POLL && status == SELVAGE_SUCCESS; i++) {
         status = take_ring_letter(engine, 0, moved);
