@@ -89,7 +89,7 @@ contains
     type(selvage_exchange) :: exchange
     print '(a)', 'this was written before'
     call selvage_exchange_create(comm, exchange)
-    call selvage_exchange_add_send(exchange, rank, -2, 0)
+    call selvage_exchange_add_send(exchange, rank, -7, 0)
     print '(a)', 'this must not be written'
   end subroutine
 
