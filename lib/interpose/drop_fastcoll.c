@@ -102,7 +102,7 @@ static bool is_fit(const void *buf, size_t element_bytes)
 }
 
 /* Bytes of so many elements without gaps; 0 if they have some. */
-static size_t bytes_of(int count, MPI_Datatype type)
+static size_t bytes_of(MPI_Count count, MPI_Datatype type)
 {
     sv_drop_type_t info;
     return count > 0 && sv_drop_type(type, &info) && info.dense ? (size_t)count * (size_t)info.bytes : 0;
@@ -248,8 +248,8 @@ void sv_drop_fast_refuse(MPI_Comm comm, int code)
     PMPI_Comm_set_attr(comm, fast.key, &world_heard);
 }
 
-bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
-                            int *code)
+bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype type, MPI_Op op,
+                            MPI_Comm comm, int *code)
 {
     const like_t like = like_of(type);
     const size_t bytes = bytes_of(count, type), align = selvage_type_bytes(like.type);
@@ -263,7 +263,7 @@ bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_D
                                           fast.stream), code);
 }
 
-bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype type, MPI_Op op, int root,
+bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype type, MPI_Op op, int root,
                          MPI_Comm comm, int *code)
 {
     const like_t like = like_of(type);
@@ -280,7 +280,7 @@ bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Data
                                       op_of(op), root, fast.stream), code);
 }
 
-bool sv_drop_fast_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, int *code)
+bool sv_drop_fast_Bcast(void *buffer, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm, int *code)
 {
     size_t bytes = bytes_of(count, type);
     if (!is_due(comm, count, type) || !is_rank(root, comm) || mpi_refuses(type, MPI_OP_NULL) ||
@@ -290,8 +290,8 @@ bool sv_drop_fast_Bcast(void *buffer, int count, MPI_Datatype type, int root, MP
                   selvage_coll_broadcast(fast.coll, buffer, buffer, bytes, SELVAGE_UINT8, root, fast.stream), code);
 }
 
-bool sv_drop_fast_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                            MPI_Datatype recvtype, MPI_Comm comm, int *code)
+bool sv_drop_fast_Allgather(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
+                            MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, int *code)
 {
     size_t bytes = bytes_of(recvcount, recvtype);
     bool in_place = sendbuf == MPI_IN_PLACE;
@@ -306,8 +306,8 @@ bool sv_drop_fast_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sen
                   selvage_coll_all_gather(fast.coll, from, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
 }
 
-bool sv_drop_fast_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                           MPI_Datatype recvtype, MPI_Comm comm, int *code)
+bool sv_drop_fast_Alltoall(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
+                           MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, int *code)
 {
     const size_t bytes = bytes_of(recvcount, recvtype), all = bytes * (size_t)sv_drop_size(comm);
     if (!is_due(comm, recvcount, recvtype) || mpi_refuses(recvtype, MPI_OP_NULL) ||
@@ -319,8 +319,8 @@ bool sv_drop_fast_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype send
                   selvage_coll_all_to_all(fast.coll, sendbuf, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
 }
 
-bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype type, MPI_Op op,
-                                       MPI_Comm comm, int *code)
+bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype type,
+                                       MPI_Op op, MPI_Comm comm, int *code)
 {
     const like_t like = like_of(type);
     const size_t own = bytes_of(recvcount, type), align = selvage_type_bytes(like.type);
@@ -334,26 +334,37 @@ bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int r
 }
 
 /* As many elements as all ranks get, and whether each gets as many; -1: MPI refuses it. */
-static int64_t sum_counts(const int *counts, int n, bool *equal_out)
+/* Of a call with either kind of counts. */
+typedef struct counts {
+    const int *few;
+    const MPI_Count *large;
+} counts_t;
+
+static int64_t count_at(counts_t counts, int i)
 {
-    int64_t sum = counts ? 0 : -1;
+    return counts.few ? counts.few[i] : (int64_t)counts.large[i];
+}
+
+static int64_t sum_counts(counts_t counts, int n, bool *equal_out)
+{
+    int64_t sum = counts.few || counts.large ? 0 : -1;
     *equal_out = true;
     for (int i = 0; i < n && sum >= 0; i++) {
-        sum = counts[i] < 0 ? -1 : sum + counts[i];
-        *equal_out = *equal_out && counts[i] == counts[0];
+        sum = count_at(counts, i) < 0 ? -1 : sum + count_at(counts, i);
+        *equal_out = *equal_out && count_at(counts, i) == count_at(counts, 0);
     }
     return sum;
 }
 
 /* Blocks of several lengths are a reduction to each rank, in one launch. */
-static selvage_status_t scatter_unequal(const void *from, void *to, const int *counts, int n, like_t like,
+static selvage_status_t scatter_unequal(const void *from, void *to, counts_t counts, int n, like_t like,
                                         selvage_op_t op)
 {
     const char *block = from;
     const int rank = sv_drop_rank(MPI_COMM_WORLD);
     selvage_status_t status = selvage_coll_group_begin(fast.coll);
     for (int i = 0; i < n && status == SELVAGE_SUCCESS; i++) {
-        const size_t elements = (size_t)counts[i] * like.parts;
+        const size_t elements = (size_t)count_at(counts, i) * like.parts;
         if (elements > 0)
             status = selvage_coll_reduce(fast.coll, block, i == rank ? to : NULL, elements, like.type, op, i,
                                          fast.stream);
@@ -363,8 +374,8 @@ static selvage_status_t scatter_unequal(const void *from, void *to, const int *c
     return status == SELVAGE_SUCCESS ? ended : status;
 }
 
-bool sv_drop_fast_Reduce_scatter(const void *sendbuf, void *recvbuf, const int *recvcounts, MPI_Datatype type,
-                                 MPI_Op op, MPI_Comm comm, int *code)
+static bool reduce_scatter(const void *sendbuf, void *recvbuf, counts_t counts, MPI_Datatype type, MPI_Op op,
+                           MPI_Comm comm, int *code)
 {
     enum { UNEQUAL_RANKS_MAX = 16 };
     const like_t like = like_of(type);
@@ -374,17 +385,29 @@ bool sv_drop_fast_Reduce_scatter(const void *sendbuf, void *recvbuf, const int *
     if (!is_route_of(comm))
         return false;
     const int n = sv_drop_size(comm);
-    const int64_t all = sum_counts(recvcounts, n, &equal);
+    const int64_t all = sum_counts(counts, n, &equal);
     if (!sv_drop_fast_takes(all, type) || mpi_refuses_op(type, op))
         return false;
-    const size_t own = element * (size_t)recvcounts[sv_drop_rank(comm)];
+    const size_t own = element * (size_t)count_at(counts, sv_drop_rank(comm));
     if (!agree(comm, reduces(all, type, op) && (equal || n <= UNEQUAL_RANKS_MAX) && is_fit(sendbuf, align) &&
                          (own == 0 || is_fit(recvbuf, align)) &&
                          is_apart(sendbuf, element * (size_t)all, recvbuf, own)))
         return false;
     const selvage_status_t status =
-        equal ? selvage_coll_reduce_scatter(fast.coll, sendbuf, recvbuf, (size_t)recvcounts[0] * like.parts, like.type,
-                                            op_of(op), fast.stream)
-              : scatter_unequal(sendbuf, recvbuf, recvcounts, n, like, op_of(op));
+        equal ? selvage_coll_reduce_scatter(fast.coll, sendbuf, recvbuf, (size_t)count_at(counts, 0) * like.parts,
+                                            like.type, op_of(op), fast.stream)
+              : scatter_unequal(sendbuf, recvbuf, counts, n, like, op_of(op));
     return finish(comm, "MPI_Reduce_scatter", element * (size_t)all, status, code);
+}
+
+bool sv_drop_fast_Reduce_scatter(const void *sendbuf, void *recvbuf, const int *recvcounts, MPI_Datatype type,
+                                 MPI_Op op, MPI_Comm comm, int *code)
+{
+    return reduce_scatter(sendbuf, recvbuf, (counts_t){.few = recvcounts}, type, op, comm, code);
+}
+
+bool sv_drop_fast_Reduce_scatter_c(const void *sendbuf, void *recvbuf, const MPI_Count *recvcounts, MPI_Datatype type,
+                                   MPI_Op op, MPI_Comm comm, int *code)
+{
+    return reduce_scatter(sendbuf, recvbuf, (counts_t){.large = recvcounts}, type, op, comm, code);
 }
