@@ -79,6 +79,16 @@ static void open_route(const sums_t *s)
         MPI_Allreduce(s->out, s->in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 }
 
+/* By one rank with a large count, which is the same call. */
+static int add_up(const sums_t *s, MPI_Datatype type, MPI_Op op)
+{
+#if MPI_VERSION >= 4
+    if (the.rank == 0)
+        return MPI_Allreduce_c(s->out, s->in, COUNT, type, op, MPI_COMM_WORLD);
+#endif
+    return MPI_Allreduce(s->out, s->in, COUNT, type, op, MPI_COMM_WORLD);
+}
+
 static void begin(sums_t *s)
 {
     s->given = malloc(ROOM);
@@ -110,7 +120,7 @@ void run_sums(void)
     begin(&s);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         give(&s, cases[i].type);
-        CHECK_EQ(MPI_Allreduce(s.out, s.in, COUNT, cases[i].type, cases[i].op, MPI_COMM_WORLD), MPI_SUCCESS);
+        CHECK_EQ(add_up(&s, cases[i].type, cases[i].op), MPI_SUCCESS);
         PMPI_Allreduce(s.given, s.wanted, COUNT, cases[i].type, cases[i].op, MPI_COMM_WORLD);
         compare(&s);
     }
