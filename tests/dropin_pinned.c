@@ -18,6 +18,7 @@
 enum { WINDOW_MAX = 256, ALL_BYTES = 32 << 20, STEPS = 2, PASSES = 2, PINNED_MAX = 24 };
 
 static _Atomic int pinned, released;
+static _Atomic size_t pinned_bytes;
 
 /* In place of the library's, also for the drop-in. */
 selvage_status_t selvage_device_host_malloc(selvage_device_t *dev, size_t bytes, void **ptr_out)
@@ -26,6 +27,7 @@ selvage_status_t selvage_device_host_malloc(selvage_device_t *dev, size_t bytes,
     void *found = dlsym(RTLD_NEXT, "selvage_device_host_malloc");
     memcpy(&real, &found, sizeof real);
     atomic_fetch_add(&pinned, 1);
+    atomic_fetch_add(&pinned_bytes, bytes);
     return real(dev, bytes, ptr_out);
 }
 
@@ -81,11 +83,37 @@ static void pass_windows(uint8_t *out, uint8_t *in)
             exchange(out, in, cases[i].window, cases[i].bytes, 10 * (int)i + step);
 }
 
+/* So many numbers at once, whose headers alone would take more than is pinned first. */
+static void exchange_numbers(uint8_t *out, uint8_t *in)
+{
+    enum { NUMBERS = 10000, EACH = 8, MOST = 5 << 20 };
+    static MPI_Request request[2 * NUMBERS];
+    const size_t before = pinned_bytes;
+    for (int turn = 0; turn < 2; turn++) {
+        selvage_device_fill(the.device, out, 3 + turn, NUMBERS * EACH, the.stream);
+        selvage_device_fill(the.device, in, 255, NUMBERS * EACH, the.stream);
+        selvage_stream_synchronize(the.device, the.stream);
+        for (int i = 0; i < NUMBERS; i++)
+            MPI_Irecv(in + i * EACH, 1 + i % EACH, MPI_BYTE, the.left, i, MPI_COMM_WORLD, &request[i]);
+        for (int i = 0; i < NUMBERS; i++)
+            MPI_Isend(out + i * EACH, 1 + i % EACH, MPI_BYTE, the.right, i, MPI_COMM_WORLD, &request[NUMBERS + i]);
+        MPI_Waitall(2 * NUMBERS, request, MPI_STATUSES_IGNORE);
+        for (int i = 0; i < NUMBERS; i += 997) {
+            CHECK_EQ(byte_at(in + i * EACH), 3 + turn);
+            CHECK_EQ(byte_at(in + i * EACH + i % EACH), 3 + turn);
+            CHECK_EQ(byte_at(in + i * EACH + EACH - 1), i % EACH == EACH - 1 ? 3 + turn : 255);
+        }
+    }
+    printf("rank %d: %zu bytes were pinned for numbers\n", the.rank, pinned_bytes - before);
+    CHECK(pinned_bytes - before <= MOST);
+}
+
 /* Thousands of messages, and a few times at most that anything is pinned. */
 void run_pinned(void)
 {
     uint8_t *out = device_bytes(ALL_BYTES), *in = device_bytes(ALL_BYTES);
     const int before = pinned;
+    exchange_numbers(out, in);
     for (int pass = 0; pass < PASSES; pass++)
         pass_windows(out, in);
     printf("rank %d: memory was pinned %d times, released %d times\n", the.rank, pinned - before, released);

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "dropin_case.h"
 
@@ -364,6 +365,36 @@ static void check_landing_between(void)
     selvage_device_free(dropin.device, memory);
 }
 
+/* What it costs to flush a target does not depend on what is under way to another one, or in another window. */
+static void check_flushes(void)
+{
+    enum { PUTS = 20000, FLUSHES = 2000, LIMIT_MS = 40 };
+    struct timespec begin, end;
+    double memory[2] = {0};
+    void *origin;
+    MPI_Win win[2];
+    CHECK_STATUS(selvage_device_malloc(dropin.device, sizeof memory, &origin), SELVAGE_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        MPI_Win_create(&memory[i], sizeof memory[i], 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win[i]);
+        MPI_Win_lock_all(0, win[i]);
+    }
+    for (int i = 0; i < PUTS; i++)
+        MPI_Put(origin, 8, MPI_BYTE, 0, 0, 8, MPI_BYTE, win[i % 2]);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+    for (int i = 0; i < FLUSHES; i++)
+        MPI_Win_flush_local(dropin.size - 1, win[1]);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+    double ms = (double)(end.tv_sec - begin.tv_sec) * 1e3 + (double)(end.tv_nsec - begin.tv_nsec) / 1e6;
+    for (int i = 0; i < 2; i++) {
+        MPI_Win_unlock_all(win[i]);
+        MPI_Win_free(&win[i]);
+    }
+    if (dropin.size > 1 && ms >= LIMIT_MS)
+        fprintf(stderr, "rank %d: %d flushes took %g ms\n", dropin.rank, FLUSHES, ms);
+    CHECK(dropin.size == 1 || ms < LIMIT_MS);
+    selvage_device_free(dropin.device, origin);
+}
+
 /* Erroneous, but MPI bears it. */
 static void check_freed_first(void)
 {
@@ -387,6 +418,7 @@ int main(int argc, char **argv)
         check_sums();
         for (int i = 0; i < 20; i++)
             check_landing_between();
+        check_flushes();
         check_freed_first();
     }
     PMPI_Comm_free(&apart);

@@ -9,12 +9,19 @@
  *            header block | header block | free ...
  *
  * A chunk is cut into blocks; free ones stand in lists by length and are joined with free neighbours. Lengths go up in
- * eighths of a power of two. Chunks of a device that has given way to another one give out nothing more. Any thread;
- * one lock, under which memory is pinned, too, so that no two threads grow the pool at once.
+ * eighths of a power of two. A header is longer than many a message: so the shortest pinned ones share blocks, slabs,
+ * which are cut into parts of one length.
+ *
+ *   block [ header | memory ]      slab [ header | slab_t | tag, part | tag, part | ... ]
+ *
+ * The word before what is given out tells the two apart: the slab of a part, or NULL. Chunks of a device that has given
+ * way to another one give out nothing more. Any thread; one lock, under which memory is pinned, too, so that no two
+ * threads grow the pool at once.
  */
 #include "interpose/drop_pool.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* UNIT_BYTES: of which all lengths are multiples; a header takes one. RESHAPES_MAX: how often in a process's life
@@ -22,6 +29,10 @@
 enum { STEPS = 8, FIRST_SHIFT = 8, LAST_SHIFT = 47, CLASSES = (LAST_SHIFT - FIRST_SHIFT) * STEPS, UNIT_BYTES = 256,
        WORDS = (CLASSES + 63) / 64, LEAST_CHUNK = 4 << 20, MOST_CHUNK = 256 << 20, HUGE_PAGE = 2 << 20,
        RESHAPES_MAX = 4 };
+
+/* Parts of slabs have 32 to 256 bytes, of which TAG_BYTES stand before what is given out. */
+enum { SLAB_BYTES = (64 << 10) - UNIT_BYTES, PART_SHIFT = 5, PART_KINDS = 4, TAG_BYTES = 16,
+       PART_MOST = (1 << (PART_SHIFT + PART_KINDS - 1)) - TAG_BYTES };
 
 typedef struct chunk {
     struct chunk *next;
@@ -39,7 +50,19 @@ typedef struct header {
     size_t bytes;               /* with this */
     bool is_free;
 } header_t;
-_Static_assert(sizeof(header_t) <= UNIT_BYTES, "a header has room");
+_Static_assert(sizeof(header_t) + TAG_BYTES <= UNIT_BYTES, "a header has room, and the tag after it");
+
+/* At the beginning of the memory of a block. Listed: those that have room. */
+typedef struct slab {
+    struct slab *next, *prev;
+    void *free;   /* parts that were given back; each begins with the address of the next */
+    size_t at;    /* where those begin that nobody has had yet */
+    int used;
+    int kind;
+    bool listed;
+} slab_t;
+
+enum { SLAB_HEAD = (sizeof(slab_t) + TAG_BYTES - 1) / TAG_BYTES * TAG_BYTES };
 
 /* Chunks of one kind. */
 typedef struct arena {
@@ -56,6 +79,7 @@ static struct {
     int reshapes;
     _Atomic int plains; /* chunks that are plain */
     sv_drop_pieces_t *pieces;   /* at rest */
+    slab_t *slabs[PART_KINDS];  /* pinned, with room */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* --- lengths ------------------------------------------------------------------------------------------------------ */
@@ -264,6 +288,99 @@ static bool grow_pinned(selvage_device_t *dev, size_t bytes)
     return false;
 }
 
+/* NULL: no more can be pinned, or is to be. */
+static header_t *take_pinned(selvage_device_t *dev, size_t needed)
+{
+    header_t *header = take_block(&pool.pinned, needed);
+    if (!header && grow_pinned(dev, needed))
+        header = take_block(&pool.pinned, needed);
+    return header;
+}
+
+/* --- slabs; the caller has the lock ------------------------------------------------------------------------------- */
+
+static slab_t **word_before(void *ptr)
+{
+    return (slab_t **)ptr - 1;
+}
+
+/* Of a block as a whole. */
+static void *memory_of(header_t *header)
+{
+    char *memory = (char *)header + UNIT_BYTES;
+    *word_before(memory) = NULL;
+    return memory;
+}
+
+static void list_slab(slab_t *slab)
+{
+    slab->prev = NULL;
+    slab->next = pool.slabs[slab->kind];
+    if (slab->next)
+        slab->next->prev = slab;
+    pool.slabs[slab->kind] = slab;
+    slab->listed = true;
+}
+
+static void unlist_slab(slab_t *slab)
+{
+    if (!slab->listed)
+        return;
+    *(slab->prev ? &slab->prev->next : &pool.slabs[slab->kind]) = slab->next;
+    if (slab->next)
+        slab->next->prev = slab->prev;
+    slab->listed = false;
+}
+
+static slab_t *add_slab(selvage_device_t *dev, int kind)
+{
+    header_t *header = take_pinned(dev, round_to_class(SLAB_BYTES + UNIT_BYTES));
+    if (!header)
+        return NULL;
+    slab_t *slab = memory_of(header);
+    *slab = (slab_t){.kind = kind, .at = SLAB_HEAD};
+    list_slab(slab);
+    return slab;
+}
+
+/* NULL: there is no such memory. */
+static void *take_part(selvage_device_t *dev, size_t bytes)
+{
+    int kind = 0;
+    while ((size_t)1 << (PART_SHIFT + kind) < bytes + TAG_BYTES)
+        kind++;
+    const size_t each = (size_t)1 << (PART_SHIFT + kind);
+    slab_t *slab = pool.slabs[kind] ? pool.slabs[kind] : add_slab(dev, kind);
+    if (!slab)
+        return NULL;
+    char *part = slab->free;
+    if (part) {
+        memcpy(&slab->free, part, sizeof slab->free);
+    } else {
+        part = (char *)slab + slab->at;
+        slab->at += each;
+    }
+    slab->used++;
+    if (!slab->free && slab->at + each > SLAB_BYTES)
+        unlist_slab(slab);
+    *word_before(part + TAG_BYTES) = slab;
+    return part + TAG_BYTES;
+}
+
+/* True: it was the last one, and the slab's block is the caller's to give back. */
+static bool give_part(slab_t *slab, void *ptr)
+{
+    const header_t *header = (const header_t *)(const void *)((char *)slab - UNIT_BYTES);
+    char *part = (char *)ptr - TAG_BYTES;
+    memcpy(part, &slab->free, sizeof slab->free);
+    slab->free = part;
+    if (--slab->used == 0)
+        unlist_slab(slab);
+    else if (!slab->listed && !header->chunk->stale)
+        list_slab(slab);
+    return slab->used == 0;
+}
+
 /* --- staging memory ----------------------------------------------------------------------------------------------- */
 
 static void *take_staging(size_t bytes, selvage_device_t *dev)
@@ -272,17 +389,18 @@ static void *take_staging(size_t bytes, selvage_device_t *dev)
         sv_drop_fatal("no memory", "a buffer of a length that no address has");
     const size_t needed = round_to_class(bytes + UNIT_BYTES);
     pthread_mutex_lock(&pool.lock);
-    header_t *header = dev ? take_block(&pool.pinned, needed) : NULL;
-    if (!header && dev && grow_pinned(dev, needed))
-        header = take_block(&pool.pinned, needed);
-    if (!header)
+    void *part = dev && bytes <= PART_MOST ? take_part(dev, bytes) : NULL;
+    header_t *header = dev && !part ? take_pinned(dev, needed) : NULL;
+    if (!header && !part)
         header = take_block(&pool.plain, needed);
-    if (!header && add_chunk(&pool.plain, NULL, chunk_bytes(&pool.plain, needed)))
+    if (!header && !part && add_chunk(&pool.plain, NULL, chunk_bytes(&pool.plain, needed)))
         header = take_block(&pool.plain, needed);
     pthread_mutex_unlock(&pool.lock);
+    if (part)
+        return part;
     if (!header)
         sv_drop_fatal("no memory", "for a message");
-    return (char *)header + UNIT_BYTES;
+    return memory_of(header);
 }
 
 void *sv_drop_staging(size_t bytes)
@@ -299,10 +417,15 @@ void sv_drop_unstage(void *ptr)
 {
     if (!ptr)
         return;
-    header_t *header = (header_t *)(void *)((char *)ptr - UNIT_BYTES);
+    pthread_mutex_lock(&pool.lock);
+    slab_t *slab = *word_before(ptr);
+    if (slab && !give_part(slab, ptr)) {
+        pthread_mutex_unlock(&pool.lock);
+        return;
+    }
+    header_t *header = (header_t *)(void *)((char *)(slab ? slab : ptr) - UNIT_BYTES);
     chunk_t *chunk = header->chunk;
     arena_t *arena = chunk->device ? &pool.pinned : &pool.plain;
-    pthread_mutex_lock(&pool.lock);
     give_block(arena, header);
     if (chunk->used == 0 && (chunk->stale || (!chunk->device && arena->bytes > (size_t)sv_drop_settings()->pool_bytes)))
         free_chunk(arena, chunk);
@@ -366,6 +489,9 @@ void sv_drop_pool_empty(selvage_device_t *dev)
 {
     arena_t *arena = &pool.pinned;
     pthread_mutex_lock(&pool.lock);
+    for (int kind = 0; kind < PART_KINDS; kind++)
+        while (pool.slabs[kind])
+            unlist_slab(pool.slabs[kind]);
     for (chunk_t *at = arena->chunks, *next; at; at = next) {
         next = at->next;
         if (at->device != dev || at->stale)

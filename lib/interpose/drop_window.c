@@ -33,13 +33,21 @@ typedef struct window {
 /* A call under way at its origin. */
 typedef struct pending {
     struct pending *next;
-    MPI_Win win;
-    int target;
     sv_drop_call_t call;
 } pending_t;
 
+/* Those of one window and target; there is none without any. */
+typedef struct queue {
+    struct queue *next; /* in its bucket */
+    MPI_Win win;
+    int target;
+    pending_t *first;
+} queue_t;
+
+enum { BUCKETS = 512 };
+
 static window_t *windows;
-static pending_t *pendings;
+static queue_t *queues[BUCKETS];
 static _Atomic int in_use; /* of both */
 
 static bool is_idle(void)
@@ -231,17 +239,58 @@ static void bring_together(MPI_Win win, sides_t sides)
 
 /* --- origins ------------------------------------------------------------------------------------------------------ */
 
+static queue_t **bucket_at(MPI_Win win, int target)
+{
+    const uint64_t key = (uint64_t)(uintptr_t)win * 31 + (uint64_t)target;
+    return &queues[(key ^ key >> 9 ^ key >> 18) % BUCKETS];
+}
+
+static queue_t *queue_of(const sv_drop_call_t *call, MPI_Win win, int target)
+{
+    queue_t **bucket = bucket_at(win, target), *at = *bucket;
+    while (at && (at->win != win || at->target != target))
+        at = at->next;
+    if (at)
+        return at;
+    queue_t *made = malloc(sizeof *made);
+    if (!made)
+        sv_drop_fatal("no memory", call->name);
+    *made = (queue_t){*bucket, win, target, NULL};
+    return *bucket = made;
+}
+
 void sv_drop_pend(const sv_drop_call_t *call, MPI_Win win, int target)
 {
     pending_t *made = malloc(sizeof *made);
     if (!made)
         sv_drop_fatal("no memory", call->name);
     sv_drop_lock();
-    *made = (pending_t){pendings, win, target, *call};
+    queue_t *queue = queue_of(call, win, target);
+    *made = (pending_t){queue->first, *call};
     sv_drop_call_hold(&made->call);
-    pendings = made;
+    queue->first = made;
     atomic_fetch_add_explicit(&in_use, 1, memory_order_relaxed);
     sv_drop_unlock();
+}
+
+/* Puts what a bucket has of a window, and of a target or ALL, before what has ended, and begins to land it. */
+static pending_t *end_bucket(sv_drop_flow_t *flow, queue_t **bucket, MPI_Win win, int target, pending_t *ended)
+{
+    for (queue_t **at = bucket, *now; (now = *at);) {
+        if (now->win != win || (target != ALL && now->target != target)) {
+            at = &now->next;
+            continue;
+        }
+        *at = now->next;
+        for (pending_t *call = now->first, *next; call; call = next) {
+            next = call->next;
+            sv_drop_land_on(flow, &call->call, NULL);
+            call->next = ended;
+            ended = call;
+        }
+        free(now);
+    }
+    return ended;
 }
 
 /* Calls with requests of their own are complete as well, whether the program asks or not. */
@@ -254,16 +303,10 @@ static int complete(int code, MPI_Win win, int target)
     if (code != MPI_SUCCESS || is_idle())
         return code;
     sv_drop_lock();
-    for (pending_t **at = &pendings, *now; (now = *at);) {
-        if (now->win != win || (target != ALL && now->target != target)) {
-            at = &now->next;
-            continue;
-        }
-        *at = now->next;
-        now->next = ended;
-        ended = now;
-        sv_drop_land_on(&flow, &now->call, NULL);
-    }
+    if (target != ALL)
+        ended = end_bucket(&flow, bucket_at(win, target), win, target, NULL);
+    for (int i = 0; i < BUCKETS && target == ALL; i++)
+        ended = end_bucket(&flow, &queues[i], win, ALL, ended);
     sv_drop_flow_end(&flow);
     for (pending_t *now = ended, *next; now; now = next) {
         next = now->next;
