@@ -97,7 +97,6 @@ static void call_packing(void)
     check_ints(the.in, N / 2, the.rank);
 }
 
-/* On two ranks. */
 /* Two blocks with a hole between them that is no memory, or another allocation's, in one call. */
 void run_apart(void)
 {
@@ -136,6 +135,48 @@ void run_apart(void)
     selvage_device_free(the.device, block[2]);
 }
 
+/* One type, or the blocks of one call, in host memory and device memory: refused wherever the latter stands. */
+static void check_both(const char *first, const char *second, const char *third)
+{
+    MPI_Aint at[3];
+    MPI_Datatype type, types[2] = {MPI_BYTE, MPI_BYTE};
+    MPI_Request request;
+    MPI_Comm ring;
+    char stream[64];
+    int class = MPI_SUCCESS, position = 0, one[2] = {1, 1}, dims = 1, periods = 1;
+    MPI_Get_address(first, &at[0]);
+    MPI_Get_address(second, &at[1]);
+    MPI_Get_address(third, &at[2]);
+    MPI_Type_create_hindexed(3, (int[]){8, 8, 8}, at, MPI_BYTE, &type);
+    MPI_Type_commit(&type);
+    MPI_Error_class(MPI_Send(MPI_BOTTOM, 1, type, the.rank, 1, MPI_COMM_WORLD), &class);
+    CHECK_EQ(class, MPI_ERR_TYPE);
+    CHECK(MPI_Irecv(MPI_BOTTOM, 1, type, the.rank, 1, MPI_COMM_WORLD, &request) != MPI_SUCCESS);
+    CHECK(MPI_Sendrecv_replace(MPI_BOTTOM, 1, type, the.rank, 1, the.rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE) !=
+          MPI_SUCCESS);
+    CHECK(MPI_Pack(MPI_BOTTOM, 1, type, stream, sizeof stream, &position, MPI_COMM_WORLD) != MPI_SUCCESS);
+    CHECK_EQ(MPI_Bcast(MPI_BOTTOM, 1, type, 0, MPI_COMM_WORLD), MPI_ERR_BUFFER);
+    CHECK_EQ(MPI_Ibcast(MPI_BOTTOM, 1, type, 0, MPI_COMM_WORLD, &request), MPI_ERR_BUFFER);
+    PMPI_Cart_create(MPI_COMM_SELF, 1, &dims, &periods, 0, &ring);
+    MPI_Comm_set_errhandler(ring, MPI_ERRORS_RETURN);
+    CHECK_EQ(MPI_Neighbor_alltoallw(MPI_BOTTOM, one, at, types, stream, one, (MPI_Aint[]){0, 8}, types, ring),
+             MPI_ERR_BUFFER);
+    PMPI_Comm_free(&ring);
+    MPI_Type_free(&type);
+}
+
+static void call_with_both(void)
+{
+    static char host[16];
+    const char *device = the.out;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    check_both(host, device, device + 8);
+    check_both(device, host, host + 8);
+    check_both(host, device, host + 8);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
+/* On two ranks. */
 void run_moved(void)
 {
     CHECK_EQ(the.ranks, 2);
@@ -145,6 +186,7 @@ void run_moved(void)
     moved.half = type_at(the.in, N / 2);
     call_moving_types();
     call_packing();
+    call_with_both();
     MPI_Type_free(&moved.out);
     MPI_Type_free(&moved.in);
     MPI_Type_free(&moved.half);

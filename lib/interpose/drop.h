@@ -170,6 +170,10 @@ static inline bool sv_drop_is_host_typed(const void *ptr, int64_t count, MPI_Dat
            sv_drop_is_host_moved(ptr, type);
 }
 
+/* Whether a type's own addresses lead to such memory (drop_place.c). */
+bool sv_drop_type_reaches_host(const void *ptr, MPI_Datatype type);
+bool sv_drop_type_reaches_device(const void *ptr, MPI_Datatype type);
+
 /* --- datatypes (drop_type.c) -------------------------------------------------------------------------------------- */
 
 typedef struct sv_drop_type {
@@ -227,6 +231,9 @@ typedef struct sv_drop_block {
     int64_t count, offset; /* elements; bytes from the buffer's address */
     MPI_Datatype type;
 } sv_drop_block_t;
+/* Whether a buffer leads to both; says so. The caller lets MPI tell the error handler. */
+typedef struct sv_drop_call sv_drop_call_t;
+bool sv_drop_refuse(sv_drop_call_t *call, const void *buf, const sv_drop_block_t *blocks, int n);
 
 typedef struct sv_drop_region {
     char *user;             /* device memory */
@@ -247,19 +254,20 @@ typedef struct sv_drop_region {
 
 enum { SV_DROP_REGIONS = 3 };
 
-typedef struct sv_drop_call {
+struct sv_drop_call {
     const char *name;
     sv_drop_region_t region[SV_DROP_REGIONS];
     int nregions;
+    bool refused; /* a buffer has host memory and device memory in it: MPI must not be given that */
     bool *parts; /* of a partitioned call, one region with a block for each: those that have landed */
     int64_t begin_ns; /* for the timeline (drop_trace.c), if it is on */
     bool has_peer, fast;
     int peer, tag;
     int64_t bytes; /* on the fast route */
-} sv_drop_call_t;
+};
 
 /* Elements of a message in memory that sv_drop_is_host_typed() has called the device's. Returns the region, whose
-   address, count and type MPI is to be given; NULL if there are none. */
+   address, count and type MPI is to be given; NULL if there are none. Refused: MPI_DATATYPE_NULL, for MPI to refuse. */
 sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t count, MPI_Datatype type, bool in,
                                   bool out);
 
@@ -279,7 +287,7 @@ typedef struct sv_drop_list {
     const MPI_Aint *large_displs;
 } sv_drop_list_t;
 
-/* Returns what MPI is to be given for buf: itself if it is host memory. known: sv_drop_is_host() has denied that. */
+/* Returns what MPI is to be given for buf: itself if it is the host's, or refused. known: sv_drop_is_host() says no. */
 void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list, bool in, bool out);
 
 /* What MPI is given for a region's buffer. */

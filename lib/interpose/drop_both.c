@@ -174,7 +174,7 @@ static void *copy_out(const char *name, const side_t *side, const sv_drop_region
     void *copy = malloc(bytes + 1);
     if (!copy)
         sv_drop_fatal("no memory", name);
-    if (region && region->packed)
+    if (region && region->packed && region->host) /* else MPI refuses the call */
         memcpy(copy, region->host, bytes);
     else if (bytes > 0)
         sv_drop_pack(side->buf, side->count, side->type, copy, (int64_t)bytes);

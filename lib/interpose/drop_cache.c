@@ -47,7 +47,9 @@ bool sv_drop_is_host_moved(const void *ptr, MPI_Datatype type)
         atomic_store_explicit(sv_drop_named_slot(type), type, memory_order_relaxed);
         return true;
     }
-    return info.true_lb == 0 || sv_drop_is_host((const void *)((uintptr_t)ptr + (uintptr_t)info.true_lb));
+    if (info.true_lb != 0 && !sv_drop_is_host((const void *)((uintptr_t)ptr + (uintptr_t)info.true_lb)))
+        return false;
+    return !sv_drop_type_reaches_device(ptr, type);
 }
 
 typedef void *(*mmap_t)(void *, size_t, int, int, int, off_t);

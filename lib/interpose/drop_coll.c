@@ -70,6 +70,19 @@ static void count_call(const sv_drop_call_t *call)
             sv_drop_count_all(call->name, "staged", (int64_t)call->region[i].bytes);
 }
 
+/* Of a call that must not be made: the handler of its communicator, window or file hears of it. */
+static int sv_drop_coll_refuse(sv_drop_call_t *call, const MPI_Comm *comm, const MPI_Win *win, const MPI_File *file)
+{
+    sv_drop_call_end(call);
+    if (win)
+        PMPI_Win_call_errhandler(*win, MPI_ERR_BUFFER);
+    else if (file)
+        PMPI_File_call_errhandler(*file, MPI_ERR_BUFFER);
+    else
+        PMPI_Comm_call_errhandler(comm ? *comm : MPI_COMM_WORLD, MPI_ERR_BUFFER);
+    return MPI_ERR_BUFFER;
+}
+
 static int sv_drop_coll_end(sv_drop_call_t *call, int code)
 {
     if (code == MPI_SUCCESS)

@@ -220,6 +220,8 @@ static bool is_on_route(const void *buf, MPI_Datatype type)
 {
     MPI_Count low = 0, extent;
     PMPI_Type_get_true_extent_x(type, &low, &extent);
+    if (sv_drop_type_reaches_host(buf, type))
+        return false; /* to be refused, if the rest is the device's */
     return !sv_drop_is_others((const void *)((uintptr_t)buf + (uintptr_t)low));
 }
 

@@ -42,6 +42,8 @@ static void end_packing(sv_drop_call_t *call, int code, int64_t moved, bool pack
         return code != MPI_SUCCESS ? code : PMPI_##NAME(__VA_ARGS__);                                            \
     if (!elements_host)                                                                                          \
         BUF = sv_drop_blocks(&call, BUF, true, &list, PACKS, !(PACKS));                                          \
+    if (call.refused)                                                                                            \
+        type = MPI_DATATYPE_NULL; /* MPI refuses that, too */                                                    \
     if (!stream_host) {                                                                                          \
         bytes = (SIZE)bytes_there(bytes, *position, ITS_SIZE);                                                   \
         STREAM = part_of_stream(&call, STREAM, *position, bytes, PACKS);                                         \

@@ -69,7 +69,8 @@ SV_DROP_EXPORT int MPI_Psend_init(const void *buf, int partitions, MPI_Count cou
     void *image = is_plain(buf, partitions, count, type, dest) ? NULL
                                                                : image_of(&call, buf, partitions, count, type, true);
     if (!image)
-        return PMPI_Psend_init(buf, partitions, count, type, dest, tag, comm, info, request);
+        return PMPI_Psend_init(buf, partitions, count, call.refused ? MPI_DATATYPE_NULL : type, dest, tag, comm,
+                               info, request);
     int code = PMPI_Psend_init(image, partitions, count, type, dest, tag, comm, info, &inner);
     return keep(&call, code, inner, request);
 }
@@ -82,7 +83,8 @@ SV_DROP_EXPORT int MPI_Precv_init(void *buf, int partitions, MPI_Count count, MP
     void *image = is_plain(buf, partitions, count, type, source)
                       ? NULL : image_of(&call, buf, partitions, count, type, false);
     if (!image)
-        return PMPI_Precv_init(buf, partitions, count, type, source, tag, comm, info, request);
+        return PMPI_Precv_init(buf, partitions, count, call.refused ? MPI_DATATYPE_NULL : type, source, tag, comm,
+                               info, request);
     int code = PMPI_Precv_init(image, partitions, count, type, source, tag, comm, info, &inner);
     return keep(&call, code, inner, request);
 }

@@ -50,6 +50,15 @@ static bool bounds_of_all(const sv_drop_block_t *blocks, int n, int64_t *low_out
 
 /* --- what a call has ---------------------------------------------------------------------------------------------- */
 
+/* What MPI refuses. */
+static sv_drop_region_t *add_refused(sv_drop_call_t *call)
+{
+    sv_drop_region_t *region = &call->region[call->nregions++];
+    *region = (sv_drop_region_t){.packed = true, .count = 1, .type = MPI_DATATYPE_NULL, .nblocks = 1,
+                                 .one = {0, 0, MPI_DATATYPE_NULL}};
+    return region;
+}
+
 /* The region for device memory at buf; NULL if there is nothing of the device's in it. known: that it is has been
    asked in this call, which costs about as much as all the rest. */
 static sv_drop_region_t *add_region(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_block_t *blocks,
@@ -100,6 +109,8 @@ sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
                                   bool out)
 {
     sv_drop_block_t block = {count, 0, type};
+    if (!sv_drop_is_named(type) && sv_drop_refuse(call, buf, &block, 1))
+        return add_refused(call);
     sv_drop_region_t *region = add_region(call, buf, true, &block, 1);
     if (!region)
         return NULL;
@@ -200,7 +211,8 @@ void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv
                            : (sv_drop_block_t){count_of(list, i), offset_of(list, i, type, before), type};
         before += blocks[i].count;
     }
-    sv_drop_region_t *region = add_region(call, buf, known && buf != MPI_BOTTOM, blocks, n);
+    const bool both = !(single && sv_drop_is_named(one.type)) && sv_drop_refuse(call, buf, blocks, n);
+    sv_drop_region_t *region = both ? NULL : add_region(call, buf, known && buf != MPI_BOTTOM, blocks, n);
     if (!region) {
         if (blocks != &one)
             free(blocks);

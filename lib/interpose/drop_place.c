@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Buffers of which one part is the host's and another one the device's. Elements of a type lie in one allocation, but
+ * for those of structures and their kin, whose displacements are often differences of addresses, or addresses; and the
+ * blocks of a call may be named so, from MPI_BOTTOM. Nothing can stand for such a buffer, as there may be any distance
+ * between its parts: the call is refused. Any thread; nothing is kept.
+ */
+#include "interpose/drop_route.h"
+
+#include <stdlib.h>
+
+/* What an address is in; 0: in nothing that anybody knows. */
+enum { IN_HOST = 1, IN_DEVICE = 2, IN_BOTH = 3 };
+
+static unsigned place_at(const void *ptr)
+{
+    const uint64_t entry = sv_drop_entry(ptr);
+    if (atomic_load_explicit(sv_drop_slot(ptr), memory_order_relaxed) == entry)
+        return IN_HOST;
+    const sv_drop_place_t place = sv_drop_ask(ptr);
+    if (place == SV_DROP_HOST) /* as in sv_drop_look_up() */
+        atomic_store_explicit(sv_drop_slot(ptr), entry, memory_order_relaxed);
+    return place == SV_DROP_HOST ? IN_HOST : place == SV_DROP_DEVICE ? IN_DEVICE : 0;
+}
+
+/* What MPI says of how a type was made; types are to be freed. */
+typedef struct contents {
+    int nints, naddresses, ntypes, combiner;
+    int *ints;
+    MPI_Aint *addresses;
+    MPI_Datatype *types;
+} contents_t;
+
+static bool read_contents(MPI_Datatype type, contents_t *made)
+{
+    if (PMPI_Type_get_envelope(type, &made->nints, &made->naddresses, &made->ntypes, &made->combiner) != MPI_SUCCESS ||
+        made->combiner == MPI_COMBINER_NAMED || made->ntypes == 0)
+        return false;
+    made->ints = calloc((size_t)made->nints + 1, sizeof *made->ints);
+    made->addresses = calloc((size_t)made->naddresses + 1, sizeof *made->addresses);
+    made->types = calloc((size_t)made->ntypes, sizeof *made->types);
+    if (!made->ints || !made->addresses || !made->types ||
+        PMPI_Type_get_contents(type, made->nints, made->naddresses, made->ntypes, made->ints, made->addresses,
+                               made->types) != MPI_SUCCESS)
+        sv_drop_fatal("no memory", "for a datatype");
+    return true;
+}
+
+static void free_contents(contents_t *made)
+{
+    sv_drop_type_t info;
+    for (int i = 0; i < made->ntypes; i++)
+        if (sv_drop_type(made->types[i], &info) && !info.named)
+            PMPI_Type_free(&made->types[i]);
+    free(made->ints);
+    free(made->addresses);
+    free(made->types);
+}
+
+static bool has_addresses(int combiner)
+{
+    return combiner == MPI_COMBINER_STRUCT || combiner == MPI_COMBINER_HINDEXED ||
+           combiner == MPI_COMBINER_HINDEXED_BLOCK;
+}
+
+/* Of all addresses that a type names by itself. */
+static unsigned places_of(const void *ptr, MPI_Datatype type)
+{
+    contents_t made;
+    sv_drop_type_t info;
+    unsigned found = 0;
+    if (!sv_drop_type(type, &info) || info.named || !read_contents(type, &made))
+        return 0;
+    const int64_t low = info.true_lb;
+    const bool far = has_addresses(made.combiner), same = made.combiner == MPI_COMBINER_HINDEXED_BLOCK;
+    for (int i = 0; i < (far ? made.naddresses : 1); i++) {
+        const MPI_Datatype of = made.types[made.combiner == MPI_COMBINER_STRUCT ? i : 0];
+        if (!sv_drop_type(of, &info) || info.bytes == 0 || (far && made.ints[same ? 1 : 1 + i] == 0))
+            continue;
+        /* Of the others, elements lie at distances of the buffer's own: the lowest stands for all. */
+        const uintptr_t at = (uintptr_t)ptr + (far ? (uintptr_t)made.addresses[i] : (uintptr_t)(low - info.true_lb));
+        if (far)
+            found |= place_at((const void *)(at + (uintptr_t)info.true_lb));
+        if (!info.named)
+            found |= places_of((const void *)at, of);
+    }
+    free_contents(&made);
+    return found;
+}
+
+bool sv_drop_type_reaches_host(const void *ptr, MPI_Datatype type)
+{
+    return !sv_drop_is_named(type) && (places_of(ptr, type) & IN_HOST);
+}
+
+/* A program that cannot have device memory pays nothing. */
+bool sv_drop_type_reaches_device(const void *ptr, MPI_Datatype type)
+{
+    return (sv_drop_may_have_device() || atomic_load_explicit(&sv_drop_route.seen, memory_order_relaxed)) &&
+           (places_of(ptr, type) & IN_DEVICE);
+}
+
+/* Whether a buffer has memory of both kinds in it, which nothing can stand for: there may be any distance between them.
+   Elements of predefined types are where the buffer is. */
+static bool is_of_both(const void *buf, const sv_drop_block_t *blocks, int n)
+{
+    unsigned found = 0;
+    bool any_far = false;
+    for (int i = 0; i < n && found != IN_BOTH; i++) {
+        sv_drop_type_t type;
+        const char *at = (const char *)((uintptr_t)buf + (uintptr_t)blocks[i].offset);
+        if (blocks[i].count <= 0 || !sv_drop_type(blocks[i].type, &type) || type.bytes == 0)
+            continue;
+        const unsigned far = type.named ? 0 : places_of(at, blocks[i].type);
+        const bool is_far = far != 0 || buf == MPI_BOTTOM;
+        any_far = any_far || is_far;
+        if (is_far || i == 0)
+            found |= far ? far : place_at((const char *)((uintptr_t)at + (uintptr_t)type.true_lb));
+    }
+    return any_far && found == IN_BOTH;
+}
+
+bool sv_drop_refuse(sv_drop_call_t *call, const void *buf, const sv_drop_block_t *blocks, int n)
+{
+    if (!is_of_both(buf, blocks, n))
+        return false;
+    sv_drop_warn("%s: one buffer has host memory and device memory in it, by its types or displacements: name them in "
+                 "calls of their own", call->name);
+    return call->refused = true;
+}
