@@ -94,6 +94,13 @@ static void give_up(void *out, void *in, bool on_device, bool persistent)
     CHECK_EQ(came, 31);
 }
 
+/* Which repeats itself; the messages here are one byte over and over. */
+static bool is_announcement(const uint8_t *text)
+{
+    enum { PERIOD = 48 };
+    return memcmp(text, text + PERIOD, PERIOD) == 0 && memcmp(text, text + 1, PERIOD) != 0;
+}
+
 /* Each receive is too short for what comes, by whatever call, and says so. */
 static void receive_short(void *out, void *in, uint8_t *host)
 {
@@ -125,6 +132,7 @@ static void receive_short(void *out, void *in, uint8_t *host)
         }
         CHECK_EQ(class_of(code), MPI_ERR_TRUNCATE);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(how == 2 || !is_announcement(host)); /* what MPI refuses itself nobody looks at */
     }
 }
 

@@ -438,6 +438,8 @@ bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const 
     if (reading == NO_LETTER)
         return false;
     state->came = true;
+    if (came == state->buf) /* no copy of the nonce is left with the program, if nothing comes in its place */
+        memset(state->buf, 0, (size_t)bytes);
     const int tag = state->renames ? state->tag : status->MPI_TAG;
     if (reading == A_DAMAGED_LETTER) {
         fail_message(state, SELVAGE_ERR_CHECKSUM, "its announcement came damaged");
