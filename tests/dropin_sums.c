@@ -80,7 +80,7 @@ static void open_route(const sums_t *s)
 }
 
 /* By one rank with a large count, which is the same call. */
-static int add_up(const sums_t *s, MPI_Datatype type, MPI_Op op)
+static int call_allreduce(const sums_t *s, MPI_Datatype type, MPI_Op op)
 {
 #if MPI_VERSION >= 4
     if (the.rank == 0)
@@ -120,7 +120,7 @@ void run_sums(void)
     begin(&s);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         give(&s, cases[i].type);
-        CHECK_EQ(add_up(&s, cases[i].type, cases[i].op), MPI_SUCCESS);
+        CHECK_EQ(call_allreduce(&s, cases[i].type, cases[i].op), MPI_SUCCESS);
         PMPI_Allreduce(s.given, s.wanted, COUNT, cases[i].type, cases[i].op, MPI_COMM_WORLD);
         compare(&s);
     }
