@@ -55,7 +55,7 @@ static void refuse_types(selvage_exchange_t *ex)
     REFUSED(selvage_exchange_add_recv_type(ex, memory, 1, blocks, 0, 0, index), SELVAGE_ERR_UNSUPPORTED, "DARRAY");
     REFUSED(selvage_exchange_add_send_type(ex, memory, 1, MPI_DATATYPE_NULL, 0, 0, index), SELVAGE_ERR_ARGUMENT,
             "type: it is MPI_DATATYPE_NULL");
-    REFUSED(selvage_exchange_add_send_type(ex, memory, 1, column, -1, 0, index), SELVAGE_ERR_ARGUMENT, "peer is -1");
+    REFUSED(selvage_exchange_add_send_type(ex, memory, 1, column, -7, 0, index), SELVAGE_ERR_ARGUMENT, "peer is -7");
     REFUSED(selvage_exchange_add_recv_type(ex, memory, 1, column, 0, -2, index), SELVAGE_ERR_ARGUMENT, "tag is -2");
     REFUSED(selvage_exchange_add_send_type(NULL, memory, 1, column, 0, 0, index), SELVAGE_ERR_ARGUMENT, "ex is NULL");
     REFUSED(selvage_exchange_add_recv_type(ex, NULL, 1, column, 0, 0, index), SELVAGE_ERR_ARGUMENT, "buf is NULL");

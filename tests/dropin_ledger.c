@@ -82,6 +82,10 @@ int PMPI_Type_get_contents(MPI_Datatype type, int nints, int naddresses, int nty
 static void check_ledger(void)
 {
     for (int i = 0; i < KINDS; i++) {
+#ifdef MPICH_VERSION /* which makes types in other ways, too, that are not counted here */
+        if (i == TYPES && made[i] < freed[i])
+            continue;
+#endif
         if (made[i] != freed[i])
             printf("rank %d: %s: %d made, %d freed\n", the.rank, names[i], made[i], freed[i]);
         CHECK_EQ(made[i], freed[i]);

@@ -201,7 +201,8 @@ static bool mpi_refuses(MPI_Datatype type, MPI_Op op)
     if (type == MPI_DATATYPE_NULL || (op == MPI_OP_NULL && sv_drop_type(type, &info) && info.named))
         return type == MPI_DATATYPE_NULL;
     pthread_mutex_lock(&lock);
-    const int code = op == MPI_OP_NULL ? PMPI_Bcast(none, 0, type, 0, fast.self)
+    /* One element, since MPICH asks nothing about the type of none; one rank's broadcast moves nothing. */
+    const int code = op == MPI_OP_NULL ? PMPI_Bcast(none, 1, type, 0, fast.self)
                                        : PMPI_Allreduce(&none[0], &none[1], 0, type, op, fast.self);
     pthread_mutex_unlock(&lock);
     return code != MPI_SUCCESS;
