@@ -83,11 +83,11 @@ for bytes in 256M 8M 0; do
     program 2 pinned 'memory was pinned [1-9][0-9]* times' SELVAGE_DROPIN_FAST=off SELVAGE_DROPIN_POOL_BYTES=$bytes
 done
 # Selvage's collectives add up what they have types for, and keep no rank that MPI refuses a call.
-# On GPUs that ranks share `on` may leave them to MPI.
-modes=auto
-[ "${SELVAGE_DEVICE:-soft}" != soft ] || modes='auto on'
-for mode in $modes; do
-    program 3 sums '^ +0 +all +MPI_Reduce_scatter +fast +9 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1 \
+# On a GPU that ranks share, their kernels take turns, and the route may find it busy and leave sums to MPI.
+ranks=3
+[ "${SELVAGE_DEVICE:-soft}" = soft ] || [ "${TEST_GPUS:-3}" -ge 3 ] || ranks=2
+for mode in auto on; do
+    program "$ranks" sums '^ +0 +all +MPI_Reduce_scatter +fast +9 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1 \
         SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
     grep -Eq '^ +0 +all +MPI_Allreduce +fast +12 ' "$dir/out" ||
         { cat "$dir/out"; echo "FAIL: not 12 sums by the route, $mode"; failed=1; }
