@@ -15,7 +15,7 @@
 #include "check.h"
 #include "dropin_bystander.h"
 
-enum { WINDOW_MAX = 256, ALL_BYTES = 32 << 20, STEPS = 2, PASSES = 2, PINNED_MAX = 24 };
+enum { WINDOW_MAX = 256, ALL_BYTES = 16 << 20, STEPS = 2, PASSES = 2, PINNED_MAX = 24 };
 
 static _Atomic int pinned, released;
 static _Atomic size_t pinned_bytes;
@@ -55,8 +55,8 @@ static void exchange(uint8_t *out, uint8_t *in, int window, size_t bytes, int va
     MPI_Datatype column;
     MPI_Type_vector((int)bytes / 512, 256, 512, MPI_BYTE, &column); /* half of the bytes */
     MPI_Type_commit(&column);
-    selvage_device_fill(the.device, out, value, ALL_BYTES, the.stream);
-    selvage_device_fill(the.device, in, 255, ALL_BYTES, the.stream);
+    selvage_device_fill(the.device, out, value, (size_t)window * bytes, the.stream);
+    selvage_device_fill(the.device, in, 255, (size_t)window * bytes, the.stream);
     selvage_stream_synchronize(the.device, the.stream);
     for (int i = 0; i < window; i++)
         MPI_Irecv(in + (size_t)i * bytes, i % 2 ? 1 : (int)bytes, i % 2 ? column : MPI_BYTE, the.left, i,
@@ -77,7 +77,7 @@ static void exchange(uint8_t *out, uint8_t *in, int window, size_t bytes, int va
 static void pass_windows(uint8_t *out, uint8_t *in)
 {
     static const struct { int window; size_t bytes; } cases[] = {
-        {1, 64 << 10}, {16, 64 << 10}, {256, 64 << 10}, {1, 2 << 20}, {16, 2 << 20}, {1, 8 << 20}, {4, 8 << 20}};
+        {1, 64 << 10}, {16, 64 << 10}, {256, 64 << 10}, {1, 2 << 20}, {8, 2 << 20}, {1, 8 << 20}, {2, 8 << 20}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int step = 0; step < STEPS; step++)
             exchange(out, in, cases[i].window, cases[i].bytes, 10 * (int)i + step);

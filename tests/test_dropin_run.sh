@@ -21,7 +21,7 @@ chmod +x "$dir/mpirun"
 program() {
     local ranks=$1 what=$2 pattern=$3
     shift 3
-    env "$@" MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 30 \
+    env "$@" MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 60 \
         "$top_builddir/tests/dropin_bystander" "$what" >"$dir/out" 2>&1 && grep -Eq "$pattern" "$dir/out" ||
         { cat "$dir/out"; echo "FAIL: $what on $ranks ranks, no \"$pattern\", $*"; failed=1; }
 }
