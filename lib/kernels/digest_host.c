@@ -40,9 +40,11 @@ uint64_t sv_digest_sum(uint64_t key, uint64_t first_word, const void *data, uint
         memcpy(&word, byte, sizeof word);
         sum += sv_digest_mix(word ^ salt);
     }
+    if (bytes == 0) /* of no bytes there need be no address */
+        return sum;
     word = 0;
     memcpy(&word, byte, bytes);
-    return bytes ? sum + sv_digest_mix(word ^ salt) : sum;
+    return sum + sv_digest_mix(word ^ salt);
 }
 
 uint64_t sv_digest_finish(uint64_t key, uint64_t sum)
