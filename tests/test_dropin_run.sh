@@ -87,8 +87,8 @@ done
 ranks=3
 [ "${SELVAGE_DEVICE:-soft}" = soft ] || [ "${TEST_GPUS:-3}" -ge 3 ] || ranks=2
 for mode in auto on; do
-    program "$ranks" sums '^ +0 +all +MPI_Reduce_scatter +fast +9 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1 \
-        SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
+    program "$ranks" sums '^ +0 +all +MPI_Reduce_scatter +fast +9 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" \
+        SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
     grep -Eq '^ +0 +all +MPI_Allreduce +fast +12 ' "$dir/out" ||
         { cat "$dir/out"; echo "FAIL: not 12 sums by the route, $mode"; failed=1; }
     program 2 adders ' 0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" \
