@@ -8,8 +8,10 @@
 #define SELVAGE_TESTS_GROWTH_H
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -87,6 +89,15 @@ static inline void growth_run(const char *what, void (*turn)(void *), void *arg,
     }
     const growth_size_t after = growth_measure(live_blocks);
     growth_check(what, turns, &before, &after);
+}
+
+/* PROGRAM [TURNS [NAME...]]: whether what has this name is to be measured; all, without names. */
+static inline bool growth_is_asked(const char *name, int argc, char **argv)
+{
+    bool asked = argc < 3;
+    for (int i = 2; i < argc; i++)
+        asked |= strcmp(argv[i], name) == 0;
+    return asked;
 }
 
 #endif

@@ -192,14 +192,6 @@ static const struct life {
     {"100000 messages outstanding", turn_outstanding, OUTSTANDING / 4},
 };
 
-static bool is_asked(const char *name, int argc, char **argv)
-{
-    bool asked = argc < 3;
-    for (int i = 2; i < argc; i++)
-        asked |= strcmp(argv[i], name) == 0;
-    return asked;
-}
-
 int main(int argc, char **argv)
 {
     lives_t l = {0};
@@ -217,7 +209,7 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 1);
     for (size_t i = 0; i < sizeof lives_of / sizeof lives_of[0]; i++) {
         const int n = turns / lives_of[i].divisor;
-        if (!is_asked(lives_of[i].name, argc, argv))
+        if (!growth_is_asked(lives_of[i].name, argc, argv))
             continue;
         if (lives_of[i].turn == turn_window && !makes_windows(&l))
             printf("windows: left out, this MPI makes none here\n");

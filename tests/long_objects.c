@@ -276,14 +276,6 @@ static void close_lives(lives_t *l)
     free(l->host);
 }
 
-static bool is_asked(const char *name, int argc, char **argv)
-{
-    bool asked = argc < 3;
-    for (int i = 2; i < argc; i++)
-        asked |= strcmp(argv[i], name) == 0;
-    return asked;
-}
-
 int main(int argc, char **argv)
 {
     lives_t l = {0};
@@ -294,7 +286,7 @@ int main(int argc, char **argv)
     open_lives(&l);
     for (size_t i = 0; i < sizeof lives_of / sizeof lives_of[0]; i++) {
         const int n = turns / lives_of[i].divisor;
-        if (is_asked(lives_of[i].name, argc, argv))
+        if (growth_is_asked(lives_of[i].name, argc, argv))
             growth_run(lives_of[i].name, lives_of[i].turn, &l, n > 6 ? n : 6, NULL);
     }
     close_lives(&l);

@@ -181,6 +181,22 @@ static void pass_message(local_rank_t *self, const message_shape_t *shape, int t
     message_end_close(&end);
 }
 
+/* A message after others, whose sender's stream is late; the stream is the caller's. */
+static void *begin_late_message(local_rank_t *self, message_end_t *end, size_t bytes, unsigned delay_us)
+{
+    message_shape_t shape = {.bytes = bytes, .stream = SELVAGE_MESSAGE_NO_STREAM, .on_device = true};
+    void *stream = NULL;
+    for (uint64_t i = 0; i < 3; i++)
+        pass_message(self, &shape, TAG, i);
+    CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
+    if (self->rank == 0) {
+        shape.stream = stream;
+        shape.delay_us = delay_us;
+    }
+    begin_message(self, end, &shape, TAG, 9);
+    return stream;
+}
+
 /* --- late, twice or never ----------------------------------------------------------------------------------------- */
 
 /* Letters that are sent again to a rank that does not answer move nothing. */
@@ -321,18 +337,9 @@ static void stuck_letter(local_rank_t *self)
 /* A receive that is cleared and whose communicator fails: its sender, whose stream is late, does not begin to write. */
 static void failing(local_rank_t *self)
 {
-    message_shape_t shape = {.bytes = LONG_BYTES, .stream = SELVAGE_MESSAGE_NO_STREAM, .on_device = true};
     hooked_wire_t *wire = hook_wire(self);
     message_end_t end;
-    void *stream = NULL;
-    for (uint64_t i = 0; i < 3; i++)
-        pass_message(self, &shape, TAG, i);
-    CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
-    if (self->rank == 0) {
-        shape.stream = stream;
-        shape.delay_us = 600000;
-    }
-    begin_message(self, &end, &shape, TAG, 9);
+    void *stream = begin_late_message(self, &end, LONG_BYTES, 600000);
     if (self->rank == 1) {
         poll_for_ms(&end, 200);
         CHECK_EQ(end.request->route, SV_MESSAGE_DIRECT);
@@ -466,20 +473,12 @@ static void never_received(local_rank_t *self)
 /* Destroying ends at its bound, and what a kernel behind the caller's work will store to stays. */
 static void late_kernel(local_rank_t *self)
 {
-    message_shape_t shape = {.bytes = 300, .stream = SELVAGE_MESSAGE_NO_STREAM, .on_device = true};
+    enum { DELAY_US = 2000000 };
     message_end_t end;
-    void *stream = NULL;
-    for (uint64_t i = 0; i < 3; i++)
-        pass_message(self, &shape, TAG, i);
-    CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
-    if (self->rank == 0) {
-        shape.stream = stream;
-        shape.delay_us = 2000000;
-    }
-    begin_message(self, &end, &shape, TAG, 9);
+    (void)begin_late_message(self, &end, 300, DELAY_US);
     selvage_comm_destroy(self->comm);
     self->comm = NULL;
-    usleep(shape.delay_us + 500000); /* the device went with the communicator, and nobody can ask it */
+    usleep(self->rank == 0 ? DELAY_US + 500000 : 0); /* the device went with the communicator, and nobody can ask it */
     local_ranks_barrier(self);
 }
 #endif
