@@ -47,9 +47,9 @@ static void init_lists(sv_message_engine_t *engine)
     sv_list_t *list[] = {&engine->mail_free[0], &engine->mail_free[1], &engine->flying, &engine->own,
                          &engine->unexpected, &engine->taken, &engine->request_free, &engine->posted,
                          &engine->active, &engine->chunk_free[0], &engine->chunk_free[1], &engine->layouts,
-                         &engine->bounce_free, &engine->boxed, &engine->opened, &engine->mappings,
-                         &engine->chunk_retired, &engine->unacked_free, &engine->unacked_peers,
-                         &engine->ack_due_peers};
+                         &engine->bounce_free, &engine->block_free, &engine->upload_free, &engine->boxed,
+                         &engine->opened, &engine->mappings, &engine->chunk_retired, &engine->unacked_free,
+                         &engine->unacked_peers, &engine->ack_due_peers};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         sv_list_init(list[i]);
 }

@@ -108,6 +108,7 @@ typedef struct sv_mail {
     bool flying;             /* a send of it is under way */
     bool kept;               /* it may be asked for again; on its peer's list */
     bool bare;               /* without room after the letter */
+    struct sv_message_peer *counted; /* eager: by whom, until it is put back */
     struct sv_unacked *unacked;   /* it may have to be sent again */
     uint64_t hurt;           /* a fault: byte hurt - 1 of it was changed on the way out */
     bool from_wire;          /* it came by the wire: its sender keeps it until its taking is acknowledged */
@@ -136,7 +137,8 @@ typedef struct sv_message_peer {
     uint64_t sent, taken;    /* numbers: the last given out, and the last that came in order */
     sv_list_t early;         /* mail that came before its turn */
     sv_list_t kept;          /* own mail that it has not acknowledged */
-    uint32_t nkept, nacks;
+    uint32_t neager;          /* eager letters to it of the pool's that are in use; beyond a number it is asked first */
+    uint32_t nacks;
     uint64_t acks[SV_MAIL_ACKS];
     struct sv_message_box_end *in, *out; /* boxes of this rank's and of that one's; owned; NULL: none */
     sv_list_t box_link;      /* of those with in */
@@ -334,8 +336,10 @@ struct sv_message_engine {
     sv_list_t chunk_free[2];   /* of sends, of receives: neither waits for the other's */
     sv_list_t chunk_retired;
     uint32_t chunks_used[2];
-    sv_list_t layouts, bounce_free;
+    sv_list_t layouts, bounce_free, block_free, upload_free;
     uint32_t nlayouts;
+    size_t layout_bytes;
+    void *upload_stream;
     sv_list_t boxed;           /* peers with a box to look into */
     sv_list_t opened;          /* device memory of peers: open mappings ... */
     sv_list_t mappings;        /* ... and what is known of them, the oldest first */

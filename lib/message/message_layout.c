@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Layouts that were met before, and bounce buffers. A layout is found again by its content, because a datatype's handle
- * may have been freed and given to another type. Those that nobody uses go when there are too many.
+ * may have been freed and given to another type. Of those that nobody uses the least recently used one goes when there
+ * are too many. What they and bounce buffers lie in is kept until the engine's end: to release device or pinned memory
+ * makes some runtimes wait for all work of the device, also for work that waits for a message of this engine.
  */
 #include "message/message_layout.h"
 
@@ -11,7 +13,80 @@
 #include "pipeline/layout_parts.h"
 #include "pipeline/pipe_layout_type.h"
 
-enum { LAYOUTS_MAX = 64, BOUNCE_BYTES_MIN = 65536, ALIGN = 16 };
+enum {
+    LAYOUTS_MAX = 256,
+    LAYOUT_BYTES_MAX = 1 << 26,
+    BLOCK_BYTES_MIN = 4096,
+    BOUNCE_BYTES_MIN = 65536,
+    ALIGN = 16,
+};
+
+/* --- buffers that are kept ----------------------------------------------------------------------------------------- */
+
+/* The smallest free one that is large enough, or a new one; of powers of two, so that sizes that rise step by step
+   keep no more than twice the last one. Partner: put_buffer(). */
+static selvage_status_t take_buffer(sv_message_engine_t *engine, sv_list_t *free_ones, size_t least_bytes, size_t bytes,
+                                    sv_message_bounce_t **bounce_out)
+{
+    sv_list_t *it, *safe;
+    sv_message_bounce_t *best = NULL;
+    void *memory;
+    SV_LIST_FOR_EACH(it, safe, free_ones) {
+        sv_message_bounce_t *bounce = SV_CONTAINER_OF(it, sv_message_bounce_t, link);
+        if (bounce->bytes >= bytes && (!best || bounce->bytes < best->bytes))
+            best = bounce;
+    }
+    if (best) {
+        sv_list_remove(&best->link);
+        *bounce_out = best;
+        return SELVAGE_SUCCESS;
+    }
+    SV_TRY(sv_calloc(1, sizeof *best, &best));
+    best->bytes = least_bytes;
+    while (best->bytes < bytes)
+        best->bytes *= 2;
+    selvage_status_t status = free_ones == &engine->upload_free
+                                  ? SV_DEVICE_CALL(engine->dev, host_malloc, best->bytes, &memory)
+                                  : SV_DEVICE_CALL(engine->dev, malloc, best->bytes, &memory);
+    if (status != SELVAGE_SUCCESS) {
+        sv_free(best);
+        return status;
+    }
+    best->memory = memory;
+    sv_list_init(&best->link);
+    *bounce_out = best;
+    return SELVAGE_SUCCESS;
+}
+
+static void put_buffer(sv_list_t *free_ones, sv_message_bounce_t *bounce)
+{
+    sv_list_append(free_ones, &bounce->link);
+}
+
+static void free_kept_buffers(sv_message_engine_t *engine, sv_list_t *free_ones)
+{
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, free_ones) {
+        sv_message_bounce_t *bounce = SV_CONTAINER_OF(it, sv_message_bounce_t, link);
+        if (free_ones == &engine->upload_free)
+            SV_DEVICE_CALL(engine->dev, host_free, bounce->memory);
+        else
+            SV_DEVICE_CALL(engine->dev, free, bounce->memory);
+        sv_free(bounce);
+    }
+}
+
+selvage_status_t sv_message_take_bounce(sv_message_engine_t *engine, size_t bytes, sv_message_bounce_t **bounce_out)
+{
+    return take_buffer(engine, &engine->bounce_free, BOUNCE_BYTES_MIN, bytes, bounce_out);
+}
+
+void sv_message_put_bounce(sv_message_engine_t *engine, sv_message_bounce_t *bounce)
+{
+    put_buffer(&engine->bounce_free, bounce);
+}
+
+/* --- layouts ------------------------------------------------------------------------------------------------------ */
 
 static bool is_same(const sv_message_layout_t *layout, const sv_type_map_t *map)
 {
@@ -21,11 +96,13 @@ static bool is_same(const sv_message_layout_t *layout, const sv_type_map_t *map)
            (map->ndims == 0 || memcmp(own->dims, map->dims, map->ndims * sizeof *map->dims) == 0);
 }
 
-/* At the end, a request that is retired may be packed by it still: then its block is set aside as well. */
-static void destroy(sv_message_engine_t *engine, sv_message_layout_t *layout)
+/* A request that is retired may be packed by it still: it is one of its users, so that its block is set aside. */
+static void destroy_layout(sv_message_engine_t *engine, sv_message_layout_t *layout)
 {
     if (layout->block && layout->users == 0)
-        SV_DEVICE_CALL(engine->dev, free, layout->block);
+        put_buffer(&engine->block_free, layout->block);
+    else
+        sv_free(layout->block);
     sv_type_map_fini(&layout->map);
     sv_free(layout);
 }
@@ -44,45 +121,40 @@ static selvage_status_t copy_map(const sv_type_map_t *map, sv_type_map_t *out)
 }
 
 /* On a stream of its own, because the engine's may be behind work of the caller's. */
-static selvage_status_t upload(sv_device_t *dev, void *there, const void *here, size_t bytes)
+static selvage_status_t upload_pieces(sv_message_engine_t *engine, void *there, const void *here, size_t bytes)
 {
+    sv_device_t *dev = engine->dev;
     void *stream;
-    SV_TRY(SV_DEVICE_CALL(dev, stream_create, &stream));
-    selvage_status_t status = SV_DEVICE_CALL(dev, copy_async, there, here, bytes, SV_COPY_H2D, stream);
-    if (status == SELVAGE_SUCCESS)
-        status = SV_DEVICE_CALL(dev, stream_sync, stream);
-    SV_DEVICE_CALL(dev, stream_destroy, stream);
-    return status;
-}
-
-static selvage_status_t fill_block(sv_device_t *dev, const sv_layout_t *pieces_of, uint8_t *base, size_t bytes,
-                                   void *here, sv_message_layout_t *layout)
-{
-    sv_piece_t *unused;
-    sv_layout_arena_t arena = {.here = here, .there = layout->block};
-    memset(here, 0, bytes);
-    SV_TRY(sv_layout_make_pieces(pieces_of, &base, &arena, &unused, &layout->pieces, &layout->npieces));
-    return upload(dev, layout->block, here, bytes);
+    if (!engine->upload_stream) {
+        SV_TRY(SV_DEVICE_CALL(dev, stream_create, &stream));
+        engine->upload_stream = stream;
+    }
+    SV_TRY(SV_DEVICE_CALL(dev, copy_async, there, here, bytes, SV_COPY_H2D, engine->upload_stream));
+    return SV_DEVICE_CALL(dev, stream_sync, engine->upload_stream);
 }
 
 static selvage_status_t make_block(sv_message_engine_t *engine, const sv_layout_t *pieces_of, uint8_t *base,
                                    sv_message_layout_t *layout)
 {
-    sv_device_t *dev = engine->dev;
     sv_piece_t *unused;
+    sv_message_bounce_t *here;
     sv_layout_arena_t arena = {0};
-    void *block, *here;
     SV_TRY(sv_layout_make_pieces(pieces_of, &base, &arena, &unused, &layout->pieces, &layout->npieces));
-    SV_TRY(SV_DEVICE_CALL(dev, malloc, arena.used, &block));
-    layout->block = block;
-    SV_TRY(SV_DEVICE_CALL(dev, host_malloc, arena.used, &here));
-    selvage_status_t status = fill_block(dev, pieces_of, base, arena.used, here, layout);
-    SV_DEVICE_CALL(dev, host_free, here);
+    const size_t bytes = arena.used;
+    SV_TRY(take_buffer(engine, &engine->block_free, BLOCK_BYTES_MIN, bytes, &layout->block));
+    SV_TRY(take_buffer(engine, &engine->upload_free, BLOCK_BYTES_MIN, bytes, &here));
+    memset(here->memory, 0, bytes);
+    arena = (sv_layout_arena_t){.here = here->memory, .there = layout->block->memory};
+    selvage_status_t status =
+        sv_layout_make_pieces(pieces_of, &base, &arena, &unused, &layout->pieces, &layout->npieces);
+    if (status == SELVAGE_SUCCESS)
+        status = upload_pieces(engine, layout->block->memory, here->memory, bytes);
+    put_buffer(&engine->upload_free, here);
     return status;
 }
 
-static selvage_status_t furnish(sv_message_engine_t *engine, const sv_type_map_t *map, const void *buf,
-                                sv_message_layout_t *layout)
+static selvage_status_t furnish_layout(sv_message_engine_t *engine, const sv_type_map_t *map, const void *buf,
+                                       sv_message_layout_t *layout)
 {
     sv_layout_t *pieces_of;
     SV_TRY(copy_map(map, &layout->map));
@@ -96,97 +168,63 @@ static selvage_status_t furnish(sv_message_engine_t *engine, const sv_type_map_t
     return status;
 }
 
-static void forget_one(sv_message_engine_t *engine)
+/* Of those that nobody uses, from the least recently used one on. */
+static void forget_layouts(sv_message_engine_t *engine)
 {
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &engine->layouts) {
         sv_message_layout_t *layout = SV_CONTAINER_OF(it, sv_message_layout_t, link);
+        if (engine->nlayouts < LAYOUTS_MAX && engine->layout_bytes <= LAYOUT_BYTES_MAX)
+            return;
         if (layout->users)
             continue;
         sv_list_remove(it);
-        destroy(engine, layout);
         engine->nlayouts--;
-        return;
+        engine->layout_bytes -= layout->block ? layout->block->bytes : 0;
+        destroy_layout(engine, layout);
     }
 }
 
 selvage_status_t sv_message_find_layout(sv_message_engine_t *engine, const sv_type_map_t *map, const void *buf,
                                         bool on_device, sv_message_layout_t **layout_out)
 {
-    sv_list_t *it, *safe;
     sv_message_layout_t *layout;
     const unsigned align = on_device ? (unsigned)((uintptr_t)buf % ALIGN) : 0;
-    SV_LIST_FOR_EACH(it, safe, &engine->layouts) {
+    for (sv_list_t *it = engine->layouts.prev; it != &engine->layouts; it = it->prev) {
         layout = SV_CONTAINER_OF(it, sv_message_layout_t, link);
         if (layout->on_device == on_device && layout->align == align && is_same(layout, map)) {
+            sv_list_remove(&layout->link);
+            sv_list_append(&engine->layouts, &layout->link);
             *layout_out = layout;
             return SELVAGE_SUCCESS;
         }
     }
-    if (engine->nlayouts >= LAYOUTS_MAX)
-        forget_one(engine);
+    forget_layouts(engine);
     SV_TRY(sv_calloc(1, sizeof *layout, &layout));
     layout->on_device = on_device;
     layout->align = align;
-    selvage_status_t status = furnish(engine, map, buf, layout);
+    selvage_status_t status = furnish_layout(engine, map, buf, layout);
     if (status != SELVAGE_SUCCESS) {
-        destroy(engine, layout);
+        destroy_layout(engine, layout);
         return status;
     }
     sv_list_append(&engine->layouts, &layout->link);
     engine->nlayouts++;
+    engine->layout_bytes += layout->block ? layout->block->bytes : 0;
     *layout_out = layout;
     return SELVAGE_SUCCESS;
-}
-
-/* --- bounce buffers ----------------------------------------------------------------------------------------------- */
-
-selvage_status_t sv_message_take_bounce(sv_message_engine_t *engine, size_t bytes, sv_message_bounce_t **bounce_out)
-{
-    sv_list_t *it, *safe;
-    sv_message_bounce_t *best = NULL;
-    void *memory;
-    SV_LIST_FOR_EACH(it, safe, &engine->bounce_free) {
-        sv_message_bounce_t *bounce = SV_CONTAINER_OF(it, sv_message_bounce_t, link);
-        if (bounce->bytes >= bytes && (!best || bounce->bytes < best->bytes))
-            best = bounce;
-    }
-    if (best) {
-        sv_list_remove(&best->link);
-        *bounce_out = best;
-        return SELVAGE_SUCCESS;
-    }
-    SV_TRY(sv_calloc(1, sizeof *best, &best));
-    /* Powers of two, so that sizes that rise step by step keep no more than twice the last one. */
-    best->bytes = BOUNCE_BYTES_MIN;
-    while (best->bytes < bytes)
-        best->bytes *= 2;
-    selvage_status_t status = SV_DEVICE_CALL(engine->dev, malloc, best->bytes, &memory);
-    if (status != SELVAGE_SUCCESS) {
-        sv_free(best);
-        return status;
-    }
-    best->memory = memory;
-    sv_list_init(&best->link);
-    *bounce_out = best;
-    return SELVAGE_SUCCESS;
-}
-
-void sv_message_put_bounce(sv_message_engine_t *engine, sv_message_bounce_t *bounce)
-{
-    sv_list_append(&engine->bounce_free, &bounce->link);
 }
 
 void sv_message_free_layouts(sv_message_engine_t *engine)
 {
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &engine->layouts)
-        destroy(engine, SV_CONTAINER_OF(it, sv_message_layout_t, link));
-    SV_LIST_FOR_EACH(it, safe, &engine->bounce_free) {
-        sv_message_bounce_t *bounce = SV_CONTAINER_OF(it, sv_message_bounce_t, link);
-        SV_DEVICE_CALL(engine->dev, free, bounce->memory);
-        sv_free(bounce);
-    }
+    destroy_layout(engine, SV_CONTAINER_OF(it, sv_message_layout_t, link));
+    free_kept_buffers(engine, &engine->block_free);
+    free_kept_buffers(engine, &engine->bounce_free);
+    free_kept_buffers(engine, &engine->upload_free);
+    if (engine->upload_stream)
+        SV_DEVICE_CALL(engine->dev, stream_destroy, engine->upload_stream);
     for (uint32_t i = 0; i < engine->nrequests; i++) /* whose memory is set aside */
         if (engine->table[i]->retired)
             sv_free(engine->table[i]->place.bounce);

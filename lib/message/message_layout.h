@@ -19,10 +19,11 @@ typedef struct sv_message_layout {
     bool on_device;
     const sv_piece_t *pieces; /* device, in the block */
     uint32_t npieces;
-    uint8_t *block;          /* device; owned */
+    struct sv_message_bounce *block; /* device */
 } sv_message_layout_t;
 
-/* Device memory for the bytes of a message one behind the other. */
+/* Memory that is kept for the next use: the device's for the bytes of a message one after the other, or for a layout,
+   and pinned memory that a layout is made in. */
 typedef struct sv_message_bounce {
     sv_list_t link;
     uint8_t *memory;

@@ -192,7 +192,6 @@ static void acknowledged(sv_message_engine_t *engine, sv_message_peer_t *peer, c
         if (!mail)
             continue;
         sv_list_remove(&mail->kept_link);
-        peer->nkept--;
         mail->kept = false;
         if (mail->unacked) /* it was taken, so it has come */
             sv_unacked_release(engine, peer, mail->unacked);

@@ -64,6 +64,7 @@ selvage_status_t sv_mail_take(sv_message_engine_t *engine, bool bare, sv_mail_t 
     sv_list_remove(&mail->link);
     mail->flying = mail->kept = mail->from_wire = false;
     mail->unacked = NULL;
+    mail->counted = NULL;
     mail->near = NULL;
     mail->hurt = 0;
     *mail_out = mail;
@@ -86,6 +87,9 @@ void sv_mail_put(sv_message_engine_t *engine, sv_mail_t *mail)
         sv_message_box_leave(mail);
         return;
     }
+    if (mail->counted)
+        mail->counted->neager--;
+    mail->counted = NULL;
     sv_list_append(&engine->mail_free[mail->bare], &mail->link);
 }
 

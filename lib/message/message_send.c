@@ -70,7 +70,6 @@ static selvage_status_t post_mail(selvage_request_t *send)
     if (send->peer != engine->wire->rank && !mail->box) {
         mail->kept = true;
         sv_list_append(&peer->kept, &mail->kept_link);
-        peer->nkept++;
     }
     SV_TRY(sv_mail_post(engine, mail, send->peer));
     sv_message_complete(send, SELVAGE_SUCCESS);
@@ -154,13 +153,17 @@ static selvage_status_t record(selvage_request_t *send, void *stream)
     return sv_message_record(send, stream_for(send, stream));
 }
 
-static selvage_status_t begin_small(selvage_request_t *send, void *stream)
+static selvage_status_t begin_small(selvage_request_t *send, sv_message_peer_t *peer, void *stream)
 {
     /* What a fault has hurt can be asked for again only if it went by the wire. */
     if (!send->mail && send->engine->comm->fault.armed)
         SV_TRY(sv_mail_take(send->engine, false, &send->mail));
     else if (!send->mail)
         SV_TRY(sv_mail_take_to(send->engine, send->peer, false, &send->mail));
+    if (!send->mail->box) {
+        send->mail->counted = peer;
+        peer->neager++;
+    }
     send->began_ns = sv_clock_ns();
     *send->mail->letter = letter_of(send, SV_LETTER_EAGER);
     send->mail->letter->value[0] = slot_of(send);
@@ -408,7 +411,7 @@ selvage_status_t sv_message_send_advance(selvage_request_t *send, bool *moved)
 
 static bool is_small(const selvage_request_t *send, const sv_message_peer_t *peer)
 {
-    return send->bytes <= send->engine->eager_bytes && !send->synchronous && peer->nkept < SV_MAIL_UNACKED;
+    return send->bytes <= send->engine->eager_bytes && !send->synchronous && peer->neager < SV_MAIL_UNACKED;
 }
 
 selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
@@ -424,7 +427,7 @@ selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
         return sv_error_quiet(SELVAGE_ERR_LIMIT, "rank %d has no room for a message of %llu bytes now", send->peer,
                               (unsigned long long)send->bytes);
     if (send->mail || has_slot(send, peer) || is_small(send, peer))
-        SV_TRY(begin_small(send, stream));
+        SV_TRY(begin_small(send, peer, stream));
     else if (sv_message_claim(send, peer))
         SV_TRY(begin_claimed(send, peer, stream));
     else
