@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # One packet of 2 GiB and 5 bytes, more than an int counts and an MPI message holds, on the staged, the direct and the
-# peer route (there through landing slots and straight into a registered buffer), every byte compared. Needs 10 GiB of
-# memory.
+# peer route (there through landing slots and straight into a registered buffer), every byte compared; and 2 to 5 GiB
+# in one call of each other kind (tests/long_large), within a node and between two. Needs 18 GiB of memory.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 top_builddir=${top_builddir:-.}
@@ -12,8 +12,8 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 [ -x "$driver" ] || { echo "SKIP: $driver is not built"; exit 77; }
 available_kib=$(sed -n 's/^MemAvailable: *\([0-9]*\) kB$/\1/p' /proc/meminfo)
-if [ "${available_kib:-0}" -lt $((10 * 1024 * 1024)) ]; then
-    echo "SKIP: less than 10 GiB of memory are free"
+if [ "${available_kib:-0}" -lt $((18 * 1024 * 1024)) ]; then
+    echo "SKIP: less than 18 GiB of memory are free"
     exit 77
 fi
 failed=0
@@ -35,4 +35,8 @@ big --route staged
 big --route direct
 big --route peer
 big --route peer --registered 1
+for ranks_per_node in 2 1; do
+    SELVAGE_RANKS_PER_NODE=$ranks_per_node bash "$top_srcdir/scripts/run-mpi" -n 2 -t 1200 \
+        "$top_builddir/tests/long_large" || { echo "FAIL: long_large, $ranks_per_node ranks a node"; failed=1; }
+done
 exit $failed
