@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Mappings of memory that long messages are written into: kept while they are used, not for good when their owner has
- * freed the memory, and not at all where the device cannot tell an allocation from another one at its place; and
- * answers that name no place. Ranks are threads; rank 0 sends, rank 1 receives into new memory each time.
+ * freed the memory, and not at all where the device cannot tell an allocation from another one at its place; answers
+ * that name no place; and memory of the engine's own, none of which is released while it lives, because that may wait
+ * for the device. Ranks are threads; rank 0 sends, rank 1 receives, for mappings into new memory each time.
  */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -12,7 +14,7 @@
 #include "message/message_engine.h"
 #include "message_end.h"
 
-enum { BYTES = 100000, ROOM = 96 << 20, TURNS = 6, PAUSE_US = 120000 };
+enum { BYTES = 100000, ROOM = 96 << 20, TURNS = 6, PAUSE_US = 120000, TYPES = 300, RUNS = 8 };
 
 static sv_message_engine_t *engine_of(const local_rank_t *self)
 {
@@ -146,11 +148,83 @@ static void cleared_wrongly(local_rank_t *self)
     }
 }
 
+static const sv_device_ops_t *real_ops;
+static _Atomic int nreleased;
+
+static void count_free(sv_device_t *dev, void *ptr)
+{
+    nreleased++;
+    real_ops->free(dev, ptr);
+}
+
+static void count_host_free(sv_device_t *dev, void *ptr)
+{
+    nreleased++;
+    real_ops->host_free(dev, ptr);
+}
+
+static void count_stream_destroy(sv_device_t *dev, void *stream)
+{
+    nreleased++;
+    real_ops->stream_destroy(dev, stream);
+}
+
+/* Runs of a byte, with gaps that no other of these types has. */
+static void move_type(local_rank_t *self, uint8_t *memory, int type)
+{
+    sv_type_map_t map = {0};
+    selvage_request_t *request = NULL;
+    const sv_message_buffer_t buffer = {memory, &map};
+    for (int run = 0; run < RUNS; run++)
+        CHECK_STATUS(sv_type_map_add_run(&map, run * (2 + type), 1), SELVAGE_SUCCESS);
+    for (int run = 0; run < RUNS; run++)
+        memory[run * (2 + type)] = (uint8_t)(self->rank == 0 ? type + run : ~(type + run));
+    if (self->rank == 0)
+        CHECK_STATUS(sv_message_isend(self->comm, "test", &buffer, 1, type, SV_SEND_PLAIN, SELVAGE_MESSAGE_NO_STREAM,
+                                      &request), SELVAGE_SUCCESS);
+    else
+        CHECK_STATUS(sv_message_irecv(self->comm, "test", &buffer, 0, type, SELVAGE_MESSAGE_NO_STREAM, &request),
+                     SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_message_wait(&request, NULL), SELVAGE_SUCCESS);
+    for (int run = 0; self->rank == 1 && run < RUNS; run++)
+        CHECK_EQ(memory[run * (2 + type)], (uint8_t)(type + run));
+    sv_type_map_fini(&map);
+}
+
+/* The first turn through more types than are remembered fills what the engine keeps. */
+static void release_nothing(local_rank_t *self)
+{
+    static _Thread_local sv_device_ops_t counting;
+    sv_device_t *dev = self->comm->dev;
+    const sv_device_ops_t *ops = dev->ops;
+    void *memory = NULL;
+    CHECK_STATUS(selvage_device_malloc(self->dev, RUNS * (2 + TYPES), &memory), SELVAGE_SUCCESS);
+    if (self->rank == 0)
+        real_ops = ops;
+    local_ranks_barrier(self);
+    counting = *ops;
+    counting.free = count_free;
+    counting.host_free = count_host_free;
+    counting.stream_destroy = count_stream_destroy;
+    for (int turn = 0; turn < 2; turn++) {
+        for (int type = 0; type < TYPES; type++)
+            move_type(self, memory, type);
+        local_ranks_barrier(self);
+        dev->ops = &counting;
+        local_ranks_barrier(self);
+    }
+    CHECK_EQ(nreleased, 0);
+    local_ranks_barrier(self);
+    dev->ops = ops;
+    selvage_device_free(self->dev, memory);
+}
+
 int main(void)
 {
     local_ranks_env("MESSAGE_EAGER_BYTES=32");
     local_ranks_run(&(local_run_t){.size = 2, .body = let_go_of_idle});
     local_ranks_run(&(local_run_t){.size = 2, .body = keep_nothing_unnumbered});
+    local_ranks_run(&(local_run_t){.size = 2, .body = release_nothing});
     CHECK_EQ(local_ranks_left(), 0);
     local_ranks_env("MESSAGE_EAGER_BYTES=400 TIMEOUT_S=1");
     local_ranks_run(&(local_run_t){.size = 2, .body = cleared_wrongly, .log_expected = true});
