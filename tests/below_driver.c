@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Exchanges, messages or collectives under tests/below_mpi.c: for each class, kind of fault, rank and message
+ * Exchanges, messages, collectives or grids under tests/below_mpi.c: for each class, kind of fault, rank and message
  * of the class a pass with a communicator of its own, in which that message is hurt, until there is none to hurt. Every
  * byte received is compared, and so is memory before and after it. A pass is good if each rank has right data, or an
  * error whose text names a rank; a pass that hangs ends the job.
  *
- * Usage: below_driver exchange|messages|collectives ROUTE CLASS[,...] KIND[,...] [each|turns [STRIDE [SECONDS]]]:
+ * Usage: below_driver exchange|messages|collectives|grids ROUTE CLASS[,...] KIND[,...]
+ * [each|turns [STRIDE [SECONDS]]]:
  * every STRIDE-th message, by each kind or by one of them in turn; no new pass of a class after so long. Output: a line
  * per class and kind and a total, by rank 0, and one for each pass that was not good. Exit status 0 if all were.
  */
@@ -304,6 +305,24 @@ static void pass_collectives(below_run_t *run)
     close_comm(run);
 }
 
+/* Each rank is a node of its own, so that every face is between nodes: a rank that heard otherwise has another grid. */
+static void pass_grids(below_run_t *run)
+{
+    selvage_grid_params_t params = {SELVAGE_GRID_PARAMS_INIT, .ndims = 2, .global_extent = {16, 8}, .periodic = {1, 1},
+                                    .reorder = 1};
+    selvage_grid_info_t info = {SELVAGE_GRID_INFO_INIT};
+    selvage_grid_t *grid = NULL;
+    if (!open_comm(run))
+        return;
+    below.phase("grid's creation");
+    if (is_fine(run, "grid_create", selvage_grid_create(run->comm, &params, &grid)) &&
+        is_fine(run, "grid_describe", selvage_grid_describe(grid, &info)))
+        run->outcome[SILENT] += info.surface_cells == 0 || info.surface_cells_between_nodes != info.surface_cells;
+    below.phase("destroy");
+    selvage_grid_destroy(grid);
+    close_comm(run);
+}
+
 /* --- sweeping ----------------------------------------------------------------------------------------------------- */
 
 typedef struct below_sweep {
@@ -458,7 +477,7 @@ int main(int argc, char **argv)
     below_run_t run = {.rank = 0};
     char class[BELOW_NAME_BYTES];
     if (argc < 5 || argc > 8) {
-        fprintf(stderr, "usage: below_driver exchange|messages|collectives ROUTE CLASS[,...] KIND[,...] "
+        fprintf(stderr, "usage: below_driver exchange|messages|collectives|grids ROUTE CLASS[,...] KIND[,...] "
                         "[each|turns [STRIDE [SECONDS]]]\n");
         return 2;
     }
@@ -469,7 +488,10 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     open_run(&run);
     run.route = parse_route_name(argv[2]);
-    sweep.pass = argv[1][0] == 'e' ? pass_exchange : argv[1][0] == 'm' ? pass_messages : pass_collectives;
+    sweep.pass = argv[1][0] == 'e'   ? pass_exchange
+                 : argv[1][0] == 'm' ? pass_messages
+                 : argv[1][0] == 'g' ? pass_grids
+                                     : pass_collectives;
     for (const char *at = argv[3]; *at; at += strcspn(at, ","), at += *at == ',') {
         snprintf(class, sizeof class, "%.*s", (int)strcspn(at, ","), at);
         sweep.tired = false;

@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The drop-in with more than 2 GiB in one call: a message and a collective call of a type with gaps in device memory,
-# MPI_Sendrecv_replace of host memory, and a receive posted for 5 GiB; staged, and with the fast route open. Needs
-# 16 GiB of memory.
+# The drop-in with more than 2 GiB in one call of each kind (tests/dropin_large.c), and a receive posted for 5 GiB;
+# staged, and with the fast route open. Needs 16 GiB of memory.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 top_builddir=${top_builddir:-.}
@@ -16,6 +15,6 @@ if [ "${available_kib:-0}" -lt $((16 * 1024 * 1024)) ]; then
 fi
 failed=0
 export SELVAGE_DROPIN_SYNC_MS=600000
-"$top_srcdir/scripts/run-mpi" -n 2 -t 600 "$driver" many || { echo "FAIL: staged"; failed=1; }
-SELVAGE_JOB=test "$top_srcdir/scripts/run-mpi" -n 2 -t 600 "$driver" many || { echo "FAIL: the route open"; failed=1; }
+"$top_srcdir/scripts/run-mpi" -n 2 -t 1800 "$driver" many || { echo "FAIL: staged"; failed=1; }
+SELVAGE_JOB=test "$top_srcdir/scripts/run-mpi" -n 2 -t 1800 "$driver" many || { echo "FAIL: the route open"; failed=1; }
 exit "$failed"

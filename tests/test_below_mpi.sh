@@ -83,6 +83,7 @@ fi
 sweep messages default $begins,mail $damage,$others 5 SELVAGE_RANKS_PER_NODE=1
 sweep messages default mail $damage,$others 5
 sweep collectives default setup,control $damage,$others 5 SELVAGE_RANKS_PER_NODE=1
+sweep grids default setup $damage,$others 1 SELVAGE_RANKS_PER_NODE=1
 if [ -x "$top_builddir/examples/dropin/jacobi" ] && [ -r "$top_builddir/.libs/libselvage-mpi.so" ]; then
     kinds="many cut drop double" letters=2
     [ "$long" = no ] || { kinds="flip many lanes32 lanes64 cut drop double swap delay" letters="1 2 3 4 5 6 7"; }

@@ -2,7 +2,7 @@
 /*
  * Ranks that share a GPU find out, and nobody else does: on worlds of one and of several machines, divided into virtual
  * nodes, with and without devices that have a bus id; through communicators on software devices that pretend to be
- * GPUs; and with calls of the wire or allocations failing in turn, on each rank.
+ * GPUs; with calls of the wire or allocations failing in turn, on each rank; and with messages damaged on their way.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -31,6 +31,7 @@ typedef struct member {
     int sharers;              /* found */
     bool shares, said;
     int wire_call;            /* the one to fail; 0: none */
+    unsigned hurt;            /* copies of each of its messages that are changed: bits 0 and 1 */
     selvage_status_t status;
     char detail[512];
 } member_t;
@@ -41,6 +42,47 @@ static selvage_status_t let_others_run(void *arg)
     sched_yield();
     return atomic_load(&somebody_failed) ? SELVAGE_ERR_PEER : SELVAGE_SUCCESS;
 }
+
+/* A wire that changes bytes of what it sends: the same in each copy that it hurts. */
+typedef struct hurting_wire {
+    sv_wire_t base;
+    sv_wire_t *inner;
+    unsigned hurt;
+    uint8_t sent[2][256];
+    int nsent;
+} hurting_wire_t;
+
+static selvage_status_t hurting_send(sv_wire_t *base, sv_wire_channel_t channel, const void *buf, size_t bytes,
+                                     int peer, int tag, sv_wire_request_t *request_out)
+{
+    hurting_wire_t *wire = (hurting_wire_t *)base;
+    uint8_t *sent = wire->sent[wire->nsent++ % 2];
+    CHECK(bytes <= sizeof wire->sent[0] && bytes % 2 == 0);
+    memcpy(sent, buf, bytes);
+    for (unsigned copy = 0; copy < 2; copy++)
+        if (wire->hurt & 1u << copy)
+            sent[copy * bytes / 2 + 6] ^= 1; /* of another GPU */
+    return sv_wire_send(wire->inner, channel, sent, bytes, peer, tag, request_out);
+}
+
+static selvage_status_t hurting_recv(sv_wire_t *base, sv_wire_channel_t channel, void *buf, size_t capacity, int peer,
+                                     int tag, sv_wire_request_t *request_out)
+{
+    return sv_wire_recv(((hurting_wire_t *)base)->inner, channel, buf, capacity, peer, tag, request_out);
+}
+
+static selvage_status_t hurting_test(sv_wire_t *base, sv_wire_request_t *request, size_t *bytes_out)
+{
+    return sv_wire_test(((hurting_wire_t *)base)->inner, request, bytes_out);
+}
+
+static selvage_status_t hurting_cancel(sv_wire_t *base, sv_wire_request_t *request)
+{
+    return sv_wire_cancel(((hurting_wire_t *)base)->inner, request);
+}
+
+static const sv_wire_ops_t hurting_ops = {.abi = SV_WIRE_ABI, .name = "hurting", .send = hurting_send,
+                                          .recv = hurting_recv, .test = hurting_test, .cancel = hurting_cancel};
 
 static void *find_alone(void *arg)
 {
@@ -56,7 +98,10 @@ static void *find_alone(void *arg)
     snprintf(text, sizeof text, me->wire_call ? "wire=%d" : "", me->wire_call);
     CHECK_STATUS(sv_fault_parse(text, me->rank, &fault), SELVAGE_SUCCESS);
     sv_thread_binding()->fault = &fault;
-    me->status = sv_topology_find_gpu(&topology, wire, me->bus_id, let_others_run, NULL);
+    hurting_wire_t hurting = {.base = *wire, .inner = wire, .hurt = me->hurt};
+    hurting.base.ops = &hurting_ops;
+    me->status = sv_topology_find_gpu(&topology, me->hurt ? &hurting.base : wire, me->bus_id, let_others_run, NULL);
+    snprintf(me->detail, sizeof me->detail, "%.500s", selvage_error_detail());
     sv_thread_binding()->fault = NULL;
     if (me->status != SELVAGE_SUCCESS)
         atomic_store(&somebody_failed, 1);
@@ -101,7 +146,7 @@ static void *find_by_comm(void *arg)
 }
 
 static void run_failing(void *(*body)(void *), const char *const *bus_ids, int size, int per_host, int per_node,
-                        int bad, int wire_call, member_t members[RANKS_MAX])
+                        int bad, int wire_call, unsigned hurt, member_t members[RANKS_MAX])
 {
     pthread_t threads[RANKS_MAX];
     sv_wire_world_t *world = NULL;
@@ -109,7 +154,7 @@ static void run_failing(void *(*body)(void *), const char *const *bus_ids, int s
     CHECK_STATUS(sv_wire_world_create(size, per_host, &world), SELVAGE_SUCCESS);
     for (int r = 0; r < size; r++) {
         members[r] = (member_t){.world = world, .rank = r, .per_node = per_node, .bus_id = bus_ids[r], .sharers = -1,
-                                .wire_call = r == bad ? wire_call : 0};
+                                .wire_call = r == bad ? wire_call : 0, .hurt = r == bad ? hurt : 0};
         CHECK_EQ(pthread_create(&threads[r], NULL, body, &members[r]), 0);
     }
     for (int r = 0; r < size; r++)
@@ -120,7 +165,7 @@ static void run_failing(void *(*body)(void *), const char *const *bus_ids, int s
 static void run(void *(*body)(void *), const char *const *bus_ids, int size, int per_host, int per_node,
                 member_t members[RANKS_MAX])
 {
-    run_failing(body, bus_ids, size, per_host, per_node, -1, 0, members);
+    run_failing(body, bus_ids, size, per_host, per_node, -1, 0, 0, members);
 }
 
 /* What each rank found against what one sees from above. */
@@ -188,7 +233,7 @@ static void test_wire_failures(void)
     int failures = 0;
     for (int bad = 0; bad < 3; bad++) {
         for (int nth = 1; nth <= WIRE_CALLS; nth++) {
-            run_failing(find_alone, pairs, 3, 0, 0, bad, nth, members);
+            run_failing(find_alone, pairs, 3, 0, 0, bad, nth, 0, members);
             for (int r = 0; r < 3; r++) {
                 bool good = members[r].status == SELVAGE_SUCCESS;
                 CHECK(good || members[r].status == (r == bad ? SELVAGE_ERR_MPI : SELVAGE_ERR_PEER));
@@ -200,6 +245,29 @@ static void test_wire_failures(void)
         }
     }
     CHECK(failures >= 4 + 2 + 2);
+}
+
+/* One good copy is enough; without one whoever hears it says from whom it came, and nobody finds anything wrong. */
+static void test_damage(void)
+{
+    static const char *const pairs[] = {"0000:01:00.0", "0000:01:00.0", "0000:02:00.0"};
+    member_t members[RANKS_MAX];
+    for (int bad = 0; bad < 3; bad++) {
+        for (unsigned hurt = 1; hurt <= 3; hurt++) {
+            char name[16];
+            int said = 0;
+            snprintf(name, sizeof name, "rank %d", bad);
+            run_failing(find_alone, pairs, 3, 0, 0, bad, 0, hurt, members);
+            for (int r = 0; r < 3; r++) {
+                const bool good = members[r].status == SELVAGE_SUCCESS;
+                CHECK(good || hurt == 3);
+                CHECK_EQ(members[r].sharers, good ? (r < 2 ? 2 : 1) : 0);
+                said += members[r].status == SELVAGE_ERR_CHECKSUM && strstr(members[r].detail, name) != NULL;
+            }
+            CHECK(hurt < 3 ? said == 0 : said > 0);
+            CHECK_EQ(sv_memory_live(), 0);
+        }
+    }
 }
 
 /* Without memory on one rank all fail alike, at once. */
@@ -233,6 +301,7 @@ int main(void)
     test_worlds();
     test_comm();
     test_wire_failures();
+    test_damage();
     test_memory_failures();
     return check_report("topology_gpu");
 }

@@ -9,7 +9,11 @@
  *
  *   5 ranks, seen from rank r:   knows r | r+1 | r+2 r+3 | r+4
  *                                 round    0       1        2
+ *
+ * Each message has its entries twice, with a check word: one damaged copy does no harm, and two end in an error.
  */
+#include <string.h>
+
 #include "grid/grid_parts.h"
 
 #include "base/base_memory.h"
@@ -17,7 +21,10 @@
 #include "kernels/kernels.h"
 #include "pipeline/pipe_control.h"
 
-enum { NODE_TAG = 4 }; /* the set-up channel: the timeline has tags 1 and 2, GPUs 3, commits those from 16 */
+enum {
+    NODE_TAG = 4, /* the set-up channel: the timeline has tags 1 and 2, GPUs 3, commits those from 16 */
+    COPIES = 2,
+};
 
 static const char *const argument_names[] = {"ndims", "global_extent", "periodic", "blocks", "split", "ranks",
                                              "reorder", "width"};
@@ -100,16 +107,17 @@ typedef struct gather {
     const char *call;
     selvage_comm_t *comm;
     int *node;
+    uint8_t *out_message, *in_message; /* after the entries of all ranks */
     sv_wire_request_t out, in;
     bool out_open, in_open;
 } gather_t;
 
-static selvage_status_t await(gather_t *g, sv_wire_request_t *request, bool *open, int peer)
+static selvage_status_t await(gather_t *g, sv_wire_request_t *request, bool *open, int peer, size_t *bytes_out)
 {
     sv_patience_t patience;
     sv_patience_begin(&patience, g->comm, g->comm->timeout_s);
     for (;;) {
-        selvage_status_t status = sv_wire_test(g->comm->wire, request, NULL);
+        selvage_status_t status = sv_wire_test(g->comm->wire, request, bytes_out);
         *open = status != SELVAGE_SUCCESS;
         if (status != SELVAGE_IN_PROGRESS)
             return status;
@@ -123,19 +131,40 @@ static selvage_status_t await(gather_t *g, sv_wire_request_t *request, bool *ope
     }
 }
 
+/* Of the first copy that verifies. */
+static selvage_status_t take_entries(const gather_t *g, int *node, size_t entry_bytes, size_t arrived, int source)
+{
+    uint64_t check;
+    for (size_t at = 0; at + entry_bytes + sizeof check <= arrived; at += entry_bytes + sizeof check) {
+        memcpy(&check, g->in_message + at + entry_bytes, sizeof check);
+        if (check == sv_wire_setup_check(g->in_message + at, entry_bytes, source, g->comm->wire->rank)) {
+            memcpy(node, g->in_message + at, entry_bytes);
+            return SELVAGE_SUCCESS;
+        }
+    }
+    return sv_error(SELVAGE_ERR_CHECKSUM, "%s: what rank %d said of nodes arrived damaged", g->call, source);
+}
+
 static selvage_status_t exchange_round(gather_t *g, int known)
 {
     sv_wire_t *wire = g->comm->wire;
     int below = (int)(((int64_t)wire->rank - known + wire->size) % wire->size);
     int above = (int)(((int64_t)wire->rank + known) % wire->size);
     int count = known < wire->size - known ? known : wire->size - known;
-    size_t bytes = (size_t)count * sizeof *g->node;
-    SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, g->node + known, bytes, above, NODE_TAG, &g->in));
+    size_t entry_bytes = (size_t)count * sizeof *g->node, arrived;
+    uint64_t check = sv_wire_setup_check(g->node, entry_bytes, wire->rank, below);
+    size_t bytes = COPIES * (entry_bytes + sizeof check);
+    for (uint8_t *copy = g->out_message; copy < g->out_message + bytes; copy += entry_bytes + sizeof check) {
+        memcpy(copy, g->node, entry_bytes);
+        memcpy(copy + entry_bytes, &check, sizeof check);
+    }
+    SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, g->in_message, bytes, above, NODE_TAG, &g->in));
     g->in_open = true;
-    SV_TRY(sv_wire_send(wire, SV_WIRE_SETUP, g->node, bytes, below, NODE_TAG, &g->out));
+    SV_TRY(sv_wire_send(wire, SV_WIRE_SETUP, g->out_message, bytes, below, NODE_TAG, &g->out));
     g->out_open = true;
-    SV_TRY(await(g, &g->in, &g->in_open, above));
-    return await(g, &g->out, &g->out_open, below);
+    SV_TRY(await(g, &g->in, &g->in_open, above, &arrived));
+    SV_TRY(take_entries(g, g->node + known, entry_bytes, arrived, above));
+    return await(g, &g->out, &g->out_open, below, NULL);
 }
 
 static selvage_status_t gather_rounds(gather_t *g)
@@ -188,9 +217,23 @@ static selvage_status_t number_nodes(const char *call, int *node_of_rank, int si
     return SELVAGE_SUCCESS;
 }
 
+/* A message has at most half of the ranks' entries. */
+static size_t message_bytes_max(int nranks)
+{
+    return COPIES * (((size_t)nranks + 1) / 2 * sizeof(int) + sizeof(uint64_t));
+}
+
+size_t sv_grid_gather_bytes(int nranks)
+{
+    return (size_t)nranks * sizeof(int) + 2 * message_bytes_max(nranks);
+}
+
 selvage_status_t sv_grid_gather_nodes(const char *call, selvage_comm_t *comm, int **node_of_rank)
 {
-    gather_t g = {.call = call, .comm = comm, .node = *node_of_rank};
+    const int size = comm->wire->size;
+    uint8_t *messages = (uint8_t *)(*node_of_rank + size);
+    gather_t g = {.call = call, .comm = comm, .node = *node_of_rank, .out_message = messages,
+                  .in_message = messages + message_bytes_max(size)};
     uint64_t unused = 0;
     selvage_status_t status = gather_rounds(&g);
     if (status != SELVAGE_SUCCESS && !withdraw(&g))

@@ -73,7 +73,7 @@ static selvage_status_t allocate_maps(build_t *build)
     size_t count = (size_t)count_ranks(build);
     bool one_node = build->comm->topology.node_size == count_ranks(build);
     if (!one_node)
-        SV_TRY(sv_calloc(count, sizeof *build->node_of_rank, &build->node_of_rank));
+        SV_TRY(sv_calloc(1, sv_grid_gather_bytes((int)count), &build->node_of_rank));
     const int *ranks = build->params.ranks;
     if (!(ranks && !is_rank_order(ranks, (int)count)) && !(build->params.reorder && !one_node))
         return SELVAGE_SUCCESS;

@@ -49,11 +49,14 @@ selvage_status_t sv_grid_agree(const char *call, selvage_comm_t *comm, const sel
                                const selvage_grid_params_t *params, selvage_status_t built);
 
 /*
- * Fills *node_of_rank, which has room for all ranks: nodes are numbered from 0 in the order of their lowest ranks.
+ * Fills *node_of_rank, which is sv_grid_gather_bytes() long: nodes are numbered from 0 in the order of their lowest
+ * ranks.
  * Collective, and agreed on. A failure ends the collective use of the communicator, because messages may still be under
  * way; *node_of_rank is NULL then if the wire may still write there.
  */
 selvage_status_t sv_grid_gather_nodes(const char *call, selvage_comm_t *comm, int **node_of_rank);
+/* The entries of all ranks, and two messages. */
+size_t sv_grid_gather_bytes(int nranks);
 
 /* What lies between a block and one beside it. */
 typedef struct sv_grid_face {

@@ -9,9 +9,13 @@
  *
  *   rank i of the machine --- its bus id ---> first rank of the machine --- how many have it ---> rank i
  *
+ * Each of these messages has its note twice, with a check word, so that what befalls one copy does no harm, and what
+ * befalls both is seen: a rank that took another number would wait for a kernel that cannot run.
+ *
  * The first rank needs memory for the ranks of the machine, the others for two messages. It is there before anybody
  * begins, because a rank that gave up for want of it would leave the others waiting. One thread.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,16 +24,22 @@
 #include "base/base_status.h"
 #include "topology/topology.h"
 
-enum { GPU_TAG = 3, BUS_BYTES = 32 }; /* the set-up channel: the timeline has tags 1 and 2, commits those from 16 */
+enum {
+    GPU_TAG = 3, /* the set-up channel: the timeline has tags 1 and 2, commits those from 16 */
+    BUS_BYTES = 32,
+    COPIES = 2,
+};
 
 typedef struct gpu_note {
     char bus_id[BUS_BYTES];
     uint64_t sharers;
+    uint64_t check; /* of what is before it */
 } gpu_note_t;
 
 typedef struct sv_gpu_letter {
-    gpu_note_t note;
+    gpu_note_t note, copy[COPIES]; /* what is said or was heard; the message */
     sv_wire_request_t request;
+    int peer;
     bool sending, under_way;
 } letter_t;
 
@@ -44,15 +54,30 @@ typedef struct post_office {
 
 static selvage_status_t post(sv_wire_t *wire, letter_t *letter, int peer, bool sending)
 {
-    gpu_note_t *note = &letter->note;
     selvage_status_t status;
+    letter->note.check = sv_wire_setup_check(&letter->note, offsetof(gpu_note_t, check), wire->rank, peer);
+    for (int i = 0; i < COPIES; i++)
+        letter->copy[i] = sending ? letter->note : (gpu_note_t){0};
     if (sending)
-        status = sv_wire_send(wire, SV_WIRE_SETUP, note, sizeof *note, peer, GPU_TAG, &letter->request);
+        status = sv_wire_send(wire, SV_WIRE_SETUP, letter->copy, sizeof letter->copy, peer, GPU_TAG, &letter->request);
     else
-        status = sv_wire_recv(wire, SV_WIRE_SETUP, note, sizeof *note, peer, GPU_TAG, &letter->request);
+        status = sv_wire_recv(wire, SV_WIRE_SETUP, letter->copy, sizeof letter->copy, peer, GPU_TAG, &letter->request);
+    letter->peer = peer;
     letter->sending = sending;
     letter->under_way = status == SELVAGE_SUCCESS;
     return status;
+}
+
+/* What was heard, of the first copy that verifies. */
+static selvage_status_t take_note(sv_wire_t *wire, letter_t *letter, size_t bytes)
+{
+    for (size_t i = 0; (i + 1) * sizeof *letter->copy <= bytes; i++)
+        if (letter->copy[i].check ==
+            sv_wire_setup_check(&letter->copy[i], offsetof(gpu_note_t, check), letter->peer, wire->rank)) {
+            letter->note = letter->copy[i];
+            return SELVAGE_SUCCESS;
+        }
+    return sv_error(SELVAGE_ERR_CHECKSUM, "what rank %d said of its GPU arrived damaged", letter->peer);
 }
 
 static selvage_status_t await_letters(const post_office_t *office)
@@ -60,14 +85,20 @@ static selvage_status_t await_letters(const post_office_t *office)
     for (int i = 0; i < office->count;) {
         letter_t *letter = &office->letters[i];
         selvage_status_t status = SELVAGE_SUCCESS;
-        if (letter->under_way)
-            status = sv_wire_test(office->wire, &letter->request, NULL);
+        size_t bytes = 0;
+        if (!letter->under_way) {
+            i++;
+            continue;
+        }
+        status = sv_wire_test(office->wire, &letter->request, &bytes);
         if (status == SELVAGE_IN_PROGRESS) {
             SV_TRY(office->keep_waiting(office->arg));
             continue;
         }
         SV_TRY(status);
         letter->under_way = false;
+        if (!letter->sending)
+            SV_TRY(take_note(office->wire, letter, bytes));
         i++;
     }
     return SELVAGE_SUCCESS;

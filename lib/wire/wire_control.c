@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The check word of control messages. A control message decides whether memory may be reused, so it is verified as
- * packets are; it is 64 bytes and host-made, so a chain over its words is enough. Source and destination are part of
- * the chain: a message that reaches the wrong rank, or claims another sender, does not verify. Pure functions, any
- * thread.
+ * The check words of control messages and of messages of the set-up. A control message decides whether memory may be
+ * reused, so it is verified as packets are; it is 64 bytes and host-made, so a chain over its words is enough. Source
+ * and destination are part of the chain: a message that reaches the wrong rank, or claims another sender, does not
+ * verify. Pure functions, any thread.
  */
+#include <string.h>
+
 #include "wire/wire.h"
 
 static uint64_t mix(uint64_t x)
@@ -16,12 +18,30 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 32);
 }
 
-uint64_t sv_wire_control_check(const sv_wire_control_t *message, int source, int destination)
+/* Not 0, because mix(0) is 0 and a message of zeros must not verify by accident. */
+static const uint64_t chain_start = 0x9e3779b97f4a7c15u;
+
+static uint64_t end_chain(uint64_t chain, int source, int destination)
 {
-    /* Starts from a constant, because mix(0) is 0 and a message of zeros must not verify by accident. */
-    uint64_t chain = 0x9e3779b97f4a7c15u;
-    for (int i = 0; i < SV_WIRE_CONTROL_WORDS; i++)
-        chain = mix(chain + message->word[i]) + 1;
     chain = mix(chain + (uint32_t)source) + 1;
     return mix(chain + (uint32_t)destination);
+}
+
+uint64_t sv_wire_control_check(const sv_wire_control_t *message, int source, int destination)
+{
+    uint64_t chain = chain_start;
+    for (int i = 0; i < SV_WIRE_CONTROL_WORDS; i++)
+        chain = mix(chain + message->word[i]) + 1;
+    return end_chain(chain, source, destination);
+}
+
+uint64_t sv_wire_setup_check(const void *message, size_t bytes, int source, int destination)
+{
+    uint64_t chain = mix(chain_start + bytes) + 1;
+    for (size_t at = 0; at < bytes; at += sizeof chain) {
+        uint64_t word = 0;
+        memcpy(&word, (const uint8_t *)message + at, bytes - at < sizeof word ? bytes - at : sizeof word);
+        chain = mix(chain + word) + 1;
+    }
+    return end_chain(chain, source, destination);
 }
