@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * dropin_large few|many [NAME...]: between two ranks, types with gaps of more than 2 GiB in device memory and the host's. few:
- * short messages to receives that were posted for so much, by every kind of receive; there only is as much memory as
- * they need.
+ * dropin_large few|many [NAME...]: between two ranks, types with gaps of more than 2 GiB in device memory and the
+ * host's. few: short messages to receives that were posted for so much, by every kind of receive; there only is as much
+ * memory as they need.
  * many: all of it moves, by each kind of message, of collective call and of packing, to and from a window and a file,
- * and by MPI_Sendrecv_replace of host memory; 16 GiB of memory, and 3 GiB of TMPDIR.
+ * and by MPI_Sendrecv_replace of host memory; 16 GiB of memory, and 3 GiB of TMPDIR. Names: of the kinds that are
+ * wanted.
  * Exit status 0 if every element has come, and no gap was written.
  */
 #include <stdlib.h>

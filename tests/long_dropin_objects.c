@@ -11,7 +11,7 @@
 
 #include "growth.h"
 
-enum { TURNS = 100000, NUMBERS = 512, OUTSTANDING = 100000, LONG_NUMBERS = 16384 };
+enum { TURNS = 100000, NUMBERS = 512, OUTSTANDING = 100000, LONG_NUMBERS = 16384, POOLS_KIB = 32768 };
 
 typedef struct lives {
     selvage_device_t *dev;
@@ -214,7 +214,8 @@ int main(int argc, char **argv)
         if (lives_of[i].turn == turn_window && !makes_windows(&l))
             printf("windows: left out, this MPI makes none here\n");
         else
-            growth_run(lives_of[i].name, lives_of[i].turn, &l, n > 6 ? n : 6, NULL);
+            growth_run(lives_of[i].name, lives_of[i].turn, &l, n > 6 ? n : 6,
+                       lives_of[i].divisor >= 1000 ? POOLS_KIB : 0, NULL);
     }
     selvage_device_free(l.dev, l.in);
     selvage_device_free(l.dev, l.out);

@@ -55,10 +55,10 @@ int main(int argc, char **argv)
     const int turns = argc > 1 ? atoi(argv[1]) : TURNS;
     selvage_device_t *dev = NULL;
     CHECK_STATUS(selvage_device_open("soft", &dev), SELVAGE_SUCCESS);
-    growth_run("device", turn_device, dev, turns, sv_memory_live);
-    growth_run("memory", turn_memory, dev, turns, sv_memory_live);
-    growth_run("mapping", turn_mapping, dev, turns, sv_memory_live);
-    growth_run("settings", turn_config, dev, turns, sv_memory_live);
+    growth_run("device", turn_device, dev, turns, 0, sv_memory_live);
+    growth_run("memory", turn_memory, dev, turns, 0, sv_memory_live);
+    growth_run("mapping", turn_mapping, dev, turns, 0, sv_memory_live);
+    growth_run("settings", turn_config, dev, turns, 0, sv_memory_live);
     selvage_device_close(dev);
     return check_report("long_lives");
 }

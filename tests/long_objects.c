@@ -11,7 +11,7 @@
 
 #include "growth.h"
 
-enum { TURNS = 100000, BYTES = 4096, WINDOW = 1000, OUTSTANDING = 100000 };
+enum { TURNS = 100000, BYTES = 4096, WINDOW = 1000, OUTSTANDING = 100000, POOLS_KIB = 32768 };
 
 typedef struct lives {
     selvage_comm_t *comm;
@@ -287,7 +287,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof lives_of / sizeof lives_of[0]; i++) {
         const int n = turns / lives_of[i].divisor;
         if (growth_is_asked(lives_of[i].name, argc, argv))
-            growth_run(lives_of[i].name, lives_of[i].turn, &l, n > 6 ? n : 6, NULL);
+            growth_run(lives_of[i].name, lives_of[i].turn, &l, n > 6 ? n : 6,
+                       lives_of[i].divisor >= 1000 ? POOLS_KIB : 0, NULL);
     }
     close_lives(&l);
     MPI_Finalize();

@@ -46,7 +46,10 @@ static void init_lists(sv_message_engine_t *engine)
 {
     sv_list_t *list[] = {&engine->mail_free[0], &engine->mail_free[1], &engine->flying, &engine->own,
                          &engine->unexpected, &engine->taken, &engine->request_free, &engine->posted,
-                         &engine->active, &engine->chunk_free[0], &engine->chunk_free[1], &engine->layouts,
+                         &engine->active, &engine->awaiting, &engine->starved[0][SV_LACKS_CHUNK],
+                         &engine->starved[0][SV_LACKS_TURN], &engine->starved[1][SV_LACKS_CHUNK],
+                         &engine->starved[1][SV_LACKS_TURN],
+                         &engine->chunk_free[0], &engine->chunk_free[1], &engine->layouts,
                          &engine->bounce_free, &engine->block_free, &engine->upload_free, &engine->boxed,
                          &engine->opened, &engine->mappings, &engine->chunk_retired, &engine->unacked_free,
                          &engine->unacked_peers, &engine->ack_due_peers};
@@ -105,9 +108,9 @@ static void end_all(sv_list_t *list, selvage_status_t status)
 }
 
 /* Kernels that sum what a send will bring stand behind its caller's work, too. */
-static bool has_late_stream(const sv_message_engine_t *engine)
+static bool has_late_stream(const sv_list_t *list)
 {
-    for (const sv_list_t *it = engine->active.next; it != &engine->active; it = it->next) {
+    for (const sv_list_t *it = list->next; it != list; it = it->next) {
         selvage_request_t *request = SV_CONTAINER_OF(it, selvage_request_t, link);
         if (request->is_send && request->place.on_device && request->stream != SELVAGE_MESSAGE_NO_STREAM &&
             sv_message_gate(request) != SELVAGE_SUCCESS)
@@ -125,13 +128,19 @@ void sv_message_break(sv_message_engine_t *engine, selvage_status_t status)
     if (status != SELVAGE_ERR_STATE) /* not its end: what is left in the wire is not to be its successor's */
         sv_wire_fault_inner(engine->wire)->failed = true;
     memcpy(engine->broken_text, sv_thread_detail(), sizeof engine->broken_text);
-    engine->stores_late = sv_message_is_storing(engine) || has_late_stream(engine);
+    engine->stores_late = sv_message_is_storing(engine) || has_late_stream(&engine->active) ||
+                          has_late_stream(&engine->awaiting) ||
+                          has_late_stream(&engine->starved[true][SV_LACKS_CHUNK]);
     /* Nothing that this rank has begun is to write to anybody's memory after the requests have ended. */
     sv_message_early_end(engine);
     (void)sv_message_drain(engine);
     memcpy(sv_thread_detail(), engine->broken_text, sizeof engine->broken_text);
     end_all(&engine->posted, status);
-    end_all(&engine->active, status);
+    end_all(&engine->awaiting, status);
+    for (int is_send = 0; is_send < 2; is_send++)
+        for (int lack = SV_LACKS_CHUNK; lack < SV_MESSAGE_LACKS; lack++)
+            end_all(&engine->starved[is_send][lack], status);
+    end_all(&engine->active, status); /* with those that linger */
 }
 
 /* --- the end of a request ----------------------------------------------------------------------------------------- */
@@ -262,15 +271,69 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
         sv_message_put_request(request);
 }
 
+/* --- who is looked at --------------------------------------------------------------------------------------------- */
+
+static void move_to(sv_list_t *list, selvage_request_t *request)
+{
+    sv_list_remove(&request->link);
+    sv_list_append(list, &request->link);
+}
+
+void sv_message_wake(selvage_request_t *request)
+{
+    move_to(&request->engine->active, request);
+}
+
+/* What can take no step by itself is not looked at: of a hundred thousand messages under way nearly all wait for a word
+   of another rank, or for memory, and a poll that looked at them all would take as long as they are many. */
+static void park(sv_message_engine_t *engine, selvage_request_t *request)
+{
+    switch (request->state) {
+    case SV_REQUEST_ASKED:
+    case SV_REQUEST_JUDGED:
+    case SV_REQUEST_AGAIN:
+    case SV_REQUEST_LATE:
+        move_to(&engine->awaiting, request);
+        break;
+    case SV_REQUEST_GATE:
+        if (request->lacks != SV_LACKS_NOTHING)
+            move_to(&engine->starved[request->is_send][request->lacks], request);
+        break;
+    case SV_REQUEST_MOVING:
+        if (request->awaits_record)
+            move_to(&engine->awaiting, request);
+        break;
+    default:
+        break;
+    }
+    request->lacks = SV_LACKS_NOTHING;
+    request->awaits_record = false;
+}
+
+static void wake_starved(sv_message_engine_t *engine)
+{
+    for (int is_send = 0; is_send < 2; is_send++)
+        for (int lack = SV_LACKS_CHUNK; lack < SV_MESSAGE_LACKS; lack++) {
+            sv_list_t *starved = &engine->starved[is_send][lack];
+            if (sv_list_is_empty(starved))
+                continue;
+            for (uint32_t n = sv_message_left(engine, is_send, (sv_message_lack_t)lack);
+                 n > 0 && !sv_list_is_empty(starved); n--)
+                sv_message_wake(SV_CONTAINER_OF(starved->next, selvage_request_t, link));
+        }
+}
+
 static selvage_status_t advance(sv_message_engine_t *engine, bool *moved)
 {
     sv_list_t *it, *safe;
     SV_TRY(sv_mail_poll(engine, moved));
+    wake_starved(engine);
     SV_LIST_FOR_EACH(it, safe, &engine->active) {
         selvage_request_t *request = SV_CONTAINER_OF(it, selvage_request_t, link);
         SV_TRY(request->is_send ? sv_message_send_advance(request, moved) : sv_message_recv_advance(request, moved));
         if (engine->broken != SELVAGE_SUCCESS) /* which has emptied the list */
             break;
+        park(engine, request);
     }
     return SELVAGE_SUCCESS;
 }
@@ -279,9 +342,9 @@ static selvage_status_t advance(sv_message_engine_t *engine, bool *moved)
    asked when those are there. Asking costs about as much as all the rest of a poll. */
 static void ask_ahead(sv_list_t *list)
 {
-    enum { AT_ONCE = 4 };
-    int asked = 0;
-    for (sv_list_t *it = list->next; it != list && asked < AT_ONCE; it = it->next) {
+    enum { AT_ONCE = 4, LOOKED_AT_MAX = 16 };
+    int asked = 0, looked = 0;
+    for (sv_list_t *it = list->next; it != list && asked < AT_ONCE && looked < LOOKED_AT_MAX; it = it->next, looked++) {
         selvage_request_t *request = SV_CONTAINER_OF(it, selvage_request_t, link);
         if (!request->gated || request->early || request->state == SV_REQUEST_GATE) /* which has just asked */
             continue;
@@ -315,6 +378,7 @@ bool sv_message_poll(sv_message_engine_t *engine)
     }
     ask_ahead(&engine->posted);
     ask_ahead(&engine->active);
+    ask_ahead(&engine->awaiting);
     offer_ahead(engine);
     return false;
 }
@@ -344,11 +408,14 @@ static selvage_status_t part(sv_message_engine_t *engine, bool *done_out)
 static unsigned count(sv_message_engine_t *engine)
 {
     pthread_mutex_lock(&engine->lock);
+    const sv_list_t *begun[] = {&engine->active, &engine->awaiting, &engine->starved[true][SV_LACKS_CHUNK],
+                                &engine->starved[true][SV_LACKS_TURN]};
     unsigned open = engine->open;
-    for (const sv_list_t *it = engine->active.next; it != &engine->active; it = it->next) {
-        const selvage_request_t *request = SV_CONTAINER_OF(it, selvage_request_t, link);
-        open -= request->detached && request->is_send;
-    }
+    for (size_t i = 0; i < sizeof begun / sizeof *begun; i++)
+        for (const sv_list_t *it = begun[i]->next; it != begun[i]; it = it->next) {
+            const selvage_request_t *request = SV_CONTAINER_OF(it, selvage_request_t, link);
+            open -= request->detached && request->is_send;
+        }
     pthread_mutex_unlock(&engine->lock);
     return open;
 }
@@ -386,7 +453,8 @@ static bool is_quiet(sv_message_engine_t *engine)
 static void end(sv_message_engine_t *engine, bool all_quiet)
 {
     sv_wire_t *wire = sv_wire_fault_inner(engine->wire);
-    const bool leaves = !sv_list_is_empty(&engine->active); /* pieces of those may come still */
+    /* Pieces of those may come still. */
+    const bool leaves = !sv_list_is_empty(&engine->active) || !sv_list_is_empty(&engine->awaiting);
     say_ways(engine);
     (void)sv_error_quiet(SELVAGE_ERR_STATE, "the communicator is destroyed");
     sv_message_break(engine, SELVAGE_ERR_STATE);

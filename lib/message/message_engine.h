@@ -207,6 +207,8 @@ typedef enum sv_request_state {
 
 typedef struct sv_message_engine sv_message_engine_t;
 
+typedef enum sv_message_lack { SV_LACKS_NOTHING, SV_LACKS_CHUNK, SV_LACKS_TURN, SV_MESSAGE_LACKS } sv_message_lack_t;
+
 struct selvage_request {
     sv_list_t link;
     sv_message_engine_t *engine;
@@ -249,6 +251,9 @@ struct selvage_request {
     uint64_t landing_stamp;  /* ... by this number */
     struct sv_message_mapping *mapping; /* send: what it is copied to */
     uint64_t offset;         /* in there */
+    sv_message_lack_t lacks; /* a chunk, or that fewer transfers of host memory are under way */
+    bool in_pieces_by_host;  /* one of engine->host_transfers */
+    bool awaits_record;      /* receive: all of it has landed, and its record has not come */
     bool spent_tag;          /* receive: pieces may come late, with its tag: it is never given out again */
     bool retired;            /* ended by an error while the device may be at work: its memory is nobody else's ... */
     bool retired_for_good;   /* ... and nobody can know until when */
@@ -328,7 +333,9 @@ struct sv_message_engine {
     bool ring_posted;
     sv_list_t unexpected, taken; /* mail that nobody has asked for; that improbe has taken */
 
-    sv_list_t request_free, posted, active;
+    sv_list_t request_free, posted;
+    sv_list_t active, awaiting; /* begun: a poll looks at them; a control message wakes them ... */
+    sv_list_t starved[2][SV_MESSAGE_LACKS]; /* ... or the end of another: of receives, of sends */
     sv_request_chunk_t *request_chunks;
     selvage_request_t **table; /* by index */
     uint32_t nrequests, open;  /* open: not yet complete and given back */
@@ -336,6 +343,7 @@ struct sv_message_engine {
     sv_list_t chunk_free[2];   /* of sends, of receives: neither waits for the other's */
     sv_list_t chunk_retired;
     uint32_t chunks_used[2];
+    uint32_t host_transfers[2]; /* of receives, of sends: those in pieces straight from or to host memory */
     sv_list_t layouts, bounce_free, block_free, upload_free;
     uint32_t nlayouts;
     size_t layout_bytes;
@@ -382,11 +390,9 @@ typedef struct sv_verify_job {
 selvage_status_t sv_message_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out);
 /* Advances everything; returns whether anything moved. Holds the lock already. */
 bool sv_message_poll(sv_message_engine_t *engine);
-/* Waits for the engine's own streams, none of which ever waits for a caller's; false if that fails. Only for errors,
-   and the thread's detail stays. */
+/* Waits for the engine's own streams, which wait for no caller's; false: that fails. The thread's detail stays. */
 bool sv_message_drain(sv_message_engine_t *engine);
-/* An error ends a request, in the call that began it or behind that, while the device may be at work for it: waits for
-   that, or retires what that reads and writes. The same. */
+/* An error ends a request in its call or after it: waits for what the device does for it, or retires its memory. */
 void sv_message_quiet(selvage_request_t *request, bool in_call);
 /* Ends all that is under way with this status, whose detail is the thread's; nothing works any more. */
 void sv_message_break(sv_message_engine_t *engine, selvage_status_t status);
@@ -406,9 +412,8 @@ static inline uint64_t sv_message_id(const selvage_request_t *request)
 {
     return (uint64_t)request->generation << 32 | request->index;
 }
-/* A chunk for a send or a receive; NULL if as many as there may be are in use, or there is no memory for one; there are
-   more for requests that have none yet, as others may wait for them. One of a request that is retired is never given
-   out again. */
+/* NULL if as many as there may be are in use, or there is no memory for one; there are more for requests that have none
+   yet, as others may wait for them. One of a request that is retired is never given out again. */
 sv_message_chunk_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_send, bool is_first);
 /* Whether many are left. */
 bool sv_message_has_chunks(const sv_message_engine_t *engine, bool is_send);
@@ -422,12 +427,10 @@ static inline uint8_t *sv_mail_payload(const sv_mail_t *mail)
 {
     return (uint8_t *)(mail->letter + 1);
 }
-/* What a kernel is given for an address in mail. */
 static inline void *sv_mail_device(const sv_mail_t *mail, const void *ptr)
 {
-    return (void *)((uintptr_t)ptr + mail->shift);
+    return (void *)((uintptr_t)ptr + mail->shift); /* what a kernel is given */
 }
-/* Of a letter with what is behind it. */
 size_t sv_mail_bytes(const sv_letter_t *letter);
 bool sv_mail_is_bare(const sv_letter_t *letter); /* nothing is to be after it in its mail */
 /* Nothing but the record and the payload changes behind this; whether a letter is whole, whoever wrote it. */
@@ -588,6 +591,8 @@ static inline bool sv_word_is(const uint64_t *word, uint64_t value)
 selvage_status_t sv_message_record(selvage_request_t *request, void *stream);
 /* Ends a request; with an error, whose detail is the thread's. */
 void sv_message_complete(selvage_request_t *request, selvage_status_t status);
+void sv_message_wake(selvage_request_t *request);
+uint32_t sv_message_left(const sv_message_engine_t *engine, bool is_send, sv_message_lack_t lack);
 /* Whether the caller's stream has come to the request. IN_PROGRESS, SUCCESS, or an error. The host asks, so that no
    stream of the engine's ever waits for a caller's, with other messages behind. */
 selvage_status_t sv_message_gate(selvage_request_t *request);

@@ -21,7 +21,7 @@ enum {
     ALIGN = 16,
 };
 
-/* --- buffers that are kept ----------------------------------------------------------------------------------------- */
+/* --- buffers that are kept ---------------------------------------------------------------------------------------- */
 
 /* The smallest free one that is large enough, or a new one; of powers of two, so that sizes that rise step by step
    keep no more than twice the last one. Partner: put_buffer(). */

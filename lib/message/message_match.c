@@ -119,14 +119,22 @@ static sv_mail_t *find_late(sv_list_t *list, const sv_letter_t *letter)
     return NULL;
 }
 
-static selvage_request_t *find_late_recv(sv_message_engine_t *engine, const sv_letter_t *letter)
+static selvage_request_t *find_late_in(const sv_list_t *list, const sv_letter_t *letter)
 {
-    for (sv_list_t *it = engine->active.next; it != &engine->active; it = it->next) {
+    for (const sv_list_t *it = list->next; it != list; it = it->next) {
         selvage_request_t *recv = SV_CONTAINER_OF(it, selvage_request_t, link);
-        if (recv->state == SV_REQUEST_LATE && recv->peer == letter->source && recv->number == letter->number)
+        if (!recv->is_send && recv->state == SV_REQUEST_LATE && recv->peer == letter->source &&
+            recv->number == letter->number)
             return recv;
     }
     return NULL;
+}
+
+/* It is active still if no poll has looked at it. */
+static selvage_request_t *find_late_recv(const sv_message_engine_t *engine, const sv_letter_t *letter)
+{
+    selvage_request_t *recv = find_late_in(&engine->awaiting, letter);
+    return recv ? recv : find_late_in(&engine->active, letter);
 }
 
 /* A small message that was announced: where its announcement lies, or whoever was given that. */
@@ -145,6 +153,7 @@ static selvage_status_t take_late(sv_message_engine_t *engine, sv_message_peer_t
     } else if ((recv = find_late_recv(engine, letter)) != NULL) {
         recv->mail = mail;
         recv->state = SV_REQUEST_GATE;
+        sv_message_wake(recv);
         if (mail->near)
             sv_message_early_learn(recv, mail);
     } else {
@@ -169,6 +178,7 @@ static selvage_status_t take_again(sv_message_engine_t *engine, sv_mail_t *mail)
         recv->mail = mail;
         recv->attempt = mail->letter->attempt;
         recv->state = SV_REQUEST_GATE;
+        sv_message_wake(recv);
         return SELVAGE_SUCCESS;
     }
     sv_mail_put(engine, mail);

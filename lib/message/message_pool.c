@@ -10,7 +10,7 @@
 #include "message/message_unacked.h"
 
 /* Of chunks for sends, and for receives; and so many more for requests that have none. */
-enum { ALIGN = 256, CHUNKS_MAX = 4 * SV_MESSAGE_WINDOW, CHUNKS_MORE = 256 };
+enum { ALIGN = 256, CHUNKS_MAX = 4 * SV_MESSAGE_WINDOW, CHUNKS_MORE = 256, HOST_TRANSFERS_MAX = 256 };
 
 static size_t round_up(size_t bytes)
 {
@@ -203,6 +203,13 @@ selvage_request_t *sv_message_find(sv_message_engine_t *engine, uint64_t id)
 bool sv_message_has_chunks(const sv_message_engine_t *engine, bool is_send)
 {
     return engine->chunks_used[is_send] < CHUNKS_MAX / 2;
+}
+
+uint32_t sv_message_left(const sv_message_engine_t *engine, bool is_send, sv_message_lack_t lack)
+{
+    const uint32_t most = lack == SV_LACKS_CHUNK ? CHUNKS_MAX + CHUNKS_MORE : HOST_TRANSFERS_MAX;
+    const uint32_t used = lack == SV_LACKS_CHUNK ? engine->chunks_used[is_send] : engine->host_transfers[is_send];
+    return used < most ? most - used : 0;
 }
 
 sv_message_chunk_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_send, bool is_first)

@@ -209,8 +209,10 @@ static selvage_status_t take_from_slot(selvage_request_t *recv)
     if (is_beyond_pinned(recv)) {
         to = NULL;
     } else if (!recv->place.on_device) {
-        if (!recv->chunk && !(recv->chunk = sv_message_take_chunk(engine, false, true)))
+        if (!recv->chunk && !(recv->chunk = sv_message_take_chunk(engine, false, true))) {
+            recv->lacks = SV_LACKS_CHUNK;
             return SELVAGE_IN_PROGRESS;
+        }
         to = recv->chunk->pinned;
     }
     const sv_verify_job_t job = {.src = from.payload, .dst = to, .record = from.record};
@@ -349,7 +351,8 @@ static selvage_status_t close(selvage_request_t *recv, bool *moved)
     }
     if (!sv_message_checks(recv->engine))
         return unpack(recv);
-    if (!recv->record_here)
+    recv->awaits_record = !recv->record_here;
+    if (recv->awaits_record)
         return SELVAGE_IN_PROGRESS;
     *moved = true;
     if (!recv->place.on_device)
@@ -481,6 +484,7 @@ void sv_message_recv_done(selvage_request_t *recv, const sv_letter_t *done)
     }
     recv->line->record = done->record;
     recv->record_here = true;
+    sv_message_wake(recv);
 }
 
 /* --- given up ----------------------------------------------------------------------------------------------------- */

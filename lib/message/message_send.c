@@ -192,7 +192,7 @@ static selvage_status_t begin_to_move(selvage_request_t *send, void *stream)
 {
     sv_message_engine_t *engine = send->engine;
     if (send->route == SV_MESSAGE_STAGED && !sv_message_pieces_begin(send))
-        return SELVAGE_IN_PROGRESS; /* for want of pinned memory: later */
+        return SELVAGE_IN_PROGRESS;
     if (send->route == SV_MESSAGE_DIRECT)
         SV_TRY(sv_message_direct_start(send));
     send->state = SV_REQUEST_MOVING;
@@ -328,6 +328,7 @@ void sv_message_send_cleared(selvage_request_t *send, const sv_letter_t *cts)
         return;
     }
     send->state = SV_REQUEST_GATE;
+    sv_message_wake(send);
 }
 
 /* A copy that has begun is over: its receiver has waited for that. */

@@ -73,8 +73,16 @@ bool sv_message_pieces_begin(selvage_request_t *request)
     request->npieces = (uint32_t)pieces;
     request->next = request->fired = request->landed = request->nslots = 0;
     request->sum = 0;
+    request->lacks = request->place.on_device ? SV_LACKS_CHUNK : SV_LACKS_TURN;
+    if (sv_message_left(engine, request->is_send, request->lacks) == 0)
+        return false;
     take_chunks(request, few ? 1 : wanted);
-    return request->nslots > 0;
+    if (request->nslots == 0) /* no memory */
+        return false;
+    request->in_pieces_by_host = !request->place.on_device;
+    engine->host_transfers[request->is_send] += request->in_pieces_by_host;
+    request->lacks = SV_LACKS_NOTHING;
+    return true;
 }
 
 /* The wire may be at the memory of what it does not give back: that is nobody else's from then on. */
@@ -111,6 +119,8 @@ void sv_message_pieces_end(selvage_request_t *request)
         if (request->piece[i].chunk)
             sv_message_put_chunk(request, request->piece[i].chunk);
     request->nslots = 0;
+    request->engine->host_transfers[request->is_send] -= request->in_pieces_by_host;
+    request->in_pieces_by_host = false;
 }
 
 /* Behind a copy of the piece in this place. */
@@ -313,7 +323,7 @@ static void free_what_landed(selvage_request_t *recv, bool *moved)
    is not to ask again waits for what may only be late. */
 bool sv_message_pieces_are_lost(selvage_request_t *recv, bool moved)
 {
-    enum { QUIET_NS = 200000000, A_LOOK_NS = 20000000, DOUBLED_MOST = 10 };
+    enum { QUIET_NS = 500000000, A_LOOK_NS = 1000000, DOUBLED_MOST = 10 };
     if (!recv->record_here || recv->landed < recv->fired || recv->engine->policy != SV_CONFIG_CHECKSUM_RETRY)
         return false;
     const uint64_t now_ns = sv_clock_ns(), since_ns = now_ns - recv->quiet_polled_ns;
