@@ -147,17 +147,17 @@ static int add_part(below_part_t *part, int n, size_t from, size_t to, const cha
     return n + 1;
 }
 
-static int classify_mail(const below_message_t *m, below_part_t *part)
+static int classify_desc(const below_message_t *m, below_part_t *part)
 {
     static const char *const names[] = {"other", "eager", "rts", "late", "cts", "done",  "verdict",
                                         "ack",   "again", "box", "deny", "bye", "seqack"};
-    sv_letter_t letter;
-    if (m->tag != 0 || m->bytes < sizeof letter)
+    sv_ctrl_header_t header;
+    if (m->tag != 0 || m->bytes < sizeof header)
         return add_part(part, 0, 0, m->bytes, "mail.%s", "staged");
-    memcpy(&letter, m->buf, sizeof letter);
-    const size_t known = letter.kind < sizeof names / sizeof names[0] ? letter.kind : 0;
-    int n = add_part(part, 0, 0, sizeof letter, "mail.%s", names[known]);
-    return add_part(part, n, sizeof letter, m->bytes, "mail.%s", "payload");
+    memcpy(&header, m->buf, sizeof header);
+    const size_t known = header.kind < sizeof names / sizeof names[0] ? header.kind : 0;
+    int n = add_part(part, 0, 0, sizeof header, "mail.%s", names[known]);
+    return add_part(part, n, sizeof header, m->bytes, "mail.%s", "payload");
 }
 
 static int classify(const below_message_t *m, below_part_t *part)
@@ -172,7 +172,7 @@ static int classify(const below_message_t *m, below_part_t *part)
     case SV_WIRE_SETUP:
         return add_part(part, 0, 0, m->bytes, "setup%s", "");
     case SV_WIRE_MESSAGE:
-        return classify_mail(m, part);
+        return classify_desc(m, part);
     case SV_WIRE_MPI_CONTROL:
         memset(&control, 0, sizeof control);
         memcpy(&control, m->buf, m->bytes < sizeof control ? m->bytes : sizeof control);

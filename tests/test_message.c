@@ -129,21 +129,21 @@ static void test_probing(local_rank_t *self, size_t bytes)
     selvage_message_t *taken = NULL;
     bool found = true;
     local_ranks_barrier(self);
-    CHECK_STATUS(sv_message_look(self->comm, SV_MESSAGE_ANY, SV_MESSAGE_ANY, &found, NULL, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_message_probe(self->comm, SV_MESSAGE_ANY, SV_MESSAGE_ANY, &found, NULL, NULL), SELVAGE_SUCCESS);
     CHECK(!found);
     local_ranks_barrier(self);
     message_end_open(&send, self, &shape);
     message_end_open(&recv, self, &shape);
     message_end_send(&send, &shape, next, 5, key_of(self->rank, next, 1));
-    CHECK_STATUS(sv_message_await(self->comm, SV_MESSAGE_ANY, 5, &status), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_message_probe_wait(self->comm, SV_MESSAGE_ANY, 5, &status), SELVAGE_SUCCESS);
     CHECK_EQ(status.source, before);
     CHECK_EQ(status.tag, 5);
     CHECK_EQ(status.bytes, bytes);
-    CHECK_STATUS(sv_message_look(self->comm, before, 6, &found, NULL, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_message_probe(self->comm, before, 6, &found, NULL, NULL), SELVAGE_SUCCESS);
     CHECK(!found);
-    CHECK_STATUS(sv_message_look(self->comm, before, SV_MESSAGE_ANY, &found, &taken, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_message_probe(self->comm, before, SV_MESSAGE_ANY, &found, &taken, NULL), SELVAGE_SUCCESS);
     CHECK(found && taken);
-    CHECK_STATUS(sv_message_look(self->comm, before, SV_MESSAGE_ANY, &found, NULL, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_message_probe(self->comm, before, SV_MESSAGE_ANY, &found, NULL, NULL), SELVAGE_SUCCESS);
     CHECK(!found);
     const sv_message_buffer_t buffer = {recv.buf, &recv.map};
     message_end_mark(&recv);
@@ -239,7 +239,7 @@ static void receive_ahead_and_behind(message_end_t *end)
     bool found = false;
     message_end_recv(&end[AHEAD], &shape, 0, AHEAD);
     CHECK_STATUS(sv_message_wait(&end[AHEAD].request, NULL), SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_message_look(comm, 0, TAKEN, &found, &taken, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_message_probe(comm, 0, TAKEN, &found, &taken, NULL), SELVAGE_SUCCESS);
     CHECK(found);
     message_end_recv(&end[SHORT], &shape, 0, SHORT);
     CHECK_STATUS(sv_message_wait(&end[SHORT].request, NULL), SELVAGE_ERR_TRUNCATED);
@@ -346,7 +346,7 @@ static void deadline(local_rank_t *self)
     CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_TIMEOUT);
     CHECK(end.request != NULL);
     CHECK(strstr(selvage_error_detail(), "no message has met it") != NULL);
-    CHECK_STATUS(sv_message_await(self->comm, 0, 3, NULL), SELVAGE_ERR_TIMEOUT);
+    CHECK_STATUS(sv_message_probe_wait(self->comm, 0, 3, NULL), SELVAGE_ERR_TIMEOUT);
     selvage_message_status_t statuses[3];
     selvage_request_t *all[3] = {end.request, NULL, end.request};
     CHECK_STATUS(sv_message_waitall(3, all, statuses), SELVAGE_ERR_TIMEOUT);
@@ -355,7 +355,7 @@ static void deadline(local_rank_t *self)
     CHECK_EQ(statuses[2].error, SELVAGE_ERR_TIMEOUT);
     CHECK(all[0] != NULL);
     sv_message_cancel(end.request);
-    sv_message_let_go(&end.request);
+    sv_message_detach(&end.request);
     message_end_close(&end);
 }
 
@@ -369,7 +369,7 @@ static void letting_go(local_rank_t *self)
     if (self->rank == 0) {
         message_end_open(&let_go, self, &shape);
         message_end_send(&let_go, &shape, 1, 0, 77);
-        sv_message_let_go(&let_go.request);
+        sv_message_detach(&let_go.request);
         CHECK(let_go.request == NULL);
         sv_type_map_fini(&let_go.map);
         return;
@@ -466,11 +466,11 @@ static void refusals(local_rank_t *self)
 
 /* What shall become of 10 small and 10 long messages from device to device. */
 typedef struct ways {
-    bool near, direct, denied;
+    bool devslot, direct, denied;
 } ways_t;
 
-/* Between ranks of a node letters go through a box, once the first has come, and long messages straight to the
-   receiver's memory; where memory cannot be mapped, they go all the same. */
+/* Between ranks of a node control messages go through a shared segment, once the first has come, and long messages
+   straight to the receiver's memory; where memory cannot be mapped, they go all the same. */
 static void on_node(local_rank_t *self)
 {
     enum { EACH = 10, MOST = 8 };
@@ -486,13 +486,13 @@ static void on_node(local_rank_t *self)
     const sv_message_engine_t *engine = atomic_load(&self->comm->messages);
     if (self->rank != self->size - 1)
         return;
-    CHECK_EQ(engine->came[SV_WAY_WIRE] + engine->came[SV_WAY_NEAR], EACH);
+    CHECK_EQ(engine->arrived[SV_WAY_WIRE] + engine->arrived[SV_WAY_SHM], EACH);
     /* One is cleared for the memory that cannot be reached, unless its sender has found that out before. */
-    const uint64_t twice = wanted->denied ? engine->came[SV_WAY_DIRECT] : 0;
-    CHECK_EQ(engine->came[SV_WAY_STAGED] + engine->came[SV_WAY_DIRECT], EACH + twice);
-    CHECK_EQ(engine->came[SV_WAY_NEAR] >= MOST, wanted->near || self->size == 1);
-    CHECK_EQ(engine->came[SV_WAY_DIRECT] >= MOST, wanted->direct);
-    CHECK(wanted->direct || engine->came[SV_WAY_DIRECT] <= wanted->denied);
+    const uint64_t twice = wanted->denied ? engine->arrived[SV_WAY_DIRECT] : 0;
+    CHECK_EQ(engine->arrived[SV_WAY_STAGED] + engine->arrived[SV_WAY_DIRECT], EACH + twice);
+    CHECK_EQ(engine->arrived[SV_WAY_SHM] >= MOST, wanted->devslot || self->size == 1);
+    CHECK_EQ(engine->arrived[SV_WAY_DIRECT] >= MOST, wanted->direct);
+    CHECK(wanted->direct || engine->arrived[SV_WAY_DIRECT] <= wanted->denied);
 }
 
 static void run_on_node(int size, const char *settings, ways_t wanted)
@@ -577,14 +577,14 @@ int main(void)
     run(reported, 2, 1, true);
     run(reported, 2, 0, true);
     for (int size = 1; size < 3; size++) {
-        run_on_node(size, "SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=4096", (ways_t){.near = true, .direct = true});
+        run_on_node(size, "SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=4096", (ways_t){.devslot = true, .direct = true});
         run_on_node(size, "SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=4096 CHECKSUM=off",
-                    (ways_t){.near = true, .direct = true});
-        run_on_node(size, "SEGMENT_BYTES=4096 KERNEL_PEER_MAX_BYTES=0", (ways_t){.near = true, .direct = true});
+                    (ways_t){.devslot = true, .direct = true});
+        run_on_node(size, "SEGMENT_BYTES=4096 KERNEL_PEER_MAX_BYTES=0", (ways_t){.devslot = true, .direct = true});
         run_on_node(size, "ROUTE=staged", (ways_t){0});
     }
     run_on_node(2, "FAULT=map=1+", (ways_t){0});
-    run_on_node(2, "FAULT=ipc=1+", (ways_t){.near = true, .denied = true});
+    run_on_node(2, "FAULT=ipc=1+", (ways_t){.devslot = true, .denied = true});
     local_ranks_env("CHECKSUM=off MESSAGE_EAGER_BYTES=0 PROGRESS=thread");
     in_every_mode();
     return check_report("test_message");

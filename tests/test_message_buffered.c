@@ -9,13 +9,13 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "message/message_near.h"
+#include "message/message_devslot.h"
 #include "message_end.h"
 
-enum { BYTES = 3000, LONG = 300000, SLOTS = SV_NEAR_SLOTS, ROUNDS = 6, MANY = 3 * SLOTS };
+enum { BYTES = 3000, LONG = 300000, SLOTS = SV_DEVSLOTS, ROUNDS = 6, MANY = 3 * SLOTS };
 
 static const message_shape_t plain = {.bytes = BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
-static atomic_int step; /* of a run, how far rank 0 is: rank 1 must not even look into its box before */
+static atomic_int step; /* of a run, how far rank 0 is: rank 1 must not even look into its shared segment before */
 
 static uint64_t key_of(int number)
 {
@@ -29,7 +29,7 @@ static void run(void (*body)(local_rank_t *self), void *arg, bool log_expected)
     CHECK_EQ(local_ranks_left(), 0);
 }
 
-/* To and fro, until both have a box of the other's. */
+/* To and fro, until both have a shared segment of the other's. */
 static void meet(local_rank_t *self, const message_shape_t *shape)
 {
     for (int i = 0; i < 8; i++) {
@@ -77,7 +77,7 @@ static void send_and_end(local_rank_t *self, const message_shape_t *shape, int t
 
 static size_t longest(const local_rank_t *self)
 {
-    return ((sv_message_engine_t *)atomic_load(&self->comm->messages))->near_bytes;
+    return ((sv_message_engine_t *)atomic_load(&self->comm->messages))->devslot_bytes;
 }
 
 static void come_to(int value)
@@ -119,7 +119,7 @@ static void others(local_rank_t *self)
     host.on_device = false;
     nothing.bytes = 0;
     if (self->rank == 0)
-        refuse(self, &plain, 1); /* no box yet */
+        refuse(self, &plain, 1); /* no shared segment yet */
     meet(self, &plain);
     beyond.bytes = longest(self) + 1;
     if (self->rank == 0) {

@@ -2,14 +2,14 @@
 /*
  * Device calls that fail while messages begin or move: the call that says so has done nothing that anybody sees, what
  * the device still does is over before its memory is another's, and the next message goes as ever. Damage on the way
- * out of a neighbour's mail, too. Ranks are threads.
+ * out of a neighbour's a descriptor, too. Ranks are threads.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base_clock.h"
 #include "check.h"
-#include "message/message_box.h"
+#include "message/message_shm.h"
 #include "message/message_engine.h"
 #include "message_end.h"
 
@@ -60,7 +60,7 @@ static void pass(local_rank_t *self, const message_shape_t *shape, uint64_t key)
     pass_from(self, 0, shape, key);
 }
 
-/* Until letters go through boxes. */
+/* Until control messages go through shared segments. */
 static void meet(local_rank_t *self)
 {
     for (uint64_t i = 0; i < 3; i++)
@@ -194,12 +194,12 @@ static void ended_while_copying(local_rank_t *self)
 }
 
 /* All that is free, until it is given back. */
-static void take_all_mail(sv_message_engine_t *engine, bool take, sv_list_t *mine)
+static void take_all_desc(sv_message_engine_t *engine, bool take, sv_list_t *mine)
 {
     pthread_mutex_lock(&engine->lock);
     for (int bare = 0; bare < 2; bare++) {
-        sv_list_t *from = take ? &engine->mail_free[bare] : &mine[bare];
-        sv_list_t *to = take ? &mine[bare] : &engine->mail_free[bare];
+        sv_list_t *from = take ? &engine->desc_free[bare] : &mine[bare];
+        sv_list_t *to = take ? &mine[bare] : &engine->desc_free[bare];
         if (take)
             sv_list_init(to);
         while (!sv_list_is_empty(from)) {
@@ -214,10 +214,10 @@ static void take_all_mail(sv_message_engine_t *engine, bool take, sv_list_t *min
 /* Small messages that their stream holds up are announced, for which there is no memory: they come all the same. */
 static void unannounced(local_rank_t *self)
 {
-    enum { MANY = SV_BOX_SLOTS }; /* all places */
+    enum { MANY = SV_SHM_SLOTS }; /* all places */
     static uint64_t word, unused[2];
     message_end_t end[MANY];
-    sv_list_t mail[2];
+    sv_list_t desc[2];
     void *stream = NULL;
     if (self->rank == 0)
         word = 0;
@@ -238,11 +238,11 @@ static void unannounced(local_rank_t *self)
     if (self->rank == 0) {
         const _Atomic int64_t *left = &self->comm->fault.call_countdown[SV_FAULT_CALL_DEVICE];
         const uint64_t late_ns = sv_clock_ns() + UINT64_C(8000000000);
-        take_all_mail(engine_of(self), true, mail);
+        take_all_desc(engine_of(self), true, desc);
         fail_call(self, 1);
         while (atomic_load(left) > -20 && sv_clock_ns() < late_ns)
             (void)selvage_progress(self->comm);
-        take_all_mail(engine_of(self), false, mail);
+        take_all_desc(engine_of(self), false, desc);
         CHECK(atomic_load(left) <= 0);
         fail_call(self, NEVER);
         __atomic_store_n(&word, 1, __ATOMIC_RELEASE);
@@ -346,7 +346,7 @@ const void *message_errors_kept[KEPT_MAX];
 static void keep(const sv_message_engine_t *engine)
 {
     int n = 0;
-    for (const sv_mail_chunk_t *chunk = engine->mail_chunks; chunk && n < KEPT_MAX; chunk = chunk->next)
+    for (const sv_ctrl_desc_chunk_t *chunk = engine->desc_chunks; chunk && n < KEPT_MAX; chunk = chunk->next)
         message_errors_kept[n++] = chunk->pinned;
     for (const sv_request_chunk_t *chunk = engine->request_chunks; chunk && n < KEPT_MAX; chunk = chunk->next)
         message_errors_kept[n++] = chunk->lines;
@@ -414,9 +414,9 @@ static void crowded(local_rank_t *self)
             continue;
         message_end_recv(&end[i], &long_plain, i < 2 ? 0 : 2, i);
         pthread_mutex_lock(&engine->lock);
-        sv_message_early(engine, 1, &end[i].request);
-        CHECK_EQ(end[i].request->early, i < 2);
-        CHECK_EQ(sv_message_early_blocks(engine), sv_message_blocks_most(engine));
+        sv_prelaunch_requests(engine, 1, &end[i].request);
+        CHECK_EQ(end[i].request->prelaunched, i < 2);
+        CHECK_EQ(sv_prelaunch_blocks(engine), sv_message_blocks_most(engine));
         pthread_mutex_unlock(&engine->lock);
     }
     local_ranks_barrier(self);
@@ -428,13 +428,13 @@ static void crowded(local_rank_t *self)
             CHECK_EQ(message_end_wrong(&end[i], LONG_BYTES, (uint64_t)i), -1);
         message_end_close(&end[i]);
     }
-    CHECK_EQ(sv_message_early_blocks(engine), 0);
+    CHECK_EQ(sv_prelaunch_blocks(engine), 0);
 }
 
 /* --- damage within a node ----------------------------------------------------------------------------------------- */
 
 typedef struct damage {
-    bool by_slot; /* else in the box */
+    bool by_slot; /* else in the shared segment */
     bool stays;
     bool repeats; /* the policy does */
 } damage_t;
@@ -444,12 +444,13 @@ static uint8_t *first_byte(sv_message_engine_t *engine, bool by_slot)
 {
     (void)sv_message_poll(engine);
     const sv_list_t *it = engine->unexpected.next;
-    const sv_mail_t *mail = SV_CONTAINER_OF(it, sv_mail_t, link);
-    if (it == &engine->unexpected || mail->letter->kind != SV_LETTER_EAGER)
+    const sv_ctrl_desc_t *desc = SV_CONTAINER_OF(it, sv_ctrl_desc_t, link);
+    if (it == &engine->unexpected || desc->header->kind != SV_CTRL_EAGER)
         return NULL;
     if (!by_slot)
-        return sv_mail_payload(mail);
-    return mail->near->near.base + mail->near_count % SV_NEAR_SLOTS * (engine->near_bytes + 256); /* 256 is its tail */
+        return sv_ctrl_payload(desc);
+    return desc->devslot->devslot.base +
+           desc->devslot_count % SV_DEVSLOTS * (engine->devslot_bytes + 256); /* 256 is its tail */
 }
 
 static void receive_damaged(local_rank_t *self, message_end_t *end, const message_shape_t *in)

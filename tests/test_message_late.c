@@ -31,7 +31,7 @@ typedef struct hooked_wire {
     sv_wire_t base; /* first */
     sv_wire_t *inner;
     atomic_bool mute, fails;
-    uint64_t letters, drop_letter;   /* that went; which of them does not */
+    uint64_t headers, drop_letter;   /* that went; which of them does not */
     uint64_t pieces, double_piece;   /* likewise; which of them goes twice */
     uint64_t late_ns;                /* pieces go so much later */
     bool holds;                      /* pieces go when they are let go of */
@@ -72,7 +72,7 @@ static selvage_status_t hooked_send(sv_wire_t *base, sv_wire_channel_t channel, 
     *request_out = (sv_wire_request_t){{0}};
     if ((is_letter || is_piece) && wire->mute)
         return SELVAGE_SUCCESS;
-    if (is_letter && ++wire->letters == wire->drop_letter)
+    if (is_letter && ++wire->headers == wire->drop_letter)
         return SELVAGE_SUCCESS;
     if (is_piece && ++wire->pieces == wire->double_piece)
         send_copy(wire, buf, bytes, peer, tag);
@@ -200,7 +200,7 @@ static void *begin_late_message(local_rank_t *self, message_end_t *end, size_t b
 
 /* --- late, twice or never ----------------------------------------------------------------------------------------- */
 
-/* Letters that are sent again to a rank that does not answer move nothing. */
+/* Control messages that are sent again to a rank that does not answer move nothing. */
 static void repeats(local_rank_t *self)
 {
     const message_shape_t shape = {.bytes = 300, .stream = SELVAGE_MESSAGE_NO_STREAM};
@@ -222,7 +222,7 @@ static void repeats(local_rank_t *self)
     wire->mute = false;
 }
 
-/* One letter of a burst is lost, which is longer than what may come before one that was sent earlier. */
+/* One control message of a burst is lost, which is longer than what may come before one that was sent earlier. */
 static void burst(local_rank_t *self)
 {
     enum { COUNT = 3000, BYTES = 64, LOST = 100 };
@@ -260,7 +260,7 @@ static bool await_same_count(local_rank_t *self, const sv_message_peer_t *peer, 
         pthread_mutex_lock(&engine_of(self)->lock);
         (void)sv_message_poll(engine_of(self));
         pthread_mutex_unlock(&engine_of(self)->lock);
-        for (const sv_list_t *it = peer->kept.next; it != &peer->kept && listed < limit; it = it->next)
+        for (const sv_list_t *it = peer->retained.next; it != &peer->retained && listed < limit; it = it->next)
             listed++;
         if (listed == peer->neager)
             return true;
@@ -269,7 +269,7 @@ static bool await_same_count(local_rank_t *self, const sv_message_peer_t *peer, 
     return false;
 }
 
-/* Messages without bytes that wait until the receiver has room for their letters. */
+/* Messages without bytes that wait until the receiver has room for their control messages. */
 static void held_empty(local_rank_t *self)
 {
     enum { LONG = 1200, EMPTY = 200, COUNT = LONG + EMPTY };
@@ -317,7 +317,7 @@ static void late_pieces(local_rank_t *self)
     pass_message(self, &shape, TAG, 7);
 }
 
-/* The oldest receive of letters stands still, in the middle of what a rank that computes has begun to send. */
+/* The oldest receive of control messages stands still, in the middle of what a rank that computes has begun to send. */
 static void stuck_letter(local_rank_t *self)
 {
     const message_shape_t shape = {.bytes = 100, .stream = SELVAGE_MESSAGE_NO_STREAM};
@@ -375,7 +375,7 @@ static void failing(local_rank_t *self)
     selvage_stream_destroy(self->dev, stream);
 }
 
-/* More messages that both ends gave up than a pair has landings: those after them go from device to device still. */
+/* More messages that both ends gave up than a pair has put slots: those after them go from device to device still. */
 static void given_up_twice(local_rank_t *self)
 {
     const message_shape_t shape = {.bytes = LONG_BYTES, .stream = SELVAGE_MESSAGE_NO_STREAM, .on_device = true};
@@ -400,11 +400,11 @@ static void given_up_twice(local_rank_t *self)
         local_ranks_barrier(self);
         message_end_close(&end);
     }
-    const uint64_t direct = engine_of(self)->came[SV_WAY_DIRECT];
+    const uint64_t direct = engine_of(self)->arrived[SV_WAY_DIRECT];
     for (uint64_t i = 0; i < GOOD; i++)
         pass_message(self, &shape, TAG, i);
     if (self->rank == 1)
-        CHECK_EQ(engine_of(self)->came[SV_WAY_DIRECT], direct + GOOD);
+        CHECK_EQ(engine_of(self)->arrived[SV_WAY_DIRECT], direct + GOOD);
 }
 
 #ifndef __SANITIZE_ADDRESS__ /* what is set aside looks like a leak */

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "message/message_box.h"
+#include "message/message_shm.h"
 #include "message/message_engine.h"
 #include "message_end.h"
 
@@ -21,7 +21,7 @@ static sv_message_engine_t *engine_of(const local_rank_t *self)
     return atomic_load(&self->comm->messages);
 }
 
-/* Until both have a box of the other's. */
+/* Until both have a shared segment of the other's. */
 static void meet_other(local_rank_t *self)
 {
     const message_shape_t shape = {.bytes = 3000, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
@@ -83,10 +83,10 @@ static void move_and_free(local_rank_t *self, bool at_once, int pause_us)
 static void let_go_of_idle(local_rank_t *self)
 {
     meet_other(self);
-    const uint64_t before = engine_of(self)->came[SV_WAY_DIRECT];
+    const uint64_t before = engine_of(self)->arrived[SV_WAY_DIRECT];
     move_and_free(self, false, PAUSE_US);
     if (self->rank == 1)
-        CHECK_EQ(engine_of(self)->came[SV_WAY_DIRECT] - before, TURNS);
+        CHECK_EQ(engine_of(self)->arrived[SV_WAY_DIRECT] - before, TURNS);
     if (self->rank == 0)
         CHECK(engine_of(self)->nmappings >= 1 && engine_of(self)->nmappings <= 4);
     local_ranks_barrier(self);
@@ -118,10 +118,10 @@ static void keep_nothing_unnumbered(local_rank_t *self)
    there is not. */
 static void cleared_wrongly(local_rank_t *self)
 {
-    const sv_letter_t wrong[] = {{.kind = SV_LETTER_CTS, .value = {77}},
-                                 {.kind = SV_LETTER_CTS, .value = {SV_MESSAGE_DIRECT, SV_BOX_LANDINGS, 1}},
-                                 {.kind = SV_LETTER_CTS, .value = {SV_MESSAGE_DIRECT, UINT32_MAX, 1}},
-                                 {.kind = SV_LETTER_CTS, .value = {SV_MESSAGE_DIRECT, 0, 0}}};
+    const sv_ctrl_header_t wrong[] = {{.kind = SV_CTRL_CTS, .value = {77}},
+                                      {.kind = SV_CTRL_CTS, .value = {SV_MESSAGE_DIRECT, SV_SHM_PUT_SLOTS, 1}},
+                                      {.kind = SV_CTRL_CTS, .value = {SV_MESSAGE_DIRECT, UINT32_MAX, 1}},
+                                      {.kind = SV_CTRL_CTS, .value = {SV_MESSAGE_DIRECT, 0, 0}}};
     const message_shape_t shape = {.bytes = BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
     message_end_t end;
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -129,7 +129,7 @@ static void cleared_wrongly(local_rank_t *self)
         message_end_open(&end, self, &shape);
         if (self->rank == 0) {
             message_end_send(&end, &shape, 1, 5, i);
-            while (end.request->state != SV_REQUEST_ASKED)
+            while (end.request->state != SV_REQUEST_RTS_SENT)
                 sv_comm_poll(self->comm);
             pthread_mutex_lock(&engine_of(self)->lock);
             sv_message_send_cleared(end.request, &wrong[i]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages by a wire that loses, flips, repeats, exchanges and delays what it is given: letters of every kind, payload
- * and pieces. All messages arrive, and are right, with a deadline or without; and where nothing comes through, the
- * error names the rank. Ranks are threads, each on a node of its own.
+ * Messages by a wire that loses, flips, repeats, exchanges and delays what it is given: control messages of every kind,
+ * payload and pieces. All messages arrive, and are right, with a deadline or without; and where nothing comes through,
+ * the error names the rank. Ranks are threads, each on a node of its own.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -261,7 +261,7 @@ static void silence(local_rank_t *self)
     CHECK(strstr(selvage_error_detail(), self->rank == 0 ? "rank 1" : "rank 0") != NULL);
     CHECK(sv_clock_ns() - began_ns < UINT64_C(30000000000));
     if (self->rank == 0)
-        CHECK(strstr(selvage_error_detail(), "acknowledges no letters") != NULL);
+        CHECK(strstr(selvage_error_detail(), "acknowledges no control messages") != NULL);
     sv_message_abandon(&end.request, SELVAGE_ERR_TIMEOUT);
     wire->mute = false;
     message_end_close(&end);

@@ -299,7 +299,7 @@ selvage_status_t selvage_message_free(selvage_request_t **request)
     SV_API_NEED(request);
     SV_TRY(enter_first(1, request));
     if (*request)
-        sv_message_let_go(request);
+        sv_message_detach(request);
     return sv_api_leave(SELVAGE_SUCCESS);
 }
 
@@ -329,7 +329,7 @@ selvage_status_t selvage_message_probe(selvage_comm_t *comm, int source, int tag
     if (source == SV_MESSAGE_NOBODY)
         return find_nothing(&found, status_out);
     SV_TRY(sv_api_enter(comm));
-    return sv_api_leave(sv_message_await(comm, source, tag, status_out));
+    return sv_api_leave(sv_message_probe_wait(comm, source, tag, status_out));
 }
 
 selvage_status_t selvage_message_iprobe(selvage_comm_t *comm, int source, int tag, int *found_out,
@@ -342,7 +342,7 @@ selvage_status_t selvage_message_iprobe(selvage_comm_t *comm, int source, int ta
     if (source == SV_MESSAGE_NOBODY)
         return find_nothing(found_out, status_out);
     SV_TRY(sv_api_enter(comm));
-    selvage_status_t status = sv_message_look(comm, source, tag, &found, NULL, status_out);
+    selvage_status_t status = sv_message_probe(comm, source, tag, &found, NULL, status_out);
     if (status == SELVAGE_SUCCESS)
         *found_out = found;
     return sv_api_leave(status);
@@ -359,7 +359,7 @@ selvage_status_t selvage_message_improbe(selvage_comm_t *comm, int source, int t
     if (source == SV_MESSAGE_NOBODY)
         return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_message_improbe: source is MPI_PROC_NULL, which sends nothing");
     SV_TRY(sv_api_enter(comm));
-    selvage_status_t status = sv_message_look(comm, source, tag, &found, &taken, status_out);
+    selvage_status_t status = sv_message_probe(comm, source, tag, &found, &taken, status_out);
     if (status == SELVAGE_SUCCESS)
         *message_out = taken;
     return sv_api_leave(status);

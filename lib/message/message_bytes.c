@@ -9,15 +9,15 @@
 
 /* --- where they lie ----------------------------------------------------------------------------------------------- */
 
-static selvage_status_t refuse(const sv_message_engine_t *engine, const char *call, const void *ptr, size_t bytes,
-                               const char *what)
+static selvage_status_t refuse_memory(const sv_message_engine_t *engine, const char *call, const void *ptr,
+                                      size_t bytes, const char *what)
 {
     return sv_error(SELVAGE_ERR_ARGUMENT, "%s: buf: %zu bytes at %p on device %s: %s", call, bytes, ptr,
                     engine->dev->ops->name, what);
 }
 
 /* Asking for the kind of memory takes several questions; that of an allocation has an answer that stays. */
-static bool is_known(const sv_message_engine_t *engine, uint64_t id, uintptr_t begin, size_t bytes)
+static bool is_known_range(const sv_message_engine_t *engine, uint64_t id, uintptr_t begin, size_t bytes)
 {
     for (unsigned i = 0; i < SV_MESSAGE_KNOWN && id; i++)
         if (engine->known[i].id == id)
@@ -26,7 +26,7 @@ static bool is_known(const sv_message_engine_t *engine, uint64_t id, uintptr_t b
 }
 
 /* It lies in one allocation, so what lies between two parts that do does so, too. */
-static void get_to_know(sv_message_engine_t *engine, uint64_t id, uintptr_t begin, size_t bytes)
+static void remember_range(sv_message_engine_t *engine, uint64_t id, uintptr_t begin, size_t bytes)
 {
     sv_message_known_t *known = NULL;
     for (unsigned i = 0; i < SV_MESSAGE_KNOWN && id; i++)
@@ -40,44 +40,45 @@ static void get_to_know(sv_message_engine_t *engine, uint64_t id, uintptr_t begi
 }
 
 /* Whether kernels and copy engines move it; what this thread can reach, it moves itself. */
-static selvage_status_t ask_kind(sv_message_engine_t *engine, const char *call, const void *ptr, size_t bytes,
-                                 bool *on_device_out)
+static selvage_status_t query_kind(sv_message_engine_t *engine, const char *call, const void *ptr, size_t bytes,
+                                   bool *on_device_out)
 {
     const uint64_t id = SV_DEVICE_CALL(engine->dev, memory_id, ptr);
-    *on_device_out = is_known(engine, id, (uintptr_t)ptr, bytes);
+    *on_device_out = is_known_range(engine, id, (uintptr_t)ptr, bytes);
     if (*on_device_out)
         return SELVAGE_SUCCESS;
     const sv_memory_kind_t kind = SV_DEVICE_CALL(engine->dev, memory_kind, ptr, bytes);
     const bool on_host = kind == SV_MEMORY_PINNED || kind == SV_MEMORY_HOST || kind == SV_MEMORY_PAGEABLE;
     if (!on_host && !sv_memory_kind_is_usable(kind))
-        return refuse(engine, call, ptr, bytes, sv_memory_kind_text(kind));
+        return refuse_memory(engine, call, ptr, bytes, sv_memory_kind_text(kind));
     *on_device_out = !on_host;
     if (kind == SV_MEMORY_DEVICE && id)
-        get_to_know(engine, id, (uintptr_t)ptr, bytes);
+        remember_range(engine, id, (uintptr_t)ptr, bytes);
     return SELVAGE_SUCCESS;
 }
 
 /* Members of a struct may be allocations of their own: then each piece is asked about. */
-static selvage_status_t ask_pieces(sv_message_engine_t *engine, const char *call, const uint8_t *buf,
-                                   const sv_type_map_t *map, bool *on_device_out)
+static selvage_status_t query_pieces(sv_message_engine_t *engine, const char *call, const uint8_t *buf,
+                                     const sv_type_map_t *map, bool *on_device_out)
 {
     const uint8_t *begin = buf + map->low;
-    *on_device_out = is_known(engine, SV_DEVICE_CALL(engine->dev, memory_id, begin), (uintptr_t)begin,
+    *on_device_out = is_known_range(engine, SV_DEVICE_CALL(engine->dev, memory_id, begin), (uintptr_t)begin,
                               (size_t)(map->high - map->low));
     if (*on_device_out)
         return SELVAGE_SUCCESS;
     const sv_memory_kind_t whole =
         SV_DEVICE_CALL(engine->dev, memory_kind, buf + map->low, (size_t)(map->high - map->low));
     if (whole != SV_MEMORY_SPLIT && whole != SV_MEMORY_FREED)
-        return ask_kind(engine, call, buf + map->low, (size_t)(map->high - map->low), on_device_out);
+        return query_kind(engine, call, buf + map->low, (size_t)(map->high - map->low), on_device_out);
     for (size_t i = 0; i < map->npieces; i++) {
         int64_t low, high;
         bool here;
         sv_type_piece_bounds(map, &map->pieces[i], &low, &high);
-        SV_TRY(ask_kind(engine, call, buf + low, (size_t)(high - low), &here));
+        SV_TRY(query_kind(engine, call, buf + low, (size_t)(high - low), &here));
         if (i > 0 && here != *on_device_out)
-            return refuse(engine, call, buf + low, (size_t)(high - low), "the elements before it lie in memory of "
-                          "another kind, and one message has to lie in device memory or in the host's");
+            return refuse_memory(engine, call, buf + low, (size_t)(high - low),
+                                 "the elements before it lie in memory of "
+                                 "another kind, and one message has to lie in device memory or in the host's");
         *on_device_out = here;
     }
     return SELVAGE_SUCCESS;
@@ -104,9 +105,9 @@ selvage_status_t sv_message_place(selvage_request_t *request, const char *call, 
         return SELVAGE_SUCCESS;
     if (map->npieces == 1 && map->pieces[0].ndims == 0) {
         place->data = (uint8_t *)buf + map->pieces[0].offset;
-        return ask_kind(request->engine, call, place->data, map->bytes, &place->on_device);
+        return query_kind(request->engine, call, place->data, map->bytes, &place->on_device);
     }
-    SV_TRY(ask_pieces(request->engine, call, buf, map, &place->on_device));
+    SV_TRY(query_pieces(request->engine, call, buf, map, &place->on_device));
     selvage_status_t status = place_with_gaps(request, buf, map);
     if (status != SELVAGE_SUCCESS)
         sv_message_leave_place(request);
@@ -131,7 +132,7 @@ void sv_message_leave_place(selvage_request_t *request)
 
 /* --- a message that ends early ------------------------------------------------------------------------------------ */
 
-static selvage_status_t cut(const sv_type_map_t *map, uint64_t bytes, sv_type_map_t *out)
+static selvage_status_t cut_map(const sv_type_map_t *map, uint64_t bytes, sv_type_map_t *out)
 {
     for (size_t i = 0; i < map->npieces && bytes > 0; i++) {
         const sv_type_piece_t *piece = &map->pieces[i];
@@ -151,7 +152,7 @@ selvage_status_t sv_message_trim(selvage_request_t *recv)
     sv_message_layout_t *layout;
     if (!place->layout || !place->on_device || recv->bytes == place->bytes || recv->bytes == 0)
         return SELVAGE_SUCCESS;
-    selvage_status_t status = cut(&place->layout->map, recv->bytes, &map);
+    selvage_status_t status = cut_map(&place->layout->map, recv->bytes, &map);
     if (status == SELVAGE_SUCCESS)
         status = sv_message_find_layout(recv->engine, &map, place->user, true, &layout);
     if (status == SELVAGE_SUCCESS) {
@@ -197,8 +198,8 @@ selvage_status_t sv_message_unpack_host(selvage_request_t *recv)
 
 /* --- by kernels --------------------------------------------------------------------------------------------------- */
 
-static selvage_status_t launch(const selvage_request_t *request, const sv_kernel_t *kernel, const void *item,
-                               void *stream)
+static selvage_status_t launch_packing(const selvage_request_t *request, const sv_kernel_t *kernel, const void *item,
+                                       void *stream)
 {
     sv_device_t *dev = request->engine->dev;
     sv_batch_arg_t arg = {.items = item, .epoch = 1, .flags = SV_DIGEST_NONE, .npackets = 1, .nbases_here = 1};
@@ -218,7 +219,7 @@ selvage_status_t sv_message_pack_device(selvage_request_t *send, void *stream)
     send->line->gather = (sv_push_item_t){.dst = send->place.data, .scratch = send->scratch, .nslots = 1,
                                           .pieces = layout->pieces, .npieces = layout->npieces,
                                           .identity = {.bytes = send->bytes}};
-    return launch(send, &sv_kernel_gather, &send->line->gather, stream);
+    return launch_packing(send, &sv_kernel_gather, &send->line->gather, stream);
 }
 
 /* Memory that cannot be shared with a neighbour. */
@@ -238,6 +239,6 @@ selvage_status_t sv_message_unpack_device(selvage_request_t *recv, void *stream)
     recv->line->scatter = (sv_pull_item_t){.src = recv->place.data, .scratch = recv->scratch, .nslots = 1,
                                            .pieces = layout->pieces, .npieces = layout->npieces,
                                            .identity = {.bytes = recv->bytes}};
-    SV_TRY(launch(recv, &sv_kernel_scatter, &recv->line->scatter, stream));
+    SV_TRY(launch_packing(recv, &sv_kernel_scatter, &recv->line->scatter, stream));
     return SV_DEVICE_CALL(recv->engine->dev, signal_async, &recv->line->done, recv->stamp, stream);
 }

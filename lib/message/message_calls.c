@@ -20,7 +20,7 @@ selvage_comm_t *sv_message_taken_comm(const selvage_message_t *message)
 }
 
 /* Takes the lock; and again what goes wrong before anything is under way. */
-static selvage_status_t enter(selvage_comm_t *comm, sv_message_engine_t **engine_out)
+static selvage_status_t enter_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out)
 {
     SV_TRY(sv_message_engine(comm, engine_out));
     pthread_mutex_lock(&(*engine_out)->lock);
@@ -32,7 +32,7 @@ static selvage_status_t enter(selvage_comm_t *comm, sv_message_engine_t **engine
     return status;
 }
 
-static selvage_status_t leave(sv_message_engine_t *engine, selvage_status_t status)
+static selvage_status_t leave_engine(sv_message_engine_t *engine, selvage_status_t status)
 {
     pthread_mutex_unlock(&engine->lock);
     return status;
@@ -46,49 +46,50 @@ static selvage_status_t check_stream(const sv_message_engine_t *engine, const ch
 }
 
 /* A request that knows its buffer, and the lock; or the error and neither. */
-static selvage_status_t begin(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, void *stream,
-                              selvage_request_t **request_out)
+static selvage_status_t begin_request(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer,
+                                      void *stream, selvage_request_t **request_out)
 {
     sv_message_engine_t *engine;
     selvage_request_t *request;
-    SV_TRY(enter(comm, &engine));
+    SV_TRY(enter_engine(comm, &engine));
     selvage_status_t status = check_stream(engine, call, stream);
     if (status == SELVAGE_SUCCESS)
         status = sv_message_take_request(engine, &request);
     if (status != SELVAGE_SUCCESS)
-        return leave(engine, status);
+        return leave_engine(engine, status);
     request->stream = stream;
     status = sv_message_place(request, call, buffer->buf, buffer->map);
     if (status != SELVAGE_SUCCESS) {
         sv_message_put_request(request);
-        return leave(engine, status);
+        return leave_engine(engine, status);
     }
     *request_out = request;
     return SELVAGE_SUCCESS;
 }
 
-static void give_up(selvage_request_t *request)
+static void give_up_request(selvage_request_t *request)
 {
-    if (request->mail)
-        sv_mail_put(request->engine, request->mail);
-    request->mail = NULL;
+    if (request->desc)
+        sv_ctrl_free(request->engine, request->desc);
+    request->desc = NULL;
     if (request->place.on_device && !request->refused)
-        sv_message_quiet(request, true);
+        sv_message_quiesce(request, true);
     sv_message_leave_place(request);
     sv_message_put_request(request);
 }
 
 /* The call has done what there is to do with the request, and gives it and the lock away. */
-static selvage_status_t conclude(selvage_request_t *request, selvage_status_t status, selvage_request_t **request_out)
+static selvage_status_t conclude_call(selvage_request_t *request, selvage_status_t status,
+                                      selvage_request_t **request_out)
 {
     sv_message_engine_t *engine = request->engine;
     engine->call_stream = request->stream;
     if (status == SELVAGE_SUCCESS)
         *request_out = request;
     else
-        give_up(request);
+        give_up_request(request);
     engine->called_ns = sv_clock_ns();
-    return leave(engine, status);
+    return leave_engine(engine, status);
 }
 
 /* A few requests are looked after by those who wait for them; where there are many calls have to, now and then: a poll
@@ -102,7 +103,7 @@ static void poll_if_many(sv_message_engine_t *engine)
     }
 }
 
-static selvage_status_t send(selvage_request_t *request, void *stream)
+static selvage_status_t start_send(selvage_request_t *request, void *stream)
 {
     request->is_send = true;
     request->bytes = request->place.bytes;
@@ -123,15 +124,15 @@ selvage_status_t sv_message_isend(selvage_comm_t *comm, const char *call, const 
                                   int tag, sv_send_kind_t kind, void *stream, selvage_request_t **request_out)
 {
     selvage_request_t *request;
-    SV_TRY(begin(comm, call, buffer, stream, &request));
+    SV_TRY(begin_request(comm, call, buffer, stream, &request));
     request->peer = peer;
     request->tag = tag;
     request->synchronous = kind == SV_SEND_SYNCHRONOUS;
     request->buffered = kind == SV_SEND_BUFFERED;
-    return conclude(request, send(request, stream), request_out);
+    return conclude_call(request, start_send(request, stream), request_out);
 }
 
-static selvage_status_t receive(selvage_request_t *request, sv_mail_t *taken, void *stream)
+static selvage_status_t start_receive(selvage_request_t *request, sv_ctrl_desc_t *taken, void *stream)
 {
     if (request->peer == SV_MESSAGE_NOBODY && !taken) {
         request->tag = SV_MESSAGE_ANY;
@@ -146,8 +147,8 @@ static selvage_status_t receive(selvage_request_t *request, sv_mail_t *taken, vo
         sv_message_matched(request, taken);
     else
         sv_message_post(request);
-    /* Its message is there, or may be there, announced by a sender that saw no offer: it begins now. */
-    if (request->offered || request->state == SV_REQUEST_GATE)
+    /* Its message is there, or may be there, announced by a sender that saw no RTR: it begins now. */
+    if (request->advertised || request->state == SV_REQUEST_GATE)
         (void)sv_message_poll(request->engine);
     return SELVAGE_SUCCESS;
 }
@@ -156,55 +157,55 @@ selvage_status_t sv_message_irecv(selvage_comm_t *comm, const char *call, const 
                                   int tag, void *stream, selvage_request_t **request_out)
 {
     selvage_request_t *request;
-    SV_TRY(begin(comm, call, buffer, stream, &request));
+    SV_TRY(begin_request(comm, call, buffer, stream, &request));
     request->peer = peer;
     request->tag = tag;
     poll_if_many(request->engine);
     selvage_status_t status = request->engine->broken;
     if (status == SELVAGE_SUCCESS)
-        status = receive(request, NULL, stream);
-    return conclude(request, status, request_out);
+        status = start_receive(request, NULL, stream);
+    return conclude_call(request, status, request_out);
 }
 
 selvage_status_t sv_message_imrecv(selvage_message_t **message, const char *call, const sv_message_buffer_t *buffer,
                                    void *stream, selvage_request_t **request_out)
 {
     selvage_request_t *request;
-    SV_TRY(begin((*message)->engine->comm, call, buffer, stream, &request));
-    selvage_status_t status = receive(request, (*message)->mail, stream);
+    SV_TRY(begin_request((*message)->engine->comm, call, buffer, stream, &request));
+    selvage_status_t status = start_receive(request, (*message)->desc, stream);
     if (status == SELVAGE_SUCCESS) {
         sv_free(*message);
         *message = NULL;
     }
-    return conclude(request, status, request_out);
+    return conclude_call(request, status, request_out);
 }
 
-static selvage_status_t take(sv_message_engine_t *engine, sv_mail_t *mail, selvage_message_t **taken_out)
+static selvage_status_t take_for_mrecv(sv_message_engine_t *engine, sv_ctrl_desc_t *desc, selvage_message_t **taken_out)
 {
     selvage_message_t *taken;
     SV_TRY(sv_calloc(1, sizeof *taken, &taken));
-    *taken = (selvage_message_t){.engine = engine, .mail = mail};
-    sv_list_remove(&mail->link);
-    sv_list_append(&engine->taken, &mail->link);
+    *taken = (selvage_message_t){.engine = engine, .desc = desc};
+    sv_list_remove(&desc->link);
+    sv_list_append(&engine->taken, &desc->link);
     *taken_out = taken;
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_message_look(selvage_comm_t *comm, int peer, int tag, bool *found_out,
-                                 selvage_message_t **taken_out, selvage_message_status_t *status_out)
+selvage_status_t sv_message_probe(selvage_comm_t *comm, int peer, int tag, bool *found_out,
+                                  selvage_message_t **taken_out, selvage_message_status_t *status_out)
 {
     sv_message_engine_t *engine;
-    SV_TRY(enter(comm, &engine));
+    SV_TRY(enter_engine(comm, &engine));
     (void)sv_message_poll(engine);
-    sv_mail_t *mail = sv_message_unexpected(engine, peer, tag);
-    *found_out = mail != NULL;
-    if (mail && status_out)
-        *status_out = (selvage_message_status_t){.source = mail->letter->source, .tag = (int)mail->letter->tag,
-                                                 .bytes = mail->letter->bytes};
+    sv_ctrl_desc_t *desc = sv_message_unexpected(engine, peer, tag);
+    *found_out = desc != NULL;
+    if (desc && status_out)
+        *status_out = (selvage_message_status_t){
+            .source = desc->header->source, .tag = (int)desc->header->tag, .bytes = desc->header->bytes};
     selvage_status_t status = engine->broken;
-    if (status == SELVAGE_SUCCESS && mail && taken_out)
-        status = take(engine, mail, taken_out);
-    return leave(engine, status);
+    if (status == SELVAGE_SUCCESS && desc && taken_out)
+        status = take_for_mrecv(engine, desc, taken_out);
+    return leave_engine(engine, status);
 }
 
 void sv_message_cancel(selvage_request_t *request)
@@ -212,10 +213,10 @@ void sv_message_cancel(selvage_request_t *request)
     sv_message_engine_t *engine = request->engine;
     pthread_mutex_lock(&engine->lock);
     if (!request->is_send && request->state == SV_REQUEST_POSTED && !request->cancelled &&
-        sv_message_offer_withdraw(request) != SV_OFFER_CLAIMED) {
+        sv_message_rtr_cancel(request) != SV_RTR_CLAIMED) {
         request->cancelled = true;
-        sv_message_early_stop(request);
-        if (request->early) /* a kernel may just be taking its message: it says so */
+        sv_prelaunch_stop(request);
+        if (request->prelaunched) /* a kernel may just be taking its message: it says so */
             engine->ncancels++;
         else
             sv_message_complete(request, SELVAGE_SUCCESS);
@@ -223,7 +224,7 @@ void sv_message_cancel(selvage_request_t *request)
     pthread_mutex_unlock(&engine->lock);
 }
 
-void sv_message_let_go(selvage_request_t **request)
+void sv_message_detach(selvage_request_t **request)
 {
     sv_message_engine_t *engine = (*request)->engine;
     pthread_mutex_lock(&engine->lock);

@@ -2,9 +2,10 @@
 /*
  * Long messages from device to device on a node: the receiver says where, by the handle of an allocation and an offset,
  * and the sender's kernel or copy engine writes straight there. A kernel does it up to some size, and sums in the same
- * pass; beyond, a copy engine, while a kernel reads the source for its digest. Words in the receiver's box say that
- * bytes and record are there; no host is in between. A receiver that waits has its verifying kernel there before
- * (message_early.c), and that gives the verdict. Memory that no neighbour can map is replaced by a buffer that it can.
+ * pass; beyond, a copy engine, while a kernel reads the source for its digest. Words in the receiver's shared segment
+ * say that bytes and record are there; no host is in between. A receiver that waits has its verifying kernel there
+ * before (message_prelaunch.c), and that gives the verdict. Memory that no neighbour can map is replaced by a buffer
+ * that it can.
  *
  * Mappings of neighbours' allocations are kept, because opening one costs milliseconds, although memory that its owner
  * frees is not free before they are closed. So one goes when its owner has another allocation at the same address, and
@@ -17,12 +18,12 @@
 #include "base/base_memory.h"
 #include "memory/memory_buffer.h"
 #include "message/message_layout.h"
-#include "message/message_near.h"
+#include "message/message_devslot.h"
 
-enum { MAPPINGS_MAX = 32, WHERE = 3 }; /* in a CTS: route, landing, its stamp, and from here on where it is */
+enum { MAPPINGS_MAX = 32, WHERE = 3 }; /* in a CTS: route, put slot, its stamp, and from here on where it is */
 
-_Static_assert(WHERE * sizeof(uint64_t) + sizeof(sv_message_where_t) <= sizeof(((sv_letter_t *)0)->value),
-               "a handle fits into a letter");
+_Static_assert(WHERE * sizeof(uint64_t) + sizeof(sv_message_where_t) <= sizeof(((sv_ctrl_header_t *)0)->value),
+               "a handle and more fit into a control header");
 
 #define IDLE_BYTES_MAX (UINT64_C(256) << 20) /* of mappings that nobody uses, together; beyond ... */
 #define IDLE_SHORT_NS UINT64_C(100000000)    /* ... they stay this long, for who uses many in turn ... */
@@ -34,11 +35,11 @@ typedef struct sv_message_mapping {
     uint64_t remote_base;    /* where its owner has it */
     uint64_t bytes;          /* of the allocation, as far as messages have reached into it */
     uint64_t used_ns;        /* when the last user left it */
-    bool kept;               /* while nobody uses it */
+    bool retained;           /* while nobody uses it */
     unsigned users;
 } sv_message_mapping_t;
 
-static sv_message_box_end_t *box_of(const selvage_request_t *request)
+static sv_shm_end_t *shm_end_of(const selvage_request_t *request)
 {
     sv_message_peer_t *peer;
     if (sv_message_peer(request->engine, request->peer, &peer) != SELVAGE_SUCCESS) /* it exists */
@@ -48,7 +49,7 @@ static sv_message_box_end_t *box_of(const selvage_request_t *request)
 
 /* --- the receiver's ----------------------------------------------------------------------------------------------- */
 
-static bool may_be(const selvage_request_t *recv, const sv_message_peer_t *peer)
+static bool may_be_direct(const selvage_request_t *recv, const sv_message_peer_t *peer)
 {
     const int route = recv->engine->comm->config.route;
     return recv->from_device && recv->place.on_device && peer->in && peer->in->used && !peer->no_direct &&
@@ -96,124 +97,127 @@ static bool export_place(selvage_request_t *recv, sv_message_where_t *where)
     return true;
 }
 
-/* One that neither end looks at any more; SV_BOX_LANDINGS if there is none. */
-static unsigned find_landing(const sv_message_box_end_t *end)
+/* One that neither end looks at any more; SV_SHM_PUT_SLOTS if there is none. */
+static unsigned find_put_slot(const sv_shm_end_t *end)
 {
-    unsigned landing = 0;
+    unsigned put_slot = 0;
     /* Partner: the release in sv_message_direct_end() of the sender. */
-    while (landing < SV_BOX_LANDINGS && ((end->landings >> landing & 1) ||
-                                         (!(end->revoked >> landing & 1) &&
-                                          __atomic_load_n(&end->box->left[landing], __ATOMIC_ACQUIRE) !=
-                                              end->given[landing])))
-        landing++;
-    return landing;
+    while (put_slot < SV_SHM_PUT_SLOTS &&
+           ((end->put_slots >> put_slot & 1) ||
+            (!(end->revoked >> put_slot & 1) &&
+             __atomic_load_n(&end->shm->left[put_slot], __ATOMIC_ACQUIRE) != end->given[put_slot])))
+        put_slot++;
+    return put_slot;
 }
 
-bool sv_message_direct_land(selvage_request_t *recv, sv_message_peer_t *peer)
+bool sv_message_direct_reserve(selvage_request_t *recv, sv_message_peer_t *peer)
 {
-    if (recv->landing_stamp) /* of an offer that was withdrawn */
+    if (recv->put_slot_stamp) /* of an RTR that was withdrawn */
         return true;
-    if (!may_be(recv, peer))
+    if (!may_be_direct(recv, peer))
         return false;
-    const unsigned landing = find_landing(peer->in);
-    if (landing == SV_BOX_LANDINGS || !export_place(recv, &peer->in->box->where[landing]))
+    const unsigned put_slot = find_put_slot(peer->in);
+    if (put_slot == SV_SHM_PUT_SLOTS || !export_place(recv, &peer->in->shm->where[put_slot]))
         return false;
-    sv_message_where_t *where = &peer->in->box->where[landing];
+    sv_message_where_t *where = &peer->in->shm->where[put_slot];
     where->base = (uintptr_t)recv->place.data - where->offset;
-    recv->landing = landing;
-    recv->landing_stamp = peer->in->given[landing] = ++recv->engine->stamps;
-    /* The sender reads it after the CTS, or after its exchange of the offer. */
-    __atomic_store_n(&peer->in->box->begun[landing], recv->landing_stamp << 1, __ATOMIC_RELEASE);
-    peer->in->landings |= UINT32_C(1) << landing;
-    peer->in->revoked &= ~(UINT32_C(1) << landing);
+    recv->put_slot = put_slot;
+    recv->put_slot_stamp = peer->in->given[put_slot] = ++recv->engine->stamps;
+    /* The sender reads it after the CTS, or after its exchange of the RTR. */
+    __atomic_store_n(&peer->in->shm->begun[put_slot], recv->put_slot_stamp << 1, __ATOMIC_RELEASE);
+    peer->in->put_slots |= UINT32_C(1) << put_slot;
+    peer->in->revoked &= ~(UINT32_C(1) << put_slot);
     return true;
 }
 
 bool sv_message_direct_revoke(const selvage_request_t *recv)
 {
-    sv_message_box_end_t *end = box_of(recv);
-    uint64_t word = recv->landing_stamp << 1;
+    sv_shm_end_t *end = shm_end_of(recv);
+    uint64_t word = recv->put_slot_stamp << 1;
     /* Partner: the exchange in sv_message_direct_start(). */
-    if (!__atomic_compare_exchange_n(&end->box->begun[recv->landing], &word, 0, false, __ATOMIC_ACQ_REL,
+    if (!__atomic_compare_exchange_n(&end->shm->begun[recv->put_slot], &word, 0, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE))
         return false;
-    end->revoked |= UINT32_C(1) << recv->landing;
+    end->revoked |= UINT32_C(1) << recv->put_slot;
     return true;
 }
 
 bool sv_message_direct_close(const selvage_request_t *recv)
 {
-    enum { PATIENCE_US = 1000000, LOOK_US = 100 };
+    enum { DEADLINE_US = 1000000, LOOK_US = 100 };
     sv_relax_t relax = {.max_sleep_us = LOOK_US};
     /* Of an engine that has failed, all are waited for together. */
     const uint64_t began_ns = recv->engine->broken_ns ? recv->engine->broken_ns : sv_clock_ns();
-    if (recv->landing_stamp == 0 || (box_of(recv)->revoked >> recv->landing & 1) || sv_message_direct_revoke(recv))
+    if (recv->put_slot_stamp == 0 || (shm_end_of(recv)->revoked >> recv->put_slot & 1) ||
+        sv_message_direct_revoke(recv))
         return true;
-    while (!sv_message_direct_has_landed(recv)) {
-        if (sv_clock_ns() - began_ns > UINT64_C(1000) * PATIENCE_US)
+    while (!sv_message_direct_has_arrived(recv)) {
+        if (sv_clock_ns() - began_ns > UINT64_C(1000) * DEADLINE_US)
             return false;
         sv_relax(&relax);
     }
     return true;
 }
 
-void sv_message_direct_drop(selvage_request_t *recv)
+void sv_message_direct_release(selvage_request_t *recv)
 {
-    if (recv->landing_stamp == 0)
+    if (recv->put_slot_stamp == 0)
         return;
-    sv_message_box_end_t *end = box_of(recv);
-    end->landings &= ~(UINT32_C(1) << recv->landing);
-    end->given[recv->landing] = __atomic_load_n(&end->box->left[recv->landing], __ATOMIC_RELAXED);
-    recv->landing_stamp = 0;
+    sv_shm_end_t *end = shm_end_of(recv);
+    end->put_slots &= ~(UINT32_C(1) << recv->put_slot);
+    end->given[recv->put_slot] = __atomic_load_n(&end->shm->left[recv->put_slot], __ATOMIC_RELAXED);
+    recv->put_slot_stamp = 0;
 }
 
-bool sv_message_direct_offer(selvage_request_t *recv, sv_letter_t *cts)
+bool sv_message_direct_fill_cts(selvage_request_t *recv, sv_ctrl_header_t *cts)
 {
     sv_message_engine_t *engine = recv->engine;
     sv_message_peer_t *peer;
-    if (recv->peer == engine->wire->rank && sv_message_box_offer(engine, recv->peer) != SELVAGE_SUCCESS)
+    if (recv->peer == engine->wire->rank && sv_shm_advertise(engine, recv->peer) != SELVAGE_SUCCESS)
         return false;
-    if (sv_message_peer(engine, recv->peer, &peer) != SELVAGE_SUCCESS || !may_be(recv, peer) ||
-        !sv_message_direct_land(recv, peer)) {
-        sv_message_direct_drop(recv);
+    if (sv_message_peer(engine, recv->peer, &peer) != SELVAGE_SUCCESS || !may_be_direct(recv, peer) ||
+        !sv_message_direct_reserve(recv, peer)) {
+        sv_message_direct_release(recv);
         return false;
     }
-    cts->value[1] = recv->landing;
-    cts->value[2] = recv->landing_stamp;
-    memcpy(&cts->value[WHERE], &peer->in->box->where[recv->landing], sizeof(sv_message_where_t));
+    cts->value[1] = recv->put_slot;
+    cts->value[2] = recv->put_slot_stamp;
+    memcpy(&cts->value[WHERE], &peer->in->shm->where[recv->put_slot], sizeof(sv_message_where_t));
     return true;
 }
 
-bool sv_message_direct_has_landed(const selvage_request_t *recv)
+bool sv_message_direct_has_arrived(const selvage_request_t *recv)
 {
-    const sv_message_box_t *box = box_of(recv)->box;
+    const sv_message_shm_t *shm = shm_end_of(recv)->shm;
     /* Partners: the sender's stream and kernel, or its host. */
-    return sv_word_is(&box->landed[recv->landing], recv->landing_stamp) &&
-           sv_word_is(&box->recorded[recv->landing], recv->landing_stamp);
+    return sv_word_is(&shm->put_arrived[recv->put_slot], recv->put_slot_stamp) &&
+           sv_word_is(&shm->recorded[recv->put_slot], recv->put_slot_stamp);
 }
 
 /* The record lies beside the word, if there is one. */
-static sv_near_place_t record_of(const selvage_request_t *request, const sv_message_box_end_t *end)
+static sv_devslot_place_t put_record_of(const selvage_request_t *request, const sv_shm_end_t *end)
 {
-    sv_near_place_t place = sv_near_landing(request->engine, end, request->landing);
+    sv_devslot_place_t place = sv_devslot_of_put(request->engine, end, request->put_slot);
     if (!place.record)
-        place.record = sv_shared_device_address(&end->segment, &end->box->record[request->landing]);
+        place.record = sv_shared_device_address(&end->segment, &end->shm->record[request->put_slot]);
     return place;
 }
 
 sv_verify_job_t sv_message_direct_job(const selvage_request_t *recv)
 {
-    const sv_message_box_end_t *end = box_of(recv);
-    const sv_near_place_t place = record_of(recv, end);
-    return (sv_verify_job_t){.src = recv->place.data, .record = place.record, .await = place.word,
-                             .await_value = sv_near_landed_value(recv->key, recv->landing_stamp),
-                             .verdict = sv_shared_device_address(&end->segment, &end->box->verdict[recv->landing]),
-                             .verdict_value = recv->landing_stamp};
+    const sv_shm_end_t *end = shm_end_of(recv);
+    const sv_devslot_place_t place = put_record_of(recv, end);
+    return (sv_verify_job_t){.src = recv->place.data,
+                             .record = place.record,
+                             .await = place.word,
+                             .await_value = sv_devslot_put_value(recv->key, recv->put_slot_stamp),
+                             .outcome = sv_shared_device_address(&end->segment, &end->shm->outcome[recv->put_slot]),
+                             .outcome_value = recv->put_slot_stamp};
 }
 
 /* --- the sender's ------------------------------------------------------------------------------------------------- */
 
-static void forget(sv_message_engine_t *engine, sv_message_mapping_t *mapping)
+static void forget_mapping(sv_message_engine_t *engine, sv_message_mapping_t *mapping)
 {
     sv_list_remove(&mapping->link);
     sv_opened_put(mapping->opened);
@@ -224,7 +228,7 @@ static void forget(sv_message_engine_t *engine, sv_message_mapping_t *mapping)
 void sv_message_close_mappings(sv_message_engine_t *engine)
 {
     while (!sv_list_is_empty(&engine->mappings))
-        forget(engine, SV_CONTAINER_OF(engine->mappings.next, sv_message_mapping_t, link));
+        forget_mapping(engine, SV_CONTAINER_OF(engine->mappings.next, sv_message_mapping_t, link));
 }
 
 static bool is_at(const sv_message_mapping_t *mapping, int peer, uint64_t remote_base)
@@ -262,7 +266,7 @@ static bool may_go(const sv_message_engine_t *engine, const sv_message_mapping_t
            (idle > IDLE_BYTES_MAX && since_ns >= IDLE_SHORT_NS);
 }
 
-static void make_room(sv_message_engine_t *engine, int peer, uint64_t remote_base)
+static void evict_mappings(sv_message_engine_t *engine, int peer, uint64_t remote_base)
 {
     const uint64_t now_ns = sv_clock_ns();
     uint64_t idle = idle_bytes(engine);
@@ -272,7 +276,7 @@ static void make_room(sv_message_engine_t *engine, int peer, uint64_t remote_bas
         if (mapping->users > 0 || !may_go(engine, mapping, peer, remote_base, now_ns, idle))
             continue;
         idle -= mapping->bytes;
-        forget(engine, mapping);
+        forget_mapping(engine, mapping);
     }
 }
 
@@ -281,8 +285,8 @@ static void leave_mapping(sv_message_engine_t *engine, sv_message_mapping_t *map
     if (--mapping->users > 0)
         return;
     mapping->used_ns = sv_clock_ns();
-    if (!mapping->kept)
-        forget(engine, mapping);
+    if (!mapping->retained)
+        forget_mapping(engine, mapping);
 }
 
 static selvage_status_t map(selvage_request_t *send, uint64_t remote_base, const sv_device_handle_t *handle)
@@ -290,7 +294,7 @@ static selvage_status_t map(selvage_request_t *send, uint64_t remote_base, const
     sv_message_engine_t *engine = send->engine;
     sv_message_mapping_t *mapping = find_mapping(engine, send->peer, remote_base, handle);
     if (!mapping) {
-        make_room(engine, send->peer, remote_base);
+        evict_mappings(engine, send->peer, remote_base);
         SV_TRY(sv_calloc(1, sizeof *mapping, &mapping));
         selvage_status_t status = sv_opened_get(&engine->opened, engine->dev, send->peer, handle, &mapping->opened);
         if (status != SELVAGE_SUCCESS) {
@@ -299,7 +303,7 @@ static selvage_status_t map(selvage_request_t *send, uint64_t remote_base, const
         }
         mapping->remote_base = remote_base;
         /* Neighbours' devices are of one kind with this one, or could not be mapped. */
-        mapping->kept = SV_DEVICE_CALL(engine->dev, memory_id, send->place.data) != 0;
+        mapping->retained = SV_DEVICE_CALL(engine->dev, memory_id, send->place.data) != 0;
         sv_list_append(&engine->mappings, &mapping->link);
         engine->nmappings++;
     }
@@ -325,20 +329,20 @@ selvage_status_t sv_message_direct_map(selvage_request_t *send, const sv_message
     return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "device memory of rank %d cannot be mapped", send->peer);
 }
 
-selvage_status_t sv_message_direct_open(selvage_request_t *send, const sv_letter_t *cts)
+selvage_status_t sv_message_direct_open(selvage_request_t *send, const sv_ctrl_header_t *cts)
 {
     sv_message_where_t where;
     memcpy(&where, &cts->value[WHERE], sizeof where);
-    send->landing = (unsigned)cts->value[1];
-    send->landing_stamp = cts->value[2];
+    send->put_slot = (unsigned)cts->value[1];
+    send->put_slot_stamp = cts->value[2];
     return sv_message_direct_map(send, &where);
 }
 
 /* A fault of a test's: a byte that arrived is changed. */
-static selvage_status_t hurt(const selvage_request_t *send, uint8_t *target)
+static selvage_status_t corrupt_put(const selvage_request_t *send, uint8_t *target)
 {
     sv_flip_arg_t arg = {target + send->bytes / 2, 1};
-    if (!send->hurt)
+    if (!send->corrupted)
         return SELVAGE_SUCCESS;
     return SV_DEVICE_CALL(send->engine->dev, launch, &sv_kernel_flip, &arg, sizeof arg, 1, send->engine->peer_stream);
 }
@@ -352,40 +356,43 @@ bool sv_message_direct_by_kernel(const selvage_request_t *request)
 }
 
 /* The kernel stores the record before it releases landed, so that there is nothing else to wait for. */
-static selvage_status_t copy_by_kernel(selvage_request_t *send, const sv_message_box_end_t *end, uint8_t *target,
-                                       void *stream)
+static selvage_status_t copy_by_kernel(selvage_request_t *send, const sv_shm_end_t *end, uint8_t *target, void *stream)
 {
-    sv_message_box_t *box = end->box;
-    const sv_near_place_t place = record_of(send, end);
-    const sv_prepare_job_t job = {.src = send->place.data, .dst = target, .record = place.record,
-                                  .word = sv_shared_device_address(&end->segment, &box->landed[send->landing]),
-                                  .stamp = send->landing_stamp, .near = place.word,
-                                  .near_value = sv_near_landed_value(send->key, send->landing_stamp)};
+    sv_message_shm_t *shm = end->shm;
+    const sv_devslot_place_t place = put_record_of(send, end);
+    const sv_prepare_job_t job = {.src = send->place.data,
+                                  .dst = target,
+                                  .record = place.record,
+                                  .word = sv_shared_device_address(&end->segment, &shm->put_arrived[send->put_slot]),
+                                  .stamp = send->put_slot_stamp,
+                                  .devslot = place.word,
+                                  .devslot_value = sv_devslot_put_value(send->key, send->put_slot_stamp)};
     SV_TRY(sv_message_prepare(send, &job, stream));
-    /* Partner: the acquire in sv_message_direct_has_landed(). */
-    __atomic_store_n(&box->recorded[send->landing], send->landing_stamp, __ATOMIC_RELEASE);
+    /* Partner: the acquire in sv_message_direct_has_arrived(). */
+    __atomic_store_n(&shm->recorded[send->put_slot], send->put_slot_stamp, __ATOMIC_RELEASE);
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t record_apart(selvage_request_t *send, const sv_message_box_end_t *end)
+static selvage_status_t record_apart(selvage_request_t *send, const sv_shm_end_t *end)
 {
-    sv_message_box_t *box = end->box;
-    const sv_prepare_job_t job = {.src = send->place.data, .record = record_of(send, end).record,
-                                  .word = sv_shared_device_address(&end->segment, &box->recorded[send->landing]),
-                                  .stamp = send->landing_stamp};
+    sv_message_shm_t *shm = end->shm;
+    const sv_prepare_job_t job = {.src = send->place.data,
+                                  .record = put_record_of(send, end).record,
+                                  .word = sv_shared_device_address(&end->segment, &shm->recorded[send->put_slot]),
+                                  .stamp = send->put_slot_stamp};
     if (sv_message_checks(send->engine))
         return sv_message_prepare(send, &job, send->engine->kernel_stream);
-    /* Partner: the acquire in sv_message_direct_has_landed(). */
-    __atomic_store_n(&box->recorded[send->landing], send->landing_stamp, __ATOMIC_RELEASE);
+    /* Partner: the acquire in sv_message_direct_has_arrived(). */
+    __atomic_store_n(&shm->recorded[send->put_slot], send->put_slot_stamp, __ATOMIC_RELEASE);
     return SELVAGE_SUCCESS;
 }
 
 /* One exchange of one word: either the copy begins, or the receiver has taken its memory back. */
 selvage_status_t sv_message_direct_start(selvage_request_t *send)
 {
-    uint64_t word = send->landing_stamp << 1;
+    uint64_t word = send->put_slot_stamp << 1;
     /* Partner: the exchange in sv_message_direct_revoke(). */
-    if (__atomic_compare_exchange_n(&box_of(send)->box->begun[send->landing], &word, word | 1, false,
+    if (__atomic_compare_exchange_n(&shm_end_of(send)->shm->begun[send->put_slot], &word, word | 1, false,
                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return SELVAGE_SUCCESS;
     return sv_error(SELVAGE_ERR_TIMEOUT, "rank %d has given up its receive of message %llu (tag %d, %llu bytes)",
@@ -395,49 +402,49 @@ selvage_status_t sv_message_direct_start(selvage_request_t *send)
 selvage_status_t sv_message_direct_copy(selvage_request_t *send, void *stream)
 {
     sv_message_engine_t *engine = send->engine;
-    const sv_message_box_end_t *end = box_of(send);
+    const sv_shm_end_t *end = shm_end_of(send);
     uint8_t *target = (uint8_t *)send->mapping->opened->base + send->offset;
     if (sv_message_direct_by_kernel(send))
         return copy_by_kernel(send, end, target, stream);
     SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, target, send->place.data, send->bytes, SV_COPY_PEER,
                           engine->peer_stream));
-    SV_TRY(hurt(send, target));
+    SV_TRY(corrupt_put(send, target));
     SV_TRY(SV_DEVICE_CALL(engine->dev, signal_async,
-                          sv_shared_device_address(&end->segment, &end->box->landed[send->landing]),
-                          send->landing_stamp, engine->peer_stream));
+                          sv_shared_device_address(&end->segment, &end->shm->put_arrived[send->put_slot]),
+                          send->put_slot_stamp, engine->peer_stream));
     return record_apart(send, end);
 }
 
 bool sv_message_direct_has_left(const selvage_request_t *send)
 {
-    return sv_message_direct_has_landed(send);
+    return sv_message_direct_has_arrived(send);
 }
 
 bool sv_message_direct_is_good(const selvage_request_t *send)
 {
     /* Partner: the receiver's kernel. */
-    return sv_word_is(&box_of(send)->box->verdict[send->landing], send->landing_stamp);
+    return sv_word_is(&shm_end_of(send)->shm->outcome[send->put_slot], send->put_slot_stamp);
 }
 
 void sv_message_direct_end(selvage_request_t *request)
 {
     if (request->route != SV_MESSAGE_DIRECT) {
         if (!request->is_send)
-            sv_message_direct_drop(request);
+            sv_message_direct_release(request);
         return;
     }
-    sv_message_box_end_t *end = box_of(request);
+    sv_shm_end_t *end = shm_end_of(request);
     const bool over = !request->retired; /* else it may be stored there for good */
     if (request->is_send && request->mapping && over)
         leave_mapping(request->engine, request->mapping);
-    /* An older message's, which was revoked, may end after a younger one has left the same landing. */
-    if (request->is_send && request->landing_stamp && over &&
-        __atomic_load_n(&end->box->left[request->landing], __ATOMIC_RELAXED) < request->landing_stamp)
-        /* Partner: the acquire in find_landing(). */
-        __atomic_store_n(&end->box->left[request->landing], request->landing_stamp, __ATOMIC_RELEASE);
-    if (!request->is_send && request->landing_stamp)
-        end->landings &= ~(UINT32_C(1) << request->landing);
+    /* An older message's, which was revoked, may end after a younger one has left the same put slot. */
+    if (request->is_send && request->put_slot_stamp && over &&
+        __atomic_load_n(&end->shm->left[request->put_slot], __ATOMIC_RELAXED) < request->put_slot_stamp)
+        /* Partner: the acquire in find_put_slot(). */
+        __atomic_store_n(&end->shm->left[request->put_slot], request->put_slot_stamp, __ATOMIC_RELEASE);
+    if (!request->is_send && request->put_slot_stamp)
+        end->put_slots &= ~(UINT32_C(1) << request->put_slot);
     request->mapping = NULL;
-    request->landing_stamp = 0;
+    request->put_slot_stamp = 0;
     request->route = SV_MESSAGE_NONE;
 }

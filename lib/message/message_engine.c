@@ -23,18 +23,18 @@ static void settle_retired(sv_message_engine_t *engine)
     }
 }
 
-static void release(sv_message_engine_t *engine)
+static void release_engine(sv_message_engine_t *engine)
 {
     sv_device_t *dev = engine->dev;
     void *stream[] = {engine->kernel_stream, engine->out_stream, engine->in_stream, engine->peer_stream};
-    sv_message_early_end(engine);
+    sv_prelaunch_end(engine);
     settle_retired(engine);
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
             SV_DEVICE_CALL(dev, stream_destroy, stream[i]);
-    for (int i = 0; i < SV_EARLY_STREAMS; i++)
-        if (engine->early_stream[i])
-            SV_DEVICE_CALL(dev, stream_destroy, engine->early_stream[i]);
+    for (int i = 0; i < SV_PRELAUNCH_STREAMS; i++)
+        if (engine->prelaunch_stream[i])
+            SV_DEVICE_CALL(dev, stream_destroy, engine->prelaunch_stream[i]);
     sv_message_close_mappings(engine);
     sv_message_free_layouts(engine);
     sv_message_free_pools(engine);
@@ -44,15 +44,33 @@ static void release(sv_message_engine_t *engine)
 
 static void init_lists(sv_message_engine_t *engine)
 {
-    sv_list_t *list[] = {&engine->mail_free[0], &engine->mail_free[1], &engine->flying, &engine->own,
-                         &engine->unexpected, &engine->taken, &engine->request_free, &engine->posted,
-                         &engine->active, &engine->awaiting, &engine->starved[0][SV_LACKS_CHUNK],
-                         &engine->starved[0][SV_LACKS_TURN], &engine->starved[1][SV_LACKS_CHUNK],
+    sv_list_t *list[] = {&engine->desc_free[0],
+                         &engine->desc_free[1],
+                         &engine->in_flight,
+                         &engine->loopback,
+                         &engine->unexpected,
+                         &engine->taken,
+                         &engine->request_free,
+                         &engine->posted,
+                         &engine->active,
+                         &engine->awaiting,
+                         &engine->starved[0][SV_LACKS_CHUNK],
+                         &engine->starved[0][SV_LACKS_TURN],
+                         &engine->starved[1][SV_LACKS_CHUNK],
                          &engine->starved[1][SV_LACKS_TURN],
-                         &engine->chunk_free[0], &engine->chunk_free[1], &engine->layouts,
-                         &engine->bounce_free, &engine->block_free, &engine->upload_free, &engine->boxed,
-                         &engine->opened, &engine->mappings, &engine->chunk_retired, &engine->unacked_free,
-                         &engine->unacked_peers, &engine->ack_due_peers};
+                         &engine->chunk_free[0],
+                         &engine->chunk_free[1],
+                         &engine->layouts,
+                         &engine->bounce_free,
+                         &engine->block_free,
+                         &engine->upload_free,
+                         &engine->shm_peers,
+                         &engine->opened,
+                         &engine->mappings,
+                         &engine->chunk_retired,
+                         &engine->unacked_free,
+                         &engine->unacked_peers,
+                         &engine->ack_due_peers};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         sv_list_init(list[i]);
 }
@@ -60,21 +78,21 @@ static void init_lists(sv_message_engine_t *engine)
 static void settle_figures(sv_message_engine_t *engine)
 {
     const sv_config_t *config = &engine->comm->config;
-    enum { LINE = 64, NEAR_FACTOR = 128 };
+    enum { LINE = 64, DEVSLOT_FACTOR = 128 };
     engine->policy = config->checksum;
     engine->eager_bytes = (size_t)config->message_eager_bytes;
-    engine->mail_bytes = sizeof(sv_letter_t) + (engine->eager_bytes + LINE - 1) / LINE * LINE;
+    engine->desc_bytes = sizeof(sv_ctrl_header_t) + (engine->eager_bytes + LINE - 1) / LINE * LINE;
     engine->segment_bytes = (size_t)config->segment_bytes;
-    engine->near_bytes = NEAR_FACTOR * engine->eager_bytes;
-    if (engine->near_bytes > engine->segment_bytes) /* which go through one piece of pinned memory to the host's */
-        engine->near_bytes = engine->segment_bytes;
+    engine->devslot_bytes = DEVSLOT_FACTOR * engine->eager_bytes;
+    if (engine->devslot_bytes > engine->segment_bytes) /* which go through one piece of pinned memory to the host's */
+        engine->devslot_bytes = engine->segment_bytes;
     if (engine->comm->message_slot_bytes)
-        engine->near_bytes = engine->comm->message_slot_bytes;
-    engine->early_wait_ns = sv_message_early_patience_ns(engine->comm);
+        engine->devslot_bytes = engine->comm->message_slot_bytes;
+    engine->early_wait_ns = sv_prelaunch_wait_ns(engine->comm);
     engine->exchange = engine->comm->nonce | UINT32_MAX; /* exchanges count from the nonce on, and never so far */
 }
 
-static selvage_status_t create(selvage_comm_t *comm, sv_message_engine_t **engine_out)
+static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out)
 {
     sv_message_engine_t *engine;
     selvage_status_t status;
@@ -90,12 +108,12 @@ static selvage_status_t create(selvage_comm_t *comm, sv_message_engine_t **engin
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->out_stream), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->in_stream), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->peer_stream), fail);
-    for (int i = 0; i < SV_EARLY_STREAMS && engine->early_wait_ns > 0; i++)
-        SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->early_stream[i]), fail);
+    for (int i = 0; i < SV_PRELAUNCH_STREAMS && engine->early_wait_ns > 0; i++)
+        SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->prelaunch_stream[i]), fail);
     *engine_out = engine;
     return SELVAGE_SUCCESS;
 fail:
-    release(engine);
+    release_engine(engine);
     return status;
 }
 
@@ -132,7 +150,7 @@ void sv_message_break(sv_message_engine_t *engine, selvage_status_t status)
                           has_late_stream(&engine->awaiting) ||
                           has_late_stream(&engine->starved[true][SV_LACKS_CHUNK]);
     /* Nothing that this rank has begun is to write to anybody's memory after the requests have ended. */
-    sv_message_early_end(engine);
+    sv_prelaunch_end(engine);
     (void)sv_message_drain(engine);
     memcpy(sv_thread_detail(), engine->broken_text, sizeof engine->broken_text);
     end_all(&engine->posted, status);
@@ -160,7 +178,7 @@ bool sv_message_drain(sv_message_engine_t *engine)
 /* What packs a send is on the stream of its caller, which may stand still for as long as he likes. Its event says when
    that is over: in the call it is recorded now, and behind it that of the gate stands for it, since the stream may be
    gone. */
-void sv_message_quiet(selvage_request_t *request, bool in_call)
+void sv_message_quiesce(selvage_request_t *request, bool in_call)
 {
     const bool packs = request->is_send && request->place.bounce && request->stream != SELVAGE_MESSAGE_NO_STREAM;
     const bool over = sv_message_drain(request->engine);
@@ -172,7 +190,7 @@ void sv_message_quiet(selvage_request_t *request, bool in_call)
     memcpy(sv_thread_detail(), text, sizeof text);
 }
 
-/* Only what was begun behind a call: a kernel that fills mail ends by itself, and so does a verdict. */
+/* Only what was begun behind a call: a kernel that fills a descriptor ends by itself, and so does a verdict. */
 static bool may_be_at_work(const selvage_request_t *request)
 {
     switch (request->state) {
@@ -188,8 +206,8 @@ static bool may_be_at_work(const selvage_request_t *request)
 /* Its memory is nobody else's before the kernel is gone that was to take a message. */
 static bool must_linger(selvage_request_t *request)
 {
-    sv_message_early_stop(request);
-    if (!request->early || request->engine->broken != SELVAGE_SUCCESS)
+    sv_prelaunch_stop(request);
+    if (!request->prelaunched || request->engine->broken != SELVAGE_SUCCESS)
         return false;
     request->state = SV_REQUEST_LEAVING;
     sv_list_remove(&request->link);
@@ -198,13 +216,13 @@ static bool must_linger(selvage_request_t *request)
 }
 
 /* An error has come before its message: nobody is to claim it any more, and who has is not to begin, or has ended. */
-static void drop_offer(selvage_request_t *request)
+static void drop_rtr(selvage_request_t *request)
 {
-    if (request->offered && sv_message_offer_withdraw(request) == SV_OFFER_CLAIMED) {
+    if (request->advertised && sv_message_rtr_cancel(request) == SV_RTR_CLAIMED) {
         request->stuck |= !sv_message_direct_close(request);
-        request->landing_stamp = 0; /* whose place in the box is never another's */
+        request->put_slot_stamp = 0; /* whose place in the shared segment is never another's */
     }
-    request->offered = false;
+    request->advertised = false;
 }
 
 /* Nobody is to write to the buffer of a receive that has ended; where that cannot be had, its error says so. */
@@ -243,13 +261,13 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
         else
             count_success(request);
     }
-    drop_offer(request);
+    drop_rtr(request);
     if (must_linger(request))
         return;
     /* Nothing of a broken engine's is given out again. */
     if (status != SELVAGE_SUCCESS && status != SELVAGE_ERR_CHECKSUM && may_be_at_work(request) &&
         request->engine->broken == SELVAGE_SUCCESS)
-        sv_message_quiet(request, false);
+        sv_message_quiesce(request, false);
     request->state = SV_REQUEST_COMPLETE;
     if (!request->is_send && status != SELVAGE_SUCCESS)
         close_receive_buffer(request);
@@ -259,9 +277,9 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
     sv_wire_fault_inner(request->engine->wire)->failed |= request->spent_tag;
     sv_message_pieces_end(request);
     sv_message_direct_end(request);
-    if (request->mail)
-        sv_mail_put(request->engine, request->mail);
-    request->mail = NULL;
+    if (request->desc)
+        sv_ctrl_free(request->engine, request->desc);
+    request->desc = NULL;
     if (request->chunk)
         sv_message_put_chunk(request, request->chunk);
     request->chunk = NULL;
@@ -289,10 +307,10 @@ void sv_message_wake(selvage_request_t *request)
 static void park(sv_message_engine_t *engine, selvage_request_t *request)
 {
     switch (request->state) {
-    case SV_REQUEST_ASKED:
-    case SV_REQUEST_JUDGED:
-    case SV_REQUEST_AGAIN:
-    case SV_REQUEST_LATE:
+    case SV_REQUEST_RTS_SENT:
+    case SV_REQUEST_AWAITS_STATUS:
+    case SV_REQUEST_NACKED:
+    case SV_REQUEST_DEFERRED:
         move_to(&engine->awaiting, request);
         break;
     case SV_REQUEST_GATE:
@@ -323,10 +341,10 @@ static void wake_starved(sv_message_engine_t *engine)
         }
 }
 
-static selvage_status_t advance(sv_message_engine_t *engine, bool *moved)
+static selvage_status_t progress_requests(sv_message_engine_t *engine, bool *moved)
 {
     sv_list_t *it, *safe;
-    SV_TRY(sv_mail_poll(engine, moved));
+    SV_TRY(sv_ctrl_poll(engine, moved));
     wake_starved(engine);
     SV_LIST_FOR_EACH(it, safe, &engine->active) {
         selvage_request_t *request = SV_CONTAINER_OF(it, selvage_request_t, link);
@@ -340,13 +358,13 @@ static selvage_status_t advance(sv_message_engine_t *engine, bool *moved)
 
 /* Nothing else to do: asks whether callers' streams have come to what waits for other ranks, so that it need not be
    asked when those are there. Asking costs about as much as all the rest of a poll. */
-static void ask_ahead(sv_list_t *list)
+static void query_gates(sv_list_t *list)
 {
     enum { AT_ONCE = 4, LOOKED_AT_MAX = 16 };
     int asked = 0, looked = 0;
     for (sv_list_t *it = list->next; it != list && asked < AT_ONCE && looked < LOOKED_AT_MAX; it = it->next, looked++) {
         selvage_request_t *request = SV_CONTAINER_OF(it, selvage_request_t, link);
-        if (!request->gated || request->early || request->state == SV_REQUEST_GATE) /* which has just asked */
+        if (!request->gated || request->prelaunched || request->state == SV_REQUEST_GATE) /* which has just asked */
             continue;
         asked++;
         (void)sv_message_gate(request); /* an error is found again by who needs it */
@@ -354,12 +372,12 @@ static void ask_ahead(sv_list_t *list)
 }
 
 /* What could not be offered when it was posted. */
-static void offer_ahead(sv_message_engine_t *engine)
+static void advertise_posted(sv_message_engine_t *engine)
 {
     enum { AT_ONCE = 4 };
     int looked = 0;
     for (sv_list_t *it = engine->posted.next; it != &engine->posted && looked < AT_ONCE; it = it->next, looked++)
-        sv_message_offer(SV_CONTAINER_OF(it, selvage_request_t, link));
+        sv_message_rtr_post(SV_CONTAINER_OF(it, selvage_request_t, link));
 }
 
 bool sv_message_poll(sv_message_engine_t *engine)
@@ -367,19 +385,19 @@ bool sv_message_poll(sv_message_engine_t *engine)
     bool moved = false;
     if (engine->broken != SELVAGE_SUCCESS)
         return false;
-    selvage_status_t status = advance(engine, &moved);
+    selvage_status_t status = progress_requests(engine, &moved);
     if (status != SELVAGE_SUCCESS)
         sv_message_break(engine, status);
     if (engine->ncancels)
-        sv_message_early_cancel(engine);
+        sv_prelaunch_cancel(engine);
     if (moved) {
         engine->moved_ns = sv_clock_ns();
         return true;
     }
-    ask_ahead(&engine->posted);
-    ask_ahead(&engine->active);
-    ask_ahead(&engine->awaiting);
-    offer_ahead(engine);
+    query_gates(&engine->posted);
+    query_gates(&engine->active);
+    query_gates(&engine->awaiting);
+    advertise_posted(engine);
     return false;
 }
 
@@ -394,18 +412,18 @@ static bool poll_if_free(sv_message_engine_t *engine)
     return moved;
 }
 
-static selvage_status_t part(sv_message_engine_t *engine, bool *done_out)
+static selvage_status_t disconnect_engine(sv_message_engine_t *engine, bool *done_out)
 {
     pthread_mutex_lock(&engine->lock);
     selvage_status_t status = engine->broken;
     if (status == SELVAGE_SUCCESS)
-        status = sv_message_part(engine, done_out);
+        status = sv_message_disconnect(engine, done_out);
     pthread_mutex_unlock(&engine->lock);
     return status;
 }
 
 /* Sends that were let go of come to their end while the others come to destroy, too. */
-static unsigned count(sv_message_engine_t *engine)
+static unsigned count_open(sv_message_engine_t *engine)
 {
     pthread_mutex_lock(&engine->lock);
     const sv_list_t *begun[] = {&engine->active, &engine->awaiting, &engine->starved[true][SV_LACKS_CHUNK],
@@ -420,28 +438,30 @@ static unsigned count(sv_message_engine_t *engine)
     return open;
 }
 
-static void detach(sv_message_engine_t *engine)
+static void detach_engine(sv_message_engine_t *engine)
 {
     pthread_mutex_lock(&engine->lock);
     selvage_status_t status =
         sv_error_quiet(SELVAGE_ERR_STATE, "MPI_Finalize was called while messages could still be under way");
     sv_message_break(engine, status);
-    sv_mail_withdraw(engine);
+    sv_ctrl_cancel(engine);
     pthread_mutex_unlock(&engine->lock);
 }
 
-static void say_ways(const sv_message_engine_t *engine)
+static void log_ways(const sv_message_engine_t *engine)
 {
-    const uint64_t *came = engine->came;
-    sv_log(SV_LOG_DEBUG, "message", "messages received: %llu by the wire, %llu within the node (%llu by slots), %llu "
-           "in pieces, %llu direct (%llu claimed); %llu of them by a kernel that waited; %llu letters sent again",
-           (unsigned long long)came[SV_WAY_WIRE], (unsigned long long)came[SV_WAY_NEAR],
-           (unsigned long long)engine->came_by_slot, (unsigned long long)came[SV_WAY_STAGED],
-           (unsigned long long)came[SV_WAY_DIRECT], (unsigned long long)engine->came_claimed,
-           (unsigned long long)engine->came_early, (unsigned long long)engine->resent);
+    const uint64_t *arrived = engine->arrived;
+    sv_log(
+        SV_LOG_DEBUG, "message",
+        "messages received: %llu by the wire, %llu within the node (%llu by slots), %llu "
+        "in pieces, %llu direct (%llu claimed); %llu of them by a kernel that waited; %llu control messages sent again",
+        (unsigned long long)arrived[SV_WAY_WIRE], (unsigned long long)arrived[SV_WAY_SHM],
+        (unsigned long long)engine->arrived_by_devslot, (unsigned long long)arrived[SV_WAY_STAGED],
+        (unsigned long long)arrived[SV_WAY_DIRECT], (unsigned long long)engine->arrived_claimed,
+        (unsigned long long)engine->arrived_prelaunched, (unsigned long long)engine->resent);
 }
 
-static bool is_quiet(sv_message_engine_t *engine)
+static bool is_engine_drained(sv_message_engine_t *engine)
 {
     pthread_mutex_lock(&engine->lock);
     const bool quiet = !engine->stores_late && !sv_message_is_storing(engine);
@@ -450,20 +470,20 @@ static bool is_quiet(sv_message_engine_t *engine)
 }
 
 /* What kernels may still store to, here or there, stays: with the mappings, which they may need. */
-static void end(sv_message_engine_t *engine, bool all_quiet)
+static void end_engine(sv_message_engine_t *engine, bool all_quiet)
 {
     sv_wire_t *wire = sv_wire_fault_inner(engine->wire);
     /* Pieces of those may come still. */
     const bool leaves = !sv_list_is_empty(&engine->active) || !sv_list_is_empty(&engine->awaiting);
-    say_ways(engine);
+    log_ways(engine);
     (void)sv_error_quiet(SELVAGE_ERR_STATE, "the communicator is destroyed");
     sv_message_break(engine, SELVAGE_ERR_STATE);
     wire->failed |= leaves;
-    const bool quiet = all_quiet && is_quiet(engine);
+    const bool quiet = all_quiet && is_engine_drained(engine);
     if (!engine->comm->detached)
-        sv_mail_withdraw(engine);
+        sv_ctrl_cancel(engine);
     if (quiet)
-        release(engine);
+        release_engine(engine);
     else
         sv_log(SV_LOG_WARN, "message", "work on callers' streams that messages wait for has not ended: memory of this "
                "communicator's messages is set aside");
@@ -486,9 +506,13 @@ static void fill_stats(sv_message_engine_t *engine, selvage_stats_t *stats)
     stats->messages_mended = counts.mended;
 }
 
-static const sv_messages_ops_t ops = {
-    .poll = poll_if_free, .part = part, .count = count, .detach = detach, .stats = fill_stats,
-    .is_quiet = is_quiet, .release = end};
+static const sv_messages_ops_t ops = {.poll = poll_if_free,
+                                      .part = disconnect_engine,
+                                      .count = count_open,
+                                      .detach = detach_engine,
+                                      .stats = fill_stats,
+                                      .is_quiet = is_engine_drained,
+                                      .release = end_engine};
 
 selvage_status_t sv_message_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out)
 {
@@ -499,7 +523,7 @@ selvage_status_t sv_message_engine(selvage_comm_t *comm, sv_message_engine_t **e
         pthread_mutex_lock(&comm->messages_lock);
         engine = atomic_load_explicit(&comm->messages, memory_order_relaxed);
         if (!engine)
-            status = create(comm, &engine);
+            status = create_engine(comm, &engine);
         if (status == SELVAGE_SUCCESS) {
             comm->messages_ops = &ops;
             /* Partners: the acquire above, and that of the communicator's poll. */

@@ -133,8 +133,8 @@ static selvage_status_t upload_pieces(sv_message_engine_t *engine, void *there, 
     return SV_DEVICE_CALL(dev, stream_sync, engine->upload_stream);
 }
 
-static selvage_status_t make_block(sv_message_engine_t *engine, const sv_layout_t *pieces_of, uint8_t *base,
-                                   sv_message_layout_t *layout)
+static selvage_status_t create_layout_block(sv_message_engine_t *engine, const sv_layout_t *pieces_of, uint8_t *base,
+                                            sv_message_layout_t *layout)
 {
     sv_piece_t *unused;
     sv_message_bounce_t *here;
@@ -163,7 +163,7 @@ static selvage_status_t furnish_layout(sv_message_engine_t *engine, const sv_typ
     SV_TRY(sv_layout_create_type(map, &pieces_of));
     selvage_status_t status = sv_layout_close(pieces_of);
     if (status == SELVAGE_SUCCESS)
-        status = make_block(engine, pieces_of, (uint8_t *)(uintptr_t)buf, layout);
+        status = create_layout_block(engine, pieces_of, (uint8_t *)(uintptr_t)buf, layout);
     sv_layout_destroy(pieces_of);
     return status;
 }

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which message meets which receive, and what letters say otherwise. Messages of a rank are taken in the order of their
- * numbers, so that none overtakes another one whatever came first; those that nothing has asked for stay in their mail,
- * which holds all bytes of a small one and the announcement of a long one.
+ * Which message meets which receive, and what control messages say otherwise. Messages of a rank are taken in the order
+ * of their numbers, so that none overtakes another one whatever came first; those that nothing has asked for stay in
+ * their descriptor, which holds all bytes of a small one and the announcement of a long one.
  */
 #include <string.h>
 
-#include "message/message_near.h"
+#include "message/message_devslot.h"
 #include "message/message_unacked.h"
 
-static bool fits(int source, int tag, const sv_letter_t *letter)
+static bool matches_envelope(int source, int tag, const sv_ctrl_header_t *header)
 {
-    return (source == SV_MESSAGE_ANY || source == letter->source) && (tag == SV_MESSAGE_ANY || tag == (int)letter->tag);
+    return (source == SV_MESSAGE_ANY || source == header->source) && (tag == SV_MESSAGE_ANY || tag == (int)header->tag);
 }
 
-sv_mail_t *sv_message_unexpected(sv_message_engine_t *engine, int source, int tag)
+sv_ctrl_desc_t *sv_message_unexpected(sv_message_engine_t *engine, int source, int tag)
 {
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &engine->unexpected) {
-        sv_mail_t *mail = SV_CONTAINER_OF(it, sv_mail_t, link);
-        if (fits(source, tag, mail->letter))
-            return mail;
+        sv_ctrl_desc_t *desc = SV_CONTAINER_OF(it, sv_ctrl_desc_t, link);
+        if (matches_envelope(source, tag, desc->header))
+            return desc;
     }
     return NULL;
 }
@@ -28,291 +28,294 @@ sv_mail_t *sv_message_unexpected(sv_message_engine_t *engine, int source, int ta
 void sv_message_post(selvage_request_t *recv)
 {
     sv_message_engine_t *engine = recv->engine;
-    sv_mail_t *mail = sv_message_unexpected(engine, recv->peer, recv->tag);
-    if (!mail) {
+    sv_ctrl_desc_t *desc = sv_message_unexpected(engine, recv->peer, recv->tag);
+    if (!desc) {
         sv_list_append(&engine->posted, &recv->link);
-        sv_message_offer(recv);
+        sv_message_rtr_post(recv);
         return;
     }
-    sv_list_remove(&mail->link);
-    sv_message_matched(recv, mail);
+    sv_list_remove(&desc->link);
+    sv_message_matched(recv, desc);
 }
 
-static selvage_request_t *find_posted(sv_message_engine_t *engine, const sv_letter_t *letter)
+static selvage_request_t *find_posted(sv_message_engine_t *engine, const sv_ctrl_header_t *header)
 {
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &engine->posted) {
         selvage_request_t *recv = SV_CONTAINER_OF(it, selvage_request_t, link);
-        if (fits(recv->peer, recv->tag, letter))
+        if (matches_envelope(recv->peer, recv->tag, header))
             return recv;
     }
     return NULL;
 }
 
-static void match(sv_message_engine_t *engine, sv_mail_t *mail)
+static void match_or_queue(sv_message_engine_t *engine, sv_ctrl_desc_t *desc)
 {
-    selvage_request_t *recv = find_posted(engine, mail->letter);
+    selvage_request_t *recv = find_posted(engine, desc->header);
     if (!recv) {
-        sv_list_append(&engine->unexpected, &mail->link);
+        sv_list_append(&engine->unexpected, &desc->link);
         return;
     }
     sv_list_remove(&recv->link);
-    sv_message_matched(recv, mail);
+    sv_message_matched(recv, desc);
 }
 
-/* A box has few places: what has to wait does so in mail of this rank's own. */
-static selvage_status_t make_room(sv_message_engine_t *engine, const sv_message_peer_t *peer, sv_mail_t **mail)
+/* A shared segment has few places: what has to wait does so in a descriptor of this rank's own. */
+static selvage_status_t move_out_of_shm(sv_message_engine_t *engine, const sv_message_peer_t *peer,
+                                        sv_ctrl_desc_t **desc)
 {
-    const sv_letter_t *letter = (*mail)->letter;
-    sv_mail_t *own;
-    if (!(*mail)->box || (letter->number == peer->taken + 1 && find_posted(engine, letter)))
+    const sv_ctrl_header_t *header = (*desc)->header;
+    sv_ctrl_desc_t *own;
+    if (!(*desc)->shm || (header->number == peer->taken + 1 && find_posted(engine, header)))
         return SELVAGE_SUCCESS;
-    SV_TRY(sv_mail_take(engine, sv_mail_is_bare(letter), &own));
-    memcpy(own->letter, letter, sv_mail_bytes(letter));
-    sv_near_move(*mail, own);
-    sv_mail_put(engine, *mail);
-    *mail = own;
+    SV_TRY(sv_ctrl_alloc(engine, sv_ctrl_is_header_only(header), &own));
+    memcpy(own->header, header, sv_ctrl_bytes(header));
+    sv_devslot_move(*desc, own);
+    sv_ctrl_free(engine, *desc);
+    *desc = own;
     return SELVAGE_SUCCESS;
 }
 
-static sv_mail_t *find_early(const sv_message_peer_t *peer, uint64_t number)
+static sv_ctrl_desc_t *find_out_of_order(const sv_message_peer_t *peer, uint64_t number)
 {
-    for (sv_list_t *it = peer->early.next; it != &peer->early; it = it->next) {
-        sv_mail_t *mail = SV_CONTAINER_OF(it, sv_mail_t, link);
-        if (mail->letter->number == number)
-            return mail;
+    for (sv_list_t *it = peer->out_of_order.next; it != &peer->out_of_order; it = it->next) {
+        sv_ctrl_desc_t *desc = SV_CONTAINER_OF(it, sv_ctrl_desc_t, link);
+        if (desc->header->number == number)
+            return desc;
     }
     return NULL;
 }
 
 /* Where the next message that comes by a slot will be. */
-static void note_slot(sv_message_peer_t *peer, const sv_letter_t *letter)
+static void count_devslot(sv_message_peer_t *peer, const sv_ctrl_header_t *header)
 {
-    if (letter->kind != SV_LETTER_RTS && letter->value[0] && peer->in)
-        peer->in->near.count = letter->value[0];
+    if (header->kind != SV_CTRL_RTS && header->value[0] && peer->in)
+        peer->in->devslot.count = header->value[0];
 }
 
-static void take_in_order(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_mail_t *mail)
+static void take_in_order(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_ctrl_desc_t *desc)
 {
-    if (mail->letter->number != peer->taken + 1) {
-        sv_list_append(&peer->early, &mail->link);
+    if (desc->header->number != peer->taken + 1) {
+        sv_list_append(&peer->out_of_order, &desc->link);
         return;
     }
-    while (mail) {
+    while (desc) {
         peer->taken++;
-        peer->came[sv_message_tag_class((int)mail->letter->tag)] = peer->taken;
-        note_slot(peer, mail->letter);
-        sv_list_remove(&mail->link);
-        match(engine, mail);
-        mail = find_early(peer, peer->taken + 1);
+        peer->arrived[sv_message_tag_class((int)desc->header->tag)] = peer->taken;
+        count_devslot(peer, desc->header);
+        sv_list_remove(&desc->link);
+        match_or_queue(engine, desc);
+        desc = find_out_of_order(peer, peer->taken + 1);
     }
 }
 
-static sv_mail_t *find_late(sv_list_t *list, const sv_letter_t *letter)
+static sv_ctrl_desc_t *find_deferred(sv_list_t *list, const sv_ctrl_header_t *header)
 {
     for (sv_list_t *it = list->next; it != list; it = it->next) {
-        sv_mail_t *mail = SV_CONTAINER_OF(it, sv_mail_t, link);
-        if (mail->letter->kind == SV_LETTER_LATE && mail->letter->source == letter->source &&
-            mail->letter->number == letter->number)
-            return mail;
+        sv_ctrl_desc_t *desc = SV_CONTAINER_OF(it, sv_ctrl_desc_t, link);
+        if (desc->header->kind == SV_CTRL_DEFERRED && desc->header->source == header->source &&
+            desc->header->number == header->number)
+            return desc;
     }
     return NULL;
 }
 
-static selvage_request_t *find_late_in(const sv_list_t *list, const sv_letter_t *letter)
+static selvage_request_t *find_late_in(const sv_list_t *list, const sv_ctrl_header_t *header)
 {
     for (const sv_list_t *it = list->next; it != list; it = it->next) {
         selvage_request_t *recv = SV_CONTAINER_OF(it, selvage_request_t, link);
-        if (!recv->is_send && recv->state == SV_REQUEST_LATE && recv->peer == letter->source &&
-            recv->number == letter->number)
+        if (!recv->is_send && recv->state == SV_REQUEST_DEFERRED && recv->peer == header->source &&
+            recv->number == header->number)
             return recv;
     }
     return NULL;
 }
 
 /* It is active still if no poll has looked at it. */
-static selvage_request_t *find_late_recv(const sv_message_engine_t *engine, const sv_letter_t *letter)
+static selvage_request_t *find_deferred_recv(const sv_message_engine_t *engine, const sv_ctrl_header_t *header)
 {
-    selvage_request_t *recv = find_late_in(&engine->awaiting, letter);
-    return recv ? recv : find_late_in(&engine->active, letter);
+    selvage_request_t *recv = find_late_in(&engine->awaiting, header);
+    return recv ? recv : find_late_in(&engine->active, header);
 }
 
 /* A small message that was announced: where its announcement lies, or whoever was given that. */
-static selvage_status_t take_late(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_mail_t *mail)
+static selvage_status_t take_deferred(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_ctrl_desc_t *desc)
 {
-    const sv_letter_t *letter = mail->letter;
-    sv_mail_t *late = find_late(&engine->unexpected, letter);
+    const sv_ctrl_header_t *header = desc->header;
+    sv_ctrl_desc_t *deferred = find_deferred(&engine->unexpected, header);
     selvage_request_t *recv;
-    late = late ? late : find_late(&engine->taken, letter);
-    late = late ? late : find_late(&peer->early, letter);
-    if (late) {
-        memcpy(late->letter, letter, sv_mail_bytes(letter));
-        late->from_wire = mail->from_wire;
-        sv_near_move(mail, late);
-        sv_mail_put(engine, mail);
-    } else if ((recv = find_late_recv(engine, letter)) != NULL) {
-        recv->mail = mail;
+    deferred = deferred ? deferred : find_deferred(&engine->taken, header);
+    deferred = deferred ? deferred : find_deferred(&peer->out_of_order, header);
+    if (deferred) {
+        memcpy(deferred->header, header, sv_ctrl_bytes(header));
+        deferred->from_wire = desc->from_wire;
+        sv_devslot_move(desc, deferred);
+        sv_ctrl_free(engine, desc);
+    } else if ((recv = find_deferred_recv(engine, header)) != NULL) {
+        recv->desc = desc;
         recv->state = SV_REQUEST_GATE;
         sv_message_wake(recv);
-        if (mail->near)
-            sv_message_early_learn(recv, mail);
+        if (desc->devslot)
+            sv_prelaunch_predict(recv, desc);
     } else {
-        return sv_mail_taken(engine, mail); /* its receive was too short */
+        return sv_ctrl_consumed(engine, desc); /* its receive was too short */
     }
     return SELVAGE_SUCCESS;
 }
 
-/* Whether it has come before: the message itself ahead of its announcement, or the same letter. */
-static bool is_stale(const sv_message_peer_t *peer, const sv_letter_t *letter)
+/* Whether it has come before: the message itself ahead of its announcement, or the same control message. */
+static bool is_duplicate(const sv_message_peer_t *peer, const sv_ctrl_header_t *header)
 {
-    return letter->number <= peer->taken || find_early(peer, letter->number);
+    return header->number <= peer->taken || find_out_of_order(peer, header->number);
 }
 
 /* A small message that was asked for again: the receive waits for just this one. */
-static selvage_status_t take_again(sv_message_engine_t *engine, sv_mail_t *mail)
+static selvage_status_t take_resent(sv_message_engine_t *engine, sv_ctrl_desc_t *desc)
 {
-    selvage_request_t *recv = sv_message_find(engine, mail->letter->recv_id);
-    const int source = mail->letter->source;
-    const uint64_t number = mail->letter->number;
-    if (recv && recv->state == SV_REQUEST_AGAIN && recv->number == mail->letter->number) {
-        recv->mail = mail;
-        recv->attempt = mail->letter->attempt;
+    selvage_request_t *recv = sv_message_find(engine, desc->header->recv_id);
+    const int source = desc->header->source;
+    const uint64_t number = desc->header->number;
+    if (recv && recv->state == SV_REQUEST_NACKED && recv->number == desc->header->number) {
+        recv->desc = desc;
+        recv->attempt = desc->header->attempt;
         recv->state = SV_REQUEST_GATE;
         sv_message_wake(recv);
         return SELVAGE_SUCCESS;
     }
-    sv_mail_put(engine, mail);
-    return sv_mail_acknowledge(engine, source, number); /* nobody wants it any more */
+    sv_ctrl_free(engine, desc);
+    return sv_ctrl_ack(engine, source, number); /* nobody wants it any more */
 }
 
-static sv_mail_t *find_kept(const sv_message_peer_t *peer, uint64_t number)
+static sv_ctrl_desc_t *find_retained(const sv_message_peer_t *peer, uint64_t number)
 {
-    for (sv_list_t *it = peer->kept.next; it != &peer->kept; it = it->next) {
-        sv_mail_t *mail = SV_CONTAINER_OF(it, sv_mail_t, kept_link);
-        if (mail->letter->number == number)
-            return mail;
+    for (sv_list_t *it = peer->retained.next; it != &peer->retained; it = it->next) {
+        sv_ctrl_desc_t *desc = SV_CONTAINER_OF(it, sv_ctrl_desc_t, retained_link);
+        if (desc->header->number == number)
+            return desc;
     }
     return NULL;
 }
 
-static void acknowledged(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_letter_t *letter)
+static void take_acks(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_ctrl_header_t *header)
 {
-    for (int i = 0; i < SV_MAIL_ACKS; i++) {
-        sv_mail_t *mail = find_kept(peer, letter->value[i]);
-        if (!mail)
+    for (int i = 0; i < SV_CTRL_ACKS; i++) {
+        sv_ctrl_desc_t *desc = find_retained(peer, header->value[i]);
+        if (!desc)
             continue;
-        sv_list_remove(&mail->kept_link);
-        mail->kept = false;
-        if (mail->unacked) /* it was taken, so it has come */
-            sv_unacked_release(engine, peer, mail->unacked);
-        else if (!mail->flying)
-            sv_mail_put(engine, mail);
+        sv_list_remove(&desc->retained_link);
+        desc->retained = false;
+        if (desc->unacked) /* it was taken, so it has come */
+            sv_unacked_release(engine, peer, desc->unacked);
+        else if (!desc->in_flight)
+            sv_ctrl_free(engine, desc);
     }
 }
 
-/* The bytes of the first sending are still there, and go in mail of their own: that one may be flying. */
-static selvage_status_t send_again(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_letter_t *asked)
+/* The bytes of the first sending are still there, and go in a descriptor of their own: that one may be in flight. */
+static selvage_status_t resend_eager(sv_message_engine_t *engine, sv_message_peer_t *peer,
+                                     const sv_ctrl_header_t *asked)
 {
-    sv_mail_t *kept = find_kept(peer, asked->number), *mail;
-    if (!kept)
+    sv_ctrl_desc_t *retained = find_retained(peer, asked->number), *desc;
+    if (!retained)
         return SELVAGE_SUCCESS;
-    SV_TRY(sv_mail_take(engine, false, &mail));
-    memcpy(mail->letter, kept->letter, sizeof *mail->letter + kept->letter->bytes);
-    if (kept->hurt)
-        sv_mail_payload(mail)[kept->hurt - 1] ^= 1;
-    mail->letter->attempt = asked->attempt;
-    mail->letter->recv_id = asked->recv_id;
-    return sv_mail_post(engine, mail, peer->rank);
+    SV_TRY(sv_ctrl_alloc(engine, false, &desc));
+    memcpy(desc->header, retained->header, sizeof *desc->header + retained->header->bytes);
+    if (retained->corrupted)
+        sv_ctrl_payload(desc)[retained->corrupted - 1] ^= 1;
+    desc->header->attempt = asked->attempt;
+    desc->header->recv_id = asked->recv_id;
+    return sv_ctrl_send(engine, desc, peer->rank);
 }
 
-static void to_send(sv_message_engine_t *engine, const sv_letter_t *letter)
+static void deliver_to_send(sv_message_engine_t *engine, const sv_ctrl_header_t *header)
 {
-    selvage_request_t *send = sv_message_find(engine, letter->send_id);
-    if (!send || !send->is_send || send->peer != letter->source)
+    selvage_request_t *send = sv_message_find(engine, header->send_id);
+    if (!send || !send->is_send || send->peer != header->source)
         return;
-    if (letter->kind == SV_LETTER_CTS)
-        sv_message_send_cleared(send, letter);
+    if (header->kind == SV_CTRL_CTS)
+        sv_message_send_cleared(send, header);
     else
-        sv_message_send_judged(send, letter);
+        sv_message_send_status(send, header);
 }
 
-static void to_recv(sv_message_engine_t *engine, const sv_letter_t *letter)
+static void deliver_to_recv(sv_message_engine_t *engine, const sv_ctrl_header_t *header)
 {
-    selvage_request_t *recv = sv_message_find(engine, letter->recv_id);
-    if (recv && !recv->is_send && recv->peer == letter->source)
-        sv_message_recv_done(recv, letter);
+    selvage_request_t *recv = sv_message_find(engine, header->recv_id);
+    if (recv && !recv->is_send && recv->peer == header->source)
+        sv_message_recv_fin(recv, header);
 }
 
-static selvage_status_t obey(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_letter_t *letter)
+static selvage_status_t handle_ctrl(sv_message_engine_t *engine, sv_message_peer_t *peer,
+                                    const sv_ctrl_header_t *header)
 {
-    switch ((sv_letter_kind_t)letter->kind) {
-    case SV_LETTER_CTS:
-    case SV_LETTER_VERDICT:
-        to_send(engine, letter);
+    switch ((sv_ctrl_kind_t)header->kind) {
+    case SV_CTRL_CTS:
+    case SV_CTRL_STATUS:
+        deliver_to_send(engine, header);
         break;
-    case SV_LETTER_DONE:
-    case SV_LETTER_DENY:
-        to_recv(engine, letter);
+    case SV_CTRL_FIN:
+    case SV_CTRL_CTS_NACK:
+        deliver_to_recv(engine, header);
         break;
-    case SV_LETTER_BOX:
-        sv_message_box_open(engine, peer, letter);
+    case SV_CTRL_SHM:
+        sv_shm_open(engine, peer, header);
         break;
-    case SV_LETTER_ACK:
-        acknowledged(engine, peer, letter);
+    case SV_CTRL_ACK:
+        take_acks(engine, peer, header);
         break;
-    case SV_LETTER_AGAIN:
-        return send_again(engine, peer, letter);
-    case SV_LETTER_SEQUENCE_ACK: /* in a box: by the wire nobody comes here with it */
-        return sv_unacked_receive(engine, peer, letter, &(bool){false});
-    case SV_LETTER_BYE:   /* which is acknowledged as all are */
-    case SV_LETTER_EAGER:
-    case SV_LETTER_RTS:
-    case SV_LETTER_LATE:
+    case SV_CTRL_NACK:
+        return resend_eager(engine, peer, header);
+    case SV_CTRL_SEQUENCE_ACK: /* in a shared segment: by the wire nobody comes here with it */
+        return sv_unacked_receive(engine, peer, header, &(bool){false});
+    case SV_CTRL_DISCONNECT: /* which is acknowledged as all are */
+    case SV_CTRL_EAGER:
+    case SV_CTRL_RTS:
+    case SV_CTRL_DEFERRED:
         break;
     }
     return SELVAGE_SUCCESS;
 }
 
-/* A letter that stands for a message. */
-static selvage_status_t take(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_mail_t *mail)
+/* A control message that stands for a message. */
+static selvage_status_t take_announced(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_ctrl_desc_t *desc)
 {
-    const sv_letter_t *letter = mail->letter;
-    if (letter->kind == SV_LETTER_EAGER && letter->attempt > 0)
-        return take_again(engine, mail);
-    if (letter->kind == SV_LETTER_EAGER && (letter->number <= peer->taken || find_late(&peer->early, letter)))
-        return take_late(engine, peer, mail);
-    if (is_stale(peer, letter)) {
-        sv_mail_put(engine, mail);
+    const sv_ctrl_header_t *header = desc->header;
+    if (header->kind == SV_CTRL_EAGER && header->attempt > 0)
+        return take_resent(engine, desc);
+    if (header->kind == SV_CTRL_EAGER && (header->number <= peer->taken || find_deferred(&peer->out_of_order, header)))
+        return take_deferred(engine, peer, desc);
+    if (is_duplicate(peer, header)) {
+        sv_ctrl_free(engine, desc);
         return SELVAGE_SUCCESS;
     }
-    selvage_status_t status = make_room(engine, peer, &mail);
-    take_in_order(engine, peer, mail);
+    selvage_status_t status = move_out_of_shm(engine, peer, &desc);
+    take_in_order(engine, peer, desc);
     return status;
 }
 
-selvage_status_t sv_message_arrive(sv_message_engine_t *engine, sv_mail_t *mail)
+selvage_status_t sv_message_arrive(sv_message_engine_t *engine, sv_ctrl_desc_t *desc)
 {
     sv_message_peer_t *peer;
-    const uint32_t kind = mail->letter->kind;
-    selvage_status_t status = sv_message_peer(engine, mail->letter->source, &peer);
+    const uint32_t kind = desc->header->kind;
+    selvage_status_t status = sv_message_peer(engine, desc->header->source, &peer);
     if (status != SELVAGE_SUCCESS) {
-        sv_mail_put(engine, mail);
+        sv_ctrl_free(engine, desc);
         return status;
     }
-    if (kind == SV_LETTER_EAGER || kind == SV_LETTER_RTS || kind == SV_LETTER_LATE)
-        return take(engine, peer, mail);
-    status = obey(engine, peer, mail->letter);
-    sv_mail_put(engine, mail);
+    if (kind == SV_CTRL_EAGER || kind == SV_CTRL_RTS || kind == SV_CTRL_DEFERRED)
+        return take_announced(engine, peer, desc);
+    status = handle_ctrl(engine, peer, desc->header);
+    sv_ctrl_free(engine, desc);
     return status;
 }
 
 /* By the wire, behind all that went there before. */
-static selvage_status_t say_bye(sv_message_engine_t *engine, const sv_message_peer_t *peer)
+static selvage_status_t send_disconnect(sv_message_engine_t *engine, const sv_message_peer_t *peer)
 {
-    sv_mail_t *mail;
-    SV_TRY(sv_mail_take(engine, true, &mail));
-    *mail->letter = (sv_letter_t){.kind = SV_LETTER_BYE};
-    return sv_mail_post(engine, mail, peer->rank);
+    sv_ctrl_desc_t *desc;
+    SV_TRY(sv_ctrl_alloc(engine, true, &desc));
+    *desc->header = (sv_ctrl_header_t){.kind = SV_CTRL_DISCONNECT};
+    return sv_ctrl_send(engine, desc, peer->rank);
 }
 
 bool sv_message_is_storing(const sv_message_engine_t *engine)
@@ -326,15 +329,15 @@ bool sv_message_is_storing(const sv_message_engine_t *engine)
     return false;
 }
 
-selvage_status_t sv_message_part(sv_message_engine_t *engine, bool *parted)
+selvage_status_t sv_message_disconnect(sv_message_engine_t *engine, bool *disconnected)
 {
-    *parted = !sv_message_is_storing(engine);
+    *disconnected = !sv_message_is_storing(engine);
     for (int i = 0; i < SV_MESSAGE_PEERS; i++)
         for (sv_message_peer_t *peer = engine->peers[i]; peer; peer = peer->next) {
-            if (peer->wrote && !peer->parting)
-                SV_TRY(say_bye(engine, peer));
-            peer->parting = true;
-            *parted = *parted && sv_list_is_empty(&peer->unacked);
+            if (peer->wrote && !peer->disconnecting)
+                SV_TRY(send_disconnect(engine, peer));
+            peer->disconnecting = true;
+            *disconnected = *disconnected && sv_list_is_empty(&peer->unacked);
         }
     return SELVAGE_SUCCESS;
 }

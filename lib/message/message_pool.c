@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the message engine takes and gives back all the time: mail, requests with their pinned lines, chunks for pieces,
- * peers. Pools grow as they are needed and shrink never; their memory ends with the engine. Under the engine's lock.
+ * What the message engine takes and gives back all the time: descriptors, requests with their pinned lines, chunks for
+ * pieces, peers. Pools grow as they are needed and shrink never; their memory ends with the engine. Under the engine's
+ * lock.
  */
 #include <string.h>
 
 #include "base/base_memory.h"
-#include "message/message_near.h"
+#include "message/message_devslot.h"
 #include "message/message_unacked.h"
 
 /* Of chunks for sends, and for receives; and so many more for requests that have none. */
 enum { ALIGN = 256, CHUNKS_MAX = 4 * SV_MESSAGE_WINDOW, CHUNKS_MORE = 256, HOST_TRANSFERS_MAX = 256 };
 
-static size_t round_up(size_t bytes)
+static size_t round_up_desc(size_t bytes)
 {
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static selvage_status_t pinned(sv_message_engine_t *engine, size_t bytes, void *out)
+static selvage_status_t alloc_pinned(sv_message_engine_t *engine, size_t bytes, void *out)
 {
     void *memory;
     bool begun = sv_topology_memory_begin(&engine->comm->topology);
@@ -30,67 +31,68 @@ static selvage_status_t pinned(sv_message_engine_t *engine, size_t bytes, void *
     return status;
 }
 
-/* --- mail --------------------------------------------------------------------------------------------------------- */
+/* --- descriptors -------------------------------------------------------------------------------------------------- */
 
-static selvage_status_t more_mail(sv_message_engine_t *engine, bool bare)
+static selvage_status_t grow_descs(sv_message_engine_t *engine, bool header_only)
 {
-    sv_mail_chunk_t *chunk;
-    const size_t bytes = bare ? sizeof(sv_letter_t) : engine->mail_bytes, each = round_up(bytes + sizeof(uint64_t));
+    sv_ctrl_desc_chunk_t *chunk;
+    const size_t bytes = header_only ? sizeof(sv_ctrl_header_t) : engine->desc_bytes,
+                 each = round_up_desc(bytes + sizeof(uint64_t));
     SV_TRY(sv_calloc(1, sizeof *chunk, &chunk));
-    selvage_status_t status = pinned(engine, each * SV_MAIL_RING, &chunk->pinned);
+    selvage_status_t status = alloc_pinned(engine, each * SV_CTRL_RING, &chunk->pinned);
     if (status != SELVAGE_SUCCESS) {
         sv_free(chunk);
         return status;
     }
-    chunk->next = engine->mail_chunks;
-    engine->mail_chunks = chunk;
-    for (int i = 0; i < SV_MAIL_RING; i++) {
-        sv_mail_t *mail = &chunk->mail[i];
+    chunk->next = engine->desc_chunks;
+    engine->desc_chunks = chunk;
+    for (int i = 0; i < SV_CTRL_RING; i++) {
+        sv_ctrl_desc_t *desc = &chunk->desc[i];
         uint8_t *at = chunk->pinned + (size_t)i * each;
-        mail->letter = (sv_letter_t *)(void *)at;
-        mail->word = (uint64_t *)(void *)(at + bytes);
-        mail->bare = bare;
-        sv_list_init(&mail->kept_link);
-        sv_list_append(&engine->mail_free[bare], &mail->link);
+        desc->header = (sv_ctrl_header_t *)(void *)at;
+        desc->word = (uint64_t *)(void *)(at + bytes);
+        desc->header_only = header_only;
+        sv_list_init(&desc->retained_link);
+        sv_list_append(&engine->desc_free[header_only], &desc->link);
     }
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_mail_take(sv_message_engine_t *engine, bool bare, sv_mail_t **mail_out)
+selvage_status_t sv_ctrl_alloc(sv_message_engine_t *engine, bool header_only, sv_ctrl_desc_t **desc_out)
 {
-    if (sv_list_is_empty(&engine->mail_free[bare]))
-        SV_TRY(more_mail(engine, bare));
-    sv_mail_t *mail = SV_CONTAINER_OF(engine->mail_free[bare].next, sv_mail_t, link);
-    sv_list_remove(&mail->link);
-    mail->flying = mail->kept = mail->from_wire = false;
-    mail->unacked = NULL;
-    mail->counted = NULL;
-    mail->near = NULL;
-    mail->hurt = 0;
-    *mail_out = mail;
+    if (sv_list_is_empty(&engine->desc_free[header_only]))
+        SV_TRY(grow_descs(engine, header_only));
+    sv_ctrl_desc_t *desc = SV_CONTAINER_OF(engine->desc_free[header_only].next, sv_ctrl_desc_t, link);
+    sv_list_remove(&desc->link);
+    desc->in_flight = desc->retained = desc->from_wire = false;
+    desc->unacked = NULL;
+    desc->counted = NULL;
+    desc->devslot = NULL;
+    desc->corrupted = 0;
+    *desc_out = desc;
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_mail_take_to(sv_message_engine_t *engine, int rank, bool bare, sv_mail_t **mail_out)
+selvage_status_t sv_ctrl_alloc_to(sv_message_engine_t *engine, int rank, bool header_only, sv_ctrl_desc_t **desc_out)
 {
     sv_message_peer_t *peer;
     SV_TRY(sv_message_peer(engine, rank, &peer));
-    *mail_out = peer->out ? sv_message_box_room(engine, peer->out) : NULL;
-    return *mail_out ? SELVAGE_SUCCESS : sv_mail_take(engine, bare, mail_out);
+    *desc_out = peer->out ? sv_shm_take_slot(engine, peer->out) : NULL;
+    return *desc_out ? SELVAGE_SUCCESS : sv_ctrl_alloc(engine, header_only, desc_out);
 }
 
-void sv_mail_put(sv_message_engine_t *engine, sv_mail_t *mail)
+void sv_ctrl_free(sv_message_engine_t *engine, sv_ctrl_desc_t *desc)
 {
-    sv_list_remove(&mail->link);
-    sv_near_leave(mail);
-    if (mail->box) {
-        sv_message_box_leave(mail);
+    sv_list_remove(&desc->link);
+    sv_devslot_put(desc);
+    if (desc->shm) {
+        sv_shm_put_slot(desc);
         return;
     }
-    if (mail->counted)
-        mail->counted->neager--;
-    mail->counted = NULL;
-    sv_list_append(&engine->mail_free[mail->bare], &mail->link);
+    if (desc->counted)
+        desc->counted->neager--;
+    desc->counted = NULL;
+    sv_list_append(&engine->desc_free[desc->header_only], &desc->link);
 }
 
 /* --- requests ----------------------------------------------------------------------------------------------------- */
@@ -101,11 +103,11 @@ static selvage_status_t clear_scratches(sv_message_engine_t *engine, sv_request_
     return SV_DEVICE_CALL(engine->dev, stream_sync, engine->kernel_stream);
 }
 
-static selvage_status_t furnish(sv_message_engine_t *engine, sv_request_chunk_t *chunk)
+static selvage_status_t alloc_request_chunk(sv_message_engine_t *engine, sv_request_chunk_t *chunk)
 {
     const size_t bytes = SV_REQUEST_CHUNK * sizeof *chunk->scratches;
     void *scratches;
-    SV_TRY(pinned(engine, SV_REQUEST_CHUNK * sizeof *chunk->lines, &chunk->lines));
+    SV_TRY(alloc_pinned(engine, SV_REQUEST_CHUNK * sizeof *chunk->lines, &chunk->lines));
     SV_TRY(SV_DEVICE_CALL(engine->dev, malloc, bytes, &scratches));
     chunk->scratches = scratches;
     return clear_scratches(engine, chunk, bytes);
@@ -134,12 +136,12 @@ static selvage_status_t grow_table(sv_message_engine_t *engine)
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t more_requests(sv_message_engine_t *engine)
+static selvage_status_t grow_requests(sv_message_engine_t *engine)
 {
     sv_request_chunk_t *chunk;
     SV_TRY(grow_table(engine));
     SV_TRY(sv_calloc(1, sizeof *chunk, &chunk));
-    selvage_status_t status = furnish(engine, chunk);
+    selvage_status_t status = alloc_request_chunk(engine, chunk);
     if (status != SELVAGE_SUCCESS) {
         free_request_chunk(engine, chunk);
         return status;
@@ -161,18 +163,18 @@ static selvage_status_t more_requests(sv_message_engine_t *engine)
 selvage_status_t sv_message_take_request(sv_message_engine_t *engine, selvage_request_t **request_out)
 {
     if (sv_list_is_empty(&engine->request_free))
-        SV_TRY(more_requests(engine));
+        SV_TRY(grow_requests(engine));
     selvage_request_t *request = SV_CONTAINER_OF(engine->request_free.next, selvage_request_t, link);
-    const selvage_request_t kept = *request;
+    const selvage_request_t retained = *request;
     sv_list_remove(&request->link);
     memset(request, 0, sizeof *request);
     sv_list_init(&request->link);
     request->engine = engine;
-    request->index = kept.index;
-    request->generation = kept.generation + 1;
-    request->event = kept.event;
-    request->line = kept.line;
-    request->scratch = kept.scratch;
+    request->index = retained.index;
+    request->generation = retained.generation + 1;
+    request->event = retained.event;
+    request->line = retained.line;
+    request->scratch = retained.scratch;
     request->stamp = ++engine->stamps;
     engine->open++;
     *request_out = request;
@@ -182,7 +184,7 @@ selvage_status_t sv_message_take_request(sv_message_engine_t *engine, selvage_re
 void sv_message_put_request(selvage_request_t *request)
 {
     sv_message_engine_t *engine = request->engine;
-    request->generation++; /* late letters to it find nobody */
+    request->generation++; /* late control messages to it find nobody */
     engine->open--;
     sv_list_remove(&request->link);
     if (request->retired || request->spent_tag)
@@ -226,7 +228,7 @@ sv_message_chunk_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_s
     }
     if (sv_calloc(1, sizeof *chunk, &chunk) != SELVAGE_SUCCESS)
         return NULL;
-    if (pinned(engine, engine->segment_bytes, &chunk->pinned) != SELVAGE_SUCCESS) {
+    if (alloc_pinned(engine, engine->segment_bytes, &chunk->pinned) != SELVAGE_SUCCESS) {
         sv_free(chunk);
         return NULL;
     }
@@ -252,9 +254,9 @@ selvage_status_t sv_message_peer(sv_message_engine_t *engine, int rank, sv_messa
     if (!peer) {
         SV_TRY(sv_calloc(1, sizeof *peer, &peer));
         peer->rank = rank;
-        sv_list_init(&peer->early);
-        sv_list_init(&peer->kept);
-        sv_list_init(&peer->box_link);
+        sv_list_init(&peer->out_of_order);
+        sv_list_init(&peer->retained);
+        sv_list_init(&peer->shm_link);
         sv_list_init(&peer->unacked);
         sv_list_init(&peer->unacked_link);
         sv_list_init(&peer->ack_due_link);
@@ -280,7 +282,7 @@ static void free_chunks(sv_message_engine_t *engine, sv_list_t *list)
 
 void sv_message_free_pools(sv_message_engine_t *engine)
 {
-    for (sv_mail_chunk_t *chunk = engine->mail_chunks, *next; chunk; chunk = next) {
+    for (sv_ctrl_desc_chunk_t *chunk = engine->desc_chunks, *next; chunk; chunk = next) {
         next = chunk->next;
         if (!engine->quarantined)
             SV_DEVICE_CALL(engine->dev, host_free, chunk->pinned);
@@ -298,8 +300,8 @@ void sv_message_free_pools(sv_message_engine_t *engine)
     for (int i = 0; i < SV_MESSAGE_PEERS; i++)
         for (sv_message_peer_t *peer = engine->peers[i], *next; peer; peer = next) {
             next = peer->next;
-            sv_message_box_close(peer->out);
-            sv_message_box_close(peer->in);
+            sv_shm_close(peer->out);
+            sv_shm_close(peer->in);
             sv_free(peer);
         }
 }

@@ -15,24 +15,24 @@
 #include "base/base_clock.h"
 #include "message/message_engine.h"
 
-static size_t offset_of(const selvage_request_t *request, uint32_t piece)
+static size_t piece_offset(const selvage_request_t *request, uint32_t piece)
 {
     return (size_t)piece * request->engine->segment_bytes;
 }
 
-static size_t bytes_of(const selvage_request_t *request, uint32_t piece)
+static size_t piece_bytes(const selvage_request_t *request, uint32_t piece)
 {
-    const uint64_t left = request->bytes - offset_of(request, piece);
+    const uint64_t left = request->bytes - piece_offset(request, piece);
     return left < request->engine->segment_bytes ? (size_t)left : request->engine->segment_bytes;
 }
 
-static sv_message_piece_t *piece_at(selvage_request_t *request, uint32_t piece)
+static sv_message_piece_t *piece_slot(selvage_request_t *request, uint32_t piece)
 {
     return &request->piece[piece % request->nslots];
 }
 
 /* What a use of the request or an attempt has left under way, the next ones are not to take for theirs. */
-static int tag_of(const selvage_request_t *request)
+static int pieces_tag(const selvage_request_t *request)
 {
     enum { EIGHT_BITS = 3, WIDE_MAX = 1 << 26, MIDDLE_MAX = 1 << 22 };
     const uint64_t recv_id = request->is_send ? request->other_id : sv_message_id(request);
@@ -42,7 +42,7 @@ static int tag_of(const selvage_request_t *request)
         return (int)(1 + (index % (tag_max >> 2 * EIGHT_BITS) << 2 * EIGHT_BITS | use << EIGHT_BITS | attempt));
     if (tag_max >= MIDDLE_MAX)
         return (int)(1 + (index % (tag_max >> EIGHT_BITS) << EIGHT_BITS | attempt));
-    return (int)(1 + index % tag_max); /* 0 is that of letters */
+    return (int)(1 + index % tag_max); /* 0 is that of control messages */
 }
 
 static void take_chunks(selvage_request_t *request, uint32_t wanted)
@@ -60,7 +60,7 @@ static void take_chunks(selvage_request_t *request, uint32_t wanted)
    left it begins with one chunk, and takes more when the first piece has come. No other one is under way then. */
 static void take_more_chunks(selvage_request_t *recv)
 {
-    if (recv->nslots == 1 && recv->fired == 1 && recv->next == 1)
+    if (recv->nslots == 1 && recv->issued == 1 && recv->next == 1)
         take_chunks(recv, recv->npieces < SV_MESSAGE_WINDOW ? recv->npieces : SV_MESSAGE_WINDOW);
 }
 
@@ -71,7 +71,7 @@ bool sv_message_pieces_begin(selvage_request_t *request)
     const uint32_t wanted = pieces < SV_MESSAGE_WINDOW ? (uint32_t)pieces : SV_MESSAGE_WINDOW;
     const bool few = !request->is_send && request->place.on_device && !sv_message_has_chunks(engine, false);
     request->npieces = (uint32_t)pieces;
-    request->next = request->fired = request->landed = request->nslots = 0;
+    request->next = request->issued = request->finished = request->nslots = 0;
     request->sum = 0;
     request->lacks = request->place.on_device ? SV_LACKS_CHUNK : SV_LACKS_TURN;
     if (sv_message_left(engine, request->is_send, request->lacks) == 0)
@@ -101,13 +101,13 @@ void sv_message_pieces_withdraw(selvage_request_t *request)
 {
     for (uint32_t i = 0; i < request->nslots; i++) {
         sv_message_piece_t *piece = &request->piece[i];
-        if (piece->state == SV_PIECE_FLYING &&
+        if (piece->state == SV_PIECE_IN_FLIGHT &&
             sv_wire_cancel(request->engine->wire, &piece->request) != SELVAGE_SUCCESS) {
             if (request->chunk) /* a last piece may be in it */
                 set_chunk_aside(request, &request->chunk);
             set_chunk_aside(request, &piece->chunk);
         }
-        if (piece->state == SV_PIECE_FLYING)
+        if (piece->state == SV_PIECE_IN_FLIGHT)
             piece->state = SV_PIECE_FREE;
     }
 }
@@ -124,17 +124,17 @@ void sv_message_pieces_end(selvage_request_t *request)
 }
 
 /* Behind a copy of the piece in this place. */
-static selvage_status_t mark(selvage_request_t *request, uint32_t number, void *stream)
+static selvage_status_t mark_piece(selvage_request_t *request, uint32_t number, void *stream)
 {
-    sv_message_piece_t *piece = piece_at(request, number);
+    sv_message_piece_t *piece = piece_slot(request, number);
     piece->stamp = ++request->engine->stamps;
     piece->state = SV_PIECE_COPYING;
-    /* Partner: the acquire in is_through(). */
+    /* Partner: the acquire in is_piece_copied(). */
     return SV_DEVICE_CALL(request->engine->dev, signal_async, &request->line->word[number % request->nslots],
                           piece->stamp, stream);
 }
 
-static bool is_through(const selvage_request_t *request, uint32_t number)
+static bool is_piece_copied(const selvage_request_t *request, uint32_t number)
 {
     const uint32_t slot = number % request->nslots;
     return sv_word_is(&request->line->word[slot], request->piece[slot].stamp);
@@ -142,66 +142,66 @@ static bool is_through(const selvage_request_t *request, uint32_t number)
 
 /* --- out ---------------------------------------------------------------------------------------------------------- */
 
-static selvage_status_t fire(selvage_request_t *send, uint32_t number, const uint8_t *data)
+static selvage_status_t send_piece(selvage_request_t *send, uint32_t number, const uint8_t *data)
 {
-    sv_message_piece_t *piece = piece_at(send, number);
-    SV_TRY(sv_wire_send(send->engine->wire, SV_WIRE_MESSAGE, data, bytes_of(send, number), send->peer, tag_of(send),
-                        &piece->request));
-    piece->state = SV_PIECE_FLYING;
-    send->fired = number + 1;
+    sv_message_piece_t *piece = piece_slot(send, number);
+    SV_TRY(sv_wire_send(send->engine->wire, SV_WIRE_MESSAGE, data, piece_bytes(send, number), send->peer,
+                        pieces_tag(send), &piece->request));
+    piece->state = SV_PIECE_IN_FLIGHT;
+    send->issued = number + 1;
     return SELVAGE_SUCCESS;
 }
 
 static selvage_status_t begin_copy_down(selvage_request_t *send, uint32_t number)
 {
     sv_message_engine_t *engine = send->engine;
-    SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, piece_at(send, number)->chunk->pinned,
-                          send->place.data + offset_of(send, number), bytes_of(send, number), SV_COPY_D2H,
+    SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, piece_slot(send, number)->chunk->pinned,
+                          send->place.data + piece_offset(send, number), piece_bytes(send, number), SV_COPY_D2H,
                           engine->out_stream));
-    return mark(send, number, engine->out_stream);
+    return mark_piece(send, number, engine->out_stream);
 }
 
-static selvage_status_t begin_send(selvage_request_t *send)
+static selvage_status_t begin_piece_send(selvage_request_t *send)
 {
     const uint32_t number = send->next++;
-    const uint8_t *data = send->place.data + offset_of(send, number);
+    const uint8_t *data = send->place.data + piece_offset(send, number);
     if (send->place.on_device)
         return begin_copy_down(send, number);
     if (sv_message_checks(send->engine))
-        send->sum += sv_digest_sum(send->key, offset_of(send, number) / 8, data, bytes_of(send, number));
-    return fire(send, number, data);
+        send->sum += sv_digest_sum(send->key, piece_offset(send, number) / 8, data, piece_bytes(send, number));
+    return send_piece(send, number, data);
 }
 
 /* A fault of a test's: a byte of the message is changed on its way. */
-static void hurt(selvage_request_t *send)
+static void corrupt_piece(selvage_request_t *send)
 {
-    if (send->hurt)
-        *piece_at(send, send->fired)->chunk->pinned ^= 1;
-    send->hurt = false;
+    if (send->corrupted)
+        *piece_slot(send, send->issued)->chunk->pinned ^= 1;
+    send->corrupted = false;
 }
 
-static selvage_status_t fire_what_is_full(selvage_request_t *send, bool *moved)
+static selvage_status_t send_copied_pieces(selvage_request_t *send, bool *moved)
 {
-    while (send->place.on_device && send->fired < send->next && is_through(send, send->fired)) {
-        hurt(send);
-        SV_TRY(fire(send, send->fired, piece_at(send, send->fired)->chunk->pinned));
+    while (send->place.on_device && send->issued < send->next && is_piece_copied(send, send->issued)) {
+        corrupt_piece(send);
+        SV_TRY(send_piece(send, send->issued, piece_slot(send, send->issued)->chunk->pinned));
         *moved = true;
     }
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t reap(selvage_request_t *send, bool *moved)
+static selvage_status_t reap_pieces(selvage_request_t *send, bool *moved)
 {
     for (uint32_t i = 0; i < send->nslots; i++) {
         sv_message_piece_t *piece = &send->piece[i];
-        if (piece->state != SV_PIECE_FLYING)
+        if (piece->state != SV_PIECE_IN_FLIGHT)
             continue;
         selvage_status_t status = sv_wire_test(send->engine->wire, &piece->request, NULL);
         if (status == SELVAGE_IN_PROGRESS)
             continue;
         SV_TRY(status);
         piece->state = SV_PIECE_FREE;
-        send->landed++;
+        send->finished++;
         *moved = true;
     }
     return SELVAGE_SUCCESS;
@@ -209,13 +209,13 @@ static selvage_status_t reap(selvage_request_t *send, bool *moved)
 
 selvage_status_t sv_message_pieces_send(selvage_request_t *send, bool *moved)
 {
-    SV_TRY(fire_what_is_full(send, moved));
-    SV_TRY(reap(send, moved));
-    while (send->next < send->npieces && piece_at(send, send->next)->state == SV_PIECE_FREE) {
-        SV_TRY(begin_send(send));
+    SV_TRY(send_copied_pieces(send, moved));
+    SV_TRY(reap_pieces(send, moved));
+    while (send->next < send->npieces && piece_slot(send, send->next)->state == SV_PIECE_FREE) {
+        SV_TRY(begin_piece_send(send));
         *moved = true;
     }
-    return send->landed == send->npieces ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
+    return send->finished == send->npieces ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
 }
 
 /* --- in ----------------------------------------------------------------------------------------------------------- */
@@ -225,96 +225,97 @@ static bool is_tail(const selvage_request_t *recv, uint32_t number)
 {
     enum { LITTLE_BYTES = 1 << 16 };
     return !recv->place.on_device && number + 1 == recv->npieces &&
-           bytes_of(recv, number) < recv->engine->segment_bytes && (number > 0 || recv->bytes <= LITTLE_BYTES);
+           piece_bytes(recv, number) < recv->engine->segment_bytes && (number > 0 || recv->bytes <= LITTLE_BYTES);
 }
 
 /* Where a piece is received: as much as any piece has fits there, so that a wrong one is damage and not cut. */
-static uint8_t *find_piece_room(selvage_request_t *recv, uint32_t number, size_t *room_out)
+static uint8_t *find_piece_buffer(selvage_request_t *recv, uint32_t number, size_t *capacity_out)
 {
-    sv_message_chunk_t *chunk = piece_at(recv, number)->chunk;
+    sv_message_chunk_t *chunk = piece_slot(recv, number)->chunk;
     if (is_tail(recv, number))
         chunk = recv->chunk;
-    *room_out = chunk ? recv->engine->segment_bytes : bytes_of(recv, number);
-    return chunk ? chunk->pinned : recv->place.data + offset_of(recv, number);
+    *capacity_out = chunk ? recv->engine->segment_bytes : piece_bytes(recv, number);
+    return chunk ? chunk->pinned : recv->place.data + piece_offset(recv, number);
 }
 
 static bool may_expect(selvage_request_t *recv)
 {
     const uint32_t number = recv->next;
-    if (number == recv->npieces || piece_at(recv, number)->state != SV_PIECE_FREE)
+    if (number == recv->npieces || piece_slot(recv, number)->state != SV_PIECE_FREE)
         return false;
     if (is_tail(recv, number) && !recv->chunk)
         recv->chunk = sv_message_take_chunk(recv->engine, false, true);
     return !is_tail(recv, number) || recv->chunk;
 }
 
-static selvage_status_t expect(selvage_request_t *recv)
+static selvage_status_t expect_piece(selvage_request_t *recv)
 {
     const uint32_t number = recv->next++;
-    sv_message_piece_t *piece = piece_at(recv, number);
-    size_t room;
-    uint8_t *to = find_piece_room(recv, number, &room);
-    SV_TRY(sv_wire_recv(recv->engine->wire, SV_WIRE_MESSAGE, to, room, recv->peer, tag_of(recv), &piece->request));
-    piece->state = SV_PIECE_FLYING;
+    sv_message_piece_t *piece = piece_slot(recv, number);
+    size_t capacity;
+    uint8_t *to = find_piece_buffer(recv, number, &capacity);
+    SV_TRY(
+        sv_wire_recv(recv->engine->wire, SV_WIRE_MESSAGE, to, capacity, recv->peer, pieces_tag(recv), &piece->request));
+    piece->state = SV_PIECE_IN_FLIGHT;
     return SELVAGE_SUCCESS;
 }
 
 /* Without checksums nobody else finds it. */
 static selvage_status_t check_length(const selvage_request_t *recv, uint32_t number, size_t bytes)
 {
-    if (bytes == bytes_of(recv, number) || sv_message_checks(recv->engine))
+    if (bytes == piece_bytes(recv, number) || sv_message_checks(recv->engine))
         return SELVAGE_SUCCESS;
     return sv_error(SELVAGE_ERR_MISMATCH, "piece %u of message %llu from rank %d came with %zu bytes; wanted %zu",
-                    number, (unsigned long long)recv->number, recv->peer, bytes, bytes_of(recv, number));
+                    number, (unsigned long long)recv->number, recv->peer, bytes, piece_bytes(recv, number));
 }
 
 static selvage_status_t begin_copy_up(selvage_request_t *recv, uint32_t number)
 {
     sv_message_engine_t *engine = recv->engine;
-    SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, recv->place.data + offset_of(recv, number),
-                          piece_at(recv, number)->chunk->pinned, bytes_of(recv, number), SV_COPY_H2D,
+    SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, recv->place.data + piece_offset(recv, number),
+                          piece_slot(recv, number)->chunk->pinned, piece_bytes(recv, number), SV_COPY_H2D,
                           engine->in_stream));
-    return mark(recv, number, engine->in_stream);
+    return mark_piece(recv, number, engine->in_stream);
 }
 
-static void sum_up(selvage_request_t *recv, uint32_t number)
+static void sum_piece(selvage_request_t *recv, uint32_t number)
 {
     if (is_tail(recv, number) && recv->chunk)
-        memcpy(recv->place.data + offset_of(recv, number), recv->chunk->pinned, bytes_of(recv, number));
+        memcpy(recv->place.data + piece_offset(recv, number), recv->chunk->pinned, piece_bytes(recv, number));
     if (sv_message_checks(recv->engine))
-        recv->sum += sv_digest_sum(recv->key, offset_of(recv, number) / 8, recv->place.data + offset_of(recv, number),
-                                   bytes_of(recv, number));
-    piece_at(recv, number)->state = SV_PIECE_FREE;
-    recv->landed++;
+        recv->sum += sv_digest_sum(recv->key, piece_offset(recv, number) / 8,
+                                   recv->place.data + piece_offset(recv, number), piece_bytes(recv, number));
+    piece_slot(recv, number)->state = SV_PIECE_FREE;
+    recv->finished++;
 }
 
-static selvage_status_t take_what_came(selvage_request_t *recv, bool *moved)
+static selvage_status_t take_arrived_pieces(selvage_request_t *recv, bool *moved)
 {
-    while (recv->fired < recv->next) {
+    while (recv->issued < recv->next) {
         size_t bytes = 0;
-        selvage_status_t status = sv_wire_test(recv->engine->wire, &piece_at(recv, recv->fired)->request, &bytes);
+        selvage_status_t status = sv_wire_test(recv->engine->wire, &piece_slot(recv, recv->issued)->request, &bytes);
         if (status == SELVAGE_IN_PROGRESS)
             break;
         SV_TRY(status);
-        const uint32_t number = recv->fired++;
+        const uint32_t number = recv->issued++;
         *moved = true;
         SV_TRY(check_length(recv, number, bytes));
         if (recv->place.on_device)
             SV_TRY(begin_copy_up(recv, number));
         else
-            sum_up(recv, number);
+            sum_piece(recv, number);
     }
     return SELVAGE_SUCCESS;
 }
 
-static void free_what_landed(selvage_request_t *recv, bool *moved)
+static void free_finished_pieces(selvage_request_t *recv, bool *moved)
 {
     for (uint32_t i = 0; i < recv->nslots; i++) {
         sv_message_piece_t *piece = &recv->piece[i];
-        if (piece->state != SV_PIECE_COPYING || !is_through(recv, i))
+        if (piece->state != SV_PIECE_COPYING || !is_piece_copied(recv, i))
             continue;
         piece->state = SV_PIECE_FREE;
-        recv->landed++;
+        recv->finished++;
         *moved = true;
     }
 }
@@ -324,21 +325,21 @@ static void free_what_landed(selvage_request_t *recv, bool *moved)
 bool sv_message_pieces_are_lost(selvage_request_t *recv, bool moved)
 {
     enum { QUIET_NS = 500000000, A_LOOK_NS = 1000000, DOUBLED_MOST = 10 };
-    if (!recv->record_here || recv->landed < recv->fired || recv->engine->policy != SV_CONFIG_CHECKSUM_RETRY)
+    if (!recv->record_here || recv->finished < recv->issued || recv->engine->policy != SV_CONFIG_CHECKSUM_RETRY)
         return false;
-    const uint64_t now_ns = sv_clock_ns(), since_ns = now_ns - recv->quiet_polled_ns;
+    const uint64_t now_ns = sv_clock_ns(), since_ns = now_ns - recv->silent_polled_ns;
     const unsigned doubled = recv->losses < DOUBLED_MOST ? recv->losses : DOUBLED_MOST;
-    recv->quiet_polled_ns = now_ns;
-    recv->quiet_ns = moved ? 0 : recv->quiet_ns + (since_ns < A_LOOK_NS ? since_ns : A_LOOK_NS);
-    return recv->quiet_ns > (uint64_t)QUIET_NS << doubled;
+    recv->silent_polled_ns = now_ns;
+    recv->silent_ns = moved ? 0 : recv->silent_ns + (since_ns < A_LOOK_NS ? since_ns : A_LOOK_NS);
+    return recv->silent_ns > (uint64_t)QUIET_NS << doubled;
 }
 
 /* The youngest first: what the wire has matched are the oldest. */
 bool sv_message_pieces_take_back(selvage_request_t *recv)
 {
-    recv->quiet_ns = 0;
-    for (; recv->next > recv->fired; recv->next--) {
-        sv_message_piece_t *piece = piece_at(recv, recv->next - 1);
+    recv->silent_ns = 0;
+    for (; recv->next > recv->issued; recv->next--) {
+        sv_message_piece_t *piece = piece_slot(recv, recv->next - 1);
         if (sv_wire_cancel(recv->engine->wire, &piece->request) != SELVAGE_SUCCESS)
             return false;
         piece->state = SV_PIECE_FREE;
@@ -348,11 +349,11 @@ bool sv_message_pieces_take_back(selvage_request_t *recv)
 
 selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved)
 {
-    SV_TRY(take_what_came(recv, moved));
-    free_what_landed(recv, moved);
+    SV_TRY(take_arrived_pieces(recv, moved));
+    free_finished_pieces(recv, moved);
     if (recv->place.on_device)
         take_more_chunks(recv);
     while (may_expect(recv))
-        SV_TRY(expect(recv));
-    return recv->landed == recv->npieces ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
+        SV_TRY(expect_piece(recv));
+    return recv->finished == recv->npieces ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
 }

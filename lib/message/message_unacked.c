@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Letters that go by the wire arrive, although it may lose, damage, repeat or reorder them. Each has a sequence number
- * in its pair of ranks. The receiver takes each once, in whatever order, since nothing in letters depends on that; and
- * it acknowledges up to which number all came: in each letter by the wire, or after a while in one that says nothing
- * else (SEQUENCE_ACK, which has no number). The sender keeps what was not acknowledged, and sends the oldest again, at
- * intervals that double. It does so for as long as its communicator lives; who waits has the deadline.
+ * Control messages that go by the wire arrive, although it may lose, damage, repeat or reorder them. Each has a
+ * sequence number in its pair of ranks. The receiver takes each once, in whatever order, since nothing in control
+ * messages depends on that; and it acknowledges up to which number all came: in each control message by the wire, or
+ * after a while in one that says nothing else (SEQUENCE_ACK, which has no number). The sender keeps what was not
+ * acknowledged, and sends the oldest again, at intervals that double. It does so for as long as its communicator lives;
+ * who waits has the deadline.
  *
- *   unacked   of a peer: letters that it has not acknowledged, by number; what comes after a letter stays in its mail
- *   ack_due   letters of a peer's since it last had an acknowledgement; those that came twice get one at once
+ *   unacked   of a peer: control messages that it has not acknowledged, by number; what comes after a control message
+ *             stays in its descriptor
+ *   ack_due   control messages of a peer's since it last had an acknowledgement; those that came twice get one at once
  *
- * Nothing of that concerns letters in boxes, which cannot be lost. Under the engine's lock.
+ * Nothing of that concerns control messages in shared segments, which cannot be lost. Under the engine's lock.
  */
 #include <string.h>
 
@@ -21,7 +23,7 @@
 /* Sending again: after so long, which doubles so often; so many of the oldest, but one alone after so many times in
    vain; of those that are known to be missing more; and a rank that has not answered so often is named in errors. */
 enum { FIRST_NS = 20000000, DOUBLED_MOST = 8, OLDEST = 4, HASTY = 3, HOLES = 64, SILENT = 5 };
-/* An acknowledgement goes out after so long, or for so many letters. */
+/* An acknowledgement goes out after so long, or for so many control messages. */
 enum { ACK_NS = 1000000, ACK_LETTERS = 16 };
 
 enum { UNACKED_CHUNK = 32 };
@@ -32,38 +34,38 @@ typedef struct sv_unacked_chunk {
 
 /* --- what came from there ----------------------------------------------------------------------------------------- */
 
-/* The value of a letter that acknowledges others. */
+/* The value of a control message that acknowledges others. */
 enum { ACK_VALUE = 16 };
-_Static_assert(sizeof((sv_letter_t *)0)->value / sizeof(uint64_t) == ACK_VALUE + 1, "it is the last one");
+_Static_assert(sizeof((sv_ctrl_header_t *)0)->value / sizeof(uint64_t) == ACK_VALUE + 1, "it is the last one");
 
-static bool has_ack_room(const sv_letter_t *letter)
+static bool has_ack_room(const sv_ctrl_header_t *header)
 {
-    return letter->kind != SV_LETTER_CTS || letter->value[0] != SV_MESSAGE_DIRECT;
+    return header->kind != SV_CTRL_CTS || header->value[0] != SV_MESSAGE_DIRECT;
 }
 
-void sv_unacked_piggyback(sv_message_peer_t *peer, sv_letter_t *letter)
+void sv_unacked_piggyback(sv_message_peer_t *peer, sv_ctrl_header_t *header)
 {
-    if (!has_ack_room(letter))
+    if (!has_ack_room(header))
         return;
-    letter->value[ACK_VALUE] = peer->came_sequence;
+    header->value[ACK_VALUE] = peer->arrived_sequence;
     if (peer->nahead) /* it does not say so: a SEQUENCE_ACK will */
         return;
     peer->ack_due = 0;
     sv_list_remove(&peer->ack_due_link);
 }
 
-static void owe_ack(sv_message_engine_t *engine, sv_message_peer_t *peer, uint32_t letters)
+static void schedule_ack(sv_message_engine_t *engine, sv_message_peer_t *peer, uint32_t headers)
 {
     if (peer->ack_due == 0) {
         peer->ack_due_ns = sv_clock_ns();
         sv_list_append(&engine->ack_due_peers, &peer->ack_due_link);
     }
-    peer->ack_due += letters;
+    peer->ack_due += headers;
 }
 
-static bool take_bit(uint64_t *bits, uint32_t sequence, bool set)
+static bool test_bit(uint64_t *bits, uint32_t sequence, bool set)
 {
-    uint64_t *word = &bits[sequence % SV_MAIL_AHEAD / 64];
+    uint64_t *word = &bits[sequence % SV_CTRL_AHEAD / 64];
     const uint64_t bit = UINT64_C(1) << sequence % 64, before = *word & bit;
     *word = set ? *word | bit : *word & ~bit;
     return before != 0;
@@ -72,122 +74,122 @@ static bool take_bit(uint64_t *bits, uint32_t sequence, bool set)
 /* Whether this number is new, and not too far ahead; it is not new any more. */
 static bool take_sequence(sv_message_peer_t *peer, uint32_t sequence)
 {
-    const int32_t ahead = (int32_t)(sequence - peer->came_sequence);
-    if (ahead <= 0 || ahead > SV_MAIL_AHEAD || take_bit(peer->ahead, sequence, true))
+    const int32_t ahead = (int32_t)(sequence - peer->arrived_sequence);
+    if (ahead <= 0 || ahead > SV_CTRL_AHEAD || test_bit(peer->ahead, sequence, true))
         return false;
     peer->nahead++;
-    for (; peer->nahead && take_bit(peer->ahead, peer->came_sequence + 1, false); peer->nahead--)
-        peer->came_sequence++;
+    for (; peer->nahead && test_bit(peer->ahead, peer->arrived_sequence + 1, false); peer->nahead--)
+        peer->arrived_sequence++;
     return true;
 }
 
 /* By whichever way. It is not sent again: what it acknowledged is, and then it is made anew. */
 static selvage_status_t send_sequence_ack(sv_message_engine_t *engine, sv_message_peer_t *peer)
 {
-    sv_letter_t letter = {.kind = SV_LETTER_SEQUENCE_ACK};
-    letter.value[ACK_VALUE] = peer->came_sequence;
-    memcpy(letter.value, peer->ahead, sizeof peer->ahead);
+    sv_ctrl_header_t header = {.kind = SV_CTRL_SEQUENCE_ACK};
+    header.value[ACK_VALUE] = peer->arrived_sequence;
+    memcpy(header.value, peer->ahead, sizeof peer->ahead);
     peer->ack_due = 0;
     sv_list_remove(&peer->ack_due_link);
-    return sv_mail_tell(engine, peer->rank, &letter);
+    return sv_ctrl_send_header(engine, peer->rank, &header);
 }
 
 /* --- what was acknowledged ---------------------------------------------------------------------------------------- */
 
 void sv_unacked_release(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_unacked_t *unacked)
 {
-    sv_mail_t *mail = unacked->mail;
+    sv_ctrl_desc_t *desc = unacked->desc;
     sv_list_remove(&unacked->link);
     sv_list_append(&engine->unacked_free, &unacked->link);
     if (sv_list_is_empty(&peer->unacked))
         sv_list_remove(&peer->unacked_link);
-    if (!mail)
+    if (!desc)
         return;
-    mail->unacked = NULL;
-    if (!mail->flying && !mail->kept)
-        sv_mail_put(engine, mail);
+    desc->unacked = NULL;
+    if (!desc->in_flight && !desc->retained)
+        sv_ctrl_free(engine, desc);
 }
 
-static selvage_status_t fly_unacked(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_unacked_t *unacked)
+static selvage_status_t resend_unacked(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_unacked_t *unacked)
 {
-    sv_mail_t *mail = unacked->mail;
-    if (mail && mail->flying) /* the wire has it still */
+    sv_ctrl_desc_t *desc = unacked->desc;
+    if (desc && desc->in_flight) /* the wire has it still */
         return SELVAGE_SUCCESS;
-    if (!mail) {
-        SV_TRY(sv_mail_take(engine, true, &mail));
-        *mail->letter = unacked->letter;
+    if (!desc) {
+        SV_TRY(sv_ctrl_alloc(engine, true, &desc));
+        *desc->header = unacked->header;
     }
-    sv_unacked_piggyback(peer, mail->letter);
-    return sv_mail_fly(engine, mail, peer->rank);
+    sv_unacked_piggyback(peer, desc->header);
+    return sv_ctrl_send_wire(engine, desc, peer->rank);
 }
 
-static bool may_fly_now(const sv_message_peer_t *peer, uint32_t sequence)
+static bool may_send_now(const sv_message_peer_t *peer, uint32_t sequence)
 {
-    return sequence - peer->acked_sequence <= SV_MAIL_AHEAD;
+    return sequence - peer->acked_sequence <= SV_CTRL_AHEAD;
 }
 
 /* The receiver has room for more of those that wait here. */
-static selvage_status_t fly_held(sv_message_engine_t *engine, sv_message_peer_t *peer)
+static selvage_status_t send_held(sv_message_engine_t *engine, sv_message_peer_t *peer)
 {
-    while (peer->held && may_fly_now(peer, peer->held->letter.sequence)) {
+    while (peer->held && may_send_now(peer, peer->held->header.sequence)) {
         sv_unacked_t *unacked = peer->held;
         peer->held = unacked->link.next == &peer->unacked ? NULL
                                                           : SV_CONTAINER_OF(unacked->link.next, sv_unacked_t, link);
-        SV_TRY(fly_unacked(engine, peer, unacked));
+        SV_TRY(resend_unacked(engine, peer, unacked));
     }
     return SELVAGE_SUCCESS;
 }
 
 /* Those that came out of order; bits count from what all had come to when they were sent. */
-static void release_ahead(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_letter_t *letter)
+static void release_ahead(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_ctrl_header_t *header)
 {
-    const uint32_t acked = (uint32_t)letter->value[ACK_VALUE];
-    uint64_t bits[SV_MAIL_AHEAD / 64], any = 0;
-    memcpy(bits, letter->value, sizeof bits);
+    const uint32_t acked = (uint32_t)header->value[ACK_VALUE];
+    uint64_t bits[SV_CTRL_AHEAD / 64], any = 0;
+    memcpy(bits, header->value, sizeof bits);
     for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++)
         any |= bits[i];
     for (sv_list_t *it = peer->unacked.next, *next; any && it != &peer->unacked; it = next) {
         sv_unacked_t *unacked = SV_CONTAINER_OF(it, sv_unacked_t, link);
-        const uint32_t sequence = unacked->letter.sequence, ahead = sequence - acked;
+        const uint32_t sequence = unacked->header.sequence, ahead = sequence - acked;
         next = it->next;
-        if (unacked == peer->held || ahead > SV_MAIL_AHEAD)
+        if (unacked == peer->held || ahead > SV_CTRL_AHEAD)
             break;
-        if (!take_bit(bits, sequence, false))
+        if (!test_bit(bits, sequence, false))
             continue;
         peer->hole_sequence = sequence;
         sv_unacked_release(engine, peer, unacked);
     }
 }
 
-static selvage_status_t take_ack(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_letter_t *letter)
+static selvage_status_t take_ack(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_ctrl_header_t *header)
 {
-    const uint32_t acked = (uint32_t)letter->value[ACK_VALUE];
-    if (!has_ack_room(letter) || (int32_t)(acked - peer->sent_sequence) > 0)
+    const uint32_t acked = (uint32_t)header->value[ACK_VALUE];
+    if (!has_ack_room(header) || (int32_t)(acked - peer->sent_sequence) > 0)
         return SELVAGE_SUCCESS;
     while (!sv_list_is_empty(&peer->unacked)) {
         sv_unacked_t *oldest = SV_CONTAINER_OF(peer->unacked.next, sv_unacked_t, link);
-        if ((int32_t)(oldest->letter.sequence - acked) > 0)
+        if ((int32_t)(oldest->header.sequence - acked) > 0)
             break;
         sv_unacked_release(engine, peer, oldest);
     }
-    if (letter->kind == SV_LETTER_SEQUENCE_ACK)
-        release_ahead(engine, peer, letter);
+    if (header->kind == SV_CTRL_SEQUENCE_ACK)
+        release_ahead(engine, peer, header);
     if ((int32_t)(acked - peer->acked_sequence) <= 0)
         return SELVAGE_SUCCESS;
     peer->acked_sequence = acked;
     peer->resends = 0;
     peer->resend_ns = sv_clock_ns() + FIRST_NS;
-    return fly_held(engine, peer);
+    return send_held(engine, peer);
 }
 
-selvage_status_t sv_unacked_receive(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_letter_t *letter,
-                                    bool *is_new_out)
+selvage_status_t sv_unacked_receive(sv_message_engine_t *engine, sv_message_peer_t *peer,
+                                    const sv_ctrl_header_t *header, bool *is_new_out)
 {
-    SV_TRY(take_ack(engine, peer, letter));
-    if (letter->kind == SV_LETTER_SEQUENCE_ACK)
+    SV_TRY(take_ack(engine, peer, header));
+    if (header->kind == SV_CTRL_SEQUENCE_ACK)
         return SELVAGE_SUCCESS;
-    *is_new_out = take_sequence(peer, letter->sequence);
-    owe_ack(engine, peer, !*is_new_out || letter->kind == SV_LETTER_BYE ? ACK_LETTERS : 1);
+    *is_new_out = take_sequence(peer, header->sequence);
+    schedule_ack(engine, peer, !*is_new_out || header->kind == SV_CTRL_DISCONNECT ? ACK_LETTERS : 1);
     return SELVAGE_SUCCESS;
 }
 
@@ -204,21 +206,21 @@ static selvage_status_t grow_unacked(sv_message_engine_t *engine)
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_unacked_add(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_mail_t *mail,
-                                bool *may_fly_out)
+selvage_status_t sv_unacked_add(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_ctrl_desc_t *desc,
+                                bool *may_send_out)
 {
-    if (mail->unacked) /* it was asked for again, so it has come, though not all before it */
-        sv_unacked_release(engine, peer, mail->unacked);
+    if (desc->unacked) /* it was asked for again, so it has come, though not all before it */
+        sv_unacked_release(engine, peer, desc->unacked);
     if (sv_list_is_empty(&engine->unacked_free))
         SV_TRY(grow_unacked(engine));
     sv_unacked_t *unacked = SV_CONTAINER_OF(engine->unacked_free.next, sv_unacked_t, link);
     sv_list_remove(&unacked->link);
-    mail->letter->sequence = ++peer->sent_sequence;
-    unacked->letter = *mail->letter;
-    unacked->mail = NULL;
-    if (sv_mail_bytes(mail->letter) > sizeof *mail->letter) {
-        unacked->mail = mail;
-        mail->unacked = unacked;
+    desc->header->sequence = ++peer->sent_sequence;
+    unacked->header = *desc->header;
+    unacked->desc = NULL;
+    if (sv_ctrl_bytes(desc->header) > sizeof *desc->header) {
+        unacked->desc = desc;
+        desc->unacked = unacked;
     }
     if (sv_list_is_empty(&peer->unacked)) {
         peer->resends = 0;
@@ -226,9 +228,9 @@ selvage_status_t sv_unacked_add(sv_message_engine_t *engine, sv_message_peer_t *
         sv_list_append(&engine->unacked_peers, &peer->unacked_link);
     }
     sv_list_append(&peer->unacked, &unacked->link);
-    if (!peer->held && !may_fly_now(peer, peer->sent_sequence))
+    if (!peer->held && !may_send_now(peer, peer->sent_sequence))
         peer->held = unacked;
-    *may_fly_out = !peer->held;
+    *may_send_out = !peer->held;
     return SELVAGE_SUCCESS;
 }
 
@@ -241,11 +243,11 @@ static selvage_status_t send_oldest_again(sv_message_engine_t *engine, sv_messag
     peer->resend_ns = now_ns + ((uint64_t)FIRST_NS << doubled);
     for (sv_list_t *it = peer->unacked.next; it != &peer->unacked; it = it->next) {
         sv_unacked_t *unacked = SV_CONTAINER_OF(it, sv_unacked_t, link);
-        const bool is_hole = (int32_t)(peer->hole_sequence - unacked->letter.sequence) > 0;
+        const bool is_hole = (int32_t)(peer->hole_sequence - unacked->header.sequence) > 0;
         if (unacked == peer->held || (is_hole ? holes-- : oldest--) <= 0)
             break;
         engine->resent++;
-        SV_TRY(fly_unacked(engine, peer, unacked));
+        SV_TRY(resend_unacked(engine, peer, unacked));
     }
     return SELVAGE_SUCCESS;
 }

@@ -37,10 +37,10 @@ unsigned sv_message_blocks(const selvage_request_t *request)
 unsigned sv_message_blocks_most(const sv_message_engine_t *engine)
 {
     const unsigned most = (engine->dev->launch_blocks + 1) / 2;
-    return most > SV_EARLY_STREAMS ? most : SV_EARLY_STREAMS;
+    return most > SV_PRELAUNCH_STREAMS ? most : SV_PRELAUNCH_STREAMS;
 }
 
-static selvage_status_t launch(selvage_request_t *request, sv_digest_arg_t *arg, void *stream)
+static selvage_status_t launch_message_digest(selvage_request_t *request, sv_digest_arg_t *arg, void *stream)
 {
     sv_device_t *dev = request->engine->dev;
     arg->bytes = request->bytes;
@@ -53,10 +53,15 @@ static selvage_status_t launch(selvage_request_t *request, sv_digest_arg_t *arg,
 
 selvage_status_t sv_message_prepare(selvage_request_t *send, const sv_prepare_job_t *job, void *stream)
 {
-    sv_digest_arg_t arg = {.src = job->src, .dst = job->dst, .record = (uint8_t *)job->record, .signal = job->word,
-                           .signal_value = job->stamp, .second = job->near, .second_value = job->near_value,
+    sv_digest_arg_t arg = {.src = job->src,
+                           .dst = job->dst,
+                           .record = (uint8_t *)job->record,
+                           .signal = job->word,
+                           .signal_value = job->stamp,
+                           .second = job->devslot,
+                           .second_value = job->devslot_value,
                            .mode = SV_DIGEST_PREPARE};
-    return launch(send, &arg, stream);
+    return launch_message_digest(send, &arg, stream);
 }
 
 selvage_status_t sv_message_verify(selvage_request_t *recv, const sv_verify_job_t *job, void *stream)
@@ -69,8 +74,8 @@ selvage_status_t sv_message_verify(selvage_request_t *recv, const sv_verify_job_
                            .result = &recv->line->result,
                            .signal = &recv->line->done,
                            .signal_value = recv->stamp,
-                           .second = job->verdict,
-                           .second_value = job->verdict_value,
+                           .second = job->outcome,
+                           .second_value = job->outcome_value,
                            .await = job->await,
                            .await_before = job->await_before,
                            .await_value = job->await_value,
@@ -78,10 +83,11 @@ selvage_status_t sv_message_verify(selvage_request_t *recv, const sv_verify_job_
                            .away_value = recv->stamp + 1,
                            .stop = &recv->line->stop,
                            .mode = SV_DIGEST_VERIFY | (job->only ? (unsigned)SV_DIGEST_ONLY : 0u)};
-    return launch(recv, &arg, stream);
+    return launch_message_digest(recv, &arg, stream);
 }
 
-static selvage_status_t differs(const selvage_request_t *recv, bool record_ok, uint64_t expected, uint64_t found)
+static selvage_status_t report_difference(const selvage_request_t *recv, bool record_ok, uint64_t expected,
+                                          uint64_t found)
 {
     return sv_error_quiet(SELVAGE_ERR_CHECKSUM, "message %llu of rank %d (tag %d, %llu bytes, attempt %u) does not "
                           "verify: %s; digest %016llx was sent, %016llx is here", (unsigned long long)recv->number,
@@ -95,11 +101,11 @@ selvage_status_t sv_message_verified(const selvage_request_t *recv)
     const sv_verify_result_t *result = &recv->line->result;
     if (result->verified || !sv_message_checks(recv->engine))
         return SELVAGE_SUCCESS;
-    return differs(recv, result->record_ok, result->expected, result->found);
+    return report_difference(recv, result->record_ok, result->expected, result->found);
 }
 
 /* All that a record says but attempt and digest. */
-static bool is_record(const sv_record_t *record, const sv_record_t *wanted)
+static bool is_expected_record(const sv_record_t *record, const sv_record_t *wanted)
 {
     return record->magic == wanted->magic && record->version == wanted->version && record->kind == wanted->kind &&
            record->epoch == wanted->epoch && record->exchange == wanted->exchange && record->index == wanted->index &&
@@ -110,10 +116,10 @@ static bool is_record(const sv_record_t *record, const sv_record_t *wanted)
 selvage_status_t sv_message_compare(const selvage_request_t *recv, const sv_record_t *record, uint64_t sum)
 {
     const uint64_t found = sv_digest_finish(recv->key, sum);
-    const bool record_ok = is_record(record, &recv->identity);
+    const bool record_ok = is_expected_record(record, &recv->identity);
     if (!sv_message_checks(recv->engine) || (record_ok && record->digest == found))
         return SELVAGE_SUCCESS;
-    return differs(recv, record_ok, record->digest, found);
+    return report_difference(recv, record_ok, record->digest, found);
 }
 
 selvage_status_t sv_message_gate(selvage_request_t *request)

@@ -11,19 +11,20 @@
 #include "message/message_engine.h"
 #include "message/message_unacked.h"
 
-typedef struct sv_message_patience {
+typedef struct sv_message_deadline {
     sv_message_engine_t *engine;
     uint64_t began_ns;
     sv_relax_t relax;
-} sv_message_patience_t;
+} sv_message_deadline_t;
 
-static sv_message_patience_t patience(sv_message_engine_t *engine)
+static sv_message_deadline_t wait_limits(sv_message_engine_t *engine)
 {
-    return (sv_message_patience_t){.engine = engine, .began_ns = sv_clock_ns(),
+    return (sv_message_deadline_t){.engine = engine,
+                                   .began_ns = sv_clock_ns(),
                                    .relax = {.max_sleep_us = 100, .crowded = engine->comm->topology.crowded}};
 }
 
-static bool drive_exchanges(selvage_comm_t *comm)
+static bool progress_exchanges(selvage_comm_t *comm)
 {
     if (atomic_load_explicit(&comm->exchange_thread, memory_order_relaxed) != (uintptr_t)sv_thread_binding())
         return false;
@@ -31,15 +32,15 @@ static bool drive_exchanges(selvage_comm_t *comm)
 }
 
 /* Without the lock. ERR_TIMEOUT, without a detail, once nothing moved for the deadline. */
-static selvage_status_t pause_between(sv_message_patience_t *patience, bool moved, uint64_t moved_ns)
+static selvage_status_t pause_between(sv_message_deadline_t *wait_limits, bool moved, uint64_t moved_ns)
 {
-    const double timeout_s = patience->engine->comm->timeout_s;
-    const uint64_t since_ns = moved_ns > patience->began_ns ? moved_ns : patience->began_ns;
-    if (drive_exchanges(patience->engine->comm) || moved) {
-        sv_relax_reset(&patience->relax);
+    const double timeout_s = wait_limits->engine->comm->timeout_s;
+    const uint64_t since_ns = moved_ns > wait_limits->began_ns ? moved_ns : wait_limits->began_ns;
+    if (progress_exchanges(wait_limits->engine->comm) || moved) {
+        sv_relax_reset(&wait_limits->relax);
         return SELVAGE_SUCCESS;
     }
-    sv_relax(&patience->relax);
+    sv_relax(&wait_limits->relax);
     const uint64_t now_ns = sv_clock_ns();
     if (timeout_s > 0 && now_ns > since_ns && (double)(now_ns - since_ns) > timeout_s * 1e9)
         return SELVAGE_ERR_TIMEOUT;
@@ -52,12 +53,16 @@ static const char *what_it_waits_for(const selvage_request_t *request)
     case SV_REQUEST_POSTED: return "no message has met it";
     case SV_REQUEST_GATE: return "it waits for the caller's stream, or for memory";
     case SV_REQUEST_FILLING: return "it waits for the caller's stream and its kernel";
-    case SV_REQUEST_ASKED: return "no receive has met it";
+    case SV_REQUEST_RTS_SENT:
+        return "no receive has met it";
     case SV_REQUEST_MOVING: return "its bytes are on their way";
     case SV_REQUEST_CLOSING: return "it waits for its digest";
-    case SV_REQUEST_JUDGED: return "it waits for the receiver's verdict";
-    case SV_REQUEST_AGAIN: return "it was asked for again";
-    case SV_REQUEST_LATE: return "its sender's stream has not come to it";
+    case SV_REQUEST_AWAITS_STATUS:
+        return "it waits for the receiver's verdict";
+    case SV_REQUEST_NACKED:
+        return "it was asked for again";
+    case SV_REQUEST_DEFERRED:
+        return "its sender's stream has not come to it";
     case SV_REQUEST_UNPACKING: return "it is unpacked";
     case SV_REQUEST_LEAVING: return "a kernel waits for another message in its place";
     case SV_REQUEST_COMPLETE: break;
@@ -65,7 +70,7 @@ static const char *what_it_waits_for(const selvage_request_t *request)
     return "it is complete";
 }
 
-static selvage_status_t late(const selvage_request_t *request)
+static selvage_status_t report_timeout(const selvage_request_t *request)
 {
     const double timeout_s = request->engine->comm->timeout_s;
     const uint64_t bytes = request->state == SV_REQUEST_POSTED ? request->place.bytes : request->bytes;
@@ -76,7 +81,7 @@ static selvage_status_t late(const selvage_request_t *request)
     if (request->tag != SV_MESSAGE_ANY)
         snprintf(tag, sizeof tag, "tag %d", request->tag);
     if (silent >= 0)
-        snprintf(more, sizeof more, "; rank %d acknowledges no letters", silent);
+        snprintf(more, sizeof more, "; rank %d acknowledges no control messages", silent);
     return sv_error(SELVAGE_ERR_TIMEOUT, "no message has moved for %g s; a %s %s (%s, %llu bytes): %s%s",
                     timeout_s, request->is_send ? "send to" : "receive from", peer, tag, (unsigned long long)bytes,
                     what_it_waits_for(request), more);
@@ -88,7 +93,7 @@ static selvage_message_status_t empty_status(void)
 }
 
 /* Gives a complete request back. */
-static selvage_status_t finish(selvage_request_t **request, selvage_message_status_t *status_out)
+static selvage_status_t finish_request(selvage_request_t **request, selvage_message_status_t *status_out)
 {
     selvage_request_t *done = *request;
     const selvage_status_t status = done->error;
@@ -122,14 +127,14 @@ selvage_status_t sv_message_test(selvage_request_t **request, selvage_message_st
         (void)sv_message_poll(engine);
     selvage_status_t status = SELVAGE_IN_PROGRESS;
     if ((*request)->state == SV_REQUEST_COMPLETE)
-        status = finish(request, status_out);
+        status = finish_request(request, status_out);
     pthread_mutex_unlock(&engine->lock);
     return status;
 }
 
 /* One look: whether any of them is complete, and which. */
-static bool look(sv_message_engine_t *engine, size_t count, selvage_request_t **requests, size_t *index_out,
-                 bool *moved, uint64_t *moved_ns)
+static bool find_complete(sv_message_engine_t *engine, size_t count, selvage_request_t **requests, size_t *index_out,
+                          bool *moved, uint64_t *moved_ns)
 {
     bool found = false;
     *moved = sv_message_poll(engine);
@@ -160,25 +165,25 @@ selvage_status_t sv_message_waitany(size_t count, selvage_request_t **requests, 
         return SELVAGE_SUCCESS;
     }
     sv_message_engine_t *engine = any->engine;
-    sv_message_patience_t patient = patience(engine);
+    sv_message_deadline_t patient = wait_limits(engine);
     for (;;) {
         bool moved;
         uint64_t moved_ns;
         size_t index = 0;
         pthread_mutex_lock(&engine->lock);
-        if (look(engine, count, requests, &index, &moved, &moved_ns)) {
-            selvage_status_t status = finish(&requests[index], status_out);
+        if (find_complete(engine, count, requests, &index, &moved, &moved_ns)) {
+            selvage_status_t status = finish_request(&requests[index], status_out);
             *index_out = index;
             pthread_mutex_unlock(&engine->lock);
             return status;
         }
         if (count == 1) /* of several, any may be the first */
-            sv_message_early(engine, count, requests);
+            sv_prelaunch_requests(engine, count, requests);
         pthread_mutex_unlock(&engine->lock);
         if (pause_between(&patient, moved, moved_ns) == SELVAGE_SUCCESS)
             continue;
         pthread_mutex_lock(&engine->lock);
-        selvage_status_t status = late(any);
+        selvage_status_t status = report_timeout(any);
         pthread_mutex_unlock(&engine->lock);
         return status;
     }
@@ -191,7 +196,7 @@ selvage_status_t sv_message_wait(selvage_request_t **request, selvage_message_st
 }
 
 /* Behind a deadline nobody is waited for any more. */
-static selvage_status_t wait_or_look(bool wait, selvage_request_t **request, selvage_message_status_t *status_out)
+static selvage_status_t wait_or_test(bool wait, selvage_request_t **request, selvage_message_status_t *status_out)
 {
     selvage_status_t status = wait ? sv_message_wait(request, status_out) : sv_message_test(request, status_out);
     if (status == SELVAGE_IN_PROGRESS)
@@ -204,13 +209,13 @@ static selvage_status_t wait_or_look(bool wait, selvage_request_t **request, sel
 }
 
 /* Kernels for all that is waited for, before the first of it is. */
-static void wait_early(size_t count, selvage_request_t **requests)
+static void prelaunch_waited(size_t count, selvage_request_t **requests)
 {
     const selvage_request_t *any = first_open(count, requests);
     if (!any || count == 1)
         return;
     pthread_mutex_lock(&any->engine->lock);
-    sv_message_early(any->engine, count, requests);
+    sv_prelaunch_requests(any->engine, count, requests);
     pthread_mutex_unlock(&any->engine->lock);
 }
 
@@ -219,9 +224,9 @@ selvage_status_t sv_message_waitall(size_t count, selvage_request_t **requests, 
     selvage_status_t first = SELVAGE_SUCCESS;
     bool in_time = true;
     char detail[SV_DETAIL_BYTES];
-    wait_early(count, requests);
+    prelaunch_waited(count, requests);
     for (size_t i = 0; i < count; i++) {
-        selvage_status_t status = wait_or_look(in_time, &requests[i], statuses_out ? &statuses_out[i] : NULL);
+        selvage_status_t status = wait_or_test(in_time, &requests[i], statuses_out ? &statuses_out[i] : NULL);
         in_time = in_time && status != SELVAGE_ERR_TIMEOUT;
         if (status == SELVAGE_SUCCESS || first != SELVAGE_SUCCESS)
             continue;
@@ -233,14 +238,14 @@ selvage_status_t sv_message_waitall(size_t count, selvage_request_t **requests, 
     return first;
 }
 
-selvage_status_t sv_message_await(selvage_comm_t *comm, int peer, int tag, selvage_message_status_t *status_out)
+selvage_status_t sv_message_probe_wait(selvage_comm_t *comm, int peer, int tag, selvage_message_status_t *status_out)
 {
     sv_message_engine_t *engine;
     SV_TRY(sv_message_engine(comm, &engine));
-    sv_message_patience_t patient = patience(engine);
+    sv_message_deadline_t patient = wait_limits(engine);
     for (;;) {
         bool found = false;
-        SV_TRY(sv_message_look(comm, peer, tag, &found, NULL, status_out));
+        SV_TRY(sv_message_probe(comm, peer, tag, &found, NULL, status_out));
         if (found)
             return SELVAGE_SUCCESS;
         pthread_mutex_lock(&engine->lock);
@@ -287,7 +292,7 @@ void sv_message_abandon(selvage_request_t **request, selvage_status_t status)
     }
     memcpy(sv_thread_detail(), text, sizeof text);
     if (!over)
-        sv_message_let_go(request);
+        sv_message_detach(request);
     if (stuck)
         (void)sv_error(status, "%.*s; rank %d is still writing to its buffer, which must not be used",
                        SV_DETAIL_BYTES / 2, text, peer);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "message/message_near.h"
+#include "message/message_devslot.h"
 #include "message_end.h"
 
 enum { BYTES = 30000, TURNS = 6 };
@@ -63,7 +63,7 @@ static void posted(local_rank_t *self, const message_shape_t *out, const message
     local_ranks_barrier(self);
 }
 
-/* Until letters go through boxes. */
+/* Until control messages go through shared segments. */
 static void meet(local_rank_t *self)
 {
     for (int i = 0; i < 3; i++)
@@ -72,12 +72,12 @@ static void meet(local_rank_t *self)
 
 static uint64_t claimed(local_rank_t *self)
 {
-    return self->rank == 1 ? engine_of(self)->came_claimed : 0;
+    return self->rank == 1 ? engine_of(self)->arrived_claimed : 0;
 }
 
 typedef struct claims {
     bool all; /* else none */
-    bool early;
+    bool prelaunched;
 } claims_t;
 
 static void claiming(local_rank_t *self)
@@ -86,7 +86,7 @@ static void claiming(local_rank_t *self)
     void *stream = NULL;
     CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
     meet(self);
-    const uint64_t before = claimed(self), early_before = engine_of(self)->came_early;
+    const uint64_t before = claimed(self), prelaunch_before = engine_of(self)->arrived_prelaunched;
     for (int i = 0; i < TURNS; i++) {
         const message_shape_t out = {.bytes = BYTES, .on_device = true, .run = i % 3 == 2 ? 16 : 0, .gap = 8,
                                      .stream = i % 2 ? stream : SELVAGE_MESSAGE_NO_STREAM, .delay_us = 2000};
@@ -95,7 +95,7 @@ static void claiming(local_rank_t *self)
         posted(self, &out, &in, i);
     }
     CHECK_EQ(claimed(self) - before, self->rank == 1 && wanted->all ? TURNS : 0);
-    CHECK_EQ(engine_of(self)->came_early > early_before, self->rank == 1 && wanted->early);
+    CHECK_EQ(engine_of(self)->arrived_prelaunched > prelaunch_before, self->rank == 1 && wanted->prelaunched);
     local_ranks_barrier(self);
     selvage_stream_destroy(self->dev, stream);
 }
@@ -143,7 +143,7 @@ static void in_order(local_rank_t *self)
         for (int i = turn; self->rank == 1 && i < MANY; i++)
             begin(self, &end[i], &plain, 5, i);
         if (self->rank == 1)
-            CHECK_EQ(end[1].request->offered, false);
+            CHECK_EQ(end[1].request->advertised, false);
         local_ranks_barrier(self);
         for (int i = 0; self->rank == 0 && i < MANY; i++)
             begin(self, &end[i], &plain, 5, i);
@@ -183,7 +183,7 @@ static void ended(local_rank_t *self)
     meet(self);
     if (self->rank == 1) {
         begin(self, &end, &plain, 8, 0);
-        CHECK(end.request->offered);
+        CHECK(end.request->advertised);
         pthread_mutex_lock(&engine_of(self)->lock);
         sv_message_complete(end.request, sv_error_quiet(SELVAGE_ERR_DEVICE, "a test's"));
         pthread_mutex_unlock(&engine_of(self)->lock);
@@ -210,7 +210,7 @@ static void cancelling(local_rank_t *self)
         const bool sends = i % 3 != 0;
         if (self->rank == 1) {
             begin(self, &end, &plain, 7, i);
-            CHECK(end.request->offered || i % 3 == 1); /* else its message may be there */
+            CHECK(end.request->advertised || i % 3 == 1); /* else its message may be there */
         }
         if (i % 3 != 1)
             local_ranks_barrier(self);
@@ -235,42 +235,43 @@ static void cancelling(local_rank_t *self)
     }
 }
 
-/* The word of an offer, in the box of the rank that made it. */
-static uint64_t *offer_word(local_rank_t *self, const message_end_t *end)
+/* The word of an offer, in the shared segment of the rank that made it. */
+static uint64_t *rtr_word(local_rank_t *self, const message_end_t *end)
 {
     sv_message_peer_t *peer;
     CHECK_STATUS(sv_message_peer(engine_of(self), 0, &peer), SELVAGE_SUCCESS);
-    return &peer->in->box->offered[end->request->landing];
+    return &peer->in->shm->advertised[end->request->put_slot];
 }
 
-/* How far the two are, for those that must not look into their boxes while they wait, as they do at a barrier. */
+/* How far the two are, for those that must not look into their shared segments while they wait, as they do at a
+   barrier. */
 static void come_to(atomic_int *step, int value)
 {
     while (atomic_load(step) < value)
         sched_yield();
 }
 
-/* An offer and an RTS pass each other: the receive is cleared, and the kernel that waits for its message takes it. A
+/* An RTR and an RTS pass each other: the receive is cleared, and the kernel that waits for its message takes it. A
    message of another length is not its own. */
 static void crossing(local_rank_t *self)
 {
     static atomic_int hidden, asked;
     meet(self);
     for (int i = 0; i < TURNS; i++) {
-        const uint64_t before = claimed(self), early_before = engine_of(self)->came_early;
+        const uint64_t before = claimed(self), prelaunch_before = engine_of(self)->arrived_prelaunched;
         const message_shape_t out = {.bytes = i % 2 ? BYTES - 8 : BYTES, .on_device = true,
                                      .stream = SELVAGE_MESSAGE_NO_STREAM};
         message_end_t end;
         uint64_t word = 0;
         if (self->rank == 1) {
             begin(self, &end, &plain, 9, i);
-            sv_message_early(engine_of(self), 1, &end.request);
-            CHECK(end.request->early);
-            word = __atomic_exchange_n(offer_word(self, &end), 0, __ATOMIC_ACQ_REL);
+            sv_prelaunch_requests(engine_of(self), 1, &end.request);
+            CHECK(end.request->prelaunched);
+            word = __atomic_exchange_n(rtr_word(self, &end), 0, __ATOMIC_ACQ_REL);
             CHECK(word > 1);
             atomic_store(&hidden, i + 1);
             come_to(&asked, i + 1);
-            __atomic_store_n(offer_word(self, &end), word, __ATOMIC_RELEASE);
+            __atomic_store_n(rtr_word(self, &end), word, __ATOMIC_RELEASE);
         } else {
             come_to(&hidden, i + 1);
             begin(self, &end, &out, 9, i);
@@ -278,7 +279,7 @@ static void crossing(local_rank_t *self)
         }
         finish(&end, SELVAGE_SUCCESS, out.bytes, i);
         CHECK_EQ(claimed(self), before);
-        CHECK_EQ(engine_of(self)->came_early - early_before, self->rank == 1 && i % 2 == 0);
+        CHECK_EQ(engine_of(self)->arrived_prelaunched - prelaunch_before, self->rank == 1 && i % 2 == 0);
         local_ranks_barrier(self);
     }
 }
@@ -295,13 +296,13 @@ static void announced(local_rank_t *self)
     if (self->rank == 1) {
         begin(self, &end, &plain, 3, 0);
         CHECK_EQ(end.request->state, SV_REQUEST_MOVING);
-        CHECK(!end.request->offered);
+        CHECK(!end.request->advertised);
     }
     finish(&end, SELVAGE_SUCCESS, BYTES, 0);
     CHECK_EQ(claimed(self), before);
 }
 
-/* More receives than a box has landings, each with a tag of its own. */
+/* More receives than a shared segment has put slots, each with a tag of its own. */
 static void many(local_rank_t *self)
 {
     enum { MANY = 40 };
@@ -322,7 +323,7 @@ int main(void)
 {
     claim_with("MESSAGE_EAGER_BYTES=32", (claims_t){.all = true}, false);
     claim_with("MESSAGE_EAGER_BYTES=32 EARLY_WAIT_US=50000 KERNEL_PEER_MAX_BYTES=1M SOFT_BLOCKS=2",
-               (claims_t){.all = true, .early = true}, false);
+               (claims_t){.all = true, .prelaunched = true}, false);
     claim_with("MESSAGE_EAGER_BYTES=0 CHECKSUM=off", (claims_t){.all = true}, false);
     claim_with("MESSAGE_EAGER_BYTES=32 FAULT=flip=1,rank=0", (claims_t){.all = true}, true);
     CHECK(local_ranks_any_logged("asked for again"));
@@ -338,5 +339,5 @@ int main(void)
     run(announced, NULL, false);
     local_ranks_env("MESSAGE_EAGER_BYTES=32 EARLY_WAIT_US=100000 KERNEL_PEER_MAX_BYTES=1M SOFT_BLOCKS=2");
     run(crossing, NULL, false);
-    return check_report("test_message_offer");
+    return check_report("test_message_rtr");
 }

@@ -7,18 +7,18 @@
  * Nothing is decided by that. The kernel takes one message only, the one with the key of this source, number, tag and
  * length, and only if its sender has sent none with this tag since those that have been taken here; and it is launched
  * only where no receive that was posted before would take that: so if it comes, the receive is its own, whatever came
- * before it. The host matches as ever when it sees the letter, and finds the work done. A message of another number,
- * tag or length, or one that comes late, finds the kernel gone, or told to go.
+ * before it. The host matches as ever when it sees the control message, and finds the work done. A message of another
+ * number, tag or length, or one that comes late, finds the kernel gone, or told to go.
  *
  * What a long message's sender copies straight to its place (message_direct.c) is awaited there in the same way.
  */
 #include "base/base_clock.h"
-#include "message/message_near.h"
+#include "message/message_devslot.h"
 
 enum { LOCAL_LAUNCH_NS = 1500 }; /* within so long nothing was enqueued behind a call: a launch takes longer */
 
 /* Where ranks share a device the one that is waited for might need what the kernel holds. */
-uint64_t sv_message_early_patience_ns(const selvage_comm_t *comm)
+uint64_t sv_prelaunch_wait_ns(const selvage_comm_t *comm)
 {
     if (!comm->dev->kernels_wait || comm->topology.shares_gpu || comm->fault.armed || comm->progress.threaded)
         return 0;
@@ -27,7 +27,7 @@ uint64_t sv_message_early_patience_ns(const selvage_comm_t *comm)
 
 static bool takes_slot(const selvage_request_t *recv)
 {
-    return recv->place.on_device && recv->place.bytes > 0 && recv->place.bytes <= recv->engine->near_bytes;
+    return recv->place.on_device && recv->place.bytes > 0 && recv->place.bytes <= recv->engine->devslot_bytes;
 }
 
 /* How many receives from the same rank come first, and those of them that slots are for; false if one of any rank's
@@ -47,67 +47,68 @@ static bool count_before(const selvage_request_t *recv, uint64_t *messages, uint
     return true;
 }
 
-static bool may_be(const selvage_request_t *recv, sv_message_peer_t **peer_out)
+static bool may_prelaunch(const selvage_request_t *recv, sv_message_peer_t **peer_out)
 {
-    if (recv->is_send || recv->state != SV_REQUEST_POSTED || recv->tried_early || recv->cancelled ||
+    if (recv->is_send || recv->state != SV_REQUEST_POSTED || recv->tried_prelaunch || recv->cancelled ||
         recv->peer == SV_MESSAGE_ANY || recv->tag == SV_MESSAGE_ANY || recv->peer == recv->engine->wire->rank ||
         !takes_slot(recv) || sv_message_peer(recv->engine, recv->peer, peer_out) != SELVAGE_SUCCESS)
         return false;
-    return (*peer_out)->in && (*peer_out)->in->used && (*peer_out)->in->near.shown;
+    return (*peer_out)->in && (*peer_out)->in->used && (*peer_out)->in->devslot.shown;
 }
 
-static void *own_stream(const selvage_request_t *recv)
+static void *engine_stream(const selvage_request_t *recv)
 {
-    return recv->engine->early_stream[recv->peer % SV_EARLY_STREAMS];
+    return recv->engine->prelaunch_stream[recv->peer % SV_PRELAUNCH_STREAMS];
 }
 
 /* What the caller's stream is doing comes first: on that stream itself, if nothing was enqueued there since. */
 static bool choose_stream(selvage_request_t *recv, uint64_t now_ns, void **stream_out)
 {
     const sv_message_engine_t *engine = recv->engine;
-    *stream_out = own_stream(recv);
+    *stream_out = engine_stream(recv);
     if (!recv->gated) /* the poll asks */
         return true;
     *stream_out = recv->stream;
     return recv->stream == engine->call_stream && now_ns - engine->called_ns < LOCAL_LAUNCH_NS;
 }
 
-unsigned sv_message_early_blocks(const sv_message_engine_t *engine)
+unsigned sv_prelaunch_blocks(const sv_message_engine_t *engine)
 {
     unsigned blocks = 0;
-    for (int i = 0; i <= SV_EARLY_STREAMS; i++)
-        blocks += engine->early[i].blocks;
+    for (int i = 0; i <= SV_PRELAUNCH_STREAMS; i++)
+        blocks += engine->prelaunch[i].blocks;
     return blocks;
 }
 
 /* What a lane has with one kernel more. Callers' streams are not told apart: theirs may all run at once. */
-static unsigned widened(const sv_message_engine_t *engine, unsigned lane, unsigned blocks)
+static unsigned widened_blocks(const sv_message_engine_t *engine, unsigned lane, unsigned blocks)
 {
-    const unsigned before = engine->early[lane].blocks;
-    if (lane == SV_EARLY_STREAMS)
+    const unsigned before = engine->prelaunch[lane].blocks;
+    if (lane == SV_PRELAUNCH_STREAMS)
         return before + blocks;
     return before > blocks ? before : blocks;
 }
 
-static void launch(selvage_request_t *recv, sv_verify_job_t *job, void *stream)
+static void launch_waiting(selvage_request_t *recv, sv_verify_job_t *job, void *stream)
 {
     enum { BYTES_IN_NS = 64 }; /* what is longer may take longer */
     sv_message_engine_t *engine = recv->engine;
     const unsigned blocks = sv_message_blocks(recv);
-    const unsigned lane = stream == own_stream(recv) ? (unsigned)recv->peer % SV_EARLY_STREAMS : SV_EARLY_STREAMS;
-    const unsigned wide = widened(engine, lane, blocks);
-    if (sv_message_early_blocks(engine) - engine->early[lane].blocks + wide > sv_message_blocks_most(engine))
+    const unsigned lane =
+        stream == engine_stream(recv) ? (unsigned)recv->peer % SV_PRELAUNCH_STREAMS : SV_PRELAUNCH_STREAMS;
+    const unsigned wide = widened_blocks(engine, lane, blocks);
+    if (sv_prelaunch_blocks(engine) - engine->prelaunch[lane].blocks + wide > sv_message_blocks_most(engine))
         return; /* until others are over */
     job->wait_ns = engine->early_wait_ns + recv->bytes / BYTES_IN_NS;
-    recv->tried_early = true;
+    recv->tried_prelaunch = true;
     if (sv_message_verify(recv, job, stream) != SELVAGE_SUCCESS)
         return; /* whoever needs the device finds that again */
-    recv->early = true;
-    recv->early_blocks = blocks;
-    recv->early_lane = lane;
-    engine->early[lane].kernels++;
-    engine->early[lane].blocks = wide;
-    recv->early_key = recv->key;
+    recv->prelaunched = true;
+    recv->prelaunch_blocks = blocks;
+    recv->prelaunch_lane = lane;
+    engine->prelaunch[lane].kernels++;
+    engine->prelaunch[lane].blocks = wide;
+    recv->prelaunch_key = recv->key;
 }
 
 /* Nothing has met it yet. */
@@ -117,24 +118,28 @@ static void await_slot(selvage_request_t *recv, uint64_t now_ns)
     sv_message_peer_t *peer;
     uint64_t messages, slots;
     void *stream;
-    if (!may_be(recv, &peer) || !count_before(recv, &messages, &slots) || !choose_stream(recv, now_ns, &stream))
+    if (!may_prelaunch(recv, &peer) || !count_before(recv, &messages, &slots) || !choose_stream(recv, now_ns, &stream))
         return;
-    const uint64_t count = peer->in->near.count + 1 + slots;
+    const uint64_t count = peer->in->devslot.count + 1 + slots;
     uint64_t before;
-    if (!sv_near_is_awaited(peer->in, count, &before))
+    if (!sv_devslot_is_awaited(peer->in, count, &before))
         return;
-    const sv_near_place_t from = sv_near_place(engine, peer->in, count);
-    recv->bytes = recv->place.bytes == peer->usual_room ? peer->usual_bytes : recv->place.bytes;
+    const sv_devslot_place_t from = sv_devslot_place(engine, peer->in, count);
+    recv->bytes = recv->place.bytes == peer->predicted_capacity ? peer->predicted_bytes : recv->place.bytes;
     recv->number = peer->taken + 1 + messages;
     sv_message_identify(recv);
-    sv_verify_job_t job = {.src = from.payload, .dst = recv->place.data, .record = from.record, .await = from.word,
-                           .await_before = before, .only = true,
-                           .await_value = sv_near_value(recv->key, peer->came[sv_message_tag_class(recv->tag)])};
-    launch(recv, &job, stream);
+    sv_verify_job_t job = {.src = from.payload,
+                           .dst = recv->place.data,
+                           .record = from.record,
+                           .await = from.word,
+                           .await_before = before,
+                           .only = true,
+                           .await_value = sv_devslot_value(recv->key, peer->arrived[sv_message_tag_class(recv->tag)])};
+    launch_waiting(recv, &job, stream);
 }
 
 /* What it will meet if the next long message with its tag claims it. */
-static bool expect(selvage_request_t *recv)
+static bool predict_slot(selvage_request_t *recv)
 {
     sv_message_peer_t *peer;
     uint64_t messages, slots;
@@ -147,19 +152,19 @@ static bool expect(selvage_request_t *recv)
 }
 
 /* A kernel copies the message straight to where it lies: one that it has met, or one that may claim it. */
-static void await_landing(selvage_request_t *recv)
+static void await_put(selvage_request_t *recv)
 {
     const bool met = recv->state == SV_REQUEST_MOVING && recv->route == SV_MESSAGE_DIRECT;
-    const bool may_meet = recv->state == SV_REQUEST_POSTED && recv->offered;
-    if (recv->is_send || recv->tried_early || !(met || may_meet) || !sv_message_checks(recv->engine) ||
-        !recv->engine->dev->shows_stores || !sv_message_direct_by_kernel(recv) || (may_meet && !expect(recv)))
+    const bool may_meet = recv->state == SV_REQUEST_POSTED && recv->advertised;
+    if (recv->is_send || recv->tried_prelaunch || !(met || may_meet) || !sv_message_checks(recv->engine) ||
+        !recv->engine->dev->shows_stores || !sv_message_direct_by_kernel(recv) || (may_meet && !predict_slot(recv)))
         return;
     sv_verify_job_t job = sv_message_direct_job(recv);
     if (job.await)
-        launch(recv, &job, own_stream(recv));
+        launch_waiting(recv, &job, engine_stream(recv));
 }
 
-void sv_message_early(sv_message_engine_t *engine, size_t count, selvage_request_t **requests)
+void sv_prelaunch_requests(sv_message_engine_t *engine, size_t count, selvage_request_t **requests)
 {
     if (engine->early_wait_ns == 0 || engine->broken != SELVAGE_SUCCESS)
         return;
@@ -168,86 +173,86 @@ void sv_message_early(sv_message_engine_t *engine, size_t count, selvage_request
         if (!requests[i])
             continue;
         await_slot(requests[i], now_ns);
-        await_landing(requests[i]);
+        await_put(requests[i]);
     }
 }
 
-void sv_message_early_learn(const selvage_request_t *recv, sv_mail_t *mail)
+void sv_prelaunch_predict(const selvage_request_t *recv, sv_ctrl_desc_t *desc)
 {
     sv_message_peer_t *peer;
-    sv_near_note(mail, recv->key);
+    sv_devslot_mark(desc, recv->key);
     if (sv_message_peer(recv->engine, recv->peer, &peer) != SELVAGE_SUCCESS)
         return;
-    peer->usual_room = recv->place.bytes;
-    peer->usual_bytes = recv->bytes <= recv->place.bytes ? recv->bytes : recv->place.bytes;
+    peer->predicted_capacity = recv->place.bytes;
+    peer->predicted_bytes = recv->bytes <= recv->place.bytes ? recv->bytes : recv->place.bytes;
 }
 
 /* --- what became of it -------------------------------------------------------------------------------------------- */
 
-bool sv_message_early_fits(const selvage_request_t *recv)
+bool sv_prelaunch_fits(const selvage_request_t *recv)
 {
-    return recv->early && recv->mail && recv->mail->near && recv->key == recv->early_key;
+    return recv->prelaunched && recv->desc && recv->desc->devslot && recv->key == recv->prelaunch_key;
 }
 
-void sv_message_early_gone(selvage_request_t *recv)
+void sv_prelaunch_ended(selvage_request_t *recv)
 {
-    sv_early_lane_t *lane = &recv->engine->early[recv->early_lane];
-    if (!recv->early)
+    sv_prelaunch_lane_t *lane = &recv->engine->prelaunch[recv->prelaunch_lane];
+    if (!recv->prelaunched)
         return;
-    recv->early = false;
+    recv->prelaunched = false;
     lane->kernels--;
     if (lane->kernels == 0)
         lane->blocks = 0;
-    else if (recv->early_lane == SV_EARLY_STREAMS)
-        lane->blocks -= recv->early_blocks;
+    else if (recv->prelaunch_lane == SV_PRELAUNCH_STREAMS)
+        lane->blocks -= recv->prelaunch_blocks;
 }
 
-bool sv_message_early_is_away(selvage_request_t *recv)
+bool sv_prelaunch_has_left(selvage_request_t *recv)
 {
     /* Partner: the kernel's last store. */
-    if (!recv->early || !sv_word_is(&recv->line->done, recv->stamp + 1))
+    if (!recv->prelaunched || !sv_word_is(&recv->line->done, recv->stamp + 1))
         return false;
-    sv_message_early_gone(recv);
+    sv_prelaunch_ended(recv);
     return true;
 }
 
-bool sv_message_early_is_over(selvage_request_t *recv)
+bool sv_prelaunch_is_over(selvage_request_t *recv)
 {
-    if (recv->early && sv_word_is(&recv->line->done, recv->stamp)) /* partner: as above */
-        sv_message_early_gone(recv);
-    return !recv->early || sv_message_early_is_away(recv);
+    if (recv->prelaunched && sv_word_is(&recv->line->done, recv->stamp)) /* partner: as above */
+        sv_prelaunch_ended(recv);
+    return !recv->prelaunched || sv_prelaunch_has_left(recv);
 }
 
-void sv_message_early_stop(selvage_request_t *recv)
+void sv_prelaunch_stop(selvage_request_t *recv)
 {
-    if (recv->early) /* partner: the kernel, which looks now and then */
+    if (recv->prelaunched) /* partner: the kernel, which looks now and then */
         __atomic_store_n(&recv->line->stop, recv->stamp, __ATOMIC_RELEASE);
 }
 
-void sv_message_early_cancel(sv_message_engine_t *engine)
+void sv_prelaunch_cancel(sv_message_engine_t *engine)
 {
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &engine->posted) {
         selvage_request_t *recv = SV_CONTAINER_OF(it, selvage_request_t, link);
-        if (!recv->cancelled || (recv->early && !sv_message_early_is_away(recv)))
+        if (!recv->cancelled || (recv->prelaunched && !sv_prelaunch_has_left(recv)))
             continue;
         engine->ncancels--;
         sv_message_complete(recv, SELVAGE_SUCCESS);
     }
 }
 
-void sv_message_early_end(sv_message_engine_t *engine)
+void sv_prelaunch_end(sv_message_engine_t *engine)
 {
-    enum { PATIENCE_S = 5 }; /* a kernel that is told to go does so soon, on a device that works */
-    const double timeout_s = engine->comm->timeout_s, most_s = timeout_s > 0 && timeout_s < PATIENCE_S ? timeout_s
-                                                                                                      : PATIENCE_S;
+    enum { DEADLINE_S = 5 }; /* a kernel that is told to go does so soon, on a device that works */
+    const double timeout_s = engine->comm->timeout_s,
+                 most_s = timeout_s > 0 && timeout_s < DEADLINE_S ? timeout_s : DEADLINE_S;
     const uint64_t begin_ns = sv_clock_ns();
     sv_relax_t relax = {.max_sleep_us = 100};
     bool late = false;
     for (uint32_t i = 0; i < engine->nrequests; i++) {
         selvage_request_t *recv = engine->table[i];
-        sv_message_early_stop(recv);
-        while (!sv_message_early_is_over(recv) && !late) {
+        sv_prelaunch_stop(recv);
+        while (!sv_prelaunch_is_over(recv) && !late) {
             sv_relax(&relax);
             late = (double)(sv_clock_ns() - begin_ns) > most_s * 1e9;
         }

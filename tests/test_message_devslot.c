@@ -34,8 +34,8 @@ static void wait_on_device(message_end_t *recv)
 {
     sv_message_engine_t *engine = engine_of(recv->self);
     pthread_mutex_lock(&engine->lock);
-    sv_message_early(engine, 1, &recv->request);
-    CHECK(recv->request->early);
+    sv_prelaunch_requests(engine, 1, &recv->request);
+    CHECK(recv->request->prelaunched);
     pthread_mutex_unlock(&engine->lock);
 }
 
@@ -65,7 +65,7 @@ static void swap(local_rank_t *self, const message_shape_t *out, const message_s
     swap_ahead(self, out, in, number, false);
 }
 
-/* Until both have a box of the other's. */
+/* Until both have a shared segment of the other's. */
 static void meet(local_rank_t *self)
 {
     for (int i = 0; i < 4; i++)
@@ -83,18 +83,20 @@ static void swapping(local_rank_t *self)
     sv_thread_binding()->fault = &self->comm->fault; /* as the public calls do */
     CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
     meet(self);
-    const uint64_t before = engine_of(self)->came_by_slot, early_before = engine_of(self)->came_early;
+    const uint64_t before = engine_of(self)->arrived_by_devslot,
+                   prelaunch_before = engine_of(self)->arrived_prelaunched;
     for (int i = 0; i < ROUNDS; i++) {
         message_shape_t shape = {.bytes = i % 4 == 3 ? 70000 : 1 + 100 * (size_t)i, .on_device = true,
                                  .stream = i % 2 ? stream : SELVAGE_MESSAGE_NO_STREAM, .gap = 16,
                                  .run = i % 5 == 4 ? 48 : 0};
         swap_ahead(self, &shape, &shape, i, *wanted == WAITING && i % 2 == 0);
     }
-    const uint64_t by_slot = engine_of(self)->came_by_slot - before, early = engine_of(self)->came_early - early_before;
+    const uint64_t by_slot = engine_of(self)->arrived_by_devslot - before,
+                   prelaunched = engine_of(self)->arrived_prelaunched - prelaunch_before;
     CHECK_EQ(by_slot >= MOST, *wanted != NONE);
-    CHECK(*wanted != WAITING || early >= ROUNDS / 2);
+    CHECK(*wanted != WAITING || prelaunched >= ROUNDS / 2);
     CHECK(*wanted != NONE || by_slot == 0);
-    CHECK(*wanted == WAITING || *wanted == MAYBE || early == 0);
+    CHECK(*wanted == WAITING || *wanted == MAYBE || prelaunched == 0);
     local_ranks_barrier(self);
     selvage_stream_destroy(self->dev, stream);
 }
@@ -106,16 +108,16 @@ static void roomy(local_rank_t *self)
     room.bytes = BYTES + 1000;
     meet(self);
     swap(self, &plain, &room, 0);
-    const uint64_t before = engine_of(self)->came_early;
+    const uint64_t before = engine_of(self)->arrived_prelaunched;
     for (int i = 1; i < 4; i++)
         swap_ahead(self, &plain, &room, i, true);
-    CHECK_EQ(engine_of(self)->came_early - before, 3);
+    CHECK_EQ(engine_of(self)->arrived_prelaunched - before, 3);
     local_ranks_barrier(self);
 }
 
 /* Longer ones, which kernels copy to where they belong: their verifying kernels wait there, since senders' streams hold
    the copies up. */
-static void landing(local_rank_t *self)
+static void put_slot(local_rank_t *self)
 {
     enum { TURNS = 5 };
     const bool *waits = self->arg;
@@ -124,11 +126,12 @@ static void landing(local_rank_t *self)
     const message_shape_t in = {.bytes = 30000, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
     const message_shape_t out = {.bytes = 30000, .on_device = true, .stream = stream, .delay_us = 5000};
     meet(self);
-    const uint64_t before = engine_of(self)->came_early, direct_before = engine_of(self)->came[SV_WAY_DIRECT];
+    const uint64_t before = engine_of(self)->arrived_prelaunched,
+                   direct_before = engine_of(self)->arrived[SV_WAY_DIRECT];
     for (int i = 0; i < TURNS; i++)
         swap(self, &out, &in, i);
-    CHECK_EQ(engine_of(self)->came[SV_WAY_DIRECT] - direct_before, TURNS);
-    CHECK_EQ(engine_of(self)->came_early > before, *waits);
+    CHECK_EQ(engine_of(self)->arrived[SV_WAY_DIRECT] - direct_before, TURNS);
+    CHECK_EQ(engine_of(self)->arrived_prelaunched > before, *waits);
     local_ranks_barrier(self);
     selvage_stream_destroy(self->dev, stream);
 }
@@ -136,7 +139,7 @@ static void landing(local_rank_t *self)
 static void land_with(const char *settings, bool waits)
 {
     local_ranks_env(settings);
-    run(landing, &waits, false);
+    run(put_slot, &waits, false);
 }
 
 static void swap_with(const char *settings, expected_t wanted)
@@ -145,22 +148,23 @@ static void swap_with(const char *settings, expected_t wanted)
     run(swapping, &wanted, wanted == NONE);
 }
 
-/* What goes to host memory comes by a slot once, and by the box from then on, until it goes to device memory again. */
+/* What goes to host memory comes by a slot once, and by the shared segment from then on, until it goes to device memory
+   again. */
 static void to_host(local_rank_t *self)
 {
     const message_shape_t host = {.bytes = BYTES, .stream = SELVAGE_MESSAGE_NO_STREAM, .run = 24, .gap = 8};
     meet(self);
-    const uint64_t before = engine_of(self)->came_by_slot;
+    const uint64_t before = engine_of(self)->arrived_by_devslot;
     for (int i = 0; i < 3; i++) {
         swap(self, &plain, &host, i);
         local_ranks_barrier(self);
     }
-    CHECK_EQ(engine_of(self)->came_by_slot - before, 1);
+    CHECK_EQ(engine_of(self)->arrived_by_devslot - before, 1);
     for (int i = 3; i < 6; i++) {
         swap(self, &plain, &plain, i);
         local_ranks_barrier(self);
     }
-    CHECK_EQ(engine_of(self)->came_by_slot - before, 3);
+    CHECK_EQ(engine_of(self)->arrived_by_devslot - before, 3);
 }
 
 /* Rank 0 sends what the shape says, with this tag; the receive of rank 1 has a kernel that waits for plain messages
@@ -185,8 +189,8 @@ static void receive_other(local_rank_t *self, const message_shape_t *out, int ta
     }
     if (self->rank == 1) {
         CHECK_STATUS(sv_message_wait(&end.request, NULL), wanted);
-        const size_t came = wanted != SELVAGE_SUCCESS ? 0 : tag == 1 ? out->bytes : BYTES;
-        CHECK_EQ(message_end_wrong(&end, came, key_of(0, 1)), -1);
+        const size_t arrived = wanted != SELVAGE_SUCCESS ? 0 : tag == 1 ? out->bytes : BYTES;
+        CHECK_EQ(message_end_wrong(&end, arrived, key_of(0, 1)), -1);
     }
     if (self->rank == 1 && tag != 1) {
         message_end_recv(&rest, out, 0, tag);
@@ -230,9 +234,9 @@ static void wildcards(local_rank_t *self)
     message_end_recv(&one, &plain, 1 - self->rank, 1);
     sv_message_engine_t *engine = engine_of(self);
     pthread_mutex_lock(&engine->lock);
-    sv_message_early(engine, 1, &any.request);
-    sv_message_early(engine, 1, &one.request);
-    CHECK(!any.request->early && !one.request->early);
+    sv_prelaunch_requests(engine, 1, &any.request);
+    sv_prelaunch_requests(engine, 1, &one.request);
+    CHECK(!any.request->prelaunched && !one.request->prelaunched);
     pthread_mutex_unlock(&engine->lock);
     for (int i = 0; i < 2; i++) {
         message_end_open(&send[i], self, &plain);
@@ -262,7 +266,7 @@ static void several(local_rank_t *self)
             wait_on_device(&recv[i]);
             all[i] = recv[i].request;
         }
-        const uint64_t before = engine_of(self)->came_early;
+        const uint64_t before = engine_of(self)->arrived_prelaunched;
         local_ranks_barrier(self);
         for (int i = 0; i < MANY; i++) {
             message_end_open(&send[i], self, &plain);
@@ -270,7 +274,7 @@ static void several(local_rank_t *self)
             all[MANY + i] = send[i].request;
         }
         CHECK_STATUS(sv_message_waitall(2 * MANY, all, NULL), SELVAGE_SUCCESS);
-        CHECK_EQ(engine_of(self)->came_early - before, turn ? 0 : MANY);
+        CHECK_EQ(engine_of(self)->arrived_prelaunched - before, turn ? 0 : MANY);
         for (int i = 0; i < MANY; i++) {
             CHECK_EQ(message_end_wrong(&recv[i], BYTES, key_of(1 - self->rank, turn ? MANY - 1 - i : i)), -1);
             message_end_close(&recv[i]);
@@ -437,9 +441,9 @@ static void parting(local_rank_t *self)
         pthread_mutex_lock(&engine->lock);
         CHECK_STATUS(sv_message_peer(engine, 1, &peer), SELVAGE_SUCCESS);
         do
-            CHECK_STATUS(sv_message_part(engine, &parted), SELVAGE_SUCCESS);
+            CHECK_STATUS(sv_message_disconnect(engine, &parted), SELVAGE_SUCCESS);
         while ((sv_message_poll(engine), !sv_list_is_empty(&peer->unacked)));
-        CHECK_STATUS(sv_message_part(engine, &parted), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_message_disconnect(engine, &parted), SELVAGE_SUCCESS);
         CHECK(!parted);
         pthread_mutex_unlock(&engine->lock);
         __atomic_store_n(&word, 1, __ATOMIC_RELEASE);
@@ -525,5 +529,5 @@ int main(void)
     run(parting, NULL, false);
     run(flooded, NULL, false);
     run(forgetting, NULL, true);
-    return check_report("test_message_near");
+    return check_report("test_message_devslot");
 }

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Shared segments: pinned memory that two ranks of a node share, through which one of them sends the other control
+ * messages and small messages without the wire. The reader makes it when the first control message of the writer came
+ * by the wire, and offers it; a writer that cannot map it goes on as before. Places are taken and given back one by
+ * one, in any order, since messages have numbers: one that a kernel fills behind a long stream holds up nobody.
+ *
+ *   writer                                       reader
+ *   control message, bytes; arrived[i] = stamp  ------->  sees a new stamp, takes the control message
+ *   (its host, or the kernel that copied)        freed[i] = stamp when it is taken; the place is free again
+ *
+ * Direct copies use a shared segment, too: the writer's stream or kernel says in put_arrived[k] that the bytes are in
+ * the reader's memory, and in recorded[k] that the record is here, or in device memory if there are slots
+ * (message_devslot.h). The reader's kernel says in outcome[k] that they are good, and the writer in left[k] that it has
+ * seen so.
+ */
+#ifndef SV_MESSAGE_SHM_H
+#define SV_MESSAGE_SHM_H
+
+#include "memory/memory_buffer.h"
+#include "memory/memory_shared.h"
+#include "message/message_engine.h"
+
+enum { SV_SHM_SLOTS = 16, SV_SHM_PUT_SLOTS = 32, SV_DEVSLOTS = 4 };
+
+typedef struct sv_message_shm {
+    uint64_t arrived[SV_SHM_SLOTS];
+    uint64_t put_arrived[SV_SHM_PUT_SLOTS], recorded[SV_SHM_PUT_SLOTS];
+    uint64_t freed[SV_SHM_SLOTS];
+    uint64_t outcome[SV_SHM_PUT_SLOTS]; /* reader: verified */
+    uint64_t left[SV_SHM_PUT_SLOTS];   /* writer: it looks there no more */
+    sv_record_t record[SV_SHM_PUT_SLOTS];
+    uint64_t begun[SV_SHM_PUT_SLOTS];  /* both: stamp * 2: a copy may begin; stamp * 2 + 1: it has; 0: it may not */
+    uint64_t advertised[SV_SHM_PUT_SLOTS]; /* both (message_rtr.c) */
+    uint64_t rtr_tag[SV_SHM_PUT_SLOTS], rtr_taken[SV_SHM_PUT_SLOTS], rtr_bytes[SV_SHM_PUT_SLOTS];
+    uint64_t rtr_recv[SV_SHM_PUT_SLOTS];
+    sv_message_where_t where[SV_SHM_PUT_SLOTS]; /* reader */
+    uint64_t devslot_open;   /* writer: it has mapped the slots */
+    uint64_t devslot_freed[SV_DEVSLOTS];
+    uint64_t prefers_host;   /* reader: what came last went to host memory */
+    uint64_t devslot_bytes, devslot_offset; /* reader: of its slots in device memory; bytes 0: none */
+    sv_device_handle_t devslot_handle;
+} sv_message_shm_t;
+
+/* Slots in the reader's device memory (message_devslot.h). */
+typedef struct sv_message_devslots {
+    uint8_t *base;           /* NULL: none */
+    sv_opened_t *opened;     /* writer */
+    bool shown;              /* reader: a kernel that runs sees what is stored there */
+    uint64_t count;          /* of messages that went this way, or came and were taken in order */
+    uint64_t given[SV_DEVSLOTS]; /* writer: by count, what each slot was given to last */
+    uint64_t taken[SV_DEVSLOTS]; /* reader: by count, what was taken out of each last ... */
+    uint64_t value[SV_DEVSLOTS]; /* ... and what its word was then */
+} sv_message_devslots_t;
+
+typedef struct sv_shm_end {
+    sv_shared_segment_t segment;
+    sv_message_shm_t *shm;   /* in the segment; behind it the places */
+    sv_ctrl_desc_t desc[SV_SHM_SLOTS];
+    uint64_t stamp[SV_SHM_SLOTS]; /* writer: given last; reader: taken last */
+    bool writer, used;       /* reader: something came */
+    uint32_t put_slots;      /* reader: those in use */
+    uint64_t given[SV_SHM_PUT_SLOTS]; /* reader: stamp that each was given last */
+    uint32_t revoked;        /* reader: those whose writer never began, and will not */
+    sv_message_devslots_t devslot;
+} sv_shm_end_t;
+
+/* Reader: makes the shared segment of a rank of the node and offers it, once; the rank itself has one without an
+   RTR. */
+selvage_status_t sv_shm_advertise(sv_message_engine_t *engine, int rank);
+/* Writer: maps what was offered, if it can. */
+void sv_shm_open(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_ctrl_header_t *advert);
+/* Accepts NULL. */
+void sv_shm_close(sv_shm_end_t *end);
+
+/* Writer: a free place as a descriptor, or NULL. */
+sv_ctrl_desc_t *sv_shm_take_slot(sv_message_engine_t *engine, sv_shm_end_t *end);
+/* Gives a place back: the reader one that it has taken, the writer one that it has not posted. */
+void sv_shm_put_slot(sv_ctrl_desc_t *desc);
+/* Reader: where the last message of device memory went, for the writer to choose by. */
+void sv_shm_prefer(sv_shm_end_t *end, bool host);
+/* Takes what has arrived; ERR_CHECKSUM if that is damaged, which nobody sends again. */
+selvage_status_t sv_shm_poll(sv_message_engine_t *engine, bool *moved);
+
+#endif
