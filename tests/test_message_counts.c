@@ -2,7 +2,7 @@
 /*
  * What selvage_comm_stats() says of messages: small and long ones, by the wire and within a node, good, damaged and
  * mended, damaged and given up; what does not count; callers that know only a part of the struct; and threads that ask
- * while others count. Ranks are threads.
+ * while others count. And that of many messages under way a poll looks at few. Ranks are threads.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -191,6 +191,55 @@ static void beside(local_rank_t *self)
     local_ranks_barrier(self);
 }
 
+static size_t count_active(const local_rank_t *self)
+{
+    sv_message_engine_t *engine = atomic_load(&self->comm->messages);
+    size_t count = 0;
+    pthread_mutex_lock(&engine->lock);
+    for (const sv_list_t *it = engine->active.next; it != &engine->active; it = it->next)
+        count++;
+    pthread_mutex_unlock(&engine->lock);
+    return count;
+}
+
+/* Sends that wait for their receives, and then for their turns: what a poll takes does not depend on how many they
+   are. */
+static void look_at_few(local_rank_t *self)
+{
+    enum { MANY = 2000, FEW = 1000 };
+    static uint8_t out[LONG_BYTES], in[MANY][64];
+    static selvage_request_t *request[2][MANY];
+    sv_type_map_t map = {0};
+    CHECK_STATUS(sv_type_map_add_run(&map, 0, 64), SELVAGE_SUCCESS);
+    if (self->rank == 0)
+        for (int i = 0; i < MANY; i++) {
+            const sv_message_buffer_t buffer = {out + i, &map};
+            out[i + 63] = (uint8_t)(i + 63);
+            CHECK_STATUS(sv_message_isend(self->comm, "test", &buffer, 1, i, SV_SEND_SYNCHRONOUS,
+                                          SELVAGE_MESSAGE_NO_STREAM, &request[0][i]), SELVAGE_SUCCESS);
+        }
+    for (int i = 0; self->rank == 0 && i < 100; i++)
+        sv_comm_poll(self->comm);
+    if (self->rank == 0)
+        CHECK(count_active(self) <= 64);
+    local_ranks_barrier(self);
+    if (self->rank == 1)
+        for (int i = 0; i < MANY; i++) {
+            const sv_message_buffer_t buffer = {in[i], &map};
+            CHECK_STATUS(sv_message_irecv(self->comm, "test", &buffer, 0, i, SELVAGE_MESSAGE_NO_STREAM,
+                                          &request[1][i]), SELVAGE_SUCCESS);
+        }
+    for (int i = 0; self->rank == 1 && i < 100; i++)
+        sv_comm_poll(self->comm);
+    if (self->rank == 1)
+        CHECK(count_active(self) <= FEW);
+    CHECK_STATUS(sv_message_waitall(MANY, request[self->rank], NULL), SELVAGE_SUCCESS);
+    for (int i = 63; self->rank == 1 && i < MANY; i++)
+        CHECK_EQ(in[i][63], (uint8_t)(i + 63));
+    sv_type_map_fini(&map);
+    local_ranks_barrier(self);
+}
+
 static void run(void (*body)(local_rank_t *self), const char *settings, bool log_expected)
 {
     local_ranks_env(settings);
@@ -215,5 +264,6 @@ int main(void)
     run(partial, SIZES, false);
     run(beside, SIZES, false);
     run(beside, SIZES "PROGRESS=thread", false);
+    run(look_at_few, SIZES "ROUTE=staged", false);
     return check_report("test_message_counts");
 }
