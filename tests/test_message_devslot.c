@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "message/message_engine.h"
+#include "message/message_pool.h"
 #include "message_end.h"
 
 enum { BYTES = 3000, ROUNDS = 20, MOST = 15 };

@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "message/message_devslot.h"
+#include "message/message_pool.h"
 #include "message_end.h"
 
 enum { BYTES = 30000, TURNS = 6 };

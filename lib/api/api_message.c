@@ -280,9 +280,12 @@ selvage_status_t selvage_message_waitany(size_t count, selvage_request_t **reque
     SV_API_NEED(index_out);
     SV_TRY(check_requests(__func__, count, requests));
     SV_TRY(enter_first(count, requests));
-    selvage_status_t status = sv_message_waitany(count, requests, index_out, status_out);
-    if (status != SELVAGE_ERR_TIMEOUT)
+    size_t index = count; /* stays so only if the deadline was this call's: no request has completed */
+    selvage_status_t status = sv_message_waitany(count, requests, &index, status_out);
+    if (index != count) {
+        *index_out = index;
         translate(status_out);
+    }
     return sv_api_leave(status);
 }
 

@@ -8,6 +8,7 @@
 #include "base/base_memory.h"
 #include "message/message_engine.h"
 #include "message/message_layout.h"
+#include "message/message_pool.h"
 
 selvage_comm_t *sv_message_comm(const selvage_request_t *request)
 {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/base_log.h"
+#include "message/message_pool.h"
 #include "message/message_shm.h"
 #include "message/message_engine.h"
 #include "message/message_unacked.h"

@@ -9,6 +9,7 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "message/message_layout.h"
+#include "message/message_pool.h"
 
 /* At the end: what is through by now is free as all the rest. */
 static void settle_retired(sv_message_engine_t *engine)

@@ -403,30 +403,6 @@ void sv_message_quiesce(selvage_request_t *request, bool in_call);
 /* Ends all that is under way with this status, whose detail is the thread's; nothing works any more. */
 void sv_message_break(sv_message_engine_t *engine, selvage_status_t status);
 
-/* --- message_pool.c ----------------------------------------------------------------------------------------------- */
-
-/* header_only: for a control message alone. */
-selvage_status_t sv_ctrl_alloc(sv_message_engine_t *engine, bool header_only, sv_ctrl_desc_t **desc_out);
-/* The same for a control message to this rank: in its shared segment, if there is room. */
-selvage_status_t sv_ctrl_alloc_to(sv_message_engine_t *engine, int rank, bool header_only, sv_ctrl_desc_t **desc_out);
-void sv_ctrl_free(sv_message_engine_t *engine, sv_ctrl_desc_t *desc);
-selvage_status_t sv_message_take_request(sv_message_engine_t *engine, selvage_request_t **request_out);
-void sv_message_put_request(selvage_request_t *request);
-/* The request of this id, if it still is that one; else NULL. */
-selvage_request_t *sv_message_find(sv_message_engine_t *engine, uint64_t id);
-static inline uint64_t sv_message_id(const selvage_request_t *request)
-{
-    return (uint64_t)request->generation << 32 | request->index;
-}
-/* NULL if as many as there may be are in use, or there is no memory for one; there are more for requests that have none
-   yet, as others may wait for them. One of a request that is retired is never given out again. */
-sv_message_chunk_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_send, bool is_first);
-/* Whether many are left. */
-bool sv_message_has_chunks(const sv_message_engine_t *engine, bool is_send);
-void sv_message_put_chunk(const selvage_request_t *request, sv_message_chunk_t *chunk);
-selvage_status_t sv_message_peer(sv_message_engine_t *engine, int rank, sv_message_peer_t **peer_out);
-void sv_message_free_pools(sv_message_engine_t *engine);
-
 /* --- message_ctrl.c ----------------------------------------------------------------------------------------------- */
 
 static inline uint8_t *sv_ctrl_payload(const sv_ctrl_desc_t *desc)
@@ -601,7 +577,6 @@ selvage_status_t sv_message_record(selvage_request_t *request, void *stream);
 /* Ends a request; with an error, whose detail is the thread's. */
 void sv_message_complete(selvage_request_t *request, selvage_status_t status);
 void sv_message_wake(selvage_request_t *request);
-uint32_t sv_message_left(const sv_message_engine_t *engine, bool is_send, sv_message_lack_t lack);
 /* Whether the caller's stream has come to the request. IN_PROGRESS, SUCCESS, or an error. The host asks, so that no
    stream of the engine's ever waits for a caller's, with other messages behind. */
 selvage_status_t sv_message_gate(selvage_request_t *request);

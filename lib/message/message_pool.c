@@ -8,6 +8,7 @@
 
 #include "base/base_memory.h"
 #include "message/message_devslot.h"
+#include "message/message_pool.h"
 #include "message/message_unacked.h"
 
 /* Of chunks for sends, and for receives; and so many more for requests that have none. */

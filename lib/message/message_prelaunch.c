@@ -14,6 +14,7 @@
  */
 #include "base/base_clock.h"
 #include "message/message_devslot.h"
+#include "message/message_pool.h"
 
 enum { LOCAL_LAUNCH_NS = 1500 }; /* within so long nothing was enqueued behind a call: a launch takes longer */
 

@@ -15,6 +15,7 @@
  * there already. So what is given back is no RTR any more, and its receive goes on without one.
  */
 #include "message/message_devslot.h"
+#include "message/message_pool.h"
 
 enum { DENIED = 0, RETURNED = 1 }; /* no RTR has such a word */
 

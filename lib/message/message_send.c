@@ -10,6 +10,7 @@
 #include "base/base_log.h"
 #include "message/message_layout.h"
 #include "message/message_devslot.h"
+#include "message/message_pool.h"
 
 static sv_ctrl_header_t send_header(const selvage_request_t *send, sv_ctrl_kind_t kind)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See message_shm.h. Under the engine's lock; the words of a shared segment are all that two ranks touch at the same
    time. */
+#include "message/message_pool.h"
 #include "message/message_shm.h"
 
 #include <string.h>

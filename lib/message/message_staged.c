@@ -14,6 +14,7 @@
 
 #include "base/base_clock.h"
 #include "message/message_engine.h"
+#include "message/message_pool.h"
 
 static size_t piece_offset(const selvage_request_t *request, uint32_t piece)
 {

@@ -18,6 +18,7 @@
 #include "base/base_clock.h"
 #include "base/base_log.h"
 #include "base/base_memory.h"
+#include "message/message_pool.h"
 #include "message/message_unacked.h"
 
 /* Sending again: after so long, which doubles so often; so many of the oldest, but one alone after so many times in

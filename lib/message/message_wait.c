@@ -9,6 +9,7 @@
 #include "base/base_clock.h"
 #include "message/message_calls.h"
 #include "message/message_engine.h"
+#include "message/message_pool.h"
 #include "message/message_unacked.h"
 
 typedef struct sv_message_deadline {
