@@ -265,6 +265,7 @@ static void silence(local_rank_t *self)
     sv_message_abandon(&end.request, SELVAGE_ERR_TIMEOUT);
     wire->mute = false;
     message_end_close(&end);
+    local_ranks_barrier(self); /* one may have waited for much longer, and both part within a deadline */
 }
 
 static void run(void (*body)(local_rank_t *self), void *arg)
