@@ -11,7 +11,7 @@
 
 #include "growth.h"
 
-enum { TURNS = 100000, NUMBERS = 512, OUTSTANDING = 100000, LONG_NUMBERS = 16384, POOLS_KIB = 32768 };
+enum { TURNS = 100000, NUMBERS = 512, OUTSTANDING = 100000, LONG_NUMBERS = 16384, POOLS_KIB = 131072 };
 
 typedef struct lives {
     selvage_device_t *dev;
@@ -215,7 +215,7 @@ int main(int argc, char **argv)
             printf("windows: left out, this MPI makes none here\n");
         else
             growth_run(lives_of[i].name, lives_of[i].turn, &l, n > 6 ? n : 6,
-                       lives_of[i].divisor >= 1000 ? POOLS_KIB : 0, NULL);
+                       lives_of[i].divisor >= OUTSTANDING / 4 ? POOLS_KIB : 0, NULL);
     }
     selvage_device_free(l.dev, l.in);
     selvage_device_free(l.dev, l.out);

@@ -11,7 +11,7 @@
 
 #include "growth.h"
 
-enum { TURNS = 100000, BYTES = 4096, WINDOW = 1000, OUTSTANDING = 100000, POOLS_KIB = 32768 };
+enum { TURNS = 100000, BYTES = 4096, WINDOW = 1000, OUTSTANDING = 100000, POOLS_KIB = 131072 };
 
 typedef struct lives {
     selvage_comm_t *comm;
@@ -241,7 +241,7 @@ static const struct life {
     {"messages in turn", turn_message, 1},
     {"messages in turn, host memory", turn_message_host, 1},
     {"messages of new types", turn_message_type, 1},
-    {"1000 messages outstanding", turn_window_of_messages, 1000},
+    {"1000 messages outstanding", turn_window_of_messages, 100},
     {"100000 messages outstanding", turn_outstanding, OUTSTANDING / 4},
     {"100000 messages outstanding, host memory", turn_outstanding_host, OUTSTANDING / 4},
 };
@@ -288,7 +288,7 @@ int main(int argc, char **argv)
         const int n = turns / lives_of[i].divisor;
         if (growth_is_asked(lives_of[i].name, argc, argv))
             growth_run(lives_of[i].name, lives_of[i].turn, &l, n > 6 ? n : 6,
-                       lives_of[i].divisor >= 1000 ? POOLS_KIB : 0, NULL);
+                       lives_of[i].divisor > 1 ? POOLS_KIB : 0, NULL);
     }
     close_lives(&l);
     MPI_Finalize();
