@@ -30,6 +30,7 @@
  *   stuck     sends while a kernel is at work that does not end
  *   moved     names device memory by its types, from MPI_BOTTOM
  *   apart     names two allocations with a hole between them in one call
+ *   errors    makes calls that MPI refuses, and prints how they end
  *   stopped   adds up again and again while one rank stands still for a while
  *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
  *   cost      prints what a call with host buffers costs more, and what one message does
@@ -373,7 +374,8 @@ int main(int argc, char **argv)
         {"lopsided", run_lopsided}, {"moved", run_moved}, {"ledger", run_ledger},
         {"pinned", run_pinned}, {"sums", run_sums}, {"unheard", run_unheard},
         {"ending", run_ending}, {"apart", run_apart}, {"adders", run_adders},
-        {"looks", run_looks}, {"orphans", run_orphans}, {"stuck", run_stuck}};
+        {"looks", run_looks}, {"orphans", run_orphans}, {"stuck", run_stuck},
+        {"errors", run_errors}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, wanted_level(argc, argv), &provided);

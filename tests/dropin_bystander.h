@@ -59,6 +59,9 @@ void run_adders(void);
 void run_moved(void);
 void run_apart(void);
 
+/* dropin_errors.c */
+void run_errors(void);
+
 /* dropin_failing.c */
 void run_stopped(void);
 

@@ -96,6 +96,16 @@ for mode in auto on; do
     program 2 unheard ' 0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" \
         SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
 done
+# What MPI refuses ends as it does without the drop-in, and handlers are called as often.
+"$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/dropin_bystander" errors >"$dir/plain" 2>&1 ||
+    { cat "$dir/plain"; echo "FAIL: errors without the drop-in"; failed=1; }
+grep '^refused: ' "$dir/plain" | sort >"$dir/wanted"
+for mode in auto on off; do
+    program 2 errors '0 failed' SELVAGE_DROPIN_FAST=$mode
+    grep '^refused: ' "$dir/out" | sort | diff "$dir/wanted" - || { echo "FAIL: errors, $mode"; failed=1; }
+done
+[ "$(grep -c 'class 0,' "$dir/wanted")" -lt "$(grep -c 'class [1-9]' "$dir/wanted")" ] ||
+    { echo "FAIL: MPI refuses next to nothing"; failed=1; }
 program 2 looks '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST_BYTES=1024
 case $("$MPIRUN" --version 2>&1) in # MPICH's own MPI_Finalize keeps such a sender waiting
 *"Open MPI"*|*OpenRTE*) for mode in auto off; do

@@ -185,6 +185,9 @@ typedef struct sv_drop_type {
 /* False for what is no type: MPI is to say so. */
 bool sv_drop_type(MPI_Datatype type, sv_drop_type_t *info_out);
 
+/* Whether messages may be of it; true for what is no type. */
+bool sv_drop_type_is_committed(MPI_Datatype type);
+
 /* Elements as one of a type of MPI-3's constructors, which takes apart as any other; committed, the caller's to free.
    Returns MPI's code. */
 int sv_drop_type_many(MPI_Count count, MPI_Datatype type, MPI_Datatype *type_out);
@@ -238,6 +241,7 @@ bool sv_drop_refuse(sv_drop_call_t *call, const void *buf, const sv_drop_block_t
 typedef struct sv_drop_region {
     char *user;             /* device memory */
     char *host;             /* staging memory; stands for user + low */
+    char *image;            /* where that begins; NULL: it is another region's, or not staging memory */
     int64_t low;
     size_t bytes;           /* at host */
     bool in, out, packed;   /* packed: host holds the stream of one block, not its image */
@@ -267,7 +271,8 @@ struct sv_drop_call {
 };
 
 /* Elements of a message in memory that sv_drop_is_host_typed() has called the device's. Returns the region, whose
-   address, count and type MPI is to be given; NULL if there are none. Refused: MPI_DATATYPE_NULL, for MPI to refuse. */
+   address, count and type MPI is to be given; NULL if there are none. What is to be refused by MPI has a type that it
+   refuses: MPI_DATATYPE_NULL, or the program's own that was not committed. */
 sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t count, MPI_Datatype type, bool in,
                                   bool out);
 
@@ -287,13 +292,24 @@ typedef struct sv_drop_list {
     const MPI_Aint *large_displs;
 } sv_drop_list_t;
 
-/* Returns what MPI is to be given for buf: itself if it is the host's, or refused. known: sv_drop_is_host() says no. */
+/* The region for a buffer; NULL if it is the host's, or refused. known: sv_drop_is_host() says no. After all of a call,
+   their images are made: buffers that overlap have one. Regions remain where they are in the call. */
+sv_drop_region_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list,
+                                     bool in, bool out);
+void sv_drop_make_images(sv_drop_call_t *call);
+
+/* Both for one buffer; returns what MPI is to be given for it. */
 void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list, bool in, bool out);
 
 /* What MPI is given for a region's buffer. */
 static inline void *sv_drop_address(const sv_drop_region_t *region)
 {
     return (void *)((uintptr_t)region->host - (uintptr_t)(region->packed ? 0 : region->low));
+}
+
+static inline void *sv_drop_image(const sv_drop_region_t *region, const void *buf)
+{
+    return region ? sv_drop_address(region) : (void *)(uintptr_t)buf;
 }
 
 /* Brings what goes in down; after the program's work, as the settings want it. Also for receives, whose memory the
@@ -543,22 +559,6 @@ int sv_drop_given_tell(sv_drop_op_t *op, MPI_Status *status, bool ends);
 
 /* Keeps the staging memory of a one-sided call until the window says that it is complete, and lands it then. */
 void sv_drop_pend(const sv_drop_call_t *call, MPI_Win win, int target);
-
-/* --- split collective calls on files (drop_split.c) --------------------------------------------------------------- */
-
-/* One that has begun with device memory. */
-typedef struct sv_drop_split sv_drop_split_t;
-
-/* Behind a _begin: keeps its one region's staging memory for the _end. */
-void sv_drop_split_keep(const sv_drop_call_t *call, MPI_File file);
-/* The one that an _end is for, which is the caller's from here on; NULL: it has host memory. */
-sv_drop_split_t *sv_drop_split_take(MPI_File file, const void *buf);
-/* What MPI's _end is to be given for buf. */
-void *sv_drop_split_memory(const sv_drop_split_t *split, const void *buf);
-/* Behind MPI's _end: lands what was read, and gives the staging memory back. Returns the code. */
-int sv_drop_split_end(sv_drop_split_t *split, int code);
-/* Before MPI_Finalize: gives back what is left. Returns how many were open. */
-int sv_drop_splits_end(void);
 
 /* --- the timeline (drop_trace.c) ---------------------------------------------------------------------------------- */
 

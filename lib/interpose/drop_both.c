@@ -250,7 +250,8 @@ SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type,
     bool busy = sv_drop_is_busy() || sv_drop_fast_drives(), watched = is_watched(&from);
     if (watched && host && !taken && !busy)
         return replace_host(to, from, comm, status);
-    if (count >= 0 && type != MPI_DATATYPE_NULL && (watched || taken || (busy && sv_drop_fast_is_open())))
+    if (count >= 0 && type != MPI_DATATYPE_NULL && sv_drop_type_is_committed(type) &&
+        (watched || taken || (busy && sv_drop_fast_is_open())))
         return replace_apart(buf, to, from, comm, status);
     sv_drop_region_t *region = host ? NULL : sv_drop_message(&call, buf, count, type, true, true);
     if (!region)
@@ -314,6 +315,8 @@ SV_DROP_EXPORT int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype type
     sv_drop_fast_t fast = {0};
     sv_drop_narrow_t narrow = {0};
     size_t bytes;
+    if (!sv_drop_type_is_committed(type))
+        return PMPI_Isendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, request);
     side_t from = {buf, count, type, source, recvtag, sv_drop_is_host_typed(buf, count, type)}, to = from;
     sv_drop_region_t *region =
         from.host ? NULL : sv_drop_message(&call, buf, count, type, true, source != MPI_PROC_NULL);

@@ -5,25 +5,27 @@
  * scripts/make-dropin; here is what they ask about communicators, and how their calls end.
  */
 #include "interpose/drop_fastcoll.h"
+#include "interpose/drop_split.h"
 
 #include <stdlib.h>
 
+/* Nothing is asked about MPI_COMM_NULL: MPI would call an error handler for each question, and again for the call. */
 bool sv_drop_is_inside(MPI_Comm comm)
 {
     int inter = 0;
-    return PMPI_Comm_test_inter(comm, &inter) == MPI_SUCCESS && !inter;
+    return comm != MPI_COMM_NULL && PMPI_Comm_test_inter(comm, &inter) == MPI_SUCCESS && !inter;
 }
 
 int sv_drop_size(MPI_Comm comm)
 {
     int n = -1;
-    return PMPI_Comm_size(comm, &n) == MPI_SUCCESS ? n : -1;
+    return comm != MPI_COMM_NULL && PMPI_Comm_size(comm, &n) == MPI_SUCCESS ? n : -1;
 }
 
 int sv_drop_rank(MPI_Comm comm)
 {
     int rank = 0;
-    return PMPI_Comm_rank(comm, &rank) == MPI_SUCCESS ? rank : 0;
+    return comm != MPI_COMM_NULL && PMPI_Comm_rank(comm, &rank) == MPI_SUCCESS ? rank : 0;
 }
 
 int sv_drop_peers(MPI_Comm comm)
@@ -31,7 +33,7 @@ int sv_drop_peers(MPI_Comm comm)
     int n = -1;
     if (sv_drop_is_inside(comm))
         return sv_drop_size(comm);
-    return PMPI_Comm_remote_size(comm, &n) == MPI_SUCCESS ? n : -1;
+    return comm != MPI_COMM_NULL && PMPI_Comm_remote_size(comm, &n) == MPI_SUCCESS ? n : -1;
 }
 
 bool sv_drop_is_root(MPI_Comm comm, int root)
@@ -47,7 +49,8 @@ bool sv_drop_is_leaf(MPI_Comm comm, int root)
 int sv_drop_degree(MPI_Comm comm, bool from)
 {
     int kind = MPI_UNDEFINED, n = 0, out = 0, weighted;
-    PMPI_Topo_test(comm, &kind);
+    if (comm != MPI_COMM_NULL)
+        PMPI_Topo_test(comm, &kind);
     if (kind == MPI_CART && PMPI_Cartdim_get(comm, &n) == MPI_SUCCESS)
         return 2 * n;
     if (kind == MPI_GRAPH && PMPI_Graph_neighbors_count(comm, sv_drop_rank(comm), &n) == MPI_SUCCESS)

@@ -4,6 +4,7 @@
  * device memory: it does now. Settings are read once, at the first call that needs them.
  */
 #include "interpose/drop.h"
+#include "interpose/drop_split.h"
 
 #include <selvage/config.h>
 #include <stdio.h>

@@ -179,7 +179,7 @@ bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, 
     MPI_Count bytes = 0;
     int to;
     if (!sv_drop_fast_is_open() || !sv_drop_fast_takes(count, type) || tag < 0 || tag > sv_drop_route.tag_most ||
-        dest < 0 || dest >= sv_drop_size(comm) ||
+        dest < 0 || dest >= sv_drop_size(comm) || !sv_drop_type_is_committed(type) ||
         (to = world_rank(comm, dest)) == MPI_UNDEFINED)
         return false;
     PMPI_Type_size_x(type, &bytes);
@@ -266,7 +266,7 @@ void sv_drop_fast_remember(sv_drop_fast_t *state, void *buf, int64_t count, MPI_
     state->count = count;
     state->type = type;
     state->comm = comm;
-    if (!sv_drop_type(type, &info) || info.named)
+    if (!sv_drop_type(type, &info) || info.named || !sv_drop_type_is_committed(type))
         return;
     if (sv_drop_type_hold(type, &state->type) != MPI_SUCCESS) /* the program may free it as soon as its call returns */
         sv_drop_fatal("no memory", "for a receive");
@@ -276,7 +276,7 @@ void sv_drop_fast_remember(sv_drop_fast_t *state, void *buf, int64_t count, MPI_
 void sv_drop_fast_listen(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm, bool device)
 {
     sv_drop_type_t info;
-    if (!sv_drop_fast_watches(count, type, device) || !sv_drop_type(type, &info))
+    if (!sv_drop_fast_watches(count, type, device) || !sv_drop_type(type, &info) || !sv_drop_type_is_committed(type))
         return;
     sv_drop_fast_remember(state, buf, count, type, comm);
     state->listens = true;

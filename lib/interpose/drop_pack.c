@@ -37,6 +37,8 @@ static void end_packing(sv_drop_call_t *call, int code, int64_t moved, bool pack
     const sv_drop_list_t list = {.n = 1, .count = ITS_COUNT, .type = type};                                      \
     const bool elements_host = sv_drop_is_host_typed(BUF, ITS_COUNT, type), stream_host = sv_drop_is_host(STREAM); \
     SIZE moved = 0, bytes = 0, *at = position;                                                                   \
+    if (!stream_host && !sv_drop_type_is_committed(type)) /* Open MPI's sizes would be those of no type */       \
+        return PMPI_##NAME(__VA_ARGS__);                                                                         \
     int code = stream_host ? MPI_SUCCESS : SIZE_CALL;                                                            \
     if (code != MPI_SUCCESS || (elements_host && stream_host))                                                   \
         return code != MPI_SUCCESS ? code : PMPI_##NAME(__VA_ARGS__);                                            \

@@ -5,7 +5,7 @@
  * second one for the same handle means that the first one's file has been closed, and its handle was given out again.
  * The list is guarded by the lock of requests; files whose calls have host memory are not in it.
  */
-#include "interpose/drop.h"
+#include "interpose/drop_split.h"
 
 #include <stdlib.h>
 

@@ -50,11 +50,11 @@ static bool bounds_of_all(const sv_drop_block_t *blocks, int n, int64_t *low_out
 
 /* --- what a call has ---------------------------------------------------------------------------------------------- */
 
-/* What MPI refuses. */
-static sv_drop_region_t *add_refused(sv_drop_call_t *call)
+/* What MPI refuses, as it is of that type. */
+static sv_drop_region_t *add_refused(sv_drop_call_t *call, MPI_Datatype type)
 {
     sv_drop_region_t *region = &call->region[call->nregions++];
-    *region = (sv_drop_region_t){.packed = true, .count = 1, .type = MPI_DATATYPE_NULL, .nblocks = 1,
+    *region = (sv_drop_region_t){.packed = true, .count = 1, .type = type, .nblocks = 1,
                                  .one = {0, 0, MPI_DATATYPE_NULL}};
     return region;
 }
@@ -110,7 +110,9 @@ sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
 {
     sv_drop_block_t block = {count, 0, type};
     if (!sv_drop_is_named(type) && sv_drop_refuse(call, buf, &block, 1))
-        return add_refused(call);
+        return add_refused(call, MPI_DATATYPE_NULL);
+    if (!sv_drop_type_is_committed(type))
+        return add_refused(call, type);
     sv_drop_region_t *region = add_region(call, buf, true, &block, 1);
     if (!region)
         return NULL;
@@ -120,14 +122,15 @@ sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
     region->count = (int)count;
     region->type = type;
     region->packed = pack_region(call, region, &block);
-    region->host = sv_drop_staging(region->bytes);
+    region->host = region->image = sv_drop_staging(region->bytes);
     return region;
 }
 
 sv_drop_region_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type)
 {
     sv_drop_type_t info;
-    if (count <= 0 || !sv_drop_type(type, &info) || info.dense) /* pair types are named, and have gaps */
+    if (count <= 0 || !sv_drop_type(type, &info) || info.dense || /* pair types are named, and have gaps */
+        !sv_drop_type_is_committed(type))
         return NULL;
     sv_drop_region_t *region = &call->region[call->nregions++];
     *region = (sv_drop_region_t){.user = buf, .host = malloc((size_t)(info.bytes * count) + 1), .out = true,
@@ -195,14 +198,15 @@ static bool is_mostly_gaps(const sv_drop_region_t *region)
     return region->bytes >= LONG_BYTES && !region->mixed && bytes < region->bytes / PARTS;
 }
 
-void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list, bool in, bool out)
+sv_drop_region_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list,
+                                     bool in, bool out)
 {
     sv_drop_block_t one, *blocks = &one;
     bool single = !list->counts && !list->types && !list->large_counts;
     int64_t before = 0;
     int n = single ? 1 : (int)list->n;
     if (buf == MPI_IN_PLACE || n <= 0)
-        return (void *)(uintptr_t)buf;
+        return NULL;
     if (n > 1 && !(blocks = malloc((size_t)n * sizeof *blocks)))
         sv_drop_fatal("no memory", call->name);
     for (int i = 0; i < n; i++) {
@@ -216,15 +220,56 @@ void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv
     if (!region) {
         if (blocks != &one)
             free(blocks);
-        return (void *)(uintptr_t)buf;
+        return NULL;
     }
     region->in = in;
     region->out = out;
     region->one = *blocks;
     region->blocks = blocks == &one ? NULL : blocks;
     region->mixed = has_opaque(region);
-    region->host = is_mostly_gaps(region) ? sv_drop_staging_plain(region->bytes) : sv_drop_staging(region->bytes);
-    return sv_drop_address(region);
+    return region;
+}
+
+static bool overlap(const sv_drop_region_t *a, const sv_drop_region_t *b)
+{
+    const uintptr_t first = (uintptr_t)a->user + (uintptr_t)a->low, second = (uintptr_t)b->user + (uintptr_t)b->low;
+    return (a->out || b->out) && first < second + b->bytes && second < first + a->bytes;
+}
+
+/*
+ * Memory that overlaps in the program's call does so in what MPI is given: MPI refuses what it would refuse, and what
+ * it takes (a field with its halo, of which the types name the parts) has one image. Two regions are all that there are
+ * where this matters.
+ */
+static void share_image(sv_drop_region_t *a, sv_drop_region_t *b)
+{
+    const uintptr_t first = (uintptr_t)a->user + (uintptr_t)a->low, second = (uintptr_t)b->user + (uintptr_t)b->low;
+    const uintptr_t low = first < second ? first : second;
+    const size_t a_end = (size_t)(first - low) + a->bytes, b_end = (size_t)(second - low) + b->bytes;
+    const size_t bytes = a_end > b_end ? a_end : b_end;
+    a->image = is_mostly_gaps(a) && is_mostly_gaps(b) ? sv_drop_staging_plain(bytes) : sv_drop_staging(bytes);
+    a->host = a->image + (first - low);
+    b->host = a->image + (second - low);
+}
+
+void sv_drop_make_images(sv_drop_call_t *call)
+{
+    for (int i = 0; i < call->nregions; i++) {
+        sv_drop_region_t *region = &call->region[i];
+        for (int j = i + 1; j < call->nregions && !region->host; j++)
+            if (!call->region[j].host && overlap(region, &call->region[j]))
+                share_image(region, &call->region[j]);
+        if (!region->host)
+            region->host = region->image =
+                is_mostly_gaps(region) ? sv_drop_staging_plain(region->bytes) : sv_drop_staging(region->bytes);
+    }
+}
+
+void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list, bool in, bool out)
+{
+    const sv_drop_region_t *region = sv_drop_add_blocks(call, buf, known, list, in, out);
+    sv_drop_make_images(call);
+    return sv_drop_image(region, buf);
 }
 
 /* --- elements of an image with gaps ------------------------------------------------------------------------------- */
@@ -537,55 +582,4 @@ void sv_drop_land_part(sv_drop_flow_t *flow, sv_drop_call_t *call, int part)
         sv_drop_copy(flow, one.user + one.low, one.host, one.bytes, SELVAGE_COPY_HOST_TO_DEVICE);
     else
         land_image(flow, &one);
-}
-
-static bool is_derived(MPI_Datatype type)
-{
-    sv_drop_type_t info;
-    return sv_drop_type(type, &info) && !info.named;
-}
-
-/* A stream has its plan, which outlives the type; what only goes down as a whole asks no more. */
-void sv_drop_call_hold(sv_drop_call_t *call)
-{
-    for (int i = 0; i < call->nregions; i++) {
-        sv_drop_region_t *region = &call->region[i];
-        sv_drop_block_t *blocks = region->blocks ? region->blocks : &region->one;
-        if (region->packed || region->holds || !(region->out || call->parts))
-            continue;
-        region->holds = true;
-        for (int j = 0; j < region->nblocks; j++)
-            if (is_derived(blocks[j].type) && sv_drop_type_hold(blocks[j].type, &blocks[j].type) != MPI_SUCCESS)
-                sv_drop_fatal("no memory", call->name);
-    }
-}
-
-static void let_types_go(sv_drop_region_t *region)
-{
-    sv_drop_block_t *blocks = region->blocks ? region->blocks : &region->one;
-    for (int i = 0; i < region->nblocks && region->holds; i++)
-        if (is_derived(blocks[i].type))
-            PMPI_Type_free(&blocks[i].type);
-    region->holds = false;
-}
-
-void sv_drop_call_end(sv_drop_call_t *call)
-{
-    sv_drop_trace_call(call);
-    free(call->parts);
-    call->parts = NULL;
-    for (int i = 0; i < call->nregions; i++) {
-        sv_drop_region_t *region = &call->region[i];
-        if (region->unpacks) {
-            free(region->host);
-            PMPI_Type_free(&region->one.type);
-        } else
-            sv_drop_unstage(region->host);
-        sv_drop_plan_put(region->plan);
-        if (region->owns_type)
-            PMPI_Type_free(&region->type);
-        let_types_go(region);
-        free(region->blocks);
-    }
-    call->nregions = 0;
 }
