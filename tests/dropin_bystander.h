@@ -61,6 +61,7 @@ void run_apart(void);
 
 /* dropin_errors.c */
 void run_errors(void);
+void run_short(void);
 
 /* dropin_failing.c */
 void run_stopped(void);

@@ -2,7 +2,8 @@
 /*
  * A program of dropin_bystander for calls that MPI refuses: it prints of each which class of error it ended with, and
  * how often error handlers were called. The script runs it without the drop-in, where all memory is the host's, and
- * with it, and compares what it prints. No call of these leaves a rank waiting where MPI lets it pass.
+ * with it, and compares what it prints. No call of these leaves a rank waiting where MPI lets it pass. And one for
+ * receives that are too short for what comes, or for what announces it: none keeps its sender.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -209,5 +210,98 @@ void run_errors(void)
         try_same(memory, a, NUMBERS, copy);
     }
     MPI_Comm_free(&copy);
+    MPI_Errhandler_free(&handler);
+}
+
+/* --- short receives ----------------------------------------------------------------------------------------------- */
+
+enum { SENT_MOST = 1 << 20, HOWS = 6 };
+
+/* Receives in one of the ways; returns MPI's code. */
+static int receive_short(int how, char *in, int room, MPI_Datatype type, MPI_Status *status)
+{
+    MPI_Request r = MPI_REQUEST_NULL;
+    MPI_Message message;
+    int code = MPI_SUCCESS, done = 0;
+    switch (how) {
+    case 0: return MPI_Recv(in, room, type, the.left, 6, MPI_COMM_WORLD, status);
+    case 1: MPI_Irecv(in, room, type, the.left, 6, MPI_COMM_WORLD, &r); return MPI_Wait(&r, status);
+    case 2:
+        return MPI_Sendrecv(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, in, room, type, the.left, 6, MPI_COMM_WORLD, status);
+    case 3:
+        MPI_Recv_init(in, room, type, MPI_ANY_SOURCE, 6, MPI_COMM_WORLD, &r);
+        MPI_Start(&r);
+        code = MPI_Wait(&r, status);
+        if (r != MPI_REQUEST_NULL)
+            MPI_Request_free(&r);
+        return code;
+    case 4:
+        MPI_Mprobe(the.left, 6, MPI_COMM_WORLD, &message, status);
+        return MPI_Mrecv(in, room, type, &message, status);
+    default:
+        MPI_Irecv(in, room, type, the.left, MPI_ANY_TAG, MPI_COMM_WORLD, &r);
+        while (code == MPI_SUCCESS && !done)
+            code = MPI_Test(&r, &done, status);
+        return code;
+    }
+}
+
+static void receive_one(int how, char *in, int sent, int room, MPI_Datatype type, int size)
+{
+    char seen[BYTES];
+    MPI_Status status;
+    int class = MPI_SUCCESS, count = -1, good = 0;
+    handled = 0;
+    const int code = receive_short(how, in, room / size, type, &status);
+    MPI_Error_class(code, &class);
+    if (class != (sent > room ? MPI_ERR_TRUNCATE : MPI_SUCCESS))
+        printf("rank %d: way %d, %d bytes sent, room for %d\n", the.rank, how, sent, room);
+    CHECK_EQ(class, sent > room ? MPI_ERR_TRUNCATE : MPI_SUCCESS);
+    CHECK_EQ(handled, sent > room);
+    if (sent > room)
+        return;
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    CHECK_EQ(count, sent);
+    CHECK_EQ(status.MPI_SOURCE, the.left);
+    CHECK_EQ(status.MPI_TAG, 6);
+    if (size > 1) /* with gaps */
+        return;
+    if (in != the.in)
+        memcpy(seen, in, BYTES);
+    else
+        selvage_device_copy(the.device, seen, in, BYTES, SELVAGE_COPY_DEVICE_TO_HOST, the.stream);
+    selvage_stream_synchronize(the.device, the.stream);
+    while (good < sent && seen[good] == 5)
+        good++;
+    CHECK_EQ(good, sent);
+}
+
+/* The first rank sends, and its sends end; the second one receives. */
+void run_short(void)
+{
+    static const int rooms[] = {0, 8, 40, 104, 248}, sends[] = {8, 40, 248, SENT_MOST};
+    static char host[BYTES];
+    void *const out = device_bytes(SENT_MOST);
+    MPI_Errhandler handler;
+    MPI_Datatype gaps;
+    MPI_Comm_create_errhandler(count_error, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    MPI_Type_vector(2, 1, 2, MPI_INT, &gaps);
+    MPI_Type_commit(&gaps);
+    selvage_device_fill(the.device, out, 5, SENT_MOST, the.stream);
+    selvage_stream_synchronize(the.device, the.stream);
+    MPI_Sendrecv(the.out, 1, MPI_BYTE, the.right, 1, the.in, 1, MPI_BYTE, the.left, 1, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    for (int i = 0; i < 4; i++) /* the route is open then */
+        MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < 5 * 4 * HOWS * 4; i++) {
+        const int room = rooms[i % 5], sent = sends[i / 5 % 4], how = i / 20 % HOWS, memory = i / 20 / HOWS;
+        char *in = memory & 1 ? the.in : host;
+        if (the.rank == 0)
+            MPI_Send(out, sent, MPI_BYTE, 1, 6, MPI_COMM_WORLD);
+        else if (the.rank == 1)
+            receive_one(how, in, sent, room, memory & 2 ? gaps : MPI_BYTE, memory & 2 ? 8 : 1);
+    }
+    MPI_Type_free(&gaps);
     MPI_Errhandler_free(&handler);
 }

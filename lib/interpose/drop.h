@@ -245,7 +245,8 @@ typedef struct sv_drop_region {
     int64_t low;
     size_t bytes;           /* at host */
     bool in, out, packed;   /* packed: host holds the stream of one block, not its image */
-    bool unpacks;           /* user is host memory of a derived type: see sv_drop_unpacking() */
+    bool unpacks;           /* user is host memory: see sv_drop_unpacking() */
+    bool wide;              /* there is room for a letter at host, though bytes are fewer: see sv_drop_widen() */
     bool mixed;             /* what lies between the elements goes along: see land_image() */
     bool holds;             /* the derived types of its blocks are copies: see sv_drop_call_hold() */
     bool owns_type;         /* type was made for it */
@@ -277,8 +278,11 @@ sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
                                   bool out);
 
 /* Host memory that a letter may come to: MPICH does not put 96 bytes where they would end within an element, so that a
-   derived type is unpacked behind the receive. NULL: it need not be. */
+   derived type is unpacked behind the receive, and so is any that is too short for a letter, where that must be read.
+   NULL: it need not be. */
 sv_drop_region_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type);
+/* The same for a region that a receive has. */
+void sv_drop_widen(sv_drop_region_t *region, int64_t count, MPI_Datatype type);
 
 /* A list of blocks in one buffer. displs in elements, or bytes in bytes, or far in bytes; all NULL: one behind the
    other. types NULL: type. counts NULL: count. */
@@ -489,15 +493,13 @@ static inline int sv_drop_leave(MPI_Comm comm, int64_t count, MPI_Datatype type,
 
 /* In every wait: sends again what has come damaged elsewhere, though the program's send is complete. */
 void sv_drop_fast_answer(void);
-/* On an open route: waits for the other ranks of the call, and says whether all say so. */
-bool sv_drop_fast_agree(MPI_Comm comm, bool mine);
-/* Whether collective calls on a communicator cannot be those of another thread while this one opens the route. */
-bool sv_drop_fast_is_in_order(MPI_Comm comm);
 
 /* Whether so much takes the route; whether a message of it may; and whether receives of it are watched. */
 bool sv_drop_fast_takes(int64_t count, MPI_Datatype type);
 bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);
 bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device);
+/* Whether a receive of so little is given room for a letter, since its sender waits for what hears it. */
+bool sv_drop_fast_is_short(int64_t count, MPI_Datatype type);
 /* Whether receives of threads must be posted under the lock, because a probe of another one may take messages. */
 bool sv_drop_fast_guards(void);
 /* Whether ranks may owe each other bytes, so that waits are driven and letters heard at once. */
@@ -592,9 +594,5 @@ void sv_drop_count(const char *call, const char *route, MPI_Comm comm, int peer,
 /* The same of a collective call: what this rank gave. */
 void sv_drop_count_all(const char *call, const char *route, int64_t bytes);
 void sv_drop_report(void);
-/* What came by the fast route since it opened, and whether it was good: all of it with the report, else only damage.
-   Behind the last message, by all ranks; NULL where the route is not open. */
-void sv_drop_report_packets_from(selvage_comm_t *world);
-void sv_drop_report_packets(selvage_comm_t *world);
 
 #endif

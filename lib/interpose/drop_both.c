@@ -21,6 +21,8 @@ static bool take_side(sv_drop_call_t *call, side_t *side, bool in, bool out)
         return false;
     sv_drop_region_t *region = sv_drop_message(call, side->buf, side->count, side->type, in, out);
     if (region) {
+        if (out && !in)
+            sv_drop_widen(region, side->count, side->type);
         side->buf = sv_drop_address(region);
         side->count = region->count;
         side->type = region->type;
@@ -66,7 +68,8 @@ static int both_plain(const side_t *to, const side_t *from, MPI_Comm comm, MPI_S
 /* Of host memory that a letter may come to. */
 static bool unpack_side(sv_drop_call_t *call, side_t *side, const sv_drop_fast_t *fast)
 {
-    bool unpacks = side->host && fast->listens && sv_drop_fast_takes(side->count, side->type);
+    bool unpacks = side->host && fast->listens &&
+                   (sv_drop_fast_takes(side->count, side->type) || sv_drop_fast_is_short(side->count, side->type));
     sv_drop_region_t *region = unpacks ? sv_drop_unpacking(call, side->buf, side->count, side->type) : NULL;
     if (region) {
         side->buf = sv_drop_address(region);
@@ -328,6 +331,10 @@ SV_DROP_EXPORT int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype type
     if (region)
         to = from = (side_t){sv_drop_address(region), region->count, region->type, source, recvtag, false};
     fast.letter = copy_out(call.name, &to, region, &bytes);
+    if (region && fast.listens) {
+        sv_drop_widen(region, count, type);
+        from = (side_t){sv_drop_address(region), region->count, region->type, source, recvtag, false};
+    }
     to = side_of_copy(call.name, fast.letter, bytes, &(side_t){.peer = dest, .tag = sendtag}, &narrow);
     (void)unpack_side(&call, &from, &fast);
     int code = begin_both(&call, &fast, &to, &from, comm, request);

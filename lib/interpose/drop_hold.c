@@ -46,7 +46,8 @@ void sv_drop_call_end(sv_drop_call_t *call)
         sv_drop_region_t *region = &call->region[i];
         if (region->unpacks) {
             free(region->host);
-            PMPI_Type_free(&region->one.type);
+            if (is_derived(region->one.type))
+                PMPI_Type_free(&region->one.type);
         } else
             sv_drop_unstage(region->image);
         sv_drop_plan_put(region->plan);

@@ -207,10 +207,32 @@ static bool may_come(bool is_legal)
     return false;
 }
 
-/* A receive that is too short for what a letter announces must say so, if it is long enough for the letter; a shorter
-   one is MPI's to refuse. */
+/* Where senders wait, what MPI would cut off must be read; else what so short a receive gets is MPI's to refuse. */
+bool sv_drop_fast_is_short(int64_t count, MPI_Datatype type)
+{
+    MPI_Count bytes;
+    return sv_drop_fast_wanted && sv_drop_route.drives && !sv_drop_route.refused && count >= 0 &&
+           type != MPI_DATATYPE_NULL && PMPI_Type_size_x(type, &bytes) == MPI_SUCCESS &&
+           bytes * count < SV_DROP_LETTER_BYTES;
+}
+
+/* Images of types that nobody takes apart remain as they are. */
+void sv_drop_widen(sv_drop_region_t *region, int64_t count, MPI_Datatype type)
+{
+    if (!region->host || region->mixed || !region->out || !sv_drop_fast_is_short(count, type))
+        return;
+    sv_drop_unstage(region->image);
+    region->host = region->image = sv_drop_staging(SV_DROP_LETTER_BYTES);
+    region->count = SV_DROP_LETTER_BYTES;
+    region->type = MPI_PACKED;
+    region->wide = true;
+}
+
+/* A receive that is too short for what a letter announces must say so. */
 bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device)
 {
+    if (sv_drop_fast_is_short(count, type))
+        return true;
     return !sv_drop_route.refused && is_as_long(count, type, SV_DROP_LETTER_BYTES) &&
            (device || may_come(sv_drop_fast_takes(count, type)));
 }
@@ -421,22 +443,35 @@ bool sv_drop_fast_is_lost(sv_drop_fast_t *state, int source)
     return true;
 }
 
+/* A message of the program's for which only a letter's room was long enough. */
+static bool is_cut_off(sv_drop_fast_t *state, const sv_drop_call_t *call, MPI_Count bytes)
+{
+    const sv_drop_region_t *region = region_of(call);
+    if (!region || !region->wide || bytes <= (MPI_Count)region->bytes)
+        return false;
+    state->came = true;
+    state->bytes = region->bytes;
+    fail_message(state, SELVAGE_ERR_TRUNCATED, "");
+    return true;
+}
+
 bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status)
 {
     notice_t notice;
     MPI_Count bytes = 0;
     int cancelled = 0;
     char text[SV_DROP_LETTER_BYTES];
-    if (!state->listens || !(sv_drop_route.world || sv_drop_route.retired))
+    if (!state->listens)
         return false;
     PMPI_Test_cancelled(status, &cancelled);
-    if (cancelled || PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) != MPI_SUCCESS ||
-        bytes < (MPI_Count)sizeof notice.nonce || bytes > SV_DROP_LETTER_BYTES)
+    if (cancelled || PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) != MPI_SUCCESS)
         return false;
-    const char *came = find_text(state, call, text);
+    const bool may_be = (sv_drop_route.world || sv_drop_route.retired) && bytes >= (MPI_Count)sizeof notice.nonce &&
+                        bytes <= SV_DROP_LETTER_BYTES;
+    const char *came = may_be ? find_text(state, call, text) : NULL;
     const reading_t reading = came ? read_letter(came, (size_t)bytes, &notice) : NO_LETTER;
     if (reading == NO_LETTER)
-        return false;
+        return is_cut_off(state, call, bytes);
     state->came = true;
     if (came == state->buf) /* no copy of the nonce is left with the program, if nothing comes in its place */
         memset(state->buf, 0, (size_t)bytes);

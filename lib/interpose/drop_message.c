@@ -200,7 +200,10 @@ static place_t place_recv(sv_drop_call_t *call, sv_drop_fast_t *fast, const plac
                                    ? NULL : sv_drop_message(call, given->buf, given->count, given->type, false, true);
     if (__builtin_expect(sv_drop_fast_wanted, 0))
         sv_drop_fast_listen(fast, given->buf, given->count, given->type, comm, region || fast->renames);
-    if (!region && fast->listens && sv_drop_fast_takes(given->count, given->type))
+    if (region && fast->listens)
+        sv_drop_widen(region, given->count, given->type);
+    else if (fast->listens && (sv_drop_fast_takes(given->count, given->type) ||
+                               sv_drop_fast_is_short(given->count, given->type)))
         region = sv_drop_unpacking(call, given->buf, given->count, given->type);
     if (!region)
         return (place_t){given->buf, given->count, given->type, false, fast->listens};

@@ -4,7 +4,7 @@
  * how fast. Rows are counted by the senders, under a lock, and only if a report was asked for; it is collective. What
  * came by the fast route the library itself counts, always; where any of that was damaged one line says so unasked.
  */
-#include "interpose/drop.h"
+#include "interpose/drop_route.h"
 
 #include <selvage/stats.h>
 #include <stdio.h>

@@ -30,6 +30,16 @@ typedef struct sv_drop_route {
 
 extern sv_drop_route_t sv_drop_route;
 
+/* On an open route: waits for the other ranks of the call, and says whether all say so. */
+bool sv_drop_fast_agree(MPI_Comm comm, bool mine);
+/* Whether collective calls on a communicator cannot be those of another thread while this one opens the route. */
+bool sv_drop_fast_is_in_order(MPI_Comm comm);
+
+/* What came by the fast route since it opened, and whether it was good: all of it with the report, else only damage.
+   Behind the last message, by all ranks; NULL where the route is not open. */
+void sv_drop_report_packets_from(selvage_comm_t *world);
+void sv_drop_report_packets(selvage_comm_t *world);
+
 /* After the last letter (drop_letter.c). */
 void sv_drop_letters_end(void);
 

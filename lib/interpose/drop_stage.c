@@ -129,17 +129,20 @@ sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
 sv_drop_region_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type)
 {
     sv_drop_type_t info;
-    if (count <= 0 || !sv_drop_type(type, &info) || info.dense || /* pair types are named, and have gaps */
-        !sv_drop_type_is_committed(type))
+    const bool is_short = sv_drop_fast_is_short(count, type);
+    if (count < 0 || !sv_drop_type(type, &info) || !sv_drop_type_is_committed(type) ||
+        (!is_short && (count == 0 || info.dense))) /* pair types are named, and have gaps */
         return NULL;
+    const size_t bytes = (size_t)(info.bytes * count), room = is_short ? SV_DROP_LETTER_BYTES : bytes + 1;
     sv_drop_region_t *region = &call->region[call->nregions++];
-    *region = (sv_drop_region_t){.user = buf, .host = malloc((size_t)(info.bytes * count) + 1), .out = true,
-                                 .bytes = (size_t)(info.bytes * count), .packed = true, .unpacks = true, .nblocks = 1};
-    region->one.count = count;
+    *region = (sv_drop_region_t){.user = buf, .host = malloc(room), .out = true, .bytes = bytes, .packed = true,
+                                 .unpacks = true, .nblocks = 1, .one = {count, 0, type}};
     /* The program may free its own at once. */
-    if (!region->host || sv_drop_type_hold(type, &region->one.type) != MPI_SUCCESS)
+    if (!region->host || (!info.named && sv_drop_type_hold(type, &region->one.type) != MPI_SUCCESS))
         sv_drop_fatal("no memory", call->name);
     count_stream(call, region);
+    region->wide = is_short;
+    region->count = is_short ? SV_DROP_LETTER_BYTES : region->count;
     return region;
 }
 
@@ -492,7 +495,8 @@ static void land_image(sv_drop_flow_t *flow, const sv_drop_region_t *region)
 static void land_message(sv_drop_flow_t *flow, sv_drop_region_t *region, size_t bytes)
 {
     if (region->unpacks) {
-        sv_drop_unpack(region->host, (int64_t)bytes, region->user, region->one.count, region->one.type);
+        if (bytes > 0)
+            sv_drop_unpack(region->host, (int64_t)bytes, region->user, region->one.count, region->one.type);
         return;
     }
     if (region->packed)

@@ -171,7 +171,11 @@ void sv_drop_pack(const void *from, int64_t count, MPI_Datatype type, void *pack
 
 void sv_drop_unpack(const void *packed, int64_t bytes, void *to, int64_t count, MPI_Datatype type)
 {
-    send_to_self(packed, bytes, MPI_PACKED, to, count, type);
+    sv_drop_type_t info;
+    if (sv_drop_type(type, &info) && info.dense)
+        memcpy(to, packed, (size_t)bytes);
+    else
+        send_to_self(packed, bytes, MPI_PACKED, to, count, type);
 }
 
 /* --- plans -------------------------------------------------------------------------------------------------------- */
