@@ -54,6 +54,7 @@ void run_pinned(void);
 void run_sums(void);
 void run_unheard(void);
 void run_adders(void);
+void run_mixed(void);
 
 /* dropin_moved.c */
 void run_moved(void);

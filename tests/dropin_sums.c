@@ -5,9 +5,12 @@
  * up alike in any order, and no sum is too large for its type: there Open MPI's own is the largest number.
  */
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "dropin_bystander.h"
@@ -202,5 +205,41 @@ void run_adders(void)
         pthread_join(thread[i], NULL);
         MPI_Comm_free(&comm[i]);
     }
+    end(&s);
+}
+
+static atomic_bool is_over;
+
+/* Calls of host memory, until all ranks are to end; some ranks come to each of them later than others. */
+static void *agree_on(void *comm)
+{
+    int all = 0, wrong = 0;
+    for (int i = 0; !all; i++) {
+        int own = atomic_load(&is_over), sum[2] = {i, 1};
+        if (i % the.ranks == the.rank)
+            usleep(2000);
+        MPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, *(MPI_Comm *)comm);
+        MPI_Bcast(sum, 2, MPI_INT, i % the.ranks, *(MPI_Comm *)comm);
+        wrong += sum[0] != i || sum[1] != 1;
+    }
+    CHECK_EQ(wrong, 0);
+    return NULL;
+}
+
+/* The route opens while another thread of each rank is in collective calls, on one rank before and on another after. */
+void run_mixed(void)
+{
+    pthread_t thread;
+    MPI_Comm comm;
+    sums_t s;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    pthread_create(&thread, NULL, agree_on, &comm);
+    begin(&s); /* shows device memory, and opens the route */
+    for (int i = 0; i < 16; i++)
+        MPI_Barrier(MPI_COMM_WORLD);
+    usleep(100000);
+    atomic_store(&is_over, true);
+    pthread_join(thread, NULL);
+    MPI_Comm_free(&comm);
     end(&s);
 }

@@ -91,6 +91,7 @@ void sv_drop_fast_begin(void)
     PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &found);
     sv_drop_route.tag_most = found ? *most : 32767;
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &sv_drop_route.key, NULL);
+    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &sv_drop_route.within_key, NULL);
 }
 
 void sv_drop_fast_see(void)
@@ -272,9 +273,51 @@ bool sv_drop_fast_is_in_order(MPI_Comm comm)
     return !sv_drop_route.any_threads || comm == MPI_COMM_WORLD;
 }
 
+static bool is_group_within(MPI_Group group, MPI_Group world)
+{
+    int size = 0;
+    bool within = true;
+    PMPI_Group_size(group, &size);
+    for (int i = 0; i < size && within; i++) {
+        int found = MPI_UNDEFINED;
+        PMPI_Group_translate_ranks(group, 1, &i, world, &found);
+        within = found != MPI_UNDEFINED;
+    }
+    PMPI_Group_free(&group);
+    return within;
+}
+
+/* Whether all ranks of a communicator are this job's; spawned ones do not know what goes on here. */
+static bool is_within(MPI_Comm comm)
+{
+    static char yes, no;
+    void *found = NULL;
+    int has = 0;
+    MPI_Group world, group;
+    if (comm == MPI_COMM_WORLD || comm == MPI_COMM_SELF)
+        return true;
+    PMPI_Comm_get_attr(comm, sv_drop_route.within_key, &found, &has);
+    if (has)
+        return found == &yes;
+    PMPI_Comm_group(MPI_COMM_WORLD, &world);
+    PMPI_Comm_group(comm, &group);
+    bool within = is_group_within(group, world);
+    if (!sv_drop_is_inside(comm) && PMPI_Comm_remote_group(comm, &group) == MPI_SUCCESS)
+        within = is_group_within(group, world) && within;
+    PMPI_Group_free(&world);
+    PMPI_Comm_set_attr(comm, sv_drop_route.within_key, within ? &yes : &no);
+    return within;
+}
+
+/*
+ * All ranks of a call must say the same, since MPI matches no blocking call with a non-blocking one. One thread has
+ * all its calls before or after the one that opens the route, on every rank alike; of several, one may be in a call
+ * while another one opens it, so that these drive all calls from the first one on.
+ */
 bool sv_drop_fast_enter(MPI_Comm comm)
 {
-    return comm != MPI_COMM_NULL && sv_drop_route.drives && sv_drop_fast_is_open();
+    return comm != MPI_COMM_NULL && sv_drop_route.drives && (sv_drop_route.any_threads || sv_drop_fast_is_open()) &&
+           is_within(comm);
 }
 
 /*
@@ -313,6 +356,7 @@ static void free_own(void)
         return;
     sv_drop_letters_end();
     PMPI_Comm_free_keyval(&sv_drop_route.key);
+    PMPI_Comm_free_keyval(&sv_drop_route.within_key);
     PMPI_Comm_free(&sv_drop_route.own);
 }
 
