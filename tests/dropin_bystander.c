@@ -33,6 +33,7 @@
  *   errors    makes calls that MPI refuses, and prints how they end
  *   short     receives what is too long, and what has room
  *   mixed     has a thread in collective calls while another one opens the route
+ *   field     sends columns of a field, and receives others of it in the same call
  *   stopped   adds up again and again while one rank stands still for a while
  *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
  *   cost      prints what a call with host buffers costs more, and what one message does
@@ -377,7 +378,8 @@ int main(int argc, char **argv)
         {"pinned", run_pinned}, {"sums", run_sums}, {"unheard", run_unheard},
         {"ending", run_ending}, {"apart", run_apart}, {"adders", run_adders},
         {"looks", run_looks}, {"orphans", run_orphans}, {"stuck", run_stuck},
-        {"errors", run_errors}, {"short", run_short}, {"mixed", run_mixed}};
+        {"errors", run_errors}, {"short", run_short}, {"mixed", run_mixed},
+        {"field", run_field}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, wanted_level(argc, argv), &provided);

@@ -59,6 +59,7 @@ void run_mixed(void);
 /* dropin_moved.c */
 void run_moved(void);
 void run_apart(void);
+void run_field(void);
 
 /* dropin_errors.c */
 void run_errors(void);

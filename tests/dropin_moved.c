@@ -191,3 +191,50 @@ void run_moved(void)
     MPI_Type_free(&moved.in);
     MPI_Type_free(&moved.half);
 }
+
+/* --- one field ---------------------------------------------------------------------------------------------------- */
+
+/* Both buffers are one field, of which the types name columns: those at the edges, and those of the halo beside. Of
+   three ranks or more: two are each other's neighbour twice. */
+void run_field(void)
+{
+    enum { ROWS = 40, COLUMNS = 30 };
+    static double field[ROWS][COLUMNS];
+    const size_t bytes = sizeof field;
+    const int one[2] = {1, 1}, periodic = 1;
+    const MPI_Aint from[2] = {sizeof(double), (COLUMNS - 2) * sizeof(double)};
+    const MPI_Aint to[2] = {0, (COLUMNS - 1) * sizeof(double)};
+    MPI_Datatype column, types[2];
+    MPI_Request request;
+    MPI_Comm ring;
+    void *memory = device_bytes(bytes);
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &the.ranks, &periodic, 0, &ring);
+    MPI_Type_vector(ROWS, 1, COLUMNS, MPI_DOUBLE, &column);
+    MPI_Type_commit(&column);
+    types[0] = types[1] = column;
+    for (int turn = 0; turn < 4; turn++) {
+        for (int i = 0; i < ROWS * COLUMNS; i++)
+            field[i / COLUMNS][i % COLUMNS] = 10000 * (the.rank + 1) + i;
+        selvage_device_copy(the.device, memory, field, bytes, SELVAGE_COPY_HOST_TO_DEVICE, the.stream);
+        selvage_stream_synchronize(the.device, the.stream);
+        if (turn % 2 == 0)
+            CHECK_EQ(MPI_Neighbor_alltoallw(memory, one, from, types, memory, one, to, types, ring), MPI_SUCCESS);
+        else {
+            MPI_Ineighbor_alltoallw(memory, one, from, types, memory, one, to, types, ring, &request);
+            CHECK_EQ(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        }
+        selvage_device_copy(the.device, field, memory, bytes, SELVAGE_COPY_DEVICE_TO_HOST, the.stream);
+        selvage_stream_synchronize(the.device, the.stream);
+        int wrong = 0;
+        for (int i = 0; i < ROWS * COLUMNS; i++) {
+            const int x = i % COLUMNS, row = i - x;
+            const int rank = x == 0 ? the.left : x == COLUMNS - 1 ? the.right : the.rank;
+            const int at = x == 0 ? COLUMNS - 2 : x == COLUMNS - 1 ? 1 : x;
+            wrong += field[i / COLUMNS][x] != 10000 * (rank + 1) + row + at;
+        }
+        CHECK_EQ(wrong, 0);
+    }
+    MPI_Type_free(&column);
+    MPI_Comm_free(&ring);
+    selvage_device_free(the.device, memory);
+}

@@ -128,6 +128,7 @@ case $("$MPIRUN" --version 2>&1) in # MPICH's own MPI_Finalize keeps such a send
 esac
 program 2 stuck '^ +0 +1 +MPI_Isend +staged +1 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1 \
     SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_DROPIN_SYNC_MS=50
+program 3 field '0 failed'
 program 2 apart '0 failed' SELVAGE_DROPIN_FAST=off
 # Device memory that only the types name: in each of these calls it is staged.
 program 2 moved '0 failed' SELVAGE_DROPIN_FAST=off SELVAGE_TRACE="$dir/moved"
