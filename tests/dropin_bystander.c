@@ -25,6 +25,7 @@
  *   unheard   makes calls on one rank that MPI refuses there, with much in them
  *   ending    sends and receives in MPI_Finalize, as a library that ends there
  *   adders    has threads that add up on communicators of their own
+ *   lists     completes requests of long lists, and compares what that costs with MPI's own calls
  *   looks     probes, and sends what is like an announcement
  *   orphans   frees receives whose messages are sent when it has ended
  *   stuck     sends while a kernel is at work that does not end
@@ -379,7 +380,7 @@ int main(int argc, char **argv)
         {"ending", run_ending}, {"apart", run_apart}, {"adders", run_adders},
         {"looks", run_looks}, {"orphans", run_orphans}, {"stuck", run_stuck},
         {"errors", run_errors}, {"short", run_short}, {"mixed", run_mixed},
-        {"field", run_field}};
+        {"field", run_field}, {"lists", run_lists}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, wanted_level(argc, argv), &provided);

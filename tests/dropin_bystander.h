@@ -47,6 +47,9 @@ void run_looks(void);
 void run_orphans(void);
 void run_stuck(void);
 
+/* dropin_lists.c */
+void run_lists(void);
+
 /* dropin_pinned.c */
 void run_pinned(void);
 

@@ -55,6 +55,8 @@ for what in probes meets; do
     program 2 $what '^ +0 +1 +MPI_Send +fast ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1
 done
 program 2 levels '0 failed'
+# Long lists of requests of host memory.
+program 2 lists '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}"
 # What is said of requests, and what is left of those that are refused or given up.
 program 2 requests '^ +0 +1 +MPI_Rsend +fast +5 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1
 program 2 requests '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=on

@@ -359,7 +359,8 @@ typedef struct sv_drop_fast {
 typedef struct sv_drop_op {
     struct sv_drop_op *next, *prev;  /* among those under way */
     struct sv_drop_op *chain;        /* in the table of handles */
-    struct sv_drop_op *freed_before; /* in the list of notes */
+    struct sv_drop_op *freed_before, *passed_before; /* in the list of notes; of those whose handle another one has */
+    uint64_t added_at, passed_at;    /* the table's numbers; passed_at 0: not yet */
     _Atomic bool cancels;            /* the program wants it cancelled */
     MPI_Request handle;
     MPI_Request inner;               /* of MPI */
@@ -547,6 +548,7 @@ void sv_drop_taken_end(void);
 
 /* MPI_Start of one of ours: true if it gets what a probe has taken, and MPI's own request stays inactive. */
 bool sv_drop_given_start(sv_drop_op_t *op);
+extern _Atomic bool sv_drop_given_ever; /* whether one ever did */
 /* Whether one is under way, or has ended and nobody has been told. */
 static inline bool sv_drop_given_has(const sv_drop_op_t *op)
 {

@@ -3,8 +3,12 @@
  * Completion calls. Without a request of ours anywhere they are MPI's own. With one, MPI's non-blocking form is called
  * again and again, and progress is made in between; behind it persistent receives land, and errors that MPI reported
  * for inner requests are reported for the program's.
+ *
+ * Where nothing of ours is under way (requests of host memory are only watched) the call is MPI's own, and what stands
+ * behind a request is looked up when it has ended, by the handle that the program had: a list of many thousands costs a
+ * copy of its handles.
  */
-#include "interpose/drop.h"
+#include "interpose/drop_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +39,8 @@ typedef struct set {
     sv_drop_op_t **op, *few_ops[FEW];
     MPI_Status *status, few_statuses[FEW];
     bool own_statuses;
+    const MPI_Request *handle; /* of a call that is MPI's own: as they were before; op holds what was looked up since */
+    uint64_t number;           /* of that call */
 } set_t;
 
 static void set_begin(set_t *set, int n, const MPI_Request *requests, MPI_Status *statuses)
@@ -47,11 +53,14 @@ static void set_begin(set_t *set, int n, const MPI_Request *requests, MPI_Status
                                      : malloc((size_t)n * sizeof *set->status);
     if (!set->op || (set->n > 0 && !set->status))
         sv_drop_fatal("no memory", "for a completion call");
+    set->handle = NULL;
+    sv_drop_lock(); /* once, not for each */
     for (int i = 0; i < set->n; i++) {
         set->op[i] = sv_drop_op_find(requests[i]);
         if (set->status)
             set->status[i].MPI_ERROR = MPI_SUCCESS;
     }
+    sv_drop_unlock();
 }
 
 /* Open MPI frees a persistent request that failed. */
@@ -64,8 +73,10 @@ static void let_go(sv_drop_op_t *op, MPI_Request now)
 
 static int set_end(set_t *set, const MPI_Request *requests, int code)
 {
+    sv_drop_lock();
     for (int i = 0; i < set->n; i++)
         let_go(set->op[i], requests[i]);
+    sv_drop_unlock();
     if (set->op != set->few_ops)
         free(set->op);
     if (set->own_statuses && set->status != set->few_statuses)
@@ -101,6 +112,112 @@ static int settle(set_t *set, int n, const int *index, int code)
 static bool may_block(void)
 {
     return !sv_drop_is_busy() && !sv_drop_fast_drives();
+}
+
+/* --- MPI's own calls ---------------------------------------------------------------------------------------------- */
+
+static bool is_mpis_own(void)
+{
+    return may_block() && !atomic_load_explicit(&sv_drop_given_ever, memory_order_relaxed);
+}
+
+/* Memory for long lists, which one call at a time has; others allocate theirs. */
+static struct {
+    char *memory;
+    size_t bytes;
+    atomic_flag taken; /* partners: take_scratch() and put_scratch() */
+} scratch = {.taken = ATOMIC_FLAG_INIT};
+
+static void *take_scratch(size_t bytes)
+{
+    if (atomic_flag_test_and_set_explicit(&scratch.taken, memory_order_acquire))
+        return malloc(bytes);
+    if (scratch.bytes < bytes) {
+        free(scratch.memory);
+        scratch.bytes = 2 * bytes;
+        scratch.memory = malloc(scratch.bytes);
+        if (!scratch.memory)
+            scratch.bytes = 0;
+    }
+    if (!scratch.memory)
+        atomic_flag_clear_explicit(&scratch.taken, memory_order_release);
+    return scratch.memory;
+}
+
+static void put_scratch(void *memory)
+{
+    if (memory == scratch.memory)
+        atomic_flag_clear_explicit(&scratch.taken, memory_order_release);
+    else
+        free(memory);
+}
+
+/* Keeps the handles; statuses, if they are wanted and the program has none. */
+static void remember_handles(set_t *set, int n, const MPI_Request *requests, bool wants_statuses, MPI_Status *statuses)
+{
+    const size_t length = n > 0 ? (size_t)n : 0;
+    set->n = n > 0 ? n : 0;
+    set->own_statuses = wants_statuses && statuses == MPI_STATUSES_IGNORE;
+    char *memory = take_scratch(length * (sizeof *set->op + sizeof *set->handle + sizeof *set->status) + 1);
+    if (!memory)
+        sv_drop_fatal("no memory", "for a completion call");
+    set->op = (sv_drop_op_t **)(void *)memory;
+    set->handle = (MPI_Request *)(void *)(set->op + length);
+    set->status = set->own_statuses ? (MPI_Status *)(void *)(set->handle + length) : statuses;
+    memcpy((void *)(uintptr_t)set->handle, requests, length * sizeof *requests);
+    for (size_t i = 0; wants_statuses && i < length; i++)
+        set->status[i].MPI_ERROR = MPI_SUCCESS;
+    sv_drop_fast_answer();
+    sv_drop_lock();
+    set->number = sv_drop_table_begin_call();
+    sv_drop_unlock();
+}
+
+/* What stood behind n requests (index NULL: behind all). */
+static void look_up_ended(set_t *set, int n, const int *index)
+{
+    sv_drop_lock();
+    for (int i = 0; i < n; i++) {
+        const int at = index ? index[i] : i;
+        set->op[at] = sv_drop_table_find_at(set->handle[at], set->number);
+        if (set->op[at])
+            set->op[at]->users++; /* partner: let_go() */
+    }
+    sv_drop_unlock();
+}
+
+static int end_looked_up(set_t *set, int n, const int *index, const MPI_Request *requests, int code)
+{
+    sv_drop_lock();
+    for (int i = 0; i < n; i++) {
+        const int at = index ? index[i] : i;
+        let_go(set->op[at], requests[at]);
+    }
+    for (sv_drop_op_t *op = sv_drop_table_end_call(), *next; op; op = next) {
+        next = op->passed_before;
+        sv_drop_op_forget(op);
+    }
+    sv_drop_unlock();
+    put_scratch(set->op);
+    return code;
+}
+
+static int complete_any_as_mpi(int n, MPI_Request *requests, int *index, int *flag, MPI_Status *status, bool blocks)
+{
+    set_t set;
+    MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
+    remember_handles(&set, n, requests, false, MPI_STATUSES_IGNORE);
+    *flag = blocks;
+    int code = blocks ? PMPI_Waitany(n, requests, index, used) : PMPI_Testany(n, requests, index, flag, used);
+    if (code != MPI_SUCCESS) { /* of which one, MPI does not always say */
+        look_up_ended(&set, set.n, NULL);
+        return end_looked_up(&set, set.n, NULL, requests, code);
+    }
+    const int ended = *flag && *index != MPI_UNDEFINED;
+    look_up_ended(&set, ended, index);
+    if (ended && set.op[*index])
+        code = sv_drop_op_settle(set.op[*index], used, true);
+    return end_looked_up(&set, ended, index, requests, code);
 }
 
 /* --- one ---------------------------------------------------------------------------------------------------------- */
@@ -226,8 +343,28 @@ static bool have_all_come(const set_t *set, const MPI_Request *requests, int *fr
     return true;
 }
 
+static int complete_many_as_mpi(int n, MPI_Request *requests, many_t many, MPI_Status *statuses, bool blocks)
+{
+    set_t set;
+    remember_handles(&set, n, requests, true, statuses);
+    int code = test_many(n, requests, many, set.status, blocks);
+    int ended = !many.some ? set.n : *many.found != MPI_UNDEFINED ? *many.found : 0;
+    code = true_code(&set, ended, code);
+    if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) { /* of which one, nobody says */
+        look_up_ended(&set, set.n, NULL);
+        return end_looked_up(&set, set.n, NULL, requests, code);
+    }
+    if (code == MPI_SUCCESS && !*many.found)
+        ended = 0;
+    look_up_ended(&set, ended, many.indices);
+    code = settle(&set, ended, many.indices, code);
+    return end_looked_up(&set, ended, many.indices, requests, code);
+}
+
 static int complete_many(int n, MPI_Request *requests, many_t many, MPI_Status *statuses, bool blocks)
 {
+    if (is_mpis_own())
+        return complete_many_as_mpi(n, requests, many, statuses, blocks);
     set_t set;
     unsigned turns = 0;
     int code = MPI_SUCCESS, come = 0;
@@ -294,6 +431,8 @@ SV_DROP_EXPORT int MPI_Testsome(int incount, MPI_Request requests[], int *outcou
 
 static int complete_any(int n, MPI_Request *requests, int *index, int *flag, MPI_Status *status, bool blocks)
 {
+    if (is_mpis_own())
+        return complete_any_as_mpi(n, requests, index, flag, status, blocks);
     set_t set;
     MPI_Status own;
     unsigned turns = 0;

@@ -6,6 +6,8 @@
  */
 #include "interpose/drop.h"
 
+_Atomic bool sv_drop_given_ever;
+
 bool sv_drop_given_start(sv_drop_op_t *op)
 {
     MPI_Message message = MPI_MESSAGE_NULL;
@@ -13,6 +15,7 @@ bool sv_drop_given_start(sv_drop_op_t *op)
         !sv_drop_taken_match(op->source, op->tag, op->fast.comm, &message))
         return false;
     op->active = op->given = false;
+    atomic_store_explicit(&sv_drop_given_ever, true, memory_order_relaxed);
     const int code = MPI_Imrecv(op->fast.buf, (int)op->fast.count, op->fast.type, &message, &op->instead);
     if (code != MPI_SUCCESS) {
         op->instead = MPI_REQUEST_NULL;

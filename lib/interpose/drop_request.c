@@ -14,14 +14,14 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for recursive mutexes */
 #endif
-#include "interpose/drop.h"
+#include "interpose/drop_table.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* LOOKS: how many requests a call looks at, however many are open, or programs that poll would pay for all of them. */
-enum { BUCKETS = 1024, TURNS_BUSY = 64, END_TURNS = 200, LOOKS = 16 };
+enum { TURNS_BUSY = 64, END_TURNS = 200, LOOKS = 16 };
 
 _Atomic int sv_drop_open, sv_drop_running;
 
@@ -29,7 +29,6 @@ static struct {
     pthread_mutex_t lock;
     sv_drop_op_t *first, *last;        /* under way, in the order in which they began */
     sv_drop_op_t *next;                /* where the next walk goes on; NULL: at the first */
-    sv_drop_op_t *bucket[BUCKETS];     /* by handle, those that the program holds */
     _Atomic(sv_drop_op_t *) freed;     /* whose handles MPI has freed since */
     bool walks;                        /* the list is being walked, by whoever has the lock */
 } engine = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
@@ -42,12 +41,6 @@ void sv_drop_lock(void)
 void sv_drop_unlock(void)
 {
     pthread_mutex_unlock(&engine.lock);
-}
-
-static sv_drop_op_t **bucket_of(MPI_Request handle)
-{
-    uint64_t key = (uint64_t)(uintptr_t)handle;
-    return &engine.bucket[(key ^ key >> 7 ^ key >> 17) % BUCKETS];
 }
 
 /* --- life --------------------------------------------------------------------------------------------------------- */
@@ -66,8 +59,8 @@ static sv_drop_op_t *make_op(const sv_drop_call_t *call, const sv_drop_fast_t *f
     return op;
 }
 
-/* The caller has the lock. */
-static void release(sv_drop_op_t *op)
+/* The caller has the lock. Not inlined: compilers that follow one path only take a user for the last. */
+static __attribute__((noinline)) void release(sv_drop_op_t *op)
 {
     if (--op->users > 0)
         return;
@@ -87,12 +80,8 @@ void sv_drop_op_release(sv_drop_op_t *op)
 
 static void unlist_handle(sv_drop_op_t *op)
 {
-    sv_drop_op_t **at = bucket_of(op->handle);
-    while (*at && *at != op)
-        at = &(*at)->chain;
-    if (!*at)
+    if (!sv_drop_table_remove(op))
         return;
-    *at = op->chain;
     atomic_fetch_sub_explicit(&sv_drop_open, 1, memory_order_relaxed);
     release(op);
 }
@@ -104,27 +93,20 @@ static void read_notes(void)
     sv_drop_op_t *op = atomic_exchange_explicit(&engine.freed, NULL, memory_order_acquire);
     while (op) {
         sv_drop_op_t *next = op->freed_before;
-        unlist_handle(op);
+        if (!sv_drop_table_pass(op))
+            unlist_handle(op);
         op = next;
     }
 }
 
-static void unlist_running(sv_drop_op_t *op);
-
-/* One that the program has completed by a call that passed the drop-in: MPI has given out its handle again. */
+/* One that the program has completed by a call that passed the drop-in, or completes just now in another thread: MPI
+   has given out its handle again. */
 static void forget_passed(MPI_Request handle)
 {
     read_notes();
-    for (sv_drop_op_t *at = *bucket_of(handle), *next; at; at = next) {
-        next = at->chain;
-        if (at->handle == handle && at->keeps) {
-            at->active = false;
-            at->users++;
-            unlist_running(at);
-            unlist_handle(at);
-            release(at);
-        }
-    }
+    sv_drop_op_t *op = sv_drop_table_find(handle);
+    if (op && op->keeps && !sv_drop_table_pass(op))
+        sv_drop_op_forget(op);
 }
 
 void sv_drop_op_passed(MPI_Request handle)
@@ -139,9 +121,7 @@ void sv_drop_op_passed(MPI_Request handle)
 static void list_handle(sv_drop_op_t *op)
 {
     forget_passed(op->handle);
-    sv_drop_op_t **bucket = bucket_of(op->handle);
-    op->chain = *bucket;
-    *bucket = op;
+    sv_drop_table_add(op);
     op->users++;
     atomic_fetch_add_explicit(&sv_drop_open, 1, memory_order_relaxed);
 }
@@ -176,9 +156,7 @@ sv_drop_op_t *sv_drop_op_find(MPI_Request handle)
         return NULL;
     pthread_mutex_lock(&engine.lock);
     read_notes();
-    sv_drop_op_t *op = *bucket_of(handle);
-    while (op && op->handle != handle)
-        op = op->chain;
+    sv_drop_op_t *op = sv_drop_table_find(handle);
     if (op)
         op->users++;
     pthread_mutex_unlock(&engine.lock);

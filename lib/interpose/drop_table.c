@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The operations behind the requests that the program holds, by handle: a hash table that grows with their number, so
+ * that a look-up takes as long for a hundred thousand as for one. The operations are the caller's, who has the lock of
+ * drop_request.c.
+ *
+ * A completion call that is MPI's own looks up what has ended when MPI says so. Another thread may have begun a request
+ * with the same handle by then, so that what the first was is passed: it stays in the table, for calls that began
+ * before that, until none of those is under way. Numbers say what came before what.
+ */
+#include "interpose/drop_table.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+enum { BUCKETS_LEAST = 1024 };
+
+static sv_drop_op_t *first_buckets[BUCKETS_LEAST];
+static struct {
+    sv_drop_op_t **bucket;
+    size_t buckets, entries; /* buckets: a power of two */
+    uint64_t number;         /* of the last that was added or passed */
+    unsigned calls;          /* under way, that look up when they end */
+    sv_drop_op_t *passed;
+} table = {.bucket = first_buckets, .buckets = BUCKETS_LEAST};
+
+static sv_drop_op_t **find_bucket(MPI_Request handle)
+{
+    /* A multiplicative hash (Knuth, The Art of Computer Programming 3, 6.4): handles are addresses or small numbers. */
+    const uint64_t key = (uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15);
+    return &table.bucket[key >> 32 & (table.buckets - 1)];
+}
+
+/* Without memory for a larger one the table stays as it is. */
+static void widen_handle_table(void)
+{
+    const size_t old_buckets = table.buckets;
+    sv_drop_op_t **old = table.bucket, **wider = calloc(4 * old_buckets, sizeof *wider);
+    if (!wider)
+        return;
+    table.bucket = wider;
+    table.buckets = 4 * old_buckets;
+    for (size_t b = 0; b < old_buckets; b++)
+        for (sv_drop_op_t *op = old[b], *next; op; op = next) {
+            sv_drop_op_t **bucket = find_bucket(op->handle);
+            next = op->chain;
+            op->chain = *bucket;
+            *bucket = op;
+        }
+    if (old != first_buckets)
+        free(old);
+}
+
+void sv_drop_table_add(sv_drop_op_t *op)
+{
+    if (table.entries >= 2 * table.buckets)
+        widen_handle_table();
+    sv_drop_op_t **bucket = find_bucket(op->handle);
+    op->chain = *bucket;
+    *bucket = op;
+    op->added_at = ++table.number;
+    op->passed_at = 0;
+    table.entries++;
+}
+
+bool sv_drop_table_remove(sv_drop_op_t *op)
+{
+    sv_drop_op_t **at = find_bucket(op->handle);
+    while (*at && *at != op)
+        at = &(*at)->chain;
+    if (!*at)
+        return false;
+    *at = op->chain;
+    table.entries--;
+    return true;
+}
+
+sv_drop_op_t *sv_drop_table_find(MPI_Request handle)
+{
+    sv_drop_op_t *op = *find_bucket(handle);
+    while (op && (op->handle != handle || op->passed_at))
+        op = op->chain;
+    return op;
+}
+
+bool sv_drop_table_pass(sv_drop_op_t *op)
+{
+    if (table.calls == 0)
+        return false;
+    op->passed_at = ++table.number;
+    op->passed_before = table.passed;
+    table.passed = op;
+    return true;
+}
+
+uint64_t sv_drop_table_begin_call(void)
+{
+    table.calls++;
+    return table.number;
+}
+
+sv_drop_op_t *sv_drop_table_find_at(MPI_Request handle, uint64_t number)
+{
+    sv_drop_op_t *op = handle == MPI_REQUEST_NULL ? NULL : *find_bucket(handle);
+    while (op && (op->handle != handle || op->added_at > number || (op->passed_at && op->passed_at <= number)))
+        op = op->chain;
+    return op;
+}
+
+sv_drop_op_t *sv_drop_table_end_call(void)
+{
+    sv_drop_op_t *passed = NULL;
+    if (--table.calls == 0) {
+        passed = table.passed;
+        table.passed = NULL;
+    }
+    return passed;
+}
