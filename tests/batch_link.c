@@ -126,24 +126,40 @@ static void make_items(link_t *link, unsigned i)
     uint64_t *near = (uint64_t *)(void *)(link->records.at + packet->near);
     uint64_t *credit = (uint64_t *)(void *)(link->records.at + packet->credit);
     const uint64_t *recorded = (const uint64_t *)(const void *)(link->records.at + packet->recorded);
-    ((sv_push_item_t *)(void *)link->push_items.want)[item_of(link, i)] = (sv_push_item_t){
-        .src = link->source.at + packet->source, .dst = link->slots.at + packet->slot,
-        .dst_stride = packet->slot_stride, .record = link->records.at + packet->record,
-        .record_stride = packet->record_stride, .arrived_near = packet->has_near ? near : NULL,
-        .arrived = packet->has_arrived ? &words->arrived : NULL, .sent = &words->sent, .failed = &words->failed,
-        .credit = credit, .scratch = scratch, .nslots = link->shape.nslots, .count = packet->count,
-        .identity = packet->identity};
-    ((sv_pull_item_t *)(void *)link->pull_items.want)[item_of(link, i)] = (sv_pull_item_t){
-        .src = link->slots.at + packet->slot, .src_stride = packet->slot_stride,
-        .dst = link->shape.in_place ? NULL : link->target.at + packet->target,
-        .record = link->records.at + packet->record, .record_stride = packet->record_stride,
-        .arrived = packet->has_near ? near : &words->arrived,
-        .arrived_stride = packet->has_near ? packet->record_stride : 0, .result = &words->result,
-        .record_seen = packet->has_seen ? words->record_seen : NULL, .done = &words->done,
-        .verdict = packet->has_verdict ? &words->verdict : NULL, .credit = packet->has_credit ? credit : NULL,
-        .credit_near = packet->has_credit_near ? credit + 1 : NULL,
-        .scratch = scratch + 1, .nslots = link->shape.nslots, .count = packet->count,
-        .recorded = link->shape.recorded ? recorded : NULL, .identity = packet->identity};
+    ((sv_push_item_t *)(void *)link->push_items.want)[item_of(link, i)] =
+        (sv_push_item_t){.src = link->source.at + packet->source,
+                         .dst = link->slots.at + packet->slot,
+                         .dst_stride = packet->slot_stride,
+                         .record = link->records.at + packet->record,
+                         .record_stride = packet->record_stride,
+                         .arrived_device = packet->has_near ? near : NULL,
+                         .arrived = packet->has_arrived ? &words->arrived : NULL,
+                         .sent = &words->sent,
+                         .failed = &words->failed,
+                         .credit = credit,
+                         .scratch = scratch,
+                         .nslots = link->shape.nslots,
+                         .count = packet->count,
+                         .identity = packet->identity};
+    ((sv_pull_item_t *)(void *)link->pull_items.want)[item_of(link, i)] =
+        (sv_pull_item_t){.src = link->slots.at + packet->slot,
+                         .src_stride = packet->slot_stride,
+                         .dst = link->shape.in_place ? NULL : link->target.at + packet->target,
+                         .record = link->records.at + packet->record,
+                         .record_stride = packet->record_stride,
+                         .arrived = packet->has_near ? near : &words->arrived,
+                         .arrived_stride = packet->has_near ? packet->record_stride : 0,
+                         .result = &words->result,
+                         .record_seen = packet->has_seen ? words->record_seen : NULL,
+                         .done = &words->done,
+                         .verdict = packet->has_verdict ? &words->verdict : NULL,
+                         .credit = packet->has_credit ? credit : NULL,
+                         .credit_device = packet->has_credit_near ? credit + 1 : NULL,
+                         .scratch = scratch + 1,
+                         .nslots = link->shape.nslots,
+                         .count = packet->count,
+                         .recorded = link->shape.recorded ? recorded : NULL,
+                         .identity = packet->identity};
 }
 
 static void make_arg(link_t *link)
@@ -246,7 +262,7 @@ static void launch(link_t *link, const sv_kernel_t *kernel, const link_memory_t 
     arg.epoch = run->epoch;
     arg.attempt = run->attempt;
     arg.flags = run->flags;
-    arg.hurt = run->hurt;
+    arg.corrupted = run->corrupted;
     for (unsigned i = 0; i < arg.npackets; i++) {
         sv_record_t identity = identity_of(link, i, run);
         arg.key[i] = sv_digest_key(&identity);
@@ -323,7 +339,7 @@ void link_expect_push(link_t *link, unsigned i, const link_run_t *run)
     link_words_t *words = link_words(link, i);
     sv_record_t record = identity_of(link, i, run);
     memcpy(link_payload(link, i, run->epoch), link->source.want + packet->source, record.bytes);
-    if (run->hurt == i + 1 && record.bytes)
+    if (run->corrupted == i + 1 && record.bytes)
         link_payload(link, i, run->epoch)[0] ^= 1;
     if (!(run->flags & SV_DIGEST_NONE)) {
         record.digest = digest_of(&record, link->source.want + packet->source);

@@ -67,7 +67,7 @@ typedef struct link_run {
     uint32_t attempt, flags;
     uint64_t wait_ns;
     unsigned nblocks; /* 0: one per share */
-    uint32_t hurt;
+    uint32_t corrupted;
 } link_run_t;
 
 void link_open(link_t *link, sv_device_t *dev, void *stream, const link_shape_t *shape);

@@ -117,7 +117,7 @@ static void move(bench_t *b, selvage_route_t route, void *out, void *in, size_t 
     CHECK_STATUS(selvage_exchange_send_route(ex, 0, &settled), SELVAGE_SUCCESS);
     CHECK_STR(selvage_route_name(settled), selvage_route_name(route));
     if (route == SELVAGE_ROUTE_PEER) /* small packets land in the slab in any case: kernels take them from there */
-        CHECK_EQ(ex->recvs[0].p.direct, mapped && bytes > SMALL);
+        CHECK_EQ(ex->recvs[0].p.in_place, mapped && bytes > SMALL);
     run_epochs(b, ex, out, in, bytes, left);
     selvage_exchange_destroy(ex);
 }

@@ -40,7 +40,7 @@ static void give_up_unheard(local_rank_t *self)
     wire.base.ops = &lossy_ops;
     if (self->rank == 0) {
         self->comm->wire = &wire.base;
-        sv_agree_give_up(self->comm, SELVAGE_ERR_UNSUPPORTED);
+        sv_agree_abort(self->comm, SELVAGE_ERR_UNSUPPORTED);
         self->comm->wire = wire.inner;
         CHECK_EQ(wire.losses, 0);
     } else {

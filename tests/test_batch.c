@@ -31,9 +31,11 @@ static void check_push(sv_device_t *dev, void *stream, const link_shape_t *shape
     link_t link;
     link_open(&link, dev, stream, shape);
     for (unsigned turn = 0; turn < 3; turn++) {
-        link_run_t run = {.epoch = first_epochs[shape->seed % 3] + turn, .attempt = turn * (shape->seed + 90) % 256,
-                          .flags = turn == 2 ? SV_DIGEST_NONE : 0, .nblocks = nblocks,
-                          .hurt = turn == 1 ? 1 + shape->seed % shape->npackets : 0};
+        link_run_t run = {.epoch = first_epochs[shape->seed % 3] + turn,
+                          .attempt = turn * (shape->seed + 90) % 256,
+                          .flags = turn == 2 ? SV_DIGEST_NONE : 0,
+                          .nblocks = nblocks,
+                          .corrupted = turn == 1 ? 1 + shape->seed % shape->npackets : 0};
         link_new_data(&link);
         link_memory_store(dev, &link.source, stream);
         link_push(&link, &run, stream);
@@ -156,12 +158,12 @@ static void test_push_pull(sv_device_t *dev, void *stream)
         link_t link;
         link_open(&link, dev, stream, &shape);
         for (uint64_t epoch = 1; epoch <= 4; epoch++) {
-            link_run_t run = {.epoch = epoch, .attempt = (uint32_t)(epoch == 4), .hurt = epoch == 2 ? 6 : 0};
+            link_run_t run = {.epoch = epoch, .attempt = (uint32_t)(epoch == 4), .corrupted = epoch == 2 ? 6 : 0};
             link_push(&link, &run, stream);
             link_pull(&link, &run, stream);
             for (unsigned i = 0; i < shape.npackets; i++) {
                 link_expect_push(&link, i, &run);
-                CHECK_EQ(link_expect_pull(&link, i, &run), i + 1 == run.hurt ? SV_PULL_BAD : SV_PULL_GOOD);
+                CHECK_EQ(link_expect_pull(&link, i, &run), i + 1 == run.corrupted ? SV_PULL_BAD : SV_PULL_GOOD);
             }
         }
         CHECK_STR(link_difference(&link), "");

@@ -153,8 +153,8 @@ static void check_remembered(local_rank_t *self, const selvage_exchange_t *ex)
 {
     CHECK_STATUS(selvage_progress(self->comm), SELVAGE_SUCCESS);
     for (uint32_t i = 0; i < ex->nsends && self->comm->config.progress == SV_CONFIG_PROGRESS_INLINE; i++) {
-        CHECK_EQ(ex->sends[i].early_epoch, 1);
-        CHECK(ex->sends[i].early_attempt >= 1);
+        CHECK_EQ(ex->sends[i].ahead_epoch, 1);
+        CHECK(ex->sends[i].ahead_attempt >= 1);
     }
 }
 

@@ -82,10 +82,10 @@ static void test_early(void)
 /* A packet that is late beyond the patience of its receiver is asked for again, and comes, however the epoch began. */
 static void run_asked(local_rank_t *self)
 {
-    const scene_t *asked = self->arg;
+    const scene_t *requested_attempt = self->arg;
     tide_t tide;
-    bool good = tide_open(&tide, self, &asked->plan, &asked->params, asked->epochs);
-    for (unsigned epoch = 1; good && epoch <= asked->epochs; epoch++) {
+    bool good = tide_open(&tide, self, &requested_attempt->plan, &requested_attempt->params, requested_attempt->epochs);
+    for (unsigned epoch = 1; good && epoch <= requested_attempt->epochs; epoch++) {
         if (epoch == 3 && self->rank == 0)
             CHECK_STATUS(selvage_device_delay_us(self->dev, 200000, tide.stream[0]), SELVAGE_SUCCESS);
         selvage_status_t status = tide_start(&tide, 0);

@@ -52,12 +52,12 @@ typedef struct made {
 
 static made_t make(const sv_layout_t *layout, uint8_t *const *bases)
 {
-    sv_layout_arena_t arena = {0};
+    sv_layout_bump_t arena = {0};
     made_t made = {0};
     const sv_piece_t *there;
     CHECK_STATUS(sv_layout_make_pieces(layout, bases, &arena, &made.pieces, &there, &made.count), SELVAGE_SUCCESS);
     made.memory = calloc(1, arena.used + 1);
-    arena = (sv_layout_arena_t){.here = made.memory, .there = made.memory};
+    arena = (sv_layout_bump_t){.here = made.memory, .there = made.memory};
     CHECK_STATUS(sv_layout_make_pieces(layout, bases, &arena, &made.pieces, &there, &made.count), SELVAGE_SUCCESS);
     return made;
 }

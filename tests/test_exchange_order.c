@@ -43,7 +43,7 @@ static void run_pair(local_rank_t *self)
     good &= open_committed(&second, self);
     for (int epoch = 0; good && epoch < 6; epoch++) {
         /* The first one's packets need nothing of the second one, which at the other rank begins behind them. */
-        first.ex->at_once = self->rank == 0;
+        first.ex->waited_immediately = self->rank == 0;
         CHECK_STATUS(flow_start(&first, stream), SELVAGE_SUCCESS);
         if (self->rank == 1)
             CHECK_STATUS(selvage_exchange_wait(first.ex, stream), SELVAGE_SUCCESS);
@@ -90,7 +90,7 @@ static void run_behind(local_rank_t *self)
         bool last = self->rank == 0 && epoch == 3;
         /* The other rank stores this word in its first start, which nothing here is ordered behind. */
         uint64_t *leave = &flow.ex->sends[0].words->credit, given = 0, none = 0;
-        flow.ex->at_once = true; /* what is expected of an epoch is not always so */
+        flow.ex->waited_immediately = true; /* what is expected of an epoch is not always so */
         if (last && no_leave)    /* nothing can be pushed in start then */
             given = __atomic_exchange_n(leave, 0, __ATOMIC_ACQ_REL);
         CHECK_STATUS(flow_start(&flow, stream), SELVAGE_SUCCESS);
@@ -145,11 +145,11 @@ static void run_abandoned(local_rank_t *self)
     }
     if (self->rank == 1) {
         CHECK_STATUS(selvage_device_launch_soft(self->dev, be_busy, "", 1, 1, stream), SELVAGE_SUCCESS);
-        flow.ex->at_once = true;
+        flow.ex->waited_immediately = true;
         CHECK_STATUS(flow_start(&flow, stream), SELVAGE_SUCCESS);
         CHECK(selvage_exchange_wait(flow.ex, stream) < 0);
         CHECK(!atomic_load(&passed));
-        CHECK(flow.ex->recvs[0].early_epoch == flow.ex->epoch); /* the pull is there, behind the caller's work */
+        CHECK(flow.ex->recvs[0].prelaunched_epoch == flow.ex->epoch); /* the pull is there, behind the caller's work */
     }
     while (self->rank == 0 && !atomic_load(&passed)) { /* the end of both needs both */
         CHECK_STATUS(selvage_progress(self->comm), SELVAGE_SUCCESS);
@@ -176,8 +176,8 @@ static void leap(selvage_exchange_t *x, uint64_t epoch)
     for (uint32_t i = 0; i < x->nsends; i++) {
         sv_send_t *send = &x->sends[i];
         send->words->credit = sv_word(epoch + send->p.nslots, 0, 1);
-        if (send->credit_near)
-            *send->credit_near = send->words->credit;
+        if (send->credit_device)
+            *send->credit_device = send->words->credit;
         *send->sent = sv_word(epoch, 0, 1);
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
@@ -185,7 +185,7 @@ static void leap(selvage_exchange_t *x, uint64_t epoch)
         *recv->done = sv_word(epoch, 0, SV_PULL_GOOD);
         recv->words->arrived = sv_word(epoch, 0, 1);
         for (uint32_t s = 0; s < recv->p.nslots; s++) {
-            uint8_t *slot = recv->landing + s * sv_commit_slot_bytes(&recv->p);
+            uint8_t *slot = recv->recv_slots + s * sv_commit_slot_bytes(&recv->p);
             *(uint64_t *)(void *)(slot + sv_commit_trailer(&recv->p) + SV_RECORD_BYTES) = sv_word(epoch, 0, 1);
         }
     }
@@ -243,9 +243,9 @@ static void run_first_epoch(local_rank_t *self, flow_t *flow, void *stream)
         await_step(2);
     } else {
         atomic_store(&step, 1);
-        while (flow->ex->recvs[1].landed_count == 0 && flow->ex->error == SELVAGE_SUCCESS)
+        while (flow->ex->recvs[1].arrived_count == 0 && flow->ex->error == SELVAGE_SUCCESS)
             CHECK_STATUS(selvage_progress(self->comm), SELVAGE_SUCCESS);
-        CHECK_EQ(flow->ex->recvs[1].landed_count, 1);
+        CHECK_EQ(flow->ex->recvs[1].arrived_count, 1);
         atomic_store(&step, 2);
     }
     CHECK_STATUS(selvage_exchange_enqueue_wait(flow->ex, stream), SELVAGE_SUCCESS);

@@ -125,13 +125,13 @@ static void walk_block(bench_t *b, faces_t *faces)
 {
     uint8_t *bases[BASES * FIELDS_MAX];
     const unsigned count = count_items(faces);
-    sv_layout_arena_t arena = {.here = faces->here, .there = faces->block};
+    sv_layout_bump_t arena = {.here = faces->here, .there = faces->block};
     sv_digest_scratch_t *scratch;
-    sv_push_item_t *push = sv_layout_carve(&arena, 2 * count * sizeof *push, &faces->push);
-    sv_pull_item_t *pull = sv_layout_carve(&arena, count * sizeof *pull, &faces->pull);
-    uint8_t **table = sv_layout_carve(&arena, faces->nfields * BASES * sizeof *bases, &faces->bases);
-    (void)sv_layout_carve(&arena, FACES * sizeof *scratch, &scratch);
-    (void)sv_layout_carve(&arena, 2 * count * sizeof(sv_record_t), &faces->records);
+    sv_push_item_t *push = sv_layout_bump_alloc(&arena, 2 * count * sizeof *push, &faces->push);
+    sv_pull_item_t *pull = sv_layout_bump_alloc(&arena, count * sizeof *pull, &faces->pull);
+    uint8_t **table = sv_layout_bump_alloc(&arena, faces->nfields * BASES * sizeof *bases, &faces->bases);
+    (void)sv_layout_bump_alloc(&arena, FACES * sizeof *scratch, &scratch);
+    (void)sv_layout_bump_alloc(&arena, 2 * count * sizeof(sv_record_t), &faces->records);
     fill_bases(faces, bases);
     if (table)
         memcpy(table, bases, faces->nfields * BASES * sizeof *bases);

@@ -105,8 +105,8 @@ static uint64_t hash_call(const char *what, uint64_t key)
 static selvage_status_t await(gather_t *g, sv_wire_request_t *request, bool *open, size_t *bytes_out, int peer)
 {
     selvage_comm_t *comm = g->circle->comm;
-    sv_patience_t patience;
-    sv_patience_begin(&patience, comm, g->timeout_s);
+    sv_deadline_t deadline;
+    sv_deadline_begin(&deadline, comm, g->timeout_s);
     for (;;) {
         selvage_status_t status = sv_wire_test(comm->wire, request, bytes_out);
         *open = status != SELVAGE_SUCCESS;
@@ -121,7 +121,7 @@ static selvage_status_t await(gather_t *g, sv_wire_request_t *request, bool *ope
             return sv_error(loss, "%s: rank %d has failed: %s", g->what, failed, selvage_status_string(loss));
         if (loss != SELVAGE_SUCCESS)
             return sv_error(SELVAGE_ERR_PEER, "%s: rank %d failed in another call", g->what, failed);
-        status = sv_patience_poll(&patience);
+        status = sv_deadline_poll(&deadline);
         if (status == SELVAGE_ERR_TIMEOUT)
             return sv_error(status, "%s: no word from rank %d for %g s: it did not call it, or waits for another rank "
                             "itself", g->what, peer, g->timeout_s);

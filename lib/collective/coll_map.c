@@ -220,7 +220,7 @@ selvage_status_t sv_coll_arena_create(sv_coll_circle_t *circle, uint32_t nchanne
         return status;
     }
     comm->arena = arena;
-    comm->arena_part = part;
+    comm->arena_unmap = part;
     comm->arena_release = release;
     return status;
 }

@@ -145,7 +145,7 @@ static void give_up(selvage_coll_t *coll, selvage_status_t status)
         comm->broken = status;
     sv_coll_message_give_up(coll, status);
     (void)sv_coll_gather(&coll->all, "selvage_coll", coll->number, status, comm->timeout_s);
-    sv_agree_give_up(comm, status);
+    sv_agree_abort(comm, status);
     stop_node(coll);
 }
 

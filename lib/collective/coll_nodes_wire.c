@@ -40,8 +40,8 @@ selvage_status_t sv_coll_stage_wait_stream(selvage_coll_t *coll, void *stream)
 {
     sv_device_t *dev = coll->comm->dev;
     sv_event_t *event = coll->arena->staging->event;
-    sv_patience_t patience;
-    sv_patience_begin(&patience, coll->comm, 0); /* kernels have deadlines of their own */
+    sv_deadline_t deadline;
+    sv_deadline_begin(&deadline, coll->comm, 0); /* kernels have deadlines of their own */
     SV_TRY(SV_DEVICE_CALL(dev, event_record, event, stream));
     for (;;) {
         selvage_status_t status = SV_DEVICE_CALL(dev, event_query, event);
@@ -49,7 +49,7 @@ selvage_status_t sv_coll_stage_wait_stream(selvage_coll_t *coll, void *stream)
             return status;
         if (is_stopped(coll))
             return tell_stopped();
-        if (sv_patience_poll(&patience) != SELVAGE_SUCCESS)
+        if (sv_deadline_poll(&deadline) != SELVAGE_SUCCESS)
             return tell_broken(coll);
     }
 }
@@ -203,7 +203,7 @@ static selvage_status_t drive_sendings(selvage_coll_t *coll, int *rank_out)
 }
 
 /* A turn of a wait for a rank; SUCCESS: go on waiting. */
-static selvage_status_t wait_turn(selvage_coll_t *coll, sv_patience_t *patience, int rank)
+static selvage_status_t wait_turn(selvage_coll_t *coll, sv_deadline_t *deadline, int rank)
 {
     selvage_comm_t *comm = coll->comm;
     if (is_stopped(coll))
@@ -212,7 +212,7 @@ static selvage_status_t wait_turn(selvage_coll_t *coll, sv_patience_t *patience,
     const selvage_status_t loss = sv_agree_loss(comm, &failed);
     if (loss != SELVAGE_SUCCESS)
         return sv_error(loss, "rank %d has failed: %s", failed, selvage_status_string(loss));
-    selvage_status_t status = sv_patience_poll(patience);
+    selvage_status_t status = sv_deadline_poll(deadline);
     if (status == SELVAGE_ERR_TIMEOUT)
         return sv_error(status, "rank %d (on another node) did not do its part of a collective call for %g s", rank,
                         comm->timeout_s);
@@ -222,9 +222,9 @@ static selvage_status_t wait_turn(selvage_coll_t *coll, sv_patience_t *patience,
 /* Waits for a request of a message with this rank. Others may wait for what this one sent to be sent again. */
 static selvage_status_t await(selvage_coll_t *coll, sv_wire_request_t *request, size_t *bytes_out, int rank)
 {
-    sv_patience_t patience;
+    sv_deadline_t deadline;
     int other;
-    sv_patience_begin(&patience, coll->comm, coll->comm->timeout_s);
+    sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
     for (;;) {
         selvage_status_t status = test_request(coll, request, bytes_out);
         if (status != SELVAGE_IN_PROGRESS)
@@ -232,7 +232,7 @@ static selvage_status_t await(selvage_coll_t *coll, sv_wire_request_t *request, 
         status = drive_sendings(coll, &other);
         if (status != SELVAGE_IN_PROGRESS)
             SV_TRY(status);
-        SV_TRY(wait_turn(coll, &patience, rank));
+        SV_TRY(wait_turn(coll, &deadline, rank));
     }
 }
 
@@ -266,16 +266,16 @@ selvage_status_t sv_coll_message_send(selvage_coll_t *coll, const void *message,
 selvage_status_t sv_coll_message_sent(selvage_coll_t *coll)
 {
     sv_coll_staging_t *staging = coll->arena->staging;
-    sv_patience_t patience;
+    sv_deadline_t deadline;
     int rank = 0;
-    sv_patience_begin(&patience, coll->comm, coll->comm->timeout_s);
+    sv_deadline_begin(&deadline, coll->comm, coll->comm->timeout_s);
     for (;;) {
         selvage_status_t status = drive_sendings(coll, &rank);
         if (status == SELVAGE_SUCCESS)
             break;
         if (status != SELVAGE_IN_PROGRESS)
             return status;
-        SV_TRY(wait_turn(coll, &patience, rank));
+        SV_TRY(wait_turn(coll, &deadline, rank));
     }
     staging->nsends = 0;
     return await(coll, &staging->answering, NULL, coll->rank);

@@ -114,8 +114,8 @@ typedef struct gather {
 
 static selvage_status_t await(gather_t *g, sv_wire_request_t *request, bool *open, int peer, size_t *bytes_out)
 {
-    sv_patience_t patience;
-    sv_patience_begin(&patience, g->comm, g->comm->timeout_s);
+    sv_deadline_t deadline;
+    sv_deadline_begin(&deadline, g->comm, g->comm->timeout_s);
     for (;;) {
         selvage_status_t status = sv_wire_test(g->comm->wire, request, bytes_out);
         *open = status != SELVAGE_SUCCESS;
@@ -123,7 +123,7 @@ static selvage_status_t await(gather_t *g, sv_wire_request_t *request, bool *ope
             return status;
         if (sv_agree_is_lost(g->comm))
             return sv_error(SELVAGE_ERR_PEER, "%s: another rank failed while nodes were compared", g->call);
-        status = sv_patience_poll(&patience);
+        status = sv_deadline_poll(&deadline);
         if (status == SELVAGE_ERR_TIMEOUT)
             return sv_error(status, "%s: no word from rank %d for %g s about who is on which node", g->call, peer,
                             g->comm->timeout_s);

@@ -202,7 +202,7 @@ typedef struct sv_push_item {
     uint64_t dst_stride;
     uint8_t *record;           /* of slot 0, any alignment */
     uint64_t record_stride;
-    uint64_t *arrived_near;    /* beside the record: for a kernel that waits there, or for what comes without slots */
+    uint64_t *arrived_device;  /* beside the record: for a kernel that waits there, or for what comes without slots */
     uint64_t *arrived;         /* for a host that polls */
     uint64_t *sent;            /* own: src is read no more */
     uint64_t *failed;          /* own: gets the epoch if the credit did not come in time */
@@ -230,7 +230,7 @@ typedef struct sv_pull_item {
     uint64_t *done;            /* pinned: gets the word of this epoch and attempt, with an SV_PULL_ outcome as count */
     uint64_t *verdict;         /* the sender's: this epoch was good; NULL where a message says it */
     uint64_t *credit;          /* the sender's: leave for the epoch that uses this slot next; NULL if not by slots */
-    uint64_t *credit_near;     /* the same, in the memory of the sender's device: for a push that waits; or NULL */
+    uint64_t *credit_device;   /* the same, in the memory of the sender's device: for a push that waits; or NULL */
     sv_digest_scratch_t *scratch;
     uint64_t nslots;
     uint64_t count;            /* that arrived must reach; 0 is 1 */
@@ -252,7 +252,7 @@ typedef struct sv_batch_arg {
     uint32_t attempt;
     uint32_t flags;            /* SV_DIGEST_NONE, SV_BATCH_STICKY, SV_BATCH_UNLESS_FAILED */
     uint32_t npackets;
-    uint32_t hurt;             /* a fault: packet number hurt - 1 of this launch has a bit flipped on the way */
+    uint32_t corrupted;        /* a fault: packet number hurt - 1 of this launch has a bit flipped on the way */
     uint64_t key[SV_BATCH_PACKETS];
     uint32_t index[SV_BATCH_PACKETS];           /* of the item */
     uint32_t first_block[SV_BATCH_PACKETS + 1]; /* shares of packet i: from first_block[i] to first_block[i + 1] */

@@ -70,9 +70,8 @@ SV_DEV_FN void pull_close(const sv_batch_arg_t &arg, const sv_pull_item_t &item,
     if (outcome.good) {
         const uint64_t leave = batch_word(arg.epoch + item.nslots, 0, 1);
         /* Partners: batch_await() of the sender's push; its host, or that push again; its host; this rank's host. */
-        sv_dev_store_release_system_u64_all(
-            sv_dev_words_t{{item.credit_near, item.credit, item.verdict, item.done},
-                           {leave, leave, batch_word(arg.epoch, 0, 1), done}});
+        sv_dev_store_release_system_u64_all(sv_dev_words_t{{item.credit_device, item.credit, item.verdict, item.done},
+                                                           {leave, leave, batch_word(arg.epoch, 0, 1), done}});
         return;
     }
     if (here || sticky)

@@ -26,7 +26,7 @@ SV_DEV_FN void push_close(const sv_batch_arg_t &arg, const sv_push_item_t &item,
         sv_dev_store_release_system_u64_all(sv_dev_words_t{{item.failed}, {arg.epoch}});
         return;
     }
-    if (arg.hurt == packet + 1 && item.identity.bytes)
+    if (arg.corrupted == packet + 1 && item.identity.bytes)
         item.dst[slot * item.dst_stride] ^= 1;
     if (!(arg.flags & SV_DIGEST_NONE) && item.record) {
         sv_record_t identity = item.identity;
@@ -35,7 +35,7 @@ SV_DEV_FN void push_close(const sv_batch_arg_t &arg, const sv_push_item_t &item,
         identity.digest = digest_finish(arg.key[packet], sum);
         record_store(item.record + slot * item.record_stride, record_words_of(identity));
     }
-    uint64_t *near = item.arrived_near;
+    uint64_t *near = item.arrived_device;
     if (near)
         near = reinterpret_cast<uint64_t *>(reinterpret_cast<uint8_t *>(near) + slot * item.record_stride);
     /* Partners: batch_await() of the receiver's pull; the receiver's host; this rank's host. */

@@ -471,7 +471,7 @@ static bool is_engine_drained(sv_message_engine_t *engine)
 }
 
 /* What kernels may still store to, here or there, stays: with the mappings, which they may need. */
-static void end_engine(sv_message_engine_t *engine, bool all_quiet)
+static void end_engine(sv_message_engine_t *engine, bool all_drained)
 {
     sv_wire_t *wire = sv_wire_fault_inner(engine->wire);
     /* Pieces of those may come still. */
@@ -480,7 +480,7 @@ static void end_engine(sv_message_engine_t *engine, bool all_quiet)
     (void)sv_error_quiet(SELVAGE_ERR_STATE, "the communicator is destroyed");
     sv_message_break(engine, SELVAGE_ERR_STATE);
     wire->failed |= leaves;
-    const bool quiet = all_quiet && is_engine_drained(engine);
+    const bool quiet = all_drained && is_engine_drained(engine);
     if (!engine->comm->detached)
         sv_ctrl_cancel(engine);
     if (quiet)
@@ -508,11 +508,11 @@ static void fill_stats(sv_message_engine_t *engine, selvage_stats_t *stats)
 }
 
 static const sv_messages_ops_t ops = {.poll = poll_if_free,
-                                      .part = disconnect_engine,
+                                      .disconnect = disconnect_engine,
                                       .count = count_open,
                                       .detach = detach_engine,
                                       .stats = fill_stats,
-                                      .is_quiet = is_engine_drained,
+                                      .is_drained = is_engine_drained,
                                       .release = end_engine};
 
 selvage_status_t sv_message_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out)

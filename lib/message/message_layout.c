@@ -138,13 +138,13 @@ static selvage_status_t create_layout_block(sv_message_engine_t *engine, const s
 {
     sv_piece_t *unused;
     sv_message_bounce_t *here;
-    sv_layout_arena_t arena = {0};
+    sv_layout_bump_t arena = {0};
     SV_TRY(sv_layout_make_pieces(pieces_of, &base, &arena, &unused, &layout->pieces, &layout->npieces));
     const size_t bytes = arena.used;
     SV_TRY(take_buffer(engine, &engine->block_free, BLOCK_BYTES_MIN, bytes, &layout->block));
     SV_TRY(take_buffer(engine, &engine->upload_free, BLOCK_BYTES_MIN, bytes, &here));
     memset(here->memory, 0, bytes);
-    arena = (sv_layout_arena_t){.here = here->memory, .there = layout->block->memory};
+    arena = (sv_layout_bump_t){.here = here->memory, .there = layout->block->memory};
     selvage_status_t status =
         sv_layout_make_pieces(pieces_of, &base, &arena, &unused, &layout->pieces, &layout->npieces);
     if (status == SELVAGE_SUCCESS)

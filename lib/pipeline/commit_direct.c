@@ -23,7 +23,7 @@ bool sv_commit_direct_is_able(const selvage_comm_t *comm)
 
 bool sv_commit_peer_is_able(const sv_peer_t *peer)
 {
-    return ((const sv_hello_head_t *)(const void *)peer->hello_in)->direct_able;
+    return ((const sv_handshake_head_t *)(const void *)peer->handshake_in)->direct_able;
 }
 
 /* Marks the pairs; true if there are any. */
@@ -43,7 +43,7 @@ static bool mark_pairs(selvage_exchange_t *x)
 static void stage_instead(sv_packet_t *p)
 {
     p->route = SELVAGE_ROUTE_STAGED;
-    p->direct = false;
+    p->in_place = false;
     p->kernel_copy = sv_commit_is_small(p);
     sv_commit_cut(p);
 }
@@ -59,16 +59,16 @@ static void stage_pair(selvage_exchange_t *x, sv_peer_t *peer)
     peer->wants_direct = false;
 }
 
-static void say_not_able(selvage_comm_t *comm)
+static void log_not_able(selvage_comm_t *comm)
 {
-    if (!comm->told_not_able)
+    if (!comm->logged_not_able)
         sv_log(SV_LOG_WARN, "commit", "this MPI does not say that it takes memory of the %s device: direct packets are "
                "staged", comm->dev_under->ops->name);
-    comm->told_not_able = true;
+    comm->logged_not_able = true;
 }
 
 /* A pair that stays direct, or goes staged, or must not. */
-static selvage_status_t settle_pair(selvage_exchange_t *x, sv_peer_t *peer, bool able)
+static selvage_status_t agree_on_pair(selvage_exchange_t *x, sv_peer_t *peer, bool able)
 {
     const char *trouble = "the MPI there does not say that it takes memory of the device";
     if (able && sv_commit_peer_is_able(peer)) {
@@ -82,17 +82,17 @@ static selvage_status_t settle_pair(selvage_exchange_t *x, sv_peer_t *peer, bool
     if (able)
         sv_log(SV_LOG_WARN, "commit", "direct packets from and to rank %d are staged: %s", peer->rank, trouble);
     else
-        say_not_able(x->comm);
+        log_not_able(x->comm);
     stage_pair(x, peer);
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t settle(selvage_exchange_t *x, bool able)
+static selvage_status_t agree_on_direct(selvage_exchange_t *x, bool able)
 {
     for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
         if (peer->wants_direct)
-            SV_TRY(settle_pair(x, peer, able));
+            SV_TRY(agree_on_pair(x, peer, able));
     }
     return SELVAGE_SUCCESS;
 }
@@ -106,5 +106,5 @@ selvage_status_t sv_commit_probe_direct(selvage_exchange_t *x)
     if (status == SELVAGE_IN_PROGRESS)
         return SELVAGE_SUCCESS; /* the commit is lost already; the agreement will say why */
     SV_TRY(status);
-    return settle(x, able);
+    return agree_on_direct(x, able);
 }

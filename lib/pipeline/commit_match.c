@@ -19,7 +19,7 @@ typedef struct entry {
     const void *descriptor;    /* theirs */
 } entry_t;
 
-static int compare_entries(const void *a, const void *b)
+static int compare_match_entries(const void *a, const void *b)
 {
     const entry_t *x = a, *y = b;
     if (x->tag != y->tag)
@@ -27,30 +27,30 @@ static int compare_entries(const void *a, const void *b)
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-static const sv_hello_head_t *head_of(const sv_peer_t *peer)
+static const sv_handshake_head_t *match_head_of(const sv_peer_t *peer)
 {
-    return (const sv_hello_head_t *)(const void *)peer->hello_in;
+    return (const sv_handshake_head_t *)(const void *)peer->handshake_in;
 }
 
-static const sv_hello_send_t *sends_of(const sv_peer_t *peer)
+static const sv_handshake_send_t *sends_of(const sv_peer_t *peer)
 {
-    return (const sv_hello_send_t *)(const void *)(peer->hello_in + sizeof(sv_hello_head_t));
+    return (const sv_handshake_send_t *)(const void *)(peer->handshake_in + sizeof(sv_handshake_head_t));
 }
 
-static const sv_hello_recv_t *recvs_of(const sv_peer_t *peer)
+static const sv_handshake_recv_t *recvs_of(const sv_peer_t *peer)
 {
-    return (const sv_hello_recv_t *)(const void *)(sends_of(peer) + head_of(peer)->nsends);
+    return (const sv_handshake_recv_t *)(const void *)(sends_of(peer) + match_head_of(peer)->nsends);
 }
 
 static selvage_status_t check_head(const selvage_exchange_t *x, const sv_peer_t *peer)
 {
-    if (!peer->hello_known)
+    if (!peer->handshake_known)
         return sv_error(SELVAGE_ERR_MISMATCH, "rank %d has no packet for or from this rank, which declares %u sends to "
                         "and %u receives from it", peer->rank, peer->nsends, peer->nrecvs);
-    const sv_hello_head_t *head = head_of(peer);
-    size_t wanted = sizeof *head + (size_t)head->nsends * sizeof(sv_hello_send_t) +
-                    (size_t)head->nrecvs * sizeof(sv_hello_recv_t);
-    if (head->version != SV_HELLO_VERSION || wanted != peer->hello_in_bytes)
+    const sv_handshake_head_t *head = match_head_of(peer);
+    size_t wanted = sizeof *head + (size_t)head->nsends * sizeof(sv_handshake_send_t) +
+                    (size_t)head->nrecvs * sizeof(sv_handshake_recv_t);
+    if (head->version != SV_HANDSHAKE_VERSION || wanted != peer->handshake_in_bytes)
         return sv_error(SELVAGE_ERR_MISMATCH, "rank %d runs another version of Selvage", peer->rank);
     if (head->policy != (uint32_t)x->policy)
         return sv_error(SELVAGE_ERR_MISMATCH, "rank %d has another checksum policy for this exchange", peer->rank);
@@ -76,11 +76,11 @@ static void record_identity(sv_packet_t *p, bool is_send)
 static void join_send(const entry_t *ours, const entry_t *theirs)
 {
     sv_send_t *send = ours->packet;
-    const sv_hello_recv_t *recv = theirs->descriptor;
+    const sv_handshake_recv_t *recv = theirs->descriptor;
     send->p.index = send->p.own_index;
     send->p.wire_tag = (int)recv->wire_tag;
     send->p.record_tag = (int)recv->record_tag;
-    send->p.direct = recv->direct;
+    send->p.in_place = recv->in_place;
     send->p.route = (selvage_route_t)recv->route;
     send->p.kernel_copy = sv_route_is_one_sided(send->p.route) ? recv->kernel_copy != 0 : sv_commit_is_small(&send->p);
     send->target_stride = recv->target_stride;
@@ -92,7 +92,7 @@ static void join_send(const entry_t *ours, const entry_t *theirs)
 static void join_recv(const entry_t *ours, const entry_t *theirs)
 {
     sv_recv_t *recv = ours->packet;
-    const sv_hello_send_t *send = theirs->descriptor;
+    const sv_handshake_send_t *send = theirs->descriptor;
     recv->p.index = send->index;
     recv->match = send;
     record_identity(&recv->p, false);
@@ -102,21 +102,21 @@ static void join_recv(const entry_t *ours, const entry_t *theirs)
 static selvage_status_t bound_way(const sv_peer_t *peer, const entry_t *ours, const entry_t *theirs)
 {
     const sv_wire_t *wire = ((const sv_send_t *)ours->packet)->p.x->comm->wire;
-    const sv_hello_recv_t *recv = theirs->descriptor;
+    const sv_handshake_recv_t *recv = theirs->descriptor;
     bool own = peer->rank == wire->rank, direct = recv->route == SELVAGE_ROUTE_DIRECT;
     bool route = recv->route >= SELVAGE_ROUTE_SELF && recv->route <= SELVAGE_ROUTE_DIRECT &&
                  (recv->route != SELVAGE_ROUTE_SELF || own);
     bool messaged = sv_route_is_messaged((selvage_route_t)recv->route);
     bool tags = (!messaged || recv->wire_tag <= (uint32_t)wire->tag_max) &&
                 (!direct || recv->record_tag <= (uint32_t)wire->tag_max);
-    if (!route || !tags || recv->direct > 1 || recv->kernel_copy > 1)
+    if (!route || !tags || recv->in_place > 1 || recv->kernel_copy > 1)
         return sv_error(SELVAGE_ERR_MISMATCH, "receive %u of rank %d asks for a route that there is not", theirs->order,
                         peer->rank);
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t complain_single(const sv_peer_t *peer, const entry_t *ours, const entry_t *theirs,
-                                        const char *our_kind, const char *their_kind)
+static selvage_status_t report_single(const sv_peer_t *peer, const entry_t *ours, const entry_t *theirs,
+                                      const char *our_kind, const char *their_kind)
 {
     if (ours)
         return sv_error(SELVAGE_ERR_MISMATCH, "%s %u (tag %u, %llu bytes) of this rank has no matching %s on rank %d",
@@ -129,13 +129,13 @@ static selvage_status_t join_lists(const sv_peer_t *peer, entry_t *ours, uint32_
                                    uint32_t ntheirs, bool we_send)
 {
     const char *our_kind = we_send ? "send" : "receive", *their_kind = we_send ? "receive" : "send";
-    qsort(ours, nours, sizeof *ours, compare_entries);
-    qsort(theirs, ntheirs, sizeof *theirs, compare_entries);
+    qsort(ours, nours, sizeof *ours, compare_match_entries);
+    qsort(theirs, ntheirs, sizeof *theirs, compare_match_entries);
     for (uint32_t i = 0; i < nours || i < ntheirs; i++) {
         if (i >= ntheirs || (i < nours && ours[i].tag < theirs[i].tag))
-            return complain_single(peer, &ours[i], NULL, our_kind, their_kind);
+            return report_single(peer, &ours[i], NULL, our_kind, their_kind);
         if (i >= nours || ours[i].tag > theirs[i].tag)
-            return complain_single(peer, NULL, &theirs[i], our_kind, their_kind);
+            return report_single(peer, NULL, &theirs[i], our_kind, their_kind);
         if (ours[i].bytes != theirs[i].bytes)
             return sv_error(SELVAGE_ERR_MISMATCH, "bytes of %s %u (tag %u) is %llu here and %llu in %s %u of rank %d",
                             our_kind, ours[i].order, ours[i].tag, (unsigned long long)ours[i].bytes,
@@ -170,14 +170,14 @@ static uint32_t list_our_recvs(selvage_exchange_t *x, const sv_peer_t *peer, ent
 
 static selvage_status_t match_peer(selvage_exchange_t *x, sv_peer_t *peer, entry_t *ours, entry_t *theirs)
 {
-    const sv_hello_head_t *head = head_of(peer);
+    const sv_handshake_head_t *head = match_head_of(peer);
     for (uint32_t i = 0; i < head->nrecvs; i++) {
-        const sv_hello_recv_t *recv = &recvs_of(peer)[i];
+        const sv_handshake_recv_t *recv = &recvs_of(peer)[i];
         theirs[i] = (entry_t){recv->tag, i, recv->bytes, NULL, recv};
     }
     SV_TRY(join_lists(peer, ours, list_our_sends(x, peer, ours), theirs, head->nrecvs, true));
     for (uint32_t i = 0; i < head->nsends; i++) {
-        const sv_hello_send_t *send = &sends_of(peer)[i];
+        const sv_handshake_send_t *send = &sends_of(peer)[i];
         theirs[i] = (entry_t){send->tag, send->index, send->bytes, NULL, send};
     }
     return join_lists(peer, ours, list_our_recvs(x, peer, ours), theirs, head->nsends, false);
@@ -186,7 +186,7 @@ static selvage_status_t match_peer(selvage_exchange_t *x, sv_peer_t *peer, entry
 static selvage_status_t match_one(selvage_exchange_t *x, sv_peer_t *peer)
 {
     SV_TRY(check_head(x, peer));
-    const sv_hello_head_t *head = head_of(peer);
+    const sv_handshake_head_t *head = match_head_of(peer);
     uint32_t our_room = peer->nsends > peer->nrecvs ? peer->nsends : peer->nrecvs;
     uint32_t their_room = head->nsends > head->nrecvs ? head->nsends : head->nrecvs;
     entry_t *entries;

@@ -18,7 +18,7 @@
 
 enum { LINE = 64, SLOT_ALIGN = 256, NEAR_LINES = 2 /* a record, and a word for each */ };
 
-static size_t round_up(size_t bytes, size_t unit)
+static size_t round_up_slot_bytes(size_t bytes, size_t unit)
 {
     return (bytes + unit - 1) / unit * unit;
 }
@@ -33,15 +33,15 @@ sv_peer_t *sv_exchange_peer(selvage_exchange_t *x, int rank)
     return NULL;
 }
 
-selvage_status_t sv_commit_peer(selvage_exchange_t *x, int rank, bool stray, sv_peer_t **peer_out)
+selvage_status_t sv_commit_peer(selvage_exchange_t *x, int rank, bool unmatched, sv_peer_t **peer_out)
 {
     sv_peer_t *peer = sv_exchange_peer(x, rank);
     if (!peer) {
         SV_TRY(sv_calloc(1, sizeof *peer, &peer));
         peer->rank = rank;
-        peer->stray = stray;
+        peer->unmatched = unmatched;
         peer->on_node = sv_topology_node_index(&x->comm->topology, rank) >= 0;
-        peer->limit = sv_limit_find(x->comm, rank);
+        peer->fallback = sv_fallback_find(x->comm, rank);
         sv_list_append(&x->peers, &peer->link);
         x->npeers++;
     }
@@ -63,14 +63,14 @@ static selvage_status_t find_peers(selvage_exchange_t *x)
 }
 
 /* The next best route that mappings allow, unless the exchange asked for the one that they do not. */
-static selvage_status_t limit_route(const selvage_exchange_t *x, const sv_peer_t *peer, selvage_route_t wanted,
-                                    selvage_route_t *route_out)
+static selvage_status_t fall_back_to(const selvage_exchange_t *x, const sv_peer_t *peer, selvage_route_t wanted,
+                                     selvage_route_t *route_out)
 {
-    bool limited = wanted < peer->limit;
+    bool limited = wanted < peer->fallback;
     if (limited && wanted == x->forced_route)
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "route %s was asked for, but memory of rank %d could not be mapped "
                         "before", selvage_route_name(wanted), peer->rank);
-    *route_out = limited ? peer->limit : wanted;
+    *route_out = limited ? peer->fallback : wanted;
     return SELVAGE_SUCCESS;
 }
 
@@ -80,7 +80,7 @@ static selvage_status_t choose_route(const selvage_exchange_t *x, const sv_peer_
     bool forced_here = x->forced_route != SELVAGE_ROUTE_DEFAULT;
     selvage_route_t wanted = forced_here ? x->forced_route : (selvage_route_t)x->comm->config.route;
     if (peer->rank == x->comm->wire->rank) {
-        bool staged = wanted == SELVAGE_ROUTE_STAGED || peer->limit != SELVAGE_ROUTE_PEER;
+        bool staged = wanted == SELVAGE_ROUTE_STAGED || peer->fallback != SELVAGE_ROUTE_PEER;
         *route_out = staged ? SELVAGE_ROUTE_STAGED : SELVAGE_ROUTE_SELF;
         return SELVAGE_SUCCESS;
     }
@@ -98,7 +98,7 @@ static selvage_status_t choose_route(const selvage_exchange_t *x, const sv_peer_
         *route_out = wanted; /* nothing is mapped for it */
         return SELVAGE_SUCCESS;
     }
-    return limit_route(x, peer, wanted, route_out);
+    return fall_back_to(x, peer, wanted, route_out);
 }
 
 /* Up to so many segments' worth one kernel looks at all of a packet that came straight to its place. */
@@ -115,7 +115,7 @@ static size_t piece_of_direct(const sv_packet_t *p)
     size_t segment = p->x->comm->config.segment_bytes, most = LARGEST * segment;
     if (p->x->policy == SV_CONFIG_CHECKSUM_OFF || p->bytes <= PULLED_SEGMENTS * segment)
         return p->bytes; /* without digests there is nothing to verify */
-    size_t piece = round_up(p->bytes / 8 * FIRST_EIGHTHS + 1, LINE);
+    size_t piece = round_up_slot_bytes(p->bytes / 8 * FIRST_EIGHTHS + 1, LINE);
     return piece > most ? most : piece;
 }
 
@@ -123,7 +123,7 @@ static bool is_pulled(const sv_packet_t *p)
 {
     bool on_device = p->route == SELVAGE_ROUTE_PEER || p->route == SELVAGE_ROUTE_SELF;
     return p->kernel_copy ||
-           (p->direct && on_device && p->bytes <= PULLED_SEGMENTS * p->x->comm->config.segment_bytes);
+           (p->in_place && on_device && p->bytes <= PULLED_SEGMENTS * p->x->comm->config.segment_bytes);
 }
 
 /*
@@ -134,8 +134,9 @@ static size_t piece_through_host(const sv_packet_t *p)
 {
     enum { PIECES = 4, LONGER = 4 };
     bool shared = p->route == SELVAGE_ROUTE_SHARED;
-    size_t segment = p->x->comm->config.segment_bytes, piece = round_up(p->bytes / PIECES + 1, LINE);
-    size_t least = round_up(shared ? segment / 2 : segment, LINE), most = shared ? LONGER * segment : segment;
+    size_t segment = p->x->comm->config.segment_bytes, piece = round_up_slot_bytes(p->bytes / PIECES + 1, LINE);
+    size_t least = round_up_slot_bytes(shared ? segment / 2 : segment, LINE),
+           most = shared ? LONGER * segment : segment;
     return piece < least ? least : piece > most ? most : piece;
 }
 
@@ -144,7 +145,7 @@ static size_t segment_bytes_of(const sv_packet_t *p)
 {
     enum { SEGMENTS_MAX = 1 << 23 };
     size_t segment_bytes = p->x->comm->config.segment_bytes;
-    if (p->direct)
+    if (p->in_place)
         segment_bytes = piece_of_direct(p);
     else if (p->route != SELVAGE_ROUTE_PEER)
         segment_bytes = piece_through_host(p);
@@ -158,15 +159,15 @@ bool sv_commit_is_small(const sv_packet_t *p)
 {
     const selvage_comm_t *comm = p->x->comm;
     bool by_host = p->route == SELVAGE_ROUTE_STAGED || p->route == SELVAGE_ROUTE_SHARED;
-    uint64_t limit = by_host ? comm->config.kernel_copy_max_bytes : comm->config.kernel_peer_max_bytes;
-    if (limit == SV_CONFIG_BYTES_AUTO)
-        limit = by_host ? comm->dev->kernel_host_bytes
-                : p->x->policy == SV_CONFIG_CHECKSUM_OFF ? comm->dev->kernel_peer_bytes
-                                                         : comm->dev->kernel_summed_bytes;
+    uint64_t fallback = by_host ? comm->config.kernel_copy_max_bytes : comm->config.kernel_peer_max_bytes;
+    if (fallback == SV_CONFIG_BYTES_AUTO)
+        fallback = by_host                                  ? comm->dev->kernel_host_bytes
+                   : p->x->policy == SV_CONFIG_CHECKSUM_OFF ? comm->dev->kernel_peer_bytes
+                                                            : comm->dev->kernel_summed_bytes;
     if (p->route == SELVAGE_ROUTE_DIRECT)
         return false;
     /* Each end of a staged packet decides for itself, so it must be one message whatever either decides. */
-    return p->bytes <= limit && (p->route != SELVAGE_ROUTE_STAGED || p->bytes <= piece_through_host(p));
+    return p->bytes <= fallback && (p->route != SELVAGE_ROUTE_STAGED || p->bytes <= piece_through_host(p));
 }
 
 /* No staging: as few messages as the wire allows, and one more for the record. */
@@ -195,7 +196,7 @@ void sv_commit_cut(sv_packet_t *p)
         p->segment_bytes = p->bytes;
     p->nslots = p->nsegments < (uint32_t)config->segment_slots ? p->nsegments : (uint32_t)config->segment_slots;
     p->pulled = is_pulled(p);
-    if (p->direct)
+    if (p->in_place)
         p->nslots = p->nsegments; /* no slots at all: all of it may come at once */
     else if (whole && sv_route_is_one_sided(p->route))
         p->nslots = TURNS;
@@ -203,12 +204,12 @@ void sv_commit_cut(sv_packet_t *p)
 
 size_t sv_commit_trailer(const sv_packet_t *p)
 {
-    return round_up(p->segment_bytes, LINE);
+    return round_up_slot_bytes(p->segment_bytes, LINE);
 }
 
 size_t sv_commit_slot_bytes(const sv_packet_t *p)
 {
-    return round_up(sv_commit_trailer(p) + SV_RECORD_BYTES + LINE, SLOT_ALIGN);
+    return round_up_slot_bytes(sv_commit_trailer(p) + SV_RECORD_BYTES + LINE, SLOT_ALIGN);
 }
 
 static selvage_status_t plan_recv(sv_recv_t *recv, size_t *slab_bytes)
@@ -222,11 +223,12 @@ static selvage_status_t plan_recv(sv_recv_t *recv, size_t *slab_bytes)
     p->kernel_copy = sv_commit_is_small(p) || sv_layouts_by_kernel(p);
     if (p->route == SELVAGE_ROUTE_PEER && !p->layout)
         recv->buffer = sv_buffer_find(&p->x->comm->buffers, recv->buf, p->bytes);
-    p->direct = p->route == SELVAGE_ROUTE_SELF || p->route == SELVAGE_ROUTE_DIRECT || (recv->buffer && !p->kernel_copy);
+    p->in_place =
+        p->route == SELVAGE_ROUTE_SELF || p->route == SELVAGE_ROUTE_DIRECT || (recv->buffer && !p->kernel_copy);
     if (recv->buffer)
-        recv->buffer->users++; /* partner: forget_recv() in pipe_exchange.c */
+        recv->buffer->users++; /* partner: free_recv() in pipe_exchange.c */
     sv_commit_cut(p);
-    if (p->route == SELVAGE_ROUTE_PEER && !p->direct)
+    if (p->route == SELVAGE_ROUTE_PEER && !p->in_place)
         *slab_bytes += p->nslots * sv_commit_slot_bytes(p);
     return SELVAGE_SUCCESS;
 }
@@ -258,17 +260,18 @@ static void lay_out_segment(selvage_exchange_t *x)
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
         if (!peer->on_node)
             continue;
-        peer->answer_here = (const uint64_t *)(void *)at;
-        peer->answer_token = sv_digest_mix(x->create_number * 1000003 + (uint64_t)peer->rank) | 1;
+        peer->proof_here = (const uint64_t *)(void *)at;
+        peer->proof_token = sv_digest_mix(x->create_number * 1000003 + (uint64_t)peer->rank) | 1;
         at += LINE;
     }
     for (uint32_t i = 0; i < x->nsends; i++, at += sizeof(sv_send_words_t))
         x->sends[i].words = (sv_send_words_t *)(void *)at;
     for (uint32_t i = 0; i < x->nrecvs; i++, at += sizeof(sv_recv_words_t))
         x->recvs[i].words = (sv_recv_words_t *)(void *)at;
-    x->shared_slots = sv_shared_base(&x->segment) +
-                      round_up((size_t)(at - sv_shared_base(&x->segment)) + sizeof(sv_shared_header_t), SLOT_ALIGN) -
-                      sizeof(sv_shared_header_t);
+    x->shared_slots =
+        sv_shared_base(&x->segment) +
+        round_up_slot_bytes((size_t)(at - sv_shared_base(&x->segment)) + sizeof(sv_shared_header_t), SLOT_ALIGN) -
+        sizeof(sv_shared_header_t);
 }
 
 static selvage_status_t make_segment(selvage_exchange_t *x)
@@ -279,9 +282,9 @@ static selvage_status_t make_segment(selvage_exchange_t *x)
     size_t bytes = LINE * (1 + on_node) + x->nsends * sizeof(sv_send_words_t) + x->nrecvs * sizeof(sv_recv_words_t) +
                    SLOT_ALIGN + shared_slots_bytes(x);
     x->segment_token = sv_digest_mix(x->comm->nonce + x->create_number * 65537 + (uint64_t)x->comm->wire->rank) | 1;
-    bool near = sv_topology_memory_begin(&x->comm->topology);
+    bool device_line = sv_topology_memory_begin(&x->comm->topology);
     selvage_status_t status = sv_shared_create(x->comm->dev, bytes, x->segment_token, &x->segment);
-    sv_topology_memory_end(&x->comm->topology, near);
+    sv_topology_memory_end(&x->comm->topology, device_line);
     SV_TRY(status);
     x->segment_open = true;
     x->pinned_bytes += bytes;
@@ -290,16 +293,16 @@ static selvage_status_t make_segment(selvage_exchange_t *x)
 }
 
 /* Packets to the rank itself have no slot for record and word to lie in. */
-static bool has_near_line(const sv_packet_t *p)
+static bool has_device_line(const sv_packet_t *p)
 {
     return p->route == SELVAGE_ROUTE_SELF && p->kernel_copy;
 }
 
-static size_t near_bytes(const selvage_exchange_t *x)
+static size_t device_line_bytes(const selvage_exchange_t *x)
 {
     size_t lines = 0;
     for (uint32_t i = 0; i < x->nrecvs; i++)
-        lines += has_near_line(&x->recvs[i].p) ? NEAR_LINES : 0;
+        lines += has_device_line(&x->recvs[i].p) ? NEAR_LINES : 0;
     for (uint32_t i = 0; i < x->nsends; i++)
         lines += x->sends[i].p.route == SELVAGE_ROUTE_PEER;
     return lines * LINE;
@@ -311,20 +314,20 @@ static bool needs_slab(const selvage_exchange_t *x)
     for (uint32_t i = 0; i < x->nrecvs; i++)
         if (x->recvs[i].p.route == SELVAGE_ROUTE_PEER)
             return true;
-    return near_bytes(x) > 0;
+    return device_line_bytes(x) > 0;
 }
 
-/* Words for kernels that wait, behind the landing slots. What nobody can map nobody writes. */
-static void place_near_words(selvage_exchange_t *x, uint8_t *at)
+/* Words for kernels that wait, behind the receive slots. What nobody can map nobody writes. */
+static void place_device_words(selvage_exchange_t *x, uint8_t *at)
 {
     for (uint32_t i = 0; i < x->nrecvs; i++) {
-        bool has = has_near_line(&x->recvs[i].p);
-        x->recvs[i].near = has ? at : NULL;
+        bool has = has_device_line(&x->recvs[i].p);
+        x->recvs[i].device_line = has ? at : NULL;
         at += has ? NEAR_LINES * LINE : 0;
     }
     for (uint32_t i = 0; i < x->nsends; i++) {
         bool has = x->slab_exported && x->sends[i].p.route == SELVAGE_ROUTE_PEER;
-        x->sends[i].credit_near = has ? (uint64_t *)(void *)at : NULL;
+        x->sends[i].credit_device = has ? (uint64_t *)(void *)at : NULL;
         at += has ? LINE : 0;
     }
 }
@@ -353,27 +356,27 @@ static selvage_status_t allocate_slab(selvage_exchange_t *x, size_t bytes)
 /* Landing slots, words, and the token behind them. Memory that cannot be exported is found to be so by the peers. */
 static selvage_status_t make_slab(selvage_exchange_t *x, size_t slot_bytes)
 {
-    size_t near_at = round_up(slot_bytes, LINE), token_at = near_at + near_bytes(x);
+    size_t near_at = round_up_slot_bytes(slot_bytes, LINE), token_at = near_at + device_line_bytes(x);
     if (!needs_slab(x))
         return SELVAGE_SUCCESS;
     SV_TRY(allocate_slab(x, token_at + LINE));
     x->slab_bytes = token_at;
     x->device_bytes += token_at + LINE;
     x->slab_token_offset = x->slab_offset + token_at;
-    place_near_words(x, x->slab + near_at);
+    place_device_words(x, x->slab + near_at);
     return x->slab_exported ? sv_slab_mark(x, x->slab + token_at) : SELVAGE_SUCCESS;
 }
 
-/* Where every receive lands: fixed before the hellos say so, whatever falls back to staged later. */
-static void place_landings(selvage_exchange_t *x)
+/* Where every receive lands: fixed before the handshakes say so, whatever falls back to staged later. */
+static void place_recv_slots(selvage_exchange_t *x)
 {
     uint8_t *shared_at = x->shared_slots, *slab_at = x->slab;
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_packet_t *p = &x->recvs[i].p;
         uint8_t **at = p->route == SELVAGE_ROUTE_SHARED ? &shared_at : &slab_at;
-        if (p->direct || !sv_route_is_one_sided(p->route))
+        if (p->in_place || !sv_route_is_one_sided(p->route))
             continue;
-        x->recvs[i].landing = *at;
+        x->recvs[i].recv_slots = *at;
         *at += p->nslots * sv_commit_slot_bytes(p);
     }
 }
@@ -390,6 +393,6 @@ selvage_status_t sv_commit_plan(selvage_exchange_t *x)
     SV_TRY(sv_layouts_place_recvs(x));
     SV_TRY(make_segment(x));
     SV_TRY(make_slab(x, slab_bytes));
-    place_landings(x);
+    place_recv_slots(x);
     return SELVAGE_SUCCESS;
 }

@@ -37,7 +37,7 @@ typedef struct probe_words {
 /* In device memory. */
 typedef struct probe_memory {
     sv_digest_scratch_t scratch[2 * PROBES];
-    uint8_t landing[AREA_BYTES];
+    uint8_t recv_slots[AREA_BYTES];
 } probe_memory_t;
 
 /* Requests in the order of the messages: payload and record of every probe, then what was found. */
@@ -97,7 +97,7 @@ static selvage_status_t make_probe(const step_t *step, sv_peer_t *peer)
     memset(words, 0, sizeof(probe_words_t));
     SV_TRY(SV_DEVICE_CALL(dev, fill_async, peer->probe->memory->scratch, 0, sizeof peer->probe->memory->scratch,
                           step->stream));
-    SV_TRY(SV_DEVICE_CALL(dev, fill_async, peer->probe->memory->landing, LANDING_FILL, AREA_BYTES, step->stream));
+    SV_TRY(SV_DEVICE_CALL(dev, fill_async, peer->probe->memory->recv_slots, LANDING_FILL, AREA_BYTES, step->stream));
     for (uint32_t i = 0; i < PROBES; i++) {
         sv_digest_arg_t arg = {.src = step->area + probe_offset[i],
                                .scratch = &peer->probe->memory->scratch[i],
@@ -131,7 +131,7 @@ static selvage_status_t open_messages(const step_t *step, sv_peer_t *peer)
 {
     sv_direct_probe_t *probe = peer->probe;
     for (int i = 0; i < PROBES; i++) {
-        SV_TRY(post_message(step, peer, 2 * i, probe->memory->landing + probe_offset[i], probe_bytes[i]));
+        SV_TRY(post_message(step, peer, 2 * i, probe->memory->recv_slots + probe_offset[i], probe_bytes[i]));
         SV_TRY(post_message(step, peer, 2 * i + 1, &probe->words->arrived[i], SV_RECORD_BYTES));
     }
     SV_TRY(post_message(step, peer, FOUND, &probe->words->good_there, sizeof probe->words->good_there));
@@ -142,7 +142,7 @@ static selvage_status_t open_messages(const step_t *step, sv_peer_t *peer)
     return SELVAGE_SUCCESS;
 }
 
-static size_t message_bytes(int number)
+static size_t probe_message_bytes(int number)
 {
     if (number == FOUND)
         return sizeof(uint64_t);
@@ -162,16 +162,16 @@ static selvage_status_t poll_message(sv_wire_t *wire, sv_wire_request_t *request
 static selvage_status_t poll_messages(sv_wire_t *wire, sv_direct_probe_t *probe, int first, int last, bool *through_out)
 {
     for (int i = first; i < last; i++) {
-        size_t bytes = message_bytes(i);
+        size_t bytes = probe_message_bytes(i);
         SV_TRY(poll_message(wire, &probe->recv[i], &probe->receiving[i], &bytes));
-        probe->damaged |= !probe->receiving[i] && bytes != message_bytes(i);
+        probe->damaged |= !probe->receiving[i] && bytes != probe_message_bytes(i);
         SV_TRY(poll_message(wire, &probe->send[i], &probe->sending[i], NULL));
         *through_out &= !probe->sending[i] && !probe->receiving[i];
     }
     return SELVAGE_SUCCESS;
 }
 
-static bool is_through(const sv_direct_probe_t *probe)
+static bool is_probe_sent(const sv_direct_probe_t *probe)
 {
     for (int i = 0; i < FOUND; i++)
         if (probe->sending[i] || probe->receiving[i])
@@ -183,8 +183,8 @@ static selvage_status_t launch_verify(const step_t *step, sv_peer_t *peer)
 {
     selvage_exchange_t *x = step->x;
     sv_direct_probe_t *probe = peer->probe;
-    for (uint32_t i = 0; i < PROBES && is_through(probe); i++) {
-        sv_digest_arg_t arg = {.src = probe->memory->landing + probe_offset[i],
+    for (uint32_t i = 0; i < PROBES && is_probe_sent(probe); i++) {
+        sv_digest_arg_t arg = {.src = probe->memory->recv_slots + probe_offset[i],
                                .scratch = &probe->memory->scratch[PROBES + i],
                                .record = (uint8_t *)&probe->words->arrived[i],
                                .result = &probe->words->result[i],
@@ -201,7 +201,7 @@ static uint64_t found_word(const selvage_exchange_t *x, int source, int destinat
     return sv_digest_mix(sv_digest_mix(x->id + good) + ((uint64_t)(uint32_t)source << 32 | (uint32_t)destination)) | 1;
 }
 
-static selvage_status_t judge_found(const step_t *step, sv_peer_t *peer)
+static selvage_status_t compare_found(const step_t *step, sv_peer_t *peer)
 {
     const selvage_exchange_t *x = step->x;
     const int own = x->comm->wire->rank;
@@ -214,10 +214,10 @@ static selvage_status_t judge_found(const step_t *step, sv_peer_t *peer)
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t tell_found(const step_t *step, sv_peer_t *peer)
+static selvage_status_t send_found(const step_t *step, sv_peer_t *peer)
 {
     sv_direct_probe_t *probe = peer->probe;
-    bool good = is_through(probe) && !probe->damaged;
+    bool good = is_probe_sent(probe) && !probe->damaged;
     for (int i = 0; i < PROBES; i++)
         good &= probe->words->result[i].verified != 0;
     probe->words->good_here = found_word(step->x, step->x->comm->wire->rank, peer->rank, good);
@@ -237,12 +237,12 @@ static selvage_status_t for_each_probed(const step_t *step, selvage_status_t (*a
 }
 
 /* Polls messages first .. last-1 of all pairs. ERR_TIMEOUT, unlogged: time is over; IN_PROGRESS: the commit is lost. */
-static selvage_status_t complete(const step_t *step, int first, int last, double timeout_s)
+static selvage_status_t complete_probe_messages(const step_t *step, int first, int last, double timeout_s)
 {
     selvage_exchange_t *x = step->x;
     uint64_t begin_ns = sv_clock_ns();
-    sv_patience_t patience;
-    sv_patience_begin(&patience, x->comm, timeout_s);
+    sv_deadline_t deadline;
+    sv_deadline_begin(&deadline, x->comm, timeout_s);
     while (!sv_agree_is_lost(x->comm)) {
         bool through = true;
         for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
@@ -252,7 +252,7 @@ static selvage_status_t complete(const step_t *step, int first, int last, double
         }
         if (through)
             return SELVAGE_SUCCESS;
-        SV_TRY(sv_patience_poll(&patience));
+        SV_TRY(sv_deadline_poll(&deadline));
         if (timeout_s > 0 && (double)(sv_clock_ns() - begin_ns) > timeout_s * 1e9)
             return SELVAGE_ERR_TIMEOUT;
     }
@@ -281,15 +281,15 @@ static selvage_status_t probe_all(step_t *step)
     SV_TRY(for_each_probed(step, make_probe));
     SV_TRY(SV_DEVICE_CALL(comm->dev, stream_sync, step->stream));
     SV_TRY(for_each_probed(step, open_messages));
-    selvage_status_t status = complete(step, 0, FOUND, timeout_s);
+    selvage_status_t status = complete_probe_messages(step, 0, FOUND, timeout_s);
     if (status != SELVAGE_SUCCESS && status != SELVAGE_ERR_TIMEOUT)
         return status;
     SV_TRY(for_each_probed(step, launch_verify));
     SV_TRY(SV_DEVICE_CALL(comm->dev, stream_sync, step->stream));
-    SV_TRY(for_each_probed(step, tell_found));
-    status = complete(step, FOUND, MESSAGES, comm->timeout_s);
+    SV_TRY(for_each_probed(step, send_found));
+    status = complete_probe_messages(step, FOUND, MESSAGES, comm->timeout_s);
     if (status == SELVAGE_SUCCESS)
-        return for_each_probed(step, judge_found);
+        return for_each_probed(step, compare_found);
     return status == SELVAGE_ERR_TIMEOUT
                ? sv_error(status, "selvage_exchange_commit: a peer has not said for %g s whether direct packets "
                           "arrive there", comm->timeout_s)
@@ -309,7 +309,7 @@ static bool end_messages(sv_wire_t *wire, sv_direct_probe_t *probe)
     return quiet;
 }
 
-static void forget_area(const step_t *step, bool quiet)
+static void free_area(const step_t *step, bool quiet)
 {
     sv_device_t *dev = step->x->comm->dev;
     if (step->stream)
@@ -323,10 +323,10 @@ static void forget_area(const step_t *step, bool quiet)
 }
 
 /* Keeps the answers, and frees everything but what the wire holds. */
-static void forget_probes(step_t *step)
+static void free_probes(step_t *step)
 {
     sv_device_t *dev = step->x->comm->dev;
-    bool all_quiet = true;
+    bool all_drained = true;
     if (step->stream)
         (void)SV_DEVICE_CALL(step->x->comm->dev_under, stream_sync, step->stream);
     for (sv_list_t *it = step->x->peers.next; it != &step->x->peers; it = it->next) {
@@ -340,15 +340,15 @@ static void forget_probes(step_t *step)
             SV_DEVICE_CALL(dev, host_free, peer->probe->words);
         sv_free(peer->probe);
         peer->probe = NULL;
-        all_quiet &= quiet;
+        all_drained &= quiet;
     }
-    forget_area(step, all_quiet);
+    free_area(step, all_drained);
 }
 
 selvage_status_t sv_commit_probe_pairs(selvage_exchange_t *x)
 {
     step_t step = {.x = x};
     selvage_status_t status = probe_all(&step);
-    forget_probes(&step);
+    free_probes(&step);
     return status;
 }

@@ -15,14 +15,14 @@
 
 enum { BOUNCE_ALIGN = 256 };
 
-static size_t round_up(size_t bytes, size_t unit)
+static size_t round_up_bounce(size_t bytes, size_t unit)
 {
     return (bytes + unit - 1) / unit * unit;
 }
 
 /* --- which way ---------------------------------------------------------------------------------------------------- */
 
-/* Faults hurt copies of packets, which must lie in one piece for it. */
+/* Faults corrupted copies of packets, which must lie in one piece for it. */
 static bool in_one_piece(const sv_packet_t *p)
 {
     return p->x->comm->fault.armed;
@@ -33,7 +33,7 @@ bool sv_layouts_by_kernel(const sv_packet_t *p)
     return p->layout && !in_one_piece(p) && (p->route == SELVAGE_ROUTE_PEER || p->route == SELVAGE_ROUTE_SELF);
 }
 
-static bool is_plain(const sv_packet_t *p)
+static bool is_plain_packet(const sv_packet_t *p)
 {
     uint32_t base;
     int64_t offset;
@@ -45,23 +45,23 @@ static void choose_recv(sv_packet_t *p)
     bool by_host = p->route == SELVAGE_ROUTE_STAGED || p->route == SELVAGE_ROUTE_SHARED ||
                    p->route == SELVAGE_ROUTE_PEER;
     p->fused = p->kernel_copy && !p->layout->adds && !in_one_piece(p);
-    p->plain = !p->kernel_copy && by_host && is_plain(p);
+    p->plain = !p->kernel_copy && by_host && is_plain_packet(p);
 }
 
 static void choose_send(const sv_send_t *send, sv_packet_t *p)
 {
-    bool unaligned = p->direct && (uintptr_t)send->target % 16 != 0;
+    bool unaligned = p->in_place && (uintptr_t)send->target % 16 != 0;
     p->fused = p->kernel_copy && !in_one_piece(p) && !unaligned;
-    p->plain = !p->kernel_copy && !sv_packet_is_device_driven(p) && is_plain(p);
+    p->plain = !p->kernel_copy && !sv_packet_is_device_driven(p) && is_plain_packet(p);
 }
 
 /* A packet to the rank itself lands before it is scattered, because sender and receiver have no slot between them. */
-static bool needs_landing(const sv_packet_t *p)
+static bool needs_bounce_in(const sv_packet_t *p)
 {
     return p->layout && !p->plain && (!p->fused || p->route == SELVAGE_ROUTE_SELF);
 }
 
-static bool needs_leaving(const sv_packet_t *p)
+static bool needs_bounce_out(const sv_packet_t *p)
 {
     return p->layout && !p->plain && !p->fused;
 }
@@ -110,17 +110,17 @@ selvage_status_t sv_layouts_place_recvs(selvage_exchange_t *x)
         sv_packet_t *p = &x->recvs[i].p;
         if (p->layout)
             choose_recv(p);
-        bytes += needs_landing(p) ? round_up(p->bytes + 1, BOUNCE_ALIGN) : 0;
+        bytes += needs_bounce_in(p) ? round_up_bounce(p->bytes + 1, BOUNCE_ALIGN) : 0;
     }
-    SV_TRY(make_bounce(x, bytes, &x->layouts.landing));
+    SV_TRY(make_bounce(x, bytes, &x->layouts.bounce_in));
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_recv_t *recv = &x->recvs[i];
         if (recv->p.plain)
             recv->buf = sv_layouts_plain_address(&recv->p);
-        if (!needs_landing(&recv->p))
+        if (!needs_bounce_in(&recv->p))
             continue;
-        recv->buf = x->layouts.landing + at;
-        at += round_up(recv->p.bytes + 1, BOUNCE_ALIGN);
+        recv->buf = x->layouts.bounce_in + at;
+        at += round_up_bounce(recv->p.bytes + 1, BOUNCE_ALIGN);
     }
     return SELVAGE_SUCCESS;
 }
@@ -132,17 +132,17 @@ selvage_status_t sv_layouts_place_sends(selvage_exchange_t *x)
         sv_packet_t *p = &x->sends[i].p;
         if (p->layout)
             choose_send(&x->sends[i], p);
-        bytes += needs_leaving(p) ? round_up(p->bytes + 1, BOUNCE_ALIGN) : 0;
+        bytes += needs_bounce_out(p) ? round_up_bounce(p->bytes + 1, BOUNCE_ALIGN) : 0;
     }
-    SV_TRY(make_bounce(x, bytes, &x->layouts.leaving));
+    SV_TRY(make_bounce(x, bytes, &x->layouts.bounce_out));
     for (uint32_t i = 0; i < x->nsends; i++) {
         sv_send_t *send = &x->sends[i];
         if (send->p.plain)
             send->buf = sv_layouts_plain_address(&send->p);
-        if (!needs_leaving(&send->p))
+        if (!needs_bounce_out(&send->p))
             continue;
-        send->buf = x->layouts.leaving + at;
-        at += round_up(send->p.bytes + 1, BOUNCE_ALIGN);
+        send->buf = x->layouts.bounce_out + at;
+        at += round_up_bounce(send->p.bytes + 1, BOUNCE_ALIGN);
     }
     return SELVAGE_SUCCESS;
 }
@@ -152,7 +152,7 @@ selvage_status_t sv_layouts_place_sends(selvage_exchange_t *x)
 /* One walk over all packets; the first only measures, and the second fills what the first has counted. */
 typedef struct walk {
     selvage_exchange_t *x;
-    sv_layout_arena_t arena;
+    sv_layout_bump_t bump;
     sv_push_item_t *pack;
     sv_pull_item_t *unpack;
     sv_digest_scratch_t *scratch_there;
@@ -167,13 +167,14 @@ static selvage_status_t walk_send(walk_t *walk, sv_send_t *send)
     sv_piece_t *here;
     if (!p->layout || p->plain)
         return SELVAGE_SUCCESS;
-    SV_TRY(sv_layout_make_pieces(p->layout, layouts->bases, &walk->arena, &here, &p->pieces, &p->npieces));
+    SV_TRY(sv_layout_make_pieces(p->layout, layouts->bases, &walk->bump, &here, &p->pieces, &p->npieces));
     if (p->fused)
         return SELVAGE_SUCCESS;
     uint32_t n = walk->npacks++;
-    if (!walk->arena.here)
+    if (!walk->bump.here)
         return SELVAGE_SUCCESS;
-    uint8_t *place = layouts->leaving + (send->buf - layouts->leaving); /* buf is for reading; this is its own memory */
+    uint8_t *place = layouts->bounce_out + (send->buf - layouts->bounce_out); /* buf is for reading; this is its own
+                                                                                 memory */
     walk->pack[n] = (sv_push_item_t){.dst = place, .scratch = p->scratch, .nslots = 1, .pieces = p->pieces,
                                      .npieces = p->npieces, .identity = {.bytes = p->bytes}};
     layouts->packs[n] = (sv_layout_entry_t){.item = n, .bytes = p->bytes};
@@ -183,7 +184,7 @@ static selvage_status_t walk_send(walk_t *walk, sv_send_t *send)
 static void add_unpack(walk_t *walk, const sv_pull_item_t *item, uint32_t wave)
 {
     uint32_t n = walk->nunpacks++;
-    if (!walk->arena.here)
+    if (!walk->bump.here)
         return;
     walk->unpack[n] = *item;
     walk->unpack[n].scratch = walk->scratch_there + n;
@@ -192,7 +193,7 @@ static void add_unpack(walk_t *walk, const sv_pull_item_t *item, uint32_t wave)
 }
 
 /* Every piece is a stream of its own here, so that each can be in the launch that it belongs to. */
-static void add_pieces(walk_t *walk, const sv_recv_t *recv, sv_piece_t *here)
+static void add_unpack_pieces(walk_t *walk, const sv_recv_t *recv, sv_piece_t *here)
 {
     const sv_packet_t *p = &recv->p;
     for (uint32_t i = 0; i < p->npieces; i++) {
@@ -201,7 +202,7 @@ static void add_pieces(walk_t *walk, const sv_recv_t *recv, sv_piece_t *here)
         if (here) {
             item.pieces = p->pieces + i;
             item.src = recv->buf + 8 * here[i].first_word;
-            item.identity.bytes = here[i].padded ? round_up(here[i].bytes, 16) : here[i].bytes;
+            item.identity.bytes = here[i].padded ? round_up_bounce(here[i].bytes, 16) : here[i].bytes;
             here[i].first_word = 0;
             wave = ++walk->waves[here[i].base]; /* wave 0 is of what is stored */
         }
@@ -215,13 +216,13 @@ static selvage_status_t walk_recv(walk_t *walk, sv_recv_t *recv)
     sv_piece_t *here;
     if (!p->layout || p->plain)
         return SELVAGE_SUCCESS;
-    SV_TRY(sv_layout_make_pieces(p->layout, walk->x->layouts.bases, &walk->arena, &here, &p->pieces, &p->npieces));
+    SV_TRY(sv_layout_make_pieces(p->layout, walk->x->layouts.bases, &walk->bump, &here, &p->pieces, &p->npieces));
     if (p->fused)
         return SELVAGE_SUCCESS;
     const sv_pull_item_t item = {.src = recv->buf, .pieces = p->pieces, .npieces = p->npieces,
                                  .identity = {.bytes = p->bytes}};
     if (p->layout->adds)
-        add_pieces(walk, recv, here);
+        add_unpack_pieces(walk, recv, here);
     else
         add_unpack(walk, &item, 0);
     return SELVAGE_SUCCESS;
@@ -231,11 +232,11 @@ static selvage_status_t walk_all(walk_t *walk, uint32_t npacks, uint32_t nunpack
 {
     selvage_exchange_t *x = walk->x;
     sv_layout_state_t *layouts = &x->layouts;
-    walk->arena.used = walk->npacks = walk->nunpacks = 0;
-    (void)sv_layout_carve(&walk->arena, SV_LAYOUT_SETS * layouts->nbases * sizeof(uint8_t *), &layouts->sets_there);
-    walk->pack = sv_layout_carve(&walk->arena, npacks * sizeof *walk->pack, &layouts->pack_items);
-    walk->unpack = sv_layout_carve(&walk->arena, nunpacks * sizeof *walk->unpack, &layouts->unpack_items);
-    (void)sv_layout_carve(&walk->arena, nunpacks * sizeof *walk->scratch_there, &walk->scratch_there);
+    walk->bump.used = walk->npacks = walk->nunpacks = 0;
+    (void)sv_layout_bump_alloc(&walk->bump, SV_LAYOUT_SETS * layouts->nbases * sizeof(uint8_t *), &layouts->sets_there);
+    walk->pack = sv_layout_bump_alloc(&walk->bump, npacks * sizeof *walk->pack, &layouts->pack_items);
+    walk->unpack = sv_layout_bump_alloc(&walk->bump, nunpacks * sizeof *walk->unpack, &layouts->unpack_items);
+    (void)sv_layout_bump_alloc(&walk->bump, nunpacks * sizeof *walk->scratch_there, &walk->scratch_there);
     for (uint32_t i = 0; i < x->nsends; i++)
         SV_TRY(walk_send(walk, &x->sends[i]));
     for (uint32_t i = 0; i < x->nrecvs; i++)
@@ -252,12 +253,12 @@ static int compare_waves(const void *a, const void *b)
 }
 
 /* The block here: filled, and copied to the device. */
-static selvage_status_t fill_block(selvage_exchange_t *x, walk_t *walk, size_t bytes, void *here)
+static selvage_status_t fill_exchange_block(selvage_exchange_t *x, walk_t *walk, size_t bytes, void *here)
 {
     sv_device_t *dev = x->comm->dev;
     uint32_t npacks = walk->npacks, nunpacks = walk->nunpacks;
     memset(here, 0, bytes);
-    walk->arena = (sv_layout_arena_t){.here = here, .there = x->layouts.block};
+    walk->bump = (sv_layout_bump_t){.here = here, .there = x->layouts.block};
     SV_TRY(walk_all(walk, npacks, nunpacks));
     x->layouts.npacks = npacks;
     x->layouts.nunpacks = nunpacks;
@@ -275,12 +276,12 @@ static selvage_status_t make_tables(selvage_exchange_t *x, const walk_t *walk)
 {
     sv_layout_state_t *layouts = &x->layouts;
     size_t table_bytes = layouts->nbases * sizeof *layouts->bases;
-    void *letter;
+    void *upload_table;
     SV_TRY(sv_calloc((size_t)SV_LAYOUT_SETS * layouts->nbases, sizeof *layouts->set, &layouts->set));
     SV_TRY(sv_calloc(walk->npacks, sizeof *layouts->packs, &layouts->packs));
     SV_TRY(sv_calloc(walk->nunpacks, sizeof *layouts->unpacks, &layouts->unpacks));
-    SV_TRY(SV_DEVICE_CALL(x->comm->dev, host_malloc, table_bytes, &letter));
-    layouts->letter = letter;
+    SV_TRY(SV_DEVICE_CALL(x->comm->dev, host_malloc, table_bytes, &upload_table));
+    layouts->upload_table = upload_table;
     x->pinned_bytes += table_bytes;
     return x->comm->dev->ops->event_create(x->comm->dev, &layouts->event);
 }
@@ -291,13 +292,13 @@ static selvage_status_t upload_block(selvage_exchange_t *x, walk_t *walk)
     void *block, *here;
     SV_TRY(walk_all(walk, 0, 0));
     SV_TRY(walk_all(walk, walk->npacks, walk->nunpacks));
-    size_t bytes = walk->arena.used;
+    size_t bytes = walk->bump.used;
     SV_TRY(make_tables(x, walk));
     SV_TRY(SV_DEVICE_CALL(dev, malloc, bytes, &block));
     x->layouts.block = block;
     x->device_bytes += bytes;
     SV_TRY(SV_DEVICE_CALL(dev, host_malloc, bytes, &here));
-    selvage_status_t status = fill_block(x, walk, bytes, here);
+    selvage_status_t status = fill_exchange_block(x, walk, bytes, here);
     SV_DEVICE_CALL(dev, host_free, here);
     SV_TRY(status);
     return sv_layouts_first_set(x);
@@ -321,13 +322,13 @@ void sv_layouts_undo(selvage_exchange_t *x)
     sv_layout_state_t *layouts = &x->layouts;
     sv_device_t *dev = x->comm->dev;
     /* In quarantine others may still write what lands, and MPI may still read what leaves. */
-    uint8_t *memory[] = {layouts->block, x->quarantined ? NULL : layouts->leaving,
-                         x->quarantined ? NULL : layouts->landing};
+    uint8_t *memory[] = {layouts->block, x->quarantined ? NULL : layouts->bounce_out,
+                         x->quarantined ? NULL : layouts->bounce_in};
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
         if (memory[i] && !x->device_busy)
             SV_DEVICE_CALL(dev, free, memory[i]);
-    if (layouts->letter)
-        SV_DEVICE_CALL(dev, host_free, layouts->letter);
+    if (layouts->upload_table)
+        SV_DEVICE_CALL(dev, host_free, layouts->upload_table);
     if (layouts->event)
         dev->ops->event_destroy(dev, layouts->event);
     sv_free(layouts->set);

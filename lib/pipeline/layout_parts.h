@@ -32,7 +32,7 @@ typedef struct sv_layout_part {
 struct sv_layout {
     sv_layout_kind_t kind;
     sv_layout_part_t *part;
-    uint32_t nparts, room, base_max;
+    uint32_t nparts, capacity, base_max;
     uint64_t bytes;
     bool adds;
 };
@@ -44,18 +44,18 @@ selvage_status_t sv_layout_close(sv_layout_t *layout);
 bool sv_layout_is_plain(const sv_layout_t *layout, uint32_t *base, int64_t *offset);
 
 /* One block of device memory and its image here. Handed out in two walks: with NULL the first one only measures. */
-typedef struct sv_layout_arena {
+typedef struct sv_layout_bump {
     uint8_t *here, *there;
     size_t used;
-} sv_layout_arena_t;
+} sv_layout_bump_t;
 
-void *sv_layout_carve(sv_layout_arena_t *arena, size_t bytes, void *device_out);
+void *sv_layout_bump_alloc(sv_layout_bump_t *bump, size_t bytes, void *device_out);
 
 /*
  * Pieces of a layout for the addresses of bases, with their tables, into the arena: where they lie here and there, and
  * how many they are. Measuring, here is NULL.
  */
-selvage_status_t sv_layout_make_pieces(const sv_layout_t *layout, uint8_t *const *bases, sv_layout_arena_t *arena,
+selvage_status_t sv_layout_make_pieces(const sv_layout_t *layout, uint8_t *const *bases, sv_layout_bump_t *bump,
                                        sv_piece_t **here_out, const sv_piece_t **there_out, uint32_t *count_out);
 
 #endif

@@ -11,16 +11,16 @@
 enum { ALIGN = 16, PIECE_BYTES_MAX = 1 << 30 };
 #define UNITS_LIMIT (UINT64_C(1) << 31)
 
-void *sv_layout_carve(sv_layout_arena_t *arena, size_t bytes, void *device_out)
+void *sv_layout_bump_alloc(sv_layout_bump_t *bump, size_t bytes, void *device_out)
 {
-    uint8_t *there = arena->there ? arena->there + arena->used : NULL;
-    uint8_t *here = arena->here ? arena->here + arena->used : NULL;
+    uint8_t *there = bump->there ? bump->there + bump->used : NULL;
+    uint8_t *here = bump->here ? bump->here + bump->used : NULL;
     memcpy(device_out, &there, sizeof there);
-    arena->used += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    bump->used += (bytes + ALIGN - 1) / ALIGN * ALIGN;
     return here;
 }
 
-static uint32_t number_bytes(sv_layout_number_t number)
+static uint32_t layout_number_bytes(sv_layout_number_t number)
 {
     switch (number) {
     case SV_LAYOUT_ADD_FLOAT32:
@@ -34,9 +34,9 @@ static uint32_t number_bytes(sv_layout_number_t number)
 
 static selvage_status_t check_units(const sv_layout_part_t *part, uint64_t bytes, uint32_t granule)
 {
-    if (granule < number_bytes(part->number))
+    if (granule < layout_number_bytes(part->number))
         return sv_error(SELVAGE_ERR_ARGUMENT, "numbers of %u bytes that are added are not aligned to their size",
-                        number_bytes(part->number));
+                        layout_number_bytes(part->number));
     if (bytes / granule >= UNITS_LIMIT)
         return sv_error(SELVAGE_ERR_LIMIT, "%llu bytes in units of %u are too many for one list",
                         (unsigned long long)bytes, granule);
@@ -129,13 +129,13 @@ static void fill_begins(const sv_layout_part_t *part, uint32_t granule, uint32_t
 }
 
 static selvage_status_t make_list(const sv_layout_t *layout, const sv_layout_part_t *part, const uint8_t *base,
-                                  sv_layout_arena_t *arena, sv_piece_t *to)
+                                  sv_layout_bump_t *bump, sv_piece_t *to)
 {
     sv_piece_t piece = begin_piece(layout, part);
     piece.granule = granule_of(part, base);
     piece.count = (uint32_t)part->nruns;
     SV_TRY(check_units(part, part->bytes, piece.granule));
-    fill_offsets(part, sv_layout_carve(arena, part->nruns * sizeof *piece.offsets, &piece.offsets));
+    fill_offsets(part, sv_layout_bump_alloc(bump, part->nruns * sizeof *piece.offsets, &piece.offsets));
     if (part->kind == SV_LAYOUT_PART_LIST) {
         const sv_pack_dim_t units = {part->shape.element_bytes / piece.granule, piece.granule};
         piece.level[0].count = (uint32_t)units.count;
@@ -143,25 +143,25 @@ static selvage_status_t make_list(const sv_layout_t *layout, const sv_layout_par
             piece.level[0] = sv_pack_level(&units, &piece.shift[0]);
     } else {
         fill_begins(part, piece.granule,
-                    sv_layout_carve(arena, (part->nruns + 1) * sizeof *piece.begins, &piece.begins));
+                    sv_layout_bump_alloc(bump, (part->nruns + 1) * sizeof *piece.begins, &piece.begins));
     }
     if (to)
         *to = piece;
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_layout_make_pieces(const sv_layout_t *layout, uint8_t *const *bases, sv_layout_arena_t *arena,
+selvage_status_t sv_layout_make_pieces(const sv_layout_t *layout, uint8_t *const *bases, sv_layout_bump_t *bump,
                                        sv_piece_t **here_out, const sv_piece_t **there_out, uint32_t *count_out)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < layout->nparts; i++)
         count += chunks_of(&layout->part[i]);
-    sv_piece_t *here = sv_layout_carve(arena, count * sizeof *here, there_out), *to = here;
+    sv_piece_t *here = sv_layout_bump_alloc(bump, count * sizeof *here, there_out), *to = here;
     for (uint32_t i = 0; i < layout->nparts; i++) {
         const sv_layout_part_t *part = &layout->part[i];
         uint8_t *base = bases[part->base];
         SV_TRY(part->kind == SV_LAYOUT_PART_BOX ? make_box(layout, part, base, to)
-                                                : make_list(layout, part, base, arena, to));
+                                                : make_list(layout, part, base, bump, to));
         to = to ? to + chunks_of(part) : NULL;
     }
     *here_out = here;

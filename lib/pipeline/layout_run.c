@@ -19,15 +19,15 @@ void sv_layouts_give_bases(const selvage_exchange_t *x, sv_batch_arg_t *arg)
         arg->base[i] = x->layouts.bases[i];
 }
 
-static sv_batch_arg_t begin(const selvage_exchange_t *x, const void *items, uint32_t flags)
+static sv_batch_arg_t begin_layout_launch(const selvage_exchange_t *x, const void *items, uint32_t flags)
 {
     sv_batch_arg_t arg = {.items = items, .abort = x->abort, .epoch = 1, .flags = SV_DIGEST_NONE | flags};
     sv_layouts_give_bases(x, &arg);
     return arg;
 }
 
-static selvage_status_t launch(const selvage_exchange_t *x, const sv_kernel_t *kernel, sv_batch_arg_t *arg,
-                               void *stream)
+static selvage_status_t launch_layouts(const selvage_exchange_t *x, const sv_kernel_t *kernel, sv_batch_arg_t *arg,
+                                       void *stream)
 {
     sv_device_t *dev = x->comm->dev;
     uint32_t shares = arg->first_block[arg->npackets];
@@ -40,8 +40,8 @@ static selvage_status_t launch(const selvage_exchange_t *x, const sv_kernel_t *k
 }
 
 /* One launch for as many entries as fit, and one at least for every wave. */
-static selvage_status_t launch_all(const selvage_exchange_t *x, const sv_kernel_t *kernel, sv_batch_arg_t *arg,
-                                   const sv_layout_entry_t *entry, uint32_t count, void *stream)
+static selvage_status_t launch_all_layouts(const selvage_exchange_t *x, const sv_kernel_t *kernel, sv_batch_arg_t *arg,
+                                           const sv_layout_entry_t *entry, uint32_t count, void *stream)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < count; i++)
@@ -49,16 +49,16 @@ static selvage_status_t launch_all(const selvage_exchange_t *x, const sv_kernel_
     const uint64_t share_bytes = sv_batch_share_bytes(bytes, count, x->comm->dev->launch_blocks);
     for (uint32_t i = 0; i < count; i++) {
         if (arg->npackets == SV_BATCH_PACKETS || (i > 0 && entry[i].wave != entry[i - 1].wave))
-            SV_TRY(launch(x, kernel, arg, stream));
+            SV_TRY(launch_layouts(x, kernel, arg, stream));
         uint32_t n = arg->npackets++;
         arg->index[n] = entry[i].item;
         arg->first_block[n + 1] = arg->first_block[n] + sv_kernel_shares(x->comm->dev, entry[i].bytes, share_bytes);
     }
-    return launch(x, kernel, arg, stream);
+    return launch_layouts(x, kernel, arg, stream);
 }
 
 /* The event comes behind what was launched even where not all of it was: memory must not be freed before it. */
-static selvage_status_t mark(selvage_exchange_t *x, void *stream, selvage_status_t launched)
+static selvage_status_t record_layout_event(selvage_exchange_t *x, void *stream, selvage_status_t launched)
 {
     selvage_status_t status = launched;
     x->layouts.launched = true;
@@ -76,10 +76,11 @@ selvage_status_t sv_layouts_pack(selvage_exchange_t *x, void *stream)
        read on another stream. */
     SV_TRY(sv_layouts_finish(x, stream));
     layouts->due = layouts->nunpacks > 0;
-    sv_batch_arg_t arg = begin(x, layouts->pack_items, 0);
+    sv_batch_arg_t arg = begin_layout_launch(x, layouts->pack_items, 0);
     if (layouts->npacks == 0)
         return SELVAGE_SUCCESS;
-    return mark(x, stream, launch_all(x, &sv_kernel_gather, &arg, layouts->packs, layouts->npacks, stream));
+    return record_layout_event(x, stream,
+                               launch_all_layouts(x, &sv_kernel_gather, &arg, layouts->packs, layouts->npacks, stream));
 }
 
 selvage_status_t sv_layouts_unpack(selvage_exchange_t *x, void *stream, bool unless_failed)
@@ -88,8 +89,9 @@ selvage_status_t sv_layouts_unpack(selvage_exchange_t *x, void *stream, bool unl
     if (!layouts->due)
         return SELVAGE_SUCCESS;
     layouts->due = false;
-    sv_batch_arg_t arg = begin(x, layouts->unpack_items, unless_failed ? SV_BATCH_UNLESS_FAILED : 0);
-    return mark(x, stream, launch_all(x, &sv_kernel_scatter, &arg, layouts->unpacks, layouts->nunpacks, stream));
+    sv_batch_arg_t arg = begin_layout_launch(x, layouts->unpack_items, unless_failed ? SV_BATCH_UNLESS_FAILED : 0);
+    return record_layout_event(
+        x, stream, launch_all_layouts(x, &sv_kernel_scatter, &arg, layouts->unpacks, layouts->nunpacks, stream));
 }
 
 selvage_status_t sv_layouts_finish(selvage_exchange_t *x, void *stream)
@@ -147,9 +149,9 @@ static selvage_status_t send_set(selvage_exchange_t *x, uint32_t set)
     sv_device_t *dev = x->comm->dev;
     size_t bytes = layouts->nbases * sizeof *layouts->bases;
     memset(layouts->set + (size_t)set * layouts->nbases, 0xff, bytes); /* no table, should the copy fail half-way */
-    memcpy(layouts->letter, layouts->bases, bytes);
-    SV_TRY(SV_DEVICE_CALL(dev, copy_async, layouts->sets_there + (size_t)set * layouts->nbases, layouts->letter, bytes,
-                          SV_COPY_H2D, x->kernel_stream));
+    memcpy(layouts->upload_table, layouts->bases, bytes);
+    SV_TRY(SV_DEVICE_CALL(dev, copy_async, layouts->sets_there + (size_t)set * layouts->nbases, layouts->upload_table,
+                          bytes, SV_COPY_H2D, x->kernel_stream));
     SV_TRY(wait_for_copy(x));
     memcpy(layouts->set + (size_t)set * layouts->nbases, layouts->bases, bytes);
     return SELVAGE_SUCCESS;
@@ -226,7 +228,7 @@ static selvage_status_t first_bases(selvage_exchange_t *x, void *const *bases, u
 
 selvage_status_t sv_exchange_rebind(selvage_exchange_t *x, void *const *bases, uint32_t count)
 {
-    sv_exchange_finish_held(x);
+    sv_exchange_finish_gated(x);
     sv_exchange_state_t state = sv_exchange_state(x);
     if (state == SV_EXCHANGE_BUILDING)
         return first_bases(x, bases, count);

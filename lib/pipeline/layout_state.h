@@ -26,8 +26,8 @@ typedef struct sv_layout_state {
     uint32_t nsets, next_set;
     uint8_t **sets_there;        /* device: the tables ... */
     uint8_t *const *bases_there; /* ... and the one in use */
-    uint8_t **letter;            /* pinned: a table on its way to the device */
-    uint8_t *landing, *leaving;  /* device: bounced receives and sends; owned */
+    uint8_t **upload_table;      /* pinned: a table on its way to the device */
+    uint8_t *bounce_in, *bounce_out; /* device: bounced receives and sends; owned */
     uint8_t *block;              /* device: tables, pieces, items; owned */
     sv_push_item_t *pack_items;  /* device, in the block */
     sv_pull_item_t *unpack_items;

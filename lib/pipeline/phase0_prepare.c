@@ -9,7 +9,7 @@
 
 /*
  * Where the record goes and which word says so. One-sided: straight to the receiver, beside the copies that run
- * meanwhile. But a fault may want to hurt it first.
+ * meanwhile. But a fault may want to corrupted it first.
  */
 static void address_record(const sv_send_t *send, sv_digest_arg_t *arg)
 {
@@ -20,7 +20,7 @@ static void address_record(const sv_send_t *send, sv_digest_arg_t *arg)
     arg->signal_value = sv_word(send->p.x->epoch, send->p.attempt, 1);
 }
 
-static selvage_status_t digest(sv_send_t *send)
+static selvage_status_t launch_digest_of_send(sv_send_t *send)
 {
     sv_packet_t *p = &send->p;
     sv_device_t *dev = p->x->comm->dev;
@@ -54,6 +54,6 @@ selvage_status_t sv_phase0_prepare(sv_send_t *send, uint64_t now_ns)
     if (staged && p->kernel_copy)
         sv_batch_push_later(send);
     else if (!off && (!p->kernel_copy || send->fault))
-        return digest(send);
+        return launch_digest_of_send(send);
     return SELVAGE_SUCCESS;
 }

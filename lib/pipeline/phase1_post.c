@@ -10,14 +10,14 @@
 static selvage_status_t post_free_slots(sv_recv_t *recv, uint64_t now_ns)
 {
     sv_packet_t *p = &recv->p;
-    for (uint32_t s = 0; s < p->nslots && recv->landed_count + recv->posted_count < p->nsegments; s++) {
+    for (uint32_t s = 0; s < p->nslots && recv->arrived_count + recv->posted_count < p->nsegments; s++) {
         sv_slot_t *slot = &p->slots[s];
         if (slot->state != SV_SLOT_FREE)
             continue;
         SV_TRY(sv_wire_recv(p->x->comm->wire, SV_WIRE_DATA, slot->stage, p->segment_bytes + SV_RECORD_BYTES,
                             p->peer->rank, p->wire_tag, &slot->request));
         slot->state = SV_SLOT_POSTED;
-        slot->segment = recv->landed_count + recv->posted_count; /* messages meet receives in order of posting */
+        slot->segment = recv->arrived_count + recv->posted_count; /* messages meet receives in order of posting */
         slot->since_ns = now_ns;
         recv->posted_count++;
     }
@@ -25,28 +25,28 @@ static selvage_status_t post_free_slots(sv_recv_t *recv, uint64_t now_ns)
 }
 
 /* Slots that take turns: the first epochs have leave from the beginning, later ones by the pull that emptied theirs. */
-static bool word_of_turn(const sv_recv_t *recv, uint64_t *word)
+static bool slot_word_of(const sv_recv_t *recv, uint64_t *word)
 {
     const selvage_exchange_t *x = recv->p.x;
-    *word = recv->asked ? sv_word(x->epoch, recv->asked, 1) : sv_word(recv->p.nslots, 0, 1);
-    return recv->asked || x->epoch == 1;
+    *word = recv->requested_attempt ? sv_word(x->epoch, recv->requested_attempt, 1) : sv_word(recv->p.nslots, 0, 1);
+    return recv->requested_attempt || x->epoch == 1;
 }
 
 /*
  * The sender may write once it sees the word. A buffer of the user's is ready when the work before start is done, so
- * the word follows it on the stream; landing slots are Selvage's own and ready at once, and so is the buffer of a rank
+ * the word follows it on the stream; receive slots are Selvage's own and ready at once, and so is the buffer of a rank
  * that sends to itself, because the copy is ordered behind the same event.
  */
-static selvage_status_t give_credit(sv_recv_t *recv)
+static selvage_status_t grant_credit(sv_recv_t *recv)
 {
     sv_packet_t *p = &recv->p;
     selvage_exchange_t *x = p->x;
-    uint64_t word = sv_word(x->epoch, recv->asked, recv->consumed + p->nslots);
-    if (p->direct && p->route != SELVAGE_ROUTE_SELF && recv->asked == 0)
+    uint64_t word = sv_word(x->epoch, recv->requested_attempt, recv->consumed + p->nslots);
+    if (p->in_place && p->route != SELVAGE_ROUTE_SELF && recv->requested_attempt == 0)
         return SV_DEVICE_CALL(x->comm->dev, signal_async,
                               sv_shared_device_address(&p->peer->segment, &recv->remote->credit), word,
                               x->in_start ? x->caller_stream : x->kernel_stream);
-    if (p->kernel_copy && !p->direct && !word_of_turn(recv, &word))
+    if (p->kernel_copy && !p->in_place && !slot_word_of(recv, &word))
         return SELVAGE_SUCCESS;
     /* Partners: the acquire in sv_phase2_send_onesided(), and batch_await() of a push that waits. */
     __atomic_store_n(&recv->remote->credit, word, __ATOMIC_RELEASE);
@@ -59,7 +59,7 @@ selvage_status_t sv_phase1_post_recv(sv_recv_t *recv, uint64_t now_ns)
         return post_free_slots(recv, now_ns);
     if (recv->p.route == SELVAGE_ROUTE_DIRECT)
         return sv_phase1_post_direct(recv, now_ns);
-    return give_credit(recv);
+    return grant_credit(recv);
 }
 
 static selvage_status_t stage_segment(sv_send_t *send, sv_slot_t *slot, uint32_t segment)

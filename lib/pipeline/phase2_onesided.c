@@ -22,33 +22,35 @@ static sv_copy_kind_t copy_kind(const sv_send_t *send)
     }
 }
 
-static uint8_t *near_record(const sv_send_t *send, uint8_t *slot)
+static uint8_t *device_record(const sv_send_t *send, uint8_t *slot)
 {
-    return send->near ? send->near : slot + sv_commit_trailer(&send->p);
+    return send->device_line ? send->device_line : slot + sv_commit_trailer(&send->p);
 }
 
 /* The slot of this epoch for packets that kernels move, else that of the segment; or its place in the buffer. */
-static uint8_t *slot_there(const sv_send_t *send, uint32_t segment)
+static uint8_t *target_slot(const sv_send_t *send, uint32_t segment)
 {
     const sv_packet_t *p = &send->p;
     uint64_t turn = p->kernel_copy ? p->x->epoch : segment;
-    return send->target + (p->direct ? sv_packet_offset(p, segment) : (turn % p->nslots) * send->target_stride);
+    return send->target + (p->in_place ? sv_packet_offset(p, segment) : (turn % p->nslots) * send->target_stride);
 }
 
 /*
- * A fault: the record may have been hurt on the way, so it goes along with the word. Small packets on `peer` have their
- * record and a second word behind the payload.
+ * A fault: the record may have been corrupted on the way, so it goes along with the word. Small packets on `peer` have
+ * their record and a second word behind the payload.
  */
 static selvage_status_t signal_with_record(sv_send_t *send, uint32_t segment)
 {
     sv_packet_t *p = &send->p;
-    bool last = segment + 1 == p->nsegments, near = sv_batch_has_near_record(p);
-    uint8_t *slot = slot_there(send, segment);
+    bool last = segment + 1 == p->nsegments, device_line = sv_batch_has_device_record(p);
+    uint8_t *slot = target_slot(send, segment);
     sv_signal_arg_t arg = {.word = &send->remote->arrived, .value = sv_word(p->x->epoch, p->attempt, segment + 1)};
     if (last) {
         arg.record = (const uint64_t *)(const void *)sv_fault_record(send);
-        arg.record_to = (uint64_t *)(void *)(near ? near_record(send, slot) : (uint8_t *)&send->remote->record);
-        arg.second = near ? arg.record_to + sizeof(sv_record_t) / sizeof *arg.record_to : &send->remote->recorded;
+        arg.record_to =
+            (uint64_t *)(void *)(device_line ? device_record(send, slot) : (uint8_t *)&send->remote->record);
+        arg.second =
+            device_line ? arg.record_to + sizeof(sv_record_t) / sizeof *arg.record_to : &send->remote->recorded;
     }
     return SV_DEVICE_CALL(p->x->comm->dev, launch, &sv_kernel_signal, &arg, sizeof arg, 1, copy_stream(send));
 }
@@ -59,8 +61,8 @@ static selvage_status_t signal_arrival(sv_send_t *send, uint32_t segment)
     const sv_packet_t *p = &send->p;
     if (send->fault)
         return signal_with_record(send, segment);
-    return sv_signal_behind(p->x, copy_stream(send), &send->remote->arrived,
-                            sv_word(p->x->epoch, p->attempt, segment + 1), p->nsegments > 1);
+    return sv_signal_after(p->x, copy_stream(send), &send->remote->arrived,
+                           sv_word(p->x->epoch, p->attempt, segment + 1), p->nsegments > 1);
 }
 
 /* A fault. Only the word is doubled: the memory behind it is the receiver's as soon as the first one has arrived. */
@@ -71,11 +73,11 @@ static selvage_status_t signal_again(sv_send_t *send, uint32_t segment)
                           sv_word(p->x->epoch, p->attempt, segment + 1), copy_stream(send));
 }
 
-/* The copy of one segment, hurt if a fault says so. */
+/* The copy of one segment, corrupted if a fault says so. */
 static selvage_status_t copy_segment(sv_send_t *send, uint32_t segment)
 {
     sv_packet_t *p = &send->p;
-    uint8_t *dst = slot_there(send, segment);
+    uint8_t *dst = target_slot(send, segment);
     const uint8_t *src = send->buf + sv_packet_offset(p, segment);
     size_t bytes = sv_packet_piece(p, segment);
     if (send->fault)
@@ -102,8 +104,8 @@ static selvage_status_t mark_sent(sv_send_t *send)
     if (send->next_stage == p->nsegments)
         send->state = SV_SEND_VERDICT;
     /* Partner: the acquire in sv_phase2_is_sent(). */
-    return sv_signal_behind(p->x, copy_stream(send), send->sent, sv_word(p->x->epoch, p->attempt, send->next_stage),
-                            p->nsegments > 1);
+    return sv_signal_after(p->x, copy_stream(send), send->sent, sv_word(p->x->epoch, p->attempt, send->next_stage),
+                           p->nsegments > 1);
 }
 
 bool sv_phase2_is_sent(const sv_send_t *send)
@@ -125,8 +127,8 @@ static selvage_status_t adopt_attempt(sv_send_t *send, unsigned attempt, uint64_
     return sv_phase0_prepare(send, now_ns);
 }
 
-/* Whether a fault hurts this attempt in a way that needs the long way: digest, copy, signal one by one. */
-static bool is_hurt(const sv_send_t *send)
+/* Whether a fault corrupts this attempt in a way that needs the long way: digest, copy, signal one by one. */
+static bool is_corrupted(const sv_send_t *send)
 {
     return send->fault && send->fault_kind != SV_FAULT_NONE && send->fault_kind != SV_FAULT_DELAY;
 }
@@ -134,7 +136,7 @@ static bool is_hurt(const sv_send_t *send)
 static selvage_status_t send_segments(sv_send_t *send, uint32_t credit)
 {
     sv_packet_t *p = &send->p;
-    if (p->kernel_copy && !is_hurt(send)) {
+    if (p->kernel_copy && !is_corrupted(send)) {
         if (send->fault)
             SV_TRY(sv_fault_keep(send));
         send->next_stage = 1;
@@ -153,16 +155,16 @@ static selvage_status_t send_segments(sv_send_t *send, uint32_t credit)
 static uint32_t credit_of(const sv_send_t *send, uint64_t word)
 {
     const sv_packet_t *p = &send->p;
-    if (p->kernel_copy && !p->direct && sv_word_ahead(word, p->x->epoch) > 0)
+    if (p->kernel_copy && !p->in_place && sv_word_ahead(word, p->x->epoch) > 0)
         return 1;
-    const uint32_t count = sv_word_says(word, p->x->epoch, p->attempt) ? sv_word_count(word) : 0;
+    const uint32_t count = sv_word_matches(word, p->x->epoch, p->attempt) ? sv_word_count(word) : 0;
     return count < p->nsegments ? count : p->nsegments;
 }
 
 selvage_status_t sv_phase2_send_onesided(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
     sv_packet_t *p = &send->p;
-    /* Partner: the releases in give_credit() of the receiver, of its stream, and of its pull kernel. */
+    /* Partner: the releases in grant_credit() of the receiver, of its stream, and of its pull kernel. */
     uint64_t word = __atomic_load_n(&send->words->credit, __ATOMIC_ACQUIRE);
     if (sv_word_ahead(word, p->x->epoch) == 0 && sv_word_attempt(word) > p->attempt)
         return adopt_attempt(send, sv_word_attempt(word), now_ns);

@@ -7,7 +7,7 @@
 
 #include "pipeline/pipe_phases.h"
 
-static bool is_last(const sv_send_t *send, uint32_t segment)
+static bool is_last_segment(const sv_send_t *send, uint32_t segment)
 {
     return segment + 1 == send->p.nsegments;
 }
@@ -18,7 +18,7 @@ bool sv_phase2_is_ready(sv_send_t *send, uint64_t now_ns)
     if (send->ready_seen)
         return true;
     /* Partner: the release of the digest or push kernel. */
-    if (!sv_word_says(__atomic_load_n(send->ready, __ATOMIC_ACQUIRE), send->p.x->epoch, send->p.identity.attempt))
+    if (!sv_word_matches(__atomic_load_n(send->ready, __ATOMIC_ACQUIRE), send->p.x->epoch, send->p.identity.attempt))
         return false;
     send->ready_seen = true;
     sv_packet_trace(&send->p, SV_TRACE_PREPARE, send->p.started_ns, now_ns, send->p.bytes);
@@ -28,9 +28,9 @@ bool sv_phase2_is_ready(sv_send_t *send, uint64_t now_ns)
 /* Whether the segment (and for the last one the record) is in host memory. */
 static bool slot_is_full(sv_send_t *send, sv_slot_t *slot, uint64_t now_ns)
 {
-    if ((send->p.kernel_copy || is_last(send, slot->segment)) && !sv_phase2_is_ready(send, now_ns))
+    if ((send->p.kernel_copy || is_last_segment(send, slot->segment)) && !sv_phase2_is_ready(send, now_ns))
         return false;
-    return send->p.kernel_copy || sv_slot_is_through(slot);
+    return send->p.kernel_copy || sv_slot_is_copied(slot);
 }
 
 /* The record behind a segment that is not the last: says which segment it is. */
@@ -50,7 +50,7 @@ static void append_record(sv_send_t *send, sv_slot_t *slot)
         memcpy(send->record, slot->stage + send->p.bytes, sizeof *send->record); /* the push put it there */
         return;
     }
-    sv_record_t record = is_last(send, slot->segment) ? *send->record : segment_record(send, slot->segment);
+    sv_record_t record = is_last_segment(send, slot->segment) ? *send->record : segment_record(send, slot->segment);
     record.attempt = (uint8_t)send->p.attempt;
     memcpy(slot->stage + sv_packet_piece(&send->p, slot->segment), &record, sizeof record);
 }
@@ -64,7 +64,7 @@ bool sv_phase2_caps_allow(const selvage_comm_t *comm, size_t bytes)
            comm->bytes_in_flight + bytes <= comm->config.inflight_bytes;
 }
 
-static selvage_status_t fire(sv_send_t *send, sv_slot_t *slot, uint64_t now_ns)
+static selvage_status_t send_slot(sv_send_t *send, sv_slot_t *slot, uint64_t now_ns)
 {
     sv_packet_t *p = &send->p;
     selvage_comm_t *comm = p->x->comm;
@@ -76,25 +76,25 @@ static selvage_status_t fire(sv_send_t *send, sv_slot_t *slot, uint64_t now_ns)
     if (message)
         SV_TRY(sv_wire_send(comm->wire, SV_WIRE_DATA, message, bytes, p->peer->rank, p->wire_tag, &slot->request));
     sv_packet_trace(p, SV_TRACE_D2H, slot->since_ns, now_ns, bytes - SV_RECORD_BYTES);
-    slot->state = SV_SLOT_FLYING;
+    slot->state = SV_SLOT_IN_FLIGHT;
     slot->since_ns = now_ns;
-    slot->flying_bytes = bytes;
+    slot->in_flight_bytes = bytes;
     comm->sends_in_flight++;
     comm->bytes_in_flight += bytes;
-    send->next_fire++;
+    send->next_send++;
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t fire_what_is_full(sv_send_t *send, uint64_t now_ns, bool *moved)
+static selvage_status_t send_full_slots(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
     sv_packet_t *p = &send->p;
-    while (send->next_fire < send->next_stage) {
-        sv_slot_t *slot = &p->slots[send->next_fire % p->nslots];
+    while (send->next_send < send->next_stage) {
+        sv_slot_t *slot = &p->slots[send->next_send % p->nslots];
         if (!slot_is_full(send, slot, now_ns))
             return SELVAGE_SUCCESS;
         if (!sv_phase2_caps_allow(p->x->comm, sv_packet_piece(p, slot->segment)))
             return SELVAGE_SUCCESS;
-        SV_TRY(fire(send, slot, now_ns));
+        SV_TRY(send_slot(send, slot, now_ns));
         *moved = true;
     }
     return SELVAGE_SUCCESS;
@@ -104,17 +104,17 @@ static selvage_status_t reap_slot(sv_send_t *send, sv_slot_t *slot, uint64_t now
 {
     selvage_comm_t *comm = send->p.x->comm;
     SV_TRY(sv_wire_test(comm->wire, &slot->request, NULL));
-    sv_packet_trace(&send->p, SV_TRACE_SEND, slot->since_ns, now_ns, slot->flying_bytes - SV_RECORD_BYTES);
+    sv_packet_trace(&send->p, SV_TRACE_SEND, slot->since_ns, now_ns, slot->in_flight_bytes - SV_RECORD_BYTES);
     slot->state = SV_SLOT_FREE;
     comm->sends_in_flight--;
-    comm->bytes_in_flight -= slot->flying_bytes;
+    comm->bytes_in_flight -= slot->in_flight_bytes;
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t reap(sv_send_t *send, uint64_t now_ns, bool *moved)
+static selvage_status_t reap_slots(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
     sv_packet_t *p = &send->p;
-    while (send->reaped < send->next_fire) {
+    while (send->reaped < send->next_send) {
         selvage_status_t status = reap_slot(send, &p->slots[send->reaped % p->nslots], now_ns);
         if (status == SELVAGE_IN_PROGRESS)
             return SELVAGE_SUCCESS;
@@ -125,19 +125,19 @@ static selvage_status_t reap(sv_send_t *send, uint64_t now_ns, bool *moved)
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_phase2_reap_lingering(sv_send_t *send, uint64_t now_ns)
+selvage_status_t sv_phase2_reap_in_flight(sv_send_t *send, uint64_t now_ns)
 {
-    for (uint32_t s = 0; send->lingering && s < send->p.nslots; s++)
-        if (send->p.slots[s].state == SV_SLOT_FLYING)
+    for (uint32_t s = 0; send->outlives_epoch && s < send->p.nslots; s++)
+        if (send->p.slots[s].state == SV_SLOT_IN_FLIGHT)
             SV_TRY(reap_slot(send, &send->p.slots[s], now_ns));
-    send->lingering = false;
+    send->outlives_epoch = false;
     return SELVAGE_SUCCESS;
 }
 
-/* A new epoch behind a resend that lingered: phases 0 and 1 of this packet are made up for. */
-static selvage_status_t begin_late(sv_send_t *send, uint64_t now_ns, bool *moved)
+/* A new epoch behind a resend that outlived its epoch: phases 0 and 1 of this packet are made up for. */
+static selvage_status_t begin_after_reap(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
-    selvage_status_t status = sv_phase2_reap_lingering(send, now_ns);
+    selvage_status_t status = sv_phase2_reap_in_flight(send, now_ns);
     if (status == SELVAGE_IN_PROGRESS)
         return SELVAGE_SUCCESS;
     SV_TRY(status);
@@ -153,16 +153,16 @@ static bool is_unneeded(const sv_send_t *send)
 }
 
 /* The verdict came before this attempt was through. It ends as soon as the device reads the user's buffer no more. */
-static selvage_status_t give_up_attempt(sv_send_t *send, uint64_t now_ns, bool *moved)
+static selvage_status_t end_attempt(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
     bool quiet = sv_phase2_is_ready(send, now_ns);
     for (uint32_t s = 0; s < send->p.nslots && quiet; s++) {
         sv_slot_t *slot = &send->p.slots[s];
         if (slot->state == SV_SLOT_STAGING && !send->p.kernel_copy)
-            quiet = sv_slot_is_through(slot);
+            quiet = sv_slot_is_copied(slot);
         if (slot->state == SV_SLOT_STAGING && quiet)
             slot->state = SV_SLOT_FREE;
-        send->lingering |= slot->state == SV_SLOT_FLYING;
+        send->outlives_epoch |= slot->state == SV_SLOT_IN_FLIGHT;
     }
     if (!quiet)
         return SELVAGE_SUCCESS;
@@ -172,26 +172,26 @@ static selvage_status_t give_up_attempt(sv_send_t *send, uint64_t now_ns, bool *
 }
 
 /* A newer attempt was asked for while this one is still leaving: let what flies land, then begin again. */
-static selvage_status_t restart(sv_send_t *send, uint64_t now_ns, bool *moved)
+static selvage_status_t restart_attempt(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
-    SV_TRY(reap(send, now_ns, moved));
-    return send->reaped == send->next_fire ? sv_recovery_resend(send, now_ns) : SELVAGE_SUCCESS;
+    SV_TRY(reap_slots(send, now_ns, moved));
+    return send->reaped == send->next_send ? sv_recovery_resend(send, now_ns) : SELVAGE_SUCCESS;
 }
 
-static bool is_held(sv_send_t *send, uint64_t now_ns)
+static bool is_delayed(sv_send_t *send, uint64_t now_ns)
 {
     selvage_exchange_t *x = send->p.x;
     if (x->never_send)
         return true;
     if (x->comm->fault.armed && !send->fault_decided)
         sv_fault_decide(send, now_ns);
-    return (x->comm->fault.armed && !send->fault_decided) || now_ns < send->hold_until_ns;
+    return (x->comm->fault.armed && !send->fault_decided) || now_ns < send->delay_until_ns;
 }
 
 static selvage_status_t send_staged(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
-    SV_TRY(fire_what_is_full(send, now_ns, moved));
-    SV_TRY(reap(send, now_ns, moved));
+    SV_TRY(send_full_slots(send, now_ns, moved));
+    SV_TRY(reap_slots(send, now_ns, moved));
     SV_TRY(sv_phase1_stage(send, now_ns));
     if (send->reaped == send->p.nsegments)
         send->state = SV_SEND_VERDICT;
@@ -201,16 +201,16 @@ static selvage_status_t send_staged(sv_send_t *send, uint64_t now_ns, bool *move
 selvage_status_t sv_phase2_send(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
     if (send->p.route == SELVAGE_ROUTE_STAGED && is_unneeded(send))
-        return give_up_attempt(send, now_ns, moved);
-    if (send->lingering)
-        return begin_late(send, now_ns, moved);
-    if (is_held(send, now_ns))
+        return end_attempt(send, now_ns, moved);
+    if (send->outlives_epoch)
+        return begin_after_reap(send, now_ns, moved);
+    if (is_delayed(send, now_ns))
         return SELVAGE_SUCCESS;
     if (send->p.route == SELVAGE_ROUTE_DIRECT)
         return sv_phase2_send_direct(send, now_ns, moved);
     if (send->p.route != SELVAGE_ROUTE_STAGED)
         return sv_phase2_send_onesided(send, now_ns, moved);
     if (send->wanted_attempt > send->p.attempt)
-        return restart(send, now_ns, moved);
+        return restart_attempt(send, now_ns, moved);
     return send_staged(send, now_ns, moved);
 }

@@ -11,17 +11,17 @@
 
 typedef enum arrival { ARRIVAL_GOOD, ARRIVAL_STALE, ARRIVAL_BAD } arrival_t;
 
-static size_t message_bytes(const sv_packet_t *p, uint32_t number)
+static size_t direct_message_bytes(const sv_packet_t *p, uint32_t number)
 {
     return number == p->nsegments ? SV_RECORD_BYTES : sv_packet_piece(p, number);
 }
 
-static selvage_status_t post(sv_recv_t *recv, uint32_t number, void *buf, uint64_t now_ns)
+static selvage_status_t post_direct_message(sv_recv_t *recv, uint32_t number, void *buf, uint64_t now_ns)
 {
     sv_packet_t *p = &recv->p;
     sv_slot_t *slot = &p->slots[number];
     int tag = number == p->nsegments ? p->record_tag : p->wire_tag;
-    SV_TRY(sv_wire_recv(p->x->comm->wire, SV_WIRE_DATA, buf, message_bytes(p, number), p->peer->rank, tag,
+    SV_TRY(sv_wire_recv(p->x->comm->wire, SV_WIRE_DATA, buf, direct_message_bytes(p, number), p->peer->rank, tag,
                         &slot->request));
     slot->state = SV_SLOT_POSTED;
     slot->since_ns = now_ns;
@@ -44,20 +44,20 @@ selvage_status_t sv_phase1_post_direct(sv_recv_t *recv, uint64_t now_ns)
     if (begun != SELVAGE_SUCCESS)
         return begun == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : begun;
     for (uint32_t number = first_message(p); number < p->nsegments; number++)
-        SV_TRY(post(recv, number, recv->buf + sv_packet_offset(p, number), now_ns));
-    return post(recv, p->nsegments, recv->record, now_ns);
+        SV_TRY(post_direct_message(recv, number, recv->buf + sv_packet_offset(p, number), now_ns));
+    return post_direct_message(recv, p->nsegments, recv->record, now_ns);
 }
 
-static bool is_whole(const sv_recv_t *recv)
+static bool is_direct_whole(const sv_recv_t *recv)
 {
     const sv_packet_t *p = &recv->p;
     for (uint32_t number = first_message(p); number < p->nslots; number++)
-        if (p->slots[number].flying_bytes != message_bytes(p, number))
+        if (p->slots[number].in_flight_bytes != direct_message_bytes(p, number))
             return false;
     return true;
 }
 
-static arrival_t classify(const sv_recv_t *recv, const sv_record_t *record)
+static arrival_t classify_direct(const sv_recv_t *recv, const sv_record_t *record)
 {
     const sv_packet_t *p = &recv->p;
     if (p->x->policy == SV_CONFIG_CHECKSUM_OFF)
@@ -66,47 +66,48 @@ static arrival_t classify(const sv_recv_t *recv, const sv_record_t *record)
         return ARRIVAL_BAD;
     if (record->epoch < p->identity.epoch || (record->epoch == p->identity.epoch && record->attempt < p->attempt))
         return ARRIVAL_STALE;
-    bool right = record->epoch == p->identity.epoch && record->attempt <= recv->asked &&
+    bool right = record->epoch == p->identity.epoch && record->attempt <= recv->requested_attempt &&
                  record->kind == SV_RECORD_PACKET && record->bytes == p->bytes && record->salt == p->identity.salt;
-    return right && is_whole(recv) ? ARRIVAL_GOOD : ARRIVAL_BAD;
+    return right && is_direct_whole(recv) ? ARRIVAL_GOOD : ARRIVAL_BAD;
 }
 
-static selvage_status_t verify(sv_recv_t *recv)
+static selvage_status_t verify_direct(sv_recv_t *recv)
 {
     const sv_packet_t *p = &recv->p;
-    while (recv->landed_count < p->nsegments) {
-        uint32_t segment = recv->landed_count++;
+    while (recv->arrived_count < p->nsegments) {
+        uint32_t segment = recv->arrived_count++;
         SV_TRY(sv_phase3_verify(recv, recv->buf + sv_packet_offset(p, segment), segment));
     }
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t discard(sv_recv_t *recv, const sv_record_t *record, uint64_t now_ns)
+static selvage_status_t discard_direct(sv_recv_t *recv, const sv_record_t *record, uint64_t now_ns)
 {
     recv->p.x->comm->stats.stale_discarded++;
     sv_packet_trace(&recv->p, SV_TRACE_STALE, now_ns, 0, record->epoch);
     if (record->epoch != recv->p.x->epoch)
         return SELVAGE_SUCCESS;
-    recv->ask_due = true;
-    return sv_recovery_send_ask(recv);
+    recv->request_due = true;
+    return sv_recovery_request_resend(recv);
 }
 
 /* All messages of one sending are here. */
 static selvage_status_t take_arrival(sv_recv_t *recv, uint64_t now_ns)
 {
     sv_record_t record = {0};
-    if (recv->p.slots[recv->p.nsegments].flying_bytes == SV_RECORD_BYTES)
+    if (recv->p.slots[recv->p.nsegments].in_flight_bytes == SV_RECORD_BYTES)
         record = *recv->record;
     recv->between_attempts = false;
-    switch (classify(recv, &record)) {
-    case ARRIVAL_STALE: return discard(recv, &record, now_ns);
+    switch (classify_direct(recv, &record)) {
+    case ARRIVAL_STALE:
+        return discard_direct(recv, &record, now_ns);
     case ARRIVAL_BAD: return sv_recovery_bad_record(recv, &record, now_ns);
     case ARRIVAL_GOOD: break;
     }
-    return verify(recv);
+    return verify_direct(recv);
 }
 
-static selvage_status_t poll_posted(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved)
+static selvage_status_t poll_posted_direct(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved)
 {
     size_t bytes = 0;
     selvage_status_t status = sv_wire_test(recv->p.x->comm->wire, &slot->request, &bytes);
@@ -114,18 +115,18 @@ static selvage_status_t poll_posted(sv_recv_t *recv, sv_slot_t *slot, uint64_t n
         return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
     *moved = true;
     slot->state = SV_SLOT_FREE;
-    slot->flying_bytes = bytes;
+    slot->in_flight_bytes = bytes;
     recv->posted_count--;
     recv->p.moved_ns = recv->p.peer->heard_ns = now_ns;
     sv_packet_trace(&recv->p, SV_TRACE_RECV, slot->since_ns, now_ns, bytes);
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t poll_all_posted(sv_recv_t *recv, uint64_t now_ns, bool *moved)
+static selvage_status_t poll_all_posted_direct(sv_recv_t *recv, uint64_t now_ns, bool *moved)
 {
     for (uint32_t number = 0; number < recv->p.nslots; number++)
         if (recv->p.slots[number].state == SV_SLOT_POSTED)
-            SV_TRY(poll_posted(recv, &recv->p.slots[number], now_ns, moved));
+            SV_TRY(poll_posted_direct(recv, &recv->p.slots[number], now_ns, moved));
     return SELVAGE_SUCCESS;
 }
 
@@ -134,7 +135,7 @@ selvage_status_t sv_phase3_receive_direct(sv_recv_t *recv, uint64_t now_ns, bool
     if (recv->state != SV_RECV_WAITING)
         return SELVAGE_SUCCESS;
     if (recv->posted_count > 0) {
-        SV_TRY(poll_all_posted(recv, now_ns, moved));
+        SV_TRY(poll_all_posted_direct(recv, now_ns, moved));
         if (recv->posted_count == 0)
             SV_TRY(take_arrival(recv, now_ns));
     }
@@ -149,10 +150,10 @@ selvage_status_t sv_phase3_discard_direct(sv_recv_t *recv)
     sv_packet_t *p = &recv->p;
     bool moved = false;
     if (recv->posted_count > 0)
-        SV_TRY(poll_all_posted(recv, p->moved_ns, &moved));
+        SV_TRY(poll_all_posted_direct(recv, p->moved_ns, &moved));
     if (recv->posted_count > 0)
         return SELVAGE_SUCCESS;
     for (uint32_t number = first_message(p); number < p->nsegments; number++)
-        SV_TRY(post(recv, number, recv->sink, p->moved_ns));
-    return post(recv, p->nsegments, recv->record, p->moved_ns);
+        SV_TRY(post_direct_message(recv, number, recv->discard_buffer, p->moved_ns));
+    return post_direct_message(recv, p->nsegments, recv->record, p->moved_ns);
 }

@@ -11,9 +11,9 @@
 
 typedef enum arrival { ARRIVAL_GOOD, ARRIVAL_STALE, ARRIVAL_BAD } arrival_t;
 
-static bool is_landed(const sv_recv_t *recv, uint32_t segment)
+static bool has_segment_arrived(const sv_recv_t *recv, uint32_t segment)
 {
-    return recv->landed[segment / 64] >> (segment % 64) & 1;
+    return recv->arrived_segments[segment / 64] >> (segment % 64) & 1;
 }
 
 /* Everything of a record that names the packet, but for epoch, attempt, kind and what depends on the segment. */
@@ -39,17 +39,18 @@ static bool find_segment(const sv_packet_t *p, const sv_record_t *record, size_t
            record->digest == 0;
 }
 
-static arrival_t classify(const sv_recv_t *recv, const sv_record_t *record, size_t payload_bytes, uint32_t *segment)
+static arrival_t classify_staged(const sv_recv_t *recv, const sv_record_t *record, size_t payload_bytes,
+                                 uint32_t *segment)
 {
     const sv_packet_t *p = &recv->p;
     if (!sv_phase3_same_packet(record, &p->identity))
         return ARRIVAL_BAD;
     if (record->epoch < p->identity.epoch || (record->epoch == p->identity.epoch && record->attempt < p->attempt))
         return ARRIVAL_STALE;
-    if (record->epoch != p->identity.epoch || record->attempt > recv->asked ||
+    if (record->epoch != p->identity.epoch || record->attempt > recv->requested_attempt ||
         !find_segment(p, record, payload_bytes, segment))
         return ARRIVAL_BAD;
-    return is_landed(recv, *segment) ? ARRIVAL_STALE : ARRIVAL_GOOD;
+    return has_segment_arrived(recv, *segment) ? ARRIVAL_STALE : ARRIVAL_GOOD;
 }
 
 /*
@@ -59,7 +60,8 @@ static arrival_t classify(const sv_recv_t *recv, const sv_record_t *record, size
 static arrival_t take_unchecked(const sv_recv_t *recv, const sv_slot_t *slot, uint32_t *segment)
 {
     *segment = slot->segment;
-    return slot->segment < recv->p.nsegments && !is_landed(recv, slot->segment) ? ARRIVAL_GOOD : ARRIVAL_STALE;
+    return slot->segment < recv->p.nsegments && !has_segment_arrived(recv, slot->segment) ? ARRIVAL_GOOD
+                                                                                          : ARRIVAL_STALE;
 }
 
 static bool is_unchecked(const sv_recv_t *recv)
@@ -68,7 +70,7 @@ static bool is_unchecked(const sv_recv_t *recv)
 }
 
 /* Nothing is left for the device to do. */
-static void be_done(sv_recv_t *recv)
+static void end_unchecked(sv_recv_t *recv)
 {
     __atomic_store_n(recv->done, sv_word(recv->p.x->epoch, recv->p.attempt, SV_PULL_GOOD), __ATOMIC_RELAXED);
 }
@@ -76,18 +78,18 @@ static void be_done(sv_recv_t *recv)
 /* A lone segment is verified behind its copy; of several one is verified while the next one is copied. */
 static void *verify_stream(const sv_packet_t *p)
 {
-    return p->slots && !p->direct && p->nsegments == 1 ? p->x->in_stream : p->x->kernel_stream;
+    return p->slots && !p->in_place && p->nsegments == 1 ? p->x->in_stream : p->x->kernel_stream;
 }
 
 selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint32_t segment)
 {
     sv_packet_t *p = &recv->p;
     selvage_exchange_t *x = p->x;
-    bool last = recv->landed_count == p->nsegments;
+    bool last = recv->arrived_count == p->nsegments;
     if (last)
         recv->state = SV_RECV_VERIFYING;
     if (is_unchecked(recv)) {
-        be_done(recv);
+        end_unchecked(recv);
         return SELVAGE_SUCCESS;
     }
     size_t bytes = sv_packet_piece(p, segment);
@@ -103,7 +105,7 @@ selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint32_t 
                            .identity = p->identity};
     if (last) {
         arg.mode = SV_DIGEST_VERIFY;
-        arg.signal = recv->done; /* partner: the acquire in sv_phase5_land() */
+        arg.signal = recv->done; /* partner: the acquire in sv_phase5_complete() */
         arg.signal_value = sv_word(x->epoch, p->attempt, SV_PULL_GOOD);
     }
     x->kernel_stream_busy = true;
@@ -112,25 +114,25 @@ selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint32_t 
 }
 
 /* Up to the user's buffer: by the next batch of pulls if small, else by the copy engine with the digest behind it. */
-selvage_status_t sv_phase3_land(sv_recv_t *recv, sv_slot_t *slot, uint32_t segment, uint64_t now_ns)
+selvage_status_t sv_phase3_unstage(sv_recv_t *recv, sv_slot_t *slot, uint32_t segment, uint64_t now_ns)
 {
     sv_packet_t *p = &recv->p;
     selvage_exchange_t *x = p->x;
     sv_device_t *dev = x->comm->dev;
     uint8_t *dst = recv->buf + sv_packet_offset(p, segment);
-    slot->state = SV_SLOT_LANDING;
+    slot->state = SV_SLOT_UNSTAGING;
     slot->segment = segment;
     slot->since_ns = now_ns;
     recv->between_attempts = false;
-    recv->landed[segment / 64] |= UINT64_C(1) << (segment % 64);
-    recv->landed_count++;
+    recv->arrived_segments[segment / 64] |= UINT64_C(1) << (segment % 64);
+    recv->arrived_count++;
     if (p->kernel_copy) {
         recv->state = SV_RECV_VERIFYING;
-        if (recv->pulled_early) /* partner: batch_await() of the pull that waits */
-            __atomic_store_n(recv->came, sv_word(x->epoch, p->attempt, 1), __ATOMIC_RELEASE);
+        if (recv->pull_prelaunched) /* partner: batch_await() of the pull that waits */
+            __atomic_store_n(recv->arrived_word, sv_word(x->epoch, p->attempt, 1), __ATOMIC_RELEASE);
         else
             sv_batch_pull_later(recv);
-        recv->pulled_early = false;
+        recv->pull_prelaunched = false;
         return SELVAGE_SUCCESS;
     }
     sv_copy_kind_t kind = p->route == SELVAGE_ROUTE_PEER ? SV_COPY_D2D : SV_COPY_H2D;
@@ -139,7 +141,8 @@ selvage_status_t sv_phase3_land(sv_recv_t *recv, sv_slot_t *slot, uint32_t segme
         SV_TRY(SV_DEVICE_CALL(dev, event_record, slot->event, x->in_stream));
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, x->kernel_stream, slot->event));
     }
-    if (!sv_recv_is_lone(recv)) /* else the digest behind it says so; a word between would cost more than it */
+    if (!sv_recv_is_single_segment(recv)) /* else the digest behind it says so; a word between would cost more than
+                                             it */
         SV_TRY(sv_slot_mark(p, slot, x->in_stream));
     return sv_phase3_verify(recv, dst, segment);
 }
@@ -153,7 +156,7 @@ static selvage_status_t take_message(sv_recv_t *recv, sv_slot_t *slot, size_t by
     if (bytes >= SV_RECORD_BYTES)
         memcpy(&record, slot->stage + payload, sizeof record);
     arrival_t arrival =
-        is_unchecked(recv) ? take_unchecked(recv, slot, &segment) : classify(recv, &record, payload, &segment);
+        is_unchecked(recv) ? take_unchecked(recv, slot, &segment) : classify_staged(recv, &record, payload, &segment);
     if (arrival == ARRIVAL_STALE) {
         recv->p.x->comm->stats.stale_discarded++;
         sv_packet_trace(&recv->p, SV_TRACE_STALE, now_ns, 0, record.epoch);
@@ -163,10 +166,10 @@ static selvage_status_t take_message(sv_recv_t *recv, sv_slot_t *slot, size_t by
         return sv_recovery_bad_record(recv, &record, now_ns);
     if (segment + 1 == recv->p.nsegments)
         *recv->record = record;
-    return sv_phase3_land(recv, slot, segment, now_ns);
+    return sv_phase3_unstage(recv, slot, segment, now_ns);
 }
 
-static selvage_status_t poll_posted(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved)
+static selvage_status_t poll_posted_slot(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved)
 {
     size_t bytes = 0;
     selvage_status_t status = sv_wire_test(recv->p.x->comm->wire, &slot->request, &bytes);
@@ -182,22 +185,22 @@ static selvage_status_t poll_posted(sv_recv_t *recv, sv_slot_t *slot, uint64_t n
     return take_message(recv, slot, bytes, now_ns);
 }
 
-void sv_phase3_poll_landing(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved)
+void sv_phase3_poll_unstaging(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved)
 {
-    if (recv->p.kernel_copy || sv_recv_is_lone(recv) || !sv_slot_is_through(slot))
+    if (recv->p.kernel_copy || sv_recv_is_single_segment(recv) || !sv_slot_is_copied(slot))
         return; /* small and lone ones: phase 5 sees the word of the kernel */
-    sv_phase3_slot_landed(recv, slot, now_ns);
+    sv_phase3_slot_unstaged(recv, slot, now_ns);
     *moved = true;
 }
 
-void sv_phase3_slot_landed(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns)
+void sv_phase3_slot_unstaged(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns)
 {
     sv_packet_trace(&recv->p, recv->p.route == SELVAGE_ROUTE_PEER ? SV_TRACE_D2D : SV_TRACE_H2D, slot->since_ns, now_ns,
                     sv_packet_piece(&recv->p, slot->segment));
     slot->state = SV_SLOT_FREE;
 }
 
-static selvage_status_t discard_stray(sv_recv_t *recv, sv_slot_t *slot)
+static selvage_status_t discard_duplicate(sv_recv_t *recv, sv_slot_t *slot)
 {
     sv_packet_t *p = &recv->p;
     sv_wire_t *wire = p->x->comm->wire;
@@ -213,12 +216,12 @@ static selvage_status_t discard_stray(sv_recv_t *recv, sv_slot_t *slot)
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_phase3_discard_strays(selvage_exchange_t *x)
+selvage_status_t sv_phase3_discard_duplicates(selvage_exchange_t *x)
 {
     for (uint32_t i = 0; i < x->nrecvs && sv_exchange_state(x) == SV_EXCHANGE_IDLE; i++) {
         sv_recv_t *recv = &x->recvs[i];
-        if (recv->p.route == SELVAGE_ROUTE_STAGED && (recv->asked > 0 || x->comm->config.fault[0]))
-            SV_TRY(discard_stray(recv, &recv->p.slots[0]));
+        if (recv->p.route == SELVAGE_ROUTE_STAGED && (recv->requested_attempt > 0 || x->comm->config.fault[0]))
+            SV_TRY(discard_duplicate(recv, &recv->p.slots[0]));
         if (recv->p.route == SELVAGE_ROUTE_DIRECT && x->comm->config.fault[0])
             SV_TRY(sv_phase3_discard_direct(recv));
     }
@@ -235,9 +238,9 @@ selvage_status_t sv_phase3_receive(sv_recv_t *recv, uint64_t now_ns, bool *moved
     for (uint32_t s = 0; s < p->nslots; s++) {
         sv_slot_t *slot = &p->slots[s];
         if (slot->state == SV_SLOT_POSTED)
-            SV_TRY(poll_posted(recv, slot, now_ns, moved));
-        else if (slot->state == SV_SLOT_LANDING)
-            sv_phase3_poll_landing(recv, slot, now_ns, moved);
+            SV_TRY(poll_posted_slot(recv, slot, now_ns, moved));
+        else if (slot->state == SV_SLOT_UNSTAGING)
+            sv_phase3_poll_unstaging(recv, slot, now_ns, moved);
     }
     if (recv->state != SV_RECV_WAITING)
         return SELVAGE_SUCCESS;

@@ -14,7 +14,7 @@ static bool verdict_is_good(const sv_send_t *send)
     return __atomic_load_n(&send->words->verdict, __ATOMIC_ACQUIRE) == sv_word(epoch, 0, 1);
 }
 
-static bool is_over(const sv_send_t *send)
+static bool is_send_over(const sv_send_t *send)
 {
     if (send->p.x->policy != SV_CONFIG_CHECKSUM_OFF && !verdict_is_good(send))
         return false;
@@ -37,7 +37,7 @@ static void close_send(sv_send_t *send)
 
 selvage_status_t sv_phase4_drain(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
-    if (is_over(send)) {
+    if (is_send_over(send)) {
         close_send(send);
         *moved = true;
         sv_packet_trace(&send->p, SV_TRACE_VERDICT_SEEN, now_ns, 0, send->p.attempt);

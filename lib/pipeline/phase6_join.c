@@ -26,7 +26,7 @@ static void trace_phases(selvage_exchange_t *x, uint64_t now_ns)
 }
 
 /* The measured policy keeps the best time of either way and uses the better one from then on. */
-static void note_measurement(selvage_exchange_t *x, uint64_t now_ns)
+static void record_measurement(selvage_exchange_t *x, uint64_t now_ns)
 {
     uint64_t took_ns = now_ns - x->phase_begin_ns[0], *best = &x->measured_ns[x->defer_peer];
     if (*best == 0 || took_ns < *best)
@@ -37,7 +37,7 @@ static void note_measurement(selvage_exchange_t *x, uint64_t now_ns)
 void sv_phase6_join(selvage_exchange_t *x, uint64_t now_ns)
 {
     trace_phases(x, now_ns);
-    note_measurement(x, now_ns);
+    record_measurement(x, now_ns);
     x->comm->stats.epochs++;
     sv_list_remove(&x->active_link);
     /* Partner: the acquire of a kernel that holds the caller's stream (sv_await). */

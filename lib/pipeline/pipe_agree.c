@@ -17,13 +17,13 @@
 #include "base/base_status.h"
 #include "kernels/kernels.h"
 
-enum { REPEATS_MAX = 10, REPEATS_LINGER = 6 };
+enum { REPEATS_MAX = 10, REPEATS_AT_END = 6 };
 
 #define FIRST_REPEAT_NS UINT64_C(5000000) /* then twice as long each time */
 
 enum { STATUS_KEY, CALL_HASH, CALL_HASH_INVERSE, USER_VALUE };
 
-static uint64_t hash_call(const char *what, uint64_t key)
+static uint64_t hash_agreement(const char *what, uint64_t key)
 {
     uint64_t hash = sv_digest_mix(key + 1);
     for (const char *c = what; *c; c++)
@@ -40,7 +40,7 @@ void sv_agree_receive(selvage_comm_t *comm, int source, const sv_wire_control_t 
 {
     uint64_t sequence = message->word[1], round = message->word[2];
     /* If there is no room for it now, the message comes again and gets another one. */
-    sv_wire_control_t heard = {.word = {SV_CONTROL_HEARD, sequence, round}};
+    sv_wire_control_t heard = {.word = {SV_CONTROL_AGREE_ACK, sequence, round}};
     (void)sv_wire_control_send(comm->wire, source, &heard);
     if (round >= SV_AGREE_ROUNDS || sequence < comm->agreements)
         return;
@@ -50,7 +50,7 @@ void sv_agree_receive(selvage_comm_t *comm, int source, const sv_wire_control_t 
     memcpy(comm->agree.value[sequence & 1][round], &message->word[3], sizeof comm->agree.value[0][0]);
 }
 
-void sv_agree_heard(selvage_comm_t *comm, int source, const sv_wire_control_t *message)
+void sv_agree_acked(selvage_comm_t *comm, int source, const sv_wire_control_t *message)
 {
     uint64_t round = message->word[2];
     if (round < SV_AGREE_ROUNDS && message->word[1] == comm->agree_out.sequence &&
@@ -64,7 +64,7 @@ static selvage_status_t send_round(selvage_comm_t *comm, int round, const uint64
     memcpy(&message.word[3], value, sizeof(uint64_t) * SV_AGREE_VALUES);
     memcpy(comm->agree_out.value[round], value, sizeof comm->agree_out.value[round]);
     comm->agree_out.open |= UINT32_C(1) << round;
-    return sv_control_send_patiently(comm, peer_of_round(comm, round), &message);
+    return sv_control_send_wait(comm, peer_of_round(comm, round), &message);
 }
 
 static void begin_repeats(selvage_comm_t *comm)
@@ -97,13 +97,13 @@ static void repeat_rounds(selvage_comm_t *comm)
  * ever once nobody repeats them. Acknowledgements may be lost as well: after some repeats it leaves, since then one of
  * them has arrived, or the wire carries nothing and the other rank's deadline says so.
  */
-static void linger(selvage_comm_t *comm)
+static void await_round_acks(selvage_comm_t *comm)
 {
-    sv_patience_t patience;
-    sv_patience_begin(&patience, comm, 0);
-    while (comm->agree_out.open != 0 && comm->agree_out.repeats < REPEATS_LINGER) {
-        if (sv_patience_poll(&patience) != SELVAGE_SUCCESS)
-            sv_relax(&patience.relax); /* broken: what is left to say is why */
+    sv_deadline_t deadline;
+    sv_deadline_begin(&deadline, comm, 0);
+    while (comm->agree_out.open != 0 && comm->agree_out.repeats < REPEATS_AT_END) {
+        if (sv_deadline_poll(&deadline) != SELVAGE_SUCCESS)
+            sv_relax(&deadline.relax); /* broken: what is left to say is why */
         repeat_rounds(comm);
     }
 }
@@ -113,10 +113,10 @@ static selvage_status_t receive_round(selvage_comm_t *comm, const char *what, in
 {
     int generation = (int)(comm->agreements & 1);
     int64_t size = comm->wire->size;
-    sv_patience_t patience;
-    sv_patience_begin(&patience, comm, timeout_s);
+    sv_deadline_t deadline;
+    sv_deadline_begin(&deadline, comm, timeout_s);
     while (!comm->agree.valid[generation][round]) {
-        selvage_status_t status = sv_patience_poll(&patience);
+        selvage_status_t status = sv_deadline_poll(&deadline);
         if (status == SELVAGE_ERR_TIMEOUT)
             return sv_error(status, "%s: no word from rank %d for %g s (round %d): it did not call it, or waits for "
                             "another rank itself", what,
@@ -133,7 +133,7 @@ static selvage_status_t receive_round(selvage_comm_t *comm, const char *what, in
 }
 
 /* Turns what was agreed into this rank's status; the failing rank itself keeps its own detail. */
-static selvage_status_t judge(selvage_comm_t *comm, const char *what, selvage_status_t own, uint64_t key)
+static selvage_status_t agreed_status(selvage_comm_t *comm, const char *what, selvage_status_t own, uint64_t key)
 {
     selvage_status_t status = sv_control_status(key);
     uint64_t rank = key >> 8;
@@ -155,12 +155,12 @@ static void send_failure(selvage_comm_t *comm, int round, selvage_status_t statu
     begin_repeats(comm);
     for (; (INT64_C(1) << round) < comm->wire->size; round++)
         (void)send_round(comm, round, all);
-    linger(comm);
+    await_round_acks(comm);
     comm->agree_out.open = 0;
     comm->agreements++;
 }
 
-void sv_agree_give_up(selvage_comm_t *comm, selvage_status_t status)
+void sv_agree_abort(selvage_comm_t *comm, selvage_status_t status)
 {
     send_failure(comm, 0, status);
 }
@@ -185,8 +185,8 @@ bool sv_agree_is_lost(const selvage_comm_t *comm)
 }
 
 /* All rounds of one agreement. What fails here breaks the communicator. */
-static selvage_status_t disseminate(selvage_comm_t *comm, const char *what, double timeout_s,
-                                    uint64_t all[SV_AGREE_VALUES])
+static selvage_status_t run_rounds(selvage_comm_t *comm, const char *what, double timeout_s,
+                                   uint64_t all[SV_AGREE_VALUES])
 {
     selvage_status_t status = SELVAGE_SUCCESS;
     int round = 0;
@@ -200,7 +200,7 @@ static selvage_status_t disseminate(selvage_comm_t *comm, const char *what, doub
     if (status != SELVAGE_SUCCESS)
         send_failure(comm, round - 1, status);
     else
-        linger(comm);
+        await_round_acks(comm);
     if (status == SELVAGE_SUCCESS)
         comm->agreements++;
     else
@@ -258,7 +258,7 @@ static selvage_status_t spread_name(selvage_comm_t *comm, const char *what, uint
         memcpy(&all[1], own->word, sizeof own->word);
         all[3] = own->key;
     }
-    SV_TRY(disseminate(comm, what, timeout_s, all));
+    SV_TRY(run_rounds(comm, what, timeout_s, all));
     memcpy(name_out->word, &all[1], sizeof name_out->word);
     name_out->key = all[3];
     return SELVAGE_SUCCESS;
@@ -272,13 +272,13 @@ static selvage_status_t spread_name(selvage_comm_t *comm, const char *what, uint
 static selvage_status_t name_other_call(selvage_comm_t *comm, const char *what, uint64_t key, double timeout_s,
                                         uint64_t least, uint64_t most)
 {
-    const uint64_t rank = (uint64_t)comm->wire->rank, hash = hash_call(what, key);
+    const uint64_t rank = (uint64_t)comm->wire->rank, hash = hash_agreement(what, key);
     const call_name_t own = name_call(what, key);
     uint64_t who[SV_AGREE_VALUES] = {UINT64_MAX, hash == least ? rank : UINT64_MAX, hash == most ? rank : UINT64_MAX,
                                      UINT64_MAX};
     call_name_t name[2];
     char here[64], there[64];
-    selvage_status_t status = disseminate(comm, what, timeout_s, who);
+    selvage_status_t status = run_rounds(comm, what, timeout_s, who);
     for (int i = 0; i < 2 && status == SELVAGE_SUCCESS; i++)
         status = spread_name(comm, what, who[1 + i], &own, timeout_s, &name[i]);
     if (status != SELVAGE_SUCCESS)
@@ -299,16 +299,16 @@ selvage_status_t sv_agree(selvage_comm_t *comm, const char *what, uint64_t key, 
         send_failure(comm, 0, status != SELVAGE_SUCCESS ? status : comm->broken);
     if (comm->broken != SELVAGE_SUCCESS)
         return sv_error(comm->broken, "%s: an earlier collective call failed on this communicator", what);
-    uint64_t hash = hash_call(what, key);
+    uint64_t hash = hash_agreement(what, key);
     uint64_t all[SV_AGREE_VALUES] = {UINT64_MAX, hash, ~hash, value[0]};
     if (status != SELVAGE_SUCCESS)
         all[STATUS_KEY] = (uint64_t)comm->wire->rank << 8 | (uint64_t)-status;
-    selvage_status_t wire_status = disseminate(comm, what, timeout_s, all);
+    selvage_status_t wire_status = run_rounds(comm, what, timeout_s, all);
     if (wire_status != SELVAGE_SUCCESS)
         return status != SELVAGE_SUCCESS ? status : wire_status;
     value[0] = all[USER_VALUE];
     if (all[STATUS_KEY] != UINT64_MAX)
-        return judge(comm, what, status, all[STATUS_KEY]);
+        return agreed_status(comm, what, status, all[STATUS_KEY]);
     if (all[CALL_HASH] != ~all[CALL_HASH_INVERSE])
         return name_other_call(comm, what, key, timeout_s, all[CALL_HASH], ~all[CALL_HASH_INVERSE]);
     return SELVAGE_SUCCESS;

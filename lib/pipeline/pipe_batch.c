@@ -38,22 +38,22 @@ static sv_push_item_t push_item(const sv_send_t *send)
     item.sent = send->sent;
     item.credit = own_address(p->x, &send->words->credit);
     item.count = p->nsegments;
-    if (send->near) {
-        item.record = send->near;
-        item.arrived_near = (uint64_t *)(void *)(send->near + sizeof(sv_record_t));
+    if (send->device_line) {
+        item.record = send->device_line;
+        item.arrived_device = (uint64_t *)(void *)(send->device_line + sizeof(sv_record_t));
         return item;
     }
-    if (p->direct) { /* a host that receives looks for the record apart from the payload */
-        item.arrived_near = &send->remote->recorded;
+    if (p->in_place) { /* a host that receives looks for the record apart from the payload */
+        item.arrived_device = &send->remote->recorded;
         return item;
     }
     item.nslots = p->nslots;
     item.dst_stride = send->target_stride;
-    if (sv_batch_has_near_record(p)) {
+    if (sv_batch_has_device_record(p)) {
         item.record = send->target + sv_commit_trailer(p);
         item.record_stride = send->target_stride;
-        item.arrived_near = (uint64_t *)(void *)(item.record + sizeof(sv_record_t));
-        item.credit = send->credit_near ? send->credit_near : item.credit;
+        item.arrived_device = (uint64_t *)(void *)(item.record + sizeof(sv_record_t));
+        item.credit = send->credit_device ? send->credit_device : item.credit;
     }
     return item;
 }
@@ -70,27 +70,27 @@ static void place_record(sv_pull_item_t *item, const uint8_t *record)
 static void place_pull(const sv_recv_t *recv, sv_pull_item_t *item)
 {
     const sv_packet_t *p = &recv->p;
-    if (p->direct) {
+    if (p->in_place) {
         item->src = recv->buf;
         item->count = p->nsegments;
-        item->recorded = recv->near ? NULL : own_address(p->x, &recv->words->recorded);
-        if (recv->near)
-            place_record(item, recv->near);
+        item->recorded = recv->device_line ? NULL : own_address(p->x, &recv->words->recorded);
+        if (recv->device_line)
+            place_record(item, recv->device_line);
         return;
     }
     item->dst = recv->buf;
-    item->src = p->route == SELVAGE_ROUTE_STAGED ? p->slots[0].stage : own_address(p->x, recv->landing);
+    item->src = p->route == SELVAGE_ROUTE_STAGED ? p->slots[0].stage : own_address(p->x, recv->recv_slots);
     if (p->route == SELVAGE_ROUTE_STAGED) {
-        item->arrived = recv->came;
+        item->arrived = recv->arrived_word;
         return;
     }
     item->nslots = p->nslots;
     item->src_stride = sv_commit_slot_bytes(p);
     item->credit = sv_shared_device_address(&p->peer->segment, &recv->remote->credit);
-    if (sv_batch_has_near_record(p)) {
-        place_record(item, recv->landing + sv_commit_trailer(p));
+    if (sv_batch_has_device_record(p)) {
+        place_record(item, recv->recv_slots + sv_commit_trailer(p));
         item->record_stride = item->arrived_stride = item->src_stride;
-        item->credit_near = recv->credit_near;
+        item->credit_device = recv->credit_device;
     }
 }
 
@@ -118,7 +118,7 @@ static void fill_items(const selvage_exchange_t *x, sv_push_item_t *push, sv_pul
             pull[i] = pull_item(&x->recvs[i]);
 }
 
-static selvage_status_t upload(selvage_exchange_t *x, void *device, size_t bytes)
+static selvage_status_t upload_items(selvage_exchange_t *x, void *device, size_t bytes)
 {
     sv_device_t *dev = x->comm->dev;
     void *host;
@@ -144,12 +144,12 @@ selvage_status_t sv_batch_make_items(selvage_exchange_t *x)
     x->push_items = block;
     x->pull_items = (sv_pull_item_t *)(void *)(x->push_items + x->nsends);
     x->device_bytes += bytes;
-    return bytes ? upload(x, block, bytes) : SELVAGE_SUCCESS;
+    return bytes ? upload_items(x, block, bytes) : SELVAGE_SUCCESS;
 }
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
 
-static void begin(const selvage_exchange_t *x, const sv_batch_how_t *how, const void *items, sv_batch_arg_t *arg)
+static void begin_batch(const selvage_exchange_t *x, const sv_batch_how_t *how, const void *items, sv_batch_arg_t *arg)
 {
     arg->items = items;
     arg->abort = x->abort;
@@ -169,7 +169,7 @@ static uint32_t shares_of(const sv_packet_t *p, uint64_t share_bytes)
     return !p->fused && p->bytes <= dev->kernel_alone_bytes ? 1 : sv_kernel_shares(dev, p->bytes, share_bytes);
 }
 
-static void add(sv_batch_arg_t *arg, const sv_packet_t *p, uint64_t share_bytes)
+static void add_to_batch(sv_batch_arg_t *arg, const sv_packet_t *p, uint64_t share_bytes)
 {
     uint32_t n = arg->npackets++;
     arg->attempt = p->attempt;
@@ -190,8 +190,8 @@ static unsigned blocks_at_most(const selvage_exchange_t *x)
     return (x->comm->dev->launch_blocks + DEVICE_SHARE - 1) / DEVICE_SHARE;
 }
 
-static selvage_status_t launch(const selvage_exchange_t *x, const sv_kernel_t *kernel, sv_batch_arg_t *arg,
-                               void *stream)
+static selvage_status_t launch_batch(const selvage_exchange_t *x, const sv_kernel_t *kernel, sv_batch_arg_t *arg,
+                                     void *stream)
 {
     uint32_t shares = arg->first_block[arg->npackets], most = blocks_at_most(x);
     return SV_DEVICE_CALL(x->comm->dev, launch, kernel, arg, sizeof *arg, shares < most ? shares : most, stream);
@@ -203,14 +203,14 @@ static selvage_status_t launch_push(selvage_exchange_t *x, sv_batch_arg_t *arg, 
 {
     if (arg->npackets == 0)
         return SELVAGE_SUCCESS;
-    SV_TRY(launch(x, last->fused ? &sv_kernel_gather : &sv_kernel_push, arg, stream));
+    SV_TRY(launch_batch(x, last->fused ? &sv_kernel_gather : &sv_kernel_push, arg, stream));
     for (uint32_t i = 0; i < arg->npackets; i++) {
         sv_send_t *send = &x->sends[arg->index[i]];
         send->pushed = sv_word(x->epoch, arg->attempt, send->p.nsegments);
     }
     if (x->in_start && stream == x->caller_stream)
-        x->lead = &x->sends[arg->index[0]];
-    arg->npackets = arg->hurt = 0;
+        x->first_push = &x->sends[arg->index[0]];
+    arg->npackets = arg->corrupted = 0;
     return SELVAGE_SUCCESS;
 }
 
@@ -224,7 +224,7 @@ static selvage_status_t launch_pull(const selvage_exchange_t *x, sv_batch_arg_t 
         recv->launched = 0;
         __atomic_store_n(recv->done, 0, __ATOMIC_RELAXED); /* an absent packet is looked for again in this attempt */
     }
-    SV_TRY(launch(x, last->fused ? &sv_kernel_scatter : &sv_kernel_pull, arg, stream));
+    SV_TRY(launch_batch(x, last->fused ? &sv_kernel_scatter : &sv_kernel_pull, arg, stream));
     for (uint32_t i = 0; i < arg->npackets; i++)
         x->recvs[arg->index[i]].launched = sv_word(x->epoch, arg->attempt, SV_PULL_GOOD);
     arg->npackets = 0;
@@ -242,7 +242,7 @@ static bool is_being_pushed(const sv_send_t *send)
 
 bool sv_batch_start_is_passed(const selvage_exchange_t *x)
 {
-    return x->lead && !is_being_pushed(x->lead);
+    return x->first_push && !is_being_pushed(x->first_push);
 }
 
 /* The word is 0 from the launch to the end of the pull. */
@@ -253,7 +253,7 @@ static bool is_being_pulled(const sv_recv_t *recv)
     return recv->launched && (done == 0 || (int64_t)(done - recv->launched) < 0);
 }
 
-static bool is_under_way(const selvage_exchange_t *x)
+static bool is_batch_under_way(const selvage_exchange_t *x)
 {
     for (uint32_t i = 0; i < x->nsends; i++)
         if (is_being_pushed(&x->sends[i]))
@@ -268,8 +268,8 @@ selvage_status_t sv_batch_query(const selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev_under; /* whoever asks must not go on because of an injected fault */
     if (x->joined)
-        SV_TRY(SV_DEVICE_CALL(dev, event_query, x->held_event));
-    if (!is_under_way(x))
+        SV_TRY(SV_DEVICE_CALL(dev, event_query, x->gate_event));
+    if (!is_batch_under_way(x))
         return SELVAGE_SUCCESS;
     /* A device that is lost says nothing by words any more, but every query fails there. */
     SV_TRY(SV_DEVICE_CALL(dev, event_query, x->start_event));
@@ -284,15 +284,15 @@ selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *
     for (uint32_t i = 0; i < x->npush_due; i++)
         bytes += x->sends[x->push_due[i]].p.bytes;
     const uint64_t share_bytes = sv_batch_share_bytes(bytes, x->npush_due, blocks_at_most(x));
-    begin(x, how, x->push_items, &arg);
+    begin_batch(x, how, x->push_items, &arg);
     for (uint32_t i = 0; i < x->npush_due; i++) {
         const sv_packet_t *p = &x->sends[x->push_due[i]].p;
         if (is_full_for(&arg, p, last))
             SV_TRY(launch_push(x, &arg, last, how->stream));
-        add(&arg, p, share_bytes);
+        add_to_batch(&arg, p, share_bytes);
         last = p;
-        if (how->hurt == p->own_index + 1)
-            arg.hurt = arg.npackets;
+        if (how->corrupted == p->own_index + 1)
+            arg.corrupted = arg.npackets;
     }
     x->npush_due = 0;
     return launch_push(x, &arg, last, how->stream);
@@ -306,12 +306,12 @@ selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *
     for (uint32_t i = 0; i < x->npull_due; i++)
         bytes += x->recvs[x->pull_due[i]].p.bytes;
     const uint64_t share_bytes = sv_batch_share_bytes(bytes, x->npull_due, blocks_at_most(x));
-    begin(x, how, x->pull_items, &arg);
+    begin_batch(x, how, x->pull_items, &arg);
     for (uint32_t i = 0; i < x->npull_due; i++) {
         sv_recv_t *recv = &x->recvs[x->pull_due[i]];
         if (is_full_for(&arg, &recv->p, last))
             SV_TRY(launch_pull(x, &arg, last, how->stream));
-        add(&arg, &recv->p, share_bytes);
+        add_to_batch(&arg, &recv->p, share_bytes);
         last = &recv->p;
     }
     x->npull_due = 0;
@@ -335,7 +335,7 @@ selvage_status_t sv_batch_flush(selvage_exchange_t *x)
         x->kernel_stream_busy |= stream == x->kernel_stream;
         SV_TRY(sv_batch_push_how(x, &(sv_batch_how_t){.stream = stream}));
     }
-    if (!x->npull_due || !sv_batch_is_behind_start(x)) /* else with a later flush */
+    if (!x->npull_due || !sv_batch_is_after_start(x)) /* else with a later flush */
         return SELVAGE_SUCCESS;
     x->kernel_stream_busy = true;
     SV_TRY(sv_exchange_order(x));

@@ -13,9 +13,9 @@ selvage_status_t sv_batch_make_items(selvage_exchange_t *x);
 
 /* Whether the record lies in device memory, and behind it a word for a pull that waits: behind the payload in its slot
    on `peer`, in a place of its own on `self`. */
-static inline bool sv_batch_has_near_record(const sv_packet_t *p)
+static inline bool sv_batch_has_device_record(const sv_packet_t *p)
 {
-    return p->kernel_copy && ((p->route == SELVAGE_ROUTE_PEER && !p->direct) || p->route == SELVAGE_ROUTE_SELF);
+    return p->kernel_copy && ((p->route == SELVAGE_ROUTE_PEER && !p->in_place) || p->route == SELVAGE_ROUTE_SELF);
 }
 
 /*
@@ -53,12 +53,13 @@ static inline bool sv_batch_goes_first(const selvage_exchange_t *x, uint64_t byt
     return x->in_start && (x->unordered || bytes <= SV_CALLER_STREAM_MAX_BYTES);
 }
 
-/* How a flush launches. wait_ns 0: every credit or arrival has been seen. hurt: a fault, index of the send plus 1. */
+/* How a flush launches. wait_ns 0: every credit or arrival has been seen. corrupted: a fault, index of the send plus
+   1. */
 typedef struct sv_batch_how {
     void *stream;
     uint64_t wait_ns;
     bool sticky;
-    uint32_t hurt;
+    uint32_t corrupted;
 } sv_batch_how_t;
 
 selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *how);
@@ -68,9 +69,9 @@ selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *
 bool sv_batch_start_is_passed(const selvage_exchange_t *x);
 
 /* Whether the exchange's own streams may be used without being put behind what the caller's stream was given since. */
-static inline bool sv_batch_is_behind_start(const selvage_exchange_t *x)
+static inline bool sv_batch_is_after_start(const selvage_exchange_t *x)
 {
-    return !x->unordered || !x->lead || sv_batch_start_is_passed(x);
+    return !x->unordered || !x->first_push || sv_batch_start_is_passed(x);
 }
 
 /* Launches what is due, as the engine does in a poll: pushes of start on the caller's stream if they are short. */

@@ -20,7 +20,7 @@
 /* How long destroying waits for a neighbour that may be gone already. */
 static const double DESTROY_TIMEOUT_S = 30.0;
 
-static selvage_status_t open_device(selvage_comm_t *comm, const selvage_comm_params_t *params)
+static selvage_status_t open_comm_device(selvage_comm_t *comm, const selvage_comm_params_t *params)
 {
     if (params && params->device) {
         comm->dev = params->device;
@@ -63,10 +63,10 @@ static selvage_status_t set_up_alone(selvage_comm_t *comm, const selvage_comm_pa
     if (comm->config.progress == SV_CONFIG_PROGRESS_THREAD && !comm->wire->threads_ok)
         return sv_error(SELVAGE_ERR_UNSUPPORTED,
                         "SELVAGE_PROGRESS is thread, which needs MPI_Init_thread with MPI_THREAD_MULTIPLE");
-    return open_device(comm, params);
+    return open_comm_device(comm, params);
 }
 
-static uint64_t random_nonce(const selvage_comm_t *comm)
+static uint64_t comm_nonce(const selvage_comm_t *comm)
 {
     uint64_t seed = sv_clock_ns() ^ (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)comm;
     return sv_digest_mix(seed + (uint64_t)comm->wire->rank) & ~UINT64_C(0xffffffff);
@@ -92,7 +92,7 @@ static void agree_on_progress(void *arg)
 /* The ranks agree that all are set up alike, and on the nonce that exchange ids are made from. */
 static selvage_status_t set_up_together(selvage_comm_t *comm, selvage_status_t status)
 {
-    uint64_t nonce = random_nonce(comm);
+    uint64_t nonce = comm_nonce(comm);
     SV_TRY(sv_agree(comm, "selvage_comm_create", 0, status, &nonce, comm->timeout_s));
     comm->nonce = nonce;
     SV_TRY(sv_comm_agree_settings(comm));
@@ -114,25 +114,26 @@ static void init_members(selvage_comm_t *comm, sv_wire_t *wire)
     sv_list_init(&comm->active);
     sv_list_init(&comm->buffers);
     sv_list_init(&comm->opened);
-    sv_list_init(&comm->limits);
-    sv_list_init(&comm->early_hellos);
+    sv_list_init(&comm->fallbacks);
+    sv_list_init(&comm->pending_handshakes);
 }
 
-static void free_early_hellos(selvage_comm_t *comm)
+static void free_pending_handshakes(selvage_comm_t *comm)
 {
     sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &comm->early_hellos) {
+    SV_LIST_FOR_EACH(it, safe, &comm->pending_handshakes)
+    {
         sv_list_remove(it);
-        sv_free(SV_CONTAINER_OF(it, sv_early_hello_t, link));
+        sv_free(SV_CONTAINER_OF(it, sv_pending_handshake_t, link));
     }
 }
 
 /* Frees a communicator in any stage of its making. No communication but what closing the wire needs. */
-static void release(selvage_comm_t *comm)
+static void free_comm(selvage_comm_t *comm)
 {
     sv_progress_fini(&comm->progress);
-    free_early_hellos(comm);
-    sv_limit_forget(comm);
+    free_pending_handshakes(comm);
+    sv_fallback_forget(comm);
     sv_topology_fini(&comm->topology);
     if (comm->dev_wrapped)
         comm->dev->ops->close(comm->dev);
@@ -159,7 +160,7 @@ selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *pa
     bind_rank(comm);
     status = set_up_together(comm, set_up_alone(comm, params));
     if (status != SELVAGE_SUCCESS) {
-        release(comm);
+        free_comm(comm);
         return status;
     }
     sv_log(SV_LOG_INFO, "comm", "rank %d of %d on %s, %d ranks on the node, %d cores%s", wire->rank, wire->size,
@@ -210,7 +211,7 @@ static bool poll_all(selvage_comm_t *comm, bool control)
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &comm->active)
         moved |= sv_exchange_poll(SV_CONTAINER_OF(it, selvage_exchange_t, active_link), now_ns);
-    if (comm->parting && sv_phase3_discard_strays(comm->parting) != SELVAGE_SUCCESS)
+    if (comm->parting && sv_phase3_discard_duplicates(comm->parting) != SELVAGE_SUCCESS)
         comm->parting = NULL; /* destroying goes on, and sets the memory aside */
     return moved;
 }
@@ -220,24 +221,24 @@ bool sv_comm_poll(void *arg)
     return poll_all(arg, needs_control(arg));
 }
 
-void sv_patience_begin(sv_patience_t *patience, selvage_comm_t *comm, double timeout_s)
+void sv_deadline_begin(sv_deadline_t *deadline, selvage_comm_t *comm, double timeout_s)
 {
-    *patience = (sv_patience_t){.comm = comm, .timeout_s = timeout_s, .since_ns = sv_clock_ns()};
-    patience->relax.max_sleep_us = 200;
-    patience->relax.crowded = comm->topology.crowded || comm->topology.size == 0;
+    *deadline = (sv_deadline_t){.comm = comm, .timeout_s = timeout_s, .since_ns = sv_clock_ns()};
+    deadline->relax.max_sleep_us = 200;
+    deadline->relax.crowded = comm->topology.crowded || comm->topology.size == 0;
 }
 
-selvage_status_t sv_patience_poll(sv_patience_t *patience)
+selvage_status_t sv_deadline_poll(sv_deadline_t *deadline)
 {
-    if (poll_all(patience->comm, true)) {
-        sv_relax_reset(&patience->relax);
-        patience->since_ns = sv_clock_ns();
+    if (poll_all(deadline->comm, true)) {
+        sv_relax_reset(&deadline->relax);
+        deadline->since_ns = sv_clock_ns();
         return SELVAGE_SUCCESS;
     }
-    if (patience->comm->broken != SELVAGE_SUCCESS)
-        return patience->comm->broken;
-    sv_relax(&patience->relax);
-    if (patience->timeout_s > 0 && (double)(sv_clock_ns() - patience->since_ns) > patience->timeout_s * 1e9)
+    if (deadline->comm->broken != SELVAGE_SUCCESS)
+        return deadline->comm->broken;
+    sv_relax(&deadline->relax);
+    if (deadline->timeout_s > 0 && (double)(sv_clock_ns() - deadline->since_ns) > deadline->timeout_s * 1e9)
         return SELVAGE_ERR_TIMEOUT;
     return SELVAGE_SUCCESS;
 }
@@ -288,26 +289,26 @@ static void release_arena(selvage_comm_t *comm, bool parted)
 }
 
 /* Device memory is freed once no peer has it mapped. */
-static void part_with_arenas(selvage_comm_t *comm, double timeout_s)
+static void unmap_arenas(selvage_comm_t *comm, double timeout_s)
 {
     uint64_t unused = 0;
-    selvage_status_t status = comm->arena ? comm->arena_part(comm->arena) : SELVAGE_SUCCESS;
+    selvage_status_t status = comm->arena ? comm->arena_unmap(comm->arena) : SELVAGE_SUCCESS;
     if (sv_agree(comm, "selvage_comm_destroy: collectives", 0, status, &unused, timeout_s) == SELVAGE_SUCCESS)
         release_arena(comm, true);
 }
 
 /* So that no letter is under way after the agreement that follows. Ranks that gave up are not waited for; nor, for
    long, those that never sent or received a message, or cannot any more, and so acknowledge nothing. */
-static void wait_for_letters(selvage_comm_t *comm, bool all_have, double timeout_s)
+static void wait_for_control(selvage_comm_t *comm, bool all_have, double timeout_s)
 {
     const double SOME_HAVE_NONE_S = 0.5;
-    sv_patience_t patience;
+    sv_deadline_t deadline;
     bool done = false;
-    sv_patience_begin(&patience, comm, all_have ? timeout_s : SOME_HAVE_NONE_S);
+    sv_deadline_begin(&deadline, comm, all_have ? timeout_s : SOME_HAVE_NONE_S);
     while (!done && comm->broken == SELVAGE_SUCCESS) {
-        if (comm->messages_ops->part(messages_of(comm), &done) != SELVAGE_SUCCESS)
+        if (comm->messages_ops->disconnect(messages_of(comm), &done) != SELVAGE_SUCCESS)
             return;
-        if (!done && sv_patience_poll(&patience) != SELVAGE_SUCCESS) {
+        if (!done && sv_deadline_poll(&deadline) != SELVAGE_SUCCESS) {
             sv_log(all_have ? SV_LOG_WARN : SV_LOG_DEBUG, "comm", "a rank that messages were sent to did not come to "
                    "destroy its communicator, or has received none");
             return;
@@ -315,34 +316,36 @@ static void wait_for_letters(selvage_comm_t *comm, bool all_have, double timeout
     }
 }
 
-static void part_with_messages(selvage_comm_t *comm, double timeout_s)
+static void disconnect_messages(selvage_comm_t *comm, double timeout_s)
 {
     bool unused;
     /* Minima of all ranks. */
-    uint64_t all_have = messages_of(comm) && comm->messages_ops->part(messages_of(comm), &unused) == SELVAGE_SUCCESS;
+    uint64_t all_have =
+        messages_of(comm) && comm->messages_ops->disconnect(messages_of(comm), &unused) == SELVAGE_SUCCESS;
     if (sv_agree(comm, "selvage_comm_destroy: messages", 0, SELVAGE_SUCCESS, &all_have, timeout_s) != SELVAGE_SUCCESS)
         return;
     if (messages_of(comm))
-        wait_for_letters(comm, all_have, timeout_s);
-    uint64_t all_quiet = !messages_of(comm) || comm->messages_ops->is_quiet(messages_of(comm));
+        wait_for_control(comm, all_have, timeout_s);
+    uint64_t all_drained = !messages_of(comm) || comm->messages_ops->is_drained(messages_of(comm));
     /* Others may have waited for letters as long as they may. */
-    comm->messages_unquiet = sv_agree(comm, "selvage_comm_destroy: kernels of messages", 0, SELVAGE_SUCCESS, &all_quiet,
-                                      2 * timeout_s) != SELVAGE_SUCCESS || !all_quiet;
+    comm->messages_undrained = sv_agree(comm, "selvage_comm_destroy: kernels of messages", 0, SELVAGE_SUCCESS,
+                                        &all_drained, 2 * timeout_s) != SELVAGE_SUCCESS ||
+                               !all_drained;
 }
 
 /* The collective half of destroying; runs where the engine lives. */
-static void part_with_neighbours(void *arg)
+static void leave_neighbours(void *arg)
 {
     selvage_comm_t *comm = arg;
     if (comm->detached)
         return;
     uint64_t no_arena = comm->arena == NULL; /* the minimum of all: whether no rank has one */
     double timeout_s = comm->timeout_s > 0 && comm->timeout_s < DESTROY_TIMEOUT_S ? comm->timeout_s : DESTROY_TIMEOUT_S;
-    part_with_messages(comm, timeout_s);
+    disconnect_messages(comm, timeout_s);
     if (sv_agree(comm, "selvage_comm_destroy", 0, SELVAGE_SUCCESS, &no_arena, timeout_s) != SELVAGE_SUCCESS)
         return;
     if (!no_arena)
-        part_with_arenas(comm, timeout_s);
+        unmap_arenas(comm, timeout_s);
     if (comm->config.trace[0])
         sv_timeline_write(comm);
 }
@@ -353,17 +356,17 @@ void sv_comm_destroy(selvage_comm_t *comm)
         return;
     sv_comm_bind(comm);
     report_leftovers(comm, "selvage_comm_destroy");
-    sv_progress_call(&comm->progress, part_with_neighbours, comm);
+    sv_progress_call(&comm->progress, leave_neighbours, comm);
     sv_progress_fini(&comm->progress);
     release_arena(comm, false);
     if (messages_of(comm))
-        comm->messages_ops->release(messages_of(comm), !comm->messages_unquiet);
+        comm->messages_ops->release(messages_of(comm), !comm->messages_undrained);
     release_leftovers(comm);
-    release(comm);
+    free_comm(comm);
 }
 
 /* The last moment at which MPI works: everything open is ended, and nothing touches the wire from here on. */
-static void detach(void *arg)
+static void detach_comm(void *arg)
 {
     selvage_comm_t *comm = arg;
     selvage_status_t status =
@@ -387,7 +390,7 @@ void sv_comm_at_finalize(void *arg)
     selvage_comm_t *comm = arg;
     sv_log(SV_LOG_WARN, "comm", "a communicator of %d ranks was not destroyed before MPI_Finalize", comm->wire->size);
     report_leftovers(comm, "MPI_Finalize");
-    sv_progress_call(&comm->progress, detach, comm);
+    sv_progress_call(&comm->progress, detach_comm, comm);
     sv_progress_fini(&comm->progress);
 }
 

@@ -54,12 +54,12 @@ typedef struct sv_agree_outbox {
     uint64_t repeat_ns;            /* when to say it again */
 } sv_agree_outbox_t;
 
-/* A hello that came before this rank called commit; see commit_hello.c. */
-typedef struct sv_early_hello {
+/* A handshake that came before this rank called commit; see commit_handshake.c. */
+typedef struct sv_pending_handshake {
     sv_list_t link;
     int source;
     uint64_t commit, bytes;
-} sv_early_hello_t;
+} sv_pending_handshake_t;
 
 struct sv_coll_arena;
 struct sv_message_engine;
@@ -70,12 +70,12 @@ typedef struct sv_messages_ops {
     /* Of the end: takes leave of the ranks that were written to, called until it is done; how many requests are open;
        ends those, before the wire goes; whether no kernel of its sends may still store; frees everything, unless
        kernels of this rank's or of others' may. */
-    selvage_status_t (*part)(struct sv_message_engine *engine, bool *done_out);
+    selvage_status_t (*disconnect)(struct sv_message_engine *engine, bool *done_out);
     unsigned (*count)(struct sv_message_engine *engine);
     void (*detach)(struct sv_message_engine *engine);
     void (*stats)(struct sv_message_engine *engine, selvage_stats_t *stats); /* fills in those of messages */
-    bool (*is_quiet)(struct sv_message_engine *engine);
-    void (*release)(struct sv_message_engine *engine, bool all_quiet);
+    bool (*is_drained)(struct sv_message_engine *engine);
+    void (*release)(struct sv_message_engine *engine, bool all_drained);
 } sv_messages_ops_t;
 
 struct selvage_comm {
@@ -88,20 +88,20 @@ struct selvage_comm {
     const sv_thread_binding_t *only_thread; /* whose calls MPI takes, NULL: any thread's; see sv_api_enter() */
     sv_device_t *dev;              /* what the engine uses: maybe a fault wrapper around dev_under */
     sv_device_t *dev_under;        /* what users see */
-    bool dev_owned, dev_wrapped, trace_ready, detached, told_not_able;
+    bool dev_owned, dev_wrapped, trace_ready, detached, logged_not_able;
     sv_topology_t topology;
     sv_progress_t progress;
     sv_list_t exchanges, active;
     sv_list_t buffers, opened;
-    sv_list_t limits;              /* ranks of the node whose memory cannot be mapped; see commit_limit.c */
-    sv_list_t early_hellos;
+    sv_list_t fallbacks;           /* ranks of the node whose memory cannot be mapped; see commit_fallback.c */
+    sv_list_t pending_handshakes;
     /* What collectives have mapped on this node, or NULL, and how it ends; see collective/coll_arena.c. */
     struct sv_coll_arena *arena;
-    selvage_status_t (*arena_part)(struct sv_coll_arena *arena); /* lets go of peers' memory; agreed on before ... */
+    selvage_status_t (*arena_unmap)(struct sv_coll_arena *arena); /* lets go of peers' memory; agreed on before ... */
     void (*arena_release)(struct sv_coll_arena *arena, bool parted); /* ... all is freed; else not what peers may use */
     struct sv_message_engine *_Atomic messages; /* NULL before the first message; released by who made it */
     const sv_messages_ops_t *messages_ops;
-    bool messages_unquiet;                      /* at destroying: kernels of some rank's sends may still store */
+    bool messages_undrained;                    /* at destroying: kernels of some rank's sends may still store */
     pthread_mutex_t messages_lock;              /* for making it */
     _Atomic uintptr_t exchange_thread;          /* who started an exchange last: its binding's address */
     sv_agree_inbox_t agree;
@@ -144,18 +144,18 @@ void sv_comm_tag_put(selvage_comm_t *comm, int tag);
 void sv_comm_stats(selvage_comm_t *comm, selvage_stats_t *stats_out);
 
 /*
- * A bounded wait of the engine itself (set-up, destroy): sv_patience_begin(), then sv_patience_poll() until the
+ * A bounded wait of the engine itself (set-up, destroy): sv_deadline_begin(), then sv_deadline_poll() until the
  * condition holds; SELVAGE_ERR_TIMEOUT, unlogged, once nothing moved for the deadline.
  */
-typedef struct sv_patience {
+typedef struct sv_deadline {
     selvage_comm_t *comm;
     double timeout_s;
     uint64_t since_ns;
     sv_relax_t relax;
-} sv_patience_t;
+} sv_deadline_t;
 
-void sv_patience_begin(sv_patience_t *patience, selvage_comm_t *comm, double timeout_s);
-selvage_status_t sv_patience_poll(sv_patience_t *patience);
+void sv_deadline_begin(sv_deadline_t *deadline, selvage_comm_t *comm, double timeout_s);
+selvage_status_t sv_deadline_poll(sv_deadline_t *deadline);
 
 /* Binds the calling thread to the communicator for the log and for call faults. */
 static inline void sv_comm_bind(const selvage_comm_t *comm)

@@ -4,32 +4,34 @@
  * ranks or none. Nothing here is sized by the number of ranks.
  *
  *   plan      alone         who are my peers; route, wire tag and landing place of every receive   commit_plan.c
- *   hello     with peers    each tells each what it sends to it and expects from it                commit_hello.c
- *   -- agreement 1: every hello has been received, everybody commits the same exchange --
+ *   handshake  with peers    each tells each what it sends to it and expects from it                commit_handshake.c
+ *   -- agreement 1: every handshake has been received, everybody commits the same exchange --
  *   match     alone         i-th send meets i-th receive of (source, destination, tag)             commit_match.c
- *   attach    with peers    map segments and buffers of the node, prove it both ways               commit_attach.c
+ *   attach    with peers    map segments and buffers of the node, prove it both ways               commit_map.c
  *   -- agreement 2: every rank matched; did every mapping work? --
  *   probe     with peers    hand device memory to the wire where packets shall go direct           commit_direct.c
- *   furnish   alone         streams, events, staging, scratch                                      commit_furnish.c
+ *   furnish   alone         streams, events, staging, scratch                                      commit_alloc.c
  *   -- agreement 3: all ranks commit, or none; did every mapping prove right? --
  *
- * If a mapping failed or was not proved, the two ranks remember the best route that is left to them (commit_limit.c),
- * everybody lets go of everything, and all begin again: agreement 4 sees to it that nobody frees memory that another
- * rank still has mapped. Staged needs no mapping, so this ends. Nobody waits for a peer between two mappings.
+ * If a mapping failed or was not proved, the two ranks remember the best route that is left to them
+ * (commit_fallback.c), everybody lets go of everything, and all begin again: agreement 4 sees to it that nobody frees
+ * memory that another rank still has mapped. Staged needs no mapping, so this ends. Nobody waits for a peer between two
+ * mappings.
  *
- * A hello is answered by an ack as soon as it is received, wanted or not. Since nobody enters agreement 1 before all
- * his hellos are acked, nobody leaves it with a hello still unseen: a send without a receive cannot hide (the idea of
- * the non-blocking consensus of Hoefler, Siebert, Lumsdaine 2010, with acks in place of synchronous sends).
+ * A handshake is answered by an ack as soon as it is received, wanted or not. Since nobody enters agreement 1 before
+ * all his handshakes are acked, nobody leaves it with a handshake still unseen: a send without a receive cannot hide
+ * (the idea of the non-blocking consensus of Hoefler, Siebert, Lumsdaine 2010, with acks in place of synchronous
+ * sends).
  */
 #ifndef SV_PIPE_COMMIT_H
 #define SV_PIPE_COMMIT_H
 
 #include "pipeline/pipe_exchange.h"
 
-enum { SV_HELLO_VERSION = 4, SV_HELLO_KIND = 0x4f4c4c48 };
+enum { SV_HANDSHAKE_VERSION = 4, SV_HANDSHAKE_KIND = 0x4f4c4c48 };
 
-/* First part of a hello on the set-up channel; nsends sv_hello_send_t and nrecvs sv_hello_recv_t follow. */
-typedef struct sv_hello_head {
+/* First part of a handshake on the set-up channel; nsends sv_handshake_send_t and nrecvs sv_handshake_recv_t follow. */
+typedef struct sv_handshake_head {
     uint64_t check;              /* of all that follows, and of its length */
     uint32_t kind, version;
     uint32_t source, destination;
@@ -40,25 +42,25 @@ typedef struct sv_hello_head {
     uint64_t has_segment;
     uint64_t direct_able;        /* the wire may be handed memory of this rank's device */
     uint64_t token;              /* proves the segment's mapping to its opener */
-    uint64_t answer_offset;      /* in the segment: where the opener proves that it mapped it ... */
-    uint64_t answer_token;       /* ... by writing this */
+    uint64_t proof_offset;       /* in the segment: where the opener proves that it mapped it ... */
+    uint64_t proof_token;        /* ... by writing this */
     sv_mapping_handle_t segment;
     uint64_t has_slab;
     uint64_t slab_token_offset;  /* in the memory behind slab: where sv_slab_token() stands */
     sv_device_handle_t slab;
-} sv_hello_head_t;
+} sv_handshake_head_t;
 
 /* "I send you this." */
-typedef struct sv_hello_send {
+typedef struct sv_handshake_send {
     uint64_t bytes;
     uint64_t words_offset;       /* of sv_send_words_t in the sender's segment */
     uint64_t credit_offset;      /* peer: of the second credit word, in the memory behind the sender's slab ... */
     uint32_t has_credit;         /* ... if there is one */
     uint32_t index, tag, reserved;
-} sv_hello_send_t;
+} sv_handshake_send_t;
 
 /* "I expect this from you, and it shall travel so." */
-typedef struct sv_hello_recv {
+typedef struct sv_handshake_recv {
     uint64_t bytes;
     uint64_t words_offset;       /* of sv_recv_words_t in the receiver's segment */
     uint64_t target_offset;      /* peer: in the memory behind handle; shared: in the receiver's segment; self: the
@@ -66,22 +68,22 @@ typedef struct sv_hello_recv {
     uint64_t target_stride;      /* between slots */
     uint64_t own_pointer;        /* self: the buffer itself */
     uint32_t tag, wire_tag;
-    uint32_t route, direct;
+    uint32_t route, in_place;
     uint32_t nslots, kernel_copy;
     uint32_t record_tag, reserved; /* record_tag: direct */
     sv_device_handle_t handle;   /* peer */
-} sv_hello_recv_t;
+} sv_handshake_recv_t;
 
 /* Messages that concern commits; see pipe_control.h. */
-selvage_status_t sv_commit_receive_hello(selvage_comm_t *comm, int source, uint64_t commit, uint64_t bytes);
+selvage_status_t sv_commit_receive_handshake(selvage_comm_t *comm, int source, uint64_t commit, uint64_t bytes);
 void sv_commit_receive_ack(selvage_comm_t *comm, int source, uint64_t commit);
-selvage_status_t sv_commit_receive_again(selvage_comm_t *comm, int source, uint64_t commit);
+selvage_status_t sv_commit_receive_resend(selvage_comm_t *comm, int source, uint64_t commit);
 
-/* Whether a received hello is whole and meant for this commit. */
-bool sv_commit_hello_is_whole(const selvage_comm_t *comm, const sv_peer_t *peer, size_t bytes);
+/* Whether a received handshake is whole and meant for this commit. */
+bool sv_commit_handshake_is_whole(const selvage_comm_t *comm, const sv_peer_t *peer, size_t bytes);
 /* How much of the receiver's memory a send on a one-sided route writes. */
 uint64_t sv_commit_target_bytes(const sv_packet_t *p);
-/* Bounds everything that a hello says of memory, before any of it is used. */
+/* Bounds everything that a handshake says of memory, before any of it is used. */
 selvage_status_t sv_commit_bound_segment(const sv_peer_t *peer);
 selvage_status_t sv_commit_bound_send(const sv_send_t *send);
 selvage_status_t sv_commit_bound_recv(const sv_recv_t *recv);
@@ -91,24 +93,24 @@ selvage_status_t sv_commit_plan(selvage_exchange_t *x);
 
 /* ERR_ARGUMENT, with both named, if a receive shares bytes with another packet. Local. */
 selvage_status_t sv_commit_check_overlap(const selvage_exchange_t *x);
-selvage_status_t sv_commit_hello(selvage_exchange_t *x, selvage_status_t status);
-selvage_status_t sv_commit_hello_drain(selvage_exchange_t *x, double timeout_s);
+selvage_status_t sv_commit_handshake(selvage_exchange_t *x, selvage_status_t status);
+selvage_status_t sv_commit_handshake_drain(selvage_exchange_t *x, double timeout_s);
 selvage_status_t sv_commit_match(selvage_exchange_t *x);
-selvage_status_t sv_commit_attach(selvage_exchange_t *x, bool *all_mapped_out);
+selvage_status_t sv_commit_map(selvage_exchange_t *x, bool *all_mapped_out);
 /* After agreement 2: whether every peer has mapped this rank's memory. Takes the answer back from one that has not. */
-bool sv_commit_is_answered(selvage_exchange_t *x);
+bool sv_commit_is_proved(selvage_exchange_t *x);
 /* Some mapping failed, here or elsewhere: finds out with which peers, and limits their routes; attempt counts from 0.
    SELVAGE_ERR_UNSUPPORTED if the exchange asked for one of those routes. */
-selvage_status_t sv_commit_limit_routes(selvage_exchange_t *x, int attempt);
+selvage_status_t sv_commit_fall_back(selvage_exchange_t *x, int attempt);
 /* Lets go of all memory of peers. */
-void sv_commit_detach(selvage_exchange_t *x);
-selvage_status_t sv_commit_furnish(selvage_exchange_t *x);
-void sv_commit_forget_hellos(selvage_exchange_t *x);
+void sv_commit_unmap(selvage_exchange_t *x);
+selvage_status_t sv_commit_alloc(selvage_exchange_t *x);
+void sv_commit_forget_handshakes(selvage_exchange_t *x);
 
 /* The best route to a rank that earlier commits left: peer, unless its memory could not be mapped. */
-selvage_route_t sv_limit_find(const selvage_comm_t *comm, int rank);
-selvage_status_t sv_limit_set(selvage_comm_t *comm, int rank, selvage_route_t best);
-void sv_limit_forget(selvage_comm_t *comm);
+selvage_route_t sv_fallback_find(const selvage_comm_t *comm, int rank);
+selvage_status_t sv_fallback_set(selvage_comm_t *comm, int rank, selvage_route_t best);
+void sv_fallback_forget(selvage_comm_t *comm);
 
 /* The token in the slab of a rank whose segment has that token. */
 uint64_t sv_slab_token(uint64_t segment_token);
@@ -117,7 +119,7 @@ selvage_status_t sv_slab_mark(selvage_exchange_t *x, void *place);
 selvage_status_t sv_slab_check(selvage_exchange_t *x, sv_peer_t *peer);
 
 /* Finds or makes the peer for a rank. */
-selvage_status_t sv_commit_peer(selvage_exchange_t *x, int rank, bool stray, sv_peer_t **peer_out);
+selvage_status_t sv_commit_peer(selvage_exchange_t *x, int rank, bool unmatched, sv_peer_t **peer_out);
 /* Proves the direct route pair by pair, and sends packets staged where it does not hold. */
 selvage_status_t sv_commit_probe_direct(selvage_exchange_t *x);
 /* Sends probes between all pairs that want it and are able; peer->direct_proved says what came of it. IN_PROGRESS:
@@ -126,7 +128,7 @@ selvage_status_t sv_commit_probe_pairs(selvage_exchange_t *x);
 /* Whether this rank may hand memory of its device to the wire at all; and what the peer said of itself. */
 bool sv_commit_direct_is_able(const selvage_comm_t *comm);
 bool sv_commit_peer_is_able(const sv_peer_t *peer);
-/* The tags of the set-up channel that belong to a commit: of hellos, which may come twice, and of probes. */
+/* The tags of the set-up channel that belong to a commit: of handshakes, which may come twice, and of probes. */
 int sv_commit_setup_tag(const selvage_comm_t *comm, uint64_t commit);
 int sv_commit_probe_tag(const selvage_comm_t *comm, uint64_t commit);
 /* Cuts a packet into segments and slots according to its route. */

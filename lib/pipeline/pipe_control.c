@@ -33,22 +33,22 @@ static void hand_to_exchange(selvage_comm_t *comm, int source, const sv_wire_con
     sv_peer_t *peer = sv_exchange_peer(x, source);
     if (peer)
         peer->heard_ns = sv_clock_ns();
-    bool asks = word[0] == SV_CONTROL_ASK || word[0] == SV_CONTROL_QUERY;
+    bool asks = word[0] == SV_CONTROL_RESEND || word[0] == SV_CONTROL_QUERY;
     if (asks && sv_exchange_state(x) == SV_EXCHANGE_POISONED) {
         if (word[0] == SV_CONTROL_QUERY) /* it failed in a later epoch, maybe */
-            sv_recovery_asked_verdict(x, source, word[2]);
-        sv_exchange_tell_failure(x, source); /* the word of it was lost */
+            sv_recovery_take_query(x, source, word[2]);
+        sv_exchange_notify_failure(x, source); /* the word of it was lost */
         return;
     }
     switch ((sv_control_type_t)word[0]) {
     case SV_CONTROL_VERDICT:
         sv_recovery_verdict(x, source, word[2]);
         break;
-    case SV_CONTROL_ASK:
-        sv_recovery_ask(x, source, word[2], (uint32_t)word[3], (unsigned)word[4], (sv_ask_reason_t)word[5]);
+    case SV_CONTROL_RESEND:
+        sv_recovery_take_request(x, source, word[2], (uint32_t)word[3], (unsigned)word[4], (sv_resend_reason_t)word[5]);
         break;
     case SV_CONTROL_QUERY:
-        sv_recovery_asked_verdict(x, source, word[2]);
+        sv_recovery_take_query(x, source, word[2]);
         break;
     case SV_CONTROL_FAIL:
         sv_recovery_peer_failed(x, source, message);
@@ -58,24 +58,24 @@ static void hand_to_exchange(selvage_comm_t *comm, int source, const sv_wire_con
     }
 }
 
-static selvage_status_t dispatch(selvage_comm_t *comm, int source, const sv_wire_control_t *message)
+static selvage_status_t dispatch_control(selvage_comm_t *comm, int source, const sv_wire_control_t *message)
 {
     switch ((sv_control_type_t)message->word[0]) {
     case SV_CONTROL_AGREE:
         sv_agree_receive(comm, source, message);
         return SELVAGE_SUCCESS;
-    case SV_CONTROL_HEARD:
-        sv_agree_heard(comm, source, message);
+    case SV_CONTROL_AGREE_ACK:
+        sv_agree_acked(comm, source, message);
         return SELVAGE_SUCCESS;
-    case SV_CONTROL_AGAIN:
-        return sv_commit_receive_again(comm, source, message->word[1]);
-    case SV_CONTROL_HELLO:
-        return sv_commit_receive_hello(comm, source, message->word[1], message->word[2]);
-    case SV_CONTROL_ACK:
+    case SV_CONTROL_RESEND_HANDSHAKE:
+        return sv_commit_receive_resend(comm, source, message->word[1]);
+    case SV_CONTROL_HANDSHAKE:
+        return sv_commit_receive_handshake(comm, source, message->word[1], message->word[2]);
+    case SV_CONTROL_HANDSHAKE_ACK:
         sv_commit_receive_ack(comm, source, message->word[1]);
         return SELVAGE_SUCCESS;
     case SV_CONTROL_VERDICT:
-    case SV_CONTROL_ASK:
+    case SV_CONTROL_RESEND:
     case SV_CONTROL_QUERY:
     case SV_CONTROL_FAIL:
         hand_to_exchange(comm, source, message);
@@ -96,7 +96,7 @@ selvage_status_t sv_control_poll(selvage_comm_t *comm, bool *moved_out)
             return SELVAGE_SUCCESS;
         SV_TRY(status);
         *moved_out = true;
-        SV_TRY(dispatch(comm, source, &message));
+        SV_TRY(dispatch_control(comm, source, &message));
     }
     return SELVAGE_SUCCESS;
 }
@@ -106,16 +106,16 @@ selvage_status_t sv_control_status(uint64_t key)
     return sv_status_of_error(-(int64_t)(key & 0xff));
 }
 
-selvage_status_t sv_control_send_patiently(selvage_comm_t *comm, int peer, const sv_wire_control_t *message)
+selvage_status_t sv_control_send_wait(selvage_comm_t *comm, int peer, const sv_wire_control_t *message)
 {
-    sv_patience_t patience;
-    sv_patience_begin(&patience, comm, comm->timeout_s);
+    sv_deadline_t deadline;
+    sv_deadline_begin(&deadline, comm, comm->timeout_s);
     for (;;) {
         sv_wire_control_t copy = *message;
         selvage_status_t status = sv_wire_control_send(comm->wire, peer, &copy);
         if (status != SELVAGE_IN_PROGRESS)
             return status;
-        status = sv_patience_poll(&patience);
+        status = sv_deadline_poll(&deadline);
         if (status == SELVAGE_ERR_TIMEOUT)
             return sv_error(status, "rank %d takes no control messages for %g s", peer, comm->timeout_s);
         SV_TRY(status);

@@ -4,17 +4,19 @@
  *
  *   type     word[1]     word[2]   word[3]  word[4]   word[5]   word[6]
  *   AGREE    sequence    round     value 0  value 1   value 2   value 3
- *   HELLO    commit      bytes of the descriptor message that follows on the set-up channel
+ *   HANDSHAKE  commit      bytes of the descriptor message that follows on the set-up channel
  *   ACK      commit
  *   VERDICT  exchange    epoch                                            all staged packets of this epoch are good
- *   ASK      exchange    epoch     index    attempt   reason              send this packet again
+ *   RESEND   exchange    epoch     index    attempt   reason              send this packet again
  *   QUERY    exchange    epoch                                            is my verdict still coming?
  *   FAIL     exchange    epoch     status   index     expected  found     it is lost here from this epoch on
- *   HEARD    sequence    round                                            an AGREE came; it is repeated until then
- *   AGAIN    commit                                                       send the descriptors of your hello again
+ *   AGREE_ACK  sequence    round                                            an AGREE came; it is repeated until then
+ *   RESEND_HANDSHAKE  commit                                                       send the descriptors of your
+ *                     handshake again
  *
- * A lost or damaged one does no harm: AGREE and HELLO are repeated until HEARD and ACK, a few times and at growing
- * intervals, and every repeat is acknowledged; verdicts are asked for by QUERY, packets by ASK, both repeated.
+ * A lost or damaged one does no harm: AGREE and HANDSHAKE are repeated until AGREE_ACK and ACK, a few times and at
+ * growing intervals, and every repeat is acknowledged; verdicts are asked for by QUERY, packets by RESEND, both
+ * repeated.
  */
 #ifndef SV_PIPE_CONTROL_H
 #define SV_PIPE_CONTROL_H
@@ -23,21 +25,21 @@
 
 typedef enum sv_control_type {
     SV_CONTROL_AGREE = 1,
-    SV_CONTROL_HELLO,
-    SV_CONTROL_ACK,
+    SV_CONTROL_HANDSHAKE,
+    SV_CONTROL_HANDSHAKE_ACK,
     SV_CONTROL_VERDICT,
-    SV_CONTROL_ASK,
+    SV_CONTROL_RESEND,
     SV_CONTROL_QUERY,
     SV_CONTROL_FAIL,
-    SV_CONTROL_HEARD,
-    SV_CONTROL_AGAIN
+    SV_CONTROL_AGREE_ACK,
+    SV_CONTROL_RESEND_HANDSHAKE
 } sv_control_type_t;
 
 /* Receives what there is and hands it to whom it concerns; *moved_out tells whether there was any. */
 selvage_status_t sv_control_poll(selvage_comm_t *comm, bool *moved_out);
 
 /* Sends one message, polling while there is no room, for the deadline at most: set-up only. */
-selvage_status_t sv_control_send_patiently(selvage_comm_t *comm, int peer, const sv_wire_control_t *message);
+selvage_status_t sv_control_send_wait(selvage_comm_t *comm, int peer, const sv_wire_control_t *message);
 
 /* The error that the low byte of a word says, as its negative; ERR_INTERNAL if there is no such error. */
 selvage_status_t sv_control_status(uint64_t key);
@@ -53,7 +55,7 @@ selvage_status_t sv_agree(selvage_comm_t *comm, const char *what, uint64_t key, 
                           uint64_t value[SV_AGREE_USER], double timeout_s);
 
 /* Says to all who wait for this rank in an agreement that it takes part in none any more; comm is broken. */
-void sv_agree_give_up(selvage_comm_t *comm, selvage_status_t status);
+void sv_agree_abort(selvage_comm_t *comm, selvage_status_t status);
 
 /* Whether a rank has said already that the agreement to come fails; and with what, SUCCESS if it has not. */
 bool sv_agree_is_lost(const selvage_comm_t *comm);
@@ -61,6 +63,6 @@ selvage_status_t sv_agree_loss(const selvage_comm_t *comm, int *rank_out);
 
 /* A received AGREE message, which is acknowledged in any case; and an acknowledgement. */
 void sv_agree_receive(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
-void sv_agree_heard(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
+void sv_agree_acked(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
 
 #endif

@@ -49,7 +49,7 @@ selvage_status_t sv_exchange_create(selvage_comm_t *comm, const selvage_exchange
 }
 
 /* Grows an array of packets by doubling; declaring n packets costs O(n). */
-static selvage_status_t make_room(void *array_ptr, uint32_t count, uint32_t *room, size_t element_bytes)
+static selvage_status_t grow_packets(void *array_ptr, uint32_t count, uint32_t *room, size_t element_bytes)
 {
     void **array = array_ptr, *larger;
     if (count < *room)
@@ -64,7 +64,8 @@ static selvage_status_t make_room(void *array_ptr, uint32_t count, uint32_t *roo
     return SELVAGE_SUCCESS;
 }
 
-static sv_packet_t declare(selvage_exchange_t *x, size_t bytes, int peer, int tag, sv_layout_t *layout, uint32_t index)
+static sv_packet_t init_packet(selvage_exchange_t *x, size_t bytes, int peer, int tag, sv_layout_t *layout,
+                               uint32_t index)
 {
     return (sv_packet_t){.x = x, .bytes = bytes, .peer_rank = peer, .tag = tag, .own_index = index, .wire_tag = -1,
                          .record_tag = -1, .layout = layout};
@@ -72,7 +73,7 @@ static sv_packet_t declare(selvage_exchange_t *x, size_t bytes, int peer, int ta
 
 static selvage_status_t append_send(selvage_exchange_t *x, const void *buf, sv_packet_t p, uint32_t *index_out)
 {
-    SV_TRY(make_room(&x->sends, x->nsends, &x->sends_room, sizeof *x->sends));
+    SV_TRY(grow_packets(&x->sends, x->nsends, &x->sends_room, sizeof *x->sends));
     x->sends[x->nsends] = (sv_send_t){.p = p, .buf = buf};
     if (index_out)
         *index_out = x->nsends;
@@ -82,7 +83,7 @@ static selvage_status_t append_send(selvage_exchange_t *x, const void *buf, sv_p
 
 static selvage_status_t append_recv(selvage_exchange_t *x, void *buf, sv_packet_t p, uint32_t *index_out)
 {
-    SV_TRY(make_room(&x->recvs, x->nrecvs, &x->recvs_room, sizeof *x->recvs));
+    SV_TRY(grow_packets(&x->recvs, x->nrecvs, &x->recvs_room, sizeof *x->recvs));
     x->recvs[x->nrecvs] = (sv_recv_t){.p = p, .buf = buf};
     if (index_out)
         *index_out = x->nrecvs;
@@ -95,7 +96,7 @@ selvage_status_t sv_exchange_add_send(selvage_exchange_t *x, const void *buf, si
 {
     void *address;
     SV_TRY(sv_memory_admit(x->comm->dev, "selvage_exchange_add_send", buf, bytes, &address));
-    return append_send(x, address, declare(x, bytes, peer, tag, NULL, x->nsends), index_out);
+    return append_send(x, address, init_packet(x, bytes, peer, tag, NULL, x->nsends), index_out);
 }
 
 selvage_status_t sv_exchange_add_recv(selvage_exchange_t *x, void *buf, size_t bytes, int peer, int tag,
@@ -103,7 +104,7 @@ selvage_status_t sv_exchange_add_recv(selvage_exchange_t *x, void *buf, size_t b
 {
     void *address;
     SV_TRY(sv_memory_admit(x->comm->dev, "selvage_exchange_add_recv", buf, bytes, &address));
-    return append_recv(x, address, declare(x, bytes, peer, tag, NULL, x->nrecvs), index_out);
+    return append_recv(x, address, init_packet(x, bytes, peer, tag, NULL, x->nrecvs), index_out);
 }
 
 /* The packet has what the layout's stream has, which ends here. */
@@ -118,7 +119,7 @@ static selvage_status_t close_layout(sv_layout_t *layout, sv_packet_t *p)
 selvage_status_t sv_exchange_add_send_layout(selvage_exchange_t *x, sv_layout_t *layout, int peer, int tag,
                                              uint32_t *index_out)
 {
-    sv_packet_t p = declare(x, 0, peer, tag, NULL, x->nsends);
+    sv_packet_t p = init_packet(x, 0, peer, tag, NULL, x->nsends);
     selvage_status_t status = close_layout(layout, &p);
     if (status == SELVAGE_SUCCESS)
         status = append_send(x, NULL, p, index_out);
@@ -130,7 +131,7 @@ selvage_status_t sv_exchange_add_send_layout(selvage_exchange_t *x, sv_layout_t 
 selvage_status_t sv_exchange_add_recv_layout(selvage_exchange_t *x, sv_layout_t *layout, int peer, int tag,
                                              uint32_t *index_out)
 {
-    sv_packet_t p = declare(x, 0, peer, tag, NULL, x->nrecvs);
+    sv_packet_t p = init_packet(x, 0, peer, tag, NULL, x->nrecvs);
     selvage_status_t status = close_layout(layout, &p);
     if (status == SELVAGE_SUCCESS)
         status = append_recv(x, NULL, p, index_out);
@@ -154,7 +155,7 @@ static void set_aside(selvage_exchange_t *x)
                x->pinned_bytes + x->device_bytes);
 }
 
-static void forget_slots(sv_packet_t *p)
+static void free_slots(sv_packet_t *p)
 {
     sv_device_t *dev = p->x->comm->dev;
     for (uint32_t s = 0; p->slots && s < p->nslots; s++)
@@ -164,16 +165,16 @@ static void forget_slots(sv_packet_t *p)
     p->slots = NULL;
 }
 
-static void forget_send(sv_send_t *send)
+static void free_send(sv_send_t *send)
 {
-    forget_slots(&send->p);
+    free_slots(&send->p);
     sv_opened_put(send->opened);
     sv_fault_send_destroy(send);
 }
 
-static void forget_recv(sv_recv_t *recv)
+static void free_recv(sv_recv_t *recv)
 {
-    forget_slots(&recv->p);
+    free_slots(&recv->p);
     sv_opened_put(recv->opened);
     if (recv->buffer && !recv->p.x->quarantined) /* else a peer may still write there: it stays registered */
         recv->buffer->users--; /* partner: plan_recv() in commit_plan.c */
@@ -181,10 +182,10 @@ static void forget_recv(sv_recv_t *recv)
         sv_comm_tag_put(recv->p.x->comm, recv->p.wire_tag);
     if (recv->p.record_tag >= 0 && !recv->p.x->quarantined)
         sv_comm_tag_put(recv->p.x->comm, recv->p.record_tag);
-    sv_free(recv->landed);
+    sv_free(recv->arrived_segments);
 }
 
-static void forget_streams(selvage_exchange_t *x)
+static void free_streams(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev;
     void *stream[] = {x->kernel_stream, x->out_stream, x->in_stream, x->peer_stream, x->signal_stream};
@@ -197,13 +198,13 @@ static void forget_streams(selvage_exchange_t *x)
         dev->ops->event_destroy(dev, x->last_out_event);
     if (x->cross_event)
         dev->ops->event_destroy(dev, x->cross_event);
-    if (x->held_event)
-        dev->ops->event_destroy(dev, x->held_event);
+    if (x->gate_event)
+        dev->ops->event_destroy(dev, x->gate_event);
     x->kernel_stream = x->out_stream = x->in_stream = x->peer_stream = x->signal_stream = NULL;
-    x->start_event = x->last_out_event = x->cross_event = x->held_event = NULL;
+    x->start_event = x->last_out_event = x->cross_event = x->gate_event = NULL;
 }
 
-static void forget_peers(selvage_exchange_t *x)
+static void free_peers(selvage_exchange_t *x)
 {
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &x->peers) {
@@ -216,7 +217,7 @@ static void forget_peers(selvage_exchange_t *x)
 }
 
 /* Memory in which others may still write is left where it is when the exchange is quarantined. */
-static void forget_memory(selvage_exchange_t *x)
+static void free_memory(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev;
     if (!x->quarantined) {
@@ -238,16 +239,16 @@ static void forget_memory(selvage_exchange_t *x)
 }
 
 /* Everything that commit made. */
-static void forget_resources(selvage_exchange_t *x)
+static void free_resources(selvage_exchange_t *x)
 {
-    forget_streams(x); /* first: waits for everything the device still does for this exchange */
+    free_streams(x); /* first: waits for everything the device still does for this exchange */
     for (uint32_t i = 0; i < x->nsends; i++)
-        forget_send(&x->sends[i]);
+        free_send(&x->sends[i]);
     for (uint32_t i = 0; i < x->nrecvs; i++)
-        forget_recv(&x->recvs[i]);
-    forget_peers(x);
+        free_recv(&x->recvs[i]);
+    free_peers(x);
     sv_layouts_undo(x);
-    forget_memory(x);
+    free_memory(x);
     sv_free(x->active_sends);
     sv_free(x->active_recvs);
     sv_free(x->push_due);
@@ -261,15 +262,15 @@ static void forget_resources(selvage_exchange_t *x)
 /* The packets are as they were declared. */
 static void undo_commit(selvage_exchange_t *x)
 {
-    forget_resources(x);
+    free_resources(x);
     for (uint32_t i = 0; i < x->nsends; i++) {
         const sv_packet_t *p = &x->sends[i].p;
-        x->sends[i] = (sv_send_t){.p = declare(x, p->bytes, p->peer_rank, p->tag, p->layout, i),
+        x->sends[i] = (sv_send_t){.p = init_packet(x, p->bytes, p->peer_rank, p->tag, p->layout, i),
                                   .buf = p->layout ? NULL : x->sends[i].buf};
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         const sv_packet_t *p = &x->recvs[i].p;
-        x->recvs[i] = (sv_recv_t){.p = declare(x, p->bytes, p->peer_rank, p->tag, p->layout, i),
+        x->recvs[i] = (sv_recv_t){.p = init_packet(x, p->bytes, p->peer_rank, p->tag, p->layout, i),
                                   .buf = p->layout ? NULL : x->recvs[i].buf};
     }
     x->npeers = 0;
@@ -284,7 +285,7 @@ void sv_exchange_release(selvage_exchange_t *x)
     if (x->committed)
         count_memory(x, -1);
     sv_list_remove(&x->active_link);
-    forget_resources(x);
+    free_resources(x);
     sv_layouts_forget(x);
     sv_free(x->sends);
     sv_free(x->recvs);
@@ -295,22 +296,22 @@ void sv_exchange_release(selvage_exchange_t *x)
 }
 
 /* Agreements 2 and 3 with the steps between; see pipe_commit.h. */
-static selvage_status_t match_and_furnish(selvage_exchange_t *x, bool *again_out)
+static selvage_status_t match_and_allocate(selvage_exchange_t *x, bool *again_out)
 {
     selvage_comm_t *comm = x->comm;
     bool all_mapped = true;
-    selvage_status_t status = sv_commit_hello_drain(x, comm->timeout_s);
+    selvage_status_t status = sv_commit_handshake_drain(x, comm->timeout_s);
     if (status == SELVAGE_SUCCESS)
         status = sv_commit_match(x);
     if (status == SELVAGE_SUCCESS)
-        status = sv_commit_attach(x, &all_mapped);
+        status = sv_commit_map(x, &all_mapped);
     uint64_t mapped = all_mapped;
     SV_TRY(sv_agree(comm, "selvage_exchange_commit: matching", x->create_number, status, &mapped, comm->timeout_s));
     if (mapped) {
-        mapped = sv_commit_is_answered(x);
+        mapped = sv_commit_is_proved(x);
         status = sv_commit_probe_direct(x);
         if (status == SELVAGE_SUCCESS)
-            status = sv_commit_furnish(x);
+            status = sv_commit_alloc(x);
         SV_TRY(sv_agree(comm, "selvage_exchange_commit: resources", x->create_number, status, &mapped,
                         comm->timeout_s));
     }
@@ -335,11 +336,11 @@ static selvage_status_t try_commit(selvage_exchange_t *x, bool *again_out)
     selvage_comm_t *comm = x->comm;
     comm->commits = comm->agreements + 1; /* in step on all ranks, whatever failed before; never the same twice */
     comm->committing = x;
-    selvage_status_t status = sv_commit_hello(x, sv_commit_plan(x));
+    selvage_status_t status = sv_commit_handshake(x, sv_commit_plan(x));
     if (status == SELVAGE_SUCCESS)
-        status = match_and_furnish(x, again_out);
+        status = match_and_allocate(x, again_out);
     else if (comm->broken == SELVAGE_SUCCESS)
-        (void)sv_commit_hello_drain(x, DRAIN_TIMEOUT_S);
+        (void)sv_commit_handshake_drain(x, DRAIN_TIMEOUT_S);
     return status;
 }
 
@@ -347,10 +348,10 @@ static selvage_status_t try_commit(selvage_exchange_t *x, bool *again_out)
 static selvage_status_t begin_again(selvage_exchange_t *x, int attempt)
 {
     uint64_t unused = 0;
-    selvage_status_t status = sv_commit_limit_routes(x, attempt);
-    sv_commit_detach(x);
+    selvage_status_t status = sv_commit_fall_back(x, attempt);
+    sv_commit_unmap(x);
     SV_TRY(sv_agree(x->comm, "selvage_exchange_commit: routes", x->create_number, status, &unused, x->comm->timeout_s));
-    sv_commit_forget_hellos(x);
+    sv_commit_forget_handshakes(x);
     undo_commit(x);
     return SELVAGE_SUCCESS;
 }
@@ -368,7 +369,7 @@ selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
             status = try_commit(x, &again);
     }
     comm->committing = NULL;
-    sv_commit_forget_hellos(x);
+    sv_commit_forget_handshakes(x);
     if (status != SELVAGE_SUCCESS) {
         fail_commit(x, status);
         return status;
@@ -388,10 +389,10 @@ static bool withdraw_slot(const sv_packet_t *p, sv_slot_t *slot)
     selvage_comm_t *comm = p->x->comm;
     if (slot->state == SV_SLOT_POSTED)
         return sv_wire_cancel(comm->wire, &slot->request) == SELVAGE_SUCCESS;
-    if (slot->state != SV_SLOT_FLYING)
+    if (slot->state != SV_SLOT_IN_FLIGHT)
         return true;
     comm->sends_in_flight--;
-    comm->bytes_in_flight -= slot->flying_bytes;
+    comm->bytes_in_flight -= slot->in_flight_bytes;
     /* The user's memory cannot be set aside, so more is tried for it. */
     return (p->route == SELVAGE_ROUTE_DIRECT ? sv_wire_cancel(comm->wire, &slot->request)
                                              : sv_wire_test(comm->wire, &slot->request, NULL)) == SELVAGE_SUCCESS;
@@ -418,26 +419,25 @@ void sv_exchange_withdraw(selvage_exchange_t *x)
 }
 
 /* Waits for resends that crossed a verdict; their receivers discard them in their own destroy. */
-static void wait_for_lingering(selvage_exchange_t *x, double timeout_s)
+static void wait_for_in_flight(selvage_exchange_t *x, double timeout_s)
 {
-    sv_patience_t patience;
-    sv_patience_begin(&patience, x->comm, timeout_s);
+    sv_deadline_t deadline;
+    sv_deadline_begin(&deadline, x->comm, timeout_s);
     for (uint32_t i = 0; i < x->nsends; i++)
-        while (sv_phase2_reap_lingering(&x->sends[i], sv_clock_ns()) == SELVAGE_IN_PROGRESS)
-            if (sv_patience_poll(&patience) != SELVAGE_SUCCESS)
+        while (sv_phase2_reap_in_flight(&x->sends[i], sv_clock_ns()) == SELVAGE_IN_PROGRESS)
+            if (sv_deadline_poll(&deadline) != SELVAGE_SUCCESS)
                 return;
 }
 
 /* Whether something on a stream of the caller's has not come to its end there. */
-static bool is_under_way(const selvage_exchange_t *x)
+static bool is_exchange_under_way(const selvage_exchange_t *x)
 {
     return sv_batch_query(x) == SELVAGE_IN_PROGRESS || sv_layouts_under_way(x) ||
-           (x->held_epoch &&
-            SV_DEVICE_CALL(x->comm->dev_under, event_query, x->held_event) == SELVAGE_IN_PROGRESS);
+           (x->gated_epoch && SV_DEVICE_CALL(x->comm->dev_under, event_query, x->gate_event) == SELVAGE_IN_PROGRESS);
 }
 
 /* Copies of an abandoned epoch must have left the neighbours' memory before they are told that they may free it. */
-static void quiet_device(selvage_exchange_t *x)
+static void drain_device(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev_under; /* no injected fault may keep this from happening */
     void *stream[] = {x->kernel_stream, x->out_stream, x->in_stream, x->peer_stream, x->signal_stream};
@@ -447,7 +447,7 @@ static void quiet_device(selvage_exchange_t *x)
     sv_relax_t relax = {.max_sleep_us = 200, .crowded = x->comm->topology.crowded};
     uint64_t begin_ns = sv_clock_ns();
     /* Kernels on the caller's stream still read what commit made. A broken wire is no reason not to wait for them. */
-    while (is_under_way(x) && !x->device_busy) {
+    while (is_exchange_under_way(x) && !x->device_busy) {
         x->device_busy = (double)(sv_clock_ns() - begin_ns) > PARTING_TIMEOUT_S * 1e9;
         if (!sv_comm_poll(x->comm))
             sv_relax(&relax);
@@ -456,20 +456,20 @@ static void quiet_device(selvage_exchange_t *x)
 }
 
 /* Behind an enqueued wait that a progress thread answers the epoch is no abandoned one: a stream waits for its data. */
-static void complete_held(selvage_exchange_t *x)
+static void complete_gated(selvage_exchange_t *x)
 {
-    sv_patience_t patience;
-    sv_patience_begin(&patience, x->comm, x->comm->timeout_s);
-    while (x->held_epoch && x->held_epoch == x->started && sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
-        if (sv_patience_poll(&patience) != SELVAGE_SUCCESS)
+    sv_deadline_t deadline;
+    sv_deadline_begin(&deadline, x->comm, x->comm->timeout_s);
+    while (x->gated_epoch && x->gated_epoch == x->started && sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
+        if (sv_deadline_poll(&deadline) != SELVAGE_SUCCESS)
             return;
 }
 
-static void part(selvage_exchange_t *x)
+static void leave_exchange(selvage_exchange_t *x)
 {
     selvage_comm_t *comm = x->comm;
     if (!comm->detached)
-        complete_held(x);
+        complete_gated(x);
     if (!comm->detached && sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
         sv_log(SV_LOG_WARN, "exchange", "an exchange is destroyed while epoch %llu is under way",
                (unsigned long long)x->epoch);
@@ -479,14 +479,14 @@ static void part(selvage_exchange_t *x)
     bool poisoned = sv_exchange_state(x) == SV_EXCHANGE_POISONED, lost = poisoned || x->lost_epoch;
     double timeout_s = lost && (comm->timeout_s <= 0 || comm->timeout_s > PARTING_TIMEOUT_S) ? PARTING_TIMEOUT_S
                                                                                                 : comm->timeout_s;
-    if (poisoned || x->enqueued_epoch || x->held_epoch || x->layouts.launched)
-        quiet_device(x);
+    if (poisoned || x->enqueued_epoch || x->gated_epoch || x->layouts.launched)
+        drain_device(x);
     if (comm->detached) { /* MPI is gone: what it still held was withdrawn at MPI_Finalize */
         set_aside(x);
         return;
     }
     comm->parting = x;
-    wait_for_lingering(x, timeout_s);
+    wait_for_in_flight(x, timeout_s);
     if (sv_agree(comm, "selvage_exchange_destroy", x->create_number, SELVAGE_SUCCESS, &unused, timeout_s) !=
         SELVAGE_SUCCESS)
         x->quarantined = true;
@@ -499,7 +499,7 @@ static void part(selvage_exchange_t *x)
 void sv_exchange_destroy(selvage_exchange_t *x)
 {
     if (x->committed)
-        part(x);
+        leave_exchange(x);
     sv_exchange_release(x);
     sv_list_remove(&x->link);
     sv_free(x);

@@ -15,7 +15,7 @@
  *
  * Packets larger than a segment move in segments through a few slots each:
  *
- *   segment:   0   1   2   3   4   5   6   7   8 ...            staged:   next_stage >= next_fire >= reaped
+ *   segment:   0   1   2   3   4   5   6   7   8 ...            staged:   next_stage >= next_send >= reaped
  *   slot:      0   1   2   3   0   1   2   3   0 ... (nslots 4)  one-sided: next_stage <= credit
  *
  * Send states                                     Receive states
@@ -28,12 +28,13 @@
  *
  * A resend on the staged route may cross the verdict: the receiver asked for a packet that was only slow, and has it.
  * It posts no receive for the second one before the next epoch, so that waiting for it to leave could wait for ever.
- * The verdict ends the send then; the slots linger, and the send's next epoch begins when they are free. Before an
- * exchange is destroyed such strays are received and thrown away.
+ * The verdict ends the send then; its slots stay in flight, and the send's next epoch begins when they are free. Before
+ * an exchange is destroyed such duplicates are received and thrown away.
  *
- * On the direct route nothing may linger, because what would linger is the user's memory. So the receiver takes only
- * the newest attempt that it asked for and has receives posted until that one has come, and the sender sends no attempt
- * that was not asked for: when a verdict is given, no message of the packet is under way any more.
+ * On the direct route nothing may stay in flight, because what would stay in flight is the user's memory. So the
+ * receiver takes only the newest attempt that it asked for and has receives posted until that one has come, and the
+ * sender sends no attempt that was not asked for: when a verdict is given, no message of the packet is under way any
+ * more.
  *
  * One-sided routes talk through words in node-shared memory, two lines per packet, polled by the host that owns them:
  *
@@ -46,7 +47,7 @@
  *
  * Packets up to some size are moved by kernels, in batches (pipe_batch.c): one push for all that may leave, one pull
  * for all that came. On `peer` and `shared` they land in slots that take turns, epoch e in slot e modulo nslots; so
- * the leave for an epoch is given long before it starts, by the pull that emptied the slot. What a kernel that waits
+ * the credit for an epoch is granted long before it starts, by the pull that emptied the slot. What a kernel that waits
  * polls has a copy in device memory: on `peer` and `self` the record and the arrival word, on `peer` the credit.
  *
  *   sender:    start --> push ..............................................> verdict seen
@@ -110,7 +111,7 @@ static inline int32_t sv_word_ahead(uint64_t word, uint64_t epoch)
     return (int32_t)((uint32_t)(word >> 32) - (uint32_t)epoch);
 }
 /* Whether a word says the very epoch and attempt, with a count. */
-static inline bool sv_word_says(uint64_t word, uint64_t epoch, unsigned attempt)
+static inline bool sv_word_matches(uint64_t word, uint64_t epoch, unsigned attempt)
 {
     return word >> 24 == (sv_word(epoch, attempt, 0) >> 24) && (word & 0xffffff) != 0;
 }
@@ -124,13 +125,13 @@ typedef enum sv_recv_state { SV_RECV_IDLE, SV_RECV_WAITING, SV_RECV_VERIFYING } 
 typedef enum sv_slot_state {
     SV_SLOT_FREE,
     SV_SLOT_STAGING, /* being filled by the device */
-    SV_SLOT_FLYING,  /* on the wire, leaving */
+    SV_SLOT_IN_FLIGHT, /* on the wire, leaving */
     SV_SLOT_POSTED,  /* on the wire, waiting for a message */
-    SV_SLOT_LANDING  /* being emptied by the device */
+    SV_SLOT_UNSTAGING /* being emptied by the device */
 } sv_slot_state_t;
 
 /* Why a packet is asked for again. */
-typedef enum sv_ask_reason { SV_ASK_MISSING, SV_ASK_DAMAGED } sv_ask_reason_t;
+typedef enum sv_resend_reason { SV_RESEND_MISSING, SV_RESEND_DAMAGED } sv_resend_reason_t;
 
 /* One staging slot: room for a segment and its record. */
 typedef struct sv_slot {
@@ -142,13 +143,13 @@ typedef struct sv_slot {
     sv_slot_state_t state;
     uint32_t segment;           /* what it holds */
     uint64_t since_ns;          /* when its present state began, for the timeline */
-    uint64_t flying_bytes;
+    uint64_t in_flight_bytes;
 } sv_slot_t;
 
 struct sv_peer;
 struct sv_fault_send;
-struct sv_hello_recv;
-struct sv_hello_send;
+struct sv_handshake_recv;
+struct sv_handshake_send;
 
 /* What sends and receives have in common: who the packet is and how it is cut. */
 typedef struct sv_packet {
@@ -159,7 +160,7 @@ typedef struct sv_packet {
     uint32_t index;             /* the sender's */
     uint32_t own_index;         /* in this rank's array */
     selvage_route_t route;
-    bool direct;                /* peer, self, direct: straight into the user's buffer, no landing slots */
+    bool in_place;              /* peer, self, direct: straight into the user's buffer, no receive slots */
     bool kernel_copy;           /* small: kernels move it in batches, not a copy engine */
     bool pulled;                /* received: one kernel verifies all of it and gives the verdict */
     sv_layout_t *layout;        /* where its bytes lie, if not one behind the other; owned */
@@ -176,7 +177,7 @@ typedef struct sv_packet {
     uint64_t started_ns;        /* of this epoch */
     uint64_t moved_ns;          /* last time anything happened to it */
     unsigned attempt;
-    unsigned questions;         /* asks or queries of this epoch: their interval doubles */
+    unsigned requests;          /* requests or queries of this epoch: their interval doubles */
 } sv_packet_t;
 
 typedef struct sv_send {
@@ -187,13 +188,13 @@ typedef struct sv_send {
     uint64_t *ready, *sent, *failed; /* pinned words; see above. failed: the epoch whose credit never came */
     uint64_t pushed;            /* what the word of the last push on its way will be; 0: none */
     bool ready_seen;
-    uint32_t next_stage, next_fire, reaped;
+    uint32_t next_stage, next_send, reaped;
     unsigned wanted_attempt;    /* the highest the receiver asked for */
-    uint64_t early_epoch;       /* direct: the receiver is an epoch ahead, and asks already ... */
-    unsigned early_attempt;     /* ... for this attempt */
-    uint64_t hold_until_ns;     /* a delay fault */
+    uint64_t ahead_epoch;       /* direct: the receiver is an epoch ahead, and asks already ... */
+    unsigned ahead_attempt;     /* ... for this attempt */
+    uint64_t delay_until_ns;    /* a delay fault */
     bool silent;                /* a drop fault: this attempt is not sent */
-    bool lingering;             /* staged: a resend that nobody needed any more still leaves from the slots */
+    bool outlives_epoch;        /* staged: a resend that nobody needed any more still leaves from the slots */
     bool fault_decided;         /* for this attempt */
     sv_fault_kind_t fault_kind;
     uint32_t fault_segment;
@@ -202,41 +203,42 @@ typedef struct sv_send {
     uint8_t *target;            /* direct: the buffer there; else the first slot there; a device address */
     size_t target_stride;
     sv_opened_t *opened;        /* mapping that target lies in */
-    uint8_t *near;              /* self, moved by kernels: the record on the device, and a word behind it; or NULL */
-    uint64_t *credit_near;      /* peer: in the own slab, leave of the receiver's pull for a push that waits; or NULL */
-    const struct sv_hello_recv *match; /* the receive's descriptor; during commit only */
+    uint8_t *device_line;       /* self, moved by kernels: the record on the device, and a word behind it; or NULL */
+    uint64_t *credit_device;    /* peer: in the own slab, credit of the receiver's pull for a push that waits; or
+                                   NULL */
+    const struct sv_handshake_recv *match; /* the receive's descriptor; during commit only */
     struct sv_fault_send *fault;
 } sv_send_t;
 
 typedef struct sv_recv {
     sv_packet_t p;              /* first */
     uint8_t *buf;
-    uint8_t *sink;              /* direct, if faults are configured: where doubled messages end at destroy */
-    uint8_t *landing;           /* first landing slot, as the hello told; NULL: staged or direct */
+    uint8_t *discard_buffer;    /* direct, if faults are configured: where doubled messages end at destroy */
+    uint8_t *recv_slots;        /* first receive slot, as the handshake told; NULL: staged or direct */
     sv_recv_state_t state;
     sv_record_t *record;        /* pinned: copy of what arrived, for the verifying kernel; own words on one-sided */
     sv_verify_result_t *result; /* pinned */
     uint64_t *done;             /* pinned word: epoch, attempt, SV_PULL_ outcome */
     uint64_t launched;          /* what that word will be at least behind the last pull on its way; 0: none */
 
-    uint64_t *landed;           /* bit per segment */
-    uint32_t landed_count, posted_count, consumed;
-    unsigned asked;             /* highest attempt asked for in this epoch */
+    uint64_t *arrived_segments; /* bit per segment */
+    uint32_t arrived_count, posted_count, consumed;
+    unsigned requested_attempt; /* highest attempt asked for in this epoch */
     unsigned damaged;           /* failed attempts of this epoch */
-    uint64_t *came;             /* pinned word, staged: the message is here, for a pull that was launched early */
+    uint64_t *arrived_word;     /* pinned word, staged: the message is here, for a pull that was launched early */
     uint64_t took_ns;           /* from start to verified, in the last epoch */
-    uint64_t early_epoch;       /* the last in which a pull of it was launched early */
-    bool pulled_early;          /* staged: such a pull is under way */
+    uint64_t prelaunched_epoch; /* the last in which a pull of it was launched early */
+    bool pull_prelaunched;      /* staged: such a pull is under way */
     bool between_attempts;      /* one failed, and nothing of the next has come */
-    sv_ask_reason_t ask_reason;
-    bool ask_due;               /* an ask that found no room on the wire */
+    sv_resend_reason_t resend_reason;
+    bool request_due;           /* a request that found no room on the wire */
     sv_recv_words_t *words;     /* own segment; NULL on staged */
     sv_send_words_t *remote;    /* in the sender's segment; a host address */
-    uint8_t *near;              /* see sv_send_t; own slab */
-    uint64_t *credit_near;      /* the same, in the sender's slab */
-    sv_opened_t *opened;        /* mapping that credit_near lies in */
+    uint8_t *device_line;       /* see sv_send_t; own slab */
+    uint64_t *credit_device;    /* the same, in the sender's slab */
+    sv_opened_t *opened;        /* mapping that credit_device lies in */
     selvage_buffer_t *buffer;   /* registered memory it lands in */
-    const struct sv_hello_send *match; /* the send's descriptor; during commit only */
+    const struct sv_handshake_send *match; /* the send's descriptor; during commit only */
 } sv_recv_t;
 
 /* A rank that this exchange talks to. */
@@ -244,13 +246,13 @@ typedef struct sv_peer {
     sv_list_t link;
     int rank;
     bool on_node;
-    bool stray;                    /* it talks to us, we do not know why */
-    bool hello_sent, hello_acked, hello_known, setup_received, setup_sent;
-    uint8_t *hello_out, *hello_in; /* descriptor messages; freed after commit */
-    size_t hello_out_bytes, hello_in_bytes;
-    sv_wire_request_t hello_out_request, hello_in_request;
-    unsigned asked_again;          /* for its descriptors, which came damaged or not at all */
-    uint64_t ask_again_ns;         /* when to ask next */
+    bool unmatched;                /* it talks to us, we do not know why */
+    bool handshake_sent, handshake_acked, handshake_known, setup_received, setup_sent;
+    uint8_t *handshake_out, *handshake_in; /* descriptor messages; freed after commit */
+    size_t handshake_out_bytes, handshake_in_bytes;
+    sv_wire_request_t handshake_out_request, handshake_in_request;
+    unsigned descriptor_requests;  /* for its descriptors, which came damaged or not at all */
+    uint64_t request_next_ns;      /* when to ask next */
     uint32_t nsends, nrecvs;       /* packets to it and from it */
     sv_shared_segment_t segment;   /* its segment, mapped here */
     bool segment_open;
@@ -258,9 +260,9 @@ typedef struct sv_peer {
     bool wants_direct;             /* some packet of the pair shall go direct */
     bool direct_proved;            /* and probes arrived right, here and there */
     struct sv_direct_probe *probe; /* of a pair that wants it; during commit only */
-    const uint64_t *answer_here;   /* where the peer proves that it mapped ours */
-    uint64_t answer_token;         /* what it must write there */
-    selvage_route_t limit;         /* no better route than this: what earlier commits found, see commit_limit.c */
+    const uint64_t *proof_here;    /* where the peer proves that it mapped ours */
+    uint64_t proof_token;          /* what it must write there */
+    selvage_route_t fallback;      /* no better route than this: what earlier commits found, see commit_fallback.c */
     selvage_route_t reach;         /* the best route for which this commit mapped the peer's memory here ... */
     char why[256];                 /* ... and why no better one */
     uint32_t staged_left;          /* staged and direct receives of this epoch not yet verified */
@@ -317,9 +319,9 @@ struct selvage_exchange {
     bool in_start;
     unsigned start_copies;         /* that start has enqueued; see sv_phase1_may_copy() */
     bool unordered;                /* the streams of the exchange are not behind the caller's yet: maybe none is used */
-    const sv_send_t *lead;         /* start pushed it on the caller's stream, in this epoch; or NULL */
+    const sv_send_t *first_push;   /* start pushed it on the caller's stream, in this epoch; or NULL */
     uint64_t left_start_ns;        /* when start returned; 0 once the epoch's first test or wait has looked at it */
-    bool at_once;                  /* the last epoch was waited for as soon as it was started, on the same stream */
+    bool waited_immediately;       /* the last epoch was waited for as soon as it was started, on the same stream */
     bool by_kernels;               /* every send is a push, every receive a pull, and no fault will change that */
     bool device_mode;              /* this epoch's pushes wait on the device; it should end by an enqueued wait */
     bool host_ends;                /* wait or test was called in this epoch */
@@ -328,19 +330,20 @@ struct selvage_exchange {
     bool messaged;                 /* some packet goes by messages of the wire */
     size_t send_bytes;
     bool kernel_stream_busy;       /* with something of this epoch that an enqueued wait must join */
-    sv_event_t *held_event;        /* behind the last hold of a caller's stream (held_epoch) or wait there (joined) */
+    sv_event_t *gate_event;        /* behind the last hold of a caller's stream (gated_epoch) or wait there (joined) */
     bool joined;                   /* the last enqueued wait is behind streams of the exchange, too */
     uint64_t enqueued_epoch;       /* the last that ended by an enqueued wait; 0: none */
-    bool unjudged;                 /* an enqueued wait has closed packets whose pull was under way */
+    bool results_pending;          /* an enqueued wait has closed packets whose pull was under way */
     uint64_t found_epoch;          /* in which the device found a failure behind an enqueued wait; 0: none */
-    uint64_t held_epoch;           /* the same with a progress thread */
+    uint64_t gated_epoch;          /* the same with a progress thread */
     sv_layout_state_t layouts;     /* of packets that do not lie in one piece */
-    uint8_t *slab;                 /* device: landing slots of peer receives that are not registered, and near words */
+    uint8_t *slab;                 /* device: receive slots of peer receives that are not registered, and device
+                                      words */
     sv_shared_segment_t segment;   /* words and shared slots; mapped by the peers of the node */
     bool segment_open, never_send;
     uint64_t segment_token;
     sv_segment_head_t *head;       /* in the segment */
-    uint8_t *shared_slots;         /* in the segment: landing slots of shared receives */
+    uint8_t *shared_slots;         /* in the segment: receive slots of shared receives */
     bool slab_exported;
     sv_device_handle_t slab_handle;
     uint64_t slab_offset;
@@ -363,7 +366,7 @@ struct selvage_exchange {
     uint64_t measured_count;
     bool quarantined;              /* something may still write its memory: never freed */
     bool device_busy;              /* a kernel on a stream of the caller's never came to its end: it may still read */
-    uint32_t stray_slots;          /* receives that could not be withdrawn */
+    uint32_t posted_left;          /* receives that could not be withdrawn */
 };
 
 /* Life. Creating, committing and destroying change lists of the communicator: engine thread. */
@@ -388,7 +391,7 @@ selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream);
 
 selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream);
 /* Behind an enqueued wait that a progress thread answers: waits for its epoch, since one is under way at a time. */
-void sv_exchange_finish_held(selvage_exchange_t *x);
+void sv_exchange_finish_gated(selvage_exchange_t *x);
 /* Puts the exchange's own streams behind the caller's, if start left that for later. */
 selvage_status_t sv_exchange_order(selvage_exchange_t *x);
 /* The same for all other exchanges of the communicator, before kernels that wait for other ranks are enqueued: what
@@ -417,7 +420,7 @@ static inline void sv_exchange_moved(selvage_exchange_t *x, uint64_t now_ns)
 /* Whether kernels alone can bring it to its end: it needs no slots that the host hands out. */
 static inline bool sv_packet_is_device_driven(const sv_packet_t *p)
 {
-    return (p->route == SELVAGE_ROUTE_PEER || p->route == SELVAGE_ROUTE_SELF) && (p->direct || p->kernel_copy);
+    return (p->route == SELVAGE_ROUTE_PEER || p->route == SELVAGE_ROUTE_SELF) && (p->in_place || p->kernel_copy);
 }
 /* By messages of the wire: verdicts and questions are control messages then. */
 static inline bool sv_route_is_messaged(selvage_route_t route)
@@ -444,8 +447,8 @@ static inline size_t sv_packet_piece(const sv_packet_t *p, uint32_t segment)
  * A word behind what a stream has been given so far. Behind one of several segments it goes by way of an event and the
  * signal stream, so that the next copy need not wait for it; a lone one comes sooner without.
  */
-static inline selvage_status_t sv_signal_behind(selvage_exchange_t *x, void *stream, uint64_t *word, uint64_t value,
-                                                bool several)
+static inline selvage_status_t sv_signal_after(selvage_exchange_t *x, void *stream, uint64_t *word, uint64_t value,
+                                               bool several)
 {
     sv_device_t *dev = x->comm->dev;
     if (!several || !x->signal_stream)
@@ -458,19 +461,19 @@ static inline selvage_status_t sv_signal_behind(selvage_exchange_t *x, void *str
 /* Behind the copy into or out of a slot; and whether it is through. */
 static inline selvage_status_t sv_slot_mark(const sv_packet_t *p, sv_slot_t *slot, void *stream)
 {
-    /* Partner: the acquire in sv_slot_is_through(). */
-    return sv_signal_behind(p->x, stream, slot->word, ++slot->stamp, p->nsegments > 1);
+    /* Partner: the acquire in sv_slot_is_copied(). */
+    return sv_signal_after(p->x, stream, slot->word, ++slot->stamp, p->nsegments > 1);
 }
-static inline bool sv_slot_is_through(const sv_slot_t *slot)
+static inline bool sv_slot_is_copied(const sv_slot_t *slot)
 {
     /* Partner: the release in sv_slot_mark(). */
     return __atomic_load_n(slot->word, __ATOMIC_ACQUIRE) == slot->stamp;
 }
 
 /* A packet of one segment, copied out of its slot and verified behind the copy: one word tells of both. */
-static inline bool sv_recv_is_lone(const sv_recv_t *recv)
+static inline bool sv_recv_is_single_segment(const sv_recv_t *recv)
 {
-    return recv->p.slots && !recv->p.direct && !recv->p.kernel_copy && recv->p.nsegments == 1 &&
+    return recv->p.slots && !recv->p.in_place && !recv->p.kernel_copy && recv->p.nsegments == 1 &&
            recv->p.x->policy != SV_CONFIG_CHECKSUM_OFF;
 }
 

@@ -4,7 +4,7 @@
  * (one-sided) or a copy made for it (direct, where the message is the user's memory), after the digest was computed, so
  * that nothing in the sender notices. A fault that is impossible at the moment (a replay in the first epoch, a swap
  * with nobody, a message to double while the last double is still leaving) becomes a flipped bit, so that every
- * injected fault hurts. But a one-sided arrival cannot be doubled to any effect: the same word again is the same
+ * injected fault corrupts. But a one-sided arrival cannot be doubled to any effect: the same word again is the same
  * arrival.
  *
  * To replay, the content of the previous epoch must still be there: two buffers take turns. They exist only when faults
@@ -25,16 +25,16 @@ struct sv_fault_send {
     sv_record_t *bogus_record; /* pinned: the record that is sent in place of the real one, and that of a double */
     sv_wire_request_t extra[2]; /* of a doubled message; direct: its payload and its record */
     const sv_send_t *partner;  /* whose content a swap takes */
-    bool record_hurt;
+    bool record_corrupted;
     sv_fault_kind_t drawn;     /* a swap that waits for its partner */
 };
 
-static bool is_staged(const sv_send_t *send)
+static bool is_staged_send(const sv_send_t *send)
 {
     return send->p.route == SELVAGE_ROUTE_STAGED;
 }
 
-static bool is_direct(const sv_send_t *send)
+static bool is_direct_send(const sv_send_t *send)
 {
     return send->p.route == SELVAGE_ROUTE_DIRECT;
 }
@@ -42,7 +42,7 @@ static bool is_direct(const sv_send_t *send)
 /* One can take the other's content only if it lies in the same kind of place. */
 static bool are_alike(const sv_send_t *a, const sv_send_t *b)
 {
-    return is_staged(a) == is_staged(b) && is_direct(a) == is_direct(b) && a->p.bytes == b->p.bytes;
+    return is_staged_send(a) == is_staged_send(b) && is_direct_send(a) == is_direct_send(b) && a->p.bytes == b->p.bytes;
 }
 
 static selvage_status_t make_buffers(sv_send_t *send)
@@ -53,18 +53,18 @@ static selvage_status_t make_buffers(sv_send_t *send)
     void *record;
     SV_TRY(SV_DEVICE_CALL(dev, host_malloc, 2 * sizeof(sv_record_t), &record));
     fault->bogus_record = record;
-    if (is_direct(send)) {
+    if (is_direct_send(send)) {
         void *bogus;
         SV_TRY(SV_DEVICE_CALL(dev, malloc, bytes, &bogus));
         fault->bogus = bogus;
     }
-    if (is_staged(send))
+    if (is_staged_send(send))
         SV_TRY(sv_calloc(bytes, 1, &fault->bogus));
     if (send->p.nsegments > 1)
         return SELVAGE_SUCCESS;
     for (int i = 0; i < 2; i++) {
         void *past;
-        if (is_staged(send))
+        if (is_staged_send(send))
             SV_TRY(sv_calloc(bytes, 1, &fault->past[i]));
         else {
             SV_TRY(SV_DEVICE_CALL(dev, malloc, bytes, &past));
@@ -86,7 +86,7 @@ static void free_buffers(sv_send_t *send)
     sv_device_t *dev = send->p.x->comm->dev;
     uint8_t *block[] = {fault->past[0], fault->past[1], fault->bogus};
     for (int i = 0; i < 3; i++) {
-        if (is_staged(send))
+        if (is_staged_send(send))
             sv_free(block[i]);
         else if (block[i])
             SV_DEVICE_CALL(dev, free, block[i]);
@@ -114,15 +114,15 @@ void sv_fault_send_destroy(sv_send_t *send)
 static bool is_prepared(const sv_send_t *send)
 {
     bool off = send->p.x->policy == SV_CONFIG_CHECKSUM_OFF;
-    return (off && !(is_staged(send) && send->p.kernel_copy)) ||
-           sv_word_says(__atomic_load_n(send->ready, __ATOMIC_ACQUIRE), send->p.x->epoch, send->p.identity.attempt);
+    return (off && !(is_staged_send(send) && send->p.kernel_copy)) ||
+           sv_word_matches(__atomic_load_n(send->ready, __ATOMIC_ACQUIRE), send->p.x->epoch, send->p.identity.attempt);
 }
 
 /* Small staged packets have it behind the payload. */
-static sv_record_t record_of(const sv_send_t *send)
+static sv_record_t sent_record_of(const sv_send_t *send)
 {
     sv_record_t record = *send->record;
-    if (is_staged(send) && send->p.kernel_copy && send->p.x->policy != SV_CONFIG_CHECKSUM_OFF)
+    if (is_staged_send(send) && send->p.kernel_copy && send->p.x->policy != SV_CONFIG_CHECKSUM_OFF)
         memcpy(&record, send->p.slots[0].stage + send->p.bytes, sizeof record);
     return record;
 }
@@ -134,7 +134,7 @@ static const sv_send_t *find_partner(const sv_send_t *send)
     for (uint32_t step = 1; step < x->nsends; step++) {
         const sv_send_t *other = &x->sends[(send->p.own_index + step) % x->nsends];
         bool alike = are_alike(other, send) && other->p.nsegments == 1;
-        if (alike && is_prepared(other) && record_of(other).epoch == x->epoch)
+        if (alike && is_prepared(other) && sent_record_of(other).epoch == x->epoch)
             return other;
     }
     return NULL;
@@ -146,7 +146,7 @@ static bool partner_is_staged(const sv_send_t *partner)
     const sv_slot_t *slot = &partner->p.slots[0];
     if (partner->p.kernel_copy)
         return true;
-    return slot->state != SV_SLOT_STAGING || sv_slot_is_through(slot);
+    return slot->state != SV_SLOT_STAGING || sv_slot_is_copied(slot);
 }
 
 static bool has_past(const sv_send_t *send)
@@ -158,9 +158,9 @@ static bool has_past(const sv_send_t *send)
 /* Somebody of the same size that may still become ready for a swap; not for long, lest two wait for each other. */
 static bool partner_may_come(const sv_send_t *send, uint64_t now_ns)
 {
-    enum { PATIENCE_NS = 20000000 };
+    enum { PARTNER_WAIT_NS = 20000000 };
     const selvage_exchange_t *x = send->p.x;
-    if (send->p.nsegments > 1 || now_ns > send->p.started_ns + PATIENCE_NS)
+    if (send->p.nsegments > 1 || now_ns > send->p.started_ns + PARTNER_WAIT_NS)
         return false;
     for (uint32_t i = 0; i < x->nsends; i++)
         if (i != send->p.own_index && are_alike(&x->sends[i], send))
@@ -178,7 +178,7 @@ static bool last_double_is_leaving(sv_send_t *send)
 
 static sv_fault_kind_t make_possible(sv_send_t *send, sv_fault_kind_t kind)
 {
-    if (kind == SV_FAULT_DUPLICATE && (last_double_is_leaving(send) || (is_direct(send) && !send->fault->past[0])))
+    if (kind == SV_FAULT_DUPLICATE && (last_double_is_leaving(send) || (is_direct_send(send) && !send->fault->past[0])))
         return SV_FAULT_FLIP;
     if ((kind == SV_FAULT_SWAP && !send->fault->partner) || (kind == SV_FAULT_REPLAY && !has_past(send)))
         return SV_FAULT_FLIP;
@@ -189,7 +189,7 @@ static void choose_partner(sv_send_t *send)
 {
     struct sv_fault_send *fault = send->fault;
     fault->partner = send->p.nsegments == 1 ? find_partner(send) : NULL;
-    if (fault->partner && is_staged(send) && !partner_is_staged(fault->partner))
+    if (fault->partner && is_staged_send(send) && !partner_is_staged(fault->partner))
         fault->partner = NULL;
 }
 
@@ -210,7 +210,7 @@ void sv_fault_decide(sv_send_t *send, uint64_t now_ns)
     send->fault_kind = make_possible(send, kind);
     send->silent = send->fault_kind == SV_FAULT_DROP;
     if (send->fault_kind == SV_FAULT_DELAY)
-        send->hold_until_ns = now_ns + (uint64_t)fault->delay_ms * 1000000;
+        send->delay_until_ns = now_ns + (uint64_t)fault->delay_ms * 1000000;
     send->fault_segment = (uint32_t)sv_fault_random(fault, send->p.nsegments);
 }
 
@@ -220,7 +220,7 @@ static void flip_bit(sv_send_t *send, uint8_t *message, size_t bytes)
     message[sv_fault_random(fault, bytes)] ^= (uint8_t)(1u << sv_fault_random(fault, 8));
 }
 
-/* The record of a one-sided packet. Its attempt is not hurt: nobody reads it there, the word says it. */
+/* The record of a one-sided packet. Its attempt is not corrupted: nobody reads it there, the word says it. */
 static void flip_bit_of_record(sv_send_t *send, sv_record_t *record)
 {
     uint8_t attempt = record->attempt;
@@ -254,7 +254,7 @@ static uint8_t *swap_message(sv_send_t *send, size_t bytes)
 {
     const sv_send_t *partner = send->fault->partner;
     memcpy(send->fault->bogus, partner->p.slots[0].stage, bytes - SV_RECORD_BYTES);
-    sv_record_t record = record_of(partner);
+    sv_record_t record = sent_record_of(partner);
     record.attempt = (uint8_t)partner->p.attempt;
     memcpy(send->fault->bogus + bytes - SV_RECORD_BYTES, &record, sizeof record);
     return send->fault->bogus;
@@ -279,8 +279,8 @@ uint8_t *sv_fault_message(sv_send_t *send, sv_slot_t *slot, size_t *bytes)
     }
 }
 
-static selvage_status_t copy(sv_send_t *send, uint8_t *dst, const uint8_t *src, size_t bytes, sv_copy_kind_t kind,
-                             void *stream)
+static selvage_status_t copy_faulty(sv_send_t *send, uint8_t *dst, const uint8_t *src, size_t bytes,
+                                    sv_copy_kind_t kind, void *stream)
 {
     return SV_DEVICE_CALL(send->p.x->comm->dev, copy_async, dst, src, bytes, kind, stream);
 }
@@ -292,14 +292,14 @@ static selvage_status_t keep_payload(sv_send_t *send, const uint8_t *src, size_t
     if (!send->fault->past[0] || send->p.attempt > 0)
         return SELVAGE_SUCCESS;
     send->fault->past_epoch[turn] = send->p.x->epoch;
-    return copy(send, send->fault->past[turn], src, bytes, SV_COPY_D2D, stream);
+    return copy_faulty(send, send->fault->past[turn], src, bytes, SV_COPY_D2D, stream);
 }
 
 static selvage_status_t flip_there(sv_send_t *send, uint8_t *dst, size_t bytes, void *stream)
 {
     sv_fault_t *fault = &send->p.x->comm->fault;
-    send->fault->record_hurt = bytes == 0 || sv_fault_random(fault, 8) == 0;
-    if (send->fault->record_hurt)
+    send->fault->record_corrupted = bytes == 0 || sv_fault_random(fault, 8) == 0;
+    if (send->fault->record_corrupted)
         return SELVAGE_SUCCESS;
     sv_flip_arg_t arg = {dst + sv_fault_random(fault, bytes), UINT64_C(1) << sv_fault_random(fault, 8)};
     return SV_DEVICE_CALL(send->p.x->comm->dev, launch, &sv_kernel_flip, &arg, sizeof arg, 1, stream);
@@ -309,21 +309,24 @@ selvage_status_t sv_fault_copy(sv_send_t *send, uint32_t segment, uint8_t *dst, 
                                sv_copy_kind_t kind, void *stream)
 {
     struct sv_fault_send *fault = send->fault;
-    fault->record_hurt &= segment > 0;
+    fault->record_corrupted &= segment > 0;
     SV_TRY(keep_payload(send, src, bytes, stream));
     if (segment != send->fault_segment)
-        return copy(send, dst, src, bytes, kind, stream);
+        return copy_faulty(send, dst, src, bytes, kind, stream);
     switch (send->fault_kind) {
-    case SV_FAULT_SWAP: return copy(send, dst, fault->partner->buf, bytes, kind, stream);
-    case SV_FAULT_REPLAY: return copy(send, dst, fault->past[(send->p.x->epoch - 1) & 1], bytes, kind, stream);
+    case SV_FAULT_SWAP:
+        return copy_faulty(send, dst, fault->partner->buf, bytes, kind, stream);
+    case SV_FAULT_REPLAY:
+        return copy_faulty(send, dst, fault->past[(send->p.x->epoch - 1) & 1], bytes, kind, stream);
     case SV_FAULT_TRUNCATE:
-        fault->record_hurt = bytes < 2;
+        fault->record_corrupted = bytes < 2;
         SV_TRY(SV_DEVICE_CALL(send->p.x->comm->dev, fill_async, dst, 0xa5, bytes, stream));
-        return copy(send, dst, src, bytes / 2, kind, stream);
+        return copy_faulty(send, dst, src, bytes / 2, kind, stream);
     case SV_FAULT_FLIP:
-        SV_TRY(copy(send, dst, src, bytes, kind, stream));
+        SV_TRY(copy_faulty(send, dst, src, bytes, kind, stream));
         return flip_there(send, dst, bytes, stream);
-    default: return copy(send, dst, src, bytes, kind, stream);
+    default:
+        return copy_faulty(send, dst, src, bytes, kind, stream);
     }
 }
 
@@ -338,7 +341,7 @@ selvage_status_t sv_fault_keep(sv_send_t *send)
 
 /*
  * The record that goes with the payload. Faults are tests, so waiting here for the digest kernel is no loss: the record
- * must be known on the host to be kept for a replay or to be hurt.
+ * must be known on the host to be kept for a replay or to be corrupted.
  */
 const sv_record_t *sv_fault_record(sv_send_t *send)
 {
@@ -354,7 +357,7 @@ const sv_record_t *sv_fault_record(sv_send_t *send)
         *fault->bogus_record = *fault->partner->record;
     if (send->fault_kind == SV_FAULT_REPLAY)
         *fault->bogus_record = fault->past_record[(x->epoch - 1) & 1];
-    if (fault->record_hurt)
+    if (fault->record_corrupted)
         flip_bit_of_record(send, fault->bogus_record);
     return fault->bogus_record;
 }
@@ -365,7 +368,7 @@ const sv_record_t *sv_fault_record(sv_send_t *send)
 static selvage_status_t flip_payload(sv_send_t *send, const void **message, size_t bytes)
 {
     struct sv_fault_send *fault = send->fault;
-    SV_TRY(copy(send, fault->bogus, *message, bytes, SV_COPY_D2D, send->p.x->kernel_stream));
+    SV_TRY(copy_faulty(send, fault->bogus, *message, bytes, SV_COPY_D2D, send->p.x->kernel_stream));
     SV_TRY(flip_there(send, fault->bogus, bytes, send->p.x->kernel_stream));
     SV_TRY(SV_DEVICE_CALL(send->p.x->comm->dev, stream_sync, send->p.x->kernel_stream));
     *message = fault->bogus;
@@ -377,7 +380,7 @@ static selvage_status_t double_payload(sv_send_t *send)
 {
     const sv_packet_t *p = &send->p;
     uint8_t *twin = send->fault->past[p->x->epoch & 1];
-    SV_TRY(copy(send, twin, send->buf, p->bytes, SV_COPY_D2D, p->x->kernel_stream));
+    SV_TRY(copy_faulty(send, twin, send->buf, p->bytes, SV_COPY_D2D, p->x->kernel_stream));
     SV_TRY(SV_DEVICE_CALL(p->x->comm->dev, stream_sync, p->x->kernel_stream));
     return sv_wire_send(p->x->comm->wire, SV_WIRE_DATA, twin, p->bytes, p->peer->rank, p->wire_tag,
                         &send->fault->extra[0]);
@@ -392,7 +395,7 @@ static selvage_status_t double_record(sv_send_t *send)
                         &send->fault->extra[1]);
 }
 
-static selvage_status_t hurt_payload(sv_send_t *send, const void **message, size_t *bytes)
+static selvage_status_t corrupt_sent_payload(sv_send_t *send, const void **message, size_t *bytes)
 {
     struct sv_fault_send *fault = send->fault;
     switch (send->fault_kind) {
@@ -404,7 +407,7 @@ static selvage_status_t hurt_payload(sv_send_t *send, const void **message, size
     }
 }
 
-static selvage_status_t hurt_record(sv_send_t *send, const void **message, size_t *bytes)
+static selvage_status_t corrupt_sent_record(sv_send_t *send, const void **message, size_t *bytes)
 {
     *message = sv_fault_record(send);
     if (send->fault_kind == SV_FAULT_TRUNCATE && send->p.bytes == 0)
@@ -417,13 +420,13 @@ selvage_status_t sv_fault_direct(sv_send_t *send, uint32_t number, const void **
     struct sv_fault_send *fault = send->fault;
     if (number == send->p.nsegments) {
         if (send->p.bytes == 0)
-            fault->record_hurt = send->fault_kind == SV_FAULT_FLIP;
-        return hurt_record(send, message, bytes);
+            fault->record_corrupted = send->fault_kind == SV_FAULT_FLIP;
+        return corrupt_sent_record(send, message, bytes);
     }
     if (number == 0)
         SV_TRY(keep_payload(send, *message, *bytes, send->p.x->kernel_stream));
-    fault->record_hurt &= number > 0;
-    return number == send->fault_segment ? hurt_payload(send, message, bytes) : SELVAGE_SUCCESS;
+    fault->record_corrupted &= number > 0;
+    return number == send->fault_segment ? corrupt_sent_payload(send, message, bytes) : SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_fault_double(sv_send_t *send, uint32_t number)

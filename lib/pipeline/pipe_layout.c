@@ -22,35 +22,35 @@ selvage_status_t sv_layout_create(sv_layout_kind_t kind, sv_layout_t **layout_ou
     return SELVAGE_SUCCESS;
 }
 
-static void forget_parts(sv_layout_t *layout)
+static void free_parts(sv_layout_t *layout)
 {
     for (uint32_t i = 0; i < layout->nparts; i++)
         sv_free(layout->part[i].runs);
     sv_free(layout->part);
     layout->part = NULL;
-    layout->nparts = layout->room = 0;
+    layout->nparts = layout->capacity = 0;
 }
 
 void sv_layout_destroy(sv_layout_t *layout)
 {
     if (!layout)
         return;
-    forget_parts(layout);
+    free_parts(layout);
     sv_free(layout);
 }
 
-static selvage_status_t make_room(sv_layout_t *layout)
+static selvage_status_t grow_parts(sv_layout_t *layout)
 {
     sv_layout_part_t *larger;
-    if (layout->nparts < layout->room)
+    if (layout->nparts < layout->capacity)
         return SELVAGE_SUCCESS;
-    uint32_t wanted = layout->room ? 2 * layout->room : 4;
+    uint32_t wanted = layout->capacity ? 2 * layout->capacity : 4;
     SV_TRY(sv_calloc(wanted, sizeof *larger, &larger));
     if (layout->nparts)
         memcpy(larger, layout->part, layout->nparts * sizeof *larger);
     sv_free(layout->part);
     layout->part = larger;
-    layout->room = wanted;
+    layout->capacity = wanted;
     return SELVAGE_SUCCESS;
 }
 
@@ -60,14 +60,14 @@ static uint64_t padded_bytes(const sv_layout_t *layout, uint64_t bytes)
 }
 
 /* Takes the part's tables over, also after an error. Parts without bytes leave no trace. */
-static selvage_status_t append(sv_layout_t *layout, sv_layout_part_t part)
+static selvage_status_t append_part(sv_layout_t *layout, sv_layout_part_t part)
 {
     uint64_t padded = padded_bytes(layout, part.bytes), behind = 0;
     selvage_status_t status = SELVAGE_SUCCESS;
     if (padded < part.bytes || __builtin_add_overflow(layout->bytes, padded, &behind) || behind > INT64_MAX)
         status = sv_error(SELVAGE_ERR_LIMIT, "a packet of more than 2^63 bytes");
     else if (part.bytes > 0)
-        status = make_room(layout);
+        status = grow_parts(layout);
     if (status != SELVAGE_SUCCESS || part.bytes == 0) {
         sv_free(part.runs);
         return status;
@@ -85,7 +85,7 @@ selvage_status_t sv_layout_add_box(sv_layout_t *layout, uint32_t base, const sv_
 {
     sv_layout_part_t part = {.kind = SV_LAYOUT_PART_BOX, .base = base, .number = number, .shape = *shape};
     SV_TRY(sv_pack_bytes(shape, &part.bytes));
-    return append(layout, part);
+    return append_part(layout, part);
 }
 
 selvage_status_t sv_layout_add_list(sv_layout_t *layout, uint32_t base, uint64_t element_bytes, const int64_t *offsets,
@@ -99,7 +99,7 @@ selvage_status_t sv_layout_add_list(sv_layout_t *layout, uint32_t base, uint64_t
     SV_TRY(sv_calloc(count ? count : 1, sizeof *part.runs, &part.runs));
     for (uint64_t i = 0; i < count; i++)
         part.runs[i] = (sv_layout_run_t){offsets[i], element_bytes};
-    return append(layout, part);
+    return append_part(layout, part);
 }
 
 /* Copies runs; those that continue each other become one, empty ones none. */
@@ -123,7 +123,7 @@ selvage_status_t sv_layout_add_runs(sv_layout_t *layout, uint32_t base, const sv
             return sv_error(SELVAGE_ERR_LIMIT, "runs of more than 2^64 bytes");
     SV_TRY(sv_calloc(count ? count : 1, sizeof *part.runs, &part.runs));
     part.nruns = merge_runs(part.runs, 0, runs, count);
-    return append(layout, part);
+    return append_part(layout, part);
 }
 
 /* --- an exact stream whose parts begin within a word ----------------------------------------------------- */
@@ -156,7 +156,7 @@ static uint64_t expand_box(const sv_pack_shape_t *shape, sv_layout_run_t *to, ui
     return filled;
 }
 
-static uint64_t expand(const sv_layout_part_t *part, sv_layout_run_t *to, uint64_t filled)
+static uint64_t expand_part(const sv_layout_part_t *part, sv_layout_run_t *to, uint64_t filled)
 {
     if (part->kind == SV_LAYOUT_PART_BOX)
         return expand_box(&part->shape, to, filled);
@@ -164,7 +164,7 @@ static uint64_t expand(const sv_layout_part_t *part, sv_layout_run_t *to, uint64
 }
 
 /* One part of count parts that follow each other; theirs are left as they are. */
-static selvage_status_t join(const sv_layout_part_t *part, uint32_t count, sv_layout_part_t *joined_out)
+static selvage_status_t join_parts(const sv_layout_part_t *part, uint32_t count, sv_layout_part_t *joined_out)
 {
     sv_layout_part_t joined = {.kind = SV_LAYOUT_PART_RUNS, .base = part[0].base, .first_byte = part[0].first_byte};
     uint64_t runs = 0;
@@ -178,7 +178,7 @@ static selvage_status_t join(const sv_layout_part_t *part, uint32_t count, sv_la
         return sv_error(SELVAGE_ERR_LIMIT, "a packet of %llu runs has too many", (unsigned long long)runs);
     SV_TRY(sv_calloc(runs, sizeof *joined.runs, &joined.runs));
     for (uint32_t i = 0; i < count; i++)
-        joined.nruns = expand(&part[i], joined.runs, joined.nruns);
+        joined.nruns = expand_part(&part[i], joined.runs, joined.nruns);
     *joined_out = joined;
     return SELVAGE_SUCCESS;
 }
@@ -199,7 +199,7 @@ selvage_status_t sv_layout_close(sv_layout_t *layout)
         sv_layout_part_t part = layout->part[first];
         next = next_word(layout, first);
         if (next - first > 1) {
-            SV_TRY(join(&layout->part[first], next - first, &part));
+            SV_TRY(join_parts(&layout->part[first], next - first, &part));
             for (uint32_t i = first; i < next; i++)
                 sv_free(layout->part[i].runs);
         }

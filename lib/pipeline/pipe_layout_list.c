@@ -76,8 +76,8 @@ static selvage_status_t make_layout(const sv_element_list_t *list, uint64_t addr
 }
 
 /* first: where the lowest element lies; of a list in a row, address: the same for the device. */
-static selvage_status_t admit(sv_device_t *dev, const char *call, const void *buf, const sv_element_list_t *list,
-                              const list_range_t *range, void **first_out, uint64_t *address_out)
+static selvage_status_t admit_list(sv_device_t *dev, const char *call, const void *buf, const sv_element_list_t *list,
+                                   const list_range_t *range, void **first_out, uint64_t *address_out)
 {
     const uint64_t skipped = (uint64_t)range->low * list->element_bytes;
     void *first = (void *)((uintptr_t)buf + skipped), *address;
@@ -97,7 +97,7 @@ selvage_status_t sv_exchange_add_send_list(selvage_exchange_t *x, const char *ca
     if (list->count == 0)
         return sv_exchange_add_send(x, buf, 0, peer, tag, index_out);
     SV_TRY(check_indices(call, list, &range));
-    SV_TRY(admit(x->comm->dev, call, buf, list, &range, &first, &address));
+    SV_TRY(admit_list(x->comm->dev, call, buf, list, &range, &first, &address));
     if (range.in_row)
         return sv_exchange_add_send(x, first, list->count * list->element_bytes, peer, tag, index_out);
     SV_TRY(make_layout(list, address, &layout));
@@ -116,7 +116,7 @@ selvage_status_t sv_exchange_add_recv_list(selvage_exchange_t *x, const char *ca
     SV_TRY(check_indices(call, list, &range));
     if (!range.rising)
         SV_TRY(check_twice(call, list));
-    SV_TRY(admit(x->comm->dev, call, buf, list, &range, &first, &address));
+    SV_TRY(admit_list(x->comm->dev, call, buf, list, &range, &first, &address));
     if (range.in_row)
         return sv_exchange_add_recv(x, first, list->count * list->element_bytes, peer, tag, index_out);
     SV_TRY(make_layout(list, address, &layout));

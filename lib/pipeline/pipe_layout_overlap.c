@@ -49,7 +49,7 @@ static int compare_wider(const void *a, const void *b)
     return compare_low(&((const sv_type_dim_t *)b)->stride_bytes, &((const sv_type_dim_t *)a)->stride_bytes);
 }
 
-static box_t box_of(const sv_type_map_t *map, const sv_type_piece_t *piece)
+static box_t overlap_box_of(const sv_type_map_t *map, const sv_type_piece_t *piece)
 {
     box_t box = {.run_bytes = piece->run_bytes, .ndims = piece->ndims};
     sv_type_piece_bounds(map, piece, &box.low, &box.high);
@@ -63,7 +63,7 @@ static box_t box_of(const sv_type_map_t *map, const sv_type_piece_t *piece)
 }
 
 /* A step that is shorter than a run: the usual mistake, and seen without any sorting. */
-static bool meets_itself(const box_t *box)
+static bool overlaps_itself(const box_t *box)
 {
     return box->ndims > 0 && (uint64_t)box->dim[box->ndims - 1].stride_bytes < box->run_bytes;
 }
@@ -77,7 +77,7 @@ static uint64_t runs_of(const box_t *box)
 }
 
 /* Writes every run of a box behind at, almost in their order in memory; returns the end. */
-static span_t *write_runs(const box_t *box, span_t *at)
+static span_t *write_overlap_runs(const box_t *box, span_t *at)
 {
     const uint64_t runs = runs_of(box);
     for (uint64_t r = 0; r < runs; r++) {
@@ -99,7 +99,7 @@ static selvage_status_t compare_runs(const box_t *boxes, size_t count, bool *ove
     SV_TRY(sv_calloc(total, sizeof *runs, &runs));
     end = runs;
     for (size_t i = 0; i < count; i++)
-        end = write_runs(&boxes[i], end);
+        end = write_overlap_runs(&boxes[i], end);
     sort_by_low(runs, total, sizeof *runs);
     for (const span_t *run = runs; run + 1 < end && !*overlap; run++)
         *overlap = run->high > run[1].low;
@@ -108,7 +108,7 @@ static selvage_status_t compare_runs(const box_t *boxes, size_t count, bool *ove
 }
 
 /* Takes the widest dimension off all boxes, if they have it in common and it cannot make them overlap. */
-static bool peel(box_t *boxes, size_t count)
+static bool peel_dimension(box_t *boxes, size_t count)
 {
     const sv_type_dim_t top = boxes[0].dim[0];
     int64_t high = INT64_MIN, reach = (int64_t)(top.count - 1) * top.stride_bytes;
@@ -130,17 +130,18 @@ static bool peel(box_t *boxes, size_t count)
     return true;
 }
 
-static selvage_status_t compare_boxes(box_t *boxes, size_t count, bool *overlap);
+static selvage_status_t compare_overlap_boxes(box_t *boxes, size_t count, bool *overlap);
 
 /* Boxes that hang together, in the order of their lowest bytes. */
 static selvage_status_t compare_cluster(box_t *boxes, size_t count, bool *overlap)
 {
     if (count == 1 && boxes[0].ndims == 0)
         return SELVAGE_SUCCESS;
-    return peel(boxes, count) ? compare_boxes(boxes, count, overlap) : compare_runs(boxes, count, overlap);
+    return peel_dimension(boxes, count) ? compare_overlap_boxes(boxes, count, overlap)
+                                        : compare_runs(boxes, count, overlap);
 }
 
-static selvage_status_t compare_boxes(box_t *boxes, size_t count, bool *overlap)
+static selvage_status_t compare_overlap_boxes(box_t *boxes, size_t count, bool *overlap)
 {
     size_t n;
     sort_by_low(boxes, count, sizeof *boxes);
@@ -158,15 +159,15 @@ static selvage_status_t compare_pieces(const sv_type_map_t *map, const span_t *s
     box_t *boxes;
     SV_TRY(sv_calloc(count, sizeof *boxes, &boxes));
     for (size_t i = 0; i < count; i++) {
-        boxes[i] = box_of(map, &map->pieces[spans[i].piece]);
-        *overlap = *overlap || meets_itself(&boxes[i]);
+        boxes[i] = overlap_box_of(map, &map->pieces[spans[i].piece]);
+        *overlap = *overlap || overlaps_itself(&boxes[i]);
     }
     selvage_status_t status = *overlap ? SELVAGE_SUCCESS : compare_cluster(boxes, count, overlap);
     sv_free(boxes);
     return status;
 }
 
-/* As compare_boxes(), with what takes less memory: of most maps no two pieces ever meet. */
+/* As compare_overlap_boxes(), with what takes less memory: of most maps no two pieces ever meet. */
 static selvage_status_t compare_spans(const sv_type_map_t *map, const span_t *spans, bool *overlap)
 {
     size_t n;

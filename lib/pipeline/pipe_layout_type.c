@@ -13,7 +13,7 @@
 /* Pieces of so many bytes are boxes of their own, unless there are more than so many of them. */
 enum { BOX_BYTES = 4096, BOXES_MAX = 64 };
 
-static uint64_t bytes_of(const sv_type_map_t *map, const sv_type_piece_t *piece)
+static uint64_t type_piece_bytes(const sv_type_map_t *map, const sv_type_piece_t *piece)
 {
     return piece->run_bytes * sv_type_piece_runs(map, piece);
 }
@@ -26,13 +26,13 @@ static uint64_t choose_box_bytes(const sv_type_map_t *map)
     while (boxes > BOXES_MAX) {
         boxes = 0;
         for (size_t i = 0; i < map->npieces; i++)
-            boxes += bytes_of(map, &map->pieces[i]) >= bytes;
+            boxes += type_piece_bytes(map, &map->pieces[i]) >= bytes;
         bytes *= boxes > BOXES_MAX ? 4 : 1;
     }
     return bytes;
 }
 
-static selvage_status_t add_box(const sv_type_map_t *map, const sv_type_piece_t *piece, sv_layout_t *layout)
+static selvage_status_t add_type_box(const sv_type_map_t *map, const sv_type_piece_t *piece, sv_layout_t *layout)
 {
     sv_pack_shape_t shape = {.base = (uint8_t *)(uintptr_t)piece->offset, .element_bytes = piece->run_bytes,
                              .ndims = piece->ndims};
@@ -77,7 +77,7 @@ static selvage_status_t add_group(const sv_type_map_t *map, const sv_type_piece_
     uint64_t runs = 0;
     bool alike = true;
     if (npieces == 1)
-        return add_box(map, pieces, layout);
+        return add_type_box(map, pieces, layout);
     for (size_t i = 0; i < npieces; i++) {
         runs += sv_type_piece_runs(map, &pieces[i]);
         alike = alike && pieces[i].run_bytes == pieces[0].run_bytes;
@@ -85,13 +85,13 @@ static selvage_status_t add_group(const sv_type_map_t *map, const sv_type_piece_
     return alike ? add_elements(map, pieces, npieces, runs, layout) : add_runs(map, pieces, npieces, runs, layout);
 }
 
-static selvage_status_t add_pieces(const sv_type_map_t *map, sv_layout_t *layout)
+static selvage_status_t add_type_pieces(const sv_type_map_t *map, sv_layout_t *layout)
 {
     const uint64_t box_bytes = choose_box_bytes(map);
     size_t n;
     for (size_t i = 0; i < map->npieces; i += n) {
-        bool is_box = bytes_of(map, &map->pieces[i]) >= box_bytes;
-        for (n = 1; !is_box && i + n < map->npieces && bytes_of(map, &map->pieces[i + n]) < box_bytes; n++)
+        bool is_box = type_piece_bytes(map, &map->pieces[i]) >= box_bytes;
+        for (n = 1; !is_box && i + n < map->npieces && type_piece_bytes(map, &map->pieces[i + n]) < box_bytes; n++)
             ;
         SV_TRY(add_group(map, &map->pieces[i], n, layout));
     }
@@ -102,7 +102,7 @@ selvage_status_t sv_layout_create_type(const sv_type_map_t *map, sv_layout_t **l
 {
     sv_layout_t *layout;
     SV_TRY(sv_layout_create(SV_LAYOUT_EXACT, &layout));
-    selvage_status_t status = add_pieces(map, layout);
+    selvage_status_t status = add_type_pieces(map, layout);
     if (status != SELVAGE_SUCCESS) {
         sv_layout_destroy(layout);
         return status;
@@ -130,7 +130,7 @@ static selvage_status_t admit_pieces(sv_device_t *dev, const char *call, sv_type
 }
 
 /* From offsets to addresses, as the caller has them. */
-static selvage_status_t locate(const char *call, const void *buf, sv_type_map_t *map)
+static selvage_status_t shift_to_addresses(const char *call, const void *buf, sv_type_map_t *map)
 {
     if (sv_type_map_shift(map, (int64_t)(intptr_t)buf) != SELVAGE_SUCCESS || map->low < 0)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: buf: %p and the offsets in type give no addresses", call, buf);
@@ -138,7 +138,7 @@ static selvage_status_t locate(const char *call, const void *buf, sv_type_map_t 
 }
 
 /* And from there to addresses of the device. */
-static selvage_status_t admit(sv_device_t *dev, const char *call, sv_type_map_t *map)
+static selvage_status_t admit_type(sv_device_t *dev, const char *call, sv_type_map_t *map)
 {
     const size_t bytes = (size_t)(map->high - map->low);
     void *address;
@@ -166,12 +166,12 @@ selvage_status_t sv_exchange_add_send_type(selvage_exchange_t *x, const char *ca
 {
     sv_layout_t *layout;
     void *first;
-    SV_TRY(locate(call, buf, map));
+    SV_TRY(shift_to_addresses(call, buf, map));
     if (is_contiguous(map)) {
         SV_TRY(admit_contiguous(x->comm->dev, call, map, &first));
         return sv_exchange_add_send(x, first, map->bytes, peer, tag, index_out);
     }
-    SV_TRY(admit(x->comm->dev, call, map));
+    SV_TRY(admit_type(x->comm->dev, call, map));
     SV_TRY(sv_layout_create_type(map, &layout));
     return sv_exchange_add_send_layout(x, layout, peer, tag, index_out);
 }
@@ -181,13 +181,13 @@ selvage_status_t sv_exchange_add_recv_type(selvage_exchange_t *x, const char *ca
 {
     sv_layout_t *layout;
     void *first;
-    SV_TRY(locate(call, buf, map));
+    SV_TRY(shift_to_addresses(call, buf, map));
     if (is_contiguous(map)) {
         SV_TRY(admit_contiguous(x->comm->dev, call, map, &first));
         return sv_exchange_add_recv(x, first, map->bytes, peer, tag, index_out);
     }
     SV_TRY(sv_layout_check_overlap(call, map));
-    SV_TRY(admit(x->comm->dev, call, map));
+    SV_TRY(admit_type(x->comm->dev, call, map));
     SV_TRY(sv_layout_create_type(map, &layout));
     return sv_exchange_add_recv_layout(x, layout, peer, tag, index_out);
 }

@@ -11,23 +11,23 @@
 /* Ends the wait for a rank of the machine when some rank has failed already, or nothing has come for the deadline. */
 static selvage_status_t keep_waiting(void *arg)
 {
-    sv_patience_t *patience = arg;
-    if (sv_agree_is_lost(patience->comm))
+    sv_deadline_t *deadline = arg;
+    if (sv_agree_is_lost(deadline->comm))
         return sv_error(SELVAGE_ERR_PEER, "selvage_comm_create: another rank failed while GPUs were compared");
-    selvage_status_t status = sv_patience_poll(patience);
+    selvage_status_t status = sv_deadline_poll(deadline);
     if (status == SELVAGE_ERR_TIMEOUT)
         return sv_error(status, "selvage_comm_create: a rank of this machine has not said for %g s which GPU it uses",
-                        patience->timeout_s);
+                        deadline->timeout_s);
     return status;
 }
 
 static selvage_status_t find_gpu(selvage_comm_t *comm)
 {
-    sv_patience_t patience;
+    sv_deadline_t deadline;
     uint64_t unused = 0;
-    sv_patience_begin(&patience, comm, comm->timeout_s);
-    selvage_status_t status = sv_topology_find_gpu(&comm->topology, comm->wire, comm->dev->bus_id, keep_waiting,
-                                                   &patience);
+    sv_deadline_begin(&deadline, comm, comm->timeout_s);
+    selvage_status_t status =
+        sv_topology_find_gpu(&comm->topology, comm->wire, comm->dev->bus_id, keep_waiting, &deadline);
     return sv_agree(comm, "selvage_comm_create: GPUs", 0, status, &unused, comm->timeout_s);
 }
 

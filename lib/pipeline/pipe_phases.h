@@ -24,15 +24,15 @@ static inline bool sv_phase1_may_copy(selvage_exchange_t *x)
 /* Phase 2: send what is in host memory; start what has credit. Sets *moved if anything happened. */
 selvage_status_t sv_phase2_send(sv_send_t *send, uint64_t now_ns, bool *moved);
 /* IN_PROGRESS while messages of an earlier epoch still leave from the slots of a staged send. */
-selvage_status_t sv_phase2_reap_lingering(sv_send_t *send, uint64_t now_ns);
+selvage_status_t sv_phase2_reap_in_flight(sv_send_t *send, uint64_t now_ns);
 /* Phase 3: what arrived goes up; verification behind it. */
 selvage_status_t sv_phase3_receive(sv_recv_t *recv, uint64_t now_ns, bool *moved);
 /* Before destroying: receives and forgets resends that crossed the verdict, so that their senders see them leave. */
-selvage_status_t sv_phase3_discard_strays(selvage_exchange_t *x);
+selvage_status_t sv_phase3_discard_duplicates(selvage_exchange_t *x);
 /* Phase 4: sends reaped and verdicts seen. */
 selvage_status_t sv_phase4_drain(sv_send_t *send, uint64_t now_ns, bool *moved);
 /* Phase 5: verification done, verdicts out. */
-selvage_status_t sv_phase5_land(sv_recv_t *recv, uint64_t now_ns, bool *moved);
+selvage_status_t sv_phase5_complete(sv_recv_t *recv, uint64_t now_ns, bool *moved);
 selvage_status_t sv_phase5_verdicts(selvage_exchange_t *x, bool *moved);
 /* Phase 6: everything is in place; the caller's stream continues. */
 void sv_phase6_join(selvage_exchange_t *x, uint64_t now_ns);
@@ -64,52 +64,53 @@ bool sv_phase2_caps_allow(const selvage_comm_t *comm, size_t bytes);
 bool sv_phase3_same_packet(const sv_record_t *a, const sv_record_t *b);
 
 /* Starts the way up of a segment that lies in a slot; notices when the slot is free again. */
-selvage_status_t sv_phase3_land(sv_recv_t *recv, sv_slot_t *slot, uint32_t segment, uint64_t now_ns);
-void sv_phase3_poll_landing(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved);
-void sv_phase3_slot_landed(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns);
+selvage_status_t sv_phase3_unstage(sv_recv_t *recv, sv_slot_t *slot, uint32_t segment, uint64_t now_ns);
+void sv_phase3_poll_unstaging(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved);
+void sv_phase3_slot_unstaged(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns);
 
 /*
- * Kernels that wait (pipe_early.c). sv_early_wait: a host that waits launches pulls for what is near. sv_early_push: at
- * start of an epoch that is expected to end by an enqueued wait. sv_early_check: poisons the exchange if the device has
- * found a failure behind an enqueued wait. sv_early_query: IN_PROGRESS while that runs.
+ * Kernels that wait (pipe_prelaunch.c). sv_prelaunch_pulls: a host that waits launches pulls for what is near.
+ * sv_prelaunch_pushes: at start of an epoch that is expected to end by an enqueued wait. sv_enqueued_check: poisons the
+ * exchange if the device has found a failure behind an enqueued wait. sv_enqueued_query: IN_PROGRESS while that runs.
  */
-void sv_early_decide(selvage_exchange_t *x); /* at commit: whether and how long sv_early_wait's may wait */
-void sv_early_wait(selvage_exchange_t *x, void *stream);
+void sv_prelaunch_decide(selvage_exchange_t *x); /* at commit: whether and how long sv_prelaunch_pulls's may wait */
+void sv_prelaunch_pulls(selvage_exchange_t *x, void *stream);
 /* The first test or wait behind start, on this stream; waits: it is not only a look. */
-void sv_early_note_end(selvage_exchange_t *x, void *stream, bool waits);
-selvage_status_t sv_early_push(selvage_exchange_t *x, uint64_t now_ns);
-void sv_early_check(selvage_exchange_t *x);
-selvage_status_t sv_early_query(selvage_exchange_t *x);
-uint64_t sv_early_deadline_ns(const selvage_exchange_t *x);
+void sv_prelaunch_note_end(selvage_exchange_t *x, void *stream, bool waits);
+selvage_status_t sv_prelaunch_pushes(selvage_exchange_t *x, uint64_t now_ns);
+void sv_enqueued_check(selvage_exchange_t *x);
+selvage_status_t sv_enqueued_query(selvage_exchange_t *x);
+uint64_t sv_enqueued_deadline_ns(const selvage_exchange_t *x);
 
 /* Recovery (pipe_recovery.c): the receiver's half ... */
 selvage_status_t sv_recovery_bad_record(sv_recv_t *recv, const sv_record_t *arrived, uint64_t now_ns);
 selvage_status_t sv_recovery_bad_digest(sv_recv_t *recv, uint64_t now_ns);
 selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns);
-selvage_status_t sv_recovery_send_ask(sv_recv_t *recv);
+selvage_status_t sv_recovery_request_resend(sv_recv_t *recv);
 /* ... the sender's ... */
 selvage_status_t sv_recovery_query(sv_send_t *send, uint64_t now_ns);
 selvage_status_t sv_recovery_resend(sv_send_t *send, uint64_t now_ns);
 /* ... and what control messages ask for. */
 void sv_recovery_verdict(selvage_exchange_t *x, int source, uint64_t epoch);
-void sv_recovery_ask(selvage_exchange_t *x, int source, uint64_t epoch, uint32_t index, unsigned attempt,
-                     sv_ask_reason_t reason);
-void sv_recovery_asked_verdict(selvage_exchange_t *x, int source, uint64_t epoch);
+void sv_recovery_take_request(selvage_exchange_t *x, int source, uint64_t epoch, uint32_t index, unsigned attempt,
+                              sv_resend_reason_t reason);
+void sv_recovery_take_query(selvage_exchange_t *x, int source, uint64_t epoch);
 /* The abort policy: flight recorder, then the end of the process. */
 _Noreturn void sv_recovery_abort(selvage_exchange_t *x);
 void sv_recovery_peer_failed(selvage_exchange_t *x, int source, const sv_wire_control_t *message);
 /* Poisons the exchange if a neighbour has announced that the epoch that begins now is lost. */
 void sv_recovery_begin_lost(selvage_exchange_t *x);
 /*
- * What arrived in place of a packet (pipe_naming.c), as text for the report: by its record, and by trying the keys of
- * other packets and of the previous epoch on the data. True if it was recognised.
+ * What arrived in place of a packet (pipe_misdelivery.c), as text for the report: by its record, and by trying the keys
+ * of other packets and of the previous epoch on the data. True if it was recognised.
  */
-bool sv_naming_describe(sv_recv_t *recv, const sv_record_t *arrived, bool landed, char *text, size_t text_bytes);
+bool sv_misdelivery_describe(sv_recv_t *recv, const sv_record_t *arrived, bool arrived_segments, char *text,
+                             size_t text_bytes);
 
 /* Poisons the exchange: first error and its detail are kept, neighbours are told, the flight recorder is written. */
 void sv_exchange_poison(selvage_exchange_t *x, selvage_status_t status, bool tell);
 /* Tells one rank that the exchange is lost here. */
-void sv_exchange_tell_failure(const selvage_exchange_t *x, int rank);
+void sv_exchange_notify_failure(const selvage_exchange_t *x, int rank);
 /* The deadline's report: what every unfinished packet waits for. Returns SELVAGE_ERR_TIMEOUT with the detail set. */
 selvage_status_t sv_exchange_report_deadline(selvage_exchange_t *x, double waited_s);
 
@@ -125,9 +126,9 @@ uint8_t *sv_fault_message(sv_send_t *send, sv_slot_t *slot, size_t *bytes_inout)
 /* One-sided: enqueues the copy of a segment as the fault wants it. */
 selvage_status_t sv_fault_copy(sv_send_t *send, uint32_t segment, uint8_t *dst, const uint8_t *src, size_t bytes,
                                sv_copy_kind_t kind, void *stream);
-/* One-sided, an attempt that is not hurt: keeps payload and record for a replay in the next epoch. */
+/* One-sided, an attempt that is not corrupted: keeps payload and record for a replay in the next epoch. */
 selvage_status_t sv_fault_keep(sv_send_t *send);
-/* direct: hurts the message that is to be sent; number is p.nsegments for the record's. */
+/* direct: corrupts the message that is to be sent; number is p.nsegments for the record's. */
 selvage_status_t sv_fault_direct(sv_send_t *send, uint32_t number, const void **message_inout, size_t *bytes_inout);
 /* direct: sends a doubled message's twin, behind it: in front, it would be taken, and the other one never leave. */
 selvage_status_t sv_fault_double(sv_send_t *send, uint32_t number);

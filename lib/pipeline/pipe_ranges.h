@@ -10,20 +10,20 @@
 #include "device/device.h"
 #include "pipeline/pipe_comm.h"
 
-static inline bool sv_range_heard(const selvage_comm_t *comm)
+static inline bool sv_range_is_on(const selvage_comm_t *comm)
 {
     return comm->dev->ranges && comm->config.ranges != SV_CONFIG_RANGES_OFF;
 }
 
 static inline void sv_range_push(const selvage_comm_t *comm, const char *name)
 {
-    if (sv_range_heard(comm))
+    if (sv_range_is_on(comm))
         SV_DEVICE_CALL(comm->dev, range_push, name);
 }
 
 static inline void sv_range_pop(const selvage_comm_t *comm)
 {
-    if (sv_range_heard(comm))
+    if (sv_range_is_on(comm))
         comm->dev->ops->range_pop(comm->dev);
 }
 

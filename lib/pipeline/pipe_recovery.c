@@ -24,9 +24,9 @@ enum { ATTEMPT_MAX = 250, DOUBLINGS_MAX = 6, WARNINGS_MAX = 20 };
 /* A packet under way at this speed is not missing yet. */
 static const double SLOWEST_BYTES_PER_NS = 0.05;
 
-static uint64_t patience_ns(const sv_packet_t *p, double first_ns)
+static uint64_t backoff_ns(const sv_packet_t *p, double first_ns)
 {
-    unsigned doublings = p->questions < DOUBLINGS_MAX ? p->questions : DOUBLINGS_MAX;
+    unsigned doublings = p->requests < DOUBLINGS_MAX ? p->requests : DOUBLINGS_MAX;
     return (uint64_t)(first_ns * (double)(1u << doublings) + (double)p->bytes / SLOWEST_BYTES_PER_NS);
 }
 
@@ -57,9 +57,9 @@ static void describe_packet(const sv_recv_t *recv, const char *what, char *text,
 static selvage_status_t reset_attempt(sv_recv_t *recv)
 {
     sv_packet_t *p = &recv->p;
-    memset(recv->landed, 0, (p->nsegments + 63) / 64 * sizeof *recv->landed);
-    recv->landed_count = recv->consumed = 0;
-    recv->pulled_early = false; /* one that still waits gives up by itself */
+    memset(recv->arrived_segments, 0, (p->nsegments + 63) / 64 * sizeof *recv->arrived_segments);
+    recv->arrived_count = recv->consumed = 0;
+    recv->pull_prelaunched = false; /* one that still waits gives up by itself */
     recv->state = SV_RECV_WAITING;
     SV_TRY(sv_exchange_order(p->x)); /* a pull that waits for a message may be on the caller's stream */
     sv_device_t *dev = p->x->comm->dev;
@@ -77,7 +77,7 @@ void sv_recovery_abort(selvage_exchange_t *x)
     abort();
 }
 
-static selvage_status_t give_up(sv_recv_t *recv, const char *text)
+static selvage_status_t give_up_packet(sv_recv_t *recv, const char *text)
 {
     selvage_exchange_t *x = recv->p.x;
     x->fail_index = recv->p.index;
@@ -98,19 +98,19 @@ static selvage_status_t fail_attempt(sv_recv_t *recv, uint64_t now_ns, const cha
     describe_packet(recv, what, text, sizeof text);
     sv_packet_trace(&recv->p, SV_TRACE_BAD, now_ns, 0, recv->p.attempt);
     if (x->policy != SV_CONFIG_CHECKSUM_RETRY || recv->damaged >= (unsigned)x->comm->config.retry_max ||
-        recv->asked >= ATTEMPT_MAX)
-        return give_up(recv, text);
+        recv->requested_attempt >= ATTEMPT_MAX)
+        return give_up_packet(recv, text);
     if (x->comm->warnings++ < WARNINGS_MAX)
         sv_log(SV_LOG_WARN, "recovery", "%s; asked for again", text);
     recv->damaged++;
     recv->between_attempts = true;
-    recv->asked++;
-    recv->p.attempt = recv->asked;
+    recv->requested_attempt++;
+    recv->p.attempt = recv->requested_attempt;
     recv->p.moved_ns = now_ns;
-    recv->ask_reason = SV_ASK_DAMAGED;
-    recv->ask_due = true;
+    recv->resend_reason = SV_RESEND_DAMAGED;
+    recv->request_due = true;
     SV_TRY(reset_attempt(recv));
-    return sv_route_is_messaged(recv->p.route) ? sv_recovery_send_ask(recv) : SELVAGE_SUCCESS;
+    return sv_route_is_messaged(recv->p.route) ? sv_recovery_request_resend(recv) : SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_recovery_bad_record(sv_recv_t *recv, const sv_record_t *arrived, uint64_t now_ns)
@@ -122,7 +122,7 @@ selvage_status_t sv_recovery_bad_record(sv_recv_t *recv, const sv_record_t *arri
     x->comm->stats.bad_records++;
     if (recv->between_attempts && recv->p.nsegments > 1)
         return SELVAGE_SUCCESS; /* most likely another segment of the attempt that has failed already */
-    if (sv_naming_describe(recv, arrived, false, what, sizeof what))
+    if (sv_misdelivery_describe(recv, arrived, false, what, sizeof what))
         x->comm->stats.swapped_named++;
     return fail_attempt(recv, now_ns, what);
 }
@@ -137,20 +137,20 @@ selvage_status_t sv_recovery_bad_digest(sv_recv_t *recv, uint64_t now_ns)
         x->comm->stats.bad_digests++;
     else
         x->comm->stats.bad_records++;
-    if (sv_naming_describe(recv, recv->record, true, what, sizeof what))
+    if (sv_misdelivery_describe(recv, recv->record, true, what, sizeof what))
         x->comm->stats.swapped_named++;
     recv->result->epoch = 0; /* taken */
     return fail_attempt(recv, now_ns, what);
 }
 
-selvage_status_t sv_recovery_send_ask(sv_recv_t *recv)
+selvage_status_t sv_recovery_request_resend(sv_recv_t *recv)
 {
     const sv_packet_t *p = &recv->p;
-    sv_wire_control_t message = {
-        .word = {SV_CONTROL_ASK, p->x->id, p->x->epoch, p->index, recv->asked, (uint64_t)recv->ask_reason}};
+    sv_wire_control_t message = {.word = {SV_CONTROL_RESEND, p->x->id, p->x->epoch, p->index, recv->requested_attempt,
+                                          (uint64_t)recv->resend_reason}};
     selvage_status_t status = sv_wire_control_send(p->x->comm->wire, p->peer->rank, &message);
     if (status == SELVAGE_SUCCESS)
-        recv->ask_due = false;
+        recv->request_due = false;
     return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status; /* still due: the next poll tries again */
 }
 
@@ -158,11 +158,11 @@ selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns)
 {
     sv_packet_t *p = &recv->p;
     bool messaged = sv_route_is_messaged(p->route);
-    if (messaged && recv->ask_due)
-        return sv_recovery_send_ask(recv);
-    if (now_ns - p->moved_ns < patience_ns(p, retry_ns(p->x->comm)) || now_ns < p->moved_ns)
+    if (messaged && recv->request_due)
+        return sv_recovery_request_resend(recv);
+    if (now_ns - p->moved_ns < backoff_ns(p, retry_ns(p->x->comm)) || now_ns < p->moved_ns)
         return SELVAGE_SUCCESS;
-    if (p->x->policy != SV_CONFIG_CHECKSUM_RETRY || recv->asked >= ATTEMPT_MAX)
+    if (p->x->policy != SV_CONFIG_CHECKSUM_RETRY || recv->requested_attempt >= ATTEMPT_MAX)
         return SELVAGE_SUCCESS;
     /* An enqueued wait may be to come, and the sender's host be out of it already: nobody would answer. */
     if (!p->x->host_ends && !p->x->comm->progress.threaded && sv_packet_is_device_driven(p))
@@ -174,16 +174,16 @@ selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns)
         p->moved_ns = now_ns;
         return begun == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : begun;
     }
-    p->questions++;
+    p->requests++;
     p->moved_ns = now_ns;
     p->x->comm->stats.asked_again++;
-    recv->asked++;
-    recv->ask_reason = SV_ASK_MISSING;
-    recv->ask_due = true;
-    sv_packet_trace(p, SV_TRACE_ASK, now_ns, 0, recv->asked);
+    recv->requested_attempt++;
+    recv->resend_reason = SV_RESEND_MISSING;
+    recv->request_due = true;
+    sv_packet_trace(p, SV_TRACE_ASK, now_ns, 0, recv->requested_attempt);
     if (p->route != SELVAGE_ROUTE_STAGED)
-        p->attempt = recv->asked;
-    return messaged ? sv_recovery_send_ask(recv) : reset_attempt(recv);
+        p->attempt = recv->requested_attempt;
+    return messaged ? sv_recovery_request_resend(recv) : reset_attempt(recv);
 }
 
 selvage_status_t sv_recovery_query(sv_send_t *send, uint64_t now_ns)
@@ -191,9 +191,9 @@ selvage_status_t sv_recovery_query(sv_send_t *send, uint64_t now_ns)
     sv_packet_t *p = &send->p;
     const double first_ns = query_ns(p->x->comm);
     if (p->x->policy == SV_CONFIG_CHECKSUM_OFF || now_ns < p->moved_ns ||
-        now_ns - p->moved_ns < patience_ns(p, first_ns))
+        now_ns - p->moved_ns < backoff_ns(p, first_ns))
         return SELVAGE_SUCCESS;
-    p->questions++;
+    p->requests++;
     p->moved_ns = now_ns;
     if (now_ns - p->peer->queried_ns < (uint64_t)first_ns)
         return SELVAGE_SUCCESS; /* the verdict is one for all packets of the peer */
@@ -209,11 +209,11 @@ selvage_status_t sv_recovery_resend(sv_send_t *send, uint64_t now_ns)
     p->attempt = send->wanted_attempt;
     p->x->comm->stats.resends++;
     sv_packet_trace(p, SV_TRACE_RESEND, now_ns, 0, p->attempt);
-    send->next_stage = send->next_fire = send->reaped = 0;
+    send->next_stage = send->next_send = send->reaped = 0;
     send->state = SV_SEND_MOVING;
     send->fault_decided = send->silent = false;
     send->fault_kind = SV_FAULT_NONE;
-    send->hold_until_ns = 0;
+    send->delay_until_ns = 0;
     SV_TRY(sv_phase0_prepare(send, now_ns));
     return p->route == SELVAGE_ROUTE_STAGED ? sv_phase1_stage(send, now_ns) : SELVAGE_SUCCESS;
 }
@@ -226,34 +226,34 @@ void sv_recovery_verdict(selvage_exchange_t *x, int source, uint64_t epoch)
 }
 
 /* The receiver misses a packet of an epoch that has not begun here. On the direct route it takes no older attempt. */
-static void keep_early_ask(sv_send_t *send, int source, uint64_t epoch, unsigned attempt)
+static void keep_ahead_request(sv_send_t *send, int source, uint64_t epoch, unsigned attempt)
 {
     if (send->p.route != SELVAGE_ROUTE_DIRECT || send->p.peer->rank != source)
         return;
-    if (send->early_epoch == epoch && send->early_attempt >= attempt)
+    if (send->ahead_epoch == epoch && send->ahead_attempt >= attempt)
         return;
-    send->early_epoch = epoch;
-    send->early_attempt = attempt;
+    send->ahead_epoch = epoch;
+    send->ahead_attempt = attempt;
 }
 
-void sv_recovery_ask(selvage_exchange_t *x, int source, uint64_t epoch, uint32_t index, unsigned attempt,
-                     sv_ask_reason_t reason)
+void sv_recovery_take_request(selvage_exchange_t *x, int source, uint64_t epoch, uint32_t index, unsigned attempt,
+                              sv_resend_reason_t reason)
 {
     if (index >= x->nsends)
         return;
     sv_send_t *send = &x->sends[index];
     if (epoch == x->epoch + 1)
-        keep_early_ask(send, source, epoch, attempt);
+        keep_ahead_request(send, source, epoch, attempt);
     if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING || epoch != x->epoch)
         return;
     if (send->state == SV_SEND_IDLE || send->p.peer->rank != source || attempt <= send->wanted_attempt)
         return;
-    if (reason == SV_ASK_MISSING && send->state == SV_SEND_MOVING && send->p.route == SELVAGE_ROUTE_STAGED)
+    if (reason == SV_RESEND_MISSING && send->state == SV_SEND_MOVING && send->p.route == SELVAGE_ROUTE_STAGED)
         return; /* it is leaving; a slow packet is not a lost one */
     send->wanted_attempt = attempt;
 }
 
-void sv_recovery_asked_verdict(selvage_exchange_t *x, int source, uint64_t epoch)
+void sv_recovery_take_query(selvage_exchange_t *x, int source, uint64_t epoch)
 {
     sv_peer_t *peer = sv_exchange_peer(x, source);
     if (!peer || peer->good_epoch < epoch)

@@ -41,11 +41,11 @@ static const char *what_send_waits_for(const sv_send_t *send)
     if (send->state == SV_SEND_VERDICT)
         return "phase 4, waits for the receiver's verdict";
     if (send->p.route == SELVAGE_ROUTE_DIRECT)
-        return send->next_fire < send->p.nslots ? "phase 2, waits for this rank's own stream or for its digest"
+        return send->next_send < send->p.nslots ? "phase 2, waits for this rank's own stream or for its digest"
                                                 : "phase 4, waits for the wire";
     if (send->p.route != SELVAGE_ROUTE_STAGED)
         return "phase 2, waits until the receiver is ready";
-    return send->next_fire < send->p.nsegments ? "phase 2, waits for its copy to the host"
+    return send->next_send < send->p.nsegments ? "phase 2, waits for its copy to the host"
                                                : "phase 4, waits for the wire";
 }
 
@@ -53,11 +53,11 @@ static const char *what_recv_waits_for(const sv_recv_t *recv)
 {
     if (recv->state == SV_RECV_VERIFYING)
         return "phase 5, waits for its verification";
-    return recv->landed_count ? "phase 3, waits for more of it" : "phase 3, waits for its arrival";
+    return recv->arrived_count ? "phase 3, waits for more of it" : "phase 3, waits for its arrival";
 }
 
-static void describe(const sv_packet_t *p, const char *kind, const char *direction, const char *waits, uint64_t now_ns,
-                     char *text, size_t text_bytes)
+static void describe_packet_wait(const sv_packet_t *p, const char *kind, const char *direction, const char *waits,
+                                 uint64_t now_ns, char *text, size_t text_bytes)
 {
     char peer[96];
     describe_peer(p->peer, now_ns, peer, sizeof peer);
@@ -68,12 +68,12 @@ static void describe(const sv_packet_t *p, const char *kind, const char *directi
 
 static void describe_recv(const sv_recv_t *recv, uint64_t now_ns, char *text, size_t text_bytes)
 {
-    describe(&recv->p, "receive", "from", what_recv_waits_for(recv), now_ns, text, text_bytes);
+    describe_packet_wait(&recv->p, "receive", "from", what_recv_waits_for(recv), now_ns, text, text_bytes);
 }
 
 static void describe_send(const sv_send_t *send, uint64_t now_ns, char *text, size_t text_bytes)
 {
-    describe(&send->p, "send", "to", what_send_waits_for(send), now_ns, text, text_bytes);
+    describe_packet_wait(&send->p, "send", "to", what_send_waits_for(send), now_ns, text, text_bytes);
 }
 
 selvage_status_t sv_exchange_report_deadline(selvage_exchange_t *x, double waited_s)
@@ -100,7 +100,7 @@ selvage_status_t sv_exchange_report_deadline(selvage_exchange_t *x, double waite
                     x->nactive_recvs, x->nrecvs, x->nactive_sends, x->nsends, first);
 }
 
-void sv_exchange_tell_failure(const selvage_exchange_t *x, int rank)
+void sv_exchange_notify_failure(const selvage_exchange_t *x, int rank)
 {
     sv_wire_control_t message = {.word = {SV_CONTROL_FAIL, x->id, x->failed_epoch, (uint64_t)-(int)x->error,
                                           (uint64_t)x->fail_source << 32 | x->fail_index, x->fail_expected,
@@ -108,12 +108,12 @@ void sv_exchange_tell_failure(const selvage_exchange_t *x, int rank)
     (void)sv_wire_control_send(x->comm->wire, rank, &message); /* not now: whoever asks later is told again */
 }
 
-static void tell_neighbours(const selvage_exchange_t *x)
+static void notify_neighbours(const selvage_exchange_t *x)
 {
     for (const sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         const sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
         if (peer->rank != x->comm->wire->rank)
-            sv_exchange_tell_failure(x, peer->rank);
+            sv_exchange_notify_failure(x, peer->rank);
     }
 }
 
@@ -129,7 +129,7 @@ void sv_exchange_poison(selvage_exchange_t *x, selvage_status_t status, bool tel
                                                     .peer = -1, .value = (uint64_t)-(int)status,
                                                     .kind = SV_TRACE_POISON, .exchange = (uint32_t)x->id});
     if (tell && comm->broken == SELVAGE_SUCCESS)
-        tell_neighbours(x);
+        notify_neighbours(x);
     if (comm->config.flight_file[0] || status == SELVAGE_ERR_TIMEOUT || status == SELVAGE_ERR_CHECKSUM)
         sv_trace_flight_write(&comm->trace, selvage_status_name(status));
     sv_list_remove(&x->active_link);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Running an exchange: start, poll, test, wait. start records the caller's stream and hands over; begin() and poll run
- * where the engine lives (inline: the same thread). A poll walks the packets that are not done, newest list position
- * last, and drops the done ones from the list, so that its cost follows the active packets.
+ * Running an exchange: start, poll, test, wait. start records the caller's stream and hands over; run_begin() and poll
+ * run where the engine lives (inline: the same thread). A poll walks the packets that are not done, newest list
+ * position last, and drops the done ones from the list, so that its cost follows the active packets.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -71,7 +71,8 @@ static bool stays_on_caller_stream(const selvage_exchange_t *x)
     const bool enqueued = x->enqueued_epoch && x->enqueued_epoch == x->started;
     if (x->comm->progress.threaded || !x->all_pulled || x->nsends == 0) /* no push would tell that start is passed */
         return false;
-    return enqueued ? x->at_once || x->send_bytes <= SV_CALLER_STREAM_MAX_BYTES : x->at_once && x->by_kernels;
+    return enqueued ? x->waited_immediately || x->send_bytes <= SV_CALLER_STREAM_MAX_BYTES
+                    : x->waited_immediately && x->by_kernels;
 }
 
 static void reset_peers(selvage_exchange_t *x)
@@ -86,31 +87,31 @@ static void reset_peers(selvage_exchange_t *x)
     }
 }
 
-static selvage_status_t begin_recv(sv_recv_t *recv, uint64_t now_ns)
+static selvage_status_t begin_recv_epoch(sv_recv_t *recv, uint64_t now_ns)
 {
     sv_packet_t *p = &recv->p;
     recv->state = SV_RECV_WAITING;
-    recv->landed_count = recv->consumed = 0;
-    recv->asked = recv->damaged = 0;
-    recv->ask_due = recv->between_attempts = recv->pulled_early = false;
-    memset(recv->landed, 0, (p->nsegments + 63) / 64 * sizeof *recv->landed);
-    p->attempt = p->questions = 0;
+    recv->arrived_count = recv->consumed = 0;
+    recv->requested_attempt = recv->damaged = 0;
+    recv->request_due = recv->between_attempts = recv->pull_prelaunched = false;
+    memset(recv->arrived_segments, 0, (p->nsegments + 63) / 64 * sizeof *recv->arrived_segments);
+    p->attempt = p->requests = 0;
     p->identity.epoch = p->x->epoch;
     p->key = sv_digest_key(&p->identity);
     p->started_ns = p->moved_ns = now_ns;
     return sv_phase1_post_recv(recv, now_ns);
 }
 
-static selvage_status_t begin_send(sv_send_t *send, uint64_t now_ns)
+static selvage_status_t begin_send_epoch(sv_send_t *send, uint64_t now_ns)
 {
     send->state = SV_SEND_MOVING;
-    send->next_stage = send->next_fire = send->reaped = 0;
-    send->wanted_attempt = send->early_epoch == send->p.x->epoch ? send->early_attempt : 0;
-    send->p.attempt = send->p.questions = 0;
+    send->next_stage = send->next_send = send->reaped = 0;
+    send->wanted_attempt = send->ahead_epoch == send->p.x->epoch ? send->ahead_attempt : 0;
+    send->p.attempt = send->p.requests = 0;
     send->silent = send->fault_decided = false;
     send->fault_kind = SV_FAULT_NONE;
-    send->hold_until_ns = 0;
-    if (send->lingering)
+    send->delay_until_ns = 0;
+    if (send->outlives_epoch)
         return SELVAGE_SUCCESS; /* phase 2 begins it when its slots are free */
     SV_TRY(sv_phase0_prepare(send, now_ns));
     return send->p.route == SELVAGE_ROUTE_STAGED ? sv_phase1_stage(send, now_ns) : SELVAGE_SUCCESS;
@@ -123,7 +124,7 @@ static selvage_status_t begin_sends(selvage_exchange_t *x, uint64_t now_ns)
         for (uint32_t i = 0; i < x->nsends; i++) {
             if (sv_route_is_one_sided(x->sends[i].p.route) != (bool)one_sided)
                 continue;
-            SV_TRY(begin_send(&x->sends[i], now_ns));
+            SV_TRY(begin_send_epoch(&x->sends[i], now_ns));
             x->active_sends[x->nactive_sends++] = &x->sends[i];
         }
         if (!one_sided && x->out_stream && x->defer_peer)
@@ -154,27 +155,27 @@ static selvage_status_t begin_epoch(selvage_exchange_t *x)
     x->npush_due = x->npull_due = 0;
     x->kernel_stream_busy = x->host_ends = false;
     x->start_copies = 0;
-    x->lead = NULL;
+    x->first_push = NULL;
     x->device_mode = x->enqueued_epoch && x->enqueued_epoch == x->epoch - 1; /* most likely it ends as the last did */
     x->defer_peer = choose_defer(x);
     reset_peers(x);
     if (!x->unordered)
         SV_TRY(order_streams(x));
     for (uint32_t i = 0; i < x->nrecvs; i++) {
-        SV_TRY(begin_recv(&x->recvs[i], now_ns));
+        SV_TRY(begin_recv_epoch(&x->recvs[i], now_ns));
         x->active_recvs[x->nactive_recvs++] = &x->recvs[i];
     }
     SV_TRY(begin_sends(x, now_ns));
     SV_TRY(sv_batch_flush(x));
     if (x->device_mode)
-        SV_TRY(sv_early_push(x, now_ns));
+        SV_TRY(sv_prelaunch_pushes(x, now_ns));
     now_ns = sv_clock_ns();
     x->phase_end_ns[0] = x->phase_end_ns[1] = now_ns;
     x->phase_begin_ns[2] = x->phase_begin_ns[3] = x->phase_begin_ns[4] = x->phase_begin_ns[5] = now_ns;
     return SELVAGE_SUCCESS;
 }
 
-static void suffer_faults(selvage_exchange_t *x)
+static void run_begin_faults(selvage_exchange_t *x)
 {
     const sv_fault_t *fault = &x->comm->fault;
     x->never_send = fault->never_epoch == x->epoch;
@@ -182,12 +183,12 @@ static void suffer_faults(selvage_exchange_t *x)
         usleep(fault->stop_ms * 1000);
 }
 
-static void begin(void *arg)
+static void run_begin(void *arg)
 {
     selvage_exchange_t *x = arg;
     x->epoch++;
     if (x->comm->fault.never_epoch || x->comm->fault.stop_epoch)
-        suffer_faults(x);
+        run_begin_faults(x);
     sv_recovery_begin_lost(x);
     if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING)
         return; /* a neighbour's failure came first */
@@ -196,7 +197,7 @@ static void begin(void *arg)
     if (status == SELVAGE_SUCCESS && !x->device_mode)
         sv_exchange_poll(x, sv_clock_ns());
     /* Without a push that has left, nothing would tell later where start was. */
-    if (status == SELVAGE_SUCCESS && !x->lead && sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
+    if (status == SELVAGE_SUCCESS && !x->first_push && sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
         status = sv_exchange_order(x);
     if (status != SELVAGE_SUCCESS)
         sv_exchange_poison(x, status, true);
@@ -207,7 +208,7 @@ static void begin(void *arg)
 static selvage_status_t advance_recv(sv_recv_t *recv, uint64_t now_ns, bool *moved)
 {
     SV_TRY(sv_phase3_receive(recv, now_ns, moved));
-    return recv->state == SV_RECV_VERIFYING ? sv_phase5_land(recv, now_ns, moved) : SELVAGE_SUCCESS;
+    return recv->state == SV_RECV_VERIFYING ? sv_phase5_complete(recv, now_ns, moved) : SELVAGE_SUCCESS;
 }
 
 static selvage_status_t advance_send(sv_send_t *send, uint64_t now_ns, bool *moved)
@@ -251,7 +252,7 @@ static void note_phase_end(selvage_exchange_t *x, int phase, bool ended, uint64_
         x->phase_end_ns[phase] = now_ns;
 }
 
-static selvage_status_t advance(selvage_exchange_t *x, uint64_t now_ns, bool *moved)
+static selvage_status_t advance_packets(selvage_exchange_t *x, uint64_t now_ns, bool *moved)
 {
     bool all_landing = true, all_fired = true;
     SV_TRY(advance_recvs(x, now_ns, moved, &all_landing));
@@ -272,7 +273,7 @@ bool sv_exchange_poll(selvage_exchange_t *x, uint64_t now_ns)
         return false;
     if (x->head)
         __atomic_store_n(&x->head->heartbeat_ns, now_ns, __ATOMIC_RELAXED);
-    selvage_status_t status = advance(x, now_ns, &moved);
+    selvage_status_t status = advance_packets(x, now_ns, &moved);
     if (status != SELVAGE_SUCCESS) {
         sv_exchange_poison(x, status, true);
         return true;
@@ -322,19 +323,19 @@ static bool leave_idle(selvage_exchange_t *x)
                                                    memory_order_acquire);
 }
 
-static void init_relax(const selvage_comm_t *comm, sv_relax_t *relax)
+static void init_backoff(const selvage_comm_t *comm, sv_relax_t *relax)
 {
     *relax = (sv_relax_t){.max_sleep_us = 100};
     relax->crowded = comm->config.spin == SV_CONFIG_SPIN_YIELD ||
                      (comm->config.spin == SV_CONFIG_SPIN_AUTO && comm->topology.crowded);
 }
 
-void sv_exchange_finish_held(selvage_exchange_t *x)
+void sv_exchange_finish_gated(selvage_exchange_t *x)
 {
     sv_relax_t relax;
-    init_relax(x->comm, &relax);
-    while (x->held_epoch && x->held_epoch == x->started && sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
-        sv_early_check(x); /* it has the deadline */
+    init_backoff(x->comm, &relax);
+    while (x->gated_epoch && x->gated_epoch == x->started && sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
+        sv_enqueued_check(x); /* it has the deadline */
         sv_relax(&relax);
     }
 }
@@ -343,8 +344,8 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
 {
     /* Waits for messages of this thread drive exchanges, too. */
     atomic_store_explicit(&x->comm->exchange_thread, (uintptr_t)sv_thread_binding(), memory_order_relaxed);
-    sv_exchange_finish_held(x);
-    sv_early_check(x);
+    sv_exchange_finish_gated(x);
+    sv_enqueued_check(x);
     switch (sv_exchange_state(x)) {
     case SV_EXCHANGE_BUILDING:
         return sv_error(SELVAGE_ERR_STATE, "selvage_exchange_start: the exchange is not committed");
@@ -368,7 +369,7 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     if (!leave_idle(x))
         return sv_exchange_first_error(x);
     x->started++;
-    x->start_work.run = begin;
+    x->start_work.run = run_begin;
     x->start_work.arg = x;
     x->in_start = !x->comm->progress.threaded; /* else another thread would use the caller's stream */
     sv_progress_post(&x->comm->progress, &x->start_work);
@@ -380,13 +381,13 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
 }
 
 /* All of it was verified: what is not in its place yet is brought there, ahead of later work on the stream. */
-static selvage_status_t finish(selvage_exchange_t *x, void *stream)
+static selvage_status_t finish_layouts(selvage_exchange_t *x, void *stream)
 {
     selvage_status_t status = x->layouts.packets ? sv_layouts_finish(x, stream) : SELVAGE_SUCCESS;
     return status == SELVAGE_SUCCESS ? status : fail_call(x, status);
 }
 
-static selvage_status_t judge(selvage_exchange_t *x, void *stream, const char *call)
+static selvage_status_t end_epoch_call(selvage_exchange_t *x, void *stream, const char *call)
 {
     switch (sv_exchange_state(x)) {
     case SV_EXCHANGE_RUNNING: return SELVAGE_IN_PROGRESS;
@@ -394,7 +395,7 @@ static selvage_status_t judge(selvage_exchange_t *x, void *stream, const char *c
     case SV_EXCHANGE_BUILDING: break;
     case SV_EXCHANGE_IDLE:
         if (x->started > 0)
-            return finish(x, stream);
+            return finish_layouts(x, stream);
         break;
     }
     return sv_error(SELVAGE_ERR_STATE, "%s: the exchange was never started", call);
@@ -410,17 +411,17 @@ static void note_host_ends(selvage_exchange_t *x)
 selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream)
 {
     note_host_ends(x);
-    sv_early_note_end(x, stream, false);
-    selvage_status_t queried = sv_early_query(x);
+    sv_prelaunch_note_end(x, stream, false);
+    selvage_status_t queried = sv_enqueued_query(x);
     if (queried == SELVAGE_IN_PROGRESS || sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
         sv_progress_poll(&x->comm->progress);
     if (queried != SELVAGE_SUCCESS)
         return queried == SELVAGE_IN_PROGRESS ? queried : fail_call(x, queried);
-    sv_early_check(x);
-    return judge(x, stream, "selvage_exchange_test");
+    sv_enqueued_check(x);
+    return end_epoch_call(x, stream, "selvage_exchange_test");
 }
 
-static void expire(void *arg)
+static void run_expire(void *arg)
 {
     selvage_exchange_t *x = arg;
     if (sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
@@ -439,11 +440,11 @@ selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
 {
     uint64_t entered_ns = sv_clock_ns();
     sv_relax_t relax;
-    init_relax(x->comm, &relax);
+    init_backoff(x->comm, &relax);
     note_host_ends(x);
-    sv_early_note_end(x, stream, true);
+    sv_prelaunch_note_end(x, stream, true);
     while (sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
-        sv_early_wait(x, stream);
+        sv_prelaunch_pulls(x, stream);
         if (sv_progress_poll(&x->comm->progress)) {
             if (x->comm->config.spin != SV_CONFIG_SPIN_BUSY)
                 sv_relax_reset(&relax);
@@ -452,15 +453,15 @@ selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
         if (x->comm->config.spin != SV_CONFIG_SPIN_BUSY)
             sv_relax(&relax);
         if (is_overdue(x, entered_ns))
-            sv_progress_call(&x->comm->progress, expire, x);
+            sv_progress_call(&x->comm->progress, run_expire, x);
     }
     selvage_status_t queried;
-    while ((queried = sv_early_query(x)) == SELVAGE_IN_PROGRESS) { /* its kernels have the deadline */
+    while ((queried = sv_enqueued_query(x)) == SELVAGE_IN_PROGRESS) { /* its kernels have the deadline */
         if (!sv_progress_poll(&x->comm->progress)) /* whom they wait for may wait for another exchange of this rank */
             sv_relax(&relax);
     }
     if (queried != SELVAGE_SUCCESS)
         return fail_call(x, queried);
-    sv_early_check(x);
-    return judge(x, stream, "selvage_exchange_wait");
+    sv_enqueued_check(x);
+    return end_epoch_call(x, stream, "selvage_exchange_wait");
 }

@@ -27,15 +27,15 @@ static int64_t wall_offset_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - (int64_t)sv_clock_ns();
 }
 
-static selvage_status_t complete(selvage_comm_t *comm, sv_wire_request_t *request)
+static selvage_status_t complete_timeline_request(selvage_comm_t *comm, sv_wire_request_t *request)
 {
-    sv_patience_t patience;
-    sv_patience_begin(&patience, comm, comm->timeout_s);
+    sv_deadline_t deadline;
+    sv_deadline_begin(&deadline, comm, comm->timeout_s);
     for (;;) {
         selvage_status_t status = sv_wire_test(comm->wire, request, NULL);
         if (status != SELVAGE_IN_PROGRESS)
             return status;
-        SV_TRY(sv_patience_poll(&patience));
+        SV_TRY(sv_deadline_poll(&deadline));
     }
 }
 
@@ -43,17 +43,17 @@ static selvage_status_t send_to_zero(selvage_comm_t *comm, const void *data, siz
 {
     sv_wire_request_t request = {{0}};
     SV_TRY(sv_wire_send(comm->wire, SV_WIRE_SETUP, data, bytes, 0, tag, &request));
-    return complete(comm, &request);
+    return complete_timeline_request(comm, &request);
 }
 
-static selvage_status_t receive(selvage_comm_t *comm, void *data, size_t bytes, int source, int tag)
+static selvage_status_t receive_records(selvage_comm_t *comm, void *data, size_t bytes, int source, int tag)
 {
     sv_wire_request_t request = {{0}};
     SV_TRY(sv_wire_recv(comm->wire, SV_WIRE_SETUP, data, bytes, source, tag, &request));
-    return complete(comm, &request);
+    return complete_timeline_request(comm, &request);
 }
 
-static uint64_t chunk_of(uint64_t count, uint64_t done)
+static uint64_t record_chunk_of(uint64_t count, uint64_t done)
 {
     return count - done < CHUNK_RECORDS ? count - done : CHUNK_RECORDS;
 }
@@ -63,8 +63,8 @@ static selvage_status_t send_records(selvage_comm_t *comm)
     const sv_trace_t *trace = &comm->trace;
     timeline_head_t head = {trace->timeline_count, trace->timeline_dropped, wall_offset_ns()};
     SV_TRY(send_to_zero(comm, &head, sizeof head, HEAD_TAG));
-    for (uint64_t done = 0; done < head.count; done += chunk_of(head.count, done))
-        SV_TRY(send_to_zero(comm, trace->timeline + done, chunk_of(head.count, done) * sizeof *trace->timeline,
+    for (uint64_t done = 0; done < head.count; done += record_chunk_of(head.count, done))
+        SV_TRY(send_to_zero(comm, trace->timeline + done, record_chunk_of(head.count, done) * sizeof *trace->timeline,
                             RECORDS_TAG));
     return SELVAGE_SUCCESS;
 }
@@ -73,10 +73,10 @@ static selvage_status_t send_records(selvage_comm_t *comm)
 static selvage_status_t collect_rank(selvage_comm_t *comm, FILE *file, int source, sv_trace_record_t *chunk)
 {
     timeline_head_t head;
-    SV_TRY(receive(comm, &head, sizeof head, source, HEAD_TAG));
+    SV_TRY(receive_records(comm, &head, sizeof head, source, HEAD_TAG));
     for (uint64_t done = 0; done < head.count;) {
-        uint64_t now = chunk_of(head.count, done);
-        SV_TRY(receive(comm, chunk, now * sizeof *chunk, source, RECORDS_TAG));
+        uint64_t now = record_chunk_of(head.count, done);
+        SV_TRY(receive_records(comm, chunk, now * sizeof *chunk, source, RECORDS_TAG));
         if (file)
             sv_trace_json_records(file, source, head.wall_offset_ns - wall_offset_ns(), chunk, now);
         done += now;
@@ -87,7 +87,7 @@ static selvage_status_t collect_rank(selvage_comm_t *comm, FILE *file, int sourc
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t collect(selvage_comm_t *comm)
+static selvage_status_t collect_timeline(selvage_comm_t *comm)
 {
     sv_trace_record_t *chunk = NULL;
     FILE *file = NULL;
@@ -106,7 +106,7 @@ static selvage_status_t collect(selvage_comm_t *comm)
 
 void sv_timeline_write(selvage_comm_t *comm)
 {
-    selvage_status_t status = comm->wire->rank == 0 ? collect(comm) : send_records(comm);
+    selvage_status_t status = comm->wire->rank == 0 ? collect_timeline(comm) : send_records(comm);
     if (status != SELVAGE_SUCCESS)
         sv_log(SV_LOG_ERROR, "timeline", "the timeline %s is incomplete: %s", comm->config.trace,
                selvage_status_string(status));

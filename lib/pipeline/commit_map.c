@@ -16,30 +16,30 @@
 
 enum { SEGMENT_ONLY = 2 }; /* tokens are odd, so that no answer is 0 */
 
-static const sv_hello_head_t *head_of(const sv_peer_t *peer)
+static const sv_handshake_head_t *map_head_of(const sv_peer_t *peer)
 {
-    return (const sv_hello_head_t *)(const void *)peer->hello_in;
+    return (const sv_handshake_head_t *)(const void *)peer->handshake_in;
 }
 
 /* Says in the peer's segment how much of its memory is mapped here: the token, with a bit flipped for less than all. */
-static void leave_answer(sv_peer_t *peer)
+static void write_proof(sv_peer_t *peer)
 {
-    uint64_t *answer = (uint64_t *)(void *)(sv_shared_base(&peer->segment) + head_of(peer)->answer_offset);
-    uint64_t word = head_of(peer)->answer_token;
+    uint64_t *answer = (uint64_t *)(void *)(sv_shared_base(&peer->segment) + map_head_of(peer)->proof_offset);
+    uint64_t word = map_head_of(peer)->proof_token;
     if (peer->reach != SELVAGE_ROUTE_PEER)
         word = peer->reach == SELVAGE_ROUTE_SHARED ? word ^ SEGMENT_ONLY : 0;
-    /* Partner: the acquire in answer_of(). */
+    /* Partner: the acquire in proof_of(). */
     __atomic_store_n(answer, word, __ATOMIC_RELEASE);
 }
 
 /* The best route for which the peer mapped this rank's memory. */
-static selvage_route_t answer_of(const sv_peer_t *peer)
+static selvage_route_t proof_of(const sv_peer_t *peer)
 {
-    /* Partner: the release in leave_answer() of the peer. */
-    uint64_t word = peer->answer_here ? __atomic_load_n(peer->answer_here, __ATOMIC_ACQUIRE) : 0;
-    if (word == peer->answer_token)
+    /* Partner: the release in write_proof() of the peer. */
+    uint64_t word = peer->proof_here ? __atomic_load_n(peer->proof_here, __ATOMIC_ACQUIRE) : 0;
+    if (word == peer->proof_token)
         return SELVAGE_ROUTE_PEER;
-    return word == (peer->answer_token ^ SEGMENT_ONLY) ? SELVAGE_ROUTE_SHARED : SELVAGE_ROUTE_STAGED;
+    return word == (peer->proof_token ^ SEGMENT_ONLY) ? SELVAGE_ROUTE_SHARED : SELVAGE_ROUTE_STAGED;
 }
 
 static void mark_one_sided(selvage_exchange_t *x)
@@ -54,7 +54,7 @@ static void mark_one_sided(selvage_exchange_t *x)
 
 static selvage_status_t open_segment(selvage_exchange_t *x, sv_peer_t *peer)
 {
-    const sv_hello_head_t *head = head_of(peer);
+    const sv_handshake_head_t *head = map_head_of(peer);
     if (!head->has_segment)
         return sv_error(SELVAGE_ERR_SYSTEM, "rank %d has no segment to map", peer->rank);
     SV_TRY(sv_shared_open(x->comm->dev, &head->segment, head->token, &peer->segment));
@@ -68,14 +68,14 @@ static selvage_status_t open_segment(selvage_exchange_t *x, sv_peer_t *peer)
 /* The memory that a send on a one-sided route writes, by kernels and copies only: device addresses. */
 static selvage_status_t find_target(sv_send_t *send)
 {
-    const sv_hello_recv_t *match = send->match;
+    const sv_handshake_recv_t *match = send->match;
     const sv_shared_segment_t *segment = &send->p.peer->segment;
     uint8_t *base = sv_shared_device_address(segment, sv_shared_base(segment));
     SV_TRY(sv_commit_bound_send(send));
     send->remote = (sv_recv_words_t *)(void *)(base + match->words_offset);
     if (send->p.route == SELVAGE_ROUTE_SELF) {
         send->target = (uint8_t *)(uintptr_t)match->own_pointer;
-        send->near = (uint8_t *)(uintptr_t)match->target_offset;
+        send->device_line = (uint8_t *)(uintptr_t)match->target_offset;
     } else if (send->p.route == SELVAGE_ROUTE_SHARED) {
         send->target = base + match->target_offset;
     } else {
@@ -91,15 +91,15 @@ static selvage_status_t find_target(sv_send_t *send)
 static selvage_status_t find_credit(sv_recv_t *recv)
 {
     selvage_comm_t *comm = recv->p.x->comm;
-    const sv_hello_send_t *match = recv->match;
+    const sv_handshake_send_t *match = recv->match;
     sv_peer_t *peer = recv->p.peer;
     SV_TRY(sv_commit_bound_recv(recv));
     recv->remote = (sv_send_words_t *)(void *)(sv_shared_base(&peer->segment) + match->words_offset);
-    if (!sv_batch_has_near_record(&recv->p) || recv->p.direct || !match->has_credit)
+    if (!sv_batch_has_device_record(&recv->p) || recv->p.in_place || !match->has_credit)
         return SELVAGE_SUCCESS;
-    SV_TRY(sv_opened_get(&comm->opened, comm->dev, peer->rank, &head_of(peer)->slab, &recv->opened));
+    SV_TRY(sv_opened_get(&comm->opened, comm->dev, peer->rank, &map_head_of(peer)->slab, &recv->opened));
     SV_TRY(sv_opened_bound(recv->opened, match->credit_offset, sizeof(uint64_t)));
-    recv->credit_near = (uint64_t *)(void *)((uint8_t *)recv->opened->base + match->credit_offset);
+    recv->credit_device = (uint64_t *)(void *)((uint8_t *)recv->opened->base + match->credit_offset);
     return SELVAGE_SUCCESS;
 }
 
@@ -116,13 +116,13 @@ static selvage_status_t find_targets(selvage_exchange_t *x, sv_peer_t *peer)
         sv_recv_t *recv = &x->recvs[i];
         if (recv->p.peer == peer && sv_route_is_one_sided(recv->p.route))
             SV_TRY(find_credit(recv));
-        by_peer |= recv->p.peer == peer && recv->credit_near;
+        by_peer |= recv->p.peer == peer && recv->credit_device;
     }
     return by_peer ? sv_slab_check(x, peer) : SELVAGE_SUCCESS;
 }
 
 /* Segment first, because it carries the answer: what of device memory cannot be mapped may still go by shared. */
-static selvage_status_t attach_peer(selvage_exchange_t *x, sv_peer_t *peer)
+static selvage_status_t map_peer(selvage_exchange_t *x, sv_peer_t *peer)
 {
     peer->reach = SELVAGE_ROUTE_STAGED;
     SV_TRY(open_segment(x, peer));
@@ -130,23 +130,23 @@ static selvage_status_t attach_peer(selvage_exchange_t *x, sv_peer_t *peer)
     selvage_status_t status = find_targets(x, peer);
     if (status == SELVAGE_SUCCESS)
         peer->reach = SELVAGE_ROUTE_PEER;
-    leave_answer(peer);
+    write_proof(peer);
     return status;
 }
 
 /* What fails here is no error yet: it is told later, in one line with what is done about it. */
-static selvage_status_t attach_quietly(selvage_exchange_t *x, sv_peer_t *peer)
+static selvage_status_t map_peer_or_note(selvage_exchange_t *x, sv_peer_t *peer)
 {
     int level = sv_thread_binding()->log_level;
     sv_thread_binding()->log_level = 0;
-    selvage_status_t status = attach_peer(x, peer);
+    selvage_status_t status = map_peer(x, peer);
     sv_thread_binding()->log_level = level;
     if (status != SELVAGE_SUCCESS)
         snprintf(peer->why, sizeof peer->why, "%.*s", (int)sizeof peer->why - 1, sv_thread_detail());
     return status;
 }
 
-selvage_status_t sv_commit_attach(selvage_exchange_t *x, bool *all_mapped_out)
+selvage_status_t sv_commit_map(selvage_exchange_t *x, bool *all_mapped_out)
 {
     *all_mapped_out = true;
     mark_one_sided(x);
@@ -154,7 +154,7 @@ selvage_status_t sv_commit_attach(selvage_exchange_t *x, bool *all_mapped_out)
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
         if (!peer->one_sided)
             continue;
-        selvage_status_t status = attach_quietly(x, peer);
+        selvage_status_t status = map_peer_or_note(x, peer);
         if (status == SELVAGE_ERR_MEMORY || status == SELVAGE_ERR_MISMATCH)
             return sv_error(status, "memory of rank %d: %s", peer->rank, peer->why);
         if (status != SELVAGE_SUCCESS)
@@ -163,23 +163,24 @@ selvage_status_t sv_commit_attach(selvage_exchange_t *x, bool *all_mapped_out)
     return SELVAGE_SUCCESS;
 }
 
-bool sv_commit_is_answered(selvage_exchange_t *x)
+bool sv_commit_is_proved(selvage_exchange_t *x)
 {
     bool all = true;
     for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
-        if (!peer->one_sided || answer_of(peer) == SELVAGE_ROUTE_PEER)
+        if (!peer->one_sided || proof_of(peer) == SELVAGE_ROUTE_PEER)
             continue;
         all = false;
         peer->reach = SELVAGE_ROUTE_STAGED;
         snprintf(peer->why, sizeof peer->why, "it mapped other memory than that of this rank");
-        leave_answer(peer);
+        write_proof(peer);
     }
     return all;
 }
 
 /* One line for the pair: by the end where it failed; by the lower rank, if it failed at both. */
-static void tell_limit(const selvage_comm_t *comm, const sv_peer_t *peer, selvage_route_t theirs, selvage_route_t best)
+static void log_fallback(const selvage_comm_t *comm, const sv_peer_t *peer, selvage_route_t theirs,
+                         selvage_route_t best)
 {
     bool ours = peer->reach != SELVAGE_ROUTE_PEER && (theirs == SELVAGE_ROUTE_PEER || comm->wire->rank <= peer->rank);
     sv_log(ours ? SV_LOG_WARN : SV_LOG_INFO, "commit", "memory of rank %d cannot be mapped (%s): its packets go by "
@@ -188,10 +189,10 @@ static void tell_limit(const selvage_comm_t *comm, const sv_peer_t *peer, selvag
            selvage_route_name(best));
 }
 
-static selvage_status_t limit_peer(selvage_exchange_t *x, sv_peer_t *peer, int attempt)
+static selvage_status_t fall_back_for_peer(selvage_exchange_t *x, sv_peer_t *peer, int attempt)
 {
     enum { ATTEMPTS_PATIENT = 2 }; /* mappings that come and go are not trusted for ever */
-    selvage_route_t theirs = answer_of(peer), best = theirs > peer->reach ? theirs : peer->reach;
+    selvage_route_t theirs = proof_of(peer), best = theirs > peer->reach ? theirs : peer->reach;
     if (best == SELVAGE_ROUTE_PEER)
         return SELVAGE_SUCCESS;
     if (attempt >= ATTEMPTS_PATIENT)
@@ -200,21 +201,21 @@ static selvage_status_t limit_peer(selvage_exchange_t *x, sv_peer_t *peer, int a
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "route %s was asked for, but memory of rank %d cannot be mapped here "
                         "or ours not there (%s)", selvage_route_name(x->forced_route), peer->rank,
                         peer->reach == SELVAGE_ROUTE_PEER ? "that rank says why" : peer->why);
-    tell_limit(x->comm, peer, theirs, best);
-    return sv_limit_set(x->comm, peer->rank, best);
+    log_fallback(x->comm, peer, theirs, best);
+    return sv_fallback_set(x->comm, peer->rank, best);
 }
 
-selvage_status_t sv_commit_limit_routes(selvage_exchange_t *x, int attempt)
+selvage_status_t sv_commit_fall_back(selvage_exchange_t *x, int attempt)
 {
     for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
         if (peer->one_sided)
-            SV_TRY(limit_peer(x, peer, attempt));
+            SV_TRY(fall_back_for_peer(x, peer, attempt));
     }
     return SELVAGE_SUCCESS;
 }
 
-void sv_commit_detach(selvage_exchange_t *x)
+void sv_commit_unmap(selvage_exchange_t *x)
 {
     for (uint32_t i = 0; i < x->nsends; i++) {
         sv_opened_put(x->sends[i].opened);

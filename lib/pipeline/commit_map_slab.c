@@ -15,7 +15,7 @@ uint64_t sv_slab_token(uint64_t segment_token)
 }
 
 /* Copies one word and waits for it. The streams of the exchange are not there yet. */
-static selvage_status_t copy_word(selvage_exchange_t *x, void *dst, const void *src, sv_copy_kind_t kind)
+static selvage_status_t copy_slab_word(selvage_exchange_t *x, void *dst, const void *src, sv_copy_kind_t kind)
 {
     sv_device_t *dev = x->comm->dev;
     void *stream;
@@ -30,14 +30,14 @@ static selvage_status_t copy_word(selvage_exchange_t *x, void *dst, const void *
 selvage_status_t sv_slab_mark(selvage_exchange_t *x, void *place)
 {
     x->head->slab_token = sv_slab_token(x->segment_token);
-    return copy_word(x, place, sv_shared_device_address(&x->segment, &x->head->slab_token), SV_COPY_H2D);
+    return copy_slab_word(x, place, sv_shared_device_address(&x->segment, &x->head->slab_token), SV_COPY_H2D);
 }
 
-static selvage_status_t compare(selvage_exchange_t *x, const sv_peer_t *peer, const sv_hello_head_t *head,
-                                const sv_opened_t *opened)
+static selvage_status_t compare_slab_token(selvage_exchange_t *x, const sv_peer_t *peer,
+                                           const sv_handshake_head_t *head, const sv_opened_t *opened)
 {
     const uint8_t *place = (const uint8_t *)opened->base + head->slab_token_offset;
-    SV_TRY(copy_word(x, sv_shared_device_address(&x->segment, &x->head->slab_read), place, SV_COPY_D2H));
+    SV_TRY(copy_slab_word(x, sv_shared_device_address(&x->segment, &x->head->slab_read), place, SV_COPY_D2H));
     if (x->head->slab_read != sv_slab_token(head->token))
         return sv_error(SELVAGE_ERR_DEVICE, "the handle of device memory of rank %d leads to other memory", peer->rank);
     return SELVAGE_SUCCESS;
@@ -45,14 +45,14 @@ static selvage_status_t compare(selvage_exchange_t *x, const sv_peer_t *peer, co
 
 selvage_status_t sv_slab_check(selvage_exchange_t *x, sv_peer_t *peer)
 {
-    const sv_hello_head_t *head = (const sv_hello_head_t *)(const void *)peer->hello_in;
+    const sv_handshake_head_t *head = (const sv_handshake_head_t *)(const void *)peer->handshake_in;
     sv_opened_t *opened;
     if (!head->has_slab)
         return sv_error(SELVAGE_ERR_DEVICE, "rank %d could not export device memory", peer->rank);
     SV_TRY(sv_opened_get(&x->comm->opened, x->comm->dev, peer->rank, &head->slab, &opened));
     selvage_status_t status = sv_opened_bound(opened, head->slab_token_offset, sizeof(uint64_t));
     if (status == SELVAGE_SUCCESS)
-        status = compare(x, peer, head, opened);
+        status = compare_slab_token(x, peer, head, opened);
     sv_opened_put(opened);
     return status;
 }

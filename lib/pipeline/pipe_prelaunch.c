@@ -28,36 +28,36 @@
  * taken to be so in the next; where it is not, pulls go on the exchange's own stream, once a push of start is seen to
  * be through, because no event was recorded between that and the caller's work.
  */
-void sv_early_note_end(selvage_exchange_t *x, void *stream, bool waits)
+void sv_prelaunch_note_end(selvage_exchange_t *x, void *stream, bool waits)
 {
     enum { AT_ONCE_NS = 1500 };
     if (x->comm->progress.threaded || !x->left_start_ns)
         return;
-    x->at_once = waits && stream == x->caller_stream && sv_clock_ns() - x->left_start_ns < AT_ONCE_NS;
+    x->waited_immediately = waits && stream == x->caller_stream && sv_clock_ns() - x->left_start_ns < AT_ONCE_NS;
     x->left_start_ns = 0;
 }
 
 /* --- wait --------------------------------------------------------------------------------------------------------- */
 
-static uint64_t patience_ns(const selvage_comm_t *comm)
+static uint64_t wait_limit_ns(const selvage_comm_t *comm)
 {
     return comm->config.early_wait_us < 0 ? comm->dev->early_wait_ns : (uint64_t)(comm->config.early_wait_us * 1000);
 }
 
 /* Only where nothing else of the exchange could queue up behind a pull that waits. */
-void sv_early_decide(selvage_exchange_t *x)
+void sv_prelaunch_decide(selvage_exchange_t *x)
 {
     const selvage_comm_t *comm = x->comm;
     bool may = x->all_pulled && comm->dev->kernels_wait && !comm->topology.shares_gpu && !comm->fault.armed &&
                !comm->progress.threaded;
-    x->early_wait_ns = may ? patience_ns(comm) : 0;
+    x->early_wait_ns = may ? wait_limit_ns(comm) : 0;
     x->by_kernels = x->all_pulled && !comm->fault.armed;
     for (uint32_t i = 0; i < x->nsends; i++)
         x->by_kernels &= x->sends[i].p.kernel_copy && sv_route_is_one_sided(x->sends[i].p.route);
 }
 
 /* Nothing of this rank's waits to leave. */
-static bool has_left(const selvage_exchange_t *x)
+static bool has_nothing_to_send(const selvage_exchange_t *x)
 {
     for (uint32_t i = 0; i < x->nactive_sends; i++)
         if (x->active_sends[i]->state == SV_SEND_MOVING && sv_route_is_one_sided(x->active_sends[i]->p.route))
@@ -69,21 +69,21 @@ static bool has_left(const selvage_exchange_t *x)
  * What kernels move is soon here. What copy engines move takes its time, and a kernel that waits all of it would be in
  * the way of others: it is launched shortly before the packet came in the epoch before.
  */
-static bool is_near(const sv_recv_t *recv, uint64_t now_ns)
+static bool is_device_visible(const sv_recv_t *recv, uint64_t now_ns)
 {
     enum { AHEAD_NS = 12000 };
     const sv_packet_t *p = &recv->p;
-    if (recv->state != SV_RECV_WAITING || recv->early_epoch == p->x->epoch ||
-        (p->direct && !p->fused && (p->x->policy == SV_CONFIG_CHECKSUM_OFF || !p->x->comm->dev->shows_stores)))
+    if (recv->state != SV_RECV_WAITING || recv->prelaunched_epoch == p->x->epoch ||
+        (p->in_place && !p->fused && (p->x->policy == SV_CONFIG_CHECKSUM_OFF || !p->x->comm->dev->shows_stores)))
         return false;
     return p->kernel_copy || (recv->took_ns && now_ns + AHEAD_NS > p->started_ns + recv->took_ns);
 }
 
-static void pull_early(sv_recv_t *recv)
+static void prelaunch_pull(sv_recv_t *recv)
 {
-    recv->early_epoch = recv->p.x->epoch;
+    recv->prelaunched_epoch = recv->p.x->epoch;
     if (recv->p.route == SELVAGE_ROUTE_STAGED)
-        recv->pulled_early = true; /* the message must be received all the same */
+        recv->pull_prelaunched = true; /* the message must be received all the same */
     else
         recv->state = SV_RECV_VERIFYING;
     sv_batch_pull_later(recv);
@@ -91,15 +91,15 @@ static void pull_early(sv_recv_t *recv)
 
 /* Where nothing of the epoch is on a stream of the exchange's own, and nothing of the caller's came behind its start,
    his stream has them without any order between streams. */
-static bool stays_here(const selvage_exchange_t *x, const void *stream)
+static bool is_on_caller_stream(const selvage_exchange_t *x, const void *stream)
 {
-    return x->unordered && x->at_once && stream == x->caller_stream;
+    return x->unordered && x->waited_immediately && stream == x->caller_stream;
 }
 
-static selvage_status_t launch_early(selvage_exchange_t *x, void *stream)
+static selvage_status_t prelaunch(selvage_exchange_t *x, void *stream)
 {
     enum { BYTES_IN_NS = 64 }; /* what is longer may take longer: the slowest link that kernels store through */
-    const bool stays = stays_here(x, stream);
+    const bool stays = is_on_caller_stream(x, stream);
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < x->npull_due; i++)
         bytes += x->recvs[x->pull_due[i]].p.bytes;
@@ -110,24 +110,25 @@ static selvage_status_t launch_early(selvage_exchange_t *x, void *stream)
     return sv_batch_pull_how(x, &how);
 }
 
-void sv_early_wait(selvage_exchange_t *x, void *stream)
+void sv_prelaunch_pulls(selvage_exchange_t *x, void *stream)
 {
-    if (x->early_wait_ns == 0 || !has_left(x) || !(stays_here(x, stream) || sv_batch_is_behind_start(x)))
+    if (x->early_wait_ns == 0 || !has_nothing_to_send(x) ||
+        !(is_on_caller_stream(x, stream) || sv_batch_is_after_start(x)))
         return;
     uint64_t now_ns = sv_clock_ns();
     for (uint32_t i = 0; i < x->nactive_recvs; i++)
-        if (is_near(x->active_recvs[i], now_ns))
-            pull_early(x->active_recvs[i]);
+        if (is_device_visible(x->active_recvs[i], now_ns))
+            prelaunch_pull(x->active_recvs[i]);
     if (x->npull_due == 0)
         return;
-    selvage_status_t status = launch_early(x, stream);
+    selvage_status_t status = prelaunch(x, stream);
     if (status != SELVAGE_SUCCESS)
         sv_exchange_poison(x, status, true);
 }
 
 /* --- enqueue_wait ------------------------------------------------------------------------------------------------- */
 
-uint64_t sv_early_deadline_ns(const selvage_exchange_t *x)
+uint64_t sv_enqueued_deadline_ns(const selvage_exchange_t *x)
 {
     static const double LONGEST_S = 86400; /* no deadline still is one for the device */
     double timeout_s = x->comm->timeout_s;
@@ -154,24 +155,24 @@ static selvage_status_t refuse_enqueue(const selvage_exchange_t *x)
 }
 
 /* Only damage and loss can be injected here: nobody could repair anything else any better. */
-static bool is_lost_by_fault(sv_send_t *send, uint64_t now_ns, uint32_t *hurt)
+static bool is_lost_by_fault(sv_send_t *send, uint64_t now_ns, uint32_t *corrupted)
 {
     if (!send->fault)
         return false;
     if (!send->fault_decided)
         sv_fault_decide(send, now_ns);
     if (send->fault_kind == SV_FAULT_FLIP)
-        *hurt = send->p.own_index + 1;
+        *corrupted = send->p.own_index + 1;
     return send->fault_kind == SV_FAULT_DROP;
 }
 
 /* Everything that has not left, behind the leave of its receiver. */
 static selvage_status_t push_rest(selvage_exchange_t *x, void *stream, uint64_t now_ns)
 {
-    sv_batch_how_t how = {.stream = stream, .wait_ns = sv_early_deadline_ns(x), .sticky = true};
+    sv_batch_how_t how = {.stream = stream, .wait_ns = sv_enqueued_deadline_ns(x), .sticky = true};
     for (uint32_t i = 0; i < x->nactive_sends; i++) {
         sv_send_t *send = x->active_sends[i];
-        if (send->state != SV_SEND_MOVING || is_lost_by_fault(send, now_ns, &how.hurt))
+        if (send->state != SV_SEND_MOVING || is_lost_by_fault(send, now_ns, &how.corrupted))
             continue;
         send->next_stage = send->p.nsegments;
         send->state = SV_SEND_VERDICT;
@@ -181,7 +182,7 @@ static selvage_status_t push_rest(selvage_exchange_t *x, void *stream, uint64_t 
     return x->npush_due ? sv_batch_push_how(x, &how) : SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_early_push(selvage_exchange_t *x, uint64_t now_ns)
+selvage_status_t sv_prelaunch_pushes(selvage_exchange_t *x, uint64_t now_ns)
 {
     bool first = sv_batch_goes_first(x, x->send_bytes);
     x->kernel_stream_busy |= !first;
@@ -189,7 +190,7 @@ selvage_status_t sv_early_push(selvage_exchange_t *x, uint64_t now_ns)
 }
 
 /* The caller's stream goes on when everything of this epoch that runs elsewhere is through. */
-static selvage_status_t join_streams(selvage_exchange_t *x, void *stream)
+static selvage_status_t join_exchange_streams(selvage_exchange_t *x, void *stream)
 {
     sv_device_t *dev = x->comm->dev;
     void *other[] = {x->kernel_stream_busy ? x->kernel_stream : NULL, x->peer_stream};
@@ -206,10 +207,10 @@ static selvage_status_t join_streams(selvage_exchange_t *x, void *stream)
 }
 
 /* What was verified of a packet in pieces was in vain: the pull begins with the first byte. */
-static selvage_status_t forget_pieces(const sv_recv_t *recv, void *stream)
+static selvage_status_t reset_pieces(const sv_recv_t *recv, void *stream)
 {
     const sv_packet_t *p = &recv->p;
-    if (p->pulled || recv->landed_count == 0)
+    if (p->pulled || recv->arrived_count == 0)
         return SELVAGE_SUCCESS;
     return SV_DEVICE_CALL(p->x->comm->dev, fill_async, p->scratch, 0, sizeof *p->scratch, stream);
 }
@@ -223,12 +224,13 @@ static selvage_status_t await_in_place(const sv_recv_t *recv, void *stream)
 {
     const sv_packet_t *p = &recv->p;
     const selvage_exchange_t *x = p->x;
-    if (!p->direct || p->route != SELVAGE_ROUTE_PEER || x->comm->dev->shows_stores ||
+    if (!p->in_place || p->route != SELVAGE_ROUTE_PEER || x->comm->dev->shows_stores ||
         x->policy == SV_CONFIG_CHECKSUM_OFF)
         return SELVAGE_SUCCESS;
     const sv_await_arg_t arg = {.word = sv_shared_device_address(&x->segment, &recv->words->arrived),
-                                .abort = x->abort, .epoch = sv_word(x->epoch, p->attempt, p->nsegments),
-                                .wait_ns = sv_early_deadline_ns(x)};
+                                .abort = x->abort,
+                                .epoch = sv_word(x->epoch, p->attempt, p->nsegments),
+                                .wait_ns = sv_enqueued_deadline_ns(x)};
     return SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream);
 }
 
@@ -238,18 +240,18 @@ static selvage_status_t pull_rest(selvage_exchange_t *x, void *stream)
     for (uint32_t i = 0; i < x->nactive_recvs; i++) {
         sv_recv_t *recv = x->active_recvs[i];
         if (recv->state != SV_RECV_WAITING && recv->p.pulled) {
-            x->unjudged = true; /* its pull tells nobody else of a failure */
+            x->results_pending = true; /* its pull tells nobody else of a failure */
             continue;
         }
-        SV_TRY(forget_pieces(recv, stream));
+        SV_TRY(reset_pieces(recv, stream));
         SV_TRY(await_in_place(recv, stream));
         sv_batch_pull_later(recv);
     }
-    const sv_batch_how_t how = {.stream = stream, .wait_ns = sv_early_deadline_ns(x), .sticky = true};
+    const sv_batch_how_t how = {.stream = stream, .wait_ns = sv_enqueued_deadline_ns(x), .sticky = true};
     return x->npull_due ? sv_batch_pull_how(x, &how) : SELVAGE_SUCCESS;
 }
 
-/* For the engine the epoch is over; what the device finds out is asked for by sv_early_check(). */
+/* For the engine the epoch is over; what the device finds out is asked for by sv_enqueued_check(). */
 static void close_epoch(selvage_exchange_t *x, uint64_t now_ns)
 {
     selvage_stats_t *stats = &x->comm->stats;
@@ -278,15 +280,16 @@ typedef struct enqueue_call {
 static selvage_status_t enqueue_epoch(selvage_exchange_t *x, void *stream, uint64_t now_ns)
 {
     sv_exchange_order_others(x);
-    SV_TRY(join_streams(x, stream)); /* first: what began there may use record and scratch of the same packets */
+    SV_TRY(join_exchange_streams(x, stream)); /* first: what began there may use record and scratch of the same
+                                                 packets */
     SV_TRY(push_rest(x, stream, now_ns));
     SV_TRY(pull_rest(x, stream));
     SV_TRY(sv_layouts_unpack(x, stream, true));
     /* No word tells of a digest: a rank that only sends would be called complete while one still reads. */
-    return x->joined ? SV_DEVICE_CALL(x->comm->dev, event_record, x->held_event, stream) : SELVAGE_SUCCESS;
+    return x->joined ? SV_DEVICE_CALL(x->comm->dev, event_record, x->gate_event, stream) : SELVAGE_SUCCESS;
 }
 
-static void enqueue(void *arg)
+static void run_enqueue(void *arg)
 {
     const enqueue_call_t *call = arg;
     selvage_exchange_t *x = call->x;
@@ -301,14 +304,17 @@ static void enqueue(void *arg)
 }
 
 /* With a progress thread the caller's stream only has to be held until the engine says that the epoch is over. */
-static selvage_status_t hold_stream(selvage_exchange_t *x, void *stream)
+static selvage_status_t gate_stream(selvage_exchange_t *x, void *stream)
 {
-    const sv_await_arg_t arg = {.word = x->abort + 1, .abort = x->abort, .late = x->abort + 2, .epoch = x->started,
-                                .wait_ns = sv_early_deadline_ns(x)};
-    x->held_epoch = x->started;
+    const sv_await_arg_t arg = {.word = x->abort + 1,
+                                .abort = x->abort,
+                                .late = x->abort + 2,
+                                .epoch = x->started,
+                                .wait_ns = sv_enqueued_deadline_ns(x)};
+    x->gated_epoch = x->started;
     SV_TRY(SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream));
     SV_TRY(sv_layouts_unpack(x, stream, true));
-    return SV_DEVICE_CALL(x->comm->dev, event_record, x->held_event, stream);
+    return SV_DEVICE_CALL(x->comm->dev, event_record, x->gate_event, stream);
 }
 
 selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream)
@@ -318,11 +324,11 @@ selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream)
     if (x->comm->topology.shares_gpu || !x->comm->dev->kernels_wait)
         return sv_exchange_wait(x, stream);
     if (x->comm->progress.threaded)
-        return hold_stream(x, stream);
+        return gate_stream(x, stream);
     SV_TRY(refuse_enqueue(x));
-    sv_early_note_end(x, stream, true);
+    sv_prelaunch_note_end(x, stream, true);
     enqueue_call_t call = {x, stream};
-    sv_progress_call(&x->comm->progress, enqueue, &call);
+    sv_progress_call(&x->comm->progress, run_enqueue, &call);
     return sv_exchange_state(x) == SV_EXCHANGE_POISONED ? sv_exchange_first_error(x) : SELVAGE_SUCCESS;
 }
 
@@ -384,18 +390,18 @@ static selvage_status_t find_failure(selvage_exchange_t *x)
     return SELVAGE_SUCCESS;
 }
 
-static void check(void *arg)
+static void check_enqueued(void *arg)
 {
     selvage_exchange_t *x = arg;
     if (sv_exchange_state(x) != SV_EXCHANGE_IDLE)
         return;
     /* Partner: the release of the kernel that failed; what it wrote to the result came before. */
-    if (!__atomic_load_n(x->abort, __ATOMIC_ACQUIRE) && !x->unjudged)
+    if (!__atomic_load_n(x->abort, __ATOMIC_ACQUIRE) && !x->results_pending)
         return;
     bool settled = sv_batch_query(x) == SELVAGE_SUCCESS;
     selvage_status_t status = find_failure(x);
     if (status == SELVAGE_SUCCESS) {
-        x->unjudged &= !settled;
+        x->results_pending &= !settled;
         return;
     }
     if (x->policy == SV_CONFIG_CHECKSUM_ABORT && status == SELVAGE_ERR_CHECKSUM)
@@ -407,10 +413,10 @@ static void check(void *arg)
 static uint64_t late_epoch(const selvage_exchange_t *x)
 {
     /* Partner: the release of the kernel that held it (sv_await). */
-    return x->held_epoch ? __atomic_load_n(x->abort + 2, __ATOMIC_ACQUIRE) : 0;
+    return x->gated_epoch ? __atomic_load_n(x->abort + 2, __ATOMIC_ACQUIRE) : 0;
 }
 
-static void check_held(void *arg)
+static void check_gated(void *arg)
 {
     selvage_exchange_t *x = arg;
     if (sv_exchange_state(x) == SV_EXCHANGE_POISONED)
@@ -423,15 +429,15 @@ static void check_held(void *arg)
                                        "wait", (unsigned long long)x->found_epoch, x->comm->timeout_s), true);
 }
 
-void sv_early_check(selvage_exchange_t *x)
+void sv_enqueued_check(selvage_exchange_t *x)
 {
     if (late_epoch(x) && sv_exchange_state(x) != SV_EXCHANGE_POISONED)
-        sv_progress_call(&x->comm->progress, check_held, x);
+        sv_progress_call(&x->comm->progress, check_gated, x);
     if (x->enqueued_epoch && sv_exchange_state(x) == SV_EXCHANGE_IDLE)
-        sv_progress_call(&x->comm->progress, check, x);
+        sv_progress_call(&x->comm->progress, check_enqueued, x);
 }
 
-selvage_status_t sv_early_query(selvage_exchange_t *x)
+selvage_status_t sv_enqueued_query(selvage_exchange_t *x)
 {
     return x->enqueued_epoch == 0 || x->enqueued_epoch != x->started ? SELVAGE_SUCCESS : sv_batch_query(x);
 }

@@ -70,11 +70,11 @@ static bool fetch_record(const sv_recv_t *recv)
 {
     const sv_packet_t *p = &recv->p;
     sv_device_t *dev = p->x->comm->dev;
-    if (!sv_batch_has_near_record(p))
+    if (!sv_batch_has_device_record(p))
         return true;
-    const uint8_t *place = recv->near;
+    const uint8_t *place = recv->device_line;
     if (!place)
-        place = recv->landing + p->x->epoch % p->nslots * sv_commit_slot_bytes(p) + sv_commit_trailer(p);
+        place = recv->recv_slots + p->x->epoch % p->nslots * sv_commit_slot_bytes(p) + sv_commit_trailer(p);
     return SV_DEVICE_CALL(dev, copy_async, recv->record, place, sizeof *recv->record, SV_COPY_D2H,
                           p->x->kernel_stream) == SELVAGE_SUCCESS &&
            SV_DEVICE_CALL(dev, stream_sync, p->x->kernel_stream) == SELVAGE_SUCCESS;
@@ -119,13 +119,14 @@ static bool name_by_data(sv_recv_t *recv, char *text, size_t text_bytes)
     return false;
 }
 
-bool sv_naming_describe(sv_recv_t *recv, const sv_record_t *arrived, bool landed, char *text, size_t text_bytes)
+bool sv_misdelivery_describe(sv_recv_t *recv, const sv_record_t *arrived, bool arrived_segments, char *text,
+                             size_t text_bytes)
 {
     if (name_by_record(recv, arrived, text, text_bytes))
         return true;
-    if (landed && name_by_data(recv, text, text_bytes))
+    if (arrived_segments && name_by_data(recv, text, text_bytes))
         return true;
     snprintf(text, text_bytes, "%s",
-             landed ? "the data are damaged" : "the message is cut short or its record damaged");
+             arrived_segments ? "the data are damaged" : "the message is cut short or its record damaged");
     return false;
 }

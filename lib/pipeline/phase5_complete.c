@@ -37,15 +37,16 @@ static void close_recv(sv_recv_t *recv, uint64_t now_ns)
 }
 
 /* Slots whose copies the device has not reported yet are left to phase 3 of the next poll. */
-static bool slots_are_quiet(const sv_recv_t *recv)
+static bool slots_are_drained(const sv_recv_t *recv)
 {
-    for (uint32_t s = 0; recv->p.slots && s < recv->p.nslots && !recv->p.kernel_copy && !sv_recv_is_lone(recv); s++)
-        if (recv->p.slots[s].state == SV_SLOT_LANDING)
+    for (uint32_t s = 0;
+         recv->p.slots && s < recv->p.nslots && !recv->p.kernel_copy && !sv_recv_is_single_segment(recv); s++)
+        if (recv->p.slots[s].state == SV_SLOT_UNSTAGING)
             return false;
     return true;
 }
 
-static bool is_good(const sv_recv_t *recv, uint32_t outcome)
+static bool is_verified_good(const sv_recv_t *recv, uint32_t outcome)
 {
     if (recv->p.x->policy == SV_CONFIG_CHECKSUM_OFF)
         return true;
@@ -57,26 +58,26 @@ static selvage_status_t pull_again(sv_recv_t *recv)
 {
     __atomic_store_n(recv->done, 0, __ATOMIC_RELAXED); /* seen: it must not be taken for the next pull's word */
     recv->launched = 0;
-    if (recv->landed_count < recv->p.nsegments)
+    if (recv->arrived_count < recv->p.nsegments)
         recv->state = SV_RECV_WAITING;
     else
         sv_batch_pull_later(recv);
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_phase5_land(sv_recv_t *recv, uint64_t now_ns, bool *moved)
+selvage_status_t sv_phase5_complete(sv_recv_t *recv, uint64_t now_ns, bool *moved)
 {
     sv_packet_t *p = &recv->p;
     /* Partner: the release of the pull kernel, or of the digest kernel behind the last segment. */
     uint64_t word = __atomic_load_n(recv->done, __ATOMIC_ACQUIRE);
-    if (!sv_word_says(word, p->x->epoch, p->attempt) || !slots_are_quiet(recv))
+    if (!sv_word_matches(word, p->x->epoch, p->attempt) || !slots_are_drained(recv))
         return SELVAGE_SUCCESS;
     *moved = true;
     if (p->pulled && sv_word_count(word) == SV_PULL_ABSENT)
         return pull_again(recv);
-    if ((p->kernel_copy && p->slots) || sv_recv_is_lone(recv))
-        sv_phase3_slot_landed(recv, &p->slots[0], now_ns);
-    if (!is_good(recv, sv_word_count(word)))
+    if ((p->kernel_copy && p->slots) || sv_recv_is_single_segment(recv))
+        sv_phase3_slot_unstaged(recv, &p->slots[0], now_ns);
+    if (!is_verified_good(recv, sv_word_count(word)))
         return sv_recovery_bad_digest(recv, now_ns);
     close_recv(recv, now_ns);
     return SELVAGE_SUCCESS;

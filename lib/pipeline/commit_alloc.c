@@ -12,16 +12,16 @@
 #include "pipeline/pipe_phases.h"
 
 /* Hands out pieces of a block; with a NULL base it only measures. */
-typedef struct carver {
+typedef struct suballocator {
     uint8_t *base;
     size_t used;
-} carver_t;
+} suballocator_t;
 
-static void *carve(carver_t *carver, size_t bytes, size_t align)
+static void *suballocate(suballocator_t *suballocator, size_t bytes, size_t align)
 {
-    carver->used = (carver->used + align - 1) / align * align;
-    void *piece = carver->base ? carver->base + carver->used : NULL;
-    carver->used += bytes;
+    suballocator->used = (suballocator->used + align - 1) / align * align;
+    void *piece = suballocator->base ? suballocator->base + suballocator->used : NULL;
+    suballocator->used += bytes;
     return piece;
 }
 
@@ -30,28 +30,28 @@ static bool has_own_slots(const sv_packet_t *p)
     return p->route == SELVAGE_ROUTE_STAGED;
 }
 
-static void carve_slots(carver_t *carver, sv_packet_t *p)
+static void suballocate_slots(suballocator_t *suballocator, sv_packet_t *p)
 {
     if (!has_own_slots(p))
         return;
     for (uint32_t s = 0; s < p->nslots; s++) {
-        uint8_t *stage = carve(carver, sv_commit_slot_bytes(p), 256);
+        uint8_t *stage = suballocate(suballocator, sv_commit_slot_bytes(p), 256);
         if (p->slots)
             p->slots[s].stage = stage;
     }
 }
 
-static void carve_slot_words(carver_t *carver, sv_packet_t *p)
+static void suballocate_slot_words(suballocator_t *suballocator, sv_packet_t *p)
 {
-    uint64_t *word = p->slots ? carve(carver, p->nslots * sizeof *word, 64) : NULL;
+    uint64_t *word = p->slots ? suballocate(suballocator, p->nslots * sizeof *word, 64) : NULL;
     for (uint32_t s = 0; word && s < p->nslots; s++)
         p->slots[s].word = word + s;
 }
 
 /* Words of one packet share a line: it is one device that writes them and one host that looks. */
-static void carve_send_words(carver_t *carver, sv_send_t *send)
+static void suballocate_send_words(suballocator_t *suballocator, sv_send_t *send)
 {
-    uint64_t *line = carve(carver, 64, 64);
+    uint64_t *line = suballocate(suballocator, 64, 64);
     if (!line)
         return;
     send->ready = line;
@@ -59,40 +59,41 @@ static void carve_send_words(carver_t *carver, sv_send_t *send)
     send->failed = line + 2;
 }
 
-static void carve_recv_words(carver_t *carver, sv_recv_t *recv)
+static void suballocate_recv_words(suballocator_t *suballocator, sv_recv_t *recv)
 {
-    uint64_t *line = carve(carver, 64, 64), *came = carve(carver, 64, 64); /* one writes the device, one the host */
+    /* The device writes one, the host the other. */
+    uint64_t *line = suballocate(suballocator, 64, 64), *arrived_word = suballocate(suballocator, 64, 64);
     if (!line)
         return;
     recv->done = line;
-    recv->came = came;
+    recv->arrived_word = arrived_word;
 }
 
 /* In fault tests doubled messages may be left over, and must be received somewhere before the exchange goes. */
-static void carve_sink(carver_t *carver, sv_recv_t *recv)
+static void suballocate_discard(suballocator_t *suballocator, sv_recv_t *recv)
 {
     if (recv->p.route == SELVAGE_ROUTE_DIRECT && recv->p.x->comm->config.fault[0])
-        recv->sink = carve(carver, sv_commit_slot_bytes(&recv->p), 256);
+        recv->discard_buffer = suballocate(suballocator, sv_commit_slot_bytes(&recv->p), 256);
 }
 
 /* One walk for measuring and for handing out, so that the two cannot differ. */
-static void carve_pinned(selvage_exchange_t *x, carver_t *carver)
+static void suballocate_pinned(selvage_exchange_t *x, suballocator_t *suballocator)
 {
-    x->abort = carve(carver, 64, 64);
+    x->abort = suballocate(suballocator, 64, 64);
     for (uint32_t i = 0; i < x->nsends; i++) {
-        x->sends[i].record = carve(carver, sizeof(sv_record_t), 64);
-        carve_send_words(carver, &x->sends[i]);
-        carve_slots(carver, &x->sends[i].p);
-        carve_slot_words(carver, &x->sends[i].p);
+        x->sends[i].record = suballocate(suballocator, sizeof(sv_record_t), 64);
+        suballocate_send_words(suballocator, &x->sends[i]);
+        suballocate_slots(suballocator, &x->sends[i].p);
+        suballocate_slot_words(suballocator, &x->sends[i].p);
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_recv_t *recv = &x->recvs[i];
-        recv->record = carve(carver, sizeof(sv_record_t), 64);
-        recv->result = carve(carver, sizeof(sv_verify_result_t), 64);
-        carve_recv_words(carver, recv);
-        carve_slots(carver, &recv->p);
-        carve_slot_words(carver, &recv->p);
-        carve_sink(carver, recv);
+        recv->record = suballocate(suballocator, sizeof(sv_record_t), 64);
+        recv->result = suballocate(suballocator, sizeof(sv_verify_result_t), 64);
+        suballocate_recv_words(suballocator, recv);
+        suballocate_slots(suballocator, &recv->p);
+        suballocate_slot_words(suballocator, &recv->p);
+        suballocate_discard(suballocator, recv);
         if (sv_route_is_one_sided(recv->p.route) && recv->words)
             recv->record = &recv->words->record;
     }
@@ -100,18 +101,18 @@ static void carve_pinned(selvage_exchange_t *x, carver_t *carver)
 
 static selvage_status_t make_pinned(selvage_exchange_t *x)
 {
-    carver_t measure = {NULL, 0};
-    carve_pinned(x, &measure);
+    suballocator_t measure = {NULL, 0};
+    suballocate_pinned(x, &measure);
     void *block;
-    bool near = sv_topology_memory_begin(&x->comm->topology);
+    bool device_line = sv_topology_memory_begin(&x->comm->topology);
     selvage_status_t status = SV_DEVICE_CALL(x->comm->dev, host_malloc, measure.used + 1, &block);
-    sv_topology_memory_end(&x->comm->topology, near);
+    sv_topology_memory_end(&x->comm->topology, device_line);
     SV_TRY(status);
     x->pinned = block;
     memset(block, 0, measure.used);
     x->pinned_bytes += measure.used;
-    carver_t hand_out = {x->pinned, 0};
-    carve_pinned(x, &hand_out);
+    suballocator_t hand_out = {x->pinned, 0};
+    suballocate_pinned(x, &hand_out);
     return SELVAGE_SUCCESS;
 }
 
@@ -133,20 +134,20 @@ static selvage_status_t make_send(sv_send_t *send)
 static selvage_status_t make_recv(sv_recv_t *recv)
 {
     const sv_packet_t *p = &recv->p;
-    if (sv_route_is_messaged(p->route) || (!p->direct && !p->kernel_copy))
-        SV_TRY(make_slots(&recv->p, !p->direct && !p->kernel_copy));
-    return sv_calloc((p->nsegments + 63) / 64, sizeof *recv->landed, &recv->landed);
+    if (sv_route_is_messaged(p->route) || (!p->in_place && !p->kernel_copy))
+        SV_TRY(make_slots(&recv->p, !p->in_place && !p->kernel_copy));
+    return sv_calloc((p->nsegments + 63) / 64, sizeof *recv->arrived_segments, &recv->arrived_segments);
 }
 
-/* Landing slots of one-sided receives lie in the segment or the slab, in the order that the hello told. */
-static void place_landing_slots(selvage_exchange_t *x)
+/* Landing slots of one-sided receives lie in the segment or the slab, in the order that the handshake told. */
+static void place_shared_slots(selvage_exchange_t *x)
 {
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_packet_t *p = &x->recvs[i].p;
         if (!p->slots || sv_route_is_messaged(p->route))
             continue;
         for (uint32_t s = 0; s < p->nslots; s++)
-            p->slots[s].stage = x->recvs[i].landing + s * sv_commit_slot_bytes(p);
+            p->slots[s].stage = x->recvs[i].recv_slots + s * sv_commit_slot_bytes(p);
     }
 }
 
@@ -172,11 +173,11 @@ static selvage_status_t make_packets(selvage_exchange_t *x)
 }
 
 /* Leave for the first epochs, as the receiver's host gives it in the segment. */
-static selvage_status_t give_first_credits(selvage_exchange_t *x)
+static selvage_status_t grant_first_credits(selvage_exchange_t *x)
 {
     for (uint32_t i = 0; i < x->nsends; i++)
-        if (x->sends[i].credit_near)
-            SV_TRY(SV_DEVICE_CALL(x->comm->dev, signal_async, x->sends[i].credit_near,
+        if (x->sends[i].credit_device)
+            SV_TRY(SV_DEVICE_CALL(x->comm->dev, signal_async, x->sends[i].credit_device,
                                   sv_word(x->sends[i].p.nslots, 0, 1), x->kernel_stream));
     return SELVAGE_SUCCESS;
 }
@@ -197,7 +198,7 @@ static selvage_status_t make_scratch(selvage_exchange_t *x)
     SV_TRY(SV_DEVICE_CALL(dev, fill_async, block, 0, bytes, x->kernel_stream));
     if (x->slab) /* words lie there too: what an earlier owner of the memory left must not look like an arrival */
         SV_TRY(SV_DEVICE_CALL(dev, fill_async, x->slab, 0, x->slab_bytes, x->kernel_stream));
-    SV_TRY(give_first_credits(x));
+    SV_TRY(grant_first_credits(x));
     return SV_DEVICE_CALL(dev, stream_sync, x->kernel_stream);
 }
 
@@ -209,7 +210,7 @@ static selvage_status_t make_streams(selvage_exchange_t *x)
     for (uint32_t i = 0; i < x->nsends; i++) {
         const sv_packet_t *p = &x->sends[i].p;
         bool through_host = p->route == SELVAGE_ROUTE_STAGED || p->route == SELVAGE_ROUTE_SHARED;
-        if (p->kernel_copy && !x->comm->fault.armed) /* a hurt packet goes the long way */
+        if (p->kernel_copy && !x->comm->fault.armed) /* a corrupted packet goes the long way */
             continue;
         out |= through_host;
         peer |= !through_host && p->route != SELVAGE_ROUTE_DIRECT;
@@ -217,8 +218,8 @@ static selvage_status_t make_streams(selvage_exchange_t *x)
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         const sv_packet_t *p = &x->recvs[i].p;
-        in |= !p->direct && !p->kernel_copy;
-        signal |= !p->direct && p->nsegments > 1;
+        in |= !p->in_place && !p->kernel_copy;
+        signal |= !p->in_place && p->nsegments > 1;
     }
     SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->kernel_stream));
     if (out)
@@ -231,18 +232,18 @@ static selvage_status_t make_streams(selvage_exchange_t *x)
         SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->signal_stream));
     SV_TRY(dev->ops->event_create(dev, &x->start_event));
     SV_TRY(dev->ops->event_create(dev, &x->cross_event));
-    SV_TRY(dev->ops->event_create(dev, &x->held_event));
+    SV_TRY(dev->ops->event_create(dev, &x->gate_event));
     return dev->ops->event_create(dev, &x->last_out_event);
 }
 
-selvage_status_t sv_commit_furnish(selvage_exchange_t *x)
+selvage_status_t sv_commit_alloc(selvage_exchange_t *x)
 {
     SV_TRY(sv_layouts_place_sends(x));
     SV_TRY(make_packets(x));
     SV_TRY(make_streams(x));
     SV_TRY(make_pinned(x));
-    place_landing_slots(x);
-    sv_early_decide(x);
+    place_shared_slots(x);
+    sv_prelaunch_decide(x);
     SV_TRY(make_scratch(x));
     SV_TRY(sv_layouts_upload(x));
     return sv_batch_make_items(x);
