@@ -7,7 +7,7 @@
  *   kind=flip+cut    what happens: flip (a bit), many (bits), lanes32, lanes64 (bits that repeat), cut, swap, drop,
  *                    double, delay; one of those at random
  *   class=control    what is hit: all whose class begins so: control.agree, control.handshake, ..., data.payload,
- *                    data.record, setup, mail.eager, mail.payload, mail.staged, ..., reduction, letter
+ *                    data.record, setup, mail.eager, mail.payload, mail.staged, ..., reduction, announcement
  *   nth=3            the 3rd such message of the rank (delay: of those it receives), or
  *   rate=0.01        each with this probability
  *   rank=0           only what this rank sends (delay: receives)

@@ -17,7 +17,7 @@
 
 enum { CLASSES_MAX = 64, COMMS_MAX = 256, BUCKETS = 256, PARTS = 2, AGREEMENT = SV_WIRE_MPI_COMMS, LETTER };
 enum { LETTER_BYTES = 251 /* of the drop-in's announcements */ };
-enum { NOT_OURS = -1, NOTICE_BYTES = 48 /* a copy of what a letter says */ };
+enum { NOT_OURS = -1, NOTICE_BYTES = 48 /* a copy of what an announcement says */ };
 
 /* A part of a message that can be hurt by itself. */
 typedef struct below_part {

@@ -9,8 +9,8 @@
  *   early     receives a long message into host memory before it shows MPI any device memory
  *   owed      lets calls block between the beginning and the end of long messages, and begins many before any receive
  *   damaged   goes on when a call with device memory fails, as with damage that is not mended
- *   probes    waits in a thread for a message to come, of which it knows nothing, before it could be a letter
- *   meets     receives long messages in each way that a letter must be expected in
+ *   probes    waits in a thread for a message to come, of which it knows nothing, before it could be an announcement
+ *   meets     receives long messages in each way that an announcement must be expected in
  *   levels    has threads in every second rank only
  *   spawn     calls together with as many ranks as it has, not all of which are its own
  *   requests  asks of requests, gives them up, and has some refused or too short

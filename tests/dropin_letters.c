@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Programs of dropin_bystander for the fast route: what must not wait for it, and what a letter must be expected in. */
+/* Programs of dropin_bystander for the fast route: what must not wait for it, and what an announcement must be expected
+   in. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -85,7 +86,7 @@ static void open_route(void)
         MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 }
 
-/* By a request, which a letter might come to. */
+/* By a request, which an announcement might come to. */
 void run_early(void)
 {
     MPI_Request request;

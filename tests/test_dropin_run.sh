@@ -50,7 +50,7 @@ soft) program 2 early '^ +0 +1 +MPI_Sendrecv +staged ' -u SELVAGE_DEVICE SELVAGE
 esac
 program 4 owed '0 failed' SELVAGE_DROPIN_FAST_BYTES=96
 program 2 owed '0 failed' SELVAGE_DROPIN_FAST=off
-# What a letter must be expected in, and ranks of which only some have threads.
+# What an announcement must be expected in, and ranks of which only some have threads.
 for what in probes meets; do
     program 2 $what '^ +0 +1 +MPI_Send +fast ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1
 done

@@ -71,7 +71,7 @@ void sv_drop_stream_give(selvage_device_t *dev, void *stream);
 /* Where an address leads, as the device says; see sv_drop_is_host() for the cheap way. NOBODY: there is nothing now,
    but memory of the device may come there without a new mapping. */
 typedef enum sv_drop_place { SV_DROP_HOST, SV_DROP_DEVICE, SV_DROP_NOBODY } sv_drop_place_t;
-sv_drop_place_t sv_drop_ask(const void *ptr);
+sv_drop_place_t sv_drop_query_place(const void *ptr);
 
 /* Each that is open, and the first one: false behind the last. */
 bool sv_drop_device_at(int index, selvage_device_t **dev_out);
@@ -238,7 +238,7 @@ typedef struct sv_drop_block {
 typedef struct sv_drop_call sv_drop_call_t;
 bool sv_drop_refuse(sv_drop_call_t *call, const void *buf, const sv_drop_block_t *blocks, int n);
 
-typedef struct sv_drop_region {
+typedef struct sv_drop_buffer {
     char *user;             /* device memory */
     char *host;             /* staging memory; stands for user + low */
     char *image;            /* where that begins; NULL: it is another region's, or not staging memory */
@@ -246,43 +246,43 @@ typedef struct sv_drop_region {
     size_t bytes;           /* at host */
     bool in, out, packed;   /* packed: host holds the stream of one block, not its image */
     bool unpacks;           /* user is host memory: see sv_drop_unpacking() */
-    bool wide;              /* there is room for a letter at host, though bytes are fewer: see sv_drop_widen() */
-    bool mixed;             /* what lies between the elements goes along: see land_image() */
-    bool holds;             /* the derived types of its blocks are copies: see sv_drop_call_hold() */
+    bool wide;              /* there is room for an announcement at host, though bytes are fewer: see sv_drop_widen() */
+    bool keeps_gaps;        /* what lies between the elements goes along: see unstage_image() */
+    bool owns_types;        /* the derived types of its blocks are copies: see sv_drop_call_hold() */
     bool owns_type;         /* type was made for it */
     sv_drop_plan_t *plan;   /* of a packed one */
     sv_drop_block_t one, *blocks;
     int nblocks;
     int count;              /* what MPI is given in place of count and type, if packed */
     MPI_Datatype type;
-} sv_drop_region_t;
+} sv_drop_buffer_t;
 
-enum { SV_DROP_REGIONS = 3 };
+enum { SV_DROP_BUFFERS = 3 };
 
 struct sv_drop_call {
     const char *name;
-    sv_drop_region_t region[SV_DROP_REGIONS];
-    int nregions;
+    sv_drop_buffer_t buffer[SV_DROP_BUFFERS];
+    int nbuffers;
     bool refused; /* a buffer has host memory and device memory in it: MPI must not be given that */
-    bool *parts; /* of a partitioned call, one region with a block for each: those that have landed */
+    bool *parts; /* of a partitioned call, one staging buffer with a block for each: those that have landed */
     int64_t begin_ns; /* for the timeline (drop_trace.c), if it is on */
     bool has_peer, fast;
     int peer, tag;
     int64_t bytes; /* on the fast route */
 };
 
-/* Elements of a message in memory that sv_drop_is_host_typed() has called the device's. Returns the region, whose
-   address, count and type MPI is to be given; NULL if there are none. What is to be refused by MPI has a type that it
-   refuses: MPI_DATATYPE_NULL, or the program's own that was not committed. */
-sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t count, MPI_Datatype type, bool in,
+/* Elements of a message in memory that sv_drop_is_host_typed() has called the device's. Returns the staging buffer,
+   whose address, count and type MPI is to be given; NULL if there are none. What is to be refused by MPI has a type
+   that it refuses: MPI_DATATYPE_NULL, or the program's own that was not committed. */
+sv_drop_buffer_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t count, MPI_Datatype type, bool in,
                                   bool out);
 
-/* Host memory that a letter may come to: MPICH does not put 96 bytes where they would end within an element, so that a
-   derived type is unpacked behind the receive, and so is any that is too short for a letter, where that must be read.
-   NULL: it need not be. */
-sv_drop_region_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type);
-/* The same for a region that a receive has. */
-void sv_drop_widen(sv_drop_region_t *region, int64_t count, MPI_Datatype type);
+/* Host memory that an announcement may come to: MPICH does not put 96 bytes where they would end within an element, so
+   that a derived type is unpacked behind the receive, and so is any that is too short for an announcement, where that
+   must be read. NULL: it need not be. */
+sv_drop_buffer_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type);
+/* The same for a staging buffer that a receive has. */
+void sv_drop_widen(sv_drop_buffer_t *buffer, int64_t count, MPI_Datatype type);
 
 /* A list of blocks in one buffer. displs in elements, or bytes in bytes, or far in bytes; all NULL: one behind the
    other. types NULL: type. counts NULL: count. */
@@ -296,38 +296,38 @@ typedef struct sv_drop_list {
     const MPI_Aint *large_displs;
 } sv_drop_list_t;
 
-/* The region for a buffer; NULL if it is the host's, or refused. known: sv_drop_is_host() says no. After all of a call,
-   their images are made: buffers that overlap have one. Regions remain where they are in the call. */
-sv_drop_region_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list,
+/* The staging buffer for a buffer; NULL if it is the host's, or refused. known: sv_drop_is_host() says no. After all of
+   a call, their images are made: buffers that overlap have one. Regions remain where they are in the call. */
+sv_drop_buffer_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list,
                                      bool in, bool out);
 void sv_drop_make_images(sv_drop_call_t *call);
 
 /* Both for one buffer; returns what MPI is to be given for it. */
 void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list, bool in, bool out);
 
-/* What MPI is given for a region's buffer. */
-static inline void *sv_drop_address(const sv_drop_region_t *region)
+/* What MPI is given for a buffer's buffer. */
+static inline void *sv_drop_address(const sv_drop_buffer_t *buffer)
 {
-    return (void *)((uintptr_t)region->host - (uintptr_t)(region->packed ? 0 : region->low));
+    return (void *)((uintptr_t)buffer->host - (uintptr_t)(buffer->packed ? 0 : buffer->low));
 }
 
-static inline void *sv_drop_image(const sv_drop_region_t *region, const void *buf)
+static inline void *sv_drop_image(const sv_drop_buffer_t *buffer, const void *buf)
 {
-    return region ? sv_drop_address(region) : (void *)(uintptr_t)buf;
+    return buffer ? sv_drop_address(buffer) : (void *)(uintptr_t)buf;
 }
 
 /* Brings what goes in down; after the program's work, as the settings want it. Also for receives, whose memory the
    program's kernels may still read. */
 void sv_drop_stage(sv_drop_call_t *call);
 /* Brings what came up: all of it, or of a message the bytes that status says. It is there when the flow has ended. */
-void sv_drop_land_on(sv_drop_flow_t *flow, sv_drop_call_t *call, const MPI_Status *status);
-void sv_drop_land(sv_drop_call_t *call, const MPI_Status *status);
+void sv_drop_unstage_on(sv_drop_flow_t *flow, sv_drop_call_t *call, const MPI_Status *status);
+void sv_drop_unstage_call(sv_drop_call_t *call, const MPI_Status *status);
 /* One block of a partitioned call: down, and up if it has not landed yet. */
 void sv_drop_stage_part(sv_drop_call_t *call, int part);
-void sv_drop_land_part(sv_drop_flow_t *flow, sv_drop_call_t *call, int part);
+void sv_drop_unstage_part(sv_drop_flow_t *flow, sv_drop_call_t *call, int part);
 /* All of them, at the start of a receive in parts and at its end (drop_parts.c). */
 void sv_drop_parts_begin(sv_drop_call_t *call);
-void sv_drop_parts_land(sv_drop_call_t *call);
+void sv_drop_parts_unstage(sv_drop_call_t *call);
 /* Of a call that goes on behind its return: the program may free its types at once, and landing asks them. */
 void sv_drop_call_hold(sv_drop_call_t *call);
 /* Gives staging memory back, and types that are held. */
@@ -338,11 +338,11 @@ void sv_drop_call_end(sv_drop_call_t *call);
 /* What a request has to do with the fast route (drop_fast.c). */
 typedef struct sv_drop_fast {
     selvage_request_t *request; /* Selvage's message, under way */
-    void *letter;               /* a send's announcement, or what a probe has taken; owned */
+    void *announcement;         /* a send's announcement, or what a probe has taken; owned */
     int64_t begin_ns;           /* of a receive, where the program's user has set a deadline */
     int error;                  /* MPI's class of what went wrong on the route; MPI_SUCCESS: nothing */
-    bool listens, owns_type, came;
-    bool lands;                 /* what came is where MPI would have put it, and the call is to land it */
+    bool monitored, owns_type, arrived;
+    bool unstages;              /* what came is where MPI would have put it, and the call is to land it */
     bool renames;               /* the message came from elsewhere than MPI thinks: see drop_probe.c */
     int source, tag;
     MPI_Request sent;           /* of such a one: the message to this rank */
@@ -374,8 +374,8 @@ typedef struct sv_drop_op {
     bool keeps;                      /* the program holds MPI's own request, not a generalized one */
     bool persistent;                 /* one that is kept, and may be started again */
     bool active, running;
-    bool heard;                      /* of a receive that is kept and watched: a letter has come, and was read */
-    bool told;                       /* the error handler has heard of the error */
+    bool announcement_read;          /* of a receive that is kept and watched: an announcement has come, and was read */
+    bool reported;                   /* the error handler has heard of the error */
     bool orphan;                     /* the program has freed its request, and MPI is still at it */
     bool freed;                      /* the same of a generalized request, which MPI keeps until it is complete */
     int source, tag;                 /* of a persistent receive, as the program gave them */
@@ -407,13 +407,13 @@ static inline bool sv_drop_is_concerned(void)
 int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                           MPI_Request *request);
 /* The same of a call that sends as well. */
-int sv_drop_request_both(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, MPI_Request also,
-                         bool message, MPI_Request *request);
+int sv_drop_request_sendrecv(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
+                             MPI_Request also, bool message, MPI_Request *request);
 /* The same for a persistent request: the program gets MPI's own. */
 int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                          MPI_Request *request);
-/* The same for a receive into host memory that a letter may come to: the program gets MPI's own, which is under way,
-   and the completion call that ends it looks at what came. */
+/* The same for a receive into host memory that an announcement may come to: the program gets MPI's own, which is under
+   way, and the completion call that ends it looks at what came. */
 int sv_drop_request_watch(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
                           MPI_Request *request);
 
@@ -464,7 +464,7 @@ int sv_drop_requests_end(int *open_out);
 
 /* A length that programs hardly use: a prime, so that no array of numbers has it. What is no longer than this is never
    announced. */
-enum { SV_DROP_LETTER_BYTES = 251 };
+enum { SV_DROP_ANNOUNCE_BYTES = 251 };
 
 /* This job may use it: constant behind MPI_Init. And: it is open now, on all ranks. */
 extern bool sv_drop_fast_wanted;
@@ -499,35 +499,35 @@ void sv_drop_fast_answer(void);
 bool sv_drop_fast_takes(int64_t count, MPI_Datatype type);
 bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);
 bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device);
-/* Whether a receive of so little is given room for a letter, since its sender waits for what hears it. */
+/* Whether a receive of so little is given room for an announcement, since its sender waits for what hears it. */
 bool sv_drop_fast_is_short(int64_t count, MPI_Datatype type);
 /* Whether receives of threads must be posted under the lock, because a probe of another one may take messages. */
 bool sv_drop_fast_guards(void);
-/* Whether ranks may owe each other bytes, so that waits are driven and letters heard at once. */
+/* Whether ranks may owe each other bytes, so that waits are driven and announcements heard at once. */
 bool sv_drop_fast_drives(void);
-/* Begins to send; returns the letter to be sent in place of the message, or NULL: it is to be staged. */
+/* Begins to send; returns the announcement to be sent in place of the message, or NULL: it is to be staged. */
 void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest, int tag,
                         MPI_Comm comm);
 /* What a receive was given: the type is the drop-in's own from here on. */
 void sv_drop_fast_remember(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm);
-/* Watches a receive, if a letter could come. */
-void sv_drop_fast_listen(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm,
-                         bool device);
-/* After the receive: whether it was a letter, whose bytes are then under way, or cannot be had: state->error. */
-bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status);
+/* Watches a receive, if an announcement could come. */
+void sv_drop_fast_monitor(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm,
+                          bool device);
+/* After the receive: whether it was an announcement, whose bytes are then under way, or cannot be had: state->error. */
+bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status);
 /* Whether nothing is under way any more; *error is set if it ended badly. */
 bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error);
 /* The same after a receive that blocked; true: what was announced has come and landed, or failed with *code, of which
    the communicator's error handler has heard. */
 bool sv_drop_fast_finish(sv_drop_fast_t *state, sv_drop_call_t *call, MPI_Status *status, int *code);
-/* What the text of a message announces; false if it is no letter. Whether letters are read at all. */
+/* What the text of a message announces; false if it is no announcement. Whether announcements are read at all. */
 bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out);
 bool sv_drop_fast_reads(void);
 /* Whether a receive from source has waited for longer than the user wants, though a message of its sender's has come by
    the route whose announcement is nowhere: state->error is set then. */
 bool sv_drop_fast_is_lost(sv_drop_fast_t *state, int source);
 /* Puts into the status how much came, and from where. */
-void sv_drop_fast_tell(const sv_drop_fast_t *state, MPI_Status *status);
+void sv_drop_fast_set_status(const sv_drop_fast_t *state, MPI_Status *status);
 void sv_drop_fast_release(sv_drop_fast_t *state);
 
 /* --- messages that a probe has taken out of MPI's matching (drop_probe.c) ----------------------------------------- */
@@ -557,7 +557,7 @@ static inline bool sv_drop_given_has(const sv_drop_op_t *op)
 /* Whether it has ended; blocks until it has, if that is wanted. */
 bool sv_drop_given_ended(sv_drop_op_t *op, bool blocks);
 /* Tells its status and returns its error; ends: once. */
-int sv_drop_given_tell(sv_drop_op_t *op, MPI_Status *status, bool ends);
+int sv_drop_given_set_status(sv_drop_op_t *op, MPI_Status *status, bool ends);
 
 /* --- windows (drop_window.c) -------------------------------------------------------------------------------------- */
 

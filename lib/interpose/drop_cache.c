@@ -21,7 +21,7 @@ _Atomic uint32_t sv_drop_generation = 1;
 _Atomic MPI_Datatype sv_drop_named[SV_DROP_NAMED_SLOTS];
 
 /* A generation that comes again must not find entries of the first time. */
-static void grow_older(void)
+static void bump_generation(void)
 {
     uint32_t now = atomic_fetch_add_explicit(&sv_drop_generation, 1, memory_order_relaxed) + 1;
     if (now % (1u << SV_DROP_GENERATION_BITS) == 0)
@@ -31,7 +31,7 @@ static void grow_older(void)
 
 bool sv_drop_look_up(const void *ptr, uint64_t entry)
 {
-    sv_drop_place_t place = sv_drop_ask(ptr);
+    sv_drop_place_t place = sv_drop_query_place(ptr);
     /* The entry is of the generation before the question: a mapping made meanwhile has made it old. */
     if (place == SV_DROP_HOST)
         atomic_store_explicit(sv_drop_slot(ptr), entry, memory_order_relaxed);
@@ -56,7 +56,7 @@ typedef void *(*mmap_t)(void *, size_t, int, int, int, off_t);
 typedef int (*munmap_t)(void *, size_t);
 typedef void *(*mremap_t)(void *, size_t, size_t, int, ...);
 
-static void *next_of(const char *name)
+static void *next_symbol_of(const char *name)
 {
     return dlsym(RTLD_NEXT, name);
 }
@@ -66,11 +66,11 @@ SV_DROP_EXPORT void *mmap(void *address, size_t bytes, int protection, int flags
     static _Atomic(mmap_t) next;
     mmap_t call = atomic_load_explicit(&next, memory_order_relaxed);
     if (!call) {
-        call = (mmap_t)next_of("mmap");
+        call = (mmap_t)next_symbol_of("mmap");
         atomic_store_explicit(&next, call, memory_order_relaxed);
     }
     void *mapped = call(address, bytes, protection, flags, file, offset);
-    grow_older();
+    bump_generation();
     return mapped;
 }
 
@@ -84,10 +84,10 @@ SV_DROP_EXPORT int munmap(void *address, size_t bytes)
     static _Atomic(munmap_t) next;
     munmap_t call = atomic_load_explicit(&next, memory_order_relaxed);
     if (!call) {
-        call = (munmap_t)next_of("munmap");
+        call = (munmap_t)next_symbol_of("munmap");
         atomic_store_explicit(&next, call, memory_order_relaxed);
     }
-    grow_older();
+    bump_generation();
     return call(address, bytes);
 }
 
@@ -100,10 +100,10 @@ SV_DROP_EXPORT void *mremap(void *address, size_t bytes, size_t new_bytes, int f
     va_end(list);
     mremap_t call = atomic_load_explicit(&next, memory_order_relaxed);
     if (!call) {
-        call = (mremap_t)next_of("mremap");
+        call = (mremap_t)next_symbol_of("mremap");
         atomic_store_explicit(&next, call, memory_order_relaxed);
     }
     void *mapped = call(address, bytes, new_bytes, flags, wanted);
-    grow_older();
+    bump_generation();
     return mapped;
 }

@@ -68,9 +68,9 @@ static inline bool sv_drop_is_host_weighed(const void *buf)
 
 static void count_call(const sv_drop_call_t *call)
 {
-    for (int i = 0; i < call->nregions; i++)
-        if (call->region[i].in)
-            sv_drop_count_all(call->name, "staged", (int64_t)call->region[i].bytes);
+    for (int i = 0; i < call->nbuffers; i++)
+        if (call->buffer[i].in)
+            sv_drop_count_all(call->name, "staged", (int64_t)call->buffer[i].bytes);
 }
 
 /* Of a call that must not be made: the handler of its communicator, window or file hears of it. */
@@ -89,7 +89,7 @@ static int sv_drop_coll_refuse(sv_drop_call_t *call, const MPI_Comm *comm, const
 static int sv_drop_coll_end(sv_drop_call_t *call, int code)
 {
     if (code == MPI_SUCCESS)
-        sv_drop_land(call, NULL);
+        sv_drop_unstage_call(call, NULL);
     count_call(call);
     sv_drop_call_end(call);
     return code;
@@ -108,7 +108,7 @@ static int sv_drop_coll_begin(sv_drop_call_t *call, int code, MPI_Request inner,
 static int sv_drop_coll_split(sv_drop_call_t *call, int code, MPI_File file)
 {
     count_call(call);
-    if (code == MPI_SUCCESS && call->nregions > 0)
+    if (code == MPI_SUCCESS && call->nbuffers > 0)
         sv_drop_split_keep(call, file);
     else
         sv_drop_call_end(call);
@@ -130,8 +130,8 @@ static int sv_drop_rma_begin(sv_drop_call_t *call, int code, MPI_Win win, int ta
                              MPI_Request *request)
 {
     bool gets = false;
-    for (int i = 0; i < call->nregions; i++)
-        gets = gets || call->region[i].out;
+    for (int i = 0; i < call->nbuffers; i++)
+        gets = gets || call->buffer[i].out;
     if (code == MPI_SUCCESS && gets)
         code = PMPI_Win_flush_local(target, win);
     return sv_drop_coll_begin(call, code, inner, request);

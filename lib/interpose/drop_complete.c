@@ -64,7 +64,7 @@ static void set_begin(set_t *set, int n, const MPI_Request *requests, MPI_Status
 }
 
 /* Open MPI frees a persistent request that failed. */
-static void let_go(sv_drop_op_t *op, MPI_Request now)
+static void forget_failed(sv_drop_op_t *op, MPI_Request now)
 {
     if (op && op->keeps && now == MPI_REQUEST_NULL)
         sv_drop_op_forget(op);
@@ -75,7 +75,7 @@ static int set_end(set_t *set, const MPI_Request *requests, int code)
 {
     sv_drop_lock();
     for (int i = 0; i < set->n; i++)
-        let_go(set->op[i], requests[i]);
+        forget_failed(set->op[i], requests[i]);
     sv_drop_unlock();
     if (set->op != set->few_ops)
         free(set->op);
@@ -88,16 +88,16 @@ static int set_end(set_t *set, const MPI_Request *requests, int code)
  * Ends requests index[0], ... (NULL: all) with statuses at 0, 1, ..., and marks the errors of those that are ours. An
  * error of a persistent request is in its status only: Open MPI's tests do not return it.
  */
-static int settle(set_t *set, int n, const int *index, int code)
+static int settle_set(set_t *set, int n, const int *index, int code)
 {
-    bool told = code == MPI_ERR_IN_STATUS;
+    bool reported = code == MPI_ERR_IN_STATUS;
     for (int i = 0; i < n; i++) {
         sv_drop_op_t *op = set->op[index ? index[i] : i];
         MPI_Status *status = &set->status[i];
-        if (told && status->MPI_ERROR == MPI_ERR_PENDING)
+        if (reported && status->MPI_ERROR == MPI_ERR_PENDING)
             continue;
         if (sv_drop_given_has(op)) { /* for MPI it is inactive */
-            code = sv_drop_given_tell(op, status, true) != MPI_SUCCESS ? MPI_ERR_IN_STATUS : code;
+            code = sv_drop_given_set_status(op, status, true) != MPI_SUCCESS ? MPI_ERR_IN_STATUS : code;
             continue;
         }
         int error = op ? sv_drop_op_settle(op, status->MPI_ERROR == MPI_SUCCESS ? status : NULL, true) : MPI_SUCCESS;
@@ -181,7 +181,7 @@ static void look_up_ended(set_t *set, int n, const int *index)
         const int at = index ? index[i] : i;
         set->op[at] = sv_drop_table_find_at(set->handle[at], set->number);
         if (set->op[at])
-            set->op[at]->users++; /* partner: let_go() */
+            set->op[at]->users++; /* partner: forget_failed() */
     }
     sv_drop_unlock();
 }
@@ -191,7 +191,7 @@ static int end_looked_up(set_t *set, int n, const int *index, const MPI_Request 
     sv_drop_lock();
     for (int i = 0; i < n; i++) {
         const int at = index ? index[i] : i;
-        let_go(set->op[at], requests[at]);
+        forget_failed(set->op[at], requests[at]);
     }
     for (sv_drop_op_t *op = sv_drop_table_end_call(), *next; op; op = next) {
         next = op->passed_before;
@@ -231,7 +231,7 @@ static int complete_one(MPI_Request *request, int *flag, MPI_Status *status, boo
     MPI_Status *used = status == MPI_STATUS_IGNORE ? &own : status;
     if (sv_drop_given_has(op)) {
         *flag = sv_drop_given_ended(op, blocks);
-        code = *flag ? sv_drop_given_tell(op, used, true) : MPI_SUCCESS;
+        code = *flag ? sv_drop_given_set_status(op, used, true) : MPI_SUCCESS;
         sv_drop_op_release(op);
         return code;
     }
@@ -242,7 +242,7 @@ static int complete_one(MPI_Request *request, int *flag, MPI_Status *status, boo
     } while (code == MPI_SUCCESS && !*flag && blocks);
     if (op && code == MPI_SUCCESS && *flag)
         code = sv_drop_op_settle(op, used, true);
-    let_go(op, *request);
+    forget_failed(op, *request);
     return code;
 }
 
@@ -269,7 +269,7 @@ SV_DROP_EXPORT int MPI_Request_get_status(MPI_Request request, int *flag, MPI_St
     if (sv_drop_given_has(op)) {
         *flag = sv_drop_given_ended(op, false);
         if (*flag)
-            (void)sv_drop_given_tell(op, used, false);
+            (void)sv_drop_given_set_status(op, used, false);
         sv_drop_op_release(op);
         return MPI_SUCCESS;
     }
@@ -331,7 +331,7 @@ static int test_many(int n, MPI_Request *requests, many_t many, MPI_Status *stat
 
 /* Looks at ours from *from on, up to one that is not through, so that who waits for many looks at each of them a few
    times, not at all of them for each that ends. Of others MPI is asked in the end. */
-static bool have_all_come(const set_t *set, const MPI_Request *requests, int *from)
+static bool have_all_arrived(const set_t *set, const MPI_Request *requests, int *from)
 {
     int done = 1;
     while (*from < set->n) {
@@ -357,7 +357,7 @@ static int complete_many_as_mpi(int n, MPI_Request *requests, many_t many, MPI_S
     if (code == MPI_SUCCESS && !*many.found)
         ended = 0;
     look_up_ended(&set, ended, many.indices);
-    code = settle(&set, ended, many.indices, code);
+    code = settle_set(&set, ended, many.indices, code);
     return end_looked_up(&set, ended, many.indices, requests, code);
 }
 
@@ -377,7 +377,7 @@ static int complete_many(int n, MPI_Request *requests, many_t many, MPI_Status *
         int given = 0, ended = -1;
         sv_drop_turn_for(&turns, set.op, set.n);
         *many.found = 0;
-        if (blocks && !many.some && !have_all_come(&set, requests, &come))
+        if (blocks && !many.some && !have_all_arrived(&set, requests, &come))
             continue;
         if (many.some)
             given = find_given(&set, false, &ended);
@@ -394,9 +394,9 @@ static int complete_many(int n, MPI_Request *requests, many_t many, MPI_Status *
     } while (code == MPI_SUCCESS && !*many.found && blocks);
     bool ended = code == MPI_ERR_IN_STATUS || (code == MPI_SUCCESS && *many.found);
     if (ended && !many.some)
-        code = settle(&set, set.n, NULL, code);
+        code = settle_set(&set, set.n, NULL, code);
     else if (ended && *many.found != MPI_UNDEFINED)
-        code = settle(&set, *many.found, many.indices, code);
+        code = settle_set(&set, *many.found, many.indices, code);
     return set_end(&set, requests, code);
 }
 
@@ -446,7 +446,7 @@ static int complete_any(int n, MPI_Request *requests, int *index, int *flag, MPI
         if (ended >= 0) {
             *flag = 1;
             *index = ended;
-            return set_end(&set, requests, sv_drop_given_tell(set.op[ended], used, true));
+            return set_end(&set, requests, sv_drop_given_set_status(set.op[ended], used, true));
         }
         *flag = blocks && !given && may_block();
         code = *flag ? PMPI_Waitany(n, requests, index, used) : PMPI_Testany(n, requests, index, flag, used);
@@ -523,7 +523,7 @@ static int start_each(const set_t *set, MPI_Request *requests)
     return code;
 }
 
-static int start(MPI_Request *requests, int n, bool all)
+static int start_persistent(MPI_Request *requests, int n, bool all)
 {
     set_t set;
     int code;
@@ -544,10 +544,11 @@ static int start(MPI_Request *requests, int n, bool all)
 
 SV_DROP_EXPORT int MPI_Start(MPI_Request *request)
 {
-    return sv_drop_is_concerned() ? start(request, 1, false) : PMPI_Start(request);
+    return sv_drop_is_concerned() ? start_persistent(request, 1, false) : PMPI_Start(request);
 }
 
 SV_DROP_EXPORT int MPI_Startall(int count, MPI_Request requests[])
 {
-    return sv_drop_is_concerned() && count > 0 ? start(requests, count, true) : PMPI_Startall(count, requests);
+    return sv_drop_is_concerned() && count > 0 ? start_persistent(requests, count, true)
+                                               : PMPI_Startall(count, requests);
 }

@@ -11,7 +11,7 @@
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 
-static void must(selvage_status_t status)
+static void check_copy(selvage_status_t status)
 {
     if (status != SELVAGE_SUCCESS)
         sv_drop_fatal("copy failed", selvage_error_detail());
@@ -34,7 +34,7 @@ void sv_drop_flow_end(sv_drop_flow_t *flow)
     selvage_device_t *dev = flow->theirs && !flow->device ? sv_drop_device() : flow->device;
     if (!dev)
         return;
-    must(selvage_stream_synchronize(dev, flow->stream));
+    check_copy(selvage_stream_synchronize(dev, flow->stream));
     sv_drop_trace_span("copy", flow->begin_ns, flow->bytes);
     flow->begin_ns = flow->bytes = 0;
     if (!flow->theirs)
@@ -53,20 +53,22 @@ typedef struct cargo {
     bool down;
 } cargo_t;
 
-static void carry_piece(const cargo_t *cargo, size_t at, size_t bytes, char *piece, void *stream)
+static void copy_piece(const cargo_t *cargo, size_t at, size_t bytes, char *piece, void *stream)
 {
     if (cargo->plan && cargo->down)
-        must(selvage_pack_gather_part(cargo->plan->pack, cargo->user, at, bytes, piece, stream));
+        check_copy(selvage_pack_gather_part(cargo->plan->pack, cargo->user, at, bytes, piece, stream));
     else if (cargo->plan)
-        must(selvage_pack_scatter_part(cargo->plan->pack, piece, at, bytes, cargo->user, stream));
+        check_copy(selvage_pack_scatter_part(cargo->plan->pack, piece, at, bytes, cargo->user, stream));
     else if (cargo->down)
-        must(selvage_device_copy(cargo->device, piece, cargo->user + at, bytes, SELVAGE_COPY_DEVICE_TO_HOST, stream));
+        check_copy(
+            selvage_device_copy(cargo->device, piece, cargo->user + at, bytes, SELVAGE_COPY_DEVICE_TO_HOST, stream));
     else
-        must(selvage_device_copy(cargo->device, cargo->user + at, piece, bytes, SELVAGE_COPY_HOST_TO_DEVICE, stream));
+        check_copy(
+            selvage_device_copy(cargo->device, cargo->user + at, piece, bytes, SELVAGE_COPY_HOST_TO_DEVICE, stream));
 }
 
 /* Each of the two pieces has a stream of its own, so that one is on its way while the host copies the other. */
-static void carry_pieces(const cargo_t *cargo)
+static void copy_pieces(const cargo_t *cargo)
 {
     sv_drop_pieces_t *pieces = sv_drop_pieces_take();
     void *stream[2] = {sv_drop_stream_take(cargo->device), sv_drop_stream_take(cargo->device)};
@@ -75,7 +77,7 @@ static void carry_pieces(const cargo_t *cargo)
     for (int i = 0; at < cargo->bytes || under_way[0] + under_way[1] > 0; i = !i) {
         char *piece = pieces->memory[i];
         if (under_way[i] > 0) {
-            must(selvage_stream_synchronize(cargo->device, stream[i]));
+            check_copy(selvage_stream_synchronize(cargo->device, stream[i]));
             if (cargo->down)
                 memcpy(cargo->host + begun[i], piece, under_way[i]);
         }
@@ -85,7 +87,7 @@ static void carry_pieces(const cargo_t *cargo)
         if (bytes > 0 && !cargo->down)
             memcpy(piece, cargo->host + at, bytes);
         if (bytes > 0)
-            carry_piece(cargo, at, bytes, piece, stream[i]);
+            copy_piece(cargo, at, bytes, piece, stream[i]);
         at += bytes;
     }
     for (int i = 0; i < 2; i++)
@@ -94,14 +96,14 @@ static void carry_pieces(const cargo_t *cargo)
 }
 
 /* False: the memory is pinned, and the device reaches it. */
-static bool carry(const sv_drop_flow_t *flow, const cargo_t *cargo)
+static bool copy_through_pieces(const sv_drop_flow_t *flow, const cargo_t *cargo)
 {
     const int64_t begin_ns = sv_drop_trace_now();
     if (!sv_drop_is_plain(cargo->host))
         return false;
     if (flow->theirs)
-        must(selvage_stream_synchronize(cargo->device, NULL));
-    carry_pieces(cargo);
+        check_copy(selvage_stream_synchronize(cargo->device, NULL));
+    copy_pieces(cargo);
     sv_drop_trace_span("copy", begin_ns, (int64_t)cargo->bytes);
     return true;
 }
@@ -115,20 +117,20 @@ void sv_drop_copy(sv_drop_flow_t *flow, void *dst, const void *src, size_t bytes
     if (bytes == 0)
         return;
     selvage_device_t *dev = sv_drop_device_of(down ? src : dst);
-    if (carry(flow, &(cargo_t){dev, NULL, down ? from : dst, down ? dst : from, bytes, down}))
+    if (copy_through_pieces(flow, &(cargo_t){dev, NULL, down ? from : dst, down ? dst : from, bytes, down}))
         return;
-    must(selvage_device_copy(dev, dst, src, bytes, direction, stream_of(flow, dev, bytes)));
+    check_copy(selvage_device_copy(dev, dst, src, bytes, direction, stream_of(flow, dev, bytes)));
 }
 
 void sv_drop_gather(sv_drop_flow_t *flow, const sv_drop_plan_t *plan, const void *buf, void *packed)
 {
     const size_t bytes = selvage_pack_bytes(plan->pack);
-    if (!carry(flow, &(cargo_t){plan->device, plan, (char *)(uintptr_t)buf, packed, bytes, true}))
-        must(selvage_pack_gather(plan->pack, buf, packed, stream_of(flow, plan->device, bytes)));
+    if (!copy_through_pieces(flow, &(cargo_t){plan->device, plan, (char *)(uintptr_t)buf, packed, bytes, true}))
+        check_copy(selvage_pack_gather(plan->pack, buf, packed, stream_of(flow, plan->device, bytes)));
 }
 
 void sv_drop_scatter(sv_drop_flow_t *flow, const sv_drop_plan_t *plan, const void *packed, size_t bytes, void *buf)
 {
-    if (!carry(flow, &(cargo_t){plan->device, plan, buf, (char *)(uintptr_t)packed, bytes, false}))
-        must(selvage_pack_scatter(plan->pack, packed, bytes, buf, stream_of(flow, plan->device, bytes)));
+    if (!copy_through_pieces(flow, &(cargo_t){plan->device, plan, buf, (char *)(uintptr_t)packed, bytes, false}))
+        check_copy(selvage_pack_scatter(plan->pack, packed, bytes, buf, stream_of(flow, plan->device, bytes)));
 }

@@ -156,7 +156,7 @@ static bool is_known_to_driver(const void *ptr)
 }
 
 /* The GPU that memory is of; without memory, the software device. */
-static selvage_device_t *open_device(const void *memory)
+static selvage_device_t *open_device_of(const void *memory)
 {
     selvage_device_t *opened = NULL;
     selvage_status_t status =
@@ -183,7 +183,7 @@ static void drop_streams(gpu_t *gpu, selvage_device_t *dev)
 static void open_first(const void *memory)
 {
     gpu_t *gpu = &device.gpu[0];
-    selvage_device_t *before = atomic_load_explicit(&gpu->open, memory_order_relaxed), *now = open_device(memory);
+    selvage_device_t *before = atomic_load_explicit(&gpu->open, memory_order_relaxed), *now = open_device_of(memory);
     if (!now)
         return;
     if (memory && is_soft(now) && !sv_drop_settings()->soft)
@@ -256,7 +256,7 @@ static selvage_memory_t memory_on(selvage_device_t *dev, const void *ptr)
     return memory;
 }
 
-static int devices(void)
+static int count_devices_open(void)
 {
     return atomic_load_explicit(&device.count, memory_order_acquire); /* partner: add_gpu() */
 }
@@ -264,7 +264,7 @@ static int devices(void)
 /* One that is open and has this memory, or NULL. */
 static selvage_device_t *owner_of(const void *ptr)
 {
-    for (int i = 0, n = devices(); i < n; i++) {
+    for (int i = 0, n = count_devices_open(); i < n; i++) {
         selvage_device_t *dev = atomic_load_explicit(&device.gpu[i].open, memory_order_acquire); /* as above */
         selvage_memory_t memory = memory_on(dev, ptr);
         if (memory == SELVAGE_MEMORY_DEVICE || memory == SELVAGE_MEMORY_MANAGED)
@@ -281,14 +281,14 @@ static bool add_gpu(const void *ptr)
         return true;
     if (device.closed || count == GPUS_MAX || device.failures == FAILURES_MAX)
         return false;
-    selvage_device_t *now = open_device(ptr);
+    selvage_device_t *now = open_device_of(ptr);
     if (!now || memory_on(now, ptr) != SELVAGE_MEMORY_DEVICE) {
         device.failures++;
         selvage_device_close(now);
         return false;
     }
     atomic_store_explicit(&device.gpu[count].open, now, memory_order_relaxed);
-    /* Partner: the acquire in devices(). */
+    /* Partner: the acquire in count_devices_open(). */
     atomic_store_explicit(&device.count, count + 1, memory_order_release);
     return true;
 }
@@ -296,14 +296,14 @@ static bool add_gpu(const void *ptr)
 /* Memory of another GPU than those that are open. */
 static void see_other(const void *ptr)
 {
-    static atomic_flag told = ATOMIC_FLAG_INIT;
+    static atomic_flag reported = ATOMIC_FLAG_INIT;
     atomic_store_explicit(&device.others, true, memory_order_relaxed);
     if (owner_of(ptr))
         return;
     pthread_mutex_lock(&device.lock);
     bool open = add_gpu(ptr);
     pthread_mutex_unlock(&device.lock);
-    if (!open && !atomic_flag_test_and_set(&told))
+    if (!open && !atomic_flag_test_and_set(&reported))
         sv_drop_warn("%p is memory of a GPU that could not be opened: what writes it there is not waited for", ptr);
 }
 
@@ -312,7 +312,7 @@ bool sv_drop_device_at(int index, selvage_device_t **dev_out)
     selvage_device_t *dev = NULL;
     if (index == 0)
         dev = sv_drop_device();
-    else if (index < devices())
+    else if (index < count_devices_open())
         dev = atomic_load_explicit(&device.gpu[index].open, memory_order_acquire); /* as above */
     if (dev)
         *dev_out = dev;
@@ -321,10 +321,10 @@ bool sv_drop_device_at(int index, selvage_device_t **dev_out)
 
 bool sv_drop_has_several(void)
 {
-    return devices() > 1;
+    return count_devices_open() > 1;
 }
 
-/* Cheap where no such memory was seen: whoever asks has called sv_drop_ask() about this one. */
+/* Cheap where no such memory was seen: whoever asks has called sv_drop_query_place() about this one. */
 bool sv_drop_is_others(const void *memory)
 {
     return atomic_load_explicit(&device.others, memory_order_relaxed) &&
@@ -345,7 +345,7 @@ static bool is_readable(const void *ptr)
     return process_vm_readv(getpid(), &here, 1, &there, 1, 0) >= 0 || errno != EFAULT;
 }
 
-sv_drop_place_t sv_drop_ask(const void *ptr)
+sv_drop_place_t sv_drop_query_place(const void *ptr)
 {
     if ((uintptr_t)ptr < 4096 || (uintptr_t)ptr > UINTPTR_MAX - 4096) /* NULL, and MPI_IN_PLACE of either MPI */
         return SV_DROP_HOST;

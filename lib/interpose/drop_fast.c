@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The fast route of messages, in jobs in which every rank has the drop-in: what is sent from device memory announces
- * itself by one letter, a plain MPI message with the program's envelope, so that matching stays MPI's; the bytes follow
- * by Selvage's messages, from device to device.
+ * itself by one announcement, a plain MPI message with the program's envelope, so that matching stays MPI's; the bytes
+ * follow by Selvage's messages, from device to device.
  *
- *   sender     selvage_message_isend(memory, id)        PMPI_Isend(letter)
- *   receiver   PMPI_Irecv(pinned, or host memory) ... it is a letter: selvage_message_irecv(memory, id) ... done
+ *   sender     selvage_message_isend(memory, id)        PMPI_Isend(announcement)
+ *   receiver   PMPI_Irecv(pinned, or host memory) ... it is an announcement: selvage_message_irecv(memory, id) ... done
  *
  * A rank that is to send bytes must get to run: calls that block are driven by tests, and of a collective call that
- * blocks all ranks take the non-blocking form for that. The sender alone decides, by size; receives that a letter fits
- * into are looked at from the start, those into host memory if what it announces could fit. One lock (drop_request.c)
- * is held in all of this but what begins a collective call.
+ * blocks all ranks take the non-blocking form for that. The sender alone decides, by size; receives that an
+ * announcement fits into are looked at from the start, those into host memory if what it announces could fit. One lock
+ * (drop_request.c) is held in all of this but what begins a collective call.
  *
  * The route is opened by all ranks at once, after a collective call on all of them, once each has been seen to have
  * device memory: the 1st, 2nd, 4th, ... such call asks. Only calls count from which no rank returns before all have
@@ -107,7 +107,7 @@ bool sv_drop_fast_is_open(void)
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
 /* As all_agree(), behind messages: another rank may have to ask this one again for what it has sent. */
-static bool all_agree_behind(bool mine)
+static bool all_agree_by_flag(bool mine)
 {
     MPI_Request request = MPI_REQUEST_NULL;
     int own = mine, all = 0;
@@ -123,7 +123,7 @@ static bool all_agree_behind(bool mine)
 void sv_drop_fast_answer(void)
 {
     int found;
-    /* Partner: the release in all_agree_behind(). */
+    /* Partner: the release in all_agree_by_flag(). */
     if (atomic_load_explicit(&sv_drop_route.answers, memory_order_acquire))
         /* Any thread may. */
         (void)selvage_message_iprobe(sv_drop_route.world, MPI_ANY_SOURCE, MPI_ANY_TAG, &found, NULL);
@@ -140,7 +140,7 @@ static int find_node(int *rank_out)
     PMPI_Comm_group(MPI_COMM_WORLD, &world);
     for (int i = 0; i < n; i++) {
         PMPI_Group_translate_ranks(own, 1, &i, world, &rank_out[i]);
-        sv_drop_route.near[rank_out[i]] = true;
+        sv_drop_route.on_node[rank_out[i]] = true;
     }
     PMPI_Group_free(&own);
     PMPI_Group_free(&world);
@@ -162,7 +162,7 @@ static int64_t choose_slot_bytes(int node_ranks)
 
 /* One message to a rank and one from another. Whether they were through in time: there is no other deadline, so that a
    rank that has failed keeps nobody. What is left under way then may still be written. */
-static bool greet_one(int to, int from)
+static bool warm_up_pair(int to, int from)
 {
     enum { TAG = INT32_MAX, LIMIT_S = 60 };
     static uint64_t out, in;
@@ -187,7 +187,7 @@ static bool greet_one(int to, int from)
 }
 
 /* A message to each of the node and from each, a few times: after those there are slots. */
-static bool greet(int n, const int *rank)
+static bool warm_up(int n, const int *rank)
 {
     enum { ROUNDS = 3 };
     int me = 0;
@@ -196,7 +196,7 @@ static bool greet(int n, const int *rank)
         me++;
     for (int i = 0; i < ROUNDS * n && good; i++)
         if (i % n != 0)
-            good = greet_one(rank[(me + i % n) % n], rank[(me + n - i % n) % n]);
+            good = warm_up_pair(rank[(me + i % n) % n], rank[(me + n - i % n) % n]);
     return good;
 }
 
@@ -205,8 +205,8 @@ static bool make_world(bool *refused_out)
 {
     const int size = sv_drop_size(MPI_COMM_WORLD);
     int *rank = calloc((size_t)size, sizeof *rank);
-    sv_drop_route.near = calloc((size_t)size, sizeof *sv_drop_route.near);
-    if (!rank || !sv_drop_route.near)
+    sv_drop_route.on_node = calloc((size_t)size, sizeof *sv_drop_route.on_node);
+    if (!rank || !sv_drop_route.on_node)
         sv_drop_fatal("no memory", "for the fast route");
     const int n = find_node(rank);
     sv_drop_route.slot_bytes = choose_slot_bytes(n);
@@ -215,7 +215,7 @@ static bool make_world(bool *refused_out)
                                     .timeout_s = sv_drop_settings()->timeout_ns ? 0 : -1,
                                     .message_slot_bytes = (size_t)sv_drop_route.slot_bytes};
     const bool made = selvage_comm_create(MPI_COMM_WORLD, &params, &sv_drop_route.world) == SELVAGE_SUCCESS;
-    *refused_out = !all_agree(made) || !all_agree_behind(greet(n, rank));
+    *refused_out = !all_agree(made) || !all_agree_by_flag(warm_up(n, rank));
     free(rank);
     return made;
 }
@@ -232,14 +232,14 @@ static void open_route(void)
         !all_agree(sv_drop_fastcoll_open(sv_drop_route.world)))
         sv_drop_fastcoll_close();
     if (!refused) {
-        sv_drop_report_packets_from(sv_drop_route.world); /* greetings are not the program's */
+        sv_drop_report_packets_from(sv_drop_route.world); /* warm-up messages are not the program's */
         atomic_store_explicit(&sv_drop_route.open, true, memory_order_relaxed);
     }
     if (refused && made)
         sv_drop_warn("the fast route could not be opened on every rank: everything is staged");
     if (refused) { /* what was made is left to the end: its ranks may no longer hear of each other */
-        free(sv_drop_route.near);
-        sv_drop_route.near = NULL;
+        free(sv_drop_route.on_node);
+        sv_drop_route.on_node = NULL;
     }
 }
 
@@ -354,7 +354,7 @@ static void free_own(void)
 {
     if (!sv_drop_fast_wanted)
         return;
-    sv_drop_letters_end();
+    sv_drop_announce_end();
     PMPI_Comm_free_keyval(&sv_drop_route.key);
     PMPI_Comm_free_keyval(&sv_drop_route.within_key);
     PMPI_Comm_free(&sv_drop_route.own);
@@ -376,7 +376,7 @@ void sv_drop_fast_end(void)
     sv_drop_report_packets(sv_drop_route.world);
     selvage_comm_destroy(sv_drop_route.world);
     sv_drop_route.world = NULL;
-    free(sv_drop_route.near);
-    sv_drop_route.near = NULL;
+    free(sv_drop_route.on_node);
+    sv_drop_route.on_node = NULL;
     free_own();
 }

@@ -20,15 +20,15 @@ static struct {
     void *stream;
     MPI_Comm self;       /* to ask MPI what it refuses */
     int key;             /* of what is_world() has found */
-    _Atomic int heard;   /* communicators with world_heard */
+    _Atomic int announcement_read; /* communicators with world_agreed */
     _Atomic bool failed; /* a call of this rank's: it agrees to no other */
 } fast = {.key = MPI_KEYVAL_INVALID, .self = MPI_COMM_NULL};
 
-static bool are_all_near(void)
+static bool are_all_on_node(void)
 {
     const int size = sv_drop_size(MPI_COMM_WORLD);
     for (int i = 0; i < size; i++)
-        if (!sv_drop_route.near[i])
+        if (!sv_drop_route.on_node[i])
             return false;
     return true;
 }
@@ -39,7 +39,7 @@ bool sv_drop_fastcoll_open(selvage_comm_t *world)
     int own, all = 0;
     fast.device = sv_drop_device();
     fast.self = sv_drop_make_self();
-    own = are_all_near() && selvage_stream_create(fast.device, &fast.stream) == SELVAGE_SUCCESS &&
+    own = are_all_on_node() && selvage_stream_create(fast.device, &fast.stream) == SELVAGE_SUCCESS &&
           PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &fast.key, NULL) == MPI_SUCCESS;
     PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, sv_drop_route.own);
     return all && selvage_coll_create(world, NULL, &fast.coll) == SELVAGE_SUCCESS;
@@ -102,24 +102,24 @@ static bool is_fit(const void *buf, size_t element_bytes)
 }
 
 /* Bytes of so many elements without gaps; 0 if they have some. */
-static size_t bytes_of(MPI_Count count, MPI_Datatype type)
+static size_t dense_bytes_of(MPI_Count count, MPI_Datatype type)
 {
     sv_drop_type_t info;
     return count > 0 && sv_drop_type(type, &info) && info.dense ? (size_t)count * (size_t)info.bytes : 0;
 }
 
 /* Elements of these types in Fortran may have other lengths, by the compiler's flags. */
-static bool reduces(int64_t count, MPI_Datatype type, MPI_Op op)
+static bool can_reduce(int64_t count, MPI_Datatype type, MPI_Op op)
 {
     const like_t like = like_of(type);
     const selvage_op_t own = op_of(op);
     return count > 0 && like.type != SELVAGE_TYPE_DEFAULT && own != SELVAGE_OP_DEFAULT &&
            (like.parts == 1 || own == SELVAGE_OP_SUM) &&
-           bytes_of(1, type) == like.parts * selvage_type_bytes(like.type);
+           dense_bytes_of(1, type) == like.parts * selvage_type_bytes(like.type);
 }
 
 /* What hangs on a communicator; HEARD: one of the same ranks, of which the others have agreed on the next call. */
-static char world_yes, world_no, world_heard;
+static char world_yes, world_no, world_agreed;
 
 /* A communicator of the same ranks in the same order; what was found, which takes time, hangs on it. */
 static bool is_world(MPI_Comm comm)
@@ -152,7 +152,7 @@ static bool is_rank(int root, MPI_Comm comm)
 /* --- the calls ---------------------------------------------------------------------------------------------------- */
 
 /* After what it enqueues. A launch that failed is told to the ranks whose kernels wait for it. */
-static bool finish(MPI_Comm comm, const char *call, size_t bytes, selvage_status_t status, int *code)
+static bool finish_fastcoll(MPI_Comm comm, const char *call, size_t bytes, selvage_status_t status, int *code)
 {
     if (status != SELVAGE_SUCCESS)
         selvage_coll_abort(fast.coll);
@@ -191,7 +191,7 @@ static bool is_due(MPI_Comm comm, int64_t count, MPI_Datatype type)
 /*
  * Whether MPI takes no such type or operation (MPI_OP_NULL: there is none), by a call of its own in which nothing
  * moves. What MPI refuses on this rank the other ranks do not hear of: they are to find this one in the same call as
- * they would without the drop-in, and so it does not come to agree() with them.
+ * they would without the drop-in, and so it does not come to agree_on_call() with them.
  */
 static bool mpi_refuses(MPI_Datatype type, MPI_Op op)
 {
@@ -214,15 +214,15 @@ static bool mpi_refuses_op(MPI_Datatype type, MPI_Op op)
 }
 
 /* The program's own work comes before the agreement: from there on the other ranks' kernels wait for this rank's. */
-static bool agree(MPI_Comm comm, bool mine)
+static bool agree_on_call(MPI_Comm comm, bool mine)
 {
     const bool can = mine && !atomic_load_explicit(&fast.failed, memory_order_relaxed);
     void *found = NULL;
     int has = 0;
-    if (atomic_load_explicit(&fast.heard, memory_order_relaxed) > 0)
+    if (atomic_load_explicit(&fast.announcement_read, memory_order_relaxed) > 0)
         PMPI_Comm_get_attr(comm, fast.key, &found, &has);
-    if (has && found == &world_heard) {
-        atomic_fetch_sub_explicit(&fast.heard, 1, memory_order_relaxed);
+    if (has && found == &world_agreed) {
+        atomic_fetch_sub_explicit(&fast.announcement_read, 1, memory_order_relaxed);
         PMPI_Comm_set_attr(comm, fast.key, &world_yes);
         return false;
     }
@@ -245,93 +245,99 @@ void sv_drop_fast_refuse(MPI_Comm comm, int code)
         class == MPI_ERR_TRUNCATE || class == MPI_ERR_NO_MEM)
         return;
     staged_on = MPI_COMM_NULL;
-    atomic_fetch_add_explicit(&fast.heard, 1, memory_order_relaxed);
-    PMPI_Comm_set_attr(comm, fast.key, &world_heard);
+    atomic_fetch_add_explicit(&fast.announcement_read, 1, memory_order_relaxed);
+    PMPI_Comm_set_attr(comm, fast.key, &world_agreed);
 }
 
 bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype type, MPI_Op op,
                             MPI_Comm comm, int *code)
 {
     const like_t like = like_of(type);
-    const size_t bytes = bytes_of(count, type), align = selvage_type_bytes(like.type);
+    const size_t bytes = dense_bytes_of(count, type), align = selvage_type_bytes(like.type);
     const void *from = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
     if (!is_due(comm, count, type) || mpi_refuses_op(type, op) ||
-        !agree(comm, reduces(count, type, op) && is_fit(from, align) && is_fit(recvbuf, align) &&
-                         is_apart(sendbuf, bytes, recvbuf, bytes)))
+        !agree_on_call(comm, can_reduce(count, type, op) && is_fit(from, align) && is_fit(recvbuf, align) &&
+                                 is_apart(sendbuf, bytes, recvbuf, bytes)))
         return false;
-    return finish(comm, "MPI_Allreduce", bytes,
-                  selvage_coll_all_reduce(fast.coll, from, recvbuf, (size_t)count * like.parts, like.type, op_of(op),
-                                          fast.stream), code);
+    return finish_fastcoll(comm, "MPI_Allreduce", bytes,
+                           selvage_coll_all_reduce(fast.coll, from, recvbuf, (size_t)count * like.parts, like.type,
+                                                   op_of(op), fast.stream),
+                           code);
 }
 
 bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype type, MPI_Op op, int root,
                          MPI_Comm comm, int *code)
 {
     const like_t like = like_of(type);
-    const size_t bytes = bytes_of(count, type), align = selvage_type_bytes(like.type);
+    const size_t bytes = dense_bytes_of(count, type), align = selvage_type_bytes(like.type);
     const void *from = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
     if (!is_due(comm, count, type) || !is_rank(root, comm) || mpi_refuses_op(type, op))
         return false;
     const bool is_root = sv_drop_rank(comm) == root;
-    if (!agree(comm, (is_root || sendbuf != MPI_IN_PLACE) && reduces(count, type, op) && is_fit(from, align) &&
-                         (!is_root || (is_fit(recvbuf, align) && is_apart(sendbuf, bytes, recvbuf, bytes)))))
+    if (!agree_on_call(comm, (is_root || sendbuf != MPI_IN_PLACE) && can_reduce(count, type, op) &&
+                                 is_fit(from, align) &&
+                                 (!is_root || (is_fit(recvbuf, align) && is_apart(sendbuf, bytes, recvbuf, bytes)))))
         return false;
-    return finish(comm, "MPI_Reduce", bytes,
-                  selvage_coll_reduce(fast.coll, from, is_root ? recvbuf : NULL, (size_t)count * like.parts, like.type,
-                                      op_of(op), root, fast.stream), code);
+    return finish_fastcoll(comm, "MPI_Reduce", bytes,
+                           selvage_coll_reduce(fast.coll, from, is_root ? recvbuf : NULL, (size_t)count * like.parts,
+                                               like.type, op_of(op), root, fast.stream),
+                           code);
 }
 
 bool sv_drop_fast_Bcast(void *buffer, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm, int *code)
 {
-    size_t bytes = bytes_of(count, type);
+    size_t bytes = dense_bytes_of(count, type);
     if (!is_due(comm, count, type) || !is_rank(root, comm) || mpi_refuses(type, MPI_OP_NULL) ||
-        !agree(comm, bytes > 0 && is_fit(buffer, 1)))
+        !agree_on_call(comm, bytes > 0 && is_fit(buffer, 1)))
         return false;
-    return finish(comm, "MPI_Bcast", bytes,
-                  selvage_coll_broadcast(fast.coll, buffer, buffer, bytes, SELVAGE_UINT8, root, fast.stream), code);
+    return finish_fastcoll(comm, "MPI_Bcast", bytes,
+                           selvage_coll_broadcast(fast.coll, buffer, buffer, bytes, SELVAGE_UINT8, root, fast.stream),
+                           code);
 }
 
 bool sv_drop_fast_Allgather(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
                             MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, int *code)
 {
-    size_t bytes = bytes_of(recvcount, recvtype);
+    size_t bytes = dense_bytes_of(recvcount, recvtype);
     bool in_place = sendbuf == MPI_IN_PLACE;
     const void *from = in_place ? (char *)recvbuf + (size_t)sv_drop_rank(comm) * bytes : sendbuf;
     if (!is_due(comm, recvcount, recvtype) || mpi_refuses(recvtype, MPI_OP_NULL) ||
         (!in_place && mpi_refuses(sendtype, MPI_OP_NULL)) ||
-        !agree(comm, bytes > 0 && (in_place || bytes_of(sendcount, sendtype) == bytes) && is_fit(from, 1) &&
-                         is_fit(recvbuf, 1) &&
-                         is_apart(sendbuf, bytes, recvbuf, bytes * (size_t)sv_drop_size(comm))))
+        !agree_on_call(comm, bytes > 0 && (in_place || dense_bytes_of(sendcount, sendtype) == bytes) &&
+                                 is_fit(from, 1) && is_fit(recvbuf, 1) &&
+                                 is_apart(sendbuf, bytes, recvbuf, bytes * (size_t)sv_drop_size(comm))))
         return false;
-    return finish(comm, "MPI_Allgather", bytes,
-                  selvage_coll_all_gather(fast.coll, from, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
+    return finish_fastcoll(comm, "MPI_Allgather", bytes,
+                           selvage_coll_all_gather(fast.coll, from, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
 }
 
 bool sv_drop_fast_Alltoall(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf,
                            MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, int *code)
 {
-    const size_t bytes = bytes_of(recvcount, recvtype), all = bytes * (size_t)sv_drop_size(comm);
+    const size_t bytes = dense_bytes_of(recvcount, recvtype), all = bytes * (size_t)sv_drop_size(comm);
     if (!is_due(comm, recvcount, recvtype) || mpi_refuses(recvtype, MPI_OP_NULL) ||
         (sendbuf != MPI_IN_PLACE && mpi_refuses(sendtype, MPI_OP_NULL)) ||
-        !agree(comm, bytes > 0 && is_fit(sendbuf, 1) && bytes_of(sendcount, sendtype) == bytes &&
-                         is_fit(recvbuf, 1) && is_apart(sendbuf, all, recvbuf, all)))
+        !agree_on_call(comm, bytes > 0 && is_fit(sendbuf, 1) && dense_bytes_of(sendcount, sendtype) == bytes &&
+                                 is_fit(recvbuf, 1) && is_apart(sendbuf, all, recvbuf, all)))
         return false;
-    return finish(comm, "MPI_Alltoall", all,
-                  selvage_coll_all_to_all(fast.coll, sendbuf, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
+    return finish_fastcoll(comm, "MPI_Alltoall", all,
+                           selvage_coll_all_to_all(fast.coll, sendbuf, recvbuf, bytes, SELVAGE_UINT8, fast.stream),
+                           code);
 }
 
 bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype type,
                                        MPI_Op op, MPI_Comm comm, int *code)
 {
     const like_t like = like_of(type);
-    const size_t own = bytes_of(recvcount, type), align = selvage_type_bytes(like.type);
+    const size_t own = dense_bytes_of(recvcount, type), align = selvage_type_bytes(like.type);
     if (!is_due(comm, recvcount, type) || mpi_refuses_op(type, op) ||
-        !agree(comm, reduces(recvcount, type, op) && is_fit(sendbuf, align) && is_fit(recvbuf, align) &&
-                         is_apart(sendbuf, own * (size_t)sv_drop_size(comm), recvbuf, own)))
+        !agree_on_call(comm, can_reduce(recvcount, type, op) && is_fit(sendbuf, align) && is_fit(recvbuf, align) &&
+                                 is_apart(sendbuf, own * (size_t)sv_drop_size(comm), recvbuf, own)))
         return false;
-    return finish(comm, "MPI_Reduce_scatter_block", own * (size_t)sv_drop_size(comm),
-                  selvage_coll_reduce_scatter(fast.coll, sendbuf, recvbuf, (size_t)recvcount * like.parts, like.type,
-                                              op_of(op), fast.stream), code);
+    return finish_fastcoll(comm, "MPI_Reduce_scatter_block", own * (size_t)sv_drop_size(comm),
+                           selvage_coll_reduce_scatter(fast.coll, sendbuf, recvbuf, (size_t)recvcount * like.parts,
+                                                       like.type, op_of(op), fast.stream),
+                           code);
 }
 
 /* As many elements as all ranks get, and whether each gets as many; -1: MPI refuses it. */
@@ -380,7 +386,7 @@ static bool reduce_scatter(const void *sendbuf, void *recvbuf, counts_t counts, 
 {
     enum { UNEQUAL_RANKS_MAX = 16 };
     const like_t like = like_of(type);
-    const size_t align = selvage_type_bytes(like.type), element = bytes_of(1, type);
+    const size_t align = selvage_type_bytes(like.type), element = dense_bytes_of(1, type);
     bool equal;
     staged_on = MPI_COMM_NULL;
     if (!is_route_of(comm))
@@ -390,15 +396,15 @@ static bool reduce_scatter(const void *sendbuf, void *recvbuf, counts_t counts, 
     if (!sv_drop_fast_takes(all, type) || mpi_refuses_op(type, op))
         return false;
     const size_t own = element * (size_t)count_at(counts, sv_drop_rank(comm));
-    if (!agree(comm, reduces(all, type, op) && (equal || n <= UNEQUAL_RANKS_MAX) && is_fit(sendbuf, align) &&
-                         (own == 0 || is_fit(recvbuf, align)) &&
-                         is_apart(sendbuf, element * (size_t)all, recvbuf, own)))
+    if (!agree_on_call(comm, can_reduce(all, type, op) && (equal || n <= UNEQUAL_RANKS_MAX) && is_fit(sendbuf, align) &&
+                                 (own == 0 || is_fit(recvbuf, align)) &&
+                                 is_apart(sendbuf, element * (size_t)all, recvbuf, own)))
         return false;
     const selvage_status_t status =
         equal ? selvage_coll_reduce_scatter(fast.coll, sendbuf, recvbuf, (size_t)count_at(counts, 0) * like.parts,
                                             like.type, op_of(op), fast.stream)
               : scatter_unequal(sendbuf, recvbuf, counts, n, like, op_of(op));
-    return finish(comm, "MPI_Reduce_scatter", element * (size_t)all, status, code);
+    return finish_fastcoll(comm, "MPI_Reduce_scatter", element * (size_t)all, status, code);
 }
 
 bool sv_drop_fast_Reduce_scatter(const void *sendbuf, void *recvbuf, const int *recvcounts, MPI_Datatype type,

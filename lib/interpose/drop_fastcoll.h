@@ -26,7 +26,7 @@ bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, MPI_C
 
 /* What MPI says of such a call that was not done by these. */
 void sv_drop_fast_refuse(MPI_Comm comm, int code);
-static inline int sv_drop_told(MPI_Comm comm, int code)
+static inline int sv_drop_reported(MPI_Comm comm, int code)
 {
     if (__builtin_expect(code != MPI_SUCCESS, 0) && sv_drop_fast_wanted)
         sv_drop_fast_refuse(comm, code);

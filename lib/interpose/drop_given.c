@@ -40,7 +40,7 @@ bool sv_drop_given_ended(sv_drop_op_t *op, bool blocks)
     return true;
 }
 
-int sv_drop_given_tell(sv_drop_op_t *op, MPI_Status *status, bool ends)
+int sv_drop_given_set_status(sv_drop_op_t *op, MPI_Status *status, bool ends)
 {
     const int error = op->error;
     *status = op->status;

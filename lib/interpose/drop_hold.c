@@ -16,25 +16,25 @@ static bool is_derived(MPI_Datatype type)
 /* A stream has its plan, which outlives the type; what only goes down as a whole asks no more. */
 void sv_drop_call_hold(sv_drop_call_t *call)
 {
-    for (int i = 0; i < call->nregions; i++) {
-        sv_drop_region_t *region = &call->region[i];
-        sv_drop_block_t *blocks = region->blocks ? region->blocks : &region->one;
-        if (region->packed || region->holds || !(region->out || call->parts))
+    for (int i = 0; i < call->nbuffers; i++) {
+        sv_drop_buffer_t *buffer = &call->buffer[i];
+        sv_drop_block_t *blocks = buffer->blocks ? buffer->blocks : &buffer->one;
+        if (buffer->packed || buffer->owns_types || !(buffer->out || call->parts))
             continue;
-        region->holds = true;
-        for (int j = 0; j < region->nblocks; j++)
+        buffer->owns_types = true;
+        for (int j = 0; j < buffer->nblocks; j++)
             if (is_derived(blocks[j].type) && sv_drop_type_hold(blocks[j].type, &blocks[j].type) != MPI_SUCCESS)
                 sv_drop_fatal("no memory", call->name);
     }
 }
 
-static void let_types_go(sv_drop_region_t *region)
+static void let_types_go(sv_drop_buffer_t *buffer)
 {
-    sv_drop_block_t *blocks = region->blocks ? region->blocks : &region->one;
-    for (int i = 0; i < region->nblocks && region->holds; i++)
+    sv_drop_block_t *blocks = buffer->blocks ? buffer->blocks : &buffer->one;
+    for (int i = 0; i < buffer->nblocks && buffer->owns_types; i++)
         if (is_derived(blocks[i].type))
             PMPI_Type_free(&blocks[i].type);
-    region->holds = false;
+    buffer->owns_types = false;
 }
 
 void sv_drop_call_end(sv_drop_call_t *call)
@@ -42,19 +42,19 @@ void sv_drop_call_end(sv_drop_call_t *call)
     sv_drop_trace_call(call);
     free(call->parts);
     call->parts = NULL;
-    for (int i = 0; i < call->nregions; i++) {
-        sv_drop_region_t *region = &call->region[i];
-        if (region->unpacks) {
-            free(region->host);
-            if (is_derived(region->one.type))
-                PMPI_Type_free(&region->one.type);
+    for (int i = 0; i < call->nbuffers; i++) {
+        sv_drop_buffer_t *buffer = &call->buffer[i];
+        if (buffer->unpacks) {
+            free(buffer->host);
+            if (is_derived(buffer->one.type))
+                PMPI_Type_free(&buffer->one.type);
         } else
-            sv_drop_unstage(region->image);
-        sv_drop_plan_put(region->plan);
-        if (region->owns_type)
-            PMPI_Type_free(&region->type);
-        let_types_go(region);
-        free(region->blocks);
+            sv_drop_unstage(buffer->image);
+        sv_drop_plan_put(buffer->plan);
+        if (buffer->owns_type)
+            PMPI_Type_free(&buffer->type);
+        let_types_go(buffer);
+        free(buffer->blocks);
     }
-    call->nregions = 0;
+    call->nbuffers = 0;
 }

@@ -19,7 +19,7 @@ static struct {
 } state = {.once = PTHREAD_ONCE_INIT};
 
 /* Bytes as settings are shown: a number, perhaps with a suffix. */
-static int64_t number_of(const char *text)
+static int64_t setting_number(const char *text)
 {
     char *end;
     int64_t number = strtoll(text, &end, 10);
@@ -55,11 +55,12 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
     if (strcmp(setting->name, "SELVAGE_DROPIN_SYNC") == 0)
         settings->sync = (sv_drop_sync_t)choice_of(setting->value, policies, sizeof policies / sizeof policies[0]);
     if (strcmp(setting->name, "SELVAGE_DROPIN_SYNC_MS") == 0)
-        settings->sync_ms = (int)number_of(setting->value);
+        settings->sync_ms = (int)setting_number(setting->value);
     if (strcmp(setting->name, "SELVAGE_DROPIN_POOL_BYTES") == 0)
-        settings->pool_bytes = strcmp(setting->value, "auto") == 0 ? choose_pool_bytes() : number_of(setting->value);
+        settings->pool_bytes =
+            strcmp(setting->value, "auto") == 0 ? choose_pool_bytes() : setting_number(setting->value);
     if (strcmp(setting->name, "SELVAGE_DROPIN_PIECE_BYTES") == 0)
-        settings->piece_bytes = number_of(setting->value);
+        settings->piece_bytes = setting_number(setting->value);
     if (strcmp(setting->name, "SELVAGE_REPORT") == 0)
         settings->report = strcmp(setting->value, "on") == 0;
     if (strcmp(setting->name, "SELVAGE_DEVICE") == 0)
@@ -67,13 +68,13 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
     if (strcmp(setting->name, "SELVAGE_DROPIN_FAST") == 0)
         settings->fast = (sv_drop_mode_t)choice_of(setting->value, modes, sizeof modes / sizeof modes[0]);
     if (strcmp(setting->name, "SELVAGE_DROPIN_FAST_BYTES") == 0)
-        settings->fast_bytes = is_given(setting) || settings->fast_bytes == 0 ? number_of(setting->value)
-                                                                              : settings->fast_bytes;
+        settings->fast_bytes =
+            is_given(setting) || settings->fast_bytes == 0 ? setting_number(setting->value) : settings->fast_bytes;
     /* Who asks for checksums has what can be announced go where they are. */
     if (strcmp(setting->name, "SELVAGE_CHECKSUM") == 0 && is_given(setting) && strcmp(setting->value, "off") != 0)
-        settings->fast_bytes = SV_DROP_LETTER_BYTES + 1;
+        settings->fast_bytes = SV_DROP_ANNOUNCE_BYTES + 1;
     if (strcmp(setting->name, "SELVAGE_DROPIN_SLOT_BYTES") == 0)
-        settings->slot_bytes = number_of(setting->value);
+        settings->slot_bytes = setting_number(setting->value);
     if (strcmp(setting->name, "SELVAGE_TIMEOUT_S") == 0 && is_given(setting))
         settings->timeout_ns = (int64_t)(strtod(setting->value, NULL) * 1e9);
     if (strcmp(setting->name, "SELVAGE_PROGRESS") == 0)
@@ -81,7 +82,7 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
     if (strcmp(setting->name, "SELVAGE_TRACE") == 0)
         snprintf(settings->trace, sizeof settings->trace, "%s", setting->value);
     if (strcmp(setting->name, "SELVAGE_TRACE_EVENTS") == 0)
-        settings->trace_events = number_of(setting->value);
+        settings->trace_events = setting_number(setting->value);
     if (strcmp(setting->name, "SELVAGE_JOB") == 0)
         snprintf(settings->job, sizeof settings->job, "%s", setting->value);
 }

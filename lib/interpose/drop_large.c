@@ -8,15 +8,15 @@
 #if MPI_VERSION >= 4
 
 /* What is under way keeps the type. */
-static int done(sv_drop_narrow_t *n, int code)
+static int end_narrow(sv_drop_narrow_t *n, int code)
 {
     sv_drop_narrow_end(n);
     return code;
 }
 
-static int both_done(sv_drop_narrow_t *a, sv_drop_narrow_t *b, int code)
+static int end_both_narrow(sv_drop_narrow_t *a, sv_drop_narrow_t *b, int code)
 {
-    return done(a, done(b, code));
+    return end_narrow(a, end_narrow(b, code));
 }
 
 /* A count or type that MPI is to say something about. */
@@ -26,15 +26,15 @@ static bool is_refused(MPI_Count count, MPI_Datatype type, sv_drop_narrow_t *nar
 }
 
 /* Calls of one buffer: parameters behind the type, and their names. */
-#define ONE(NAME, BUF, PARAMETERS, ...)                                                                  \
-    SV_DROP_EXPORT int MPI_##NAME##_c(BUF *buf, MPI_Count count, MPI_Datatype type, PARAMETERS)          \
-    {                                                                                                    \
-        if (sv_drop_is_host_typed(buf, count, type) && !sv_drop_fast_wanted)                             \
-            return PMPI_##NAME##_c(buf, count, type, __VA_ARGS__);                                       \
-        sv_drop_narrow_t n;                                                                              \
-        if (is_refused(count, type, &n))                                                                 \
-            return PMPI_##NAME##_c(buf, count, type, __VA_ARGS__);                                       \
-        return done(&n, MPI_##NAME(buf, n.count, n.type, __VA_ARGS__));                                  \
+#define ONE(NAME, BUF, PARAMETERS, ...)                                                                                \
+    SV_DROP_EXPORT int MPI_##NAME##_c(BUF *buf, MPI_Count count, MPI_Datatype type, PARAMETERS)                        \
+    {                                                                                                                  \
+        if (sv_drop_is_host_typed(buf, count, type) && !sv_drop_fast_wanted)                                           \
+            return PMPI_##NAME##_c(buf, count, type, __VA_ARGS__);                                                     \
+        sv_drop_narrow_t n;                                                                                            \
+        if (is_refused(count, type, &n))                                                                               \
+            return PMPI_##NAME##_c(buf, count, type, __VA_ARGS__);                                                     \
+        return end_narrow(&n, MPI_##NAME(buf, n.count, n.type, __VA_ARGS__));                                          \
     }
 #define COMMA ,
 #define ENVELOPE(PEER) int PEER COMMA int tag COMMA MPI_Comm comm
@@ -69,10 +69,12 @@ SV_DROP_EXPORT int MPI_Sendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI_
 {
     sv_drop_narrow_t out = {0}, in = {0};
     if (is_refused(sendcount, sendtype, &out) || is_refused(recvcount, recvtype, &in))
-        return both_done(&out, &in, PMPI_Sendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
-                                                    recvtype, source, recvtag, comm, status));
-    return both_done(&out, &in, MPI_Sendrecv(sendbuf, out.count, out.type, dest, sendtag, recvbuf, in.count, in.type,
-                                             source, recvtag, comm, status));
+        return end_both_narrow(&out, &in,
+                               PMPI_Sendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
+                                               recvtype, source, recvtag, comm, status));
+    return end_both_narrow(&out, &in,
+                           MPI_Sendrecv(sendbuf, out.count, out.type, dest, sendtag, recvbuf, in.count, in.type, source,
+                                        recvtag, comm, status));
 }
 
 SV_DROP_EXPORT int MPI_Isendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest,
@@ -81,10 +83,12 @@ SV_DROP_EXPORT int MPI_Isendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI
 {
     sv_drop_narrow_t out = {0}, in = {0};
     if (is_refused(sendcount, sendtype, &out) || is_refused(recvcount, recvtype, &in))
-        return both_done(&out, &in, PMPI_Isendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
-                                                     recvtype, source, recvtag, comm, request));
-    return both_done(&out, &in, MPI_Isendrecv(sendbuf, out.count, out.type, dest, sendtag, recvbuf, in.count, in.type,
-                                              source, recvtag, comm, request));
+        return end_both_narrow(&out, &in,
+                               PMPI_Isendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
+                                                recvtype, source, recvtag, comm, request));
+    return end_both_narrow(&out, &in,
+                           MPI_Isendrecv(sendbuf, out.count, out.type, dest, sendtag, recvbuf, in.count, in.type,
+                                         source, recvtag, comm, request));
 }
 
 #else

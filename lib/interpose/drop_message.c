@@ -34,7 +34,7 @@ static int send_plain(const kind_t *kind, const void *buf, int count, MPI_Dataty
 }
 
 /* By the fast route: false if it is to be staged. Buffered sends are complete at once, which that cannot be; and
-   synchronous ones when a receive has begun, which a probe's look at the letter is not. */
+   synchronous ones when a receive has begun, which a probe's look at the announcement is not. */
 static bool isend_fast(const kind_t *kind, const char *name, const void *buf, int count, MPI_Datatype type,
                        envelope_t to, MPI_Request *request, int *code_out)
 {
@@ -52,9 +52,9 @@ static bool isend_fast(const kind_t *kind, const char *name, const void *buf, in
     if (sv_drop_is_stuck())
         return false;
     sv_drop_lock();
-    void *letter = sv_drop_fast_send(&fast, buf, count, type, to.peer, to.tag, to.comm);
-    if (letter) {
-        *code_out = kind->isend(letter, SV_DROP_LETTER_BYTES, MPI_BYTE, to.peer, to.tag, to.comm, &inner);
+    void *announcement = sv_drop_fast_send(&fast, buf, count, type, to.peer, to.tag, to.comm);
+    if (announcement) {
+        *code_out = kind->isend(announcement, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, to.peer, to.tag, to.comm, &inner);
         if (*code_out == MPI_SUCCESS)
             *code_out = sv_drop_request_start(&call, &fast, inner, false, request);
         else {
@@ -63,7 +63,7 @@ static bool isend_fast(const kind_t *kind, const char *name, const void *buf, in
         }
     }
     sv_drop_unlock();
-    return letter != NULL;
+    return announcement != NULL;
 }
 
 static int send_device(const kind_t *kind, const void *buf, int count, MPI_Datatype type, envelope_t to)
@@ -78,11 +78,11 @@ static int send_device(const kind_t *kind, const void *buf, int count, MPI_Datat
             sv_drop_count(kind->name, "fast", to.comm, to.peer, type, count, PMPI_Wtime() - begin);
         return code;
     }
-    sv_drop_region_t *region = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
-    if (!region)
+    sv_drop_buffer_t *buffer = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
+    if (!buffer)
         return send_plain(kind, buf, count, type, to);
     sv_drop_stage(&call);
-    code = send_plain(kind, sv_drop_address(region), region->count, region->type, to);
+    code = send_plain(kind, sv_drop_address(buffer), buffer->count, buffer->type, to);
     if (code == MPI_SUCCESS)
         sv_drop_count(kind->name, "staged", to.comm, to.peer, type, count, PMPI_Wtime() - begin);
     sv_drop_call_end(&call);
@@ -100,11 +100,11 @@ static int isend_device(const kind_t *kind, const void *buf, int count, MPI_Data
             sv_drop_count(kind->iname, "fast", to.comm, to.peer, type, count, 0);
         return code;
     }
-    sv_drop_region_t *region = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
-    if (!region)
+    sv_drop_buffer_t *buffer = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
+    if (!buffer)
         return kind->isend(buf, count, type, to.peer, to.tag, to.comm, request);
     sv_drop_stage(&call);
-    code = kind->isend(sv_drop_address(region), region->count, region->type, to.peer, to.tag, to.comm, &inner);
+    code = kind->isend(sv_drop_address(buffer), buffer->count, buffer->type, to.peer, to.tag, to.comm, &inner);
     if (code != MPI_SUCCESS) {
         sv_drop_call_end(&call);
         return code;
@@ -118,10 +118,10 @@ static int send_init_device(const kind_t *kind, const void *buf, int count, MPI_
 {
     sv_drop_call_t call = {.name = kind->init_name, .has_peer = true, .peer = to.peer, .tag = to.tag};
     MPI_Request inner = MPI_REQUEST_NULL;
-    sv_drop_region_t *region = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
-    if (!region)
+    sv_drop_buffer_t *buffer = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
+    if (!buffer)
         return kind->init(buf, count, type, to.peer, to.tag, to.comm, request);
-    int code = kind->init(sv_drop_address(region), region->count, region->type, to.peer, to.tag, to.comm, &inner);
+    int code = kind->init(sv_drop_address(buffer), buffer->count, buffer->type, to.peer, to.tag, to.comm, &inner);
     if (code == MPI_SUCCESS)
         return sv_drop_request_keep(&call, NULL, inner, false, request);
     sv_drop_call_end(&call);
@@ -187,34 +187,35 @@ typedef struct place {
     int count;
     MPI_Datatype type;
     bool stages;  /* the bytes do not come where the program wants them: what lands them must hear of their coming */
-    bool watches; /* a letter may come in their place */
+    bool watches; /* an announcement may come in their place */
 } place_t;
 
 /*
  * An announcement that a probe has read is listened to wherever it is received. Host memory of a derived type is
- * received as bytes where the MPI refuses to end within an element, as a letter does.
+ * received as bytes where the MPI refuses to end within an element, as an announcement does.
  */
 static place_t place_recv(sv_drop_call_t *call, sv_drop_fast_t *fast, const place_t *given, MPI_Comm comm)
 {
-    sv_drop_region_t *region = sv_drop_is_host_typed(given->buf, given->count, given->type)
-                                   ? NULL : sv_drop_message(call, given->buf, given->count, given->type, false, true);
+    sv_drop_buffer_t *buffer = sv_drop_is_host_typed(given->buf, given->count, given->type)
+                                   ? NULL
+                                   : sv_drop_message(call, given->buf, given->count, given->type, false, true);
     if (__builtin_expect(sv_drop_fast_wanted, 0))
-        sv_drop_fast_listen(fast, given->buf, given->count, given->type, comm, region || fast->renames);
-    if (region && fast->listens)
-        sv_drop_widen(region, given->count, given->type);
-    else if (fast->listens && (sv_drop_fast_takes(given->count, given->type) ||
-                               sv_drop_fast_is_short(given->count, given->type)))
-        region = sv_drop_unpacking(call, given->buf, given->count, given->type);
-    if (!region)
-        return (place_t){given->buf, given->count, given->type, false, fast->listens};
+        sv_drop_fast_monitor(fast, given->buf, given->count, given->type, comm, buffer || fast->renames);
+    if (buffer && fast->monitored)
+        sv_drop_widen(buffer, given->count, given->type);
+    else if (fast->monitored &&
+             (sv_drop_fast_takes(given->count, given->type) || sv_drop_fast_is_short(given->count, given->type)))
+        buffer = sv_drop_unpacking(call, given->buf, given->count, given->type);
+    if (!buffer)
+        return (place_t){given->buf, given->count, given->type, false, fast->monitored};
     sv_drop_stage(call);
-    return (place_t){sv_drop_address(region), region->count, region->type, true, fast->listens};
+    return (place_t){sv_drop_address(buffer), buffer->count, buffer->type, true, fast->monitored};
 }
 
 /* Begins to receive, unless a probe has taken what this receive is to get: then false, and it is *message_out. With
    threads the two are one step, because a probe of another thread may take it in between. */
-static bool begin_recv(irecv_t irecv, place_t at, envelope_t from, MPI_Request *inner, int *code,
-                       MPI_Message *message_out)
+static bool begin_recv_at(irecv_t irecv, place_t at, envelope_t from, MPI_Request *inner, int *code,
+                          MPI_Message *message_out)
 {
     const bool guards = sv_drop_fast_guards();
     if (guards)
@@ -228,7 +229,7 @@ static bool begin_recv(irecv_t irecv, place_t at, envelope_t from, MPI_Request *
 }
 
 /* Blocks in MPI where nothing prevents it. False: a probe has taken the message. */
-static bool recv_at(place_t at, envelope_t from, MPI_Status *status, int *code, MPI_Message *message_out)
+static bool recv_blocking_at(place_t at, envelope_t from, MPI_Status *status, int *code, MPI_Message *message_out)
 {
     MPI_Request inner = MPI_REQUEST_NULL;
     if (from.peer == MPI_PROC_NULL ||
@@ -236,13 +237,13 @@ static bool recv_at(place_t at, envelope_t from, MPI_Status *status, int *code, 
         *code = PMPI_Recv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, status);
         return true;
     }
-    if (!begin_recv(PMPI_Irecv, at, from, &inner, code, message_out))
+    if (!begin_recv_at(PMPI_Irecv, at, from, &inner, code, message_out))
         return false;
     *code = sv_drop_await(*code, &inner, status);
     return true;
 }
 
-/* Of device memory, or such that a letter or a probe of another thread may come in between. */
+/* Of device memory, or such that an announcement or a probe of another thread may come in between. */
 static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from, MPI_Status *status)
 {
     sv_drop_call_t call = {.name = "MPI_Recv", .has_peer = true, .begin_ns = sv_drop_trace_now()};
@@ -253,13 +254,13 @@ static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from
     int code = MPI_SUCCESS;
     if (from.peer != MPI_PROC_NULL)
         at = place_recv(&call, &fast, &at, from.comm);
-    const bool received = recv_at(at, from, used, &code, &message);
-    bool came = received && code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
-    if (came) {
+    const bool received = recv_blocking_at(at, from, used, &code, &message);
+    bool arrived = received && code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
+    if (arrived) {
         call.fast = true;
         call.bytes = (int64_t)fast.bytes;
     } else if (received && code == MPI_SUCCESS)
-        sv_drop_land(&call, used);
+        sv_drop_unstage_call(&call, used);
     call.peer = received && code == MPI_SUCCESS ? used->MPI_SOURCE : from.peer;
     call.tag = received && code == MPI_SUCCESS ? used->MPI_TAG : from.tag;
     sv_drop_call_end(&call);
@@ -297,8 +298,8 @@ SV_DROP_EXPORT int MPI_Recv(void *buf, int count, MPI_Datatype type, int source,
 /* The end of a call that has begun to receive, or of one that could not. Into host memory the program has MPI's own
    request, and what came is looked at when that is complete; but where ranks owe each other bytes, or where a request
    may be completed without the drop-in's hearing of it, or has a deadline, it must be looked at meanwhile. */
-static int begun(sv_drop_call_t *call, sv_drop_fast_t *fast, place_t at, int code, MPI_Request inner,
-                 MPI_Request *request)
+static int recv_begun(sv_drop_call_t *call, sv_drop_fast_t *fast, place_t at, int code, MPI_Request inner,
+                      MPI_Request *request)
 {
     if (code == MPI_SUCCESS && !at.stages && !fast->renames && !fast->begin_ns && !sv_drop_fast_drives() &&
         !sv_drop_settings()->progress_thread)
@@ -311,7 +312,8 @@ static int begun(sv_drop_call_t *call, sv_drop_fast_t *fast, place_t at, int cod
 }
 
 /* MPI_Irecv, and MPI_Recv_init, whose request is kept. */
-static int receive(const char *name, irecv_t irecv, bool keeps, place_t at, envelope_t from, MPI_Request *request)
+static int receive_nonblocking(const char *name, irecv_t irecv, bool keeps, place_t at, envelope_t from,
+                               MPI_Request *request)
 {
     sv_drop_call_t call = {.name = name, .has_peer = true, .peer = from.peer, .tag = from.tag,
                            .begin_ns = sv_drop_trace_now()};
@@ -324,11 +326,11 @@ static int receive(const char *name, irecv_t irecv, bool keeps, place_t at, enve
         return irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, request);
     at = place_recv(&call, &fast, &at, from.comm);
     const bool remembers = keeps && sv_drop_fast_wanted; /* see drop_given.c */
-    if (remembers && !fast.listens)
+    if (remembers && !fast.monitored)
         sv_drop_fast_remember(&fast, given.buf, given.count, given.type, from.comm);
     if (keeps)
         code = irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, &inner);
-    else if (!begin_recv(irecv, at, from, &inner, &code, &message)) {
+    else if (!begin_recv_at(irecv, at, from, &inner, &code, &message)) {
         sv_drop_call_end(&call);
         sv_drop_fast_release(&fast);
         return MPI_Imrecv(given.buf, given.count, given.type, &message, request);
@@ -336,7 +338,7 @@ static int receive(const char *name, irecv_t irecv, bool keeps, place_t at, enve
     if (at.stages || at.watches || remembers) {
         if (code == MPI_SUCCESS && keeps)
             return sv_drop_request_keep(&call, &fast, inner, true, request);
-        return begun(&call, &fast, at, code, inner, request);
+        return recv_begun(&call, &fast, at, code, inner, request);
     }
     if (code == MPI_SUCCESS) {
         *request = inner;
@@ -348,8 +350,8 @@ static int receive(const char *name, irecv_t irecv, bool keeps, place_t at, enve
 int sv_drop_irecv(const char *name, void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                   MPI_Request *request)
 {
-    return receive(name, PMPI_Irecv, false, (place_t){buf, count, type, false, false}, (envelope_t){source, tag, comm},
-                   request);
+    return receive_nonblocking(name, PMPI_Irecv, false, (place_t){buf, count, type, false, false},
+                               (envelope_t){source, tag, comm}, request);
 }
 
 SV_DROP_EXPORT int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
@@ -361,8 +363,8 @@ SV_DROP_EXPORT int MPI_Irecv(void *buf, int count, MPI_Datatype type, int source
 SV_DROP_EXPORT int MPI_Recv_init(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                                  MPI_Request *request)
 {
-    return receive("MPI_Recv_init", PMPI_Recv_init, true, (place_t){buf, count, type, false, false},
-                   (envelope_t){source, tag, comm}, request);
+    return receive_nonblocking("MPI_Recv_init", PMPI_Recv_init, true, (place_t){buf, count, type, false, false},
+                               (envelope_t){source, tag, comm}, request);
 }
 
 SV_DROP_EXPORT int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Request *request)
@@ -377,7 +379,7 @@ SV_DROP_EXPORT int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Messa
     if (!at.stages && !at.watches && !fast.renames)
         return PMPI_Imrecv(buf, count, type, message, request);
     int code = PMPI_Imrecv(at.buf, at.count, at.type, message, &inner);
-    return begun(&call, &fast, at, code, inner, request);
+    return recv_begun(&call, &fast, at, code, inner, request);
 }
 
 SV_DROP_EXPORT int MPI_Mrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status)

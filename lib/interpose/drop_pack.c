@@ -24,10 +24,10 @@ static void *part_of_stream(sv_drop_call_t *call, const void *stream, int64_t po
 /* moved: of the part of a stream that is the device's; -1: it is the host's. */
 static void end_packing(sv_drop_call_t *call, int code, int64_t moved, bool packs)
 {
-    if (moved >= 0 && packs && call->nregions > 0)
-        call->region[call->nregions - 1].one.count = moved;
-    if (code == MPI_SUCCESS && call->nregions > 0)
-        sv_drop_land(call, NULL);
+    if (moved >= 0 && packs && call->nbuffers > 0)
+        call->buffer[call->nbuffers - 1].one.count = moved;
+    if (code == MPI_SUCCESS && call->nbuffers > 0)
+        sv_drop_unstage_call(call, NULL);
     sv_drop_call_end(call);
 }
 

@@ -13,17 +13,17 @@
 void sv_drop_parts_begin(sv_drop_call_t *call)
 {
     sv_drop_settle();
-    memset(call->parts, 0, (size_t)call->region[0].nblocks * sizeof *call->parts);
-    for (int i = 0; i < call->region[0].nblocks; i++)
-        if (call->region[0].mixed)
+    memset(call->parts, 0, (size_t)call->buffer[0].nblocks * sizeof *call->parts);
+    for (int i = 0; i < call->buffer[0].nblocks; i++)
+        if (call->buffer[0].keeps_gaps)
             sv_drop_stage_part(call, i);
 }
 
-void sv_drop_parts_land(sv_drop_call_t *call)
+void sv_drop_parts_unstage(sv_drop_call_t *call)
 {
     sv_drop_flow_t flow = {0};
-    for (int i = 0; call->nregions > 0 && i < call->region[0].nblocks; i++)
-        sv_drop_land_part(&flow, call, i);
+    for (int i = 0; call->nbuffers > 0 && i < call->buffer[0].nblocks; i++)
+        sv_drop_unstage_part(&flow, call, i);
     sv_drop_flow_end(&flow);
 }
 
@@ -42,18 +42,18 @@ static void *image_of(sv_drop_call_t *call, const void *buf, int partitions, MPI
     sv_drop_list_t list = {.n = partitions, .type = type, .large_counts = counts};
     void *image = sv_drop_blocks(call, buf, true, &list, in, !in);
     free(counts);
-    if (call->nregions > 0)
+    if (call->nbuffers > 0)
         return image;
     sv_drop_call_end(call);
     return NULL;
 }
 
-static bool is_plain(const void *buf, int partitions, MPI_Count count, MPI_Datatype type, int peer)
+static bool is_plain_partitioned(const void *buf, int partitions, MPI_Count count, MPI_Datatype type, int peer)
 {
     return peer == MPI_PROC_NULL || partitions <= 0 || sv_drop_is_host_typed(buf, count, type);
 }
 
-static int keep(sv_drop_call_t *call, int code, MPI_Request inner, MPI_Request *request)
+static int keep_partitioned(sv_drop_call_t *call, int code, MPI_Request inner, MPI_Request *request)
 {
     if (code == MPI_SUCCESS)
         return sv_drop_request_keep(call, NULL, inner, false, request);
@@ -66,13 +66,14 @@ SV_DROP_EXPORT int MPI_Psend_init(const void *buf, int partitions, MPI_Count cou
 {
     sv_drop_call_t call = {.name = "MPI_Psend_init"};
     MPI_Request inner = MPI_REQUEST_NULL;
-    void *image = is_plain(buf, partitions, count, type, dest) ? NULL
-                                                               : image_of(&call, buf, partitions, count, type, true);
+    void *image = is_plain_partitioned(buf, partitions, count, type, dest)
+                      ? NULL
+                      : image_of(&call, buf, partitions, count, type, true);
     if (!image)
         return PMPI_Psend_init(buf, partitions, count, call.refused ? MPI_DATATYPE_NULL : type, dest, tag, comm,
                                info, request);
     int code = PMPI_Psend_init(image, partitions, count, type, dest, tag, comm, info, &inner);
-    return keep(&call, code, inner, request);
+    return keep_partitioned(&call, code, inner, request);
 }
 
 SV_DROP_EXPORT int MPI_Precv_init(void *buf, int partitions, MPI_Count count, MPI_Datatype type, int source, int tag,
@@ -80,13 +81,14 @@ SV_DROP_EXPORT int MPI_Precv_init(void *buf, int partitions, MPI_Count count, MP
 {
     sv_drop_call_t call = {.name = "MPI_Precv_init"};
     MPI_Request inner = MPI_REQUEST_NULL;
-    void *image = is_plain(buf, partitions, count, type, source)
-                      ? NULL : image_of(&call, buf, partitions, count, type, false);
+    void *image = is_plain_partitioned(buf, partitions, count, type, source)
+                      ? NULL
+                      : image_of(&call, buf, partitions, count, type, false);
     if (!image)
         return PMPI_Precv_init(buf, partitions, count, call.refused ? MPI_DATATYPE_NULL : type, source, tag, comm,
                                info, request);
     int code = PMPI_Precv_init(image, partitions, count, type, source, tag, comm, info, &inner);
-    return keep(&call, code, inner, request);
+    return keep_partitioned(&call, code, inner, request);
 }
 
 static sv_drop_op_t *parts_of(MPI_Request request)
@@ -128,7 +130,7 @@ SV_DROP_EXPORT int MPI_Parrived(MPI_Request request, int partition, int *flag)
     int code = PMPI_Parrived(request, partition, flag);
     sv_drop_lock();
     if (op && op->call.parts && op->active && code == MPI_SUCCESS && *flag)
-        sv_drop_land_part(&flow, &op->call, partition);
+        sv_drop_unstage_part(&flow, &op->call, partition);
     sv_drop_flow_end(&flow);
     sv_drop_unlock();
     sv_drop_op_release(op);

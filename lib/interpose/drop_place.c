@@ -17,7 +17,7 @@ static unsigned place_at(const void *ptr)
     const uint64_t entry = sv_drop_entry(ptr);
     if (atomic_load_explicit(sv_drop_slot(ptr), memory_order_relaxed) == entry)
         return IN_HOST;
-    const sv_drop_place_t place = sv_drop_ask(ptr);
+    const sv_drop_place_t place = sv_drop_query_place(ptr);
     if (place == SV_DROP_HOST) /* as in sv_drop_look_up() */
         atomic_store_explicit(sv_drop_slot(ptr), entry, memory_order_relaxed);
     return place == SV_DROP_HOST ? IN_HOST : place == SV_DROP_DEVICE ? IN_DEVICE : 0;

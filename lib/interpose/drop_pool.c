@@ -70,11 +70,11 @@ typedef struct arena {
     header_t *free[CLASSES];
     uint64_t has[WORDS]; /* a bit for each class that has any */
     size_t bytes;
-} arena_t;
+} pool_t;
 
 static struct {
     pthread_mutex_t lock;
-    arena_t pinned, plain;
+    pool_t pinned, plain;
     size_t most;        /* no more could be pinned than so much; 0: that is not known */
     int reshapes;
     _Atomic int plains; /* chunks that are plain */
@@ -85,7 +85,7 @@ static struct {
 /* --- lengths ------------------------------------------------------------------------------------------------------ */
 
 /* The class of blocks that are at least so long and shorter than those of the next one. */
-static int class_of(size_t bytes)
+static int block_class_of(size_t bytes)
 {
     const int shift = 63 - __builtin_clzll(bytes);
     return (shift - FIRST_SHIFT) * STEPS + (int)(bytes >> (shift - 3) & (STEPS - 1));
@@ -102,9 +102,9 @@ static size_t round_to_class(size_t bytes)
 
 /* --- blocks; the caller has the lock ------------------------------------------------------------------------------ */
 
-static void list_free(arena_t *arena, header_t *header)
+static void list_free(pool_t *arena, header_t *header)
 {
-    const int kind = class_of(header->bytes);
+    const int kind = block_class_of(header->bytes);
     header->is_free = true;
     header->prev = NULL;
     header->next = arena->free[kind];
@@ -114,9 +114,9 @@ static void list_free(arena_t *arena, header_t *header)
     arena->has[kind / 64] |= UINT64_C(1) << kind % 64;
 }
 
-static void unlist_free(arena_t *arena, header_t *header)
+static void unlist_free(pool_t *arena, header_t *header)
 {
-    const int kind = class_of(header->bytes);
+    const int kind = block_class_of(header->bytes);
     header->is_free = false;
     *(header->prev ? &header->prev->next : &arena->free[kind]) = header->next;
     if (header->next)
@@ -125,9 +125,9 @@ static void unlist_free(arena_t *arena, header_t *header)
         arena->has[kind / 64] &= ~(UINT64_C(1) << kind % 64);
 }
 
-static header_t *find_free(const arena_t *arena, size_t bytes)
+static header_t *find_free(const pool_t *arena, size_t bytes)
 {
-    const int kind = class_of(bytes);
+    const int kind = block_class_of(bytes);
     uint64_t bits = arena->has[kind / 64] & (UINT64_MAX << kind % 64);
     int word = kind / 64;
     while (bits == 0 && ++word < WORDS)
@@ -135,21 +135,21 @@ static header_t *find_free(const arena_t *arena, size_t bytes)
     return bits ? arena->free[word * 64 + __builtin_ctzll(bits)] : NULL;
 }
 
-static header_t *after(const header_t *header)
+static header_t *next_block(const header_t *header)
 {
     char *end = (char *)(uintptr_t)header + header->bytes;
     return end < header->chunk->memory + header->chunk->bytes ? (header_t *)(void *)end : NULL;
 }
 
 /* A block of so many bytes; NULL: there is none so long. */
-static header_t *take_block(arena_t *arena, size_t bytes)
+static header_t *take_block(pool_t *arena, size_t bytes)
 {
     header_t *header = find_free(arena, bytes);
     if (!header)
         return NULL;
     unlist_free(arena, header);
     if (header->bytes >= bytes + 2 * UNIT_BYTES) {
-        header_t *rest = (header_t *)(void *)((char *)header + bytes), *next = after(header);
+        header_t *rest = (header_t *)(void *)((char *)header + bytes), *next = next_block(header);
         *rest = (header_t){.chunk = header->chunk, .before = header, .bytes = header->bytes - bytes};
         if (next)
             next->before = rest;
@@ -164,14 +164,14 @@ static header_t *take_block(arena_t *arena, size_t bytes)
 static void join_blocks(header_t *first, const header_t *second)
 {
     first->bytes += second->bytes;
-    header_t *next = after(first);
+    header_t *next = next_block(first);
     if (next)
         next->before = first;
 }
 
-static void give_block(arena_t *arena, header_t *header)
+static void give_block(pool_t *arena, header_t *header)
 {
-    header_t *next = after(header), *before = header->before;
+    header_t *next = next_block(header), *before = header->before;
     header->chunk->used -= header->bytes;
     if (header->chunk->stale)
         return;
@@ -207,7 +207,7 @@ static void *make_memory(selvage_device_t *dev, size_t bytes)
     return made;
 }
 
-static bool add_chunk(arena_t *arena, selvage_device_t *dev, size_t bytes)
+static bool add_chunk(pool_t *arena, selvage_device_t *dev, size_t bytes)
 {
     chunk_t *chunk = calloc(1, sizeof *chunk);
     char *memory = chunk ? make_memory(dev, bytes) : NULL;
@@ -227,7 +227,7 @@ static bool add_chunk(arena_t *arena, selvage_device_t *dev, size_t bytes)
 }
 
 /* Of which nothing is given out. */
-static void free_chunk(arena_t *arena, chunk_t *chunk)
+static void free_chunk(pool_t *arena, chunk_t *chunk)
 {
     chunk_t **at = &arena->chunks;
     while (*at != chunk)
@@ -247,7 +247,7 @@ static void free_chunk(arena_t *arena, chunk_t *chunk)
 }
 
 /* Gives up what is unused, until there is room for so much more. */
-static bool reshape(arena_t *arena, size_t bytes, size_t most)
+static bool shrink_pool(pool_t *arena, size_t bytes, size_t most)
 {
     size_t unused = 0;
     for (const chunk_t *at = arena->chunks; at; at = at->next)
@@ -264,7 +264,7 @@ static bool reshape(arena_t *arena, size_t bytes, size_t most)
 }
 
 /* As much again as there is, but for what is very little or very much; at least so much as is asked for. */
-static size_t chunk_bytes(const arena_t *arena, size_t bytes)
+static size_t chunk_bytes(const pool_t *arena, size_t bytes)
 {
     size_t more = arena->bytes < LEAST_CHUNK ? LEAST_CHUNK : arena->bytes < MOST_CHUNK ? arena->bytes : MOST_CHUNK;
     more = more > bytes ? more : bytes;
@@ -275,9 +275,9 @@ static size_t chunk_bytes(const arena_t *arena, size_t bytes)
    be. */
 static bool grow_pinned(selvage_device_t *dev, size_t bytes)
 {
-    arena_t *arena = &pool.pinned;
+    pool_t *arena = &pool.pinned;
     const size_t most = most_pinned() / UNIT_BYTES * UNIT_BYTES;
-    if ((bytes > most || arena->bytes > most - bytes) && !reshape(arena, bytes, most))
+    if ((bytes > most || arena->bytes > most - bytes) && !shrink_pool(arena, bytes, most))
         return false;
     const size_t left = most - arena->bytes, wanted = chunk_bytes(arena, bytes), more = wanted < left ? wanted : left;
     if (add_chunk(arena, dev, more) || (more > bytes && add_chunk(arena, dev, bytes)))
@@ -425,7 +425,7 @@ void sv_drop_unstage(void *ptr)
     }
     header_t *header = (header_t *)(void *)((char *)(slab ? slab : ptr) - UNIT_BYTES);
     chunk_t *chunk = header->chunk;
-    arena_t *arena = chunk->device ? &pool.pinned : &pool.plain;
+    pool_t *arena = chunk->device ? &pool.pinned : &pool.plain;
     give_block(arena, header);
     if (chunk->used == 0 && (chunk->stale || (!chunk->device && arena->bytes > (size_t)sv_drop_settings()->pool_bytes)))
         free_chunk(arena, chunk);
@@ -487,7 +487,7 @@ void sv_drop_pieces_give(sv_drop_pieces_t *pieces)
 
 void sv_drop_pool_empty(selvage_device_t *dev)
 {
-    arena_t *arena = &pool.pinned;
+    pool_t *arena = &pool.pinned;
     pthread_mutex_lock(&pool.lock);
     for (int kind = 0; kind < PART_KINDS; kind++)
         while (pool.slabs[kind])
@@ -496,7 +496,7 @@ void sv_drop_pool_empty(selvage_device_t *dev)
         next = at->next;
         if (at->device != dev || at->stale)
             continue;
-        for (header_t *header = (header_t *)(void *)at->memory; header; header = after(header))
+        for (header_t *header = (header_t *)(void *)at->memory; header; header = next_block(header))
             if (header->is_free)
                 unlist_free(arena, header);
         at->stale = true;

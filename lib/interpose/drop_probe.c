@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Probes. Without the fast route they only have to be driven. On it, what MPI finds may be a letter, whose bytes are
- * not the message's, and only who receives it can tell. So a message of just that length is taken out of MPI's matching
- * and read, and then sent to this rank itself, so that it can be received again by a handle that is MPI's own; what the
- * same rank has sent before it under other tags is taken as well, so that no order changes. Receives and probes look
- * here first. Any thread; the lock is that of requests.
+ * Probes. Without the fast route they only have to be driven. On it, what MPI finds may be an announcement, whose bytes
+ * are not the message's, and only who receives it can tell. So a message of just that length is taken out of MPI's
+ * matching and read, and then sent to this rank itself, so that it can be received again by a handle that is MPI's own;
+ * what the same rank has sent before it under other tags is taken as well, so that no order changes. Receives and
+ * probes look here first. Any thread; the lock is that of requests.
  */
 #include "interpose/drop.h"
 
@@ -35,9 +35,9 @@ static struct {
     bool has_self;
     int key;                  /* of communicators that something was taken from */
     _Atomic(freed_t *) freed; /* since */
-} box = {.key = MPI_KEYVAL_INVALID};
+} taken_list = {.key = MPI_KEYVAL_INVALID};
 
-static MPI_Count bytes_of(const MPI_Status *status)
+static MPI_Count probed_bytes(const MPI_Status *status)
 {
     MPI_Count bytes = 0;
     return PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) == MPI_SUCCESS ? bytes : 0;
@@ -50,9 +50,9 @@ static int comm_is_freed(MPI_Comm comm, int key, void *value, void *extra)
     freed_t *note = value;
     (void)key, (void)extra;
     note->comm = comm;
-    note->before = atomic_load_explicit(&box.freed, memory_order_relaxed);
+    note->before = atomic_load_explicit(&taken_list.freed, memory_order_relaxed);
     /* Partner: the acquire in forget_freed(). */
-    while (!atomic_compare_exchange_weak_explicit(&box.freed, &note->before, note, memory_order_release,
+    while (!atomic_compare_exchange_weak_explicit(&taken_list.freed, &note->before, note, memory_order_release,
                                                   memory_order_relaxed))
         ;
     return MPI_SUCCESS;
@@ -63,11 +63,11 @@ static void mark_comm(MPI_Comm comm)
 {
     void *found = NULL;
     int has = 0;
-    if (box.key == MPI_KEYVAL_INVALID)
-        PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, comm_is_freed, &box.key, NULL);
-    PMPI_Comm_get_attr(comm, box.key, &found, &has);
+    if (taken_list.key == MPI_KEYVAL_INVALID)
+        PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, comm_is_freed, &taken_list.key, NULL);
+    PMPI_Comm_get_attr(comm, taken_list.key, &found, &has);
     freed_t *note = has ? NULL : calloc(1, sizeof *note);
-    if (!has && (!note || PMPI_Comm_set_attr(comm, box.key, note) != MPI_SUCCESS))
+    if (!has && (!note || PMPI_Comm_set_attr(comm, taken_list.key, note) != MPI_SUCCESS))
         sv_drop_fatal("no memory", "for a probe");
 }
 
@@ -78,10 +78,10 @@ static void drop_taken(taken_t *taken);
 static void forget_freed(void)
 {
     /* Partner: the release in comm_is_freed(). */
-    freed_t *note = atomic_exchange_explicit(&box.freed, NULL, memory_order_acquire);
+    freed_t *note = atomic_exchange_explicit(&taken_list.freed, NULL, memory_order_acquire);
     while (note) {
         freed_t *before = note->before;
-        for (taken_t *at = box.first, *next; at; at = next) {
+        for (taken_t *at = taken_list.first, *next; at; at = next) {
             next = at->next;
             if (at->comm == note->comm && !at->given) /* the program has the handle of those */
                 drop_taken(at);
@@ -93,14 +93,14 @@ static void forget_freed(void)
 
 /* --- taking ------------------------------------------------------------------------------------------------------- */
 
-static taken_t *append(MPI_Comm comm, MPI_Message handle, const MPI_Status *status)
+static taken_t *append_taken(MPI_Comm comm, MPI_Message handle, const MPI_Status *status)
 {
-    taken_t *made = calloc(1, sizeof *made), **at = &box.first;
+    taken_t *made = calloc(1, sizeof *made), **at = &taken_list.first;
     forget_freed();
     mark_comm(comm);
     if (!made)
         sv_drop_fatal("no memory", "for a probe");
-    *made = (taken_t){NULL, comm, status->MPI_SOURCE, status->MPI_TAG, bytes_of(status), handle, NULL,
+    *made = (taken_t){NULL, comm, status->MPI_SOURCE, status->MPI_TAG, probed_bytes(status), handle, NULL,
                        MPI_REQUEST_NULL, false};
     while (*at)
         at = &(*at)->next;
@@ -110,34 +110,35 @@ static taken_t *append(MPI_Comm comm, MPI_Message handle, const MPI_Status *stat
 }
 
 /* Nothing else is ever under way on that communicator. */
-static void send_again(taken_t *taken)
+static void send_to_self_again(taken_t *taken)
 {
     MPI_Status status;
     int found = 0;
-    if (!box.has_self) {
-        box.self = sv_drop_make_self();
-        box.has_self = true;
+    if (!taken_list.has_self) {
+        taken_list.self = sv_drop_make_self();
+        taken_list.has_self = true;
     }
-    PMPI_Isend(taken->text, SV_DROP_LETTER_BYTES, MPI_BYTE, 0, 0, box.self, &taken->sent);
+    PMPI_Isend(taken->text, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, 0, 0, taken_list.self, &taken->sent);
     while (!found)
-        PMPI_Improbe(0, 0, box.self, &found, &taken->handle, &status);
+        PMPI_Improbe(0, 0, taken_list.self, &found, &taken->handle, &status);
 }
 
-static void look_inside(taken_t *taken)
+static void read_taken(taken_t *taken)
 {
     uint64_t bytes = 0;
-    taken->text = malloc(SV_DROP_LETTER_BYTES);
+    taken->text = malloc(SV_DROP_ANNOUNCE_BYTES);
     if (!taken->text)
         sv_drop_fatal("no memory", "for a probe");
-    PMPI_Mrecv(taken->text, SV_DROP_LETTER_BYTES, MPI_BYTE, &taken->handle, MPI_STATUS_IGNORE);
+    PMPI_Mrecv(taken->text, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, &taken->handle, MPI_STATUS_IGNORE);
     if (sv_drop_fast_announces(taken->text, &bytes))
         taken->bytes = (MPI_Count)bytes;
-    send_again(taken);
+    send_to_self_again(taken);
 }
 
-static bool may_be_letter(const MPI_Status *status, MPI_Comm comm)
+static bool may_be_announcement(const MPI_Status *status, MPI_Comm comm)
 {
-    return status->MPI_SOURCE != MPI_PROC_NULL && bytes_of(status) == SV_DROP_LETTER_BYTES && sv_drop_is_inside(comm);
+    return status->MPI_SOURCE != MPI_PROC_NULL && probed_bytes(status) == SV_DROP_ANNOUNCE_BYTES &&
+           sv_drop_is_inside(comm);
 }
 
 /* Takes what a probe has found, and what its sender has sent before. NULL if another thread was faster. */
@@ -147,9 +148,9 @@ static taken_t *take_up_to(MPI_Comm comm, const MPI_Status *wanted)
     MPI_Status status;
     int found = 0;
     while (PMPI_Improbe(wanted->MPI_SOURCE, MPI_ANY_TAG, comm, &found, &handle, &status) == MPI_SUCCESS && found) {
-        taken_t *taken = append(comm, handle, &status);
-        if (may_be_letter(&status, comm))
-            look_inside(taken);
+        taken_t *taken = append_taken(comm, handle, &status);
+        if (may_be_announcement(&status, comm))
+            read_taken(taken);
         if (status.MPI_TAG == wanted->MPI_TAG)
             return taken;
     }
@@ -158,18 +159,18 @@ static taken_t *take_up_to(MPI_Comm comm, const MPI_Status *wanted)
 
 /* --- finding ------------------------------------------------------------------------------------------------------ */
 
-static taken_t *find(int source, int tag, MPI_Comm comm)
+static taken_t *find_taken(int source, int tag, MPI_Comm comm)
 {
-    taken_t *at = box.first;
+    taken_t *at = taken_list.first;
     while (at && (at->given || at->comm != comm || (source != MPI_ANY_SOURCE && source != at->source) ||
                   (tag != MPI_ANY_TAG && tag != at->tag)))
         at = at->next;
     return at;
 }
 
-static void forget(taken_t *taken)
+static void forget_taken(taken_t *taken)
 {
-    taken_t **at = &box.first;
+    taken_t **at = &taken_list.first;
     while (*at != taken)
         at = &(*at)->next;
     *at = taken->next;
@@ -181,7 +182,7 @@ bool sv_drop_taken_match(int source, int tag, MPI_Comm comm, MPI_Message *messag
 {
     sv_drop_lock();
     forget_freed();
-    taken_t *taken = source == MPI_PROC_NULL ? NULL : find(source, tag, comm);
+    taken_t *taken = source == MPI_PROC_NULL ? NULL : find_taken(source, tag, comm);
     if (taken) {
         taken->given = true;
         *message_out = taken->handle;
@@ -193,13 +194,13 @@ bool sv_drop_taken_match(int source, int tag, MPI_Comm comm, MPI_Message *messag
 bool sv_drop_taken_claim(MPI_Message message, sv_drop_fast_t *state)
 {
     sv_drop_lock();
-    taken_t *taken = box.first;
+    taken_t *taken = taken_list.first;
     while (taken && (!taken->given || taken->handle != message))
         taken = taken->next;
     if (taken) {
-        *state = (sv_drop_fast_t){.comm = taken->comm, .letter = taken->text, .renames = taken->text != NULL,
+        *state = (sv_drop_fast_t){.comm = taken->comm, .announcement = taken->text, .renames = taken->text != NULL,
                                   .sent = taken->sent, .source = taken->source, .tag = taken->tag};
-        forget(taken);
+        forget_taken(taken);
     }
     sv_drop_unlock();
     return taken != NULL;
@@ -208,12 +209,12 @@ bool sv_drop_taken_claim(MPI_Message message, sv_drop_fast_t *state)
 /* What nobody receives. What was sent again is received here; of the rest MPI has the message. */
 static void drop_taken(taken_t *taken)
 {
-    char text[SV_DROP_LETTER_BYTES];
+    char text[SV_DROP_ANNOUNCE_BYTES];
     if (taken->text)
-        PMPI_Mrecv(text, SV_DROP_LETTER_BYTES, MPI_BYTE, &taken->handle, MPI_STATUS_IGNORE);
+        PMPI_Mrecv(text, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, &taken->handle, MPI_STATUS_IGNORE);
     PMPI_Wait(&taken->sent, MPI_STATUS_IGNORE);
     free(taken->text);
-    forget(taken);
+    forget_taken(taken);
 }
 
 /* MPI is about to end: the attributes that are left are deleted with it. */
@@ -221,19 +222,19 @@ void sv_drop_taken_end(void)
 {
     sv_drop_lock();
     forget_freed();
-    while (box.first)
-        drop_taken(box.first);
-    if (box.has_self)
-        PMPI_Comm_free(&box.self);
-    box.has_self = false;
-    if (box.key != MPI_KEYVAL_INVALID)
-        PMPI_Comm_free_keyval(&box.key);
+    while (taken_list.first)
+        drop_taken(taken_list.first);
+    if (taken_list.has_self)
+        PMPI_Comm_free(&taken_list.self);
+    taken_list.has_self = false;
+    if (taken_list.key != MPI_KEYVAL_INVALID)
+        PMPI_Comm_free_keyval(&taken_list.key);
     sv_drop_unlock();
 }
 
 /* --- the calls ---------------------------------------------------------------------------------------------------- */
 
-static void tell(const taken_t *taken, MPI_Status *status)
+static void fill_probe_status(const taken_t *taken, MPI_Status *status)
 {
     if (status == MPI_STATUS_IGNORE)
         return;
@@ -244,26 +245,26 @@ static void tell(const taken_t *taken, MPI_Status *status)
 }
 
 /* message NULL: it is only looked at. The caller has the lock. */
-static int look(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
+static int probe_once(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
 {
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
     forget_freed();
-    taken_t *taken = sv_drop_has_taken() && source != MPI_PROC_NULL ? find(source, tag, comm) : NULL;
+    taken_t *taken = sv_drop_has_taken() && source != MPI_PROC_NULL ? find_taken(source, tag, comm) : NULL;
     int code = MPI_SUCCESS;
     if (!taken) {
         code = message ? PMPI_Improbe(source, tag, comm, flag, message, used)
                        : PMPI_Iprobe(source, tag, comm, flag, used);
-        if (code != MPI_SUCCESS || !*flag || !may_be_letter(used, comm))
+        if (code != MPI_SUCCESS || !*flag || !may_be_announcement(used, comm))
             return code;
         if (message)
-            look_inside(taken = append(comm, *message, used));
+            read_taken(taken = append_taken(comm, *message, used));
         else
             taken = take_up_to(comm, used);
     }
     *flag = taken != NULL;
     if (!taken)
         return code;
-    tell(taken, status);
+    fill_probe_status(taken, status);
     if (message) {
         *message = taken->handle;
         taken->given = true;
@@ -271,53 +272,54 @@ static int look(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *mess
     return code;
 }
 
-static int probe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
+static int probe_message(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
 {
     if (!sv_drop_fast_reads())
         return message ? PMPI_Improbe(source, tag, comm, flag, message, status)
                        : PMPI_Iprobe(source, tag, comm, flag, status);
     sv_drop_lock();
-    int code = look(source, tag, comm, flag, message, status);
+    int code = probe_once(source, tag, comm, flag, message, status);
     sv_drop_unlock();
     return code;
 }
 
-static bool is_plain(void)
+static bool is_probe_plain(void)
 {
     return !sv_drop_is_busy() && !sv_drop_fast_reads();
 }
 
-static int drive(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status)
+static int drive_probe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status)
 {
     unsigned turns = 0;
     int found = 0, code = MPI_SUCCESS;
     while (code == MPI_SUCCESS && !found) {
         sv_drop_turn(&turns);
-        code = probe(source, tag, comm, &found, message, status);
+        code = probe_message(source, tag, comm, &found, message, status);
     }
     return code;
 }
 
 SV_DROP_EXPORT int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
 {
-    return is_plain() ? PMPI_Probe(source, tag, comm, status) : drive(source, tag, comm, NULL, status);
+    return is_probe_plain() ? PMPI_Probe(source, tag, comm, status) : drive_probe(source, tag, comm, NULL, status);
 }
 
 SV_DROP_EXPORT int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
 {
     if (sv_drop_is_busy())
         sv_drop_progress();
-    return probe(source, tag, comm, flag, NULL, status);
+    return probe_message(source, tag, comm, flag, NULL, status);
 }
 
 SV_DROP_EXPORT int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status)
 {
-    return is_plain() ? PMPI_Mprobe(source, tag, comm, message, status) : drive(source, tag, comm, message, status);
+    return is_probe_plain() ? PMPI_Mprobe(source, tag, comm, message, status)
+                            : drive_probe(source, tag, comm, message, status);
 }
 
 SV_DROP_EXPORT int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
 {
     if (sv_drop_is_busy())
         sv_drop_progress();
-    return probe(source, tag, comm, flag, message, status);
+    return probe_message(source, tag, comm, flag, message, status);
 }

@@ -26,7 +26,7 @@ static struct {
     int n;
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static int world_rank(MPI_Comm comm, int peer)
+static int reported_world_rank(MPI_Comm comm, int peer)
 {
     MPI_Group theirs, world;
     int inter = 0, found = MPI_UNDEFINED;
@@ -78,7 +78,7 @@ void sv_drop_count(const char *call, const char *route, MPI_Comm comm, int peer,
     if (!sv_drop_settings()->report)
         return;
     PMPI_Type_size_x(type, &bytes);
-    count_bytes(call, route, world_rank(comm, peer), bytes * count, seconds);
+    count_bytes(call, route, reported_world_rank(comm, peer), bytes * count, seconds);
 }
 
 void sv_drop_count_all(const char *call, const char *route, int64_t bytes)
@@ -179,7 +179,7 @@ static void print_packets(const packets_t *rows, int size)
 }
 
 /* One message may come damaged several times before it is mended or given up. */
-static void say_damage(const packets_t *rows, int size)
+static void report_damage(const packets_t *rows, int size)
 {
     packets_t sum = {0};
     for (int i = 0; i < size; i++)
@@ -204,7 +204,7 @@ static void gather_packets(selvage_comm_t *world)
     if (is_first && sv_drop_settings()->report)
         print_packets(all, size);
     if (is_first)
-        say_damage(all, size);
+        report_damage(all, size);
     free(all);
 }
 

@@ -60,7 +60,7 @@ static sv_drop_op_t *make_op(const sv_drop_call_t *call, const sv_drop_fast_t *f
 }
 
 /* The caller has the lock. Not inlined: compilers that follow one path only take a user for the last. */
-static __attribute__((noinline)) void release(sv_drop_op_t *op)
+static __attribute__((noinline)) void release_op_locked(sv_drop_op_t *op)
 {
     if (--op->users > 0)
         return;
@@ -74,7 +74,7 @@ void sv_drop_op_release(sv_drop_op_t *op)
     if (!op)
         return;
     pthread_mutex_lock(&engine.lock);
-    release(op);
+    release_op_locked(op);
     pthread_mutex_unlock(&engine.lock);
 }
 
@@ -83,7 +83,7 @@ static void unlist_handle(sv_drop_op_t *op)
     if (!sv_drop_table_remove(op))
         return;
     atomic_fetch_sub_explicit(&sv_drop_open, 1, memory_order_relaxed);
-    release(op);
+    release_op_locked(op);
 }
 
 /* MPI may give out a freed handle again: nothing is looked up or listed before the notes are read. */
@@ -147,7 +147,7 @@ static void unlist_running(sv_drop_op_t *op)
     *(op->prev ? &op->prev->next : &engine.first) = op->next;
     *(op->next ? &op->next->prev : &engine.last) = op->prev;
     atomic_fetch_sub_explicit(&sv_drop_running, 1, memory_order_relaxed);
-    release(op);
+    release_op_locked(op);
 }
 
 sv_drop_op_t *sv_drop_op_find(MPI_Request handle)
@@ -166,7 +166,7 @@ sv_drop_op_t *sv_drop_op_find(MPI_Request handle)
 /* --- generalized requests: MPI calls these ------------------------------------------------------------------------ */
 
 /* Errors are told by the wrapped completion call, which knows the communicator's error handler has had its turn. */
-static int query(void *extra, MPI_Status *status)
+static int query_handle(void *extra, MPI_Status *status)
 {
     const sv_drop_op_t *op = extra;
     *status = op->status;
@@ -185,7 +185,7 @@ static int handle_freed(void *extra)
     return MPI_SUCCESS;
 }
 
-static int cancel(void *extra, int complete)
+static int cancel_handle(void *extra, int complete)
 {
     sv_drop_op_t *op = extra;
     (void)complete;
@@ -193,14 +193,14 @@ static int cancel(void *extra, int complete)
     return MPI_SUCCESS;
 }
 
-int sv_drop_request_both(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, MPI_Request also,
-                         bool message, MPI_Request *request)
+int sv_drop_request_sendrecv(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
+                             MPI_Request also, bool message, MPI_Request *request)
 {
     pthread_mutex_lock(&engine.lock);
     sv_drop_op_t *op = make_op(call, fast, message);
     op->inner = inner;
     op->also = also;
-    int code = PMPI_Grequest_start(query, handle_freed, cancel, op, &op->handle);
+    int code = PMPI_Grequest_start(query_handle, handle_freed, cancel_handle, op, &op->handle);
     if (code != MPI_SUCCESS)
         sv_drop_fatal("no generalized request", call->name);
     list_handle(op);
@@ -213,7 +213,7 @@ int sv_drop_request_both(const sv_drop_call_t *call, const sv_drop_fast_t *fast,
 int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                           MPI_Request *request)
 {
-    return sv_drop_request_both(call, fast, inner, MPI_REQUEST_NULL, message, request);
+    return sv_drop_request_sendrecv(call, fast, inner, MPI_REQUEST_NULL, message, request);
 }
 
 static sv_drop_op_t *keep_request(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
@@ -252,7 +252,7 @@ int sv_drop_request_watch(const sv_drop_call_t *call, const sv_drop_fast_t *fast
 
 /* --- progress ----------------------------------------------------------------------------------------------------- */
 
-/* Whether MPI is through with it; what came may be a letter, and then Selvage is not. */
+/* Whether MPI is through with it; what came may be an announcement, and then Selvage is not. */
 static bool inner_ended(sv_drop_op_t *op)
 {
     int done = 0;
@@ -268,7 +268,7 @@ static bool inner_ended(sv_drop_op_t *op)
             PMPI_Comm_call_errhandler(op->fast.comm, code);
     } else if (done) {
         op->inner = MPI_REQUEST_NULL;
-        sv_drop_fast_hear(&op->fast, &op->call, &op->status);
+        sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
     } else if (sv_drop_fast_is_lost(&op->fast, op->call.peer))
         PMPI_Cancel(&op->inner);
     return done || code != MPI_SUCCESS;
@@ -285,14 +285,14 @@ static bool also_ended(sv_drop_op_t *op)
     return done || code != MPI_SUCCESS;
 }
 
-/* The program's own request: looked at without ending it, so that a letter is heard before the program asks. A thread
-   may be ending it at this moment, and then this status is an empty one: only a letter counts. */
-static bool kept_came(sv_drop_op_t *op)
+/* The program's own request: looked at without ending it, so that an announcement is heard before the program asks. A
+   thread may be ending it at this moment, and then this status is an empty one: only an announcement counts. */
+static bool kept_arrived(sv_drop_op_t *op)
 {
     int done = 0;
-    if (!op->heard && PMPI_Request_get_status(op->handle, &done, &op->status) == MPI_SUCCESS && done)
-        op->heard = sv_drop_fast_hear(&op->fast, &op->call, &op->status);
-    return op->heard;
+    if (!op->announcement_read && PMPI_Request_get_status(op->handle, &done, &op->status) == MPI_SUCCESS && done)
+        op->announcement_read = sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
+    return op->announcement_read;
 }
 
 /* A request that the program has freed while it was under way. */
@@ -305,8 +305,8 @@ static bool orphan_ended(sv_drop_op_t *op)
         op->error = MPI_ERR_OTHER; /* of which MPI has told the error handler */
     else if (!done)
         return false;
-    else if (!op->heard)
-        op->heard = sv_drop_fast_hear(&op->fast, &op->call, &op->status);
+    else if (!op->announcement_read)
+        op->announcement_read = sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
     if (op->handle != MPI_REQUEST_NULL)
         PMPI_Request_free(&op->handle);
     return true;
@@ -314,16 +314,16 @@ static bool orphan_ended(sv_drop_op_t *op)
 
 static bool op_ended(sv_drop_op_t *op)
 {
-    const bool came = op->orphan ? orphan_ended(op) : op->keeps ? kept_came(op) : inner_ended(op);
-    const bool landed = came && sv_drop_fast_ended(&op->fast, &op->error);
+    const bool arrived = op->orphan ? orphan_ended(op) : op->keeps ? kept_arrived(op) : inner_ended(op);
+    const bool landed = arrived && sv_drop_fast_ended(&op->fast, &op->error);
     return also_ended(op) && landed; /* a sender may wait for what lands, whatever has left */
 }
 
 /* For the timeline: what came by the fast route. */
-static void hear_fast(sv_drop_op_t *op)
+static void note_fast_error(sv_drop_op_t *op)
 {
-    op->call.fast = op->fast.came || op->fast.request || op->call.fast;
-    if (op->fast.came) {
+    op->call.fast = op->fast.arrived || op->fast.request || op->call.fast;
+    if (op->fast.arrived) {
         op->call.bytes = (int64_t)op->fast.bytes;
         op->call.peer = op->status.MPI_SOURCE;
         op->call.tag = op->status.MPI_TAG;
@@ -331,28 +331,28 @@ static void hear_fast(sv_drop_op_t *op)
 }
 
 /* Tells the communicator's error handler what went wrong on the route, which MPI knows nothing of; once. */
-static void tell_handler(sv_drop_op_t *op)
+static void call_error_handler(sv_drop_op_t *op)
 {
-    if (op->fast.error == MPI_SUCCESS || op->told)
+    if (op->fast.error == MPI_SUCCESS || op->reported)
         return;
-    op->told = true;
+    op->reported = true;
     PMPI_Comm_call_errhandler(op->fast.comm, op->fast.error);
 }
 
 /* Takes one that has ended from the list, with a user more for the chain of those, and begins to copy what came. Of one
    that is kept the rest is for the call that completes it. */
-static void land_op(sv_drop_op_t *op, sv_drop_flow_t *flow, sv_drop_op_t **ended)
+static void unstage_op(sv_drop_op_t *op, sv_drop_flow_t *flow, sv_drop_op_t **ended)
 {
     op->users++;
     unlist_running(op);
     if (op->keeps && !op->orphan) {
-        release(op);
+        release_op_locked(op);
         return;
     }
-    sv_drop_fast_tell(&op->fast, &op->status);
-    hear_fast(op);
-    if (!op->error && (!op->fast.came || op->fast.lands))
-        sv_drop_land_on(flow, &op->call, op->message ? &op->status : NULL);
+    sv_drop_fast_set_status(&op->fast, &op->status);
+    note_fast_error(op);
+    if (!op->error && (!op->fast.arrived || op->fast.unstages))
+        sv_drop_unstage_on(flow, &op->call, op->message ? &op->status : NULL);
     op->next = *ended;
     *ended = op;
 }
@@ -365,16 +365,16 @@ static bool end_ops(sv_drop_flow_t *flow, sv_drop_op_t *ended)
     for (sv_drop_op_t *op = ended, *next; op; op = next) {
         next = op->next;
         if (op->orphan)
-            tell_handler(op);
+            call_error_handler(op);
         else
             PMPI_Grequest_complete(op->handle); /* may free the handle, if the program has given it up */
-        release(op);
+        release_op_locked(op);
     }
     return any;
 }
 
 /* Some of those under way, in turn. */
-static bool walk(void)
+static bool progress_some(void)
 {
     sv_drop_flow_t flow = {0};
     sv_drop_op_t *ended = NULL, *op = engine.next ? engine.next : engine.first;
@@ -382,20 +382,20 @@ static bool walk(void)
     for (int i = running < LOOKS ? running : LOOKS; i > 0 && op; i--) {
         engine.next = op->next; /* an error handler that runs meanwhile may take that from the list */
         if (op_ended(op))
-            land_op(op, &flow, &ended);
+            unstage_op(op, &flow, &ended);
         op = engine.next ? engine.next : engine.first;
     }
     return end_ops(&flow, ended);
 }
 
 /* Those that a call waits for; the walk may come to others much later. */
-static bool walk_to(sv_drop_op_t *const *ops, int n)
+static bool progress_up_to(sv_drop_op_t *const *ops, int n)
 {
     sv_drop_flow_t flow = {0};
     sv_drop_op_t *ended = NULL;
     for (int i = 0; i < n; i++)
         if (ops[i] && ops[i]->running && op_ended(ops[i]))
-            land_op(ops[i], &flow, &ended);
+            unstage_op(ops[i], &flow, &ended);
     return end_ops(&flow, ended);
 }
 
@@ -409,8 +409,8 @@ static bool progress_for(sv_drop_op_t *const *ops, int n)
     read_notes();
     if (!engine.walks) { /* else an error handler of the program's has called MPI */
         engine.walks = true;
-        ended = walk_to(ops, n);
-        ended |= walk();
+        ended = progress_up_to(ops, n);
+        ended |= progress_some();
         engine.walks = false;
     }
     pthread_mutex_unlock(&engine.lock);
@@ -438,20 +438,20 @@ void sv_drop_turn(unsigned *turns)
 
 /* --- ends --------------------------------------------------------------------------------------------------------- */
 
-/* A receive that is kept and got a letter blocks here until the bytes have come: they are in a slot, or their sender is
-   at it. What a walk has heard is kept; else the status of the call that ended the request says what came. */
-static void land_kept(sv_drop_op_t *op, MPI_Status *status)
+/* A receive that is kept and got an announcement blocks here until the bytes have come: they are in a slot, or their
+   sender is at it. What a walk has heard is kept; else the status of the call that ended the request says what came. */
+static void unstage_kept(sv_drop_op_t *op, MPI_Status *status)
 {
     unsigned turns = 0;
-    if (!op->heard)
-        op->heard = sv_drop_fast_hear(&op->fast, &op->call, status);
+    if (!op->announcement_read)
+        op->announcement_read = sv_drop_fast_take_announced(&op->fast, &op->call, status);
     while (!sv_drop_fast_ended(&op->fast, &op->error))
         sv_drop_turn(&turns);
     if (op->call.parts)
-        sv_drop_parts_land(&op->call);
-    else if (!op->error && (!op->fast.came || op->fast.lands)) {
-        sv_drop_fast_tell(&op->fast, status);
-        sv_drop_land(&op->call, op->message ? status : NULL);
+        sv_drop_parts_unstage(&op->call);
+    else if (!op->error && (!op->fast.arrived || op->fast.unstages)) {
+        sv_drop_fast_set_status(&op->fast, status);
+        sv_drop_unstage_call(&op->call, op->message ? status : NULL);
     }
 }
 
@@ -461,17 +461,17 @@ int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status, bool ends)
     if (op->keeps && op->active) {
         op->active = false;
         if (status)
-            land_kept(op, status);
-        hear_fast(op);
+            unstage_kept(op, status);
+        note_fast_error(op);
         sv_drop_trace_call(&op->call);
         unlist_running(op);
     }
     if (op->keeps && status)
-        sv_drop_fast_tell(&op->fast, status); /* each time that somebody asks */
+        sv_drop_fast_set_status(&op->fast, status); /* each time that somebody asks */
     const int error = op->error;
     if (ends) {
-        tell_handler(op);
-        op->fast.came = op->fast.came && !op->keeps; /* an inactive request has an empty status */
+        call_error_handler(op);
+        op->fast.arrived = op->fast.arrived && !op->keeps; /* an inactive request has an empty status */
         if (op->keeps && !op->persistent)
             unlist_handle(op);
     }
@@ -484,13 +484,13 @@ void sv_drop_op_start(sv_drop_op_t *op)
 {
     if (!op->call.parts)
         sv_drop_stage(&op->call);
-    else if (op->call.region[0].out)
+    else if (op->call.buffer[0].out)
         sv_drop_parts_begin(&op->call);
     pthread_mutex_lock(&engine.lock);
     op->active = true;
     op->call.begin_ns = sv_drop_trace_now();
     op->call.fast = false;
-    op->heard = op->told = op->fast.came = op->fast.lands = false;
+    op->announcement_read = op->reported = op->fast.arrived = op->fast.unstages = false;
     op->error = op->fast.error = MPI_SUCCESS;
     pthread_mutex_unlock(&engine.lock);
 }
@@ -504,9 +504,9 @@ void sv_drop_op_rename(sv_drop_op_t *op, MPI_Request handle)
         op->handle = handle;
         list_handle(op);
     }
-    if (op->active && !op->running && op->fast.listens && sv_drop_fast_drives())
+    if (op->active && !op->running && op->fast.monitored && sv_drop_fast_drives())
         list_running(op); /* else what is announced has come already, and nobody waits for this rank to hear it */
-    release(op);
+    release_op_locked(op);
     pthread_mutex_unlock(&engine.lock);
 }
 
@@ -517,7 +517,7 @@ void sv_drop_op_forget(sv_drop_op_t *op)
     op->active = false;
     unlist_running(op);
     unlist_handle(op);
-    release(op);
+    release_op_locked(op);
     pthread_mutex_unlock(&engine.lock);
 }
 
@@ -532,7 +532,7 @@ bool sv_drop_op_adopt(sv_drop_op_t *op)
             list_running(op);
         unlist_handle(op);
         op->orphan = true;
-        release(op);
+        release_op_locked(op);
     }
     pthread_mutex_unlock(&engine.lock);
     return adopts;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What drop_fast.c, which opens the fast route, and drop_letter.c, which uses it, share. */
+/* What drop_fast.c, which opens the fast route, and drop_announce.c, which uses it, share. */
 #ifndef SV_DROP_ROUTE_H
 #define SV_DROP_ROUTE_H
 
@@ -13,18 +13,18 @@ typedef struct sv_drop_route {
     _Atomic bool retired; /* it was open, or could have been, and MPI_Finalize has begun */
     selvage_comm_t *world;
     MPI_Comm own;      /* all ranks, for the drop-in alone */
-    uint64_t nonce[2]; /* of the job: what letters begin with */
+    uint64_t nonce[2]; /* of the job: what announcements begin with */
     int tag_most;      /* MPI's greatest tag */
     unsigned calls;
     int32_t next_id;
     _Atomic bool seen; /* device memory, by this rank */
-    _Atomic bool unwatched; /* a receive has begun that a letter must not come to */
+    _Atomic bool unwatched;  /* a receive has begun that an announcement must not come to */
     bool drives;       /* ON: ranks may owe each other bytes */
     _Atomic bool answers; /* what this rank has sent, and is done with, may be asked for again */
     bool threads;      /* of the program, all of which may call MPI */
     bool any_threads;  /* of any rank's: ranks may differ */
     int key, within_key; /* of what is_everybody() and is_within() have found */
-    bool *near;        /* by rank of MPI_COMM_WORLD: on this node */
+    bool *on_node;     /* by rank of MPI_COMM_WORLD: on this node */
     int64_t slot_bytes; /* of a slot of the neighbours' */
 } sv_drop_route_t;
 
@@ -40,7 +40,7 @@ bool sv_drop_fast_is_in_order(MPI_Comm comm);
 void sv_drop_report_packets_from(selvage_comm_t *world);
 void sv_drop_report_packets(selvage_comm_t *world);
 
-/* After the last letter (drop_letter.c). */
-void sv_drop_letters_end(void);
+/* After the last announcement (drop_announce.c). */
+void sv_drop_announce_end(void);
 
 #endif

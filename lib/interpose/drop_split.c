@@ -64,7 +64,7 @@ sv_drop_split_t *sv_drop_split_take(MPI_File file, const void *buf)
         return NULL;
     sv_drop_lock();
     for (sv_drop_split_t **at = &splits; *at && !found;) {
-        if ((*at)->file == file && (*at)->call.region[0].user == buf)
+        if ((*at)->file == file && (*at)->call.buffer[0].user == buf)
             found = take_out(at);
         else
             at = &(*at)->next;
@@ -75,7 +75,7 @@ sv_drop_split_t *sv_drop_split_take(MPI_File file, const void *buf)
 
 void *sv_drop_split_memory(const sv_drop_split_t *split, const void *buf)
 {
-    return split ? sv_drop_address(&split->call.region[0]) : (void *)(uintptr_t)buf;
+    return split ? sv_drop_address(&split->call.buffer[0]) : (void *)(uintptr_t)buf;
 }
 
 int sv_drop_split_end(sv_drop_split_t *split, int code)
@@ -83,7 +83,7 @@ int sv_drop_split_end(sv_drop_split_t *split, int code)
     if (!split)
         return code;
     if (code == MPI_SUCCESS)
-        sv_drop_land(&split->call, NULL);
+        sv_drop_unstage_call(&split->call, NULL);
     end_split(split);
     return code;
 }

@@ -8,7 +8,7 @@
 /* One that has begun with device memory. */
 typedef struct sv_drop_split sv_drop_split_t;
 
-/* Behind a _begin: keeps its one region's staging memory for the _end. */
+/* Behind a _begin: keeps its one buffer's staging memory for the _end. */
 void sv_drop_split_keep(const sv_drop_call_t *call, MPI_File file);
 /* The one that an _end is for, which is the caller's from here on; NULL: it has host memory. */
 sv_drop_split_t *sv_drop_split_take(MPI_File file, const void *buf);

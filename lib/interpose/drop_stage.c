@@ -51,61 +51,61 @@ static bool bounds_of_all(const sv_drop_block_t *blocks, int n, int64_t *low_out
 /* --- what a call has ---------------------------------------------------------------------------------------------- */
 
 /* What MPI refuses, as it is of that type. */
-static sv_drop_region_t *add_refused(sv_drop_call_t *call, MPI_Datatype type)
+static sv_drop_buffer_t *add_refused(sv_drop_call_t *call, MPI_Datatype type)
 {
-    sv_drop_region_t *region = &call->region[call->nregions++];
-    *region = (sv_drop_region_t){.packed = true, .count = 1, .type = type, .nblocks = 1,
+    sv_drop_buffer_t *buffer = &call->buffer[call->nbuffers++];
+    *buffer = (sv_drop_buffer_t){.packed = true, .count = 1, .type = type, .nblocks = 1,
                                  .one = {0, 0, MPI_DATATYPE_NULL}};
-    return region;
+    return buffer;
 }
 
-/* The region for device memory at buf; NULL if there is nothing of the device's in it. known: that it is has been
-   asked in this call, which costs about as much as all the rest. */
-static sv_drop_region_t *add_region(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_block_t *blocks,
+/* The staging buffer for device memory at buf; NULL if there is nothing of the device's in it. known: that it is has
+   been asked in this call, which costs about as much as all the rest. */
+static sv_drop_buffer_t *add_buffer(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_block_t *blocks,
                                     int n)
 {
     int64_t low = 0, high = 0;
     if (!bounds_of_all(blocks, n, &low, &high) || !(known || is_device(buf, low)))
         return NULL;
     call->begin_ns = call->begin_ns ? call->begin_ns : sv_drop_trace_now();
-    sv_drop_region_t *region = &call->region[call->nregions++];
-    *region = (sv_drop_region_t){.user = (char *)(uintptr_t)buf, .low = low, .bytes = (size_t)(high - low),
+    sv_drop_buffer_t *buffer = &call->buffer[call->nbuffers++];
+    *buffer = (sv_drop_buffer_t){.user = (char *)(uintptr_t)buf, .low = low, .bytes = (size_t)(high - low),
                                  .nblocks = n};
-    return region;
+    return buffer;
 }
 
 /* What MPI is given for a stream. */
-static void count_stream(const sv_drop_call_t *call, sv_drop_region_t *region)
+static void count_stream(const sv_drop_call_t *call, sv_drop_buffer_t *buffer)
 {
-    region->count = (int)region->bytes;
-    region->type = MPI_PACKED;
-    if (region->bytes <= INT_MAX)
+    buffer->count = (int)buffer->bytes;
+    buffer->type = MPI_PACKED;
+    if (buffer->bytes <= INT_MAX)
         return;
-    if (sv_drop_type_many((MPI_Count)region->bytes, MPI_PACKED, &region->type) != MPI_SUCCESS)
+    if (sv_drop_type_many((MPI_Count)buffer->bytes, MPI_PACKED, &buffer->type) != MPI_SUCCESS)
         sv_drop_fatal("no type for a message of 2 GiB or more", call->name);
-    region->count = 1;
-    region->owns_type = true;
+    buffer->count = 1;
+    buffer->owns_type = true;
 }
 
 /* As a stream of packed bytes; false if MPI is to be given the buffer's own shape, which has no gaps or is mixed. */
-static bool pack_region(const sv_drop_call_t *call, sv_drop_region_t *region, const sv_drop_block_t *block)
+static bool pack_buffer(const sv_drop_call_t *call, sv_drop_buffer_t *buffer, const sv_drop_block_t *block)
 {
     sv_drop_type_t type;
     if (!sv_drop_type(block->type, &type) || type.dense)
         return false;
-    region->plan = sv_drop_plan_get(block->type, block->count, region->user + region->low);
-    if (!region->plan->pack) {
-        region->mixed = true;
-        sv_drop_plan_put(region->plan);
-        region->plan = NULL;
+    buffer->plan = sv_drop_plan_get(block->type, block->count, buffer->user + buffer->low);
+    if (!buffer->plan->pack) {
+        buffer->keeps_gaps = true;
+        sv_drop_plan_put(buffer->plan);
+        buffer->plan = NULL;
         return false;
     }
-    region->bytes = selvage_pack_bytes(region->plan->pack);
-    count_stream(call, region);
+    buffer->bytes = selvage_pack_bytes(buffer->plan->pack);
+    count_stream(call, buffer);
     return true;
 }
 
-sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t count, MPI_Datatype type, bool in,
+sv_drop_buffer_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t count, MPI_Datatype type, bool in,
                                   bool out)
 {
     sv_drop_block_t block = {count, 0, type};
@@ -113,54 +113,54 @@ sv_drop_region_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
         return add_refused(call, MPI_DATATYPE_NULL);
     if (!sv_drop_type_is_committed(type))
         return add_refused(call, type);
-    sv_drop_region_t *region = add_region(call, buf, true, &block, 1);
-    if (!region)
+    sv_drop_buffer_t *buffer = add_buffer(call, buf, true, &block, 1);
+    if (!buffer)
         return NULL;
-    region->in = in;
-    region->out = out;
-    region->one = block;
-    region->count = (int)count;
-    region->type = type;
-    region->packed = pack_region(call, region, &block);
-    region->host = region->image = sv_drop_staging(region->bytes);
-    return region;
+    buffer->in = in;
+    buffer->out = out;
+    buffer->one = block;
+    buffer->count = (int)count;
+    buffer->type = type;
+    buffer->packed = pack_buffer(call, buffer, &block);
+    buffer->host = buffer->image = sv_drop_staging(buffer->bytes);
+    return buffer;
 }
 
-sv_drop_region_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type)
+sv_drop_buffer_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type)
 {
     sv_drop_type_t info;
     const bool is_short = sv_drop_fast_is_short(count, type);
     if (count < 0 || !sv_drop_type(type, &info) || !sv_drop_type_is_committed(type) ||
         (!is_short && (count == 0 || info.dense))) /* pair types are named, and have gaps */
         return NULL;
-    const size_t bytes = (size_t)(info.bytes * count), room = is_short ? SV_DROP_LETTER_BYTES : bytes + 1;
-    sv_drop_region_t *region = &call->region[call->nregions++];
-    *region = (sv_drop_region_t){.user = buf, .host = malloc(room), .out = true, .bytes = bytes, .packed = true,
+    const size_t bytes = (size_t)(info.bytes * count), room = is_short ? SV_DROP_ANNOUNCE_BYTES : bytes + 1;
+    sv_drop_buffer_t *buffer = &call->buffer[call->nbuffers++];
+    *buffer = (sv_drop_buffer_t){.user = buf, .host = malloc(room), .out = true, .bytes = bytes, .packed = true,
                                  .unpacks = true, .nblocks = 1, .one = {count, 0, type}};
     /* The program may free its own at once. */
-    if (!region->host || (!info.named && sv_drop_type_hold(type, &region->one.type) != MPI_SUCCESS))
+    if (!buffer->host || (!info.named && sv_drop_type_hold(type, &buffer->one.type) != MPI_SUCCESS))
         sv_drop_fatal("no memory", call->name);
-    count_stream(call, region);
-    region->wide = is_short;
-    region->count = is_short ? SV_DROP_LETTER_BYTES : region->count;
-    return region;
+    count_stream(call, buffer);
+    buffer->wide = is_short;
+    buffer->count = is_short ? SV_DROP_ANNOUNCE_BYTES : buffer->count;
+    return buffer;
 }
 
-static const sv_drop_block_t *blocks_of(const sv_drop_region_t *region)
+static const sv_drop_block_t *blocks_of(const sv_drop_buffer_t *buffer)
 {
-    return region->blocks ? region->blocks : &region->one;
+    return buffer->blocks ? buffer->blocks : &buffer->one;
 }
 
 /* Where gaps come up again, or only a part may, they must go down first. */
-static bool has_opaque(const sv_drop_region_t *region)
+static bool has_opaque(const sv_drop_buffer_t *buffer)
 {
-    const sv_drop_block_t *blocks = blocks_of(region);
+    const sv_drop_block_t *blocks = blocks_of(buffer);
     bool opaque = false;
-    for (int i = 0; i < region->nblocks && region->out; i++) {
+    for (int i = 0; i < buffer->nblocks && buffer->out; i++) {
         sv_drop_type_t type;
         if (blocks[i].count <= 0 || !sv_drop_type(blocks[i].type, &type) || type.dense)
             continue;
-        sv_drop_plan_t *plan = sv_drop_plan_get(blocks[i].type, blocks[i].count, region->user + region->low);
+        sv_drop_plan_t *plan = sv_drop_plan_get(blocks[i].type, blocks[i].count, buffer->user + buffer->low);
         opaque = opaque || !plan->pack;
         sv_drop_plan_put(plan);
     }
@@ -175,7 +175,7 @@ static int64_t count_of(const sv_drop_list_t *list, int64_t i)
 }
 
 /* before: elements of the blocks before this one. */
-static int64_t offset_of(const sv_drop_list_t *list, int64_t i, MPI_Datatype type, int64_t before)
+static int64_t block_offset_of(const sv_drop_list_t *list, int64_t i, MPI_Datatype type, int64_t before)
 {
     MPI_Aint lb, extent;
     if (list->far)
@@ -189,19 +189,19 @@ static int64_t offset_of(const sv_drop_list_t *list, int64_t i, MPI_Datatype typ
 }
 
 /* Of a long image, so that pinning all of it would take memory that nobody needs. */
-static bool is_mostly_gaps(const sv_drop_region_t *region)
+static bool is_mostly_gaps(const sv_drop_buffer_t *buffer)
 {
     enum { LONG_BYTES = 64 << 20, PARTS = 4 };
     size_t bytes = 0;
-    for (int i = 0; i < region->nblocks && region->bytes >= LONG_BYTES && !region->mixed; i++) {
+    for (int i = 0; i < buffer->nblocks && buffer->bytes >= LONG_BYTES && !buffer->keeps_gaps; i++) {
         sv_drop_type_t type;
-        if (blocks_of(region)[i].count > 0 && sv_drop_type(blocks_of(region)[i].type, &type))
-            bytes += (size_t)(type.bytes * blocks_of(region)[i].count);
+        if (blocks_of(buffer)[i].count > 0 && sv_drop_type(blocks_of(buffer)[i].type, &type))
+            bytes += (size_t)(type.bytes * blocks_of(buffer)[i].count);
     }
-    return region->bytes >= LONG_BYTES && !region->mixed && bytes < region->bytes / PARTS;
+    return buffer->bytes >= LONG_BYTES && !buffer->keeps_gaps && bytes < buffer->bytes / PARTS;
 }
 
-sv_drop_region_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list,
+sv_drop_buffer_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list,
                                      bool in, bool out)
 {
     sv_drop_block_t one, *blocks = &one;
@@ -215,25 +215,25 @@ sv_drop_region_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool
     for (int i = 0; i < n; i++) {
         MPI_Datatype type = list->types ? list->types[i] : list->type;
         blocks[i] = single ? (sv_drop_block_t){list->n * list->count, 0, type}
-                           : (sv_drop_block_t){count_of(list, i), offset_of(list, i, type, before), type};
+                           : (sv_drop_block_t){count_of(list, i), block_offset_of(list, i, type, before), type};
         before += blocks[i].count;
     }
     const bool both = !(single && sv_drop_is_named(one.type)) && sv_drop_refuse(call, buf, blocks, n);
-    sv_drop_region_t *region = both ? NULL : add_region(call, buf, known && buf != MPI_BOTTOM, blocks, n);
-    if (!region) {
+    sv_drop_buffer_t *buffer = both ? NULL : add_buffer(call, buf, known && buf != MPI_BOTTOM, blocks, n);
+    if (!buffer) {
         if (blocks != &one)
             free(blocks);
         return NULL;
     }
-    region->in = in;
-    region->out = out;
-    region->one = *blocks;
-    region->blocks = blocks == &one ? NULL : blocks;
-    region->mixed = has_opaque(region);
-    return region;
+    buffer->in = in;
+    buffer->out = out;
+    buffer->one = *blocks;
+    buffer->blocks = blocks == &one ? NULL : blocks;
+    buffer->keeps_gaps = has_opaque(buffer);
+    return buffer;
 }
 
-static bool overlap(const sv_drop_region_t *a, const sv_drop_region_t *b)
+static bool overlap(const sv_drop_buffer_t *a, const sv_drop_buffer_t *b)
 {
     const uintptr_t first = (uintptr_t)a->user + (uintptr_t)a->low, second = (uintptr_t)b->user + (uintptr_t)b->low;
     return (a->out || b->out) && first < second + b->bytes && second < first + a->bytes;
@@ -244,7 +244,7 @@ static bool overlap(const sv_drop_region_t *a, const sv_drop_region_t *b)
  * it takes (a field with its halo, of which the types name the parts) has one image. Two regions are all that there are
  * where this matters.
  */
-static void share_image(sv_drop_region_t *a, sv_drop_region_t *b)
+static void share_image(sv_drop_buffer_t *a, sv_drop_buffer_t *b)
 {
     const uintptr_t first = (uintptr_t)a->user + (uintptr_t)a->low, second = (uintptr_t)b->user + (uintptr_t)b->low;
     const uintptr_t low = first < second ? first : second;
@@ -257,22 +257,22 @@ static void share_image(sv_drop_region_t *a, sv_drop_region_t *b)
 
 void sv_drop_make_images(sv_drop_call_t *call)
 {
-    for (int i = 0; i < call->nregions; i++) {
-        sv_drop_region_t *region = &call->region[i];
-        for (int j = i + 1; j < call->nregions && !region->host; j++)
-            if (!call->region[j].host && overlap(region, &call->region[j]))
-                share_image(region, &call->region[j]);
-        if (!region->host)
-            region->host = region->image =
-                is_mostly_gaps(region) ? sv_drop_staging_plain(region->bytes) : sv_drop_staging(region->bytes);
+    for (int i = 0; i < call->nbuffers; i++) {
+        sv_drop_buffer_t *buffer = &call->buffer[i];
+        for (int j = i + 1; j < call->nbuffers && !buffer->host; j++)
+            if (!call->buffer[j].host && overlap(buffer, &call->buffer[j]))
+                share_image(buffer, &call->buffer[j]);
+        if (!buffer->host)
+            buffer->host = buffer->image =
+                is_mostly_gaps(buffer) ? sv_drop_staging_plain(buffer->bytes) : sv_drop_staging(buffer->bytes);
     }
 }
 
 void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list, bool in, bool out)
 {
-    const sv_drop_region_t *region = sv_drop_add_blocks(call, buf, known, list, in, out);
+    const sv_drop_buffer_t *buffer = sv_drop_add_blocks(call, buf, known, list, in, out);
     sv_drop_make_images(call);
-    return sv_drop_image(region, buf);
+    return sv_drop_image(buffer, buf);
 }
 
 /* --- elements of an image with gaps ------------------------------------------------------------------------------- */
@@ -289,23 +289,23 @@ static size_t gappy_bytes(const sv_drop_block_t *block)
 }
 
 /* Blocks from first on that fit into room, but at least one. */
-static int end_of_batch(const sv_drop_region_t *region, int first, size_t room)
+static int end_of_batch(const sv_drop_buffer_t *buffer, int first, size_t room)
 {
-    const sv_drop_block_t *blocks = blocks_of(region);
+    const sv_drop_block_t *blocks = blocks_of(buffer);
     size_t bytes = gappy_bytes(&blocks[first]);
     int end = first + 1;
-    for (; end < region->nblocks && bytes + gappy_bytes(&blocks[end]) <= room; end++)
+    for (; end < buffer->nblocks && bytes + gappy_bytes(&blocks[end]) <= room; end++)
         bytes += gappy_bytes(&blocks[end]);
     return end;
 }
 
 /* Between the image and the packed bytes, by MPI. */
-static void pack_blocks(const sv_drop_region_t *region, int first, int end, char *packed, bool down)
+static void pack_blocks(const sv_drop_buffer_t *buffer, int first, int end, char *packed, bool down)
 {
-    const sv_drop_block_t *blocks = blocks_of(region);
+    const sv_drop_block_t *blocks = blocks_of(buffer);
     for (int i = first; i < end; i++) {
         size_t bytes = gappy_bytes(&blocks[i]);
-        char *image = (char *)sv_drop_address(region) + blocks[i].offset;
+        char *image = (char *)sv_drop_address(buffer) + blocks[i].offset;
         if (bytes > 0 && down)
             sv_drop_unpack(packed, (int64_t)bytes, image, blocks[i].count, blocks[i].type);
         else if (bytes > 0)
@@ -315,16 +315,16 @@ static void pack_blocks(const sv_drop_region_t *region, int first, int end, char
 }
 
 /* Between the packed bytes and the program's memory, by the device. */
-static void scatter_blocks(sv_drop_flow_t *flow, const sv_drop_region_t *region, int first, int end, char *packed,
+static void scatter_blocks(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer, int first, int end, char *packed,
                            bool down)
 {
-    const sv_drop_block_t *blocks = blocks_of(region);
+    const sv_drop_block_t *blocks = blocks_of(buffer);
     for (int i = first; i < end; i++) {
         size_t bytes = gappy_bytes(&blocks[i]);
-        char *user = region->user + blocks[i].offset;
+        char *user = buffer->user + blocks[i].offset;
         if (bytes == 0)
             continue;
-        sv_drop_plan_t *plan = sv_drop_plan_get(blocks[i].type, blocks[i].count, region->user + region->low);
+        sv_drop_plan_t *plan = sv_drop_plan_get(blocks[i].type, blocks[i].count, buffer->user + buffer->low);
         if (!plan->pack || selvage_pack_bytes(plan->pack) != bytes)
             sv_drop_fatal("not supported", "a type that was taken apart before, and now is not");
         if (down)
@@ -337,11 +337,11 @@ static void scatter_blocks(sv_drop_flow_t *flow, const sv_drop_region_t *region,
 }
 
 /* All blocks with gaps, a batch at a time. */
-static void carry_gappy(sv_drop_flow_t *flow, const sv_drop_region_t *region, bool down)
+static void copy_gappy(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer, bool down)
 {
     size_t total = 0, most = 0;
-    for (int i = 0; i < region->nblocks; i++) {
-        size_t bytes = gappy_bytes(&blocks_of(region)[i]);
+    for (int i = 0; i < buffer->nblocks; i++) {
+        size_t bytes = gappy_bytes(&blocks_of(buffer)[i]);
         total += bytes;
         most = bytes > most ? bytes : most;
     }
@@ -349,14 +349,14 @@ static void carry_gappy(sv_drop_flow_t *flow, const sv_drop_region_t *region, bo
         return;
     size_t room = most > BATCH_BYTES ? most : total < BATCH_BYTES ? total : BATCH_BYTES;
     char *packed = sv_drop_staging(room);
-    for (int first = 0, end; first < region->nblocks; first = end) {
-        end = end_of_batch(region, first, room);
+    for (int first = 0, end; first < buffer->nblocks; first = end) {
+        end = end_of_batch(buffer, first, room);
         if (!down)
-            pack_blocks(region, first, end, packed, false);
-        scatter_blocks(flow, region, first, end, packed, down);
+            pack_blocks(buffer, first, end, packed, false);
+        scatter_blocks(flow, buffer, first, end, packed, down);
         sv_drop_flow_end(flow);
         if (down)
-            pack_blocks(region, first, end, packed, true);
+            pack_blocks(buffer, first, end, packed, true);
     }
     sv_drop_unstage(packed);
 }
@@ -364,89 +364,90 @@ static void carry_gappy(sv_drop_flow_t *flow, const sv_drop_region_t *region, bo
 /* --- down --------------------------------------------------------------------------------------------------------- */
 
 /* Whether it is better to bring down the elements of an image than all of it. */
-static bool is_sparse(const sv_drop_region_t *region)
+static bool is_sparse(const sv_drop_buffer_t *buffer)
 {
-    const sv_drop_block_t *blocks = blocks_of(region);
+    const sv_drop_block_t *blocks = blocks_of(buffer);
     size_t bytes = 0;
-    if (region->mixed || region->bytes / SAVED_BYTES < (size_t)region->nblocks)
+    if (buffer->keeps_gaps || buffer->bytes / SAVED_BYTES < (size_t)buffer->nblocks)
         return false;
-    for (int i = 0; i < region->nblocks; i++) {
+    for (int i = 0; i < buffer->nblocks; i++) {
         sv_drop_type_t type;
         if (blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type))
             bytes += (size_t)(type.bytes * blocks[i].count);
     }
-    return bytes <= region->bytes / 2 && (region->bytes - bytes) / SAVED_BYTES >= (size_t)region->nblocks;
+    return bytes <= buffer->bytes / 2 && (buffer->bytes - bytes) / SAVED_BYTES >= (size_t)buffer->nblocks;
 }
 
-static bool is_all_known(const sv_drop_region_t *region)
+static bool is_all_known(const sv_drop_buffer_t *buffer)
 {
-    sv_drop_region_t asked = *region;
+    sv_drop_buffer_t asked = *buffer;
     asked.out = true;
     return !has_opaque(&asked);
 }
 
 /* Whether all from the first block to the last is one allocation: copies may not go on beyond theirs. */
-static bool is_one_allocation(const sv_drop_region_t *region)
+static bool is_one_allocation(const sv_drop_buffer_t *buffer)
 {
     selvage_memory_t memory = SELVAGE_MEMORY_UNKNOWN;
-    const char *first = region->user + region->low;
-    if (selvage_device_memory(sv_drop_device_of(first), first, region->bytes, &memory) != SELVAGE_SUCCESS)
+    const char *first = buffer->user + buffer->low;
+    if (selvage_device_memory(sv_drop_device_of(first), first, buffer->bytes, &memory) != SELVAGE_SUCCESS)
         return true;
     return memory != SELVAGE_MEMORY_NONE && memory != SELVAGE_MEMORY_HOST && memory != SELVAGE_MEMORY_PINNED;
 }
 
 /* One block without gaps is as the program has it. */
-static bool is_block(const sv_drop_region_t *region)
+static bool is_block(const sv_drop_buffer_t *buffer)
 {
     sv_drop_type_t type;
-    return region->nblocks == 1 && sv_drop_type(blocks_of(region)->type, &type) && type.dense;
+    return buffer->nblocks == 1 && sv_drop_type(blocks_of(buffer)->type, &type) && type.dense;
 }
 
-static void stage_sparse(sv_drop_flow_t *flow, const sv_drop_region_t *region)
+static void stage_sparse(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
 {
-    const sv_drop_block_t *blocks = blocks_of(region);
-    for (int i = 0; i < region->nblocks; i++) {
+    const sv_drop_block_t *blocks = blocks_of(buffer);
+    for (int i = 0; i < buffer->nblocks; i++) {
         sv_drop_type_t type;
         if (blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type) && type.dense)
-            sv_drop_copy(flow, (char *)sv_drop_address(region) + blocks[i].offset, region->user + blocks[i].offset,
+            sv_drop_copy(flow, (char *)sv_drop_address(buffer) + blocks[i].offset, buffer->user + blocks[i].offset,
                          (size_t)(type.bytes * blocks[i].count), SELVAGE_COPY_DEVICE_TO_HOST);
     }
-    carry_gappy(flow, region, true);
+    copy_gappy(flow, buffer, true);
 }
 
-static void stage_region(sv_drop_flow_t *flow, const sv_drop_region_t *region)
+static void stage_buffer(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
 {
-    if (region->packed && region->in)
-        sv_drop_gather(flow, region->plan, region->user, region->host);
-    if (region->packed || !(region->in || region->mixed))
+    if (buffer->packed && buffer->in)
+        sv_drop_gather(flow, buffer->plan, buffer->user, buffer->host);
+    if (buffer->packed || !(buffer->in || buffer->keeps_gaps))
         return;
-    if (!is_block(region) && (is_sparse(region) || !is_one_allocation(region)) && is_all_known(region))
-        stage_sparse(flow, region);
+    if (!is_block(buffer) && (is_sparse(buffer) || !is_one_allocation(buffer)) && is_all_known(buffer))
+        stage_sparse(flow, buffer);
     else
-        sv_drop_copy(flow, region->host, region->user + region->low, region->bytes, SELVAGE_COPY_DEVICE_TO_HOST);
+        sv_drop_copy(flow, buffer->host, buffer->user + buffer->low, buffer->bytes, SELVAGE_COPY_DEVICE_TO_HOST);
 }
 
-static void stage_all(sv_drop_call_t *call, bool behind_default)
+static void stage_all(sv_drop_call_t *call, bool after_default)
 {
-    sv_drop_flow_t flow = {.theirs = behind_default};
-    for (int i = 0; i < call->nregions; i++)
-        stage_region(&flow, &call->region[i]);
+    sv_drop_flow_t flow = {.theirs = after_default};
+    for (int i = 0; i < call->nbuffers; i++)
+        stage_buffer(&flow, &call->buffer[i]);
     sv_drop_flow_end(&flow);
 }
 
 /* Whether what was read before all work had ended is what is there behind it. */
-static void check_region(const sv_drop_call_t *call, sv_drop_region_t *region)
+static void check_unchanged(const sv_drop_call_t *call, sv_drop_buffer_t *buffer)
 {
     void *before;
-    if (!region->in || !(before = malloc(region->bytes)))
+    if (!buffer->in || !(before = malloc(buffer->bytes)))
         return;
     sv_drop_flow_t flow = {0};
-    memcpy(before, region->host, region->bytes);
-    stage_region(&flow, region);
+    memcpy(before, buffer->host, buffer->bytes);
+    stage_buffer(&flow, buffer);
     sv_drop_flow_end(&flow);
-    if (memcmp(before, region->host, region->bytes) != 0)
+    if (memcmp(before, buffer->host, buffer->bytes) != 0)
         sv_drop_warn("%s: the device was still writing %zu bytes at %p: the program does not synchronise before the "
-                     "call", call->name, region->bytes, (void *)region->user);
+                     "call",
+                     call->name, buffer->bytes, (void *)buffer->user);
     free(before);
 }
 
@@ -455,32 +456,32 @@ static void check_region(const sv_drop_call_t *call, sv_drop_region_t *region)
 void sv_drop_stage(sv_drop_call_t *call)
 {
     sv_drop_sync_t sync = sv_drop_settings()->sync;
-    bool behind_default = sync == SV_DROP_SYNC_DEFAULT && !sv_drop_has_several();
-    if (call->nregions == 0 || (call->nregions == 1 && call->region[0].unpacks))
+    bool after_default = sync == SV_DROP_SYNC_DEFAULT && !sv_drop_has_several();
+    if (call->nbuffers == 0 || (call->nbuffers == 1 && call->buffer[0].unpacks))
         return;
     if (sync == SV_DROP_SYNC_CHECK)
         stage_all(call, false);
-    if (!behind_default)
+    if (!after_default)
         sv_drop_settle();
     if (sync != SV_DROP_SYNC_CHECK)
-        stage_all(call, behind_default);
-    for (int i = 0; i < call->nregions && sync == SV_DROP_SYNC_CHECK; i++)
-        check_region(call, &call->region[i]);
+        stage_all(call, after_default);
+    for (int i = 0; i < call->nbuffers && sync == SV_DROP_SYNC_CHECK; i++)
+        check_unchanged(call, &call->buffer[i]);
 }
 
 /* --- up ----------------------------------------------------------------------------------------------------------- */
 
-static void land_image(sv_drop_flow_t *flow, const sv_drop_region_t *region)
+static void unstage_image(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
 {
-    const sv_drop_block_t *blocks = blocks_of(region);
-    const bool whole = region->nblocks == 1 || is_one_allocation(region);
+    const sv_drop_block_t *blocks = blocks_of(buffer);
+    const bool whole = buffer->nblocks == 1 || is_one_allocation(buffer);
     int64_t begin = 0, end = 0; /* a run that is due */
-    for (int i = 0; i <= region->nblocks; i++) {
+    for (int i = 0; i <= buffer->nblocks; i++) {
         sv_drop_type_t type;
-        bool any = i < region->nblocks && blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type) && type.bytes > 0;
+        bool any = i < buffer->nblocks && blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type) && type.bytes > 0;
         bool joins = any && whole && type.dense && blocks[i].offset == end;
-        if (!joins && (any || i == region->nblocks) && end > begin) {
-            sv_drop_copy(flow, region->user + begin, (char *)sv_drop_address(region) + begin, (size_t)(end - begin),
+        if (!joins && (any || i == buffer->nblocks) && end > begin) {
+            sv_drop_copy(flow, buffer->user + begin, (char *)sv_drop_address(buffer) + begin, (size_t)(end - begin),
                          SELVAGE_COPY_HOST_TO_DEVICE);
             begin = end = 0;
         }
@@ -489,24 +490,24 @@ static void land_image(sv_drop_flow_t *flow, const sv_drop_region_t *region)
             end = blocks[i].offset + blocks[i].count * type.bytes;
         }
     }
-    carry_gappy(flow, region, false);
+    copy_gappy(flow, buffer, false);
 }
 
-static void land_message(sv_drop_flow_t *flow, sv_drop_region_t *region, size_t bytes)
+static void unstage_message(sv_drop_flow_t *flow, sv_drop_buffer_t *buffer, size_t bytes)
 {
-    if (region->unpacks) {
+    if (buffer->unpacks) {
         if (bytes > 0)
-            sv_drop_unpack(region->host, (int64_t)bytes, region->user, region->one.count, region->one.type);
+            sv_drop_unpack(buffer->host, (int64_t)bytes, buffer->user, buffer->one.count, buffer->one.type);
         return;
     }
-    if (region->packed)
-        sv_drop_scatter(flow, region->plan, region->host, bytes, region->user);
+    if (buffer->packed)
+        sv_drop_scatter(flow, buffer->plan, buffer->host, bytes, buffer->user);
     else
-        sv_drop_copy(flow, region->user + region->low, region->host, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
+        sv_drop_copy(flow, buffer->user + buffer->low, buffer->host, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
 }
 
 /* Bytes of a message that came. */
-static size_t bytes_of(const MPI_Status *status, size_t room)
+static size_t arrived_bytes(const MPI_Status *status, size_t room)
 {
     MPI_Count bytes = 0;
     int cancelled = 0;
@@ -518,48 +519,48 @@ static size_t bytes_of(const MPI_Status *status, size_t room)
     return (size_t)bytes < room ? (size_t)bytes : room;
 }
 
-void sv_drop_land_on(sv_drop_flow_t *flow, sv_drop_call_t *call, const MPI_Status *status)
+void sv_drop_unstage_on(sv_drop_flow_t *flow, sv_drop_call_t *call, const MPI_Status *status)
 {
     if (status && call->has_peer) {
         call->peer = status->MPI_SOURCE;
         call->tag = status->MPI_TAG;
     }
-    for (int i = 0; i < call->nregions; i++) {
-        sv_drop_region_t *region = &call->region[i];
-        if (!region->out)
+    for (int i = 0; i < call->nbuffers; i++) {
+        sv_drop_buffer_t *buffer = &call->buffer[i];
+        if (!buffer->out)
             continue;
-        if (region->mixed)
-            sv_drop_copy(flow, region->user + region->low, region->host, region->bytes, SELVAGE_COPY_HOST_TO_DEVICE);
+        if (buffer->keeps_gaps)
+            sv_drop_copy(flow, buffer->user + buffer->low, buffer->host, buffer->bytes, SELVAGE_COPY_HOST_TO_DEVICE);
         else if (status)
-            land_message(flow, region, bytes_of(status, region->bytes));
+            unstage_message(flow, buffer, arrived_bytes(status, buffer->bytes));
         else
-            land_image(flow, region);
+            unstage_image(flow, buffer);
     }
 }
 
-void sv_drop_land(sv_drop_call_t *call, const MPI_Status *status)
+void sv_drop_unstage_call(sv_drop_call_t *call, const MPI_Status *status)
 {
     sv_drop_flow_t flow = {0};
-    sv_drop_land_on(&flow, call, status);
+    sv_drop_unstage_on(&flow, call, status);
     sv_drop_flow_end(&flow);
 }
 
 /* --- parts -------------------------------------------------------------------------------------------------------- */
 
-/* One block of a region as a region; false for none that is there. */
-static bool part_of(const sv_drop_call_t *call, int part, sv_drop_region_t *one_out)
+/* One block of a staging buffer as a staging buffer; false for none that is there. */
+static bool partition_of(const sv_drop_call_t *call, int part, sv_drop_buffer_t *one_out)
 {
-    const sv_drop_region_t *region = &call->region[0];
+    const sv_drop_buffer_t *buffer = &call->buffer[0];
     int64_t low = 0, high = 0;
-    if (call->nregions == 0 || part < 0 || part >= region->nblocks)
+    if (call->nbuffers == 0 || part < 0 || part >= buffer->nblocks)
         return false;
-    *one_out = *region;
-    one_out->one = region->blocks ? region->blocks[part] : region->one;
+    *one_out = *buffer;
+    one_out->one = buffer->blocks ? buffer->blocks[part] : buffer->one;
     one_out->blocks = NULL;
     one_out->nblocks = 1;
     if (!bounds_of(&one_out->one, &low, &high))
         return false;
-    one_out->host = region->host + (low - region->low);
+    one_out->host = buffer->host + (low - buffer->low);
     one_out->low = low;
     one_out->bytes = (size_t)(high - low);
     return true;
@@ -567,23 +568,23 @@ static bool part_of(const sv_drop_call_t *call, int part, sv_drop_region_t *one_
 
 void sv_drop_stage_part(sv_drop_call_t *call, int part)
 {
-    sv_drop_region_t one;
+    sv_drop_buffer_t one;
     sv_drop_flow_t flow = {0};
-    if (!part_of(call, part, &one))
+    if (!partition_of(call, part, &one))
         return;
     sv_drop_settle();
-    stage_region(&flow, &one);
+    stage_buffer(&flow, &one);
     sv_drop_flow_end(&flow);
 }
 
-void sv_drop_land_part(sv_drop_flow_t *flow, sv_drop_call_t *call, int part)
+void sv_drop_unstage_part(sv_drop_flow_t *flow, sv_drop_call_t *call, int part)
 {
-    sv_drop_region_t one;
-    if (!part_of(call, part, &one) || !one.out || call->parts[part])
+    sv_drop_buffer_t one;
+    if (!partition_of(call, part, &one) || !one.out || call->parts[part])
         return;
     call->parts[part] = true;
-    if (one.mixed)
+    if (one.keeps_gaps)
         sv_drop_copy(flow, one.user + one.low, one.host, one.bytes, SELVAGE_COPY_HOST_TO_DEVICE);
     else
-        land_image(flow, &one);
+        unstage_image(flow, &one);
 }

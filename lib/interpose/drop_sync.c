@@ -31,7 +31,7 @@ static struct {
     _Atomic bool failed;          /* a device did */
 } waiter = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
 
-static int64_t now_ns(void)
+static int64_t sync_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -58,11 +58,12 @@ static void must_settle(selvage_status_t status)
 /* For a moment it looks without sleeping: calls come in groups. The caller has the lock; it is given up meanwhile. */
 static void await_work(void)
 {
-    const int64_t until = now_ns() + IDLE_SPIN_NS;
+    const int64_t until = sync_now_ns() + IDLE_SPIN_NS;
     pthread_mutex_unlock(&waiter.lock);
     /* Nothing hangs on the order: what was asked is read again with the lock. */
     while (atomic_load_explicit(&waiter.asked, memory_order_relaxed) ==
-               atomic_load_explicit(&waiter.over, memory_order_relaxed) && now_ns() < until)
+               atomic_load_explicit(&waiter.over, memory_order_relaxed) &&
+           sync_now_ns() < until)
         sched_yield();
     pthread_mutex_lock(&waiter.lock);
     while (!waiter.stop && atomic_load_explicit(&waiter.asked, memory_order_relaxed) ==
@@ -87,7 +88,7 @@ static void *run_waiter(void *arg)
             atomic_store_explicit(&waiter.failed, true, memory_order_relaxed);
         }
         pthread_mutex_lock(&waiter.lock);
-        /* Partner: the acquire in is_over(). */
+        /* Partner: the acquire in is_turn_over(). */
         atomic_store_explicit(&waiter.over, asked, memory_order_release);
         pthread_cond_broadcast(&waiter.done);
     }
@@ -110,7 +111,7 @@ static bool has_waiter(void)
     return waiter.has_thread;
 }
 
-static bool is_over(uint64_t turn)
+static bool is_turn_over(uint64_t turn)
 {
     /* Partner: the release in run_waiter(). */
     return atomic_load_explicit(&waiter.over, memory_order_acquire) >= turn;
@@ -119,14 +120,14 @@ static bool is_over(uint64_t turn)
 /* --- who waits ---------------------------------------------------------------------------------------------------- */
 
 /* 0: nobody waits any more, or not now. */
-static uint64_t ask_for_turn(bool *alone_out)
+static uint64_t request_turn(bool *alone_out)
 {
     uint64_t turn = 0;
     *alone_out = false;
     pthread_mutex_lock(&waiter.lock);
     if (!has_waiter())
         *alone_out = true;
-    else if (is_over(waiter.expired) && !waiter.stop) {
+    else if (is_turn_over(waiter.expired) && !waiter.stop) {
         turn = atomic_fetch_add_explicit(&waiter.asked, 1, memory_order_relaxed) + 1;
         pthread_cond_signal(&waiter.work);
     }
@@ -137,18 +138,18 @@ static uint64_t ask_for_turn(bool *alone_out)
 static bool await_turn(uint64_t turn, int64_t until_ns)
 {
     const struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
-    const int64_t spin_until = now_ns() + CALL_SPIN_NS;
-    while (!is_over(turn) && now_ns() < spin_until && now_ns() < until_ns)
+    const int64_t spin_until = sync_now_ns() + CALL_SPIN_NS;
+    while (!is_turn_over(turn) && sync_now_ns() < spin_until && sync_now_ns() < until_ns)
         sched_yield();
-    if (is_over(turn))
+    if (is_turn_over(turn))
         return true;
     pthread_mutex_lock(&waiter.lock);
-    while (!is_over(turn) && now_ns() < until_ns)
+    while (!is_turn_over(turn) && sync_now_ns() < until_ns)
         pthread_cond_timedwait(&waiter.done, &waiter.lock, &until);
-    if (!is_over(turn) && waiter.expired < turn)
+    if (!is_turn_over(turn) && waiter.expired < turn)
         waiter.expired = turn;
     pthread_mutex_unlock(&waiter.lock);
-    return is_over(turn);
+    return is_turn_over(turn);
 }
 
 static void note_expired(void)
@@ -167,8 +168,8 @@ static void settle_for_limited_time(void)
     bool alone;
     if (atomic_load_explicit(&waiter.times, memory_order_relaxed) >= EXPIRED_MAX)
         return;
-    const int64_t until_ns = now_ns() + (int64_t)sv_drop_settings()->sync_ms * 1000000;
-    uint64_t turn = ask_for_turn(&alone);
+    const int64_t until_ns = sync_now_ns() + (int64_t)sv_drop_settings()->sync_ms * 1000000;
+    uint64_t turn = request_turn(&alone);
     if (alone)
         must_settle(wait_for_all());
     else if (turn > 0 && !await_turn(turn, until_ns))
@@ -199,7 +200,7 @@ bool sv_drop_is_stuck(void)
     if (atomic_load_explicit(&waiter.times, memory_order_relaxed) == 0)
         return false;
     pthread_mutex_lock(&waiter.lock);
-    const bool stuck = !is_over(waiter.expired);
+    const bool stuck = !is_turn_over(waiter.expired);
     pthread_mutex_unlock(&waiter.lock);
     return stuck || atomic_load_explicit(&waiter.times, memory_order_relaxed) >= EXPIRED_MAX;
 }
@@ -215,7 +216,7 @@ bool sv_drop_settle_end(void)
     pthread_mutex_unlock(&waiter.lock);
     if (!had)
         return true;
-    if (!await_turn(asked, now_ns() + (int64_t)sv_drop_settings()->sync_ms * 1000000)) {
+    if (!await_turn(asked, sync_now_ns() + (int64_t)sv_drop_settings()->sync_ms * 1000000)) {
         pthread_detach(waiter.thread);
         return false;
     }

@@ -26,10 +26,10 @@ typedef struct record {
 static struct {
     pthread_mutex_t lock;
     record_t *records; /* NULL: off */
-    int64_t count, room, dropped;
+    int64_t count, capacity, dropped;
 } trace = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static int64_t now_ns(void)
+static int64_t trace_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now); /* the only one that nodes share */
@@ -41,21 +41,21 @@ void sv_drop_trace_begin(void)
     const sv_drop_settings_t *settings = sv_drop_settings();
     if (!settings->trace[0])
         return;
-    trace.room = settings->trace_events;
-    trace.records = calloc((size_t)trace.room, sizeof *trace.records);
+    trace.capacity = settings->trace_events;
+    trace.records = calloc((size_t)trace.capacity, sizeof *trace.records);
     if (!trace.records)
         sv_drop_fatal("no memory", "for the timeline");
 }
 
 int64_t sv_drop_trace_now(void)
 {
-    return trace.records ? now_ns() : 0;
+    return trace.records ? trace_now_ns() : 0;
 }
 
-static void add(const record_t *record)
+static void add_trace_record(const record_t *record)
 {
     pthread_mutex_lock(&trace.lock);
-    if (trace.count < trace.room)
+    if (trace.count < trace.capacity)
         trace.records[trace.count++] = *record;
     else
         trace.dropped++;
@@ -66,9 +66,9 @@ void sv_drop_trace_span(const char *name, int64_t begin_ns, int64_t bytes)
 {
     if (!trace.records || begin_ns == 0)
         return;
-    record_t record = {.begin_ns = begin_ns, .end_ns = now_ns(), .bytes = bytes};
+    record_t record = {.begin_ns = begin_ns, .end_ns = trace_now_ns(), .bytes = bytes};
     snprintf(record.name, sizeof record.name, "%s", name);
-    add(&record);
+    add_trace_record(&record);
 }
 
 /* A call that turned out to have no device memory is none of ours. */
@@ -76,48 +76,53 @@ void sv_drop_trace_call(sv_drop_call_t *call)
 {
     int64_t begin_ns = call->begin_ns, bytes = call->bytes;
     call->begin_ns = 0;
-    bool ours = call->fast || (call->nregions > 0 && !(call->nregions == 1 && call->region[0].unpacks));
+    bool ours = call->fast || (call->nbuffers > 0 && !(call->nbuffers == 1 && call->buffer[0].unpacks));
     if (!trace.records || begin_ns == 0 || !ours)
         return;
-    for (int i = 0; i < call->nregions && !call->fast; i++)
-        bytes += (int64_t)call->region[i].bytes;
-    record_t record = {.begin_ns = begin_ns, .end_ns = now_ns(), .bytes = bytes, .peer = call->peer, .tag = call->tag,
-                       .has_peer = call->has_peer, .is_call = 1};
+    for (int i = 0; i < call->nbuffers && !call->fast; i++)
+        bytes += (int64_t)call->buffer[i].bytes;
+    record_t record = {.begin_ns = begin_ns,
+                       .end_ns = trace_now_ns(),
+                       .bytes = bytes,
+                       .peer = call->peer,
+                       .tag = call->tag,
+                       .has_peer = call->has_peer,
+                       .is_call = 1};
     snprintf(record.name, sizeof record.name, "%s", call->name);
     snprintf(record.route, sizeof record.route, "%s", call->fast ? "fast" : "staged");
-    add(&record);
+    add_trace_record(&record);
 }
 
 /* --- the file ----------------------------------------------------------------------------------------------------- */
 
-static void write_us(FILE *file, const char *key, int64_t ns)
+static void write_trace_us(FILE *file, const char *key, int64_t ns)
 {
     int64_t size = ns < 0 ? -ns : ns;
     fprintf(file, ",\"%s\":%s%" PRId64 ".%03d", key, ns < 0 ? "-" : "", size / 1000, (int)(size % 1000));
 }
 
-static void write_head(FILE *file, const record_t *r, int rank, const char *phase)
+static void write_trace_head(FILE *file, const record_t *r, int rank, const char *phase)
 {
     fprintf(file, ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"%s\",\"pid\":%d,\"tid\":%d", r->name,
             r->is_call ? "mpi" : "selvage-mpi", phase, rank, r->is_call ? 0 : 1);
 }
 
 /* Calls with requests overlap: those are pairs of an id. */
-static void write_record(FILE *file, const record_t *r, int rank, int64_t id, int64_t base_ns)
+static void write_trace_record(FILE *file, const record_t *r, int rank, int64_t id, int64_t base_ns)
 {
-    write_head(file, r, rank, r->is_call ? "b" : "X");
-    write_us(file, "ts", r->begin_ns - base_ns);
+    write_trace_head(file, r, rank, r->is_call ? "b" : "X");
+    write_trace_us(file, "ts", r->begin_ns - base_ns);
     if (r->is_call) {
         fprintf(file, ",\"id\":\"%d.%" PRId64 "\",\"args\":{\"bytes\":%" PRId64 ",\"route\":\"%s\"", rank, id, r->bytes,
                 r->route);
         if (r->has_peer)
             fprintf(file, ",\"peer\":%" PRId32 ",\"tag\":%" PRId32, r->peer, r->tag);
         fprintf(file, "}}");
-        write_head(file, r, rank, "e");
-        write_us(file, "ts", r->end_ns - base_ns);
+        write_trace_head(file, r, rank, "e");
+        write_trace_us(file, "ts", r->end_ns - base_ns);
         fprintf(file, ",\"id\":\"%d.%" PRId64 "\"}", rank, id);
     } else {
-        write_us(file, "dur", r->end_ns - r->begin_ns);
+        write_trace_us(file, "dur", r->end_ns - r->begin_ns);
         fprintf(file, ",\"args\":{\"bytes\":%" PRId64 "}}", r->bytes);
     }
 }
@@ -134,7 +139,7 @@ static void write_rank_names(FILE *file, int rank)
 static void write_records(FILE *file, const record_t *records, int64_t first, int64_t n, int rank, int64_t base_ns)
 {
     for (int64_t i = 0; i < n; i++)
-        write_record(file, &records[i], rank, first + i, base_ns);
+        write_trace_record(file, &records[i], rank, first + i, base_ns);
 }
 
 static int64_t first_ns(void)

@@ -180,7 +180,7 @@ void sv_drop_unpack(const void *packed, int64_t bytes, void *to, int64_t count, 
 
 /* --- plans -------------------------------------------------------------------------------------------------------- */
 
-static int forget(MPI_Datatype type, int key, void *value, void *extra)
+static int forget_shelf(MPI_Datatype type, int key, void *value, void *extra)
 {
     shelf_t *shelf = value;
     (void)type, (void)key, (void)extra;
@@ -194,7 +194,7 @@ static int forget(MPI_Datatype type, int key, void *value, void *extra)
 }
 
 /* A duplicate of the program's has the plans as well. */
-static int share(MPI_Datatype type, int key, void *extra, void *value, void *value_out, int *flag)
+static int share_plans(MPI_Datatype type, int key, void *extra, void *value, void *value_out, int *flag)
 {
     shelf_t *shelf = value;
     (void)type, (void)key, (void)extra;
@@ -262,7 +262,7 @@ sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count, const void *m
         dev = NULL; /* of a GPU that could not be opened: copies reach it, kernels of the first one may not */
     pthread_mutex_lock(&plans.lock);
     if (!plans.made)
-        plans.made = PMPI_Type_create_keyval(share, forget, &plans.key, NULL) == MPI_SUCCESS;
+        plans.made = PMPI_Type_create_keyval(share_plans, forget_shelf, &plans.key, NULL) == MPI_SUCCESS;
     sv_drop_plan_t *plan = plans.made ? kept_plan(type, count, dev) : make_plan(type, count, dev);
     pthread_mutex_unlock(&plans.lock);
     return plan;

@@ -55,7 +55,7 @@ static bool is_idle(void)
     return __builtin_expect(atomic_load_explicit(&in_use, memory_order_relaxed) == 0, 1);
 }
 
-static window_t *find(MPI_Win win)
+static window_t *find_window(MPI_Win win)
 {
     window_t *at = windows;
     while (at && at->win != win)
@@ -68,8 +68,8 @@ static window_t *find(MPI_Win win)
 /* The program may have freed the memory before the window, which MPI would not notice. */
 static bool is_there(const window_t *window)
 {
-    return sv_drop_ask(window->user) == SV_DROP_DEVICE &&
-           sv_drop_ask(window->user + window->bytes - 1) == SV_DROP_DEVICE;
+    return sv_drop_query_place(window->user) == SV_DROP_DEVICE &&
+           sv_drop_query_place(window->user + window->bytes - 1) == SV_DROP_DEVICE;
 }
 
 /* One reading of words that others may be writing; bytes of the last word may be missing. */
@@ -128,7 +128,7 @@ static size_t chunk_at(const window_t *window, size_t at)
     return window->bytes - at < CHUNK_BYTES ? window->bytes - at : CHUNK_BYTES;
 }
 
-static void push(window_t *window)
+static void push_window(window_t *window)
 {
     char *copy = sv_drop_staging(chunk_at(window, 0));
     sv_drop_settle();
@@ -204,7 +204,7 @@ static void pull_chunk(window_t *window, size_t base, size_t chunk, char *copy, 
     sv_drop_flow_end(&up);
 }
 
-static void pull(window_t *window)
+static void pull_window(window_t *window)
 {
     char *copy = sv_drop_staging(chunk_at(window, 0)), *fresh = NULL;
     for (size_t at = 0; at < window->bytes; at += CHUNK_BYTES) {
@@ -227,13 +227,13 @@ static void bring_together(MPI_Win win, sides_t sides)
     if (is_idle())
         return;
     sv_drop_lock();
-    window_t *window = find(win);
+    window_t *window = find_window(win);
     if (window && !is_there(window)) /* nothing can be asked of it, nor brought to it */
         window = NULL;
     if (window && (sides & PUSH))
-        push(window);
+        push_window(window);
     if (window && (sides & PULL))
-        pull(window);
+        pull_window(window);
     sv_drop_unlock();
 }
 
@@ -284,7 +284,7 @@ static pending_t *end_bucket(sv_drop_flow_t *flow, queue_t **bucket, MPI_Win win
         *at = now->next;
         for (pending_t *call = now->first, *next; call; call = next) {
             next = call->next;
-            sv_drop_land_on(flow, &call->call, NULL);
+            sv_drop_unstage_on(flow, &call->call, NULL);
             call->next = ended;
             ended = call;
         }
@@ -294,7 +294,7 @@ static pending_t *end_bucket(sv_drop_flow_t *flow, queue_t **bucket, MPI_Win win
 }
 
 /* Calls with requests of their own are complete as well, whether the program asks or not. */
-static int complete(int code, MPI_Win win, int target)
+static int complete_pending(int code, MPI_Win win, int target)
 {
     sv_drop_flow_t flow = {0};
     pending_t *ended = NULL;
@@ -386,7 +386,7 @@ SV_DROP_EXPORT int MPI_Win_free(MPI_Win *win)
 {
     MPI_Win before = *win;
     bring_together(before, PUSH);
-    int code = complete(PMPI_Win_free(win), before, ALL);
+    int code = complete_pending(PMPI_Win_free(win), before, ALL);
     if (code != MPI_SUCCESS || is_idle())
         return code;
     sv_drop_lock();
@@ -396,7 +396,7 @@ SV_DROP_EXPORT int MPI_Win_free(MPI_Win *win)
     window_t *window = *at;
     if (window) {
         if (is_there(window))
-            pull(window);
+            pull_window(window);
         else
             sv_drop_warn("MPI_Win_free: the device memory at %p was freed before its window", (void *)window->user);
         *at = window->next;
@@ -414,7 +414,7 @@ SV_DROP_EXPORT int MPI_Win_get_attr(MPI_Win win, int keyval, void *value, int *f
     if (code != MPI_SUCCESS || !*flag || is_idle())
         return code;
     sv_drop_lock();
-    window_t *window = find(win);
+    window_t *window = find_window(win);
     if (window && keyval == MPI_WIN_BASE)
         *(void **)value = window->user;
     if (window && keyval == MPI_WIN_MODEL)
@@ -428,7 +428,7 @@ SV_DROP_EXPORT int MPI_Win_get_attr(MPI_Win win, int keyval, void *value, int *f
 SV_DROP_EXPORT int MPI_Win_fence(int assertion, MPI_Win win)
 {
     bring_together(win, PUSH);
-    int code = complete(PMPI_Win_fence(assertion, win), win, ALL);
+    int code = complete_pending(PMPI_Win_fence(assertion, win), win, ALL);
     bring_together(win, PULL);
     return code;
 }
@@ -441,7 +441,7 @@ SV_DROP_EXPORT int MPI_Win_post(MPI_Group group, int assertion, MPI_Win win)
 
 SV_DROP_EXPORT int MPI_Win_complete(MPI_Win win)
 {
-    return complete(PMPI_Win_complete(win), win, ALL);
+    return complete_pending(PMPI_Win_complete(win), win, ALL);
 }
 
 SV_DROP_EXPORT int MPI_Win_wait(MPI_Win win)
@@ -469,7 +469,7 @@ SV_DROP_EXPORT int MPI_Win_lock(int lock_type, int rank, int assertion, MPI_Win 
 SV_DROP_EXPORT int MPI_Win_unlock(int rank, MPI_Win win)
 {
     bring_together(win, PUSH);
-    return complete(PMPI_Win_unlock(rank, win), win, rank);
+    return complete_pending(PMPI_Win_unlock(rank, win), win, rank);
 }
 
 SV_DROP_EXPORT int MPI_Win_lock_all(int assertion, MPI_Win win)
@@ -482,27 +482,27 @@ SV_DROP_EXPORT int MPI_Win_lock_all(int assertion, MPI_Win win)
 SV_DROP_EXPORT int MPI_Win_unlock_all(MPI_Win win)
 {
     bring_together(win, PUSH);
-    return complete(PMPI_Win_unlock_all(win), win, ALL);
+    return complete_pending(PMPI_Win_unlock_all(win), win, ALL);
 }
 
 SV_DROP_EXPORT int MPI_Win_flush(int rank, MPI_Win win)
 {
-    return complete(PMPI_Win_flush(rank, win), win, rank);
+    return complete_pending(PMPI_Win_flush(rank, win), win, rank);
 }
 
 SV_DROP_EXPORT int MPI_Win_flush_all(MPI_Win win)
 {
-    return complete(PMPI_Win_flush_all(win), win, ALL);
+    return complete_pending(PMPI_Win_flush_all(win), win, ALL);
 }
 
 SV_DROP_EXPORT int MPI_Win_flush_local(int rank, MPI_Win win)
 {
-    return complete(PMPI_Win_flush_local(rank, win), win, rank);
+    return complete_pending(PMPI_Win_flush_local(rank, win), win, rank);
 }
 
 SV_DROP_EXPORT int MPI_Win_flush_local_all(MPI_Win win)
 {
-    return complete(PMPI_Win_flush_local_all(win), win, ALL);
+    return complete_pending(PMPI_Win_flush_local_all(win), win, ALL);
 }
 
 SV_DROP_EXPORT int MPI_Win_sync(MPI_Win win)

@@ -19,18 +19,18 @@ static bool take_side(sv_drop_call_t *call, side_t *side, bool in, bool out)
 {
     if (side->peer == MPI_PROC_NULL || side->host)
         return false;
-    sv_drop_region_t *region = sv_drop_message(call, side->buf, side->count, side->type, in, out);
-    if (region) {
+    sv_drop_buffer_t *buffer = sv_drop_message(call, side->buf, side->count, side->type, in, out);
+    if (buffer) {
         if (out && !in)
-            sv_drop_widen(region, side->count, side->type);
-        side->buf = sv_drop_address(region);
-        side->count = region->count;
-        side->type = region->type;
+            sv_drop_widen(buffer, side->count, side->type);
+        side->buf = sv_drop_address(buffer);
+        side->count = buffer->count;
+        side->type = buffer->type;
     }
-    return region != NULL;
+    return buffer != NULL;
 }
 
-static int both_plain(const side_t *to, const side_t *from, MPI_Comm comm, MPI_Status *status)
+static int sendrecv_plain(const side_t *to, const side_t *from, MPI_Comm comm, MPI_Status *status)
 {
     MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     MPI_Status result[2];
@@ -65,21 +65,21 @@ static int both_plain(const side_t *to, const side_t *from, MPI_Comm comm, MPI_S
     return code;
 }
 
-/* Of host memory that a letter may come to. */
+/* Of host memory that an announcement may come to. */
 static bool unpack_side(sv_drop_call_t *call, side_t *side, const sv_drop_fast_t *fast)
 {
-    bool unpacks = side->host && fast->listens &&
+    bool unpacks = side->host && fast->monitored &&
                    (sv_drop_fast_takes(side->count, side->type) || sv_drop_fast_is_short(side->count, side->type));
-    sv_drop_region_t *region = unpacks ? sv_drop_unpacking(call, side->buf, side->count, side->type) : NULL;
-    if (region) {
-        side->buf = sv_drop_address(region);
-        side->count = region->count;
-        side->type = region->type;
+    sv_drop_buffer_t *buffer = unpacks ? sv_drop_unpacking(call, side->buf, side->count, side->type) : NULL;
+    if (buffer) {
+        side->buf = sv_drop_address(buffer);
+        side->count = buffer->count;
+        side->type = buffer->type;
     }
-    return region != NULL;
+    return buffer != NULL;
 }
 
-static int both(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
+static int sendrecv(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     sv_drop_call_t call = {.name = "MPI_Sendrecv", .has_peer = true, .peer = to.peer, .tag = to.tag};
     sv_drop_fast_t fast = {0};
@@ -87,14 +87,14 @@ static int both(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
     side_t given = to;
     double begin = PMPI_Wtime();
     if (__builtin_expect(sv_drop_fast_wanted, 0) && from.peer != MPI_PROC_NULL)
-        sv_drop_fast_listen(&fast, from.buf, from.count, from.type, comm, !from.host);
+        sv_drop_fast_monitor(&fast, from.buf, from.count, from.type, comm, !from.host);
     bool receives = take_side(&call, &from, false, true) || unpack_side(&call, &from, &fast);
     bool sends = take_side(&call, &to, true, false);
     sv_drop_stage(&call);
-    int code = both_plain(&to, &from, comm, used);
-    bool came = code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
-    if (code == MPI_SUCCESS && receives && !came)
-        sv_drop_land(&call, used);
+    int code = sendrecv_plain(&to, &from, comm, used);
+    bool arrived = code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
+    if (code == MPI_SUCCESS && receives && !arrived)
+        sv_drop_unstage_call(&call, used);
     call.peer = given.peer; /* of the two, the timeline says who was sent to */
     call.tag = given.tag;
     if (code == MPI_SUCCESS && sends)
@@ -105,7 +105,7 @@ static int both(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 }
 
 /* Where what is sent takes the fast route, or what is to come has been probed: as two requests. */
-static int both_apart(const char *name, side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
+static int sendrecv_apart(const char *name, side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     const bool nobody = from.peer == MPI_PROC_NULL; /* its status is that of the blocking form */
@@ -146,7 +146,7 @@ static bool goes_apart(const side_t *to, const side_t *from, MPI_Comm comm)
            (!to->host && sv_drop_fast_may_send(to->count, to->type, to->peer, to->tag, comm));
 }
 
-static bool is_watched(const side_t *from)
+static bool is_sendrecv_watched(const side_t *from)
 {
     return __builtin_expect(sv_drop_fast_wanted, 0) && from->peer != MPI_PROC_NULL &&
            sv_drop_fast_watches(from->count, from->type, !from->host);
@@ -160,15 +160,15 @@ SV_DROP_EXPORT int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype
                  sv_drop_is_host_typed(sendbuf, sendcount, sendtype)};
     side_t from = {recvbuf, recvcount, recvtype, source, recvtag, sv_drop_is_host_typed(recvbuf, recvcount, recvtype)};
     if (goes_apart(&to, &from, comm))
-        return both_apart("MPI_Sendrecv", to, from, comm, status);
-    if (!sv_drop_is_busy() && to.host && from.host && !is_watched(&from))
+        return sendrecv_apart("MPI_Sendrecv", to, from, comm, status);
+    if (!sv_drop_is_busy() && to.host && from.host && !is_sendrecv_watched(&from))
         return PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,
                              comm, status);
-    return both(to, from, comm, status);
+    return sendrecv(to, from, comm, status);
 }
 
-/* What is sent, as packed bytes in memory of their own, from host memory or from the stream of a region. */
-static void *copy_out(const char *name, const side_t *side, const sv_drop_region_t *region, size_t *bytes_out)
+/* What is sent, as packed bytes in memory of their own, from host memory or from the stream of a staging buffer. */
+static void *copy_out(const char *name, const side_t *side, const sv_drop_buffer_t *buffer, size_t *bytes_out)
 {
     MPI_Count each = 0;
     if (side->count > 0)
@@ -177,8 +177,8 @@ static void *copy_out(const char *name, const side_t *side, const sv_drop_region
     void *copy = malloc(bytes + 1);
     if (!copy)
         sv_drop_fatal("no memory", name);
-    if (region && region->packed && region->host) /* else MPI refuses the call */
-        memcpy(copy, region->host, bytes);
+    if (buffer && buffer->packed && buffer->host) /* else MPI refuses the call */
+        memcpy(copy, buffer->host, bytes);
     else if (bytes > 0)
         sv_drop_pack(side->buf, side->count, side->type, copy, (int64_t)bytes);
     *bytes_out = bytes;
@@ -202,16 +202,16 @@ static int replace_apart(void *buf, side_t to, side_t from, MPI_Comm comm, MPI_S
     double begin = PMPI_Wtime();
     size_t bytes;
     void *copy = NULL;
-    sv_drop_region_t *region = to.host ? NULL : sv_drop_message(&call, buf, to.count, to.type, true, false);
-    if (region) {
+    sv_drop_buffer_t *buffer = to.host ? NULL : sv_drop_message(&call, buf, to.count, to.type, true, false);
+    if (buffer) {
         sv_drop_stage(&call);
-        to = (side_t){sv_drop_address(region), region->count, region->type, to.peer, to.tag, true};
+        to = (side_t){sv_drop_address(buffer), buffer->count, buffer->type, to.peer, to.tag, true};
     } else {
         copy = copy_out(call.name, &to, NULL, &bytes);
         to = side_of_copy(call.name, copy, bytes, &to, &narrow);
     }
-    int code = both_apart(call.name, to, from, comm, status);
-    if (code == MPI_SUCCESS && region && given.peer != MPI_PROC_NULL)
+    int code = sendrecv_apart(call.name, to, from, comm, status);
+    if (code == MPI_SUCCESS && buffer && given.peer != MPI_PROC_NULL)
         sv_drop_count(call.name, "staged", comm, given.peer, given.type, given.count, PMPI_Wtime() - begin);
     sv_drop_narrow_end(&narrow);
     free(copy);
@@ -219,22 +219,22 @@ static int replace_apart(void *buf, side_t to, side_t from, MPI_Comm comm, MPI_S
     return code;
 }
 
-/* Of host memory that a letter may come to, while nothing is open that has to go on meanwhile: MPI's own call, or,
-   where a letter could end within an element, what comes is unpacked behind it. */
+/* Of host memory that an announcement may come to, while nothing is open that has to go on meanwhile: MPI's own call,
+   or, where an announcement could end within an element, what comes is unpacked behind it. */
 static int replace_host(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     sv_drop_call_t call = {.name = "MPI_Sendrecv_replace"};
     sv_drop_fast_t fast = {0};
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
-    sv_drop_fast_listen(&fast, from.buf, from.count, from.type, comm, false);
+    sv_drop_fast_monitor(&fast, from.buf, from.count, from.type, comm, false);
     bool unpacks = unpack_side(&call, &from, &fast);
     int code = unpacks ? PMPI_Sendrecv(to.buf, to.count, to.type, to.peer, to.tag, from.buf, from.count, from.type,
                                        from.peer, from.tag, comm, used)
                        : PMPI_Sendrecv_replace(to.buf, to.count, to.type, to.peer, to.tag, from.peer, from.tag, comm,
                                                used);
-    bool came = code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
-    if (code == MPI_SUCCESS && unpacks && !came)
-        sv_drop_land(&call, used);
+    bool arrived = code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
+    if (code == MPI_SUCCESS && unpacks && !arrived)
+        sv_drop_unstage_call(&call, used);
     sv_drop_call_end(&call);
     sv_drop_fast_release(&fast);
     return code;
@@ -250,21 +250,21 @@ SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type,
     side_t to = {buf, count, type, dest, sendtag, host}, from = {buf, count, type, source, recvtag, host};
     /* Probes may take what is to come, or waits must be driven. */
     bool taken = source != MPI_PROC_NULL && (sv_drop_has_taken() || sv_drop_fast_guards());
-    bool busy = sv_drop_is_busy() || sv_drop_fast_drives(), watched = is_watched(&from);
+    bool busy = sv_drop_is_busy() || sv_drop_fast_drives(), watched = is_sendrecv_watched(&from);
     if (watched && host && !taken && !busy)
         return replace_host(to, from, comm, status);
     if (count >= 0 && type != MPI_DATATYPE_NULL && sv_drop_type_is_committed(type) &&
         (watched || taken || (busy && sv_drop_fast_is_open())))
         return replace_apart(buf, to, from, comm, status);
-    sv_drop_region_t *region = host ? NULL : sv_drop_message(&call, buf, count, type, true, true);
-    if (!region)
+    sv_drop_buffer_t *buffer = host ? NULL : sv_drop_message(&call, buf, count, type, true, true);
+    if (!buffer)
         return PMPI_Sendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, status);
     double begin = PMPI_Wtime();
     sv_drop_stage(&call);
-    int code = PMPI_Sendrecv_replace(sv_drop_address(region), region->count, region->type, dest, sendtag, source,
+    int code = PMPI_Sendrecv_replace(sv_drop_address(buffer), buffer->count, buffer->type, dest, sendtag, source,
                                      recvtag, comm, used);
     if (code == MPI_SUCCESS && source != MPI_PROC_NULL)
-        sv_drop_land(&call, used);
+        sv_drop_unstage_call(&call, used);
     if (code == MPI_SUCCESS && dest != MPI_PROC_NULL)
         sv_drop_count(call.name, "staged", comm, dest, type, count, PMPI_Wtime() - begin);
     sv_drop_call_end(&call);
@@ -273,15 +273,15 @@ SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type,
 
 #if MPI_VERSION >= 4
 /* As two requests behind the program's one: MPICH 4.0 does not say of its own what has come. */
-static int begin_both(sv_drop_call_t *call, sv_drop_fast_t *fast, const side_t *to, const side_t *from, MPI_Comm comm,
-                      MPI_Request *request)
+static int begin_sendrecv(sv_drop_call_t *call, sv_drop_fast_t *fast, const side_t *to, const side_t *from,
+                          MPI_Comm comm, MPI_Request *request)
 {
     MPI_Request in = MPI_REQUEST_NULL, out = MPI_REQUEST_NULL;
     int code = PMPI_Irecv(from->buf, from->count, from->type, from->peer, from->tag, comm, &in);
     if (code == MPI_SUCCESS) {
         code = PMPI_Isend(to->buf, to->count, to->type, to->peer, to->tag, comm, &out);
         if (code == MPI_SUCCESS)
-            return sv_drop_request_both(call, fast, in, out, true, request);
+            return sv_drop_request_sendrecv(call, fast, in, out, true, request);
         PMPI_Cancel(&in);
         PMPI_Wait(&in, MPI_STATUS_IGNORE);
     }
@@ -301,13 +301,13 @@ SV_DROP_EXPORT int MPI_Isendrecv(const void *sendbuf, int sendcount, MPI_Datatyp
     sv_drop_fast_t fast = {0};
     bool receives = take_side(&call, &from, false, true), sends = take_side(&call, &to, true, false);
     if (source != MPI_PROC_NULL && __builtin_expect(sv_drop_fast_wanted, 0))
-        sv_drop_fast_listen(&fast, recvbuf, recvcount, recvtype, comm, receives);
-    receives = receives || unpack_side(&call, &from, &fast) || fast.listens;
+        sv_drop_fast_monitor(&fast, recvbuf, recvcount, recvtype, comm, receives);
+    receives = receives || unpack_side(&call, &from, &fast) || fast.monitored;
     if (!receives && !sends)
         return PMPI_Isendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
                               recvtag, comm, request);
     sv_drop_stage(&call);
-    return begin_both(&call, &fast, &to, &from, comm, request);
+    return begin_sendrecv(&call, &fast, &to, &from, comm, request);
 }
 
 /* What is sent leaves from a copy, which goes with the request. */
@@ -321,23 +321,23 @@ SV_DROP_EXPORT int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype type
     if (!sv_drop_type_is_committed(type))
         return PMPI_Isendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, request);
     side_t from = {buf, count, type, source, recvtag, sv_drop_is_host_typed(buf, count, type)}, to = from;
-    sv_drop_region_t *region =
+    sv_drop_buffer_t *buffer =
         from.host ? NULL : sv_drop_message(&call, buf, count, type, true, source != MPI_PROC_NULL);
     if (source != MPI_PROC_NULL && __builtin_expect(sv_drop_fast_wanted, 0))
-        sv_drop_fast_listen(&fast, buf, count, type, comm, region != NULL);
-    if (!region && !fast.listens)
+        sv_drop_fast_monitor(&fast, buf, count, type, comm, buffer != NULL);
+    if (!buffer && !fast.monitored)
         return PMPI_Isendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, request);
     sv_drop_stage(&call);
-    if (region)
-        to = from = (side_t){sv_drop_address(region), region->count, region->type, source, recvtag, false};
-    fast.letter = copy_out(call.name, &to, region, &bytes);
-    if (region && fast.listens) {
-        sv_drop_widen(region, count, type);
-        from = (side_t){sv_drop_address(region), region->count, region->type, source, recvtag, false};
+    if (buffer)
+        to = from = (side_t){sv_drop_address(buffer), buffer->count, buffer->type, source, recvtag, false};
+    fast.announcement = copy_out(call.name, &to, buffer, &bytes);
+    if (buffer && fast.monitored) {
+        sv_drop_widen(buffer, count, type);
+        from = (side_t){sv_drop_address(buffer), buffer->count, buffer->type, source, recvtag, false};
     }
-    to = side_of_copy(call.name, fast.letter, bytes, &(side_t){.peer = dest, .tag = sendtag}, &narrow);
+    to = side_of_copy(call.name, fast.announcement, bytes, &(side_t){.peer = dest, .tag = sendtag}, &narrow);
     (void)unpack_side(&call, &from, &fast);
-    int code = begin_both(&call, &fast, &to, &from, comm, request);
+    int code = begin_sendrecv(&call, &fast, &to, &from, comm, request);
     sv_drop_narrow_end(&narrow); /* what is under way keeps the type */
     return code;
 }

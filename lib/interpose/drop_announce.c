@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Letters: how a message on the fast route (drop_fast.c) announces itself, and what its receiver makes of that. The
- * caller has the lock of drop_request.c.
+ * Announcements: how a message on the fast route (drop_fast.c) announces itself, and what its receiver makes of that.
+ * The caller has the lock of drop_request.c.
  */
 #include "interpose/drop_route.h"
 
@@ -12,9 +12,9 @@
 #include <time.h>
 
 /*
- * A letter is copies of one notice, as many as there is room for, and then the beginning of one more: whatever part of
- * it comes damaged, one good copy is enough. What resembles the job's nonce and holds no good copy is a damaged letter,
- * which is an error and never data; how much it must resemble that, is_damaged_letter() says.
+ * An announcement is copies of one notice, as many as there is room for, and then the beginning of one more: whatever
+ * part of it comes damaged, one good copy is enough. What resembles the job's nonce and holds no good copy is a damaged
+ * announcement, which is an error and never data; how much it must resemble that, is_damaged_announcement() says.
  */
 typedef struct notice {
     uint64_t nonce[2], bytes;
@@ -23,8 +23,8 @@ typedef struct notice {
     uint64_t check;     /* of all that stands before it */
 } notice_t;
 
-enum { COPIES = SV_DROP_LETTER_BYTES / sizeof(notice_t) };
-_Static_assert(COPIES >= 3, "a letter has room for copies");
+enum { COPIES = SV_DROP_ANNOUNCE_BYTES / sizeof(notice_t) };
+_Static_assert(COPIES >= 3, "an announcement has room for copies");
 
 /* A chain of multiplications (the mixing step of MurmurHash3's 64-bit finalizer): each field changes all bits. */
 static uint64_t check_notice(const notice_t *notice)
@@ -41,15 +41,15 @@ static uint64_t check_notice(const notice_t *notice)
     return sum;
 }
 
-static void write_letter(char *text, const notice_t *notice)
+static void write_announcement(char *text, const notice_t *notice)
 {
-    for (size_t at = 0; at < SV_DROP_LETTER_BYTES; at += sizeof *notice) {
-        const size_t left = SV_DROP_LETTER_BYTES - at;
+    for (size_t at = 0; at < SV_DROP_ANNOUNCE_BYTES; at += sizeof *notice) {
+        const size_t left = SV_DROP_ANNOUNCE_BYTES - at;
         memcpy(text + at, notice, left < sizeof *notice ? left : sizeof *notice);
     }
 }
 
-typedef enum reading { NO_LETTER, A_LETTER, A_DAMAGED_LETTER } reading_t;
+typedef enum reading { NO_ANNOUNCEMENT, AN_ANNOUNCEMENT, A_DAMAGED_ANNOUNCEMENT } reading_t;
 
 static int bits_off(const char *text)
 {
@@ -60,37 +60,37 @@ static int bits_off(const char *text)
 }
 
 /*
- * Whether a text without a good copy is a letter all the same: one of its nonces is nearly right, or all of them
+ * Whether a text without a good copy is an announcement all the same: one of its nonces is nearly right, or all of them
  * together are far too right for chance. Random data do so once in 10^25 messages, of two nonces once in 10^18.
  */
-static bool is_damaged_letter(const char *text, size_t bytes)
+static bool is_damaged_announcement(const char *text, size_t bytes)
 {
     enum { ONE_OFF = 8, NONCE_BITS = 128, ALL_OFF_PERCENT = 22 };
     int nonces = 0, off = 0;
-    bool near = false;
+    bool on_node = false;
     for (size_t at = 0; at + sizeof sv_drop_route.nonce <= bytes; at += sizeof(notice_t), nonces++) {
         const int here = bits_off(text + at);
-        near = near || here <= ONE_OFF;
+        on_node = on_node || here <= ONE_OFF;
         off += here;
     }
-    return near || (nonces > 1 && off * 100 <= nonces * NONCE_BITS * ALL_OFF_PERCENT);
+    return on_node || (nonces > 1 && off * 100 <= nonces * NONCE_BITS * ALL_OFF_PERCENT);
 }
 
 /* Of so much of a text as has come. */
-static reading_t read_letter(const char *text, size_t bytes, notice_t *notice_out)
+static reading_t read_announcement(const char *text, size_t bytes, notice_t *notice_out)
 {
-    if (bytes > SV_DROP_LETTER_BYTES)
-        return NO_LETTER;
+    if (bytes > SV_DROP_ANNOUNCE_BYTES)
+        return NO_ANNOUNCEMENT;
     for (size_t at = 0; at + sizeof(notice_t) <= bytes; at += sizeof(notice_t)) {
         notice_t notice;
         memcpy(&notice, text + at, sizeof notice);
         if (memcmp(notice.nonce, sv_drop_route.nonce, sizeof notice.nonce) == 0 &&
             notice.check == check_notice(&notice)) {
             *notice_out = notice;
-            return A_LETTER;
+            return AN_ANNOUNCEMENT;
         }
     }
-    return is_damaged_letter(text, bytes) ? A_DAMAGED_LETTER : NO_LETTER;
+    return is_damaged_announcement(text, bytes) ? A_DAMAGED_ANNOUNCEMENT : NO_ANNOUNCEMENT;
 }
 
 /* --- sending ------------------------------------------------------------------------------------------------------ */
@@ -130,7 +130,7 @@ static int *translate_ranks(MPI_Comm comm)
     return found;
 }
 
-static int world_rank(MPI_Comm comm, int peer)
+static int announced_world_rank(MPI_Comm comm, int peer)
 {
     int *found = NULL, has = 0;
     if (comm == MPI_COMM_WORLD)
@@ -150,14 +150,14 @@ static int world_rank(MPI_Comm comm, int peer)
 }
 
 /* Of is_repeated(): plus one; by rank of MPI_COMM_WORLD. */
-static uint32_t *heard_ids;
+static uint32_t *seen_ids;
 
-void sv_drop_letters_end(void)
+void sv_drop_announce_end(void)
 {
     if (ranks.key != MPI_KEYVAL_INVALID)
         PMPI_Comm_free_keyval(&ranks.key);
-    free(heard_ids);
-    heard_ids = NULL;
+    free(seen_ids);
+    seen_ids = NULL;
 }
 
 static bool is_as_long(int64_t count, MPI_Datatype type, int64_t limit)
@@ -170,7 +170,7 @@ static bool is_as_long(int64_t count, MPI_Datatype type, int64_t limit)
 bool sv_drop_fast_takes(int64_t count, MPI_Datatype type)
 {
     const int64_t least = sv_drop_settings()->fast_bytes;
-    return is_as_long(count, type, least > SV_DROP_LETTER_BYTES ? least : SV_DROP_LETTER_BYTES + 1);
+    return is_as_long(count, type, least > SV_DROP_ANNOUNCE_BYTES ? least : SV_DROP_ANNOUNCE_BYTES + 1);
 }
 
 /* What MPI would refuse is not announced: a slot that has been filled cannot be taken back. */
@@ -180,10 +180,10 @@ bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, 
     int to;
     if (!sv_drop_fast_is_open() || !sv_drop_fast_takes(count, type) || tag < 0 || tag > sv_drop_route.tag_most ||
         dest < 0 || dest >= sv_drop_size(comm) || !sv_drop_type_is_committed(type) ||
-        (to = world_rank(comm, dest)) == MPI_UNDEFINED)
+        (to = announced_world_rank(comm, dest)) == MPI_UNDEFINED)
         return false;
     PMPI_Type_size_x(type, &bytes);
-    return sv_drop_route.drives || (sv_drop_route.near[to] && bytes * count <= sv_drop_route.slot_bytes);
+    return sv_drop_route.drives || (sv_drop_route.on_node[to] && bytes * count <= sv_drop_route.slot_bytes);
 }
 
 bool sv_drop_fast_guards(void)
@@ -197,8 +197,9 @@ bool sv_drop_fast_drives(void)
     return sv_drop_route.drives;
 }
 
-/* Whether a letter may come to a receive into host memory before it is complete. is_legal: a right program's may. */
-static bool may_come(bool is_legal)
+/* Whether an announcement may come to a receive into host memory before it is complete. is_legal: a right program's
+   may. */
+static bool may_be_announced(bool is_legal)
 {
     if (sv_drop_route.drives || sv_drop_fast_is_open() || sv_drop_may_have_device())
         return true;
@@ -213,28 +214,28 @@ bool sv_drop_fast_is_short(int64_t count, MPI_Datatype type)
     MPI_Count bytes;
     return sv_drop_fast_wanted && sv_drop_route.drives && !sv_drop_route.refused && count >= 0 &&
            type != MPI_DATATYPE_NULL && PMPI_Type_size_x(type, &bytes) == MPI_SUCCESS &&
-           bytes * count < SV_DROP_LETTER_BYTES;
+           bytes * count < SV_DROP_ANNOUNCE_BYTES;
 }
 
 /* Images of types that nobody takes apart remain as they are. */
-void sv_drop_widen(sv_drop_region_t *region, int64_t count, MPI_Datatype type)
+void sv_drop_widen(sv_drop_buffer_t *buffer, int64_t count, MPI_Datatype type)
 {
-    if (!region->host || region->mixed || !region->out || !sv_drop_fast_is_short(count, type))
+    if (!buffer->host || buffer->keeps_gaps || !buffer->out || !sv_drop_fast_is_short(count, type))
         return;
-    sv_drop_unstage(region->image);
-    region->host = region->image = sv_drop_staging(SV_DROP_LETTER_BYTES);
-    region->count = SV_DROP_LETTER_BYTES;
-    region->type = MPI_PACKED;
-    region->wide = true;
+    sv_drop_unstage(buffer->image);
+    buffer->host = buffer->image = sv_drop_staging(SV_DROP_ANNOUNCE_BYTES);
+    buffer->count = SV_DROP_ANNOUNCE_BYTES;
+    buffer->type = MPI_PACKED;
+    buffer->wide = true;
 }
 
-/* A receive that is too short for what a letter announces must say so. */
+/* A receive that is too short for what an announcement announces must say so. */
 bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device)
 {
     if (sv_drop_fast_is_short(count, type))
         return true;
-    return !sv_drop_route.refused && is_as_long(count, type, SV_DROP_LETTER_BYTES) &&
-           (device || may_come(sv_drop_fast_takes(count, type)));
+    return !sv_drop_route.refused && is_as_long(count, type, SV_DROP_ANNOUNCE_BYTES) &&
+           (device || may_be_announced(sv_drop_fast_takes(count, type)));
 }
 
 /* The route is one GPU's; memory of another one is staged. Types may lead elsewhere than the address says. */
@@ -253,7 +254,7 @@ void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, M
     MPI_Count bytes;
     if (!is_on_route(buf, type))
         return NULL;
-    const int to = world_rank(comm, dest);
+    const int to = announced_world_rank(comm, dest);
     PMPI_Type_size_x(type, &bytes);
     const int32_t id = sv_drop_route.next_id;
     if ((sv_drop_route.drives ? selvage_message_isend : selvage_message_ibsend)(
@@ -264,17 +265,17 @@ void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, M
     notice_t notice = {.nonce = {sv_drop_route.nonce[0], sv_drop_route.nonce[1]}, .bytes = (uint64_t)(bytes * count),
                        .source = sv_drop_rank(MPI_COMM_WORLD), .id = id, .tag = tag};
     notice.check = check_notice(&notice);
-    state->letter = malloc(SV_DROP_LETTER_BYTES);
-    if (!state->letter)
+    state->announcement = malloc(SV_DROP_ANNOUNCE_BYTES);
+    if (!state->announcement)
         sv_drop_fatal("no memory", "for an announcement");
-    write_letter(state->letter, &notice);
+    write_announcement(state->announcement, &notice);
     state->comm = comm;
-    return state->letter;
+    return state->announcement;
 }
 
 /* --- receiving ---------------------------------------------------------------------------------------------------- */
 
-static int64_t now_ns(void)
+static int64_t monotonic_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -295,48 +296,50 @@ void sv_drop_fast_remember(sv_drop_fast_t *state, void *buf, int64_t count, MPI_
     state->owns_type = true;
 }
 
-void sv_drop_fast_listen(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm, bool device)
+void sv_drop_fast_monitor(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm,
+                          bool device)
 {
     sv_drop_type_t info;
     if (!sv_drop_fast_watches(count, type, device) || !sv_drop_type(type, &info) || !sv_drop_type_is_committed(type))
         return;
     sv_drop_fast_remember(state, buf, count, type, comm);
-    state->listens = true;
+    state->monitored = true;
     if (sv_drop_settings()->timeout_ns)
-        state->begin_ns = now_ns();
+        state->begin_ns = monotonic_ns();
 }
 
 /* What a call receives into, if that is not the program's own memory. */
-static const sv_drop_region_t *region_of(const sv_drop_call_t *call)
+static const sv_drop_buffer_t *recv_buffer_of(const sv_drop_call_t *call)
 {
-    const sv_drop_region_t *region = NULL;
-    for (int i = 0; i < call->nregions; i++)
-        region = call->region[i].out ? &call->region[i] : region;
-    return region;
+    const sv_drop_buffer_t *buffer = NULL;
+    for (int i = 0; i < call->nbuffers; i++)
+        buffer = call->buffer[i].out ? &call->buffer[i] : buffer;
+    return buffer;
 }
 
-/* The first bytes of what came, wherever MPI has put them; NULL: they cannot be had. text has room for a letter. */
+/* The first bytes of what came, wherever MPI has put them; NULL: they cannot be had. text has room for an
+   announcement. */
 static const char *find_text(const sv_drop_fast_t *state, const sv_drop_call_t *call, char *text)
 {
-    const sv_drop_region_t *region = region_of(call);
+    const sv_drop_buffer_t *buffer = recv_buffer_of(call);
     sv_drop_type_t info;
-    if (region && !region->mixed)
-        return region->host;
-    if (!region && sv_drop_type(state->type, &info) && info.dense)
+    if (buffer && !buffer->keeps_gaps)
+        return buffer->host;
+    if (!buffer && sv_drop_type(state->type, &info) && info.dense)
         return state->buf;
-    /* As many elements as hold a letter: all of them may be too many to pack. */
+    /* As many elements as hold an announcement: all of them may be too many to pack. */
     int bytes = 0, position = 0;
     MPI_Count each = 1;
     PMPI_Type_size_x(state->type, &each);
-    const int64_t needed = (SV_DROP_LETTER_BYTES - 1) / each + 1;
+    const int64_t needed = (SV_DROP_ANNOUNCE_BYTES - 1) / each + 1;
     const int n = (int)(state->count < needed ? state->count : needed);
-    const void *from = region ? sv_drop_address(region) : state->buf;
+    const void *from = buffer ? sv_drop_address(buffer) : state->buf;
     PMPI_Pack_size(n, state->type, MPI_COMM_SELF, &bytes);
     char *packed = malloc((size_t)bytes + 1);
     const bool is_packed =
         packed && PMPI_Pack(from, n, state->type, packed, bytes, &position, MPI_COMM_SELF) == MPI_SUCCESS;
     if (is_packed)
-        memcpy(text, packed, (size_t)position < SV_DROP_LETTER_BYTES ? (size_t)position : SV_DROP_LETTER_BYTES);
+        memcpy(text, packed, (size_t)position < SV_DROP_ANNOUNCE_BYTES ? (size_t)position : SV_DROP_ANNOUNCE_BYTES);
     free(packed);
     return is_packed ? text : NULL;
 }
@@ -352,48 +355,48 @@ bool sv_drop_fast_reads(void)
 bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out)
 {
     notice_t notice;
-    const reading_t reading = read_letter(text, SV_DROP_LETTER_BYTES, &notice);
-    *bytes_out = reading == A_LETTER ? notice.bytes : SV_DROP_LETTER_BYTES;
-    return reading != NO_LETTER;
+    const reading_t reading = read_announcement(text, SV_DROP_ANNOUNCE_BYTES, &notice);
+    *bytes_out = reading == AN_ANNOUNCEMENT ? notice.bytes : SV_DROP_ANNOUNCE_BYTES;
+    return reading != NO_ANNOUNCEMENT;
 }
 
 /* Of a type that nobody takes apart: as the bytes that MPI_Pack would give, unpacked into MPI's place behind that. */
-static selvage_status_t receive_packed(sv_drop_fast_t *state, const sv_drop_region_t *region, const notice_t *notice)
+static selvage_status_t receive_packed(sv_drop_fast_t *state, const sv_drop_buffer_t *buffer, const notice_t *notice)
 {
     MPI_Count each = 0;
-    void *to = region->host;
+    void *to = buffer->host;
     PMPI_Type_size_x(state->type, &each);
     if (notice->bytes > INT_MAX)
         return SELVAGE_ERR_UNSUPPORTED;
-    if (!region->unpacks && !(to = state->packed = malloc((size_t)(each * state->count))))
+    if (!buffer->unpacks && !(to = state->packed = malloc((size_t)(each * state->count))))
         sv_drop_fatal("no memory", "for a message of the fast route");
-    state->image = sv_drop_address(region);
-    state->lands = true;
+    state->image = sv_drop_address(buffer);
+    state->unstages = true;
     return selvage_message_irecv(sv_drop_route.world, to, (size_t)(each * state->count), MPI_BYTE, notice->source,
                                  notice->id, SELVAGE_MESSAGE_NO_STREAM, &state->request);
 }
 
 /* Begins to receive what was announced: where the program wants it or, memory of another GPU than the route's, where
    MPI would have put it. */
-static selvage_status_t receive(sv_drop_fast_t *state, const sv_drop_call_t *call, const notice_t *notice)
+static selvage_status_t receive_announced(sv_drop_fast_t *state, const sv_drop_call_t *call, const notice_t *notice)
 {
-    const sv_drop_region_t *region = region_of(call);
+    const sv_drop_buffer_t *buffer = recv_buffer_of(call);
     selvage_status_t status;
-    if (region && region->mixed)
-        return receive_packed(state, region, notice);
-    state->lands = region && !region->unpacks && sv_drop_is_others(region->user + region->low);
-    if (!state->lands)
+    if (buffer && buffer->keeps_gaps)
+        return receive_packed(state, buffer, notice);
+    state->unstages = buffer && !buffer->unpacks && sv_drop_is_others(buffer->user + buffer->low);
+    if (!state->unstages)
         status = selvage_message_irecv(sv_drop_route.world, state->buf, (size_t)state->count, state->type,
                                        notice->source, notice->id, SELVAGE_MESSAGE_NO_STREAM, &state->request);
     else
-        status = selvage_message_irecv(sv_drop_route.world, sv_drop_address(region), (size_t)region->count,
-                                       region->packed ? region->type : state->type, notice->source, notice->id,
+        status = selvage_message_irecv(sv_drop_route.world, sv_drop_address(buffer), (size_t)buffer->count,
+                                       buffer->packed ? buffer->type : state->type, notice->source, notice->id,
                                        SELVAGE_MESSAGE_NO_STREAM, &state->request);
-    return status == SELVAGE_ERR_UNSUPPORTED && region ? receive_packed(state, region, notice) : status;
+    return status == SELVAGE_ERR_UNSUPPORTED && buffer ? receive_packed(state, buffer, notice) : status;
 }
 
 /* How MPI calls what Selvage says. */
-static int class_of(selvage_status_t status)
+static int mpi_class_of(selvage_status_t status)
 {
     return status == SELVAGE_SUCCESS         ? MPI_SUCCESS
            : status == SELVAGE_ERR_TRUNCATED ? MPI_ERR_TRUNCATE
@@ -403,7 +406,7 @@ static int class_of(selvage_status_t status)
 
 static void fail_message(sv_drop_fast_t *state, selvage_status_t status, const char *detail)
 {
-    state->error = class_of(status);
+    state->error = mpi_class_of(status);
     if (state->error != MPI_ERR_TRUNCATE)
         sv_drop_warn("a message of the fast route failed: %s", detail);
 }
@@ -416,10 +419,10 @@ static bool is_repeated(const notice_t *notice)
     const int size = sv_drop_size(MPI_COMM_WORLD);
     if (notice->source < 0 || notice->source >= size)
         return true;
-    if (!heard_ids && !(heard_ids = calloc((size_t)size * KEPT, sizeof *heard_ids)))
+    if (!seen_ids && !(seen_ids = calloc((size_t)size * KEPT, sizeof *seen_ids)))
         sv_drop_fatal("no memory", "for announcements");
     const uint32_t id = (uint32_t)notice->id + 1;
-    uint32_t *const kept = &heard_ids[(size_t)notice->source * KEPT + id % KEPT];
+    uint32_t *const kept = &seen_ids[(size_t)notice->source * KEPT + id % KEPT];
     const bool repeated = *kept == id;
     *kept = id;
     return repeated;
@@ -429,10 +432,10 @@ bool sv_drop_fast_is_lost(sv_drop_fast_t *state, int source)
 {
     int found = 0, queued = 0;
     const int64_t limit = sv_drop_settings()->timeout_ns;
-    if (!state->begin_ns || !state->listens || state->error || !sv_drop_fast_is_open() ||
-        now_ns() - state->begin_ns < limit)
+    if (!state->begin_ns || !state->monitored || state->error || !sv_drop_fast_is_open() ||
+        monotonic_ns() - state->begin_ns < limit)
         return false;
-    const int from = source == MPI_ANY_SOURCE ? MPI_ANY_SOURCE : world_rank(state->comm, source);
+    const int from = source == MPI_ANY_SOURCE ? MPI_ANY_SOURCE : announced_world_rank(state->comm, source);
     if (from == MPI_UNDEFINED ||
         selvage_message_iprobe(sv_drop_route.world, from, MPI_ANY_TAG, &found, NULL) != SELVAGE_SUCCESS || !found)
         return false;
@@ -443,40 +446,40 @@ bool sv_drop_fast_is_lost(sv_drop_fast_t *state, int source)
     return true;
 }
 
-/* A message of the program's for which only a letter's room was long enough. */
+/* A message of the program's for which only an announcement's room was long enough. */
 static bool is_cut_off(sv_drop_fast_t *state, const sv_drop_call_t *call, MPI_Count bytes)
 {
-    const sv_drop_region_t *region = region_of(call);
-    if (!region || !region->wide || bytes <= (MPI_Count)region->bytes)
+    const sv_drop_buffer_t *buffer = recv_buffer_of(call);
+    if (!buffer || !buffer->wide || bytes <= (MPI_Count)buffer->bytes)
         return false;
-    state->came = true;
-    state->bytes = region->bytes;
+    state->arrived = true;
+    state->bytes = buffer->bytes;
     fail_message(state, SELVAGE_ERR_TRUNCATED, "");
     return true;
 }
 
-bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status)
+bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status)
 {
     notice_t notice;
     MPI_Count bytes = 0;
     int cancelled = 0;
-    char text[SV_DROP_LETTER_BYTES];
-    if (!state->listens)
+    char text[SV_DROP_ANNOUNCE_BYTES];
+    if (!state->monitored)
         return false;
     PMPI_Test_cancelled(status, &cancelled);
     if (cancelled || PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) != MPI_SUCCESS)
         return false;
     const bool may_be = (sv_drop_route.world || sv_drop_route.retired) && bytes >= (MPI_Count)sizeof notice.nonce &&
-                        bytes <= SV_DROP_LETTER_BYTES;
-    const char *came = may_be ? find_text(state, call, text) : NULL;
-    const reading_t reading = came ? read_letter(came, (size_t)bytes, &notice) : NO_LETTER;
-    if (reading == NO_LETTER)
+                        bytes <= SV_DROP_ANNOUNCE_BYTES;
+    const char *arrived = may_be ? find_text(state, call, text) : NULL;
+    const reading_t reading = arrived ? read_announcement(arrived, (size_t)bytes, &notice) : NO_ANNOUNCEMENT;
+    if (reading == NO_ANNOUNCEMENT)
         return is_cut_off(state, call, bytes);
-    state->came = true;
-    if (came == state->buf) /* no copy of the nonce is left with the program, if nothing comes in its place */
+    state->arrived = true;
+    if (arrived == state->buf) /* no copy of the nonce is left with the program, if nothing comes in its place */
         memset(state->buf, 0, (size_t)bytes);
     const int tag = state->renames ? state->tag : status->MPI_TAG;
-    if (reading == A_DAMAGED_LETTER) {
+    if (reading == A_DAMAGED_ANNOUNCEMENT) {
         fail_message(state, SELVAGE_ERR_CHECKSUM, "its announcement came damaged");
         sv_drop_warn("it came from rank %d of its communicator with tag %d",
                      state->renames ? state->source : status->MPI_SOURCE, tag);
@@ -498,7 +501,7 @@ bool sv_drop_fast_hear(sv_drop_fast_t *state, const sv_drop_call_t *call, const 
         return true;
     }
     state->bytes = notice.bytes;
-    const selvage_status_t begun = receive(state, call, &notice);
+    const selvage_status_t begun = receive_announced(state, call, &notice);
     if (begun != SELVAGE_SUCCESS)
         fail_message(state, begun, selvage_error_detail());
     return true;
@@ -528,32 +531,32 @@ bool sv_drop_fast_finish(sv_drop_fast_t *state, sv_drop_call_t *call, MPI_Status
 {
     unsigned turns = 0;
     bool ended;
-    if (!state->listens)
+    if (!state->monitored)
         return false;
     sv_drop_lock();
-    bool came = sv_drop_fast_hear(state, call, status);
+    bool arrived = sv_drop_fast_take_announced(state, call, status);
     sv_drop_unlock();
-    for (ended = !came; !ended;) {
+    for (ended = !arrived; !ended;) {
         sv_drop_turn(&turns);
         sv_drop_lock();
         ended = sv_drop_fast_ended(state, code);
         sv_drop_unlock();
     }
-    sv_drop_fast_tell(state, status);
-    if (state->lands && *code == MPI_SUCCESS)
-        sv_drop_land(call, status);
-    if (came && *code != MPI_SUCCESS)
+    sv_drop_fast_set_status(state, status);
+    if (state->unstages && *code == MPI_SUCCESS)
+        sv_drop_unstage_call(call, status);
+    if (arrived && *code != MPI_SUCCESS)
         PMPI_Comm_call_errhandler(state->comm, *code);
-    return came;
+    return arrived;
 }
 
-void sv_drop_fast_tell(const sv_drop_fast_t *state, MPI_Status *status)
+void sv_drop_fast_set_status(const sv_drop_fast_t *state, MPI_Status *status)
 {
     if (state->renames) {
         status->MPI_SOURCE = state->source;
         status->MPI_TAG = state->tag;
     }
-    if (state->came)
+    if (state->arrived)
         PMPI_Status_set_elements_x(status, MPI_BYTE, (MPI_Count)state->bytes);
 }
 
@@ -565,6 +568,6 @@ void sv_drop_fast_release(sv_drop_fast_t *state)
     if (state->renames)
         PMPI_Test(&state->sent, &done, MPI_STATUS_IGNORE);
     if (done) /* else it could not even be received */
-        free(state->letter);
+        free(state->announcement);
     *state = (sv_drop_fast_t){0};
 }
