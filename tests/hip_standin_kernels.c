@@ -91,9 +91,9 @@ static const kernel_row_t kernels[] = {
     {{.name = "sv_delay", .soft = sv_delay_soft}, sizeof(sv_delay_arg_t)},
     {{.name = "sv_coll", .soft = sv_coll_soft}, sizeof(sv_coll_arg_t)},
     {{.name = "sv_coll_ll", .soft = sv_coll_ll_soft}, sizeof(sv_coll_arg_t)},
-    {{.name = "sv_coll_long", .soft = sv_coll_long_soft}, sizeof(sv_coll_arg_t)},
-    {{.name = "sv_coll_quick", .soft = sv_coll_quick_soft}, sizeof(sv_coll_quick_arg_t)},
-    {{.name = "sv_coll_quick_long", .soft = sv_coll_quick_long_soft}, sizeof(sv_coll_quick_arg_t)},
+    {{.name = "sv_coll_ll128", .soft = sv_coll_ll128_soft}, sizeof(sv_coll_arg_t)},
+    {{.name = "sv_coll_small", .soft = sv_coll_small_soft}, sizeof(sv_coll_small_arg_t)},
+    {{.name = "sv_coll_small_ll128", .soft = sv_coll_small_ll128_soft}, sizeof(sv_coll_small_arg_t)},
 };
 
 hipError_t hipModuleLoadData(hipModule_t *module, const void *image)

@@ -74,14 +74,14 @@ static void start_late(selvage_coll_t *coll, const job_t *job)
                 continue;
             uint8_t *words = arena->memory + SV_COLL_ARENA_HEAD + c * at->channel_bytes + peer * at->conn_bytes;
             arena->priv->state[c * SV_COLL_RANKS + peer] =
-                (sv_coll_state_t){.sent = steps, .taken = steps, .hellos = rounds, .fins = rounds};
+                (sv_coll_state_t){.sent = steps, .taken = steps, .entries = rounds, .fins = rounds};
             memcpy(words + SV_COLL_TAIL_AT, &steps, sizeof steps);
             memcpy(words + SV_COLL_HEAD_AT, &steps, sizeof steps);
             memcpy(words + SV_COLL_FIN_AT, &rounds, sizeof rounds);
             leave_old_lines(words, at, steps);
         }
     if (arena->memory)
-        coll->home.ll_clean = coll->dev_device->ll_clean = job->ll_clean;
+        coll->context.ll_clean = coll->dev_device->ll_clean = job->ll_clean;
 }
 
 /* What cannot be exact in another order is not asked of algorithms that have one. */
@@ -163,7 +163,7 @@ static void check_wrapped(const selvage_coll_t *coll, const job_t *job)
 {
     const sv_coll_arena_t *arena = coll->arena;
     const sv_coll_state_t *next = &arena->priv->state[(arena->me + 1) % arena->nranks];
-    CHECK(next->sent - job->steps > 32 && next->hellos - job->rounds > 16);
+    CHECK(next->sent - job->steps > 32 && next->entries - job->rounds > 16);
 }
 
 static void run_rank(local_rank_t *self)

@@ -17,9 +17,14 @@ static uint64_t random_state = 7;
 /* Parts of a connection in order; each begins on a line and behind the one before. */
 static void check_connection(const sv_coll_layout_t *l)
 {
-    const uint64_t begin[] = {SV_COLL_TAIL_AT, SV_COLL_HEAD_AT, SV_COLL_FIN_AT, l->hello_at, l->ll_at, l->long_at,
-                              l->slot_at, l->conn_bytes};
-    const uint64_t bytes[] = {8, 8, 8, 2ULL * SV_COLL_HELLOS * SV_COLL_LINE, 8ULL * l->ll_bytes, 8ULL * l->long_bytes,
+    const uint64_t begin[] = {SV_COLL_TAIL_AT, SV_COLL_HEAD_AT, SV_COLL_FIN_AT, l->entry_at,
+                              l->ll_at,        l->long_at,      l->slot_at,     l->conn_bytes};
+    const uint64_t bytes[] = {8,
+                              8,
+                              8,
+                              2ULL * SV_COLL_ENTRIES * SV_COLL_LINE,
+                              8ULL * l->ll_bytes,
+                              8ULL * l->long_bytes,
                               SV_COLL_SLOTS * (l->slot_bytes + (uint64_t)SV_COLL_SLOT_RECORD)};
     for (unsigned i = 0; i + 1 < sizeof begin / sizeof begin[0]; i++) {
         CHECK_EQ(begin[i] % 128, 0);

@@ -312,11 +312,11 @@ static uint64_t *first_word(const selvage_coll_t *coll, bool lines_only)
     const sv_coll_layout_t *layout = &coll->arena->layout;
     uint8_t *connection = coll->arena->memory + SV_COLL_ARENA_HEAD + layout->conn_bytes;
     uint64_t *lines = (uint64_t *)(void *)(connection + layout->ll_at);
-    uint64_t *long_lines = (uint64_t *)(void *)(connection + layout->long_at);
-    const place_t places[] = {{lines, lines, 32},
-                              {long_lines, long_lines + SV_COLL_LONG_WORDS - 1, 0},
-                              {(uint64_t *)(void *)(connection + layout->slot_at),
-                               (uint64_t *)(void *)(connection + SV_COLL_TAIL_AT), 0}};
+    uint64_t *has_ll128 = (uint64_t *)(void *)(connection + layout->long_at);
+    const place_t places[] = {
+        {lines, lines, 32},
+        {has_ll128, has_ll128 + SV_COLL_LONG_WORDS - 1, 0},
+        {(uint64_t *)(void *)(connection + layout->slot_at), (uint64_t *)(void *)(connection + SV_COLL_TAIL_AT), 0}};
     for (unsigned p = lines_only ? 0 : 2; p < (lines_only ? 2 : 3); p++) /* partner: the kernel of rank 1 */
         if (__atomic_load_n(places[p].flag, __ATOMIC_ACQUIRE) >> places[p].flag_shift == 1)
             return places[p].data;

@@ -214,7 +214,7 @@ typedef struct completion {
     int number, *count, *order;
 } completion_t;
 
-static void note_completion(void *arg)
+static void item_completion(void *arg)
 {
     completion_t *completion = arg;
     completion->order[(*completion->count)++] = completion->number;
@@ -234,7 +234,7 @@ static void run_callbacks(local_rank_t *self)
     for (int i = 0; i < TURNS; i++) {
         completion[i] = (completion_t){.number = i, .count = &count, .order = order};
         CHECK_STATUS(selvage_coll_barrier(coll, stream), SELVAGE_SUCCESS);
-        CHECK_STATUS(sv_coll_when_complete(coll->arena, note_completion, &completion[i]), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_coll_when_complete(coll->arena, item_completion, &completion[i]), SELVAGE_SUCCESS);
     }
     CHECK_STATUS(selvage_stream_synchronize(self->dev, stream), SELVAGE_SUCCESS);
     for (int turn = 0; turn < 1000 && count < TURNS; turn++)

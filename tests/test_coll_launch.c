@@ -27,7 +27,7 @@ static struct {
     char log[LOG_BYTES];
     bool log_on;
     uint32_t next_sequence;   /* of the pieces that the device expects */
-    unsigned most_works, from_fifo, quick;
+    unsigned most_works, from_fifo, small;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static sv_config_t config;
@@ -40,7 +40,7 @@ static sv_coll_call_t group_calls[SV_COLL_GROUP_CALLS];
 static _Alignas(128) uint8_t fifo[FIFO_MAX];
 static _Alignas(16) uint8_t memory[4096];
 
-static void note(const char *what, const void *stream)
+static void item(const char *what, const void *stream)
 {
     size_t used = strlen(fake.log);
     if (fake.log_on)
@@ -48,18 +48,18 @@ static void note(const char *what, const void *stream)
 }
 
 /* A launch of a short call is as one of one piece of work, which fits into the slots. */
-static selvage_status_t take_quick(const sv_coll_quick_arg_t *quick, size_t bytes, unsigned blocks)
+static selvage_status_t take_small(const sv_coll_small_arg_t *small, size_t bytes, unsigned blocks)
 {
-    CHECK_EQ(bytes, sizeof *quick);
-    CHECK_EQ(blocks, quick->work.nchannels);
-    CHECK_EQ(quick->block_bytes, quick->work.count * sizeof(float));
-    CHECK(quick->part_bytes * blocks >= quick->block_bytes && quick->part_bytes <= quick->slot_bytes / 2);
+    CHECK_EQ(bytes, sizeof *small);
+    CHECK_EQ(blocks, small->work.nchannels);
+    CHECK_EQ(small->block_bytes, small->work.count * sizeof(float));
+    CHECK(small->part_bytes * blocks >= small->block_bytes && small->part_bytes <= small->slot_bytes / 2);
     pthread_mutex_lock(&fake.lock);
     CHECK(fake.queued < QUEUE);
     fake_launch_t *launch = &fake.queue[fake.queued++];
-    launch->arg = (sv_coll_arg_t){.nwork = 1, .work = {quick->work}};
+    launch->arg = (sv_coll_arg_t){.nwork = 1, .work = {small->work}};
     launch->blocks = blocks;
-    fake.quick++;
+    fake.small++;
     pthread_mutex_unlock(&fake.lock);
     return SELVAGE_SUCCESS;
 }
@@ -68,10 +68,10 @@ static selvage_status_t fake_enqueue(sv_device_t *d, const sv_kernel_t *kernel, 
                                      unsigned blocks, void *stream)
 {
     (void)d;
-    if (kernel == &sv_kernel_coll_quick || kernel == &sv_kernel_coll_quick_long)
-        return take_quick(arg, bytes, blocks);
+    if (kernel == &sv_kernel_coll_small || kernel == &sv_kernel_coll_small_ll128)
+        return take_small(arg, bytes, blocks);
     CHECK_EQ(bytes, sizeof(sv_coll_arg_t));
-    note(kernel == &sv_kernel_coll_ll ? "ll" : kernel == &sv_kernel_coll_long ? "long" : "simple", stream);
+    item(kernel == &sv_kernel_coll_ll ? "ll" : kernel == &sv_kernel_coll_ll128 ? "long" : "simple", stream);
     pthread_mutex_lock(&fake.lock);
     CHECK(fake.queued < QUEUE);
     memcpy(&fake.queue[fake.queued].arg, arg, bytes);
@@ -83,14 +83,14 @@ static selvage_status_t fake_enqueue(sv_device_t *d, const sv_kernel_t *kernel, 
 static selvage_status_t fake_record(sv_device_t *d, sv_event_t *event, void *stream)
 {
     (void)d, (void)event;
-    note("record", stream);
+    item("record", stream);
     return SELVAGE_SUCCESS;
 }
 
 static selvage_status_t fake_wait(sv_device_t *d, void *stream, sv_event_t *event)
 {
     (void)d, (void)event;
-    note("wait", stream);
+    item("wait", stream);
     return SELVAGE_SUCCESS;
 }
 
@@ -196,7 +196,7 @@ static pthread_t begin(uint32_t fifo_bytes, uint32_t position, uint32_t counted,
     memset(&arena, 0, sizeof arena);
     memset(&coll, 0, sizeof coll);
     memset(&pinned, 0, sizeof pinned);
-    fake.queued = fake.done = fake.most_works = fake.from_fifo = fake.quick = 0;
+    fake.queued = fake.done = fake.most_works = fake.from_fifo = fake.small = 0;
     fake.stopped = fake.held = fake.slow = fake.capturing = fake.endless = fake.log_on = false;
     fake.next_sequence = 1;
     fake.log[0] = '\0';
@@ -271,18 +271,18 @@ static void test_where_work_travels(void)
 }
 
 /* Short calls alone have a kernel of their own; long ones, groups, and calls with digests do not. */
-static void test_quick(void)
+static void test_small(void)
 {
     pthread_t thread = begin(FIFO_MAX, 0, 0, false);
     config.coll_quick = comm.config.coll_quick = true;
     coll.dev.layout.ll_bytes = 8 << 10;
     CHECK_STATUS(all_reduce(7, NULL), SELVAGE_SUCCESS);
     CHECK_STATUS(all_reduce(0, NULL), SELVAGE_SUCCESS);
-    CHECK_EQ(fake.quick, 2);
+    CHECK_EQ(fake.small, 2);
     CHECK_STATUS(group_of(2), SELVAGE_SUCCESS);
     coll.dev.layout.ll_bytes = 256; /* 16 words of data */
     CHECK_STATUS(all_reduce(200, NULL), SELVAGE_SUCCESS);
-    CHECK_EQ(fake.quick, 2);
+    CHECK_EQ(fake.small, 2);
     CHECK_STATUS(sv_coll_drain(&arena, 30), SELVAGE_SUCCESS);
     end(thread);
 }
@@ -440,11 +440,11 @@ static void test_kernels(void)
     CHECK_STATUS(all_reduce(1, stream(1)), SELVAGE_SUCCESS);
     CHECK_STATUS(sv_coll_submit(&coll, &gather), SELVAGE_SUCCESS);
     CHECK_STATUS(all_reduce(2, stream(1)), SELVAGE_SUCCESS);
-    coll.facts.long_lines = true;
+    coll.facts.has_ll128 = true;
     CHECK_STATUS(sv_coll_group_end(&coll), SELVAGE_SUCCESS);
     CHECK_STR(fake.log, "long1 record1 ll1 record1");
     fake.log[0] = '\0';
-    coll.facts.long_lines = false;
+    coll.facts.has_ll128 = false;
     CHECK_STATUS(all_reduce(1000, stream(1)), SELVAGE_SUCCESS);
     CHECK_STR(fake.log, "simple1 record1");
     fake.log[0] = '\0';
@@ -557,7 +557,7 @@ static void test_errors(void)
 {
     pthread_t thread = begin(FIFO_MAX, 0, 0, false), asking[4];
     CHECK_STATUS(sv_coll_check(&coll), SELVAGE_SUCCESS);
-    pinned.error = (sv_coll_error_t){.place = SV_COLL_AT_HELLO, .sequence = 9, .peer = 3, .call = SV_COLL_ALL_REDUCE};
+    pinned.error = (sv_coll_error_t){.place = SV_COLL_AT_ENTRY, .sequence = 9, .peer = 3, .call = SV_COLL_ALL_REDUCE};
     CHECK_STATUS(sv_coll_check(&coll), SELVAGE_SUCCESS);
     __atomic_store_n(&pinned.error.kind, SV_COLL_LATE, __ATOMIC_RELEASE);
     for (unsigned i = 0; i < 4; i++)
@@ -579,7 +579,7 @@ static void test_errors(void)
 int main(void)
 {
     CHECK_STATUS(sv_config_load(no_variable, NULL, &config), SELVAGE_SUCCESS);
-    test_quick();
+    test_small();
     test_where_work_travels();
     test_fifo(16 * SV_COLL_FIFO_STRIDE);
     test_fifo(64 * SV_COLL_FIFO_STRIDE);

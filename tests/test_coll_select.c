@@ -29,11 +29,11 @@ static const char *no_variable(void *arg, const char *name)
     return NULL;
 }
 
-static void set_scene(scene_t *s, unsigned n, bool long_lines)
+static void set_scene(scene_t *s, unsigned n, bool has_ll128)
 {
     CHECK_STATUS(sv_config_load(no_variable, NULL, &s->config), SELVAGE_SUCCESS);
-    s->facts = (sv_coll_facts_t){.nranks = n, .nchannels = CHANNELS, .long_lines = long_lines, .shows_stores = true,
-                                 .config = &s->config};
+    s->facts = (sv_coll_facts_t){
+        .nranks = n, .nchannels = CHANNELS, .has_ll128 = has_ll128, .shows_stores = true, .config = &s->config};
     s->facts.layout.slot_bytes = SLOT_BYTES;
 }
 
@@ -71,7 +71,7 @@ static void check_sound(const scene_t *s, unsigned call, const sv_coll_choice_t 
 {
     const sv_config_t *config = &s->config;
     CHECK(sv_coll_exists(call, c->algo, c->proto));
-    CHECK(s->facts.long_lines || c->proto != SV_COLL_LL128);
+    CHECK(s->facts.has_ll128 || c->proto != SV_COLL_LL128);
     CHECK(!config->coll_checksum || s->facts.shows_stores || !is_direct(c) || !is_stored(call, c->algo));
     CHECK(c->nchannels >= 1 && c->nchannels <= CHANNELS);
     CHECK(c->chunk_bytes > 0 && c->chunk_bytes % 128 == 0 && c->chunk_bytes <= SLOT_BYTES);
@@ -94,7 +94,7 @@ static void check_obeyed(const scene_t *s, unsigned call, const sv_coll_choice_t
     CHECK(same || (!there && says(c, "SELVAGE_COLL_ALGO")));
     if (config->coll_algo == SV_CONFIG_COLL_ALGO_NVLS)
         CHECK(says(c, "multicast"));
-    bool open = proto && (proto != SV_COLL_LL128 || s->facts.long_lines) && sv_coll_exists(call, c->algo, proto);
+    bool open = proto && (proto != SV_COLL_LL128 || s->facts.has_ll128) && sv_coll_exists(call, c->algo, proto);
     CHECK(!open || c->proto == proto);
     CHECK(!proto || c->proto == proto || says(c, "SELVAGE_COLL_"));
 }
@@ -120,14 +120,14 @@ static void check_sizes(const scene_t *s, unsigned call)
     }
 }
 
-static void check_all(bool long_lines, bool checksum, bool soft, bool shows_stores)
+static void check_all(bool has_ll128, bool checksum, bool soft, bool shows_stores)
 {
     static scene_t s;
     for (unsigned n = 1; n <= SV_COLL_RANKS; n++)
         for (int algo = 0; algo <= SV_CONFIG_COLL_ALGO_NVLS; algo++)
             for (int proto = 0; proto <= SV_CONFIG_COLL_PROTO_SIMPLE; proto++)
                 for (unsigned call = 1; call < SV_COLL_CALLS; call++) {
-                    set_scene(&s, n, long_lines);
+                    set_scene(&s, n, has_ll128);
                     s.facts.soft = soft;
                     s.facts.shows_stores = shows_stores;
                     s.config.coll_checksum = checksum;
@@ -255,7 +255,7 @@ static void check_tuned(void)
     expect_at(&s, SV_COLL_ALL_REDUCE, 2 << 20, SV_COLL_DIRECT_TWO, SV_COLL_SIMPLE); /* no whole lines here */
     sv_coll_choice_t closed = choose(&s, SV_COLL_ALL_REDUCE, 2 << 20);
     CHECK(says(&closed, "cannot be followed"));
-    s.facts.long_lines = true;
+    s.facts.has_ll128 = true;
     expect_at(&s, SV_COLL_ALL_REDUCE, 2 << 20, SV_COLL_ONESHOT, SV_COLL_LL128);
     expect_at(&s, SV_COLL_ALL_REDUCE, 4 << 20, SV_COLL_DIRECT_TWO, SV_COLL_SIMPLE);
     expect_at(&s, SV_COLL_BROADCAST, 1 << 10, SV_COLL_ONESHOT, SV_COLL_LL);

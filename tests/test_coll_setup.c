@@ -146,7 +146,7 @@ typedef struct sweep {
     _Atomic int differ;
 } sweep_t;
 
-static selvage_status_t note(sweep_t *sweep, int at, selvage_status_t status)
+static selvage_status_t item(sweep_t *sweep, int at, selvage_status_t status)
 {
     int expected = 1;
     if (!atomic_compare_exchange_strong(&sweep->status[at], &expected, (int)status) && expected != (int)status)
@@ -182,15 +182,15 @@ static void series(local_rank_t *self)
     local_ranks_barrier(self);
     sv_comm_bind(self->comm);
     arm(self, sweep->call, sweep->nth);
-    if (note(sweep, 0, sv_coll_create(self->comm, NULL, &coll)) == SELVAGE_SUCCESS) {
-        if (note(sweep, 1, sv_coll_split(coll, self->rank != 0, 0, &part)) == SELVAGE_SUCCESS) {
+    if (item(sweep, 0, sv_coll_create(self->comm, NULL, &coll)) == SELVAGE_SUCCESS) {
+        if (item(sweep, 1, sv_coll_split(coll, self->rank != 0, 0, &part)) == SELVAGE_SUCCESS) {
             selvage_status_t status = sv_coll_register(part, (uint8_t *)block + 2048, 512, &window);
             if (self->rank > 0) /* alone in its part, it hears of nothing */
-                note(sweep, 2, status);
+                item(sweep, 2, status);
             sv_coll_unregister(window);
         }
-        if (note(sweep, 3, sv_coll_register(coll, block, 512, &window)) == SELVAGE_SUCCESS)
-            note(sweep, 4, sv_coll_unregister(window));
+        if (item(sweep, 3, sv_coll_register(coll, block, 512, &window)) == SELVAGE_SUCCESS)
+            item(sweep, 4, sv_coll_unregister(window));
         sv_coll_destroy(part);
     }
     sv_coll_destroy(coll);

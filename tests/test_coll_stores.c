@@ -22,7 +22,7 @@ static void run_cases(local_rank_t *self)
     CHECK_STATUS(selvage_coll_create(self->comm, NULL, &coll), SELVAGE_SUCCESS);
     if (!coll)
         return;
-    CHECK_EQ(coll->facts.long_lines, !torn);
+    CHECK_EQ(coll->facts.has_ll128, !torn);
     CHECK_STATUS(selvage_coll_error(coll), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
     coll_try_open(&try, coll, self->dev, CAPACITY, true);

@@ -247,8 +247,12 @@ static void test_words(void)
     sv_coll_work_t theirs = {.call = SV_COLL_REDUCE, .algo = SV_COLL_TWOSHOT, .proto = SV_COLL_SIMPLE,
                              .op = SV_COLL_SIGNED_AVERAGE, .type = SV_COLL_E4M3, .count = (UINT64_C(1) << 34) - 1,
                              .root = 5, .sequence = 127, .communicator = 2};
-    sv_coll_error_t error = {.kind = SV_COLL_DIFFERS, .place = SV_COLL_AT_HELLO, .sequence = 130, .peer = 4,
-                             .call = SV_COLL_ALL_REDUCE, .wanted = sv_coll_signature(&ours, 2),
+    sv_coll_error_t error = {.kind = SV_COLL_DIFFERS,
+                             .place = SV_COLL_AT_ENTRY,
+                             .sequence = 130,
+                             .peer = 4,
+                             .call = SV_COLL_ALL_REDUCE,
+                             .wanted = sv_coll_signature(&ours, 2),
                              .seen = sv_coll_signature(&theirs, 2)};
     CHECK_STATUS(sv_coll_error_text(&error, text, sizeof text), SELVAGE_ERR_MISMATCH);
     CHECK_STR(text, "rank 4 called reduce of 17179869183 float8_e4m3, avg, root 5 as call 127 of communicator 2 "
@@ -258,8 +262,14 @@ static void test_words(void)
                            .count = 9};
     sv_coll_signature_text(sv_coll_signature(&pair, 0), 190, text, sizeof text);
     CHECK_STR(text, "a message of 9 int8 of communicator 0 (oneshot, ll)");
-    error = (sv_coll_error_t){.kind = SV_COLL_LATE, .place = SV_COLL_AT_HELLO, .sequence = 17, .peer = 2, .channel = 1,
-                              .call = SV_COLL_BROADCAST, .wanted = 18, .seen = 17};
+    error = (sv_coll_error_t){.kind = SV_COLL_LATE,
+                              .place = SV_COLL_AT_ENTRY,
+                              .sequence = 17,
+                              .peer = 2,
+                              .channel = 1,
+                              .call = SV_COLL_BROADCAST,
+                              .wanted = 18,
+                              .seen = 17};
     CHECK_STATUS(sv_coll_error_text(&error, text, sizeof text), SELVAGE_ERR_TIMEOUT);
     CHECK_STR(text, "rank 2 did not come to call 17 (broadcast) before the deadline: channel 1, wanted 18, seen 17");
     error.place = 0;

@@ -136,7 +136,7 @@ selvage_status_t sv_coll_arena_make(selvage_comm_t *comm, uint32_t nchannels, ui
 }
 
 /* What users have forgotten goes with the arena. */
-static void free_leftovers(sv_coll_arena_t *arena)
+static void free_arena_leftovers(sv_coll_arena_t *arena)
 {
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &arena->callbacks) {
@@ -147,10 +147,10 @@ static void free_leftovers(sv_coll_arena_t *arena)
         sv_coll_free(SV_CONTAINER_OF(it, selvage_coll_t, link));
 }
 
-void sv_coll_arena_free(sv_coll_arena_t *arena, bool parted)
+void sv_coll_arena_free(sv_coll_arena_t *arena, bool unmapped)
 {
     sv_device_t *dev = arena->comm->dev;
-    free_leftovers(arena);
+    free_arena_leftovers(arena);
     if (arena->stuck) {
         sv_log(SV_LOG_WARN, "collective", "a kernel has not ended: its arena of %llu bytes is set aside",
                (unsigned long long)arena->bytes);
@@ -161,7 +161,7 @@ void sv_coll_arena_free(sv_coll_arena_t *arena, bool parted)
     if (arena->last)
         SV_DEVICE_CALL(dev, event_destroy, arena->last);
     sv_coll_staging_free(arena);
-    if (parted)
+    if (unmapped)
         SV_DEVICE_CALL(dev, free, arena->memory);
     else if (arena->memory)
         sv_log(SV_LOG_WARN, "collective", "peers may still use the arena of this rank: %llu bytes are set aside",
@@ -173,35 +173,35 @@ void sv_coll_arena_free(sv_coll_arena_t *arena, bool parted)
     sv_free(arena);
 }
 
-void sv_coll_settle(sv_coll_arena_t *arena)
+void sv_coll_drain_copies(sv_coll_arena_t *arena)
 {
-    if (arena->unsettled)
+    if (arena->copies_open)
         (void)SV_DEVICE_CALL(arena->comm->dev, stream_sync, arena->stream);
-    arena->unsettled = false;
+    arena->copies_open = false;
 }
 
 selvage_status_t sv_coll_finish_copies(sv_coll_arena_t *arena)
 {
     selvage_status_t status = SV_DEVICE_CALL(arena->comm->dev, stream_sync, arena->stream);
-    arena->unsettled = status != SELVAGE_SUCCESS;
+    arena->copies_open = status != SELVAGE_SUCCESS;
     return status;
 }
 
 selvage_status_t sv_coll_upload(sv_coll_arena_t *arena, void *dst, const void *src, size_t bytes)
 {
     sv_device_t *dev = arena->comm->dev;
-    sv_coll_settle(arena);
+    sv_coll_drain_copies(arena);
     memcpy(arena->scratch, src, bytes);
     SV_TRY(SV_DEVICE_CALL(dev, copy_async, dst, arena->scratch, bytes, SV_COPY_H2D, arena->stream));
     return sv_coll_finish_copies(arena);
 }
 
-double sv_coll_part_timeout(const selvage_comm_t *comm)
+double sv_coll_unmap_timeout(const selvage_comm_t *comm)
 {
-    return comm->timeout_s > 0 && comm->timeout_s < SV_COLL_PART_TIMEOUT_S ? comm->timeout_s : SV_COLL_PART_TIMEOUT_S;
+    return comm->timeout_s > 0 && comm->timeout_s < SV_COLL_UNMAP_TIMEOUT_S ? comm->timeout_s : SV_COLL_UNMAP_TIMEOUT_S;
 }
 
-void sv_coll_arena_quiet(sv_coll_arena_t *arena)
+void sv_coll_arena_drain(sv_coll_arena_t *arena)
 {
     if (!arena->stuck && arena->completed < arena->launches)
         (void)sv_coll_drain(arena, arena->comm->timeout_s); /* an error of the work itself was told before */

@@ -51,8 +51,8 @@ static selvage_status_t check_overlap(const selvage_coll_t *coll, const sv_coll_
 }
 
 /* Asks the device what kind of memory this is, unless it lies in a window or was asked about lately. */
-static selvage_status_t admit(selvage_coll_t *coll, const sv_coll_call_t *call, const char *name, const void *buffer,
-                              uint64_t bytes, void **address_out)
+static selvage_status_t admit_buffer(selvage_coll_t *coll, const sv_coll_call_t *call, const char *name,
+                                     const void *buffer, uint64_t bytes, void **address_out)
 {
     sv_device_t *dev = coll->comm->dev;
     if (sv_coll_window_find(coll, buffer, bytes))
@@ -88,7 +88,7 @@ static selvage_status_t check_buffer(selvage_coll_t *coll, const sv_coll_call_t 
     if ((uintptr_t)buffer % element_bytes)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s is %p, not aligned to the %zu bytes of %s",
                         sv_coll_call_name(call->call), name, buffer, element_bytes, selvage_type_name(call->type));
-    return admit(coll, call, name, buffer, bytes, address_out);
+    return admit_buffer(coll, call, name, buffer, bytes, address_out);
 }
 
 selvage_status_t sv_coll_check_buffers(selvage_coll_t *coll, sv_coll_call_t *call)

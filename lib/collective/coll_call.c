@@ -8,7 +8,7 @@
 #include "collective/coll_names.h"
 #include "collective/coll_parts.h"
 
-static selvage_status_t prepare(selvage_coll_t *coll, sv_coll_call_t *call)
+static selvage_status_t prepare_call(selvage_coll_t *coll, sv_coll_call_t *call)
 {
     sv_device_t *dev = coll->comm->dev;
     SV_TRY(sv_coll_resolve_operation(coll, call));
@@ -34,20 +34,20 @@ static selvage_status_t add_to_group(selvage_coll_t *coll, const sv_coll_call_t 
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t enqueue(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
+static selvage_status_t enqueue_calls(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
 {
     return coll->spans ? sv_coll_nodes(coll, calls, ncalls) : sv_coll_launch(coll, calls, ncalls);
 }
 
-static selvage_status_t submit(selvage_coll_t *coll, const sv_coll_call_t *given)
+static selvage_status_t submit_call(selvage_coll_t *coll, const sv_coll_call_t *given)
 {
     sv_coll_call_t call = *given;
     SV_TRY(sv_coll_check(coll));
-    SV_TRY(prepare(coll, &call));
+    SV_TRY(prepare_call(coll, &call));
     coll->calls++;
     if (!has_effect(coll, &call))
         return SELVAGE_SUCCESS;
-    return coll->group_depth > 0 ? add_to_group(coll, &call) : enqueue(coll, &call, 1);
+    return coll->group_depth > 0 ? add_to_group(coll, &call) : enqueue_calls(coll, &call, 1);
 }
 
 void sv_coll_refuse(selvage_coll_t *coll, selvage_status_t status)
@@ -59,7 +59,7 @@ void sv_coll_refuse(selvage_coll_t *coll, selvage_status_t status)
 selvage_status_t sv_coll_submit(selvage_coll_t *coll, const sv_coll_call_t *call)
 {
     sv_coll_poll(coll->arena);
-    selvage_status_t status = submit(coll, call);
+    selvage_status_t status = submit_call(coll, call);
     sv_coll_refuse(coll, status);
     return status;
 }
@@ -83,5 +83,5 @@ selvage_status_t sv_coll_group_end(selvage_coll_t *coll)
         return sv_error_quiet(coll->group_status, "a call of the group failed, and none of its %u others was launched: "
                               "%s", coll->ngroup, selvage_status_string(coll->group_status));
     SV_TRY(sv_coll_check(coll));
-    return enqueue(coll, coll->group, coll->ngroup);
+    return enqueue_calls(coll, coll->group, coll->ngroup);
 }

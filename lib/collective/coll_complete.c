@@ -113,7 +113,7 @@ selvage_status_t sv_coll_drain(sv_coll_arena_t *arena, double timeout_s)
 }
 
 /* The kernel's counts, which wrap, are made long: they are not 2^31 away from what was launched. */
-static uint64_t lengthen(uint64_t known, uint32_t count)
+static uint64_t extend_count(uint64_t known, uint32_t count)
 {
     return known - (uint32_t)((uint32_t)known - count);
 }
@@ -123,9 +123,14 @@ void sv_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out)
     sv_coll_arena_t *arena = coll->arena;
     sv_coll_poll(arena);
     *stats_out = (selvage_coll_stats_t){
-        .arena_bytes = arena->bytes, .calls = coll->calls, .launches = arena->launches,
-        .fifo_bytes = arena->fifo_bytes, .fifo_waits = arena->fifo_waits, .channels = arena->layout.nchannels,
-        .started = lengthen(arena->pieces, pieces_started(arena)),
-        .completed = lengthen(arena->pieces, pieces_ended(arena)), .callbacks = arena->ncallbacks,
+        .arena_bytes = arena->bytes,
+        .calls = coll->calls,
+        .launches = arena->launches,
+        .fifo_bytes = arena->fifo_bytes,
+        .fifo_waits = arena->fifo_waits,
+        .channels = arena->layout.nchannels,
+        .started = extend_count(arena->pieces, pieces_started(arena)),
+        .completed = extend_count(arena->pieces, pieces_ended(arena)),
+        .callbacks = arena->ncallbacks,
     };
 }

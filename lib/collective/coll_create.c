@@ -12,8 +12,8 @@
 #include "collective/coll_tune.h"
 #include "pipeline/pipe_control.h"
 
-enum { NOTE_CHANNELS, NOTE_BYTES, NOTE_NUMBERS, NOTE_ARENA, NOTE_NODE, NOTE_TUNING };
-enum { NOTE_USERS };
+enum { ITEM_CHANNELS, ITEM_BYTES, ITEM_NUMBERS, ITEM_ARENA, ITEM_NODE, ITEM_TUNING };
+enum { ITEM_USERS };
 /* More channels share the arena in smaller slots: with few ranks to send to, these are still long enough. */
 enum { CHANNELS_SOFT = 2, CHANNELS_GPU = 32, CHANNELS_FEW = 64, FEW_RANKS = 4 };
 
@@ -76,72 +76,74 @@ static selvage_status_t check_alone(const selvage_comm_t *comm)
 }
 
 /* Tells all what this rank has and wants, and lists the ranks. */
-static selvage_status_t introduce(create_task_t *call)
+static selvage_status_t gather_members(create_task_t *call)
 {
     selvage_comm_t *comm = call->comm;
-    sv_coll_circle_t *all = &call->coll->all;
-    sv_coll_note_t note = {.value = {[NOTE_CHANNELS] = find_channels(comm),
-                                     [NOTE_BYTES] = call->arena_bytes,
-                                     [NOTE_NUMBERS] = comm->arena ? comm->arena->numbers_used : 0,
-                                     [NOTE_ARENA] = comm->arena != NULL,
-                                     [NOTE_NODE] = (uint64_t)comm->topology.node_ranks[0]}};
+    sv_coll_team_t *all = &call->coll->all;
+    sv_coll_item_t item = {.value = {[ITEM_CHANNELS] = find_channels(comm),
+                                     [ITEM_BYTES] = call->arena_bytes,
+                                     [ITEM_NUMBERS] = comm->arena ? comm->arena->numbers_used : 0,
+                                     [ITEM_ARENA] = comm->arena != NULL,
+                                     [ITEM_NODE] = (uint64_t)comm->topology.node_ranks[0]}};
     selvage_status_t status = check_alone(comm);
     if (status == SELVAGE_SUCCESS && !comm->arena)
         status = sv_coll_tuning_read(comm->config.coll_tune, &call->tuning);
-    note.value[NOTE_TUNING] = sv_coll_tuning_hash(comm->arena ? comm->arena->tuning : call->tuning);
-    memcpy(note.handle.bytes, comm->dev->bus_id, sizeof comm->dev->bus_id);
+    item.value[ITEM_TUNING] = sv_coll_tuning_hash(comm->arena ? comm->arena->tuning : call->tuning);
+    memcpy(item.handle.bytes, comm->dev->bus_id, sizeof comm->dev->bus_id);
     all->me = comm->wire->rank;
     for (int r = 0; r < all->size; r++)
         all->ranks[r] = r;
-    *sv_coll_note_begin(all) = note;
+    *sv_coll_item_begin(all) = item;
     return sv_coll_gather(all, "selvage_coll_create", 0, status, comm->timeout_s);
 }
 
-/* From the notes of all: the first free number, the fewest channels; refused where ranks want different arenas. */
-static selvage_status_t conclude(selvage_coll_t *coll, uint64_t arena_bytes, uint32_t *channels_out)
+/* From the items of all: the first free number, the fewest channels; refused where ranks want different arenas. */
+static selvage_status_t agree_on_members(selvage_coll_t *coll, uint64_t arena_bytes, uint32_t *channels_out)
 {
     uint64_t used = 0;
     *channels_out = SV_COLL_CHANNELS;
     for (int r = 0; r < coll->size; r++) {
-        const uint64_t *value = sv_coll_note_of(&coll->all, r)->value;
-        const uint64_t *first = sv_coll_note_of(&coll->all, 0)->value;
-        if (value[NOTE_BYTES] != first[NOTE_BYTES])
-            return sv_error(SELVAGE_ERR_MISMATCH, "selvage_coll_create: params.arena_bytes is %llu here, %llu on rank "
-                            "0 and %llu on rank %d", (unsigned long long)arena_bytes,
-                            (unsigned long long)first[NOTE_BYTES], (unsigned long long)value[NOTE_BYTES], r);
-        if (value[NOTE_TUNING] != first[NOTE_TUNING])
+        const uint64_t *value = sv_coll_item_of(&coll->all, r)->value;
+        const uint64_t *first = sv_coll_item_of(&coll->all, 0)->value;
+        if (value[ITEM_BYTES] != first[ITEM_BYTES])
+            return sv_error(SELVAGE_ERR_MISMATCH,
+                            "selvage_coll_create: params.arena_bytes is %llu here, %llu on rank "
+                            "0 and %llu on rank %d",
+                            (unsigned long long)arena_bytes, (unsigned long long)first[ITEM_BYTES],
+                            (unsigned long long)value[ITEM_BYTES], r);
+        if (value[ITEM_TUNING] != first[ITEM_TUNING])
             return sv_error(SELVAGE_ERR_MISMATCH, "selvage_coll_create: the file SELVAGE_COLL_TUNE says other things "
                             "on rank %d than on rank 0", r);
-        if (value[NOTE_ARENA] != first[NOTE_ARENA])
+        if (value[ITEM_ARENA] != first[ITEM_ARENA])
             return sv_error(SELVAGE_ERR_INTERNAL, "selvage_coll_create: of ranks 0 and %d only one has an arena", r);
-        used |= value[NOTE_NUMBERS];
-        coll->node_of[r] = (int)value[NOTE_NODE];
-        if (value[NOTE_CHANNELS] < *channels_out)
-            *channels_out = (uint32_t)value[NOTE_CHANNELS];
+        used |= value[ITEM_NUMBERS];
+        coll->node_of[r] = (int)value[ITEM_NODE];
+        if (value[ITEM_CHANNELS] < *channels_out)
+            *channels_out = (uint32_t)value[ITEM_CHANNELS];
     }
     return sv_coll_pick_number(used, &coll->number);
 }
 
-/* The last communicator of collectives is gone on all ranks: so is the arena. Each has told its users in its note. */
-static void close_unused(sv_coll_circle_t *all)
+/* The last communicator of collectives is gone on all ranks: so is the arena. Each has told its users in its item. */
+static void close_unused(sv_coll_team_t *all)
 {
     selvage_comm_t *comm = all->comm;
     uint64_t users = 0;
     for (int r = 0; r < all->size; r++)
-        users |= sv_coll_note_of(all, r)->value[NOTE_USERS];
+        users |= sv_coll_item_of(all, r)->value[ITEM_USERS];
     if (comm->broken == SELVAGE_SUCCESS && all->size == comm->wire->size && users == 0)
         sv_coll_arena_close(all);
 }
 
 /* All have the arena: makes the communicator itself. */
-static selvage_status_t finish(selvage_coll_t *coll)
+static selvage_status_t finish_create(selvage_coll_t *coll)
 {
     selvage_comm_t *comm = coll->comm;
-    selvage_status_t status = sv_coll_furnish(coll, comm->arena);
-    sv_coll_note_begin(&coll->all)->value[NOTE_USERS] = comm->arena->users - 1;
+    selvage_status_t status = sv_coll_init(coll, comm->arena);
+    sv_coll_item_begin(&coll->all)->value[ITEM_USERS] = comm->arena->users - 1;
     status = sv_coll_gather(&coll->all, "selvage_coll_create: end", coll->number, status, comm->timeout_s);
     if (status == SELVAGE_SUCCESS)
-        status = sv_coll_try_long_lines(coll);
+        status = sv_coll_try_ll128(coll);
     if (status != SELVAGE_SUCCESS) {
         sv_coll_detach(coll);
         close_unused(&coll->all);
@@ -165,26 +167,26 @@ static selvage_status_t create_arena(create_task_t *call, uint32_t channels)
 }
 
 /* On what all have made; the first of all communicators makes the arena. */
-static selvage_status_t create(create_task_t *call)
+static selvage_status_t create_coll(create_task_t *call)
 {
     uint32_t channels;
     selvage_coll_t *coll = call->coll;
-    SV_TRY(introduce(call));
-    SV_TRY(conclude(coll, call->arena_bytes, &channels));
+    SV_TRY(gather_members(call));
+    SV_TRY(agree_on_members(coll, call->arena_bytes, &channels));
     if (!call->comm->arena)
         SV_TRY(create_arena(call, channels));
-    return finish(coll);
+    return finish_create(coll);
 }
 
-static selvage_status_t run_create(sv_coll_task_t *task)
+static selvage_status_t run_coll_create(sv_coll_task_t *task)
 {
     create_task_t *call = (create_task_t *)(void *)task;
     selvage_comm_t *comm = call->comm;
     uint64_t unused = 0;
-    selvage_status_t status = sv_coll_blank(comm, comm->wire->size, &call->coll);
+    selvage_status_t status = sv_coll_alloc(comm, comm->wire->size, &call->coll);
     status = sv_agree(comm, "selvage_coll_create", 0, status, &unused, comm->timeout_s);
     if (status == SELVAGE_SUCCESS)
-        status = create(call);
+        status = create_coll(call);
     sv_free(call->tuning);
     if (status != SELVAGE_SUCCESS && call->coll)
         sv_coll_free(call->coll);
@@ -194,7 +196,7 @@ static selvage_status_t run_create(sv_coll_task_t *task)
 selvage_status_t sv_coll_create(selvage_comm_t *comm, const selvage_coll_params_t *params, selvage_coll_t **coll_out)
 {
     bool asked = params && params->arena_bytes > 0;
-    create_task_t call = {.task = {.run = run_create},
+    create_task_t call = {.task = {.run = run_coll_create},
                           .comm = comm,
                           .arena_bytes = asked ? params->arena_bytes : comm->config.coll_arena_bytes,
                           .asked = asked};
@@ -209,7 +211,7 @@ typedef struct destroy_task {
 } destroy_task_t;
 
 /* This rank is done with peers' memory but for what others of its communicators still use. */
-static selvage_status_t run_destroy(sv_coll_task_t *task)
+static selvage_status_t run_coll_destroy(sv_coll_task_t *task)
 {
     selvage_coll_t *coll = ((destroy_task_t *)(void *)task)->coll;
     sv_coll_arena_t *arena = coll->arena;
@@ -223,9 +225,9 @@ static selvage_status_t run_destroy(sv_coll_task_t *task)
         sv_coll_free(coll);
         return SELVAGE_SUCCESS;
     }
-    sv_coll_note_begin(&coll->all)->value[NOTE_USERS] = arena->users - 1;
+    sv_coll_item_begin(&coll->all)->value[ITEM_USERS] = arena->users - 1;
     /* After an error some rank may never come; else the others' work may take its time. */
-    double timeout_s = arena->broken != SELVAGE_SUCCESS ? sv_coll_part_timeout(comm) : comm->timeout_s;
+    double timeout_s = arena->broken != SELVAGE_SUCCESS ? sv_coll_unmap_timeout(comm) : comm->timeout_s;
     status = sv_coll_gather(&coll->all, "selvage_coll_destroy", coll->number, status, timeout_s);
     sv_coll_detach(coll);
     if (status == SELVAGE_SUCCESS)
@@ -238,8 +240,8 @@ void sv_coll_destroy(selvage_coll_t *coll)
 {
     if (!coll)
         return;
-    destroy_task_t call = {.task = {.run = run_destroy}, .coll = coll};
-    sv_coll_arena_quiet(coll->arena);
+    destroy_task_t call = {.task = {.run = run_coll_destroy}, .coll = coll};
+    sv_coll_arena_drain(coll->arena);
     (void)sv_coll_check(coll); /* an error that nobody has asked for is in the log at least */
     (void)sv_coll_task_run(coll->comm, &call.task); /* there is nobody to tell but the log */
 }

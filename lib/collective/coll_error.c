@@ -9,17 +9,17 @@
 #include "collective/coll_parts.h"
 
 /* Keeps the first status; true if this one is it. */
-static bool keep(sv_coll_arena_t *arena, selvage_status_t status)
+static bool keep_first_error(sv_coll_arena_t *arena, selvage_status_t status)
 {
     selvage_status_t none = SELVAGE_SUCCESS;
     return __atomic_compare_exchange_n(&arena->broken, &none, status, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-static selvage_status_t tell_record(sv_coll_arena_t *arena)
+static selvage_status_t log_record(sv_coll_arena_t *arena)
 {
     char text[SV_DETAIL_BYTES];
     selvage_status_t status = sv_coll_error_text(&arena->pinned->error, text, sizeof text);
-    if (keep(arena, status))
+    if (keep_first_error(arena, status))
         return sv_error(status, "%s", text);
     return sv_error_quiet(__atomic_load_n(&arena->broken, __ATOMIC_ACQUIRE), "%s", text);
 }
@@ -29,7 +29,7 @@ selvage_status_t sv_coll_check(selvage_coll_t *coll)
     sv_coll_arena_t *arena = coll->arena;
     /* Partner: the release in the kernel that recorded the error. */
     if (__atomic_load_n(&arena->pinned->error.kind, __ATOMIC_ACQUIRE) != SV_COLL_FINE)
-        return tell_record(arena);
+        return log_record(arena);
     selvage_status_t broken = __atomic_load_n(&arena->broken, __ATOMIC_ACQUIRE);
     if (broken == SELVAGE_SUCCESS)
         return SELVAGE_SUCCESS;
@@ -38,7 +38,7 @@ selvage_status_t sv_coll_check(selvage_coll_t *coll)
 
 void sv_coll_abort(selvage_coll_t *coll)
 {
-    keep(coll->arena, SELVAGE_ERR_ABORTED);
+    keep_first_error(coll->arena, SELVAGE_ERR_ABORTED);
     /* Partner: the kernel's waits, which then end and tell the other ranks. */
     __atomic_store_n(&coll->arena->pinned->host_stop, 1, __ATOMIC_RELEASE);
 }

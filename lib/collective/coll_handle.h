@@ -22,18 +22,18 @@
 #include "pipeline/pipe_comm.h"
 #include <selvage/collective.h>
 
-struct sv_coll_note; /* coll_gather.h */
+struct sv_coll_item; /* coll_gather.h */
 
 /* Ranks that set something up together, in order. */
-typedef struct sv_coll_circle {
+typedef struct sv_coll_team {
     selvage_comm_t *comm;
     int *ranks;                /* of comm; owned */
     int size, me;
-    struct sv_coll_note *notes; /* owned, made beforehand: nobody lacks memory in the middle; see coll_gather.h */
-    struct sv_coll_note *out, *in; /* the same: messages, in which notes are there more than once */
-    bool set_aside;            /* the wire may still use the notes: they are never freed */
+    struct sv_coll_item *items; /* owned, made beforehand: nobody lacks memory in the middle; see coll_gather.h */
+    struct sv_coll_item *out, *in; /* the same: messages, in which items are there more than once */
+    bool set_aside;            /* the wire may still use the items: they are never freed */
     const uint32_t *stop;      /* a word that ends a gathering, or NULL */
-} sv_coll_circle_t;
+} sv_coll_team_t;
 
 enum { SV_COLL_OPERATIONS = 64, SV_COLL_FIRST_OPERATION = 16 };
 
@@ -75,7 +75,7 @@ typedef struct sv_coll_arena {
     sv_device_handle_t handle; /* of memory ... */
     uint64_t handle_offset;    /* ... which begins so far behind what the handle opens */
     struct sv_coll_tuning *tuning; /* what SELVAGE_COLL_TUNE says, or NULL; owned */
-    bool tried, long_lines;    /* whether LL128 was tried, and is right; see coll_litmus.c */
+    bool tried, has_ll128;     /* whether LL128 was tried, and is right; see coll_litmus.c */
     bool stuck;                /* a launch would not end: nothing that it may use is ever freed */
     void *base[SV_COLL_RANKS]; /* of each rank's memory as mapped here; own: memory */
     sv_opened_t *opened[SV_COLL_RANKS];
@@ -88,7 +88,7 @@ typedef struct sv_coll_arena {
     uint8_t *scratch;          /* pinned; for copies of the set-up, which are waited for */
     uint16_t reach[SV_COLL_RANKS]; /* bit b of a: the device of rank a reaches that of rank b */
     void *stream;              /* Selvage's own, for set-up */
-    bool unsettled;            /* copies may be under way on it */
+    bool copies_open;          /* copies may be under way on it */
     sv_event_t *last;          /* behind the last launch */
     void *last_stream;
     uint64_t launches;         /* so far; */
@@ -149,7 +149,7 @@ typedef struct sv_coll_choice {
 typedef struct sv_coll_facts {
     uint32_t nranks, nchannels; /* of this communicator; of the arena */
     sv_coll_layout_t layout;
-    bool long_lines;           /* LL128 passed its test on all ranks */
+    bool has_ll128;            /* LL128 passed its test on all ranks */
     bool soft;                 /* few blocks are better there */
     bool shows_stores;         /* as the device has it */
     const sv_config_t *config;
@@ -174,14 +174,14 @@ struct selvage_coll {
     unsigned number;           /* in the arena, 0..15: part of signatures */
     int rank, size;            /* of the communicator, as the user sees it */
     bool spans;                /* nodes: then the device part is among the node's ranks only */
-    sv_coll_circle_t all, node; /* its ranks; those of this node, ranks of dev (empty unless it spans nodes) */
+    sv_coll_team_t all, node; /* its ranks; those of this node, ranks of dev (empty unless it spans nodes) */
     int *node_of;              /* by rank: the lowest rank of comm on its node */
-    struct sv_coll_span *span; /* if it spans nodes; coll_nodes.h */
+    struct sv_coll_node_set *node_set; /* if it spans nodes; coll_nodes.h */
     uint32_t members;          /* bits: ranks of the arena in dev */
     sv_coll_dev_t dev;         /* the host's copy */
     sv_coll_dev_t *dev_device; /* in device memory */
-    sv_coll_home_t home;       /* of the argument of every launch */
-    sv_coll_quick_arg_t quick; /* that of the last launch of a short call */
+    sv_coll_context_t context; /* of the argument of every launch */
+    sv_coll_small_arg_t small; /* that of the last launch of a short call */
     sv_coll_facts_t facts;
     uint32_t sequence;         /* of collective calls */
     uint64_t calls;

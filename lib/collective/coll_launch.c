@@ -30,7 +30,7 @@ static void batch_begin(batch_t *batch, selvage_coll_t *coll, void *stream)
     batch->limit = sv_coll_fifo_pieces(coll->arena);
     batch->first = batch->reduces = batch->blocks = 0;
     batch->pieces = 0;
-    batch->arg.home = coll->home;
+    batch->arg.context = coll->context;
     batch->arg.nwork = 0;
     batch->arg.from_fifo = batch->fifo_always;
     batch->arg.fifo_mask = coll->arena->fifo_bytes - 1;
@@ -39,16 +39,16 @@ static void batch_begin(batch_t *batch, selvage_coll_t *coll, void *stream)
 /* The kernel that reduces in this protocol; they all copy in all of them. */
 static const sv_kernel_t *kernel_of(unsigned proto)
 {
-    return proto == SV_COLL_LL ? &sv_kernel_coll_ll : proto == SV_COLL_LL128 ? &sv_kernel_coll_long : &sv_kernel_coll;
+    return proto == SV_COLL_LL ? &sv_kernel_coll_ll : proto == SV_COLL_LL128 ? &sv_kernel_coll_ll128 : &sv_kernel_coll;
 }
 
 static selvage_status_t batch_enqueue(batch_t *batch)
 {
     selvage_coll_t *coll = batch->coll;
     bool alone = batch->arg.nwork == 1 && !batch->arg.from_fifo;
-    const sv_kernel_t *quick = alone ? sv_coll_quick_kernel(coll, &batch->arg.work[0]) : NULL;
-    if (quick)
-        return SV_DEVICE_CALL(coll->comm->dev, launch, quick, &coll->quick, sizeof coll->quick, batch->blocks,
+    const sv_kernel_t *small = alone ? sv_coll_small_kernel(coll, &batch->arg.work[0]) : NULL;
+    if (small)
+        return SV_DEVICE_CALL(coll->comm->dev, launch, small, &coll->small, sizeof coll->small, batch->blocks,
                               batch->stream);
     batch->arg.position = coll->arena->fifo_produced;
     return SV_DEVICE_CALL(coll->comm->dev, launch, kernel_of(batch->reduces ? batch->reduces : batch->first),
@@ -72,7 +72,7 @@ static selvage_status_t batch_launch(batch_t *batch)
 }
 
 /* The argument is full: its pieces move into the FIFO. */
-static selvage_status_t spill(batch_t *batch)
+static selvage_status_t spill_to_fifo(batch_t *batch)
 {
     for (unsigned i = 0; i < batch->arg.nwork; i++)
         SV_TRY(sv_coll_fifo_put(batch->coll, i, &batch->arg.work[i]));
@@ -97,7 +97,7 @@ static selvage_status_t batch_add(batch_t *batch, const sv_coll_work_t *work)
         batch->first = work->proto;
     batch->reduces = reduces ? reduces : batch->reduces;
     if (!arg->from_fifo && arg->nwork == SV_COLL_ARG_WORKS)
-        SV_TRY(spill(batch));
+        SV_TRY(spill_to_fifo(batch));
     if (arg->from_fifo)
         SV_TRY(sv_coll_fifo_put(batch->coll, arg->nwork, work));
     else
@@ -141,7 +141,7 @@ static bool is_new_stream(const sv_coll_call_t *calls, unsigned i)
 
 /* Has the launch wait for the last one, and for the streams of all calls. A wait is for what was recorded when it was
    enqueued, so that one event serves them all; the launch records it anew. */
-static selvage_status_t join_streams(sv_coll_arena_t *arena, const sv_coll_call_t *calls, unsigned ncalls)
+static selvage_status_t join_group_streams(sv_coll_arena_t *arena, const sv_coll_call_t *calls, unsigned ncalls)
 {
     sv_device_t *dev = arena->comm->dev;
     void *stream = calls[0].stream;
@@ -173,7 +173,7 @@ selvage_status_t sv_coll_launch(selvage_coll_t *coll, const sv_coll_call_t *call
         return SELVAGE_SUCCESS;
     SV_TRY(sv_coll_pairs_begin(&pairs, calls, ncalls, coll->dev.n, coll->dev.me));
     batch_begin(&batch, coll, calls[0].stream);
-    selvage_status_t status = join_streams(arena, calls, ncalls);
+    selvage_status_t status = join_group_streams(arena, calls, ncalls);
     if (status == SELVAGE_SUCCESS)
         status = add_calls(&batch, calls, ncalls, &pairs);
     if (status == SELVAGE_SUCCESS)

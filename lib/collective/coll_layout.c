@@ -17,12 +17,12 @@ static uint64_t lines_bytes(unsigned halvings)
 /* Lays out one connection of at most this many bytes; false if its slots would be too small. */
 static bool fit_connection(uint64_t bytes, sv_coll_layout_t *layout)
 {
-    const uint32_t hello_bytes = 2 * SV_COLL_HELLOS * SV_COLL_LINE;
+    const uint32_t entry_bytes = 2 * SV_COLL_ENTRIES * SV_COLL_LINE;
     unsigned halvings = 0;
     while (halvings < HALVINGS && lines_bytes(halvings) > bytes / 2)
         halvings++;
-    layout->hello_at = SV_COLL_FIN_AT + ALIGN;
-    layout->ll_at = (layout->hello_at + hello_bytes + ALIGN - 1) / ALIGN * ALIGN;
+    layout->entry_at = SV_COLL_FIN_AT + ALIGN;
+    layout->ll_at = (layout->entry_at + entry_bytes + ALIGN - 1) / ALIGN * ALIGN;
     layout->ll_bytes = LL_BEST >> halvings;
     layout->long_at = layout->ll_at + SV_COLL_STEPS * layout->ll_bytes;
     layout->long_bytes = LONG_BEST >> halvings;

@@ -59,12 +59,12 @@ static void trial_end(selvage_coll_t *coll, trial_t *trial)
 
 /* A rank that cannot go on ends its kernels, and behind them those of the others, which would wait for it. All of its
    launches are on this stream. */
-static void tell_peers(sv_coll_arena_t *arena)
+static void notify_peers(sv_coll_arena_t *arena)
 {
     sv_device_t *dev = arena->comm->dev;
     __atomic_store_n(&arena->pinned->host_stop, 1, __ATOMIC_RELEASE); /* partner: sv_coll_ended() */
     for (uint32_t r = 0; r < arena->nranks; r++) {
-        sv_signal_arg_t tell = {.word = arena->base[r], /* partner: sv_coll_told() */
+        sv_signal_arg_t tell = {.word = arena->base[r], /* partner: sv_coll_is_notified() */
                                 .value = (uint64_t)SV_COLL_ABORTED << 32 | (uint64_t)arena->me << 8 | arena->me};
         if (r != arena->me)
             (void)SV_DEVICE_CALL(dev, launch, &sv_kernel_signal, &tell, sizeof tell, 1, arena->stream);
@@ -83,12 +83,12 @@ static selvage_status_t try_lines(selvage_coll_t *coll, bool *right_out)
     if (status == SELVAGE_SUCCESS) {
         coll->facts.config = &trial->config;
         coll->facts.tuning = NULL;
-        coll->facts.long_lines = true;
+        coll->facts.has_ll128 = true;
         status = trial_run(coll, trial);
         coll->facts = facts;
     }
     if (status != SELVAGE_SUCCESS)
-        tell_peers(coll->arena);
+        notify_peers(coll->arena);
     trial_end(coll, trial);
     sv_free(trial);
     /* Partner: the release in sv_coll_fail(). */
@@ -100,7 +100,7 @@ static selvage_status_t try_lines(selvage_coll_t *coll, bool *right_out)
     return status;
 }
 
-selvage_status_t sv_coll_try_long_lines(selvage_coll_t *coll)
+selvage_status_t sv_coll_try_ll128(selvage_coll_t *coll)
 {
     sv_coll_arena_t *arena = coll->arena;
     double timeout_s = coll->comm->timeout_s;
@@ -112,20 +112,20 @@ selvage_status_t sv_coll_try_long_lines(selvage_coll_t *coll)
         right = false;
     else if (coll->dev.n > 1)
         status = try_lines(coll, &right);
-    sv_coll_note_t *note = sv_coll_note_begin(&coll->all);
-    note->value[0] = arena->users - 1; /* as the gatherings of coll_create.c have it */
-    note->value[1] = right;
+    sv_coll_item_t *item = sv_coll_item_begin(&coll->all);
+    item->value[0] = arena->users - 1; /* as the gatherings of coll_create.c have it */
+    item->value[1] = right;
     SV_TRY(sv_coll_gather(&coll->all, "selvage_coll_create: long lines", 0, status, timeout_s));
     for (int r = 0; r < coll->size; r++)
-        right &= sv_coll_note_of(&coll->all, r)->value[1] != 0;
+        right &= sv_coll_item_of(&coll->all, r)->value[1] != 0;
     if (coll->dev.n > 1)
         status = sv_coll_arena_clear(arena);
-    sv_coll_note_begin(&coll->all)->value[0] = arena->users - 1;
+    sv_coll_item_begin(&coll->all)->value[0] = arena->users - 1;
     SV_TRY(sv_coll_gather(&coll->all, "selvage_coll_create: clean", 0, status, timeout_s));
     sv_log(SV_LOG_INFO, "collective", "lines of 128 bytes are %s here", right ? "whole: LL128 is used"
                                                                               : "torn: LL128 is not used");
     arena->tried = true;
-    arena->long_lines = coll->facts.long_lines = right;
+    arena->has_ll128 = coll->facts.has_ll128 = right;
     coll->sequence = 0;
     return SELVAGE_SUCCESS;
 }

@@ -17,7 +17,7 @@
 #include "base/base_status.h"
 #include "kernels/kernels.h"
 
-enum { NOTE_OFFSET, NOTE_TOKEN, NOTE_REACH };
+enum { ITEM_OFFSET, ITEM_TOKEN, ITEM_REACH };
 
 /* The word for peer in the arena that begins at base. */
 static uint8_t *word_at(const sv_coll_arena_t *arena, void *base, uint32_t peer)
@@ -25,14 +25,14 @@ static uint8_t *word_at(const sv_coll_arena_t *arena, void *base, uint32_t peer)
     return (uint8_t *)base + SV_COLL_ARENA_HEAD + peer * arena->layout.conn_bytes + arena->layout.slot_at;
 }
 
-static uint64_t answer_to(uint64_t token, uint32_t rank)
+static uint64_t proof_for(uint64_t token, uint32_t rank)
 {
     return sv_digest_mix(token + rank);
 }
 
-static const sv_coll_note_t *note_of_peer(const sv_coll_arena_t *arena, const sv_coll_circle_t *circle, uint32_t peer)
+static const sv_coll_item_t *item_of_peer(const sv_coll_arena_t *arena, const sv_coll_team_t *team, uint32_t peer)
 {
-    return sv_coll_note_of(circle, arena->comm->topology.node_ranks[peer]); /* the circle is that of all ranks */
+    return sv_coll_item_of(team, arena->comm->topology.node_ranks[peer]); /* the team is that of all ranks */
 }
 
 /* One word per rank of the node between the scratch and arenas, waited for. */
@@ -41,9 +41,9 @@ static uint64_t *scratch_words(const sv_coll_arena_t *arena)
     return (uint64_t *)(void *)arena->scratch;
 }
 
-static selvage_status_t copy_word(sv_coll_arena_t *arena, void *dst, const void *src, sv_copy_kind_t kind)
+static selvage_status_t copy_token(sv_coll_arena_t *arena, void *dst, const void *src, sv_copy_kind_t kind)
 {
-    arena->unsettled = true;
+    arena->copies_open = true;
     return SV_DEVICE_CALL(arena->comm->dev, copy_async, dst, src, sizeof(uint64_t), kind, arena->stream);
 }
 
@@ -54,77 +54,77 @@ static selvage_status_t store_token(sv_coll_arena_t *arena, uint64_t token)
     return sv_coll_upload(arena, word_at(arena, arena->memory, arena->me), &token, sizeof token);
 }
 
-static selvage_status_t open_peer(sv_coll_arena_t *arena, uint32_t peer, const sv_coll_note_t *note)
+static selvage_status_t open_peer(sv_coll_arena_t *arena, uint32_t peer, const sv_coll_item_t *item)
 {
     selvage_comm_t *comm = arena->comm;
     int rank = comm->topology.node_ranks[peer];
-    selvage_status_t status = sv_opened_get(&comm->opened, comm->dev, rank, &note->handle, &arena->opened[peer]);
+    selvage_status_t status = sv_opened_get(&comm->opened, comm->dev, rank, &item->handle, &arena->opened[peer]);
     if (status == SELVAGE_ERR_MEMORY)
         return status;
     if (status != SELVAGE_SUCCESS)
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_create: device memory of rank %d cannot be mapped here "
                         "(%.300s), and kernels of collectives move data in no other way", rank, sv_thread_detail());
-    SV_TRY(sv_opened_bound(arena->opened[peer], note->value[NOTE_OFFSET], arena->bytes));
-    arena->base[peer] = (uint8_t *)arena->opened[peer]->base + note->value[NOTE_OFFSET];
+    SV_TRY(sv_opened_bound(arena->opened[peer], item->value[ITEM_OFFSET], arena->bytes));
+    arena->base[peer] = (uint8_t *)arena->opened[peer]->base + item->value[ITEM_OFFSET];
     return SELVAGE_SUCCESS;
 }
 
 /* Reads the numbers of the peers. */
-static selvage_status_t check_tokens(sv_coll_arena_t *arena, const sv_coll_circle_t *circle)
+static selvage_status_t check_tokens(sv_coll_arena_t *arena, const sv_coll_team_t *team)
 {
     uint64_t *word = scratch_words(arena);
     for (uint32_t peer = 0; peer < arena->nranks; peer++)
-        SV_TRY(copy_word(arena, &word[peer], word_at(arena, arena->base[peer], peer), SV_COPY_D2H));
+        SV_TRY(copy_token(arena, &word[peer], word_at(arena, arena->base[peer], peer), SV_COPY_D2H));
     SV_TRY(sv_coll_finish_copies(arena));
     for (uint32_t peer = 0; peer < arena->nranks; peer++)
-        if (word[peer] != note_of_peer(arena, circle, peer)->value[NOTE_TOKEN])
+        if (word[peer] != item_of_peer(arena, team, peer)->value[ITEM_TOKEN])
             return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_create: the handle of device memory of rank %d "
                             "leads to other memory", arena->comm->topology.node_ranks[peer]);
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t store_answers(sv_coll_arena_t *arena, const sv_coll_circle_t *circle)
+static selvage_status_t store_proofs(sv_coll_arena_t *arena, const sv_coll_team_t *team)
 {
     uint64_t *word = scratch_words(arena);
     for (uint32_t peer = 0; peer < arena->nranks; peer++) {
-        word[peer] = answer_to(note_of_peer(arena, circle, peer)->value[NOTE_TOKEN], arena->me);
+        word[peer] = proof_for(item_of_peer(arena, team, peer)->value[ITEM_TOKEN], arena->me);
         if (peer != arena->me)
-            SV_TRY(copy_word(arena, word_at(arena, arena->base[peer], arena->me), &word[peer], SV_COPY_H2D));
+            SV_TRY(copy_token(arena, word_at(arena, arena->base[peer], arena->me), &word[peer], SV_COPY_H2D));
     }
     return sv_coll_finish_copies(arena);
 }
 
-static selvage_status_t check_answers(sv_coll_arena_t *arena, uint64_t token)
+static selvage_status_t check_proofs(sv_coll_arena_t *arena, uint64_t token)
 {
     uint64_t *word = scratch_words(arena);
     for (uint32_t peer = 0; peer < arena->nranks && arena->memory; peer++)
-        SV_TRY(copy_word(arena, &word[peer], word_at(arena, arena->memory, peer), SV_COPY_D2H));
+        SV_TRY(copy_token(arena, &word[peer], word_at(arena, arena->memory, peer), SV_COPY_D2H));
     SV_TRY(sv_coll_finish_copies(arena));
     for (uint32_t peer = 0; peer < arena->nranks; peer++)
-        if (peer != arena->me && word[peer] != answer_to(token, peer))
+        if (peer != arena->me && word[peer] != proof_for(token, peer))
             return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_create: what rank %d stores into its mapping of "
                             "this rank's device memory does not arrive", arena->comm->topology.node_ranks[peer]);
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t map_peers(sv_coll_arena_t *arena, const sv_coll_circle_t *circle)
+static selvage_status_t map_peers(sv_coll_arena_t *arena, const sv_coll_team_t *team)
 {
     if (!arena->memory)
         return SELVAGE_SUCCESS;
     for (uint32_t peer = 0; peer < arena->nranks; peer++)
         if (peer != arena->me)
-            SV_TRY(open_peer(arena, peer, note_of_peer(arena, circle, peer)));
-    SV_TRY(check_tokens(arena, circle));
-    return store_answers(arena, circle);
+            SV_TRY(open_peer(arena, peer, item_of_peer(arena, team, peer)));
+    SV_TRY(check_tokens(arena, team));
+    return store_proofs(arena, team);
 }
 
 /* Which peers this device reaches at once. One that the process does not see has been mapped, so it is reached. */
-static uint16_t find_reach(sv_coll_arena_t *arena, const sv_coll_circle_t *circle)
+static uint16_t find_reach(sv_coll_arena_t *arena, const sv_coll_team_t *team)
 {
     sv_device_t *dev = arena->comm->dev;
     unsigned reach = 0;
     for (uint32_t peer = 0; peer < arena->nranks; peer++) {
-        const char *bus_id = (const char *)note_of_peer(arena, circle, peer)->handle.bytes;
+        const char *bus_id = (const char *)item_of_peer(arena, team, peer)->handle.bytes;
         int possible;
         bool known = SV_DEVICE_CALL(dev, peer_access, bus_id, &possible) == SELVAGE_SUCCESS;
         if (!known || possible)
@@ -135,7 +135,7 @@ static uint16_t find_reach(sv_coll_arena_t *arena, const sv_coll_circle_t *circl
 
 void sv_coll_arena_unmap(sv_coll_arena_t *arena)
 {
-    sv_coll_settle(arena);
+    sv_coll_drain_copies(arena);
     for (uint32_t peer = 0; peer < arena->nranks; peer++) {
         sv_opened_put(arena->opened[peer]);
         arena->opened[peer] = NULL;
@@ -143,12 +143,12 @@ void sv_coll_arena_unmap(sv_coll_arena_t *arena)
 }
 
 /* The end of the communicator of ranks, where nobody has asked for that of the arena before. */
-static selvage_status_t part(sv_coll_arena_t *arena)
+static selvage_status_t unmap_users(sv_coll_arena_t *arena)
 {
     if (arena->users > 0)
         sv_log(SV_LOG_WARN, "collective", "selvage_comm_destroy: %u communicators of collectives were not destroyed",
                arena->users);
-    sv_coll_arena_quiet(arena);
+    sv_coll_arena_drain(arena);
     if (arena->stuck)
         return sv_error(SELVAGE_ERR_TIMEOUT, "selvage_comm_destroy: a kernel of collectives does not end");
     sv_coll_withdraw_windows(arena, NULL);
@@ -157,80 +157,80 @@ static selvage_status_t part(sv_coll_arena_t *arena)
 }
 
 /* Without an agreement this rank still lets go of what is the peers'. */
-static void release(sv_coll_arena_t *arena, bool parted)
+static void unmap_and_free(sv_coll_arena_t *arena, bool unmapped)
 {
-    if (!parted && !arena->stuck)
-        (void)part(arena);
-    sv_coll_arena_free(arena, parted);
+    if (!unmapped && !arena->stuck)
+        (void)unmap_users(arena);
+    sv_coll_arena_free(arena, unmapped);
 }
 
-static selvage_status_t map_and_prove(sv_coll_circle_t *circle, sv_coll_arena_t *arena, uint64_t token)
+static selvage_status_t map_and_prove(sv_coll_team_t *team, sv_coll_arena_t *arena, uint64_t token)
 {
-    double timeout_s = circle->comm->timeout_s;
-    selvage_status_t status = map_peers(arena, circle);
-    sv_coll_note_begin(circle)->value[NOTE_REACH] = arena->reach[arena->me];
-    SV_TRY(sv_coll_gather(circle, "selvage_coll_create: mapping", 0, status, timeout_s));
+    double timeout_s = team->comm->timeout_s;
+    selvage_status_t status = map_peers(arena, team);
+    sv_coll_item_begin(team)->value[ITEM_REACH] = arena->reach[arena->me];
+    SV_TRY(sv_coll_gather(team, "selvage_coll_create: mapping", 0, status, timeout_s));
     for (uint32_t peer = 0; peer < arena->nranks; peer++)
-        arena->reach[peer] = (uint16_t)note_of_peer(arena, circle, peer)->value[NOTE_REACH];
-    return sv_coll_gather(circle, "selvage_coll_create: proof", 0, check_answers(arena, token), timeout_s);
+        arena->reach[peer] = (uint16_t)item_of_peer(arena, team, peer)->value[ITEM_REACH];
+    return sv_coll_gather(team, "selvage_coll_create: proof", 0, check_proofs(arena, token), timeout_s);
 }
 
 /* After a failure: once all have let go of all, the memory goes. mapped: somebody may have got as far as that. */
-static void undo(sv_coll_circle_t *circle, sv_coll_arena_t *arena, bool mapped)
+static void undo_mapping(sv_coll_team_t *team, sv_coll_arena_t *arena, bool mapped)
 {
     char detail[SV_DETAIL_BYTES];
     memcpy(detail, sv_thread_detail(), sizeof detail);
     sv_coll_arena_unmap(arena);
-    bool parted = !mapped || sv_coll_gather(circle, "selvage_coll_create: unmapping", 0, SELVAGE_SUCCESS,
-                                            sv_coll_part_timeout(circle->comm)) == SELVAGE_SUCCESS;
-    sv_coll_arena_free(arena, parted);
+    bool unmapped = !mapped || sv_coll_gather(team, "selvage_coll_create: unmapping", 0, SELVAGE_SUCCESS,
+                                              sv_coll_unmap_timeout(team->comm)) == SELVAGE_SUCCESS;
+    sv_coll_arena_free(arena, unmapped);
     memcpy(sv_thread_detail(), detail, sizeof detail);
 }
 
 /* Makes the arena and tells all of it. */
-static selvage_status_t make_and_tell(sv_coll_circle_t *circle, uint32_t nchannels, uint64_t bytes, uint64_t token,
-                                      sv_coll_arena_t **arena_out)
+static selvage_status_t make_and_gather(sv_coll_team_t *team, uint32_t nchannels, uint64_t bytes, uint64_t token,
+                                        sv_coll_arena_t **arena_out)
 {
-    selvage_comm_t *comm = circle->comm;
-    sv_coll_note_t note = {.value = {[NOTE_TOKEN] = token}};
+    selvage_comm_t *comm = team->comm;
+    sv_coll_item_t item = {.value = {[ITEM_TOKEN] = token}};
     selvage_status_t status = sv_coll_arena_make(comm, nchannels, bytes, arena_out);
     if (status == SELVAGE_SUCCESS) {
         sv_coll_arena_t *arena = *arena_out;
-        arena->reach[arena->me] = find_reach(arena, circle); /* the notes at hand have the bus ids */
+        arena->reach[arena->me] = find_reach(arena, team); /* the items at hand have the bus ids */
         status = store_token(arena, token);
-        note.handle = arena->handle;
-        note.value[NOTE_OFFSET] = arena->handle_offset;
+        item.handle = arena->handle;
+        item.value[ITEM_OFFSET] = arena->handle_offset;
     }
-    *sv_coll_note_begin(circle) = note;
-    return sv_coll_gather(circle, "selvage_coll_create: arenas", 0, status, comm->timeout_s);
+    *sv_coll_item_begin(team) = item;
+    return sv_coll_gather(team, "selvage_coll_create: arenas", 0, status, comm->timeout_s);
 }
 
-selvage_status_t sv_coll_arena_create(sv_coll_circle_t *circle, uint32_t nchannels, uint64_t bytes)
+selvage_status_t sv_coll_arena_create(sv_coll_team_t *team, uint32_t nchannels, uint64_t bytes)
 {
-    selvage_comm_t *comm = circle->comm;
+    selvage_comm_t *comm = team->comm;
     sv_coll_arena_t *arena = NULL;
     uint64_t token = sv_digest_mix(sv_clock_ns() ^ comm->nonce ^ (uint64_t)comm->wire->rank) | 1;
-    selvage_status_t status = make_and_tell(circle, nchannels, bytes, token, &arena);
+    selvage_status_t status = make_and_gather(team, nchannels, bytes, token, &arena);
     bool told = status == SELVAGE_SUCCESS;
     if (told)
-        status = map_and_prove(circle, arena, token);
+        status = map_and_prove(team, arena, token);
     if (status != SELVAGE_SUCCESS) {
         if (arena)
-            undo(circle, arena, told || comm->broken != SELVAGE_SUCCESS);
+            undo_mapping(team, arena, told || comm->broken != SELVAGE_SUCCESS);
         return status;
     }
     comm->arena = arena;
-    comm->arena_unmap = part;
-    comm->arena_release = release;
+    comm->arena_unmap = unmap_users;
+    comm->arena_release = unmap_and_free;
     return status;
 }
 
-void sv_coll_arena_close(sv_coll_circle_t *circle)
+void sv_coll_arena_close(sv_coll_team_t *team)
 {
-    selvage_comm_t *comm = circle->comm;
+    selvage_comm_t *comm = team->comm;
     sv_coll_arena_t *arena = comm->arena;
     sv_coll_arena_unmap(arena);
-    if (sv_coll_gather(circle, "selvage_coll_destroy: unmapping", 0, SELVAGE_SUCCESS, sv_coll_part_timeout(comm)) !=
+    if (sv_coll_gather(team, "selvage_coll_destroy: unmapping", 0, SELVAGE_SUCCESS, sv_coll_unmap_timeout(comm)) !=
         SELVAGE_SUCCESS)
         return; /* the communicator is broken; its end frees what is left */
     comm->arena = NULL;

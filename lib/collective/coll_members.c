@@ -9,14 +9,14 @@
 
 _Static_assert(sizeof(sv_coll_dev_t) <= SV_COLL_SCRATCH_BYTES, "the device communicator is copied at once");
 
-selvage_status_t sv_coll_blank(selvage_comm_t *comm, int size, selvage_coll_t **coll_out)
+selvage_status_t sv_coll_alloc(selvage_comm_t *comm, int size, selvage_coll_t **coll_out)
 {
     selvage_coll_t *coll;
     selvage_status_t status;
     SV_TRY(sv_calloc(1, sizeof *coll, &coll));
     coll->comm = comm;
     coll->size = size;
-    SV_TRY_GOTO(status, sv_coll_circle_init(&coll->all, comm, size), fail);
+    SV_TRY_GOTO(status, sv_coll_team_init(&coll->all, comm, size), fail);
     SV_TRY_GOTO(status, sv_calloc((size_t)size, sizeof *coll->node_of, &coll->node_of), fail);
     SV_TRY_GOTO(status, sv_calloc(SV_COLL_GROUP_CALLS, sizeof *coll->group, &coll->group), fail);
     *coll_out = coll;
@@ -31,11 +31,11 @@ void sv_coll_detach(selvage_coll_t *coll)
     sv_coll_arena_t *arena = coll->arena;
     if (!arena)
         return;
-    sv_coll_span_free(coll);
+    sv_coll_node_set_free(coll);
     arena->numbers_used &= ~(1U << coll->number);
     arena->users--;
     sv_list_remove(&coll->link);
-    sv_coll_settle(arena);
+    sv_coll_drain_copies(arena);
     if (!arena->stuck)
         SV_DEVICE_CALL(coll->comm->dev, free, coll->dev_device);
     coll->arena = NULL;
@@ -44,8 +44,8 @@ void sv_coll_detach(selvage_coll_t *coll)
 void sv_coll_free(selvage_coll_t *coll)
 {
     sv_coll_detach(coll);
-    sv_coll_circle_fini(&coll->all);
-    sv_coll_circle_fini(&coll->node);
+    sv_coll_team_fini(&coll->all);
+    sv_coll_team_fini(&coll->node);
     sv_free(coll->node_of);
     sv_free(coll->group);
     sv_free(coll);
@@ -81,11 +81,11 @@ static void find_members(selvage_coll_t *coll, const sv_coll_arena_t *arena)
     }
 }
 
-static selvage_status_t make_node_circle(selvage_coll_t *coll)
+static selvage_status_t make_node_team(selvage_coll_t *coll)
 {
     if (!coll->spans)
         return SELVAGE_SUCCESS;
-    SV_TRY(sv_coll_circle_init(&coll->node, coll->comm, (int)coll->dev.n));
+    SV_TRY(sv_coll_team_init(&coll->node, coll->comm, (int)coll->dev.n));
     coll->node.me = (int)coll->dev.me;
     for (uint32_t r = 0; r < coll->dev.n; r++)
         coll->node.ranks[r] = coll->comm->topology.node_ranks[coll->dev.member[r]];
@@ -119,33 +119,33 @@ static void find_places(sv_coll_dev_t *dev, const sv_coll_arena_t *arena)
     dev->fifo = arena->fifo_device;
 }
 
-static void find_home(selvage_coll_t *coll)
+static void fill_context(selvage_coll_t *coll)
 {
     const sv_coll_dev_t *dev = &coll->dev;
     const sv_coll_layout_t *layout = &dev->layout;
-    sv_coll_home_t *home = &coll->home;
+    sv_coll_context_t *context = &coll->context;
     for (uint32_t r = 0; r < dev->n && dev->n > 1; r++) {
-        home->mine[r] = dev->arena[dev->me] + SV_COLL_ARENA_HEAD + dev->member[r] * layout->conn_bytes;
-        home->theirs[r] = dev->arena[r] + SV_COLL_ARENA_HEAD + dev->member[dev->me] * layout->conn_bytes;
+        context->mine[r] = dev->arena[dev->me] + SV_COLL_ARENA_HEAD + dev->member[r] * layout->conn_bytes;
+        context->theirs[r] = dev->arena[r] + SV_COLL_ARENA_HEAD + dev->member[dev->me] * layout->conn_bytes;
     }
-    memcpy(home->member, dev->member, sizeof home->member);
-    home->dev = coll->dev_device;
-    home->deadline_ns = coll->comm->timeout_s > 0 ? (uint64_t)(coll->comm->timeout_s * 1e9) : 0;
-    home->state = dev->state;
-    home->counts = dev->counts;
-    home->stop = dev->stop;
-    home->window = dev->window;
-    home->arena = dev->arena[dev->me];
-    home->channel_bytes = layout->channel_bytes;
-    home->n = dev->n;
-    home->me = dev->me;
-    home->hello_at = layout->hello_at;
-    home->ll_clean = dev->ll_clean;
-    home->slot_at = layout->slot_at;
-    home->slot_bytes = layout->slot_bytes;
+    memcpy(context->member, dev->member, sizeof context->member);
+    context->dev = coll->dev_device;
+    context->deadline_ns = coll->comm->timeout_s > 0 ? (uint64_t)(coll->comm->timeout_s * 1e9) : 0;
+    context->state = dev->state;
+    context->counts = dev->counts;
+    context->stop = dev->stop;
+    context->window = dev->window;
+    context->arena = dev->arena[dev->me];
+    context->channel_bytes = layout->channel_bytes;
+    context->n = dev->n;
+    context->me = dev->me;
+    context->entry_at = layout->entry_at;
+    context->ll_clean = dev->ll_clean;
+    context->slot_at = layout->slot_at;
+    context->slot_bytes = layout->slot_bytes;
 }
 
-selvage_status_t sv_coll_furnish(selvage_coll_t *coll, sv_coll_arena_t *arena)
+selvage_status_t sv_coll_init(selvage_coll_t *coll, sv_coll_arena_t *arena)
 {
     sv_device_t *dev = coll->comm->dev;
     void *ptr;
@@ -155,7 +155,7 @@ selvage_status_t sv_coll_furnish(selvage_coll_t *coll, sv_coll_arena_t *arena)
     arena->numbers_used |= 1U << coll->number;
     coll->rank = coll->all.me;
     find_members(coll, arena);
-    SV_TRY(make_node_circle(coll));
+    SV_TRY(make_node_team(coll));
     find_schedules(&coll->dev, arena);
     find_places(&coll->dev, arena);
     coll->dev.ll_clean = SV_COLL_LL_CLEAN;
@@ -165,12 +165,12 @@ selvage_status_t sv_coll_furnish(selvage_coll_t *coll, sv_coll_arena_t *arena)
                                     .layout = arena->layout,
                                     .soft = sv_coll_is_soft(dev),
                                     .shows_stores = dev->shows_stores,
-                                    .long_lines = arena->long_lines,
+                                    .has_ll128 = arena->has_ll128,
                                     .config = &coll->comm->config,
                                     .tuning = arena->tuning};
     SV_TRY(SV_DEVICE_CALL(dev, malloc, sizeof coll->dev, &ptr));
     coll->dev_device = ptr;
     SV_TRY(sv_coll_upload(arena, coll->dev_device, &coll->dev, sizeof coll->dev));
-    find_home(coll);
-    return coll->spans ? sv_coll_span_make(coll) : SELVAGE_SUCCESS;
+    fill_context(coll);
+    return coll->spans ? sv_coll_node_set_make(coll) : SELVAGE_SUCCESS;
 }

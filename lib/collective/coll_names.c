@@ -38,7 +38,7 @@ static const char *name_of(const char *const *names, unsigned count, unsigned va
     return value > 0 && value < count ? names[value] : "none";
 }
 
-static unsigned named(const char *const *names, unsigned count, const char *name)
+static unsigned look_up_name(const char *const *names, unsigned count, const char *name)
 {
     for (unsigned i = 1; i < count; i++)
         if (strcmp(names[i], name) == 0)
@@ -63,17 +63,17 @@ const char *sv_coll_proto_name(unsigned proto)
 
 unsigned sv_coll_call_named(const char *name)
 {
-    return named(calls, SV_COLL_CALLS, name);
+    return look_up_name(calls, SV_COLL_CALLS, name);
 }
 
 unsigned sv_coll_algo_named(const char *name)
 {
-    return named(algos, SV_COLL_ALGOS, name);
+    return look_up_name(algos, SV_COLL_ALGOS, name);
 }
 
 unsigned sv_coll_proto_named(const char *name)
 {
-    return named(protos, SV_COLL_PROTOS, name);
+    return look_up_name(protos, SV_COLL_PROTOS, name);
 }
 
 bool sv_coll_exists(unsigned call, unsigned algo, unsigned proto)

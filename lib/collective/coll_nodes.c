@@ -15,7 +15,7 @@
 #include "collective/coll_parts.h"
 #include "pipeline/pipe_control.h"
 
-enum { NOTE_WHAT, NOTE_COUNT, NOTE_ROOT, NOTE_SEQUENCE };
+enum { ITEM_WHAT, ITEM_COUNT, ITEM_ROOT, ITEM_SEQUENCE };
 
 typedef struct nodes_task {
     sv_coll_task_t task;
@@ -32,43 +32,44 @@ static unsigned signed_operation(const sv_coll_call_t *call)
     return call->flags & SV_COLL_PREMUL ? SV_COLL_SIGNED_PREMUL : call->op;
 }
 
-static selvage_status_t tell_mismatch(const selvage_coll_t *coll, int rank)
+static selvage_status_t report_call_mismatch(const selvage_coll_t *coll, int rank)
 {
-    const uint64_t *there = sv_coll_note_of(&coll->all, rank)->value, *first = sv_coll_note_of(&coll->all, 0)->value;
-    return sv_error(SELVAGE_ERR_MISMATCH, "rank %d called %s of %llu %s (operation %s, root %d) where rank 0 called %s "
-                    "of %llu %s (operation %s, root %d), as call %llu of communicator %u", rank,
-                    sv_coll_call_name(there[NOTE_WHAT] & 0xff), (unsigned long long)there[NOTE_COUNT],
-                    selvage_type_name((selvage_type_t)(there[NOTE_WHAT] >> 8 & 0xff)),
-                    sv_coll_operation_name((unsigned)(there[NOTE_WHAT] >> 16)), (int)(int64_t)there[NOTE_ROOT],
-                    sv_coll_call_name(first[NOTE_WHAT] & 0xff), (unsigned long long)first[NOTE_COUNT],
-                    selvage_type_name((selvage_type_t)(first[NOTE_WHAT] >> 8 & 0xff)),
-                    sv_coll_operation_name((unsigned)(first[NOTE_WHAT] >> 16)), (int)(int64_t)first[NOTE_ROOT],
-                    (unsigned long long)first[NOTE_SEQUENCE], coll->number);
+    const uint64_t *there = sv_coll_item_of(&coll->all, rank)->value, *first = sv_coll_item_of(&coll->all, 0)->value;
+    return sv_error(SELVAGE_ERR_MISMATCH,
+                    "rank %d called %s of %llu %s (operation %s, root %d) where rank 0 called %s "
+                    "of %llu %s (operation %s, root %d), as call %llu of communicator %u",
+                    rank, sv_coll_call_name(there[ITEM_WHAT] & 0xff), (unsigned long long)there[ITEM_COUNT],
+                    selvage_type_name((selvage_type_t)(there[ITEM_WHAT] >> 8 & 0xff)),
+                    sv_coll_operation_name((unsigned)(there[ITEM_WHAT] >> 16)), (int)(int64_t)there[ITEM_ROOT],
+                    sv_coll_call_name(first[ITEM_WHAT] & 0xff), (unsigned long long)first[ITEM_COUNT],
+                    selvage_type_name((selvage_type_t)(first[ITEM_WHAT] >> 8 & 0xff)),
+                    sv_coll_operation_name((unsigned)(first[ITEM_WHAT] >> 16)), (int)(int64_t)first[ITEM_ROOT],
+                    (unsigned long long)first[ITEM_SEQUENCE], coll->number);
 }
 
 /* All ranks are there, and call the same. */
-static selvage_status_t meet(selvage_coll_t *coll, const sv_coll_call_t *call)
+static selvage_status_t match_call(selvage_coll_t *coll, const sv_coll_call_t *call)
 {
-    sv_coll_circle_t *all = &coll->all;
-    uint64_t *value = sv_coll_note_begin(all)->value;
-    value[NOTE_WHAT] = (uint64_t)signed_operation(call) << 16 | (uint64_t)call->type << 8 | call->call;
-    value[NOTE_COUNT] = call->count;
-    value[NOTE_ROOT] = (uint64_t)(int64_t)call->root;
-    value[NOTE_SEQUENCE] = ++coll->span->sequence;
+    sv_coll_team_t *all = &coll->all;
+    uint64_t *value = sv_coll_item_begin(all)->value;
+    value[ITEM_WHAT] = (uint64_t)signed_operation(call) << 16 | (uint64_t)call->type << 8 | call->call;
+    value[ITEM_COUNT] = call->count;
+    value[ITEM_ROOT] = (uint64_t)(int64_t)call->root;
+    value[ITEM_SEQUENCE] = ++coll->node_set->sequence;
     all->stop = &coll->arena->pinned->host_stop;
     selvage_status_t status = sv_coll_gather(all, "selvage_coll", coll->number, SELVAGE_SUCCESS, coll->comm->timeout_s);
     all->stop = NULL;
     SV_TRY(status);
     for (int r = 1; r < coll->size; r++)
-        for (int i = NOTE_WHAT; i <= NOTE_SEQUENCE; i++)
-            if (sv_coll_note_of(all, r)->value[i] != sv_coll_note_of(all, 0)->value[i])
-                return tell_mismatch(coll, r);
+        for (int i = ITEM_WHAT; i <= ITEM_SEQUENCE; i++)
+            if (sv_coll_item_of(all, r)->value[i] != sv_coll_item_of(all, 0)->value[i])
+                return report_call_mismatch(coll, r);
     return SELVAGE_SUCCESS;
 }
 
 static selvage_status_t do_call(selvage_coll_t *coll, const sv_coll_call_t *call, bool *agreed_out)
 {
-    selvage_status_t status = meet(coll, call);
+    selvage_status_t status = match_call(coll, call);
     *agreed_out = status != SELVAGE_SUCCESS && coll->comm->broken == SELVAGE_SUCCESS;
     SV_TRY(status);
     switch (call->call) {
@@ -83,7 +84,7 @@ static selvage_status_t do_call(selvage_coll_t *coll, const sv_coll_call_t *call
 /* The node's ranks as a communicator of their own, with the same number: all but the ranks is as it is there now. */
 static void refresh_part(selvage_coll_t *coll)
 {
-    selvage_coll_t *part = coll->span->part;
+    selvage_coll_t *part = coll->node_set->part;
     const uint32_t sequence = part->sequence;
     *part = *coll;
     part->sequence = sequence;
@@ -125,12 +126,12 @@ static void stop_node(selvage_coll_t *coll)
     /* Partner: the kernel's waits. */
     __atomic_store_n(&arena->pinned->host_stop, 1, __ATOMIC_RELEASE);
     if (coll->dev.n > 1)
-        (void)sv_coll_launch(coll->span->part, &messenger, 1);
+        (void)sv_coll_launch(coll->node_set->part, &messenger, 1);
     (void)sv_coll_drain(arena, grace_s);
 }
 
 /* The first error stays. Partner: sv_coll_check(), on any thread. */
-static void keep(sv_coll_arena_t *arena, selvage_status_t status)
+static void keep_nodes_error(sv_coll_arena_t *arena, selvage_status_t status)
 {
     selvage_status_t none = SELVAGE_SUCCESS;
     (void)__atomic_compare_exchange_n(&arena->broken, &none, status, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
@@ -138,7 +139,7 @@ static void keep(sv_coll_arena_t *arena, selvage_status_t status)
 
 /* Tells whoever waits for this rank: for a message, in a gathering (which on a broken communicator says that and no
    more), or anywhere else. */
-static void give_up(selvage_coll_t *coll, selvage_status_t status)
+static void abort_nodes(selvage_coll_t *coll, selvage_status_t status)
 {
     selvage_comm_t *comm = coll->comm;
     if (comm->broken == SELVAGE_SUCCESS)
@@ -149,21 +150,21 @@ static void give_up(selvage_coll_t *coll, selvage_status_t status)
     stop_node(coll);
 }
 
-static selvage_status_t run(sv_coll_task_t *task)
+static selvage_status_t run_nodes(sv_coll_task_t *task)
 {
     nodes_task_t *call = (nodes_task_t *)(void *)task;
     refresh_part(call->coll);
     selvage_status_t status = do_all(call);
     if (status == SELVAGE_SUCCESS)
         return status;
-    keep(call->coll->arena, status);
+    keep_nodes_error(call->coll->arena, status);
     if (!call->agreed)
-        give_up(call->coll, status);
+        abort_nodes(call->coll, status);
     return status;
 }
 
 selvage_status_t sv_coll_nodes(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
 {
-    nodes_task_t call = {.task = {.run = run}, .coll = coll, .calls = calls, .ncalls = ncalls};
+    nodes_task_t call = {.task = {.run = run_nodes}, .coll = coll, .calls = calls, .ncalls = ncalls};
     return ncalls > 0 ? sv_coll_task_run(coll->comm, &call.task) : SELVAGE_SUCCESS;
 }

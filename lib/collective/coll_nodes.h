@@ -5,7 +5,7 @@
  *
  *   coll_nodes.c --> coll_nodes_reduce.c, coll_nodes_copy.c, coll_nodes_pairs.c    the calls
  *       |                `--> coll_nodes_wire.c     messages, copies, and waiting for both
- *       `-----------------> coll_nodes_span.c      who is on which node; memory
+ *       `-----------------> coll_nodes_set.c       who is on which node; memory
  *
  * The first rank of a node is its leader. Work on the device goes through the arena's own stream, behind what the host
  * has seen complete on the user's. All of this runs where the engine lives, whose thread is never blocked: it polls.
@@ -38,14 +38,14 @@ typedef struct sv_coll_word {
 } sv_coll_word_t;
 
 /* Who is where; of one communicator. */
-typedef struct sv_coll_span {
+typedef struct sv_coll_node_set {
     selvage_coll_t *part;      /* the ranks of this node as a communicator of their own: what the device part is told */
     int nnodes, mine;          /* nodes, in order of their leaders, and this one */
     int *leader;               /* of each node: its lowest rank */
     int *node;                 /* of each rank */
     int *inner;                /* of each rank: its place among those of its node */
     uint32_t sequence;         /* of calls of all ranks */
-} sv_coll_span_t;
+} sv_coll_node_set_t;
 
 /* A message under way: sent, and again as long as its receiver says that it came damaged, until it says what it was. */
 typedef struct sv_coll_sending {
@@ -71,19 +71,19 @@ typedef struct sv_coll_staging {
     bool set_aside;            /* the wire may still use it: never freed */
 } sv_coll_staging_t;
 
-/* coll_nodes_span.c: makes what a communicator that spans nodes needs. Local. Partner: sv_coll_span_free(). */
-selvage_status_t sv_coll_span_make(selvage_coll_t *coll);
-void sv_coll_span_free(selvage_coll_t *coll);
+/* coll_nodes_set.c: makes what a communicator that spans nodes needs. Local. Partner: sv_coll_node_set_free(). */
+selvage_status_t sv_coll_node_set_make(selvage_coll_t *coll);
+void sv_coll_node_set_free(selvage_coll_t *coll);
 /* Accepts NULL. No call is under way. */
 void sv_coll_staging_free(sv_coll_arena_t *arena);
 
 static inline bool sv_coll_leads(const selvage_coll_t *coll)
 {
-    return coll->span->leader[coll->span->mine] == coll->rank;
+    return coll->node_set->leader[coll->node_set->mine] == coll->rank;
 }
 static inline bool sv_coll_is_near(const selvage_coll_t *coll, int rank)
 {
-    return coll->span->node[rank] == coll->span->mine;
+    return coll->node_set->node[rank] == coll->node_set->mine;
 }
 
 /* coll_nodes_wire.c: enqueues a copy on the arena's stream; waits until all there is complete, and has not failed. */

@@ -13,20 +13,24 @@ typedef struct chunk {
     uint64_t at, bytes, element_bytes;
 } chunk_t;
 
-static uint8_t *at_recv(const chunk_t *chunk, uint64_t at)
+static uint8_t *copy_recv_at(const chunk_t *chunk, uint64_t at)
 {
     return (uint8_t *)chunk->call->recv + at;
 }
 
-static selvage_status_t broadcast_on_node(const chunk_t *chunk, const void *from, int root)
+static selvage_status_t broadcast_copy_on_node(const chunk_t *chunk, const void *from, int root)
 {
     selvage_coll_t *coll = chunk->coll;
-    const sv_coll_call_t inner = {.call = SV_COLL_BROADCAST, .type = chunk->call->type, .root = root, .send = from,
-                                  .recv = at_recv(chunk, chunk->at), .count = chunk->bytes / chunk->element_bytes,
+    const sv_coll_call_t inner = {.call = SV_COLL_BROADCAST,
+                                  .type = chunk->call->type,
+                                  .root = root,
+                                  .send = from,
+                                  .recv = copy_recv_at(chunk, chunk->at),
+                                  .count = chunk->bytes / chunk->element_bytes,
                                   .stream = coll->arena->stream};
     if (coll->dev.n == 1)
         return sv_coll_stage_copy(coll, inner.recv, from, chunk->bytes, SV_COPY_D2D);
-    return sv_coll_launch(coll->span->part, &inner, 1);
+    return sv_coll_launch(coll->node_set->part, &inner, 1);
 }
 
 /* The leader of a node without the root: from the root's message to all ranks of the node. */
@@ -36,19 +40,19 @@ static selvage_status_t pass_on(const chunk_t *chunk)
     uint8_t *message = coll->arena->staging->in;
     if (sv_coll_leads(coll)) {
         SV_TRY(sv_coll_message_take(coll, chunk->call, message, chunk->at, chunk->bytes, chunk->call->root));
-        SV_TRY(sv_coll_stage_copy(coll, at_recv(chunk, chunk->at), message + SV_COLL_HEAD_BYTES, chunk->bytes,
+        SV_TRY(sv_coll_stage_copy(coll, copy_recv_at(chunk, chunk->at), message + SV_COLL_HEAD_BYTES, chunk->bytes,
                                   SV_COPY_H2D));
     }
-    SV_TRY(broadcast_on_node(chunk, at_recv(chunk, chunk->at), 0));
+    SV_TRY(broadcast_copy_on_node(chunk, copy_recv_at(chunk, chunk->at), 0));
     return sv_coll_stage_wait(coll);
 }
 
 /* Sends staging->out to the leaders of all other nodes. */
 static selvage_status_t send_to_leaders(selvage_coll_t *coll)
 {
-    const sv_coll_span_t *span = coll->span;
-    for (int k = 1; k < span->nnodes; k++) {
-        int leader = span->leader[(span->mine + k) % span->nnodes];
+    const sv_coll_node_set_t *node_set = coll->node_set;
+    for (int k = 1; k < node_set->nnodes; k++) {
+        int leader = node_set->leader[(node_set->mine + k) % node_set->nnodes];
         SV_TRY(sv_coll_message_send(coll, coll->arena->staging->out, leader));
     }
     return SELVAGE_SUCCESS;
@@ -66,10 +70,10 @@ static selvage_status_t send_chunk(const chunk_t *chunk)
     return sv_coll_message_sent(coll);
 }
 
-static selvage_status_t broadcast_near(selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t element_bytes)
+static selvage_status_t broadcast_within_node(selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t element_bytes)
 {
     const chunk_t whole = {coll, call, 0, call->count * element_bytes, element_bytes};
-    return broadcast_on_node(&whole, call->send, coll->span->inner[call->root]);
+    return broadcast_copy_on_node(&whole, call->send, coll->node_set->inner[call->root]);
 }
 
 selvage_status_t sv_coll_nodes_broadcast(selvage_coll_t *coll, const sv_coll_call_t *call)
@@ -78,7 +82,7 @@ selvage_status_t sv_coll_nodes_broadcast(selvage_coll_t *coll, const sv_coll_cal
     const uint64_t all = call->count * element_bytes;
     const bool near = sv_coll_is_near(coll, call->root);
     if (near && all > 0)
-        SV_TRY(broadcast_near(coll, call, element_bytes));
+        SV_TRY(broadcast_within_node(coll, call, element_bytes));
     for (uint64_t at = 0; at < all; at += most) {
         const chunk_t chunk = {coll, call, at, all - at < most ? all - at : most, element_bytes};
         if (!near)
@@ -100,7 +104,7 @@ static bool next_part(const chunk_t *chunk, int node, part_t *part)
 {
     const uint64_t block = chunk->call->count * chunk->element_bytes, end = chunk->at + chunk->bytes;
     int rank = part->rank < 0 ? (int)(chunk->at / block) : part->rank + 1;
-    while (rank < chunk->coll->size && chunk->coll->span->node[rank] != node)
+    while (rank < chunk->coll->size && chunk->coll->node_set->node[rank] != node)
         rank++;
     const uint64_t begin = (uint64_t)rank * block;
     if (rank == chunk->coll->size || begin >= end)
@@ -115,20 +119,20 @@ static bool next_part(const chunk_t *chunk, int node, part_t *part)
 static selvage_status_t collect_on_node(const chunk_t *chunk)
 {
     selvage_coll_t *coll = chunk->coll;
-    const sv_coll_span_t *span = coll->span;
+    const sv_coll_node_set_t *node_set = coll->node_set;
     const bool leads = sv_coll_leads(coll);
     sv_coll_call_t pair[SV_COLL_RANKS];
     unsigned npairs = 0;
-    for (part_t part = {.rank = -1}; next_part(chunk, span->mine, &part);) {
+    for (part_t part = {.rank = -1}; next_part(chunk, node_set->mine, &part);) {
         const uint64_t skip = part.at - (uint64_t)part.rank * chunk->call->count * chunk->element_bytes;
         const uint8_t *from = (const uint8_t *)chunk->call->send + skip;
         sv_coll_call_t inner = {.call = SV_COLL_PAIR, .type = chunk->call->type,
                                 .count = part.bytes / chunk->element_bytes, .stream = coll->arena->stream};
         if (leads && part.rank == coll->rank) {
-            SV_TRY(sv_coll_stage_copy(coll, at_recv(chunk, part.at), from, part.bytes, SV_COPY_D2D));
+            SV_TRY(sv_coll_stage_copy(coll, copy_recv_at(chunk, part.at), from, part.bytes, SV_COPY_D2D));
         } else if (leads) {
-            inner.root = span->inner[part.rank];
-            inner.recv = at_recv(chunk, part.at);
+            inner.root = node_set->inner[part.rank];
+            inner.recv = copy_recv_at(chunk, part.at);
             pair[npairs++] = inner;
         } else if (part.rank == coll->rank) {
             inner.is_send = true;
@@ -136,7 +140,7 @@ static selvage_status_t collect_on_node(const chunk_t *chunk)
             pair[npairs++] = inner;
         }
     }
-    return sv_coll_launch(span->part, pair, npairs);
+    return sv_coll_launch(node_set->part, pair, npairs);
 }
 
 /* Copies a node's parts from output into a message, where they lie one behind the other, or back. */
@@ -144,7 +148,7 @@ static selvage_status_t copy_parts(const chunk_t *chunk, int node, uint8_t *mess
 {
     uint8_t *at = message + SV_COLL_HEAD_BYTES;
     for (part_t part = {.rank = -1}; next_part(chunk, node, &part); at += part.bytes) {
-        uint8_t *place = at_recv(chunk, part.at);
+        uint8_t *place = copy_recv_at(chunk, part.at);
         bool out = kind == SV_COPY_D2H;
         SV_TRY(sv_coll_stage_copy(chunk->coll, out ? at : place, out ? place : at, part.bytes, kind));
     }
@@ -162,19 +166,19 @@ static uint64_t bytes_of_node(const chunk_t *chunk, int node)
 static selvage_status_t exchange_parts(const chunk_t *chunk)
 {
     selvage_coll_t *coll = chunk->coll;
-    const sv_coll_span_t *span = coll->span;
+    const sv_coll_node_set_t *node_set = coll->node_set;
     sv_coll_staging_t *staging = coll->arena->staging;
-    uint64_t bytes = bytes_of_node(chunk, span->mine);
-    SV_TRY(copy_parts(chunk, span->mine, staging->out, SV_COPY_D2H));
+    uint64_t bytes = bytes_of_node(chunk, node_set->mine);
+    SV_TRY(copy_parts(chunk, node_set->mine, staging->out, SV_COPY_D2H));
     SV_TRY(sv_coll_stage_wait(coll));
     sv_coll_message_write(coll, chunk->call, staging->out, chunk->at, bytes);
     if (bytes > 0)
         SV_TRY(send_to_leaders(coll));
-    for (int node = 0; node < span->nnodes; node++) {
+    for (int node = 0; node < node_set->nnodes; node++) {
         bytes = bytes_of_node(chunk, node);
-        if (node == span->mine || bytes == 0)
+        if (node == node_set->mine || bytes == 0)
             continue;
-        SV_TRY(sv_coll_message_take(coll, chunk->call, staging->in, chunk->at, bytes, span->leader[node]));
+        SV_TRY(sv_coll_message_take(coll, chunk->call, staging->in, chunk->at, bytes, node_set->leader[node]));
         SV_TRY(copy_parts(chunk, node, staging->in, SV_COPY_H2D));
         SV_TRY(sv_coll_stage_wait(coll));
     }
@@ -191,7 +195,7 @@ selvage_status_t sv_coll_nodes_all_gather(selvage_coll_t *coll, const sv_coll_ca
         if (sv_coll_leads(coll))
             SV_TRY(exchange_parts(&chunk));
         if (coll->dev.n > 1)
-            SV_TRY(broadcast_on_node(&chunk, at_recv(&chunk, at), 0));
+            SV_TRY(broadcast_copy_on_node(&chunk, copy_recv_at(&chunk, at), 0));
         SV_TRY(sv_coll_stage_wait(coll));
     }
     return SELVAGE_SUCCESS;

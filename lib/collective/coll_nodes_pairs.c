@@ -19,7 +19,7 @@ typedef struct rounds {
     unsigned left;
 } rounds_t;
 
-static void append(const selvage_coll_t *coll, rounds_t *rounds, unsigned number)
+static void append_round(const selvage_coll_t *coll, rounds_t *rounds, unsigned number)
 {
     const sv_coll_call_t *call = &rounds->calls[number - 1];
     const int way = call->is_send ? call->root - coll->rank : coll->rank - call->root;
@@ -49,7 +49,7 @@ static selvage_status_t sort_rounds(selvage_coll_t *coll, const sv_coll_call_t *
     }
     for (unsigned i = 0; i < ncalls; i++)
         if (is_far(coll, &calls[i]))
-            append(coll, rounds, i + 1);
+            append_round(coll, rounds, i + 1);
     return SELVAGE_SUCCESS;
 }
 
@@ -82,8 +82,8 @@ static bool find_piece(const selvage_coll_t *coll, const sv_coll_call_t *call, u
 }
 
 /* On the call's own stream, which is idle: on the arena's a launch may wait for ranks that come late. */
-static selvage_status_t copy(selvage_coll_t *coll, const piece_t *piece, void *to, const void *from,
-                             sv_copy_kind_t kind)
+static selvage_status_t copy_piece_memory(selvage_coll_t *coll, const piece_t *piece, void *to, const void *from,
+                                          sv_copy_kind_t kind)
 {
     if (piece->bytes == 0)
         return SELVAGE_SUCCESS;
@@ -95,7 +95,7 @@ static selvage_status_t start_piece(selvage_coll_t *coll, const piece_t *piece)
 {
     sv_coll_staging_t *staging = coll->arena->staging;
     const uint8_t *from = (const uint8_t *)piece->call->send + piece->at;
-    SV_TRY(copy(coll, piece, staging->out + SV_COLL_HEAD_BYTES, from, SV_COPY_D2H));
+    SV_TRY(copy_piece_memory(coll, piece, staging->out + SV_COLL_HEAD_BYTES, from, SV_COPY_D2H));
     sv_coll_message_write(coll, piece->call, staging->out, piece->at, piece->bytes);
     return sv_coll_message_send(coll, staging->out, piece->call->root);
 }
@@ -106,7 +106,7 @@ static selvage_status_t end_receiving(selvage_coll_t *coll, const piece_t *piece
     const sv_coll_call_t *call = piece->call;
     uint8_t *to = (uint8_t *)call->recv + piece->at;
     SV_TRY(sv_coll_message_await(coll, call, staging->in, piece->at, piece->bytes, call->root));
-    return copy(coll, piece, to, staging->in + SV_COLL_HEAD_BYTES, SV_COPY_H2D);
+    return copy_piece_memory(coll, piece, to, staging->in + SV_COLL_HEAD_BYTES, SV_COPY_H2D);
 }
 
 static selvage_status_t do_round(selvage_coll_t *coll, const sv_coll_call_t *send, const sv_coll_call_t *recv)
@@ -138,7 +138,7 @@ static selvage_status_t do_rounds(selvage_coll_t *coll, rounds_t *rounds)
 }
 
 /* Those with ranks of this node. */
-static selvage_status_t launch_near(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
+static selvage_status_t launch_within_node(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
 {
     sv_coll_call_t *near;
     unsigned count = 0;
@@ -146,10 +146,10 @@ static selvage_status_t launch_near(selvage_coll_t *coll, const sv_coll_call_t *
     for (unsigned i = 0; i < ncalls; i++)
         if (calls[i].call == SV_COLL_PAIR && sv_coll_is_near(coll, calls[i].root)) {
             near[count] = calls[i];
-            near[count].root = coll->span->inner[calls[i].root];
+            near[count].root = coll->node_set->inner[calls[i].root];
             near[count++].stream = coll->arena->stream;
         }
-    selvage_status_t status = sv_coll_launch(coll->span->part, near, count);
+    selvage_status_t status = sv_coll_launch(coll->node_set->part, near, count);
     sv_free(near);
     return status;
 }
@@ -157,7 +157,7 @@ static selvage_status_t launch_near(selvage_coll_t *coll, const sv_coll_call_t *
 selvage_status_t sv_coll_nodes_pairs(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
 {
     rounds_t rounds;
-    SV_TRY(launch_near(coll, calls, ncalls));
+    SV_TRY(launch_within_node(coll, calls, ncalls));
     SV_TRY(sort_rounds(coll, calls, ncalls, &rounds));
     selvage_status_t status = do_rounds(coll, &rounds);
     sv_free(rounds.next);

@@ -27,10 +27,10 @@ typedef struct chunk {
 
 static int last_leader(const selvage_coll_t *coll)
 {
-    return coll->span->leader[coll->span->nnodes - 1];
+    return coll->node_set->leader[coll->node_set->nnodes - 1];
 }
 
-static uint8_t *at_recv(const chunk_t *chunk, uint64_t at)
+static uint8_t *reduce_recv_at(const chunk_t *chunk, uint64_t at)
 {
     return (uint8_t *)chunk->call->recv + at;
 }
@@ -43,7 +43,7 @@ static selvage_status_t reduce_on_node(const chunk_t *chunk)
         .call = SV_COLL_REDUCE, .type = call->type, .op = call->op, .flags = call->flags & (uint8_t)~SV_COLL_DIVIDE,
         .root = 0, .send = (const uint8_t *)call->send + chunk->at, .recv = coll->arena->staging->device,
         .count = chunk->bytes / chunk->element_bytes, .scalar = call->scalar, .stream = coll->arena->stream};
-    return sv_coll_launch(coll->span->part, &inner, 1);
+    return sv_coll_launch(coll->node_set->part, &inner, 1);
 }
 
 /* A leader's place in the chain. Afterwards that of the last node has the result, as a message in staging->out. */
@@ -51,33 +51,33 @@ static selvage_status_t add_to_chain(const chunk_t *chunk)
 {
     selvage_coll_t *coll = chunk->coll;
     const sv_coll_call_t *call = chunk->call;
-    const sv_coll_span_t *span = coll->span;
+    const sv_coll_node_set_t *node_set = coll->node_set;
     sv_coll_staging_t *staging = coll->arena->staging;
     uint8_t *own = staging->out + SV_COLL_HEAD_BYTES;
-    const bool is_last = span->mine == span->nnodes - 1;
+    const bool is_last = node_set->mine == node_set->nnodes - 1;
     const unsigned divisor = is_last && (call->flags & SV_COLL_DIVIDE) ? (unsigned)coll->size : 0;
     SV_TRY(sv_coll_stage_copy(coll, own, staging->device, chunk->bytes, SV_COPY_D2H));
     SV_TRY(sv_coll_stage_wait(coll));
-    if (span->mine > 0) {
-        int before = span->leader[span->mine - 1];
+    if (node_set->mine > 0) {
+        int before = node_set->leader[node_set->mine - 1];
         SV_TRY(sv_coll_message_take(coll, call, staging->in, chunk->at, chunk->bytes, before));
         sv_coll_pass_host(own, staging->in + SV_COLL_HEAD_BYTES, chunk->bytes, call->type, call->op, divisor);
     }
     sv_coll_message_write(coll, call, staging->out, chunk->at, chunk->bytes);
     if (is_last)
         return SELVAGE_SUCCESS;
-    SV_TRY(sv_coll_message_send(coll, staging->out, span->leader[span->mine + 1]));
+    SV_TRY(sv_coll_message_send(coll, staging->out, node_set->leader[node_set->mine + 1]));
     return sv_coll_message_sent(coll);
 }
 
-static selvage_status_t broadcast_on_node(const chunk_t *chunk)
+static selvage_status_t broadcast_result_on_node(const chunk_t *chunk)
 {
     selvage_coll_t *coll = chunk->coll;
-    void *where = at_recv(chunk, chunk->at);
+    void *where = reduce_recv_at(chunk, chunk->at);
     const sv_coll_call_t inner = {.call = SV_COLL_BROADCAST, .type = chunk->call->type, .root = 0, .send = where,
                                   .recv = where, .count = chunk->bytes / chunk->element_bytes,
                                   .stream = coll->arena->stream};
-    return coll->dev.n > 1 ? sv_coll_launch(coll->span->part, &inner, 1) : SELVAGE_SUCCESS;
+    return coll->dev.n > 1 ? sv_coll_launch(coll->node_set->part, &inner, 1) : SELVAGE_SUCCESS;
 }
 
 /* Takes the result from the last leader, and puts it where it belongs. */
@@ -99,16 +99,16 @@ static selvage_status_t keep_result(const chunk_t *chunk, uint8_t *to, uint64_t 
 static selvage_status_t to_everybody(const chunk_t *chunk)
 {
     selvage_coll_t *coll = chunk->coll;
-    const sv_coll_span_t *span = coll->span;
-    uint8_t *to = at_recv(chunk, chunk->at);
+    const sv_coll_node_set_t *node_set = coll->node_set;
+    uint8_t *to = reduce_recv_at(chunk, chunk->at);
     if (coll->rank == last_leader(coll)) {
-        for (int node = 0; node < span->mine; node++)
-            SV_TRY(sv_coll_message_send(coll, coll->arena->staging->out, span->leader[node]));
+        for (int node = 0; node < node_set->mine; node++)
+            SV_TRY(sv_coll_message_send(coll, coll->arena->staging->out, node_set->leader[node]));
         SV_TRY(keep_result(chunk, to, chunk->at, chunk->bytes));
     } else if (sv_coll_leads(coll)) {
         SV_TRY(take_result(chunk, to, chunk->at, chunk->bytes));
     }
-    return broadcast_on_node(chunk);
+    return broadcast_result_on_node(chunk);
 }
 
 static selvage_status_t to_root(const chunk_t *chunk)
@@ -119,13 +119,13 @@ static selvage_status_t to_root(const chunk_t *chunk)
         return sv_coll_message_send(coll, coll->arena->staging->out, root);
     if (coll->rank != root)
         return SELVAGE_SUCCESS;
-    uint8_t *to = at_recv(chunk, chunk->at);
+    uint8_t *to = reduce_recv_at(chunk, chunk->at);
     return root == last ? keep_result(chunk, to, chunk->at, chunk->bytes)
                         : take_result(chunk, to, chunk->at, chunk->bytes);
 }
 
 /* The part of the chunk that is in the block of a rank: where it begins, how long it is. */
-static uint64_t part_of(const chunk_t *chunk, int rank, uint64_t *at_out)
+static uint64_t chunk_part_of(const chunk_t *chunk, int rank, uint64_t *at_out)
 {
     const uint64_t block = chunk->call->count * chunk->element_bytes, begin = (uint64_t)rank * block;
     const uint64_t low = chunk->at > begin ? chunk->at : begin, end = chunk->at + chunk->bytes;
@@ -142,7 +142,7 @@ static selvage_status_t send_parts(const chunk_t *chunk)
     uint8_t *message = staging->in;
     uint64_t at, bytes;
     int rank = (int)(chunk->at / (chunk->call->count * chunk->element_bytes));
-    for (; rank < coll->size && (bytes = part_of(chunk, rank, &at)) > 0; rank++) {
+    for (; rank < coll->size && (bytes = chunk_part_of(chunk, rank, &at)) > 0; rank++) {
         if (rank == coll->rank)
             continue;
         memcpy(message + SV_COLL_HEAD_BYTES, staging->out + SV_COLL_HEAD_BYTES + (at - chunk->at), bytes);
@@ -157,12 +157,12 @@ static selvage_status_t to_owners(const chunk_t *chunk)
 {
     selvage_coll_t *coll = chunk->coll;
     const bool is_last = coll->rank == last_leader(coll);
-    uint64_t at, bytes = part_of(chunk, coll->rank, &at);
+    uint64_t at, bytes = chunk_part_of(chunk, coll->rank, &at);
     if (is_last)
         SV_TRY(send_parts(chunk));
     if (bytes == 0)
         return SELVAGE_SUCCESS;
-    uint8_t *to = at_recv(chunk, at - chunk->call->count * chunk->element_bytes * (uint64_t)coll->rank);
+    uint8_t *to = reduce_recv_at(chunk, at - chunk->call->count * chunk->element_bytes * (uint64_t)coll->rank);
     return is_last ? keep_result(chunk, to, at, bytes) : take_result(chunk, to, at, bytes);
 }
 

@@ -24,13 +24,13 @@ static bool is_stopped(const selvage_coll_t *coll)
     return __atomic_load_n(&coll->arena->pinned->host_stop, __ATOMIC_ACQUIRE) != 0;
 }
 
-static selvage_status_t tell_stopped(void)
+static selvage_status_t report_stopped(void)
 {
     return sv_error_quiet(SELVAGE_ERR_ABORTED, "collectives of this communicator have ended: %s",
                           selvage_status_string(SELVAGE_ERR_ABORTED));
 }
 
-static selvage_status_t tell_broken(const selvage_coll_t *coll)
+static selvage_status_t report_broken(const selvage_coll_t *coll)
 {
     return sv_error_quiet(coll->comm->broken, "an earlier collective call failed on this communicator: %s",
                           selvage_status_string(coll->comm->broken));
@@ -48,9 +48,9 @@ selvage_status_t sv_coll_stage_wait_stream(selvage_coll_t *coll, void *stream)
         if (status != SELVAGE_IN_PROGRESS)
             return status;
         if (is_stopped(coll))
-            return tell_stopped();
+            return report_stopped();
         if (sv_deadline_poll(&deadline) != SELVAGE_SUCCESS)
-            return tell_broken(coll);
+            return report_broken(coll);
     }
 }
 
@@ -81,7 +81,7 @@ static uint64_t check_answer_head(const sv_coll_head_t *head, int source)
     return sv_digest_finish(key, sv_digest_sum(key, 0, head, offsetof(sv_coll_head_t, check)));
 }
 
-static bool is_open(const sv_wire_request_t *request)
+static bool is_request_open(const sv_wire_request_t *request)
 {
     return (request->word[0] | request->word[1] | request->word[2] | request->word[3]) != 0;
 }
@@ -89,7 +89,7 @@ static bool is_open(const sv_wire_request_t *request)
 /* Whether a request is complete, or was none; then it is none. */
 static selvage_status_t test_request(const selvage_coll_t *coll, sv_wire_request_t *request, size_t *bytes_out)
 {
-    if (!is_open(request))
+    if (!is_request_open(request))
         return SELVAGE_SUCCESS;
     selvage_status_t status = sv_wire_test(coll->comm->wire, request, bytes_out);
     if (status == SELVAGE_SUCCESS)
@@ -125,7 +125,7 @@ static bool is_head_of_another(const selvage_coll_t *coll, const void *message, 
     return arrived >= sizeof *head && head->nonce != coll->comm->nonce && head->check == check_answer_head(head, rank);
 }
 
-static selvage_status_t tell_given_up(int rank, int32_t status)
+static selvage_status_t report_given_up(int rank, int32_t status)
 {
     const selvage_status_t theirs = sv_status_of_error(status);
     return sv_error(theirs, "rank %d gave up: %s", rank, selvage_status_string(theirs));
@@ -146,13 +146,13 @@ static selvage_status_t start_sending(const selvage_coll_t *coll, sv_coll_sendin
                         &sending->request);
 }
 
-static selvage_status_t hear_answer(selvage_coll_t *coll, sv_coll_sending_t *sending, size_t arrived)
+static selvage_status_t poll_answer(selvage_coll_t *coll, sv_coll_sending_t *sending, size_t arrived)
 {
     const sv_coll_head_t *answer = find_head(coll, &sending->answer, arrived, sending->rank), *sent = sending->message;
     if (!answer)
         return sv_error(SELVAGE_ERR_CHECKSUM, "rank %d sent an answer that does not verify", sending->rank);
     if (answer->call == 0)
-        return tell_given_up(sending->rank, answer->status);
+        return report_given_up(sending->rank, answer->status);
     if (answer->status == SELVAGE_ERR_MISMATCH)
         return sv_error(SELVAGE_ERR_MISMATCH, "rank %d called for a message of %llu %s from rank %d where this rank "
                         "sent %llu %s", sending->rank, (unsigned long long)answer->count,
@@ -160,7 +160,7 @@ static selvage_status_t hear_answer(selvage_coll_t *coll, sv_coll_sending_t *sen
                         selvage_type_name(sent->type));
     if (answer->status == SELVAGE_SUCCESS || answer->status == SELVAGE_IN_PROGRESS) /* it wants it once more */
         return (selvage_status_t)answer->status;
-    return tell_given_up(sending->rank, answer->status);
+    return report_given_up(sending->rank, answer->status);
 }
 
 /* SUCCESS: it was taken, and was right. */
@@ -168,14 +168,14 @@ static selvage_status_t drive_sending(selvage_coll_t *coll, sv_coll_sending_t *s
 {
     size_t arrived = 0;
     SV_TRY(test_request(coll, &sending->request, NULL));
-    if (!is_open(&sending->answering))
+    if (!is_request_open(&sending->answering))
         return SELVAGE_SUCCESS;
     SV_TRY(test_request(coll, &sending->answering, &arrived));
     if (is_head_of_another(coll, &sending->answer, arrived, sending->rank)) {
         SV_TRY(post_answer(coll, sending));
         return SELVAGE_IN_PROGRESS;
     }
-    selvage_status_t status = hear_answer(coll, sending, arrived);
+    selvage_status_t status = poll_answer(coll, sending, arrived);
     if (status != SELVAGE_IN_PROGRESS)
         return status;
     if (sending->attempts == ATTEMPTS)
@@ -207,7 +207,7 @@ static selvage_status_t wait_turn(selvage_coll_t *coll, sv_deadline_t *deadline,
 {
     selvage_comm_t *comm = coll->comm;
     if (is_stopped(coll))
-        return tell_stopped();
+        return report_stopped();
     int failed = -1;
     const selvage_status_t loss = sv_agree_loss(comm, &failed);
     if (loss != SELVAGE_SUCCESS)
@@ -216,11 +216,12 @@ static selvage_status_t wait_turn(selvage_coll_t *coll, sv_deadline_t *deadline,
     if (status == SELVAGE_ERR_TIMEOUT)
         return sv_error(status, "rank %d (on another node) did not do its part of a collective call for %g s", rank,
                         comm->timeout_s);
-    return status == SELVAGE_SUCCESS ? status : tell_broken(coll);
+    return status == SELVAGE_SUCCESS ? status : report_broken(coll);
 }
 
 /* Waits for a request of a message with this rank. Others may wait for what this one sent to be sent again. */
-static selvage_status_t await(selvage_coll_t *coll, sv_wire_request_t *request, size_t *bytes_out, int rank)
+static selvage_status_t await_nodes_request(selvage_coll_t *coll, sv_wire_request_t *request, size_t *bytes_out,
+                                            int rank)
 {
     sv_deadline_t deadline;
     int other;
@@ -240,8 +241,12 @@ static sv_coll_head_t make_head(const selvage_coll_t *coll, const sv_coll_call_t
 {
     return (sv_coll_head_t){.nonce = coll->comm->nonce,
                             .communicator = coll->number,
-                            .sequence = call->call == SV_COLL_PAIR ? 0 : coll->span->sequence,
-                            .call = call->call, .type = call->type, .count = call->count, .at = at, .bytes = bytes};
+                            .sequence = call->call == SV_COLL_PAIR ? 0 : coll->node_set->sequence,
+                            .call = call->call,
+                            .type = call->type,
+                            .count = call->count,
+                            .at = at,
+                            .bytes = bytes};
 }
 
 void sv_coll_message_write(selvage_coll_t *coll, const sv_coll_call_t *call, uint8_t *message, uint64_t at,
@@ -278,7 +283,7 @@ selvage_status_t sv_coll_message_sent(selvage_coll_t *coll)
         SV_TRY(wait_turn(coll, &deadline, rank));
     }
     staging->nsends = 0;
-    return await(coll, &staging->answering, NULL, coll->rank);
+    return await_nodes_request(coll, &staging->answering, NULL, coll->rank);
 }
 
 selvage_status_t sv_coll_message_post(selvage_coll_t *coll, uint8_t *message, int rank)
@@ -289,7 +294,7 @@ selvage_status_t sv_coll_message_post(selvage_coll_t *coll, uint8_t *message, in
 }
 
 /* Who sent something else than this rank is waiting for. */
-static selvage_status_t tell_mismatch(const sv_coll_head_t *found, const sv_coll_head_t *wanted, int rank)
+static selvage_status_t report_head_mismatch(const sv_coll_head_t *found, const sv_coll_head_t *wanted, int rank)
 {
     return sv_error(SELVAGE_ERR_MISMATCH, "rank %d called %s of %llu %s (call %u of communicator %u) where this rank "
                     "called %s of %llu %s (call %u of communicator %u)", rank, sv_coll_call_name(found->call),
@@ -299,17 +304,17 @@ static selvage_status_t tell_mismatch(const sv_coll_head_t *found, const sv_coll
 }
 
 /* IN_PROGRESS: it is damaged, and worth asking for again. */
-static selvage_status_t judge(const selvage_coll_t *coll, const uint8_t *message, const sv_coll_head_t *wanted,
-                              size_t arrived, int rank)
+static selvage_status_t verify_message(const selvage_coll_t *coll, const uint8_t *message, const sv_coll_head_t *wanted,
+                                       size_t arrived, int rank)
 {
     const sv_coll_head_t *found = find_head(coll, message, arrived, rank);
     if (!found || (found->call != 0 && (const void *)found != message))
         return SELVAGE_IN_PROGRESS;
     if (found->call == 0)
-        return tell_given_up(rank, found->status);
+        return report_given_up(rank, found->status);
     if (found->communicator != wanted->communicator || found->sequence != wanted->sequence ||
         found->call != wanted->call || found->type != wanted->type || found->count != wanted->count)
-        return tell_mismatch(found, wanted, rank);
+        return report_head_mismatch(found, wanted, rank);
     if (found->at != wanted->at || found->bytes != wanted->bytes)
         return sv_error(SELVAGE_ERR_MPI, "rank %d sent %llu bytes at %llu, wanted %llu at %llu", rank,
                         (unsigned long long)found->bytes, (unsigned long long)found->at,
@@ -327,7 +332,7 @@ static selvage_status_t send_answer(selvage_coll_t *coll, const sv_coll_head_t *
 {
     sv_coll_staging_t *staging = coll->arena->staging;
     sv_coll_head_t answer = *wanted;
-    SV_TRY(await(coll, &staging->answering, NULL, rank));
+    SV_TRY(await_nodes_request(coll, &staging->answering, NULL, rank));
     answer.status = status;
     write_word(coll, &staging->answer, answer);
     return sv_wire_send(coll->comm->wire, SV_WIRE_SETUP, &staging->answer, sizeof staging->answer,
@@ -341,12 +346,12 @@ selvage_status_t sv_coll_message_await(selvage_coll_t *coll, const sv_coll_call_
     const sv_coll_head_t wanted = make_head(coll, call, at, bytes);
     for (unsigned attempt = 1;; attempt++) {
         size_t arrived = 0;
-        SV_TRY(await(coll, &staging->taking, &arrived, rank));
+        SV_TRY(await_nodes_request(coll, &staging->taking, &arrived, rank));
         while (is_head_of_another(coll, message, arrived, rank)) {
             SV_TRY(sv_coll_message_post(coll, message, rank));
-            SV_TRY(await(coll, &staging->taking, &arrived, rank));
+            SV_TRY(await_nodes_request(coll, &staging->taking, &arrived, rank));
         }
-        selvage_status_t status = judge(coll, message, &wanted, arrived, rank);
+        selvage_status_t status = verify_message(coll, message, &wanted, arrived, rank);
         if (status == SELVAGE_IN_PROGRESS && attempt == ATTEMPTS)
             return sv_error(SELVAGE_ERR_CHECKSUM, "rank %d sent what does not verify in call %u (%s), %d times", rank,
                             wanted.sequence, sv_coll_call_name(wanted.call), ATTEMPTS);
@@ -369,40 +374,40 @@ selvage_status_t sv_coll_message_take(selvage_coll_t *coll, const sv_coll_call_t
 }
 
 /* Says it on both tags, whichever a rank is waiting on. Returns whether the wire is done with the word. */
-static bool say_last_words(selvage_coll_t *coll, selvage_status_t status)
+static bool send_abort(selvage_coll_t *coll, selvage_status_t status)
 {
     sv_coll_word_t *word = &coll->arena->staging->word;
     sv_wire_t *wire = coll->comm->wire;
-    bool quiet = true;
+    bool drained = true;
     write_word(coll, word, (sv_coll_head_t){.communicator = coll->number, .status = status});
     for (int r = 0; r < coll->size; r++)
         for (int tag = SV_COLL_DATA_TAG; tag <= SV_COLL_ANSWER_TAG && r != coll->rank; tag++) {
             sv_wire_request_t request;
             if (sv_wire_send(wire, SV_WIRE_SETUP, word, sizeof *word, coll->all.ranks[r], tag, &request) ==
                 SELVAGE_SUCCESS)
-                quiet &= sv_wire_test(wire, &request, NULL) == SELVAGE_SUCCESS;
+                drained &= sv_wire_test(wire, &request, NULL) == SELVAGE_SUCCESS;
         }
-    return quiet;
+    return drained;
 }
 
-static bool withdraw(sv_wire_t *wire, sv_wire_request_t *request)
+static bool cancel_request(sv_wire_t *wire, sv_wire_request_t *request)
 {
-    bool quiet = !is_open(request) || sv_wire_cancel(wire, request) == SELVAGE_SUCCESS;
+    bool drained = !is_request_open(request) || sv_wire_cancel(wire, request) == SELVAGE_SUCCESS;
     *request = (sv_wire_request_t){0};
-    return quiet;
+    return drained;
 }
 
 void sv_coll_message_give_up(selvage_coll_t *coll, selvage_status_t status)
 {
     sv_coll_staging_t *staging = coll->arena->staging;
     sv_wire_t *wire = coll->comm->wire;
-    bool quiet = withdraw(wire, &staging->taking);
-    quiet &= test_request(coll, &staging->answering, NULL) == SELVAGE_SUCCESS;
+    bool drained = cancel_request(wire, &staging->taking);
+    drained &= test_request(coll, &staging->answering, NULL) == SELVAGE_SUCCESS;
     for (; staging->nsends > 0; staging->nsends--) {
         sv_coll_sending_t *sending = &staging->sends[staging->nsends - 1];
-        quiet &= test_request(coll, &sending->request, NULL) == SELVAGE_SUCCESS;
-        quiet &= withdraw(wire, &sending->answering);
+        drained &= test_request(coll, &sending->request, NULL) == SELVAGE_SUCCESS;
+        drained &= cancel_request(wire, &sending->answering);
     }
-    quiet &= say_last_words(coll, status);
-    staging->set_aside |= !quiet;
+    drained &= send_abort(coll, status);
+    staging->set_aside |= !drained;
 }

@@ -60,14 +60,14 @@ selvage_status_t sv_coll_operation_destroy(selvage_coll_t *coll, selvage_op_t op
     return SELVAGE_SUCCESS;
 }
 
-static bool reduces(unsigned call)
+static bool is_reduction(unsigned call)
 {
     return call == SV_COLL_ALL_REDUCE || call == SV_COLL_REDUCE_SCATTER || call == SV_COLL_REDUCE;
 }
 
 selvage_status_t sv_coll_resolve_operation(const selvage_coll_t *coll, sv_coll_call_t *call)
 {
-    if (!reduces(call->call)) {
+    if (!is_reduction(call->call)) {
         call->op = 0;
         return SELVAGE_SUCCESS;
     }

@@ -12,7 +12,7 @@
 
 enum { NONE = 0xffff };
 
-static void append(sv_coll_pairs_t *pairs, unsigned index, bool is_send, unsigned distance)
+static void append_pair(sv_coll_pairs_t *pairs, unsigned index, bool is_send, unsigned distance)
 {
     pairs->next[index] = NONE;
     if (pairs->head[is_send][distance] == NONE)
@@ -57,12 +57,12 @@ selvage_status_t sv_coll_pairs_begin(sv_coll_pairs_t *pairs, const sv_coll_call_
     for (unsigned i = 0; i < ncalls; i++) {
         unsigned other = (unsigned)calls[i].root;
         if (calls[i].call == SV_COLL_PAIR)
-            append(pairs, i, calls[i].is_send, (calls[i].is_send ? other + n - me : me + n - other) % n);
+            append_pair(pairs, i, calls[i].is_send, (calls[i].is_send ? other + n - me : me + n - other) % n);
     }
     return check_own(pairs);
 }
 
-static const sv_coll_call_t *take(sv_coll_pairs_t *pairs, bool is_send)
+static const sv_coll_call_t *take_pair(sv_coll_pairs_t *pairs, bool is_send)
 {
     uint16_t *head = &pairs->head[is_send][pairs->distance];
     if (*head == NONE)
@@ -77,8 +77,8 @@ bool sv_coll_pairs_next(sv_coll_pairs_t *pairs, const sv_coll_call_t **send_out,
 {
     bool found = false;
     while (!found && pairs->left > 0) {
-        *send_out = take(pairs, true);
-        *recv_out = take(pairs, false);
+        *send_out = take_pair(pairs, true);
+        *recv_out = take_pair(pairs, false);
         found = *send_out || *recv_out;
         pairs->distance = (pairs->distance + 1) % pairs->n;
     }

@@ -52,9 +52,9 @@ selvage_status_t sv_coll_pairs_begin(sv_coll_pairs_t *pairs, const sv_coll_call_
 /* The next round; false: that was all. */
 bool sv_coll_pairs_next(sv_coll_pairs_t *pairs, const sv_coll_call_t **send_out, const sv_coll_call_t **recv_out);
 
-/* coll_quick.c: whether the piece of work, which is alone in its launch, has a kernel of its own; NULL: none. Its
-   argument is then coll->quick, and valid until the next call. */
-const sv_kernel_t *sv_coll_quick_kernel(selvage_coll_t *coll, const sv_coll_work_t *work);
+/* coll_small.c: whether the piece of work, which is alone in its launch, has a kernel of its own; NULL: none. Its
+   argument is then coll->small, and valid until the next call. */
+const sv_kernel_t *sv_coll_small_kernel(selvage_coll_t *coll, const sv_coll_work_t *work);
 
 /* coll_fifo.c: how many pieces one launch may take from the FIFO. */
 unsigned sv_coll_fifo_pieces(const sv_coll_arena_t *arena);
@@ -64,7 +64,7 @@ selvage_status_t sv_coll_fifo_put(selvage_coll_t *coll, unsigned index, const sv
 /* coll_complete.c: the counters of coll and its arena, as they are now. */
 void sv_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out);
 
-/* coll_wording.c: what is in a record and in a signature, in words. sequence: near that of the call, which has 6
+/* coll_error_text.c: what is in a record and in a signature, in words. sequence: near that of the call, which has 6
    bits. */
 const char *sv_coll_operation_name(unsigned op); /* as signed, too */
 void sv_coll_signature_text(uint64_t signature, uint32_t sequence, char *text, size_t bytes);

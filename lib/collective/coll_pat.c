@@ -18,7 +18,7 @@
 
 enum { NO_RANK = 0xffff };
 
-static unsigned count_steps(unsigned n)
+static unsigned count_pat_steps(unsigned n)
 {
     unsigned steps = 0;
     while (1U << steps < n)
@@ -55,7 +55,7 @@ static void set_step(sv_coll_pat_step_t *step, unsigned to, uint32_t send_mask, 
 void sv_coll_pat_gather(unsigned n, unsigned me, sv_coll_pat_t *pat_out)
 {
     memset(pat_out, 0, sizeof *pat_out);
-    pat_out->nsteps = count_steps(n);
+    pat_out->nsteps = count_pat_steps(n);
     for (unsigned k = 0; k < pat_out->nsteps; k++) {
         unsigned distance = 1U << (pat_out->nsteps - 1 - k);
         set_step(&pat_out->step[k], (me + distance) % n, parent_mask(n, me, distance), (me + n - distance) % n,
@@ -66,7 +66,7 @@ void sv_coll_pat_gather(unsigned n, unsigned me, sv_coll_pat_t *pat_out)
 void sv_coll_pat_scatter(unsigned n, unsigned me, sv_coll_pat_t *pat_out)
 {
     memset(pat_out, 0, sizeof *pat_out);
-    pat_out->nsteps = count_steps(n);
+    pat_out->nsteps = count_pat_steps(n);
     for (unsigned k = 0; k < pat_out->nsteps; k++) {
         unsigned distance = 1U << k;
         set_step(&pat_out->step[k], (me + n - distance) % n, child_mask(n, me, distance), (me + distance) % n,

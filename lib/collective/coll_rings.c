@@ -38,7 +38,7 @@ static uint32_t *link_of(search_t *s, unsigned from, unsigned to)
 }
 
 /* Completes path[0..depth-1], whose ranks are the bits of seen, to a ring. */
-static bool extend(search_t *s, unsigned depth, unsigned seen)
+static bool extend_ring(search_t *s, unsigned depth, unsigned seen)
 {
     unsigned last = s->path[depth - 1];
     if (depth == s->n)
@@ -49,7 +49,7 @@ static bool extend(search_t *s, unsigned depth, unsigned seen)
         if (seen >> next & 1 || *link_of(s, last, next) == 0)
             continue;
         s->path[depth] = (uint8_t)next;
-        if (extend(s, depth + 1, seen | 1U << next))
+        if (extend_ring(s, depth + 1, seen | 1U << next))
             return true;
     }
     return false;
@@ -61,7 +61,7 @@ static void take_links(search_t *s, const uint8_t *path)
         (*link_of(s, path[i], path[(i + 1) % s->n]))--;
 }
 
-static unsigned smaller(unsigned a, unsigned b)
+static unsigned smaller_rank(unsigned a, unsigned b)
 {
     return a < b ? a : b;
 }
@@ -73,10 +73,10 @@ static unsigned most_rings(const uint32_t *weight, unsigned n)
     for (unsigned r = 0; r < n; r++) {
         unsigned in = 0, out = 0;
         for (unsigned p = 0; p < n; p++) {
-            in += p == r ? 0 : smaller(weight[p * n + r], SV_COLL_RINGS);
-            out += p == r ? 0 : smaller(weight[r * n + p], SV_COLL_RINGS);
+            in += p == r ? 0 : smaller_rank(weight[p * n + r], SV_COLL_RINGS);
+            out += p == r ? 0 : smaller_rank(weight[r * n + p], SV_COLL_RINGS);
         }
-        most = smaller(most, smaller(in, out));
+        most = smaller_rank(most, smaller_rank(in, out));
     }
     return most;
 }
@@ -85,10 +85,10 @@ static unsigned most_rings(const uint32_t *weight, unsigned n)
 static bool find_ring(search_t *s, uint8_t *path, bool in_order)
 {
     s->path = path;
-    s->limit = smaller(s->steps + RING_STEPS_MAX, STEPS_MAX);
+    s->limit = smaller_rank(s->steps + RING_STEPS_MAX, STEPS_MAX);
     memset(path, 0, SV_COLL_RANKS);
     if (!in_order)
-        return extend(s, 1, 1);
+        return extend_ring(s, 1, 1);
     for (unsigned i = 0; i < s->n; i++) {
         path[i] = (uint8_t)i;
         if (*link_of(s, i, (i + 1) % s->n) == 0)
@@ -114,7 +114,7 @@ static void find_rings(search_t *s, const uint32_t *weight, unsigned most, rings
 }
 
 /* xorshift: the same numbers everywhere. */
-static void shuffle(search_t *s)
+static void shuffle_ranks(search_t *s)
 {
     for (unsigned i = s->n - 2; i > 0; i--) {
         s->random ^= s->random << 13;
@@ -138,7 +138,7 @@ unsigned sv_coll_rings(const uint32_t *weight, unsigned n, uint8_t ring[SV_COLL_
         find_rings(&search, weight, most, &found);
         if (found.count > best.count)
             best = found;
-        shuffle(&search);
+        shuffle_ranks(&search);
     }
     for (unsigned i = 0; best.count == 0 && i < n; i++)
         best.ring[0][i] = (uint8_t)i;

@@ -93,12 +93,12 @@ enum { LL_GRAIN = 1 << 10, LL128_GRAIN = 4 << 10, DIRECT_GRAIN = 16 << 10, SLOT_
 enum { CHUNK_UNIT = 128, CHUNK_MIN = 64 << 10, SOFT_CHANNELS = 2 };
 enum { PUSH_PIECE = 64 << 10, PUSH_PIECES_LOG2 = 2, DIRECT_CHANNELS = 32, LONG_BYTES = 64 << 20 };
 
-typedef struct way {
+typedef struct pick {
     unsigned algo, proto;
     unsigned nchannels;        /* 0: by size */
     const char *why;
     bool fell;                 /* what was forced is not there, and why says so */
-} way_t;
+} pick_t;
 
 typedef struct question {
     const sv_coll_facts_t *facts;
@@ -117,7 +117,7 @@ static uint64_t element_bytes(unsigned type)
     return type < SV_COLL_TYPES ? bytes[type] : 0;
 }
 
-static bool is_direct(unsigned algo)
+static bool is_direct_algo(unsigned algo)
 {
     return algo == SV_COLL_DIRECT_ONE || algo == SV_COLL_DIRECT_TWO;
 }
@@ -156,12 +156,12 @@ static const char *why_of(const sv_config_t *config, const rule_t *rule)
 static bool is_verified(const sv_coll_facts_t *facts, unsigned call, unsigned algo)
 {
     const bool stores = algo == SV_COLL_DIRECT_TWO || call == SV_COLL_ALL_GATHER || call == SV_COLL_ALL_TO_ALL;
-    return !is_direct(algo) || !facts->config->coll_checksum || facts->shows_stores || !stores;
+    return !is_direct_algo(algo) || !facts->config->coll_checksum || facts->shows_stores || !stores;
 }
 
-static bool is_open(const sv_coll_facts_t *facts, unsigned call, unsigned algo, unsigned proto)
+static bool is_usable(const sv_coll_facts_t *facts, unsigned call, unsigned algo, unsigned proto)
 {
-    return (proto != SV_COLL_LL128 || facts->long_lines) && is_verified(facts, call, algo);
+    return (proto != SV_COLL_LL128 || facts->has_ll128) && is_verified(facts, call, algo);
 }
 
 /* The table's way, of all or of some kind; NULL: none of that kind. */
@@ -169,9 +169,10 @@ static const rule_t *find_rule(const question_t *q, unsigned only)
 {
     for (unsigned i = 0; i < RULES; i++) {
         const rule_t *rule = &rules[i];
-        if (rule->call != q->call || rule->ranks_max < q->n || !is_open(q->facts, q->call, rule->algo, rule->proto))
+        if (rule->call != q->call || rule->ranks_max < q->n || !is_usable(q->facts, q->call, rule->algo, rule->proto))
             continue;
-        if ((only & DIRECT_ONLY && !is_direct(rule->algo)) || (only & SIMPLE_ONLY && rule->proto != SV_COLL_SIMPLE))
+        if ((only & DIRECT_ONLY && !is_direct_algo(rule->algo)) ||
+            (only & SIMPLE_ONLY && rule->proto != SV_COLL_SIMPLE))
             continue;
         if (q->bytes <= bound_of(q->facts->config, rule->proto, rule->max_bytes))
             return rule;
@@ -179,35 +180,35 @@ static const rule_t *find_rule(const question_t *q, unsigned only)
     return NULL;
 }
 
-static void take_rule(way_t *way, const question_t *q, const rule_t *rule)
+static void take_rule(pick_t *pick, const question_t *q, const rule_t *rule)
 {
-    way->algo = rule->algo;
-    way->proto = rule->proto;
-    way->why = way->fell ? way->why : why_of(q->facts->config, rule);
+    pick->algo = rule->algo;
+    pick->proto = rule->proto;
+    pick->why = pick->fell ? pick->why : why_of(q->facts->config, rule);
 }
 
-static void fall_back(way_t *way, const char *why)
+static void fall_back(pick_t *pick, const char *why)
 {
-    way->why = way->fell ? way->why : why;
-    way->fell = true;
+    pick->why = pick->fell ? pick->why : why;
+    pick->fell = true;
 }
 
 /* What the tuning file says, or the table where that has no line or its way is not open. */
-static void set_default(way_t *way, const question_t *q)
+static void set_default(pick_t *pick, const question_t *q)
 {
     const rule_t *rule = find_rule(q, 0);
     if (rule) /* always: every call has a line for any size that is open to all */
-        take_rule(way, q, rule);
+        take_rule(pick, q, rule);
     const sv_coll_tuned_t *tuned = sv_coll_tuning_find(q->facts->tuning, q->call, q->n, q->bytes);
     if (!tuned)
         return;
     const rule_t *direct = tuned->algo == SV_COLL_TUNED_DIRECT ? find_rule(q, DIRECT_ONLY) : NULL;
     unsigned algo = direct ? direct->algo : tuned->algo;
-    if (!sv_coll_exists(q->call, algo, tuned->proto) || !is_open(q->facts, q->call, algo, tuned->proto)) {
-        way->why = "the line in SELVAGE_COLL_TUNE cannot be followed here";
+    if (!sv_coll_exists(q->call, algo, tuned->proto) || !is_usable(q->facts, q->call, algo, tuned->proto)) {
+        pick->why = "the line in SELVAGE_COLL_TUNE cannot be followed here";
         return;
     }
-    *way = (way_t){.algo = algo, .proto = tuned->proto, .nchannels = tuned->nchannels, .why = "SELVAGE_COLL_TUNE"};
+    *pick = (pick_t){.algo = algo, .proto = tuned->proto, .nchannels = tuned->nchannels, .why = "SELVAGE_COLL_TUNE"};
 }
 
 /* A protocol for an algorithm of which the table does not say at which size it uses which. */
@@ -216,16 +217,16 @@ static unsigned proto_by_size(const question_t *q)
     const sv_config_t *config = q->facts->config;
     if (q->bytes <= bound_of(config, SV_COLL_LL, FORCED_LL_MAX))
         return SV_COLL_LL;
-    bool lines = q->facts->long_lines && q->bytes <= bound_of(config, SV_COLL_LL128, FORCED_LL128_MAX);
+    bool lines = q->facts->has_ll128 && q->bytes <= bound_of(config, SV_COLL_LL128, FORCED_LL128_MAX);
     return lines ? SV_COLL_LL128 : SV_COLL_SIMPLE;
 }
 
-static void use_algo(way_t *way, const question_t *q, unsigned algo)
+static void use_algo(pick_t *pick, const question_t *q, unsigned algo)
 {
-    way->proto = way->algo == algo ? way->proto : proto_by_size(q);
-    way->nchannels = way->algo == algo ? way->nchannels : 0;
-    way->algo = algo;
-    way->why = way->fell ? way->why : "SELVAGE_COLL_ALGO";
+    pick->proto = pick->algo == algo ? pick->proto : proto_by_size(q);
+    pick->nchannels = pick->algo == algo ? pick->nchannels : 0;
+    pick->algo = algo;
+    pick->why = pick->fell ? pick->why : "SELVAGE_COLL_ALGO";
 }
 
 static bool is_direct_call(unsigned call)
@@ -233,23 +234,23 @@ static bool is_direct_call(unsigned call)
     return call != SV_COLL_PAIR && call != SV_COLL_BARRIER;
 }
 
-static void force_direct(way_t *way, const question_t *q)
+static void force_direct(pick_t *pick, const question_t *q)
 {
     const rule_t *rule = find_rule(q, DIRECT_ONLY);
     if (!rule) {
-        fall_back(way, is_direct_call(q->call) ? "SELVAGE_COLL_ALGO=direct: not with SELVAGE_COLL_CHECKSUM here"
-                                               : "SELVAGE_COLL_ALGO: the call has no such algorithm");
+        fall_back(pick, is_direct_call(q->call) ? "SELVAGE_COLL_ALGO=direct: not with SELVAGE_COLL_CHECKSUM here"
+                                                : "SELVAGE_COLL_ALGO: the call has no such algorithm");
         return;
     }
-    if (!is_direct(way->algo)) {
-        take_rule(way, q, rule);
-        way->nchannels = 0;
+    if (!is_direct_algo(pick->algo)) {
+        take_rule(pick, q, rule);
+        pick->nchannels = 0;
     }
-    way->why = "SELVAGE_COLL_ALGO";
+    pick->why = "SELVAGE_COLL_ALGO";
 }
 
 /* Where a call has no such algorithm: a schedule of many steps gives way to the other, and that to one step. */
-static void force_algo(way_t *way, const question_t *q)
+static void force_algo(pick_t *pick, const question_t *q)
 {
     static const unsigned algos[] = {0, SV_COLL_ONESHOT, SV_COLL_TWOSHOT, 0, SV_COLL_RING, SV_COLL_PAT, 0};
     int forced = q->facts->config->coll_algo;
@@ -257,32 +258,32 @@ static void force_algo(way_t *way, const question_t *q)
     if (forced == SV_CONFIG_COLL_ALGO_AUTO)
         return;
     if (forced == SV_CONFIG_COLL_ALGO_NVLS) {
-        fall_back(way, "SELVAGE_COLL_ALGO=nvls: multicast is not used");
+        fall_back(pick, "SELVAGE_COLL_ALGO=nvls: multicast is not used");
         return;
     }
     if (forced == SV_CONFIG_COLL_ALGO_DIRECT) {
-        force_direct(way, q);
+        force_direct(pick, q);
         return;
     }
     if (!sv_coll_exists(q->call, algo, SV_COLL_LL))
-        fall_back(way, "SELVAGE_COLL_ALGO: the call has no such algorithm");
+        fall_back(pick, "SELVAGE_COLL_ALGO: the call has no such algorithm");
     if (!sv_coll_exists(q->call, algo, SV_COLL_LL) && algo == SV_COLL_PAT)
         algo = SV_COLL_RING;
     if (!sv_coll_exists(q->call, algo, SV_COLL_LL))
         algo = SV_COLL_ONESHOT;
-    use_algo(way, q, algo);
+    use_algo(pick, q, algo);
 }
 
 /* The algorithm through slots that stands for a direct one where lines are wanted. */
 static unsigned through_slots(const question_t *q, unsigned algo)
 {
-    if (!is_direct(algo))
+    if (!is_direct_algo(algo))
         return algo;
     bool two = q->n > 2 && sv_coll_exists(q->call, SV_COLL_TWOSHOT, SV_COLL_LL);
     return two ? SV_COLL_TWOSHOT : SV_COLL_ONESHOT;
 }
 
-static void force_proto(way_t *way, const question_t *q)
+static void force_proto(pick_t *pick, const question_t *q)
 {
     static const unsigned protos[] = {0, SV_COLL_LL, SV_COLL_LL128, SV_COLL_SIMPLE};
     const sv_config_t *config = q->facts->config;
@@ -290,21 +291,21 @@ static void force_proto(way_t *way, const question_t *q)
     unsigned proto = protos[config->coll_proto];
     if (proto == 0)
         return;
-    if (proto == SV_COLL_LL128 && !q->facts->long_lines) {
-        fall_back(way, "SELVAGE_COLL_PROTO=ll128: this device is not known to store lines whole");
+    if (proto == SV_COLL_LL128 && !q->facts->has_ll128) {
+        fall_back(pick, "SELVAGE_COLL_PROTO=ll128: this device is not known to store lines whole");
         return;
     }
     const rule_t *rule = free_algo && proto == SV_COLL_SIMPLE ? find_rule(q, SIMPLE_ONLY) : NULL;
-    unsigned algo = free_algo ? through_slots(q, way->algo) : way->algo;
-    if (way->proto != proto && rule) {
-        take_rule(way, q, rule);
-        way->nchannels = 0;
-    } else if (way->proto != proto && sv_coll_exists(q->call, algo, proto)) {
-        *way = (way_t){.algo = algo, .proto = proto, .why = way->why, .fell = way->fell};
-    } else if (way->proto != proto) {
-        fall_back(way, "SELVAGE_COLL_PROTO: the algorithm has no such protocol");
+    unsigned algo = free_algo ? through_slots(q, pick->algo) : pick->algo;
+    if (pick->proto != proto && rule) {
+        take_rule(pick, q, rule);
+        pick->nchannels = 0;
+    } else if (pick->proto != proto && sv_coll_exists(q->call, algo, proto)) {
+        *pick = (pick_t){.algo = algo, .proto = proto, .why = pick->why, .fell = pick->fell};
+    } else if (pick->proto != proto) {
+        fall_back(pick, "SELVAGE_COLL_PROTO: the algorithm has no such protocol");
     }
-    way->why = way->fell ? way->why : "SELVAGE_COLL_PROTO";
+    pick->why = pick->fell ? pick->why : "SELVAGE_COLL_PROTO";
 }
 
 /* What one rank sends to, or reads from, each other rank. */
@@ -314,44 +315,45 @@ static uint64_t share_of(const question_t *q, unsigned algo)
     return whole && !has_blocks(q->call) ? q->bytes : (q->bytes + q->n - 1) / q->n;
 }
 
-static unsigned smaller(unsigned a, unsigned b)
+static unsigned smaller_count(unsigned a, unsigned b)
 {
     return a < b ? a : b;
 }
 
 /* Whether to push alone, which takes two passes: where there is much to move, and a kernel sees in users' memory what
    others store there while it runs. */
-static bool is_pushed(const question_t *q, const way_t *way)
+static bool is_pushed(const question_t *q, const pick_t *pick)
 {
-    return q->call == SV_COLL_ALL_REDUCE && is_direct(way->algo) && q->facts->shows_stores &&
+    return q->call == SV_COLL_ALL_REDUCE && is_direct_algo(pick->algo) && q->facts->shows_stores &&
            q->bytes >= q->facts->config->coll_push_min;
 }
 
-static unsigned channels_of(const question_t *q, const way_t *way)
+static unsigned channels_of(const question_t *q, const pick_t *pick)
 {
     static const unsigned grains[SV_COLL_PROTOS] = {
         [SV_COLL_LL] = LL_GRAIN, [SV_COLL_LL128] = LL128_GRAIN, [SV_COLL_SIMPLE] = SLOT_GRAIN};
     const sv_config_t *config = q->facts->config;
-    unsigned grain = is_direct(way->algo) ? DIRECT_GRAIN : grains[way->proto];
-    uint64_t by_size = (share_of(q, way->algo) + grain - 1) / grain;
+    unsigned grain = is_direct_algo(pick->algo) ? DIRECT_GRAIN : grains[pick->proto];
+    uint64_t by_size = (share_of(q, pick->algo) + grain - 1) / grain;
     unsigned channels = by_size < SV_COLL_CHANNELS ? (unsigned)by_size : SV_COLL_CHANNELS;
-    if (is_direct(way->algo) && (q->bytes < LONG_BYTES || q->call == SV_COLL_BROADCAST)) /* reading needs no more */
-        channels = smaller(channels, DIRECT_CHANNELS);
-    channels = q->facts->soft ? smaller(channels, SOFT_CHANNELS) : channels;
-    channels = way->nchannels ? way->nchannels : channels;
+    if (is_direct_algo(pick->algo) && (q->bytes < LONG_BYTES || q->call == SV_COLL_BROADCAST)) /* reading needs no
+                                                                                                  more */
+        channels = smaller_count(channels, DIRECT_CHANNELS);
+    channels = q->facts->soft ? smaller_count(channels, SOFT_CHANNELS) : channels;
+    channels = pick->nchannels ? pick->nchannels : channels;
     if (channels < (unsigned)config->coll_channels_min)
         channels = (unsigned)config->coll_channels_min;
     if (config->coll_channels_max > 0)
-        channels = smaller(channels, (unsigned)config->coll_channels_max);
-    channels = smaller(channels, q->facts->nchannels);
+        channels = smaller_count(channels, (unsigned)config->coll_channels_max);
+    channels = smaller_count(channels, q->facts->nchannels);
     return channels ? channels : 1;
 }
 
 /* A channel's share in a few pieces, so that one is on its way while the next is filled; each costs microseconds. */
-static uint32_t chunk_of(const question_t *q, const way_t *way, unsigned nchannels)
+static uint32_t choose_chunk(const question_t *q, const pick_t *pick, unsigned nchannels)
 {
     uint64_t most = q->facts->layout.slot_bytes / CHUNK_UNIT * CHUNK_UNIT;
-    uint64_t chunk = share_of(q, way->algo) / nchannels / CHUNKS;
+    uint64_t chunk = share_of(q, pick->algo) / nchannels / CHUNKS;
     chunk = (chunk + CHUNK_UNIT - 1) / CHUNK_UNIT * CHUNK_UNIT;
     chunk = chunk < CHUNK_MIN ? CHUNK_MIN : chunk;
     return (uint32_t)(chunk < most ? chunk : most);
@@ -371,22 +373,22 @@ static uint8_t pieces_of(const question_t *q, unsigned nchannels)
 void sv_coll_select(const sv_coll_facts_t *facts, const sv_coll_call_t *call, sv_coll_choice_t *choice_out)
 {
     const question_t q = {facts, call->call, facts->nranks, size_of(call, facts->nranks)};
-    way_t way = {.algo = SV_COLL_ONESHOT, .proto = SV_COLL_LL, .nchannels = 1, .why = "one rank"};
+    pick_t pick = {.algo = SV_COLL_ONESHOT, .proto = SV_COLL_LL, .nchannels = 1, .why = "one rank"};
     if (q.n > 1 && q.call == SV_COLL_BARRIER) {
-        way.why = "barrier";
+        pick.why = "barrier";
     } else if (q.n > 1) {
-        way.nchannels = 0;
-        set_default(&way, &q);
-        force_algo(&way, &q);
-        force_proto(&way, &q);
+        pick.nchannels = 0;
+        set_default(&pick, &q);
+        force_algo(&pick, &q);
+        force_proto(&pick, &q);
     }
-    bool one = q.n == 1 || q.call == SV_COLL_BARRIER, pushed = is_pushed(&q, &way);
-    way.algo = pushed ? (unsigned)SV_COLL_DIRECT_TWO : way.algo;
-    unsigned nchannels = one ? 1 : channels_of(&q, &way);
-    *choice_out = (sv_coll_choice_t){.algo = (uint8_t)way.algo,
-                                     .proto = (uint8_t)way.proto,
+    bool one = q.n == 1 || q.call == SV_COLL_BARRIER, pushed = is_pushed(&q, &pick);
+    pick.algo = pushed ? (unsigned)SV_COLL_DIRECT_TWO : pick.algo;
+    unsigned nchannels = one ? 1 : channels_of(&q, &pick);
+    *choice_out = (sv_coll_choice_t){.algo = (uint8_t)pick.algo,
+                                     .proto = (uint8_t)pick.proto,
                                      .nchannels = (uint16_t)nchannels,
-                                     .chunk_bytes = chunk_of(&q, &way, nchannels),
+                                     .chunk_bytes = choose_chunk(&q, &pick, nchannels),
                                      .pieces_log2 = pushed ? pieces_of(&q, nchannels) : SV_COLL_NOT_PUSHED,
-                                     .why = way.why};
+                                     .why = pick.why};
 }

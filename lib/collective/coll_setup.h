@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files of the set-up owe each other. Engine thread only, but for sv_coll_arena_quiet(). */
+/* What the files of the set-up owe each other. Engine thread only, but for sv_coll_arena_drain(). */
 #ifndef SV_COLL_SETUP_H
 #define SV_COLL_SETUP_H
 
@@ -8,45 +8,45 @@
 #include "collective/coll_gather.h"
 #include "collective/coll_handle.h"
 
-enum { SV_COLL_SCRATCH_BYTES = 16 << 10, SV_COLL_PART_TIMEOUT_S = 30, /* who parts may be the only one left */
+enum { SV_COLL_SCRATCH_BYTES = 16 << 10, SV_COLL_UNMAP_TIMEOUT_S = 30, /* who parts may be the only one left */
        SV_COLL_ALIVE = 16 };
 
 /* coll_arena.c: this rank's arena, not mapped yet. Local. */
 selvage_status_t sv_coll_arena_make(selvage_comm_t *comm, uint32_t nchannels, uint64_t bytes,
                                     sv_coll_arena_t **arena_out);
 /* Frees it; parted: no peer has its memory mapped any more, else that is set aside. */
-void sv_coll_arena_free(sv_coll_arena_t *arena, bool parted);
+void sv_coll_arena_free(sv_coll_arena_t *arena, bool unmapped);
 /* Makes it as if nothing had used it yet; no rank's kernel may. */
 selvage_status_t sv_coll_arena_clear(sv_coll_arena_t *arena);
 /* coll_litmus.c: finds out whether LL128 can be used, the first time. Collective over the ranks of coll, which are all
    of the communicator; one status for all. */
-selvage_status_t sv_coll_try_long_lines(selvage_coll_t *coll);
+selvage_status_t sv_coll_try_ll128(selvage_coll_t *coll);
 /* Waits for copies of the set-up; settle: where that failed, so that what they use can be given up. */
 selvage_status_t sv_coll_finish_copies(sv_coll_arena_t *arena);
-void sv_coll_settle(sv_coll_arena_t *arena);
+void sv_coll_drain_copies(sv_coll_arena_t *arena);
 /* Copies at most SV_COLL_SCRATCH_BYTES to this device's memory, and waits for that. */
 selvage_status_t sv_coll_upload(sv_coll_arena_t *arena, void *dst, const void *src, size_t bytes);
 /* Waits for the launches of the arena; those that do not end make it stuck. Application's thread, or at the end. */
-void sv_coll_arena_quiet(sv_coll_arena_t *arena);
+void sv_coll_arena_drain(sv_coll_arena_t *arena);
 /* How long ranks that part wait for each other. */
-double sv_coll_part_timeout(const selvage_comm_t *comm);
+double sv_coll_unmap_timeout(const selvage_comm_t *comm);
 
-/* coll_map.c: makes and maps the arenas of all ranks of a communicator; collective over the circle of all of them, one
+/* coll_map.c: makes and maps the arenas of all ranks of a communicator; collective over the team of all of them, one
    status for all. On success it is comm->arena, without users. */
-selvage_status_t sv_coll_arena_create(sv_coll_circle_t *circle, uint32_t nchannels, uint64_t bytes);
+selvage_status_t sv_coll_arena_create(sv_coll_team_t *team, uint32_t nchannels, uint64_t bytes);
 /* Lets go of peers' memory. Local. */
 void sv_coll_arena_unmap(sv_coll_arena_t *arena);
-/* Lets go of it on all ranks, then frees comm->arena; collective over the same circle. */
-void sv_coll_arena_close(sv_coll_circle_t *circle);
+/* Lets go of it on all ranks, then frees comm->arena; collective over the same team. */
+void sv_coll_arena_close(sv_coll_team_t *team);
 
 /* coll_members.c: a communicator without ranks, with room for size of them; and its end, which detaches it. Local. */
-selvage_status_t sv_coll_blank(selvage_comm_t *comm, int size, selvage_coll_t **coll_out);
+selvage_status_t sv_coll_alloc(selvage_comm_t *comm, int size, selvage_coll_t **coll_out);
 void sv_coll_free(selvage_coll_t *coll);
 /* The first number that no rank uses; ERR_LIMIT. */
 selvage_status_t sv_coll_pick_number(uint64_t used, unsigned *number_out);
 /* Fills it in, given all.ranks, all.me, node_of and number, and makes what the device needs. Local. It is
    one of the arena's users then, on failure too. */
-selvage_status_t sv_coll_furnish(selvage_coll_t *coll, sv_coll_arena_t *arena);
+selvage_status_t sv_coll_init(selvage_coll_t *coll, sv_coll_arena_t *arena);
 /* Undoes that. */
 void sv_coll_detach(selvage_coll_t *coll);
 
@@ -59,8 +59,8 @@ static inline bool sv_coll_is_soft(const sv_device_t *dev)
     return strcmp(dev->ops->name, "soft") == 0;
 }
 
-/* The circle of a communicator's ranks on this node. */
-static inline sv_coll_circle_t *sv_coll_node_circle(selvage_coll_t *coll)
+/* The team of a communicator's ranks on this node. */
+static inline sv_coll_team_t *sv_coll_node_team(selvage_coll_t *coll)
 {
     return coll->spans ? &coll->node : &coll->all;
 }

@@ -7,7 +7,7 @@
 #include "base/base_status.h"
 #include "collective/coll_setup.h"
 
-enum { NOTE_COLOR, NOTE_KEY, NOTE_NUMBERS };
+enum { ITEM_COLOR, ITEM_KEY, ITEM_NUMBERS };
 
 typedef struct split_task {
     sv_coll_task_t task;
@@ -18,25 +18,25 @@ typedef struct split_task {
 
 static int value_of(const selvage_coll_t *coll, int rank, int what)
 {
-    return (int)(int64_t)sv_coll_note_of(&coll->all, rank)->value[what];
+    return (int)(int64_t)sv_coll_item_of(&coll->all, rank)->value[what];
 }
 
 /* Whether rank a comes before rank b. */
 static bool is_before(const selvage_coll_t *coll, int a, int b)
 {
-    int key_a = value_of(coll, a, NOTE_KEY), key_b = value_of(coll, b, NOTE_KEY);
+    int key_a = value_of(coll, a, ITEM_KEY), key_b = value_of(coll, b, ITEM_KEY);
     return key_a < key_b || (key_a == key_b && a < b);
 }
 
 /* Lists the ranks of the caller's colour, in order; returns how many, and which numbers they use. */
-static int list_members(const selvage_coll_t *coll, int color, int *list, uint64_t *used_out)
+static int list_color_members(const selvage_coll_t *coll, int color, int *list, uint64_t *used_out)
 {
     int count = 0;
     *used_out = 0;
     for (int r = 0; r < coll->size; r++) {
-        if (value_of(coll, r, NOTE_COLOR) != color)
+        if (value_of(coll, r, ITEM_COLOR) != color)
             continue;
-        *used_out |= sv_coll_note_of(&coll->all, r)->value[NOTE_NUMBERS];
+        *used_out |= sv_coll_item_of(&coll->all, r)->value[ITEM_NUMBERS];
         int at = count++;
         for (; at > 0 && is_before(coll, r, list[at - 1]); at--)
             list[at] = list[at - 1];
@@ -50,10 +50,10 @@ static selvage_status_t make_part(selvage_coll_t *coll, int color, selvage_coll_
     uint64_t used;
     int count = 0;
     for (int r = 0; r < coll->size; r++)
-        count += value_of(coll, r, NOTE_COLOR) == color;
-    SV_TRY(sv_coll_blank(coll->comm, count, part_out));
+        count += value_of(coll, r, ITEM_COLOR) == color;
+    SV_TRY(sv_coll_alloc(coll->comm, count, part_out));
     selvage_coll_t *part = *part_out;
-    list_members(coll, color, part->all.ranks, &used);
+    list_color_members(coll, color, part->all.ranks, &used);
     SV_TRY(sv_coll_pick_number(used, &part->number));
     for (int r = 0; r < count; r++) {
         int above = part->all.ranks[r]; /* rank in coll; from here on, of comm */
@@ -62,7 +62,7 @@ static selvage_status_t make_part(selvage_coll_t *coll, int color, selvage_coll_
         if (above == coll->rank)
             part->all.me = r;
     }
-    return sv_coll_furnish(part, coll->arena);
+    return sv_coll_init(part, coll->arena);
 }
 
 static selvage_status_t run_split(sv_coll_task_t *task)
@@ -74,10 +74,10 @@ static selvage_status_t run_split(sv_coll_task_t *task)
     if (call->color < -1)
         status = sv_error(SELVAGE_ERR_ARGUMENT, "selvage_coll_split: color is %d; wanted 0 or more, or -1",
                           call->color);
-    sv_coll_note_t *note = sv_coll_note_begin(&coll->all);
-    note->value[NOTE_COLOR] = (uint64_t)(int64_t)call->color;
-    note->value[NOTE_KEY] = (uint64_t)(int64_t)call->key;
-    note->value[NOTE_NUMBERS] = coll->arena->numbers_used;
+    sv_coll_item_t *item = sv_coll_item_begin(&coll->all);
+    item->value[ITEM_COLOR] = (uint64_t)(int64_t)call->color;
+    item->value[ITEM_KEY] = (uint64_t)(int64_t)call->key;
+    item->value[ITEM_NUMBERS] = coll->arena->numbers_used;
     SV_TRY(sv_coll_gather(&coll->all, "selvage_coll_split", coll->number, status, timeout_s));
     if (call->color >= 0)
         status = make_part(coll, call->color, &call->part);

@@ -20,7 +20,7 @@
 enum { LINE_BYTES = 512, WORDS = 6 };
 
 /* Cuts a line into words, in place; returns how many there are, WORDS + 1 if too many. */
-static unsigned split(char *line, char *words[WORDS])
+static unsigned split_words(char *line, char *words[WORDS])
 {
     unsigned count = 0;
     char *rest = NULL;
@@ -70,7 +70,7 @@ static const char *set_entry(char *const words[WORDS], sv_coll_tuned_t *entry)
 }
 
 /* Bounds of one call and number of ranks must grow, or a line would never hold. */
-static bool grows(const sv_coll_tuning_t *tuning, const sv_coll_tuned_t *entry)
+static bool bounds_grow(const sv_coll_tuning_t *tuning, const sv_coll_tuned_t *entry)
 {
     for (unsigned i = 0; i < tuning->nentries; i++) {
         const sv_coll_tuned_t *before = &tuning->entry[i];
@@ -85,7 +85,7 @@ static const char *add_line(sv_coll_tuning_t *tuning, char *line)
 {
     char *words[WORDS];
     bool whole = strchr(line, '\n') || strlen(line) < LINE_BYTES - 1;
-    unsigned count = split(line, words);
+    unsigned count = split_words(line, words);
     if (!whole)
         return "the line is too long";
     if (count == 0)
@@ -96,14 +96,14 @@ static const char *add_line(sv_coll_tuning_t *tuning, char *line)
         return "too many lines";
     sv_coll_tuned_t *entry = &tuning->entry[tuning->nentries];
     const char *wrong = set_entry(words, entry);
-    if (!wrong && !grows(tuning, entry))
+    if (!wrong && !bounds_grow(tuning, entry))
         wrong = "the bound must be above those of earlier lines for this call and number of ranks";
     tuning->nentries += !wrong;
     return wrong;
 }
 
 /* By call, ranks and bound: the order in which entries are looked for, and the same for every order of lines. */
-static int compare(const void *left, const void *right)
+static int compare_tuned(const void *left, const void *right)
 {
     const sv_coll_tuned_t *a = left, *b = right;
     if (a->call != b->call)
@@ -114,7 +114,7 @@ static int compare(const void *left, const void *right)
 }
 
 /* FNV-1a over the entries. */
-static uint64_t hash_of(const sv_coll_tuning_t *tuning)
+static uint64_t hash_tuning(const sv_coll_tuning_t *tuning)
 {
     const unsigned char *bytes = (const unsigned char *)tuning->entry;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -133,8 +133,8 @@ static selvage_status_t read_lines(FILE *file, const char *path, sv_coll_tuning_
     }
     if (ferror(file))
         return sv_error(SELVAGE_ERR_CONFIG, "SELVAGE_COLL_TUNE: %.300s cannot be read: %s", path, strerror(errno));
-    qsort(tuning->entry, tuning->nentries, sizeof tuning->entry[0], compare);
-    tuning->hash = hash_of(tuning);
+    qsort(tuning->entry, tuning->nentries, sizeof tuning->entry[0], compare_tuned);
+    tuning->hash = hash_tuning(tuning);
     return SELVAGE_SUCCESS;
 }
 
@@ -172,7 +172,7 @@ const sv_coll_tuned_t *sv_coll_tuning_find(const sv_coll_tuning_t *tuning, unsig
     unsigned low = 0, high = tuning ? tuning->nentries : 0, count = high;
     while (low < high) {
         unsigned middle = (low + high) / 2;
-        if (compare(&tuning->entry[middle], &key) < 0)
+        if (compare_tuned(&tuning->entry[middle], &key) < 0)
             low = middle + 1;
         else
             high = middle;

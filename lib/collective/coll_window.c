@@ -10,7 +10,7 @@
 #include "collective/coll_setup.h"
 #include "memory/memory_kind.h"
 
-enum { NOTE_OFFSET, NOTE_USED, NOTE_BYTES };
+enum { ITEM_OFFSET, ITEM_USED, ITEM_BYTES };
 
 typedef struct window_task {
     sv_coll_task_t task;
@@ -45,7 +45,7 @@ static uint64_t *entry_of(sv_coll_arena_t *arena, uint32_t rank, unsigned number
 }
 
 /* Takes the window out of the tables and lets go of peers' memory. */
-static void let_go(sv_coll_arena_t *arena, selvage_window_t *window)
+static void unmap_window(sv_coll_arena_t *arena, selvage_window_t *window)
 {
     for (uint32_t peer = 0; peer < arena->nranks; peer++)
         *entry_of(arena, peer, window->number) = 0;
@@ -65,7 +65,7 @@ void sv_coll_withdraw_windows(sv_coll_arena_t *arena, const selvage_coll_t *coll
         selvage_window_t *window = SV_CONTAINER_OF(it, selvage_window_t, link);
         if (coll && window->coll != coll)
             continue;
-        let_go(arena, window);
+        unmap_window(arena, window);
         window->coll = NULL;
         window->arena = NULL;
         if (!coll)
@@ -73,7 +73,7 @@ void sv_coll_withdraw_windows(sv_coll_arena_t *arena, const selvage_coll_t *coll
     }
 }
 
-static selvage_status_t export_window(window_task_t *call, sv_coll_note_t *note)
+static selvage_status_t export_window(window_task_t *call, sv_coll_item_t *item)
 {
     sv_device_t *dev = call->coll->comm->dev;
     SV_TRY(sv_calloc(1, sizeof *call->window, &call->window));
@@ -83,7 +83,7 @@ static selvage_status_t export_window(window_task_t *call, sv_coll_note_t *note)
     if (call->coll->dev.n == 1)
         return SELVAGE_SUCCESS; /* any memory will do */
     selvage_status_t status =
-        SV_DEVICE_CALL(dev, export_memory, call->ptr, call->bytes, &note->handle, &note->value[NOTE_OFFSET]);
+        SV_DEVICE_CALL(dev, export_memory, call->ptr, call->bytes, &item->handle, &item->value[ITEM_OFFSET]);
     if (status == SELVAGE_ERR_UNSUPPORTED)
         return sv_error(status, "selvage_coll_register: %zu bytes at %p cannot be exported to the ranks of the node: "
                         "this is %s; leave it unregistered: collectives copy through the arena", call->bytes,
@@ -91,12 +91,12 @@ static selvage_status_t export_window(window_task_t *call, sv_coll_note_t *note)
     return status;
 }
 
-/* From the notes of all: the first number that is free on every rank. */
-static selvage_status_t pick_number(const sv_coll_circle_t *circle, unsigned *number_out)
+/* From the items of all: the first number that is free on every rank. */
+static selvage_status_t pick_number(const sv_coll_team_t *team, unsigned *number_out)
 {
     uint64_t used = 0;
-    for (int r = 0; r < circle->size; r++)
-        used |= sv_coll_note_of(circle, r)->value[NOTE_USED];
+    for (int r = 0; r < team->size; r++)
+        used |= sv_coll_item_of(team, r)->value[ITEM_USED];
     for (unsigned number = 1; number < SV_COLL_WINDOWS; number++)
         if (!(used >> number & 1)) {
             *number_out = number;
@@ -110,18 +110,18 @@ static selvage_status_t open_windows(selvage_coll_t *coll, selvage_window_t *win
 {
     selvage_comm_t *comm = coll->comm;
     sv_coll_arena_t *arena = coll->arena;
-    const sv_coll_circle_t *circle = sv_coll_node_circle(coll);
-    for (int r = 0; r < circle->size; r++) {
-        const sv_coll_note_t *note = sv_coll_note_of(circle, r);
+    const sv_coll_team_t *team = sv_coll_node_team(coll);
+    for (int r = 0; r < team->size; r++) {
+        const sv_coll_item_t *item = sv_coll_item_of(team, r);
         uint32_t peer = coll->dev.member[r];
         uint64_t *entry = entry_of(arena, peer, window->number);
         *entry = (uint64_t)(uintptr_t)window->ptr;
-        if (r == circle->me)
+        if (r == team->me)
             continue;
         *entry = 0;
-        SV_TRY(sv_opened_get(&comm->opened, comm->dev, circle->ranks[r], &note->handle, &window->opened[peer]));
-        SV_TRY(sv_opened_bound(window->opened[peer], note->value[NOTE_OFFSET], note->value[NOTE_BYTES]));
-        *entry = (uint64_t)(uintptr_t)window->opened[peer]->base + note->value[NOTE_OFFSET];
+        SV_TRY(sv_opened_get(&comm->opened, comm->dev, team->ranks[r], &item->handle, &window->opened[peer]));
+        SV_TRY(sv_opened_bound(window->opened[peer], item->value[ITEM_OFFSET], item->value[ITEM_BYTES]));
+        *entry = (uint64_t)(uintptr_t)window->opened[peer]->base + item->value[ITEM_OFFSET];
     }
     return upload_table(arena);
 }
@@ -130,35 +130,35 @@ static selvage_status_t open_windows(selvage_coll_t *coll, selvage_window_t *win
 static selvage_status_t map_window(selvage_coll_t *coll, selvage_window_t *window)
 {
     sv_coll_arena_t *arena = coll->arena;
-    sv_coll_circle_t *circle = sv_coll_node_circle(coll);
+    sv_coll_team_t *team = sv_coll_node_team(coll);
     double timeout_s = coll->comm->timeout_s;
     window->coll = coll;
     window->arena = arena;
     window->members = coll->members;
     arena->windows_used |= UINT64_C(1) << window->number;
     selvage_status_t status = open_windows(coll, window);
-    status = sv_coll_gather(circle, "selvage_coll_register: mapping", window->number, status, timeout_s);
+    status = sv_coll_gather(team, "selvage_coll_register: mapping", window->number, status, timeout_s);
     if (status == SELVAGE_SUCCESS) {
         sv_list_append(&arena->windows, &window->link);
         return status;
     }
-    let_go(arena, window); /* and nobody leaves before all have, because users free their memory then */
-    (void)sv_coll_gather(circle, "selvage_coll_register: unmapping", window->number, SELVAGE_SUCCESS, timeout_s);
+    unmap_window(arena, window); /* and nobody leaves before all have, because users free their memory then */
+    (void)sv_coll_gather(team, "selvage_coll_register: unmapping", window->number, SELVAGE_SUCCESS, timeout_s);
     return status;
 }
 
-static selvage_status_t run_register(sv_coll_task_t *task)
+static selvage_status_t run_window_register(sv_coll_task_t *task)
 {
     window_task_t *call = (window_task_t *)(void *)task;
     selvage_coll_t *coll = call->coll;
-    sv_coll_circle_t *circle = sv_coll_node_circle(coll);
-    sv_coll_note_t *note = sv_coll_note_begin(circle);
-    note->value[NOTE_USED] = coll->arena->windows_used;
-    note->value[NOTE_BYTES] = call->bytes;
-    selvage_status_t status = export_window(call, note);
-    status = sv_coll_gather(circle, "selvage_coll_register", coll->number, status, coll->comm->timeout_s);
+    sv_coll_team_t *team = sv_coll_node_team(coll);
+    sv_coll_item_t *item = sv_coll_item_begin(team);
+    item->value[ITEM_USED] = coll->arena->windows_used;
+    item->value[ITEM_BYTES] = call->bytes;
+    selvage_status_t status = export_window(call, item);
+    status = sv_coll_gather(team, "selvage_coll_register", coll->number, status, coll->comm->timeout_s);
     if (status == SELVAGE_SUCCESS)
-        status = pick_number(circle, &call->window->number);
+        status = pick_number(team, &call->window->number);
     if (status == SELVAGE_SUCCESS)
         status = map_window(coll, call->window);
     if (status != SELVAGE_SUCCESS)
@@ -168,14 +168,14 @@ static selvage_status_t run_register(sv_coll_task_t *task)
 
 selvage_status_t sv_coll_register(selvage_coll_t *coll, void *ptr, size_t bytes, selvage_window_t **window_out)
 {
-    window_task_t call = {.task = {.run = run_register}, .coll = coll, .ptr = ptr, .bytes = bytes};
+    window_task_t call = {.task = {.run = run_window_register}, .coll = coll, .ptr = ptr, .bytes = bytes};
     SV_TRY(sv_coll_task_run(coll->comm, &call.task));
     *window_out = call.window;
     return SELVAGE_SUCCESS;
 }
 
 /* The gathering is behind letting go, so that the user's memory is his alone again when the call returns. */
-static selvage_status_t run_unregister(sv_coll_task_t *task)
+static selvage_status_t run_window_unregister(sv_coll_task_t *task)
 {
     window_task_t *call = (window_task_t *)(void *)task;
     selvage_coll_t *coll = call->coll;
@@ -184,9 +184,8 @@ static selvage_status_t run_unregister(sv_coll_task_t *task)
     if (coll->arena->stuck)
         status = sv_error(SELVAGE_ERR_TIMEOUT, "selvage_coll_unregister: a kernel of this rank does not end");
     else
-        let_go(coll->arena, call->window);
-    return sv_coll_gather(sv_coll_node_circle(coll), "selvage_coll_unregister", number, status,
-                          coll->comm->timeout_s);
+        unmap_window(coll->arena, call->window);
+    return sv_coll_gather(sv_coll_node_team(coll), "selvage_coll_unregister", number, status, coll->comm->timeout_s);
 }
 
 selvage_status_t sv_coll_unregister(selvage_window_t *window)
@@ -195,8 +194,8 @@ selvage_status_t sv_coll_unregister(selvage_window_t *window)
     if (!window)
         return status;
     if (window->coll) {
-        window_task_t call = {.task = {.run = run_unregister}, .coll = window->coll, .window = window};
-        sv_coll_arena_quiet(window->arena);
+        window_task_t call = {.task = {.run = run_window_unregister}, .coll = window->coll, .window = window};
+        sv_coll_arena_drain(window->arena);
         status = sv_coll_task_run(window->coll->comm, &call.task);
     }
     if (!window->arena || !window->arena->stuck)

@@ -10,7 +10,7 @@
 #include "collective/coll_names.h"
 #include "collective/coll_parts.h"
 
-static void tell(const sv_coll_work_t *work, const sv_coll_choice_t *choice)
+static void log_choice(const sv_coll_work_t *work, const sv_coll_choice_t *choice)
 {
     if (sv_thread_binding()->log_level < SV_LOG_INFO)
         return;
@@ -31,7 +31,7 @@ static uint64_t key_of_pairs(const selvage_coll_t *coll)
     return sv_digest_mix(coll->comm->nonce ^ ((uint64_t)coll->number << 32 | UINT32_MAX));
 }
 
-static uint64_t sign(const sv_coll_work_t *work)
+static uint64_t hash_signature(const sv_coll_work_t *work)
 {
     sv_coll_work_t as_signed = *work;
     if (work->flags & SV_COLL_DIVIDE)
@@ -47,7 +47,7 @@ static uint8_t digest_flag(const selvage_coll_t *coll)
 }
 
 /* Windows are what direct algorithms need; of nothing there is none. */
-static void place(const selvage_coll_t *coll, const sv_coll_call_t *call, sv_coll_work_t *work)
+static void bind_buffers(const selvage_coll_t *coll, const sv_coll_call_t *call, sv_coll_work_t *work)
 {
     uint64_t send_bytes, recv_bytes;
     sv_coll_extents(coll, call, &send_bytes, &recv_bytes);
@@ -63,7 +63,7 @@ static void place(const selvage_coll_t *coll, const sv_coll_call_t *call, sv_col
 
 /* How what is divided among ranks and channels is cut for the direct algorithms; the root of a broadcast has no
    shard. */
-static void cut(const selvage_coll_t *coll, sv_coll_work_t *work)
+static void partition_work(const selvage_coll_t *coll, sv_coll_work_t *work)
 {
     const uint64_t unit = SV_COLL_UNIT, bytes = work->count * selvage_type_bytes((selvage_type_t)work->type);
     const uint64_t shards = coll->dev.n - (work->call == SV_COLL_BROADCAST && coll->dev.n > 1 ? 1U : 0U);
@@ -83,33 +83,33 @@ void sv_coll_work_of_call(selvage_coll_t *coll, const sv_coll_call_t *call, sv_c
         .nchannels = choice.nchannels, .sequence = ++coll->sequence, .count = call->count, .scalar = call->scalar,
         .key = key_of(coll), .chunk_bytes = choice.chunk_bytes, .communicator = coll->number,
     };
-    place(coll, call, work_out);
-    cut(coll, work_out);
-    work_out->signature = sign(work_out);
-    tell(work_out, &choice);
+    bind_buffers(coll, call, work_out);
+    partition_work(coll, work_out);
+    work_out->signature = hash_signature(work_out);
+    log_choice(work_out, &choice);
 }
 
 /* How a message goes: by what both of its ends know. */
-typedef struct manner {
+typedef struct schedule {
     sv_coll_choice_t choice;
     uint32_t key;              /* the same for all messages that one piece of work can be about */
-} manner_t;
+} schedule_t;
 
-static void choose_manner(const selvage_coll_t *coll, const sv_coll_call_t *message, manner_t *manner_out)
+static void choose_schedule(const selvage_coll_t *coll, const sv_coll_call_t *message, schedule_t *schedule_out)
 {
     sv_coll_call_t alike = *message;
     alike.is_send = true;
     alike.root = 0;
-    sv_coll_select(&coll->facts, &alike, &manner_out->choice);
-    manner_out->key = (uint32_t)message->type | (uint32_t)manner_out->choice.proto << 8 |
-                      (uint32_t)manner_out->choice.nchannels << 16;
+    sv_coll_select(&coll->facts, &alike, &schedule_out->choice);
+    schedule_out->key = (uint32_t)message->type | (uint32_t)schedule_out->choice.proto << 8 |
+                        (uint32_t)schedule_out->choice.nchannels << 16;
 }
 
 /* A message that has a channel to itself goes on that of the distance between its ranks. */
 static void make_pair(selvage_coll_t *coll, const sv_coll_call_t *send, const sv_coll_call_t *recv,
-                      const manner_t *manner, sv_coll_work_t *work_out)
+                      const schedule_t *schedule, sv_coll_work_t *work_out)
 {
-    const sv_coll_choice_t *choice = &manner->choice;
+    const sv_coll_choice_t *choice = &schedule->choice;
     unsigned n = coll->dev.n, me = coll->dev.me;
     unsigned distance = send ? ((unsigned)send->root + n - me) % n : (me + n - (unsigned)recv->root) % n;
     *work_out = (sv_coll_work_t){
@@ -122,17 +122,17 @@ static void make_pair(selvage_coll_t *coll, const sv_coll_call_t *send, const sv
         .src = send ? (uintptr_t)send->send : 0, .dst = recv ? (uintptr_t)recv->recv : 0,
         .chunk_bytes = choice->chunk_bytes, .communicator = coll->number,
     };
-    tell(work_out, choice);
+    log_choice(work_out, choice);
 }
 
 unsigned sv_coll_works_of_round(selvage_coll_t *coll, const sv_coll_call_t *send, const sv_coll_call_t *recv,
                                 sv_coll_work_t work_out[2])
 {
-    manner_t sent, taken;
+    schedule_t sent, taken;
     if (send)
-        choose_manner(coll, send, &sent);
+        choose_schedule(coll, send, &sent);
     if (recv)
-        choose_manner(coll, recv, &taken);
+        choose_schedule(coll, recv, &taken);
     if (!send || !recv || sent.key == taken.key) {
         make_pair(coll, send, recv, send ? &sent : &taken, &work_out[0]);
         return 1;

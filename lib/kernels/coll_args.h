@@ -10,7 +10,7 @@
  *   | head line: abort            |                  | tail   steps that p has put into slots   |  128 B each
  *   | channel 0: conn of peer 0   |----------------->| head   steps that p has taken of r's     |
  *   |            conn of peer 1   |                  | fin    passes of work that p has ended   |
- *   |            ...              |                  | hello  two halves of SV_COLL_HELLOS lines|
+ *   |            ...              |                  | entry  two halves of SV_COLL_ENTRIES lines|
  *   | channel 1: ...              |                  | ll     SV_COLL_STEPS slots of lines      |
  *   +-----------------------------+                  | ll128  SV_COLL_STEPS slots of long lines |
  *                                                    | slots  SV_COLL_SLOTS slots and records   |
@@ -33,8 +33,8 @@ enum {
     SV_COLL_CHANNELS = 64,     /* at most */
     SV_COLL_STEPS = 8,
     SV_COLL_SLOTS = 2,
-    SV_COLL_HELLO = 4,         /* lines: signature, source, destination, scalar; */
-    SV_COLL_HELLOS = 5,        /* and at the end of a direct call what this rank has given, as a digest */
+    SV_COLL_ENTRY = 4,         /* lines: signature, source, destination, scalar; */
+    SV_COLL_ENTRIES = 5,       /* and at the end of a direct call what this rank has given, as a digest */
     SV_COLL_WINDOWS = 64,      /* registered per arena; window 0 is none */
     SV_COLL_RINGS = 16,
     SV_COLL_FIFO_STRIDE = 128, /* bytes of a piece of work in the FIFO, so that none straddles its end */
@@ -104,7 +104,7 @@ typedef struct sv_coll_work {
 /* Counters of one connection: own memory, own block. LL flags are the lower half of step + 1. */
 typedef struct sv_coll_state {
     uint64_t sent, taken;      /* steps */
-    uint64_t hellos, fins;     /* rounds of these words, both directions alike */
+    uint64_t entries, fins;    /* rounds of these words, both directions alike */
 } sv_coll_state_t;
 
 /* What went wrong first, in pinned memory; kind is released last. */
@@ -116,7 +116,7 @@ enum {
     SV_COLL_ABORTED,           /* by the host of this rank (peer is this rank), or by peer */
 };
 /* What a LATE block waited for. */
-enum { SV_COLL_AT_HELLO = 1, SV_COLL_AT_SLOT, SV_COLL_AT_CREDIT, SV_COLL_AT_LINE, SV_COLL_AT_FIN };
+enum { SV_COLL_AT_ENTRY = 1, SV_COLL_AT_SLOT, SV_COLL_AT_CREDIT, SV_COLL_AT_LINE, SV_COLL_AT_FIN };
 typedef struct sv_coll_error {
     uint32_t kind, place;
     uint32_t sequence, peer;   /* of the call; rank in its communicator */
@@ -133,7 +133,7 @@ typedef struct sv_coll_counts {
 typedef struct sv_coll_layout {
     uint64_t channel_bytes, conn_bytes;        /* strides; the first channel begins at SV_COLL_ARENA_HEAD */
     uint32_t ll_bytes, long_bytes, slot_bytes; /* of one slot of each protocol, without the record */
-    uint32_t hello_at, ll_at, long_at, slot_at; /* in a connection */
+    uint32_t entry_at, ll_at, long_at, slot_at; /* in a connection */
     uint32_t nranks, nchannels;
 } sv_coll_layout_t;
 enum { SV_COLL_ARENA_HEAD = 128, SV_COLL_TAIL_AT = 0, SV_COLL_HEAD_AT = 128, SV_COLL_FIN_AT = 256,
@@ -178,7 +178,7 @@ typedef struct sv_coll_dev {
  * What a block needs before it can do anything, in every launch's argument, because each look into device memory that
  * depends on another one costs as much as a tenth of a short call. Connections are those of channel 0.
  */
-typedef struct sv_coll_home {
+typedef struct sv_coll_context {
     const sv_coll_dev_t *dev;
     uint64_t deadline_ns;      /* of any one wait; 0: none */
     uint64_t mine[SV_COLL_RANKS], theirs[SV_COLL_RANKS]; /* by rank: where r writes for this rank, and the reverse */
@@ -189,33 +189,33 @@ typedef struct sv_coll_home {
     uint64_t arena;            /* own */
     uint64_t channel_bytes;
     uint32_t n, me;
-    uint32_t hello_at, ll_clean;
+    uint32_t entry_at, ll_clean;
     uint32_t slot_at, slot_bytes; /* of SIMPLE, in a connection */
     uint8_t member[SV_COLL_RANKS];
-} sv_coll_home_t;
+} sv_coll_context_t;
 
 /* The argument of a launch. Work 0 to nwork-1 lie in work[], or, if from_fifo, in the ring from position on. */
 typedef struct sv_coll_arg {
-    sv_coll_home_t home;
+    sv_coll_context_t context;
     uint32_t nwork, from_fifo;
     uint32_t position, fifo_mask; /* bytes, monotonic; size of the ring - 1 */
     sv_coll_work_t work[SV_COLL_ARG_WORKS];
 } sv_coll_arg_t;
 
-/* The argument of a launch of one call alone, one-shot, in lines, in one step; see coll_quick.h. */
-typedef struct sv_coll_quick_arg {
-    sv_coll_home_t home;
+/* The argument of a launch of one call alone, one-shot, in lines, in one step; see coll_small.h. */
+typedef struct sv_coll_small_arg {
+    sv_coll_context_t context;
     uint64_t block_bytes;      /* of what each rank sends to one other */
     uint64_t part_bytes;       /* of which so many fall to each channel */
     uint32_t slots_at, slot_bytes; /* of the protocol, in a connection */
     sv_coll_work_t work;
-} sv_coll_quick_arg_t;
+} sv_coll_small_arg_t;
 
 /* Host and device compilers must agree. */
 SV_LAYOUT_ASSERT(sv_coll_work_t, 120);
-SV_LAYOUT_ASSERT(sv_coll_home_t, 360);
+SV_LAYOUT_ASSERT(sv_coll_context_t, 360);
 SV_LAYOUT_ASSERT(sv_coll_arg_t, 376 + 120 * SV_COLL_ARG_WORKS);
-SV_LAYOUT_ASSERT(sv_coll_quick_arg_t, 504);
+SV_LAYOUT_ASSERT(sv_coll_small_arg_t, 504);
 SV_LAYOUT_ASSERT(sv_coll_state_t, 32);
 
 enum { SV_COLL_PART = 512, SV_COLL_UNIT = 16 }; /* bytes of which the parts of channels are multiples, and shards */

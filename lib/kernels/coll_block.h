@@ -48,18 +48,18 @@ typedef struct sv_coll_block {
     uint64_t mine[SV_COLL_RANKS];   /* connection of rank r in this rank's arena: where r writes */
     uint64_t theirs[SV_COLL_RANKS]; /* that of this rank in r's */
     sv_coll_state_t state[SV_COLL_RANKS];
-    uint64_t hello[SV_COLL_HELLO][SV_COLL_RANKS];
+    uint64_t entry[SV_COLL_ENTRY][SV_COLL_RANKS];
     uint64_t key_of[SV_COLL_RANKS]; /* of the sources' digests */
     uint64_t given[SV_COLL_RANKS];  /* of a direct call: the sum of what this rank has given to each, */
     uint64_t taken;                 /* that of what it has taken from all, */
     uint32_t given_to;              /* and, bits, to whom the pass gives */
     uint64_t slot_in[SV_COLL_RANKS], slot_out[SV_COLL_RANKS]; /* of a call alone: the slot from each rank, and to it, */
-    uint64_t head[SV_COLL_RANKS];   /* and the credit that was there at the beginning; see coll_quick.h */
+    uint64_t head[SV_COLL_RANKS];   /* and the credit that was there at the beginning; see coll_small.h */
     uint64_t arena;                 /* own */
     uint64_t deadline_ns;
     uint32_t n, me, channel;
     uint32_t failed;
-    uint8_t owed[SV_COLL_RANKS];    /* of rank r: whether it has not been told yet of a step that is in its slot */
+    uint8_t unposted[SV_COLL_RANKS]; /* of rank r: whether it has not been told yet of a step that is in its slot */
     uint32_t blocked;               /* a lane has to wait for a slice */
     uint32_t begun;                 /* pieces of work of this launch */
     uint32_t leaves;                /* a lane saw `failed` before the barrier behind the waits of a slice */
@@ -71,7 +71,7 @@ typedef struct sv_coll_block {
 typedef struct sv_coll_at {
     sv_coll_block_t &b;
     const sv_coll_dev_t *dev;
-    const sv_coll_home_t &home;
+    const sv_coll_context_t &context;
     sv_dev_block_t at;
 } sv_coll_at_t;
 
@@ -94,8 +94,8 @@ SV_DEV_FN uint32_t sv_coll_rank_of(const sv_coll_at_t &c, uint32_t member)
     return c.b.me;
 }
 
-/* Partner: sv_coll_told(). Kind, who says so, and who is to blame: ranks of the arena. */
-SV_DEV_FN void sv_coll_tell(const sv_coll_at_t &c, uint32_t kind, uint32_t blamed)
+/* Partner: sv_coll_is_notified(). Kind, who says so, and who is to blame: ranks of the arena. */
+SV_DEV_FN void sv_coll_notify_failure(const sv_coll_at_t &c, uint32_t kind, uint32_t blamed)
 {
     const uint32_t ranks = static_cast<uint32_t>(c.dev->member[c.b.me]) << 8 | c.dev->member[blamed];
     uint64_t word = static_cast<uint64_t>(kind) << 32 | ranks;
@@ -105,20 +105,20 @@ SV_DEV_FN void sv_coll_tell(const sv_coll_at_t &c, uint32_t kind, uint32_t blame
 }
 
 /* Whatever only errors and long waits need is a function of its own, which is given this. */
-SV_DEV_FN sv_coll_at_t sv_coll_at_of(sv_coll_block_t *block, const sv_coll_home_t *home)
+SV_DEV_FN sv_coll_at_t sv_coll_at_of(sv_coll_block_t *block, const sv_coll_context_t *context)
 {
-    return sv_coll_at_t{*block, home->dev, *home, sv_dev_block_t{0, 1, block->channel, 1}};
+    return sv_coll_at_t{*block, context->dev, *context, sv_dev_block_t{0, 1, block->channel, 1}};
 }
 
 typedef struct sv_coll_fault {
     uint32_t kind, place, peer;
-    bool told;                 /* by another rank, and not passed on */
+    bool from_peer;            /* by another rank, and not passed on */
 } sv_coll_fault_t;
 
-SV_DEV_COLD void sv_coll_record(sv_coll_block_t *block, const sv_coll_home_t *home, sv_coll_fault_t fault,
+SV_DEV_COLD void sv_coll_record(sv_coll_block_t *block, const sv_coll_context_t *context, sv_coll_fault_t fault,
                                 uint64_t wanted, uint64_t seen)
 {
-    const sv_coll_at_t c = sv_coll_at_of(block, home);
+    const sv_coll_at_t c = sv_coll_at_of(block, context);
     if (sv_dev_exchange_u32(c.dev->error_taken, 1) == 0) {
         sv_coll_error_t *error = c.dev->error;
         error->place = fault.place;
@@ -129,8 +129,8 @@ SV_DEV_COLD void sv_coll_record(sv_coll_block_t *block, const sv_coll_home_t *ho
         error->wanted = wanted;
         error->seen = seen;
         sv_dev_store_release_system_u32(&error->kind, fault.kind); /* partner: sv_coll_check() */
-        if (!fault.told)
-            sv_coll_tell(c, fault.kind, fault.peer);
+        if (!fault.from_peer)
+            sv_coll_notify_failure(c, fault.kind, fault.peer);
     }
     sv_dev_store_release_u32(c.dev->stop, 1); /* partner: sv_coll_ended() */
     sv_dev_store_u32_system(&c.b.failed, 1);
@@ -138,13 +138,13 @@ SV_DEV_COLD void sv_coll_record(sv_coll_block_t *block, const sv_coll_home_t *ho
 
 /* Records the first error of this device. */
 SV_DEV_FN void sv_coll_fail(const sv_coll_at_t &c, uint32_t kind, uint32_t place, uint32_t peer, uint64_t wanted,
-                            uint64_t seen, bool told)
+                            uint64_t seen, bool from_peer)
 {
-    sv_coll_record(&c.b, &c.home, sv_coll_fault_t{kind, place, peer, told}, wanted, seen);
+    sv_coll_record(&c.b, &c.context, sv_coll_fault_t{kind, place, peer, from_peer}, wanted, seen);
 }
 
 /* Whether another rank tells of an error; records it as this rank's. */
-SV_DEV_FN bool sv_coll_told(const sv_coll_at_t &c)
+SV_DEV_FN bool sv_coll_is_notified(const sv_coll_at_t &c)
 {
     uint64_t word = c.b.arena ? sv_dev_load_word_system(sv_coll_pointer<uint64_t>(c.b.arena)) : 0;
     if (word == 0)
@@ -161,7 +161,7 @@ SV_DEV_FN bool sv_coll_ended(const sv_coll_at_t &c)
         sv_dev_store_u32_system(&c.b.failed, 1);
         return true;
     }
-    if (sv_coll_told(c))
+    if (sv_coll_is_notified(c))
         return true;
     if (!sv_dev_load_u32_system(c.dev->host_stop))
         return false;
@@ -170,32 +170,32 @@ SV_DEV_FN bool sv_coll_ended(const sv_coll_at_t &c)
 }
 
 #if defined(SV_DEV_SOFT)
-enum { SV_COLL_LOOK = 1, SV_COLL_LOOK_FAR = 1 };
+enum { SV_COLL_POLL_TURNS = 1, SV_COLL_POLL_HOST_TURNS = 1 };
 #else
-enum { SV_COLL_LOOK = 64, SV_COLL_LOOK_FAR = 4096 }; /* turns; the far look crosses to the host */
+enum { SV_COLL_POLL_TURNS = 64, SV_COLL_POLL_HOST_TURNS = 4096 }; /* turns; the far look crosses to the host */
 #endif
 
 /*
- * Who waits for a slot has not heard all hellos yet: the slot may never come, because a rank made another call, or
+ * Who waits for a slot has not heard all entry lines yet: the slot may never come, because a rank made another call, or
  * because the rank that is to fill it waits for a third one itself, which did not come.
  */
-SV_DEV_FN bool sv_coll_is_unheard(const sv_coll_at_t &c, uint32_t place)
+SV_DEV_FN bool sv_coll_is_entry_missing(const sv_coll_at_t &c, uint32_t place)
 {
     const sv_coll_work_t &work = c.b.work;
-    return place != SV_COLL_AT_HELLO && place != SV_COLL_AT_FIN && work.call != SV_COLL_PAIR &&
+    return place != SV_COLL_AT_ENTRY && place != SV_COLL_AT_FIN && work.call != SV_COLL_PAIR &&
            work.algo != SV_COLL_DIRECT_ONE && work.algo != SV_COLL_DIRECT_TWO;
 }
 
 /* What rank r says first, if it has come. */
 SV_DEV_FN bool sv_coll_peek(const sv_coll_at_t &c, uint32_t r, uint64_t *signature, uint64_t *flag)
 {
-    const uint64_t hellos = c.b.state[r].hellos;
-    const uint64_t line = c.b.mine[r] + c.dev->layout.hello_at + (hellos & 1) * SV_COLL_HELLOS * SV_COLL_LINE;
+    const uint64_t entries = c.b.state[r].entries;
+    const uint64_t line = c.b.mine[r] + c.dev->layout.entry_at + (entries & 1) * SV_COLL_ENTRIES * SV_COLL_LINE;
     uint64_t low, high;
     sv_dev_load_line(sv_coll_pointer<const void>(line), &low, &high);
     *signature = (low & 0xffffffffu) | high << 32;
     *flag = low >> 32;
-    return *flag == static_cast<uint32_t>(hellos + 1) && high >> 32 == *flag;
+    return *flag == static_cast<uint32_t>(entries + 1) && high >> 32 == *flag;
 }
 
 /* Whether a rank has come with another call, which is then recorded. */
@@ -204,7 +204,7 @@ SV_DEV_FN bool sv_coll_differs(const sv_coll_at_t &c)
     uint64_t signature, flag;
     for (uint32_t r = 0; r < c.b.n; r++)
         if (r != c.b.me && sv_coll_peek(c, r, &signature, &flag) && signature != c.b.work.signature) {
-            sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_HELLO, r, c.b.work.signature, signature, false);
+            sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_ENTRY, r, c.b.work.signature, signature, false);
             return true;
         }
     return false;
@@ -214,9 +214,9 @@ SV_DEV_FN bool sv_coll_differs(const sv_coll_at_t &c)
 SV_DEV_FN void sv_coll_late(const sv_coll_at_t &c, uint32_t place, uint32_t peer, uint64_t wanted, uint64_t seen)
 {
     uint64_t signature, flag;
-    for (uint32_t r = 0; r < c.b.n && sv_coll_is_unheard(c, place); r++)
+    for (uint32_t r = 0; r < c.b.n && sv_coll_is_entry_missing(c, place); r++)
         if (r != c.b.me && !sv_coll_peek(c, r, &signature, &flag)) {
-            sv_coll_fail(c, SV_COLL_LATE, SV_COLL_AT_HELLO, r, static_cast<uint32_t>(c.b.state[r].hellos + 1), flag,
+            sv_coll_fail(c, SV_COLL_LATE, SV_COLL_AT_ENTRY, r, static_cast<uint32_t>(c.b.state[r].entries + 1), flag,
                          false);
             return;
         }
@@ -225,16 +225,17 @@ SV_DEV_FN void sv_coll_late(const sv_coll_at_t &c, uint32_t place, uint32_t peer
 
 /* Whether to go on with a wait: what is returned is when it began, 1 for not long ago, 0 for giving up; the error is
    recorded then. */
-SV_DEV_COLD uint64_t sv_coll_look_around(sv_coll_block_t *block, const sv_coll_home_t *home, uint32_t place_of_peer,
-                                         uint32_t turns, uint64_t wanted, uint64_t seen, uint64_t begin_ns)
+SV_DEV_COLD uint64_t sv_coll_poll_for_end(sv_coll_block_t *block, const sv_coll_context_t *context,
+                                          uint32_t place_of_peer, uint32_t turns, uint64_t wanted, uint64_t seen,
+                                          uint64_t begin_ns)
 {
-    const sv_coll_at_t c = sv_coll_at_of(block, home);
+    const sv_coll_at_t c = sv_coll_at_of(block, context);
     const uint32_t place = place_of_peer >> 16, peer = place_of_peer & 0xffff;
-    unsigned relaxed = turns / SV_COLL_LOOK;
+    unsigned relaxed = turns / SV_COLL_POLL_TURNS;
     if (sv_dev_load_u32_system(&c.b.failed))
         return 0;
-    if (turns % SV_COLL_LOOK_FAR == 0 || sv_dev_load_acquire_u32(c.home.stop)) {
-        if (sv_coll_ended(c) || (sv_coll_is_unheard(c, place) && sv_coll_differs(c)))
+    if (turns % SV_COLL_POLL_HOST_TURNS == 0 || sv_dev_load_acquire_u32(c.context.stop)) {
+        if (sv_coll_ended(c) || (sv_coll_is_entry_missing(c, place) && sv_coll_differs(c)))
             return 0;
         const uint64_t now_ns = sv_dev_clock_ns();
         if (begin_ns <= 1)
@@ -253,35 +254,35 @@ SV_DEV_FN bool sv_coll_wait_more(const sv_coll_at_t &c, sv_coll_spin_t &spin, ui
                                  uint64_t wanted, uint64_t seen)
 {
     spin.turns++;
-    if (spin.turns % SV_COLL_LOOK)
+    if (spin.turns % SV_COLL_POLL_TURNS)
         return true;
-    spin.begin_ns = sv_coll_look_around(&c.b, &c.home, place << 16 | peer, spin.turns, wanted, seen, spin.begin_ns);
+    spin.begin_ns = sv_coll_poll_for_end(&c.b, &c.context, place << 16 | peer, spin.turns, wanted, seen, spin.begin_ns);
     return spin.begin_ns != 0;
 }
 
 /*
- * What was taken from a rank does not verify. As long as hellos were not heard, another call may be why: keys differ
- * from call to call. So they are waited for first. One lane.
+ * What was taken from a rank does not verify. As long as entry lines were not heard, another call may be why: keys
+ * differ from call to call. So they are waited for first. One lane.
  */
-SV_DEV_COLD void sv_coll_damaged(sv_coll_block_t *block, const sv_coll_home_t *home, uint32_t place_of_peer,
+SV_DEV_COLD void sv_coll_damaged(sv_coll_block_t *block, const sv_coll_context_t *context, uint32_t place_of_peer,
                                  uint64_t said, uint64_t summed)
 {
-    const sv_coll_at_t c = sv_coll_at_of(block, home);
+    const sv_coll_at_t c = sv_coll_at_of(block, context);
     const uint32_t place = place_of_peer >> 16, peer = place_of_peer & 0xffff;
     sv_coll_spin_t spin = {};
     uint64_t signature, flag;
-    for (uint32_t r = 0; r < c.b.n && sv_coll_is_unheard(c, place); r++)
+    for (uint32_t r = 0; r < c.b.n && sv_coll_is_entry_missing(c, place); r++)
         while (r != c.b.me && !sv_coll_peek(c, r, &signature, &flag))
-            if (!sv_coll_wait_more(c, spin, SV_COLL_AT_HELLO, r, c.b.state[r].hellos + 1, flag))
+            if (!sv_coll_wait_more(c, spin, SV_COLL_AT_ENTRY, r, c.b.state[r].entries + 1, flag))
                 return;
-    if (!sv_coll_is_unheard(c, place) || !sv_coll_differs(c))
+    if (!sv_coll_is_entry_missing(c, place) || !sv_coll_differs(c))
         sv_coll_fail(c, SV_COLL_DAMAGED, place, peer, said, summed, false);
 }
 
-SV_DEV_COLD void sv_coll_wait_long(sv_coll_block_t *block, const sv_coll_home_t *home, uint64_t address,
+SV_DEV_COLD void sv_coll_wait_long(sv_coll_block_t *block, const sv_coll_context_t *context, uint64_t address,
                                    uint64_t wanted, uint32_t place, uint32_t peer)
 {
-    const sv_coll_at_t c = sv_coll_at_of(block, home);
+    const sv_coll_at_t c = sv_coll_at_of(block, context);
     const uint64_t *word = sv_coll_pointer<const uint64_t>(address);
     sv_coll_spin_t spin = {};
     uint64_t seen = sv_dev_load_acquire_system_u64(word);
@@ -295,12 +296,12 @@ SV_DEV_FN void sv_coll_wait_word(const sv_coll_at_t &c, uint64_t address, uint64
 {
     uint64_t seen = sv_dev_load_acquire_system_u64(sv_coll_pointer<const uint64_t>(address));
     if (static_cast<int64_t>(seen - wanted) < 0)
-        sv_coll_wait_long(&c.b, &c.home, address, wanted, place, peer);
+        sv_coll_wait_long(&c.b, &c.context, address, wanted, place, peer);
 }
 
 #if defined(SV_DEV_SOFT)
 /* Where stores are to be late: now and then gives way to others. A random number, 0 where they are not. */
-SV_DEV_FN uint32_t sv_coll_disturb(const sv_coll_at_t &c)
+SV_DEV_FN uint32_t sv_coll_jitter(const sv_coll_at_t &c)
 {
     if (c.dev->stores == SV_COLL_STORES_WHOLE)
         return 0;
@@ -322,9 +323,9 @@ SV_DEV_FN void sv_coll_line_put(const sv_coll_at_t &c, uint64_t address, uint64_
     const uint64_t mark = static_cast<uint64_t>(flag) << 32;
     const uint64_t low = mark | (data & 0xffffffffu), high = mark | data >> 32;
 #if defined(SV_DEV_SOFT)
-    const unsigned first = sv_coll_disturb(c) & 1;
+    const unsigned first = sv_coll_jitter(c) & 1;
     sv_dev_store_release_system_u64(sv_coll_pointer<uint64_t>(address) + first, first ? high : low);
-    (void)sv_coll_disturb(c);
+    (void)sv_coll_jitter(c);
     sv_dev_store_release_system_u64(sv_coll_pointer<uint64_t>(address) + !first, first ? low : high);
 #else
     (void)c;
@@ -332,7 +333,7 @@ SV_DEV_FN void sv_coll_line_put(const sv_coll_at_t &c, uint64_t address, uint64_
 #endif
 }
 
-SV_DEV_FN void sv_coll_line_look(uint64_t address, uint64_t *low, uint64_t *high)
+SV_DEV_FN void sv_coll_line_poll(uint64_t address, uint64_t *low, uint64_t *high)
 {
 #if defined(SV_DEV_SOFT)
     *low = sv_dev_load_acquire_system_u64(sv_coll_pointer<const uint64_t>(address));
@@ -349,7 +350,7 @@ SV_DEV_FN uint64_t sv_coll_line_take(const sv_coll_at_t &c, uint64_t address, ui
     sv_coll_spin_t spin = {};
     for (;;) {
         uint64_t low, high;
-        sv_coll_line_look(address, &low, &high);
+        sv_coll_line_poll(address, &low, &high);
         if (low >> 32 == flag && high >> 32 == flag)
             return (low & 0xffffffffu) | high << 32;
         if (!sv_coll_wait_more(c, spin, place, peer, flag, low >> 32))
@@ -360,35 +361,36 @@ SV_DEV_FN uint64_t sv_coll_line_take(const sv_coll_at_t &c, uint64_t address, ui
 /*
  * Connections, counters and credit of this channel, and what the functions that wait need to know: one look into
  * memory, all at once. All lanes call, before a barrier; then `leaves` says whether an earlier launch has failed, or
- * another rank tells of an error, which sv_coll_told() then records.
+ * another rank tells of an error, which sv_coll_is_notified() then records.
  */
 SV_DEV_FN void sv_coll_come_in(const sv_coll_at_t &c)
 {
     sv_coll_block_t &b = c.b;
-    const uint64_t channel = c.at.block * c.home.channel_bytes;
-    b.n = c.home.n; /* by all lanes alike: each may have to wait before the barrier */
-    b.me = c.home.me;
+    const uint64_t channel = c.at.block * c.context.channel_bytes;
+    b.n = c.context.n; /* by all lanes alike: each may have to wait before the barrier */
+    b.me = c.context.me;
     b.channel = c.at.block;
-    b.arena = c.home.arena;
-    b.deadline_ns = c.home.deadline_ns;
-    for (unsigned r = c.at.tid; r < c.home.n; r += c.at.nthreads) {
-        const uint64_t mine = c.home.mine[r] + channel;
-        if (r != c.home.me)
+    b.arena = c.context.arena;
+    b.deadline_ns = c.context.deadline_ns;
+    for (unsigned r = c.at.tid; r < c.context.n; r += c.at.nthreads) {
+        const uint64_t mine = c.context.mine[r] + channel;
+        if (r != c.context.me)
             b.head[r] = sv_dev_load_word_system(sv_coll_pointer<const uint64_t>(mine + SV_COLL_HEAD_AT));
-        b.state[r] = c.home.state[c.at.block * SV_COLL_RANKS + c.home.member[r]];
+        b.state[r] = c.context.state[c.at.block * SV_COLL_RANKS + c.context.member[r]];
         b.mine[r] = mine;
-        b.theirs[r] = c.home.theirs[r] + channel;
-        b.owed[r] = 0;
+        b.theirs[r] = c.context.theirs[r] + channel;
+        b.unposted[r] = 0;
     }
     if (c.at.tid != c.at.nthreads - 1)
         return;
     /* Partners: sv_coll_fail() of an earlier launch, and on another rank while nothing waited here. */
-    const uint32_t stopped = sv_dev_load_u32_system(c.home.stop);
-    const uint64_t told = c.home.arena ? sv_dev_load_word_system(sv_coll_pointer<const uint64_t>(c.home.arena)) : 0;
-    b.random = c.at.block + 16 * c.home.me;
+    const uint32_t stopped = sv_dev_load_u32_system(c.context.stop);
+    const uint64_t from_peer =
+        c.context.arena ? sv_dev_load_word_system(sv_coll_pointer<const uint64_t>(c.context.arena)) : 0;
+    b.random = c.at.block + 16 * c.context.me;
     b.blocked = 0;
     b.failed = stopped;
-    b.leaves = stopped || told;
+    b.leaves = stopped || from_peer;
 }
 
 /* Whether the block is to leave; asked by all lanes between two barriers where none of them can fail. */

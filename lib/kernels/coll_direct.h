@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct algorithms: every rank reads and writes the users' buffers of all, whose addresses came with the hellos. One
- * pass over the channel's whole part, no slots; everybody's fin ends it. The first lanes find out what to do, one for
- * each rank: lane r says and hears the hello of rank r, and fills in source r and destination r of the pass.
+ * Direct algorithms: every rank reads and writes the users' buffers of all, whose addresses came with the entry lines.
+ * One pass over the channel's whole part, no slots; everybody's fin ends it. The first lanes find out what to do, one
+ * for each rank: lane r says and hears the entry of rank r, and fills in source r and destination r of the pass.
  *
  *   one   all-reduce: read everything from everybody. Reduce-scatter: read the own block. All-gather, all-to-all: push
  *         the own blocks. Broadcast: read from root. Reduce: root reads.
@@ -21,7 +21,7 @@
 #ifndef SV_COLL_DIRECT_H
 #define SV_COLL_DIRECT_H
 
-#include "kernels/coll_hello.h"
+#include "kernels/coll_entry_lines.h"
 #include "kernels/coll_plan.h"
 #include "kernels/coll_push.h"
 #include "kernels/coll_slots.h"
@@ -32,8 +32,8 @@ enum { SV_COLL_WINDOW_SHIFT = 48 };
 SV_DEV_FN uint64_t sv_coll_window_address(const sv_coll_at_t &c, uint32_t r, uint64_t said)
 {
     uint64_t number = said >> SV_COLL_WINDOW_SHIFT;
-    uint64_t base = number && number < SV_COLL_WINDOWS
-                        ? c.home.window[c.home.member[r] * SV_COLL_WINDOWS + number] : 0;
+    uint64_t base =
+        number && number < SV_COLL_WINDOWS ? c.context.window[c.context.member[r] * SV_COLL_WINDOWS + number] : 0;
     return base ? base + (said & ((1ull << SV_COLL_WINDOW_SHIFT) - 1)) : 0;
 }
 
@@ -58,32 +58,31 @@ SV_DEV_FN bool sv_coll_is_direct(uint32_t algo)
 }
 
 /* What rank r's buffers allow: bits. */
-enum { SV_COLL_ALLOWS_ONE = 1, SV_COLL_ALLOWS_TWO = 2, SV_COLL_IN_PLACE = 4 };
+enum { SV_COLL_CAN_ONE = 1, SV_COLL_CAN_TWO = 2, SV_COLL_IN_PLACE = 4 };
 
-SV_DEV_FN uint32_t sv_coll_direct_allows(const sv_coll_work_t &work, uint32_t r, uint64_t in, uint64_t out)
+SV_DEV_FN uint32_t sv_coll_direct_capabilities(const sv_coll_work_t &work, uint32_t r, uint64_t in, uint64_t out)
 {
     const bool read = in >> SV_COLL_WINDOW_SHIFT || !sv_coll_reads(work, r);
     const bool one = read && (out >> SV_COLL_WINDOW_SHIFT || !sv_coll_writes(work, r, false));
     const bool two = read && (out >> SV_COLL_WINDOW_SHIFT || !sv_coll_writes(work, r, true));
-    return (one ? SV_COLL_ALLOWS_ONE : 0) | (two ? SV_COLL_ALLOWS_TWO : 0) |
-           (in != 0 && in == out ? SV_COLL_IN_PLACE : 0);
+    return (one ? SV_COLL_CAN_ONE : 0) | (two ? SV_COLL_CAN_TWO : 0) | (in != 0 && in == out ? SV_COLL_IN_PLACE : 0);
 }
 
 /* Lane r: hears rank r, and finds its buffers. */
-SV_DEV_FN void sv_coll_direct_hear(const sv_coll_at_t &c, sv_coll_plan_t &p, uint32_t r)
+SV_DEV_FN void sv_coll_direct_read_entry(const sv_coll_at_t &c, sv_coll_plan_t &p, uint32_t r)
 {
     const sv_coll_work_t &work = c.b.work;
     const bool own = r == c.b.me;
-    uint64_t word[SV_COLL_HELLO] = {work.signature, work.src_window, work.dst_window, work.scalar};
+    uint64_t word[SV_COLL_ENTRY] = {work.signature, work.src_window, work.dst_window, work.scalar};
     if (!own)
-        sv_coll_hello_take(c, r, word);
+        sv_coll_entry_read_all(c, r, word);
     if (word[0] != work.signature && !sv_coll_has_failed(c))
-        sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_HELLO, r, work.signature, word[0], false);
+        sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_ENTRY, r, work.signature, word[0], false);
     p.in_of[r] = own ? work.src : sv_coll_window_address(c, r, word[1]);
     p.out_of[r] = own ? work.dst : sv_coll_window_address(c, r, word[2]);
-    p.allows[r] = static_cast<uint8_t>(sv_coll_direct_allows(work, r, word[1], word[2]));
-    c.b.hello[SV_COLL_HELLO - 1][r] = word[SV_COLL_HELLO - 1];
-    c.b.state[r].hellos++;
+    p.capabilities[r] = static_cast<uint8_t>(sv_coll_direct_capabilities(work, r, word[1], word[2]));
+    c.b.entry[SV_COLL_ENTRY - 1][r] = word[SV_COLL_ENTRY - 1];
+    c.b.state[r].entries++;
 }
 
 /* Whether a running kernel sees in users' memory what others store there. */
@@ -103,19 +102,19 @@ SV_DEV_FN bool sv_coll_direct_pushes(const sv_coll_work_t &work, uint32_t algo)
  * Settles between direct and slots by what everybody has heard of everybody, so that all ranks decide alike. One-shot
  * all-reduce in place becomes two-shot. Gives the algorithm, and whether it is to push alone.
  */
-SV_DEV_FN uint32_t sv_coll_direct_settle(const sv_coll_at_t &c, const sv_coll_plan_t &p, bool *pushed)
+SV_DEV_FN uint32_t sv_coll_direct_negotiate(const sv_coll_at_t &c, const sv_coll_plan_t &p, bool *pushed)
 {
-    uint32_t all = SV_COLL_ALLOWS_ONE | SV_COLL_ALLOWS_TWO, any = 0;
+    uint32_t all = SV_COLL_CAN_ONE | SV_COLL_CAN_TWO, any = 0;
     for (uint32_t r = 0; r < c.b.n; r++) {
-        all &= p.allows[r];
-        any |= p.allows[r];
+        all &= p.capabilities[r];
+        any |= p.capabilities[r];
     }
     const bool reduces = c.b.work.call == SV_COLL_ALL_REDUCE, in_place = reduces && any & SV_COLL_IN_PLACE;
     const bool two = c.b.work.algo == SV_COLL_DIRECT_TWO || in_place;
     *pushed = two && reduces && !in_place && c.b.work.peer != SV_COLL_PLAIN;
     const bool unseen = !SV_COLL_SEES_STORES && sv_coll_has_digest(c) &&
                         sv_coll_direct_pushes(c.b.work, two ? SV_COLL_DIRECT_TWO : SV_COLL_DIRECT_ONE);
-    if (!(all & (two ? SV_COLL_ALLOWS_TWO : SV_COLL_ALLOWS_ONE)) || unseen)
+    if (!(all & (two ? SV_COLL_CAN_TWO : SV_COLL_CAN_ONE)) || unseen)
         return two || reduces ? SV_COLL_TWOSHOT : SV_COLL_ONESHOT;
     return two ? SV_COLL_DIRECT_TWO : SV_COLL_DIRECT_ONE;
 }
@@ -236,7 +235,7 @@ SV_DEV_FN void sv_coll_direct_pass(const sv_coll_direct_t &d)
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads) {
         pass.src[r] = sv_coll_pointer<const uint8_t>(sv_coll_direct_source(d, r) + d.at.begin);
         pass.dst[r] = sv_coll_pointer<uint8_t>(sv_coll_direct_target(d, r) + d.at.begin);
-        pass.scalar[r] = c.b.hello[SV_COLL_HELLO - 1][r];
+        pass.scalar[r] = c.b.entry[SV_COLL_ENTRY - 1][r];
     }
     if (c.at.tid != 0)
         return;
@@ -289,7 +288,7 @@ SV_DEV_FN void sv_coll_direct_give(const sv_coll_at_t &c, const sv_coll_plan_t &
 }
 
 /* Sums what rank r has stored here. One lane. */
-SV_DEV_FN void sv_coll_direct_look(const sv_coll_at_t &c, const sv_coll_plan_t &p, bool two, uint32_t r)
+SV_DEV_FN void sv_coll_direct_poll(const sv_coll_at_t &c, const sv_coll_plan_t &p, bool two, uint32_t r)
 {
     const sv_coll_work_t &work = c.b.work;
     const bool blocks = work.call == SV_COLL_ALL_GATHER || work.call == SV_COLL_ALL_TO_ALL;
@@ -311,7 +310,7 @@ SV_DEV_FN uint32_t sv_coll_direct_before(const sv_coll_at_t &c, uint32_t algo)
     return asks && sv_coll_has_digest(c) ? c.b.n - 1 : 0;
 }
 
-SV_DEV_FN uint32_t sv_coll_direct_behind(const sv_coll_at_t &c, uint32_t algo)
+SV_DEV_FN uint32_t sv_coll_direct_after(const sv_coll_at_t &c, uint32_t algo)
 {
     return sv_coll_has_digest(c) && sv_coll_direct_pushes(c.b.work, algo) ? c.b.n - 1 : 0;
 }
@@ -330,7 +329,7 @@ SV_DEV_FN void sv_coll_direct_prepare(const sv_coll_at_t &c, const sv_coll_plan_
     } else if (c.at.tid == 0 && phase < before) {
         sv_coll_direct_give(c, p, two, sv_coll_around(c, phase + 1));
     } else if (c.at.tid == 0) {
-        sv_coll_direct_look(c, p, two, sv_coll_around(c, phase - before - moving + 1));
+        sv_coll_direct_poll(c, p, two, sv_coll_around(c, phase - before - moving + 1));
     }
 }
 
@@ -340,12 +339,12 @@ SV_DEV_FN void sv_coll_direct_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
     if (c.at.tid >= SV_DEV_WAVE)
         return;
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
-        sv_coll_hello_tell(c, r);
+        sv_coll_entry_send_all(c, r);
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
-        sv_coll_direct_hear(c, p, r);
+        sv_coll_direct_read_entry(c, p, r);
     sv_dev_wave_sync();
     bool pushed;
-    const uint32_t algo = sv_coll_direct_settle(c, p, &pushed);
+    const uint32_t algo = sv_coll_direct_negotiate(c, p, &pushed);
     if (sv_coll_is_direct(algo) && !pushed)
         sv_coll_direct_prepare(c, p, algo, 0);
     if (c.at.tid == 0) {
@@ -355,10 +354,10 @@ SV_DEV_FN void sv_coll_direct_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
         p.proto = SV_COLL_SIMPLE;
         p.before = sv_coll_direct_before(c, algo);
         p.until = p.before + (c.b.work.call == SV_COLL_ALL_TO_ALL ? c.b.n : 1);
-        p.phases = p.until + sv_coll_direct_behind(c, algo);
+        p.phases = p.until + sv_coll_direct_after(c, algo);
         p.in_place = 0;
         for (uint32_t r = 0; r < c.b.n; r++)
-            p.in_place |= p.allows[r] & SV_COLL_IN_PLACE;
+            p.in_place |= p.capabilities[r] & SV_COLL_IN_PLACE;
         if (pushed)
             sv_coll_push_begin(c, p);
         c.b.taken = 0;
@@ -372,18 +371,18 @@ SV_DEV_FN uint64_t sv_coll_direct_scalar(const sv_coll_at_t &c, uint32_t r)
 {
     if (!(c.b.work.flags & SV_COLL_PREMUL))
         return 0;
-    return digest_term(c.b.hello[SV_COLL_HELLO - 1][r], sv_coll_direct_key(c, r, false, 1ull << 32, 0));
+    return digest_term(c.b.entry[SV_COLL_ENTRY - 1][r], sv_coll_direct_key(c, r, false, 1ull << 32, 0));
 }
 
-/* Tells all ranks what was given to them. The line is that of the hello, which is heard by now. */
-SV_DEV_FN void sv_coll_direct_say(const sv_coll_at_t &c)
+/* Tells all ranks what was given to them. The line is that of the entry, which is heard by now. */
+SV_DEV_FN void sv_coll_direct_send_sums(const sv_coll_at_t &c)
 {
     sv_dev_block_sync(); /* lane 0 has counted */
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
         if (r != c.b.me)
-            sv_coll_line_put(c, sv_coll_hello_at(c, c.b.theirs[r], c.b.state[r].hellos - 1, SV_COLL_HELLO),
+            sv_coll_line_put(c, sv_coll_entry_at(c, c.b.theirs[r], c.b.state[r].entries - 1, SV_COLL_ENTRY),
                              c.b.given[r] + sv_coll_direct_scalar(c, c.b.me),
-                             static_cast<uint32_t>(c.b.state[r].hellos));
+                             static_cast<uint32_t>(c.b.state[r].entries));
 }
 
 /* Compares what was taken with what all ranks say that they gave. All lanes. Of several ranks it may be any. */
@@ -392,8 +391,8 @@ SV_DEV_FN void sv_coll_direct_verify(const sv_coll_at_t &c)
     uint64_t said = 0;
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
         if (r != c.b.me)
-            said += sv_coll_line_take(c, sv_coll_hello_at(c, c.b.mine[r], c.b.state[r].hellos - 1, SV_COLL_HELLO),
-                                      static_cast<uint32_t>(c.b.state[r].hellos), SV_COLL_AT_FIN, r) -
+            said += sv_coll_line_take(c, sv_coll_entry_at(c, c.b.mine[r], c.b.state[r].entries - 1, SV_COLL_ENTRY),
+                                      static_cast<uint32_t>(c.b.state[r].entries), SV_COLL_AT_FIN, r) -
                     sv_coll_direct_scalar(c, r);
     said = sv_dev_block_sum_u64(said, c.at);
     if (c.at.tid == 0 && said != c.b.taken && !sv_coll_has_failed(c))
@@ -417,7 +416,7 @@ SV_DEV_FN bool sv_coll_direct_turn(const sv_coll_at_t &c, sv_coll_plan_t &p, uin
     const bool pushed = p.pushed, prepared = turn == 0 && !pushed;
     const bool ends = sv_coll_direct_ends(p, turn), sums = sv_coll_has_digest(c);
     if (sums && turn == p.until)
-        sv_coll_direct_say(c);
+        sv_coll_direct_send_sums(c);
     if (ends)
         sv_coll_fin(c, sv_coll_direct_pushes(c.b.work, p.algo));
     /* Behind the barrier that ends a fin nobody fails before the next one. What failed says no more that it has ended:
@@ -430,7 +429,7 @@ SV_DEV_FN bool sv_coll_direct_turn(const sv_coll_at_t &c, sv_coll_plan_t &p, uin
         return false;
     }
     if (pushed && c.at.tid == 0)
-        sv_coll_push_prepare(&c.b, &c.home, &p, turn);
+        sv_coll_push_prepare(&c.b, &c.context, &p, turn);
     else if (!pushed && !prepared && c.at.tid < SV_COLL_RANKS)
         sv_coll_direct_prepare(c, p, p.algo, turn);
     if (!prepared)

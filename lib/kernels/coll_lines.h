@@ -64,7 +64,7 @@ struct sv_coll_ll {
 };
 
 /* A unit is a pair of words of a long line; of its last pair the second word is the flag. */
-struct sv_coll_long {
+struct sv_coll_ll128 {
     enum { WORDS = 2, PAIRS = SV_COLL_LONG_WORDS / 2, DATA = SV_COLL_LONG_WORDS - 1 };
 
     SV_DEV_FN uint64_t slot(const sv_coll_at_t &c, uint64_t connection, uint64_t step)
@@ -99,7 +99,7 @@ struct sv_coll_long {
             if (c.dev->me & 1)
                 sv_dev_relax(&turns);
         }
-        (void)sv_coll_disturb(c);
+        (void)sv_coll_jitter(c);
         sv_dev_store_word_system(at, word[0]);
         if (flag) /* one lane stores the line in order; partner: take() */
             sv_dev_store_release_system_u64(at + 1, step + 1);
@@ -233,7 +233,7 @@ SV_DEV_FN uint64_t sv_coll_units_run(const sv_coll_at_t &c, uint64_t key, uint64
                 SV_DEV_UNROLL
                 for (unsigned w = 0; w < PROTO::WORDS; w++) {
                     if (s.premul >> k & 1)
-                        word[w] = sv_coll_word<TYPE>::scale(word[w], c.b.hello[SV_COLL_HELLO - 1][s.scale_of[k]]);
+                        word[w] = sv_coll_word<TYPE>::scale(word[w], c.b.entry[SV_COLL_ENTRY - 1][s.scale_of[k]]);
                     if (k == 0)
                         sv_coll_word<TYPE>::begin(acc[w], word[w]);
                     else
@@ -283,7 +283,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_blame(const sv_coll_at_t &c)
         sum = sv_dev_block_sum_u64(sum, c.at);
         sv_coll_unit_take<PROTO>(c, k, units, word);
         if (c.at.tid == 0 && word[0] != sum)
-            sv_coll_damaged(&c.b, &c.home, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | s.from[k], word[0], sum);
+            sv_coll_damaged(&c.b, &c.context, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | s.from[k], word[0], sum);
     }
 }
 
@@ -311,7 +311,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_verify_lines(const sv_coll_at_t
         return;
     sv_coll_blame<PROTO>(c);
     if (c.at.tid == 0 && !sv_coll_has_failed(c))
-        sv_coll_damaged(&c.b, &c.home, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | peer, said, sum);
+        sv_coll_damaged(&c.b, &c.context, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | peer, said, sum);
 }
 
 /* Puts the digest behind the data: in a unit of its own, and what else belongs to its line. All lanes call. */

@@ -6,7 +6,7 @@
 #include "kernels/coll_direct.h"
 #include "kernels/coll_pat_steps.h"
 #include "kernels/coll_ring.h"
-#include "kernels/coll_shot.h"
+#include "kernels/coll_oneshot.h"
 #include "kernels/coll_types.h"
 
 enum { SV_COLL_SHARD = 16 }; /* bytes of which shards are multiples */
@@ -126,16 +126,22 @@ SV_DEV_FN bool sv_coll_next_chunk(const sv_coll_at_t &c, sv_coll_plan_t &p)
     return true;
 }
 
-SV_DEV_FN void sv_coll_make_shot(const sv_coll_maker_t &m)
+SV_DEV_FN void sv_coll_make_oneshot(const sv_coll_maker_t &m)
 {
     const bool two = m.p.algo == SV_COLL_TWOSHOT;
     switch (m.c.b.work.call) {
-    case SV_COLL_ALL_REDUCE: return two ? sv_coll_two_all_reduce(m) : sv_coll_shot_all_reduce(m);
-    case SV_COLL_REDUCE_SCATTER: return sv_coll_shot_reduce_scatter(m);
-    case SV_COLL_ALL_GATHER: return sv_coll_shot_all_gather(m);
-    case SV_COLL_BROADCAST: return two ? sv_coll_two_broadcast(m) : sv_coll_shot_broadcast(m);
-    case SV_COLL_REDUCE: return two ? sv_coll_two_reduce(m) : sv_coll_shot_reduce(m);
-    case SV_COLL_ALL_TO_ALL: return sv_coll_shot_all_to_all(m);
+    case SV_COLL_ALL_REDUCE:
+        return two ? sv_coll_two_all_reduce(m) : sv_coll_oneshot_all_reduce(m);
+    case SV_COLL_REDUCE_SCATTER:
+        return sv_coll_oneshot_reduce_scatter(m);
+    case SV_COLL_ALL_GATHER:
+        return sv_coll_oneshot_all_gather(m);
+    case SV_COLL_BROADCAST:
+        return two ? sv_coll_two_broadcast(m) : sv_coll_oneshot_broadcast(m);
+    case SV_COLL_REDUCE:
+        return two ? sv_coll_two_reduce(m) : sv_coll_oneshot_reduce(m);
+    case SV_COLL_ALL_TO_ALL:
+        return sv_coll_oneshot_all_to_all(m);
     default: return sv_coll_pair(m);
     }
 }
@@ -161,7 +167,7 @@ SV_DEV_FN void sv_coll_make(const sv_coll_maker_t &m)
     else if (m.p.algo == SV_COLL_PAT)
         sv_coll_pat_reduce_scatter(m);
     else
-        sv_coll_make_shot(m);
+        sv_coll_make_oneshot(m);
 }
 
 /* The next slice that has something to do; false: the work is done. */

@@ -47,7 +47,7 @@ enum { SV_COLL_ID_DIRECT = 61 };
 SV_DEV_FN uint64_t sv_coll_direct_key(const sv_coll_at_t &c, uint32_t source, bool done, uint64_t index, uint64_t at)
 {
     const uint64_t id = 1ull << SV_COLL_ID_DIRECT | (done ? 1ull : 0ull) << SV_COLL_ID_DONE | index;
-    return sv_coll_key(c, c.home.member[source], id) + at / 8 * SV_DIGEST_STEP;
+    return sv_coll_key(c, c.context.member[source], id) + at / 8 * SV_DIGEST_STEP;
 }
 
 /* What the pass sums: sources, bits, and, if `to` is not 0, its result. One lane; the keys are filled in apart. */
@@ -106,7 +106,7 @@ SV_DEV_FN sv_coll_stretch_t sv_coll_push_piece(const sv_coll_push_t &push, uint3
 SV_DEV_FN void sv_coll_push_from(const sv_coll_push_t &push, uint32_t i, uint64_t address)
 {
     push.c.b.pass.src[i] = sv_coll_pointer<const uint8_t>(address);
-    push.c.b.pass.scalar[i] = push.c.b.hello[SV_COLL_HELLO - 1][i];
+    push.c.b.pass.scalar[i] = push.c.b.entry[SV_COLL_ENTRY - 1][i];
 }
 
 SV_DEV_FN void sv_coll_push_to(const sv_coll_push_t &push, uint32_t i, uint64_t address)
@@ -175,7 +175,7 @@ SV_DEV_FN void sv_coll_push_share(const sv_coll_push_t &push)
 }
 
 /* What rank r shared is summed where it lies. */
-SV_DEV_FN void sv_coll_push_look(const sv_coll_push_t &push, uint32_t r)
+SV_DEV_FN void sv_coll_push_poll(const sv_coll_push_t &push, uint32_t r)
 {
     const sv_coll_block_t &b = push.c.b;
     const uint64_t from = r * push.shard_bytes;
@@ -188,14 +188,14 @@ SV_DEV_FN void sv_coll_push_look(const sv_coll_push_t &push, uint32_t r)
 }
 
 /* The pass of a phase. One lane. */
-SV_DEV_COLD void sv_coll_push_prepare(sv_coll_block_t *block, const sv_coll_home_t *home, const sv_coll_plan_t *p,
+SV_DEV_COLD void sv_coll_push_prepare(sv_coll_block_t *block, const sv_coll_context_t *context, const sv_coll_plan_t *p,
                                       uint32_t phase)
 {
-    const sv_coll_at_t c = sv_coll_at_of(block, home);
+    const sv_coll_at_t c = sv_coll_at_of(block, context);
     const sv_coll_push_t push = sv_coll_push_of(c, *p, phase / p->stage_phases);
     const uint32_t step = (phase + c.b.channel) % p->stage_phases;
     if (phase >= p->until)
-        sv_coll_push_look(push, sv_coll_around(c, phase - p->until + 1));
+        sv_coll_push_poll(push, sv_coll_around(c, phase - p->until + 1));
     else if (step + 1 < c.b.n)
         sv_coll_push_send(push, sv_coll_around(c, step + 1));
     else if (step + 1 == c.b.n)

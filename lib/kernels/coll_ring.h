@@ -84,7 +84,7 @@ SV_DEV_FN void sv_coll_ring_all_gather(const sv_coll_maker_t &m)
 }
 
 /* How far behind root this rank is. */
-SV_DEV_FN uint32_t sv_coll_ring_behind(const sv_coll_maker_t &m)
+SV_DEV_FN uint32_t sv_coll_ring_distance(const sv_coll_maker_t &m)
 {
     const uint8_t *ring = m.c.dev->ring[m.c.b.channel % m.c.dev->nrings];
     uint32_t pos = 0;
@@ -95,27 +95,27 @@ SV_DEV_FN uint32_t sv_coll_ring_behind(const sv_coll_maker_t &m)
 
 SV_DEV_FN void sv_coll_ring_broadcast(const sv_coll_maker_t &m)
 {
-    const uint32_t behind = sv_coll_ring_behind(m);
+    const uint32_t distance = sv_coll_ring_distance(m);
     sv_coll_slice_begin(m, m.p.piece, m.p.at);
-    if (behind == 0)
+    if (distance == 0)
         sv_coll_from_memory(m, m.p.in + m.p.at);
     else
         sv_coll_from_rank(m, m.p.prev);
-    if (behind > 0 || m.p.out != m.p.in)
+    if (distance > 0 || m.p.out != m.p.in)
         sv_coll_to_memory(m, m.p.out + m.p.at);
-    if (behind < m.c.b.n - 1)
+    if (distance < m.c.b.n - 1)
         sv_coll_to_rank(m, m.p.next);
 }
 
 SV_DEV_FN void sv_coll_ring_reduce(const sv_coll_maker_t &m)
 {
-    const uint32_t behind = sv_coll_ring_behind(m);
+    const uint32_t distance = sv_coll_ring_distance(m);
     sv_coll_slice_begin(m, m.p.piece, m.p.at);
-    if (behind == 1)
+    if (distance == 1)
         sv_coll_from_input(m, m.p.in + m.p.at, m.c.b.me);
     else
         sv_coll_ring_add(m, m.p.in + m.p.at);
-    if (behind > 0) {
+    if (distance > 0) {
         sv_coll_to_rank(m, m.p.next);
     } else {
         sv_coll_to_memory(m, m.p.out + m.p.at);

@@ -3,7 +3,7 @@
  * The body of the kernels of collectives. A launch carries pieces of work, in its argument or in the FIFO; block c does
  * channel c's share of each of them, one after the other, with the blocks c of the other ranks.
  *
- *   hello (who calls what, where) -> slices of the schedule -> everybody's hello heard, or everybody's fin
+ *   entry (who calls what, where) -> slices of the schedule -> everybody's entry heard, or everybody's fin
  *
  * There is one loop, and one place in it where a slice is done, so that the arithmetic of each type is compiled once in
  * a kernel, whatever the number of calls and algorithms. There is a kernel for each protocol, which reduces in that one
@@ -12,7 +12,7 @@
 #ifndef SV_COLL_RUN_H
 #define SV_COLL_RUN_H
 
-#include "kernels/coll_hello.h"
+#include "kernels/coll_entry_lines.h"
 #include "kernels/coll_lines.h"
 #include "kernels/coll_next.h"
 
@@ -20,7 +20,7 @@ SV_DEV_FN void sv_coll_leave(const sv_coll_at_t &c, const sv_coll_arg_t &arg)
 {
     sv_dev_block_sync();
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
-        c.home.state[c.at.block * SV_COLL_RANKS + c.home.member[r]] = c.b.state[r];
+        c.context.state[c.at.block * SV_COLL_RANKS + c.context.member[r]] = c.b.state[r];
     if (!arg.from_fifo)
         return;
     sv_dev_block_sync();
@@ -61,7 +61,7 @@ SV_DEV_FN void sv_coll_find_scalar(const sv_coll_at_t &c)
         if (c.b.work.flags & SV_COLL_SCALAR_AT)
             c.b.work.scalar = sv_coll_word_load(sv_coll_pointer<const uint8_t>(c.b.work.scalar),
                                                 sv_coll_type_bytes(c.b.work.type));
-        c.b.hello[SV_COLL_HELLO - 1][c.b.me] = c.b.work.scalar;
+        c.b.entry[SV_COLL_ENTRY - 1][c.b.me] = c.b.work.scalar;
     }
     sv_dev_block_sync();
 }
@@ -73,12 +73,12 @@ SV_DEV_FN void sv_coll_count(const sv_coll_at_t &c, bool begins)
         return;
     sv_coll_state_t &own = c.b.state[c.b.me];
     if (begins)
-        sv_dev_store_u32_system(&c.home.counts[c.b.channel].started, static_cast<uint32_t>(++own.sent));
+        sv_dev_store_u32_system(&c.context.counts[c.b.channel].started, static_cast<uint32_t>(++own.sent));
     else
-        sv_dev_store_u32_system(&c.home.counts[c.b.channel].completed, static_cast<uint32_t>(++own.taken));
+        sv_dev_store_u32_system(&c.context.counts[c.b.channel].completed, static_cast<uint32_t>(++own.taken));
 }
 
-/* The word that opens a PAIR, in place of a hello: nobody waits for a receiver that is late. */
+/* The word that opens a PAIR, in place of a entry: nobody waits for a receiver that is late. */
 SV_DEV_FN uint64_t sv_coll_pair_word(const sv_coll_work_t &work, uint64_t elements)
 {
     sv_coll_work_t pair = work;
@@ -128,15 +128,15 @@ SV_DEV_FN void sv_coll_compare_pair(const sv_coll_at_t &c, const sv_coll_pair_t 
 }
 
 /* Makes the next slice, and says whether there is one. */
-SV_DEV_COLD void sv_coll_make_ahead(sv_coll_block_t *block, const sv_coll_home_t *home, sv_coll_plan_t *p,
+SV_DEV_COLD void sv_coll_make_ahead(sv_coll_block_t *block, const sv_coll_context_t *context, sv_coll_plan_t *p,
                                     sv_coll_pair_t *words, uint32_t turn)
 {
-    const sv_coll_at_t c = sv_coll_at_of(block, home);
+    const sv_coll_at_t c = sv_coll_at_of(block, context);
     block->more = sv_coll_next_of(c, *p, *words, turn) ? SV_COLL_MORE_SLICE : SV_COLL_MORE_NONE;
 }
 
 /* The same while the others are at the slice before; not for a PAIR, whose slices tell their steps. One lane. */
-typedef struct sv_coll_scout {
+typedef struct sv_coll_prefetch {
     const sv_coll_at_t &c;
     sv_coll_plan_t &p;
     sv_coll_pair_t &words;
@@ -145,9 +145,9 @@ typedef struct sv_coll_scout {
     SV_DEV_METHOD void run() const
     {
         if (c.b.work.call != SV_COLL_PAIR)
-            sv_coll_make_ahead(&c.b, &c.home, &p, &words, turn);
+            sv_coll_make_ahead(&c.b, &c.context, &p, &words, turn);
     }
-} sv_coll_scout_t;
+} sv_coll_prefetch_t;
 
 /* What was made ahead is the slice. All lanes. */
 SV_DEV_FN void sv_coll_turn_to_slice(const sv_coll_at_t &c)
@@ -172,28 +172,28 @@ enum { SV_COLL_ONE_LOOP = 1 };
 
 /* One slice, or a pass of a direct algorithm. Gives whether the next slice is made, too. */
 template <unsigned PROTO>
-SV_DEV_FN bool sv_coll_run_slice(const sv_coll_at_t &c, uint32_t proto, const sv_coll_scout_t &scout)
+SV_DEV_FN bool sv_coll_run_slice(const sv_coll_at_t &c, uint32_t proto, const sv_coll_prefetch_t &prefetch)
 {
     if (proto == SV_COLL_LL)
         sv_coll_lines_run<sv_coll_ll, PROTO == SV_COLL_LL>(c);
     else if (proto == SV_COLL_LL128)
-        sv_coll_lines_run<sv_coll_long, PROTO == SV_COLL_LL128>(c);
+        sv_coll_lines_run<sv_coll_ll128, PROTO == SV_COLL_LL128>(c);
     else
-        return sv_coll_slots_run<PROTO == SV_COLL_SIMPLE>(c, SV_COLL_ONE_LOOP && scout.p.direct, scout) &&
+        return sv_coll_slots_run<PROTO == SV_COLL_SIMPLE>(c, SV_COLL_ONE_LOOP && prefetch.p.direct, prefetch) &&
                c.b.work.call != SV_COLL_PAIR;
     return false;
 }
 
 /* Turns to the next slice, which may have been made. All lanes. False: there is none, block.more says why. */
-SV_DEV_FN bool sv_coll_slice_turn(const sv_coll_at_t &c, const sv_coll_scout_t &scout, bool made)
+SV_DEV_FN bool sv_coll_slice_turn(const sv_coll_at_t &c, const sv_coll_prefetch_t &prefetch, bool made)
 {
-    if (c.b.work.call == SV_COLL_PAIR && scout.turn == 2)
-        sv_coll_compare_pair(c, scout.words);
-    if (c.at.tid == SV_COLL_CLERK) {
+    if (c.b.work.call == SV_COLL_PAIR && prefetch.turn == 2)
+        sv_coll_compare_pair(c, prefetch.words);
+    if (c.at.tid == SV_COLL_HELPER) {
         if (sv_coll_has_failed(c))
             c.b.more = SV_COLL_MORE_FAILED;
         else if (!made)
-            sv_coll_make_ahead(&c.b, &c.home, &scout.p, &scout.words, scout.turn);
+            sv_coll_make_ahead(&c.b, &c.context, &prefetch.p, &prefetch.words, prefetch.turn);
     }
     sv_dev_block_sync();
     if (c.b.more != SV_COLL_MORE_SLICE)
@@ -232,17 +232,17 @@ template <unsigned PROTO> SV_DEV_FN bool sv_coll_run_plan(const sv_coll_at_t &c,
     for (uint32_t turn = 0;; turn++) {
         const bool direct = SV_COLL_ONE_LOOP && p.direct;
         if (direct ? !sv_coll_direct_turn(c, p, turn)
-                   : !sv_coll_slice_turn(c, sv_coll_scout_t{c, p, words, turn}, made))
+                   : !sv_coll_slice_turn(c, sv_coll_prefetch_t{c, p, words, turn}, made))
             break;
         made = false;
         if (direct || c.b.slice.bytes > 0)
-            made = sv_coll_run_slice<PROTO>(c, sv_coll_proto_of(c, p, turn), sv_coll_scout_t{c, p, words, turn + 1});
+            made = sv_coll_run_slice<PROTO>(c, sv_coll_proto_of(c, p, turn), sv_coll_prefetch_t{c, p, words, turn + 1});
         sv_dev_block_sync();
     }
     if (SV_COLL_ONE_LOOP && p.direct)
         return false;
-    if (sv_coll_is_clerk(c))
-        sv_coll_pay(c);
+    if (sv_coll_is_helper(c))
+        sv_coll_post_flags(c);
     return c.b.more == SV_COLL_MORE_NONE;
 }
 
@@ -264,9 +264,9 @@ SV_DEV_FN bool sv_coll_run_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
         p.proto = c.b.n == 1 ? static_cast<uint32_t>(SV_COLL_SIMPLE) : work.proto;
     }
     if (others && !told)
-        sv_coll_hello_say(c);
+        sv_coll_entry_send(c);
     if (c.at.tid == 0) {
-        p.unheard = others && !told;
+        p.entries_unread = others && !told;
         sv_coll_plan_begin(c, p);
     }
     sv_dev_block_sync();
@@ -279,15 +279,15 @@ template <unsigned PROTO> SV_DEV_FN void sv_coll_run_work(const sv_coll_at_t &c,
         return;
     if (!SV_COLL_ONE_LOOP && p.direct)
         sv_coll_run_direct<PROTO>(c, p);
-    else if (sv_coll_run_plan<PROTO>(c, p) && p.unheard)
-        sv_coll_hello_hear(c);
+    else if (sv_coll_run_plan<PROTO>(c, p) && p.entries_unread)
+        sv_coll_entry_check(c);
 }
 
 template <unsigned PROTO> SV_DEV_FN void sv_coll_body(const sv_coll_arg_t &arg, sv_dev_block_t at)
 {
     SV_DEV_SHARED sv_coll_block_t block;
     SV_DEV_SHARED sv_coll_plan_t plan;
-    const sv_coll_at_t c = {block, arg.home.dev, arg.home, at};
+    const sv_coll_at_t c = {block, arg.context.dev, arg.context, at};
     sv_dev_launch_release();
     sv_dev_launch_wait();
     sv_coll_come_in(c);
@@ -298,7 +298,7 @@ template <unsigned PROTO> SV_DEV_FN void sv_coll_body(const sv_coll_arg_t &arg, 
         sv_dev_block_sync();
         if (block.leaves || sv_coll_has_failed(c)) { /* behind this barrier nobody fails before the next one */
             if (at.tid == 0)
-                (void)sv_coll_told(c);
+                (void)sv_coll_is_notified(c);
             break;
         }
         const sv_coll_work_t &work = block.work;

@@ -5,14 +5,14 @@
  * receive-reduce-send, receive-reduce-copy and receive-reduce-copy-send are slices with other lists, the direct
  * variants those without a slot.
  *
- *   clerks: wait for ranks, fill in the pass  |  others: the pass            |  clerks: give slots back
- *                                             |  clerks: tell of the last    |
+ *   helper warps: wait for ranks, fill in the pass  |  others: the pass            |  helper warps: give slots back
+ *                                             |  helper warps: tell of the last    |
  *                                             |    slice, make the next one  |
  *                                          barrier                        barrier
  *
  * That data is in a slot is said behind a fence at system scope, which takes as long as all that was stored takes to
- * get there. So one wave of the block, its clerks, moves no data: it fences and tells while the others are at the next
- * slice already. What it owes to other ranks it pays before it waits for them, so that nobody waits for nothing.
+ * get there. So one wave of the block, its helper warps, moves no data: it fences and tells while the others are at the
+ * next slice already. The flags for other ranks it posts before it waits for them, so that nobody waits for nothing.
  */
 #ifndef SV_COLL_SLOTS_H
 #define SV_COLL_SLOTS_H
@@ -24,14 +24,14 @@
 
 SV_DEV_FN uint64_t sv_coll_slot_at(const sv_coll_at_t &c, uint64_t connection, uint64_t step)
 {
-    return connection + c.home.slot_at +
-           step % SV_COLL_SLOTS * (c.home.slot_bytes + static_cast<uint64_t>(SV_COLL_SLOT_RECORD));
+    return connection + c.context.slot_at +
+           step % SV_COLL_SLOTS * (c.context.slot_bytes + static_cast<uint64_t>(SV_COLL_SLOT_RECORD));
 }
 
 /* Where the digest of a part of a slot lies. */
 SV_DEV_FN uint64_t *sv_coll_slot_record(const sv_coll_at_t &c, uint64_t slot, uint32_t part)
 {
-    return sv_coll_pointer<uint64_t>(slot + c.home.slot_bytes) + part;
+    return sv_coll_pointer<uint64_t>(slot + c.context.slot_bytes) + part;
 }
 
 /* Key of what member `from` of the arena puts into a slot: which call, which data, whose. */
@@ -45,25 +45,25 @@ SV_DEV_FN uint64_t sv_coll_key(const sv_coll_at_t &c, uint32_t from, uint64_t id
     return sv_coll_key_of(c.b.work.key, from, id);
 }
 
-/* The clerks of a block: a wave of their own; on soft there is one lane for everything. */
+/* The helper warps of a block: a wave of their own; on soft there is one lane for everything. */
 #if defined(SV_DEV_SOFT)
-enum : unsigned { SV_COLL_CLERK = 0, SV_COLL_MOVERS_LESS = 0 };
+enum : unsigned { SV_COLL_HELPER = 0, SV_COLL_MOVERS_LESS = 0 };
 #else
-enum : unsigned { SV_COLL_CLERK = SV_DEV_WAVE, SV_COLL_MOVERS_LESS = SV_DEV_WAVE };
+enum : unsigned { SV_COLL_HELPER = SV_DEV_WAVE, SV_COLL_MOVERS_LESS = SV_DEV_WAVE };
 #endif
 
-SV_DEV_FN bool sv_coll_is_clerk(const sv_coll_at_t &c)
+SV_DEV_FN bool sv_coll_is_helper(const sv_coll_at_t &c)
 {
-    return c.at.tid >= SV_COLL_CLERK && c.at.tid < SV_COLL_CLERK + SV_DEV_WAVE;
+    return c.at.tid >= SV_COLL_HELPER && c.at.tid < SV_COLL_HELPER + SV_DEV_WAVE;
 }
 
-/* Tells all ranks of the steps that lie in their slots. Clerks, behind the barrier that ends the slice. Partner:
+/* Tells all ranks of the steps that lie in their slots. Helpers, behind the barrier that ends the slice. Partner:
    sv_coll_await_ranks(), on the other ranks. */
-SV_DEV_FN void sv_coll_pay(const sv_coll_at_t &c)
+SV_DEV_FN void sv_coll_post_flags(const sv_coll_at_t &c)
 {
-    for (unsigned r = c.at.tid - SV_COLL_CLERK; r < c.b.n; r += SV_DEV_WAVE)
-        if (c.b.owed[r]) {
-            c.b.owed[r] = 0;
+    for (unsigned r = c.at.tid - SV_COLL_HELPER; r < c.b.n; r += SV_DEV_WAVE)
+        if (c.b.unposted[r]) {
+            c.b.unposted[r] = 0;
             sv_dev_store_release_system_u64(sv_coll_pointer<uint64_t>(c.b.theirs[r] + SV_COLL_TAIL_AT),
                                             c.b.state[r].sent);
         }
@@ -107,10 +107,10 @@ SV_DEV_FN void sv_coll_wait_for(const sv_coll_at_t &c, const sv_coll_want_t &wan
         sv_coll_wait_word(c, want.address, want.count, want.place, want.peer);
 }
 
-/* Credit for the slots that the slice writes; of SIMPLE also the data that it reads. Clerks. */
-SV_DEV_FN void sv_coll_await_as_clerk(const sv_coll_at_t &c, bool data)
+/* Credit for the slots that the slice writes; of SIMPLE also the data that it reads. Helpers. */
+SV_DEV_FN void sv_coll_await_as_helper(const sv_coll_at_t &c, bool data)
 {
-    const unsigned first = c.at.tid - SV_COLL_CLERK, last = SV_COLL_RANKS + 1;
+    const unsigned first = c.at.tid - SV_COLL_HELPER, last = SV_COLL_RANKS + 1;
     for (unsigned i = first; i < last; i += SV_DEV_WAVE) {
         const bool credit = sv_coll_has_come(sv_coll_want_credit(c, i, data));
         if (!sv_coll_has_come(sv_coll_want_data(c, i, data)) || !credit)
@@ -119,7 +119,7 @@ SV_DEV_FN void sv_coll_await_as_clerk(const sv_coll_at_t &c, bool data)
     sv_dev_wave_sync();
     if (!sv_dev_load_u32_system(&c.b.blocked))
         return;
-    sv_coll_pay(c);
+    sv_coll_post_flags(c);
     sv_dev_wave_sync();
     if (first == 0)
         c.b.blocked = 0;
@@ -154,25 +154,25 @@ SV_DEV_FN uint32_t sv_coll_slots_read(const sv_coll_slice_t &s)
     return slots;
 }
 
-/* The slice as a pass over memory. Clerks. */
+/* The slice as a pass over memory. Helpers. */
 SV_DEV_FN void sv_coll_pass_of(const sv_coll_at_t &c)
 {
     sv_coll_pass_t &pass = c.b.pass;
     const sv_coll_slice_t &s = c.b.slice;
-    for (unsigned k = c.at.tid - SV_COLL_CLERK; k < s.nsrc; k += SV_DEV_WAVE) {
+    for (unsigned k = c.at.tid - SV_COLL_HELPER; k < s.nsrc; k += SV_DEV_WAVE) {
         uint64_t base = s.from[k] == SV_COLL_PLAIN
                             ? 0 : sv_coll_slot_at(c, c.b.mine[s.from[k]], c.b.state[s.from[k]].taken);
         pass.src[k] = sv_coll_pointer<const uint8_t>(base + s.src[k]);
-        pass.scalar[k] = c.b.hello[SV_COLL_HELLO - 1][s.scale_of[k]];
+        pass.scalar[k] = c.b.entry[SV_COLL_ENTRY - 1][s.scale_of[k]];
         if (sv_coll_has_digest(c) && s.from[k] != SV_COLL_PLAIN)
-            pass.key_of[k] = sv_coll_key(c, c.home.member[s.from[k]], s.id_in);
+            pass.key_of[k] = sv_coll_key(c, c.context.member[s.from[k]], s.id_in);
     }
-    for (unsigned d = c.at.tid - SV_COLL_CLERK; d < s.ndst; d += SV_DEV_WAVE) {
+    for (unsigned d = c.at.tid - SV_COLL_HELPER; d < s.ndst; d += SV_DEV_WAVE) {
         uint64_t base = s.to[d] == SV_COLL_PLAIN
                             ? 0 : sv_coll_slot_at(c, c.b.theirs[s.to[d]], c.b.state[s.to[d]].sent);
         pass.dst[d] = sv_coll_pointer<uint8_t>(base + s.dst[d]);
     }
-    if (c.at.tid == SV_COLL_CLERK) {
+    if (c.at.tid == SV_COLL_HELPER) {
         pass.nsrc = s.nsrc;
         pass.ndst = s.ndst;
         pass.premul = s.premul;
@@ -181,7 +181,7 @@ SV_DEV_FN void sv_coll_pass_of(const sv_coll_at_t &c)
         pass.type = c.b.work.type;
         pass.op = c.b.work.op;
         pass.digest = sv_coll_has_digest(c) && sv_coll_slots_written(s);
-        pass.key = pass.digest ? sv_coll_key(c, c.home.member[c.b.me], s.id_out) : 0;
+        pass.key = pass.digest ? sv_coll_key(c, c.context.member[c.b.me], s.id_out) : 0;
         pass.first_word = 0;
         pass.given = 0;
         pass.taken = sv_coll_has_digest(c) ? sv_coll_slots_read(s) : 0;
@@ -191,8 +191,8 @@ SV_DEV_FN void sv_coll_pass_of(const sv_coll_at_t &c)
 /* False, for all lanes: leave. */
 SV_DEV_FN bool sv_coll_await_ranks(const sv_coll_at_t &c, bool data)
 {
-    if (sv_coll_is_clerk(c)) {
-        sv_coll_await_as_clerk(c, data);
+    if (sv_coll_is_helper(c)) {
+        sv_coll_await_as_helper(c, data);
         if (data)
             sv_coll_pass_of(c);
     }
@@ -203,7 +203,7 @@ SV_DEV_FN bool sv_coll_await_ranks(const sv_coll_at_t &c, bool data)
 }
 
 /* Says that so many steps of rank r's are taken. On a GPU all loads from its slots have come before a barrier. */
-SV_DEV_FN void sv_coll_give_back(const sv_coll_at_t &c, uint32_t r, uint64_t taken)
+SV_DEV_FN void sv_coll_release_credit(const sv_coll_at_t &c, uint32_t r, uint64_t taken)
 {
     uint64_t *head = sv_coll_pointer<uint64_t>(c.b.theirs[r] + SV_COLL_HEAD_AT);
 #if defined(SV_DEV_SOFT)
@@ -213,30 +213,31 @@ SV_DEV_FN void sv_coll_give_back(const sv_coll_at_t &c, uint32_t r, uint64_t tak
 #endif
 }
 
-/* Ends the steps of the slice: what was put into slots is owed (lines tell of themselves), what was read given back. */
+/* Ends the steps of the slice: what was put into slots is to be posted (lines tell of themselves), what was read given
+   back. */
 SV_DEV_FN void sv_coll_end_steps(const sv_coll_at_t &c, bool data)
 {
     const sv_coll_slice_t &s = c.b.slice;
     sv_dev_block_sync();
-    if (!sv_coll_is_clerk(c))
+    if (!sv_coll_is_helper(c))
         return;
-    for (unsigned r = c.at.tid - SV_COLL_CLERK; r < c.b.n; r += SV_DEV_WAVE) {
+    for (unsigned r = c.at.tid - SV_COLL_HELPER; r < c.b.n; r += SV_DEV_WAVE) {
         if (s.post >> r & 1) {
             c.b.state[r].sent++;
-            c.b.owed[r] = data;
+            c.b.unposted[r] = data;
 #if defined(SV_DEV_SOFT)
-            (void)sv_coll_disturb(c);
+            (void)sv_coll_jitter(c);
 #endif
         }
         if (s.take >> r & 1)
-            sv_coll_give_back(c, r, ++c.b.state[r].taken);
+            sv_coll_release_credit(c, r, ++c.b.state[r].taken);
     }
 }
 
 /* Whether the step that is next for rank r is one in which its slot of LL is written as a whole. */
 SV_DEV_FN bool sv_coll_is_clean_step(const sv_coll_at_t &c, uint32_t r)
 {
-    return (c.b.state[r].sent & c.home.ll_clean) == c.home.ll_clean;
+    return (c.b.state[r].sent & c.context.ll_clean) == c.context.ll_clean;
 }
 
 /* Writes the lines from `from` on of the slot of LL of the step that is next for rank r. */
@@ -269,9 +270,10 @@ SV_DEV_FN uint64_t sv_coll_slot_said(const sv_coll_at_t &c, unsigned k)
 }
 
 /* Something is wrong: reads each slot once more to find out whose. One lane. */
-SV_DEV_COLD void sv_coll_blame_slots(sv_coll_block_t *block, const sv_coll_home_t *home, uint64_t said, uint64_t summed)
+SV_DEV_COLD void sv_coll_blame_slots(sv_coll_block_t *block, const sv_coll_context_t *context, uint64_t said,
+                                     uint64_t summed)
 {
-    const sv_coll_at_t c = sv_coll_at_of(block, home);
+    const sv_coll_at_t c = sv_coll_at_of(block, context);
     const sv_coll_pass_t &pass = c.b.pass;
     uint32_t peer = c.b.me;
     for (unsigned k = 0; k < pass.nsrc; k++) {
@@ -285,7 +287,7 @@ SV_DEV_COLD void sv_coll_blame_slots(sv_coll_block_t *block, const sv_coll_home_
         if (sum != sv_coll_slot_said(c, k))
             break;
     }
-    sv_coll_damaged(block, home, static_cast<uint32_t>(SV_COLL_AT_SLOT) << 16 | peer, said, summed);
+    sv_coll_damaged(block, context, static_cast<uint32_t>(SV_COLL_AT_SLOT) << 16 | peer, said, summed);
 }
 
 /*
@@ -304,7 +306,7 @@ SV_DEV_FN void sv_coll_verify_slots(const sv_coll_at_t &c, uint64_t sum)
         if (pass.taken >> k & 1)
             said += sv_coll_slot_said(c, k);
     if (said != sum && !sv_coll_has_failed(c))
-        sv_coll_blame_slots(&c.b, &c.home, said, sum);
+        sv_coll_blame_slots(&c.b, &c.context, said, sum);
 }
 
 /* The digest of what was just put into the slots of the destinations goes behind it. All lanes call. */
@@ -339,17 +341,17 @@ template <class PASS> SV_DEV_FN bool sv_coll_is_copy(const PASS &pass)
     return pass.nsrc == 1 && pass.premul == 0 && pass.divisor <= 1;
 }
 
-/* The pass: of a direct algorithm by all lanes; else by all but the clerks, who in the meantime pay, and one of them
-   does what else there is to do. */
+/* The pass: of a direct algorithm by all lanes; else by all but the helper warps, who in the meantime pay, and one of
+   them does what else there is to do. */
 template <bool REDUCES, class MEANWHILE>
 SV_DEV_FN sv_coll_sums_t sv_coll_slots_pass(const sv_coll_at_t &c, bool direct, const MEANWHILE &meanwhile)
 {
     const sv_coll_pass_t &pass = c.b.pass;
     const unsigned less = direct ? 0u : unsigned{SV_COLL_MOVERS_LESS};
-    const unsigned lane = c.at.tid < SV_COLL_CLERK ? c.at.tid : c.at.tid - less;
-    if (!direct && sv_coll_is_clerk(c)) {
-        sv_coll_pay(c);
-        if (c.at.tid == SV_COLL_CLERK)
+    const unsigned lane = c.at.tid < SV_COLL_HELPER ? c.at.tid : c.at.tid - less;
+    if (!direct && sv_coll_is_helper(c)) {
+        sv_coll_post_flags(c);
+        if (c.at.tid == SV_COLL_HELPER)
             meanwhile.run();
         if (less > 0)
             return sv_coll_sums_t{0, 0};

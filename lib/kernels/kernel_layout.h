@@ -69,9 +69,9 @@ struct run_finder {
         SV_DEV_ROLLED
         while (high - low > 1) {
             const uint32_t middle = low + (high - low) / 2;
-            const bool behind = part.begins[middle] > unit;
-            high = behind ? middle : high;
-            low = behind ? low : middle;
+            const bool is_after = part.begins[middle] > unit;
+            high = is_after ? middle : high;
+            low = is_after ? low : middle;
         }
         const uint32_t here = unit - part.begins[low];
         return box_place{part.box + part.offsets[low] + uint64_t{here} * part.granule,
@@ -371,13 +371,13 @@ SV_DEV_FN uint64_t layout_block(const sv_batch_arg_t &arg, const sv_piece_t *pie
     SV_DEV_ROLLED
     for (const sv_piece_t *piece = pieces, *last = pieces + npieces; piece < last; piece++) {
         const uint64_t first = piece->first_word, size = piece->bytes;
-        const uint64_t behind = first + (piece->padded ? (size + 15) / 16 * 2 : (size + 7) / 8);
-        if (behind <= begin || first >= end)
+        const uint64_t piece_end = first + (piece->padded ? (size + 15) / 16 * 2 : (size + 7) / 8);
+        if (piece_end <= begin || first >= end)
             continue;
         layout_part own;
         const layout_part &part = layout_share(*piece, arg, stream, key, &own, at);
-        sum += layout_piece<GATHER>(part, begin > first ? begin - first : 0, (end < behind ? end : behind) - first,
-                                    sums, at);
+        sum += layout_piece<GATHER>(part, begin > first ? begin - first : 0,
+                                    (end < piece_end ? end : piece_end) - first, sums, at);
     }
     return sum;
 }

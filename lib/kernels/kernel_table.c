@@ -27,12 +27,12 @@ const sv_kernel_t sv_kernel_coll = {
     .name = "sv_coll", .soft = sv_coll_soft, .lanes = SV_COLL_LANES, .early_start = true};
 const sv_kernel_t sv_kernel_coll_ll = {
     .name = "sv_coll_ll", .soft = sv_coll_ll_soft, .lanes = SV_COLL_LANES, .early_start = true};
-const sv_kernel_t sv_kernel_coll_long = {
-    .name = "sv_coll_long", .soft = sv_coll_long_soft, .lanes = SV_COLL_LANES, .early_start = true};
-const sv_kernel_t sv_kernel_coll_quick = {
-    .name = "sv_coll_quick", .soft = sv_coll_quick_soft, .lanes = SV_COLL_LANES, .early_start = true};
-const sv_kernel_t sv_kernel_coll_quick_long = {
-    .name = "sv_coll_quick_long", .soft = sv_coll_quick_long_soft, .lanes = SV_COLL_LANES, .early_start = true};
+const sv_kernel_t sv_kernel_coll_ll128 = {
+    .name = "sv_coll_ll128", .soft = sv_coll_ll128_soft, .lanes = SV_COLL_LANES, .early_start = true};
+const sv_kernel_t sv_kernel_coll_small = {
+    .name = "sv_coll_small", .soft = sv_coll_small_soft, .lanes = SV_COLL_LANES, .early_start = true};
+const sv_kernel_t sv_kernel_coll_small_ll128 = {
+    .name = "sv_coll_small_ll128", .soft = sv_coll_small_ll128_soft, .lanes = SV_COLL_LANES, .early_start = true};
 
 /* A batch of four 16-byte units for each of 256 lanes: with less, blocks only cost their start and their arrival. */
 enum { BLOCK_BYTES = 16384 };

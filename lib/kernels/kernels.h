@@ -31,9 +31,9 @@ extern const sv_kernel_t sv_kernel_await;  /* sv_await_arg_t: holds a stream unt
 extern const sv_kernel_t sv_kernel_delay;  /* sv_delay_arg_t: takes time */
 extern const sv_kernel_t sv_kernel_coll;   /* sv_coll_arg_t: collectives that reduce in slots; see coll_run.h */
 extern const sv_kernel_t sv_kernel_coll_ll; /* the same, in lines of 16 bytes */
-extern const sv_kernel_t sv_kernel_coll_long; /* the same, in long lines */
-extern const sv_kernel_t sv_kernel_coll_quick; /* sv_coll_quick_arg_t: a short call alone, in lines of 16 bytes */
-extern const sv_kernel_t sv_kernel_coll_quick_long; /* the same, in long lines */
+extern const sv_kernel_t sv_kernel_coll_ll128; /* the same, in long lines */
+extern const sv_kernel_t sv_kernel_coll_small; /* sv_coll_small_arg_t: a short call alone, in lines of 16 bytes */
+extern const sv_kernel_t sv_kernel_coll_small_ll128; /* the same, in long lines */
 extern const sv_kernel_t sv_kernel_flip;   /* sv_flip_arg_t: damage one byte, for fault injection */
 
 /* Bodies for soft, one call per block; reached through the descriptors above. arg is aligned to 8 bytes. */
@@ -51,9 +51,9 @@ void sv_await_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_delay_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_coll_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_coll_ll_soft(const void *arg, unsigned block, unsigned nblocks);
-void sv_coll_long_soft(const void *arg, unsigned block, unsigned nblocks);
-void sv_coll_quick_soft(const void *arg, unsigned block, unsigned nblocks);
-void sv_coll_quick_long_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_coll_ll128_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_coll_small_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_coll_small_ll128_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_flip_soft(const void *arg, unsigned block, unsigned nblocks);
 
 /* How many blocks a pass over bytes bytes should have: up to dev->launch_blocks, and each with work for its lanes. */

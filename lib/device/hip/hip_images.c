@@ -40,9 +40,9 @@ KERNEL_IMAGES(flip)
 KERNEL_IMAGES(delay)
 KERNEL_IMAGES(coll)
 KERNEL_IMAGES(coll_ll)
-KERNEL_IMAGES(coll_long)
-KERNEL_IMAGES(coll_quick)
-KERNEL_IMAGES(coll_quick_long)
+KERNEL_IMAGES(coll_ll128)
+KERNEL_IMAGES(coll_small)
+KERNEL_IMAGES(coll_small_ll128)
 
 const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(digest),
@@ -60,8 +60,8 @@ const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(delay),
     KERNEL_ROWS(coll),
     KERNEL_ROWS(coll_ll),
-    KERNEL_ROWS(coll_long),
-    KERNEL_ROWS(coll_quick),
-    KERNEL_ROWS(coll_quick_long),
+    KERNEL_ROWS(coll_ll128),
+    KERNEL_ROWS(coll_small),
+    KERNEL_ROWS(coll_small_ll128),
 };
 const unsigned sv_hip_image_count = sizeof sv_hip_images / sizeof sv_hip_images[0];

@@ -4,12 +4,12 @@
  * and reduces all itself. Two-shot: everybody sends shard j to rank j, which reduces it and sends the result to all.
  * Sums are in rank order.
  */
-#ifndef SV_COLL_SHOT_H
-#define SV_COLL_SHOT_H
+#ifndef SV_COLL_ONESHOT_H
+#define SV_COLL_ONESHOT_H
 
 #include "kernels/coll_plan.h"
 
-SV_DEV_FN void sv_coll_shot_all_reduce(const sv_coll_maker_t &m)
+SV_DEV_FN void sv_coll_oneshot_all_reduce(const sv_coll_maker_t &m)
 {
     sv_coll_slice_begin(m, m.p.piece, m.p.at);
     if (m.p.phase == 0) {
@@ -43,7 +43,7 @@ SV_DEV_FN void sv_coll_two_all_reduce(const sv_coll_maker_t &m)
     }
 }
 
-SV_DEV_FN void sv_coll_shot_reduce_scatter(const sv_coll_maker_t &m)
+SV_DEV_FN void sv_coll_oneshot_reduce_scatter(const sv_coll_maker_t &m)
 {
     const uint32_t j = (m.c.b.me + m.p.phase + 1) % m.c.b.n; /* the last phase: me */
     const uint64_t at = j * m.p.block_bytes + m.p.at;
@@ -58,7 +58,7 @@ SV_DEV_FN void sv_coll_shot_reduce_scatter(const sv_coll_maker_t &m)
     }
 }
 
-SV_DEV_FN void sv_coll_shot_all_gather(const sv_coll_maker_t &m)
+SV_DEV_FN void sv_coll_oneshot_all_gather(const sv_coll_maker_t &m)
 {
     const uint32_t r = (m.c.b.me + m.p.phase) % m.c.b.n;
     const uint64_t at = r * m.p.block_bytes + m.p.at;
@@ -74,7 +74,7 @@ SV_DEV_FN void sv_coll_shot_all_gather(const sv_coll_maker_t &m)
     }
 }
 
-SV_DEV_FN void sv_coll_shot_broadcast(const sv_coll_maker_t &m)
+SV_DEV_FN void sv_coll_oneshot_broadcast(const sv_coll_maker_t &m)
 {
     sv_coll_slice_begin(m, m.p.piece, m.p.at);
     if (m.c.b.me == m.c.b.work.root) {
@@ -124,7 +124,7 @@ SV_DEV_FN void sv_coll_two_broadcast(const sv_coll_maker_t &m)
     m.s.id_out |= 1ull << SV_COLL_ID_DONE;
 }
 
-SV_DEV_FN void sv_coll_shot_reduce(const sv_coll_maker_t &m)
+SV_DEV_FN void sv_coll_oneshot_reduce(const sv_coll_maker_t &m)
 {
     sv_coll_slice_begin(m, m.p.piece, m.p.at);
     if (m.c.b.me != m.c.b.work.root) {
@@ -162,7 +162,7 @@ SV_DEV_FN void sv_coll_two_reduce(const sv_coll_maker_t &m)
 }
 
 /* Phases 0 to n-1: to rank me + phase, of which the first is this rank itself; then from rank me - phase. */
-SV_DEV_FN void sv_coll_shot_all_to_all(const sv_coll_maker_t &m)
+SV_DEV_FN void sv_coll_oneshot_all_to_all(const sv_coll_maker_t &m)
 {
     const uint32_t n = m.c.b.n, me = m.c.b.me;
     if (m.p.phase < n) {

@@ -5,26 +5,26 @@
  */
 #include "collective/coll_parts.h"
 
-static bool is_quick(const selvage_coll_t *coll, const sv_coll_work_t *work)
+static bool is_small_call(const selvage_coll_t *coll, const sv_coll_work_t *work)
 {
     return coll->dev.n > 1 && work->algo == SV_COLL_ONESHOT && work->proto != SV_COLL_SIMPLE &&
            work->call != SV_COLL_PAIR && !(work->flags & SV_COLL_PREMUL) && coll->comm->config.coll_quick;
 }
 
-const sv_kernel_t *sv_coll_quick_kernel(selvage_coll_t *coll, const sv_coll_work_t *work)
+const sv_kernel_t *sv_coll_small_kernel(selvage_coll_t *coll, const sv_coll_work_t *work)
 {
     const sv_coll_layout_t *layout = &coll->dev.layout;
-    sv_coll_quick_arg_t *arg = &coll->quick;
+    sv_coll_small_arg_t *arg = &coll->small;
     const bool lines = work->proto == SV_COLL_LL;
-    if (!is_quick(coll, work))
+    if (!is_small_call(coll, work))
         return NULL;
     arg->block_bytes = work->count * selvage_type_bytes((selvage_type_t)work->type);
     arg->part_bytes = work->part_bytes;
     if (arg->part_bytes > sv_coll_slot_capacity(layout, work, work->proto))
         return NULL;
-    arg->home = coll->home;
+    arg->context = coll->context;
     arg->slots_at = lines ? layout->ll_at : layout->long_at;
     arg->slot_bytes = lines ? layout->ll_bytes : layout->long_bytes;
     arg->work = *work;
-    return lines ? &sv_kernel_coll_quick : &sv_kernel_coll_quick_long;
+    return lines ? &sv_kernel_coll_small : &sv_kernel_coll_small_ll128;
 }

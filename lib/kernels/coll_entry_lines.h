@@ -4,58 +4,58 @@
  * buffers are, by how much the input is multiplied. Lines with flags; only where buffers are told, for the direct
  * algorithms, are they fenced: what lies there, written by work before this launch on one device, is then read by
  * another, whose caches may hold what an earlier call read. Two halves take turns: a rank writes half h again two
- * calls later, for which it has heard everybody's next hello, and nobody says that before having read this one:
+ * calls later, for which it has heard everybody's next entry, and nobody says that before having read this one:
  * everybody hears everybody before a call ends.
  */
-#ifndef SV_COLL_HELLO_H
-#define SV_COLL_HELLO_H
+#ifndef SV_COLL_ENTRY_LINES_H
+#define SV_COLL_ENTRY_LINES_H
 
 #include "kernels/coll_block.h"
 
-SV_DEV_FN uint64_t sv_coll_hello_at(const sv_coll_at_t &c, uint64_t connection, uint64_t hellos, unsigned line)
+SV_DEV_FN uint64_t sv_coll_entry_at(const sv_coll_at_t &c, uint64_t connection, uint64_t entries, unsigned line)
 {
-    return connection + c.home.hello_at + ((hellos & 1) * SV_COLL_HELLOS + line) * SV_COLL_LINE;
+    return connection + c.context.entry_at + ((entries & 1) * SV_COLL_ENTRIES + line) * SV_COLL_LINE;
 }
 
-SV_DEV_FN uint64_t sv_coll_hello_word(const sv_coll_work_t &work, unsigned line)
+SV_DEV_FN uint64_t sv_coll_entry_word(const sv_coll_work_t &work, unsigned line)
 {
     return line == 0 ? work.signature : line == 1 ? work.src_window : line == 2 ? work.dst_window : work.scalar;
 }
 
 /* Writes the lines from `from` to `until` that the call has no use for, so that none keeps a flag until it comes round
    again. In the rounds that the mask ll_clean selects; to rank r. */
-SV_DEV_FN void sv_coll_hello_clean(const sv_coll_at_t &c, uint32_t r, unsigned from, unsigned until)
+SV_DEV_FN void sv_coll_entry_clean(const sv_coll_at_t &c, uint32_t r, unsigned from, unsigned until)
 {
-    const uint64_t hellos = c.b.state[r].hellos;
-    if ((hellos & c.home.ll_clean) != c.home.ll_clean)
+    const uint64_t entries = c.b.state[r].entries;
+    if ((entries & c.context.ll_clean) != c.context.ll_clean)
         return;
     SV_DEV_ROLLED
     for (unsigned line = from; line < until; line++)
-        sv_coll_line_put(c, sv_coll_hello_at(c, c.b.theirs[r], hellos, line), 0, static_cast<uint32_t>(hellos + 1));
+        sv_coll_line_put(c, sv_coll_entry_at(c, c.b.theirs[r], entries, line), 0, static_cast<uint32_t>(entries + 1));
 }
 
 /* Tells all ranks the signature. All lanes call. */
-SV_DEV_FN void sv_coll_hello_say(const sv_coll_at_t &c)
+SV_DEV_FN void sv_coll_entry_send(const sv_coll_at_t &c)
 {
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads)
         if (r != c.b.me) {
-            sv_coll_line_put(c, sv_coll_hello_at(c, c.b.theirs[r], c.b.state[r].hellos, 0), c.b.work.signature,
-                             static_cast<uint32_t>(c.b.state[r].hellos + 1));
-            sv_coll_hello_clean(c, r, 1, SV_COLL_HELLOS);
+            sv_coll_line_put(c, sv_coll_entry_at(c, c.b.theirs[r], c.b.state[r].entries, 0), c.b.work.signature,
+                             static_cast<uint32_t>(c.b.state[r].entries + 1));
+            sv_coll_entry_clean(c, r, 1, SV_COLL_ENTRIES);
         }
 }
 
 /* Hears all ranks, and compares what they call. All lanes call. */
-SV_DEV_FN void sv_coll_hello_hear(const sv_coll_at_t &c)
+SV_DEV_FN void sv_coll_entry_check(const sv_coll_at_t &c)
 {
     for (unsigned r = c.at.tid; r < c.b.n; r += c.at.nthreads) {
-        uint64_t hellos = c.b.state[r].hellos++;
+        uint64_t entries = c.b.state[r].entries++;
         if (r == c.b.me)
             continue;
-        uint64_t word = sv_coll_line_take(c, sv_coll_hello_at(c, c.b.mine[r], hellos, 0),
-                                          static_cast<uint32_t>(hellos + 1), SV_COLL_AT_HELLO, r);
+        uint64_t word = sv_coll_line_take(c, sv_coll_entry_at(c, c.b.mine[r], entries, 0),
+                                          static_cast<uint32_t>(entries + 1), SV_COLL_AT_ENTRY, r);
         if (word != c.b.work.signature && !sv_coll_has_failed(c))
-            sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_HELLO, r, c.b.work.signature, word, false);
+            sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_ENTRY, r, c.b.work.signature, word, false);
     }
     sv_dev_block_sync();
 }
@@ -64,7 +64,7 @@ SV_DEV_FN void sv_coll_hello_hear(const sv_coll_at_t &c)
  * Where buffers are told, of which something must say that they are what they were before: on NVIDIA the start of the
  * launch does, whose first piece of work it is.
  */
-SV_DEV_FN void sv_coll_hello_fence(const sv_coll_at_t &c)
+SV_DEV_FN void sv_coll_entry_fence(const sv_coll_at_t &c)
 {
 #if defined(SV_DEV_CUDA)
     if (c.b.begun > 1)
@@ -75,51 +75,51 @@ SV_DEV_FN void sv_coll_hello_fence(const sv_coll_at_t &c)
 }
 
 /* Scalars are told where inputs are multiplied. */
-SV_DEV_FN unsigned sv_coll_hello_lines(const sv_coll_at_t &c)
+SV_DEV_FN unsigned sv_coll_entry_lines(const sv_coll_at_t &c)
 {
-    return c.b.work.flags & SV_COLL_PREMUL ? SV_COLL_HELLO : SV_COLL_HELLO - 1;
+    return c.b.work.flags & SV_COLL_PREMUL ? SV_COLL_ENTRY : SV_COLL_ENTRY - 1;
 }
 
-/* Tells rank r everything. Partner: sv_coll_hello_take(). */
-SV_DEV_FN void sv_coll_hello_tell(const sv_coll_at_t &c, uint32_t r)
+/* Tells rank r everything. Partner: sv_coll_entry_read_all(). */
+SV_DEV_FN void sv_coll_entry_send_all(const sv_coll_at_t &c, uint32_t r)
 {
-    const uint64_t hellos = c.b.state[r].hellos;
-    const unsigned nlines = sv_coll_hello_lines(c);
+    const uint64_t entries = c.b.state[r].entries;
+    const unsigned nlines = sv_coll_entry_lines(c);
     if (r == c.b.me)
         return;
-    sv_coll_hello_fence(c);
+    sv_coll_entry_fence(c);
     SV_DEV_UNROLL
-    for (unsigned line = 0; line < SV_COLL_HELLO; line++)
+    for (unsigned line = 0; line < SV_COLL_ENTRY; line++)
         if (line < nlines)
-            sv_coll_line_put(c, sv_coll_hello_at(c, c.b.theirs[r], hellos, line),
-                             sv_coll_hello_word(c.b.work, line), static_cast<uint32_t>(hellos + 1));
-    sv_coll_hello_clean(c, r, nlines, c.b.work.flags & SV_COLL_DIGEST ? SV_COLL_HELLO : SV_COLL_HELLOS);
+            sv_coll_line_put(c, sv_coll_entry_at(c, c.b.theirs[r], entries, line), sv_coll_entry_word(c.b.work, line),
+                             static_cast<uint32_t>(entries + 1));
+    sv_coll_entry_clean(c, r, nlines, c.b.work.flags & SV_COLL_DIGEST ? SV_COLL_ENTRY : SV_COLL_ENTRIES);
 }
 
 /* Takes everything that rank r tells, which is looked at all at once; what is not told stays as it is. */
-SV_DEV_FN void sv_coll_hello_take(const sv_coll_at_t &c, uint32_t r, uint64_t (&word)[SV_COLL_HELLO])
+SV_DEV_FN void sv_coll_entry_read_all(const sv_coll_at_t &c, uint32_t r, uint64_t (&word)[SV_COLL_ENTRY])
 {
-    const uint64_t hellos = c.b.state[r].hellos, at = sv_coll_hello_at(c, c.b.mine[r], hellos, 0);
-    const uint32_t flag = static_cast<uint32_t>(hellos + 1), nlines = sv_coll_hello_lines(c);
+    const uint64_t entries = c.b.state[r].entries, at = sv_coll_entry_at(c, c.b.mine[r], entries, 0);
+    const uint32_t flag = static_cast<uint32_t>(entries + 1), nlines = sv_coll_entry_lines(c);
     sv_coll_spin_t spin = {};
-    uint64_t low[SV_COLL_HELLO], high[SV_COLL_HELLO], missing;
+    uint64_t low[SV_COLL_ENTRY], high[SV_COLL_ENTRY], missing;
     do {
         missing = 0;
         SV_DEV_UNROLL
-        for (unsigned line = 0; line < SV_COLL_HELLO; line++) {
+        for (unsigned line = 0; line < SV_COLL_ENTRY; line++) {
             low[line] = high[line] = static_cast<uint64_t>(flag) << 32;
             if (line < nlines)
-                sv_coll_line_look(at + line * SV_COLL_LINE, &low[line], &high[line]);
+                sv_coll_line_poll(at + line * SV_COLL_LINE, &low[line], &high[line]);
         }
         SV_DEV_UNROLL
-        for (unsigned line = 0; line < SV_COLL_HELLO; line++)
+        for (unsigned line = 0; line < SV_COLL_ENTRY; line++)
             missing |= (low[line] >> 32 ^ flag) | (high[line] >> 32 ^ flag);
-    } while (missing && sv_coll_wait_more(c, spin, SV_COLL_AT_HELLO, r, flag, low[0] >> 32));
+    } while (missing && sv_coll_wait_more(c, spin, SV_COLL_AT_ENTRY, r, flag, low[0] >> 32));
     SV_DEV_UNROLL
-    for (unsigned line = 0; line < SV_COLL_HELLO; line++)
+    for (unsigned line = 0; line < SV_COLL_ENTRY; line++)
         if (line < nlines)
             word[line] = missing ? 0 : (low[line] & 0xffffffffu) | high[line] << 32;
-    sv_coll_hello_fence(c);
+    sv_coll_entry_fence(c);
 }
 
 /* Everybody has ended its passes over everybody's memory on this channel. `stored`: they have stored there, and not

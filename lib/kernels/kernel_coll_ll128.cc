@@ -2,4 +2,4 @@
 /* The kernel of collectives that reduce in long lines; see coll_run.h. */
 #include "kernels/coll_run.h"
 
-SV_KERNEL_WIDE(sv_coll_long, sv_coll_arg_t, sv_coll_body<SV_COLL_LL128>)
+SV_KERNEL_WIDE(sv_coll_ll128, sv_coll_arg_t, sv_coll_body<SV_COLL_LL128>)

@@ -58,7 +58,8 @@ void sv_coll_signature_text(uint64_t signature, uint32_t sequence, char *text, s
 static const char *late_text(unsigned place)
 {
     switch (place) {
-    case SV_COLL_AT_HELLO: return "did not come to";
+    case SV_COLL_AT_ENTRY:
+        return "did not come to";
     case SV_COLL_AT_SLOT: case SV_COLL_AT_LINE: return "did not send what was due in";
     case SV_COLL_AT_CREDIT: return "did not take what it was sent in";
     case SV_COLL_AT_FIN: return "did not end its part of";

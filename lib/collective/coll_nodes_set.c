@@ -10,7 +10,7 @@
 enum { HEAD_ROOM = 2 * SV_COLL_HEAD_BYTES };
 
 /* Of each rank its node, of each node its leader; nodes are numbered as their first ranks come. */
-static selvage_status_t find_nodes(const selvage_coll_t *coll, sv_coll_span_t *span)
+static selvage_status_t find_nodes(const selvage_coll_t *coll, sv_coll_node_set_t *node_set)
 {
     int *number, *count; /* by the lowest rank of comm on a node: 1 + the node's number; ranks of the node so far */
     int total = coll->comm->wire->size;
@@ -19,25 +19,25 @@ static selvage_status_t find_nodes(const selvage_coll_t *coll, sv_coll_span_t *s
     for (int r = 0; r < coll->size; r++) {
         int at = coll->node_of[r];
         if (number[at] == 0) {
-            span->leader[span->nnodes] = r;
-            number[at] = ++span->nnodes;
+            node_set->leader[node_set->nnodes] = r;
+            number[at] = ++node_set->nnodes;
         }
-        span->node[r] = number[at] - 1;
-        span->inner[r] = count[at]++;
+        node_set->node[r] = number[at] - 1;
+        node_set->inner[r] = count[at]++;
     }
-    span->mine = span->node[coll->rank];
+    node_set->mine = node_set->node[coll->rank];
     sv_free(number);
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t fill_span(selvage_coll_t *coll, sv_coll_span_t *span)
+static selvage_status_t fill_node_set(selvage_coll_t *coll, sv_coll_node_set_t *node_set)
 {
     size_t size = (size_t)coll->size;
-    SV_TRY(sv_calloc(size, sizeof *span->leader, &span->leader));
-    SV_TRY(sv_calloc(size, sizeof *span->node, &span->node));
-    SV_TRY(sv_calloc(size, sizeof *span->inner, &span->inner));
-    SV_TRY(sv_calloc(1, sizeof *span->part, &span->part));
-    return find_nodes(coll, span);
+    SV_TRY(sv_calloc(size, sizeof *node_set->leader, &node_set->leader));
+    SV_TRY(sv_calloc(size, sizeof *node_set->node, &node_set->node));
+    SV_TRY(sv_calloc(size, sizeof *node_set->inner, &node_set->inner));
+    SV_TRY(sv_calloc(1, sizeof *node_set->part, &node_set->part));
+    return find_nodes(coll, node_set);
 }
 
 static selvage_status_t fill_staging(sv_coll_arena_t *arena, sv_coll_staging_t *staging)
@@ -84,25 +84,25 @@ void sv_coll_staging_free(sv_coll_arena_t *arena)
     arena->staging = NULL;
 }
 
-selvage_status_t sv_coll_span_make(selvage_coll_t *coll)
+selvage_status_t sv_coll_node_set_make(selvage_coll_t *coll)
 {
     if (coll->size > UINT16_MAX)
         return sv_error(SELVAGE_ERR_LIMIT, "a communicator of collectives has %d ranks; at most %d can be served",
                         coll->size, UINT16_MAX);
-    SV_TRY(sv_calloc(1, sizeof *coll->span, &coll->span));
-    SV_TRY(fill_span(coll, coll->span));
+    SV_TRY(sv_calloc(1, sizeof *coll->node_set, &coll->node_set));
+    SV_TRY(fill_node_set(coll, coll->node_set));
     return coll->arena->staging ? SELVAGE_SUCCESS : make_staging(coll->arena);
 }
 
-void sv_coll_span_free(selvage_coll_t *coll)
+void sv_coll_node_set_free(selvage_coll_t *coll)
 {
-    sv_coll_span_t *span = coll->span;
-    if (!span)
+    sv_coll_node_set_t *node_set = coll->node_set;
+    if (!node_set)
         return;
-    sv_free(span->leader);
-    sv_free(span->node);
-    sv_free(span->inner);
-    sv_free(span->part);
-    sv_free(span);
-    coll->span = NULL;
+    sv_free(node_set->leader);
+    sv_free(node_set->node);
+    sv_free(node_set->inner);
+    sv_free(node_set->part);
+    sv_free(node_set);
+    coll->node_set = NULL;
 }
