@@ -400,7 +400,7 @@ static void packed_afterwards(local_rank_t *self)
 
 /* Kernels that wait have no more blocks at a time, whatever their streams, than one may have; on one stream they run
    one behind the other. */
-static void crowded(local_rank_t *self)
+static void oversubscribed(local_rank_t *self)
 {
     enum { MANY = 4 };
     message_end_t end[MANY];
@@ -563,7 +563,7 @@ int main(void)
     run(numbered, NULL, 1, true);
     local_ranks_run(&(local_run_t){.size = 2, .body = packed_afterwards, .log_expected = true, .may_set_aside = true});
     local_ranks_env("EARLY_WAIT_US=100000 SOFT_BLOCKS=8");
-    local_ranks_run(&(local_run_t){.size = 3, .body = crowded});
+    local_ranks_run(&(local_run_t){.size = 3, .body = oversubscribed});
     CHECK_EQ(local_ranks_left(), 0);
     for (unsigned kind = 0; kind < 8; kind++) {
         damage_t how = {.by_slot = kind & 1, .stays = kind & 2, .repeats = kind & 4};

@@ -33,7 +33,7 @@ static void check_rank(sv_wire_world_t *world, int rank, int size, int per_host,
         CHECK_EQ(sv_topology_node_index(&topology, peer), inside ? peer - node_first : -1);
     }
     CHECK(topology.cores >= 1);
-    CHECK_EQ(topology.crowded, host_size > topology.cores);
+    CHECK_EQ(topology.oversubscribed, host_size > topology.cores);
     sv_topology_fini(&topology);
     sv_topology_fini(&topology);
     wire->ops->close(wire);

@@ -29,7 +29,7 @@ static void wire_step(sv_relax_t *relax, uint64_t begin_ns, const char *what)
 
 static selvage_status_t wire_finish(sv_wire_t *wire, sv_wire_request_t *request, size_t *bytes_out)
 {
-    sv_relax_t relax = {.max_sleep_us = 50, .crowded = 1};
+    sv_relax_t relax = {.max_sleep_us = 50, .oversubscribed = 1};
     uint64_t begin_ns = sv_clock_ns();
     selvage_status_t status;
     while ((status = sv_wire_test(wire, request, bytes_out)) == SELVAGE_IN_PROGRESS)
@@ -309,7 +309,7 @@ static long wire_drain(sv_wire_t *wire, uint64_t *expected)
 static void wire_case_control_flood(sv_wire_t *wire)
 {
     uint64_t *expected = calloc((size_t)wire->size, sizeof *expected), begin_ns = sv_clock_ns();
-    sv_relax_t relax = {.max_sleep_us = 50, .crowded = 1};
+    sv_relax_t relax = {.max_sleep_us = 50, .oversubscribed = 1};
     long got = 0, refused = 0, each = WIRE_FLOOD / wire->size + 100;
     for (long i = 0; i < each; i++) {
         for (int peer = 0; peer < wire->size; peer++) {

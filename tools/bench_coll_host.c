@@ -24,7 +24,8 @@ static void fill_batch(const bench_coll_run_t *run, const bench_work_t *work, do
 bench_host_times_t bench_coll_host(const bench_coll_run_t *run, const bench_work_t *work)
 {
     const tool_job_t *job = &run->job;
-    const int batches = job->crowded || run->options.repetitions ? BATCHES_FEW : BATCHES, count = batches * BATCH;
+    const int batches = job->oversubscribed || run->options.repetitions ? BATCHES_FEW : BATCHES,
+              count = batches * BATCH;
     double *taken = tool_malloc(job, (size_t)count * sizeof *taken);
     fill_batch(run, work, taken, WARM_UPS);
     for (int b = 0; b < batches; b++)

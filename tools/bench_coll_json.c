@@ -19,7 +19,7 @@ void bench_coll_report_json_head(FILE *file, const bench_coll_run_t *run)
     fprintf(file, ",\n  \"device\": ");
     tool_json_text(file, selvage_device_name(run->ground.device));
     fprintf(file, ",\n  \"ranks\": %d,\n  \"hosts\": %d,\n  \"crowded\": %s,\n  \"seconds\": %.6g,\n  \"runs\": %d,\n",
-            run->job.size, run->job.hosts, run->job.crowded ? "true" : "false", run->options.seconds,
+            run->job.size, run->job.hosts, run->job.oversubscribed ? "true" : "false", run->options.seconds,
             run->options.runs);
 }
 

@@ -39,7 +39,7 @@ void bench_coll_report_title(const bench_coll_run_t *run)
     const tool_job_t *job = &run->job;
     printf("selvage-bench %s: coll: %s, on %d host%s, %d core%s a host%s\n", selvage_version(NULL, NULL, NULL),
            run->machine, job->hosts, job->hosts == 1 ? "" : "s", job->host_cores, job->host_cores == 1 ? "" : "s",
-           job->crowded ? ", fewer than ranks: times say little" : "");
+           job->oversubscribed ? ", fewer than ranks: times say little" : "");
 }
 
 static void print_rival(const bench_coll_run_t *run)

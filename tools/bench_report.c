@@ -49,7 +49,7 @@ void bench_report_title(const bench_run_t *run)
     printf("selvage-bench %s: %s: %s, on %d host%s, %d core%s a host%s\n", selvage_version(NULL, NULL, NULL),
            bench_command_name(run->options.command), run->machine, job->hosts, job->hosts == 1 ? "" : "s",
            job->host_cores, job->host_cores == 1 ? "" : "s",
-           job->crowded ? ", fewer than ranks: times say little" : "");
+           job->oversubscribed ? ", fewer than ranks: times say little" : "");
 }
 
 void bench_report_head(const bench_run_t *run)
@@ -168,7 +168,7 @@ void bench_report_json_head(FILE *file, const bench_run_t *run)
     fprintf(file, ",\n  \"device\": ");
     tool_json_text(file, selvage_device_name(run->traffic.device));
     fprintf(file, ",\n  \"ranks\": %d,\n  \"hosts\": %d,\n  \"crowded\": %s,\n  \"seconds\": %.6g,\n", run->job.size,
-            run->job.hosts, run->job.crowded ? "true" : "false", run->options.seconds);
+            run->job.hosts, run->job.oversubscribed ? "true" : "false", run->options.seconds);
 }
 
 bool bench_report_json(const bench_run_t *run, const char *path)

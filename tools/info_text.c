@@ -47,7 +47,7 @@ static void print_head(FILE *file, const info_job_t *info)
             info->thread_level);
     fprintf(file, "job       %d rank%s on %d host%s, %d core%s a host%s\n", job->size, plural(job->size), job->hosts,
             plural(job->hosts), job->host_cores, plural(job->host_cores),
-            job->crowded ? ", more ranks than cores" : "");
+            job->oversubscribed ? ", more ranks than cores" : "");
 }
 
 static void print_devices(FILE *file, const info_job_t *info)

@@ -37,7 +37,7 @@ static void write_head(FILE *file, const smoke_run_t *run)
     fprintf(file, ",\n  \"ranks\": %d,\n  \"hosts\": %d,\n  \"ranks_per_host\": %d,\n  \"node_size\": %d,\n", job->size,
             job->hosts, job->host_size, selvage_comm_node_size(run->comm));
     fprintf(file, "  \"cores_per_host\": %d,\n  \"crowded\": %s,\n  \"speed_judges\": %s,\n  \"checksum_off\": %s,\n",
-            job->host_cores, truth(job->crowded), truth(run->speed_judges), truth(run->options.no_checksum));
+            job->host_cores, truth(job->oversubscribed), truth(run->speed_judges), truth(run->options.no_checksum));
     fprintf(file, "  \"wire_gbs\": ");
     write_known(file, run->wire.gbs > 0 ? run->wire.gbs : -1, 0);
     fprintf(file, ",\n  \"wire_source\": ");

@@ -43,7 +43,7 @@ static void print_notes(FILE *out, const smoke_run_t *run)
     const tool_job_t *job = &run->job;
     if (!run->speed_judges)
         fprintf(out, "note: speed informs and does not judge here: %s%s%s\n", run->soft ? "software device" : "",
-                run->soft && job->crowded ? ", " : "", job->crowded ? "more ranks than cores" : "");
+                run->soft && job->oversubscribed ? ", " : "", job->oversubscribed ? "more ranks than cores" : "");
     if (run->wire.gbs > 0)
         fprintf(out, "wire: %.4g GB/s per host, says %s\n", run->wire.gbs, run->wire.source);
     else

@@ -55,7 +55,7 @@ void smoke_run_init(smoke_run_t *run)
     tool_try(job, "comm_create", selvage_comm_create(job->comm, &params, &run->comm));
     tool_try(job, "config_visit", selvage_config_visit(take_segment, run));
     run->soft = strcmp(selvage_device_name(run->device), "soft") == 0;
-    run->speed_judges = !run->soft && !job->crowded;
+    run->speed_judges = !run->soft && !job->oversubscribed;
     fit_sizes(run);
     tool_traffic_init(&run->traffic, job, run->comm, largest_size(&run->options) * (size_t)run->options.packets);
     if (strcmp(selvage_device_name(run->device), job->gpu.kind) != 0)

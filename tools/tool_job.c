@@ -93,7 +93,7 @@ void tool_poll(const tool_job_t *job, MPI_Request *requests, int count)
         if (complete) {
             done++;
             polls = 0;
-        } else if (job->crowded && polls > POLLS_BEFORE_SLEEP) {
+        } else if (job->oversubscribed && polls > POLLS_BEFORE_SLEEP) {
             nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
         } else {
             sched_yield();
@@ -160,14 +160,14 @@ static void measure_crowd(tool_job_t *job)
     tool_reduce(job, job->comm, fullest, 2, MPI_INT, MPI_MAX);
     job->host_size = fullest[0];
     job->host_cores = -fullest[1];
-    int crowded = job->host_count > cores;
-    tool_reduce(job, job->comm, &crowded, 1, MPI_INT, MPI_MAX);
-    job->crowded = crowded != 0;
+    int oversubscribed = job->host_count > cores;
+    tool_reduce(job, job->comm, &oversubscribed, 1, MPI_INT, MPI_MAX);
+    job->oversubscribed = oversubscribed != 0;
 }
 
 void tool_job_init(tool_job_t *job, const char *program, int *argc, char ***argv)
 {
-    *job = (tool_job_t){.program = program, .comm = MPI_COMM_WORLD, .crowded = true};
+    *job = (tool_job_t){.program = program, .comm = MPI_COMM_WORLD, .oversubscribed = true};
     tool_choose_gpu(&job->gpu); /* before MPI, which may want to know the device */
     const char *progress = getenv("SELVAGE_PROGRESS");
     int wanted = progress && strcmp(progress, "thread") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED, provided;

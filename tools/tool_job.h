@@ -23,7 +23,7 @@ typedef struct tool_job {
     int hosts;       /* hosts of the whole job */
     int host_size;   /* ranks on the fullest host */
     int host_cores;  /* cores the ranks of the most crowded host may use together */
-    bool crowded;    /* somewhere ranks outnumber cores */
+    bool oversubscribed; /* somewhere ranks outnumber cores */
     int *host_ranks; /* ranks of this host, ascending; owned */
     int host_count;  /* length of host_ranks */
     tool_gpu_t gpu;  /* what tool_choose_gpu() chose */

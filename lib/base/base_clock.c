@@ -15,7 +15,7 @@ enum {
     NS_PER_S = 1000000000,
     PAUSES = 200,          /* calls that only pause, on a free core */
     YIELDS = 1000,         /* calls that yield after them */
-    YIELDS_CROWDED = 50,   /* calls that yield before the first sleep, on a shared core */
+    YIELDS_OVERSUBSCRIBED = 50, /* calls that yield before the first sleep, on a shared core */
     DOUBLINGS_MAX = 20     /* 1 us doubled this often is a second: more than any max_sleep_us */
 };
 
@@ -56,8 +56,8 @@ static void sleep_doubled(unsigned doublings, unsigned max_sleep_us)
 
 void sv_relax(sv_relax_t *relax)
 {
-    unsigned pauses = relax->crowded ? 0 : PAUSES;
-    unsigned yields = relax->crowded ? YIELDS_CROWDED : YIELDS;
+    unsigned pauses = relax->oversubscribed ? 0 : PAUSES;
+    unsigned yields = relax->oversubscribed ? YIELDS_OVERSUBSCRIBED : YIELDS;
     unsigned idle = relax->idle;
     if (idle < UINT_MAX)
         relax->idle = idle + 1;

@@ -14,12 +14,12 @@ void sv_clock_sleep_until_ns(uint64_t ns);
 /*
  * Waiting politely. A caller that finds nothing to do calls sv_relax(&r) again and again, and sv_relax_reset(&r) when
  * it found work: first the processor's pause instruction, then sched_yield, then sleeps that double from 1 to
- * max_sleep_us. With crowded set (more ranks than cores) it yields from the first call.
+ * max_sleep_us. With oversubscribed set (more ranks than cores) it yields from the first call.
  */
 typedef struct sv_relax {
     unsigned idle;
     unsigned max_sleep_us; /* 0: never sleep, only yield */
-    int crowded;
+    int oversubscribed;
 } sv_relax_t;
 
 void sv_relax(sv_relax_t *relax);

@@ -85,7 +85,7 @@ selvage_status_t sv_coll_when_complete(sv_coll_arena_t *arena, void (*fn)(void *
 /* Waits for the event behind the last launch; ERR_TIMEOUT, unlogged, if that takes longer. */
 static selvage_status_t wait_last(sv_coll_arena_t *arena, double timeout_s)
 {
-    sv_relax_t relax = {.max_sleep_us = 100, .crowded = arena->comm->topology.crowded};
+    sv_relax_t relax = {.max_sleep_us = 100, .oversubscribed = arena->comm->topology.oversubscribed};
     uint64_t begin_ns = sv_clock_ns();
     for (;;) {
         selvage_status_t status = query_last(arena);

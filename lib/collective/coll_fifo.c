@@ -30,7 +30,7 @@ static selvage_status_t wait_for_room(selvage_coll_t *coll, uint32_t end)
     sv_coll_arena_t *arena = coll->arena;
     double timeout_s = coll->comm->timeout_s;
     uint64_t begin_ns = sv_clock_ns();
-    sv_relax_t relax = {.crowded = coll->comm->topology.crowded};
+    sv_relax_t relax = {.oversubscribed = coll->comm->topology.oversubscribed};
     arena->fifo_waits++;
     while (!has_room(arena, end)) {
         sv_coll_poll(arena);

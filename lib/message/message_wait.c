@@ -20,9 +20,10 @@ typedef struct sv_message_deadline {
 
 static sv_message_deadline_t wait_limits(sv_message_engine_t *engine)
 {
-    return (sv_message_deadline_t){.engine = engine,
-                                   .began_ns = sv_clock_ns(),
-                                   .relax = {.max_sleep_us = 100, .crowded = engine->comm->topology.crowded}};
+    return (sv_message_deadline_t){
+        .engine = engine,
+        .began_ns = sv_clock_ns(),
+        .relax = {.max_sleep_us = 100, .oversubscribed = engine->comm->topology.oversubscribed}};
 }
 
 static bool progress_exchanges(selvage_comm_t *comm)

@@ -121,7 +121,7 @@ static bool is_set(const sv_layout_state_t *layouts, uint32_t set)
    another exchange of this rank. */
 static void wait_for_tables(const selvage_exchange_t *x)
 {
-    sv_relax_t relax = {.max_sleep_us = 100, .crowded = x->comm->topology.crowded};
+    sv_relax_t relax = {.max_sleep_us = 100, .oversubscribed = x->comm->topology.oversubscribed};
     while (sv_layouts_under_way(x) || sv_batch_query(x) == SELVAGE_IN_PROGRESS)
         if (!sv_progress_poll(&x->comm->progress))
             sv_relax(&relax);
@@ -132,7 +132,7 @@ static void wait_for_tables(const selvage_exchange_t *x)
 static selvage_status_t wait_for_copy(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev;
-    sv_relax_t relax = {.max_sleep_us = 100, .crowded = x->comm->topology.crowded};
+    sv_relax_t relax = {.max_sleep_us = 100, .oversubscribed = x->comm->topology.oversubscribed};
     selvage_status_t status;
     if (sv_exchange_state(x) != SV_EXCHANGE_IDLE)
         return SV_DEVICE_CALL(dev, stream_sync, x->kernel_stream);

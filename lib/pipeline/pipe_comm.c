@@ -165,7 +165,7 @@ selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *pa
     }
     sv_log(SV_LOG_INFO, "comm", "rank %d of %d on %s, %d ranks on the node, %d cores%s", wire->rank, wire->size,
            comm->dev->ops->name, comm->topology.node_size, comm->topology.cores,
-           comm->topology.crowded ? ", crowded" : "");
+           comm->topology.oversubscribed ? ", crowded" : "");
     *comm_out = comm;
     return SELVAGE_SUCCESS;
 }
@@ -225,7 +225,7 @@ void sv_deadline_begin(sv_deadline_t *deadline, selvage_comm_t *comm, double tim
 {
     *deadline = (sv_deadline_t){.comm = comm, .timeout_s = timeout_s, .since_ns = sv_clock_ns()};
     deadline->relax.max_sleep_us = 200;
-    deadline->relax.crowded = comm->topology.crowded || comm->topology.size == 0;
+    deadline->relax.oversubscribed = comm->topology.oversubscribed || comm->topology.size == 0;
 }
 
 selvage_status_t sv_deadline_poll(sv_deadline_t *deadline)

@@ -326,8 +326,8 @@ static bool leave_idle(selvage_exchange_t *x)
 static void init_backoff(const selvage_comm_t *comm, sv_relax_t *relax)
 {
     *relax = (sv_relax_t){.max_sleep_us = 100};
-    relax->crowded = comm->config.spin == SV_CONFIG_SPIN_YIELD ||
-                     (comm->config.spin == SV_CONFIG_SPIN_AUTO && comm->topology.crowded);
+    relax->oversubscribed = comm->config.spin == SV_CONFIG_SPIN_YIELD ||
+                            (comm->config.spin == SV_CONFIG_SPIN_AUTO && comm->topology.oversubscribed);
 }
 
 void sv_exchange_finish_gated(selvage_exchange_t *x)

@@ -62,7 +62,7 @@ selvage_status_t sv_progress_init(sv_progress_t *progress, bool threaded, const 
     progress->poll = poll;
     progress->arg = arg;
     progress->relax.max_sleep_us = THREAD_MAX_SLEEP_US;
-    progress->relax.crowded = topology->crowded;
+    progress->relax.oversubscribed = topology->oversubscribed;
     progress->topology = topology;
     progress->binding = *sv_thread_binding();
     atomic_init(&progress->stop, 0);
@@ -93,7 +93,7 @@ void sv_progress_post(sv_progress_t *progress, sv_work_t *work)
         run_work(work);
         return;
     }
-    sv_relax_t relax = {.crowded = 1};
+    sv_relax_t relax = {.oversubscribed = 1};
     while (!sv_ring_push(&progress->ring, work))
         sv_relax(&relax);
 }

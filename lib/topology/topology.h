@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who shares a node with whom, whether the ranks are crowded, which of them share a GPU, and what lies next to this
- * rank's. Nodes come from the wire's shared-memory split and can be divided further into virtual nodes of
+ * Who shares a node with whom, whether the ranks are oversubscribed, which of them share a GPU, and what lies next to
+ * this rank's. Nodes come from the wire's shared-memory split and can be divided further into virtual nodes of
  * ranks_per_node ranks each (in order of rank), to test and measure the internode path on one machine. No O(P) memory:
  * only the ranks of the own host are kept. Written while the communicator is made, read-only after; any thread may
  * read.
@@ -30,10 +30,10 @@ typedef struct sv_topology {
     int node_size;
     int node_index;        /* position of this rank in node_ranks */
     int cores;             /* cores this process may use */
-    bool crowded;          /* more ranks on the machine than cores */
+    bool oversubscribed;   /* more ranks on the machine than cores */
     int gpu_ranks;         /* ranks of the machine on this rank's GPU, this one included; 0: no GPU, or not asked */
     bool shares_gpu;       /* gpu_ranks > 1: no kernel of this rank may wait for another rank's */
-    struct sv_gpu_letter *letters; /* for sv_topology_find_gpu(), so that it cannot lack memory; owned */
+    struct sv_gpu_message *messages; /* for sv_topology_find_gpu(), so that it cannot lack memory; owned */
     sv_place_t near;       /* node -1 until sv_topology_place() */
 } sv_topology_t;
 
@@ -58,9 +58,9 @@ typedef selvage_status_t (*sv_topology_wait_fn)(void *arg);
 selvage_status_t sv_topology_find_gpu(sv_topology_t *topology, sv_wire_t *wire, const char *bus_id,
                                       sv_topology_wait_fn keep_waiting, void *arg);
 
-/* Makes and frees the letters; for init and fini. */
-selvage_status_t sv_topology_make_letters(sv_topology_t *topology);
-void sv_topology_free_letters(sv_topology_t *topology);
+/* Makes and frees the messages; for init and fini. */
+selvage_status_t sv_topology_make_messages(sv_topology_t *topology);
+void sv_topology_free_messages(sv_topology_t *topology);
 
 /* Fills near from a device's bus id, as sysfs below sys_root ("/sys" but in tests) has it. What is not found is left
    unbound: placement is never an error. Local. */

@@ -46,14 +46,14 @@ selvage_status_t sv_topology_init(sv_topology_t *topology, sv_wire_t *wire, int 
     if (position < 0)
         status = sv_error(SELVAGE_ERR_INTERNAL, "rank %d is not among the ranks of its own node", wire->rank);
     if (status == SELVAGE_SUCCESS)
-        status = sv_topology_make_letters(&made);
+        status = sv_topology_make_messages(&made);
     if (status != SELVAGE_SUCCESS) {
         sv_free(made.host_ranks);
         return status;
     }
     find_virtual_node(position, ranks_per_node, &made);
     made.cores = sv_topology_cores();
-    made.crowded = made.host_size > made.cores;
+    made.oversubscribed = made.host_size > made.cores;
     *topology = made;
     return SELVAGE_SUCCESS;
 }
@@ -63,7 +63,7 @@ void sv_topology_fini(sv_topology_t *topology)
     if (!topology)
         return;
     sv_free(topology->host_ranks);
-    sv_topology_free_letters(topology);
+    sv_topology_free_messages(topology);
     sv_binder_destroy(topology->near.binder);
     memset(topology, 0, sizeof *topology);
     topology->near.node = -1;

@@ -149,7 +149,7 @@ static bool failed_but_quiet(int code, MPI_Request *request)
 
 bool sv_wire_mpi_withdraw(MPI_Request *request, bool is_recv)
 {
-    sv_relax_t relax = {.max_sleep_us = WITHDRAW_SLEEP_US, .crowded = 1};
+    sv_relax_t relax = {.max_sleep_us = WITHDRAW_SLEEP_US, .oversubscribed = 1};
     /* Only receives are cancelled: cancelling sends is deprecated, and neither MPI takes one back once it left. */
     if (is_recv && *request != MPI_REQUEST_NULL)
         PMPI_Cancel(request);
