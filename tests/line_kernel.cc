@@ -25,7 +25,7 @@ SV_DEV_FN void send(const line_arg_t &arg, uint32_t round)
     unsigned at = round % LINE_RING, turns = 0;
 
     while (round > LINE_RING && sv_dev_load_word_system(arg.taken) < round - LINE_RING)
-        sv_dev_relax(&turns);
+        sv_dev_backoff(&turns);
     sv_dev_fence_system(); /* the partner is the one in take(): the slot was read before it was given back */
     arg.plain[at] = round;
     sv_dev_store_line(arg.line + 2 * at, word_of(round, 2 * at), word_of(round, 2 * at + 1));
@@ -44,16 +44,16 @@ SV_DEV_FN void take(const line_arg_t &arg, uint32_t round)
 
     do {
         sv_dev_load_line(arg.line + 2 * at, &lo, &hi);
-        sv_dev_relax(&turns);
+        sv_dev_backoff(&turns);
     } while (round_of(lo) != round || round_of(hi) != round);
     if (lo != word_of(round, 2 * at) || hi != word_of(round, 2 * at + 1))
         sv_dev_atomic_add_u64(arg.wrong, 1);
     if (round & 1)
         while (sv_dev_load_acquire_system_u32(arg.told) < round)
-            sv_dev_relax(&turns);
+            sv_dev_backoff(&turns);
     else {
         while (sv_dev_load_u32_system(arg.heard) < round)
-            sv_dev_relax(&turns);
+            sv_dev_backoff(&turns);
         sv_dev_fence_system();
     }
     if (arg.plain[at] != round)

@@ -25,29 +25,29 @@ static void check_sleep(void)
     CHECK(sv_clock_ns() - begin < UINT64_C(5000000000));
 }
 
-static uint64_t time_calls_ns(sv_relax_t *relax, int calls)
+static uint64_t time_calls_ns(sv_backoff_t *backoff, int calls)
 {
     uint64_t begin = sv_clock_ns();
     for (int i = 0; i < calls; i++)
-        sv_relax(relax);
+        sv_backoff(backoff);
     return sv_clock_ns() - begin;
 }
 
 /* Sleeps have lower bounds that hold on any machine; upper ones do not. */
 static void check_relax(void)
 {
-    sv_relax_t oversubscribed = {.max_sleep_us = 2000, .oversubscribed = 1};
+    sv_backoff_t oversubscribed = {.max_sleep_us = 2000, .oversubscribed = 1};
     time_calls_ns(&oversubscribed, 50);
     CHECK_EQ(oversubscribed.idle, 50);
     CHECK(time_calls_ns(&oversubscribed, 12) >= 3000000); /* 1 + 2 + ... + 1024 + 2000 us, with room for signals */
-    sv_relax_reset(&oversubscribed);
+    sv_backoff_reset(&oversubscribed);
     CHECK_EQ(oversubscribed.idle, 0);
 
-    sv_relax_t alone = {.max_sleep_us = 1000, .oversubscribed = 0};
+    sv_backoff_t alone = {.max_sleep_us = 1000, .oversubscribed = 0};
     time_calls_ns(&alone, 1200);
     CHECK(time_calls_ns(&alone, 12) >= 2000000);
 
-    sv_relax_t never = {.max_sleep_us = 0, .oversubscribed = 1, .idle = 4294967290u};
+    sv_backoff_t never = {.max_sleep_us = 0, .oversubscribed = 1, .idle = 4294967290u};
     time_calls_ns(&never, 100);
     CHECK_EQ(never.idle, 4294967295u);
 }

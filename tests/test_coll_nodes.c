@@ -413,10 +413,10 @@ static void run_mended(local_rank_t *self)
 
 static void *abort_soon(void *arg)
 {
-    sv_relax_t relax = {.max_sleep_us = 1000};
+    sv_backoff_t backoff = {.max_sleep_us = 1000};
     const uint64_t begin_ns = sv_clock_ns();
     while (sv_clock_ns() - begin_ns < UINT64_C(50000000))
-        sv_relax(&relax);
+        sv_backoff(&backoff);
     selvage_coll_abort(arg);
     return NULL;
 }

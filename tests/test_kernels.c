@@ -303,7 +303,7 @@ static void test_concurrent_blocks(void)
         start_lanes(lanes, 4, &arg);
         unsigned turns = 0;
         while (__atomic_load_n(&word, __ATOMIC_ACQUIRE) != round) /* partner: the kernel's release */
-            sv_kernel_relax(&turns);
+            sv_kernel_backoff(&turns);
         CHECK(record.digest == digest && memcmp(target + 3, source, LARGE_BYTES) == 0);
         CHECK(scratch_is_zero(&scratch));
         for (unsigned i = 0; i < 4; i++)

@@ -18,22 +18,22 @@
 enum { WIRE_LIMIT_S = 60, WIRE_FLOOD = 2000, WIRE_MANY = 400, WIRE_TAG_BARRIER = 900 };
 
 /* One polite step of a loop that began at begin_ns. */
-static void wire_step(sv_relax_t *relax, uint64_t begin_ns, const char *what)
+static void wire_step(sv_backoff_t *backoff, uint64_t begin_ns, const char *what)
 {
     if (sv_clock_ns() - begin_ns > WIRE_LIMIT_S * 1000000000ull) {
         fprintf(stderr, "%s: no end in sight after %d s\n", what, WIRE_LIMIT_S);
         abort();
     }
-    sv_relax(relax);
+    sv_backoff(backoff);
 }
 
 static selvage_status_t wire_finish(sv_wire_t *wire, sv_wire_request_t *request, size_t *bytes_out)
 {
-    sv_relax_t relax = {.max_sleep_us = 50, .oversubscribed = 1};
+    sv_backoff_t backoff = {.max_sleep_us = 50, .oversubscribed = 1};
     uint64_t begin_ns = sv_clock_ns();
     selvage_status_t status;
     while ((status = sv_wire_test(wire, request, bytes_out)) == SELVAGE_IN_PROGRESS)
-        wire_step(&relax, begin_ns, "a request");
+        wire_step(&backoff, begin_ns, "a request");
     return status;
 }
 
@@ -309,7 +309,7 @@ static long wire_drain(sv_wire_t *wire, uint64_t *expected)
 static void wire_case_control_flood(sv_wire_t *wire)
 {
     uint64_t *expected = calloc((size_t)wire->size, sizeof *expected), begin_ns = sv_clock_ns();
-    sv_relax_t relax = {.max_sleep_us = 50, .oversubscribed = 1};
+    sv_backoff_t backoff = {.max_sleep_us = 50, .oversubscribed = 1};
     long got = 0, refused = 0, each = WIRE_FLOOD / wire->size + 100;
     for (long i = 0; i < each; i++) {
         for (int peer = 0; peer < wire->size; peer++) {
@@ -319,14 +319,14 @@ static void wire_case_control_flood(sv_wire_t *wire)
             while ((status = sv_wire_control_send(wire, peer, &message)) == SELVAGE_IN_PROGRESS) {
                 refused++;
                 got += wire_drain(wire, expected);
-                wire_step(&relax, begin_ns, "sending control messages");
+                wire_step(&backoff, begin_ns, "sending control messages");
             }
             CHECK_STATUS(status, SELVAGE_SUCCESS);
         }
     }
     while (got < each * wire->size) {
         got += wire_drain(wire, expected);
-        wire_step(&relax, begin_ns, "receiving control messages");
+        wire_step(&backoff, begin_ns, "receiving control messages");
     }
     CHECK_EQ(got, each * wire->size);
     CHECK_EQ(wire->control_damaged, 0);

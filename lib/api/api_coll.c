@@ -115,8 +115,8 @@ static selvage_status_t check_call(const char *name, const selvage_coll_t *coll,
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t submit(const char *name, selvage_coll_t *coll, sv_coll_call_t *call, selvage_type_t type,
-                               selvage_op_t op, bool has_rank)
+static selvage_status_t submit_checked(const char *name, selvage_coll_t *coll, sv_coll_call_t *call,
+                                       selvage_type_t type, selvage_op_t op, bool has_rank)
 {
     SV_TRY(sv_api_enter(coll->comm));
     selvage_status_t status = check_call(name, coll, call, type, op, has_rank);
@@ -135,7 +135,7 @@ selvage_status_t selvage_coll_all_reduce(selvage_coll_t *coll, const void *send,
     SV_API_NEED(coll);
     sv_coll_call_t call = {.call = SV_COLL_ALL_REDUCE, .root = -1, .send = send, .recv = recv, .count = count,
                            .stream = stream};
-    return submit(__func__, coll, &call, type, op, false);
+    return submit_checked(__func__, coll, &call, type, op, false);
 }
 
 selvage_status_t selvage_coll_reduce_scatter(selvage_coll_t *coll, const void *send, void *recv, size_t recv_count,
@@ -144,7 +144,7 @@ selvage_status_t selvage_coll_reduce_scatter(selvage_coll_t *coll, const void *s
     SV_API_NEED(coll);
     sv_coll_call_t call = {.call = SV_COLL_REDUCE_SCATTER, .root = -1, .send = send, .recv = recv,
                            .count = recv_count, .stream = stream};
-    return submit(__func__, coll, &call, type, op, false);
+    return submit_checked(__func__, coll, &call, type, op, false);
 }
 
 selvage_status_t selvage_coll_all_gather(selvage_coll_t *coll, const void *send, void *recv, size_t send_count,
@@ -153,7 +153,7 @@ selvage_status_t selvage_coll_all_gather(selvage_coll_t *coll, const void *send,
     SV_API_NEED(coll);
     sv_coll_call_t call = {.call = SV_COLL_ALL_GATHER, .root = -1, .send = send, .recv = recv, .count = send_count,
                            .stream = stream};
-    return submit(__func__, coll, &call, type, 0, false);
+    return submit_checked(__func__, coll, &call, type, 0, false);
 }
 
 selvage_status_t selvage_coll_broadcast(selvage_coll_t *coll, const void *send, void *recv, size_t count,
@@ -162,7 +162,7 @@ selvage_status_t selvage_coll_broadcast(selvage_coll_t *coll, const void *send, 
     SV_API_NEED(coll);
     sv_coll_call_t call = {.call = SV_COLL_BROADCAST, .root = root, .send = send, .recv = recv, .count = count,
                            .stream = stream};
-    return submit(__func__, coll, &call, type, 0, true);
+    return submit_checked(__func__, coll, &call, type, 0, true);
 }
 
 selvage_status_t selvage_coll_reduce(selvage_coll_t *coll, const void *send, void *recv, size_t count,
@@ -171,7 +171,7 @@ selvage_status_t selvage_coll_reduce(selvage_coll_t *coll, const void *send, voi
     SV_API_NEED(coll);
     sv_coll_call_t call = {.call = SV_COLL_REDUCE, .root = root, .send = send, .recv = recv, .count = count,
                            .stream = stream};
-    return submit(__func__, coll, &call, type, op, true);
+    return submit_checked(__func__, coll, &call, type, op, true);
 }
 
 selvage_status_t selvage_coll_all_to_all(selvage_coll_t *coll, const void *send, void *recv, size_t count,
@@ -180,7 +180,7 @@ selvage_status_t selvage_coll_all_to_all(selvage_coll_t *coll, const void *send,
     SV_API_NEED(coll);
     sv_coll_call_t call = {.call = SV_COLL_ALL_TO_ALL, .root = -1, .send = send, .recv = recv, .count = count,
                            .stream = stream};
-    return submit(__func__, coll, &call, type, 0, false);
+    return submit_checked(__func__, coll, &call, type, 0, false);
 }
 
 selvage_status_t selvage_coll_send(selvage_coll_t *coll, const void *send, size_t count, selvage_type_t type, int peer,
@@ -189,7 +189,7 @@ selvage_status_t selvage_coll_send(selvage_coll_t *coll, const void *send, size_
     SV_API_NEED(coll);
     sv_coll_call_t call = {.call = SV_COLL_PAIR, .root = peer, .is_send = true, .send = send, .count = count,
                            .stream = stream};
-    return submit(__func__, coll, &call, type, 0, true);
+    return submit_checked(__func__, coll, &call, type, 0, true);
 }
 
 selvage_status_t selvage_coll_recv(selvage_coll_t *coll, void *recv, size_t count, selvage_type_t type, int peer,
@@ -197,14 +197,14 @@ selvage_status_t selvage_coll_recv(selvage_coll_t *coll, void *recv, size_t coun
 {
     SV_API_NEED(coll);
     sv_coll_call_t call = {.call = SV_COLL_PAIR, .root = peer, .recv = recv, .count = count, .stream = stream};
-    return submit(__func__, coll, &call, type, 0, true);
+    return submit_checked(__func__, coll, &call, type, 0, true);
 }
 
 selvage_status_t selvage_coll_barrier(selvage_coll_t *coll, void *stream)
 {
     SV_API_NEED(coll);
     sv_coll_call_t call = {.call = SV_COLL_BARRIER, .root = -1, .stream = stream};
-    return submit(__func__, coll, &call, SELVAGE_UINT8, 0, false);
+    return submit_checked(__func__, coll, &call, SELVAGE_UINT8, 0, false);
 }
 
 selvage_status_t selvage_coll_group_begin(selvage_coll_t *coll)

@@ -78,16 +78,16 @@ typedef struct buffer_call {
     char detail[SV_DETAIL_BYTES];
 } buffer_call_t;
 
-static void keep_detail(buffer_call_t *call)
+static void keep_buffer_detail(buffer_call_t *call)
 {
     memcpy(call->detail, sv_thread_detail(), sizeof call->detail);
 }
 
-static void run_register(void *arg)
+static void run_buffer_register(void *arg)
 {
     buffer_call_t *call = arg;
     call->status = sv_buffer_register(&call->comm->buffers, call->comm->dev, call->ptr, call->bytes, &call->buf);
-    keep_detail(call);
+    keep_buffer_detail(call);
 }
 
 static selvage_status_t finish_call(const buffer_call_t *call)
@@ -106,7 +106,7 @@ selvage_status_t selvage_buffer_register(selvage_comm_t *comm, void *ptr, size_t
         return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_buffer_register: bytes is 0");
     buffer_call_t call = {.comm = comm, .ptr = ptr, .bytes = bytes};
     SV_TRY(sv_api_enter(comm));
-    sv_progress_call(&comm->progress, run_register, &call);
+    sv_progress_call(&comm->progress, run_buffer_register, &call);
     if (call.status == SELVAGE_SUCCESS) {
         call.buf->comm = comm;
         *buf_out = call.buf;
@@ -114,11 +114,11 @@ selvage_status_t selvage_buffer_register(selvage_comm_t *comm, void *ptr, size_t
     return finish_call(&call);
 }
 
-static void run_unregister(void *arg)
+static void run_buffer_unregister(void *arg)
 {
     buffer_call_t *call = arg;
     call->status = sv_buffer_unregister(call->buf);
-    keep_detail(call);
+    keep_buffer_detail(call);
 }
 
 selvage_status_t selvage_buffer_unregister(selvage_buffer_t *buf)
@@ -128,7 +128,7 @@ selvage_status_t selvage_buffer_unregister(selvage_buffer_t *buf)
     buffer_call_t call = {.buf = buf};
     selvage_comm_t *comm = buf->comm;
     SV_TRY(sv_api_enter(comm));
-    sv_progress_call(&comm->progress, run_unregister, &call);
+    sv_progress_call(&comm->progress, run_buffer_unregister, &call);
     return finish_call(&call);
 }
 

@@ -10,7 +10,7 @@
 #include "base/base_status.h"
 #include "base/base_thread.h"
 
-static selvage_status_t load(sv_config_t *config_out)
+static selvage_status_t load_and_bind(sv_config_t *config_out)
 {
     SV_TRY(sv_config_load(NULL, NULL, config_out));
     sv_config_bind_log(config_out, sv_thread_binding());
@@ -27,7 +27,7 @@ selvage_status_t selvage_config_visit(selvage_setting_visitor_t visitor, void *a
     sv_config_t config;
     if (!visitor)
         return sv_error(SELVAGE_ERR_ARGUMENT, "visitor: must not be NULL");
-    SV_TRY(load(&config));
+    SV_TRY(load_and_bind(&config));
     for (int i = 0; i < SV_CONFIG_ROWS; i++) {
         const sv_config_row_t *row = &sv_config_rows[i];
         char value[SV_CONFIG_TEXT_BYTES];
@@ -46,7 +46,7 @@ selvage_status_t selvage_config_print(FILE *stream)
     sv_config_t config;
     if (!stream)
         return sv_error(SELVAGE_ERR_ARGUMENT, "stream: must not be NULL");
-    SV_TRY(load(&config));
+    SV_TRY(load_and_bind(&config));
     sv_config_print(stream, &config);
     if (fflush(stream) != 0 || ferror(stream))
         return sv_error(SELVAGE_ERR_SYSTEM, "the settings could not be printed: %s", strerror(errno));

@@ -15,7 +15,7 @@ const char *selvage_route_name(selvage_route_t route)
     return number < sizeof route_names / sizeof route_names[0] ? route_names[number] : "unknown";
 }
 
-static selvage_status_t check_params(const selvage_exchange_params_t *params)
+static selvage_status_t check_exchange_params(const selvage_exchange_params_t *params)
 {
     if ((int)params->route < SELVAGE_ROUTE_DEFAULT || params->route > SELVAGE_ROUTE_DIRECT)
         return sv_error(SELVAGE_ERR_ARGUMENT, "params: route is %d; wanted a selvage_route_t", (int)params->route);
@@ -33,7 +33,7 @@ typedef struct exchange_call {
     char detail[SV_DETAIL_BYTES];
 } exchange_call_t;
 
-static void keep_detail(exchange_call_t *call)
+static void keep_exchange_detail(exchange_call_t *call)
 {
     memcpy(call->detail, sv_thread_detail(), sizeof call->detail);
 }
@@ -47,11 +47,11 @@ static selvage_status_t run_call(selvage_comm_t *comm, void (*fn)(void *), excha
     return call->status;
 }
 
-static void run_create(void *arg)
+static void run_exchange_create(void *arg)
 {
     exchange_call_t *call = arg;
     call->status = sv_exchange_create(call->comm, call->params, &call->ex);
-    keep_detail(call);
+    keep_exchange_detail(call);
 }
 
 selvage_status_t selvage_exchange_create(selvage_comm_t *comm, const selvage_exchange_params_t *params,
@@ -63,10 +63,10 @@ selvage_status_t selvage_exchange_create(selvage_comm_t *comm, const selvage_exc
     SV_TRY(sv_api_enter(comm));
     selvage_status_t status = sv_api_copy_params("params", params, &own, sizeof own);
     if (status == SELVAGE_SUCCESS)
-        status = check_params(&own);
+        status = check_exchange_params(&own);
     exchange_call_t call = {.comm = comm, .params = &own};
     if (status == SELVAGE_SUCCESS)
-        status = run_call(comm, run_create, &call);
+        status = run_call(comm, run_exchange_create, &call);
     if (status == SELVAGE_SUCCESS)
         *ex_out = call.ex;
     return sv_api_leave(status);
@@ -125,7 +125,7 @@ static void run_commit(void *arg)
 {
     exchange_call_t *call = arg;
     call->status = sv_exchange_commit(call->ex);
-    keep_detail(call);
+    keep_exchange_detail(call);
 }
 
 selvage_status_t selvage_exchange_commit(selvage_exchange_t *ex)
@@ -190,7 +190,7 @@ selvage_status_t selvage_exchange_send_route(const selvage_exchange_t *ex, uint3
     return SELVAGE_SUCCESS;
 }
 
-static void run_destroy(void *arg)
+static void run_exchange_destroy(void *arg)
 {
     sv_exchange_destroy(arg);
 }
@@ -201,6 +201,6 @@ void selvage_exchange_destroy(selvage_exchange_t *ex)
         return;
     selvage_comm_t *comm = ex->comm;
     (void)sv_api_enter(comm);
-    sv_progress_call(&comm->progress, run_destroy, ex);
+    sv_progress_call(&comm->progress, run_exchange_destroy, ex);
     sv_api_leave(SELVAGE_SUCCESS);
 }

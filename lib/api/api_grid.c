@@ -15,7 +15,7 @@ typedef struct grid_call {
     char detail[SV_DETAIL_BYTES];
 } grid_call_t;
 
-static void run_create(void *arg)
+static void run_grid_create(void *arg)
 {
     grid_call_t *call = arg;
     if (call->status != SELVAGE_SUCCESS)
@@ -28,7 +28,8 @@ static void run_create(void *arg)
 }
 
 /* What is wrong on this rank is told to the others, who would wait for it. */
-static selvage_status_t check_create(grid_call_t *call, const selvage_grid_params_t *params, selvage_grid_t **grid_out)
+static selvage_status_t check_grid_create(grid_call_t *call, const selvage_grid_params_t *params,
+                                          selvage_grid_t **grid_out)
 {
     if (!params)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: params is NULL", call->name);
@@ -37,14 +38,15 @@ static selvage_status_t check_create(grid_call_t *call, const selvage_grid_param
     return sv_api_copy_params("params", params, &call->params, sizeof call->params);
 }
 
-static selvage_status_t create(grid_call_t *call, const selvage_grid_params_t *params, selvage_grid_t **grid_out)
+static selvage_status_t create_checked_grid(grid_call_t *call, const selvage_grid_params_t *params,
+                                            selvage_grid_t **grid_out)
 {
     char detail[SV_DETAIL_BYTES];
     SV_TRY(sv_api_enter(call->comm));
-    call->status = check_create(call, params, grid_out);
+    call->status = check_grid_create(call, params, grid_out);
     bool refused = call->status != SELVAGE_SUCCESS;
     memcpy(detail, sv_thread_detail(), sizeof detail);
-    sv_progress_call(&call->comm->progress, run_create, call);
+    sv_progress_call(&call->comm->progress, run_grid_create, call);
     if (call->status == SELVAGE_SUCCESS)
         *grid_out = call->grid;
     else
@@ -57,7 +59,7 @@ selvage_status_t selvage_grid_create(selvage_comm_t *comm, const selvage_grid_pa
 {
     SV_API_NEED(comm);
     grid_call_t call = {.name = __func__, .comm = comm};
-    return create(&call, params, grid_out);
+    return create_checked_grid(&call, params, grid_out);
 }
 
 selvage_status_t selvage_grid_create_cart(selvage_comm_t *comm, MPI_Comm cart, const selvage_grid_params_t *params,
@@ -65,7 +67,7 @@ selvage_status_t selvage_grid_create_cart(selvage_comm_t *comm, MPI_Comm cart, c
 {
     SV_API_NEED(comm);
     grid_call_t call = {.name = __func__, .comm = comm, .cart = &cart};
-    return create(&call, params, grid_out);
+    return create_checked_grid(&call, params, grid_out);
 }
 
 void selvage_grid_destroy(selvage_grid_t *grid)

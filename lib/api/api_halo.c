@@ -19,7 +19,7 @@ typedef struct create_call {
     char detail[SV_DETAIL_BYTES];
 } create_call_t;
 
-static selvage_status_t check_params(const selvage_halo_params_t *params)
+static selvage_status_t check_halo_params(const selvage_halo_params_t *params)
 {
     if ((int)params->route < SELVAGE_ROUTE_DEFAULT || params->route > SELVAGE_ROUTE_DIRECT)
         return sv_error(SELVAGE_ERR_ARGUMENT, "params: route is %d; wanted a selvage_route_t", (int)params->route);
@@ -47,17 +47,17 @@ static selvage_status_t copy_fields(create_call_t *call, const selvage_field_t *
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t check_create(create_call_t *call, const selvage_halo_params_t *params,
-                                     const selvage_field_t *fields, int nfields, selvage_halo_t **halo_out)
+static selvage_status_t check_halo_create(create_call_t *call, const selvage_halo_params_t *params,
+                                          const selvage_field_t *fields, int nfields, selvage_halo_t **halo_out)
 {
     if (!halo_out)
         return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_halo_create: halo_out is NULL");
     SV_TRY(sv_api_copy_params("params", params, &call->params, sizeof call->params));
-    SV_TRY(check_params(&call->params));
+    SV_TRY(check_halo_params(&call->params));
     return copy_fields(call, fields, nfields);
 }
 
-static void run_create(void *arg)
+static void run_halo_create(void *arg)
 {
     create_call_t *call = arg;
     if (call->before != SELVAGE_SUCCESS)
@@ -72,9 +72,9 @@ selvage_status_t selvage_halo_create(selvage_grid_t *grid, const selvage_halo_pa
     SV_API_NEED(grid);
     create_call_t call = {.grid = grid};
     SV_TRY(sv_api_enter(grid->comm));
-    call.before = check_create(&call, params, fields, nfields, halo_out);
+    call.before = check_halo_create(&call, params, fields, nfields, halo_out);
     memcpy(call.detail, sv_thread_detail(), sizeof call.detail);
-    sv_progress_call(&grid->comm->progress, run_create, &call);
+    sv_progress_call(&grid->comm->progress, run_halo_create, &call);
     sv_free(call.fields);
     if (call.status == SELVAGE_SUCCESS)
         *halo_out = call.halo;
@@ -83,7 +83,7 @@ selvage_status_t selvage_halo_create(selvage_grid_t *grid, const selvage_halo_pa
     return sv_api_leave(call.status);
 }
 
-static void run_destroy(void *arg)
+static void run_halo_destroy(void *arg)
 {
     sv_halo_destroy(arg);
 }
@@ -94,11 +94,11 @@ void selvage_halo_destroy(selvage_halo_t *halo)
         return;
     selvage_comm_t *comm = halo->grid->comm;
     (void)sv_api_enter(comm);
-    sv_progress_call(&comm->progress, run_destroy, halo);
+    sv_progress_call(&comm->progress, run_halo_destroy, halo);
     sv_api_leave(SELVAGE_SUCCESS);
 }
 
-static selvage_status_t start(selvage_halo_t *halo, void *stream)
+static selvage_status_t start_halo(selvage_halo_t *halo, void *stream)
 {
     const selvage_comm_t *comm = halo->grid->comm;
     sv_range_push(comm, "selvage_halo_start");
@@ -107,7 +107,7 @@ static selvage_status_t start(selvage_halo_t *halo, void *stream)
     return status;
 }
 
-static selvage_status_t wait(selvage_halo_t *halo, void *stream)
+static selvage_status_t wait_halo(selvage_halo_t *halo, void *stream)
 {
     const selvage_comm_t *comm = halo->grid->comm;
     sv_range_push(comm, "selvage_halo_wait");
@@ -120,7 +120,7 @@ selvage_status_t selvage_halo_start(selvage_halo_t *halo, void *stream)
 {
     SV_API_NEED(halo);
     SV_TRY(sv_api_enter(halo->grid->comm));
-    return sv_api_leave(start(halo, stream));
+    return sv_api_leave(start_halo(halo, stream));
 }
 
 selvage_status_t selvage_halo_test(selvage_halo_t *halo, void *stream)
@@ -134,7 +134,7 @@ selvage_status_t selvage_halo_wait(selvage_halo_t *halo, void *stream)
 {
     SV_API_NEED(halo);
     SV_TRY(sv_api_enter(halo->grid->comm));
-    return sv_api_leave(wait(halo, stream));
+    return sv_api_leave(wait_halo(halo, stream));
 }
 
 selvage_status_t selvage_halo_enqueue_wait(selvage_halo_t *halo, void *stream)
@@ -148,9 +148,9 @@ selvage_status_t selvage_halo_exchange(selvage_halo_t *halo, void *stream)
 {
     SV_API_NEED(halo);
     SV_TRY(sv_api_enter(halo->grid->comm));
-    selvage_status_t status = start(halo, stream);
+    selvage_status_t status = start_halo(halo, stream);
     if (status == SELVAGE_SUCCESS)
-        status = wait(halo, stream);
+        status = wait_halo(halo, stream);
     return sv_api_leave(status);
 }
 

@@ -80,7 +80,7 @@ static selvage_status_t open_buffer(const char *call, const api_buffer_t *given,
 }
 
 /* What means nothing is said as MPI says it. */
-static void translate(selvage_message_status_t *status)
+static void translate_status(selvage_message_status_t *status)
 {
     if (!status)
         return;
@@ -94,8 +94,8 @@ static void translate(selvage_message_status_t *status)
 
 /* --- starting ----------------------------------------------------------------------------------------------------- */
 
-static selvage_status_t begin_send(const char *call, selvage_comm_t *comm, const api_buffer_t *given, int rank,
-                                   int tag, sv_send_kind_t kind, void *stream, selvage_request_t **request)
+static selvage_status_t begin_api_send(const char *call, selvage_comm_t *comm, const api_buffer_t *given, int rank,
+                                       int tag, sv_send_kind_t kind, void *stream, selvage_request_t **request)
 {
     api_opened_t opened;
     int peer = 0;
@@ -107,8 +107,8 @@ static selvage_status_t begin_send(const char *call, selvage_comm_t *comm, const
     return status;
 }
 
-static selvage_status_t begin_recv(const char *call, selvage_comm_t *comm, const api_buffer_t *given, int rank,
-                                   int tag, void *stream, selvage_request_t **request)
+static selvage_status_t begin_api_recv(const char *call, selvage_comm_t *comm, const api_buffer_t *given, int rank,
+                                       int tag, void *stream, selvage_request_t **request)
 {
     api_opened_t opened;
     int peer = 0;
@@ -127,7 +127,7 @@ selvage_status_t selvage_message_isend(selvage_comm_t *comm, const void *buf, si
     SV_API_NEED(comm);
     SV_API_NEED(request);
     SV_TRY(sv_api_enter(comm));
-    return sv_api_leave(begin_send(__func__, comm, &given, destination, tag, SV_SEND_PLAIN, stream, request));
+    return sv_api_leave(begin_api_send(__func__, comm, &given, destination, tag, SV_SEND_PLAIN, stream, request));
 }
 
 selvage_status_t selvage_message_issend(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
@@ -137,7 +137,7 @@ selvage_status_t selvage_message_issend(selvage_comm_t *comm, const void *buf, s
     SV_API_NEED(comm);
     SV_API_NEED(request);
     SV_TRY(sv_api_enter(comm));
-    return sv_api_leave(begin_send(__func__, comm, &given, destination, tag, SV_SEND_SYNCHRONOUS, stream, request));
+    return sv_api_leave(begin_api_send(__func__, comm, &given, destination, tag, SV_SEND_SYNCHRONOUS, stream, request));
 }
 
 selvage_status_t selvage_message_ibsend(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
@@ -147,7 +147,7 @@ selvage_status_t selvage_message_ibsend(selvage_comm_t *comm, const void *buf, s
     SV_API_NEED(comm);
     SV_API_NEED(request);
     SV_TRY(sv_api_enter(comm));
-    return sv_api_leave(begin_send(__func__, comm, &given, destination, tag, SV_SEND_BUFFERED, stream, request));
+    return sv_api_leave(begin_api_send(__func__, comm, &given, destination, tag, SV_SEND_BUFFERED, stream, request));
 }
 
 selvage_status_t selvage_message_irecv(selvage_comm_t *comm, void *buf, size_t count, MPI_Datatype type, int source,
@@ -157,18 +157,18 @@ selvage_status_t selvage_message_irecv(selvage_comm_t *comm, void *buf, size_t c
     SV_API_NEED(comm);
     SV_API_NEED(request);
     SV_TRY(sv_api_enter(comm));
-    return sv_api_leave(begin_recv(__func__, comm, &given, source, tag, stream, request));
+    return sv_api_leave(begin_api_recv(__func__, comm, &given, source, tag, stream, request));
 }
 
 /* --- blocking ----------------------------------------------------------------------------------------------------- */
 
 /* A request that did not come to its end in time is given up: the buffer is the caller's again. */
-static selvage_status_t finish(selvage_request_t **request, selvage_message_status_t *status_out)
+static selvage_status_t finish_blocking(selvage_request_t **request, selvage_message_status_t *status_out)
 {
     selvage_status_t status = sv_message_wait(request, status_out);
     if (*request)
         sv_message_abandon(request, status);
-    translate(status_out);
+    translate_status(status_out);
     return status;
 }
 
@@ -179,8 +179,8 @@ selvage_status_t selvage_message_send(selvage_comm_t *comm, const void *buf, siz
     selvage_request_t *request = NULL;
     SV_API_NEED(comm);
     SV_TRY(sv_api_enter(comm));
-    selvage_status_t status = begin_send(__func__, comm, &given, destination, tag, SV_SEND_PLAIN, stream, &request);
-    return sv_api_leave(status == SELVAGE_SUCCESS ? finish(&request, NULL) : status);
+    selvage_status_t status = begin_api_send(__func__, comm, &given, destination, tag, SV_SEND_PLAIN, stream, &request);
+    return sv_api_leave(status == SELVAGE_SUCCESS ? finish_blocking(&request, NULL) : status);
 }
 
 selvage_status_t selvage_message_recv(selvage_comm_t *comm, void *buf, size_t count, MPI_Datatype type, int source,
@@ -190,8 +190,8 @@ selvage_status_t selvage_message_recv(selvage_comm_t *comm, void *buf, size_t co
     selvage_request_t *request = NULL;
     SV_API_NEED(comm);
     SV_TRY(sv_api_enter(comm));
-    selvage_status_t status = begin_recv(__func__, comm, &given, source, tag, stream, &request);
-    return sv_api_leave(status == SELVAGE_SUCCESS ? finish(&request, status_out) : status);
+    selvage_status_t status = begin_api_recv(__func__, comm, &given, source, tag, stream, &request);
+    return sv_api_leave(status == SELVAGE_SUCCESS ? finish_blocking(&request, status_out) : status);
 }
 
 selvage_status_t selvage_message_sendrecv(selvage_comm_t *comm, const void *send_buf, size_t send_count,
@@ -204,16 +204,16 @@ selvage_status_t selvage_message_sendrecv(selvage_comm_t *comm, const void *send
     selvage_request_t *send = NULL, *recv = NULL;
     SV_API_NEED(comm);
     SV_TRY(sv_api_enter(comm));
-    selvage_status_t status = begin_recv(__func__, comm, &in, source, recv_tag, stream, &recv);
+    selvage_status_t status = begin_api_recv(__func__, comm, &in, source, recv_tag, stream, &recv);
     if (status != SELVAGE_SUCCESS)
         return sv_api_leave(status);
-    status = begin_send(__func__, comm, &out, destination, send_tag, SV_SEND_PLAIN, stream, &send);
+    status = begin_api_send(__func__, comm, &out, destination, send_tag, SV_SEND_PLAIN, stream, &send);
     if (status != SELVAGE_SUCCESS) {
         sv_message_abandon(&recv, status);
         return sv_api_leave(status);
     }
-    status = finish(&recv, status_out);
-    selvage_status_t sent = finish(&send, NULL);
+    status = finish_blocking(&recv, status_out);
+    selvage_status_t sent = finish_blocking(&send, NULL);
     return sv_api_leave(status == SELVAGE_SUCCESS ? sent : status);
 }
 
@@ -235,7 +235,7 @@ selvage_status_t selvage_message_test(selvage_request_t **request, selvage_messa
     SV_TRY(enter_first(1, request));
     selvage_status_t status = sv_message_test(request, status_out);
     if (status != SELVAGE_IN_PROGRESS)
-        translate(status_out);
+        translate_status(status_out);
     return sv_api_leave(status);
 }
 
@@ -245,7 +245,7 @@ selvage_status_t selvage_message_wait(selvage_request_t **request, selvage_messa
     SV_TRY(enter_first(1, request));
     selvage_status_t status = sv_message_wait(request, status_out);
     if (!*request)
-        translate(status_out);
+        translate_status(status_out);
     return sv_api_leave(status);
 }
 
@@ -270,7 +270,7 @@ selvage_status_t selvage_message_waitall(size_t count, selvage_request_t **reque
     SV_TRY(enter_first(count, requests));
     selvage_status_t status = sv_message_waitall(count, requests, statuses_out);
     for (size_t i = 0; statuses_out && i < count; i++)
-        translate(&statuses_out[i]);
+        translate_status(&statuses_out[i]);
     return sv_api_leave(status);
 }
 
@@ -284,7 +284,7 @@ selvage_status_t selvage_message_waitany(size_t count, selvage_request_t **reque
     selvage_status_t status = sv_message_waitany(count, requests, &index, status_out);
     if (index != count) {
         *index_out = index;
-        translate(status_out);
+        translate_status(status_out);
     }
     return sv_api_leave(status);
 }

@@ -24,7 +24,7 @@ size_t selvage_pack_bytes(const selvage_pack_t *pack)
     return pack ? (size_t)pack->map.bytes : 0;
 }
 
-static selvage_status_t check(const selvage_pack_t *pack, const void *packed, size_t from, size_t bytes)
+static selvage_status_t check_pack(const selvage_pack_t *pack, const void *packed, size_t from, size_t bytes)
 {
     if (!pack)
         return sv_error(SELVAGE_ERR_ARGUMENT, "pack: must not be NULL");
@@ -45,7 +45,7 @@ selvage_status_t selvage_pack_gather_part(selvage_pack_t *pack, const void *buf,
                                           void *packed, void *stream)
 {
     void *there = NULL;
-    SV_TRY(check(pack, packed, from, bytes));
+    SV_TRY(check_pack(pack, packed, from, bytes));
     SV_TRY(sv_memory_admit(pack->dev, "selvage_pack_gather", packed, bytes, &there));
     return sv_pack_gather(pack, buf, from, bytes, there, stream);
 }
@@ -59,7 +59,7 @@ selvage_status_t selvage_pack_scatter_part(selvage_pack_t *pack, const void *pac
                                            void *buf, void *stream)
 {
     void *there = NULL;
-    SV_TRY(check(pack, packed, from, bytes));
+    SV_TRY(check_pack(pack, packed, from, bytes));
     SV_TRY(sv_memory_admit(pack->dev, "selvage_pack_scatter", packed, bytes, &there));
     return sv_pack_scatter(pack, there, from, bytes, buf, stream);
 }

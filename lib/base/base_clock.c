@@ -54,17 +54,17 @@ static void sleep_doubled(unsigned doublings, unsigned max_sleep_us)
     nanosleep(&pause, NULL);
 }
 
-void sv_relax(sv_relax_t *relax)
+void sv_backoff(sv_backoff_t *backoff)
 {
-    unsigned pauses = relax->oversubscribed ? 0 : PAUSES;
-    unsigned yields = relax->oversubscribed ? YIELDS_OVERSUBSCRIBED : YIELDS;
-    unsigned idle = relax->idle;
+    unsigned pauses = backoff->oversubscribed ? 0 : PAUSES;
+    unsigned yields = backoff->oversubscribed ? YIELDS_OVERSUBSCRIBED : YIELDS;
+    unsigned idle = backoff->idle;
     if (idle < UINT_MAX)
-        relax->idle = idle + 1;
+        backoff->idle = idle + 1;
     if (idle < pauses)
         pause_processor();
-    else if (idle < pauses + yields || relax->max_sleep_us == 0)
+    else if (idle < pauses + yields || backoff->max_sleep_us == 0)
         sched_yield();
     else
-        sleep_doubled(idle - pauses - yields, relax->max_sleep_us);
+        sleep_doubled(idle - pauses - yields, backoff->max_sleep_us);
 }

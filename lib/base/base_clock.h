@@ -12,20 +12,20 @@ uint64_t sv_clock_ns(void);
 void sv_clock_sleep_until_ns(uint64_t ns);
 
 /*
- * Waiting politely. A caller that finds nothing to do calls sv_relax(&r) again and again, and sv_relax_reset(&r) when
- * it found work: first the processor's pause instruction, then sched_yield, then sleeps that double from 1 to
+ * Waiting politely. A caller that finds nothing to do calls sv_backoff(&r) again and again, and sv_backoff_reset(&r)
+ * when it found work: first the processor's pause instruction, then sched_yield, then sleeps that double from 1 to
  * max_sleep_us. With oversubscribed set (more ranks than cores) it yields from the first call.
  */
-typedef struct sv_relax {
+typedef struct sv_backoff {
     unsigned idle;
     unsigned max_sleep_us; /* 0: never sleep, only yield */
     int oversubscribed;
-} sv_relax_t;
+} sv_backoff_t;
 
-void sv_relax(sv_relax_t *relax);
-static inline void sv_relax_reset(sv_relax_t *relax)
+void sv_backoff(sv_backoff_t *backoff);
+static inline void sv_backoff_reset(sv_backoff_t *backoff)
 {
-    relax->idle = 0;
+    backoff->idle = 0;
 }
 
 #endif

@@ -41,7 +41,7 @@ const sv_config_row_t sv_config_rows[SV_CONFIG_ROWS] = {
 #undef TABLE_ROW
 };
 
-static const char *from_environment(void *arg, const char *full_name)
+static const char *config_from_environment(void *arg, const char *full_name)
 {
     (void)arg;
     return secure_getenv(full_name);
@@ -137,7 +137,7 @@ static bool parse_row(const sv_config_row_t *row, const char *text, sv_config_t 
 }
 
 /* What a good value would have been, as the end of a sentence; the range follows it. */
-static const char *wanted_text(sv_config_type_t type)
+static const char *wanted_config_text(sv_config_type_t type)
 {
     switch (type) {
     case SV_CONFIG_TYPE_BOOL:
@@ -156,7 +156,8 @@ static const char *wanted_text(sv_config_type_t type)
     return "";
 }
 
-static selvage_status_t refuse(const sv_config_row_t *row, const char *text, const char *wanted, const char *range)
+static selvage_status_t refuse_setting(const sv_config_row_t *row, const char *text, const char *wanted,
+                                       const char *range)
 {
     return sv_error(SELVAGE_ERR_CONFIG, "%s is \"%.200s\"; wanted %s%s", row->name, text, wanted, range);
 }
@@ -167,15 +168,15 @@ static selvage_status_t check_row(const sv_config_row_t *row, const char *text, 
     ptrdiff_t position = row - sv_config_rows;
     if ((position == SV_CONFIG_ROW_SEGMENT_BYTES && config->segment_bytes % 64 != 0) ||
         (position == SV_CONFIG_ROW_DIRECT_MESSAGE_BYTES && config->direct_message_bytes % 64 != 0))
-        return refuse(row, text, "a multiple of 64", "");
+        return refuse_setting(row, text, "a multiple of 64", "");
     if (position == SV_CONFIG_ROW_COLL_CHANNELS_MAX && config->coll_channels_max != 0 &&
         config->coll_channels_max < config->coll_channels_min)
-        return refuse(row, text, "not less than SELVAGE_COLL_CHANNELS_MIN", "");
+        return refuse_setting(row, text, "not less than SELVAGE_COLL_CHANNELS_MIN", "");
     unsigned subsystems;
     if (position == SV_CONFIG_ROW_DEBUG_SUBSYS && !sv_log_subsystems(text, &subsystems))
-        return refuse(row, text, "a list of INIT, NET, EXCHANGE, COLL, TRACE with commas", "");
+        return refuse_setting(row, text, "a list of INIT, NET, EXCHANGE, COLL, TRACE with commas", "");
     if (position == SV_CONFIG_ROW_TIMEOUT_S && config->timeout_s <= 0 && config->timeout_s != -1)
-        return refuse(row, text, "-1 (no deadline) or a number above 0", "");
+        return refuse_setting(row, text, "-1 (no deadline) or a number above 0", "");
     return SELVAGE_SUCCESS;
 }
 
@@ -184,7 +185,7 @@ static selvage_status_t load_row(int position, const char *users_text, sv_config
     const sv_config_row_t *row = &sv_config_rows[position];
     const char *text = users_text ? users_text : row->default_text;
     if (!parse_row(row, text, config))
-        return refuse(row, text, wanted_text(row->type), row->range);
+        return refuse_setting(row, text, wanted_config_text(row->type), row->range);
     if (users_text)
         config->environment_rows |= UINT64_C(1) << position;
     return check_row(row, text, config);
@@ -194,7 +195,7 @@ selvage_status_t sv_config_load(sv_config_lookup_t lookup, void *lookup_arg, sv_
 {
     sv_config_t config;
     memset(&config, 0, sizeof config);
-    sv_config_lookup_t read = lookup ? lookup : from_environment;
+    sv_config_lookup_t read = lookup ? lookup : config_from_environment;
     for (int i = 0; i < SV_CONFIG_ROWS; i++)
         SV_TRY(load_row(i, read(lookup_arg, sv_config_rows[i].name), &config));
     if (config.checksum == SV_CONFIG_CHECKSUM_ON)

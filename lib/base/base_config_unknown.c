@@ -24,7 +24,7 @@ extern char **environ;
 enum { AS_CONFIGURED, TO_BE_WARNED, HAS_WARNED };
 static _Atomic int forgiveness = AS_CONFIGURED;
 
-static unsigned smallest(unsigned a, unsigned b, unsigned c)
+static unsigned smallest_of_three(unsigned a, unsigned b, unsigned c)
 {
     unsigned ab = a < b ? a : b;
     return ab < c ? ab : c;
@@ -44,7 +44,7 @@ static unsigned edit_distance(const char *a, const char *b)
         row[0] = i;
         for (size_t j = 1; j <= length; j++) {
             unsigned above = row[j];
-            row[j] = smallest(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
+            row[j] = smallest_of_three(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
             diagonal = above;
         }
     }

@@ -3,7 +3,7 @@
  * Fault points. The specification is read once into numbers; afterwards deciding costs one draw from a small
  * generator. Packet faults belong to whoever drives the engine (one thread at a time); call faults are counted
  * atomically, since allocations and device calls come from any thread bound to the rank. A struct that names another
- * rank stays all zero, which means: nothing is ever hurt.
+ * rank stays all zero, which means: nothing is ever corrupted.
  */
 #include "base/base_fault.h"
 
@@ -97,7 +97,7 @@ static bool read_probability(const char *text, double *member)
     return true;
 }
 
-static const char *wanted_text(value_type_t type)
+static const char *wanted_fault_text(value_type_t type)
 {
     switch (type) {
     case VALUE_PROBABILITY:
@@ -122,7 +122,7 @@ static selvage_status_t read_value(const setting_t *setting, const char *text, r
     if (good)
         return SELVAGE_SUCCESS;
     return sv_error(SELVAGE_ERR_CONFIG, "SELVAGE_FAULT: %s is \"%s\"; wanted %s", setting->name, text,
-                    wanted_text(setting->type));
+                    wanted_fault_text(setting->type));
 }
 
 /* One "name=value" of the list; length characters of it. */
@@ -159,7 +159,7 @@ static selvage_status_t read_words(const char *spec, reading_t *reading)
 }
 
 /* The probabilities share one draw, so together they cannot exceed 1; the slack forgives 0.1 + 0.2 + 0.7. */
-static selvage_status_t arm(sv_fault_t *fault)
+static selvage_status_t arm_faults(sv_fault_t *fault)
 {
     double sum = 0;
     for (int kind = 0; kind < SV_FAULT_KINDS; kind++)
@@ -171,7 +171,7 @@ static selvage_status_t arm(sv_fault_t *fault)
 }
 
 /* One step of a 64-bit counter generator whose output goes through two rounds of multiply and shift. */
-static uint64_t draw(uint64_t *state)
+static uint64_t draw_random(uint64_t *state)
 {
     uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
@@ -189,10 +189,10 @@ selvage_status_t sv_fault_parse(const char *spec, int rank, sv_fault_t *fault_ou
     reading.fault.attempts = 1;
     reading.fault.only_index = -1;
     SV_TRY(read_words(spec, &reading));
-    SV_TRY(arm(&reading.fault));
+    SV_TRY(arm_faults(&reading.fault));
     uint64_t state = (uint64_t)reading.seed;
-    state = draw(&state) + (uint64_t)(int64_t)rank;
-    reading.fault.random = draw(&state);
+    state = draw_random(&state) + (uint64_t)(int64_t)rank;
+    reading.fault.random = draw_random(&state);
     if (reading.rank >= 0 && reading.rank != rank)
         memset(&reading.fault, 0, sizeof reading.fault);
     memcpy(fault_out, &reading.fault, sizeof reading.fault);
@@ -201,7 +201,7 @@ selvage_status_t sv_fault_parse(const char *spec, int rank, sv_fault_t *fault_ou
 
 uint64_t sv_fault_random(sv_fault_t *fault, uint64_t bound)
 {
-    return draw(&fault->random) % bound;
+    return draw_random(&fault->random) % bound;
 }
 
 sv_fault_kind_t sv_fault_packet(sv_fault_t *fault, uint32_t index, unsigned attempt)
@@ -210,7 +210,7 @@ sv_fault_kind_t sv_fault_packet(sv_fault_t *fault, uint32_t index, unsigned atte
         return SV_FAULT_NONE;
     if (fault->only_index >= 0 && fault->only_index != (int64_t)index)
         return SV_FAULT_NONE;
-    double left = (double)(draw(&fault->random) >> 11) * 0x1p-53;
+    double left = (double)(draw_random(&fault->random) >> 11) * 0x1p-53;
     for (int kind = SV_FAULT_NONE + 1; kind < SV_FAULT_KINDS; kind++) {
         if (left < fault->probability[kind]) {
             fault->injected[kind]++;

@@ -23,7 +23,7 @@ static const char *const launcher_names[] = {
     "SLURM_LOCALID",              /* srun */
 };
 
-static const char *from_environment(void *arg, const char *full_name)
+static const char *local_rank_from_environment(void *arg, const char *full_name)
 {
     (void)arg;
     return secure_getenv(full_name); /* nothing in a program with more rights than its caller */
@@ -31,7 +31,7 @@ static const char *from_environment(void *arg, const char *full_name)
 
 int sv_local_rank(sv_config_lookup_t lookup, void *lookup_arg)
 {
-    sv_config_lookup_t read = lookup ? lookup : from_environment;
+    sv_config_lookup_t read = lookup ? lookup : local_rank_from_environment;
     for (size_t i = 0; i < sizeof launcher_names / sizeof launcher_names[0]; i++) {
         const char *text = read(lookup_arg, launcher_names[i]);
         int64_t value;

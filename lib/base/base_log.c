@@ -58,7 +58,7 @@ static size_t write_head(char *line, size_t bytes, int rank, int level, const ch
     return length > 0 ? (size_t)length : 0;
 }
 
-static void emit(const sv_thread_binding_t *binding, int level, char *line, size_t length)
+static void emit_line(const sv_thread_binding_t *binding, int level, char *line, size_t length)
 {
     if (binding->sink) {
         binding->sink(binding->sink_arg, level, line);
@@ -116,5 +116,5 @@ void sv_log(sv_log_level_t level, const char *component, const char *format, ...
     va_end(arguments);
     if (length >= (int)(LINE_BYTES - used))
         memcpy(line + LINE_BYTES - 4, "...", 4);
-    emit(binding, level, line, strlen(line));
+    emit_line(binding, level, line, strlen(line));
 }

@@ -130,7 +130,7 @@ static int exceeds_machine(size_t bytes)
 }
 
 /* Reserves the space now: a page that is missing later would be a SIGBUS in the middle of an exchange. */
-static selvage_status_t reserve(int fd, size_t bytes)
+static selvage_status_t reserve_bytes(int fd, size_t bytes)
 {
     int failure;
     if (ftruncate(fd, (off_t)bytes) != 0)
@@ -159,7 +159,7 @@ static selvage_status_t map_shared(int fd, size_t bytes, void **base_out)
 }
 
 /* Names the inode in the ticket, so that an opener can tell that he reached this memory and no other. */
-static selvage_status_t describe(int fd, size_t bytes, mapping_ticket_t *ticket)
+static selvage_status_t describe_inode(int fd, size_t bytes, mapping_ticket_t *ticket)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
@@ -187,8 +187,8 @@ selvage_status_t sv_mapping_create(size_t bytes, sv_mapping_t *mapping_out)
         status = sv_error(SELVAGE_ERR_MEMORY, "mappable memory: memfd_create: %s", strerror(errno));
         goto fail_entry;
     }
-    SV_TRY_GOTO(status, reserve(fd, size), fail_fd);
-    SV_TRY_GOTO(status, describe(fd, size, &ticket), fail_fd);
+    SV_TRY_GOTO(status, reserve_bytes(fd, size), fail_fd);
+    SV_TRY_GOTO(status, describe_inode(fd, size, &ticket), fail_fd);
     SV_TRY_GOTO(status, map_shared(fd, size, &base), fail_fd);
     entry->nonce = ticket.nonce;
     entry->base = base;

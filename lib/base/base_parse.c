@@ -57,13 +57,13 @@ bool sv_parse_real(const char *text, double *value_out)
 /* log2 of what a suffix multiplies by; -1: no such suffix. */
 static int suffix_shift(const char *suffix)
 {
-    static const char letters[] = "KkMmGgTt";
+    static const char suffixes[] = "KkMmGgTt";
     if (suffix[0] == '\0')
         return 0;
-    const char *found = strchr(letters, suffix[0]);
+    const char *found = strchr(suffixes, suffix[0]);
     if (!found || suffix[1] != '\0')
         return -1;
-    return 10 * (int)((found - letters) / 2 + 1);
+    return 10 * (int)((found - suffixes) / 2 + 1);
 }
 
 bool sv_parse_bytes(const char *text, uint64_t *value_out)

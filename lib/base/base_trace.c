@@ -22,7 +22,7 @@ static struct {
     pthread_mutex_t change;      /* for those who add and remove; never taken in the handler */
     sv_trace_t *_Atomic first;
     _Atomic int walkers;
-    void (*behind)(int);         /* MPI's own handler, called behind ours; set before ours is installed */
+    void (*mpi_handler)(int);    /* MPI's own handler, called behind ours; set before ours is installed */
 } traces = {.change = PTHREAD_MUTEX_INITIALIZER};
 
 /*
@@ -39,8 +39,8 @@ static void write_all_on_signal(int signal_number)
         trace = __atomic_load_n(&trace->next, __ATOMIC_SEQ_CST);
     }
     atomic_fetch_sub(&traces.walkers, 1);
-    if (traces.behind)
-        traces.behind(signal_number);
+    if (traces.mpi_handler)
+        traces.mpi_handler(signal_number);
     errno = callers_errno;
 }
 
@@ -75,7 +75,7 @@ static void install_handler(void)
     if (action.sa_handler != SIG_DFL) {
         if (!is_of_mpi((uintptr_t)action.sa_handler))
             return;
-        traces.behind = action.sa_handler;
+        traces.mpi_handler = action.sa_handler;
     }
     memset(&action, 0, sizeof action);
     action.sa_handler = write_all_on_signal;

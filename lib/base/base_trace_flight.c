@@ -21,7 +21,7 @@ typedef struct output {
     char bytes[BUFFER_BYTES];
 } output_t;
 
-static void flush(output_t *out)
+static void flush_output(output_t *out)
 {
     size_t done = 0;
     while (done < out->used) {
@@ -88,7 +88,7 @@ static void end_line(output_t *out)
 {
     put_text(out, "\n");
     if (out->used > BUFFER_BYTES - LINE_BYTES_MAX)
-        flush(out);
+        flush_output(out);
 }
 
 /* Member by member, the partner of store_shared() in base_trace.c. */
@@ -149,8 +149,8 @@ static void put_head(output_t *out, int rank, const char *why, uint64_t records,
     put_signed(out, rank);
     put_text(out, ", ");
     for (int i = 0; why[i] != '\0' && i < 256; i++) {
-        char letter[2] = {why[i], '\0'};
-        put_text(out, letter);
+        char character[2] = {why[i], '\0'};
+        put_text(out, character);
     }
     put_text(out, ": the last ");
     put_number(out, records, 1);
@@ -180,7 +180,7 @@ void sv_trace_flight_write(const sv_trace_t *trace, const char *why)
         sv_trace_record_t record = load_shared(&trace->flight[i % SV_FLIGHT_RECORDS]);
         put_record(&out, trace->rank, &record, newest_ns);
     }
-    flush(&out);
+    flush_output(&out);
     if (opened)
         close(out.fd);
 }

@@ -85,7 +85,7 @@ selvage_status_t sv_coll_when_complete(sv_coll_arena_t *arena, void (*fn)(void *
 /* Waits for the event behind the last launch; ERR_TIMEOUT, unlogged, if that takes longer. */
 static selvage_status_t wait_last(sv_coll_arena_t *arena, double timeout_s)
 {
-    sv_relax_t relax = {.max_sleep_us = 100, .oversubscribed = arena->comm->topology.oversubscribed};
+    sv_backoff_t backoff = {.max_sleep_us = 100, .oversubscribed = arena->comm->topology.oversubscribed};
     uint64_t begin_ns = sv_clock_ns();
     for (;;) {
         selvage_status_t status = query_last(arena);
@@ -94,7 +94,7 @@ static selvage_status_t wait_last(sv_coll_arena_t *arena, double timeout_s)
             return status;
         if (timeout_s >= 0 && (double)(sv_clock_ns() - begin_ns) * 1e-9 > timeout_s)
             return SELVAGE_ERR_TIMEOUT;
-        sv_relax(&relax);
+        sv_backoff(&backoff);
     }
 }
 

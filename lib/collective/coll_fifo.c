@@ -30,7 +30,7 @@ static selvage_status_t wait_for_room(selvage_coll_t *coll, uint32_t end)
     sv_coll_arena_t *arena = coll->arena;
     double timeout_s = coll->comm->timeout_s;
     uint64_t begin_ns = sv_clock_ns();
-    sv_relax_t relax = {.oversubscribed = coll->comm->topology.oversubscribed};
+    sv_backoff_t backoff = {.oversubscribed = coll->comm->topology.oversubscribed};
     arena->fifo_waits++;
     while (!has_room(arena, end)) {
         sv_coll_poll(arena);
@@ -39,7 +39,7 @@ static selvage_status_t wait_for_room(selvage_coll_t *coll, uint32_t end)
             return sv_error(SELVAGE_ERR_TIMEOUT, "the work FIFO (%u bytes) was full for %g s: position %u, read up to "
                             "%u", arena->fifo_bytes, timeout_s, end,
                             __atomic_load_n(&arena->pinned->consumed, __ATOMIC_RELAXED));
-        sv_relax(&relax);
+        sv_backoff(&backoff);
     }
     return SELVAGE_SUCCESS;
 }

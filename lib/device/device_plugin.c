@@ -39,7 +39,7 @@ static const sv_plugin_host_t host = {
     .note_pinned = sv_device_note_pinned,
 };
 
-static selvage_status_t load(const char *directory, const char *name, const sv_plugin_t **plugin_out)
+static selvage_status_t load_plugin(const char *directory, const char *name, const sv_plugin_t **plugin_out)
 {
     char file[1024];
     snprintf(file, sizeof file, "%s%sselvage-device-%s.so", directory, directory[0] ? "/" : "", name);
@@ -61,9 +61,9 @@ static selvage_status_t load(const char *directory, const char *name, const sv_p
 
 selvage_status_t sv_plugin_find(const char *name, const char *path, const sv_plugin_t **plugin_out)
 {
-    if (path[0] && load(path, name, plugin_out) == SELVAGE_SUCCESS)
+    if (path[0] && load_plugin(path, name, plugin_out) == SELVAGE_SUCCESS)
         return SELVAGE_SUCCESS;
-    return path[0] ? SELVAGE_ERR_UNSUPPORTED : load(SELVAGE_PLUGIN_DIR, name, plugin_out);
+    return path[0] ? SELVAGE_ERR_UNSUPPORTED : load_plugin(SELVAGE_PLUGIN_DIR, name, plugin_out);
 }
 
 selvage_status_t sv_plugin_open(const sv_plugin_t *plugin, sv_ranges_t ranges, int index, sv_device_t **dev_out)

@@ -30,7 +30,7 @@ static const char *const argument_names[] = {"ndims", "global_extent", "periodic
                                              "reorder", "width"};
 enum { ARGUMENTS = sizeof argument_names / sizeof argument_names[0] };
 
-static uint64_t hash_next(uint64_t hash, int64_t value)
+static uint64_t hash_next_number(uint64_t hash, int64_t value)
 {
     return sv_digest_mix(hash + (uint64_t)value) + 1;
 }
@@ -40,7 +40,7 @@ static uint64_t hash_starts(const selvage_grid_t *grid)
     uint64_t hash = 0;
     for (int d = 0; d < grid->ndims; d++)
         for (int c = 0; c <= grid->blocks[d]; c++)
-            hash = hash_next(hash, grid->start[d][c]);
+            hash = hash_next_number(hash, grid->start[d][c]);
     return hash;
 }
 
@@ -48,28 +48,28 @@ static uint64_t hash_ranks(const selvage_grid_params_t *params, int nranks)
 {
     uint64_t hash = params->ranks != NULL;
     for (int b = 0; params->ranks && b < nranks; b++)
-        hash = hash_next(hash, params->ranks[b]);
+        hash = hash_next_number(hash, params->ranks[b]);
     return hash;
 }
 
 static void hash_arguments(const selvage_grid_t *grid, const selvage_grid_params_t *params, uint64_t *hash)
 {
-    hash[0] = hash_next(0, grid->ndims);
+    hash[0] = hash_next_number(0, grid->ndims);
     hash[1] = hash[2] = hash[3] = hash[7] = 0;
     for (int d = 0; d < grid->ndims; d++) {
-        hash[1] = hash_next(hash[1], grid->global[d]);
-        hash[2] = hash_next(hash[2], grid->periodic[d]);
-        hash[3] = hash_next(hash[3], params->blocks[d]);
-        hash[7] = hash_next(hash[7], params->width[d]);
+        hash[1] = hash_next_number(hash[1], grid->global[d]);
+        hash[2] = hash_next_number(hash[2], grid->periodic[d]);
+        hash[3] = hash_next_number(hash[3], params->blocks[d]);
+        hash[7] = hash_next_number(hash[7], params->width[d]);
     }
     hash[4] = hash_starts(grid);
     hash[5] = hash_ranks(params, grid->comm->wire->size);
-    hash[6] = hash_next(0, params->reorder != 0);
+    hash[6] = hash_next_number(0, params->reorder != 0);
 }
 
 /* Whether all ranks gave the same number. */
-static selvage_status_t compare(const char *call, selvage_comm_t *comm, int what, uint64_t number,
-                                selvage_status_t before, bool *equal_out)
+static selvage_status_t compare_number(const char *call, selvage_comm_t *comm, int what, uint64_t number,
+                                       selvage_status_t before, bool *equal_out)
 {
     uint64_t least = number, most = ~number;
     SV_TRY(sv_agree(comm, call, (uint64_t)what, before, &least, comm->timeout_s));
@@ -82,7 +82,7 @@ static selvage_status_t name_difference(const char *call, selvage_comm_t *comm, 
 {
     for (int i = 0; i < ARGUMENTS; i++) {
         bool equal;
-        SV_TRY(compare(call, comm, SV_GRID_AGREE_ARGUMENT + i, hash[i], SELVAGE_SUCCESS, &equal));
+        SV_TRY(compare_number(call, comm, SV_GRID_AGREE_ARGUMENT + i, hash[i], SELVAGE_SUCCESS, &equal));
         if (!equal)
             return sv_error(SELVAGE_ERR_MISMATCH, "%s: ranks do not agree on %s", call, argument_names[i]);
     }
@@ -97,8 +97,8 @@ selvage_status_t sv_grid_agree(const char *call, selvage_comm_t *comm, const sel
     if (built == SELVAGE_SUCCESS)
         hash_arguments(grid, params, hash);
     for (int i = 0; i < ARGUMENTS; i++)
-        all = hash_next(all, (int64_t)hash[i]);
-    SV_TRY(compare(call, comm, SV_GRID_AGREE_ALL, all, built, &equal));
+        all = hash_next_number(all, (int64_t)hash[i]);
+    SV_TRY(compare_number(call, comm, SV_GRID_AGREE_ALL, all, built, &equal));
     return equal ? SELVAGE_SUCCESS : name_difference(call, comm, hash);
 }
 
@@ -112,7 +112,8 @@ typedef struct gather {
     bool out_open, in_open;
 } gather_t;
 
-static selvage_status_t await(gather_t *g, sv_wire_request_t *request, bool *open, int peer, size_t *bytes_out)
+static selvage_status_t await_grid_gather(gather_t *g, sv_wire_request_t *request, bool *open, int peer,
+                                          size_t *bytes_out)
 {
     sv_deadline_t deadline;
     sv_deadline_begin(&deadline, g->comm, g->comm->timeout_s);
@@ -145,7 +146,7 @@ static selvage_status_t take_entries(const gather_t *g, int *node, size_t entry_
     return sv_error(SELVAGE_ERR_CHECKSUM, "%s: what rank %d said of nodes arrived damaged", g->call, source);
 }
 
-static selvage_status_t exchange_round(gather_t *g, int known)
+static selvage_status_t exchange_grid_round(gather_t *g, int known)
 {
     sv_wire_t *wire = g->comm->wire;
     int below = (int)(((int64_t)wire->rank - known + wire->size) % wire->size);
@@ -162,31 +163,31 @@ static selvage_status_t exchange_round(gather_t *g, int known)
     g->in_open = true;
     SV_TRY(sv_wire_send(wire, SV_WIRE_SETUP, g->out_message, bytes, below, NODE_TAG, &g->out));
     g->out_open = true;
-    SV_TRY(await(g, &g->in, &g->in_open, above, &arrived));
+    SV_TRY(await_grid_gather(g, &g->in, &g->in_open, above, &arrived));
     SV_TRY(take_entries(g, g->node + known, entry_bytes, arrived, above));
-    return await(g, &g->out, &g->out_open, below, NULL);
+    return await_grid_gather(g, &g->out, &g->out_open, below, NULL);
 }
 
 static selvage_status_t gather_rounds(gather_t *g)
 {
     g->node[0] = g->comm->topology.node_ranks[0];
     for (int64_t known = 1; known < g->comm->wire->size; known *= 2)
-        SV_TRY(exchange_round(g, (int)known));
+        SV_TRY(exchange_grid_round(g, (int)known));
     return SELVAGE_SUCCESS;
 }
 
 /* After a failure. Returns whether the wire is done with the memory. */
-static bool withdraw(gather_t *g)
+static bool cancel_grid_gather(gather_t *g)
 {
-    bool quiet = true;
+    bool drained = true;
     if (g->in_open)
-        quiet &= sv_wire_cancel(g->comm->wire, &g->in) == SELVAGE_SUCCESS;
+        drained &= sv_wire_cancel(g->comm->wire, &g->in) == SELVAGE_SUCCESS;
     if (g->out_open)
-        quiet &= sv_wire_test(g->comm->wire, &g->out, NULL) == SELVAGE_SUCCESS;
-    return quiet;
+        drained &= sv_wire_test(g->comm->wire, &g->out, NULL) == SELVAGE_SUCCESS;
+    return drained;
 }
 
-static void reverse(int *first, int *end)
+static void reverse_nodes(int *first, int *end)
 {
     while (first < --end) {
         int kept = *first;
@@ -196,11 +197,11 @@ static void reverse(int *first, int *end)
 }
 
 /* From entries that begin with the own rank to such as begin with rank 0. */
-static void rotate(int *node, int rank, int size)
+static void rotate_nodes(int *node, int rank, int size)
 {
-    reverse(node, node + size - rank);
-    reverse(node + size - rank, node + size);
-    reverse(node, node + size);
+    reverse_nodes(node, node + size - rank);
+    reverse_nodes(node + size - rank, node + size);
+    reverse_nodes(node, node + size);
 }
 
 /* From the lowest rank of each node to numbers from 0. */
@@ -236,10 +237,10 @@ selvage_status_t sv_grid_gather_nodes(const char *call, selvage_comm_t *comm, in
                   .in_message = messages + message_bytes_max(size)};
     uint64_t unused = 0;
     selvage_status_t status = gather_rounds(&g);
-    if (status != SELVAGE_SUCCESS && !withdraw(&g))
+    if (status != SELVAGE_SUCCESS && !cancel_grid_gather(&g))
         *node_of_rank = NULL;
     if (status == SELVAGE_SUCCESS) {
-        rotate(g.node, comm->wire->rank, comm->wire->size);
+        rotate_nodes(g.node, comm->wire->rank, comm->wire->size);
         status = number_nodes(call, g.node, comm->wire->size);
     }
     status = sv_agree(comm, call, SV_GRID_AGREE_NODES, status, &unused, comm->timeout_s);

@@ -11,7 +11,7 @@ typedef struct question {
     int nranks;
 } question_t;
 
-static selvage_status_t check_numbers(const question_t *q)
+static selvage_status_t check_grid_numbers(const question_t *q)
 {
     const selvage_grid_params_t *p = q->params;
     if (p->ndims < 1 || p->ndims > SELVAGE_DIMS_MAX)
@@ -116,7 +116,7 @@ static selvage_status_t check_ranks(const question_t *q)
 selvage_status_t sv_grid_check(const char *call, const selvage_grid_params_t *params, int nranks)
 {
     question_t q = {call, params, nranks};
-    SV_TRY(check_numbers(&q));
+    SV_TRY(check_grid_numbers(&q));
     SV_TRY(check_countable(&q));
     SV_TRY(check_blocks(&q));
     for (int d = 0; d < params->ndims; d++)

@@ -118,7 +118,7 @@ static void finish_maps(selvage_grid_t *grid, int count)
         grid->block_of_rank[grid->rank_of_block[b]] = b;
 }
 
-static selvage_status_t place(build_t *build)
+static selvage_status_t place_blocks(build_t *build)
 {
     selvage_grid_t *grid = build->grid;
     const int *width = build->params.width;
@@ -142,7 +142,8 @@ static selvage_status_t place_on_nodes(build_t *build)
     if (!build->node_of_rank)
         return SELVAGE_SUCCESS;
     SV_TRY(sv_grid_gather_nodes(build->call, build->comm, &build->node_of_rank));
-    return sv_agree(build->comm, build->call, SV_GRID_AGREE_PLACES, place(build), &unused, build->comm->timeout_s);
+    return sv_agree(build->comm, build->call, SV_GRID_AGREE_PLACES, place_blocks(build), &unused,
+                    build->comm->timeout_s);
 }
 
 static void find_own_block(selvage_grid_t *grid)
@@ -155,7 +156,7 @@ static void find_own_block(selvage_grid_t *grid)
 }
 
 /* Collective. before: what this rank has found wrong already. */
-static selvage_status_t create(build_t *build, selvage_status_t before, selvage_grid_t **grid_out)
+static selvage_status_t create_grid(build_t *build, selvage_status_t before, selvage_grid_t **grid_out)
 {
     for (int d = 0; d < SELVAGE_DIMS_MAX; d++)
         if (build->params.width[d] == 0)
@@ -181,7 +182,7 @@ static selvage_status_t create(build_t *build, selvage_status_t before, selvage_
 selvage_status_t sv_grid_create(selvage_comm_t *comm, const selvage_grid_params_t *params, selvage_grid_t **grid_out)
 {
     build_t build = {.call = "selvage_grid_create", .comm = comm, .params = *params};
-    return create(&build, SELVAGE_SUCCESS, grid_out);
+    return create_grid(&build, SELVAGE_SUCCESS, grid_out);
 }
 
 static selvage_status_t check_cart_params(const build_t *build, const sv_wire_cart_t *cart)
@@ -223,7 +224,7 @@ selvage_status_t sv_grid_create_cart(selvage_comm_t *comm, MPI_Comm cart, const 
     int *rank_of_block = NULL;
     build_t build = {.call = "selvage_grid_create_cart", .comm = comm, .params = *params};
     selvage_status_t status = adopt_cart(&build, cart, &rank_of_block);
-    status = create(&build, status, grid_out);
+    status = create_grid(&build, status, grid_out);
     sv_free(rank_of_block);
     return status;
 }

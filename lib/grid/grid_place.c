@@ -64,7 +64,7 @@ static void count_seats(places_t *p, const int *node_of_rank)
 }
 
 /* Keeps the placement at hand if it is better than the best so far. */
-static void consider(places_t *p)
+static void keep_if_better(places_t *p)
 {
     int64_t cells = sv_grid_surface(p->grid, p->width, p->node);
     if (cells >= p->best_cells)
@@ -107,7 +107,7 @@ static void try_tiles(places_t *p)
         }
         p->node[b] = node;
     }
-    consider(p);
+    keep_if_better(p);
 }
 
 /* Cells between a block and the blocks of a node. */
@@ -122,7 +122,7 @@ static int64_t shared_cells(const places_t *p, int block, int node)
 }
 
 /* Gives a block to a node; what it touches and has no node yet joins the frontier, which has each block once. */
-static int take(places_t *p, int block, int node, int waiting)
+static int give_block_to_node(places_t *p, int block, int node, int waiting)
 {
     sv_grid_face_t face[2 * SELVAGE_DIMS_MAX];
     p->node[block] = node;
@@ -137,7 +137,7 @@ static int take(places_t *p, int block, int node, int waiting)
 }
 
 /* Takes the block of the frontier that shares most with the node out of it; the lowest of equals. */
-static int pick(places_t *p, int node, int *waiting)
+static int pick_from_frontier(places_t *p, int node, int *waiting)
 {
     int found = -1;
     int64_t most = -1;
@@ -165,11 +165,11 @@ static void try_growth(places_t *p)
         for (int seat = 0; seat < p->seats[node]; seat++) {
             while (waiting == 0 && p->node[first] >= 0)
                 first++;
-            int block = waiting ? pick(p, node, &waiting) : first;
-            waiting = take(p, block, node, waiting);
+            int block = waiting ? pick_from_frontier(p, node, &waiting) : first;
+            waiting = give_block_to_node(p, block, node, waiting);
         }
     }
-    consider(p);
+    keep_if_better(p);
 }
 
 /* Sorts the blocks by their nodes. */
@@ -184,7 +184,7 @@ static void list_members(places_t *p, const int *node)
 }
 
 /* What crosses less if two blocks change places. */
-static int64_t gain(const places_t *p, int a, int b, int64_t a_gains)
+static int64_t swap_gain(const places_t *p, int a, int b, int64_t a_gains)
 {
     sv_grid_face_t face[2 * SELVAGE_DIMS_MAX];
     int64_t cells = a_gains;
@@ -211,12 +211,12 @@ static void change_places(places_t *p, int a, int b)
 }
 
 /* Moves a to a node beside it, in exchange for the block of that node that gains most, if anything is gained. */
-static bool improve(places_t *p, int a, int node)
+static bool improve_block(places_t *p, int a, int node)
 {
     int64_t a_gains = shared_cells(p, a, node) - shared_cells(p, a, p->node[a]), most = 0;
     int found = -1;
     for (int i = p->offset[node]; i < p->offset[node + 1]; i++) {
-        int64_t cells = gain(p, a, p->members[i], a_gains);
+        int64_t cells = swap_gain(p, a, p->members[i], a_gains);
         if (cells < most || (cells == most && (found < 0 || p->members[i] > found)))
             continue;
         most = cells;
@@ -235,11 +235,11 @@ static bool improve_all(places_t *p)
     for (int a = 0; a < p->nblocks; a++)
         for (int n = sv_grid_faces(p->grid, p->width, a, face) - 1; n >= 0; n--)
             if (p->node[face[n].block] != p->node[a])
-                improved |= improve(p, a, p->node[face[n].block]);
+                improved |= improve_block(p, a, p->node[face[n].block]);
     return improved;
 }
 
-static void polish(places_t *p)
+static void improve_best(places_t *p)
 {
     int most = 0;
     for (int n = 0; n < p->nnodes; n++)
@@ -250,7 +250,7 @@ static void polish(places_t *p)
     list_members(p, p->node);
     for (int pass = 0; pass < PASSES_MAX && improve_all(p); pass++)
         ;
-    consider(p);
+    keep_if_better(p);
 }
 
 /* Ranks of a node take its blocks in order. */
@@ -276,7 +276,7 @@ selvage_status_t sv_grid_place(const selvage_grid_t *grid, const int *width, con
         p.best_cells = sv_grid_surface(grid, width, node_of_rank);
         try_tiles(&p);
         try_growth(&p);
-        polish(&p);
+        improve_best(&p);
         seat_ranks(&p, node_of_rank, rank_of_block);
     }
     free_places(&p);

@@ -41,7 +41,7 @@ int sv_grid_rank(const selvage_grid_t *grid, const int *coords)
 }
 
 /* Cells of the block's cross-section perpendicular to dimension d. */
-static int64_t area(const selvage_grid_t *grid, const int *coords, int d)
+static int64_t face_area(const selvage_grid_t *grid, const int *coords, int d)
 {
     int64_t cells = 1;
     for (int e = 0; e < grid->ndims; e++)
@@ -56,7 +56,7 @@ int sv_grid_faces(const selvage_grid_t *grid, const int *width, int block, sv_gr
     coords_of_block(grid, block, coords);
     for (int d = 0; d < grid->ndims; d++) {
         int own = coords[d];
-        int64_t cells = 2 * (int64_t)width[d] * area(grid, coords, d);
+        int64_t cells = 2 * (int64_t)width[d] * face_area(grid, coords, d);
         for (int side = -1; side <= 1; side += 2) {
             coords[d] = own + side;
             int other = block_at(grid, coords);

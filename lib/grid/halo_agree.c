@@ -36,21 +36,21 @@ typedef struct numbers {
     uint64_t count, all; /* all: with how memory is ordered */
 } numbers_t;
 
-static uint64_t hash_next(uint64_t hash, uint64_t value)
+static uint64_t hash_next_value(uint64_t hash, uint64_t value)
 {
     return sv_digest_mix(hash + value) + 1;
 }
 
 static uint64_t hash_grid(const selvage_grid_t *grid)
 {
-    uint64_t hash = hash_next(0, (uint64_t)grid->ndims);
+    uint64_t hash = hash_next_value(0, (uint64_t)grid->ndims);
     for (int d = 0; d < grid->ndims; d++) {
-        hash = hash_next(hash, grid->periodic[d]);
+        hash = hash_next_value(hash, grid->periodic[d]);
         for (int c = 0; c <= grid->blocks[d]; c++)
-            hash = hash_next(hash, (uint64_t)grid->start[d][c]);
+            hash = hash_next_value(hash, (uint64_t)grid->start[d][c]);
     }
     for (int b = 0; grid->rank_of_block && b < grid->comm->wire->size; b++)
-        hash = hash_next(hash, (uint64_t)grid->rank_of_block[b]);
+        hash = hash_next_value(hash, (uint64_t)grid->rank_of_block[b]);
     return hash;
 }
 
@@ -59,7 +59,7 @@ static uint64_t hash_directions(const sv_halo_directions_t *directions)
     uint64_t hash = 0;
     for (int i = 0; i < directions->count; i++)
         for (int d = 0; d < SELVAGE_DIMS_MAX; d++)
-            hash = hash_next(hash, (uint64_t)(directions->step[i][d] + 1));
+            hash = hash_next_value(hash, (uint64_t)(directions->step[i][d] + 1));
     return hash;
 }
 
@@ -97,7 +97,7 @@ static uint64_t hash_order(const selvage_halo_t *halo)
     uint64_t hash = 0;
     for (int i = 0; i < halo->nfields; i++)
         for (int a = 0; a <= halo->grid->ndims; a++)
-            hash = hash_next(hash, halo->fields[i].axis[a]);
+            hash = hash_next_value(hash, halo->fields[i].axis[a]);
     return hash;
 }
 
@@ -120,13 +120,13 @@ static selvage_status_t list_numbers(const selvage_halo_t *halo, const selvage_h
 }
 
 /* Whether the first count numbers are the same on all ranks. */
-static selvage_status_t compare(selvage_comm_t *comm, const numbers_t *n, uint64_t count, selvage_status_t before,
-                                bool *equal_out)
+static selvage_status_t compare_numbers(selvage_comm_t *comm, const numbers_t *n, uint64_t count,
+                                        selvage_status_t before, bool *equal_out)
 {
     const char *call = "selvage_halo_create";
     uint64_t hash = 0;
     for (uint64_t i = 0; i < count && i < n->all; i++)
-        hash = hash_next(hash, n->value[i]);
+        hash = hash_next_value(hash, n->value[i]);
     uint64_t least = hash, most = ~hash;
     SV_TRY(sv_agree(comm, call, comm->creates, before, &least, comm->timeout_s));
     SV_TRY(sv_agree(comm, call, comm->creates, SELVAGE_SUCCESS, &most, comm->timeout_s));
@@ -143,14 +143,14 @@ static selvage_status_t find_difference(selvage_comm_t *comm, const numbers_t *n
     while (differ_until - equal_until > 1) {
         uint64_t middle = equal_until + (differ_until - equal_until) / 2;
         bool equal;
-        SV_TRY(compare(comm, n, middle, SELVAGE_SUCCESS, &equal));
+        SV_TRY(compare_numbers(comm, n, middle, SELVAGE_SUCCESS, &equal));
         *(equal ? &equal_until : &differ_until) = middle;
     }
     *at_out = equal_until;
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t complain(const selvage_halo_t *halo, uint64_t at)
+static selvage_status_t report_mismatch(const selvage_halo_t *halo, uint64_t at)
 {
     int ndims = halo->grid->ndims, per_field = numbers_per_field(ndims);
     if (at < COMMONS)
@@ -165,17 +165,17 @@ static selvage_status_t complain(const selvage_halo_t *halo, uint64_t at)
                     members[m].name, which);
 }
 
-static selvage_status_t agree(selvage_halo_t *halo, const numbers_t *n, selvage_status_t before)
+static selvage_status_t agree_on_halo(selvage_halo_t *halo, const numbers_t *n, selvage_status_t before)
 {
     selvage_comm_t *comm = halo->grid->comm;
     uint64_t at;
     bool equal;
-    SV_TRY(compare(comm, n, n->all, before, &equal));
+    SV_TRY(compare_numbers(comm, n, n->all, before, &equal));
     if (equal)
         return SELVAGE_SUCCESS;
     SV_TRY(find_difference(comm, n, &at));
     if (at < n->count)
-        return complain(halo, at);
+        return report_mismatch(halo, at);
     for (int i = 0; i < halo->nfields; i++)
         sv_halo_axes_by_number(&halo->fields[i]);
     return SELVAGE_SUCCESS;
@@ -188,7 +188,7 @@ selvage_status_t sv_halo_agree(selvage_halo_t *halo, const selvage_halo_params_t
     numbers_t n = {0};
     if (before == SELVAGE_SUCCESS)
         before = list_numbers(halo, params, directions, given, &n);
-    selvage_status_t status = agree(halo, &n, before);
+    selvage_status_t status = agree_on_halo(halo, &n, before);
     sv_free(n.value);
     return status;
 }

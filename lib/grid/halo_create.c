@@ -17,7 +17,7 @@
 #include "base/base_status.h"
 #include "pipeline/pipe_control.h"
 
-static sv_layout_number_t number_of(selvage_number_t number)
+static sv_layout_number_t layout_number_of(selvage_number_t number)
 {
     switch (number) {
     case SELVAGE_NUMBER_FLOAT32: return SV_LAYOUT_ADD_FLOAT32;
@@ -56,7 +56,7 @@ static selvage_status_t check_fields(selvage_halo_t *halo, const selvage_halo_pa
 }
 
 /* Places for pointers: of the sets that are remembered, and two more. */
-static selvage_status_t make_room(selvage_halo_t *halo, int nfields)
+static selvage_status_t allocate_sets(selvage_halo_t *halo, int nfields)
 {
     size_t count = (size_t)nfields;
     SV_TRY(sv_calloc(count, sizeof *halo->fields, &halo->fields));
@@ -71,11 +71,12 @@ static selvage_status_t make_room(selvage_halo_t *halo, int nfields)
 }
 
 /* Everything that a rank can find wrong by itself. */
-static selvage_status_t check(selvage_grid_t *grid, const selvage_halo_params_t *params, const selvage_field_t *given,
-                              int nfields, sv_halo_directions_t *directions, selvage_halo_t *halo)
+static selvage_status_t check_halo(selvage_grid_t *grid, const selvage_halo_params_t *params,
+                                   const selvage_field_t *given, int nfields, sv_halo_directions_t *directions,
+                                   selvage_halo_t *halo)
 {
     SV_TRY(sv_halo_directions(params, grid->ndims, directions));
-    SV_TRY(make_room(halo, nfields));
+    SV_TRY(allocate_sets(halo, nfields));
     SV_TRY(check_some_width(given, nfields, grid->ndims));
     return check_fields(halo, params, given, directions);
 }
@@ -86,7 +87,8 @@ static selvage_status_t fill_layout(const selvage_halo_t *halo, const sv_halo_wa
     for (uint32_t i = 0; i < packet->npieces; i++) {
         const sv_halo_piece_t *piece = &way->piece[packet->first_piece + i];
         const sv_halo_field_t *f = &halo->fields[piece->field];
-        SV_TRY(sv_halo_lay(layout, piece->field + 1, f, &piece->cells, adds ? number_of(f->number) : SV_LAYOUT_STORE));
+        SV_TRY(sv_halo_lay(layout, piece->field + 1, f, &piece->cells,
+                           adds ? layout_number_of(f->number) : SV_LAYOUT_STORE));
     }
     return SELVAGE_SUCCESS;
 }
@@ -123,8 +125,8 @@ static selvage_status_t add_way(selvage_halo_t *halo, const sv_halo_directions_t
     return status;
 }
 
-static selvage_status_t build(selvage_halo_t *halo, const selvage_halo_params_t *params,
-                              const sv_halo_directions_t *directions)
+static selvage_status_t build_halo(selvage_halo_t *halo, const selvage_halo_params_t *params,
+                                   const sv_halo_directions_t *directions)
 {
     selvage_exchange_params_t wanted = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = params->route,
                                         .checksum = params->checksum};
@@ -138,22 +140,22 @@ static selvage_status_t build(selvage_halo_t *halo, const selvage_halo_params_t 
     return sv_halo_rebind(halo, halo->first_data);
 }
 
-static selvage_status_t create(selvage_halo_t *halo, selvage_grid_t *grid, const selvage_halo_params_t *params,
-                               const selvage_field_t *given, int nfields, selvage_status_t status)
+static selvage_status_t create_halo(selvage_halo_t *halo, selvage_grid_t *grid, const selvage_halo_params_t *params,
+                                    const selvage_field_t *given, int nfields, selvage_status_t status)
 {
     sv_halo_directions_t directions;
     uint64_t unused = 0;
     halo->grid = grid;
     if (status == SELVAGE_SUCCESS)
-        status = check(grid, params, given, nfields, &directions, halo);
+        status = check_halo(grid, params, given, nfields, &directions, halo);
     SV_TRY(sv_halo_agree(halo, params, &directions, given, status));
-    status = build(halo, params, &directions);
+    status = build_halo(halo, params, &directions);
     SV_TRY(sv_agree(grid->comm, "selvage_halo_create: packets", grid->comm->creates, status, &unused,
                     grid->comm->timeout_s));
     return sv_exchange_commit(halo->exchange);
 }
 
-static void forget(selvage_halo_t *halo)
+static void free_halo(selvage_halo_t *halo)
 {
     if (halo->exchange)
         sv_exchange_destroy(halo->exchange);
@@ -170,7 +172,7 @@ selvage_status_t sv_halo_create(selvage_grid_t *grid, const selvage_halo_params_
     char detail[SV_DETAIL_BYTES];
     if (before == SELVAGE_SUCCESS)
         before = sv_calloc(1, sizeof *halo, &halo);
-    selvage_status_t status = create(halo ? halo : &nothing, grid, params, fields, nfields, before);
+    selvage_status_t status = create_halo(halo ? halo : &nothing, grid, params, fields, nfields, before);
     if (status == SELVAGE_SUCCESS) {
         grid->nhalos++;
         *halo_out = halo;
@@ -178,7 +180,7 @@ selvage_status_t sv_halo_create(selvage_grid_t *grid, const selvage_halo_params_
     }
     memcpy(detail, sv_thread_detail(), sizeof detail);
     if (halo)
-        forget(halo);
+        free_halo(halo);
     memcpy(sv_thread_detail(), detail, sizeof detail);
     return status;
 }
@@ -188,5 +190,5 @@ void sv_halo_destroy(selvage_halo_t *halo)
     if (!halo)
         return;
     halo->grid->nhalos--;
-    forget(halo);
+    free_halo(halo);
 }

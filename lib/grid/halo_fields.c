@@ -14,7 +14,7 @@
 #define REFUSE(index, format, ...) \
     sv_error(SELVAGE_ERR_ARGUMENT, "fields[%d]: " format, index, __VA_ARGS__)
 
-static selvage_status_t check_numbers(const selvage_field_t *given, int index, int ndims)
+static selvage_status_t check_field_numbers(const selvage_field_t *given, int index, int ndims)
 {
     if (!given->data)
         return REFUSE(index, "%s", "data is NULL");
@@ -243,7 +243,7 @@ static selvage_status_t check_strides(const sv_halo_field_t *f, int index)
     return SELVAGE_SUCCESS;
 }
 
-static uint64_t number_bytes(selvage_number_t number)
+static uint64_t public_number_bytes(selvage_number_t number)
 {
     return number == SELVAGE_NUMBER_FLOAT64 || number == SELVAGE_NUMBER_INT64 ? 8 : 4;
 }
@@ -251,7 +251,7 @@ static uint64_t number_bytes(selvage_number_t number)
 /* Numbers to be added lie where the device can load them. */
 static selvage_status_t check_number(const sv_halo_field_t *f, int index)
 {
-    uint64_t bytes = number_bytes(f->number), bits = (uintptr_t)f->data | (uint64_t)f->component_stride;
+    uint64_t bytes = public_number_bytes(f->number), bits = (uintptr_t)f->data | (uint64_t)f->component_stride;
     if (f->number == SELVAGE_NUMBER_NONE)
         return SELVAGE_SUCCESS;
     for (int d = 0; d < f->ndims; d++)
@@ -271,7 +271,7 @@ selvage_status_t sv_halo_resolve(const selvage_grid_t *grid, const selvage_field
                              .parity = given->parity, .number = given->number,
                              .first_is_fastest = given->order == SELVAGE_ORDER_FIRST};
     int64_t places[SELVAGE_DIMS_MAX];
-    SV_TRY(check_numbers(given, index, grid->ndims));
+    SV_TRY(check_field_numbers(given, index, grid->ndims));
     SV_TRY(place_cells(grid, given, index, &field, places));
     SV_TRY(pack_parity(given, index, grid->ndims, &field, places));
     SV_TRY(find_strides(given, index, grid->ndims, places, &field));

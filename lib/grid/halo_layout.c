@@ -26,7 +26,7 @@ static uint64_t wanted_parity(const sv_halo_field_t *f)
 }
 
 /* Offset from data of the place of a cell of component 0. */
-static int64_t offset_of(const sv_halo_field_t *f, const int64_t *cell)
+static int64_t cell_offset_of(const sv_halo_field_t *f, const int64_t *cell)
 {
     int64_t offset = 0;
     for (int d = 0; d < f->ndims; d++) {
@@ -56,7 +56,7 @@ static bool goes_by_component(const sv_halo_field_t *f, const selvage_box_t *cel
 static selvage_status_t lay_box(sv_layout_t *layout, uint32_t base, const sv_halo_field_t *f,
                                 const selvage_box_t *cells, int64_t component, bool all, sv_layout_number_t number)
 {
-    int64_t offset = offset_of(f, cells->first) + component * f->component_stride;
+    int64_t offset = cell_offset_of(f, cells->first) + component * f->component_stride;
     sv_pack_shape_t shape = {.base = (uint8_t *)(uintptr_t)offset, .element_bytes = f->element_bytes};
     for (int i = 0; i <= f->ndims; i++) {
         int axis = f->axis[i];
@@ -97,7 +97,7 @@ static uint64_t list_cells(const sv_halo_field_t *f, const selvage_box_t *cells,
             sum += (uint64_t)(f->global_first[d] + cell[d]);
         }
         if (sum % 2 == wanted_parity(f))
-            offsets[count++] = offset_of(f, cell) + (component + index[f->ndims]) * f->component_stride;
+            offsets[count++] = cell_offset_of(f, cell) + (component + index[f->ndims]) * f->component_stride;
     } while (next_cell(f, cells, all, index));
     return count;
 }

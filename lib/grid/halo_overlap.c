@@ -71,7 +71,7 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-static void sum_up(search_t *s)
+static void sum_reach(search_t *s)
 {
     for (int k = s->nterms - 1; k >= 0; k--) {
         s->low[k] = s->low[k + 1] + s->term[k].least * s->term[k].stride;
@@ -112,7 +112,7 @@ bool sv_halo_is_disjoint(const sv_halo_field_t *a, const uint8_t *a_data, const 
     search_t s = {0};
     int64_t a_first = (int64_t)(uintptr_t)a_data + add_field(&s, a, true);
     int64_t b_first = (int64_t)(uintptr_t)b_data + add_field(&s, b, false);
-    sum_up(&s);
+    sum_reach(&s);
     return !can_reach(&s, 0, b_first - a_first - (int64_t)a->element_bytes + 1,
                       b_first - a_first + (int64_t)b->element_bytes - 1);
 }
@@ -121,7 +121,7 @@ void sv_halo_extent(const sv_halo_field_t *field, int64_t *first_out, int64_t *e
 {
     search_t s = {0};
     *first_out = add_field(&s, field, true);
-    sum_up(&s);
+    sum_reach(&s);
     *end_out = *first_out + s.high[0] + (int64_t)field->element_bytes;
 }
 

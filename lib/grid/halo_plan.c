@@ -7,7 +7,7 @@
 #include "base/base_memory.h"
 #include "base/base_status.h"
 
-static int count_steps(const int8_t *step)
+static int count_nonzero_steps(const int8_t *step)
 {
     int count = 0;
     for (int d = 0; d < SELVAGE_DIMS_MAX; d++)
@@ -16,7 +16,7 @@ static int count_steps(const int8_t *step)
 }
 
 /* The number of a direction in canonical order. */
-static int number_of(const int *step, int ndims)
+static int direction_number_of(const int *step, int ndims)
 {
     int number = 0;
     for (int d = 0; d < ndims; d++)
@@ -47,9 +47,9 @@ static selvage_status_t mark_listed(const selvage_halo_params_t *params, int ndi
         }
         if (!moves)
             return sv_error(SELVAGE_ERR_ARGUMENT, "params: directions[%d] leads nowhere: all its numbers are 0", i);
-        if (wanted[number_of(step, ndims)])
+        if (wanted[direction_number_of(step, ndims)])
             return sv_error(SELVAGE_ERR_ARGUMENT, "params: directions[%d] is listed before", i);
-        wanted[number_of(step, ndims)] = true;
+        wanted[direction_number_of(step, ndims)] = true;
     }
     return SELVAGE_SUCCESS;
 }
@@ -70,7 +70,7 @@ selvage_status_t sv_halo_directions(const selvage_halo_params_t *params, int ndi
     for (int n = 0; n < numbers; n++) {
         int8_t step[SELVAGE_DIMS_MAX];
         step_of(n, ndims, step);
-        int steps = count_steps(step);
+        int steps = count_nonzero_steps(step);
         bool taken = params->shape == SELVAGE_HALO_DIRECTIONS ? wanted[n]
                      : params->shape == SELVAGE_HALO_FULL     ? steps > 0
                                                               : steps == 1;
@@ -81,7 +81,7 @@ selvage_status_t sv_halo_directions(const selvage_halo_params_t *params, int ndi
 }
 
 /* The cells of one field that travel in one direction, at one end. */
-static selvage_box_t region_of(const sv_halo_field_t *f, const int8_t *step, bool reverse, bool receives)
+static selvage_box_t travel_box_of(const sv_halo_field_t *f, const int8_t *step, bool reverse, bool receives)
 {
     bool is_halo = receives != reverse;
     selvage_box_t box;
@@ -130,12 +130,12 @@ static void find_ranks(const selvage_grid_t *grid, const sv_halo_directions_t *d
     }
 }
 
-static uint32_t add_pieces(const sv_halo_field_t *fields, int nfields, const int8_t *step, bool reverse, bool receives,
-                           sv_halo_piece_t *out)
+static uint32_t add_halo_pieces(const sv_halo_field_t *fields, int nfields, const int8_t *step, bool reverse,
+                                bool receives, sv_halo_piece_t *out)
 {
     uint32_t count = 0;
     for (int f = 0; f < nfields; f++) {
-        selvage_box_t cells = region_of(&fields[f], step, reverse, receives);
+        selvage_box_t cells = travel_box_of(&fields[f], step, reverse, receives);
         if (sv_halo_count(&fields[f], &cells) > 0)
             out[count++] = (sv_halo_piece_t){(uint32_t)f, cells};
     }
@@ -165,7 +165,7 @@ selvage_status_t sv_halo_plan(const selvage_grid_t *grid, const sv_halo_field_t 
             continue;
         for (int j = i; j < directions->count; j++)
             if (rank[j] == rank[i])
-                count += add_pieces(fields, nfields, directions->step[j], reverse, receives, way.piece + count);
+                count += add_halo_pieces(fields, nfields, directions->step[j], reverse, receives, way.piece + count);
         packet.npieces = count - packet.first_piece;
         if (packet.npieces > 0)
             way.packet[way.npackets++] = packet;

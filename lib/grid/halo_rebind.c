@@ -23,7 +23,8 @@ static selvage_status_t check_alignment(const sv_halo_field_t *f, int index, con
 }
 
 /* The address by which the device reaches what the caller has at data. */
-static selvage_status_t admit(sv_device_t *dev, const sv_halo_field_t *f, int index, void *data, void **base_out)
+static selvage_status_t admit_address(sv_device_t *dev, const sv_halo_field_t *f, int index, void *data,
+                                      void **base_out)
 {
     int64_t first, end;
     void *lowest;
@@ -54,7 +55,7 @@ static selvage_status_t add_set(selvage_halo_t *halo, void *const *data, sv_halo
     int last = halo->nsets < SV_HALO_SETS ? halo->nsets : halo->next_set;
     sv_halo_set_t *set = &halo->set[last];
     for (int i = 0; i < halo->nfields; i++)
-        SV_TRY(admit(halo->grid->comm->dev, &halo->fields[i], i, data[i], &halo->fresh[i]));
+        SV_TRY(admit_address(halo->grid->comm->dev, &halo->fields[i], i, data[i], &halo->fresh[i]));
     SV_TRY(sv_halo_check_overlap(halo->fields, halo->nfields, data));
     memcpy(set->data, data, (size_t)halo->nfields * sizeof *data);
     memcpy(set->base, halo->fresh, (size_t)halo->nfields * sizeof *data);

@@ -245,7 +245,7 @@ SV_DEV_COLD uint64_t sv_coll_poll_for_end(sv_coll_block_t *block, const sv_coll_
             return 0;
         }
     }
-    sv_dev_relax(&relaxed);
+    sv_dev_backoff(&relaxed);
     return begin_ns ? begin_ns : 1;
 }
 
@@ -308,7 +308,7 @@ SV_DEV_FN uint32_t sv_coll_jitter(const sv_coll_at_t &c)
     c.b.random = c.b.random * 1664525u + 1013904223u;
     unsigned turns = 0;
     if (c.b.random >> 28 == 0)
-        sv_dev_relax(&turns);
+        sv_dev_backoff(&turns);
     return c.b.random >> 16;
 }
 #endif

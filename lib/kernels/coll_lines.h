@@ -97,7 +97,7 @@ struct sv_coll_ll128 {
             sv_dev_store_release_system_u64(at + DATA, step + 1);
             unsigned turns = 1000; /* so that every second rank sleeps, and its neighbours are ahead of it and look */
             if (c.dev->me & 1)
-                sv_dev_relax(&turns);
+                sv_dev_backoff(&turns);
         }
         (void)sv_coll_jitter(c);
         sv_dev_store_word_system(at, word[0]);

@@ -22,7 +22,7 @@ SV_DEV_FN void await_body(const sv_await_arg_t &arg, sv_dev_block_t at)
             sv_dev_store_release_system_u64_all(sv_dev_words_t{{arg.late, arg.abort, nullptr}, {arg.epoch, 1, 0}});
             return;
         }
-        sv_dev_relax(&turns);
+        sv_dev_backoff(&turns);
     }
 }
 

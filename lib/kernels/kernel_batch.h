@@ -60,7 +60,7 @@ SV_DEV_FN bool batch_poll(const sv_batch_arg_t &arg, const uint64_t *word, uint6
             (look && arg.abort && sv_dev_load_acquire_system_u64(arg.abort)))
             return false;
         if (looks > LOOK_AT_ABORT) /* what comes soon is not slept through */
-            sv_dev_relax(&turns);
+            sv_dev_backoff(&turns);
     }
     return true;
 }
@@ -94,7 +94,7 @@ SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, sv_digest_scratch_t *scrat
         unsigned turns = 0;
         sv_dev_launch_wait();
         while ((found = sv_dev_load_acquire_u32(&scratch->go)) == NOT_YET) /* partner: the release above */
-            sv_dev_relax(&turns);
+            sv_dev_backoff(&turns);
     }
     found = sv_dev_block_broadcast_u32(found, at); /* the barriers inside bring thread 0's wait to all */
     sv_dev_launch_release();

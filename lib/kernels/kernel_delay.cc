@@ -16,7 +16,7 @@ SV_DEV_FN void delay_body(const sv_delay_arg_t &arg, sv_dev_block_t at)
         return;
     uint64_t until_ns = sv_dev_clock_ns() + arg.ns;
     for (unsigned turns = 0; sv_dev_clock_ns() < until_ns;)
-        sv_dev_relax(&turns);
+        sv_dev_backoff(&turns);
 }
 
 } // namespace

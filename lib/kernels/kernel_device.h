@@ -192,7 +192,7 @@ SV_DEV_FN uint64_t sv_dev_clock_ns(void)
     return ns;
 }
 
-SV_DEV_FN void sv_dev_relax(unsigned *turns)
+SV_DEV_FN void sv_dev_backoff(unsigned *turns)
 {
     *turns += 1;
     __nanosleep(*turns < 64 ? 32 : 256);
@@ -321,7 +321,7 @@ SV_DEV_FN uint64_t sv_dev_clock_ns(void)
     return __builtin_amdgcn_s_memrealtime() * 10;
 }
 
-SV_DEV_FN void sv_dev_relax(unsigned *turns)
+SV_DEV_FN void sv_dev_backoff(unsigned *turns)
 {
     *turns += 1;
     __builtin_amdgcn_s_sleep(1);
@@ -330,7 +330,7 @@ SV_DEV_FN void sv_dev_relax(unsigned *turns)
 #else /* soft */
 
 extern "C" uint64_t sv_kernel_clock_ns(void);
-extern "C" void sv_kernel_relax(unsigned *turns);
+extern "C" void sv_kernel_backoff(unsigned *turns);
 
 #define SV_KERNEL(name, arg_type, body)                                                    \
     extern "C" void name##_soft(const void *arg, unsigned block, unsigned nblocks);        \
@@ -417,9 +417,9 @@ SV_DEV_FN uint64_t sv_dev_clock_ns(void)
     return sv_kernel_clock_ns();
 }
 
-SV_DEV_FN void sv_dev_relax(unsigned *turns)
+SV_DEV_FN void sv_dev_backoff(unsigned *turns)
 {
-    sv_kernel_relax(turns);
+    sv_kernel_backoff(turns);
 }
 
 #endif

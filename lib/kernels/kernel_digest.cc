@@ -25,7 +25,7 @@ SV_DEV_FN bool digest_poll(const sv_digest_arg_t &arg)
             (look && sv_dev_load_acquire_system_u64(arg.stop) == arg.signal_value))
             return false;
         if (looks > LOOK_ONLY) /* what comes soon is not slept through */
-            sv_dev_relax(&turns);
+            sv_dev_backoff(&turns);
     }
 }
 
@@ -42,7 +42,7 @@ SV_DEV_FN bool digest_await(const sv_digest_arg_t &arg, sv_dev_block_t at)
     } else if (at.tid == 0) {
         unsigned turns = 0;
         while ((found = sv_dev_load_acquire_u32(&arg.scratch->go)) == NOT_YET) /* partner: the release above */
-            sv_dev_relax(&turns);
+            sv_dev_backoff(&turns);
     }
     return sv_dev_block_broadcast_u32(found, at) == GO; /* the barriers inside bring what thread 0 saw to all */
 }

@@ -55,7 +55,7 @@ uint64_t sv_kernel_clock_ns(void)
     return sv_clock_ns();
 }
 
-void sv_kernel_relax(unsigned *turns)
+void sv_kernel_backoff(unsigned *turns)
 {
     if (*turns < RELAX_YIELDS) {
         *turns += 1;

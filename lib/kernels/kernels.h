@@ -62,10 +62,10 @@ unsigned sv_kernel_blocks(const sv_device_t *dev, uint64_t bytes);
 unsigned sv_kernel_shares(const sv_device_t *dev, uint64_t bytes, uint64_t share_bytes);
 
 /* One turn of a spin in device code on soft: yields, and sleeps when it has turned often. *turns starts at 0. */
-void sv_kernel_relax(unsigned *turns);
+void sv_kernel_backoff(unsigned *turns);
 uint64_t sv_kernel_clock_ns(void);
 
-/* mix() of the design: two rounds of multiply and shift; a bijection of 64 bits. */
+/* mix_check() of the design: two rounds of multiply and shift; a bijection of 64 bits. */
 uint64_t sv_digest_mix(uint64_t x);
 
 /* Key of a packet: chains everything the packet is. exchange must not be 0. The salt is computed, not read. */

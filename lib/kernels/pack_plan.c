@@ -39,7 +39,7 @@ selvage_status_t sv_pack_bytes(const sv_pack_shape_t *shape, uint64_t *bytes_out
 }
 
 /* Whether dimension next goes on where the box, as far as it is merged, ends. */
-static bool continues(const box_t *box, const sv_pack_dim_t *next)
+static bool continues_box(const box_t *box, const sv_pack_dim_t *next)
 {
     if (next->stride_bytes == 0)
         return false;
@@ -49,7 +49,7 @@ static bool continues(const box_t *box, const sv_pack_dim_t *next)
     return (uint64_t)next->stride_bytes == (uint64_t)last->stride_bytes * last->count;
 }
 
-static box_t merge(const sv_pack_shape_t *shape)
+static box_t merge_dims(const sv_pack_shape_t *shape)
 {
     box_t box = {.run_bytes = shape->element_bytes};
 
@@ -57,7 +57,7 @@ static box_t merge(const sv_pack_shape_t *shape)
         const sv_pack_dim_t *dim = &shape->dim[d];
         if (dim->count == 1)
             continue;
-        if (!continues(&box, dim))
+        if (!continues_box(&box, dim))
             box.dim[box.ndims++] = *dim;
         else if (box.ndims == 0)
             box.run_bytes *= dim->count;
@@ -141,7 +141,7 @@ selvage_status_t sv_pack_plan(const sv_pack_shape_t *shape, uint8_t *packed, uin
     if (offset % 8 != 0 || offset > total || bytes > total - offset || (bytes % 8 != 0 && bytes != total - offset))
         return sv_error(SELVAGE_ERR_ARGUMENT, "bytes %llu to %llu of %llu are no part of a packed box",
                         (unsigned long long)offset, (unsigned long long)(offset + bytes), (unsigned long long)total);
-    box_t box = bytes > 0 ? merge(shape) : (box_t){.run_bytes = 1};
+    box_t box = bytes > 0 ? merge_dims(shape) : (box_t){.run_bytes = 1};
     uint32_t granule = bytes > 0 ? choose_granule(&box, shape, packed, offset, bytes) : 1;
     sv_pack_arg_t filled = *arg;
 

@@ -16,7 +16,7 @@
 #include "memory/memory_kind.h"
 
 /* The device refuses in silence, because commit only asks; whoever registers wants to know. */
-static selvage_status_t complain(sv_device_t *dev, const void *ptr, size_t bytes)
+static selvage_status_t report_memory_kind(sv_device_t *dev, const void *ptr, size_t bytes)
 {
     sv_memory_kind_t kind = sv_memory_kind(dev, ptr, bytes);
     char why[SV_DETAIL_BYTES];
@@ -46,7 +46,7 @@ selvage_status_t sv_buffer_register(sv_list_t *buffers, sv_device_t *dev, void *
 
 release:
     sv_free(buffer);
-    return status == SELVAGE_ERR_UNSUPPORTED ? complain(dev, ptr, bytes) : status;
+    return status == SELVAGE_ERR_UNSUPPORTED ? report_memory_kind(dev, ptr, bytes) : status;
 }
 
 selvage_status_t sv_buffer_unregister(selvage_buffer_t *buffer)
@@ -61,7 +61,7 @@ selvage_status_t sv_buffer_unregister(selvage_buffer_t *buffer)
     return SELVAGE_SUCCESS;
 }
 
-static bool holds(const selvage_buffer_t *buffer, uintptr_t begin, size_t bytes)
+static bool buffer_contains(const selvage_buffer_t *buffer, uintptr_t begin, size_t bytes)
 {
     uintptr_t base = (uintptr_t)buffer->ptr;
 
@@ -74,7 +74,7 @@ selvage_buffer_t *sv_buffer_find(const sv_list_t *buffers, const void *ptr, size
 
     SV_LIST_FOR_EACH(it, safe, buffers) {
         selvage_buffer_t *buffer = SV_CONTAINER_OF(it, selvage_buffer_t, link);
-        if (holds(buffer, (uintptr_t)ptr, bytes))
+        if (buffer_contains(buffer, (uintptr_t)ptr, bytes))
             return buffer;
     }
     return NULL;

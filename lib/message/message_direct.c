@@ -146,7 +146,7 @@ bool sv_message_direct_revoke(const selvage_request_t *recv)
 bool sv_message_direct_close(const selvage_request_t *recv)
 {
     enum { DEADLINE_US = 1000000, LOOK_US = 100 };
-    sv_relax_t relax = {.max_sleep_us = LOOK_US};
+    sv_backoff_t backoff = {.max_sleep_us = LOOK_US};
     /* Of an engine that has failed, all are waited for together. */
     const uint64_t began_ns = recv->engine->broken_ns ? recv->engine->broken_ns : sv_clock_ns();
     if (recv->put_slot_stamp == 0 || (shm_end_of(recv)->revoked >> recv->put_slot & 1) ||
@@ -155,7 +155,7 @@ bool sv_message_direct_close(const selvage_request_t *recv)
     while (!sv_message_direct_has_arrived(recv)) {
         if (sv_clock_ns() - began_ns > UINT64_C(1000) * DEADLINE_US)
             return false;
-        sv_relax(&relax);
+        sv_backoff(&backoff);
     }
     return true;
 }

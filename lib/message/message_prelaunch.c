@@ -248,13 +248,13 @@ void sv_prelaunch_end(sv_message_engine_t *engine)
     const double timeout_s = engine->comm->timeout_s,
                  most_s = timeout_s > 0 && timeout_s < DEADLINE_S ? timeout_s : DEADLINE_S;
     const uint64_t begin_ns = sv_clock_ns();
-    sv_relax_t relax = {.max_sleep_us = 100};
+    sv_backoff_t backoff = {.max_sleep_us = 100};
     bool late = false;
     for (uint32_t i = 0; i < engine->nrequests; i++) {
         selvage_request_t *recv = engine->table[i];
         sv_prelaunch_stop(recv);
         while (!sv_prelaunch_is_over(recv) && !late) {
-            sv_relax(&relax);
+            sv_backoff(&backoff);
             late = (double)(sv_clock_ns() - begin_ns) > most_s * 1e9;
         }
     }

@@ -15,7 +15,7 @@
 typedef struct sv_message_deadline {
     sv_message_engine_t *engine;
     uint64_t began_ns;
-    sv_relax_t relax;
+    sv_backoff_t backoff;
 } sv_message_deadline_t;
 
 static sv_message_deadline_t wait_limits(sv_message_engine_t *engine)
@@ -23,7 +23,7 @@ static sv_message_deadline_t wait_limits(sv_message_engine_t *engine)
     return (sv_message_deadline_t){
         .engine = engine,
         .began_ns = sv_clock_ns(),
-        .relax = {.max_sleep_us = 100, .oversubscribed = engine->comm->topology.oversubscribed}};
+        .backoff = {.max_sleep_us = 100, .oversubscribed = engine->comm->topology.oversubscribed}};
 }
 
 static bool progress_exchanges(selvage_comm_t *comm)
@@ -39,10 +39,10 @@ static selvage_status_t pause_between(sv_message_deadline_t *wait_limits, bool m
     const double timeout_s = wait_limits->engine->comm->timeout_s;
     const uint64_t since_ns = moved_ns > wait_limits->began_ns ? moved_ns : wait_limits->began_ns;
     if (progress_exchanges(wait_limits->engine->comm) || moved) {
-        sv_relax_reset(&wait_limits->relax);
+        sv_backoff_reset(&wait_limits->backoff);
         return SELVAGE_SUCCESS;
     }
-    sv_relax(&wait_limits->relax);
+    sv_backoff(&wait_limits->backoff);
     const uint64_t now_ns = sv_clock_ns();
     if (timeout_s > 0 && now_ns > since_ns && (double)(now_ns - since_ns) > timeout_s * 1e9)
         return SELVAGE_ERR_TIMEOUT;
@@ -283,13 +283,13 @@ void sv_message_abandon(selvage_request_t **request, selvage_status_t status)
     const uint64_t began_ns = sv_clock_ns();
     const bool is_send = (*request)->is_send;
     const int peer = (*request)->peer;
-    sv_relax_t relax = {.max_sleep_us = 100};
+    sv_backoff_t backoff = {.max_sleep_us = 100};
     char text[SV_DETAIL_BYTES];
     bool over, stuck = !is_send;
     memcpy(text, sv_thread_detail(), sizeof text);
     while (!(over = abandon_once(request, status, &stuck)) && !is_send &&
            (double)(sv_clock_ns() - began_ns) < most_s * 1e9) {
-        sv_relax(&relax);
+        sv_backoff(&backoff);
         memcpy(sv_thread_detail(), text, sizeof text);
     }
     memcpy(sv_thread_detail(), text, sizeof text);

@@ -121,10 +121,10 @@ static bool is_set(const sv_layout_state_t *layouts, uint32_t set)
    another exchange of this rank. */
 static void wait_for_tables(const selvage_exchange_t *x)
 {
-    sv_relax_t relax = {.max_sleep_us = 100, .oversubscribed = x->comm->topology.oversubscribed};
+    sv_backoff_t backoff = {.max_sleep_us = 100, .oversubscribed = x->comm->topology.oversubscribed};
     while (sv_layouts_under_way(x) || sv_batch_query(x) == SELVAGE_IN_PROGRESS)
         if (!sv_progress_poll(&x->comm->progress))
-            sv_relax(&relax);
+            sv_backoff(&backoff);
 }
 
 /* A push may be ahead of the copy of a table, whose receiver waits for another exchange of this rank. Not so at commit,
@@ -132,14 +132,14 @@ static void wait_for_tables(const selvage_exchange_t *x)
 static selvage_status_t wait_for_copy(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev;
-    sv_relax_t relax = {.max_sleep_us = 100, .oversubscribed = x->comm->topology.oversubscribed};
+    sv_backoff_t backoff = {.max_sleep_us = 100, .oversubscribed = x->comm->topology.oversubscribed};
     selvage_status_t status;
     if (sv_exchange_state(x) != SV_EXCHANGE_IDLE)
         return SV_DEVICE_CALL(dev, stream_sync, x->kernel_stream);
     SV_TRY(SV_DEVICE_CALL(dev, event_record, x->cross_event, x->kernel_stream));
     while ((status = SV_DEVICE_CALL(dev, event_query, x->cross_event)) == SELVAGE_IN_PROGRESS)
         if (!sv_progress_poll(&x->comm->progress))
-            sv_relax(&relax);
+            sv_backoff(&backoff);
     return status;
 }
 

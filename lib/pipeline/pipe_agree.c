@@ -103,7 +103,7 @@ static void await_round_acks(selvage_comm_t *comm)
     sv_deadline_begin(&deadline, comm, 0);
     while (comm->agree_out.open != 0 && comm->agree_out.repeats < REPEATS_AT_END) {
         if (sv_deadline_poll(&deadline) != SELVAGE_SUCCESS)
-            sv_relax(&deadline.relax); /* broken: what is left to say is why */
+            sv_backoff(&deadline.backoff); /* broken: what is left to say is why */
         repeat_rounds(comm);
     }
 }

@@ -224,20 +224,20 @@ bool sv_comm_poll(void *arg)
 void sv_deadline_begin(sv_deadline_t *deadline, selvage_comm_t *comm, double timeout_s)
 {
     *deadline = (sv_deadline_t){.comm = comm, .timeout_s = timeout_s, .since_ns = sv_clock_ns()};
-    deadline->relax.max_sleep_us = 200;
-    deadline->relax.oversubscribed = comm->topology.oversubscribed || comm->topology.size == 0;
+    deadline->backoff.max_sleep_us = 200;
+    deadline->backoff.oversubscribed = comm->topology.oversubscribed || comm->topology.size == 0;
 }
 
 selvage_status_t sv_deadline_poll(sv_deadline_t *deadline)
 {
     if (poll_all(deadline->comm, true)) {
-        sv_relax_reset(&deadline->relax);
+        sv_backoff_reset(&deadline->backoff);
         deadline->since_ns = sv_clock_ns();
         return SELVAGE_SUCCESS;
     }
     if (deadline->comm->broken != SELVAGE_SUCCESS)
         return deadline->comm->broken;
-    sv_relax(&deadline->relax);
+    sv_backoff(&deadline->backoff);
     if (deadline->timeout_s > 0 && (double)(sv_clock_ns() - deadline->since_ns) > deadline->timeout_s * 1e9)
         return SELVAGE_ERR_TIMEOUT;
     return SELVAGE_SUCCESS;

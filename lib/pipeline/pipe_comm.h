@@ -151,7 +151,7 @@ typedef struct sv_deadline {
     selvage_comm_t *comm;
     double timeout_s;
     uint64_t since_ns;
-    sv_relax_t relax;
+    sv_backoff_t backoff;
 } sv_deadline_t;
 
 void sv_deadline_begin(sv_deadline_t *deadline, selvage_comm_t *comm, double timeout_s);

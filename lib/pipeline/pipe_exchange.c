@@ -444,13 +444,13 @@ static void drain_device(selvage_exchange_t *x)
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
             (void)SV_DEVICE_CALL(dev, stream_sync, stream[i]);
-    sv_relax_t relax = {.max_sleep_us = 200, .oversubscribed = x->comm->topology.oversubscribed};
+    sv_backoff_t backoff = {.max_sleep_us = 200, .oversubscribed = x->comm->topology.oversubscribed};
     uint64_t begin_ns = sv_clock_ns();
     /* Kernels on the caller's stream still read what commit made. A broken wire is no reason not to wait for them. */
     while (is_exchange_under_way(x) && !x->device_busy) {
         x->device_busy = (double)(sv_clock_ns() - begin_ns) > PARTING_TIMEOUT_S * 1e9;
         if (!sv_comm_poll(x->comm))
-            sv_relax(&relax);
+            sv_backoff(&backoff);
     }
     x->quarantined |= x->device_busy;
 }

@@ -323,20 +323,20 @@ static bool leave_idle(selvage_exchange_t *x)
                                                    memory_order_acquire);
 }
 
-static void init_backoff(const selvage_comm_t *comm, sv_relax_t *relax)
+static void init_backoff(const selvage_comm_t *comm, sv_backoff_t *backoff)
 {
-    *relax = (sv_relax_t){.max_sleep_us = 100};
-    relax->oversubscribed = comm->config.spin == SV_CONFIG_SPIN_YIELD ||
-                            (comm->config.spin == SV_CONFIG_SPIN_AUTO && comm->topology.oversubscribed);
+    *backoff = (sv_backoff_t){.max_sleep_us = 100};
+    backoff->oversubscribed = comm->config.spin == SV_CONFIG_SPIN_YIELD ||
+                              (comm->config.spin == SV_CONFIG_SPIN_AUTO && comm->topology.oversubscribed);
 }
 
 void sv_exchange_finish_gated(selvage_exchange_t *x)
 {
-    sv_relax_t relax;
-    init_backoff(x->comm, &relax);
+    sv_backoff_t backoff;
+    init_backoff(x->comm, &backoff);
     while (x->gated_epoch && x->gated_epoch == x->started && sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
         sv_enqueued_check(x); /* it has the deadline */
-        sv_relax(&relax);
+        sv_backoff(&backoff);
     }
 }
 
@@ -439,26 +439,26 @@ static bool is_overdue(const selvage_exchange_t *x, uint64_t entered_ns)
 selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
 {
     uint64_t entered_ns = sv_clock_ns();
-    sv_relax_t relax;
-    init_backoff(x->comm, &relax);
+    sv_backoff_t backoff;
+    init_backoff(x->comm, &backoff);
     note_host_ends(x);
     sv_prelaunch_note_end(x, stream, true);
     while (sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
         sv_prelaunch_pulls(x, stream);
         if (sv_progress_poll(&x->comm->progress)) {
             if (x->comm->config.spin != SV_CONFIG_SPIN_BUSY)
-                sv_relax_reset(&relax);
+                sv_backoff_reset(&backoff);
             continue;
         }
         if (x->comm->config.spin != SV_CONFIG_SPIN_BUSY)
-            sv_relax(&relax);
+            sv_backoff(&backoff);
         if (is_overdue(x, entered_ns))
             sv_progress_call(&x->comm->progress, run_expire, x);
     }
     selvage_status_t queried;
     while ((queried = sv_enqueued_query(x)) == SELVAGE_IN_PROGRESS) { /* its kernels have the deadline */
         if (!sv_progress_poll(&x->comm->progress)) /* whom they wait for may wait for another exchange of this rank */
-            sv_relax(&relax);
+            sv_backoff(&backoff);
     }
     if (queried != SELVAGE_SUCCESS)
         return fail_call(x, queried);

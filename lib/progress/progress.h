@@ -39,7 +39,7 @@ typedef struct sv_progress {
     sv_progress_poll_fn poll;
     void *arg;
     const sv_topology_t *topology;
-    sv_relax_t relax;            /* the thread's */
+    sv_backoff_t backoff;        /* the thread's */
     sv_thread_binding_t binding; /* what the thread says about itself on the log */
     pthread_t thread;
     _Atomic int stop;

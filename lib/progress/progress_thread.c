@@ -36,9 +36,9 @@ static void *thread_main(void *arg)
     while (!atomic_load_explicit(&progress->stop, memory_order_acquire)) {
         bool moved = drain_ring(progress);
         if (progress->poll(progress->arg) || moved)
-            sv_relax_reset(&progress->relax);
+            sv_backoff_reset(&progress->backoff);
         else
-            sv_relax(&progress->relax);
+            sv_backoff(&progress->backoff);
     }
     drain_ring(progress);
     return NULL;
@@ -61,8 +61,8 @@ selvage_status_t sv_progress_init(sv_progress_t *progress, bool threaded, const 
     memset(progress, 0, sizeof *progress);
     progress->poll = poll;
     progress->arg = arg;
-    progress->relax.max_sleep_us = THREAD_MAX_SLEEP_US;
-    progress->relax.oversubscribed = topology->oversubscribed;
+    progress->backoff.max_sleep_us = THREAD_MAX_SLEEP_US;
+    progress->backoff.oversubscribed = topology->oversubscribed;
     progress->topology = topology;
     progress->binding = *sv_thread_binding();
     atomic_init(&progress->stop, 0);
@@ -93,17 +93,17 @@ void sv_progress_post(sv_progress_t *progress, sv_work_t *work)
         run_work(work);
         return;
     }
-    sv_relax_t relax = {.oversubscribed = 1};
+    sv_backoff_t backoff = {.oversubscribed = 1};
     while (!sv_ring_push(&progress->ring, work))
-        sv_relax(&relax);
+        sv_backoff(&backoff);
 }
 
 static void wait_for(sv_work_t *work)
 {
-    sv_relax_t relax = {.max_sleep_us = 50};
+    sv_backoff_t backoff = {.max_sleep_us = 50};
     /* Partner: the release in run_work(). */
     while (!atomic_load_explicit(&work->done, memory_order_acquire))
-        sv_relax(&relax);
+        sv_backoff(&backoff);
 }
 
 void sv_progress_call(sv_progress_t *progress, void (*fn)(void *arg), void *arg)

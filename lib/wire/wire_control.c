@@ -9,7 +9,7 @@
 
 #include "wire/wire.h"
 
-static uint64_t mix(uint64_t x)
+static uint64_t mix_check(uint64_t x)
 {
     x ^= x >> 32;
     x *= 0xd6e8feb86659fd93u;
@@ -18,30 +18,30 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 32);
 }
 
-/* Not 0, because mix(0) is 0 and a message of zeros must not verify by accident. */
+/* Not 0, because mix_check(0) is 0 and a message of zeros must not verify by accident. */
 static const uint64_t chain_start = 0x9e3779b97f4a7c15u;
 
 static uint64_t end_chain(uint64_t chain, int source, int destination)
 {
-    chain = mix(chain + (uint32_t)source) + 1;
-    return mix(chain + (uint32_t)destination);
+    chain = mix_check(chain + (uint32_t)source) + 1;
+    return mix_check(chain + (uint32_t)destination);
 }
 
 uint64_t sv_wire_control_check(const sv_wire_control_t *message, int source, int destination)
 {
     uint64_t chain = chain_start;
     for (int i = 0; i < SV_WIRE_CONTROL_WORDS; i++)
-        chain = mix(chain + message->word[i]) + 1;
+        chain = mix_check(chain + message->word[i]) + 1;
     return end_chain(chain, source, destination);
 }
 
 uint64_t sv_wire_setup_check(const void *message, size_t bytes, int source, int destination)
 {
-    uint64_t chain = mix(chain_start + bytes) + 1;
+    uint64_t chain = mix_check(chain_start + bytes) + 1;
     for (size_t at = 0; at < bytes; at += sizeof chain) {
         uint64_t word = 0;
         memcpy(&word, (const uint8_t *)message + at, bytes - at < sizeof word ? bytes - at : sizeof word);
-        chain = mix(chain + word) + 1;
+        chain = mix_check(chain + word) + 1;
     }
     return end_chain(chain, source, destination);
 }

@@ -15,21 +15,21 @@ typedef struct fault_wire {
     sv_wire_t *inner; /* owned */
 } fault_wire_t;
 
-static sv_wire_t *inner_of(sv_wire_t *wire)
+static sv_wire_t *inner_wire_of(sv_wire_t *wire)
 {
     return ((fault_wire_t *)wire)->inner;
 }
 
-static selvage_status_t ask(const char *call)
+static selvage_status_t inject_call_fault(const char *call)
 {
     if (sv_fault_call_fails(SV_FAULT_CALL_WIRE))
         return sv_error(SELVAGE_ERR_MPI, "injected fault: wire call %s", call);
     return SELVAGE_SUCCESS;
 }
 
-static void fault_close(sv_wire_t *wire)
+static void fault_wire_close(sv_wire_t *wire)
 {
-    sv_wire_t *inner = inner_of(wire);
+    sv_wire_t *inner = inner_wire_of(wire);
     inner->ops->close(inner);
     sv_free(wire);
 }
@@ -37,39 +37,39 @@ static void fault_close(sv_wire_t *wire)
 static selvage_status_t fault_send(sv_wire_t *wire, sv_wire_channel_t channel, const void *buf, size_t bytes, int peer,
                                    int tag, sv_wire_request_t *request_out)
 {
-    SV_TRY(ask("send"));
-    return sv_wire_send(inner_of(wire), channel, buf, bytes, peer, tag, request_out);
+    SV_TRY(inject_call_fault("send"));
+    return sv_wire_send(inner_wire_of(wire), channel, buf, bytes, peer, tag, request_out);
 }
 
 static selvage_status_t fault_recv(sv_wire_t *wire, sv_wire_channel_t channel, void *buf, size_t capacity, int peer,
                                    int tag, sv_wire_request_t *request_out)
 {
-    SV_TRY(ask("recv"));
-    return sv_wire_recv(inner_of(wire), channel, buf, capacity, peer, tag, request_out);
+    SV_TRY(inject_call_fault("recv"));
+    return sv_wire_recv(inner_wire_of(wire), channel, buf, capacity, peer, tag, request_out);
 }
 
 static selvage_status_t fault_test(sv_wire_t *wire, sv_wire_request_t *request, size_t *bytes_out)
 {
-    SV_TRY(ask("test"));
-    return sv_wire_test(inner_of(wire), request, bytes_out);
+    SV_TRY(inject_call_fault("test"));
+    return sv_wire_test(inner_wire_of(wire), request, bytes_out);
 }
 
 static selvage_status_t fault_cancel(sv_wire_t *wire, sv_wire_request_t *request)
 {
-    return sv_wire_cancel(inner_of(wire), request);
+    return sv_wire_cancel(inner_wire_of(wire), request);
 }
 
 static selvage_status_t fault_control_send(sv_wire_t *wire, int peer, sv_wire_control_t *message)
 {
-    SV_TRY(ask("control_send"));
-    return sv_wire_control_send(inner_of(wire), peer, message);
+    SV_TRY(inject_call_fault("control_send"));
+    return sv_wire_control_send(inner_wire_of(wire), peer, message);
 }
 
 static selvage_status_t fault_control_poll(sv_wire_t *wire, int *source_out, sv_wire_control_t *message_out)
 {
-    SV_TRY(ask("control_poll"));
-    selvage_status_t status = sv_wire_control_poll(inner_of(wire), source_out, message_out);
-    wire->control_damaged = inner_of(wire)->control_damaged;
+    SV_TRY(inject_call_fault("control_poll"));
+    selvage_status_t status = sv_wire_control_poll(inner_wire_of(wire), source_out, message_out);
+    wire->control_damaged = inner_wire_of(wire)->control_damaged;
     return status;
 }
 
@@ -77,8 +77,8 @@ static selvage_status_t fault_node_ranks(sv_wire_t *wire, int **ranks_out, int *
 {
     int *ranks = NULL, count = 0;
     /* Asked afterwards: the call is collective, and the other ranks must not wait for one that fails. */
-    SV_TRY(inner_of(wire)->ops->node_ranks(inner_of(wire), &ranks, &count));
-    selvage_status_t status = ask("node_ranks");
+    SV_TRY(inner_wire_of(wire)->ops->node_ranks(inner_wire_of(wire), &ranks, &count));
+    selvage_status_t status = inject_call_fault("node_ranks");
     if (status != SELVAGE_SUCCESS) {
         sv_free(ranks);
         return status;
@@ -91,7 +91,7 @@ static selvage_status_t fault_node_ranks(sv_wire_t *wire, int **ranks_out, int *
 static const sv_wire_ops_t fault_ops = {
     .abi = SV_WIRE_ABI,
     .name = "fault",
-    .close = fault_close,
+    .close = fault_wire_close,
     .send = fault_send,
     .recv = fault_recv,
     .test = fault_test,
@@ -114,5 +114,5 @@ selvage_status_t sv_wire_fault_wrap(sv_wire_t **wire_inout)
 
 sv_wire_t *sv_wire_fault_inner(sv_wire_t *wire)
 {
-    return wire->ops == &fault_ops ? inner_of(wire) : wire;
+    return wire->ops == &fault_ops ? inner_wire_of(wire) : wire;
 }

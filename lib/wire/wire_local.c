@@ -80,25 +80,25 @@ static selvage_status_t local_control_send(sv_wire_t *base, int peer, sv_wire_co
     sv_wire_mailbox_t *box = &wire->world->mailboxes[peer];
     message->check = sv_wire_control_check(message, base->rank, peer);
     pthread_mutex_lock(&box->mutex);
-    if (box->letter_count < SV_WIRE_LOCAL_LETTERS) {
-        unsigned slot = (box->letter_head + box->letter_count++) % SV_WIRE_LOCAL_LETTERS;
-        box->letters[slot] = (sv_wire_letter_t){.source = base->rank, .message = *message};
+    if (box->message_count < SV_WIRE_LOCAL_MESSAGES) {
+        unsigned slot = (box->message_head + box->message_count++) % SV_WIRE_LOCAL_MESSAGES;
+        box->messages[slot] = (sv_wire_message_t){.source = base->rank, .message = *message};
         if (wire->corrupt_nth > 0 && ++wire->control_sent % wire->corrupt_nth == 0)
-            box->letters[slot].message.word[wire->control_sent % SV_WIRE_CONTROL_WORDS] ^= 1u << 17;
+            box->messages[slot].message.word[wire->control_sent % SV_WIRE_CONTROL_WORDS] ^= 1u << 17;
         status = SELVAGE_SUCCESS;
     }
     pthread_mutex_unlock(&box->mutex);
     return status;
 }
 
-static selvage_status_t take_letter(sv_wire_mailbox_t *box, sv_wire_letter_t *letter)
+static selvage_status_t take_control(sv_wire_mailbox_t *box, sv_wire_message_t *entry)
 {
     selvage_status_t status = SELVAGE_IN_PROGRESS;
     pthread_mutex_lock(&box->mutex);
-    if (box->letter_count > 0) {
-        *letter = box->letters[box->letter_head];
-        box->letter_head = (box->letter_head + 1) % SV_WIRE_LOCAL_LETTERS;
-        box->letter_count--;
+    if (box->message_count > 0) {
+        *entry = box->messages[box->message_head];
+        box->message_head = (box->message_head + 1) % SV_WIRE_LOCAL_MESSAGES;
+        box->message_count--;
         status = SELVAGE_SUCCESS;
     }
     pthread_mutex_unlock(&box->mutex);
@@ -108,13 +108,13 @@ static selvage_status_t take_letter(sv_wire_mailbox_t *box, sv_wire_letter_t *le
 static selvage_status_t local_control_poll(sv_wire_t *base, int *source_out, sv_wire_control_t *message_out)
 {
     sv_wire_mailbox_t *box = &((sv_wire_local_t *)base)->world->mailboxes[base->rank];
-    sv_wire_letter_t letter;
+    sv_wire_message_t entry;
     /* Bounded, so that a flood of damaged messages cannot keep the caller here. */
-    for (int i = 0; i < SV_WIRE_LOCAL_LETTERS; i++) {
-        SV_TRY(take_letter(box, &letter));
-        if (letter.message.check == sv_wire_control_check(&letter.message, letter.source, base->rank)) {
-            *source_out = letter.source;
-            *message_out = letter.message;
+    for (int i = 0; i < SV_WIRE_LOCAL_MESSAGES; i++) {
+        SV_TRY(take_control(box, &entry));
+        if (entry.message.check == sv_wire_control_check(&entry.message, entry.source, base->rank)) {
+            *source_out = entry.source;
+            *message_out = entry.message;
             return SELVAGE_SUCCESS;
         }
         base->control_damaged++;
@@ -150,7 +150,7 @@ static const sv_wire_ops_t local_ops = {
 };
 
 /* Marks the rank taken; false if it has a wire already. */
-static bool claim(sv_wire_mailbox_t *box)
+static bool claim_mailbox(sv_wire_mailbox_t *box)
 {
     pthread_mutex_lock(&box->mutex);
     bool was_open = box->open;
@@ -165,7 +165,7 @@ selvage_status_t sv_wire_local_open(sv_wire_world_t *world, int rank, sv_wire_t 
     if (!world || rank < 0 || rank >= world->size)
         return sv_error(SELVAGE_ERR_ARGUMENT, "rank %d is not in the local world", rank);
     SV_TRY(sv_calloc(1, sizeof *wire, &wire));
-    if (!claim(&world->mailboxes[rank])) {
+    if (!claim_mailbox(&world->mailboxes[rank])) {
         sv_free(wire);
         return sv_error(SELVAGE_ERR_STATE, "rank %d of the local world has a wire already", rank);
     }

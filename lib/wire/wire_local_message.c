@@ -37,14 +37,14 @@ typedef struct request_words {
 
 _Static_assert(sizeof(request_words_t) == sizeof(sv_wire_request_t), "both are the same four words");
 
-static void pack_request(sv_wire_request_t *out, request_kind_t kind, const sv_wire_node_t *node, int owner,
-                         size_t bytes)
+static void pack_local_request(sv_wire_request_t *out, request_kind_t kind, const sv_wire_node_t *node, int owner,
+                               size_t bytes)
 {
     request_words_t words = {.kind = kind, .node = (uintptr_t)node, .owner = (uint64_t)owner, .bytes = bytes};
     memcpy(out, &words, sizeof words);
 }
 
-static sv_wire_mailbox_t *mailbox(const sv_wire_t *base, int rank)
+static sv_wire_mailbox_t *mailbox_of(const sv_wire_t *base, int rank)
 {
     return &((const sv_wire_local_t *)base)->world->mailboxes[rank];
 }
@@ -95,7 +95,7 @@ void sv_wire_local_free_nodes(sv_wire_mailbox_t *box)
 }
 
 /* The oldest entry for this source and tag, or NULL. A receive may be, or be looked for, for any source. */
-static sv_wire_node_t *find(sv_list_t *list, int source, int tag)
+static sv_wire_node_t *find_oldest_node(sv_list_t *list, int source, int tag)
 {
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, list)
@@ -109,7 +109,7 @@ static sv_wire_node_t *find(sv_list_t *list, int source, int tag)
 }
 
 /* Copies a message into a receive, which is complete then and on no list. */
-static void deliver(sv_wire_node_t *receive, const void *buf, size_t bytes)
+static void deliver_message(sv_wire_node_t *receive, const void *buf, size_t bytes)
 {
     size_t fits = bytes < receive->bytes ? bytes : receive->bytes;
     if (fits > 0)
@@ -120,7 +120,7 @@ static void deliver(sv_wire_node_t *receive, const void *buf, size_t bytes)
 }
 
 /* Copies a short message into the node. */
-static selvage_status_t store(sv_wire_node_t *node, const void *buf, size_t bytes)
+static selvage_status_t store_message(sv_wire_node_t *node, const void *buf, size_t bytes)
 {
     if (node->store_bytes < bytes) {
         void *fresh = NULL;
@@ -138,8 +138,8 @@ static selvage_status_t store(sv_wire_node_t *node, const void *buf, size_t byte
 }
 
 /* Leaves a message in the mailbox until somebody asks for it. */
-static selvage_status_t leave(sv_wire_mailbox_t *box, sv_list_t *list, const sv_wire_node_t *message,
-                              sv_wire_node_t **node_out)
+static selvage_status_t leave_unexpected(sv_wire_mailbox_t *box, sv_list_t *list, const sv_wire_node_t *message,
+                                         sv_wire_node_t **node_out)
 {
     sv_wire_node_t *node;
     SV_TRY(take_node(box, &node));
@@ -148,7 +148,7 @@ static selvage_status_t leave(sv_wire_mailbox_t *box, sv_list_t *list, const sv_
     node->bytes = message->bytes;
     node->buf = message->buf;
     if (message->bytes <= EAGER_BYTES) {
-        selvage_status_t status = store(node, message->buf, message->bytes);
+        selvage_status_t status = store_message(node, message->buf, message->bytes);
         if (status != SELVAGE_SUCCESS) {
             drop_node(box, node);
             return status;
@@ -159,7 +159,7 @@ static selvage_status_t leave(sv_wire_mailbox_t *box, sv_list_t *list, const sv_
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t check(const sv_wire_t *base, int peer, size_t bytes)
+static selvage_status_t check_local_message(const sv_wire_t *base, int peer, size_t bytes)
 {
     if (bytes > INT_MAX)
         return sv_error(SELVAGE_ERR_LIMIT, "a message of %zu bytes is more than the local wire takes", bytes);
@@ -169,19 +169,19 @@ static selvage_status_t check(const sv_wire_t *base, int peer, size_t bytes)
 selvage_status_t sv_wire_local_send(sv_wire_t *base, sv_wire_channel_t channel, const void *buf, size_t bytes, int peer,
                                     int tag, sv_wire_request_t *request_out)
 {
-    SV_TRY(check(base, peer, bytes));
-    sv_wire_mailbox_t *box = mailbox(base, peer);
+    SV_TRY(check_local_message(base, peer, bytes));
+    sv_wire_mailbox_t *box = mailbox_of(base, peer);
     sv_wire_node_t message = {.source = base->rank, .tag = tag, .buf = (void *)(uintptr_t)buf, .bytes = bytes};
     sv_wire_node_t *node = NULL;
     selvage_status_t status = SELVAGE_SUCCESS;
     pthread_mutex_lock(&box->mutex);
-    sv_wire_node_t *receive = find(&box->posted[channel], base->rank, tag);
+    sv_wire_node_t *receive = find_oldest_node(&box->posted[channel], base->rank, tag);
     if (receive)
-        deliver(receive, buf, bytes);
+        deliver_message(receive, buf, bytes);
     else
-        status = leave(box, &box->unexpected[channel], &message, &node);
+        status = leave_unexpected(box, &box->unexpected[channel], &message, &node);
     if (status == SELVAGE_SUCCESS)
-        pack_request(request_out, node && !node->stored ? KIND_SEND : KIND_COMPLETE, node, peer, bytes);
+        pack_local_request(request_out, node && !node->stored ? KIND_SEND : KIND_COMPLETE, node, peer, bytes);
     pthread_mutex_unlock(&box->mutex);
     return status;
 }
@@ -189,7 +189,7 @@ selvage_status_t sv_wire_local_send(sv_wire_t *base, sv_wire_channel_t channel, 
 /* Fills a new receive from a message that was there before it. */
 static void take_unexpected(sv_wire_mailbox_t *box, sv_wire_node_t *receive, sv_wire_node_t *message)
 {
-    deliver(receive, message->buf, message->bytes);
+    deliver_message(receive, message->buf, message->bytes);
     message->done = true;
     if (message->stored)
         drop_node(box, message);
@@ -200,8 +200,8 @@ static void take_unexpected(sv_wire_mailbox_t *box, sv_wire_node_t *receive, sv_
 selvage_status_t sv_wire_local_recv(sv_wire_t *base, sv_wire_channel_t channel, void *buf, size_t capacity, int peer,
                                     int tag, sv_wire_request_t *request_out)
 {
-    SV_TRY(check(base, peer == SV_WIRE_ANY_SOURCE ? base->rank : peer, capacity));
-    sv_wire_mailbox_t *box = mailbox(base, base->rank);
+    SV_TRY(check_local_message(base, peer == SV_WIRE_ANY_SOURCE ? base->rank : peer, capacity));
+    sv_wire_mailbox_t *box = mailbox_of(base, base->rank);
     sv_wire_node_t *receive;
     pthread_mutex_lock(&box->mutex);
     selvage_status_t status = take_node(box, &receive);
@@ -210,20 +210,20 @@ selvage_status_t sv_wire_local_recv(sv_wire_t *base, sv_wire_channel_t channel, 
         receive->tag = tag;
         receive->buf = buf;
         receive->bytes = capacity;
-        sv_wire_node_t *message = find(&box->unexpected[channel], peer, tag);
+        sv_wire_node_t *message = find_oldest_node(&box->unexpected[channel], peer, tag);
         if (message)
             take_unexpected(box, receive, message);
         else
             sv_list_append(&box->posted[channel], &receive->link);
-        pack_request(request_out, KIND_RECV, receive, base->rank, capacity);
+        pack_local_request(request_out, KIND_RECV, receive, base->rank, capacity);
     }
     pthread_mutex_unlock(&box->mutex);
     return status;
 }
 
 /* Looks at a request's node. SUCCESS: over, the node is given back; arrived and capacity are set for a receive. */
-static selvage_status_t settle(sv_wire_mailbox_t *box, sv_wire_node_t *node, bool withdraw, size_t *arrived,
-                               size_t *capacity)
+static selvage_status_t end_node(sv_wire_mailbox_t *box, sv_wire_node_t *node, bool withdraw, size_t *arrived,
+                                 size_t *capacity)
 {
     pthread_mutex_lock(&box->mutex);
     selvage_status_t status = node->done || withdraw ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
@@ -237,7 +237,7 @@ static selvage_status_t settle(sv_wire_mailbox_t *box, sv_wire_node_t *node, boo
 }
 
 /* For tests: the message that has just been received loses a bit. */
-static void corrupt(sv_wire_t *base, uint8_t *buf, size_t bytes)
+static void corrupt_message(sv_wire_t *base, uint8_t *buf, size_t bytes)
 {
     sv_wire_local_t *local = (sv_wire_local_t *)base;
     size_t at = bytes / 2;
@@ -260,9 +260,9 @@ selvage_status_t sv_wire_local_test(sv_wire_t *base, sv_wire_request_t *request,
     if (words.kind == KIND_SEND || words.kind == KIND_RECV) {
         sv_wire_node_t *node = (sv_wire_node_t *)(uintptr_t)words.node;
         void *buf = node->buf;
-        SV_TRY(settle(mailbox(base, (int)words.owner), node, false, &arrived, &capacity));
+        SV_TRY(end_node(mailbox_of(base, (int)words.owner), node, false, &arrived, &capacity));
         if (words.kind == KIND_RECV && arrived <= capacity)
-            corrupt(base, buf, arrived);
+            corrupt_message(base, buf, arrived);
     }
     memset(request, 0, sizeof *request);
     if (words.kind == KIND_RECV && arrived > capacity)
@@ -281,5 +281,6 @@ selvage_status_t sv_wire_local_cancel(sv_wire_t *base, sv_wire_request_t *reques
     memset(request, 0, sizeof *request);
     if (words.kind != KIND_SEND && words.kind != KIND_RECV)
         return SELVAGE_SUCCESS;
-    return settle(mailbox(base, (int)words.owner), (sv_wire_node_t *)(uintptr_t)words.node, true, &arrived, &capacity);
+    return end_node(mailbox_of(base, (int)words.owner), (sv_wire_node_t *)(uintptr_t)words.node, true, &arrived,
+                    &capacity);
 }

@@ -13,13 +13,13 @@
 #include "wire/wire.h"
 #include "wire/wire_local.h"
 
-enum { SV_WIRE_LOCAL_LETTERS = 512 };
+enum { SV_WIRE_LOCAL_MESSAGES = 512 };
 
 /* A control message in a mailbox. */
-typedef struct sv_wire_letter {
+typedef struct sv_wire_message {
     int source;
     sv_wire_control_t message;
-} sv_wire_letter_t;
+} sv_wire_message_t;
 
 /* A posted receive, or a message that nobody has asked for yet. */
 typedef struct sv_wire_node {
@@ -43,8 +43,8 @@ typedef struct sv_wire_mailbox {
     sv_list_t unexpected[SV_WIRE_CHANNELS]; /* messages to the owner */
     sv_list_t idle;
     sv_wire_chunk_t *chunks; /* owned: where the nodes come from */
-    unsigned letter_head, letter_count;
-    sv_wire_letter_t letters[SV_WIRE_LOCAL_LETTERS];
+    unsigned message_head, message_count;
+    sv_wire_message_t messages[SV_WIRE_LOCAL_MESSAGES];
 } sv_wire_mailbox_t;
 
 struct sv_wire_world {

@@ -46,16 +46,16 @@ static selvage_status_t check_comm(MPI_Comm comm)
 }
 
 /* Waits for a collective request without sitting in MPI. code is what starting it returned. */
-static selvage_status_t finish(int code, MPI_Request *request, const char *call)
+static selvage_status_t finish_collective(int code, MPI_Request *request, const char *call)
 {
-    sv_relax_t relax = {.max_sleep_us = OPEN_SLEEP_US};
+    sv_backoff_t backoff = {.max_sleep_us = OPEN_SLEEP_US};
     MPI_Status status;
     int done = 0;
     while (code == MPI_SUCCESS) {
         code = PMPI_Test(request, &done, &status);
         if (code == MPI_SUCCESS && done)
             return SELVAGE_SUCCESS;
-        sv_relax(&relax);
+        sv_backoff(&backoff);
     }
     return sv_wire_mpi_error(code, "%s", call);
 }
@@ -102,7 +102,7 @@ static void free_comms(MPI_Comm *comms, const bool *unquiet)
  * One decision on all ranks; gives a number that no earlier wire between any of them had. Whoever fails says so by its
  * rank, twice, so that a damaged result is not taken for it. A damaged number makes all control messages fail here.
  */
-static selvage_status_t agree(MPI_Comm comm, selvage_status_t mine, uint64_t *nonce_out)
+static selvage_status_t agree_on_open(MPI_Comm comm, selvage_status_t mine, uint64_t *nonce_out)
 {
     int rank = 0, size = 1;
     PMPI_Comm_rank(comm, &rank);
@@ -111,7 +111,7 @@ static selvage_status_t agree(MPI_Comm comm, selvage_status_t mine, uint64_t *no
     uint64_t in[3] = {failed, sv_clock_ns(), failed}, out[3];
     MPI_Request request;
     int code = PMPI_Iallreduce(in, out, 3, MPI_UINT64_T, MPI_MAX, comm, &request);
-    SV_TRY(finish(code, &request, "MPI_Iallreduce"));
+    SV_TRY(finish_collective(code, &request, "MPI_Iallreduce"));
     if (mine != SELVAGE_SUCCESS)
         return mine;
     if (out[0] != out[2] || out[0] > (uint64_t)size)
@@ -122,14 +122,14 @@ static selvage_status_t agree(MPI_Comm comm, selvage_status_t mine, uint64_t *no
     return SELVAGE_SUCCESS;
 }
 
-static void release(sv_wire_mpi_t *wire)
+static void release_wire(sv_wire_mpi_t *wire)
 {
     /* MPI may still write into control slots that did not become quiet: their memory is never used again. */
     if (!wire->unquiet[SV_WIRE_MPI_CONTROL])
         sv_free(wire);
 }
 
-/* Called by MPI_Finalize, which deletes the attributes of MPI_COMM_SELF first, and by detach(). */
+/* Called by MPI_Finalize, which deletes the attributes of MPI_COMM_SELF first, and by detach_from_self(). */
 static int on_self_attribute_deleted(MPI_Comm self, int keyval, void *value, void *extra)
 {
     sv_wire_mpi_t *wire = value;
@@ -143,13 +143,13 @@ static int on_self_attribute_deleted(MPI_Comm self, int keyval, void *value, voi
         wire->finalize_fn(wire->finalize_arg);
     wire->in_callback = false;
     if (wire->closed)
-        release(wire);
+        release_wire(wire);
     else
         sv_wire_mpi_control_stop(wire);
     return MPI_SUCCESS;
 }
 
-static selvage_status_t attach(sv_wire_mpi_t *wire)
+static selvage_status_t attach_to_self(sv_wire_mpi_t *wire)
 {
     int code = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_self_attribute_deleted, &wire->keyval, NULL);
     if (code != MPI_SUCCESS) {
@@ -163,7 +163,7 @@ static selvage_status_t attach(sv_wire_mpi_t *wire)
     return sv_wire_mpi_error(code, "MPI_Comm_set_attr");
 }
 
-static void detach(sv_wire_mpi_t *wire)
+static void detach_from_self(sv_wire_mpi_t *wire)
 {
     if (wire->keyval == MPI_KEYVAL_INVALID)
         return;
@@ -181,7 +181,7 @@ static void mpi_close(sv_wire_t *base)
         sv_wire_mpi_control_stop(wire);
         /* While MPI finalises, peers may be gone for good, and freeing a communicator is collective. */
         if (!wire->finalising) {
-            detach(wire);
+            detach_from_self(wire);
             /* MPICH gives the context of a freed communicator to the next one, and with it messages that nobody has
                received. */
             if (!wire->base.failed)
@@ -190,11 +190,11 @@ static void mpi_close(sv_wire_t *base)
     }
     wire->closed = true;
     if (!wire->in_callback)
-        release(wire);
+        release_wire(wire);
 }
 
 /* The node's communicator as ranks of comm. Groups are small: only the node's ranks are held. */
-static selvage_status_t translate(MPI_Comm node, MPI_Comm comm, int *local, int *ranks, int count)
+static selvage_status_t translate_node_ranks(MPI_Comm node, MPI_Comm comm, int *local, int *ranks, int count)
 {
     MPI_Group node_group, group;
     int code = PMPI_Comm_group(node, &node_group);
@@ -223,7 +223,7 @@ static selvage_status_t mpi_node_ranks(sv_wire_t *base, int **ranks_out, int *co
     PMPI_Comm_size(node, &count);
     SV_TRY_GOTO(status, sv_calloc((size_t)count, sizeof *ranks, &ranks), out);
     SV_TRY_GOTO(status, sv_calloc((size_t)count, sizeof *local, &local), out);
-    SV_TRY_GOTO(status, translate(node, wire->comm[SV_WIRE_SETUP], local, ranks, count), out);
+    SV_TRY_GOTO(status, translate_node_ranks(node, wire->comm[SV_WIRE_SETUP], local, ranks, count), out);
     /* Ascending, because the key of the split was the rank. */
     *ranks_out = ranks;
     *count_out = count;
@@ -266,7 +266,7 @@ static bool says_able(const char *name, int mpich_make)
 }
 
 /* What MPI allows: the largest tag, who may call, and whose memory. */
-static void ask_limits(sv_wire_t *base)
+static void query_limits(sv_wire_t *base)
 {
     int *tag_max = NULL, level = MPI_THREAD_SINGLE, found = 0;
     PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_max, &found);
@@ -282,16 +282,16 @@ static void ask_limits(sv_wire_t *base)
 }
 
 /* Fills a wire whose communicators stand. On failure it may be half built: mpi_close() takes it. */
-static selvage_status_t start(sv_wire_mpi_t *wire, const MPI_Comm *comms)
+static selvage_status_t start_wire(sv_wire_mpi_t *wire, const MPI_Comm *comms)
 {
     wire->base.ops = &mpi_ops;
     wire->keyval = MPI_KEYVAL_INVALID;
     memcpy(wire->comm, comms, sizeof wire->comm);
     PMPI_Comm_rank(comms[0], &wire->base.rank);
     PMPI_Comm_size(comms[0], &wire->base.size);
-    ask_limits(&wire->base);
+    query_limits(&wire->base);
     SV_TRY(sv_wire_mpi_control_start(wire));
-    return attach(wire);
+    return attach_to_self(wire);
 }
 
 selvage_status_t sv_wire_mpi_open(MPI_Comm comm, sv_wire_t **wire_out)
@@ -302,9 +302,9 @@ selvage_status_t sv_wire_mpi_open(MPI_Comm comm, sv_wire_t **wire_out)
     SV_TRY(check_comm(comm));
     selvage_status_t status, memory = sv_calloc(1, sizeof *wire, &wire);
     SV_TRY_GOTO(status, make_all_private(comm, comms), fail);
-    SV_TRY_GOTO(status, agree(comms[SV_WIRE_SETUP], memory, &nonce), fail);
+    SV_TRY_GOTO(status, agree_on_open(comms[SV_WIRE_SETUP], memory, &nonce), fail);
     wire->nonce = nonce;
-    status = start(wire, comms);
+    status = start_wire(wire, comms);
     if (status != SELVAGE_SUCCESS) {
         mpi_close(&wire->base);
         return status;

@@ -79,7 +79,7 @@ selvage_status_t sv_wire_mpi_control_send(sv_wire_t *base, int peer, sv_wire_con
     return SELVAGE_SUCCESS;
 }
 
-static bool verifies(const sv_wire_mpi_t *wire, const sv_wire_control_t *message, const MPI_Status *status)
+static bool is_message_valid(const sv_wire_mpi_t *wire, const sv_wire_control_t *message, const MPI_Status *status)
 {
     int count = 0;
     PMPI_Get_count(status, MPI_BYTE, &count);
@@ -111,7 +111,7 @@ selvage_status_t sv_wire_mpi_control_poll(sv_wire_t *base, int *source_out, sv_w
         sv_wire_control_t message;
         MPI_Status status;
         SV_TRY(take_oldest(wire, &message, &status));
-        if (verifies(wire, &message, &status)) {
+        if (is_message_valid(wire, &message, &status)) {
             *source_out = status.MPI_SOURCE;
             *message_out = message;
             return SELVAGE_SUCCESS;
@@ -133,9 +133,9 @@ static void discard_arrived(sv_wire_mpi_t *wire)
 }
 
 /* Adds up over all ranks what was sent and received. False: not all ranks came in time. */
-static bool add_up(sv_wire_mpi_t *wire, uint64_t deadline_ns)
+static bool sum_messages(sv_wire_mpi_t *wire, uint64_t deadline_ns)
 {
-    sv_relax_t relax = {.max_sleep_us = STOP_SLEEP_US};
+    sv_backoff_t backoff = {.max_sleep_us = STOP_SLEEP_US};
     MPI_Request request;
     wire->drain_mine[0] = wire->sent;
     wire->drain_mine[1] = wire->received;
@@ -148,17 +148,17 @@ static bool add_up(sv_wire_mpi_t *wire, uint64_t deadline_ns)
         code = PMPI_Test(&request, &done, &status);
         if (code == MPI_SUCCESS && done)
             return true;
-        sv_relax(&relax);
+        sv_backoff(&backoff);
     }
     return false;
 }
 
 /* Nobody sends any more once he is here, so equal sums mean that nothing is under way. Every rank counts alike. */
-static bool drain(sv_wire_mpi_t *wire)
+static bool drain_control(sv_wire_mpi_t *wire)
 {
     uint64_t deadline_ns = sv_clock_ns() + STOP_LIMIT_NS;
     for (int i = 0; i < STOP_ROUNDS; i++) {
-        if (!add_up(wire, deadline_ns))
+        if (!sum_messages(wire, deadline_ns))
             return false;
         if (wire->drain_sum[1] >= wire->drain_sum[0])
             return true;
@@ -185,7 +185,7 @@ void sv_wire_mpi_control_stop(sv_wire_mpi_t *wire)
     if (wire->stopped)
         return;
     wire->stopped = true;
-    bool drained = drain(wire);
+    bool drained = drain_control(wire);
     unsigned active = count_active(wire);
     if (drained && active == 0)
         return;

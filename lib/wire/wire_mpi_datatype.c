@@ -130,13 +130,13 @@ static selvage_status_t open_contents(MPI_Datatype type, contents_t *c)
     return status;
 }
 
-static selvage_status_t flatten(MPI_Datatype type, sv_type_map_t *map);
+static selvage_status_t flatten_into(MPI_Datatype type, sv_type_map_t *map);
 
 /* Of the constructor's inner type with this number: its map, into an empty one, and the distance of two in a row. */
 static selvage_status_t flatten_inner(const contents_t *c, size_t i, sv_type_map_t *map, int64_t *extent_out)
 {
     MPI_Count low, extent;
-    SV_TRY(flatten(c->types[i], map));
+    SV_TRY(flatten_into(c->types[i], map));
     int code = PMPI_Type_get_extent_x(c->types[i], &low, &extent);
     if (code != MPI_SUCCESS)
         return sv_wire_mpi_error(code, "MPI_Type_get_extent_x");
@@ -144,7 +144,7 @@ static selvage_status_t flatten_inner(const contents_t *c, size_t i, sv_type_map
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t multiply(int64_t a, int64_t b, int64_t *product_out)
+static selvage_status_t multiply_checked(int64_t a, int64_t b, int64_t *product_out)
 {
     if (__builtin_mul_overflow(a, b, product_out))
         return sv_error_quiet(SELVAGE_ERR_ARGUMENT, "a displacement or size is beyond 2^63 bytes");
@@ -153,7 +153,7 @@ static selvage_status_t multiply(int64_t a, int64_t b, int64_t *product_out)
 
 static selvage_status_t flatten_same(const contents_t *c, sv_type_map_t *map)
 {
-    return flatten(c->types[0], map);
+    return flatten_into(c->types[0], map);
 }
 
 /* count */
@@ -170,7 +170,7 @@ static selvage_status_t flatten_vector(const contents_t *c, sv_type_map_t *map)
     int64_t extent, stride_bytes = c->arguments[2];
     SV_TRY(flatten_inner(c, 0, map, &extent));
     if (c->combiner == MPI_COMBINER_VECTOR)
-        SV_TRY(multiply(stride_bytes, extent, &stride_bytes));
+        SV_TRY(multiply_checked(stride_bytes, extent, &stride_bytes));
     SV_TRY(sv_type_map_repeat(map, (uint64_t)c->arguments[1], extent));
     return sv_type_map_repeat(map, (uint64_t)c->arguments[0], stride_bytes);
 }
@@ -201,7 +201,7 @@ static selvage_status_t add_blocks(const contents_t *c, const sv_type_map_t *ele
     for (int64_t i = 0; i < count; i++) {
         int64_t offset = displacement[i];
         if (!in_bytes)
-            SV_TRY(multiply(offset, extent, &offset));
+            SV_TRY(multiply_checked(offset, extent, &offset));
         SV_TRY(make_block(element, extent, (uint64_t)length[one_length ? 0 : i], &made, block));
         SV_TRY(sv_type_map_add_map(map, block, offset));
     }
@@ -255,7 +255,7 @@ static selvage_status_t flatten_subarray(const contents_t *c, sv_type_map_t *map
     SV_TRY(flatten_inner(c, 0, map, &stride));
     for (int64_t i = 0; i < n; i++) {
         const int64_t d = last_first ? n - 1 - i : i;
-        SV_TRY(multiply(stride, size[d], &whole));
+        SV_TRY(multiply_checked(stride, size[d], &whole));
         SV_TRY(sv_type_map_repeat(map, (uint64_t)subsize[d], stride));
         first += start[d] * stride; /* less than the whole */
         stride = whole;
@@ -305,7 +305,7 @@ static selvage_status_t flatten_derived(const contents_t *c, sv_type_map_t *map)
 }
 
 /* Into an empty map. */
-static selvage_status_t flatten(MPI_Datatype type, sv_type_map_t *map)
+static selvage_status_t flatten_into(MPI_Datatype type, sv_type_map_t *map)
 {
     contents_t c;
     if (type == MPI_DATATYPE_NULL)
@@ -320,7 +320,7 @@ static selvage_status_t flatten(MPI_Datatype type, sv_type_map_t *map)
 static selvage_status_t flatten_all(uint64_t count, MPI_Datatype type, sv_type_map_t *map)
 {
     MPI_Count bytes, low, extent;
-    SV_TRY(flatten(type, map));
+    SV_TRY(flatten_into(type, map));
     int code = PMPI_Type_get_extent_x(type, &low, &extent);
     if (code == MPI_SUCCESS)
         code = PMPI_Type_size_x(type, &bytes);
@@ -343,7 +343,7 @@ bool sv_wire_mpi_is_usable(void)
 
 /* What was found about the type has a detail, but not on the log: here it gets the names of call and type. A type that
    cannot be taken apart is not on the log: whoever asks may have another way, as the drop-in has. */
-static selvage_status_t refuse(const char *call, MPI_Datatype type, selvage_status_t status)
+static selvage_status_t refuse_datatype(const char *call, MPI_Datatype type, selvage_status_t status)
 {
     char name[MPI_MAX_OBJECT_NAME + 1] = "";
     int length = 0;
@@ -365,7 +365,7 @@ selvage_status_t sv_wire_mpi_flatten(const char *call, uint64_t count, MPI_Datat
     selvage_status_t status = flatten_all(count, type, &map);
     if (status != SELVAGE_SUCCESS) {
         sv_type_map_fini(&map);
-        return refuse(call, type, status);
+        return refuse_datatype(call, type, status);
     }
     *map_out = map;
     return SELVAGE_SUCCESS;

@@ -43,8 +43,8 @@ selvage_status_t sv_wire_mpi_error(int code, const char *format, ...)
     return sv_error(SELVAGE_ERR_MPI, "%s: %s", what, text);
 }
 
-static void pack_request(sv_wire_request_t *out, MPI_Request handle, sv_wire_channel_t channel, bool is_recv, int peer,
-                         size_t bytes)
+static void pack_mpi_request(sv_wire_request_t *out, MPI_Request handle, sv_wire_channel_t channel, bool is_recv,
+                             int peer, size_t bytes)
 {
     request_words_t words = {.flags = OPEN | (is_recv ? IS_RECV : 0u) | (unsigned)channel << CHANNEL_SHIFT,
                              .peer = (uint64_t)peer,
@@ -77,7 +77,7 @@ selvage_status_t sv_wire_mpi_send(sv_wire_t *base, sv_wire_channel_t channel, co
     int code = PMPI_Isend(buf, (int)bytes, MPI_BYTE, peer, tag, wire->comm[channel], &handle);
     if (code != MPI_SUCCESS)
         return sv_wire_mpi_error(code, "MPI_Isend to rank %d (%zu bytes, tag %d)", peer, bytes, tag);
-    pack_request(request_out, handle, channel, false, peer, bytes);
+    pack_mpi_request(request_out, handle, channel, false, peer, bytes);
     return SELVAGE_SUCCESS;
 }
 
@@ -91,7 +91,7 @@ selvage_status_t sv_wire_mpi_recv(sv_wire_t *base, sv_wire_channel_t channel, vo
     int code = PMPI_Irecv(buf, (int)capacity, MPI_BYTE, source, tag, wire->comm[channel], &handle);
     if (code != MPI_SUCCESS)
         return sv_wire_mpi_error(code, "MPI_Irecv from rank %d (%zu bytes, tag %d)", peer, capacity, tag);
-    pack_request(request_out, handle, channel, true, peer, capacity);
+    pack_mpi_request(request_out, handle, channel, true, peer, capacity);
     return SELVAGE_SUCCESS;
 }
 
@@ -149,7 +149,7 @@ static bool failed_but_quiet(int code, MPI_Request *request)
 
 bool sv_wire_mpi_withdraw(MPI_Request *request, bool is_recv)
 {
-    sv_relax_t relax = {.max_sleep_us = WITHDRAW_SLEEP_US, .oversubscribed = 1};
+    sv_backoff_t backoff = {.max_sleep_us = WITHDRAW_SLEEP_US, .oversubscribed = 1};
     /* Only receives are cancelled: cancelling sends is deprecated, and neither MPI takes one back once it left. */
     if (is_recv && *request != MPI_REQUEST_NULL)
         PMPI_Cancel(request);
@@ -161,7 +161,7 @@ bool sv_wire_mpi_withdraw(MPI_Request *request, bool is_recv)
             return failed_but_quiet(code, request);
         if (done)
             return true;
-        sv_relax(&relax);
+        sv_backoff(&backoff);
     }
     return false;
 }

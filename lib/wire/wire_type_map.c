@@ -43,7 +43,7 @@ static selvage_status_t too_many(void)
 }
 
 /* Grows an array by doubling, to more elements than there are. */
-static selvage_status_t grow(void *array_ptr, size_t count, size_t *room, size_t more, size_t element_bytes)
+static selvage_status_t grow_array(void *array_ptr, size_t count, size_t *room, size_t more, size_t element_bytes)
 {
     void **array = array_ptr, *larger;
     if (more <= *room - count)
@@ -63,12 +63,12 @@ static selvage_status_t grow(void *array_ptr, size_t count, size_t *room, size_t
 
 static selvage_status_t grow_pieces(sv_type_map_t *map, size_t more)
 {
-    return grow(&map->pieces, map->npieces, &map->pieces_room, more, sizeof *map->pieces);
+    return grow_array(&map->pieces, map->npieces, &map->pieces_room, more, sizeof *map->pieces);
 }
 
 static selvage_status_t grow_dims(sv_type_map_t *map, size_t more)
 {
-    return grow(&map->dims, map->ndims, &map->dims_room, more, sizeof *map->dims);
+    return grow_array(&map->dims, map->ndims, &map->dims_room, more, sizeof *map->dims);
 }
 
 /* Sets the sums of a map; nothing is changed on error. */
@@ -91,7 +91,7 @@ static selvage_status_t take_bounds(sv_type_map_t *map, uint64_t bytes, int64_t 
 }
 
 /* A piece whose dimensions are in the map already; one that goes on where a run ended makes the run longer. */
-static void append(sv_type_map_t *map, const sv_type_piece_t *piece)
+static void append_piece(sv_type_map_t *map, const sv_type_piece_t *piece)
 {
     sv_type_piece_t *last = map->npieces ? &map->pieces[map->npieces - 1] : NULL;
     if (last && last->ndims == 0 && piece->ndims == 0 && last->offset + (int64_t)last->run_bytes == piece->offset)
@@ -109,7 +109,7 @@ selvage_status_t sv_type_map_add_run(sv_type_map_t *map, int64_t offset, uint64_
         return too_far();
     SV_TRY(grow_pieces(map, 1));
     SV_TRY(take_bounds(map, bytes, offset, high));
-    append(map, &(sv_type_piece_t){.offset = offset, .run_bytes = bytes});
+    append_piece(map, &(sv_type_piece_t){.offset = offset, .run_bytes = bytes});
     return SELVAGE_SUCCESS;
 }
 
@@ -127,7 +127,7 @@ selvage_status_t sv_type_map_add_map(sv_type_map_t *map, const sv_type_map_t *ot
         sv_type_piece_t piece = other->pieces[i];
         piece.offset += shift;
         piece.first_dim += (uint32_t)map->ndims;
-        append(map, &piece);
+        append_piece(map, &piece);
     }
     if (other->ndims)
         memcpy(map->dims + map->ndims, other->dims, other->ndims * sizeof *map->dims);
@@ -177,7 +177,7 @@ static selvage_status_t take_repeated(sv_type_map_t *map, uint64_t count, int64_
     return set_bounds(map, bytes, low, high);
 }
 
-static selvage_status_t replicate(sv_type_map_t *map, uint64_t count, int64_t stride_bytes)
+static selvage_status_t replicate_pieces(sv_type_map_t *map, uint64_t count, int64_t stride_bytes)
 {
     const size_t own = map->npieces;
     if (count - 1 > PIECES_MAX / own)
@@ -190,7 +190,7 @@ static selvage_status_t replicate(sv_type_map_t *map, uint64_t count, int64_t st
         for (size_t i = 0; i < own; i++) {
             sv_type_piece_t piece = i == own - 1 ? last : first[i];
             piece.offset += (int64_t)step * stride_bytes;
-            append(map, &piece);
+            append_piece(map, &piece);
         }
     }
     return SELVAGE_SUCCESS;
@@ -205,7 +205,7 @@ selvage_status_t sv_type_map_repeat(sv_type_map_t *map, uint64_t count, int64_t 
     SV_TRY(take_repeated(map, count, stride_bytes));
     if (map->npieces == 1 && takes_dim(map, map->pieces, stride_bytes))
         return add_dim(map, map->pieces, count, stride_bytes);
-    return replicate(map, count, stride_bytes);
+    return replicate_pieces(map, count, stride_bytes);
 }
 
 static bool is_alike(const sv_type_map_t *map, const sv_type_piece_t *a, const sv_type_piece_t *b)
@@ -216,7 +216,7 @@ static bool is_alike(const sv_type_map_t *map, const sv_type_piece_t *a, const s
 }
 
 /* How many pieces from this one on are alike and come at one distance. */
-static size_t progression(const sv_type_map_t *map, size_t first)
+static size_t count_progression(const sv_type_map_t *map, size_t first)
 {
     const sv_type_piece_t *piece = map->pieces;
     size_t n = 1;
@@ -231,7 +231,7 @@ selvage_status_t sv_type_map_compress(sv_type_map_t *map)
     size_t kept = 0, n;
     for (size_t i = 0; i < map->npieces; i += n) {
         sv_type_piece_t piece = map->pieces[i];
-        n = progression(map, i);
+        n = count_progression(map, i);
         int64_t stride = n > 1 ? map->pieces[i + 1].offset - piece.offset : 0;
         if ((n < PROGRESSION_MIN && n < map->npieces) || n == 1 || !takes_dim(map, &piece, stride))
             n = 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the bytes of a datatype lie, in plain numbers: what rooms above read instead of an MPI_Datatype. A map is a
+ * Where the bytes of a datatype lie, in plain numbers: what modules above read instead of an MPI_Datatype. A map is a
  * list of pieces in the order of the stream. A piece is a run of bytes without gaps, repeated along up to 4
  * dimensions, the first of which varies fastest. Maps are built by the calls below, each of which keeps what is
  * regular: what touches becomes one run, what comes again at one distance becomes a dimension, whatever constructors

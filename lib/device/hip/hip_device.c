@@ -23,7 +23,7 @@ selvage_status_t sv_hip_status(const hip_device_t *dev, hipError_t error, const 
 /* Runs one runtime call on the device and returns its status. */
 #define HIP_CALL(dev, call, name) return sv_hip_status(hip_of(dev), HIP_RUN(hip_of(dev), call), name)
 
-static selvage_status_t stream_create(sv_device_t *dev, void **stream_out)
+static selvage_status_t hip_stream_create(sv_device_t *dev, void **stream_out)
 {
     hipStream_t stream = NULL;
     hipError_t error = HIP_RUN(hip_of(dev), hipStreamCreateWithPriority(&stream, hipStreamNonBlocking,
@@ -33,7 +33,7 @@ static selvage_status_t stream_create(sv_device_t *dev, void **stream_out)
     return sv_hip_status(hip_of(dev), error, "hipStreamCreateWithPriority");
 }
 
-static void stream_destroy(sv_device_t *dev, void *stream)
+static void hip_stream_destroy(sv_device_t *dev, void *stream)
 {
     hipError_t error = HIP_RELEASE(hip_of(dev), hipStreamSynchronize((hipStream_t)stream));
     (void)sv_hip_status(hip_of(dev), error, "hipStreamSynchronize");
@@ -41,7 +41,7 @@ static void stream_destroy(sv_device_t *dev, void *stream)
     (void)sv_hip_status(hip_of(dev), error, "hipStreamDestroy");
 }
 
-static selvage_status_t stream_sync(sv_device_t *dev, void *stream)
+static selvage_status_t hip_stream_sync(sv_device_t *dev, void *stream)
 {
     HIP_CALL(dev, hipStreamSynchronize((hipStream_t)stream), "hipStreamSynchronize");
 }
@@ -101,7 +101,7 @@ static selvage_status_t device_sync(sv_device_t *dev)
     return sv_hip_status(hip_of(dev), error, "hipDeviceSynchronize");
 }
 
-static selvage_status_t make_current(sv_device_t *dev)
+static selvage_status_t hip_make_current(sv_device_t *dev)
 {
     return sv_hip_status(hip_of(dev), hipSetDevice(hip_of(dev)->index), "hipSetDevice");
 }
@@ -174,9 +174,9 @@ static const sv_device_ops_t hip_ops = {
     .host_register = sv_hip_host_register,
     .host_unregister = sv_hip_host_unregister,
     .host_address = sv_hip_host_address,
-    .stream_create = stream_create,
-    .stream_destroy = stream_destroy,
-    .stream_sync = stream_sync,
+    .stream_create = hip_stream_create,
+    .stream_destroy = hip_stream_destroy,
+    .stream_sync = hip_stream_sync,
     .stream_query = stream_query,
     .event_create = event_create,
     .event_destroy = event_destroy,
@@ -199,11 +199,11 @@ static const sv_device_ops_t hip_ops = {
     .memory_id = sv_hip_memory_id,
     .stream_is_capturing = stream_is_capturing,
     .device_sync = device_sync,
-    .make_current = make_current,
+    .make_current = hip_make_current,
 };
 
 /* With the GPU current. */
-static selvage_status_t prepare(hip_device_t *dev)
+static selvage_status_t prepare_device(hip_device_t *dev)
 {
     int lowest = 0, multiprocessors = 1;
     void *nothing = NULL;
@@ -239,7 +239,7 @@ static selvage_status_t prepare_at(hip_device_t *dev, int index)
         status = sv_hip_status(dev, hip_enter(dev, &before), "hipSetDevice");
     if (status != SELVAGE_SUCCESS)
         return status;
-    status = prepare(dev);
+    status = prepare_device(dev);
     hip_leave(dev, before);
     return status;
 }
@@ -253,7 +253,7 @@ static int count_devices(void)
 }
 
 /* What people and sysfs call this GPU. It works without, so that nothing here is an error. */
-static void identify(hip_device_t *dev)
+static void name_device(hip_device_t *dev)
 {
     sv_device_t *base = &dev->base;
     base->index = dev->index;
@@ -283,7 +283,7 @@ static selvage_status_t open_gpu(const sv_plugin_host_t *host, sv_ranges_t range
         hip_close(&dev->base);
         return status;
     }
-    identify(dev);
+    name_device(dev);
     sv_hip_open_ranges(dev, ranges);
     host->log(SV_LOG_INFO, "device", HIP_NAME " GPU %d (%s, %s)", dev->index, dev->base.bus_id, dev->base.model);
     *dev_out = &dev->base;

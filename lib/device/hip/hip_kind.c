@@ -49,7 +49,7 @@ int sv_hip_gpu_of(const void *ptr)
 }
 
 /* HIP's numbers of allocations are not promised to be used once only. */
-static uint64_t number_of(const void *ptr)
+static uint64_t allocation_number_of(const void *ptr)
 {
     (void)ptr;
     return 0;
@@ -101,7 +101,7 @@ int sv_hip_gpu_of(const void *ptr)
     return result == CUDA_SUCCESS && index >= 0 ? index : SV_PLUGIN_CURRENT;
 }
 
-static uint64_t number_of(const void *ptr)
+static uint64_t allocation_number_of(const void *ptr)
 {
     unsigned long long number = 0;
     CUresult result = cuPointerGetAttribute(&number, CU_POINTER_ATTRIBUTE_BUFFER_ID, (CUdeviceptr)(uintptr_t)ptr);
@@ -162,7 +162,7 @@ uint64_t sv_hip_memory_id(sv_device_t *dev, const void *ptr)
     int before;
     hipError_t error = hip_enter(hip_of(dev), &before);
     hip_ignore(error);
-    const uint64_t number = error == hipSuccess ? number_of(ptr) : 0;
+    const uint64_t number = error == hipSuccess ? allocation_number_of(ptr) : 0;
     hip_leave(hip_of(dev), before);
     return number;
 }

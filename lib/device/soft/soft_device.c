@@ -39,7 +39,7 @@ static selvage_status_t soft_host_address(sv_device_t *dev, void *ptr, void **ad
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t stream_create(sv_device_t *dev, void **stream_out)
+static selvage_status_t soft_stream_create_op(sv_device_t *dev, void **stream_out)
 {
     soft_stream_t *stream = NULL;
     SV_TRY(soft_stream_create((soft_device_t *)dev, &stream));
@@ -47,13 +47,13 @@ static selvage_status_t stream_create(sv_device_t *dev, void **stream_out)
     return SELVAGE_SUCCESS;
 }
 
-static void stream_destroy(sv_device_t *dev, void *stream)
+static void soft_stream_destroy_op(sv_device_t *dev, void *stream)
 {
     (void)dev;
     soft_stream_destroy(stream);
 }
 
-static selvage_status_t stream_sync(sv_device_t *dev, void *stream)
+static selvage_status_t soft_stream_sync_op(sv_device_t *dev, void *stream)
 {
     soft_stream_sync(soft_stream_of(dev, stream));
     return SELVAGE_SUCCESS;
@@ -88,7 +88,7 @@ static bool soft_stream_is_capturing(sv_device_t *dev, void *stream)
 }
 
 /* There is one, and it is current everywhere. */
-static selvage_status_t make_current(sv_device_t *dev)
+static selvage_status_t soft_make_current(sv_device_t *dev)
 {
     (void)dev;
     return SELVAGE_SUCCESS;
@@ -105,9 +105,9 @@ static const sv_device_ops_t soft_ops = {
     .host_register = soft_host_register,
     .host_unregister = soft_host_unregister,
     .host_address = soft_host_address,
-    .stream_create = stream_create,
-    .stream_destroy = stream_destroy,
-    .stream_sync = stream_sync,
+    .stream_create = soft_stream_create_op,
+    .stream_destroy = soft_stream_destroy_op,
+    .stream_sync = soft_stream_sync_op,
     .stream_query = soft_stream_query,
     .event_create = soft_event_create,
     .event_destroy = soft_event_destroy,
@@ -130,7 +130,7 @@ static const sv_device_ops_t soft_ops = {
     .memory_id = soft_memory_id,
     .stream_is_capturing = soft_stream_is_capturing,
     .device_sync = soft_device_sync,
-    .make_current = make_current,
+    .make_current = soft_make_current,
 };
 
 selvage_status_t sv_soft_open(const sv_config_t *config, sv_device_t **dev_out)

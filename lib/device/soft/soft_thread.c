@@ -67,7 +67,7 @@ void soft_park_wait(soft_park_t *park, soft_ready_t ready, const void *arg)
 }
 
 #if SOFT_THREADS
-static int create_quietly(pthread_t *thread_out, void *(*body)(void *), void *arg)
+static int create_unlogged(pthread_t *thread_out, void *(*body)(void *), void *arg)
 {
     pthread_attr_t attr;
     sigset_t all, before;
@@ -86,7 +86,7 @@ static int create_quietly(pthread_t *thread_out, void *(*body)(void *), void *ar
 
 selvage_status_t soft_thread_start(pthread_t *thread_out, void *(*body)(void *), void *arg)
 {
-    int failure = create_quietly(thread_out, body, arg);
+    int failure = create_unlogged(thread_out, body, arg);
     if (failure)
         return sv_error(SELVAGE_ERR_DEVICE, "soft: a thread could not be started: %s", strerror(failure));
     return SELVAGE_SUCCESS;
