@@ -18,7 +18,7 @@
 
 enum { TOKEN = 4711, SEGMENT_BYTES = 10000, BUFFER_BYTES = 5000, PROBE_SHIFT = 1 << 20 };
 
-/* The probe: a device of which the memory room may use these seven calls, and no other. */
+/* The probe: a device of which the memory module may use these seven calls, and no other. */
 static struct probe {
     sv_device_t dev;
     int registered, opened;

@@ -133,9 +133,9 @@ sv_drop_buffer_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t cou
     if (count < 0 || !sv_drop_type(type, &info) || !sv_drop_type_is_committed(type) ||
         (!is_short && (count == 0 || info.dense))) /* pair types are named, and have gaps */
         return NULL;
-    const size_t bytes = (size_t)(info.bytes * count), room = is_short ? SV_DROP_ANNOUNCE_BYTES : bytes + 1;
+    const size_t bytes = (size_t)(info.bytes * count), capacity = is_short ? SV_DROP_ANNOUNCE_BYTES : bytes + 1;
     sv_drop_buffer_t *buffer = &call->buffer[call->nbuffers++];
-    *buffer = (sv_drop_buffer_t){.user = buf, .host = malloc(room), .out = true, .bytes = bytes, .packed = true,
+    *buffer = (sv_drop_buffer_t){.user = buf, .host = malloc(capacity), .out = true, .bytes = bytes, .packed = true,
                                  .unpacks = true, .nblocks = 1, .one = {count, 0, type}};
     /* The program may free its own at once. */
     if (!buffer->host || (!info.named && sv_drop_type_hold(type, &buffer->one.type) != MPI_SUCCESS))
@@ -289,12 +289,12 @@ static size_t gappy_bytes(const sv_drop_block_t *block)
 }
 
 /* Blocks from first on that fit into room, but at least one. */
-static int end_of_batch(const sv_drop_buffer_t *buffer, int first, size_t room)
+static int end_of_batch(const sv_drop_buffer_t *buffer, int first, size_t capacity)
 {
     const sv_drop_block_t *blocks = blocks_of(buffer);
     size_t bytes = gappy_bytes(&blocks[first]);
     int end = first + 1;
-    for (; end < buffer->nblocks && bytes + gappy_bytes(&blocks[end]) <= room; end++)
+    for (; end < buffer->nblocks && bytes + gappy_bytes(&blocks[end]) <= capacity; end++)
         bytes += gappy_bytes(&blocks[end]);
     return end;
 }
@@ -347,10 +347,10 @@ static void copy_gappy(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer, boo
     }
     if (total == 0)
         return;
-    size_t room = most > BATCH_BYTES ? most : total < BATCH_BYTES ? total : BATCH_BYTES;
-    char *packed = sv_drop_staging(room);
+    size_t capacity = most > BATCH_BYTES ? most : total < BATCH_BYTES ? total : BATCH_BYTES;
+    char *packed = sv_drop_staging(capacity);
     for (int first = 0, end; first < buffer->nblocks; first = end) {
-        end = end_of_batch(buffer, first, room);
+        end = end_of_batch(buffer, first, capacity);
         if (!down)
             pack_blocks(buffer, first, end, packed, false);
         scatter_blocks(flow, buffer, first, end, packed, down);
@@ -507,7 +507,7 @@ static void unstage_message(sv_drop_flow_t *flow, sv_drop_buffer_t *buffer, size
 }
 
 /* Bytes of a message that came. */
-static size_t arrived_bytes(const MPI_Status *status, size_t room)
+static size_t arrived_bytes(const MPI_Status *status, size_t capacity)
 {
     MPI_Count bytes = 0;
     int cancelled = 0;
@@ -516,7 +516,7 @@ static size_t arrived_bytes(const MPI_Status *status, size_t room)
         return 0;
     if (PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) != MPI_SUCCESS || bytes < 0)
         sv_drop_fatal("not supported", "a message of which MPI does not say how much came");
-    return (size_t)bytes < room ? (size_t)bytes : room;
+    return (size_t)bytes < capacity ? (size_t)bytes : capacity;
 }
 
 void sv_drop_unstage_on(sv_drop_flow_t *flow, sv_drop_call_t *call, const MPI_Status *status)

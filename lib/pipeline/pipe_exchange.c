@@ -49,18 +49,18 @@ selvage_status_t sv_exchange_create(selvage_comm_t *comm, const selvage_exchange
 }
 
 /* Grows an array of packets by doubling; declaring n packets costs O(n). */
-static selvage_status_t grow_packets(void *array_ptr, uint32_t count, uint32_t *room, size_t element_bytes)
+static selvage_status_t grow_packets(void *array_ptr, uint32_t count, uint32_t *capacity, size_t element_bytes)
 {
     void **array = array_ptr, *larger;
-    if (count < *room)
+    if (count < *capacity)
         return SELVAGE_SUCCESS;
-    uint32_t wanted = *room ? *room * 2 : 8;
+    uint32_t wanted = *capacity ? *capacity * 2 : 8;
     SV_TRY(sv_calloc(wanted, element_bytes, &larger));
     if (count)
         memcpy(larger, *array, count * element_bytes);
     sv_free(*array);
     *array = larger;
-    *room = wanted;
+    *capacity = wanted;
     return SELVAGE_SUCCESS;
 }
 

@@ -43,21 +43,21 @@ static selvage_status_t too_many(void)
 }
 
 /* Grows an array by doubling, to more elements than there are. */
-static selvage_status_t grow_array(void *array_ptr, size_t count, size_t *room, size_t more, size_t element_bytes)
+static selvage_status_t grow_array(void *array_ptr, size_t count, size_t *capacity, size_t more, size_t element_bytes)
 {
     void **array = array_ptr, *larger;
-    if (more <= *room - count)
+    if (more <= *capacity - count)
         return SELVAGE_SUCCESS;
     if (more > PIECES_MAX - count)
         return too_many();
-    size_t wanted = *room * 2 > count + more ? *room * 2 : count + more;
+    size_t wanted = *capacity * 2 > count + more ? *capacity * 2 : count + more;
     wanted = wanted < 4 ? 4 : wanted;
     SV_TRY(sv_calloc(wanted, element_bytes, &larger));
     if (count)
         memcpy(larger, *array, count * element_bytes);
     sv_free(*array);
     *array = larger;
-    *room = wanted;
+    *capacity = wanted;
     return SELVAGE_SUCCESS;
 }
 

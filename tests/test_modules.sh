@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The rules of the rooms hold; and the checker does find offences: a tree with one of each is shown to it first.
+# The rules of the modules hold; and the checker does find offences: a tree with one of each is shown to it first.
 set -u
 [ -n "${PYTHON:-}" ] || { echo "no python3"; exit 77; }
 dir=$(mktemp -d)
@@ -15,11 +15,11 @@ printf '#include "base/base_log.h"\n' >"$dir/tools/bad.c"
 printf '%s\n#include "wire/wire.h"\n' "$spdx" >"$dir/fortran/worse.c"
 printf 'module bad\nend module\n' >"$dir/fortran/bad.F90"
 
-if found=$("$PYTHON" "$top_srcdir/scripts/check-rooms" "$dir"); then
+if found=$("$PYTHON" "$top_srcdir/scripts/check-modules" "$dir"); then
     echo "offences were not found: $found"
     exit 1
 fi
-for wanted in 'base_bad.c:2: room base includes' 'wire_bad.c:2: MPI_Barrier must be called as' \
+for wanted in 'base_bad.c:2: module base includes' 'wire_bad.c:2: MPI_Barrier must be called as' \
     'pipeline/bad.c:2: PMPI_Barrier is called outside' 'pipeline/bad.c:3: the environment' \
     'tools/bad.c:1: no SPDX' 'tools/bad.c:1: base/base_log.h is internal' 'tools/bad.c: has the name of' \
     'fortran/worse.c:2: wire/wire.h is internal' 'fortran/bad.F90:1: no SPDX'; do
@@ -30,4 +30,4 @@ for wanted in 'base_bad.c:2: room base includes' 'wire_bad.c:2: MPI_Barrier must
 done
 case $found in *PMPI_Wait*) echo "a comment was taken for a call"; exit 1 ;; esac
 
-exec "$PYTHON" "$top_srcdir/scripts/check-rooms" "$top_srcdir" "$top_builddir"
+exec "$PYTHON" "$top_srcdir/scripts/check-modules" "$top_srcdir" "$top_builddir"
