@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A rank's block of a gauge field and the sums taken over it. The block has one more layer of sites at the upper end of
- * every direction, the forward halo: a plaquette needs U_nu(x + mu), never a link behind x, and no corner.
+ * every direction, the forward halo: a plaquette needs U_nu(x + mu), never a link after x, and no corner.
  *
  * Plain host memory and arithmetic; knows neither MPI nor Selvage. The owner of a field frees it.
  */
@@ -42,7 +42,7 @@ bool gauge_next_site(int x[GAUGE_DIMS], const int size[GAUGE_DIMS]);
 
 /* Floats in the face whose normal is mu: what pack writes and unpack reads. */
 size_t gauge_face_floats(const gauge_field_t *field, int mu);
-/* Copies the low face, which the neighbour behind needs, to `face`. */
+/* Copies the low face, which the neighbour after needs, to `face`. */
 void gauge_face_pack(const gauge_field_t *field, int mu, float *face);
 /* Puts the low face of the neighbour ahead into the halo. */
 void gauge_face_unpack(gauge_field_t *field, int mu, const float *face);

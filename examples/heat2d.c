@@ -5,7 +5,7 @@
  *
  *     mpirun -n 4 heat2d [--n CELLS] [--steps STEPS]
  *
- * Read make_exchange() and step(); before them are the kernels, behind them the set-up and the comparison. The kernels
+ * Read make_exchange() and step(); before them are the kernels, after them the set-up and the comparison. The kernels
  * are C functions, launched on the software device; on a GPU they are kernels launched on the same stream, and nothing
  * else changes.
  */
@@ -125,7 +125,7 @@ static void step(const rank_t *r, int which)
 {
     const block_t *b = &r->block[which];
     launch(r, pack_columns, b);
-    CHECK(selvage_exchange_start(r->exchange[which], r->stream)); /* returns at once; reads behind the packing */
+    CHECK(selvage_exchange_start(r->exchange[which], r->stream)); /* returns at once; reads after the packing */
     launch(r, compute_interior, b);                               /* runs under the exchange */
     CHECK(selvage_exchange_wait(r->exchange[which], r->stream));  /* later work on the stream sees the halo */
     launch(r, compute_boundary, b);

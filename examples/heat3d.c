@@ -42,7 +42,7 @@ typedef struct heat {
     double *u, *next;              /* fields in their frames */
     double *tables;                /* the mode's factors along x, y and z */
     size_t field_cells;
-    heat_step_t interior, slabs, all; /* what is updated under the exchange, behind it; all own cells */
+    heat_step_t interior, slabs, all; /* what is updated under the exchange, after it; all own cells */
     heat_mode_t mode;
     double decay;                  /* of the difference equations, per step */
 } heat_t;
@@ -353,7 +353,7 @@ static double time_steps(heat_t *h, void (*take_step)(heat_t *), int steps)
 
 typedef enum variant { OVERLAP, IN_TURN, ALONE, VARIANTS } variant_t;
 
-/* Medians of all three, the repeats of the first two in turns; in between, behind these, the answer is checked. */
+/* Medians of all three, the repeats of the first two in turns; in between, after these, the answer is checked. */
 static double measure(heat_t *h, const options_t *o, double median[VARIANTS], double *difference)
 {
     static void (*const take_step[VARIANTS])(heat_t *) = {step, step_in_turn, step_alone};

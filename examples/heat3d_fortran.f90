@@ -7,7 +7,7 @@
 !
 !     mpirun -n 4 heat3d_fortran [--n CELLS] [--steps STEPS]
 !
-! Read make_halo() and step(), which are all there is about halos; before them are the loops, behind them the set-up and
+! Read make_halo() and step(), which are all there is about halos; before them are the loops, after them the set-up and
 ! the comparison. The loops are Fortran procedures that the software device runs.
 
 !> The loops, and what they work on.

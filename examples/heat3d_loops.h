@@ -41,7 +41,7 @@ typedef struct heat_mode {
     uint32_t extent[3];
 } heat_mode_t;
 
-DECLARE_LOOP(heat_update);  /* heat_step_t: next is one time step behind u */
+DECLARE_LOOP(heat_update);  /* heat_step_t: next is one time step after u */
 DECLARE_LOOP(heat_fill);    /* heat_mode_t: u becomes amplitude times the mode */
 DECLARE_LOOP(heat_compare); /* heat_mode_t: scratch, an array of n, becomes u minus that */
 

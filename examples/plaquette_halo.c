@@ -54,7 +54,7 @@ void halo_open(halo_t *halo, selvage_comm_t *comm, selvage_route_t route, const 
     allocate(halo, comm, field);
     CHECK(selvage_exchange_create(comm, &params, &halo->exchange));
     for (int mu = 0; mu < GAUGE_DIMS; mu++) {
-        /* The low face goes to the neighbour behind, whose forward halo it is. The tag tells the directions apart
+        /* The low face goes to the neighbour after, whose forward halo it is. The tag tells the directions apart
            where one rank is the neighbour in several of them. */
         size_t at = halo->offset[mu] * sizeof(float), bytes = halo->offset[mu + 1] * sizeof(float) - at;
         CHECK(selvage_exchange_add_send(halo->exchange, (char *)halo->send_device + at, bytes,
@@ -72,7 +72,7 @@ void halo_start(halo_t *halo, const gauge_field_t *field)
         gauge_face_pack(field, mu, halo->send_host + halo->offset[mu]);
     CHECK(selvage_device_copy(halo->device, halo->send_device, halo->send_host, bytes, SELVAGE_COPY_HOST_TO_DEVICE,
                               halo->stream));
-    CHECK(selvage_exchange_start(halo->exchange, halo->stream)); /* reads send_device behind the copy */
+    CHECK(selvage_exchange_start(halo->exchange, halo->stream)); /* reads send_device after the copy */
 }
 
 void halo_finish(halo_t *halo, gauge_field_t *field)

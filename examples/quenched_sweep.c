@@ -62,7 +62,7 @@ static void half_sweep(quenched_lattice_t *lattice, quenched_update_t *update)
     update->n = sites->boundary_count;
     update->sites = sites->boundary;
     RUN(lattice, quenched_update, *update);
-    CHECK(selvage_halo_start(halo, lattice->ex->stream)); /* returns at once; reads behind the boundary */
+    CHECK(selvage_halo_start(halo, lattice->ex->stream)); /* returns at once; reads after the boundary */
     update->n = sites->interior_count;
     update->sites = sites->interior;
     RUN(lattice, quenched_update, *update);

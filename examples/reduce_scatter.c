@@ -184,7 +184,7 @@ static void make_tables(solver_t *s)
     selvage_device_host_free(s->ex->device, host);
 }
 
-/* u, r, p and q one behind the other, all zero; p has a halo. */
+/* u, r, p and q one after the other, all zero; p has a halo. */
 static void make_fields(solver_t *s)
 {
     const int64_t *own = s->info.local_extent;

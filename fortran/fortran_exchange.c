@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Behind the Fortran module: exchanges. See selvage_fortran.h.
+ * After the Fortran module: exchanges. See selvage_fortran.h.
  */
 #include "selvage_fortran.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Behind the Fortran module: selvage_field_of(), which notes how an array lies in memory. It is a function, so that
+ * After the Fortran module: selvage_field_of(), which notes how an array lies in memory. It is a function, so that
  * lists of fields can be written down, and has no `error`: what is wrong is kept and told by selvage_halo_create().
  */
 #include "fortran_field.h"
@@ -52,7 +52,7 @@ static int read_widths(struct fortran_field *field, const int *width, const CFI_
     return read_dims(width_lo, field->ndims, field->width_lo) && read_dims(width_hi, field->ndims, field->width_hi);
 }
 
-/* Behind the halo below, or where the caller says. */
+/* After the halo below, or where the caller says. */
 static int read_first(struct fortran_field *field, const CFI_cdesc_t *first)
 {
     int places[SELVAGE_DIMS_MAX];

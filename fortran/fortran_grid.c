@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Behind the Fortran module: grids. Dimensions, cells and boxes count from 1 there and from 0 here; coordinates of
+ * After the Fortran module: grids. Dimensions, cells and boxes count from 1 there and from 0 here; coordinates of
  * blocks and ranks count from 0 on both sides. See selvage_fortran.h.
  */
 #include "selvage_fortran.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Behind the Fortran module: halos. See selvage_fortran.h.
+ * After the Fortran module: halos. See selvage_fortran.h.
  */
 #include "fortran_field.h"
 
@@ -41,7 +41,7 @@ static selvage_status_t read_fields(const selvage_grid_t *grid, const CFI_cdesc_
     return SELVAGE_SUCCESS;
 }
 
-/* directions(:, i) is a direction, and the library takes one behind the other. */
+/* directions(:, i) is a direction, and the library takes one after the other. */
 static selvage_status_t read_directions(const selvage_grid_t *grid, const CFI_cdesc_t *directions,
                                         struct halo_arrays *arrays, selvage_halo_params_t *params)
 {

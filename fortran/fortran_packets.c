@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Behind the Fortran module: packets that lie in pieces, by MPI datatypes and by lists of elements, whose numbers count
+ * After the Fortran module: packets that lie in pieces, by MPI datatypes and by lists of elements, whose numbers count
  * from 1 there and from 0 here. See selvage_fortran.h.
  */
 #include "selvage_fortran.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Behind the Fortran module: errors and texts, reading arrays, communicators and devices. See selvage_fortran.h.
+ * After the Fortran module: errors and texts, reading arrays, communicators and devices. See selvage_fortran.h.
  */
 #include "selvage_fortran.h"
 

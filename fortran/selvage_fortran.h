@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the files behind the Fortran module share. Fortran calls selvage_fortran_...(), as the included files of
+ * What the files after the Fortran module share. Fortran calls selvage_fortran_...(), as the included files of
  * selvage.F90 declare it: scalars come as pointers, absent optional arguments as NULL, arrays as descriptors of
  * ISO_Fortran_binding.h, handles as pointers to them. Counting from 1 and from 0 is translated here. Any thread.
  *

@@ -70,7 +70,7 @@
       type(selvage_halo), intent(inout) :: halo
     end subroutine
 
-    !> Packs, checksums and begins to send. Returns at once; launch the interior behind it.
+    !> Packs, checksums and begins to send. Returns at once; launch the interior after it.
     subroutine selvage_halo_start(halo, stream, error) bind(C, name='selvage_fortran_halo_start')
       import
       type(selvage_halo), intent(in) :: halo

@@ -7,7 +7,7 @@
 !
 ! Lists of elements, for unstructured meshes: the elements of an array are numbered from 1 along its last dimension, so
 ! that u(3, n) has n elements of three numbers. `indices` are default integers or integer(int64). At a type(c_ptr),
-! elements of `element_bytes` bytes lie one behind the other.
+! elements of `element_bytes` bytes lie one after the other.
 
   public :: selvage_exchange_add_send_type, selvage_exchange_add_recv_type
   public :: selvage_exchange_add_send_indexed, selvage_exchange_add_recv_indexed

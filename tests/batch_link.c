@@ -86,7 +86,7 @@ static void place_packet(link_t *link, unsigned i, uint64_t *source, uint64_t *s
     packet->slot = place(link, slots, bytes, i);
     packet->slot_stride = *slots - begin;
     *slots += packet->slot_stride * (shape->nslots - 1);
-    /* Per slot: guard, the record at any of 8 places, guard, a word; behind the last slot the words of no slot. */
+    /* Per slot: guard, the record at any of 8 places, guard, a word; after the last slot the words of no slot. */
     packet->record = *records + 8 + next_random(link) % 8;
     packet->near = *records + 88;
     packet->record_stride = 128;

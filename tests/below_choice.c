@@ -287,7 +287,7 @@ static void swap_with_held(const below_message_t *m, below_fate_t *fate)
         fate->buf = mine;
         held.buf = other;
     }
-    fate->behind = held;
+    fate->following = held;
 }
 
 void below_decide(const below_message_t *m, below_fate_t *fate)
@@ -312,8 +312,8 @@ void below_decide(const below_message_t *m, below_fate_t *fate)
         }
     } else if (kind == BELOW_DOUBLE) {
         fate->also = true;
-        fate->behind = *m;
-        fate->behind.buf = copy_of(m->buf, m->bytes);
+        fate->following = *m;
+        fate->following.buf = copy_of(m->buf, m->bytes);
     } else if (kind == BELOW_DELAY) {
         fate->late_s = below.delay_s;
     } else if (kind >= 0) {

@@ -133,7 +133,7 @@ static bool is_ours(bool library, const void *buf, int count, MPI_Datatype type,
 static void send_behind(const below_fate_t *fate)
 {
     BEYOND(PMPI_Isend)
-    const below_message_t *m = &fate->behind;
+    const below_message_t *m = &fate->following;
     MPI_Request request;
     if (fate->also && beyond(m->buf, (int)m->bytes, MPI_BYTE, m->peer, m->tag, m->comm, &request) == MPI_SUCCESS)
         PMPI_Request_free(&request);

@@ -41,13 +41,13 @@ typedef struct below_open {
     double due_s; /* 0: as soon as it is there */
 } below_open_t;
 
-/* What becomes of a message: it itself or another, or nothing, and another one behind it. */
+/* What becomes of a message: it itself or another, or nothing, and another one after it. */
 typedef struct below_fate {
     const void *buf;
     size_t bytes;
     bool lost, also;
     double late_s;
-    below_message_t behind;
+    below_message_t following;
 } below_fate_t;
 
 typedef struct below_state {

@@ -26,7 +26,7 @@ typedef struct coll_case {
     bool in_place;             /* ignored where there is no such thing */
     bool device_scalar;        /* of a scaled sum */
     bool any_order;            /* the algorithm may add in another order than that of ranks */
-    unsigned shift;            /* buffers begin up to this many elements behind an aligned address, by seed and rank */
+    unsigned shift;            /* buffers begin up to this many elements after an aligned address, by seed and rank */
     uint32_t registered;       /* bit r: buffers of rank r lie in a window, if its try has one */
 } coll_case_t;
 
@@ -69,7 +69,7 @@ const uint8_t *coll_try_output(const coll_try_t *try, size_t *bytes_out);
 
 /* A case by chance, of at most so many bytes in a buffer: all ranks draw the same. terms.nranks is the caller's. */
 coll_case_t coll_case_random(uint64_t *state, int nranks, size_t bytes_max);
-/* Case number i of the systematic list: every call, type and operation. False behind the last. */
+/* Case number i of the systematic list: every call, type and operation. False after the last. */
 bool coll_case_systematic(unsigned i, int nranks, coll_case_t *what_out);
 
 #endif

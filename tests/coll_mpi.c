@@ -54,7 +54,7 @@ static void run_plan(selvage_coll_t *coll, selvage_device_t *dev, const plan_t *
     selvage_stream_destroy(dev, stream);
 }
 
-/* Neighbours in pairs of two parts, in reverse order; then all again, behind the parts. */
+/* Neighbours in pairs of two parts, in reverse order; then all again, after the parts. */
 static void run_split(selvage_coll_t *coll, selvage_device_t *dev, plan_t plan)
 {
     selvage_coll_t *part = NULL;

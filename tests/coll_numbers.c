@@ -12,7 +12,7 @@
 
 typedef __int128 integer_t;
 
-/* Digits behind the point, the exponent of the least normal number, and what is larger than all finite ones. */
+/* Digits after the point, the exponent of the least normal number, and what is larger than all finite ones. */
 typedef struct format {
     int bits, mantissa, least;
     double largest;

@@ -358,7 +358,7 @@ bool coll_terms_near(const coll_terms_t *terms, uint64_t index, const void *foun
         return coll_terms_exact(terms, index, found);
     long double magnitude, value = true_value(terms, index, &magnitude);
     long double unit = ldexpl(1, -f->mantissa_bits - 1), smallest = ldexpl(1, 1 - bias_of(f) - f->mantissa_bits);
-    /* What underflows in a product is multiplied by what comes behind it: less than 2^(n/2), as inputs are. */
+    /* What underflows in a product is multiplied by what comes after it: less than 2^(n/2), as inputs are. */
     long double underflow = smallest * terms->nranks;
     if (terms->op == SELVAGE_OP_PROD)
         underflow = ldexpl(underflow, terms->nranks / 2 + 1);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 enum { DEPTH = 5, PARTS = 5, DIMS = 4, BLOCKS = 12 };
-/* Open MPI 4.1 takes a stride of -1 byte for none given, and puts the blocks one behind the other. */
+/* Open MPI 4.1 takes a stride of -1 byte for none given, and puts the blocks one after the other. */
 enum { NO_STRIDE = -1 };
 
 static int alive, keyval = MPI_KEYVAL_INVALID;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What tests of the drop-in share: a call is made twice, once by its MPI_ name on memory that is the device's or the
- * host's at random, and once by its PMPI_ name on a copy in host memory; both must leave the same behind. Every rank
+ * host's at random, and once by its PMPI_ name on a copy in host memory; both must leave the same after. Every rank
  * draws the same random numbers.
  */
 #ifndef SELVAGE_TESTS_DROPIN_CASE_H

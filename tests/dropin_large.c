@@ -18,7 +18,7 @@ enum { ROW = 1 << 20, GAP = 1 << 16, STRIDE = ROW + GAP, SEEN = 5, GAP_VALUE = 0
 
 typedef enum kind { RECV, IRECV, RECV_INIT, MRECV, IMRECV, SENDRECV, KINDS } kind_t;
 
-/* Rows of a type with a gap behind each but the last. */
+/* Rows of a type with a gap after each but the last. */
 typedef struct rows {
     int n;
     size_t span;
@@ -73,7 +73,7 @@ static bool is_all(const uint8_t *memory, uint8_t value, size_t bytes)
     return bytes == 0 || (memory[0] == value && memcmp(memory, memory + 1, bytes - 1) == 0);
 }
 
-/* Of the first n rows: so many bytes of the stream have come, what is behind them is the old value. */
+/* Of the first n rows: so many bytes of the stream have come, what is after them is the old value. */
 static void check_rows(const rows_t *r, int n, int salt, size_t came, uint8_t old)
 {
     int wrong = 0, written = 0;

@@ -416,7 +416,7 @@ static void check_blocked(void)
     CHECK(dropin_same(&out));
 }
 
-/* What a probe has seen is received after other messages of the same rank's: those before it and behind it, by their
+/* What a probe has seen is received after other messages of the same rank's: those before it and after it, by their
    tags or by any tag, into host memory and the device's. */
 static void check_probed(void)
 {

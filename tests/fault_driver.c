@@ -367,7 +367,7 @@ static void print_counts(const char *label, const char *kind, const uint64_t *c)
 
 /*
  * Whether as much was detected as was injected. Damage shows as a bad or stale arrival, loss by asking, or by the
- * record of what comes behind it before anybody asks; a doubled message shows as a stale one; a replay is asked for
+ * record of what comes after it before anybody asks; a doubled message shows as a stale one; a replay is asked for
  * again where it is slow. Late is not wrong, and a doubled store of the same bytes under the same word is no event.
  */
 static int all_detected(const options_t *o, const char *kind, const uint64_t *c)

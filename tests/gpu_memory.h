@@ -20,7 +20,7 @@ typedef struct gpu_memory {
     unsigned long long handle[2];
 } gpu_memory_t;
 
-/* The n-th kind of memory; NULL behind the last. */
+/* The n-th kind of memory; NULL after the last. */
 const char *gpu_memory_name(unsigned n);
 /* Makes it. 0; else it does not exist here, or making it failed, which *why says. */
 int gpu_memory_make(selvage_device_t *dev, unsigned n, gpu_memory_t *memory, const char **why);

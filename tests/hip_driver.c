@@ -49,7 +49,7 @@ static bool work_on(work_t *work, selvage_device_t *dev, void *stream, uint8_t *
            good(work, selvage_stream_synchronize(dev, stream));
 }
 
-/* An event behind a pause is asked for until it has come. */
+/* An event after a pause is asked for until it has come. */
 static void use_event(work_t *work, sv_device_t *dev, void *stream)
 {
     sv_event_t *event = NULL;
@@ -163,7 +163,7 @@ static void *use_thread(void *arg)
         good(work, selvage_device_describe(dev, &info)) && good(work, selvage_device_make_current(dev)) &&
         good(work, selvage_device_fill(dev, work->memory, 5, 1, NULL)) && good(work, selvage_device_synchronize(dev)))
         CHECK(info.index == 1 || work->may_miss);
-    if (dev) /* the call above may be the one that fails, and the memory is freed behind this */
+    if (dev) /* the call above may be the one that fails, and the memory is freed after this */
         (void)good(work, selvage_stream_synchronize(dev, NULL));
     selvage_device_close(dev);
     return NULL;

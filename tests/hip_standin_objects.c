@@ -170,7 +170,7 @@ bool standin_find_range(standin_kind_t kind, const void *ptr, size_t bytes, stan
     return find(kind, ptr, &bytes, object_out);
 }
 
-/* The first stream of the GPU behind so many others of it. */
+/* The first stream of the GPU after so many others of it. */
 static void *stream_locked(int gpu, int before)
 {
     for (sv_list_t *it = state.objects.next; it != &state.objects; it = it->next) {

@@ -35,7 +35,7 @@ void tide_close(tide_t *tide);
 selvage_status_t tide_start(tide_t *tide, int stream);
 /* Ends the epoch as asked, then enqueues its checks. The error of the call that ended it. */
 selvage_status_t tide_finish(tide_t *tide, int stream, tide_end_t end);
-/* Work on one stream goes on behind what the other one has been given so far. The host does not wait. */
+/* Work on one stream goes on after what the other one has been given so far. The host does not wait. */
 void tide_hand_over(tide_t *tide, int from, int to);
 /* Waits for both streams. */
 void tide_settle(tide_t *tide);

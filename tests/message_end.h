@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One end of a message, for tests: a buffer in device or host memory, one piece or strided, filled and checked behind
+ * One end of a message, for tests: a buffer in device or host memory, one piece or strided, filled and checked after
  * work that is still under way on a stream, so that an end that does not wait for it is seen.
  */
 #ifndef SELVAGE_TESTS_MESSAGE_END_H
@@ -22,7 +22,7 @@ typedef struct message_end {
 
 typedef struct message_shape {
     size_t bytes;      /* of the stream */
-    size_t run, gap;   /* bytes without a gap, and behind each; run 0: one piece */
+    size_t run, gap;   /* bytes without a gap, and after each; run 0: one piece */
     bool on_device;
     void *stream;
     double delay_us;   /* work that is ahead of the buffer's on the stream */
@@ -45,7 +45,7 @@ void message_end_recv(message_end_t *end, const message_shape_t *shape, int peer
 /* Sets what message_end_wrong() must find where nothing was received; recv does it itself. */
 void message_end_mark(message_end_t *end);
 
-/* Position of the first of these bytes that is not the pattern of key; -1 if there is none, -2 if what lies behind them
+/* Position of the first of these bytes that is not the pattern of key; -1 if there is none, -2 if what lies after them
    or in gaps was changed. */
 long message_end_wrong(message_end_t *end, size_t bytes, uint64_t key);
 

@@ -49,7 +49,7 @@ static const way_t ways[] = {
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
 /*
- * Lines of LL as they were left 2^32 steps before OLD_STEPS behind this one: with the flags of those steps. They are to
+ * Lines of LL as they were left 2^32 steps before OLD_STEPS after this one: with the flags of those steps. They are to
  * be written again in between, with other flags.
  */
 static void leave_old_lines(uint8_t *connection, const sv_coll_layout_t *at, uint64_t steps)

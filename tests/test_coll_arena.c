@@ -14,7 +14,7 @@ enum { RANKS = 8 };
 
 static uint64_t random_state = 7;
 
-/* Parts of a connection in order; each begins on a line and behind the one before. */
+/* Parts of a connection in order; each begins on a line and after the one before. */
 static void check_connection(const sv_coll_layout_t *l)
 {
     const uint64_t begin[] = {SV_COLL_TAIL_AT, SV_COLL_HEAD_AT, SV_COLL_FIN_AT, l->entry_at,

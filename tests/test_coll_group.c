@@ -134,7 +134,7 @@ static void run_one_way(local_rank_t *self)
     close_streams(self, &stream, 1);
 }
 
-/* Work on a stream behind a barrier starts after the work of all ranks before it. */
+/* Work on a stream after a barrier starts after the work of all ranks before it. */
 static void run_barrier(local_rank_t *self)
 {
     static _Atomic int arrived;

@@ -82,7 +82,7 @@ static void refuse_places(local_rank_t *self)
     works(self);
 }
 
-/* Errors behind creation, on communicators that go on living. */
+/* Errors after creation, on communicators that go on living. */
 static void refuse_calls(local_rank_t *self)
 {
     selvage_coll_t *coll = NULL, *part = NULL;

@@ -212,7 +212,7 @@ static void check_print(void)
     line = strstr(text, "SELVAGE_CHECKSUM ");
     CHECK(line && strstr(line, "retry      default      off|retry|report|abort|on") == line + 31);
     const char *heading = strstr(text, "what it does");
-    line = strstr(text, "SELVAGE_COLL_ALGO"); /* whose range is the longest: the column behind it begins where all do */
+    line = strstr(text, "SELVAGE_COLL_ALGO"); /* whose range is the longest: the column after it begins where all do */
     CHECK(heading && line && strstr(line, "algorithm of") == line + (heading - text));
     int lines = 0;
     for (const char *at = text; (at = strchr(at, '\n')); at++)

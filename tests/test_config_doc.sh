@@ -49,7 +49,7 @@ for word in $faults; do
     grep -q "^| .*\`$word=" "$top_srcdir/doc/testing.md" || { echo "testing.md does not explain $word="; failed=1; }
 done
 
-# headings PAGE: as the part of a link behind # has them.
+# headings PAGE: as the part of a link after # has them.
 headings() {
     awk '/^```/ { code = !code } /^#+ / && !code' "$1" | sed -E 's/^#+ +//' | tr '[:upper:]' '[:lower:]' |
         sed -E 's/[^a-z0-9_ -]//g; s/ /-/g'

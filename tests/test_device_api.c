@@ -105,7 +105,7 @@ static void check_refused(selvage_device_t *dev)
     check_refused_enqueue(dev);
 }
 
-/* Where addresses lead: also next to an allocation, and behind its end. */
+/* Where addresses lead: also next to an allocation, and after its end. */
 static void check_memory(selvage_device_t *dev)
 {
     selvage_memory_t memory = SELVAGE_MEMORY_UNKNOWN;

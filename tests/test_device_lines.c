@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Lines and words of system scope between blocks, each on a thread of its own: no word of a line is ever torn, what is
- * behind a release is there, a slot is not written before it was given back, and an exchange loses no value. The same
+ * after a release is there, a slot is not written before it was given back, and an exchange loses no value. The same
  * kernel compiles for GPUs (test_device_kernels.sh).
  */
 #include <pthread.h>

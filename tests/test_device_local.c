@@ -144,7 +144,7 @@ static void check_probe(void)
     CHECK_EQ(count, -7);
 }
 
-/* Other GPUs are known by bus id, whatever this process numbers them; one behind a mask is not known at all. */
+/* Other GPUs are known by bus id, whatever this process numbers them; one after a mask is not known at all. */
 static void check_peers(void)
 {
     selvage_device_t *dev = NULL;

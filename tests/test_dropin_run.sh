@@ -211,7 +211,7 @@ fast_jacobi SELVAGE_DROPIN_FAST=on
 says_not 'not asked for' 'selvage-mpi'
 fast_jacobi SELVAGE_DROPIN_FAST=off SELVAGE_REPORT=1
 says off '^selvage-mpi: the fast route was never open: nothing went by it, and nothing was verified by Selvage$'
-# The first message behind the greetings, of which there are three, for good.
+# The first message after the greetings, of which there are three, for good.
 case ${SELVAGE_DEVICE:-soft} in
 soft) program 2 damaged '^1 of 3 calls failed' SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_REPORT=1 \
         SELVAGE_FAULT=flip=1,only=4,attempts=255 SELVAGE_RETRY_MAX=1
@@ -220,7 +220,7 @@ soft) program 2 damaged '^1 of 3 calls failed' SELVAGE_DROPIN_FAST=on SELVAGE_DR
 esac
 example 2 jacobi_fortran
 
-# What the flags preload comes behind it, and the flags behind those are left alone.
+# What the flags preload comes after it, and the flags after those are left alone.
 case $("$MPIRUN" --version 2>&1) in
 *"Open MPI"*|*OpenRTE*) flags=(-x "LD_PRELOAD=$dir/own.so" -x LD_LIBRARY_PATH) ;;
 *) flags=(-genv LD_PRELOAD "$dir/own.so" -genv OTHER 1) ;;

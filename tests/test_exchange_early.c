@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Kernels that wait, where something is late or lost: pulls launched before their packets are there, and failures that
- * the device finds behind enqueued waits.
+ * the device finds after enqueued waits.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -77,7 +77,7 @@ static void test_early(void)
     }
 }
 
-/* --- a wait behind an enqueued one -------------------------------------------------------------------------------- */
+/* --- a wait after an enqueued one --------------------------------------------------------------------------------- */
 
 /* A packet that is late beyond the patience of its receiver is asked for again, and comes, however the epoch began. */
 static void run_asked(local_rank_t *self)
@@ -220,7 +220,7 @@ static void test_failures(void)
          "packet 2 (tag 0)");
 }
 
-/* Somewhere in the run, in epochs that begin behind an enqueued wait: whatever was hurt is reported, in its epoch. */
+/* Somewhere in the run, in epochs that begin after an enqueued wait: whatever was hurt is reported, in its epoch. */
 static void run_lottery(local_rank_t *self)
 {
     const scene_t *lottery = self->arg;

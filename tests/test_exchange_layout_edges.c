@@ -131,7 +131,7 @@ static void test_long_boxes(void)
     sv_layout_destroy(layout);
 }
 
-/* The parts of an exact stream: sizes of boxes one behind the other, and how many parts are left of them. */
+/* The parts of an exact stream: sizes of boxes one after the other, and how many parts are left of them. */
 static void check_exact(const uint64_t *bytes, int count, uint32_t parts)
 {
     sv_layout_t *layout;
@@ -181,7 +181,7 @@ static uint64_t value_of(int rank, int set, int i)
     return sv_digest_mix((uint64_t)rank * 1000003 + (uint64_t)set * 5003 + (uint64_t)i + 1);
 }
 
-/* A set begins odd cells behind a multiple of 16 bytes. */
+/* A set begins odd cells after a multiple of 16 bytes. */
 static uint64_t *set_of(uint64_t *arrays, int set, int odd)
 {
     return arrays + (size_t)set * (size_t)(cells + 4) + odd;
@@ -306,7 +306,7 @@ static void swap_in_between(local_rank_t *self)
     close_ring(&ring);
 }
 
-/* A stream that waits behind one that has not got so far sees what the other was given to do. */
+/* A stream that waits after one that has not got so far sees what the other was given to do. */
 static void wait_elsewhere(local_rank_t *self)
 {
     const scene_t *scene = self->arg;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What runs on the caller's stream alone: what wait needs comes neither behind what another exchange waits for there
- * nor behind what the caller launched after start; destroy waits for pulls that it has nothing else to know of; and the
+ * What runs on the caller's stream alone: what wait needs comes neither after what another exchange waits for there
+ * nor after what the caller launched after start; destroy waits for pulls that it has nothing else to know of; and the
  * words that tell of the end of an enqueued wait are read right in the half of all epoch numbers in which 0 looks like
- * a later one. What the host has verified of a packet ahead of an enqueued wait does not stay behind.
+ * a later one. What the host has verified of a packet ahead of an enqueued wait does not stay after.
  *
  * Whether an epoch stays on the caller's stream depends on how soon the last one was waited for; here it is decided.
  */
@@ -42,7 +42,7 @@ static void run_pair(local_rank_t *self)
     bool good = open_committed(&first, self);
     good &= open_committed(&second, self);
     for (int epoch = 0; good && epoch < 6; epoch++) {
-        /* The first one's packets need nothing of the second one, which at the other rank begins behind them. */
+        /* The first one's packets need nothing of the second one, which at the other rank begins after them. */
         first.ex->waited_immediately = self->rank == 0;
         CHECK_STATUS(flow_start(&first, stream), SELVAGE_SUCCESS);
         if (self->rank == 1)
@@ -68,7 +68,7 @@ static void test_pair(void)
     local_ranks_run(&(local_run_t){.size = 2, .body = run_pair});
 }
 
-/* --- behind what the caller launched after start ------------------------------------------------------------------ */
+/* --- after what the caller launched after start ------------------------------------------------------------------- */
 
 static _Atomic bool returned;
 
@@ -88,7 +88,7 @@ static void run_behind(local_rank_t *self)
     bool good = open_committed(&flow, self), no_leave = *(const bool *)self->arg;
     for (int epoch = 0; good && epoch < 4; epoch++) {
         bool last = self->rank == 0 && epoch == 3;
-        /* The other rank stores this word in its first start, which nothing here is ordered behind. */
+        /* The other rank stores this word in its first start, which nothing here is ordered after. */
         uint64_t *leave = &flow.ex->sends[0].words->credit, given = 0, none = 0;
         flow.ex->waited_immediately = true; /* what is expected of an epoch is not always so */
         if (last && no_leave)    /* nothing can be pushed in start then */
@@ -149,7 +149,7 @@ static void run_abandoned(local_rank_t *self)
         CHECK_STATUS(flow_start(&flow, stream), SELVAGE_SUCCESS);
         CHECK(selvage_exchange_wait(flow.ex, stream) < 0);
         CHECK(!atomic_load(&passed));
-        CHECK(flow.ex->recvs[0].prelaunched_epoch == flow.ex->epoch); /* the pull is there, behind the caller's work */
+        CHECK(flow.ex->recvs[0].prelaunched_epoch == flow.ex->epoch); /* the pull is there, after the caller's work */
     }
     while (self->rank == 0 && !atomic_load(&passed)) { /* the end of both needs both */
         CHECK_STATUS(selvage_progress(self->comm), SELVAGE_SUCCESS);

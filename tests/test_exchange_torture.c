@@ -41,7 +41,7 @@ typedef struct work {
     selvage_buffer_t *buffer;
 } work_t;
 
-/* A packet in pieces: columns of `out` go to every other word of a place behind the packets; those of rank 1 add. */
+/* A packet in pieces: columns of `out` go to every other word of a place after the packets; those of rank 1 add. */
 static bool declare_pieces(work_t *work, int peer)
 {
     const sv_pack_shape_t columns = {.element_bytes = 8, .ndims = 2, .dim = {{PIECES / 10, 16}, {10, 1600}}};
@@ -77,7 +77,7 @@ static bool declare(work_t *work)
     good = good && is_fine(selvage_exchange_create(work->self->comm, NULL, &work->ex));
     for (int peer = 0; peer < work->self->size; peer++)
         for (int i = 0; i < PACKETS; i++) {
-            /* The first packets of rank 0 land in registered memory, the others behind it. */
+            /* The first packets of rank 0 land in registered memory, the others after it. */
             uint8_t *in = work->in + (size_t)(peer * PACKETS + i) * ROOM;
             good = good && is_fine(selvage_exchange_add_recv(work->ex, in, sizes[i], peer, i, NULL));
             good = good && is_fine(selvage_exchange_add_send(work->ex, work->out, sizes[i], peer, i, NULL));

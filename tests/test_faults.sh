@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Packets hurt behind their digest, more than 10,000 on every route (a quarter of that with sanitizers): flipped bits,
+# Packets hurt after their digest, more than 10,000 on every route (a quarter of that with sanitizers): flipped bits,
 # swaps, replays of the last epoch, cut tails, losses, delays, doubles. All must be detected and recovered, and no
 # element may be wrong after a wait. With checks off the same flips must reach the application: the proof that the
 # faults are real and the comparison works.
@@ -39,7 +39,7 @@ drive() {
     sed -n 's/^total: //p' "$work/out" >>"$work/counts"
 }
 
-# count WORDS: the sum of the numbers behind WORDS over the route's runs.
+# count WORDS: the sum of the numbers after WORDS over the route's runs.
 count() { grep -oE "$1 [0-9]+" "$work/counts" | awk '{ sum += $NF } END { print sum + 0 }'; }
 
 # shellcheck source=tests/direct_here.sh

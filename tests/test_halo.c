@@ -129,7 +129,7 @@ static bool is_filled(const ring_t *ring, const uint8_t *bytes, int epoch)
     return good;
 }
 
-/* What is enqueued before start is sent, also if it takes its time; what is enqueued behind wait finds the halo. */
+/* What is enqueued before start is sent, also if it takes its time; what is enqueued after wait finds the halo. */
 static void keep_order(local_rank_t *self)
 {
     ring_t ring;

@@ -2,7 +2,7 @@
 /*
  * What halos refuse: every argument that can be wrong, by the name that the error gives it; ranks that differ, by the
  * field and the member; and calls at the wrong time. The rank that made the mistake says so, the others hear of it and
- * do not wait, and a right call works at once behind it. A second part lets allocations and device calls fail.
+ * do not wait, and a right call works at once after it. A second part lets allocations and device calls fail.
  */
 #include <stdlib.h>
 
@@ -221,7 +221,7 @@ static uint8_t *allocate(local_rank_t *self)
     return memory;
 }
 
-/* Behind every refusal a right call works. */
+/* After every refusal a right call works. */
 static void check_alive(local_rank_t *self, selvage_grid_t *grid, uint8_t *memory)
 {
     setup_t s;

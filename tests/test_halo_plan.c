@@ -169,7 +169,7 @@ static void test_stagger(void)
     }
 }
 
-/* Strides by order, components behind each other, half as many places in the packed dimension. */
+/* Strides by order, components after each other, half as many places in the packed dimension. */
 static void test_defaults(void)
 {
     uint8_t byte;

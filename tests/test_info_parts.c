@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What selvage-info reads from sysfs, on a tree made here: two sockets, GPUs behind bridges, interfaces near and far,
+ * What selvage-info reads from sysfs, on a tree made here: two sockets, GPUs after bridges, interfaces near and far,
  * one without hardware, and addresses that are not there.
  */
 #include <stdlib.h>

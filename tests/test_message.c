@@ -76,7 +76,7 @@ static void all_sizes(local_rank_t *self)
     selvage_stream_destroy(self->dev, stream);
 }
 
-/* The buffer of a send is read, and that of a receive is written, behind what is on its stream. */
+/* The buffer of a send is read, and that of a receive is written, after what is on its stream. */
 static void behind_streams(local_rank_t *self)
 {
     void *stream = NULL;
@@ -256,7 +256,7 @@ static void receive_ahead_and_behind(message_end_t *end)
     }
 }
 
-/* A send behind a stream that stands still until the other rank has had a later message, and answered: small messages
+/* A send after a stream that stands still until the other rank has had a later message, and answered: small messages
    with other tags overtake it. What was looked at, taken or too short for it before it came is right all the same. */
 static void overtaking(local_rank_t *self)
 {

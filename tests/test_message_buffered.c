@@ -86,7 +86,7 @@ static void come_to(int value)
         sched_yield();
 }
 
-/* As many as there are slots end while their receiver stands still; one more is refused; so again behind those. Every
+/* As many as there are slots end while their receiver stands still; one more is refused; so again after those. Every
    second one is packed. Receives in another order than the sends, every second run into host memory. */
 static void alone(local_rank_t *self)
 {
@@ -157,7 +157,7 @@ static void in_order(local_rank_t *self)
     }
 }
 
-/* A slot is free again behind a receive that is too short. */
+/* A slot is free again after a receive that is too short. */
 static void truncated(local_rank_t *self)
 {
     message_shape_t brief = plain;

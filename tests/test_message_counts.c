@@ -136,7 +136,7 @@ static void not_counting(local_rank_t *self)
     local_ranks_barrier(self);
 }
 
-/* A caller that was built before there were counters of messages gets all the others, and nothing behind them. */
+/* A caller that was built before there were counters of messages gets all the others, and nothing after them. */
 static void partial(local_rank_t *self)
 {
     enum { OLD = offsetof(selvage_stats_t, messages_sent), MARK = 0x5a };

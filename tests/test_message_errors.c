@@ -76,7 +76,7 @@ typedef struct failing_case {
     _Atomic bool failed;
 } failing_case_t;
 
-/* The send whose call fails, and another one behind it with other bytes, which is to arrive; that is read when the
+/* The send whose call fails, and another one after it with other bytes, which is to arrive; that is read when the
    stream of the first is through, if its receive comes late. */
 static bool send_twice(local_rank_t *self, const message_shape_t *shape, int which)
 {
@@ -256,7 +256,7 @@ static void unannounced(local_rank_t *self)
     selvage_stream_destroy(self->dev, stream);
 }
 
-/* A small message that fails behind its call has a number: those behind it do not wait for it. */
+/* A small message that fails after its call has a number: those after it do not wait for it. */
 static void numbered(local_rank_t *self)
 {
     static uint64_t word, unused[2];
@@ -293,7 +293,7 @@ static void numbered(local_rank_t *self)
         selvage_stream_destroy(self->dev, held.stream);
 }
 
-/* An error ends a send behind its call: its caller's stream may be gone, and what that has packed is given back. */
+/* An error ends a send after its call: its caller's stream may be gone, and what that has packed is given back. */
 static void ended_without_stream(local_rank_t *self)
 {
     enum { MANY = 6 }; /* their pieces are more than there are */
@@ -399,7 +399,7 @@ static void packed_afterwards(local_rank_t *self)
 }
 
 /* Kernels that wait have no more blocks at a time, whatever their streams, than one may have; on one stream they run
-   one behind the other. */
+   one after the other. */
 static void oversubscribed(local_rank_t *self)
 {
     enum { MANY = 4 };

@@ -484,7 +484,7 @@ static void never_received(local_rank_t *self)
 }
 
 #ifndef __SANITIZE_ADDRESS__ /* what is set aside looks like a leak */
-/* Destroying ends at its bound, and what a kernel behind the caller's work will store to stays. */
+/* Destroying ends at its bound, and what a kernel after the caller's work will store to stays. */
 static void late_kernel(local_rank_t *self)
 {
     enum { DELAY_US = 2000000 };

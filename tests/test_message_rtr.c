@@ -130,7 +130,7 @@ static void others(local_rank_t *self)
 }
 
 /* Two receives and two sends with one tag: the first offer is the first message's, and the second one is made when that
-   was met. A receive of any rank's that comes first has no offer behind it. */
+   was met. A receive of any rank's that comes first has no offer after it. */
 static void in_order(local_rank_t *self)
 {
     enum { MANY = 4 };

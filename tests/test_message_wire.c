@@ -27,7 +27,7 @@ typedef struct held {
     uint8_t *bytes;
     size_t count;
     int peer, tag;
-    uint64_t due_ns; /* 0: behind the next one */
+    uint64_t due_ns; /* 0: after the next one */
 } held_t;
 
 typedef struct bad_wire {

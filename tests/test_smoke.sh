@@ -109,7 +109,7 @@ if [ "$direct" ]; then
     json 3 'routes == ["direct", "staged"] and len(rows) == 2'
 fi
 
-# Damage behind the digest: mended under verification, where nearly every packet is sent again and so those of every
+# Damage after the digest: mended under verification, where nearly every packet is sent again and so those of every
 # route, and visible to this program without.
 routes=self,peer,shared,staged${direct:+,$direct}
 several="len(rows) == $(wc -w <<<"${routes//,/ }")"

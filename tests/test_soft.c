@@ -123,7 +123,7 @@ static void append(sv_device_t *dev, void *stream, unsigned *list, unsigned *cou
     CHECK_STATUS(SV_DEVICE_CALL(dev, launch, &append_kernel, &arg, sizeof arg, 1, stream), SELVAGE_SUCCESS);
 }
 
-/* More operations than the ring holds, behind a pause, so that the producer meets a full ring. */
+/* More operations than the ring holds, after a pause, so that the producer meets a full ring. */
 static void check_order(sv_device_t *dev, void *stream)
 {
     enum { N = 3000 };

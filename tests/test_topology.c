@@ -49,7 +49,7 @@ static void check_world(int size, int per_host, int per_node)
     CHECK_EQ(sv_memory_live(), 0);
 }
 
-/* Without memory it fails, leaves nothing behind, and fini takes what is there. */
+/* Without memory it fails, leaves nothing after, and fini takes what is there. */
 static void test_failures(void)
 {
     sv_wire_world_t *world = NULL;

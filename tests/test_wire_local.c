@@ -141,7 +141,7 @@ static void test_faults(void)
     close_pair(world, wires);
 }
 
-/* Every allocation of a short life fails in turn; nothing stays behind. */
+/* Every allocation of a short life fails in turn; nothing stays after. */
 static void test_allocations(void)
 {
     sv_thread_binding()->log_level = 0;

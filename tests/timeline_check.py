@@ -72,8 +72,8 @@ def check_order(timeline, ranks, epochs):
             def last(name):
                 return max(e['end'] for e in timeline.get(rank, epoch, name))
             where = 'rank %d epoch %d:' % (rank, epoch)
-            check(first('send') < last('device to host'), where, 'the first send is behind the last copy down')
-            check(first('host to device') < last('receive'), where, 'the first copy up is behind the last receive')
+            check(first('send') < last('device to host'), where, 'the first send is after the last copy down')
+            check(first('host to device') < last('receive'), where, 'the first copy up is after the last receive')
             print(where, 'first send %.1f ms before the last copy down, first copy up %.1f ms before the last receive' %
                   (1e3 * (last('device to host') - first('send')), 1e3 * (last('receive') - first('host to device'))))
 

@@ -118,7 +118,7 @@ static void start_and_wait(void *context)
     tool_try(traffic->job, "exchange_wait", selvage_exchange_wait(all->ex, traffic->stream));
 }
 
-/* Blocks with gaps, one behind the other, by a copy for each. */
+/* Blocks with gaps, one after the other, by a copy for each. */
 static void copy_blocks(void *context)
 {
     const message_run_t *all = context;

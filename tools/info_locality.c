@@ -62,7 +62,7 @@ static int closeness(const char *gpu_path, const char *nic_path)
     return 2 * common + same_node;
 }
 
-/* The closest device of a class of interfaces; interfaces without hardware behind them have no "device". */
+/* The closest device of a class of interfaces; interfaces without hardware after them have no "device". */
 static void find_nic(const char *sys_root, const char *class_name, const char *gpu_path, char *nic, size_t nic_bytes)
 {
     char pattern[PATH_MAX], nic_path[PATH_MAX];

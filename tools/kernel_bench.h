@@ -37,7 +37,7 @@ typedef struct work {
     const sv_kernel_t *kernel;
     const void *arg;
     size_t arg_bytes;
-    unsigned turns;               /* arguments behind one another that launches take in turn; 0 is 1 */
+    unsigned turns;               /* arguments after one another that launches take in turn; 0 is 1 */
     unsigned blocks;              /* 0: what the command line says, or what the library would take */
     uint64_t payload;             /* bytes that a user would count */
     uint64_t moved;               /* bytes that memory reads and writes at least */

@@ -4,7 +4,7 @@
  * and all, and scattered into the halo in another, as a halo exchange on the route `peer` does with them; but to memory
  * of the same device, so that only packing is measured.
  *
- * An exchange comes behind a kernel that swept the field, so its faces are in no cache. Here launches take several
+ * An exchange comes after a kernel that swept the field, so its faces are in no cache. Here launches take several
  * fields in turn instead, those of the kernels and those of their bound alike.
  */
 #include <stdio.h>

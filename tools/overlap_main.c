@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * selvage-overlap: how well the exchange hides its legs behind each other, and behind the computation.
+ * selvage-overlap: how well the exchange hides its legs after each other, and after the computation.
  *
  * Two ratios come out: the exchange over its slowest leg alone, and a step (exchange, with a modelled interior kernel
  * as long on the caller's stream) over the longer of the two alone. Every epoch's data are verified. On the software
@@ -207,7 +207,7 @@ static double run_exchange(overlap_t *overlap)
     return seconds;
 }
 
-/* What an application does in a time step: the interior goes behind start on the same stream. */
+/* What an application does in a time step: the interior goes after start on the same stream. */
 static double run_step(overlap_t *overlap)
 {
     tool_traffic_t *traffic = &overlap->traffic;

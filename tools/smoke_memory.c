@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The number behind "Key:" in a file of such lines, in KiB, as bytes; 0 if it is not there. */
+/* The number after "Key:" in a file of such lines, in KiB, as bytes; 0 if it is not there. */
 static double field_bytes(const char *path, const char *key)
 {
     char line[256];

@@ -249,7 +249,7 @@ static void sum_up(smoke_run_t *run)
         smoke_memory_reduce(&run->job, &run->memory, &run->memory_max, &run->memory_mean);
 }
 
-/* Behind the exchanges; what cannot be here is said and is no failure. */
+/* After the exchanges; what cannot be here is said and is no failure. */
 static void run_suite(smoke_run_t *run)
 {
     smoke_suite_init(&run->suite, &run->job, run->comm, run->options.quick);

@@ -9,7 +9,7 @@
 bool tool_whole_number(const char *text, long low, long high, int *value_out);
 bool tool_positive_number(const char *text, double *value_out);
 
-/* Copies the first of *list's comma-separated words and moves *list behind it; NULL behind the last one. False for a
+/* Copies the first of *list's comma-separated words and moves *list after it; NULL after the last one. False for a
    word that is empty or does not fit. */
 bool tool_next_word(const char **list, char *word, size_t bytes);
 

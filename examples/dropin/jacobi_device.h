@@ -35,7 +35,7 @@ void jacobi_put(double *device, const double *host, size_t numbers);
 void jacobi_fill(double *u, const jacobi_block_t *block);
 
 /* Every own cell of next is the mean of the four neighbours in u; *change, on the device, the sum of the squares of
-   what that changed. Returns at once; later calls come behind it. */
+   what that changed. Returns at once; later calls come after it. */
 void jacobi_step(const double *u, double *next, double *change, const jacobi_block_t *block);
 
 /* Waits for the steps so far. */

@@ -29,7 +29,7 @@ static selvage_status_t check_halo_params(const selvage_halo_params_t *params)
     return SELVAGE_SUCCESS;
 }
 
-/* Structs of another version may have another size, which the first one tells: the next begins behind it. */
+/* Structs of another version may have another size, which the first one tells: the next begins after it. */
 static selvage_status_t copy_fields(create_call_t *call, const selvage_field_t *fields, int nfields)
 {
     if (nfields < 1)

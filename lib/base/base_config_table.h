@@ -22,8 +22,8 @@
     X(DEBUG_SUBSYS, debug_subsys, TEXT, "", "", 0,                                                                     \
       "what DEBUG is about: a list of INIT, NET, EXCHANGE, COLL, TRACE; empty: everything")                            \
     X(UNKNOWN, unknown, CHOICE, "error", "error|warn|ignore", 0,                                                       \
-      "what an unknown SELVAGE_ variable does: it refuses the communicator, warns, or nothing; the drop-in "         \
-      "warns if this is not set")                        \
+      "what an unknown SELVAGE_ variable does: it refuses the communicator, warns, or nothing; the drop-in "           \
+      "warns if this is not set")                                                                                      \
     X(ROUTE, route, CHOICE, "auto", "auto|self|peer|shared|staged|direct", 1,                                          \
       "route of every packet; self applies to packets of a rank to itself, others choose as auto")                     \
     X(DIRECT, direct, CHOICE, "off", "off|probe|force", 1,                                                             \
@@ -52,9 +52,10 @@
     X(KERNEL_PEER_MAX_BYTES, kernel_peer_max_bytes, BYTES, "auto", "auto|0..1073741824", 0,                            \
       "packets up to this size are stored into another device by a kernel, through a slot; auto: suits the device")    \
     X(EARLY_WAIT_US, early_wait_us, REAL, "-1", "-1..100000", 0,                                                       \
-      "how long kernels that wait launches ahead of packets wait on the device, us; 0: none are; -1: suits the device")\
+      "how long kernels that wait launches ahead of packets wait on the device, us; 0: none are; -1: suits the "       \
+      "device")                                                                                                        \
     X(INTRANODE, intranode, CHOICE, "deferred", "deferred|immediate|measured", 0,                                      \
-      "when copies within the node start: behind the copies down, at once, or as measured in the first epochs")        \
+      "when copies within the node start: after the copies down, at once, or as measured in the first epochs")         \
     X(MESSAGE_EAGER_BYTES, message_eager_bytes, BYTES, "8K", "0..1048576", 1,                                          \
       "messages up to this size leave at once, with their envelope, and between devices of a node up to 128 times "    \
       "as much (SELVAGE_SEGMENT_BYTES at most); longer ones when their receive is there")                              \
@@ -77,7 +78,7 @@
     X(COLL_TUNE, coll_tune, TEXT, "", "", 1, "file that says which algorithm collectives use at which size")           \
     X(REQUESTS_MAX, requests_max, INT, "1024", "1..65536", 0, "sends in flight at once, over all exchanges of a rank") \
     X(INFLIGHT_BYTES, inflight_bytes, BYTES, "1G", "1M..1T", 0, "bytes of sends in flight at once, of a rank")         \
-    X(COLL_ARENA_BYTES, coll_arena_bytes, BYTES, "64M", "64K..1T", 1,                                                \
+    X(COLL_ARENA_BYTES, coll_arena_bytes, BYTES, "64M", "64K..1T", 1,                                                  \
       "device memory of a rank for slots and flags of collectives, at most")                                           \
     X(COLL_CHANNELS_MIN, coll_channels_min, INT, "0", "0..64", 1,                                                      \
       "channels (blocks) of a collective at least; 0: as the selection has it")                                        \
@@ -99,7 +100,8 @@
     X(DROPIN_PIECE_BYTES, dropin_piece_bytes, BYTES, "1M", "64..1G", 0,                                                \
       "pieces by which the drop-in copies memory that is not pinned")                                                  \
     X(DROPIN_SYNC, dropin_sync, CHOICE, "auto", "auto|device|default|none|check", 0,                                   \
-      "what MPI calls of the drop-in wait for before they touch device memory: all work for a limited time, all work, "\
+      "what MPI calls of the drop-in wait for before they touch device memory: all work for a limited time, all "      \
+      "work, "                                                                                                         \
       "that of the default stream, nothing; check: all work, and a warning if it was needed")                          \
     X(DROPIN_SYNC_MS, dropin_sync_ms, INT, "1000", "0..86400000", 0, "the limit of SELVAGE_DROPIN_SYNC=auto")          \
     X(JOB, job, TEXT, "", "", 1, "name of a job in which every rank has the drop-in; selvage-run sets it")             \

@@ -30,7 +30,7 @@ static unsigned smallest_of_three(unsigned a, unsigned b, unsigned c)
     return ab < c ? ab : c;
 }
 
-/* Letters to insert, delete or replace between a and b (Levenshtein), with one row of the usual table. */
+/* Characters to insert, delete or replace between a and b (Levenshtein), with one row of the usual table. */
 static unsigned edit_distance(const char *a, const char *b)
 {
     unsigned row[NAME_MAX_LENGTH + 1];
@@ -51,7 +51,7 @@ static unsigned edit_distance(const char *a, const char *b)
     return row[length];
 }
 
-/* The nearest name of the table, or NULL if none is like it: half of the letters behind the prefix must be right. */
+/* The nearest name of the table, or NULL if none is like it: half of the characters after the prefix must be right. */
 static const char *nearest_name(const char *name)
 {
     const char *nearest = NULL;

@@ -153,7 +153,7 @@ static selvage_status_t read_words(const char *spec, reading_t *reading)
         SV_TRY(read_word(spec, length, reading));
         spec += length;
         if (*spec == ',' && *++spec == '\0')
-            return sv_error(SELVAGE_ERR_CONFIG, "SELVAGE_FAULT: \"\" behind the last comma is no fault");
+            return sv_error(SELVAGE_ERR_CONFIG, "SELVAGE_FAULT: \"\" after the last comma is no fault");
     }
     return SELVAGE_SUCCESS;
 }

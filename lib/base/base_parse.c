@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Strict readers. The standard library does the arithmetic; what it would forgive (blanks, hexadecimal, "inf", text
- * behind the number, the locale's decimal comma) is refused before or after. The calling thread's locale is swapped
+ * after the number, the locale's decimal comma) is refused before or after. The calling thread's locale is swapped
  * for "C" while a real number is read, and put back.
  */
 #include "base/base_parse.h"

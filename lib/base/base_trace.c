@@ -22,7 +22,7 @@ static struct {
     pthread_mutex_t change;      /* for those who add and remove; never taken in the handler */
     sv_trace_t *_Atomic first;
     _Atomic int walkers;
-    void (*mpi_handler)(int);    /* MPI's own handler, called behind ours; set before ours is installed */
+    void (*mpi_handler)(int);    /* MPI's own handler, called after ours; set before ours is installed */
 } traces = {.change = PTHREAD_MUTEX_INITIALIZER};
 
 /*
@@ -64,7 +64,7 @@ static bool is_of_mpi(uintptr_t address)
 
 /*
  * Only where the signal would end the process: an application's own handler is left alone. But MPICH takes SIGUSR1 in
- * MPI_Init, to hear of processes that failed; its handler is called behind ours.
+ * MPI_Init, to hear of processes that failed; its handler is called after ours.
  */
 static void install_handler(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What is complete. Launches of an arena run one after another, so that a launch is complete, and others can see what
- * it stored, once one behind it has begun: channels count the pieces of work that they begin, and if they have begun
- * more, all together, than this launch and those before it brought, then a later launch has. An event behind the last
+ * it stored, once one after it has begun: channels count the pieces of work that they begin, and if they have begun
+ * more, all together, than this launch and those before it brought, then a later launch has. An event after the last
  * launch says the same of all of them, also where an error has kept blocks from counting. Nothing here waits but
  * sv_coll_drain().
  */
@@ -82,7 +82,7 @@ selvage_status_t sv_coll_when_complete(sv_coll_arena_t *arena, void (*fn)(void *
     return SELVAGE_SUCCESS;
 }
 
-/* Waits for the event behind the last launch; ERR_TIMEOUT, unlogged, if that takes longer. */
+/* Waits for the event after the last launch; ERR_TIMEOUT, unlogged, if that takes longer. */
 static selvage_status_t wait_last(sv_coll_arena_t *arena, double timeout_s)
 {
     sv_backoff_t backoff = {.max_sleep_us = 100, .oversubscribed = arena->comm->topology.oversubscribed};

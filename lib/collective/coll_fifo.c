@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The work FIFO: a ring in pinned memory, of which positions are counted in bytes, modulo 2^32 and never back. The host
- * writes behind fifo_produced; the last block of a launch stores how far its launch has read. What a launch has not yet
+ * writes after fifo_produced; the last block of a launch stores how far its launch has read. What a launch has not yet
  * been given (pieces that are put in before it) takes room like everything else, but nobody will read it before the
  * launch: so one launch takes half of the ring at most, and while it is filled the one before it runs.
  */

@@ -73,7 +73,7 @@ typedef struct sv_coll_arena {
     uint8_t *memory;           /* exported; NULL for one rank */
     uint64_t bytes;
     sv_device_handle_t handle; /* of memory ... */
-    uint64_t handle_offset;    /* ... which begins so far behind what the handle opens */
+    uint64_t handle_offset;    /* ... which begins so far after the beginning of what the handle opens */
     struct sv_coll_tuning *tuning; /* what SELVAGE_COLL_TUNE says, or NULL; owned */
     bool tried, has_ll128;     /* whether LL128 was tried, and is right; see coll_litmus.c */
     bool stuck;                /* a launch would not end: nothing that it may use is ever freed */
@@ -89,7 +89,7 @@ typedef struct sv_coll_arena {
     uint16_t reach[SV_COLL_RANKS]; /* bit b of a: the device of rank a reaches that of rank b */
     void *stream;              /* Selvage's own, for set-up */
     bool copies_open;          /* copies may be under way on it */
-    sv_event_t *last;          /* behind the last launch */
+    sv_event_t *last;          /* after the last launch */
     void *last_stream;
     uint64_t launches;         /* so far; */
     uint64_t completed;        /* launches known to be complete */
@@ -239,7 +239,7 @@ void sv_coll_abort(selvage_coll_t *coll);
 void sv_coll_poll(sv_coll_arena_t *arena);
 /* Runs fn once all launches so far are complete. */
 selvage_status_t sv_coll_when_complete(sv_coll_arena_t *arena, void (*fn)(void *arg), void *arg);
-/* Waits for all launches so far, at most timeout_s (-1: no limit) behind host_stop if that passes. */
+/* Waits for all launches so far, at most timeout_s (-1: no limit) after host_stop if that passes. */
 selvage_status_t sv_coll_drain(sv_coll_arena_t *arena, double timeout_s);
 
 /* coll_nodes.c: calls (one, or a group) of a communicator that spans nodes; blocks until they are through. */

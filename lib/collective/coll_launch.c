@@ -5,7 +5,7 @@
  * pieces of work travel in the argument, more of them in the FIFO.
  *
  * Launches of an arena run one after another, because two grids that wait for other ranks must not share the device.
- * On one stream they do. For the next stream an event is recorded behind every launch, at once: recorded only when
+ * On one stream they do. For the next stream an event is recorded after every launch, at once: recorded only when
  * another stream asks, it would also stand for what the user has enqueued since, which may itself wait for that other
  * stream's collective, and the stream might be gone by then.
  */
@@ -178,7 +178,7 @@ selvage_status_t sv_coll_launch(selvage_coll_t *coll, const sv_coll_call_t *call
         status = add_calls(&batch, calls, ncalls, &pairs);
     if (status == SELVAGE_SUCCESS)
         return fork_streams(arena, calls, ncalls);
-    /* The event may stand for a user's stream now; this one comes behind the last launch as well. */
+    /* The event may stand for a user's stream now; this one comes after the last launch as well. */
     (void)SV_DEVICE_CALL(arena->comm->dev, event_record, arena->last, calls[0].stream);
     arena->last_stream = calls[0].stream;
     return status;

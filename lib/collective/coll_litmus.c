@@ -57,7 +57,7 @@ static void trial_end(selvage_coll_t *coll, trial_t *trial)
     SV_DEVICE_CALL(dev, free, trial->in);
 }
 
-/* A rank that cannot go on ends its kernels, and behind them those of the others, which would wait for it. All of its
+/* A rank that cannot go on ends its kernels, and after them those of the others, which would wait for it. All of its
    launches are on this stream. */
 static void notify_peers(sv_coll_arena_t *arena)
 {

@@ -7,7 +7,7 @@
  *       |                `--> coll_nodes_wire.c     messages, copies, and waiting for both
  *       `-----------------> coll_nodes_set.c       who is on which node; memory
  *
- * The first rank of a node is its leader. Work on the device goes through the arena's own stream, behind what the host
+ * The first rank of a node is its leader. Work on the device goes through the arena's own stream, after what the host
  * has seen complete on the user's. All of this runs where the engine lives, whose thread is never blocked: it polls.
  */
 #ifndef SV_COLL_NODES_H
@@ -93,7 +93,7 @@ selvage_status_t sv_coll_stage_wait(selvage_coll_t *coll);
 /* Waits for what is on any stream now. */
 selvage_status_t sv_coll_stage_wait_stream(selvage_coll_t *coll, void *stream);
 
-/* Writes the head of a message, whose bytes (behind it) are there. */
+/* Writes the head of a message, whose bytes (after it) are there. */
 void sv_coll_message_write(selvage_coll_t *coll, const sv_coll_call_t *call, uint8_t *message, uint64_t at,
                            uint64_t bytes);
 /* Starts to send it; it must stay until sv_coll_message_sent() has waited for all that was started to be taken. */

@@ -143,7 +143,7 @@ static selvage_status_t collect_on_node(const chunk_t *chunk)
     return sv_coll_launch(node_set->part, pair, npairs);
 }
 
-/* Copies a node's parts from output into a message, where they lie one behind the other, or back. */
+/* Copies a node's parts from output into a message, where they lie one after the other, or back. */
 static selvage_status_t copy_parts(const chunk_t *chunk, int node, uint8_t *message, sv_copy_kind_t kind)
 {
     uint8_t *at = message + SV_COLL_HEAD_BYTES;

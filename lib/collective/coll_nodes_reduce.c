@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reductions between nodes. The vector (of a reduce-scatter, the blocks of all ranks one behind the other) goes chunk
+ * Reductions between nodes. The vector (of a reduce-scatter, the blocks of all ranks one after the other) goes chunk
  * by chunk:
  *
  *   device     all ranks of a node  ->  leader                    in the order of ranks
- *   messages   leader of node 0 -> leader of node 1 -> ...        each adds its node's sum behind what it is sent
+ *   messages   leader of node 0 -> leader of node 1 -> ...        each adds its node's sum after what it is sent
  *   messages   leader of the last node  ->  leaders, root, or the ranks whose blocks these are
  *   device     leader -> all ranks of its node                    of an all-reduce
  *

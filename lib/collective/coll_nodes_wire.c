@@ -6,7 +6,7 @@
  * Every message of data is answered: it was right, or came damaged and is wanted again, or is of another call. So each
  * message has one answer, and its memory is its sender's again when that says that it was right. Damage is found by the
  * check word of the head, which is always there, and by the digest of the bytes, unless SELVAGE_COLL_CHECKSUM is off.
- * Answers and last words are there thrice; one that cannot be read, and a message that is lost, end the call.
+ * Answers and abort messages are there thrice; one that cannot be read, and a message that is lost, end the call.
  */
 #include "collective/coll_nodes.h"
 

@@ -26,7 +26,7 @@ enum { UNIT_K = 1 << 10, UNIT_M = 1 << 20 };
 
 /*
  * The first line that fits is taken: ranks, then size, then whether the way is open (whole lines, direct access). The
- * ways through slots behind the direct ones are for when those are not open. Up to four ranks these are the fastest
+ * ways through slots after the direct ones are for when those are not open. Up to four ranks these are the fastest
  * ways on H200s (doc/measured.md), beyond that estimates; a tuning file improves them. Lines of LL carry as much flag
  * as data, so they win while latency is all that counts, and the sooner others win the more ranks there are to send to;
  * of two ranks one pass over all inputs is as short as two.

@@ -3,7 +3,7 @@
  * Windows: user memory that the ranks of a communicator on this node have mapped. All use one number for it, the first
  * that is free on all of them. The table of a rank says where the windows of the others lie here; an entry is 0 until
  * all have mapped the window, and 0 again before anybody lets go of it. Entries change while kernels run, but never
- * those that a kernel may look at: a number is told only by calls behind registering, and unregistering waits for all.
+ * those that a kernel may look at: a number is told only by calls after registering, and unregistering waits for all.
  */
 #include "base/base_memory.h"
 #include "base/base_status.h"
@@ -174,7 +174,7 @@ selvage_status_t sv_coll_register(selvage_coll_t *coll, void *ptr, size_t bytes,
     return SELVAGE_SUCCESS;
 }
 
-/* The gathering is behind letting go, so that the user's memory is his alone again when the call returns. */
+/* The gathering is after letting go, so that the user's memory is his alone again when the call returns. */
 static selvage_status_t run_window_unregister(sv_coll_task_t *task)
 {
     window_task_t *call = (window_task_t *)(void *)task;

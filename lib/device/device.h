@@ -100,7 +100,7 @@ typedef struct sv_device_ops {
                                    void *stream);
     selvage_status_t (*fill_async)(sv_device_t *dev, void *dst, int value, size_t bytes, void *stream);
     /* Stores value in a word of memory that the device reaches (8-byte aligned, device address), released at system
-       scope behind everything before it on the stream: a host that acquires the word sees all that. */
+       scope after everything before it on the stream: a host that acquires the word sees all that. */
     selvage_status_t (*signal_async)(sv_device_t *dev, uint64_t *word, uint64_t value, void *stream);
     selvage_status_t (*delay_async)(sv_device_t *dev, double us, void *stream);
     /* arg is copied. nblocks blocks run at the same time. */
@@ -109,7 +109,7 @@ typedef struct sv_device_ops {
     /* ERR_UNSUPPORTED, without a log line, for memory that is not an exportable allocation of this kind of device. */
     selvage_status_t (*export_memory)(sv_device_t *dev, const void *ptr, size_t bytes, sv_device_handle_t *handle_out,
                                       uint64_t *offset_out);
-    /* Maps the whole allocation behind a handle, of so many bytes; the caller adds the offset, within those. Partner:
+    /* Maps the whole allocation of a handle, of so many bytes; the caller adds the offset, within those. Partner:
        close_memory. */
     selvage_status_t (*open_memory)(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
                                     uint64_t *bytes_out);

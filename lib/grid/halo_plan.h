@@ -88,7 +88,7 @@ void sv_halo_axes_by_number(sv_halo_field_t *field);
 /* How many places own cells and halo take on an axis, and the first of them. */
 int64_t sv_halo_places(const sv_halo_field_t *field, int axis, int64_t *first_out);
 
-/* The bytes from the lowest to behind the highest one of own cells and halo, from data. */
+/* The bytes from the lowest to after the highest one of own cells and halo, from data. */
 void sv_halo_extent(const sv_halo_field_t *field, int64_t *first_out, int64_t *end_out);
 
 /* Whether no byte of own cells and halo belongs to both fields. False also where that is too hard to prove. */

@@ -5,7 +5,7 @@
  *
  *   MPI_Send(device)   synchronise, copy down, PMPI_Send(pinned)
  *   MPI_Recv(device)   synchronise, PMPI_Recv(pinned), copy up
- *   MPI_Isend, ...     the same around PMPI_Isend; the program gets a generalized request that ends behind the copy
+ *   MPI_Isend, ...     the same around PMPI_Isend; the program gets a generalized request that ends after the copy
  *
  * MPI is called by PMPI_ names only, and Selvage by include/ only. State is the process's (sv_drop), as MPI's is. Any
  * thread, as far as the program's thread level allows.
@@ -73,7 +73,7 @@ void sv_drop_stream_give(selvage_device_t *dev, void *stream);
 typedef enum sv_drop_place { SV_DROP_HOST, SV_DROP_DEVICE, SV_DROP_NOBODY } sv_drop_place_t;
 sv_drop_place_t sv_drop_query_place(const void *ptr);
 
-/* Each that is open, and the first one: false behind the last. */
+/* Each that is open, and the first one: false after the last. */
 bool sv_drop_device_at(int index, selvage_device_t **dev_out);
 
 /* Waits, as the settings want it, until nothing of the program's uses device memory that a call was given
@@ -87,7 +87,7 @@ bool sv_drop_make_thread(pthread_t *thread, void *(*run)(void *));
 
 struct sv_drop_plan;
 
-/* Copies that are waited for together. theirs: on the program's default stream, behind its work. A failure ends the
+/* Copies that are waited for together. theirs: on the program's default stream, after its work. A failure ends the
    program by MPI_Abort, because there is no error class for it. */
 typedef struct sv_drop_flow {
     selvage_device_t *device; /* of the copies under way; NULL: there are none */
@@ -278,13 +278,13 @@ sv_drop_buffer_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
                                   bool out);
 
 /* Host memory that an announcement may come to: MPICH does not put 96 bytes where they would end within an element, so
-   that a derived type is unpacked behind the receive, and so is any that is too short for an announcement, where that
+   that a derived type is unpacked after the receive, and so is any that is too short for an announcement, where that
    must be read. NULL: it need not be. */
 sv_drop_buffer_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type);
 /* The same for a staging buffer that a receive has. */
 void sv_drop_widen(sv_drop_buffer_t *buffer, int64_t count, MPI_Datatype type);
 
-/* A list of blocks in one buffer. displs in elements, or bytes in bytes, or far in bytes; all NULL: one behind the
+/* A list of blocks in one buffer. displs in elements, or bytes in bytes, or far in bytes; all NULL: one after the
    other. types NULL: type. counts NULL: count. */
 typedef struct sv_drop_list {
     int64_t n, count;
@@ -328,7 +328,7 @@ void sv_drop_unstage_part(sv_drop_flow_t *flow, sv_drop_call_t *call, int part);
 /* All of them, at the start of a receive in parts and at its end (drop_parts.c). */
 void sv_drop_parts_begin(sv_drop_call_t *call);
 void sv_drop_parts_unstage(sv_drop_call_t *call);
-/* Of a call that goes on behind its return: the program may free its types at once, and landing asks them. */
+/* Of a call that goes on after its return: the program may free its types at once, and landing asks them. */
 void sv_drop_call_hold(sv_drop_call_t *call);
 /* Gives staging memory back, and types that are held. */
 void sv_drop_call_end(sv_drop_call_t *call);
@@ -354,7 +354,7 @@ typedef struct sv_drop_fast {
     void *packed, *image;       /* what comes as packed bytes, owned, and where MPI would have put it */
 } sv_drop_fast_t;
 
-/* What stands behind a request that the program was given. Held by its users: the handle, the engine while it runs, and
+/* What belongs to a request that the program was given. Held by its users: the handle, the engine while it runs, and
    completion calls that look at it. */
 typedef struct sv_drop_op {
     struct sv_drop_op *next, *prev;  /* among those under way */
@@ -431,7 +431,7 @@ void sv_drop_unlock(void);
 void sv_drop_progress(void);
 /* One turn of a wait: progress, and now and then the core for others. */
 void sv_drop_turn(unsigned *turns);
-/* The same, and the requests behind ops[0] to ops[n - 1], of which NULL are none of ours, are looked at first. */
+/* The same, and the requests of ops[0] to ops[n - 1], of which NULL are none of ours, are looked at first. */
 void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n);
 /* After a call that begins: tests until the request is complete. */
 int sv_drop_drive(int code, MPI_Request *request, MPI_Status *status);
@@ -446,7 +446,7 @@ void sv_drop_op_passed(MPI_Request handle);
    communicator's error handler has heard then. status NULL: it failed. ends: the call was one that ends the request;
    else the program may ask again. */
 int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status, bool ends);
-/* Of persistent requests: before MPI_Start; behind it, which may have changed the handle; when the handle is freed. */
+/* Of persistent requests: before MPI_Start; after it, which may have changed the handle; when the handle is freed. */
 void sv_drop_op_start(sv_drop_op_t *op);
 void sv_drop_op_rename(sv_drop_op_t *op, MPI_Request handle);
 void sv_drop_op_forget(sv_drop_op_t *op);
@@ -466,7 +466,7 @@ int sv_drop_requests_end(int *open_out);
    announced. */
 enum { SV_DROP_ANNOUNCE_BYTES = 251 };
 
-/* This job may use it: constant behind MPI_Init. And: it is open now, on all ranks. */
+/* This job may use it: constant after MPI_Init. And: it is open now, on all ranks. */
 extern bool sv_drop_fast_wanted;
 bool sv_drop_fast_is_open(void);
 void sv_drop_fast_begin(void);
@@ -586,7 +586,7 @@ bool sv_drop_is_leaf(MPI_Comm comm, int root);
 /* Neighbours of a topology that a rank receives from, or sends to. */
 int sv_drop_degree(MPI_Comm comm, bool from);
 
-/* Behind MPI_Init, and before MPI_Finalize. */
+/* After MPI_Init, and before MPI_Finalize. */
 void sv_drop_begin(void);
 void sv_drop_end(void);
 

@@ -360,7 +360,7 @@ bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out)
     return reading != NO_ANNOUNCEMENT;
 }
 
-/* Of a type that nobody takes apart: as the bytes that MPI_Pack would give, unpacked into MPI's place behind that. */
+/* Of a type that nobody takes apart: as the bytes that MPI_Pack would give, unpacked into MPI's place after that. */
 static selvage_status_t receive_packed(sv_drop_fast_t *state, const sv_drop_buffer_t *buffer, const notice_t *notice)
 {
     MPI_Count each = 0;

@@ -3,8 +3,8 @@
  * Telling host memory from device memory in a few nanoseconds: a table of pages that were found to be the host's. What
  * lets a page change hands is a new mapping, by mmap or mremap: drivers reserve the addresses of device memory so, and
  * the software device makes it so. Those calls pass through here and make every entry older than the generation; so
- * does munmap. Device memory is never remembered: what is freed behind our back must not be taken for the device's.
- * Writers and readers are any thread; an entry is one word, and nothing hangs on its order with others.
+ * does munmap. Device memory is never remembered: what is freed without our knowledge must not be taken for the
+ * device's. Writers and readers are any thread; an entry is one word, and nothing hangs on its order with others.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for RTLD_NEXT */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Completion calls. Without a request of ours anywhere they are MPI's own. With one, MPI's non-blocking form is called
- * again and again, and progress is made in between; behind it persistent receives land, and errors that MPI reported
+ * again and again, and progress is made in between; after it persistent receives land, and errors that MPI reported
  * for inner requests are reported for the program's.
  *
  * Where nothing of ours is under way (requests of host memory are only watched) the call is MPI's own, and what stands
- * behind a request is looked up when it has ended, by the handle that the program had: a list of many thousands costs a
+ * after a request is looked up when it has ended, by the handle that the program had: a list of many thousands costs a
  * copy of its handles.
  */
 #include "interpose/drop_table.h"
@@ -33,7 +33,7 @@ int sv_drop_await(int code, MPI_Request *request, MPI_Status *status)
     return sv_drop_drive(code, request, status);
 }
 
-/* What stands behind the requests of a call, before MPI overwrites the handles; statuses, if the program has none. */
+/* What belongs to the requests of a call, before MPI overwrites the handles; statuses, if the program has none. */
 typedef struct set {
     int n;
     sv_drop_op_t **op, *few_ops[FEW];
@@ -173,7 +173,7 @@ static void remember_handles(set_t *set, int n, const MPI_Request *requests, boo
     sv_drop_unlock();
 }
 
-/* What stood behind n requests (index NULL: behind all). */
+/* What stood after n requests (index NULL: after all). */
 static void look_up_ended(set_t *set, int n, const int *index)
 {
     sv_drop_lock();

@@ -106,7 +106,7 @@ bool sv_drop_fast_is_open(void)
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
-/* As all_agree(), behind messages: another rank may have to ask this one again for what it has sent. */
+/* As all_agree(), after messages: another rank may have to ask this one again for what it has sent. */
 static bool all_agree_by_flag(bool mine)
 {
     MPI_Request request = MPI_REQUEST_NULL;

@@ -25,7 +25,7 @@ static bool is_refused(MPI_Count count, MPI_Datatype type, sv_drop_narrow_t *nar
     return count < 0 || sv_drop_narrow(count, type, narrow) != MPI_SUCCESS;
 }
 
-/* Calls of one buffer: parameters behind the type, and their names. */
+/* Calls of one buffer: parameters after the type, and their names. */
 #define ONE(NAME, BUF, PARAMETERS, ...)                                                                                \
     SV_DROP_EXPORT int MPI_##NAME##_c(BUF *buf, MPI_Count count, MPI_Datatype type, PARAMETERS)                        \
     {                                                                                                                  \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Requests of calls with device memory. The program's handle is a generalized request of MPI's, so that any completion
- * call can be given it; behind it are MPI requests on pinned memory and the copy that follows them. Whoever polls
+ * call can be given it; under it are MPI requests on pinned memory and the copy that follows them. Whoever polls
  * (completion calls, or the progress thread) tests those, copies, and completes the handle.
  *
  *   program   MPI_Irecv(device) -> handle            MPI_Wait(handle) -> status, as MPI gave it for the inner one

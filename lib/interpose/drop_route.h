@@ -36,7 +36,7 @@ bool sv_drop_fast_agree(MPI_Comm comm, bool mine);
 bool sv_drop_fast_is_in_order(MPI_Comm comm);
 
 /* What came by the fast route since it opened, and whether it was good: all of it with the report, else only damage.
-   Behind the last message, by all ranks; NULL where the route is not open. */
+   After the last message, by all ranks; NULL where the route is not open. */
 void sv_drop_report_packets_from(selvage_comm_t *world);
 void sv_drop_report_packets(selvage_comm_t *world);
 

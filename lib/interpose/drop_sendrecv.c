@@ -220,7 +220,7 @@ static int replace_apart(void *buf, side_t to, side_t from, MPI_Comm comm, MPI_S
 }
 
 /* Of host memory that an announcement may come to, while nothing is open that has to go on meanwhile: MPI's own call,
-   or, where an announcement could end within an element, what comes is unpacked behind it. */
+   or, where an announcement could end within an element, what comes is unpacked after it. */
 static int replace_host(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     sv_drop_call_t call = {.name = "MPI_Sendrecv_replace"};
@@ -272,7 +272,7 @@ SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type,
 }
 
 #if MPI_VERSION >= 4
-/* As two requests behind the program's one: MPICH 4.0 does not say of its own what has come. */
+/* As two requests after the program's one: MPICH 4.0 does not say of its own what has come. */
 static int begin_sendrecv(sv_drop_call_t *call, sv_drop_fast_t *fast, const side_t *to, const side_t *from,
                           MPI_Comm comm, MPI_Request *request)
 {

@@ -8,13 +8,13 @@
 /* One that has begun with device memory. */
 typedef struct sv_drop_split sv_drop_split_t;
 
-/* Behind a _begin: keeps its one buffer's staging memory for the _end. */
+/* After a _begin: keeps its one buffer's staging memory for the _end. */
 void sv_drop_split_keep(const sv_drop_call_t *call, MPI_File file);
 /* The one that an _end is for, which is the caller's from here on; NULL: it has host memory. */
 sv_drop_split_t *sv_drop_split_take(MPI_File file, const void *buf);
 /* What MPI's _end is to be given for buf. */
 void *sv_drop_split_memory(const sv_drop_split_t *split, const void *buf);
-/* Behind MPI's _end: lands what was read, and gives the staging memory back. Returns the code. */
+/* After MPI's _end: lands what was read, and gives the staging memory back. Returns the code. */
 int sv_drop_split_end(sv_drop_split_t *split, int code);
 /* Before MPI_Finalize: gives back what is left. Returns how many were open. */
 int sv_drop_splits_end(void);

@@ -434,7 +434,7 @@ static void stage_all(sv_drop_call_t *call, bool after_default)
     sv_drop_flow_end(&flow);
 }
 
-/* Whether what was read before all work had ended is what is there behind it. */
+/* Whether what was read before all work had ended is what is there after it. */
 static void check_unchanged(const sv_drop_call_t *call, sv_drop_buffer_t *buffer)
 {
     void *before;
@@ -451,7 +451,7 @@ static void check_unchanged(const sv_drop_call_t *call, sv_drop_buffer_t *buffer
     free(before);
 }
 
-/* Copies on the default stream are behind what that policy waits for, and are one wait with it; of several GPUs each
+/* Copies on the default stream are after what that policy waits for, and are one wait with it; of several GPUs each
    has its own. */
 void sv_drop_stage(sv_drop_call_t *call)
 {

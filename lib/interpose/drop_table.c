@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The operations behind the requests that the program holds, by handle: a hash table that grows with their number, so
+ * The operations after the requests that the program holds, by handle: a hash table that grows with their number, so
  * that a look-up takes as long for a hundred thousand as for one. The operations are the caller's, who has the lock of
  * drop_request.c.
  *

@@ -77,7 +77,7 @@ static void read_shadow(char *to, const char *shadow, size_t bytes)
 {
     size_t i = 0;
     for (; i + WORD_BYTES <= bytes; i += WORD_BYTES) {
-        /* MPI's epochs order what is behind it; a word is whole, or its writer did not write it as one. */
+        /* MPI's epochs order what is after it; a word is whole, or its writer did not write it as one. */
         uint64_t word = __atomic_load_n((const uint64_t *)(const void *)(shadow + i), __ATOMIC_RELAXED);
         memcpy(to + i, &word, WORD_BYTES);
     }
@@ -221,7 +221,7 @@ static void pull_window(window_t *window)
 
 typedef enum sides { PUSH = 1, PULL = 2 } sides_t;
 
-/* What a pull may write is known only behind a push. */
+/* What a pull may write is known only after a push. */
 static void bring_together(MPI_Win win, sides_t sides)
 {
     if (is_idle())

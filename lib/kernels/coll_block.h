@@ -7,7 +7,7 @@
  * (stop), an end that the host wants (host_stop), an error that another rank tells of (the first word of the arena),
  * and the deadline. A lane that gives up sets `failed`, its block goes on to the next barrier without waiting for
  * anything again, and leaves. Lanes may see `failed` at different times, but must leave between the same two barriers:
- * where one of them could still fail behind the barrier they ask for what was settled before it, `leaves` or `more`.
+ * where one of them could still fail after the barrier they ask for what was settled before it, `leaves` or `more`.
  */
 #ifndef SV_COLL_BLOCK_H
 #define SV_COLL_BLOCK_H
@@ -62,7 +62,7 @@ typedef struct sv_coll_block {
     uint8_t unposted[SV_COLL_RANKS]; /* of rank r: whether it has not been told yet of a step that is in its slot */
     uint32_t blocked;               /* a lane has to wait for a slice */
     uint32_t begun;                 /* pieces of work of this launch */
-    uint32_t leaves;                /* a lane saw `failed` before the barrier behind the waits of a slice */
+    uint32_t leaves;                /* a lane saw `failed` before the barrier after the waits of a slice */
     uint32_t more;                  /* lane 0: SV_COLL_MORE_ */
     uint32_t random;                /* soft, stores that are late: how late */
 } sv_coll_block_t;
@@ -176,7 +176,7 @@ enum { SV_COLL_POLL_TURNS = 64, SV_COLL_POLL_HOST_TURNS = 4096 }; /* turns; the 
 #endif
 
 /*
- * Who waits for a slot has not heard all entry lines yet: the slot may never come, because a rank made another call, or
+ * Who waits for a slot has not read all entry lines yet: the slot may never come, because a rank made another call, or
  * because the rank that is to fill it waits for a third one itself, which did not come.
  */
 SV_DEV_FN bool sv_coll_is_entry_missing(const sv_coll_at_t &c, uint32_t place)
@@ -261,7 +261,7 @@ SV_DEV_FN bool sv_coll_wait_more(const sv_coll_at_t &c, sv_coll_spin_t &spin, ui
 }
 
 /*
- * What was taken from a rank does not verify. As long as entry lines were not heard, another call may be why: keys
+ * What was taken from a rank does not verify. As long as entry lines were not read, another call may be why: keys
  * differ from call to call. So they are waited for first. One lane.
  */
 SV_DEV_COLD void sv_coll_damaged(sv_coll_block_t *block, const sv_coll_context_t *context, uint32_t place_of_peer,

@@ -2,7 +2,7 @@
 /*
  * Direct algorithms: every rank reads and writes the users' buffers of all, whose addresses came with the entry lines.
  * One pass over the channel's whole part, no slots; everybody's fin ends it. The first lanes find out what to do, one
- * for each rank: lane r says and hears the entry of rank r, and fills in source r and destination r of the pass.
+ * for each rank: lane r writes and reads the entry of rank r, and fills in source r and destination r of the pass.
  *
  *   one   all-reduce: read everything from everybody. Reduce-scatter: read the own block. All-gather, all-to-all: push
  *         the own blocks. Broadcast: read from root. Reduce: root reads.
@@ -13,10 +13,10 @@
  * read what would be written. What is long, and not in place, goes by pushing alone: coll_push.h.
  *
  * With digests there are phases that move nothing: before the others a rank sums what is read from it and what it does
- * not read itself, behind them what was stored in its memory.
+ * not read itself, after them what was stored in its memory.
  *
  *   sum what others will read -> (in place: fin) -> passes -> what was given, as a line; fin -> sum what was stored
- *   -> everybody's line heard
+ *   -> everybody's line read
  */
 #ifndef SV_COLL_DIRECT_H
 #define SV_COLL_DIRECT_H
@@ -68,7 +68,7 @@ SV_DEV_FN uint32_t sv_coll_direct_capabilities(const sv_coll_work_t &work, uint3
     return (one ? SV_COLL_CAN_ONE : 0) | (two ? SV_COLL_CAN_TWO : 0) | (in != 0 && in == out ? SV_COLL_IN_PLACE : 0);
 }
 
-/* Lane r: hears rank r, and finds its buffers. */
+/* Lane r: reads rank r, and finds its buffers. */
 SV_DEV_FN void sv_coll_direct_read_entry(const sv_coll_at_t &c, sv_coll_plan_t &p, uint32_t r)
 {
     const sv_coll_work_t &work = c.b.work;
@@ -99,7 +99,7 @@ SV_DEV_FN bool sv_coll_direct_pushes(const sv_coll_work_t &work, uint32_t algo)
 }
 
 /*
- * Settles between direct and slots by what everybody has heard of everybody, so that all ranks decide alike. One-shot
+ * Chooses between direct and slots by what everybody has read of everybody, so that all ranks decide alike. One-shot
  * all-reduce in place becomes two-shot. Gives the algorithm, and whether it is to push alone.
  */
 SV_DEV_FN uint32_t sv_coll_direct_negotiate(const sv_coll_at_t &c, const sv_coll_plan_t &p, bool *pushed)
@@ -302,7 +302,7 @@ SV_DEV_FN void sv_coll_direct_poll(const sv_coll_at_t &c, const sv_coll_plan_t &
     sv_coll_direct_sum(c, 1, 0, false, 0);
 }
 
-/* How many phases come before those that move data, and behind them. */
+/* How many phases come before those that move data, and after them. */
 SV_DEV_FN uint32_t sv_coll_direct_before(const sv_coll_at_t &c, uint32_t algo)
 {
     const uint32_t call = c.b.work.call;
@@ -333,7 +333,7 @@ SV_DEV_FN void sv_coll_direct_prepare(const sv_coll_at_t &c, const sv_coll_plan_
     }
 }
 
-/* Hellos, buffers and the first pass. All lanes, before a barrier; then p.algo says how the call is done. */
+/* Entry lines, buffers and the first pass. All lanes, before a barrier; then p.algo says how the call is done. */
 SV_DEV_FN void sv_coll_direct_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
 {
     if (c.at.tid >= SV_DEV_WAVE)
@@ -374,7 +374,7 @@ SV_DEV_FN uint64_t sv_coll_direct_scalar(const sv_coll_at_t &c, uint32_t r)
     return digest_term(c.b.entry[SV_COLL_ENTRY - 1][r], sv_coll_direct_key(c, r, false, 1ull << 32, 0));
 }
 
-/* Tells all ranks what was given to them. The line is that of the entry, which is heard by now. */
+/* Tells all ranks what was given to them. The line is that of the entry, which is read by now. */
 SV_DEV_FN void sv_coll_direct_send_sums(const sv_coll_at_t &c)
 {
     sv_dev_block_sync(); /* lane 0 has counted */
@@ -408,7 +408,7 @@ SV_DEV_FN bool sv_coll_direct_ends(const sv_coll_plan_t &p, uint32_t turn)
 }
 
 /*
- * The pass of phase `turn`; the first one is prepared, unless it is to push. All lanes, behind a barrier; ends with
+ * The pass of phase `turn`; the first one is prepared, unless it is to push. All lanes, after a barrier; ends with
  * one. False: there is none, and everybody has ended.
  */
 SV_DEV_FN bool sv_coll_direct_turn(const sv_coll_at_t &c, sv_coll_plan_t &p, uint32_t turn)
@@ -419,7 +419,7 @@ SV_DEV_FN bool sv_coll_direct_turn(const sv_coll_at_t &c, sv_coll_plan_t &p, uin
         sv_coll_direct_send_sums(c);
     if (ends)
         sv_coll_fin(c, sv_coll_direct_pushes(c.b.work, p.algo));
-    /* Behind the barrier that ends a fin nobody fails before the next one. What failed says no more that it has ended:
+    /* After the barrier that ends a fin nobody fails before the next one. What failed says no more that it has ended:
        others would take what is there for what it should be. */
     if (ends && sv_coll_has_failed(c))
         return false;

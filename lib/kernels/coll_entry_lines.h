@@ -4,8 +4,8 @@
  * buffers are, by how much the input is multiplied. Lines with flags; only where buffers are told, for the direct
  * algorithms, are they fenced: what lies there, written by work before this launch on one device, is then read by
  * another, whose caches may hold what an earlier call read. Two halves take turns: a rank writes half h again two
- * calls later, for which it has heard everybody's next entry, and nobody says that before having read this one:
- * everybody hears everybody before a call ends.
+ * calls later, for which it has read everybody's next entry, and nobody says that before having read this one:
+ * everybody reads everybody's before a call ends.
  */
 #ifndef SV_COLL_ENTRY_LINES_H
 #define SV_COLL_ENTRY_LINES_H

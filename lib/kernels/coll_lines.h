@@ -12,7 +12,7 @@
  * steps: 32 bits of flag would come round again, so in steps that the mask ll_clean selects whole slots are written.
  *
  * A protocol says how many words a unit has, where unit u of a slot lies, and how it is put and taken; the loop over
- * units is the same. Words behind the data of a part carry its digest.
+ * units is the same. Words after the data of a part carry its digest.
  */
 #ifndef SV_COLL_LINES_H
 #define SV_COLL_LINES_H
@@ -314,7 +314,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_verify_lines(const sv_coll_at_t
         sv_coll_damaged(&c.b, &c.context, static_cast<uint32_t>(SV_COLL_AT_LINE) << 16 | peer, said, sum);
 }
 
-/* Puts the digest behind the data: in a unit of its own, and what else belongs to its line. All lanes call. */
+/* Puts the digest after the data: in a unit of its own, and what else belongs to its line. All lanes call. */
 template <typename PROTO> SV_DEV_FN void sv_coll_sign_lines(const sv_coll_at_t &c, uint64_t sum)
 {
     const sv_coll_slice_t &s = c.b.slice;

@@ -26,7 +26,7 @@ SV_DEV_FN void sv_coll_part(const sv_coll_at_t &c, uint64_t bytes, uint64_t *beg
     *end = bytes - *begin < each ? bytes : *begin + each;
 }
 
-/* For slots of which each is shared by `parts` blocks: whole lines, and a digest behind each part. */
+/* For slots of which each is shared by `parts` blocks: whole lines, and a digest after each part. */
 SV_DEV_FN void sv_coll_share_slots(const sv_coll_at_t &c, sv_coll_plan_t &p, uint32_t parts)
 {
     const uint64_t line = p.proto == SV_COLL_LL128 ? 8 * (SV_COLL_LONG_WORDS - 1) : p.proto == SV_COLL_LL ? 8 : 16;

@@ -311,7 +311,7 @@ SV_DEV_FN void coll_pass_packs(const sv_coll_pass_t &pass, coll_range packs, uns
     }
 }
 
-/* What lies before and behind the packs, and everything if there are none. */
+/* What lies before and after the packs, and everything if there are none. */
 template <class WORK>
 SV_DEV_FN void coll_pass_words(const sv_coll_pass_t &pass, coll_range packs, unsigned tid, unsigned nthreads,
                                sv_coll_sums_t &sums)

@@ -25,11 +25,11 @@ typedef struct sv_coll_plan {
     uint64_t in_of[SV_COLL_RANKS], out_of[SV_COLL_RANKS]; /* buffers of all ranks, for the direct algorithms, */
     uint8_t capabilities[SV_COLL_RANKS];                  /* and which of these they allow */
     uint32_t phase, phases;
-    uint32_t stage_phases;     /* direct and pushed: behind so many everybody waits for everybody */
+    uint32_t stage_phases;     /* direct and pushed: after so many everybody waits for everybody */
     uint32_t before, until;    /* direct: phases that only sum what others will read, and where those end that move
-                                  data; behind them what others have stored is summed */
+                                  data; after them what others have stored is summed */
     uint32_t in_place;         /* direct: on some rank */
-    uint32_t entries_unread;   /* entry lines were said, but none was heard yet */
+    uint32_t entries_unread;   /* entry lines were said, but none was read yet */
     uint32_t direct, pushed;   /* whether it is a direct algorithm, and then, whether as coll_push.h has it */
     uint32_t algo, proto;
     uint32_t shards;           /* into which a chunk is divided; 1: not */

@@ -6,7 +6,7 @@
  *
  *   rank r's result:  | shard 0: from rank 0 | ... | shard r: own | ... | shard n-1: from rank n-1 |
  *
- * A channel's part of a shard is cut into pieces, and everything is done in stages, behind each of which all ranks
+ * A channel's part of a shard is cut into pieces, and everything is done in stages, after each of which all ranks
  * wait for all. In stage t a rank
  *
  *   sends    piece t of each shard to its owner,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ring algorithms: every rank receives from the one before it in its channel's ring and sends to the one behind it, in
- * n - 1 steps for each half. A shard that starts at rank p is reduced by those behind it, in the order of the ring,
+ * Ring algorithms: every rank receives from the one before it in its channel's ring and sends to the one after it, in
+ * n - 1 steps for each half. A shard that starts at rank p is reduced by those after it, in the order of the ring,
  * and complete at the rank whose shard it is. Chunks follow each other through the slots, so that all links are busy.
  */
 #ifndef SV_COLL_RING_H
@@ -83,7 +83,7 @@ SV_DEV_FN void sv_coll_ring_all_gather(const sv_coll_maker_t &m)
         sv_coll_to_rank(m, m.p.next);
 }
 
-/* How far behind root this rank is. */
+/* How far after root this rank is. */
 SV_DEV_FN uint32_t sv_coll_ring_distance(const sv_coll_maker_t &m)
 {
     const uint8_t *ring = m.c.dev->ring[m.c.b.channel % m.c.dev->nrings];

@@ -3,7 +3,7 @@
  * The body of the kernels of collectives. A launch carries pieces of work, in its argument or in the FIFO; block c does
  * channel c's share of each of them, one after the other, with the blocks c of the other ranks.
  *
- *   entry (who calls what, where) -> slices of the schedule -> everybody's entry heard, or everybody's fin
+ *   entry (who calls what, where) -> slices of the schedule -> everybody's entry read, or everybody's fin
  *
  * There is one loop, and one place in it where a slice is done, so that the arithmetic of each type is compiled once in
  * a kernel, whatever the number of calls and algorithms. There is a kernel for each protocol, which reduces in that one
@@ -89,7 +89,7 @@ SV_DEV_FN uint64_t sv_coll_pair_word(const sv_coll_work_t &work, uint64_t elemen
 }
 
 typedef struct sv_coll_pair {
-    uint64_t said, heard, wanted;
+    uint64_t said, received, wanted;
 } sv_coll_pair_t;
 
 /*
@@ -111,10 +111,10 @@ SV_DEV_FN bool sv_coll_next_of(const sv_coll_at_t &c, sv_coll_plan_t &p, sv_coll
         sv_coll_to_rank(m, work.root);
     } else if (turn == 1 && work.peer != SV_COLL_PLAIN) {
         words.wanted = sv_coll_pair_word(work, work.count_in);
-        m.s.bytes = sizeof words.heard;
+        m.s.bytes = sizeof words.received;
         m.s.id_in = c.b.state[work.peer].taken;
         sv_coll_from_rank(m, work.peer);
-        sv_coll_to_memory(m, static_cast<uint64_t>(reinterpret_cast<uintptr_t>(&words.heard)));
+        sv_coll_to_memory(m, static_cast<uint64_t>(reinterpret_cast<uintptr_t>(&words.received)));
     }
     return true;
 }
@@ -122,9 +122,9 @@ SV_DEV_FN bool sv_coll_next_of(const sv_coll_at_t &c, sv_coll_plan_t &p, sv_coll
 SV_DEV_FN void sv_coll_compare_pair(const sv_coll_at_t &c, const sv_coll_pair_t &words)
 {
     const sv_coll_work_t &work = c.b.work;
-    if (c.at.tid == 0 && work.peer != SV_COLL_PLAIN && work.peer != c.b.me && words.heard != words.wanted &&
+    if (c.at.tid == 0 && work.peer != SV_COLL_PLAIN && work.peer != c.b.me && words.received != words.wanted &&
         !sv_coll_has_failed(c))
-        sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_LINE, work.peer, words.wanted, words.heard, false);
+        sv_coll_fail(c, SV_COLL_DIFFERS, SV_COLL_AT_LINE, work.peer, words.wanted, words.received, false);
 }
 
 /* Makes the next slice, and says whether there is one. */
@@ -224,7 +224,7 @@ template <unsigned PROTO> SV_DEV_FN void sv_coll_run_direct(const sv_coll_at_t &
 }
 
 /* All slices of the work, or all passes of a direct algorithm. False, for all lanes: something has failed, or there is
-   nothing to be heard any more. */
+   nothing to be read any more. */
 template <unsigned PROTO> SV_DEV_FN bool sv_coll_run_plan(const sv_coll_at_t &c, sv_coll_plan_t &p)
 {
     SV_DEV_SHARED sv_coll_pair_t words;
@@ -296,7 +296,7 @@ template <unsigned PROTO> SV_DEV_FN void sv_coll_body(const sv_coll_arg_t &arg, 
             sv_dev_block_sync(); /* nobody looks at the work before any more */
         sv_coll_fetch(c, arg, i);
         sv_dev_block_sync();
-        if (block.leaves || sv_coll_has_failed(c)) { /* behind this barrier nobody fails before the next one */
+        if (block.leaves || sv_coll_has_failed(c)) { /* after this barrier nobody fails before the next one */
             if (at.tid == 0)
                 (void)sv_coll_is_notified(c);
             break;

@@ -10,7 +10,7 @@
  *                                             |    slice, make the next one  |
  *                                          barrier                        barrier
  *
- * That data is in a slot is said behind a fence at system scope, which takes as long as all that was stored takes to
+ * That data is in a slot is said after a fence at system scope, which takes as long as all that was stored takes to
  * get there. So one wave of the block, its helper warps, moves no data: it fences and tells while the others are at the
  * next slice already. The flags for other ranks it posts before it waits for them, so that nobody waits for nothing.
  */
@@ -57,7 +57,7 @@ SV_DEV_FN bool sv_coll_is_helper(const sv_coll_at_t &c)
     return c.at.tid >= SV_COLL_HELPER && c.at.tid < SV_COLL_HELPER + SV_DEV_WAVE;
 }
 
-/* Tells all ranks of the steps that lie in their slots. Helpers, behind the barrier that ends the slice. Partner:
+/* Tells all ranks of the steps that lie in their slots. Helpers, after the barrier that ends the slice. Partner:
    sv_coll_await_ranks(), on the other ranks. */
 SV_DEV_FN void sv_coll_post_flags(const sv_coll_at_t &c)
 {
@@ -250,7 +250,7 @@ SV_DEV_FN void sv_coll_clean_slot(const sv_coll_at_t &c, uint32_t r, uint64_t fr
 }
 
 /*
- * In steps that the mask ll_clean selects, whatever the protocol: writes the lines of the step's slot of LL behind
+ * In steps that the mask ll_clean selects, whatever the protocol: writes the lines of the step's slot of LL after
  * the `used` ones of the slice (0: it used none), so that no line keeps a flag until it comes round again; see
  * coll_lines.h.
  */
@@ -292,7 +292,7 @@ SV_DEV_COLD void sv_coll_blame_slots(sv_coll_block_t *block, const sv_coll_conte
 
 /*
  * Compares the sum of what the pass has read from all slots, as it was used, with the sum of what their senders say:
- * one sum for all, because a lane has no room for as many as there are ranks. All lanes call, behind the pass.
+ * one sum for all, because a lane has no room for as many as there are ranks. All lanes call, after the pass.
  */
 SV_DEV_FN void sv_coll_verify_slots(const sv_coll_at_t &c, uint64_t sum)
 {
@@ -309,7 +309,7 @@ SV_DEV_FN void sv_coll_verify_slots(const sv_coll_at_t &c, uint64_t sum)
         sv_coll_blame_slots(&c.b, &c.context, said, sum);
 }
 
-/* The digest of what was just put into the slots of the destinations goes behind it. All lanes call. */
+/* The digest of what was just put into the slots of the destinations goes after it. All lanes call. */
 SV_DEV_FN void sv_coll_sign_slots(const sv_coll_at_t &c, uint64_t sum)
 {
     const sv_coll_slice_t &s = c.b.slice;

@@ -87,7 +87,7 @@ template <> struct sv_coll_poller<sv_coll_ll128> {
     }
 };
 
-/* The words of a unit from rank r, of which `sight` was a first look. Zeros if the wait for it failed. */
+/* The words of a unit from rank r, of which `polled` was a first look. Zeros if the wait for it failed. */
 template <typename PROTO>
 SV_DEV_FN void sv_coll_small_take(const sv_coll_at_t &c, sv_coll_polled_t &polled, uint32_t r, uint64_t u)
 {
@@ -218,7 +218,7 @@ SV_DEV_FN void sv_coll_small_enter(const sv_coll_at_t &c, const sv_coll_small_ar
     }
 }
 
-/* Hellos are the last lanes' affair, because the first ones have data even of short messages. */
+/* Entry lines are the last lanes' affair, because the first ones have data even of short messages. */
 SV_DEV_FN void sv_coll_small_send_entry(const sv_coll_at_t &c, const sv_coll_small_arg_t &arg)
 {
     for (unsigned r = c.at.nthreads - 1 - c.at.tid; r < arg.context.n; r += c.at.nthreads) {
@@ -251,14 +251,14 @@ SV_DEV_COLD void sv_coll_small_clean(sv_coll_block_t *block, const sv_coll_conte
     sv_coll_clean_slot(c, r, used);
 }
 
-/* The rank that is k behind this one. */
+/* The rank that is k after this one. */
 SV_DEV_FN uint32_t sv_coll_small_around(const sv_coll_small_arg_t &arg, uint32_t k)
 {
     return arg.context.me + k < arg.context.n ? arg.context.me + k : arg.context.me + k - arg.context.n;
 }
 
 /* All units of this lane to rank r; the sum of their terms, if there is a key. Slots of LL as a whole where that is
-   due, behind the lines that the call uses. */
+   due, after the lines that the call uses. */
 template <typename PROTO> SV_DEV_FN uint64_t sv_coll_small_put_to(const sv_coll_small_t &q, uint32_t r, uint64_t key)
 {
     const sv_coll_at_t &c = q.c;
@@ -279,7 +279,7 @@ template <typename PROTO> SV_DEV_FN uint64_t sv_coll_small_put_to(const sv_coll_
     return sum;
 }
 
-/* The digest behind the units of rank r. */
+/* The digest after the units of rank r. */
 template <typename PROTO> SV_DEV_FN void sv_coll_small_sign(const sv_coll_small_t &q, uint32_t r, uint64_t sum)
 {
     const uint64_t word[2] = {sum, 0};
@@ -453,7 +453,7 @@ SV_DEV_COLD void sv_coll_small_report(sv_coll_block_t *block, const sv_coll_smal
 }
 
 /* Compares the sum of what was taken, as it was used, with the sum of what the senders say. All lanes, when entry lines
-   are heard: of another call the keys would be others. */
+   are read: of another call the keys would be others. */
 template <typename PROTO> SV_DEV_FN void sv_coll_small_verify(const sv_coll_small_t &q, uint64_t taken)
 {
     const sv_coll_at_t &c = q.c;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /*
- * The record: 64 bytes, little-endian, behind every packet on the wire. For a packet that moves in segments each
+ * The record: 64 bytes, little-endian, after every packet on the wire. For a packet that moves in segments each
  * segment is followed by a record of kind SEGMENT, in which bytes is the segment's size, salt its offset in the
  * packet and digest 0; the last segment carries the packet's own record (kind PACKET, bytes of the whole packet).
  */
@@ -31,7 +31,7 @@ enum { SV_KERNEL_LANES_MAX = 512 };
 enum { SV_RECORD_BYTES = 64, SV_RECORD_VERSION = 1, SV_RECORD_PACKET = 1, SV_RECORD_SEGMENT = 2 };
 #define SV_RECORD_MAGIC 0x47564c53u /* "SLVG" in memory */
 
-/* What a verification found; lies in pinned memory, read by the host after the event behind the kernel. */
+/* What a verification found; lies in pinned memory, read by the host after the event after the kernel. */
 typedef struct sv_verify_result {
     uint64_t expected;    /* digest in the record */
     uint64_t found;       /* digest of the bytes that are there */
@@ -109,7 +109,7 @@ typedef struct sv_pack_arg {
     uint64_t bytes;         /* of this part; a multiple of 8, but for the end of a packet */
     uint32_t granule;
     uint32_t first_unit;    /* number of the unit with which this part begins */
-    uint32_t run_units;     /* how many units lie one behind the other in memory from unit 0 on; 0 for no two */
+    uint32_t run_units;     /* how many units lie one after the other in memory from unit 0 on; 0 for no two */
     uint32_t levels;        /* how many of level[] are used; what is left then counts steps of top_stride */
     int64_t top_stride;
     sv_pack_level_t level[SV_PACK_LEVELS];
@@ -173,7 +173,7 @@ typedef struct sv_touch_arg {
 enum { SV_BATCH_PACKETS = 32, SV_BATCH_BASES = 6 };
 
 /*
- * A piece of a packet whose bytes do not lie one behind the other; a packet is a list of such (pipe_layout.h). Like the
+ * A piece of a packet whose bytes do not lie one after the other; a packet is a list of such (pipe_layout.h). Like the
  * upper half of sv_pack_arg_t, in device memory, and with two kinds more: lists of elements of one size, and of runs of
  * any. bases[base] + offset is where unit 0 of a box lies, and what offsets in tables are relative to.
  */
@@ -185,7 +185,7 @@ typedef struct sv_piece {
     sv_pack_level_t level[SV_PACK_LEVELS]; /* of a list: level[0].count units make an element */
     uint8_t shift[8];
     const int64_t *offsets; /* of elements or runs; NULL for a box */
-    const uint32_t *begins; /* first unit of each run, and behind the last the number of all; NULL for a list */
+    const uint32_t *begins;  /* first unit of each run, and after the last the number of all; NULL for a list */
     uint32_t count;         /* of elements or runs */
     uint32_t granule, first_unit, run_units, levels;
     uint32_t base;
@@ -252,7 +252,7 @@ typedef struct sv_batch_arg {
     uint32_t attempt;
     uint32_t flags;            /* SV_DIGEST_NONE, SV_BATCH_STICKY, SV_BATCH_UNLESS_FAILED */
     uint32_t npackets;
-    uint32_t corrupted;        /* a fault: packet number hurt - 1 of this launch has a bit flipped on the way */
+    uint32_t corrupted;        /* a fault: packet number corrupted - 1 of this launch has a bit flipped on the way */
     uint64_t key[SV_BATCH_PACKETS];
     uint32_t index[SV_BATCH_PACKETS];           /* of the item */
     uint32_t first_block[SV_BATCH_PACKETS + 1]; /* shares of packet i: from first_block[i] to first_block[i + 1] */
@@ -261,7 +261,7 @@ typedef struct sv_batch_arg {
 } sv_batch_arg_t;
 
 /* No host looks after every epoch: a failure stays in the result until it is taken. */
-enum { SV_BATCH_STICKY = 8, SV_BATCH_UNLESS_FAILED = 16 /* nothing is done if the word behind abort is not 0 */ };
+enum { SV_BATCH_STICKY = 8, SV_BATCH_UNLESS_FAILED = 16 /* nothing is done if the word after abort is not 0 */ };
 
 /* record, unless NULL, is copied to record_to (both aligned to 8 bytes) before the word is released. */
 typedef struct sv_signal_arg {

@@ -108,9 +108,9 @@ struct batch_total {
 };
 
 /*
- * Counts a share in; thread 0 only, behind a barrier. The scratch is zero again afterwards. Shares may have stored into
+ * Counts a share in; thread 0 only, after a barrier. The scratch is zero again afterwards. Shares may have stored into
  * other memory than this device's all the same: what they stored happens before their arrival, that before the last
- * one's, and that before the fence at system scope behind which the last one releases its words.
+ * one's, and that before the fence at system scope after which the last one releases its words.
  */
 SV_DEV_FN batch_total batch_count_in(sv_digest_scratch_t *scratch, uint64_t sum, sv_dev_block_t at)
 {

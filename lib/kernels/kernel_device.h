@@ -427,11 +427,11 @@ SV_DEV_FN void sv_dev_backoff(unsigned *turns)
 /*
  * What is where, for all three:
  *   sv_dev_store_release_system_u64, sv_dev_load_acquire_system_u64   words that hosts and other devices poll or write
- *   sv_dev_store_release_system_u64_all                               several of them behind one fence
+ *   sv_dev_store_release_system_u64_all                               several of them after one fence
  *   sv_dev_store_release_u32, sv_dev_load_acquire_u32                 from one block of a device to the others
  *   sv_dev_load_u64, sv_dev_atomic_add_u64                            relaxed, among the blocks of one device
  *   sv_dev_atomic_add_u32_acq_rel     arrival of a block; gives the value before. Where blocks store into host memory
- *                                     or another device, the last one releases what all have stored, behind a fence at
+ *                                     or another device, the last one releases what all have stored, after a fence at
  *                                     system scope; on AMD each releases its own that far
  *   sv_dev_atomic_add_u32_acq_rel_system  the same where the last one may have no such fence
  *   sv_dev_store_line, sv_dev_load_line   16 bytes of device or pinned memory, aligned to 16, whose two words are each

@@ -59,7 +59,7 @@ struct list_finder {
     }
 };
 
-/* Runs of any size: the last one that begins not behind the unit. */
+/* Runs of any size: the last one that begins not after the unit. */
 struct run_finder {
     SV_DEV_FN box_place find(const sv_pack_arg_t &arg, uint32_t unit)
     {
@@ -149,7 +149,7 @@ SV_DEV_FN void layout_end_store(const layout_part &part, uint64_t word)
         *SIDE::tail_byte(part, b) = static_cast<uint8_t>(word >> 8 * (b & 7));
 }
 
-/* Words behind the whole ones: a partial one and those that fill up, in a padded piece; else only the partial one. */
+/* Words after the whole ones: a partial one and those that fill up, in a padded piece; else only the partial one. */
 SV_DEV_FN uint64_t layout_words_at_end(const layout_part &part)
 {
     return part.padded ? (part.bytes + 15) / 16 * 2 - part.words : (part.bytes + 7) / 8 - part.words;
@@ -331,7 +331,7 @@ SV_DEV_FN const layout_part &layout_share(const sv_piece_t &piece, const sv_batc
 #endif
 }
 
-/* Pieces where all threads of a block read them soonest: fetched at once, if they are few. Behind a barrier only. */
+/* Pieces where all threads of a block read them soonest: fetched at once, if they are few. After a barrier only. */
 SV_DEV_FN const sv_piece_t *layout_fetch(const sv_piece_t *pieces, uint64_t npieces, sv_dev_block_t at)
 {
 #if defined(SV_DEV_GPU)

@@ -79,7 +79,7 @@ SV_DEV_FN void pull_close(const sv_batch_arg_t &arg, const sv_pull_item_t &item,
     /* Partners: this rank's kernels that wait for what will not come; its host. */
     if (sticky)
         sv_dev_store_release_system_u64_all(sv_dev_words_t{{arg.abort}, {1}});
-    /* Partner: this rank's host, which may free all words behind this one. */
+    /* Partner: this rank's host, which may free all words after this one. */
     sv_dev_store_release_system_u64(item.done, done - SV_PULL_GOOD + (here ? SV_PULL_BAD : SV_PULL_ABSENT));
 }
 

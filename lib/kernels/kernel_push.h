@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Device code of the sender: one launch moves a batch of packets. Each is copied to where the receiver finds it and
- * summed in the same pass; then its record is stored there and the words are released, behind one fence. MOVE reads the
+ * summed in the same pass; then its record is stored there and the words are released, after one fence. MOVE reads the
  * packet: as it lies, or gathered from its pieces (kernel_push.cc, kernel_gather.cc).
  *
  * If the launch waits for credit, no byte leaves before the receiver's word of this epoch is there.
@@ -22,7 +22,7 @@ SV_DEV_FN void push_close(const sv_batch_arg_t &arg, const sv_push_item_t &item,
         /* Partners: this rank's kernels that wait; its host. */
         if (arg.flags & SV_BATCH_STICKY)
             sv_dev_store_release_system_u64_all(sv_dev_words_t{{arg.abort}, {1}});
-        /* Partner: this rank's host, which may free all words behind this one. */
+        /* Partner: this rank's host, which may free all words after this one. */
         sv_dev_store_release_system_u64_all(sv_dev_words_t{{item.failed}, {arg.epoch}});
         return;
     }

@@ -19,7 +19,7 @@ struct layout_pull {
     }
 };
 
-/* Whether a failure behind an enqueued wait was found: what it left must not be unpacked. The same for all threads. */
+/* Whether a failure after an enqueued wait was found: what it left must not be unpacked. The same for all threads. */
 SV_DEV_FN bool is_failed(const sv_batch_arg_t &arg, sv_dev_block_t at)
 {
     uint32_t failed = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device code that releases one word at system scope, behind everything that its stream did before and behind a record
+ * Device code that releases one word at system scope, after everything that its stream did before and after a record
  * that it may carry along. One thread does it, whatever the launch; the word lies where its poller can read it.
  */
 #include <stdint.h>

@@ -73,7 +73,7 @@ SV_DEV_FN uint32_t sv_dev_exchange_u32(uint32_t *word, uint32_t value)
 
 /*
  * What a release publishes may be the stores of other waves: they are complete, but in L2, and are written back from
- * there, which takes its time as stores do. Compilers (LLVM 19 is one) take the wait behind that for superfluous where
+ * there, which takes its time as stores do. Compilers (LLVM 19 is one) take the wait after that for superfluous where
  * the wave has no access of its own on its way, so that the flag overtakes the data. Hence it is written out, and no
  * store or addition here releases by itself.
  */
@@ -185,7 +185,7 @@ SV_DEV_FN uint64_t sv_dev_load_word_system(const uint64_t *word)
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
-/* Releases: the start of a kernel comes behind all of the one before it on a GPU, but is nothing here. */
+/* Releases: the start of a kernel comes after all of the one before it on a GPU, but is nothing here. */
 SV_DEV_FN void sv_dev_store_u32_system(uint32_t *word, uint32_t value)
 {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);

@@ -24,7 +24,7 @@ typedef struct sv_shared_segment {
     int registered;            /* 0 where the creator's own mapping is borrowed: it is registered already */
 } sv_shared_segment_t;
 
-/* bytes of usable space behind the header, zeroed. token: any number that the opener can be told. */
+/* bytes of usable space after the header, zeroed. token: any number that the opener can be told. */
 selvage_status_t sv_shared_create(sv_device_t *dev, size_t bytes, uint64_t token, sv_shared_segment_t *segment_out);
 /* Fails with SELVAGE_ERR_SYSTEM if the token there is another. */
 selvage_status_t sv_shared_open(sv_device_t *dev, const sv_mapping_handle_t *handle, uint64_t token,

@@ -26,8 +26,8 @@ static uint64_t header_check(const sv_message_engine_t *engine, const sv_ctrl_he
 
 size_t sv_ctrl_bytes(const sv_ctrl_header_t *header)
 {
-    const bool behind = header->kind == SV_CTRL_EAGER && header->value[0] == 0;
-    return sizeof *header + (behind ? header->bytes : 0);
+    const bool has_payload = header->kind == SV_CTRL_EAGER && header->value[0] == 0;
+    return sizeof *header + (has_payload ? header->bytes : 0);
 }
 
 /* In the place of a DEFERRED the message itself will lie. */
@@ -211,13 +211,13 @@ static selvage_status_t take_ctrl(sv_message_engine_t *engine, sv_ctrl_desc_t *d
 }
 
 /* The receive in this place from the oldest on, if it is filled, is posted anew as the youngest. */
-static selvage_status_t poll_ring_slot(sv_message_engine_t *engine, unsigned behind, bool *moved)
+static selvage_status_t poll_ring_slot(sv_message_engine_t *engine, unsigned newer, bool *moved)
 {
     const unsigned head = engine->ring_head;
-    sv_ctrl_desc_t *desc = engine->ring[(head + behind) % SV_CTRL_RING];
+    sv_ctrl_desc_t *desc = engine->ring[(head + newer) % SV_CTRL_RING];
     size_t bytes = 0;
     SV_TRY(sv_wire_test(engine->wire, &desc->request, &bytes));
-    for (unsigned i = behind; i > 0; i--)
+    for (unsigned i = newer; i > 0; i--)
         engine->ring[(head + i) % SV_CTRL_RING] = engine->ring[(head + i - 1) % SV_CTRL_RING];
     engine->ring[head] = NULL;
     SV_TRY(post_receive(engine, head));
@@ -244,8 +244,8 @@ static selvage_status_t poll_ring(sv_message_engine_t *engine, bool *moved)
     }
     if (status != SELVAGE_IN_PROGRESS || ++engine->ring_polls % STUCK_POLLS != 0)
         return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
-    for (unsigned behind = 1; behind < SV_CTRL_RING; behind++) {
-        status = poll_ring_slot(engine, behind, moved);
+    for (unsigned newer = 1; newer < SV_CTRL_RING; newer++) {
+        status = poll_ring_slot(engine, newer, moved);
         if (status != SELVAGE_SUCCESS && status != SELVAGE_IN_PROGRESS)
             return status;
     }

@@ -25,11 +25,12 @@ static size_t block_bytes(const sv_message_engine_t *engine)
 sv_devslot_place_t sv_devslot_place(const sv_message_engine_t *engine, const sv_shm_end_t *end, uint64_t count)
 {
     uint8_t *at = end->devslot.base + count % SV_DEVSLOTS * slot_bytes(engine);
-    uint8_t *behind = at + payload_bytes(engine);
-    return (sv_devslot_place_t){at, (sv_record_t *)(void *)behind, (uint64_t *)(void *)(behind + sizeof(sv_record_t))};
+    uint8_t *after_payload = at + payload_bytes(engine);
+    return (sv_devslot_place_t){at, (sv_record_t *)(void *)after_payload,
+                                (uint64_t *)(void *)(after_payload + sizeof(sv_record_t))};
 }
 
-/* Lines behind the slots. */
+/* Lines after the slots. */
 sv_devslot_place_t sv_devslot_of_put(const sv_message_engine_t *engine, const sv_shm_end_t *end, unsigned put_slot)
 {
     uint8_t *at = end->devslot.base + SV_DEVSLOTS * slot_bytes(engine) + put_slot * (size_t)ALIGN;

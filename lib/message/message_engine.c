@@ -126,7 +126,7 @@ static void end_all(sv_list_t *list, selvage_status_t status)
         sv_message_complete(SV_CONTAINER_OF(list->next, selvage_request_t, link), status);
 }
 
-/* Kernels that sum what a send will bring stand behind its caller's work, too. */
+/* Kernels that sum what a send will bring stand after its caller's work, too. */
 static bool has_late_stream(const sv_list_t *list)
 {
     for (const sv_list_t *it = list->next; it != list; it = it->next) {
@@ -159,7 +159,7 @@ void sv_message_break(sv_message_engine_t *engine, selvage_status_t status)
     for (int is_send = 0; is_send < 2; is_send++)
         for (int lack = SV_LACKS_CHUNK; lack < SV_MESSAGE_LACKS; lack++)
             end_all(&engine->starved[is_send][lack], status);
-    end_all(&engine->active, status); /* with those that linger */
+    end_all(&engine->active, status); /* with those still in flight */
 }
 
 /* --- the end of a request ----------------------------------------------------------------------------------------- */
@@ -177,7 +177,7 @@ bool sv_message_drain(sv_message_engine_t *engine)
 }
 
 /* What packs a send is on the stream of its caller, which may stand still for as long as he likes. Its event says when
-   that is over: in the call it is recorded now, and behind it that of the gate stands for it, since the stream may be
+   that is over: in the call it is recorded now, and after it that of the gate stands for it, since the stream may be
    gone. */
 void sv_message_quiesce(selvage_request_t *request, bool in_call)
 {
@@ -191,7 +191,7 @@ void sv_message_quiesce(selvage_request_t *request, bool in_call)
     memcpy(sv_thread_detail(), text, sizeof text);
 }
 
-/* Only what was begun behind a call: a kernel that fills a descriptor ends by itself, and so does a verdict. */
+/* Only what was begun after a call: a kernel that fills a descriptor ends by itself, and so does a verdict. */
 static bool may_be_at_work(const selvage_request_t *request)
 {
     switch (request->state) {
@@ -205,7 +205,7 @@ static bool may_be_at_work(const selvage_request_t *request)
 }
 
 /* Its memory is nobody else's before the kernel is gone that was to take a message. */
-static bool must_linger(selvage_request_t *request)
+static bool must_stay_open(selvage_request_t *request)
 {
     sv_prelaunch_stop(request);
     if (!request->prelaunched || request->engine->broken != SELVAGE_SUCCESS)
@@ -263,7 +263,7 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
             count_success(request);
     }
     drop_rtr(request);
-    if (must_linger(request))
+    if (must_stay_open(request))
         return;
     /* Nothing of a broken engine's is given out again. */
     if (status != SELVAGE_SUCCESS && status != SELVAGE_ERR_CHECKSUM && may_be_at_work(request) &&

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The message engine of a communicator: what isend and irecv stand on. Made at the first call, ended with the
- * communicator, behind one lock.
+ * communicator, under one lock.
  *
  *   requests   posted --> receives that nothing has matched; active --> everything under way
- *   control    messages of 256 bytes that say what is to be done, with the bytes of a small message behind them; they
+ *   control    messages of 256 bytes that say what is to be done, with the bytes of a small message after them; they
  *              come through a ring of receives of the wire, from any source, or through this rank's own hands
  *   peers      ranks that this one has met: how many messages went there and came from there, so that none overtakes,
  *              and which control messages that went there by the wire it has not acknowledged (message_unacked.c)
@@ -52,7 +52,7 @@ enum {
 };
 
 typedef enum sv_ctrl_kind {
-    SV_CTRL_EAGER = 1,   /* a small message: its bytes are behind */
+    SV_CTRL_EAGER = 1,   /* a small message: its bytes are after */
     SV_CTRL_RTS,         /* a message wants to be sent */
     SV_CTRL_DEFERRED,    /* a small message will come, when its caller's stream has come to it */
     SV_CTRL_CTS,         /* it may come, by this route; or again */
@@ -91,7 +91,7 @@ typedef struct sv_ctrl_header {
     uint64_t number;         /* of the message in its pair of ranks, from 1 */
     uint64_t bytes;
     uint64_t send_id, recv_id;
-    uint64_t value[17];      /* EAGER, DEFERRED: count of its slot, or 0; EAGER: behind which message (before); ACK:
+    uint64_t value[17];      /* EAGER, DEFERRED: count of its slot, or 0; EAGER: after which message (before); ACK:
                                 numbers; RTS: on a device; CTS: route and where to; STATUS: status; SHM: handle; the
                                 last, by the wire and but for a direct CTS: up to which sequence number all came */
     sv_record_t record;
@@ -99,7 +99,7 @@ typedef struct sv_ctrl_header {
 
 _Static_assert(sizeof(sv_ctrl_header_t) == 256, "a control header has no holes, and what is after it is aligned");
 
-/* A control message in pinned memory, with room for a small message behind it: of a pool, or a place in a shared
+/* A control message in pinned memory, with room for a small message after it: of a pool, or a place in a shared
    segment. */
 typedef struct sv_ctrl_desc {
     sv_list_t link, retained_link;
@@ -117,7 +117,7 @@ typedef struct sv_ctrl_desc {
     struct sv_shm_end *shm;  /* it lies there, in this place; NULL: of the pool */
     unsigned slot;
     uintptr_t shift;         /* to the addresses that kernels are given */
-    struct sv_shm_end *devslot; /* the message is in a slot of this one's; NULL: behind the control message */
+    struct sv_shm_end *devslot; /* the message is in a slot of this one's; NULL: after the control message */
     uint64_t devslot_count;
 } sv_ctrl_desc_t;
 
@@ -186,7 +186,7 @@ typedef struct sv_message_piece {
 
 /* Where the bytes of a request lie. */
 typedef struct sv_message_place {
-    uint8_t *data;           /* one behind the other: the user's memory, or a bounce buffer */
+    uint8_t *data;           /* one after the other: the user's memory, or a bounce buffer */
     uint64_t bytes;          /* of the whole buffer */
     bool on_device;          /* kernels and copy engines move it; else this thread does */
     struct sv_message_layout *layout; /* NULL: data is the user's */
@@ -322,7 +322,7 @@ struct sv_message_engine {
     selvage_status_t broken; /* nothing works any more, and why */
     char broken_text[SV_DETAIL_BYTES];
     uint64_t moved_ns, stamps, broken_ns;
-    bool stores_late;        /* it broke while kernels of sends were behind callers' work */
+    bool stores_late;        /* it broke while kernels of sends were after callers' work */
     uint64_t arrived[SV_WAYS]; /* messages that were received, by each way */
     uint64_t arrived_claimed; /* of the direct ones, those without a handshake */
     uint64_t arrived_by_devslot, arrived_prelaunched; /* of those by shared memory, those in device memory, and by a
@@ -415,10 +415,10 @@ static inline void *sv_ctrl_device_ptr(const sv_ctrl_desc_t *desc, const void *p
 }
 size_t sv_ctrl_bytes(const sv_ctrl_header_t *header);
 bool sv_ctrl_is_header_only(const sv_ctrl_header_t *header); /* nothing is to be after it in its descriptor */
-/* Nothing but the record and the payload changes behind this; whether a control message is whole, whoever wrote it. */
+/* Nothing but the record and the payload changes after this; whether a control message is whole, whoever wrote it. */
 void sv_ctrl_finalize(sv_message_engine_t *engine, sv_ctrl_desc_t *desc, int rank);
 bool sv_ctrl_is_valid(const sv_message_engine_t *engine, const sv_ctrl_header_t *header);
-/* Seals a control message, with the bytes behind it, and sends it. The descriptor is given back when it has left,
+/* Seals a control message, with the bytes after it, and sends it. The descriptor is given back when it has left,
    unless kept. */
 selvage_status_t sv_ctrl_send(sv_message_engine_t *engine, sv_ctrl_desc_t *desc, int rank);
 /* For a control message without bytes, in a descriptor of its own. */
@@ -578,7 +578,7 @@ selvage_status_t sv_message_record(selvage_request_t *request, void *stream);
 void sv_message_complete(selvage_request_t *request, selvage_status_t status);
 void sv_message_wake(selvage_request_t *request);
 /* Whether the caller's stream has come to the request. IN_PROGRESS, SUCCESS, or an error. The host asks, so that no
-   stream of the engine's ever waits for a caller's, with other messages behind. */
+   stream of the engine's ever waits for a caller's, with other messages after. */
 selvage_status_t sv_message_gate(selvage_request_t *request);
 
 #endif

@@ -120,7 +120,7 @@ static selvage_status_t copy_map(const sv_type_map_t *map, sv_type_map_t *out)
     return SELVAGE_SUCCESS;
 }
 
-/* On a stream of its own, because the engine's may be behind work of the caller's. */
+/* On a stream of its own, because the engine's may be after work of the caller's. */
 static selvage_status_t upload_pieces(sv_message_engine_t *engine, void *there, const void *here, size_t bytes)
 {
     sv_device_t *dev = engine->dev;
@@ -153,8 +153,8 @@ static selvage_status_t create_layout_block(sv_message_engine_t *engine, const s
     return status;
 }
 
-static selvage_status_t furnish_layout(sv_message_engine_t *engine, const sv_type_map_t *map, const void *buf,
-                                       sv_message_layout_t *layout)
+static selvage_status_t create_layout(sv_message_engine_t *engine, const sv_type_map_t *map, const void *buf,
+                                      sv_message_layout_t *layout)
 {
     sv_layout_t *pieces_of;
     SV_TRY(copy_map(map, &layout->map));
@@ -203,7 +203,7 @@ selvage_status_t sv_message_find_layout(sv_message_engine_t *engine, const sv_ty
     SV_TRY(sv_calloc(1, sizeof *layout, &layout));
     layout->on_device = on_device;
     layout->align = align;
-    selvage_status_t status = furnish_layout(engine, map, buf, layout);
+    selvage_status_t status = create_layout(engine, map, buf, layout);
     if (status != SELVAGE_SUCCESS) {
         destroy_layout(engine, layout);
         return status;

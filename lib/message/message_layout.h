@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the bytes of a request lie: one behind the other, or as a datatype says; in memory that kernels and copy
+ * Where the bytes of a request lie: one after the other, or as a datatype says; in memory that kernels and copy
  * engines move, or that this thread does. Bytes with gaps go by way of a bounce buffer, packed by a kernel on the
  * caller's stream before they are read and unpacked when they were verified. Under the engine's lock.
  */

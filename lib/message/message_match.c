@@ -310,7 +310,7 @@ selvage_status_t sv_message_arrive(sv_message_engine_t *engine, sv_ctrl_desc_t *
     return status;
 }
 
-/* By the wire, behind all that went there before. */
+/* By the wire, after all that went there before. */
 static selvage_status_t send_disconnect(sv_message_engine_t *engine, const sv_message_peer_t *peer)
 {
     sv_ctrl_desc_t *desc;

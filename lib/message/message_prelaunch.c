@@ -16,7 +16,7 @@
 #include "message/message_devslot.h"
 #include "message/message_pool.h"
 
-enum { LOCAL_LAUNCH_NS = 1500 }; /* within so long nothing was enqueued behind a call: a launch takes longer */
+enum { LOCAL_LAUNCH_NS = 1500 }; /* within so long nothing was enqueued after a call: a launch takes longer */
 
 /* Where ranks share a device the one that is waited for might need what the kernel holds. */
 uint64_t sv_prelaunch_wait_ns(const selvage_comm_t *comm)

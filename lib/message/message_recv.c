@@ -205,7 +205,7 @@ static selvage_status_t finish_long(selvage_request_t *recv, selvage_status_t fo
 
 /* --- the way there ------------------------------------------------------------------------------------------------ */
 
-/* Out of a slot in device memory; to the host's by way of pinned memory, or, verified where it is, behind that. */
+/* Out of a slot in device memory; to the host's by way of pinned memory, or, verified where it is, after that. */
 static selvage_status_t take_from_slot(selvage_request_t *recv)
 {
     sv_message_engine_t *engine = recv->engine;
@@ -264,7 +264,7 @@ static selvage_status_t begin_prelaunched(selvage_request_t *recv)
 }
 
 /* The kernel is there for a message that claims the receive. Where its RTS and the RTR have passed each other, the
-   same message comes behind a CTS, to the same put slot, and means the same to the kernel. */
+   same message comes after a CTS, to the same put slot, and means the same to the kernel. */
 static bool awaits_put(const selvage_request_t *recv)
 {
     return !recv->desc && recv->put_slot_stamp && recv->key == recv->prelaunch_key && sv_message_direct_by_kernel(recv);
@@ -298,7 +298,7 @@ static selvage_status_t take_verified(selvage_request_t *recv, bool *moved)
         recv->state = recv->desc ? SV_REQUEST_GATE : SV_REQUEST_MOVING;
         return SELVAGE_SUCCESS;
     }
-    if (!sv_word_is(&recv->line->done, recv->stamp)) /* partner: the digest kernel, or the stream behind another */
+    if (!sv_word_is(&recv->line->done, recv->stamp)) /* partner: the digest kernel, or the stream after another */
         return SELVAGE_IN_PROGRESS;
     *moved = true;
     count_prelaunched(recv);

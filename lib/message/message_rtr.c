@@ -4,14 +4,14 @@
  * is its own to write, says so in its shared segment: an RTR, with all that a CTS would say. A send that finds it
  * claims it and copies at once; its RTS only says that it has.
  *
- * An RTR belongs to one message, the first with its tag behind those that its receiver has taken. So the receiver
+ * An RTR belongs to one message, the first with its tag after those that its receiver has taken. So the receiver
  * offers only what is first in line for that tag, with the number of the last message that it has taken, and the sender
  * claims only if it has sent nothing with that tag since. Where another kind of message is that first one, or the
  * receive is taken back, the RTR is withdrawn. Both are one exchange of the same word, so that only one can be.
  *
  *   advertised[k]  stamp * 2: an RTR; stamp * 2 + 1: claimed; 0: none, or it cannot be mapped; 1: given back
  *
- * A stamp is claimed once: behind a copy that has begun, and whose message did not leave after all, words of it may be
+ * A stamp is claimed once: after a copy that has begun, and whose message did not leave after all, words of it may be
  * there already. So what is given back is no RTR any more, and its receive goes on without one.
  */
 #include "message/message_devslot.h"
@@ -53,7 +53,7 @@ void sv_message_rtr_post(selvage_request_t *recv)
         return;
     sv_message_shm_t *shm = peer->in->shm;
     const unsigned k = recv->put_slot;
-    /* What a sender looks at before it claims; the rest it sees behind the exchange. */
+    /* What a sender looks at before it claims; the rest it sees after the exchange. */
     __atomic_store_n(&shm->rtr_tag[k], (uint64_t)recv->tag, __ATOMIC_RELAXED);
     __atomic_store_n(&shm->rtr_taken[k], peer->taken, __ATOMIC_RELAXED);
     __atomic_store_n(&shm->rtr_bytes[k], recv->bytes, __ATOMIC_RELAXED);

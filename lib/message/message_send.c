@@ -23,7 +23,7 @@ static sv_ctrl_header_t send_header(const selvage_request_t *send, sv_ctrl_kind_
                               .recv_id = send->other_id};
 }
 
-/* What goes wrong behind the call ends the request, and nothing else: messages behind it wait for its number, which is
+/* What goes wrong after the call ends the request, and nothing else: messages after it wait for its number, which is
    announced as that of a long one whose sender never answers. */
 static selvage_status_t settle_send(selvage_request_t *send, selvage_status_t status)
 {
@@ -39,7 +39,7 @@ static selvage_status_t settle_send(selvage_request_t *send, selvage_status_t st
     return SELVAGE_SUCCESS;
 }
 
-/* Where kernels of a send run that are to be behind the caller's work. */
+/* Where kernels of a send run that are to be after the caller's work. */
 static void *stream_for(const selvage_request_t *send, void *stream)
 {
     return stream == SELVAGE_MESSAGE_NO_STREAM ? send->engine->kernel_stream : stream;
@@ -52,7 +52,7 @@ static uint64_t devslot_of(const selvage_request_t *send)
     return send->desc->devslot ? send->desc->devslot_count : 0;
 }
 
-/* A message that its stream holds up holds up none behind it, which may have other tags: it is announced. */
+/* A message that its stream holds up holds up none after it, which may have other tags: it is announced. */
 static selvage_status_t announce_if_deferred(selvage_request_t *send)
 {
     enum { LATE_NS = 100000 };
@@ -163,7 +163,7 @@ static selvage_status_t record_gate(selvage_request_t *send, void *stream)
 
 static selvage_status_t begin_small(selvage_request_t *send, sv_message_peer_t *peer, void *stream)
 {
-    /* What a fault has hurt can be asked for again only if it went by the wire. */
+    /* What a fault has corrupted can be asked for again only if it went by the wire. */
     if (!send->desc && send->engine->comm->fault.armed)
         SV_TRY(sv_ctrl_alloc(send->engine, false, &send->desc));
     else if (!send->desc)
@@ -190,7 +190,7 @@ static selvage_status_t send_rts(selvage_request_t *send, void *stream)
     header.value[0] = send->place.on_device;
     if (send->place.on_device)
         SV_TRY(sv_message_pack_device(send, stream_for(send, stream)));
-    SV_TRY(record_gate(send, stream)); /* what is told has its number, and nothing fails behind it */
+    SV_TRY(record_gate(send, stream)); /* what is told has its number, and nothing fails after it */
     send->state = SV_REQUEST_RTS_SENT;
     return sv_ctrl_send_header(send->engine, send->peer, &header);
 }
@@ -272,7 +272,7 @@ static selvage_status_t send_record(selvage_request_t *send)
     return sv_ctrl_send_header(send->engine, send->peer, &header);
 }
 
-/* Behind a copy to the receiver's memory the streams tell him themselves, and his kernel gives the verdict. */
+/* After a copy to the receiver's memory the streams tell him themselves, and his kernel gives the verdict. */
 static selvage_status_t move_direct(selvage_request_t *send, bool *moved)
 {
     if (sv_message_checks(send->engine) ? !sv_message_direct_is_good(send) : !sv_message_direct_has_left(send))

@@ -3,7 +3,7 @@
  * Shared segments: pinned memory that two ranks of a node share, through which one of them sends the other control
  * messages and small messages without the wire. The reader makes it when the first control message of the writer came
  * by the wire, and offers it; a writer that cannot map it goes on as before. Places are taken and given back one by
- * one, in any order, since messages have numbers: one that a kernel fills behind a long stream holds up nobody.
+ * one, in any order, since messages have numbers: one that a kernel fills after a long stream holds up nobody.
  *
  *   writer                                       reader
  *   control message, bytes; arrived[i] = stamp  ------->  sees a new stamp, takes the control message
@@ -55,7 +55,7 @@ typedef struct sv_message_devslots {
 
 typedef struct sv_shm_end {
     sv_shared_segment_t segment;
-    sv_message_shm_t *shm;   /* in the segment; behind it the places */
+    sv_message_shm_t *shm;   /* in the segment; after it the places */
     sv_ctrl_desc_t desc[SV_SHM_SLOTS];
     uint64_t stamp[SV_SHM_SLOTS]; /* writer: given last; reader: taken last */
     bool writer, used;       /* reader: something came */

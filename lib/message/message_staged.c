@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Long messages in pieces over the wire. A piece of device memory goes through a chunk of pinned memory, to and fro by
- * copy engines, with a word behind each copy; of host memory the wire itself reads or writes. Pieces are sent and taken
+ * copy engines, with a word after each copy; of host memory the wire itself reads or writes. Pieces are sent and taken
  * in order, with a tag that is the receiver's request and attempt, so that they need no heads. One that the wire loses
  * moves those after it up, and the last one never comes; one that comes twice moves them down, and is longer than the
  * last one may be, which is therefore never received where only that has room. The digest finds both.
@@ -124,7 +124,7 @@ void sv_message_pieces_end(selvage_request_t *request)
     request->in_pieces_by_host = false;
 }
 
-/* Behind a copy of the piece in this place. */
+/* After a copy of the piece in this place. */
 static selvage_status_t mark_piece(selvage_request_t *request, uint32_t number, void *stream)
 {
     sv_message_piece_t *piece = piece_slot(request, number);

@@ -25,7 +25,7 @@
    vain; of those that are known to be missing more; and a rank that has not answered so often is named in errors. */
 enum { FIRST_NS = 20000000, DOUBLED_MOST = 8, OLDEST = 4, HASTY = 3, HOLES = 64, SILENT = 5 };
 /* An acknowledgement goes out after so long, or for so many control messages. */
-enum { ACK_NS = 1000000, ACK_LETTERS = 16 };
+enum { ACK_NS = 1000000, ACK_MESSAGES = 16 };
 
 enum { UNACKED_CHUNK = 32 };
 typedef struct sv_unacked_chunk {
@@ -190,7 +190,7 @@ selvage_status_t sv_unacked_receive(sv_message_engine_t *engine, sv_message_peer
     if (header->kind == SV_CTRL_SEQUENCE_ACK)
         return SELVAGE_SUCCESS;
     *is_new_out = take_sequence(peer, header->sequence);
-    schedule_ack(engine, peer, !*is_new_out || header->kind == SV_CTRL_DISCONNECT ? ACK_LETTERS : 1);
+    schedule_ack(engine, peer, !*is_new_out || header->kind == SV_CTRL_DISCONNECT ? ACK_MESSAGES : 1);
     return SELVAGE_SUCCESS;
 }
 
@@ -261,7 +261,7 @@ selvage_status_t sv_unacked_poll(sv_message_engine_t *engine)
     const uint64_t now_ns = sv_clock_ns();
     SV_LIST_FOR_EACH(it, safe, &engine->ack_due_peers) {
         sv_message_peer_t *peer = SV_CONTAINER_OF(it, sv_message_peer_t, ack_due_link);
-        if (peer->ack_due >= ACK_LETTERS || now_ns - peer->ack_due_ns > ACK_NS)
+        if (peer->ack_due >= ACK_MESSAGES || now_ns - peer->ack_due_ns > ACK_NS)
             SV_TRY(send_sequence_ack(engine, peer));
     }
     SV_LIST_FOR_EACH(it, safe, &engine->unacked_peers) {

@@ -11,7 +11,7 @@
 /* A control message that went by the wire, and that its reader has not acknowledged. */
 typedef struct sv_unacked {
     sv_list_t link;          /* of its peer's, in the order of sequence numbers */
-    struct sv_ctrl_desc *desc; /* its bytes are behind that; NULL: it has none */
+    struct sv_ctrl_desc *desc; /* its bytes are after that; NULL: it has none */
     sv_ctrl_header_t header;
 } sv_unacked_t;
 

@@ -197,7 +197,7 @@ selvage_status_t sv_message_wait(selvage_request_t **request, selvage_message_st
     return sv_message_waitany(1, request, &index, status_out);
 }
 
-/* Behind a deadline nobody is waited for any more. */
+/* After a deadline nobody is waited for any more. */
 static selvage_status_t wait_or_test(bool wait, selvage_request_t **request, selvage_message_status_t *status_out)
 {
     selvage_status_t status = wait ? sv_message_wait(request, status_out) : sv_message_test(request, status_out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Commit, second step: handshakes. A control message announces the size, the descriptors follow on the set-up channel
- * with the commit's number as tag. A handshake from a rank that this one does not know makes a "stray" peer: it is
+ * with the commit's number as tag. A handshake from a rank that this one does not know makes a "unmatched" peer: it is
  * received like any other, and matching then says what that rank wanted. Descriptors have a check word over all of
  * them, their kind, both ranks and the commit; those that come damaged, or not at all, are asked for again, a few
  * times.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Commit: no byte of a receive belongs to another packet of the exchange. Which of two packets would be stored last, or
- * what a send would read, would depend on the route and the moment. Of packets whose bytes lie one behind the other;
+ * what a send would read, would depend on the route and the moment. Of packets whose bytes lie one after the other;
  * where those of types, lists and halos lie is their makers' business (pipe_layout_overlap.c, grid/halo_overlap.c).
  * Local; O(n log n) once per commit.
  */

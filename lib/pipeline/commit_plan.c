@@ -317,7 +317,7 @@ static bool needs_slab(const selvage_exchange_t *x)
     return device_line_bytes(x) > 0;
 }
 
-/* Words for kernels that wait, behind the receive slots. What nobody can map nobody writes. */
+/* Words for kernels that wait, after the receive slots. What nobody can map nobody writes. */
 static void place_device_words(selvage_exchange_t *x, uint8_t *at)
 {
     for (uint32_t i = 0; i < x->nrecvs; i++) {
@@ -353,7 +353,7 @@ static selvage_status_t allocate_slab(selvage_exchange_t *x, size_t bytes)
     return SELVAGE_SUCCESS;
 }
 
-/* Landing slots, words, and the token behind them. Memory that cannot be exported is found to be so by the peers. */
+/* Landing slots, words, and the token after them. Memory that cannot be exported is found to be so by the peers. */
 static selvage_status_t make_slab(selvage_exchange_t *x, size_t slot_bytes)
 {
     size_t near_at = round_up_slot_bytes(slot_bytes, LINE), token_at = near_at + device_line_bytes(x);

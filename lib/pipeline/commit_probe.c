@@ -6,7 +6,7 @@
  *
  * All messages of a probe have the commit's tag on the set-up channel, so that what a failed commit leaves behind never
  * meets a later one. All pairs are probed at the same time: ranks that waited for one peer after the other could wait
- * in a circle. Memory that the wire may still touch at the end is set aside.
+ * around a ring. Memory that the wire may still touch at the end is set aside.
  */
 #include <string.h>
 

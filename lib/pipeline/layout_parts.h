@@ -37,7 +37,7 @@ struct sv_layout {
     bool adds;
 };
 
-/* No part is added behind this call. Parts of an exact stream that divide a word of it become one list of runs. */
+/* No part is added after this call. Parts of an exact stream that divide a word of it become one list of runs. */
 selvage_status_t sv_layout_close(sv_layout_t *layout);
 
 /* Whether the whole stream lies without gaps in memory, and where. */

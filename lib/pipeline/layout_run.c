@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets with layouts while an exchange runs: packing what is bounced before an epoch, unpacking it behind, and the
+ * Packets with layouts while an exchange runs: packing what is bounced before an epoch, unpacking it after, and the
  * base addresses. Everything here happens on the caller's streams, in the caller's thread, while the exchange is idle.
  */
 #include <string.h>
@@ -57,7 +57,7 @@ static selvage_status_t launch_all_layouts(const selvage_exchange_t *x, const sv
     return launch_layouts(x, kernel, arg, stream);
 }
 
-/* The event comes behind what was launched even where not all of it was: memory must not be freed before it. */
+/* The event comes after what was launched even where not all of it was: memory must not be freed before it. */
 static selvage_status_t record_layout_event(selvage_exchange_t *x, void *stream, selvage_status_t launched)
 {
     selvage_status_t status = launched;

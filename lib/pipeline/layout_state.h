@@ -21,7 +21,7 @@ typedef struct sv_layout_state {
     uint32_t packets;            /* that have a layout */
     uint8_t **bases;             /* nbases addresses, the first NULL; owned */
     uint32_t nbases;
-    uint8_t *aligned;            /* of what those given at commit were multiples, up to 16; behind the bases */
+    uint8_t *aligned;            /* of what those given at commit were multiples, up to 16; after the bases */
     uint8_t **set;               /* what the tables on the device hold: SETS times nbases; owned */
     uint32_t nsets, next_set;
     uint8_t **sets_there;        /* device: the tables ... */
@@ -33,7 +33,7 @@ typedef struct sv_layout_state {
     sv_pull_item_t *unpack_items;
     sv_layout_entry_t *packs, *unpacks; /* the latter in the order of their waves; owned */
     uint32_t npacks, nunpacks;
-    struct sv_event *event;      /* behind what was launched last on a stream of the caller's */
+    struct sv_event *event;      /* after what was launched last on a stream of the caller's */
     bool launched;               /* there was something */
     bool due;                    /* what landed in this epoch is to be unpacked by whoever waits for it */
 } sv_layout_state_t;
@@ -57,7 +57,7 @@ uint8_t *sv_layouts_plain_address(const struct sv_packet *p);
 selvage_status_t sv_layouts_first_set(struct selvage_exchange *x);
 
 /* On the caller's stream: before an epoch starts, and when everything of it was verified. unless_failed: it may turn
-   out behind this call, on the device, that it was not. Application thread. */
+   out after this call, on the device, that it was not. Application thread. */
 selvage_status_t sv_layouts_pack(struct selvage_exchange *x, void *stream);
 selvage_status_t sv_layouts_unpack(struct selvage_exchange *x, void *stream, bool unless_failed);
 /* Into a launch: where the present addresses are found. */

@@ -35,7 +35,7 @@ static bool slot_word_of(const sv_recv_t *recv, uint64_t *word)
 /*
  * The sender may write once it sees the word. A buffer of the user's is ready when the work before start is done, so
  * the word follows it on the stream; receive slots are Selvage's own and ready at once, and so is the buffer of a rank
- * that sends to itself, because the copy is ordered behind the same event.
+ * that sends to itself, because the copy is ordered after the same event.
  */
 static selvage_status_t grant_credit(sv_recv_t *recv)
 {

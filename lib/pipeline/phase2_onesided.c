@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Phase 2 for routes that write into the receiver's memory: as soon as the receiver's word gives leave, small packets
- * join the next batch of pushes; for others the copy is enqueued, and behind it on the same stream the release of
+ * join the next batch of pushes; for others the copy is enqueued, and after it on the same stream the release of
  * `arrived`. The host polls the credit and enqueues; it touches no payload.
  */
 #include "pipeline/pipe_batch.h"
@@ -37,7 +37,7 @@ static uint8_t *target_slot(const sv_send_t *send, uint32_t segment)
 
 /*
  * A fault: the record may have been corrupted on the way, so it goes along with the word. Small packets on `peer` have
- * their record and a second word behind the payload.
+ * their record and a second word after the payload.
  */
 static selvage_status_t signal_with_record(sv_send_t *send, uint32_t segment)
 {
@@ -65,7 +65,7 @@ static selvage_status_t signal_arrival(sv_send_t *send, uint32_t segment)
                            sv_word(p->x->epoch, p->attempt, segment + 1), p->nsegments > 1);
 }
 
-/* A fault. Only the word is doubled: the memory behind it is the receiver's as soon as the first one has arrived. */
+/* A fault. Only the word is doubled: the memory after it is the receiver's as soon as the first one has arrived. */
 static selvage_status_t signal_again(sv_send_t *send, uint32_t segment)
 {
     const sv_packet_t *p = &send->p;
@@ -97,7 +97,7 @@ static selvage_status_t move_segment(sv_send_t *send, uint32_t segment)
     return send->fault_kind == SV_FAULT_DUPLICATE ? signal_again(send, segment) : SELVAGE_SUCCESS;
 }
 
-/* Behind every batch of copies: when they have read the user's buffer, which a resend waits for. */
+/* After every batch of copies: when they have read the user's buffer, which a resend waits for. */
 static selvage_status_t mark_sent(sv_send_t *send)
 {
     const sv_packet_t *p = &send->p;

@@ -33,7 +33,7 @@ static bool slot_is_full(sv_send_t *send, sv_slot_t *slot, uint64_t now_ns)
     return send->p.kernel_copy || sv_slot_is_copied(slot);
 }
 
-/* The record behind a segment that is not the last: says which segment it is. */
+/* The record after a segment that is not the last: says which segment it is. */
 static sv_record_t segment_record(const sv_send_t *send, uint32_t segment)
 {
     sv_record_t record = send->p.identity;
@@ -134,7 +134,7 @@ selvage_status_t sv_phase2_reap_in_flight(sv_send_t *send, uint64_t now_ns)
     return SELVAGE_SUCCESS;
 }
 
-/* A new epoch behind a resend that outlived its epoch: phases 0 and 1 of this packet are made up for. */
+/* A new epoch after a resend that outlived its epoch: phases 0 and 1 of this packet are made up for. */
 static selvage_status_t begin_after_reap(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
     selvage_status_t status = sv_phase2_reap_in_flight(send, now_ns);
@@ -146,7 +146,7 @@ static selvage_status_t begin_after_reap(sv_send_t *send, uint64_t now_ns, bool 
     return sv_phase1_stage(send, now_ns);
 }
 
-/* The receiver has it although it is still leaving: a resend, or a message behind its double (a fault). */
+/* The receiver has it although it is still leaving: a resend, or a message after its double (a fault). */
 static bool is_unneeded(const sv_send_t *send)
 {
     return (send->p.attempt > 0 || send->fault) && send->p.peer->verdict_epoch >= send->p.x->epoch;

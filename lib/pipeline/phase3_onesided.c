@@ -113,7 +113,7 @@ static bool is_recorded(const sv_recv_t *recv)
 static uint32_t count_arrived(const sv_recv_t *recv)
 {
     const sv_packet_t *p = &recv->p;
-    /* Partner: the release behind the sender's copy (signal_arrival()) or of its push kernel. */
+    /* Partner: the release after the sender's copy (signal_arrival()) or of its push kernel. */
     uint64_t word = __atomic_load_n(&recv->words->arrived, __ATOMIC_ACQUIRE);
     if (recv->request_due)
         return 0;

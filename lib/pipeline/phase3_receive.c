@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Phase 3, receive: the moment a segment arrives, it goes up, and its verification behind it. A message is placed by
+ * Phase 3, receive: the moment a segment arrives, it goes up, and its verification after it. A message is placed by
  * what its record says, not by the slot it happened to land in: after a lost or doubled message slots and segments no
  * longer go together. Nothing that a record says is believed beyond that; the digest decides.
  */
@@ -75,7 +75,7 @@ static void end_unchecked(sv_recv_t *recv)
     __atomic_store_n(recv->done, sv_word(recv->p.x->epoch, recv->p.attempt, SV_PULL_GOOD), __ATOMIC_RELAXED);
 }
 
-/* A lone segment is verified behind its copy; of several one is verified while the next one is copied. */
+/* A lone segment is verified after its copy; of several one is verified while the next one is copied. */
 static void *verify_stream(const sv_packet_t *p)
 {
     return p->slots && !p->in_place && p->nsegments == 1 ? p->x->in_stream : p->x->kernel_stream;
@@ -113,7 +113,7 @@ selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint32_t 
                           sv_kernel_blocks(x->comm->dev, bytes), stream);
 }
 
-/* Up to the user's buffer: by the next batch of pulls if small, else by the copy engine with the digest behind it. */
+/* Up to the user's buffer: by the next batch of pulls if small, else by the copy engine with the digest after it. */
 selvage_status_t sv_phase3_unstage(sv_recv_t *recv, sv_slot_t *slot, uint32_t segment, uint64_t now_ns)
 {
     sv_packet_t *p = &recv->p;
@@ -141,7 +141,7 @@ selvage_status_t sv_phase3_unstage(sv_recv_t *recv, sv_slot_t *slot, uint32_t se
         SV_TRY(SV_DEVICE_CALL(dev, event_record, slot->event, x->in_stream));
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, x->kernel_stream, slot->event));
     }
-    if (!sv_recv_is_single_segment(recv)) /* else the digest behind it says so; a word between would cost more than
+    if (!sv_recv_is_single_segment(recv)) /* else the digest after it says so; a word between would cost more than
                                              it */
         SV_TRY(sv_slot_mark(p, slot, x->in_stream));
     return sv_phase3_verify(recv, dst, segment);

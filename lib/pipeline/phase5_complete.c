@@ -68,7 +68,7 @@ static selvage_status_t pull_again(sv_recv_t *recv)
 selvage_status_t sv_phase5_complete(sv_recv_t *recv, uint64_t now_ns, bool *moved)
 {
     sv_packet_t *p = &recv->p;
-    /* Partner: the release of the pull kernel, or of the digest kernel behind the last segment. */
+    /* Partner: the release of the pull kernel, or of the digest kernel after the last segment. */
     uint64_t word = __atomic_load_n(recv->done, __ATOMIC_ACQUIRE);
     if (!sv_word_matches(word, p->x->epoch, p->attempt) || !slots_are_drained(recv))
         return SELVAGE_SUCCESS;

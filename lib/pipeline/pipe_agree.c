@@ -40,8 +40,8 @@ void sv_agree_receive(selvage_comm_t *comm, int source, const sv_wire_control_t 
 {
     uint64_t sequence = message->word[1], round = message->word[2];
     /* If there is no room for it now, the message comes again and gets another one. */
-    sv_wire_control_t heard = {.word = {SV_CONTROL_AGREE_ACK, sequence, round}};
-    (void)sv_wire_control_send(comm->wire, source, &heard);
+    sv_wire_control_t received = {.word = {SV_CONTROL_AGREE_ACK, sequence, round}};
+    (void)sv_wire_control_send(comm->wire, source, &received);
     if (round >= SV_AGREE_ROUNDS || sequence < comm->agreements)
         return;
     if (sequence == comm->agreements && round < (uint64_t)comm->agree.consumed)
@@ -212,7 +212,7 @@ static selvage_status_t run_rounds(selvage_comm_t *comm, const char *what, doubl
 
 /* --- ranks in different calls ------------------------------------------------------------------------------------- */
 
-/* A call as two words say it: the first 16 letters behind "selvage_", which is all of every name there is. */
+/* A call as two words say it: the first 16 characters after "selvage_", which is all of every name there is. */
 typedef struct call_name {
     union {
         char text[16];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Batches: the packets that kernels move, many with one launch. Phases mark packets as due; whoever drives the phases
- * flushes once behind its walk over them. Engine thread only.
+ * flushes once after its walk over them. Engine thread only.
  */
 #ifndef SV_PIPE_BATCH_H
 #define SV_PIPE_BATCH_H
@@ -11,7 +11,7 @@
 /* At commit: writes what never changes about the packets that kernels move into device memory. */
 selvage_status_t sv_batch_make_items(selvage_exchange_t *x);
 
-/* Whether the record lies in device memory, and behind it a word for a pull that waits: behind the payload in its slot
+/* Whether the record lies in device memory, and after it a word for a pull that waits: after the payload in its slot
    on `peer`, in a place of its own on `self`. */
 static inline bool sv_batch_has_device_record(const sv_packet_t *p)
 {
@@ -45,7 +45,7 @@ static inline void sv_batch_pull_later(sv_recv_t *recv)
     x->pull_due[x->npull_due++] = recv->p.own_index;
 }
 
-/* A push this short goes first on the caller's own stream whatever comes behind it there: two orders between streams
+/* A push this short goes first on the caller's own stream whatever comes after it there: two orders between streams
    cost more than what it holds that up. */
 enum { SV_CALLER_STREAM_MAX_BYTES = 2 << 20 };
 static inline bool sv_batch_goes_first(const selvage_exchange_t *x, uint64_t bytes)
@@ -65,10 +65,10 @@ typedef struct sv_batch_how {
 selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *how);
 selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *how);
 
-/* Whether everything ahead of start on the caller's stream is known to be complete: a push behind it is. */
+/* Whether everything ahead of start on the caller's stream is known to be complete: a push after it is. */
 bool sv_batch_start_is_passed(const selvage_exchange_t *x);
 
-/* Whether the exchange's own streams may be used without being put behind what the caller's stream was given since. */
+/* Whether the exchange's own streams may be used without being put after what the caller's stream was given since. */
 static inline bool sv_batch_is_after_start(const selvage_exchange_t *x)
 {
     return !x->unordered || !x->first_push || sv_batch_start_is_passed(x);

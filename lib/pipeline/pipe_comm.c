@@ -165,7 +165,7 @@ selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *pa
     }
     sv_log(SV_LOG_INFO, "comm", "rank %d of %d on %s, %d ranks on the node, %d cores%s", wire->rank, wire->size,
            comm->dev->ops->name, comm->topology.node_size, comm->topology.cores,
-           comm->topology.oversubscribed ? ", crowded" : "");
+           comm->topology.oversubscribed ? ", oversubscribed" : "");
     *comm_out = comm;
     return SELVAGE_SUCCESS;
 }
@@ -297,8 +297,8 @@ static void unmap_arenas(selvage_comm_t *comm, double timeout_s)
         release_arena(comm, true);
 }
 
-/* So that no letter is under way after the agreement that follows. Ranks that gave up are not waited for; nor, for
-   long, those that never sent or received a message, or cannot any more, and so acknowledge nothing. */
+/* So that no control message is under way after the agreement that follows. Ranks that gave up are not waited for; nor,
+   for long, those that never sent or received a message, or cannot any more, and so acknowledge nothing. */
 static void wait_for_control(selvage_comm_t *comm, bool all_have, double timeout_s)
 {
     const double SOME_HAVE_NONE_S = 0.5;
@@ -327,7 +327,7 @@ static void disconnect_messages(selvage_comm_t *comm, double timeout_s)
     if (messages_of(comm))
         wait_for_control(comm, all_have, timeout_s);
     uint64_t all_drained = !messages_of(comm) || comm->messages_ops->is_drained(messages_of(comm));
-    /* Others may have waited for letters as long as they may. */
+    /* Others may have waited for control messages as long as they may. */
     comm->messages_undrained = sv_agree(comm, "selvage_comm_destroy: kernels of messages", 0, SELVAGE_SUCCESS,
                                         &all_drained, 2 * timeout_s) != SELVAGE_SUCCESS ||
                                !all_drained;

@@ -42,7 +42,7 @@ enum { SV_AGREE_VALUES = 4, SV_AGREE_ROUNDS = 32, SV_COMM_TAGS = 1 << 16 };
 typedef struct sv_agree_inbox {
     bool valid[2][SV_AGREE_ROUNDS];
     uint64_t value[2][SV_AGREE_ROUNDS][SV_AGREE_VALUES];
-    int consumed;                  /* rounds of the agreement under way that were heard: their repeats say nothing */
+    int consumed;                  /* rounds of the agreement under way that were received: their repeats say nothing */
 } sv_agree_inbox_t;
 
 /* What this rank has said in the agreement under way, until it is acknowledged. */
@@ -116,7 +116,7 @@ struct selvage_comm {
     uint64_t sends_in_flight, bytes_in_flight; /* caps: requests_max, inflight_bytes */
     double timeout_s;
     size_t message_slot_bytes; /* as the caller wants it, or 0 */
-    uint64_t last_control_ns;      /* when anything was last heard on the control channel */
+    uint64_t last_control_ns;      /* when anything last came on the control channel */
     unsigned warnings;             /* of bad packets so far: only the first few are logged */
     unsigned polls;                /* of exchanges that need no messages */
     selvage_status_t broken;       /* first error that ended collective use of the communicator */

@@ -3,14 +3,14 @@
  * Commit: from two lists of packets to a machine that only has to be started. Collective, sparse, bounded in time, all
  * ranks or none. Nothing here is sized by the number of ranks.
  *
- *   plan      alone         who are my peers; route, wire tag and landing place of every receive   commit_plan.c
+ *   plan      alone         who are my peers; route, wire tag and receive place of every receive   commit_plan.c
  *   handshake  with peers    each tells each what it sends to it and expects from it                commit_handshake.c
  *   -- agreement 1: every handshake has been received, everybody commits the same exchange --
  *   match     alone         i-th send meets i-th receive of (source, destination, tag)             commit_match.c
- *   attach    with peers    map segments and buffers of the node, prove it both ways               commit_map.c
+ *   map       with peers    map segments and buffers of the node, prove it both ways               commit_map.c
  *   -- agreement 2: every rank matched; did every mapping work? --
  *   probe     with peers    hand device memory to the wire where packets shall go direct           commit_direct.c
- *   furnish   alone         streams, events, staging, scratch                                      commit_alloc.c
+ *   allocate  alone         streams, events, staging, scratch                                      commit_alloc.c
  *   -- agreement 3: all ranks commit, or none; did every mapping prove right? --
  *
  * If a mapping failed or was not proved, the two ranks remember the best route that is left to them
@@ -46,7 +46,7 @@ typedef struct sv_handshake_head {
     uint64_t proof_token;        /* ... by writing this */
     sv_mapping_handle_t segment;
     uint64_t has_slab;
-    uint64_t slab_token_offset;  /* in the memory behind slab: where sv_slab_token() stands */
+    uint64_t slab_token_offset;  /* in the memory after slab: where sv_slab_token() stands */
     sv_device_handle_t slab;
 } sv_handshake_head_t;
 
@@ -54,7 +54,7 @@ typedef struct sv_handshake_head {
 typedef struct sv_handshake_send {
     uint64_t bytes;
     uint64_t words_offset;       /* of sv_send_words_t in the sender's segment */
-    uint64_t credit_offset;      /* peer: of the second credit word, in the memory behind the sender's slab ... */
+    uint64_t credit_offset;      /* peer: of the second credit word, in the memory of the sender's slab ... */
     uint32_t has_credit;         /* ... if there is one */
     uint32_t index, tag, reserved;
 } sv_handshake_send_t;
@@ -63,7 +63,7 @@ typedef struct sv_handshake_send {
 typedef struct sv_handshake_recv {
     uint64_t bytes;
     uint64_t words_offset;       /* of sv_recv_words_t in the receiver's segment */
-    uint64_t target_offset;      /* peer: in the memory behind handle; shared: in the receiver's segment; self: the
+    uint64_t target_offset;      /* peer: in the memory of handle; shared: in the receiver's segment; self: the
                                     address of the record and word of a packet that kernels move, or 0 */
     uint64_t target_stride;      /* between slots */
     uint64_t own_pointer;        /* self: the buffer itself */
@@ -135,7 +135,7 @@ int sv_commit_probe_tag(const selvage_comm_t *comm, uint64_t commit);
 void sv_commit_cut(sv_packet_t *p);
 /* Whether kernels move it, in batches; the receiver decides, but on the staged route each end for itself. */
 bool sv_commit_is_small(const sv_packet_t *p);
-/* Where the record of a small packet lies in its slot; behind it comes a line for the arrival word. */
+/* Where the record of a small packet lies in its slot; after it comes a line for the arrival word. */
 size_t sv_commit_trailer(const sv_packet_t *p);
 /* Bytes of one slot: a segment (or the whole packet, if smaller), its record and a word, rounded up. */
 size_t sv_commit_slot_bytes(const sv_packet_t *p);

@@ -455,7 +455,7 @@ static void drain_device(selvage_exchange_t *x)
     x->quarantined |= x->device_busy;
 }
 
-/* Behind an enqueued wait that a progress thread answers the epoch is no abandoned one: a stream waits for its data. */
+/* After an enqueued wait that a progress thread answers the epoch is no abandoned one: a stream waits for its data. */
 static void complete_gated(selvage_exchange_t *x)
 {
     sv_deadline_t deadline;

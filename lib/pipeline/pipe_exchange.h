@@ -105,7 +105,7 @@ static inline uint64_t sv_word(uint64_t epoch, unsigned attempt, uint64_t count)
 {
     return (epoch & 0xffffffffu) << 32 | (uint64_t)(attempt & 0xff) << 24 | (count & 0xffffff);
 }
-/* How far the epoch of a word is ahead of another. Negative: behind. */
+/* How far the epoch of a word is ahead of another. Negative: it is older. */
 static inline int32_t sv_word_ahead(uint64_t word, uint64_t epoch)
 {
     return (int32_t)((uint32_t)(word >> 32) - (uint32_t)epoch);
@@ -138,7 +138,7 @@ typedef struct sv_slot {
     uint8_t *stage;             /* staged: own pinned memory; shared and slab receives: own slot */
     uint64_t *word;             /* pinned: equals stamp once the copy into or out of it is through */
     uint64_t stamp;
-    sv_event_t *event;          /* received: behind the copy, for the kernel that verifies */
+    sv_event_t *event;          /* received: after the copy, for the kernel that verifies */
     sv_wire_request_t request;  /* staged */
     sv_slot_state_t state;
     uint32_t segment;           /* what it holds */
@@ -163,7 +163,7 @@ typedef struct sv_packet {
     bool in_place;              /* peer, self, direct: straight into the user's buffer, no receive slots */
     bool kernel_copy;           /* small: kernels move it in batches, not a copy engine */
     bool pulled;                /* received: one kernel verifies all of it and gives the verdict */
-    sv_layout_t *layout;        /* where its bytes lie, if not one behind the other; owned */
+    sv_layout_t *layout;        /* where its bytes lie, if not one after the other; owned */
     bool fused, plain;          /* with a layout: see layout_parts.h */
     const sv_piece_t *pieces;   /* device: the layout for kernels */
     uint32_t npieces;
@@ -203,7 +203,7 @@ typedef struct sv_send {
     uint8_t *target;            /* direct: the buffer there; else the first slot there; a device address */
     size_t target_stride;
     sv_opened_t *opened;        /* mapping that target lies in */
-    uint8_t *device_line;       /* self, moved by kernels: the record on the device, and a word behind it; or NULL */
+    uint8_t *device_line;       /* self, moved by kernels: the record on the device, and a word after it; or NULL */
     uint64_t *credit_device;    /* peer: in the own slab, credit of the receiver's pull for a push that waits; or
                                    NULL */
     const struct sv_handshake_recv *match; /* the receive's descriptor; during commit only */
@@ -219,7 +219,7 @@ typedef struct sv_recv {
     sv_record_t *record;        /* pinned: copy of what arrived, for the verifying kernel; own words on one-sided */
     sv_verify_result_t *result; /* pinned */
     uint64_t *done;             /* pinned word: epoch, attempt, SV_PULL_ outcome */
-    uint64_t launched;          /* what that word will be at least behind the last pull on its way; 0: none */
+    uint64_t launched;          /* what that word will be at least after the last pull on its way; 0: none */
 
     uint64_t *arrived_segments; /* bit per segment */
     uint32_t arrived_count, posted_count, consumed;
@@ -301,11 +301,11 @@ struct selvage_exchange {
     sv_recv_t **active_recvs;
     uint32_t nactive_sends, nactive_recvs;
     void *kernel_stream, *out_stream, *in_stream, *peer_stream;
-    void *signal_stream;           /* words behind segments: a copy engine's stream would stand still for each */
+    void *signal_stream;           /* words after segments: a copy engine's stream would stand still for each */
     sv_event_t *start_event;       /* the caller's stream at start */
     sv_event_t *cross_event;       /* for an order between two streams of the exchange */
     uint64_t begun_epoch;          /* the last epoch in which start_event was seen complete */
-    sv_event_t *last_out_event;    /* behind the last copy down of staged packets */
+    sv_event_t *last_out_event;    /* after the last copy down of staged packets */
     bool defer_peer;               /* this epoch: peer copies wait for last_out_event */
     uint8_t *pinned;               /* staging slots, records, results: one block */
     uint8_t *scratch;              /* device: one sv_digest_scratch_t per packet */
@@ -318,7 +318,7 @@ struct selvage_exchange {
     void *caller_stream;           /* valid during start, if start may enqueue there itself */
     bool in_start;
     unsigned start_copies;         /* that start has enqueued; see sv_phase1_may_copy() */
-    bool unordered;                /* the streams of the exchange are not behind the caller's yet: maybe none is used */
+    bool unordered;                /* the streams of the exchange are not after the caller's yet: maybe none is used */
     const sv_send_t *first_push;   /* start pushed it on the caller's stream, in this epoch; or NULL */
     uint64_t left_start_ns;        /* when start returned; 0 once the epoch's first test or wait has looked at it */
     bool waited_immediately;       /* the last epoch was waited for as soon as it was started, on the same stream */
@@ -330,11 +330,11 @@ struct selvage_exchange {
     bool messaged;                 /* some packet goes by messages of the wire */
     size_t send_bytes;
     bool kernel_stream_busy;       /* with something of this epoch that an enqueued wait must join */
-    sv_event_t *gate_event;        /* behind the last hold of a caller's stream (gated_epoch) or wait there (joined) */
-    bool joined;                   /* the last enqueued wait is behind streams of the exchange, too */
+    sv_event_t *gate_event;        /* after the last hold of a caller's stream (gated_epoch) or wait there (joined) */
+    bool joined;                   /* the last enqueued wait is after streams of the exchange, too */
     uint64_t enqueued_epoch;       /* the last that ended by an enqueued wait; 0: none */
     bool results_pending;          /* an enqueued wait has closed packets whose pull was under way */
-    uint64_t found_epoch;          /* in which the device found a failure behind an enqueued wait; 0: none */
+    uint64_t found_epoch;          /* in which the device found a failure after an enqueued wait; 0: none */
     uint64_t gated_epoch;          /* the same with a progress thread */
     sv_layout_state_t layouts;     /* of packets that do not lie in one piece */
     uint8_t *slab;                 /* device: receive slots of peer receives that are not registered, and device
@@ -348,7 +348,7 @@ struct selvage_exchange {
     sv_device_handle_t slab_handle;
     uint64_t slab_offset;
     size_t slab_bytes;
-    uint64_t slab_token_offset;    /* behind the slots, in the memory behind the handle: proves the mapping */
+    uint64_t slab_token_offset;    /* after the slots, in the memory of the handle: proves the mapping */
     size_t pinned_bytes, device_bytes;
     sv_work_t start_work;
     uint64_t phase_begin_ns[7], phase_end_ns[7];
@@ -390,12 +390,12 @@ selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream);
 selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream);
 
 selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream);
-/* Behind an enqueued wait that a progress thread answers: waits for its epoch, since one is under way at a time. */
+/* After an enqueued wait that a progress thread answers: waits for its epoch, since one is under way at a time. */
 void sv_exchange_finish_gated(selvage_exchange_t *x);
-/* Puts the exchange's own streams behind the caller's, if start left that for later. */
+/* Puts the exchange's own streams after the caller's, if start left that for later. */
 selvage_status_t sv_exchange_order(selvage_exchange_t *x);
 /* The same for all other exchanges of the communicator, before kernels that wait for other ranks are enqueued: what
-   wait needs must not come behind them. */
+   wait needs must not come after them. */
 void sv_exchange_order_others(const selvage_exchange_t *x);
 /* The error that poisoned it, with its detail. */
 selvage_status_t sv_exchange_first_error(const selvage_exchange_t *x);
@@ -444,7 +444,7 @@ static inline size_t sv_packet_piece(const sv_packet_t *p, uint32_t segment)
 }
 
 /*
- * A word behind what a stream has been given so far. Behind one of several segments it goes by way of an event and the
+ * A word after what a stream has been given so far. After one of several segments it goes by way of an event and the
  * signal stream, so that the next copy need not wait for it; a lone one comes sooner without.
  */
 static inline selvage_status_t sv_signal_after(selvage_exchange_t *x, void *stream, uint64_t *word, uint64_t value,
@@ -458,7 +458,7 @@ static inline selvage_status_t sv_signal_after(selvage_exchange_t *x, void *stre
     return SV_DEVICE_CALL(dev, signal_async, word, value, x->signal_stream);
 }
 
-/* Behind the copy into or out of a slot; and whether it is through. */
+/* After the copy into or out of a slot; and whether it is through. */
 static inline selvage_status_t sv_slot_mark(const sv_packet_t *p, sv_slot_t *slot, void *stream)
 {
     /* Partner: the acquire in sv_slot_is_copied(). */
@@ -470,7 +470,7 @@ static inline bool sv_slot_is_copied(const sv_slot_t *slot)
     return __atomic_load_n(slot->word, __ATOMIC_ACQUIRE) == slot->stamp;
 }
 
-/* A packet of one segment, copied out of its slot and verified behind the copy: one word tells of both. */
+/* A packet of one segment, copied out of its slot and verified after the copy: one word tells of both. */
 static inline bool sv_recv_is_single_segment(const sv_recv_t *recv)
 {
     return recv->p.slots && !recv->p.in_place && !recv->p.kernel_copy && recv->p.nsegments == 1 &&

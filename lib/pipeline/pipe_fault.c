@@ -118,7 +118,7 @@ static bool is_prepared(const sv_send_t *send)
            sv_word_matches(__atomic_load_n(send->ready, __ATOMIC_ACQUIRE), send->p.x->epoch, send->p.identity.attempt);
 }
 
-/* Small staged packets have it behind the payload. */
+/* Small staged packets have it after the payload. */
 static sv_record_t sent_record_of(const sv_send_t *send)
 {
     sv_record_t record = *send->record;

@@ -62,9 +62,9 @@ static uint64_t padded_bytes(const sv_layout_t *layout, uint64_t bytes)
 /* Takes the part's tables over, also after an error. Parts without bytes leave no trace. */
 static selvage_status_t append_part(sv_layout_t *layout, sv_layout_part_t part)
 {
-    uint64_t padded = padded_bytes(layout, part.bytes), behind = 0;
+    uint64_t padded = padded_bytes(layout, part.bytes), end_bytes = 0;
     selvage_status_t status = SELVAGE_SUCCESS;
-    if (padded < part.bytes || __builtin_add_overflow(layout->bytes, padded, &behind) || behind > INT64_MAX)
+    if (padded < part.bytes || __builtin_add_overflow(layout->bytes, padded, &end_bytes) || end_bytes > INT64_MAX)
         status = sv_error(SELVAGE_ERR_LIMIT, "a packet of more than 2^63 bytes");
     else if (part.bytes > 0)
         status = grow_parts(layout);
@@ -74,7 +74,7 @@ static selvage_status_t append_part(sv_layout_t *layout, sv_layout_part_t part)
     }
     part.first_byte = layout->bytes;
     layout->part[layout->nparts++] = part;
-    layout->bytes = behind;
+    layout->bytes = end_bytes;
     layout->base_max = part.base > layout->base_max ? part.base : layout->base_max;
     layout->adds |= part.number != SV_LAYOUT_STORE;
     return SELVAGE_SUCCESS;
@@ -183,7 +183,7 @@ static selvage_status_t join_parts(const sv_layout_part_t *part, uint32_t count,
     return SELVAGE_SUCCESS;
 }
 
-/* The part behind those that share a word of the stream with each other, from the first on. */
+/* The part after those that share a word of the stream with each other, from the first on. */
 static uint32_t next_word(const sv_layout_t *layout, uint32_t first)
 {
     uint32_t next = first + 1;

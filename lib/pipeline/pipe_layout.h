@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Layouts: where the bytes of a packet lie in memory, if not one behind the other. A layout is a list of pieces; the
+ * Layouts: where the bytes of a packet lie in memory, if not one after the other. A layout is a list of pieces; the
  * packet's stream is the pieces one after the other, in the order in which they were added. Kernels gather and scatter
  * it (kernel_layout.h); the packet has the stream's bytes.
  *

@@ -76,7 +76,7 @@ static uint64_t runs_of(const box_t *box)
     return runs;
 }
 
-/* Writes every run of a box behind at, almost in their order in memory; returns the end. */
+/* Writes every run of a box after at, almost in their order in memory; returns the end. */
 static span_t *write_overlap_runs(const box_t *box, span_t *at)
 {
     const uint64_t runs = runs_of(box);

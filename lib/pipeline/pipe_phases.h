@@ -15,7 +15,7 @@ selvage_status_t sv_phase0_prepare(sv_send_t *send, uint64_t now_ns);
 selvage_status_t sv_phase1_post_recv(sv_recv_t *recv, uint64_t now_ns);
 selvage_status_t sv_phase1_stage(sv_send_t *send, uint64_t now_ns);
 /* Whether one more copy may be enqueued now; counts it. The caller's interior waits for start to return, so that starts
-   a few and leaves the others to the polls behind it. */
+   a few and leaves the others to the polls after it. */
 static inline bool sv_phase1_may_copy(selvage_exchange_t *x)
 {
     enum { COPIES_OF_START = 2 };
@@ -25,7 +25,7 @@ static inline bool sv_phase1_may_copy(selvage_exchange_t *x)
 selvage_status_t sv_phase2_send(sv_send_t *send, uint64_t now_ns, bool *moved);
 /* IN_PROGRESS while messages of an earlier epoch still leave from the slots of a staged send. */
 selvage_status_t sv_phase2_reap_in_flight(sv_send_t *send, uint64_t now_ns);
-/* Phase 3: what arrived goes up; verification behind it. */
+/* Phase 3: what arrived goes up; verification after it. */
 selvage_status_t sv_phase3_receive(sv_recv_t *recv, uint64_t now_ns, bool *moved);
 /* Before destroying: receives and forgets resends that crossed the verdict, so that their senders see them leave. */
 selvage_status_t sv_phase3_discard_duplicates(selvage_exchange_t *x);
@@ -42,7 +42,7 @@ selvage_status_t sv_phase2_send_onesided(sv_send_t *send, uint64_t now_ns, bool 
 /* Whether the device has read everything that this attempt has sent so far. */
 bool sv_phase2_is_sent(const sv_send_t *send);
 selvage_status_t sv_phase3_receive_onesided(sv_recv_t *recv, uint64_t now_ns, bool *moved);
-/* Enqueues the verification of one landed piece, counted already; behind the last one comes recv->done. */
+/* Enqueues the verification of one landed piece, counted already; after the last one comes recv->done. */
 selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint32_t segment);
 
 /*
@@ -71,11 +71,11 @@ void sv_phase3_slot_unstaged(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns);
 /*
  * Kernels that wait (pipe_prelaunch.c). sv_prelaunch_pulls: a host that waits launches pulls for what is near.
  * sv_prelaunch_pushes: at start of an epoch that is expected to end by an enqueued wait. sv_enqueued_check: poisons the
- * exchange if the device has found a failure behind an enqueued wait. sv_enqueued_query: IN_PROGRESS while that runs.
+ * exchange if the device has found a failure after an enqueued wait. sv_enqueued_query: IN_PROGRESS while that runs.
  */
 void sv_prelaunch_decide(selvage_exchange_t *x); /* at commit: whether and how long sv_prelaunch_pulls's may wait */
 void sv_prelaunch_pulls(selvage_exchange_t *x, void *stream);
-/* The first test or wait behind start, on this stream; waits: it is not only a look. */
+/* The first test or wait after start, on this stream; waits: it is not only a look. */
 void sv_prelaunch_note_end(selvage_exchange_t *x, void *stream, bool waits);
 selvage_status_t sv_prelaunch_pushes(selvage_exchange_t *x, uint64_t now_ns);
 void sv_enqueued_check(selvage_exchange_t *x);
@@ -130,7 +130,7 @@ selvage_status_t sv_fault_copy(sv_send_t *send, uint32_t segment, uint8_t *dst, 
 selvage_status_t sv_fault_keep(sv_send_t *send);
 /* direct: corrupts the message that is to be sent; number is p.nsegments for the record's. */
 selvage_status_t sv_fault_direct(sv_send_t *send, uint32_t number, const void **message_inout, size_t *bytes_inout);
-/* direct: sends a doubled message's twin, behind it: in front, it would be taken, and the other one never leave. */
+/* direct: sends a doubled message's twin, after it: in front, it would be taken, and the other one never leave. */
 selvage_status_t sv_fault_double(sv_send_t *send, uint32_t number);
 /* One-sided: the record to send: the packet's own, unless a fault swaps it. */
 const sv_record_t *sv_fault_record(sv_send_t *send);

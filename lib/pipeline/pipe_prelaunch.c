@@ -23,7 +23,7 @@
 /* --- at once ------------------------------------------------------------------------------------------------------ */
 
 /*
- * An epoch that is waited for at once has nothing behind its start that the caller's stream could do meanwhile: no
+ * An epoch that is waited for at once has nothing after its start that the caller's stream could do meanwhile: no
  * kernel is launched in so short a time. Then that stream is the soonest for everything. What was so in one epoch is
  * taken to be so in the next; where it is not, pulls go on the exchange's own stream, once a push of start is seen to
  * be through, because no event was recorded between that and the caller's work.
@@ -44,7 +44,7 @@ static uint64_t wait_limit_ns(const selvage_comm_t *comm)
     return comm->config.early_wait_us < 0 ? comm->dev->early_wait_ns : (uint64_t)(comm->config.early_wait_us * 1000);
 }
 
-/* Only where nothing else of the exchange could queue up behind a pull that waits. */
+/* Only where nothing else of the exchange could queue up after a pull that waits. */
 void sv_prelaunch_decide(selvage_exchange_t *x)
 {
     const selvage_comm_t *comm = x->comm;
@@ -89,7 +89,7 @@ static void prelaunch_pull(sv_recv_t *recv)
     sv_batch_pull_later(recv);
 }
 
-/* Where nothing of the epoch is on a stream of the exchange's own, and nothing of the caller's came behind its start,
+/* Where nothing of the epoch is on a stream of the exchange's own, and nothing of the caller's came after its start,
    his stream has them without any order between streams. */
 static bool is_on_caller_stream(const selvage_exchange_t *x, const void *stream)
 {
@@ -166,7 +166,7 @@ static bool is_lost_by_fault(sv_send_t *send, uint64_t now_ns, uint32_t *corrupt
     return send->fault_kind == SV_FAULT_DROP;
 }
 
-/* Everything that has not left, behind the leave of its receiver. */
+/* Everything that has not left, after the leave of its receiver. */
 static selvage_status_t push_rest(selvage_exchange_t *x, void *stream, uint64_t now_ns)
 {
     sv_batch_how_t how = {.stream = stream, .wait_ns = sv_enqueued_deadline_ns(x), .sticky = true};
@@ -234,7 +234,7 @@ static selvage_status_t await_in_place(const sv_recv_t *recv, void *stream)
     return SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream);
 }
 
-/* Packets whose pull is under way already end by it; all others are pulled behind their arrival. */
+/* Packets whose pull is under way already end by it; all others are pulled after their arrival. */
 static selvage_status_t pull_rest(selvage_exchange_t *x, void *stream)
 {
     for (uint32_t i = 0; i < x->nactive_recvs; i++) {

@@ -53,7 +53,7 @@ static void describe_packet(const sv_recv_t *recv, const char *what, char *text,
              (unsigned long long)p->x->fail_expected, (unsigned long long)p->x->fail_found, what);
 }
 
-/* Back to the beginning of an attempt. The scratch is cleared behind the kernels that may still add to it. */
+/* Back to the beginning of an attempt. The scratch is cleared after the kernels that may still add to it. */
 static selvage_status_t reset_attempt(sv_recv_t *recv)
 {
     sv_packet_t *p = &recv->p;

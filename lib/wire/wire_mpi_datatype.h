@@ -15,7 +15,7 @@
  */
 selvage_status_t sv_wire_mpi_flatten(const char *call, uint64_t count, MPI_Datatype type, sv_type_map_t *map_out);
 
-/* Bytes of an element of those types that most messages are made of, whose elements lie one behind the other; 0 for all
+/* Bytes of an element of those types that most messages are made of, whose elements lie one after the other; 0 for all
    other types. Asks nobody. */
 size_t sv_wire_mpi_plain_bytes(MPI_Datatype type);
 /* Whether MPI may be called. */

@@ -50,16 +50,16 @@ void sv_type_map_fini(sv_type_map_t *map);
 void sv_type_map_clear(sv_type_map_t *map);
 
 /*
- * A run of bytes (0: nothing) behind what is there. Here and below ERR_ARGUMENT for what lies beyond 2^62 bytes and
+ * A run of bytes (0: nothing) after what is there. Here and below ERR_ARGUMENT for what lies beyond 2^62 bytes and
  * ERR_LIMIT for more pieces than anybody could mean, both in the detail only, not on the log: who has the type's name
  * says it.
  */
 selvage_status_t sv_type_map_add_run(sv_type_map_t *map, int64_t offset, uint64_t bytes);
 
-/* All of another map, moved by shift, behind what is there. */
+/* All of another map, moved by shift, after what is there. */
 selvage_status_t sv_type_map_add_map(sv_type_map_t *map, const sv_type_map_t *other, int64_t shift);
 
-/* count times what is there, each stride_bytes behind the one before; 0: nothing is left. */
+/* count times what is there, each stride_bytes after the one before; 0: nothing is left. */
 selvage_status_t sv_type_map_repeat(sv_type_map_t *map, uint64_t count, int64_t stride_bytes);
 
 /* Finds pieces that come at one distance, and makes a dimension of it: for what was added piece by piece. */
@@ -74,7 +74,7 @@ static inline const sv_type_dim_t *sv_type_piece_dims(const sv_type_map_t *map, 
     return map->dims + piece->first_dim;
 }
 
-/* Offsets of the lowest byte of a piece and behind its highest one. */
+/* Offsets of the lowest byte of a piece and after its highest one. */
 void sv_type_piece_bounds(const sv_type_map_t *map, const sv_type_piece_t *piece, int64_t *low_out, int64_t *high_out);
 
 /* Offset of one of its runs, in the order of the stream. */

@@ -5,7 +5,7 @@
  * A link serves one copy after the other, whichever streams they come from. A copy reserves its time: from when it
  * could begin and the link is free, for latency plus bytes over bandwidth. Then it moves the bytes, and sleeps until
  * its time is over. Sleeping costs no CPU, so that overlap shows on a machine with few cores. For the same reason a
- * copy behind a modelled operation begins when that was to end, and not when its thread got a core again: a copy
+ * copy after a modelled operation begins when that was to end, and not when its thread got a core again: a copy
  * engine needs none. A link with neither bandwidth nor latency is not modelled: the copy takes what memcpy takes.
  */
 #include <string.h>

@@ -111,7 +111,7 @@ static piece_t *piece_fit(const slab_t *slab, size_t bytes)
     return NULL;
 }
 
-/* Takes the first bytes of a free piece; the rest becomes a piece behind it. */
+/* Takes the first bytes of a free piece; the rest becomes a piece after it. */
 static selvage_status_t piece_take(slab_t *slab, piece_t *piece, size_t bytes)
 {
     if (piece->bytes > bytes) {
@@ -127,7 +127,7 @@ static selvage_status_t piece_take(slab_t *slab, piece_t *piece, size_t bytes)
     return SELVAGE_SUCCESS;
 }
 
-/* Joins a free piece with a free one behind it. */
+/* Joins a free piece with a free one after it. */
 static void piece_join(piece_t *piece)
 {
     piece_t *next = piece ? piece->next : NULL;
