@@ -23,7 +23,7 @@ typedef struct plan {
 } plan_t;
 
 /* What cannot be exact in another order is not asked of algorithms that have one. */
-static void suit(coll_case_t *what, const plan_t *plan)
+static void fit_to_call(coll_case_t *what, const plan_t *plan)
 {
     what->any_order = plan->any_order;
     if (what->any_order && what->terms.values == COLL_SPECIAL)
@@ -42,12 +42,12 @@ static void run_plan(selvage_coll_t *coll, selvage_device_t *dev, const plan_t *
     CHECK_STATUS(selvage_stream_create(dev, &stream), SELVAGE_SUCCESS);
     coll_try_open(&try, coll, dev, CAPACITY, true);
     for (unsigned i = (unsigned)plan->seed % plan->stride; coll_case_systematic(i, size, &what); i += plan->stride) {
-        suit(&what, plan);
+        fit_to_call(&what, plan);
         coll_try_run(&try, &what, stream);
     }
     for (int i = 0; i < plan->cases; i++) {
         what = coll_case_random(&state, size, CAPACITY);
-        suit(&what, plan);
+        fit_to_call(&what, plan);
         coll_try_run(&try, &what, stream);
     }
     coll_try_close(&try);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program of dropin_bystander for calls that MPI refuses: it prints of each which class of error it ended with, and
+ * A program of dropin_unmodified for calls that MPI refuses: it prints of each which class of error it ended with, and
  * how often error handlers were called. The script runs it without the drop-in, where all memory is the host's, and
  * with it, and compares what it prints. No call of these leaves a rank waiting where MPI lets it pass. And one for
  * receives that are too short for what comes, or for what announces it: none keeps its sender.
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "dropin_bystander.h"
+#include "dropin_unmodified.h"
 
 enum { ROOM = 1 << 20, LONG = 100 * 1000, NUMBERS = 40 * 1000, NOBODY = 99 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Programs of dropin_bystander for collective calls that fail on the fast route: whatever is a success is right. */
+/* Programs of dropin_unmodified for collective calls that fail on the fast route: whatever is a success is right. */
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "dropin_bystander.h"
+#include "dropin_unmodified.h"
 
 enum { NUMBERS = 1 << 20, REPEATS = 10, STOPPED_S = 5, AFTER = 3 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program of dropin_bystander that stands in for MPI's own names (PMPI_...), which the drop-in and the library call
+ * A program of dropin_unmodified that stands in for MPI's own names (PMPI_...), which the drop-in and the library call
  * and the program does not, and counts what is made and what is freed: at the end of MPI_Finalize nothing is left.
  */
 #ifndef _GNU_SOURCE
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "dropin_bystander.h"
+#include "dropin_unmodified.h"
 
 enum { COMM_KEYVALS, TYPE_KEYVALS, COMMS, GROUPS, TYPES, ERRHANDLERS, OPS, KINDS };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program of dropin_bystander: completion calls on long lists of host receives, in a job of selvage-run, where
+ * A program of dropin_unmodified: completion calls on long lists of host receives, in a job of selvage-run, where
  * announcements may come to them: what they cost beside MPI's own calls on such lists (its PMPI names), and that each
  * request is completed once, with its own message. Two ranks. All together may take 8 times as long as MPI's: generous,
  * since machines are crowded.
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "dropin_bystander.h"
+#include "dropin_unmodified.h"
 
 enum { MANY = 8000, NUMBERS = 64, CALLS = 300, RATIO_MAX = 8 };
 typedef enum call { WAITANY, TESTANY, WAITSOME, TESTSOME, CALLS_OF_LISTS } call_t;

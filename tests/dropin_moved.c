@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program of dropin_bystander whose types move the addresses: MPI_BOTTOM and absolute displacements into device
+ * A program of dropin_unmodified whose types move the addresses: MPI_BOTTOM and absolute displacements into device
  * memory. The timeline tells which calls were staged, because a device whose memory the host can reach bears all.
  */
 #include "check.h"
-#include "dropin_bystander.h"
+#include "dropin_unmodified.h"
 
 enum { N = 256, INTS = N * (int)sizeof(int), LEFT_ALONE = -7, PACKS = 5000 /* many records of the timeline */ };
 

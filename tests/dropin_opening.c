@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Programs of dropin_bystander for the opening of the fast route: what the program does not ask for does not happen. */
+/* Programs of dropin_unmodified for the opening of the fast route: what the program does not ask for does not
+   happen. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for RTLD_NEXT */
 #endif
@@ -8,7 +9,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "dropin_bystander.h"
+#include "dropin_unmodified.h"
 
 enum { CALLS = 20, LETTER_BYTES = 251 /* what a probe looks into */ };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program of dropin_bystander that has more and more messages outstanding, short and long, and counts how often
+ * A program of dropin_unmodified that has more and more messages outstanding, short and long, and counts how often
  * memory is pinned and released for that: while the pool grows, and never again. What the pool has no room for comes
  * right as well.
  */
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "dropin_bystander.h"
+#include "dropin_unmodified.h"
 
 enum { WINDOW_MAX = 256, ALL_BYTES = 16 << 20, STEPS = 2, PASSES = 2, PINNED_MAX = 24 };
 

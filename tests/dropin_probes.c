@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Programs of dropin_bystander for what probes take, for what is like an announcement, and for receives given up. */
+/* Programs of dropin_unmodified for what probes take, for what is like an announcement, and for receives given up. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "dropin_bystander.h"
+#include "dropin_unmodified.h"
 
 enum { LETTER_BYTES = 251, NOTICE_BYTES = 48, NONCE_BYTES = 16, LONG_BYTES = 1 << 20 };
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Programs of dropin_bystander for requests on the fast route: what is said of them, and what is left of them. */
+/* Programs of dropin_unmodified for requests on the fast route: what is said of them, and what is left of them. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
-#include "dropin_bystander.h"
+#include "dropin_unmodified.h"
 
 enum { LONG_BYTES = 1 << 18, SHORT_BYTES = 4096, ANNOUNCED_BYTES = 251, REFUSED = 5, THREADS = 3, TURNS = 25,
        FEW_OPEN = 50, MANY_OPEN = 4000 };

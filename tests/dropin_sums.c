@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Programs of dropin_bystander for reductions by Selvage's collectives: of each type and operation that they have for
+ * Programs of dropin_unmodified for reductions by Selvage's collectives: of each type and operation that they have for
  * it, beside MPI's own on host memory, and calls that MPI refuses on one rank only. Numbers are small, so that they add
  * up alike in any order, and no sum is too large for its type: there Open MPI's own is the largest number.
  */
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "dropin_bystander.h"
+#include "dropin_unmodified.h"
 
 enum { COUNT = 3000, ROOM = COUNT * 16 };
 

@@ -17,7 +17,7 @@
 #include "check.h"
 #include "device/device.h"
 #include "kernels/kernel_args.h"
-#include "local_flow.h"
+#include "fixture_exchange.h"
 
 enum { EPOCHS = 2, BYTES = 70000, ERROR_REPORTED = 3 };
 
@@ -219,28 +219,28 @@ static bool all_good(work_t *work)
     return none;
 }
 
-static bool run_epoch(work_t *work, flow_t *flow)
+static bool run_epoch(work_t *work, fixture_t *fixture)
 {
-    if (good(work, flow_start(flow, NULL)) && good(work, selvage_exchange_wait(flow->ex, NULL)))
-        CHECK_EQ(flow_wrong(flow, true), 0);
+    if (good(work, fixture_start(fixture, NULL)) && good(work, selvage_exchange_wait(fixture->ex, NULL)))
+        CHECK_EQ(fixture_wrong(fixture, true), 0);
     return all_good(work);
 }
 
 static void run_rank(local_rank_t *self)
 {
     work_t *work = self->arg;
-    flow_t flow = {.self = NULL};
-    if (!self->comm || !flow_try_open(&flow, self, &work->plan, NULL))
+    fixture_t fixture = {.self = NULL};
+    if (!self->comm || !fixture_try_open(&fixture, self, &work->plan, NULL))
         atomic_fetch_add(&work->errors, 1);
     if (all_good(work)) {
-        (void)good(work, selvage_exchange_commit(flow.ex));
+        (void)good(work, selvage_exchange_commit(fixture.ex));
         bool going = all_good(work);
         for (int epoch = 0; going && epoch < EPOCHS; epoch++)
-            going = run_epoch(work, &flow);
+            going = run_epoch(work, &fixture);
     }
     pthread_barrier_wait(&work->barrier);
-    if (flow.self)
-        flow_close(&flow);
+    if (fixture.self)
+        fixture_close(&fixture);
 }
 
 static void run_route(work_t *work, const char *route, const char *folder)

@@ -6,7 +6,7 @@
  */
 #include "base/base_memory.h"
 #include "check.h"
-#include "local_flow.h"
+#include "fixture_exchange.h"
 
 enum { EPOCHS = 2, LEAK_BYTES = 1000 };
 
@@ -23,15 +23,15 @@ static void run_route(local_rank_t *self)
 {
     static const selvage_route_t routes[] = {SELVAGE_ROUTE_PEER, SELVAGE_ROUTE_SHARED, SELVAGE_ROUTE_STAGED,
                                              SELVAGE_ROUTE_DIRECT};
-    flow_t flow;
+    fixture_t fixture;
     for (unsigned r = 0; r < 4; r++) {
         selvage_exchange_params_t params = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = routes[r]};
-        if (flow_open(&flow, self, self->arg, &params))
-            flow_run(&flow, EPOCHS);
-        flow_close(&flow);
+        if (fixture_open(&fixture, self, self->arg, &params))
+            fixture_run(&fixture, EPOCHS);
+        fixture_close(&fixture);
     }
-    flow_open(&flow, self, self->arg, NULL);
-    flow_close(&flow); /* never committed */
+    fixture_open(&fixture, self, self->arg, NULL);
+    fixture_close(&fixture); /* never committed */
 }
 
 static void lose_memory(void)

@@ -85,7 +85,7 @@ static void start_late(selvage_coll_t *coll, const job_t *job)
 }
 
 /* What cannot be exact in another order is not asked of algorithms that have one. */
-static void suit(coll_case_t *what, bool any_order)
+static void fit_to_call(coll_case_t *what, bool any_order)
 {
     const coll_terms_t *terms = &what->terms;
     what->any_order = any_order;
@@ -112,7 +112,7 @@ static void run_systematic(coll_try_t *try, const job_t *job, int size, void *st
 {
     coll_case_t what;
     for (unsigned i = job->first; coll_case_systematic(i, size, &what); i += job->stride) {
-        suit(&what, job->any_order);
+        fit_to_call(&what, job->any_order);
         run_case(try, &what, stream, false);
     }
 }
@@ -141,7 +141,7 @@ static void run_random(coll_try_t *try, const job_t *job, int size, void *stream
         run_tiny(try, size, stream);
     for (int i = 0; i < WORLD_CASES; i++) {
         coll_case_t what = coll_case_random(&state, size, i % 10 ? SMALL_BYTES : LARGE_BYTES);
-        suit(&what, job->any_order);
+        fit_to_call(&what, job->any_order);
         if (job->wrapping)
             run_late(try, &what, i, stream);
         else

@@ -37,7 +37,7 @@ static selvage_coll_t *create(local_rank_t *self, uint64_t chunk_bytes)
 }
 
 /* What cannot be exact in another order is not asked for. */
-static void suit(coll_case_t *what)
+static void fit_to_call(coll_case_t *what)
 {
     const coll_terms_t *terms = &what->terms;
     what->any_order = true;
@@ -51,7 +51,7 @@ static void run_systematic(local_rank_t *self, selvage_coll_t *coll, const job_t
     coll_case_t what;
     coll_try_open(&try, coll, self->dev, SMALL_BYTES * 4, true);
     for (unsigned i = job->first; coll_case_systematic(i, selvage_coll_size(coll), &what); i += job->stride) {
-        suit(&what);
+        fit_to_call(&what);
         coll_try_run(&try, &what, stream);
     }
     coll_try_close(&try);
@@ -64,7 +64,7 @@ static void run_random(local_rank_t *self, selvage_coll_t *coll, uint64_t seed, 
     coll_try_open(&try, coll, self->dev, SMALL_BYTES, seed % 2);
     for (int i = 0; i < count; i++) {
         coll_case_t what = coll_case_random(&state, selvage_coll_size(coll), SMALL_BYTES);
-        suit(&what);
+        fit_to_call(&what);
         coll_try_run(&try, &what, stream);
     }
     coll_try_close(&try);
@@ -164,7 +164,7 @@ static void run_groups(local_rank_t *self)
             what[i] = coll_case_random(&state, self->size, SMALL_BYTES);
             if (round % 2 || i % 2)
                 what[i].call = COLL_PAIRS;
-            suit(&what[i]);
+            fit_to_call(&what[i]);
             coll_try_fill(&try[i], &what[i], stream[i % STREAMS]);
         }
         CHECK_STATUS(selvage_coll_group_begin(coll), SELVAGE_SUCCESS);

@@ -80,9 +80,9 @@ if [ -n "${HIP_CLANG:-}" ]; then
     must_find "$work/spill.co" 1
     for arch in gfx90a gfx942; do
         "$HIP_CLANG" -x hip --offload-device-only --no-gpu-bundle-output -nogpulib -nogpuinc -O3 \
-            --offload-arch=$arch "$top_srcdir/tests/hasty_kernel.cc" -o "$work/hasty.co" ||
-            fail "hasty_kernel.cc does not compile for $arch"
-        said=$("${check[@]}" "$work/hasty.co") && fail "nothing wrong found in hasty_kernel.cc for $arch: $said"
+            --offload-arch=$arch "$top_srcdir/tests/unfenced_kernel.cc" -o "$work/unfenced.co" ||
+            fail "unfenced_kernel.cc does not compile for $arch"
+        said=$("${check[@]}" "$work/unfenced.co") && fail "nothing wrong found in unfenced_kernel.cc for $arch: $said"
         for what in "write-back .* that nothing waits for" "invalidation .* that waits for no load"; do
             [ "$(grep -c "FAIL: an\{0,1\} $what" <<<"$said")" -eq 1 ] || fail "$arch: not once '$what': $said"
         done

@@ -33,7 +33,7 @@ program() {
     shift 2
     runs=$((runs + 1))
     if ! env "$@" MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n 2 -t 60 \
-        "$top_builddir/tests/dropin_bystander" "$what" >"$dir/out" 2>&1 || ! grep -Eq "$pattern" "$dir/out" ||
+        "$top_builddir/tests/dropin_unmodified" "$what" >"$dir/out" 2>&1 || ! grep -Eq "$pattern" "$dir/out" ||
         grep -q "selvage-mpi: $unwanted" "$dir/out" ||
         [ "$(grep -c 'hip stand-in: .* 0 misuses' "$dir/out")" -ne 2 ]; then
         tail -n 30 "$dir/out"

@@ -22,7 +22,7 @@ program() {
     local ranks=$1 what=$2 pattern=$3
     shift 3
     env "$@" MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 60 \
-        "$top_builddir/tests/dropin_bystander" "$what" >"$dir/out" 2>&1 && grep -Eq "$pattern" "$dir/out" ||
+        "$top_builddir/tests/dropin_unmodified" "$what" >"$dir/out" 2>&1 && grep -Eq "$pattern" "$dir/out" ||
         { cat "$dir/out"; echo "FAIL: $what on $ranks ranks, no \"$pattern\", $*"; failed=1; }
 }
 program 2 support 'cuda 1 rocm 1'
@@ -37,7 +37,7 @@ esac
 program 2 late '^ +0 +1 +MPI_Sendrecv +staged +1 +4096' SELVAGE_REPORT=1
 # A job of several programs: each of them.
 env -u SELVAGE_MPI_KIND OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 5 30 "$dir/mpirun" -n 1 \
-    "$top_builddir/tests/dropin_bystander" late : -n 1 "$top_builddir/tests/dropin_bystander" late >"$dir/out" 2>&1 &&
+    "$top_builddir/tests/dropin_unmodified" late : -n 1 "$top_builddir/tests/dropin_unmodified" late >"$dir/out" 2>&1 &&
     [ "$(grep -c ' 0 failed' "$dir/out")" -eq 2 ] || { cat "$dir/out"; echo "FAIL: two programs in a job"; failed=1; }
 program 2 threads '0 failed'
 program 2 gpus '^[1-9] GPUs'
@@ -99,7 +99,7 @@ for mode in auto on; do
         SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
 done
 # What MPI refuses ends as it does without the drop-in, and handlers are called as often.
-"$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/dropin_bystander" errors >"$dir/plain" 2>&1 ||
+"$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/dropin_unmodified" errors >"$dir/plain" 2>&1 ||
     { cat "$dir/plain"; echo "FAIL: errors without the drop-in"; failed=1; }
 grep '^refused: ' "$dir/plain" | sort >"$dir/wanted"
 for mode in auto on off; do
@@ -150,7 +150,7 @@ program 2 stopped '^rank 0: 0 calls failed' SELVAGE_DROPIN_FAST_BYTES=4096
 program 2 many '0 failed'
 grep 'requests open:' "$dir/out"
 # Not every MPI can do so everywhere: Open MPI not without a network.
-if "$top_srcdir/scripts/run-mpi" -n 2 -t 30 "$top_builddir/tests/dropin_bystander" spawn >"$dir/out" 2>&1; then
+if "$top_srcdir/scripts/run-mpi" -n 2 -t 30 "$top_builddir/tests/dropin_unmodified" spawn >"$dir/out" 2>&1; then
     program 2 spawn '0 failed'
 else
     echo "this MPI does not spawn here: left out"
@@ -232,6 +232,6 @@ grep -q "^preloaded .*libselvage-mpi.so:$dir/own.so\$" "$dir/out" ||
     { cat "$dir/out"; echo "FAIL: a library of the flags"; failed=1; }
 
 # Without it nothing waits for the device.
-"$top_srcdir/scripts/run-mpi" -n 2 -t 30 "$top_builddir/tests/dropin_bystander" late >"$dir/out" 2>&1 &&
+"$top_srcdir/scripts/run-mpi" -n 2 -t 30 "$top_builddir/tests/dropin_unmodified" late >"$dir/out" 2>&1 &&
     { echo "FAIL: the program is right without the drop-in as well"; failed=1; }
 exit "$failed"

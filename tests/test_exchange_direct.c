@@ -5,7 +5,7 @@
  * begun. That it carries packets is tested with all the other routes.
  */
 #include "check.h"
-#include "local_flow.h"
+#include "fixture_exchange.h"
 #include "pipeline/pipe_exchange.h"
 #include "wire/wire_local.h"
 
@@ -46,12 +46,12 @@ static void rename_device(local_rank_t *self, sv_device_ops_t *ops)
     dev->ops = ops;
 }
 
-static void run_epochs(local_rank_t *self, flow_t *flow, const direct_case_t *test)
+static void run_epochs(local_rank_t *self, fixture_t *fixture, const direct_case_t *test)
 {
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
-        CHECK_STATUS(flow_start(flow, NULL), SELVAGE_SUCCESS);
-        CHECK_STATUS(selvage_exchange_wait(flow->ex, NULL), SELVAGE_SUCCESS);
-        CHECK_EQ(flow_wrong(flow, true), 0);
+        CHECK_STATUS(fixture_start(fixture, NULL), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_wait(fixture->ex, NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(fixture_wrong(fixture, true), 0);
     }
     CHECK_EQ(sent_by(self, SELVAGE_ROUTE_DIRECT), test->direct * EPOCHS);
     CHECK_EQ(sent_by(self, SELVAGE_ROUTE_STAGED), test->staged * EPOCHS);
@@ -63,19 +63,19 @@ static void run_case(local_rank_t *self)
     const direct_case_t *test = self->arg;
     const sv_device_ops_t *real = self->comm->dev_under->ops;
     sv_device_ops_t renamed;
-    flow_t flow;
+    fixture_t fixture;
     if (test->not_able)
         rename_device(self, &renamed);
     if (test->damaged_at < 0 || test->damaged_at == self->rank)
         sv_wire_local_corrupt_long(self->comm->wire, LONG_BYTES);
-    if (flow_open(&flow, self, test->plan, &test->params)) {
-        CHECK_STATUS(selvage_exchange_commit(flow.ex), test->wanted);
+    if (fixture_open(&fixture, self, test->plan, &test->params)) {
+        CHECK_STATUS(selvage_exchange_commit(fixture.ex), test->wanted);
         local_ranks_barrier(self);
         sv_wire_local_corrupt_long(self->comm->wire, 0);
         if (test->wanted == SELVAGE_SUCCESS)
-            run_epochs(self, &flow, test);
+            run_epochs(self, &fixture, test);
     }
-    flow_close(&flow);
+    fixture_close(&fixture);
     self->comm->dev_under->ops = real;
 }
 
@@ -160,26 +160,26 @@ static void check_remembered(local_rank_t *self, const selvage_exchange_t *ex)
 
 static void ask_early(local_rank_t *self)
 {
-    flow_t flow;
+    fixture_t fixture;
     selvage_stats_t stats = {SELVAGE_STATS_INIT};
-    if (flow_open(&flow, self, self->arg, NULL)) {
-        CHECK_STATUS(selvage_exchange_commit(flow.ex), SELVAGE_SUCCESS);
+    if (fixture_open(&fixture, self, self->arg, NULL)) {
+        CHECK_STATUS(selvage_exchange_commit(fixture.ex), SELVAGE_SUCCESS);
         if (self->rank == 0)
-            CHECK_STATUS(flow_start(&flow, NULL), SELVAGE_SUCCESS);
+            CHECK_STATUS(fixture_start(&fixture, NULL), SELVAGE_SUCCESS);
         do {
             CHECK_STATUS(selvage_progress(self->comm), SELVAGE_SUCCESS);
             CHECK_STATUS(selvage_comm_stats(self->comm, &stats), SELVAGE_SUCCESS);
         } while (self->rank == 0 && stats.asked_again < 4);
         local_ranks_barrier(self);
-        check_remembered(self, flow.ex);
+        check_remembered(self, fixture.ex);
         if (self->rank == 1)
-            CHECK_STATUS(flow_start(&flow, NULL), SELVAGE_SUCCESS);
-        CHECK_STATUS(selvage_exchange_wait(flow.ex, NULL), SELVAGE_SUCCESS);
-        CHECK_EQ(flow_wrong(&flow, true), 0);
+            CHECK_STATUS(fixture_start(&fixture, NULL), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_wait(fixture.ex, NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(fixture_wrong(&fixture, true), 0);
         CHECK_STATUS(selvage_comm_stats(self->comm, &stats), SELVAGE_SUCCESS);
         CHECK_EQ(stats.bad_digests + stats.bad_records, 0);
     }
-    flow_close(&flow);
+    fixture_close(&fixture);
 }
 
 static void test_early_questions(void)

@@ -8,7 +8,7 @@
 
 #include "base/base_clock.h"
 #include "check.h"
-#include "local_tide.h"
+#include "fixture_pipelined.h"
 
 typedef struct scene {
     plan_t plan;
@@ -47,19 +47,19 @@ static void run_early(local_rank_t *self)
     static const double delay_us[] = {0, 100, 3000, 0, 30000, 0, 0};
     const scene_t *early = self->arg;
     void *stream;
-    flow_t flow;
+    fixture_t fixture;
     CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
-    bool good = flow_open(&flow, self, &early->plan, &early->params);
-    CHECK_STATUS(selvage_exchange_commit(flow.ex), SELVAGE_SUCCESS);
+    bool good = fixture_open(&fixture, self, &early->plan, &early->params);
+    CHECK_STATUS(selvage_exchange_commit(fixture.ex), SELVAGE_SUCCESS);
     for (unsigned epoch = 0; good && epoch < early->epochs; epoch++) {
         double us = delay_us[(epoch * 3 + (unsigned)self->rank * 2) % 7];
         if (us > 0)
             CHECK_STATUS(selvage_device_delay_us(self->dev, us, stream), SELVAGE_SUCCESS);
-        CHECK_STATUS(flow_start(&flow, stream), SELVAGE_SUCCESS);
-        CHECK_STATUS(selvage_exchange_wait(flow.ex, stream), SELVAGE_SUCCESS);
-        CHECK_EQ(flow_wrong(&flow, true), 0);
+        CHECK_STATUS(fixture_start(&fixture, stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_wait(fixture.ex, stream), SELVAGE_SUCCESS);
+        CHECK_EQ(fixture_wrong(&fixture, true), 0);
     }
-    flow_close(&flow);
+    fixture_close(&fixture);
     selvage_stream_destroy(self->dev, stream);
 }
 
@@ -83,43 +83,45 @@ static void test_early(void)
 static void run_asked(local_rank_t *self)
 {
     const scene_t *requested_attempt = self->arg;
-    tide_t tide;
-    bool good = tide_open(&tide, self, &requested_attempt->plan, &requested_attempt->params, requested_attempt->epochs);
+    pipelined_t pipelined;
+    bool good = pipelined_open(&pipelined, self, &requested_attempt->plan, &requested_attempt->params,
+                               requested_attempt->epochs);
     for (unsigned epoch = 1; good && epoch <= requested_attempt->epochs; epoch++) {
         if (epoch == 3 && self->rank == 0)
-            CHECK_STATUS(selvage_device_delay_us(self->dev, 200000, tide.stream[0]), SELVAGE_SUCCESS);
-        selvage_status_t status = tide_start(&tide, 0);
+            CHECK_STATUS(selvage_device_delay_us(self->dev, 200000, pipelined.stream[0]), SELVAGE_SUCCESS);
+        selvage_status_t status = pipelined_start(&pipelined, 0);
         CHECK_STATUS(status, SELVAGE_SUCCESS);
         if (status == SELVAGE_SUCCESS)
-            CHECK_STATUS(status = tide_finish(&tide, 0, epoch == 3 ? TIDE_WAIT : TIDE_ENQUEUE), SELVAGE_SUCCESS);
+            CHECK_STATUS(status = pipelined_finish(&pipelined, 0, epoch == 3 ? PIPELINED_WAIT : PIPELINED_ENQUEUE),
+                         SELVAGE_SUCCESS);
         good = status == SELVAGE_SUCCESS;
     }
-    tide_settle(&tide);
-    tide_check(&tide);
-    tide_close(&tide);
+    pipelined_settle(&pipelined);
+    pipelined_check(&pipelined);
+    pipelined_close(&pipelined);
 }
 
 /* The host polls for longer than a packet may take, and then leaves the epoch to the device: nobody was asked. */
 static void run_unasked(local_rank_t *self)
 {
     const scene_t *unasked = self->arg;
-    tide_t tide;
-    bool good = tide_open(&tide, self, &unasked->plan, &unasked->params, unasked->epochs);
+    pipelined_t pipelined;
+    bool good = pipelined_open(&pipelined, self, &unasked->plan, &unasked->params, unasked->epochs);
     for (unsigned epoch = 1; good && epoch <= unasked->epochs; epoch++) {
         if (self->rank == 0)
             usleep(100000);
-        CHECK_STATUS(tide_start(&tide, 0), SELVAGE_SUCCESS);
+        CHECK_STATUS(pipelined_start(&pipelined, 0), SELVAGE_SUCCESS);
         uint64_t begin_ns = sv_clock_ns();
         while (self->rank == 1 && sv_clock_ns() - begin_ns < 100000000) {
             CHECK_STATUS(selvage_progress(self->comm), SELVAGE_SUCCESS);
             usleep(500);
         }
-        CHECK_STATUS(tide_finish(&tide, 0, TIDE_ENQUEUE), SELVAGE_SUCCESS);
+        CHECK_STATUS(pipelined_finish(&pipelined, 0, PIPELINED_ENQUEUE), SELVAGE_SUCCESS);
     }
-    CHECK_STATUS(selvage_exchange_wait(tide.flow.ex, tide.stream[0]), SELVAGE_SUCCESS);
-    tide_settle(&tide);
-    tide_check(&tide);
-    tide_close(&tide);
+    CHECK_STATUS(selvage_exchange_wait(pipelined.fixture.ex, pipelined.stream[0]), SELVAGE_SUCCESS);
+    pipelined_settle(&pipelined);
+    pipelined_check(&pipelined);
+    pipelined_close(&pipelined);
 }
 
 static void test_asked(void)
@@ -138,18 +140,18 @@ static void test_asked(void)
 
 /* --- failures ----------------------------------------------------------------------------------------------------- */
 
-static selvage_status_t run_until_error(tide_t *tide, unsigned epochs)
+static selvage_status_t run_until_error(pipelined_t *pipelined, unsigned epochs)
 {
     selvage_status_t status = SELVAGE_SUCCESS;
     for (unsigned epoch = 1; epoch <= epochs && status == SELVAGE_SUCCESS; epoch++) {
-        status = tide_start(tide, 0);
+        status = pipelined_start(pipelined, 0);
         if (status == SELVAGE_SUCCESS)
-            status = tide_finish(tide, 0, TIDE_ENQUEUE);
+            status = pipelined_finish(pipelined, 0, PIPELINED_ENQUEUE);
     }
-    return status == SELVAGE_SUCCESS ? selvage_exchange_wait(tide->flow.ex, tide->stream[0]) : status;
+    return status == SELVAGE_SUCCESS ? selvage_exchange_wait(pipelined->fixture.ex, pipelined->stream[0]) : status;
 }
 
-static void judge(local_rank_t *self, const scene_t *failing, tide_t *tide, selvage_status_t status)
+static void judge(local_rank_t *self, const scene_t *failing, pipelined_t *pipelined, selvage_status_t status)
 {
     if (self->rank != failing->victim) { /* told by the victim, held up until its own deadline, or through before */
         CHECK(status == SELVAGE_SUCCESS || status == SELVAGE_ERR_PEER || status == SELVAGE_ERR_CHECKSUM ||
@@ -162,8 +164,8 @@ static void judge(local_rank_t *self, const scene_t *failing, tide_t *tide, selv
     CHECK(strstr(selvage_error_detail(), failing->text) != NULL);
     const char *at = strstr(selvage_error_detail(), "epoch ");
     unsigned long long epoch = at ? strtoull(at + 6, NULL, 10) : 0;
-    tide_settle(tide);
-    uint64_t wrong = tide_first_wrong(tide);
+    pipelined_settle(pipelined);
+    uint64_t wrong = pipelined_first_wrong(pipelined);
     CHECK(epoch > 0 && (wrong == 0 || epoch <= wrong));
 }
 
@@ -171,19 +173,19 @@ static void run_failing(local_rank_t *self)
 {
     const scene_t *failing = self->arg;
     uint64_t begin_ns = sv_clock_ns();
-    tide_t tide;
-    bool good = tide_open(&tide, self, &failing->plan, &failing->params, failing->epochs);
-    selvage_status_t status = good ? run_until_error(&tide, failing->epochs) : SELVAGE_SUCCESS;
-    judge(self, failing, &tide, status);
+    pipelined_t pipelined;
+    bool good = pipelined_open(&pipelined, self, &failing->plan, &failing->params, failing->epochs);
+    selvage_status_t status = good ? run_until_error(&pipelined, failing->epochs) : SELVAGE_SUCCESS;
+    judge(self, failing, &pipelined, status);
     if (status == SELVAGE_SUCCESS) /* the word of the victim is on its way */
-        status = tide_start(&tide, 0);
+        status = pipelined_start(&pipelined, 0);
     if (status == SELVAGE_SUCCESS)
-        status = tide_finish(&tide, 0, TIDE_WAIT);
+        status = pipelined_finish(&pipelined, 0, PIPELINED_WAIT);
     CHECK(status != SELVAGE_SUCCESS);
-    CHECK_STATUS(selvage_exchange_start(tide.flow.ex, tide.stream[0]), status);
-    CHECK_STATUS(selvage_exchange_enqueue_wait(tide.flow.ex, tide.stream[0]), status);
-    CHECK_STATUS(selvage_exchange_wait(tide.flow.ex, tide.stream[0]), status);
-    tide_close(&tide);
+    CHECK_STATUS(selvage_exchange_start(pipelined.fixture.ex, pipelined.stream[0]), status);
+    CHECK_STATUS(selvage_exchange_enqueue_wait(pipelined.fixture.ex, pipelined.stream[0]), status);
+    CHECK_STATUS(selvage_exchange_wait(pipelined.fixture.ex, pipelined.stream[0]), status);
+    pipelined_close(&pipelined);
     CHECK(sv_clock_ns() - begin_ns < UINT64_C(20000000000));
 }
 
@@ -225,20 +227,20 @@ static void run_lottery(local_rank_t *self)
 {
     const scene_t *lottery = self->arg;
     selvage_stats_t stats = {SELVAGE_STATS_INIT};
-    tide_t tide;
-    bool good = tide_open(&tide, self, &lottery->plan, &lottery->params, lottery->epochs);
-    selvage_status_t status = good ? run_until_error(&tide, lottery->epochs) : SELVAGE_SUCCESS;
+    pipelined_t pipelined;
+    bool good = pipelined_open(&pipelined, self, &lottery->plan, &lottery->params, lottery->epochs);
+    selvage_status_t status = good ? run_until_error(&pipelined, lottery->epochs) : SELVAGE_SUCCESS;
     CHECK_STATUS(selvage_comm_stats(self->comm, &stats), SELVAGE_SUCCESS);
     atomic_fetch_add(&scene.hurt, stats.faults_injected);
     if (self->rank == lottery->victim)
         atomic_store(&scene.noticed, status != SELVAGE_SUCCESS);
     if (status != SELVAGE_SUCCESS) {
-        judge(self, lottery, &tide, status);
+        judge(self, lottery, &pipelined, status);
     } else {
-        tide_settle(&tide);
-        tide_check(&tide);
+        pipelined_settle(&pipelined);
+        pipelined_check(&pipelined);
     }
-    tide_close(&tide);
+    pipelined_close(&pipelined);
 }
 
 static void test_lottery(void)

@@ -8,7 +8,7 @@
 
 #include "check.h"
 #include "kernels/kernels.h"
-#include "local_tide.h"
+#include "fixture_pipelined.h"
 #include "pipeline/pipe_comm.h"
 
 typedef enum habit {
@@ -40,57 +40,58 @@ static void make_ring(plan_t *plan, int size, size_t bytes, unsigned per_pair, b
             }
 }
 
-static tide_end_t end_of(habit_t habit, uint64_t epoch)
+static pipelined_end_t end_of(habit_t habit, uint64_t epoch)
 {
-    static const tide_end_t turns[] = {TIDE_ENQUEUE, TIDE_WAIT,    TIDE_ENQUEUE, TIDE_ENQUEUE, TIDE_TEST,
-                                       TIDE_WAIT,    TIDE_ENQUEUE, TIDE_ENQUEUE, TIDE_ENQUEUE, TIDE_WAIT};
+    static const pipelined_end_t turns[] = {PIPELINED_ENQUEUE, PIPELINED_WAIT, PIPELINED_ENQUEUE, PIPELINED_ENQUEUE,
+                                            PIPELINED_TEST,    PIPELINED_WAIT, PIPELINED_ENQUEUE, PIPELINED_ENQUEUE,
+                                            PIPELINED_ENQUEUE, PIPELINED_WAIT};
     if (habit == HABIT_POLL || habit == HABIT_LATE) /* the epoch after a wait begins in another way */
-        return epoch % 3 ? TIDE_ENQUEUE : TIDE_WAIT;
-    return habit == HABIT_MIX ? turns[epoch % (sizeof turns / sizeof turns[0])] : TIDE_ENQUEUE;
+        return epoch % 3 ? PIPELINED_ENQUEUE : PIPELINED_WAIT;
+    return habit == HABIT_MIX ? turns[epoch % (sizeof turns / sizeof turns[0])] : PIPELINED_ENQUEUE;
 }
 
-static void be_late(tide_t *tide, uint64_t epoch)
+static void be_late(pipelined_t *pipelined, uint64_t epoch)
 {
-    local_rank_t *self = tide->flow.self;
+    local_rank_t *self = pipelined->fixture.self;
     if (self->rank % 2 == 0)
         return;
     if (epoch % 4 < 2)
         usleep((useconds_t)(epoch * 37 % 400)); /* leave comes while the packet is being prepared */
     else
-        CHECK_STATUS(selvage_device_delay_us(self->dev, 3000, tide->stream[0]), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_device_delay_us(self->dev, 3000, pipelined->stream[0]), SELVAGE_SUCCESS);
 }
 
-static bool run_epoch(tide_t *tide, habit_t habit, uint64_t epoch)
+static bool run_epoch(pipelined_t *pipelined, habit_t habit, uint64_t epoch)
 {
     int stream = habit == HABIT_HOP ? (int)(epoch % 2) : 0;
     if (habit == HABIT_HOP && epoch > 1)
-        tide_hand_over(tide, 1 - stream, stream);
+        pipelined_hand_over(pipelined, 1 - stream, stream);
     if (habit == HABIT_LATE)
-        be_late(tide, epoch);
-    selvage_status_t status = tide_start(tide, stream);
+        be_late(pipelined, epoch);
+    selvage_status_t status = pipelined_start(pipelined, stream);
     CHECK_STATUS(status, SELVAGE_SUCCESS);
     for (uint64_t i = 0; habit == HABIT_POLL && i < epoch % 7 * 20; i++)
-        CHECK_STATUS(selvage_progress(tide->flow.self->comm), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_progress(pipelined->fixture.self->comm), SELVAGE_SUCCESS);
     if (status == SELVAGE_SUCCESS)
-        CHECK_STATUS(status = tide_finish(tide, stream, end_of(habit, epoch)), SELVAGE_SUCCESS);
+        CHECK_STATUS(status = pipelined_finish(pipelined, stream, end_of(habit, epoch)), SELVAGE_SUCCESS);
     return status == SELVAGE_SUCCESS;
 }
 
 static void run_scene(local_rank_t *self)
 {
     const scene_t *scene = self->arg;
-    tide_t tide;
-    bool good = tide_open(&tide, self, &scene->plan[0], &scene->params, scene->epochs);
+    pipelined_t pipelined;
+    bool good = pipelined_open(&pipelined, self, &scene->plan[0], &scene->params, scene->epochs);
     for (uint64_t epoch = 1; good && epoch <= scene->epochs; epoch++)
-        good = run_epoch(&tide, scene->habit, epoch);
+        good = run_epoch(&pipelined, scene->habit, epoch);
     if (good) {
-        CHECK_STATUS(selvage_exchange_wait(tide.flow.ex, tide.stream[0]), SELVAGE_SUCCESS);
-        CHECK_STATUS(selvage_exchange_test(tide.flow.ex, tide.stream[0]), SELVAGE_SUCCESS);
-        CHECK_EQ(selvage_exchange_epoch(tide.flow.ex), scene->epochs);
-        tide_settle(&tide);
-        tide_check(&tide);
+        CHECK_STATUS(selvage_exchange_wait(pipelined.fixture.ex, pipelined.stream[0]), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_test(pipelined.fixture.ex, pipelined.stream[0]), SELVAGE_SUCCESS);
+        CHECK_EQ(selvage_exchange_epoch(pipelined.fixture.ex), scene->epochs);
+        pipelined_settle(&pipelined);
+        pipelined_check(&pipelined);
     }
-    tide_close(&tide);
+    pipelined_close(&pipelined);
 }
 
 static const selvage_exchange_params_t retry = {SELVAGE_EXCHANGE_PARAMS_INIT, .checksum = SELVAGE_CHECKSUM_RETRY};
@@ -231,24 +232,24 @@ static void test_hidden(void)
 static void run_two(local_rank_t *self)
 {
     const scene_t *two = self->arg;
-    tide_t tide[2];
-    bool good = tide_open(&tide[0], self, &two->plan[0], &two->params, two->epochs);
-    good = tide_open(&tide[1], self, &two->plan[1], &two->params, two->epochs) && good;
+    pipelined_t pipelined[2];
+    bool good = pipelined_open(&pipelined[0], self, &two->plan[0], &two->params, two->epochs);
+    good = pipelined_open(&pipelined[1], self, &two->plan[1], &two->params, two->epochs) && good;
     for (uint64_t epoch = 1; good && epoch <= two->epochs; epoch++) {
         for (int i = 0; i < 2; i++)
-            CHECK_STATUS(tide_start(&tide[i], i), SELVAGE_SUCCESS);
+            CHECK_STATUS(pipelined_start(&pipelined[i], i), SELVAGE_SUCCESS);
         for (int i = 0; i < 2; i++) {
             int which = (int)((epoch + (uint64_t)i) % 2);
-            tide_end_t end = which == 1 && epoch % 5 == 0 ? TIDE_WAIT : TIDE_ENQUEUE;
-            CHECK_STATUS(tide_finish(&tide[which], which, end), SELVAGE_SUCCESS);
+            pipelined_end_t end = which == 1 && epoch % 5 == 0 ? PIPELINED_WAIT : PIPELINED_ENQUEUE;
+            CHECK_STATUS(pipelined_finish(&pipelined[which], which, end), SELVAGE_SUCCESS);
         }
     }
     for (int i = 0; i < 2; i++) {
-        tide_settle(&tide[i]);
-        tide_check(&tide[i]);
+        pipelined_settle(&pipelined[i]);
+        pipelined_check(&pipelined[i]);
     }
-    tide_close(&tide[0]);
-    tide_close(&tide[1]);
+    pipelined_close(&pipelined[0]);
+    pipelined_close(&pipelined[1]);
 }
 
 /* One rank waits for the other's packets of an exchange that needs this rank's host, which waits for the device. */
@@ -256,26 +257,26 @@ static void run_crossed(local_rank_t *self)
 {
     const scene_t *two = self->arg;
     const selvage_exchange_params_t staged = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = SELVAGE_ROUTE_STAGED};
-    tide_t fast, slow;
-    bool good = tide_open(&fast, self, &two->plan[0], &two->params, two->epochs);
-    good = tide_open(&slow, self, &two->plan[1], &staged, two->epochs) && good;
+    pipelined_t fast, slow;
+    bool good = pipelined_open(&fast, self, &two->plan[0], &two->params, two->epochs);
+    good = pipelined_open(&slow, self, &two->plan[1], &staged, two->epochs) && good;
     for (uint64_t epoch = 1; good && epoch <= two->epochs; epoch++) {
-        tide_end_t end = epoch % 2 ? TIDE_WAIT : TIDE_TEST;
-        CHECK_STATUS(tide_start(&slow, 0), SELVAGE_SUCCESS);
+        pipelined_end_t end = epoch % 2 ? PIPELINED_WAIT : PIPELINED_TEST;
+        CHECK_STATUS(pipelined_start(&slow, 0), SELVAGE_SUCCESS);
         if (self->rank == 1) /* nothing of the fast one before the slow one is over */
-            CHECK_STATUS(tide_finish(&slow, 0, TIDE_WAIT), SELVAGE_SUCCESS);
-        CHECK_STATUS(tide_start(&fast, 0), SELVAGE_SUCCESS);
-        CHECK_STATUS(selvage_exchange_enqueue_wait(fast.flow.ex, fast.stream[0]), SELVAGE_SUCCESS);
-        CHECK_STATUS(tide_finish(&fast, 0, end), SELVAGE_SUCCESS);
+            CHECK_STATUS(pipelined_finish(&slow, 0, PIPELINED_WAIT), SELVAGE_SUCCESS);
+        CHECK_STATUS(pipelined_start(&fast, 0), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_enqueue_wait(fast.fixture.ex, fast.stream[0]), SELVAGE_SUCCESS);
+        CHECK_STATUS(pipelined_finish(&fast, 0, end), SELVAGE_SUCCESS);
         if (self->rank == 0)
-            CHECK_STATUS(tide_finish(&slow, 0, TIDE_WAIT), SELVAGE_SUCCESS);
+            CHECK_STATUS(pipelined_finish(&slow, 0, PIPELINED_WAIT), SELVAGE_SUCCESS);
     }
-    tide_settle(&fast);
-    tide_check(&fast);
-    tide_settle(&slow);
-    tide_check(&slow);
-    tide_close(&fast);
-    tide_close(&slow);
+    pipelined_settle(&fast);
+    pipelined_check(&fast);
+    pipelined_settle(&slow);
+    pipelined_check(&slow);
+    pipelined_close(&fast);
+    pipelined_close(&slow);
 }
 
 static void test_two(void)
@@ -299,18 +300,18 @@ static void test_two(void)
 static void run_refused(local_rank_t *self)
 {
     const scene_t *refused = self->arg;
-    tide_t tide;
-    bool good = tide_open(&tide, self, &refused->plan[0], &refused->params, refused->epochs);
-    CHECK_STATUS(selvage_exchange_enqueue_wait(tide.flow.ex, tide.stream[0]), SELVAGE_ERR_STATE);
+    pipelined_t pipelined;
+    bool good = pipelined_open(&pipelined, self, &refused->plan[0], &refused->params, refused->epochs);
+    CHECK_STATUS(selvage_exchange_enqueue_wait(pipelined.fixture.ex, pipelined.stream[0]), SELVAGE_ERR_STATE);
     for (uint64_t epoch = 1; good && epoch <= refused->epochs; epoch++) {
-        CHECK_STATUS(tide_start(&tide, 0), SELVAGE_SUCCESS);
-        CHECK_STATUS(selvage_exchange_enqueue_wait(tide.flow.ex, tide.stream[0]), SELVAGE_ERR_UNSUPPORTED);
+        CHECK_STATUS(pipelined_start(&pipelined, 0), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_enqueue_wait(pipelined.fixture.ex, pipelined.stream[0]), SELVAGE_ERR_UNSUPPORTED);
         CHECK(strstr(selvage_error_detail(), "send 1 goes to rank") != NULL);
-        CHECK_STATUS(tide_finish(&tide, 0, epoch % 2 ? TIDE_WAIT : TIDE_TEST), SELVAGE_SUCCESS);
+        CHECK_STATUS(pipelined_finish(&pipelined, 0, epoch % 2 ? PIPELINED_WAIT : PIPELINED_TEST), SELVAGE_SUCCESS);
     }
-    tide_settle(&tide);
-    tide_check(&tide);
-    tide_close(&tide);
+    pipelined_settle(&pipelined);
+    pipelined_check(&pipelined);
+    pipelined_close(&pipelined);
 }
 
 static void refuse(const char *env, int per_node, size_t bytes, selvage_route_t route)
@@ -340,17 +341,17 @@ static void test_refused(void)
 static void run_abandoned(local_rank_t *self)
 {
     const scene_t *left = self->arg;
-    tide_t tide;
-    bool good = tide_open(&tide, self, &left->plan[0], &left->params, left->epochs);
-    CHECK_STATUS(selvage_device_delay_us(self->dev, self->rank == 1 ? 200000 : 20000, tide.stream[0]),
+    pipelined_t pipelined;
+    bool good = pipelined_open(&pipelined, self, &left->plan[0], &left->params, left->epochs);
+    CHECK_STATUS(selvage_device_delay_us(self->dev, self->rank == 1 ? 200000 : 20000, pipelined.stream[0]),
                  SELVAGE_SUCCESS);
     for (uint64_t epoch = 1; good && epoch <= left->epochs; epoch++)
-        good = run_epoch(&tide, HABIT_ENQUEUE, epoch);
-    selvage_exchange_destroy(tide.flow.ex); /* waits for what is enqueued */
-    tide.flow.ex = NULL;
-    tide_settle(&tide);
-    tide_check(&tide);
-    tide_close(&tide);
+        good = run_epoch(&pipelined, HABIT_ENQUEUE, epoch);
+    selvage_exchange_destroy(pipelined.fixture.ex); /* waits for what is enqueued */
+    pipelined.fixture.ex = NULL;
+    pipelined_settle(&pipelined);
+    pipelined_check(&pipelined);
+    pipelined_close(&pipelined);
 }
 
 static void test_abandoned(void)

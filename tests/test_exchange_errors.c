@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "local_flow.h"
+#include "fixture_exchange.h"
 #include <selvage/collective.h>
 
 enum { BYTES = 500 };
@@ -28,15 +28,15 @@ static void check_detail(const char *text, int line)
 static void check_alive(local_rank_t *self)
 {
     plan_t *plan = calloc(1, sizeof *plan);
-    flow_t flow;
+    fixture_t fixture;
     plan->seed = 5;
     for (int rank = 0; rank < self->size; rank++) {
         plan_add(plan, rank, (rank + 1) % self->size, 3, BYTES);
         plan_add(plan, rank, (rank + 1) % self->size, 3, 20 * BYTES);
     }
-    if (flow_open(&flow, self, plan, NULL))
-        flow_run(&flow, 2);
-    flow_close(&flow);
+    if (fixture_open(&fixture, self, plan, NULL))
+        fixture_run(&fixture, 2);
+    fixture_close(&fixture);
     free(plan);
 }
 
@@ -133,37 +133,37 @@ static void refuse_states(local_rank_t *self)
 {
     plan_t *plan = calloc(1, sizeof *plan);
     selvage_route_t route;
-    flow_t flow;
+    fixture_t fixture;
     int next = (self->rank + 1) % self->size;
     for (int rank = 0; rank < self->size; rank++)
         plan_add(plan, rank, (rank + 1) % self->size, 0, BYTES);
-    CHECK(flow_open(&flow, self, plan, NULL));
-    CHECK_STATUS(selvage_exchange_start(flow.ex, NULL), SELVAGE_ERR_STATE);
+    CHECK(fixture_open(&fixture, self, plan, NULL));
+    CHECK_STATUS(selvage_exchange_start(fixture.ex, NULL), SELVAGE_ERR_STATE);
     CHECK_DETAIL("not committed");
-    CHECK_STATUS(selvage_exchange_test(flow.ex, NULL), SELVAGE_ERR_STATE);
-    CHECK_STATUS(selvage_exchange_wait(flow.ex, NULL), SELVAGE_ERR_STATE);
+    CHECK_STATUS(selvage_exchange_test(fixture.ex, NULL), SELVAGE_ERR_STATE);
+    CHECK_STATUS(selvage_exchange_wait(fixture.ex, NULL), SELVAGE_ERR_STATE);
     CHECK_DETAIL("never started");
-    CHECK_STATUS(selvage_exchange_send_route(flow.ex, 0, &route), SELVAGE_ERR_STATE);
-    CHECK_STATUS(selvage_exchange_commit(flow.ex), SELVAGE_SUCCESS);
-    CHECK_STATUS(selvage_exchange_commit(flow.ex), SELVAGE_ERR_STATE);
-    CHECK_STATUS(selvage_exchange_wait(flow.ex, NULL), SELVAGE_ERR_STATE);
-    CHECK_STATUS(selvage_exchange_add_send(flow.ex, plan, 1, next, 0, NULL), SELVAGE_ERR_STATE);
+    CHECK_STATUS(selvage_exchange_send_route(fixture.ex, 0, &route), SELVAGE_ERR_STATE);
+    CHECK_STATUS(selvage_exchange_commit(fixture.ex), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_commit(fixture.ex), SELVAGE_ERR_STATE);
+    CHECK_STATUS(selvage_exchange_wait(fixture.ex, NULL), SELVAGE_ERR_STATE);
+    CHECK_STATUS(selvage_exchange_add_send(fixture.ex, plan, 1, next, 0, NULL), SELVAGE_ERR_STATE);
     CHECK_DETAIL("committed already");
-    CHECK_STATUS(selvage_exchange_send_route(flow.ex, 1, &route), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(selvage_exchange_send_route(fixture.ex, 1, &route), SELVAGE_ERR_ARGUMENT);
     CHECK_DETAIL("index is 1");
     /* Rank 0 starts late, so its neighbour's epoch cannot be complete when it starts again. */
     local_ranks_barrier(self);
     if (self->rank != 0) {
-        CHECK_STATUS(flow_start(&flow, NULL), SELVAGE_SUCCESS);
-        CHECK_STATUS(selvage_exchange_start(flow.ex, NULL), SELVAGE_ERR_STATE);
+        CHECK_STATUS(fixture_start(&fixture, NULL), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_start(fixture.ex, NULL), SELVAGE_ERR_STATE);
         CHECK_DETAIL("epoch 1 is not complete");
     }
     local_ranks_barrier(self);
     if (self->rank == 0)
-        CHECK_STATUS(flow_start(&flow, NULL), SELVAGE_SUCCESS);
-    CHECK_STATUS(selvage_exchange_wait(flow.ex, NULL), SELVAGE_SUCCESS);
-    CHECK_EQ(flow_wrong(&flow, true), 0);
-    flow_close(&flow);
+        CHECK_STATUS(fixture_start(&fixture, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_wait(fixture.ex, NULL), SELVAGE_SUCCESS);
+    CHECK_EQ(fixture_wrong(&fixture, true), 0);
+    fixture_close(&fixture);
     free(plan);
     check_alive(self);
 }
@@ -250,21 +250,21 @@ static void refuse_other_order(local_rank_t *self)
 static void destroy_running(local_rank_t *self)
 {
     plan_t *plan = calloc(1, sizeof *plan);
-    flow_t flow;
+    fixture_t fixture;
     for (int rank = 0; rank < self->size; rank++) {
         plan_add(plan, rank, (rank + 1) % self->size, 0, 100);
         plan_add(plan, rank, (rank + 1) % self->size, 0, 30000);
         plan_add(plan, rank, (rank + 1) % self->size, 0, 50000); /* short enough for the wire to take it over */
     }
-    CHECK(flow_open(&flow, self, plan, NULL));
-    CHECK_STATUS(selvage_exchange_commit(flow.ex), SELVAGE_SUCCESS);
+    CHECK(fixture_open(&fixture, self, plan, NULL));
+    CHECK_STATUS(selvage_exchange_commit(fixture.ex), SELVAGE_SUCCESS);
     if (self->rank != 0) { /* rank 0 never starts */
-        CHECK_STATUS(flow_start(&flow, NULL), SELVAGE_SUCCESS);
+        CHECK_STATUS(fixture_start(&fixture, NULL), SELVAGE_SUCCESS);
         for (int i = 0; i < 20; i++)
-            CHECK_STATUS(selvage_exchange_test(flow.ex, NULL), SELVAGE_IN_PROGRESS);
+            CHECK_STATUS(selvage_exchange_test(fixture.ex, NULL), SELVAGE_IN_PROGRESS);
     }
     local_ranks_barrier(self);
-    flow_close(&flow);
+    fixture_close(&fixture);
     if (self->rank != 0) /* or the neighbour was quicker, and its word came first */
         CHECK(local_ranks_logged(self, "while epoch 1 is under way") ||
               local_ranks_logged(self, "gave up the exchange"));
@@ -277,7 +277,7 @@ static void refuse_buffers(local_rank_t *self)
 {
     plan_t *plan = calloc(1, sizeof *plan);
     selvage_buffer_t *buffer = NULL;
-    flow_t flow;
+    fixture_t fixture;
     char *foreign = malloc(64);
     plan_add(plan, self->rank, (self->rank + 1) % self->size, 0, 0);
     plan->count = 0;
@@ -286,14 +286,14 @@ static void refuse_buffers(local_rank_t *self)
     CHECK_STATUS(selvage_buffer_register(self->comm, foreign, 64, &buffer), SELVAGE_ERR_UNSUPPORTED);
     CHECK_DETAIL("ptr: 64 bytes");
     CHECK(!buffer);
-    CHECK(flow_open(&flow, self, plan, NULL));
-    flow_run(&flow, 1);
+    CHECK(fixture_open(&fixture, self, plan, NULL));
+    fixture_run(&fixture, 1);
     for (unsigned i = 0; i < plan->count; i++)
-        if (flow.recv[i].buffer) {
-            CHECK_STATUS(selvage_buffer_unregister(flow.recv[i].buffer), SELVAGE_ERR_STATE);
+        if (fixture.recv[i].buffer) {
+            CHECK_STATUS(selvage_buffer_unregister(fixture.recv[i].buffer), SELVAGE_ERR_STATE);
             CHECK_DETAIL("still lands in this buffer");
         }
-    flow_close(&flow);
+    fixture_close(&fixture);
     free(foreign);
     free(plan);
 }
@@ -302,14 +302,14 @@ static void refuse_buffers(local_rank_t *self)
 static void leave_things(local_rank_t *self)
 {
     plan_t *plan = self->arg;
-    static _Thread_local flow_t flow;
-    if (flow_open(&flow, self, plan, NULL))
-        flow_run(&flow, 1);
+    static _Thread_local fixture_t fixture;
+    if (fixture_open(&fixture, self, plan, NULL))
+        fixture_run(&fixture, 1);
     selvage_comm_destroy(self->comm);
     self->comm = NULL;
     CHECK(local_ranks_logged(self, "1 exchanges and 0 registered buffers were not destroyed"));
-    free(flow.send);
-    free(flow.recv);
+    free(fixture.send);
+    free(fixture.recv);
 }
 
 /* What MPI_PROC_NULL would send or receive is no packet, whatever else is said of it. */

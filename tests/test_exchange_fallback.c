@@ -9,7 +9,7 @@
 
 #include "base/base_memory.h"
 #include "check.h"
-#include "local_flow.h"
+#include "fixture_exchange.h"
 #include "memory/memory_buffer.h"
 #include "pipeline/pipe_exchange.h"
 
@@ -138,15 +138,15 @@ static void forget_registered(plan_t *plan, int rank)
             plan->packet[i].registered = false;
 }
 
-static void check_routes(const flow_t *flow, const mishap_t *mishap)
+static void check_routes(const fixture_t *fixture, const mishap_t *mishap)
 {
     uint32_t index = 0;
-    for (unsigned i = 0; i < flow->plan->count; i++) {
+    for (unsigned i = 0; i < fixture->plan->count; i++) {
         selvage_route_t route = SELVAGE_ROUTE_DEFAULT;
-        const plan_packet_t *packet = &flow->plan->packet[i];
-        if (packet->source != flow->self->rank)
+        const plan_packet_t *packet = &fixture->plan->packet[i];
+        if (packet->source != fixture->self->rank)
             continue;
-        CHECK_STATUS(selvage_exchange_send_route(flow->ex, index++, &route), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_send_route(fixture->ex, index++, &route), SELVAGE_SUCCESS);
         CHECK_STR(selvage_route_name(route), selvage_route_name(mishap->route[packet->source][packet->destination]));
     }
 }
@@ -169,14 +169,14 @@ static void suffer(local_rank_t *self)
     if (mishap->spoil == spoil_export)
         forget_registered(plan, 1);
     for (int i = 0; i < EXCHANGES; i++) {
-        flow_t flow;
-        if (flow_open(&flow, self, plan, NULL)) {
-            flow_run(&flow, 3);
-            check_routes(&flow, mishap);
+        fixture_t fixture;
+        if (fixture_open(&fixture, self, plan, NULL)) {
+            fixture_run(&fixture, 3);
+            check_routes(&fixture, mishap);
             /* one mapping per peer and allocation, however many packets land in it: soft's small pieces share one */
             CHECK(count_opened(self->comm) <= RANKS - 1);
         }
-        flow_close(&flow);
+        fixture_close(&fixture);
         CHECK_EQ(count_opened(self->comm), 0);
     }
     free(plan);
@@ -233,16 +233,16 @@ static void insist(local_rank_t *self)
     for (int i = 0; i < 2; i++) {
         selvage_exchange_params_t params = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = i ? SHARED : PEER};
         plan_t *plan = calloc(1, sizeof *plan);
-        flow_t flow;
+        fixture_t fixture;
         make_plan(plan);
-        CHECK(flow_open(&flow, self, plan, &params));
+        CHECK(fixture_open(&fixture, self, plan, &params));
         if (i == 0) {
-            CHECK_STATUS(selvage_exchange_commit(flow.ex), SELVAGE_ERR_UNSUPPORTED);
+            CHECK_STATUS(selvage_exchange_commit(fixture.ex), SELVAGE_ERR_UNSUPPORTED);
             CHECK(strstr(selvage_error_detail(), "route peer was asked for") != NULL);
         } else {
-            flow_run(&flow, 2);
+            fixture_run(&fixture, 2);
         }
-        flow_close(&flow);
+        fixture_close(&fixture);
         free(plan);
     }
 }

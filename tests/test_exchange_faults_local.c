@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 #include "check.h"
-#include "local_flow.h"
+#include "fixture_exchange.h"
 #include "pipeline/pipe_comm.h"
 #include "wire/wire_local.h"
 
@@ -54,10 +54,10 @@ static void plan_ring(plan_t *plan, int size)
 
 static void recover(local_rank_t *self)
 {
-    flow_t flow;
-    if (flow_open(&flow, self, self->arg, NULL))
-        flow_run(&flow, EPOCHS);
-    flow_close(&flow);
+    fixture_t fixture;
+    if (fixture_open(&fixture, self, self->arg, NULL))
+        fixture_run(&fixture, EPOCHS);
+    fixture_close(&fixture);
     add_sums(self);
 }
 
@@ -115,12 +115,12 @@ static bool detail_has(const char *text)
 /* One packet, hurt at rank 0: both ends name it, its tag, the other end and the digests. */
 static void report(local_rank_t *self)
 {
-    flow_t flow;
-    if (!flow_open(&flow, self, self->arg, NULL))
+    fixture_t fixture;
+    if (!fixture_open(&fixture, self, self->arg, NULL))
         return;
-    CHECK_STATUS(selvage_exchange_commit(flow.ex), SELVAGE_SUCCESS);
-    CHECK_STATUS(flow_start(&flow, NULL), SELVAGE_SUCCESS);
-    CHECK_STATUS(selvage_exchange_wait(flow.ex, NULL), SELVAGE_ERR_CHECKSUM);
+    CHECK_STATUS(selvage_exchange_commit(fixture.ex), SELVAGE_SUCCESS);
+    CHECK_STATUS(fixture_start(&fixture, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_wait(fixture.ex, NULL), SELVAGE_ERR_CHECKSUM);
     CHECK(detail_has("packet 1 (tag 7)"));
     CHECK(detail_has(self->rank == 0 ? "rank 1 could not verify" : "from rank 0 to rank 1"));
     CHECK(detail_has("epoch 1"));
@@ -128,10 +128,10 @@ static void report(local_rank_t *self)
     CHECK(detail_has("found "));
     if (self->rank == 0) /* a program's own store is the likeliest cause */
         CHECK(detail_has("was its buffer written between start and wait"));
-    CHECK_STATUS(selvage_exchange_test(flow.ex, NULL), SELVAGE_ERR_CHECKSUM);
-    CHECK_STATUS(selvage_exchange_start(flow.ex, NULL), SELVAGE_ERR_CHECKSUM);
+    CHECK_STATUS(selvage_exchange_test(fixture.ex, NULL), SELVAGE_ERR_CHECKSUM);
+    CHECK_STATUS(selvage_exchange_start(fixture.ex, NULL), SELVAGE_ERR_CHECKSUM);
     CHECK(detail_has("packet 1 (tag 7)"));
-    flow_close(&flow);
+    fixture_close(&fixture);
     add_sums(self);
 }
 
@@ -160,17 +160,17 @@ static void test_reports(void)
 
 static void deliver_wrong(local_rank_t *self)
 {
-    flow_t flow;
+    fixture_t fixture;
     selvage_exchange_params_t params = {SELVAGE_EXCHANGE_PARAMS_INIT, .checksum = SELVAGE_CHECKSUM_OFF};
-    if (flow_open(&flow, self, self->arg, &params)) {
-        CHECK_STATUS(selvage_exchange_commit(flow.ex), SELVAGE_SUCCESS);
+    if (fixture_open(&fixture, self, self->arg, &params)) {
+        CHECK_STATUS(selvage_exchange_commit(fixture.ex), SELVAGE_SUCCESS);
         for (int epoch = 0; epoch < EPOCHS; epoch++) {
-            CHECK_STATUS(flow_start(&flow, NULL), SELVAGE_SUCCESS);
-            CHECK_STATUS(selvage_exchange_wait(flow.ex, NULL), SELVAGE_SUCCESS);
-            wrong_packets += flow_wrong(&flow, false);
+            CHECK_STATUS(fixture_start(&fixture, NULL), SELVAGE_SUCCESS);
+            CHECK_STATUS(selvage_exchange_wait(fixture.ex, NULL), SELVAGE_SUCCESS);
+            wrong_packets += fixture_wrong(&fixture, false);
         }
     }
-    flow_close(&flow);
+    fixture_close(&fixture);
     add_sums(self);
 }
 
@@ -191,20 +191,20 @@ static void test_unchecked(void)
 /* Every third control message of every rank is damaged while epochs run. */
 static void damage_control(local_rank_t *self)
 {
-    flow_t flow;
-    if (flow_open(&flow, self, self->arg, NULL)) {
-        flow_run(&flow, 1);
+    fixture_t fixture;
+    if (fixture_open(&fixture, self, self->arg, NULL)) {
+        fixture_run(&fixture, 1);
         local_ranks_barrier(self);
         sv_wire_local_corrupt_control(self->comm->wire, 3);
         for (int epoch = 0; epoch < 4 * EPOCHS; epoch++) {
-            CHECK_STATUS(flow_start(&flow, NULL), SELVAGE_SUCCESS);
-            CHECK_STATUS(selvage_exchange_wait(flow.ex, NULL), SELVAGE_SUCCESS);
-            CHECK_EQ(flow_wrong(&flow, true), 0);
+            CHECK_STATUS(fixture_start(&fixture, NULL), SELVAGE_SUCCESS);
+            CHECK_STATUS(selvage_exchange_wait(fixture.ex, NULL), SELVAGE_SUCCESS);
+            CHECK_EQ(fixture_wrong(&fixture, true), 0);
         }
         sv_wire_local_corrupt_control(self->comm->wire, 0);
         local_ranks_barrier(self);
     }
-    flow_close(&flow);
+    fixture_close(&fixture);
     add_sums(self);
 }
 

@@ -5,7 +5,7 @@
  */
 #include "base/base_memory.h"
 #include "check.h"
-#include "local_flow.h"
+#include "fixture_exchange.h"
 
 #define SMALL_SEGMENTS "SEGMENT_BYTES=4096 SEGMENT_SLOTS=2"
 
@@ -13,24 +13,24 @@ static const size_t sizes[] = {0, 1, 7, 8, 9, 63, 64, 65, 4095, 4096, 4097, 8191
 enum { NSIZES = sizeof sizes / sizeof sizes[0] };
 
 /* One case: a plan, what is forced, and what must come of it. */
-typedef struct flow_case {
+typedef struct fixture_case {
     const plan_t *plan;
     selvage_exchange_params_t params;
     selvage_route_t on_node;
     int ranks_per_node;
     unsigned epochs;
-} flow_case_t;
+} fixture_case_t;
 
 static void run_case(local_rank_t *self)
 {
-    const flow_case_t *test = self->arg;
-    flow_t flow;
-    if (flow_open(&flow, self, test->plan, &test->params)) {
-        flow_run(&flow, test->epochs);
-        flow_check_routes(&flow, test->on_node, test->ranks_per_node);
-        CHECK_EQ(selvage_exchange_epoch(flow.ex), test->epochs);
+    const fixture_case_t *test = self->arg;
+    fixture_t fixture;
+    if (fixture_open(&fixture, self, test->plan, &test->params)) {
+        fixture_run(&fixture, test->epochs);
+        fixture_check_routes(&fixture, test->on_node, test->ranks_per_node);
+        CHECK_EQ(selvage_exchange_epoch(fixture.ex), test->epochs);
     }
-    flow_close(&flow);
+    fixture_close(&fixture);
 }
 
 static void check_stats(local_rank_t *self)
@@ -38,7 +38,7 @@ static void check_stats(local_rank_t *self)
     selvage_stats_t stats = {SELVAGE_STATS_INIT};
     run_case(self);
     CHECK_STATUS(selvage_comm_stats(self->comm, &stats), SELVAGE_SUCCESS);
-    const flow_case_t *test = self->arg;
+    const fixture_case_t *test = self->arg;
     uint64_t sent = 0, received = 0;
     for (unsigned i = 0; i < test->plan->count; i++) {
         sent += test->plan->packet[i].source == self->rank;
@@ -52,7 +52,7 @@ static void check_stats(local_rank_t *self)
     CHECK_EQ(stats.device_bytes, 0);
 }
 
-static void run(const flow_case_t *test, int size, int ranks_per_node)
+static void run(const fixture_case_t *test, int size, int ranks_per_node)
 {
     local_ranks_run(&(local_run_t){.size = size, .ranks_per_node = ranks_per_node, .body = check_stats,
                                    .arg = (void *)(uintptr_t)test});
@@ -79,7 +79,7 @@ static void test_sizes_by_params(const char *env)
     plan_t plan;
     for (unsigned r = 0; r < 4; r++) {
         plan_sizes(&plan, 2, r == 0);
-        flow_case_t test = {&plan, {SELVAGE_EXCHANGE_PARAMS_INIT, .route = routes[r]}, routes[r], 0, 3};
+        fixture_case_t test = {&plan, {SELVAGE_EXCHANGE_PARAMS_INIT, .route = routes[r]}, routes[r], 0, 3};
         local_ranks_env(env);
         run(&test, 2, 0);
     }
@@ -89,7 +89,7 @@ static void test_sizes_by_environment(void)
 {
     plan_t plan;
     plan_sizes(&plan, 2, false);
-    flow_case_t test = {&plan, {SELVAGE_EXCHANGE_PARAMS_INIT}, SELVAGE_ROUTE_PEER, 0, 2};
+    fixture_case_t test = {&plan, {SELVAGE_EXCHANGE_PARAMS_INIT}, SELVAGE_ROUTE_PEER, 0, 2};
     local_ranks_env(SMALL_SEGMENTS);
     run(&test, 2, 0);
     local_ranks_env("ROUTE=self");
@@ -113,7 +113,8 @@ static void test_self_alone(void)
 {
     plan_t plan;
     plan_sizes(&plan, 1, false);
-    flow_case_t test = {&plan, {SELVAGE_EXCHANGE_PARAMS_INIT, .route = SELVAGE_ROUTE_SELF}, SELVAGE_ROUTE_SELF, 0, 3};
+    fixture_case_t test = {
+        &plan, {SELVAGE_EXCHANGE_PARAMS_INIT, .route = SELVAGE_ROUTE_SELF}, SELVAGE_ROUTE_SELF, 0, 3};
     local_ranks_env("");
     run(&test, 1, 0);
     test.params.route = test.on_node = SELVAGE_ROUTE_STAGED;
@@ -131,7 +132,7 @@ static void test_virtual_nodes(void)
                 packet->recv_odd = i;
                 packet->registered = i % 3 == 0;
             }
-    flow_case_t test = {&plan, {SELVAGE_EXCHANGE_PARAMS_INIT}, SELVAGE_ROUTE_PEER, 2, 3};
+    fixture_case_t test = {&plan, {SELVAGE_EXCHANGE_PARAMS_INIT}, SELVAGE_ROUTE_PEER, 2, 3};
     local_ranks_env(SMALL_SEGMENTS);
     run(&test, 4, 2);
     local_ranks_env("INTRANODE=immediate RANKS_PER_NODE=2");
@@ -152,7 +153,7 @@ static void test_rings(unsigned epochs)
             plan_add(&plan, rank, (rank + size - 1) % size, 0, 3000);
             plan_add(&plan, rank, (rank + 1) % size, 2147483647, 20001)->registered = true;
         }
-        flow_case_t test = {&plan, {SELVAGE_EXCHANGE_PARAMS_INIT}, SELVAGE_ROUTE_PEER, 0, epochs};
+        fixture_case_t test = {&plan, {SELVAGE_EXCHANGE_PARAMS_INIT}, SELVAGE_ROUTE_PEER, 0, epochs};
         local_ranks_env("");
         run(&test, size, 0);
         local_ranks_env("ROUTE=staged");
@@ -171,7 +172,7 @@ static void test_rings(unsigned epochs)
 static void test_idle_ranks(void)
 {
     plan_t plan = {.seed = 14};
-    flow_case_t test = {&plan, {SELVAGE_EXCHANGE_PARAMS_INIT}, SELVAGE_ROUTE_PEER, 0, 3};
+    fixture_case_t test = {&plan, {SELVAGE_EXCHANGE_PARAMS_INIT}, SELVAGE_ROUTE_PEER, 0, 3};
     local_ranks_env("");
     run(&test, 3, 0);
     plan_add(&plan, 0, 2, 1, 100);
@@ -185,7 +186,8 @@ static void test_policies(void)
     plan_t plan;
     plan_sizes(&plan, 2, true);
     for (unsigned p = 0; p < 3; p++) {
-        flow_case_t test = {&plan, {SELVAGE_EXCHANGE_PARAMS_INIT, .checksum = policies[p]}, SELVAGE_ROUTE_PEER, 0, 4};
+        fixture_case_t test = {
+            &plan, {SELVAGE_EXCHANGE_PARAMS_INIT, .checksum = policies[p]}, SELVAGE_ROUTE_PEER, 0, 4};
         local_ranks_env(SMALL_SEGMENTS);
         run(&test, 2, 0);
         local_ranks_env("ROUTE=shared " SMALL_SEGMENTS);
@@ -249,24 +251,24 @@ static void overlap(local_rank_t *self)
 {
     enum { FLOWS = 3 };
     const plan_t *plan = self->arg;
-    flow_t flow[FLOWS];
+    fixture_t fixture[FLOWS];
     for (int i = 0; i < FLOWS; i++) {
-        if (!flow_open(&flow[i], self, plan, NULL))
+        if (!fixture_open(&fixture[i], self, plan, NULL))
             return;
-        CHECK_STATUS(selvage_exchange_commit(flow[i].ex), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_commit(fixture[i].ex), SELVAGE_SUCCESS);
     }
     for (int round = 0; round < 6; round++) {
         for (int i = round / 3; i < FLOWS; i++)
-            CHECK_STATUS(flow_start(&flow[i], NULL), SELVAGE_SUCCESS);
+            CHECK_STATUS(fixture_start(&fixture[i], NULL), SELVAGE_SUCCESS);
         for (int i = FLOWS - 1; i >= round / 3; i--) {
-            CHECK_STATUS(selvage_exchange_wait(flow[i].ex, NULL), SELVAGE_SUCCESS);
-            CHECK_EQ(flow_wrong(&flow[i], true), 0);
+            CHECK_STATUS(selvage_exchange_wait(fixture[i].ex, NULL), SELVAGE_SUCCESS);
+            CHECK_EQ(fixture_wrong(&fixture[i], true), 0);
         }
         if (round == 2)
-            flow_close(&flow[0]);
+            fixture_close(&fixture[0]);
     }
-    flow_close(&flow[1]);
-    flow_close(&flow[2]);
+    fixture_close(&fixture[1]);
+    fixture_close(&fixture[2]);
 }
 
 static void test_overlap(void)

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "local_flow.h"
+#include "fixture_exchange.h"
 #include "pipeline/pipe_commit.h"
 
 static const selvage_exchange_params_t report = {SELVAGE_EXCHANGE_PARAMS_INIT, .checksum = SELVAGE_CHECKSUM_REPORT};
@@ -25,10 +25,10 @@ static void make_plan(bool both_ways, size_t bytes)
         plan_add(&plan, 1, 0, 0, bytes);
 }
 
-static bool open_committed(flow_t *flow, local_rank_t *self)
+static bool open_committed(fixture_t *fixture, local_rank_t *self)
 {
-    bool good = flow_open(flow, self, &plan, &report);
-    CHECK_STATUS(selvage_exchange_commit(flow->ex), SELVAGE_SUCCESS);
+    bool good = fixture_open(fixture, self, &plan, &report);
+    CHECK_STATUS(selvage_exchange_commit(fixture->ex), SELVAGE_SUCCESS);
     return good;
 }
 
@@ -36,7 +36,7 @@ static bool open_committed(flow_t *flow, local_rank_t *self)
 
 static void run_pair(local_rank_t *self)
 {
-    flow_t first, second;
+    fixture_t first, second;
     void *stream;
     CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
     bool good = open_committed(&first, self);
@@ -44,20 +44,20 @@ static void run_pair(local_rank_t *self)
     for (int epoch = 0; good && epoch < 6; epoch++) {
         /* The first one's packets need nothing of the second one, which at the other rank begins after them. */
         first.ex->waited_immediately = self->rank == 0;
-        CHECK_STATUS(flow_start(&first, stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(fixture_start(&first, stream), SELVAGE_SUCCESS);
         if (self->rank == 1)
             CHECK_STATUS(selvage_exchange_wait(first.ex, stream), SELVAGE_SUCCESS);
-        CHECK_STATUS(flow_start(&second, stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(fixture_start(&second, stream), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_exchange_enqueue_wait(second.ex, stream), SELVAGE_SUCCESS);
         selvage_status_t status = selvage_exchange_wait(first.ex, stream);
         CHECK_STATUS(status, SELVAGE_SUCCESS);
         good = status == SELVAGE_SUCCESS;
         CHECK_STATUS(selvage_exchange_wait(second.ex, stream), SELVAGE_SUCCESS);
-        CHECK_EQ(flow_wrong(&first, true), 0);
-        CHECK_EQ(flow_wrong(&second, true), 0);
+        CHECK_EQ(fixture_wrong(&first, true), 0);
+        CHECK_EQ(fixture_wrong(&second, true), 0);
     }
-    flow_close(&second);
-    flow_close(&first);
+    fixture_close(&second);
+    fixture_close(&first);
     selvage_stream_destroy(self->dev, stream);
 }
 
@@ -82,32 +82,32 @@ static void await_return(const void *arg, unsigned block, unsigned nblocks)
 
 static void run_behind(local_rank_t *self)
 {
-    flow_t flow;
+    fixture_t fixture;
     void *stream;
     CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
-    bool good = open_committed(&flow, self), no_leave = *(const bool *)self->arg;
+    bool good = open_committed(&fixture, self), no_leave = *(const bool *)self->arg;
     for (int epoch = 0; good && epoch < 4; epoch++) {
         bool last = self->rank == 0 && epoch == 3;
         /* The other rank stores this word in its first start, which nothing here is ordered after. */
-        uint64_t *leave = &flow.ex->sends[0].words->credit, given = 0, none = 0;
-        flow.ex->waited_immediately = true; /* what is expected of an epoch is not always so */
+        uint64_t *leave = &fixture.ex->sends[0].words->credit, given = 0, none = 0;
+        fixture.ex->waited_immediately = true; /* what is expected of an epoch is not always so */
         if (last && no_leave)    /* nothing can be pushed in start then */
             given = __atomic_exchange_n(leave, 0, __ATOMIC_ACQ_REL);
-        CHECK_STATUS(flow_start(&flow, stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(fixture_start(&fixture, stream), SELVAGE_SUCCESS);
         if (last) {
-            CHECK_EQ(flow.ex->unordered, !no_leave);
+            CHECK_EQ(fixture.ex->unordered, !no_leave);
             if (given)
                 __atomic_compare_exchange_n(leave, &none, given, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
             CHECK_STATUS(selvage_device_launch_soft(self->dev, await_return, "", 1, 1, stream), SELVAGE_SUCCESS);
             usleep(1000);
         }
-        CHECK_STATUS(selvage_exchange_wait(flow.ex, stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_wait(fixture.ex, stream), SELVAGE_SUCCESS);
     }
     if (self->rank == 0)
         atomic_store(&returned, true);
     CHECK_STATUS(selvage_stream_synchronize(self->dev, stream), SELVAGE_SUCCESS);
-    CHECK_EQ(flow_wrong(&flow, true), 0);
-    flow_close(&flow);
+    CHECK_EQ(fixture_wrong(&fixture, true), 0);
+    fixture_close(&fixture);
     selvage_stream_destroy(self->dev, stream);
 }
 
@@ -135,27 +135,28 @@ static void be_busy(const void *arg, unsigned block, unsigned nblocks)
 
 static void run_abandoned(local_rank_t *self)
 {
-    flow_t flow;
+    fixture_t fixture;
     void *stream;
     CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
-    bool good = open_committed(&flow, self);
+    bool good = open_committed(&fixture, self);
     for (int epoch = 0; good && epoch < 2; epoch++) {
-        CHECK_STATUS(flow_start(&flow, stream), SELVAGE_SUCCESS);
-        CHECK_STATUS(selvage_exchange_wait(flow.ex, stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(fixture_start(&fixture, stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_wait(fixture.ex, stream), SELVAGE_SUCCESS);
     }
     if (self->rank == 1) {
         CHECK_STATUS(selvage_device_launch_soft(self->dev, be_busy, "", 1, 1, stream), SELVAGE_SUCCESS);
-        flow.ex->waited_immediately = true;
-        CHECK_STATUS(flow_start(&flow, stream), SELVAGE_SUCCESS);
-        CHECK(selvage_exchange_wait(flow.ex, stream) < 0);
+        fixture.ex->waited_immediately = true;
+        CHECK_STATUS(fixture_start(&fixture, stream), SELVAGE_SUCCESS);
+        CHECK(selvage_exchange_wait(fixture.ex, stream) < 0);
         CHECK(!atomic_load(&passed));
-        CHECK(flow.ex->recvs[0].prelaunched_epoch == flow.ex->epoch); /* the pull is there, after the caller's work */
+        CHECK(fixture.ex->recvs[0].prelaunched_epoch == fixture.ex->epoch); /* the pull is there, after the caller's
+                                                                               work */
     }
     while (self->rank == 0 && !atomic_load(&passed)) { /* the end of both needs both */
         CHECK_STATUS(selvage_progress(self->comm), SELVAGE_SUCCESS);
         usleep(1000);
     }
-    flow_close(&flow);
+    fixture_close(&fixture);
     CHECK(atomic_load(&passed));
     selvage_stream_destroy(self->dev, stream);
 }
@@ -195,22 +196,22 @@ static void leap(selvage_exchange_t *x, uint64_t epoch)
 static void run_late(local_rank_t *self)
 {
     static const uint64_t begin[] = {UINT64_C(0x7ffffffe), UINT64_C(0x80000010), UINT64_C(0xfffffffe)};
-    flow_t flow;
+    fixture_t fixture;
     void *stream;
     CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
     for (int i = 0; i < 3; i++) {
-        bool good = open_committed(&flow, self);
-        leap(flow.ex, begin[i]);
+        bool good = open_committed(&fixture, self);
+        leap(fixture.ex, begin[i]);
         local_ranks_barrier(self);
         for (int epoch = 0; good && epoch < 4; epoch++) {
             if (self->rank == 0)
                 CHECK_STATUS(selvage_device_delay_us(self->dev, 50000, stream), SELVAGE_SUCCESS);
-            CHECK_STATUS(flow_start(&flow, stream), SELVAGE_SUCCESS);
-            CHECK_STATUS(selvage_exchange_enqueue_wait(flow.ex, stream), SELVAGE_SUCCESS);
-            CHECK_STATUS(selvage_exchange_wait(flow.ex, stream), SELVAGE_SUCCESS);
-            CHECK_EQ(flow_wrong(&flow, true), 0);
+            CHECK_STATUS(fixture_start(&fixture, stream), SELVAGE_SUCCESS);
+            CHECK_STATUS(selvage_exchange_enqueue_wait(fixture.ex, stream), SELVAGE_SUCCESS);
+            CHECK_STATUS(selvage_exchange_wait(fixture.ex, stream), SELVAGE_SUCCESS);
+            CHECK_EQ(fixture_wrong(&fixture, true), 0);
         }
-        flow_close(&flow);
+        fixture_close(&fixture);
     }
     selvage_stream_destroy(self->dev, stream);
 }
@@ -233,39 +234,39 @@ static void await_step(int wanted)
 }
 
 /* start copies two pieces, so of the second packet only the first comes before the sender's enqueued wait. */
-static void run_first_epoch(local_rank_t *self, flow_t *flow, void *stream)
+static void run_first_epoch(local_rank_t *self, fixture_t *fixture, void *stream)
 {
     if (self->rank == 0)
         await_step(1);
-    CHECK_STATUS(flow_start(flow, stream), SELVAGE_SUCCESS);
+    CHECK_STATUS(fixture_start(fixture, stream), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_stream_synchronize(self->dev, stream), SELVAGE_SUCCESS);
     if (self->rank == 0) {
         await_step(2);
     } else {
         atomic_store(&step, 1);
-        while (flow->ex->recvs[1].arrived_count == 0 && flow->ex->error == SELVAGE_SUCCESS)
+        while (fixture->ex->recvs[1].arrived_count == 0 && fixture->ex->error == SELVAGE_SUCCESS)
             CHECK_STATUS(selvage_progress(self->comm), SELVAGE_SUCCESS);
-        CHECK_EQ(flow->ex->recvs[1].arrived_count, 1);
+        CHECK_EQ(fixture->ex->recvs[1].arrived_count, 1);
         atomic_store(&step, 2);
     }
-    CHECK_STATUS(selvage_exchange_enqueue_wait(flow->ex, stream), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_exchange_enqueue_wait(fixture->ex, stream), SELVAGE_SUCCESS);
 }
 
 static void run_pieces(local_rank_t *self)
 {
-    flow_t flow;
+    fixture_t fixture;
     void *stream;
     CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
-    bool good = open_committed(&flow, self);
+    bool good = open_committed(&fixture, self);
     for (int epoch = 0; good && epoch < 4; epoch++) {
         if (epoch == 0)
-            run_first_epoch(self, &flow, stream);
+            run_first_epoch(self, &fixture, stream);
         else
-            CHECK_STATUS(flow_start(&flow, stream), SELVAGE_SUCCESS);
-        CHECK_STATUS(selvage_exchange_wait(flow.ex, stream), SELVAGE_SUCCESS);
-        CHECK_EQ(flow_wrong(&flow, true), 0);
+            CHECK_STATUS(fixture_start(&fixture, stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_wait(fixture.ex, stream), SELVAGE_SUCCESS);
+        CHECK_EQ(fixture_wrong(&fixture, true), 0);
     }
-    flow_close(&flow);
+    fixture_close(&fixture);
     selvage_stream_destroy(self->dev, stream);
 }
 

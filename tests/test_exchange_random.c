@@ -8,7 +8,7 @@
 
 #include "check.h"
 #include "device/device.h"
-#include "local_flow.h"
+#include "fixture_exchange.h"
 
 enum { FLOWS = 3, ROUNDS = 5 };
 
@@ -58,43 +58,43 @@ static void shuffle(int order[FLOWS], uint64_t *state)
     }
 }
 
-static void complete(flow_t *flow, bool by_test)
+static void complete(fixture_t *fixture, bool by_test)
 {
     selvage_status_t status = SELVAGE_IN_PROGRESS;
-    while (by_test && (status = selvage_exchange_test(flow->ex, NULL)) == SELVAGE_IN_PROGRESS)
-        (void)selvage_progress(flow->self->comm);
+    while (by_test && (status = selvage_exchange_test(fixture->ex, NULL)) == SELVAGE_IN_PROGRESS)
+        (void)selvage_progress(fixture->self->comm);
     if (!by_test)
-        status = selvage_exchange_wait(flow->ex, NULL);
+        status = selvage_exchange_wait(fixture->ex, NULL);
     CHECK_STATUS(status, SELVAGE_SUCCESS);
-    CHECK_EQ(flow_wrong(flow, true), 0);
+    CHECK_EQ(fixture_wrong(fixture, true), 0);
 }
 
-static void step(flow_t *flow, uint64_t *state)
+static void step(fixture_t *fixture, uint64_t *state)
 {
     int order[FLOWS];
     shuffle(order, state);
     for (int i = 0; i < FLOWS; i++)
-        CHECK_STATUS(flow_start(&flow[order[i]], NULL), SELVAGE_SUCCESS);
+        CHECK_STATUS(fixture_start(&fixture[order[i]], NULL), SELVAGE_SUCCESS);
     shuffle(order, state);
     for (int i = 0; i < FLOWS; i++)
-        complete(&flow[order[i]], local_ranks_random(state, 2));
+        complete(&fixture[order[i]], local_ranks_random(state, 2));
 }
 
 static void run_chaos(local_rank_t *self)
 {
     const chaos_t *chaos = self->arg;
-    flow_t flow[FLOWS];
+    fixture_t fixture[FLOWS];
     uint64_t state = chaos->seed * 64 + (uint64_t)self->rank;
     int good = 0;
     self->dev->kernel_alone_bytes = chaos->alone_bytes;
     for (int i = 0; i < FLOWS; i++) {
-        good += flow_open(&flow[i], self, &chaos->plan[i], &chaos->params[i]);
-        CHECK_STATUS(selvage_exchange_commit(flow[i].ex), SELVAGE_SUCCESS);
+        good += fixture_open(&fixture[i], self, &chaos->plan[i], &chaos->params[i]);
+        CHECK_STATUS(selvage_exchange_commit(fixture[i].ex), SELVAGE_SUCCESS);
     }
     for (int round = 0; round < ROUNDS && good == FLOWS; round++)
-        step(flow, &state);
+        step(fixture, &state);
     for (int i = 0; i < FLOWS; i++)
-        flow_close(&flow[i]);
+        fixture_close(&fixture[i]);
 }
 
 static void run_seed(uint64_t seed)

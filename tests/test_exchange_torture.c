@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "local_flow.h"
+#include "fixture_exchange.h"
 #include "pipeline/pipe_exchange.h"
 
 enum { PROCESSES = 16, RANKS = 2, PACKETS = 4, EPOCHS = 2, EVERY_ONE_UP_TO = 60, SAMPLES = 6, HANG_S = 60 };

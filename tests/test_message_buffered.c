@@ -30,7 +30,7 @@ static void run(void (*body)(local_rank_t *self), void *arg, bool log_expected)
 }
 
 /* To and fro, until both have a shared segment of the other's. */
-static void meet(local_rank_t *self, const message_shape_t *shape)
+static void exchange_one(local_rank_t *self, const message_shape_t *shape)
 {
     for (int i = 0; i < 8; i++) {
         const bool sends = self->rank == i % 2;
@@ -91,7 +91,7 @@ static void come_to(int value)
 static void alone(local_rank_t *self)
 {
     const bool *host = self->arg;
-    meet(self, &plain);
+    exchange_one(self, &plain);
     for (int round = 0; round < ROUNDS; round++) {
         message_shape_t shape = plain;
         for (int i = 0; self->rank == 0 && i < SLOTS; i++) {
@@ -120,7 +120,7 @@ static void others(local_rank_t *self)
     nothing.bytes = 0;
     if (self->rank == 0)
         refuse(self, &plain, 1); /* no shared segment yet */
-    meet(self, &plain);
+    exchange_one(self, &plain);
     beyond.bytes = longest(self) + 1;
     if (self->rank == 0) {
         refuse(self, &host, 1);
@@ -128,8 +128,8 @@ static void others(local_rank_t *self)
         refuse(self, &beyond, 1);
         refuse(self, &plain, 0);
     }
-    meet(self, &beyond);
-    meet(self, &host);
+    exchange_one(self, &beyond);
+    exchange_one(self, &host);
 }
 
 /* Sends that cannot wait between those that can, with one tag: they are received in order. */
@@ -137,7 +137,7 @@ static void in_order(local_rank_t *self)
 {
     message_end_t end[MANY];
     int refused = 0;
-    meet(self, &plain);
+    exchange_one(self, &plain);
     for (int i = 0; i < MANY && self->rank == 0; i++) {
         message_end_open(&end[i], self, &plain);
         if (message_end_ibsend(&end[i], &plain, 1, 5, key_of(5)) == SELVAGE_SUCCESS)
@@ -162,7 +162,7 @@ static void truncated(local_rank_t *self)
 {
     message_shape_t brief = plain;
     brief.bytes = BYTES / 2;
-    meet(self, &plain);
+    exchange_one(self, &plain);
     for (int i = 0; i < 2 * SLOTS; i++) {
         if (self->rank == 0)
             send_and_end(self, &plain, i);
@@ -178,7 +178,7 @@ static void large(local_rank_t *self)
     message_shape_t shape = {.bytes = LONG, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM}, host = shape;
     self->comm->message_slot_bytes = LONG;
     host.on_device = false;
-    meet(self, &plain);
+    exchange_one(self, &plain);
     for (int i = 0; i < ROUNDS; i++) {
         shape.run = host.run = i % 3 == 2 ? 40 : 0;
         shape.gap = host.gap = 16;
@@ -197,7 +197,7 @@ static void large(local_rank_t *self)
 static void differing(local_rank_t *self)
 {
     self->comm->message_slot_bytes = LONG + (size_t)self->rank;
-    meet(self, &plain);
+    exchange_one(self, &plain);
     if (self->rank == 0)
         refuse(self, &plain, 1);
 }

@@ -67,7 +67,7 @@ static void swap(local_rank_t *self, const message_shape_t *out, const message_s
 }
 
 /* Until both have a shared segment of the other's. */
-static void meet(local_rank_t *self)
+static void exchange_one(local_rank_t *self)
 {
     for (int i = 0; i < 4; i++)
         swap(self, &plain, &plain, 1000 + i);
@@ -83,7 +83,7 @@ static void swapping(local_rank_t *self)
     void *stream = NULL;
     sv_thread_binding()->fault = &self->comm->fault; /* as the public calls do */
     CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
-    meet(self);
+    exchange_one(self);
     const uint64_t before = engine_of(self)->arrived_by_devslot,
                    prelaunch_before = engine_of(self)->arrived_prelaunched;
     for (int i = 0; i < ROUNDS; i++) {
@@ -103,11 +103,11 @@ static void swapping(local_rank_t *self)
 }
 
 /* Receives with more room than their messages need, again and again: kernels wait for the usual length. */
-static void roomy(local_rank_t *self)
+static void swap_into_larger(local_rank_t *self)
 {
     message_shape_t room = plain;
     room.bytes = BYTES + 1000;
-    meet(self);
+    exchange_one(self);
     swap(self, &plain, &room, 0);
     const uint64_t before = engine_of(self)->arrived_prelaunched;
     for (int i = 1; i < 4; i++)
@@ -126,7 +126,7 @@ static void put_slot(local_rank_t *self)
     CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
     const message_shape_t in = {.bytes = 30000, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
     const message_shape_t out = {.bytes = 30000, .on_device = true, .stream = stream, .delay_us = 5000};
-    meet(self);
+    exchange_one(self);
     const uint64_t before = engine_of(self)->arrived_prelaunched,
                    direct_before = engine_of(self)->arrived[SV_WAY_DIRECT];
     for (int i = 0; i < TURNS; i++)
@@ -154,7 +154,7 @@ static void swap_with(const char *settings, expected_t wanted)
 static void to_host(local_rank_t *self)
 {
     const message_shape_t host = {.bytes = BYTES, .stream = SELVAGE_MESSAGE_NO_STREAM, .run = 24, .gap = 8};
-    meet(self);
+    exchange_one(self);
     const uint64_t before = engine_of(self)->arrived_by_devslot;
     for (int i = 0; i < 3; i++) {
         swap(self, &plain, &host, i);
@@ -206,7 +206,7 @@ static void receive_other(local_rank_t *self, const message_shape_t *out, int ta
 static void others(local_rank_t *self)
 {
     message_shape_t shape = plain;
-    meet(self);
+    exchange_one(self);
     shape.bytes = BYTES - 1;
     receive_other(self, &shape, 1, SELVAGE_SUCCESS);
     shape.bytes = BYTES + 1;
@@ -228,7 +228,7 @@ static void others(local_rank_t *self)
 static void wildcards(local_rank_t *self)
 {
     message_end_t any, one, send[2];
-    meet(self);
+    exchange_one(self);
     message_end_open(&any, self, &plain);
     message_end_open(&one, self, &plain);
     message_end_recv(&any, &plain, SV_MESSAGE_ANY, SV_MESSAGE_ANY);
@@ -259,7 +259,7 @@ static void several(local_rank_t *self)
     enum { MANY = 4 };
     message_end_t send[MANY], recv[MANY];
     selvage_request_t *all[2 * MANY];
-    meet(self);
+    exchange_one(self);
     for (int turn = 0; turn < 2; turn++) {
         for (int i = 0; i < MANY; i++) {
             message_end_open(&recv[i], self, &plain);
@@ -294,7 +294,7 @@ static void overtaken(local_rank_t *self)
     static const int meets[MANY] = {2, 0, 1}; /* by receive: which send */
     message_end_t end[MANY];
     selvage_request_t *all[MANY];
-    meet(self);
+    exchange_one(self);
     for (int i = 0; i < MANY; i++) {
         message_end_open(&end[i], self, &plain);
         if (self->rank == 1)
@@ -319,7 +319,7 @@ static void overtaken(local_rank_t *self)
 /* Taken back while a kernel waits: nothing comes, or the message has come, and is there as a whole. */
 static void cancelling(local_rank_t *self)
 {
-    meet(self);
+    exchange_one(self);
     for (int i = 0; i < 2 * ROUNDS; i++) {
         message_end_t end;
         selvage_message_status_t status = {0};
@@ -355,7 +355,7 @@ static void cancelling(local_rank_t *self)
 static void ended(local_rank_t *self)
 {
     message_end_t end;
-    meet(self);
+    exchange_one(self);
     message_end_open(&end, self, &plain);
     if (self->rank == 1) {
         message_end_recv(&end, &plain, 0, 1);
@@ -392,7 +392,7 @@ static void placed_again(local_rank_t *self)
     const message_shape_t held = {.bytes = BYTES, .on_device = true, .stream = stream};
     const sv_await_arg_t arg = {.word = &word, .abort = &unused[0], .late = &unused[1], .epoch = 1,
                                 .wait_ns = UINT64_C(20000000000)};
-    meet(self);
+    exchange_one(self);
     for (int i = 0; i < 2; i++)
         message_end_open(&end[i], self, self->rank ? &plain : i ? &held : &plain);
     if (self->rank == 0) {
@@ -431,7 +431,7 @@ static void parting(local_rank_t *self)
     const message_shape_t held = {.bytes = BYTES, .on_device = true, .stream = stream};
     const sv_await_arg_t arg = {.word = &word, .abort = &unused[0], .late = &unused[1], .epoch = 1,
                                 .wait_ns = UINT64_C(20000000000)};
-    meet(self);
+    exchange_one(self);
     message_end_open(&end, self, self->rank ? &plain : &held);
     if (self->rank == 0) {
         sv_message_engine_t *engine = engine_of(self);
@@ -463,7 +463,7 @@ static void held_up(local_rank_t *self)
 {
     void *stream = NULL;
     CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
-    meet(self);
+    exchange_one(self);
     const message_shape_t slow = {.bytes = BYTES, .on_device = true, .stream = stream, .delay_us = 3000};
     for (int i = 0; i < 3; i++) {
         swap(self, &slow, &plain, i);
@@ -478,7 +478,7 @@ static void flooded(local_rank_t *self)
 {
     enum { MANY = 40 };
     message_end_t end[MANY];
-    meet(self);
+    exchange_one(self);
     for (int i = 0; i < MANY; i++) {
         message_end_open(&end[i], self, &plain);
         if (self->rank == 0)
@@ -498,7 +498,7 @@ static void flooded(local_rank_t *self)
 static void forgetting(local_rank_t *self)
 {
     message_end_t end;
-    meet(self);
+    exchange_one(self);
     message_end_open(&end, self, &plain);
     message_end_recv(&end, &plain, 1 - self->rank, 3);
     wait_on_device(&end);
@@ -518,7 +518,7 @@ int main(void)
     land_with("EARLY_WAIT_US=100000 MESSAGE_EAGER_BYTES=32 CHECKSUM=off", false);
     local_ranks_env("EARLY_WAIT_US=100000 SOFT_BLOCKS=2");
     run(to_host, NULL, false);
-    run(roomy, NULL, false);
+    run(swap_into_larger, NULL, false);
     run(others, NULL, true);
     run(wildcards, NULL, false);
     run(several, NULL, false);

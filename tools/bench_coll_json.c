@@ -33,19 +33,19 @@ static void write_known(FILE *file, const char *name, double value)
 
 static void write_figures(FILE *file, const bench_coll_run_t *run, const bench_coll_row_t *row)
 {
-    static const char *const rivals[BENCH_COLL_RIVALS] = {"nccl", "nccl_tuned"};
-    const bench_coll_rivals_t *theirs = &row->rivals;
+    static const char *const baselines[BENCH_COLL_BASELINES] = {"nccl", "nccl_tuned"};
+    const bench_coll_baselines_t *theirs = &row->baselines;
     char name[32];
     fprintf(file,
             ", \"repetitions\": %d, \"median_s\": %.6g, \"p99_s\": %.6g, \"algbw_gbs\": %.6g, \"busbw_gbs\": %.6g",
             row->times.repetitions, row->times.median_s, row->times.p99_s, row->algbw_gbs, row->busbw_gbs);
-    for (int rival = 0; rival < BENCH_COLL_RIVALS; rival++) {
-        snprintf(name, sizeof name, "%s_s", rivals[rival]);
-        write_known(file, name, theirs->times[rival].median_s);
-        snprintf(name, sizeof name, "%s_p99_s", rivals[rival]);
-        write_known(file, name, theirs->times[rival].p99_s);
-        snprintf(name, sizeof name, "times_%s", rivals[rival]);
-        write_known(file, name, bench_coll_ratio(row, rival));
+    for (int baseline = 0; baseline < BENCH_COLL_BASELINES; baseline++) {
+        snprintf(name, sizeof name, "%s_s", baselines[baseline]);
+        write_known(file, name, theirs->times[baseline].median_s);
+        snprintf(name, sizeof name, "%s_p99_s", baselines[baseline]);
+        write_known(file, name, theirs->times[baseline].p99_s);
+        snprintf(name, sizeof name, "times_%s", baselines[baseline]);
+        write_known(file, name, bench_coll_ratio(row, baseline));
     }
     if (theirs->tuned_channels)
         fprintf(file, ", \"nccl_tuned_channels\": %d", theirs->tuned_channels);

@@ -71,8 +71,8 @@ static void list_cases(bench_coll_run_t *run)
         if (run->options.calls[call])
             add_call(run, (bench_call_t)call, &room);
     }
-    run->rivals = tool_malloc(&run->job, (size_t)run->case_count * sizeof *run->rivals);
-    memset(run->rivals, 0, (size_t)run->case_count * sizeof *run->rivals);
+    run->baselines = tool_malloc(&run->job, (size_t)run->case_count * sizeof *run->baselines);
+    memset(run->baselines, 0, (size_t)run->case_count * sizeof *run->baselines);
 }
 
 /* Of either buffer: rounding up may make the largest case larger than the largest size. */
@@ -127,6 +127,6 @@ void bench_coll_run_fini(bench_coll_run_t *run)
     selvage_device_free(run->ground.device, run->ground.recv);
     selvage_comm_destroy(run->comm);
     free(run->cases);
-    free(run->rivals);
+    free(run->baselines);
     free(run->rows);
 }

@@ -39,9 +39,9 @@ static bool is_drawn(const bench_coll_run_t *run, const bench_coll_row_t *row)
            (!bench_call_reduces(what->call) || what->op == options->ops[0]) && what->in_place == !options->in_place[0];
 }
 
-static double rival_gbs(const plot_t *plot, const bench_coll_row_t *row, int rival)
+static double baseline_gbs(const plot_t *plot, const bench_coll_row_t *row, int baseline)
 {
-    const double seconds = row->rivals.times[rival].median_s;
+    const double seconds = row->baselines.times[baseline].median_s;
     if (seconds <= 0)
         return 0;
     return (double)row->what.bytes / seconds * 1e-9 * bench_call_bus(row->what.call, plot->run->job.size);
@@ -56,8 +56,8 @@ static void look_around(plot_t *plot)
         if (!is_drawn(plot->run, row))
             continue;
         bench_axes_include(&plot->axes, row->what.bytes, row->busbw_gbs);
-        for (int rival = 0; rival < BENCH_COLL_RIVALS; rival++)
-            bench_axes_include(&plot->axes, row->what.bytes, rival_gbs(plot, row, rival));
+        for (int baseline = 0; baseline < BENCH_COLL_BASELINES; baseline++)
+            bench_axes_include(&plot->axes, row->what.bytes, baseline_gbs(plot, row, baseline));
         for (int w = 0; w < plot->way_count; w++)
             known |= same_way(plot->ways[w], row);
         if (!known && plot->way_count < WAYS_MAX)
@@ -80,20 +80,20 @@ static void draw_own(plot_t *plot, bench_call_t call, int way, bool registered, 
 }
 
 /* The same in every row of a case: those of one setting are taken. */
-static void draw_rival(plot_t *plot, bench_call_t call, int rival)
+static void draw_baseline(plot_t *plot, bench_call_t call, int baseline)
 {
     const bench_coll_row_t *first = NULL;
     for (int i = 0; i < plot->run->row_count; i++) {
         const bench_coll_row_t *row = &plot->run->rows[i];
-        const double gbs = rival_gbs(plot, row, rival);
+        const double gbs = baseline_gbs(plot, row, baseline);
         if (!is_drawn(plot->run, row) || row->what.call != call || gbs <= 0)
             continue;
         first = first ? first : row;
         if (same_way(row, first) && row->registered == first->registered && row->checksum == first->checksum)
             bench_axes_point(&plot->axes, row->what.bytes, gbs);
     }
-    bench_axes_line(&plot->axes, rival ? "stroke=\"#e377c2\" stroke-dasharray=\"8 4\""
-                                       : "stroke=\"black\" stroke-dasharray=\"8 4\"");
+    bench_axes_line(&plot->axes, baseline ? "stroke=\"#e377c2\" stroke-dasharray=\"8 4\""
+                                          : "stroke=\"black\" stroke-dasharray=\"8 4\"");
 }
 
 static void draw_panel(plot_t *plot, bench_call_t call)
@@ -103,8 +103,8 @@ static void draw_panel(plot_t *plot, bench_call_t call)
         for (int kind = 0; kind < 4; kind++)
             draw_own(plot, call, way, kind & 1, kind & 2);
     }
-    for (int rival = 0; rival < BENCH_COLL_RIVALS; rival++)
-        draw_rival(plot, call, rival);
+    for (int baseline = 0; baseline < BENCH_COLL_BASELINES; baseline++)
+        draw_baseline(plot, call, baseline);
     bench_axes_next(&plot->axes);
 }
 

@@ -7,9 +7,9 @@
 
 #include "bench_report.h"
 
-double bench_coll_ratio(const bench_coll_row_t *row, int rival)
+double bench_coll_ratio(const bench_coll_row_t *row, int baseline)
 {
-    const double theirs = row->rivals.times[rival].median_s;
+    const double theirs = row->baselines.times[baseline].median_s;
     return row->available && theirs > 0 ? theirs / row->times.median_s : -1;
 }
 
@@ -42,7 +42,7 @@ void bench_coll_report_title(const bench_coll_run_t *run)
            job->oversubscribed ? ", fewer than ranks: times say little" : "");
 }
 
-static void print_rival(const bench_coll_run_t *run)
+static void print_baseline(const bench_coll_run_t *run)
 {
     const bench_nccl_t *nccl = &run->nccl.base;
     if (!nccl->ready) {
@@ -63,7 +63,7 @@ void bench_coll_report_head(const bench_coll_run_t *run)
            "algbw: size by time; busbw: what nccl-tests makes of it for the call; times: NCCL's by ours; cost: what\n"
            "checksums add\n",
            run->options.runs, run->options.runs == 1 ? "" : "s");
-    print_rival(run);
+    print_baseline(run);
     if (run->options.host)
         printf("host: the host's time in a call, p50 and p99; a bare launch takes %.2f and %.2f us\n",
                run->launch.p50_s * 1e6, run->launch.p99_s * 1e6);
@@ -78,12 +78,12 @@ void bench_coll_report_head(const bench_coll_run_t *run)
     fflush(stdout);
 }
 
-static void print_rivals(const bench_coll_row_t *row)
+static void print_baselines(const bench_coll_row_t *row)
 {
-    for (int rival = 0; rival < BENCH_COLL_RIVALS; rival++) {
-        const double ratio = bench_coll_ratio(row, rival);
+    for (int baseline = 0; baseline < BENCH_COLL_BASELINES; baseline++) {
+        const double ratio = bench_coll_ratio(row, baseline);
         if (ratio > 0)
-            printf(" %10.2f %6.2f", row->rivals.times[rival].median_s * 1e6, ratio);
+            printf(" %10.2f %6.2f", row->baselines.times[baseline].median_s * 1e6, ratio);
         else
             printf(" %10s %6s", "n/a", "n/a");
     }
@@ -114,7 +114,7 @@ void bench_coll_report_row(const bench_coll_run_t *run, const bench_coll_row_t *
     printf("%-10s %-6s %3d %10.2f %10.2f %8.3f %8.3f %6ld", bench_coll_algo(row), bench_coll_proto(row),
            bench_coll_channels(row), row->times.median_s * 1e6, row->times.p99_s * 1e6, row->algbw_gbs,
            row->busbw_gbs, row->wrong);
-    print_rivals(row);
+    print_baselines(row);
     print_extras(run, row);
     printf("%s\n", row->wrong ? "  WRONG ELEMENTS" : "");
     fflush(stdout);
@@ -139,10 +139,10 @@ static void write_line(FILE *file, const bench_coll_run_t *run, const bench_coll
     write_cell(file, row->times.p99_s);
     write_cell(file, row->algbw_gbs);
     write_cell(file, row->busbw_gbs);
-    for (int rival = 0; rival < BENCH_COLL_RIVALS; rival++) {
-        write_cell(file, row->rivals.times[rival].median_s);
-        write_cell(file, row->rivals.times[rival].p99_s);
-        write_cell(file, bench_coll_ratio(row, rival));
+    for (int baseline = 0; baseline < BENCH_COLL_BASELINES; baseline++) {
+        write_cell(file, row->baselines.times[baseline].median_s);
+        write_cell(file, row->baselines.times[baseline].p99_s);
+        write_cell(file, bench_coll_ratio(row, baseline));
     }
     fprintf(file, ",");
     if (row->cost_known)

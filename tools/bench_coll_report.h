@@ -29,7 +29,7 @@ void bench_coll_report_json_head(FILE *file, const bench_coll_run_t *run);
 void bench_coll_figures(const bench_coll_run_t *run, bench_figures_t *figures_out);
 
 /* How many times faster than NCCL, as it is or tuned; negative if unknown. */
-double bench_coll_ratio(const bench_coll_row_t *row, int rival);
+double bench_coll_ratio(const bench_coll_row_t *row, int baseline);
 
 /* Which way the row took: as told, else as forced, else "auto"; channels 0 if unknown. As forced if not available. */
 const char *bench_coll_algo(const bench_coll_row_t *row);

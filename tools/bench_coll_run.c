@@ -63,7 +63,7 @@ long bench_coll_verify(bench_coll_run_t *run, bench_made_t *made)
 
 /* --- rivals ------------------------------------------------------------------------------------------------------- */
 
-static void measure_rivals(bench_coll_run_t *run, samples_t samples[BENCH_NCCL_TUNED_MAX + 1])
+static void measure_baselines(bench_coll_run_t *run, samples_t samples[BENCH_NCCL_TUNED_MAX + 1])
 {
     bench_nccl_t *base = &run->nccl.base;
     const bench_work_t work = {bench_coll_nccl_enqueue, bench_coll_nccl_finish, &run->nccl};
@@ -71,16 +71,16 @@ static void measure_rivals(bench_coll_run_t *run, samples_t samples[BENCH_NCCL_T
         add_sample(&samples[base->current], measure(run, &work));
 }
 
-static void conclude_rivals(const bench_nccl_t *base, samples_t *samples, bench_coll_rivals_t *rivals)
+static void conclude_baselines(const bench_nccl_t *base, samples_t *samples, bench_coll_baselines_t *baselines)
 {
-    rivals->known = true;
+    baselines->known = true;
     for (int c = 0; c < base->comm_count; c++) {
         const bench_times_t times = summary(&samples[c]);
-        bench_times_t *best = &rivals->times[c > 0];
+        bench_times_t *best = &baselines->times[c > 0];
         if (best->median_s > 0 && best->median_s <= times.median_s)
             continue;
         *best = times;
-        rivals->tuned_channels = base->comms[c].channels;
+        baselines->tuned_channels = base->comms[c].channels;
     }
 }
 
@@ -164,12 +164,12 @@ static void prepare_rows(bench_coll_run_t *run, bench_setting_t *settings, int c
 }
 
 static void finish_rows(bench_coll_run_t *run, int count, bench_made_t *made, samples_t *samples,
-                        bench_coll_row_t *rows, const bench_coll_rivals_t *rivals, bench_coll_show_t show)
+                        bench_coll_row_t *rows, const bench_coll_baselines_t *baselines, bench_coll_show_t show)
 {
     for (int s = 0; s < count; s++) {
         const bench_work_t work = {bench_made_enqueue, bench_made_finish, &made[s]};
         bench_coll_row_t *row = &rows[s];
-        row->rivals = *rivals;
+        row->baselines = *baselines;
         if (row->available) {
             conclude_row(run, row, summary(&samples[s]));
             find_cost(row, rows, count);
@@ -189,9 +189,9 @@ static void measure_case(bench_coll_run_t *run, bench_setting_t *settings, int c
     bench_made_t made[BENCH_SETTINGS_MAX];
     bench_coll_row_t rows[BENCH_SETTINGS_MAX];
     const bench_case_t *what = &run->cases[index];
-    bench_coll_rivals_t *rivals = &run->rivals[index];
+    bench_coll_baselines_t *baselines = &run->baselines[index];
     prepare_rows(run, settings, count, tellers, what, made, rows);
-    const bool compare = !rivals->known && bench_coll_nccl_can(&run->nccl, what);
+    const bool compare = !baselines->known && bench_coll_nccl_can(&run->nccl, what);
     for (int i = 0; i < run->options.runs; i++) {
         for (int s = 0; s < count; s++) {
             const bench_work_t work = {bench_made_enqueue, bench_made_finish, &made[s]};
@@ -199,11 +199,11 @@ static void measure_case(bench_coll_run_t *run, bench_setting_t *settings, int c
                 add_sample(&own[s], measure(run, &work));
         }
         if (compare)
-            measure_rivals(run, theirs);
+            measure_baselines(run, theirs);
     }
     if (compare)
-        conclude_rivals(&run->nccl.base, theirs, rivals);
-    finish_rows(run, count, made, own, rows, rivals, show);
+        conclude_baselines(&run->nccl.base, theirs, baselines);
+    finish_rows(run, count, made, own, rows, baselines, show);
 }
 
 /* --- settings ----------------------------------------------------------------------------------------------------- */

@@ -11,18 +11,18 @@
 #include "bench_coll_options.h"
 #include "bench_coll_setting.h"
 
-enum { BENCH_SETTINGS_MAX = 4, BENCH_COLL_RIVALS = 2 };
+enum { BENCH_SETTINGS_MAX = 4, BENCH_COLL_BASELINES = 2 };
 
 /* The host's time in enqueuing alone, of the slowest rank. */
 typedef struct bench_host_times {
     double p50_s, p99_s;
 } bench_host_times_t;
 
-typedef struct bench_coll_rivals {
+typedef struct bench_coll_baselines {
     bool known;                             /* was measured */
-    bench_times_t times[BENCH_COLL_RIVALS]; /* NCCL as it is, and the fastest tuned one */
+    bench_times_t times[BENCH_COLL_BASELINES]; /* NCCL as it is, and the fastest tuned one */
     int tuned_channels;
-} bench_coll_rivals_t;
+} bench_coll_baselines_t;
 
 typedef struct bench_coll_row {
     bench_case_t what;
@@ -34,7 +34,7 @@ typedef struct bench_coll_row {
     bench_times_t times;
     long wrong; /* elements, of all ranks; counted before the timing */
     double algbw_gbs, busbw_gbs;
-    bench_coll_rivals_t rivals;
+    bench_coll_baselines_t baselines;
     bool cost_known; /* what checksums cost: on minus off */
     double cost_s;
     bench_host_times_t host; /* if it is wanted */
@@ -50,7 +50,7 @@ typedef struct bench_coll_run {
     bench_coll_nccl_t nccl;
     bench_host_times_t launch; /* of a kernel that does nothing, if host times are wanted */
     bench_case_t *cases;
-    bench_coll_rivals_t *rivals; /* of each case, kept from its first setting on */
+    bench_coll_baselines_t *baselines; /* of each case, kept from its first setting on */
     int case_count;
     bench_coll_row_t *rows;
     int row_count, row_room;

@@ -56,7 +56,7 @@ static const bench_coll_row_t *fastest(const bench_coll_run_t *run, const bench_
 
 static void print_winner(const bench_coll_row_t *row)
 {
-    const double theirs = row->rivals.times[0].median_s;
+    const double theirs = row->baselines.times[0].median_s;
     printf("%-14s %9zu %-10s %-6s %3s %10.2f %8.3f", bench_call_name(row->what.call), row->what.bytes, row_algo(row),
            row_proto(row), row_channels(row), row->times.median_s * 1e6, row->busbw_gbs);
     if (theirs > 0)

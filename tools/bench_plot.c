@@ -18,7 +18,7 @@ typedef enum quantity { WITH_SUMS, WITHOUT_SUMS, BOUND, NAIVE, AWARE, NCCL, NCCL
 
 static const char *const route_colours[BENCH_ROUTES] = {"",        "#7f7f7f", "#1f77b4", "#2ca02c",
                                                         "#d62728", "#17becf", "#bcbd22", "#ff7f0e"};
-static const char *const rival_colours[BENCH_RIVALS] = {"#8c564b", "#9467bd", "#000000", "#e377c2"};
+static const char *const baseline_colours[BENCH_BASELINES] = {"#8c564b", "#9467bd", "#000000", "#e377c2"};
 
 static double value_of(const bench_row_t *row, quantity_t quantity)
 {
@@ -27,7 +27,7 @@ static double value_of(const bench_row_t *row, quantity_t quantity)
         return -1;
     if (quantity == WITH_SUMS || quantity == WITHOUT_SUMS)
         return row->checksum == (quantity == WITH_SUMS) ? row->gbs : -1;
-    const double seconds = quantity == BOUND ? row->bound_s : row->rival_s[quantity - NAIVE];
+    const double seconds = quantity == BOUND ? row->bound_s : row->baseline_s[quantity - NAIVE];
     return seconds > 0 ? bytes / seconds : -1;
 }
 
@@ -69,9 +69,9 @@ static void draw_panel(plot_t *plot)
             draw_line(plot, (selvage_route_t)route, (quantity_t)q, style);
         }
     }
-    for (int rival = 0; rival < BENCH_RIVALS; rival++) {
-        snprintf(style, sizeof style, "stroke=\"%s\" stroke-dasharray=\"8 4\"", rival_colours[rival]);
-        draw_line(plot, first, (quantity_t)(NAIVE + rival), style);
+    for (int baseline = 0; baseline < BENCH_BASELINES; baseline++) {
+        snprintf(style, sizeof style, "stroke=\"%s\" stroke-dasharray=\"8 4\"", baseline_colours[baseline]);
+        draw_line(plot, first, (quantity_t)(NAIVE + baseline), style);
     }
 }
 
@@ -85,9 +85,9 @@ static void draw_legend(const plot_t *plot)
         bench_axes_legend(&plot->axes, y, route_colours[route], selvage_route_name((selvage_route_t)route));
         y += 18;
     }
-    for (int rival = 0; rival < BENCH_RIVALS; rival++, y += 18) {
-        snprintf(text, sizeof text, "%s (dashed)", bench_rival_name((bench_rival_t)rival));
-        bench_axes_legend(&plot->axes, y, rival_colours[rival], text);
+    for (int baseline = 0; baseline < BENCH_BASELINES; baseline++, y += 18) {
+        snprintf(text, sizeof text, "%s (dashed)", bench_baseline_name((bench_baseline_t)baseline));
+        bench_axes_legend(&plot->axes, y, baseline_colours[baseline], text);
     }
     bench_axes_legend(&plot->axes, y + 8, "black", "thick: checked");
     bench_axes_legend(&plot->axes, y + 26, "black", "thin: unchecked");

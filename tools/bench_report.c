@@ -11,9 +11,9 @@ double bench_row_share(const bench_row_t *row)
     return row->available && row->bound_s > 0 ? row->bound_s / row->times.median_s : -1;
 }
 
-double bench_row_ratio(const bench_row_t *row, bench_rival_t rival)
+double bench_row_ratio(const bench_row_t *row, bench_baseline_t baseline)
 {
-    return row->available && row->rival_s[rival] > 0 ? row->rival_s[rival] / row->times.median_s : -1;
+    return row->available && row->baseline_s[baseline] > 0 ? row->baseline_s[baseline] / row->times.median_s : -1;
 }
 
 double bench_row_cost(const bench_row_t *row)
@@ -102,8 +102,8 @@ void bench_report_row(const bench_run_t *run, const bench_row_t *row)
     printf("%-6s %6d %10.1f %10.1f %9.3f %6s", bench_mode_name(row->mode), row->times.repetitions,
            row->times.median_s * 1e6, row->times.p99_s * 1e6, row->gbs,
            ratio_text(share, bench_row_share(row), 100, "%"));
-    for (int rival = 0; rival < BENCH_RIVALS; rival++)
-        printf(" %6s", ratio_text(ratio, bench_row_ratio(row, (bench_rival_t)rival), 1, ""));
+    for (int baseline = 0; baseline < BENCH_BASELINES; baseline++)
+        printf(" %6s", ratio_text(ratio, bench_row_ratio(row, (bench_baseline_t)baseline), 1, ""));
     print_cost(row);
     printf("%s\n", row->bad ? "  WRONG PACKETS" : "");
     fflush(stdout);
@@ -134,12 +134,12 @@ static void write_row(FILE *file, const bench_row_t *row)
             row->times.median_s, row->times.p99_s, row->gbs);
     write_known(file, "bound_s", row->bound_s);
     write_known(file, "share_of_bound", bench_row_share(row));
-    for (int rival = 0; rival < BENCH_RIVALS; rival++) {
+    for (int baseline = 0; baseline < BENCH_BASELINES; baseline++) {
         char name[32];
-        snprintf(name, sizeof name, "%s_s", bench_rival_name((bench_rival_t)rival));
-        write_known(file, name, row->rival_s[rival]);
-        snprintf(name, sizeof name, "times_%s", bench_rival_name((bench_rival_t)rival));
-        write_known(file, name, bench_row_ratio(row, (bench_rival_t)rival));
+        snprintf(name, sizeof name, "%s_s", bench_baseline_name((bench_baseline_t)baseline));
+        write_known(file, name, row->baseline_s[baseline]);
+        snprintf(name, sizeof name, "times_%s", bench_baseline_name((bench_baseline_t)baseline));
+        write_known(file, name, bench_row_ratio(row, (bench_baseline_t)baseline));
     }
     if (row->tuned_channels)
         fprintf(file, ", \"nccl_tuned_channels\": %d", row->tuned_channels);
@@ -214,9 +214,9 @@ bool bench_report_csv(const bench_run_t *run, const char *path)
         write_cell(file, row->gbs);
         write_cell(file, row->bound_s);
         write_cell(file, bench_row_share(row));
-        for (int rival = 0; rival < BENCH_RIVALS; rival++) {
-            write_cell(file, row->available ? row->rival_s[rival] : -1);
-            write_cell(file, bench_row_ratio(row, (bench_rival_t)rival));
+        for (int baseline = 0; baseline < BENCH_BASELINES; baseline++) {
+            write_cell(file, row->available ? row->baseline_s[baseline] : -1);
+            write_cell(file, bench_row_ratio(row, (bench_baseline_t)baseline));
         }
         if (row->cost_known)
             fprintf(file, ",%.6g,%.6g", row->cost_s, bench_row_cost(row));

@@ -36,7 +36,7 @@ bool bench_report_close(FILE *file);
 
 /* Figures of a row; negative if unknown. */
 double bench_row_share(const bench_row_t *row);
-double bench_row_ratio(const bench_row_t *row, bench_rival_t rival);
+double bench_row_ratio(const bench_row_t *row, bench_baseline_t baseline);
 /* The cost of checksums as a share of the time without, where it is known. */
 double bench_row_cost(const bench_row_t *row);
 

@@ -303,7 +303,7 @@ static void measure_route(bench_run_t *run, const bench_row_t *likes, bench_show
 }
 
 /* Rivals move what leaves the rank, and are the same for every route that does. */
-static void measure_rivals(bench_run_t *run, bench_row_t *likes)
+static void measure_baselines(bench_run_t *run, bench_row_t *likes)
 {
     bool wanted = false;
     for (int route = SELVAGE_ROUTE_PEER; route < BENCH_ROUTES; route++)
@@ -314,7 +314,7 @@ static void measure_rivals(bench_run_t *run, bench_row_t *likes)
         return;
     for (int mode = 0; mode < BENCH_MODES; mode++) {
         if (run->options.modes[mode])
-            bench_rivals(run, (bench_mode_t)mode, &likes[mode]);
+            bench_baselines(run, (bench_mode_t)mode, &likes[mode]);
     }
 }
 
@@ -323,7 +323,7 @@ static void measure_size(bench_run_t *run, bench_pattern_t pattern, size_t bytes
     const bench_row_t plain = {.pattern = pattern, .bytes = bytes, .packets = bench_pattern_packets(pattern)};
     const bench_row_t alone[BENCH_MODES] = {plain, plain};
     bench_row_t compared[BENCH_MODES] = {plain, plain};
-    measure_rivals(run, compared);
+    measure_baselines(run, compared);
     for (int route = SELVAGE_ROUTE_SELF; route < BENCH_ROUTES; route++) {
         bench_row_t likes[BENCH_MODES];
         memcpy(likes, route == SELVAGE_ROUTE_SELF ? alone : compared, sizeof likes);

@@ -16,7 +16,13 @@
 enum { BENCH_ROWS_MAX = BENCH_PATTERNS * BENCH_SIZES_MAX * (BENCH_ROUTES - 1) * 2 * BENCH_MODES };
 enum { BENCH_REASON_BYTES = 120 };
 
-typedef enum bench_rival { BENCH_NAIVE, BENCH_AWARE, BENCH_NCCL, BENCH_NCCL_TUNED, BENCH_RIVALS } bench_rival_t;
+typedef enum bench_baseline {
+    BENCH_NAIVE,
+    BENCH_AWARE,
+    BENCH_NCCL,
+    BENCH_NCCL_TUNED,
+    BENCH_BASELINES
+} bench_baseline_t;
 
 typedef struct bench_row {
     bench_pattern_t pattern;
@@ -28,7 +34,7 @@ typedef struct bench_row {
     char reason[BENCH_REASON_BYTES]; /* why it is not available */
     bench_times_t times;
     double gbs; /* payload sent per rank */
-    double bound_s, rival_s[BENCH_RIVALS];
+    double bound_s, baseline_s[BENCH_BASELINES];
     int tuned_channels; /* of the fastest tuned NCCL */
     bool cost_known;    /* what checksums cost: on minus off */
     double cost_s;
@@ -63,7 +69,7 @@ void bench_run_all(bench_run_t *run, bench_show_t show);
 /* Gives device pointers to the MPI and checks what arrives; the number of bad packets of all ranks. Collective. */
 int bench_run_probe(bench_run_t *run);
 
-const char *bench_rival_name(bench_rival_t rival);
+const char *bench_baseline_name(bench_baseline_t baseline);
 
 /* Sets packets and peers of the traffic: a periodic grid over all ranks, both ways in each of its dimensions, or one
    packet to the next rank; to_self: as many packets as that, each to the rank itself. Returns the number of packets. */
@@ -77,7 +83,7 @@ bool bench_route_is(const tool_traffic_t *traffic, const selvage_exchange_t *ex,
 double bench_bound(bench_run_t *run, selvage_route_t route, bench_mode_t mode);
 
 /* The rivals' times in this mode, into the row. Collective. */
-void bench_rivals(bench_run_t *run, bench_mode_t mode, bench_row_t *row);
+void bench_baselines(bench_run_t *run, bench_mode_t mode, bench_row_t *row);
 
 /* bench_measure() as the options say. */
 bench_times_t bench_run_measure(bench_run_t *run, bench_mode_t mode, bench_work_t work);

@@ -59,6 +59,6 @@ void halo_fill(halo_bench_t *bench);
 long halo_wrong(halo_bench_t *bench);
 
 /* The rivals' times in the mode of the row, into the row. Collective. */
-void halo_rivals(halo_bench_t *bench, halo_row_t *row);
+void halo_baselines(halo_bench_t *bench, halo_row_t *row);
 
 #endif

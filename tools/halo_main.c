@@ -201,7 +201,7 @@ static void measure_row(halo_bench_t *bench, halo_row_t *row)
     halo_fill(bench);
     wait_halo(bench);
     row->bad = halo_wrong(bench);
-    halo_rivals(bench, row);
+    halo_baselines(bench, row);
     halo_case_close(bench);
 }
 
@@ -215,10 +215,10 @@ static void print_time(double seconds)
         printf(" %10s", "-");
 }
 
-static void print_ratio(double rival, double seconds)
+static void print_ratio(double baseline, double seconds)
 {
-    if (rival > 0 && seconds > 0)
-        printf(" %7.2f", rival / seconds);
+    if (baseline > 0 && seconds > 0)
+        printf(" %7.2f", baseline / seconds);
     else
         printf(" %7s", "-");
 }

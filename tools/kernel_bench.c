@@ -78,8 +78,8 @@ double bench_print(const work_t *work, double ns)
     double rate = (double)work->moved / ns;
     printf("%-18s %-38s %9.1f %11.2f %9.1f %9.1f", work->name, work->shape, (double)work->payload / (1 << 20),
            ns / 1000, (double)work->payload / ns, rate);
-    if (work->rival > 0)
-        printf(" %6.1f %%", 100 * rate / work->rival);
+    if (work->baseline > 0)
+        printf(" %6.1f %%", 100 * rate / work->baseline);
     if (work->bound_ns > 0)
         printf(" %6.1f %%", 100 * work->bound_ns / ns);
     printf("\n");
@@ -127,14 +127,19 @@ static void check_sum(bench_t *b)
 }
 
 static double contiguous_line(bench_t *b, const char *name, const sv_kernel_t *kernel, const void *arg,
-                              size_t arg_bytes, uint64_t passes, double rival)
+                              size_t arg_bytes, uint64_t passes, double baseline)
 {
-    return bench_line(b, &(work_t){.name = name, .shape = "contiguous", .kernel = kernel, .arg = arg,
-                                   .arg_bytes = arg_bytes, .payload = b->bytes, .moved = passes * b->bytes,
-                                   .rival = rival});
+    return bench_line(b, &(work_t){.name = name,
+                                   .shape = "contiguous",
+                                   .kernel = kernel,
+                                   .arg = arg,
+                                   .arg_bytes = arg_bytes,
+                                   .payload = b->bytes,
+                                   .moved = passes * b->bytes,
+                                   .baseline = baseline});
 }
 
-static void measure_rivals(bench_t *b)
+static void measure_baselines(bench_t *b)
 {
     sv_sum_arg_t sum = {.src = (const uint64_t *)(const void *)b->from, .words = b->bytes / 8, .sum = b->sum};
 
@@ -185,9 +190,14 @@ static void measure_shape(bench_t *b, const char *name, const sv_pack_shape_t *s
     arg.identity = bench_identity(bytes);
     arg.key = sv_digest_key(&arg.identity);
     snprintf(label, sizeof label, "%s, %u-byte elements", name, (unsigned)shape->element_bytes);
-    work_t work = {.name = "pack, checksum", .shape = label, .kernel = &sv_kernel_pack, .arg = &arg,
-                   .arg_bytes = sizeof arg, .payload = bytes, .moved = bytes + touched_bytes(&arg),
-                   .rival = b->copy_rate};
+    work_t work = {.name = "pack, checksum",
+                   .shape = label,
+                   .kernel = &sv_kernel_pack,
+                   .arg = &arg,
+                   .arg_bytes = sizeof arg,
+                   .payload = bytes,
+                   .moved = bytes + touched_bytes(&arg),
+                   .baseline = b->copy_rate};
     arg.mode = SV_DIGEST_PREPARE;
     bench_line(b, &work);
     work.name = "unpack, verify";
@@ -226,7 +236,7 @@ static void measure_all(bench_t *b)
 {
     printf("%-18s %-38s %9s %11s %9s %9s %8s %8s\n", "kernel", "shape", "MiB", "us", "GB/s", "moved", "of rival",
            "of bound");
-    measure_rivals(b);
+    measure_baselines(b);
     measure_digest(b);
     measure_packing(b, 8);
     measure_packing(b, 24);

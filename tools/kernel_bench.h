@@ -41,7 +41,7 @@ typedef struct work {
     unsigned blocks;              /* 0: what the command line says, or what the library would take */
     uint64_t payload;             /* bytes that a user would count */
     uint64_t moved;               /* bytes that memory reads and writes at least */
-    double rival;                 /* rate to compare with; 0: none */
+    double baseline;              /* rate to compare with; 0: none */
     double bound_ns;              /* time to compare with; 0: none */
 } work_t;
 

@@ -49,8 +49,12 @@ static work_t make_work(bench_t *b, const faces_t *faces, uint32_t mode, sv_touc
     const int scatters = (mode & SV_TOUCH_SCATTERS) != 0;
     for (unsigned i = 0; i < faces->nfields; i++)
         args[i] = make_arg(b, faces, i, mode);
-    return (work_t){.kernel = &sv_kernel_touch, .arg = args, .arg_bytes = sizeof *args, .turns = faces->nfields,
-                    .payload = faces->total, .rival = b->copy_rate,
+    return (work_t){.kernel = &sv_kernel_touch,
+                    .arg = args,
+                    .arg_bytes = sizeof *args,
+                    .turns = faces->nfields,
+                    .payload = faces->total,
+                    .baseline = b->copy_rate,
                     .moved = (loads ? scatters ? stream : face : 0) + (stores ? scatters ? face : stream : 0)};
 }
 

@@ -193,8 +193,13 @@ static void leave_digests(const faces_t *faces, sv_batch_arg_t *args)
 
 static work_t make_work(const bench_t *b, const faces_t *faces, const sv_kernel_t *kernel, const sv_batch_arg_t *args)
 {
-    return (work_t){.kernel = kernel, .arg = args, .arg_bytes = sizeof *args, .turns = faces->nfields,
-                    .payload = faces->total, .moved = faces->total + faces->touched, .rival = b->copy_rate};
+    return (work_t){.kernel = kernel,
+                    .arg = args,
+                    .arg_bytes = sizeof *args,
+                    .turns = faces->nfields,
+                    .payload = faces->total,
+                    .moved = faces->total + faces->touched,
+                    .baseline = b->copy_rate};
 }
 
 static void run_all(bench_t *b, const faces_t *faces, const sv_kernel_t *kernel, const sv_batch_arg_t *args)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Programs of dropin_bystander for the fast route: what must not wait for it, and what an announcement must be expected
-   in. */
+/* Programs of dropin_unmodified for the fast route: what must not wait for it, and what an announcement must be
+   expected in. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "dropin_bystander.h"
+#include "dropin_unmodified.h"
 
 enum { MANY = 7, LONG_BYTES = 1 << 18, RUN = 64 };
 

@@ -4,10 +4,10 @@
 
 #include "bench_run.h"
 
-const char *bench_rival_name(bench_rival_t rival)
+const char *bench_baseline_name(bench_baseline_t baseline)
 {
-    static const char *const names[BENCH_RIVALS] = {"naive", "aware", "nccl", "nccl_tuned"};
-    return names[rival];
+    static const char *const names[BENCH_BASELINES] = {"naive", "aware", "nccl", "nccl_tuned"};
+    return names[baseline];
 }
 
 static void enqueue_copy(const tool_traffic_t *traffic, void *to, const void *from, int packet,
@@ -122,7 +122,7 @@ static void measure_nccl(bench_run_t *run, bench_mode_t mode, bench_row_t *row)
     bench_nccl_t *nccl = &run->nccl;
     const bench_work_t work = {bench_nccl_exchange, bench_nccl_finish, nccl};
     for (nccl->current = 0; nccl->ready && nccl->current < nccl->comm_count; nccl->current++) {
-        double *seconds = &row->rival_s[nccl->current == 0 ? BENCH_NCCL : BENCH_NCCL_TUNED];
+        double *seconds = &row->baseline_s[nccl->current == 0 ? BENCH_NCCL : BENCH_NCCL_TUNED];
         nccl->failed = false;
         const double median = bench_run_measure(run, mode, work).median_s;
         nccl->ready = bench_all(&run->job, !nccl->failed);
@@ -133,13 +133,15 @@ static void measure_nccl(bench_run_t *run, bench_mode_t mode, bench_row_t *row)
     }
 }
 
-void bench_rivals(bench_run_t *run, bench_mode_t mode, bench_row_t *row)
+void bench_baselines(bench_run_t *run, bench_mode_t mode, bench_row_t *row)
 {
     tool_traffic_t *traffic = &run->traffic;
     if (mode == BENCH_WAIT)
-        row->rival_s[BENCH_NAIVE] = bench_run_measure(run, mode, (bench_work_t){naive_staging, NULL, traffic}).median_s;
+        row->baseline_s[BENCH_NAIVE] =
+            bench_run_measure(run, mode, (bench_work_t){naive_staging, NULL, traffic}).median_s;
     if (mode == BENCH_WAIT && run->aware)
-        row->rival_s[BENCH_AWARE] = bench_run_measure(run, mode, (bench_work_t){aware_message, NULL, traffic}).median_s;
+        row->baseline_s[BENCH_AWARE] =
+            bench_run_measure(run, mode, (bench_work_t){aware_message, NULL, traffic}).median_s;
     measure_nccl(run, mode, row);
 }
 

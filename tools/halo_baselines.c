@@ -138,7 +138,7 @@ static void measure_host(halo_bench_t *bench, halo_row_t *row)
     bench->host = NULL;
 }
 
-void halo_rivals(halo_bench_t *bench, halo_row_t *row)
+void halo_baselines(halo_bench_t *bench, halo_row_t *row)
 {
     measure_nccl(bench, row);
     measure_host(bench, row);

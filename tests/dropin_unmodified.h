@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the programs of dropin_bystander share. */
-#ifndef SELVAGE_TESTS_DROPIN_BYSTANDER_H
-#define SELVAGE_TESTS_DROPIN_BYSTANDER_H
+/* What the programs of dropin_unmodified share. */
+#ifndef SELVAGE_TESTS_DROPIN_UNMODIFIED_H
+#define SELVAGE_TESTS_DROPIN_UNMODIFIED_H
 
 #include <mpi.h>
 #include <selvage.h>
 
 enum { BYTES = 4096 };
 
-typedef struct bystander {
+typedef struct unmodified {
     const char *program; /* file of this one */
     selvage_device_t *device;
     void *stream, *out, *in, *pinned; /* of BYTES bytes */
     int rank, ranks, right, left;
     void (*after)(void); /* what is to be checked after MPI_Finalize */
-} bystander_t;
-extern bystander_t the;
+} unmodified_t;
+extern unmodified_t the;
 
 void *device_bytes(size_t bytes);
 
-/* dropin_letters.c */
+/* dropin_announced.c */
 void run_early(void);
 void run_owed(void);
 void run_damaged(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * dropin_bystander WHAT: small programs that know nothing of the drop-in, which is preloaded.
+ * dropin_unmodified WHAT: small programs that know nothing of the drop-in, which is preloaded.
  *   open      ends with requests open: receives that nothing matches, and a send that is never waited for
  *   split     closes files in the midst of split collective calls, and goes on with others
  *   late      sends what the device is still writing
@@ -39,7 +39,7 @@
  *   thread    completes a request past the drop-in, by PMPI_Wait: with SELVAGE_PROGRESS=thread that ends
  *   cost      prints what a call with host buffers costs more, and what one message does
  *   support   prints what MPI says of its support for device memory
- * BYSTANDER_RUNTIME=FILE: the GPU's runtime, which it loads before it shows MPI any memory.
+ * UNMODIFIED_RUNTIME=FILE: the GPU's runtime, which it loads before it shows MPI any memory.
  */
 #include <dlfcn.h>
 #include <mpi.h>
@@ -51,11 +51,11 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "dropin_bystander.h"
+#include "dropin_unmodified.h"
 
 enum { THREADS = 4, ROUNDS = 30, PROBES = 2000000 };
 
-bystander_t the;
+unmodified_t the;
 
 void *device_bytes(size_t bytes)
 {
@@ -408,5 +408,5 @@ int main(int argc, char **argv)
     MPI_Finalize();
     if (the.after)
         the.after();
-    return check_report("dropin_bystander");
+    return check_report("dropin_unmodified");
 }
