@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Functions have their limit, and static names are unique. The checker is shown what breaks each first.
+# Functions have their limit, static names are unique, and no retired word is used. The checker is shown what breaks
+# each first.
 set -u
 [ -n "${PYTHON:-}" ] || { echo "no python3"; exit 77; }
 dir=$(mktemp -d)
@@ -20,5 +21,23 @@ if "$PYTHON" "$top_srcdir/scripts/check-style" "$dir" >/dev/null; then
     exit 1
 fi
 rm "$dir/lib/two.c"
+mkdir -p "$dir/scripts" "$dir/doc"
+printf 'behind; after; left behind\nhello; handshake\n' >"$dir/scripts/retired-words"
+refuses() # PATH TEXT: a tree with that text in that file is refused, with the place
+{
+    local found
+    printf '%s\n' "$2" >"$dir/$1"
+    if found=$("$PYTHON" "$top_srcdir/scripts/check-style" "$dir"); then
+        echo "a retired word was not refused in $1: $2"
+        exit 1
+    fi
+    case $found in *"$1:1: "*" is retired: say "*) ;; *) echo "not named: $1:1: $found"; exit 1 ;; esac
+    rm "$dir/$1"
+}
+refuses lib/comment.c '/* The event comes behind the copy. */'
+refuses lib/name.h 'int sv_hello_head;'
+refuses lib/upper.h 'enum { SV_HELLO };'
+refuses doc/page.md 'Behind this, nothing comes.'
+printf '/* Nothing is left behind; hellos is another word, and so is othello. */\n' >"$dir/lib/good.h"
 "$PYTHON" "$top_srcdir/scripts/check-style" "$dir" || exit 1
 exec "$PYTHON" "$top_srcdir/scripts/check-style" "$top_srcdir"

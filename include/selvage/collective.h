@@ -4,7 +4,7 @@
  * @brief Collectives in device memory: reduce-scatter, all-gather, all-reduce and the rest, by kernels of the node's
  *        GPUs that reach into each other's memory, without host messages on the way.
  *
- * All calls that move data are stream-ordered: they enqueue and return, read their input behind the work already on
+ * All calls that move data are stream-ordered: they enqueue and return, read their input after the work already on
  * the stream, and later work on the stream sees their output. All ranks of a communicator make the same calls in the
  * same order, also across communicators that share ranks; a call that differs in kind, count, type, operation or root
  * is an error that names the ranks, on every rank, and no hang. Where a communicator spans nodes, the part between
@@ -69,7 +69,7 @@ enum {
 typedef enum selvage_scalar {
     SELVAGE_SCALAR_DEFAULT = 0, /**< host */
     SELVAGE_SCALAR_HOST = 1,    /**< read by selvage_coll_op_create() */
-    SELVAGE_SCALAR_DEVICE = 2   /**< read by each call, behind the work on its stream */
+    SELVAGE_SCALAR_DEVICE = 2   /**< read by each call, after the work on its stream */
 } selvage_scalar_t;
 
 /** Parameters of selvage_coll_create(). Every member but struct_size may stay zero. */
@@ -213,7 +213,7 @@ selvage_status_t selvage_coll_barrier(selvage_coll_t *coll, void *stream);
 /** @} */
 
 /**
- * @brief Opens a group: calls up to selvage_coll_group_end() are one launch, ordered behind the streams of all of them.
+ * @brief Opens a group: calls up to selvage_coll_group_end() are one launch, ordered after the streams of all of them.
  * Local; groups nest. Sends and receives of a group proceed together, and no call of it may read or write what another
  * one writes: they are not ordered among each other. @return ERR_ARGUMENT
  */

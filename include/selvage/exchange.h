@@ -86,7 +86,7 @@ selvage_status_t selvage_exchange_add_recv(selvage_exchange_t *ex, void *buf, si
 /**
  * @brief Declares a packet to send that is @p count elements of an MPI datatype, packed on the device.
  *
- * Local; before commit only. The type is taken apart at once and may be freed behind the call. Its stream is what
+ * Local; before commit only. The type is taken apart at once and may be freed after the call. Its stream is what
  * MPI_Pack would make of it on a machine of one kind, so it may meet any receive of as many bytes, whatever its type.
  *
  * @param[in] buf   as in MPI_Send, in memory that the device reaches; the type's lower bound may be negative
@@ -108,7 +108,7 @@ selvage_status_t selvage_exchange_add_recv_type(selvage_exchange_t *ex, void *bu
  * Local; before commit only.
  *
  * @param[in] buf            element 0, in memory that the device reaches
- * @param[in] element_bytes  at least 1; elements lie one behind the other
+ * @param[in] element_bytes  at least 1; elements lie one after the other
  * @param[in] indices        host memory, read during the call: which elements, in the order of the stream
  * @param[in] count          how many; 0 is a packet too
  * @return as selvage_exchange_add_send(); ERR_ARGUMENT also for a receive that names an element twice
@@ -183,7 +183,7 @@ selvage_status_t selvage_exchange_wait(selvage_exchange_t *ex, void *stream);
  * could hold up the one it waits for, and the software device's streams without threads cannot wait: there this call is
  * selvage_exchange_wait().
  *
- * @param stream  the one given to start, or one that is ordered behind it
+ * @param stream  the one given to start, or one that is ordered after it
  * @return ERR_UNSUPPORTED with the packet named, ERR_STATE if never started; else the exchange's first error
  */
 selvage_status_t selvage_exchange_enqueue_wait(selvage_exchange_t *ex, void *stream);

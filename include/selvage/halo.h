@@ -83,7 +83,7 @@ typedef struct selvage_field {
     int has_first;
     ptrdiff_t stride_bytes[SELVAGE_DIMS_MAX]; /**< all zero: by order and array_extent, without gaps */
     int components;                           /**< planes of a structure of arrays; 0 is 1 */
-    ptrdiff_t component_stride_bytes;         /**< from plane to plane; 0: one array behind the other */
+    ptrdiff_t component_stride_bytes;         /**< from plane to plane; 0: one array after the other */
     selvage_parity_t parity;
     int packed_dim;                           /**< of a field of one parity: the dimension with half as many places */
     selvage_number_t number;                  /**< for reverse exchanges: what an element consists of */
@@ -138,7 +138,7 @@ selvage_status_t selvage_halo_create(selvage_grid_t *grid, const selvage_halo_pa
 /** @brief Frees a halo. Collective; as selvage_exchange_destroy(). Accepts NULL. */
 void selvage_halo_destroy(selvage_halo_t *halo);
 
-/** @brief Phases 0 and 1: as selvage_exchange_start(). Returns at once; launch the interior behind it. */
+/** @brief Phases 0 and 1: as selvage_exchange_start(). Returns at once; launch the interior after it. */
 selvage_status_t selvage_halo_start(selvage_halo_t *halo, void *stream);
 
 /** @brief As selvage_exchange_test(). */

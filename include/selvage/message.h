@@ -8,8 +8,8 @@
  * of other types than its receive, as long as its bytes fit; a rank may send to itself. Messages never meet packets of
  * exchanges, nor messages of MPI.
  *
- * - Stream: a send reads its buffer behind the work that is on the stream when it is called; a receive writes its
- *   buffer behind that work, too. When test or wait say that a request is complete, the host has seen it so: whatever
+ * - Stream: a send reads its buffer after the work that is on the stream when it is called; a receive writes its
+ *   buffer after that work, too. When test or wait say that a request is complete, the host has seen it so: whatever
  *   is enqueued afterwards, on any stream, sees the data and may overwrite what was sent. SELVAGE_MESSAGE_NO_STREAM
  *   says that the buffer may be used at once, which saves an event.
  * - Progress: every call of this header on a communicator advances all its messages; waits advance exchanges, too, that
@@ -63,7 +63,7 @@ typedef struct selvage_message_status {
 /**
  * @name Starting
  * Local; never block; stream-ordered as said above. The type is taken apart at once (what can be, see
- * selvage_exchange_add_send_type()) and may be freed behind the call. The buffer is Selvage's until the request is
+ * selvage_exchange_add_send_type()) and may be freed after the call. The buffer is Selvage's until the request is
  * complete. Device buffers, pinned memory and any host memory will do, at either end.
  *
  * @param[in]  buf      as in MPI_Isend; NULL only if there are no bytes, or with addresses in the type
@@ -82,7 +82,7 @@ selvage_status_t selvage_message_issend(selvage_comm_t *comm, const void *buf, s
 /**
  * @brief The same as selvage_message_isend(), complete whatever the receiver does: the message waits in a slot of the
  *        receiver's device memory (selvage_comm_params_t::message_slot_bytes), where a receive into host memory takes
- *        it from, too. Slots are made behind the first messages between two ranks of a node, to and fro.
+ *        it from, too. Slots are made after the first messages between two ranks of a node, to and fro.
  * @return also ERR_LIMIT, and nothing is sent or logged: it is no device memory, or longer than a slot; the receiver
  *         has no slots, or none is free
  */

@@ -24,7 +24,7 @@ typedef struct selvage_pack selvage_pack_t;
  * @brief Takes a datatype apart. Local; does not block; a thread that may call MPI.
  * @param[in]  dev       outlives the plan
  * @param[in]  count     elements, 0 too
- * @param[in]  type      as for selvage_exchange_add_send_type(); it may be freed behind the call
+ * @param[in]  type      as for selvage_exchange_add_send_type(); it may be freed after the call
  * @param[out] pack_out  freed by selvage_pack_destroy()
  * @return ERR_ARGUMENT, ERR_UNSUPPORTED (darray), ERR_LIMIT, ERR_MEMORY, ERR_STATE (MPI is not initialised), ERR_MPI
  */

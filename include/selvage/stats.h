@@ -37,7 +37,7 @@ typedef struct selvage_stats {
     uint64_t swapped_named;       /**< failed arrivals recognised as another packet or the previous epoch */
     uint64_t asked_again;         /**< times a missing packet was asked for */
     uint64_t control_damaged;     /**< control messages that did not verify and were ignored */
-    uint64_t faults_injected;     /**< packets hurt on purpose by SELVAGE_FAULT */
+    uint64_t faults_injected;     /**< packets corrupted on purpose by SELVAGE_FAULT */
     uint64_t deadlines;           /**< waits that ended in SELVAGE_ERR_TIMEOUT */
     uint64_t pinned_bytes;        /**< pinned host memory of committed exchanges, now */
     uint64_t device_bytes;        /**< device memory of committed exchanges, now */
