@@ -3,7 +3,7 @@
 #
 # The Fortran module: its cases with `use mpi` and with `use mpi_f08`, on rank counts that divide the grids and that do
 # not; an error that nobody looks at ends the job, says why, and loses nothing that was written; the program of the page
-# README.md is what it says; what has the wrong type does not compile.
+# doc/guide.md is what it says; what has the wrong type does not compile.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 top_builddir=${top_builddir:-.}
@@ -41,8 +41,8 @@ if [ "$status" -eq 0 ] || ! grep -q 'selvage: SELVAGE_ERR_ARGUMENT: .*peer' "$di
     failed=1
 fi
 
-# The program of the README, linked as one of this build.
-awk '/^```fortran$/ { on = 1; next } /^```$/ { on = 0 } on' "$top_srcdir/README.md" >"$dir/faces.f90"
+# The program of the guide, linked as one of this build.
+awk '/^```fortran$/ { on = 1; next } /^```$/ { on = 0 } on' "$top_srcdir/doc/guide.md" >"$dir/faces.f90"
 printf 'rank 0: from below came 1 and 10\nrank 1: from below came 0 and 0\n' >"$dir/wanted"
 sanitizer=
 [ -z "${SANITIZER:-}" ] || sanitizer="-fsanitize=$SANITIZER"
@@ -54,7 +54,7 @@ if [ -x "$top_builddir/tests/fortran_f08" ]; then
                "$dir/faces.o" "$top_builddir/libselvage_fortran.la" "$top_builddir/libselvage.la" ${MPI_FCLIBS:-} &&
            "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$dir/faces" >"$dir/out" 2>&1 &&
            sort "$dir/out" | cmp -s - "$dir/wanted"; }; then
-        echo "FAIL: the Fortran program of the README"
+        echo "FAIL: the Fortran program of the guide"
         cat "$dir/out"
         failed=1
     fi
