@@ -24,7 +24,7 @@ if "$python" "$make_doc" --check "$dir" >/dev/null; then echo "a page out of dat
 "$python" "$make_doc" "$dir" && cmp "$dir/doc/configuration.md" "$top_srcdir/doc/configuration.md" || failed=1
 
 pages=("$top_srcdir"/README.md "$top_srcdir"/CONTRIBUTING.md "$top_srcdir"/NEWS "$top_srcdir"/doc/*.md
-    "$top_srcdir"/doc/*.1)
+    "$top_srcdir"/doc/*.1 "$top_srcdir"/lib/*/README.md)
 
 # Names: variables of the table, names of the public headers, variables of scripts; and one that is misspelt on purpose.
 {

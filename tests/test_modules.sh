@@ -15,6 +15,8 @@ printf '#include "base/base_log.h"\n' >"$dir/tools/bad.c"
 printf '%s\n#include "wire/wire.h"\n' "$spdx" >"$dir/fortran/worse.c"
 printf 'module bad\nend module\n' >"$dir/fortran/bad.F90"
 
+printf '# base\n\n`gone.c`\n' >"$dir/lib/base/README.md"
+
 if found=$("$PYTHON" "$top_srcdir/scripts/check-modules" "$dir"); then
     echo "offences were not found: $found"
     exit 1
@@ -22,7 +24,8 @@ fi
 for wanted in 'base_bad.c:2: module base includes' 'wire_bad.c:2: MPI_Barrier must be called as' \
     'pipeline/bad.c:2: PMPI_Barrier is called outside' 'pipeline/bad.c:3: the environment' \
     'tools/bad.c:1: no SPDX' 'tools/bad.c:1: base/base_log.h is internal' 'tools/bad.c: has the name of' \
-    'fortran/worse.c:2: wire/wire.h is internal' 'fortran/bad.F90:1: no SPDX'; do
+    'fortran/worse.c:2: wire/wire.h is internal' 'fortran/bad.F90:1: no SPDX' \
+    'lib/base/README.md: no gone.c' 'lib/wire/README.md: a module has a page'; do
     case $found in
     *"$wanted"*) ;;
     *) echo "not found: $wanted"; echo "$found"; exit 1 ;;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Public calls on collectives: checks of arguments, then the room, which itself takes what is collective over the wire
- * to where the engine lives; what enqueues runs here, since it shares nothing with the engine but constants.
+ * Public calls on collectives: checks of arguments, then the module collective. It takes what is collective over the
+ * wire to where the engine lives; what enqueues runs here, since it shares nothing with the engine but constants.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Public calls on messages: checks of arguments, MPI's constants and datatypes into plain numbers, then the room. */
+/* Public calls on messages: checks of arguments, MPI's constants and datatypes into plain numbers, then the module. */
 #include "api/api_params.h"
 #include "message/message_calls.h"
 #include "message/message_engine.h"

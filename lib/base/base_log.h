@@ -22,7 +22,7 @@ typedef enum sv_log_level {
  */
 bool sv_log_subsystems(const char *list, unsigned *mask_out);
 
-/* Prints if the thread's level allows. component is the room: "wire", "pipeline", ... */
+/* Prints if the thread's level allows. component is the module: "wire", "pipeline", ... */
 void sv_log(sv_log_level_t level, const char *component, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

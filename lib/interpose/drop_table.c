@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The operations after the requests that the program holds, by handle: a hash table that grows with their number, so
- * that a look-up takes as long for a hundred thousand as for one. The operations are the caller's, who has the lock of
- * drop_request.c.
+ * The operations that stand for requests that the program holds, by handle: a hash table that grows with their number,
+ * so that a look-up takes as long for a hundred thousand as for one. The operations are the caller's, who has the lock
+ * of drop_request.c.
  *
  * A completion call that is MPI's own looks up what has ended when MPI says so. Another thread may have begun a request
  * with the same handle by then, so that what the first was is passed: it stays in the table, for calls that began

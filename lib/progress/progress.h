@@ -9,7 +9,7 @@
  *                                               poll(arg), again and again; spins, yields, sleeps when idle
  *
  * Inline, post and call run the work at once on the calling thread, and sv_progress_poll() drives the engine. So the
- * code above this room is the same for both, and only one thread at a time is ever inside the engine.
+ * code above this module is the same for both, and only one thread at a time is ever inside the engine.
  */
 #ifndef SV_PROGRESS_H
 #define SV_PROGRESS_H

@@ -6,7 +6,7 @@
  * - Ranks are 0..size-1. A wire belongs to one thread at a time (whoever drives the engine).
  * - Everything is non-blocking. Nothing completes without a call into the wire.
  * - Three channels never match each other: DATA (packets; tags given out at commit), SETUP (descriptors at commit;
- *   tags chosen by the caller) and MESSAGE (the message room's). Within (channel, source, destination, tag) messages
+ *   tags chosen by the caller) and MESSAGE (the message module's). Within (channel, source, destination, tag) messages
  *   arrive in order, and receives from any source are filled in the order in which they were posted.
  * - The channel MESSAGE may be driven by another thread than everything else, where threads_ok says so.
  * - Control messages are 64 bytes, from any source, without posting, in order per source. The wire checks their digest
