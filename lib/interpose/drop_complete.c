@@ -168,9 +168,7 @@ static void remember_handles(set_t *set, int n, const MPI_Request *requests, boo
     for (size_t i = 0; wants_statuses && i < length; i++)
         set->status[i].MPI_ERROR = MPI_SUCCESS;
     sv_drop_fast_answer();
-    sv_drop_lock();
-    set->number = sv_drop_table_begin_call();
-    sv_drop_unlock();
+    set->number = sv_drop_ops_begin_call();
 }
 
 /* What stood after n requests (index NULL: after all). */

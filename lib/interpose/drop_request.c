@@ -163,6 +163,15 @@ sv_drop_op_t *sv_drop_op_find(MPI_Request handle)
     return op;
 }
 
+uint64_t sv_drop_ops_begin_call(void)
+{
+    pthread_mutex_lock(&engine.lock);
+    read_notes(); /* what has ended before is nobody's, though its handle may be another's */
+    const uint64_t number = sv_drop_table_begin_call();
+    pthread_mutex_unlock(&engine.lock);
+    return number;
+}
+
 /* --- generalized requests: MPI calls these ------------------------------------------------------------------------ */
 
 /* Errors are told by the wrapped completion call, which knows the communicator's error handler has had its turn. */

@@ -16,6 +16,8 @@ bool sv_drop_table_pass(sv_drop_op_t *op);
 /* A call that looks up when it ends what had a handle when it began. The number is for that. */
 uint64_t sv_drop_table_begin_call(void);
 sv_drop_op_t *sv_drop_table_find_at(MPI_Request handle, uint64_t number);
+/* The same, of a completion call, which takes the lock (drop_request.c). */
+uint64_t sv_drop_ops_begin_call(void);
 /* Partner of begin. Returns those that passed and nobody looks up any more, by passed_before, to be removed. */
 sv_drop_op_t *sv_drop_table_end_call(void);
 
