@@ -3,12 +3,15 @@
  * A program of dropin_unmodified: completion calls on long lists of host receives, in a job of selvage-run, where
  * announcements may come to them: what they cost beside MPI's own calls on such lists (its PMPI names), and that each
  * request is completed once, with its own message. Two ranks. All together may take 8 times as long as MPI's: generous,
- * since machines are crowded.
+ * since machines are crowded. And what such calls are to bear: error handlers that begin requests in them, and other
+ * threads whose requests come and go meanwhile.
  */
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "dropin_unmodified.h"
@@ -143,4 +146,131 @@ void run_lists(void)
     free(request);
     free(status);
     free(indices);
+}
+
+/* --- an error handler that begins requests ------------------------------------------------------------------------ */
+
+enum { PAIR = 2, SHORT_BYTES = 4096, ANNOUNCED_BYTES = 8192, ROUNDS = 20 };
+
+static struct {
+    uint8_t memory[PAIR][SHORT_BYTES];
+    MPI_Request request[PAIR];
+    int calls;
+} later;
+
+/* MPI has freed the handles of the call by now, and gives them out again. */
+static void begin_later(MPI_Comm *comm, int *code, ...)
+{
+    (void)code;
+    for (int i = 0; i < PAIR && later.calls == 0; i++)
+        MPI_Irecv(later.memory[i], SHORT_BYTES, MPI_BYTE, 0, 3 + i, *comm, &later.request[i]);
+    later.calls++;
+}
+
+static void receive_nested(void)
+{
+    static uint8_t memory[PAIR][SHORT_BYTES];
+    MPI_Request pair[PAIR];
+    MPI_Status ends[PAIR];
+    later.calls = 0;
+    for (int i = 0; i < PAIR; i++)
+        MPI_Irecv(memory[i], SHORT_BYTES, MPI_BYTE, 0, 1 + i, MPI_COMM_WORLD, &pair[i]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK_EQ(MPI_Waitall(PAIR, pair, ends), MPI_ERR_IN_STATUS);
+    CHECK(ends[0].MPI_ERROR != MPI_SUCCESS && ends[1].MPI_ERROR == MPI_SUCCESS);
+    CHECK_EQ(memory[1][SHORT_BYTES - 1], 7);
+    CHECK_EQ(later.calls, 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK_EQ(MPI_Waitall(PAIR, later.request, MPI_STATUSES_IGNORE), MPI_SUCCESS);
+    for (int i = 0; i < PAIR; i++)
+        CHECK_EQ(later.memory[i][SHORT_BYTES - 1], 8 + i);
+}
+
+static void send_nested(void *announced)
+{
+    uint8_t memory[SHORT_BYTES];
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Send(announced, ANNOUNCED_BYTES, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+    for (int tag = 2; tag <= 4; tag++) {
+        if (tag == 3)
+            MPI_Barrier(MPI_COMM_WORLD);
+        memset(memory, 5 + tag, sizeof memory);
+        MPI_Send(memory, SHORT_BYTES, MPI_BYTE, 1, tag, MPI_COMM_WORLD);
+    }
+}
+
+void run_nested(void)
+{
+    MPI_Errhandler handler;
+    void *announced = device_bytes(ANNOUNCED_BYTES);
+    for (int turn = 0; turn < 5; turn++) /* after this the route is open */
+        MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Comm_create_errhandler(begin_later, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    for (int round = 0; round < ROUNDS; round++)
+        if (the.rank == 1)
+            receive_nested();
+        else
+            send_nested(announced);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Errhandler_free(&handler);
+    selvage_device_free(the.device, announced);
+}
+
+/* --- a thread that waits for as long as the program runs ---------------------------------------------------------- */
+
+enum { PIECE_BYTES = 1 << 18, TURNS = 400, STOP_TAG = 9 };
+
+static _Atomic bool listens;
+
+static void *listen_to_end(void *arg)
+{
+    int index, word = 0;
+    MPI_Request stop;
+    MPI_Irecv(&word, 1, MPI_INT, the.left, STOP_TAG, MPI_COMM_WORLD, &stop);
+    listens = true;
+    MPI_Waitany(1, &stop, &index, MPI_STATUS_IGNORE);
+    CHECK_EQ(word, 1);
+    return arg;
+}
+
+static long resident_bytes(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%*s %ld", &pages) != 1)
+        pages = 0;
+    if (file)
+        fclose(file);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+/* What goes on meanwhile keeps no memory for that thread's call. */
+void run_listener(void)
+{
+    void *out = device_bytes(PIECE_BYTES), *into = device_bytes(PIECE_BYTES);
+    const int word = 1;
+    long before = 0;
+    pthread_t thread;
+    MPI_Request pair[PAIR], unused;
+    MPI_Recv_init(into, PIECE_BYTES, MPI_BYTE, the.left, 8, MPI_COMM_WORLD, &unused);
+    pthread_create(&thread, NULL, listen_to_end, NULL);
+    while (!listens)
+        usleep(1000);
+    usleep(100000); /* it is in its call, or the test shows nothing */
+    for (int turn = 0; turn < TURNS; turn++) {
+        MPI_Irecv(into, PIECE_BYTES, MPI_BYTE, the.left, 7, MPI_COMM_WORLD, &pair[0]);
+        MPI_Isend(out, PIECE_BYTES, MPI_BYTE, the.right, 7, MPI_COMM_WORLD, &pair[1]);
+        MPI_Waitall(PAIR, pair, MPI_STATUSES_IGNORE);
+        if (turn == TURNS / 8)
+            before = resident_bytes();
+    }
+    const long grown = resident_bytes() - before;
+    printf("memory grew by %ld KiB\n", grown >> 10);
+    CHECK(grown < 32L << 20); /* of what came and went, 175 MiB */
+    MPI_Send(&word, 1, MPI_INT, the.right, STOP_TAG, MPI_COMM_WORLD);
+    pthread_join(thread, NULL);
+    MPI_Request_free(&unused);
+    selvage_device_free(the.device, out);
+    selvage_device_free(the.device, into);
 }

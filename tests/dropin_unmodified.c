@@ -380,7 +380,8 @@ int main(int argc, char **argv)
         {"ending", run_ending}, {"apart", run_apart}, {"adders", run_adders},
         {"looks", run_looks}, {"orphans", run_orphans}, {"stuck", run_stuck},
         {"errors", run_errors}, {"short", run_short}, {"mixed", run_mixed},
-        {"field", run_field}, {"lists", run_lists}};
+        {"field", run_field}, {"lists", run_lists},
+        {"nested", run_nested}, {"listener", run_listener}};
     const char *runtime = getenv("BYSTANDER_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, wanted_level(argc, argv), &provided);

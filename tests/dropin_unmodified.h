@@ -49,6 +49,8 @@ void run_stuck(void);
 
 /* dropin_lists.c */
 void run_lists(void);
+void run_nested(void);
+void run_listener(void);
 
 /* dropin_pinned.c */
 void run_pinned(void);

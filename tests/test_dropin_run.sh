@@ -57,6 +57,9 @@ done
 program 2 levels '0 failed'
 # Long lists of requests of host memory.
 program 2 lists '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}"
+# ... and what such calls bear: error handlers and other threads that begin and end requests meanwhile.
+program 2 nested '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST_BYTES=1024
+program 2 listener '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=off
 # What is said of requests, and what is left of those that are refused or given up.
 program 2 requests '^ +0 +1 +MPI_Rsend +fast +5 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1
 program 2 requests '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=on

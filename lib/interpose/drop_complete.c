@@ -40,7 +40,8 @@ typedef struct set {
     MPI_Status *status, few_statuses[FEW];
     bool own_statuses;
     const MPI_Request *handle; /* of a call that is MPI's own: as they were before; op holds what was looked up since */
-    uint64_t number;           /* of that call */
+    sv_drop_table_call_t call; /* that one */
+    bool shares;               /* op, handle and status are in the one scratch */
 } set_t;
 
 static void set_begin(set_t *set, int n, const MPI_Request *requests, MPI_Status *statuses)
@@ -128,9 +129,10 @@ static struct {
     atomic_flag taken; /* partners: take_scratch() and put_scratch() */
 } scratch = {.taken = ATOMIC_FLAG_INIT};
 
-static void *take_scratch(size_t bytes)
+static void *take_scratch(size_t bytes, bool *shares_out)
 {
-    if (atomic_flag_test_and_set_explicit(&scratch.taken, memory_order_acquire))
+    *shares_out = !atomic_flag_test_and_set_explicit(&scratch.taken, memory_order_acquire);
+    if (!*shares_out)
         return malloc(bytes);
     if (scratch.bytes < bytes) {
         free(scratch.memory);
@@ -144,9 +146,9 @@ static void *take_scratch(size_t bytes)
     return scratch.memory;
 }
 
-static void put_scratch(void *memory)
+static void put_scratch(void *memory, bool shares)
 {
-    if (memory == scratch.memory)
+    if (shares)
         atomic_flag_clear_explicit(&scratch.taken, memory_order_release);
     else
         free(memory);
@@ -158,7 +160,8 @@ static void remember_handles(set_t *set, int n, const MPI_Request *requests, boo
     const size_t length = n > 0 ? (size_t)n : 0;
     set->n = n > 0 ? n : 0;
     set->own_statuses = wants_statuses && statuses == MPI_STATUSES_IGNORE;
-    char *memory = take_scratch(length * (sizeof *set->op + sizeof *set->handle + sizeof *set->status) + 1);
+    char *memory = take_scratch(length * (sizeof *set->op + sizeof *set->handle + sizeof *set->status) + 1,
+                                &set->shares);
     if (!memory)
         sv_drop_fatal("no memory", "for a completion call");
     set->op = (sv_drop_op_t **)(void *)memory;
@@ -168,7 +171,7 @@ static void remember_handles(set_t *set, int n, const MPI_Request *requests, boo
     for (size_t i = 0; wants_statuses && i < length; i++)
         set->status[i].MPI_ERROR = MPI_SUCCESS;
     sv_drop_fast_answer();
-    set->number = sv_drop_ops_begin_call();
+    sv_drop_ops_begin_call(&set->call);
 }
 
 /* What stood after n requests (index NULL: after all). */
@@ -177,7 +180,7 @@ static void look_up_ended(set_t *set, int n, const int *index)
     sv_drop_lock();
     for (int i = 0; i < n; i++) {
         const int at = index ? index[i] : i;
-        set->op[at] = sv_drop_table_find_at(set->handle[at], set->number);
+        set->op[at] = sv_drop_table_find_at(set->handle[at], &set->call);
         if (set->op[at])
             set->op[at]->users++; /* partner: forget_failed() */
     }
@@ -191,12 +194,13 @@ static int end_looked_up(set_t *set, int n, const int *index, const MPI_Request 
         const int at = index ? index[i] : i;
         forget_failed(set->op[at], requests[at]);
     }
-    for (sv_drop_op_t *op = sv_drop_table_end_call(), *next; op; op = next) {
+    for (sv_drop_op_t *op = sv_drop_table_end_call(&set->call), *next; op; op = next) {
         next = op->passed_before;
         sv_drop_op_forget(op);
+        sv_drop_op_release(op); /* partner: sv_drop_table_pass() */
     }
     sv_drop_unlock();
-    put_scratch(set->op);
+    put_scratch(set->op, set->shares);
     return code;
 }
 

@@ -163,13 +163,12 @@ sv_drop_op_t *sv_drop_op_find(MPI_Request handle)
     return op;
 }
 
-uint64_t sv_drop_ops_begin_call(void)
+void sv_drop_ops_begin_call(sv_drop_table_call_t *call)
 {
     pthread_mutex_lock(&engine.lock);
     read_notes(); /* what has ended before is nobody's, though its handle may be another's */
-    const uint64_t number = sv_drop_table_begin_call();
+    sv_drop_table_begin_call(call);
     pthread_mutex_unlock(&engine.lock);
-    return number;
 }
 
 /* --- generalized requests: MPI calls these ------------------------------------------------------------------------ */

@@ -5,8 +5,10 @@
  * of drop_request.c.
  *
  * A completion call that is MPI's own looks up what has ended when MPI says so. Another thread may have begun a request
- * with the same handle by then, so that what the first was is passed: it stays in the table, for calls that began
- * before that, until none of those is under way. Numbers say what came before what.
+ * with the same handle by then, so that what the first was is passed: it stays in the table, with a user more, until no
+ * call is under way that began after it and before that. What began after all of them is none of theirs: a call may
+ * stay for as long as the program runs, and the others' requests are not kept for it. Numbers say what came before
+ * what.
  */
 #include "interpose/drop_table.h"
 
@@ -20,7 +22,7 @@ static struct {
     sv_drop_op_t **bucket;
     size_t buckets, entries; /* buckets: a power of two */
     uint64_t number;         /* of the last that was added or passed */
-    unsigned calls;          /* under way, that look up when they end */
+    sv_drop_table_call_t *calls;
     sv_drop_op_t *passed;
 } table = {.bucket = first_buckets, .buckets = BUCKETS_LEAST};
 
@@ -83,36 +85,59 @@ sv_drop_op_t *sv_drop_table_find(MPI_Request handle)
     return op;
 }
 
+/* Whether a call under way may look it up when it ends. All of them began before it was passed. */
+static bool is_looked_up(const sv_drop_op_t *op)
+{
+    for (const sv_drop_table_call_t *call = table.calls; call; call = call->next)
+        if (op->added_at <= call->number && call->number < op->passed_at)
+            return true;
+    return false;
+}
+
 bool sv_drop_table_pass(sv_drop_op_t *op)
 {
-    if (table.calls == 0)
+    op->passed_at = table.number + 1;
+    if (!is_looked_up(op)) {
+        op->passed_at = 0;
         return false;
-    op->passed_at = ++table.number;
+    }
+    table.number++;
+    op->users++; /* partner: end_looked_up() */
     op->passed_before = table.passed;
     table.passed = op;
     return true;
 }
 
-uint64_t sv_drop_table_begin_call(void)
+void sv_drop_table_begin_call(sv_drop_table_call_t *call)
 {
-    table.calls++;
-    return table.number;
+    *call = (sv_drop_table_call_t){.number = table.number, .next = table.calls};
+    table.calls = call;
 }
 
-sv_drop_op_t *sv_drop_table_find_at(MPI_Request handle, uint64_t number)
+sv_drop_op_t *sv_drop_table_find_at(MPI_Request handle, const sv_drop_table_call_t *call)
 {
     sv_drop_op_t *op = handle == MPI_REQUEST_NULL ? NULL : *find_bucket(handle);
-    while (op && (op->handle != handle || op->added_at > number || (op->passed_at && op->passed_at <= number)))
+    while (op && (op->handle != handle || op->added_at > call->number ||
+                  (op->passed_at && op->passed_at <= call->number)))
         op = op->chain;
     return op;
 }
 
-sv_drop_op_t *sv_drop_table_end_call(void)
+sv_drop_op_t *sv_drop_table_end_call(const sv_drop_table_call_t *call)
 {
-    sv_drop_op_t *passed = NULL;
-    if (--table.calls == 0) {
-        passed = table.passed;
-        table.passed = NULL;
+    sv_drop_table_call_t **link = &table.calls;
+    sv_drop_op_t *over = NULL;
+    while (*link != call)
+        link = &(*link)->next;
+    *link = call->next;
+    for (sv_drop_op_t **at = &table.passed, *op = *at; op; op = *at) {
+        if (is_looked_up(op)) {
+            at = &op->passed_before;
+            continue;
+        }
+        *at = op->passed_before;
+        op->passed_before = over;
+        over = op;
     }
-    return passed;
+    return over;
 }

@@ -11,14 +11,21 @@ bool sv_drop_table_remove(sv_drop_op_t *op);
 /* What has this handle now, or NULL. */
 sv_drop_op_t *sv_drop_table_find(MPI_Request handle);
 
-/* Another request has its handle. True: calls under way may look it up still; else the caller removes it. */
+/* A call that looks up when it ends what had a handle when it began. */
+typedef struct sv_drop_table_call {
+    struct sv_drop_table_call *next; /* of those under way */
+    uint64_t number;                 /* of the last that was added or passed before it */
+} sv_drop_table_call_t;
+
+/* Another request has its handle. True: a call under way may look it up still; else the caller removes it. */
 bool sv_drop_table_pass(sv_drop_op_t *op);
-/* A call that looks up when it ends what had a handle when it began. The number is for that. */
-uint64_t sv_drop_table_begin_call(void);
-sv_drop_op_t *sv_drop_table_find_at(MPI_Request handle, uint64_t number);
-/* The same, of a completion call, which takes the lock (drop_request.c). */
-uint64_t sv_drop_ops_begin_call(void);
-/* Partner of begin. Returns those that passed and nobody looks up any more, by passed_before, to be removed. */
-sv_drop_op_t *sv_drop_table_end_call(void);
+/* The call's memory is the caller's, and stays until the end. */
+void sv_drop_table_begin_call(sv_drop_table_call_t *call);
+sv_drop_op_t *sv_drop_table_find_at(MPI_Request handle, const sv_drop_table_call_t *call);
+/* The first of a completion call, which takes the lock (drop_request.c). */
+void sv_drop_ops_begin_call(sv_drop_table_call_t *call);
+/* Partner of begin. Returns those that passed and nobody looks up any more, by passed_before: to be removed and
+   released, even if they have left the table. */
+sv_drop_op_t *sv_drop_table_end_call(const sv_drop_table_call_t *call);
 
 #endif
