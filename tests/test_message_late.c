@@ -466,6 +466,32 @@ static void late_streams(local_rank_t *self)
     selvage_stream_destroy(self->dev, stream);
 }
 
+/* A long message's receive is too short. What packs it is after other work of its sender's stream: the send lasts as
+   long as that, since the bounce buffer would be another message's. */
+static void refused_late(local_rank_t *self)
+{
+    enum { BYTES = 16 * PIECE_BYTES };
+    message_shape_t shape = {.bytes = BYTES, .run = 64, .gap = 8, .stream = SELVAGE_MESSAGE_NO_STREAM,
+                             .on_device = true};
+    message_end_t end;
+    void *stream = NULL;
+    hook_wire(self);
+    CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
+    if (self->rank == 0) {
+        shape.stream = stream;
+        shape.delay_us = 700000;
+    } else {
+        shape.bytes = BYTES / 2;
+    }
+    const uint64_t began_ns = sv_clock_ns();
+    begin_message(self, &end, &shape, TAG, 1);
+    CHECK_STATUS(sv_message_wait(&end.request, NULL), self->rank == 0 ? SELVAGE_SUCCESS : SELVAGE_ERR_TRUNCATED);
+    if (self->rank == 0)
+        CHECK(sv_clock_ns() - began_ns > UINT64_C(500000000));
+    message_end_close(&end);
+    selvage_stream_destroy(self->dev, stream);
+}
+
 /* A rank that was written to, and never called anything of messages, acknowledges nothing: destroying does not wait. */
 static void never_received(local_rank_t *self)
 {
@@ -515,6 +541,7 @@ int main(void)
     run(failing, "TIMEOUT_S=60", 2, 2);
     run(given_up_twice, "TIMEOUT_S=60", 2, 2);
     run(late_streams, PIECES_ENV "TIMEOUT_S=60", 2, 1);
+    run(refused_late, PIECES_ENV "TIMEOUT_S=60", 2, 1);
     run(never_received, "TIMEOUT_S=60", 2, 1);
 #ifndef __SANITIZE_ADDRESS__
     run(not_taken_back, PIECES_ENV "TIMEOUT_S=60 CHECKSUM=off", 2, 1);

@@ -320,7 +320,7 @@ void sv_message_send_cleared(selvage_request_t *send, const sv_ctrl_header_t *ct
                                          send->peer, (unsigned long long)send->number));
         return;
     }
-    if (cts->value[0] == SV_MESSAGE_NONE) {
+    if (cts->value[0] == SV_MESSAGE_NONE && !send->place.bounce) {
         sv_message_complete(send, SELVAGE_SUCCESS);
         return;
     }
@@ -391,6 +391,11 @@ static selvage_status_t pass_gate(selvage_request_t *send, bool *moved)
     if (status == SELVAGE_IN_PROGRESS && small)
         return announce_if_deferred(send);
     SV_TRY(status);
+    if (!small && send->route == SV_MESSAGE_NONE) { /* what packs it no longer writes the bounce buffer */
+        *moved = true;
+        sv_message_complete(send, SELVAGE_SUCCESS);
+        return SELVAGE_SUCCESS;
+    }
     status = small ? fill_by_host(send) : begin_to_move(send, send->engine->kernel_stream);
     *moved |= status == SELVAGE_SUCCESS;
     return status;
