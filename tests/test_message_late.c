@@ -492,6 +492,51 @@ static void refused_late(local_rank_t *self)
     selvage_stream_destroy(self->dev, stream);
 }
 
+/* More long messages of host memory than go at once, whose sender looks after none of them until another one's came. */
+static void still_sender(local_rank_t *self)
+{
+    enum { STILL = 300 };
+    static atomic_bool begun, cleared, over;
+    const message_shape_t shape = {.bytes = 2 * PIECE_BYTES, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_end_t *end = calloc(STILL, sizeof *end), other;
+    hook_wire(self);
+    for (int i = 0; i < STILL; i++)
+        message_end_open(&end[i], self, &shape);
+    message_end_open(&other, self, &shape);
+    for (int i = 0; self->rank == 0 && i < STILL; i++)
+        message_end_send(&end[i], &shape, 1, TAG, (uint64_t)i);
+    if (self->rank == 0)
+        atomic_store(&begun, true);
+    while (!atomic_load(&begun) || (self->rank == 0 && !atomic_load(&over)) ||
+           (self->rank == 2 && !atomic_load(&cleared)))
+        sched_yield();
+    for (int i = 0; self->rank == 1 && i < STILL; i++)
+        message_end_recv(&end[i], &shape, 0, TAG);
+    if (self->rank == 1) {
+        poll_for_ms(&end[0], 50);
+        CHECK(engine_of(self)->host_transfers[false] < STILL);
+        atomic_store(&cleared, true);
+        message_end_recv(&other, &shape, 2, TAG);
+    } else if (self->rank == 2) {
+        message_end_send(&other, &shape, 1, TAG, STILL);
+    }
+    if (self->rank > 0)
+        CHECK_STATUS(sv_message_wait(&other.request, NULL), SELVAGE_SUCCESS);
+    if (self->rank == 1)
+        CHECK_EQ(message_end_wrong(&other, shape.bytes, STILL), -1);
+    if (self->rank == 1)
+        atomic_store(&over, true);
+    for (int i = 0; i < STILL; i++) {
+        if (self->rank < 2)
+            CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
+        if (self->rank == 1)
+            CHECK_EQ(message_end_wrong(&end[i], shape.bytes, (uint64_t)i), -1);
+        message_end_close(&end[i]);
+    }
+    message_end_close(&other);
+    free(end);
+}
+
 /* A rank that was written to, and never called anything of messages, acknowledges nothing: destroying does not wait. */
 static void never_received(local_rank_t *self)
 {
@@ -542,6 +587,7 @@ int main(void)
     run(given_up_twice, "TIMEOUT_S=60", 2, 2);
     run(late_streams, PIECES_ENV "TIMEOUT_S=60", 2, 1);
     run(refused_late, PIECES_ENV "TIMEOUT_S=60", 2, 1);
+    run(still_sender, PIECES_ENV "TIMEOUT_S=20", 3, 1);
     run(never_received, "TIMEOUT_S=60", 2, 1);
 #ifndef __SANITIZE_ADDRESS__
     run(not_taken_back, PIECES_ENV "TIMEOUT_S=60 CHECKSUM=off", 2, 1);

@@ -349,7 +349,9 @@ struct sv_message_engine {
     sv_list_t chunk_free[2];   /* of sends, of receives: neither waits for the other's */
     sv_list_t chunk_retired;
     uint32_t chunks_used[2];
-    uint32_t host_transfers[2]; /* of receives, of sends: those in pieces straight from or to host memory */
+    uint32_t host_transfers[2]; /* of receives, of sends: those in pieces straight from or to host memory ... */
+    uint32_t turns_more[2];     /* ... of which there may be so many more, since none of those has ended ... */
+    uint64_t turn_ns[2];        /* ... since this time, or that at which one was last let in */
     sv_list_t layouts, bounce_free, block_free, upload_free;
     uint32_t nlayouts;
     size_t layout_bytes;

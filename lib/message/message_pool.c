@@ -210,7 +210,8 @@ bool sv_message_has_chunks(const sv_message_engine_t *engine, bool is_send)
 
 uint32_t sv_message_left(const sv_message_engine_t *engine, bool is_send, sv_message_lack_t lack)
 {
-    const uint32_t most = lack == SV_LACKS_CHUNK ? CHUNKS_MAX + CHUNKS_MORE : HOST_TRANSFERS_MAX;
+    const uint32_t most = lack == SV_LACKS_CHUNK ? CHUNKS_MAX + CHUNKS_MORE
+                                                   : HOST_TRANSFERS_MAX + engine->turns_more[is_send];
     const uint32_t used = lack == SV_LACKS_CHUNK ? engine->chunks_used[is_send] : engine->host_transfers[is_send];
     return used < most ? most - used : 0;
 }
