@@ -296,7 +296,9 @@ static bool is_within(MPI_Comm comm)
     MPI_Group world, group;
     if (comm == MPI_COMM_WORLD || comm == MPI_COMM_SELF)
         return true;
-    PMPI_Comm_get_attr(comm, sv_drop_route.within_key, &found, &has);
+    const bool keeps = sv_drop_route.within_key != MPI_KEYVAL_INVALID; /* until the program calls MPI in MPI_Finalize */
+    if (keeps)
+        PMPI_Comm_get_attr(comm, sv_drop_route.within_key, &found, &has);
     if (has)
         return found == &yes;
     PMPI_Comm_group(MPI_COMM_WORLD, &world);
@@ -305,7 +307,8 @@ static bool is_within(MPI_Comm comm)
     if (!sv_drop_is_inside(comm) && PMPI_Comm_remote_group(comm, &group) == MPI_SUCCESS)
         within = is_group_within(group, world) && within;
     PMPI_Group_free(&world);
-    PMPI_Comm_set_attr(comm, sv_drop_route.within_key, within ? &yes : &no);
+    if (keeps)
+        PMPI_Comm_set_attr(comm, sv_drop_route.within_key, within ? &yes : &no);
     return within;
 }
 
