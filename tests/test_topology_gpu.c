@@ -254,7 +254,7 @@ static void test_damage(void)
     member_t members[RANKS_MAX];
     for (int bad = 0; bad < 3; bad++) {
         for (unsigned hurt = 1; hurt <= 3; hurt++) {
-            char name[16];
+            char name[32];
             int said = 0;
             snprintf(name, sizeof name, "rank %d", bad);
             run_failing(find_alone, pairs, 3, 0, 0, bad, 0, hurt, members);
