@@ -412,11 +412,13 @@ static void given_up_twice(local_rank_t *self)
 static void not_taken_back(local_rank_t *self)
 {
     const message_shape_t shape = {.bytes = 3 * PIECE_BYTES, .stream = SELVAGE_MESSAGE_NO_STREAM, .on_device = true};
+    static _Atomic int is_held;
     hooked_wire_t *wire = hook_wire(self);
     message_end_t end, next;
     wire->holds = self->rank == 0;
     begin_message(self, &end, &shape, TAG, 1);
-    poll_for_ms(&end, 100);
+    for (int i = 0; i < 200 && !is_held; i++, is_held |= wire->nheld > 0)
+        poll_for_ms(&end, 100);
     wire->keeps = self->rank == 1;
     if (self->rank == 1)
         give_up_message(&end);
