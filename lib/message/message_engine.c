@@ -332,11 +332,12 @@ static void park(sv_message_engine_t *engine, selvage_request_t *request)
 }
 
 /* All that have a turn may stand still until a message comes that has none: at ranks that look after no message of this
-   communicator before that. So the bound gives way, by an eighth each time. */
+   communicator before that. So the bound gives way, by an eighth after two seconds: slow polls of many are not that. */
 static void extend_turns(sv_message_engine_t *engine, bool is_send)
 {
-    enum { STILL_NS = 100000000, SHARE = 8 };
-    if (sv_message_left(engine, is_send, SV_LACKS_TURN) > 0 || sv_clock_ns() - engine->turn_ns[is_send] < STILL_NS)
+    enum { SHARE = 8 };
+    const uint64_t still_ns = UINT64_C(2000000000);
+    if (sv_message_left(engine, is_send, SV_LACKS_TURN) > 0 || sv_clock_ns() - engine->turn_ns[is_send] < still_ns)
         return;
     engine->turns_more[is_send] += engine->host_transfers[is_send] / SHARE + 1;
 }
