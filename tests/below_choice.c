@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "below_parts.h"
+#include "comm/comm_control.h"
 #include "message/message_engine.h"
-#include "pipeline/pipe_control.h"
 
 below_state_t below = {.lock = PTHREAD_MUTEX_INITIALIZER, .rank = -1, .only_rank = -1, .limit = UINT64_MAX};
 

@@ -21,7 +21,8 @@
 #include "base/base_memory.h"
 #include "base/base_thread.h"
 #include "check.h"
-#include "pipeline/pipe_comm.h"
+#include "comm/comm.h"
+#include "pipeline/exchange_set.h"
 #include "wire/wire_local.h"
 
 enum { RANKS_MAX = 16, LOG_BYTES = 1 << 16, WORD_BYTES = 256 };
@@ -82,7 +83,7 @@ static void create_comm(local_rank_t *self)
     sv_wire_t *wire;
     self->created = sv_wire_local_open(self->world->wires, self->rank, &wire);
     if (self->created == SELVAGE_SUCCESS)
-        self->created = sv_comm_create(wire, NULL, &self->comm);
+        self->created = sv_comm_create(wire, NULL, &sv_exchange_set_ops, &self->comm);
     sv_thread_binding()->fault = NULL; /* as the public calls do: no faults outside the library */
     snprintf(self->created_detail, sizeof self->created_detail, "%s", selvage_error_detail());
     if (self->created != SELVAGE_SUCCESS)

@@ -13,7 +13,7 @@
 
 #include "check.h"
 #include "gpu_memory.h"
-#include "memory/memory_kind.h"
+#include "host/memory_kind.h"
 #include "memory_page.h"
 #include "pipeline/pipe_exchange.h"
 

@@ -5,8 +5,8 @@
 #include "base/base_status.h"
 #include "check.h"
 #include "local_ranks.h"
-#include "pipeline/pipe_comm.h"
-#include "pipeline/pipe_control.h"
+#include "comm/comm.h"
+#include "comm/comm_control.h"
 #include "wire/wire.h"
 
 typedef struct lossy_wire {

@@ -9,7 +9,7 @@
 #include "check.h"
 #include "kernels/kernels.h"
 #include "fixture_pipelined.h"
-#include "pipeline/pipe_comm.h"
+#include "comm/comm.h"
 
 typedef enum habit {
     HABIT_ENQUEUE, /* every epoch alike */

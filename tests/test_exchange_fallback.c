@@ -10,7 +10,7 @@
 #include "base/base_memory.h"
 #include "check.h"
 #include "fixture_exchange.h"
-#include "memory/memory_buffer.h"
+#include "host/memory_buffer.h"
 #include "pipeline/pipe_exchange.h"
 
 enum { RANKS = 3, BYTES = 20000, EXCHANGES = 2 };

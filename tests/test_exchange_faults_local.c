@@ -8,7 +8,7 @@
 
 #include "check.h"
 #include "fixture_exchange.h"
-#include "pipeline/pipe_comm.h"
+#include "comm/comm.h"
 #include "wire/wire_local.h"
 
 static const char *const routes[] = {"peer", "shared", "staged", "direct"};

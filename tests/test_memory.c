@@ -12,9 +12,9 @@
 #include "base/base_memory.h"
 #include "base/base_thread.h"
 #include "check.h"
-#include "memory/memory_buffer.h"
-#include "memory/memory_kind.h"
-#include "memory/memory_shared.h"
+#include "host/memory_buffer.h"
+#include "host/memory_kind.h"
+#include "host/memory_shared.h"
 
 enum { TOKEN = 4711, SEGMENT_BYTES = 10000, BUFFER_BYTES = 5000, PROBE_SHIFT = 1 << 20 };
 

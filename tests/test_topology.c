@@ -4,7 +4,7 @@
 #include "base/base_memory.h"
 #include "base/base_thread.h"
 #include "check.h"
-#include "topology/topology.h"
+#include "host/topology.h"
 #include "wire/wire_local.h"
 
 /* One rank's view of a world of `size` ranks, `per_host` on each machine, divided into nodes of `per_node`. */

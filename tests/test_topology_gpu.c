@@ -16,8 +16,9 @@
 #include "base/base_memory.h"
 #include "base/base_thread.h"
 #include "check.h"
-#include "pipeline/pipe_comm.h"
-#include "topology/topology.h"
+#include "comm/comm.h"
+#include "host/topology.h"
+#include "pipeline/exchange_set.h"
 #include "wire/wire_local.h"
 
 enum { RANKS_MAX = 9, WIRE_CALLS = 8, ALLOCATIONS = 20 };
@@ -133,7 +134,8 @@ static void *find_by_comm(void *arg)
     CHECK_STATUS(sv_device_open("soft", &config, &dev), SELVAGE_SUCCESS);
     snprintf(dev->bus_id, sizeof dev->bus_id, "%s", me->bus_id);
     CHECK_STATUS(sv_wire_local_open(me->world, me->rank, &wire), SELVAGE_SUCCESS);
-    me->status = sv_comm_create(wire, &(selvage_comm_params_t){SELVAGE_COMM_PARAMS_INIT, .device = dev}, &comm);
+    me->status = sv_comm_create(wire, &(selvage_comm_params_t){SELVAGE_COMM_PARAMS_INIT, .device = dev},
+                                &sv_exchange_set_ops, &comm);
     sv_thread_binding()->fault = NULL; /* as the public calls do */
     snprintf(me->detail, sizeof me->detail, "%.500s", selvage_error_detail());
     if (me->status == SELVAGE_SUCCESS) {

@@ -17,10 +17,11 @@
 #include "base/base_memory.h"
 #include "base/base_thread.h"
 #include "check.h"
-#include "pipeline/pipe_comm.h"
-#include "progress/progress.h"
-#include "topology/topology.h"
-#include "topology/topology_bind.h"
+#include "comm/comm.h"
+#include "host/progress.h"
+#include "host/topology.h"
+#include "host/topology_bind.h"
+#include "pipeline/exchange_set.h"
 #include "wire/wire_local.h"
 #include <selvage/exchange.h>
 
@@ -227,7 +228,7 @@ static void check_commit(void)
     setenv("SELVAGE_DEVICE", "soft", 1);
     CHECK_STATUS(sv_wire_world_create(1, 0, &world), SELVAGE_SUCCESS);
     CHECK_STATUS(sv_wire_local_open(world, 0, &wire), SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_comm_create(wire, NULL, &comm), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_comm_create(wire, NULL, &sv_exchange_set_ops, &comm), SELVAGE_SUCCESS);
     comm->topology.near.node = 1000;
     comm->topology.near.binder = sv_binder_create();
     CHECK_STATUS(selvage_exchange_create(comm, NULL, &ex), SELVAGE_SUCCESS);

@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "api/api_params.h"
-#include "memory/memory_buffer.h"
+#include "host/memory_buffer.h"
+#include "pipeline/exchange_set.h"
 #include "wire/wire_mpi.h"
 
 selvage_status_t selvage_mpi_check(void)
@@ -24,7 +25,7 @@ selvage_status_t selvage_comm_create(MPI_Comm mpi_comm, const selvage_comm_param
     SV_TRY(sv_wire_mpi_check());
     SV_TRY(sv_wire_mpi_open(mpi_comm, &wire));
     selvage_comm_t *comm;
-    selvage_status_t status = sv_comm_create(wire, &own, &comm);
+    selvage_status_t status = sv_comm_create(wire, &own, &sv_exchange_set_ops, &comm);
     if (status == SELVAGE_SUCCESS) {
         sv_wire_mpi_on_finalize(wire, sv_comm_at_finalize, comm);
         comm->only_thread = wire->one_thread ? sv_thread_binding() : NULL;

@@ -4,8 +4,8 @@
 
 #include "api/api_packet.h"
 #include "api/api_params.h"
+#include "comm/comm_ranges.h"
 #include "pipeline/pipe_exchange.h"
-#include "pipeline/pipe_ranges.h"
 
 static const char *const route_names[] = {"default", "self", "peer", "shared", "staged", "direct"};
 

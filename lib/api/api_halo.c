@@ -5,8 +5,8 @@
 
 #include "api/api_params.h"
 #include "base/base_memory.h"
+#include "comm/comm_ranges.h"
 #include "grid/halo_handle.h"
-#include "pipeline/pipe_ranges.h"
 
 /* One call of create. Whatever is wrong on this rank, the others must hear of it: so it is carried along. */
 typedef struct create_call {

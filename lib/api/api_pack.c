@@ -3,7 +3,7 @@
 #include <selvage/pack.h>
 
 #include "base/base_status.h"
-#include "memory/memory_kind.h"
+#include "host/memory_kind.h"
 #include "pipeline/pipe_pack.h"
 #include "wire/wire_mpi_datatype.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/base_status.h"
 #include "base/base_thread.h"
-#include "pipeline/pipe_comm.h"
+#include "comm/comm.h"
 
 /*
  * Copies a caller's struct (which begins with struct_size) into ours. A smaller one leaves our tail zero, which means

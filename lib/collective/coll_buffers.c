@@ -6,7 +6,7 @@
 #include "base/base_status.h"
 #include "collective/coll_names.h"
 #include "collective/coll_parts.h"
-#include "memory/memory_kind.h"
+#include "host/memory_kind.h"
 
 void sv_coll_extents(const selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t *send_bytes,
                      uint64_t *recv_bytes)

@@ -10,7 +10,7 @@
 #include "base/base_status.h"
 #include "collective/coll_setup.h"
 #include "collective/coll_tune.h"
-#include "pipeline/pipe_control.h"
+#include "comm/comm_control.h"
 
 enum { ITEM_CHANNELS, ITEM_BYTES, ITEM_NUMBERS, ITEM_ARENA, ITEM_NODE, ITEM_TUNING };
 enum { ITEM_USERS };

@@ -18,8 +18,8 @@
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "base/base_thread.h"
+#include "comm/comm_control.h"
 #include "kernels/kernels.h"
-#include "pipeline/pipe_control.h"
 
 enum { LAST_WORD = 1 }; /* in place of a call */
 enum { COPIES = 2 };    /* of each item in a message: all of them, then all of them again */

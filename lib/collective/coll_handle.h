@@ -16,10 +16,10 @@
 #include <stdbool.h>
 
 #include "base/base_list.h"
+#include "comm/comm.h"
+#include "host/memory_buffer.h"
 #include "kernels/coll_args.h"
 #include "kernels/kernels.h"
-#include "memory/memory_buffer.h"
-#include "pipeline/pipe_comm.h"
 #include <selvage/collective.h>
 
 struct sv_coll_item; /* coll_gather.h */

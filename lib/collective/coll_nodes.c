@@ -13,7 +13,7 @@
 #include "collective/coll_names.h"
 #include "collective/coll_nodes.h"
 #include "collective/coll_parts.h"
-#include "pipeline/pipe_control.h"
+#include "comm/comm_control.h"
 
 enum { ITEM_WHAT, ITEM_COUNT, ITEM_ROOT, ITEM_SEQUENCE };
 

@@ -14,7 +14,7 @@
 
 #include "base/base_status.h"
 #include "collective/coll_names.h"
-#include "pipeline/pipe_control.h"
+#include "comm/comm_control.h"
 
 enum { ATTEMPTS = 8 }; /* of a message that comes damaged each time */
 

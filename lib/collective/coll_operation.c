@@ -7,7 +7,7 @@
 
 #include "base/base_status.h"
 #include "collective/coll_parts.h"
-#include "memory/memory_kind.h"
+#include "host/memory_kind.h"
 
 static sv_coll_operation_t *operation_of(selvage_coll_t *coll, selvage_op_t op)
 {

@@ -8,7 +8,7 @@
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "collective/coll_setup.h"
-#include "memory/memory_kind.h"
+#include "host/memory_kind.h"
 
 enum { ITEM_OFFSET, ITEM_USED, ITEM_BYTES };
 

@@ -43,7 +43,7 @@ typedef struct sv_kernel {
 /* Which modelled link (or copy engine) a copy uses. PEER is device to device of another rank. */
 typedef enum sv_copy_kind { SV_COPY_D2H, SV_COPY_H2D, SV_COPY_D2D, SV_COPY_PEER, SV_COPY_KINDS } sv_copy_kind_t;
 
-/* Where memory lies, as far as that decides what can be done with it; memory/memory_kind.h says what. */
+/* Where memory lies, as far as that decides what can be done with it; host/memory_kind.h says what. */
 typedef enum sv_memory_kind {
     SV_MEMORY_UNKNOWN,  /* the runtime would not say: taken for usable */
     SV_MEMORY_DEVICE,   /* within one allocation of this device that can be exported */

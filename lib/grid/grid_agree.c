@@ -18,8 +18,8 @@
 
 #include "base/base_memory.h"
 #include "base/base_status.h"
+#include "comm/comm_control.h"
 #include "kernels/kernels.h"
-#include "pipeline/pipe_control.h"
 
 enum {
     NODE_TAG = 4, /* the set-up channel: the timeline has tags 1 and 2, GPUs 3, commits those from 16 */

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "pipeline/pipe_comm.h"
+#include "comm/comm.h"
 #include <selvage/grid.h>
 
 struct selvage_grid {

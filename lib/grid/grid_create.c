@@ -9,8 +9,8 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
+#include "comm/comm_control.h"
 #include "grid/grid_parts.h"
-#include "pipeline/pipe_control.h"
 #include "wire/wire_mpi_cart.h"
 
 /* A grid in the making. */

@@ -11,8 +11,9 @@
 
 #include "base/base_memory.h"
 #include "base/base_status.h"
+#include "comm/comm_control.h"
 #include "kernels/kernels.h"
-#include "pipeline/pipe_control.h"
+#include "pipeline/exchange_set.h"
 
 /* Members of a field that are compared, in the order of the list. */
 enum { ELEMENT_BYTES, WIDTH_LO, WIDTH_HI, STAGGER, COMPONENTS, PARITY, PACKED_DIM, NUMBER, MEMBERS };
@@ -128,8 +129,8 @@ static selvage_status_t compare_numbers(selvage_comm_t *comm, const numbers_t *n
     for (uint64_t i = 0; i < count && i < n->all; i++)
         hash = hash_next_value(hash, n->value[i]);
     uint64_t least = hash, most = ~hash;
-    SV_TRY(sv_agree(comm, call, comm->creates, before, &least, comm->timeout_s));
-    SV_TRY(sv_agree(comm, call, comm->creates, SELVAGE_SUCCESS, &most, comm->timeout_s));
+    SV_TRY(sv_agree(comm, call, comm->exchanges->creates, before, &least, comm->timeout_s));
+    SV_TRY(sv_agree(comm, call, comm->exchanges->creates, SELVAGE_SUCCESS, &most, comm->timeout_s));
     *equal_out = least == ~most;
     return SELVAGE_SUCCESS;
 }
@@ -138,7 +139,7 @@ static selvage_status_t compare_numbers(selvage_comm_t *comm, const numbers_t *n
 static selvage_status_t find_difference(selvage_comm_t *comm, const numbers_t *n, uint64_t *at_out)
 {
     uint64_t equal_until = 0, least = n->all;
-    SV_TRY(sv_agree(comm, "selvage_halo_create", comm->creates, SELVAGE_SUCCESS, &least, comm->timeout_s));
+    SV_TRY(sv_agree(comm, "selvage_halo_create", comm->exchanges->creates, SELVAGE_SUCCESS, &least, comm->timeout_s));
     uint64_t differ_until = least; /* numbers of fields differ before lists can end at different places */
     while (differ_until - equal_until > 1) {
         uint64_t middle = equal_until + (differ_until - equal_until) / 2;

@@ -15,7 +15,8 @@
 
 #include "base/base_memory.h"
 #include "base/base_status.h"
-#include "pipeline/pipe_control.h"
+#include "comm/comm_control.h"
+#include "pipeline/exchange_set.h"
 
 static sv_layout_number_t layout_number_of(selvage_number_t number)
 {
@@ -131,9 +132,10 @@ static selvage_status_t build_halo(selvage_halo_t *halo, const selvage_halo_para
     selvage_exchange_params_t wanted = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = params->route,
                                         .checksum = params->checksum};
     selvage_comm_t *comm = halo->grid->comm;
-    uint64_t creates = comm->creates + 1;
+    uint64_t creates = comm->exchanges->creates + 1;
     selvage_status_t status = sv_exchange_create(comm, &wanted, &halo->exchange);
-    comm->creates = creates; /* where there was no memory for it too, or later exchanges would not meet theirs */
+    /* Where there was no memory for it too, or later exchanges would not meet theirs. */
+    comm->exchanges->creates = creates;
     SV_TRY(status);
     SV_TRY(add_way(halo, directions, params->reverse != 0, false));
     SV_TRY(add_way(halo, directions, params->reverse != 0, true));
@@ -150,7 +152,7 @@ static selvage_status_t create_halo(selvage_halo_t *halo, selvage_grid_t *grid, 
         status = check_halo(grid, params, given, nfields, &directions, halo);
     SV_TRY(sv_halo_agree(halo, params, &directions, given, status));
     status = build_halo(halo, params, &directions);
-    SV_TRY(sv_agree(grid->comm, "selvage_halo_create: packets", grid->comm->creates, status, &unused,
+    SV_TRY(sv_agree(grid->comm, "selvage_halo_create: packets", grid->comm->exchanges->creates, status, &unused,
                     grid->comm->timeout_s));
     return sv_exchange_commit(halo->exchange);
 }

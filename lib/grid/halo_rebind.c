@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/base_status.h"
-#include "memory/memory_kind.h"
+#include "host/memory_kind.h"
 
 /* Units were chosen by the address that a field came with, so others must be multiples of as much. */
 static selvage_status_t check_alignment(const sv_halo_field_t *f, int index, const void *data)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/base_memory.h"
-#include "memory/memory_kind.h"
+#include "host/memory_kind.h"
 #include "message/message_layout.h"
 #include "pipeline/pipe_batch.h"
 

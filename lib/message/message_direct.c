@@ -16,9 +16,9 @@
 #include "base/base_clock.h"
 #include "base/base_log.h"
 #include "base/base_memory.h"
-#include "memory/memory_buffer.h"
-#include "message/message_layout.h"
+#include "host/memory_buffer.h"
 #include "message/message_devslot.h"
+#include "message/message_layout.h"
 #include "message/message_pool.h"
 
 enum { MAPPINGS_MAX = 32, WHERE = 3 }; /* in a CTS: route, put slot, its stamp, and from here on where it is */

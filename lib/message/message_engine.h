@@ -31,8 +31,8 @@
 #include "base/base_list.h"
 #include "base/base_status.h"
 #include "base/base_thread.h"
+#include "comm/comm.h"
 #include "kernels/kernels.h"
-#include "pipeline/pipe_comm.h"
 #include <selvage/message.h>
 
 enum {

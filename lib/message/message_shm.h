@@ -17,8 +17,8 @@
 #ifndef SV_MESSAGE_SHM_H
 #define SV_MESSAGE_SHM_H
 
-#include "memory/memory_buffer.h"
-#include "memory/memory_shared.h"
+#include "host/memory_buffer.h"
+#include "host/memory_shared.h"
 #include "message/message_engine.h"
 
 enum { SV_SHM_SLOTS = 16, SV_SHM_PUT_SLOTS = 32, SV_DEVSLOTS = 4 };

@@ -16,7 +16,7 @@ typedef struct fallback {
 
 static fallback_t *find_fallback(const selvage_comm_t *comm, int rank)
 {
-    for (const sv_list_t *it = comm->fallbacks.next; it != &comm->fallbacks; it = it->next) {
+    for (const sv_list_t *it = comm->exchanges->fallbacks.next; it != &comm->exchanges->fallbacks; it = it->next) {
         fallback_t *fallback = SV_CONTAINER_OF(it, fallback_t, link);
         if (fallback->rank == rank)
             return fallback;
@@ -36,7 +36,7 @@ selvage_status_t sv_fallback_set(selvage_comm_t *comm, int rank, selvage_route_t
     if (!fallback) {
         SV_TRY(sv_calloc(1, sizeof *fallback, &fallback));
         fallback->rank = rank;
-        sv_list_append(&comm->fallbacks, &fallback->link);
+        sv_list_append(&comm->exchanges->fallbacks, &fallback->link);
     }
     fallback->best = best;
     return SELVAGE_SUCCESS;
@@ -45,7 +45,7 @@ selvage_status_t sv_fallback_set(selvage_comm_t *comm, int rank, selvage_route_t
 void sv_fallback_forget(selvage_comm_t *comm)
 {
     sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &comm->fallbacks)
+    SV_LIST_FOR_EACH(it, safe, &comm->exchanges->fallbacks)
     {
         sv_list_remove(it);
         sv_free(SV_CONTAINER_OF(it, fallback_t, link));

@@ -12,24 +12,24 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
+#include "comm/comm_control.h"
 #include "kernels/kernels.h"
 #include "pipeline/pipe_commit.h"
-#include "pipeline/pipe_control.h"
 #include "pipeline/pipe_phases.h"
 
 enum { REPEATS_MAX = 8 };
 
 #define FIRST_REPEAT_NS UINT64_C(20000000) /* then twice as long each time */
 
-int sv_commit_setup_tag(const selvage_comm_t *comm, uint64_t commit)
+int sv_commit_setup_tag(const selvage_comm_t *comm)
 {
-    enum { RESERVED_TAGS = 16 }; /* the timeline's */
-    return RESERVED_TAGS + 2 * (int)(commit % (uint64_t)((comm->wire->tag_max - RESERVED_TAGS) / 2));
+    enum { RESERVED_TAGS = 16 }; /* of the timeline, of gatherings */
+    return RESERVED_TAGS + 2 * (int)(comm->exchanges->commits % (uint64_t)((comm->wire->tag_max - RESERVED_TAGS) / 2));
 }
 
-int sv_commit_probe_tag(const selvage_comm_t *comm, uint64_t commit)
+int sv_commit_probe_tag(const selvage_comm_t *comm)
 {
-    return sv_commit_setup_tag(comm, commit) + 1;
+    return sv_commit_setup_tag(comm) + 1;
 }
 
 static selvage_status_t send_ack(selvage_comm_t *comm, int peer, uint64_t commit)
@@ -50,7 +50,7 @@ static selvage_status_t accept_handshake(selvage_exchange_t *x, int source, uint
     SV_TRY(sv_calloc(bytes, 1, &peer->handshake_in));
     peer->handshake_in_bytes = bytes;
     SV_TRY(sv_wire_recv(x->comm->wire, SV_WIRE_SETUP, peer->handshake_in, bytes, source,
-                        sv_commit_setup_tag(x->comm, x->comm->commits), &peer->handshake_in_request));
+                        sv_commit_setup_tag(x->comm), &peer->handshake_in_request));
     peer->handshake_known = true;
     peer->request_next_ns = sv_clock_ns() + FIRST_REPEAT_NS;
     return SELVAGE_SUCCESS;
@@ -58,7 +58,8 @@ static selvage_status_t accept_handshake(selvage_exchange_t *x, int source, uint
 
 static bool is_before_commit(const selvage_comm_t *comm, int source, uint64_t commit)
 {
-    for (const sv_list_t *it = comm->pending_handshakes.next; it != &comm->pending_handshakes; it = it->next) {
+    const sv_list_t *pending = &comm->exchanges->pending_handshakes;
+    for (const sv_list_t *it = pending->next; it != pending; it = it->next) {
         const sv_pending_handshake_t *early = SV_CONTAINER_OF(it, sv_pending_handshake_t, link);
         if (early->source == source && early->commit == commit)
             return true;
@@ -68,13 +69,14 @@ static bool is_before_commit(const selvage_comm_t *comm, int source, uint64_t co
 
 selvage_status_t sv_commit_receive_handshake(selvage_comm_t *comm, int source, uint64_t commit, uint64_t bytes)
 {
-    if (comm->committing && commit == comm->commits) {
-        selvage_status_t status = accept_handshake(comm->committing, source, bytes);
-        if (comm->committing->error == SELVAGE_SUCCESS)
-            comm->committing->error = status; /* agreed on in its turn; the sender must not wait for the ack */
+    selvage_exchange_t *x = comm->exchanges->committing;
+    if (x && commit == comm->exchanges->commits) {
+        selvage_status_t status = accept_handshake(x, source, bytes);
+        if (x->error == SELVAGE_SUCCESS)
+            x->error = status; /* agreed on in its turn; the sender must not wait for the ack */
         return send_ack(comm, source, commit);
     }
-    if (commit <= comm->commits)
+    if (commit <= comm->exchanges->commits)
         return send_ack(comm, source, commit); /* said again; or of a commit that has failed here, as it will learn */
     if (is_before_commit(comm, source, commit))
         return send_ack(comm, source, commit);
@@ -83,13 +85,14 @@ selvage_status_t sv_commit_receive_handshake(selvage_comm_t *comm, int source, u
     early->source = source;
     early->commit = commit;
     early->bytes = bytes;
-    sv_list_append(&comm->pending_handshakes, &early->link);
+    sv_list_append(&comm->exchanges->pending_handshakes, &early->link);
     return send_ack(comm, source, commit);
 }
 
 void sv_commit_receive_ack(selvage_comm_t *comm, int source, uint64_t commit)
 {
-    sv_peer_t *peer = comm->committing && commit == comm->commits ? sv_exchange_peer(comm->committing, source) : NULL;
+    selvage_exchange_t *x = comm->exchanges->committing;
+    sv_peer_t *peer = x && commit == comm->exchanges->commits ? sv_exchange_peer(x, source) : NULL;
     if (peer)
         peer->handshake_acked = true;
 }
@@ -98,10 +101,10 @@ static selvage_status_t adopt_pending_handshakes(selvage_exchange_t *x)
 {
     sv_list_t *it, *safe;
     selvage_status_t status = SELVAGE_SUCCESS;
-    SV_LIST_FOR_EACH(it, safe, &x->comm->pending_handshakes)
+    SV_LIST_FOR_EACH(it, safe, &x->comm->exchanges->pending_handshakes)
     {
         sv_pending_handshake_t *early = SV_CONTAINER_OF(it, sv_pending_handshake_t, link);
-        if (early->commit != x->comm->commits)
+        if (early->commit != x->comm->exchanges->commits)
             continue;
         sv_list_remove(it);
         if (status == SELVAGE_SUCCESS)
@@ -118,7 +121,7 @@ static void fill_head(const selvage_exchange_t *x, const sv_peer_t *peer, sv_han
                                   .source = (uint32_t)x->comm->wire->rank,
                                   .destination = (uint32_t)peer->rank,
                                   .nonce = x->comm->nonce,
-                                  .commit = x->comm->commits,
+                                  .commit = x->comm->exchanges->commits,
                                   .policy = (uint32_t)x->policy,
                                   .nsends = peer->nsends,
                                   .nrecvs = peer->nrecvs,
@@ -224,18 +227,18 @@ bool sv_commit_handshake_is_whole(const selvage_comm_t *comm, const sv_peer_t *p
     return bytes == peer->handshake_in_bytes && bytes >= sizeof *head &&
            head->check == check_handshake(peer->handshake_in, bytes) && head->kind == SV_HANDSHAKE_KIND &&
            head->source == (uint32_t)peer->rank && head->destination == (uint32_t)comm->wire->rank &&
-           head->nonce == comm->nonce && head->commit == comm->commits;
+           head->nonce == comm->nonce && head->commit == comm->exchanges->commits;
 }
 
 static selvage_status_t send_descriptors(selvage_comm_t *comm, sv_peer_t *peer)
 {
     return sv_wire_send(comm->wire, SV_WIRE_SETUP, peer->handshake_out, peer->handshake_out_bytes, peer->rank,
-                        sv_commit_setup_tag(comm, comm->commits), &peer->handshake_out_request);
+                        sv_commit_setup_tag(comm), &peer->handshake_out_request);
 }
 
 static sv_wire_control_t announce_handshake(const selvage_comm_t *comm, const sv_peer_t *peer)
 {
-    return (sv_wire_control_t){.word = {SV_CONTROL_HANDSHAKE, comm->commits, peer->handshake_out_bytes}};
+    return (sv_wire_control_t){.word = {SV_CONTROL_HANDSHAKE, comm->exchanges->commits, peer->handshake_out_bytes}};
 }
 
 static selvage_status_t send_handshake(selvage_exchange_t *x, sv_peer_t *peer)
@@ -258,8 +261,8 @@ static selvage_status_t send_handshake(selvage_exchange_t *x, sv_peer_t *peer)
 /* Descriptors are kept until the commit ends, so that they can be sent again. */
 selvage_status_t sv_commit_receive_resend(selvage_comm_t *comm, int source, uint64_t commit)
 {
-    selvage_exchange_t *x = comm->committing;
-    sv_peer_t *peer = x && commit == comm->commits ? sv_exchange_peer(x, source) : NULL;
+    selvage_exchange_t *x = comm->exchanges->committing;
+    sv_peer_t *peer = x && commit == comm->exchanges->commits ? sv_exchange_peer(x, source) : NULL;
     if (!peer || !peer->handshake_sent || !peer->handshake_out)
         return SELVAGE_SUCCESS;
     if (!peer->setup_sent) {
@@ -341,7 +344,7 @@ selvage_status_t sv_commit_handshake(selvage_exchange_t *x, selvage_status_t sta
 
 static void request_descriptors(selvage_comm_t *comm, sv_peer_t *peer)
 {
-    sv_wire_control_t message = {.word = {SV_CONTROL_RESEND_HANDSHAKE, comm->commits}};
+    sv_wire_control_t message = {.word = {SV_CONTROL_RESEND_HANDSHAKE, comm->exchanges->commits}};
     if (peer->descriptor_requests < REPEATS_MAX)
         (void)sv_wire_control_send(comm->wire, peer->rank, &message);
     peer->descriptor_requests += peer->descriptor_requests < REPEATS_MAX;
@@ -356,7 +359,7 @@ static selvage_status_t request_after_damage(selvage_comm_t *comm, sv_peer_t *pe
                         "again after it was asked for %u times",
                         peer->rank, peer->descriptor_requests);
     SV_TRY(sv_wire_recv(comm->wire, SV_WIRE_SETUP, peer->handshake_in, peer->handshake_in_bytes, peer->rank,
-                        sv_commit_setup_tag(comm, comm->commits), &peer->handshake_in_request));
+                        sv_commit_setup_tag(comm), &peer->handshake_in_request));
     request_descriptors(comm, peer);
     return SELVAGE_SUCCESS;
 }

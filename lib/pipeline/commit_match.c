@@ -198,7 +198,7 @@ static selvage_status_t match_one(selvage_exchange_t *x, sv_peer_t *peer)
 
 selvage_status_t sv_commit_match(selvage_exchange_t *x)
 {
-    x->id = x->comm->nonce + x->comm->commits;
+    x->id = x->comm->nonce + x->comm->exchanges->commits;
     for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next)
         SV_TRY(match_one(x, SV_CONTAINER_OF(it, sv_peer_t, link)));
     return SELVAGE_SUCCESS;

@@ -217,9 +217,9 @@ static selvage_status_t plan_recv(sv_recv_t *recv, size_t *slab_bytes)
     sv_packet_t *p = &recv->p;
     SV_TRY(choose_route(p->x, p->peer, &p->route));
     if (sv_route_is_messaged(p->route))
-        SV_TRY(sv_comm_tag_get(p->x->comm, &p->wire_tag));
+        SV_TRY(sv_exchange_tag_get(p->x->comm, &p->wire_tag));
     if (p->route == SELVAGE_ROUTE_DIRECT)
-        SV_TRY(sv_comm_tag_get(p->x->comm, &p->record_tag));
+        SV_TRY(sv_exchange_tag_get(p->x->comm, &p->record_tag));
     p->kernel_copy = sv_commit_is_small(p) || sv_layouts_by_kernel(p);
     if (p->route == SELVAGE_ROUTE_PEER && !p->layout)
         recv->buffer = sv_buffer_find(&p->x->comm->buffers, recv->buf, p->bytes);

@@ -14,8 +14,8 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
+#include "comm/comm_control.h"
 #include "pipeline/pipe_commit.h"
-#include "pipeline/pipe_control.h"
 #include "pipeline/pipe_phases.h"
 
 /* How long messages of device memory may take; an MPI that loses them must not hold up the commit for the deadline. */
@@ -112,7 +112,7 @@ static selvage_status_t make_probe(const step_t *step, sv_peer_t *peer)
 static selvage_status_t send_message(const step_t *step, sv_peer_t *peer, int number, const void *buf, size_t bytes)
 {
     selvage_comm_t *comm = step->x->comm;
-    SV_TRY(sv_wire_send(comm->wire, SV_WIRE_SETUP, buf, bytes, peer->rank, sv_commit_probe_tag(comm, comm->commits),
+    SV_TRY(sv_wire_send(comm->wire, SV_WIRE_SETUP, buf, bytes, peer->rank, sv_commit_probe_tag(comm),
                         &peer->probe->send[number]));
     peer->probe->sending[number] = true;
     return SELVAGE_SUCCESS;
@@ -121,7 +121,7 @@ static selvage_status_t send_message(const step_t *step, sv_peer_t *peer, int nu
 static selvage_status_t post_message(const step_t *step, sv_peer_t *peer, int number, void *buf, size_t bytes)
 {
     selvage_comm_t *comm = step->x->comm;
-    SV_TRY(sv_wire_recv(comm->wire, SV_WIRE_SETUP, buf, bytes, peer->rank, sv_commit_probe_tag(comm, comm->commits),
+    SV_TRY(sv_wire_recv(comm->wire, SV_WIRE_SETUP, buf, bytes, peer->rank, sv_commit_probe_tag(comm),
                         &peer->probe->recv[number]));
     peer->probe->receiving[number] = true;
     return SELVAGE_SUCCESS;

@@ -54,8 +54,8 @@ static selvage_status_t send_direct_message(sv_send_t *send, uint32_t number, ui
     slot->state = SV_SLOT_IN_FLIGHT;
     slot->since_ns = now_ns;
     slot->in_flight_bytes = bytes;
-    comm->sends_in_flight++;
-    comm->bytes_in_flight += bytes;
+    comm->exchanges->sends_in_flight++;
+    comm->exchanges->bytes_in_flight += bytes;
     return SELVAGE_SUCCESS;
 }
 
@@ -91,8 +91,8 @@ static selvage_status_t reap_direct_messages(sv_send_t *send, uint64_t now_ns, b
             return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
         sv_packet_trace(&send->p, SV_TRACE_SEND, slot->since_ns, now_ns, slot->in_flight_bytes);
         slot->state = SV_SLOT_FREE;
-        comm->sends_in_flight--;
-        comm->bytes_in_flight -= slot->in_flight_bytes;
+        comm->exchanges->sends_in_flight--;
+        comm->exchanges->bytes_in_flight -= slot->in_flight_bytes;
         *moved = true;
     }
     return SELVAGE_SUCCESS;

@@ -58,10 +58,10 @@ static void append_record(sv_send_t *send, sv_slot_t *slot)
 /* Some MPIs and networks fail beyond a number of requests or bytes; one message is always allowed. */
 bool sv_phase2_caps_allow(const selvage_comm_t *comm, size_t bytes)
 {
-    if (comm->sends_in_flight == 0)
+    if (comm->exchanges->sends_in_flight == 0)
         return true;
-    return comm->sends_in_flight < (uint64_t)comm->config.requests_max &&
-           comm->bytes_in_flight + bytes <= comm->config.inflight_bytes;
+    return comm->exchanges->sends_in_flight < (uint64_t)comm->config.requests_max &&
+           comm->exchanges->bytes_in_flight + bytes <= comm->config.inflight_bytes;
 }
 
 static selvage_status_t send_slot(sv_send_t *send, sv_slot_t *slot, uint64_t now_ns)
@@ -79,8 +79,8 @@ static selvage_status_t send_slot(sv_send_t *send, sv_slot_t *slot, uint64_t now
     slot->state = SV_SLOT_IN_FLIGHT;
     slot->since_ns = now_ns;
     slot->in_flight_bytes = bytes;
-    comm->sends_in_flight++;
-    comm->bytes_in_flight += bytes;
+    comm->exchanges->sends_in_flight++;
+    comm->exchanges->bytes_in_flight += bytes;
     send->next_send++;
     return SELVAGE_SUCCESS;
 }
@@ -106,8 +106,8 @@ static selvage_status_t reap_slot(sv_send_t *send, sv_slot_t *slot, uint64_t now
     SV_TRY(sv_wire_test(comm->wire, &slot->request, NULL));
     sv_packet_trace(&send->p, SV_TRACE_SEND, slot->since_ns, now_ns, slot->in_flight_bytes - SV_RECORD_BYTES);
     slot->state = SV_SLOT_FREE;
-    comm->sends_in_flight--;
-    comm->bytes_in_flight -= slot->in_flight_bytes;
+    comm->exchanges->sends_in_flight--;
+    comm->exchanges->bytes_in_flight -= slot->in_flight_bytes;
     return SELVAGE_SUCCESS;
 }
 

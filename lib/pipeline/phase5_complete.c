@@ -3,8 +3,8 @@
  * Phase 5, land: the verifying kernel is through and its result lies in pinned memory. Good: the sender is told, by a
  * word on one-sided routes, by one control message per sender and epoch on the others. Bad: recovery.
  */
+#include "comm/comm_control.h"
 #include "pipeline/pipe_batch.h"
-#include "pipeline/pipe_control.h"
 #include "pipeline/pipe_phases.h"
 
 static void give_verdict(sv_recv_t *recv)

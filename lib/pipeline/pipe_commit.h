@@ -74,7 +74,7 @@ typedef struct sv_handshake_recv {
     sv_device_handle_t handle;   /* peer */
 } sv_handshake_recv_t;
 
-/* Messages that concern commits; see pipe_control.h. */
+/* Messages that concern commits; see comm_control.h. */
 selvage_status_t sv_commit_receive_handshake(selvage_comm_t *comm, int source, uint64_t commit, uint64_t bytes);
 void sv_commit_receive_ack(selvage_comm_t *comm, int source, uint64_t commit);
 selvage_status_t sv_commit_receive_resend(selvage_comm_t *comm, int source, uint64_t commit);
@@ -129,8 +129,8 @@ selvage_status_t sv_commit_probe_pairs(selvage_exchange_t *x);
 bool sv_commit_direct_is_able(const selvage_comm_t *comm);
 bool sv_commit_peer_is_able(const sv_peer_t *peer);
 /* The tags of the set-up channel that belong to a commit: of handshakes, which may come twice, and of probes. */
-int sv_commit_setup_tag(const selvage_comm_t *comm, uint64_t commit);
-int sv_commit_probe_tag(const selvage_comm_t *comm, uint64_t commit);
+int sv_commit_setup_tag(const selvage_comm_t *comm);
+int sv_commit_probe_tag(const selvage_comm_t *comm);
 /* Cuts a packet into segments and slots according to its route. */
 void sv_commit_cut(sv_packet_t *p);
 /* Whether kernels move it, in batches; the receiver decides, but on the staged route each end for itself. */

@@ -8,11 +8,11 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
-#include "memory/memory_kind.h"
+#include "comm/comm_control.h"
+#include "host/memory_kind.h"
 #include "pipeline/layout_parts.h"
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
-#include "pipeline/pipe_control.h"
 #include "pipeline/pipe_phases.h"
 
 /* How long a poisoned or failed exchange waits for the wire and the neighbours before it sets memory aside. */
@@ -39,11 +39,11 @@ selvage_status_t sv_exchange_create(selvage_comm_t *comm, const selvage_exchange
     x->forced_route = params ? params->route : SELVAGE_ROUTE_DEFAULT;
     x->policy = policy_of(comm, params);
     x->fail_source = UINT32_MAX;
-    x->create_number = ++comm->creates;
+    x->create_number = ++comm->exchanges->creates;
     sv_list_init(&x->peers);
     sv_list_init(&x->active_link);
     atomic_init(&x->state, SV_EXCHANGE_BUILDING);
-    sv_list_append(&comm->exchanges, &x->link);
+    sv_list_append(&comm->exchanges->all, &x->link);
     *x_out = x;
     return SELVAGE_SUCCESS;
 }
@@ -179,9 +179,9 @@ static void free_recv(sv_recv_t *recv)
     if (recv->buffer && !recv->p.x->quarantined) /* else a peer may still write there: it stays registered */
         recv->buffer->users--; /* partner: plan_recv() in commit_plan.c */
     if (recv->p.wire_tag >= 0 && !recv->p.x->quarantined)
-        sv_comm_tag_put(recv->p.x->comm, recv->p.wire_tag);
+        sv_exchange_tag_put(recv->p.x->comm, recv->p.wire_tag);
     if (recv->p.record_tag >= 0 && !recv->p.x->quarantined)
-        sv_comm_tag_put(recv->p.x->comm, recv->p.record_tag);
+        sv_exchange_tag_put(recv->p.x->comm, recv->p.record_tag);
     sv_free(recv->arrived_segments);
 }
 
@@ -334,8 +334,9 @@ static void fail_commit(selvage_exchange_t *x, selvage_status_t status)
 static selvage_status_t try_commit(selvage_exchange_t *x, bool *again_out)
 {
     selvage_comm_t *comm = x->comm;
-    comm->commits = comm->agreements + 1; /* in step on all ranks, whatever failed before; never the same twice */
-    comm->committing = x;
+    /* In step on all ranks, whatever failed before; never the same twice. */
+    comm->exchanges->commits = comm->agreements + 1;
+    comm->exchanges->committing = x;
     selvage_status_t status = sv_commit_handshake(x, sv_commit_plan(x));
     if (status == SELVAGE_SUCCESS)
         status = match_and_allocate(x, again_out);
@@ -368,7 +369,7 @@ selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
         if (status == SELVAGE_SUCCESS)
             status = try_commit(x, &again);
     }
-    comm->committing = NULL;
+    comm->exchanges->committing = NULL;
     sv_commit_forget_handshakes(x);
     if (status != SELVAGE_SUCCESS) {
         fail_commit(x, status);
@@ -391,8 +392,8 @@ static bool withdraw_slot(const sv_packet_t *p, sv_slot_t *slot)
         return sv_wire_cancel(comm->wire, &slot->request) == SELVAGE_SUCCESS;
     if (slot->state != SV_SLOT_IN_FLIGHT)
         return true;
-    comm->sends_in_flight--;
-    comm->bytes_in_flight -= slot->in_flight_bytes;
+    comm->exchanges->sends_in_flight--;
+    comm->exchanges->bytes_in_flight -= slot->in_flight_bytes;
     /* The user's memory cannot be set aside, so more is tried for it. */
     return (p->route == SELVAGE_ROUTE_DIRECT ? sv_wire_cancel(comm->wire, &slot->request)
                                              : sv_wire_test(comm->wire, &slot->request, NULL)) == SELVAGE_SUCCESS;
@@ -485,12 +486,12 @@ static void leave_exchange(selvage_exchange_t *x)
         set_aside(x);
         return;
     }
-    comm->parting = x;
+    comm->exchanges->parting = x;
     wait_for_in_flight(x, timeout_s);
     if (sv_agree(comm, "selvage_exchange_destroy", x->create_number, SELVAGE_SUCCESS, &unused, timeout_s) !=
         SELVAGE_SUCCESS)
         x->quarantined = true;
-    comm->parting = NULL;
+    comm->exchanges->parting = NULL;
     sv_exchange_withdraw(x);
     if (x->quarantined)
         set_aside(x);

@@ -72,11 +72,11 @@
 #include "base/base_list.h"
 #include "base/base_status.h"
 #include "base/base_thread.h"
+#include "host/memory_buffer.h"
+#include "host/memory_shared.h"
 #include "kernels/kernels.h"
-#include "memory/memory_buffer.h"
-#include "memory/memory_shared.h"
+#include "pipeline/exchange_set.h"
 #include "pipeline/layout_state.h"
-#include "pipeline/pipe_comm.h"
 #include <selvage/exchange.h>
 
 /* One line in the sender's segment per one-sided packet. Written by the receiver, read by the sender's host. */

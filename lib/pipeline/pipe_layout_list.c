@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/base_memory.h"
-#include "memory/memory_kind.h"
+#include "host/memory_kind.h"
 #include "pipeline/pipe_layout_type.h"
 
 /* What the indices of a list say together. */

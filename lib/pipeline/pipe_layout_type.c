@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "base/base_memory.h"
-#include "memory/memory_kind.h"
+#include "host/memory_kind.h"
 
 /* Pieces of so many bytes are boxes of their own, unless there are more than so many of them. */
 enum { BOX_BYTES = 4096, BOXES_MAX = 64 };

@@ -17,7 +17,7 @@
 
 #include "base/base_log.h"
 #include "base/base_status.h"
-#include "pipeline/pipe_control.h"
+#include "comm/comm_control.h"
 #include "pipeline/pipe_phases.h"
 
 enum { ATTEMPT_MAX = 250, DOUBLINGS_MAX = 6, WARNINGS_MAX = 20 };
@@ -100,7 +100,7 @@ static selvage_status_t fail_attempt(sv_recv_t *recv, uint64_t now_ns, const cha
     if (x->policy != SV_CONFIG_CHECKSUM_RETRY || recv->damaged >= (unsigned)x->comm->config.retry_max ||
         recv->requested_attempt >= ATTEMPT_MAX)
         return give_up_packet(recv, text);
-    if (x->comm->warnings++ < WARNINGS_MAX)
+    if (x->comm->exchanges->warnings++ < WARNINGS_MAX)
         sv_log(SV_LOG_WARN, "recovery", "%s; asked for again", text);
     recv->damaged++;
     recv->between_attempts = true;

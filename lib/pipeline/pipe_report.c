@@ -9,7 +9,7 @@
 #include "base/base_clock.h"
 #include "base/base_log.h"
 #include "base/base_status.h"
-#include "pipeline/pipe_control.h"
+#include "comm/comm_control.h"
 #include "pipeline/pipe_phases.h"
 
 enum { PACKETS_REPORTED_MAX = 16 };

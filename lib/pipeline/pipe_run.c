@@ -56,7 +56,7 @@ void sv_exchange_order_others(const selvage_exchange_t *x)
     sv_list_t *it, *safe;
     if (x->comm->progress.threaded)
         return; /* none of them has left its order for later, and the list is that thread's */
-    SV_LIST_FOR_EACH(it, safe, &x->comm->active) {
+    SV_LIST_FOR_EACH(it, safe, &x->comm->exchanges->active) {
         selvage_exchange_t *other = SV_CONTAINER_OF(it, selvage_exchange_t, active_link);
         selvage_status_t status = other == x ? SELVAGE_SUCCESS : sv_exchange_order(other);
         if (status != SELVAGE_SUCCESS)
@@ -192,7 +192,7 @@ static void run_begin(void *arg)
     sv_recovery_begin_lost(x);
     if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING)
         return; /* a neighbour's failure came first */
-    sv_list_append(&x->comm->active, &x->active_link);
+    sv_list_append(&x->comm->exchanges->active, &x->active_link);
     selvage_status_t status = begin_epoch(x);
     if (status == SELVAGE_SUCCESS && !x->device_mode)
         sv_exchange_poll(x, sv_clock_ns());

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Creating, polling and destroying communicators. See pipe_comm.h. */
-#include "pipeline/pipe_comm.h"
+/* Creating, polling and destroying communicators. See comm.h. */
+#include "comm/comm.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +10,10 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
+#include "comm/comm_control.h"
+#include "comm/comm_timeline.h"
+#include "host/memory_buffer.h"
 #include "kernels/kernels.h"
-#include "pipeline/pipe_commit.h"
-#include "pipeline/pipe_control.h"
-#include "pipeline/pipe_exchange.h"
-#include "pipeline/pipe_phases.h"
-#include "pipeline/pipe_timeline.h"
 
 /* How long destroying waits for a neighbour that may be gone already. */
 static const double DESTROY_TIMEOUT_S = 30.0;
@@ -110,30 +108,15 @@ static void init_members(selvage_comm_t *comm, sv_wire_t *wire)
     comm->wire = wire;
     comm->timeout_s = 300;
     comm->stats.struct_size = sizeof comm->stats;
-    sv_list_init(&comm->exchanges);
-    sv_list_init(&comm->active);
     sv_list_init(&comm->buffers);
     sv_list_init(&comm->opened);
-    sv_list_init(&comm->fallbacks);
-    sv_list_init(&comm->pending_handshakes);
-}
-
-static void free_pending_handshakes(selvage_comm_t *comm)
-{
-    sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &comm->pending_handshakes)
-    {
-        sv_list_remove(it);
-        sv_free(SV_CONTAINER_OF(it, sv_pending_handshake_t, link));
-    }
 }
 
 /* Frees a communicator in any stage of its making. No communication but what closing the wire needs. */
 static void free_comm(selvage_comm_t *comm)
 {
     sv_progress_fini(&comm->progress);
-    free_pending_handshakes(comm);
-    sv_fallback_forget(comm);
+    comm->exchanges_ops->destroy(comm);
     sv_topology_fini(&comm->topology);
     if (comm->dev_wrapped)
         comm->dev->ops->close(comm->dev);
@@ -148,11 +131,17 @@ static void free_comm(selvage_comm_t *comm)
     sv_free(comm);
 }
 
-selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *params, selvage_comm_t **comm_out)
+selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *params,
+                                const sv_exchange_set_ops_t *exchanges, selvage_comm_t **comm_out)
 {
-    selvage_comm_t *comm;
+    selvage_comm_t *comm = NULL;
     selvage_status_t status = sv_calloc(1, sizeof *comm, &comm);
+    if (status == SELVAGE_SUCCESS) {
+        comm->exchanges_ops = exchanges;
+        status = exchanges->create(comm);
+    }
     if (status != SELVAGE_SUCCESS) {
+        sv_free(comm);
         wire->ops->close(wire);
         return status;
     }
@@ -170,27 +159,6 @@ selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *pa
     return SELVAGE_SUCCESS;
 }
 
-/* A wire that fails for everybody ends every exchange in flight: nothing else could. */
-static void poison_everything(selvage_comm_t *comm, selvage_status_t status)
-{
-    sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &comm->active)
-        sv_exchange_poison(SV_CONTAINER_OF(it, selvage_exchange_t, active_link), status, true);
-    /* Last: the neighbours are told meanwhile, if the wire still can. Who only wants to know need not hold the lock. */
-    __atomic_store_n(&comm->broken, status, __ATOMIC_RELAXED);
-}
-
-/* Looking for messages costs as much as all the words of an exchange. Where words say everything but bad news, it is
-   done now and then. */
-static bool needs_control(selvage_comm_t *comm)
-{
-    enum { NOW_AND_THEN = 8 };
-    bool talks = sv_list_is_empty(&comm->active);
-    for (const sv_list_t *it = comm->active.next; it != &comm->active && !talks; it = it->next)
-        talks = SV_CONTAINER_OF(it, selvage_exchange_t, active_link)->messaged;
-    return talks || ++comm->polls % NOW_AND_THEN == 0;
-}
-
 static struct sv_message_engine *messages_of(selvage_comm_t *comm)
 {
     /* Partner: the release of whoever made it. */
@@ -205,20 +173,20 @@ static bool poll_all(selvage_comm_t *comm, bool control)
     if (messages_of(comm))
         moved = comm->messages_ops->poll(messages_of(comm));
     selvage_status_t status = control ? sv_control_poll(comm, &moved) : SELVAGE_SUCCESS;
-    if (status != SELVAGE_SUCCESS && comm->broken == SELVAGE_SUCCESS)
-        poison_everything(comm, status);
-    uint64_t now_ns = sv_clock_ns();
-    sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &comm->active)
-        moved |= sv_exchange_poll(SV_CONTAINER_OF(it, selvage_exchange_t, active_link), now_ns);
-    if (comm->parting && sv_phase3_discard_duplicates(comm->parting) != SELVAGE_SUCCESS)
-        comm->parting = NULL; /* destroying goes on, and sets the memory aside */
-    return moved;
+    if (status != SELVAGE_SUCCESS && comm->broken == SELVAGE_SUCCESS) {
+        /* A wire that fails for everybody ends every exchange in flight: nothing else could. The neighbours are told
+           before the communicator is marked, if the wire still can. Who only asks for the mark need not hold the
+           lock. */
+        comm->exchanges_ops->poison(comm, status);
+        __atomic_store_n(&comm->broken, status, __ATOMIC_RELAXED);
+    }
+    return comm->exchanges_ops->poll(comm) || moved;
 }
 
 bool sv_comm_poll(void *arg)
 {
-    return poll_all(arg, needs_control(arg));
+    selvage_comm_t *comm = arg;
+    return poll_all(comm, comm->exchanges_ops->needs_control(comm));
 }
 
 void sv_deadline_begin(sv_deadline_t *deadline, selvage_comm_t *comm, double timeout_s)
@@ -243,17 +211,11 @@ selvage_status_t sv_deadline_poll(sv_deadline_t *deadline)
     return SELVAGE_SUCCESS;
 }
 
-static unsigned count_list(const sv_list_t *head)
-{
-    unsigned count = 0;
-    for (const sv_list_t *it = head->next; it != head; it = it->next)
-        count++;
-    return count;
-}
-
 static void report_leftovers(selvage_comm_t *comm, const char *when)
 {
-    unsigned exchanges = count_list(&comm->exchanges), buffers = count_list(&comm->buffers);
+    unsigned exchanges = comm->exchanges_ops->count(comm), buffers = 0;
+    for (const sv_list_t *it = comm->buffers.next; it != &comm->buffers; it = it->next)
+        buffers++;
     unsigned requests = messages_of(comm) ? comm->messages_ops->count(messages_of(comm)) : 0;
     if (exchanges || buffers)
         sv_log(SV_LOG_WARN, "comm", "%s: %u exchanges and %u registered buffers were not destroyed", when, exchanges,
@@ -265,15 +227,7 @@ static void report_leftovers(selvage_comm_t *comm, const char *when)
 static void release_leftovers(selvage_comm_t *comm)
 {
     sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &comm->exchanges) {
-        selvage_exchange_t *x = SV_CONTAINER_OF(it, selvage_exchange_t, link);
-        if (x->committed && !comm->detached)
-            sv_exchange_withdraw(x);
-        x->quarantined |= x->committed && comm->broken != SELVAGE_SUCCESS;
-        sv_exchange_release(x);
-        sv_list_remove(&x->link);
-        sv_free(x);
-    }
+    comm->exchanges_ops->release(comm);
     SV_LIST_FOR_EACH(it, safe, &comm->buffers) {
         selvage_buffer_t *buffer = SV_CONTAINER_OF(it, selvage_buffer_t, link);
         buffer->users = 0;
@@ -371,14 +325,7 @@ static void detach_comm(void *arg)
     selvage_comm_t *comm = arg;
     selvage_status_t status =
         sv_error_quiet(SELVAGE_ERR_STATE, "MPI_Finalize was called while the communicator was still in use");
-    sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &comm->exchanges) {
-        selvage_exchange_t *x = SV_CONTAINER_OF(it, selvage_exchange_t, link);
-        if (!x->committed)
-            continue;
-        sv_exchange_poison(x, status, true);
-        sv_exchange_withdraw(x);
-    }
+    comm->exchanges_ops->detach(comm, status);
     if (messages_of(comm))
         comm->messages_ops->detach(messages_of(comm));
     comm->broken = status;
@@ -392,27 +339,6 @@ void sv_comm_at_finalize(void *arg)
     report_leftovers(comm, "MPI_Finalize");
     sv_progress_call(&comm->progress, detach_comm, comm);
     sv_progress_fini(&comm->progress);
-}
-
-selvage_status_t sv_comm_tag_get(selvage_comm_t *comm, int *tag_out)
-{
-    int limit = comm->wire->tag_max < SV_COMM_TAGS - 1 ? comm->wire->tag_max + 1 : SV_COMM_TAGS;
-    for (int tried = 0; tried < limit; tried++) {
-        int tag = comm->tag_next;
-        comm->tag_next = (tag + 1) % limit;
-        uint64_t bit = UINT64_C(1) << (tag % 64);
-        if (comm->tags_in_use[tag / 64] & bit)
-            continue;
-        comm->tags_in_use[tag / 64] |= bit;
-        *tag_out = tag;
-        return SELVAGE_SUCCESS;
-    }
-    return sv_error(SELVAGE_ERR_LIMIT, "all %d wire tags of this rank are in use by committed receives", limit);
-}
-
-void sv_comm_tag_put(selvage_comm_t *comm, int tag)
-{
-    comm->tags_in_use[tag / 64] &= ~(UINT64_C(1) << (tag % 64));
 }
 
 void sv_comm_stats(selvage_comm_t *comm, selvage_stats_t *stats_out)

@@ -8,7 +8,7 @@
  *
  * A neighbour can be one agreement ahead of this rank, not two: to finish the next one it would need this rank.
  */
-#include "pipeline/pipe_control.h"
+#include "comm/comm_control.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -22,7 +22,7 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
-#include "topology/topology.h"
+#include "host/topology.h"
 
 enum {
     GPU_TAG = 3, /* the set-up channel: the timeline has tags 1 and 2, commits those from 16 */

@@ -3,7 +3,7 @@
  * Every rank sends its records to rank 0, one rank after the other so that rank 0 holds one rank's records at a time.
  * Monotonic clocks of different machines have different origins: each rank sends the distance to the wall clock too.
  */
-#include "pipeline/pipe_timeline.h"
+#include "comm/comm_timeline.h"
 
 #include <time.h>
 

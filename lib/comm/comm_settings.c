@@ -8,8 +8,8 @@
 
 #include "base/base_config_rows.h"
 #include "base/base_status.h"
-#include "pipeline/pipe_comm.h"
-#include "pipeline/pipe_control.h"
+#include "comm/comm.h"
+#include "comm/comm_control.h"
 
 static const char call[] = "selvage_comm_create (every rank needs the same SELVAGE_ settings of packets and routes)";
 

@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "base/base_log.h"
-#include "topology/topology.h"
-#include "topology/topology_bind.h"
+#include "host/topology.h"
+#include "host/topology_bind.h"
 
 enum { LIST_BYTES = 8192, WORD_BITS = 8 * (int)sizeof(long) };
 

@@ -7,7 +7,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for process_vm_readv() */
 #endif
-#include "memory/memory_kind.h"
+#include "host/memory_kind.h"
 
 #include <errno.h>
 #include <sys/uio.h>

@@ -8,16 +8,19 @@
  *     dev                              memory and streams   (below: soft, a GPU)
  *     topology                         who shares the node
  *     progress                         who calls sv_comm_poll()
- *     exchanges --> all exchanges; active --> those in an epoch, which a poll advances
+ *     exchanges                        the exchanges of this rank               (above: pipeline/)
  *     arena                            memory of collectives (above: collective/)
  *     messages                         the message engine, from the first message on (above: message/)
  *     agree                            the inbox of collective agreements
  *
+ * Modules above hang their own state here and leave a table of functions, by which this module calls them: to advance
+ * what is under way, to hand over control messages, and to end.
+ *
  * One thread at a time is inside: the application's, or the progress thread; only messages have a lock of their own,
  * and may be called by any. Nothing here is sized by the number of ranks.
  */
-#ifndef SV_PIPE_COMM_H
-#define SV_PIPE_COMM_H
+#ifndef SV_COMM_COMM_H
+#define SV_COMM_COMM_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -29,14 +32,14 @@
 #include "base/base_list.h"
 #include "base/base_trace.h"
 #include "device/device.h"
-#include "progress/progress.h"
-#include "topology/topology.h"
+#include "host/progress.h"
+#include "host/topology.h"
 #include "wire/wire.h"
 #include <selvage/comm.h>
 #include <selvage/exchange.h>
 #include <selvage/stats.h>
 
-enum { SV_AGREE_VALUES = 4, SV_AGREE_ROUNDS = 32, SV_COMM_TAGS = 1 << 16 };
+enum { SV_AGREE_VALUES = 4, SV_AGREE_ROUNDS = 32 };
 
 /* What an agreement has received: a neighbour is at most one agreement ahead, so two generations are enough. */
 typedef struct sv_agree_inbox {
@@ -54,15 +57,22 @@ typedef struct sv_agree_outbox {
     uint64_t repeat_ns;            /* when to say it again */
 } sv_agree_outbox_t;
 
-/* A handshake that came before this rank called commit; see commit_handshake.c. */
-typedef struct sv_pending_handshake {
-    sv_list_t link;
-    int source;
-    uint64_t commit, bytes;
-} sv_pending_handshake_t;
-
 struct sv_coll_arena;
+struct sv_exchange_set;
 struct sv_message_engine;
+
+/* What the communicator asks of its exchanges; see pipeline/exchange_set.h. On the engine thread. */
+typedef struct sv_exchange_set_ops {
+    selvage_status_t (*create)(selvage_comm_t *comm);  /* makes comm->exchanges, before the first message arrives */
+    bool (*needs_control)(selvage_comm_t *comm);       /* whether this poll is to look for control messages */
+    bool (*poll)(selvage_comm_t *comm);                /* advances what is active; whether anything moved */
+    selvage_status_t (*control)(selvage_comm_t *comm, int source, const sv_wire_control_t *message);
+    void (*poison)(selvage_comm_t *comm, selvage_status_t status); /* ends those in an epoch: the wire failed */
+    unsigned (*count)(const selvage_comm_t *comm);     /* how many were not destroyed */
+    void (*detach)(selvage_comm_t *comm, selvage_status_t status); /* the wire ends: ends all, takes requests back */
+    void (*release)(selvage_comm_t *comm);             /* frees those left; the device is still there */
+    void (*destroy)(selvage_comm_t *comm);             /* frees comm->exchanges; harmless if there is none */
+} sv_exchange_set_ops_t;
 
 /* What the communicator asks of the message engine, which has a lock of its own. */
 typedef struct sv_messages_ops {
@@ -91,10 +101,9 @@ struct selvage_comm {
     bool dev_owned, dev_wrapped, trace_ready, detached, logged_not_able;
     sv_topology_t topology;
     sv_progress_t progress;
-    sv_list_t exchanges, active;
     sv_list_t buffers, opened;
-    sv_list_t fallbacks;           /* ranks of the node whose memory cannot be mapped; see commit_fallback.c */
-    sv_list_t pending_handshakes;
+    struct sv_exchange_set *exchanges;
+    const sv_exchange_set_ops_t *exchanges_ops;
     /* What collectives have mapped on this node, or NULL, and how it ends; see collective/coll_arena.c. */
     struct sv_coll_arena *arena;
     selvage_status_t (*arena_unmap)(struct sv_coll_arena *arena); /* lets go of peers' memory; agreed on before ... */
@@ -108,37 +117,26 @@ struct selvage_comm {
     sv_agree_outbox_t agree_out;
     uint64_t agreements;           /* collective calls agreed on so far: their sequence number */
     uint64_t nonce;                /* agreed at creation; exchange ids are made from it */
-    uint64_t creates, commits;     /* exchanges created so far; number of the last commit */
-    selvage_exchange_t *committing; /* whose commit is under way, or NULL */
-    selvage_exchange_t *parting;    /* that is being destroyed, or NULL */
-    uint64_t tags_in_use[SV_COMM_TAGS / 64];
-    int tag_next;
-    uint64_t sends_in_flight, bytes_in_flight; /* caps: requests_max, inflight_bytes */
     double timeout_s;
     size_t message_slot_bytes; /* as the caller wants it, or 0 */
-    uint64_t last_control_ns;      /* when anything last came on the control channel */
-    unsigned warnings;             /* of bad packets so far: only the first few are logged */
-    unsigned polls;                /* of exchanges that need no messages */
     selvage_status_t broken;       /* first error that ended collective use of the communicator */
 };
 
-/* Collective over the wire, which is taken over (and closed on failure). Partner: sv_comm_destroy(). */
-selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *params, selvage_comm_t **comm_out);
+/* Collective over the wire, which is taken over (and closed on failure). exchanges is sv_exchange_set_ops, which this
+   module cannot name. Partner: sv_comm_destroy(). */
+selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *params,
+                                const sv_exchange_set_ops_t *exchanges, selvage_comm_t **comm_out);
 void sv_comm_destroy(selvage_comm_t *comm);
 
 /* Advances control messages and every active exchange once; returns whether anything moved. Engine thread only. */
 bool sv_comm_poll(void *comm);
-/* Fills the topology: nodes, who shares a GPU, what lies next to it. Collective, and agreed on. See pipe_locality.c. */
+/* Fills the topology: nodes, who shares a GPU, what lies next to it. Collective, and agreed on. See comm_locality.c. */
 selvage_status_t sv_comm_locate(selvage_comm_t *comm);
 /* ERR_MISMATCH, which names the setting, unless all ranks have those alike that they need alike. Collective. */
 selvage_status_t sv_comm_agree_settings(selvage_comm_t *comm);
 
 /* Quiesces everything at MPI_Finalize and reports what is left. */
 void sv_comm_at_finalize(void *comm);
-
-/* Gives out a wire tag that no live receive of this rank uses, and takes it back. */
-selvage_status_t sv_comm_tag_get(selvage_comm_t *comm, int *tag_out);
-void sv_comm_tag_put(selvage_comm_t *comm, int tag);
 
 /* Copies the counters; runs where the engine lives. */
 void sv_comm_stats(selvage_comm_t *comm, selvage_stats_t *stats_out);

@@ -3,7 +3,7 @@
  * The optional progress thread. It owns the engine while it lives: everything that touches the wire or an exchange's
  * state runs on it. It sleeps at most a millisecond, so work that arrives while it sleeps waits no longer than that.
  */
-#include "progress/progress.h"
+#include "host/progress.h"
 
 #include <signal.h>
 #include <string.h>

@@ -5,8 +5,7 @@
  * agreements of sv_comm_create() and the start of the progress thread; one thread.
  */
 #include "base/base_status.h"
-#include "pipeline/pipe_control.h"
-#include "pipeline/pipe_phases.h"
+#include "comm/comm_control.h"
 
 /* Ends the wait for a rank of the machine when some rank has failed already, or nothing has come for the deadline. */
 static selvage_status_t keep_waiting(void *arg)

@@ -21,7 +21,7 @@
 #include "base/base_clock.h"
 #include "base/base_ring.h"
 #include "base/base_thread.h"
-#include "topology/topology.h"
+#include "host/topology.h"
 #include <selvage/status.h>
 
 /* A piece of work; lives in the object it concerns, so that posting allocates nothing. */

@@ -18,10 +18,10 @@
  * growing intervals, and every repeat is acknowledged; verdicts are asked for by QUERY, packets by RESEND, both
  * repeated.
  */
-#ifndef SV_PIPE_CONTROL_H
-#define SV_PIPE_CONTROL_H
+#ifndef SV_COMM_CONTROL_H
+#define SV_COMM_CONTROL_H
 
-#include "pipeline/pipe_comm.h"
+#include "comm/comm.h"
 
 typedef enum sv_control_type {
     SV_CONTROL_AGREE = 1,

@@ -3,12 +3,12 @@
  * Named ranges around what an application waits for, so that a profiler's timeline shows them beside its kernels. Two
  * loads and a branch where no profiler listens. Ranges nest within a thread; every push has its pop in the same call.
  */
-#ifndef SV_PIPE_RANGES_H
-#define SV_PIPE_RANGES_H
+#ifndef SV_COMM_RANGES_H
+#define SV_COMM_RANGES_H
 
 #include "base/base_config.h"
+#include "comm/comm.h"
 #include "device/device.h"
-#include "pipeline/pipe_comm.h"
 
 static inline bool sv_range_is_on(const selvage_comm_t *comm)
 {

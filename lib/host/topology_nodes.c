@@ -8,8 +8,8 @@
 
 #include "base/base_memory.h"
 #include "base/base_status.h"
-#include "topology/topology.h"
-#include "topology/topology_bind.h"
+#include "host/topology.h"
+#include "host/topology_bind.h"
 
 static int find_rank(const int *ranks, int count, int rank)
 {

@@ -4,7 +4,7 @@
  * hot path. A buffer does not own the user's memory; an opened handle owns its mapping and counts its users. One
  * thread at a time per communicator, so nothing here locks.
  */
-#include "memory/memory_buffer.h"
+#include "host/memory_buffer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "base/base_thread.h"
-#include "memory/memory_kind.h"
+#include "host/memory_kind.h"
 
 /* The device refuses in silence, because commit only asks; whoever registers wants to know. */
 static selvage_status_t report_memory_kind(sv_device_t *dev, const void *ptr, size_t bytes)

@@ -20,7 +20,7 @@
 #include <hwloc.h>
 #endif
 
-#include "topology/topology.h"
+#include "host/topology.h"
 
 enum { CPUS_FIRST = 1024, CPUS_MOST = 1 << 20 };
 

@@ -4,7 +4,7 @@
 #include "config.h"
 #endif
 
-#include "topology/topology_bind.h"
+#include "host/topology_bind.h"
 
 #if defined(HAVE_HWLOC) && HAVE_HWLOC
 

@@ -5,7 +5,7 @@
  * twice is an error on GPUs. One thread at a time per segment struct; the memory itself belongs to the protocol that
  * lives in it.
  */
-#include "memory/memory_shared.h"
+#include "host/memory_shared.h"
 
 #include <string.h>
 
