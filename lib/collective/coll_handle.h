@@ -16,24 +16,12 @@
 #include <stdbool.h>
 
 #include "base/base_list.h"
+#include "collective/coll_gather.h"
 #include "comm/comm.h"
 #include "host/memory_buffer.h"
 #include "kernels/coll_args.h"
 #include "kernels/kernels.h"
 #include <selvage/collective.h>
-
-struct sv_coll_item; /* coll_gather.h */
-
-/* Ranks that set something up together, in order. */
-typedef struct sv_coll_team {
-    selvage_comm_t *comm;
-    int *ranks;                /* of comm; owned */
-    int size, me;
-    struct sv_coll_item *items; /* owned, made beforehand: nobody lacks memory in the middle; see coll_gather.h */
-    struct sv_coll_item *out, *in; /* the same: messages, in which items are there more than once */
-    bool set_aside;            /* the wire may still use the items: they are never freed */
-    const uint32_t *stop;      /* a word that ends a gathering, or NULL */
-} sv_coll_team_t;
 
 enum { SV_COLL_OPERATIONS = 64, SV_COLL_FIRST_OPERATION = 16 };
 

@@ -11,13 +11,12 @@
  * Every note bears a check word of the rank that wrote it, and each message has its items twice, so that what befalls
  * a part of it is mended without a word; items of which no copy verifies are an error that names the sender.
  */
-#include "collective/coll_gather.h"
+#include "comm/comm_gather.h"
 
 #include <string.h>
 
 #include "base/base_memory.h"
 #include "base/base_status.h"
-#include "base/base_thread.h"
 #include "comm/comm_control.h"
 #include "kernels/kernels.h"
 
@@ -26,16 +25,16 @@ enum { COPIES = 2 };    /* of each item in a message: all of them, then all of t
 
 /* One gathering under way. */
 typedef struct gather {
-    sv_coll_team_t *team;
+    sv_team_t *team;
     const char *what;
     double timeout_s;
     sv_wire_request_t in, out;
     bool in_open, out_open;
 } gather_t;
 
-selvage_status_t sv_coll_team_init(sv_coll_team_t *team, selvage_comm_t *comm, int size)
+selvage_status_t sv_team_init(sv_team_t *team, selvage_comm_t *comm, int size)
 {
-    *team = (sv_coll_team_t){.comm = comm, .size = size};
+    *team = (sv_team_t){.comm = comm, .size = size};
     SV_TRY(sv_calloc((size_t)size, sizeof *team->ranks, &team->ranks));
     size_t most = ((size_t)size + 1) / 2; /* items in a message; a last word is one */
     SV_TRY(sv_calloc((size_t)size, sizeof *team->items, &team->items));
@@ -43,7 +42,7 @@ selvage_status_t sv_coll_team_init(sv_coll_team_t *team, selvage_comm_t *comm, i
     return sv_calloc(most * COPIES, sizeof *team->in, &team->in);
 }
 
-void sv_coll_team_fini(sv_coll_team_t *team)
+void sv_team_fini(sv_team_t *team)
 {
     sv_free(team->ranks);
     sv_free(team->items);
@@ -51,33 +50,33 @@ void sv_coll_team_fini(sv_coll_team_t *team)
         sv_free(team->out);
         sv_free(team->in);
     }
-    *team = (sv_coll_team_t){0};
+    *team = (sv_team_t){0};
 }
 
-sv_coll_item_t *sv_coll_item_begin(sv_coll_team_t *team)
+sv_gather_item_t *sv_gather_item_begin(sv_team_t *team)
 {
-    team->items[0] = (sv_coll_item_t){0};
+    team->items[0] = (sv_gather_item_t){0};
     return &team->items[0];
 }
 
-const sv_coll_item_t *sv_coll_item_of(const sv_coll_team_t *team, int rank)
+const sv_gather_item_t *sv_gather_item_of(const sv_team_t *team, int rank)
 {
     return &team->items[rank >= team->me ? rank - team->me : rank - team->me + team->size];
 }
 
-static int rank_at(const sv_coll_team_t *team, int64_t distance)
+static int rank_at(const sv_team_t *team, int64_t distance)
 {
     return team->ranks[(team->me + distance + team->size) % team->size];
 }
 
-static uint64_t check_item(const sv_coll_item_t *item, int rank)
+static uint64_t check_item(const sv_gather_item_t *item, int rank)
 {
     const uint64_t key = sv_digest_mix(item->nonce + sv_digest_mix((uint64_t)rank));
-    return sv_digest_finish(key, sv_digest_sum(key, 0, item, offsetof(sv_coll_item_t, check)));
+    return sv_digest_finish(key, sv_digest_sum(key, 0, item, offsetof(sv_gather_item_t, check)));
 }
 
 /* The first copy of a item of a rank that is there whole and verifies, or NULL. */
-static const sv_coll_item_t *find_copy(const sv_coll_team_t *team, size_t at, size_t count, size_t arrived, int rank)
+static const sv_gather_item_t *find_copy(const sv_team_t *team, size_t at, size_t count, size_t arrived, int rank)
 {
     for (; at < COPIES * count && (at + 1) * sizeof *team->in <= arrived; at += count)
         if (team->in[at].nonce == team->comm->nonce && team->in[at].check == check_item(&team->in[at], rank))
@@ -87,9 +86,9 @@ static const sv_coll_item_t *find_copy(const sv_coll_team_t *team, size_t at, si
 
 /* Of a communicator that failed before this one was made, whose messages nobody has received: MPI may give the new one
    the old one's context. */
-static bool is_of_another(const sv_coll_team_t *team, size_t arrived, int above)
+static bool is_of_another(const sv_team_t *team, size_t arrived, int above)
 {
-    const sv_coll_item_t *item = team->in;
+    const sv_gather_item_t *item = team->in;
     return arrived >= sizeof *item && item->nonce != team->comm->nonce && item->check == check_item(item, above);
 }
 
@@ -131,15 +130,15 @@ static selvage_status_t await_gather(gather_t *g, sv_wire_request_t *request, bo
 /* What has come in place of `count` items, `known` ranks above. */
 static selvage_status_t take_items(gather_t *g, int64_t known, size_t count, size_t arrived)
 {
-    sv_coll_team_t *team = g->team;
+    sv_team_t *team = g->team;
     const int above = rank_at(team, known);
-    const sv_coll_item_t *word = find_copy(team, 0, 1, arrived, above);
+    const sv_gather_item_t *word = find_copy(team, 0, 1, arrived, above);
     if (word && word->call == LAST_WORD) {
         const selvage_status_t status = sv_status_of_error(word->status);
         return sv_error(status, "%s failed on rank %d: %s", g->what, above, selvage_status_string(status));
     }
     for (size_t i = 0; i < count; i++) {
-        const sv_coll_item_t *item = find_copy(team, i, count, arrived, rank_at(team, known + (int64_t)i));
+        const sv_gather_item_t *item = find_copy(team, i, count, arrived, rank_at(team, known + (int64_t)i));
         if (!item && arrived != COPIES * count * sizeof *item)
             return sv_error(SELVAGE_ERR_MISMATCH, "%s: rank %d is in another collective call", g->what, above);
         if (!item)
@@ -151,20 +150,20 @@ static selvage_status_t take_items(gather_t *g, int64_t known, size_t count, siz
 
 static selvage_status_t exchange_items(gather_t *g, int64_t known)
 {
-    sv_coll_team_t *team = g->team;
+    sv_team_t *team = g->team;
     sv_wire_t *wire = team->comm->wire;
     int above = rank_at(team, known), below = rank_at(team, -known);
     size_t count = (size_t)(known < team->size - known ? known : team->size - known);
     size_t bytes = COPIES * count * sizeof *team->in, arrived = 0;
     for (size_t i = 0; i < COPIES * count; i++)
         team->out[i] = team->items[i % count];
-    SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, team->in, bytes, above, SV_COLL_SETUP_TAG, &g->in));
+    SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, team->in, bytes, above, SV_GATHER_TAG, &g->in));
     g->in_open = true;
-    SV_TRY(sv_wire_send(wire, SV_WIRE_SETUP, team->out, bytes, below, SV_COLL_SETUP_TAG, &g->out));
+    SV_TRY(sv_wire_send(wire, SV_WIRE_SETUP, team->out, bytes, below, SV_GATHER_TAG, &g->out));
     g->out_open = true;
     SV_TRY(await_gather(g, &g->in, &g->in_open, &arrived, above));
     while (is_of_another(team, arrived, above)) {
-        SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, team->in, bytes, above, SV_COLL_SETUP_TAG, &g->in));
+        SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, team->in, bytes, above, SV_GATHER_TAG, &g->in));
         g->in_open = true;
         SV_TRY(await_gather(g, &g->in, &g->in_open, &arrived, above));
     }
@@ -173,18 +172,18 @@ static selvage_status_t exchange_items(gather_t *g, int64_t known)
 }
 
 /* Tells all who will ever wait for this rank in this team. Returns whether the wire is done with the memory. */
-static bool send_abort_item(sv_coll_team_t *team, selvage_status_t status)
+static bool send_abort_item(sv_team_t *team, selvage_status_t status)
 {
     sv_wire_t *wire = team->comm->wire;
-    sv_coll_item_t *word = &team->out[((size_t)team->size + 1) / 2 * COPIES];
+    sv_gather_item_t *word = &team->out[((size_t)team->size + 1) / 2 * COPIES];
     bool drained = true;
     for (int copy = 0; copy < COPIES; copy++) {
-        word[copy] = (sv_coll_item_t){.call = LAST_WORD, .status = status, .nonce = team->comm->nonce};
+        word[copy] = (sv_gather_item_t){.call = LAST_WORD, .status = status, .nonce = team->comm->nonce};
         word[copy].check = check_item(&word[copy], team->ranks[team->me]);
     }
     for (int64_t known = 1; known < team->size; known *= 2) {
         sv_wire_request_t request;
-        if (sv_wire_send(wire, SV_WIRE_SETUP, word, COPIES * sizeof *word, rank_at(team, -known), SV_COLL_SETUP_TAG,
+        if (sv_wire_send(wire, SV_WIRE_SETUP, word, COPIES * sizeof *word, rank_at(team, -known), SV_GATHER_TAG,
                          &request) == SELVAGE_SUCCESS)
             drained &= sv_wire_test(wire, &request, NULL) == SELVAGE_SUCCESS;
     }
@@ -194,7 +193,7 @@ static bool send_abort_item(sv_coll_team_t *team, selvage_status_t status)
 /* Items that the wire may still read or write are set aside; gatherings after it only send. */
 static void abort_gather(gather_t *g, selvage_status_t status)
 {
-    sv_coll_team_t *team = g->team;
+    sv_team_t *team = g->team;
     sv_wire_t *wire = team->comm->wire;
     bool drained = true;
     if (g->in_open)
@@ -208,10 +207,10 @@ static void abort_gather(gather_t *g, selvage_status_t status)
 }
 
 /* What the items say, alike on all ranks; a rank whose own error it is keeps its detail. */
-static selvage_status_t gathered_status(const sv_coll_team_t *team, const char *what, selvage_status_t own)
+static selvage_status_t gathered_status(const sv_team_t *team, const char *what, selvage_status_t own)
 {
     for (int r = 0; r < team->size; r++) {
-        const int32_t word = sv_coll_item_of(team, r)->status;
+        const int32_t word = sv_gather_item_of(team, r)->status;
         if (word == SELVAGE_SUCCESS)
             continue;
         const selvage_status_t status = sv_status_of_error(word);
@@ -220,7 +219,7 @@ static selvage_status_t gathered_status(const sv_coll_team_t *team, const char *
         return sv_error(status, "%s failed on rank %d: %s", what, team->ranks[r], selvage_status_string(status));
     }
     for (int r = 1; r < team->size; r++)
-        if (sv_coll_item_of(team, r)->call != sv_coll_item_of(team, 0)->call)
+        if (sv_gather_item_of(team, r)->call != sv_gather_item_of(team, 0)->call)
             return sv_error(SELVAGE_ERR_MISMATCH,
                             "%s: ranks %d and %d are in different collective calls, or on "
                             "different objects",
@@ -228,8 +227,8 @@ static selvage_status_t gathered_status(const sv_coll_team_t *team, const char *
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_coll_gather(sv_coll_team_t *team, const char *what, uint64_t key, selvage_status_t status,
-                                double timeout_s)
+selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selvage_status_t status,
+                           double timeout_s)
 {
     gather_t g = {.team = team, .what = what, .timeout_s = timeout_s};
     selvage_status_t broken = team->comm->broken;
@@ -251,19 +250,4 @@ selvage_status_t sv_coll_gather(sv_coll_team_t *team, const char *what, uint64_t
         return status != SELVAGE_SUCCESS ? status : wire_status;
     }
     return gathered_status(team, what, status);
-}
-
-static void run_task(void *arg)
-{
-    sv_coll_task_t *task = arg;
-    task->status = task->run(task);
-    memcpy(task->detail, sv_thread_detail(), sizeof task->detail);
-}
-
-selvage_status_t sv_coll_task_run(selvage_comm_t *comm, sv_coll_task_t *task)
-{
-    sv_progress_call(&comm->progress, run_task, task);
-    if (task->status != SELVAGE_SUCCESS)
-        memcpy(sv_thread_detail(), task->detail, sizeof task->detail);
-    return task->status;
 }

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Gathering for set-up: every rank of a team writes one item and gets those of all. Also the agreement of a team,
+ * because items bear a status, and a barrier. Engine thread only.
+ */
+#ifndef SV_COMM_GATHER_H
+#define SV_COMM_GATHER_H
+
+#include "comm/comm.h"
+
+enum { SV_GATHER_VALUES = 6, SV_GATHER_TAG = 5 }; /* the set-up channel: up to 4 taken below, commits from 16 */
+
+typedef struct sv_gather_item {
+    uint64_t nonce;            /* filled by the gathering: of the communicator */
+    uint64_t call;             /* filled by the gathering: which call, and on what */
+    int64_t status;            /* the same: a selvage_status_t */
+    uint64_t value[SV_GATHER_VALUES];
+    sv_device_handle_t handle; /* or any other bytes */
+    uint64_t check;            /* the same: a digest of all before it, in whose key is the rank that wrote it */
+} sv_gather_item_t;
+
+/* Ranks that set something up together, in order. */
+typedef struct sv_team {
+    selvage_comm_t *comm;
+    int *ranks;                /* of comm; owned */
+    int size, me;
+    sv_gather_item_t *items;   /* owned, made beforehand: nobody lacks memory in the middle */
+    sv_gather_item_t *out, *in; /* messages, in which items are there more than once; owned, made beforehand */
+    bool set_aside;            /* the wire may still use the items: they are never freed */
+    const uint32_t *stop;      /* a word that ends a gathering, or NULL */
+} sv_team_t;
+
+/* Makes room for a team; the caller fills in ranks and me. Partner: sv_team_fini(), which also takes a zeroed
+   struct. */
+selvage_status_t sv_team_init(sv_team_t *team, selvage_comm_t *comm, int size);
+void sv_team_fini(sv_team_t *team);
+
+/* Empties the own item, to be filled before a gathering; and the item of a rank, after it. */
+sv_gather_item_t *sv_gather_item_begin(sv_team_t *team);
+const sv_gather_item_t *sv_gather_item_of(const sv_team_t *team, int rank);
+
+/*
+ * Gathers the items. Returns the status of the lowest rank that brought an error, on all alike; ERR_MISMATCH if ranks
+ * are in different calls (what) or on different objects (key). A wire that fails or a rank that does not come within
+ * timeout_s breaks the communicator, as in sv_agree().
+ */
+selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selvage_status_t status,
+                           double timeout_s);
+
+#endif
