@@ -44,16 +44,6 @@ static inline void pause_processor(void)
 #endif
 }
 
-/* A signal may end the sleep early, which is as good: the caller looks again and comes back. */
-static void sleep_doubled(unsigned doublings, unsigned max_sleep_us)
-{
-    unsigned us = 1u << (doublings < DOUBLINGS_MAX ? doublings : DOUBLINGS_MAX);
-    if (us > max_sleep_us)
-        us = max_sleep_us;
-    struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
-    nanosleep(&pause, NULL);
-}
-
 void sv_backoff(sv_backoff_t *backoff)
 {
     unsigned pauses = backoff->oversubscribed ? 0 : PAUSES;
@@ -61,10 +51,17 @@ void sv_backoff(sv_backoff_t *backoff)
     unsigned idle = backoff->idle;
     if (idle < UINT_MAX)
         backoff->idle = idle + 1;
-    if (idle < pauses)
+    if (idle < pauses) {
         pause_processor();
-    else if (idle < pauses + yields || backoff->max_sleep_us == 0)
+    } else if (idle < pauses + yields || backoff->max_sleep_us == 0) {
         sched_yield();
-    else
-        sleep_doubled(idle - pauses - yields, backoff->max_sleep_us);
+    } else {
+        /* Each sleep is twice as long as the one before, up to the limit. */
+        unsigned doublings = idle - pauses - yields;
+        unsigned us = 1u << (doublings < DOUBLINGS_MAX ? doublings : DOUBLINGS_MAX);
+        if (us > backoff->max_sleep_us)
+            us = backoff->max_sleep_us;
+        struct timespec pause = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
+        nanosleep(&pause, NULL); /* a signal may end it early, which does no harm: the caller looks again */
+    }
 }

@@ -56,104 +56,64 @@ static void split_range(const char *range, char low_out[32], const char **high_o
     *high_out = range + length + 2;
 }
 
-static bool parse_int_row(const char *text, const char *range, void *member)
-{
-    char low_text[32];
-    const char *high_text;
-    int64_t value, low = 0, high = 0;
-    split_range(range, low_text, &high_text);
-    if (!sv_parse_int(low_text, &low) || !sv_parse_int(high_text, &high) || !sv_parse_int(text, &value))
-        return false;
-    if (value < low || value > high || value < INT_MIN || value > INT_MAX)
-        return false;
-    *(int *)member = (int)value;
-    return true;
-}
-
-static bool parse_real_row(const char *text, const char *range, void *member)
-{
-    char low_text[32];
-    const char *high_text;
-    double value, low = 0, high = 0;
-    split_range(range, low_text, &high_text);
-    if (!sv_parse_real(low_text, &low) || !sv_parse_real(high_text, &high) || !sv_parse_real(text, &value))
-        return false;
-    if (value < low || value > high)
-        return false;
-    *(double *)member = value;
-    return true;
-}
-
-/* A range may begin with "auto|". */
-static bool parse_bytes_row(const char *text, const char *range, void *member)
-{
-    static const char automatic[] = "auto|";
-    char low_text[32];
-    const char *high_text;
-    uint64_t value, low = 0, high = 0;
-    if (strncmp(range, automatic, sizeof automatic - 1) == 0) {
-        range += sizeof automatic - 1;
-        if (strcmp(text, "auto") == 0) {
-            *(uint64_t *)member = SV_CONFIG_BYTES_AUTO;
-            return true;
-        }
-    }
-    split_range(range, low_text, &high_text);
-    if (!sv_parse_bytes(low_text, &low) || !sv_parse_bytes(high_text, &high) || !sv_parse_bytes(text, &value))
-        return false;
-    if (value < low || value > high)
-        return false;
-    *(uint64_t *)member = value;
-    return true;
-}
-
-static bool parse_text_row(const char *text, char *member)
-{
-    size_t length = strlen(text);
-    if (length >= SV_CONFIG_TEXT_BYTES)
-        return false;
-    memcpy(member, text, length + 1);
-    return true;
-}
-
+/* Parses text by the row's type into the row's member. False if it is malformed or outside the row's range. */
 static bool parse_row(const sv_config_row_t *row, const char *text, sv_config_t *config)
 {
     void *member = (char *)config + row->offset;
+    const char *range = row->range, *high_text;
+    char low_text[32];
     switch (row->type) {
     case SV_CONFIG_TYPE_BOOL:
         return sv_parse_bool(text, member);
-    case SV_CONFIG_TYPE_INT:
-        return parse_int_row(text, row->range, member);
-    case SV_CONFIG_TYPE_REAL:
-        return parse_real_row(text, row->range, member);
-    case SV_CONFIG_TYPE_BYTES:
-        return parse_bytes_row(text, row->range, member);
     case SV_CONFIG_TYPE_CHOICE:
-        return sv_parse_choice(text, row->range, member);
-    case SV_CONFIG_TYPE_TEXT:
-        return parse_text_row(text, member);
+        return sv_parse_choice(text, range, member);
+    case SV_CONFIG_TYPE_INT: {
+        int64_t value, low = 0, high = 0;
+        split_range(range, low_text, &high_text);
+        if (!sv_parse_int(low_text, &low) || !sv_parse_int(high_text, &high) || !sv_parse_int(text, &value))
+            return false;
+        if (value < low || value > high || value < INT_MIN || value > INT_MAX)
+            return false;
+        *(int *)member = (int)value;
+        return true;
+    }
+    case SV_CONFIG_TYPE_REAL: {
+        double value, low = 0, high = 0;
+        split_range(range, low_text, &high_text);
+        if (!sv_parse_real(low_text, &low) || !sv_parse_real(high_text, &high) || !sv_parse_real(text, &value))
+            return false;
+        if (value < low || value > high)
+            return false;
+        *(double *)member = value;
+        return true;
+    }
+    case SV_CONFIG_TYPE_BYTES: {
+        static const char automatic[] = "auto|"; /* a range may begin with it */
+        uint64_t value, low = 0, high = 0;
+        if (strncmp(range, automatic, sizeof automatic - 1) == 0) {
+            range += sizeof automatic - 1;
+            if (strcmp(text, "auto") == 0) {
+                *(uint64_t *)member = SV_CONFIG_BYTES_AUTO;
+                return true;
+            }
+        }
+        split_range(range, low_text, &high_text);
+        if (!sv_parse_bytes(low_text, &low) || !sv_parse_bytes(high_text, &high) || !sv_parse_bytes(text, &value))
+            return false;
+        if (value < low || value > high)
+            return false;
+        *(uint64_t *)member = value;
+        return true;
+    }
+    case SV_CONFIG_TYPE_TEXT: {
+        size_t length = strlen(text);
+        if (length >= SV_CONFIG_TEXT_BYTES)
+            return false;
+        memcpy(member, text, length + 1);
+        return true;
+    }
     }
     return false;
-}
-
-/* What a good value would have been, as the end of a sentence; the range follows it. */
-static const char *wanted_config_text(sv_config_type_t type)
-{
-    switch (type) {
-    case SV_CONFIG_TYPE_BOOL:
-        return "on or off";
-    case SV_CONFIG_TYPE_INT:
-        return "a whole number in ";
-    case SV_CONFIG_TYPE_REAL:
-        return "a number in ";
-    case SV_CONFIG_TYPE_BYTES:
-        return "bytes (K, M, G, T may follow) in ";
-    case SV_CONFIG_TYPE_CHOICE:
-        return "one of ";
-    case SV_CONFIG_TYPE_TEXT:
-        return "a shorter text";
-    }
-    return "";
 }
 
 static selvage_status_t refuse_setting(const sv_config_row_t *row, const char *text, const char *wanted,
@@ -180,24 +140,30 @@ static selvage_status_t check_row(const sv_config_row_t *row, const char *text, 
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t load_row(int position, const char *users_text, sv_config_t *config)
-{
-    const sv_config_row_t *row = &sv_config_rows[position];
-    const char *text = users_text ? users_text : row->default_text;
-    if (!parse_row(row, text, config))
-        return refuse_setting(row, text, wanted_config_text(row->type), row->range);
-    if (users_text)
-        config->environment_rows |= UINT64_C(1) << position;
-    return check_row(row, text, config);
-}
-
 selvage_status_t sv_config_load(sv_config_lookup_t lookup, void *lookup_arg, sv_config_t *config_out)
 {
+    /* What a good value would have been, as the end of a sentence; the range follows it. */
+    static const char *const wanted[] = {
+        [SV_CONFIG_TYPE_BOOL] = "on or off",
+        [SV_CONFIG_TYPE_INT] = "a whole number in ",
+        [SV_CONFIG_TYPE_REAL] = "a number in ",
+        [SV_CONFIG_TYPE_BYTES] = "bytes (K, M, G, T may follow) in ",
+        [SV_CONFIG_TYPE_CHOICE] = "one of ",
+        [SV_CONFIG_TYPE_TEXT] = "a shorter text",
+    };
     sv_config_t config;
     memset(&config, 0, sizeof config);
     sv_config_lookup_t read = lookup ? lookup : config_from_environment;
-    for (int i = 0; i < SV_CONFIG_ROWS; i++)
-        SV_TRY(load_row(i, read(lookup_arg, sv_config_rows[i].name), &config));
+    for (int i = 0; i < SV_CONFIG_ROWS; i++) {
+        const sv_config_row_t *row = &sv_config_rows[i];
+        const char *users_text = read(lookup_arg, row->name);
+        const char *text = users_text ? users_text : row->default_text;
+        if (!parse_row(row, text, &config))
+            return refuse_setting(row, text, wanted[row->type], row->range);
+        if (users_text)
+            config.environment_rows |= UINT64_C(1) << i;
+        SV_TRY(check_row(row, text, &config));
+    }
     if (config.checksum == SV_CONFIG_CHECKSUM_ON)
         config.checksum = SV_CONFIG_CHECKSUM_RETRY;
     if (!lookup)

@@ -24,12 +24,6 @@ extern char **environ;
 enum { AS_CONFIGURED, TO_BE_WARNED, HAS_WARNED };
 static _Atomic int forgiveness = AS_CONFIGURED;
 
-static unsigned smallest_of_three(unsigned a, unsigned b, unsigned c)
-{
-    unsigned ab = a < b ? a : b;
-    return ab < c ? ab : c;
-}
-
 /* Characters to insert, delete or replace between a and b (Levenshtein), with one row of the usual table. */
 static unsigned edit_distance(const char *a, const char *b)
 {
@@ -43,43 +37,32 @@ static unsigned edit_distance(const char *a, const char *b)
         unsigned diagonal = row[0];
         row[0] = i;
         for (size_t j = 1; j <= length; j++) {
-            unsigned above = row[j];
-            row[j] = smallest_of_three(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
+            unsigned above = row[j], least = diagonal + (a[i - 1] != b[j - 1]);
+            least = above + 1 < least ? above + 1 : least;
+            row[j] = row[j - 1] + 1 < least ? row[j - 1] + 1 : least;
             diagonal = above;
         }
     }
     return row[length];
 }
 
-/* The nearest name of the table, or NULL if none is like it: half of the characters after the prefix must be right. */
-static const char *nearest_name(const char *name)
+selvage_status_t sv_config_check_name(const char *name, const sv_config_t *config)
 {
+    if (config->unknown == UNKNOWN_IGNORE)
+        return SELVAGE_SUCCESS;
+    /* The nearest name of the table is a hint only if half of the characters after the prefix are right. */
     const char *nearest = NULL;
     unsigned best = (unsigned)(strlen(name) - strlen("SELVAGE_")) / 2 + 1;
     for (int i = 0; i < SV_CONFIG_ROWS; i++) {
+        if (strcmp(sv_config_rows[i].name, name) == 0)
+            return SELVAGE_SUCCESS;
         unsigned distance = edit_distance(sv_config_rows[i].name, name);
         if (distance < best) {
             best = distance;
             nearest = sv_config_rows[i].name;
         }
     }
-    return nearest;
-}
-
-static bool is_known(const char *name)
-{
-    for (int i = 0; i < SV_CONFIG_ROWS; i++)
-        if (strcmp(sv_config_rows[i].name, name) == 0)
-            return true;
-    return false;
-}
-
-selvage_status_t sv_config_check_name(const char *name, const sv_config_t *config)
-{
-    if (is_known(name) || config->unknown == UNKNOWN_IGNORE)
-        return SELVAGE_SUCCESS;
     char hint[NAME_MAX_LENGTH + 32] = "";
-    const char *nearest = nearest_name(name);
     if (nearest)
         snprintf(hint, sizeof hint, "; did you mean %s?", nearest);
     if (config->unknown == UNKNOWN_ERROR)

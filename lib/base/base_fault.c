@@ -59,70 +59,45 @@ static const setting_t settings[] = {
     {"ipc", VALUE_CALL, SV_FAULT_CALL_IPC},
 };
 
-static bool read_call(const char *text, sv_fault_call_t call, sv_fault_t *fault)
-{
-    char digits[WORD_BYTES];
-    size_t length = strlen(text);
-    bool sticky = length > 0 && text[length - 1] == '+';
-    int64_t count;
-    snprintf(digits, sizeof digits, "%.*s", (int)(length - sticky), text);
-    if (!sv_parse_int(digits, &count) || count < 1)
-        return false;
-    atomic_init(&fault->call_countdown[call], count);
-    fault->call_sticky[call] = sticky;
-    fault->call_armed[call] = true;
-    return true;
-}
-
-static bool read_number(const char *text, value_type_t type, void *member)
-{
-    int64_t value;
-    if (!sv_parse_int(text, &value) || value < 0 || (type == VALUE_U32 && value > UINT32_MAX))
-        return false;
-    if (type == VALUE_U32)
-        *(uint32_t *)member = (uint32_t)value;
-    else if (type == VALUE_U64)
-        *(uint64_t *)member = (uint64_t)value;
-    else
-        *(int64_t *)member = value;
-    return true;
-}
-
-static bool read_probability(const char *text, double *member)
-{
-    double value;
-    if (!sv_parse_real(text, &value) || value < 0 || value > 1)
-        return false;
-    *member = value;
-    return true;
-}
-
-static const char *wanted_fault_text(value_type_t type)
-{
-    switch (type) {
-    case VALUE_PROBABILITY:
-        return "a probability in 0..1";
-    case VALUE_CALL:
-        return "the number of a call from 1, with + for that one and all after it";
-    default:
-        return "a whole number from 0";
-    }
-}
-
+/* Reads one setting's value into its member of reading, or arms the call that it names. */
 static selvage_status_t read_value(const setting_t *setting, const char *text, reading_t *reading)
 {
     void *member = (char *)reading + (setting->type == VALUE_CALL ? 0 : setting->offset);
-    bool good;
-    if (setting->type == VALUE_CALL)
-        good = read_call(text, (sv_fault_call_t)setting->offset, &reading->fault);
-    else if (setting->type == VALUE_PROBABILITY)
-        good = read_probability(text, member);
-    else
-        good = read_number(text, setting->type, member);
-    if (good)
+    const char *wanted = "a whole number from 0";
+    char digits[WORD_BYTES];
+    int64_t number;
+    double probability;
+    switch (setting->type) {
+    case VALUE_CALL: {
+        wanted = "the number of a call from 1, with + for that one and all after it";
+        size_t length = strlen(text);
+        bool sticky = length > 0 && text[length - 1] == '+';
+        snprintf(digits, sizeof digits, "%.*s", (int)(length - sticky), text);
+        if (!sv_parse_int(digits, &number) || number < 1)
+            break;
+        atomic_init(&reading->fault.call_countdown[setting->offset], number);
+        reading->fault.call_sticky[setting->offset] = sticky;
+        reading->fault.call_armed[setting->offset] = true;
         return SELVAGE_SUCCESS;
-    return sv_error(SELVAGE_ERR_CONFIG, "SELVAGE_FAULT: %s is \"%s\"; wanted %s", setting->name, text,
-                    wanted_fault_text(setting->type));
+    }
+    case VALUE_PROBABILITY:
+        wanted = "a probability in 0..1";
+        if (!sv_parse_real(text, &probability) || probability < 0 || probability > 1)
+            break;
+        *(double *)member = probability;
+        return SELVAGE_SUCCESS;
+    default:
+        if (!sv_parse_int(text, &number) || number < 0 || (setting->type == VALUE_U32 && number > UINT32_MAX))
+            break;
+        if (setting->type == VALUE_U32)
+            *(uint32_t *)member = (uint32_t)number;
+        else if (setting->type == VALUE_U64)
+            *(uint64_t *)member = (uint64_t)number;
+        else
+            *(int64_t *)member = number;
+        return SELVAGE_SUCCESS;
+    }
+    return sv_error(SELVAGE_ERR_CONFIG, "SELVAGE_FAULT: %s is \"%s\"; wanted %s", setting->name, text, wanted);
 }
 
 /* One "name=value" of the list; length characters of it. */
@@ -146,30 +121,6 @@ static selvage_status_t read_word(const char *word, size_t length, reading_t *re
     return sv_error(SELVAGE_ERR_CONFIG, "SELVAGE_FAULT: \"%s\" is no known fault or setting", name);
 }
 
-static selvage_status_t read_words(const char *spec, reading_t *reading)
-{
-    while (*spec != '\0') {
-        size_t length = strcspn(spec, ",");
-        SV_TRY(read_word(spec, length, reading));
-        spec += length;
-        if (*spec == ',' && *++spec == '\0')
-            return sv_error(SELVAGE_ERR_CONFIG, "SELVAGE_FAULT: \"\" after the last comma is no fault");
-    }
-    return SELVAGE_SUCCESS;
-}
-
-/* The probabilities share one draw, so together they cannot exceed 1; the slack forgives 0.1 + 0.2 + 0.7. */
-static selvage_status_t arm_faults(sv_fault_t *fault)
-{
-    double sum = 0;
-    for (int kind = 0; kind < SV_FAULT_KINDS; kind++)
-        sum += fault->probability[kind];
-    if (sum > 1 + 1e-9)
-        return sv_error(SELVAGE_ERR_CONFIG, "SELVAGE_FAULT: the probabilities add up to %g; wanted at most 1", sum);
-    fault->armed = sum > 0;
-    return SELVAGE_SUCCESS;
-}
-
 /* One step of a 64-bit counter generator whose output goes through two rounds of multiply and shift. */
 static uint64_t draw_random(uint64_t *state)
 {
@@ -188,8 +139,20 @@ selvage_status_t sv_fault_parse(const char *spec, int rank, sv_fault_t *fault_ou
     reading.fault.delay_ms = 20;
     reading.fault.attempts = 1;
     reading.fault.only_index = -1;
-    SV_TRY(read_words(spec, &reading));
-    SV_TRY(arm_faults(&reading.fault));
+    while (*spec != '\0') {
+        size_t length = strcspn(spec, ",");
+        SV_TRY(read_word(spec, length, &reading));
+        spec += length;
+        if (*spec == ',' && *++spec == '\0')
+            return sv_error(SELVAGE_ERR_CONFIG, "SELVAGE_FAULT: \"\" after the last comma is no fault");
+    }
+    /* The probabilities share one draw, so together they cannot exceed 1; the slack forgives 0.1 + 0.2 + 0.7. */
+    double sum = 0;
+    for (int kind = 0; kind < SV_FAULT_KINDS; kind++)
+        sum += reading.fault.probability[kind];
+    if (sum > 1 + 1e-9)
+        return sv_error(SELVAGE_ERR_CONFIG, "SELVAGE_FAULT: the probabilities add up to %g; wanted at most 1", sum);
+    reading.fault.armed = sum > 0;
     uint64_t state = (uint64_t)reading.seed;
     state = draw_random(&state) + (uint64_t)(int64_t)rank;
     reading.fault.random = draw_random(&state);

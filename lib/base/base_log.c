@@ -43,31 +43,6 @@ static const char *host_name(void)
     return name;
 }
 
-static const char *level_name(int level)
-{
-    static const char *const names[] = {"none", "error", "warn", "info", "debug", "trace"};
-    return level >= 0 && level < (int)(sizeof names / sizeof names[0]) ? names[level] : "log";
-}
-
-static size_t write_head(char *line, size_t bytes, int rank, int level, const char *component)
-{
-    char speaker[24] = "";
-    if (rank >= 0)
-        snprintf(speaker, sizeof speaker, "%d@", rank);
-    int length = snprintf(line, bytes, "selvage[%s%s] %s: %.64s: ", speaker, host_name(), level_name(level), component);
-    return length > 0 ? (size_t)length : 0;
-}
-
-static void emit_line(const sv_thread_binding_t *binding, int level, char *line, size_t length)
-{
-    if (binding->sink) {
-        binding->sink(binding->sink_arg, level, line);
-        return;
-    }
-    line[length] = '\n';
-    fwrite(line, 1, length + 1, stderr);
-}
-
 static unsigned subsystem_bit(const char *name, size_t length)
 {
     if (length == strlen("ALL") && strncasecmp(name, "ALL", length) == 0)
@@ -103,18 +78,30 @@ static bool is_about(const char *component, unsigned mask)
 
 void sv_log(sv_log_level_t level, const char *component, const char *format, ...)
 {
+    static const char *const levels[] = {"none", "error", "warn", "info", "debug", "trace"};
     const sv_thread_binding_t *binding = sv_thread_binding();
     if ((int)level > binding->log_level)
         return;
     if ((int)level > binding->plain_level && !is_about(component, binding->subsystems))
         return;
+    char speaker[24] = "";
+    if (binding->rank >= 0)
+        snprintf(speaker, sizeof speaker, "%d@", binding->rank);
     char line[LINE_BYTES + 1]; /* one more for the newline in place of the final zero */
-    size_t used = write_head(line, LINE_BYTES, binding->rank, level, component);
+    int head = snprintf(line, LINE_BYTES, "selvage[%s%s] %s: %.64s: ", speaker, host_name(),
+                        (size_t)level < sizeof levels / sizeof levels[0] ? levels[level] : "log", component);
+    size_t used = head > 0 ? (size_t)head : 0;
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(line + used, LINE_BYTES - used, format, arguments);
     va_end(arguments);
     if (length >= (int)(LINE_BYTES - used))
         memcpy(line + LINE_BYTES - 4, "...", 4);
-    emit_line(binding, level, line, strlen(line));
+    if (binding->sink) {
+        binding->sink(binding->sink_arg, level, line);
+        return;
+    }
+    size_t end = strlen(line);
+    line[end] = '\n';
+    fwrite(line, 1, end + 1, stderr);
 }

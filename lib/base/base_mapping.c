@@ -50,14 +50,6 @@ typedef struct mapping_entry {
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static mapping_entry_t *registry;
 
-static void registry_add(mapping_entry_t *entry)
-{
-    pthread_mutex_lock(&registry_lock);
-    entry->next = registry;
-    registry = entry;
-    pthread_mutex_unlock(&registry_lock);
-}
-
 static void registry_remove(uint64_t nonce)
 {
     mapping_entry_t *found = NULL;
@@ -84,49 +76,22 @@ static void *registry_find(uint64_t nonce)
     return base;
 }
 
-static uint64_t random_nonce(void)
-{
-    uint64_t nonce = 0;
-    if (getrandom(&nonce, sizeof nonce, GRND_NONBLOCK) != (ssize_t)sizeof nonce)
-        nonce = sv_clock_ns() * 0x9e3779b97f4a7c15u ^ (uint64_t)getpid() << 32;
-    return nonce;
-}
-
-/* A file without a memfd: /dev/shm first, because it is memory as well. */
-static int open_file(mapping_ticket_t *ticket)
+/* A memfd, or where there is none a file: in /dev/shm first, because that is memory as well. */
+static int open_backing(mapping_ticket_t *ticket)
 {
     static const char *const folder[] = {"/dev/shm", "/tmp"};
+    int fd = memfd_create("selvage", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd >= 0 || (errno != ENOSYS && errno != EPERM))
+        return fd;
     for (unsigned i = 0; i < 2; i++) {
         snprintf(ticket->path, sizeof ticket->path, "%s/selvage-%d-%016llx", folder[i], (int)ticket->pid,
                  (unsigned long long)ticket->nonce);
-        int fd = open(ticket->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        fd = open(ticket->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd >= 0)
             return fd;
     }
     ticket->path[0] = '\0';
     return -1;
-}
-
-static int open_backing(mapping_ticket_t *ticket)
-{
-    int fd = memfd_create("selvage", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0 && (errno == ENOSYS || errno == EPERM))
-        fd = open_file(ticket);
-    return fd;
-}
-
-static size_t round_to_pages(size_t bytes)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    return bytes ? (bytes + page - 1) / page * page : page;
-}
-
-/* Nothing stops a memfd from growing until the machine kills somebody, so the impossible is refused beforehand. */
-static int exceeds_machine(size_t bytes)
-{
-    long pages = sysconf(_SC_PHYS_PAGES);
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    return bytes > SIZE_MAX - page || (pages > 0 && bytes / page >= (size_t)pages);
 }
 
 /* Reserves the space now: a page that is missing later would be a SIGBUS in the middle of an exchange. */
@@ -158,29 +123,21 @@ static selvage_status_t map_shared(int fd, size_t bytes, void **base_out)
     return SELVAGE_SUCCESS;
 }
 
-/* Names the inode in the ticket, so that an opener can tell that he reached this memory and no other. */
-static selvage_status_t describe_inode(int fd, size_t bytes, mapping_ticket_t *ticket)
-{
-    struct stat st;
-    if (fstat(fd, &st) != 0)
-        return sv_error(SELVAGE_ERR_SYSTEM, "mappable memory: fstat: %s", strerror(errno));
-    ticket->magic = MAPPING_MAGIC;
-    ticket->fd = fd;
-    ticket->inode = (uint64_t)st.st_ino;
-    ticket->dev = (uint64_t)st.st_dev;
-    ticket->bytes = bytes;
-    return SELVAGE_SUCCESS;
-}
-
 selvage_status_t sv_mapping_create(size_t bytes, sv_mapping_t *mapping_out)
 {
-    mapping_ticket_t ticket = {.pid = (int32_t)getpid(), .nonce = random_nonce()};
+    mapping_ticket_t ticket = {.magic = MAPPING_MAGIC, .pid = (int32_t)getpid()};
     mapping_entry_t *entry = NULL;
     void *base = NULL;
+    struct stat st;
     selvage_status_t status;
-    if (exceeds_machine(bytes))
+    /* Nothing stops a memfd from growing until the machine kills somebody, so the impossible is refused beforehand. */
+    long pages = sysconf(_SC_PHYS_PAGES);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (bytes > SIZE_MAX - page || (pages > 0 && bytes / page >= (size_t)pages))
         return sv_error(SELVAGE_ERR_MEMORY, "mappable memory: %zu bytes are more than this machine has", bytes);
-    size_t size = round_to_pages(bytes);
+    size_t size = bytes ? (bytes + page - 1) / page * page : page;
+    if (getrandom(&ticket.nonce, sizeof ticket.nonce, GRND_NONBLOCK) != (ssize_t)sizeof ticket.nonce)
+        ticket.nonce = sv_clock_ns() * 0x9e3779b97f4a7c15u ^ (uint64_t)getpid() << 32;
     SV_TRY(sv_calloc(1, sizeof *entry, &entry));
     int fd = open_backing(&ticket);
     if (fd < 0) {
@@ -188,11 +145,22 @@ selvage_status_t sv_mapping_create(size_t bytes, sv_mapping_t *mapping_out)
         goto fail_entry;
     }
     SV_TRY_GOTO(status, reserve_bytes(fd, size), fail_fd);
-    SV_TRY_GOTO(status, describe_inode(fd, size, &ticket), fail_fd);
+    /* The ticket names the inode, so that an opener can tell that it reached this memory and no other. */
+    if (fstat(fd, &st) != 0) {
+        status = sv_error(SELVAGE_ERR_SYSTEM, "mappable memory: fstat: %s", strerror(errno));
+        goto fail_fd;
+    }
+    ticket.fd = fd;
+    ticket.inode = (uint64_t)st.st_ino;
+    ticket.dev = (uint64_t)st.st_dev;
+    ticket.bytes = size;
     SV_TRY_GOTO(status, map_shared(fd, size, &base), fail_fd);
     entry->nonce = ticket.nonce;
     entry->base = base;
-    registry_add(entry);
+    pthread_mutex_lock(&registry_lock);
+    entry->next = registry;
+    registry = entry;
+    pthread_mutex_unlock(&registry_lock);
     *mapping_out = (sv_mapping_t){.base = base, .bytes = size, .fd = fd, .owned = 1};
     memcpy(mapping_out->handle.bytes, &ticket, sizeof ticket);
     return SELVAGE_SUCCESS;
@@ -205,14 +173,7 @@ fail_entry:
     return status;
 }
 
-/* True if the descriptor is what the ticket was written for, and not a successor under the same number. */
-static int is_described(int fd, const mapping_ticket_t *ticket)
-{
-    struct stat st;
-    return fstat(fd, &st) == 0 && (uint64_t)st.st_ino == ticket->inode && (uint64_t)st.st_dev == ticket->dev &&
-           (uint64_t)st.st_size == ticket->bytes;
-}
-
+/* Maps the memory of another process, by the way in that its ticket names. */
 static selvage_status_t open_remote(const mapping_ticket_t *ticket, void **base_out)
 {
     char path[64];
@@ -224,8 +185,11 @@ static selvage_status_t open_remote(const mapping_ticket_t *ticket, void **base_
     if (fd < 0)
         return sv_error(SELVAGE_ERR_SYSTEM, "memory of process %d: open %s: %s", (int)ticket->pid, path,
                         strerror(errno));
+    /* The descriptor must be the one that the ticket was written for, and not a successor under the same number. */
+    struct stat st;
     selvage_status_t status;
-    if (is_described(fd, ticket))
+    if (fstat(fd, &st) == 0 && (uint64_t)st.st_ino == ticket->inode && (uint64_t)st.st_dev == ticket->dev &&
+        (uint64_t)st.st_size == ticket->bytes)
         status = map_shared(fd, (size_t)ticket->bytes, base_out);
     else
         status = sv_error(SELVAGE_ERR_SYSTEM, "memory of process %d: %s is not what the handle describes",

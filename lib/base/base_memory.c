@@ -17,23 +17,18 @@ enum { ALIGNMENT = 64 };
 /* A statistic for tests; nothing in the library depends on it, so relaxed order is enough. */
 static _Atomic int64_t live_allocations;
 
-static void *allocate_zeroed(size_t count, size_t element_bytes)
-{
-    size_t bytes, rounded;
-    if (__builtin_mul_overflow(count, element_bytes, &bytes) || __builtin_add_overflow(bytes, ALIGNMENT, &rounded))
-        return NULL;
-    if (sv_fault_call_fails(SV_FAULT_CALL_ALLOC))
-        return NULL;
-    rounded = bytes ? (rounded - 1) / ALIGNMENT * ALIGNMENT : ALIGNMENT;
-    void *ptr = aligned_alloc(ALIGNMENT, rounded);
-    return ptr ? memset(ptr, 0, rounded) : NULL;
-}
-
 selvage_status_t sv_calloc(size_t count, size_t element_bytes, void *out_pointer_to_pointer)
 {
-    void *ptr = allocate_zeroed(count, element_bytes);
+    size_t bytes, rounded;
+    void *ptr = NULL;
+    if (!__builtin_mul_overflow(count, element_bytes, &bytes) &&
+        !__builtin_add_overflow(bytes, ALIGNMENT, &rounded) && !sv_fault_call_fails(SV_FAULT_CALL_ALLOC)) {
+        rounded = bytes ? (rounded - 1) / ALIGNMENT * ALIGNMENT : ALIGNMENT;
+        ptr = aligned_alloc(ALIGNMENT, rounded);
+    }
     if (!ptr)
         return sv_error(SELVAGE_ERR_MEMORY, "no host memory for %zu elements of %zu bytes", count, element_bytes);
+    memset(ptr, 0, rounded);
     atomic_fetch_add_explicit(&live_allocations, 1, memory_order_relaxed);
     memcpy(out_pointer_to_pointer, &ptr, sizeof ptr); /* the target is a pointer to any type */
     return SELVAGE_SUCCESS;

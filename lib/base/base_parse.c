@@ -30,51 +30,40 @@ bool sv_parse_int(const char *text, int64_t *value_out)
     return true;
 }
 
-static double read_real(const char *text, char **end)
-{
-    locale_t neutral = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!neutral)
-        return strtod(text, end);
-    locale_t callers = uselocale(neutral);
-    double value = strtod(text, end);
-    uselocale(callers);
-    freelocale(neutral);
-    return value;
-}
-
 bool sv_parse_real(const char *text, double *value_out)
 {
     if (!is_made_of(text, "+-.eE0123456789"))
         return false;
     char *end;
-    double value = read_real(text, &end);
+    locale_t neutral = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    locale_t callers = neutral ? uselocale(neutral) : (locale_t)0;
+    double value = strtod(text, &end);
+    if (neutral) {
+        uselocale(callers);
+        freelocale(neutral);
+    }
     if (end == text || *end != '\0' || !isfinite(value))
         return false;
     *value_out = value;
     return true;
 }
 
-/* log2 of what a suffix multiplies by; -1: no such suffix. */
-static int suffix_shift(const char *suffix)
-{
-    static const char suffixes[] = "KkMmGgTt";
-    if (suffix[0] == '\0')
-        return 0;
-    const char *found = strchr(suffixes, suffix[0]);
-    if (!found || suffix[1] != '\0')
-        return -1;
-    return 10 * (int)((found - suffixes) / 2 + 1);
-}
-
 bool sv_parse_bytes(const char *text, uint64_t *value_out)
 {
+    static const char suffixes[] = "KkMmGgTt"; /* each pair multiplies by 2^10 more */
     if (text[0] < '0' || text[0] > '9')
         return false;
     char *end;
     errno = 0;
     unsigned long long value = strtoull(text, &end, 10);
-    int shift = suffix_shift(end);
-    if (errno != 0 || shift < 0 || value > UINT64_MAX >> shift)
+    int shift = 0;
+    if (*end != '\0') {
+        const char *suffix = strchr(suffixes, *end);
+        if (!suffix || end[1] != '\0')
+            return false;
+        shift = 10 * (int)((suffix - suffixes) / 2 + 1);
+    }
+    if (errno != 0 || value > UINT64_MAX >> shift)
         return false;
     *value_out = (uint64_t)value << shift;
     return true;

@@ -27,7 +27,7 @@ static struct {
 
 /*
  * walkers and the links are sequentially consistent: either the handler's load of a link follows the removal, and it
- * does not see the trace, or its increment precedes the wait in unregister_trace(), which then sees it.
+ * does not see the trace, or its increment precedes the wait in sv_trace_fini(), which then sees it.
  */
 static void write_all_on_signal(int signal_number)
 {
@@ -84,67 +84,29 @@ static void install_handler(void)
     sigaction(SIGUSR1, &action, NULL);
 }
 
-static void register_trace(sv_trace_t *trace)
-{
-    pthread_mutex_lock(&traces.change);
-    __atomic_store_n(&trace->next, atomic_load(&traces.first), __ATOMIC_SEQ_CST);
-    atomic_store(&traces.first, trace);
-    install_handler();
-    pthread_mutex_unlock(&traces.change);
-}
-
-/* Takes trace off the list if it is there. The mutex keeps the links still; the atomics are for the handler. */
-static bool unlink_trace(sv_trace_t *trace)
-{
-    bool found = false;
-    pthread_mutex_lock(&traces.change);
-    sv_trace_t *previous = NULL, *it = atomic_load(&traces.first);
-    while (it && it != trace) {
-        previous = it;
-        it = it->next;
-    }
-    if (it) {
-        found = true;
-        if (previous)
-            __atomic_store_n(&previous->next, it->next, __ATOMIC_SEQ_CST);
-        else
-            atomic_store(&traces.first, it->next);
-    }
-    pthread_mutex_unlock(&traces.change);
-    return found;
-}
-
-static void unregister_trace(sv_trace_t *trace)
-{
-    if (!unlink_trace(trace))
-        return;
-    while (atomic_load(&traces.walkers) != 0)
-        sched_yield();
-}
-
-static selvage_status_t set_flight_path(sv_trace_t *trace, const char *flight_file)
-{
-    if (flight_file[0] == '\0')
-        return SELVAGE_SUCCESS;
-    int length = snprintf(trace->flight_path, sizeof trace->flight_path, "%s.%d", flight_file, trace->rank);
-    if (length >= 0 && length < (int)sizeof trace->flight_path)
-        return SELVAGE_SUCCESS;
-    return sv_error(SELVAGE_ERR_CONFIG, "the name of the flight recorder's file is too long: %.200s...", flight_file);
-}
-
 selvage_status_t sv_trace_init(sv_trace_t *trace, int rank, uint64_t timeline_events, const char *flight_file,
                                bool with_signal)
 {
     memset(trace, 0, sizeof *trace);
     trace->rank = rank;
-    SV_TRY(set_flight_path(trace, flight_file));
+    if (flight_file[0] != '\0') {
+        int length = snprintf(trace->flight_path, sizeof trace->flight_path, "%s.%d", flight_file, rank);
+        if (length < 0 || length >= (int)sizeof trace->flight_path)
+            return sv_error(SELVAGE_ERR_CONFIG, "the name of the flight recorder's file is too long: %.200s...",
+                            flight_file);
+    }
     if (timeline_events > 0) {
         SV_TRY(sv_calloc(timeline_events, sizeof *trace->timeline, &trace->timeline));
         trace->timeline_capacity = timeline_events;
         trace->timeline_on = true;
     }
-    if (with_signal)
-        register_trace(trace);
+    if (with_signal) {
+        pthread_mutex_lock(&traces.change);
+        __atomic_store_n(&trace->next, atomic_load(&traces.first), __ATOMIC_SEQ_CST);
+        atomic_store(&traces.first, trace);
+        install_handler();
+        pthread_mutex_unlock(&traces.change);
+    }
     return SELVAGE_SUCCESS;
 }
 
@@ -152,7 +114,21 @@ void sv_trace_fini(sv_trace_t *trace)
 {
     if (!trace)
         return;
-    unregister_trace(trace);
+    /* Take the trace off the list if it is there. The mutex keeps the links still; the atomics are for the handler. */
+    pthread_mutex_lock(&traces.change);
+    sv_trace_t *previous = NULL, *it = atomic_load(&traces.first);
+    while (it && it != trace) {
+        previous = it;
+        it = it->next;
+    }
+    if (it && previous)
+        __atomic_store_n(&previous->next, it->next, __ATOMIC_SEQ_CST);
+    else if (it)
+        atomic_store(&traces.first, it->next);
+    pthread_mutex_unlock(&traces.change);
+    /* A handler that met the trace before that may still be reading it. */
+    while (it && atomic_load(&traces.walkers) != 0)
+        sched_yield();
     sv_free(trace->timeline);
     trace->timeline = NULL;
     trace->timeline_on = false;

@@ -33,7 +33,7 @@ static void flush_output(output_t *out)
     out->used = 0;
 }
 
-/* Cuts what does not fit; lines are far shorter than the room that end_line() leaves. */
+/* Cuts what does not fit; lines are far shorter than the space that put_record() leaves. */
 static void put_text(output_t *out, const char *text)
 {
     while (*text != '\0' && out->used < BUFFER_BYTES)
@@ -61,14 +61,6 @@ static void put_signed(output_t *out, int64_t value)
     put_number(out, value < 0 ? UINT64_C(0) - (uint64_t)value : (uint64_t)value, 1);
 }
 
-static void put_hex(output_t *out, uint32_t value)
-{
-    for (int shift = 28; shift >= 0; shift -= 4) {
-        char digit[2] = {"0123456789abcdef"[value >> shift & 15], '\0'};
-        put_text(out, digit);
-    }
-}
-
 static void put_seconds(output_t *out, uint64_t ns)
 {
     put_number(out, ns / 1000000000, 1);
@@ -82,13 +74,6 @@ static void put_labelled(output_t *out, const char *label, uint64_t value)
     put_text(out, label);
     put_text(out, " ");
     put_number(out, value, 1);
-}
-
-static void end_line(output_t *out)
-{
-    put_text(out, "\n");
-    if (out->used > BUFFER_BYTES - LINE_BYTES_MAX)
-        flush_output(out);
 }
 
 /* Member by member, the partner of store_shared() in base_trace.c. */
@@ -113,15 +98,12 @@ static uint64_t record_ns(const sv_trace_record_t *record)
     return record->end_ns ? record->end_ns : record->begin_ns;
 }
 
-static void put_time(output_t *out, uint64_t ns, uint64_t newest_ns)
-{
-    put_text(out, ns > newest_ns ? "  +" : "  -");
-    put_seconds(out, ns > newest_ns ? ns - newest_ns : newest_ns - ns);
-}
-
+/* Writes one record as a line. */
 static void put_record(output_t *out, int rank, const sv_trace_record_t *record, uint64_t newest_ns)
 {
-    put_time(out, record_ns(record), newest_ns);
+    uint64_t ns = record_ns(record);
+    put_text(out, ns > newest_ns ? "  +" : "  -");
+    put_seconds(out, ns > newest_ns ? ns - newest_ns : newest_ns - ns);
     put_text(out, " rank ");
     put_signed(out, rank);
     put_text(out, " ");
@@ -135,28 +117,17 @@ static void put_record(output_t *out, int rank, const sv_trace_record_t *record,
     put_text(out, " route ");
     put_text(out, sv_trace_route_text(record->route));
     put_text(out, " exchange ");
-    put_hex(out, record->exchange);
+    for (int shift = 28; shift >= 0; shift -= 4) {
+        char digit[2] = {"0123456789abcdef"[record->exchange >> shift & 15], '\0'};
+        put_text(out, digit);
+    }
     if (record->end_ns > record->begin_ns) {
         put_text(out, " took ");
         put_seconds(out, record->end_ns - record->begin_ns);
     }
-    end_line(out);
-}
-
-static void put_head(output_t *out, int rank, const char *why, uint64_t records, uint64_t all)
-{
-    put_text(out, "selvage flight recorder, rank ");
-    put_signed(out, rank);
-    put_text(out, ", ");
-    for (int i = 0; why[i] != '\0' && i < 256; i++) {
-        char character[2] = {why[i], '\0'};
-        put_text(out, character);
-    }
-    put_text(out, ": the last ");
-    put_number(out, records, 1);
-    put_text(out, " of ");
-    put_number(out, all, 1);
-    put_text(out, " records, newest last, seconds before the newest\n");
+    put_text(out, "\n");
+    if (out->used > BUFFER_BYTES - LINE_BYTES_MAX)
+        flush_output(out);
 }
 
 void sv_trace_flight_write(const sv_trace_t *trace, const char *why)
@@ -175,7 +146,18 @@ void sv_trace_flight_write(const sv_trace_t *trace, const char *why)
         sv_trace_record_t newest = load_shared(&trace->flight[(count - 1) % SV_FLIGHT_RECORDS]);
         newest_ns = record_ns(&newest);
     }
-    put_head(&out, trace->rank, why, count - from, count);
+    put_text(&out, "selvage flight recorder, rank ");
+    put_signed(&out, trace->rank);
+    put_text(&out, ", ");
+    for (int i = 0; why[i] != '\0' && i < 256; i++) {
+        char character[2] = {why[i], '\0'};
+        put_text(&out, character);
+    }
+    put_text(&out, ": the last ");
+    put_number(&out, count - from, 1);
+    put_text(&out, " of ");
+    put_number(&out, count, 1);
+    put_text(&out, " records, newest last, seconds before the newest\n");
     for (uint64_t i = from; i < count; i++) {
         sv_trace_record_t record = load_shared(&trace->flight[i % SV_FLIGHT_RECORDS]);
         put_record(&out, trace->rank, &record, newest_ns);

@@ -34,8 +34,16 @@ selvage_status_t sv_trace_json_begin(const char *path, FILE **file_out)
     return SELVAGE_SUCCESS;
 }
 
-static void write_names(FILE *file, int rank)
+/* Nanoseconds as microseconds with three decimals. */
+static void write_us(FILE *file, const char *key, int64_t ns)
 {
+    uint64_t size = ns < 0 ? UINT64_C(0) - (uint64_t)ns : (uint64_t)ns;
+    fprintf(file, ",\"%s\":%s%" PRIu64 ".%03u", key, ns < 0 ? "-" : "", size / 1000, (unsigned)(size % 1000));
+}
+
+void sv_trace_json_records(FILE *file, int rank, int64_t offset_ns, const sv_trace_record_t *records, uint64_t count)
+{
+    /* The names of the process and of its lanes, and their order. */
     fprintf(file, ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"rank %d\"}}",
             rank, rank);
     if (rank != 0)
@@ -47,45 +55,25 @@ static void write_names(FILE *file, int rank)
         fprintf(file, ",\n{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%d,\"tid\":%u,"
                       "\"args\":{\"sort_index\":%u}}", rank, lane, lane);
     }
-}
-
-/* Nanoseconds as microseconds with three decimals. */
-static void write_us(FILE *file, const char *key, int64_t ns)
-{
-    uint64_t size = ns < 0 ? UINT64_C(0) - (uint64_t)ns : (uint64_t)ns;
-    fprintf(file, ",\"%s\":%s%" PRIu64 ".%03u", key, ns < 0 ? "-" : "", size / 1000, (unsigned)(size % 1000));
-}
-
-static void write_arguments(FILE *file, const sv_trace_record_t *record)
-{
-    int64_t packet = record->packet == UINT32_MAX ? -1 : (int64_t)record->packet;
-    fprintf(file, ",\"args\":{\"packet\":%" PRId64 ",\"peer\":%" PRId32 ",\"epoch\":%" PRIu64 ",\"%s\":%" PRIu64
-                  ",\"route\":\"%s\",\"exchange\":%" PRIu32 "}}",
-            packet, record->peer, record->epoch, sv_trace_value_text(record->kind), record->value,
-            sv_trace_route_text(record->route), record->exchange);
-}
-
-static void write_record(FILE *file, int rank, int64_t offset_ns, const sv_trace_record_t *record)
-{
-    char number[24] = "";
-    if (record->kind == SV_TRACE_PHASE)
-        snprintf(number, sizeof number, " %" PRIu64, record->value);
-    fprintf(file, ",\n{\"name\":\"%s%s\",\"cat\":\"selvage\",\"ph\":\"%s\",\"pid\":%d,\"tid\":%u",
-            sv_trace_kind_text(record->kind), number, record->end_ns ? "X" : "i", rank,
-            sv_trace_kind_lane(record->kind));
-    write_us(file, "ts", (int64_t)record->begin_ns + offset_ns);
-    if (record->end_ns)
-        write_us(file, "dur", record->end_ns > record->begin_ns ? (int64_t)(record->end_ns - record->begin_ns) : 0);
-    else
-        fprintf(file, ",\"s\":\"t\"");
-    write_arguments(file, record);
-}
-
-void sv_trace_json_records(FILE *file, int rank, int64_t offset_ns, const sv_trace_record_t *records, uint64_t count)
-{
-    write_names(file, rank);
-    for (uint64_t i = 0; i < count; i++)
-        write_record(file, rank, offset_ns, &records[i]);
+    for (uint64_t i = 0; i < count; i++) {
+        const sv_trace_record_t *record = &records[i];
+        char number[24] = "";
+        if (record->kind == SV_TRACE_PHASE)
+            snprintf(number, sizeof number, " %" PRIu64, record->value);
+        fprintf(file, ",\n{\"name\":\"%s%s\",\"cat\":\"selvage\",\"ph\":\"%s\",\"pid\":%d,\"tid\":%u",
+                sv_trace_kind_text(record->kind), number, record->end_ns ? "X" : "i", rank,
+                sv_trace_kind_lane(record->kind));
+        write_us(file, "ts", (int64_t)record->begin_ns + offset_ns);
+        if (record->end_ns)
+            write_us(file, "dur", record->end_ns > record->begin_ns ? (int64_t)(record->end_ns - record->begin_ns) : 0);
+        else
+            fprintf(file, ",\"s\":\"t\"");
+        fprintf(file, ",\"args\":{\"packet\":%" PRId64 ",\"peer\":%" PRId32 ",\"epoch\":%" PRIu64 ",\"%s\":%" PRIu64
+                      ",\"route\":\"%s\",\"exchange\":%" PRIu32 "}}",
+                record->packet == UINT32_MAX ? -1 : (int64_t)record->packet, record->peer, record->epoch,
+                sv_trace_value_text(record->kind), record->value, sv_trace_route_text(record->route),
+                record->exchange);
+    }
 }
 
 selvage_status_t sv_trace_json_end(FILE *file, const char *path)
