@@ -18,16 +18,6 @@ selvage_status_t sv_wire_local_check_peer(const sv_wire_t *base, int peer)
     return SELVAGE_SUCCESS;
 }
 
-static void mailbox_init(sv_wire_mailbox_t *box)
-{
-    pthread_mutex_init(&box->mutex, NULL); /* default attributes: cannot fail on Linux */
-    sv_list_init(&box->idle);
-    for (int i = 0; i < SV_WIRE_CHANNELS; i++) {
-        sv_list_init(&box->posted[i]);
-        sv_list_init(&box->unexpected[i]);
-    }
-}
-
 selvage_status_t sv_wire_world_create(int size, int ranks_per_node, sv_wire_world_t **world_out)
 {
     sv_wire_world_t *world = NULL;
@@ -41,8 +31,15 @@ selvage_status_t sv_wire_world_create(int size, int ranks_per_node, sv_wire_worl
     }
     world->size = size;
     world->ranks_per_node = ranks_per_node > 0 ? ranks_per_node : size;
-    for (int i = 0; i < size; i++)
-        mailbox_init(&world->mailboxes[i]);
+    for (int i = 0; i < size; i++) {
+        sv_wire_mailbox_t *box = &world->mailboxes[i];
+        pthread_mutex_init(&box->mutex, NULL); /* default attributes: cannot fail on Linux */
+        sv_list_init(&box->idle);
+        for (int channel = 0; channel < SV_WIRE_CHANNELS; channel++) {
+            sv_list_init(&box->posted[channel]);
+            sv_list_init(&box->unexpected[channel]);
+        }
+    }
     *world_out = world;
     return SELVAGE_SUCCESS;
 }
@@ -91,27 +88,22 @@ static selvage_status_t local_control_send(sv_wire_t *base, int peer, sv_wire_co
     return status;
 }
 
-static selvage_status_t take_control(sv_wire_mailbox_t *box, sv_wire_message_t *entry)
-{
-    selvage_status_t status = SELVAGE_IN_PROGRESS;
-    pthread_mutex_lock(&box->mutex);
-    if (box->message_count > 0) {
-        *entry = box->messages[box->message_head];
-        box->message_head = (box->message_head + 1) % SV_WIRE_LOCAL_MESSAGES;
-        box->message_count--;
-        status = SELVAGE_SUCCESS;
-    }
-    pthread_mutex_unlock(&box->mutex);
-    return status;
-}
-
 static selvage_status_t local_control_poll(sv_wire_t *base, int *source_out, sv_wire_control_t *message_out)
 {
     sv_wire_mailbox_t *box = &((sv_wire_local_t *)base)->world->mailboxes[base->rank];
-    sv_wire_message_t entry;
     /* Bounded, so that a flood of damaged messages cannot keep the caller here. */
     for (int i = 0; i < SV_WIRE_LOCAL_MESSAGES; i++) {
-        SV_TRY(take_control(box, &entry));
+        sv_wire_message_t entry;
+        pthread_mutex_lock(&box->mutex);
+        const bool found = box->message_count > 0;
+        if (found) {
+            entry = box->messages[box->message_head];
+            box->message_head = (box->message_head + 1) % SV_WIRE_LOCAL_MESSAGES;
+            box->message_count--;
+        }
+        pthread_mutex_unlock(&box->mutex);
+        if (!found)
+            return SELVAGE_IN_PROGRESS;
         if (entry.message.check == sv_wire_control_check(&entry.message, entry.source, base->rank)) {
             *source_out = entry.source;
             *message_out = entry.message;
@@ -149,23 +141,18 @@ static const sv_wire_ops_t local_ops = {
     .node_ranks = local_node_ranks,
 };
 
-/* Marks the rank taken; false if it has a wire already. */
-static bool claim_mailbox(sv_wire_mailbox_t *box)
-{
-    pthread_mutex_lock(&box->mutex);
-    bool was_open = box->open;
-    box->open = true;
-    pthread_mutex_unlock(&box->mutex);
-    return !was_open;
-}
-
 selvage_status_t sv_wire_local_open(sv_wire_world_t *world, int rank, sv_wire_t **wire_out)
 {
     sv_wire_local_t *wire = NULL;
     if (!world || rank < 0 || rank >= world->size)
         return sv_error(SELVAGE_ERR_ARGUMENT, "rank %d is not in the local world", rank);
     SV_TRY(sv_calloc(1, sizeof *wire, &wire));
-    if (!claim_mailbox(&world->mailboxes[rank])) {
+    sv_wire_mailbox_t *box = &world->mailboxes[rank];
+    pthread_mutex_lock(&box->mutex);
+    const bool was_open = box->open;
+    box->open = true;
+    pthread_mutex_unlock(&box->mutex);
+    if (was_open) {
         sv_free(wire);
         return sv_error(SELVAGE_ERR_STATE, "rank %d of the local world has a wire already", rank);
     }

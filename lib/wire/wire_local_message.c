@@ -119,40 +119,32 @@ static void deliver_message(sv_wire_node_t *receive, const void *buf, size_t byt
     sv_list_remove(&receive->link);
 }
 
-/* Copies a short message into the node. */
-static selvage_status_t store_message(sv_wire_node_t *node, const void *buf, size_t bytes)
-{
-    if (node->store_bytes < bytes) {
-        void *fresh = NULL;
-        if (sv_calloc(bytes, 1, &fresh) != SELVAGE_SUCCESS)
-            return sv_error_quiet(SELVAGE_ERR_LIMIT, "local wire: no memory to hold a message of %zu bytes", bytes);
-        sv_free(node->store);
-        node->store = fresh;
-        node->store_bytes = bytes;
-    }
-    if (bytes > 0)
-        memcpy(node->store, buf, bytes);
-    node->buf = node->store;
-    node->stored = true;
-    return SELVAGE_SUCCESS;
-}
-
-/* Leaves a message in the mailbox until somebody asks for it. */
+/* Leaves a message in the mailbox until somebody asks for it. A short one is copied into the node. */
 static selvage_status_t leave_unexpected(sv_wire_mailbox_t *box, sv_list_t *list, const sv_wire_node_t *message,
                                          sv_wire_node_t **node_out)
 {
     sv_wire_node_t *node;
+    const size_t bytes = message->bytes;
     SV_TRY(take_node(box, &node));
     node->source = message->source;
     node->tag = message->tag;
-    node->bytes = message->bytes;
+    node->bytes = bytes;
     node->buf = message->buf;
-    if (message->bytes <= EAGER_BYTES) {
-        selvage_status_t status = store_message(node, message->buf, message->bytes);
-        if (status != SELVAGE_SUCCESS) {
-            drop_node(box, node);
-            return status;
+    if (bytes <= EAGER_BYTES) {
+        if (node->store_bytes < bytes) {
+            void *fresh = NULL;
+            if (sv_calloc(bytes, 1, &fresh) != SELVAGE_SUCCESS) {
+                drop_node(box, node);
+                return sv_error_quiet(SELVAGE_ERR_LIMIT, "local wire: no memory to hold a message of %zu bytes", bytes);
+            }
+            sv_free(node->store);
+            node->store = fresh;
+            node->store_bytes = bytes;
         }
+        if (bytes > 0)
+            memcpy(node->store, message->buf, bytes);
+        node->buf = node->store;
+        node->stored = true;
     }
     sv_list_append(list, &node->link);
     *node_out = node;
@@ -186,17 +178,6 @@ selvage_status_t sv_wire_local_send(sv_wire_t *base, sv_wire_channel_t channel, 
     return status;
 }
 
-/* Fills a new receive from a message that was there before it. */
-static void take_unexpected(sv_wire_mailbox_t *box, sv_wire_node_t *receive, sv_wire_node_t *message)
-{
-    deliver_message(receive, message->buf, message->bytes);
-    message->done = true;
-    if (message->stored)
-        drop_node(box, message);
-    else
-        sv_list_remove(&message->link); /* the sender's test gives the node back */
-}
-
 selvage_status_t sv_wire_local_recv(sv_wire_t *base, sv_wire_channel_t channel, void *buf, size_t capacity, int peer,
                                     int tag, sv_wire_request_t *request_out)
 {
@@ -211,10 +192,16 @@ selvage_status_t sv_wire_local_recv(sv_wire_t *base, sv_wire_channel_t channel, 
         receive->buf = buf;
         receive->bytes = capacity;
         sv_wire_node_t *message = find_oldest_node(&box->unexpected[channel], peer, tag);
-        if (message)
-            take_unexpected(box, receive, message);
-        else
+        if (!message) {
             sv_list_append(&box->posted[channel], &receive->link);
+        } else {
+            deliver_message(receive, message->buf, message->bytes);
+            message->done = true;
+            if (message->stored)
+                drop_node(box, message);
+            else
+                sv_list_remove(&message->link); /* the sender's test gives the node back */
+        }
         pack_local_request(request_out, KIND_RECV, receive, base->rank, capacity);
     }
     pthread_mutex_unlock(&box->mutex);

@@ -17,48 +17,10 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
+#include "wire/wire_mpi_datatype.h"
 #include "wire/wire_mpi_private.h"
 
 enum { OPEN_SLEEP_US = 200 };
-
-static bool mpi_usable(void)
-{
-    int initialised = 0, finalised = 0;
-    PMPI_Initialized(&initialised);
-    if (initialised)
-        PMPI_Finalized(&finalised);
-    return initialised && !finalised;
-}
-
-static selvage_status_t check_comm(MPI_Comm comm)
-{
-    int inter = 0;
-    if (!mpi_usable())
-        return sv_error(SELVAGE_ERR_STATE, "MPI is not initialised, or finalised already");
-    if (comm == MPI_COMM_NULL)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "mpi_comm is MPI_COMM_NULL");
-    int code = PMPI_Comm_test_inter(comm, &inter);
-    if (code != MPI_SUCCESS)
-        return sv_wire_mpi_error(code, "MPI_Comm_test_inter");
-    if (inter)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "mpi_comm is an inter-communicator");
-    return SELVAGE_SUCCESS;
-}
-
-/* Waits for a collective request without sitting in MPI. code is what starting it returned. */
-static selvage_status_t finish_collective(int code, MPI_Request *request, const char *call)
-{
-    sv_backoff_t backoff = {.max_sleep_us = OPEN_SLEEP_US};
-    MPI_Status status;
-    int done = 0;
-    while (code == MPI_SUCCESS) {
-        code = PMPI_Test(request, &done, &status);
-        if (code == MPI_SUCCESS && done)
-            return SELVAGE_SUCCESS;
-        sv_backoff(&backoff);
-    }
-    return sv_wire_mpi_error(code, "%s", call);
-}
 
 /*
  * A private communicator of the same ranks. Made from the group, not by MPI_Comm_dup or _idup: those call the program's
@@ -99,19 +61,30 @@ static void free_comms(MPI_Comm *comms, const bool *unquiet)
 }
 
 /*
- * One decision on all ranks; gives a number that no earlier wire between any of them had. Whoever fails says so by its
- * rank, twice, so that a damaged result is not taken for it. A damaged number makes all control messages fail here.
+ * One decision on all ranks; gives a number that no earlier wire between any of them had. A rank that failed says so by
+ * its number, twice, so that a damaged result is not taken for it. A damaged number makes all control messages fail
+ * here.
  */
 static selvage_status_t agree_on_open(MPI_Comm comm, selvage_status_t mine, uint64_t *nonce_out)
 {
-    int rank = 0, size = 1;
+    int rank = 0, size = 1, done = 0;
     PMPI_Comm_rank(comm, &rank);
     PMPI_Comm_size(comm, &size);
     const uint64_t failed = mine != SELVAGE_SUCCESS ? (uint64_t)rank + 1 : 0;
     uint64_t in[3] = {failed, sv_clock_ns(), failed}, out[3];
     MPI_Request request;
     int code = PMPI_Iallreduce(in, out, 3, MPI_UINT64_T, MPI_MAX, comm, &request);
-    SV_TRY(finish_collective(code, &request, "MPI_Iallreduce"));
+    /* Polled, so that the rank does not sit in MPI while others need its core. */
+    sv_backoff_t backoff = {.max_sleep_us = OPEN_SLEEP_US};
+    while (code == MPI_SUCCESS) {
+        MPI_Status status;
+        code = PMPI_Test(&request, &done, &status);
+        if (code == MPI_SUCCESS && done)
+            break;
+        sv_backoff(&backoff);
+    }
+    if (code != MPI_SUCCESS)
+        return sv_wire_mpi_error(code, "MPI_Iallreduce");
     if (mine != SELVAGE_SUCCESS)
         return mine;
     if (out[0] != out[2] || out[0] > (uint64_t)size)
@@ -129,7 +102,7 @@ static void release_wire(sv_wire_mpi_t *wire)
         sv_free(wire);
 }
 
-/* Called by MPI_Finalize, which deletes the attributes of MPI_COMM_SELF first, and by detach_from_self(). */
+/* Called by MPI_Finalize, which deletes the attributes of MPI_COMM_SELF first, and by mpi_close(). */
 static int on_self_attribute_deleted(MPI_Comm self, int keyval, void *value, void *extra)
 {
     sv_wire_mpi_t *wire = value;
@@ -149,39 +122,20 @@ static int on_self_attribute_deleted(MPI_Comm self, int keyval, void *value, voi
     return MPI_SUCCESS;
 }
 
-static selvage_status_t attach_to_self(sv_wire_mpi_t *wire)
-{
-    int code = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_self_attribute_deleted, &wire->keyval, NULL);
-    if (code != MPI_SUCCESS) {
-        wire->keyval = MPI_KEYVAL_INVALID;
-        return sv_wire_mpi_error(code, "MPI_Comm_create_keyval");
-    }
-    code = PMPI_Comm_set_attr(MPI_COMM_SELF, wire->keyval, wire);
-    if (code == MPI_SUCCESS)
-        return SELVAGE_SUCCESS;
-    PMPI_Comm_free_keyval(&wire->keyval);
-    return sv_wire_mpi_error(code, "MPI_Comm_set_attr");
-}
-
-static void detach_from_self(sv_wire_mpi_t *wire)
-{
-    if (wire->keyval == MPI_KEYVAL_INVALID)
-        return;
-    wire->detaching = true;
-    PMPI_Comm_delete_attr(MPI_COMM_SELF, wire->keyval);
-    PMPI_Comm_free_keyval(&wire->keyval);
-}
-
 static void mpi_close(sv_wire_t *base)
 {
     sv_wire_mpi_t *wire = (sv_wire_mpi_t *)base;
     if (!wire)
         return;
-    if (mpi_usable()) {
+    if (sv_wire_mpi_is_usable()) {
         sv_wire_mpi_control_stop(wire);
         /* While MPI finalises, peers may be gone for good, and freeing a communicator is collective. */
         if (!wire->finalising) {
-            detach_from_self(wire);
+            if (wire->keyval != MPI_KEYVAL_INVALID) {
+                wire->detaching = true;
+                PMPI_Comm_delete_attr(MPI_COMM_SELF, wire->keyval);
+                PMPI_Comm_free_keyval(&wire->keyval);
+            }
             /* MPICH gives the context of a freed communicator to the next one, and with it messages that nobody has
                received. */
             if (!wire->base.failed)
@@ -281,36 +235,55 @@ static void query_limits(sv_wire_t *base)
         sv_log(SV_LOG_INFO, "wire", "MPI was initialised with MPI_THREAD_SINGLE; MPI_THREAD_FUNNELED is recommended");
 }
 
-/* Fills a wire whose communicators stand. On failure it may be half built: mpi_close() takes it. */
-static selvage_status_t start_wire(sv_wire_mpi_t *wire, const MPI_Comm *comms)
+selvage_status_t sv_wire_mpi_open(MPI_Comm comm, sv_wire_t **wire_out)
 {
+    sv_wire_mpi_t *wire = NULL;
+    MPI_Comm comms[SV_WIRE_MPI_COMMS];
+    uint64_t nonce = 0;
+    int inter = 0;
+    if (!sv_wire_mpi_is_usable())
+        return sv_error(SELVAGE_ERR_STATE, "MPI is not initialised, or finalised already");
+    if (comm == MPI_COMM_NULL)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "mpi_comm is MPI_COMM_NULL");
+    int code = PMPI_Comm_test_inter(comm, &inter);
+    if (code != MPI_SUCCESS)
+        return sv_wire_mpi_error(code, "MPI_Comm_test_inter");
+    if (inter)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "mpi_comm is an inter-communicator");
+
+    /* From here on every rank takes part to the end of the agreement, also one without memory. */
+    selvage_status_t status, memory = sv_calloc(1, sizeof *wire, &wire);
+    SV_TRY_GOTO(status, make_all_private(comm, comms), fail);
+    SV_TRY_GOTO(status, agree_on_open(comms[SV_WIRE_SETUP], memory, &nonce), fail);
+
+    /* The communicators stand. A wire that is half built when something fails is taken by mpi_close(). */
+    wire->nonce = nonce;
     wire->base.ops = &mpi_ops;
     wire->keyval = MPI_KEYVAL_INVALID;
     memcpy(wire->comm, comms, sizeof wire->comm);
     PMPI_Comm_rank(comms[0], &wire->base.rank);
     PMPI_Comm_size(comms[0], &wire->base.size);
     query_limits(&wire->base);
-    SV_TRY(sv_wire_mpi_control_start(wire));
-    return attach_to_self(wire);
-}
+    SV_TRY_GOTO(status, sv_wire_mpi_control_start(wire), fail_started);
 
-selvage_status_t sv_wire_mpi_open(MPI_Comm comm, sv_wire_t **wire_out)
-{
-    sv_wire_mpi_t *wire = NULL;
-    MPI_Comm comms[SV_WIRE_MPI_COMMS];
-    uint64_t nonce = 0;
-    SV_TRY(check_comm(comm));
-    selvage_status_t status, memory = sv_calloc(1, sizeof *wire, &wire);
-    SV_TRY_GOTO(status, make_all_private(comm, comms), fail);
-    SV_TRY_GOTO(status, agree_on_open(comms[SV_WIRE_SETUP], memory, &nonce), fail);
-    wire->nonce = nonce;
-    status = start_wire(wire, comms);
-    if (status != SELVAGE_SUCCESS) {
-        mpi_close(&wire->base);
-        return status;
+    /* The attribute whose deletion says that MPI_Finalize begins. */
+    code = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_self_attribute_deleted, &wire->keyval, NULL);
+    if (code != MPI_SUCCESS) {
+        wire->keyval = MPI_KEYVAL_INVALID;
+        status = sv_wire_mpi_error(code, "MPI_Comm_create_keyval");
+        goto fail_started;
+    }
+    code = PMPI_Comm_set_attr(MPI_COMM_SELF, wire->keyval, wire);
+    if (code != MPI_SUCCESS) {
+        PMPI_Comm_free_keyval(&wire->keyval);
+        status = sv_wire_mpi_error(code, "MPI_Comm_set_attr");
+        goto fail_started;
     }
     *wire_out = &wire->base;
     return SELVAGE_SUCCESS;
+fail_started:
+    mpi_close(&wire->base);
+    return status;
 fail:
     free_comms(comms, NULL);
     sv_free(wire);

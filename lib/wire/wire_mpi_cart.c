@@ -11,12 +11,7 @@
 #include "base/base_status.h"
 #include "wire/wire_mpi_private.h"
 
-/* How MPI says "the same ranks" or not, for the detail. */
-static const char *relation_text(int relation)
-{
-    return relation == MPI_SIMILAR ? "the ranks of comm, but in another order" : "other ranks than comm";
-}
-
+/* Whether cart is a Cartesian communicator of the wire's ranks in the wire's order. */
 static selvage_status_t check_cart(const char *call, const sv_wire_mpi_t *wire, MPI_Comm cart)
 {
     int kind = MPI_UNDEFINED, inter = 0, relation = MPI_UNEQUAL;
@@ -33,33 +28,8 @@ static selvage_status_t check_cart(const char *call, const sv_wire_mpi_t *wire, 
     if (code != MPI_SUCCESS)
         return sv_wire_mpi_error(code, "%s: MPI_Comm_compare", call);
     if (relation != MPI_IDENT && relation != MPI_CONGRUENT)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: cart has %s", call, relation_text(relation));
-    return SELVAGE_SUCCESS;
-}
-
-static selvage_status_t read_shape(const char *call, MPI_Comm cart, sv_wire_cart_t *shape)
-{
-    int coords[SV_WIRE_CART_DIMS];
-    int code = PMPI_Cartdim_get(cart, &shape->ndims);
-    if (code == MPI_SUCCESS && (shape->ndims < 1 || shape->ndims > SV_WIRE_CART_DIMS))
-        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: cart has %d dimensions; wanted 1..%d", call, shape->ndims,
-                        SV_WIRE_CART_DIMS);
-    if (code == MPI_SUCCESS)
-        code = PMPI_Cart_get(cart, SV_WIRE_CART_DIMS, shape->dims, shape->periods, coords);
-    return code == MPI_SUCCESS ? SELVAGE_SUCCESS : sv_wire_mpi_error(code, "%s: MPI_Cart_get", call);
-}
-
-static selvage_status_t read_ranks(const char *call, MPI_Comm cart, int size, sv_wire_cart_t *shape)
-{
-    for (int rank = 0; rank < size; rank++) {
-        int coords[SV_WIRE_CART_DIMS] = {0}, block = 0;
-        int code = PMPI_Cart_coords(cart, rank, SV_WIRE_CART_DIMS, coords);
-        if (code != MPI_SUCCESS)
-            return sv_wire_mpi_error(code, "%s: MPI_Cart_coords of rank %d", call, rank);
-        for (int d = shape->ndims - 1; d >= 0; d--)
-            block = block * shape->dims[d] + coords[d];
-        shape->rank_of_block[block] = rank;
-    }
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: cart has %s", call,
+                        relation == MPI_SIMILAR ? "the ranks of comm, but in another order" : "other ranks than comm");
     return SELVAGE_SUCCESS;
 }
 
@@ -67,15 +37,29 @@ selvage_status_t sv_wire_mpi_cart_read(const char *call, sv_wire_t *wire, MPI_Co
 {
     sv_wire_t *inner = sv_wire_fault_inner(wire);
     sv_wire_cart_t shape = {0};
+    int coords[SV_WIRE_CART_DIMS] = {0};
     if (strcmp(inner->ops->name, "mpi") != 0)
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s: comm does not talk MPI", call);
     SV_TRY(check_cart(call, (const sv_wire_mpi_t *)inner, cart));
-    SV_TRY(read_shape(call, cart, &shape));
+    int code = PMPI_Cartdim_get(cart, &shape.ndims);
+    if (code == MPI_SUCCESS && (shape.ndims < 1 || shape.ndims > SV_WIRE_CART_DIMS))
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: cart has %d dimensions; wanted 1..%d", call, shape.ndims,
+                        SV_WIRE_CART_DIMS);
+    if (code == MPI_SUCCESS)
+        code = PMPI_Cart_get(cart, SV_WIRE_CART_DIMS, shape.dims, shape.periods, coords);
+    if (code != MPI_SUCCESS)
+        return sv_wire_mpi_error(code, "%s: MPI_Cart_get", call);
     SV_TRY(sv_calloc((size_t)wire->size, sizeof *shape.rank_of_block, &shape.rank_of_block));
-    selvage_status_t status = read_ranks(call, cart, wire->size, &shape);
-    if (status != SELVAGE_SUCCESS) {
-        sv_free(shape.rank_of_block);
-        return status;
+    for (int rank = 0; rank < wire->size; rank++) {
+        code = PMPI_Cart_coords(cart, rank, SV_WIRE_CART_DIMS, coords);
+        if (code != MPI_SUCCESS) {
+            sv_free(shape.rank_of_block);
+            return sv_wire_mpi_error(code, "%s: MPI_Cart_coords of rank %d", call, rank);
+        }
+        int block = 0;
+        for (int d = shape.ndims - 1; d >= 0; d--)
+            block = block * shape.dims[d] + coords[d];
+        shape.rank_of_block[block] = rank;
     }
     *cart_out = shape;
     return SELVAGE_SUCCESS;

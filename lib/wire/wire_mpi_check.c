@@ -42,14 +42,6 @@ static bool is_open_mpi(const char *version)
            world.dli_fbase == call.dli_fbase;
 }
 
-/* The first line, up to a comma. */
-static void shorten_version(char *text)
-{
-    text[strcspn(text, ",\n")] = '\0';
-    for (char *at = text; (at = strchr(at, '\t')) != NULL;)
-        *at = ' ';
-}
-
 selvage_status_t sv_wire_mpi_check(void)
 {
     char version[VERSION_TEXT_BYTES] = "";
@@ -59,7 +51,9 @@ selvage_status_t sv_wire_mpi_check(void)
     version[sizeof version - 1] = '\0';
     if (is_open_mpi(version) == wants_open_mpi)
         return SELVAGE_SUCCESS;
-    shorten_version(version);
+    version[strcspn(version, ",\n")] = '\0'; /* the message has the first line, up to a comma */
+    for (char *at = version; (at = strchr(at, '\t')) != NULL;)
+        *at = ' ';
     return sv_error(SELVAGE_ERR_UNSUPPORTED, "this Selvage was built for %s, and the program runs with %.100s",
                     built_for, version);
 }

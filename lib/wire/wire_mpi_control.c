@@ -42,31 +42,24 @@ selvage_status_t sv_wire_mpi_control_start(sv_wire_mpi_t *wire)
     return SELVAGE_SUCCESS;
 }
 
-/* Finds a slot whose last message has left. IN_PROGRESS: none among the next few. */
-static selvage_status_t find_slot(sv_wire_mpi_t *wire, unsigned *slot_out)
-{
-    for (unsigned i = 0; i < SEND_TRIES; i++) {
-        unsigned slot = wire->send_next;
-        MPI_Request *request = &wire->send_request[slot];
-        MPI_Status status;
-        int done = 1;
-        wire->send_next = (slot + 1) % SV_WIRE_MPI_SEND_SLOTS;
-        int code = *request == MPI_REQUEST_NULL ? MPI_SUCCESS : PMPI_Test(request, &done, &status);
-        if (code != MPI_SUCCESS)
-            return sv_wire_mpi_error(code, "MPI_Test of a control message sent before");
-        if (done) {
-            *slot_out = slot;
-            return SELVAGE_SUCCESS;
-        }
-    }
-    return SELVAGE_IN_PROGRESS;
-}
-
 selvage_status_t sv_wire_mpi_control_send(sv_wire_t *base, int peer, sv_wire_control_t *message)
 {
     sv_wire_mpi_t *wire = (sv_wire_mpi_t *)base;
+    /* Find a slot whose last message has left, among the next few. */
     unsigned slot = 0;
-    SV_TRY(find_slot(wire, &slot));
+    int done = 0;
+    for (unsigned i = 0; i < SEND_TRIES && !done; i++) {
+        MPI_Status status;
+        slot = wire->send_next;
+        wire->send_next = (slot + 1) % SV_WIRE_MPI_SEND_SLOTS;
+        if (wire->send_request[slot] == MPI_REQUEST_NULL)
+            break;
+        int code = PMPI_Test(&wire->send_request[slot], &done, &status);
+        if (code != MPI_SUCCESS)
+            return sv_wire_mpi_error(code, "MPI_Test of a control message sent before");
+    }
+    if (wire->send_request[slot] != MPI_REQUEST_NULL)
+        return SELVAGE_IN_PROGRESS;
     message->check = sv_wire_control_check(message, base->rank, peer) ^ wire->nonce;
     wire->send_message[slot] = *message;
     int code = PMPI_Isend(&wire->send_message[slot], MESSAGE_BYTES, MPI_BYTE, peer, TAG,
@@ -77,14 +70,6 @@ selvage_status_t sv_wire_mpi_control_send(sv_wire_t *base, int peer, sv_wire_con
     }
     wire->sent++;
     return SELVAGE_SUCCESS;
-}
-
-static bool is_message_valid(const sv_wire_mpi_t *wire, const sv_wire_control_t *message, const MPI_Status *status)
-{
-    int count = 0;
-    PMPI_Get_count(status, MPI_BYTE, &count);
-    return count == MESSAGE_BYTES &&
-           message->check == (sv_wire_control_check(message, status->MPI_SOURCE, wire->base.rank) ^ wire->nonce);
 }
 
 /* Takes the oldest message, good or not, and posts its slot again as the newest. */
@@ -110,8 +95,11 @@ selvage_status_t sv_wire_mpi_control_poll(sv_wire_t *base, int *source_out, sv_w
     for (unsigned i = 0; i < SV_WIRE_MPI_RECV_SLOTS; i++) {
         sv_wire_control_t message;
         MPI_Status status;
+        int count = 0;
         SV_TRY(take_oldest(wire, &message, &status));
-        if (is_message_valid(wire, &message, &status)) {
+        PMPI_Get_count(&status, MPI_BYTE, &count);
+        if (count == MESSAGE_BYTES &&
+            message.check == (sv_wire_control_check(&message, status.MPI_SOURCE, base->rank) ^ wire->nonce)) {
             *source_out = status.MPI_SOURCE;
             *message_out = message;
             return SELVAGE_SUCCESS;
@@ -121,18 +109,10 @@ selvage_status_t sv_wire_mpi_control_poll(sv_wire_t *base, int *source_out, sv_w
     return SELVAGE_IN_PROGRESS;
 }
 
-/* Takes what has arrived and forgets it. */
-static void discard_arrived(sv_wire_mpi_t *wire)
-{
-    for (unsigned i = 0; i < SV_WIRE_MPI_RECV_SLOTS; i++) {
-        sv_wire_control_t message;
-        MPI_Status status;
-        if (take_oldest(wire, &message, &status) != SELVAGE_SUCCESS)
-            return;
-    }
-}
-
-/* Adds up over all ranks what was sent and received. False: not all ranks came in time. */
+/*
+ * Adds up over all ranks what was sent and received, and meanwhile takes what arrives and drops it. False: not all
+ * ranks came in time.
+ */
 static bool sum_messages(sv_wire_mpi_t *wire, uint64_t deadline_ns)
 {
     sv_backoff_t backoff = {.max_sleep_us = STOP_SLEEP_US};
@@ -142,9 +122,12 @@ static bool sum_messages(sv_wire_mpi_t *wire, uint64_t deadline_ns)
     int code = PMPI_Iallreduce(wire->drain_mine, wire->drain_sum, 2, MPI_UINT64_T, MPI_SUM,
                                wire->comm[SV_WIRE_MPI_CONTROL], &request);
     while (code == MPI_SUCCESS && sv_clock_ns() < deadline_ns) {
+        sv_wire_control_t message;
         MPI_Status status;
         int done = 0;
-        discard_arrived(wire);
+        for (unsigned i = 0; i < SV_WIRE_MPI_RECV_SLOTS; i++)
+            if (take_oldest(wire, &message, &status) != SELVAGE_SUCCESS)
+                break;
         code = PMPI_Test(&request, &done, &status);
         if (code == MPI_SUCCESS && done)
             return true;
@@ -153,22 +136,19 @@ static bool sum_messages(sv_wire_mpi_t *wire, uint64_t deadline_ns)
     return false;
 }
 
-/* Nobody sends any more once he is here, so equal sums mean that nothing is under way. Every rank counts alike. */
-static bool drain_control(sv_wire_mpi_t *wire)
+void sv_wire_mpi_control_stop(sv_wire_mpi_t *wire)
 {
-    uint64_t deadline_ns = sv_clock_ns() + STOP_LIMIT_NS;
-    for (int i = 0; i < STOP_ROUNDS; i++) {
-        if (!sum_messages(wire, deadline_ns))
-            return false;
-        if (wire->drain_sum[1] >= wire->drain_sum[0])
-            return true;
-    }
-    return false;
-}
+    if (wire->stopped)
+        return;
+    wire->stopped = true;
 
-/* Sends that MPI has not completed are waited for, receives are withdrawn. Returns how many stay active. */
-static unsigned count_active(sv_wire_mpi_t *wire)
-{
+    /* A rank that is here sends no more, so equal sums mean that nothing is under way. Every rank counts alike. */
+    const uint64_t deadline_ns = sv_clock_ns() + STOP_LIMIT_NS;
+    bool drained = false;
+    for (int i = 0; i < STOP_ROUNDS && !drained && sum_messages(wire, deadline_ns); i++)
+        drained = wire->drain_sum[1] >= wire->drain_sum[0];
+
+    /* Sends that MPI has not completed are waited for, receives are withdrawn. */
     unsigned active = 0;
     for (unsigned i = 0; i < SV_WIRE_MPI_SEND_SLOTS && active == 0; i++)
         active += !sv_wire_mpi_withdraw(&wire->send_request[i], false);
@@ -177,16 +157,6 @@ static unsigned count_active(sv_wire_mpi_t *wire)
         unsigned slot = (wire->recv_head + i) % SV_WIRE_MPI_RECV_SLOTS;
         active += !sv_wire_mpi_withdraw(&wire->recv_request[slot], true);
     }
-    return active;
-}
-
-void sv_wire_mpi_control_stop(sv_wire_mpi_t *wire)
-{
-    if (wire->stopped)
-        return;
-    wire->stopped = true;
-    bool drained = drain_control(wire);
-    unsigned active = count_active(wire);
     if (drained && active == 0)
         return;
     wire->unquiet[SV_WIRE_MPI_CONTROL] = true;

@@ -48,17 +48,6 @@ static selvage_status_t get_envelope(MPI_Datatype type, envelope_t *e)
     return code == MPI_SUCCESS ? SELVAGE_SUCCESS : sv_wire_mpi_error(code, "MPI_Type_get_envelope");
 }
 
-static selvage_status_t get_contents(MPI_Datatype type, const envelope_t *e, MPI_Datatype *types)
-{
-#if MPI_VERSION >= 4
-    int code = PMPI_Type_get_contents_c(type, e->nints, e->naddresses, e->nlarge, e->ntypes, e->ints, e->addresses,
-                                        e->large, types);
-#else
-    int code = PMPI_Type_get_contents(type, e->nints, e->naddresses, e->ntypes, e->ints, e->addresses, types);
-#endif
-    return code == MPI_SUCCESS ? SELVAGE_SUCCESS : sv_wire_mpi_error(code, "MPI_Type_get_contents");
-}
-
 /* Predefined, or made by MPI_Type_create_f90_...: has no parts and is never freed. */
 static bool is_basic(int combiner)
 {
@@ -77,53 +66,47 @@ static void close_contents(contents_t *c)
     sv_free(c->arguments);
 }
 
-/* Of a subarray with large counts, the order is the second integer and yet the last argument. */
-static void put_in_order(const envelope_t *e, int64_t *arguments)
-{
-    size_t n = 0, nints = (size_t)e->nints, last = e->nlarge > 0 && nints > 1 ? nints - 1 : nints;
-    for (size_t i = 0; i < last; i++)
-        arguments[n++] = e->ints[i];
-    for (envelope_count_t i = 0; i < e->nlarge; i++)
-        arguments[n++] = e->large[i];
-    for (size_t i = last; i < nints; i++)
-        arguments[n++] = e->ints[i];
-    for (envelope_count_t i = 0; i < e->naddresses; i++)
-        arguments[n++] = e->addresses[i];
-}
-
-static selvage_status_t fill_contents(MPI_Datatype type, envelope_t *e, contents_t *c)
-{
-    MPI_Datatype *types;
-    selvage_status_t status = sv_calloc((size_t)e->nints, sizeof *e->ints, &e->ints);
-    if (status == SELVAGE_SUCCESS)
-        status = sv_calloc((size_t)e->naddresses, sizeof *e->addresses, &e->addresses);
-    if (status == SELVAGE_SUCCESS)
-        status = sv_calloc((size_t)e->nlarge, sizeof *e->large, &e->large);
-    if (status == SELVAGE_SUCCESS)
-        status = sv_calloc(c->narguments, sizeof *c->arguments, &c->arguments);
-    if (status == SELVAGE_SUCCESS)
-        status = sv_calloc(c->ntypes, sizeof *types, &types);
-    if (status != SELVAGE_SUCCESS)
-        return status;
-    status = get_contents(type, e, types);
-    if (status != SELVAGE_SUCCESS) {
-        sv_free(types);
-        return status;
-    }
-    c->types = types;
-    put_in_order(e, c->arguments);
-    return SELVAGE_SUCCESS;
-}
-
-/* Partner: close_contents(), also after an error. */
+/* Takes a type apart. Partner: close_contents(), also after an error. */
 static selvage_status_t open_contents(MPI_Datatype type, contents_t *c)
 {
     envelope_t e;
+    MPI_Datatype *types = NULL;
+    selvage_status_t status;
     *c = (contents_t){0};
     SV_TRY(get_envelope(type, &e));
     *c = (contents_t){.combiner = e.combiner, .ntypes = (size_t)e.ntypes,
                       .narguments = (size_t)(e.nints + e.naddresses + e.nlarge)};
-    selvage_status_t status = is_basic(e.combiner) ? SELVAGE_SUCCESS : fill_contents(type, &e, c);
+    if (is_basic(e.combiner))
+        return SELVAGE_SUCCESS;
+    SV_TRY_GOTO(status, sv_calloc((size_t)e.nints, sizeof *e.ints, &e.ints), out);
+    SV_TRY_GOTO(status, sv_calloc((size_t)e.naddresses, sizeof *e.addresses, &e.addresses), out);
+    SV_TRY_GOTO(status, sv_calloc((size_t)e.nlarge, sizeof *e.large, &e.large), out);
+    SV_TRY_GOTO(status, sv_calloc(c->narguments, sizeof *c->arguments, &c->arguments), out);
+    SV_TRY_GOTO(status, sv_calloc(c->ntypes, sizeof *types, &types), out);
+#if MPI_VERSION >= 4
+    int code = PMPI_Type_get_contents_c(type, e.nints, e.naddresses, e.nlarge, e.ntypes, e.ints, e.addresses, e.large,
+                                        types);
+#else
+    int code = PMPI_Type_get_contents(type, e.nints, e.naddresses, e.ntypes, e.ints, e.addresses, types);
+#endif
+    if (code != MPI_SUCCESS) {
+        status = sv_wire_mpi_error(code, "MPI_Type_get_contents");
+        goto out;
+    }
+    c->types = types;
+    types = NULL;
+    /* Of a subarray with large counts, the order is the second integer and yet the last argument. */
+    size_t n = 0, nints = (size_t)e.nints, last = e.nlarge > 0 && nints > 1 ? nints - 1 : nints;
+    for (size_t i = 0; i < last; i++)
+        c->arguments[n++] = e.ints[i];
+    for (envelope_count_t i = 0; i < e.nlarge; i++)
+        c->arguments[n++] = e.large[i];
+    for (size_t i = last; i < nints; i++)
+        c->arguments[n++] = e.ints[i];
+    for (envelope_count_t i = 0; i < e.naddresses; i++)
+        c->arguments[n++] = e.addresses[i];
+out:
+    sv_free(types);
     sv_free(e.ints);
     sv_free(e.addresses);
     sv_free(e.large);
@@ -151,19 +134,6 @@ static selvage_status_t multiply_checked(int64_t a, int64_t b, int64_t *product_
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t flatten_same(const contents_t *c, sv_type_map_t *map)
-{
-    return flatten_into(c->types[0], map);
-}
-
-/* count */
-static selvage_status_t flatten_contiguous(const contents_t *c, sv_type_map_t *map)
-{
-    int64_t extent;
-    SV_TRY(flatten_inner(c, 0, map, &extent));
-    return sv_type_map_repeat(map, (uint64_t)c->arguments[0], extent);
-}
-
 /* count, blocklength, stride in elements or bytes */
 static selvage_status_t flatten_vector(const contents_t *c, sv_type_map_t *map)
 {
@@ -175,74 +145,55 @@ static selvage_status_t flatten_vector(const contents_t *c, sv_type_map_t *map)
     return sv_type_map_repeat(map, (uint64_t)c->arguments[0], stride_bytes);
 }
 
-/* A block of so many elements, made only if the last one was of another length. */
-static selvage_status_t make_block(const sv_type_map_t *element, int64_t extent, uint64_t length, uint64_t *made,
-                                   sv_type_map_t *block)
-{
-    if (length == *made)
-        return SELVAGE_SUCCESS;
-    sv_type_map_clear(block);
-    SV_TRY(sv_type_map_add_map(block, element, 0));
-    SV_TRY(sv_type_map_repeat(block, length, extent));
-    *made = length;
-    return SELVAGE_SUCCESS;
-}
-
 /* count, blocklengths (or one for all), displacements in elements or bytes */
-static selvage_status_t add_blocks(const contents_t *c, const sv_type_map_t *element, int64_t extent,
-                                   sv_type_map_t *block, sv_type_map_t *map)
+static selvage_status_t flatten_indexed(const contents_t *c, sv_type_map_t *map)
 {
     const bool one_length = c->combiner == MPI_COMBINER_INDEXED_BLOCK || c->combiner == MPI_COMBINER_HINDEXED_BLOCK;
     const bool in_bytes = c->combiner == MPI_COMBINER_HINDEXED || c->combiner == MPI_COMBINER_HINDEXED_BLOCK;
-    const int64_t count = c->arguments[0], *length = c->arguments + 1;
-    const int64_t *displacement = length + (one_length ? 1 : count);
-    uint64_t made = 0;
-
+    const int64_t count = c->arguments[0], *lengths = c->arguments + 1;
+    const int64_t *displacement = lengths + (one_length ? 1 : count);
+    sv_type_map_t element = {0}, block = {0};
+    uint64_t made = 0; /* the length of the block that was made last */
+    int64_t extent;
+    selvage_status_t status;
+    SV_TRY_GOTO(status, flatten_inner(c, 0, &element, &extent), out);
     for (int64_t i = 0; i < count; i++) {
         int64_t offset = displacement[i];
+        const uint64_t length = (uint64_t)lengths[one_length ? 0 : i];
         if (!in_bytes)
-            SV_TRY(multiply_checked(offset, extent, &offset));
-        SV_TRY(make_block(element, extent, (uint64_t)length[one_length ? 0 : i], &made, block));
-        SV_TRY(sv_type_map_add_map(map, block, offset));
+            SV_TRY_GOTO(status, multiply_checked(offset, extent, &offset), out);
+        if (length != made) {
+            sv_type_map_clear(&block);
+            SV_TRY_GOTO(status, sv_type_map_add_map(&block, &element, 0), out);
+            SV_TRY_GOTO(status, sv_type_map_repeat(&block, length, extent), out);
+            made = length;
+        }
+        SV_TRY_GOTO(status, sv_type_map_add_map(map, &block, offset), out);
     }
-    return sv_type_map_compress(map);
-}
-
-static selvage_status_t flatten_indexed(const contents_t *c, sv_type_map_t *map)
-{
-    sv_type_map_t element = {0}, block = {0};
-    int64_t extent;
-    selvage_status_t status = flatten_inner(c, 0, &element, &extent);
-    if (status == SELVAGE_SUCCESS)
-        status = add_blocks(c, &element, extent, &block, map);
+    status = sv_type_map_compress(map);
+out:
     sv_type_map_fini(&block);
     sv_type_map_fini(&element);
     return status;
 }
 
-/* Members of no length are left out unseen: their type may be anything. */
-static selvage_status_t add_member(const contents_t *c, size_t i, int64_t length, int64_t displacement,
-                                   sv_type_map_t *map)
-{
-    sv_type_map_t member = {0};
-    int64_t extent;
-    if (length == 0)
-        return SELVAGE_SUCCESS;
-    selvage_status_t status = flatten_inner(c, i, &member, &extent);
-    if (status == SELVAGE_SUCCESS)
-        status = sv_type_map_repeat(&member, (uint64_t)length, extent);
-    if (status == SELVAGE_SUCCESS)
-        status = sv_type_map_add_map(map, &member, displacement);
-    sv_type_map_fini(&member);
-    return status;
-}
-
-/* count, blocklengths, displacements in bytes */
+/* count, blocklengths, displacements in bytes. Members of no length are left out unseen: their type may be anything. */
 static selvage_status_t flatten_struct(const contents_t *c, sv_type_map_t *map)
 {
     const int64_t count = c->arguments[0], *length = c->arguments + 1, *displacement = length + count;
-    for (int64_t i = 0; i < count; i++)
-        SV_TRY(add_member(c, (size_t)i, length[i], displacement[i], map));
+    for (int64_t i = 0; i < count; i++) {
+        sv_type_map_t member = {0};
+        int64_t extent;
+        if (length[i] == 0)
+            continue;
+        selvage_status_t status = flatten_inner(c, (size_t)i, &member, &extent);
+        if (status == SELVAGE_SUCCESS)
+            status = sv_type_map_repeat(&member, (uint64_t)length[i], extent);
+        if (status == SELVAGE_SUCCESS)
+            status = sv_type_map_add_map(map, &member, displacement[i]);
+        sv_type_map_fini(&member);
+        SV_TRY(status);
+    }
     return sv_type_map_compress(map);
 }
 
@@ -284,10 +235,13 @@ static selvage_status_t flatten_basic(MPI_Datatype type, sv_type_map_t *map)
 
 static selvage_status_t flatten_derived(const contents_t *c, sv_type_map_t *map)
 {
+    int64_t extent;
     switch (c->combiner) {
     case MPI_COMBINER_DUP:
-    case MPI_COMBINER_RESIZED: return flatten_same(c, map);
-    case MPI_COMBINER_CONTIGUOUS: return flatten_contiguous(c, map);
+    case MPI_COMBINER_RESIZED: return flatten_into(c->types[0], map);
+    case MPI_COMBINER_CONTIGUOUS: /* count */
+        SV_TRY(flatten_inner(c, 0, map, &extent));
+        return sv_type_map_repeat(map, (uint64_t)c->arguments[0], extent);
     case MPI_COMBINER_VECTOR:
     case MPI_COMBINER_HVECTOR: return flatten_vector(c, map);
     case MPI_COMBINER_INDEXED:
@@ -315,21 +269,6 @@ static selvage_status_t flatten_into(MPI_Datatype type, sv_type_map_t *map)
         status = is_basic(c.combiner) ? flatten_basic(type, map) : flatten_derived(&c, map);
     close_contents(&c);
     return status;
-}
-
-static selvage_status_t flatten_all(uint64_t count, MPI_Datatype type, sv_type_map_t *map)
-{
-    MPI_Count bytes, low, extent;
-    SV_TRY(flatten_into(type, map));
-    int code = PMPI_Type_get_extent_x(type, &low, &extent);
-    if (code == MPI_SUCCESS)
-        code = PMPI_Type_size_x(type, &bytes);
-    if (code != MPI_SUCCESS)
-        return sv_wire_mpi_error(code, "MPI_Type_size_x");
-    if ((uint64_t)bytes != map->bytes)
-        return sv_error_quiet(SELVAGE_ERR_INTERNAL, "%llu bytes were found of a type that has %lld",
-                              (unsigned long long)map->bytes, (long long)bytes);
-    return sv_type_map_repeat(map, count, extent);
 }
 
 bool sv_wire_mpi_is_usable(void)
@@ -360,15 +299,29 @@ static selvage_status_t refuse_datatype(const char *call, MPI_Datatype type, sel
 selvage_status_t sv_wire_mpi_flatten(const char *call, uint64_t count, MPI_Datatype type, sv_type_map_t *map_out)
 {
     sv_type_map_t map = {0};
+    MPI_Count bytes, low, extent;
+    selvage_status_t status;
     if (!sv_wire_mpi_is_usable())
         return sv_error(SELVAGE_ERR_STATE, "%s: MPI is not initialised, or finalised already", call);
-    selvage_status_t status = flatten_all(count, type, &map);
-    if (status != SELVAGE_SUCCESS) {
-        sv_type_map_fini(&map);
-        return refuse_datatype(call, type, status);
+    SV_TRY_GOTO(status, flatten_into(type, &map), fail);
+    int code = PMPI_Type_get_extent_x(type, &low, &extent);
+    if (code == MPI_SUCCESS)
+        code = PMPI_Type_size_x(type, &bytes);
+    if (code != MPI_SUCCESS) {
+        status = sv_wire_mpi_error(code, "MPI_Type_size_x");
+        goto fail;
     }
+    if ((uint64_t)bytes != map.bytes) {
+        status = sv_error_quiet(SELVAGE_ERR_INTERNAL, "%llu bytes were found of a type that has %lld",
+                                (unsigned long long)map.bytes, (long long)bytes);
+        goto fail;
+    }
+    SV_TRY_GOTO(status, sv_type_map_repeat(&map, count, extent), fail);
     *map_out = map;
     return SELVAGE_SUCCESS;
+fail:
+    sv_type_map_fini(&map);
+    return refuse_datatype(call, type, status);
 }
 
 size_t sv_wire_mpi_plain_bytes(MPI_Datatype type)

@@ -95,17 +95,6 @@ selvage_status_t sv_wire_mpi_recv(sv_wire_t *base, sv_wire_channel_t channel, vo
     return SELVAGE_SUCCESS;
 }
 
-/* After a failed test: MPICH has freed the request, Open MPI keeps it; only in the first case is it ours to clear. */
-static selvage_status_t test_failed(int code, MPI_Request handle, const request_words_t *words,
-                                    sv_wire_request_t *request)
-{
-    if (handle == MPI_REQUEST_NULL)
-        memset(request, 0, sizeof *request);
-    return sv_wire_mpi_error(code, "MPI_Test of a %s rank %d (%zu bytes)",
-                             words->flags & IS_RECV ? "receive from" : "send to", (int)words->peer,
-                             (size_t)words->bytes);
-}
-
 selvage_status_t sv_wire_mpi_test(sv_wire_t *base, sv_wire_request_t *request, size_t *bytes_out)
 {
     (void)base;
@@ -116,8 +105,13 @@ selvage_status_t sv_wire_mpi_test(sv_wire_t *base, sv_wire_request_t *request, s
     size_t bytes = words.bytes;
     if (words.flags & OPEN) {
         int code = PMPI_Test(&handle, &done, &status);
-        if (code != MPI_SUCCESS)
-            return test_failed(code, handle, &words, request);
+        if (code != MPI_SUCCESS) {
+            /* MPICH has freed the request, Open MPI keeps it; only in the first case is it ours to clear. */
+            if (handle == MPI_REQUEST_NULL)
+                memset(request, 0, sizeof *request);
+            return sv_wire_mpi_error(code, "MPI_Test of a %s rank %d (%zu bytes)",
+                                     words.flags & IS_RECV ? "receive from" : "send to", (int)words.peer, bytes);
+        }
         if (!done)
             return SELVAGE_IN_PROGRESS;
         if (words.flags & IS_RECV) {
@@ -134,19 +128,6 @@ selvage_status_t sv_wire_mpi_test(sv_wire_t *base, sv_wire_request_t *request, s
     return SELVAGE_SUCCESS;
 }
 
-/* A message that was too long has been received and cut off: its buffer is quiet. Of other errors nothing is known. */
-static bool failed_but_quiet(int code, MPI_Request *request)
-{
-    int class = MPI_ERR_OTHER;
-    if (*request == MPI_REQUEST_NULL)
-        return true;
-    PMPI_Error_class(code, &class);
-    if (class != MPI_ERR_TRUNCATE)
-        return false;
-    PMPI_Request_free(request);
-    return true;
-}
-
 bool sv_wire_mpi_withdraw(MPI_Request *request, bool is_recv)
 {
     sv_backoff_t backoff = {.max_sleep_us = WITHDRAW_SLEEP_US, .oversubscribed = 1};
@@ -155,10 +136,19 @@ bool sv_wire_mpi_withdraw(MPI_Request *request, bool is_recv)
         PMPI_Cancel(request);
     for (int i = 0; i < WITHDRAW_TRIES; i++) {
         MPI_Status status;
-        int done = 0;
+        int done = 0, class = MPI_ERR_OTHER;
         int code = PMPI_Test(request, &done, &status);
-        if (code != MPI_SUCCESS)
-            return failed_but_quiet(code, request);
+        if (code != MPI_SUCCESS) {
+            if (*request == MPI_REQUEST_NULL)
+                return true;
+            /* A message that was too long has been received and cut off: its buffer is quiet. After other errors
+               nothing is known. */
+            PMPI_Error_class(code, &class);
+            if (class != MPI_ERR_TRUNCATE)
+                return false;
+            PMPI_Request_free(request);
+            return true;
+        }
         if (done)
             return true;
         sv_backoff(&backoff);

@@ -166,19 +166,24 @@ static bool takes_dim(const sv_type_map_t *map, const sv_type_piece_t *piece, in
     return (uint64_t)stride_bytes == (uint64_t)last->stride_bytes * last->count;
 }
 
-/* The sums of a map that is there count times. */
-static selvage_status_t take_repeated(sv_type_map_t *map, uint64_t count, int64_t stride_bytes)
+selvage_status_t sv_type_map_repeat(sv_type_map_t *map, uint64_t count, int64_t stride_bytes)
 {
+    if (count == 0)
+        sv_type_map_clear(map);
+    if (count <= 1 || map->npieces == 0)
+        return SELVAGE_SUCCESS;
+
+    /* The sums of a map that is there count times. */
     int64_t reach, low = map->low, high = map->high;
     uint64_t bytes;
     if (__builtin_mul_overflow(count - 1, stride_bytes, &reach) || __builtin_mul_overflow(map->bytes, count, &bytes) ||
         __builtin_add_overflow(reach < 0 ? low : high, reach, reach < 0 ? &low : &high))
         return too_far();
-    return set_bounds(map, bytes, low, high);
-}
+    SV_TRY(set_bounds(map, bytes, low, high));
 
-static selvage_status_t replicate_pieces(sv_type_map_t *map, uint64_t count, int64_t stride_bytes)
-{
+    /* A single piece gets a dimension more, if it can take one; otherwise the pieces are there count times. */
+    if (map->npieces == 1 && takes_dim(map, map->pieces, stride_bytes))
+        return add_dim(map, map->pieces, count, stride_bytes);
     const size_t own = map->npieces;
     if (count - 1 > PIECES_MAX / own)
         return too_many();
@@ -196,33 +201,19 @@ static selvage_status_t replicate_pieces(sv_type_map_t *map, uint64_t count, int
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_type_map_repeat(sv_type_map_t *map, uint64_t count, int64_t stride_bytes)
-{
-    if (count == 0)
-        sv_type_map_clear(map);
-    if (count <= 1 || map->npieces == 0)
-        return SELVAGE_SUCCESS;
-    SV_TRY(take_repeated(map, count, stride_bytes));
-    if (map->npieces == 1 && takes_dim(map, map->pieces, stride_bytes))
-        return add_dim(map, map->pieces, count, stride_bytes);
-    return replicate_pieces(map, count, stride_bytes);
-}
-
-static bool is_alike(const sv_type_map_t *map, const sv_type_piece_t *a, const sv_type_piece_t *b)
-{
-    return a->run_bytes == b->run_bytes && a->ndims == b->ndims &&
-           (a->first_dim == b->first_dim || a->ndims == 0 ||
-            memcmp(sv_type_piece_dims(map, a), sv_type_piece_dims(map, b), a->ndims * sizeof *map->dims) == 0);
-}
-
 /* How many pieces from this one on are alike and come at one distance. */
 static size_t count_progression(const sv_type_map_t *map, size_t first)
 {
-    const sv_type_piece_t *piece = map->pieces;
+    const sv_type_piece_t *a = &map->pieces[first];
     size_t n = 1;
-    while (first + n < map->npieces && is_alike(map, &piece[first], &piece[first + n]) &&
-           piece[first + n].offset - piece[first + n - 1].offset == piece[first + 1].offset - piece[first].offset)
-        n++;
+    for (; first + n < map->npieces; n++) {
+        const sv_type_piece_t *b = a + n;
+        if (a->run_bytes != b->run_bytes || a->ndims != b->ndims || b->offset - b[-1].offset != a[1].offset - a->offset)
+            break;
+        if (a->first_dim != b->first_dim && a->ndims != 0 &&
+            memcmp(sv_type_piece_dims(map, a), sv_type_piece_dims(map, b), a->ndims * sizeof *map->dims) != 0)
+            break;
+    }
     return n;
 }
 
