@@ -35,35 +35,22 @@ static uint64_t hash_next_number(uint64_t hash, int64_t value)
     return sv_digest_mix(hash + (uint64_t)value) + 1;
 }
 
-static uint64_t hash_starts(const selvage_grid_t *grid)
-{
-    uint64_t hash = 0;
-    for (int d = 0; d < grid->ndims; d++)
-        for (int c = 0; c <= grid->blocks[d]; c++)
-            hash = hash_next_number(hash, grid->start[d][c]);
-    return hash;
-}
-
-static uint64_t hash_ranks(const selvage_grid_params_t *params, int nranks)
-{
-    uint64_t hash = params->ranks != NULL;
-    for (int b = 0; params->ranks && b < nranks; b++)
-        hash = hash_next_number(hash, params->ranks[b]);
-    return hash;
-}
-
+/* One hash for each name of argument_names[]. */
 static void hash_arguments(const selvage_grid_t *grid, const selvage_grid_params_t *params, uint64_t *hash)
 {
     hash[0] = hash_next_number(0, grid->ndims);
-    hash[1] = hash[2] = hash[3] = hash[7] = 0;
+    hash[1] = hash[2] = hash[3] = hash[4] = hash[7] = 0;
     for (int d = 0; d < grid->ndims; d++) {
         hash[1] = hash_next_number(hash[1], grid->global[d]);
         hash[2] = hash_next_number(hash[2], grid->periodic[d]);
         hash[3] = hash_next_number(hash[3], params->blocks[d]);
+        for (int c = 0; c <= grid->blocks[d]; c++)
+            hash[4] = hash_next_number(hash[4], grid->start[d][c]);
         hash[7] = hash_next_number(hash[7], params->width[d]);
     }
-    hash[4] = hash_starts(grid);
-    hash[5] = hash_ranks(params, grid->comm->wire->size);
+    hash[5] = params->ranks != NULL;
+    for (int b = 0; params->ranks && b < grid->comm->wire->size; b++)
+        hash[5] = hash_next_number(hash[5], params->ranks[b]);
     hash[6] = hash_next_number(0, params->reorder != 0);
 }
 
@@ -78,17 +65,6 @@ static selvage_status_t compare_number(const char *call, selvage_comm_t *comm, i
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t name_difference(const char *call, selvage_comm_t *comm, const uint64_t *hash)
-{
-    for (int i = 0; i < ARGUMENTS; i++) {
-        bool equal;
-        SV_TRY(compare_number(call, comm, SV_GRID_AGREE_ARGUMENT + i, hash[i], SELVAGE_SUCCESS, &equal));
-        if (!equal)
-            return sv_error(SELVAGE_ERR_MISMATCH, "%s: ranks do not agree on %s", call, argument_names[i]);
-    }
-    return sv_error(SELVAGE_ERR_INTERNAL, "%s: ranks differ, but in no argument", call);
-}
-
 selvage_status_t sv_grid_agree(const char *call, selvage_comm_t *comm, const selvage_grid_t *grid,
                                const selvage_grid_params_t *params, selvage_status_t built)
 {
@@ -99,7 +75,14 @@ selvage_status_t sv_grid_agree(const char *call, selvage_comm_t *comm, const sel
     for (int i = 0; i < ARGUMENTS; i++)
         all = hash_next_number(all, (int64_t)hash[i]);
     SV_TRY(compare_number(call, comm, SV_GRID_AGREE_ALL, all, built, &equal));
-    return equal ? SELVAGE_SUCCESS : name_difference(call, comm, hash);
+    if (equal)
+        return SELVAGE_SUCCESS;
+    for (int i = 0; i < ARGUMENTS; i++) {
+        SV_TRY(compare_number(call, comm, SV_GRID_AGREE_ARGUMENT + i, hash[i], SELVAGE_SUCCESS, &equal));
+        if (!equal)
+            return sv_error(SELVAGE_ERR_MISMATCH, "%s: ranks do not agree on %s", call, argument_names[i]);
+    }
+    return sv_error(SELVAGE_ERR_INTERNAL, "%s: ranks differ, but in no argument", call);
 }
 
 /* One gathering: entry i of node is that of rank own + i, named by its lowest rank. */
@@ -168,14 +151,6 @@ static selvage_status_t exchange_grid_round(gather_t *g, int known)
     return await_grid_gather(g, &g->out, &g->out_open, below, NULL);
 }
 
-static selvage_status_t gather_rounds(gather_t *g)
-{
-    g->node[0] = g->comm->topology.node_ranks[0];
-    for (int64_t known = 1; known < g->comm->wire->size; known *= 2)
-        SV_TRY(exchange_grid_round(g, (int)known));
-    return SELVAGE_SUCCESS;
-}
-
 /* After a failure. Returns whether the wire is done with the memory. */
 static bool cancel_grid_gather(gather_t *g)
 {
@@ -194,14 +169,6 @@ static void reverse_nodes(int *first, int *end)
         *first++ = *end;
         *end = kept;
     }
-}
-
-/* From entries that begin with the own rank to such as begin with rank 0. */
-static void rotate_nodes(int *node, int rank, int size)
-{
-    reverse_nodes(node, node + size - rank);
-    reverse_nodes(node + size - rank, node + size);
-    reverse_nodes(node, node + size);
 }
 
 /* From the lowest rank of each node to numbers from 0. */
@@ -231,17 +198,23 @@ size_t sv_grid_gather_bytes(int nranks)
 
 selvage_status_t sv_grid_gather_nodes(const char *call, selvage_comm_t *comm, int **node_of_rank)
 {
-    const int size = comm->wire->size;
+    const int size = comm->wire->size, own = size - comm->wire->rank; /* entries of the own rank and those above it */
     uint8_t *messages = (uint8_t *)(*node_of_rank + size);
     gather_t g = {.call = call, .comm = comm, .node = *node_of_rank, .out_message = messages,
                   .in_message = messages + message_bytes_max(size)};
     uint64_t unused = 0;
-    selvage_status_t status = gather_rounds(&g);
+    selvage_status_t status = SELVAGE_SUCCESS;
+    g.node[0] = comm->topology.node_ranks[0];
+    for (int64_t known = 1; known < size && status == SELVAGE_SUCCESS; known *= 2)
+        status = exchange_grid_round(&g, (int)known);
     if (status != SELVAGE_SUCCESS && !cancel_grid_gather(&g))
         *node_of_rank = NULL;
     if (status == SELVAGE_SUCCESS) {
-        rotate_nodes(g.node, comm->wire->rank, comm->wire->size);
-        status = number_nodes(call, g.node, comm->wire->size);
+        /* The entries begin with the own rank's; three reversals make them begin with that of rank 0. */
+        reverse_nodes(g.node, g.node + own);
+        reverse_nodes(g.node + own, g.node + size);
+        reverse_nodes(g.node, g.node + size);
+        status = number_nodes(call, g.node, size);
     }
     status = sv_agree(comm, call, SV_GRID_AGREE_NODES, status, &unused, comm->timeout_s);
     if (status != SELVAGE_SUCCESS && comm->broken == SELVAGE_SUCCESS)

@@ -11,9 +11,12 @@ typedef struct question {
     int nranks;
 } question_t;
 
+/* Ranges of the numbers, and that 63 bits can count what is made of them. */
 static selvage_status_t check_grid_numbers(const question_t *q)
 {
     const selvage_grid_params_t *p = q->params;
+    int64_t cells = 1, widths = 0;
+    bool overflow = false;
     if (p->ndims < 1 || p->ndims > SELVAGE_DIMS_MAX)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: ndims is %d; wanted 1..%d", q->call, p->ndims, SELVAGE_DIMS_MAX);
     for (int d = 0; d < p->ndims; d++) {
@@ -22,19 +25,10 @@ static selvage_status_t check_grid_numbers(const question_t *q)
                             (long long)p->global_extent[d]);
         if (p->width[d] < 0)
             return sv_error(SELVAGE_ERR_ARGUMENT, "%s: width[%d] is %d; wanted 0 or more", q->call, d, p->width[d]);
+        overflow |= __builtin_mul_overflow(cells, p->global_extent[d], &cells);
+        widths += 2 * (int64_t)p->width[d];
     }
-    return SELVAGE_SUCCESS;
-}
-
-/* All surfaces together are less than all cells times both widths of all dimensions: that must be a number. */
-static selvage_status_t check_countable(const question_t *q)
-{
-    int64_t cells = 1, widths = 0;
-    bool overflow = false;
-    for (int d = 0; d < q->params->ndims; d++) {
-        overflow |= __builtin_mul_overflow(cells, q->params->global_extent[d], &cells);
-        widths += 2 * (int64_t)q->params->width[d];
-    }
+    /* All surfaces together are less than all cells times both widths of all dimensions. */
     overflow |= __builtin_mul_overflow(cells, widths, &cells);
     if (overflow)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: global_extent times width: more cells than 63 bits can count",
@@ -83,23 +77,9 @@ static selvage_status_t check_split(const question_t *q, int d)
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t find_block_of_rank(const question_t *q, int *block_of_rank)
-{
-    const int *ranks = q->params->ranks;
-    for (int b = 0; b < q->nranks; b++) {
-        if (ranks[b] < 0 || ranks[b] >= q->nranks)
-            return sv_error(SELVAGE_ERR_ARGUMENT, "%s: ranks[%d] is %d; wanted 0..%d", q->call, b, ranks[b],
-                            q->nranks - 1);
-        if (block_of_rank[ranks[b]])
-            return sv_error(SELVAGE_ERR_ARGUMENT, "%s: ranks[%d] and ranks[%d] are both %d, so a rank is missing",
-                            q->call, block_of_rank[ranks[b]] - 1, b, ranks[b]);
-        block_of_rank[ranks[b]] = b + 1;
-    }
-    return SELVAGE_SUCCESS;
-}
-
 static selvage_status_t check_ranks(const question_t *q)
 {
+    const int *ranks = q->params->ranks;
     int *block_of_rank; /* plus 1; 0: not seen */
     for (int d = 0; d < q->params->ndims; d++)
         if (q->params->blocks[d] == 0)
@@ -108,7 +88,17 @@ static selvage_status_t check_ranks(const question_t *q)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: reorder is set and ranks is given; wanted one of the two",
                         q->call);
     SV_TRY(sv_calloc((size_t)q->nranks, sizeof *block_of_rank, &block_of_rank));
-    selvage_status_t status = find_block_of_rank(q, block_of_rank);
+    selvage_status_t status = SELVAGE_SUCCESS;
+    for (int b = 0; b < q->nranks && status == SELVAGE_SUCCESS; b++) {
+        if (ranks[b] < 0 || ranks[b] >= q->nranks)
+            status = sv_error(SELVAGE_ERR_ARGUMENT, "%s: ranks[%d] is %d; wanted 0..%d", q->call, b, ranks[b],
+                              q->nranks - 1);
+        else if (block_of_rank[ranks[b]])
+            status = sv_error(SELVAGE_ERR_ARGUMENT, "%s: ranks[%d] and ranks[%d] are both %d, so a rank is missing",
+                              q->call, block_of_rank[ranks[b]] - 1, b, ranks[b]);
+        else
+            block_of_rank[ranks[b]] = b + 1;
+    }
     sv_free(block_of_rank);
     return status;
 }
@@ -117,7 +107,6 @@ selvage_status_t sv_grid_check(const char *call, const selvage_grid_params_t *pa
 {
     question_t q = {call, params, nranks};
     SV_TRY(check_grid_numbers(&q));
-    SV_TRY(check_countable(&q));
     SV_TRY(check_blocks(&q));
     for (int d = 0; d < params->ndims; d++)
         if (params->split[d])

@@ -44,20 +44,6 @@ static selvage_status_t choose_blocks(build_t *build)
     return SELVAGE_SUCCESS;
 }
 
-/* Where the blocks of a dimension begin: as split says, or the first ones with one cell more. */
-static selvage_status_t split_dimension(build_t *build, int d)
-{
-    selvage_grid_t *grid = build->grid;
-    const int64_t *split = build->params.split[d];
-    int blocks = grid->blocks[d];
-    SV_TRY(sv_calloc((size_t)blocks + 1, sizeof *grid->start[d], &grid->start[d]));
-    for (int c = 0; c < blocks; c++) {
-        int64_t even = grid->global[d] / blocks + (c < grid->global[d] % blocks);
-        grid->start[d][c + 1] = grid->start[d][c] + (split ? split[c] : even);
-    }
-    return SELVAGE_SUCCESS;
-}
-
 static bool is_rank_order(const int *ranks, int count)
 {
     for (int b = 0; b < count; b++)
@@ -84,6 +70,7 @@ static selvage_status_t allocate_maps(build_t *build)
     return SELVAGE_SUCCESS;
 }
 
+/* What a rank does by itself: checks, cuts the grid, and takes the memory for all that follows. */
 static selvage_status_t build_locally(build_t *build)
 {
     const selvage_grid_params_t *p = &build->params;
@@ -98,24 +85,16 @@ static selvage_status_t build_locally(build_t *build)
         grid->blocks[d] = 1;
     }
     SV_TRY(choose_blocks(build));
-    for (int d = 0; d < SELVAGE_DIMS_MAX; d++)
-        SV_TRY(split_dimension(build, d));
-    return allocate_maps(build);
-}
-
-/* Rank order needs no maps. */
-static void finish_maps(selvage_grid_t *grid, int count)
-{
-    if (!grid->rank_of_block)
-        return;
-    if (is_rank_order(grid->rank_of_block, count)) {
-        sv_free(grid->rank_of_block);
-        sv_free(grid->block_of_rank);
-        grid->rank_of_block = grid->block_of_rank = NULL;
-        return;
+    /* Where the blocks of a dimension begin: as split says, or the first ones with one cell more. */
+    for (int d = 0; d < SELVAGE_DIMS_MAX; d++) {
+        const int blocks = grid->blocks[d];
+        SV_TRY(sv_calloc((size_t)blocks + 1, sizeof *grid->start[d], &grid->start[d]));
+        for (int c = 0; c < blocks; c++) {
+            int64_t even = grid->global[d] / blocks + (c < grid->global[d] % blocks);
+            grid->start[d][c + 1] = grid->start[d][c] + (p->split[d] ? p->split[d][c] : even);
+        }
     }
-    for (int b = 0; b < count; b++)
-        grid->block_of_rank[grid->rank_of_block[b]] = b;
+    return allocate_maps(build);
 }
 
 static selvage_status_t place_blocks(build_t *build)
@@ -135,48 +114,51 @@ static selvage_status_t place_blocks(build_t *build)
     return status;
 }
 
-/* Who is where, and what that means for the surfaces. On one node nobody needs to be asked. */
-static selvage_status_t place_on_nodes(build_t *build)
-{
-    uint64_t unused = 0;
-    if (!build->node_of_rank)
-        return SELVAGE_SUCCESS;
-    SV_TRY(sv_grid_gather_nodes(build->call, build->comm, &build->node_of_rank));
-    return sv_agree(build->comm, build->call, SV_GRID_AGREE_PLACES, place_blocks(build), &unused,
-                    build->comm->timeout_s);
-}
-
-static void find_own_block(selvage_grid_t *grid)
-{
-    sv_grid_coords(grid, grid->comm->wire->rank, grid->coords);
-    for (int d = 0; d < SELVAGE_DIMS_MAX; d++) {
-        grid->first[d] = grid->start[d][grid->coords[d]];
-        grid->local[d] = sv_grid_extent(grid, d, grid->coords[d]);
-    }
-}
-
 /* Collective. before: what this rank has found wrong already. */
 static selvage_status_t create_grid(build_t *build, selvage_status_t before, selvage_grid_t **grid_out)
 {
+    selvage_comm_t *comm = build->comm;
+    const int count = count_ranks(build);
+    uint64_t unused = 0;
     for (int d = 0; d < SELVAGE_DIMS_MAX; d++)
         if (build->params.width[d] == 0)
             build->params.width[d] = 1;
     selvage_status_t status = before != SELVAGE_SUCCESS ? before : build_locally(build);
-    status = sv_grid_agree(build->call, build->comm, build->grid, &build->params, status);
-    if (status == SELVAGE_SUCCESS)
-        status = place_on_nodes(build);
-    sv_free(build->node_of_rank);
-    if (status != SELVAGE_SUCCESS) {
-        sv_grid_destroy(build->grid);
-        return status;
+    SV_TRY_GOTO(status, sv_grid_agree(build->call, comm, build->grid, &build->params, status), fail);
+    selvage_grid_t *grid = build->grid;
+
+    /* Who is where, and what that means for the surfaces. On one node nobody needs to be asked. */
+    if (build->node_of_rank) {
+        SV_TRY_GOTO(status, sv_grid_gather_nodes(build->call, comm, &build->node_of_rank), fail);
+        SV_TRY_GOTO(status, sv_agree(comm, build->call, SV_GRID_AGREE_PLACES, place_blocks(build), &unused,
+                                     comm->timeout_s), fail);
     }
-    finish_maps(build->grid, count_ranks(build));
-    find_own_block(build->grid);
-    for (int d = 0; d < build->grid->ndims; d++)
-        build->grid->surface_cells += 2 * sv_grid_plane_cells(&build->params, d) *
-                                      sv_grid_cuts(build->grid->periodic[d], build->grid->blocks[d]);
-    *grid_out = build->grid;
+    sv_free(build->node_of_rank);
+
+    /* Rank order needs no maps. */
+    if (grid->rank_of_block && is_rank_order(grid->rank_of_block, count)) {
+        sv_free(grid->rank_of_block);
+        sv_free(grid->block_of_rank);
+        grid->rank_of_block = grid->block_of_rank = NULL;
+    }
+    for (int b = 0; grid->rank_of_block && b < count; b++)
+        grid->block_of_rank[grid->rank_of_block[b]] = b;
+
+    /* The own block. */
+    sv_grid_coords(grid, comm->wire->rank, grid->coords);
+    for (int d = 0; d < SELVAGE_DIMS_MAX; d++) {
+        grid->first[d] = grid->start[d][grid->coords[d]];
+        grid->local[d] = sv_grid_extent(grid, d, grid->coords[d]);
+    }
+    for (int d = 0; d < grid->ndims; d++)
+        grid->surface_cells += 2 * sv_grid_plane_cells(&build->params, d) *
+                               sv_grid_cuts(grid->periodic[d], grid->blocks[d]);
+    *grid_out = grid;
     return SELVAGE_SUCCESS;
+fail:
+    sv_free(build->node_of_rank);
+    sv_grid_destroy(build->grid);
+    return status;
 }
 
 selvage_status_t sv_grid_create(selvage_comm_t *comm, const selvage_grid_params_t *params, selvage_grid_t **grid_out)
@@ -185,36 +167,27 @@ selvage_status_t sv_grid_create(selvage_comm_t *comm, const selvage_grid_params_
     return create_grid(&build, SELVAGE_SUCCESS, grid_out);
 }
 
-static selvage_status_t check_cart_params(const build_t *build, const sv_wire_cart_t *cart)
+/* Writes down what MPI has decided as if the caller had asked for it. *rank_of_block_out is the caller's to free. */
+static selvage_status_t adopt_cart(build_t *build, MPI_Comm mpi_cart, int **rank_of_block_out)
 {
-    const selvage_grid_params_t *p = &build->params;
-    if (p->ndims != 0 && p->ndims != cart->ndims)
+    selvage_grid_params_t *p = &build->params;
+    sv_wire_cart_t cart;
+    SV_TRY(sv_wire_mpi_cart_read(build->call, build->comm->wire, mpi_cart, &cart));
+    *rank_of_block_out = cart.rank_of_block;
+    if (p->ndims != 0 && p->ndims != cart.ndims)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: ndims is %d, but cart has %d dimensions; wanted that or 0",
-                        build->call, p->ndims, cart->ndims);
-    for (int d = 0; d < cart->ndims; d++)
+                        build->call, p->ndims, cart.ndims);
+    for (int d = 0; d < cart.ndims; d++)
         if (p->periodic[d] || p->blocks[d])
             return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s[%d] is %d; wanted 0, because cart decides it", build->call,
                             p->blocks[d] ? "blocks" : "periodic", d, p->blocks[d] ? p->blocks[d] : p->periodic[d]);
     if (p->ranks || p->reorder)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: %s is given; wanted 0, because cart decides it", build->call,
                         p->ranks ? "ranks" : "reorder");
-    return SELVAGE_SUCCESS;
-}
-
-/* Writes down what MPI has decided as if the caller had asked for it. */
-static selvage_status_t adopt_cart(build_t *build, MPI_Comm mpi_cart, int **rank_of_block_out)
-{
-    sv_wire_cart_t cart;
-    SV_TRY(sv_wire_mpi_cart_read(build->call, build->comm->wire, mpi_cart, &cart));
-    selvage_status_t status = check_cart_params(build, &cart);
-    if (status != SELVAGE_SUCCESS) {
-        sv_free(cart.rank_of_block);
-        return status;
-    }
-    build->params.ndims = cart.ndims;
-    memcpy(build->params.blocks, cart.dims, sizeof build->params.blocks);
-    memcpy(build->params.periodic, cart.periods, sizeof build->params.periodic);
-    build->params.ranks = *rank_of_block_out = cart.rank_of_block;
+    p->ndims = cart.ndims;
+    memcpy(p->blocks, cart.dims, sizeof p->blocks);
+    memcpy(p->periodic, cart.periods, sizeof p->periodic);
+    p->ranks = cart.rank_of_block;
     return SELVAGE_SUCCESS;
 }
 

@@ -15,20 +15,12 @@ typedef struct search {
     bool found;
 } search_t;
 
-static bool is_factor_allowed(const sv_grid_factor_t *wanted, int d, int factor)
-{
-    if (wanted->fixed[d] && factor != wanted->fixed[d])
-        return false;
-    if (wanted->divisor_of[d] && wanted->divisor_of[d] % factor != 0)
-        return false;
-    return factor <= wanted->most[d];
-}
-
 static void try_dimension(search_t *search, int d, int rest, int64_t cost)
 {
     const sv_grid_factor_t *wanted = search->wanted;
     for (int factor = rest; factor >= (d == 0 ? rest : 1); factor--) {
-        if (rest % factor != 0 || !is_factor_allowed(wanted, d, factor))
+        if (rest % factor != 0 || (wanted->fixed[d] && factor != wanted->fixed[d]) || factor > wanted->most[d] ||
+            (wanted->divisor_of[d] && wanted->divisor_of[d] % factor != 0))
             continue;
         int64_t sum = cost + sv_grid_cuts(wanted->periodic[d], factor) * wanted->plane_cells[d];
         if (search->found && sum >= search->best_cost)

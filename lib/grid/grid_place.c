@@ -27,7 +27,7 @@ typedef struct places {
     const selvage_grid_t *grid;
     const int *width;
     int nblocks, nnodes;
-    int *seats;     /* of every node: how many ranks it has; as all below, owned, and freed by free_places() */
+    int *seats;     /* of every node: how many ranks it has; owned by sv_grid_place(), as all below */
     int *offset;    /* of every node: where its blocks begin in members; nnodes + 1 */
     int *node;      /* of every block: the placement at hand; -1: none yet */
     int *best;      /* the best so far */
@@ -36,32 +36,6 @@ typedef struct places {
     int *position;  /* of every block in members */
     int *frontier;  /* blocks that touch the node that grows */
 } places_t;
-
-static void free_places(places_t *p)
-{
-    int **array[] = {&p->seats, &p->offset, &p->node, &p->best, &p->members, &p->position, &p->frontier};
-    for (size_t i = 0; i < sizeof array / sizeof array[0]; i++)
-        sv_free(*array[i]);
-}
-
-static selvage_status_t allocate_places(places_t *p)
-{
-    int **array[] = {&p->seats, &p->offset, &p->node, &p->best, &p->members, &p->position, &p->frontier};
-    for (size_t i = 0; i < sizeof array / sizeof array[0]; i++)
-        SV_TRY(sv_calloc((size_t)p->nblocks + 1, sizeof(int), array[i]));
-    return SELVAGE_SUCCESS;
-}
-
-static void count_seats(places_t *p, const int *node_of_rank)
-{
-    for (int r = 0; r < p->nblocks; r++) {
-        p->seats[node_of_rank[r]]++;
-        if (p->nnodes <= node_of_rank[r])
-            p->nnodes = node_of_rank[r] + 1;
-    }
-    for (int n = 0; n < p->nnodes; n++)
-        p->offset[n + 1] = p->offset[n] + p->seats[n];
-}
 
 /* Keeps the placement at hand if it is better than the best so far. */
 static void keep_if_better(places_t *p)
@@ -199,8 +173,20 @@ static int64_t swap_gain(const places_t *p, int a, int b, int64_t a_gains)
     return cells;
 }
 
-static void change_places(places_t *p, int a, int b)
+/* Moves a to a node beside it, in exchange for the block of that node that gains most, if anything is gained. */
+static bool improve_block(places_t *p, int a, int node)
 {
+    int64_t a_gains = shared_cells(p, a, node) - shared_cells(p, a, p->node[a]), most = 0;
+    int b = -1;
+    for (int i = p->offset[node]; i < p->offset[node + 1]; i++) {
+        int64_t cells = swap_gain(p, a, p->members[i], a_gains);
+        if (cells < most || (cells == most && (b < 0 || p->members[i] > b)))
+            continue;
+        most = cells;
+        b = p->members[i];
+    }
+    if (b < 0)
+        return false;
     int kept = p->node[a], position = p->position[a];
     p->node[a] = p->node[b];
     p->node[b] = kept;
@@ -208,23 +194,6 @@ static void change_places(places_t *p, int a, int b)
     p->position[b] = position;
     p->members[p->position[a]] = a;
     p->members[p->position[b]] = b;
-}
-
-/* Moves a to a node beside it, in exchange for the block of that node that gains most, if anything is gained. */
-static bool improve_block(places_t *p, int a, int node)
-{
-    int64_t a_gains = shared_cells(p, a, node) - shared_cells(p, a, p->node[a]), most = 0;
-    int found = -1;
-    for (int i = p->offset[node]; i < p->offset[node + 1]; i++) {
-        int64_t cells = swap_gain(p, a, p->members[i], a_gains);
-        if (cells < most || (cells == most && (found < 0 || p->members[i] > found)))
-            continue;
-        most = cells;
-        found = p->members[i];
-    }
-    if (found < 0)
-        return false;
-    change_places(p, a, found);
     return true;
 }
 
@@ -253,32 +222,40 @@ static void improve_best(places_t *p)
     keep_if_better(p);
 }
 
-/* Ranks of a node take its blocks in order. */
-static void seat_ranks(places_t *p, const int *node_of_rank, int *rank_of_block)
-{
-    list_members(p, p->best);
-    int *next = p->frontier;
-    memcpy(next, p->offset, (size_t)p->nnodes * sizeof *next);
-    for (int r = 0; r < p->nblocks; r++)
-        rank_of_block[p->members[next[node_of_rank[r]]++]] = r;
-}
-
 selvage_status_t sv_grid_place(const selvage_grid_t *grid, const int *width, const int *node_of_rank,
                                int *rank_of_block)
 {
     places_t p = {.grid = grid, .width = width, .nblocks = 1};
+    int **array[] = {&p.seats, &p.offset, &p.node, &p.best, &p.members, &p.position, &p.frontier};
+    const size_t narrays = sizeof array / sizeof array[0];
+    selvage_status_t status = SELVAGE_SUCCESS;
     for (int d = 0; d < grid->ndims; d++)
         p.nblocks *= grid->blocks[d];
-    selvage_status_t status = allocate_places(&p);
-    if (status == SELVAGE_SUCCESS) {
-        count_seats(&p, node_of_rank);
-        memcpy(p.best, node_of_rank, (size_t)p.nblocks * sizeof *p.best);
-        p.best_cells = sv_grid_surface(grid, width, node_of_rank);
-        try_tiles(&p);
-        try_growth(&p);
-        improve_best(&p);
-        seat_ranks(&p, node_of_rank, rank_of_block);
+    for (size_t i = 0; i < narrays; i++)
+        SV_TRY_GOTO(status, sv_calloc((size_t)p.nblocks + 1, sizeof(int), array[i]), out);
+    for (int r = 0; r < p.nblocks; r++) {
+        p.seats[node_of_rank[r]]++;
+        if (p.nnodes <= node_of_rank[r])
+            p.nnodes = node_of_rank[r] + 1;
     }
-    free_places(&p);
+    for (int n = 0; n < p.nnodes; n++)
+        p.offset[n + 1] = p.offset[n] + p.seats[n];
+
+    /* The three placements, and the polish of the best. */
+    memcpy(p.best, node_of_rank, (size_t)p.nblocks * sizeof *p.best);
+    p.best_cells = sv_grid_surface(grid, width, node_of_rank);
+    try_tiles(&p);
+    try_growth(&p);
+    improve_best(&p);
+
+    /* Ranks of a node take its blocks in order. */
+    list_members(&p, p.best);
+    int *next = p.frontier;
+    memcpy(next, p.offset, (size_t)p.nnodes * sizeof *next);
+    for (int r = 0; r < p.nblocks; r++)
+        rank_of_block[p.members[next[node_of_rank[r]]++]] = r;
+out:
+    for (size_t i = 0; i < narrays; i++)
+        sv_free(*array[i]);
     return status;
 }

@@ -40,23 +40,16 @@ int sv_grid_rank(const selvage_grid_t *grid, const int *coords)
     return block >= 0 && grid->rank_of_block ? grid->rank_of_block[block] : block;
 }
 
-/* Cells of the block's cross-section perpendicular to dimension d. */
-static int64_t face_area(const selvage_grid_t *grid, const int *coords, int d)
-{
-    int64_t cells = 1;
-    for (int e = 0; e < grid->ndims; e++)
-        if (e != d)
-            cells *= sv_grid_extent(grid, e, coords[e]);
-    return cells;
-}
-
 int sv_grid_faces(const selvage_grid_t *grid, const int *width, int block, sv_grid_face_t *face_out)
 {
     int coords[SELVAGE_DIMS_MAX], count = 0;
     coords_of_block(grid, block, coords);
     for (int d = 0; d < grid->ndims; d++) {
         int own = coords[d];
-        int64_t cells = 2 * (int64_t)width[d] * face_area(grid, coords, d);
+        int64_t cells = 2 * (int64_t)width[d]; /* times the block's cross-section perpendicular to dimension d */
+        for (int e = 0; e < grid->ndims; e++)
+            if (e != d)
+                cells *= sv_grid_extent(grid, e, coords[e]);
         for (int side = -1; side <= 1; side += 2) {
             coords[d] = own + side;
             int other = block_at(grid, coords);

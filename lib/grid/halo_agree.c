@@ -55,15 +55,6 @@ static uint64_t hash_grid(const selvage_grid_t *grid)
     return hash;
 }
 
-static uint64_t hash_directions(const sv_halo_directions_t *directions)
-{
-    uint64_t hash = 0;
-    for (int i = 0; i < directions->count; i++)
-        for (int d = 0; d < SELVAGE_DIMS_MAX; d++)
-            hash = hash_next_value(hash, (uint64_t)(directions->step[i][d] + 1));
-    return hash;
-}
-
 static uint64_t member_of(const sv_halo_field_t *f, const selvage_field_t *given, int member, int d)
 {
     switch (member) {
@@ -86,36 +77,32 @@ static int numbers_per_field(int ndims)
     return count;
 }
 
-static void list_field(const sv_halo_field_t *f, const selvage_field_t *given, numbers_t *n)
-{
-    for (int m = 0; m < MEMBERS; m++)
-        for (int d = 0; d < (members[m].per_dim ? f->ndims : 1); d++)
-            n->value[n->count++] = member_of(f, given, m, d);
-}
-
-static uint64_t hash_order(const selvage_halo_t *halo)
-{
-    uint64_t hash = 0;
-    for (int i = 0; i < halo->nfields; i++)
-        for (int a = 0; a <= halo->grid->ndims; a++)
-            hash = hash_next_value(hash, halo->fields[i].axis[a]);
-    return hash;
-}
-
+/* Lists what must be equal: what is common, the members of every field, and how memory is ordered. */
 static selvage_status_t list_numbers(const selvage_halo_t *halo, const selvage_halo_params_t *params,
                                      const sv_halo_directions_t *directions, const selvage_field_t *given,
                                      numbers_t *n)
 {
-    size_t room = COMMONS + (size_t)halo->nfields * (size_t)numbers_per_field(halo->grid->ndims) + 1;
-    SV_TRY(sv_calloc(room, sizeof *n->value, &n->value));
+    const int ndims = halo->grid->ndims;
+    size_t most = COMMONS + (size_t)halo->nfields * (size_t)numbers_per_field(ndims) + 1;
+    uint64_t hash = 0;
+    SV_TRY(sv_calloc(most, sizeof *n->value, &n->value));
     n->value[BLOCKS] = hash_grid(halo->grid);
     n->value[REVERSE] = params->reverse != 0;
-    n->value[DIRECTIONS] = hash_directions(directions);
+    for (int i = 0; i < directions->count; i++)
+        for (int d = 0; d < SELVAGE_DIMS_MAX; d++)
+            hash = hash_next_value(hash, (uint64_t)(directions->step[i][d] + 1));
+    n->value[DIRECTIONS] = hash;
     n->value[NFIELDS] = (uint64_t)halo->nfields;
     n->count = COMMONS;
     for (int i = 0; i < halo->nfields; i++)
-        list_field(&halo->fields[i], &given[i], n);
-    n->value[n->count] = hash_order(halo);
+        for (int m = 0; m < MEMBERS; m++)
+            for (int d = 0; d < (members[m].per_dim ? ndims : 1); d++)
+                n->value[n->count++] = member_of(&halo->fields[i], &given[i], m, d);
+    hash = 0;
+    for (int i = 0; i < halo->nfields; i++)
+        for (int a = 0; a <= ndims; a++)
+            hash = hash_next_value(hash, halo->fields[i].axis[a]);
+    n->value[n->count] = hash;
     n->all = n->count + 1;
     return SELVAGE_SUCCESS;
 }
@@ -166,30 +153,28 @@ static selvage_status_t report_mismatch(const selvage_halo_t *halo, uint64_t at)
                     members[m].name, which);
 }
 
-static selvage_status_t agree_on_halo(selvage_halo_t *halo, const numbers_t *n, selvage_status_t before)
-{
-    selvage_comm_t *comm = halo->grid->comm;
-    uint64_t at;
-    bool equal;
-    SV_TRY(compare_numbers(comm, n, n->all, before, &equal));
-    if (equal)
-        return SELVAGE_SUCCESS;
-    SV_TRY(find_difference(comm, n, &at));
-    if (at < n->count)
-        return report_mismatch(halo, at);
-    for (int i = 0; i < halo->nfields; i++)
-        sv_halo_axes_by_number(&halo->fields[i]);
-    return SELVAGE_SUCCESS;
-}
-
 selvage_status_t sv_halo_agree(selvage_halo_t *halo, const selvage_halo_params_t *params,
                                const sv_halo_directions_t *directions, const selvage_field_t *given,
                                selvage_status_t before)
 {
+    selvage_comm_t *comm = halo->grid->comm;
     numbers_t n = {0};
+    selvage_status_t status;
+    uint64_t at;
+    bool equal;
     if (before == SELVAGE_SUCCESS)
         before = list_numbers(halo, params, directions, given, &n);
-    selvage_status_t status = agree_on_halo(halo, &n, before);
+    SV_TRY_GOTO(status, compare_numbers(comm, &n, n.all, before, &equal), out);
+    if (equal)
+        goto out;
+    SV_TRY_GOTO(status, find_difference(comm, &n, &at), out);
+    if (at < n.count) {
+        status = report_mismatch(halo, at);
+        goto out;
+    }
+    for (int i = 0; i < halo->nfields; i++)
+        sv_halo_axes_by_number(&halo->fields[i]);
+out:
     sv_free(n.value);
     return status;
 }

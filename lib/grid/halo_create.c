@@ -30,36 +30,16 @@ static sv_layout_number_t layout_number_of(selvage_number_t number)
     return SV_LAYOUT_STORE;
 }
 
-/* A single field may have none in some dimension, or at all; without any, nothing would ever move. */
-static selvage_status_t check_some_width(const selvage_field_t *given, int nfields, int ndims)
+/* Everything that a rank can find wrong by itself. */
+static selvage_status_t check_halo(selvage_grid_t *grid, const selvage_halo_params_t *params,
+                                   const selvage_field_t *given, int nfields, sv_halo_directions_t *directions,
+                                   selvage_halo_t *halo)
 {
-    for (int i = 0; i < nfields; i++)
-        for (int d = 0; d < ndims; d++)
-            if (given[i].width_lo[d] != 0 || given[i].width_hi[d] != 0)
-                return SELVAGE_SUCCESS;
-    return sv_error(SELVAGE_ERR_ARGUMENT, "fields: width_lo and width_hi are 0 in every dimension of every field; a "
-                    "halo has at least one cell");
-}
+    const size_t count = (size_t)nfields;
+    bool moves = false;
+    SV_TRY(sv_halo_directions(params, grid->ndims, directions));
 
-static selvage_status_t check_fields(selvage_halo_t *halo, const selvage_halo_params_t *params,
-                                     const selvage_field_t *given, const sv_halo_directions_t *directions)
-{
-    for (int i = 0; i < halo->nfields; i++) {
-        sv_halo_field_t *f = &halo->fields[i];
-        SV_TRY(sv_halo_resolve(halo->grid, &given[i], i, f));
-        SV_TRY(sv_halo_check_widths(halo->grid, f, i, given[i].stagger, directions));
-        if (params->reverse && f->number == SELVAGE_NUMBER_NONE)
-            return sv_error(SELVAGE_ERR_ARGUMENT, "fields[%d]: number is not given; a reverse exchange adds numbers",
-                            i);
-        halo->first_data[i] = f->data;
-    }
-    return SELVAGE_SUCCESS;
-}
-
-/* Places for pointers: of the sets that are remembered, and two more. */
-static selvage_status_t allocate_sets(selvage_halo_t *halo, int nfields)
-{
-    size_t count = (size_t)nfields;
+    /* Places for pointers: of the sets that are remembered, and two more. */
     SV_TRY(sv_calloc(count, sizeof *halo->fields, &halo->fields));
     SV_TRY(sv_calloc(count * (2 * SV_HALO_SETS + 2), sizeof *halo->pointers, &halo->pointers));
     for (int s = 0; s < SV_HALO_SETS; s++)
@@ -68,28 +48,22 @@ static selvage_status_t allocate_sets(selvage_halo_t *halo, int nfields)
     halo->fresh = halo->pointers + 2 * SV_HALO_SETS * count;
     halo->first_data = halo->fresh + count;
     halo->nfields = nfields;
-    return SELVAGE_SUCCESS;
-}
 
-/* Everything that a rank can find wrong by itself. */
-static selvage_status_t check_halo(selvage_grid_t *grid, const selvage_halo_params_t *params,
-                                   const selvage_field_t *given, int nfields, sv_halo_directions_t *directions,
-                                   selvage_halo_t *halo)
-{
-    SV_TRY(sv_halo_directions(params, grid->ndims, directions));
-    SV_TRY(allocate_sets(halo, nfields));
-    SV_TRY(check_some_width(given, nfields, grid->ndims));
-    return check_fields(halo, params, given, directions);
-}
-
-static selvage_status_t fill_layout(const selvage_halo_t *halo, const sv_halo_way_t *way,
-                                    const sv_halo_packet_t *packet, bool adds, sv_layout_t *layout)
-{
-    for (uint32_t i = 0; i < packet->npieces; i++) {
-        const sv_halo_piece_t *piece = &way->piece[packet->first_piece + i];
-        const sv_halo_field_t *f = &halo->fields[piece->field];
-        SV_TRY(sv_halo_lay(layout, piece->field + 1, f, &piece->cells,
-                           adds ? layout_number_of(f->number) : SV_LAYOUT_STORE));
+    /* A single field may have no width in some dimension, or at all; without any, nothing would ever move. */
+    for (int i = 0; i < nfields; i++)
+        for (int d = 0; d < grid->ndims; d++)
+            moves |= given[i].width_lo[d] != 0 || given[i].width_hi[d] != 0;
+    if (!moves)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "fields: width_lo and width_hi are 0 in every dimension of every field; "
+                        "a halo has at least one cell");
+    for (int i = 0; i < nfields; i++) {
+        sv_halo_field_t *f = &halo->fields[i];
+        SV_TRY(sv_halo_resolve(grid, &given[i], i, f));
+        SV_TRY(sv_halo_check_widths(grid, f, i, given[i].stagger, directions));
+        if (params->reverse && f->number == SELVAGE_NUMBER_NONE)
+            return sv_error(SELVAGE_ERR_ARGUMENT, "fields[%d]: number is not given; a reverse exchange adds numbers",
+                            i);
+        halo->first_data[i] = f->data;
     }
     return SELVAGE_SUCCESS;
 }
@@ -98,11 +72,13 @@ static selvage_status_t add_packet(selvage_halo_t *halo, const sv_halo_way_t *wa
                                    bool reverse, bool receives)
 {
     sv_layout_t *layout;
+    selvage_status_t status;
     SV_TRY(sv_layout_create(SV_LAYOUT_ALIGNED, &layout));
-    selvage_status_t status = fill_layout(halo, way, packet, reverse && receives, layout);
-    if (status != SELVAGE_SUCCESS) {
-        sv_layout_destroy(layout);
-        return status;
+    for (uint32_t i = 0; i < packet->npieces; i++) {
+        const sv_halo_piece_t *piece = &way->piece[packet->first_piece + i];
+        const sv_halo_field_t *f = &halo->fields[piece->field];
+        sv_layout_number_t number = reverse && receives ? layout_number_of(f->number) : SV_LAYOUT_STORE;
+        SV_TRY_GOTO(status, sv_halo_lay(layout, piece->field + 1, f, &piece->cells, number), fail);
     }
     if (receives) {
         halo->info.bytes_received += sv_layout_bytes(layout);
@@ -112,6 +88,9 @@ static selvage_status_t add_packet(selvage_halo_t *halo, const sv_halo_way_t *wa
     halo->info.bytes_sent += sv_layout_bytes(layout);
     halo->info.bytes_contiguous += sv_layout_bytes_contiguous(layout);
     return sv_exchange_add_send_layout(halo->exchange, layout, packet->rank, 0, NULL);
+fail:
+    sv_layout_destroy(layout);
+    return status;
 }
 
 static selvage_status_t add_way(selvage_halo_t *halo, const sv_halo_directions_t *directions, bool reverse,

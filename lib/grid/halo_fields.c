@@ -107,47 +107,26 @@ static selvage_status_t pack_parity(const selvage_field_t *given, int index, int
     return SELVAGE_SUCCESS;
 }
 
-/* Strides without gaps; *bytes_out: of the whole array. */
-static bool fill_strides(const selvage_field_t *given, int ndims, const int64_t *places, sv_halo_field_t *out,
-                         int64_t *bytes_out)
-{
-    int64_t bytes = (int64_t)given->element_bytes;
-    for (int i = 0; i < ndims; i++) {
-        int d = given->order == SELVAGE_ORDER_FIRST ? i : ndims - 1 - i;
-        out->stride[d] = bytes;
-        if (__builtin_mul_overflow(bytes, places[d], &bytes) || bytes >= OFFSET_LIMIT)
-            return false;
-    }
-    *bytes_out = bytes;
-    return true;
-}
-
-/* The caller's strides; *bytes_out: what the slowest dimension spans. */
-static bool copy_strides(const selvage_field_t *given, int ndims, const int64_t *places, sv_halo_field_t *out,
-                         int64_t *bytes_out)
-{
-    int64_t most = (int64_t)given->element_bytes;
-    for (int d = 0; d < ndims; d++) {
-        int64_t bytes, stride = given->stride_bytes[d];
-        if (stride <= -OFFSET_LIMIT || __builtin_mul_overflow(llabs(stride), places[d], &bytes) ||
-            bytes >= OFFSET_LIMIT / SV_HALO_AXES_MAX)
-            return false;
-        out->stride[d] = stride;
-        most = bytes > most ? bytes : most;
-    }
-    *bytes_out = most;
-    return true;
-}
-
+/* The strides of all axes: the caller's, or those of an array without gaps. Refuses what no memory can hold. */
 static selvage_status_t find_strides(const selvage_field_t *given, int index, int ndims, const int64_t *places,
                                      sv_halo_field_t *out)
 {
-    int64_t array_bytes, all_bytes;
-    bool fits = has_strides(given, ndims) ? copy_strides(given, ndims, places, out, &array_bytes)
-                                          : fill_strides(given, ndims, places, out, &array_bytes);
+    const bool is_given = has_strides(given, ndims);
+    /* Of the whole array without gaps; of the caller's strides, what the slowest dimension spans. */
+    int64_t array_bytes = (int64_t)given->element_bytes, all_bytes;
+    bool fits = true;
+    for (int i = 0; i < ndims && fits; i++) {
+        const int d = is_given || given->order == SELVAGE_ORDER_FIRST ? i : ndims - 1 - i;
+        int64_t bytes;
+        out->stride[d] = is_given ? given->stride_bytes[d] : array_bytes;
+        fits = out->stride[d] > -OFFSET_LIMIT && !__builtin_mul_overflow(llabs(out->stride[d]), places[d], &bytes) &&
+               bytes < (is_given ? OFFSET_LIMIT / SV_HALO_AXES_MAX : OFFSET_LIMIT);
+        if (fits && (!is_given || bytes > array_bytes))
+            array_bytes = bytes;
+    }
     if (!fits)
         return REFUSE(index, "%s: an array of more bytes than memory can have",
-                      has_strides(given, ndims) ? "stride_bytes" : "array_extent");
+                      is_given ? "stride_bytes" : "array_extent");
     out->components = given->components ? given->components : 1;
     out->component_stride = given->component_stride_bytes ? given->component_stride_bytes : array_bytes;
     if (out->component_stride <= -OFFSET_LIMIT ||
@@ -243,15 +222,11 @@ static selvage_status_t check_strides(const sv_halo_field_t *f, int index)
     return SELVAGE_SUCCESS;
 }
 
-static uint64_t public_number_bytes(selvage_number_t number)
-{
-    return number == SELVAGE_NUMBER_FLOAT64 || number == SELVAGE_NUMBER_INT64 ? 8 : 4;
-}
-
 /* Numbers to be added lie where the device can load them. */
 static selvage_status_t check_number(const sv_halo_field_t *f, int index)
 {
-    uint64_t bytes = public_number_bytes(f->number), bits = (uintptr_t)f->data | (uint64_t)f->component_stride;
+    uint64_t bytes = f->number == SELVAGE_NUMBER_FLOAT64 || f->number == SELVAGE_NUMBER_INT64 ? 8 : 4;
+    uint64_t bits = (uintptr_t)f->data | (uint64_t)f->component_stride;
     if (f->number == SELVAGE_NUMBER_NONE)
         return SELVAGE_SUCCESS;
     for (int d = 0; d < f->ndims; d++)

@@ -20,11 +20,6 @@ static int64_t cells_of(const sv_halo_field_t *f, const selvage_box_t *cells, in
     return axis == f->ndims ? f->components : cells->end[axis] - cells->first[axis];
 }
 
-static uint64_t wanted_parity(const sv_halo_field_t *f)
-{
-    return f->parity == SELVAGE_PARITY_ODD;
-}
-
 /* Offset from data of the place of a cell of component 0. */
 static int64_t cell_offset_of(const sv_halo_field_t *f, const int64_t *cell)
 {
@@ -34,23 +29,6 @@ static int64_t cell_offset_of(const sv_halo_field_t *f, const int64_t *cell)
         offset += (d == f->packed_dim ? index / 2 : index) * f->stride[d];
     }
     return offset;
-}
-
-/* Whether the cells of the box take the same places in every row. */
-static bool is_box(const sv_halo_field_t *f, const selvage_box_t *cells)
-{
-    int p = f->packed_dim;
-    return p < 0 || ((f->first[p] + cells->first[p]) % 2 == 0 && (cells->end[p] - cells->first[p]) % 2 == 0);
-}
-
-/* Axes with one step only do not count; more than a box has are the components' fault, which go one by one then. Both
-   ends decide alike, since they see the same numbers of cells. */
-static bool goes_by_component(const sv_halo_field_t *f, const selvage_box_t *cells)
-{
-    int axes = 0;
-    for (int axis = 0; axis <= f->ndims; axis++)
-        axes += cells_of(f, cells, axis) > 1;
-    return axes > SV_PACK_DIMS;
 }
 
 static selvage_status_t lay_box(sv_layout_t *layout, uint32_t base, const sv_halo_field_t *f,
@@ -84,11 +62,13 @@ static bool next_cell(const sv_halo_field_t *f, const selvage_box_t *cells, bool
     return false;
 }
 
-static uint64_t list_cells(const sv_halo_field_t *f, const selvage_box_t *cells, int64_t component, bool all,
-                           int64_t *offsets)
+/* Lays the cells of one parity as a list of offsets, in the order of the stream. */
+static selvage_status_t lay_list(sv_layout_t *layout, uint32_t base, const sv_halo_field_t *f,
+                                 const selvage_box_t *cells, int64_t component, bool all, sv_layout_number_t number)
 {
-    int64_t index[SV_HALO_AXES_MAX] = {0};
+    int64_t *offsets, index[SV_HALO_AXES_MAX] = {0};
     uint64_t count = 0;
+    SV_TRY(sv_calloc(sv_halo_count(f, cells) * (uint64_t)(all ? f->components : 1), sizeof *offsets, &offsets));
     do {
         int64_t cell[SELVAGE_DIMS_MAX] = {0};
         uint64_t sum = 0;
@@ -96,18 +76,9 @@ static uint64_t list_cells(const sv_halo_field_t *f, const selvage_box_t *cells,
             cell[d] = cells->first[d] + index[d];
             sum += (uint64_t)(f->global_first[d] + cell[d]);
         }
-        if (sum % 2 == wanted_parity(f))
+        if (sum % 2 == (f->parity == SELVAGE_PARITY_ODD))
             offsets[count++] = cell_offset_of(f, cell) + (component + index[f->ndims]) * f->component_stride;
     } while (next_cell(f, cells, all, index));
-    return count;
-}
-
-static selvage_status_t lay_list(sv_layout_t *layout, uint32_t base, const sv_halo_field_t *f,
-                                 const selvage_box_t *cells, int64_t component, bool all, sv_layout_number_t number)
-{
-    int64_t *offsets;
-    SV_TRY(sv_calloc(sv_halo_count(f, cells) * (uint64_t)(all ? f->components : 1), sizeof *offsets, &offsets));
-    uint64_t count = list_cells(f, cells, component, all, offsets);
     selvage_status_t status = sv_layout_add_list(layout, base, f->element_bytes, offsets, count, number);
     sv_free(offsets);
     return status;
@@ -116,9 +87,17 @@ static selvage_status_t lay_list(sv_layout_t *layout, uint32_t base, const sv_ha
 selvage_status_t sv_halo_lay(sv_layout_t *layout, uint32_t base, const sv_halo_field_t *field,
                              const selvage_box_t *cells, sv_layout_number_t number)
 {
-    bool all = !goes_by_component(field, cells);
+    /* Axes with one step only do not count. Where more are left than a box has, the components go one by one. Both ends
+       decide alike, since they see the same numbers of cells. */
+    int axes = 0, p = field->packed_dim;
+    for (int axis = 0; axis <= field->ndims; axis++)
+        axes += cells_of(field, cells, axis) > 1;
+    const bool all = axes <= SV_PACK_DIMS;
+    /* The cells are a box in memory, too, if they take the same places in every row. */
+    const bool is_box = p < 0 || ((field->first[p] + cells->first[p]) % 2 == 0 &&
+                                  (cells->end[p] - cells->first[p]) % 2 == 0);
     for (int64_t c = 0; c < (all ? 1 : field->components); c++) {
-        if (is_box(field, cells))
+        if (is_box)
             SV_TRY(lay_box(layout, base, field, cells, c, all, number));
         else
             SV_TRY(lay_list(layout, base, field, cells, c, all, number));

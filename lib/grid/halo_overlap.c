@@ -61,22 +61,19 @@ static int64_t add_field(search_t *s, const sv_halo_field_t *f, bool forward)
     return lowest;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
+/* What the terms from each one on can reach, and the greatest common divisor of their strides (Euclid). */
 static void sum_reach(search_t *s)
 {
     for (int k = s->nterms - 1; k >= 0; k--) {
         s->low[k] = s->low[k + 1] + s->term[k].least * s->term[k].stride;
         s->high[k] = s->high[k + 1] + s->term[k].most * s->term[k].stride;
-        s->divisor[k] = common_divisor(s->term[k].stride, s->divisor[k + 1]);
+        int64_t a = s->term[k].stride, b = s->divisor[k + 1];
+        while (b != 0) {
+            int64_t rest = a % b;
+            a = b;
+            b = rest;
+        }
+        s->divisor[k] = a;
     }
 }
 

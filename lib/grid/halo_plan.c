@@ -7,14 +7,6 @@
 #include "base/base_memory.h"
 #include "base/base_status.h"
 
-static int count_nonzero_steps(const int8_t *step)
-{
-    int count = 0;
-    for (int d = 0; d < SELVAGE_DIMS_MAX; d++)
-        count += step[d] != 0;
-    return count;
-}
-
 /* The number of a direction in canonical order. */
 static int direction_number_of(const int *step, int ndims)
 {
@@ -22,13 +14,6 @@ static int direction_number_of(const int *step, int ndims)
     for (int d = 0; d < ndims; d++)
         number = 3 * number + step[d] + 1;
     return number;
-}
-
-static void step_of(int number, int ndims, int8_t *step)
-{
-    memset(step, 0, SELVAGE_DIMS_MAX);
-    for (int d = ndims - 1; d >= 0; d--, number /= 3)
-        step[d] = (int8_t)(number % 3 - 1);
 }
 
 static selvage_status_t mark_listed(const selvage_halo_params_t *params, int ndims, bool *wanted)
@@ -68,9 +53,12 @@ selvage_status_t sv_halo_directions(const selvage_halo_params_t *params, int ndi
         numbers *= 3;
     out->count = 0;
     for (int n = 0; n < numbers; n++) {
-        int8_t step[SELVAGE_DIMS_MAX];
-        step_of(n, ndims, step);
-        int steps = count_nonzero_steps(step);
+        int8_t step[SELVAGE_DIMS_MAX] = {0};
+        int steps = 0;
+        for (int d = ndims - 1, rest = n; d >= 0; d--, rest /= 3) {
+            step[d] = (int8_t)(rest % 3 - 1);
+            steps += step[d] != 0;
+        }
         bool taken = params->shape == SELVAGE_HALO_DIRECTIONS ? wanted[n]
                      : params->shape == SELVAGE_HALO_FULL     ? steps > 0
                                                               : steps == 1;
@@ -119,53 +107,33 @@ uint64_t sv_halo_count(const sv_halo_field_t *field, const selvage_box_t *cells)
     return lowest % 2 == (field->parity == SELVAGE_PARITY_ODD) ? (count + 1) / 2 : count / 2;
 }
 
-/* For every direction the rank at the other end, or -1. */
-static void find_ranks(const selvage_grid_t *grid, const sv_halo_directions_t *directions, bool receives, int *rank)
+selvage_status_t sv_halo_plan(const selvage_grid_t *grid, const sv_halo_field_t *fields, int nfields,
+                              const sv_halo_directions_t *directions, bool reverse, bool receives,
+                              sv_halo_way_t *way_out)
 {
+    int rank[SV_HALO_DIRECTIONS_MAX]; /* at the other end of every direction; -1: none, or its packet is there */
+    uint32_t count = 0;
+    sv_halo_way_t way = {0};
+    SV_TRY(sv_calloc((size_t)directions->count * (size_t)nfields, sizeof *way.piece, &way.piece));
     for (int i = 0; i < directions->count; i++) {
         int coords[SELVAGE_DIMS_MAX];
         for (int d = 0; d < SELVAGE_DIMS_MAX; d++)
             coords[d] = grid->coords[d] + (receives ? -directions->step[i][d] : directions->step[i][d]);
         rank[i] = sv_grid_rank(grid, coords);
     }
-}
-
-static uint32_t add_halo_pieces(const sv_halo_field_t *fields, int nfields, const int8_t *step, bool reverse,
-                                bool receives, sv_halo_piece_t *out)
-{
-    uint32_t count = 0;
-    for (int f = 0; f < nfields; f++) {
-        selvage_box_t cells = travel_box_of(&fields[f], step, reverse, receives);
-        if (sv_halo_count(&fields[f], &cells) > 0)
-            out[count++] = (sv_halo_piece_t){(uint32_t)f, cells};
-    }
-    return count;
-}
-
-static bool seen_before(const int *rank, int i)
-{
-    for (int j = 0; j < i; j++)
-        if (rank[j] == rank[i])
-            return true;
-    return false;
-}
-
-selvage_status_t sv_halo_plan(const selvage_grid_t *grid, const sv_halo_field_t *fields, int nfields,
-                              const sv_halo_directions_t *directions, bool reverse, bool receives,
-                              sv_halo_way_t *way_out)
-{
-    int rank[SV_HALO_DIRECTIONS_MAX];
-    uint32_t count = 0;
-    sv_halo_way_t way = {0};
-    SV_TRY(sv_calloc((size_t)directions->count * (size_t)nfields, sizeof *way.piece, &way.piece));
-    find_ranks(grid, directions, receives, rank);
+    /* All that goes to one rank, in any direction, is one packet. */
     for (int i = 0; i < directions->count; i++) {
         sv_halo_packet_t packet = {.rank = rank[i], .first_piece = count};
-        if (rank[i] < 0 || seen_before(rank, i))
-            continue;
-        for (int j = i; j < directions->count; j++)
-            if (rank[j] == rank[i])
-                count += add_halo_pieces(fields, nfields, directions->step[j], reverse, receives, way.piece + count);
+        for (int j = i; packet.rank >= 0 && j < directions->count; j++) {
+            if (rank[j] != packet.rank)
+                continue;
+            for (int f = 0; f < nfields; f++) {
+                selvage_box_t cells = travel_box_of(&fields[f], directions->step[j], reverse, receives);
+                if (sv_halo_count(&fields[f], &cells) > 0)
+                    way.piece[count++] = (sv_halo_piece_t){(uint32_t)f, cells};
+            }
+            rank[j] = -1;
+        }
         packet.npieces = count - packet.first_piece;
         if (packet.npieces > 0)
             way.packet[way.npackets++] = packet;
