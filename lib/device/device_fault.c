@@ -22,208 +22,84 @@ static sv_device_t *inner_device_of(sv_device_t *dev)
     return ((fault_device_t *)dev)->inner;
 }
 
-/* Leaves the calling function with the status if this call is the one to fail. */
-#define FAIL_IF_CHOSEN(status, what)                                                      \
-    do {                                                                                  \
-        if (sv_fault_call_fails(SV_FAULT_CALL_DEVICE))                                    \
-            return sv_error((status), "injected fault: device call %s", (what));          \
-    } while (0)
-
 static void fault_device_close(sv_device_t *dev)
 {
     sv_free(dev);
 }
 
-static selvage_status_t fault_malloc(sv_device_t *dev, size_t bytes, void **ptr_out)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_MEMORY, "malloc");
-    return SV_DEVICE_CALL(inner_device_of(dev), malloc, bytes, ptr_out);
-}
+/* A call that fails with the status if it is the one to fail, and else is that of the device under this one. */
+#define CAN_FAIL(call, status, parameters, arguments)                                     \
+    static selvage_status_t fault_##call parameters                                       \
+    {                                                                                     \
+        if (sv_fault_call_fails(SV_FAULT_CALL_DEVICE))                                    \
+            return sv_error((status), "injected fault: device call %s", #call);           \
+        sv_device_t *inner = inner_device_of(dev);                                        \
+        return inner->ops->call arguments;                                                \
+    }
 
-static void fault_free(sv_device_t *dev, void *ptr)
-{
-    SV_DEVICE_CALL(inner_device_of(dev), free, ptr);
-}
+/* A call that never fails: that of the device under this one. */
+#define NEVER_FAILS(call, parameters, arguments)                                          \
+    static void fault_##call parameters                                                   \
+    {                                                                                     \
+        sv_device_t *inner = inner_device_of(dev);                                        \
+        inner->ops->call arguments;                                                       \
+    }
 
-static selvage_status_t fault_host_malloc(sv_device_t *dev, size_t bytes, void **ptr_out)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_MEMORY, "host_malloc");
-    return SV_DEVICE_CALL(inner_device_of(dev), host_malloc, bytes, ptr_out);
-}
+/* A question, to which "unknown" is an answer and no failure. */
+#define ASKS(result, call, parameters, arguments)                                         \
+    static result fault_##call parameters                                                 \
+    {                                                                                     \
+        sv_device_t *inner = inner_device_of(dev);                                        \
+        return inner->ops->call arguments;                                                \
+    }
 
-static void fault_host_free(sv_device_t *dev, void *ptr)
-{
-    SV_DEVICE_CALL(inner_device_of(dev), host_free, ptr);
-}
+CAN_FAIL(malloc, SELVAGE_ERR_MEMORY, (sv_device_t *dev, size_t bytes, void **ptr_out), (inner, bytes, ptr_out))
+CAN_FAIL(host_malloc, SELVAGE_ERR_MEMORY, (sv_device_t *dev, size_t bytes, void **ptr_out), (inner, bytes, ptr_out))
+CAN_FAIL(host_register, SELVAGE_ERR_DEVICE, (sv_device_t *dev, void *ptr, size_t bytes), (inner, ptr, bytes))
+CAN_FAIL(host_address, SELVAGE_ERR_DEVICE, (sv_device_t *dev, void *ptr, void **address_out), (inner, ptr, address_out))
+CAN_FAIL(stream_create, SELVAGE_ERR_DEVICE, (sv_device_t *dev, void **stream_out), (inner, stream_out))
+CAN_FAIL(stream_sync, SELVAGE_ERR_DEVICE, (sv_device_t *dev, void *stream), (inner, stream))
+CAN_FAIL(event_create, SELVAGE_ERR_DEVICE, (sv_device_t *dev, sv_event_t **event_out), (inner, event_out))
+CAN_FAIL(event_record, SELVAGE_ERR_DEVICE, (sv_device_t *dev, sv_event_t *event, void *stream), (inner, event, stream))
+CAN_FAIL(event_query, SELVAGE_ERR_DEVICE, (sv_device_t *dev, sv_event_t *event), (inner, event))
+CAN_FAIL(stream_wait_event, SELVAGE_ERR_DEVICE, (sv_device_t *dev, void *stream, sv_event_t *event),
+         (inner, stream, event))
+CAN_FAIL(copy_async, SELVAGE_ERR_DEVICE, (sv_device_t *dev, void *dst, const void *src, size_t bytes,
+                                          sv_copy_kind_t kind, void *stream),
+         (inner, dst, src, bytes, kind, stream))
+CAN_FAIL(fill_async, SELVAGE_ERR_DEVICE, (sv_device_t *dev, void *dst, int value, size_t bytes, void *stream),
+         (inner, dst, value, bytes, stream))
+CAN_FAIL(signal_async, SELVAGE_ERR_DEVICE, (sv_device_t *dev, uint64_t *word, uint64_t value, void *stream),
+         (inner, word, value, stream))
+CAN_FAIL(delay_async, SELVAGE_ERR_DEVICE, (sv_device_t *dev, double us, void *stream), (inner, us, stream))
+CAN_FAIL(launch, SELVAGE_ERR_DEVICE, (sv_device_t *dev, const sv_kernel_t *kernel, const void *arg,
+                                      size_t arg_bytes, unsigned nblocks, void *stream),
+         (inner, kernel, arg, arg_bytes, nblocks, stream))
+CAN_FAIL(export_memory, SELVAGE_ERR_DEVICE, (sv_device_t *dev, const void *ptr, size_t bytes,
+                                             sv_device_handle_t *handle_out, uint64_t *offset_out),
+         (inner, ptr, bytes, handle_out, offset_out))
+CAN_FAIL(open_memory, SELVAGE_ERR_DEVICE, (sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
+                                           uint64_t *bytes_out),
+         (inner, handle, base_out, bytes_out))
+CAN_FAIL(malloc_fine, SELVAGE_ERR_MEMORY, (sv_device_t *dev, size_t bytes, void **ptr_out), (inner, bytes, ptr_out))
+CAN_FAIL(stream_query, SELVAGE_ERR_DEVICE, (sv_device_t *dev, void *stream), (inner, stream))
+CAN_FAIL(device_sync, SELVAGE_ERR_DEVICE, (sv_device_t *dev), (inner))
+CAN_FAIL(make_current, SELVAGE_ERR_DEVICE, (sv_device_t *dev), (inner))
 
-static selvage_status_t fault_host_register(sv_device_t *dev, void *ptr, size_t bytes)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "host_register");
-    return SV_DEVICE_CALL(inner_device_of(dev), host_register, ptr, bytes);
-}
+NEVER_FAILS(free, (sv_device_t *dev, void *ptr), (inner, ptr))
+NEVER_FAILS(host_free, (sv_device_t *dev, void *ptr), (inner, ptr))
+NEVER_FAILS(host_unregister, (sv_device_t *dev, void *ptr), (inner, ptr))
+NEVER_FAILS(stream_destroy, (sv_device_t *dev, void *stream), (inner, stream))
+NEVER_FAILS(event_destroy, (sv_device_t *dev, sv_event_t *event), (inner, event))
+NEVER_FAILS(close_memory, (sv_device_t *dev, void *base), (inner, base))
+NEVER_FAILS(range_push, (sv_device_t *dev, const char *name), (inner, name))
+NEVER_FAILS(range_pop, (sv_device_t *dev), (inner))
 
-static void fault_host_unregister(sv_device_t *dev, void *ptr)
-{
-    SV_DEVICE_CALL(inner_device_of(dev), host_unregister, ptr);
-}
-
-static selvage_status_t fault_host_address(sv_device_t *dev, void *ptr, void **address_out)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "host_address");
-    return SV_DEVICE_CALL(inner_device_of(dev), host_address, ptr, address_out);
-}
-
-static selvage_status_t fault_stream_create(sv_device_t *dev, void **stream_out)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "stream_create");
-    return SV_DEVICE_CALL(inner_device_of(dev), stream_create, stream_out);
-}
-
-static void fault_stream_destroy(sv_device_t *dev, void *stream)
-{
-    SV_DEVICE_CALL(inner_device_of(dev), stream_destroy, stream);
-}
-
-static selvage_status_t fault_stream_sync(sv_device_t *dev, void *stream)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "stream_sync");
-    return SV_DEVICE_CALL(inner_device_of(dev), stream_sync, stream);
-}
-
-static selvage_status_t fault_event_create(sv_device_t *dev, sv_event_t **event_out)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "event_create");
-    return SV_DEVICE_CALL(inner_device_of(dev), event_create, event_out);
-}
-
-static void fault_event_destroy(sv_device_t *dev, sv_event_t *event)
-{
-    SV_DEVICE_CALL(inner_device_of(dev), event_destroy, event);
-}
-
-static selvage_status_t fault_event_record(sv_device_t *dev, sv_event_t *event, void *stream)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "event_record");
-    return SV_DEVICE_CALL(inner_device_of(dev), event_record, event, stream);
-}
-
-static selvage_status_t fault_event_query(sv_device_t *dev, sv_event_t *event)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "event_query");
-    return SV_DEVICE_CALL(inner_device_of(dev), event_query, event);
-}
-
-static selvage_status_t fault_stream_wait_event(sv_device_t *dev, void *stream, sv_event_t *event)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "stream_wait_event");
-    return SV_DEVICE_CALL(inner_device_of(dev), stream_wait_event, stream, event);
-}
-
-static selvage_status_t fault_copy_async(sv_device_t *dev, void *dst, const void *src, size_t bytes,
-                                         sv_copy_kind_t kind, void *stream)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "copy_async");
-    return SV_DEVICE_CALL(inner_device_of(dev), copy_async, dst, src, bytes, kind, stream);
-}
-
-static selvage_status_t fault_fill_async(sv_device_t *dev, void *dst, int value, size_t bytes, void *stream)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "fill_async");
-    return SV_DEVICE_CALL(inner_device_of(dev), fill_async, dst, value, bytes, stream);
-}
-
-static selvage_status_t fault_signal_async(sv_device_t *dev, uint64_t *word, uint64_t value, void *stream)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "signal_async");
-    return SV_DEVICE_CALL(inner_device_of(dev), signal_async, word, value, stream);
-}
-
-static selvage_status_t fault_delay_async(sv_device_t *dev, double us, void *stream)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "delay_async");
-    return SV_DEVICE_CALL(inner_device_of(dev), delay_async, us, stream);
-}
-
-static selvage_status_t fault_launch(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg, size_t arg_bytes,
-                                     unsigned nblocks, void *stream)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "launch");
-    return SV_DEVICE_CALL(inner_device_of(dev), launch, kernel, arg, arg_bytes, nblocks, stream);
-}
-
-static selvage_status_t fault_export_memory(sv_device_t *dev, const void *ptr, size_t bytes,
-                                            sv_device_handle_t *handle_out, uint64_t *offset_out)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "export_memory");
-    return SV_DEVICE_CALL(inner_device_of(dev), export_memory, ptr, bytes, handle_out, offset_out);
-}
-
-static selvage_status_t fault_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
-                                          uint64_t *bytes_out)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "open_memory");
-    return SV_DEVICE_CALL(inner_device_of(dev), open_memory, handle, base_out, bytes_out);
-}
-
-static void fault_close_memory(sv_device_t *dev, void *base)
-{
-    SV_DEVICE_CALL(inner_device_of(dev), close_memory, base);
-}
-
-static selvage_status_t fault_malloc_fine(sv_device_t *dev, size_t bytes, void **ptr_out)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_MEMORY, "malloc_fine");
-    return SV_DEVICE_CALL(inner_device_of(dev), malloc_fine, bytes, ptr_out);
-}
-
-static void fault_range_push(sv_device_t *dev, const char *name)
-{
-    SV_DEVICE_CALL(inner_device_of(dev), range_push, name);
-}
-
-static void fault_range_pop(sv_device_t *dev)
-{
-    inner_device_of(dev)->ops->range_pop(inner_device_of(dev));
-}
-
-/* A question whose answer "unknown" is no failure: nothing to inject. */
-static selvage_status_t fault_peer_access(sv_device_t *dev, const char *bus_id, int *possible_out)
-{
-    return SV_DEVICE_CALL(inner_device_of(dev), peer_access, bus_id, possible_out);
-}
-
-static sv_memory_kind_t fault_memory_kind(sv_device_t *dev, const void *ptr, size_t bytes)
-{
-    return SV_DEVICE_CALL(inner_device_of(dev), memory_kind, ptr, bytes);
-}
-
-static uint64_t fault_memory_id(sv_device_t *dev, const void *ptr)
-{
-    return SV_DEVICE_CALL(inner_device_of(dev), memory_id, ptr);
-}
-
-static selvage_status_t fault_stream_query(sv_device_t *dev, void *stream)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "stream_query");
-    return SV_DEVICE_CALL(inner_device_of(dev), stream_query, stream);
-}
-
-static bool fault_stream_is_capturing(sv_device_t *dev, void *stream)
-{
-    return SV_DEVICE_CALL(inner_device_of(dev), stream_is_capturing, stream);
-}
-
-static selvage_status_t fault_device_sync(sv_device_t *dev)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "device_sync");
-    return inner_device_of(dev)->ops->device_sync(inner_device_of(dev));
-}
-
-static selvage_status_t fault_make_current(sv_device_t *dev)
-{
-    FAIL_IF_CHOSEN(SELVAGE_ERR_DEVICE, "make_current");
-    return inner_device_of(dev)->ops->make_current(inner_device_of(dev));
-}
+ASKS(selvage_status_t, peer_access, (sv_device_t *dev, const char *bus_id, int *possible_out),
+     (inner, bus_id, possible_out))
+ASKS(sv_memory_kind_t, memory_kind, (sv_device_t *dev, const void *ptr, size_t bytes), (inner, ptr, bytes))
+ASKS(uint64_t, memory_id, (sv_device_t *dev, const void *ptr), (inner, ptr))
+ASKS(bool, stream_is_capturing, (sv_device_t *dev, void *stream), (inner, stream))
 
 static const sv_device_ops_t fault_ops = {
     .abi = SV_DEVICE_ABI,

@@ -45,13 +45,6 @@ static selvage_status_t select_local(const sv_plugin_t *plugin)
     return SELVAGE_SUCCESS;
 }
 
-static sv_ranges_t wanted_ranges(const sv_config_t *config)
-{
-    if (config->ranges == SV_CONFIG_RANGES_OFF)
-        return SV_RANGES_OFF;
-    return config->ranges == SV_CONFIG_RANGES_ON || sv_profiler_wants_ranges() ? SV_RANGES_LOAD : SV_RANGES_IF_LOADED;
-}
-
 /* Which of several GPUs: the current one, unless something else is said. */
 typedef struct choice {
     bool local;         /* this rank's share of the host's */
@@ -62,20 +55,17 @@ static selvage_status_t open_plugin(const sv_plugin_t *plugin, const sv_config_t
                                     sv_device_t **dev_out)
 {
     int index = choice.memory ? plugin->locate(choice.memory) : SV_PLUGIN_CURRENT;
+    sv_ranges_t ranges = SV_RANGES_IF_LOADED;
+    if (config->ranges == SV_CONFIG_RANGES_OFF)
+        ranges = SV_RANGES_OFF;
+    else if (config->ranges == SV_CONFIG_RANGES_ON || sv_profiler_wants_ranges())
+        ranges = SV_RANGES_LOAD;
     if (choice.local)
         SV_TRY(select_local(plugin));
-    return sv_plugin_open(plugin, wanted_ranges(config), index, dev_out);
+    return sv_plugin_open(plugin, ranges, index, dev_out);
 }
 
 static const char *const device_names[] = {"auto", "soft", "nvidia", "amd"};
-
-static int find_name(const char *name)
-{
-    for (int i = 0; i < (int)(sizeof device_names / sizeof device_names[0]); i++)
-        if (strcmp(device_names[i], name) == 0)
-            return i;
-    return -1;
-}
 
 /* The first make of GPU that is there; soft, and a line for whoever wonders, if none is. */
 static selvage_status_t open_best(const sv_config_t *config, choice_t choice, sv_device_t **dev_out)
@@ -108,11 +98,17 @@ static selvage_status_t open_wanted(int wanted, const sv_config_t *config, choic
 /* The position of a device's name in the list, which is that of SELVAGE_DEVICE; NULL: what config says. */
 static selvage_status_t find_wanted(const char *name, const sv_config_t *config, int *wanted_out)
 {
-    int wanted = name ? find_name(name) : config->device;
-    if (wanted < 0)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "name: there is no device \"%s\" (known: auto, soft, nvidia, amd)", name);
-    *wanted_out = wanted;
-    return SELVAGE_SUCCESS;
+    if (!name) {
+        *wanted_out = config->device;
+        return SELVAGE_SUCCESS;
+    }
+    for (int i = 0; i < (int)(sizeof device_names / sizeof device_names[0]); i++) {
+        if (strcmp(device_names[i], name) == 0) {
+            *wanted_out = i;
+            return SELVAGE_SUCCESS;
+        }
+    }
+    return sv_error(SELVAGE_ERR_ARGUMENT, "name: there is no device \"%s\" (known: auto, soft, nvidia, amd)", name);
 }
 
 selvage_status_t sv_device_open(const char *name, const struct sv_config *config, sv_device_t **dev_out)

@@ -229,21 +229,6 @@ static selvage_status_t prepare_device(hip_device_t *dev)
     return status == SELVAGE_SUCCESS ? sv_hip_load_kernels(dev) : status;
 }
 
-static selvage_status_t prepare_at(hip_device_t *dev, int index)
-{
-    int before = 0;
-    dev->index = index;
-    selvage_status_t status =
-        index == SV_PLUGIN_CURRENT ? sv_hip_status(dev, hipGetDevice(&dev->index), "hipGetDevice") : SELVAGE_SUCCESS;
-    if (status == SELVAGE_SUCCESS)
-        status = sv_hip_status(dev, hip_enter(dev, &before), "hipSetDevice");
-    if (status != SELVAGE_SUCCESS)
-        return status;
-    status = prepare_device(dev);
-    hip_leave(dev, before);
-    return status;
-}
-
 static int count_devices(void)
 {
     int count = 0;
@@ -273,12 +258,21 @@ static void name_device(hip_device_t *dev)
 static selvage_status_t open_gpu(const sv_plugin_host_t *host, sv_ranges_t ranges, int index, sv_device_t **dev_out)
 {
     hip_device_t *dev;
+    int before = 0;
     selvage_status_t status = host->calloc(1, sizeof *dev, &dev);
     if (status != SELVAGE_SUCCESS)
         return status;
     dev->base.ops = &hip_ops;
     dev->host = host;
-    status = prepare_at(dev, index);
+    dev->index = index;
+    if (index == SV_PLUGIN_CURRENT)
+        status = sv_hip_status(dev, hipGetDevice(&dev->index), "hipGetDevice");
+    if (status == SELVAGE_SUCCESS)
+        status = sv_hip_status(dev, hip_enter(dev, &before), "hipSetDevice");
+    if (status == SELVAGE_SUCCESS) {
+        status = prepare_device(dev);
+        hip_leave(dev, before);
+    }
     if (status != SELVAGE_SUCCESS) {
         hip_close(&dev->base);
         return status;

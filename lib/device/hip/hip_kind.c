@@ -138,21 +138,19 @@ static sv_memory_kind_t kind_at(const hip_device_t *dev, const void *ptr)
     return attributes.device == dev->index ? device_kind(ptr) : SV_MEMORY_OTHER;
 }
 
-/* Two neighbours of one kind pass for one piece of memory, except allocations whose length is known. */
-static sv_memory_kind_t kind_of_range(const hip_device_t *dev, const void *ptr, size_t bytes)
-{
-    sv_memory_kind_t kind = kind_at(dev, ptr);
-    if (bytes > 1 && kind_at(dev, (const char *)ptr + bytes - 1) != kind)
-        return SV_MEMORY_SPLIT;
-    return kind == SV_MEMORY_DEVICE && !ends_inside(ptr, bytes) ? SV_MEMORY_SPLIT : kind;
-}
-
 sv_memory_kind_t sv_hip_memory_kind(sv_device_t *dev, const void *ptr, size_t bytes)
 {
     int before;
+    sv_memory_kind_t kind = SV_MEMORY_UNKNOWN;
     hipError_t error = hip_enter(hip_of(dev), &before);
     hip_ignore(error);
-    sv_memory_kind_t kind = error == hipSuccess ? kind_of_range(hip_of(dev), ptr, bytes) : SV_MEMORY_UNKNOWN;
+    if (error == hipSuccess) {
+        /* Two neighbours of one kind pass for one piece of memory, except allocations whose length is known. */
+        kind = kind_at(hip_of(dev), ptr);
+        if ((bytes > 1 && kind_at(hip_of(dev), (const char *)ptr + bytes - 1) != kind) ||
+            (kind == SV_MEMORY_DEVICE && !ends_inside(ptr, bytes)))
+            kind = SV_MEMORY_SPLIT;
+    }
     hip_leave(hip_of(dev), before);
     return kind;
 }

@@ -18,27 +18,22 @@ static hip_kernel_t *find_kernel(hip_device_t *dev, const char *name)
     return NULL;
 }
 
-static void try_image(hip_device_t *dev, const hip_image_t *image)
-{
-    hip_kernel_t kernel = {.name = image->name};
-    if (dev->nkernels == HIP_KERNELS_MAX || find_kernel(dev, image->name))
-        return;
-    if (hipModuleLoadData(&kernel.module, image->data) != hipSuccess) {
-        (void)hipGetLastError();
-        return;
-    }
-    if (hipModuleGetFunction(&kernel.function, kernel.module, image->name) == hipSuccess) {
-        dev->kernel[dev->nkernels++] = kernel;
-    } else {
-        (void)hipGetLastError();
-        hip_ignore(hipModuleUnload(kernel.module));
-    }
-}
-
 selvage_status_t sv_hip_load_kernels(hip_device_t *dev)
 {
-    for (unsigned i = 0; i < sv_hip_image_count; i++)
-        try_image(dev, &sv_hip_images[i]);
+    for (unsigned i = 0; i < sv_hip_image_count; i++) {
+        const hip_image_t *image = &sv_hip_images[i];
+        hip_kernel_t kernel = {.name = image->name};
+        if (dev->nkernels == HIP_KERNELS_MAX || find_kernel(dev, image->name))
+            continue;
+        if (hipModuleLoadData(&kernel.module, image->data) != hipSuccess) {
+            (void)hipGetLastError();
+        } else if (hipModuleGetFunction(&kernel.function, kernel.module, image->name) == hipSuccess) {
+            dev->kernel[dev->nkernels++] = kernel;
+        } else {
+            (void)hipGetLastError();
+            hip_ignore(hipModuleUnload(kernel.module));
+        }
+    }
     for (unsigned i = 0; i < sv_hip_image_count; i++)
         if (!find_kernel(dev, sv_hip_images[i].name))
             return dev->host->error(SELVAGE_ERR_DEVICE, "no code for this GPU in kernel %s", sv_hip_images[i].name);
