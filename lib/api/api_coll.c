@@ -238,13 +238,7 @@ selvage_status_t selvage_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *
 {
     SV_API_NEED(coll);
     SV_API_NEED(stats_out);
-    size_t room = stats_out->struct_size;
-    if (room < sizeof(size_t) || room > 1 << 16)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "stats_out: struct_size is %zu; start the struct from "
-                        "SELVAGE_COLL_STATS_INIT", room);
     selvage_coll_stats_t filled;
     sv_coll_stats(coll, &filled);
-    filled.struct_size = room;
-    memcpy(stats_out, &filled, room < sizeof filled ? room : sizeof filled);
-    return SELVAGE_SUCCESS;
+    return sv_api_fill_struct("stats_out", "SELVAGE_COLL_STATS_INIT", stats_out, &filled, sizeof filled);
 }

@@ -75,27 +75,12 @@ typedef struct buffer_call {
     selvage_buffer_t *buf;
     void *ptr;
     size_t bytes;
-    selvage_status_t status;
-    char detail[SV_DETAIL_BYTES];
 } buffer_call_t;
 
-static void keep_buffer_detail(buffer_call_t *call)
-{
-    memcpy(call->detail, sv_thread_detail(), sizeof call->detail);
-}
-
-static void run_buffer_register(void *arg)
+static selvage_status_t run_buffer_register(void *arg)
 {
     buffer_call_t *call = arg;
-    call->status = sv_buffer_register(&call->comm->buffers, call->comm->dev, call->ptr, call->bytes, &call->buf);
-    keep_buffer_detail(call);
-}
-
-static selvage_status_t finish_call(const buffer_call_t *call)
-{
-    if (call->status != SELVAGE_SUCCESS)
-        memcpy(sv_thread_detail(), call->detail, sizeof call->detail);
-    return sv_api_leave(call->status);
+    return sv_buffer_register(&call->comm->buffers, call->comm->dev, call->ptr, call->bytes, &call->buf);
 }
 
 selvage_status_t selvage_buffer_register(selvage_comm_t *comm, void *ptr, size_t bytes, selvage_buffer_t **buf_out)
@@ -107,30 +92,26 @@ selvage_status_t selvage_buffer_register(selvage_comm_t *comm, void *ptr, size_t
         return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_buffer_register: bytes is 0");
     buffer_call_t call = {.comm = comm, .ptr = ptr, .bytes = bytes};
     SV_TRY(sv_api_enter(comm));
-    sv_progress_call(&comm->progress, run_buffer_register, &call);
-    if (call.status == SELVAGE_SUCCESS) {
+    selvage_status_t status = sv_api_run(comm, run_buffer_register, &call);
+    if (status == SELVAGE_SUCCESS) {
         call.buf->comm = comm;
         *buf_out = call.buf;
     }
-    return finish_call(&call);
+    return sv_api_leave(status);
 }
 
-static void run_buffer_unregister(void *arg)
+static selvage_status_t run_buffer_unregister(void *buf)
 {
-    buffer_call_t *call = arg;
-    call->status = sv_buffer_unregister(call->buf);
-    keep_buffer_detail(call);
+    return sv_buffer_unregister(buf);
 }
 
 selvage_status_t selvage_buffer_unregister(selvage_buffer_t *buf)
 {
     if (!buf)
         return SELVAGE_SUCCESS;
-    buffer_call_t call = {.buf = buf};
     selvage_comm_t *comm = buf->comm;
     SV_TRY(sv_api_enter(comm));
-    sv_progress_call(&comm->progress, run_buffer_unregister, &call);
-    return finish_call(&call);
+    return sv_api_leave(sv_api_run(comm, run_buffer_unregister, buf));
 }
 
 typedef struct stats_call {
@@ -138,25 +119,21 @@ typedef struct stats_call {
     selvage_stats_t stats;
 } stats_call_t;
 
-static void run_stats(void *arg)
+static selvage_status_t run_stats(void *arg)
 {
     stats_call_t *call = arg;
     sv_comm_stats(call->comm, &call->stats);
+    return SELVAGE_SUCCESS;
 }
 
 selvage_status_t selvage_comm_stats(selvage_comm_t *comm, selvage_stats_t *stats)
 {
     SV_API_NEED(comm);
     SV_API_NEED(stats);
-    size_t room = stats->struct_size;
-    if (room < sizeof(size_t) || room > 1 << 16)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "stats: struct_size is %zu; start the struct from SELVAGE_STATS_INIT",
-                        room);
     stats_call_t call = {.comm = comm};
     SV_TRY(sv_api_enter(comm));
-    sv_progress_call(&comm->progress, run_stats, &call);
-    size_t filled = room < sizeof call.stats ? room : sizeof call.stats;
-    call.stats.struct_size = room;
-    memcpy(stats, &call.stats, filled);
-    return sv_api_leave(SELVAGE_SUCCESS);
+    selvage_status_t status = sv_api_run(comm, run_stats, &call);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_api_fill_struct("stats", "SELVAGE_STATS_INIT", stats, &call.stats, sizeof call.stats);
+    return sv_api_leave(status);
 }

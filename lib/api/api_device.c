@@ -181,33 +181,18 @@ selvage_status_t selvage_device_memory(selvage_device_t *dev, const void *ptr, s
     return end_call(SELVAGE_SUCCESS);
 }
 
-/* False for a number that is no direction. */
-static bool copy_kind_of(selvage_copy_t direction, sv_copy_kind_t *kind_out)
-{
-    switch (direction) {
-    case SELVAGE_COPY_DEVICE_TO_HOST:
-        *kind_out = SV_COPY_D2H;
-        return true;
-    case SELVAGE_COPY_HOST_TO_DEVICE:
-        *kind_out = SV_COPY_H2D;
-        return true;
-    case SELVAGE_COPY_DEVICE_TO_DEVICE:
-        *kind_out = SV_COPY_D2D;
-        return true;
-    }
-    return false;
-}
-
 selvage_status_t selvage_device_copy(selvage_device_t *dev, void *dst, const void *src, size_t bytes,
                                      selvage_copy_t direction, void *stream)
 {
-    sv_copy_kind_t kind = SV_COPY_D2D;
+    static const sv_copy_kind_t kinds[] = {[SELVAGE_COPY_DEVICE_TO_HOST] = SV_COPY_D2H,
+                                           [SELVAGE_COPY_HOST_TO_DEVICE] = SV_COPY_H2D,
+                                           [SELVAGE_COPY_DEVICE_TO_DEVICE] = SV_COPY_D2D};
     CHECK_ARGUMENT(dev, "dev: must not be NULL");
     CHECK_ARGUMENT(dst || bytes == 0, "dst: must not be NULL unless bytes is 0");
     CHECK_ARGUMENT(src || bytes == 0, "src: must not be NULL unless bytes is 0");
-    if (!copy_kind_of(direction, &kind))
+    if ((int)direction < SELVAGE_COPY_DEVICE_TO_HOST || direction > SELVAGE_COPY_DEVICE_TO_DEVICE)
         return sv_error(SELVAGE_ERR_ARGUMENT, "direction: %d is no selvage_copy_t", (int)direction);
-    return SV_DEVICE_CALL(dev, copy_async, dst, src, bytes, kind, stream);
+    return SV_DEVICE_CALL(dev, copy_async, dst, src, bytes, kinds[direction], stream);
 }
 
 selvage_status_t selvage_device_fill(selvage_device_t *dev, void *dst, int value, size_t bytes, void *stream)

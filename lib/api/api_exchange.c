@@ -15,43 +15,16 @@ const char *selvage_route_name(selvage_route_t route)
     return number < sizeof route_names / sizeof route_names[0] ? route_names[number] : "unknown";
 }
 
-static selvage_status_t check_exchange_params(const selvage_exchange_params_t *params)
-{
-    if ((int)params->route < SELVAGE_ROUTE_DEFAULT || params->route > SELVAGE_ROUTE_DIRECT)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "params: route is %d; wanted a selvage_route_t", (int)params->route);
-    if (params->checksum < SELVAGE_CHECKSUM_OFF || params->checksum > SELVAGE_CHECKSUM_ABORT)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "params: checksum is %d; wanted a selvage_checksum_t",
-                        (int)params->checksum);
-    return SELVAGE_SUCCESS;
-}
-
 typedef struct exchange_call {
     selvage_comm_t *comm;
     const selvage_exchange_params_t *params;
     selvage_exchange_t *ex;
-    selvage_status_t status;
-    char detail[SV_DETAIL_BYTES];
 } exchange_call_t;
 
-static void keep_exchange_detail(exchange_call_t *call)
-{
-    memcpy(call->detail, sv_thread_detail(), sizeof call->detail);
-}
-
-/* Runs fn where the engine lives and makes its error, if any, this thread's. */
-static selvage_status_t run_call(selvage_comm_t *comm, void (*fn)(void *), exchange_call_t *call)
-{
-    sv_progress_call(&comm->progress, fn, call);
-    if (call->status != SELVAGE_SUCCESS)
-        memcpy(sv_thread_detail(), call->detail, sizeof call->detail);
-    return call->status;
-}
-
-static void run_exchange_create(void *arg)
+static selvage_status_t run_exchange_create(void *arg)
 {
     exchange_call_t *call = arg;
-    call->status = sv_exchange_create(call->comm, call->params, &call->ex);
-    keep_exchange_detail(call);
+    return sv_exchange_create(call->comm, call->params, &call->ex);
 }
 
 selvage_status_t selvage_exchange_create(selvage_comm_t *comm, const selvage_exchange_params_t *params,
@@ -63,10 +36,10 @@ selvage_status_t selvage_exchange_create(selvage_comm_t *comm, const selvage_exc
     SV_TRY(sv_api_enter(comm));
     selvage_status_t status = sv_api_copy_params("params", params, &own, sizeof own);
     if (status == SELVAGE_SUCCESS)
-        status = check_exchange_params(&own);
+        status = sv_api_check_policy(own.route, own.checksum);
     exchange_call_t call = {.comm = comm, .params = &own};
     if (status == SELVAGE_SUCCESS)
-        status = run_call(comm, run_exchange_create, &call);
+        status = sv_api_run(comm, run_exchange_create, &call);
     if (status == SELVAGE_SUCCESS)
         *ex_out = call.ex;
     return sv_api_leave(status);
@@ -121,11 +94,9 @@ selvage_status_t selvage_exchange_add_recv(selvage_exchange_t *ex, void *buf, si
     return sv_api_leave(status);
 }
 
-static void run_commit(void *arg)
+static selvage_status_t run_commit(void *ex)
 {
-    exchange_call_t *call = arg;
-    call->status = sv_exchange_commit(call->ex);
-    keep_exchange_detail(call);
+    return sv_exchange_commit(ex);
 }
 
 selvage_status_t selvage_exchange_commit(selvage_exchange_t *ex)
@@ -134,8 +105,7 @@ selvage_status_t selvage_exchange_commit(selvage_exchange_t *ex)
     SV_TRY(sv_api_enter(ex->comm));
     if (sv_exchange_state(ex) != SV_EXCHANGE_BUILDING)
         return sv_api_leave(sv_error(SELVAGE_ERR_STATE, "selvage_exchange_commit: the exchange was committed before"));
-    exchange_call_t call = {.ex = ex};
-    return sv_api_leave(run_call(ex->comm, run_commit, &call));
+    return sv_api_leave(sv_api_run(ex->comm, run_commit, ex));
 }
 
 selvage_status_t selvage_exchange_start(selvage_exchange_t *ex, void *stream)

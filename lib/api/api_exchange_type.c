@@ -8,13 +8,6 @@
 /* Addresses below this are no memory: a NULL buffer is MPI_BOTTOM only if the type has addresses in it. */
 enum { FIRST_ADDRESS = 4096 };
 
-static selvage_status_t check_map(const char *call, const void *buf, const sv_type_map_t *map)
-{
-    if (!buf && map->bytes && map->low < FIRST_ADDRESS)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: buf is NULL, and type has no addresses in it", call);
-    return SELVAGE_SUCCESS;
-}
-
 /* Takes the type apart. The map is the caller's, whatever is returned. */
 static selvage_status_t open_type(const char *call, const selvage_exchange_t *ex, const void *buf, size_t count,
                                   MPI_Datatype type, int peer, int tag, sv_type_map_t *map)
@@ -23,7 +16,9 @@ static selvage_status_t open_type(const char *call, const selvage_exchange_t *ex
     if (peer == MPI_PROC_NULL)
         return SELVAGE_SUCCESS;
     SV_TRY(sv_wire_mpi_flatten(call, count, type, map));
-    return check_map(call, buf, map);
+    if (!buf && map->bytes && map->low < FIRST_ADDRESS)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: buf is NULL, and type has no addresses in it", call);
+    return SELVAGE_SUCCESS;
 }
 
 selvage_status_t selvage_exchange_add_send_type(selvage_exchange_t *ex, const void *buf, size_t count,

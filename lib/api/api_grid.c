@@ -11,47 +11,39 @@ typedef struct grid_call {
     const MPI_Comm *cart;
     selvage_grid_params_t params;
     selvage_grid_t *grid;
-    selvage_status_t status;      /* before the call: what is wrong with the arguments */
-    char detail[SV_DETAIL_BYTES];
+    selvage_status_t before;      /* what is wrong with the arguments */
 } grid_call_t;
 
-static void run_grid_create(void *arg)
+/* What is wrong on this rank is told to the others, who would wait for it. */
+static selvage_status_t run_grid_create(void *arg)
 {
     grid_call_t *call = arg;
-    if (call->status != SELVAGE_SUCCESS)
-        (void)sv_grid_refuse(call->name, call->comm, call->status);
-    else if (call->cart)
-        call->status = sv_grid_create_cart(call->comm, *call->cart, &call->params, &call->grid);
-    else
-        call->status = sv_grid_create(call->comm, &call->params, &call->grid);
-    memcpy(call->detail, sv_thread_detail(), sizeof call->detail);
-}
-
-/* What is wrong on this rank is told to the others, who would wait for it. */
-static selvage_status_t check_grid_create(grid_call_t *call, const selvage_grid_params_t *params,
-                                          selvage_grid_t **grid_out)
-{
-    if (!params)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: params is NULL", call->name);
-    if (!grid_out)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: grid_out is NULL", call->name);
-    return sv_api_copy_params("params", params, &call->params, sizeof call->params);
+    if (call->before != SELVAGE_SUCCESS) {
+        char detail[SV_DETAIL_BYTES];
+        memcpy(detail, sv_thread_detail(), sizeof detail);
+        (void)sv_grid_refuse(call->name, call->comm, call->before);
+        memcpy(sv_thread_detail(), detail, sizeof detail);
+        return call->before;
+    }
+    if (call->cart)
+        return sv_grid_create_cart(call->comm, *call->cart, &call->params, &call->grid);
+    return sv_grid_create(call->comm, &call->params, &call->grid);
 }
 
 static selvage_status_t create_checked_grid(grid_call_t *call, const selvage_grid_params_t *params,
                                             selvage_grid_t **grid_out)
 {
-    char detail[SV_DETAIL_BYTES];
     SV_TRY(sv_api_enter(call->comm));
-    call->status = check_grid_create(call, params, grid_out);
-    bool refused = call->status != SELVAGE_SUCCESS;
-    memcpy(detail, sv_thread_detail(), sizeof detail);
-    sv_progress_call(&call->comm->progress, run_grid_create, call);
-    if (call->status == SELVAGE_SUCCESS)
-        *grid_out = call->grid;
+    if (!params)
+        call->before = sv_error(SELVAGE_ERR_ARGUMENT, "%s: params is NULL", call->name);
+    else if (!grid_out)
+        call->before = sv_error(SELVAGE_ERR_ARGUMENT, "%s: grid_out is NULL", call->name);
     else
-        memcpy(sv_thread_detail(), refused ? detail : call->detail, sizeof detail);
-    return sv_api_leave(call->status);
+        call->before = sv_api_copy_params("params", params, &call->params, sizeof call->params);
+    selvage_status_t status = sv_api_run(call->comm, run_grid_create, call);
+    if (status == SELVAGE_SUCCESS)
+        *grid_out = call->grid;
+    return sv_api_leave(status);
 }
 
 selvage_status_t selvage_grid_create(selvage_comm_t *comm, const selvage_grid_params_t *params,
@@ -79,11 +71,7 @@ selvage_status_t selvage_grid_describe(const selvage_grid_t *grid, selvage_grid_
 {
     SV_API_NEED(grid);
     SV_API_NEED(info);
-    size_t room = info->struct_size;
-    if (room < sizeof(size_t) || room > 1 << 16)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "info: struct_size is %zu; start the struct from SELVAGE_GRID_INFO_INIT",
-                        room);
-    selvage_grid_info_t all = {.struct_size = room, .ndims = grid->ndims};
+    selvage_grid_info_t all = {.ndims = grid->ndims};
     for (int d = 0; d < SELVAGE_DIMS_MAX; d++) {
         all.global_extent[d] = grid->global[d];
         all.periodic[d] = grid->periodic[d];
@@ -95,8 +83,7 @@ selvage_status_t selvage_grid_describe(const selvage_grid_t *grid, selvage_grid_
     all.surface_cells = grid->surface_cells;
     all.surface_cells_between_nodes = grid->surface_cells_between_nodes;
     all.surface_cells_in_rank_order = grid->surface_cells_in_rank_order;
-    memcpy(info, &all, room < sizeof all ? room : sizeof all);
-    return SELVAGE_SUCCESS;
+    return sv_api_fill_struct("info", "SELVAGE_GRID_INFO_INIT", info, &all, sizeof all);
 }
 
 static selvage_status_t check_rank(const char *call, const selvage_grid_t *grid, int rank)

@@ -15,29 +15,23 @@ typedef struct create_call {
     selvage_field_t *fields; /* owned: the caller's, as this library knows them */
     int nfields;
     selvage_halo_t *halo;
-    selvage_status_t before, status;
-    char detail[SV_DETAIL_BYTES];
+    selvage_status_t before;
 } create_call_t;
 
-static selvage_status_t check_halo_params(const selvage_halo_params_t *params)
+static selvage_status_t check_halo_create(create_call_t *call, const selvage_halo_params_t *params,
+                                          const selvage_field_t *fields, int nfields, selvage_halo_t **halo_out)
 {
-    if ((int)params->route < SELVAGE_ROUTE_DEFAULT || params->route > SELVAGE_ROUTE_DIRECT)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "params: route is %d; wanted a selvage_route_t", (int)params->route);
-    if (params->checksum < SELVAGE_CHECKSUM_OFF || params->checksum > SELVAGE_CHECKSUM_ABORT)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "params: checksum is %d; wanted a selvage_checksum_t",
-                        (int)params->checksum);
-    return SELVAGE_SUCCESS;
-}
-
-/* Structs of another version may have another size, which the first one tells: the next begins after it. */
-static selvage_status_t copy_fields(create_call_t *call, const selvage_field_t *fields, int nfields)
-{
+    if (!halo_out)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_halo_create: halo_out is NULL");
+    SV_TRY(sv_api_copy_params("params", params, &call->params, sizeof call->params));
+    SV_TRY(sv_api_check_policy(call->params.route, call->params.checksum));
     if (nfields < 1)
         return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_halo_create: nfields is %d; wanted at least 1", nfields);
     if (!fields)
         return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_halo_create: fields is NULL");
     SV_TRY(sv_calloc((size_t)nfields, sizeof *call->fields, &call->fields));
     call->nfields = nfields;
+    /* Structs of another version may have another size, which the first one tells: the next begins after it. */
     for (int i = 0; i < nfields; i++) {
         char name[32];
         const char *given = (const char *)fields + (size_t)i * fields->struct_size;
@@ -47,23 +41,10 @@ static selvage_status_t copy_fields(create_call_t *call, const selvage_field_t *
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t check_halo_create(create_call_t *call, const selvage_halo_params_t *params,
-                                          const selvage_field_t *fields, int nfields, selvage_halo_t **halo_out)
-{
-    if (!halo_out)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_halo_create: halo_out is NULL");
-    SV_TRY(sv_api_copy_params("params", params, &call->params, sizeof call->params));
-    SV_TRY(check_halo_params(&call->params));
-    return copy_fields(call, fields, nfields);
-}
-
-static void run_halo_create(void *arg)
+static selvage_status_t run_halo_create(void *arg)
 {
     create_call_t *call = arg;
-    if (call->before != SELVAGE_SUCCESS)
-        memcpy(sv_thread_detail(), call->detail, sizeof call->detail);
-    call->status = sv_halo_create(call->grid, &call->params, call->fields, call->nfields, call->before, &call->halo);
-    memcpy(call->detail, sv_thread_detail(), sizeof call->detail);
+    return sv_halo_create(call->grid, &call->params, call->fields, call->nfields, call->before, &call->halo);
 }
 
 selvage_status_t selvage_halo_create(selvage_grid_t *grid, const selvage_halo_params_t *params,
@@ -73,14 +54,11 @@ selvage_status_t selvage_halo_create(selvage_grid_t *grid, const selvage_halo_pa
     create_call_t call = {.grid = grid};
     SV_TRY(sv_api_enter(grid->comm));
     call.before = check_halo_create(&call, params, fields, nfields, halo_out);
-    memcpy(call.detail, sv_thread_detail(), sizeof call.detail);
-    sv_progress_call(&grid->comm->progress, run_halo_create, &call);
+    selvage_status_t status = sv_api_run(grid->comm, run_halo_create, &call);
     sv_free(call.fields);
-    if (call.status == SELVAGE_SUCCESS)
+    if (status == SELVAGE_SUCCESS)
         *halo_out = call.halo;
-    else
-        memcpy(sv_thread_detail(), call.detail, sizeof call.detail);
-    return sv_api_leave(call.status);
+    return sv_api_leave(status);
 }
 
 static void run_halo_destroy(void *arg)
@@ -166,12 +144,5 @@ selvage_status_t selvage_halo_describe(const selvage_halo_t *halo, selvage_halo_
 {
     SV_API_NEED(halo);
     SV_API_NEED(info);
-    size_t room = info->struct_size;
-    if (room < sizeof(size_t) || room > 1 << 16)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "info: struct_size is %zu; start the struct from SELVAGE_HALO_INFO_INIT",
-                        room);
-    selvage_halo_info_t filled = halo->info;
-    filled.struct_size = room;
-    memcpy(info, &filled, room < sizeof filled ? room : sizeof filled);
-    return SELVAGE_SUCCESS;
+    return sv_api_fill_struct("info", "SELVAGE_HALO_INFO_INIT", info, &halo->info, sizeof halo->info);
 }

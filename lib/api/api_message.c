@@ -51,27 +51,22 @@ static void close_buffer(api_opened_t *opened)
         sv_type_map_fini(&opened->map);
 }
 
-static selvage_status_t open_plain(const char *call, uint64_t bytes, api_opened_t *opened)
-{
-    if (!sv_wire_mpi_is_usable())
-        return sv_error(SELVAGE_ERR_STATE, "%s: MPI is not initialised, or finalised already", call);
-    opened->plain = true;
-    opened->piece = (sv_type_piece_t){.run_bytes = bytes};
-    opened->map = (sv_type_map_t){.pieces = &opened->piece, .npieces = bytes > 0, .pieces_room = 1, .bytes = bytes,
-                                  .high = (int64_t)bytes};
-    return SELVAGE_SUCCESS;
-}
-
 /* Takes the type apart, unless it is a common one. If it fails there is nothing to close. */
 static selvage_status_t open_buffer(const char *call, const api_buffer_t *given, api_opened_t *opened)
 {
     const size_t each = sv_wire_mpi_plain_bytes(given->type);
-    opened->plain = false;
     opened->map = (sv_type_map_t){0};
-    if (each && given->count <= INT64_MAX / 4 / each)
-        SV_TRY(open_plain(call, given->count * each, opened));
-    else
+    opened->plain = each && given->count <= INT64_MAX / 4 / each;
+    if (!opened->plain) {
         SV_TRY(sv_wire_mpi_flatten(call, given->count, given->type, &opened->map));
+    } else {
+        const uint64_t bytes = given->count * each;
+        if (!sv_wire_mpi_is_usable())
+            return sv_error(SELVAGE_ERR_STATE, "%s: MPI is not initialised, or finalised already", call);
+        opened->piece = (sv_type_piece_t){.run_bytes = bytes};
+        opened->map = (sv_type_map_t){.pieces = &opened->piece, .npieces = bytes > 0, .pieces_room = 1, .bytes = bytes,
+                                      .high = (int64_t)bytes};
+    }
     opened->buffer = (sv_message_buffer_t){given->buf, &opened->map};
     if (given->buf || !opened->map.bytes || opened->map.low >= FIRST_ADDRESS)
         return SELVAGE_SUCCESS;

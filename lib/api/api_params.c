@@ -23,6 +23,52 @@ selvage_status_t sv_api_copy_params(const char *name, const void *given, void *o
     return SELVAGE_SUCCESS;
 }
 
+selvage_status_t sv_api_fill_struct(const char *name, const char *macro, void *theirs, const void *ours, size_t bytes)
+{
+    size_t theirs_bytes;
+    memcpy(&theirs_bytes, theirs, sizeof theirs_bytes);
+    if (theirs_bytes < sizeof(size_t) || theirs_bytes > 1 << 16)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: struct_size is %zu; start the struct from %s", name, theirs_bytes,
+                        macro);
+    memcpy(theirs, ours, theirs_bytes < bytes ? theirs_bytes : bytes);
+    memcpy(theirs, &theirs_bytes, sizeof theirs_bytes);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_api_check_policy(selvage_route_t route, selvage_checksum_t checksum)
+{
+    if ((int)route < SELVAGE_ROUTE_DEFAULT || route > SELVAGE_ROUTE_DIRECT)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "params: route is %d; wanted a selvage_route_t", (int)route);
+    if (checksum < SELVAGE_CHECKSUM_OFF || checksum > SELVAGE_CHECKSUM_ABORT)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "params: checksum is %d; wanted a selvage_checksum_t", (int)checksum);
+    return SELVAGE_SUCCESS;
+}
+
+typedef struct api_task {
+    selvage_status_t (*fn)(void *arg);
+    void *arg;
+    selvage_status_t status;
+    char detail[SV_DETAIL_BYTES];
+} api_task_t;
+
+static void run_api_task(void *arg)
+{
+    api_task_t *task = arg;
+    memcpy(sv_thread_detail(), task->detail, sizeof task->detail);
+    task->status = task->fn(task->arg);
+    memcpy(task->detail, sv_thread_detail(), sizeof task->detail);
+}
+
+selvage_status_t sv_api_run(selvage_comm_t *comm, selvage_status_t (*fn)(void *arg), void *arg)
+{
+    api_task_t task = {.fn = fn, .arg = arg};
+    memcpy(task.detail, sv_thread_detail(), sizeof task.detail);
+    sv_progress_call(&comm->progress, run_api_task, &task);
+    if (task.status != SELVAGE_SUCCESS)
+        memcpy(sv_thread_detail(), task.detail, sizeof task.detail);
+    return task.status;
+}
+
 selvage_status_t sv_api_enter(const selvage_comm_t *comm)
 {
     sv_thread_begin_call();

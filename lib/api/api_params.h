@@ -24,6 +24,21 @@ selvage_status_t sv_api_enter(const selvage_comm_t *comm);
 /* Returns status, so that calls end in `return sv_api_leave(...)`. The detail of a call that succeeds is dropped. */
 selvage_status_t sv_api_leave(selvage_status_t status);
 
+/*
+ * Runs fn(arg) where the engine lives and returns its status. fn finds the calling thread's detail text in its own, and
+ * the text of an error comes back. In between enter and leave.
+ */
+selvage_status_t sv_api_run(selvage_comm_t *comm, selvage_status_t (*fn)(void *arg), void *arg);
+
+/*
+ * Copies as much of ours (bytes of it) as fits into the caller's struct, which begins with its struct_size. name: the
+ * argument's; macro: what that struct is to be started from.
+ */
+selvage_status_t sv_api_fill_struct(const char *name, const char *macro, void *theirs, const void *ours, size_t bytes);
+
+/* Refuses numbers that are no selvage_route_t, or no selvage_checksum_t. */
+selvage_status_t sv_api_check_policy(selvage_route_t route, selvage_checksum_t checksum);
+
 /* Refuses a NULL argument by its name. */
 #define SV_API_NEED(pointer)                                                                          \
     do {                                                                                              \
