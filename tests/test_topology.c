@@ -58,16 +58,14 @@ static void test_failures(void)
     CHECK_STATUS(sv_wire_local_open(world, 2, &wire), SELVAGE_SUCCESS);
     int64_t before = sv_memory_live();
     sv_thread_binding()->log_level = 0;
-    for (int nth = 1; nth <= 2; nth++) {
-        sv_topology_t topology;
-        sv_fault_t fault;
-        CHECK_STATUS(sv_fault_parse(nth == 1 ? "alloc=1" : "alloc=2", 0, &fault), SELVAGE_SUCCESS);
-        sv_thread_binding()->fault = &fault;
-        CHECK_STATUS(sv_topology_init(&topology, wire, 0), SELVAGE_ERR_MEMORY);
-        sv_thread_binding()->fault = NULL;
-        CHECK_EQ(sv_memory_live(), before);
-        sv_topology_fini(&topology);
-    }
+    sv_topology_t topology;
+    sv_fault_t fault;
+    CHECK_STATUS(sv_fault_parse("alloc=1", 0, &fault), SELVAGE_SUCCESS);
+    sv_thread_binding()->fault = &fault;
+    CHECK_STATUS(sv_topology_init(&topology, wire, 0), SELVAGE_ERR_MEMORY);
+    sv_thread_binding()->fault = NULL;
+    CHECK_EQ(sv_memory_live(), before);
+    sv_topology_fini(&topology);
     sv_thread_binding()->log_level = 2;
     sv_topology_fini(NULL);
     wire->ops->close(wire);

@@ -19,7 +19,8 @@ typedef struct build {
     selvage_comm_t *comm;
     selvage_grid_params_t params; /* without zeros that mean something else */
     selvage_grid_t *grid;
-    int *node_of_rank;            /* NULL: all ranks are on one node */
+    int *node_of_rank;            /* NULL: all ranks are on one node ... */
+    sv_team_t team;               /* ... or else all of them */
 } build_t;
 
 static int count_ranks(const build_t *build)
@@ -58,8 +59,13 @@ static selvage_status_t allocate_maps(build_t *build)
     selvage_grid_t *grid = build->grid;
     size_t count = (size_t)count_ranks(build);
     bool one_node = build->comm->topology.node_size == count_ranks(build);
-    if (!one_node)
-        SV_TRY(sv_calloc(1, sv_grid_gather_bytes((int)count), &build->node_of_rank));
+    if (!one_node) {
+        SV_TRY(sv_calloc(count, sizeof *build->node_of_rank, &build->node_of_rank));
+        SV_TRY(sv_team_init(&build->team, build->comm, (int)count));
+        build->team.me = build->comm->wire->rank;
+        for (size_t r = 0; r < count; r++)
+            build->team.ranks[r] = (int)r;
+    }
     const int *ranks = build->params.ranks;
     if (!(ranks && !is_rank_order(ranks, (int)count)) && !(build->params.reorder && !one_node))
         return SELVAGE_SUCCESS;
@@ -129,10 +135,11 @@ static selvage_status_t create_grid(build_t *build, selvage_status_t before, sel
 
     /* Who is where, and what that means for the surfaces. On one node nobody needs to be asked. */
     if (build->node_of_rank) {
-        SV_TRY_GOTO(status, sv_grid_gather_nodes(build->call, comm, &build->node_of_rank), fail);
+        SV_TRY_GOTO(status, sv_grid_gather_nodes(build->call, &build->team, build->node_of_rank), fail);
         SV_TRY_GOTO(status, sv_agree(comm, build->call, SV_GRID_AGREE_PLACES, place_blocks(build), &unused,
                                      comm->timeout_s), fail);
     }
+    sv_team_fini(&build->team);
     sv_free(build->node_of_rank);
 
     /* Rank order needs no maps. */
@@ -156,6 +163,7 @@ static selvage_status_t create_grid(build_t *build, selvage_status_t before, sel
     *grid_out = grid;
     return SELVAGE_SUCCESS;
 fail:
+    sv_team_fini(&build->team);
     sv_free(build->node_of_rank);
     sv_grid_destroy(build->grid);
     return status;

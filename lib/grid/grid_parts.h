@@ -6,6 +6,7 @@
 #ifndef SV_GRID_PARTS_H
 #define SV_GRID_PARTS_H
 
+#include "comm/comm_gather.h"
 #include "grid/grid_blocks.h"
 
 /* Refuses what makes no sense whatever the other ranks say. Local. call: the public call, for the detail. */
@@ -49,14 +50,10 @@ selvage_status_t sv_grid_agree(const char *call, selvage_comm_t *comm, const sel
                                const selvage_grid_params_t *params, selvage_status_t built);
 
 /*
- * Fills *node_of_rank, which is sv_grid_gather_bytes() long: nodes are numbered from 0 in the order of their lowest
- * ranks.
- * Collective, and agreed on. A failure ends the collective use of the communicator, because messages may still be under
- * way; *node_of_rank is NULL then if the wire may still write there.
+ * Numbers nodes from 0 in the order of their lowest ranks; team is of all ranks. Collective, and agreed on. A failure
+ * ends the collective use of the communicator, because messages may still be under way.
  */
-selvage_status_t sv_grid_gather_nodes(const char *call, selvage_comm_t *comm, int **node_of_rank);
-/* The entries of all ranks, and two messages. */
-size_t sv_grid_gather_bytes(int nranks);
+selvage_status_t sv_grid_gather_nodes(const char *call, sv_team_t *team, int *node_of_rank);
 
 /* What lies between a block and one beside it. */
 typedef struct sv_grid_face {

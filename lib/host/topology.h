@@ -33,7 +33,6 @@ typedef struct sv_topology {
     bool oversubscribed;   /* more ranks on the machine than cores */
     int gpu_ranks;         /* ranks of the machine on this rank's GPU, this one included; 0: no GPU, or not asked */
     bool shares_gpu;       /* gpu_ranks > 1: no kernel of this rank may wait for another rank's */
-    struct sv_gpu_message *messages; /* for sv_topology_find_gpu(), so that it cannot lack memory; owned */
     sv_place_t near;       /* node -1 until sv_topology_place() */
 } sv_topology_t;
 
@@ -46,21 +45,6 @@ int sv_topology_node_index(const sv_topology_t *topology, int peer);
 
 /* Cores this process may use: hwloc's allowed cores if built with it, else the affinity mask. At least 1. */
 int sv_topology_cores(void);
-
-/* Called while a message is awaited; lets others advance. SUCCESS: wait on; anything else ends the wait with it. */
-typedef selvage_status_t (*sv_topology_wait_fn)(void *arg);
-
-/*
- * Fills gpu_ranks and shares_gpu: the ranks of the machine tell each other the bus ids of their devices ("" for those
- * that have none). Collective over the wire's ranks of one machine; two messages per rank; once per topology. Fails
- * only if the wire or keep_waiting does.
- */
-selvage_status_t sv_topology_find_gpu(sv_topology_t *topology, sv_wire_t *wire, const char *bus_id,
-                                      sv_topology_wait_fn keep_waiting, void *arg);
-
-/* Makes and frees the messages; for init and fini. */
-selvage_status_t sv_topology_make_messages(sv_topology_t *topology);
-void sv_topology_free_messages(sv_topology_t *topology);
 
 /* Fills near from a device's bus id, as sysfs below sys_root ("/sys" but in tests) has it. What is not found is left
    unbound: placement is never an error. Local. */

@@ -41,15 +41,10 @@ selvage_status_t sv_topology_init(sv_topology_t *topology, sv_wire_t *wire, int 
     memset(topology, 0, sizeof *topology); /* so that fini accepts it whatever happens */
     topology->near.node = -1;
     SV_TRY(wire->ops->node_ranks(wire, &made.host_ranks, &made.host_size));
-    selvage_status_t status = SELVAGE_SUCCESS;
     int position = find_rank(made.host_ranks, made.host_size, wire->rank);
-    if (position < 0)
-        status = sv_error(SELVAGE_ERR_INTERNAL, "rank %d is not among the ranks of its own node", wire->rank);
-    if (status == SELVAGE_SUCCESS)
-        status = sv_topology_make_messages(&made);
-    if (status != SELVAGE_SUCCESS) {
+    if (position < 0) {
         sv_free(made.host_ranks);
-        return status;
+        return sv_error(SELVAGE_ERR_INTERNAL, "rank %d is not among the ranks of its own node", wire->rank);
     }
     find_virtual_node(position, ranks_per_node, &made);
     made.cores = sv_topology_cores();
@@ -63,7 +58,6 @@ void sv_topology_fini(sv_topology_t *topology)
     if (!topology)
         return;
     sv_free(topology->host_ranks);
-    sv_topology_free_messages(topology);
     sv_binder_destroy(topology->near.binder);
     memset(topology, 0, sizeof *topology);
     topology->near.node = -1;

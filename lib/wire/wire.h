@@ -108,8 +108,6 @@ static inline selvage_status_t sv_wire_control_poll(sv_wire_t *wire, int *source
 
 /* The check word of a control message: a mix chain over the seven words, the source and the destination. */
 uint64_t sv_wire_control_check(const sv_wire_control_t *message, int source, int destination);
-/* The same of a message of the channel SETUP, of any length. Such messages bear it where nothing else verifies them. */
-uint64_t sv_wire_setup_check(const void *message, size_t bytes, int source, int destination);
 
 /* Takes *wire_inout and puts a wrapper in its place that asks sv_fault_call_fails(SV_FAULT_CALL_WIRE) before each call
    that can fail. close() closes both. */

@@ -34,14 +34,3 @@ uint64_t sv_wire_control_check(const sv_wire_control_t *message, int source, int
         chain = mix_check(chain + message->word[i]) + 1;
     return end_chain(chain, source, destination);
 }
-
-uint64_t sv_wire_setup_check(const void *message, size_t bytes, int source, int destination)
-{
-    uint64_t chain = mix_check(chain_start + bytes) + 1;
-    for (size_t at = 0; at < bytes; at += sizeof chain) {
-        uint64_t word = 0;
-        memcpy(&word, (const uint8_t *)message + at, bytes - at < sizeof word ? bytes - at : sizeof word);
-        chain = mix_check(chain + word) + 1;
-    }
-    return end_chain(chain, source, destination);
-}
