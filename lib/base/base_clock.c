@@ -33,17 +33,6 @@ void sv_clock_sleep_until_ns(uint64_t ns)
         continue;
 }
 
-static inline void pause_processor(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield" ::: "memory");
-#else
-    __asm__ volatile("" ::: "memory");
-#endif
-}
-
 void sv_backoff(sv_backoff_t *backoff)
 {
     unsigned pauses = backoff->oversubscribed ? 0 : PAUSES;
@@ -52,7 +41,7 @@ void sv_backoff(sv_backoff_t *backoff)
     if (idle < UINT_MAX)
         backoff->idle = idle + 1;
     if (idle < pauses) {
-        pause_processor();
+        sv_pause();
     } else if (idle < pauses + yields || backoff->max_sleep_us == 0) {
         sched_yield();
     } else {

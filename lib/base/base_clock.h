@@ -22,6 +22,18 @@ typedef struct sv_backoff {
     int oversubscribed;
 } sv_backoff_t;
 
+/* The processor's pause instruction, for loops that look at memory. */
+static inline void sv_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield" ::: "memory");
+#else
+    __asm__ volatile("" ::: "memory");
+#endif
+}
+
 void sv_backoff(sv_backoff_t *backoff);
 static inline void sv_backoff_reset(sv_backoff_t *backoff)
 {

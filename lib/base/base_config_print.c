@@ -24,13 +24,6 @@ static void bytes_text(uint64_t value, char *text_out, size_t bytes)
     snprintf(text_out, bytes, "%llu%s", (unsigned long long)value, suffix);
 }
 
-static void choice_text(int position, const char *list, char *text_out, size_t bytes)
-{
-    for (; position > 0 && strchr(list, '|'); position--)
-        list = strchr(list, '|') + 1;
-    snprintf(text_out, bytes, "%.*s", (int)strcspn(list, "|"), list);
-}
-
 void sv_config_value_text(const sv_config_row_t *row, const sv_config_t *config, char *text_out, size_t bytes)
 {
     const void *member = (const char *)config + row->offset;
@@ -47,9 +40,13 @@ void sv_config_value_text(const sv_config_row_t *row, const sv_config_t *config,
     case SV_CONFIG_TYPE_BYTES:
         bytes_text(*(const uint64_t *)member, text_out, bytes);
         break;
-    case SV_CONFIG_TYPE_CHOICE:
-        choice_text(*(const int *)member, row->range, text_out, bytes);
+    case SV_CONFIG_TYPE_CHOICE: {
+        const char *word = row->range;
+        for (int position = *(const int *)member; position > 0 && strchr(word, '|'); position--)
+            word = strchr(word, '|') + 1;
+        snprintf(text_out, bytes, "%.*s", (int)strcspn(word, "|"), word);
         break;
+    }
     case SV_CONFIG_TYPE_TEXT:
         snprintf(text_out, bytes, "%s", (const char *)member);
         break;
@@ -69,21 +66,14 @@ const char *sv_config_source_text(int position, const sv_config_t *config)
     return config->environment_rows >> position & 1 ? "environment" : "default";
 }
 
-/* Of the longest range, so that what follows is one column. */
-static int range_width(void)
-{
-    size_t widest = 0;
-    for (int i = 0; i < SV_CONFIG_ROWS; i++) {
-        size_t length = strlen(sv_config_range_text(&sv_config_rows[i]));
-        widest = length > widest ? length : widest;
-    }
-    return (int)widest;
-}
-
 void sv_config_print(FILE *stream, const sv_config_t *config)
 {
     static const char form[] = "%-30s %-10s %-12s %-*s %s\n";
-    const int width = range_width();
+    int width = 0; /* of the longest range, so that what follows is one column */
+    for (int i = 0; i < SV_CONFIG_ROWS; i++) {
+        const int length = (int)strlen(sv_config_range_text(&sv_config_rows[i]));
+        width = length > width ? length : width;
+    }
     fprintf(stream, form, "variable", "value", "source", width, "range", "what it does");
     for (int i = 0; i < SV_CONFIG_ROWS; i++) {
         const sv_config_row_t *row = &sv_config_rows[i];

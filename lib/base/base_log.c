@@ -43,22 +43,15 @@ static const char *host_name(void)
     return name;
 }
 
-static unsigned subsystem_bit(const char *name, size_t length)
-{
-    if (length == strlen("ALL") && strncasecmp(name, "ALL", length) == 0)
-        return ~0U;
-    for (unsigned i = 0; i < SUBSYSTEMS; i++)
-        if (strlen(subsystems[i].name) == length && strncasecmp(name, subsystems[i].name, length) == 0)
-            return 1U << i;
-    return 0;
-}
-
 bool sv_log_subsystems(const char *list, unsigned *mask_out)
 {
     unsigned mask = list[0] == '\0' ? ~0U : 0;
     for (size_t length; *list; list += length + (list[length] == ',' && list[length + 1])) {
         length = strcspn(list, ",");
-        unsigned bit = subsystem_bit(list, length);
+        unsigned bit = length == strlen("ALL") && strncasecmp(list, "ALL", length) == 0 ? ~0U : 0;
+        for (unsigned i = 0; i < SUBSYSTEMS; i++)
+            if (strlen(subsystems[i].name) == length && strncasecmp(list, subsystems[i].name, length) == 0)
+                bit = 1U << i;
         if (!bit || (list[length] == ',' && !list[length + 1]))
             return false;
         mask |= bit;

@@ -50,32 +50,6 @@ typedef struct mapping_entry {
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static mapping_entry_t *registry;
 
-static void registry_remove(uint64_t nonce)
-{
-    mapping_entry_t *found = NULL;
-    pthread_mutex_lock(&registry_lock);
-    for (mapping_entry_t **link = &registry; *link; link = &(*link)->next) {
-        if ((*link)->nonce == nonce) {
-            found = *link;
-            *link = found->next;
-            break;
-        }
-    }
-    pthread_mutex_unlock(&registry_lock);
-    sv_free(found);
-}
-
-static void *registry_find(uint64_t nonce)
-{
-    void *base = NULL;
-    pthread_mutex_lock(&registry_lock);
-    for (const mapping_entry_t *entry = registry; entry && !base; entry = entry->next)
-        if (entry->nonce == nonce)
-            base = entry->base;
-    pthread_mutex_unlock(&registry_lock);
-    return base;
-}
-
 /* A memfd, or where there is none a file: in /dev/shm first, because that is memory as well. */
 static int open_backing(mapping_ticket_t *ticket)
 {
@@ -208,8 +182,15 @@ selvage_status_t sv_mapping_open(const sv_mapping_handle_t *handle, sv_mapping_t
     int borrowed = ticket.pid == (int32_t)getpid();
     if (!borrowed)
         SV_TRY(open_remote(&ticket, &base));
-    else if (!(base = registry_find(ticket.nonce)))
-        return sv_error(SELVAGE_ERR_SYSTEM, "the handle's memory has been closed in this process");
+    if (borrowed) {
+        pthread_mutex_lock(&registry_lock);
+        for (const mapping_entry_t *entry = registry; entry && !base; entry = entry->next)
+            if (entry->nonce == ticket.nonce)
+                base = entry->base;
+        pthread_mutex_unlock(&registry_lock);
+        if (!base)
+            return sv_error(SELVAGE_ERR_SYSTEM, "the handle's memory has been closed in this process");
+    }
     *mapping_out = (sv_mapping_t){.base = base, .bytes = (size_t)ticket.bytes, .fd = -1, .borrowed = borrowed,
                                   .handle = *handle};
     return SELVAGE_SUCCESS;
@@ -234,7 +215,15 @@ void sv_mapping_close(sv_mapping_t *mapping)
     if (mapping->owned) {
         mapping_ticket_t ticket;
         memcpy(&ticket, mapping->handle.bytes, sizeof ticket);
-        registry_remove(ticket.nonce);
+        pthread_mutex_lock(&registry_lock);
+        mapping_entry_t **link = &registry;
+        while (*link && (*link)->nonce != ticket.nonce)
+            link = &(*link)->next;
+        mapping_entry_t *entry = *link;
+        if (entry)
+            *link = entry->next;
+        pthread_mutex_unlock(&registry_lock);
+        sv_free(entry);
         sv_mapping_shut(mapping);
     }
     if (!mapping->borrowed)

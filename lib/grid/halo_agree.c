@@ -42,19 +42,6 @@ static uint64_t hash_next_value(uint64_t hash, uint64_t value)
     return sv_digest_mix(hash + value) + 1;
 }
 
-static uint64_t hash_grid(const selvage_grid_t *grid)
-{
-    uint64_t hash = hash_next_value(0, (uint64_t)grid->ndims);
-    for (int d = 0; d < grid->ndims; d++) {
-        hash = hash_next_value(hash, grid->periodic[d]);
-        for (int c = 0; c <= grid->blocks[d]; c++)
-            hash = hash_next_value(hash, (uint64_t)grid->start[d][c]);
-    }
-    for (int b = 0; grid->rank_of_block && b < grid->comm->wire->size; b++)
-        hash = hash_next_value(hash, (uint64_t)grid->rank_of_block[b]);
-    return hash;
-}
-
 static uint64_t member_of(const sv_halo_field_t *f, const selvage_field_t *given, int member, int d)
 {
     switch (member) {
@@ -82,12 +69,21 @@ static selvage_status_t list_numbers(const selvage_halo_t *halo, const selvage_h
                                      const sv_halo_directions_t *directions, const selvage_field_t *given,
                                      numbers_t *n)
 {
-    const int ndims = halo->grid->ndims;
+    const selvage_grid_t *grid = halo->grid;
+    const int ndims = grid->ndims;
     size_t most = COMMONS + (size_t)halo->nfields * (size_t)numbers_per_field(ndims) + 1;
-    uint64_t hash = 0;
     SV_TRY(sv_calloc(most, sizeof *n->value, &n->value));
-    n->value[BLOCKS] = hash_grid(halo->grid);
+    uint64_t hash = hash_next_value(0, (uint64_t)ndims);
+    for (int d = 0; d < ndims; d++) {
+        hash = hash_next_value(hash, grid->periodic[d]);
+        for (int c = 0; c <= grid->blocks[d]; c++)
+            hash = hash_next_value(hash, (uint64_t)grid->start[d][c]);
+    }
+    for (int b = 0; grid->rank_of_block && b < grid->comm->wire->size; b++)
+        hash = hash_next_value(hash, (uint64_t)grid->rank_of_block[b]);
+    n->value[BLOCKS] = hash;
     n->value[REVERSE] = params->reverse != 0;
+    hash = 0;
     for (int i = 0; i < directions->count; i++)
         for (int d = 0; d < SELVAGE_DIMS_MAX; d++)
             hash = hash_next_value(hash, (uint64_t)(directions->step[i][d] + 1));

@@ -105,34 +105,37 @@ static selvage_status_t add_way(selvage_halo_t *halo, const sv_halo_directions_t
     return status;
 }
 
-static selvage_status_t build_halo(selvage_halo_t *halo, const selvage_halo_params_t *params,
-                                   const sv_halo_directions_t *directions)
-{
-    selvage_exchange_params_t wanted = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = params->route,
-                                        .checksum = params->checksum};
-    selvage_comm_t *comm = halo->grid->comm;
-    uint64_t creates = comm->exchanges->creates + 1;
-    selvage_status_t status = sv_exchange_create(comm, &wanted, &halo->exchange);
-    /* Where there was no memory for it too, or later exchanges would not meet theirs. */
-    comm->exchanges->creates = creates;
-    SV_TRY(status);
-    SV_TRY(add_way(halo, directions, params->reverse != 0, false));
-    SV_TRY(add_way(halo, directions, params->reverse != 0, true));
-    return sv_halo_rebind(halo, halo->first_data);
-}
-
 static selvage_status_t create_halo(selvage_halo_t *halo, selvage_grid_t *grid, const selvage_halo_params_t *params,
                                     const selvage_field_t *given, int nfields, selvage_status_t status)
 {
     sv_halo_directions_t directions;
+    selvage_comm_t *comm = grid->comm;
+    const bool reverse = params->reverse != 0;
     uint64_t unused = 0;
+
+    /* Check, alone; then all ranks have given the same. */
     halo->grid = grid;
     if (status == SELVAGE_SUCCESS)
         status = check_halo(grid, params, given, nfields, &directions, halo);
     SV_TRY(sv_halo_agree(halo, params, &directions, given, status));
-    status = build_halo(halo, params, &directions);
-    SV_TRY(sv_agree(grid->comm, "selvage_halo_create: packets", grid->comm->exchanges->creates, status, &unused,
-                    grid->comm->timeout_s));
+
+    /* Build, alone; then all ranks have built it. */
+    selvage_exchange_params_t wanted = {SELVAGE_EXCHANGE_PARAMS_INIT, .route = params->route,
+                                        .checksum = params->checksum};
+    uint64_t creates = comm->exchanges->creates + 1;
+    status = sv_exchange_create(comm, &wanted, &halo->exchange);
+    /* Where there was no memory for it too, or later exchanges would not meet theirs. */
+    comm->exchanges->creates = creates;
+    if (status == SELVAGE_SUCCESS)
+        status = add_way(halo, &directions, reverse, false);
+    if (status == SELVAGE_SUCCESS)
+        status = add_way(halo, &directions, reverse, true);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_halo_rebind(halo, halo->first_data);
+    SV_TRY(sv_agree(comm, "selvage_halo_create: packets", comm->exchanges->creates, status, &unused,
+                    comm->timeout_s));
+
+    /* Commit, together. */
     return sv_exchange_commit(halo->exchange);
 }
 

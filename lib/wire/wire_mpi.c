@@ -147,42 +147,40 @@ static void mpi_close(sv_wire_t *base)
         release_wire(wire);
 }
 
-/* The node's communicator as ranks of comm. Groups are small: only the node's ranks are held. */
-static selvage_status_t translate_node_ranks(MPI_Comm node, MPI_Comm comm, int *local, int *ranks, int count)
-{
-    MPI_Group node_group, group;
-    int code = PMPI_Comm_group(node, &node_group);
-    if (code != MPI_SUCCESS)
-        return sv_wire_mpi_error(code, "MPI_Comm_group");
-    code = PMPI_Comm_group(comm, &group);
-    if (code == MPI_SUCCESS) {
-        for (int i = 0; i < count; i++)
-            local[i] = i;
-        code = PMPI_Group_translate_ranks(node_group, count, local, group, ranks);
-        PMPI_Group_free(&group);
-    }
-    PMPI_Group_free(&node_group);
-    return code == MPI_SUCCESS ? SELVAGE_SUCCESS : sv_wire_mpi_error(code, "MPI_Group_translate_ranks");
-}
-
 static selvage_status_t mpi_node_ranks(sv_wire_t *base, int **ranks_out, int *count_out)
 {
-    sv_wire_mpi_t *wire = (sv_wire_mpi_t *)base;
+    const MPI_Comm all = ((sv_wire_mpi_t *)base)->comm[SV_WIRE_SETUP];
     selvage_status_t status;
     MPI_Comm node;
+    MPI_Group node_group = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
     int count = 0, *ranks = NULL, *local = NULL;
-    int code = PMPI_Comm_split_type(wire->comm[SV_WIRE_SETUP], MPI_COMM_TYPE_SHARED, base->rank, MPI_INFO_NULL, &node);
+    int code = PMPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, base->rank, MPI_INFO_NULL, &node);
     if (code != MPI_SUCCESS)
         return sv_wire_mpi_error(code, "MPI_Comm_split_type");
     PMPI_Comm_size(node, &count);
     SV_TRY_GOTO(status, sv_calloc((size_t)count, sizeof *ranks, &ranks), out);
     SV_TRY_GOTO(status, sv_calloc((size_t)count, sizeof *local, &local), out);
-    SV_TRY_GOTO(status, translate_node_ranks(node, wire->comm[SV_WIRE_SETUP], local, ranks, count), out);
+    /* The node's communicator as ranks of all. Groups are small: only the node's ranks are held. */
+    for (int i = 0; i < count; i++)
+        local[i] = i;
+    code = PMPI_Comm_group(node, &node_group);
+    if (code == MPI_SUCCESS)
+        code = PMPI_Comm_group(all, &group);
+    if (code == MPI_SUCCESS)
+        code = PMPI_Group_translate_ranks(node_group, count, local, group, ranks);
+    if (code != MPI_SUCCESS) {
+        status = sv_wire_mpi_error(code, "MPI_Comm_group or MPI_Group_translate_ranks");
+        goto out;
+    }
     /* Ascending, because the key of the split was the rank. */
     *ranks_out = ranks;
     *count_out = count;
     ranks = NULL;
 out:
+    if (group != MPI_GROUP_NULL)
+        PMPI_Group_free(&group);
+    if (node_group != MPI_GROUP_NULL)
+        PMPI_Group_free(&node_group);
     sv_free(local);
     sv_free(ranks);
     PMPI_Comm_free(&node);

@@ -280,22 +280,6 @@ bool sv_wire_mpi_is_usable(void)
     return initialised && !finalised;
 }
 
-/* What was found about the type has a detail, but not on the log: here it gets the names of call and type. A type that
-   cannot be taken apart is not on the log: whoever asks may have another way, as the drop-in has. */
-static selvage_status_t refuse_datatype(const char *call, MPI_Datatype type, selvage_status_t status)
-{
-    char name[MPI_MAX_OBJECT_NAME + 1] = "";
-    int length = 0;
-    if (status != SELVAGE_ERR_ARGUMENT && status != SELVAGE_ERR_LIMIT && status != SELVAGE_ERR_UNSUPPORTED &&
-        status != SELVAGE_ERR_INTERNAL)
-        return status;
-    if (type != MPI_DATATYPE_NULL)
-        PMPI_Type_get_name(type, name, &length);
-    if (status == SELVAGE_ERR_UNSUPPORTED)
-        return sv_error_quiet(status, "%s: type%s%s: %s", call, length ? " " : "", name, selvage_error_detail());
-    return sv_error(status, "%s: type%s%s: %s", call, length ? " " : "", name, selvage_error_detail());
-}
-
 selvage_status_t sv_wire_mpi_flatten(const char *call, uint64_t count, MPI_Datatype type, sv_type_map_t *map_out)
 {
     sv_type_map_t map = {0};
@@ -321,7 +305,17 @@ selvage_status_t sv_wire_mpi_flatten(const char *call, uint64_t count, MPI_Datat
     return SELVAGE_SUCCESS;
 fail:
     sv_type_map_fini(&map);
-    return refuse_datatype(call, type, status);
+    if (status != SELVAGE_ERR_ARGUMENT && status != SELVAGE_ERR_LIMIT && status != SELVAGE_ERR_UNSUPPORTED &&
+        status != SELVAGE_ERR_INTERNAL)
+        return status;
+    /* What was found has a detail, but is not on the log: here it gets the names of the call and the type. A type that
+       cannot be taken apart stays off the log: whoever asks may have another way, as the drop-in has. */
+    char name[MPI_MAX_OBJECT_NAME + 1] = "";
+    int length = 0;
+    if (type != MPI_DATATYPE_NULL)
+        PMPI_Type_get_name(type, name, &length);
+    return (status == SELVAGE_ERR_UNSUPPORTED ? sv_error_quiet : sv_error)(
+        status, "%s: type%s%s: %s", call, length ? " " : "", name, selvage_error_detail());
 }
 
 size_t sv_wire_mpi_plain_bytes(MPI_Datatype type)

@@ -100,40 +100,30 @@ selvage_status_t sv_hip_host_address(sv_device_t *dev, void *ptr, void **address
     return sv_hip_status(hip_of(dev), error, "hipHostGetDevicePointer");
 }
 
-static selvage_status_t find_range(hip_device_t *dev, const void *ptr, uint64_t *base_out, size_t *bytes_out)
-{
-    hipDeviceptr_t base;
-    hipError_t error = HIP_RUN(dev, hipMemGetAddressRange(&base, bytes_out, (hipDeviceptr_t)(uintptr_t)ptr));
-    if (error != hipSuccess) {
-        (void)hipGetLastError();
-        return dev->host->error_quiet(SELVAGE_ERR_UNSUPPORTED, "memory at %p is no allocation of this GPU", ptr);
-    }
-    *base_out = (uint64_t)(uintptr_t)base;
-    return SELVAGE_SUCCESS;
-}
-
 selvage_status_t sv_hip_export(sv_device_t *dev, const void *ptr, size_t bytes, sv_device_handle_t *handle_out,
                                uint64_t *offset_out)
 {
     hip_device_t *hip = hip_of(dev);
     hip_handle_t handle = {.pid = (uint32_t)getpid(), .pid_space = (uint32_t)hip->pid_space};
+    hipDeviceptr_t base;
     size_t range_bytes = 0;
     /* Some runtimes give out handles for virtual memory too, which crash whoever opens them. */
     if (sv_hip_memory_kind(dev, ptr, bytes) != SV_MEMORY_DEVICE)
         return hip->host->error_quiet(SELVAGE_ERR_UNSUPPORTED, "memory at %p is of no kind that can be exported", ptr);
-    selvage_status_t status = find_range(hip, ptr, &handle.base, &range_bytes);
-    uint64_t offset = status == SELVAGE_SUCCESS ? (uint64_t)(uintptr_t)ptr - handle.base : 0;
-    if (status == SELVAGE_SUCCESS && offset + bytes > range_bytes)
-        status = hip->host->error_quiet(SELVAGE_ERR_UNSUPPORTED, "memory at %p spans two allocations", ptr);
-    if (status == SELVAGE_SUCCESS &&
-        HIP_RUN(hip, hipIpcGetMemHandle(&handle.ipc, (void *)(uintptr_t)handle.base)) != hipSuccess) {
+    if (HIP_RUN(hip, hipMemGetAddressRange(&base, &range_bytes, (hipDeviceptr_t)(uintptr_t)ptr)) != hipSuccess) {
         (void)hipGetLastError();
-        status = hip->host->error_quiet(SELVAGE_ERR_UNSUPPORTED, "memory at %p cannot be exported by IPC", ptr);
+        return hip->host->error_quiet(SELVAGE_ERR_UNSUPPORTED, "memory at %p is no allocation of this GPU", ptr);
     }
-    if (status != SELVAGE_SUCCESS)
-        return status;
-    handle.number = sv_hip_memory_id(dev, ptr);
+    handle.base = (uint64_t)(uintptr_t)base;
     handle.bytes = range_bytes;
+    uint64_t offset = (uint64_t)(uintptr_t)ptr - handle.base;
+    if (offset + bytes > range_bytes)
+        return hip->host->error_quiet(SELVAGE_ERR_UNSUPPORTED, "memory at %p spans two allocations", ptr);
+    if (HIP_RUN(hip, hipIpcGetMemHandle(&handle.ipc, (void *)(uintptr_t)handle.base)) != hipSuccess) {
+        (void)hipGetLastError();
+        return hip->host->error_quiet(SELVAGE_ERR_UNSUPPORTED, "memory at %p cannot be exported by IPC", ptr);
+    }
+    handle.number = sv_hip_memory_id(dev, ptr);
     memset(handle_out, 0, sizeof *handle_out);
     memcpy(handle_out, &handle, sizeof handle);
     *offset_out = offset;

@@ -103,14 +103,6 @@ static piece_t *piece_at(slab_t *slab, size_t offset, piece_t **before_out)
     return NULL;
 }
 
-static piece_t *piece_fit(const slab_t *slab, size_t bytes)
-{
-    for (piece_t *piece = slab->pieces; piece; piece = piece->next)
-        if (!piece->used && piece->bytes >= bytes)
-            return piece;
-    return NULL;
-}
-
 /* Takes the first bytes of a free piece; the rest becomes a piece after it. */
 static selvage_status_t piece_take(slab_t *slab, piece_t *piece, size_t bytes)
 {
@@ -138,7 +130,8 @@ static void piece_join(piece_t *piece)
     sv_free(next);
 }
 
-static selvage_status_t find_room(size_t bytes, slab_t **slab_out, piece_t **piece_out)
+/* Finds a free piece that is large enough; makes a slab where there is none. */
+static selvage_status_t find_free_piece(size_t bytes, slab_t **slab_out, piece_t **piece_out)
 {
     bool small = bytes <= PIECE_SMALL_MAX;
     size_t slab_bytes = SLAB_BYTES_MIN;
@@ -147,9 +140,12 @@ static selvage_status_t find_room(size_t bytes, slab_t **slab_out, piece_t **pie
         slab_t *slab = SV_CONTAINER_OF(it, slab_t, link);
         if (!small || !slab->small)
             continue;
-        if ((*piece_out = piece_fit(slab, bytes))) {
-            *slab_out = slab;
-            return SELVAGE_SUCCESS;
+        for (piece_t *piece = slab->pieces; piece; piece = piece->next) {
+            if (!piece->used && piece->bytes >= bytes) {
+                *slab_out = slab;
+                *piece_out = piece;
+                return SELVAGE_SUCCESS;
+            }
         }
         slab_bytes = slab_bytes < SLAB_BYTES_MAX ? 2 * slab_bytes : SLAB_BYTES_MAX;
     }
@@ -167,7 +163,7 @@ selvage_status_t soft_malloc(sv_device_t *dev, size_t bytes, void **ptr_out)
         return sv_error(SELVAGE_ERR_MEMORY, "soft: %zu bytes of device memory are too many", bytes);
     size_t rounded = bytes ? (bytes + PIECE_ALIGN - 1) / PIECE_ALIGN * PIECE_ALIGN : PIECE_ALIGN;
     pthread_mutex_lock(&table.lock);
-    selvage_status_t status = find_room(rounded, &slab, &piece);
+    selvage_status_t status = find_free_piece(rounded, &slab, &piece);
     if (status == SELVAGE_SUCCESS) {
         status = piece_take(slab, piece, rounded);
         if (status == SELVAGE_SUCCESS)
@@ -179,32 +175,26 @@ selvage_status_t soft_malloc(sv_device_t *dev, size_t bytes, void **ptr_out)
     return status;
 }
 
-/* False if ptr is not the start of an allocation. */
-static bool free_locked(void *ptr)
-{
-    piece_t *before = NULL;
-    slab_t *slab = slab_of(ptr);
-    size_t offset = slab ? (size_t)((char *)ptr - (char *)slab->mapping.base) : 0;
-    piece_t *piece = slab ? piece_at(slab, offset, &before) : NULL;
-    if (!piece || piece->offset != offset)
-        return false;
-    piece->used = false;
-    piece_join(piece);
-    piece_join(before);
-    if (--slab->used == 0)
-        slab_destroy(slab);
-    return true;
-}
-
 void soft_free(sv_device_t *dev, void *ptr)
 {
+    piece_t *before = NULL;
     (void)dev;
     if (!ptr)
         return;
     pthread_mutex_lock(&table.lock);
-    bool freed = free_locked(ptr);
+    slab_t *slab = slab_of(ptr);
+    size_t offset = slab ? (size_t)((char *)ptr - (char *)slab->mapping.base) : 0;
+    piece_t *piece = slab ? piece_at(slab, offset, &before) : NULL;
+    bool is_start = piece && piece->offset == offset;
+    if (is_start) {
+        piece->used = false;
+        piece_join(piece);
+        piece_join(before);
+        if (--slab->used == 0)
+            slab_destroy(slab);
+    }
     pthread_mutex_unlock(&table.lock);
-    if (!freed)
+    if (!is_start)
         (void)sv_error(SELVAGE_ERR_DEVICE, "soft: free of %p, which is no device memory", ptr);
 }
 

@@ -18,19 +18,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/base_clock.h"
 #include "base/base_status.h"
 #include "device/soft/soft_priv.h"
 
 enum { PARK_SPINS = 64, PARK_YIELDS = 4, THREAD_STACK_BYTES = 256 * 1024 };
-
-static void pause_cpu(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 void soft_park_post(soft_park_t *park)
 {
@@ -59,7 +51,7 @@ void soft_park_wait(soft_park_t *park, soft_ready_t ready, const void *arg)
         if (ready(arg))
             return;
         if (i < PARK_SPINS)
-            pause_cpu();
+            sv_pause();
         else
             sched_yield();
     }
