@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Three lists must be one: what the shared library exports, what lib/selvage.map names, and what the public headers
-# declare. Also: the library needs no C++ runtime and no GPU library, and its version is that of the VERSION file.
+# Four lists must be one: what the shared library exports, what lib/selvage.map names, what the public headers declare,
+# and what doc/reference.md explains, which has every public type as well. Also: the library needs no C++ runtime and no
+# GPU library, and its version is that of the VERSION file.
 set -u
 failed=0
 dir=$(mktemp -d)
@@ -24,6 +25,23 @@ if ! diff "$dir/map" "$dir/headers" >"$dir/diff"; then
     failed=1
 fi
 [ -s "$dir/headers" ] || { echo "no prototypes found"; failed=1; }
+
+# The page has each at the beginning of a row, under the name of the header that declares it.
+for header in "$top_srcdir"/include/selvage/*.h; do
+    {
+        grep '^[a-z]' "$header" | grep -oE '\bselvage_[a-z0-9_]+\(' | tr -d '(' | sort -u |
+            comm -12 - "$dir/map" | sed 's/$/()/'
+        sed -n 's/^} \(selvage_[a-z0-9_]*_t\);$/\1/p; s/^typedef void (\*\(selvage_[a-z0-9_]*_t\)).*/\1/p
+                s/^typedef [a-z0-9_ ]* \(selvage_[a-z0-9_]*_t\);$/\1/p' "$header"
+    } | sed "s/^/$(basename "$header") /"
+done | sort -u >"$dir/public"
+awk '/^## / { header = $2 } match($0, /^\| `selvage_[a-z0-9_]*(\(\))?`/) {
+        print header, substr($0, 4, RLENGTH - 4) }' "$top_srcdir/doc/reference.md" | sort >"$dir/explained"
+if ! diff "$dir/public" "$dir/explained" >"$dir/diff"; then
+    echo "what include/selvage/ declares (<) and what doc/reference.md explains (>) differ:"
+    cat "$dir/diff"
+    failed=1
+fi
 
 library=$top_builddir/.libs/libselvage.so
 if [ ! -e "$library" ]; then
