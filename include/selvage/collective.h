@@ -6,17 +6,18 @@
  *
  * All calls that move data are stream-ordered: they enqueue and return, read their input after the work already on
  * the stream, and later work on the stream sees their output. All ranks of a communicator make the same calls in the
- * same order, also across communicators that share ranks; a call that differs in kind, count, type, operation or root
- * is an error that names the ranks, on every rank, and no hang. Where a communicator spans nodes, the part between
- * nodes goes through host memory and MPI, and a call blocks until its result is there.
+ * same order, also across communicators that share ranks. A call that differs in kind, count, type, operation or root
+ * does not hang: it is an error on every rank, which names the ranks. Where a communicator spans nodes, the part
+ * between nodes goes through host memory and MPI, and a call blocks until its result is there.
  *
  * SUCCESS of a call on a node says that it was enqueued. Its results may be believed once the stream has been
- * synchronised and selvage_coll_error() has then returned SUCCESS: what kernels meet, damage among it, is said there.
+ * synchronised and selvage_coll_error() has then returned SUCCESS. That call tells what kernels met, damage among it.
  * What ranks take from each other is verified unless SELVAGE_COLL_CHECKSUM=off.
  *
- * Counts are in elements and may be 0. Buffers are device memory (or pinned memory) with the alignment of the element;
- * input and output are the same (in place: for reduce-scatter and all-gather the rank's own block within the large
- * buffer) or do not overlap. doc/collectives.md says what is bit-identical to what.
+ * Counts are in elements and may be 0. Buffers are device memory or pinned memory, with the alignment of the element.
+ * Input and output do not overlap, or are in place: they are the same, and for reduce-scatter and all-gather the
+ * smaller one is the rank's own block of the larger one. doc/collectives.md says what is bit-identical to what, and
+ * doc/reference.md has a table of the counts.
  */
 #ifndef SELVAGE_COLLECTIVE_H
 #define SELVAGE_COLLECTIVE_H
@@ -146,8 +147,8 @@ int selvage_coll_size(const selvage_coll_t *coll);
 /**
  * @brief Maps user memory for the ranks of the node, so that kernels read and write it where it is.
  *
- * Collective over @p coll; blocks. What is not registered goes through the arena's slots, which costs a copy. Whether
- * all ranks' buffers of a call are registered, the kernels find out by themselves; nothing need be symmetric.
+ * Collective over @p coll; blocks. What is not registered goes through the arena's slots, which costs a copy. Kernels
+ * find out by themselves whether all ranks' buffers of a call are registered; nothing need be symmetric.
  *
  * @param[in]  coll        communicator; its splits use the window too
  * @param[in]  ptr         within one plain allocation of the device
@@ -161,9 +162,9 @@ selvage_status_t selvage_coll_register(selvage_coll_t *coll, void *ptr, size_t b
 selvage_status_t selvage_coll_unregister(selvage_window_t *window);
 
 /**
- * @brief A sum of which each rank multiplies its own input by a scalar of its own first (rounded to the type).
+ * @brief Makes a sum of which each rank multiplies its own input by a scalar of its own first (rounded to the type).
  *
- * Local; does not block. The number of operations of one communicator that live at a time is limited to 64.
+ * Local; does not block. A communicator has at most 64 operations at a time.
  *
  * @param[in]  coll    communicator
  * @param[in]  scalar  one element of @p type; device memory must stay until the operation's last call is complete
@@ -179,9 +180,10 @@ selvage_status_t selvage_coll_op_destroy(selvage_coll_t *coll, selvage_op_t op);
 
 /**
  * @name Collectives
- * Stream-ordered, collective, all by the rules at the top of this file. @return ERR_ARGUMENT at once for what is wrong
- * with the call itself; ERR_STATE for a stream that is being captured; the sticky error of the communicator once there
- * is one (selvage_coll_error()); ERR_DEVICE, ERR_LIMIT.
+ * They are stream-ordered and collective, all by the rules at the top of this file.
+ *
+ * @return ERR_ARGUMENT at once for what is wrong with the call itself; ERR_STATE for a stream that is being captured;
+ *         the sticky error of the communicator once there is one (selvage_coll_error()); ERR_DEVICE, ERR_LIMIT
  * @{
  */
 /** @brief recv[i] = op over ranks of send[i], on all ranks. */

@@ -37,9 +37,9 @@ typedef enum selvage_route {
 /**
  * @brief Whether the program runs with an MPI of the kind that this library was built for.
  *
- * Open MPI and MPICH (with those that share its binary interface) have nothing in common below their names: a program
- * that mixes them crashes in its first call. selvage_comm_create() asks this first. Local; any thread; may be called
- * before MPI_Init.
+ * Open MPI has nothing in common with MPICH, and with those that share MPICH's binary interface, below the names. A
+ * program that mixes them crashes in its first call, so selvage_comm_create() asks this first. Local; any thread; may
+ * be called before MPI_Init.
  *
  * @return SUCCESS, also where it cannot be told; ERR_UNSUPPORTED with the names of both in the detail
  */
@@ -61,11 +61,11 @@ typedef struct selvage_comm_params {
 /**
  * @brief Wraps @p mpi_comm. Reads the SELVAGE_ variables, opens the device, finds out who shares the node.
  *
- * Collective over @p mpi_comm; blocks; not stream-ordered. MPI must be initialised. The MPI communicator is
- * duplicated: Selvage's messages never meet the caller's, and the caller may free his own at once. Duplicating has no
- * deadline; what follows has. A thread level below MPI_THREAD_FUNNELED is told at log level info;
- * SELVAGE_PROGRESS=thread needs MPI_THREAD_MULTIPLE. With MPI_THREAD_SINGLE and MPI_THREAD_FUNNELED only the thread
- * that creates a communicator may use it and what is made of it: calls of others return ERR_STATE.
+ * Collective over @p mpi_comm; blocks; not stream-ordered. MPI must be initialised. Selvage makes communicators of its
+ * own: its messages never meet the caller's, and the caller may free @p mpi_comm at once. Making them has no deadline;
+ * what follows has. A thread level below MPI_THREAD_FUNNELED is told at log level info; SELVAGE_PROGRESS=thread needs
+ * MPI_THREAD_MULTIPLE. With MPI_THREAD_SINGLE and MPI_THREAD_FUNNELED only the thread that creates a communicator may
+ * use it and what is made of it: calls of others return ERR_STATE.
  *
  * @param[in]  mpi_comm  an intra-communicator
  * @param[in]  params    NULL for defaults

@@ -49,8 +49,8 @@ selvage_status_t selvage_config_print(FILE *stream);
 /**
  * @brief From now on an unknown SELVAGE_ variable is a warning, once per process, where SELVAGE_UNKNOWN is not set.
  *
- * For libraries that enter programs which know nothing of Selvage, as the drop-in does: what somebody left in the
- * environment must not end those. Local; any thread; may be called before MPI_Init.
+ * For libraries that enter programs which know nothing of Selvage, as the drop-in does. What somebody left in the
+ * environment must not end such a program. Local; any thread; may be called before MPI_Init.
  */
 void selvage_config_warn_unknown(void);
 

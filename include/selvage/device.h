@@ -31,10 +31,10 @@ selvage_status_t selvage_device_open(const char *name, selvage_device_t **dev_ou
 /**
  * @brief Opens the GPU that is this rank's share of the host's: for programs that leave the choice to Selvage.
  *
- * As selvage_device_open(), but first makes a GPU current in the calling thread, where it stays: the local rank that
- * the launcher says (Open MPI, MPICH and its kin, PALS, Flux, Slurm), modulo the number of GPUs that this process
- * sees. If no launcher says it, or the device is soft, nothing is chosen. May be called before MPI_Init. Give the
- * device to selvage_comm_create() in selvage_comm_params_t, and close it after the communicator.
+ * As selvage_device_open(), but first makes a GPU current in the calling thread, where it stays. The GPU's number is
+ * the local rank modulo the number of GPUs that this process sees. The launcher gives the local rank (Open MPI, MPICH
+ * and its kin, PALS, Flux, Slurm). If none does, or the device is soft, nothing is chosen. May be called before
+ * MPI_Init. Give the device to selvage_comm_create() in selvage_comm_params_t, and close it after the communicator.
  *
  * @param[in]  name     as for selvage_device_open()
  * @param[out] dev_out  freed by selvage_device_close()
@@ -69,8 +69,8 @@ void selvage_device_close(selvage_device_t *dev);
 /**
  * @brief Makes the device current in the calling thread, as hipSetDevice() and cudaSetDevice() do, where it stays.
  *
- * No call needs it. A thread that makes many saves the way to the device and back in each, and the context that the
- * runtime would make on the GPU which threads begin with.
+ * No call needs it. It saves a thread that makes many calls the way to the device and back in each. It also saves the
+ * context that the runtime would make on the GPU which threads begin with.
  *
  * @return ERR_ARGUMENT (dev is NULL), ERR_DEVICE
  */

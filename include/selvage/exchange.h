@@ -8,8 +8,9 @@
  * Ordering: start(x, stream) reads the send buffers after the work already on `stream`, and nothing of Selvage's
  * touches a receive buffer before that work is done. After wait(x, stream) returns, later work on `stream` sees the
  * received data. Send buffers belong to Selvage from start until wait. The caller never needs a device synchronise.
- * Buffers stay allocated from commit until destroy, and a stream exists from start until the wait that ends the epoch:
- * what was freed earlier is used all the same, and nobody looks, because asking the device costs more than an epoch.
+ *
+ * Lifetimes: buffers stay allocated from commit until destroy, and a stream exists from start until the wait that ends
+ * the epoch. This is not checked, because asking the device costs more than an epoch: freed memory would be used.
  */
 #ifndef SELVAGE_EXCHANGE_H
 #define SELVAGE_EXCHANGE_H
@@ -50,8 +51,8 @@ typedef struct selvage_exchange_params {
 /**
  * @brief Makes an empty exchange. Local; does not block; one thread at a time per communicator.
  *
- * All ranks create their exchanges in one order, and commit them in one order, also where a rank has no packets: the
- * n-th that one rank created is the n-th of all. Commit checks it.
+ * All ranks create their exchanges in one order, and commit them in one order, also where a rank has no packets. So the
+ * n-th that one rank created is the n-th of all, which commit checks.
  *
  * @param[in]  params  NULL for defaults
  * @param[out] ex_out  owned by the caller; freed by selvage_exchange_destroy() before the communicator
@@ -156,9 +157,9 @@ selvage_status_t selvage_exchange_test(selvage_exchange_t *ex, void *stream);
 /**
  * @brief Completes the epoch: every packet here is verified and in place, every packet sent was verified there.
  *
- * (Without checksums: every packet here is in place, and every packet sent has left.)
- * Blocks the host, up to the deadline, which counts from the last progress; needs nothing queued on @p stream after
- * start. The communicator's other exchanges advance meanwhile. Waiting again for a complete epoch succeeds at once.
+ * Without checksums, every packet here is in place, and every packet sent has left. Blocks the host, up to the
+ * deadline, which counts from the last progress. Needs nothing queued on @p stream after start. The communicator's
+ * other exchanges advance meanwhile. Waiting again for a complete epoch succeeds at once.
  *
  * @return ERR_STATE if never started; ERR_CHECKSUM, ERR_TIMEOUT, ERR_PEER, ERR_MPI, ERR_DEVICE, after which the
  *         exchange is poisoned: start, test and wait return the same error, and it can only be destroyed
@@ -168,20 +169,20 @@ selvage_status_t selvage_exchange_wait(selvage_exchange_t *ex, void *stream);
 /**
  * @brief Ends the epoch on @p stream without the host: later work on @p stream sees the received data.
  *
- * Never blocks the host (but where ranks share a GPU, see below), so that an exchange can be repeated many times with
- * nothing but kernels between. Local; stream-ordered. Legal when commit found only packets of the routes `self` and
- * `peer` that need no host (receive buffers above SELVAGE_KERNEL_PEER_MAX_BYTES are registered); with the progress
- * thread always. Arrival, verification and the copies out of slots are enqueued and wait on the device, up to the
- * deadline.
+ * Local; stream-ordered. Never blocks the host, but where ranks share a GPU (see below). So an exchange can be repeated
+ * many times with nothing but kernels between. With the progress thread the call is always legal. Without it, commit
+ * must have found only packets of the routes `self` and `peer` that need no host: receive buffers above
+ * SELVAGE_KERNEL_PEER_MAX_BYTES are registered. Arrival, verification and the copies out of slots are enqueued and wait
+ * on the device, up to the deadline.
  *
- * Errors are found by the device, are kept, and are returned by the next call on @p ex: a packet that does not verify
- * cannot be asked for again, because its sender may be epochs ahead, so the policy `retry` acts as `report` here. Until
- * then later work on @p stream may have run on bad data. The first failure also makes every later enqueued wait of this
- * rank on @p ex end at once. wait after enqueue_wait waits on the host for the device and returns what it found.
+ * The device finds errors, and the next call on @p ex returns them. Until then later work on @p stream may have run on
+ * bad data. A packet that does not verify cannot be asked for again, because its sender may be epochs ahead: the policy
+ * `retry` acts as `report` here. The first failure also makes every later enqueued wait of this rank on @p ex end at
+ * once. A wait after an enqueue_wait waits on the host for the device and returns what it found.
  *
- * Ranks that exchange with each other should end an epoch the same way. Where ranks share one GPU, a kernel that waits
- * could hold up the one it waits for, and the software device's streams without threads cannot wait: there this call is
- * selvage_exchange_wait().
+ * Ranks that exchange with each other should end an epoch the same way. This call is selvage_exchange_wait() where no
+ * kernel may wait: where ranks share one GPU, because it could hold up the one it waits for, and on the software device
+ * without threads.
  *
  * @param stream  the one given to start, or one that is ordered after it
  * @return ERR_UNSUPPORTED with the packet named, ERR_STATE if never started; else the exchange's first error

@@ -62,11 +62,12 @@ typedef struct selvage_grid_params {
  * @brief Cuts a domain into one block per rank of @p comm.
  *
  * Collective; blocks up to the deadline; not stream-ordered. All ranks give the same parameters, which is checked.
- * Without `blocks` the factorisation of the number of ranks is taken that cuts the fewest cells (weighted with
- * `width`), an open dimension having no cut at its ends; ties go to the one with more blocks in the later dimensions.
- * A factor that would leave a block without cells is not considered. With `reorder` all ranks work out one placement,
- * never worse than rank order (virtual nodes are nodes); selvage_grid_describe() has the figures for both. Members
- * above `ndims` are not looked at.
+ * Members above `ndims` are not looked at.
+ *
+ * Without `blocks` the number of ranks is factorised so that the fewest cells are cut, weighted with `width`. An open
+ * dimension has no cut at its ends. Ties go to the factorisation with more blocks in the later dimensions. A factor
+ * that would leave a block without cells is not considered. With `reorder` all ranks work out one placement, which is
+ * never worse than rank order (virtual nodes are nodes); selvage_grid_describe() has the figures for both.
  *
  * @param[out] grid_out  owned by the caller; freed by selvage_grid_destroy() before the communicator
  * @return ERR_ARGUMENT with the argument named (a grid that does not cover the ranks: `blocks`; more blocks than cells;
@@ -78,7 +79,7 @@ selvage_status_t selvage_grid_create(selvage_comm_t *comm, const selvage_grid_pa
                                      selvage_grid_t **grid_out);
 
 /**
- * @brief The same from an MPI communicator with a Cartesian topology: blocks, periods and places are MPI's.
+ * @brief Makes a grid from an MPI communicator with a Cartesian topology: blocks, periods and places are MPI's.
  *
  * @p cart has the ranks of @p comm in the same order (it is the communicator that was wrapped, or one like it).
  * Of @p params, `ndims` is 0 or MPI's, and `periodic`, `blocks`, `ranks` and `reorder` stay zero.

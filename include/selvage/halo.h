@@ -63,10 +63,10 @@ typedef enum selvage_number {
  * Where an element of component c at local index i lies: data + c * component_stride_bytes + sum over d of
  * (first[d] + i[d]) * stride_bytes[d].
  *
- * A field of one parity is stored compactly: dimension `packed_dim` (the fastest one) has half as many places, and
- * the cell at array index j in it lies at place j / 2, rounded down, of its row. array_extent[packed_dim] (in cells)
- * must be even, and so must periodic dimensions of the domain in which the field has a halo. Faces are packed fastest
- * where first[packed_dim] is even: then each is a box.
+ * A field of one parity is stored compactly: dimension `packed_dim` (the fastest one) has half as many places. The cell
+ * at array index j in it lies at place j / 2, rounded down, of its row. array_extent[packed_dim] (in cells) must be
+ * even, and so must periodic dimensions of the domain in which the field has a halo. Faces are packed fastest where
+ * first[packed_dim] is even: then each is a box.
  */
 typedef struct selvage_field {
     size_t struct_size;                       /**< set by SELVAGE_FIELD_INIT */
@@ -121,9 +121,9 @@ typedef struct selvage_halo_params {
  * @brief Makes the halo exchange of some fields, ready to be started.
  *
  * Collective over the grid's communicator, in one order on all ranks; blocks up to the deadline; not stream-ordered.
- * How a field lies in memory (data, order, array_extent, first, strides) may differ between ranks, which is fastest
- * where ranks have their dimensions in one order; everything else of the fields is the same everywhere, which is
- * checked. At the open ends of a domain nothing is sent or written.
+ * How a field lies in memory (data, order, array_extent, first, strides) may differ between ranks. It is fastest where
+ * all ranks have their dimensions in one order. Everything else of the fields is the same everywhere, which is checked.
+ * At the open ends of a domain nothing is sent or written.
  *
  * @param[in]  params    NULL: faces, forward
  * @param[in]  fields    read during the call

@@ -3,26 +3,28 @@
  * @file message.h
  * @brief Messages: send and receive as MPI has them, for buffers in device or host memory, with a stream.
  *
- * What MPI promises holds: messages of one source to one destination with one communicator do not overtake each other;
- * a receive takes the first message that fits its source and tag; a message may be longer or shorter in count and made
- * of other types than its receive, as long as its bytes fit; a rank may send to itself. Messages never meet packets of
- * exchanges, nor messages of MPI.
+ * What MPI promises holds. Messages of one source to one destination with one communicator do not overtake each other.
+ * A receive takes the first message that fits its source and tag. A message may have another count and other types than
+ * its receive, as long as its bytes fit. A rank may send to itself. Messages never meet packets of exchanges, nor
+ * messages of MPI.
  *
- * - Stream: a send reads its buffer after the work that is on the stream when it is called; a receive writes its
- *   buffer after that work, too. When test or wait say that a request is complete, the host has seen it so: whatever
- *   is enqueued afterwards, on any stream, sees the data and may overwrite what was sent. SELVAGE_MESSAGE_NO_STREAM
- *   says that the buffer may be used at once, which saves an event.
- * - Progress: every call of this header on a communicator advances all its messages; waits advance exchanges, too, that
- *   the same thread has started, and selvage_progress(), test and wait of exchanges advance messages.
+ * - Stream: a send reads its buffer after the work that is on the stream when it is called, and a receive writes its
+ *   buffer after that work. When test or wait say that a request is complete, the host has seen it so. Whatever is
+ *   enqueued afterwards, on any stream, sees the data and may overwrite what was sent. SELVAGE_MESSAGE_NO_STREAM says
+ *   that the buffer may be used at once, which saves an event.
+ * - Progress: every call of this header on a communicator advances all its messages. Waits also advance the exchanges
+ *   that the same thread has started. selvage_progress(), and test and wait of exchanges, advance messages.
  * - Threads: several threads may call at the same time if MPI was initialised with MPI_THREAD_MULTIPLE. One request is
- *   one thread's at a time. While the thread that started exchanges waits for messages, no other one calls them.
- * - Damage: bytes are verified on arrival as SELVAGE_CHECKSUM says. With retry (the default), long messages, and small
- *   ones that came by MPI, are sent again, SELVAGE_RETRY_MAX times at most. Small ones that came by memory of the node
- *   are taken once more from where they lie. What does not verify then ends the receive with SELVAGE_ERR_CHECKSUM, its
- *   buffer holding anything; and the send, if the message is long: of a small one the sender had its buffer back before
- *   anybody looked. Small is up to SELVAGE_MESSAGE_EAGER_BYTES, between devices of a node up to 128 times as much.
+ *   one thread's at a time. While the thread that started exchanges waits for messages, no other thread calls the
+ *   exchanges.
+ * - Damage: bytes are verified on arrival as SELVAGE_CHECKSUM says. With retry (the default), a long message is sent
+ *   again, SELVAGE_RETRY_MAX times at most, and so is a small one that came by MPI. A small one that came by memory of
+ *   the node is taken once more from where it lies. What does not verify then ends the receive with
+ *   SELVAGE_ERR_CHECKSUM, and its buffer holds anything. The send ends so, too, if the message is long; the sender of a
+ *   small one had its buffer back before anybody looked. Small is up to SELVAGE_MESSAGE_EAGER_BYTES, between devices of
+ *   a node up to 128 times as much.
  * - Deadline: a wait gives up with SELVAGE_ERR_TIMEOUT once nothing of the communicator's messages has moved for
- *   SELVAGE_TIMEOUT_S (or timeout_s of the communicator); the request stays open.
+ *   SELVAGE_TIMEOUT_S (or timeout_s of the communicator). The request stays open.
  *
  * Ranks are those of the communicator that was wrapped. Tags are 0 to 2^31-1. MPI_ANY_SOURCE, MPI_ANY_TAG and
  * MPI_PROC_NULL mean what they mean to MPI.
@@ -76,15 +78,18 @@ typedef struct selvage_message_status {
 /** @brief Begins to send. Complete when the buffer may be used again. */
 selvage_status_t selvage_message_isend(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
                                        int destination, int tag, void *stream, selvage_request_t **request);
-/** @brief The same, complete only when a receive has matched it. */
+/** @brief Begins to send. Complete only when a receive has matched the message. */
 selvage_status_t selvage_message_issend(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
                                         int destination, int tag, void *stream, selvage_request_t **request);
 /**
- * @brief The same as selvage_message_isend(), complete whatever the receiver does: the message waits in a slot of the
- *        receiver's device memory (selvage_comm_params_t::message_slot_bytes), where a receive into host memory takes
- *        it from, too. Slots are made after the first messages between two ranks of a node, to and fro.
- * @return also ERR_LIMIT, and nothing is sent or logged: it is no device memory, or longer than a slot; the receiver
- *         has no slots, or none is free
+ * @brief Begins to send, complete whatever the receiver does.
+ *
+ * The message waits in a slot of the receiver's device memory (selvage_comm_params_t::message_slot_bytes). A receive
+ * into host memory takes it from there, too. Slots are made after the first messages between two ranks of a node have
+ * gone both ways.
+ *
+ * @return also ERR_LIMIT, and nothing is sent or logged: the buffer is no device memory, or longer than a slot; the
+ *         receiver has no slots, or none is free
  */
 selvage_status_t selvage_message_ibsend(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
                                         int destination, int tag, void *stream, selvage_request_t **request);
@@ -95,8 +100,8 @@ selvage_status_t selvage_message_irecv(selvage_comm_t *comm, void *buf, size_t c
 
 /**
  * @name Blocking
- * As the calls above and selvage_message_wait() after them; when one fails, its requests are given up: nothing is
- * written to the receive buffer any more, unless the error's detail says that this could not be stopped in time. The
+ * They are as the calls above and selvage_message_wait() after them. When one fails, its requests are given up: nothing
+ * is written to the receive buffer any more, unless the error's detail says that this could not be stopped in time. The
  * other rank's request ends with ERR_TIMEOUT.
  * @return as those, and as selvage_message_wait()
  * @{
@@ -151,7 +156,7 @@ selvage_status_t selvage_message_probe(selvage_comm_t *comm, int source, int tag
                                        selvage_message_status_t *status_out);
 selvage_status_t selvage_message_iprobe(selvage_comm_t *comm, int source, int tag, int *found_out,
                                         selvage_message_status_t *status_out);
-/** @brief The same, and takes the message: only selvage_message_imrecv() receives it. NULL if there is none. */
+/** @brief As iprobe, and takes the message: only selvage_message_imrecv() receives it. NULL if there is none. */
 selvage_status_t selvage_message_improbe(selvage_comm_t *comm, int source, int tag, selvage_message_t **message_out,
                                          selvage_message_status_t *status_out);
 /** @brief Begins to receive what improbe took, and sets @p message to NULL. As selvage_message_irecv(). */
