@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Public calls on collectives: checks of arguments, then the module collective. It takes what is collective over the
- * wire to where the engine lives; what enqueues runs here, since it shares nothing with the engine but constants.
+ * The public calls on collectives. Each checks its arguments and calls the module collective. Whatever is collective
+ * over the wire runs where the engine lives. What only enqueues runs on the calling thread, since it shares nothing
+ * with the engine but constants.
  */
 #include <string.h>
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Public calls on communicators and registered buffers: checks of arguments, then the pipeline. */
+/*
+ * The public calls on communicators and registered buffers. Each checks its arguments, and then calls comm or
+ * memory_buffer where the engine lives.
+ */
 #include <string.h>
 
 #include "api/api_params.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Public calls on the configuration: the environment is read for the call, and shown. No state; any thread. */
+/*
+ * The public calls on the configuration. Each reads the environment and shows it; nothing is kept. Any thread may call.
+ */
 #include <errno.h>
 #include <string.h>
 

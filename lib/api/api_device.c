@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The public device calls: arguments are checked and named here, then the device's table does the work. No state; any
- * thread. Calls that enqueue neither allocate nor lock.
+ * The public device calls. Arguments are checked and named here; then the device's table does the work. No state is
+ * kept, and any thread may call. Calls that enqueue neither allocate nor lock.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Public calls on exchanges: checks of arguments, then the pipeline. */
+/* The public calls on exchanges. Each checks its arguments and calls the pipeline. */
 #include <string.h>
 
 #include "api/api_packet.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Public calls that declare packets by a datatype or by a list: checks of arguments, then the pipeline. */
+/*
+ * The public calls that declare packets by a datatype or by a list. Each checks its arguments and calls the pipeline.
+ */
 #include "api/api_packet.h"
 #include "api/api_params.h"
 #include "pipeline/pipe_layout_type.h"

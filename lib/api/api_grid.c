@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Public calls on grids: checks of arguments, then the grid. Creating runs where the engine lives, for it talks. */
+/*
+ * The public calls on grids. Each checks its arguments and asks the grid. A grid is made where the engine lives,
+ * because ranks talk about it.
+ */
 #include <string.h>
 
 #include "api/api_params.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Public calls on halos: checks of arguments, then the halo, or straight to its exchange. */
+/* The public calls on halos. Each checks its arguments, and calls the halo or its exchange. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Public calls on messages: checks of arguments, MPI's constants and datatypes into plain numbers, then the module. */
+/*
+ * The public calls on messages. Each checks its arguments, turns MPI's constants and datatypes into plain numbers, and
+ * calls the module message.
+ */
 #include "api/api_params.h"
 #include "message/message_calls.h"
 #include "message/message_engine.h"

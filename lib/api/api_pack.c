@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The calls of pack.h: arguments are checked, pinned memory gets the address that kernels reach it by. */
+/* The calls of pack.h. Each checks its arguments, and gives pinned memory the address by which kernels reach it. */
 #include <selvage/pack.h>
 
 #include "base/base_status.h"

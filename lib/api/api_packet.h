@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What every call that declares a packet checks, however its bytes are described. */
+/* The checks that every call makes which declares a packet, however its bytes are described. */
 #ifndef SV_API_PACKET_H
 #define SV_API_PACKET_H
 

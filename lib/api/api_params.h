@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What every public call has in common: parameter structs of any version, and binding the calling thread. */
+/*
+ * What the public calls have in common: parameter structs of any version, the binding of the calling thread, and the
+ * way to where the engine lives.
+ */
 #ifndef SV_API_PARAMS_H
 #define SV_API_PARAMS_H
 

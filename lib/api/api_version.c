@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The version of the library that is loaded. Text and numbers come from the same header, so they cannot differ; that
- * the header agrees with the VERSION file, which the build took, is asserted here. No state; any thread.
+ * The version of the library that is loaded. Text and numbers come from the same header, so they cannot differ. An
+ * assertion here compares the header with the VERSION file, which the build took. No state; any thread.
  */
 #include "config.h"
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The clock and the polite wait. Everything is local to the caller. The wait goes from pause (the other side is about
- * to answer) over yield (somebody else needs this core) to sleep (nothing will happen soon); when ranks outnumber
- * cores the first of these only steals the time of whoever is waited for, so it is left out.
+ * The clock and the back-off; no state but the caller's.
+ *
+ * The back-off begins with pauses, while the other side is about to answer. It goes on with yields, since somebody else
+ * may need this core, and ends with sleeps. Where ranks outnumber cores, a pause would only steal the time of the rank
+ * that is waited for, so there are none.
  */
 #include "base/base_clock.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Time: one monotonic clock for deadlines, statistics and the timeline. */
+/* Time: one monotonic clock for deadlines, statistics and the timeline, and the back-off of every loop that waits. */
 #ifndef SV_BASE_CLOCK_H
 #define SV_BASE_CLOCK_H
 
@@ -12,9 +12,9 @@ uint64_t sv_clock_ns(void);
 void sv_clock_sleep_until_ns(uint64_t ns);
 
 /*
- * Waiting politely. A caller that finds nothing to do calls sv_backoff(&r) again and again, and sv_backoff_reset(&r)
- * when it found work: first the processor's pause instruction, then sched_yield, then sleeps that double from 1 to
- * max_sleep_us. With oversubscribed set (more ranks than cores) it yields from the first call.
+ * The back-off. A caller that finds nothing to do calls sv_backoff(&r) again and again, and sv_backoff_reset(&r) when
+ * it found work. The first calls execute the processor's pause instruction, later ones sched_yield(). Then come sleeps
+ * that double from 1 to max_sleep_us. With oversubscribed set (more ranks than cores) it yields from the first call.
  */
 typedef struct sv_backoff {
     unsigned idle;

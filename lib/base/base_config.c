@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reading the configuration: the table becomes rows, each row's text (the user's, else the default) goes through the
- * same parser, and the result is handed out only when all of it is good. No state: whoever loads owns the struct.
- * Called when a communicator or a device is made, never later, so that a changed environment cannot split a run.
- * A program with more rights than its caller (set-user-id, capabilities) has the defaults: settings name code to load
- * and files to write.
+ * Reads the configuration. The table becomes rows, and each row's text goes through one parser: the user's text, or
+ * else the default. The result is handed out only if all of it is good. There is no state: the struct is the caller's.
+ *
+ * The configuration is read when a communicator or a device is made, and never later, so that a changed environment
+ * cannot split a run. A program with more rights than its caller (set-user-id, capabilities) has the defaults, because
+ * settings name code to load and files to write.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for secure_getenv */

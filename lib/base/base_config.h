@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Configuration: SELVAGE_ variables read once, when a communicator or device is created, through one table. The only
- * place that reads the environment, beside base_local_rank.c and base_profiler.c, and always by secure_getenv(). A bad
- * value is refused with the variable, the value and the range; an unknown name is refused (or warned about,
- * SELVAGE_UNKNOWN) with the nearest known one.
+ * Configuration: SELVAGE_ variables, read once through one table when a communicator or device is created. This is the
+ * only place that reads the environment, beside base_local_rank.c and base_profiler.c, and all of them use
+ * secure_getenv(). A bad value is refused with the variable, the value and the range. An unknown name is refused with
+ * the nearest known one, or only warned about (SELVAGE_UNKNOWN).
  */
 #ifndef SV_BASE_CONFIG_H
 #define SV_BASE_CONFIG_H

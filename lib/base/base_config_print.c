@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The configuration as text: one value as a user would type it (also what ranks compare), and the whole table with
- * the source of each value. The table here is what the tools print and what the manual page is made from.
+ * The configuration as text. One value is shown as a user would type it, which is also what ranks compare. The whole
+ * table has the source of each value; tools print it, and the manual page is made from it.
  */
 #include "base/base_config_rows.h"
 

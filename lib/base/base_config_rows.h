@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The configuration table as data, for the files that read it, search it for names, and print it. Constant. */
+/* The configuration table as constant data, for the files that read it, search it for names, and print it. */
 #ifndef SV_BASE_CONFIG_ROWS_H
 #define SV_BASE_CONFIG_ROWS_H
 

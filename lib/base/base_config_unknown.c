@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Unknown SELVAGE_ variables. A misspelt name would otherwise be a setting that silently does nothing, so the default
- * is to refuse it and to name the nearest one that exists. Only the environment itself can be searched: a lookup
+ * Looks for unknown SELVAGE_ variables. A misspelt name would be a setting that silently does nothing, so by default it
+ * is refused, and the nearest name that exists is given. Only the environment itself can be searched, because a lookup
  * function cannot list its names. A library that enters programs which know nothing of Selvage makes the default a
- * warning, once per process. Reads environ; the caller must not change it meanwhile, as with getenv.
+ * warning, once per process. The caller must not change the environment meanwhile, as with getenv().
  */
 #include "base/base_config_rows.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fault points. The specification is read once into numbers; afterwards deciding costs one draw from a small
- * generator. Packet faults belong to whoever drives the engine (one thread at a time); call faults are counted
- * atomically, since allocations and device calls come from any thread bound to the rank. A struct that names another
- * rank stays all zero, which means: nothing is ever corrupted.
+ * Faults that are injected on purpose. The specification is read once into numbers; a decision then costs one draw from
+ * a small generator. Packet faults belong to whoever drives the engine, one thread at a time. Call faults are counted
+ * atomically, because any thread that is bound to the rank may allocate or call the device. A struct that names another
+ * rank stays all zero, and injects nothing.
  */
 #include "base/base_fault.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Opening files for writing; see base_file.h. The paths are users' settings, often below a folder that everybody may
- * write to, where somebody else may have placed a link under the name. Only open() is called, so that a signal handler
- * can.
+ * Opens files for writing; see base_file.h. The paths are users' settings, often below a folder that everybody may
+ * write to, where somebody else may have placed a link under the name. Nothing but open() is called, so that a signal
+ * handler may use this.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for O_CLOEXEC and O_NOFOLLOW */

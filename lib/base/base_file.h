@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files that the library writes: the user's alone, and never what a link of somebody else points to. No state. */
+/*
+ * Opens the files that the library writes. They are the user's alone, and never what somebody else's link points to. No
+ * state.
+ */
 #ifndef SV_BASE_FILE_H
 #define SV_BASE_FILE_H
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Circular doubly linked list whose links live inside the elements. Not thread-safe; no allocation. */
+/*
+ * A circular doubly linked list whose links live inside the elements. It allocates nothing and has no lock: one thread
+ * at a time.
+ */
 #ifndef SV_BASE_LIST_H
 #define SV_BASE_LIST_H
 

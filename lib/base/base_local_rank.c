@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The variables of the launchers, the one nearest to the process first: an mpirun inside of a batch job starts ranks
- * that also inherit what the batch system said of the script, and there SLURM_LOCALID is 0 for all of them. A value
- * that is no number says nothing. No state; any thread.
+ * Reads the variables of the launchers, the launcher that is nearest to the process first. An mpirun inside a batch job
+ * starts ranks that also inherit what the batch system said of the script: SLURM_LOCALID is 0 for all of them. A value
+ * that is no number is passed over. No state; any thread.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for secure_getenv */

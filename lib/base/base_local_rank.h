@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which of a host's ranks this process is, as its launcher says in the environment: the number by which ranks share out
- * the GPUs of a host before MPI can be asked.
+ * The number of this process among the ranks of its host, as the launcher says in the environment. By it ranks share
+ * out the GPUs of a host before MPI can be asked.
  */
 #ifndef SV_BASE_LOCAL_RANK_H
 #define SV_BASE_LOCAL_RANK_H

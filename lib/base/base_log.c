@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Log lines. A line is formatted completely and written with one call, so that lines of several ranks on one terminal
- * do not mix. Longer lines are cut and end in three dots. Any thread; the host name is looked up once per thread.
+ * Writes log lines. A line is formatted completely and written with one call, so that lines of several ranks on one
+ * terminal do not mix. Lines that are too long are cut and end in three dots. Any thread may log; the host name is
+ * looked up once per thread.
  */
 #include "base/base_log.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The log: one line per message on standard error (or the thread's sink), "selvage[rank@host] level: component: text".
- * Text is lower case and names what a user can act on. Never called on the hot path.
+ * The log: one line per message, "selvage[rank@host] level: component: text", on standard error or the thread's sink.
+ * The text is lower case and names what a user can act on. Nothing on the hot path logs.
  */
 #ifndef SV_BASE_LOG_H
 #define SV_BASE_LOG_H

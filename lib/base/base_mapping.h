@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that other processes of the node can map: a memfd with its space reserved (so that a small /dev/shm cannot
- * kill the job later), opened elsewhere through /proc/PID/fd/N by the handle. A handle names the process, the
- * descriptor, the inode and the size, and opening checks all of them, so that a recycled descriptor is never mapped.
- * Where memfd is not available, a 0600 file that is unlinked at close takes its place. Where /proc does not lead across
- * (other PID namespaces), opening fails and the caller takes another route.
+ * Memory that other processes of the node can map. It is a memfd whose space is reserved, so that a small /dev/shm
+ * cannot kill the job later. Others open it through /proc/PID/fd/N by its handle. The handle names the process, the
+ * descriptor, the inode and the size. Opening checks all of them, so that a recycled descriptor is never mapped.
+ *
+ * Where memfd is not available, a 0600 file takes its place, which is unlinked at close. Where /proc does not lead
+ * across (other PID namespaces), opening fails and the caller takes another route.
  */
 #ifndef SV_BASE_MAPPING_H
 #define SV_BASE_MAPPING_H

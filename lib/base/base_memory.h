@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Host memory of the library. All of it goes through here, so that a test can fail the Nth allocation and count what
- * is left after destroy. Never called between start and wait.
+ * Host memory of the library. All of it goes through here, so that a test can fail the Nth allocation and count what is
+ * left after destroy. Nothing is allocated between start and wait.
  */
 #ifndef SV_BASE_MEMORY_H
 #define SV_BASE_MEMORY_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Strict readers. The standard library does the arithmetic; what it would forgive (blanks, hexadecimal, "inf", text
- * after the number, the locale's decimal comma) is refused before or after. The calling thread's locale is swapped
- * for "C" while a real number is read, and put back.
+ * Strict readers. The standard library does the arithmetic. What it would forgive is refused before or after: blanks,
+ * hexadecimal, "inf", text after the number, the locale's decimal comma. While a real number is read, the calling
+ * thread has the locale "C".
  */
 #include "base/base_parse.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Status names and texts from the public table, and the one way in which an error comes into being: its text goes to
- * the calling thread's detail, and once to the log. Any thread; nothing is shared.
+ * Names and texts of statuses, from the public table, and sv_error(), the one way in which an error comes into being.
+ * The text of an error goes to the calling thread's detail, and once to the log. Any thread; nothing is shared.
  */
 #include "base/base_status.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The thread-local state of the library: one binding and two detail texts per thread, nothing else. Each lives as long
- * as its thread and needs no initialisation, so that an error before the first binding has somewhere to go.
+ * The thread-local state of the library: one binding and two detail texts per thread, and nothing else. It lives as
+ * long as its thread and needs no initialisation, so that an error before the first binding has somewhere to go.
  *
- * Two texts, because a call may meet errors and succeed all the same (a plug-in that is not there, a route that is not
- * possible): the call under way writes into one, while the other keeps what the last failed call said.
+ * There are two texts because a call may meet errors and succeed all the same: a plug-in may be missing, or a route not
+ * be possible. The call under way writes into one of them; the other keeps what the last failed call said.
  */
 #include "base/base_thread.h"
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Trace rings and the process-wide list that SIGUSR1 walks. Adding a record is a handful of relaxed stores and one
- * release; the handler reads without stopping the writer. The list is the one global here: a signal has no argument.
- * It changes under a mutex that the handler never takes; the handler announces itself in walkers instead, and a trace
- * that was taken off the list is not freed before every walker is gone. The handler stays installed when the last
- * trace leaves: a job that is asked for its state must not die of the question.
+ * Trace rings, and the process-wide list of them that SIGUSR1 walks. To add a record takes a handful of relaxed stores
+ * and one release; the handler reads without stopping the writer.
+ *
+ * The list is the one global here, because a signal has no argument. It changes under a mutex that the handler never
+ * takes. The handler announces itself in walkers instead, and a trace that was taken off the list is not freed before
+ * every walker is gone. The handler stays installed when the last trace leaves: a job that is asked for its state must
+ * not die of the question.
  */
 #include "base/base_trace.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The flight recorder as text. Everything here may run in a signal handler, so there is no printf, no allocation and
- * no lock: numbers are formatted by hand into a buffer on the stack and go out with write(). Reads a ring that its
- * writer may be filling; the oldest lines can then be newer than they should be, or one of them torn.
+ * The flight recorder as text. Everything here may run in a signal handler, so there is no printf, no allocation and no
+ * lock. Numbers are formatted by hand into a buffer on the stack, which goes out with write(). The writer may be
+ * filling the ring meanwhile: the oldest lines can be newer than they should be, and one of them torn.
  */
 #include "base/base_trace.h"
 

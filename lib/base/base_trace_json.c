@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The timeline as a Chrome trace, the JSON that Perfetto and chrome://tracing read: one process per rank, one thread
- * per lane. Numbers are written from integers, so that no locale puts a comma into them; all texts are our own and
- * need no escaping. Runs once, when a communicator is destroyed, on the rank that gathered the records.
+ * per lane. Numbers are written from integers, so that no locale puts a comma into them. All texts are our own and need
+ * no escaping. This runs once, when a communicator is destroyed, on the rank that gathered the records.
  */
 #include "base/base_trace.h"
 

@@ -40,7 +40,7 @@ static void hash_arguments(const selvage_grid_t *grid, const selvage_grid_params
     hash[6] = hash_next_number(0, params->reorder != 0);
 }
 
-/* Whether all ranks gave the same number. */
+/* Says whether all ranks gave the same number. Collective. */
 static selvage_status_t compare_number(const char *call, selvage_comm_t *comm, int what, uint64_t number,
                                        selvage_status_t before, bool *equal_out)
 {

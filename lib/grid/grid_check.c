@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a rank refuses by itself when a grid is made: each argument by its name. Local; nothing is kept. */
+/*
+ * Refuses what a rank can find wrong by itself when a grid is made, each argument by its name. Local; nothing is kept.
+ */
 #include "grid/grid_parts.h"
 
 #include "base/base_memory.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Making and freeing grids. Every step that can fail on one rank alone ends in an agreement, so that all ranks get a
- * grid or none does, and a rank with a bad argument keeps nobody waiting. What is sized by the number of ranks is freed
- * again but for the two maps, and those exist only where block b is not rank b.
+ * Makes and frees grids. Every step that can fail on one rank alone ends in an agreement. So all ranks get a grid or
+ * none does, and a rank with a bad argument keeps nobody waiting. What is sized by the number of ranks is freed again
+ * but for the two maps, and those exist only where block b is not rank b.
  */
 #include <string.h>
 

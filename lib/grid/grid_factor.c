@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How many blocks each dimension gets. All factorisations are tried: their number grows slowly (a million ranks in four
- * dimensions have some hundred thousand), and whole numbers make all ranks choose alike. The last dimension is tried
- * first, with its largest factor first, so that of equal ones the first found is the one to take.
+ * Chooses how many blocks each dimension gets. All factorisations are tried: their number grows slowly, and a million
+ * ranks in four dimensions have some hundred thousand. Whole numbers make all ranks choose alike. The last dimension is
+ * tried first, with its largest factor first, so that of equal ones the first found is the one to take.
  */
 #include "grid/grid_parts.h"
 

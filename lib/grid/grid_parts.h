@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the files that make a grid share. A grid is made in steps: arguments are checked (grid_check.c), open numbers
- * of blocks chosen (grid_factor.c), ranks agree on all of it (grid_agree.c), and blocks get their ranks (grid_place.c).
+ * What the files that make a grid share. A grid is made in four steps: arguments are checked (grid_check.c), open
+ * numbers of blocks are chosen (grid_factor.c), ranks agree on all of it (grid_agree.c), and blocks get their ranks
+ * (grid_place.c).
  */
 #ifndef SV_GRID_PARTS_H
 #define SV_GRID_PARTS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where blocks lie, who is beside whom, and how much surface there is. Local; a grid does not change once it is made.
- * Blocks are numbered like their coordinates, dimension 0 varying fastest.
+ * Answers where blocks lie, which are neighbours, and how much surface there is. A grid does not change once it is
+ * made, so any thread may ask. Blocks are numbered like their coordinates, dimension 0 varying fastest.
  */
 #include "grid/grid_parts.h"
 

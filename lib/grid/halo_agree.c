@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What ranks must have in common to make a halo, compared as a list of numbers. A hash of all of them says whether they
- * are equal, which costs two agreements. Only if they are not, hashes of ever better chosen beginnings of the list lead
- * every rank to the first number that differs. How memory is ordered comes last: if nothing else differs, that is no
- * error.
+ * Compares what ranks must have in common to make a halo, as a list of numbers. A hash of all of them says whether they
+ * are equal, which costs two agreements. Only if they are not, a bisection over beginnings of the list leads every rank
+ * to the first number that differs. How memory is ordered comes last: a difference there is no error.
  */
 #include "grid/halo_handle.h"
 

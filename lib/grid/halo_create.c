@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Making a halo, in steps that each end with all ranks in the same state: whatever goes wrong on one rank, the others
- * hear of it in the next agreement and do not wait.
+ * Makes a halo, in steps that each end with all ranks in the same state. Whatever goes wrong on one rank, the others
+ * learn of it in the next agreement and do not wait.
  *
  *   check      alone      arguments; every default filled in
  *   -- all ranks gave the same --

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From a field as the caller describes it to one with every number filled in, and all that can be wrong with a single
- * field. Numbers stay below 2^62, so that sums of two offsets cannot overflow anywhere after this file.
+ * Turns a field as the caller describes it into one with every number filled in, and refuses what can be wrong with a
+ * single field. Numbers stay below 2^62, so that sums of two offsets cannot overflow anywhere after this file.
  */
 #include "grid/halo_plan.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The halo: an exchange and the fields that it was made for. All communication is the exchange's; see pipe_exchange.h
- * for who may call what when. Base i + 1 of its layouts is where field i lies.
+ * The halo: an exchange, and the fields that it was made for. All communication is the exchange's; pipe_exchange.h says
+ * who may call what when. Base i + 1 of its layouts is where field i lies.
  */
 #ifndef SV_HALO_HANDLE_H
 #define SV_HALO_HANDLE_H

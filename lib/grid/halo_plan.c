@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which cells travel between which ranks. See halo_plan.h. */
+/*
+ * Decides which cells travel between which ranks; halo_plan.h has the rules and a picture. Pure: no rank talks to
+ * another.
+ */
 #include "grid/halo_plan.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Other arrays for the fields of a halo. Codes swap a few sets of arrays, so the last sets are remembered, and only new
- * ones are checked: that the device reaches them, that numbers are aligned, and that they do not overlap.
+ * Gives the fields of a halo other arrays. Codes swap a few sets of arrays, so the last sets are remembered. Only a new
+ * set is checked: the device must reach its arrays, numbers must be aligned, and arrays must not overlap.
  */
 #include "grid/halo_handle.h"
 

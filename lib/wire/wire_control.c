@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The check words of control messages and of messages of the set-up. A control message decides whether memory may be
- * reused, so it is verified as packets are; it is 64 bytes and host-made, so a chain over its words is enough. Source
- * and destination are part of the chain: a message that reaches the wrong rank, or claims another sender, does not
- * verify. Pure functions, any thread.
+ * reused, so it is verified as packets are. It is 64 bytes and made by the host, so a chain over its words is enough.
+ * Source and destination are part of the chain: a message that reaches the wrong rank, or claims another sender, does
+ * not verify. All functions are pure; any thread.
  */
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A wire that fails on purpose: it passes everything to the wire it owns, but first asks the calling thread's faults
- * whether this call is to fail. A refused call has done nothing: a request stays open and can be tested again or
- * cancelled. Cancel and close never fail, so they are not asked about. Used by one thread at a time, like the wire
- * inside; it is only there when faults were configured, so ordinary runs pay nothing.
+ * A wire that fails on purpose. It passes every call to the wire that it owns, but first asks the calling thread's
+ * faults whether the call is to fail. A refused call has done nothing: a request stays open and can be tested again or
+ * cancelled. Cancel and close never fail, so they are not asked about. One thread at a time uses it, like the wire
+ * inside. It exists only where faults were configured, so ordinary runs pay nothing.
  */
 #include "base/base_fault.h"
 #include "base/base_memory.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks as threads of one process: a world is made once, each thread opens its rank. For the thread sanitizer and for
- * tests that need many ranks in milliseconds. The same promises as over MPI.
+ * Ranks as threads of one process: a world is made once, and each thread opens its rank. It serves the thread
+ * sanitizer, and tests that need many ranks in milliseconds. It keeps the promises of wire.h, as the wire over MPI
+ * does.
  */
 #ifndef SV_WIRE_LOCAL_H
 #define SV_WIRE_LOCAL_H

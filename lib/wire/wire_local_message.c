@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The local wire's messages. As in an MPI, a short message is copied at once and its send is complete; a long one stays
- * in the sender's buffer until the receive is there (rendezvous), so that programs which forget to keep a buffer, or
- * count on buffering, fail here too. Nodes belong to the destination's mailbox and everything happens under its mutex,
- * which orders the copy after the sender's writes and before the receiver's reads. The error of a message that was too
- * long is the receiver's; the sender sees success.
+ * The local wire's messages. As in an MPI, a short message is copied at once, and its send is complete. A long one
+ * stays in the sender's buffer until the receive is there (rendezvous). So programs that forget to keep a buffer, or
+ * count on buffering, fail here too.
+ *
+ * Nodes belong to the destination's mailbox, and everything happens under its mutex. The mutex orders the copy after
+ * the sender's writes and before the receiver's reads. A message that was too long is an error of the receiver's; the
+ * sender sees success.
  */
 #include <limits.h>
 #include <string.h>

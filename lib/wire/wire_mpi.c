@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The MPI wire's life: four private communicators of the caller's ranks, the node split, and the end, whether by
- * close or by MPI_Finalize. Opening is collective and gives one decision on all ranks: a rank that is out of memory
- * still takes part, because the others would wait for it. Steps that block are polled and yield, because ranks may
- * outnumber cores by far; only the making of communicators is not, because MPI's non-blocking form calls the program's
- * attribute callbacks. An attribute on MPI_COMM_SELF tells the owner when MPI_Finalize begins; after it nothing is
- * freed collectively, and after MPI is gone nothing calls it.
+ * The MPI wire's life: four private communicators of the caller's ranks, the node split, and the end by close or by
+ * MPI_Finalize.
+ *
+ * - Opening is collective and gives one decision on all ranks. A rank that is out of memory still takes part, because
+ *   the others would wait for it.
+ * - Steps that block are polled and yield, because ranks may outnumber cores by far. Only the making of communicators
+ *   is not: MPI's non-blocking form calls the program's attribute callbacks.
+ * - An attribute on MPI_COMM_SELF tells the owner when MPI_Finalize begins. After that nothing is freed collectively,
+ *   and after MPI is gone nothing calls it.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for RTLD_DEFAULT */

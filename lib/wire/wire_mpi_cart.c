@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See wire_mpi_cart.h. MPI may number the processes of a Cartesian communicator as it likes, so each rank's coordinates
- * are asked for. The caller's communicator keeps its error handler: everything is checked before MPI could complain.
+ * Reads what MPI knows about a Cartesian communicator; see wire_mpi_cart.h. MPI may number its processes as it likes,
+ * so each rank's coordinates are asked for. The caller's communicator keeps its error handler: everything is checked
+ * before MPI could complain.
  */
 #include "wire/wire_mpi_cart.h"
 

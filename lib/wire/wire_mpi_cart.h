@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading what MPI knows about a Cartesian communicator. Local: nothing is sent, and the communicator is not kept. */
+/* Reads what MPI knows about a Cartesian communicator. Local: nothing is sent, and the communicator is not kept. */
 #ifndef SV_WIRE_MPI_CART_H
 #define SV_WIRE_MPI_CART_H
 
@@ -16,8 +16,9 @@ typedef struct sv_wire_cart {
 } sv_wire_cart_t;
 
 /*
- * Refuses (ERR_ARGUMENT, with call in the detail) what is not Cartesian, has too many dimensions or other ranks than
- * the communicator that wire was opened on, or the same in another order; ERR_UNSUPPORTED if wire is not MPI's.
+ * Reads the shape of cart, and the rank of every block. ERR_ARGUMENT, with call in the detail, if cart is not
+ * Cartesian, has too many dimensions, or has not the ranks of wire in the same order. ERR_UNSUPPORTED if wire is not
+ * MPI's.
  */
 selvage_status_t sv_wire_mpi_cart_read(const char *call, sv_wire_t *wire, MPI_Comm cart, sv_wire_cart_t *cart_out);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whether the MPI that answers in this process is of the kind whose mpi.h this library was compiled with. Handles and
- * constants of the two kinds have nothing in common, so the first call with one of the other kind would crash. Only
- * calls that take neither are made here, and may be made before MPI_Init. No state; any thread.
+ * Checks that the MPI in this process is of the kind whose mpi.h this library was compiled with. Handles and constants
+ * of the two kinds have nothing in common, so the first call with one of the other kind would crash. Only calls that
+ * take neither are made here, and they may be made before MPI_Init. No state; any thread.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for dladdr */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The MPI wire's control channel: 64-byte messages from any source on a communicator of their own, tag 0. Receives are
- * posted ahead in a ring, so that a verdict never waits in MPI's unexpected queue for long; the oldest is always read
- * first, which keeps the order of each source, because MPI fills posted receives in the order of posting. Sends copy
- * into fixed slots. A check word that does not verify is damage on the way, or a late message of a wire that is gone.
+ * The MPI wire's control channel: messages of 64 bytes from any source, on a communicator of their own, with tag 0.
+ *
+ * Receives are posted ahead in a ring, so that a message never waits in MPI's unexpected queue for long. The oldest
+ * receive is always read first. This keeps the order of each source, because MPI fills posted receives in the order of
+ * posting. Sends copy into fixed slots. A check word that does not verify is damage on the way, or a late message of a
+ * wire that is gone.
  */
 #include "base/base_clock.h"
 #include "base/base_log.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI's datatypes, taken apart by envelope and contents down to the predefined ones, and put together again as a map.
+ * Takes MPI's datatypes apart, by envelope and contents down to the predefined ones, and builds a map from the parts.
  * Extents are always MPI's own, so that whatever resized a type (bounds, padding of structs) needs no thought here.
- * Handles that MPI gives out with the contents are freed if they are derived, never if they are predefined. Types that
- * were made with large counts (MPI 4) have them in an array of their own; here all arguments are one array, in the
- * order of the constructor.
+ * Handles that MPI gives out with the contents are freed if they are derived, and never if they are predefined. Types
+ * that were made with large counts (MPI 4) have these in an array of their own. Here all arguments are one array, in
+ * the order of the constructor.
  */
 #include "wire/wire_mpi_datatype.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Taking MPI's datatypes apart. Local; any thread that may call MPI. */
+/* Takes MPI's datatypes apart. Local; any thread that may call MPI. */
 #ifndef SV_WIRE_MPI_DATATYPE_H
 #define SV_WIRE_MPI_DATATYPE_H
 

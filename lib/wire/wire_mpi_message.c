@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The MPI wire's messages: send, receive, test, cancel on the data and setup communicators. A request is the MPI
- * handle, flags, the peer and the byte count, packed into the caller's words, so that nothing is allocated. Errors
- * come back from MPI as codes (MPI_ERRORS_RETURN) and leave here as ERR_MPI with MPI's own text. Two habits of MPIs:
- * MPICH 4.0 asks the error handler of MPI_COMM_WORLD, whatever the communicator, when a test finds an error, so that
- * a program which keeps the default ends there; Open MPI 4.1 may write past a receive that is shorter than a long
- * message before it reports it. Sizes are therefore settled at commit, and neither happens to packets.
+ * The MPI wire's messages: send, receive, test and cancel on the communicators of the three channels. A request is the
+ * MPI handle, flags, the peer and the byte count. They are packed into the caller's words, so that nothing is
+ * allocated. Errors come back from MPI as codes (MPI_ERRORS_RETURN) and leave here as ERR_MPI with MPI's own text.
+ *
+ * Two habits of MPIs are why sizes are settled at commit; packets then meet neither:
+ * - When a test finds an error, MPICH 4.0 asks the error handler of MPI_COMM_WORLD, whatever the communicator. A
+ *   program that keeps the default ends there.
+ * - Open MPI 4.1 may write past a receive that is shorter than a long message before it reports the error.
  */
 #include <limits.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Building maps of datatypes. Bounds are kept and checked at every step, so that no address and no stride that lies
- * within them can overflow, and nobody needs to look again. Pieces share dimensions: a copy of a piece in the same map
- * points at the dimensions of the first.
+ * Builds maps of datatypes. Bounds are kept and checked at every step. So no address and no stride within them can
+ * overflow, and no later code needs to look again. Pieces share dimensions: a copy of a piece in the same map points at
+ * the dimensions of the first.
  */
 #include "wire/wire_type_map.h"
 

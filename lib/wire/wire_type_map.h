@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Where the bytes of a datatype lie, in plain numbers: what modules above read instead of an MPI_Datatype. A map is a
- * list of pieces in the order of the stream. A piece is a run of bytes without gaps, repeated along up to 4
- * dimensions, the first of which varies fastest. Maps are built by the calls below, each of which keeps what is
- * regular: what touches becomes one run, what comes again at one distance becomes a dimension, whatever constructors
- * it was made of.
+ * list of pieces in the order of the stream. A piece is a run of bytes without gaps, repeated along up to 4 dimensions,
+ * the first of which varies fastest. The calls below build maps, and each keeps what is regular, whatever constructors
+ * it was made of: runs that touch become one run, and what comes again at one distance becomes a dimension.
  *
  *   vector of 3 blocks    ##..##..##                       one piece:  run 2, dim {3, 4}
  *   struct of 2           ##....#                          two pieces: runs 2 and 1
  *
- * Only what cannot be said so becomes many pieces; they cost 24 bytes each. Owned by whoever made the map; any thread.
+ * Only what cannot be said so becomes many pieces; they cost 24 bytes each. A map is owned by whoever made it; any
+ * thread.
  */
 #ifndef SV_WIRE_TYPE_MAP_H
 #define SV_WIRE_TYPE_MAP_H
@@ -50,13 +50,13 @@ void sv_type_map_fini(sv_type_map_t *map);
 void sv_type_map_clear(sv_type_map_t *map);
 
 /*
- * A run of bytes (0: nothing) after what is there. Here and below ERR_ARGUMENT for what lies beyond 2^62 bytes and
- * ERR_LIMIT for more pieces than anybody could mean, both in the detail only, not on the log: who has the type's name
- * says it.
+ * Appends a run of bytes; 0 bytes are nothing. This call and those below return ERR_ARGUMENT for what lies beyond 2^62
+ * bytes, and ERR_LIMIT for more pieces than anybody could mean. Both are in the detail only and not on the log, because
+ * only the caller has the type's name.
  */
 selvage_status_t sv_type_map_add_run(sv_type_map_t *map, int64_t offset, uint64_t bytes);
 
-/* All of another map, moved by shift, after what is there. */
+/* Appends all of another map, moved by shift. */
 selvage_status_t sv_type_map_add_map(sv_type_map_t *map, const sv_type_map_t *other, int64_t shift);
 
 /* count times what is there, each stride_bytes after the one before; 0: nothing is left. */
