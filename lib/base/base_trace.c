@@ -28,8 +28,8 @@ static struct {
 } traces = {.change = PTHREAD_MUTEX_INITIALIZER};
 
 /*
- * walkers and the links are sequentially consistent: either the handler's load of a link follows the removal, and it
- * does not see the trace, or its increment precedes the wait in sv_trace_fini(), which then sees it.
+ * walkers and the links are sequentially consistent. Either the handler's load of a link follows the removal, and it
+ * does not see the trace; or its increment precedes the wait in sv_trace_fini(), which then sees it.
  */
 static void write_all_on_signal(int signal_number)
 {

@@ -2,13 +2,13 @@
 /*
  * The timeline and the flight recorder: one kind of record, two rings.
  *
- * - The flight recorder always runs: the last SV_FLIGHT_RECORDS records of a communicator, written as text on SIGUSR1,
- *   on a deadline and on an error, with async-signal-safe calls only.
- * - The timeline runs when SELVAGE_TRACE names a file: up to SELVAGE_TRACE_EVENTS records, then it stops and counts
- *   what it dropped. It becomes a Chrome trace (JSON), pid = rank, tid = lane.
+ * - The flight recorder always runs. It holds the last SV_FLIGHT_RECORDS records of a communicator. They are written as
+ *   text on SIGUSR1, on a deadline and on an error, with async-signal-safe calls only.
+ * - The timeline runs when SELVAGE_TRACE names a file. It takes up to SELVAGE_TRACE_EVENTS records, then stops and
+ *   counts what it dropped. It becomes a Chrome trace (JSON), pid = rank, tid = lane.
  *
- * Adding a record neither allocates, locks nor makes a system call. One writer at a time per sv_trace_t (whoever
- * drives the engine); a signal handler may read concurrently and may see one torn record.
+ * Adding a record neither allocates, locks nor makes a system call. One writer at a time uses an sv_trace_t: whoever
+ * drives the engine. A signal handler may read concurrently and may see one torn record.
  */
 #ifndef SV_BASE_TRACE_H
 #define SV_BASE_TRACE_H
@@ -93,11 +93,12 @@ void sv_trace_add(sv_trace_t *trace, const sv_trace_record_t *record);
 void sv_trace_flight_write(const sv_trace_t *trace, const char *why);
 
 /*
- * Writes a Chrome trace: {"traceEvents":[...]} with process and lane names, "X" events for spans and "i" for instants,
- * ts and dur in microseconds, args {packet, peer, epoch, bytes, route, exchange}; packet and peer are -1 for none. An
- * event is named by its kind's text ("send"); a PHASE by "phase N", with "phase" in place of "bytes"; BAD, FAULT and
- * POISON have "code" in its place. sv_trace_json_begin opens the file, _records appends the records of one rank
- * (shifted by offset_ns), _end closes it.
+ * Writes a Chrome trace: {"traceEvents":[...]} with process and lane names. sv_trace_json_begin opens the file,
+ * _records appends the records of one rank (shifted by offset_ns), and _end closes it.
+ *
+ * Spans are "X" events and instants "i" events; ts and dur are in microseconds. The args are {packet, peer, epoch,
+ * bytes, route, exchange}; packet and peer are -1 for none. An event is named by its kind's text ("send"), and a PHASE
+ * by "phase N". In place of "bytes" a PHASE has "phase"; BAD, FAULT and POISON have "code".
  */
 selvage_status_t sv_trace_json_begin(const char *path, FILE **file_out);
 void sv_trace_json_records(FILE *file, int rank, int64_t offset_ns, const sv_trace_record_t *records, uint64_t count);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The device: memory, streams, events, copies and launches. This header is the whole contract; soft implements it,
- * GPU plug-ins will, and a fault-injecting wrapper stacks on any of them.
+ * The device: memory, streams, events, copies and launches. This header is the whole contract. The software device and
+ * the GPU plug-ins implement it, and a fault-injecting wrapper stacks on any of them.
  *
  * - Streams are in-order queues, named by a native handle (void *); NULL is the default stream. Events mark a point in
  *   one. Everything named _async returns at once; nothing of that allocates, locks or logs.
  * - Every call is thread-safe, but two threads must not enqueue to one stream at the same time without an order of
  *   their own. Queries never block.
- * - Host memory in copies is pinned (host_malloc, or host_register'ed). Kernels can read and write pinned memory,
- *   but registered memory only under its device address, which may be another one (host_address).
+ * - Host memory in copies is pinned (host_malloc, or host_register'ed). Kernels can read and write pinned memory. They
+ *   reach registered memory only under its device address, which may be another one (host_address).
  * - Exported memory is a (base handle, offset) pair, because IPC exports whole allocations. Opening a handle of the
  *   same process gives the pointer itself.
  * - Allowed statuses: SUCCESS, IN_PROGRESS (queries), ERR_DEVICE, ERR_MEMORY, ERR_UNSUPPORTED. The detail names the
@@ -28,10 +28,11 @@
 enum { SV_DEVICE_ABI = 13, SV_KERNEL_ARG_BYTES = 1024, SV_DEVICE_HANDLE_BYTES = 96 };
 
 /*
- * A kernel of the library: its name in code objects, and its body for soft. arg points at the argument struct.
- * early_start: it calls sv_dev_launch_wait() before it touches what earlier work on the stream may change, so that a
- * device that can brings it in while the kernel before it is still running.
- * lanes: threads of each of its blocks, where a device has lanes; 0: as many as suit a bandwidth-bound kernel.
+ * A kernel of the library: its name in code objects, and its body for soft, whose arg points at the argument struct.
+ *
+ * - early_start: the kernel calls sv_dev_launch_wait() before it touches what earlier work on the stream may change. A
+ *   device that can may then bring it in while the kernel before it is still running.
+ * - lanes: threads of each of its blocks, where a device has lanes; 0: as many as suit a bandwidth-bound kernel.
  */
 typedef struct sv_kernel {
     const char *name;
@@ -173,13 +174,17 @@ selvage_status_t sv_device_open_local(const char *name, const struct sv_config *
 selvage_status_t sv_device_open_at(const char *name, const void *memory, const struct sv_config *config,
                                    sv_device_t **dev_out);
 
-/* How many devices of this kind this process sees, without opening one; ERR_UNSUPPORTED, with the reason in the detail
-   and without a log line, for none. */
+/*
+ * Counts the devices of this kind that this process sees, without opening one. If there is none: ERR_UNSUPPORTED, with
+ * the reason in the detail and without a log line.
+ */
 selvage_status_t sv_device_probe(const char *name, const struct sv_config *config, int *count_out);
 
-/* Takes *dev_inout and puts a wrapper in its place that asks sv_fault_call_fails(SV_FAULT_CALL_DEVICE) before each call
-   that can fail: those that allocate memory then return ERR_MEMORY, all others (queries too) ERR_DEVICE. close() closes
-   the wrapper, not the device under it. */
+/*
+ * Puts a wrapper in the place of *dev_inout that asks sv_fault_call_fails(SV_FAULT_CALL_DEVICE) before each call that
+ * can fail. A call that fails so returns ERR_MEMORY if it allocates memory, and else ERR_DEVICE (queries too). close()
+ * closes the wrapper, not the device under it.
+ */
 selvage_status_t sv_device_fault_wrap(sv_device_t **dev_inout);
 
 /* Pinned allocations made so far, in the whole process (atomic; for tests). */

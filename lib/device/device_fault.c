@@ -2,9 +2,9 @@
 /*
  * A wrapper that makes calls into any device fail on purpose.
  *
- * It has the table of the device under it, with every call that can fail replaced by one that first asks the calling
- * thread's faults. Handles pass through untouched, so that wrapped and bare calls can be mixed. The wrapper does not
- * own the device under it: closing frees the wrapper only. Any thread.
+ * It has the table of the device under it, but every call that can fail asks the calling thread's faults first. Handles
+ * pass through untouched, so that wrapped and bare calls can be mixed. The wrapper does not own the device under it:
+ * closing frees the wrapper only. Any thread.
  */
 #include "base/base_fault.h"
 #include "base/base_memory.h"

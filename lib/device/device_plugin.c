@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Opening device plug-ins. A plug-in stays open until the process ends: its device code may still be wanted by streams
- * of the application, and GPU runtimes do not like to be unloaded.
+ * Opens device plug-ins. A plug-in stays open until the process ends: streams of the application may still want its
+ * device code, and GPU runtimes do not like to be unloaded.
  */
 #include "device/device_plugin.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * GPU devices as plug-ins: shared objects that libselvage opens at run time, so that it needs no GPU library itself and
- * starts where there is no GPU and no driver. A plug-in exports one function, selvage_device_plugin(), and is handed
- * the few services of the library that it uses, because the library's internal names are hidden.
+ * GPU devices as plug-ins: shared objects that libselvage opens at run time. So the library needs no GPU library
+ * itself, and starts where there is no GPU and no driver. A plug-in exports one function, selvage_device_plugin(). It
+ * is handed the few services of the library that it uses, because the library's internal names are hidden.
  */
 #ifndef SV_DEVICE_PLUGIN_H
 #define SV_DEVICE_PLUGIN_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which devices there are, and how one is opened by name. The registry is the one place that may keep process-wide
+ * Knows which devices there are, and opens one by its name. The registry is the one place that may keep process-wide
  * state: the count of pinned allocations here, and the tables of the devices themselves. Any thread.
  */
 #include <stdatomic.h>

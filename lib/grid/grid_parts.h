@@ -69,8 +69,8 @@ int sv_grid_faces(const selvage_grid_t *grid, const int *width, int block, sv_gr
 int64_t sv_grid_surface(const selvage_grid_t *grid, const int *width, const int *group_of_block);
 
 /*
- * Chooses ranks for the blocks so that few cells cross nodes: into rank_of_block. Never worse than rank order, which is
- * kept where nothing better is found. The same on all ranks. Local.
+ * Chooses ranks for the blocks, so that few cells cross nodes, and writes them to rank_of_block. The result is never
+ * worse than rank order, which is kept where nothing better is found. All ranks come to the same result. Local.
  */
 selvage_status_t sv_grid_place(const selvage_grid_t *grid, const int *width, const int *node_of_rank,
                                int *rank_of_block);

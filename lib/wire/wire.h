@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The wire: host messages between ranks. This header is the whole contract; mpi and local implement it, a fault
- * wrapper stacks on either, UCX can join.
+ * The wire: host messages between ranks. This header is the whole contract. The wires mpi and local implement it, and a
+ * fault wrapper stacks on either; UCX can join.
  *
  * - Ranks are 0..size-1. A wire belongs to one thread at a time (whoever drives the engine).
  * - Everything is non-blocking. Nothing completes without a call into the wire.
- * - Three channels never match each other: DATA (packets; tags given out at commit), SETUP (descriptors at commit;
- *   tags chosen by the caller) and MESSAGE (the message module's). Within (channel, source, destination, tag) messages
- *   arrive in order, and receives from any source are filled in the order in which they were posted.
+ * - Three channels never match each other: DATA (packets; tags given out at commit), SETUP (descriptors at commit; tags
+ *   chosen by the caller) and MESSAGE (the message module's).
+ * - Messages arrive in order within (channel, source, destination, tag). Receives from any source are filled in the
+ *   order in which they were posted.
  * - The channel MESSAGE may be driven by another thread than everything else, where threads_ok says so.
- * - Control messages are 64 bytes, from any source, without posting, in order per source. The wire checks their digest
- *   (the `check` word) and drops and counts those that do not verify; the engine lives with a lost one.
+ * - Control messages are 64 bytes. They come from any source, without posting, in order per source. The wire checks
+ *   their digest (the `check` word), and drops and counts those that do not verify; the engine lives with a lost one.
  * - Buffers given to send and recv stay the caller's and must stay valid until test says SUCCESS.
  * - Allowed statuses: SUCCESS, IN_PROGRESS where stated, ERR_MPI, ERR_MEMORY (open only), ERR_LIMIT. The detail names
  *   the native error.

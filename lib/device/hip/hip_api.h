@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The HIP runtime, as far as it is used here. On AMD it is HIP itself. On NVIDIA it is our own mapping of the same
- * calls to the CUDA runtime and, for modules and address ranges, the driver: HIP's NVIDIA headers do not compile with
- * every CUDA, and most NVIDIA machines have no HIP.
+ * calls to the CUDA runtime, and to the driver for modules and address ranges. HIP's own NVIDIA headers do not compile
+ * with every CUDA, and most NVIDIA machines have no HIP.
  */
 #ifndef SV_HIP_API_H
 #define SV_HIP_API_H

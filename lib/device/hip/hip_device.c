@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The HIP device: one source for AMD and NVIDIA (hip_api.h). The device is one GPU, by default that which was current
- * when it was opened; every call makes it current for its own duration and restores the caller's. Streams and events
- * are native handles, so that an application passes its own. Thread-safe as far as the runtime is.
+ * The HIP device: one source for AMD and NVIDIA (hip_api.h). The device is one GPU, by default the one that was current
+ * when it was opened. Every call makes it current for its own duration and restores the caller's. Streams and events
+ * are native handles, so that an application passes its own. Calls are as thread-safe as the runtime's.
  */
 #include <ctype.h>
 #include <string.h>

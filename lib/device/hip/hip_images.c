@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The device code inside the plug-in, taken in by the assembler from the files that the device compilers made: for
- * NVIDIA one image per kernel, which holds every architecture; for AMD one per kernel and architecture. The build
+ * The device code inside the plug-in. The assembler takes it in from the files that the device compilers made. NVIDIA
+ * has one image per kernel, which holds every architecture; AMD has one per kernel and architecture. The build
  * directory is the current one when this file is compiled.
  */
 #include "device/hip/hip_priv.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which kind of memory an address leads to. The runtime tells device, pinned and managed memory and that of other GPUs;
- * on NVIDIA the driver also tells pools and virtual memory, which other processes cannot map by a handle of this kind,
- * from plain allocations. HIP has no question for that: on AMD both look like plain allocations. Nothing is kept.
+ * Finds out what kind of memory an address leads to. The runtime tells device, pinned and managed memory, and memory of
+ * other GPUs. Other processes cannot map pools and virtual memory by a handle of this kind. On NVIDIA the driver tells
+ * these from plain allocations; HIP has no question for that, so on AMD both look like plain allocations. Nothing is
+ * kept.
  */
 #include <stdint.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Kernels on a GPU. They are built per architecture, embedded in the plug-in, and all loaded when the device is opened,
- * so that no load happens after a kernel that waits. Of several images of one kernel the first that this GPU takes is
- * used. A kernel takes its argument struct by value.
+ * Loads kernels and launches them on a GPU. They are built per architecture and embedded in the plug-in. All are loaded
+ * when the device is opened, so that no load happens after a kernel that waits. Of several images of one kernel, the
+ * first that this GPU takes is used. A kernel takes its argument struct by value.
  */
 #include <stdint.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory of a GPU: device and pinned allocations, registration of mapped segments, and IPC as (base handle, offset). A
- * handle carries the process that made it: within one process the runtime refuses to open it, and there the address
+ * handle carries the process that made it. Within one process the runtime refuses to open it, and there the address
  * itself is the mapping.
  */
 #include <stdint.h>

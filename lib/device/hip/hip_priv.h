@@ -7,9 +7,9 @@
 #include "device/hip/hip_api.h"
 
 /*
- * Blocks of 256 lanes, four on each multiprocessor. Bandwidth is bytes in flight divided by latency: 4.8 TB/s at 0.8 us
- * need 29 KB on each of 132 multiprocessors; a lane of the copying kernels has 64 bytes on their way, and computes
- * about half of the time, so that 1024 lanes are enough and 512 are not.
+ * The kernels use blocks of 256 lanes, four on each multiprocessor. Bandwidth is bytes in flight divided by latency:
+ * 4.8 TB/s at 0.8 us need 29 KB on each of 132 multiprocessors. A lane of the copying kernels has 64 bytes in flight
+ * about half of the time and computes in the other half. So 1024 lanes are enough and 512 are not.
  */
 enum { HIP_KERNELS_MAX = 32, HIP_LANES = 256, HIP_BLOCKS_EACH = 4 };
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Named ranges for profilers; whether there is one is found out when the device is opened.
+ * Named ranges for profilers. Whether a profiler is there is found out when the device is opened.
+ *
  * - NVIDIA: NVTX, a header of the CUDA toolkit. It finds the tool that NVTX_INJECTION64_PATH names; without one it
  *   makes no domain. Nothing is linked.
- * - AMD: rocTX, a library that is opened if a profiler or the application has it in the process already, or if a
- *   profiler or the user asks for it. It stays open until the process ends, because a profiler may hold on to it.
+ * - AMD: rocTX, a library. It is opened if the process has it already, or if a profiler or the user asks for it. It
+ *   stays open until the process ends, because a profiler may hold on to it.
+ *
  * Any thread; ranges nest within a thread.
  */
 #include "device/hip/hip_priv.h"

@@ -2,8 +2,8 @@
 /*
  * The software device: its table of operations, opening and closing.
  *
- * A device owns its default stream and its modelled links. Streams, events and memory that the caller made are his to
- * free; memory outlives the device, because the table it lives in is the process's. Any thread may call anything.
+ * A device owns its default stream and its modelled links. The caller frees the streams, events and memory that it
+ * made. Memory outlives the device, because the table it lives in is the process's. Any thread may call anything.
  */
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The software device: a GPU made of CPU threads. All that the device registry needs to know of it. */
+/* The software device, a GPU made of CPU threads: all that the device registry needs to know of it. */
 #ifndef SV_SOFT_DEVICE_H
 #define SV_SOFT_DEVICE_H
 

@@ -2,8 +2,8 @@
 /*
  * Progress words and events.
  *
- * The table of progress words is part of the process-wide device registry: events of one device may be recorded in
- * streams of another, and a mark may be asked about after its stream is gone. Words are handed out under a mutex; a
+ * The table of progress words is part of the process-wide device registry. Events of one device may be recorded in
+ * streams of another, and a mark may be asked about after its stream is gone. Words are handed out under a mutex. A
  * word's count never goes back, so that an old mark stays complete under a new owner.
  */
 #include "base/base_memory.h"

@@ -2,8 +2,8 @@
 /*
  * Launches: one CPU thread per block.
  *
- * Block 0 runs on the stream's worker, every other block on a helper thread of the same stream. Helpers are started by
- * the launch that first needs them, in the caller, so that a failure is the launch's own status, and are kept: a stream
+ * Block 0 runs on the stream's worker, every other block on a helper thread of the same stream. The launch that first
+ * needs helpers starts them, in the caller, so that a failure is the launch's own status. Helpers are kept. A stream
  * executes one operation at a time, so its helpers are all free when a launch begins, and all blocks run at the same
  * time. A launch of one block touches none of this.
  */

@@ -2,10 +2,10 @@
 /*
  * Streams: a bounded ring of operations and the worker that executes them in order.
  *
- * Each slot carries a sequence number: equal to a position, it is free for the producer who claims that position;
- * one more, it is filled; the worker sets it a whole lap ahead when the operation is done. Several producers claim
- * positions by compare-and-swap. Nothing here allocates, locks or logs between create and destroy; a full ring makes
- * the producer wait, as on a GPU.
+ * Each slot carries a sequence number. If it equals a position, the slot is free for the producer who claims that
+ * position. If it is one more, the slot is filled. The worker sets it a whole lap ahead when the operation is done.
+ * Several producers claim positions by compare-and-swap. Nothing here allocates, locks or logs between create and
+ * destroy; a full ring makes the producer wait, as on a GPU.
  */
 #include "base/base_memory.h"
 #include "base/base_status.h"
