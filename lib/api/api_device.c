@@ -7,6 +7,7 @@
 
 #include <selvage/device.h>
 
+#include "api/api_params.h"
 #include "base/base_config.h"
 #include "base/base_status.h"
 #include "base/base_thread.h"
@@ -86,14 +87,10 @@ selvage_status_t selvage_device_describe(const selvage_device_t *dev, selvage_de
 {
     CHECK_ARGUMENT(dev, "dev: must not be NULL");
     CHECK_ARGUMENT(info, "info: must not be NULL");
-    size_t room = info->struct_size;
-    if (room < sizeof(size_t) || room > 1 << 16)
-        return sv_error(SELVAGE_ERR_ARGUMENT, "info: struct_size is %zu; start from SELVAGE_DEVICE_INFO_INIT", room);
-    selvage_device_info_t known = {.struct_size = room, .index = dev->index, .count = dev->count};
+    selvage_device_info_t known = {.index = dev->index, .count = dev->count};
     memcpy(known.bus_id, dev->bus_id, sizeof known.bus_id);
     memcpy(known.model, dev->model, sizeof known.model);
-    memcpy(info, &known, room < sizeof known ? room : sizeof known);
-    return SELVAGE_SUCCESS;
+    return sv_api_fill_struct("info", "SELVAGE_DEVICE_INFO_INIT", info, &known, sizeof known);
 }
 
 selvage_status_t selvage_device_peer_access(selvage_device_t *dev, const char *bus_id, int *possible_out)

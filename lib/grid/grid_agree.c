@@ -16,37 +16,37 @@ static const char *const argument_names[] = {"ndims", "global_extent", "periodic
                                              "reorder", "width"};
 enum { ARGUMENTS = sizeof argument_names / sizeof argument_names[0] };
 
-static uint64_t hash_next_number(uint64_t hash, int64_t value)
+uint64_t sv_grid_hash_next(uint64_t hash, uint64_t number)
 {
-    return sv_digest_mix(hash + (uint64_t)value) + 1;
+    return sv_digest_mix(hash + number) + 1;
 }
 
 /* One hash for each name of argument_names[]. */
 static void hash_arguments(const selvage_grid_t *grid, const selvage_grid_params_t *params, uint64_t *hash)
 {
-    hash[0] = hash_next_number(0, grid->ndims);
+    hash[0] = sv_grid_hash_next(0, grid->ndims);
     hash[1] = hash[2] = hash[3] = hash[4] = hash[7] = 0;
     for (int d = 0; d < grid->ndims; d++) {
-        hash[1] = hash_next_number(hash[1], grid->global[d]);
-        hash[2] = hash_next_number(hash[2], grid->periodic[d]);
-        hash[3] = hash_next_number(hash[3], params->blocks[d]);
+        hash[1] = sv_grid_hash_next(hash[1], grid->global[d]);
+        hash[2] = sv_grid_hash_next(hash[2], grid->periodic[d]);
+        hash[3] = sv_grid_hash_next(hash[3], params->blocks[d]);
         for (int c = 0; c <= grid->blocks[d]; c++)
-            hash[4] = hash_next_number(hash[4], grid->start[d][c]);
-        hash[7] = hash_next_number(hash[7], params->width[d]);
+            hash[4] = sv_grid_hash_next(hash[4], grid->start[d][c]);
+        hash[7] = sv_grid_hash_next(hash[7], params->width[d]);
     }
     hash[5] = params->ranks != NULL;
     for (int b = 0; params->ranks && b < grid->comm->wire->size; b++)
-        hash[5] = hash_next_number(hash[5], params->ranks[b]);
-    hash[6] = hash_next_number(0, params->reorder != 0);
+        hash[5] = sv_grid_hash_next(hash[5], params->ranks[b]);
+    hash[6] = sv_grid_hash_next(0, params->reorder != 0);
 }
 
-/* Says whether all ranks gave the same number. Collective. */
-static selvage_status_t compare_number(const char *call, selvage_comm_t *comm, int what, uint64_t number,
-                                       selvage_status_t before, bool *equal_out)
+/* The greatest is the complement of the least complement. */
+selvage_status_t sv_grid_compare(const char *call, selvage_comm_t *comm, uint64_t what, uint64_t number,
+                                 selvage_status_t before, bool *equal_out)
 {
     uint64_t least = number, most = ~number;
-    SV_TRY(sv_agree(comm, call, (uint64_t)what, before, &least, comm->timeout_s));
-    SV_TRY(sv_agree(comm, call, (uint64_t)what, SELVAGE_SUCCESS, &most, comm->timeout_s));
+    SV_TRY(sv_agree(comm, call, what, before, &least, comm->timeout_s));
+    SV_TRY(sv_agree(comm, call, what, SELVAGE_SUCCESS, &most, comm->timeout_s));
     *equal_out = least == ~most;
     return SELVAGE_SUCCESS;
 }
@@ -59,12 +59,12 @@ selvage_status_t sv_grid_agree(const char *call, selvage_comm_t *comm, const sel
     if (built == SELVAGE_SUCCESS)
         hash_arguments(grid, params, hash);
     for (int i = 0; i < ARGUMENTS; i++)
-        all = hash_next_number(all, (int64_t)hash[i]);
-    SV_TRY(compare_number(call, comm, SV_GRID_AGREE_ALL, all, built, &equal));
+        all = sv_grid_hash_next(all, hash[i]);
+    SV_TRY(sv_grid_compare(call, comm, SV_GRID_AGREE_ALL, all, built, &equal));
     if (equal)
         return SELVAGE_SUCCESS;
     for (int i = 0; i < ARGUMENTS; i++) {
-        SV_TRY(compare_number(call, comm, SV_GRID_AGREE_ARGUMENT + i, hash[i], SELVAGE_SUCCESS, &equal));
+        SV_TRY(sv_grid_compare(call, comm, (uint64_t)(SV_GRID_AGREE_ARGUMENT + i), hash[i], SELVAGE_SUCCESS, &equal));
         if (!equal)
             return sv_error(SELVAGE_ERR_MISMATCH, "%s: ranks do not agree on %s", call, argument_names[i]);
     }

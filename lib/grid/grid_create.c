@@ -35,7 +35,7 @@ static selvage_status_t choose_blocks(build_t *build)
     sv_grid_factor_t wanted = {.ndims = p->ndims};
     for (int d = 0; d < p->ndims; d++) {
         wanted.periodic[d] = p->periodic[d] != 0;
-        wanted.plane_cells[d] = sv_grid_plane_cells(p, d);
+        wanted.plane_cells[d] = sv_grid_plane_cells(p->ndims, p->global_extent, p->width, d);
         wanted.most[d] = p->global_extent[d];
         wanted.fixed[d] = p->blocks[d];
     }
@@ -158,7 +158,7 @@ static selvage_status_t create_grid(build_t *build, selvage_status_t before, sel
         grid->local[d] = sv_grid_extent(grid, d, grid->coords[d]);
     }
     for (int d = 0; d < grid->ndims; d++)
-        grid->surface_cells += 2 * sv_grid_plane_cells(&build->params, d) *
+        grid->surface_cells += 2 * sv_grid_plane_cells(grid->ndims, grid->global, build->params.width, d) *
                                sv_grid_cuts(grid->periodic[d], grid->blocks[d]);
     *grid_out = grid;
     return SELVAGE_SUCCESS;

@@ -45,11 +45,11 @@ bool sv_grid_factor(const sv_grid_factor_t *wanted, int n, int *factor_out)
     return search.found;
 }
 
-int64_t sv_grid_plane_cells(const selvage_grid_params_t *params, int d)
+int64_t sv_grid_plane_cells(int ndims, const int64_t *extent, const int *width, int d)
 {
-    int64_t cells = params->width[d];
-    for (int e = 0; e < params->ndims; e++)
+    int64_t cells = width[d];
+    for (int e = 0; e < ndims; e++)
         if (e != d)
-            cells *= params->global_extent[e];
+            cells *= extent[e];
     return cells;
 }

@@ -32,8 +32,18 @@ static inline int64_t sv_grid_cuts(bool periodic, int64_t blocks)
 /* The factors of n with the smallest sum of cuts; of equals those with more in the later dimensions. False: none. */
 bool sv_grid_factor(const sv_grid_factor_t *wanted, int n, int *factor_out);
 
-/* Cells of one plane across dimension d, weighted with its width. */
-int64_t sv_grid_plane_cells(const selvage_grid_params_t *params, int d);
+/* Cells of one plane across dimension d of so many cells, weighted with its width. */
+int64_t sv_grid_plane_cells(int ndims, const int64_t *extent, const int *width, int d);
+
+/* The hash of a list of numbers, one number further. */
+uint64_t sv_grid_hash_next(uint64_t hash, uint64_t number);
+
+/*
+ * Says whether all ranks gave the same number, in two agreements under the key what. Collective. before: whether this
+ * rank's part has worked so far.
+ */
+selvage_status_t sv_grid_compare(const char *call, selvage_comm_t *comm, uint64_t what, uint64_t number,
+                                 selvage_status_t before, bool *equal_out);
 
 /* Keys of the agreements within one call, so that ranks cannot mix them up. */
 typedef enum sv_grid_agreement {

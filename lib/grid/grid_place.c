@@ -47,16 +47,6 @@ static void keep_if_better(places_t *p)
     memcpy(p->best, p->node, (size_t)p->nblocks * sizeof *p->node);
 }
 
-/* Cells of one whole plane across dimension d. */
-static int64_t plane_cells(const places_t *p, int d)
-{
-    int64_t cells = p->width[d];
-    for (int e = 0; e < p->grid->ndims; e++)
-        if (e != d)
-            cells *= p->grid->global[e];
-    return cells;
-}
-
 static void try_tiles(places_t *p)
 {
     const selvage_grid_t *grid = p->grid;
@@ -67,7 +57,7 @@ static void try_tiles(places_t *p)
             return;
     for (int d = 0; d < grid->ndims; d++) {
         wanted.periodic[d] = grid->periodic[d];
-        wanted.plane_cells[d] = plane_cells(p, d);
+        wanted.plane_cells[d] = sv_grid_plane_cells(grid->ndims, grid->global, p->width, d);
         wanted.most[d] = wanted.divisor_of[d] = grid->blocks[d];
     }
     if (!sv_grid_factor(&wanted, p->nnodes, tiles))

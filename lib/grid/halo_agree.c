@@ -4,6 +4,7 @@
  * are equal, which costs two agreements. Only if they are not, a bisection over beginnings of the list leads every rank
  * to the first number that differs. How memory is ordered comes last: a difference there is no error.
  */
+#include "grid/grid_parts.h"
 #include "grid/halo_handle.h"
 
 #include <stdio.h>
@@ -11,7 +12,6 @@
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "comm/comm_control.h"
-#include "kernels/kernels.h"
 #include "pipeline/exchange_set.h"
 
 /* Members of a field that are compared, in the order of the list. */
@@ -35,11 +35,6 @@ typedef struct numbers {
     uint64_t *value;
     uint64_t count, all; /* all: with how memory is ordered */
 } numbers_t;
-
-static uint64_t hash_next_value(uint64_t hash, uint64_t value)
-{
-    return sv_digest_mix(hash + value) + 1;
-}
 
 static uint64_t member_of(const sv_halo_field_t *f, const selvage_field_t *given, int member, int d)
 {
@@ -72,20 +67,20 @@ static selvage_status_t list_numbers(const selvage_halo_t *halo, const selvage_h
     const int ndims = grid->ndims;
     size_t most = COMMONS + (size_t)halo->nfields * (size_t)numbers_per_field(ndims) + 1;
     SV_TRY(sv_calloc(most, sizeof *n->value, &n->value));
-    uint64_t hash = hash_next_value(0, (uint64_t)ndims);
+    uint64_t hash = sv_grid_hash_next(0, (uint64_t)ndims);
     for (int d = 0; d < ndims; d++) {
-        hash = hash_next_value(hash, grid->periodic[d]);
+        hash = sv_grid_hash_next(hash, grid->periodic[d]);
         for (int c = 0; c <= grid->blocks[d]; c++)
-            hash = hash_next_value(hash, (uint64_t)grid->start[d][c]);
+            hash = sv_grid_hash_next(hash, (uint64_t)grid->start[d][c]);
     }
     for (int b = 0; grid->rank_of_block && b < grid->comm->wire->size; b++)
-        hash = hash_next_value(hash, (uint64_t)grid->rank_of_block[b]);
+        hash = sv_grid_hash_next(hash, (uint64_t)grid->rank_of_block[b]);
     n->value[BLOCKS] = hash;
     n->value[REVERSE] = params->reverse != 0;
     hash = 0;
     for (int i = 0; i < directions->count; i++)
         for (int d = 0; d < SELVAGE_DIMS_MAX; d++)
-            hash = hash_next_value(hash, (uint64_t)(directions->step[i][d] + 1));
+            hash = sv_grid_hash_next(hash, (uint64_t)(directions->step[i][d] + 1));
     n->value[DIRECTIONS] = hash;
     n->value[NFIELDS] = (uint64_t)halo->nfields;
     n->count = COMMONS;
@@ -96,7 +91,7 @@ static selvage_status_t list_numbers(const selvage_halo_t *halo, const selvage_h
     hash = 0;
     for (int i = 0; i < halo->nfields; i++)
         for (int a = 0; a <= ndims; a++)
-            hash = hash_next_value(hash, halo->fields[i].axis[a]);
+            hash = sv_grid_hash_next(hash, halo->fields[i].axis[a]);
     n->value[n->count] = hash;
     n->all = n->count + 1;
     return SELVAGE_SUCCESS;
@@ -106,15 +101,10 @@ static selvage_status_t list_numbers(const selvage_halo_t *halo, const selvage_h
 static selvage_status_t compare_numbers(selvage_comm_t *comm, const numbers_t *n, uint64_t count,
                                         selvage_status_t before, bool *equal_out)
 {
-    const char *call = "selvage_halo_create";
     uint64_t hash = 0;
     for (uint64_t i = 0; i < count && i < n->all; i++)
-        hash = hash_next_value(hash, n->value[i]);
-    uint64_t least = hash, most = ~hash;
-    SV_TRY(sv_agree(comm, call, comm->exchanges->creates, before, &least, comm->timeout_s));
-    SV_TRY(sv_agree(comm, call, comm->exchanges->creates, SELVAGE_SUCCESS, &most, comm->timeout_s));
-    *equal_out = least == ~most;
-    return SELVAGE_SUCCESS;
+        hash = sv_grid_hash_next(hash, n->value[i]);
+    return sv_grid_compare("selvage_halo_create", comm, comm->exchanges->creates, hash, before, equal_out);
 }
 
 /* Position of the first number that is not the same everywhere, given that there is one. */

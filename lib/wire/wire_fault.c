@@ -27,6 +27,24 @@ static selvage_status_t inject_call_fault(const char *call)
     return SELVAGE_SUCCESS;
 }
 
+/* A call that is refused if it is the one to fail, and else is that of the wire inside. */
+#define CAN_FAIL(call, parameters, arguments)                   \
+    static selvage_status_t fault_##call parameters             \
+    {                                                           \
+        SV_TRY(inject_call_fault(#call));                       \
+        sv_wire_t *inner = inner_wire_of(wire);                 \
+        return sv_wire_##call arguments;                        \
+    }
+
+CAN_FAIL(send, (sv_wire_t *wire, sv_wire_channel_t channel, const void *buf, size_t bytes, int peer, int tag,
+                sv_wire_request_t *request_out),
+         (inner, channel, buf, bytes, peer, tag, request_out))
+CAN_FAIL(recv, (sv_wire_t *wire, sv_wire_channel_t channel, void *buf, size_t capacity, int peer, int tag,
+                sv_wire_request_t *request_out),
+         (inner, channel, buf, capacity, peer, tag, request_out))
+CAN_FAIL(test, (sv_wire_t *wire, sv_wire_request_t *request, size_t *bytes_out), (inner, request, bytes_out))
+CAN_FAIL(control_send, (sv_wire_t *wire, int peer, sv_wire_control_t *message), (inner, peer, message))
+
 static void fault_wire_close(sv_wire_t *wire)
 {
     sv_wire_t *inner = inner_wire_of(wire);
@@ -34,35 +52,9 @@ static void fault_wire_close(sv_wire_t *wire)
     sv_free(wire);
 }
 
-static selvage_status_t fault_send(sv_wire_t *wire, sv_wire_channel_t channel, const void *buf, size_t bytes, int peer,
-                                   int tag, sv_wire_request_t *request_out)
-{
-    SV_TRY(inject_call_fault("send"));
-    return sv_wire_send(inner_wire_of(wire), channel, buf, bytes, peer, tag, request_out);
-}
-
-static selvage_status_t fault_recv(sv_wire_t *wire, sv_wire_channel_t channel, void *buf, size_t capacity, int peer,
-                                   int tag, sv_wire_request_t *request_out)
-{
-    SV_TRY(inject_call_fault("recv"));
-    return sv_wire_recv(inner_wire_of(wire), channel, buf, capacity, peer, tag, request_out);
-}
-
-static selvage_status_t fault_test(sv_wire_t *wire, sv_wire_request_t *request, size_t *bytes_out)
-{
-    SV_TRY(inject_call_fault("test"));
-    return sv_wire_test(inner_wire_of(wire), request, bytes_out);
-}
-
 static selvage_status_t fault_cancel(sv_wire_t *wire, sv_wire_request_t *request)
 {
     return sv_wire_cancel(inner_wire_of(wire), request);
-}
-
-static selvage_status_t fault_control_send(sv_wire_t *wire, int peer, sv_wire_control_t *message)
-{
-    SV_TRY(inject_call_fault("control_send"));
-    return sv_wire_control_send(inner_wire_of(wire), peer, message);
 }
 
 static selvage_status_t fault_control_poll(sv_wire_t *wire, int *source_out, sv_wire_control_t *message_out)
