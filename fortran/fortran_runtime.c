@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Constants of the module that no name can be asked for; tests/fortran_cases.f90 asks for the others. */
+/* Constants of the module that no name can be asked for; tests/mpi/fortran_cases.f90 asks for the others. */
 _Static_assert(SELVAGE_CHECKSUM_RETRY == 1 && SELVAGE_CHECKSUM_REPORT == 2 && SELVAGE_CHECKSUM_ABORT == 3 &&
                SELVAGE_CHECKSUM_OFF == -1, "selvage.F90 has these numbers");
 _Static_assert(SELVAGE_COPY_DEVICE_TO_HOST == 1 && SELVAGE_COPY_HOST_TO_DEVICE == 2 &&

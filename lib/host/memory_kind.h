@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What is done with each kind of memory: which can be a buffer of a packet, which can be registered. doc/memory.md is
- * the same table for users; tests/test_memory_kinds.sh holds both against what happens.
+ * the same table for users; tests/mpi/test_memory_kinds.sh holds both against what happens.
  */
 #ifndef SV_MEMORY_KIND_H
 #define SV_MEMORY_KIND_H

@@ -1,0 +1,39 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The heat example: second order on three grids, the decay of the difference equations to rounding, and the same bits in
+# every cell however the cube is cut, by every route; uneven blocks, a picture, weak scaling, what is refused.
+name=heat3d
+. "$(dirname "$0")/../fixtures/application_runs.sh"
+heat3d() { application "$@"; }
+
+# same RANKS ARGUMENT...: every figure of the tables is the one of a single rank, bits and all.
+same() {
+    heat3d "$1" 0 "^order 2.0.*: right$" --n 6 "${@:2}"
+    grep '\^3 ' "$work/out" | cmp -s - "$work/alone" || fail "other figures than on one rank: $*"
+}
+
+heat3d 1 0 "^order 2.0.*: right$" --n 6
+grep '\^3 ' "$work/out" >"$work/alone"
+[ "$(wc -l <"$work/alone")" -eq 3 ] || fail "not three grids"
+same 4 --dims 1x2x2
+[ -z "${BRIEF:-}" ] || finish
+same 2
+same 3 --dims 3x1x1
+same 4 --dims 4x1x1 # 1 or 2 cells along x
+same 8 --dims 2x2x2
+for route in peer shared staged; do SELVAGE_ROUTE=$route same 4; done
+SELVAGE_PROGRESS=thread same 2
+SELVAGE_SOFT_MODE=inline same 2
+
+heat3d 2 0 "right$" --n 6 --picture "$work/slice.png"
+[ "$(head -c 4 "$work/slice.png" | tail -c 3)" = PNG ] || fail "no picture"
+heat3d 4 0 "^with overlap .* %$" --weak 8 --steps 3 --repeats 3
+grep -q "^decay after .*: right$" "$work/out" || fail "weak scaling does not compare its answer"
+
+heat3d 2 2 "^usage" --n 3
+heat3d 2 2 "^usage" --weak
+heat3d 2 2 "not 2 blocks" --dims 3x1x1
+heat3d 1 1 "no/where" --n 4 --picture "$work/no/where.png"
+heat3d 1 0 "^usage" --help
+finish

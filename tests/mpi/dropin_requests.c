@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Programs of dropin_unmodified for requests on the fast route: what is said of them, and what is left of them. */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fixtures/check.h"
+#include "dropin_unmodified.h"
+
+enum { LONG_BYTES = 1 << 18, SHORT_BYTES = 4096, ANNOUNCED_BYTES = 251, REFUSED = 5, THREADS = 3, TURNS = 25,
+       FEW_OPEN = 50, MANY_OPEN = 4000 };
+
+static uint8_t *host_bytes(int value)
+{
+    uint8_t *made = malloc(LONG_BYTES);
+    memset(made, value, LONG_BYTES);
+    return made;
+}
+
+static void fill_device(void *memory, int value)
+{
+    selvage_device_fill(the.device, memory, value, LONG_BYTES, the.stream);
+    selvage_stream_synchronize(the.device, the.stream);
+}
+
+static int last_byte(const void *memory)
+{
+    uint8_t *seen = the.pinned;
+    selvage_device_copy(the.device, seen, (const char *)memory + LONG_BYTES - 1, 1, SELVAGE_COPY_DEVICE_TO_HOST,
+                        the.stream);
+    selvage_stream_synchronize(the.device, the.stream);
+    return *seen;
+}
+
+/* After this the route is open, if it ever is. */
+static void open_route(void)
+{
+    for (int turn = 0; turn < 5; turn++)
+        MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static int class_of(int code)
+{
+    int class = MPI_SUCCESS;
+    MPI_Error_class(code, &class);
+    return class;
+}
+
+/* What MPI_Request_get_status says, the wait says again. */
+static void ask_and_wait(void *out, void *in, bool on_device)
+{
+    MPI_Request request;
+    MPI_Status status;
+    int done = 0, bytes = 0;
+    MPI_Recv_init(in, LONG_BYTES, MPI_BYTE, the.left, 1, MPI_COMM_WORLD, &request);
+    for (int turn = 0; turn < 2; turn++) {
+        MPI_Start(&request);
+        fill_device(out, 20 + turn);
+        MPI_Send(out, LONG_BYTES / 2 * (turn + 1), MPI_BYTE, the.right, 1, MPI_COMM_WORLD);
+        for (done = 0; !done;)
+            MPI_Request_get_status(request, &done, &status);
+        MPI_Get_count(&status, MPI_BYTE, &bytes);
+        CHECK_EQ(bytes, LONG_BYTES / 2 * (turn + 1));
+        MPI_Wait(&request, &status);
+        MPI_Get_count(&status, MPI_BYTE, &bytes);
+        CHECK_EQ(bytes, LONG_BYTES / 2 * (turn + 1));
+    }
+    CHECK_EQ(on_device ? last_byte(in) : ((uint8_t *)in)[LONG_BYTES - 1], 21);
+    MPI_Wait(&request, &status); /* it is inactive: nothing came */
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    CHECK_EQ(bytes, 0);
+    MPI_Request_free(&request);
+}
+
+/* A request that is given up while it is under way goes on, and what comes lands. */
+static void give_up(void *out, void *in, bool on_device, bool persistent)
+{
+    MPI_Request request;
+    MPI_Barrier(MPI_COMM_WORLD);
+    (persistent ? MPI_Recv_init : MPI_Irecv)(in, LONG_BYTES, MPI_BYTE, the.left, 2, MPI_COMM_WORLD, &request);
+    if (persistent)
+        MPI_Start(&request);
+    MPI_Request_free(&request);
+    CHECK(request == MPI_REQUEST_NULL);
+    fill_device(out, 31);
+    MPI_Send(out, LONG_BYTES, MPI_BYTE, the.right, 2, MPI_COMM_WORLD);
+    const double begin = MPI_Wtime();
+    int flag, came = 0;
+    while (came != 31 && MPI_Wtime() - begin < 20) {
+        MPI_Iprobe(the.left, 77, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+        came = on_device ? last_byte(in) : ((volatile uint8_t *)in)[LONG_BYTES - 1];
+    }
+    CHECK_EQ(came, 31);
+}
+
+/* Which repeats itself; the messages here are one byte over and over. */
+static bool is_announcement(const uint8_t *text)
+{
+    enum { PERIOD = 48 };
+    return memcmp(text, text + PERIOD, PERIOD) == 0 && memcmp(text, text + 1, PERIOD) != 0;
+}
+
+/* Each receive is too short for what comes, by whatever call, and says so. */
+static void receive_short(void *out, void *in, uint8_t *host)
+{
+    MPI_Request request;
+    MPI_Status status;
+    const char *mode = getenv("SELVAGE_DROPIN_FAST");
+    const bool waits = mode && strcmp(mode, "on") == 0; /* then a sender waits for a receiver that cannot hear it */
+    for (int how = 0; how < 6; how++) {
+        int code = MPI_SUCCESS;
+        if (waits && how == 2)
+            continue;
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Isend(out, LONG_BYTES, MPI_BYTE, the.right, 3, MPI_COMM_WORLD, &request);
+        MPI_Request receive = MPI_REQUEST_NULL;
+        switch (how) {
+        case 0: code = MPI_Recv(host, SHORT_BYTES, MPI_BYTE, the.left, 3, MPI_COMM_WORLD, &status); break;
+        case 1: code = MPI_Recv(in, SHORT_BYTES, MPI_BYTE, the.left, 3, MPI_COMM_WORLD, &status); break;
+        case 2: code = MPI_Recv(host, ANNOUNCED_BYTES - 1, MPI_BYTE, the.left, 3, MPI_COMM_WORLD, &status); break;
+        case 3: MPI_Irecv(host, SHORT_BYTES, MPI_BYTE, the.left, 3, MPI_COMM_WORLD, &receive);
+            code = MPI_Wait(&receive, &status);
+            break;
+        case 4: MPI_Irecv(host, SHORT_BYTES, MPI_BYTE, the.left, 3, MPI_COMM_WORLD, &receive);
+            code = MPI_Waitall(1, &receive, &status);
+            CHECK_EQ(class_of(code), MPI_ERR_IN_STATUS);
+            code = status.MPI_ERROR;
+            break;
+        default: MPI_Irecv(in, SHORT_BYTES, MPI_BYTE, the.left, 3, MPI_COMM_WORLD, &receive);
+            code = MPI_Wait(&receive, &status);
+        }
+        CHECK_EQ(class_of(code), MPI_ERR_TRUNCATE);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(how == 2 || !is_announcement(host)); /* what MPI refuses itself nobody looks at */
+    }
+}
+
+/* Of the length that an announcement has, and the program's own. */
+static void pass_own(uint8_t *host)
+{
+    uint8_t in[ANNOUNCED_BYTES] = {0};
+    MPI_Status status;
+    int bytes = 0;
+    memset(host, 44, LONG_BYTES);
+    MPI_Sendrecv(host, ANNOUNCED_BYTES, MPI_BYTE, the.right, 4, host, LONG_BYTES, MPI_BYTE, the.left, 4, MPI_COMM_WORLD,
+                 &status);
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    CHECK_EQ(bytes, ANNOUNCED_BYTES);
+    MPI_Send(host, ANNOUNCED_BYTES, MPI_BYTE, the.right, 5, MPI_COMM_WORLD);
+    MPI_Probe(the.left, 5, MPI_COMM_WORLD, &status);
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    CHECK_EQ(bytes, ANNOUNCED_BYTES);
+    MPI_Recv(in, sizeof in, MPI_BYTE, the.left, 5, MPI_COMM_WORLD, &status);
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    CHECK_EQ(bytes, ANNOUNCED_BYTES);
+    CHECK(in[0] == 44 && in[ANNOUNCED_BYTES - 1] == 44);
+}
+
+/* What a probe has looked at, and what was sent before it, comes to persistent receives that start after that. */
+static void start_probed(const void *out, uint8_t *host)
+{
+    enum { KINDS = 4 };
+    for (int how = 0; how < KINDS; how++) {
+        MPI_Request receive[2], sends[2];
+        MPI_Status status[2];
+        uint8_t first[8] = {0}, sent[8] = {55, 56};
+        int bytes = 0, flag = 0, index = MPI_UNDEFINED;
+        memset(host, 0, LONG_BYTES);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Isend(sent, 8, MPI_BYTE, the.right, 8, MPI_COMM_WORLD, &sends[0]);
+        MPI_Isend(out, LONG_BYTES, MPI_BYTE, the.right, 9, MPI_COMM_WORLD, &sends[1]);
+        MPI_Recv_init(first, 8, MPI_BYTE, the.left, 8, MPI_COMM_WORLD, &receive[0]);
+        MPI_Recv_init(host, LONG_BYTES, MPI_BYTE, the.left, 9, MPI_COMM_WORLD, &receive[1]);
+        MPI_Probe(the.left, 9, MPI_COMM_WORLD, &status[1]);
+        MPI_Get_count(&status[1], MPI_BYTE, &bytes);
+        CHECK_EQ(bytes, LONG_BYTES);
+        MPI_Startall(2, receive);
+        if (how == 0)
+            MPI_Waitall(2, receive, status);
+        for (int i = 0; i < 2 && how == 1; i++)
+            MPI_Wait(&receive[i], &status[i]);
+        for (int i = 0; i < 2 && how == 2; i++) {
+            MPI_Status any;
+            MPI_Waitany(2, receive, &index, &any);
+            CHECK(index == 0 || index == 1);
+            status[index == 1] = any;
+        }
+        while (how == 3 && !flag)
+            MPI_Testall(2, receive, &flag, status);
+        MPI_Waitany(2, receive, &index, MPI_STATUS_IGNORE);
+        CHECK_EQ(index, MPI_UNDEFINED);
+        MPI_Get_count(&status[0], MPI_BYTE, &bytes);
+        CHECK_EQ(bytes, 8);
+        MPI_Get_count(&status[1], MPI_BYTE, &bytes);
+        CHECK_EQ(bytes, LONG_BYTES);
+        CHECK(status[0].MPI_TAG == 8 && status[1].MPI_TAG == 9 && status[1].MPI_SOURCE == the.left);
+        CHECK(first[0] == 55 && first[1] == 56 && host[0] == 7 && host[LONG_BYTES - 1] == 7);
+        MPI_Waitall(2, sends, MPI_STATUSES_IGNORE);
+        MPI_Request_free(&receive[0]);
+        MPI_Request_free(&receive[1]);
+    }
+}
+
+/* Of sends that MPI refuses no slot is left: the next ones go by the route, which the report says. */
+static void send_refused(void *out, void *in)
+{
+    MPI_Request request;
+    for (int i = 0; i < REFUSED; i++)
+        CHECK(MPI_Send(out, LONG_BYTES, MPI_BYTE, the.right, -7, MPI_COMM_WORLD) != MPI_SUCCESS);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < REFUSED; i++) {
+        MPI_Irecv(in, LONG_BYTES, MPI_BYTE, the.left, 6, MPI_COMM_WORLD, &request);
+        MPI_Rsend(out, LONG_BYTES, MPI_BYTE, the.right, 6, MPI_COMM_WORLD);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+void run_requests(void)
+{
+    void *out = device_bytes(LONG_BYTES), *in = device_bytes(LONG_BYTES);
+    uint8_t *host = host_bytes(0);
+    fill_device(out, 7);
+    open_route();
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    send_refused(out, in);
+    start_probed(out, host);
+    ask_and_wait(out, in, true);
+    ask_and_wait(out, host, false);
+    for (int i = 0; i < 4; i++) {
+        fill_device(in, 0);
+        memset(host, 0, LONG_BYTES);
+        give_up(out, i % 2 ? in : host, i % 2, i / 2);
+    }
+    pass_own(host);
+    receive_short(out, in, host);
+    free(host);
+    selvage_device_free(the.device, in);
+    selvage_device_free(the.device, out);
+}
+
+/* --- persistent receives of several threads ----------------------------------------------------------------------- */
+
+static void *start_again(void *comm)
+{
+    uint8_t *in = host_bytes(0);
+    void *out = device_bytes(LONG_BYTES);
+    for (int turn = 0; turn < TURNS; turn++) {
+        const int bytes = LONG_BYTES - 1000 * (turn + 1);
+        MPI_Request request[2];
+        MPI_Status status;
+        int came = 0;
+        memset(in, 0xcc, LONG_BYTES);
+        selvage_device_fill(the.device, out, turn + 1, LONG_BYTES, NULL);
+        MPI_Recv_init(in, LONG_BYTES, MPI_BYTE, the.left, turn, *(MPI_Comm *)comm, &request[0]);
+        MPI_Start(&request[0]);
+        MPI_Isend(out, bytes, MPI_BYTE, the.right, turn, *(MPI_Comm *)comm, &request[1]);
+        MPI_Wait(&request[1], MPI_STATUS_IGNORE);
+        MPI_Wait(&request[0], &status);
+        MPI_Get_count(&status, MPI_BYTE, &came);
+        CHECK_EQ(came, bytes);
+        CHECK(in[0] == turn + 1 && in[bytes - 1] == turn + 1 && in[bytes] == 0xcc);
+        MPI_Request_free(&request[0]);
+    }
+    selvage_device_free(the.device, out);
+    free(in);
+    return NULL;
+}
+
+void run_again(void)
+{
+    pthread_t thread[THREADS];
+    MPI_Comm comm[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm[i]);
+    open_route();
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&thread[i], NULL, start_again, &comm[i]);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < THREADS; i++)
+        MPI_Comm_free(&comm[i]);
+}
+
+/* --- many open ---------------------------------------------------------------------------------------------------- */
+
+/* What a test of a request for host memory takes while so many for device memory are open, at best. */
+static double test_us(int open)
+{
+    enum { ROUNDS = 10, CALLS = 50 };
+    MPI_Request *request = malloc((size_t)open * sizeof *request), host;
+    char byte = 0;
+    double best = 1e9;
+    for (int i = 0; i < open; i++)
+        MPI_Irecv((char *)the.in + i % BYTES, 1, MPI_BYTE, the.left, i, MPI_COMM_WORLD, &request[i]);
+    MPI_Irecv(&byte, 1, MPI_BYTE, the.left, open, MPI_COMM_WORLD, &host);
+    for (int round = 0; round < ROUNDS; round++) {
+        int flag;
+        const double begin = MPI_Wtime();
+        for (int i = 0; i < CALLS; i++)
+            MPI_Test(&host, &flag, MPI_STATUS_IGNORE);
+        const double took = (MPI_Wtime() - begin) * 1e6 / CALLS;
+        best = took < best ? took : best;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i <= open; i++)
+        MPI_Send(i < open ? (char *)the.out + i % BYTES : &byte, 1, MPI_BYTE, the.right, i, MPI_COMM_WORLD);
+    MPI_Waitall(open, request, MPI_STATUSES_IGNORE);
+    MPI_Wait(&host, MPI_STATUS_IGNORE);
+    free(request);
+    return best;
+}
+
+void run_many(void)
+{
+    const double few = test_us(FEW_OPEN), many = test_us(MANY_OPEN);
+    printf("a test with %d requests open: %.2f us, with %d: %.2f us\n", FEW_OPEN, few, MANY_OPEN, many);
+    CHECK(many < 50 * few + 20);
+}

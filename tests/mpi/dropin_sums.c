@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Programs of dropin_unmodified for reductions by Selvage's collectives: of each type and operation that they have for
+ * it, beside MPI's own on host memory, and calls that MPI refuses on one rank only. Numbers are small, so that they add
+ * up alike in any order, and no sum is too large for its type: there Open MPI's own is the largest number.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fixtures/check.h"
+#include "dropin_unmodified.h"
+
+enum { COUNT = 3000, ROOM = COUNT * 16 };
+
+typedef struct sums {
+    uint8_t *given, *wanted, *seen; /* host */
+    void *out, *in;                 /* device */
+} sums_t;
+
+static void bring(void *to, const void *from, selvage_copy_t direction)
+{
+    selvage_device_copy(the.device, to, from, ROOM, direction, the.stream);
+    selvage_stream_synchronize(the.device, the.stream);
+}
+
+/* Numbers of a type: bytes are numbers of every integer type, but not of the others. */
+static void give(const sums_t *s, MPI_Datatype type)
+{
+    for (int i = 0; i < ROOM; i++)
+        s->given[i] = (uint8_t)(i % 7 + the.rank + (i % 5 == 0 ? 230 : 0));
+    for (int i = 0; i < ROOM / 8 && (type == MPI_DOUBLE || type == MPI_C_DOUBLE_COMPLEX); i++)
+        ((double *)(void *)s->given)[i] = i % 13 - the.rank;
+    for (int i = 0; i < ROOM / 4 && type == MPI_C_FLOAT_COMPLEX; i++)
+        ((float *)(void *)s->given)[i] = (float)(i % 11 + the.rank);
+    bring(s->out, s->given, SELVAGE_COPY_HOST_TO_DEVICE);
+    memset(s->wanted, 0xcc, ROOM);
+    bring(s->in, s->wanted, SELVAGE_COPY_HOST_TO_DEVICE);
+}
+
+static void compare(const sums_t *s)
+{
+    bring(s->seen, s->in, SELVAGE_COPY_DEVICE_TO_HOST);
+    int at = 0;
+    while (at < ROOM && s->seen[at] == s->wanted[at])
+        at++;
+    if (at < ROOM)
+        printf("rank %d: byte %d is %d, not %d\n", the.rank, at, s->seen[at], s->wanted[at]);
+    CHECK_EQ(at, ROOM);
+}
+
+/* Equal blocks, some of no elements, and blocks that grow with the rank; as many in all. */
+static void split(int how, int *counts)
+{
+    int left = COUNT;
+    for (int i = 0; i < the.ranks; i++) {
+        counts[i] = how == 0 ? COUNT / the.ranks : how == 1 ? (i == 1 ? COUNT : 0) : 100 + 50 * i;
+        left -= counts[i];
+    }
+    counts[0] += how == 0 ? 0 : left;
+}
+
+static void reduce_scatter(const sums_t *s, MPI_Datatype type, MPI_Op op)
+{
+    int counts[64] = {0};
+    for (int how = 0; how < 3; how++) {
+        split(how, counts);
+        give(s, type);
+        CHECK_EQ(MPI_Reduce_scatter(s->out, s->in, counts, type, op, MPI_COMM_WORLD), MPI_SUCCESS);
+        PMPI_Reduce_scatter(s->given, s->wanted, counts, type, op, MPI_COMM_WORLD);
+        compare(s);
+    }
+}
+
+static void open_route(const sums_t *s)
+{
+    for (int i = 0; i < 8; i++)
+        MPI_Allreduce(s->out, s->in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+/* By one rank with a large count, which is the same call. */
+static int call_allreduce(const sums_t *s, MPI_Datatype type, MPI_Op op)
+{
+#if MPI_VERSION >= 4
+    if (the.rank == 0)
+        return MPI_Allreduce_c(s->out, s->in, COUNT, type, op, MPI_COMM_WORLD);
+#endif
+    return MPI_Allreduce(s->out, s->in, COUNT, type, op, MPI_COMM_WORLD);
+}
+
+static void begin(sums_t *s)
+{
+    s->given = malloc(ROOM);
+    s->wanted = malloc(ROOM);
+    s->seen = malloc(ROOM);
+    s->out = device_bytes(ROOM);
+    s->in = device_bytes(ROOM);
+    give(s, MPI_INT);
+    open_route(s);
+}
+
+static void end(sums_t *s)
+{
+    free(s->given);
+    free(s->wanted);
+    free(s->seen);
+    selvage_device_free(the.device, s->out);
+    selvage_device_free(the.device, s->in);
+}
+
+void run_sums(void)
+{
+    const struct { MPI_Datatype type; MPI_Op op; } cases[] = {
+        {MPI_CHAR, MPI_SUM}, {MPI_CHAR, MPI_MIN}, {MPI_CHAR, MPI_MAX}, {MPI_SIGNED_CHAR, MPI_MAX},
+        {MPI_UNSIGNED_CHAR, MPI_MAX}, {MPI_UINT8_T, MPI_MIN}, {MPI_INT8_T, MPI_SUM}, {MPI_INT, MPI_SUM},
+        {MPI_OFFSET, MPI_MIN}, {MPI_DOUBLE, MPI_SUM}, {MPI_C_DOUBLE_COMPLEX, MPI_SUM}, {MPI_C_FLOAT_COMPLEX, MPI_SUM},
+        {MPI_C_DOUBLE_COMPLEX, MPI_PROD}, {MPI_SHORT, MPI_SUM}, {MPI_UINT64_T, MPI_BXOR}};
+    sums_t s;
+    begin(&s);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        give(&s, cases[i].type);
+        CHECK_EQ(call_allreduce(&s, cases[i].type, cases[i].op), MPI_SUCCESS);
+        PMPI_Allreduce(s.given, s.wanted, COUNT, cases[i].type, cases[i].op, MPI_COMM_WORLD);
+        compare(&s);
+    }
+    reduce_scatter(&s, MPI_CHAR, MPI_SUM);
+    reduce_scatter(&s, MPI_C_DOUBLE_COMPLEX, MPI_SUM);
+    reduce_scatter(&s, MPI_INT, MPI_MAX);
+    end(&s);
+}
+
+/* Rank 0 makes calls that MPI refuses there, and then the one that the others are in. */
+void run_unheard(void)
+{
+    MPI_Datatype type;
+    sums_t s;
+    int counts[64] = {0};
+    begin(&s);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Type_contiguous(COUNT, MPI_INT, &type); /* not committed */
+    split(0, counts);
+    for (int turn = 0; turn < 3; turn++) {
+        if (the.rank == 0) {
+            CHECK(MPI_Allreduce(s.out, s.in, COUNT, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD) != MPI_SUCCESS);
+            CHECK(MPI_Allreduce(s.out, s.in, COUNT, MPI_DOUBLE, MPI_BXOR, MPI_COMM_WORLD) != MPI_SUCCESS);
+            CHECK(MPI_Reduce(s.out, s.in, COUNT, MPI_INT, MPI_SUM, the.ranks, MPI_COMM_WORLD) != MPI_SUCCESS);
+            CHECK(MPI_Bcast(s.in, COUNT, MPI_INT, -5, MPI_COMM_WORLD) != MPI_SUCCESS);
+            CHECK(MPI_Bcast(s.in, 1, type, 0, MPI_COMM_WORLD) != MPI_SUCCESS);
+            CHECK(MPI_Reduce_scatter(s.out, s.in, counts, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD) != MPI_SUCCESS);
+            /* Whether this one is refused is for MPI to say: the buffers are one. */
+            const int code = MPI_Allreduce(s.given, s.given, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+            CHECK(code != MPI_SUCCESS);
+        }
+        give(&s, MPI_INT);
+        CHECK_EQ(MPI_Allreduce(s.out, s.in, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_SUCCESS);
+        PMPI_Allreduce(s.given, s.wanted, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        compare(&s);
+    }
+    MPI_Type_free(&type);
+    end(&s);
+}
+
+/* --- threads ------------------------------------------------------------------------------------------------------ */
+
+enum { ADDERS = 3, ADDED = 4096, ROUNDS = 30 };
+
+/* Each on a communicator of its own; nothing orders them. */
+static void *add_up(void *comm)
+{
+    int wrong = 0, *seen = malloc(ADDED * sizeof *seen);
+    void *out = device_bytes(ADDED * sizeof *seen), *in = device_bytes(ADDED * sizeof *seen), *stream = NULL;
+    selvage_stream_create(the.device, &stream);
+    for (int i = 0; i < ROUNDS; i++) {
+        selvage_device_fill(the.device, out, i, ADDED * sizeof *seen, stream);
+        selvage_stream_synchronize(the.device, stream);
+        MPI_Allreduce(out, in, ADDED, MPI_INT, MPI_SUM, *(MPI_Comm *)comm);
+        selvage_device_copy(the.device, seen, in, ADDED * sizeof *seen, SELVAGE_COPY_DEVICE_TO_HOST, stream);
+        selvage_stream_synchronize(the.device, stream);
+        for (int at = 0; at < ADDED; at++)
+            wrong += seen[at] != i * 0x01010101 * the.ranks;
+    }
+    CHECK_EQ(wrong, 0);
+    free(seen);
+    selvage_stream_destroy(the.device, stream);
+    selvage_device_free(the.device, out);
+    selvage_device_free(the.device, in);
+    return NULL;
+}
+
+void run_adders(void)
+{
+    pthread_t thread[ADDERS];
+    MPI_Comm comm[ADDERS];
+    sums_t s;
+    begin(&s);
+    for (int i = 0; i < ADDERS; i++)
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm[i]);
+    for (int i = 0; i < ADDERS; i++)
+        pthread_create(&thread[i], NULL, add_up, &comm[i]);
+    for (int i = 0; i < ADDERS; i++) {
+        pthread_join(thread[i], NULL);
+        MPI_Comm_free(&comm[i]);
+    }
+    end(&s);
+}
+
+static atomic_bool is_over;
+
+/* Calls of host memory, until all ranks are to end; some ranks come to each of them later than others. */
+static void *agree_on(void *comm)
+{
+    int all = 0, wrong = 0;
+    for (int i = 0; !all; i++) {
+        int own = atomic_load(&is_over), sum[2] = {i, 1};
+        if (i % the.ranks == the.rank)
+            usleep(2000);
+        MPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, *(MPI_Comm *)comm);
+        MPI_Bcast(sum, 2, MPI_INT, i % the.ranks, *(MPI_Comm *)comm);
+        wrong += sum[0] != i || sum[1] != 1;
+    }
+    CHECK_EQ(wrong, 0);
+    return NULL;
+}
+
+/* The route opens while another thread of each rank is in collective calls, on one rank before and on another after. */
+void run_mixed(void)
+{
+    pthread_t thread;
+    MPI_Comm comm;
+    sums_t s;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    pthread_create(&thread, NULL, agree_on, &comm);
+    begin(&s); /* shows device memory, and opens the route */
+    for (int i = 0; i < 16; i++)
+        MPI_Barrier(MPI_COMM_WORLD);
+    usleep(100000);
+    atomic_store(&is_over, true);
+    pthread_join(thread, NULL);
+    MPI_Comm_free(&comm);
+    end(&s);
+}

@@ -1,0 +1,67 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# How the drop-in begins: an unknown variable is a warning, said once, unless SELVAGE_UNKNOWN is set; and a program of
+# another MPI than the one it was built for is ended with a line that names both. The library says the same.
+set -u
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+top_builddir=$(cd "${top_builddir:-.}" && pwd)
+if [ -n "${SANITIZER:-}" ]; then echo "sanitizers want to be loaded first"; exit 77; fi
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+failed=0
+dropin=$top_builddir/.libs/libselvage-mpi.so
+
+# expect WHAT STATUS PATTERN COMMAND...: its exit status (good or bad; never a signal) and its output
+expect() {
+    local what=$1 wanted=$2 pattern=$3 status=good
+    shift 3
+    timeout 60 "$@" >"$dir/out" 2>&1 || { [ $? -lt 124 ] && status=bad || status=killed; }
+    if [ "$status" != "$wanted" ] || ! grep -Eq "$pattern" "$dir/out"; then
+        echo "FAIL: $what: $status, wanted $wanted and $pattern"
+        cat "$dir/out"
+        failed=1
+    fi
+}
+
+# build NAME COMPILER FLAG...: tests/mpi/other_mpi.c as this program
+build() {
+    local name=$1
+    shift
+    "$@" "$top_srcdir/tests/mpi/other_mpi.c" -o "$dir/$name" || { echo "other_mpi.c does not compile"; exit 1; }
+}
+libraries=$top_builddir/.libs
+run=(env -u SELVAGE_MPI_KIND LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" SELVAGE_DEVICE=soft
+    OMPI_MCA_btl=self OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
+
+# shellcheck disable=SC2086  # flags are lists of words
+{
+    build plain ${CC:-cc} ${MPI_CPPFLAGS:-} -Wl,--no-as-needed ${MPI_LIBS:-}
+    build library ${CC:-cc} -DWITH_SELVAGE ${MPI_CPPFLAGS:-} -I"$top_srcdir/include" -Wl,--no-as-needed -L"$libraries" \
+        -lselvage ${MPI_LIBS:-}
+}
+expect "an unknown variable" good 'unknown variable SELVAGE_ROUTS; did you mean SELVAGE_ROUTE' \
+    "${run[@]}" SELVAGE_ROUTS=shared LD_PRELOAD="$dropin" "$dir/plain"
+[ "$(grep -c 'unknown variable' "$dir/out")" = 1 ] || { echo "FAIL: said more than once"; cat "$dir/out"; failed=1; }
+expect "an unknown variable, to be refused" killed 'SELVAGE_UNKNOWN=warn continues' \
+    "${run[@]}" SELVAGE_ROUTS=shared SELVAGE_UNKNOWN=error LD_PRELOAD="$dropin" "$dir/plain"
+expect "an unknown variable in a program of Selvage's" good 'refused: unknown variable SELVAGE_ROUTS' \
+    "${run[@]}" SELVAGE_ROUTS=shared "$dir/library"
+
+# The other of the two MPIs that have a wrapper with their name, if it is here.
+case ${SELVAGE_MPI_KIND:-} in
+openmpi) other=mpicc.mpich ;;
+mpich) other=mpicc.openmpi ;;
+*) other= ;;
+esac
+if command -v "$other" >/dev/null 2>&1; then
+    both='(built for Open MPI [0-9.]+, .* with MPICH|built for MPICH [0-9.]+[^,]*, .* with Open MPI)'
+    build other "$other"
+    # The library needs its own MPI as well, which is not what the program is linked with.
+    build other_library "$other" -DWITH_SELVAGE -I"$top_srcdir/include" -Wl,--no-as-needed \
+        -Wl,--allow-shlib-undefined -L"$libraries" -lselvage
+    expect "the other MPI alone" good '^1 ranks' "${run[@]}" "$dir/other"
+    expect "the drop-in with the other MPI" bad "selvage-mpi: .*$both" "${run[@]}" LD_PRELOAD="$dropin" "$dir/other"
+    expect "the library with the other MPI" good "refused: .*$both" "${run[@]}" "$dir/other_library"
+fi
+exit "$failed"

@@ -1,0 +1,241 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Programs that know nothing of the drop-in, started by selvage-run: what it reports, warns of and bears.
+set -u
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+top_builddir=$(cd "${top_builddir:-.}" && pwd)
+if [ -n "${SANITIZER:-}" ]; then echo "sanitizers want to be loaded first"; exit 77; fi
+[ -n "${MPIRUN:-}" ] || { echo "no launcher"; exit 77; }
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+failed=0
+
+# run-mpi takes its launcher from MPIRUN: here, one that selvage-run starts.
+# shellcheck disable=SC2016 # for the script that is written
+printf '#!/bin/bash\nif [ "$1" = --version ]; then exec %q --version; fi\nexec %q %q "$@"\n' "$MPIRUN" \
+    "$top_builddir/tools/selvage-run" "$MPIRUN" >"$dir/mpirun"
+chmod +x "$dir/mpirun"
+
+# program RANKS WHAT PATTERN [VARIABLE=VALUE...]: its output must match, and it must succeed
+program() {
+    local ranks=$1 what=$2 pattern=$3
+    shift 3
+    env "$@" MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 60 \
+        "$top_builddir/tests/mpi/dropin_unmodified" "$what" >"$dir/out" 2>&1 && grep -Eq "$pattern" "$dir/out" ||
+        { cat "$dir/out"; echo "FAIL: $what on $ranks ranks, no \"$pattern\", $*"; failed=1; }
+}
+program 2 support 'cuda 1 rocm 1'
+program 2 open '[1-9] requests with device memory were open at MPI_Finalize'
+program 2 split ' [12] split collective calls on files with device memory were open at MPI_Finalize'
+program 2 split '0 failed'
+program 2 late '0 failed'
+# A GPU may well be done by then.
+case ${SELVAGE_DEVICE:-soft} in
+soft) program 2 late 'MPI_Sendrecv: the device was still writing 4096 bytes' SELVAGE_DROPIN_SYNC=check ;;
+esac
+program 2 late '^ +0 +1 +MPI_Sendrecv +staged +1 +4096' SELVAGE_REPORT=1
+# A job of several programs: each of them.
+env -u SELVAGE_MPI_KIND OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 5 30 "$dir/mpirun" -n 1 \
+    "$top_builddir/tests/mpi/dropin_unmodified" late : \
+    -n 1 "$top_builddir/tests/mpi/dropin_unmodified" late >"$dir/out" 2>&1 &&
+    [ "$(grep -c ' 0 failed' "$dir/out")" -eq 2 ] || { cat "$dir/out"; echo "FAIL: two programs in a job"; failed=1; }
+program 2 threads '0 failed'
+program 2 gpus '^[1-9] GPUs'
+# Where no rank is to wait for another's host: what slots have room for goes fast, the rest is staged.
+program 2 owed '^ +0 +1 +MPI_Isend +fast ' SELVAGE_REPORT=1
+grep -Eq '^ +0 +1 +MPI_Isend +staged ' "$dir/out" || { cat "$dir/out"; echo "FAIL: no message was staged"; failed=1; }
+program 2 early '^ +0 +1 +MPI_Sendrecv +fast ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1
+case ${SELVAGE_DEVICE:-soft} in # a program that has no device yet is not to pay for one
+soft) program 2 early '^ +0 +1 +MPI_Sendrecv +staged ' -u SELVAGE_DEVICE SELVAGE_DEVICE_PATH="$dir" SELVAGE_REPORT=1 ;;
+esac
+program 4 owed '0 failed' SELVAGE_DROPIN_FAST_BYTES=96
+program 2 owed '0 failed' SELVAGE_DROPIN_FAST=off
+# What an announcement must be expected in, and ranks of which only some have threads.
+for what in probes meets; do
+    program 2 $what '^ +0 +1 +MPI_Send +fast ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1
+done
+program 2 levels '0 failed'
+# Long lists of requests of host memory.
+program 2 lists '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}"
+# ... and what such calls bear: error handlers and other threads that begin and end requests meanwhile.
+program 2 nested '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST_BYTES=1024
+program 2 listener '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=off
+# What is said of requests, and what is left of those that are refused or given up.
+program 2 requests '^ +0 +1 +MPI_Rsend +fast +5 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1
+program 2 requests '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=on
+for mode in auto on; do
+    program 2 again '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode
+done
+# What opening the route must not do, and what must not prevent it.
+for what in attributes refused; do
+    program 2 $what '^ +0 +1 +MPI_Sendrecv +fast +1 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1 \
+        SELVAGE_DROPIN_FAST_BYTES=1024
+done
+program 2 lopsided '^ +0 +1 +MPI_Sendrecv +fast +1 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1 \
+    SELVAGE_DROPIN_FAST_BYTES=1024
+grep -Eq '^ +0 +all +MPI_Allreduce +staged +1 ' "$dir/out" || { cat "$dir/out"; echo "FAIL: not staged"; failed=1; }
+for mode in auto on off; do
+    program 2 ending '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode \
+        SELVAGE_DROPIN_FAST_BYTES=1024
+done
+# Nothing of MPI's that the drop-in makes is left at the end.
+for mode in auto on; do
+    program 2 ledger '^ +0 +1 +MPI_Isend +fast +[1-9]' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1 \
+        SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
+done
+# However many messages are outstanding, memory is pinned up to the bound, and no more once there is enough of it.
+for bytes in 256M 8M 0; do
+    program 2 pinned 'memory was pinned [1-9][0-9]* times' SELVAGE_DROPIN_FAST=off SELVAGE_DROPIN_POOL_BYTES=$bytes
+done
+# Selvage's collectives add up what they have types for, and keep no rank that MPI refuses a call.
+# On a GPU that ranks share, their kernels take turns, and the route may find it busy and leave sums to MPI.
+ranks=3
+[ "${SELVAGE_DEVICE:-soft}" = soft ] || [ "${TEST_GPUS:-3}" -ge 3 ] || ranks=2
+for mode in auto on; do
+    program "$ranks" sums '^ +0 +all +MPI_Reduce_scatter +fast +9 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" \
+        SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
+    grep -Eq '^ +0 +all +MPI_Allreduce +fast +12 ' "$dir/out" ||
+        { cat "$dir/out"; echo "FAIL: not 12 sums by the route, $mode"; failed=1; }
+    program 2 adders ' 0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" \
+        SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
+    program 2 unheard ' 0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" \
+        SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
+done
+# What MPI refuses ends as it does without the drop-in, and handlers are called as often.
+"$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/mpi/dropin_unmodified" errors >"$dir/plain" 2>&1 ||
+    { cat "$dir/plain"; echo "FAIL: errors without the drop-in"; failed=1; }
+grep '^refused: ' "$dir/plain" | sort >"$dir/wanted"
+for mode in auto on off; do
+    program 2 errors '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode
+    grep '^refused: ' "$dir/out" | sort | diff "$dir/wanted" - || { echo "FAIL: errors, $mode"; failed=1; }
+done
+[ "$(grep -c 'class 0,' "$dir/wanted")" -lt "$(grep -c 'class [1-9]' "$dir/wanted")" ] ||
+    { echo "FAIL: MPI refuses next to nothing"; failed=1; }
+# A thread of a rank may be in a collective call that its other ranks come to when the route is open.
+for mode in auto on; do
+    program 2 mixed '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode \
+        SELVAGE_DROPIN_FAST_BYTES=1024
+done
+# Requests, of whose messages some come damaged: each is verified, mended, and right.
+program 2 requests ' 0 were not$' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=on SELVAGE_REPORT=1 \
+    SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_FAULT=flip=0.3,seed=3 SELVAGE_RETRY_MAX=50
+awk '/received +verified +damaged/ {n = 2; next} n-- > 0 {damaged += $4; bad += $2 == 0 || $2 != $3 || $6 > 0}
+     END {exit bad > 0 || damaged == 0}' "$dir/out" ||
+    { cat "$dir/out"; echo "FAIL: not all requests were verified"; failed=1; }
+# A receive that is too short for an announcement keeps no sender. Single copies write past the end of such receives.
+for mode in auto on; do
+    program 2 short '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode \
+        SELVAGE_DROPIN_FAST_BYTES=1024 OMPI_MCA_btl_vader_single_copy_mechanism=none
+done
+program 2 looks '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST_BYTES=1024
+case $("$MPIRUN" --version 2>&1) in # MPICH's own MPI_Finalize keeps such a sender waiting
+*"Open MPI"*|*OpenRTE*) for mode in auto off; do
+        program 2 orphans '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode
+    done ;;
+esac
+program 2 stuck '^ +0 +1 +MPI_Isend +staged +1 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1 \
+    SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_DROPIN_SYNC_MS=50
+program 3 field '0 failed'
+program 2 apart '0 failed' SELVAGE_DROPIN_FAST=off
+# Device memory that only the types name: in each of these calls it is staged.
+program 2 moved '0 failed' SELVAGE_DROPIN_FAST=off SELVAGE_TRACE="$dir/moved"
+staged=$(grep -c '"MPI_Pack",.*"ph":"b"' "$dir/moved.calls") # more than go into one message
+[ "$staged" -eq 10002 ] || { echo "FAIL: $staged calls of MPI_Pack are in the timeline"; failed=1; }
+"${PYTHON:-python3}" -m json.tool "$dir/moved.calls" >"$dir/out" || { echo "FAIL: the timeline"; failed=1; }
+for call in Bcast Ibcast Gather Alltoallw Unpack Pack_external Unpack_external; do
+    [ "$(grep -c "\"MPI_$call\".*\"ph\":\"b\".*\"pid\":[01].*\"bytes\":[1-9]" "$dir/moved.calls")" -eq 2 ] ||
+        { grep "MPI_$call" "$dir/moved.calls"; echo "FAIL: MPI_$call was not staged on both ranks"; failed=1; }
+done
+# Without a deadline a call waits for a rank that stands still, as MPI's own does; with one it fails, or it is right.
+program 2 stopped '0 failed' SELVAGE_TIMEOUT_S=2 SELVAGE_DROPIN_FAST_BYTES=4096
+grep 'calls failed' "$dir/out" # some, if the rank was stopped within one
+program 2 stopped '^rank 0: 0 calls failed' SELVAGE_DROPIN_FAST_BYTES=4096
+program 2 many '0 failed'
+grep 'requests open:' "$dir/out"
+# Not every MPI can do so everywhere: Open MPI not without a network.
+if "$top_srcdir/scripts/run-mpi" -n 2 -t 30 "$top_builddir/tests/mpi/dropin_unmodified" spawn >"$dir/out" 2>&1; then
+    program 2 spawn '0 failed'
+else
+    echo "this MPI does not spawn here: left out"
+fi
+program 2 thread '0 failed' SELVAGE_PROGRESS=thread
+program 1 cost 'cost of an untouched call: -?[0-9.]+ ns'
+grep cost "$dir/out"
+
+# example RANKS PROGRAM [ARGUMENT...]: a program that checks itself
+example() {
+    local ranks=$1 name=$2
+    shift 2
+    [ -x "$top_builddir/examples/dropin/$name" ] || return
+    MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 60 "$top_builddir/examples/dropin/$name" "$@" \
+        >"$dir/out" 2>&1 && grep -q ': right$' "$dir/out" ||
+        { cat "$dir/out"; echo "FAIL: $name $* on $ranks ranks"; failed=1; }
+}
+example 2 jacobi --n 60 --steps 40
+example 2 jacobi --n 60 --steps 40 --by-hand
+example 2 window --most 4194304
+example 2 window --most 4194304 --by-hand
+SELVAGE_CHECKSUM=on SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_REPORT=1 \
+    example 2 jacobi --n 60 --steps 40
+# Its rows are long enough for the route, its sums are not. What it calls is what the report names, by any route.
+for pattern in 'MPI_Sendrecv .* fast ' 'MPI_Allreduce .* staged '; do
+    grep -q "$pattern" "$dir/out" || { cat "$dir/out"; echo "FAIL: no \"$pattern\" in the report"; failed=1; }
+done
+# What comes damaged is asked for again, also of a rank whose send is complete: a greeting, or a row.
+for mode in auto on; do
+    SELVAGE_FAULT=flip=1,rank=0 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=96 \
+        example 2 jacobi --n 60 --steps 40
+    grep -q 'asked for again' "$dir/out" || { cat "$dir/out"; echo "FAIL: nothing was damaged, fast $mode"; failed=1; }
+done
+
+# What the report says of packets. says WHAT PATTERN; says_not
+says() { grep -Eq "$2" "$dir/out" || { cat "$dir/out"; echo "FAIL: the report, $1: no \"$2\""; failed=1; }; }
+says_not() { ! grep -Eq "$2" "$dir/out" || { cat "$dir/out"; echo "FAIL: the report, $1: \"$2\""; failed=1; }; }
+row='^ +0 +([1-9][0-9]*) +\1' # all that was received is verified
+fast_jacobi() { # [VARIABLE=VALUE...]
+    export SELVAGE_DROPIN_FAST_BYTES=96 "$@"
+    example 2 jacobi --n 60 --steps 40
+    unset SELVAGE_DROPIN_FAST_BYTES "${@%%=*}"
+}
+for mode in auto on; do
+    fast_jacobi SELVAGE_DROPIN_FAST=$mode SELVAGE_REPORT=1
+    says "$mode" "$row +0 +0 +0 +[1-9][0-9]*$"
+    says_not "$mode" 'were damaged|never open'
+done
+fast_jacobi SELVAGE_DROPIN_FAST=on SELVAGE_REPORT=1 SELVAGE_CHECKSUM=off
+says unchecked '^ +0 +[1-9][0-9]* +0 +0 +0 +0 +[1-9][0-9]*$'
+fast_jacobi SELVAGE_DROPIN_FAST=on SELVAGE_REPORT=1 SELVAGE_FAULT=flip=1
+says mended "$row +\\1 +\\1 +0 +[1-9][0-9]*$"
+says mended '^selvage-mpi: ([1-9][0-9]*) arrivals on the fast route were damaged: \1 messages were mended, 0 were not$'
+fast_jacobi SELVAGE_DROPIN_FAST=on SELVAGE_FAULT=flip=1
+says 'not asked for' '^selvage-mpi: ([1-9][0-9]*) arrivals on the fast route were damaged: \1 messages were mended'
+says_not 'not asked for' 'packets of the fast route'
+fast_jacobi SELVAGE_DROPIN_FAST=on
+says_not 'not asked for' 'selvage-mpi'
+fast_jacobi SELVAGE_DROPIN_FAST=off SELVAGE_REPORT=1
+says off '^selvage-mpi: the fast route was never open: nothing went by it, and nothing was verified by Selvage$'
+# The first message after the greetings, of which there are three, for good.
+case ${SELVAGE_DEVICE:-soft} in
+soft) program 2 damaged '^1 of 3 calls failed' SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_REPORT=1 \
+        SELVAGE_FAULT=flip=1,only=4,attempts=255 SELVAGE_RETRY_MAX=1
+    says failed '^ +0 +2 +2 +2 +1 +1 +8192$'
+    says failed '^selvage-mpi: 4 arrivals on the fast route were damaged: 0 messages were mended, 2 were not$' ;;
+esac
+example 2 jacobi_fortran
+
+# What the flags preload comes after it, and the flags after those are left alone.
+case $("$MPIRUN" --version 2>&1) in
+*"Open MPI"*|*OpenRTE*) flags=(-x "LD_PRELOAD=$dir/own.so" -x LD_LIBRARY_PATH) ;;
+*) flags=(-genv LD_PRELOAD "$dir/own.so" -genv OTHER 1) ;;
+esac
+# shellcheck disable=SC2016 # for the shell that is started
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 LD_LIBRARY_PATH='' timeout -k 5 30 "$dir/mpirun" \
+    "${flags[@]}" -n 1 sh -c 'echo "preloaded $LD_PRELOAD"' >"$dir/out" 2>/dev/null
+grep -q "^preloaded .*libselvage-mpi.so:$dir/own.so\$" "$dir/out" ||
+    { cat "$dir/out"; echo "FAIL: a library of the flags"; failed=1; }
+
+# Without it nothing waits for the device.
+"$top_srcdir/scripts/run-mpi" -n 2 -t 30 "$top_builddir/tests/mpi/dropin_unmodified" late >"$dir/out" 2>&1 &&
+    { echo "FAIL: the program is right without the drop-in as well"; failed=1; }
+exit "$failed"

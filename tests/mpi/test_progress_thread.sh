@@ -1,0 +1,52 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The progress thread: rank 0's wait completes although rank 1 does not call Selvage between start and a wait that comes
+# much later. Inline, the same program must run into the deadline, or this shows nothing. A thread without the thread
+# level that MPI needs for it is refused.
+set -u
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+top_builddir=${top_builddir:-.}
+driver=$top_builddir/tests/mpi/progress_driver
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+[ -x "$driver" ] || { echo "SKIP: $driver is not built"; exit 77; }
+runs=0 failed=0
+# shellcheck source=tests/fixtures/direct_here.sh
+. "$top_srcdir/tests/fixtures/direct_here.sh"
+
+fail() {
+    echo "FAIL: $*"
+    cat "$work/out" "$work/err" | grep -v '^ *-[0-9]' | cut -c 1-400 | sed 's/^/    /'
+    failed=$((failed + 1))
+}
+
+# drive LEVEL ROUTE TEXT...: every TEXT is on standard output once.
+drive() {
+    local got level=$1 route=$2 text
+    shift 2
+    runs=$((runs + 1))
+    bash "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$driver" "$level" "$route" >"$work/out" 2>"$work/err"
+    got=$?
+    if [ "$got" -eq 77 ]; then echo "SKIP: this MPI has no MPI_THREAD_MULTIPLE"; exit 77; fi
+    [ "$got" -eq 0 ] || fail "status $got: $level $route"
+    for text in "$@"; do
+        [ "$(grep -cE -- "$text" "$work/out")" -eq 1 ] || fail "not once '$text': $level $route"
+    done
+}
+quiet() { if grep -q '\] \(warn\|error\):' "$work/err"; then fail "the log is not empty: $1"; fi; }
+
+for route in peer shared staged $(direct_here); do
+    SELVAGE_PROGRESS=thread SELVAGE_TIMEOUT_S=30 drive multiple $route 'rank 0: wait: SELVAGE_SUCCESS$' \
+        'rank 1: wait: SELVAGE_SUCCESS$' 'rank 0: 0 bytes wrong' 'rank 1: 0 bytes wrong'
+    quiet "thread, $route"
+done
+for route in peer staged; do
+    SELVAGE_TIMEOUT_S=1 drive multiple $route 'rank 0: wait: SELVAGE_ERR_TIMEOUT' 'rank 1: wait: SELVAGE_ERR_'
+done
+SELVAGE_PROGRESS=thread drive plain staged \
+    'rank 0: comm_create: SELVAGE_ERR_UNSUPPORTED: SELVAGE_PROGRESS is thread, .*MPI_THREAD_MULTIPLE' \
+    'rank 1: comm_create: SELVAGE_ERR_UNSUPPORTED: SELVAGE_PROGRESS is thread, .*MPI_THREAD_MULTIPLE'
+
+echo "test_progress_thread: $runs runs, $failed failed"
+[ "$failed" -eq 0 ]

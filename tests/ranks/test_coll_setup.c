@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Set-up of collectives that fails: settings and devices that will not do, ranks that differ or do not come, and every
+ * single call of device, memory, mapping and wire. All ranks get the same status, nobody hangs, nothing is lost, and
+ * unless the wire was it the same works afterwards.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "fixtures/check.h"
+#include "collective/coll_handle.h"
+#include "fixtures/local_ranks.h"
+
+enum { RANKS = 3, NEVER = 1 << 30 };
+
+static void check_detail(const char *text, int line)
+{
+    bool found = strstr(selvage_error_detail(), text) != NULL;
+    CHECK(found);
+    if (!found)
+        fprintf(stderr, "line %d: \"%s\" is not in \"%s\"\n", line, text, selvage_error_detail());
+}
+#define CHECK_DETAIL(text) check_detail((text), __LINE__)
+
+/* Creating fails on all ranks with this status; the text is in the detail of ranks from `from` to `to`. */
+static void refused(local_rank_t *self, const selvage_coll_params_t *params, selvage_status_t wanted, const char *text,
+                    int from, int to)
+{
+    selvage_coll_t *coll = NULL;
+    const bool is_place = wanted == SELVAGE_ERR_UNSUPPORTED || strstr(text, "on this node");
+    sv_comm_bind(self->comm);
+    CHECK_EQ(sv_coll_is_supported(self->comm), !(is_place && self->rank >= from && self->rank <= to));
+    CHECK_STATUS(sv_coll_create(self->comm, params, &coll), wanted);
+    CHECK(!coll);
+    CHECK(!self->comm->arena);
+    if (self->rank >= from && self->rank <= to)
+        CHECK_DETAIL(text);
+}
+
+static void works(local_rank_t *self)
+{
+    selvage_coll_t *coll = NULL;
+    sv_comm_bind(self->comm);
+    CHECK_STATUS(sv_coll_create(self->comm, NULL, &coll), SELVAGE_SUCCESS);
+    sv_coll_destroy(coll);
+    CHECK(!self->comm->arena);
+}
+
+static void refuse_device(local_rank_t *self)
+{
+    refused(self, NULL, SELVAGE_ERR_UNSUPPORTED, "leave SELVAGE_SOFT_MODE at threads", 0, RANKS);
+}
+
+static void refuse_fifo(local_rank_t *self)
+{
+    refused(self, NULL, SELVAGE_ERR_CONFIG, "SELVAGE_WORK_FIFO_BYTES is 5000; wanted a power of two", 0, RANKS);
+}
+
+static void refuse_arena(local_rank_t *self)
+{
+    selvage_coll_params_t params = {SELVAGE_COLL_PARAMS_INIT, .arena_bytes = 100000};
+    refused(self, &params, SELVAGE_ERR_LIMIT, "SELVAGE_COLL_ARENA_BYTES", 0, RANKS);
+    params.arena_bytes = (uint64_t)(4 + (self->rank == 2)) << 20;
+    refused(self, &params, SELVAGE_ERR_MISMATCH, "params.arena_bytes is", 0, RANKS);
+    params.arena_bytes = 4 << 20;
+    works(self);
+}
+
+/* One rank stands for what this machine does not have. */
+static void refuse_places(local_rank_t *self)
+{
+    sv_topology_t *topology = &self->comm->topology;
+    int size = topology->node_size;
+    topology->shares_gpu = self->rank == 1;
+    refused(self, NULL, SELVAGE_ERR_UNSUPPORTED, "use one GPU per rank", 1, 1);
+    if (self->rank != 1)
+        CHECK_DETAIL("selvage_coll_create failed on rank 1");
+    topology->shares_gpu = false;
+    topology->node_size = self->rank == 2 ? SV_COLL_RANKS + 1 : size;
+    refused(self, NULL, SELVAGE_ERR_LIMIT, "comm has 17 ranks on this node", 2, 2);
+    topology->node_size = size;
+    works(self);
+}
+
+/* Errors after creation, on communicators that go on living. */
+static void refuse_calls(local_rank_t *self)
+{
+    selvage_coll_t *coll = NULL, *part = NULL;
+    selvage_window_t *window = NULL, *windows[SV_COLL_WINDOWS];
+    char host[64];
+    void *block;
+    CHECK_STATUS(selvage_device_malloc(self->dev, 4096, &block), SELVAGE_SUCCESS);
+    sv_comm_bind(self->comm);
+    CHECK_STATUS(sv_coll_create(self->comm, NULL, &coll), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_split(coll, self->rank == 1 ? -2 : 0, 0, &part), SELVAGE_ERR_ARGUMENT);
+    CHECK_DETAIL(self->rank == 1 ? "color is -2" : "selvage_coll_split failed on rank 1");
+    CHECK_STATUS(sv_coll_register(coll, self->rank == 0 ? host : block, 64, &window), SELVAGE_ERR_UNSUPPORTED);
+    CHECK_DETAIL(self->rank == 0 ? "leave it unregistered" : "selvage_coll_register failed on rank 0");
+    if (self->rank == 0) {
+        CHECK_STATUS(sv_coll_split(coll, 0, 0, &part), SELVAGE_ERR_MISMATCH);
+    } else {
+        CHECK_STATUS(sv_coll_register(coll, block, 64, &window), SELVAGE_ERR_MISMATCH);
+    }
+    CHECK_DETAIL("ranks 0 and 1 are in different collective calls");
+    CHECK(!part && !window);
+    for (int i = 1; i < SV_COLL_WINDOWS; i++)
+        CHECK_STATUS(sv_coll_register(coll, (uint8_t *)block + 8 * i, 8, &windows[i]), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_register(coll, block, 8, &window), SELVAGE_ERR_LIMIT);
+    CHECK_DETAIL("all 63 windows");
+    for (int i = 1; i < SV_COLL_WINDOWS; i++)
+        CHECK_STATUS(sv_coll_unregister(windows[i]), SELVAGE_SUCCESS);
+    sv_coll_destroy(coll);
+    selvage_device_free(self->dev, block);
+    works(self);
+}
+
+/* Rank 0 does not come: the others know it by the deadline, and that is the end of collective calls. */
+static void miss_rank(local_rank_t *self)
+{
+    selvage_coll_t *coll = NULL, *part = NULL;
+    sv_comm_bind(self->comm);
+    CHECK_STATUS(sv_coll_create(self->comm, NULL, &coll), SELVAGE_SUCCESS);
+    if (self->rank != 0) {
+        selvage_status_t status = sv_coll_split(coll, 0, 0, &part);
+        CHECK(status == SELVAGE_ERR_TIMEOUT);
+        CHECK(strstr(selvage_error_detail(), "rank ") != NULL);
+        CHECK_STATUS(sv_coll_split(coll, 0, 0, &part), SELVAGE_ERR_TIMEOUT);
+        CHECK_DETAIL("an earlier collective call failed");
+    } else {
+        usleep(2500000);
+        CHECK_STATUS(sv_coll_split(coll, 0, 0, &part), SELVAGE_ERR_TIMEOUT);
+    }
+    CHECK(!part);
+    local_ranks_barrier(self);
+    sv_comm_bind(self->comm);
+    sv_coll_destroy(coll);
+}
+
+/* A series of calls of which one fails inside, on one rank. */
+typedef struct sweep {
+    sv_fault_call_t call;
+    int nth;
+    bool sparse;               /* these calls are many */
+    _Atomic int hit, broken;   /* the fault was met; the wire gave up: it allocates memory, too */
+    _Atomic int status[8];     /* of each call, as the first rank to say so had it; 1: nobody has */
+    _Atomic int differ;
+} sweep_t;
+
+static selvage_status_t item(sweep_t *sweep, int at, selvage_status_t status)
+{
+    int expected = 1;
+    if (!atomic_compare_exchange_strong(&sweep->status[at], &expected, (int)status) && expected != (int)status)
+        sweep->differ++;
+    return status;
+}
+
+static void arm(local_rank_t *self, sv_fault_call_t call, int64_t nth)
+{
+    atomic_store(&self->comm->fault.call_countdown[call], self->rank == 1 ? nth : NEVER);
+}
+
+static void do_nothing(void *arg)
+{
+    (void)arg;
+}
+
+/* The progress thread may be in the very call that fails: it is through with that when it does something else. */
+static void disarm(local_rank_t *self, sweep_t *sweep)
+{
+    if (self->rank == 1)
+        sweep->hit = atomic_exchange(&self->comm->fault.call_countdown[sweep->call], NEVER) <= 0;
+    sv_progress_call(&self->comm->progress, do_nothing, NULL);
+}
+
+static void series(local_rank_t *self)
+{
+    sweep_t *sweep = self->arg;
+    selvage_coll_t *coll = NULL, *part = NULL;
+    selvage_window_t *window = NULL;
+    void *block;
+    CHECK_STATUS(selvage_device_malloc(self->dev, 4096, &block), SELVAGE_SUCCESS);
+    local_ranks_barrier(self);
+    sv_comm_bind(self->comm);
+    arm(self, sweep->call, sweep->nth);
+    if (item(sweep, 0, sv_coll_create(self->comm, NULL, &coll)) == SELVAGE_SUCCESS) {
+        if (item(sweep, 1, sv_coll_split(coll, self->rank != 0, 0, &part)) == SELVAGE_SUCCESS) {
+            selvage_status_t status = sv_coll_register(part, (uint8_t *)block + 2048, 512, &window);
+            if (self->rank > 0) /* alone in its part, it hears of nothing */
+                item(sweep, 2, status);
+            sv_coll_unregister(window);
+        }
+        if (item(sweep, 3, sv_coll_register(coll, block, 512, &window)) == SELVAGE_SUCCESS)
+            item(sweep, 4, sv_coll_unregister(window));
+        sv_coll_destroy(part);
+    }
+    sv_coll_destroy(coll);
+    disarm(self, sweep);
+    if (__atomic_load_n(&self->comm->broken, __ATOMIC_RELAXED) != SELVAGE_SUCCESS)
+        sweep->broken = 1;
+    local_ranks_barrier(self);
+    if (!sweep->broken)
+        works(self);
+    arm(self, sweep->call, NEVER);
+    selvage_device_free(self->dev, block);
+}
+
+/* Where every access is looked at, not every call is failed. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { STEP = 7 };
+#else
+enum { STEP = 1 };
+#endif
+
+/* Returns how many failures were survived. */
+static int run_sweep(sv_fault_call_t call, const char *name)
+{
+    int nth = 1, survived = 0;
+    sweep_t sweep = {.call = call, .sparse = call == SV_FAULT_CALL_WIRE};
+    const int most = sweep.sparse ? 1000000 : 2000; /* a GPU that others use, too, is asked for often */
+    for (sweep.hit = 1; sweep.hit && nth < most; nth += STEP + sweep.sparse * (nth / 8)) {
+        long failed = atomic_load(&check_failed_);
+        for (int i = 0; i < 8; i++)
+            sweep.status[i] = 1;
+        sweep.nth = nth;
+        sweep.differ = sweep.broken = 0;
+        local_ranks_run(&(local_run_t){.size = RANKS, .log_expected = true, .body = series, .arg = &sweep,
+                                       .may_set_aside = call == SV_FAULT_CALL_WIRE || call == SV_FAULT_CALL_ALLOC});
+        CHECK(sweep.broken || sweep.differ == 0);
+        CHECK(sweep.broken || local_ranks_left() == 0);
+        survived += !sweep.broken && sweep.hit;
+        if (atomic_load(&check_failed_) != failed)
+            fprintf(stderr, "%s call %d\n", name, nth);
+    }
+    CHECK(!sweep.hit);
+    printf("failed %s calls up to %d: %d survived\n", name, nth - 1, survived);
+    return survived;
+}
+
+int main(void)
+{
+    static void (*const bodies[])(local_rank_t *) = {refuse_device, refuse_fifo, refuse_arena, refuse_places,
+                                                     refuse_calls, miss_rank};
+    static const char *const settings[] = {"SOFT_MODE=inline", "WORK_FIFO_BYTES=5000", "", "", "", "TIMEOUT_S=1"};
+    for (int threads = 0; threads < 2; threads++) {
+        local_ranks_mode(threads ? "COLL_ARENA_BYTES=1M PROGRESS=thread" : "COLL_ARENA_BYTES=1M");
+        for (unsigned i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
+            local_ranks_env(settings[i]);
+            local_ranks_run(&(local_run_t){.size = RANKS, .log_expected = true, .body = bodies[i],
+                                           .may_set_aside = bodies[i] == miss_rank});
+        }
+        local_ranks_env("TIMEOUT_S=2 FAULT=device=1000000,alloc=1000000,ipc=1000000,wire=1000000");
+        CHECK(run_sweep(SV_FAULT_CALL_DEVICE, "device") > 40 / STEP);
+        CHECK(run_sweep(SV_FAULT_CALL_ALLOC, "alloc") >= 10 / STEP);
+        CHECK(run_sweep(SV_FAULT_CALL_IPC, "ipc") > 4 / STEP);
+        (void)run_sweep(SV_FAULT_CALL_WIRE, "wire"); /* what is repeated may survive */
+    }
+    return check_report("test_coll_setup");
+}

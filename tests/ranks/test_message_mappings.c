@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Mappings of memory that long messages are written into: kept while they are used, not for good when their owner has
+ * freed the memory, and not at all where the device cannot tell an allocation from another one at its place; answers
+ * that name no place; and memory of the engine's own, none of which is released while it lives, because that may wait
+ * for the device. Ranks are threads; rank 0 sends, rank 1 receives, for mappings into new memory each time.
+ */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "fixtures/check.h"
+#include "message/message_shm.h"
+#include "message/message_engine.h"
+#include "fixtures/message_end.h"
+
+enum { BYTES = 100000, ROOM = 96 << 20, TURNS = 6, PAUSE_US = 120000, TYPES = 300, RUNS = 8 };
+
+static sv_message_engine_t *engine_of(const local_rank_t *self)
+{
+    return atomic_load(&self->comm->messages);
+}
+
+/* Until both have a shared segment of the other's. */
+static void meet_other(local_rank_t *self)
+{
+    const message_shape_t shape = {.bytes = 3000, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    for (int i = 0; i < 4; i++) {
+        message_end_t send, recv;
+        message_end_open(&send, self, &shape);
+        message_end_open(&recv, self, &shape);
+        message_end_recv(&recv, &shape, 1 - self->rank, i);
+        message_end_send(&send, &shape, 1 - self->rank, i, 7);
+        selvage_request_t *both[2] = {recv.request, send.request};
+        CHECK_STATUS(sv_message_waitall(2, both, NULL), SELVAGE_SUCCESS);
+        message_end_close(&recv);
+        message_end_close(&send);
+    }
+    local_ranks_barrier(self);
+}
+
+/* To the end of the memory, or from its beginning. */
+static void move_once(local_rank_t *self, uint8_t *memory, int turn)
+{
+    sv_type_map_t map = {0};
+    selvage_request_t *request = NULL;
+    uint8_t *at = memory + (self->rank == 1 ? ROOM - BYTES : 0);
+    const sv_message_buffer_t buffer = {at, &map};
+    CHECK_STATUS(sv_type_map_add_run(&map, 0, BYTES), SELVAGE_SUCCESS);
+    memset(at, self->rank == 0 ? turn + 1 : 0, BYTES);
+    if (self->rank == 0)
+        CHECK_STATUS(sv_message_isend(self->comm, "test", &buffer, 1, turn, SV_SEND_PLAIN, SELVAGE_MESSAGE_NO_STREAM,
+                                      &request), SELVAGE_SUCCESS);
+    else
+        CHECK_STATUS(sv_message_irecv(self->comm, "test", &buffer, 0, turn, SELVAGE_MESSAGE_NO_STREAM, &request),
+                     SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_message_wait(&request, NULL), SELVAGE_SUCCESS);
+    if (self->rank == 1)
+        CHECK(at[0] == turn + 1 && at[BYTES - 1] == turn + 1);
+    sv_type_map_fini(&map);
+}
+
+/* Every receive has memory of its own, which is freed afterwards, or at the end if it shall not be used again. */
+static void move_and_free(local_rank_t *self, bool at_once, int pause_us)
+{
+    void *memory[TURNS] = {NULL};
+    for (int turn = 0; turn < TURNS; turn++) {
+        CHECK_STATUS(selvage_device_malloc(self->dev, ROOM, &memory[turn]), SELVAGE_SUCCESS);
+        move_once(self, memory[turn], turn);
+        local_ranks_barrier(self);
+        if (at_once) {
+            selvage_device_free(self->dev, memory[turn]);
+            memory[turn] = NULL;
+        }
+        usleep((unsigned)pause_us);
+    }
+    for (int turn = 0; turn < TURNS; turn++)
+        selvage_device_free(self->dev, memory[turn]);
+    local_ranks_barrier(self);
+}
+
+/* More than are kept when nobody uses them; the last one is always there. */
+static void let_go_of_idle(local_rank_t *self)
+{
+    meet_other(self);
+    const uint64_t before = engine_of(self)->arrived[SV_WAY_DIRECT];
+    move_and_free(self, false, PAUSE_US);
+    if (self->rank == 1)
+        CHECK_EQ(engine_of(self)->arrived[SV_WAY_DIRECT] - before, TURNS);
+    if (self->rank == 0)
+        CHECK(engine_of(self)->nmappings >= 1 && engine_of(self)->nmappings <= 4);
+    local_ranks_barrier(self);
+}
+
+static uint64_t know_no_number(sv_device_t *dev, const void *ptr)
+{
+    (void)dev, (void)ptr;
+    return 0;
+}
+
+/* As on AMD GPUs. */
+static void keep_nothing_unnumbered(local_rank_t *self)
+{
+    sv_device_t *dev = engine_of(self) ? engine_of(self)->dev : self->comm->dev;
+    const sv_device_ops_t *ops = dev->ops;
+    sv_device_ops_t without = *ops;
+    without.memory_id = know_no_number;
+    dev->ops = &without;
+    meet_other(self);
+    move_and_free(self, true, 0);
+    if (self->rank == 0)
+        CHECK_EQ(engine_of(self)->nmappings, 0);
+    local_ranks_barrier(self);
+    dev->ops = ops;
+}
+
+/* An answer that no receiver gives, or whose words another rank's memory has spoiled: a way, or a place for it, that
+   there is not. */
+static void cleared_wrongly(local_rank_t *self)
+{
+    const sv_ctrl_header_t wrong[] = {{.kind = SV_CTRL_CTS, .value = {77}},
+                                      {.kind = SV_CTRL_CTS, .value = {SV_MESSAGE_DIRECT, SV_SHM_PUT_SLOTS, 1}},
+                                      {.kind = SV_CTRL_CTS, .value = {SV_MESSAGE_DIRECT, UINT32_MAX, 1}},
+                                      {.kind = SV_CTRL_CTS, .value = {SV_MESSAGE_DIRECT, 0, 0}}};
+    const message_shape_t shape = {.bytes = BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_end_t end;
+    for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        meet_other(self);
+        message_end_open(&end, self, &shape);
+        if (self->rank == 0) {
+            message_end_send(&end, &shape, 1, 5, i);
+            while (end.request->state != SV_REQUEST_RTS_SENT)
+                sv_comm_poll(self->comm);
+            pthread_mutex_lock(&engine_of(self)->lock);
+            sv_message_send_cleared(end.request, &wrong[i]);
+            pthread_mutex_unlock(&engine_of(self)->lock);
+            CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_MISMATCH);
+            CHECK(strstr(selvage_error_detail(), "by a way that there is not") != NULL);
+        }
+        local_ranks_barrier(self);
+        if (self->rank == 1) { /* what was announced must be received, and never comes */
+            message_end_recv(&end, &shape, 0, 5);
+            CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_TIMEOUT);
+            sv_message_abandon(&end.request, SELVAGE_ERR_TIMEOUT);
+        }
+        local_ranks_barrier(self);
+        message_end_close(&end);
+    }
+}
+
+static const sv_device_ops_t *real_ops;
+static _Atomic int nreleased;
+
+static void count_free(sv_device_t *dev, void *ptr)
+{
+    nreleased++;
+    real_ops->free(dev, ptr);
+}
+
+static void count_host_free(sv_device_t *dev, void *ptr)
+{
+    nreleased++;
+    real_ops->host_free(dev, ptr);
+}
+
+static void count_stream_destroy(sv_device_t *dev, void *stream)
+{
+    nreleased++;
+    real_ops->stream_destroy(dev, stream);
+}
+
+/* Runs of a byte, with gaps that no other of these types has. */
+static void move_type(local_rank_t *self, uint8_t *memory, int type)
+{
+    sv_type_map_t map = {0};
+    selvage_request_t *request = NULL;
+    const sv_message_buffer_t buffer = {memory, &map};
+    for (int run = 0; run < RUNS; run++)
+        CHECK_STATUS(sv_type_map_add_run(&map, run * (2 + type), 1), SELVAGE_SUCCESS);
+    for (int run = 0; run < RUNS; run++)
+        memory[run * (2 + type)] = (uint8_t)(self->rank == 0 ? type + run : ~(type + run));
+    if (self->rank == 0)
+        CHECK_STATUS(sv_message_isend(self->comm, "test", &buffer, 1, type, SV_SEND_PLAIN, SELVAGE_MESSAGE_NO_STREAM,
+                                      &request), SELVAGE_SUCCESS);
+    else
+        CHECK_STATUS(sv_message_irecv(self->comm, "test", &buffer, 0, type, SELVAGE_MESSAGE_NO_STREAM, &request),
+                     SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_message_wait(&request, NULL), SELVAGE_SUCCESS);
+    for (int run = 0; self->rank == 1 && run < RUNS; run++)
+        CHECK_EQ(memory[run * (2 + type)], (uint8_t)(type + run));
+    sv_type_map_fini(&map);
+}
+
+/* The first turn through more types than are remembered fills what the engine keeps. */
+static void release_nothing(local_rank_t *self)
+{
+    static _Thread_local sv_device_ops_t counting;
+    sv_device_t *dev = self->comm->dev;
+    const sv_device_ops_t *ops = dev->ops;
+    void *memory = NULL;
+    CHECK_STATUS(selvage_device_malloc(self->dev, RUNS * (2 + TYPES), &memory), SELVAGE_SUCCESS);
+    if (self->rank == 0)
+        real_ops = ops;
+    local_ranks_barrier(self);
+    counting = *ops;
+    counting.free = count_free;
+    counting.host_free = count_host_free;
+    counting.stream_destroy = count_stream_destroy;
+    for (int turn = 0; turn < 2; turn++) {
+        for (int type = 0; type < TYPES; type++)
+            move_type(self, memory, type);
+        local_ranks_barrier(self);
+        dev->ops = &counting;
+        local_ranks_barrier(self);
+    }
+    CHECK_EQ(nreleased, 0);
+    local_ranks_barrier(self);
+    dev->ops = ops;
+    selvage_device_free(self->dev, memory);
+}
+
+int main(void)
+{
+    local_ranks_env("MESSAGE_EAGER_BYTES=32");
+    local_ranks_run(&(local_run_t){.size = 2, .body = let_go_of_idle});
+    local_ranks_run(&(local_run_t){.size = 2, .body = keep_nothing_unnumbered});
+    local_ranks_run(&(local_run_t){.size = 2, .body = release_nothing});
+    CHECK_EQ(local_ranks_left(), 0);
+    local_ranks_env("MESSAGE_EAGER_BYTES=400 TIMEOUT_S=1");
+    local_ranks_run(&(local_run_t){.size = 2, .body = cleared_wrongly, .log_expected = true});
+    return check_report("test_message_mappings");
+}

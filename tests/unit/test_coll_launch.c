@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From calls to launches, on a device that is a thread of this test: it takes launches in order, finds the pieces of
+ * work where the argument says, checks them, counts, and gives the FIFO back, after a while. What is enqueued on
+ * streams is written down as text.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "base/base_config.h"
+#include "fixtures/check.h"
+#include "collective/coll_parts.h"
+
+enum { QUEUE = 8192, FIFO_MAX = 1 << 16, LOG_BYTES = 512 };
+
+typedef struct fake_launch {
+    sv_coll_arg_t arg;
+    unsigned blocks;
+} fake_launch_t;
+
+static struct {
+    pthread_mutex_t lock;
+    fake_launch_t queue[QUEUE];
+    unsigned queued, done;
+    bool stopped, held, slow, capturing, endless;
+    char log[LOG_BYTES];
+    bool log_on;
+    uint32_t next_sequence;   /* of the pieces that the device expects */
+    unsigned most_works, from_fifo, small;
+} fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static sv_config_t config;
+static selvage_comm_t comm;
+static sv_device_t dev;
+static sv_coll_arena_t arena;
+static selvage_coll_t coll;
+static sv_coll_pinned_t pinned;
+static sv_coll_call_t group_calls[SV_COLL_GROUP_CALLS];
+static _Alignas(128) uint8_t fifo[FIFO_MAX];
+static _Alignas(16) uint8_t memory[4096];
+
+static void item(const char *what, const void *stream)
+{
+    size_t used = strlen(fake.log);
+    if (fake.log_on)
+        snprintf(fake.log + used, sizeof fake.log - used, "%s%s%d", used ? " " : "", what, (int)(uintptr_t)stream);
+}
+
+/* A launch of a short call is as one of one piece of work, which fits into the slots. */
+static selvage_status_t take_small(const sv_coll_small_arg_t *small, size_t bytes, unsigned blocks)
+{
+    CHECK_EQ(bytes, sizeof *small);
+    CHECK_EQ(blocks, small->work.nchannels);
+    CHECK_EQ(small->block_bytes, small->work.count * sizeof(float));
+    CHECK(small->part_bytes * blocks >= small->block_bytes && small->part_bytes <= small->slot_bytes / 2);
+    pthread_mutex_lock(&fake.lock);
+    CHECK(fake.queued < QUEUE);
+    fake_launch_t *launch = &fake.queue[fake.queued++];
+    launch->arg = (sv_coll_arg_t){.nwork = 1, .work = {small->work}};
+    launch->blocks = blocks;
+    fake.small++;
+    pthread_mutex_unlock(&fake.lock);
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t fake_enqueue(sv_device_t *d, const sv_kernel_t *kernel, const void *arg, size_t bytes,
+                                     unsigned blocks, void *stream)
+{
+    (void)d;
+    if (kernel == &sv_kernel_coll_small || kernel == &sv_kernel_coll_small_ll128)
+        return take_small(arg, bytes, blocks);
+    CHECK_EQ(bytes, sizeof(sv_coll_arg_t));
+    item(kernel == &sv_kernel_coll_ll ? "ll" : kernel == &sv_kernel_coll_ll128 ? "long" : "simple", stream);
+    pthread_mutex_lock(&fake.lock);
+    CHECK(fake.queued < QUEUE);
+    memcpy(&fake.queue[fake.queued].arg, arg, bytes);
+    fake.queue[fake.queued++].blocks = blocks;
+    pthread_mutex_unlock(&fake.lock);
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t fake_record(sv_device_t *d, sv_event_t *event, void *stream)
+{
+    (void)d, (void)event;
+    item("record", stream);
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t fake_wait(sv_device_t *d, void *stream, sv_event_t *event)
+{
+    (void)d, (void)event;
+    item("wait", stream);
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t fake_query(sv_device_t *d, sv_event_t *event)
+{
+    (void)d, (void)event;
+    pthread_mutex_lock(&fake.lock);
+    bool ended = fake.done == fake.queued;
+    if (fake.endless)
+        ended = __atomic_load_n(&pinned.host_stop, __ATOMIC_ACQUIRE) != 0;
+    pthread_mutex_unlock(&fake.lock);
+    return ended ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
+}
+
+static uint64_t fake_id(sv_device_t *d, const void *ptr)
+{
+    (void)d, (void)ptr;
+    return 7;
+}
+
+static sv_memory_kind_t fake_kind(sv_device_t *d, const void *ptr, size_t bytes)
+{
+    (void)d;
+    uintptr_t first = (uintptr_t)memory, at = (uintptr_t)ptr;
+    return at >= first && at + bytes <= first + sizeof memory ? SV_MEMORY_DEVICE : SV_MEMORY_PAGEABLE;
+}
+
+static bool fake_capturing(sv_device_t *d, void *stream)
+{
+    (void)d, (void)stream;
+    return fake.capturing;
+}
+
+static void set(bool *flag, bool value)
+{
+    pthread_mutex_lock(&fake.lock);
+    *flag = value;
+    pthread_mutex_unlock(&fake.lock);
+}
+
+/* All pieces are all-reduces whose sequence counts up. */
+static void run_launch(const fake_launch_t *launch)
+{
+    const sv_coll_arg_t *arg = &launch->arg;
+    unsigned blocks = 0;
+    for (unsigned i = 0; i < arg->nwork; i++) {
+        sv_coll_work_t work;
+        uint32_t at = (arg->position + i * SV_COLL_FIFO_STRIDE) & arg->fifo_mask;
+        memcpy(&work, arg->from_fifo ? (const void *)(arena.fifo + at) : &arg->work[i], sizeof work);
+        CHECK_EQ(work.sequence, fake.next_sequence++);
+        unsigned end = (unsigned)work.channel + work.nchannels;
+        blocks = end > blocks ? end : blocks;
+        for (unsigned c = work.channel; c < end; c++) {
+            uint32_t count = pinned.counts[c].completed;
+            __atomic_store_n(&pinned.counts[c].started, count + 1, __ATOMIC_RELAXED);
+            __atomic_store_n(&pinned.counts[c].completed, count + 1, __ATOMIC_RELEASE);
+        }
+    }
+    CHECK_EQ(blocks, launch->blocks);
+    fake.most_works = arg->nwork > fake.most_works ? arg->nwork : fake.most_works;
+    fake.from_fifo += arg->from_fifo;
+    if (arg->from_fifo)
+        __atomic_store_n(&pinned.consumed, arg->position + arg->nwork * SV_COLL_FIFO_STRIDE, __ATOMIC_RELEASE);
+}
+
+static void *device_main(void *arg)
+{
+    (void)arg;
+    for (bool go = true; go;) {
+        pthread_mutex_lock(&fake.lock);
+        bool ready = fake.done < fake.queued && !fake.held;
+        fake_launch_t launch = fake.queue[fake.done % QUEUE];
+        bool slow = fake.slow;
+        go = !fake.stopped;
+        pthread_mutex_unlock(&fake.lock);
+        if (ready && slow)
+            usleep(300); /* long enough that the host runs into a full FIFO */
+        if (ready) {
+            run_launch(&launch);
+            pthread_mutex_lock(&fake.lock);
+            fake.done++;
+            pthread_mutex_unlock(&fake.lock);
+        }
+        sched_yield();
+    }
+    return NULL;
+}
+
+static const char *no_variable(void *arg, const char *name)
+{
+    (void)arg, (void)name;
+    return NULL;
+}
+
+/* A communicator of 4, of which this rank is 1, with a FIFO that has been used before: up to `position`. */
+static pthread_t begin(uint32_t fifo_bytes, uint32_t position, uint32_t counted, bool fifo_always)
+{
+    static const sv_device_ops_t ops = {.name = "fake", .launch = fake_enqueue, .event_record = fake_record,
+                                        .stream_wait_event = fake_wait, .event_query = fake_query,
+                                        .memory_kind = fake_kind, .memory_id = fake_id,
+                                        .stream_is_capturing = fake_capturing};
+    pthread_t thread;
+    memset(&arena, 0, sizeof arena);
+    memset(&coll, 0, sizeof coll);
+    memset(&pinned, 0, sizeof pinned);
+    fake.queued = fake.done = fake.most_works = fake.from_fifo = fake.small = 0;
+    fake.stopped = fake.held = fake.slow = fake.capturing = fake.endless = fake.log_on = false;
+    fake.next_sequence = 1;
+    fake.log[0] = '\0';
+    config.coll_quick = false;
+    config.coll_work_fifo = fifo_always ? SV_CONFIG_COLL_WORK_FIFO_ALWAYS : SV_CONFIG_COLL_WORK_FIFO_AUTO;
+    dev.ops = &ops;
+    comm.dev = &dev;
+    comm.config = config;
+    comm.timeout_s = 60;
+    arena.comm = &comm;
+    arena.layout = (sv_coll_layout_t){.nranks = 4, .nchannels = 4, .slot_bytes = 1 << 16};
+    arena.pinned = &pinned;
+    arena.fifo = fifo;
+    arena.fifo_bytes = fifo_bytes;
+    arena.fifo_produced = pinned.consumed = position;
+    arena.pieces = counted;
+    pinned.counts[2].completed = pinned.counts[2].started = counted;
+    sv_list_init(&arena.callbacks);
+    sv_list_init(&arena.windows);
+    coll.arena = &arena;
+    coll.comm = &comm;
+    coll.rank = 1;
+    coll.size = 4;
+    coll.dev.n = 4;
+    coll.dev.me = 1;
+    coll.facts = (sv_coll_facts_t){.nranks = 4, .nchannels = 4, .layout = arena.layout, .config = &config};
+    coll.group = group_calls;
+    CHECK_EQ(pthread_create(&thread, NULL, device_main, NULL), 0);
+    return thread;
+}
+
+static void end(pthread_t thread)
+{
+    set(&fake.stopped, true);
+    pthread_join(thread, NULL);
+}
+
+static selvage_status_t all_reduce(uint64_t count, void *stream)
+{
+    sv_coll_call_t call = {.call = SV_COLL_ALL_REDUCE, .type = SV_COLL_FLOAT32, .op = SELVAGE_OP_SUM, .root = -1,
+                           .send = memory, .recv = memory, .count = count, .stream = stream};
+    return sv_coll_submit(&coll, &call);
+}
+
+static selvage_status_t group_of(unsigned ncalls)
+{
+    CHECK_STATUS(sv_coll_group_begin(&coll), SELVAGE_SUCCESS);
+    for (unsigned i = 0; i < ncalls; i++)
+        CHECK_STATUS(all_reduce(i % 1000, NULL), SELVAGE_SUCCESS);
+    return sv_coll_group_end(&coll);
+}
+
+static void test_where_work_travels(void)
+{
+    pthread_t thread = begin(FIFO_MAX, 0, 0, false);
+    CHECK_STATUS(all_reduce(7, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(group_of(SV_COLL_ARG_WORKS), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_drain(&arena, 30), SELVAGE_SUCCESS);
+    CHECK_EQ(fake.from_fifo, 0);
+    CHECK_STATUS(group_of(SV_COLL_ARG_WORKS + 1), SELVAGE_SUCCESS);
+    CHECK_STATUS(group_of(3), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_drain(&arena, 30), SELVAGE_SUCCESS);
+    CHECK_EQ(fake.from_fifo, 1);
+    CHECK_EQ(fake.queued, 4);
+    CHECK_EQ(arena.fifo_produced, (SV_COLL_ARG_WORKS + 1) * SV_COLL_FIFO_STRIDE);
+    end(thread);
+    thread = begin(FIFO_MAX, 0, 0, true);
+    CHECK_STATUS(all_reduce(7, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_drain(&arena, 30), SELVAGE_SUCCESS);
+    CHECK_EQ(fake.from_fifo, 1);
+    end(thread);
+}
+
+/* Short calls alone have a kernel of their own; long ones, groups, and calls with digests do not. */
+static void test_small(void)
+{
+    pthread_t thread = begin(FIFO_MAX, 0, 0, false);
+    config.coll_quick = comm.config.coll_quick = true;
+    coll.dev.layout.ll_bytes = 8 << 10;
+    CHECK_STATUS(all_reduce(7, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(all_reduce(0, NULL), SELVAGE_SUCCESS);
+    CHECK_EQ(fake.small, 2);
+    CHECK_STATUS(group_of(2), SELVAGE_SUCCESS);
+    coll.dev.layout.ll_bytes = 256; /* 16 words of data */
+    CHECK_STATUS(all_reduce(200, NULL), SELVAGE_SUCCESS);
+    CHECK_EQ(fake.small, 2);
+    CHECK_STATUS(sv_coll_drain(&arena, 30), SELVAGE_SUCCESS);
+    end(thread);
+}
+
+/* Small and large groups through a FIFO whose positions, and counts of pieces, wrap on the way. */
+static void test_fifo(uint32_t fifo_bytes)
+{
+    pthread_t thread = begin(fifo_bytes, 0U - 77 * SV_COLL_FIFO_STRIDE, 0U - 500, true);
+    unsigned half = fifo_bytes / 2 / SV_COLL_FIFO_STRIDE, ncalls = 0;
+    for (unsigned turn = 0; turn < 400; turn++) {
+        unsigned size = 1 + turn * 7919 % 13;
+        ncalls += size;
+        CHECK_STATUS(group_of(size), SELVAGE_SUCCESS);
+    }
+    CHECK_STATUS(sv_coll_drain(&arena, 30), SELVAGE_SUCCESS);
+    set(&fake.slow, true);
+    CHECK_STATUS(group_of(5 * half + 1), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_drain(&arena, 30), SELVAGE_SUCCESS);
+    selvage_coll_stats_t stats;
+    sv_coll_stats(&coll, &stats);
+    CHECK_EQ(stats.calls, ncalls + 5 * half + 1);
+    CHECK_EQ(fake.next_sequence, stats.calls + 1);
+    CHECK_EQ(stats.launches, fake.queued);
+    CHECK(stats.launches >= 406 && fake.most_works <= half);
+    CHECK_EQ(stats.completed, stats.started);
+    CHECK_EQ(stats.completed, arena.pieces);
+    CHECK(stats.fifo_waits > 0);
+    CHECK_EQ(pinned.consumed, (uint32_t)(stats.calls - 77) * SV_COLL_FIFO_STRIDE);
+    end(thread);
+}
+
+static void test_fifo_deadline(void)
+{
+    pthread_t thread = begin(8 * SV_COLL_FIFO_STRIDE, 0, 0, true);
+    set(&fake.held, true);
+    comm.timeout_s = 0.05;
+    for (unsigned i = 0; i < 8; i++)
+        CHECK_STATUS(all_reduce(1, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(all_reduce(1, NULL), SELVAGE_ERR_TIMEOUT);
+    CHECK(strstr(selvage_error_detail(), "1024 bytes"));
+    CHECK_EQ(arena.fifo_waits, 1);
+    end(thread);
+}
+
+static void count_up(void *arg)
+{
+    (*(unsigned *)arg)++;
+}
+
+/* For the event. */
+static void set_done(unsigned done)
+{
+    pthread_mutex_lock(&fake.lock);
+    fake.done = done;
+    pthread_mutex_unlock(&fake.lock);
+}
+
+static void test_callbacks(void)
+{
+    unsigned first = 0, second = 0, at_once = 0;
+    pthread_t thread = begin(FIFO_MAX, 0, 0U - 3, false);
+    CHECK_STATUS(sv_coll_when_complete(&arena, count_up, &at_once), SELVAGE_SUCCESS);
+    CHECK_EQ(at_once, 1);
+    set(&fake.held, true);
+    CHECK_STATUS(all_reduce(1000, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_when_complete(&arena, count_up, &first), SELVAGE_SUCCESS);
+    CHECK_STATUS(group_of(4), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_when_complete(&arena, count_up, &second), SELVAGE_SUCCESS);
+    sv_coll_poll(&arena);
+    CHECK_EQ(first + second, 0);
+    run_launch(&fake.queue[0]); /* the thread is held */
+    sv_coll_poll(&arena);
+    CHECK(first == 0 && second == 0); /* what it stored need not be seen yet */
+    run_launch(&fake.queue[1]);
+    sv_coll_poll(&arena);
+    CHECK(first == 1 && second == 0);
+    set_done(fake.queued);
+    sv_coll_poll(&arena);
+    CHECK(first == 1 && second == 1);
+    CHECK_EQ(arena.ncallbacks, 3);
+    end(thread);
+}
+
+/* An error keeps blocks from counting; the event still says when all is over. */
+static void test_callbacks_after_error(void)
+{
+    unsigned ran = 0;
+    pthread_t thread = begin(FIFO_MAX, 0, 0, false);
+    set(&fake.held, true);
+    CHECK_STATUS(all_reduce(1000, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_when_complete(&arena, count_up, &ran), SELVAGE_SUCCESS);
+    __atomic_store_n(&pinned.error.kind, SV_COLL_ABORTED, __ATOMIC_RELEASE);
+    sv_coll_poll(&arena);
+    CHECK_EQ(ran, 0);
+    set_done(fake.queued);
+    sv_coll_poll(&arena);
+    CHECK_EQ(ran, 1);
+    end(thread);
+}
+
+static void test_drain_stops(void)
+{
+    pthread_t thread = begin(FIFO_MAX, 0, 0, false);
+    CHECK_STATUS(all_reduce(1, NULL), SELVAGE_SUCCESS);
+    set(&fake.endless, true);
+    CHECK_STATUS(sv_coll_drain(&arena, 0.02), SELVAGE_ERR_TIMEOUT);
+    CHECK(strstr(selvage_error_detail(), "told to stop, which they did"));
+    CHECK_EQ(pinned.host_stop, 1);
+    CHECK_EQ(arena.completed, arena.launches);
+    end(thread);
+}
+
+static void *stream(int number)
+{
+    return (void *)(uintptr_t)number;
+}
+
+static void test_streams(void)
+{
+    pthread_t thread = begin(FIFO_MAX, 0, 0, false);
+    fake.log_on = true;
+    CHECK_STATUS(all_reduce(1, stream(1)), SELVAGE_SUCCESS);
+    CHECK_STATUS(all_reduce(1, stream(1)), SELVAGE_SUCCESS);
+    CHECK_STATUS(all_reduce(1, stream(2)), SELVAGE_SUCCESS);
+    CHECK_STR(fake.log, "ll1 record1 ll1 record1 wait2 ll2 record2");
+    fake.log[0] = '\0';
+    sv_coll_group_begin(&coll);
+    sv_coll_group_begin(&coll);
+    CHECK_STATUS(all_reduce(1, stream(3)), SELVAGE_SUCCESS);
+    CHECK_STATUS(all_reduce(1, stream(1)), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_group_end(&coll), SELVAGE_SUCCESS);
+    CHECK_STATUS(all_reduce(1, stream(3)), SELVAGE_SUCCESS);
+    CHECK_STATUS(all_reduce(1, stream(2)), SELVAGE_SUCCESS);
+    CHECK_STATUS(all_reduce(1, stream(1)), SELVAGE_SUCCESS);
+    CHECK_STR(fake.log, "");
+    CHECK_STATUS(sv_coll_group_end(&coll), SELVAGE_SUCCESS);
+    CHECK_STR(fake.log, "wait3 record1 wait3 record2 wait3 ll3 record3 wait1 wait2");
+    CHECK_STATUS(sv_coll_group_end(&coll), SELVAGE_ERR_STATE);
+    fake.capturing = true;
+    CHECK_STATUS(all_reduce(1, stream(1)), SELVAGE_ERR_STATE);
+    end(thread);
+}
+
+/* Each protocol reduces in a kernel of its own; what only copies goes along with any. */
+static void test_kernels(void)
+{
+    pthread_t thread = begin(FIFO_MAX, 0, 0, false);
+    sv_coll_call_t gather = {.call = SV_COLL_ALL_GATHER, .type = SV_COLL_FLOAT32, .root = -1, .send = memory,
+                             .recv = memory + 1024, .count = 16, .stream = stream(1)};
+    config.coll_ll_max = 256;
+    fake.log_on = true;
+    sv_coll_group_begin(&coll);
+    CHECK_STATUS(sv_coll_submit(&coll, &gather), SELVAGE_SUCCESS);
+    CHECK_STATUS(all_reduce(1000, stream(1)), SELVAGE_SUCCESS);
+    CHECK_STATUS(all_reduce(1, stream(1)), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_submit(&coll, &gather), SELVAGE_SUCCESS);
+    CHECK_STATUS(all_reduce(2, stream(1)), SELVAGE_SUCCESS);
+    coll.facts.has_ll128 = true;
+    CHECK_STATUS(sv_coll_group_end(&coll), SELVAGE_SUCCESS);
+    CHECK_STR(fake.log, "long1 record1 ll1 record1");
+    fake.log[0] = '\0';
+    coll.facts.has_ll128 = false;
+    CHECK_STATUS(all_reduce(1000, stream(1)), SELVAGE_SUCCESS);
+    CHECK_STR(fake.log, "simple1 record1");
+    fake.log[0] = '\0';
+    CHECK_STATUS(sv_coll_submit(&coll, &gather), SELVAGE_SUCCESS);
+    CHECK_STR(fake.log, "ll1 record1");
+    config.coll_ll_max = SV_CONFIG_BYTES_AUTO;
+    end(thread);
+}
+
+static selvage_status_t call_of(unsigned call, const void *send, void *recv, uint64_t count, int root, selvage_op_t op)
+{
+    sv_coll_call_t made = {.call = (uint8_t)call, .type = SV_COLL_FLOAT32, .op = (uint8_t)op, .root = root,
+                           .send = send, .recv = recv, .count = count};
+    return sv_coll_submit(&coll, &made);
+}
+
+/* Refused before anything is launched, so that the same call can be made again rightly. */
+static void test_refused(void)
+{
+    pthread_t thread = begin(FIFO_MAX, 0, 0, false);
+    uint8_t host[64];
+    CHECK_STATUS(call_of(SV_COLL_ALL_REDUCE, memory, memory + 8, 4, -1, SELVAGE_OP_SUM), SELVAGE_ERR_ARGUMENT);
+    CHECK(strstr(selvage_error_detail(), "overlap"));
+    CHECK_STATUS(call_of(SV_COLL_ALL_REDUCE, memory, memory + 2048 + 2, 4, -1, SELVAGE_OP_SUM), SELVAGE_ERR_ARGUMENT);
+    CHECK(strstr(selvage_error_detail(), "recv is") && strstr(selvage_error_detail(), "not aligned"));
+    CHECK_STATUS(call_of(SV_COLL_ALL_REDUCE, NULL, memory, 4, -1, SELVAGE_OP_SUM), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(call_of(SV_COLL_ALL_REDUCE, memory, host, 4, -1, SELVAGE_OP_SUM), SELVAGE_ERR_ARGUMENT);
+    CHECK(strstr(selvage_error_detail(), "recv: 16 bytes at"));
+    CHECK_STATUS(call_of(SV_COLL_ALL_REDUCE, memory, memory, UINT64_C(1) << 34, -1, SELVAGE_OP_SUM),
+                 SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(call_of(SV_COLL_REDUCE_SCATTER, memory, memory, 4, -1, SELVAGE_OP_SUM), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(call_of(SV_COLL_ALL_GATHER, memory, memory, 4, -1, 0), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(call_of(SV_COLL_ALL_TO_ALL, memory, memory, 4, -1, 0), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(call_of(SV_COLL_REDUCE, memory, memory, 4, 1, SV_COLL_FIRST_OPERATION), SELVAGE_ERR_ARGUMENT);
+    CHECK_EQ(fake.queued, 0);
+    CHECK_EQ(coll.sequence, 0);
+    CHECK_STATUS(call_of(SV_COLL_ALL_REDUCE, memory, memory + 16, 4, -1, SELVAGE_OP_SUM), SELVAGE_SUCCESS);
+    CHECK_STATUS(call_of(SV_COLL_REDUCE_SCATTER, memory, memory + 16, 4, -1, SELVAGE_OP_SUM), SELVAGE_SUCCESS);
+    CHECK_STATUS(call_of(SV_COLL_ALL_GATHER, memory + 16, memory, 4, -1, 0), SELVAGE_SUCCESS);
+    CHECK_STATUS(call_of(SV_COLL_REDUCE, memory, NULL, 4, 2, SELVAGE_OP_SUM), SELVAGE_SUCCESS);
+    CHECK_STATUS(call_of(SV_COLL_BROADCAST, NULL, memory, 4, 2, 0), SELVAGE_SUCCESS);
+    CHECK_STATUS(call_of(SV_COLL_ALL_REDUCE, NULL, NULL, 0, -1, SELVAGE_OP_SUM), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_drain(&arena, 30), SELVAGE_SUCCESS);
+    CHECK_EQ(fake.queued, 6);
+    end(thread);
+}
+
+/* The first error of a call in a group is that of the group, which launches nothing. */
+static void test_refused_in_group(void)
+{
+    pthread_t thread = begin(FIFO_MAX, 0, 0, false);
+    sv_coll_group_begin(&coll);
+    CHECK_STATUS(all_reduce(4, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(call_of(SV_COLL_ALL_REDUCE, NULL, memory, 4, -1, SELVAGE_OP_SUM), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(sv_coll_group_end(&coll), SELVAGE_ERR_ARGUMENT);
+    CHECK_EQ(fake.queued, 0);
+    CHECK_STATUS(group_of(2), SELVAGE_SUCCESS);
+    sv_coll_group_begin(&coll);
+    for (unsigned i = 0; i < SV_COLL_GROUP_CALLS; i++)
+        CHECK_STATUS(all_reduce(0, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(all_reduce(0, NULL), SELVAGE_ERR_LIMIT);
+    CHECK_STATUS(sv_coll_group_end(&coll), SELVAGE_ERR_LIMIT);
+    CHECK_STATUS(sv_coll_drain(&arena, 30), SELVAGE_SUCCESS);
+    CHECK_EQ(fake.queued, 1);
+    end(thread);
+}
+
+static void test_operations(void)
+{
+    pthread_t thread = begin(FIFO_MAX, 0, 0, false);
+    float scalar = 2.5F;
+    double wide = 1;
+    selvage_op_t op[SV_COLL_OPERATIONS], more;
+    set(&fake.held, true);
+    for (unsigned i = 0; i < SV_COLL_OPERATIONS; i++)
+        CHECK_STATUS(sv_coll_operation_create(&coll, &scalar, SELVAGE_FLOAT32, SELVAGE_SCALAR_HOST, &op[i]),
+                     SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_operation_create(&coll, &wide, SELVAGE_FLOAT64, SELVAGE_SCALAR_HOST, &more),
+                 SELVAGE_ERR_LIMIT);
+    CHECK_STATUS(sv_coll_operation_destroy(&coll, op[3]), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_coll_operation_destroy(&coll, op[3]), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(sv_coll_operation_create(&coll, &wide, SELVAGE_FLOAT64, SELVAGE_SCALAR_HOST, &more), SELVAGE_SUCCESS);
+    CHECK_EQ(more, op[3]);
+    CHECK_STATUS(call_of(SV_COLL_ALL_REDUCE, memory, memory, 4, -1, more), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(call_of(SV_COLL_ALL_REDUCE, memory, memory, 4, -1, op[0]), SELVAGE_SUCCESS);
+    CHECK_STATUS(call_of(SV_COLL_ALL_REDUCE, memory, memory, 4, -1, SELVAGE_OP_AVG), SELVAGE_SUCCESS);
+    CHECK_STATUS(call_of(SV_COLL_ALL_REDUCE, memory, memory, 4, -1, SELVAGE_OP_SUM), SELVAGE_SUCCESS);
+    const sv_coll_work_t *premul = &fake.queue[0].arg.work[0], *average = &fake.queue[1].arg.work[0],
+                         *sum = &fake.queue[2].arg.work[0];
+    uint32_t bits;
+    memcpy(&bits, &scalar, sizeof bits);
+    CHECK(premul->op == SV_COLL_SUM && premul->flags == (SV_COLL_PREMUL | SV_COLL_DIGEST) && premul->scalar == bits);
+    CHECK(average->op == SV_COLL_SUM && average->flags == (SV_COLL_DIVIDE | SV_COLL_DIGEST));
+    CHECK(sum->op == SV_COLL_SUM && sum->flags == SV_COLL_DIGEST);
+    CHECK((premul->signature >> 48 & 7) == SV_COLL_SIGNED_PREMUL && (sum->signature >> 48 & 7) == SV_COLL_SUM);
+    CHECK((average->signature >> 48 & 7) == SV_COLL_SIGNED_AVERAGE);
+    set(&fake.held, false);
+    CHECK_STATUS(sv_coll_drain(&arena, 30), SELVAGE_SUCCESS);
+    end(thread);
+}
+
+static void *ask(void *arg)
+{
+    CHECK_STATUS(sv_coll_check(arg), SELVAGE_ERR_TIMEOUT);
+    CHECK(strstr(selvage_error_detail(), "rank 3 did not come to call 9 (all_reduce)") == selvage_error_detail());
+    return NULL;
+}
+
+static void test_errors(void)
+{
+    pthread_t thread = begin(FIFO_MAX, 0, 0, false), asking[4];
+    CHECK_STATUS(sv_coll_check(&coll), SELVAGE_SUCCESS);
+    pinned.error = (sv_coll_error_t){.place = SV_COLL_AT_ENTRY, .sequence = 9, .peer = 3, .call = SV_COLL_ALL_REDUCE};
+    CHECK_STATUS(sv_coll_check(&coll), SELVAGE_SUCCESS);
+    __atomic_store_n(&pinned.error.kind, SV_COLL_LATE, __ATOMIC_RELEASE);
+    for (unsigned i = 0; i < 4; i++)
+        CHECK_EQ(pthread_create(&asking[i], NULL, ask, &coll), 0);
+    for (unsigned i = 0; i < 4; i++)
+        pthread_join(asking[i], NULL);
+    CHECK_STATUS(all_reduce(1, NULL), SELVAGE_ERR_TIMEOUT);
+    CHECK_EQ(fake.queued, 0);
+    sv_coll_abort(&coll);
+    CHECK_STATUS(sv_coll_check(&coll), SELVAGE_ERR_TIMEOUT);
+    end(thread);
+    thread = begin(FIFO_MAX, 0, 0, false);
+    sv_coll_abort(&coll);
+    CHECK_EQ(pinned.host_stop, 1);
+    CHECK_STATUS(all_reduce(1, NULL), SELVAGE_ERR_ABORTED);
+    end(thread);
+}
+
+int main(void)
+{
+    CHECK_STATUS(sv_config_load(no_variable, NULL, &config), SELVAGE_SUCCESS);
+    test_small();
+    test_where_work_travels();
+    test_fifo(16 * SV_COLL_FIFO_STRIDE);
+    test_fifo(64 * SV_COLL_FIFO_STRIDE);
+    test_fifo_deadline();
+    test_callbacks();
+    test_callbacks_after_error();
+    test_drain_stops();
+    test_streams();
+    test_kernels();
+    test_refused();
+    test_refused_in_group();
+    test_operations();
+    test_errors();
+    return check_report("test_coll_launch");
+}

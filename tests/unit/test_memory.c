@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Shared segments, registered buffers and opened handles. A probe device that counts calls and fails on demand shows
+ * that every path unwinds; then two processes with the soft device show that the memory is really the same.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/base_config.h"
+#include "base/base_memory.h"
+#include "base/base_thread.h"
+#include "fixtures/check.h"
+#include "host/memory_buffer.h"
+#include "host/memory_kind.h"
+#include "host/memory_shared.h"
+
+enum { TOKEN = 4711, SEGMENT_BYTES = 10000, BUFFER_BYTES = 5000, PROBE_SHIFT = 1 << 20 };
+
+/* The probe: a device of which the memory module may use these seven calls, and no other. */
+static struct probe {
+    sv_device_t dev;
+    int registered, opened;
+    selvage_status_t answer;
+    sv_memory_kind_t kind;
+} probe;
+
+static selvage_status_t probe_register(sv_device_t *dev, void *ptr, size_t bytes)
+{
+    CHECK(dev == &probe.dev && ptr != NULL && bytes >= sizeof(sv_shared_header_t));
+    probe.registered += probe.answer == SELVAGE_SUCCESS;
+    return probe.answer;
+}
+
+static void probe_unregister(sv_device_t *dev, void *ptr)
+{
+    CHECK(dev == &probe.dev && ptr != NULL);
+    probe.registered--;
+}
+
+static selvage_status_t probe_export(sv_device_t *dev, const void *ptr, size_t bytes, sv_device_handle_t *handle_out,
+                                     uint64_t *offset_out)
+{
+    CHECK(dev == &probe.dev && ptr != NULL && bytes > 0);
+    if (probe.answer == SELVAGE_SUCCESS) {
+        memset(handle_out, 0x42, sizeof *handle_out);
+        *offset_out = 16;
+    }
+    return probe.answer;
+}
+
+/* As on GPUs where registered memory has a device address of its own. */
+static selvage_status_t probe_address(sv_device_t *dev, void *ptr, void **address_out)
+{
+    CHECK(dev == &probe.dev);
+    *address_out = (void *)((uintptr_t)ptr + PROBE_SHIFT);
+    return SELVAGE_SUCCESS;
+}
+
+static selvage_status_t probe_open(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
+                                   uint64_t *bytes_out)
+{
+    CHECK(dev == &probe.dev && handle != NULL);
+    if (probe.answer == SELVAGE_SUCCESS) {
+        *base_out = &probe;
+        *bytes_out = sizeof probe;
+        probe.opened++;
+    }
+    return probe.answer;
+}
+
+static void probe_close(sv_device_t *dev, void *base)
+{
+    CHECK(dev == &probe.dev && base == &probe);
+    probe.opened--;
+}
+
+static sv_memory_kind_t probe_kind(sv_device_t *dev, const void *ptr, size_t bytes)
+{
+    CHECK(dev == &probe.dev && ptr != NULL && bytes > 0);
+    return probe.kind;
+}
+
+static const sv_device_ops_t probe_ops = {
+    .abi = SV_DEVICE_ABI,
+    .name = "probe",
+    .host_register = probe_register,
+    .host_unregister = probe_unregister,
+    .host_address = probe_address,
+    .export_memory = probe_export,
+    .open_memory = probe_open,
+    .close_memory = probe_close,
+    .memory_kind = probe_kind,
+};
+
+static void test_segment_in_one_process(void)
+{
+    sv_shared_segment_t creator, opener;
+
+    CHECK_STATUS(sv_shared_create(&probe.dev, SEGMENT_BYTES, TOKEN, &creator), SELVAGE_SUCCESS);
+    uint8_t *base = sv_shared_base(&creator);
+    CHECK_EQ((uintptr_t)base % 64, 0);
+    for (int i = 0; i < SEGMENT_BYTES; i++)
+        CHECK(base[i] == 0);
+    base[SEGMENT_BYTES - 1] = 9;
+    CHECK(!sv_shared_is_answered(&creator));
+    CHECK_STATUS(sv_shared_open(&probe.dev, &creator.mapping.handle, TOKEN, &opener), SELVAGE_SUCCESS);
+    CHECK(sv_shared_is_answered(&creator));
+    CHECK_EQ(sv_shared_base(&opener)[SEGMENT_BYTES - 1], 9);
+    CHECK_EQ(probe.registered, 1); /* pages are pinned once */
+    CHECK((uint8_t *)sv_shared_device_address(&opener, base + 5) == base + 5 + PROBE_SHIFT);
+    CHECK(sv_shared_device_address(&creator, &probe) == (void *)&probe);
+    sv_shared_close(&opener);
+    CHECK_EQ(probe.registered, 1);
+    sv_shared_close(&creator);
+    CHECK_EQ(probe.registered, 0);
+    sv_shared_close(&creator); /* closed already */
+    CHECK(sv_shared_device_address(&creator, base) == (void *)base);
+    sv_shared_close(NULL);
+    CHECK_EQ(probe.registered, 0);
+}
+
+static void test_segment_refusals(void)
+{
+    sv_shared_segment_t creator, untouched;
+
+    memset(&untouched, 0x77, sizeof untouched);
+    sv_shared_segment_t before = untouched;
+    CHECK_STATUS(sv_shared_create(&probe.dev, SIZE_MAX - 3, TOKEN, &untouched), SELVAGE_ERR_MEMORY);
+    probe.answer = SELVAGE_ERR_DEVICE;
+    CHECK_STATUS(sv_shared_create(&probe.dev, SEGMENT_BYTES, TOKEN, &untouched), SELVAGE_ERR_DEVICE);
+    probe.answer = SELVAGE_SUCCESS;
+    CHECK_STATUS(sv_shared_create(&probe.dev, SEGMENT_BYTES, TOKEN, &creator), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_shared_open(&probe.dev, &creator.mapping.handle, TOKEN + 1, &untouched), SELVAGE_ERR_SYSTEM);
+    CHECK(!sv_shared_is_answered(&creator));
+    CHECK(memcmp(&untouched, &before, sizeof before) == 0);
+    CHECK_EQ(probe.registered, 1);
+    sv_shared_close(&creator);
+    CHECK_EQ(probe.registered, 0);
+}
+
+static void test_buffers(void)
+{
+    sv_list_t buffers;
+    selvage_buffer_t *low = NULL, *high = NULL;
+    uint8_t memory[300];
+
+    sv_list_init(&buffers);
+    CHECK_STATUS(sv_buffer_register(&buffers, &probe.dev, memory, 100, &low), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_buffer_register(&buffers, &probe.dev, memory + 100, 100, &high), SELVAGE_SUCCESS);
+    CHECK(low->ptr == memory && low->bytes == 100 && low->offset == 16 && low->handle.bytes[95] == 0x42);
+    CHECK(sv_buffer_find(&buffers, memory, 100) == low);
+    CHECK(sv_buffer_find(&buffers, memory + 99, 1) == low);
+    CHECK(sv_buffer_find(&buffers, memory + 100, 1) == high);
+    CHECK(sv_buffer_find(&buffers, memory + 199, 1) == high);
+    CHECK(sv_buffer_find(&buffers, memory + 99, 2) == NULL); /* half in each is in none */
+    CHECK(sv_buffer_find(&buffers, memory + 200, 1) == NULL);
+    CHECK(sv_buffer_find(&buffers, memory + 50, SIZE_MAX) == NULL);
+    low->users = 1;
+    CHECK_STATUS(sv_buffer_unregister(low), SELVAGE_ERR_STATE);
+    CHECK(sv_buffer_find(&buffers, memory, 1) == low);
+    low->users = 0;
+    CHECK_STATUS(sv_buffer_unregister(low), SELVAGE_SUCCESS);
+    CHECK(sv_buffer_find(&buffers, memory, 1) == NULL);
+    CHECK_STATUS(sv_buffer_unregister(high), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_buffer_unregister(NULL), SELVAGE_SUCCESS);
+    probe.answer = SELVAGE_ERR_UNSUPPORTED;
+    selvage_buffer_t *none = NULL;
+    CHECK_STATUS(sv_buffer_register(&buffers, &probe.dev, memory, 100, &none), SELVAGE_ERR_UNSUPPORTED);
+    CHECK(none == NULL && strstr(selvage_error_detail(), "probe") != NULL);
+    probe.answer = SELVAGE_SUCCESS;
+    CHECK(sv_list_is_empty(&buffers));
+}
+
+/* Every kind is admitted or refused by its name, pinned memory by its device address, and refused registration. */
+static void test_kinds(void)
+{
+    sv_list_t buffers;
+    selvage_buffer_t *none = NULL;
+    uint8_t memory[300];
+
+    sv_list_init(&buffers);
+    for (probe.kind = SV_MEMORY_UNKNOWN; probe.kind < SV_MEMORY_KINDS; probe.kind++) {
+        const char *text = sv_memory_kind_text(probe.kind);
+        void *address = NULL;
+        bool usable = sv_memory_kind_is_usable(probe.kind);
+        CHECK_STATUS(sv_memory_admit(&probe.dev, "the_call", memory, sizeof memory, &address),
+                     usable ? SELVAGE_SUCCESS : SELVAGE_ERR_ARGUMENT);
+        uintptr_t wanted = (uintptr_t)memory + (probe.kind == SV_MEMORY_PINNED ? PROBE_SHIFT : 0);
+        CHECK(address == (usable ? (void *)wanted : NULL));
+        CHECK(usable || strstr(selvage_error_detail(), "the_call: buf: 300 bytes at ") != NULL);
+        CHECK(usable || strstr(selvage_error_detail(), text) != NULL);
+        probe.answer = SELVAGE_ERR_UNSUPPORTED;
+        CHECK_STATUS(sv_buffer_register(&buffers, &probe.dev, memory, 100, &none), SELVAGE_ERR_UNSUPPORTED);
+        CHECK(usable == (strstr(selvage_error_detail(), "through Selvage's own slab") != NULL));
+        CHECK(probe.kind <= SV_MEMORY_DEVICE || strstr(selvage_error_detail(), text) != NULL);
+        probe.answer = SELVAGE_SUCCESS;
+    }
+    void *address = NULL;
+    probe.kind = SV_MEMORY_PAGEABLE; /* no bytes: nobody will go there */
+    CHECK_STATUS(sv_memory_admit(&probe.dev, "the_call", memory, 0, &address), SELVAGE_SUCCESS);
+    CHECK(address == (void *)memory);
+    CHECK(none == NULL && sv_list_is_empty(&buffers));
+    probe.kind = SV_MEMORY_DEVICE;
+}
+
+/* A device that reaches all host memory takes any address for it; the system is asked whether something is there. */
+static void test_missing_memory(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages != MAP_FAILED);
+    probe.kind = SV_MEMORY_HOST;
+    CHECK_EQ(sv_memory_kind(&probe.dev, pages, 2 * page), SV_MEMORY_HOST);
+    CHECK_EQ(munmap(pages + page, page), 0);
+    CHECK_EQ(sv_memory_kind(&probe.dev, pages, page), SV_MEMORY_HOST);
+    CHECK_EQ(sv_memory_kind(&probe.dev, pages, page + 1), SV_MEMORY_FREED);
+    CHECK_EQ(sv_memory_kind(&probe.dev, pages + page, 1), SV_MEMORY_FREED);
+    CHECK_EQ(munmap(pages, page), 0);
+    probe.kind = SV_MEMORY_DEVICE;
+}
+
+static void test_opened(void)
+{
+    sv_list_t opened;
+    sv_device_handle_t one = {{1}}, two = {{2}};
+    sv_opened_t *a = NULL, *b = NULL, *c = NULL, *d = NULL, *none = NULL;
+
+    sv_list_init(&opened);
+    CHECK_STATUS(sv_opened_get(&opened, &probe.dev, 3, &one, &a), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_opened_get(&opened, &probe.dev, 3, &one, &b), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_opened_get(&opened, &probe.dev, 4, &one, &c), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_opened_get(&opened, &probe.dev, 3, &two, &d), SELVAGE_SUCCESS);
+    CHECK(a == b && a != c && a != d && c != d && a->base == &probe);
+    CHECK_EQ(probe.opened, 3);
+    CHECK_STATUS(sv_opened_bound(a, 0, sizeof probe), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_opened_bound(a, sizeof probe - 8, 8), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_opened_bound(a, sizeof probe, 0), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_opened_bound(a, sizeof probe - 7, 8), SELVAGE_ERR_MISMATCH);
+    CHECK_STATUS(sv_opened_bound(a, 0, sizeof probe + 1), SELVAGE_ERR_MISMATCH);
+    CHECK_STATUS(sv_opened_bound(a, UINT64_MAX - 3, 8), SELVAGE_ERR_MISMATCH);
+    CHECK_STATUS(sv_opened_bound(a, 8, UINT64_MAX - 3), SELVAGE_ERR_MISMATCH);
+    sv_opened_put(a);
+    CHECK_EQ(probe.opened, 3);
+    sv_opened_put(b);
+    sv_opened_put(c);
+    sv_opened_put(d);
+    sv_opened_put(NULL);
+    CHECK_EQ(probe.opened, 0);
+    probe.answer = SELVAGE_ERR_DEVICE;
+    CHECK_STATUS(sv_opened_get(&opened, &probe.dev, 3, &one, &none), SELVAGE_ERR_DEVICE);
+    CHECK(none == NULL && sv_list_is_empty(&opened));
+    probe.answer = SELVAGE_SUCCESS;
+}
+
+/* What the creating process tells the other one. */
+typedef struct message {
+    sv_mapping_handle_t segment;
+    sv_device_handle_t buffer;
+    uint64_t offset;
+} message_t;
+
+static void check_read(int fd, void *data, size_t bytes)
+{
+    CHECK_EQ(read(fd, data, bytes), bytes);
+}
+
+static void check_write(int fd, const void *data, size_t bytes)
+{
+    CHECK_EQ(write(fd, data, bytes), bytes);
+}
+
+static sv_device_t *open_soft(void)
+{
+    sv_config_t config;
+    sv_device_t *dev = NULL;
+
+    CHECK_STATUS(sv_config_load(NULL, NULL, &config), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_device_open("soft", &config, &dev), SELVAGE_SUCCESS);
+    return dev;
+}
+
+/* A segment of another process is pinned here too, and every refusal leaves it unpinned and unmapped. */
+static void check_foreign_segment(const sv_mapping_handle_t *handle)
+{
+    sv_shared_segment_t segment = {0};
+
+    probe.answer = SELVAGE_ERR_DEVICE;
+    CHECK_STATUS(sv_shared_open(&probe.dev, handle, TOKEN, &segment), SELVAGE_ERR_DEVICE);
+    probe.answer = SELVAGE_SUCCESS;
+    CHECK_STATUS(sv_shared_open(&probe.dev, handle, TOKEN + 1, &segment), SELVAGE_ERR_SYSTEM);
+    CHECK(probe.registered == 0 && segment.mapping.base == NULL);
+    CHECK_STATUS(sv_shared_open(&probe.dev, handle, TOKEN, &segment), SELVAGE_SUCCESS);
+    CHECK_EQ(probe.registered, 1);
+    sv_shared_close(&segment);
+    CHECK_EQ(probe.registered, 0);
+}
+
+/* The other process: opens both, reads what is there, writes its answer. */
+static int child_main(int from_parent, int to_parent)
+{
+    sv_device_t *dev = open_soft();
+    message_t message;
+    sv_shared_segment_t segment = {0};
+    sv_list_t opened;
+    sv_opened_t *memory = NULL;
+
+    sv_list_init(&opened);
+    check_read(from_parent, &message, sizeof message);
+    CHECK_STATUS(sv_shared_open(dev, &message.segment, TOKEN + 1, &segment), SELVAGE_ERR_SYSTEM);
+    check_foreign_segment(&message.segment);
+    CHECK_STATUS(sv_shared_open(dev, &message.segment, TOKEN, &segment), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_opened_get(&opened, dev, 0, &message.buffer, &memory), SELVAGE_SUCCESS);
+    if (segment.mapping.base != NULL && memory != NULL) {
+        uint8_t *shared = sv_shared_base(&segment), *buffer = (uint8_t *)memory->base + message.offset;
+        CHECK_STATUS(sv_opened_bound(memory, message.offset, BUFFER_BYTES), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_opened_bound(memory, UINT64_C(1) << 40, 1), SELVAGE_ERR_MISMATCH);
+        CHECK(shared[0] == 1 && shared[SEGMENT_BYTES - 1] == 2 && buffer[0] == 3 && buffer[BUFFER_BYTES - 1] == 4);
+        shared[0] = 11;
+        buffer[0] = 13;
+        buffer[BUFFER_BYTES - 1] = 14;
+    }
+    check_write(to_parent, "d", 1);
+    sv_opened_put(memory);
+    sv_shared_close(&segment);
+    CHECK(sv_list_is_empty(&opened));
+    dev->ops->close(dev);
+    CHECK_EQ(sv_memory_live(), 0);
+    return check_report("test_memory (other process)");
+}
+
+static void parent_main(int from_child, int to_child)
+{
+    sv_device_t *dev = open_soft();
+    sv_shared_segment_t segment = {0};
+    sv_list_t buffers;
+    selvage_buffer_t *buffer = NULL;
+    void *memory = NULL;
+    char done;
+
+    sv_list_init(&buffers);
+    CHECK_STATUS(sv_shared_create(dev, SEGMENT_BYTES, TOKEN, &segment), SELVAGE_SUCCESS);
+    CHECK_STATUS(SV_DEVICE_CALL(dev, malloc, BUFFER_BYTES + 7, &memory), SELVAGE_SUCCESS);
+    uint8_t *odd = (uint8_t *)memory + 7, *shared = sv_shared_base(&segment);
+    CHECK_STATUS(sv_buffer_register(&buffers, dev, odd, BUFFER_BYTES, &buffer), SELVAGE_SUCCESS);
+    shared[0] = 1;
+    shared[SEGMENT_BYTES - 1] = 2;
+    odd[0] = 3;
+    odd[BUFFER_BYTES - 1] = 4;
+    message_t message = {segment.mapping.handle, buffer->handle, buffer->offset};
+    CHECK(!sv_shared_is_answered(&segment));
+    check_write(to_child, &message, sizeof message);
+    check_read(from_child, &done, 1);
+    CHECK(sv_shared_is_answered(&segment));
+    CHECK(shared[0] == 11 && odd[0] == 13 && odd[BUFFER_BYTES - 1] == 14);
+    CHECK_STATUS(sv_buffer_unregister(buffer), SELVAGE_SUCCESS);
+    SV_DEVICE_CALL(dev, free, memory);
+    sv_shared_close(&segment);
+    dev->ops->close(dev);
+}
+
+/* The processes part before either has a device, and so before either has threads. */
+static void test_two_processes(void)
+{
+    int down[2], up[2], status = -1;
+
+    CHECK_EQ(pipe(down), 0);
+    CHECK_EQ(pipe(up), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        close(down[1]);
+        close(up[0]);
+        exit(child_main(down[0], up[1]));
+    }
+    close(down[0]);
+    close(up[1]);
+    parent_main(up[0], down[1]);
+    close(down[1]);
+    close(up[0]);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+int main(void)
+{
+    probe.dev.ops = &probe_ops;
+    sv_thread_binding()->log_level = 0; /* refusals are wanted here */
+    test_segment_in_one_process();
+    test_segment_refusals();
+    test_buffers();
+    test_kinds();
+    test_missing_memory();
+    test_opened();
+    CHECK_EQ(sv_memory_live(), 0);
+    test_two_processes();
+    CHECK_EQ(sv_memory_live(), 0);
+    return check_report("test_memory");
+}
