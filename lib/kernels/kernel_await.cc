@@ -16,7 +16,7 @@ SV_DEV_FN void await_body(const sv_await_arg_t &arg, sv_dev_block_t at)
     if (at.block != 0 || at.tid != 0)
         return;
     const uint64_t begin = sv_dev_clock_ns();
-    /* Partners: sv_phase6_join(), or the push of the other rank; and sv_exchange_poison(). */
+    /* Partners: sv_exchange_join(), or the push of the other rank; and sv_exchange_poison(). */
     while (sv_dev_load_acquire_system_u64(arg.word) < arg.epoch && !sv_dev_load_acquire_system_u64(arg.abort)) {
         if (sv_dev_clock_ns() - begin >= arg.wait_ns) { /* partners: sv_enqueued_check(), and kernels after this one */
             sv_dev_store_release_system_u64_all(sv_dev_words_t{{arg.late, arg.abort, nullptr}, {arg.epoch, 1, 0}});

@@ -10,6 +10,7 @@
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_phases.h"
+#include "pipeline/route.h"
 
 /* Hands out pieces of a block; with a NULL base it only measures. */
 typedef struct suballocator {
@@ -124,17 +125,22 @@ static selvage_status_t make_slots(sv_packet_t *p, bool with_events)
     return SELVAGE_SUCCESS;
 }
 
+/* From here on nobody asks which route a packet takes: its functions know. */
 static selvage_status_t make_send(sv_send_t *send)
 {
-    if (sv_route_is_messaged(send->p.route))
+    const sv_fault_t *fault = &send->p.x->comm->fault;
+    const bool faulty = fault->armed || fault->never_epoch;
+    send->p.ops = faulty ? sv_fault_route_ops(send->p.route) : sv_route_ops_of(send->p.route);
+    if (send->p.ops->messaged)
         SV_TRY(make_slots(&send->p, false));
-    return send->p.x->comm->fault.armed ? sv_fault_send_create(send) : SELVAGE_SUCCESS;
+    return fault->armed ? sv_fault_send_create(send) : SELVAGE_SUCCESS;
 }
 
 static selvage_status_t make_recv(sv_recv_t *recv)
 {
-    const sv_packet_t *p = &recv->p;
-    if (sv_route_is_messaged(p->route) || (!p->in_place && !p->kernel_copy))
+    sv_packet_t *p = &recv->p;
+    p->ops = sv_route_ops_of(p->route);
+    if (p->ops->messaged || (!p->in_place && !p->kernel_copy))
         SV_TRY(make_slots(&recv->p, !p->in_place && !p->kernel_copy));
     return sv_calloc((p->nsegments + 63) / 64, sizeof *recv->arrived_segments, &recv->arrived_segments);
 }
@@ -144,7 +150,7 @@ static void place_shared_slots(selvage_exchange_t *x)
 {
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_packet_t *p = &x->recvs[i].p;
-        if (!p->slots || sv_route_is_messaged(p->route))
+        if (!p->slots || p->ops->messaged)
             continue;
         for (uint32_t s = 0; s < p->nslots; s++)
             p->slots[s].stage = x->recvs[i].recv_slots + s * sv_commit_slot_bytes(p);
@@ -159,13 +165,13 @@ static selvage_status_t make_packets(selvage_exchange_t *x)
     for (uint32_t i = 0; i < x->nsends; i++) {
         SV_TRY(make_send(&x->sends[i]));
         x->send_bytes += x->sends[i].p.bytes;
-        x->messaged |= sv_route_is_messaged(x->sends[i].p.route);
+        x->messaged |= x->sends[i].p.ops->messaged;
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         SV_TRY(make_recv(&x->recvs[i]));
         x->all_pulled &= x->recvs[i].p.pulled;
-        x->messaged |= sv_route_is_messaged(x->recvs[i].p.route);
-        if (sv_route_is_messaged(x->recvs[i].p.route))
+        x->messaged |= x->recvs[i].p.ops->messaged;
+        if (x->recvs[i].p.ops->messaged)
             x->recvs[i].p.peer->nstaged_recvs++;
     }
     SV_TRY(sv_calloc(x->nsends, sizeof *x->active_sends, &x->active_sends));

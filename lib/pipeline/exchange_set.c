@@ -10,6 +10,7 @@
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_exchange.h"
 #include "pipeline/pipe_phases.h"
+#include "pipeline/route.h"
 
 static selvage_status_t create_exchange_set(selvage_comm_t *comm)
 {
@@ -60,8 +61,12 @@ static bool poll_exchange_set(selvage_comm_t *comm)
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &set->active)
         moved |= sv_exchange_poll(SV_CONTAINER_OF(it, selvage_exchange_t, active_link), now_ns);
-    if (set->parting && sv_phase3_discard_duplicates(set->parting) != SELVAGE_SUCCESS)
-        set->parting = NULL; /* destroying goes on, and sets the memory aside */
+    selvage_exchange_t *parting = set->parting;
+    for (uint32_t i = 0; parting && i < parting->nrecvs && sv_exchange_state(parting) == SV_EXCHANGE_IDLE; i++) {
+        sv_recv_t *recv = &parting->recvs[i];
+        if (recv->p.ops->discard_duplicate && recv->p.ops->discard_duplicate(recv) != SELVAGE_SUCCESS)
+            parting = set->parting = NULL; /* destroying goes on, and sets the memory aside */
+    }
     return moved;
 }
 

@@ -14,6 +14,7 @@
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_phases.h"
+#include "pipeline/route.h"
 
 /* How long a poisoned or failed exchange waits for the wire and the neighbours before it sets memory aside. */
 static const double PARTING_TIMEOUT_S = 30.0, DRAIN_TIMEOUT_S = 2.0;
@@ -425,7 +426,7 @@ static void wait_for_in_flight(selvage_exchange_t *x, double timeout_s)
     sv_deadline_t deadline;
     sv_deadline_begin(&deadline, x->comm, timeout_s);
     for (uint32_t i = 0; i < x->nsends; i++)
-        while (sv_phase2_reap_in_flight(&x->sends[i], sv_clock_ns()) == SELVAGE_IN_PROGRESS)
+        while (sv_staged_reap_in_flight(&x->sends[i], sv_clock_ns()) == SELVAGE_IN_PROGRESS)
             if (sv_deadline_poll(&deadline) != SELVAGE_SUCCESS)
                 return;
 }

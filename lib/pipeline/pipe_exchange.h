@@ -4,7 +4,7 @@
  *
  * An exchange is two arrays of packets, committed once and started often. Every packet is a small state machine of its
  * own; a poll walks the packets that are not done and advances each as far as it goes, so that a slow one holds up
- * nobody. Phases are functions over that state, one file each (phase0_prepare.c ... phase6_join.c).
+ * nobody. Each route is a table of functions over that state (route.h): begin with route_staged.c.
  *
  * A send, by route:
  *
@@ -160,6 +160,7 @@ typedef struct sv_packet {
     uint32_t index;             /* the sender's */
     uint32_t own_index;         /* in this rank's array */
     selvage_route_t route;
+    const struct sv_route_ops *ops; /* the route's; chosen at commit */
     bool in_place;              /* peer, self, direct: straight into the user's buffer, no receive slots */
     bool kernel_copy;           /* small: kernels move it in batches, not a copy engine */
     bool pulled;                /* received: one kernel verifies all of it and gives the verdict */
@@ -317,7 +318,7 @@ struct selvage_exchange {
                                       and that for which a stream was held in vain */
     void *caller_stream;           /* valid during start, if start may enqueue there itself */
     bool in_start;
-    unsigned start_copies;         /* that start has enqueued; see sv_phase1_may_copy() */
+    unsigned start_copies;         /* that start has enqueued; see sv_packet_may_copy() */
     bool unordered;                /* the streams of the exchange are not after the caller's yet: maybe none is used */
     const sv_send_t *first_push;   /* start pushed it on the caller's stream, in this epoch; or NULL */
     uint64_t left_start_ns;        /* when start returned; 0 once the epoch's first test or wait has looked at it */

@@ -10,11 +10,13 @@
  * To replay, the content of the previous epoch must still be there: two buffers take turns. They exist only when faults
  * are armed, and only for packets of one segment.
  */
+#include <pthread.h>
 #include <string.h>
 
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "pipeline/pipe_phases.h"
+#include "pipeline/route.h"
 
 struct sv_fault_send {
     uint8_t *past[2];          /* staged: whole messages; others: payload on the device */
@@ -434,4 +436,37 @@ selvage_status_t sv_fault_double(sv_send_t *send, uint32_t number)
     if (send->fault_kind != SV_FAULT_DUPLICATE)
         return SELVAGE_SUCCESS;
     return number == send->p.nsegments ? double_record(send) : double_payload(send);
+}
+
+/* --- what is put before phase 2 of a route ------------------------------------------------------------------------ */
+
+static sv_route_ops_t faulty_ops[SELVAGE_ROUTE_DIRECT + 1];
+
+static selvage_status_t send_with_faults(sv_send_t *send, uint64_t now_ns, bool *moved)
+{
+    const selvage_exchange_t *x = send->p.x;
+    if (send->p.route != SELVAGE_ROUTE_STAGED || !sv_staged_is_settling(send)) {
+        if (x->never_send)
+            return SELVAGE_SUCCESS;
+        if (x->comm->fault.armed && !send->fault_decided)
+            sv_fault_decide(send, now_ns);
+        if ((x->comm->fault.armed && !send->fault_decided) || now_ns < send->delay_until_ns)
+            return SELVAGE_SUCCESS;
+    }
+    return sv_route_ops_of(send->p.route)->send(send, now_ns, moved);
+}
+
+static void make_faulty_ops(void)
+{
+    for (int route = 0; route <= SELVAGE_ROUTE_DIRECT; route++) {
+        faulty_ops[route] = *sv_route_ops_of((selvage_route_t)route);
+        faulty_ops[route].send = send_with_faults;
+    }
+}
+
+const sv_route_ops_t *sv_fault_route_ops(selvage_route_t route)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_faulty_ops);
+    return &faulty_ops[route];
 }

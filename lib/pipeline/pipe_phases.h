@@ -1,72 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The seven phases, one file each, and recovery. All run on the engine thread, never block, and neither allocate, lock
- * nor log (but for what went wrong). A function that returns selvage_status_t returns an error only for what ends the
- * exchange; it is poisoned by the caller then (sv_exchange_poison).
+ * What the engine's files offer each other beside the routes (route.h): pre-launched kernels, recovery, reports and
+ * faults. All run on the engine thread.
  */
 #ifndef SV_PIPE_PHASES_H
 #define SV_PIPE_PHASES_H
 
 #include "pipeline/pipe_exchange.h"
 
-/* Phase 0: checksum (and small copies) enqueued after the caller's stream. For resends too. */
-selvage_status_t sv_phase0_prepare(sv_send_t *send, uint64_t now_ns);
-/* Phase 1: post receives, tell one-sided senders "ready", begin copies to the host. */
-selvage_status_t sv_phase1_post_recv(sv_recv_t *recv, uint64_t now_ns);
-selvage_status_t sv_phase1_stage(sv_send_t *send, uint64_t now_ns);
-/* Whether one more copy may be enqueued now; counts it. The caller's interior waits for start to return, so that starts
-   a few and leaves the others to the polls after it. */
-static inline bool sv_phase1_may_copy(selvage_exchange_t *x)
-{
-    enum { COPIES_OF_START = 2 };
-    return !x->in_start || x->defer_peer || x->start_copies++ < COPIES_OF_START;
-}
-/* Phase 2: send what is in host memory; start what has credit. Sets *moved if anything happened. */
-selvage_status_t sv_phase2_send(sv_send_t *send, uint64_t now_ns, bool *moved);
-/* IN_PROGRESS while messages of an earlier epoch still leave from the slots of a staged send. */
-selvage_status_t sv_phase2_reap_in_flight(sv_send_t *send, uint64_t now_ns);
-/* Phase 3: what arrived goes up; verification after it. */
-selvage_status_t sv_phase3_receive(sv_recv_t *recv, uint64_t now_ns, bool *moved);
-/* Before destroying: receives and forgets resends that crossed the verdict, so that their senders see them leave. */
-selvage_status_t sv_phase3_discard_duplicates(selvage_exchange_t *x);
-/* Phase 4: sends reaped and verdicts seen. */
-selvage_status_t sv_phase4_drain(sv_send_t *send, uint64_t now_ns, bool *moved);
-/* Phase 5: verification done, verdicts out. */
-selvage_status_t sv_phase5_complete(sv_recv_t *recv, uint64_t now_ns, bool *moved);
-selvage_status_t sv_phase5_verdicts(selvage_exchange_t *x, bool *moved);
-/* Phase 6: everything is in place; the caller's stream continues. */
-void sv_phase6_join(selvage_exchange_t *x, uint64_t now_ns);
-
-/* One-sided halves of phases 2 and 3 (phase2_onesided.c, phase3_onesided.c). */
-selvage_status_t sv_phase2_send_onesided(sv_send_t *send, uint64_t now_ns, bool *moved);
-/* Whether the device has read everything that this attempt has sent so far. */
-bool sv_phase2_is_sent(const sv_send_t *send);
-selvage_status_t sv_phase3_receive_onesided(sv_recv_t *recv, uint64_t now_ns, bool *moved);
-/* Enqueues the verification of one landed piece, counted already; after the last one comes recv->done. */
-selvage_status_t sv_phase3_verify(sv_recv_t *recv, const uint8_t *src, uint32_t segment);
-
-/*
- * The direct route (phase2_direct.c, phase3_direct.c): payload in one or several messages, then the record. The slots
- * of such a packet are its open messages, the last one the record's; they have no memory of their own.
- */
-selvage_status_t sv_phase1_post_direct(sv_recv_t *recv, uint64_t now_ns);
-selvage_status_t sv_phase2_send_direct(sv_send_t *send, uint64_t now_ns, bool *moved);
-selvage_status_t sv_phase3_receive_direct(sv_recv_t *recv, uint64_t now_ns, bool *moved);
-/* Before destroying: takes in doubled messages (a fault), so that their sender sees them leave. */
-selvage_status_t sv_phase3_discard_direct(sv_recv_t *recv);
-/* SUCCESS once the work before start is done, so that the user's buffers may be read and written; IN_PROGRESS. */
-selvage_status_t sv_direct_is_begun(selvage_exchange_t *x);
-
-/* Shared by the routes that send messages: the record (and a small payload) is made; the caps allow one more send. */
-bool sv_phase2_is_ready(sv_send_t *send, uint64_t now_ns);
-bool sv_phase2_caps_allow(const selvage_comm_t *comm, size_t bytes);
-/* Whether two records name the same packet, epoch, attempt, kind and segment apart. */
-bool sv_phase3_same_packet(const sv_record_t *a, const sv_record_t *b);
-
-/* Starts the way up of a segment that lies in a slot; notices when the slot is free again. */
-selvage_status_t sv_phase3_unstage(sv_recv_t *recv, sv_slot_t *slot, uint32_t segment, uint64_t now_ns);
-void sv_phase3_poll_unstaging(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns, bool *moved);
-void sv_phase3_slot_unstaged(sv_recv_t *recv, sv_slot_t *slot, uint64_t now_ns);
+/* Phase 6 (pipe_run.c): everything is in place; the caller's stream continues. */
+void sv_exchange_join(selvage_exchange_t *x, uint64_t now_ns);
 
 /*
  * Kernels that wait (pipe_prelaunch.c). sv_prelaunch_pulls: a host that waits launches pulls for what is near.
@@ -120,6 +63,8 @@ selvage_status_t sv_exchange_report_deadline(selvage_exchange_t *x, double waite
  */
 selvage_status_t sv_fault_send_create(sv_send_t *send);
 void sv_fault_send_destroy(sv_send_t *send);
+/* The functions of a send's route with the faults that delay it or keep it from leaving put before them. */
+const struct sv_route_ops *sv_fault_route_ops(selvage_route_t route);
 void sv_fault_decide(sv_send_t *send, uint64_t now_ns);
 /* staged: the message to send in place of the slot's, and its size; NULL: none at all. */
 uint8_t *sv_fault_message(sv_send_t *send, sv_slot_t *slot, size_t *bytes_inout);

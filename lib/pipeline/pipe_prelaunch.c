@@ -269,7 +269,7 @@ static void close_epoch(selvage_exchange_t *x, uint64_t now_ns)
     }
     x->nactive_sends = x->nactive_recvs = 0;
     x->enqueued_epoch = x->epoch;
-    sv_phase6_join(x, now_ns);
+    sv_exchange_join(x, now_ns);
 }
 
 typedef struct enqueue_call {

@@ -7,7 +7,7 @@
  *
  *   damaged:  attempt a failed --> only attempts > a are accepted from now on; ask for it at once
  *   missing:  staged: any attempt is accepted still, the first complete one wins
- *             others: only the attempt asked for (see phase3_onesided.c, phase3_direct.c)
+ *             others: only the attempt asked for (see route_onesided.c, route_direct.c)
  *
  * Asks go by control message on the staged and direct routes, by the credit word on one-sided ones.
  */
@@ -19,6 +19,7 @@
 #include "base/base_status.h"
 #include "comm/comm_control.h"
 #include "pipeline/pipe_phases.h"
+#include "pipeline/route.h"
 
 enum { ATTEMPT_MAX = 250, DOUBLINGS_MAX = 6, WARNINGS_MAX = 20 };
 /* A packet under way at this speed is not missing yet. */
@@ -110,7 +111,7 @@ static selvage_status_t fail_attempt(sv_recv_t *recv, uint64_t now_ns, const cha
     recv->resend_reason = SV_RESEND_DAMAGED;
     recv->request_due = true;
     SV_TRY(reset_attempt(recv));
-    return sv_route_is_messaged(recv->p.route) ? sv_recovery_request_resend(recv) : SELVAGE_SUCCESS;
+    return recv->p.ops->messaged ? sv_recovery_request_resend(recv) : SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_recovery_bad_record(sv_recv_t *recv, const sv_record_t *arrived, uint64_t now_ns)
@@ -157,7 +158,7 @@ selvage_status_t sv_recovery_request_resend(sv_recv_t *recv)
 selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns)
 {
     sv_packet_t *p = &recv->p;
-    bool messaged = sv_route_is_messaged(p->route);
+    const bool messaged = p->ops->messaged;
     if (messaged && recv->request_due)
         return sv_recovery_request_resend(recv);
     if (now_ns - p->moved_ns < backoff_ns(p, retry_ns(p->x->comm)) || now_ns < p->moved_ns)
@@ -181,7 +182,7 @@ selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns)
     recv->resend_reason = SV_RESEND_MISSING;
     recv->request_due = true;
     sv_packet_trace(p, SV_TRACE_ASK, now_ns, 0, recv->requested_attempt);
-    if (p->route != SELVAGE_ROUTE_STAGED)
+    if (!p->ops->takes_any_attempt)
         p->attempt = recv->requested_attempt;
     return messaged ? sv_recovery_request_resend(recv) : reset_attempt(recv);
 }
@@ -214,8 +215,7 @@ selvage_status_t sv_recovery_resend(sv_send_t *send, uint64_t now_ns)
     send->fault_decided = send->silent = false;
     send->fault_kind = SV_FAULT_NONE;
     send->delay_until_ns = 0;
-    SV_TRY(sv_phase0_prepare(send, now_ns));
-    return p->route == SELVAGE_ROUTE_STAGED ? sv_phase1_stage(send, now_ns) : SELVAGE_SUCCESS;
+    return p->ops->begin(send, now_ns);
 }
 
 void sv_recovery_verdict(selvage_exchange_t *x, int source, uint64_t epoch)
@@ -228,7 +228,7 @@ void sv_recovery_verdict(selvage_exchange_t *x, int source, uint64_t epoch)
 /* The receiver misses a packet of an epoch that has not begun here. On the direct route it takes no older attempt. */
 static void keep_ahead_request(sv_send_t *send, int source, uint64_t epoch, unsigned attempt)
 {
-    if (send->p.route != SELVAGE_ROUTE_DIRECT || send->p.peer->rank != source)
+    if (!send->p.ops->messaged || send->p.ops->takes_any_attempt || send->p.peer->rank != source)
         return;
     if (send->ahead_epoch == epoch && send->ahead_attempt >= attempt)
         return;
@@ -248,7 +248,7 @@ void sv_recovery_take_request(selvage_exchange_t *x, int source, uint64_t epoch,
         return;
     if (send->state == SV_SEND_IDLE || send->p.peer->rank != source || attempt <= send->wanted_attempt)
         return;
-    if (reason == SV_RESEND_MISSING && send->state == SV_SEND_MOVING && send->p.route == SELVAGE_ROUTE_STAGED)
+    if (reason == SV_RESEND_MISSING && send->state == SV_SEND_MOVING && send->p.ops->takes_any_attempt)
         return; /* it is leaving; a slow packet is not a lost one */
     send->wanted_attempt = attempt;
 }

@@ -13,6 +13,7 @@
 #include "base/base_status.h"
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_phases.h"
+#include "pipeline/route.h"
 
 void sv_packet_trace(const sv_packet_t *p, sv_trace_kind_t kind, uint64_t begin_ns, uint64_t end_ns, uint64_t value)
 {
@@ -99,7 +100,7 @@ static selvage_status_t begin_recv_epoch(sv_recv_t *recv, uint64_t now_ns)
     p->identity.epoch = p->x->epoch;
     p->key = sv_digest_key(&p->identity);
     p->started_ns = p->moved_ns = now_ns;
-    return sv_phase1_post_recv(recv, now_ns);
+    return p->ops->post(recv, now_ns);
 }
 
 static selvage_status_t begin_send_epoch(sv_send_t *send, uint64_t now_ns)
@@ -113,8 +114,7 @@ static selvage_status_t begin_send_epoch(sv_send_t *send, uint64_t now_ns)
     send->delay_until_ns = 0;
     if (send->outlives_epoch)
         return SELVAGE_SUCCESS; /* phase 2 begins it when its slots are free */
-    SV_TRY(sv_phase0_prepare(send, now_ns));
-    return send->p.route == SELVAGE_ROUTE_STAGED ? sv_phase1_stage(send, now_ns) : SELVAGE_SUCCESS;
+    return send->p.ops->begin(send, now_ns);
 }
 
 /* Staged packets first: their way is the longest, and copies within the node may wait for them. */
@@ -122,7 +122,7 @@ static selvage_status_t begin_sends(selvage_exchange_t *x, uint64_t now_ns)
 {
     for (int one_sided = 0; one_sided < 2; one_sided++) {
         for (uint32_t i = 0; i < x->nsends; i++) {
-            if (sv_route_is_one_sided(x->sends[i].p.route) != (bool)one_sided)
+            if (x->sends[i].p.ops->messaged == (bool)one_sided)
                 continue;
             SV_TRY(begin_send_epoch(&x->sends[i], now_ns));
             x->active_sends[x->nactive_sends++] = &x->sends[i];
@@ -205,24 +205,13 @@ static void run_begin(void *arg)
 
 /* --- polling ------------------------------------------------------------------------------------------------------ */
 
-static selvage_status_t advance_recv(sv_recv_t *recv, uint64_t now_ns, bool *moved)
-{
-    SV_TRY(sv_phase3_receive(recv, now_ns, moved));
-    return recv->state == SV_RECV_VERIFYING ? sv_phase5_complete(recv, now_ns, moved) : SELVAGE_SUCCESS;
-}
-
-static selvage_status_t advance_send(sv_send_t *send, uint64_t now_ns, bool *moved)
-{
-    if (send->state == SV_SEND_MOVING)
-        SV_TRY(sv_phase2_send(send, now_ns, moved));
-    return send->state == SV_SEND_VERDICT ? sv_phase4_drain(send, now_ns, moved) : SELVAGE_SUCCESS;
-}
-
 static selvage_status_t advance_recvs(selvage_exchange_t *x, uint64_t now_ns, bool *moved, bool *all_landing)
 {
     for (uint32_t i = 0; i < x->nactive_recvs;) {
         sv_recv_t *recv = x->active_recvs[i];
-        SV_TRY(advance_recv(recv, now_ns, moved));
+        SV_TRY(recv->p.ops->receive(recv, now_ns, moved));
+        if (recv->state == SV_RECV_VERIFYING)
+            SV_TRY(recv->p.ops->land(recv, now_ns, moved));
         *all_landing &= recv->state != SV_RECV_WAITING;
         if (recv->state == SV_RECV_IDLE)
             x->active_recvs[i] = x->active_recvs[--x->nactive_recvs];
@@ -236,7 +225,10 @@ static selvage_status_t advance_sends(selvage_exchange_t *x, uint64_t now_ns, bo
 {
     for (uint32_t i = 0; i < x->nactive_sends;) {
         sv_send_t *send = x->active_sends[i];
-        SV_TRY(advance_send(send, now_ns, moved));
+        if (send->state == SV_SEND_MOVING)
+            SV_TRY(send->p.ops->send(send, now_ns, moved));
+        if (send->state == SV_SEND_VERDICT)
+            SV_TRY(send->p.ops->drain(send, now_ns, moved));
         *all_fired &= send->state != SV_SEND_MOVING;
         if (send->state == SV_SEND_IDLE)
             x->active_sends[i] = x->active_sends[--x->nactive_sends];
@@ -259,11 +251,51 @@ static selvage_status_t advance_packets(selvage_exchange_t *x, uint64_t now_ns, 
     SV_TRY(advance_sends(x, now_ns, moved, &all_fired));
     SV_TRY(sv_batch_flush(x));
     if (x->verdicts_due)
-        SV_TRY(sv_phase5_verdicts(x, moved));
+        SV_TRY(sv_exchange_send_verdicts(x, moved));
     note_phase_end(x, 2, all_fired, now_ns);
     note_phase_end(x, 3, all_landing, now_ns);
     note_phase_end(x, 4, x->nactive_sends == 0, now_ns);
     return SELVAGE_SUCCESS;
+}
+
+static void trace_phases(selvage_exchange_t *x, uint64_t now_ns)
+{
+    sv_trace_record_t record = {.packet = UINT32_MAX, .peer = -1, .epoch = x->epoch, .exchange = (uint32_t)x->id};
+    x->phase_end_ns[4] = x->phase_end_ns[4] ? x->phase_end_ns[4] : now_ns;
+    x->phase_end_ns[5] = x->phase_end_ns[6] = now_ns;
+    x->phase_begin_ns[6] = x->phase_end_ns[1];
+    for (unsigned phase = 0; phase < 7; phase++) {
+        record.kind = SV_TRACE_PHASE;
+        record.begin_ns = x->phase_begin_ns[phase];
+        record.end_ns = x->phase_end_ns[phase] > record.begin_ns ? x->phase_end_ns[phase] : record.begin_ns + 1;
+        record.value = phase;
+        sv_trace_add(&x->comm->trace, &record);
+    }
+    record.kind = SV_TRACE_EPOCH;
+    record.begin_ns = x->phase_begin_ns[0];
+    record.end_ns = now_ns;
+    record.value = 0;
+    sv_trace_add(&x->comm->trace, &record);
+}
+
+/*
+ * Phase 6, join: everything landed and verified, as the host has seen. Work that the caller enqueues from now on finds
+ * the halos in place on any stream; the interior computation that runs since phase 1 was never waited for.
+ */
+void sv_exchange_join(selvage_exchange_t *x, uint64_t now_ns)
+{
+    trace_phases(x, now_ns);
+    /* The measured policy keeps the best time of either way and uses the better one from then on. */
+    uint64_t took_ns = now_ns - x->phase_begin_ns[0], *best = &x->measured_ns[x->defer_peer];
+    if (*best == 0 || took_ns < *best)
+        *best = took_ns;
+    x->measured_count++;
+    x->comm->stats.epochs++;
+    sv_list_remove(&x->active_link);
+    /* Partner: the acquire of a kernel that holds the caller's stream (sv_await). */
+    __atomic_store_n(x->abort + 1, x->epoch, __ATOMIC_RELEASE);
+    sv_exchange_moved(x, now_ns);
+    sv_exchange_set_state(x, SV_EXCHANGE_IDLE);
 }
 
 bool sv_exchange_poll(selvage_exchange_t *x, uint64_t now_ns)
@@ -281,7 +313,7 @@ bool sv_exchange_poll(selvage_exchange_t *x, uint64_t now_ns)
     if (moved)
         sv_exchange_moved(x, now_ns);
     if (x->nactive_recvs == 0 && x->nactive_sends == 0 && x->verdicts_due == 0)
-        sv_phase6_join(x, now_ns);
+        sv_exchange_join(x, now_ns);
     return moved;
 }
 
