@@ -8,6 +8,8 @@ top_builddir=$(cd "${top_builddir:-.}" && pwd)
 if [ -n "${SANITIZER:-}" ]; then echo "sanitizers want to be loaded first"; exit 77; fi
 [ -n "${MPIRUN:-}" ] || { echo "no launcher"; exit 77; }
 dir=$(mktemp -d) || exit 1
+modes="auto on"
+[ -z "${BRIEF:-}" ] || modes=on # another pass has both
 trap 'rm -rf "$dir"' EXIT
 failed=0
 
@@ -64,7 +66,7 @@ program 2 listener '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_D
 # What is said of requests, and what is left of those that are refused or given up.
 program 2 requests '^ +0 +1 +MPI_Rsend +fast +5 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1
 program 2 requests '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=on
-for mode in auto on; do
+for mode in $modes; do
     program 2 again '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode
 done
 # What opening the route must not do, and what must not prevent it.
@@ -75,12 +77,12 @@ done
 program 2 lopsided '^ +0 +1 +MPI_Sendrecv +fast +1 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1 \
     SELVAGE_DROPIN_FAST_BYTES=1024
 grep -Eq '^ +0 +all +MPI_Allreduce +staged +1 ' "$dir/out" || { cat "$dir/out"; echo "FAIL: not staged"; failed=1; }
-for mode in auto on off; do
+for mode in $modes off; do
     program 2 ending '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode \
         SELVAGE_DROPIN_FAST_BYTES=1024
 done
 # Nothing of MPI's that the drop-in makes is left at the end.
-for mode in auto on; do
+for mode in $modes; do
     program 2 ledger '^ +0 +1 +MPI_Isend +fast +[1-9]' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_REPORT=1 \
         SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
 done
@@ -92,7 +94,7 @@ done
 # On a GPU that ranks share, their kernels take turns, and the route may find it busy and leave sums to MPI.
 ranks=3
 [ "${SELVAGE_DEVICE:-soft}" = soft ] || [ "${TEST_GPUS:-3}" -ge 3 ] || ranks=2
-for mode in auto on; do
+for mode in $modes; do
     program "$ranks" sums '^ +0 +all +MPI_Reduce_scatter +fast +9 ' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" \
         SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
     grep -Eq '^ +0 +all +MPI_Allreduce +fast +12 ' "$dir/out" ||
@@ -106,14 +108,14 @@ done
 "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/mpi/dropin_unmodified" errors >"$dir/plain" 2>&1 ||
     { cat "$dir/plain"; echo "FAIL: errors without the drop-in"; failed=1; }
 grep '^refused: ' "$dir/plain" | sort >"$dir/wanted"
-for mode in auto on off; do
+for mode in $modes off; do
     program 2 errors '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode
     grep '^refused: ' "$dir/out" | sort | diff "$dir/wanted" - || { echo "FAIL: errors, $mode"; failed=1; }
 done
 [ "$(grep -c 'class 0,' "$dir/wanted")" -lt "$(grep -c 'class [1-9]' "$dir/wanted")" ] ||
     { echo "FAIL: MPI refuses next to nothing"; failed=1; }
 # A thread of a rank may be in a collective call that its other ranks come to when the route is open.
-for mode in auto on; do
+for mode in $modes; do
     program 2 mixed '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode \
         SELVAGE_DROPIN_FAST_BYTES=1024
 done
@@ -124,7 +126,7 @@ awk '/received +verified +damaged/ {n = 2; next} n-- > 0 {damaged += $4; bad += 
      END {exit bad > 0 || damaged == 0}' "$dir/out" ||
     { cat "$dir/out"; echo "FAIL: not all requests were verified"; failed=1; }
 # A receive that is too short for an announcement keeps no sender. Single copies write past the end of such receives.
-for mode in auto on; do
+for mode in $modes; do
     program 2 short '0 failed' SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}" SELVAGE_DROPIN_FAST=$mode \
         SELVAGE_DROPIN_FAST_BYTES=1024 OMPI_MCA_btl_vader_single_copy_mechanism=none
 done
@@ -183,7 +185,7 @@ for pattern in 'MPI_Sendrecv .* fast ' 'MPI_Allreduce .* staged '; do
     grep -q "$pattern" "$dir/out" || { cat "$dir/out"; echo "FAIL: no \"$pattern\" in the report"; failed=1; }
 done
 # What comes damaged is asked for again, also of a rank whose send is complete: a greeting, or a row.
-for mode in auto on; do
+for mode in $modes; do
     SELVAGE_FAULT=flip=1,rank=0 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=96 \
         example 2 jacobi --n 60 --steps 40
     grep -q 'asked for again' "$dir/out" || { cat "$dir/out"; echo "FAIL: nothing was damaged, fast $mode"; failed=1; }
@@ -198,7 +200,7 @@ fast_jacobi() { # [VARIABLE=VALUE...]
     example 2 jacobi --n 60 --steps 40
     unset SELVAGE_DROPIN_FAST_BYTES "${@%%=*}"
 }
-for mode in auto on; do
+for mode in $modes; do
     fast_jacobi SELVAGE_DROPIN_FAST=$mode SELVAGE_REPORT=1
     says "$mode" "$row +0 +0 +0 +[1-9][0-9]*$"
     says_not "$mode" 'were damaged|never open'

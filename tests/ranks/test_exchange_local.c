@@ -9,6 +9,12 @@
 
 #define SMALL_SEGMENTS "SEGMENT_BYTES=4096 SEGMENT_SLOTS=2"
 
+#ifdef __SANITIZE_THREAD__ /* takes ten times as long */
+enum { DEEP_EPOCHS = 10 };
+#else
+enum { DEEP_EPOCHS = 40 };
+#endif
+
 static const size_t sizes[] = {0, 1, 7, 8, 9, 63, 64, 65, 4095, 4096, 4097, 8191, 16384, 16385, 70000};
 enum { NSIZES = sizeof sizes / sizeof sizes[0] };
 
@@ -286,7 +292,7 @@ static void test_mode(const char *mode, bool deep)
     local_ranks_mode(mode);
     test_sizes_by_params(SMALL_SEGMENTS);
     test_virtual_nodes();
-    test_rings(deep ? 40 : 10);
+    test_rings(deep ? DEEP_EPOCHS : 10);
     test_streams();
     test_overlap();
     test_idle_ranks();

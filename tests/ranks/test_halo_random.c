@@ -17,7 +17,7 @@
 
 enum { CASES_PER_RUN = 8, EPOCHS = 3 };
 #ifdef __SANITIZE_THREAD__ /* takes ten times as long */
-enum { CASES = 40 };
+enum { CASES = 24 };
 #elif defined(__SANITIZE_ADDRESS__) /* three times as long */
 enum { CASES = 160 };
 #else
