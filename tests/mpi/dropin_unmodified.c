@@ -363,26 +363,55 @@ static int wanted_level(int argc, char **argv)
 {
     const char *mpich = getenv("PMI_RANK"), *open = getenv("OMPI_COMM_WORLD_RANK"), *rank = open ? open : mpich;
     const bool odd = rank && atoi(rank) % 2 == 1;
-    bool alone = argc > 1 && (strcmp(argv[1], "spawn") == 0 || (odd && strcmp(argv[1], "levels") == 0));
+    bool alone = argc > 1 && (strcmp(argv[1], "spawned-job") == 0 ||
+                              (odd && strcmp(argv[1], "ranks-without-threads") == 0));
     return alone ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE;
 }
 
 int main(int argc, char **argv)
 {
     static const struct { const char *name; void (*run)(void); } runs[] = {
-        {"open", run_open}, {"split", run_split}, {"late", run_late}, {"threads", run_threads}, {"gpus", run_gpus},
-        {"early", run_early}, {"owed", run_owed}, {"damaged", run_damaged}, {"probes", run_probes},
-        {"meets", run_meets}, {"levels", run_levels}, {"spawn", run_spawn}, {"thread", run_thread}, {"cost", run_cost},
-        {"requests", run_requests}, {"again", run_again}, {"many", run_many},
-        {"stopped", run_stopped}, {"attributes", run_attributes}, {"refused", run_refused},
-        {"lopsided", run_lopsided}, {"moved", run_moved}, {"ledger", run_ledger},
-        {"pinned", run_pinned}, {"sums", run_sums}, {"unheard", run_unheard},
-        {"ending", run_ending}, {"apart", run_apart}, {"adders", run_adders},
-        {"looks", run_looks}, {"orphans", run_orphans}, {"stuck", run_stuck},
-        {"errors", run_errors}, {"short", run_short}, {"mixed", run_mixed},
-        {"field", run_field}, {"lists", run_lists},
-        {"nested", run_nested}, {"listener", run_listener}};
-    const char *runtime = getenv("BYSTANDER_RUNTIME");
+        {"open-requests-at-finalize", run_open},
+        {"split-calls-at-finalize", run_split},
+        {"device-writes-late", run_late},
+        {"thread-per-tag", run_threads},
+        {"several-gpus", run_gpus},
+        {"first-message-by-request", run_early},
+        {"sends-fill-slots", run_owed},
+        {"damaged-for-good", run_damaged},
+        {"probe-announced", run_probes},
+        {"recv-announced-into-any-memory", run_meets},
+        {"ranks-without-threads", run_levels},
+        {"spawned-job", run_spawn},
+        {"progress-thread", run_thread},
+        {"cost-of-untouched-call", run_cost},
+        {"requests-of-each-kind", run_requests},
+        {"persistent-recvs-of-threads", run_again},
+        {"many-open-requests", run_many},
+        {"stopped-rank", run_stopped},
+        {"attributes-untouched", run_attributes},
+        {"refused-on-one-rank", run_refused},
+        {"one-rank-lacks-collectives", run_lopsided},
+        {"memory-named-by-types", run_moved},
+        {"no-mpi-objects-left", run_ledger},
+        {"pinned-memory-bounded", run_pinned},
+        {"sums-of-each-type", run_sums},
+        {"refused-collective-on-rank-0", run_unheard},
+        {"attribute-deleted-at-finalize", run_ending},
+        {"blocks-with-a-hole", run_apart},
+        {"sums-of-several-threads", run_adders},
+        {"recv-ended-past-the-drop-in", run_looks},
+        {"freed-recvs-at-finalize", run_orphans},
+        {"send-beside-waiting-kernel", run_stuck},
+        {"refused-as-without-the-drop-in", run_errors},
+        {"recv-too-short", run_short},
+        {"route-opens-in-collective", run_mixed},
+        {"columns-of-one-field", run_field},
+        {"long-request-lists", run_lists},
+        {"calls-in-error-handler", run_nested},
+        {"requests-of-other-thread", run_listener},
+    };
+    const char *runtime = getenv("UNMODIFIED_RUNTIME");
     int provided, settings[3] = {0};
     MPI_Init_thread(&argc, &argv, wanted_level(argc, argv), &provided);
     the.program = argv[0];
@@ -400,10 +429,14 @@ int main(int argc, char **argv)
     the.in = device_bytes(BYTES);
     selvage_device_fill(the.device, the.out, 0, BYTES, the.stream);
     selvage_stream_synchronize(the.device, the.stream);
+    bool known = argc < 2 || strcmp(argv[1], "support-query") == 0;
     for (size_t i = 0; argc > 1 && i < sizeof runs / sizeof runs[0]; i++)
-        if (strcmp(argv[1], runs[i].name) == 0)
+        if (strcmp(argv[1], runs[i].name) == 0) {
+            known = true;
             runs[i].run();
-    if (argc > 1 && strcmp(argv[1], "support") == 0)
+        }
+    CHECK(known);
+    if (argc > 1 && strcmp(argv[1], "support-query") == 0)
         printf("cuda %d rocm %d\n", MPIX_Query_cuda_support && MPIX_Query_cuda_support(),
                MPIX_Query_rocm_support && MPIX_Query_rocm_support());
     MPI_Finalize();

@@ -49,21 +49,22 @@ opened() {
 }
 # Each rank has its own GPU, and the drop-in opens no other, whatever the runtime says of host memory.
 for denies in '' -2; do
-    program late '0 failed' SELVAGE_LOG=info BYSTANDER_RUNTIME="$runtime" ${denies:+HIP_STANDIN_UNREGISTERED=$denies}
+    program device-writes-late '0 failed' SELVAGE_LOG=info UNMODIFIED_RUNTIME="$runtime" \
+        ${denies:+HIP_STANDIN_UNREGISTERED=$denies}
     opened 2 0
     opened 2 1
 done
-program threads '0 failed'
-program thread '0 failed' SELVAGE_PROGRESS=thread
-program gpus '^3 GPUs'
-program gpus '^3 GPUs' SELVAGE_DROPIN_SYNC=default
+program thread-per-tag '0 failed'
+program progress-thread '0 failed' SELVAGE_PROGRESS=thread
+program several-gpus '^3 GPUs'
+program several-gpus '^3 GPUs' SELVAGE_DROPIN_SYNC=default
 unwanted=".*GPU"
-program gpus 'MPI_Sendrecv: the device was still writing 262144 bytes' SELVAGE_DROPIN_SYNC=check
+program several-gpus 'MPI_Sendrecv: the device was still writing 262144 bytes' SELVAGE_DROPIN_SYNC=check
 unwanted=
-program gpus '^3 GPUs' SELVAGE_PROGRESS=thread
+program several-gpus '^3 GPUs' SELVAGE_PROGRESS=thread
 unwanted="[^mp]" # but the titles of the report
 # What the route's GPU can reach goes by it, memory of others does not.
-program gpus '^ +0 +1 +MPI_Isend +fast ' SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_REPORT=1
+program several-gpus '^ +0 +1 +MPI_Isend +fast ' SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96 SELVAGE_REPORT=1
 grep -Eq '^ +0 +1 +MPI_Isend +staged ' "$dir/out" || { echo "FAIL: nothing was staged"; failed=$((failed + 1)); }
 
 echo "test_dropin_gpus: $runs runs, $failed failed"
