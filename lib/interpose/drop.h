@@ -19,7 +19,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
 #include <selvage/device.h>
 #include <selvage/message.h>
 #include <selvage/pack.h>
@@ -84,6 +83,7 @@ bool sv_drop_settle_end(void);
 bool sv_drop_is_stuck(void);
 /* A thread that takes none of the program's signals; false: there is none. */
 bool sv_drop_make_thread(pthread_t *thread, void *(*run)(void *));
+int64_t sv_drop_now_ns(void); /* CLOCK_MONOTONIC */
 
 struct sv_drop_plan;
 

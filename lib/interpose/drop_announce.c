@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Announcements: how a message on the fast route (drop_fast.c) announces itself, and what its receiver makes of that.
- * The caller has the lock of drop_request.c.
+ * A message is announced only if it is longer than an announcement, and each announcement is used once.
+ *
+ * The caller has the lock of drop_request.c. A sv_drop_fast_t owns its announcement and its packed bytes until
+ * sv_drop_fast_release().
  */
 #include "interpose/drop_route.h"
 
@@ -9,12 +12,12 @@
 #include <selvage/message.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /*
- * An announcement is copies of one notice, as many as there is room for, and then the beginning of one more: whatever
- * part of it comes damaged, one good copy is enough. What resembles the job's nonce and holds no good copy is a damaged
- * announcement, which is an error and never data; how much it must resemble that, is_damaged_announcement() says.
+ * An announcement is copies of one notice, as many as there is room for, and then the beginning of one more. So one
+ * good copy is enough, whatever part of the announcement comes damaged. A text that resembles the job's nonce and holds
+ * no good copy is a damaged announcement: an error and never data. is_damaged_announcement() says how much it must
+ * resemble the nonce.
  */
 typedef struct notice {
     uint64_t nonce[2], bytes;
@@ -41,42 +44,30 @@ static uint64_t check_notice(const notice_t *notice)
     return sum;
 }
 
-static void write_announcement(char *text, const notice_t *notice)
-{
-    for (size_t at = 0; at < SV_DROP_ANNOUNCE_BYTES; at += sizeof *notice) {
-        const size_t left = SV_DROP_ANNOUNCE_BYTES - at;
-        memcpy(text + at, notice, left < sizeof *notice ? left : sizeof *notice);
-    }
-}
-
 typedef enum reading { NO_ANNOUNCEMENT, AN_ANNOUNCEMENT, A_DAMAGED_ANNOUNCEMENT } reading_t;
-
-static int bits_off(const char *text)
-{
-    uint64_t nonce[2];
-    memcpy(nonce, text, sizeof nonce);
-    return __builtin_popcountll(nonce[0] ^ sv_drop_route.nonce[0]) +
-           __builtin_popcountll(nonce[1] ^ sv_drop_route.nonce[1]);
-}
 
 /*
  * Whether a text without a good copy is an announcement all the same: one of its nonces is nearly right, or all of them
- * together are far too right for chance. Random data do so once in 10^25 messages, of two nonces once in 10^18.
+ * together are far too right for chance. Random data pass this test once in 10^25 messages; if they have room for two
+ * nonces only, once in 10^18.
  */
 static bool is_damaged_announcement(const char *text, size_t bytes)
 {
     enum { ONE_OFF = 8, NONCE_BITS = 128, ALL_OFF_PERCENT = 22 };
     int nonces = 0, off = 0;
-    bool on_node = false;
+    bool one_is_near = false;
     for (size_t at = 0; at + sizeof sv_drop_route.nonce <= bytes; at += sizeof(notice_t), nonces++) {
-        const int here = bits_off(text + at);
-        on_node = on_node || here <= ONE_OFF;
-        off += here;
+        uint64_t nonce[2];
+        memcpy(nonce, text + at, sizeof nonce);
+        const int bits = __builtin_popcountll(nonce[0] ^ sv_drop_route.nonce[0]) +
+                         __builtin_popcountll(nonce[1] ^ sv_drop_route.nonce[1]);
+        one_is_near = one_is_near || bits <= ONE_OFF;
+        off += bits;
     }
-    return on_node || (nonces > 1 && off * 100 <= nonces * NONCE_BITS * ALL_OFF_PERCENT);
+    return one_is_near || (nonces > 1 && off * 100 <= nonces * NONCE_BITS * ALL_OFF_PERCENT);
 }
 
-/* Of so much of a text as has come. */
+/* Reads the first bytes of a text, as many as have come. */
 static reading_t read_announcement(const char *text, size_t bytes, notice_t *notice_out)
 {
     if (bytes > SV_DROP_ANNOUNCE_BYTES)
@@ -95,7 +86,7 @@ static reading_t read_announcement(const char *text, size_t bytes, notice_t *not
 
 /* --- sending ------------------------------------------------------------------------------------------------------ */
 
-/* What a communicator's ranks are in MPI_COMM_WORLD, found once for each and kept as an attribute of it. */
+/* The ranks in MPI_COMM_WORLD of a communicator's ranks are an attribute of it, made at the first question. */
 static struct {
     pthread_once_t once;
     int key;
@@ -141,7 +132,7 @@ static int announced_world_rank(MPI_Comm comm, int peer)
     PMPI_Comm_get_attr(comm, ranks.key, &found, &has);
     if (has)
         return found[peer];
-    sv_drop_lock(); /* another thread may be at it */
+    sv_drop_lock(); /* another thread may be translating, too */
     PMPI_Comm_get_attr(comm, ranks.key, &found, &has);
     if (!has)
         PMPI_Comm_set_attr(comm, ranks.key, found = translate_ranks(comm));
@@ -149,8 +140,7 @@ static int announced_world_rank(MPI_Comm comm, int peer)
     return found[peer];
 }
 
-/* Of is_repeated(): plus one; by rank of MPI_COMM_WORLD. */
-static uint32_t *seen_ids;
+static uint32_t *seen_ids; /* for is_repeated(): ids plus one, by rank of MPI_COMM_WORLD */
 
 void sv_drop_announce_end(void)
 {
@@ -173,7 +163,7 @@ bool sv_drop_fast_takes(int64_t count, MPI_Datatype type)
     return is_as_long(count, type, least > SV_DROP_ANNOUNCE_BYTES ? least : SV_DROP_ANNOUNCE_BYTES + 1);
 }
 
-/* What MPI would refuse is not announced: a slot that has been filled cannot be taken back. */
+/* A send that MPI would refuse is not announced, because a slot that has been filled cannot be taken back. */
 bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)
 {
     MPI_Count bytes = 0;
@@ -197,18 +187,8 @@ bool sv_drop_fast_drives(void)
     return sv_drop_route.drives;
 }
 
-/* Whether an announcement may come to a receive into host memory before it is complete. is_legal: a right program's
-   may. */
-static bool may_be_announced(bool is_legal)
-{
-    if (sv_drop_route.drives || sv_drop_fast_is_open() || sv_drop_may_have_device())
-        return true;
-    if (is_legal)
-        atomic_store_explicit(&sv_drop_route.unwatched, true, memory_order_relaxed);
-    return false;
-}
-
-/* Where senders wait, what MPI would cut off must be read; else what so short a receive gets is MPI's to refuse. */
+/* A sender that waits for its receiver must be heard, even if MPI cuts its announcement off. Where no sender waits, it
+   is MPI that refuses what so short a receive gets. */
 bool sv_drop_fast_is_short(int64_t count, MPI_Datatype type)
 {
     MPI_Count bytes;
@@ -229,58 +209,57 @@ void sv_drop_widen(sv_drop_buffer_t *buffer, int64_t count, MPI_Datatype type)
     buffer->wide = true;
 }
 
-/* A receive that is too short for what an announcement announces must say so. */
+/* Any receive that an announcement fits into is watched: if it is too short for what is announced, it must say so. */
 bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device)
 {
     if (sv_drop_fast_is_short(count, type))
         return true;
-    return !sv_drop_route.refused && is_as_long(count, type, SV_DROP_ANNOUNCE_BYTES) &&
-           (device || may_be_announced(sv_drop_fast_takes(count, type)));
-}
-
-/* The route is one GPU's; memory of another one is staged. Types may lead elsewhere than the address says. */
-static bool is_on_route(const void *buf, MPI_Datatype type)
-{
-    MPI_Count low = 0, extent;
-    PMPI_Type_get_true_extent_x(type, &low, &extent);
-    if (sv_drop_type_reaches_host(buf, type))
-        return false; /* to be refused, if the rest is the device's */
-    return !sv_drop_is_others((const void *)((uintptr_t)buf + (uintptr_t)low));
+    if (sv_drop_route.refused || !is_as_long(count, type, SV_DROP_ANNOUNCE_BYTES))
+        return false;
+    if (device || sv_drop_route.drives || sv_drop_fast_is_open() || sv_drop_may_have_device())
+        return true;
+    /* Into host memory, of a program without device memory. If a right program's message could be announced to this
+       receive before it is complete, the route must stay closed meanwhile. */
+    if (sv_drop_fast_takes(count, type))
+        atomic_store_explicit(&sv_drop_route.unwatched, true, memory_order_relaxed);
+    return false;
 }
 
 void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest, int tag,
                         MPI_Comm comm)
 {
-    MPI_Count bytes;
-    if (!is_on_route(buf, type))
+    MPI_Count bytes, low = 0, extent;
+    /* The route is one GPU's, and memory of another one is staged. Types may lead elsewhere than the address says: a
+       buffer with host memory in it is staged, too, where it is refused if the rest is the device's. */
+    PMPI_Type_get_true_extent_x(type, &low, &extent);
+    if (sv_drop_type_reaches_host(buf, type) ||
+        sv_drop_is_others((const void *)((uintptr_t)buf + (uintptr_t)low)))
         return NULL;
+    /* The bytes, by Selvage. */
     const int to = announced_world_rank(comm, dest);
-    PMPI_Type_size_x(type, &bytes);
     const int32_t id = sv_drop_route.next_id;
+    PMPI_Type_size_x(type, &bytes);
     if ((sv_drop_route.drives ? selvage_message_isend : selvage_message_ibsend)(
             sv_drop_route.world, buf, (size_t)count, type, to, id, SELVAGE_MESSAGE_NO_STREAM, &state->request) !=
         SELVAGE_SUCCESS)
-        return NULL; /* a type that nobody takes apart, or no slot */
+        return NULL; /* a type that cannot be taken apart, or no slot */
     sv_drop_route.next_id = id == INT32_MAX ? 0 : id + 1;
+    /* The announcement, which is the caller's to send. */
     notice_t notice = {.nonce = {sv_drop_route.nonce[0], sv_drop_route.nonce[1]}, .bytes = (uint64_t)(bytes * count),
                        .source = sv_drop_rank(MPI_COMM_WORLD), .id = id, .tag = tag};
     notice.check = check_notice(&notice);
     state->announcement = malloc(SV_DROP_ANNOUNCE_BYTES);
     if (!state->announcement)
         sv_drop_fatal("no memory", "for an announcement");
-    write_announcement(state->announcement, &notice);
+    for (size_t at = 0; at < SV_DROP_ANNOUNCE_BYTES; at += sizeof notice) {
+        const size_t left = SV_DROP_ANNOUNCE_BYTES - at;
+        memcpy((char *)state->announcement + at, &notice, left < sizeof notice ? left : sizeof notice);
+    }
     state->comm = comm;
     return state->announcement;
 }
 
 /* --- receiving ---------------------------------------------------------------------------------------------------- */
-
-static int64_t monotonic_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
 
 void sv_drop_fast_remember(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm)
 {
@@ -305,10 +284,10 @@ void sv_drop_fast_monitor(sv_drop_fast_t *state, void *buf, int64_t count, MPI_D
     sv_drop_fast_remember(state, buf, count, type, comm);
     state->monitored = true;
     if (sv_drop_settings()->timeout_ns)
-        state->begin_ns = monotonic_ns();
+        state->begin_ns = sv_drop_now_ns();
 }
 
-/* What a call receives into, if that is not the program's own memory. */
+/* The staging buffer that a call receives into; NULL: it receives into the program's own memory. */
 static const sv_drop_buffer_t *recv_buffer_of(const sv_drop_call_t *call)
 {
     const sv_drop_buffer_t *buffer = NULL;
@@ -317,7 +296,7 @@ static const sv_drop_buffer_t *recv_buffer_of(const sv_drop_call_t *call)
     return buffer;
 }
 
-/* The first bytes of what came, wherever MPI has put them; NULL: they cannot be had. text has room for an
+/* The first bytes of what came, wherever MPI has put them. NULL: they cannot be had. text has space for an
    announcement. */
 static const char *find_text(const sv_drop_fast_t *state, const sv_drop_call_t *call, char *text)
 {
@@ -344,14 +323,14 @@ static const char *find_text(const sv_drop_fast_t *state, const sv_drop_call_t *
     return is_packed ? text : NULL;
 }
 
-/* Another thread may open the route while this one looks, or waits, for a message. */
+/* Where the program has threads, another one may open the route while this one looks, or waits, for a message. */
 bool sv_drop_fast_reads(void)
 {
     return sv_drop_fast_wanted && !atomic_load_explicit(&sv_drop_route.refused, memory_order_relaxed) &&
            (sv_drop_route.threads || sv_drop_route.world);
 }
 
-/* A damaged one announces its own length: whoever receives it hears of the damage. */
+/* A damaged announcement announces its own length: whoever receives it hears of the damage. */
 bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out)
 {
     notice_t notice;
@@ -360,7 +339,8 @@ bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out)
     return reading != NO_ANNOUNCEMENT;
 }
 
-/* Of a type that nobody takes apart: as the bytes that MPI_Pack would give, unpacked into MPI's place after that. */
+/* A type that cannot be taken apart is received as the bytes that MPI_Pack would give, and unpacked to where MPI would
+   have put it. */
 static selvage_status_t receive_packed(sv_drop_fast_t *state, const sv_drop_buffer_t *buffer, const notice_t *notice)
 {
     MPI_Count each = 0;
@@ -376,8 +356,8 @@ static selvage_status_t receive_packed(sv_drop_fast_t *state, const sv_drop_buff
                                  notice->id, SELVAGE_MESSAGE_NO_STREAM, &state->request);
 }
 
-/* Begins to receive what was announced: where the program wants it or, memory of another GPU than the route's, where
-   MPI would have put it. */
+/* Begins to receive what was announced. It goes to where the program wants it, unless that is memory of another GPU
+   than the route's: then it goes to where MPI would have put it. */
 static selvage_status_t receive_announced(sv_drop_fast_t *state, const sv_drop_call_t *call, const notice_t *notice)
 {
     const sv_drop_buffer_t *buffer = recv_buffer_of(call);
@@ -395,24 +375,17 @@ static selvage_status_t receive_announced(sv_drop_fast_t *state, const sv_drop_c
     return status == SELVAGE_ERR_UNSUPPORTED && buffer ? receive_packed(state, buffer, notice) : status;
 }
 
-/* How MPI calls what Selvage says. */
-static int mpi_class_of(selvage_status_t status)
-{
-    return status == SELVAGE_SUCCESS         ? MPI_SUCCESS
-           : status == SELVAGE_ERR_TRUNCATED ? MPI_ERR_TRUNCATE
-           : status == SELVAGE_ERR_MEMORY    ? MPI_ERR_NO_MEM
-                                             : MPI_ERR_OTHER;
-}
-
 static void fail_message(sv_drop_fast_t *state, selvage_status_t status, const char *detail)
 {
-    state->error = mpi_class_of(status);
+    state->error = status == SELVAGE_ERR_TRUNCATED ? MPI_ERR_TRUNCATE
+                   : status == SELVAGE_ERR_MEMORY  ? MPI_ERR_NO_MEM
+                                                   : MPI_ERR_OTHER;
     if (state->error != MPI_ERR_TRUNCATE)
         sv_drop_warn("a message of the fast route failed: %s", detail);
 }
 
-/* Announcements that a sender has made are read once: one that comes again is what MPI does not do. The last ones of
-   each sender are remembered. */
+/* MPI delivers each announcement of a sender once, so that one that comes again is an error. The last ones of each
+   sender are remembered. */
 static bool is_repeated(const notice_t *notice)
 {
     enum { KEPT = 16 };
@@ -433,7 +406,7 @@ bool sv_drop_fast_is_lost(sv_drop_fast_t *state, int source)
     int found = 0, queued = 0;
     const int64_t limit = sv_drop_settings()->timeout_ns;
     if (!state->begin_ns || !state->monitored || state->error || !sv_drop_fast_is_open() ||
-        monotonic_ns() - state->begin_ns < limit)
+        sv_drop_now_ns() - state->begin_ns < limit)
         return false;
     const int from = source == MPI_ANY_SOURCE ? MPI_ANY_SOURCE : announced_world_rank(state->comm, source);
     if (from == MPI_UNDEFINED ||
@@ -443,18 +416,6 @@ bool sv_drop_fast_is_lost(sv_drop_fast_t *state, int source)
         return false; /* it may be the announcement of that */
     fail_message(state, SELVAGE_ERR_TIMEOUT, "its announcement has not come by the deadline");
     sv_drop_warn("it was to come from rank %d of MPI_COMM_WORLD", from);
-    return true;
-}
-
-/* A message of the program's for which only an announcement's room was long enough. */
-static bool is_cut_off(sv_drop_fast_t *state, const sv_drop_call_t *call, MPI_Count bytes)
-{
-    const sv_drop_buffer_t *buffer = recv_buffer_of(call);
-    if (!buffer || !buffer->wide || bytes <= (MPI_Count)buffer->bytes)
-        return false;
-    state->arrived = true;
-    state->bytes = buffer->bytes;
-    fail_message(state, SELVAGE_ERR_TRUNCATED, "");
     return true;
 }
 
@@ -469,15 +430,25 @@ bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *ca
     PMPI_Test_cancelled(status, &cancelled);
     if (cancelled || PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) != MPI_SUCCESS)
         return false;
+    /* Is it an announcement? */
     const bool may_be = (sv_drop_route.world || sv_drop_route.retired) && bytes >= (MPI_Count)sizeof notice.nonce &&
                         bytes <= SV_DROP_ANNOUNCE_BYTES;
     const char *arrived = may_be ? find_text(state, call, text) : NULL;
     const reading_t reading = arrived ? read_announcement(arrived, (size_t)bytes, &notice) : NO_ANNOUNCEMENT;
-    if (reading == NO_ANNOUNCEMENT)
-        return is_cut_off(state, call, bytes);
+    if (reading == NO_ANNOUNCEMENT) {
+        /* A message of the program's fails if it is longer than the receive that was made wide for announcements. */
+        const sv_drop_buffer_t *buffer = recv_buffer_of(call);
+        if (!buffer || !buffer->wide || bytes <= (MPI_Count)buffer->bytes)
+            return false;
+        state->arrived = true;
+        state->bytes = buffer->bytes;
+        fail_message(state, SELVAGE_ERR_TRUNCATED, "");
+        return true;
+    }
     state->arrived = true;
     if (arrived == state->buf) /* no copy of the nonce is left with the program, if nothing comes in its place */
         memset(state->buf, 0, (size_t)bytes);
+    /* Is it good, and this message's? */
     const int tag = state->renames ? state->tag : status->MPI_TAG;
     if (reading == A_DAMAGED_ANNOUNCEMENT) {
         fail_message(state, SELVAGE_ERR_CHECKSUM, "its announcement came damaged");
@@ -500,6 +471,7 @@ bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *ca
         sv_drop_warn("it came from rank %d of MPI_COMM_WORLD with tag %d", notice.source, tag);
         return true;
     }
+    /* Begin to receive what it announces. */
     state->bytes = notice.bytes;
     const selvage_status_t begun = receive_announced(state, call, &notice);
     if (begun != SELVAGE_SUCCESS)

@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The fast route of messages, in jobs in which every rank has the drop-in: what is sent from device memory announces
- * itself by one announcement, a plain MPI message with the program's envelope, so that matching stays MPI's; the bytes
- * follow by Selvage's messages, from device to device.
+ * The fast route of messages, in jobs in which every rank has the drop-in. A message from device memory is announced by
+ * a plain MPI message with the program's envelope, the announcement, so that matching stays MPI's. The bytes follow by
+ * Selvage's messages, from device to device.
  *
  *   sender     selvage_message_isend(memory, id)        PMPI_Isend(announcement)
  *   receiver   PMPI_Irecv(pinned, or host memory) ... it is an announcement: selvage_message_irecv(memory, id) ... done
  *
- * A rank that is to send bytes must get to run: calls that block are driven by tests, and of a collective call that
- * blocks all ranks take the non-blocking form for that. The sender alone decides, by size; receives that an
- * announcement fits into are looked at from the start, those into host memory if what it announces could fit. One lock
- * (drop_request.c) is held in all of this but what begins a collective call.
+ * The sender alone decides, by size. A receive that an announcement fits into is watched from its start; one into host
+ * memory only if what could be announced fits, too.
  *
- * The route is opened by all ranks at once, after a collective call on all of them, once each has been seen to have
- * device memory: the 1st, 2nd, 4th, ... such call asks. Only calls count from which no rank returns before all have
- * entered it: MPI_Barrier, and MPI_Allreduce and its kin if they move any bytes.
+ * AUTO, the default: a message takes the route only if it completes without the other rank's host. So the sender uses
+ * a slot in the receiver's device memory that has space for the message now. The send is complete then, whatever the
+ * receiver does, and the receiver can take the bytes whatever the sender does. All else is staged, nothing need be
+ * driven, and collective calls remain MPI's own. Host programs pay nothing: receives into host memory are watched only
+ * if a GPU's runtime is loaded, and a rank that has begun one unwatched before that keeps the route closed.
  *
- * So it is if the route is ON. If it is AUTO, which it is unless somebody says otherwise, no rank is ever to wait for
- * another's host in a way that MPI does not know: only what a slot in its receiver's device memory has room for now is
- * sent so, which is complete whatever the receiver does, and what its receiver takes from there whatever the sender
- * does. All else is staged, nothing need be driven, and collective calls remain MPI's own. What such a job is not to
- * pay for is left out: receives into host memory are watched only in programs that have loaded a GPU's runtime, and a
- * rank that has begun one unwatched, before it did, keeps the route closed.
+ * ON: all messages of that size take the route, and ranks may owe each other bytes. A rank that is to send bytes must
+ * get to run. So calls that block are driven by tests, and all ranks of a blocking collective call take its
+ * non-blocking form.
+ *
+ * All ranks open the route at once, after a collective call on all of them, once each has shown device memory: the 1st,
+ * 2nd, 4th, ... such call asks. Only calls count from which no rank returns before all have entered it: MPI_Barrier,
+ * and MPI_Allreduce and its kin if they move any bytes.
+ *
+ * Any thread; the lock of drop_request.c is held in all of this but what begins a collective call. The route owns its
+ * communicators from MPI_Init to MPI_Finalize.
  */
 #include "interpose/drop_fastcoll.h"
 #include "interpose/drop_route.h"
@@ -43,51 +47,38 @@ static bool all_agree(bool mine)
     return PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, sv_drop_route.own) == MPI_SUCCESS && all;
 }
 
-/* A communicator of all ranks that has none of the program's attributes, and not its error handler. */
-static void make_own(void)
-{
-    MPI_Group group;
-    PMPI_Comm_group(MPI_COMM_WORLD, &group);
-    if (PMPI_Comm_create(MPI_COMM_WORLD, group, &sv_drop_route.own) != MPI_SUCCESS)
-        sv_drop_fatal("no communicator", "for the fast route");
-    PMPI_Group_free(&group);
-    PMPI_Comm_set_errhandler(sv_drop_route.own, MPI_ERRORS_RETURN);
-}
-
-/* Rank 0 draws the job's nonce. All ranks must have the same, or some would take announcements for data: the least and
-   the greatest of each word are compared. The same call says whether any rank has threads. */
-static bool share_nonce(void)
-{
-    uint64_t own[5], least[5], *nonce = sv_drop_route.nonce;
-    if (sv_drop_rank(MPI_COMM_WORLD) == 0 &&
-        getrandom(nonce, sizeof sv_drop_route.nonce, 0) < (ssize_t)sizeof sv_drop_route.nonce)
-        sv_drop_fatal("no random numbers", "for the job's nonce");
-    PMPI_Bcast(nonce, 2, MPI_UINT64_T, 0, sv_drop_route.own);
-    own[0] = nonce[0];
-    own[1] = nonce[1];
-    own[2] = ~nonce[0];
-    own[3] = ~nonce[1];
-    own[4] = !sv_drop_route.threads;
-    PMPI_Allreduce(own, least, 5, MPI_UINT64_T, MPI_MIN, sv_drop_route.own);
-    sv_drop_route.any_threads = !least[4];
-    return memcmp(own, least, 4 * sizeof *own) == 0 && (least[0] ^ least[2]) == UINT64_MAX &&
-           (least[1] ^ least[3]) == UINT64_MAX;
-}
-
 void sv_drop_fast_begin(void)
 {
     const sv_drop_settings_t *settings = sv_drop_settings();
-    int level = MPI_THREAD_SINGLE;
+    uint64_t *nonce = sv_drop_route.nonce;
+    int level = MPI_THREAD_SINGLE, found = 0, *most = NULL;
+    MPI_Group group;
     PMPI_Query_thread(&level);
     sv_drop_route.threads = level == MPI_THREAD_MULTIPLE;
     sv_drop_route.drives = settings->fast == SV_DROP_FAST_ON;
     sv_drop_fast_wanted = settings->fast != SV_DROP_FAST_OFF && settings->job[0];
     if (!sv_drop_fast_wanted)
         return;
-    make_own();
-    if (!share_nonce())
+    /* A communicator of all ranks that has none of the program's attributes, and not its error handler. */
+    PMPI_Comm_group(MPI_COMM_WORLD, &group);
+    if (PMPI_Comm_create(MPI_COMM_WORLD, group, &sv_drop_route.own) != MPI_SUCCESS)
+        sv_drop_fatal("no communicator", "for the fast route");
+    PMPI_Group_free(&group);
+    PMPI_Comm_set_errhandler(sv_drop_route.own, MPI_ERRORS_RETURN);
+    /* Rank 0 draws the job's nonce. */
+    if (sv_drop_rank(MPI_COMM_WORLD) == 0 &&
+        getrandom(nonce, sizeof sv_drop_route.nonce, 0) < (ssize_t)sizeof sv_drop_route.nonce)
+        sv_drop_fatal("no random numbers", "for the job's nonce");
+    PMPI_Bcast(nonce, 2, MPI_UINT64_T, 0, sv_drop_route.own);
+    /* All ranks must have the same one, or some would take announcements for data: the least and the greatest of each
+       word are compared. The same call says whether any rank has threads. */
+    const uint64_t own[5] = {nonce[0], nonce[1], ~nonce[0], ~nonce[1], !sv_drop_route.threads};
+    uint64_t least[5];
+    PMPI_Allreduce(own, least, 5, MPI_UINT64_T, MPI_MIN, sv_drop_route.own);
+    sv_drop_route.any_threads = !least[4];
+    if (memcmp(own, least, 4 * sizeof *own) != 0 || (least[0] ^ least[2]) != UINT64_MAX ||
+        (least[1] ^ least[3]) != UINT64_MAX)
         sv_drop_fatal("the ranks do not agree", "on the job's nonce");
-    int found = 0, *most = NULL;
     PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &found);
     sv_drop_route.tag_most = found ? *most : 32767;
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &sv_drop_route.key, NULL);
@@ -106,30 +97,15 @@ bool sv_drop_fast_is_open(void)
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
-/* As all_agree(), after messages: another rank may have to ask this one again for what it has sent. */
-static bool all_agree_by_flag(bool mine)
-{
-    MPI_Request request = MPI_REQUEST_NULL;
-    int own = mine, all = 0;
-    /* Partner: the acquire in sv_drop_fast_answer(). */
-    atomic_store_explicit(&sv_drop_route.answers, true, memory_order_release);
-    int code = PMPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, sv_drop_route.own, &request);
-    code = sv_drop_drive(code, &request, MPI_STATUS_IGNORE);
-    /* What goes by slots is not kept. */
-    atomic_store_explicit(&sv_drop_route.answers, sv_drop_route.drives && all, memory_order_release);
-    return code == MPI_SUCCESS && all;
-}
-
 void sv_drop_fast_answer(void)
 {
     int found;
-    /* Partner: the release in all_agree_by_flag(). */
+    /* Partner: the release in make_world(). Any thread may answer. */
     if (atomic_load_explicit(&sv_drop_route.answers, memory_order_acquire))
-        /* Any thread may. */
         (void)selvage_message_iprobe(sv_drop_route.world, MPI_ANY_SOURCE, MPI_ANY_TAG, &found, NULL);
 }
 
-/* Who is on this node, by rank of MPI_COMM_WORLD; returns how many. */
+/* The ranks of MPI_COMM_WORLD that are on this node; returns how many. */
 static int find_node(int *rank_out)
 {
     MPI_Comm node = MPI_COMM_NULL;
@@ -148,20 +124,8 @@ static int find_node(int *rank_out)
     return n;
 }
 
-/* Four for each neighbour of the node that has most, in all no more than there is to be; alike on all ranks. */
-static int64_t choose_slot_bytes(int node_ranks)
-{
-    const int64_t least = 64 << 10, all = 256 << 20, set = sv_drop_settings()->slot_bytes;
-    int most = node_ranks;
-    int64_t bytes = 32 << 20;
-    PMPI_Allreduce(&node_ranks, &most, 1, MPI_INT, MPI_MAX, sv_drop_route.own);
-    while (bytes > least && bytes * 4 * (most - 1) > all)
-        bytes /= 2;
-    return set ? set : bytes;
-}
-
 /* One message to a rank and one from another. Whether they were through in time: there is no other deadline, so that a
-   rank that has failed keeps nobody. What is left under way then may still be written. */
+   rank that has failed holds up nobody. A message that is left in flight may still be written. */
 static bool warm_up_pair(int to, int from)
 {
     enum { TAG = INT32_MAX, LIMIT_S = 60 };
@@ -186,46 +150,62 @@ static bool warm_up_pair(int to, int from)
     return !request[0] && !request[1];
 }
 
-/* A message to each of the node and from each, a few times: after those there are slots. */
-static bool warm_up(int n, const int *rank)
-{
-    enum { ROUNDS = 3 };
-    int me = 0;
-    bool good = true;
-    while (rank[me] != sv_drop_rank(MPI_COMM_WORLD))
-        me++;
-    for (int i = 0; i < ROUNDS * n && good; i++)
-        if (i % n != 0)
-            good = warm_up_pair(rank[(me + i % n) % n], rank[(me + n - i % n) % n]);
-    return good;
-}
-
-/* Whether this rank has made it; *refused_out: whether any has not. */
+/* Whether this rank has made Selvage's communicator; *refused_out: whether any rank has not. */
 static bool make_world(bool *refused_out)
 {
+    enum { ROUNDS = 3 };
+    const int64_t least = 64 << 10, all_slots = 256 << 20;
     const int size = sv_drop_size(MPI_COMM_WORLD);
-    int *rank = calloc((size_t)size, sizeof *rank);
+    int *rank = calloc((size_t)size, sizeof *rank), me = 0;
     sv_drop_route.on_node = calloc((size_t)size, sizeof *sv_drop_route.on_node);
     if (!rank || !sv_drop_route.on_node)
         sv_drop_fatal("no memory", "for the fast route");
     const int n = find_node(rank);
-    sv_drop_route.slot_bytes = choose_slot_bytes(n);
-    /* Nothing of ours ends what MPI would let wait, unless the user says so. */
+    /* The length of a slot, alike on all ranks: four for each neighbour of the node that has most ranks fit into what
+       all slots may have. */
+    int most = n;
+    PMPI_Allreduce(&n, &most, 1, MPI_INT, MPI_MAX, sv_drop_route.own);
+    for (sv_drop_route.slot_bytes = 32 << 20;
+         sv_drop_route.slot_bytes > least && sv_drop_route.slot_bytes * 4 * (most - 1) > all_slots;)
+        sv_drop_route.slot_bytes /= 2;
+    if (sv_drop_settings()->slot_bytes)
+        sv_drop_route.slot_bytes = sv_drop_settings()->slot_bytes;
+    /* The drop-in ends nothing that MPI would let wait, unless the user has set a deadline. */
     selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = sv_drop_device(),
                                     .timeout_s = sv_drop_settings()->timeout_ns ? 0 : -1,
                                     .message_slot_bytes = (size_t)sv_drop_route.slot_bytes};
     const bool made = selvage_comm_create(MPI_COMM_WORLD, &params, &sv_drop_route.world) == SELVAGE_SUCCESS;
-    *refused_out = !all_agree(made) || !all_agree_by_flag(warm_up(n, rank));
+    *refused_out = !all_agree(made);
+    if (!*refused_out) {
+        /* A message to each rank of the node and from each, a few times: after those there are slots. */
+        bool good = true;
+        while (rank[me] != sv_drop_rank(MPI_COMM_WORLD))
+            me++;
+        for (int i = 0; i < ROUNDS * n && good; i++)
+            if (i % n != 0)
+                good = warm_up_pair(rank[(me + i % n) % n], rank[(me + n - i % n) % n]);
+        /* As all_agree(), but driven: another rank may have to ask this one again for what it has sent. */
+        MPI_Request request = MPI_REQUEST_NULL;
+        int own = good, all = 0;
+        /* Partner: the acquire in sv_drop_fast_answer(). */
+        atomic_store_explicit(&sv_drop_route.answers, true, memory_order_release);
+        int code = PMPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, sv_drop_route.own, &request);
+        code = sv_drop_drive(code, &request, MPI_STATUS_IGNORE);
+        /* A message through a slot is not kept by its sender. */
+        atomic_store_explicit(&sv_drop_route.answers, sv_drop_route.drives && all, memory_order_release);
+        *refused_out = code != MPI_SUCCESS || !all;
+    }
     free(rank);
     return made;
 }
 
 static void open_route(void)
 {
+    bool refused;
+    /* All ranks must have shown device memory, and none may have a receive that nobody watches. */
     if (!all_agree(atomic_load_explicit(&sv_drop_route.seen, memory_order_relaxed) &&
                    !atomic_load_explicit(&sv_drop_route.unwatched, memory_order_relaxed) && !sv_drop_is_stuck()))
         return;
-    bool refused;
     const bool made = make_world(&refused);
     atomic_store_explicit(&sv_drop_route.refused, refused, memory_order_relaxed);
     if (!refused && all_agree(selvage_coll_supported(sv_drop_route.world)) &&
@@ -243,26 +223,20 @@ static void open_route(void)
     }
 }
 
-static bool is_of_world(MPI_Comm comm)
-{
-    int result = MPI_UNEQUAL;
-    return PMPI_Comm_compare(comm, MPI_COMM_WORLD, &result) == MPI_SUCCESS && result != MPI_UNEQUAL;
-}
-
-/* Where a program spawns ranks, so many of them may be others. What was found, which takes time, hangs on the
-   communicator. */
+/* Whether a communicator has all ranks of the job. The number does not say so, as spawned ranks may be among them. The
+   answer takes time and becomes an attribute of the communicator. */
 static bool is_everybody(MPI_Comm comm)
 {
     static char yes, no;
     void *found = NULL;
-    int has = 0;
+    int has = 0, result = MPI_UNEQUAL;
     if (comm == MPI_COMM_WORLD)
         return true;
     if (!sv_drop_is_inside(comm) || sv_drop_size(comm) != sv_drop_size(MPI_COMM_WORLD))
         return false;
     PMPI_Comm_get_attr(comm, sv_drop_route.key, &found, &has);
     if (!has) {
-        found = is_of_world(comm) ? &yes : &no;
+        found = PMPI_Comm_compare(comm, MPI_COMM_WORLD, &result) == MPI_SUCCESS && result != MPI_UNEQUAL ? &yes : &no;
         PMPI_Comm_set_attr(comm, sv_drop_route.key, found);
     }
     return found == &yes;
@@ -287,13 +261,20 @@ static bool is_group_within(MPI_Group group, MPI_Group world)
     return within;
 }
 
-/* Whether all ranks of a communicator are this job's; spawned ones do not know what goes on here. */
-static bool is_within(MPI_Comm comm)
+/*
+ * All ranks of a call must say the same, since MPI matches no blocking call with a non-blocking one. One thread has
+ * all its calls before or after the one that opens the route, on every rank alike. Of several threads, one may be in a
+ * call while another one opens the route, so that ranks with threads drive all calls from the first one on.
+ */
+bool sv_drop_fast_enter(MPI_Comm comm)
 {
     static char yes, no;
     void *found = NULL;
     int has = 0;
     MPI_Group world, group;
+    if (comm == MPI_COMM_NULL || !sv_drop_route.drives || !(sv_drop_route.any_threads || sv_drop_fast_is_open()))
+        return false;
+    /* Spawned ranks do not know what goes on here: are all ranks of the communicator this job's? */
     if (comm == MPI_COMM_WORLD || comm == MPI_COMM_SELF)
         return true;
     const bool keeps = sv_drop_route.within_key != MPI_KEYVAL_INVALID; /* until the program calls MPI in MPI_Finalize */
@@ -313,19 +294,8 @@ static bool is_within(MPI_Comm comm)
 }
 
 /*
- * All ranks of a call must say the same, since MPI matches no blocking call with a non-blocking one. One thread has
- * all its calls before or after the one that opens the route, on every rank alike; of several, one may be in a call
- * while another one opens it, so that these drive all calls from the first one on.
- */
-bool sv_drop_fast_enter(MPI_Comm comm)
-{
-    return comm != MPI_COMM_NULL && sv_drop_route.drives && (sv_drop_route.any_threads || sv_drop_fast_is_open()) &&
-           is_within(comm);
-}
-
-/*
- * A rank gets a result of such a call only when all ranks have entered it, each with arguments that its MPI has taken.
- * So all of them come here, after the same calls, or none does; a call that MPI refuses on some rank counts nowhere.
+ * A rank gets a result of such a call only after all ranks have entered it, each with arguments that its MPI has taken.
+ * So all of them come here after the same calls, or none does. A call that MPI refuses on some rank counts nowhere.
  */
 void sv_drop_fast_leave(MPI_Comm comm)
 {
@@ -353,33 +323,26 @@ bool sv_drop_fast_agree(MPI_Comm comm, bool mine)
     return sv_drop_drive(code, &request, MPI_STATUS_IGNORE) == MPI_SUCCESS && all;
 }
 
-static void free_own(void)
+/* After the last message; every rank comes. */
+void sv_drop_fast_end(void)
 {
+    atomic_store_explicit(&sv_drop_route.retired, true, memory_order_relaxed);
+    if (sv_drop_fast_is_open()) {
+        (void)sv_drop_fast_agree(sv_drop_route.own, false);
+        atomic_store_explicit(&sv_drop_route.answers, false, memory_order_relaxed);
+        atomic_store_explicit(&sv_drop_route.open, false, memory_order_relaxed);
+        sv_drop_fastcoll_close();
+        sv_drop_report_packets(sv_drop_route.world);
+        selvage_comm_destroy(sv_drop_route.world);
+        sv_drop_route.world = NULL;
+        free(sv_drop_route.on_node);
+        sv_drop_route.on_node = NULL;
+    } else
+        sv_drop_report_packets(NULL);
     if (!sv_drop_fast_wanted)
         return;
     sv_drop_announce_end();
     PMPI_Comm_free_keyval(&sv_drop_route.key);
     PMPI_Comm_free_keyval(&sv_drop_route.within_key);
     PMPI_Comm_free(&sv_drop_route.own);
-}
-
-/* After the last message: every rank comes. */
-void sv_drop_fast_end(void)
-{
-    atomic_store_explicit(&sv_drop_route.retired, true, memory_order_relaxed);
-    if (!sv_drop_fast_is_open()) {
-        sv_drop_report_packets(NULL);
-        free_own();
-        return;
-    }
-    (void)sv_drop_fast_agree(sv_drop_route.own, false);
-    atomic_store_explicit(&sv_drop_route.answers, false, memory_order_relaxed);
-    atomic_store_explicit(&sv_drop_route.open, false, memory_order_relaxed);
-    sv_drop_fastcoll_close();
-    sv_drop_report_packets(sv_drop_route.world);
-    selvage_comm_destroy(sv_drop_route.world);
-    sv_drop_route.world = NULL;
-    free(sv_drop_route.on_node);
-    sv_drop_route.on_node = NULL;
-    free_own();
 }

@@ -23,7 +23,7 @@ typedef struct sv_drop_route {
     _Atomic bool answers; /* what this rank has sent, and is done with, may be asked for again */
     bool threads;      /* of the program, all of which may call MPI */
     bool any_threads;  /* of any rank's: ranks may differ */
-    int key, within_key; /* of what is_everybody() and is_within() have found */
+    int key, within_key; /* of what is_everybody() and sv_drop_fast_enter() have found */
     bool *on_node;     /* by rank of MPI_COMM_WORLD: on this node */
     int64_t slot_bytes; /* of a slot of the neighbours' */
 } sv_drop_route_t;

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a call waits for before it touches device memory. All work of the process is what a program may have forgotten
- * to wait for; but a kernel among it may itself wait for what the host does after this very call, and such programs are
+ * What a call waits for before it touches device memory. A program may have forgotten to wait for any of the process's
+ * work. But a kernel among that work may itself wait for what the host does after this very call, and such a program is
  * right with an MPI that knows device memory. So the default policy waits for a limited time:
  *
  *   call     asks for a turn ---- waits until it is over, or for the limit ---- goes on
  *   waiter             a thread: takes all that was asked for, waits for the devices, says so
  *
- * No device tells without a wait whether all of it is idle, and what is enqueued to ask it may itself come to stand
- * after that kernel. Hence the thread: it is made at the first wait, calls no MPI, and sleeps while nobody asks. While
- * it is stuck nobody waits for it; after a few times nobody ever does. Any thread may call.
+ * A device can be asked whether all of it is idle only by a wait, and an event that is enqueued to ask it may itself
+ * come after that kernel. Hence the thread: it is made at the first wait, calls no MPI, and sleeps while nobody asks.
+ * While it is stuck nobody waits for it; after a few times nobody ever does. Any thread may call. The waiter's lock
+ * guards its structure but for the atomic members, and the thread ends with the drop-in.
  */
 #include "interpose/drop.h"
 
 #include <sched.h>
 #include <time.h>
 
-/* How long the waiter looks for work, and a call for its end, before they sleep: being woken takes as long as a short
-   kernel. Devices' own waits spin, too. */
+/* How long the waiter looks for work before it sleeps, and a call for the end of its turn. Being woken takes as long as
+   a short kernel, and devices' own waits spin, too. */
 enum { IDLE_SPIN_NS = 1000000, CALL_SPIN_NS = 5000000, EXPIRED_MAX = 8 };
 
 static struct {
@@ -26,16 +27,16 @@ static struct {
     pthread_t thread;
     bool has_thread, no_thread, stop;
     _Atomic uint64_t asked, over; /* turns */
-    uint64_t expired;             /* the newest one that was given up: nobody waits before it is over */
-    _Atomic int times;            /* that one was */
+    uint64_t expired;             /* the newest turn that was given up: nobody waits before it is over */
+    _Atomic int times;            /* that a turn was given up */
     _Atomic bool failed;          /* a device did */
 } waiter = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
 
-static int64_t sync_now_ns(void)
+int64_t sv_drop_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
 static selvage_status_t wait_for_all(void)
@@ -55,20 +56,11 @@ static void must_settle(selvage_status_t status)
 
 /* --- the waiter --------------------------------------------------------------------------------------------------- */
 
-/* For a moment it looks without sleeping: calls come in groups. The caller has the lock; it is given up meanwhile. */
-static void await_work(void)
+/* Relaxed: nothing hangs on the order, as what was asked is read again with the lock. */
+static bool is_idle_waiter(void)
 {
-    const int64_t until = sync_now_ns() + IDLE_SPIN_NS;
-    pthread_mutex_unlock(&waiter.lock);
-    /* Nothing hangs on the order: what was asked is read again with the lock. */
-    while (atomic_load_explicit(&waiter.asked, memory_order_relaxed) ==
-               atomic_load_explicit(&waiter.over, memory_order_relaxed) &&
-           sync_now_ns() < until)
-        sched_yield();
-    pthread_mutex_lock(&waiter.lock);
-    while (!waiter.stop && atomic_load_explicit(&waiter.asked, memory_order_relaxed) ==
-                               atomic_load_explicit(&waiter.over, memory_order_relaxed))
-        pthread_cond_wait(&waiter.work, &waiter.lock);
+    return atomic_load_explicit(&waiter.asked, memory_order_relaxed) ==
+           atomic_load_explicit(&waiter.over, memory_order_relaxed);
 }
 
 static void *run_waiter(void *arg)
@@ -79,7 +71,15 @@ static void *run_waiter(void *arg)
         (void)selvage_device_make_current(first); /* that it cannot be is said by the wait, too */
     pthread_mutex_lock(&waiter.lock);
     while (!waiter.stop) {
-        await_work();
+        /* For a moment it looks without sleeping, and without the lock, because calls come in groups. */
+        const int64_t until = sv_drop_now_ns() + IDLE_SPIN_NS;
+        pthread_mutex_unlock(&waiter.lock);
+        while (is_idle_waiter() && sv_drop_now_ns() < until)
+            sched_yield();
+        pthread_mutex_lock(&waiter.lock);
+        while (!waiter.stop && is_idle_waiter())
+            pthread_cond_wait(&waiter.work, &waiter.lock);
+        /* One wait is for all that have asked until now. */
         const uint64_t asked = atomic_load_explicit(&waiter.asked, memory_order_relaxed);
         pthread_mutex_unlock(&waiter.lock);
         selvage_status_t status = wait_for_all();
@@ -96,21 +96,6 @@ static void *run_waiter(void *arg)
     return NULL;
 }
 
-/* The caller has the lock. */
-static bool has_waiter(void)
-{
-    pthread_condattr_t attr;
-    if (waiter.has_thread || waiter.no_thread)
-        return waiter.has_thread;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&waiter.done, &attr);
-    pthread_condattr_destroy(&attr);
-    waiter.has_thread = sv_drop_make_thread(&waiter.thread, run_waiter);
-    waiter.no_thread = !waiter.has_thread;
-    return waiter.has_thread;
-}
-
 static bool is_turn_over(uint64_t turn)
 {
     /* Partner: the release in run_waiter(). */
@@ -119,32 +104,17 @@ static bool is_turn_over(uint64_t turn)
 
 /* --- who waits ---------------------------------------------------------------------------------------------------- */
 
-/* 0: nobody waits any more, or not now. */
-static uint64_t request_turn(bool *alone_out)
-{
-    uint64_t turn = 0;
-    *alone_out = false;
-    pthread_mutex_lock(&waiter.lock);
-    if (!has_waiter())
-        *alone_out = true;
-    else if (is_turn_over(waiter.expired) && !waiter.stop) {
-        turn = atomic_fetch_add_explicit(&waiter.asked, 1, memory_order_relaxed) + 1;
-        pthread_cond_signal(&waiter.work);
-    }
-    pthread_mutex_unlock(&waiter.lock);
-    return turn;
-}
-
+/* False: the turn was not over in time, and is given up. */
 static bool await_turn(uint64_t turn, int64_t until_ns)
 {
     const struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
-    const int64_t spin_until = sync_now_ns() + CALL_SPIN_NS;
-    while (!is_turn_over(turn) && sync_now_ns() < spin_until && sync_now_ns() < until_ns)
+    const int64_t spin_until = sv_drop_now_ns() + CALL_SPIN_NS;
+    while (!is_turn_over(turn) && sv_drop_now_ns() < spin_until && sv_drop_now_ns() < until_ns)
         sched_yield();
     if (is_turn_over(turn))
         return true;
     pthread_mutex_lock(&waiter.lock);
-    while (!is_turn_over(turn) && sync_now_ns() < until_ns)
+    while (!is_turn_over(turn) && sv_drop_now_ns() < until_ns)
         pthread_cond_timedwait(&waiter.done, &waiter.lock, &until);
     if (!is_turn_over(turn) && waiter.expired < turn)
         waiter.expired = turn;
@@ -152,28 +122,41 @@ static bool await_turn(uint64_t turn, int64_t until_ns)
     return is_turn_over(turn);
 }
 
-static void note_expired(void)
-{
-    const int times = atomic_fetch_add_explicit(&waiter.times, 1, memory_order_relaxed) + 1;
-    if (times == 1)
-        sv_drop_warn("the device was still at work after %d ms of waiting for it in an MPI call, which has gone on: "
-                     "right for a program that waits itself for what writes the memory it gives to MPI "
-                     "(SELVAGE_DROPIN_SYNC)", sv_drop_settings()->sync_ms);
-    if (times == EXPIRED_MAX)
-        sv_drop_warn("for the %dth time: nothing more is waited for", times);
-}
-
 static void settle_for_limited_time(void)
 {
-    bool alone;
     if (atomic_load_explicit(&waiter.times, memory_order_relaxed) >= EXPIRED_MAX)
         return;
-    const int64_t until_ns = sync_now_ns() + (int64_t)sv_drop_settings()->sync_ms * 1000000;
-    uint64_t turn = request_turn(&alone);
+    const int64_t until_ns = sv_drop_now_ns() + (int64_t)sv_drop_settings()->sync_ms * 1000000;
+    uint64_t turn = 0; /* nobody waits now */
+    pthread_mutex_lock(&waiter.lock);
+    /* The first call makes the thread. */
+    if (!waiter.has_thread && !waiter.no_thread) {
+        pthread_condattr_t attr;
+        pthread_condattr_init(&attr);
+        pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+        pthread_cond_init(&waiter.done, &attr);
+        pthread_condattr_destroy(&attr);
+        waiter.has_thread = sv_drop_make_thread(&waiter.thread, run_waiter);
+        waiter.no_thread = !waiter.has_thread;
+    }
+    /* Ask for a turn, unless the thread is stuck. */
+    const bool alone = !waiter.has_thread;
+    if (!alone && is_turn_over(waiter.expired) && !waiter.stop) {
+        turn = atomic_fetch_add_explicit(&waiter.asked, 1, memory_order_relaxed) + 1;
+        pthread_cond_signal(&waiter.work);
+    }
+    pthread_mutex_unlock(&waiter.lock);
     if (alone)
         must_settle(wait_for_all());
-    else if (turn > 0 && !await_turn(turn, until_ns))
-        note_expired();
+    else if (turn > 0 && !await_turn(turn, until_ns)) {
+        const int times = atomic_fetch_add_explicit(&waiter.times, 1, memory_order_relaxed) + 1;
+        if (times == 1)
+            sv_drop_warn("the device was still at work after %d ms of waiting for it in an MPI call, which has gone "
+                         "on: right for a program that waits itself for what writes the memory it gives to MPI "
+                         "(SELVAGE_DROPIN_SYNC)", sv_drop_settings()->sync_ms);
+        if (times == EXPIRED_MAX)
+            sv_drop_warn("for the %dth time: nothing more is waited for", times);
+    }
     if (atomic_load_explicit(&waiter.failed, memory_order_relaxed))
         sv_drop_fatal("the device failed", "while a call waited for it");
 }
@@ -205,7 +188,7 @@ bool sv_drop_is_stuck(void)
     return stuck || atomic_load_explicit(&waiter.times, memory_order_relaxed) >= EXPIRED_MAX;
 }
 
-/* A waiter that is stuck is left to the end of the process, and the devices with it. */
+/* A waiter that is stuck stays until the process ends, and so do the devices. */
 bool sv_drop_settle_end(void)
 {
     pthread_mutex_lock(&waiter.lock);
@@ -216,7 +199,7 @@ bool sv_drop_settle_end(void)
     pthread_mutex_unlock(&waiter.lock);
     if (!had)
         return true;
-    if (!await_turn(asked, sync_now_ns() + (int64_t)sv_drop_settings()->sync_ms * 1000000)) {
+    if (!await_turn(asked, sv_drop_now_ns() + (int64_t)sv_drop_settings()->sync_ms * 1000000)) {
         pthread_detach(waiter.thread);
         return false;
     }
