@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Telling host memory from device memory in a few nanoseconds: a table of pages that were found to be the host's. What
- * lets a page change hands is a new mapping, by mmap or mremap: drivers reserve the addresses of device memory so, and
- * the software device makes it so. Those calls pass through here and make every entry older than the generation; so
- * does munmap. Device memory is never remembered: what is freed without our knowledge must not be taken for the
- * device's. Writers and readers are any thread; an entry is one word, and nothing hangs on its order with others.
+ * Telling host memory from device memory in a few nanoseconds: a table of pages that were found to be the host's.
+ *
+ * A page becomes the device's only by a new mapping, with mmap or mremap: drivers reserve the addresses of device
+ * memory so, and the software device makes its memory so. Those calls pass through here and make every entry older than
+ * the generation; so does munmap. Device memory is never remembered, because it may be freed without our knowledge and
+ * must not be taken for the device's after that. Any thread reads and writes; an entry is one word, and its order with
+ * others does not matter.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for RTLD_NEXT */
@@ -20,7 +22,7 @@ _Atomic uint64_t sv_drop_cache[SV_DROP_CACHE_SLOTS];
 _Atomic uint32_t sv_drop_generation = 1;
 _Atomic MPI_Datatype sv_drop_named[SV_DROP_NAMED_SLOTS];
 
-/* A generation that comes again must not find entries of the first time. */
+/* When the bits of the generation begin anew, no entry of the first time may be left. */
 static void bump_generation(void)
 {
     uint32_t now = atomic_fetch_add_explicit(&sv_drop_generation, 1, memory_order_relaxed) + 1;
@@ -56,20 +58,21 @@ typedef void *(*mmap_t)(void *, size_t, int, int, int, off_t);
 typedef int (*munmap_t)(void *, size_t);
 typedef void *(*mremap_t)(void *, size_t, size_t, int, ...);
 
-static void *next_symbol_of(const char *name)
-{
-    return dlsym(RTLD_NEXT, name);
-}
+/* The function of that name and type that the C library has, looked up once. */
+#define NEXT_OF(TYPE, NAME)                                                    \
+    __extension__({                                                            \
+        static _Atomic(TYPE) known;                                            \
+        TYPE next = atomic_load_explicit(&known, memory_order_relaxed);        \
+        if (!next) {                                                           \
+            next = (TYPE)dlsym(RTLD_NEXT, NAME);                               \
+            atomic_store_explicit(&known, next, memory_order_relaxed);         \
+        }                                                                      \
+        next;                                                                  \
+    })
 
 SV_DROP_EXPORT void *mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset)
 {
-    static _Atomic(mmap_t) next;
-    mmap_t call = atomic_load_explicit(&next, memory_order_relaxed);
-    if (!call) {
-        call = (mmap_t)next_symbol_of("mmap");
-        atomic_store_explicit(&next, call, memory_order_relaxed);
-    }
-    void *mapped = call(address, bytes, protection, flags, file, offset);
+    void *mapped = NEXT_OF(mmap_t, "mmap")(address, bytes, protection, flags, file, offset);
     bump_generation();
     return mapped;
 }
@@ -81,29 +84,18 @@ SV_DROP_EXPORT void *mmap64(void *address, size_t bytes, int protection, int fla
 
 SV_DROP_EXPORT int munmap(void *address, size_t bytes)
 {
-    static _Atomic(munmap_t) next;
-    munmap_t call = atomic_load_explicit(&next, memory_order_relaxed);
-    if (!call) {
-        call = (munmap_t)next_symbol_of("munmap");
-        atomic_store_explicit(&next, call, memory_order_relaxed);
-    }
+    munmap_t call = NEXT_OF(munmap_t, "munmap");
     bump_generation();
     return call(address, bytes);
 }
 
 SV_DROP_EXPORT void *mremap(void *address, size_t bytes, size_t new_bytes, int flags, ...)
 {
-    static _Atomic(mremap_t) next;
     va_list list;
     va_start(list, flags);
     void *wanted = flags & MREMAP_FIXED ? va_arg(list, void *) : NULL;
     va_end(list);
-    mremap_t call = atomic_load_explicit(&next, memory_order_relaxed);
-    if (!call) {
-        call = (mremap_t)next_symbol_of("mremap");
-        atomic_store_explicit(&next, call, memory_order_relaxed);
-    }
-    void *mapped = call(address, bytes, new_bytes, flags, wanted);
+    void *mapped = NEXT_OF(mremap_t, "mremap")(address, bytes, new_bytes, flags, wanted);
     bump_generation();
     return mapped;
 }

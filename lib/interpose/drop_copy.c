@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Copies between the program's device memory and staging memory (drop_pool.c), packing among them. Each copy is made by
- * the device whose memory it is about; those of one flow are waited for together, as far as they are of one device.
- * Where the staging memory is not pinned, a copy goes by pieces, two of them at a time, and is over when the call
- * returns. Any thread, but a flow is one thread's.
+ * Copies between the program's device memory and staging memory (drop_pool.c), packing among them. The device whose
+ * memory it is makes the copy. Copies of one flow are waited for together, as far as they are one device's. Where the
+ * staging memory is not pinned, a copy goes by pieces, two of them at a time, and is over when the call returns.
+ *
+ * Any thread may copy, but a flow belongs to one thread; it owns its stream until sv_drop_flow_end().
  */
 #include "interpose/drop_pool.h"
 
@@ -44,7 +45,7 @@ void sv_drop_flow_end(sv_drop_flow_t *flow)
 
 /* --- by pieces ---------------------------------------------------------------------------------------------------- */
 
-/* What is copied so: a run of bytes, or, with a plan, a stream. */
+/* A copy by pieces: of a run of bytes or, with a plan, of packed bytes. */
 typedef struct cargo {
     selvage_device_t *device;
     const sv_drop_plan_t *plan;
@@ -67,9 +68,15 @@ static void copy_piece(const cargo_t *cargo, size_t at, size_t bytes, char *piec
             selvage_device_copy(cargo->device, cargo->user + at, piece, bytes, SELVAGE_COPY_HOST_TO_DEVICE, stream));
 }
 
-/* Each of the two pieces has a stream of its own, so that one is on its way while the host copies the other. */
-static void copy_pieces(const cargo_t *cargo)
+/* False: the memory is pinned, and the device reaches it. */
+static bool copy_through_pieces(const sv_drop_flow_t *flow, const cargo_t *cargo)
 {
+    const int64_t begin_ns = sv_drop_trace_now();
+    if (!sv_drop_is_plain(cargo->host))
+        return false;
+    if (flow->theirs)
+        check_copy(selvage_stream_synchronize(cargo->device, NULL));
+    /* Each of the two pieces has a stream of its own, so that one is on its way while the host copies the other. */
     sv_drop_pieces_t *pieces = sv_drop_pieces_take();
     void *stream[2] = {sv_drop_stream_take(cargo->device), sv_drop_stream_take(cargo->device)};
     size_t begun[2] = {0, 0}, under_way[2] = {0, 0}; /* where each piece begins, and its bytes */
@@ -93,17 +100,6 @@ static void copy_pieces(const cargo_t *cargo)
     for (int i = 0; i < 2; i++)
         sv_drop_stream_give(cargo->device, stream[i]);
     sv_drop_pieces_give(pieces);
-}
-
-/* False: the memory is pinned, and the device reaches it. */
-static bool copy_through_pieces(const sv_drop_flow_t *flow, const cargo_t *cargo)
-{
-    const int64_t begin_ns = sv_drop_trace_now();
-    if (!sv_drop_is_plain(cargo->host))
-        return false;
-    if (flow->theirs)
-        check_copy(selvage_stream_synchronize(cargo->device, NULL));
-    copy_pieces(cargo);
     sv_drop_trace_span("copy", begin_ns, (int64_t)cargo->bytes);
     return true;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Persistent receives that start after a probe has taken their message out of MPI's matching (drop_probe.c). MPI's own
- * request stays inactive then, and a receive of the message that was taken stands in its place until a completion call
- * has told the program. Any thread; what changes an operation's state is done under the lock of drop_request.c.
+ * request stays inactive then. A receive of the message that was taken stands in its place until a completion call has
+ * told the program. Any thread may come; an operation's state is changed under the lock of drop_request.c. The
+ * operation owns the receive that stands in its request's place.
  */
 #include "interpose/drop.h"
 

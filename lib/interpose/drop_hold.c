@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a call keeps until it has landed, and gives back then: staging memory, plans, and copies of datatypes that the
- * program may free as soon as its call returns. The call's own thread, or whoever ends its request.
+ * What a call owns until its bytes have landed, and gives back then: staging memory, plans, and copies of datatypes,
+ * which the program may free as soon as its call returns. The call's own thread comes here, or the one that ends its
+ * request.
  */
 #include "interpose/drop.h"
 
@@ -13,7 +14,8 @@ static bool is_derived(MPI_Datatype type)
     return sv_drop_type(type, &info) && !info.named;
 }
 
-/* A stream has its plan, which outlives the type; what only goes down as a whole asks no more. */
+/* A packed buffer needs no copy of its type, since its plan outlives that; nor does one that only goes down as a
+   whole, which asks its types no more. */
 void sv_drop_call_hold(sv_drop_call_t *call)
 {
     for (int i = 0; i < call->nbuffers; i++) {
@@ -28,15 +30,6 @@ void sv_drop_call_hold(sv_drop_call_t *call)
     }
 }
 
-static void let_types_go(sv_drop_buffer_t *buffer)
-{
-    sv_drop_block_t *blocks = buffer->blocks ? buffer->blocks : &buffer->one;
-    for (int i = 0; i < buffer->nblocks && buffer->owns_types; i++)
-        if (is_derived(blocks[i].type))
-            PMPI_Type_free(&blocks[i].type);
-    buffer->owns_types = false;
-}
-
 void sv_drop_call_end(sv_drop_call_t *call)
 {
     sv_drop_trace_call(call);
@@ -44,6 +37,7 @@ void sv_drop_call_end(sv_drop_call_t *call)
     call->parts = NULL;
     for (int i = 0; i < call->nbuffers; i++) {
         sv_drop_buffer_t *buffer = &call->buffer[i];
+        sv_drop_block_t *blocks = buffer->blocks ? buffer->blocks : &buffer->one;
         if (buffer->unpacks) {
             free(buffer->host);
             if (is_derived(buffer->one.type))
@@ -53,7 +47,10 @@ void sv_drop_call_end(sv_drop_call_t *call)
         sv_drop_plan_put(buffer->plan);
         if (buffer->owns_type)
             PMPI_Type_free(&buffer->type);
-        let_types_go(buffer);
+        for (int j = 0; j < buffer->nblocks && buffer->owns_types; j++)
+            if (is_derived(blocks[j].type))
+                PMPI_Type_free(&blocks[j].type);
+        buffer->owns_types = false;
         free(buffer->blocks);
     }
     call->nbuffers = 0;

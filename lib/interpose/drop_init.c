@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Beginning and end of the drop-in, its settings, and the questions by which programs find out whether their MPI takes
- * device memory: it does now. Settings are read once, at the first call that needs them.
+ * device memory: it does now. Settings are read once, at the first call that needs them, by any thread; beginning and
+ * end are the thread's that calls MPI_Init and MPI_Finalize.
  */
 #include "interpose/drop.h"
 #include "interpose/drop_split.h"
@@ -26,7 +27,7 @@ static int64_t setting_number(const char *text)
     return *end == 'K' ? number << 10 : *end == 'M' ? number << 20 : *end == 'G' ? number << 30 : number;
 }
 
-/* The place of a value that is one of these. */
+/* The index of a value in a list of choices. */
 static int choice_of(const char *value, const char *const *names, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -35,30 +36,22 @@ static int choice_of(const char *value, const char *const *names, size_t n)
     return 0;
 }
 
-/* Several ranks may have as much each. */
-static int64_t choose_pool_bytes(void)
-{
-    const int64_t most = INT64_C(4) << 30, part = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / 16;
-    return part < most ? part : most;
-}
-
-static bool is_given(const selvage_setting_t *setting)
-{
-    return strcmp(setting->source, "environment") == 0;
-}
-
 static void take_setting(void *arg, const selvage_setting_t *setting)
 {
     static const char *const policies[] = {"auto", "device", "default", "none", "check"};
     static const char *const modes[] = {"auto", "on", "off"};
     sv_drop_settings_t *settings = arg;
+    const bool is_set = strcmp(setting->source, "environment") == 0;
+    /* Several ranks of a node may pin as much each. */
+    const int64_t most = INT64_C(4) << 30, part = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / 16;
     if (strcmp(setting->name, "SELVAGE_DROPIN_SYNC") == 0)
         settings->sync = (sv_drop_sync_t)choice_of(setting->value, policies, sizeof policies / sizeof policies[0]);
     if (strcmp(setting->name, "SELVAGE_DROPIN_SYNC_MS") == 0)
         settings->sync_ms = (int)setting_number(setting->value);
     if (strcmp(setting->name, "SELVAGE_DROPIN_POOL_BYTES") == 0)
-        settings->pool_bytes =
-            strcmp(setting->value, "auto") == 0 ? choose_pool_bytes() : setting_number(setting->value);
+        settings->pool_bytes = strcmp(setting->value, "auto") != 0 ? setting_number(setting->value)
+                               : part < most                       ? part
+                                                                   : most;
     if (strcmp(setting->name, "SELVAGE_DROPIN_PIECE_BYTES") == 0)
         settings->piece_bytes = setting_number(setting->value);
     if (strcmp(setting->name, "SELVAGE_REPORT") == 0)
@@ -69,13 +62,13 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
         settings->fast = (sv_drop_mode_t)choice_of(setting->value, modes, sizeof modes / sizeof modes[0]);
     if (strcmp(setting->name, "SELVAGE_DROPIN_FAST_BYTES") == 0)
         settings->fast_bytes =
-            is_given(setting) || settings->fast_bytes == 0 ? setting_number(setting->value) : settings->fast_bytes;
-    /* Who asks for checksums has what can be announced go where they are. */
-    if (strcmp(setting->name, "SELVAGE_CHECKSUM") == 0 && is_given(setting) && strcmp(setting->value, "off") != 0)
+            is_set || settings->fast_bytes == 0 ? setting_number(setting->value) : settings->fast_bytes;
+    /* If the user asks for checksums, all that can be announced takes the fast route, which has them. */
+    if (strcmp(setting->name, "SELVAGE_CHECKSUM") == 0 && is_set && strcmp(setting->value, "off") != 0)
         settings->fast_bytes = SV_DROP_ANNOUNCE_BYTES + 1;
     if (strcmp(setting->name, "SELVAGE_DROPIN_SLOT_BYTES") == 0)
         settings->slot_bytes = setting_number(setting->value);
-    if (strcmp(setting->name, "SELVAGE_TIMEOUT_S") == 0 && is_given(setting))
+    if (strcmp(setting->name, "SELVAGE_TIMEOUT_S") == 0 && is_set)
         settings->timeout_ns = (int64_t)(strtod(setting->value, NULL) * 1e9);
     if (strcmp(setting->name, "SELVAGE_PROGRESS") == 0)
         settings->progress_thread = strcmp(setting->value, "thread") == 0;
@@ -100,7 +93,7 @@ const sv_drop_settings_t *sv_drop_settings(void)
     return &state.settings;
 }
 
-/* All but the route, which needs all ranks' calls of MPI_Finalize. */
+/* Ends all but the route, which needs all ranks' calls of MPI_Finalize. */
 static void end_program(void)
 {
     if (!state.begun)
@@ -129,26 +122,19 @@ static int self_is_deleted(MPI_Comm self, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
-/*
- * MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else, those that were set last first, and MPI is
- * whole meanwhile: libraries end there what they have under way. This one is set in MPI_Init, so that it goes last.
- */
-static bool end_with_self(void)
-{
-    int key;
-    if (PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, self_is_deleted, &key, NULL) != MPI_SUCCESS)
-        return false;
-    const bool set = PMPI_Comm_set_attr(MPI_COMM_SELF, key, &state) == MPI_SUCCESS;
-    PMPI_Comm_free_keyval(&key); /* it lasts as long as the attribute */
-    return set;
-}
-
 void sv_drop_begin(void)
 {
+    int key;
     if (state.begun)
         return;
     state.begun = true;
-    state.ends_with_self = end_with_self();
+    /* MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else, those that were set last first. MPI is
+       whole meanwhile, and libraries end there what they have in flight. This one is set in MPI_Init, so that it goes
+       last. */
+    if (PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, self_is_deleted, &key, NULL) == MPI_SUCCESS) {
+        state.ends_with_self = PMPI_Comm_set_attr(MPI_COMM_SELF, key, &state) == MPI_SUCCESS;
+        PMPI_Comm_free_keyval(&key); /* it lasts as long as the attribute */
+    }
     sv_drop_trace_begin();
     sv_drop_fast_begin();
     if (sv_drop_settings()->progress_thread)
@@ -165,7 +151,7 @@ void sv_drop_end(void)
         end_program();
 }
 
-/* Before anything else: handles of another MPI than this one's header would crash in the first call. */
+/* Called before anything else: handles of another MPI than this one's header would crash in the first call. */
 static void refuse_other_mpi(void)
 {
     if (selvage_mpi_check() == SELVAGE_SUCCESS)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Split collective calls on files with device memory: MPI_File_..._begin gave MPI pinned memory, which is kept here,
- * by file and by the program's buffer, until the _end of it. MPI allows one of them at a time for each file, so that a
- * second one for the same handle means that the first one's file has been closed, and its handle was given out again.
- * The list is guarded by the lock of requests; files whose calls have host memory are not in it.
+ * Split collective calls on files with device memory: MPI_File_..._begin gave MPI pinned memory, which is kept here by
+ * file and by the program's buffer until the matching _end. MPI allows one of them at a time for each file. So a second
+ * one for the same handle means that the first one's file has been closed, and its handle was given out again. Files
+ * whose calls have host memory are not in the list.
+ *
+ * Any thread; the lock of requests guards the list, which owns each call until its _end takes it.
  */
 #include "interpose/drop_split.h"
 
@@ -32,24 +34,19 @@ static void end_split(sv_drop_split_t *split)
     free(split);
 }
 
-/* MPI has begun another one, so that whatever else is there for this file is none of MPI's any more. */
-static void forget_file(MPI_File file)
-{
-    for (sv_drop_split_t **at = &splits; *at;) {
-        if ((*at)->file == file)
-            end_split(take_out(at));
-        else
-            at = &(*at)->next;
-    }
-}
-
 void sv_drop_split_keep(const sv_drop_call_t *call, MPI_File file)
 {
     sv_drop_split_t *made = malloc(sizeof *made);
     if (!made)
         sv_drop_fatal("no memory", call->name);
     sv_drop_lock();
-    forget_file(file);
+    /* MPI has begun another one, so that it uses nothing else any more that is here for this file. */
+    for (sv_drop_split_t **at = &splits; *at;) {
+        if ((*at)->file == file)
+            end_split(take_out(at));
+        else
+            at = &(*at)->next;
+    }
     *made = (sv_drop_split_t){splits, file, *call};
     sv_drop_call_hold(&made->call);
     splits = made;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The operations that stand for requests that the program holds, by handle: a hash table that grows with their number,
- * so that a look-up takes as long for a hundred thousand as for one. The operations are the caller's, who has the lock
- * of drop_request.c.
+ * so that a look-up takes as long for a hundred thousand as for one. The caller has the lock of drop_request.c and owns
+ * the operations.
  *
- * A completion call that is MPI's own looks up what has ended when MPI says so. Another thread may have begun a request
- * with the same handle by then, so that what the first was is passed: it stays in the table, with a user more, until no
- * call is under way that began after it and before that. What began after all of them is none of theirs: a call may
- * stay for as long as the program runs, and the others' requests are not kept for it. Numbers say what came before
- * what.
+ * A completion call that is MPI's own looks up the operations of what has ended after MPI has returned. By then another
+ * thread may have begun a request with the same handle. So the first operation is marked as passed. It stays in the
+ * table, with one user more, while a call is under way that began after the operation and before the other request. No
+ * more is kept than that, because a call may last as long as the program runs. Numbers say what came before what.
  */
 #include "interpose/drop_table.h"
 
@@ -33,6 +32,13 @@ static sv_drop_op_t **find_bucket(MPI_Request handle)
     return &table.bucket[key >> 32 & (table.buckets - 1)];
 }
 
+static void chain_op(sv_drop_op_t *op)
+{
+    sv_drop_op_t **bucket = find_bucket(op->handle);
+    op->chain = *bucket;
+    *bucket = op;
+}
+
 /* Without memory for a larger one the table stays as it is. */
 static void widen_handle_table(void)
 {
@@ -44,10 +50,8 @@ static void widen_handle_table(void)
     table.buckets = 4 * old_buckets;
     for (size_t b = 0; b < old_buckets; b++)
         for (sv_drop_op_t *op = old[b], *next; op; op = next) {
-            sv_drop_op_t **bucket = find_bucket(op->handle);
             next = op->chain;
-            op->chain = *bucket;
-            *bucket = op;
+            chain_op(op);
         }
     if (old != first_buckets)
         free(old);
@@ -57,9 +61,7 @@ void sv_drop_table_add(sv_drop_op_t *op)
 {
     if (table.entries >= 2 * table.buckets)
         widen_handle_table();
-    sv_drop_op_t **bucket = find_bucket(op->handle);
-    op->chain = *bucket;
-    *bucket = op;
+    chain_op(op);
     op->added_at = ++table.number;
     op->passed_at = 0;
     table.entries++;

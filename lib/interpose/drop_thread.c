@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The progress thread: SELVAGE_PROGRESS=thread. It advances what is under way while the program computes, and completes
- * requests that the program ends by calls that the drop-in does not see. It runs from MPI_Init to MPI_Finalize and owns
- * nothing.
+ * The progress thread: SELVAGE_PROGRESS=thread. It advances the requests in flight while the program computes, and
+ * completes those that the program ends by calls that the drop-in does not see. It runs from MPI_Init to MPI_Finalize,
+ * calls MPI from its own thread, and owns nothing.
  */
 #include "interpose/drop.h"
 
@@ -25,7 +25,7 @@ bool sv_drop_make_thread(pthread_t *thread, void *(*run)(void *))
     return made;
 }
 
-/* A thread begins with the runtime's first GPU, where it has no business. */
+/* A new thread begins with the runtime's first GPU as its current one: it changes to the drop-in's. */
 static void *run_thread(void *arg)
 {
     const struct timespec pause = {0, 20000};
@@ -34,7 +34,7 @@ static void *run_thread(void *arg)
     /* Partner: the release in sv_drop_thread_end(). */
     while (!atomic_load_explicit(&progress.stop, memory_order_acquire)) {
         if (sv_drop_is_busy()) {
-            if (current != sv_drop_device()) { /* once: that it cannot be is said by the copies, too */
+            if (current != sv_drop_device()) { /* tried once: a device that cannot be used fails the copies, too */
                 current = sv_drop_device();
                 (void)selvage_device_make_current(current);
             }
