@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The devices under the drop-in: each is opened when a program first shows memory that is its own, whichever GPU is
- * current in the thread that does, and none before the program itself has loaded a GPU's runtime, so that host programs
- * on GPU machines get no context from us.
+ * The devices under the drop-in. Each is opened when a program first shows memory of it, whichever GPU is current in
+ * that thread. None is opened before the program itself has loaded a GPU's runtime, so that host programs on GPU
+ * machines get no context from us.
  *
  *   gpu[0]   the first one, or soft: makes pinned memory, and is the fast route's
  *   gpu[i]   of programs that work with several: memory of it is waited for, copied and packed by it
  *
- * Devices are only added, but for a software device that gives way to the first GPU; readers take no lock. Any thread.
+ * Devices are only added, but for a software device that gives way to the first GPU. Any thread; readers take no lock.
+ * The devices and the streams at rest are owned here and closed at the end; a stream is one thread's while it is taken.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for dl_iterate_phdr() and process_vm_readv() */
@@ -26,10 +27,9 @@
 
 enum { GPUS_MAX = 16, STREAMS_MAX = 16, FAILURES_MAX = 3 };
 
-/* Streams of the drop-in's own, each used by one thread at a time, at rest. */
 typedef struct gpu {
     _Atomic(selvage_device_t *) open;
-    void *stream[STREAMS_MAX];
+    void *stream[STREAMS_MAX]; /* the drop-in's own, at rest */
     int nstreams;
 } gpu_t;
 
@@ -76,7 +76,8 @@ typedef int (*ask_cuda_t)(void *, int, uint64_t);
 typedef int (*ask_hip_t)(void *, const void *);
 typedef int (*forget_hip_t)(void);
 
-/* As HIP lays it out, all versions; 0 is the type of host memory: of registered one or, from HIP 6 on, of the rest. */
+/* The layout of all versions of HIP. The type of host memory is 0: of registered memory or, from HIP 6 on, of the
+   rest. */
 typedef struct hip_answer {
     int type, device;
     void *device_address, *host_address;
@@ -120,14 +121,6 @@ bool sv_drop_may_have_device(void)
     return loaded;
 }
 
-static bool is_known_to_cuda(void *driver, const void *ptr)
-{
-    enum { MEMORY_TYPE = 2 };
-    unsigned type = 0;
-    ask_cuda_t ask = (ask_cuda_t)dlsym(driver, "cuPointerGetAttribute");
-    return !ask || ask(&type, MEMORY_TYPE, (uint64_t)(uintptr_t)ptr) == 0;
-}
-
 static bool is_known_to_hip(void *runtime, const void *ptr)
 {
     hip_answer_t answer = {0};
@@ -141,13 +134,17 @@ static bool is_known_to_hip(void *runtime, const void *ptr)
     return false;
 }
 
-/* Asked before anything is opened: that would be whatever GPU is current when a program first shows host memory, which
-   often is before it has chosen its own. */
+/* The driver is asked before anything is opened. Without that, host memory would open whatever GPU is current then,
+   and programs often show host memory before they have chosen their GPU. */
 static bool is_known_to_driver(const void *ptr)
 {
+    enum { MEMORY_TYPE = 2 };
+    unsigned type = 0;
     void *cuda = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
     void *hip = device.hip[0] ? dlopen(device.hip, RTLD_NOLOAD | RTLD_LAZY) : NULL;
-    bool known = (!cuda && !hip) || (cuda && is_known_to_cuda(cuda, ptr)) || (hip && is_known_to_hip(hip, ptr));
+    ask_cuda_t ask = cuda ? (ask_cuda_t)dlsym(cuda, "cuPointerGetAttribute") : NULL;
+    bool known = (!cuda && !hip) || (cuda && (!ask || ask(&type, MEMORY_TYPE, (uint64_t)(uintptr_t)ptr) == 0)) ||
+                 (hip && is_known_to_hip(hip, ptr));
     if (cuda)
         dlclose(cuda);
     if (hip)
@@ -178,8 +175,8 @@ static void drop_streams(gpu_t *gpu, selvage_device_t *dev)
         selvage_stream_destroy(dev, gpu->stream[--gpu->nstreams]);
 }
 
-/* A software device gives way to a GPU whose runtime came later. What is replaced is kept: another thread may be in a
-   call, and a soft one that stays soft is not replaced. */
+/* Opens gpu[0]. A software device gives way to a GPU whose runtime came later, and stays open, because another thread
+   may be in a call with it. A software device does not replace another one. */
 static void open_first(const void *memory)
 {
     gpu_t *gpu = &device.gpu[0];
@@ -200,17 +197,6 @@ static void open_first(const void *memory)
     /* Partner: the acquire in sv_drop_device(). */
     atomic_store_explicit(&gpu->open, now, memory_order_release);
     device.is_gpu = !is_soft(now); /* last: who reads this must not ask a software device about a GPU's memory */
-}
-
-/* The program shows memory that a GPU's driver may know. */
-static void look_for_gpu(const void *ptr)
-{
-    pthread_mutex_lock(&device.lock);
-    if (!device.closed && !device.is_gpu && !device.gpu_tried && is_gpu_loaded() && is_known_to_driver(ptr)) {
-        device.gpu_tried = true;
-        open_first(ptr);
-    }
-    pthread_mutex_unlock(&device.lock);
 }
 
 selvage_device_t *sv_drop_device(void)
@@ -261,7 +247,7 @@ static int count_devices_open(void)
     return atomic_load_explicit(&device.count, memory_order_acquire); /* partner: add_gpu() */
 }
 
-/* One that is open and has this memory, or NULL. */
+/* The open device that has this memory, or NULL. */
 static selvage_device_t *owner_of(const void *ptr)
 {
     for (int i = 0, n = count_devices_open(); i < n; i++) {
@@ -273,7 +259,7 @@ static selvage_device_t *owner_of(const void *ptr)
     return NULL;
 }
 
-/* The caller has the lock. Whether the memory's GPU is open now. */
+/* Opens the GPU of this memory, as one more; the caller has the lock. Whether that GPU is open now. */
 static bool add_gpu(const void *ptr)
 {
     int count = atomic_load_explicit(&device.count, memory_order_relaxed);
@@ -293,20 +279,6 @@ static bool add_gpu(const void *ptr)
     return true;
 }
 
-/* Memory of another GPU than those that are open. */
-static void see_other(const void *ptr)
-{
-    static atomic_flag reported = ATOMIC_FLAG_INIT;
-    atomic_store_explicit(&device.others, true, memory_order_relaxed);
-    if (owner_of(ptr))
-        return;
-    pthread_mutex_lock(&device.lock);
-    bool open = add_gpu(ptr);
-    pthread_mutex_unlock(&device.lock);
-    if (!open && !atomic_flag_test_and_set(&reported))
-        sv_drop_warn("%p is memory of a GPU that could not be opened: what writes it there is not waited for", ptr);
-}
-
 bool sv_drop_device_at(int index, selvage_device_t **dev_out)
 {
     selvage_device_t *dev = NULL;
@@ -324,7 +296,7 @@ bool sv_drop_has_several(void)
     return count_devices_open() > 1;
 }
 
-/* Cheap where no such memory was seen: whoever asks has called sv_drop_query_place() about this one. */
+/* Cheap where no such memory was seen: the caller has called sv_drop_query_place() about this memory before. */
 bool sv_drop_is_others(const void *memory)
 {
     return atomic_load_explicit(&device.others, memory_order_relaxed) &&
@@ -337,29 +309,43 @@ selvage_device_t *sv_drop_device_of(const void *memory)
     return owner ? owner : sv_drop_device();
 }
 
-/* Only "no such address" counts: where the question is not allowed, the memory is believed. */
-static bool is_readable(const void *ptr)
-{
-    char byte;
-    struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)ptr, 1};
-    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) >= 0 || errno != EFAULT;
-}
-
 sv_drop_place_t sv_drop_query_place(const void *ptr)
 {
+    static atomic_flag reported = ATOMIC_FLAG_INIT;
+    char byte;
+    struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)ptr, 1};
     if ((uintptr_t)ptr < 4096 || (uintptr_t)ptr > UINTPTR_MAX - 4096) /* NULL, and MPI_IN_PLACE of either MPI */
         return SV_DROP_HOST;
-    if (!device.is_gpu)
-        look_for_gpu(ptr);
+    /* Without a GPU yet, this may be the first memory that a GPU's driver knows. */
+    if (!device.is_gpu) {
+        pthread_mutex_lock(&device.lock);
+        if (!device.closed && !device.is_gpu && !device.gpu_tried && is_gpu_loaded() && is_known_to_driver(ptr)) {
+            device.gpu_tried = true;
+            open_first(ptr);
+        }
+        pthread_mutex_unlock(&device.lock);
+    }
     switch (memory_on(sv_drop_device(), ptr)) {
-    case SELVAGE_MEMORY_OTHER:
-        see_other(ptr); /* fall through */
+    case SELVAGE_MEMORY_OTHER: /* than the first GPU's */
+        atomic_store_explicit(&device.others, true, memory_order_relaxed);
+        if (!owner_of(ptr)) {
+            pthread_mutex_lock(&device.lock);
+            const bool open = add_gpu(ptr);
+            pthread_mutex_unlock(&device.lock);
+            if (!open && !atomic_flag_test_and_set(&reported))
+                sv_drop_warn("%p is memory of a GPU that could not be opened: what writes it there is not waited for",
+                             ptr);
+        }
+        /* fall through */
     case SELVAGE_MEMORY_DEVICE:
     case SELVAGE_MEMORY_MANAGED:
         sv_drop_fast_see();
         return SV_DROP_DEVICE;
     case SELVAGE_MEMORY_PINNED: return SV_DROP_HOST;
-    case SELVAGE_MEMORY_HOST: return is_readable(ptr) ? SV_DROP_HOST : SV_DROP_NOBODY;
+    case SELVAGE_MEMORY_HOST:
+        /* Only "no such address" counts: where the question is not allowed, the memory is believed. */
+        return process_vm_readv(getpid(), &here, 1, &there, 1, 0) >= 0 || errno != EFAULT ? SV_DROP_HOST
+                                                                                         : SV_DROP_NOBODY;
     default: return SV_DROP_NOBODY;
     }
 }

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Staging memory: what stands for device memory in MPI's calls. Pinned as far as the bound goes
- * (SELVAGE_DROPIN_POOL_BYTES), plain beyond it; copies of plain memory go through two pinned pieces (drop_copy.c). To
- * pin and to release takes longer than the copies and makes the whole device wait, so it is done for chunks that double
- * what there is, and they are kept to the end:
+ * Staging memory: what stands for device memory in MPI's calls. It is pinned up to the bound
+ * (SELVAGE_DROPIN_POOL_BYTES) and plain beyond it; copies of plain memory go through two pinned pieces (drop_copy.c).
+ * To pin and to release takes longer than the copies and makes the whole device wait. So it is done for chunks that
+ * double the pool, and they are kept to the end:
  *
  *   pinned [ chunk 4M ][ chunk 4M ][ chunk 8M ] ... up to the bound      plain [ chunk ] ... kept up to the bound
  *            header block | header block | free ...
  *
  * A chunk is cut into blocks; free ones stand in lists by length and are joined with free neighbours. Lengths go up in
- * eighths of a power of two. A header is longer than many a message: so the shortest pinned ones share blocks, slabs,
- * which are cut into parts of one length.
+ * eighths of a power of two. A header is longer than many a message, so the shortest pinned messages share blocks: the
+ * slabs, which are cut into parts of one length.
  *
  *   block [ header | memory ]      slab [ header | slab_t | tag, part | tag, part | ... ]
  *
- * The word before what is given out tells the two apart: the slab of a part, or NULL. Chunks of a device that has given
- * way to another one give out nothing more. Any thread; one lock, under which memory is pinned, too, so that no two
- * threads grow the pool at once.
+ * The word before memory that is given out tells the two apart: it is the slab of a part, or NULL. Chunks of a device
+ * that has given way to another one give out nothing more. Any thread; one lock, under which memory is pinned, too, so
+ * that no two threads grow the pool at once. The pool owns all memory; who takes a block owns it until it gives it back.
  */
 #include "interpose/drop_pool.h"
 
@@ -125,16 +125,6 @@ static void unlist_free(pool_t *arena, header_t *header)
         arena->has[kind / 64] &= ~(UINT64_C(1) << kind % 64);
 }
 
-static header_t *find_free(const pool_t *arena, size_t bytes)
-{
-    const int kind = block_class_of(bytes);
-    uint64_t bits = arena->has[kind / 64] & (UINT64_MAX << kind % 64);
-    int word = kind / 64;
-    while (bits == 0 && ++word < WORDS)
-        bits = arena->has[word];
-    return bits ? arena->free[word * 64 + __builtin_ctzll(bits)] : NULL;
-}
-
 static header_t *next_block(const header_t *header)
 {
     char *end = (char *)(uintptr_t)header + header->bytes;
@@ -144,10 +134,17 @@ static header_t *next_block(const header_t *header)
 /* A block of so many bytes; NULL: there is none so long. */
 static header_t *take_block(pool_t *arena, size_t bytes)
 {
-    header_t *header = find_free(arena, bytes);
-    if (!header)
+    /* The first class from its own on that has a free one. */
+    const int kind = block_class_of(bytes);
+    uint64_t bits = arena->has[kind / 64] & (UINT64_MAX << kind % 64);
+    int word = kind / 64;
+    while (bits == 0 && ++word < WORDS)
+        bits = arena->has[word];
+    if (bits == 0)
         return NULL;
+    header_t *header = arena->free[word * 64 + __builtin_ctzll(bits)];
     unlist_free(arena, header);
+    /* The rest of a longer block stays free. */
     if (header->bytes >= bytes + 2 * UNIT_BYTES) {
         header_t *rest = (header_t *)(void *)((char *)header + bytes), *next = next_block(header);
         *rest = (header_t){.chunk = header->chunk, .before = header, .bytes = header->bytes - bytes};
@@ -189,44 +186,30 @@ static void give_block(pool_t *arena, header_t *header)
 
 /* --- chunks; the caller has the lock ------------------------------------------------------------------------------ */
 
-static size_t most_pinned(void)
-{
-    const size_t set = (size_t)sv_drop_settings()->pool_bytes;
-    return pool.most && pool.most < set ? pool.most : set;
-}
-
-/* NULL: there is no such memory. */
-static void *make_memory(selvage_device_t *dev, size_t bytes)
-{
-    void *made = NULL;
-    if (dev)
-        return selvage_device_host_malloc(dev, bytes, &made) == SELVAGE_SUCCESS ? made : NULL;
-    if (posix_memalign(&made, HUGE_PAGE, bytes) != 0)
-        return NULL;
-    (void)madvise(made, bytes, MADV_HUGEPAGE); /* else the first use of it takes longer than a copy */
-    return made;
-}
-
+/* False: there is no such memory. dev NULL: it is plain. */
 static bool add_chunk(pool_t *arena, selvage_device_t *dev, size_t bytes)
 {
     chunk_t *chunk = calloc(1, sizeof *chunk);
-    char *memory = chunk ? make_memory(dev, bytes) : NULL;
-    if (!memory) {
+    void *memory = NULL;
+    if (!chunk || (dev ? selvage_device_host_malloc(dev, bytes, &memory) != SELVAGE_SUCCESS
+                       : posix_memalign(&memory, HUGE_PAGE, bytes) != 0)) {
         free(chunk);
         return false;
     }
+    if (!dev)
+        (void)madvise(memory, bytes, MADV_HUGEPAGE); /* else the first use of it takes longer than a copy */
     *chunk = (chunk_t){.next = arena->chunks, .device = dev, .memory = memory, .bytes = bytes};
     arena->chunks = chunk;
     arena->bytes += bytes;
     if (!dev)
         atomic_fetch_add_explicit(&pool.plains, 1, memory_order_relaxed);
-    header_t *header = (header_t *)(void *)memory;
+    header_t *header = memory;
     *header = (header_t){.chunk = chunk, .bytes = bytes};
     list_free(arena, header);
     return true;
 }
 
-/* Of which nothing is given out. */
+/* The chunk has given out nothing. */
 static void free_chunk(pool_t *arena, chunk_t *chunk)
 {
     chunk_t **at = &arena->chunks;
@@ -246,24 +229,7 @@ static void free_chunk(pool_t *arena, chunk_t *chunk)
     free(chunk);
 }
 
-/* Gives up what is unused, until there is room for so much more. */
-static bool shrink_pool(pool_t *arena, size_t bytes, size_t most)
-{
-    size_t unused = 0;
-    for (const chunk_t *at = arena->chunks; at; at = at->next)
-        unused += at->used || at->stale ? 0 : at->bytes;
-    if (bytes > most || arena->bytes - unused > most - bytes || pool.reshapes == RESHAPES_MAX)
-        return false;
-    pool.reshapes++;
-    for (chunk_t *at = arena->chunks, *next; at && arena->bytes > most - bytes; at = next) {
-        next = at->next;
-        if (!at->used && !at->stale)
-            free_chunk(arena, at);
-    }
-    return true;
-}
-
-/* As much again as there is, but for what is very little or very much; at least so much as is asked for. */
+/* As much again as there is, but no very short or very long chunk; at least so much as is asked for. */
 static size_t chunk_bytes(const pool_t *arena, size_t bytes)
 {
     size_t more = arena->bytes < LEAST_CHUNK ? LEAST_CHUNK : arena->bytes < MOST_CHUNK ? arena->bytes : MOST_CHUNK;
@@ -271,14 +237,29 @@ static size_t chunk_bytes(const pool_t *arena, size_t bytes)
     return (more + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
 }
 
-/* The last chunk takes all that is left of the bound, so that there are few. False: no more is to be pinned, or can
-   be. */
+/* False: no more is to be pinned, or can be. */
 static bool grow_pinned(selvage_device_t *dev, size_t bytes)
 {
     pool_t *arena = &pool.pinned;
-    const size_t most = most_pinned() / UNIT_BYTES * UNIT_BYTES;
-    if ((bytes > most || arena->bytes > most - bytes) && !shrink_pool(arena, bytes, most))
+    const size_t set = (size_t)sv_drop_settings()->pool_bytes;
+    const size_t most = (pool.most && pool.most < set ? pool.most : set) / UNIT_BYTES * UNIT_BYTES;
+    size_t unused = 0;
+    if (bytes > most)
         return false;
+    /* If the bound does not allow it, unused chunks are given up until it does: so often, and if they are enough. */
+    if (arena->bytes > most - bytes) {
+        for (const chunk_t *at = arena->chunks; at; at = at->next)
+            unused += at->used || at->stale ? 0 : at->bytes;
+        if (arena->bytes - unused > most - bytes || pool.reshapes == RESHAPES_MAX)
+            return false;
+        pool.reshapes++;
+        for (chunk_t *at = arena->chunks, *next; at && arena->bytes > most - bytes; at = next) {
+            next = at->next;
+            if (!at->used && !at->stale)
+                free_chunk(arena, at);
+        }
+    }
+    /* The last chunk takes all that is left of the bound, so that there are few. */
     const size_t left = most - arena->bytes, wanted = chunk_bytes(arena, bytes), more = wanted < left ? wanted : left;
     if (add_chunk(arena, dev, more) || (more > bytes && add_chunk(arena, dev, bytes)))
         return true;
@@ -304,7 +285,7 @@ static slab_t **word_before(void *ptr)
     return (slab_t **)ptr - 1;
 }
 
-/* Of a block as a whole. */
+/* The memory of a block that is given out as a whole. */
 static void *memory_of(header_t *header)
 {
     char *memory = (char *)header + UNIT_BYTES;
@@ -332,17 +313,6 @@ static void unlist_slab(slab_t *slab)
     slab->listed = false;
 }
 
-static slab_t *add_slab(selvage_device_t *dev, int kind)
-{
-    header_t *header = take_pinned(dev, round_to_class(SLAB_BYTES + UNIT_BYTES));
-    if (!header)
-        return NULL;
-    slab_t *slab = memory_of(header);
-    *slab = (slab_t){.kind = kind, .at = SLAB_HEAD};
-    list_slab(slab);
-    return slab;
-}
-
 /* NULL: there is no such memory. */
 static void *take_part(selvage_device_t *dev, size_t bytes)
 {
@@ -350,9 +320,15 @@ static void *take_part(selvage_device_t *dev, size_t bytes)
     while ((size_t)1 << (PART_SHIFT + kind) < bytes + TAG_BYTES)
         kind++;
     const size_t each = (size_t)1 << (PART_SHIFT + kind);
-    slab_t *slab = pool.slabs[kind] ? pool.slabs[kind] : add_slab(dev, kind);
-    if (!slab)
-        return NULL;
+    slab_t *slab = pool.slabs[kind];
+    if (!slab) {
+        header_t *header = take_pinned(dev, round_to_class(SLAB_BYTES + UNIT_BYTES));
+        if (!header)
+            return NULL;
+        slab = memory_of(header);
+        *slab = (slab_t){.kind = kind, .at = SLAB_HEAD};
+        list_slab(slab);
+    }
     char *part = slab->free;
     if (part) {
         memcpy(&slab->free, part, sizeof slab->free);
@@ -365,20 +341,6 @@ static void *take_part(selvage_device_t *dev, size_t bytes)
         unlist_slab(slab);
     *word_before(part + TAG_BYTES) = slab;
     return part + TAG_BYTES;
-}
-
-/* True: it was the last one, and the slab's block is the caller's to give back. */
-static bool give_part(slab_t *slab, void *ptr)
-{
-    const header_t *header = (const header_t *)(const void *)((char *)slab - UNIT_BYTES);
-    char *part = (char *)ptr - TAG_BYTES;
-    memcpy(part, &slab->free, sizeof slab->free);
-    slab->free = part;
-    if (--slab->used == 0)
-        unlist_slab(slab);
-    else if (!slab->listed && !header->chunk->stale)
-        list_slab(slab);
-    return slab->used == 0;
 }
 
 /* --- staging memory ----------------------------------------------------------------------------------------------- */
@@ -419,13 +381,21 @@ void sv_drop_unstage(void *ptr)
         return;
     pthread_mutex_lock(&pool.lock);
     slab_t *slab = *word_before(ptr);
-    if (slab && !give_part(slab, ptr)) {
-        pthread_mutex_unlock(&pool.lock);
-        return;
-    }
     header_t *header = (header_t *)(void *)((char *)(slab ? slab : ptr) - UNIT_BYTES);
     chunk_t *chunk = header->chunk;
     pool_t *arena = chunk->device ? &pool.pinned : &pool.plain;
+    if (slab) {
+        char *part = (char *)ptr - TAG_BYTES;
+        memcpy(part, &slab->free, sizeof slab->free);
+        slab->free = part;
+        if (--slab->used > 0) {
+            if (!slab->listed && !chunk->stale)
+                list_slab(slab);
+            pthread_mutex_unlock(&pool.lock);
+            return;
+        }
+        unlist_slab(slab); /* and with its last part its block is given back */
+    }
     give_block(arena, header);
     if (chunk->used == 0 && (chunk->stale || (!chunk->device && arena->bytes > (size_t)sv_drop_settings()->pool_bytes)))
         free_chunk(arena, chunk);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What SELVAGE_REPORT=1 prints at MPI_Finalize: who gave device memory to whom, by which call and route, how much, and
- * how fast. Rows are counted by the senders, under a lock, and only if a report was asked for; it is collective. What
- * came by the fast route the library itself counts, always; where any of that was damaged one line says so unasked.
+ * how fast. The senders count rows, only if a report was asked for. The library itself always counts what came by the
+ * fast route; one line tells of damage even if no report was asked for.
+ *
+ * Any thread counts, under the table's lock, which owns the rows. The report is collective.
  */
 #include "interpose/drop_route.h"
 
@@ -100,10 +102,11 @@ static void print_rows(const row_t *rows, int n)
     }
 }
 
-/* Rows are counted, not bytes, and come one rank at a time: int holds what MPI is given, however many ranks. */
-static void gather_rows(int size, int n)
+/* MPI counts rows, not bytes, and they come one rank at a time: so an int holds their number for any number of ranks. */
+void sv_drop_report(void)
 {
     enum { TAG = 1 };
+    const int size = sv_drop_size(MPI_COMM_WORLD), n = table.n;
     const bool prints = sv_drop_rank(MPI_COMM_WORLD) == 0;
     MPI_Comm comm = MPI_COMM_NULL;
     MPI_Datatype row;
@@ -131,11 +134,6 @@ static void gather_rows(int size, int n)
     }
     PMPI_Type_free(&row);
     PMPI_Comm_free(&comm);
-}
-
-void sv_drop_report(void)
-{
-    gather_rows(sv_drop_size(MPI_COMM_WORLD), table.n);
     free(table.rows);
     table.rows = NULL;
     table.n = 0;
@@ -166,52 +164,40 @@ void sv_drop_report_packets_from(selvage_comm_t *world)
     at_opening = packets_of(world);
 }
 
-static void print_packets(const packets_t *rows, int size)
-{
-    fprintf(stderr, "selvage-mpi: packets of the fast route\n  %5s %12s %12s %9s %9s %9s %14s\n", "rank", "received",
-            "verified", "damaged", "repeated", "failed", "bytes");
-    for (int i = 0; i < size; i++) {
-        fprintf(stderr, "  %5d", i);
-        for (int k = RECEIVED; k <= BYTES; k++)
-            fprintf(stderr, " %*llu", k < DAMAGED ? 12 : k < BYTES ? 9 : 14, (unsigned long long)rows[i].n[k]);
-        fprintf(stderr, "\n");
-    }
-}
-
-/* One message may come damaged several times before it is mended or given up. */
-static void report_damage(const packets_t *rows, int size)
-{
-    packets_t sum = {0};
-    for (int i = 0; i < size; i++)
-        for (int k = 0; k < COUNTS; k++)
-            sum.n[k] += rows[i].n[k];
-    if (sum.n[DAMAGED] > 0)
-        sv_drop_warn("%llu arrivals on the fast route were damaged: %llu messages were mended, %llu were not",
-                     (unsigned long long)sum.n[DAMAGED], (unsigned long long)sum.n[MENDED],
-                     (unsigned long long)sum.n[FAILED]);
-}
-
-static void gather_packets(selvage_comm_t *world)
+void sv_drop_report_packets(selvage_comm_t *world)
 {
     const int size = sv_drop_size(MPI_COMM_WORLD);
-    const bool is_first = sv_drop_rank(MPI_COMM_WORLD) == 0;
-    packets_t own = packets_of(world), *all = is_first ? calloc((size_t)size, sizeof *all) : NULL;
+    const bool is_first = sv_drop_rank(MPI_COMM_WORLD) == 0, prints = is_first && sv_drop_settings()->report;
+    if (!world) {
+        if (prints)
+            sv_drop_warn("the fast route was never open: nothing went by it, and nothing was verified by Selvage");
+        return;
+    }
+    /* Rank 0 gets what came to each rank since the route opened. */
+    packets_t own = packets_of(world), sum = {0}, *all = is_first ? calloc((size_t)size, sizeof *all) : NULL;
     if (is_first && !all)
         sv_drop_fatal("no memory", "for the report");
     for (int k = 0; k < COUNTS; k++)
         own.n[k] -= at_opening.n[k];
     PMPI_Gather(&own, COUNTS, MPI_UINT64_T, all, COUNTS, MPI_UINT64_T, 0, MPI_COMM_WORLD);
-    if (is_first && sv_drop_settings()->report)
-        print_packets(all, size);
-    if (is_first)
-        report_damage(all, size);
+    if (prints)
+        fprintf(stderr, "selvage-mpi: packets of the fast route\n  %5s %12s %12s %9s %9s %9s %14s\n", "rank",
+                "received", "verified", "damaged", "repeated", "failed", "bytes");
+    for (int i = 0; is_first && i < size; i++) {
+        if (prints)
+            fprintf(stderr, "  %5d", i);
+        for (int k = 0; k < COUNTS; k++) {
+            sum.n[k] += all[i].n[k];
+            if (prints && k <= BYTES)
+                fprintf(stderr, " %*llu", k < DAMAGED ? 12 : k < BYTES ? 9 : 14, (unsigned long long)all[i].n[k]);
+        }
+        if (prints)
+            fprintf(stderr, "\n");
+    }
     free(all);
-}
-
-void sv_drop_report_packets(selvage_comm_t *world)
-{
-    if (world)
-        gather_packets(world);
-    else if (sv_drop_settings()->report && sv_drop_rank(MPI_COMM_WORLD) == 0)
-        sv_drop_warn("the fast route was never open: nothing went by it, and nothing was verified by Selvage");
+    /* One message may come damaged several times before it is mended or given up. */
+    if (sum.n[DAMAGED] > 0)
+        sv_drop_warn("%llu arrivals on the fast route were damaged: %llu messages were mended, %llu were not",
+                     (unsigned long long)sum.n[DAMAGED], (unsigned long long)sum.n[MENDED],
+                     (unsigned long long)sum.n[FAILED]);
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The timeline of calls with device memory: with SELVAGE_TRACE=FILE each becomes a span from its beginning to its end,
- * of a request's until the program has been told, and so do copies and waits for the device. MPI_Finalize, which is
- * collective, writes those of all ranks to FILE.calls, in the form that communicators write theirs to FILE in: a Chrome
- * trace, one process per rank. Records are kept in memory, under a lock, up to SELVAGE_TRACE_EVENTS of a rank.
+ * The timeline of calls with device memory. With SELVAGE_TRACE=FILE each call becomes a span from its beginning to its
+ * end; the span of a request lasts until the program has been told. Copies and waits for the device are spans, too.
+ * MPI_Finalize, which is collective, writes those of all ranks to FILE.calls, in the form in which communicators write
+ * theirs to FILE: a Chrome trace, one process per rank.
+ *
+ * Any thread adds records, under a lock; they are kept in memory, up to SELVAGE_TRACE_EVENTS of a rank.
  */
 #include "interpose/drop.h"
 
@@ -107,26 +109,6 @@ static void write_trace_head(FILE *file, const record_t *r, int rank, const char
             r->is_call ? "mpi" : "selvage-mpi", phase, rank, r->is_call ? 0 : 1);
 }
 
-/* Calls with requests overlap: those are pairs of an id. */
-static void write_trace_record(FILE *file, const record_t *r, int rank, int64_t id, int64_t base_ns)
-{
-    write_trace_head(file, r, rank, r->is_call ? "b" : "X");
-    write_trace_us(file, "ts", r->begin_ns - base_ns);
-    if (r->is_call) {
-        fprintf(file, ",\"id\":\"%d.%" PRId64 "\",\"args\":{\"bytes\":%" PRId64 ",\"route\":\"%s\"", rank, id, r->bytes,
-                r->route);
-        if (r->has_peer)
-            fprintf(file, ",\"peer\":%" PRId32 ",\"tag\":%" PRId32, r->peer, r->tag);
-        fprintf(file, "}}");
-        write_trace_head(file, r, rank, "e");
-        write_trace_us(file, "ts", r->end_ns - base_ns);
-        fprintf(file, ",\"id\":\"%d.%" PRId64 "\"}", rank, id);
-    } else {
-        write_trace_us(file, "dur", r->end_ns - r->begin_ns);
-        fprintf(file, ",\"args\":{\"bytes\":%" PRId64 "}}", r->bytes);
-    }
-}
-
 static void write_rank_names(FILE *file, int rank)
 {
     fprintf(file, "%s\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"rank %d\"}}",
@@ -135,19 +117,28 @@ static void write_rank_names(FILE *file, int rank)
             rank);
 }
 
-/* The first one is the rank's record of that number. */
+/* Records of a rank, of which the first one has the number first. Calls with requests overlap: those are pairs of an
+   id. */
 static void write_records(FILE *file, const record_t *records, int64_t first, int64_t n, int rank, int64_t base_ns)
 {
-    for (int64_t i = 0; i < n; i++)
-        write_trace_record(file, &records[i], rank, first + i, base_ns);
-}
-
-static int64_t first_ns(void)
-{
-    int64_t first = INT64_MAX;
-    for (int64_t i = 0; i < trace.count; i++)
-        first = trace.records[i].begin_ns < first ? trace.records[i].begin_ns : first;
-    return first;
+    for (const record_t *r = records; r < records + n; r++) {
+        const int64_t id = first + (r - records);
+        write_trace_head(file, r, rank, r->is_call ? "b" : "X");
+        write_trace_us(file, "ts", r->begin_ns - base_ns);
+        if (r->is_call) {
+            fprintf(file, ",\"id\":\"%d.%" PRId64 "\",\"args\":{\"bytes\":%" PRId64 ",\"route\":\"%s\"", rank, id,
+                    r->bytes, r->route);
+            if (r->has_peer)
+                fprintf(file, ",\"peer\":%" PRId32 ",\"tag\":%" PRId32, r->peer, r->tag);
+            fprintf(file, "}}");
+            write_trace_head(file, r, rank, "e");
+            write_trace_us(file, "ts", r->end_ns - base_ns);
+            fprintf(file, ",\"id\":\"%d.%" PRId64 "\"}", rank, id);
+        } else {
+            write_trace_us(file, "dur", r->end_ns - r->begin_ns);
+            fprintf(file, ",\"args\":{\"bytes\":%" PRId64 "}}", r->bytes);
+        }
+    }
 }
 
 static int piece_of(int64_t left)
@@ -155,23 +146,8 @@ static int piece_of(int64_t left)
     return left < PIECE_RECORDS ? (int)left : PIECE_RECORDS;
 }
 
-/* file NULL: they are taken all the same. */
-static void take_rank(FILE *file, MPI_Comm comm, MPI_Datatype type, record_t *piece, int rank, int64_t base_ns)
-{
-    int64_t count = 0;
-    PMPI_Recv(&count, 1, MPI_INT64_T, rank, 0, comm, MPI_STATUS_IGNORE);
-    if (file)
-        write_rank_names(file, rank);
-    for (int64_t i = 0; i < count; i += PIECE_RECORDS) {
-        const int n = piece_of(count - i);
-        PMPI_Recv(piece, n, type, rank, 0, comm, MPI_STATUS_IGNORE);
-        if (file)
-            write_records(file, piece, i, n, rank, base_ns);
-    }
-}
-
-/* Rank 0 takes the others' one after the other, and a piece at a time. */
-static void write_all(FILE *file, MPI_Comm comm, MPI_Datatype type, int64_t base_ns)
+/* Rank 0 takes the others' records one rank after the other and a piece at a time, also if there is no file. */
+static void write_timeline(FILE *file, MPI_Comm comm, MPI_Datatype type, int64_t base_ns)
 {
     record_t *piece = malloc(PIECE_RECORDS * sizeof *piece);
     if (!piece)
@@ -181,18 +157,21 @@ static void write_all(FILE *file, MPI_Comm comm, MPI_Datatype type, int64_t base
         write_rank_names(file, 0);
         write_records(file, trace.records, 0, trace.count, 0, base_ns);
     }
-    for (int rank = 1; rank < sv_drop_size(comm); rank++)
-        take_rank(file, comm, type, piece, rank, base_ns);
+    for (int rank = 1; rank < sv_drop_size(comm); rank++) {
+        int64_t count = 0;
+        PMPI_Recv(&count, 1, MPI_INT64_T, rank, 0, comm, MPI_STATUS_IGNORE);
+        if (file)
+            write_rank_names(file, rank);
+        for (int64_t i = 0; i < count; i += PIECE_RECORDS) {
+            const int n = piece_of(count - i);
+            PMPI_Recv(piece, n, type, rank, 0, comm, MPI_STATUS_IGNORE);
+            if (file)
+                write_records(file, piece, i, n, rank, base_ns);
+        }
+    }
     if (file)
         fprintf(file, "\n]}\n");
     free(piece);
-}
-
-static void send_all(MPI_Comm comm, MPI_Datatype type)
-{
-    PMPI_Send(&trace.count, 1, MPI_INT64_T, 0, 0, comm);
-    for (int64_t i = 0; i < trace.count; i += PIECE_RECORDS)
-        PMPI_Send(&trace.records[i], piece_of(trace.count - i), type, 0, 0, comm);
 }
 
 void sv_drop_trace_end(void)
@@ -200,7 +179,7 @@ void sv_drop_trace_end(void)
     MPI_Comm comm;
     MPI_Datatype type;
     char path[PATH_BYTES];
-    int64_t mine, base_ns = 0;
+    int64_t mine = INT64_MAX, base_ns = 0;
     if (!trace.records)
         return;
     if (trace.dropped > 0)
@@ -208,18 +187,22 @@ void sv_drop_trace_end(void)
     PMPI_Comm_split(MPI_COMM_WORLD, 0, 0, &comm); /* a duplicate would call the program's attribute callbacks */
     PMPI_Type_contiguous((int)sizeof(record_t), MPI_BYTE, &type);
     PMPI_Type_commit(&type);
-    mine = first_ns();
+    for (int64_t i = 0; i < trace.count; i++)
+        mine = trace.records[i].begin_ns < mine ? trace.records[i].begin_ns : mine;
     PMPI_Allreduce(&mine, &base_ns, 1, MPI_INT64_T, MPI_MIN, comm);
     if (sv_drop_rank(comm) == 0) {
         snprintf(path, sizeof path, "%s.calls", sv_drop_settings()->trace);
         /* The user's alone, and never what a link of somebody else points to. */
         int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
         FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
-        write_all(file, comm, type, base_ns);
+        write_timeline(file, comm, type, base_ns);
         if (!file || fclose(file) != 0)
             sv_drop_warn("the timeline %s cannot be written", path);
-    } else
-        send_all(comm, type);
+    } else {
+        PMPI_Send(&trace.count, 1, MPI_INT64_T, 0, 0, comm);
+        for (int64_t i = 0; i < trace.count; i += PIECE_RECORDS)
+            PMPI_Send(&trace.records[i], piece_of(trace.count - i), type, 0, 0, comm);
+    }
     PMPI_Type_free(&type);
     PMPI_Comm_free(&comm);
     free(trace.records);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Windows and their epochs. MPI cannot reach a window in device memory, so it is given a shadow in pinned memory, and
- * the two are brought together where MPI's separate memory model wants it, by calls of the window's owner: that model
- * knows a private copy, here the device's memory, and a public one, here the shadow.
+ * Windows and their epochs. MPI cannot reach a window in device memory, so it is given a shadow in pinned memory. MPI's
+ * separate memory model knows a private copy of a window, here the device's memory, and a public copy, here the shadow.
+ * Calls of the window's owner bring the two together where that model wants it:
  *
  *   push   stores of the device become visible to others: post, fence, unlock, sync
- *   pull   what others have put becomes visible to the device: wait, test, fence, lock, sync, free
+ *   pull   stores of others become visible to the device: wait, test, fence, lock, sync, free
  *
- * What has changed is found by comparing with how both were when they were alike last, so that either side may change
- * other bytes than the other one. MPI may write the shadow at any time, on behalf of other ranks and without this one's
- * help: so its words are read once, each as a whole, and what is compared, remembered and copied is that one reading;
- * they are written by compare-and-swap, so that an update by somebody else is neither lost nor made twice.
+ * Each side is compared with a copy of how both were when they were alike last, so that the two may have changed
+ * different bytes. MPI may write the shadow at any time, on behalf of other ranks and without this one's help. So its
+ * words are read once, each as a whole, and that one reading is compared, remembered and copied. They are written by
+ * compare-and-swap, so that an update by another rank is neither lost nor made twice.
  *
- * Device memory of origins is staged; it lands, or is given back, with the call that completes it there. One lock, that
- * of requests.
+ * Device memory of origins is staged, and lands or is given back with the call that completes it there. Any thread; the
+ * lock of requests guards the lists, which own their windows and calls.
  */
 #include "interpose/drop.h"
 
@@ -36,7 +36,7 @@ typedef struct pending {
     sv_drop_call_t call;
 } pending_t;
 
-/* Those of one window and target; there is none without any. */
+/* The calls under way of one window and target; a queue without any is freed. */
 typedef struct queue {
     struct queue *next; /* in its bucket */
     MPI_Win win;
@@ -72,19 +72,6 @@ static bool is_there(const window_t *window)
            sv_drop_query_place(window->user + window->bytes - 1) == SV_DROP_DEVICE;
 }
 
-/* One reading of words that others may be writing; bytes of the last word may be missing. */
-static void read_shadow(char *to, const char *shadow, size_t bytes)
-{
-    size_t i = 0;
-    for (; i + WORD_BYTES <= bytes; i += WORD_BYTES) {
-        /* MPI's epochs order what is after it; a word is whole, or its writer did not write it as one. */
-        uint64_t word = __atomic_load_n((const uint64_t *)(const void *)(shadow + i), __ATOMIC_RELAXED);
-        memcpy(to + i, &word, WORD_BYTES);
-    }
-    for (; i < bytes; i++)
-        to[i] = __atomic_load_n(shadow + i, __ATOMIC_RELAXED);
-}
-
 /* Puts what the device has stored into a word of the shadow, as far as nobody else has put anything there. */
 static void push_word(const char *device, char *shadow, char *last)
 {
@@ -102,15 +89,6 @@ static void push_word(const char *device, char *shadow, char *last)
             last[i] = device[i];
 }
 
-static void push_byte(char device, char *shadow, char *last)
-{
-    char seen = *last;
-    if (device == *last)
-        return;
-    if (__atomic_compare_exchange_n(shadow, &seen, device, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        *last = device;
-}
-
 static void push_page(const char *device, char *shadow, char *last, size_t bytes)
 {
     size_t i = 0;
@@ -119,8 +97,12 @@ static void push_page(const char *device, char *shadow, char *last, size_t bytes
     for (; i + WORD_BYTES <= bytes; i += WORD_BYTES)
         if (memcmp(device + i, last + i, WORD_BYTES) != 0)
             push_word(device + i, shadow + i, last + i);
-    for (; i < bytes; i++)
-        push_byte(device[i], shadow + i, last + i);
+    for (; i < bytes; i++) { /* bytes of the last word may be missing */
+        char seen = last[i];
+        if (device[i] != seen && __atomic_compare_exchange_n(shadow + i, &seen, device[i], false, __ATOMIC_RELAXED,
+                                                             __ATOMIC_RELAXED))
+            last[i] = device[i];
+    }
 }
 
 static size_t chunk_at(const window_t *window, size_t at)
@@ -144,30 +126,25 @@ static void push_window(window_t *window)
     sv_drop_unstage(copy);
 }
 
-/* One reading of a chunk; false if nothing in it has changed. */
-static bool read_chunk(const window_t *window, size_t at, size_t chunk, char *copy)
+/* One reading of a chunk, whose words others may be writing; false if nothing in it has changed. */
+static bool read_chunk(const char *shadow, const char *last, size_t chunk, char *copy)
 {
     bool changed = false;
-    for (size_t page = 0; page < chunk; page += PAGE_BYTES) {
-        size_t bytes = chunk - page < PAGE_BYTES ? chunk - page : PAGE_BYTES;
-        const char *last = window->last + at + page;
-        read_shadow(copy + page, window->shadow + at + page, bytes);
-        changed = changed || memcmp(copy + page, last, bytes) != 0;
+    for (size_t page = 0, i = 0; page < chunk; page += PAGE_BYTES) {
+        const size_t end = chunk - page < PAGE_BYTES ? chunk : page + PAGE_BYTES;
+        for (; i + WORD_BYTES <= end; i += WORD_BYTES) {
+            /* MPI's epochs order what is after it; a word is whole, or its writer did not write it as one. */
+            uint64_t word = __atomic_load_n((const uint64_t *)(const void *)(shadow + i), __ATOMIC_RELAXED);
+            memcpy(copy + i, &word, WORD_BYTES);
+        }
+        for (; i < end; i++) /* bytes of the last word may be missing */
+            copy[i] = __atomic_load_n(shadow + i, __ATOMIC_RELAXED);
+        changed = changed || memcmp(copy + page, last + page, end - page) != 0;
     }
     return changed;
 }
 
-/* The end of the run of changes that begins at a byte; short stretches that are alike go along. */
-static size_t end_of_run(const char *copy, const char *last, size_t from, size_t bytes)
-{
-    size_t end = from + 1;
-    for (size_t i = end; i < bytes && i - end < GAP_BYTES; i++)
-        if (copy[i] != last[i])
-            end = i + 1;
-    return end;
-}
-
-/* The next run of changes from a byte on; false if there is none. */
+/* The next run of changes from a byte on, with short stretches that are alike in it; false if there is none. */
 static bool find_run(const char *copy, const char *last, size_t chunk, size_t *at, size_t *end_out)
 {
     while (*at < chunk) {
@@ -177,42 +154,41 @@ static bool find_run(const char *copy, const char *last, size_t chunk, size_t *a
         } else if (copy[*at] == last[*at]) {
             (*at)++;
         } else {
-            *end_out = end_of_run(copy, last, *at, chunk);
+            size_t end = *at + 1;
+            for (size_t i = end; i < chunk && i - end < GAP_BYTES; i++)
+                if (copy[i] != last[i])
+                    end = i + 1;
+            *end_out = end;
             return true;
         }
     }
     return false;
 }
 
-/*
- * Writes what has changed, run by run. What goes along unchanged is read from the device just before, as something else
- * may have landed there since the last push; no other landing comes between, because of the lock.
- */
-static void pull_chunk(window_t *window, size_t base, size_t chunk, char *copy, char *fresh)
-{
-    sv_drop_flow_t down = {0}, up = {0};
-    char *user = window->user + base, *last = window->last + base;
-    for (size_t at = 0, end; find_run(copy, last, chunk, &at, &end); at = end)
-        sv_drop_copy(&down, fresh + at, user + at, end - at, SELVAGE_COPY_DEVICE_TO_HOST);
-    sv_drop_flow_end(&down);
-    for (size_t at = 0, end; find_run(copy, last, chunk, &at, &end); at = end) {
-        for (size_t i = at; i < end; i++)
-            if (copy[i] != last[i])
-                fresh[i] = last[i] = copy[i];
-        sv_drop_copy(&up, user + at, fresh + at, end - at, SELVAGE_COPY_HOST_TO_DEVICE);
-    }
-    sv_drop_flow_end(&up);
-}
-
 static void pull_window(window_t *window)
 {
     char *copy = sv_drop_staging(chunk_at(window, 0)), *fresh = NULL;
-    for (size_t at = 0; at < window->bytes; at += CHUNK_BYTES) {
-        if (!read_chunk(window, at, chunk_at(window, at), copy))
+    for (size_t base = 0; base < window->bytes; base += CHUNK_BYTES) {
+        const size_t chunk = chunk_at(window, base);
+        char *user = window->user + base, *last = window->last + base;
+        if (!read_chunk(window->shadow + base, last, chunk, copy))
             continue;
         if (!fresh)
             fresh = sv_drop_staging(chunk_at(window, 0));
-        pull_chunk(window, at, chunk_at(window, at), copy, fresh);
+        /* What goes along unchanged in a run is read from the device just before, because something else may have
+           landed there since the last push. No other landing comes between, because of the lock. */
+        sv_drop_flow_t down = {0}, up = {0};
+        for (size_t at = 0, end; find_run(copy, last, chunk, &at, &end); at = end)
+            sv_drop_copy(&down, fresh + at, user + at, end - at, SELVAGE_COPY_DEVICE_TO_HOST);
+        sv_drop_flow_end(&down);
+        /* The changes go up, run by run. */
+        for (size_t at = 0, end; find_run(copy, last, chunk, &at, &end); at = end) {
+            for (size_t i = at; i < end; i++)
+                if (copy[i] != last[i])
+                    fresh[i] = last[i] = copy[i];
+            sv_drop_copy(&up, user + at, fresh + at, end - at, SELVAGE_COPY_HOST_TO_DEVICE);
+        }
+        sv_drop_flow_end(&up);
     }
     if (fresh)
         sv_drop_unstage(fresh);
@@ -221,7 +197,7 @@ static void pull_window(window_t *window)
 
 typedef enum sides { PUSH = 1, PULL = 2 } sides_t;
 
-/* What a pull may write is known only after a push. */
+/* The push comes first: only after it is it known what a pull may write. */
 static void bring_together(MPI_Win win, sides_t sides)
 {
     if (is_idle())
@@ -245,27 +221,21 @@ static queue_t **bucket_at(MPI_Win win, int target)
     return &queues[(key ^ key >> 9 ^ key >> 18) % BUCKETS];
 }
 
-static queue_t *queue_of(const sv_drop_call_t *call, MPI_Win win, int target)
-{
-    queue_t **bucket = bucket_at(win, target), *at = *bucket;
-    while (at && (at->win != win || at->target != target))
-        at = at->next;
-    if (at)
-        return at;
-    queue_t *made = malloc(sizeof *made);
-    if (!made)
-        sv_drop_fatal("no memory", call->name);
-    *made = (queue_t){*bucket, win, target, NULL};
-    return *bucket = made;
-}
-
 void sv_drop_pend(const sv_drop_call_t *call, MPI_Win win, int target)
 {
     pending_t *made = malloc(sizeof *made);
     if (!made)
         sv_drop_fatal("no memory", call->name);
     sv_drop_lock();
-    queue_t *queue = queue_of(call, win, target);
+    queue_t **bucket = bucket_at(win, target), *queue = *bucket;
+    while (queue && (queue->win != win || queue->target != target))
+        queue = queue->next;
+    if (!queue) {
+        if (!(queue = malloc(sizeof *queue)))
+            sv_drop_fatal("no memory", call->name);
+        *queue = (queue_t){*bucket, win, target, NULL};
+        *bucket = queue;
+    }
     *made = (pending_t){queue->first, *call};
     sv_drop_call_hold(&made->call);
     queue->first = made;
@@ -273,7 +243,8 @@ void sv_drop_pend(const sv_drop_call_t *call, MPI_Win win, int target)
     sv_drop_unlock();
 }
 
-/* Puts what a bucket has of a window, and of a target or ALL, before what has ended, and begins to land it. */
+/* Moves a bucket's calls of a window, and of a target or ALL, to the head of those that have ended, and begins to land
+   them. */
 static pending_t *end_bucket(sv_drop_flow_t *flow, queue_t **bucket, MPI_Win win, int target, pending_t *ended)
 {
     for (queue_t **at = bucket, *now; (now = *at);) {
@@ -293,7 +264,8 @@ static pending_t *end_bucket(sv_drop_flow_t *flow, queue_t **bucket, MPI_Win win
     return ended;
 }
 
-/* Calls with requests of their own are complete as well, whether the program asks or not. */
+/* Lands all calls of a window and target. Those with requests of their own are complete as well, whether the program
+   asks or not. */
 static int complete_pending(int code, MPI_Win win, int target)
 {
     sv_drop_flow_t flow = {0};
@@ -320,22 +292,6 @@ static int complete_pending(int code, MPI_Win win, int target)
 
 /* --- the life of a window ----------------------------------------------------------------------------------------- */
 
-static window_t *make_window(void *base, size_t bytes)
-{
-    void *shadow = NULL;
-    window_t *window = calloc(1, sizeof *window);
-    char *last = malloc(bytes);
-    if (!window || !last || selvage_device_host_malloc(sv_drop_device(), bytes, &shadow) != SELVAGE_SUCCESS)
-        sv_drop_fatal("no memory", "for a window's shadow");
-    *window = (window_t){NULL, MPI_WIN_NULL, base, shadow, last, bytes};
-    sv_drop_flow_t flow = {0};
-    sv_drop_settle();
-    sv_drop_copy(&flow, shadow, base, bytes, SELVAGE_COPY_DEVICE_TO_HOST);
-    sv_drop_flow_end(&flow);
-    memcpy(last, shadow, bytes);
-    return window;
-}
-
 static void destroy_window(window_t *window)
 {
     selvage_device_host_free(sv_drop_device(), window->shadow);
@@ -347,8 +303,19 @@ SV_DROP_EXPORT int MPI_Win_create(void *base, MPI_Aint size, int disp_unit, MPI_
 {
     if (size <= 0 || sv_drop_is_host(base))
         return PMPI_Win_create(base, size, disp_unit, info, comm, win);
-    window_t *window = make_window(base, (size_t)size);
-    int code = PMPI_Win_create(window->shadow, size, disp_unit, info, comm, win);
+    /* The shadow, and the copy of how both are when they are alike. */
+    void *shadow = NULL;
+    sv_drop_flow_t flow = {0};
+    window_t *window = calloc(1, sizeof *window);
+    char *last = malloc((size_t)size);
+    if (!window || !last || selvage_device_host_malloc(sv_drop_device(), (size_t)size, &shadow) != SELVAGE_SUCCESS)
+        sv_drop_fatal("no memory", "for a window's shadow");
+    *window = (window_t){NULL, MPI_WIN_NULL, base, shadow, last, (size_t)size};
+    sv_drop_settle();
+    sv_drop_copy(&flow, shadow, base, (size_t)size, SELVAGE_COPY_DEVICE_TO_HOST);
+    sv_drop_flow_end(&flow);
+    memcpy(last, shadow, (size_t)size);
+    int code = PMPI_Win_create(shadow, size, disp_unit, info, comm, win);
     if (code != MPI_SUCCESS) {
         destroy_window(window);
         return code;
@@ -371,7 +338,7 @@ SV_DROP_EXPORT int MPI_Win_create_c(void *base, MPI_Aint size, MPI_Aint disp_uni
 }
 #endif
 
-/* Others name addresses in what is attached, so that nothing can stand in its place. */
+/* Other ranks name addresses in attached memory, so that no shadow can stand in its place. */
 SV_DROP_EXPORT int MPI_Win_attach(MPI_Win win, void *base, MPI_Aint size)
 {
     if (size <= 0 || sv_drop_is_host(base))
@@ -381,7 +348,8 @@ SV_DROP_EXPORT int MPI_Win_attach(MPI_Win win, void *base, MPI_Aint size)
     return MPI_ERR_RMA_ATTACH;
 }
 
-/* The last updates come before all ranks are in MPI's own call. */
+/* The device's last stores are pushed before MPI's own call, in which all ranks meet. The last updates of other ranks
+   come until then, and are pulled after it. */
 SV_DROP_EXPORT int MPI_Win_free(MPI_Win *win)
 {
     MPI_Win before = *win;
