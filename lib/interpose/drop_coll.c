@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Collective and one-sided calls, and those on files: device buffers become pinned ones of the same shape around MPI's
- * own call. What is read from a file goes down first, because the file may end early. The wrappers are written by
- * scripts/make-dropin; here is what they ask about communicators, and how their calls end.
+ * own call. The buffer of a read from a file goes down first, because the file may end early. scripts/make-dropin
+ * writes the wrappers; here is what they ask about communicators, and how their calls end. Any thread; each ending
+ * gives the call's staging memory back, or hands it to what completes the call.
  */
 #include "interpose/drop_fastcoll.h"
 #include "interpose/drop_split.h"

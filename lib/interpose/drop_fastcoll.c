@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Collective calls on the fast route: by Selvage's collectives, if every rank gives device memory that they take, and
- * type and operation map. The ranks agree on that in each call that moves as much as messages of the route do; how much
- * that is, all of them know alike. What is shorter, or not agreed on, is staged. So are all calls where the ranks are
+ * type and operation map. The ranks agree on that in each call that moves as much as messages of the route do, which
+ * all of them know alike. Shorter calls are staged, and those without agreement. So are all calls where the ranks are
  * on several nodes, and all calls after one has failed on any rank.
  *
- * The kernels say in a record of their own what went wrong, not by the stream. A call has succeeded only when the
- * stream is through and the record is empty; else it ends with MPI_ERR_OTHER through the communicator's error handler.
+ * The kernels say in a record of their own what went wrong, not by the stream. A call has succeeded only if the stream
+ * is through and the record is empty; else it ends with MPI_ERR_OTHER through the communicator's error handler.
+ *
+ * MPI's rules order the calls of a communicator; only what mpi_refuses() asks has a lock. The collective communicator
+ * and its stream live from the opening of the route to its end.
  */
 #include "interpose/drop_fastcoll.h"
 #include "interpose/drop_route.h"
@@ -19,27 +22,21 @@ static struct {
     selvage_device_t *device;
     void *stream;
     MPI_Comm self;       /* to ask MPI what it refuses */
-    int key;             /* of what is_world() has found */
-    _Atomic int announcement_read; /* communicators with world_agreed */
+    int key;             /* of what is_route_of() has found */
+    _Atomic int agreed;  /* communicators with world_agreed */
     _Atomic bool failed; /* a call of this rank's: it agrees to no other */
 } fast = {.key = MPI_KEYVAL_INVALID, .self = MPI_COMM_NULL};
-
-static bool are_all_on_node(void)
-{
-    const int size = sv_drop_size(MPI_COMM_WORLD);
-    for (int i = 0; i < size; i++)
-        if (!sv_drop_route.on_node[i])
-            return false;
-    return true;
-}
 
 /* Every rank comes to selvage_coll_create(), which is collective, or none does. */
 bool sv_drop_fastcoll_open(selvage_comm_t *world)
 {
-    int own, all = 0;
+    const int size = sv_drop_size(MPI_COMM_WORLD);
+    int own, all = 0, on_node = 0;
     fast.device = sv_drop_device();
     fast.self = sv_drop_make_self();
-    own = are_all_on_node() && selvage_stream_create(fast.device, &fast.stream) == SELVAGE_SUCCESS &&
+    while (on_node < size && sv_drop_route.on_node[on_node])
+        on_node++;
+    own = on_node == size && selvage_stream_create(fast.device, &fast.stream) == SELVAGE_SUCCESS &&
           PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &fast.key, NULL) == MPI_SUCCESS;
     PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, sv_drop_route.own);
     return all && selvage_coll_create(world, NULL, &fast.coll) == SELVAGE_SUCCESS;
@@ -118,14 +115,17 @@ static bool can_reduce(int64_t count, MPI_Datatype type, MPI_Op op)
            dense_bytes_of(1, type) == like.parts * selvage_type_bytes(like.type);
 }
 
-/* What hangs on a communicator; HEARD: one of the same ranks, of which the others have agreed on the next call. */
+/* Attributes of a communicator: whether it has the ranks of MPI_COMM_WORLD in the same order, which takes time to find
+   out. world_agreed: it has, and the other ranks have agreed on its next call. */
 static char world_yes, world_no, world_agreed;
 
-/* A communicator of the same ranks in the same order; what was found, which takes time, hangs on it. */
-static bool is_world(MPI_Comm comm)
+/* Whether calls on a communicator can take the route. The answer is alike on all ranks. */
+static bool is_route_of(MPI_Comm comm)
 {
     void *found = NULL;
     int has = 0, result = MPI_UNEQUAL;
+    if (!fast.coll || comm == MPI_COMM_NULL || !sv_drop_fast_is_in_order(comm))
+        return false;
     if (comm == MPI_COMM_WORLD)
         return true;
     PMPI_Comm_get_attr(comm, fast.key, &found, &has);
@@ -137,7 +137,7 @@ static bool is_world(MPI_Comm comm)
     return found != &world_no;
 }
 
-/* MPI refuses buffers that overlap: it is to say so. */
+/* Buffers that overlap are left to MPI, which refuses them. */
 static bool is_apart(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
 {
     const uintptr_t first = (uintptr_t)a, second = (uintptr_t)b;
@@ -151,7 +151,7 @@ static bool is_rank(int root, MPI_Comm comm)
 
 /* --- the calls ---------------------------------------------------------------------------------------------------- */
 
-/* After what it enqueues. A launch that failed is told to the ranks whose kernels wait for it. */
+/* Waits for what the call has enqueued. If a launch failed, the ranks hear of it whose kernels wait for it. */
 static bool finish_fastcoll(MPI_Comm comm, const char *call, size_t bytes, selvage_status_t status, int *code)
 {
     if (status != SELVAGE_SUCCESS)
@@ -172,16 +172,11 @@ static bool finish_fastcoll(MPI_Comm comm, const char *call, size_t bytes, selva
     return true;
 }
 
-/* Where this thread's call has come to no agreement, and is MPI's now. */
+/* The communicator on which this thread's call has come to no agreement, so that MPI makes it. */
 static _Thread_local MPI_Comm staged_on;
 
-/* Alike on all ranks. */
-static bool is_route_of(MPI_Comm comm)
-{
-    return fast.coll && comm != MPI_COMM_NULL && sv_drop_fast_is_in_order(comm) && is_world(comm);
-}
-
-/* Alike on all ranks: the communicator, and the bytes of an argument that they all have. */
+/* Whether a call may take the route, by its communicator and by the bytes of an argument that all ranks have. The
+   answer is alike on all ranks. */
 static bool is_due(MPI_Comm comm, int64_t count, MPI_Datatype type)
 {
     staged_on = MPI_COMM_NULL;
@@ -189,9 +184,9 @@ static bool is_due(MPI_Comm comm, int64_t count, MPI_Datatype type)
 }
 
 /*
- * Whether MPI takes no such type or operation (MPI_OP_NULL: there is none), by a call of its own in which nothing
- * moves. What MPI refuses on this rank the other ranks do not hear of: they are to find this one in the same call as
- * they would without the drop-in, and so it does not come to agree_on_call() with them.
+ * Whether MPI refuses a type or operation (MPI_OP_NULL: there is none): asked by a call of MPI's in which nothing
+ * moves. The other ranks do not hear of what MPI refuses on this rank. They must find this rank in the same call as
+ * without the drop-in, and so it does not come to agree_on_call() with them.
  */
 static bool mpi_refuses(MPI_Datatype type, MPI_Op op)
 {
@@ -213,16 +208,17 @@ static bool mpi_refuses_op(MPI_Datatype type, MPI_Op op)
     return op == MPI_OP_NULL || mpi_refuses(type, op);
 }
 
-/* The program's own work comes before the agreement: from there on the other ranks' kernels wait for this rank's. */
+/* Whether all ranks can make this call on the route. The program's own work comes before the agreement, because after
+   it the other ranks' kernels wait for this rank's. */
 static bool agree_on_call(MPI_Comm comm, bool mine)
 {
     const bool can = mine && !atomic_load_explicit(&fast.failed, memory_order_relaxed);
     void *found = NULL;
     int has = 0;
-    if (atomic_load_explicit(&fast.announcement_read, memory_order_relaxed) > 0)
+    if (atomic_load_explicit(&fast.agreed, memory_order_relaxed) > 0)
         PMPI_Comm_get_attr(comm, fast.key, &found, &has);
     if (has && found == &world_agreed) {
-        atomic_fetch_sub_explicit(&fast.announcement_read, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&fast.agreed, 1, memory_order_relaxed);
         PMPI_Comm_set_attr(comm, fast.key, &world_yes);
         return false;
     }
@@ -234,8 +230,8 @@ static bool agree_on_call(MPI_Comm comm, bool mine)
 }
 
 /*
- * MPI has refused a call of this rank's on which the ranks had agreed that it is MPI's. The others are in it: the next
- * one here, which is that, is one on which they have agreed already.
+ * MPI has refused this rank's part of a call that the ranks had agreed to leave to MPI. The others are still in it. So
+ * the next call here is their call, on which all have agreed already.
  */
 void sv_drop_fast_refuse(MPI_Comm comm, int code)
 {
@@ -245,7 +241,7 @@ void sv_drop_fast_refuse(MPI_Comm comm, int code)
         class == MPI_ERR_TRUNCATE || class == MPI_ERR_NO_MEM)
         return;
     staged_on = MPI_COMM_NULL;
-    atomic_fetch_add_explicit(&fast.announcement_read, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&fast.agreed, 1, memory_order_relaxed);
     PMPI_Comm_set_attr(comm, fast.key, &world_agreed);
 }
 
@@ -340,8 +336,7 @@ bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, MPI_C
                            code);
 }
 
-/* As many elements as all ranks get, and whether each gets as many; -1: MPI refuses it. */
-/* Of a call with either kind of counts. */
+/* The counts of a call, of either kind. */
 typedef struct counts {
     const int *few;
     const MPI_Count *large;
@@ -350,17 +345,6 @@ typedef struct counts {
 static int64_t count_at(counts_t counts, int i)
 {
     return counts.few ? counts.few[i] : (int64_t)counts.large[i];
-}
-
-static int64_t sum_counts(counts_t counts, int n, bool *equal_out)
-{
-    int64_t sum = counts.few || counts.large ? 0 : -1;
-    *equal_out = true;
-    for (int i = 0; i < n && sum >= 0; i++) {
-        sum = count_at(counts, i) < 0 ? -1 : sum + count_at(counts, i);
-        *equal_out = *equal_out && count_at(counts, i) == count_at(counts, 0);
-    }
-    return sum;
 }
 
 /* Blocks of several lengths are a reduction to each rank, in one launch. */
@@ -387,12 +371,16 @@ static bool reduce_scatter(const void *sendbuf, void *recvbuf, counts_t counts, 
     enum { UNEQUAL_RANKS_MAX = 16 };
     const like_t like = like_of(type);
     const size_t align = selvage_type_bytes(like.type), element = dense_bytes_of(1, type);
-    bool equal;
+    bool equal = true; /* each rank gets as many elements */
     staged_on = MPI_COMM_NULL;
     if (!is_route_of(comm))
         return false;
     const int n = sv_drop_size(comm);
-    const int64_t all = sum_counts(counts, n, &equal);
+    int64_t all = counts.few || counts.large ? 0 : -1; /* elements; -1: MPI refuses it */
+    for (int i = 0; i < n && all >= 0; i++) {
+        all = count_at(counts, i) < 0 ? -1 : all + count_at(counts, i);
+        equal = equal && count_at(counts, i) == count_at(counts, 0);
+    }
     if (!sv_drop_fast_takes(all, type) || mpi_refuses_op(type, op))
         return false;
     const size_t own = element * (size_t)count_at(counts, sv_drop_rank(comm));

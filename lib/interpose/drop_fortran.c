@@ -2,9 +2,9 @@
 /*
  * Fortran names. Open MPI's Fortran libraries call PMPI_ names, so that every call has to be met under its Fortran
  * names: those of mpif.h and of module mpi, in the four spellings of compilers, and those of module mpi_f08. MPICH's
- * call MPI_ names, but for calls without a choice buffer in module mpi_f08. Handles and statuses become C's and back;
- * arguments of the two modules look alike here, but for ierror, which mpi_f08 may leave out. The bodies are written by
- * scripts/make-dropin from drop_calls.txt.
+ * libraries call MPI_ names, but for calls without a choice buffer in module mpi_f08. Handles and statuses become C's
+ * and back. Arguments of the two modules look alike here, but for ierror, which mpi_f08 may leave out. The bodies are
+ * written by scripts/make-dropin from drop_calls.txt. Any thread; lists that a call needs are its own, and freed in it.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for RTLD_NEXT */
@@ -17,6 +17,14 @@
 
 #define FORTRAN_NAME(NAME, SPELLING) \
     extern __typeof__(fortran_##NAME) SPELLING __attribute__((alias("fortran_" #NAME), visibility("default")));
+
+static void *list_of(int n, size_t element_bytes)
+{
+    void *list = calloc(n > 0 ? (size_t)n : 1, element_bytes);
+    if (!list)
+        sv_drop_fatal("no memory", "for arguments of a Fortran call");
+    return list;
+}
 
 #ifdef OPEN_MPI
 
@@ -48,14 +56,6 @@ static void STATUS_END(const MPI_Status *from, MPI_Fint *status)
 }
 
 enum { STATUS_INTS = sizeof(MPI_Status) / sizeof(MPI_Fint) };
-
-static void *list_of(int n, size_t element_bytes)
-{
-    void *list = calloc(n > 0 ? (size_t)n : 1, element_bytes);
-    if (!list)
-        sv_drop_fatal("no memory", "for arguments of a Fortran call");
-    return list;
-}
 
 static MPI_Status *STATUSES_BEGIN(const MPI_Fint *statuses, int n)
 {
@@ -103,14 +103,6 @@ static MPI_Status *STATUS_BEGIN(MPI_Fint *status, MPI_Status *own)
 static void STATUS_END(const MPI_Status *from, MPI_Fint *status)
 {
     (void)from, (void)status;
-}
-
-static void *list_of(int n, size_t element_bytes)
-{
-    void *list = calloc(n > 0 ? (size_t)n : 1, element_bytes);
-    if (!list)
-        sv_drop_fatal("no memory", "for arguments of a Fortran call");
-    return list;
 }
 
 static MPI_Status *STATUSES_BEGIN(MPI_Fint *statuses, int n)

@@ -1,27 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls that pack and unpack. Both the elements and the stream may be the device's, and MPI then gets images of them;
- * of a stream only the part that the call reads or writes, from its position on: the rest of it may be another thread's
- * or a kernel's at the same time. Any thread; nothing outlives a call.
+ * Calls that pack and unpack. Both the elements and the stream may be the device's, and MPI then gets images of them.
+ * The image of a stream has only the part that the call reads or writes, from its position on, because the rest may be
+ * another thread's or a kernel's at the same time. Any thread; nothing outlives a call.
  */
 #include "interpose/drop.h"
 
-/* So much of a stream as a call may need, and there is from its position on. */
-static int64_t bytes_there(int64_t needed, int64_t position, int64_t all)
-{
-    const int64_t left = position < 0 || position > all ? 0 : all - position;
-    return needed < left ? needed : left;
-}
-
-/* What MPI is given for those bytes. */
-static void *part_of_stream(sv_drop_call_t *call, const void *stream, int64_t position, int64_t bytes, bool packs)
+/* What MPI is given for the part of a stream that a call may need and that is there; *bytes: how much is needed, and
+   then how much that part has. */
+static void *part_of_stream(sv_drop_call_t *call, const void *stream, int64_t position, int64_t all, int64_t *bytes,
+                            bool packs)
 {
     static char none[1];
-    const sv_drop_list_t list = {.n = 1, .count = bytes, .type = MPI_BYTE};
-    return bytes > 0 ? sv_drop_blocks(call, (const char *)stream + position, true, &list, !packs, packs) : none;
+    const int64_t left = position < 0 || position > all ? 0 : all - position;
+    *bytes = *bytes < left ? *bytes : left;
+    const sv_drop_list_t list = {.n = 1, .count = *bytes, .type = MPI_BYTE};
+    return *bytes > 0 ? sv_drop_blocks(call, (const char *)stream + position, true, &list, !packs, packs) : none;
 }
 
-/* moved: of the part of a stream that is the device's; -1: it is the host's. */
+/* moved: how many bytes of the part of a stream that is the device's; -1: the stream is the host's. */
 static void end_packing(sv_drop_call_t *call, int code, int64_t moved, bool packs)
 {
     if (moved >= 0 && packs && call->nbuffers > 0)
@@ -47,9 +44,9 @@ static void end_packing(sv_drop_call_t *call, int code, int64_t moved, bool pack
     if (call.refused)                                                                                            \
         type = MPI_DATATYPE_NULL; /* MPI refuses that, too */                                                    \
     if (!stream_host) {                                                                                          \
-        bytes = (SIZE)bytes_there(bytes, *position, ITS_SIZE);                                                   \
-        STREAM = part_of_stream(&call, STREAM, *position, bytes, PACKS);                                         \
-        ITS_SIZE = bytes;                                                                                        \
+        int64_t there = bytes;                                                                                   \
+        STREAM = part_of_stream(&call, STREAM, *position, ITS_SIZE, &there, PACKS);                              \
+        ITS_SIZE = (SIZE)there;                                                                                  \
         at = &moved;                                                                                             \
     }                                                                                                            \
     sv_drop_stage(&call);                                                                                        \

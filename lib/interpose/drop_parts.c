@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Partitioned calls (MPI 4): persistent requests on an image of the buffer in pinned memory, of which each partition
- * goes down when the program says that it is ready, and comes up when the program is told that it has arrived, or with
- * the others when the request is complete. Any thread may say or ask so.
+ * Partitioned calls (MPI 4): persistent requests on an image of the buffer in pinned memory. Each partition goes down
+ * when the program says that it is ready. It comes up when the program is told that it has arrived, or with the others
+ * when the request is complete. Any thread may mark a partition or ask about one; the request owns the image.
  */
 #include "interpose/drop.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Kernels of before may still read where it will land. */
+/* The wait is for the program's kernels, which may still read the memory that it will land in. */
 void sv_drop_parts_begin(sv_drop_call_t *call)
 {
     sv_drop_settle();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Buffers of which one part is the host's and another one the device's. Elements of a type lie in one allocation, but
- * for those of structures and their kin, whose displacements are often differences of addresses, or addresses; and the
- * blocks of a call may be named so, from MPI_BOTTOM. Nothing can stand for such a buffer, as there may be any distance
- * between its parts: the call is refused. Any thread; nothing is kept.
+ * Buffers of which one part is the host's and another one the device's. Elements of most types lie in one allocation.
+ * Those of structures and their kin may not: their displacements are often differences of addresses, or addresses. The
+ * blocks of a call may be named by addresses, too, from MPI_BOTTOM. There may be any distance between the parts of such
+ * a buffer, so that no staging buffer can stand for it, and the call is refused. Any thread; nothing is kept.
  */
 #include "interpose/drop_route.h"
 
@@ -46,24 +46,7 @@ static bool read_contents(MPI_Datatype type, contents_t *made)
     return true;
 }
 
-static void free_contents(contents_t *made)
-{
-    sv_drop_type_t info;
-    for (int i = 0; i < made->ntypes; i++)
-        if (sv_drop_type(made->types[i], &info) && !info.named)
-            PMPI_Type_free(&made->types[i]);
-    free(made->ints);
-    free(made->addresses);
-    free(made->types);
-}
-
-static bool has_addresses(int combiner)
-{
-    return combiner == MPI_COMBINER_STRUCT || combiner == MPI_COMBINER_HINDEXED ||
-           combiner == MPI_COMBINER_HINDEXED_BLOCK;
-}
-
-/* Of all addresses that a type names by itself. */
+/* Where all addresses lead that a type names by itself. */
 static unsigned places_of(const void *ptr, MPI_Datatype type)
 {
     contents_t made;
@@ -72,19 +55,26 @@ static unsigned places_of(const void *ptr, MPI_Datatype type)
     if (!sv_drop_type(type, &info) || info.named || !read_contents(type, &made))
         return 0;
     const int64_t low = info.true_lb;
-    const bool far = has_addresses(made.combiner), same = made.combiner == MPI_COMBINER_HINDEXED_BLOCK;
+    const bool same = made.combiner == MPI_COMBINER_HINDEXED_BLOCK;
+    const bool far = same || made.combiner == MPI_COMBINER_STRUCT || made.combiner == MPI_COMBINER_HINDEXED;
     for (int i = 0; i < (far ? made.naddresses : 1); i++) {
         const MPI_Datatype of = made.types[made.combiner == MPI_COMBINER_STRUCT ? i : 0];
         if (!sv_drop_type(of, &info) || info.bytes == 0 || (far && made.ints[same ? 1 : 1 + i] == 0))
             continue;
-        /* Of the others, elements lie at distances of the buffer's own: the lowest stands for all. */
+        /* The other types name no addresses: all elements are in the buffer's allocation, and the lowest stands for
+           them. */
         const uintptr_t at = (uintptr_t)ptr + (far ? (uintptr_t)made.addresses[i] : (uintptr_t)(low - info.true_lb));
         if (far)
             found |= place_at((const void *)(at + (uintptr_t)info.true_lb));
         if (!info.named)
             found |= places_of((const void *)at, of);
     }
-    free_contents(&made);
+    for (int i = 0; i < made.ntypes; i++)
+        if (sv_drop_type(made.types[i], &info) && !info.named)
+            PMPI_Type_free(&made.types[i]);
+    free(made.ints);
+    free(made.addresses);
+    free(made.types);
     return found;
 }
 
@@ -100,9 +90,8 @@ bool sv_drop_type_reaches_device(const void *ptr, MPI_Datatype type)
            (places_of(ptr, type) & IN_DEVICE);
 }
 
-/* Whether a buffer has memory of both kinds in it, which nothing can stand for: there may be any distance between them.
-   Elements of predefined types are where the buffer is. */
-static bool is_of_both(const void *buf, const sv_drop_block_t *blocks, int n)
+/* Refuses a buffer that has memory of both kinds in it. Elements of predefined types are where the buffer is. */
+bool sv_drop_refuse(sv_drop_call_t *call, const void *buf, const sv_drop_block_t *blocks, int n)
 {
     unsigned found = 0;
     bool any_far = false;
@@ -117,12 +106,7 @@ static bool is_of_both(const void *buf, const sv_drop_block_t *blocks, int n)
         if (is_far || i == 0)
             found |= far ? far : place_at((const char *)((uintptr_t)at + (uintptr_t)type.true_lb));
     }
-    return any_far && found == IN_BOTH;
-}
-
-bool sv_drop_refuse(sv_drop_call_t *call, const void *buf, const sv_drop_block_t *blocks, int n)
-{
-    if (!is_of_both(buf, blocks, n))
+    if (!any_far || found != IN_BOTH)
         return false;
     sv_drop_warn("%s: one buffer has host memory and device memory in it, by its types or displacements: name them in "
                  "calls of their own", call->name);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Probes. Without the fast route they only have to be driven. On it, what MPI finds may be an announcement, whose bytes
- * are not the message's, and only who receives it can tell. So a message of just that length is taken out of MPI's
- * matching and read, and then sent to this rank itself, so that it can be received again by a handle that is MPI's own;
- * what the same rank has sent before it under other tags is taken as well, so that no order changes. Receives and
- * probes look here first. Any thread; the lock is that of requests.
+ * Probes. Without the fast route they only have to be driven. On it, what MPI finds may be an announcement, whose
+ * length is not the message's, and only a receive can tell. So a message of just that length is taken out of MPI's
+ * matching and read. It is then sent to this rank itself, so that it can be received again by a handle that is MPI's
+ * own. Messages that the same rank has sent before it under other tags are taken as well, so that no order changes.
+ * Receives and probes look here first.
+ *
+ * Any thread; the lock of requests guards the list, which owns what was taken until it is received.
  */
 #include "interpose/drop.h"
 
@@ -58,23 +60,10 @@ static int comm_is_freed(MPI_Comm comm, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
-/* Something was taken from it. The note is made now, and is the deletion's to write. */
-static void mark_comm(MPI_Comm comm)
-{
-    void *found = NULL;
-    int has = 0;
-    if (taken_list.key == MPI_KEYVAL_INVALID)
-        PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, comm_is_freed, &taken_list.key, NULL);
-    PMPI_Comm_get_attr(comm, taken_list.key, &found, &has);
-    freed_t *note = has ? NULL : calloc(1, sizeof *note);
-    if (!has && (!note || PMPI_Comm_set_attr(comm, taken_list.key, note) != MPI_SUCCESS))
-        sv_drop_fatal("no memory", "for a probe");
-}
-
 static void drop_taken(taken_t *taken);
 
-/* MPI gives out a freed handle again: what was taken from a communicator that is no more is nobody's. The caller has
-   the lock. */
+/* MPI gives out a freed handle again, so that what was taken from a freed communicator is dropped. The caller has the
+   lock. */
 static void forget_freed(void)
 {
     /* Partner: the release in comm_is_freed(). */
@@ -96,9 +85,15 @@ static void forget_freed(void)
 static taken_t *append_taken(MPI_Comm comm, MPI_Message handle, const MPI_Status *status)
 {
     taken_t *made = calloc(1, sizeof *made), **at = &taken_list.first;
+    void *found = NULL;
+    int has = 0;
     forget_freed();
-    mark_comm(comm);
-    if (!made)
+    /* The communicator gets the note that its deletion will write into. */
+    if (taken_list.key == MPI_KEYVAL_INVALID)
+        PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, comm_is_freed, &taken_list.key, NULL);
+    PMPI_Comm_get_attr(comm, taken_list.key, &found, &has);
+    freed_t *note = has ? NULL : calloc(1, sizeof *note);
+    if (!made || (!has && (!note || PMPI_Comm_set_attr(comm, taken_list.key, note) != MPI_SUCCESS)))
         sv_drop_fatal("no memory", "for a probe");
     *made = (taken_t){NULL, comm, status->MPI_SOURCE, status->MPI_TAG, probed_bytes(status), handle, NULL,
                        MPI_REQUEST_NULL, false};
@@ -109,30 +104,25 @@ static taken_t *append_taken(MPI_Comm comm, MPI_Message handle, const MPI_Status
     return made;
 }
 
-/* Nothing else is ever under way on that communicator. */
-static void send_to_self_again(taken_t *taken)
-{
-    MPI_Status status;
-    int found = 0;
-    if (!taken_list.has_self) {
-        taken_list.self = sv_drop_make_self();
-        taken_list.has_self = true;
-    }
-    PMPI_Isend(taken->text, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, 0, 0, taken_list.self, &taken->sent);
-    while (!found)
-        PMPI_Improbe(0, 0, taken_list.self, &found, &taken->handle, &status);
-}
-
+/* Reads what was taken, and sends it to this rank again. */
 static void read_taken(taken_t *taken)
 {
+    MPI_Status status;
     uint64_t bytes = 0;
+    int found = 0;
     taken->text = malloc(SV_DROP_ANNOUNCE_BYTES);
     if (!taken->text)
         sv_drop_fatal("no memory", "for a probe");
     PMPI_Mrecv(taken->text, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, &taken->handle, MPI_STATUS_IGNORE);
     if (sv_drop_fast_announces(taken->text, &bytes))
         taken->bytes = (MPI_Count)bytes;
-    send_to_self_again(taken);
+    if (!taken_list.has_self) {
+        taken_list.self = sv_drop_make_self();
+        taken_list.has_self = true;
+    }
+    PMPI_Isend(taken->text, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, 0, 0, taken_list.self, &taken->sent);
+    while (!found) /* nothing else is ever in flight on that communicator */
+        PMPI_Improbe(0, 0, taken_list.self, &found, &taken->handle, &status);
 }
 
 static bool may_be_announcement(const MPI_Status *status, MPI_Comm comm)
@@ -206,7 +196,7 @@ bool sv_drop_taken_claim(MPI_Message message, sv_drop_fast_t *state)
     return taken != NULL;
 }
 
-/* What nobody receives. What was sent again is received here; of the rest MPI has the message. */
+/* Drops what nobody receives. What was sent again is received here; the rest is left with MPI. */
 static void drop_taken(taken_t *taken)
 {
     char text[SV_DROP_ANNOUNCE_BYTES];
@@ -234,21 +224,12 @@ void sv_drop_taken_end(void)
 
 /* --- the calls ---------------------------------------------------------------------------------------------------- */
 
-static void fill_probe_status(const taken_t *taken, MPI_Status *status)
-{
-    if (status == MPI_STATUS_IGNORE)
-        return;
-    PMPI_Status_set_elements_x(status, MPI_BYTE, taken->bytes);
-    PMPI_Status_set_cancelled(status, 0);
-    status->MPI_SOURCE = taken->source;
-    status->MPI_TAG = taken->tag;
-}
-
 /* message NULL: it is only looked at. The caller has the lock. */
-static int probe_once(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
+static int probe_locked(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
 {
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
     forget_freed();
+    /* What was taken before comes first. */
     taken_t *taken = sv_drop_has_taken() && source != MPI_PROC_NULL ? find_taken(source, tag, comm) : NULL;
     int code = MPI_SUCCESS;
     if (!taken) {
@@ -256,6 +237,7 @@ static int probe_once(int source, int tag, MPI_Comm comm, int *flag, MPI_Message
                        : PMPI_Iprobe(source, tag, comm, flag, used);
         if (code != MPI_SUCCESS || !*flag || !may_be_announcement(used, comm))
             return code;
+        /* Only a receive can tell: take it. */
         if (message)
             read_taken(taken = append_taken(comm, *message, used));
         else
@@ -264,7 +246,10 @@ static int probe_once(int source, int tag, MPI_Comm comm, int *flag, MPI_Message
     *flag = taken != NULL;
     if (!taken)
         return code;
-    fill_probe_status(taken, status);
+    PMPI_Status_set_elements_x(used, MPI_BYTE, taken->bytes);
+    PMPI_Status_set_cancelled(used, 0);
+    used->MPI_SOURCE = taken->source;
+    used->MPI_TAG = taken->tag;
     if (message) {
         *message = taken->handle;
         taken->given = true;
@@ -278,7 +263,7 @@ static int probe_message(int source, int tag, MPI_Comm comm, int *flag, MPI_Mess
         return message ? PMPI_Improbe(source, tag, comm, flag, message, status)
                        : PMPI_Iprobe(source, tag, comm, flag, status);
     sv_drop_lock();
-    int code = probe_once(source, tag, comm, flag, message, status);
+    int code = probe_locked(source, tag, comm, flag, message, status);
     sv_drop_unlock();
     return code;
 }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the drop-in asks of datatypes, and the plans by which the device gathers and scatters them. Plans hang on their
- * type as an attribute, so that MPI forgets them with the type, whoever frees that; calls under way hold theirs
- * besides. A type has a shelf of a few plans, for the counts and the devices that were used last, which the drop-in's
- * own copies of it share, and the program's duplicates.
+ * What the drop-in asks of datatypes, and the plans by which the device gathers and scatters them. A type has a shelf
+ * of a few plans, for the counts and the devices that were used last. The shelf is an attribute of the type, so that
+ * MPI forgets it with the type, whoever frees that. The drop-in's own copies of a type share its shelf, and so do the
+ * program's duplicates.
+ *
+ * Any thread. The lock of plans guards what is on a shelf; shelves and plans count their users, and calls in flight
+ * are users of their plans.
  */
 #include "interpose/drop.h"
 
@@ -13,14 +16,13 @@
 
 enum { SHELF_PLANS = 8 };
 
-/* What stands there, and which is used, is guarded by the lock of plans. */
 typedef struct shelf {
     _Atomic int users; /* types */
     int next;          /* is given up next */
     sv_drop_plan_t *plan[SHELF_PLANS];
 } shelf_t;
 
-/* Made at the first plan; by whom of several threads, the lock decides. */
+/* The key is created when the first plan is needed, under the lock. */
 static struct {
     pthread_mutex_t lock;
     int key;
@@ -51,28 +53,23 @@ void sv_drop_plan_put(sv_drop_plan_t *plan)
 
 /* --- types of many elements --------------------------------------------------------------------------------------- */
 
-/* So many elements of a type: pieces of an int's worth, and what is left behind them. */
-static int join_pieces(MPI_Count pieces, MPI_Count rest, MPI_Datatype piece, MPI_Datatype type, MPI_Datatype *type_out)
-{
-    MPI_Count lb, extent;
-    int lengths[] = {(int)pieces, (int)rest};
-    MPI_Datatype types[] = {piece, type};
-    int code = PMPI_Type_get_extent_x(piece, &lb, &extent);
-    MPI_Aint displacements[] = {0, (MPI_Aint)(pieces * extent)};
-    return code == MPI_SUCCESS ? PMPI_Type_create_struct(rest > 0 ? 2 : 1, lengths, displacements, types, type_out)
-                               : code;
-}
-
+/* Pieces of as many elements as an int counts, and after them the rest. */
 int sv_drop_type_many(MPI_Count count, MPI_Datatype type, MPI_Datatype *type_out)
 {
     enum { PIECE = 1 << 30 };
     MPI_Datatype piece, made;
+    MPI_Count lb, extent;
     if (count < 0 || count / PIECE > INT_MAX)
         return MPI_ERR_COUNT;
     int code = PMPI_Type_contiguous(PIECE, type, &piece);
     if (code != MPI_SUCCESS)
         return code;
-    code = join_pieces(count / PIECE, count % PIECE, piece, type, &made);
+    code = PMPI_Type_get_extent_x(piece, &lb, &extent);
+    const int lengths[] = {(int)(count / PIECE), (int)(count % PIECE)};
+    const MPI_Aint displacements[] = {0, code == MPI_SUCCESS ? (MPI_Aint)(count / PIECE * extent) : 0};
+    const MPI_Datatype types[] = {piece, type};
+    if (code == MPI_SUCCESS)
+        code = PMPI_Type_create_struct(lengths[1] > 0 ? 2 : 1, lengths, displacements, types, &made);
     PMPI_Type_free(&piece);
     if (code == MPI_SUCCESS && (code = PMPI_Type_commit(&made)) == MPI_SUCCESS)
         *type_out = made;
@@ -219,27 +216,21 @@ static sv_drop_plan_t *make_plan(MPI_Datatype type, int64_t count, selvage_devic
     return plan;
 }
 
-/* NULL: it cannot hang on the type. */
-static shelf_t *shelf_of(MPI_Datatype type)
-{
-    shelf_t *shelf = NULL;
-    int found = 0;
-    if (PMPI_Type_get_attr(type, plans.key, &shelf, &found) == MPI_SUCCESS && found)
-        return shelf;
-    if (!(shelf = calloc(1, sizeof *shelf)))
-        sv_drop_fatal("no memory", "for a datatype");
-    atomic_init(&shelf->users, 1);
-    if (PMPI_Type_set_attr(type, plans.key, shelf) == MPI_SUCCESS)
-        return shelf;
-    free(shelf);
-    return NULL;
-}
-
 /* One of the type's plans, with a user more. */
 static sv_drop_plan_t *kept_plan(MPI_Datatype type, int64_t count, selvage_device_t *dev)
 {
-    shelf_t *shelf = shelf_of(type);
+    shelf_t *shelf = NULL;
     sv_drop_plan_t *plan = NULL;
+    int found = 0;
+    if (PMPI_Type_get_attr(type, plans.key, &shelf, &found) != MPI_SUCCESS || !found) {
+        if (!(shelf = calloc(1, sizeof *shelf)))
+            sv_drop_fatal("no memory", "for a datatype");
+        atomic_init(&shelf->users, 1);
+        if (PMPI_Type_set_attr(type, plans.key, shelf) != MPI_SUCCESS) { /* without a shelf plans are not kept */
+            free(shelf);
+            shelf = NULL;
+        }
+    }
     for (int i = 0; shelf && i < SHELF_PLANS && !plan; i++)
         if (shelf->plan[i] && shelf->plan[i]->count == count && shelf->plan[i]->device == dev)
             plan = shelf->plan[i];
@@ -268,34 +259,29 @@ sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count, const void *m
     return plan;
 }
 
-/* A shelf has a user more for each type that it hangs on. */
-static void share_shelf(MPI_Datatype from, MPI_Datatype to)
-{
-    shelf_t *shelf = NULL;
-    int found = 0;
-    pthread_mutex_lock(&plans.lock);
-    if (plans.made && PMPI_Type_get_attr(from, plans.key, &shelf, &found) == MPI_SUCCESS && found) {
-        atomic_fetch_add_explicit(&shelf->users, 1, memory_order_relaxed);
-        if (PMPI_Type_set_attr(to, plans.key, shelf) != MPI_SUCCESS)
-            atomic_fetch_sub_explicit(&shelf->users, 1, memory_order_relaxed); /* from has it still */
-    }
-    pthread_mutex_unlock(&plans.lock);
-}
-
 int sv_drop_type_hold(MPI_Datatype type, MPI_Datatype *type_out)
 {
     MPI_Datatype made;
+    shelf_t *shelf = NULL;
+    int found = 0;
     int code = PMPI_Type_contiguous(1, type, &made);
     if (code == MPI_SUCCESS && (code = PMPI_Type_commit(&made)) != MPI_SUCCESS)
         PMPI_Type_free(&made);
     if (code != MPI_SUCCESS)
         return code;
-    share_shelf(type, made);
+    /* A shelf has one user for each type that has it as an attribute. */
+    pthread_mutex_lock(&plans.lock);
+    if (plans.made && PMPI_Type_get_attr(type, plans.key, &shelf, &found) == MPI_SUCCESS && found) {
+        atomic_fetch_add_explicit(&shelf->users, 1, memory_order_relaxed);
+        if (PMPI_Type_set_attr(made, plans.key, shelf) != MPI_SUCCESS)
+            atomic_fetch_sub_explicit(&shelf->users, 1, memory_order_relaxed); /* the type still has it */
+    }
+    pthread_mutex_unlock(&plans.lock);
     *type_out = made;
     return MPI_SUCCESS;
 }
 
-/* Types that live on lose their plans when the device is closed: MPI calls back at its end. */
+/* Types that live on lose their plans when the device is closed; MPI calls forget_shelf() for them at its end. */
 void sv_drop_types_end(void)
 {
     if (packer.self != MPI_COMM_NULL)
