@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Completion calls. Without a request of ours anywhere they are MPI's own. With one, MPI's non-blocking form is called
- * again and again, and progress is made in between; after it persistent receives land, and errors that MPI reported
+ * again and again, and progress is made in between. After it persistent receives land, and errors that MPI reported
  * for inner requests are reported for the program's.
  *
- * Where nothing of ours is under way (requests of host memory are only watched) the call is MPI's own, and what stands
- * after a request is looked up when it has ended, by the handle that the program had: a list of many thousands costs a
- * copy of its handles.
+ * Where nothing of ours is in flight (requests of host memory are only watched) the call is MPI's own. After it the
+ * operation of each request that has ended is looked up, by the handle that the program had. So a list of many
+ * thousands costs a copy of its handles.
+ *
+ * Any thread; a call is a user of each operation that it looks at, until it returns.
  */
 #include "interpose/drop_table.h"
 
@@ -33,14 +35,15 @@ int sv_drop_await(int code, MPI_Request *request, MPI_Status *status)
     return sv_drop_drive(code, request, status);
 }
 
-/* What belongs to the requests of a call, before MPI overwrites the handles; statuses, if the program has none. */
+/* The operations of a call's requests, found before MPI overwrites the handles; and statuses, if the program has
+   none. */
 typedef struct set {
     int n;
     sv_drop_op_t **op, *few_ops[FEW];
     MPI_Status *status, few_statuses[FEW];
     bool own_statuses;
-    const MPI_Request *handle; /* of a call that is MPI's own: as they were before; op holds what was looked up since */
-    sv_drop_table_call_t call; /* that one */
+    const MPI_Request *handle; /* of a call that is MPI's own: as they were before; op is looked up after it */
+    sv_drop_table_call_t call; /* that call */
     bool shares;               /* op, handle and status are in the one scratch */
 } set_t;
 
@@ -126,42 +129,23 @@ static bool is_mpis_own(void)
 static struct {
     char *memory;
     size_t bytes;
-    atomic_flag taken; /* partners: take_scratch() and put_scratch() */
+    atomic_flag taken; /* partners: remember_handles() and end_looked_up() */
 } scratch = {.taken = ATOMIC_FLAG_INIT};
 
-static void *take_scratch(size_t bytes, bool *shares_out)
-{
-    *shares_out = !atomic_flag_test_and_set_explicit(&scratch.taken, memory_order_acquire);
-    if (!*shares_out)
-        return malloc(bytes);
-    if (scratch.bytes < bytes) {
-        free(scratch.memory);
-        scratch.bytes = 2 * bytes;
-        scratch.memory = malloc(scratch.bytes);
-        if (!scratch.memory)
-            scratch.bytes = 0;
-    }
-    if (!scratch.memory)
-        atomic_flag_clear_explicit(&scratch.taken, memory_order_release);
-    return scratch.memory;
-}
-
-static void put_scratch(void *memory, bool shares)
-{
-    if (shares)
-        atomic_flag_clear_explicit(&scratch.taken, memory_order_release);
-    else
-        free(memory);
-}
-
-/* Keeps the handles; statuses, if they are wanted and the program has none. */
+/* Keeps the handles, and statuses if they are wanted and the program has none. */
 static void remember_handles(set_t *set, int n, const MPI_Request *requests, bool wants_statuses, MPI_Status *statuses)
 {
     const size_t length = n > 0 ? (size_t)n : 0;
+    const size_t bytes = length * (sizeof *set->op + sizeof *set->handle + sizeof *set->status) + 1;
     set->n = n > 0 ? n : 0;
     set->own_statuses = wants_statuses && statuses == MPI_STATUSES_IGNORE;
-    char *memory = take_scratch(length * (sizeof *set->op + sizeof *set->handle + sizeof *set->status) + 1,
-                                &set->shares);
+    set->shares = !atomic_flag_test_and_set_explicit(&scratch.taken, memory_order_acquire);
+    if (set->shares && scratch.bytes < bytes) {
+        free(scratch.memory);
+        scratch.bytes = 2 * bytes;
+        scratch.memory = malloc(scratch.bytes);
+    }
+    char *memory = set->shares ? scratch.memory : malloc(bytes);
     if (!memory)
         sv_drop_fatal("no memory", "for a completion call");
     set->op = (sv_drop_op_t **)(void *)memory;
@@ -174,7 +158,7 @@ static void remember_handles(set_t *set, int n, const MPI_Request *requests, boo
     sv_drop_ops_begin_call(&set->call);
 }
 
-/* What stood after n requests (index NULL: after all). */
+/* Finds the operations that n requests had, index[0] and so on (NULL: the first n). */
 static void look_up_ended(set_t *set, int n, const int *index)
 {
     sv_drop_lock();
@@ -200,7 +184,10 @@ static int end_looked_up(set_t *set, int n, const int *index, const MPI_Request 
         sv_drop_op_release(op); /* partner: sv_drop_table_pass() */
     }
     sv_drop_unlock();
-    put_scratch(set->op, set->shares);
+    if (set->shares)
+        atomic_flag_clear_explicit(&scratch.taken, memory_order_release);
+    else
+        free(set->op);
     return code;
 }
 
@@ -282,31 +269,24 @@ SV_DROP_EXPORT int MPI_Request_get_status(MPI_Request request, int *flag, MPI_St
     return code;
 }
 
-/* Of requests that stand for others (drop_given.c): how many there are, and the index of one that has ended, or -1. */
-static int find_given(const set_t *set, bool blocks, int *ended_out)
+/* The number of requests for which a receive of a taken message stands in (drop_given.c), and the index of one that
+   has ended, or -1. */
+static int find_given(const set_t *set, int *ended_out)
 {
     int n = 0;
     *ended_out = -1;
     for (int i = 0; i < set->n; i++)
         if (sv_drop_given_has(set->op[i])) {
             n++;
-            if (sv_drop_given_ended(set->op[i], blocks))
+            if (sv_drop_given_ended(set->op[i], false))
                 *ended_out = i;
         }
     return n;
 }
 
-static bool have_all_ended(const set_t *set, bool blocks)
-{
-    for (int i = 0; i < set->n; i++)
-        if (sv_drop_given_has(set->op[i]) && !sv_drop_given_ended(set->op[i], blocks))
-            return false;
-    return true;
-}
-
 /* --- all, and some ------------------------------------------------------------------------------------------------ */
 
-/* The calls that end many: all of them, or, with indices, those that are through. */
+/* The calls that end many requests: all of them, or, with indices, those that are through. */
 typedef struct many {
     bool some;
     int *found, *indices; /* found: the flag of all, the number of some */
@@ -329,20 +309,6 @@ static int test_many(int n, MPI_Request *requests, many_t many, MPI_Status *stat
         return PMPI_Testall(n, requests, many.found, statuses);
     *many.found = 1;
     return PMPI_Waitall(n, requests, statuses);
-}
-
-/* Looks at ours from *from on, up to one that is not through, so that who waits for many looks at each of them a few
-   times, not at all of them for each that ends. Of others MPI is asked in the end. */
-static bool have_all_arrived(const set_t *set, const MPI_Request *requests, int *from)
-{
-    int done = 1;
-    while (*from < set->n) {
-        if (set->op[*from] && requests[*from] != MPI_REQUEST_NULL &&
-            PMPI_Request_get_status(requests[*from], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done)
-            return false;
-        ++*from;
-    }
-    return true;
 }
 
 static int complete_many_as_mpi(int n, MPI_Request *requests, many_t many, MPI_Status *statuses, bool blocks)
@@ -371,18 +337,26 @@ static int complete_many(int n, MPI_Request *requests, many_t many, MPI_Status *
     unsigned turns = 0;
     int code = MPI_SUCCESS, come = 0;
     set_begin(&set, n, requests, statuses);
-    if (!many.some && !have_all_ended(&set, blocks)) {
-        *many.found = 0;
-        return set_end(&set, requests, MPI_SUCCESS);
-    }
+    /* Of all, those of messages that a probe has taken come first. */
+    for (int i = 0; i < set.n && !many.some; i++)
+        if (sv_drop_given_has(set.op[i]) && !sv_drop_given_ended(set.op[i], blocks)) {
+            *many.found = 0;
+            return set_end(&set, requests, MPI_SUCCESS);
+        }
     do {
-        int given = 0, ended = -1;
+        int given = 0, ended = -1, done = 1;
         sv_drop_turn_for(&turns, set.op, set.n);
         *many.found = 0;
-        if (blocks && !many.some && !have_all_arrived(&set, requests, &come))
+        /* A wait for all looks at ours in order, up to one that is not through. So it looks at each of many a few
+           times, not at all of them for each that ends. MPI is asked about the others in the end. */
+        for (; blocks && !many.some && come < set.n; come++)
+            if (set.op[come] && requests[come] != MPI_REQUEST_NULL &&
+                PMPI_Request_get_status(requests[come], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done)
+                break;
+        if (blocks && !many.some && come < set.n)
             continue;
         if (many.some)
-            given = find_given(&set, false, &ended);
+            given = find_given(&set, &ended);
         if (ended >= 0) {
             *many.found = 1;
             many.indices[0] = ended;
@@ -444,7 +418,7 @@ static int complete_any(int n, MPI_Request *requests, int *index, int *flag, MPI
     do {
         int ended;
         sv_drop_turn_for(&turns, set.op, set.n);
-        const int given = find_given(&set, false, &ended);
+        const int given = find_given(&set, &ended);
         if (ended >= 0) {
             *flag = 1;
             *index = ended;
@@ -499,18 +473,20 @@ SV_DROP_EXPORT int MPI_Cancel(MPI_Request *request)
         sv_drop_progress();
         op = sv_drop_op_find(*request);
     }
-    const bool matched = sv_drop_given_has(op); /* by what a probe has taken: it is too late */
+    const bool matched = sv_drop_given_has(op); /* with a message that a probe has taken: it is too late */
     sv_drop_op_release(op);
     return matched ? MPI_SUCCESS : PMPI_Cancel(request);
 }
 
-/* One after the other: a probe may have taken what a receive is to get, and with threads may do so at any time. */
-static int start_each(const set_t *set, MPI_Request *requests)
+static int start_persistent(MPI_Request *requests, int n, bool all)
 {
-    const bool guards = sv_drop_fast_guards();
+    set_t set;
     int code = MPI_SUCCESS;
-    for (int i = 0; i < set->n && code == MPI_SUCCESS; i++) {
-        sv_drop_op_t *op = set->op[i] && set->op[i]->persistent ? set->op[i] : NULL;
+    set_begin(&set, n, requests, MPI_STATUSES_IGNORE);
+    const bool guards = sv_drop_fast_guards(), each = guards || sv_drop_has_taken();
+    /* One after the other where a probe may have taken what a receive is to get; with threads, at any time. */
+    for (int i = 0; each && i < set.n && code == MPI_SUCCESS; i++) {
+        sv_drop_op_t *op = set.op[i] && set.op[i]->persistent ? set.op[i] : NULL;
         if (op)
             sv_drop_op_start(op);
         if (guards)
@@ -522,18 +498,9 @@ static int start_each(const set_t *set, MPI_Request *requests)
         if (op)
             sv_drop_op_rename(op, requests[i]);
     }
-    return code;
-}
-
-static int start_persistent(MPI_Request *requests, int n, bool all)
-{
-    set_t set;
-    int code;
-    set_begin(&set, n, requests, MPI_STATUSES_IGNORE);
-    if (sv_drop_has_taken() || sv_drop_fast_guards()) {
-        code = start_each(&set, requests);
+    if (each)
         return set_end(&set, requests, code);
-    }
+    /* Else all at once. */
     for (int i = 0; i < n; i++)
         if (set.op[i] && set.op[i]->persistent)
             sv_drop_op_start(set.op[i]);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests of calls with device memory. The program's handle is a generalized request of MPI's, so that any completion
- * call can be given it; under it are MPI requests on pinned memory and the copy that follows them. Whoever polls
+ * Requests of calls with device memory. The program's handle is a generalized request of MPI's, so that it can be given
+ * to any completion call. Under it are MPI requests on pinned memory and the copy that follows them. Whoever polls
  * (completion calls, or the progress thread) tests those, copies, and completes the handle.
  *
  *   program   MPI_Irecv(device) -> handle            MPI_Wait(handle) -> status, as MPI gave it for the inner one
  *   here      PMPI_Irecv(pinned) -> inner ... done, copy up, PMPI_Grequest_complete(handle)
  *
  * Persistent requests are MPI's own, on pinned memory, and land when a completion call of the drop-in sees their end.
- * One lock guards everything here; it is recursive, because error handlers of the program run inside. MPI's own locks
- * are taken inside it and never around it: what MPI calls back leaves a note, which the next one with the lock reads.
+ *
+ * Any thread. One lock guards everything here; it is recursive, because error handlers of the program run inside. MPI's
+ * own locks are taken inside it and never around it: what MPI calls back leaves a note, which the next one with the
+ * lock reads. An operation owns its call and its fast state, and is freed with its last user.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for recursive mutexes */
@@ -86,7 +88,7 @@ static void unlist_handle(sv_drop_op_t *op)
     release_op_locked(op);
 }
 
-/* MPI may give out a freed handle again: nothing is looked up or listed before the notes are read. */
+/* MPI may give out a freed handle again, so that the notes are read before anything is looked up or listed. */
 static void read_notes(void)
 {
     /* Partner: the release in handle_freed(). */
@@ -99,8 +101,8 @@ static void read_notes(void)
     }
 }
 
-/* One that the program has completed by a call that passed the drop-in, or completes just now in another thread: MPI
-   has given out its handle again. */
+/* MPI has given out this handle again. So the request that had it is complete: the program has completed it by a call
+   that the drop-in does not see, or completes it just now in another thread. */
 static void forget_passed(MPI_Request handle)
 {
     read_notes();
@@ -166,14 +168,14 @@ sv_drop_op_t *sv_drop_op_find(MPI_Request handle)
 void sv_drop_ops_begin_call(sv_drop_table_call_t *call)
 {
     pthread_mutex_lock(&engine.lock);
-    read_notes(); /* what has ended before is nobody's, though its handle may be another's */
+    read_notes(); /* those that have ended before must not be found, though another request may have their handle */
     sv_drop_table_begin_call(call);
     pthread_mutex_unlock(&engine.lock);
 }
 
 /* --- generalized requests: MPI calls these ------------------------------------------------------------------------ */
 
-/* Errors are told by the wrapped completion call, which knows the communicator's error handler has had its turn. */
+/* The wrapped completion call returns errors, after the communicator's error handler has had its turn. */
 static int query_handle(void *extra, MPI_Status *status)
 {
     const sv_drop_op_t *op = extra;
@@ -282,28 +284,7 @@ static bool inner_ended(sv_drop_op_t *op)
     return done || code != MPI_SUCCESS;
 }
 
-static bool also_ended(sv_drop_op_t *op)
-{
-    int done = 1;
-    int code = op->also == MPI_REQUEST_NULL ? MPI_SUCCESS : PMPI_Test(&op->also, &done, MPI_STATUS_IGNORE);
-    if (code != MPI_SUCCESS) {
-        op->error = op->error ? op->error : code;
-        op->also = MPI_REQUEST_NULL;
-    }
-    return done || code != MPI_SUCCESS;
-}
-
-/* The program's own request: looked at without ending it, so that an announcement is heard before the program asks. A
-   thread may be ending it at this moment, and then this status is an empty one: only an announcement counts. */
-static bool kept_arrived(sv_drop_op_t *op)
-{
-    int done = 0;
-    if (!op->announcement_read && PMPI_Request_get_status(op->handle, &done, &op->status) == MPI_SUCCESS && done)
-        op->announcement_read = sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
-    return op->announcement_read;
-}
-
-/* A request that the program has freed while it was under way. */
+/* A request that the program has freed while it was in flight. */
 static bool orphan_ended(sv_drop_op_t *op)
 {
     int done = 0;
@@ -322,12 +303,34 @@ static bool orphan_ended(sv_drop_op_t *op)
 
 static bool op_ended(sv_drop_op_t *op)
 {
-    const bool arrived = op->orphan ? orphan_ended(op) : op->keeps ? kept_arrived(op) : inner_ended(op);
+    int done = 0;
+    bool arrived;
+    if (op->orphan)
+        arrived = orphan_ended(op);
+    else if (!op->keeps)
+        arrived = inner_ended(op);
+    else {
+        /* The program's own request is looked at without ending it, so that an announcement is read before the program
+           asks. A thread may be ending it now, and then this status is empty: only an announcement counts. */
+        if (!op->announcement_read && PMPI_Request_get_status(op->handle, &done, &op->status) == MPI_SUCCESS && done)
+            op->announcement_read = sv_drop_fast_take_announced(&op->fast, &op->call, &op->status);
+        arrived = op->announcement_read;
+    }
     const bool landed = arrived && sv_drop_fast_ended(&op->fast, &op->error);
-    return also_ended(op) && landed; /* a sender may wait for what lands, whatever has left */
+    /* The send of a call that receives as well is tested each time: a sender may wait for what lands here. */
+    int code = MPI_SUCCESS;
+    done = op->also == MPI_REQUEST_NULL;
+    if (!done)
+        code = PMPI_Test(&op->also, &done, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS) {
+        op->error = op->error ? op->error : code;
+        op->also = MPI_REQUEST_NULL;
+        done = 1;
+    }
+    return done && landed;
 }
 
-/* For the timeline: what came by the fast route. */
+/* Notes for the timeline what came by the fast route. */
 static void note_fast_error(sv_drop_op_t *op)
 {
     op->call.fast = op->fast.arrived || op->fast.request || op->call.fast;
@@ -338,7 +341,7 @@ static void note_fast_error(sv_drop_op_t *op)
     }
 }
 
-/* Tells the communicator's error handler what went wrong on the route, which MPI knows nothing of; once. */
+/* Tells the communicator's error handler once what went wrong on the route, which MPI knows nothing of. */
 static void call_error_handler(sv_drop_op_t *op)
 {
     if (op->fast.error == MPI_SUCCESS || op->reported)
@@ -347,8 +350,8 @@ static void call_error_handler(sv_drop_op_t *op)
     PMPI_Comm_call_errhandler(op->fast.comm, op->fast.error);
 }
 
-/* Takes one that has ended from the list, with a user more for the chain of those, and begins to copy what came. Of one
-   that is kept the rest is for the call that completes it. */
+/* Moves an operation that has ended from the list to the chain of those, which is one user more, and begins to copy
+   what came. If it is kept, the call that completes it does the rest. */
 static void unstage_op(sv_drop_op_t *op, sv_drop_flow_t *flow, sv_drop_op_t **ended)
 {
     op->users++;
@@ -365,10 +368,9 @@ static void unstage_op(sv_drop_op_t *op, sv_drop_flow_t *flow, sv_drop_op_t **en
     *ended = op;
 }
 
-/* What has ended by the same turn is copied together: one wait for the device, not one for each. Whether any has. */
-static bool end_ops(sv_drop_flow_t *flow, sv_drop_op_t *ended)
+/* Operations that have ended in the same turn are copied together: one wait for the device, not one for each. */
+static void end_ops(sv_drop_flow_t *flow, sv_drop_op_t *ended)
 {
-    const bool any = ended != NULL;
     sv_drop_flow_end(flow);
     for (sv_drop_op_t *op = ended, *next; op; op = next) {
         next = op->next;
@@ -378,51 +380,42 @@ static bool end_ops(sv_drop_flow_t *flow, sv_drop_op_t *ended)
             PMPI_Grequest_complete(op->handle); /* may free the handle, if the program has given it up */
         release_op_locked(op);
     }
-    return any;
 }
 
-/* Some of those under way, in turn. */
-static bool progress_some(void)
-{
-    sv_drop_flow_t flow = {0};
-    sv_drop_op_t *ended = NULL, *op = engine.next ? engine.next : engine.first;
-    const int running = atomic_load_explicit(&sv_drop_running, memory_order_relaxed);
-    for (int i = running < LOOKS ? running : LOOKS; i > 0 && op; i--) {
-        engine.next = op->next; /* an error handler that runs meanwhile may take that from the list */
-        if (op_ended(op))
-            unstage_op(op, &flow, &ended);
-        op = engine.next ? engine.next : engine.first;
-    }
-    return end_ops(&flow, ended);
-}
-
-/* Those that a call waits for; the walk may come to others much later. */
-static bool progress_up_to(sv_drop_op_t *const *ops, int n)
-{
-    sv_drop_flow_t flow = {0};
-    sv_drop_op_t *ended = NULL;
-    for (int i = 0; i < n; i++)
-        if (ops[i] && ops[i]->running && op_ended(ops[i]))
-            unstage_op(ops[i], &flow, &ended);
-    return end_ops(&flow, ended);
-}
-
-/* Whether anything has ended. */
+/* Looks at ops[0] to ops[n - 1], of which NULL are none of ours, and at some of the others. Whether any has ended. */
 static bool progress_for(sv_drop_op_t *const *ops, int n)
 {
-    bool ended = false;
+    bool any = false;
     if (!sv_drop_is_busy() && !atomic_load_explicit(&engine.freed, memory_order_relaxed))
         return false;
     pthread_mutex_lock(&engine.lock);
     read_notes();
     if (!engine.walks) { /* else an error handler of the program's has called MPI */
+        sv_drop_flow_t first_flow = {0}, flow = {0};
+        sv_drop_op_t *ended = NULL;
         engine.walks = true;
-        ended = progress_up_to(ops, n);
-        ended |= progress_some();
+        /* Those that a call waits for come first, because the walk may come to them much later. */
+        for (int i = 0; i < n; i++)
+            if (ops[i] && ops[i]->running && op_ended(ops[i]))
+                unstage_op(ops[i], &first_flow, &ended);
+        any = ended != NULL;
+        end_ops(&first_flow, ended);
+        /* Then some of those in flight, in turn. */
+        ended = NULL;
+        sv_drop_op_t *op = engine.next ? engine.next : engine.first;
+        const int running = atomic_load_explicit(&sv_drop_running, memory_order_relaxed);
+        for (int i = running < LOOKS ? running : LOOKS; i > 0 && op; i--) {
+            engine.next = op->next; /* an error handler that runs meanwhile may take that from the list */
+            if (op_ended(op))
+                unstage_op(op, &flow, &ended);
+            op = engine.next ? engine.next : engine.first;
+        }
+        any = any || ended;
+        end_ops(&flow, ended);
         engine.walks = false;
     }
     pthread_mutex_unlock(&engine.lock);
-    return ended;
+    return any;
 }
 
 void sv_drop_progress(void)
@@ -446,30 +439,24 @@ void sv_drop_turn(unsigned *turns)
 
 /* --- ends --------------------------------------------------------------------------------------------------------- */
 
-/* A receive that is kept and got an announcement blocks here until the bytes have come: they are in a slot, or their
-   sender is at it. What a walk has heard is kept; else the status of the call that ended the request says what came. */
-static void unstage_kept(sv_drop_op_t *op, MPI_Status *status)
-{
-    unsigned turns = 0;
-    if (!op->announcement_read)
-        op->announcement_read = sv_drop_fast_take_announced(&op->fast, &op->call, status);
-    while (!sv_drop_fast_ended(&op->fast, &op->error))
-        sv_drop_turn(&turns);
-    if (op->call.parts)
-        sv_drop_parts_unstage(&op->call);
-    else if (!op->error && (!op->fast.arrived || op->fast.unstages)) {
-        sv_drop_fast_set_status(&op->fast, status);
-        sv_drop_unstage_call(&op->call, op->message ? status : NULL);
-    }
-}
-
 int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status, bool ends)
 {
+    unsigned turns = 0;
     pthread_mutex_lock(&engine.lock);
     if (op->keeps && op->active) {
         op->active = false;
-        if (status)
-            unstage_kept(op, status);
+        /* A receive that is kept and got an announcement blocks here until the bytes have come: they are in a slot, or
+           their sender is at it. If no walk has read the announcement, the status of the call says what came. */
+        if (status && !op->announcement_read)
+            op->announcement_read = sv_drop_fast_take_announced(&op->fast, &op->call, status);
+        while (status && !sv_drop_fast_ended(&op->fast, &op->error))
+            sv_drop_turn(&turns);
+        if (status && op->call.parts)
+            sv_drop_parts_unstage(&op->call);
+        else if (status && !op->error && (!op->fast.arrived || op->fast.unstages)) {
+            sv_drop_fast_set_status(&op->fast, status);
+            sv_drop_unstage_call(&op->call, op->message ? status : NULL);
+        }
         note_fast_error(op);
         sv_drop_trace_call(&op->call);
         unlist_running(op);
@@ -487,7 +474,7 @@ int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status, bool ends)
     return error;
 }
 
-/* What is sent in parts goes down with each of them. */
+/* A buffer that is sent in parts goes down with each of them. */
 void sv_drop_op_start(sv_drop_op_t *op)
 {
     if (!op->call.parts)
@@ -529,7 +516,7 @@ void sv_drop_op_forget(sv_drop_op_t *op)
     pthread_mutex_unlock(&engine.lock);
 }
 
-/* MPI may still use the pinned memory, and what comes is to land. */
+/* The operation lives on, because MPI may still use the pinned memory, and what comes is to land. */
 bool sv_drop_op_adopt(sv_drop_op_t *op)
 {
     pthread_mutex_lock(&engine.lock);
@@ -551,7 +538,7 @@ static int running_turns(void)
     return END_TURNS * (atomic_load_explicit(&sv_drop_running, memory_order_relaxed) / LOOKS + 1);
 }
 
-/* Messages of the route get some time to come or to leave; then they have failed. All others go on. */
+/* Messages of the route get some time to come or to leave, and after that they have failed. All others go on. */
 void sv_drop_requests_retire(void)
 {
     unsigned turns = 0;
@@ -567,7 +554,8 @@ void sv_drop_requests_retire(void)
     pthread_mutex_unlock(&engine.lock);
 }
 
-/* What is left is MPI's, with its staging memory: another rank may be about to send what one of them receives. */
+/* What is left after some time stays with MPI, with its staging memory: another rank may be about to send what one of
+   them receives. */
 int sv_drop_requests_end(int *open_out)
 {
     unsigned turns = 0;

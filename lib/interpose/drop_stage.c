@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * From buffers of a call to pinned memory and back. A message of a derived type is packed by the device, and MPI sends
- * or receives the bytes of its stream, which any type of the other side matches. Everything else keeps its shape: the
- * span of memory that the call may touch has an image in pinned memory, and MPI gets the same counts and types.
+ * or receives its packed bytes, which match any type of the other side. All else keeps its shape: the span of memory
+ * that the call may touch has an image in pinned memory, and MPI gets the same counts and types.
  *
  *   device    ..##..##..  --gather-->  ####   MPI_PACKED             packed
  *   device    [ block 0 ][ block 1 ]  --copy-->  the same            an image
  *
- * What lies between elements is never written to the device, because kernels may be writing there. The one exception
- * are types that nobody can take apart (darray): their gaps go down and come up. Of an image that is mostly gaps only
- * the elements go down. Lengths are of any size: a stream that an int cannot count is one element of a type of its own.
+ * Memory between elements is never written on the device, because kernels may be writing there. Types that cannot be
+ * taken apart (darray) are the one exception: their gaps go down and come up. Only the elements go down of an image
+ * that is mostly gaps. Lengths are of any size: if an int cannot count the packed bytes, they are one element of a type
+ * of their own.
+ *
+ * Any thread, but a call is one thread's; it owns its buffers until sv_drop_call_end().
  */
 #include "interpose/drop.h"
 
@@ -17,12 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_device(const void *ptr, int64_t low)
-{
-    return !sv_drop_is_host((const char *)ptr + low) && ptr != MPI_IN_PLACE;
-}
-
-/* Bytes from the address that elements at offset may touch; false for none. */
+/* The bytes from the buffer's address on that a block may touch; false for none. */
 static bool bounds_of(const sv_drop_block_t *block, int64_t *low_out, int64_t *high_out)
 {
     sv_drop_type_t type;
@@ -34,23 +32,27 @@ static bool bounds_of(const sv_drop_block_t *block, int64_t *low_out, int64_t *h
     return true;
 }
 
-static bool bounds_of_all(const sv_drop_block_t *blocks, int n, int64_t *low_out, int64_t *high_out)
+static const sv_drop_block_t *blocks_of(const sv_drop_buffer_t *buffer)
 {
-    int64_t low, high;
-    bool any = false;
-    for (int i = 0; i < n; i++) {
-        if (!bounds_of(&blocks[i], &low, &high))
-            continue;
-        *low_out = !any || low < *low_out ? low : *low_out;
-        *high_out = !any || high > *high_out ? high : *high_out;
-        any = true;
-    }
-    return any;
+    return buffer->blocks ? buffer->blocks : &buffer->one;
 }
 
-/* --- what a call has ---------------------------------------------------------------------------------------------- */
+/* The bytes of all elements, without the gaps. */
+static size_t element_bytes_of(const sv_drop_buffer_t *buffer)
+{
+    const sv_drop_block_t *blocks = blocks_of(buffer);
+    size_t bytes = 0;
+    for (int i = 0; i < buffer->nblocks; i++) {
+        sv_drop_type_t type;
+        if (blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type))
+            bytes += (size_t)(type.bytes * blocks[i].count);
+    }
+    return bytes;
+}
 
-/* What MPI refuses, as it is of that type. */
+/* --- the buffers of a call ---------------------------------------------------------------------------------------- */
+
+/* A buffer that MPI refuses because of that type. */
 static sv_drop_buffer_t *add_refused(sv_drop_call_t *call, MPI_Datatype type)
 {
     sv_drop_buffer_t *buffer = &call->buffer[call->nbuffers++];
@@ -59,13 +61,21 @@ static sv_drop_buffer_t *add_refused(sv_drop_call_t *call, MPI_Datatype type)
     return buffer;
 }
 
-/* The staging buffer for device memory at buf; NULL if there is nothing of the device's in it. known: that it is has
-   been asked in this call, which costs about as much as all the rest. */
+/* The staging buffer for device memory at buf; NULL if there is no device memory in it. known: this call has asked that
+   before, which costs about as much as all the rest. */
 static sv_drop_buffer_t *add_buffer(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_block_t *blocks,
                                     int n)
 {
-    int64_t low = 0, high = 0;
-    if (!bounds_of_all(blocks, n, &low, &high) || !(known || is_device(buf, low)))
+    int64_t low = 0, high = 0, first, end;
+    bool any = false;
+    for (int i = 0; i < n; i++) {
+        if (!bounds_of(&blocks[i], &first, &end))
+            continue;
+        low = !any || first < low ? first : low;
+        high = !any || end > high ? end : high;
+        any = true;
+    }
+    if (!any || !(known || (!sv_drop_is_host((const char *)buf + low) && buf != MPI_IN_PLACE)))
         return NULL;
     call->begin_ns = call->begin_ns ? call->begin_ns : sv_drop_trace_now();
     sv_drop_buffer_t *buffer = &call->buffer[call->nbuffers++];
@@ -74,7 +84,7 @@ static sv_drop_buffer_t *add_buffer(sv_drop_call_t *call, const void *buf, bool 
     return buffer;
 }
 
-/* What MPI is given for a stream. */
+/* The count and type that MPI is given for packed bytes. */
 static void count_stream(const sv_drop_call_t *call, sv_drop_buffer_t *buffer)
 {
     buffer->count = (int)buffer->bytes;
@@ -87,28 +97,11 @@ static void count_stream(const sv_drop_call_t *call, sv_drop_buffer_t *buffer)
     buffer->owns_type = true;
 }
 
-/* As a stream of packed bytes; false if MPI is to be given the buffer's own shape, which has no gaps or is mixed. */
-static bool pack_buffer(const sv_drop_call_t *call, sv_drop_buffer_t *buffer, const sv_drop_block_t *block)
-{
-    sv_drop_type_t type;
-    if (!sv_drop_type(block->type, &type) || type.dense)
-        return false;
-    buffer->plan = sv_drop_plan_get(block->type, block->count, buffer->user + buffer->low);
-    if (!buffer->plan->pack) {
-        buffer->keeps_gaps = true;
-        sv_drop_plan_put(buffer->plan);
-        buffer->plan = NULL;
-        return false;
-    }
-    buffer->bytes = selvage_pack_bytes(buffer->plan->pack);
-    count_stream(call, buffer);
-    return true;
-}
-
 sv_drop_buffer_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t count, MPI_Datatype type, bool in,
                                   bool out)
 {
     sv_drop_block_t block = {count, 0, type};
+    sv_drop_type_t info;
     if (!sv_drop_is_named(type) && sv_drop_refuse(call, buf, &block, 1))
         return add_refused(call, MPI_DATATYPE_NULL);
     if (!sv_drop_type_is_committed(type))
@@ -121,7 +114,19 @@ sv_drop_buffer_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
     buffer->one = block;
     buffer->count = (int)count;
     buffer->type = type;
-    buffer->packed = pack_buffer(call, buffer, &block);
+    /* Elements with gaps go as packed bytes, unless the type cannot be taken apart: then it keeps its shape. */
+    if (sv_drop_type(type, &info) && !info.dense) {
+        buffer->plan = sv_drop_plan_get(type, count, buffer->user + buffer->low);
+        buffer->packed = buffer->plan->pack != NULL;
+        buffer->keeps_gaps = !buffer->packed;
+        if (buffer->packed) {
+            buffer->bytes = selvage_pack_bytes(buffer->plan->pack);
+            count_stream(call, buffer);
+        } else {
+            sv_drop_plan_put(buffer->plan);
+            buffer->plan = NULL;
+        }
+    }
     buffer->host = buffer->image = sv_drop_staging(buffer->bytes);
     return buffer;
 }
@@ -146,17 +151,12 @@ sv_drop_buffer_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t cou
     return buffer;
 }
 
-static const sv_drop_block_t *blocks_of(const sv_drop_buffer_t *buffer)
-{
-    return buffer->blocks ? buffer->blocks : &buffer->one;
-}
-
-/* Where gaps come up again, or only a part may, they must go down first. */
+/* Whether any block is of a type that cannot be taken apart. */
 static bool has_opaque(const sv_drop_buffer_t *buffer)
 {
     const sv_drop_block_t *blocks = blocks_of(buffer);
     bool opaque = false;
-    for (int i = 0; i < buffer->nblocks && buffer->out; i++) {
+    for (int i = 0; i < buffer->nblocks; i++) {
         sv_drop_type_t type;
         if (blocks[i].count <= 0 || !sv_drop_type(blocks[i].type, &type) || type.dense)
             continue;
@@ -167,38 +167,26 @@ static bool has_opaque(const sv_drop_buffer_t *buffer)
     return opaque;
 }
 
-static int64_t count_of(const sv_drop_list_t *list, int64_t i)
-{
-    if (list->large_counts)
-        return list->large_counts[i];
-    return list->counts ? list->counts[i] : list->count;
-}
-
-/* before: elements of the blocks before this one. */
-static int64_t block_offset_of(const sv_drop_list_t *list, int64_t i, MPI_Datatype type, int64_t before)
-{
-    MPI_Aint lb, extent;
-    if (list->far)
-        return list->far[i];
-    if (list->bytes)
-        return list->bytes[i];
-    if (type == MPI_DATATYPE_NULL || PMPI_Type_get_extent(type, &lb, &extent) != MPI_SUCCESS)
-        return 0;
-    int64_t elements = list->displs ? list->displs[i] : list->large_displs ? list->large_displs[i] : before;
-    return elements * (int64_t)extent;
-}
-
-/* Of a long image, so that pinning all of it would take memory that nobody needs. */
+/* Whether a long image is mostly gaps, so that pinning all of it would take memory that nobody needs. */
 static bool is_mostly_gaps(const sv_drop_buffer_t *buffer)
 {
     enum { LONG_BYTES = 64 << 20, PARTS = 4 };
-    size_t bytes = 0;
-    for (int i = 0; i < buffer->nblocks && buffer->bytes >= LONG_BYTES && !buffer->keeps_gaps; i++) {
-        sv_drop_type_t type;
-        if (blocks_of(buffer)[i].count > 0 && sv_drop_type(blocks_of(buffer)[i].type, &type))
-            bytes += (size_t)(type.bytes * blocks_of(buffer)[i].count);
-    }
-    return buffer->bytes >= LONG_BYTES && !buffer->keeps_gaps && bytes < buffer->bytes / PARTS;
+    return buffer->bytes >= LONG_BYTES && !buffer->keeps_gaps && element_bytes_of(buffer) < buffer->bytes / PARTS;
+}
+
+/* Block number i of a list; before: elements of the blocks before it. */
+static sv_drop_block_t block_of_list(const sv_drop_list_t *list, int64_t i, int64_t before)
+{
+    sv_drop_block_t block = {.type = list->types ? list->types[i] : list->type};
+    MPI_Aint lb, extent;
+    block.count = list->large_counts ? list->large_counts[i] : list->counts ? list->counts[i] : list->count;
+    if (list->far || list->bytes)
+        block.offset = list->far ? list->far[i] : list->bytes[i];
+    else if (block.type != MPI_DATATYPE_NULL && PMPI_Type_get_extent(block.type, &lb, &extent) == MPI_SUCCESS)
+        block.offset = (int64_t)extent * (list->displs         ? list->displs[i]
+                                          : list->large_displs ? list->large_displs[i]
+                                                               : before);
+    return block;
 }
 
 sv_drop_buffer_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list,
@@ -213,9 +201,7 @@ sv_drop_buffer_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool
     if (n > 1 && !(blocks = malloc((size_t)n * sizeof *blocks)))
         sv_drop_fatal("no memory", call->name);
     for (int i = 0; i < n; i++) {
-        MPI_Datatype type = list->types ? list->types[i] : list->type;
-        blocks[i] = single ? (sv_drop_block_t){list->n * list->count, 0, type}
-                           : (sv_drop_block_t){count_of(list, i), block_offset_of(list, i, type, before), type};
+        blocks[i] = single ? (sv_drop_block_t){list->n * list->count, 0, list->type} : block_of_list(list, i, before);
         before += blocks[i].count;
     }
     const bool both = !(single && sv_drop_is_named(one.type)) && sv_drop_refuse(call, buf, blocks, n);
@@ -229,42 +215,33 @@ sv_drop_buffer_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool
     buffer->out = out;
     buffer->one = *blocks;
     buffer->blocks = blocks == &one ? NULL : blocks;
-    buffer->keeps_gaps = has_opaque(buffer);
+    buffer->keeps_gaps = out && has_opaque(buffer); /* gaps that come up again must go down first */
     return buffer;
 }
 
-static bool overlap(const sv_drop_buffer_t *a, const sv_drop_buffer_t *b)
-{
-    const uintptr_t first = (uintptr_t)a->user + (uintptr_t)a->low, second = (uintptr_t)b->user + (uintptr_t)b->low;
-    return (a->out || b->out) && first < second + b->bytes && second < first + a->bytes;
-}
-
 /*
- * Memory that overlaps in the program's call does so in what MPI is given: MPI refuses what it would refuse, and what
- * it takes (a field with its halo, of which the types name the parts) has one image. Two regions are all that there are
- * where this matters.
+ * Memory that overlaps in the program's call does so in what MPI is given. So MPI refuses what it would refuse, and
+ * what it takes (a field with its halo, of which the types name the parts) has one image. There are at most two such
+ * buffers where this matters.
  */
-static void share_image(sv_drop_buffer_t *a, sv_drop_buffer_t *b)
-{
-    const uintptr_t first = (uintptr_t)a->user + (uintptr_t)a->low, second = (uintptr_t)b->user + (uintptr_t)b->low;
-    const uintptr_t low = first < second ? first : second;
-    const size_t a_end = (size_t)(first - low) + a->bytes, b_end = (size_t)(second - low) + b->bytes;
-    const size_t bytes = a_end > b_end ? a_end : b_end;
-    a->image = is_mostly_gaps(a) && is_mostly_gaps(b) ? sv_drop_staging_plain(bytes) : sv_drop_staging(bytes);
-    a->host = a->image + (first - low);
-    b->host = a->image + (second - low);
-}
-
 void sv_drop_make_images(sv_drop_call_t *call)
 {
     for (int i = 0; i < call->nbuffers; i++) {
-        sv_drop_buffer_t *buffer = &call->buffer[i];
-        for (int j = i + 1; j < call->nbuffers && !buffer->host; j++)
-            if (!call->buffer[j].host && overlap(buffer, &call->buffer[j]))
-                share_image(buffer, &call->buffer[j]);
-        if (!buffer->host)
-            buffer->host = buffer->image =
-                is_mostly_gaps(buffer) ? sv_drop_staging_plain(buffer->bytes) : sv_drop_staging(buffer->bytes);
+        sv_drop_buffer_t *a = &call->buffer[i];
+        const uintptr_t first = (uintptr_t)a->user + (uintptr_t)a->low;
+        for (int j = i + 1; j < call->nbuffers && !a->host; j++) {
+            sv_drop_buffer_t *b = &call->buffer[j];
+            const uintptr_t second = (uintptr_t)b->user + (uintptr_t)b->low, low = first < second ? first : second;
+            if (b->host || !(a->out || b->out) || first >= second + b->bytes || second >= first + a->bytes)
+                continue;
+            const size_t a_end = (size_t)(first - low) + a->bytes, b_end = (size_t)(second - low) + b->bytes;
+            const size_t bytes = a_end > b_end ? a_end : b_end;
+            a->image = is_mostly_gaps(a) && is_mostly_gaps(b) ? sv_drop_staging_plain(bytes) : sv_drop_staging(bytes);
+            a->host = a->image + (first - low);
+            b->host = a->image + (second - low);
+        }
+        if (!a->host)
+            a->host = a->image = is_mostly_gaps(a) ? sv_drop_staging_plain(a->bytes) : sv_drop_staging(a->bytes);
     }
 }
 
@@ -286,17 +263,6 @@ static size_t gappy_bytes(const sv_drop_block_t *block)
     sv_drop_type_t type;
     return block->count > 0 && sv_drop_type(block->type, &type) && !type.dense ? (size_t)(type.bytes * block->count)
                                                                                 : 0;
-}
-
-/* Blocks from first on that fit into room, but at least one. */
-static int end_of_batch(const sv_drop_buffer_t *buffer, int first, size_t capacity)
-{
-    const sv_drop_block_t *blocks = blocks_of(buffer);
-    size_t bytes = gappy_bytes(&blocks[first]);
-    int end = first + 1;
-    for (; end < buffer->nblocks && bytes + gappy_bytes(&blocks[end]) <= capacity; end++)
-        bytes += gappy_bytes(&blocks[end]);
-    return end;
 }
 
 /* Between the image and the packed bytes, by MPI. */
@@ -336,12 +302,13 @@ static void scatter_blocks(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer,
     }
 }
 
-/* All blocks with gaps, a batch at a time. */
+/* Copies all blocks with gaps, a batch at a time. */
 static void copy_gappy(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer, bool down)
 {
+    const sv_drop_block_t *blocks = blocks_of(buffer);
     size_t total = 0, most = 0;
     for (int i = 0; i < buffer->nblocks; i++) {
-        size_t bytes = gappy_bytes(&blocks_of(buffer)[i]);
+        size_t bytes = gappy_bytes(&blocks[i]);
         total += bytes;
         most = bytes > most ? bytes : most;
     }
@@ -350,7 +317,10 @@ static void copy_gappy(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer, boo
     size_t capacity = most > BATCH_BYTES ? most : total < BATCH_BYTES ? total : BATCH_BYTES;
     char *packed = sv_drop_staging(capacity);
     for (int first = 0, end; first < buffer->nblocks; first = end) {
-        end = end_of_batch(buffer, first, capacity);
+        /* As many blocks as fit, but at least one. */
+        size_t bytes = gappy_bytes(&blocks[first]);
+        for (end = first + 1; end < buffer->nblocks && bytes + gappy_bytes(&blocks[end]) <= capacity; end++)
+            bytes += gappy_bytes(&blocks[end]);
         if (!down)
             pack_blocks(buffer, first, end, packed, false);
         scatter_blocks(flow, buffer, first, end, packed, down);
@@ -366,26 +336,13 @@ static void copy_gappy(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer, boo
 /* Whether it is better to bring down the elements of an image than all of it. */
 static bool is_sparse(const sv_drop_buffer_t *buffer)
 {
-    const sv_drop_block_t *blocks = blocks_of(buffer);
-    size_t bytes = 0;
     if (buffer->keeps_gaps || buffer->bytes / SAVED_BYTES < (size_t)buffer->nblocks)
         return false;
-    for (int i = 0; i < buffer->nblocks; i++) {
-        sv_drop_type_t type;
-        if (blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type))
-            bytes += (size_t)(type.bytes * blocks[i].count);
-    }
+    const size_t bytes = element_bytes_of(buffer);
     return bytes <= buffer->bytes / 2 && (buffer->bytes - bytes) / SAVED_BYTES >= (size_t)buffer->nblocks;
 }
 
-static bool is_all_known(const sv_drop_buffer_t *buffer)
-{
-    sv_drop_buffer_t asked = *buffer;
-    asked.out = true;
-    return !has_opaque(&asked);
-}
-
-/* Whether all from the first block to the last is one allocation: copies may not go on beyond theirs. */
+/* Whether all memory from the first block to the last is one allocation: a copy must not cross the end of one. */
 static bool is_one_allocation(const sv_drop_buffer_t *buffer)
 {
     selvage_memory_t memory = SELVAGE_MEMORY_UNKNOWN;
@@ -395,35 +352,26 @@ static bool is_one_allocation(const sv_drop_buffer_t *buffer)
     return memory != SELVAGE_MEMORY_NONE && memory != SELVAGE_MEMORY_HOST && memory != SELVAGE_MEMORY_PINNED;
 }
 
-/* One block without gaps is as the program has it. */
-static bool is_block(const sv_drop_buffer_t *buffer)
-{
-    sv_drop_type_t type;
-    return buffer->nblocks == 1 && sv_drop_type(blocks_of(buffer)->type, &type) && type.dense;
-}
-
-static void stage_sparse(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
-{
-    const sv_drop_block_t *blocks = blocks_of(buffer);
-    for (int i = 0; i < buffer->nblocks; i++) {
-        sv_drop_type_t type;
-        if (blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type) && type.dense)
-            sv_drop_copy(flow, (char *)sv_drop_address(buffer) + blocks[i].offset, buffer->user + blocks[i].offset,
-                         (size_t)(type.bytes * blocks[i].count), SELVAGE_COPY_DEVICE_TO_HOST);
-    }
-    copy_gappy(flow, buffer, true);
-}
-
 static void stage_buffer(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
 {
+    const sv_drop_block_t *blocks = blocks_of(buffer);
+    sv_drop_type_t type;
     if (buffer->packed && buffer->in)
         sv_drop_gather(flow, buffer->plan, buffer->user, buffer->host);
     if (buffer->packed || !(buffer->in || buffer->keeps_gaps))
         return;
-    if (!is_block(buffer) && (is_sparse(buffer) || !is_one_allocation(buffer)) && is_all_known(buffer))
-        stage_sparse(flow, buffer);
-    else
+    /* As a whole: one block without gaps, or what is not sparse, or types that cannot be taken apart. */
+    const bool is_dense = buffer->nblocks == 1 && sv_drop_type(blocks->type, &type) && type.dense;
+    if (is_dense || !(is_sparse(buffer) || !is_one_allocation(buffer)) || has_opaque(buffer)) {
         sv_drop_copy(flow, buffer->host, buffer->user + buffer->low, buffer->bytes, SELVAGE_COPY_DEVICE_TO_HOST);
+        return;
+    }
+    /* Else block by block. */
+    for (int i = 0; i < buffer->nblocks; i++)
+        if (blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type) && type.dense)
+            sv_drop_copy(flow, (char *)sv_drop_address(buffer) + blocks[i].offset, buffer->user + blocks[i].offset,
+                         (size_t)(type.bytes * blocks[i].count), SELVAGE_COPY_DEVICE_TO_HOST);
+    copy_gappy(flow, buffer, true);
 }
 
 static void stage_all(sv_drop_call_t *call, bool after_default)
@@ -434,28 +382,11 @@ static void stage_all(sv_drop_call_t *call, bool after_default)
     sv_drop_flow_end(&flow);
 }
 
-/* Whether what was read before all work had ended is what is there after it. */
-static void check_unchanged(const sv_drop_call_t *call, sv_drop_buffer_t *buffer)
-{
-    void *before;
-    if (!buffer->in || !(before = malloc(buffer->bytes)))
-        return;
-    sv_drop_flow_t flow = {0};
-    memcpy(before, buffer->host, buffer->bytes);
-    stage_buffer(&flow, buffer);
-    sv_drop_flow_end(&flow);
-    if (memcmp(before, buffer->host, buffer->bytes) != 0)
-        sv_drop_warn("%s: the device was still writing %zu bytes at %p: the program does not synchronise before the "
-                     "call",
-                     call->name, buffer->bytes, (void *)buffer->user);
-    free(before);
-}
-
-/* Copies on the default stream are after what that policy waits for, and are one wait with it; of several GPUs each
-   has its own. */
 void sv_drop_stage(sv_drop_call_t *call)
 {
     sv_drop_sync_t sync = sv_drop_settings()->sync;
+    /* Copies on the default stream come after what that policy waits for, and one wait is for both. With several GPUs
+       each has its own default stream. */
     bool after_default = sync == SV_DROP_SYNC_DEFAULT && !sv_drop_has_several();
     if (call->nbuffers == 0 || (call->nbuffers == 1 && call->buffer[0].unpacks))
         return;
@@ -465,8 +396,21 @@ void sv_drop_stage(sv_drop_call_t *call)
         sv_drop_settle();
     if (sync != SV_DROP_SYNC_CHECK)
         stage_all(call, after_default);
-    for (int i = 0; i < call->nbuffers && sync == SV_DROP_SYNC_CHECK; i++)
-        check_unchanged(call, &call->buffer[i]);
+    /* CHECK: is what was read before all work had ended what is there after it? */
+    for (int i = 0; i < call->nbuffers && sync == SV_DROP_SYNC_CHECK; i++) {
+        sv_drop_buffer_t *buffer = &call->buffer[i];
+        void *before = buffer->in ? malloc(buffer->bytes) : NULL;
+        sv_drop_flow_t flow = {0};
+        if (!before)
+            continue;
+        memcpy(before, buffer->host, buffer->bytes);
+        stage_buffer(&flow, buffer);
+        sv_drop_flow_end(&flow);
+        if (memcmp(before, buffer->host, buffer->bytes) != 0)
+            sv_drop_warn("%s: the device was still writing %zu bytes at %p: the program does not synchronise before "
+                         "the call", call->name, buffer->bytes, (void *)buffer->user);
+        free(before);
+    }
 }
 
 /* --- up ----------------------------------------------------------------------------------------------------------- */
@@ -493,30 +437,22 @@ static void unstage_image(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
     copy_gappy(flow, buffer, false);
 }
 
-static void unstage_message(sv_drop_flow_t *flow, sv_drop_buffer_t *buffer, size_t bytes)
+/* As many bytes of a message as have come. */
+static void unstage_message(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer, const MPI_Status *status)
 {
-    if (buffer->unpacks) {
-        if (bytes > 0)
-            sv_drop_unpack(buffer->host, (int64_t)bytes, buffer->user, buffer->one.count, buffer->one.type);
-        return;
-    }
-    if (buffer->packed)
-        sv_drop_scatter(flow, buffer->plan, buffer->host, bytes, buffer->user);
-    else
-        sv_drop_copy(flow, buffer->user + buffer->low, buffer->host, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
-}
-
-/* Bytes of a message that came. */
-static size_t arrived_bytes(const MPI_Status *status, size_t capacity)
-{
-    MPI_Count bytes = 0;
+    MPI_Count arrived = 0;
     int cancelled = 0;
     PMPI_Test_cancelled(status, &cancelled);
-    if (cancelled)
-        return 0;
-    if (PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) != MPI_SUCCESS || bytes < 0)
+    if (!cancelled &&
+        (PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &arrived) != MPI_SUCCESS || arrived < 0))
         sv_drop_fatal("not supported", "a message of which MPI does not say how much came");
-    return (size_t)bytes < capacity ? (size_t)bytes : capacity;
+    const size_t bytes = (size_t)arrived < buffer->bytes ? (size_t)arrived : buffer->bytes;
+    if (buffer->unpacks && bytes > 0)
+        sv_drop_unpack(buffer->host, (int64_t)bytes, buffer->user, buffer->one.count, buffer->one.type);
+    else if (buffer->packed && !buffer->unpacks)
+        sv_drop_scatter(flow, buffer->plan, buffer->host, bytes, buffer->user);
+    else if (!buffer->unpacks)
+        sv_drop_copy(flow, buffer->user + buffer->low, buffer->host, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
 }
 
 void sv_drop_unstage_on(sv_drop_flow_t *flow, sv_drop_call_t *call, const MPI_Status *status)
@@ -532,7 +468,7 @@ void sv_drop_unstage_on(sv_drop_flow_t *flow, sv_drop_call_t *call, const MPI_St
         if (buffer->keeps_gaps)
             sv_drop_copy(flow, buffer->user + buffer->low, buffer->host, buffer->bytes, SELVAGE_COPY_HOST_TO_DEVICE);
         else if (status)
-            unstage_message(flow, buffer, arrived_bytes(status, buffer->bytes));
+            unstage_message(flow, buffer, status);
         else
             unstage_image(flow, buffer);
     }
@@ -547,7 +483,7 @@ void sv_drop_unstage_call(sv_drop_call_t *call, const MPI_Status *status)
 
 /* --- parts -------------------------------------------------------------------------------------------------------- */
 
-/* One block of a staging buffer as a staging buffer; false for none that is there. */
+/* One block of a staging buffer as a staging buffer; false: there is no such block. */
 static bool partition_of(const sv_drop_call_t *call, int part, sv_drop_buffer_t *one_out)
 {
     const sv_drop_buffer_t *buffer = &call->buffer[0];
