@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The drop-in: a library of its own that stands between a program and its MPI. A call whose buffers lie in host memory
- * goes to MPI as it is. One with device memory in it becomes the same call on pinned host memory:
+ * goes to MPI as it is. A call with device memory becomes the same call on pinned host memory:
  *
  *   MPI_Send(device)   synchronise, copy down, PMPI_Send(pinned)
  *   MPI_Recv(device)   synchronise, PMPI_Recv(pinned), copy up
- *   MPI_Isend, ...     the same around PMPI_Isend; the program gets a generalized request that ends after the copy
+ *   MPI_Isend, ...     likewise around PMPI_Isend; the program gets a generalized request that ends after the copy
  *
- * MPI is called by PMPI_ names only, and Selvage by include/ only. State is the process's (sv_drop), as MPI's is. Any
- * thread, as far as the program's thread level allows.
+ * MPI is called by PMPI_ names only, and Selvage by include/ only. All state is the process's, as MPI's is. Any thread
+ * may call, as far as the program's thread level allows. A call owns its staging memory; a request takes that over.
  */
 #ifndef SV_DROP_H
 #define SV_DROP_H
@@ -32,7 +32,7 @@ typedef enum sv_drop_sync {
     SV_DROP_SYNC_AUTO, SV_DROP_SYNC_DEVICE, SV_DROP_SYNC_DEFAULT, SV_DROP_SYNC_NONE, SV_DROP_SYNC_CHECK
 } sv_drop_sync_t;
 
-/* AUTO: messages take the fast route only where neither end then waits for the other's host. */
+/* AUTO: a message takes the fast route only if it completes without the other rank's host. */
 typedef enum sv_drop_mode { SV_DROP_FAST_AUTO, SV_DROP_FAST_ON, SV_DROP_FAST_OFF } sv_drop_mode_t;
 
 typedef struct sv_drop_settings {
@@ -54,32 +54,32 @@ const sv_drop_settings_t *sv_drop_settings(void);
 
 /* The first device, opened at the first call that may need it; NULL if there is none. */
 selvage_device_t *sv_drop_device(void);
-/* The one whose memory this is, of several; the first one if it is nobody's. */
+/* The device whose memory this is; the first one if it is no device's. */
 selvage_device_t *sv_drop_device_of(const void *memory);
 bool sv_drop_has_several(void);
-/* Whether memory is another GPU's than the first one's, open or not. */
+/* Whether this is memory of another GPU than the first one, open or not. */
 bool sv_drop_is_others(const void *memory);
 /* Whether this program may come to show device memory: a GPU's runtime is loaded, or the software device asked for. */
 bool sv_drop_may_have_device(void);
 void sv_drop_device_close(void);
 
-/* A stream of a device's, for one user at a time. */
+/* A stream of a device, for one user at a time. */
 void *sv_drop_stream_take(selvage_device_t *dev);
 void sv_drop_stream_give(selvage_device_t *dev, void *stream);
 
-/* Where an address leads, as the device says; see sv_drop_is_host() for the cheap way. NOBODY: there is nothing now,
-   but memory of the device may come there without a new mapping. */
+/* Where an address leads, as the device says; sv_drop_is_host() is the cheap way. NOBODY: there is no memory now, but
+   memory of the device may come there without a new mapping. */
 typedef enum sv_drop_place { SV_DROP_HOST, SV_DROP_DEVICE, SV_DROP_NOBODY } sv_drop_place_t;
 sv_drop_place_t sv_drop_query_place(const void *ptr);
 
-/* Each that is open, and the first one: false after the last. */
+/* The first device and all others that are open: false after the last. */
 bool sv_drop_device_at(int index, selvage_device_t **dev_out);
 
-/* Waits, as the settings want it, until nothing of the program's uses device memory that a call was given
-   (drop_sync.c). The end: false if something still waits for a device, which then stays open. */
+/* Waits, as the settings want it, until no work of the program uses device memory that a call was given (drop_sync.c).
+   The end: false if the waiter still waits for a device, which then stays open. */
 void sv_drop_settle(void);
 bool sv_drop_settle_end(void);
-/* A kernel did not end within that time, and may fill the device: no kernel of ours is to be waited for. */
+/* Whether a kernel did not end within that time. It may fill the device: no kernel of ours is to be waited for. */
 bool sv_drop_is_stuck(void);
 /* A thread that takes none of the program's signals; false: there is none. */
 bool sv_drop_make_thread(pthread_t *thread, void *(*run)(void *));
@@ -87,8 +87,8 @@ int64_t sv_drop_now_ns(void); /* CLOCK_MONOTONIC */
 
 struct sv_drop_plan;
 
-/* Copies that are waited for together. theirs: on the program's default stream, after its work. A failure ends the
-   program by MPI_Abort, because there is no error class for it. */
+/* Copies that are waited for together. theirs: they are on the program's default stream, after its work. A failure ends
+   the program by MPI_Abort, because there is no error class for it. */
 typedef struct sv_drop_flow {
     selvage_device_t *device; /* of the copies under way; NULL: there are none */
     void *stream; /* taken at the first copy */
@@ -103,9 +103,9 @@ void sv_drop_scatter(sv_drop_flow_t *flow, const struct sv_drop_plan *plan, cons
 /* Waits for them. */
 void sv_drop_flow_end(sv_drop_flow_t *flow);
 
-/* Host memory from a pool (drop_pool.c): pinned as far as the bound goes. Copies take either kind. */
+/* Host memory from a pool (drop_pool.c), pinned up to the bound. Copies take either kind. */
 void *sv_drop_staging(size_t bytes);
-void *sv_drop_staging_plain(size_t bytes); /* not pinned, for what is used here and there */
+void *sv_drop_staging_plain(size_t bytes); /* not pinned: for images of which little is used */
 void sv_drop_unstage(void *ptr);
 void sv_drop_pool_empty(selvage_device_t *dev);
 
@@ -115,8 +115,8 @@ void sv_drop_warn(const char *format, ...) __attribute__((format(printf, 1, 2)))
 
 /* --- which memory is which (drop_cache.c) ------------------------------------------------------------------------- */
 
-/* Remembers pages of host memory only: an address that once was the host's can become the device's only by a new
-   mapping, and each of those makes the generation older. A device address is asked for every time. */
+/* Remembers pages of host memory only: an address of the host can become the device's only by a new mapping, and each
+   of those begins a new generation. A device address is asked for every time. */
 enum { SV_DROP_CACHE_SLOTS = 4096, SV_DROP_PAGE_SHIFT = 12, SV_DROP_GENERATION_BITS = 12 };
 
 extern _Atomic uint64_t sv_drop_cache[SV_DROP_CACHE_SLOTS];
@@ -124,7 +124,7 @@ extern _Atomic uint32_t sv_drop_generation;
 
 bool sv_drop_look_up(const void *ptr, uint64_t entry);
 
-/* Page and generation: what stands in a slot if the page is the host's. */
+/* Page and generation: the content of a slot if the page is the host's. */
 static inline uint64_t sv_drop_entry(const void *ptr)
 {
     uint32_t generation = atomic_load_explicit(&sv_drop_generation, memory_order_relaxed);
@@ -137,7 +137,7 @@ static inline _Atomic uint64_t *sv_drop_slot(const void *ptr)
     return &sv_drop_cache[((uintptr_t)ptr >> SV_DROP_PAGE_SHIFT) % SV_DROP_CACHE_SLOTS];
 }
 
-/* Whether memory at ptr is for MPI as it is: NULL and MPI_IN_PLACE as well. */
+/* Whether MPI gets memory at ptr as it is; true for NULL and MPI_IN_PLACE as well. */
 static inline bool sv_drop_is_host(const void *ptr)
 {
     uint64_t entry = sv_drop_entry(ptr);
@@ -146,7 +146,7 @@ static inline bool sv_drop_is_host(const void *ptr)
     return sv_drop_look_up(ptr, entry);
 }
 
-/* Predefined types that were seen: they are never freed, and move no address. */
+/* Predefined types that were seen. They are never freed, and do not move the address that the buffer has. */
 enum { SV_DROP_NAMED_SLOTS = 16 };
 extern _Atomic MPI_Datatype sv_drop_named[SV_DROP_NAMED_SLOTS];
 static inline _Atomic MPI_Datatype *sv_drop_named_slot(MPI_Datatype type)
@@ -160,7 +160,7 @@ static inline bool sv_drop_is_named(MPI_Datatype type)
     return atomic_load_explicit(sv_drop_named_slot(type), memory_order_relaxed) == type;
 }
 
-/* The same for an address that a type moves elsewhere: MPI_BOTTOM with absolute displacements, and others. */
+/* As sv_drop_is_host(), for an address that a type moves: MPI_BOTTOM with absolute displacements, and others. */
 bool sv_drop_is_host_moved(const void *ptr, MPI_Datatype type);
 static inline bool sv_drop_is_host_typed(const void *ptr, int64_t count, MPI_Datatype type)
 {
@@ -182,14 +182,14 @@ typedef struct sv_drop_type {
     bool dense; /* predefined, and without gaps: count elements are one run */
 } sv_drop_type_t;
 
-/* False for what is no type: MPI is to say so. */
+/* False if it is no type, which MPI then refuses. */
 bool sv_drop_type(MPI_Datatype type, sv_drop_type_t *info_out);
 
-/* Whether messages may be of it; true for what is no type. */
+/* Whether messages may be of this type; true if it is no type. */
 bool sv_drop_type_is_committed(MPI_Datatype type);
 
-/* Elements as one of a type of MPI-3's constructors, which takes apart as any other; committed, the caller's to free.
-   Returns MPI's code. */
+/* A type that has so many elements, of MPI-3's constructors, so that it can be taken apart as any other; committed, the
+   caller's to free. Returns MPI's code. */
 int sv_drop_type_many(MPI_Count count, MPI_Datatype type, MPI_Datatype *type_out);
 
 /* A copy of a derived type, which the program may free meanwhile; committed, the caller's to free. Not a duplicate:
@@ -206,19 +206,19 @@ typedef struct sv_drop_narrow {
     bool owned;
 } sv_drop_narrow_t;
 
-/* Returns MPI's code; what is under way keeps the type. */
+/* Returns MPI's code. MPI keeps the type for messages in flight. */
 int sv_drop_narrow(MPI_Count count, MPI_Datatype type, sv_drop_narrow_t *narrow_out);
 void sv_drop_narrow_end(sv_drop_narrow_t *narrow);
 
-/* From elements of a type in host memory to their packed bytes, as many as the type's size says; and back, where they
-   may end within an element. Of any length; a failure ends the program. */
+/* From elements of a type in host memory to their packed bytes, as many as the type's size says. And back, where the
+   bytes may end within an element. The length is any; a failure ends the program. */
 void sv_drop_pack(const void *from, int64_t count, MPI_Datatype type, void *packed, int64_t bytes);
 void sv_drop_unpack(const void *packed, int64_t bytes, void *to, int64_t count, MPI_Datatype type);
 
-/* How elements are gathered and scattered; kept with the type as an attribute, so that freeing the type forgets it. */
+/* How elements are gathered and scattered; kept as an attribute of the type, and freed with it. */
 typedef struct sv_drop_plan {
     selvage_pack_t *pack; /* NULL: this type cannot be taken apart */
-    selvage_device_t *device; /* whose memory it is for; NULL: of one that could not be opened */
+    selvage_device_t *device; /* whose memory it is for; NULL: that device could not be opened */
     int64_t count;
     _Atomic int users;
 } sv_drop_plan_t;
@@ -234,20 +234,21 @@ typedef struct sv_drop_block {
     int64_t count, offset; /* elements; bytes from the buffer's address */
     MPI_Datatype type;
 } sv_drop_block_t;
-/* Whether a buffer leads to both; says so. The caller lets MPI tell the error handler. */
+/* Whether a buffer leads to host memory and to device memory, and warns then. The caller lets MPI tell the error
+   handler. */
 typedef struct sv_drop_call sv_drop_call_t;
 bool sv_drop_refuse(sv_drop_call_t *call, const void *buf, const sv_drop_block_t *blocks, int n);
 
 typedef struct sv_drop_buffer {
     char *user;             /* device memory */
     char *host;             /* staging memory; stands for user + low */
-    char *image;            /* where that begins; NULL: it is another region's, or not staging memory */
+    char *image;            /* where that begins; NULL: it is another buffer's, or not staging memory */
     int64_t low;
     size_t bytes;           /* at host */
     bool in, out, packed;   /* packed: host holds the stream of one block, not its image */
     bool unpacks;           /* user is host memory: see sv_drop_unpacking() */
-    bool wide;              /* there is room for an announcement at host, though bytes are fewer: see sv_drop_widen() */
-    bool keeps_gaps;        /* what lies between the elements goes along: see unstage_image() */
+    bool wide;              /* an announcement fits at host, though bytes are fewer: see sv_drop_widen() */
+    bool keeps_gaps;        /* memory between the elements goes along: see unstage_image() */
     bool owns_types;        /* the derived types of its blocks are copies: see sv_drop_call_hold() */
     bool owns_type;         /* type was made for it */
     sv_drop_plan_t *plan;   /* of a packed one */
@@ -263,7 +264,7 @@ struct sv_drop_call {
     const char *name;
     sv_drop_buffer_t buffer[SV_DROP_BUFFERS];
     int nbuffers;
-    bool refused; /* a buffer has host memory and device memory in it: MPI must not be given that */
+    bool refused; /* a buffer has host memory and device memory in it: MPI must not get that */
     bool *parts; /* of a partitioned call, one staging buffer with a block for each: those that have landed */
     int64_t begin_ns; /* for the timeline (drop_trace.c), if it is on */
     bool has_peer, fast;
@@ -271,17 +272,17 @@ struct sv_drop_call {
     int64_t bytes; /* on the fast route */
 };
 
-/* Elements of a message in memory that sv_drop_is_host_typed() has called the device's. Returns the staging buffer,
-   whose address, count and type MPI is to be given; NULL if there are none. What is to be refused by MPI has a type
-   that it refuses: MPI_DATATYPE_NULL, or the program's own that was not committed. */
+/* The staging buffer for a message in memory that sv_drop_is_host_typed() has called the device's; MPI gets its
+   address, count and type. NULL if there are no elements. If MPI is to refuse the call, the buffer has a type that it
+   refuses: MPI_DATATYPE_NULL, or the program's own that was not committed. */
 sv_drop_buffer_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t count, MPI_Datatype type, bool in,
                                   bool out);
 
-/* Host memory that an announcement may come to: MPICH does not put 96 bytes where they would end within an element, so
-   that a derived type is unpacked after the receive, and so is any that is too short for an announcement, where that
-   must be read. NULL: it need not be. */
+/* A buffer for a receive into host memory that an announcement may come to. MPICH does not put bytes where they would
+   end within an element. So a derived type is received as bytes and unpacked after that, and so is any type that is too
+   short for an announcement where that must be read. NULL: the memory need not have one. */
 sv_drop_buffer_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type);
-/* The same for a staging buffer that a receive has. */
+/* Makes the staging buffer of a receive long enough for an announcement, where one that is cut off must be read. */
 void sv_drop_widen(sv_drop_buffer_t *buffer, int64_t count, MPI_Datatype type);
 
 /* A list of blocks in one buffer. displs in elements, or bytes in bytes, or far in bytes; all NULL: one after the
@@ -296,16 +297,16 @@ typedef struct sv_drop_list {
     const MPI_Aint *large_displs;
 } sv_drop_list_t;
 
-/* The staging buffer for a buffer; NULL if it is the host's, or refused. known: sv_drop_is_host() says no. After all of
-   a call, their images are made: buffers that overlap have one. Regions remain where they are in the call. */
+/* The staging buffer for a buffer; NULL if it is the host's, or refused. known: sv_drop_is_host() says no. After all
+   buffers of a call their images are made: buffers that overlap have one. Staging buffers stay where they are. */
 sv_drop_buffer_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list,
                                      bool in, bool out);
 void sv_drop_make_images(sv_drop_call_t *call);
 
-/* Both for one buffer; returns what MPI is to be given for it. */
+/* Both for one buffer; returns what MPI gets for it. */
 void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list, bool in, bool out);
 
-/* What MPI is given for a buffer's buffer. */
+/* The address that MPI gets for a staging buffer. */
 static inline void *sv_drop_address(const sv_drop_buffer_t *buffer)
 {
     return (void *)((uintptr_t)buffer->host - (uintptr_t)(buffer->packed ? 0 : buffer->low));
@@ -316,10 +317,10 @@ static inline void *sv_drop_image(const sv_drop_buffer_t *buffer, const void *bu
     return buffer ? sv_drop_address(buffer) : (void *)(uintptr_t)buf;
 }
 
-/* Brings what goes in down; after the program's work, as the settings want it. Also for receives, whose memory the
-   program's kernels may still read. */
+/* Copies down what the call reads, after the program's work, as the settings want it. It waits for receives, too, as
+   the program's kernels may still read their memory. */
 void sv_drop_stage(sv_drop_call_t *call);
-/* Brings what came up: all of it, or of a message the bytes that status says. It is there when the flow has ended. */
+/* Copies up what came: all of it or, of a message, as many bytes as status says. It is there after the flow's end. */
 void sv_drop_unstage_on(sv_drop_flow_t *flow, sv_drop_call_t *call, const MPI_Status *status);
 void sv_drop_unstage_call(sv_drop_call_t *call, const MPI_Status *status);
 /* One block of a partitioned call: down, and up if it has not landed yet. */
@@ -328,9 +329,10 @@ void sv_drop_unstage_part(sv_drop_flow_t *flow, sv_drop_call_t *call, int part);
 /* All of them, at the start of a receive in parts and at its end (drop_parts.c). */
 void sv_drop_parts_begin(sv_drop_call_t *call);
 void sv_drop_parts_unstage(sv_drop_call_t *call);
-/* Of a call that goes on after its return: the program may free its types at once, and landing asks them. */
+/* For a call that goes on after its return: holds its types, as the program may free them at once, and landing asks
+   them. */
 void sv_drop_call_hold(sv_drop_call_t *call);
-/* Gives staging memory back, and types that are held. */
+/* Gives back staging memory, and types that are held. */
 void sv_drop_call_end(sv_drop_call_t *call);
 
 /* --- requests (drop_request.c, drop_thread.c) --------------------------------------------------------------------- */
@@ -342,10 +344,10 @@ typedef struct sv_drop_fast {
     int64_t begin_ns;           /* of a receive, where the program's user has set a deadline */
     int error;                  /* MPI's class of what went wrong on the route; MPI_SUCCESS: nothing */
     bool monitored, owns_type, arrived;
-    bool unstages;              /* what came is where MPI would have put it, and the call is to land it */
+    bool unstages;              /* the bytes are where MPI would have put them, and the call is to land them */
     bool renames;               /* the message came from elsewhere than MPI thinks: see drop_probe.c */
     int source, tag;
-    MPI_Request sent;           /* of such a one: the message to this rank */
+    MPI_Request sent;           /* of such a message: its way to this rank */
     void *buf;                  /* of a receive, as the program gave it */
     int64_t count;
     MPI_Datatype type;
@@ -359,7 +361,7 @@ typedef struct sv_drop_fast {
 typedef struct sv_drop_op {
     struct sv_drop_op *next, *prev;  /* among those under way */
     struct sv_drop_op *chain;        /* in the table of handles */
-    struct sv_drop_op *freed_before, *passed_before; /* in the list of notes; of those whose handle another one has */
+    struct sv_drop_op *freed_before, *passed_before; /* in the list of notes; among those whose handle is another's */
     uint64_t added_at, passed_at;    /* the table's numbers; passed_at 0: not yet */
     _Atomic bool cancels;            /* the program wants it cancelled */
     MPI_Request handle;
@@ -372,14 +374,14 @@ typedef struct sv_drop_op {
     int users;
     bool message;                    /* the status says how much came */
     bool keeps;                      /* the program holds MPI's own request, not a generalized one */
-    bool persistent;                 /* one that is kept, and may be started again */
+    bool persistent;                 /* kept, and may be started again */
     bool active, running;
     bool announcement_read;          /* of a receive that is kept and watched: an announcement has come, and was read */
     bool reported;                   /* the error handler has heard of the error */
     bool orphan;                     /* the program has freed its request, and MPI is still at it */
-    bool freed;                      /* the same of a generalized request, which MPI keeps until it is complete */
+    bool freed;                      /* the program has freed a generalized request, which MPI keeps to its end */
     int source, tag;                 /* of a persistent receive, as the program gave them */
-    MPI_Request instead;             /* under way in its place: a probe had taken what it was to get (drop_given.c) */
+    MPI_Request instead;             /* under way in its place: a probe had taken what it was to get (drop_probe.c) */
     bool given;                      /* that has ended, with the status and the error of this structure */
 } sv_drop_op_t;
 
@@ -390,7 +392,7 @@ static inline bool sv_drop_has_open(void)
     return __builtin_expect(atomic_load_explicit(&sv_drop_open, memory_order_relaxed) != 0, 0);
 }
 
-/* How many need progress of ours: calls that block are driven then. */
+/* How many need progress by the drop-in: calls that block are driven then. */
 extern _Atomic int sv_drop_running;
 static inline bool sv_drop_is_busy(void)
 {
@@ -406,14 +408,14 @@ static inline bool sv_drop_is_concerned(void)
 /* Takes a call over whose MPI requests are under way, and makes the program's request of it. */
 int sv_drop_request_start(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                           MPI_Request *request);
-/* The same of a call that sends as well. */
+/* For a call that sends as well. */
 int sv_drop_request_sendrecv(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
                              MPI_Request also, bool message, MPI_Request *request);
-/* The same for a persistent request: the program gets MPI's own. */
+/* For a persistent request: the program gets MPI's own. */
 int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                          MPI_Request *request);
-/* The same for a receive into host memory that an announcement may come to: the program gets MPI's own, which is under
-   way, and the completion call that ends it looks at what came. */
+/* For a receive into host memory that an announcement may come to: the program gets MPI's own request, which is in
+   flight, and the completion call that ends it looks at what came. */
 int sv_drop_request_watch(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
                           MPI_Request *request);
 
@@ -422,20 +424,28 @@ int sv_drop_isend(const char *name, const void *buf, int count, MPI_Datatype typ
                   MPI_Request *request);
 int sv_drop_irecv(const char *name, void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                   MPI_Request *request);
+/* The buffer of a receive, which is watched if an announcement may come; NULL: it is received as it is. host: the
+   program's memory is the host's. And the one of host memory alone, after it is watched. */
+sv_drop_buffer_t *sv_drop_recv_buffer(sv_drop_call_t *call, sv_drop_fast_t *fast, void *buf, int64_t count,
+                                      MPI_Datatype type, MPI_Comm comm, bool host);
+sv_drop_buffer_t *sv_drop_recv_unpacking(sv_drop_call_t *call, const sv_drop_fast_t *fast, void *buf, int64_t count,
+                                         MPI_Datatype type);
+/* Whether the user's deadline holds for a receive, which then must be a request: its announcement may never come. */
+bool sv_drop_recv_has_deadline(int64_t count, MPI_Datatype type, int source, bool host);
 
-/* The one lock of requests and of the fast route; it may be taken again by who has it. */
+/* The one lock of requests and of the fast route; it is recursive. */
 void sv_drop_lock(void);
 void sv_drop_unlock(void);
 
-/* Advances what is under way. */
+/* Advances what is in flight. */
 void sv_drop_progress(void);
 /* One turn of a wait: progress, and now and then the core for others. */
 void sv_drop_turn(unsigned *turns);
-/* The same, and the requests of ops[0] to ops[n - 1], of which NULL are none of ours, are looked at first. */
+/* A turn that looks first at the requests of ops[0] to ops[n - 1], of which NULL are none of ours. */
 void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n);
 /* After a call that begins: tests until the request is complete. */
 int sv_drop_drive(int code, MPI_Request *request, MPI_Status *status);
-/* The same, but MPI waits by itself where nothing of ours needs progress. */
+/* As sv_drop_drive(), but MPI waits by itself where nothing of ours needs progress. */
 int sv_drop_await(int code, MPI_Request *request, MPI_Status *status);
 
 sv_drop_op_t *sv_drop_op_find(MPI_Request handle); /* with one user more, or NULL */
@@ -450,7 +460,7 @@ int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status, bool ends);
 void sv_drop_op_start(sv_drop_op_t *op);
 void sv_drop_op_rename(sv_drop_op_t *op, MPI_Request handle);
 void sv_drop_op_forget(sv_drop_op_t *op);
-/* Of a request that is kept: takes it over if it is under way, and the program's handle is gone; false: it is not. */
+/* Takes over a request that is kept and in flight, and the program's handle is gone; false: it is no such request. */
 bool sv_drop_op_adopt(sv_drop_op_t *op);
 
 void sv_drop_thread_begin(void);
@@ -473,15 +483,15 @@ void sv_drop_fast_begin(void);
 void sv_drop_fast_end(void);
 void sv_drop_fast_see(void); /* this rank has shown device memory */
 
-/* At the beginning of a collective call that blocks: whether ranks may owe each other bytes now. Then all of the call
-   take MPI's non-blocking form and drive it. */
+/* At the beginning of a collective call that blocks: whether ranks may owe each other bytes now. Then all ranks of the
+   call take MPI's non-blocking form and drive it. */
 bool sv_drop_fast_enter(MPI_Comm comm);
 static inline bool sv_drop_enter(MPI_Comm comm)
 {
     return __builtin_expect(sv_drop_fast_wanted, 0) && sv_drop_fast_enter(comm);
 }
 
-/* After one from which no rank returns before all have entered it, if it has bytes: it may open the route. */
+/* After a call from which no rank returns before all have entered it, if it has bytes: it may open the route. */
 void sv_drop_fast_leave(MPI_Comm comm);
 bool sv_drop_type_has_bytes(MPI_Datatype type);
 static inline int sv_drop_leave(MPI_Comm comm, int64_t count, MPI_Datatype type, int code)
@@ -492,7 +502,7 @@ static inline int sv_drop_leave(MPI_Comm comm, int64_t count, MPI_Datatype type,
     return code;
 }
 
-/* In every wait: sends again what has come damaged elsewhere, though the program's send is complete. */
+/* In every wait: sends again a message that has come damaged, though the program's send is complete. */
 void sv_drop_fast_answer(void);
 
 /* Whether so much takes the route; whether a message of it may; and whether receives of it are watched. */
@@ -508,17 +518,17 @@ bool sv_drop_fast_drives(void);
 /* Begins to send; returns the announcement to be sent in place of the message, or NULL: it is to be staged. */
 void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest, int tag,
                         MPI_Comm comm);
-/* What a receive was given: the type is the drop-in's own from here on. */
+/* Remembers what a receive was given; the type is the drop-in's own copy from here on. */
 void sv_drop_fast_remember(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm);
 /* Watches a receive, if an announcement could come. */
 void sv_drop_fast_monitor(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm,
                           bool device);
 /* After the receive: whether it was an announcement, whose bytes are then under way, or cannot be had: state->error. */
 bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status);
-/* Whether nothing is under way any more; *error is set if it ended badly. */
+/* Whether nothing is in flight any more; *error is set if it ended badly. */
 bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error);
-/* The same after a receive that blocked; true: what was announced has come and landed, or failed with *code, of which
-   the communicator's error handler has heard. */
+/* After a receive that blocked: waits for what was announced, if anything was. True: it has come and landed, or failed
+   with *code, of which the communicator's error handler has heard. */
 bool sv_drop_fast_finish(sv_drop_fast_t *state, sv_drop_call_t *call, MPI_Status *status, int *code);
 /* What the text of a message announces; false if it is no announcement. Whether announcements are read at all. */
 bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out);
@@ -529,35 +539,6 @@ bool sv_drop_fast_is_lost(sv_drop_fast_t *state, int source);
 /* Puts into the status how much came, and from where. */
 void sv_drop_fast_set_status(const sv_drop_fast_t *state, MPI_Status *status);
 void sv_drop_fast_release(sv_drop_fast_t *state);
-
-/* --- messages that a probe has taken out of MPI's matching (drop_probe.c) ----------------------------------------- */
-
-extern _Atomic int sv_drop_taken;
-static inline bool sv_drop_has_taken(void)
-{
-    return __builtin_expect(atomic_load_explicit(&sv_drop_taken, memory_order_relaxed) != 0, 0);
-}
-
-/* Whether one of them is what this receive is to get, which then is a receive of *message_out. */
-bool sv_drop_taken_match(int source, int tag, MPI_Comm comm, MPI_Message *message_out);
-/* What is known of a message that is about to be received; false: nothing. */
-bool sv_drop_taken_claim(MPI_Message message, sv_drop_fast_t *state);
-void sv_drop_taken_end(void);
-
-/* --- persistent receives of what a probe has taken (drop_given.c) ------------------------------------------------- */
-
-/* MPI_Start of one of ours: true if it gets what a probe has taken, and MPI's own request stays inactive. */
-bool sv_drop_given_start(sv_drop_op_t *op);
-extern _Atomic bool sv_drop_given_ever; /* whether one ever did */
-/* Whether one is under way, or has ended and nobody has been told. */
-static inline bool sv_drop_given_has(const sv_drop_op_t *op)
-{
-    return op && (op->given || op->instead != MPI_REQUEST_NULL);
-}
-/* Whether it has ended; blocks until it has, if that is wanted. */
-bool sv_drop_given_ended(sv_drop_op_t *op, bool blocks);
-/* Tells its status and returns its error; ends: once. */
-int sv_drop_given_set_status(sv_drop_op_t *op, MPI_Status *status, bool ends);
 
 /* --- windows (drop_window.c) -------------------------------------------------------------------------------------- */
 
@@ -580,7 +561,7 @@ int sv_drop_size(MPI_Comm comm);
 int sv_drop_rank(MPI_Comm comm);
 int sv_drop_peers(MPI_Comm comm);
 bool sv_drop_is_inside(MPI_Comm comm); /* an intra-communicator */
-/* Which part a rank has in a rooted collective; in the group of an inter-communicator's root, others have none. */
+/* Which part a rank has in a rooted collective. In the group of an inter-communicator's root the others have none. */
 bool sv_drop_is_root(MPI_Comm comm, int root);
 bool sv_drop_is_leaf(MPI_Comm comm, int root);
 /* Neighbours of a topology that a rank receives from, or sends to. */
@@ -593,7 +574,7 @@ void sv_drop_end(void);
 /* Counts what was moved, for the report (drop_report.c). peer: of comm. */
 void sv_drop_count(const char *call, const char *route, MPI_Comm comm, int peer, MPI_Datatype type, int64_t count,
                    double seconds);
-/* The same of a collective call: what this rank gave. */
+/* For a collective call: what this rank gave. */
 void sv_drop_count_all(const char *call, const char *route, int64_t bytes);
 void sv_drop_report(void);
 

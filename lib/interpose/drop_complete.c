@@ -10,6 +10,7 @@
  *
  * Any thread; a call is a user of each operation that it looks at, until it returns.
  */
+#include "interpose/drop_probe.h"
 #include "interpose/drop_table.h"
 
 #include <stdlib.h>
@@ -269,7 +270,7 @@ SV_DROP_EXPORT int MPI_Request_get_status(MPI_Request request, int *flag, MPI_St
     return code;
 }
 
-/* The number of requests for which a receive of a taken message stands in (drop_given.c), and the index of one that
+/* The number of requests for which a receive of a taken message stands in (drop_probe.c), and the index of one that
    has ended, or -1. */
 static int find_given(const set_t *set, int *ended_out)
 {

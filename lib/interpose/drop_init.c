@@ -4,7 +4,7 @@
  * device memory: it does now. Settings are read once, at the first call that needs them, by any thread; beginning and
  * end are the thread's that calls MPI_Init and MPI_Finalize.
  */
-#include "interpose/drop.h"
+#include "interpose/drop_probe.h"
 #include "interpose/drop_split.h"
 
 #include <selvage/config.h>

@@ -2,9 +2,11 @@
 /*
  * Messages between two ranks: the four kinds of send, receive, and their persistent forms. Each is one plain message of
  * MPI's, whatever the memory at either end, so that ranks with and without the drop-in meet. While requests of ours are
- * open, calls that block are driven by tests, so that those requests go on meanwhile.
+ * in flight, calls that block are driven by tests, so that those requests go on meanwhile.
+ *
+ * Any thread. A call owns its staging memory; a request takes that over.
  */
-#include "interpose/drop.h"
+#include "interpose/drop_probe.h"
 
 typedef int (*send_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 typedef int (*isend_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
@@ -33,8 +35,9 @@ static int send_plain(const kind_t *kind, const void *buf, int count, MPI_Dataty
     return sv_drop_drive(code, &request, MPI_STATUS_IGNORE);
 }
 
-/* By the fast route: false if it is to be staged. Buffered sends are complete at once, which that cannot be; and
-   synchronous ones when a receive has begun, which a probe's look at the announcement is not. */
+/* Sends by the fast route; false: the message is to be staged. Buffered sends are staged because they are complete at
+   once. Synchronous sends are staged because they are complete when a receive has begun, and a probe that reads the
+   announcement is no receive. */
 static bool isend_fast(const kind_t *kind, const char *name, const void *buf, int count, MPI_Datatype type,
                        envelope_t to, MPI_Request *request, int *code_out)
 {
@@ -172,48 +175,50 @@ int sv_drop_isend(const char *name, const void *buf, int count, MPI_Datatype typ
 
 typedef int (*irecv_t)(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 
-/* From nobody never blocks, and MPICH's status of the non-blocking form is not that of the blocking one. */
-static int recv_plain(void *buf, int count, MPI_Datatype type, envelope_t from, MPI_Status *status)
-{
-    MPI_Request request = MPI_REQUEST_NULL;
-    if (!sv_drop_is_busy() || from.peer == MPI_PROC_NULL)
-        return PMPI_Recv(buf, count, type, from.peer, from.tag, from.comm, status);
-    return sv_drop_drive(PMPI_Irecv(buf, count, type, from.peer, from.tag, from.comm, &request), &request, status);
-}
-
-/* What MPI is given for a receive: pinned memory, or the program's; and what is watched. */
+/* What MPI is given for a receive: pinned memory, or the program's. */
 typedef struct place {
     void *buf;
     int count;
     MPI_Datatype type;
-    bool stages;  /* the bytes do not come where the program wants them: what lands them must hear of their coming */
+    bool stages;  /* the bytes do not come where the program wants them, and must be brought there after they came */
     bool watches; /* an announcement may come in their place */
 } place_t;
 
-/*
- * An announcement that a probe has read is listened to wherever it is received. Host memory of a derived type is
- * received as bytes where the MPI refuses to end within an element, as an announcement does.
- */
+sv_drop_buffer_t *sv_drop_recv_buffer(sv_drop_call_t *call, sv_drop_fast_t *fast, void *buf, int64_t count,
+                                      MPI_Datatype type, MPI_Comm comm, bool host)
+{
+    sv_drop_buffer_t *buffer = host ? NULL : sv_drop_message(call, buf, count, type, false, true);
+    /* An announcement that a probe has read is listened to wherever it is received. */
+    if (__builtin_expect(sv_drop_fast_wanted, 0))
+        sv_drop_fast_monitor(fast, buf, count, type, comm, buffer || fast->renames);
+    if (buffer && fast->monitored)
+        sv_drop_widen(buffer, count, type);
+    return buffer ? buffer : sv_drop_recv_unpacking(call, fast, buf, count, type);
+}
+
+/* Host memory of a derived type is received as bytes, because an announcement may end within an element, and not every
+   MPI takes that. */
+sv_drop_buffer_t *sv_drop_recv_unpacking(sv_drop_call_t *call, const sv_drop_fast_t *fast, void *buf, int64_t count,
+                                         MPI_Datatype type)
+{
+    return fast->monitored && (sv_drop_fast_takes(count, type) || sv_drop_fast_is_short(count, type))
+               ? sv_drop_unpacking(call, buf, count, type)
+               : NULL;
+}
+
 static place_t place_recv(sv_drop_call_t *call, sv_drop_fast_t *fast, const place_t *given, MPI_Comm comm)
 {
-    sv_drop_buffer_t *buffer = sv_drop_is_host_typed(given->buf, given->count, given->type)
-                                   ? NULL
-                                   : sv_drop_message(call, given->buf, given->count, given->type, false, true);
-    if (__builtin_expect(sv_drop_fast_wanted, 0))
-        sv_drop_fast_monitor(fast, given->buf, given->count, given->type, comm, buffer || fast->renames);
-    if (buffer && fast->monitored)
-        sv_drop_widen(buffer, given->count, given->type);
-    else if (fast->monitored &&
-             (sv_drop_fast_takes(given->count, given->type) || sv_drop_fast_is_short(given->count, given->type)))
-        buffer = sv_drop_unpacking(call, given->buf, given->count, given->type);
+    sv_drop_buffer_t *buffer =
+        sv_drop_recv_buffer(call, fast, given->buf, given->count, given->type, comm,
+                            sv_drop_is_host_typed(given->buf, given->count, given->type));
     if (!buffer)
         return (place_t){given->buf, given->count, given->type, false, fast->monitored};
     sv_drop_stage(call);
     return (place_t){sv_drop_address(buffer), buffer->count, buffer->type, true, fast->monitored};
 }
 
-/* Begins to receive, unless a probe has taken what this receive is to get: then false, and it is *message_out. With
-   threads the two are one step, because a probe of another thread may take it in between. */
+/* Begins to receive. False: a probe has taken what this receive is to get, and it is *message_out. With threads both
+   are one step under the lock, because a probe of another thread may take the message in between. */
 static bool begin_recv_at(irecv_t irecv, place_t at, envelope_t from, MPI_Request *inner, int *code,
                           MPI_Message *message_out)
 {
@@ -228,33 +233,26 @@ static bool begin_recv_at(irecv_t irecv, place_t at, envelope_t from, MPI_Reques
     return !taken;
 }
 
-/* Blocks in MPI where nothing prevents it. False: a probe has taken the message. */
-static bool recv_blocking_at(place_t at, envelope_t from, MPI_Status *status, int *code, MPI_Message *message_out)
-{
-    MPI_Request inner = MPI_REQUEST_NULL;
-    if (from.peer == MPI_PROC_NULL ||
-        (!sv_drop_fast_guards() && !sv_drop_has_taken() && !sv_drop_is_busy() && !sv_drop_fast_drives())) {
-        *code = PMPI_Recv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, status);
-        return true;
-    }
-    if (!begin_recv_at(PMPI_Irecv, at, from, &inner, code, message_out))
-        return false;
-    *code = sv_drop_await(*code, &inner, status);
-    return true;
-}
-
-/* Of device memory, or such that an announcement or a probe of another thread may come in between. */
+/* MPI_Recv of device memory, or of host memory where an announcement may come or a probe may take the message. */
 static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from, MPI_Status *status)
 {
     sv_drop_call_t call = {.name = "MPI_Recv", .has_peer = true, .begin_ns = sv_drop_trace_now()};
     sv_drop_fast_t fast = {0};
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
+    MPI_Request inner = MPI_REQUEST_NULL;
     MPI_Message message = MPI_MESSAGE_NULL;
     place_t at = {buf, count, type, false, false};
     int code = MPI_SUCCESS;
+    bool received = true; /* else a probe has taken the message */
     if (from.peer != MPI_PROC_NULL)
         at = place_recv(&call, &fast, &at, from.comm);
-    const bool received = recv_blocking_at(at, from, used, &code, &message);
+    /* It blocks in MPI where nothing prevents that. */
+    if (from.peer == MPI_PROC_NULL ||
+        (!sv_drop_fast_guards() && !sv_drop_has_taken() && !sv_drop_is_busy() && !sv_drop_fast_drives()))
+        code = PMPI_Recv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, used);
+    else if ((received = begin_recv_at(PMPI_Irecv, at, from, &inner, &code, &message)))
+        code = sv_drop_await(code, &inner, used);
+    /* What came is an announcement, whose bytes then follow, or the bytes. */
     bool arrived = received && code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
     if (arrived) {
         call.fast = true;
@@ -268,36 +266,34 @@ static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from
     return received ? code : MPI_Mrecv(buf, count, type, &message, status);
 }
 
-/* Whether a receive into host memory is to be looked at. */
-static bool is_looked_at(int64_t count, MPI_Datatype type, int source)
+bool sv_drop_recv_has_deadline(int64_t count, MPI_Datatype type, int source, bool host)
 {
-    return __builtin_expect(sv_drop_fast_wanted, 0) && source != MPI_PROC_NULL &&
-           (sv_drop_fast_guards() || sv_drop_has_taken() || sv_drop_fast_watches(count, type, false));
-}
-
-static int recv_by_deadline(void *buf, int count, MPI_Datatype type, envelope_t from, MPI_Status *status)
-{
-    MPI_Request request;
-    int code = sv_drop_irecv("MPI_Recv", buf, count, type, from.peer, from.tag, from.comm, &request);
-    return code == MPI_SUCCESS ? MPI_Wait(&request, status) : code;
+    return __builtin_expect(sv_drop_settings()->timeout_ns != 0, 0) && source != MPI_PROC_NULL &&
+           sv_drop_fast_is_open() && sv_drop_fast_watches(count, type, !host);
 }
 
 SV_DROP_EXPORT int MPI_Recv(void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                             MPI_Status *status)
 {
     const bool host = sv_drop_is_host_typed(buf, count, type);
-    if (__builtin_expect(sv_drop_settings()->timeout_ns != 0, 0) && source != MPI_PROC_NULL &&
-        sv_drop_fast_is_open() && sv_drop_fast_watches(count, type, !host))
-        return recv_by_deadline(buf, count, type, (envelope_t){source, tag, comm}, status);
-    if (!host || is_looked_at(count, type, source))
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (sv_drop_recv_has_deadline(count, type, source, host)) {
+        int code = sv_drop_irecv("MPI_Recv", buf, count, type, source, tag, comm, &request);
+        return code == MPI_SUCCESS ? MPI_Wait(&request, status) : code;
+    }
+    if (!host || (__builtin_expect(sv_drop_fast_wanted, 0) && source != MPI_PROC_NULL &&
+                  (sv_drop_fast_guards() || sv_drop_has_taken() || sv_drop_fast_watches(count, type, false))))
         return recv_looking(buf, count, type, (envelope_t){source, tag, comm}, status);
-    return sv_drop_is_busy() ? recv_plain(buf, count, type, (envelope_t){source, tag, comm}, status)
-                             : PMPI_Recv(buf, count, type, source, tag, comm, status);
+    /* Into host memory as it is. A receive from MPI_PROC_NULL never blocks, and MPICH's status of its non-blocking form
+       is not that of the blocking one. */
+    if (!sv_drop_is_busy() || source == MPI_PROC_NULL)
+        return PMPI_Recv(buf, count, type, source, tag, comm, status);
+    return sv_drop_drive(PMPI_Irecv(buf, count, type, source, tag, comm, &request), &request, status);
 }
 
-/* The end of a call that has begun to receive, or of one that could not. Into host memory the program has MPI's own
-   request, and what came is looked at when that is complete; but where ranks owe each other bytes, or where a request
-   may be completed without the drop-in's hearing of it, or has a deadline, it must be looked at meanwhile. */
+/* The end of a call that has begun to receive, or of one that could not. A receive into host memory has MPI's own
+   request, and what came is looked at when that is complete. It must be looked at earlier where ranks owe each other
+   bytes, where a request may be completed without the drop-in's hearing of it, or where it has a deadline. */
 static int recv_begun(sv_drop_call_t *call, sv_drop_fast_t *fast, place_t at, int code, MPI_Request inner,
                       MPI_Request *request)
 {
@@ -325,7 +321,7 @@ static int receive_nonblocking(const char *name, irecv_t irecv, bool keeps, plac
     if (from.peer == MPI_PROC_NULL)
         return irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, request);
     at = place_recv(&call, &fast, &at, from.comm);
-    const bool remembers = keeps && sv_drop_fast_wanted; /* see drop_given.c */
+    const bool remembers = keeps && sv_drop_fast_wanted; /* see drop_probe.c */
     if (remembers && !fast.monitored)
         sv_drop_fast_remember(&fast, given.buf, given.count, given.type, from.comm);
     if (keeps)

@@ -16,7 +16,7 @@
  *
  * The word before memory that is given out tells the two apart: it is the slab of a part, or NULL. Chunks of a device
  * that has given way to another one give out nothing more. Any thread; one lock, under which memory is pinned, too, so
- * that no two threads grow the pool at once. The pool owns all memory; who takes a block owns it until it gives it back.
+ * that no two threads grow the pool at once. The pool owns its chunks; a block is its taker's until it is given back.
  */
 #include "interpose/drop_pool.h"
 

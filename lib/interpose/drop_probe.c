@@ -8,7 +8,7 @@
  *
  * Any thread; the lock of requests guards the list, which owns what was taken until it is received.
  */
-#include "interpose/drop.h"
+#include "interpose/drop_probe.h"
 
 #include <stdlib.h>
 
@@ -220,6 +220,56 @@ void sv_drop_taken_end(void)
     if (taken_list.key != MPI_KEYVAL_INVALID)
         PMPI_Comm_free_keyval(&taken_list.key);
     sv_drop_unlock();
+}
+
+/* --- persistent receives of what was taken ------------------------------------------------------------------------ */
+
+/* MPI's own request stays inactive then. A receive of the message that was taken stands in its place until a completion
+   call has told the program. The operation owns that receive; its state is changed under the lock. */
+_Atomic bool sv_drop_given_ever;
+
+bool sv_drop_given_start(sv_drop_op_t *op)
+{
+    MPI_Message message = MPI_MESSAGE_NULL;
+    if (!op->persistent || !op->message || op->call.parts || !sv_drop_has_taken() ||
+        !sv_drop_taken_match(op->source, op->tag, op->fast.comm, &message))
+        return false;
+    op->active = op->given = false;
+    atomic_store_explicit(&sv_drop_given_ever, true, memory_order_relaxed);
+    const int code = MPI_Imrecv(op->fast.buf, (int)op->fast.count, op->fast.type, &message, &op->instead);
+    if (code != MPI_SUCCESS) {
+        op->instead = MPI_REQUEST_NULL;
+        op->error = code;
+        op->given = true;
+    }
+    return true;
+}
+
+bool sv_drop_given_ended(sv_drop_op_t *op, bool blocks)
+{
+    int done = 1;
+    if (op->instead == MPI_REQUEST_NULL)
+        return op->given;
+    const int code =
+        blocks ? MPI_Wait(&op->instead, &op->status) : MPI_Test(&op->instead, &done, &op->status);
+    if (code == MPI_SUCCESS && !done)
+        return false;
+    op->instead = MPI_REQUEST_NULL;
+    op->error = code;
+    op->given = true;
+    return true;
+}
+
+int sv_drop_given_set_status(sv_drop_op_t *op, MPI_Status *status, bool ends)
+{
+    const int error = op->error;
+    *status = op->status;
+    status->MPI_ERROR = error;
+    if (ends) {
+        op->given = false;
+        op->error = MPI_SUCCESS;
+    }
+    return error;
 }
 
 /* --- the calls ---------------------------------------------------------------------------------------------------- */

@@ -102,7 +102,7 @@ static void print_rows(const row_t *rows, int n)
     }
 }
 
-/* MPI counts rows, not bytes, and they come one rank at a time: so an int holds their number for any number of ranks. */
+/* MPI counts rows, not bytes, and they come one rank at a time, so that an int holds their number. */
 void sv_drop_report(void)
 {
     enum { TAG = 1 };

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls that send and receive at once between two ranks. Either buffer may be the device's. */
-#include "interpose/drop.h"
+/*
+ * Calls that send and receive at once between two ranks. Either buffer may be the device's. They are one call of MPI's
+ * on staging memory where that is possible. They are two requests where what is sent takes the fast route, where a
+ * probe may take what is to come, or where something else must go on meanwhile. Any thread; a call owns its staging
+ * memory, and a request takes that over.
+ */
+#include "interpose/drop_probe.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,15 +19,10 @@ typedef struct side {
     bool host; /* memory */
 } side_t;
 
-/* Puts pinned memory in a side's place, if its memory is the device's. */
-static bool take_side(sv_drop_call_t *call, side_t *side, bool in, bool out)
+/* Puts staging memory in a side's place, if there is any. */
+static bool place_side(side_t *side, const sv_drop_buffer_t *buffer)
 {
-    if (side->peer == MPI_PROC_NULL || side->host)
-        return false;
-    sv_drop_buffer_t *buffer = sv_drop_message(call, side->buf, side->count, side->type, in, out);
     if (buffer) {
-        if (out && !in)
-            sv_drop_widen(buffer, side->count, side->type);
         side->buf = sv_drop_address(buffer);
         side->count = buffer->count;
         side->type = buffer->type;
@@ -30,6 +30,19 @@ static bool take_side(sv_drop_call_t *call, side_t *side, bool in, bool out)
     return buffer != NULL;
 }
 
+static bool place_receiver(sv_drop_call_t *call, sv_drop_fast_t *fast, side_t *from, MPI_Comm comm)
+{
+    return from->peer != MPI_PROC_NULL && place_side(from, sv_drop_recv_buffer(call, fast, from->buf, from->count,
+                                                                               from->type, comm, from->host));
+}
+
+static bool place_sender(sv_drop_call_t *call, side_t *to)
+{
+    return to->peer != MPI_PROC_NULL && !to->host &&
+           place_side(to, sv_drop_message(call, to->buf, to->count, to->type, true, false));
+}
+
+/* In MPI's own call, unless something must go on meanwhile. */
 static int sendrecv_plain(const side_t *to, const side_t *from, MPI_Comm comm, MPI_Status *status)
 {
     MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
@@ -65,46 +78,7 @@ static int sendrecv_plain(const side_t *to, const side_t *from, MPI_Comm comm, M
     return code;
 }
 
-/* Of host memory that an announcement may come to. */
-static bool unpack_side(sv_drop_call_t *call, side_t *side, const sv_drop_fast_t *fast)
-{
-    bool unpacks = side->host && fast->monitored &&
-                   (sv_drop_fast_takes(side->count, side->type) || sv_drop_fast_is_short(side->count, side->type));
-    sv_drop_buffer_t *buffer = unpacks ? sv_drop_unpacking(call, side->buf, side->count, side->type) : NULL;
-    if (buffer) {
-        side->buf = sv_drop_address(buffer);
-        side->count = buffer->count;
-        side->type = buffer->type;
-    }
-    return buffer != NULL;
-}
-
-static int sendrecv(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
-{
-    sv_drop_call_t call = {.name = "MPI_Sendrecv", .has_peer = true, .peer = to.peer, .tag = to.tag};
-    sv_drop_fast_t fast = {0};
-    MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
-    side_t given = to;
-    double begin = PMPI_Wtime();
-    if (__builtin_expect(sv_drop_fast_wanted, 0) && from.peer != MPI_PROC_NULL)
-        sv_drop_fast_monitor(&fast, from.buf, from.count, from.type, comm, !from.host);
-    bool receives = take_side(&call, &from, false, true) || unpack_side(&call, &from, &fast);
-    bool sends = take_side(&call, &to, true, false);
-    sv_drop_stage(&call);
-    int code = sendrecv_plain(&to, &from, comm, used);
-    bool arrived = code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
-    if (code == MPI_SUCCESS && receives && !arrived)
-        sv_drop_unstage_call(&call, used);
-    call.peer = given.peer; /* of the two, the timeline says who was sent to */
-    call.tag = given.tag;
-    if (code == MPI_SUCCESS && sends)
-        sv_drop_count(call.name, "staged", comm, given.peer, given.type, given.count, PMPI_Wtime() - begin);
-    sv_drop_call_end(&call);
-    sv_drop_fast_release(&fast);
-    return code;
-}
-
-/* Where what is sent takes the fast route, or what is to come has been probed: as two requests. */
+/* As two requests. */
 static int sendrecv_apart(const char *name, side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
@@ -133,19 +107,6 @@ static int sendrecv_apart(const char *name, side_t to, side_t from, MPI_Comm com
     return code == MPI_SUCCESS ? other : code;
 }
 
-/* Requests end by the deadline that the program's user has set, if an announcement never comes. */
-static bool has_deadline(const side_t *from)
-{
-    return __builtin_expect(sv_drop_settings()->timeout_ns != 0, 0) && from->peer != MPI_PROC_NULL &&
-           sv_drop_fast_is_open() && sv_drop_fast_watches(from->count, from->type, !from->host);
-}
-
-static bool goes_apart(const side_t *to, const side_t *from, MPI_Comm comm)
-{
-    return sv_drop_has_taken() || sv_drop_fast_guards() || has_deadline(from) ||
-           (!to->host && sv_drop_fast_may_send(to->count, to->type, to->peer, to->tag, comm));
-}
-
 static bool is_sendrecv_watched(const side_t *from)
 {
     return __builtin_expect(sv_drop_fast_wanted, 0) && from->peer != MPI_PROC_NULL &&
@@ -159,57 +120,71 @@ SV_DROP_EXPORT int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype
     side_t to = {(void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag,
                  sv_drop_is_host_typed(sendbuf, sendcount, sendtype)};
     side_t from = {recvbuf, recvcount, recvtype, source, recvtag, sv_drop_is_host_typed(recvbuf, recvcount, recvtype)};
-    if (goes_apart(&to, &from, comm))
+    /* As two requests, where the message to be sent or to come needs that. Requests end by the deadline that the
+       program's user has set, if an announcement never comes. */
+    if (sv_drop_has_taken() || sv_drop_fast_guards() ||
+        sv_drop_recv_has_deadline(recvcount, recvtype, source, from.host) ||
+        (!to.host && sv_drop_fast_may_send(sendcount, sendtype, dest, sendtag, comm)))
         return sendrecv_apart("MPI_Sendrecv", to, from, comm, status);
+    /* As it is, if both buffers are the host's. */
     if (!sv_drop_is_busy() && to.host && from.host && !is_sendrecv_watched(&from))
         return PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,
                              comm, status);
-    return sendrecv(to, from, comm, status);
+    /* Else on staging memory: down, both messages, and up what came or, if that is an announcement, its bytes. */
+    sv_drop_call_t call = {.name = "MPI_Sendrecv", .has_peer = true, .peer = dest, .tag = sendtag};
+    sv_drop_fast_t fast = {0};
+    MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
+    double begin = PMPI_Wtime();
+    bool receives = place_receiver(&call, &fast, &from, comm), sends = place_sender(&call, &to);
+    sv_drop_stage(&call);
+    int code = sendrecv_plain(&to, &from, comm, used);
+    bool arrived = code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
+    if (code == MPI_SUCCESS && receives && !arrived)
+        sv_drop_unstage_call(&call, used);
+    call.peer = dest; /* of the two, the timeline says who was sent to */
+    call.tag = sendtag;
+    if (code == MPI_SUCCESS && sends)
+        sv_drop_count(call.name, "staged", comm, dest, sendtype, sendcount, PMPI_Wtime() - begin);
+    sv_drop_call_end(&call);
+    sv_drop_fast_release(&fast);
+    return code;
 }
 
-/* What is sent, as packed bytes in memory of their own, from host memory or from the stream of a staging buffer. */
-static void *copy_out(const char *name, const side_t *side, const sv_drop_buffer_t *buffer, size_t *bytes_out)
+/* A side whose packed bytes are in memory of their own, *copy_out, from host memory or from a staging buffer that has
+   them packed. */
+static side_t copy_side(const char *name, side_t side, const sv_drop_buffer_t *buffer, void **copy_out,
+                        sv_drop_narrow_t *narrow)
 {
     MPI_Count each = 0;
-    if (side->count > 0)
-        PMPI_Type_size_x(side->type, &each);
-    const size_t bytes = (size_t)each * (size_t)(side->count > 0 ? side->count : 0);
-    void *copy = malloc(bytes + 1);
+    if (side.count > 0)
+        PMPI_Type_size_x(side.type, &each);
+    const size_t bytes = (size_t)each * (size_t)(side.count > 0 ? side.count : 0);
+    void *copy = *copy_out = malloc(bytes + 1);
     if (!copy)
         sv_drop_fatal("no memory", name);
     if (buffer && buffer->packed && buffer->host) /* else MPI refuses the call */
         memcpy(copy, buffer->host, bytes);
     else if (bytes > 0)
-        sv_drop_pack(side->buf, side->count, side->type, copy, (int64_t)bytes);
-    *bytes_out = bytes;
-    return copy;
-}
-
-/* What MPI is given for it. */
-static side_t side_of_copy(const char *name, void *copy, size_t bytes, const side_t *to, sv_drop_narrow_t *narrow)
-{
+        sv_drop_pack(side.buf, side.count, side.type, copy, (int64_t)bytes);
     if (sv_drop_narrow((MPI_Count)bytes, MPI_PACKED, narrow) != MPI_SUCCESS)
         sv_drop_fatal("no type for a message of 2 GiB or more", name);
-    return (side_t){copy, narrow->count, narrow->type, to->peer, to->tag, true};
+    return (side_t){copy, narrow->count, narrow->type, side.peer, side.tag, true};
 }
 
-/* What is sent leaves from a copy, so that what arrives may be written when it comes. */
+/* The bytes to be sent leave from a copy, so that what arrives may be written when it comes. */
 static int replace_apart(void *buf, side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     sv_drop_call_t call = {.name = "MPI_Sendrecv_replace"};
     sv_drop_narrow_t narrow = {0};
     const side_t given = to;
     double begin = PMPI_Wtime();
-    size_t bytes;
     void *copy = NULL;
     sv_drop_buffer_t *buffer = to.host ? NULL : sv_drop_message(&call, buf, to.count, to.type, true, false);
     if (buffer) {
         sv_drop_stage(&call);
         to = (side_t){sv_drop_address(buffer), buffer->count, buffer->type, to.peer, to.tag, true};
-    } else {
-        copy = copy_out(call.name, &to, NULL, &bytes);
-        to = side_of_copy(call.name, copy, bytes, &to, &narrow);
-    }
+    } else
+        to = copy_side(call.name, to, NULL, &copy, &narrow);
     int code = sendrecv_apart(call.name, to, from, comm, status);
     if (code == MPI_SUCCESS && buffer && given.peer != MPI_PROC_NULL)
         sv_drop_count(call.name, "staged", comm, given.peer, given.type, given.count, PMPI_Wtime() - begin);
@@ -219,15 +194,14 @@ static int replace_apart(void *buf, side_t to, side_t from, MPI_Comm comm, MPI_S
     return code;
 }
 
-/* Of host memory that an announcement may come to, while nothing is open that has to go on meanwhile: MPI's own call,
-   or, where an announcement could end within an element, what comes is unpacked after it. */
+/* Replaces host memory that an announcement may come to, while nothing else has to go on: by MPI's own call. Where an
+   announcement could end within an element, the receive is of bytes, which are unpacked after it. */
 static int replace_host(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     sv_drop_call_t call = {.name = "MPI_Sendrecv_replace"};
     sv_drop_fast_t fast = {0};
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
-    sv_drop_fast_monitor(&fast, from.buf, from.count, from.type, comm, false);
-    bool unpacks = unpack_side(&call, &from, &fast);
+    bool unpacks = place_receiver(&call, &fast, &from, comm);
     int code = unpacks ? PMPI_Sendrecv(to.buf, to.count, to.type, to.peer, to.tag, from.buf, from.count, from.type,
                                        from.peer, from.tag, comm, used)
                        : PMPI_Sendrecv_replace(to.buf, to.count, to.type, to.peer, to.tag, from.peer, from.tag, comm,
@@ -240,7 +214,7 @@ static int replace_host(side_t to, side_t from, MPI_Comm comm, MPI_Status *statu
     return code;
 }
 
-/* What is sent leaves before anything arrives in its place, also where nothing is to arrive. */
+/* The bytes to be sent leave before anything arrives in their place, also where nothing is to arrive. */
 SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type, int dest, int sendtag, int source,
                                         int recvtag, MPI_Comm comm, MPI_Status *status)
 {
@@ -272,7 +246,7 @@ SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type,
 }
 
 #if MPI_VERSION >= 4
-/* As two requests after the program's one: MPICH 4.0 does not say of its own what has come. */
+/* As two requests under the program's one, because MPICH 4.0 does not say of its own what has come. */
 static int begin_sendrecv(sv_drop_call_t *call, sv_drop_fast_t *fast, const side_t *to, const side_t *from,
                           MPI_Comm comm, MPI_Request *request)
 {
@@ -299,28 +273,25 @@ SV_DROP_EXPORT int MPI_Isendrecv(const void *sendbuf, int sendcount, MPI_Datatyp
                  sv_drop_is_host_typed(sendbuf, sendcount, sendtype)};
     side_t from = {recvbuf, recvcount, recvtype, source, recvtag, sv_drop_is_host_typed(recvbuf, recvcount, recvtype)};
     sv_drop_fast_t fast = {0};
-    bool receives = take_side(&call, &from, false, true), sends = take_side(&call, &to, true, false);
-    if (source != MPI_PROC_NULL && __builtin_expect(sv_drop_fast_wanted, 0))
-        sv_drop_fast_monitor(&fast, recvbuf, recvcount, recvtype, comm, receives);
-    receives = receives || unpack_side(&call, &from, &fast) || fast.monitored;
-    if (!receives && !sends)
+    bool receives = place_receiver(&call, &fast, &from, comm), sends = place_sender(&call, &to);
+    if (!receives && !fast.monitored && !sends)
         return PMPI_Isendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
                               recvtag, comm, request);
     sv_drop_stage(&call);
     return begin_sendrecv(&call, &fast, &to, &from, comm, request);
 }
 
-/* What is sent leaves from a copy, which goes with the request. */
+/* The bytes to be sent leave from a copy, which goes with the request. */
 SV_DROP_EXPORT int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype type, int dest, int sendtag, int source,
                                          int recvtag, MPI_Comm comm, MPI_Request *request)
 {
     sv_drop_call_t call = {.name = "MPI_Isendrecv_replace"};
     sv_drop_fast_t fast = {0};
     sv_drop_narrow_t narrow = {0};
-    size_t bytes;
     if (!sv_drop_type_is_committed(type))
         return PMPI_Isendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, request);
-    side_t from = {buf, count, type, source, recvtag, sv_drop_is_host_typed(buf, count, type)}, to = from;
+    side_t from = {buf, count, type, source, recvtag, sv_drop_is_host_typed(buf, count, type)};
+    side_t to = {buf, count, type, dest, sendtag, from.host};
     sv_drop_buffer_t *buffer =
         from.host ? NULL : sv_drop_message(&call, buf, count, type, true, source != MPI_PROC_NULL);
     if (source != MPI_PROC_NULL && __builtin_expect(sv_drop_fast_wanted, 0))
@@ -328,15 +299,11 @@ SV_DROP_EXPORT int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype type
     if (!buffer && !fast.monitored)
         return PMPI_Isendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, request);
     sv_drop_stage(&call);
-    if (buffer)
-        to = from = (side_t){sv_drop_address(buffer), buffer->count, buffer->type, source, recvtag, false};
-    fast.announcement = copy_out(call.name, &to, buffer, &bytes);
-    if (buffer && fast.monitored) {
+    (void)place_side(&to, buffer);
+    to = copy_side(call.name, to, buffer, &fast.announcement, &narrow);
+    if (buffer && fast.monitored)
         sv_drop_widen(buffer, count, type);
-        from = (side_t){sv_drop_address(buffer), buffer->count, buffer->type, source, recvtag, false};
-    }
-    to = side_of_copy(call.name, fast.announcement, bytes, &(side_t){.peer = dest, .tag = sendtag}, &narrow);
-    (void)unpack_side(&call, &from, &fast);
+    (void)place_side(&from, from.host ? sv_drop_recv_unpacking(&call, &fast, buf, count, type) : buffer);
     int code = begin_sendrecv(&call, &fast, &to, &from, comm, request);
     sv_drop_narrow_end(&narrow); /* what is under way keeps the type */
     return code;
