@@ -210,12 +210,12 @@ typedef struct sv_drop_narrow {
 int sv_drop_narrow(MPI_Count count, MPI_Datatype type, sv_drop_narrow_t *narrow_out);
 void sv_drop_narrow_end(sv_drop_narrow_t *narrow);
 
-/* From elements of a type in host memory to their packed bytes, as many as the type's size says. And back, where the
-   bytes may end within an element. The length is any; a failure ends the program. */
+/* Pack elements of a type in host memory to as many bytes as the type's size says; and unpack them, where the bytes may
+   end within an element. The length is any; a failure ends the program. */
 void sv_drop_pack(const void *from, int64_t count, MPI_Datatype type, void *packed, int64_t bytes);
 void sv_drop_unpack(const void *packed, int64_t bytes, void *to, int64_t count, MPI_Datatype type);
 
-/* How elements are gathered and scattered; kept as an attribute of the type, and freed with it. */
+/* A plan to gather and scatter elements; kept as an attribute of the type, and freed with it. */
 typedef struct sv_drop_plan {
     selvage_pack_t *pack; /* NULL: this type cannot be taken apart */
     selvage_device_t *device; /* whose memory it is for; NULL: that device could not be opened */
@@ -337,7 +337,7 @@ void sv_drop_call_end(sv_drop_call_t *call);
 
 /* --- requests (drop_request.c, drop_thread.c) --------------------------------------------------------------------- */
 
-/* What a request has to do with the fast route (drop_fast.c). */
+/* The part of a request that the fast route (drop_fast.c) needs. */
 typedef struct sv_drop_fast {
     selvage_request_t *request; /* Selvage's message, under way */
     void *announcement;         /* a send's announcement, or what a probe has taken; owned */
@@ -356,8 +356,8 @@ typedef struct sv_drop_fast {
     void *packed, *image;       /* what comes as packed bytes, owned, and where MPI would have put it */
 } sv_drop_fast_t;
 
-/* What belongs to a request that the program was given. Held by its users: the handle, the engine while it runs, and
-   completion calls that look at it. */
+/* The operation of a request that the program was given. It lives as long as it has users: the handle, the engine while
+   it runs, and completion calls that look at it. */
 typedef struct sv_drop_op {
     struct sv_drop_op *next, *prev;  /* among those under way */
     struct sv_drop_op *chain;        /* in the table of handles */
@@ -414,6 +414,8 @@ int sv_drop_request_sendrecv(const sv_drop_call_t *call, const sv_drop_fast_t *f
 /* For a persistent request: the program gets MPI's own. */
 int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                          MPI_Request *request);
+/* As that, after MPI's call of that code; if it has failed, the call is ended. */
+int sv_drop_coll_keep(sv_drop_call_t *call, int code, MPI_Request inner, MPI_Request *request);
 /* For a receive into host memory that an announcement may come to: the program gets MPI's own request, which is in
    flight, and the completion call that ends it looks at what came. */
 int sv_drop_request_watch(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
@@ -456,7 +458,7 @@ void sv_drop_op_passed(MPI_Request handle);
    communicator's error handler has heard then. status NULL: it failed. ends: the call was one that ends the request;
    else the program may ask again. */
 int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status, bool ends);
-/* Of persistent requests: before MPI_Start; after it, which may have changed the handle; when the handle is freed. */
+/* For persistent requests: before MPI_Start; after it, which may have changed the handle; when the handle is freed. */
 void sv_drop_op_start(sv_drop_op_t *op);
 void sv_drop_op_rename(sv_drop_op_t *op, MPI_Request handle);
 void sv_drop_op_forget(sv_drop_op_t *op);
@@ -465,7 +467,7 @@ bool sv_drop_op_adopt(sv_drop_op_t *op);
 
 void sv_drop_thread_begin(void);
 void sv_drop_thread_end(void);
-/* Before the route ends: ends what goes by it, or could. */
+/* Before the route ends: ends the messages that go by it, or could. */
 void sv_drop_requests_retire(void);
 /* At the end of MPI: ends what can be ended. Returns how many are still under way; *open_out: that the program had. */
 int sv_drop_requests_end(int *open_out);
@@ -530,7 +532,8 @@ bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error);
 /* After a receive that blocked: waits for what was announced, if anything was. True: it has come and landed, or failed
    with *code, of which the communicator's error handler has heard. */
 bool sv_drop_fast_finish(sv_drop_fast_t *state, sv_drop_call_t *call, MPI_Status *status, int *code);
-/* What the text of a message announces; false if it is no announcement. Whether announcements are read at all. */
+/* How many bytes the text of a message announces; false if it is no announcement. And whether announcements are read at
+   all. */
 bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out);
 bool sv_drop_fast_reads(void);
 /* Whether a receive from source has waited for longer than the user wants, though a message of its sender's has come by

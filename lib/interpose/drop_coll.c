@@ -74,7 +74,7 @@ static void count_call(const sv_drop_call_t *call)
             sv_drop_count_all(call->name, "staged", (int64_t)call->buffer[i].bytes);
 }
 
-/* Of a call that must not be made: the handler of its communicator, window or file hears of it. */
+/* Refuses a call that must not be made: the handler of its communicator, window or file hears of it. */
 static int sv_drop_coll_refuse(sv_drop_call_t *call, const MPI_Comm *comm, const MPI_Win *win, const MPI_File *file)
 {
     sv_drop_call_end(call);
@@ -105,7 +105,7 @@ static int sv_drop_coll_begin(sv_drop_call_t *call, int code, MPI_Request inner,
     return code;
 }
 
-/* Of a file: the other half comes. */
+/* The first half of a split call on a file. */
 static int sv_drop_coll_split(sv_drop_call_t *call, int code, MPI_File file)
 {
     count_call(call);
@@ -116,15 +116,13 @@ static int sv_drop_coll_split(sv_drop_call_t *call, int code, MPI_File file)
     return code;
 }
 
-#if MPI_VERSION >= 4
-static int sv_drop_coll_keep(sv_drop_call_t *call, int code, MPI_Request inner, MPI_Request *request)
+int sv_drop_coll_keep(sv_drop_call_t *call, int code, MPI_Request inner, MPI_Request *request)
 {
     if (code == MPI_SUCCESS)
         return sv_drop_request_keep(call, NULL, inner, false, request);
     sv_drop_call_end(call);
     return code;
 }
-#endif
 
 /* MPICH 4.0 ends the request of a get before all of a derived type has come: a flush here makes what lands complete. */
 static int sv_drop_rma_begin(sv_drop_call_t *call, int code, MPI_Win win, int target, MPI_Request inner,

@@ -338,7 +338,7 @@ static int complete_many(int n, MPI_Request *requests, many_t many, MPI_Status *
     unsigned turns = 0;
     int code = MPI_SUCCESS, come = 0;
     set_begin(&set, n, requests, statuses);
-    /* Of all, those of messages that a probe has taken come first. */
+    /* A call for all begins with the requests whose messages a probe has taken. */
     for (int i = 0; i < set.n && !many.some; i++)
         if (sv_drop_given_has(set.op[i]) && !sv_drop_given_ended(set.op[i], blocks)) {
             *many.found = 0;
@@ -485,7 +485,8 @@ static int start_persistent(MPI_Request *requests, int n, bool all)
     int code = MPI_SUCCESS;
     set_begin(&set, n, requests, MPI_STATUSES_IGNORE);
     const bool guards = sv_drop_fast_guards(), each = guards || sv_drop_has_taken();
-    /* One after the other where a probe may have taken what a receive is to get; with threads, at any time. */
+    /* Requests start one after the other where a probe may have taken the message of a receive; with threads, it may do
+       so at any time. */
     for (int i = 0; each && i < set.n && code == MPI_SUCCESS; i++) {
         sv_drop_op_t *op = set.op[i] && set.op[i]->persistent ? set.op[i] : NULL;
         if (op)
@@ -501,7 +502,7 @@ static int start_persistent(MPI_Request *requests, int n, bool all)
     }
     if (each)
         return set_end(&set, requests, code);
-    /* Else all at once. */
+    /* Else they start all at once. */
     for (int i = 0; i < n; i++)
         if (set.op[i] && set.op[i]->persistent)
             sv_drop_op_start(set.op[i]);

@@ -56,7 +56,7 @@ void sv_drop_fastcoll_close(void)
 
 /* --- what maps ---------------------------------------------------------------------------------------------------- */
 
-/* What an element is to Selvage: one of a type, or, to be added up, two. */
+/* An element as Selvage sees it: one number of a type, or two that are added up each by itself. */
 typedef struct like {
     selvage_type_t type;
     size_t parts;

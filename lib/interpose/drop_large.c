@@ -8,7 +8,7 @@
 
 #if MPI_VERSION >= 4
 
-/* What is under way keeps the type. */
+/* MPI keeps the type for messages in flight. */
 static int end_narrow(sv_drop_narrow_t *n, int code)
 {
     sv_drop_narrow_end(n);

@@ -11,7 +11,7 @@
 typedef int (*send_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 typedef int (*isend_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 
-/* Who a message goes to or comes from. */
+/* The rank that a message goes to or comes from. */
 typedef struct envelope {
     int peer, tag;
     MPI_Comm comm;
@@ -125,10 +125,7 @@ static int send_init_device(const kind_t *kind, const void *buf, int count, MPI_
     if (!buffer)
         return kind->init(buf, count, type, to.peer, to.tag, to.comm, request);
     int code = kind->init(sv_drop_address(buffer), buffer->count, buffer->type, to.peer, to.tag, to.comm, &inner);
-    if (code == MPI_SUCCESS)
-        return sv_drop_request_keep(&call, NULL, inner, false, request);
-    sv_drop_call_end(&call);
-    return code;
+    return sv_drop_coll_keep(&call, code, inner, request);
 }
 
 #define SENDS(NAME, INAME)                                                                                             \
@@ -175,7 +172,7 @@ int sv_drop_isend(const char *name, const void *buf, int count, MPI_Datatype typ
 
 typedef int (*irecv_t)(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 
-/* What MPI is given for a receive: pinned memory, or the program's. */
+/* The memory that MPI gets for a receive: pinned memory, or the program's. */
 typedef struct place {
     void *buf;
     int count;
@@ -252,7 +249,7 @@ static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from
         code = PMPI_Recv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, used);
     else if ((received = begin_recv_at(PMPI_Irecv, at, from, &inner, &code, &message)))
         code = sv_drop_await(code, &inner, used);
-    /* What came is an announcement, whose bytes then follow, or the bytes. */
+    /* MPI has received an announcement, whose bytes then follow, or the bytes. */
     bool arrived = received && code == MPI_SUCCESS && sv_drop_fast_finish(&fast, &call, used, &code);
     if (arrived) {
         call.fast = true;

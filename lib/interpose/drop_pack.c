@@ -6,8 +6,8 @@
  */
 #include "interpose/drop.h"
 
-/* What MPI is given for the part of a stream that a call may need and that is there; *bytes: how much is needed, and
-   then how much that part has. */
+/* The memory that MPI gets for the part of a stream that a call may need and that is there. *bytes: the bytes that are
+   needed, and then those of that part. */
 static void *part_of_stream(sv_drop_call_t *call, const void *stream, int64_t position, int64_t all, int64_t *bytes,
                             bool packs)
 {

@@ -53,14 +53,6 @@ static bool is_plain_partitioned(const void *buf, int partitions, MPI_Count coun
     return peer == MPI_PROC_NULL || partitions <= 0 || sv_drop_is_host_typed(buf, count, type);
 }
 
-static int keep_partitioned(sv_drop_call_t *call, int code, MPI_Request inner, MPI_Request *request)
-{
-    if (code == MPI_SUCCESS)
-        return sv_drop_request_keep(call, NULL, inner, false, request);
-    sv_drop_call_end(call);
-    return code;
-}
-
 SV_DROP_EXPORT int MPI_Psend_init(const void *buf, int partitions, MPI_Count count, MPI_Datatype type, int dest,
                                   int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
@@ -73,7 +65,7 @@ SV_DROP_EXPORT int MPI_Psend_init(const void *buf, int partitions, MPI_Count cou
         return PMPI_Psend_init(buf, partitions, count, call.refused ? MPI_DATATYPE_NULL : type, dest, tag, comm,
                                info, request);
     int code = PMPI_Psend_init(image, partitions, count, type, dest, tag, comm, info, &inner);
-    return keep_partitioned(&call, code, inner, request);
+    return sv_drop_coll_keep(&call, code, inner, request);
 }
 
 SV_DROP_EXPORT int MPI_Precv_init(void *buf, int partitions, MPI_Count count, MPI_Datatype type, int source, int tag,
@@ -88,7 +80,7 @@ SV_DROP_EXPORT int MPI_Precv_init(void *buf, int partitions, MPI_Count count, MP
         return PMPI_Precv_init(buf, partitions, count, call.refused ? MPI_DATATYPE_NULL : type, source, tag, comm,
                                info, request);
     int code = PMPI_Precv_init(image, partitions, count, type, source, tag, comm, info, &inner);
-    return keep_partitioned(&call, code, inner, request);
+    return sv_drop_coll_keep(&call, code, inner, request);
 }
 
 static sv_drop_op_t *parts_of(MPI_Request request)

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* What an address is in; 0: in nothing that anybody knows. */
+/* The memory that an address is in; 0: it is in none that is known. */
 enum { IN_HOST = 1, IN_DEVICE = 2, IN_BOTH = 3 };
 
 static unsigned place_at(const void *ptr)
@@ -23,7 +23,7 @@ static unsigned place_at(const void *ptr)
     return place == SV_DROP_HOST ? IN_HOST : place == SV_DROP_DEVICE ? IN_DEVICE : 0;
 }
 
-/* What MPI says of how a type was made; types are to be freed. */
+/* How a type was made, as MPI tells it; its types are to be freed. */
 typedef struct contents {
     int nints, naddresses, ntypes, combiner;
     int *ints;
@@ -46,7 +46,7 @@ static bool read_contents(MPI_Datatype type, contents_t *made)
     return true;
 }
 
-/* Where all addresses lead that a type names by itself. */
+/* The memory to which the addresses lead that a type names by itself. */
 static unsigned places_of(const void *ptr, MPI_Datatype type)
 {
     contents_t made;

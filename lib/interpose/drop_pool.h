@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What drop_pool.c, which has the staging memory, and drop_copy.c, which copies to and from it, share. */
+/* The part of the staging memory (drop_pool.c) that copies to and from it need (drop_copy.c). */
 #ifndef SV_DROP_POOL_H
 #define SV_DROP_POOL_H
 

@@ -279,7 +279,7 @@ static int probe_locked(int source, int tag, MPI_Comm comm, int *flag, MPI_Messa
 {
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
     forget_freed();
-    /* What was taken before comes first. */
+    /* Messages that were taken before come first. */
     taken_t *taken = sv_drop_has_taken() && source != MPI_PROC_NULL ? find_taken(source, tag, comm) : NULL;
     int code = MPI_SUCCESS;
     if (!taken) {

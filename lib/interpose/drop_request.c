@@ -554,8 +554,8 @@ void sv_drop_requests_retire(void)
     pthread_mutex_unlock(&engine.lock);
 }
 
-/* What is left after some time stays with MPI, with its staging memory: another rank may be about to send what one of
-   them receives. */
+/* Requests that are left after some time stay with MPI, with their staging memory: another rank may be about to send
+   what one of them receives. */
 int sv_drop_requests_end(int *open_out)
 {
     unsigned turns = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What drop_fast.c, which opens the fast route, and drop_announce.c, which uses it, share. */
+/* The state of the fast route, which drop_fast.c opens and drop_announce.c uses. */
 #ifndef SV_DROP_ROUTE_H
 #define SV_DROP_ROUTE_H
 
@@ -35,8 +35,8 @@ bool sv_drop_fast_agree(MPI_Comm comm, bool mine);
 /* Whether collective calls on a communicator cannot be those of another thread while this one opens the route. */
 bool sv_drop_fast_is_in_order(MPI_Comm comm);
 
-/* What came by the fast route since it opened, and whether it was good: all of it with the report, else only damage.
-   After the last message, by all ranks; NULL where the route is not open. */
+/* Reports what came by the fast route since it opened, and whether it was good. Without SELVAGE_REPORT it tells of
+   damage only. Called after the last message, by all ranks; NULL where the route is not open. */
 void sv_drop_report_packets_from(selvage_comm_t *world);
 void sv_drop_report_packets(selvage_comm_t *world);
 

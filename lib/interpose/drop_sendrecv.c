@@ -42,7 +42,7 @@ static bool place_sender(sv_drop_call_t *call, side_t *to)
            place_side(to, sv_drop_message(call, to->buf, to->count, to->type, true, false));
 }
 
-/* In MPI's own call, unless something must go on meanwhile. */
+/* Both messages, by MPI's own call unless something must go on meanwhile. */
 static int sendrecv_plain(const side_t *to, const side_t *from, MPI_Comm comm, MPI_Status *status)
 {
     MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
@@ -78,7 +78,7 @@ static int sendrecv_plain(const side_t *to, const side_t *from, MPI_Comm comm, M
     return code;
 }
 
-/* As two requests. */
+/* Sends and receives as two requests of the drop-in's. */
 static int sendrecv_apart(const char *name, side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     MPI_Request request[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
@@ -120,17 +120,18 @@ SV_DROP_EXPORT int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype
     side_t to = {(void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag,
                  sv_drop_is_host_typed(sendbuf, sendcount, sendtype)};
     side_t from = {recvbuf, recvcount, recvtype, source, recvtag, sv_drop_is_host_typed(recvbuf, recvcount, recvtype)};
-    /* As two requests, where the message to be sent or to come needs that. Requests end by the deadline that the
+    /* Two requests are made where the message to be sent or to come needs that. Requests end by the deadline that the
        program's user has set, if an announcement never comes. */
     if (sv_drop_has_taken() || sv_drop_fast_guards() ||
         sv_drop_recv_has_deadline(recvcount, recvtype, source, from.host) ||
         (!to.host && sv_drop_fast_may_send(sendcount, sendtype, dest, sendtag, comm)))
         return sendrecv_apart("MPI_Sendrecv", to, from, comm, status);
-    /* As it is, if both buffers are the host's. */
+    /* If both buffers are the host's, the call is MPI's as it is. */
     if (!sv_drop_is_busy() && to.host && from.host && !is_sendrecv_watched(&from))
         return PMPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,
                              comm, status);
-    /* Else on staging memory: down, both messages, and up what came or, if that is an announcement, its bytes. */
+    /* Else it is made on staging memory. Copies go down, both messages go, and then the received bytes go up. If those
+       are an announcement, its bytes land instead. */
     sv_drop_call_t call = {.name = "MPI_Sendrecv", .has_peer = true, .peer = dest, .tag = sendtag};
     sv_drop_fast_t fast = {0};
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
@@ -246,7 +247,7 @@ SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type,
 }
 
 #if MPI_VERSION >= 4
-/* As two requests under the program's one, because MPICH 4.0 does not say of its own what has come. */
+/* Begins two requests under the program's one, because MPICH 4.0 does not say of its own what has come. */
 static int begin_sendrecv(sv_drop_call_t *call, sv_drop_fast_t *fast, const side_t *to, const side_t *from,
                           MPI_Comm comm, MPI_Request *request)
 {

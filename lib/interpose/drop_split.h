@@ -12,7 +12,7 @@ typedef struct sv_drop_split sv_drop_split_t;
 void sv_drop_split_keep(const sv_drop_call_t *call, MPI_File file);
 /* The one that an _end is for, which is the caller's from here on; NULL: it has host memory. */
 sv_drop_split_t *sv_drop_split_take(MPI_File file, const void *buf);
-/* What MPI's _end is to be given for buf. */
+/* The address that MPI's _end gets for buf. */
 void *sv_drop_split_memory(const sv_drop_split_t *split, const void *buf);
 /* After MPI's _end: lands what was read, and gives the staging memory back. Returns the code. */
 int sv_drop_split_end(sv_drop_split_t *split, int code);

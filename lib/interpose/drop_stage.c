@@ -360,13 +360,14 @@ static void stage_buffer(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
         sv_drop_gather(flow, buffer->plan, buffer->user, buffer->host);
     if (buffer->packed || !(buffer->in || buffer->keeps_gaps))
         return;
-    /* As a whole: one block without gaps, or what is not sparse, or types that cannot be taken apart. */
+    /* A buffer goes down as a whole if it is one block without gaps, or is not sparse. So does one with types that
+       cannot be taken apart. */
     const bool is_dense = buffer->nblocks == 1 && sv_drop_type(blocks->type, &type) && type.dense;
     if (is_dense || !(is_sparse(buffer) || !is_one_allocation(buffer)) || has_opaque(buffer)) {
         sv_drop_copy(flow, buffer->host, buffer->user + buffer->low, buffer->bytes, SELVAGE_COPY_DEVICE_TO_HOST);
         return;
     }
-    /* Else block by block. */
+    /* Else it goes block by block. */
     for (int i = 0; i < buffer->nblocks; i++)
         if (blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type) && type.dense)
             sv_drop_copy(flow, (char *)sv_drop_address(buffer) + blocks[i].offset, buffer->user + blocks[i].offset,
@@ -437,7 +438,7 @@ static void unstage_image(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
     copy_gappy(flow, buffer, false);
 }
 
-/* As many bytes of a message as have come. */
+/* Copies up as many bytes of a message as have come. */
 static void unstage_message(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer, const MPI_Status *status)
 {
     MPI_Count arrived = 0;
@@ -523,4 +524,54 @@ void sv_drop_unstage_part(sv_drop_flow_t *flow, sv_drop_call_t *call, int part)
         sv_drop_copy(flow, one.user + one.low, one.host, one.bytes, SELVAGE_COPY_HOST_TO_DEVICE);
     else
         unstage_image(flow, &one);
+}
+
+/* --- what a call keeps until its bytes have landed ---------------------------------------------------------------- */
+
+static bool is_derived(MPI_Datatype type)
+{
+    sv_drop_type_t info;
+    return sv_drop_type(type, &info) && !info.named;
+}
+
+/* A packed buffer needs no copy of its type, since its plan outlives that; nor does one that only goes down as a
+   whole, which asks its types no more. */
+void sv_drop_call_hold(sv_drop_call_t *call)
+{
+    for (int i = 0; i < call->nbuffers; i++) {
+        sv_drop_buffer_t *buffer = &call->buffer[i];
+        sv_drop_block_t *blocks = buffer->blocks ? buffer->blocks : &buffer->one;
+        if (buffer->packed || buffer->owns_types || !(buffer->out || call->parts))
+            continue;
+        buffer->owns_types = true;
+        for (int j = 0; j < buffer->nblocks; j++)
+            if (is_derived(blocks[j].type) && sv_drop_type_hold(blocks[j].type, &blocks[j].type) != MPI_SUCCESS)
+                sv_drop_fatal("no memory", call->name);
+    }
+}
+
+void sv_drop_call_end(sv_drop_call_t *call)
+{
+    sv_drop_trace_call(call);
+    free(call->parts);
+    call->parts = NULL;
+    for (int i = 0; i < call->nbuffers; i++) {
+        sv_drop_buffer_t *buffer = &call->buffer[i];
+        sv_drop_block_t *blocks = buffer->blocks ? buffer->blocks : &buffer->one;
+        if (buffer->unpacks) {
+            free(buffer->host);
+            if (is_derived(buffer->one.type))
+                PMPI_Type_free(&buffer->one.type);
+        } else
+            sv_drop_unstage(buffer->image);
+        sv_drop_plan_put(buffer->plan);
+        if (buffer->owns_type)
+            PMPI_Type_free(&buffer->type);
+        for (int j = 0; j < buffer->nblocks && buffer->owns_types; j++)
+            if (is_derived(blocks[j].type))
+                PMPI_Type_free(&blocks[j].type);
+        buffer->owns_types = false;
+        free(buffer->blocks);
+    }
+    call->nbuffers = 0;
 }

@@ -8,7 +8,7 @@
 void sv_drop_table_add(sv_drop_op_t *op);
 /* Whether it was there. */
 bool sv_drop_table_remove(sv_drop_op_t *op);
-/* What has this handle now, or NULL. */
+/* The operation that has this handle now, or NULL. */
 sv_drop_op_t *sv_drop_table_find(MPI_Request handle);
 
 /* A call that looks up when it ends what had a handle when it began. */
@@ -24,8 +24,8 @@ void sv_drop_table_begin_call(sv_drop_table_call_t *call);
 sv_drop_op_t *sv_drop_table_find_at(MPI_Request handle, const sv_drop_table_call_t *call);
 /* The first of a completion call, which takes the lock (drop_request.c). */
 void sv_drop_ops_begin_call(sv_drop_table_call_t *call);
-/* Partner of begin. Returns those that passed and nobody looks up any more, by passed_before: to be removed and
-   released, even if they have left the table. */
+/* Partner of begin. Returns the operations that passed and that no call looks up any more, chained by passed_before.
+   The caller removes and releases them, even if they have left the table. */
 sv_drop_op_t *sv_drop_table_end_call(const sv_drop_table_call_t *call);
 
 #endif

@@ -134,7 +134,8 @@ bool sv_drop_type_is_committed(MPI_Datatype type)
     return code == MPI_SUCCESS;
 }
 
-/* By a message to oneself: it may be of any length, and end within an element, which packing calls do not allow. */
+/* Packs or unpacks by a message to oneself, which may have any length and end within an element, unlike in packing
+   calls. */
 static void send_to_self(const void *from, MPI_Count from_count, MPI_Datatype from_type, void *to, MPI_Count to_count,
                          MPI_Datatype to_type)
 {

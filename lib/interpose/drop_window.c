@@ -175,8 +175,8 @@ static void pull_window(window_t *window)
             continue;
         if (!fresh)
             fresh = sv_drop_staging(chunk_at(window, 0));
-        /* What goes along unchanged in a run is read from the device just before, because something else may have
-           landed there since the last push. No other landing comes between, because of the lock. */
+        /* Unchanged bytes within a run are read from the device just before, because something else may have landed
+           there since the last push. No other landing comes between, because of the lock. */
         sv_drop_flow_t down = {0}, up = {0};
         for (size_t at = 0, end; find_run(copy, last, chunk, &at, &end); at = end)
             sv_drop_copy(&down, fresh + at, user + at, end - at, SELVAGE_COPY_DEVICE_TO_HOST);
