@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/api_params.h"
+#include "comm/comm_task.h"
 #include "host/memory_buffer.h"
 #include "pipeline/exchange_set.h"
 #include "wire/wire_mpi.h"
@@ -95,7 +96,7 @@ selvage_status_t selvage_buffer_register(selvage_comm_t *comm, void *ptr, size_t
         return sv_error(SELVAGE_ERR_ARGUMENT, "selvage_buffer_register: bytes is 0");
     buffer_call_t call = {.comm = comm, .ptr = ptr, .bytes = bytes};
     SV_TRY(sv_api_enter(comm));
-    selvage_status_t status = sv_api_run(comm, run_buffer_register, &call);
+    selvage_status_t status = sv_comm_run(comm, run_buffer_register, &call);
     if (status == SELVAGE_SUCCESS) {
         call.buf->comm = comm;
         *buf_out = call.buf;
@@ -114,7 +115,7 @@ selvage_status_t selvage_buffer_unregister(selvage_buffer_t *buf)
         return SELVAGE_SUCCESS;
     selvage_comm_t *comm = buf->comm;
     SV_TRY(sv_api_enter(comm));
-    return sv_api_leave(sv_api_run(comm, run_buffer_unregister, buf));
+    return sv_api_leave(sv_comm_run(comm, run_buffer_unregister, buf));
 }
 
 typedef struct stats_call {
@@ -135,7 +136,7 @@ selvage_status_t selvage_comm_stats(selvage_comm_t *comm, selvage_stats_t *stats
     SV_API_NEED(stats);
     stats_call_t call = {.comm = comm};
     SV_TRY(sv_api_enter(comm));
-    selvage_status_t status = sv_api_run(comm, run_stats, &call);
+    selvage_status_t status = sv_comm_run(comm, run_stats, &call);
     if (status == SELVAGE_SUCCESS)
         status = sv_api_fill_struct("stats", "SELVAGE_STATS_INIT", stats, &call.stats, sizeof call.stats);
     return sv_api_leave(status);

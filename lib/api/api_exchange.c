@@ -5,6 +5,7 @@
 #include "api/api_packet.h"
 #include "api/api_params.h"
 #include "comm/comm_ranges.h"
+#include "comm/comm_task.h"
 #include "pipeline/pipe_exchange.h"
 
 static const char *const route_names[] = {"default", "self", "peer", "shared", "staged", "direct"};
@@ -39,7 +40,7 @@ selvage_status_t selvage_exchange_create(selvage_comm_t *comm, const selvage_exc
         status = sv_api_check_policy(own.route, own.checksum);
     exchange_call_t call = {.comm = comm, .params = &own};
     if (status == SELVAGE_SUCCESS)
-        status = sv_api_run(comm, run_exchange_create, &call);
+        status = sv_comm_run(comm, run_exchange_create, &call);
     if (status == SELVAGE_SUCCESS)
         *ex_out = call.ex;
     return sv_api_leave(status);
@@ -105,7 +106,7 @@ selvage_status_t selvage_exchange_commit(selvage_exchange_t *ex)
     SV_TRY(sv_api_enter(ex->comm));
     if (sv_exchange_state(ex) != SV_EXCHANGE_BUILDING)
         return sv_api_leave(sv_error(SELVAGE_ERR_STATE, "selvage_exchange_commit: the exchange was committed before"));
-    return sv_api_leave(sv_api_run(ex->comm, run_commit, ex));
+    return sv_api_leave(sv_comm_run(ex->comm, run_commit, ex));
 }
 
 selvage_status_t selvage_exchange_start(selvage_exchange_t *ex, void *stream)

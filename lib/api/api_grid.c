@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/api_params.h"
+#include "comm/comm_task.h"
 #include "grid/grid_blocks.h"
 
 typedef struct grid_call {
@@ -43,7 +44,7 @@ static selvage_status_t create_checked_grid(grid_call_t *call, const selvage_gri
         call->before = sv_error(SELVAGE_ERR_ARGUMENT, "%s: grid_out is NULL", call->name);
     else
         call->before = sv_api_copy_params("params", params, &call->params, sizeof call->params);
-    selvage_status_t status = sv_api_run(call->comm, run_grid_create, call);
+    selvage_status_t status = sv_comm_run(call->comm, run_grid_create, call);
     if (status == SELVAGE_SUCCESS)
         *grid_out = call->grid;
     return sv_api_leave(status);

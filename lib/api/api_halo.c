@@ -6,6 +6,7 @@
 #include "api/api_params.h"
 #include "base/base_memory.h"
 #include "comm/comm_ranges.h"
+#include "comm/comm_task.h"
 #include "grid/halo_handle.h"
 
 /* One call of create. Whatever is wrong on this rank, the others must hear of it: so it is carried along. */
@@ -54,7 +55,7 @@ selvage_status_t selvage_halo_create(selvage_grid_t *grid, const selvage_halo_pa
     create_call_t call = {.grid = grid};
     SV_TRY(sv_api_enter(grid->comm));
     call.before = check_halo_create(&call, params, fields, nfields, halo_out);
-    selvage_status_t status = sv_api_run(grid->comm, run_halo_create, &call);
+    selvage_status_t status = sv_comm_run(grid->comm, run_halo_create, &call);
     sv_free(call.fields);
     if (status == SELVAGE_SUCCESS)
         *halo_out = call.halo;

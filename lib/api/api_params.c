@@ -44,31 +44,6 @@ selvage_status_t sv_api_check_policy(selvage_route_t route, selvage_checksum_t c
     return SELVAGE_SUCCESS;
 }
 
-typedef struct api_task {
-    selvage_status_t (*fn)(void *arg);
-    void *arg;
-    selvage_status_t status;
-    char detail[SV_DETAIL_BYTES];
-} api_task_t;
-
-static void run_api_task(void *arg)
-{
-    api_task_t *task = arg;
-    memcpy(sv_thread_detail(), task->detail, sizeof task->detail);
-    task->status = task->fn(task->arg);
-    memcpy(task->detail, sv_thread_detail(), sizeof task->detail);
-}
-
-selvage_status_t sv_api_run(selvage_comm_t *comm, selvage_status_t (*fn)(void *arg), void *arg)
-{
-    api_task_t task = {.fn = fn, .arg = arg};
-    memcpy(task.detail, sv_thread_detail(), sizeof task.detail);
-    sv_progress_call(&comm->progress, run_api_task, &task);
-    if (task.status != SELVAGE_SUCCESS)
-        memcpy(sv_thread_detail(), task.detail, sizeof task.detail);
-    return task.status;
-}
-
 selvage_status_t sv_api_enter(const selvage_comm_t *comm)
 {
     sv_thread_begin_call();

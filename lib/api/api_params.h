@@ -28,12 +28,6 @@ selvage_status_t sv_api_enter(const selvage_comm_t *comm);
 selvage_status_t sv_api_leave(selvage_status_t status);
 
 /*
- * Runs fn(arg) where the engine lives and returns its status. fn finds the calling thread's detail text in its own, and
- * the text of an error comes back. In between enter and leave.
- */
-selvage_status_t sv_api_run(selvage_comm_t *comm, selvage_status_t (*fn)(void *arg), void *arg);
-
-/*
  * Copies as much of ours (bytes of it) as fits into the caller's struct, which begins with its struct_size. name: the
  * argument's; macro: what that struct is to be started from.
  */

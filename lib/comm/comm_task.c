@@ -4,17 +4,38 @@
 
 #include <string.h>
 
+typedef struct task {
+    selvage_status_t (*fn)(void *arg);
+    void *arg;
+    selvage_status_t status;
+    char detail[SV_DETAIL_BYTES];
+} task_t;
+
 static void run_task(void *arg)
 {
-    sv_comm_task_t *task = arg;
-    task->status = task->run(task);
+    task_t *task = arg;
+    memcpy(sv_thread_detail(), task->detail, sizeof task->detail);
+    task->status = task->fn(task->arg);
     memcpy(task->detail, sv_thread_detail(), sizeof task->detail);
+}
+
+selvage_status_t sv_comm_run(selvage_comm_t *comm, selvage_status_t (*fn)(void *arg), void *arg)
+{
+    task_t task = {.fn = fn, .arg = arg};
+    memcpy(task.detail, sv_thread_detail(), sizeof task.detail);
+    sv_progress_call(&comm->progress, run_task, &task);
+    if (task.status != SELVAGE_SUCCESS)
+        memcpy(sv_thread_detail(), task.detail, sizeof task.detail);
+    return task.status;
+}
+
+static selvage_status_t run_coll_task(void *arg)
+{
+    sv_comm_task_t *task = arg;
+    return task->run(task);
 }
 
 selvage_status_t sv_comm_task_run(selvage_comm_t *comm, sv_comm_task_t *task)
 {
-    sv_progress_call(&comm->progress, run_task, task);
-    if (task->status != SELVAGE_SUCCESS)
-        memcpy(sv_thread_detail(), task->detail, sizeof task->detail);
-    return task->status;
+    return sv_comm_run(comm, run_coll_task, task);
 }

@@ -6,14 +6,17 @@
 #include "base/base_thread.h"
 #include "comm/comm.h"
 
-/* One call; begins a struct with its arguments. */
+/*
+ * Runs fn(arg) there and returns its status once it is through. The calling thread's detail is there while it runs, and
+ * that of an error becomes the calling thread's.
+ */
+selvage_status_t sv_comm_run(selvage_comm_t *comm, selvage_status_t (*fn)(void *arg), void *arg);
+
+/* One call of collectives; begins a struct with its arguments. */
 typedef struct sv_comm_task {
     selvage_status_t (*run)(struct sv_comm_task *task);
-    selvage_status_t status;
-    char detail[SV_DETAIL_BYTES];
 } sv_comm_task_t;
 
-/* Runs it there; its error's detail becomes that of the calling thread. */
 selvage_status_t sv_comm_task_run(selvage_comm_t *comm, sv_comm_task_t *task);
 
 #endif

@@ -10,7 +10,7 @@ trap 'rm -rf "$dir"' EXIT
 failed=0
 export SELVAGE_DROPIN_SYNC_MS=50000 # tests forget to wait, and machines may be crowded
 run() { # RANKS PROGRAM SEED CASES [fits or FOLDER]
-    "$top_srcdir/scripts/run-mpi" -n "$1" -t 60 "$top_builddir/tests/$2" "$3" "$4" "${5:-}" ||
+    "$top_srcdir/scripts/run-mpi" -n "$1" -t 60 "$top_builddir/tests/mpi/$2" "$3" "$4" "${5:-}" ||
         { echo "FAIL: $2, $1 ranks, seed $3"; failed=1; return 1; }
 }
 run 2 dropin_messages 1 200
