@@ -7,7 +7,9 @@ top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=${top_builddir:-.}
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
-failed=0
+failed=0 routed=yes
+# Ranks on one GPU run no kernels that wait for each other, so their collectives are staged.
+[ "${SELVAGE_DEVICE:-soft}" = soft ] || [ "${TEST_GPUS:-2}" -ge 2 ] || routed=''
 export SELVAGE_DROPIN_SYNC_MS=50000 # tests forget to wait, and machines may be crowded
 run() { # RANKS PROGRAM SEED CASES [fits or FOLDER]
     "$top_srcdir/scripts/run-mpi" -n "$1" -t 60 "$top_builddir/tests/mpi/$2" "$3" "$4" "${5:-}" ||
@@ -70,7 +72,8 @@ run 1 dropin_messages 6 50
 SELVAGE_DROPIN_FAST_BYTES=700 run 2 dropin_messages 7 100 fits
 seen=$(SELVAGE_REPORT=on run 2 dropin_collectives 3 50 2>&1) || failed=1
 for call in Allreduce Reduce Bcast Allgather Alltoall Reduce_scatter_block; do
-    grep -q "MPI_$call .* fast " <<<"$seen" || { echo "FAIL: MPI_$call did not take the fast route"; failed=1; }
+    [ -z "$routed" ] || grep -q "MPI_$call .* fast " <<<"$seen" ||
+        { echo "FAIL: MPI_$call did not take the fast route"; failed=1; }
 done
 grep -v staged <<<"$seen"
 # As it is unless somebody says otherwise: what would wait for another rank is staged.
@@ -82,7 +85,8 @@ done
 run 3 dropin_messages 15 100
 SELVAGE_DROPIN_SLOT_BYTES=4K run 2 dropin_messages 16 100 fits
 seen=$(SELVAGE_REPORT=on run 2 dropin_collectives 4 50 2>&1) || failed=1
-grep -q "MPI_Allreduce .* fast " <<<"$seen" || { echo "FAIL: MPI_Allreduce did not take the fast route"; failed=1; }
+[ -z "$routed" ] || grep -q "MPI_Allreduce .* fast " <<<"$seen" ||
+    { echo "FAIL: MPI_Allreduce did not take the fast route"; failed=1; }
 unset SELVAGE_JOB SELVAGE_DROPIN_FAST_BYTES
 for program in mpifh usempi f08; do
     [ ! -x "$top_builddir/tests/mpi/dropin_$program" ] || run 2 "dropin_$program" "" "" "$dir"

@@ -94,12 +94,14 @@ for bytes in 256M 8M 0; do
 done
 # Selvage's collectives add up what they have types for, and keep no rank that MPI refuses a call.
 # On a GPU that ranks share, their kernels take turns, and the route may find it busy and leave sums to MPI.
-ranks=3
+ranks=3 summed=fast
 [ "${SELVAGE_DEVICE:-soft}" = soft ] || [ "${TEST_GPUS:-3}" -ge 3 ] || ranks=2
+# Ranks on one GPU run no kernels that wait for each other: these sums are staged.
+[ "${SELVAGE_DEVICE:-soft}" = soft ] || [ "${TEST_GPUS:-3}" -ge 2 ] || summed=staged
 for mode in $modes; do
-    program "$ranks" sums-of-each-type '^ +0 +all +MPI_Reduce_scatter +fast +9 ' "$device" \
+    program "$ranks" sums-of-each-type "^ +0 +all +MPI_Reduce_scatter +$summed +9 " "$device" \
         SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
-    grep -Eq '^ +0 +all +MPI_Allreduce +fast +12 ' "$dir/out" ||
+    [ "$summed" != fast ] || grep -Eq '^ +0 +all +MPI_Allreduce +fast +12 ' "$dir/out" ||
         { cat "$dir/out"; echo "FAIL: not 12 sums by the route, $mode"; failed=1; }
     program 2 sums-of-several-threads ' 0 failed' "$device" \
         SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
