@@ -57,19 +57,18 @@ static selvage_status_t allocate_fine(sv_device_t *dev, size_t bytes, void **ptr
     return SELVAGE_SUCCESS;
 }
 
-/* Perhaps where fine-grained memory was before. */
-static selvage_status_t allocate_plain(sv_device_t *dev, size_t bytes, void **ptr_out)
+/* Other memory may lie there next. */
+static void free_fine(sv_device_t *dev, void *ptr)
 {
-    SV_TRY(real_ops.malloc(dev, bytes, ptr_out));
-    if (*ptr_out == last_fine)
+    if (ptr == last_fine)
         last_fine = NULL;
-    return SELVAGE_SUCCESS;
+    real_ops.free(dev, ptr);
 }
 
 static selvage_status_t export_plain(sv_device_t *dev, const void *ptr, size_t bytes, sv_device_handle_t *handle_out,
                                      uint64_t *offset_out)
 {
-    if (ptr == last_fine)
+    if (last_fine && ptr == last_fine)
         return SELVAGE_ERR_UNSUPPORTED;
     return real_ops.export_memory(dev, ptr, bytes, handle_out, offset_out);
 }
@@ -80,7 +79,7 @@ static void spoil_fine(selvage_comm_t *comm)
         return;
     sv_device_ops_t *ops = own_ops(comm);
     real_ops = *ops;
-    ops->malloc = allocate_plain;
+    ops->free = free_fine;
     ops->malloc_fine = allocate_fine;
     ops->export_memory = export_plain;
 }
