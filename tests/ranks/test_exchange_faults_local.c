@@ -228,8 +228,8 @@ int main(void)
     test_control();
     local_ranks_mode("PROGRESS=thread");
     test_recovery();
-#ifndef __SANITIZE_THREAD__ /* takes its time, and has no threads that the others have not */
     test_reports();
+#ifndef __SANITIZE_THREAD__ /* takes its time, and has no threads that the others have not */
     local_ranks_mode("SOFT_MODE=inline");
     test_recovery();
 #endif
