@@ -1,38 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls, checked and launched, or kept for the end of their group. Nothing on the way of a single call allocates,
- * locks, asks the system or waits but for room in the FIFO; a line is logged where that is wanted. One thread, the
- * application's.
+ * This file checks a call and then launches it, or keeps it for the end of its group. A single call allocates nothing,
+ * takes no lock and makes no system call; it waits for space in the FIFO only, and logs a line where that is wanted.
+ * All functions run on the application's one thread. The handle owns the calls of the open group.
  */
 #include "base/base_status.h"
 #include "collective/coll_names.h"
 #include "collective/coll_parts.h"
-
-static selvage_status_t prepare_call(selvage_coll_t *coll, sv_coll_call_t *call)
-{
-    sv_device_t *dev = coll->comm->dev;
-    SV_TRY(sv_coll_resolve_operation(coll, call));
-    SV_TRY(sv_coll_check_buffers(coll, call));
-    if (SV_DEVICE_CALL(dev, stream_is_capturing, call->stream))
-        return sv_error(SELVAGE_ERR_STATE, "%s: the stream is being captured into a graph, which collectives cannot be "
-                        "part of", sv_coll_call_name(call->call));
-    return SELVAGE_SUCCESS;
-}
-
-/* Ranks that have nothing to move still meet, so that they see whether they agree; one rank alone need not. */
-static bool has_effect(const selvage_coll_t *coll, const sv_coll_call_t *call)
-{
-    return coll->size > 1 || call->count > 0 || call->call == SV_COLL_PAIR;
-}
-
-static selvage_status_t add_to_group(selvage_coll_t *coll, const sv_coll_call_t *call)
-{
-    if (coll->ngroup == SV_COLL_GROUP_CALLS)
-        return sv_error(SELVAGE_ERR_LIMIT, "%s: the group has %d calls already", sv_coll_call_name(call->call),
-                        SV_COLL_GROUP_CALLS);
-    coll->group[coll->ngroup++] = *call;
-    return SELVAGE_SUCCESS;
-}
 
 static selvage_status_t enqueue_calls(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
 {
@@ -43,11 +17,22 @@ static selvage_status_t submit_call(selvage_coll_t *coll, const sv_coll_call_t *
 {
     sv_coll_call_t call = *given;
     SV_TRY(sv_coll_check(coll));
-    SV_TRY(prepare_call(coll, &call));
+    SV_TRY(sv_coll_resolve_operation(coll, &call));
+    SV_TRY(sv_coll_check_buffers(coll, &call));
+    if (SV_DEVICE_CALL(coll->comm->dev, stream_is_capturing, call.stream))
+        return sv_error(SELVAGE_ERR_STATE, "%s: the stream is being captured into a graph, which collectives cannot be "
+                        "part of", sv_coll_call_name(call.call));
     coll->calls++;
-    if (!has_effect(coll, &call))
+    /* Ranks that have nothing to move still meet, so that they see whether they agree; one rank alone need not. */
+    if (coll->size == 1 && call.count == 0 && call.call != SV_COLL_PAIR)
         return SELVAGE_SUCCESS;
-    return coll->group_depth > 0 ? add_to_group(coll, &call) : enqueue_calls(coll, &call, 1);
+    if (coll->group_depth == 0)
+        return enqueue_calls(coll, &call, 1);
+    if (coll->ngroup == SV_COLL_GROUP_CALLS)
+        return sv_error(SELVAGE_ERR_LIMIT, "%s: the group has %d calls already", sv_coll_call_name(call.call),
+                        SV_COLL_GROUP_CALLS);
+    coll->group[coll->ngroup++] = call;
+    return SELVAGE_SUCCESS;
 }
 
 void sv_coll_refuse(selvage_coll_t *coll, selvage_status_t status)

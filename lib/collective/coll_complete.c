@@ -1,24 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is complete. Launches of an arena run one after another, so that a launch is complete, and others can see what
- * it stored, once one after it has begun: channels count the pieces of work that they begin, and if they have begun
- * more, all together, than this launch and those before it brought, then a later launch has. An event after the last
- * launch says the same of all of them, also where an error has kept blocks from counting. Nothing here waits but
- * sv_coll_drain().
+ * This file finds which launches are complete. Launches of an arena run one after another. So a launch is complete, and
+ * others can see what it stored, once a later launch has begun. Channels count the pieces of work that they begin: if
+ * all counts together exceed what this launch and those before it brought, a later one has begun. An event after the
+ * last launch says the same of all launches, also where an error has kept blocks from counting.
+ *
+ * All functions run on the engine's thread, and only sv_coll_drain() waits. The arena owns a callback until it has run.
  */
 #include "base/base_clock.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "collective/coll_parts.h"
-
-/* Modulo 2^32, like the counts. */
-static uint32_t pieces_ended(const sv_coll_arena_t *arena)
-{
-    uint32_t sum = 0;
-    for (uint32_t c = 0; c < arena->layout.nchannels; c++)
-        sum += __atomic_load_n(&arena->pinned->counts[c].completed, __ATOMIC_RELAXED);
-    return sum;
-}
 
 static uint32_t pieces_started(const sv_coll_arena_t *arena)
 {
@@ -38,34 +30,26 @@ static selvage_status_t query_last(sv_coll_arena_t *arena)
     return status;
 }
 
-static void hand_back(sv_coll_arena_t *arena, sv_coll_callback_t *callback)
-{
-    sv_list_remove(&callback->link);
-    arena->ncallbacks++;
-    if (callback->launch > arena->completed)
-        arena->completed = callback->launch;
-    callback->fn(callback->arg);
-    sv_free(callback);
-}
-
-/* Asks for the event, which takes a microsecond, only where the counts do not say it. */
-static bool is_complete(sv_coll_arena_t *arena, const sv_coll_callback_t *callback)
-{
-    if (callback->launch <= arena->completed)
-        return true;
-    if (callback->launch < arena->launches && (int32_t)(pieces_started(arena) - (uint32_t)callback->pieces) > 0)
-        return true;
-    (void)query_last(arena);
-    return callback->launch <= arena->completed;
-}
-
 void sv_coll_poll(sv_coll_arena_t *arena)
 {
     while (!sv_list_is_empty(&arena->callbacks)) {
         sv_coll_callback_t *callback = SV_CONTAINER_OF(arena->callbacks.next, sv_coll_callback_t, link);
-        if (!is_complete(arena, callback))
-            return;
-        hand_back(arena, callback);
+        /* 1. Is its launch complete? The event takes a microsecond: it is asked only where the counts do not say. */
+        bool is_complete = callback->launch <= arena->completed;
+        if (!is_complete && callback->launch < arena->launches)
+            is_complete = (int32_t)(pieces_started(arena) - (uint32_t)callback->pieces) > 0;
+        if (!is_complete) {
+            (void)query_last(arena);
+            if (callback->launch > arena->completed)
+                return;
+        }
+        /* 2. Hand it back; it may add another one, so it is out of the list before. */
+        sv_list_remove(&callback->link);
+        arena->ncallbacks++;
+        if (callback->launch > arena->completed)
+            arena->completed = callback->launch;
+        callback->fn(callback->arg);
+        sv_free(callback);
     }
 }
 
@@ -122,6 +106,9 @@ void sv_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out)
 {
     sv_coll_arena_t *arena = coll->arena;
     sv_coll_poll(arena);
+    uint32_t completed = 0; /* modulo 2^32, like the counts */
+    for (uint32_t c = 0; c < arena->layout.nchannels; c++)
+        completed += __atomic_load_n(&arena->pinned->counts[c].completed, __ATOMIC_RELAXED);
     *stats_out = (selvage_coll_stats_t){
         .arena_bytes = arena->bytes,
         .calls = coll->calls,
@@ -130,7 +117,7 @@ void sv_coll_stats(selvage_coll_t *coll, selvage_coll_stats_t *stats_out)
         .fifo_waits = arena->fifo_waits,
         .channels = arena->layout.nchannels,
         .started = extend_count(arena->pieces, pieces_started(arena)),
-        .completed = extend_count(arena->pieces, pieces_ended(arena)),
+        .completed = extend_count(arena->pieces, completed),
         .callbacks = arena->ncallbacks,
     };
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Launches. A call, or all calls of a group, are one launch on the stream of the first of them; what is more than the
- * FIFO holds goes in several, and so do reductions in different protocols, because each has a kernel of its own. A few
- * pieces of work travel in the argument, more of them in the FIFO.
+ * This file launches kernels. A call, or all calls of a group, are one launch on the stream of the first of them. More
+ * work than the FIFO holds goes in several launches. So do reductions in different protocols, because each protocol has
+ * a kernel of its own. A few pieces of work travel in the argument, more of them in the FIFO. All functions run on the
+ * application's one thread; a batch lives on its stack.
  *
  * Launches of an arena run one after another, because two grids that wait for other ranks must not share the device.
  * On one stream they do. For the next stream an event is recorded after every launch, at once: recorded only when
@@ -22,45 +23,26 @@ typedef struct batch {
     sv_coll_arg_t arg;
 } batch_t;
 
-static void batch_begin(batch_t *batch, selvage_coll_t *coll, void *stream)
-{
-    batch->coll = coll;
-    batch->stream = stream;
-    batch->fifo_always = coll->comm->config.coll_work_fifo == SV_CONFIG_COLL_WORK_FIFO_ALWAYS;
-    batch->limit = sv_coll_fifo_pieces(coll->arena);
-    batch->first = batch->reduces = batch->blocks = 0;
-    batch->pieces = 0;
-    batch->arg.context = coll->context;
-    batch->arg.nwork = 0;
-    batch->arg.from_fifo = batch->fifo_always;
-    batch->arg.fifo_mask = coll->arena->fifo_bytes - 1;
-}
-
-/* The kernel that reduces in this protocol; they all copy in all of them. */
-static const sv_kernel_t *kernel_of(unsigned proto)
-{
-    return proto == SV_COLL_LL ? &sv_kernel_coll_ll : proto == SV_COLL_LL128 ? &sv_kernel_coll_ll128 : &sv_kernel_coll;
-}
-
-static selvage_status_t batch_enqueue(batch_t *batch)
-{
-    selvage_coll_t *coll = batch->coll;
-    bool alone = batch->arg.nwork == 1 && !batch->arg.from_fifo;
-    const sv_kernel_t *small = alone ? sv_coll_small_kernel(coll, &batch->arg.work[0]) : NULL;
-    if (small)
-        return SV_DEVICE_CALL(coll->comm->dev, launch, small, &coll->small, sizeof coll->small, batch->blocks,
-                              batch->stream);
-    batch->arg.position = coll->arena->fifo_produced;
-    return SV_DEVICE_CALL(coll->comm->dev, launch, kernel_of(batch->reduces ? batch->reduces : batch->first),
-                          &batch->arg, sizeof batch->arg, batch->blocks, batch->stream);
-}
-
 static selvage_status_t batch_launch(batch_t *batch)
 {
-    sv_coll_arena_t *arena = batch->coll->arena;
+    selvage_coll_t *coll = batch->coll;
+    sv_coll_arena_t *arena = coll->arena;
+    sv_device_t *dev = arena->comm->dev;
     if (batch->arg.nwork == 0)
         return SELVAGE_SUCCESS;
-    SV_TRY(batch_enqueue(batch));
+    bool alone = batch->arg.nwork == 1 && !batch->arg.from_fifo;
+    const sv_kernel_t *small = alone ? sv_coll_small_kernel(coll, &batch->arg.work[0]) : NULL;
+    if (small) {
+        SV_TRY(SV_DEVICE_CALL(dev, launch, small, &coll->small, sizeof coll->small, batch->blocks, batch->stream));
+    } else {
+        /* Each kernel reduces in one protocol; they all copy in all of them. */
+        unsigned proto = batch->reduces ? batch->reduces : batch->first;
+        const sv_kernel_t *kernel = proto == SV_COLL_LL      ? &sv_kernel_coll_ll
+                                    : proto == SV_COLL_LL128 ? &sv_kernel_coll_ll128
+                                                             : &sv_kernel_coll;
+        batch->arg.position = arena->fifo_produced;
+        SV_TRY(SV_DEVICE_CALL(dev, launch, kernel, &batch->arg, sizeof batch->arg, batch->blocks, batch->stream));
+    }
     if (batch->arg.from_fifo)
         arena->fifo_produced += batch->arg.nwork * SV_COLL_FIFO_STRIDE;
     arena->last_stream = batch->stream;
@@ -68,36 +50,25 @@ static selvage_status_t batch_launch(batch_t *batch)
     arena->pieces += batch->pieces;
     batch->arg.nwork = batch->reduces = batch->blocks = batch->pieces = 0;
     batch->arg.from_fifo = batch->fifo_always;
-    return SV_DEVICE_CALL(arena->comm->dev, event_record, arena->last, batch->stream);
-}
-
-/* The argument is full: its pieces move into the FIFO. */
-static selvage_status_t spill_to_fifo(batch_t *batch)
-{
-    for (unsigned i = 0; i < batch->arg.nwork; i++)
-        SV_TRY(sv_coll_fifo_put(batch->coll, i, &batch->arg.work[i]));
-    batch->arg.from_fifo = 1;
-    return SELVAGE_SUCCESS;
-}
-
-/* In which protocol the piece reduces; 0: it only copies. One rank alone uses no lines. */
-static unsigned reduces_in(const batch_t *batch, const sv_coll_work_t *work)
-{
-    unsigned proto = batch->coll->dev.n == 1 ? (unsigned)SV_COLL_SIMPLE : work->proto;
-    return work->op ? proto : 0;
+    return SV_DEVICE_CALL(dev, event_record, arena->last, batch->stream);
 }
 
 static selvage_status_t batch_add(batch_t *batch, const sv_coll_work_t *work)
 {
     sv_coll_arg_t *arg = &batch->arg;
-    unsigned reduces = reduces_in(batch, work);
+    /* In which protocol the piece reduces; 0: it only copies. One rank alone uses no lines. */
+    unsigned proto = batch->coll->dev.n == 1 ? (unsigned)SV_COLL_SIMPLE : work->proto;
+    unsigned reduces = work->op ? proto : 0;
     if (arg->nwork == batch->limit || (reduces && batch->reduces && reduces != batch->reduces))
         SV_TRY(batch_launch(batch));
     if (arg->nwork == 0)
         batch->first = work->proto;
     batch->reduces = reduces ? reduces : batch->reduces;
-    if (!arg->from_fifo && arg->nwork == SV_COLL_ARG_WORKS)
-        SV_TRY(spill_to_fifo(batch));
+    if (!arg->from_fifo && arg->nwork == SV_COLL_ARG_WORKS) { /* it is full: its pieces move into the FIFO */
+        for (unsigned i = 0; i < arg->nwork; i++)
+            SV_TRY(sv_coll_fifo_put(batch->coll, i, &arg->work[i]));
+        arg->from_fifo = 1;
+    }
     if (arg->from_fifo)
         SV_TRY(sv_coll_fifo_put(batch->coll, arg->nwork, work));
     else
@@ -107,25 +78,6 @@ static selvage_status_t batch_add(batch_t *batch, const sv_coll_work_t *work)
     batch->pieces += work->nchannels;
     batch->blocks = end > batch->blocks ? end : batch->blocks;
     return SELVAGE_SUCCESS;
-}
-
-/* All calls of all ranks first, in their order, then sends and receives. */
-static selvage_status_t add_calls(batch_t *batch, const sv_coll_call_t *calls, unsigned ncalls, sv_coll_pairs_t *pairs)
-{
-    sv_coll_work_t work, round[2];
-    const sv_coll_call_t *send, *recv;
-    for (unsigned i = 0; i < ncalls; i++) {
-        if (calls[i].call == SV_COLL_PAIR)
-            continue;
-        sv_coll_work_of_call(batch->coll, &calls[i], &work);
-        SV_TRY(batch_add(batch, &work));
-    }
-    while (sv_coll_pairs_next(pairs, &send, &recv)) {
-        unsigned count = sv_coll_works_of_round(batch->coll, send, recv, round);
-        for (unsigned i = 0; i < count; i++)
-            SV_TRY(batch_add(batch, &round[i]));
-    }
-    return batch_launch(batch);
 }
 
 /* Whether call i is the first one on a stream that is not the launch's; of many streams some are named twice. */
@@ -139,47 +91,69 @@ static bool is_new_stream(const sv_coll_call_t *calls, unsigned i)
     return true;
 }
 
-/* Has the launch wait for the last one, and for the streams of all calls. A wait is for what was recorded when it was
-   enqueued, so that one event serves them all; the launch records it anew. */
-static selvage_status_t join_group_streams(sv_coll_arena_t *arena, const sv_coll_call_t *calls, unsigned ncalls)
+/* Enqueues all of it on the stream of the first call. */
+static selvage_status_t launch_joined(batch_t *batch, const sv_coll_call_t *calls, unsigned ncalls,
+                                      sv_coll_pairs_t *pairs)
 {
+    selvage_coll_t *coll = batch->coll;
+    sv_coll_arena_t *arena = coll->arena;
     sv_device_t *dev = arena->comm->dev;
-    void *stream = calls[0].stream;
-    if (arena->launches > 0 && stream != arena->last_stream)
-        SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, stream, arena->last));
+    sv_coll_work_t work, round[2];
+    const sv_coll_call_t *send, *recv;
+    /* 1. The launch waits for the last one, and for the streams of all calls. A wait is for what was recorded when it
+       was enqueued, so that one event serves them all; the launch records it anew. */
+    if (arena->launches > 0 && batch->stream != arena->last_stream)
+        SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, batch->stream, arena->last));
     for (unsigned i = 1; i < ncalls; i++) {
         if (!is_new_stream(calls, i))
             continue;
         SV_TRY(SV_DEVICE_CALL(dev, event_record, arena->last, calls[i].stream));
-        SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, stream, arena->last));
+        SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, batch->stream, arena->last));
     }
-    return SELVAGE_SUCCESS;
-}
-
-static selvage_status_t fork_streams(sv_coll_arena_t *arena, const sv_coll_call_t *calls, unsigned ncalls)
-{
-    for (unsigned i = 1; i < ncalls; i++)
-        if (is_new_stream(calls, i))
-            SV_TRY(SV_DEVICE_CALL(arena->comm->dev, stream_wait_event, calls[i].stream, arena->last));
-    return SELVAGE_SUCCESS;
+    /* 2. All calls of all ranks come first, in their order; sends and receives follow. */
+    for (unsigned i = 0; i < ncalls; i++) {
+        if (calls[i].call == SV_COLL_PAIR)
+            continue;
+        sv_coll_work_of_call(coll, &calls[i], &work);
+        SV_TRY(batch_add(batch, &work));
+    }
+    while (sv_coll_pairs_next(pairs, &send, &recv)) {
+        unsigned count = sv_coll_works_of_round(coll, send, recv, round);
+        for (unsigned i = 0; i < count; i++)
+            SV_TRY(batch_add(batch, &round[i]));
+    }
+    return batch_launch(batch);
 }
 
 selvage_status_t sv_coll_launch(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
 {
     sv_coll_arena_t *arena = coll->arena;
+    sv_device_t *dev = arena->comm->dev;
     sv_coll_pairs_t pairs;
-    batch_t batch;
+    batch_t batch; /* not cleared: the argument is large, and most of it is not used */
     if (ncalls == 0)
         return SELVAGE_SUCCESS;
     SV_TRY(sv_coll_pairs_begin(&pairs, calls, ncalls, coll->dev.n, coll->dev.me));
-    batch_begin(&batch, coll, calls[0].stream);
-    selvage_status_t status = join_group_streams(arena, calls, ncalls);
-    if (status == SELVAGE_SUCCESS)
-        status = add_calls(&batch, calls, ncalls, &pairs);
-    if (status == SELVAGE_SUCCESS)
-        return fork_streams(arena, calls, ncalls);
-    /* The event may stand for a user's stream now; this one comes after the last launch as well. */
-    (void)SV_DEVICE_CALL(arena->comm->dev, event_record, arena->last, calls[0].stream);
-    arena->last_stream = calls[0].stream;
-    return status;
+    batch.coll = coll;
+    batch.stream = calls[0].stream;
+    batch.fifo_always = coll->comm->config.coll_work_fifo == SV_CONFIG_COLL_WORK_FIFO_ALWAYS;
+    batch.limit = sv_coll_fifo_pieces(arena);
+    batch.first = batch.reduces = batch.blocks = 0;
+    batch.pieces = 0;
+    batch.arg.context = coll->context;
+    batch.arg.nwork = 0;
+    batch.arg.from_fifo = batch.fifo_always;
+    batch.arg.fifo_mask = arena->fifo_bytes - 1;
+    selvage_status_t status = launch_joined(&batch, calls, ncalls, &pairs);
+    if (status != SELVAGE_SUCCESS) {
+        /* The event may stand for a user's stream now; this one comes after the last launch as well. */
+        (void)SV_DEVICE_CALL(dev, event_record, arena->last, calls[0].stream);
+        arena->last_stream = calls[0].stream;
+        return status;
+    }
+    /* The other streams of the group go on after the launch. */
+    for (unsigned i = 1; i < ncalls; i++)
+        if (is_new_stream(calls, i))
+            SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, calls[i].stream, arena->last));
+    return SELVAGE_SUCCESS;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pieces of work from calls. All of it must come out the same on all ranks but for addresses: algorithm, protocol and
- * channels are a pure function of what ranks have in common, the sequence counts what all of them call.
+ * This file makes pieces of work from calls. A piece must come out the same on all ranks but for addresses: algorithm,
+ * protocol and channels are a pure function of what ranks have in common, and the sequence counts what all of them
+ * call. The application's one thread calls it; callers own the pieces.
  */
 #include <string.h>
 
@@ -20,25 +21,11 @@ static void log_choice(const sv_coll_work_t *work, const sv_coll_choice_t *choic
            sv_coll_proto_name(work->proto), work->channel, work->channel + work->nchannels - 1U, choice->why);
 }
 
-static uint64_t key_of(const selvage_coll_t *coll)
+/* number: of a collective call. Messages use UINT32_MAX for all: they are told apart by the steps of their connection,
+   and their two ends may have made other calls between. */
+static uint64_t digest_key(const selvage_coll_t *coll, uint32_t number)
 {
-    return sv_digest_mix(coll->comm->nonce ^ ((uint64_t)coll->number << 32 | coll->sequence));
-}
-
-/* Messages are told apart by the steps of their connection; their two ends may have made other calls between. */
-static uint64_t key_of_pairs(const selvage_coll_t *coll)
-{
-    return sv_digest_mix(coll->comm->nonce ^ ((uint64_t)coll->number << 32 | UINT32_MAX));
-}
-
-static uint64_t hash_signature(const sv_coll_work_t *work)
-{
-    sv_coll_work_t as_signed = *work;
-    if (work->flags & SV_COLL_DIVIDE)
-        as_signed.op = SV_COLL_SIGNED_AVERAGE;
-    else if (work->flags & SV_COLL_PREMUL)
-        as_signed.op = SV_COLL_SIGNED_PREMUL;
-    return sv_coll_signature(&as_signed, work->communicator);
+    return sv_digest_mix(coll->comm->nonce ^ ((uint64_t)coll->number << 32 | number));
 }
 
 static uint8_t digest_flag(const selvage_coll_t *coll)
@@ -46,46 +33,43 @@ static uint8_t digest_flag(const selvage_coll_t *coll)
     return coll->facts.config->coll_checksum ? SV_COLL_DIGEST : 0;
 }
 
-/* Windows are what direct algorithms need; of nothing there is none. */
-static void bind_buffers(const selvage_coll_t *coll, const sv_coll_call_t *call, sv_coll_work_t *work)
-{
-    uint64_t send_bytes, recv_bytes;
-    sv_coll_extents(coll, call, &send_bytes, &recv_bytes);
-    if (send_bytes > 0) {
-        work->src = (uintptr_t)call->send;
-        work->src_window = sv_coll_window_find(coll, call->send, send_bytes);
-    }
-    if (recv_bytes > 0) {
-        work->dst = (uintptr_t)call->recv;
-        work->dst_window = sv_coll_window_find(coll, call->recv, recv_bytes);
-    }
-}
-
-/* How what is divided among ranks and channels is cut for the direct algorithms; the root of a broadcast has no
-   shard. */
-static void partition_work(const selvage_coll_t *coll, sv_coll_work_t *work)
-{
-    const uint64_t unit = SV_COLL_UNIT, bytes = work->count * selvage_type_bytes((selvage_type_t)work->type);
-    const uint64_t shards = coll->dev.n - (work->call == SV_COLL_BROADCAST && coll->dev.n > 1 ? 1U : 0U);
-    work->shard_bytes = ((bytes + shards - 1) / shards + unit - 1) / unit * unit;
-    work->shard_part_bytes = sv_coll_part_bytes(work->shard_bytes, work->nchannels);
-    work->part_bytes = sv_coll_part_bytes(bytes, work->nchannels);
-}
-
 void sv_coll_work_of_call(selvage_coll_t *coll, const sv_coll_call_t *call, sv_coll_work_t *work_out)
 {
     sv_coll_choice_t choice;
+    uint64_t send_bytes, recv_bytes;
+    /* 1. Algorithm and protocol: the same on all ranks. */
     sv_coll_select(&coll->facts, call, &choice);
+    coll->sequence++;
     *work_out = (sv_coll_work_t){
         .call = call->call, .algo = choice.algo, .proto = choice.proto, .type = call->type, .op = call->op,
         .flags = call->flags | digest_flag(coll), .root = call->root < 0 ? 0 : (uint8_t)call->root,
         .peer = choice.pieces_log2,
-        .nchannels = choice.nchannels, .sequence = ++coll->sequence, .count = call->count, .scalar = call->scalar,
-        .key = key_of(coll), .chunk_bytes = choice.chunk_bytes, .communicator = coll->number,
+        .nchannels = choice.nchannels, .sequence = coll->sequence, .count = call->count, .scalar = call->scalar,
+        .key = digest_key(coll, coll->sequence), .chunk_bytes = choice.chunk_bytes, .communicator = coll->number,
     };
-    bind_buffers(coll, call, work_out);
-    partition_work(coll, work_out);
-    work_out->signature = hash_signature(work_out);
+    /* 2. Buffers, and their windows for direct algorithms; of nothing there is none. */
+    sv_coll_extents(coll, call, &send_bytes, &recv_bytes);
+    if (send_bytes > 0) {
+        work_out->src = (uintptr_t)call->send;
+        work_out->src_window = sv_coll_window_find(coll, call->send, send_bytes);
+    }
+    if (recv_bytes > 0) {
+        work_out->dst = (uintptr_t)call->recv;
+        work_out->dst_window = sv_coll_window_find(coll, call->recv, recv_bytes);
+    }
+    /* 3. How direct algorithms divide it among ranks and channels; the root of a broadcast has no shard. */
+    const uint64_t unit = SV_COLL_UNIT, bytes = call->count * selvage_type_bytes((selvage_type_t)call->type);
+    const uint64_t shards = coll->dev.n - (call->call == SV_COLL_BROADCAST && coll->dev.n > 1 ? 1U : 0U);
+    work_out->shard_bytes = ((bytes + shards - 1) / shards + unit - 1) / unit * unit;
+    work_out->shard_part_bytes = sv_coll_part_bytes(work_out->shard_bytes, work_out->nchannels);
+    work_out->part_bytes = sv_coll_part_bytes(bytes, work_out->nchannels);
+    /* 4. The signature that ranks compare names the operation as the user did. */
+    sv_coll_work_t as_signed = *work_out;
+    if (work_out->flags & SV_COLL_DIVIDE)
+        as_signed.op = SV_COLL_SIGNED_AVERAGE;
+    else if (work_out->flags & SV_COLL_PREMUL)
+        as_signed.op = SV_COLL_SIGNED_PREMUL;
+    work_out->signature = sv_coll_signature(&as_signed, work_out->communicator);
     log_choice(work_out, &choice);
 }
 
@@ -117,7 +101,7 @@ static void make_pair(selvage_coll_t *coll, const sv_coll_call_t *send, const sv
         .root = send ? (uint8_t)send->root : 0xff, .peer = recv ? (uint8_t)recv->root : 0xff,
         .channel = (uint16_t)(choice->nchannels > 1 ? 0 : distance % coll->facts.nchannels),
         .nchannels = choice->nchannels, .flags = digest_flag(coll), .sequence = coll->sequence,
-        .key = key_of_pairs(coll),
+        .key = digest_key(coll, UINT32_MAX),
         .count = send ? send->count : 0, .count_in = recv ? recv->count : 0,
         .src = send ? (uintptr_t)send->send : 0, .dst = recv ? (uintptr_t)recv->recv : 0,
         .chunk_bytes = choice->chunk_bytes, .communicator = coll->number,
