@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The local half of an arena: memory, counters, FIFO, stream. It is made by the first communicator of collectives on a
- * communicator of ranks, and freed with the last one if that has all the ranks: only then can they agree that nobody
- * uses it. If a split is the last, it stays until the next such end, or that of the communicator of ranks.
+ * This file makes the local half of an arena: memory, counters, FIFO, stream. The first communicator of collectives on
+ * a communicator of ranks makes it. The last one frees it if it has all the ranks: only then can they agree that nobody
+ * uses the arena. If a split is the last, the arena stays until the next such end, or until that of the communicator of
+ * ranks, which owns it. Everything here runs on the engine's thread.
  *
  *   exported   malloc_fine (malloc where that cannot be exported, and does as well): flags, lines and slots of all
  *              connections
@@ -33,17 +34,6 @@ static selvage_status_t allocate_exported(sv_coll_arena_t *arena, bool fine)
         arena->memory = memory;
     else
         SV_DEVICE_CALL(dev, free, memory);
-    return status;
-}
-
-static selvage_status_t allocate_memory(sv_coll_arena_t *arena)
-{
-    selvage_status_t status = allocate_exported(arena, true);
-    if (status == SELVAGE_ERR_UNSUPPORTED && arena->comm->dev->shows_stores)
-        status = allocate_exported(arena, false);
-    if (status == SELVAGE_ERR_UNSUPPORTED)
-        return sv_error(status, "selvage_coll_create: memory of device %s cannot be exported to the ranks of the node, "
-                        "and kernels of collectives move data in no other way", arena->comm->dev->ops->name);
     return status;
 }
 
@@ -101,7 +91,13 @@ static selvage_status_t allocate_all(sv_coll_arena_t *arena)
     arena->priv = ptr;
     SV_TRY(SV_DEVICE_CALL(dev, fill_async, arena->priv, 0, sizeof *arena->priv, arena->stream));
     if (arena->bytes > 0) {
-        SV_TRY(allocate_memory(arena));
+        status = allocate_exported(arena, true);
+        if (status == SELVAGE_ERR_UNSUPPORTED && dev->shows_stores)
+            status = allocate_exported(arena, false);
+        if (status == SELVAGE_ERR_UNSUPPORTED)
+            return sv_error(status, "selvage_coll_create: memory of device %s cannot be exported to the ranks of the "
+                            "node, and kernels of collectives move data in no other way", dev->ops->name);
+        SV_TRY(status);
         SV_TRY(clear_memory(arena));
     }
     arena->base[arena->me] = arena->memory;
@@ -135,22 +131,17 @@ selvage_status_t sv_coll_arena_make(selvage_comm_t *comm, uint32_t nchannels, ui
     return SELVAGE_SUCCESS;
 }
 
-/* What users have forgotten goes with the arena. */
-static void free_arena_leftovers(sv_coll_arena_t *arena)
+void sv_coll_arena_free(sv_coll_arena_t *arena, bool unmapped)
 {
+    sv_device_t *dev = arena->comm->dev;
     sv_list_t *it, *safe;
+    /* What users have forgotten goes with the arena. */
     SV_LIST_FOR_EACH(it, safe, &arena->callbacks) {
         sv_list_remove(it);
         sv_free(SV_CONTAINER_OF(it, sv_coll_callback_t, link));
     }
     SV_LIST_FOR_EACH(it, safe, &arena->colls)
         sv_coll_free(SV_CONTAINER_OF(it, selvage_coll_t, link));
-}
-
-void sv_coll_arena_free(sv_coll_arena_t *arena, bool unmapped)
-{
-    sv_device_t *dev = arena->comm->dev;
-    free_arena_leftovers(arena);
     if (arena->stuck) {
         sv_log(SV_LOG_WARN, "collective", "a kernel has not ended: its arena of %llu bytes is set aside",
                (unsigned long long)arena->bytes);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The buffers of a call: how long they are, whether they lie right, and whether the device reaches them. What lies in a
- * window was proved when that was registered, and of what was seen lately the answer is kept.
+ * This file checks the buffers of a call: how long they are, whether they lie right, and whether the device reaches
+ * them. A buffer in a window was proved when the window was registered. The answer for other buffers is kept in the
+ * handle for a few calls. All functions run on the application's one thread; users own the buffers.
  */
 #include "base/base_status.h"
 #include "collective/coll_names.h"
@@ -36,18 +37,6 @@ static bool lies_in_place(const selvage_coll_t *coll, const sv_coll_call_t *call
     case SV_COLL_ALL_TO_ALL: return false;
     default: return send == recv;
     }
-}
-
-static selvage_status_t check_overlap(const selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t send_bytes,
-                                      uint64_t recv_bytes)
-{
-    uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
-    bool apart = send_bytes == 0 || recv_bytes == 0 || send + send_bytes <= recv || recv + recv_bytes <= send;
-    if (apart || lies_in_place(coll, call))
-        return SELVAGE_SUCCESS;
-    return sv_error(SELVAGE_ERR_ARGUMENT, "%s: send (%llu bytes at %p) and recv (%llu bytes at %p) overlap",
-                    sv_coll_call_name(call->call), (unsigned long long)send_bytes, call->send,
-                    (unsigned long long)recv_bytes, call->recv);
 }
 
 /* Asks the device what kind of memory this is, unless it lies in a window or was asked about lately. */
@@ -101,7 +90,12 @@ selvage_status_t sv_coll_check_buffers(selvage_coll_t *coll, sv_coll_call_t *cal
     sv_coll_extents(coll, call, &send_bytes, &recv_bytes);
     SV_TRY(check_buffer(coll, call, "send", call->send, send_bytes, &send));
     SV_TRY(check_buffer(coll, call, "recv", call->recv, recv_bytes, &recv));
-    SV_TRY(check_overlap(coll, call, send_bytes, recv_bytes));
+    uintptr_t from = (uintptr_t)call->send, to = (uintptr_t)call->recv;
+    bool apart = send_bytes == 0 || recv_bytes == 0 || from + send_bytes <= to || to + recv_bytes <= from;
+    if (!apart && !lies_in_place(coll, call))
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: send (%llu bytes at %p) and recv (%llu bytes at %p) overlap",
+                        sv_coll_call_name(call->call), (unsigned long long)send_bytes, call->send,
+                        (unsigned long long)recv_bytes, call->recv);
     call->send = send;
     call->recv = recv;
     return SELVAGE_SUCCESS;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Making and ending communicators of collectives. Making: all agree that they call it, tell each other what they have
- * and want, make the arena if there is none, and then the communicator; every step ends in an agreement, so all have
- * one or none has. Ending: launches are waited for, then all agree who is left; memory goes when nobody is.
+ * This file makes and ends communicators of collectives. To make one, all ranks agree that they call it, and tell each
+ * other what they have and want. They make the arena if there is none, and then the communicator. Every step ends in an
+ * agreement, so all ranks have a communicator or none has. To end one, each rank waits for its launches; then all agree
+ * on who is left, and the arena goes with the last user. The tasks run on the engine's thread, and the caller waits.
  */
 #include <string.h>
 
@@ -26,20 +27,14 @@ typedef struct create_task {
     selvage_coll_t *coll;
 } create_task_t;
 
-static int usual_channels(const selvage_comm_t *comm)
-{
-    if (sv_coll_is_soft(comm->dev))
-        return CHANNELS_SOFT;
-    return comm->topology.node_size <= FEW_RANKS ? CHANNELS_FEW : CHANNELS_GPU;
-}
-
 /* How many channels this rank wants. Blocks that wait for each other must all be resident, so no more than that. */
 static uint64_t find_channels(const selvage_comm_t *comm)
 {
     const sv_config_t *config = &comm->config;
     bool soft = sv_coll_is_soft(comm->dev);
     int least = config->coll_channels_min, most = config->coll_channels_max;
-    int wanted = most > 0 ? most : usual_channels(comm);
+    int usual = soft ? CHANNELS_SOFT : comm->topology.node_size <= FEW_RANKS ? CHANNELS_FEW : CHANNELS_GPU;
+    int wanted = most > 0 ? most : usual;
     if (least > wanted)
         wanted = least;
     if (!soft && (unsigned)wanted > comm->dev->launch_blocks)
@@ -135,11 +130,30 @@ static void close_unused(sv_coll_team_t *all)
         sv_coll_arena_close(all);
 }
 
-/* All have the arena: makes the communicator itself. */
-static selvage_status_t finish_create(selvage_coll_t *coll)
+static selvage_status_t run_coll_create(sv_coll_task_t *task)
 {
-    selvage_comm_t *comm = coll->comm;
-    selvage_status_t status = sv_coll_init(coll, comm->arena);
+    create_task_t *call = (create_task_t *)(void *)task;
+    selvage_comm_t *comm = call->comm;
+    uint64_t unused = 0;
+    uint32_t channels;
+    /* 1. All agree that they call this and have the memory to go on; then they tell each other what they want. */
+    selvage_status_t status = sv_coll_alloc(comm, comm->wire->size, &call->coll);
+    selvage_coll_t *coll = call->coll;
+    SV_TRY_GOTO(status, sv_agree(comm, "selvage_coll_create", 0, status, &unused, comm->timeout_s), end);
+    SV_TRY_GOTO(status, gather_members(call), end);
+    SV_TRY_GOTO(status, agree_on_members(coll, call->arena_bytes, &channels), end);
+    /* 2. The first of all communicators makes the arena. The software device commits its memory at once, for all ranks
+       of one machine: it takes no more than it needs. */
+    if (!comm->arena) {
+        uint64_t bytes = call->arena_bytes, enough = (uint64_t)comm->topology.node_size << 20;
+        if (sv_coll_is_soft(comm->dev) && !call->asked && enough < bytes)
+            bytes = enough;
+        SV_TRY_GOTO(status, sv_coll_arena_create(&coll->all, channels, bytes), end);
+        comm->arena->tuning = call->tuning;
+        call->tuning = NULL;
+    }
+    /* 3. All have the arena: each makes the communicator itself. */
+    status = sv_coll_init(coll, comm->arena);
     sv_coll_item_begin(&coll->all)->value[ITEM_USERS] = comm->arena->users - 1;
     status = sv_coll_gather(&coll->all, "selvage_coll_create: end", coll->number, status, comm->timeout_s);
     if (status == SELVAGE_SUCCESS)
@@ -148,45 +162,7 @@ static selvage_status_t finish_create(selvage_coll_t *coll)
         sv_coll_detach(coll);
         close_unused(&coll->all);
     }
-    return status;
-}
-
-/* The software device commits its memory at once, for all ranks of one machine: it takes no more than it needs. */
-static uint64_t limit_bytes(const create_task_t *call)
-{
-    uint64_t enough = (uint64_t)call->comm->topology.node_size << 20;
-    return sv_coll_is_soft(call->comm->dev) && !call->asked && enough < call->arena_bytes ? enough : call->arena_bytes;
-}
-
-static selvage_status_t create_arena(create_task_t *call, uint32_t channels)
-{
-    SV_TRY(sv_coll_arena_create(&call->coll->all, channels, limit_bytes(call)));
-    call->comm->arena->tuning = call->tuning;
-    call->tuning = NULL;
-    return SELVAGE_SUCCESS;
-}
-
-/* On what all have made; the first of all communicators makes the arena. */
-static selvage_status_t create_coll(create_task_t *call)
-{
-    uint32_t channels;
-    selvage_coll_t *coll = call->coll;
-    SV_TRY(gather_members(call));
-    SV_TRY(agree_on_members(coll, call->arena_bytes, &channels));
-    if (!call->comm->arena)
-        SV_TRY(create_arena(call, channels));
-    return finish_create(coll);
-}
-
-static selvage_status_t run_coll_create(sv_coll_task_t *task)
-{
-    create_task_t *call = (create_task_t *)(void *)task;
-    selvage_comm_t *comm = call->comm;
-    uint64_t unused = 0;
-    selvage_status_t status = sv_coll_alloc(comm, comm->wire->size, &call->coll);
-    status = sv_agree(comm, "selvage_coll_create", 0, status, &unused, comm->timeout_s);
-    if (status == SELVAGE_SUCCESS)
-        status = create_coll(call);
+end:
     sv_free(call->tuning);
     if (status != SELVAGE_SUCCESS && call->coll)
         sv_coll_free(call->coll);

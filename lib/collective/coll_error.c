@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Errors of an arena are sticky: the kernel's first record, in pinned memory, never changes once its kind is there,
- * and everybody who asks makes the text from it anew. So any thread may ask, without a lock; who is first logs it.
- * Without a record there is a status only: of an abort that met no kernel, or of the part of a call between nodes.
+ * Errors of an arena are sticky. The kernel's first record lies in pinned memory and never changes once its kind is
+ * there; everybody who asks makes the text from it anew. So any thread may ask without a lock, and the first one logs
+ * it. Without a record there is a status only: of an abort that met no kernel, or of the part of a call between nodes.
+ * The arena owns both.
  */
 #include "base/base_status.h"
 #include "base/base_thread.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Records of errors and signatures of calls, in words: rank first, then what it did. Ranks are those of the
- * communicator of the call. Pure.
+ * This file writes records of errors and signatures of calls in words: the rank first, then what it did. Ranks are
+ * those of the communicator of the call. All functions are pure, so any thread may call them.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,62 +18,27 @@ const char *sv_coll_operation_name(unsigned op)
     return op < sizeof names / sizeof names[0] ? names[op] : "none";
 }
 
-/* The sequence nearest to `nearby` with these lower 6 bits. */
-static uint32_t whole_sequence(uint64_t signature, uint32_t nearby)
-{
-    uint32_t ahead = ((uint32_t)signature - nearby) & 0x3f;
-    return nearby + ahead - (ahead > 31 ? 64 : 0);
-}
-
-/* ", sum, root 2" as far as the call has them. */
-static void write_details(uint64_t signature, unsigned call, char *text, size_t bytes)
-{
-    unsigned op = signature >> 48 & 7, root = signature >> 51 & 15;
-    bool rooted = call == SV_COLL_BROADCAST || call == SV_COLL_REDUCE;
-    char at_root[16] = "";
-    if (rooted)
-        snprintf(at_root, sizeof at_root, ", root %u", root);
-    snprintf(text, bytes, "%s%s%s", op ? ", " : "", op ? sv_coll_operation_name(op) : "", at_root);
-}
-
 void sv_coll_signature_text(uint64_t signature, uint32_t sequence, char *text, size_t bytes)
 {
     unsigned call = signature >> 40 & 15, communicator = (unsigned)(signature >> 60);
     uint64_t count = signature >> 6 & 0x3ffffffff;
     const char *type = selvage_type_name((selvage_type_t)(signature >> 44 & 15));
     const char *name = call == SV_COLL_PAIR ? "a message" : sv_coll_call_name(call);
-    char details[48], what[TEXT_BYTES], number[24] = "";
-    write_details(signature, call, details, sizeof details);
+    unsigned op = signature >> 48 & 7, root = signature >> 51 & 15;
+    /* The signature has the lower 6 bits of its sequence: it is the nearest one to that of the call. */
+    uint32_t ahead = ((uint32_t)signature - sequence) & 0x3f, whole = sequence + ahead - (ahead > 31 ? 64 : 0);
+    char at_root[16] = "", what[TEXT_BYTES], number[24] = "";
+    if (call == SV_COLL_BROADCAST || call == SV_COLL_REDUCE)
+        snprintf(at_root, sizeof at_root, ", root %u", root);
     if (call == SV_COLL_BARRIER)
         snprintf(what, sizeof what, "barrier");
     else
-        snprintf(what, sizeof what, "%s of %" PRIu64 " %s%s", name, count, type, details);
+        snprintf(what, sizeof what, "%s of %" PRIu64 " %s%s%s%s", name, count, type, op ? ", " : "",
+                 op ? sv_coll_operation_name(op) : "", at_root);
     if (call != SV_COLL_PAIR) /* messages have no numbers */
-        snprintf(number, sizeof number, " as call %" PRIu32, whole_sequence(signature, sequence));
+        snprintf(number, sizeof number, " as call %" PRIu32, whole);
     snprintf(text, bytes, "%s%s of communicator %u (%s, %s)", what, number, communicator,
              sv_coll_algo_name(signature >> 55 & 7), sv_coll_proto_name(signature >> 58 & 3));
-}
-
-/* What rank `peer` failed to do, to follow its number. */
-static const char *late_text(unsigned place)
-{
-    switch (place) {
-    case SV_COLL_AT_ENTRY:
-        return "did not come to";
-    case SV_COLL_AT_SLOT: case SV_COLL_AT_LINE: return "did not send what was due in";
-    case SV_COLL_AT_CREDIT: return "did not take what it was sent in";
-    case SV_COLL_AT_FIN: return "did not end its part of";
-    default: return "did not come in time, as another rank says; here it was";
-    }
-}
-
-static void write_late(const sv_coll_error_t *error, char *text, size_t bytes)
-{
-    int length = snprintf(text, bytes, "rank %" PRIu32 " %s call %" PRIu32 " (%s)", error->peer,
-                          late_text(error->place), error->sequence, sv_coll_call_name(error->call));
-    if (error->place && length > 0 && (size_t)length < bytes)
-        snprintf(text + length, bytes - (size_t)length, " before the deadline: channel %" PRIu32 ", wanted %" PRIu64
-                 ", seen %" PRIu64, error->channel, error->wanted, error->seen);
 }
 
 static void write_differs(const sv_coll_error_t *error, char *text, size_t bytes)
@@ -91,26 +56,40 @@ static void write_differs(const sv_coll_error_t *error, char *text, size_t bytes
              theirs, message ? "receives" : "called", ours);
 }
 
-static void write_damaged(const sv_coll_error_t *error, char *text, size_t bytes)
-{
-    if (error->place)
-        snprintf(text, bytes, "rank %" PRIu32 " sent what does not verify in call %" PRIu32 " (%s): channel %" PRIu32
-                 ", digest %016" PRIx64 ", wanted %016" PRIx64, error->peer, error->sequence,
-                 sv_coll_call_name(error->call), error->channel, error->seen, error->wanted);
-    else
-        snprintf(text, bytes, "rank %" PRIu32 " sent what does not verify, as another rank says in or before call %"
-                 PRIu32 " (%s)", error->peer, error->sequence, sv_coll_call_name(error->call));
-}
-
 selvage_status_t sv_coll_error_text(const sv_coll_error_t *error, char *text, size_t bytes)
 {
+    /* What rank `peer` failed to do, to follow its number; a place of 0: another rank says so. */
+    static const char *const late[] = {
+        [SV_COLL_AT_ENTRY] = "did not come to",
+        [SV_COLL_AT_SLOT] = "did not send what was due in",
+        [SV_COLL_AT_LINE] = "did not send what was due in",
+        [SV_COLL_AT_CREDIT] = "did not take what it was sent in",
+        [SV_COLL_AT_FIN] = "did not end its part of",
+    };
+    const unsigned nlate = sizeof late / sizeof late[0];
+    const char *name = sv_coll_call_name(error->call), *what = error->place < nlate ? late[error->place] : NULL;
+    int length;
     switch (error->kind) {
-    case SV_COLL_LATE: write_late(error, text, bytes); return SELVAGE_ERR_TIMEOUT;
+    case SV_COLL_LATE:
+        length = snprintf(text, bytes, "rank %" PRIu32 " %s call %" PRIu32 " (%s)", error->peer,
+                          what ? what : "did not come in time, as another rank says; here it was", error->sequence,
+                          name);
+        if (error->place && length > 0 && (size_t)length < bytes)
+            snprintf(text + length, bytes - (size_t)length, " before the deadline: channel %" PRIu32 ", wanted %" PRIu64
+                     ", seen %" PRIu64, error->channel, error->wanted, error->seen);
+        return SELVAGE_ERR_TIMEOUT;
     case SV_COLL_DIFFERS: write_differs(error, text, bytes); return SELVAGE_ERR_MISMATCH;
-    case SV_COLL_DAMAGED: write_damaged(error, text, bytes); return SELVAGE_ERR_CHECKSUM;
+    case SV_COLL_DAMAGED:
+        if (error->place)
+            snprintf(text, bytes, "rank %" PRIu32 " sent what does not verify in call %" PRIu32 " (%s): channel %"
+                     PRIu32 ", digest %016" PRIx64 ", wanted %016" PRIx64, error->peer, error->sequence, name,
+                     error->channel, error->seen, error->wanted);
+        else
+            snprintf(text, bytes, "rank %" PRIu32 " sent what does not verify, as another rank says in or before call %"
+                     PRIu32 " (%s)", error->peer, error->sequence, name);
+        return SELVAGE_ERR_CHECKSUM;
     default:
-        snprintf(text, bytes, "rank %" PRIu32 " aborted call %" PRIu32 " (%s)", error->peer, error->sequence,
-                 sv_coll_call_name(error->call));
+        snprintf(text, bytes, "rank %" PRIu32 " aborted call %" PRIu32 " (%s)", error->peer, error->sequence, name);
         return SELVAGE_ERR_ABORTED;
     }
 }

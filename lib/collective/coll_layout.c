@@ -1,25 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the bytes of an arena are shared out. Every (channel, rank) has a connection, the own rank too: its place is not
- * used, but lets everybody find a connection by two products. Lines (LL and LL128) are for short messages and take at
- * most half of a connection, unless they are at their least already; slots get the rest.
+ * This file lays out the bytes of an arena. Every (channel, rank) has a connection, the own rank too: its place is not
+ * used, but lets everybody find a connection by two products. Lines (LL and LL128) are for short messages. They take at
+ * most half of a connection, unless they are at their least already; slots get the rest. The functions are pure.
  */
 #include "base/base_status.h"
 #include "collective/coll_handle.h"
 
 enum { ALIGN = 128, LL_BEST = 8 << 10, LONG_BEST = 144 * 128, HALVINGS = 3, SLOT_MIN = 4 << 10, SLOT_MAX = 512 << 10 };
 
-static uint64_t lines_bytes(unsigned halvings)
-{
-    return (uint64_t)SV_COLL_STEPS * (uint64_t)((LL_BEST >> halvings) + (LONG_BEST >> halvings));
-}
-
 /* Lays out one connection of at most this many bytes; false if its slots would be too small. */
 static bool fit_connection(uint64_t bytes, sv_coll_layout_t *layout)
 {
     const uint32_t entry_bytes = 2 * SV_COLL_ENTRIES * SV_COLL_LINE;
     unsigned halvings = 0;
-    while (halvings < HALVINGS && lines_bytes(halvings) > bytes / 2)
+    while (halvings < HALVINGS &&
+           SV_COLL_STEPS * (uint64_t)((LL_BEST >> halvings) + (LONG_BEST >> halvings)) > bytes / 2)
         halvings++;
     layout->entry_at = SV_COLL_FIN_AT + ALIGN;
     layout->ll_at = (layout->entry_at + entry_bytes + ALIGN - 1) / ALIGN * ALIGN;

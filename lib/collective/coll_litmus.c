@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whether long lines (LL128) can be used. They are right only where the hardware stores a line of 128 bytes whole, and
- * in order, all the way to the other device, which nothing but a trial tells. So the first communicator of an arena
- * gathers some data by them, with digests, before anybody else uses it: if a digest is wrong on any rank, the protocol
- * stays off on all. Afterwards the arena is as if nothing had been. On AMD it stays off without a trial: a lane's 16
- * bytes leave in two stores there, so that a line is never stored whole.
+ * This file tries whether long lines (LL128) can be used. They are right only where the hardware stores a line of 128
+ * bytes whole, and in order, all the way to the other device; nothing but a trial tells. So the first communicator of
+ * an arena gathers some data by long lines, with digests, before anybody else uses the arena. If a digest is wrong on
+ * any rank, the protocol stays off on all. Afterwards the arena is as if nothing had been. On AMD the protocol stays
+ * off without a trial: a lane's 16 bytes leave in two stores there, so that a line is never stored whole.
+ *
+ * It runs on the engine's thread while the communicator is made, and owns the trial's buffers.
  */
 #include "base/base_log.h"
 #include "base/base_memory.h"
@@ -13,48 +15,19 @@
 
 enum { ROUNDS = 16, ROUNDS_SOFT = 2, ELEMENTS = 1 << 15, ELEMENTS_SOFT = 1 << 11 };
 
-typedef struct trial {
-    sv_config_t config;        /* that of the communicator, but for what is tried */
-    void *in, *out;
-    size_t bytes;
-    int rounds;
-} trial_t;
-
-static selvage_status_t trial_begin(selvage_coll_t *coll, trial_t *trial)
-{
-    sv_device_t *dev = coll->comm->dev;
-    trial->config = coll->comm->config;
-    trial->config.coll_algo = SV_COLL_ONESHOT;
-    trial->config.coll_proto = SV_COLL_LL128;
-    trial->config.coll_checksum = 1;
-    trial->rounds = coll->facts.soft ? ROUNDS_SOFT : ROUNDS;
-    trial->bytes = (coll->facts.soft ? ELEMENTS_SOFT : ELEMENTS) * sizeof(uint64_t);
-    SV_TRY(SV_DEVICE_CALL(dev, malloc, trial->bytes, &trial->in));
-    return SV_DEVICE_CALL(dev, malloc, trial->bytes * coll->dev.n, &trial->out);
-}
-
-static selvage_status_t trial_run(selvage_coll_t *coll, const trial_t *trial)
+/* Gathers by long lines, round after round, and waits for all. */
+static selvage_status_t gather_by_lines(selvage_coll_t *coll, void *in, void *out, size_t bytes)
 {
     sv_coll_arena_t *arena = coll->arena;
-    sv_coll_call_t call = {.call = SV_COLL_ALL_GATHER, .type = SELVAGE_UINT64, .root = -1, .send = trial->in,
-                           .recv = trial->out, .count = trial->bytes / sizeof(uint64_t), .stream = arena->stream};
-    for (int i = 0; i < trial->rounds; i++) {
+    const int rounds = coll->facts.soft ? ROUNDS_SOFT : ROUNDS;
+    sv_coll_call_t call = {.call = SV_COLL_ALL_GATHER, .type = SELVAGE_UINT64, .root = -1, .send = in, .recv = out,
+                           .count = bytes / sizeof(uint64_t), .stream = arena->stream};
+    for (int i = 0; i < rounds; i++) {
         int value = 0x5a + 37 * i + (int)coll->dev.me;
-        SV_TRY(SV_DEVICE_CALL(coll->comm->dev, fill_async, trial->in, value & 0xff, trial->bytes, arena->stream));
+        SV_TRY(SV_DEVICE_CALL(coll->comm->dev, fill_async, in, value & 0xff, bytes, arena->stream));
         SV_TRY(sv_coll_launch(coll, &call, 1));
     }
     return sv_coll_drain(arena, coll->comm->timeout_s);
-}
-
-static void trial_end(selvage_coll_t *coll, trial_t *trial)
-{
-    sv_device_t *dev = coll->comm->dev;
-    if (coll->arena->completed < coll->arena->launches) { /* a kernel that may still write there */
-        coll->arena->stuck = true;
-        return;
-    }
-    SV_DEVICE_CALL(dev, free, trial->out);
-    SV_DEVICE_CALL(dev, free, trial->in);
 }
 
 /* A rank that cannot go on ends its kernels, and after them those of the others, which would wait for it. All of its
@@ -76,23 +49,38 @@ static void notify_peers(sv_coll_arena_t *arena)
 /* What this rank has seen; of errors only that one which the trial is about. */
 static selvage_status_t try_lines(selvage_coll_t *coll, bool *right_out)
 {
-    sv_coll_facts_t facts = coll->facts;
-    trial_t *trial;
-    SV_TRY(sv_calloc(1, sizeof *trial, &trial));
-    selvage_status_t status = trial_begin(coll, trial);
+    sv_coll_arena_t *arena = coll->arena;
+    sv_device_t *dev = coll->comm->dev;
+    const sv_coll_facts_t facts = coll->facts;
+    const size_t bytes = (facts.soft ? ELEMENTS_SOFT : ELEMENTS) * sizeof(uint64_t);
+    void *in = NULL, *out = NULL;
+    sv_config_t *config; /* that of the communicator, but for what is tried */
+    SV_TRY(sv_calloc(1, sizeof *config, &config));
+    selvage_status_t status = SV_DEVICE_CALL(dev, malloc, bytes, &in);
+    if (status == SELVAGE_SUCCESS)
+        status = SV_DEVICE_CALL(dev, malloc, bytes * coll->dev.n, &out);
     if (status == SELVAGE_SUCCESS) {
-        coll->facts.config = &trial->config;
+        *config = coll->comm->config;
+        config->coll_algo = SV_COLL_ONESHOT;
+        config->coll_proto = SV_COLL_LL128;
+        config->coll_checksum = 1;
+        coll->facts.config = config;
         coll->facts.tuning = NULL;
         coll->facts.has_ll128 = true;
-        status = trial_run(coll, trial);
+        status = gather_by_lines(coll, in, out, bytes);
         coll->facts = facts;
     }
     if (status != SELVAGE_SUCCESS)
-        notify_peers(coll->arena);
-    trial_end(coll, trial);
-    sv_free(trial);
+        notify_peers(arena);
+    if (arena->completed < arena->launches) { /* a kernel may still write there */
+        arena->stuck = true;
+    } else {
+        SV_DEVICE_CALL(dev, free, out);
+        SV_DEVICE_CALL(dev, free, in);
+    }
+    sv_free(config);
     /* Partner: the release in sv_coll_fail(). */
-    uint32_t kind = __atomic_load_n(&coll->arena->pinned->error.kind, __ATOMIC_ACQUIRE);
+    uint32_t kind = __atomic_load_n(&arena->pinned->error.kind, __ATOMIC_ACQUIRE);
     *right_out = status == SELVAGE_SUCCESS && kind == SV_COLL_FINE;
     if (status == SELVAGE_SUCCESS && kind != SV_COLL_FINE && kind != SV_COLL_DAMAGED)
         status = sv_error(kind == SV_COLL_ABORTED ? SELVAGE_ERR_PEER : SELVAGE_ERR_TIMEOUT,

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Windows: user memory that the ranks of a communicator on this node have mapped. All use one number for it, the first
- * that is free on all of them. The table of a rank says where the windows of the others lie here; an entry is 0 until
- * all have mapped the window, and 0 again before anybody lets go of it. Entries change while kernels run, but never
- * those that a kernel may look at: a number is told only by calls after registering, and unregistering waits for all.
+ * Windows are user memory that the ranks of a communicator on this node have mapped. All ranks use one number for a
+ * window, the first that is free on all of them. The table of a rank says where the windows of the others lie here. An
+ * entry is 0 until all have mapped the window, and 0 again before anybody lets go of it. Entries change while kernels
+ * run, but never those that a kernel may look at: only calls after the registration tell the number, and unregistering
+ * waits for all.
+ *
+ * The tasks run on the engine's thread, lookups on the application's. The user owns the memory and the window; the
+ * arena owns its mappings.
  */
 #include "base/base_memory.h"
 #include "base/base_status.h"
@@ -73,24 +77,6 @@ void sv_coll_withdraw_windows(sv_coll_arena_t *arena, const selvage_coll_t *coll
     }
 }
 
-static selvage_status_t export_window(window_task_t *call, sv_coll_item_t *item)
-{
-    sv_device_t *dev = call->coll->comm->dev;
-    SV_TRY(sv_calloc(1, sizeof *call->window, &call->window));
-    call->window->ptr = call->ptr;
-    call->window->bytes = call->bytes;
-    sv_list_init(&call->window->link);
-    if (call->coll->dev.n == 1)
-        return SELVAGE_SUCCESS; /* any memory will do */
-    selvage_status_t status =
-        SV_DEVICE_CALL(dev, export_memory, call->ptr, call->bytes, &item->handle, &item->value[ITEM_OFFSET]);
-    if (status == SELVAGE_ERR_UNSUPPORTED)
-        return sv_error(status, "selvage_coll_register: %zu bytes at %p cannot be exported to the ranks of the node: "
-                        "this is %s; leave it unregistered: collectives copy through the arena", call->bytes,
-                        (void *)call->ptr, sv_memory_kind_text(sv_memory_kind(dev, call->ptr, call->bytes)));
-    return status;
-}
-
 /* From the items of all: the first number that is free on every rank. */
 static selvage_status_t pick_number(const sv_coll_team_t *team, unsigned *number_out)
 {
@@ -126,43 +112,48 @@ static selvage_status_t open_windows(selvage_coll_t *coll, selvage_window_t *win
     return upload_table(arena);
 }
 
-/* With the handles of all: maps them, and the window is there once all have. */
-static selvage_status_t map_window(selvage_coll_t *coll, selvage_window_t *window)
-{
-    sv_coll_arena_t *arena = coll->arena;
-    sv_coll_team_t *team = sv_coll_node_team(coll);
-    double timeout_s = coll->comm->timeout_s;
-    window->coll = coll;
-    window->arena = arena;
-    window->members = coll->members;
-    arena->windows_used |= UINT64_C(1) << window->number;
-    selvage_status_t status = open_windows(coll, window);
-    status = sv_coll_gather(team, "selvage_coll_register: mapping", window->number, status, timeout_s);
-    if (status == SELVAGE_SUCCESS) {
-        sv_list_append(&arena->windows, &window->link);
-        return status;
-    }
-    unmap_window(arena, window); /* and nobody leaves before all have, because users free their memory then */
-    (void)sv_coll_gather(team, "selvage_coll_register: unmapping", window->number, SELVAGE_SUCCESS, timeout_s);
-    return status;
-}
-
 static selvage_status_t run_window_register(sv_coll_task_t *task)
 {
     window_task_t *call = (window_task_t *)(void *)task;
     selvage_coll_t *coll = call->coll;
     sv_coll_team_t *team = sv_coll_node_team(coll);
+    sv_coll_arena_t *arena = coll->arena;
+    sv_device_t *dev = coll->comm->dev;
+    const double timeout_s = coll->comm->timeout_s;
+    selvage_window_t *window = NULL;
+    /* 1. Tell all the handle of the memory; one rank alone needs none, so any memory will do. */
     sv_coll_item_t *item = sv_coll_item_begin(team);
-    item->value[ITEM_USED] = coll->arena->windows_used;
+    item->value[ITEM_USED] = arena->windows_used;
     item->value[ITEM_BYTES] = call->bytes;
-    selvage_status_t status = export_window(call, item);
-    status = sv_coll_gather(team, "selvage_coll_register", coll->number, status, coll->comm->timeout_s);
-    if (status == SELVAGE_SUCCESS)
-        status = pick_number(team, &call->window->number);
-    if (status == SELVAGE_SUCCESS)
-        status = map_window(coll, call->window);
-    if (status != SELVAGE_SUCCESS)
-        sv_free(call->window);
+    selvage_status_t status = sv_calloc(1, sizeof *window, &window);
+    if (status == SELVAGE_SUCCESS) {
+        *window = (selvage_window_t){.coll = coll, .arena = arena, .ptr = call->ptr, .bytes = call->bytes,
+                                     .members = coll->members};
+        sv_list_init(&window->link);
+        if (coll->dev.n > 1)
+            status = SV_DEVICE_CALL(dev, export_memory, call->ptr, call->bytes, &item->handle,
+                                    &item->value[ITEM_OFFSET]);
+        if (status == SELVAGE_ERR_UNSUPPORTED)
+            status = sv_error(status, "selvage_coll_register: %zu bytes at %p cannot be exported to the ranks of the "
+                              "node: this is %s; leave it unregistered: collectives copy through the arena",
+                              call->bytes, (void *)call->ptr,
+                              sv_memory_kind_text(sv_memory_kind(dev, call->ptr, call->bytes)));
+    }
+    SV_TRY_GOTO(status, sv_coll_gather(team, "selvage_coll_register", coll->number, status, timeout_s), fail);
+    /* 2. Map the memory of all; the window is there once all have. */
+    SV_TRY_GOTO(status, pick_number(team, &window->number), fail);
+    arena->windows_used |= UINT64_C(1) << window->number;
+    status = open_windows(coll, window);
+    status = sv_coll_gather(team, "selvage_coll_register: mapping", window->number, status, timeout_s);
+    if (status == SELVAGE_SUCCESS) {
+        sv_list_append(&arena->windows, &window->link);
+        call->window = window;
+        return status;
+    }
+    unmap_window(arena, window); /* and nobody leaves before all have, because users free their memory then */
+    (void)sv_coll_gather(team, "selvage_coll_register: unmapping", window->number, SELVAGE_SUCCESS, timeout_s);
+fail:
+    sv_free(window);
     return status;
 }
 
