@@ -3,7 +3,7 @@
  * This file makes the local half of an arena: memory, counters, FIFO, stream. The first communicator of collectives on
  * a communicator of ranks makes it. The last one frees it if it has all the ranks: only then can they agree that nobody
  * uses the arena. If a split is the last, the arena stays until the next such end, or until that of the communicator of
- * ranks, which owns it. Everything here runs on the engine's thread.
+ * ranks, which owns it. One thread at a time is inside.
  *
  *   exported   malloc_fine (malloc where that cannot be exported, and does as well): flags, lines and slots of all
  *              connections

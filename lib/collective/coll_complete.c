@@ -5,7 +5,7 @@
  * all counts together exceed what this launch and those before it brought, a later one has begun. An event after the
  * last launch says the same of all launches, also where an error has kept blocks from counting.
  *
- * All functions run on the engine's thread, and only sv_coll_drain() waits. The arena owns a callback until it has run.
+ * One thread at a time is inside, and only sv_coll_drain() waits. The arena owns a callback until it has run.
  */
 #include "base/base_clock.h"
 #include "base/base_memory.h"

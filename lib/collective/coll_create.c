@@ -3,7 +3,7 @@
  * This file makes and ends communicators of collectives. To make one, all ranks agree that they call it, and tell each
  * other what they have and want. They make the arena if there is none, and then the communicator. Every step ends in an
  * agreement, so all ranks have a communicator or none has. To end one, each rank waits for its launches; then all agree
- * on who is left, and the arena goes with the last user. The tasks run on the engine's thread, and the caller waits.
+ * on who is left, and the arena goes with the last user. The caller waits for the tasks.
  */
 #include <string.h>
 

@@ -6,7 +6,7 @@
  * any rank, the protocol stays off on all. Afterwards the arena is as if nothing had been. On AMD the protocol stays
  * off without a trial: a lane's 16 bytes leave in two stores there, so that a line is never stored whole.
  *
- * It runs on the engine's thread while the communicator is made, and owns the trial's buffers.
+ * It runs while the communicator is made, in the task that makes it, and owns the trial's buffers.
  */
 #include "base/base_log.h"
 #include "base/base_memory.h"

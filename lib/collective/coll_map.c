@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Mapping the arenas of a node into each other, and proving it. A handle that opens without an error may still lead
- * elsewhere, so each rank stores a number in its arena, the others read it through their mapping and store an answer
- * there, and each looks for the answers in its own memory. These words lie in slots, whose contents mean nothing yet:
- * the number in that of the own place, the answer of a peer in that of its connection.
+ * This file maps the arenas of a node into each other, and proves the mappings. A handle that opens without an error
+ * may still lead elsewhere. So each rank stores a number in its arena; the others read it through their mapping and
+ * store an answer there; each rank looks for the answers in its own memory. These words lie in slots, whose contents
+ * mean nothing yet: the number in that of the own place, the answer of a peer in that of its connection.
  *
  * Every step ends in a gathering over all ranks of the communicator, so all have an arena or none has, and a failure is
  * followed by one more: nobody frees memory that somebody has mapped.
@@ -45,13 +45,6 @@ static selvage_status_t copy_token(sv_coll_arena_t *arena, void *dst, const void
 {
     arena->copies_open = true;
     return SV_DEVICE_CALL(arena->comm->dev, copy_async, dst, src, sizeof(uint64_t), kind, arena->stream);
-}
-
-static selvage_status_t store_token(sv_coll_arena_t *arena, uint64_t token)
-{
-    if (!arena->memory)
-        return SELVAGE_SUCCESS;
-    return sv_coll_upload(arena, word_at(arena, arena->memory, arena->me), &token, sizeof token);
 }
 
 static selvage_status_t open_peer(sv_coll_arena_t *arena, uint32_t peer, const sv_coll_item_t *item)
@@ -107,6 +100,7 @@ static selvage_status_t check_proofs(sv_coll_arena_t *arena, uint64_t token)
     return SELVAGE_SUCCESS;
 }
 
+/* Opens the arenas of the peers, reads their numbers and stores the answers. */
 static selvage_status_t map_peers(sv_coll_arena_t *arena, const sv_coll_team_t *team)
 {
     if (!arena->memory)
@@ -164,64 +158,51 @@ static void unmap_and_free(sv_coll_arena_t *arena, bool unmapped)
     sv_coll_arena_free(arena, unmapped);
 }
 
-static selvage_status_t map_and_prove(sv_coll_team_t *team, sv_coll_arena_t *arena, uint64_t token)
-{
-    double timeout_s = team->comm->timeout_s;
-    selvage_status_t status = map_peers(arena, team);
-    sv_coll_item_begin(team)->value[ITEM_REACH] = arena->reach[arena->me];
-    SV_TRY(sv_coll_gather(team, "selvage_coll_create: mapping", 0, status, timeout_s));
-    for (uint32_t peer = 0; peer < arena->nranks; peer++)
-        arena->reach[peer] = (uint16_t)item_of_peer(arena, team, peer)->value[ITEM_REACH];
-    return sv_coll_gather(team, "selvage_coll_create: proof", 0, check_proofs(arena, token), timeout_s);
-}
-
-/* After a failure: once all have let go of all, the memory goes. mapped: somebody may have got as far as that. */
-static void undo_mapping(sv_coll_team_t *team, sv_coll_arena_t *arena, bool mapped)
-{
-    char detail[SV_DETAIL_BYTES];
-    memcpy(detail, sv_thread_detail(), sizeof detail);
-    sv_coll_arena_unmap(arena);
-    bool unmapped = !mapped || sv_coll_gather(team, "selvage_coll_create: unmapping", 0, SELVAGE_SUCCESS,
-                                              sv_coll_unmap_timeout(team->comm)) == SELVAGE_SUCCESS;
-    sv_coll_arena_free(arena, unmapped);
-    memcpy(sv_thread_detail(), detail, sizeof detail);
-}
-
-/* Makes the arena and tells all of it. */
-static selvage_status_t make_and_gather(sv_coll_team_t *team, uint32_t nchannels, uint64_t bytes, uint64_t token,
-                                        sv_coll_arena_t **arena_out)
+selvage_status_t sv_coll_arena_create(sv_coll_team_t *team, uint32_t nchannels, uint64_t bytes)
 {
     selvage_comm_t *comm = team->comm;
+    const double timeout_s = comm->timeout_s;
+    sv_coll_arena_t *arena = NULL;
+    uint64_t token = sv_digest_mix(sv_clock_ns() ^ comm->nonce ^ (uint64_t)comm->wire->rank) | 1;
     sv_coll_item_t item = {.value = {[ITEM_TOKEN] = token}};
-    selvage_status_t status = sv_coll_arena_make(comm, nchannels, bytes, arena_out);
+    bool mapped = false; /* somebody may have got as far as that */
+    char detail[SV_DETAIL_BYTES];
+    /* 1. Make the arena, store the number in it, and tell all where it is. */
+    selvage_status_t status = sv_coll_arena_make(comm, nchannels, bytes, &arena);
     if (status == SELVAGE_SUCCESS) {
-        sv_coll_arena_t *arena = *arena_out;
         arena->reach[arena->me] = find_reach(arena, team); /* the items at hand have the bus ids */
-        status = store_token(arena, token);
+        if (arena->memory)
+            status = sv_coll_upload(arena, word_at(arena, arena->memory, arena->me), &token, sizeof token);
         item.handle = arena->handle;
         item.value[ITEM_OFFSET] = arena->handle_offset;
     }
     *sv_coll_item_begin(team) = item;
-    return sv_coll_gather(team, "selvage_coll_create: arenas", 0, status, comm->timeout_s);
-}
-
-selvage_status_t sv_coll_arena_create(sv_coll_team_t *team, uint32_t nchannels, uint64_t bytes)
-{
-    selvage_comm_t *comm = team->comm;
-    sv_coll_arena_t *arena = NULL;
-    uint64_t token = sv_digest_mix(sv_clock_ns() ^ comm->nonce ^ (uint64_t)comm->wire->rank) | 1;
-    selvage_status_t status = make_and_gather(team, nchannels, bytes, token, &arena);
-    bool told = status == SELVAGE_SUCCESS;
-    if (told)
-        status = map_and_prove(team, arena, token);
-    if (status != SELVAGE_SUCCESS) {
-        if (arena)
-            undo_mapping(team, arena, told || comm->broken != SELVAGE_SUCCESS);
-        return status;
-    }
+    SV_TRY_GOTO(status, sv_coll_gather(team, "selvage_coll_create: arenas", 0, status, timeout_s), fail);
+    /* 2. Map the arenas of the peers, and tell all what this device reaches. */
+    mapped = true;
+    status = map_peers(arena, team);
+    sv_coll_item_begin(team)->value[ITEM_REACH] = arena->reach[arena->me];
+    SV_TRY_GOTO(status, sv_coll_gather(team, "selvage_coll_create: mapping", 0, status, timeout_s), fail);
+    for (uint32_t peer = 0; peer < arena->nranks; peer++)
+        arena->reach[peer] = (uint16_t)item_of_peer(arena, team, peer)->value[ITEM_REACH];
+    /* 3. Look for the answers of all. */
+    status = check_proofs(arena, token);
+    SV_TRY_GOTO(status, sv_coll_gather(team, "selvage_coll_create: proof", 0, status, timeout_s), fail);
     comm->arena = arena;
     comm->arena_unmap = unmap_users;
     comm->arena_release = unmap_and_free;
+    return status;
+fail:
+    if (!arena)
+        return status;
+    /* Once all have let go of all, the memory goes. The first error stays the one that is told. */
+    mapped |= comm->broken != SELVAGE_SUCCESS;
+    memcpy(detail, sv_thread_detail(), sizeof detail);
+    sv_coll_arena_unmap(arena);
+    bool unmapped = !mapped || sv_coll_gather(team, "selvage_coll_create: unmapping", 0, SELVAGE_SUCCESS,
+                                              sv_coll_unmap_timeout(comm)) == SELVAGE_SUCCESS;
+    sv_coll_arena_free(arena, unmapped);
+    memcpy(sv_thread_detail(), detail, sizeof detail);
     return status;
 }
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a communicator of collectives holds for itself, from its list of ranks. Local. */
+/*
+ * This file makes what a communicator of collectives holds for itself, from its list of ranks. Nothing here talks to
+ * other ranks. One thread at a time is inside; the handle owns its teams, its tables and its copy in device memory.
+ */
 #include <string.h>
 
 #include "base/base_memory.h"
@@ -81,17 +84,6 @@ static void find_members(selvage_coll_t *coll, const sv_coll_arena_t *arena)
     }
 }
 
-static selvage_status_t make_node_team(selvage_coll_t *coll)
-{
-    if (!coll->spans)
-        return SELVAGE_SUCCESS;
-    SV_TRY(sv_coll_team_init(&coll->node, coll->comm, (int)coll->dev.n));
-    coll->node.me = (int)coll->dev.me;
-    for (uint32_t r = 0; r < coll->dev.n; r++)
-        coll->node.ranks[r] = coll->comm->topology.node_ranks[coll->dev.member[r]];
-    return SELVAGE_SUCCESS;
-}
-
 /* Ways between members that are reached directly. */
 static void find_schedules(sv_coll_dev_t *dev, const sv_coll_arena_t *arena)
 {
@@ -155,7 +147,12 @@ selvage_status_t sv_coll_init(selvage_coll_t *coll, sv_coll_arena_t *arena)
     arena->numbers_used |= 1U << coll->number;
     coll->rank = coll->all.me;
     find_members(coll, arena);
-    SV_TRY(make_node_team(coll));
+    if (coll->spans) {
+        SV_TRY(sv_coll_team_init(&coll->node, coll->comm, (int)coll->dev.n));
+        coll->node.me = (int)coll->dev.me;
+        for (uint32_t r = 0; r < coll->dev.n; r++)
+            coll->node.ranks[r] = coll->comm->topology.node_ranks[coll->dev.member[r]];
+    }
     find_schedules(&coll->dev, arena);
     find_places(&coll->dev, arena);
     coll->dev.ll_clean = SV_COLL_LL_CLEAN;

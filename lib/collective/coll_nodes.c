@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A call, or group, of a communicator that spans nodes, from its beginning to its end. First what is on the streams is
- * waited for. Before a call of all ranks these gather what each calls, so that they agree that it is the same one, and
- * that all are there; sends and receives concern two ranks alone, and their messages say what they are.
+ * This file runs a call, or a group, of a communicator that spans nodes, from its beginning to its end. First it waits
+ * for what is on the streams. Before a call of all ranks, these gather what each of them calls: so they agree that it
+ * is the same call, and that all are there. Sends and receives concern two ranks alone, and their messages say what
+ * they are.
  *
- * Whoever meets an error in the middle tells everybody: the kernels of its node by ending them, other ranks by a last
- * word in place of the message that they may be waiting for. After that no collective call is possible any more, since
- * nobody knows which messages are still under way.
+ * A rank that meets an error in the middle tells everybody: the kernels of its node by ending them, other ranks by an
+ * abort in place of the message that they may be waiting for. After that no collective call is possible any more, since
+ * nobody knows which messages are still in flight. The caller waits; one thread at a time is inside.
  */
 #include "base/base_status.h"
 #include "collective/coll_gather.h"
@@ -24,13 +25,6 @@ typedef struct nodes_task {
     unsigned ncalls;
     bool agreed;               /* all ranks know of the error, and nothing was begun */
 } nodes_task_t;
-
-static unsigned signed_operation(const sv_coll_call_t *call)
-{
-    if (call->flags & SV_COLL_DIVIDE)
-        return SV_COLL_SIGNED_AVERAGE;
-    return call->flags & SV_COLL_PREMUL ? SV_COLL_SIGNED_PREMUL : call->op;
-}
 
 static selvage_status_t report_call_mismatch(const selvage_coll_t *coll, int rank)
 {
@@ -52,7 +46,10 @@ static selvage_status_t match_call(selvage_coll_t *coll, const sv_coll_call_t *c
 {
     sv_coll_team_t *all = &coll->all;
     uint64_t *value = sv_coll_item_begin(all)->value;
-    value[ITEM_WHAT] = (uint64_t)signed_operation(call) << 16 | (uint64_t)call->type << 8 | call->call;
+    unsigned op = call->flags & SV_COLL_DIVIDE   ? (unsigned)SV_COLL_SIGNED_AVERAGE
+                  : call->flags & SV_COLL_PREMUL ? (unsigned)SV_COLL_SIGNED_PREMUL
+                                                 : call->op;
+    value[ITEM_WHAT] = (uint64_t)op << 16 | (uint64_t)call->type << 8 | call->call;
     value[ITEM_COUNT] = call->count;
     value[ITEM_ROOT] = (uint64_t)(int64_t)call->root;
     value[ITEM_SEQUENCE] = ++coll->node_set->sequence;
@@ -81,39 +78,6 @@ static selvage_status_t do_call(selvage_coll_t *coll, const sv_coll_call_t *call
     }
 }
 
-/* The node's ranks as a communicator of their own, with the same number: all but the ranks is as it is there now. */
-static void refresh_part(selvage_coll_t *coll)
-{
-    selvage_coll_t *part = coll->node_set->part;
-    const uint32_t sequence = part->sequence;
-    *part = *coll;
-    part->sequence = sequence;
-    part->rank = (int)coll->dev.me;
-    part->size = (int)coll->dev.n;
-    part->spans = false;
-}
-
-static selvage_status_t wait_streams(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
-{
-    for (unsigned i = 0; i < ncalls; i++)
-        if (i == 0 || calls[i].stream != calls[i - 1].stream)
-            SV_TRY(sv_coll_stage_wait_stream(coll, calls[i].stream));
-    return SELVAGE_SUCCESS;
-}
-
-static selvage_status_t do_all(nodes_task_t *task)
-{
-    unsigned npairs = 0;
-    SV_TRY(wait_streams(task->coll, task->calls, task->ncalls));
-    for (unsigned i = 0; i < task->ncalls; i++) {
-        if (task->calls[i].call == SV_COLL_PAIR)
-            npairs++;
-        else
-            SV_TRY(do_call(task->coll, &task->calls[i], &task->agreed));
-    }
-    return npairs > 0 ? sv_coll_nodes_pairs(task->coll, task->calls, task->ncalls) : SELVAGE_SUCCESS;
-}
-
 /* Ends this rank's kernels, and with them those of its node, which wait for the next one: that is launched to tell
    them. It receives what nobody sends, so that it ends in no other way. */
 static void stop_node(selvage_coll_t *coll)
@@ -130,36 +94,53 @@ static void stop_node(selvage_coll_t *coll)
     (void)sv_coll_drain(arena, grace_s);
 }
 
-/* The first error stays. Partner: sv_coll_check(), on any thread. */
-static void keep_nodes_error(sv_coll_arena_t *arena, selvage_status_t status)
+static selvage_status_t do_calls(nodes_task_t *task)
 {
-    selvage_status_t none = SELVAGE_SUCCESS;
-    (void)__atomic_compare_exchange_n(&arena->broken, &none, status, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    selvage_coll_t *coll = task->coll;
+    const sv_coll_call_t *calls = task->calls;
+    unsigned npairs = 0;
+    for (unsigned i = 0; i < task->ncalls; i++)
+        if (i == 0 || calls[i].stream != calls[i - 1].stream)
+            SV_TRY(sv_coll_stage_wait_stream(coll, calls[i].stream));
+    for (unsigned i = 0; i < task->ncalls; i++) {
+        if (calls[i].call == SV_COLL_PAIR)
+            npairs++;
+        else
+            SV_TRY(do_call(coll, &calls[i], &task->agreed));
+    }
+    return npairs > 0 ? sv_coll_nodes_pairs(coll, calls, task->ncalls) : SELVAGE_SUCCESS;
 }
 
-/* Tells whoever waits for this rank: for a message, in a gathering (which on a broken communicator says that and no
-   more), or anywhere else. */
-static void abort_nodes(selvage_coll_t *coll, selvage_status_t status)
+static selvage_status_t run_nodes(sv_coll_task_t *task)
 {
+    nodes_task_t *call = (nodes_task_t *)(void *)task;
+    selvage_coll_t *coll = call->coll, *part = coll->node_set->part;
     selvage_comm_t *comm = coll->comm;
+    selvage_status_t none = SELVAGE_SUCCESS;
+    /* 1. The node's ranks are a communicator of their own, with the same number: all but the ranks and the sequence is
+       as it is in the whole one now. */
+    const uint32_t sequence = part->sequence;
+    *part = *coll;
+    part->sequence = sequence;
+    part->rank = (int)coll->dev.me;
+    part->size = (int)coll->dev.n;
+    part->spans = false;
+    /* 2. The calls. */
+    selvage_status_t status = do_calls(call);
+    if (status == SELVAGE_SUCCESS)
+        return status;
+    /* 3. The first error stays. Partner: sv_coll_check(), on any thread. */
+    (void)__atomic_compare_exchange_n(&coll->arena->broken, &none, status, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    if (call->agreed)
+        return status;
+    /* 4. Tell whoever waits for this rank: for a message, in a gathering (which on a broken communicator says that and
+       no more), or anywhere else. */
     if (comm->broken == SELVAGE_SUCCESS)
         comm->broken = status;
     sv_coll_message_give_up(coll, status);
     (void)sv_coll_gather(&coll->all, "selvage_coll", coll->number, status, comm->timeout_s);
     sv_agree_abort(comm, status);
     stop_node(coll);
-}
-
-static selvage_status_t run_nodes(sv_coll_task_t *task)
-{
-    nodes_task_t *call = (nodes_task_t *)(void *)task;
-    refresh_part(call->coll);
-    selvage_status_t status = do_all(call);
-    if (status == SELVAGE_SUCCESS)
-        return status;
-    keep_nodes_error(call->coll->arena, status);
-    if (!call->agreed)
-        abort_nodes(call->coll, status);
     return status;
 }
 

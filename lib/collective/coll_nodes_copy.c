@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Broadcast and all-gather between nodes. The root of a broadcast sends to the leaders of the other nodes, who pass it
- * on; its own node is served by the device alone. An all-gather goes through the vector of all ranks' blocks in chunks:
- * leaders collect what of a chunk their node has, exchange that, and pass the whole chunk on.
+ * This file does broadcasts and all-gathers between nodes. The root of a broadcast sends to the leaders of the other
+ * nodes, who pass it on; its own node is served by the device alone. An all-gather goes through the vector of all
+ * ranks' blocks in chunks: leaders collect what of a chunk their node has, exchange that, and pass the whole chunk on.
+ * The caller waits for all of it; the arena owns the messages.
  */
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
@@ -33,20 +34,6 @@ static selvage_status_t broadcast_copy_on_node(const chunk_t *chunk, const void 
     return sv_coll_launch(coll->node_set->part, &inner, 1);
 }
 
-/* The leader of a node without the root: from the root's message to all ranks of the node. */
-static selvage_status_t pass_on(const chunk_t *chunk)
-{
-    selvage_coll_t *coll = chunk->coll;
-    uint8_t *message = coll->arena->staging->in;
-    if (sv_coll_leads(coll)) {
-        SV_TRY(sv_coll_message_take(coll, chunk->call, message, chunk->at, chunk->bytes, chunk->call->root));
-        SV_TRY(sv_coll_stage_copy(coll, copy_recv_at(chunk, chunk->at), message + SV_COLL_HEAD_BYTES, chunk->bytes,
-                                  SV_COPY_H2D));
-    }
-    SV_TRY(broadcast_copy_on_node(chunk, copy_recv_at(chunk, chunk->at), 0));
-    return sv_coll_stage_wait(coll);
-}
-
 /* Sends staging->out to the leaders of all other nodes. */
 static selvage_status_t send_to_leaders(selvage_coll_t *coll)
 {
@@ -58,37 +45,35 @@ static selvage_status_t send_to_leaders(selvage_coll_t *coll)
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t send_chunk(const chunk_t *chunk)
-{
-    selvage_coll_t *coll = chunk->coll;
-    uint8_t *message = coll->arena->staging->out;
-    const uint8_t *from = (const uint8_t *)chunk->call->send + chunk->at;
-    SV_TRY(sv_coll_stage_copy(coll, message + SV_COLL_HEAD_BYTES, from, chunk->bytes, SV_COPY_D2H));
-    SV_TRY(sv_coll_stage_wait(coll));
-    sv_coll_message_write(coll, chunk->call, message, chunk->at, chunk->bytes);
-    SV_TRY(send_to_leaders(coll));
-    return sv_coll_message_sent(coll);
-}
-
-static selvage_status_t broadcast_within_node(selvage_coll_t *coll, const sv_coll_call_t *call, uint64_t element_bytes)
-{
-    const chunk_t whole = {coll, call, 0, call->count * element_bytes, element_bytes};
-    return broadcast_copy_on_node(&whole, call->send, coll->node_set->inner[call->root]);
-}
-
 selvage_status_t sv_coll_nodes_broadcast(selvage_coll_t *coll, const sv_coll_call_t *call)
 {
     const uint64_t element_bytes = selvage_type_bytes(call->type), most = coll->arena->staging->chunk_bytes;
     const uint64_t all = call->count * element_bytes;
+    sv_coll_staging_t *staging = coll->arena->staging;
     const bool near = sv_coll_is_near(coll, call->root);
-    if (near && all > 0)
-        SV_TRY(broadcast_within_node(coll, call, element_bytes));
+    /* The root's own node is served by the device alone. */
+    if (near && all > 0) {
+        const chunk_t whole = {coll, call, 0, all, element_bytes};
+        SV_TRY(broadcast_copy_on_node(&whole, call->send, coll->node_set->inner[call->root]));
+    }
     for (uint64_t at = 0; at < all; at += most) {
         const chunk_t chunk = {coll, call, at, all - at < most ? all - at : most, element_bytes};
-        if (!near)
-            SV_TRY(pass_on(&chunk));
-        else if (coll->rank == call->root)
-            SV_TRY(send_chunk(&chunk));
+        uint8_t *to = copy_recv_at(&chunk, at);
+        if (!near && sv_coll_leads(coll)) { /* the leader of another node: takes the root's message */
+            SV_TRY(sv_coll_message_take(coll, call, staging->in, at, chunk.bytes, call->root));
+            SV_TRY(sv_coll_stage_copy(coll, to, staging->in + SV_COLL_HEAD_BYTES, chunk.bytes, SV_COPY_H2D));
+        }
+        if (!near) { /* passes it on to all ranks of its node */
+            SV_TRY(broadcast_copy_on_node(&chunk, to, 0));
+            SV_TRY(sv_coll_stage_wait(coll));
+        } else if (coll->rank == call->root) {
+            const uint8_t *from = (const uint8_t *)call->send + at;
+            SV_TRY(sv_coll_stage_copy(coll, staging->out + SV_COLL_HEAD_BYTES, from, chunk.bytes, SV_COPY_D2H));
+            SV_TRY(sv_coll_stage_wait(coll));
+            sv_coll_message_write(coll, call, staging->out, at, chunk.bytes);
+            SV_TRY(send_to_leaders(coll));
+            SV_TRY(sv_coll_message_sent(coll));
+        }
     }
     return sv_coll_stage_wait(coll);
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sends and receives between nodes, all together. Those with ranks of the own node are one launch; it comes first, so
- * that no kernel waits for a host that waits for a message. The others go in rounds, as in coll_pairs.c: the j-th send
- * to rank me + k with the j-th receive from rank me - k, by j, then k. Of a round, chunk i of both is under way at the
- * same time; a rank waits in round (j, k), chunk i, only for ranks that have nothing to do before it, so it all ends.
+ * This file does all sends and receives of a group between nodes. Those with ranks of the own node are one launch. It
+ * comes first, so that no kernel waits for a host that waits for a message. The others go in rounds, as in
+ * coll_pairs.c: the j-th send to rank me + k with the j-th receive from rank me - k, by j, then k. Of a round, chunk i
+ * of both is in flight at the same time. In round (j, k), chunk i, a rank waits only for ranks that have nothing to do
+ * before it, so it all ends.
  *
- * A receiver answers each chunk, so that both ends hear of it if they do not match.
+ * A receiver answers each chunk, so that both ends learn of it if they do not match. The caller waits; the lists of
+ * rounds live as long as the call.
  */
 #include "base/base_memory.h"
 #include "base/base_status.h"
@@ -19,24 +21,6 @@ typedef struct rounds {
     unsigned left;
 } rounds_t;
 
-static void append_round(const selvage_coll_t *coll, rounds_t *rounds, unsigned number)
-{
-    const sv_coll_call_t *call = &rounds->calls[number - 1];
-    const int way = call->is_send ? call->root - coll->rank : coll->rank - call->root;
-    const int distance = way < 0 ? way + coll->size : way, direction = call->is_send;
-    if (rounds->head[direction][distance] == 0)
-        rounds->head[direction][distance] = number;
-    else
-        rounds->next[rounds->tail[direction][distance] - 1] = number;
-    rounds->tail[direction][distance] = number;
-    rounds->left++;
-}
-
-static bool is_far(const selvage_coll_t *coll, const sv_coll_call_t *call)
-{
-    return call->call == SV_COLL_PAIR && !sv_coll_is_near(coll, call->root);
-}
-
 static selvage_status_t sort_rounds(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls,
                                     rounds_t *rounds)
 {
@@ -48,8 +32,17 @@ static selvage_status_t sort_rounds(selvage_coll_t *coll, const sv_coll_call_t *
         rounds->tail[direction] = rounds->head[direction] + size;
     }
     for (unsigned i = 0; i < ncalls; i++)
-        if (is_far(coll, &calls[i]))
-            append_round(coll, rounds, i + 1);
+        if (calls[i].call == SV_COLL_PAIR && !sv_coll_is_near(coll, calls[i].root)) {
+            const int direction = calls[i].is_send, other = calls[i].root;
+            const int way = direction ? other - coll->rank : coll->rank - other;
+            const int distance = way < 0 ? way + coll->size : way;
+            if (rounds->head[direction][distance] == 0)
+                rounds->head[direction][distance] = i + 1;
+            else
+                rounds->next[rounds->tail[direction][distance] - 1] = i + 1;
+            rounds->tail[direction][distance] = i + 1;
+            rounds->left++;
+        }
     return SELVAGE_SUCCESS;
 }
 
@@ -91,50 +84,29 @@ static selvage_status_t copy_piece_memory(selvage_coll_t *coll, const piece_t *p
     return sv_coll_stage_wait_stream(coll, piece->call->stream);
 }
 
-static selvage_status_t start_piece(selvage_coll_t *coll, const piece_t *piece)
-{
-    sv_coll_staging_t *staging = coll->arena->staging;
-    const uint8_t *from = (const uint8_t *)piece->call->send + piece->at;
-    SV_TRY(copy_piece_memory(coll, piece, staging->out + SV_COLL_HEAD_BYTES, from, SV_COPY_D2H));
-    sv_coll_message_write(coll, piece->call, staging->out, piece->at, piece->bytes);
-    return sv_coll_message_send(coll, staging->out, piece->call->root);
-}
-
-static selvage_status_t end_receiving(selvage_coll_t *coll, const piece_t *piece)
-{
-    sv_coll_staging_t *staging = coll->arena->staging;
-    const sv_coll_call_t *call = piece->call;
-    uint8_t *to = (uint8_t *)call->recv + piece->at;
-    SV_TRY(sv_coll_message_await(coll, call, staging->in, piece->at, piece->bytes, call->root));
-    return copy_piece_memory(coll, piece, to, staging->in + SV_COLL_HEAD_BYTES, SV_COPY_H2D);
-}
-
 static selvage_status_t do_round(selvage_coll_t *coll, const sv_coll_call_t *send, const sv_coll_call_t *recv)
 {
+    sv_coll_staging_t *staging = coll->arena->staging;
     piece_t out, in;
     for (uint64_t i = 0;; i++) {
         const bool sends = find_piece(coll, send, i, &out), receives = find_piece(coll, recv, i, &in);
         if (!sends && !receives)
             return SELVAGE_SUCCESS;
         if (receives)
-            SV_TRY(sv_coll_message_post(coll, coll->arena->staging->in, in.call->root));
-        if (sends)
-            SV_TRY(start_piece(coll, &out));
-        if (receives)
-            SV_TRY(end_receiving(coll, &in));
+            SV_TRY(sv_coll_message_post(coll, staging->in, recv->root));
+        if (sends) {
+            const uint8_t *from = (const uint8_t *)send->send + out.at;
+            SV_TRY(copy_piece_memory(coll, &out, staging->out + SV_COLL_HEAD_BYTES, from, SV_COPY_D2H));
+            sv_coll_message_write(coll, send, staging->out, out.at, out.bytes);
+            SV_TRY(sv_coll_message_send(coll, staging->out, send->root));
+        }
+        if (receives) {
+            uint8_t *to = (uint8_t *)recv->recv + in.at;
+            SV_TRY(sv_coll_message_await(coll, recv, staging->in, in.at, in.bytes, recv->root));
+            SV_TRY(copy_piece_memory(coll, &in, to, staging->in + SV_COLL_HEAD_BYTES, SV_COPY_H2D));
+        }
         SV_TRY(sv_coll_message_sent(coll));
     }
-}
-
-static selvage_status_t do_rounds(selvage_coll_t *coll, rounds_t *rounds)
-{
-    while (rounds->left > 0)
-        for (int distance = 1; distance < coll->size && rounds->left > 0; distance++) {
-            const sv_coll_call_t *send = take_call(rounds, true, distance);
-            const sv_coll_call_t *recv = take_call(rounds, false, distance);
-            SV_TRY(do_round(coll, send, recv));
-        }
-    return SELVAGE_SUCCESS;
 }
 
 /* Those with ranks of this node. */
@@ -159,7 +131,12 @@ selvage_status_t sv_coll_nodes_pairs(selvage_coll_t *coll, const sv_coll_call_t 
     rounds_t rounds;
     SV_TRY(launch_within_node(coll, calls, ncalls));
     SV_TRY(sort_rounds(coll, calls, ncalls, &rounds));
-    selvage_status_t status = do_rounds(coll, &rounds);
+    selvage_status_t status = SELVAGE_SUCCESS;
+    while (rounds.left > 0 && status == SELVAGE_SUCCESS)
+        for (int k = 1; k < coll->size && rounds.left > 0 && status == SELVAGE_SUCCESS; k++) {
+            const sv_coll_call_t *send = take_call(&rounds, true, k), *recv = take_call(&rounds, false, k);
+            status = do_round(coll, send, recv);
+        }
     sv_free(rounds.next);
     SV_TRY(status);
     return sv_coll_stage_wait(coll);

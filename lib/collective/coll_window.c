@@ -6,8 +6,7 @@
  * run, but never those that a kernel may look at: only calls after the registration tell the number, and unregistering
  * waits for all.
  *
- * The tasks run on the engine's thread, lookups on the application's. The user owns the memory and the window; the
- * arena owns its mappings.
+ * One thread at a time is inside. The user owns the memory and the window; the window owns its mappings.
  */
 #include "base/base_memory.h"
 #include "base/base_status.h"
