@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reductions between nodes. The vector (of a reduce-scatter, the blocks of all ranks one after the other) goes chunk
- * by chunk:
+ * This file does reductions between nodes. The vector (of a reduce-scatter, the blocks of all ranks one after the
+ * other) goes chunk by chunk:
  *
  *   device     all ranks of a node  ->  leader                    in the order of ranks
  *   messages   leader of node 0 -> leader of node 1 -> ...        each adds its node's sum after what it is sent
@@ -9,6 +9,7 @@
  *   device     leader -> all ranks of its node                    of an all-reduce
  *
  * So results are the same on all ranks and from run to run, but rounded once on each node. The last leader divides.
+ * The caller waits for all of it; the arena owns the messages.
  */
 #include <string.h>
 
@@ -35,17 +36,6 @@ static uint8_t *reduce_recv_at(const chunk_t *chunk, uint64_t at)
     return (uint8_t *)chunk->call->recv + at;
 }
 
-static selvage_status_t reduce_on_node(const chunk_t *chunk)
-{
-    selvage_coll_t *coll = chunk->coll;
-    const sv_coll_call_t *call = chunk->call;
-    const sv_coll_call_t inner = {
-        .call = SV_COLL_REDUCE, .type = call->type, .op = call->op, .flags = call->flags & (uint8_t)~SV_COLL_DIVIDE,
-        .root = 0, .send = (const uint8_t *)call->send + chunk->at, .recv = coll->arena->staging->device,
-        .count = chunk->bytes / chunk->element_bytes, .scalar = call->scalar, .stream = coll->arena->stream};
-    return sv_coll_launch(coll->node_set->part, &inner, 1);
-}
-
 /* A leader's place in the chain. Afterwards that of the last node has the result, as a message in staging->out. */
 static selvage_status_t add_to_chain(const chunk_t *chunk)
 {
@@ -70,16 +60,6 @@ static selvage_status_t add_to_chain(const chunk_t *chunk)
     return sv_coll_message_sent(coll);
 }
 
-static selvage_status_t broadcast_result_on_node(const chunk_t *chunk)
-{
-    selvage_coll_t *coll = chunk->coll;
-    void *where = reduce_recv_at(chunk, chunk->at);
-    const sv_coll_call_t inner = {.call = SV_COLL_BROADCAST, .type = chunk->call->type, .root = 0, .send = where,
-                                  .recv = where, .count = chunk->bytes / chunk->element_bytes,
-                                  .stream = coll->arena->stream};
-    return coll->dev.n > 1 ? sv_coll_launch(coll->node_set->part, &inner, 1) : SELVAGE_SUCCESS;
-}
-
 /* Takes the result from the last leader, and puts it where it belongs. */
 static selvage_status_t take_result(const chunk_t *chunk, uint8_t *to, uint64_t at, uint64_t bytes)
 {
@@ -89,14 +69,14 @@ static selvage_status_t take_result(const chunk_t *chunk, uint8_t *to, uint64_t 
     return sv_coll_stage_copy(coll, to, message + SV_COLL_HEAD_BYTES, bytes, SV_COPY_H2D);
 }
 
-/* The same where it is here already. */
+/* Puts the result where it belongs on the last leader, which has it already. */
 static selvage_status_t keep_result(const chunk_t *chunk, uint8_t *to, uint64_t at, uint64_t bytes)
 {
     const uint8_t *result = chunk->coll->arena->staging->out + SV_COLL_HEAD_BYTES;
     return sv_coll_stage_copy(chunk->coll, to, result + (at - chunk->at), bytes, SV_COPY_H2D);
 }
 
-static selvage_status_t to_everybody(const chunk_t *chunk)
+static selvage_status_t send_result_to_all(const chunk_t *chunk)
 {
     selvage_coll_t *coll = chunk->coll;
     const sv_coll_node_set_t *node_set = coll->node_set;
@@ -108,10 +88,13 @@ static selvage_status_t to_everybody(const chunk_t *chunk)
     } else if (sv_coll_leads(coll)) {
         SV_TRY(take_result(chunk, to, chunk->at, chunk->bytes));
     }
-    return broadcast_result_on_node(chunk);
+    const sv_coll_call_t inner = {.call = SV_COLL_BROADCAST, .type = chunk->call->type, .root = 0, .send = to,
+                                  .recv = to, .count = chunk->bytes / chunk->element_bytes,
+                                  .stream = coll->arena->stream};
+    return coll->dev.n > 1 ? sv_coll_launch(node_set->part, &inner, 1) : SELVAGE_SUCCESS;
 }
 
-static selvage_status_t to_root(const chunk_t *chunk)
+static selvage_status_t send_result_to_root(const chunk_t *chunk)
 {
     selvage_coll_t *coll = chunk->coll;
     const int root = chunk->call->root, last = last_leader(coll);
@@ -153,7 +136,7 @@ static selvage_status_t send_parts(const chunk_t *chunk)
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t to_owners(const chunk_t *chunk)
+static selvage_status_t send_result_to_owners(const chunk_t *chunk)
 {
     selvage_coll_t *coll = chunk->coll;
     const bool is_last = coll->rank == last_leader(coll);
@@ -166,22 +149,6 @@ static selvage_status_t to_owners(const chunk_t *chunk)
     return is_last ? keep_result(chunk, to, at, bytes) : take_result(chunk, to, at, bytes);
 }
 
-static selvage_status_t do_chunk(const chunk_t *chunk)
-{
-    selvage_coll_t *coll = chunk->coll;
-    SV_TRY(reduce_on_node(chunk));
-    if (sv_coll_leads(coll))
-        SV_TRY(add_to_chain(chunk));
-    if (chunk->call->call == SV_COLL_ALL_REDUCE)
-        SV_TRY(to_everybody(chunk));
-    else if (chunk->call->call == SV_COLL_REDUCE)
-        SV_TRY(to_root(chunk));
-    else
-        SV_TRY(to_owners(chunk));
-    SV_TRY(sv_coll_message_sent(coll));
-    return sv_coll_stage_wait(coll); /* the messages are used again */
-}
-
 selvage_status_t sv_coll_nodes_reduce(selvage_coll_t *coll, const sv_coll_call_t *call)
 {
     const uint64_t element_bytes = selvage_type_bytes(call->type), most = coll->arena->staging->chunk_bytes;
@@ -191,7 +158,26 @@ selvage_status_t sv_coll_nodes_reduce(selvage_coll_t *coll, const sv_coll_call_t
     for (uint64_t at = 0; at < all; at += most) {
         const chunk_t chunk = {.coll = coll, .call = call, .at = at, .bytes = all - at < most ? all - at : most,
                                .element_bytes = element_bytes};
-        SV_TRY(do_chunk(&chunk));
+        /* 1. On the node, to its leader. */
+        const sv_coll_call_t inner = {
+            .call = SV_COLL_REDUCE, .type = call->type, .op = call->op, .root = 0,
+            .flags = call->flags & (uint8_t)~SV_COLL_DIVIDE, .send = (const uint8_t *)call->send + at,
+            .recv = coll->arena->staging->device, .count = chunk.bytes / element_bytes, .scalar = call->scalar,
+            .stream = coll->arena->stream};
+        SV_TRY(sv_coll_launch(coll->node_set->part, &inner, 1));
+        /* 2. From leader to leader. */
+        if (sv_coll_leads(coll))
+            SV_TRY(add_to_chain(&chunk));
+        /* 3. The result, from the last leader to whom it belongs. */
+        if (call->call == SV_COLL_ALL_REDUCE)
+            SV_TRY(send_result_to_all(&chunk));
+        else if (call->call == SV_COLL_REDUCE)
+            SV_TRY(send_result_to_root(&chunk));
+        else
+            SV_TRY(send_result_to_owners(&chunk));
+        /* 4. The messages are used again. */
+        SV_TRY(sv_coll_message_sent(coll));
+        SV_TRY(sv_coll_stage_wait(coll));
     }
     return SELVAGE_SUCCESS;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who is on which node, and the memory for what goes between them: per communicator tables, per arena two messages in
- * pinned memory and a chunk on the device, since calls block and so take turns.
+ * This file finds who is on which node, and makes the memory for what goes between nodes. A communicator owns tables.
+ * An arena owns two messages in pinned memory and a chunk on the device: calls block and so take turns. One thread at a
+ * time is inside.
  */
 #include "base/base_memory.h"
 #include "base/base_status.h"
@@ -30,16 +31,6 @@ static selvage_status_t find_nodes(const selvage_coll_t *coll, sv_coll_node_set_
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t fill_node_set(selvage_coll_t *coll, sv_coll_node_set_t *node_set)
-{
-    size_t size = (size_t)coll->size;
-    SV_TRY(sv_calloc(size, sizeof *node_set->leader, &node_set->leader));
-    SV_TRY(sv_calloc(size, sizeof *node_set->node, &node_set->node));
-    SV_TRY(sv_calloc(size, sizeof *node_set->inner, &node_set->inner));
-    SV_TRY(sv_calloc(1, sizeof *node_set->part, &node_set->part));
-    return find_nodes(coll, node_set);
-}
-
 static selvage_status_t fill_staging(sv_coll_arena_t *arena, sv_coll_staging_t *staging)
 {
     sv_device_t *dev = arena->comm->dev;
@@ -54,18 +45,6 @@ static selvage_status_t fill_staging(sv_coll_arena_t *arena, sv_coll_staging_t *
     SV_TRY(SV_DEVICE_CALL(dev, malloc, SV_COLL_CHUNK_BYTES, &ptr));
     staging->device = ptr;
     return SV_DEVICE_CALL(dev, event_create, &staging->event);
-}
-
-static selvage_status_t make_staging(sv_coll_arena_t *arena)
-{
-    SV_TRY(sv_calloc(1, sizeof *arena->staging, &arena->staging));
-    arena->staging->chunk_bytes = SV_COLL_CHUNK_BYTES;
-    bool begun = sv_topology_memory_begin(&arena->comm->topology);
-    selvage_status_t status = fill_staging(arena, arena->staging);
-    sv_topology_memory_end(&arena->comm->topology, begun);
-    if (status != SELVAGE_SUCCESS)
-        sv_coll_staging_free(arena);
-    return status;
 }
 
 void sv_coll_staging_free(sv_coll_arena_t *arena)
@@ -90,8 +69,24 @@ selvage_status_t sv_coll_node_set_make(selvage_coll_t *coll)
         return sv_error(SELVAGE_ERR_LIMIT, "a communicator of collectives has %d ranks; at most %d can be served",
                         coll->size, UINT16_MAX);
     SV_TRY(sv_calloc(1, sizeof *coll->node_set, &coll->node_set));
-    SV_TRY(fill_node_set(coll, coll->node_set));
-    return coll->arena->staging ? SELVAGE_SUCCESS : make_staging(coll->arena);
+    size_t size = (size_t)coll->size;
+    sv_coll_node_set_t *node_set = coll->node_set;
+    SV_TRY(sv_calloc(size, sizeof *node_set->leader, &node_set->leader));
+    SV_TRY(sv_calloc(size, sizeof *node_set->node, &node_set->node));
+    SV_TRY(sv_calloc(size, sizeof *node_set->inner, &node_set->inner));
+    SV_TRY(sv_calloc(1, sizeof *node_set->part, &node_set->part));
+    SV_TRY(find_nodes(coll, node_set));
+    sv_coll_arena_t *arena = coll->arena;
+    if (arena->staging)
+        return SELVAGE_SUCCESS;
+    SV_TRY(sv_calloc(1, sizeof *arena->staging, &arena->staging));
+    arena->staging->chunk_bytes = SV_COLL_CHUNK_BYTES;
+    bool begun = sv_topology_memory_begin(&arena->comm->topology);
+    selvage_status_t status = fill_staging(arena, arena->staging);
+    sv_topology_memory_end(&arena->comm->topology, begun);
+    if (status != SELVAGE_SUCCESS)
+        sv_coll_staging_free(arena);
+    return status;
 }
 
 void sv_coll_node_set_free(selvage_coll_t *coll)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations. What users make of a sum lives in a table of the communicator; a call takes a copy of what it needs, so
- * that an operation may be given back while calls with it are under way. One thread, the application's.
+ * This file keeps users' operations, sums of scaled elements, in a table of the communicator. A call takes a copy of
+ * what it needs, so that an operation may be given back while calls with it are in flight. All functions run on the
+ * application's one thread.
  */
 #include <string.h>
 
@@ -60,14 +61,9 @@ selvage_status_t sv_coll_operation_destroy(selvage_coll_t *coll, selvage_op_t op
     return SELVAGE_SUCCESS;
 }
 
-static bool is_reduction(unsigned call)
-{
-    return call == SV_COLL_ALL_REDUCE || call == SV_COLL_REDUCE_SCATTER || call == SV_COLL_REDUCE;
-}
-
 selvage_status_t sv_coll_resolve_operation(const selvage_coll_t *coll, sv_coll_call_t *call)
 {
-    if (!is_reduction(call->call)) {
+    if (call->call != SV_COLL_ALL_REDUCE && call->call != SV_COLL_REDUCE_SCATTER && call->call != SV_COLL_REDUCE) {
         call->op = 0;
         return SELVAGE_SUCCESS;
     }

@@ -12,17 +12,6 @@
 
 enum { NONE = 0xffff };
 
-static void append_pair(sv_coll_pairs_t *pairs, unsigned index, bool is_send, unsigned distance)
-{
-    pairs->next[index] = NONE;
-    if (pairs->head[is_send][distance] == NONE)
-        pairs->head[is_send][distance] = (uint16_t)index;
-    else
-        pairs->next[pairs->tail[is_send][distance]] = (uint16_t)index;
-    pairs->tail[is_send][distance] = (uint16_t)index;
-    pairs->left++;
-}
-
 /* Messages to itself have both ends here, where a mistake would leave one of them waiting. */
 static selvage_status_t check_own(const sv_coll_pairs_t *pairs)
 {
@@ -55,9 +44,17 @@ selvage_status_t sv_coll_pairs_begin(sv_coll_pairs_t *pairs, const sv_coll_call_
     for (unsigned k = 0; k < n; k++)
         pairs->head[0][k] = pairs->head[1][k] = NONE;
     for (unsigned i = 0; i < ncalls; i++) {
-        unsigned other = (unsigned)calls[i].root;
-        if (calls[i].call == SV_COLL_PAIR)
-            append_pair(pairs, i, calls[i].is_send, (calls[i].is_send ? other + n - me : me + n - other) % n);
+        if (calls[i].call != SV_COLL_PAIR)
+            continue;
+        unsigned other = (unsigned)calls[i].root, is_send = calls[i].is_send;
+        unsigned distance = (is_send ? other + n - me : me + n - other) % n;
+        pairs->next[i] = NONE;
+        if (pairs->head[is_send][distance] == NONE)
+            pairs->head[is_send][distance] = (uint16_t)i;
+        else
+            pairs->next[pairs->tail[is_send][distance]] = (uint16_t)i;
+        pairs->tail[is_send][distance] = (uint16_t)i;
+        pairs->left++;
     }
     return check_own(pairs);
 }

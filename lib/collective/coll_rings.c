@@ -55,12 +55,6 @@ static bool extend_ring(search_t *s, unsigned depth, unsigned seen)
     return false;
 }
 
-static void take_links(search_t *s, const uint8_t *path)
-{
-    for (unsigned i = 0; i < s->n; i++)
-        (*link_of(s, path[i], path[(i + 1) % s->n]))--;
-}
-
 static unsigned smaller_rank(unsigned a, unsigned b)
 {
     return a < b ? a : b;
@@ -107,7 +101,8 @@ static void find_rings(search_t *s, const uint32_t *weight, unsigned most, rings
         s->turn = k % (s->n - 1);
         more = (k == 0 && find_ring(s, path, true)) || find_ring(s, path, false);
         if (more) {
-            take_links(s, path);
+            for (unsigned i = 0; i < s->n; i++)
+                (*link_of(s, path[i], path[(i + 1) % s->n]))--;
             found->count++;
         }
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which way a call takes: the tuning file if it has a line for it, else the table below; then what the user forces.
- * Only facts that are the same on all ranks are looked at, so that all of them choose alike without a word; the
- * signature of the call tells if ever they do not. Sizes are those of the call as a whole: of the vector of an
- * all-reduce, of the blocks of all ranks of a reduce-scatter, all-gather or all-to-all. Hot path: no allocation,
- * nothing that waits.
+ * This file chooses algorithm, protocol and channels of a call: by the tuning file if it has a line for the call, else
+ * by the table below; then as the user forces them. It looks only at facts that are the same on all ranks, so that all
+ * of them choose alike without a message; the signature of the call tells if ever they do not. Sizes are those of the
+ * call as a whole: of the vector of an all-reduce, of the blocks of all ranks of a reduce-scatter, all-gather or
+ * all-to-all. The functions are pure, and on the hot path: nothing allocates, nothing waits.
  */
 #include "base/base_config.h"
 #include "collective/coll_handle.h"
@@ -128,14 +128,6 @@ static bool has_blocks(unsigned call)
     return call == SV_COLL_REDUCE_SCATTER || call == SV_COLL_ALL_GATHER || call == SV_COLL_ALL_TO_ALL;
 }
 
-/* Size of the call; counts that no memory could hold are all the same to the table. */
-static uint64_t size_of(const sv_coll_call_t *call, unsigned n)
-{
-    const uint64_t most = UINT64_C(1) << 48;
-    uint64_t bytes = (call->count < most ? call->count : most) * element_bytes(call->type);
-    return has_blocks(call->call) ? bytes * n : bytes;
-}
-
 /* The user's bound for a protocol, or the given one. */
 static uint64_t bound_of(const sv_config_t *config, unsigned proto, uint64_t bound)
 {
@@ -143,13 +135,6 @@ static uint64_t bound_of(const sv_config_t *config, unsigned proto, uint64_t bou
     if (proto == SV_COLL_LL128)
         users = config->coll_ll128_max;
     return users == SV_CONFIG_BYTES_AUTO || bound == ANY_SIZE ? bound : users;
-}
-
-static const char *why_of(const sv_config_t *config, const rule_t *rule)
-{
-    if (bound_of(config, rule->proto, rule->max_bytes) == rule->max_bytes)
-        return rule->why;
-    return rule->proto == SV_COLL_LL ? "SELVAGE_COLL_LL_MAX" : "SELVAGE_COLL_LL128_MAX";
 }
 
 /* What is stored in users' memory can be verified by the kernel that runs only where that sees it. */
@@ -184,7 +169,11 @@ static void take_rule(pick_t *pick, const question_t *q, const rule_t *rule)
 {
     pick->algo = rule->algo;
     pick->proto = rule->proto;
-    pick->why = pick->fell ? pick->why : why_of(q->facts->config, rule);
+    if (pick->fell)
+        return;
+    pick->why = rule->why;
+    if (bound_of(q->facts->config, rule->proto, rule->max_bytes) != rule->max_bytes)
+        pick->why = rule->proto == SV_COLL_LL ? "SELVAGE_COLL_LL_MAX" : "SELVAGE_COLL_LL128_MAX";
 }
 
 static void fall_back(pick_t *pick, const char *why)
@@ -221,34 +210,6 @@ static unsigned proto_by_size(const question_t *q)
     return lines ? SV_COLL_LL128 : SV_COLL_SIMPLE;
 }
 
-static void use_algo(pick_t *pick, const question_t *q, unsigned algo)
-{
-    pick->proto = pick->algo == algo ? pick->proto : proto_by_size(q);
-    pick->nchannels = pick->algo == algo ? pick->nchannels : 0;
-    pick->algo = algo;
-    pick->why = pick->fell ? pick->why : "SELVAGE_COLL_ALGO";
-}
-
-static bool is_direct_call(unsigned call)
-{
-    return call != SV_COLL_PAIR && call != SV_COLL_BARRIER;
-}
-
-static void force_direct(pick_t *pick, const question_t *q)
-{
-    const rule_t *rule = find_rule(q, DIRECT_ONLY);
-    if (!rule) {
-        fall_back(pick, is_direct_call(q->call) ? "SELVAGE_COLL_ALGO=direct: not with SELVAGE_COLL_CHECKSUM here"
-                                                : "SELVAGE_COLL_ALGO: the call has no such algorithm");
-        return;
-    }
-    if (!is_direct_algo(pick->algo)) {
-        take_rule(pick, q, rule);
-        pick->nchannels = 0;
-    }
-    pick->why = "SELVAGE_COLL_ALGO";
-}
-
 /* Where a call has no such algorithm: a schedule of many steps gives way to the other, and that to one step. */
 static void force_algo(pick_t *pick, const question_t *q)
 {
@@ -262,7 +223,18 @@ static void force_algo(pick_t *pick, const question_t *q)
         return;
     }
     if (forced == SV_CONFIG_COLL_ALGO_DIRECT) {
-        force_direct(pick, q);
+        const rule_t *rule = find_rule(q, DIRECT_ONLY);
+        if (!rule) {
+            fall_back(pick, q->call == SV_COLL_PAIR || q->call == SV_COLL_BARRIER
+                                ? "SELVAGE_COLL_ALGO: the call has no such algorithm"
+                                : "SELVAGE_COLL_ALGO=direct: not with SELVAGE_COLL_CHECKSUM here");
+            return;
+        }
+        if (!is_direct_algo(pick->algo)) {
+            take_rule(pick, q, rule);
+            pick->nchannels = 0;
+        }
+        pick->why = "SELVAGE_COLL_ALGO";
         return;
     }
     if (!sv_coll_exists(q->call, algo, SV_COLL_LL))
@@ -271,7 +243,12 @@ static void force_algo(pick_t *pick, const question_t *q)
         algo = SV_COLL_RING;
     if (!sv_coll_exists(q->call, algo, SV_COLL_LL))
         algo = SV_COLL_ONESHOT;
-    use_algo(pick, q, algo);
+    if (pick->algo != algo) {
+        pick->proto = proto_by_size(q);
+        pick->nchannels = 0;
+    }
+    pick->algo = algo;
+    pick->why = pick->fell ? pick->why : "SELVAGE_COLL_ALGO";
 }
 
 /* The algorithm through slots that stands for a direct one where lines are wanted. */
@@ -320,14 +297,6 @@ static unsigned smaller_count(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-/* Whether to push alone, which takes two passes: where there is much to move, and a kernel sees in users' memory what
-   others store there while it runs. */
-static bool is_pushed(const question_t *q, const pick_t *pick)
-{
-    return q->call == SV_COLL_ALL_REDUCE && is_direct_algo(pick->algo) && q->facts->shows_stores &&
-           q->bytes >= q->facts->config->coll_push_min;
-}
-
 static unsigned channels_of(const question_t *q, const pick_t *pick)
 {
     static const unsigned grains[SV_COLL_PROTOS] = {
@@ -349,30 +318,13 @@ static unsigned channels_of(const question_t *q, const pick_t *pick)
     return channels ? channels : 1;
 }
 
-/* A channel's share in a few pieces, so that one is on its way while the next is filled; each costs microseconds. */
-static uint32_t choose_chunk(const question_t *q, const pick_t *pick, unsigned nchannels)
-{
-    uint64_t most = q->facts->layout.slot_bytes / CHUNK_UNIT * CHUNK_UNIT;
-    uint64_t chunk = share_of(q, pick->algo) / nchannels / CHUNKS;
-    chunk = (chunk + CHUNK_UNIT - 1) / CHUNK_UNIT * CHUNK_UNIT;
-    chunk = chunk < CHUNK_MIN ? CHUNK_MIN : chunk;
-    return (uint32_t)(chunk < most ? chunk : most);
-}
-
-/* Into how many pieces each channel's share is cut then: enough for the steps to overlap. */
-static uint8_t pieces_of(const question_t *q, unsigned nchannels)
-{
-    const uint64_t piece = q->facts->soft ? SV_COLL_PART : PUSH_PIECE;
-    const uint64_t share = share_of(q, SV_COLL_DIRECT_TWO) / nchannels;
-    uint8_t pieces_log2 = 1;
-    while (pieces_log2 < PUSH_PIECES_LOG2 && share >> (pieces_log2 + 1) >= piece)
-        pieces_log2++;
-    return pieces_log2;
-}
-
 void sv_coll_select(const sv_coll_facts_t *facts, const sv_coll_call_t *call, sv_coll_choice_t *choice_out)
 {
-    const question_t q = {facts, call->call, facts->nranks, size_of(call, facts->nranks)};
+    /* 1. How large the call is. Counts that no memory could hold are all the same to the table. */
+    const uint64_t max_count = UINT64_C(1) << 48;
+    const uint64_t bytes = (call->count < max_count ? call->count : max_count) * element_bytes(call->type);
+    const question_t q = {facts, call->call, facts->nranks, has_blocks(call->call) ? bytes * facts->nranks : bytes};
+    /* 2. Algorithm and protocol: by file or table, then as users force them. */
     pick_t pick = {.algo = SV_COLL_ONESHOT, .proto = SV_COLL_LL, .nchannels = 1, .why = "one rank"};
     if (q.n > 1 && q.call == SV_COLL_BARRIER) {
         pick.why = "barrier";
@@ -382,13 +334,28 @@ void sv_coll_select(const sv_coll_facts_t *facts, const sv_coll_call_t *call, sv
         force_algo(&pick, &q);
         force_proto(&pick, &q);
     }
-    bool one = q.n == 1 || q.call == SV_COLL_BARRIER, pushed = is_pushed(&q, &pick);
+    /* 3. Whether to push alone, which takes two passes: where there is much to move, and a kernel sees in users' memory
+       what others store there while it runs. */
+    const bool pushed = q.call == SV_COLL_ALL_REDUCE && is_direct_algo(pick.algo) && facts->shows_stores &&
+                        q.bytes >= facts->config->coll_push_min;
     pick.algo = pushed ? (unsigned)SV_COLL_DIRECT_TWO : pick.algo;
-    unsigned nchannels = one ? 1 : channels_of(&q, &pick);
+    /* 4. Channels, and a channel's share in a few chunks, so that one is in flight while the next is filled; each costs
+       microseconds. */
+    const unsigned nchannels = q.n == 1 || q.call == SV_COLL_BARRIER ? 1 : channels_of(&q, &pick);
+    const uint64_t max_chunk = facts->layout.slot_bytes / CHUNK_UNIT * CHUNK_UNIT;
+    uint64_t chunk = share_of(&q, pick.algo) / nchannels / CHUNKS;
+    chunk = (chunk + CHUNK_UNIT - 1) / CHUNK_UNIT * CHUNK_UNIT;
+    chunk = chunk < CHUNK_MIN ? CHUNK_MIN : chunk;
+    /* 5. What is pushed is cut into enough pieces for the steps to overlap. */
+    const uint64_t piece = facts->soft ? SV_COLL_PART : PUSH_PIECE;
+    const uint64_t share = share_of(&q, SV_COLL_DIRECT_TWO) / nchannels;
+    uint8_t pieces_log2 = 1;
+    while (pieces_log2 < PUSH_PIECES_LOG2 && share >> (pieces_log2 + 1) >= piece)
+        pieces_log2++;
     *choice_out = (sv_coll_choice_t){.algo = (uint8_t)pick.algo,
                                      .proto = (uint8_t)pick.proto,
                                      .nchannels = (uint16_t)nchannels,
-                                     .chunk_bytes = choose_chunk(&q, &pick, nchannels),
-                                     .pieces_log2 = pushed ? pieces_of(&q, nchannels) : SV_COLL_NOT_PUSHED,
+                                     .chunk_bytes = (uint32_t)(chunk < max_chunk ? chunk : max_chunk),
+                                     .pieces_log2 = pushed ? pieces_log2 : SV_COLL_NOT_PUSHED,
                                      .why = pick.why};
 }

@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Launches of one short call: which calls those are, and the argument of their kernels, of which most is the same in
- * every launch. Only this rank is concerned: others may do the same call by the other kernels.
+ * This file says which calls are short enough for kernels of their own, and fills the argument of these kernels, most
+ * of which is the same in every launch. Only this rank is concerned: others may do the same call by the other kernels.
+ * The handle owns the argument; the application's one thread fills it.
  */
 #include "collective/coll_parts.h"
-
-static bool is_small_call(const selvage_coll_t *coll, const sv_coll_work_t *work)
-{
-    return coll->dev.n > 1 && work->algo == SV_COLL_ONESHOT && work->proto != SV_COLL_SIMPLE &&
-           work->call != SV_COLL_PAIR && !(work->flags & SV_COLL_PREMUL) && coll->comm->config.coll_quick;
-}
 
 const sv_kernel_t *sv_coll_small_kernel(selvage_coll_t *coll, const sv_coll_work_t *work)
 {
     const sv_coll_layout_t *layout = &coll->dev.layout;
     sv_coll_small_arg_t *arg = &coll->small;
     const bool lines = work->proto == SV_COLL_LL;
-    if (!is_small_call(coll, work))
+    const bool is_small = coll->dev.n > 1 && work->algo == SV_COLL_ONESHOT && work->proto != SV_COLL_SIMPLE &&
+                          work->call != SV_COLL_PAIR && !(work->flags & SV_COLL_PREMUL);
+    if (!is_small || !coll->comm->config.coll_quick)
         return NULL;
     arg->block_bytes = work->count * selvage_type_bytes((selvage_type_t)work->type);
     arg->part_bytes = work->part_bytes;

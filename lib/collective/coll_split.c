@@ -21,13 +21,6 @@ static int value_of(const selvage_coll_t *coll, int rank, int what)
     return (int)(int64_t)sv_coll_item_of(&coll->all, rank)->value[what];
 }
 
-/* Whether rank a comes before rank b. */
-static bool is_before(const selvage_coll_t *coll, int a, int b)
-{
-    int key_a = value_of(coll, a, ITEM_KEY), key_b = value_of(coll, b, ITEM_KEY);
-    return key_a < key_b || (key_a == key_b && a < b);
-}
-
 /* Lists the ranks of the caller's colour, in order; returns how many, and which numbers they use. */
 static int list_color_members(const selvage_coll_t *coll, int color, int *list, uint64_t *used_out)
 {
@@ -38,7 +31,7 @@ static int list_color_members(const selvage_coll_t *coll, int color, int *list, 
             continue;
         *used_out |= sv_coll_item_of(&coll->all, r)->value[ITEM_NUMBERS];
         int at = count++;
-        for (; at > 0 && is_before(coll, r, list[at - 1]); at--)
+        for (; at > 0 && value_of(coll, r, ITEM_KEY) < value_of(coll, list[at - 1], ITEM_KEY); at--) /* then by rank */
             list[at] = list[at - 1];
         list[at] = r;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reading of tuning files. Everything is checked when the file is read, so that a line which could never be followed is
- * an error of a file and a line, not a choice that silently is another. No state.
+ * This file reads tuning files. Everything is checked when a file is read: a line that could never be followed is an
+ * error that names file and line, not a choice that silently is another. There is no state; callers own the tables.
  */
 #include "collective/coll_tune.h"
 
@@ -33,23 +33,6 @@ static unsigned split_words(char *line, char *words[WORDS])
     return count;
 }
 
-/* What is wrong with the algorithm and protocol of a line; NULL: nothing. */
-static const char *set_way(char *const words[WORDS], sv_coll_tuned_t *entry)
-{
-    bool direct = strcmp(words[3], "direct") == 0;
-    unsigned algo = direct ? SV_COLL_DIRECT_ONE : sv_coll_algo_named(words[3]);
-    unsigned proto = sv_coll_proto_named(words[4]);
-    if (!algo)
-        return "no such algorithm";
-    if (!proto)
-        return "no such protocol";
-    if (!sv_coll_exists(entry->call, algo, proto))
-        return "the call has no such algorithm with this protocol";
-    entry->algo = (uint8_t)(direct ? SV_COLL_TUNED_DIRECT : algo);
-    entry->proto = (uint8_t)proto;
-    return NULL;
-}
-
 /* What is wrong with the words of a line; NULL: nothing. */
 static const char *set_entry(char *const words[WORDS], sv_coll_tuned_t *entry)
 {
@@ -66,18 +49,18 @@ static const char *set_entry(char *const words[WORDS], sv_coll_tuned_t *entry)
         return "channels must be a whole number in 0..64";
     entry->ranks = (uint8_t)ranks;
     entry->nchannels = (uint16_t)channels;
-    return set_way(words, entry);
-}
-
-/* Bounds of one call and number of ranks must grow, or a line would never hold. */
-static bool bounds_grow(const sv_coll_tuning_t *tuning, const sv_coll_tuned_t *entry)
-{
-    for (unsigned i = 0; i < tuning->nentries; i++) {
-        const sv_coll_tuned_t *before = &tuning->entry[i];
-        if (before->call == entry->call && before->ranks == entry->ranks && before->max_bytes >= entry->max_bytes)
-            return false;
-    }
-    return true;
+    const bool direct = strcmp(words[3], "direct") == 0;
+    const unsigned algo = direct ? SV_COLL_DIRECT_ONE : sv_coll_algo_named(words[3]);
+    const unsigned proto = sv_coll_proto_named(words[4]);
+    if (!algo)
+        return "no such algorithm";
+    if (!proto)
+        return "no such protocol";
+    if (!sv_coll_exists(entry->call, algo, proto))
+        return "the call has no such algorithm with this protocol";
+    entry->algo = (uint8_t)(direct ? SV_COLL_TUNED_DIRECT : algo);
+    entry->proto = (uint8_t)proto;
+    return NULL;
 }
 
 /* What is wrong with a line; NULL: nothing. */
@@ -96,10 +79,15 @@ static const char *add_line(sv_coll_tuning_t *tuning, char *line)
         return "too many lines";
     sv_coll_tuned_t *entry = &tuning->entry[tuning->nentries];
     const char *wrong = set_entry(words, entry);
-    if (!wrong && !bounds_grow(tuning, entry))
-        wrong = "the bound must be above those of earlier lines for this call and number of ranks";
-    tuning->nentries += !wrong;
-    return wrong;
+    if (wrong)
+        return wrong;
+    for (unsigned i = 0; i < tuning->nentries; i++) { /* a line whose bound is not above would never hold */
+        const sv_coll_tuned_t *before = &tuning->entry[i];
+        if (before->call == entry->call && before->ranks == entry->ranks && before->max_bytes >= entry->max_bytes)
+            return "the bound must be above those of earlier lines for this call and number of ranks";
+    }
+    tuning->nentries++;
+    return NULL;
 }
 
 /* By call, ranks and bound: the order in which entries are looked for, and the same for every order of lines. */
@@ -113,16 +101,6 @@ static int compare_tuned(const void *left, const void *right)
     return (a->max_bytes > b->max_bytes) - (a->max_bytes < b->max_bytes);
 }
 
-/* FNV-1a over the entries. */
-static uint64_t hash_tuning(const sv_coll_tuning_t *tuning)
-{
-    const unsigned char *bytes = (const unsigned char *)tuning->entry;
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < tuning->nentries * sizeof tuning->entry[0]; i++)
-        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
-    return hash ? hash : 1;
-}
-
 static selvage_status_t read_lines(FILE *file, const char *path, sv_coll_tuning_t *tuning)
 {
     char line[LINE_BYTES];
@@ -134,7 +112,11 @@ static selvage_status_t read_lines(FILE *file, const char *path, sv_coll_tuning_
     if (ferror(file))
         return sv_error(SELVAGE_ERR_CONFIG, "SELVAGE_COLL_TUNE: %.300s cannot be read: %s", path, strerror(errno));
     qsort(tuning->entry, tuning->nentries, sizeof tuning->entry[0], compare_tuned);
-    tuning->hash = hash_tuning(tuning);
+    const unsigned char *bytes = (const unsigned char *)tuning->entry;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a over the entries */
+    for (size_t i = 0; i < tuning->nentries * sizeof tuning->entry[0]; i++)
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    tuning->hash = hash ? hash : 1;
     return SELVAGE_SUCCESS;
 }
 

@@ -80,16 +80,6 @@ static uint32_t choose_granule(const box_t *box, const sv_pack_shape_t *shape, c
     return granule == GRANULE_MAX && !pairs ? GRANULE_MAX / 2 : granule;
 }
 
-/* Runs of several units become the lowest dimension. */
-static void split_runs(box_t *box, uint32_t granule)
-{
-    if (box->run_bytes == granule)
-        return;
-    for (unsigned d = box->ndims++; d > 0; d--)
-        box->dim[d] = box->dim[d - 1];
-    box->dim[0] = (sv_pack_dim_t){box->run_bytes / granule, granule};
-}
-
 sv_pack_level_t sv_pack_level(const sv_pack_dim_t *dim, uint8_t *shift_out)
 {
     uint32_t log = 1;
@@ -128,11 +118,6 @@ static bool fill_levels(sv_pack_arg_t *arg, const box_t *box, uint64_t first, ui
     return true;
 }
 
-static bool in_runs(const box_t *box, uint32_t granule)
-{
-    return box->ndims > 0 && box->dim[0].stride_bytes == (int64_t)granule;
-}
-
 selvage_status_t sv_pack_plan(const sv_pack_shape_t *shape, uint8_t *packed, uint64_t offset, uint64_t bytes,
                               sv_pack_arg_t *arg)
 {
@@ -145,7 +130,11 @@ selvage_status_t sv_pack_plan(const sv_pack_shape_t *shape, uint8_t *packed, uin
     uint32_t granule = bytes > 0 ? choose_granule(&box, shape, packed, offset, bytes) : 1;
     sv_pack_arg_t filled = *arg;
 
-    split_runs(&box, granule);
+    if (box.run_bytes != granule) { /* runs of several units become the lowest dimension */
+        for (unsigned d = box.ndims++; d > 0; d--)
+            box.dim[d] = box.dim[d - 1];
+        box.dim[0] = (sv_pack_dim_t){box.run_bytes / granule, granule};
+    }
     filled.box = shape->base;
     filled.packed = packed;
     filled.bytes = bytes;
@@ -155,7 +144,8 @@ selvage_status_t sv_pack_plan(const sv_pack_shape_t *shape, uint8_t *packed, uin
         return sv_error(SELVAGE_ERR_LIMIT, "a box of %llu bytes in units of %u has too many of them for one pass",
                         (unsigned long long)bytes, granule);
     /* A single row is as long as the part: the base has moved to its beginning. */
-    uint64_t run = !in_runs(&box, granule) ? 0 : filled.levels == 0 ? UNITS_LIMIT - 1 : box.dim[0].count;
+    bool in_runs = box.ndims > 0 && box.dim[0].stride_bytes == (int64_t)granule;
+    uint64_t run = !in_runs ? 0 : filled.levels == 0 ? UNITS_LIMIT - 1 : box.dim[0].count;
     filled.run_units = (uint32_t)run;
     *arg = filled;
     return SELVAGE_SUCCESS;
