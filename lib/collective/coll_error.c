@@ -16,21 +16,17 @@ static bool keep_first_error(sv_coll_arena_t *arena, selvage_status_t status)
     return __atomic_compare_exchange_n(&arena->broken, &none, status, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-static selvage_status_t log_record(sv_coll_arena_t *arena)
-{
-    char text[SV_DETAIL_BYTES];
-    selvage_status_t status = sv_coll_error_text(&arena->pinned->error, text, sizeof text);
-    if (keep_first_error(arena, status))
-        return sv_error(status, "%s", text);
-    return sv_error_quiet(__atomic_load_n(&arena->broken, __ATOMIC_ACQUIRE), "%s", text);
-}
-
 selvage_status_t sv_coll_check(selvage_coll_t *coll)
 {
     sv_coll_arena_t *arena = coll->arena;
     /* Partner: the release in the kernel that recorded the error. */
-    if (__atomic_load_n(&arena->pinned->error.kind, __ATOMIC_ACQUIRE) != SV_COLL_FINE)
-        return log_record(arena);
+    if (__atomic_load_n(&arena->pinned->error.kind, __ATOMIC_ACQUIRE) != SV_COLL_FINE) {
+        char text[SV_DETAIL_BYTES];
+        selvage_status_t status = sv_coll_error_text(&arena->pinned->error, text, sizeof text);
+        if (keep_first_error(arena, status))
+            return sv_error(status, "%s", text);
+        return sv_error_quiet(__atomic_load_n(&arena->broken, __ATOMIC_ACQUIRE), "%s", text);
+    }
     selvage_status_t broken = __atomic_load_n(&arena->broken, __ATOMIC_ACQUIRE);
     if (broken == SELVAGE_SUCCESS)
         return SELVAGE_SUCCESS;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The work FIFO: a ring in pinned memory, of which positions are counted in bytes, modulo 2^32 and never back. The host
- * writes after fifo_produced; the last block of a launch stores how far its launch has read. What a launch has not yet
- * been given (pieces that are put in before it) takes room like everything else, but nobody will read it before the
- * launch: so one launch takes half of the ring at most, and while it is filled the one before it runs.
+ * The work FIFO is a ring in pinned memory. Positions in it are counted in bytes, modulo 2^32 and never back. The host
+ * writes after fifo_produced; the last block of a launch stores how far its launch has read. Pieces that are put in
+ * before their launch take space like everything else, but nobody reads them before the launch. So one launch takes
+ * half of the ring at most, and while it is filled the one before it runs. The arena owns the ring; the application's
+ * one thread writes it, kernels read it.
  */
 #include <string.h>
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The order of sends and receives within a group. By rounds (j, k): the j-th send to rank me + k goes with the j-th
- * receive from rank me - k, both modulo n; k = 0 is a copy. Where the two go the same way they are one piece of work,
- * else two, in the order of a number that is made from the message alone (coll_work.c). So the two ends of a message
- * find the same place for it, (j, k, number), without knowing what else the other does, and every rank works through
- * its places in ascending order, one after another on each channel. The least place that is not over is the next one of
- * all ranks that are in it, and nobody waits for a later one: a group that matches comes to an end.
+ * This file orders the sends and receives of a group, in rounds (j, k). The j-th send to rank me + k goes with the j-th
+ * receive from rank me - k, both modulo n; k = 0 is a copy. Where both go the same way they are one piece of work. Else
+ * they are two, in the order of a number that is made from the message alone (coll_work.c). So the two ends of a
+ * message find the same place for it, (j, k, number), without knowing what else the other end does. Every rank works
+ * through its places in ascending order, one after another on each channel. The least place that is not over is the
+ * next one of all ranks that are in it, and nobody waits for a later one: a group that matches comes to an end.
+ *
+ * The lists live as long as the launch; the application's one thread uses them.
  */
 #include "base/base_status.h"
 #include "collective/coll_parts.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rings that share no link: directed Hamiltonian cycles in the graph of ranks. A fully connected node of n ranks has
- * room for n - 1 of them (4 and 6 ranks: one fewer), and rings that use every link once keep all of them busy. The
- * search is greedy, ring by ring, with a bounded look back within a ring; where it gets stuck before the bound that the
- * degrees set, it starts again with the ways out of each rank in another order. The orders come from a fixed sequence
- * of numbers and the work is bounded by steps, not by time: all ranks find the same rings.
+ * This file finds rings that share no link: directed Hamiltonian cycles in the graph of ranks. A fully connected node
+ * of n ranks has n - 1 of them (4 and 6 ranks: one fewer), and rings that use every link once keep all links busy. The
+ * search is greedy, ring by ring, with a bounded look back within a ring. Where it gets stuck before the bound that the
+ * degrees set, it starts again and tries the links of each rank in another order. The orders come from a fixed sequence
+ * of numbers, and the work is bounded by steps, not by time: all ranks find the same rings. The functions are pure.
  */
 #include <stdbool.h>
 #include <string.h>

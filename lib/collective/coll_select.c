@@ -137,16 +137,12 @@ static uint64_t bound_of(const sv_config_t *config, unsigned proto, uint64_t bou
     return users == SV_CONFIG_BYTES_AUTO || bound == ANY_SIZE ? bound : users;
 }
 
-/* What is stored in users' memory can be verified by the kernel that runs only where that sees it. */
-static bool is_verified(const sv_coll_facts_t *facts, unsigned call, unsigned algo)
-{
-    const bool stores = algo == SV_COLL_DIRECT_TWO || call == SV_COLL_ALL_GATHER || call == SV_COLL_ALL_TO_ALL;
-    return !is_direct_algo(algo) || !facts->config->coll_checksum || facts->shows_stores || !stores;
-}
-
 static bool is_usable(const sv_coll_facts_t *facts, unsigned call, unsigned algo, unsigned proto)
 {
-    return (proto != SV_COLL_LL128 || facts->has_ll128) && is_verified(facts, call, algo);
+    /* What is stored in users' memory can be verified by the kernel that runs only where that sees it. */
+    const bool stores = algo == SV_COLL_DIRECT_TWO || call == SV_COLL_ALL_GATHER || call == SV_COLL_ALL_TO_ALL;
+    const bool is_verified = !is_direct_algo(algo) || !facts->config->coll_checksum || facts->shows_stores || !stores;
+    return (proto != SV_COLL_LL128 || facts->has_ll128) && is_verified;
 }
 
 /* The table's way, of all or of some kind; NULL: none of that kind. */
