@@ -19,7 +19,6 @@ enum { ITEM_USERS };
 enum { CHANNELS_SOFT = 2, CHANNELS_GPU = 32, CHANNELS_FEW = 64, FEW_RANKS = 4 };
 
 typedef struct create_task {
-    sv_coll_task_t task;
     selvage_comm_t *comm;
     uint64_t arena_bytes;
     bool asked; /* for so many, by params */
@@ -74,8 +73,8 @@ static selvage_status_t check_alone(const selvage_comm_t *comm)
 static selvage_status_t gather_members(create_task_t *call)
 {
     selvage_comm_t *comm = call->comm;
-    sv_coll_team_t *all = &call->coll->all;
-    sv_coll_item_t item = {.value = {[ITEM_CHANNELS] = find_channels(comm),
+    sv_team_t *all = &call->coll->all;
+    sv_gather_item_t item = {.value = {[ITEM_CHANNELS] = find_channels(comm),
                                      [ITEM_BYTES] = call->arena_bytes,
                                      [ITEM_NUMBERS] = comm->arena ? comm->arena->numbers_used : 0,
                                      [ITEM_ARENA] = comm->arena != NULL,
@@ -88,8 +87,8 @@ static selvage_status_t gather_members(create_task_t *call)
     all->me = comm->wire->rank;
     for (int r = 0; r < all->size; r++)
         all->ranks[r] = r;
-    *sv_coll_item_begin(all) = item;
-    return sv_coll_gather(all, "selvage_coll_create", 0, status, comm->timeout_s);
+    *sv_gather_item_begin(all) = item;
+    return sv_gather(all, "selvage_coll_create", 0, status, comm->timeout_s);
 }
 
 /* From the items of all: the first free number, the fewest channels; refused where ranks want different arenas. */
@@ -98,8 +97,8 @@ static selvage_status_t agree_on_members(selvage_coll_t *coll, uint64_t arena_by
     uint64_t used = 0;
     *channels_out = SV_COLL_CHANNELS;
     for (int r = 0; r < coll->size; r++) {
-        const uint64_t *value = sv_coll_item_of(&coll->all, r)->value;
-        const uint64_t *first = sv_coll_item_of(&coll->all, 0)->value;
+        const uint64_t *value = sv_gather_item_of(&coll->all, r)->value;
+        const uint64_t *first = sv_gather_item_of(&coll->all, 0)->value;
         if (value[ITEM_BYTES] != first[ITEM_BYTES])
             return sv_error(SELVAGE_ERR_MISMATCH,
                             "selvage_coll_create: params.arena_bytes is %llu here, %llu on rank "
@@ -120,19 +119,19 @@ static selvage_status_t agree_on_members(selvage_coll_t *coll, uint64_t arena_by
 }
 
 /* The last communicator of collectives is gone on all ranks: so is the arena. Each has told its users in its item. */
-static void close_unused(sv_coll_team_t *all)
+static void close_unused(sv_team_t *all)
 {
     selvage_comm_t *comm = all->comm;
     uint64_t users = 0;
     for (int r = 0; r < all->size; r++)
-        users |= sv_coll_item_of(all, r)->value[ITEM_USERS];
+        users |= sv_gather_item_of(all, r)->value[ITEM_USERS];
     if (comm->broken == SELVAGE_SUCCESS && all->size == comm->wire->size && users == 0)
         sv_coll_arena_close(all);
 }
 
-static selvage_status_t run_coll_create(sv_coll_task_t *task)
+static selvage_status_t run_coll_create(void *arg)
 {
-    create_task_t *call = (create_task_t *)(void *)task;
+    create_task_t *call = arg;
     selvage_comm_t *comm = call->comm;
     uint64_t unused = 0;
     uint32_t channels;
@@ -154,8 +153,8 @@ static selvage_status_t run_coll_create(sv_coll_task_t *task)
     }
     /* 3. All have the arena: each makes the communicator itself. */
     status = sv_coll_init(coll, comm->arena);
-    sv_coll_item_begin(&coll->all)->value[ITEM_USERS] = comm->arena->users - 1;
-    status = sv_coll_gather(&coll->all, "selvage_coll_create: end", coll->number, status, comm->timeout_s);
+    sv_gather_item_begin(&coll->all)->value[ITEM_USERS] = comm->arena->users - 1;
+    status = sv_gather(&coll->all, "selvage_coll_create: end", coll->number, status, comm->timeout_s);
     if (status == SELVAGE_SUCCESS)
         status = sv_coll_try_ll128(coll);
     if (status != SELVAGE_SUCCESS) {
@@ -172,24 +171,22 @@ end:
 selvage_status_t sv_coll_create(selvage_comm_t *comm, const selvage_coll_params_t *params, selvage_coll_t **coll_out)
 {
     bool asked = params && params->arena_bytes > 0;
-    create_task_t call = {.task = {.run = run_coll_create},
-                          .comm = comm,
+    create_task_t call = {.comm = comm,
                           .arena_bytes = asked ? params->arena_bytes : comm->config.coll_arena_bytes,
                           .asked = asked};
-    SV_TRY(sv_coll_task_run(comm, &call.task));
+    SV_TRY(sv_comm_run(comm, run_coll_create, &call));
     *coll_out = call.coll;
     return SELVAGE_SUCCESS;
 }
 
 typedef struct destroy_task {
-    sv_coll_task_t task;
     selvage_coll_t *coll;
 } destroy_task_t;
 
 /* This rank is done with peers' memory but for what others of its communicators still use. */
-static selvage_status_t run_coll_destroy(sv_coll_task_t *task)
+static selvage_status_t run_coll_destroy(void *arg)
 {
-    selvage_coll_t *coll = ((destroy_task_t *)(void *)task)->coll;
+    selvage_coll_t *coll = ((destroy_task_t *)arg)->coll;
     sv_coll_arena_t *arena = coll->arena;
     selvage_comm_t *comm = coll->comm;
     selvage_status_t status = SELVAGE_SUCCESS;
@@ -201,10 +198,10 @@ static selvage_status_t run_coll_destroy(sv_coll_task_t *task)
         sv_coll_free(coll);
         return SELVAGE_SUCCESS;
     }
-    sv_coll_item_begin(&coll->all)->value[ITEM_USERS] = arena->users - 1;
+    sv_gather_item_begin(&coll->all)->value[ITEM_USERS] = arena->users - 1;
     /* After an error some rank may never come; else the others' work may take its time. */
     double timeout_s = arena->broken != SELVAGE_SUCCESS ? sv_coll_unmap_timeout(comm) : comm->timeout_s;
-    status = sv_coll_gather(&coll->all, "selvage_coll_destroy", coll->number, status, timeout_s);
+    status = sv_gather(&coll->all, "selvage_coll_destroy", coll->number, status, timeout_s);
     sv_coll_detach(coll);
     if (status == SELVAGE_SUCCESS)
         close_unused(&coll->all);
@@ -216,8 +213,8 @@ void sv_coll_destroy(selvage_coll_t *coll)
 {
     if (!coll)
         return;
-    destroy_task_t call = {.task = {.run = run_coll_destroy}, .coll = coll};
+    destroy_task_t call = {.coll = coll};
     sv_coll_arena_drain(coll->arena);
     (void)sv_coll_check(coll); /* an error that nobody has asked for is in the log at least */
-    (void)sv_coll_task_run(coll->comm, &call.task); /* there is nobody to tell but the log */
+    (void)sv_comm_run(coll->comm, run_coll_destroy, &call); /* there is nobody to tell but the log */
 }

@@ -30,9 +30,9 @@ static uint64_t proof_for(uint64_t token, uint32_t rank)
     return sv_digest_mix(token + rank);
 }
 
-static const sv_coll_item_t *item_of_peer(const sv_coll_arena_t *arena, const sv_coll_team_t *team, uint32_t peer)
+static const sv_gather_item_t *item_of_peer(const sv_coll_arena_t *arena, const sv_team_t *team, uint32_t peer)
 {
-    return sv_coll_item_of(team, arena->comm->topology.node_ranks[peer]); /* the team is that of all ranks */
+    return sv_gather_item_of(team, arena->comm->topology.node_ranks[peer]); /* the team is that of all ranks */
 }
 
 /* One word per rank of the node between the scratch and arenas, waited for. */
@@ -47,7 +47,7 @@ static selvage_status_t copy_token(sv_coll_arena_t *arena, void *dst, const void
     return SV_DEVICE_CALL(arena->comm->dev, copy_async, dst, src, sizeof(uint64_t), kind, arena->stream);
 }
 
-static selvage_status_t open_peer(sv_coll_arena_t *arena, uint32_t peer, const sv_coll_item_t *item)
+static selvage_status_t open_peer(sv_coll_arena_t *arena, uint32_t peer, const sv_gather_item_t *item)
 {
     selvage_comm_t *comm = arena->comm;
     int rank = comm->topology.node_ranks[peer];
@@ -63,7 +63,7 @@ static selvage_status_t open_peer(sv_coll_arena_t *arena, uint32_t peer, const s
 }
 
 /* Reads the numbers of the peers. */
-static selvage_status_t check_tokens(sv_coll_arena_t *arena, const sv_coll_team_t *team)
+static selvage_status_t check_tokens(sv_coll_arena_t *arena, const sv_team_t *team)
 {
     uint64_t *word = scratch_words(arena);
     for (uint32_t peer = 0; peer < arena->nranks; peer++)
@@ -76,7 +76,7 @@ static selvage_status_t check_tokens(sv_coll_arena_t *arena, const sv_coll_team_
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t store_proofs(sv_coll_arena_t *arena, const sv_coll_team_t *team)
+static selvage_status_t store_proofs(sv_coll_arena_t *arena, const sv_team_t *team)
 {
     uint64_t *word = scratch_words(arena);
     for (uint32_t peer = 0; peer < arena->nranks; peer++) {
@@ -101,7 +101,7 @@ static selvage_status_t check_proofs(sv_coll_arena_t *arena, uint64_t token)
 }
 
 /* Opens the arenas of the peers, reads their numbers and stores the answers. */
-static selvage_status_t map_peers(sv_coll_arena_t *arena, const sv_coll_team_t *team)
+static selvage_status_t map_peers(sv_coll_arena_t *arena, const sv_team_t *team)
 {
     if (!arena->memory)
         return SELVAGE_SUCCESS;
@@ -113,7 +113,7 @@ static selvage_status_t map_peers(sv_coll_arena_t *arena, const sv_coll_team_t *
 }
 
 /* Which peers this device reaches at once. One that the process does not see has been mapped, so it is reached. */
-static uint16_t find_reach(sv_coll_arena_t *arena, const sv_coll_team_t *team)
+static uint16_t find_reach(sv_coll_arena_t *arena, const sv_team_t *team)
 {
     sv_device_t *dev = arena->comm->dev;
     unsigned reach = 0;
@@ -158,13 +158,13 @@ static void unmap_and_free(sv_coll_arena_t *arena, bool unmapped)
     sv_coll_arena_free(arena, unmapped);
 }
 
-selvage_status_t sv_coll_arena_create(sv_coll_team_t *team, uint32_t nchannels, uint64_t bytes)
+selvage_status_t sv_coll_arena_create(sv_team_t *team, uint32_t nchannels, uint64_t bytes)
 {
     selvage_comm_t *comm = team->comm;
     const double timeout_s = comm->timeout_s;
     sv_coll_arena_t *arena = NULL;
     uint64_t token = sv_digest_mix(sv_clock_ns() ^ comm->nonce ^ (uint64_t)comm->wire->rank) | 1;
-    sv_coll_item_t item = {.value = {[ITEM_TOKEN] = token}};
+    sv_gather_item_t item = {.value = {[ITEM_TOKEN] = token}};
     bool mapped = false; /* somebody may have got as far as that */
     char detail[SV_DETAIL_BYTES];
     /* 1. Make the arena, store the number in it, and tell all where it is. */
@@ -176,18 +176,18 @@ selvage_status_t sv_coll_arena_create(sv_coll_team_t *team, uint32_t nchannels, 
         item.handle = arena->handle;
         item.value[ITEM_OFFSET] = arena->handle_offset;
     }
-    *sv_coll_item_begin(team) = item;
-    SV_TRY_GOTO(status, sv_coll_gather(team, "selvage_coll_create: arenas", 0, status, timeout_s), fail);
+    *sv_gather_item_begin(team) = item;
+    SV_TRY_GOTO(status, sv_gather(team, "selvage_coll_create: arenas", 0, status, timeout_s), fail);
     /* 2. Map the arenas of the peers, and tell all what this device reaches. */
     mapped = true;
     status = map_peers(arena, team);
-    sv_coll_item_begin(team)->value[ITEM_REACH] = arena->reach[arena->me];
-    SV_TRY_GOTO(status, sv_coll_gather(team, "selvage_coll_create: mapping", 0, status, timeout_s), fail);
+    sv_gather_item_begin(team)->value[ITEM_REACH] = arena->reach[arena->me];
+    SV_TRY_GOTO(status, sv_gather(team, "selvage_coll_create: mapping", 0, status, timeout_s), fail);
     for (uint32_t peer = 0; peer < arena->nranks; peer++)
         arena->reach[peer] = (uint16_t)item_of_peer(arena, team, peer)->value[ITEM_REACH];
     /* 3. Look for the answers of all. */
     status = check_proofs(arena, token);
-    SV_TRY_GOTO(status, sv_coll_gather(team, "selvage_coll_create: proof", 0, status, timeout_s), fail);
+    SV_TRY_GOTO(status, sv_gather(team, "selvage_coll_create: proof", 0, status, timeout_s), fail);
     comm->arena = arena;
     comm->arena_unmap = unmap_users;
     comm->arena_release = unmap_and_free;
@@ -199,19 +199,19 @@ fail:
     mapped |= comm->broken != SELVAGE_SUCCESS;
     memcpy(detail, sv_thread_detail(), sizeof detail);
     sv_coll_arena_unmap(arena);
-    bool unmapped = !mapped || sv_coll_gather(team, "selvage_coll_create: unmapping", 0, SELVAGE_SUCCESS,
+    bool unmapped = !mapped || sv_gather(team, "selvage_coll_create: unmapping", 0, SELVAGE_SUCCESS,
                                               sv_coll_unmap_timeout(comm)) == SELVAGE_SUCCESS;
     sv_coll_arena_free(arena, unmapped);
     memcpy(sv_thread_detail(), detail, sizeof detail);
     return status;
 }
 
-void sv_coll_arena_close(sv_coll_team_t *team)
+void sv_coll_arena_close(sv_team_t *team)
 {
     selvage_comm_t *comm = team->comm;
     sv_coll_arena_t *arena = comm->arena;
     sv_coll_arena_unmap(arena);
-    if (sv_coll_gather(team, "selvage_coll_destroy: unmapping", 0, SELVAGE_SUCCESS, sv_coll_unmap_timeout(comm)) !=
+    if (sv_gather(team, "selvage_coll_destroy: unmapping", 0, SELVAGE_SUCCESS, sv_coll_unmap_timeout(comm)) !=
         SELVAGE_SUCCESS)
         return; /* the communicator is broken; its end frees what is left */
     comm->arena = NULL;

@@ -19,7 +19,7 @@ selvage_status_t sv_coll_alloc(selvage_comm_t *comm, int size, selvage_coll_t **
     SV_TRY(sv_calloc(1, sizeof *coll, &coll));
     coll->comm = comm;
     coll->size = size;
-    SV_TRY_GOTO(status, sv_coll_team_init(&coll->all, comm, size), fail);
+    SV_TRY_GOTO(status, sv_team_init(&coll->all, comm, size), fail);
     SV_TRY_GOTO(status, sv_calloc((size_t)size, sizeof *coll->node_of, &coll->node_of), fail);
     SV_TRY_GOTO(status, sv_calloc(SV_COLL_GROUP_CALLS, sizeof *coll->group, &coll->group), fail);
     *coll_out = coll;
@@ -47,8 +47,8 @@ void sv_coll_detach(selvage_coll_t *coll)
 void sv_coll_free(selvage_coll_t *coll)
 {
     sv_coll_detach(coll);
-    sv_coll_team_fini(&coll->all);
-    sv_coll_team_fini(&coll->node);
+    sv_team_fini(&coll->all);
+    sv_team_fini(&coll->node);
     sv_free(coll->node_of);
     sv_free(coll->group);
     sv_free(coll);
@@ -148,7 +148,7 @@ selvage_status_t sv_coll_init(selvage_coll_t *coll, sv_coll_arena_t *arena)
     coll->rank = coll->all.me;
     find_members(coll, arena);
     if (coll->spans) {
-        SV_TRY(sv_coll_team_init(&coll->node, coll->comm, (int)coll->dev.n));
+        SV_TRY(sv_team_init(&coll->node, coll->comm, (int)coll->dev.n));
         coll->node.me = (int)coll->dev.me;
         for (uint32_t r = 0; r < coll->dev.n; r++)
             coll->node.ranks[r] = coll->comm->topology.node_ranks[coll->dev.member[r]];

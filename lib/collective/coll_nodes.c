@@ -10,7 +10,6 @@
  * nobody knows which messages are still in flight. The caller waits; one thread at a time is inside.
  */
 #include "base/base_status.h"
-#include "collective/coll_gather.h"
 #include "collective/coll_names.h"
 #include "collective/coll_nodes.h"
 #include "collective/coll_parts.h"
@@ -19,7 +18,6 @@
 enum { ITEM_WHAT, ITEM_COUNT, ITEM_ROOT, ITEM_SEQUENCE };
 
 typedef struct nodes_task {
-    sv_coll_task_t task;
     selvage_coll_t *coll;
     const sv_coll_call_t *calls;
     unsigned ncalls;
@@ -28,7 +26,8 @@ typedef struct nodes_task {
 
 static selvage_status_t report_call_mismatch(const selvage_coll_t *coll, int rank)
 {
-    const uint64_t *there = sv_coll_item_of(&coll->all, rank)->value, *first = sv_coll_item_of(&coll->all, 0)->value;
+    const uint64_t *there = sv_gather_item_of(&coll->all, rank)->value;
+    const uint64_t *first = sv_gather_item_of(&coll->all, 0)->value;
     return sv_error(SELVAGE_ERR_MISMATCH,
                     "rank %d called %s of %llu %s (operation %s, root %d) where rank 0 called %s "
                     "of %llu %s (operation %s, root %d), as call %llu of communicator %u",
@@ -44,8 +43,8 @@ static selvage_status_t report_call_mismatch(const selvage_coll_t *coll, int ran
 /* All ranks are there, and call the same. */
 static selvage_status_t match_call(selvage_coll_t *coll, const sv_coll_call_t *call)
 {
-    sv_coll_team_t *all = &coll->all;
-    uint64_t *value = sv_coll_item_begin(all)->value;
+    sv_team_t *all = &coll->all;
+    uint64_t *value = sv_gather_item_begin(all)->value;
     unsigned op = call->flags & SV_COLL_DIVIDE   ? (unsigned)SV_COLL_SIGNED_AVERAGE
                   : call->flags & SV_COLL_PREMUL ? (unsigned)SV_COLL_SIGNED_PREMUL
                                                  : call->op;
@@ -54,12 +53,12 @@ static selvage_status_t match_call(selvage_coll_t *coll, const sv_coll_call_t *c
     value[ITEM_ROOT] = (uint64_t)(int64_t)call->root;
     value[ITEM_SEQUENCE] = ++coll->node_set->sequence;
     all->stop = &coll->arena->pinned->host_stop;
-    selvage_status_t status = sv_coll_gather(all, "selvage_coll", coll->number, SELVAGE_SUCCESS, coll->comm->timeout_s);
+    selvage_status_t status = sv_gather(all, "selvage_coll", coll->number, SELVAGE_SUCCESS, coll->comm->timeout_s);
     all->stop = NULL;
     SV_TRY(status);
     for (int r = 1; r < coll->size; r++)
         for (int i = ITEM_WHAT; i <= ITEM_SEQUENCE; i++)
-            if (sv_coll_item_of(all, r)->value[i] != sv_coll_item_of(all, 0)->value[i])
+            if (sv_gather_item_of(all, r)->value[i] != sv_gather_item_of(all, 0)->value[i])
                 return report_call_mismatch(coll, r);
     return SELVAGE_SUCCESS;
 }
@@ -111,9 +110,9 @@ static selvage_status_t do_calls(nodes_task_t *task)
     return npairs > 0 ? sv_coll_nodes_pairs(coll, calls, task->ncalls) : SELVAGE_SUCCESS;
 }
 
-static selvage_status_t run_nodes(sv_coll_task_t *task)
+static selvage_status_t run_nodes(void *arg)
 {
-    nodes_task_t *call = (nodes_task_t *)(void *)task;
+    nodes_task_t *call = arg;
     selvage_coll_t *coll = call->coll, *part = coll->node_set->part;
     selvage_comm_t *comm = coll->comm;
     selvage_status_t none = SELVAGE_SUCCESS;
@@ -138,7 +137,7 @@ static selvage_status_t run_nodes(sv_coll_task_t *task)
     if (comm->broken == SELVAGE_SUCCESS)
         comm->broken = status;
     sv_coll_message_give_up(coll, status);
-    (void)sv_coll_gather(&coll->all, "selvage_coll", coll->number, status, comm->timeout_s);
+    (void)sv_gather(&coll->all, "selvage_coll", coll->number, status, comm->timeout_s);
     sv_agree_abort(comm, status);
     stop_node(coll);
     return status;
@@ -146,6 +145,6 @@ static selvage_status_t run_nodes(sv_coll_task_t *task)
 
 selvage_status_t sv_coll_nodes(selvage_coll_t *coll, const sv_coll_call_t *calls, unsigned ncalls)
 {
-    nodes_task_t call = {.task = {.run = run_nodes}, .coll = coll, .calls = calls, .ncalls = ncalls};
-    return ncalls > 0 ? sv_coll_task_run(coll->comm, &call.task) : SELVAGE_SUCCESS;
+    nodes_task_t call = {.coll = coll, .calls = calls, .ncalls = ncalls};
+    return ncalls > 0 ? sv_comm_run(coll->comm, run_nodes, &call) : SELVAGE_SUCCESS;
 }

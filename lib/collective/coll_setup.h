@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "collective/coll_gather.h"
 #include "collective/coll_handle.h"
 
 enum { SV_COLL_SCRATCH_BYTES = 16 << 10, SV_COLL_UNMAP_TIMEOUT_S = 30, /* who parts may be the only one left */
@@ -33,11 +32,11 @@ double sv_coll_unmap_timeout(const selvage_comm_t *comm);
 
 /* coll_map.c: makes and maps the arenas of all ranks of a communicator; collective over the team of all of them, one
    status for all. On success it is comm->arena, without users. */
-selvage_status_t sv_coll_arena_create(sv_coll_team_t *team, uint32_t nchannels, uint64_t bytes);
+selvage_status_t sv_coll_arena_create(sv_team_t *team, uint32_t nchannels, uint64_t bytes);
 /* Lets go of peers' memory. Local. */
 void sv_coll_arena_unmap(sv_coll_arena_t *arena);
 /* Lets go of it on all ranks, then frees comm->arena; collective over the same team. */
-void sv_coll_arena_close(sv_coll_team_t *team);
+void sv_coll_arena_close(sv_team_t *team);
 
 /* coll_members.c: a communicator without ranks, with room for size of them; and its end, which detaches it. Local. */
 selvage_status_t sv_coll_alloc(selvage_comm_t *comm, int size, selvage_coll_t **coll_out);
@@ -60,7 +59,7 @@ static inline bool sv_coll_is_soft(const sv_device_t *dev)
 }
 
 /* The team of a communicator's ranks on this node. */
-static inline sv_coll_team_t *sv_coll_node_team(selvage_coll_t *coll)
+static inline sv_team_t *sv_coll_node_team(selvage_coll_t *coll)
 {
     return coll->spans ? &coll->node : &coll->all;
 }

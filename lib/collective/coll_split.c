@@ -10,7 +10,6 @@
 enum { ITEM_COLOR, ITEM_KEY, ITEM_NUMBERS };
 
 typedef struct split_task {
-    sv_coll_task_t task;
     selvage_coll_t *coll;
     int color, key;
     selvage_coll_t *part; /* NULL: this rank is in none */
@@ -18,7 +17,7 @@ typedef struct split_task {
 
 static int value_of(const selvage_coll_t *coll, int rank, int what)
 {
-    return (int)(int64_t)sv_coll_item_of(&coll->all, rank)->value[what];
+    return (int)(int64_t)sv_gather_item_of(&coll->all, rank)->value[what];
 }
 
 /* Lists the ranks of the caller's colour, in order; returns how many, and which numbers they use. */
@@ -29,7 +28,7 @@ static int list_color_members(const selvage_coll_t *coll, int color, int *list, 
     for (int r = 0; r < coll->size; r++) {
         if (value_of(coll, r, ITEM_COLOR) != color)
             continue;
-        *used_out |= sv_coll_item_of(&coll->all, r)->value[ITEM_NUMBERS];
+        *used_out |= sv_gather_item_of(&coll->all, r)->value[ITEM_NUMBERS];
         int at = count++;
         for (; at > 0 && value_of(coll, r, ITEM_KEY) < value_of(coll, list[at - 1], ITEM_KEY); at--) /* then by rank */
             list[at] = list[at - 1];
@@ -58,23 +57,23 @@ static selvage_status_t make_part(selvage_coll_t *coll, int color, selvage_coll_
     return sv_coll_init(part, coll->arena);
 }
 
-static selvage_status_t run_split(sv_coll_task_t *task)
+static selvage_status_t run_split(void *arg)
 {
-    split_task_t *call = (split_task_t *)(void *)task;
+    split_task_t *call = arg;
     selvage_coll_t *coll = call->coll;
     double timeout_s = coll->comm->timeout_s;
     selvage_status_t status = SELVAGE_SUCCESS;
     if (call->color < -1)
         status = sv_error(SELVAGE_ERR_ARGUMENT, "selvage_coll_split: color is %d; wanted 0 or more, or -1",
                           call->color);
-    sv_coll_item_t *item = sv_coll_item_begin(&coll->all);
+    sv_gather_item_t *item = sv_gather_item_begin(&coll->all);
     item->value[ITEM_COLOR] = (uint64_t)(int64_t)call->color;
     item->value[ITEM_KEY] = (uint64_t)(int64_t)call->key;
     item->value[ITEM_NUMBERS] = coll->arena->numbers_used;
-    SV_TRY(sv_coll_gather(&coll->all, "selvage_coll_split", coll->number, status, timeout_s));
+    SV_TRY(sv_gather(&coll->all, "selvage_coll_split", coll->number, status, timeout_s));
     if (call->color >= 0)
         status = make_part(coll, call->color, &call->part);
-    status = sv_coll_gather(&coll->all, "selvage_coll_split: end", coll->number, status, timeout_s);
+    status = sv_gather(&coll->all, "selvage_coll_split: end", coll->number, status, timeout_s);
     if (status != SELVAGE_SUCCESS && call->part)
         sv_coll_free(call->part);
     return status;
@@ -82,8 +81,8 @@ static selvage_status_t run_split(sv_coll_task_t *task)
 
 selvage_status_t sv_coll_split(selvage_coll_t *coll, int color, int key, selvage_coll_t **coll_out)
 {
-    split_task_t call = {.task = {.run = run_split}, .coll = coll, .color = color, .key = key};
-    SV_TRY(sv_coll_task_run(coll->comm, &call.task));
+    split_task_t call = {.coll = coll, .color = color, .key = key};
+    SV_TRY(sv_comm_run(coll->comm, run_split, &call));
     *coll_out = call.part;
     return SELVAGE_SUCCESS;
 }

@@ -16,7 +16,6 @@
 enum { ITEM_OFFSET, ITEM_USED, ITEM_BYTES };
 
 typedef struct window_task {
-    sv_coll_task_t task;
     selvage_coll_t *coll;
     uint8_t *ptr;
     size_t bytes;
@@ -77,11 +76,11 @@ void sv_coll_withdraw_windows(sv_coll_arena_t *arena, const selvage_coll_t *coll
 }
 
 /* From the items of all: the first number that is free on every rank. */
-static selvage_status_t pick_number(const sv_coll_team_t *team, unsigned *number_out)
+static selvage_status_t pick_number(const sv_team_t *team, unsigned *number_out)
 {
     uint64_t used = 0;
     for (int r = 0; r < team->size; r++)
-        used |= sv_coll_item_of(team, r)->value[ITEM_USED];
+        used |= sv_gather_item_of(team, r)->value[ITEM_USED];
     for (unsigned number = 1; number < SV_COLL_WINDOWS; number++)
         if (!(used >> number & 1)) {
             *number_out = number;
@@ -95,9 +94,9 @@ static selvage_status_t open_windows(selvage_coll_t *coll, selvage_window_t *win
 {
     selvage_comm_t *comm = coll->comm;
     sv_coll_arena_t *arena = coll->arena;
-    const sv_coll_team_t *team = sv_coll_node_team(coll);
+    const sv_team_t *team = sv_coll_node_team(coll);
     for (int r = 0; r < team->size; r++) {
-        const sv_coll_item_t *item = sv_coll_item_of(team, r);
+        const sv_gather_item_t *item = sv_gather_item_of(team, r);
         uint32_t peer = coll->dev.member[r];
         uint64_t *entry = entry_of(arena, peer, window->number);
         *entry = (uint64_t)(uintptr_t)window->ptr;
@@ -111,17 +110,17 @@ static selvage_status_t open_windows(selvage_coll_t *coll, selvage_window_t *win
     return upload_table(arena);
 }
 
-static selvage_status_t run_window_register(sv_coll_task_t *task)
+static selvage_status_t run_window_register(void *arg)
 {
-    window_task_t *call = (window_task_t *)(void *)task;
+    window_task_t *call = arg;
     selvage_coll_t *coll = call->coll;
-    sv_coll_team_t *team = sv_coll_node_team(coll);
+    sv_team_t *team = sv_coll_node_team(coll);
     sv_coll_arena_t *arena = coll->arena;
     sv_device_t *dev = coll->comm->dev;
     const double timeout_s = coll->comm->timeout_s;
     selvage_window_t *window = NULL;
     /* 1. Tell all the handle of the memory; one rank alone needs none, so any memory will do. */
-    sv_coll_item_t *item = sv_coll_item_begin(team);
+    sv_gather_item_t *item = sv_gather_item_begin(team);
     item->value[ITEM_USED] = arena->windows_used;
     item->value[ITEM_BYTES] = call->bytes;
     selvage_status_t status = sv_calloc(1, sizeof *window, &window);
@@ -138,19 +137,19 @@ static selvage_status_t run_window_register(sv_coll_task_t *task)
                               call->bytes, (void *)call->ptr,
                               sv_memory_kind_text(sv_memory_kind(dev, call->ptr, call->bytes)));
     }
-    SV_TRY_GOTO(status, sv_coll_gather(team, "selvage_coll_register", coll->number, status, timeout_s), fail);
+    SV_TRY_GOTO(status, sv_gather(team, "selvage_coll_register", coll->number, status, timeout_s), fail);
     /* 2. Map the memory of all; the window is there once all have. */
     SV_TRY_GOTO(status, pick_number(team, &window->number), fail);
     arena->windows_used |= UINT64_C(1) << window->number;
     status = open_windows(coll, window);
-    status = sv_coll_gather(team, "selvage_coll_register: mapping", window->number, status, timeout_s);
+    status = sv_gather(team, "selvage_coll_register: mapping", window->number, status, timeout_s);
     if (status == SELVAGE_SUCCESS) {
         sv_list_append(&arena->windows, &window->link);
         call->window = window;
         return status;
     }
     unmap_window(arena, window); /* and nobody leaves before all have, because users free their memory then */
-    (void)sv_coll_gather(team, "selvage_coll_register: unmapping", window->number, SELVAGE_SUCCESS, timeout_s);
+    (void)sv_gather(team, "selvage_coll_register: unmapping", window->number, SELVAGE_SUCCESS, timeout_s);
 fail:
     sv_free(window);
     return status;
@@ -158,16 +157,16 @@ fail:
 
 selvage_status_t sv_coll_register(selvage_coll_t *coll, void *ptr, size_t bytes, selvage_window_t **window_out)
 {
-    window_task_t call = {.task = {.run = run_window_register}, .coll = coll, .ptr = ptr, .bytes = bytes};
-    SV_TRY(sv_coll_task_run(coll->comm, &call.task));
+    window_task_t call = {.coll = coll, .ptr = ptr, .bytes = bytes};
+    SV_TRY(sv_comm_run(coll->comm, run_window_register, &call));
     *window_out = call.window;
     return SELVAGE_SUCCESS;
 }
 
 /* The gathering is after letting go, so that the user's memory is his alone again when the call returns. */
-static selvage_status_t run_window_unregister(sv_coll_task_t *task)
+static selvage_status_t run_window_unregister(void *arg)
 {
-    window_task_t *call = (window_task_t *)(void *)task;
+    window_task_t *call = arg;
     selvage_coll_t *coll = call->coll;
     selvage_status_t status = SELVAGE_SUCCESS;
     unsigned number = call->window->number;
@@ -175,7 +174,7 @@ static selvage_status_t run_window_unregister(sv_coll_task_t *task)
         status = sv_error(SELVAGE_ERR_TIMEOUT, "selvage_coll_unregister: a kernel of this rank does not end");
     else
         unmap_window(coll->arena, call->window);
-    return sv_coll_gather(sv_coll_node_team(coll), "selvage_coll_unregister", number, status, coll->comm->timeout_s);
+    return sv_gather(sv_coll_node_team(coll), "selvage_coll_unregister", number, status, coll->comm->timeout_s);
 }
 
 selvage_status_t sv_coll_unregister(selvage_window_t *window)
@@ -184,9 +183,9 @@ selvage_status_t sv_coll_unregister(selvage_window_t *window)
     if (!window)
         return status;
     if (window->coll) {
-        window_task_t call = {.task = {.run = run_window_unregister}, .coll = window->coll, .window = window};
+        window_task_t call = {.coll = window->coll, .window = window};
         sv_coll_arena_drain(window->arena);
-        status = sv_coll_task_run(window->coll->comm, &call.task);
+        status = sv_comm_run(window->coll->comm, run_window_unregister, &call);
     }
     if (!window->arena || !window->arena->stuck)
         sv_free(window);

@@ -28,14 +28,3 @@ selvage_status_t sv_comm_run(selvage_comm_t *comm, selvage_status_t (*fn)(void *
         memcpy(sv_thread_detail(), task.detail, sizeof task.detail);
     return task.status;
 }
-
-static selvage_status_t run_coll_task(void *arg)
-{
-    sv_comm_task_t *task = arg;
-    return task->run(task);
-}
-
-selvage_status_t sv_comm_task_run(selvage_comm_t *comm, sv_comm_task_t *task)
-{
-    return sv_comm_run(comm, run_coll_task, task);
-}

@@ -12,11 +12,4 @@
  */
 selvage_status_t sv_comm_run(selvage_comm_t *comm, selvage_status_t (*fn)(void *arg), void *arg);
 
-/* One call of collectives; begins a struct with its arguments. */
-typedef struct sv_comm_task {
-    selvage_status_t (*run)(struct sv_comm_task *task);
-} sv_comm_task_t;
-
-selvage_status_t sv_comm_task_run(selvage_comm_t *comm, sv_comm_task_t *task);
-
 #endif
