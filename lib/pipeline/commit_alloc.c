@@ -109,10 +109,10 @@ static selvage_status_t make_pinned(selvage_exchange_t *x)
     selvage_status_t status = SV_DEVICE_CALL(x->comm->dev, host_malloc, measure.used + 1, &block);
     sv_topology_memory_end(&x->comm->topology, device_line);
     SV_TRY(status);
-    x->pinned = block;
+    x->memory.pinned = block;
     memset(block, 0, measure.used);
-    x->pinned_bytes += measure.used;
-    suballocator_t hand_out = {x->pinned, 0};
+    x->memory.pinned_bytes += measure.used;
+    suballocator_t hand_out = {x->memory.pinned, 0};
     suballocate_pinned(x, &hand_out);
     return SELVAGE_SUCCESS;
 }
@@ -159,7 +159,7 @@ static void place_shared_slots(selvage_exchange_t *x)
 
 static selvage_status_t make_packets(selvage_exchange_t *x)
 {
-    x->all_pulled = true;
+    x->batch.all_pulled = true;
     x->messaged = false;
     x->send_bytes = 0;
     for (uint32_t i = 0; i < x->nsends; i++) {
@@ -169,7 +169,7 @@ static selvage_status_t make_packets(selvage_exchange_t *x)
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         SV_TRY(make_recv(&x->recvs[i]));
-        x->all_pulled &= x->recvs[i].p.pulled;
+        x->batch.all_pulled &= x->recvs[i].p.pulled;
         x->messaged |= x->recvs[i].p.ops->messaged;
         if (x->recvs[i].p.ops->messaged)
             x->recvs[i].p.peer->nstaged_recvs++;
@@ -184,7 +184,7 @@ static selvage_status_t grant_first_credits(selvage_exchange_t *x)
     for (uint32_t i = 0; i < x->nsends; i++)
         if (x->sends[i].credit_device)
             SV_TRY(SV_DEVICE_CALL(x->comm->dev, signal_async, x->sends[i].credit_device,
-                                  sv_word(x->sends[i].p.nslots, 0, 1), x->kernel_stream));
+                                  sv_word(x->sends[i].p.nslots, 0, 1), x->streams.kernel));
     return SELVAGE_SUCCESS;
 }
 
@@ -194,18 +194,19 @@ static selvage_status_t make_scratch(selvage_exchange_t *x)
     size_t bytes = ((size_t)x->nsends + x->nrecvs) * sizeof(sv_digest_scratch_t);
     void *block;
     SV_TRY(SV_DEVICE_CALL(dev, malloc, bytes, &block));
-    x->scratch = block;
-    x->device_bytes += bytes;
+    x->memory.scratch = block;
+    x->memory.device_bytes += bytes;
     sv_digest_scratch_t *scratch = block;
     for (uint32_t i = 0; i < x->nsends; i++)
         x->sends[i].p.scratch = scratch++;
     for (uint32_t i = 0; i < x->nrecvs; i++)
         x->recvs[i].p.scratch = scratch++;
-    SV_TRY(SV_DEVICE_CALL(dev, fill_async, block, 0, bytes, x->kernel_stream));
-    if (x->slab) /* words lie there too: what an earlier owner of the memory left must not look like an arrival */
-        SV_TRY(SV_DEVICE_CALL(dev, fill_async, x->slab, 0, x->slab_bytes, x->kernel_stream));
+    SV_TRY(SV_DEVICE_CALL(dev, fill_async, block, 0, bytes, x->streams.kernel));
+    if (x->memory
+            .slab) /* words lie there too: what an earlier owner of the memory left must not look like an arrival */
+        SV_TRY(SV_DEVICE_CALL(dev, fill_async, x->memory.slab, 0, x->memory.slab_bytes, x->streams.kernel));
     SV_TRY(grant_first_credits(x));
-    return SV_DEVICE_CALL(dev, stream_sync, x->kernel_stream);
+    return SV_DEVICE_CALL(dev, stream_sync, x->streams.kernel);
 }
 
 /* Only the streams that some packet needs: hardware queues are few. */
@@ -227,19 +228,19 @@ static selvage_status_t make_streams(selvage_exchange_t *x)
         in |= !p->in_place && !p->kernel_copy;
         signal |= !p->in_place && p->nsegments > 1;
     }
-    SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->kernel_stream));
+    SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->streams.kernel));
     if (out)
-        SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->out_stream));
+        SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->streams.out));
     if (in)
-        SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->in_stream));
+        SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->streams.in));
     if (peer)
-        SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->peer_stream));
+        SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->streams.peer));
     if (signal)
-        SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->signal_stream));
-    SV_TRY(dev->ops->event_create(dev, &x->start_event));
-    SV_TRY(dev->ops->event_create(dev, &x->cross_event));
-    SV_TRY(dev->ops->event_create(dev, &x->gate_event));
-    return dev->ops->event_create(dev, &x->last_out_event);
+        SV_TRY(SV_DEVICE_CALL(dev, stream_create, &x->streams.signal));
+    SV_TRY(dev->ops->event_create(dev, &x->streams.start_event));
+    SV_TRY(dev->ops->event_create(dev, &x->streams.cross_event));
+    SV_TRY(dev->ops->event_create(dev, &x->enqueued.gate_event));
+    return dev->ops->event_create(dev, &x->streams.last_out_event);
 }
 
 selvage_status_t sv_commit_alloc(selvage_exchange_t *x)

@@ -72,8 +72,8 @@ selvage_status_t sv_commit_receive_handshake(selvage_comm_t *comm, int source, u
     selvage_exchange_t *x = comm->exchanges->committing;
     if (x && commit == comm->exchanges->commits) {
         selvage_status_t status = accept_handshake(x, source, bytes);
-        if (x->error == SELVAGE_SUCCESS)
-            x->error = status; /* agreed on in its turn; the sender must not wait for the ack */
+        if (x->failure.status == SELVAGE_SUCCESS)
+            x->failure.status = status; /* agreed on in its turn; the sender must not wait for the ack */
         return send_ack(comm, source, commit);
     }
     if (commit <= comm->exchanges->commits)
@@ -127,21 +127,21 @@ static void fill_head(const selvage_exchange_t *x, const sv_peer_t *peer, sv_han
                                   .nrecvs = peer->nrecvs,
                                   .create_number = x->create_number,
                                   .direct_able = sv_commit_direct_is_able(x->comm)};
-    if (!x->segment_open || !peer->on_node)
+    if (!x->memory.segment_open || !peer->on_node)
         return;
     head->has_segment = 1;
-    head->token = x->segment_token;
-    head->segment = x->segment.mapping.handle;
-    head->proof_offset = (uint64_t)((const uint8_t *)peer->proof_here - sv_shared_base(&x->segment));
+    head->token = x->memory.segment_token;
+    head->segment = x->memory.segment.mapping.handle;
+    head->proof_offset = (uint64_t)((const uint8_t *)peer->proof_here - sv_shared_base(&x->memory.segment));
     head->proof_token = peer->proof_token;
-    head->has_slab = x->slab_exported;
-    head->slab_token_offset = x->slab_token_offset;
-    head->slab = x->slab_handle;
+    head->has_slab = x->memory.slab_exported;
+    head->slab_token_offset = x->memory.slab_token_offset;
+    head->slab = x->memory.slab_handle;
 }
 
 static uint64_t recv_place_of(const selvage_exchange_t *x, const void *words)
 {
-    return x->segment_open ? (uint64_t)((const uint8_t *)words - sv_shared_base(&x->segment)) : 0;
+    return x->memory.segment_open ? (uint64_t)((const uint8_t *)words - sv_shared_base(&x->memory.segment)) : 0;
 }
 
 static void fill_recv(const selvage_exchange_t *x, const sv_recv_t *recv, uint64_t shared_at, uint64_t slab_at,
@@ -167,8 +167,8 @@ static void fill_recv(const selvage_exchange_t *x, const sv_recv_t *recv, uint64
         out->handle = recv->buffer->handle;
         out->target_offset = recv->buffer->offset + (uint64_t)(recv->buf - recv->buffer->ptr);
     } else if (p->route == SELVAGE_ROUTE_PEER) {
-        out->handle = x->slab_handle;
-        out->target_offset = x->slab_offset + slab_at;
+        out->handle = x->memory.slab_handle;
+        out->target_offset = x->memory.slab_offset + slab_at;
     }
 }
 
@@ -181,7 +181,7 @@ static void fill_send(const selvage_exchange_t *x, const sv_send_t *send, sv_han
                                  .index = p->own_index,
                                  .tag = (uint32_t)p->tag};
     if (send->credit_device)
-        out->credit_offset = x->slab_offset + (uint64_t)((const uint8_t *)send->credit_device - x->slab);
+        out->credit_offset = x->memory.slab_offset + (uint64_t)((const uint8_t *)send->credit_device - x->memory.slab);
 }
 
 /* Writes the descriptors for every peer in one walk over the packets; cursors live in the peers' messages. */
@@ -197,7 +197,9 @@ static void write_recvs(const selvage_exchange_t *x, sv_peer_t *peer)
 {
     sv_handshake_recv_t *out = (sv_handshake_recv_t *)(void *)(peer->handshake_out + sizeof(sv_handshake_head_t) +
                                                                peer->nsends * sizeof(sv_handshake_send_t));
-    uint64_t shared_at = x->segment_open ? (uint64_t)(x->shared_slots - sv_shared_base(&x->segment)) : 0, slab_at = 0;
+    uint64_t shared_at =
+                 x->memory.segment_open ? (uint64_t)(x->memory.shared_slots - sv_shared_base(&x->memory.segment)) : 0,
+             slab_at = 0;
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         const sv_packet_t *p = &x->recvs[i].p;
         if (p->peer == peer)
@@ -336,7 +338,7 @@ selvage_status_t sv_commit_handshake(selvage_exchange_t *x, selvage_status_t sta
     if (status == SELVAGE_SUCCESS)
         status = await_acks(x);
     if (status == SELVAGE_SUCCESS)
-        status = x->error;
+        status = x->failure.status;
     uint64_t unused = 0;
     return sv_agree(x->comm, "selvage_exchange_commit (every rank commits the same exchange, in order of creation)",
                     x->create_number, status, &unused, x->comm->timeout_s);

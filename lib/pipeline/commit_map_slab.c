@@ -29,16 +29,18 @@ static selvage_status_t copy_slab_word(selvage_exchange_t *x, void *dst, const v
 
 selvage_status_t sv_slab_mark(selvage_exchange_t *x, void *place)
 {
-    x->head->slab_token = sv_slab_token(x->segment_token);
-    return copy_slab_word(x, place, sv_shared_device_address(&x->segment, &x->head->slab_token), SV_COPY_H2D);
+    x->memory.head->slab_token = sv_slab_token(x->memory.segment_token);
+    return copy_slab_word(x, place, sv_shared_device_address(&x->memory.segment, &x->memory.head->slab_token),
+                          SV_COPY_H2D);
 }
 
 static selvage_status_t compare_slab_token(selvage_exchange_t *x, const sv_peer_t *peer,
                                            const sv_handshake_head_t *head, const sv_opened_t *opened)
 {
     const uint8_t *place = (const uint8_t *)opened->base + head->slab_token_offset;
-    SV_TRY(copy_slab_word(x, sv_shared_device_address(&x->segment, &x->head->slab_read), place, SV_COPY_D2H));
-    if (x->head->slab_read != sv_slab_token(head->token))
+    SV_TRY(copy_slab_word(x, sv_shared_device_address(&x->memory.segment, &x->memory.head->slab_read), place,
+                          SV_COPY_D2H));
+    if (x->memory.head->slab_read != sv_slab_token(head->token))
         return sv_error(SELVAGE_ERR_DEVICE, "the handle of device memory of rank %d leads to other memory", peer->rank);
     return SELVAGE_SUCCESS;
 }

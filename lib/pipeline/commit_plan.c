@@ -253,8 +253,8 @@ static size_t shared_slots_bytes(const selvage_exchange_t *x)
 /* Gives every word and slot its place; the same walk that sized the segment. */
 static void lay_out_segment(selvage_exchange_t *x)
 {
-    uint8_t *at = sv_shared_base(&x->segment);
-    x->head = (sv_segment_head_t *)(void *)at;
+    uint8_t *at = sv_shared_base(&x->memory.segment);
+    x->memory.head = (sv_segment_head_t *)(void *)at;
     at += LINE;
     for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
@@ -268,9 +268,10 @@ static void lay_out_segment(selvage_exchange_t *x)
         x->sends[i].words = (sv_send_words_t *)(void *)at;
     for (uint32_t i = 0; i < x->nrecvs; i++, at += sizeof(sv_recv_words_t))
         x->recvs[i].words = (sv_recv_words_t *)(void *)at;
-    x->shared_slots =
-        sv_shared_base(&x->segment) +
-        round_up_slot_bytes((size_t)(at - sv_shared_base(&x->segment)) + sizeof(sv_shared_header_t), SLOT_ALIGN) -
+    x->memory.shared_slots =
+        sv_shared_base(&x->memory.segment) +
+        round_up_slot_bytes((size_t)(at - sv_shared_base(&x->memory.segment)) + sizeof(sv_shared_header_t),
+                            SLOT_ALIGN) -
         sizeof(sv_shared_header_t);
 }
 
@@ -281,13 +282,14 @@ static selvage_status_t make_segment(selvage_exchange_t *x)
         return SELVAGE_SUCCESS;
     size_t bytes = LINE * (1 + on_node) + x->nsends * sizeof(sv_send_words_t) + x->nrecvs * sizeof(sv_recv_words_t) +
                    SLOT_ALIGN + shared_slots_bytes(x);
-    x->segment_token = sv_digest_mix(x->comm->nonce + x->create_number * 65537 + (uint64_t)x->comm->wire->rank) | 1;
+    x->memory.segment_token =
+        sv_digest_mix(x->comm->nonce + x->create_number * 65537 + (uint64_t)x->comm->wire->rank) | 1;
     bool device_line = sv_topology_memory_begin(&x->comm->topology);
-    selvage_status_t status = sv_shared_create(x->comm->dev, bytes, x->segment_token, &x->segment);
+    selvage_status_t status = sv_shared_create(x->comm->dev, bytes, x->memory.segment_token, &x->memory.segment);
     sv_topology_memory_end(&x->comm->topology, device_line);
     SV_TRY(status);
-    x->segment_open = true;
-    x->pinned_bytes += bytes;
+    x->memory.segment_open = true;
+    x->memory.pinned_bytes += bytes;
     lay_out_segment(x);
     return SELVAGE_SUCCESS;
 }
@@ -326,7 +328,7 @@ static void place_device_words(selvage_exchange_t *x, uint8_t *at)
         at += has ? NEAR_LINES * LINE : 0;
     }
     for (uint32_t i = 0; i < x->nsends; i++) {
-        bool has = x->slab_exported && x->sends[i].p.route == SELVAGE_ROUTE_PEER;
+        bool has = x->memory.slab_exported && x->sends[i].p.route == SELVAGE_ROUTE_PEER;
         x->sends[i].credit_device = has ? (uint64_t *)(void *)at : NULL;
         at += has ? LINE : 0;
     }
@@ -338,15 +340,16 @@ static selvage_status_t allocate_slab(selvage_exchange_t *x, size_t bytes)
 {
     const sv_device_ops_t *ops = x->comm->dev->ops;
     const int kinds = x->comm->dev->shows_stores ? 2 : 1;
-    for (int plain = 0; plain < kinds && !x->slab_exported; plain++) {
+    for (int plain = 0; plain < kinds && !x->memory.slab_exported; plain++) {
         void *slab;
-        if (x->slab)
-            ops->free(x->comm->dev, x->slab);
-        x->slab = NULL;
+        if (x->memory.slab)
+            ops->free(x->comm->dev, x->memory.slab);
+        x->memory.slab = NULL;
         SV_TRY((plain ? ops->malloc : ops->malloc_fine)(x->comm->dev, bytes, &slab));
-        x->slab = slab;
-        selvage_status_t status = ops->export_memory(x->comm->dev, slab, bytes, &x->slab_handle, &x->slab_offset);
-        x->slab_exported = status == SELVAGE_SUCCESS;
+        x->memory.slab = slab;
+        selvage_status_t status =
+            ops->export_memory(x->comm->dev, slab, bytes, &x->memory.slab_handle, &x->memory.slab_offset);
+        x->memory.slab_exported = status == SELVAGE_SUCCESS;
         if (status == SELVAGE_ERR_MEMORY)
             return status;
     }
@@ -360,17 +363,17 @@ static selvage_status_t make_slab(selvage_exchange_t *x, size_t slot_bytes)
     if (!needs_slab(x))
         return SELVAGE_SUCCESS;
     SV_TRY(allocate_slab(x, token_at + LINE));
-    x->slab_bytes = token_at;
-    x->device_bytes += token_at + LINE;
-    x->slab_token_offset = x->slab_offset + token_at;
-    place_device_words(x, x->slab + near_at);
-    return x->slab_exported ? sv_slab_mark(x, x->slab + token_at) : SELVAGE_SUCCESS;
+    x->memory.slab_bytes = token_at;
+    x->memory.device_bytes += token_at + LINE;
+    x->memory.slab_token_offset = x->memory.slab_offset + token_at;
+    place_device_words(x, x->memory.slab + near_at);
+    return x->memory.slab_exported ? sv_slab_mark(x, x->memory.slab + token_at) : SELVAGE_SUCCESS;
 }
 
 /* Where every receive lands: fixed before the handshakes say so, whatever falls back to staged later. */
 static void place_recv_slots(selvage_exchange_t *x)
 {
-    uint8_t *shared_at = x->shared_slots, *slab_at = x->slab;
+    uint8_t *shared_at = x->memory.shared_slots, *slab_at = x->memory.slab;
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_packet_t *p = &x->recvs[i].p;
         uint8_t **at = p->route == SELVAGE_ROUTE_SHARED ? &shared_at : &slab_at;

@@ -98,7 +98,7 @@ static selvage_status_t make_bounce(selvage_exchange_t *x, size_t bytes, uint8_t
         return SELVAGE_SUCCESS;
     SV_TRY(SV_DEVICE_CALL(x->comm->dev, malloc, bytes, &block));
     *block_out = block;
-    x->device_bytes += bytes;
+    x->memory.device_bytes += bytes;
     return SELVAGE_SUCCESS;
 }
 
@@ -264,11 +264,11 @@ static selvage_status_t fill_exchange_block(selvage_exchange_t *x, walk_t *walk,
     x->layouts.nunpacks = nunpacks;
     qsort(x->layouts.unpacks, nunpacks, sizeof *x->layouts.unpacks, compare_waves);
     selvage_status_t status = SV_DEVICE_CALL(dev, copy_async, x->layouts.block, here, bytes, SV_COPY_H2D,
-                                             x->kernel_stream);
+                                             x->streams.kernel);
     if (status == SELVAGE_SUCCESS)
-        status = SV_DEVICE_CALL(dev, stream_sync, x->kernel_stream);
+        status = SV_DEVICE_CALL(dev, stream_sync, x->streams.kernel);
     if (status != SELVAGE_SUCCESS) /* the copy may be under way; no injected fault may keep this from waiting for it */
-        (void)SV_DEVICE_CALL(x->comm->dev_under, stream_sync, x->kernel_stream);
+        (void)SV_DEVICE_CALL(x->comm->dev_under, stream_sync, x->streams.kernel);
     return status;
 }
 
@@ -282,7 +282,7 @@ static selvage_status_t make_tables(selvage_exchange_t *x, const walk_t *walk)
     SV_TRY(sv_calloc(walk->nunpacks, sizeof *layouts->unpacks, &layouts->unpacks));
     SV_TRY(SV_DEVICE_CALL(x->comm->dev, host_malloc, table_bytes, &upload_table));
     layouts->upload_table = upload_table;
-    x->pinned_bytes += table_bytes;
+    x->memory.pinned_bytes += table_bytes;
     return x->comm->dev->ops->event_create(x->comm->dev, &layouts->event);
 }
 
@@ -296,7 +296,7 @@ static selvage_status_t upload_block(selvage_exchange_t *x, walk_t *walk)
     SV_TRY(make_tables(x, walk));
     SV_TRY(SV_DEVICE_CALL(dev, malloc, bytes, &block));
     x->layouts.block = block;
-    x->device_bytes += bytes;
+    x->memory.device_bytes += bytes;
     SV_TRY(SV_DEVICE_CALL(dev, host_malloc, bytes, &here));
     selvage_status_t status = fill_exchange_block(x, walk, bytes, here);
     SV_DEVICE_CALL(dev, host_free, here);
@@ -322,10 +322,10 @@ void sv_layouts_undo(selvage_exchange_t *x)
     sv_layout_state_t *layouts = &x->layouts;
     sv_device_t *dev = x->comm->dev;
     /* In quarantine others may still write what lands, and MPI may still read what leaves. */
-    uint8_t *memory[] = {layouts->block, x->quarantined ? NULL : layouts->bounce_out,
-                         x->quarantined ? NULL : layouts->bounce_in};
+    uint8_t *memory[] = {layouts->block, x->failure.quarantined ? NULL : layouts->bounce_out,
+                         x->failure.quarantined ? NULL : layouts->bounce_in};
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
-        if (memory[i] && !x->device_busy)
+        if (memory[i] && !x->failure.device_busy)
             SV_DEVICE_CALL(dev, free, memory[i]);
     if (layouts->upload_table)
         SV_DEVICE_CALL(dev, host_free, layouts->upload_table);

@@ -135,9 +135,9 @@ static selvage_status_t wait_for_copy(selvage_exchange_t *x)
     sv_backoff_t backoff = {.max_sleep_us = 100, .oversubscribed = x->comm->topology.oversubscribed};
     selvage_status_t status;
     if (sv_exchange_state(x) != SV_EXCHANGE_IDLE)
-        return SV_DEVICE_CALL(dev, stream_sync, x->kernel_stream);
-    SV_TRY(SV_DEVICE_CALL(dev, event_record, x->cross_event, x->kernel_stream));
-    while ((status = SV_DEVICE_CALL(dev, event_query, x->cross_event)) == SELVAGE_IN_PROGRESS)
+        return SV_DEVICE_CALL(dev, stream_sync, x->streams.kernel);
+    SV_TRY(SV_DEVICE_CALL(dev, event_record, x->streams.cross_event, x->streams.kernel));
+    while ((status = SV_DEVICE_CALL(dev, event_query, x->streams.cross_event)) == SELVAGE_IN_PROGRESS)
         if (!sv_progress_poll(&x->comm->progress))
             sv_backoff(&backoff);
     return status;
@@ -151,7 +151,7 @@ static selvage_status_t send_set(selvage_exchange_t *x, uint32_t set)
     memset(layouts->set + (size_t)set * layouts->nbases, 0xff, bytes); /* no table, should the copy fail half-way */
     memcpy(layouts->upload_table, layouts->bases, bytes);
     SV_TRY(SV_DEVICE_CALL(dev, copy_async, layouts->sets_there + (size_t)set * layouts->nbases, layouts->upload_table,
-                          bytes, SV_COPY_H2D, x->kernel_stream));
+                          bytes, SV_COPY_H2D, x->streams.kernel));
     SV_TRY(wait_for_copy(x));
     memcpy(layouts->set + (size_t)set * layouts->nbases, layouts->bases, bytes);
     return SELVAGE_SUCCESS;

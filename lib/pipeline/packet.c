@@ -37,10 +37,10 @@ selvage_status_t sv_packet_launch_digest(sv_send_t *send, sv_record_t *record, u
                            .signal_value = sv_word(p->x->epoch, p->attempt, 1),
                            .mode = SV_DIGEST_PREPARE,
                            .identity = p->identity};
-    p->x->kernel_stream_busy = true;
+    p->x->enqueued.kernel_stream_busy = true;
     SV_TRY(sv_exchange_order(p->x)); /* what is sent again may have been left to the caller's stream at first */
     return SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, &arg, sizeof arg, sv_kernel_blocks(dev, p->bytes),
-                          p->x->kernel_stream);
+                          p->x->streams.kernel);
 }
 
 bool sv_packet_is_ready(sv_send_t *send, uint64_t now_ns)
@@ -121,13 +121,13 @@ selvage_status_t sv_packet_verify(sv_recv_t *recv, const uint8_t *src, uint32_t 
     }
     size_t bytes = sv_packet_piece(p, segment);
     /* A lone segment is verified after its copy; of several one is verified while the next one is copied. */
-    void *stream = p->slots && !p->in_place && p->nsegments == 1 ? x->in_stream : x->kernel_stream;
+    void *stream = p->slots && !p->in_place && p->nsegments == 1 ? x->streams.in : x->streams.kernel;
     sv_digest_arg_t arg = {.src = src,
                            .bytes = bytes,
                            .first_word = sv_packet_offset(p, segment) / 8,
                            .key = p->key,
                            .scratch = p->scratch,
-                           .record = sv_shared_device_address(&x->segment, recv->record),
+                           .record = sv_shared_device_address(&x->memory.segment, recv->record),
                            .result = recv->result,
                            .mode = SV_DIGEST_ADD,
                            .identity = p->identity};
@@ -136,7 +136,7 @@ selvage_status_t sv_packet_verify(sv_recv_t *recv, const uint8_t *src, uint32_t 
         arg.signal = recv->done; /* partner: the acquire in sv_packet_land() */
         arg.signal_value = sv_word(x->epoch, p->attempt, SV_PULL_GOOD);
     }
-    x->kernel_stream_busy = true;
+    x->enqueued.kernel_stream_busy = true;
     return SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_digest, &arg, sizeof arg,
                           sv_kernel_blocks(x->comm->dev, bytes), stream);
 }
@@ -164,13 +164,13 @@ selvage_status_t sv_packet_unstage(sv_recv_t *recv, sv_slot_t *slot, uint32_t se
         return SELVAGE_SUCCESS;
     }
     SV_TRY(SV_DEVICE_CALL(dev, copy_async, dst, slot->stage, sv_packet_piece(p, segment), p->ops->up_kind,
-                          x->in_stream));
+                          x->streams.in));
     if (p->nsegments > 1) {
-        SV_TRY(SV_DEVICE_CALL(dev, event_record, slot->event, x->in_stream));
-        SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, x->kernel_stream, slot->event));
+        SV_TRY(SV_DEVICE_CALL(dev, event_record, slot->event, x->streams.in));
+        SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, x->streams.kernel, slot->event));
     }
     if (!sv_recv_is_single_segment(recv)) /* else the digest after it says so; a word between would cost more */
-        SV_TRY(sv_slot_mark(p, slot, x->in_stream));
+        SV_TRY(sv_slot_mark(p, slot, x->streams.in));
     return sv_packet_verify(recv, dst, segment);
 }
 

@@ -18,7 +18,7 @@ enum { DEVICE_SHARE = 2 };
 
 static void *own_address(const selvage_exchange_t *x, void *ptr)
 {
-    return x->segment_open ? sv_shared_device_address(&x->segment, ptr) : ptr;
+    return x->memory.segment_open ? sv_shared_device_address(&x->memory.segment, ptr) : ptr;
 }
 
 static sv_push_item_t push_item(const sv_send_t *send)
@@ -125,11 +125,11 @@ static selvage_status_t upload_items(selvage_exchange_t *x, void *device, size_t
     SV_TRY(SV_DEVICE_CALL(dev, host_malloc, bytes, &host));
     sv_push_item_t *push = host;
     fill_items(x, push, (sv_pull_item_t *)(void *)(push + x->nsends));
-    selvage_status_t status = SV_DEVICE_CALL(dev, copy_async, device, host, bytes, SV_COPY_H2D, x->kernel_stream);
+    selvage_status_t status = SV_DEVICE_CALL(dev, copy_async, device, host, bytes, SV_COPY_H2D, x->streams.kernel);
     if (status == SELVAGE_SUCCESS)
-        status = SV_DEVICE_CALL(dev, stream_sync, x->kernel_stream);
+        status = SV_DEVICE_CALL(dev, stream_sync, x->streams.kernel);
     if (status != SELVAGE_SUCCESS) /* the copy may be under way; no injected fault may keep this from waiting for it */
-        (void)SV_DEVICE_CALL(x->comm->dev_under, stream_sync, x->kernel_stream);
+        (void)SV_DEVICE_CALL(x->comm->dev_under, stream_sync, x->streams.kernel);
     SV_DEVICE_CALL(dev, host_free, host);
     return status;
 }
@@ -138,12 +138,12 @@ selvage_status_t sv_batch_make_items(selvage_exchange_t *x)
 {
     size_t bytes = x->nsends * sizeof(sv_push_item_t) + x->nrecvs * sizeof(sv_pull_item_t);
     void *block;
-    SV_TRY(sv_calloc(x->nsends, sizeof *x->push_due, &x->push_due));
-    SV_TRY(sv_calloc(x->nrecvs, sizeof *x->pull_due, &x->pull_due));
+    SV_TRY(sv_calloc(x->nsends, sizeof *x->batch.push_due, &x->batch.push_due));
+    SV_TRY(sv_calloc(x->nrecvs, sizeof *x->batch.pull_due, &x->batch.pull_due));
     SV_TRY(SV_DEVICE_CALL(x->comm->dev, malloc, bytes, &block));
-    x->push_items = block;
-    x->pull_items = (sv_pull_item_t *)(void *)(x->push_items + x->nsends);
-    x->device_bytes += bytes;
+    x->batch.push_items = block;
+    x->batch.pull_items = (sv_pull_item_t *)(void *)(x->batch.push_items + x->nsends);
+    x->memory.device_bytes += bytes;
     return bytes ? upload_items(x, block, bytes) : SELVAGE_SUCCESS;
 }
 
@@ -208,8 +208,8 @@ static selvage_status_t launch_push(selvage_exchange_t *x, sv_batch_arg_t *arg, 
         sv_send_t *send = &x->sends[arg->index[i]];
         send->pushed = sv_word(x->epoch, arg->attempt, send->p.nsegments);
     }
-    if (x->in_start && stream == x->caller_stream)
-        x->first_push = &x->sends[arg->index[0]];
+    if (x->in_start && stream == x->streams.caller)
+        x->batch.first_push = &x->sends[arg->index[0]];
     arg->npackets = arg->corrupted = 0;
     return SELVAGE_SUCCESS;
 }
@@ -242,7 +242,7 @@ static bool is_being_pushed(const sv_send_t *send)
 
 bool sv_batch_start_is_passed(const selvage_exchange_t *x)
 {
-    return x->first_push && !is_being_pushed(x->first_push);
+    return x->batch.first_push && !is_being_pushed(x->batch.first_push);
 }
 
 /* The word is 0 from the launch to the end of the pull. */
@@ -267,12 +267,12 @@ static bool is_batch_under_way(const selvage_exchange_t *x)
 selvage_status_t sv_batch_query(const selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev_under; /* whoever asks must not go on because of an injected fault */
-    if (x->joined)
-        SV_TRY(SV_DEVICE_CALL(dev, event_query, x->gate_event));
+    if (x->enqueued.joined)
+        SV_TRY(SV_DEVICE_CALL(dev, event_query, x->enqueued.gate_event));
     if (!is_batch_under_way(x))
         return SELVAGE_SUCCESS;
     /* A device that is lost says nothing by words any more, but every query fails there. */
-    SV_TRY(SV_DEVICE_CALL(dev, event_query, x->start_event));
+    SV_TRY(SV_DEVICE_CALL(dev, event_query, x->streams.start_event));
     return SELVAGE_IN_PROGRESS;
 }
 
@@ -281,12 +281,12 @@ selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *
     sv_batch_arg_t arg = {0};
     const sv_packet_t *last = NULL;
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < x->npush_due; i++)
-        bytes += x->sends[x->push_due[i]].p.bytes;
-    const uint64_t share_bytes = sv_batch_share_bytes(bytes, x->npush_due, blocks_at_most(x));
-    begin_batch(x, how, x->push_items, &arg);
-    for (uint32_t i = 0; i < x->npush_due; i++) {
-        const sv_packet_t *p = &x->sends[x->push_due[i]].p;
+    for (uint32_t i = 0; i < x->batch.npush_due; i++)
+        bytes += x->sends[x->batch.push_due[i]].p.bytes;
+    const uint64_t share_bytes = sv_batch_share_bytes(bytes, x->batch.npush_due, blocks_at_most(x));
+    begin_batch(x, how, x->batch.push_items, &arg);
+    for (uint32_t i = 0; i < x->batch.npush_due; i++) {
+        const sv_packet_t *p = &x->sends[x->batch.push_due[i]].p;
         if (is_full_for(&arg, p, last))
             SV_TRY(launch_push(x, &arg, last, how->stream));
         add_to_batch(&arg, p, share_bytes);
@@ -294,7 +294,7 @@ selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *
         if (how->corrupted == p->own_index + 1)
             arg.corrupted = arg.npackets;
     }
-    x->npush_due = 0;
+    x->batch.npush_due = 0;
     return launch_push(x, &arg, last, how->stream);
 }
 
@@ -303,41 +303,41 @@ selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *
     sv_batch_arg_t arg = {0};
     const sv_packet_t *last = NULL;
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < x->npull_due; i++)
-        bytes += x->recvs[x->pull_due[i]].p.bytes;
-    const uint64_t share_bytes = sv_batch_share_bytes(bytes, x->npull_due, blocks_at_most(x));
-    begin_batch(x, how, x->pull_items, &arg);
-    for (uint32_t i = 0; i < x->npull_due; i++) {
-        sv_recv_t *recv = &x->recvs[x->pull_due[i]];
+    for (uint32_t i = 0; i < x->batch.npull_due; i++)
+        bytes += x->recvs[x->batch.pull_due[i]].p.bytes;
+    const uint64_t share_bytes = sv_batch_share_bytes(bytes, x->batch.npull_due, blocks_at_most(x));
+    begin_batch(x, how, x->batch.pull_items, &arg);
+    for (uint32_t i = 0; i < x->batch.npull_due; i++) {
+        sv_recv_t *recv = &x->recvs[x->batch.pull_due[i]];
         if (is_full_for(&arg, &recv->p, last))
             SV_TRY(launch_pull(x, &arg, last, how->stream));
         add_to_batch(&arg, &recv->p, share_bytes);
         last = &recv->p;
     }
-    x->npull_due = 0;
+    x->batch.npull_due = 0;
     return launch_pull(x, &arg, last, how->stream);
 }
 
 static void *stream_of_pushes(const selvage_exchange_t *x)
 {
     size_t bytes = 0;
-    for (uint32_t i = 0; i < x->npush_due; i++)
-        bytes += x->sends[x->push_due[i]].p.bytes;
-    return sv_batch_goes_first(x, bytes) ? x->caller_stream : x->kernel_stream;
+    for (uint32_t i = 0; i < x->batch.npush_due; i++)
+        bytes += x->sends[x->batch.push_due[i]].p.bytes;
+    return sv_batch_goes_first(x, bytes) ? x->streams.caller : x->streams.kernel;
 }
 
 selvage_status_t sv_batch_flush(selvage_exchange_t *x)
 {
-    if (x->npush_due) {
+    if (x->batch.npush_due) {
         void *stream = stream_of_pushes(x);
-        if (stream == x->kernel_stream)
+        if (stream == x->streams.kernel)
             SV_TRY(sv_exchange_order(x));
-        x->kernel_stream_busy |= stream == x->kernel_stream;
+        x->enqueued.kernel_stream_busy |= stream == x->streams.kernel;
         SV_TRY(sv_batch_push_how(x, &(sv_batch_how_t){.stream = stream}));
     }
-    if (!x->npull_due || !sv_batch_is_after_start(x)) /* else with a later flush */
+    if (!x->batch.npull_due || !sv_batch_is_after_start(x)) /* else with a later flush */
         return SELVAGE_SUCCESS;
-    x->kernel_stream_busy = true;
+    x->enqueued.kernel_stream_busy = true;
     SV_TRY(sv_exchange_order(x));
-    return sv_batch_pull_how(x, &(sv_batch_how_t){.stream = x->kernel_stream});
+    return sv_batch_pull_how(x, &(sv_batch_how_t){.stream = x->streams.kernel});
 }

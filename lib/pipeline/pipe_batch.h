@@ -35,14 +35,14 @@ static inline uint64_t sv_batch_share_bytes(uint64_t total_bytes, uint32_t packe
 static inline void sv_batch_push_later(sv_send_t *send)
 {
     selvage_exchange_t *x = send->p.x;
-    x->push_due[x->npush_due++] = send->p.own_index;
+    x->batch.push_due[x->batch.npush_due++] = send->p.own_index;
 }
 
 /* The packet lies here and is verified (and copied to its place) with the next flush. */
 static inline void sv_batch_pull_later(sv_recv_t *recv)
 {
     selvage_exchange_t *x = recv->p.x;
-    x->pull_due[x->npull_due++] = recv->p.own_index;
+    x->batch.pull_due[x->batch.npull_due++] = recv->p.own_index;
 }
 
 /* A push this short goes first on the caller's own stream whatever comes after it there: two orders between streams
@@ -71,7 +71,7 @@ bool sv_batch_start_is_passed(const selvage_exchange_t *x);
 /* Whether the exchange's own streams may be used without being put after what the caller's stream was given since. */
 static inline bool sv_batch_is_after_start(const selvage_exchange_t *x)
 {
-    return !x->unordered || !x->first_push || sv_batch_start_is_passed(x);
+    return !x->unordered || !x->batch.first_push || sv_batch_start_is_passed(x);
 }
 
 /* Launches what is due, as the engine does in a poll: pushes of start on the caller's stream if they are short. */

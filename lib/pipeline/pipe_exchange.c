@@ -39,7 +39,7 @@ selvage_status_t sv_exchange_create(selvage_comm_t *comm, const selvage_exchange
     x->comm = comm;
     x->forced_route = params ? params->route : SELVAGE_ROUTE_DEFAULT;
     x->policy = policy_of(comm, params);
-    x->fail_source = UINT32_MAX;
+    x->failure.source = UINT32_MAX;
     x->create_number = ++comm->exchanges->creates;
     sv_list_init(&x->peers);
     sv_list_init(&x->active_link);
@@ -143,17 +143,17 @@ selvage_status_t sv_exchange_add_recv_layout(selvage_exchange_t *x, sv_layout_t 
 
 static void count_memory(selvage_exchange_t *x, int sign)
 {
-    x->comm->stats.pinned_bytes += (uint64_t)(sign * (int64_t)x->pinned_bytes);
-    x->comm->stats.device_bytes += (uint64_t)(sign * (int64_t)x->device_bytes);
+    x->comm->stats.pinned_bytes += (uint64_t)(sign * (int64_t)x->memory.pinned_bytes);
+    x->comm->stats.device_bytes += (uint64_t)(sign * (int64_t)x->memory.device_bytes);
 }
 
 /* Where neighbours cannot be asked whether they have let go, what they may have mapped stays for good. */
 static void set_aside(selvage_exchange_t *x)
 {
-    x->quarantined = x->nsends + x->nrecvs > 0;
-    if (x->quarantined)
+    x->failure.quarantined = x->nsends + x->nrecvs > 0;
+    if (x->failure.quarantined)
         sv_log(SV_LOG_WARN, "exchange", "%zu bytes that others may still write are set aside",
-               x->pinned_bytes + x->device_bytes);
+               x->memory.pinned_bytes + x->memory.device_bytes);
 }
 
 static void free_slots(sv_packet_t *p)
@@ -177,11 +177,11 @@ static void free_recv(sv_recv_t *recv)
 {
     free_slots(&recv->p);
     sv_opened_put(recv->opened);
-    if (recv->buffer && !recv->p.x->quarantined) /* else a peer may still write there: it stays registered */
+    if (recv->buffer && !recv->p.x->failure.quarantined) /* else a peer may still write there: it stays registered */
         recv->buffer->users--; /* partner: plan_recv() in commit_plan.c */
-    if (recv->p.wire_tag >= 0 && !recv->p.x->quarantined)
+    if (recv->p.wire_tag >= 0 && !recv->p.x->failure.quarantined)
         sv_exchange_tag_put(recv->p.x->comm, recv->p.wire_tag);
-    if (recv->p.record_tag >= 0 && !recv->p.x->quarantined)
+    if (recv->p.record_tag >= 0 && !recv->p.x->failure.quarantined)
         sv_exchange_tag_put(recv->p.x->comm, recv->p.record_tag);
     sv_free(recv->arrived_segments);
 }
@@ -189,20 +189,20 @@ static void free_recv(sv_recv_t *recv)
 static void free_streams(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev;
-    void *stream[] = {x->kernel_stream, x->out_stream, x->in_stream, x->peer_stream, x->signal_stream};
+    void *stream[] = {x->streams.kernel, x->streams.out, x->streams.in, x->streams.peer, x->streams.signal};
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
             SV_DEVICE_CALL(dev, stream_destroy, stream[i]);
-    if (x->start_event)
-        dev->ops->event_destroy(dev, x->start_event);
-    if (x->last_out_event)
-        dev->ops->event_destroy(dev, x->last_out_event);
-    if (x->cross_event)
-        dev->ops->event_destroy(dev, x->cross_event);
-    if (x->gate_event)
-        dev->ops->event_destroy(dev, x->gate_event);
-    x->kernel_stream = x->out_stream = x->in_stream = x->peer_stream = x->signal_stream = NULL;
-    x->start_event = x->last_out_event = x->cross_event = x->gate_event = NULL;
+    if (x->streams.start_event)
+        dev->ops->event_destroy(dev, x->streams.start_event);
+    if (x->streams.last_out_event)
+        dev->ops->event_destroy(dev, x->streams.last_out_event);
+    if (x->streams.cross_event)
+        dev->ops->event_destroy(dev, x->streams.cross_event);
+    if (x->enqueued.gate_event)
+        dev->ops->event_destroy(dev, x->enqueued.gate_event);
+    x->streams.kernel = x->streams.out = x->streams.in = x->streams.peer = x->streams.signal = NULL;
+    x->streams.start_event = x->streams.last_out_event = x->streams.cross_event = x->enqueued.gate_event = NULL;
 }
 
 static void free_peers(selvage_exchange_t *x)
@@ -221,22 +221,22 @@ static void free_peers(selvage_exchange_t *x)
 static void free_memory(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev;
-    if (!x->quarantined) {
-        if (x->segment_open)
-            sv_shared_close(&x->segment);
-        if (x->pinned)
-            SV_DEVICE_CALL(dev, host_free, x->pinned);
-        if (x->slab)
-            SV_DEVICE_CALL(dev, free, x->slab);
+    if (!x->failure.quarantined) {
+        if (x->memory.segment_open)
+            sv_shared_close(&x->memory.segment);
+        if (x->memory.pinned)
+            SV_DEVICE_CALL(dev, host_free, x->memory.pinned);
+        if (x->memory.slab)
+            SV_DEVICE_CALL(dev, free, x->memory.slab);
     }
-    if (x->scratch && !x->device_busy)
-        SV_DEVICE_CALL(dev, free, x->scratch);
-    if (x->push_items && !x->device_busy)
-        SV_DEVICE_CALL(dev, free, x->push_items);
-    x->push_items = NULL;
-    x->pull_items = NULL;
-    x->pinned = x->slab = x->scratch = NULL;
-    x->segment_open = false;
+    if (x->memory.scratch && !x->failure.device_busy)
+        SV_DEVICE_CALL(dev, free, x->memory.scratch);
+    if (x->batch.push_items && !x->failure.device_busy)
+        SV_DEVICE_CALL(dev, free, x->batch.push_items);
+    x->batch.push_items = NULL;
+    x->batch.pull_items = NULL;
+    x->memory.pinned = x->memory.slab = x->memory.scratch = NULL;
+    x->memory.segment_open = false;
 }
 
 /* Everything that commit made. */
@@ -252,10 +252,10 @@ static void free_resources(selvage_exchange_t *x)
     free_memory(x);
     sv_free(x->active_sends);
     sv_free(x->active_recvs);
-    sv_free(x->push_due);
-    sv_free(x->pull_due);
-    x->push_due = x->pull_due = NULL;
-    x->npush_due = x->npull_due = 0;
+    sv_free(x->batch.push_due);
+    sv_free(x->batch.pull_due);
+    x->batch.push_due = x->batch.pull_due = NULL;
+    x->batch.npush_due = x->batch.npull_due = 0;
     x->active_sends = NULL;
     x->active_recvs = NULL;
 }
@@ -275,10 +275,10 @@ static void undo_commit(selvage_exchange_t *x)
                                   .buf = p->layout ? NULL : x->recvs[i].buf};
     }
     x->npeers = 0;
-    x->pinned_bytes = x->device_bytes = 0;
-    x->head = NULL;
-    x->shared_slots = NULL;
-    x->slab_exported = false;
+    x->memory.pinned_bytes = x->memory.device_bytes = 0;
+    x->memory.head = NULL;
+    x->memory.shared_slots = NULL;
+    x->memory.slab_exported = false;
 }
 
 void sv_exchange_release(selvage_exchange_t *x)
@@ -322,13 +322,13 @@ static selvage_status_t match_and_allocate(selvage_exchange_t *x, bool *again_ou
 
 static void fail_commit(selvage_exchange_t *x, selvage_status_t status)
 {
-    x->error = status;
-    memcpy(x->error_text, sv_thread_detail(), sizeof x->error_text);
+    x->failure.status = status;
+    memcpy(x->failure.text, sv_thread_detail(), sizeof x->failure.text);
     sv_exchange_set_state(x, SV_EXCHANGE_POISONED);
     if (x->comm->broken != SELVAGE_SUCCESS)
         set_aside(x); /* the others may have committed it */
     sv_exchange_release(x);
-    memcpy(sv_thread_detail(), x->error_text, sizeof x->error_text);
+    memcpy(sv_thread_detail(), x->failure.text, sizeof x->failure.text);
 }
 
 /* From the packets as declared to a committed exchange, or to the insight that some routes are not possible. */
@@ -377,7 +377,8 @@ selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
         return status;
     }
     x->committed = true;
-    sv_mapping_shut(&x->segment.mapping); /* all who will map it have: a descriptor less for each live exchange */
+    sv_mapping_shut(
+        &x->memory.segment.mapping); /* all who will map it have: a descriptor less for each live exchange */
     count_memory(x, 1);
     sv_trace_add(&comm->trace, &(sv_trace_record_t){.begin_ns = begin_ns, .end_ns = sv_clock_ns(), .packet = UINT32_MAX,
                                                     .peer = -1, .kind = SV_TRACE_COMMIT, .exchange = (uint32_t)x->id});
@@ -405,7 +406,7 @@ static void withdraw_packet(sv_packet_t *p)
     bool quiet = true;
     for (uint32_t s = 0; p->slots && s < p->nslots; s++)
         quiet &= withdraw_slot(p, &p->slots[s]);
-    p->x->quarantined |= !quiet;
+    p->x->failure.quarantined |= !quiet;
     if (!quiet && p->route == SELVAGE_ROUTE_DIRECT)
         sv_log(SV_LOG_WARN, "exchange", "MPI has not let go of the application's buffer: %zu bytes, tag %d, rank %d",
                p->bytes, p->tag, p->peer->rank);
@@ -435,26 +436,27 @@ static void wait_for_in_flight(selvage_exchange_t *x, double timeout_s)
 static bool is_exchange_under_way(const selvage_exchange_t *x)
 {
     return sv_batch_query(x) == SELVAGE_IN_PROGRESS || sv_layouts_under_way(x) ||
-           (x->gated_epoch && SV_DEVICE_CALL(x->comm->dev_under, event_query, x->gate_event) == SELVAGE_IN_PROGRESS);
+           (x->enqueued.gated_epoch &&
+            SV_DEVICE_CALL(x->comm->dev_under, event_query, x->enqueued.gate_event) == SELVAGE_IN_PROGRESS);
 }
 
 /* Copies of an abandoned epoch must have left the neighbours' memory before they are told that they may free it. */
 static void drain_device(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev_under; /* no injected fault may keep this from happening */
-    void *stream[] = {x->kernel_stream, x->out_stream, x->in_stream, x->peer_stream, x->signal_stream};
+    void *stream[] = {x->streams.kernel, x->streams.out, x->streams.in, x->streams.peer, x->streams.signal};
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
             (void)SV_DEVICE_CALL(dev, stream_sync, stream[i]);
     sv_backoff_t backoff = {.max_sleep_us = 200, .oversubscribed = x->comm->topology.oversubscribed};
     uint64_t begin_ns = sv_clock_ns();
     /* Kernels on the caller's stream still read what commit made. A broken wire is no reason not to wait for them. */
-    while (is_exchange_under_way(x) && !x->device_busy) {
-        x->device_busy = (double)(sv_clock_ns() - begin_ns) > PARTING_TIMEOUT_S * 1e9;
+    while (is_exchange_under_way(x) && !x->failure.device_busy) {
+        x->failure.device_busy = (double)(sv_clock_ns() - begin_ns) > PARTING_TIMEOUT_S * 1e9;
         if (!sv_comm_poll(x->comm))
             sv_backoff(&backoff);
     }
-    x->quarantined |= x->device_busy;
+    x->failure.quarantined |= x->failure.device_busy;
 }
 
 /* After an enqueued wait that a progress thread answers the epoch is no abandoned one: a stream waits for its data. */
@@ -462,7 +464,8 @@ static void complete_gated(selvage_exchange_t *x)
 {
     sv_deadline_t deadline;
     sv_deadline_begin(&deadline, x->comm, x->comm->timeout_s);
-    while (x->gated_epoch && x->gated_epoch == x->started && sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
+    while (x->enqueued.gated_epoch && x->enqueued.gated_epoch == x->started &&
+           sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
         if (sv_deadline_poll(&deadline) != SELVAGE_SUCCESS)
             return;
 }
@@ -478,10 +481,10 @@ static void leave_exchange(selvage_exchange_t *x)
         sv_exchange_poison(x, sv_error_quiet(SELVAGE_ERR_STATE, "the exchange was destroyed in mid-epoch"), true);
     }
     uint64_t unused = 0;
-    bool poisoned = sv_exchange_state(x) == SV_EXCHANGE_POISONED, lost = poisoned || x->lost_epoch;
+    bool poisoned = sv_exchange_state(x) == SV_EXCHANGE_POISONED, lost = poisoned || x->failure.lost_epoch;
     double timeout_s = lost && (comm->timeout_s <= 0 || comm->timeout_s > PARTING_TIMEOUT_S) ? PARTING_TIMEOUT_S
                                                                                                 : comm->timeout_s;
-    if (poisoned || x->enqueued_epoch || x->gated_epoch || x->layouts.launched)
+    if (poisoned || x->enqueued.epoch || x->enqueued.gated_epoch || x->layouts.launched)
         drain_device(x);
     if (comm->detached) { /* MPI is gone: what it still held was withdrawn at MPI_Finalize */
         set_aside(x);
@@ -491,10 +494,10 @@ static void leave_exchange(selvage_exchange_t *x)
     wait_for_in_flight(x, timeout_s);
     if (sv_agree(comm, "selvage_exchange_destroy", x->create_number, SELVAGE_SUCCESS, &unused, timeout_s) !=
         SELVAGE_SUCCESS)
-        x->quarantined = true;
+        x->failure.quarantined = true;
     comm->exchanges->parting = NULL;
     sv_exchange_withdraw(x);
-    if (x->quarantined)
+    if (x->failure.quarantined)
         set_aside(x);
 }
 

@@ -282,6 +282,84 @@ typedef enum sv_exchange_state {
     SV_EXCHANGE_POISONED
 } sv_exchange_state_t;
 
+/* Where an exchange's work is enqueued: non-blocking streams of its own, only those that some packet needs. */
+typedef struct sv_exchange_streams {
+    void *kernel, *out, *in, *peer;
+    void *signal;                  /* words after segments: a copy engine's stream would stand still for each */
+    void *caller;                  /* the user's; valid during start, if start may enqueue there itself */
+    sv_event_t *start_event;       /* the caller's stream at start */
+    sv_event_t *cross_event;       /* for an order between two streams of the exchange */
+    sv_event_t *last_out_event;    /* after the last copy down of staged packets */
+} sv_exchange_streams_t;
+
+/* Packets that kernels move, many with one launch; see pipe_batch.c. */
+typedef struct sv_exchange_batch {
+    sv_push_item_t *push_items;    /* device: one per send, for those that kernels move */
+    sv_pull_item_t *pull_items;    /* the same for receives; one block with push_items */
+    uint32_t *push_due, *pull_due; /* packets that the next batch takes */
+    uint32_t npush_due, npull_due;
+    const sv_send_t *first_push;   /* start pushed it on the caller's stream, in this epoch; or NULL */
+    bool by_kernels;               /* every send is a push, every receive a pull, and no fault will change that */
+    bool all_pulled;               /* every receive ends by a pull */
+    uint64_t early_wait_ns;        /* how long a pull that a waiting host launches may wait; 0: there are none */
+} sv_exchange_batch_t;
+
+/* Epochs that end on the device, by an enqueued wait; see pipe_prelaunch.c. */
+typedef struct sv_exchange_enqueued {
+    bool device_mode;              /* this epoch's pushes wait on the device; it should end by an enqueued wait */
+    bool host_ends;                /* wait or test was called in this epoch */
+    bool kernel_stream_busy;       /* with something of this epoch that an enqueued wait must join */
+    bool joined;                   /* the last enqueued wait is after streams of the exchange, too */
+    bool results_pending;          /* an enqueued wait has closed packets whose pull was under way */
+    bool waited_immediately;       /* the last epoch was waited for as soon as it was started, on the same stream */
+    uint64_t left_start_ns;        /* when start returned; 0 once the epoch's first test or wait has looked at it */
+    sv_event_t *gate_event;        /* after the last hold of a caller's stream (gated_epoch) or wait there (joined) */
+    uint64_t epoch;                /* the last that ended by an enqueued wait; 0: none */
+    uint64_t found_epoch;          /* in which the device found a failure after an enqueued wait; 0: none */
+    uint64_t gated_epoch;          /* the last that a progress thread ends; 0: none */
+} sv_exchange_enqueued_t;
+
+/* Memory that commit makes. */
+typedef struct sv_exchange_memory {
+    uint8_t *pinned;               /* staging slots, records, results: one block */
+    uint8_t *scratch;              /* device: one sv_digest_scratch_t per packet */
+    uint8_t *slab;                 /* device: receive slots of peer receives that are not registered, device words */
+    sv_device_handle_t slab_handle;
+    bool slab_exported;
+    uint64_t slab_offset;
+    size_t slab_bytes;
+    uint64_t slab_token_offset;    /* after the slots, in the memory of the handle: proves the mapping */
+    sv_shared_segment_t segment;   /* words and shared slots; mapped by the peers of the node */
+    bool segment_open;
+    uint64_t segment_token;
+    sv_segment_head_t *head;       /* in the segment */
+    uint8_t *shared_slots;         /* in the segment: receive slots of shared receives */
+    size_t pinned_bytes, device_bytes;
+} sv_exchange_memory_t;
+
+/* What went wrong: the first error, which every later call returns, and what neighbours are told or have told. */
+typedef struct sv_exchange_failure {
+    selvage_status_t status;
+    char text[SV_DETAIL_BYTES];
+    uint64_t epoch;                /* the first that this rank did not complete; told to neighbours with the error */
+    uint64_t lost_epoch;           /* later than the present one: a neighbour will not take part in it; 0: none */
+    selvage_status_t lost_status;  /* its reason */
+    int lost_source;
+    uint64_t expected, found;      /* digests of the packet that failed last */
+    uint32_t index, source;        /* of the packet that failed here; source UINT32_MAX: none did */
+    bool quarantined;              /* something may still write the memory: never freed */
+    bool device_busy;              /* a kernel on a stream of the caller's never came to its end: it may still read */
+    uint32_t posted_left;          /* receives that could not be withdrawn */
+} sv_exchange_failure_t;
+
+typedef struct sv_exchange_timing {
+    uint64_t phase_begin_ns[7], phase_end_ns[7];
+    _Atomic uint64_t progress_ns;  /* last time anything moved; read by a waiting application thread */
+    bool defer_peer;               /* this epoch: copies within the node wait for streams.last_out_event */
+    uint64_t measured_ns[2];       /* best epoch seen: [deferred], for the measured policy */
+    uint64_t measured_count;
+} sv_exchange_timing_t;
+
 struct selvage_exchange {
     selvage_comm_t *comm;
     sv_list_t link, active_link;
@@ -293,81 +371,35 @@ struct selvage_exchange {
     uint64_t epoch;                /* the same, as the engine does: one thread each */
     selvage_route_t forced_route;  /* by the parameters; DEFAULT: the configuration decides */
     int policy;                    /* SV_CONFIG_CHECKSUM_... */
+    bool messaged;                 /* some packet goes by messages of the wire */
+    bool never_send;               /* a fault */
+    size_t send_bytes;
+
     sv_send_t *sends;
     sv_recv_t *recvs;
     uint32_t nsends, nrecvs, sends_room, recvs_room;
-    sv_list_t peers;
-    uint32_t npeers;
     sv_send_t **active_sends;      /* not done in this epoch */
     sv_recv_t **active_recvs;
     uint32_t nactive_sends, nactive_recvs;
-    void *kernel_stream, *out_stream, *in_stream, *peer_stream;
-    void *signal_stream;           /* words after segments: a copy engine's stream would stand still for each */
-    sv_event_t *start_event;       /* the caller's stream at start */
-    sv_event_t *cross_event;       /* for an order between two streams of the exchange */
-    uint64_t begun_epoch;          /* the last epoch in which start_event was seen complete */
-    sv_event_t *last_out_event;    /* after the last copy down of staged packets */
-    bool defer_peer;               /* this epoch: peer copies wait for last_out_event */
-    uint8_t *pinned;               /* staging slots, records, results: one block */
-    uint8_t *scratch;              /* device: one sv_digest_scratch_t per packet */
-    sv_push_item_t *push_items;    /* device: one per send, for those that kernels move */
-    sv_pull_item_t *pull_items;    /* the same for receives; one block with push_items */
-    uint32_t *push_due, *pull_due; /* packets that the next batch takes */
-    uint32_t npush_due, npull_due;
-    uint64_t *abort;               /* pinned: not 0: kernels stop waiting; then two words more: the last epoch joined,
-                                      and that for which a stream was held in vain */
-    void *caller_stream;           /* valid during start, if start may enqueue there itself */
+    sv_list_t peers;
+    uint32_t npeers;
+    uint32_t verdicts_due;         /* peers whose verdict is still to be sent in this epoch */
+    sv_layout_state_t layouts;     /* of packets that do not lie in one piece */
+
     bool in_start;
     unsigned start_copies;         /* that start has enqueued; see sv_packet_may_copy() */
     bool unordered;                /* the streams of the exchange are not after the caller's yet: maybe none is used */
-    const sv_send_t *first_push;   /* start pushed it on the caller's stream, in this epoch; or NULL */
-    uint64_t left_start_ns;        /* when start returned; 0 once the epoch's first test or wait has looked at it */
-    bool waited_immediately;       /* the last epoch was waited for as soon as it was started, on the same stream */
-    bool by_kernels;               /* every send is a push, every receive a pull, and no fault will change that */
-    bool device_mode;              /* this epoch's pushes wait on the device; it should end by an enqueued wait */
-    bool host_ends;                /* wait or test was called in this epoch */
-    uint64_t early_wait_ns;        /* how long a pull that a waiting host launches may wait; 0: there are none */
-    bool all_pulled;               /* every receive ends by a pull */
-    bool messaged;                 /* some packet goes by messages of the wire */
-    size_t send_bytes;
-    bool kernel_stream_busy;       /* with something of this epoch that an enqueued wait must join */
-    sv_event_t *gate_event;        /* after the last hold of a caller's stream (gated_epoch) or wait there (joined) */
-    bool joined;                   /* the last enqueued wait is after streams of the exchange, too */
-    uint64_t enqueued_epoch;       /* the last that ended by an enqueued wait; 0: none */
-    bool results_pending;          /* an enqueued wait has closed packets whose pull was under way */
-    uint64_t found_epoch;          /* in which the device found a failure after an enqueued wait; 0: none */
-    uint64_t gated_epoch;          /* the same with a progress thread */
-    sv_layout_state_t layouts;     /* of packets that do not lie in one piece */
-    uint8_t *slab;                 /* device: receive slots of peer receives that are not registered, and device
-                                      words */
-    sv_shared_segment_t segment;   /* words and shared slots; mapped by the peers of the node */
-    bool segment_open, never_send;
-    uint64_t segment_token;
-    sv_segment_head_t *head;       /* in the segment */
-    uint8_t *shared_slots;         /* in the segment: receive slots of shared receives */
-    bool slab_exported;
-    sv_device_handle_t slab_handle;
-    uint64_t slab_offset;
-    size_t slab_bytes;
-    uint64_t slab_token_offset;    /* after the slots, in the memory of the handle: proves the mapping */
-    size_t pinned_bytes, device_bytes;
+    uint64_t begun_epoch;          /* the last epoch in which streams.start_event was seen complete */
+    uint64_t *abort;               /* pinned: not 0: kernels stop waiting; then two words more: the last epoch joined,
+                                      and that for which a stream was held in vain */
     sv_work_t start_work;
-    uint64_t phase_begin_ns[7], phase_end_ns[7];
-    uint32_t verdicts_due;         /* peers whose verdict is still to be sent in this epoch */
-    _Atomic uint64_t progress_ns;  /* last time anything moved; read by a waiting application thread */
-    selvage_status_t error;        /* first error, returned by every later call */
-    char error_text[SV_DETAIL_BYTES];
-    uint64_t failed_epoch;         /* the first that this rank did not complete; told to neighbours with the error */
-    uint64_t lost_epoch;           /* later than the present one: a neighbour will not take part in it; 0: none */
-    selvage_status_t lost_status;  /* his reason */
-    int lost_source;
-    uint64_t fail_expected, fail_found; /* digests of the packet that failed last */
-    uint32_t fail_index, fail_source; /* of the packet that failed here; source UINT32_MAX: none did */
-    uint64_t measured_ns[2];       /* best epoch seen: [deferred], for the measured policy */
-    uint64_t measured_count;
-    bool quarantined;              /* something may still write its memory: never freed */
-    bool device_busy;              /* a kernel on a stream of the caller's never came to its end: it may still read */
-    uint32_t posted_left;          /* receives that could not be withdrawn */
+
+    sv_exchange_streams_t streams;
+    sv_exchange_batch_t batch;
+    sv_exchange_enqueued_t enqueued;
+    sv_exchange_memory_t memory;
+    sv_exchange_failure_t failure;
+    sv_exchange_timing_t timing;
 };
 
 /* Life. Creating, committing and destroying change lists of the communicator: engine thread. */
@@ -416,7 +448,7 @@ static inline void sv_exchange_set_state(selvage_exchange_t *x, sv_exchange_stat
 }
 static inline void sv_exchange_moved(selvage_exchange_t *x, uint64_t now_ns)
 {
-    atomic_store_explicit(&x->progress_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit(&x->timing.progress_ns, now_ns, memory_order_relaxed);
 }
 /* Whether kernels alone can bring it to its end: it needs no slots that the host hands out. */
 static inline bool sv_packet_is_device_driven(const sv_packet_t *p)
@@ -452,11 +484,11 @@ static inline selvage_status_t sv_signal_after(selvage_exchange_t *x, void *stre
                                                bool several)
 {
     sv_device_t *dev = x->comm->dev;
-    if (!several || !x->signal_stream)
+    if (!several || !x->streams.signal)
         return SV_DEVICE_CALL(dev, signal_async, word, value, stream);
-    SV_TRY(SV_DEVICE_CALL(dev, event_record, x->cross_event, stream));
-    SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, x->signal_stream, x->cross_event));
-    return SV_DEVICE_CALL(dev, signal_async, word, value, x->signal_stream);
+    SV_TRY(SV_DEVICE_CALL(dev, event_record, x->streams.cross_event, stream));
+    SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, x->streams.signal, x->streams.cross_event));
+    return SV_DEVICE_CALL(dev, signal_async, word, value, x->streams.signal);
 }
 
 /* After the copy into or out of a slot; and whether it is through. */

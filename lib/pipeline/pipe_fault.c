@@ -335,8 +335,8 @@ selvage_status_t sv_fault_copy(sv_send_t *send, uint32_t segment, uint8_t *dst, 
 selvage_status_t sv_fault_keep(sv_send_t *send)
 {
     selvage_exchange_t *x = send->p.x;
-    SV_TRY(keep_payload(send, send->buf, send->p.bytes, x->kernel_stream));
-    SV_TRY(SV_DEVICE_CALL(x->comm->dev, stream_sync, x->kernel_stream));
+    SV_TRY(keep_payload(send, send->buf, send->p.bytes, x->streams.kernel));
+    SV_TRY(SV_DEVICE_CALL(x->comm->dev, stream_sync, x->streams.kernel));
     send->fault->past_record[x->epoch & 1] = *send->record;
     return SELVAGE_SUCCESS;
 }
@@ -351,7 +351,7 @@ const sv_record_t *sv_fault_record(sv_send_t *send)
     selvage_exchange_t *x = send->p.x;
     if (!fault)
         return send->record;
-    if (SV_DEVICE_CALL(x->comm->dev, stream_sync, x->kernel_stream) != SELVAGE_SUCCESS)
+    if (SV_DEVICE_CALL(x->comm->dev, stream_sync, x->streams.kernel) != SELVAGE_SUCCESS)
         return send->record;
     fault->past_record[x->epoch & 1] = *send->record;
     *fault->bogus_record = *send->record;
@@ -370,9 +370,9 @@ const sv_record_t *sv_fault_record(sv_send_t *send)
 static selvage_status_t flip_payload(sv_send_t *send, const void **message, size_t bytes)
 {
     struct sv_fault_send *fault = send->fault;
-    SV_TRY(copy_faulty(send, fault->bogus, *message, bytes, SV_COPY_D2D, send->p.x->kernel_stream));
-    SV_TRY(flip_there(send, fault->bogus, bytes, send->p.x->kernel_stream));
-    SV_TRY(SV_DEVICE_CALL(send->p.x->comm->dev, stream_sync, send->p.x->kernel_stream));
+    SV_TRY(copy_faulty(send, fault->bogus, *message, bytes, SV_COPY_D2D, send->p.x->streams.kernel));
+    SV_TRY(flip_there(send, fault->bogus, bytes, send->p.x->streams.kernel));
+    SV_TRY(SV_DEVICE_CALL(send->p.x->comm->dev, stream_sync, send->p.x->streams.kernel));
     *message = fault->bogus;
     return SELVAGE_SUCCESS;
 }
@@ -382,8 +382,8 @@ static selvage_status_t double_payload(sv_send_t *send)
 {
     const sv_packet_t *p = &send->p;
     uint8_t *twin = send->fault->past[p->x->epoch & 1];
-    SV_TRY(copy_faulty(send, twin, send->buf, p->bytes, SV_COPY_D2D, p->x->kernel_stream));
-    SV_TRY(SV_DEVICE_CALL(p->x->comm->dev, stream_sync, p->x->kernel_stream));
+    SV_TRY(copy_faulty(send, twin, send->buf, p->bytes, SV_COPY_D2D, p->x->streams.kernel));
+    SV_TRY(SV_DEVICE_CALL(p->x->comm->dev, stream_sync, p->x->streams.kernel));
     return sv_wire_send(p->x->comm->wire, SV_WIRE_DATA, twin, p->bytes, p->peer->rank, p->wire_tag,
                         &send->fault->extra[0]);
 }
@@ -426,7 +426,7 @@ selvage_status_t sv_fault_direct(sv_send_t *send, uint32_t number, const void **
         return corrupt_sent_record(send, message, bytes);
     }
     if (number == 0)
-        SV_TRY(keep_payload(send, *message, *bytes, send->p.x->kernel_stream));
+        SV_TRY(keep_payload(send, *message, *bytes, send->p.x->streams.kernel));
     fault->record_corrupted &= number > 0;
     return number == send->fault_segment ? corrupt_sent_payload(send, message, bytes) : SELVAGE_SUCCESS;
 }

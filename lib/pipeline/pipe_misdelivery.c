@@ -52,13 +52,13 @@ static bool digest_under(sv_recv_t *recv, const sv_record_t *identity, uint64_t 
                            .bytes = p->bytes,
                            .key = sv_digest_key(identity),
                            .scratch = p->scratch,
-                           .record = sv_shared_device_address(&p->x->segment, recv->record),
+                           .record = sv_shared_device_address(&p->x->memory.segment, recv->record),
                            .result = recv->result,
                            .mode = SV_DIGEST_VERIFY,
                            .identity = *identity};
-    if (SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, &arg, sizeof arg, dev->launch_blocks, p->x->kernel_stream) !=
+    if (SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, &arg, sizeof arg, dev->launch_blocks, p->x->streams.kernel) !=
             SELVAGE_SUCCESS ||
-        SV_DEVICE_CALL(dev, stream_sync, p->x->kernel_stream) != SELVAGE_SUCCESS)
+        SV_DEVICE_CALL(dev, stream_sync, p->x->streams.kernel) != SELVAGE_SUCCESS)
         return false;
     *recv->record = scratch_record;
     *digest_out = recv->result->found;
@@ -76,8 +76,8 @@ static bool fetch_record(const sv_recv_t *recv)
     if (!place)
         place = recv->recv_slots + p->x->epoch % p->nslots * sv_commit_slot_bytes(p) + sv_commit_trailer(p);
     return SV_DEVICE_CALL(dev, copy_async, recv->record, place, sizeof *recv->record, SV_COPY_D2H,
-                          p->x->kernel_stream) == SELVAGE_SUCCESS &&
-           SV_DEVICE_CALL(dev, stream_sync, p->x->kernel_stream) == SELVAGE_SUCCESS;
+                          p->x->streams.kernel) == SELVAGE_SUCCESS &&
+           SV_DEVICE_CALL(dev, stream_sync, p->x->streams.kernel) == SELVAGE_SUCCESS;
 }
 
 /* Whether a digest is announced by the record in front or by the candidate's own, which is one only once it arrived. */

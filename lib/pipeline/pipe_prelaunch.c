@@ -31,10 +31,11 @@
 void sv_prelaunch_note_end(selvage_exchange_t *x, void *stream, bool waits)
 {
     enum { AT_ONCE_NS = 1500 };
-    if (x->comm->progress.threaded || !x->left_start_ns)
+    if (x->comm->progress.threaded || !x->enqueued.left_start_ns)
         return;
-    x->waited_immediately = waits && stream == x->caller_stream && sv_clock_ns() - x->left_start_ns < AT_ONCE_NS;
-    x->left_start_ns = 0;
+    x->enqueued.waited_immediately =
+        waits && stream == x->streams.caller && sv_clock_ns() - x->enqueued.left_start_ns < AT_ONCE_NS;
+    x->enqueued.left_start_ns = 0;
 }
 
 /* --- wait --------------------------------------------------------------------------------------------------------- */
@@ -48,12 +49,12 @@ static uint64_t wait_limit_ns(const selvage_comm_t *comm)
 void sv_prelaunch_decide(selvage_exchange_t *x)
 {
     const selvage_comm_t *comm = x->comm;
-    bool may = x->all_pulled && comm->dev->kernels_wait && !comm->topology.shares_gpu && !comm->fault.armed &&
+    bool may = x->batch.all_pulled && comm->dev->kernels_wait && !comm->topology.shares_gpu && !comm->fault.armed &&
                !comm->progress.threaded;
-    x->early_wait_ns = may ? wait_limit_ns(comm) : 0;
-    x->by_kernels = x->all_pulled && !comm->fault.armed;
+    x->batch.early_wait_ns = may ? wait_limit_ns(comm) : 0;
+    x->batch.by_kernels = x->batch.all_pulled && !comm->fault.armed;
     for (uint32_t i = 0; i < x->nsends; i++)
-        x->by_kernels &= x->sends[i].p.kernel_copy && sv_route_is_one_sided(x->sends[i].p.route);
+        x->batch.by_kernels &= x->sends[i].p.kernel_copy && sv_route_is_one_sided(x->sends[i].p.route);
 }
 
 /* Nothing of this rank's waits to leave. */
@@ -93,7 +94,7 @@ static void prelaunch_pull(sv_recv_t *recv)
    his stream has them without any order between streams. */
 static bool is_on_caller_stream(const selvage_exchange_t *x, const void *stream)
 {
-    return x->unordered && x->waited_immediately && stream == x->caller_stream;
+    return x->unordered && x->enqueued.waited_immediately && stream == x->streams.caller;
 }
 
 static selvage_status_t prelaunch(selvage_exchange_t *x, void *stream)
@@ -101,10 +102,10 @@ static selvage_status_t prelaunch(selvage_exchange_t *x, void *stream)
     enum { BYTES_IN_NS = 64 }; /* what is longer may take longer: the slowest link that kernels store through */
     const bool stays = is_on_caller_stream(x, stream);
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < x->npull_due; i++)
-        bytes += x->recvs[x->pull_due[i]].p.bytes;
-    const sv_batch_how_t how = {.stream = stays ? stream : x->kernel_stream,
-                                .wait_ns = x->early_wait_ns + bytes / BYTES_IN_NS};
+    for (uint32_t i = 0; i < x->batch.npull_due; i++)
+        bytes += x->recvs[x->batch.pull_due[i]].p.bytes;
+    const sv_batch_how_t how = {.stream = stays ? stream : x->streams.kernel,
+                                .wait_ns = x->batch.early_wait_ns + bytes / BYTES_IN_NS};
     if (!stays)
         SV_TRY(sv_exchange_order(x));
     return sv_batch_pull_how(x, &how);
@@ -112,14 +113,14 @@ static selvage_status_t prelaunch(selvage_exchange_t *x, void *stream)
 
 void sv_prelaunch_pulls(selvage_exchange_t *x, void *stream)
 {
-    if (x->early_wait_ns == 0 || !has_nothing_to_send(x) ||
+    if (x->batch.early_wait_ns == 0 || !has_nothing_to_send(x) ||
         !(is_on_caller_stream(x, stream) || sv_batch_is_after_start(x)))
         return;
     uint64_t now_ns = sv_clock_ns();
     for (uint32_t i = 0; i < x->nactive_recvs; i++)
         if (is_device_visible(x->active_recvs[i], now_ns))
             prelaunch_pull(x->active_recvs[i]);
-    if (x->npull_due == 0)
+    if (x->batch.npull_due == 0)
         return;
     selvage_status_t status = prelaunch(x, stream);
     if (status != SELVAGE_SUCCESS)
@@ -179,30 +180,30 @@ static selvage_status_t push_rest(selvage_exchange_t *x, void *stream, uint64_t 
         sv_batch_push_later(send);
         sv_packet_trace(&send->p, SV_TRACE_READY, now_ns, 0, send->next_stage);
     }
-    return x->npush_due ? sv_batch_push_how(x, &how) : SELVAGE_SUCCESS;
+    return x->batch.npush_due ? sv_batch_push_how(x, &how) : SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_prelaunch_pushes(selvage_exchange_t *x, uint64_t now_ns)
 {
     bool first = sv_batch_goes_first(x, x->send_bytes);
-    x->kernel_stream_busy |= !first;
-    return push_rest(x, first ? x->caller_stream : x->kernel_stream, now_ns);
+    x->enqueued.kernel_stream_busy |= !first;
+    return push_rest(x, first ? x->streams.caller : x->streams.kernel, now_ns);
 }
 
 /* The caller's stream goes on when everything of this epoch that runs elsewhere is through. */
 static selvage_status_t join_exchange_streams(selvage_exchange_t *x, void *stream)
 {
     sv_device_t *dev = x->comm->dev;
-    void *other[] = {x->kernel_stream_busy ? x->kernel_stream : NULL, x->peer_stream};
-    x->joined = false;
+    void *other[] = {x->enqueued.kernel_stream_busy ? x->streams.kernel : NULL, x->streams.peer};
+    x->enqueued.joined = false;
     for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
         if (!other[i])
             continue;
-        SV_TRY(SV_DEVICE_CALL(dev, event_record, x->cross_event, other[i]));
-        SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, stream, x->cross_event));
-        x->joined = true;
+        SV_TRY(SV_DEVICE_CALL(dev, event_record, x->streams.cross_event, other[i]));
+        SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, stream, x->streams.cross_event));
+        x->enqueued.joined = true;
     }
-    x->kernel_stream_busy = false;
+    x->enqueued.kernel_stream_busy = false;
     return SELVAGE_SUCCESS;
 }
 
@@ -227,7 +228,7 @@ static selvage_status_t await_in_place(const sv_recv_t *recv, void *stream)
     if (!p->in_place || p->route != SELVAGE_ROUTE_PEER || x->comm->dev->shows_stores ||
         x->policy == SV_CONFIG_CHECKSUM_OFF)
         return SELVAGE_SUCCESS;
-    const sv_await_arg_t arg = {.word = sv_shared_device_address(&x->segment, &recv->words->arrived),
+    const sv_await_arg_t arg = {.word = sv_shared_device_address(&x->memory.segment, &recv->words->arrived),
                                 .abort = x->abort,
                                 .epoch = sv_word(x->epoch, p->attempt, p->nsegments),
                                 .wait_ns = sv_enqueued_deadline_ns(x)};
@@ -240,7 +241,7 @@ static selvage_status_t pull_rest(selvage_exchange_t *x, void *stream)
     for (uint32_t i = 0; i < x->nactive_recvs; i++) {
         sv_recv_t *recv = x->active_recvs[i];
         if (recv->state != SV_RECV_WAITING && recv->p.pulled) {
-            x->results_pending = true; /* its pull tells nobody else of a failure */
+            x->enqueued.results_pending = true; /* its pull tells nobody else of a failure */
             continue;
         }
         SV_TRY(reset_pieces(recv, stream));
@@ -248,7 +249,7 @@ static selvage_status_t pull_rest(selvage_exchange_t *x, void *stream)
         sv_batch_pull_later(recv);
     }
     const sv_batch_how_t how = {.stream = stream, .wait_ns = sv_enqueued_deadline_ns(x), .sticky = true};
-    return x->npull_due ? sv_batch_pull_how(x, &how) : SELVAGE_SUCCESS;
+    return x->batch.npull_due ? sv_batch_pull_how(x, &how) : SELVAGE_SUCCESS;
 }
 
 /* For the engine the epoch is over; what the device finds out is asked for by sv_enqueued_check(). */
@@ -268,7 +269,7 @@ static void close_epoch(selvage_exchange_t *x, uint64_t now_ns)
         stats->bytes_received += x->active_recvs[i]->p.bytes;
     }
     x->nactive_sends = x->nactive_recvs = 0;
-    x->enqueued_epoch = x->epoch;
+    x->enqueued.epoch = x->epoch;
     sv_exchange_join(x, now_ns);
 }
 
@@ -286,7 +287,8 @@ static selvage_status_t enqueue_epoch(selvage_exchange_t *x, void *stream, uint6
     SV_TRY(pull_rest(x, stream));
     SV_TRY(sv_layouts_unpack(x, stream, true));
     /* No word tells of a digest: a rank that only sends would be called complete while one still reads. */
-    return x->joined ? SV_DEVICE_CALL(x->comm->dev, event_record, x->gate_event, stream) : SELVAGE_SUCCESS;
+    return x->enqueued.joined ? SV_DEVICE_CALL(x->comm->dev, event_record, x->enqueued.gate_event, stream)
+                              : SELVAGE_SUCCESS;
 }
 
 static void run_enqueue(void *arg)
@@ -311,10 +313,10 @@ static selvage_status_t gate_stream(selvage_exchange_t *x, void *stream)
                                 .late = x->abort + 2,
                                 .epoch = x->started,
                                 .wait_ns = sv_enqueued_deadline_ns(x)};
-    x->gated_epoch = x->started;
+    x->enqueued.gated_epoch = x->started;
     SV_TRY(SV_DEVICE_CALL(x->comm->dev, launch, &sv_kernel_await, &arg, sizeof arg, 1, stream));
     SV_TRY(sv_layouts_unpack(x, stream, true));
-    return SV_DEVICE_CALL(x->comm->dev, event_record, x->gate_event, stream);
+    return SV_DEVICE_CALL(x->comm->dev, event_record, x->enqueued.gate_event, stream);
 }
 
 selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream)
@@ -338,11 +340,11 @@ static selvage_status_t report_recv(selvage_exchange_t *x, const sv_recv_t *recv
 {
     const sv_packet_t *p = &recv->p;
     const sv_verify_result_t *result = recv->result;
-    x->fail_expected = result->expected;
-    x->fail_found = result->found;
-    x->fail_index = p->index;
-    x->fail_source = (uint32_t)p->peer->rank;
-    x->found_epoch = result->epoch;
+    x->failure.expected = result->expected;
+    x->failure.found = result->found;
+    x->failure.index = p->index;
+    x->failure.source = (uint32_t)p->peer->rank;
+    x->enqueued.found_epoch = result->epoch;
     if (result->record_ok == SV_RESULT_ABSENT)
         return sv_error(SELVAGE_ERR_TIMEOUT, "packet %u (tag %d) from rank %d to rank %d, epoch %llu, %zu bytes: did "
                         "not come within %g s of its enqueued wait", p->index, p->tag, p->peer->rank,
@@ -381,7 +383,7 @@ static selvage_status_t find_failure(selvage_exchange_t *x)
     for (uint32_t i = 0; i < x->nsends; i++) {
         /* Partner: the release in push_close() of this rank's kernel. */
         uint64_t epoch = __atomic_load_n(x->sends[i].failed, __ATOMIC_ACQUIRE);
-        x->found_epoch = epoch;
+        x->enqueued.found_epoch = epoch;
         if (epoch)
             return sv_error(SELVAGE_ERR_TIMEOUT, "packet %u (tag %d) to rank %d, epoch %llu: its receiver was not "
                             "ready within %g s of an enqueued wait", i, x->sends[i].p.tag, x->sends[i].p.peer->rank,
@@ -396,12 +398,12 @@ static void check_enqueued(void *arg)
     if (sv_exchange_state(x) != SV_EXCHANGE_IDLE)
         return;
     /* Partner: the release of the kernel that failed; what it wrote to the result came before. */
-    if (!__atomic_load_n(x->abort, __ATOMIC_ACQUIRE) && !x->results_pending)
+    if (!__atomic_load_n(x->abort, __ATOMIC_ACQUIRE) && !x->enqueued.results_pending)
         return;
     bool settled = sv_batch_query(x) == SELVAGE_SUCCESS;
     selvage_status_t status = find_failure(x);
     if (status == SELVAGE_SUCCESS) {
-        x->results_pending &= !settled;
+        x->enqueued.results_pending &= !settled;
         return;
     }
     if (x->policy == SV_CONFIG_CHECKSUM_ABORT && status == SELVAGE_ERR_CHECKSUM)
@@ -413,7 +415,7 @@ static void check_enqueued(void *arg)
 static uint64_t late_epoch(const selvage_exchange_t *x)
 {
     /* Partner: the release of the kernel that held it (sv_await). */
-    return x->gated_epoch ? __atomic_load_n(x->abort + 2, __ATOMIC_ACQUIRE) : 0;
+    return x->enqueued.gated_epoch ? __atomic_load_n(x->abort + 2, __ATOMIC_ACQUIRE) : 0;
 }
 
 static void check_gated(void *arg)
@@ -421,23 +423,23 @@ static void check_gated(void *arg)
     selvage_exchange_t *x = arg;
     if (sv_exchange_state(x) == SV_EXCHANGE_POISONED)
         return;
-    x->found_epoch = late_epoch(x);
+    x->enqueued.found_epoch = late_epoch(x);
     if (sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
         sv_exchange_poison(x, sv_exchange_report_deadline(x, x->comm->timeout_s), true);
     else
         sv_exchange_poison(x, sv_error(SELVAGE_ERR_TIMEOUT, "epoch %llu was not complete within %g s of its enqueued "
-                                       "wait", (unsigned long long)x->found_epoch, x->comm->timeout_s), true);
+                                       "wait", (unsigned long long)x->enqueued.found_epoch, x->comm->timeout_s), true);
 }
 
 void sv_enqueued_check(selvage_exchange_t *x)
 {
     if (late_epoch(x) && sv_exchange_state(x) != SV_EXCHANGE_POISONED)
         sv_progress_call(&x->comm->progress, check_gated, x);
-    if (x->enqueued_epoch && sv_exchange_state(x) == SV_EXCHANGE_IDLE)
+    if (x->enqueued.epoch && sv_exchange_state(x) == SV_EXCHANGE_IDLE)
         sv_progress_call(&x->comm->progress, check_enqueued, x);
 }
 
 selvage_status_t sv_enqueued_query(selvage_exchange_t *x)
 {
-    return x->enqueued_epoch == 0 || x->enqueued_epoch != x->started ? SELVAGE_SUCCESS : sv_batch_query(x);
+    return x->enqueued.epoch == 0 || x->enqueued.epoch != x->started ? SELVAGE_SUCCESS : sv_batch_query(x);
 }

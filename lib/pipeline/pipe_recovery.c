@@ -51,7 +51,7 @@ static void describe_packet(const sv_recv_t *recv, const char *what, char *text,
              "expected digest %016llx, found %016llx: %s",
              p->index, p->tag, p->peer->rank, p->x->comm->wire->rank, (unsigned long long)p->x->epoch, p->attempt,
              p->bytes, (unsigned long long)p->identity.salt, selvage_route_name(p->route),
-             (unsigned long long)p->x->fail_expected, (unsigned long long)p->x->fail_found, what);
+             (unsigned long long)p->x->failure.expected, (unsigned long long)p->x->failure.found, what);
 }
 
 /* Back to the beginning of an attempt. The scratch is cleared after the kernels that may still add to it. */
@@ -64,12 +64,12 @@ static selvage_status_t reset_attempt(sv_recv_t *recv)
     recv->state = SV_RECV_WAITING;
     SV_TRY(sv_exchange_order(p->x)); /* a pull that waits for a message may be on the caller's stream */
     sv_device_t *dev = p->x->comm->dev;
-    SV_TRY(SV_DEVICE_CALL(dev, fill_async, p->scratch, 0, sizeof *p->scratch, p->x->kernel_stream));
-    if (!p->x->in_stream)
+    SV_TRY(SV_DEVICE_CALL(dev, fill_async, p->scratch, 0, sizeof *p->scratch, p->x->streams.kernel));
+    if (!p->x->streams.in)
         return SELVAGE_SUCCESS;
     /* Copies of the new attempt must not overtake kernels that still read what landed of the old one. */
-    SV_TRY(SV_DEVICE_CALL(dev, event_record, p->x->cross_event, p->x->kernel_stream));
-    return SV_DEVICE_CALL(dev, stream_wait_event, p->x->in_stream, p->x->cross_event);
+    SV_TRY(SV_DEVICE_CALL(dev, event_record, p->x->streams.cross_event, p->x->streams.kernel));
+    return SV_DEVICE_CALL(dev, stream_wait_event, p->x->streams.in, p->x->streams.cross_event);
 }
 
 void sv_recovery_abort(selvage_exchange_t *x)
@@ -81,8 +81,8 @@ void sv_recovery_abort(selvage_exchange_t *x)
 static selvage_status_t give_up_packet(sv_recv_t *recv, const char *text)
 {
     selvage_exchange_t *x = recv->p.x;
-    x->fail_index = recv->p.index;
-    x->fail_source = (uint32_t)recv->p.peer->rank;
+    x->failure.index = recv->p.index;
+    x->failure.source = (uint32_t)recv->p.peer->rank;
     selvage_status_t status = sv_error(SELVAGE_ERR_CHECKSUM, "%.*s%s", SV_DETAIL_BYTES - 100, text,
                                        recv->damaged > 0 ? "; damaged in every attempt: was the send buffer "
                                                            "written there between start and wait?" : "");
@@ -118,8 +118,8 @@ selvage_status_t sv_recovery_bad_record(sv_recv_t *recv, const sv_record_t *arri
 {
     selvage_exchange_t *x = recv->p.x;
     char what[256];
-    x->fail_expected = arrived->digest;
-    x->fail_found = 0;
+    x->failure.expected = arrived->digest;
+    x->failure.found = 0;
     x->comm->stats.bad_records++;
     if (recv->between_attempts && recv->p.nsegments > 1)
         return SELVAGE_SUCCESS; /* most likely another segment of the attempt that has failed already */
@@ -132,8 +132,8 @@ selvage_status_t sv_recovery_bad_digest(sv_recv_t *recv, uint64_t now_ns)
 {
     selvage_exchange_t *x = recv->p.x;
     char what[256];
-    x->fail_expected = recv->result->expected;
-    x->fail_found = recv->result->found;
+    x->failure.expected = recv->result->expected;
+    x->failure.found = recv->result->found;
     if (recv->result->record_ok)
         x->comm->stats.bad_digests++;
     else
@@ -166,11 +166,11 @@ selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns)
     if (p->x->policy != SV_CONFIG_CHECKSUM_RETRY || recv->requested_attempt >= ATTEMPT_MAX)
         return SELVAGE_SUCCESS;
     /* An enqueued wait may be to come, and the sender's host be out of it already: nobody would answer. */
-    if (!p->x->host_ends && !p->x->comm->progress.threaded && sv_packet_is_device_driven(p))
+    if (!p->x->enqueued.host_ends && !p->x->comm->progress.threaded && sv_packet_is_device_driven(p))
         return SELVAGE_SUCCESS;
     /* Nothing is missing as long as this rank's own stream has not come to start. */
     SV_TRY(sv_exchange_order(p->x));
-    selvage_status_t begun = SV_DEVICE_CALL(p->x->comm->dev, event_query, p->x->start_event);
+    selvage_status_t begun = SV_DEVICE_CALL(p->x->comm->dev, event_query, p->x->streams.start_event);
     if (begun != SELVAGE_SUCCESS) {
         p->moved_ns = now_ns;
         return begun == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : begun;
@@ -271,17 +271,17 @@ static selvage_status_t report_peer(int source, uint64_t epoch, selvage_status_t
 /* A neighbour that fails or leaves in a later epoch has completed this one, so it can complete here too. */
 static void lose_later(selvage_exchange_t *x, int source, uint64_t epoch, selvage_status_t theirs)
 {
-    if (x->lost_epoch && x->lost_epoch <= epoch)
+    if (x->failure.lost_epoch && x->failure.lost_epoch <= epoch)
         return;
-    x->lost_epoch = epoch;
-    x->lost_source = source;
-    x->lost_status = theirs;
+    x->failure.lost_epoch = epoch;
+    x->failure.lost_source = source;
+    x->failure.lost_status = theirs;
 }
 
 void sv_recovery_begin_lost(selvage_exchange_t *x)
 {
-    if (x->lost_epoch && x->lost_epoch <= x->epoch)
-        sv_exchange_poison(x, report_peer(x->lost_source, x->lost_epoch, x->lost_status), true);
+    if (x->failure.lost_epoch && x->failure.lost_epoch <= x->epoch)
+        sv_exchange_poison(x, report_peer(x->failure.lost_source, x->failure.lost_epoch, x->failure.lost_status), true);
 }
 
 void sv_recovery_peer_failed(selvage_exchange_t *x, int source, const sv_wire_control_t *message)

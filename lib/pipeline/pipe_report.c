@@ -102,9 +102,9 @@ selvage_status_t sv_exchange_report_deadline(selvage_exchange_t *x, double waite
 
 void sv_exchange_notify_failure(const selvage_exchange_t *x, int rank)
 {
-    sv_wire_control_t message = {.word = {SV_CONTROL_FAIL, x->id, x->failed_epoch, (uint64_t)-(int)x->error,
-                                          (uint64_t)x->fail_source << 32 | x->fail_index, x->fail_expected,
-                                          x->fail_found}};
+    sv_wire_control_t message = {.word = {SV_CONTROL_FAIL, x->id, x->failure.epoch, (uint64_t)-(int)x->failure.status,
+                                          (uint64_t)x->failure.source << 32 | x->failure.index, x->failure.expected,
+                                          x->failure.found}};
     (void)sv_wire_control_send(x->comm->wire, rank, &message); /* not now: whoever asks later is told again */
 }
 
@@ -122,9 +122,10 @@ void sv_exchange_poison(selvage_exchange_t *x, selvage_status_t status, bool tel
     selvage_comm_t *comm = x->comm;
     if (sv_exchange_state(x) == SV_EXCHANGE_POISONED)
         return;
-    x->error = status;
-    x->failed_epoch = x->found_epoch ? x->found_epoch : x->epoch + (sv_exchange_state(x) != SV_EXCHANGE_RUNNING);
-    memcpy(x->error_text, sv_thread_detail(), sizeof x->error_text);
+    x->failure.status = status;
+    x->failure.epoch =
+        x->enqueued.found_epoch ? x->enqueued.found_epoch : x->epoch + (sv_exchange_state(x) != SV_EXCHANGE_RUNNING);
+    memcpy(x->failure.text, sv_thread_detail(), sizeof x->failure.text);
     sv_trace_add(&comm->trace, &(sv_trace_record_t){.begin_ns = sv_clock_ns(), .epoch = x->epoch, .packet = UINT32_MAX,
                                                     .peer = -1, .value = (uint64_t)-(int)status,
                                                     .kind = SV_TRACE_POISON, .exchange = (uint32_t)x->id});

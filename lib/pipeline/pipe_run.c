@@ -34,10 +34,10 @@ void sv_packet_trace(const sv_packet_t *p, sv_trace_kind_t kind, uint64_t begin_
 static selvage_status_t order_streams(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev;
-    void *stream[] = {x->kernel_stream, x->out_stream, x->in_stream, x->peer_stream};
+    void *stream[] = {x->streams.kernel, x->streams.out, x->streams.in, x->streams.peer};
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
-            SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, stream[i], x->start_event));
+            SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, stream[i], x->streams.start_event));
     return SELVAGE_SUCCESS;
 }
 
@@ -48,7 +48,7 @@ selvage_status_t sv_exchange_order(selvage_exchange_t *x)
     x->unordered = false;
     if (sv_batch_start_is_passed(x))
         return SELVAGE_SUCCESS;
-    SV_TRY(SV_DEVICE_CALL(x->comm->dev, event_record, x->start_event, x->caller_stream));
+    SV_TRY(SV_DEVICE_CALL(x->comm->dev, event_record, x->streams.start_event, x->streams.caller));
     return order_streams(x);
 }
 
@@ -69,11 +69,12 @@ void sv_exchange_order_others(const selvage_exchange_t *x)
    alone: nothing to order, most likely. */
 static bool stays_on_caller_stream(const selvage_exchange_t *x)
 {
-    const bool enqueued = x->enqueued_epoch && x->enqueued_epoch == x->started;
-    if (x->comm->progress.threaded || !x->all_pulled || x->nsends == 0) /* no push would tell that start is passed */
+    const bool enqueued = x->enqueued.epoch && x->enqueued.epoch == x->started;
+    if (x->comm->progress.threaded || !x->batch.all_pulled ||
+        x->nsends == 0) /* no push would tell that start is passed */
         return false;
-    return enqueued ? x->waited_immediately || x->send_bytes <= SV_CALLER_STREAM_MAX_BYTES
-                    : x->waited_immediately && x->by_kernels;
+    return enqueued ? x->enqueued.waited_immediately || x->send_bytes <= SV_CALLER_STREAM_MAX_BYTES
+                    : x->enqueued.waited_immediately && x->batch.by_kernels;
 }
 
 static void reset_peers(selvage_exchange_t *x)
@@ -127,8 +128,8 @@ static selvage_status_t begin_sends(selvage_exchange_t *x, uint64_t now_ns)
             SV_TRY(begin_send_epoch(&x->sends[i], now_ns));
             x->active_sends[x->nactive_sends++] = &x->sends[i];
         }
-        if (!one_sided && x->out_stream && x->defer_peer)
-            SV_TRY(SV_DEVICE_CALL(x->comm->dev, event_record, x->last_out_event, x->out_stream));
+        if (!one_sided && x->streams.out && x->timing.defer_peer)
+            SV_TRY(SV_DEVICE_CALL(x->comm->dev, event_record, x->streams.last_out_event, x->streams.out));
     }
     return SELVAGE_SUCCESS;
 }
@@ -138,26 +139,28 @@ static bool choose_defer(const selvage_exchange_t *x)
 {
     enum { TRIALS = 6 };
     int policy = x->comm->config.intranode;
-    if (!x->out_stream || !x->peer_stream || policy == SV_CONFIG_INTRANODE_IMMEDIATE)
+    if (!x->streams.out || !x->streams.peer || policy == SV_CONFIG_INTRANODE_IMMEDIATE)
         return false;
     if (policy == SV_CONFIG_INTRANODE_DEFERRED)
         return true;
-    return x->measured_count < TRIALS ? x->measured_count & 1 : x->measured_ns[1] <= x->measured_ns[0];
+    return x->timing.measured_count < TRIALS ? x->timing.measured_count & 1
+                                             : x->timing.measured_ns[1] <= x->timing.measured_ns[0];
 }
 
 static selvage_status_t begin_epoch(selvage_exchange_t *x)
 {
     uint64_t now_ns = sv_clock_ns();
-    memset(x->phase_begin_ns, 0, sizeof x->phase_begin_ns);
-    memset(x->phase_end_ns, 0, sizeof x->phase_end_ns);
-    x->phase_begin_ns[0] = x->phase_begin_ns[1] = now_ns;
+    memset(x->timing.phase_begin_ns, 0, sizeof x->timing.phase_begin_ns);
+    memset(x->timing.phase_end_ns, 0, sizeof x->timing.phase_end_ns);
+    x->timing.phase_begin_ns[0] = x->timing.phase_begin_ns[1] = now_ns;
     x->nactive_recvs = x->nactive_sends = 0;
-    x->npush_due = x->npull_due = 0;
-    x->kernel_stream_busy = x->host_ends = false;
+    x->batch.npush_due = x->batch.npull_due = 0;
+    x->enqueued.kernel_stream_busy = x->enqueued.host_ends = false;
     x->start_copies = 0;
-    x->first_push = NULL;
-    x->device_mode = x->enqueued_epoch && x->enqueued_epoch == x->epoch - 1; /* most likely it ends as the last did */
-    x->defer_peer = choose_defer(x);
+    x->batch.first_push = NULL;
+    x->enqueued.device_mode =
+        x->enqueued.epoch && x->enqueued.epoch == x->epoch - 1; /* most likely it ends as the last did */
+    x->timing.defer_peer = choose_defer(x);
     reset_peers(x);
     if (!x->unordered)
         SV_TRY(order_streams(x));
@@ -167,11 +170,12 @@ static selvage_status_t begin_epoch(selvage_exchange_t *x)
     }
     SV_TRY(begin_sends(x, now_ns));
     SV_TRY(sv_batch_flush(x));
-    if (x->device_mode)
+    if (x->enqueued.device_mode)
         SV_TRY(sv_prelaunch_pushes(x, now_ns));
     now_ns = sv_clock_ns();
-    x->phase_end_ns[0] = x->phase_end_ns[1] = now_ns;
-    x->phase_begin_ns[2] = x->phase_begin_ns[3] = x->phase_begin_ns[4] = x->phase_begin_ns[5] = now_ns;
+    x->timing.phase_end_ns[0] = x->timing.phase_end_ns[1] = now_ns;
+    x->timing.phase_begin_ns[2] = x->timing.phase_begin_ns[3] = x->timing.phase_begin_ns[4] =
+        x->timing.phase_begin_ns[5] = now_ns;
     return SELVAGE_SUCCESS;
 }
 
@@ -194,10 +198,10 @@ static void run_begin(void *arg)
         return; /* a neighbour's failure came first */
     sv_list_append(&x->comm->exchanges->active, &x->active_link);
     selvage_status_t status = begin_epoch(x);
-    if (status == SELVAGE_SUCCESS && !x->device_mode)
+    if (status == SELVAGE_SUCCESS && !x->enqueued.device_mode)
         sv_exchange_poll(x, sv_clock_ns());
     /* Without a push that has left, nothing would tell later where start was. */
-    if (status == SELVAGE_SUCCESS && !x->first_push && sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
+    if (status == SELVAGE_SUCCESS && !x->batch.first_push && sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
         status = sv_exchange_order(x);
     if (status != SELVAGE_SUCCESS)
         sv_exchange_poison(x, status, true);
@@ -240,8 +244,8 @@ static selvage_status_t advance_sends(selvage_exchange_t *x, uint64_t now_ns, bo
 
 static void note_phase_end(selvage_exchange_t *x, int phase, bool ended, uint64_t now_ns)
 {
-    if (ended && !x->phase_end_ns[phase])
-        x->phase_end_ns[phase] = now_ns;
+    if (ended && !x->timing.phase_end_ns[phase])
+        x->timing.phase_end_ns[phase] = now_ns;
 }
 
 static selvage_status_t advance_packets(selvage_exchange_t *x, uint64_t now_ns, bool *moved)
@@ -261,18 +265,19 @@ static selvage_status_t advance_packets(selvage_exchange_t *x, uint64_t now_ns, 
 static void trace_phases(selvage_exchange_t *x, uint64_t now_ns)
 {
     sv_trace_record_t record = {.packet = UINT32_MAX, .peer = -1, .epoch = x->epoch, .exchange = (uint32_t)x->id};
-    x->phase_end_ns[4] = x->phase_end_ns[4] ? x->phase_end_ns[4] : now_ns;
-    x->phase_end_ns[5] = x->phase_end_ns[6] = now_ns;
-    x->phase_begin_ns[6] = x->phase_end_ns[1];
+    x->timing.phase_end_ns[4] = x->timing.phase_end_ns[4] ? x->timing.phase_end_ns[4] : now_ns;
+    x->timing.phase_end_ns[5] = x->timing.phase_end_ns[6] = now_ns;
+    x->timing.phase_begin_ns[6] = x->timing.phase_end_ns[1];
     for (unsigned phase = 0; phase < 7; phase++) {
         record.kind = SV_TRACE_PHASE;
-        record.begin_ns = x->phase_begin_ns[phase];
-        record.end_ns = x->phase_end_ns[phase] > record.begin_ns ? x->phase_end_ns[phase] : record.begin_ns + 1;
+        record.begin_ns = x->timing.phase_begin_ns[phase];
+        record.end_ns =
+            x->timing.phase_end_ns[phase] > record.begin_ns ? x->timing.phase_end_ns[phase] : record.begin_ns + 1;
         record.value = phase;
         sv_trace_add(&x->comm->trace, &record);
     }
     record.kind = SV_TRACE_EPOCH;
-    record.begin_ns = x->phase_begin_ns[0];
+    record.begin_ns = x->timing.phase_begin_ns[0];
     record.end_ns = now_ns;
     record.value = 0;
     sv_trace_add(&x->comm->trace, &record);
@@ -286,10 +291,10 @@ void sv_exchange_join(selvage_exchange_t *x, uint64_t now_ns)
 {
     trace_phases(x, now_ns);
     /* The measured policy keeps the best time of either way and uses the better one from then on. */
-    uint64_t took_ns = now_ns - x->phase_begin_ns[0], *best = &x->measured_ns[x->defer_peer];
+    uint64_t took_ns = now_ns - x->timing.phase_begin_ns[0], *best = &x->timing.measured_ns[x->timing.defer_peer];
     if (*best == 0 || took_ns < *best)
         *best = took_ns;
-    x->measured_count++;
+    x->timing.measured_count++;
     x->comm->stats.epochs++;
     sv_list_remove(&x->active_link);
     /* Partner: the acquire of a kernel that holds the caller's stream (sv_await). */
@@ -303,8 +308,8 @@ bool sv_exchange_poll(selvage_exchange_t *x, uint64_t now_ns)
     bool moved = false;
     if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING)
         return false;
-    if (x->head)
-        __atomic_store_n(&x->head->heartbeat_ns, now_ns, __ATOMIC_RELAXED);
+    if (x->memory.head)
+        __atomic_store_n(&x->memory.head->heartbeat_ns, now_ns, __ATOMIC_RELAXED);
     selvage_status_t status = advance_packets(x, now_ns, &moved);
     if (status != SELVAGE_SUCCESS) {
         sv_exchange_poison(x, status, true);
@@ -321,7 +326,7 @@ bool sv_exchange_poll(selvage_exchange_t *x, uint64_t now_ns)
 
 selvage_status_t sv_exchange_first_error(const selvage_exchange_t *x)
 {
-    return sv_error_quiet(x->error, "%s", x->error_text);
+    return sv_error_quiet(x->failure.status, "%s", x->failure.text);
 }
 
 typedef struct failed_call {
@@ -366,7 +371,8 @@ void sv_exchange_finish_gated(selvage_exchange_t *x)
 {
     sv_backoff_t backoff;
     init_backoff(x->comm, &backoff);
-    while (x->gated_epoch && x->gated_epoch == x->started && sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
+    while (x->enqueued.gated_epoch && x->enqueued.gated_epoch == x->started &&
+           sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
         sv_enqueued_check(x); /* it has the deadline */
         sv_backoff(&backoff);
     }
@@ -389,12 +395,12 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     case SV_EXCHANGE_IDLE:
         break;
     }
-    x->caller_stream = stream;
+    x->streams.caller = stream;
     x->unordered = stays_on_caller_stream(x);
     sv_exchange_order_others(x);
     selvage_status_t status = x->layouts.packets ? sv_layouts_pack(x, stream) : SELVAGE_SUCCESS;
     if (status == SELVAGE_SUCCESS && !x->unordered)
-        status = SV_DEVICE_CALL(x->comm->dev, event_record, x->start_event, stream);
+        status = SV_DEVICE_CALL(x->comm->dev, event_record, x->streams.start_event, stream);
     if (status != SELVAGE_SUCCESS)
         return fail_call(x, status);
     sv_exchange_moved(x, sv_clock_ns());
@@ -407,7 +413,7 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     sv_progress_post(&x->comm->progress, &x->start_work);
     if (x->in_start) {
         x->in_start = false;
-        x->left_start_ns = sv_clock_ns();
+        x->enqueued.left_start_ns = sv_clock_ns();
     }
     return sv_exchange_state(x) == SV_EXCHANGE_POISONED ? sv_exchange_first_error(x) : SELVAGE_SUCCESS;
 }
@@ -437,7 +443,7 @@ static selvage_status_t end_epoch_call(selvage_exchange_t *x, void *stream, cons
 static void note_host_ends(selvage_exchange_t *x)
 {
     if (!x->comm->progress.threaded)
-        x->host_ends = true;
+        x->enqueued.host_ends = true;
 }
 
 selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream)
@@ -463,7 +469,7 @@ static void run_expire(void *arg)
 /* The deadline counts from the last progress, and not from before this wait. */
 static bool is_overdue(const selvage_exchange_t *x, uint64_t entered_ns)
 {
-    uint64_t moved_ns = atomic_load_explicit(&x->progress_ns, memory_order_relaxed), now_ns = sv_clock_ns();
+    uint64_t moved_ns = atomic_load_explicit(&x->timing.progress_ns, memory_order_relaxed), now_ns = sv_clock_ns();
     uint64_t since_ns = moved_ns > entered_ns ? moved_ns : entered_ns;
     return x->comm->timeout_s > 0 && now_ns > since_ns && (double)(now_ns - since_ns) > x->comm->timeout_s * 1e9;
 }

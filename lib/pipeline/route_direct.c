@@ -29,7 +29,7 @@ static selvage_status_t is_start_passed(selvage_exchange_t *x)
 {
     if (x->begun_epoch == x->epoch)
         return SELVAGE_SUCCESS;
-    SV_TRY(SV_DEVICE_CALL(x->comm->dev, event_query, x->start_event));
+    SV_TRY(SV_DEVICE_CALL(x->comm->dev, event_query, x->streams.start_event));
     x->begun_epoch = x->epoch;
     return SELVAGE_SUCCESS;
 }

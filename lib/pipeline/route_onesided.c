@@ -44,7 +44,7 @@ static selvage_status_t onesided_post(sv_recv_t *recv, uint64_t now_ns)
     if (p->in_place && p->route != SELVAGE_ROUTE_SELF && recv->requested_attempt == 0)
         return SV_DEVICE_CALL(x->comm->dev, signal_async,
                               sv_shared_device_address(&p->peer->segment, &recv->remote->credit), word,
-                              x->in_start ? x->caller_stream : x->kernel_stream);
+                              x->in_start ? x->streams.caller : x->streams.kernel);
     if (p->kernel_copy && !p->in_place) {
         /* Slots that take turns: the first epochs have leave from the beginning, later ones by the pull that emptied
            theirs. */
@@ -61,7 +61,7 @@ static selvage_status_t onesided_post(sv_recv_t *recv, uint64_t now_ns)
 
 static void *copy_stream(const sv_send_t *send)
 {
-    return send->p.ops->through_host ? send->p.x->out_stream : send->p.x->peer_stream;
+    return send->p.ops->through_host ? send->p.x->streams.out : send->p.x->streams.peer;
 }
 
 /* The slot of this epoch for packets that kernels move, else that of the segment; or its place in the buffer. */
@@ -105,8 +105,8 @@ static selvage_status_t move_segment(sv_send_t *send, uint32_t segment)
     const uint8_t *src = send->buf + sv_packet_offset(p, segment);
     if (send->silent)
         return SELVAGE_SUCCESS;
-    if (segment == 0 && x->defer_peer && kind == SV_COPY_PEER)
-        SV_TRY(SV_DEVICE_CALL(x->comm->dev, stream_wait_event, stream, x->last_out_event));
+    if (segment == 0 && x->timing.defer_peer && kind == SV_COPY_PEER)
+        SV_TRY(SV_DEVICE_CALL(x->comm->dev, stream_wait_event, stream, x->streams.last_out_event));
     if (!send->fault) {
         SV_TRY(SV_DEVICE_CALL(x->comm->dev, copy_async, dst, src, sv_packet_piece(p, segment), kind, stream));
         /* The record comes by itself; see onesided_begin(). */

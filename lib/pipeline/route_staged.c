@@ -47,8 +47,8 @@ static selvage_status_t copy_to_slots(sv_send_t *send, uint64_t now_ns)
         sv_slot_t *slot = &p->slots[segment % p->nslots];
         if (!p->kernel_copy) {
             SV_TRY(SV_DEVICE_CALL(x->comm->dev, copy_async, slot->stage, send->buf + sv_packet_offset(p, segment),
-                                  sv_packet_piece(p, segment), SV_COPY_D2H, x->out_stream));
-            SV_TRY(sv_slot_mark(p, slot, x->out_stream));
+                                  sv_packet_piece(p, segment), SV_COPY_D2H, x->streams.out));
+            SV_TRY(sv_slot_mark(p, slot, x->streams.out));
         }
         slot->state = SV_SLOT_STAGING;
         slot->segment = send->next_stage++;

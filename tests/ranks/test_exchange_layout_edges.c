@@ -372,7 +372,7 @@ static void destroy_packing(local_rank_t *self)
     if (self->rank == 0) {
         CHECK_STATUS(selvage_exchange_start(ring.ex, ring.stream[0]), SELVAGE_SUCCESS);
     } else {
-        while (!ring.ex->lost_epoch)
+        while (!ring.ex->failure.lost_epoch)
             CHECK_STATUS(selvage_progress(self->comm), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_device_delay_us(self->dev, 5 * LATE_US, ring.stream[0]), SELVAGE_SUCCESS);
         CHECK(selvage_exchange_start(ring.ex, ring.stream[0]) != SELVAGE_SUCCESS);

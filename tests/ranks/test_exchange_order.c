@@ -43,7 +43,7 @@ static void run_pair(local_rank_t *self)
     good &= open_committed(&second, self);
     for (int epoch = 0; good && epoch < 6; epoch++) {
         /* The first one's packets need nothing of the second one, which at the other rank begins after them. */
-        first.ex->waited_immediately = self->rank == 0;
+        first.ex->enqueued.waited_immediately = self->rank == 0;
         CHECK_STATUS(fixture_start(&first, stream), SELVAGE_SUCCESS);
         if (self->rank == 1)
             CHECK_STATUS(selvage_exchange_wait(first.ex, stream), SELVAGE_SUCCESS);
@@ -90,7 +90,7 @@ static void run_behind(local_rank_t *self)
         bool last = self->rank == 0 && epoch == 3;
         /* The other rank stores this word in its first start, which nothing here is ordered after. */
         uint64_t *leave = &fixture.ex->sends[0].words->credit, given = 0, none = 0;
-        fixture.ex->waited_immediately = true; /* what is expected of an epoch is not always so */
+        fixture.ex->enqueued.waited_immediately = true; /* what is expected of an epoch is not always so */
         if (last && no_leave)    /* nothing can be pushed in start then */
             given = __atomic_exchange_n(leave, 0, __ATOMIC_ACQ_REL);
         CHECK_STATUS(fixture_start(&fixture, stream), SELVAGE_SUCCESS);
@@ -145,7 +145,7 @@ static void run_abandoned(local_rank_t *self)
     }
     if (self->rank == 1) {
         CHECK_STATUS(selvage_device_launch_soft(self->dev, be_busy, "", 1, 1, stream), SELVAGE_SUCCESS);
-        fixture.ex->waited_immediately = true;
+        fixture.ex->enqueued.waited_immediately = true;
         CHECK_STATUS(fixture_start(&fixture, stream), SELVAGE_SUCCESS);
         CHECK(selvage_exchange_wait(fixture.ex, stream) < 0);
         CHECK(!atomic_load(&passed));
@@ -244,7 +244,7 @@ static void run_first_epoch(local_rank_t *self, fixture_t *fixture, void *stream
         await_step(2);
     } else {
         atomic_store(&step, 1);
-        while (fixture->ex->recvs[1].arrived_count == 0 && fixture->ex->error == SELVAGE_SUCCESS)
+        while (fixture->ex->recvs[1].arrived_count == 0 && fixture->ex->failure.status == SELVAGE_SUCCESS)
             CHECK_STATUS(selvage_progress(self->comm), SELVAGE_SUCCESS);
         CHECK_EQ(fixture->ex->recvs[1].arrived_count, 1);
         atomic_store(&step, 2);
