@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# doc/mechanisms.md names what is: every row has its four cells, every file in "here" and "test" is in the tree, every
+# doc/mechanisms.md names what is, and so do the walks in doc/architecture.md: every row has its four cells, every file in "here" and "test" is in the tree, every
 # function, type and variable is in the file named before it, and everything has a test. A misspelt name in a copy is
 # noticed.
 set -u
@@ -67,8 +67,13 @@ with open(page, encoding="utf-8") as file:
         look(row, cells[3])
         if "`test_" not in cells[3]:
             wrong.append(f"{row}: no test")
-print("\n".join(wrong + [f"{rows} techniques, {len(wrong)} wrong"]))
-sys.exit(1 if wrong or rows < 20 else 0)
+steps = 0
+for line in text_of(os.path.join(top, "doc/architecture.md")).split("## Walks")[1].split("\n## ")[0].split("\n"):
+    if line.startswith("| `"):
+        steps += 1
+        look("walk: " + line[:40], line)
+print("\n".join(wrong + [f"{rows} techniques, {steps} steps of walks, {len(wrong)} wrong"]))
+sys.exit(1 if wrong or rows < 20 or steps < 10 else 0)
 END
 
 "$python" "$work/check.py" "$top_srcdir" "$top_srcdir/doc/mechanisms.md" || exit 1
