@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# doc/mechanisms.md names what is, and so do the walks in doc/architecture.md: every row has its four cells, every file in "here" and "test" is in the tree, every
-# function, type and variable is in the file named before it, and everything has a test. A misspelt name in a copy is
-# noticed.
+# doc/mechanisms.md names what is, and so do the walks in doc/architecture.md: every row has its four cells, every file
+# in "here" and "test" is in the tree, every function, type and variable is in the file named before it, and everything
+# has a test. A misspelt name in a copy is noticed.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 python=${PYTHON:-python3}
