@@ -98,9 +98,9 @@ static selvage_status_t send_slot(sv_send_t *send, sv_slot_t *slot, uint64_t now
     if (p->kernel_copy && p->x->policy != SV_CONFIG_CHECKSUM_OFF) {
         memcpy(send->record, slot->stage + p->bytes, sizeof *send->record); /* the push put it there */
     } else {
-        sv_record_t record = *send->record;
-        if (!is_last_segment(send, slot->segment)) { /* it only says which segment it is */
-            record = p->identity;
+        const bool last = is_last_segment(send, slot->segment);
+        sv_record_t record = last ? *send->record : p->identity; /* the packet's may be in the making still */
+        if (!last) { /* it only says which segment it is */
             record.kind = SV_RECORD_SEGMENT;
             record.bytes = payload_bytes;
             record.salt = sv_packet_offset(p, slot->segment);
