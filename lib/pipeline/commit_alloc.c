@@ -159,7 +159,7 @@ static void place_shared_slots(selvage_exchange_t *x)
 
 static selvage_status_t make_packets(selvage_exchange_t *x)
 {
-    x->batch.all_pulled = true;
+    x->batch.reach = SV_KERNELS_PULL_ALL;
     x->messaged = false;
     x->send_bytes = 0;
     for (uint32_t i = 0; i < x->nsends; i++) {
@@ -169,7 +169,8 @@ static selvage_status_t make_packets(selvage_exchange_t *x)
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         SV_TRY(make_recv(&x->recvs[i]));
-        x->batch.all_pulled &= x->recvs[i].p.pulled;
+        if (!x->recvs[i].p.pulled)
+            x->batch.reach = SV_KERNELS_MOVE_SOME;
         x->messaged |= x->recvs[i].p.ops->messaged;
         if (x->recvs[i].p.ops->messaged)
             x->recvs[i].p.peer->nstaged_recvs++;

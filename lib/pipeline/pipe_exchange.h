@@ -292,6 +292,25 @@ typedef struct sv_exchange_streams {
     sv_event_t *last_out_event;    /* after the last copy down of staged packets */
 } sv_exchange_streams_t;
 
+/* How much of an exchange kernels move; settled at commit (sv_prelaunch_decide()). */
+typedef enum sv_kernel_reach {
+    SV_KERNELS_MOVE_SOME,
+    SV_KERNELS_PULL_ALL,           /* every receive ends by a pull */
+    SV_KERNELS_MOVE_ALL            /* every send is a push as well, and no fault will change that */
+} sv_kernel_reach_t;
+
+/*
+ * How an epoch is expected to run; settled at its start (choose_epoch_mode() in pipe_run.c) from what kernels move and
+ * from how the last epoch ended. An epoch that ends another way than expected is right all the same, but slower.
+ */
+typedef enum sv_epoch_mode {
+    SV_EPOCH_HOST,                 /* the host advances the packets; streams of the exchange are after the caller's */
+    SV_EPOCH_HOST_ONE_STREAM,      /* it waits at once: all is on the caller's stream, most likely; others are put
+                                      after it when they are needed (sv_exchange_order()) */
+    SV_EPOCH_DEVICE,               /* an enqueued wait ends it: pushes wait for their credit on the device */
+    SV_EPOCH_DEVICE_ONE_STREAM     /* an enqueued wait ends it, and all is on the caller's stream, most likely */
+} sv_epoch_mode_t;
+
 /* Packets that kernels move, many with one launch; see pipe_batch.c. */
 typedef struct sv_exchange_batch {
     sv_push_item_t *push_items;    /* device: one per send, for those that kernels move */
@@ -299,14 +318,12 @@ typedef struct sv_exchange_batch {
     uint32_t *push_due, *pull_due; /* packets that the next batch takes */
     uint32_t npush_due, npull_due;
     const sv_send_t *first_push;   /* start pushed it on the caller's stream, in this epoch; or NULL */
-    bool by_kernels;               /* every send is a push, every receive a pull, and no fault will change that */
-    bool all_pulled;               /* every receive ends by a pull */
+    sv_kernel_reach_t reach;
     uint64_t early_wait_ns;        /* how long a pull that a waiting host launches may wait; 0: there are none */
 } sv_exchange_batch_t;
 
-/* Epochs that end on the device, by an enqueued wait; see pipe_prelaunch.c. */
+/* Epochs that end on the device, by an enqueued wait; see pipe_enqueued.c. */
 typedef struct sv_exchange_enqueued {
-    bool device_mode;              /* this epoch's pushes wait on the device; it should end by an enqueued wait */
     bool host_ends;                /* wait or test was called in this epoch */
     bool kernel_stream_busy;       /* with something of this epoch that an enqueued wait must join */
     bool joined;                   /* the last enqueued wait is after streams of the exchange, too */
@@ -369,10 +386,10 @@ struct selvage_exchange {
     uint64_t create_number, id;
     uint64_t started;              /* epochs, as the application counts them */
     uint64_t epoch;                /* the same, as the engine does: one thread each */
+    sv_epoch_mode_t mode;          /* of this epoch */
     selvage_route_t forced_route;  /* by the parameters; DEFAULT: the configuration decides */
     int policy;                    /* SV_CONFIG_CHECKSUM_... */
     bool messaged;                 /* some packet goes by messages of the wire */
-    bool never_send;               /* a fault */
     size_t send_bytes;
 
     sv_send_t *sends;
@@ -449,6 +466,10 @@ static inline void sv_exchange_set_state(selvage_exchange_t *x, sv_exchange_stat
 static inline void sv_exchange_moved(selvage_exchange_t *x, uint64_t now_ns)
 {
     atomic_store_explicit(&x->timing.progress_ns, now_ns, memory_order_relaxed);
+}
+static inline bool sv_epoch_is_on_device(const selvage_exchange_t *x)
+{
+    return x->mode >= SV_EPOCH_DEVICE;
 }
 /* Whether kernels alone can bring it to its end: it needs no slots that the host hands out. */
 static inline bool sv_packet_is_device_driven(const sv_packet_t *p)

@@ -446,7 +446,7 @@ static selvage_status_t send_with_faults(sv_send_t *send, uint64_t now_ns, bool 
 {
     const selvage_exchange_t *x = send->p.x;
     if (send->p.route != SELVAGE_ROUTE_STAGED || !sv_staged_is_settling(send)) {
-        if (x->never_send)
+        if (x->comm->fault.never_epoch == x->epoch)
             return SELVAGE_SUCCESS;
         if (x->comm->fault.armed && !send->fault_decided)
             sv_fault_decide(send, now_ns);

@@ -11,17 +11,19 @@
 /* Phase 6 (pipe_run.c): everything is in place; the caller's stream continues. */
 void sv_exchange_join(selvage_exchange_t *x, uint64_t now_ns);
 
-/*
- * Kernels that wait (pipe_prelaunch.c). sv_prelaunch_pulls: a host that waits launches pulls for what is near.
- * sv_prelaunch_pushes: at start of an epoch that is expected to end by an enqueued wait. sv_enqueued_check: poisons the
- * exchange if the device has found a failure after an enqueued wait. sv_enqueued_query: IN_PROGRESS while that runs.
- */
-void sv_prelaunch_decide(selvage_exchange_t *x); /* at commit: whether and how long sv_prelaunch_pulls's may wait */
+/* Kernels that wait for packets of an epoch that the host ends (pipe_prelaunch.c). At commit: whether and how long they
+   may wait. */
+void sv_prelaunch_decide(selvage_exchange_t *x);
+/* A host that waits launches pulls for what is near. */
 void sv_prelaunch_pulls(selvage_exchange_t *x, void *stream);
 /* The first test or wait after start, on this stream; waits: it is not only a look. */
 void sv_prelaunch_note_end(selvage_exchange_t *x, void *stream, bool waits);
-selvage_status_t sv_prelaunch_pushes(selvage_exchange_t *x, uint64_t now_ns);
+
+/* Epochs that the device ends (pipe_enqueued.c). At start of an epoch that is expected to: its pushes. */
+selvage_status_t sv_enqueued_push(selvage_exchange_t *x, uint64_t now_ns);
+/* Poisons the exchange if the device has found a failure after an enqueued wait. */
 void sv_enqueued_check(selvage_exchange_t *x);
+/* IN_PROGRESS while the last enqueued wait is under way on the device. */
 selvage_status_t sv_enqueued_query(selvage_exchange_t *x);
 uint64_t sv_enqueued_deadline_ns(const selvage_exchange_t *x);
 

@@ -65,28 +65,20 @@ void sv_exchange_order_others(const selvage_exchange_t *x)
     }
 }
 
-/* Epochs that are waited for at once, and repeated enqueued waits with little to send, happen on the caller's stream
-   alone: nothing to order, most likely. */
-static bool stays_on_caller_stream(const selvage_exchange_t *x)
+/* The last epoch tells most likely how this one ends. Epochs that are waited for at once, and repeated enqueued waits
+   with little to send, happen on the caller's stream alone. */
+static sv_epoch_mode_t choose_epoch_mode(const selvage_exchange_t *x)
 {
-    const bool enqueued = x->enqueued.epoch && x->enqueued.epoch == x->started;
-    if (x->comm->progress.threaded || !x->batch.all_pulled ||
-        x->nsends == 0) /* no push would tell that start is passed */
-        return false;
-    return enqueued ? x->enqueued.waited_immediately || x->send_bytes <= SV_CALLER_STREAM_MAX_BYTES
-                    : x->enqueued.waited_immediately && x->batch.by_kernels;
-}
-
-static void reset_peers(selvage_exchange_t *x)
-{
-    x->verdicts_due = 0;
-    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
-        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
-        peer->staged_left = peer->nstaged_recvs;
-        peer->verdict_due = false;
-        if (peer->nstaged_recvs && x->policy != SV_CONFIG_CHECKSUM_OFF)
-            x->verdicts_due++;
-    }
+    /* With a progress thread another thread would use the caller's stream; without a push nothing would tell that
+       start is passed there. */
+    const bool may_stay = !x->comm->progress.threaded && x->batch.reach != SV_KERNELS_MOVE_SOME && x->nsends > 0;
+    if (x->enqueued.epoch && x->enqueued.epoch == x->started)
+        return may_stay && (x->enqueued.waited_immediately || x->send_bytes <= SV_CALLER_STREAM_MAX_BYTES)
+                   ? SV_EPOCH_DEVICE_ONE_STREAM
+                   : SV_EPOCH_DEVICE;
+    return may_stay && x->enqueued.waited_immediately && x->batch.reach == SV_KERNELS_MOVE_ALL
+               ? SV_EPOCH_HOST_ONE_STREAM
+               : SV_EPOCH_HOST;
 }
 
 static selvage_status_t begin_recv_epoch(sv_recv_t *recv, uint64_t now_ns)
@@ -118,22 +110,6 @@ static selvage_status_t begin_send_epoch(sv_send_t *send, uint64_t now_ns)
     return send->p.ops->begin(send, now_ns);
 }
 
-/* Staged packets first: their way is the longest, and copies within the node may wait for them. */
-static selvage_status_t begin_sends(selvage_exchange_t *x, uint64_t now_ns)
-{
-    for (int one_sided = 0; one_sided < 2; one_sided++) {
-        for (uint32_t i = 0; i < x->nsends; i++) {
-            if (x->sends[i].p.ops->messaged == (bool)one_sided)
-                continue;
-            SV_TRY(begin_send_epoch(&x->sends[i], now_ns));
-            x->active_sends[x->nactive_sends++] = &x->sends[i];
-        }
-        if (!one_sided && x->streams.out && x->timing.defer_peer)
-            SV_TRY(SV_DEVICE_CALL(x->comm->dev, event_record, x->streams.last_out_event, x->streams.out));
-    }
-    return SELVAGE_SUCCESS;
-}
-
 /* Whether copies within the node wait for the copies down. Measured: three epochs of each way, then the better. */
 static bool choose_defer(const selvage_exchange_t *x)
 {
@@ -149,56 +125,67 @@ static bool choose_defer(const selvage_exchange_t *x)
 
 static selvage_status_t begin_epoch(selvage_exchange_t *x)
 {
+    sv_exchange_timing_t *timing = &x->timing;
     uint64_t now_ns = sv_clock_ns();
-    memset(x->timing.phase_begin_ns, 0, sizeof x->timing.phase_begin_ns);
-    memset(x->timing.phase_end_ns, 0, sizeof x->timing.phase_end_ns);
-    x->timing.phase_begin_ns[0] = x->timing.phase_begin_ns[1] = now_ns;
+    memset(timing->phase_begin_ns, 0, sizeof timing->phase_begin_ns);
+    memset(timing->phase_end_ns, 0, sizeof timing->phase_end_ns);
+    timing->phase_begin_ns[0] = timing->phase_begin_ns[1] = now_ns;
     x->nactive_recvs = x->nactive_sends = 0;
     x->batch.npush_due = x->batch.npull_due = 0;
     x->enqueued.kernel_stream_busy = x->enqueued.host_ends = false;
     x->start_copies = 0;
     x->batch.first_push = NULL;
-    x->enqueued.device_mode =
-        x->enqueued.epoch && x->enqueued.epoch == x->epoch - 1; /* most likely it ends as the last did */
-    x->timing.defer_peer = choose_defer(x);
-    reset_peers(x);
+    timing->defer_peer = choose_defer(x);
+    x->verdicts_due = 0;
+    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
+        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        peer->staged_left = peer->nstaged_recvs;
+        peer->verdict_due = false;
+        if (peer->nstaged_recvs && x->policy != SV_CONFIG_CHECKSUM_OFF)
+            x->verdicts_due++;
+    }
     if (!x->unordered)
         SV_TRY(order_streams(x));
+
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         SV_TRY(begin_recv_epoch(&x->recvs[i], now_ns));
         x->active_recvs[x->nactive_recvs++] = &x->recvs[i];
     }
-    SV_TRY(begin_sends(x, now_ns));
+    /* Packets that go by messages first: their way is the longest, and copies within the node may wait for them. */
+    for (int one_sided = 0; one_sided < 2; one_sided++) {
+        for (uint32_t i = 0; i < x->nsends; i++) {
+            if (x->sends[i].p.ops->messaged == (bool)one_sided)
+                continue;
+            SV_TRY(begin_send_epoch(&x->sends[i], now_ns));
+            x->active_sends[x->nactive_sends++] = &x->sends[i];
+        }
+        if (!one_sided && x->streams.out && timing->defer_peer)
+            SV_TRY(SV_DEVICE_CALL(x->comm->dev, event_record, x->streams.last_out_event, x->streams.out));
+    }
     SV_TRY(sv_batch_flush(x));
-    if (x->enqueued.device_mode)
-        SV_TRY(sv_prelaunch_pushes(x, now_ns));
-    now_ns = sv_clock_ns();
-    x->timing.phase_end_ns[0] = x->timing.phase_end_ns[1] = now_ns;
-    x->timing.phase_begin_ns[2] = x->timing.phase_begin_ns[3] = x->timing.phase_begin_ns[4] =
-        x->timing.phase_begin_ns[5] = now_ns;
-    return SELVAGE_SUCCESS;
-}
+    if (sv_epoch_is_on_device(x))
+        SV_TRY(sv_enqueued_push(x, now_ns));
 
-static void run_begin_faults(selvage_exchange_t *x)
-{
-    const sv_fault_t *fault = &x->comm->fault;
-    x->never_send = fault->never_epoch == x->epoch;
-    if (fault->stop_epoch == x->epoch && fault->stop_ms)
-        usleep(fault->stop_ms * 1000);
+    now_ns = sv_clock_ns();
+    timing->phase_end_ns[0] = timing->phase_end_ns[1] = now_ns;
+    for (int phase = 2; phase <= 5; phase++)
+        timing->phase_begin_ns[phase] = now_ns;
+    return SELVAGE_SUCCESS;
 }
 
 static void run_begin(void *arg)
 {
     selvage_exchange_t *x = arg;
+    const sv_fault_t *fault = &x->comm->fault;
     x->epoch++;
-    if (x->comm->fault.never_epoch || x->comm->fault.stop_epoch)
-        run_begin_faults(x);
+    if (fault->stop_epoch == x->epoch && fault->stop_ms)
+        usleep(fault->stop_ms * 1000);
     sv_recovery_begin_lost(x);
     if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING)
         return; /* a neighbour's failure came first */
     sv_list_append(&x->comm->exchanges->active, &x->active_link);
     selvage_status_t status = begin_epoch(x);
-    if (status == SELVAGE_SUCCESS && !x->enqueued.device_mode)
+    if (status == SELVAGE_SUCCESS && !sv_epoch_is_on_device(x))
         sv_exchange_poll(x, sv_clock_ns());
     /* Without a push that has left, nothing would tell later where start was. */
     if (status == SELVAGE_SUCCESS && !x->batch.first_push && sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
@@ -209,54 +196,45 @@ static void run_begin(void *arg)
 
 /* --- polling ------------------------------------------------------------------------------------------------------ */
 
-static selvage_status_t advance_recvs(selvage_exchange_t *x, uint64_t now_ns, bool *moved, bool *all_landing)
-{
-    for (uint32_t i = 0; i < x->nactive_recvs;) {
-        sv_recv_t *recv = x->active_recvs[i];
-        SV_TRY(recv->p.ops->receive(recv, now_ns, moved));
-        if (recv->state == SV_RECV_VERIFYING)
-            SV_TRY(recv->p.ops->land(recv, now_ns, moved));
-        *all_landing &= recv->state != SV_RECV_WAITING;
-        if (recv->state == SV_RECV_IDLE)
-            x->active_recvs[i] = x->active_recvs[--x->nactive_recvs];
-        else
-            i++;
-    }
-    return SELVAGE_SUCCESS;
-}
-
-static selvage_status_t advance_sends(selvage_exchange_t *x, uint64_t now_ns, bool *moved, bool *all_fired)
-{
-    for (uint32_t i = 0; i < x->nactive_sends;) {
-        sv_send_t *send = x->active_sends[i];
-        if (send->state == SV_SEND_MOVING)
-            SV_TRY(send->p.ops->send(send, now_ns, moved));
-        if (send->state == SV_SEND_VERDICT)
-            SV_TRY(send->p.ops->drain(send, now_ns, moved));
-        *all_fired &= send->state != SV_SEND_MOVING;
-        if (send->state == SV_SEND_IDLE)
-            x->active_sends[i] = x->active_sends[--x->nactive_sends];
-        else
-            i++;
-    }
-    return SELVAGE_SUCCESS;
-}
-
 static void note_phase_end(selvage_exchange_t *x, int phase, bool ended, uint64_t now_ns)
 {
     if (ended && !x->timing.phase_end_ns[phase])
         x->timing.phase_end_ns[phase] = now_ns;
 }
 
+/* One walk over the packets that are not done. */
 static selvage_status_t advance_packets(selvage_exchange_t *x, uint64_t now_ns, bool *moved)
 {
-    bool all_landing = true, all_fired = true;
-    SV_TRY(advance_recvs(x, now_ns, moved, &all_landing));
-    SV_TRY(advance_sends(x, now_ns, moved, &all_fired));
+    bool all_landing = true, all_sent = true;
+    /* Phases 3 and 5. */
+    for (uint32_t i = 0; i < x->nactive_recvs;) {
+        sv_recv_t *recv = x->active_recvs[i];
+        SV_TRY(recv->p.ops->receive(recv, now_ns, moved));
+        if (recv->state == SV_RECV_VERIFYING)
+            SV_TRY(recv->p.ops->land(recv, now_ns, moved));
+        all_landing &= recv->state != SV_RECV_WAITING;
+        if (recv->state == SV_RECV_IDLE)
+            x->active_recvs[i] = x->active_recvs[--x->nactive_recvs];
+        else
+            i++;
+    }
+    /* Phases 2 and 4. */
+    for (uint32_t i = 0; i < x->nactive_sends;) {
+        sv_send_t *send = x->active_sends[i];
+        if (send->state == SV_SEND_MOVING)
+            SV_TRY(send->p.ops->send(send, now_ns, moved));
+        if (send->state == SV_SEND_VERDICT)
+            SV_TRY(send->p.ops->drain(send, now_ns, moved));
+        all_sent &= send->state != SV_SEND_MOVING;
+        if (send->state == SV_SEND_IDLE)
+            x->active_sends[i] = x->active_sends[--x->nactive_sends];
+        else
+            i++;
+    }
     SV_TRY(sv_batch_flush(x));
     if (x->verdicts_due)
         SV_TRY(sv_exchange_send_verdicts(x, moved));
-    note_phase_end(x, 2, all_fired, now_ns);
+    note_phase_end(x, 2, all_sent, now_ns);
     note_phase_end(x, 3, all_landing, now_ns);
     note_phase_end(x, 4, x->nactive_sends == 0, now_ns);
     return SELVAGE_SUCCESS;
@@ -351,15 +329,6 @@ static selvage_status_t fail_call(selvage_exchange_t *x, selvage_status_t status
     return sv_exchange_first_error(x);
 }
 
-/* False if a progress thread has just poisoned the exchange: its word must not be overwritten. */
-static bool leave_idle(selvage_exchange_t *x)
-{
-    int idle = SV_EXCHANGE_IDLE;
-    /* Partner: the acquire in sv_exchange_state(), and its releases on failure. */
-    return atomic_compare_exchange_strong_explicit(&x->state, &idle, SV_EXCHANGE_RUNNING, memory_order_acq_rel,
-                                                   memory_order_acquire);
-}
-
 static void init_backoff(const selvage_comm_t *comm, sv_backoff_t *backoff)
 {
     *backoff = (sv_backoff_t){.max_sleep_us = 100};
@@ -396,7 +365,8 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
         break;
     }
     x->streams.caller = stream;
-    x->unordered = stays_on_caller_stream(x);
+    x->mode = choose_epoch_mode(x);
+    x->unordered = x->mode == SV_EPOCH_HOST_ONE_STREAM || x->mode == SV_EPOCH_DEVICE_ONE_STREAM;
     sv_exchange_order_others(x);
     selvage_status_t status = x->layouts.packets ? sv_layouts_pack(x, stream) : SELVAGE_SUCCESS;
     if (status == SELVAGE_SUCCESS && !x->unordered)
@@ -404,7 +374,11 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     if (status != SELVAGE_SUCCESS)
         return fail_call(x, status);
     sv_exchange_moved(x, sv_clock_ns());
-    if (!leave_idle(x))
+    /* A progress thread may just have poisoned the exchange, and its word must not be overwritten. Partner: the acquire
+       in sv_exchange_state(), and its releases on failure. */
+    int idle = SV_EXCHANGE_IDLE;
+    if (!atomic_compare_exchange_strong_explicit(&x->state, &idle, SV_EXCHANGE_RUNNING, memory_order_acq_rel,
+                                                 memory_order_acquire))
         return sv_exchange_first_error(x);
     x->started++;
     x->start_work.run = run_begin;
@@ -418,25 +392,18 @@ selvage_status_t sv_exchange_start(selvage_exchange_t *x, void *stream)
     return sv_exchange_state(x) == SV_EXCHANGE_POISONED ? sv_exchange_first_error(x) : SELVAGE_SUCCESS;
 }
 
-/* All of it was verified: what is not in its place yet is brought there, ahead of later work on the stream. */
-static selvage_status_t finish_layouts(selvage_exchange_t *x, void *stream)
-{
-    selvage_status_t status = x->layouts.packets ? sv_layouts_finish(x, stream) : SELVAGE_SUCCESS;
-    return status == SELVAGE_SUCCESS ? status : fail_call(x, status);
-}
-
 static selvage_status_t end_epoch_call(selvage_exchange_t *x, void *stream, const char *call)
 {
-    switch (sv_exchange_state(x)) {
-    case SV_EXCHANGE_RUNNING: return SELVAGE_IN_PROGRESS;
-    case SV_EXCHANGE_POISONED: return sv_exchange_first_error(x);
-    case SV_EXCHANGE_BUILDING: break;
-    case SV_EXCHANGE_IDLE:
-        if (x->started > 0)
-            return finish_layouts(x, stream);
-        break;
-    }
-    return sv_error(SELVAGE_ERR_STATE, "%s: the exchange was never started", call);
+    const sv_exchange_state_t state = sv_exchange_state(x);
+    if (state == SV_EXCHANGE_RUNNING)
+        return SELVAGE_IN_PROGRESS;
+    if (state == SV_EXCHANGE_POISONED)
+        return sv_exchange_first_error(x);
+    if (state == SV_EXCHANGE_BUILDING || x->started == 0)
+        return sv_error(SELVAGE_ERR_STATE, "%s: the exchange was never started", call);
+    /* All of it was verified: what is not in its place yet is brought there, ahead of later work on the stream. */
+    selvage_status_t status = x->layouts.packets ? sv_layouts_finish(x, stream) : SELVAGE_SUCCESS;
+    return status == SELVAGE_SUCCESS ? status : fail_call(x, status);
 }
 
 /* With a progress thread nobody looks at it, and the flag is that thread's. */

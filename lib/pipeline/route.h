@@ -64,7 +64,7 @@ void sv_packet_begin_attempt(sv_send_t *send, uint64_t now_ns);
 /* Whether phase 0 leaves everything to a push that waits for credit: what is sent again does not. */
 static inline bool sv_packet_is_left_to_push(const sv_send_t *send)
 {
-    return send->p.x->enqueued.device_mode && send->p.attempt == 0;
+    return sv_epoch_is_on_device(send->p.x) && send->p.attempt == 0;
 }
 /* Enqueues one pass over the data that makes the digest and the record; the word after it says so. */
 selvage_status_t sv_packet_launch_digest(sv_send_t *send, sv_record_t *record, uint64_t *word);
