@@ -8,7 +8,7 @@
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "pipeline/pipe_commit.h"
-
+#include "pipeline/route.h"
 
 /* A launch takes no more than this part of the device, so that one that waits is resident as a whole, and one that
    moves much leaves room for the application's kernels beside it; what links carry keeps no more busy. */
@@ -26,7 +26,7 @@ static sv_push_item_t push_item(const sv_send_t *send)
     const sv_packet_t *p = &send->p;
     sv_push_item_t item = {.src = send->buf, .scratch = p->scratch, .identity = p->identity, .nslots = 1,
                            .failed = send->failed, .pieces = p->pieces, .npieces = p->npieces};
-    if (p->route == SELVAGE_ROUTE_STAGED) {
+    if (p->ops->messaged) {
         item.dst = p->slots[0].stage;
         item.record = item.dst + p->bytes;
         item.arrived = send->ready;
@@ -66,65 +66,63 @@ static void place_record(sv_pull_item_t *item, const uint8_t *record)
     item->arrived = (const uint64_t *)(const void *)(record + sizeof(sv_record_t));
 }
 
-/* Where it lands: a slot, or in place. */
-static void place_pull(const sv_recv_t *recv, sv_pull_item_t *item)
-{
-    const sv_packet_t *p = &recv->p;
-    if (p->in_place) {
-        item->src = recv->buf;
-        item->count = p->nsegments;
-        item->recorded = recv->device_line ? NULL : own_address(p->x, &recv->words->recorded);
-        if (recv->device_line)
-            place_record(item, recv->device_line);
-        return;
-    }
-    item->dst = recv->buf;
-    item->src = p->route == SELVAGE_ROUTE_STAGED ? p->slots[0].stage : own_address(p->x, recv->recv_slots);
-    if (p->route == SELVAGE_ROUTE_STAGED) {
-        item->arrived = recv->arrived_word;
-        return;
-    }
-    item->nslots = p->nslots;
-    item->src_stride = sv_commit_slot_bytes(p);
-    item->credit = sv_shared_device_address(&p->peer->segment, &recv->remote->credit);
-    if (sv_batch_has_device_record(p)) {
-        place_record(item, recv->recv_slots + sv_commit_trailer(p));
-        item->record_stride = item->arrived_stride = item->src_stride;
-        item->credit_device = recv->credit_device;
-    }
-}
-
 static sv_pull_item_t pull_item(const sv_recv_t *recv)
 {
     const sv_packet_t *p = &recv->p;
     sv_pull_item_t item = {.record = own_address(p->x, recv->record), .result = recv->result, .done = recv->done,
                            .scratch = p->scratch, .nslots = 1, .identity = p->identity, .pieces = p->pieces,
                            .npieces = p->npieces};
-    if (p->route != SELVAGE_ROUTE_STAGED) {
-        item.arrived = own_address(p->x, &recv->words->arrived);
-        item.verdict = sv_shared_device_address(&p->peer->segment, &recv->remote->verdict);
+    if (p->ops->messaged) {
+        item.dst = recv->buf;
+        item.src = p->slots[0].stage;
+        item.arrived = recv->arrived_word;
+        return item;
     }
-    place_pull(recv, &item);
+    item.arrived = own_address(p->x, &recv->words->arrived);
+    item.verdict = sv_shared_device_address(&p->peer->segment, &recv->remote->verdict);
+    if (p->in_place) {
+        item.src = recv->buf;
+        item.count = p->nsegments;
+        item.recorded = recv->device_line ? NULL : own_address(p->x, &recv->words->recorded);
+        if (recv->device_line)
+            place_record(&item, recv->device_line);
+        return item;
+    }
+    item.dst = recv->buf;
+    item.src = own_address(p->x, recv->recv_slots);
+    item.nslots = p->nslots;
+    item.src_stride = sv_commit_slot_bytes(p);
+    item.credit = sv_shared_device_address(&p->peer->segment, &recv->remote->credit);
+    if (sv_batch_has_device_record(p)) {
+        place_record(&item, recv->recv_slots + sv_commit_trailer(p));
+        item.record_stride = item.arrived_stride = item.src_stride;
+        item.credit_device = recv->credit_device;
+    }
     return item;
 }
 
-static void fill_items(const selvage_exchange_t *x, sv_push_item_t *push, sv_pull_item_t *pull)
+selvage_status_t sv_batch_make_items(selvage_exchange_t *x)
 {
+    sv_device_t *dev = x->comm->dev;
+    const size_t bytes = x->nsends * sizeof(sv_push_item_t) + x->nrecvs * sizeof(sv_pull_item_t);
+    void *device, *host;
+    SV_TRY(sv_calloc(x->nsends, sizeof *x->batch.push_due, &x->batch.push_due));
+    SV_TRY(sv_calloc(x->nrecvs, sizeof *x->batch.pull_due, &x->batch.pull_due));
+    SV_TRY(SV_DEVICE_CALL(dev, malloc, bytes, &device));
+    x->batch.push_items = device;
+    x->batch.pull_items = (sv_pull_item_t *)(void *)(x->batch.push_items + x->nsends);
+    x->memory.device_bytes += bytes;
+    if (bytes == 0)
+        return SELVAGE_SUCCESS;
+    SV_TRY(SV_DEVICE_CALL(dev, host_malloc, bytes, &host));
+    sv_push_item_t *push = host;
+    sv_pull_item_t *pull = (sv_pull_item_t *)(void *)(push + x->nsends);
     for (uint32_t i = 0; i < x->nsends; i++)
         if (x->sends[i].p.kernel_copy || sv_packet_is_device_driven(&x->sends[i].p))
             push[i] = push_item(&x->sends[i]);
     for (uint32_t i = 0; i < x->nrecvs; i++)
         if (x->recvs[i].p.kernel_copy || sv_packet_is_device_driven(&x->recvs[i].p))
             pull[i] = pull_item(&x->recvs[i]);
-}
-
-static selvage_status_t upload_items(selvage_exchange_t *x, void *device, size_t bytes)
-{
-    sv_device_t *dev = x->comm->dev;
-    void *host;
-    SV_TRY(SV_DEVICE_CALL(dev, host_malloc, bytes, &host));
-    sv_push_item_t *push = host;
-    fill_items(x, push, (sv_pull_item_t *)(void *)(push + x->nsends));
     selvage_status_t status = SV_DEVICE_CALL(dev, copy_async, device, host, bytes, SV_COPY_H2D, x->streams.kernel);
     if (status == SELVAGE_SUCCESS)
         status = SV_DEVICE_CALL(dev, stream_sync, x->streams.kernel);
@@ -132,19 +130,6 @@ static selvage_status_t upload_items(selvage_exchange_t *x, void *device, size_t
         (void)SV_DEVICE_CALL(x->comm->dev_under, stream_sync, x->streams.kernel);
     SV_DEVICE_CALL(dev, host_free, host);
     return status;
-}
-
-selvage_status_t sv_batch_make_items(selvage_exchange_t *x)
-{
-    size_t bytes = x->nsends * sizeof(sv_push_item_t) + x->nrecvs * sizeof(sv_pull_item_t);
-    void *block;
-    SV_TRY(sv_calloc(x->nsends, sizeof *x->batch.push_due, &x->batch.push_due));
-    SV_TRY(sv_calloc(x->nrecvs, sizeof *x->batch.pull_due, &x->batch.pull_due));
-    SV_TRY(SV_DEVICE_CALL(x->comm->dev, malloc, bytes, &block));
-    x->batch.push_items = block;
-    x->batch.pull_items = (sv_pull_item_t *)(void *)(x->batch.push_items + x->nsends);
-    x->memory.device_bytes += bytes;
-    return bytes ? upload_items(x, block, bytes) : SELVAGE_SUCCESS;
 }
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
@@ -162,20 +147,16 @@ static void begin_batch(const selvage_exchange_t *x, const sv_batch_how_t *how, 
     arg->first_block[0] = 0;
 }
 
-/* To tell of what several blocks did costs more than they save where one block does not have much to do. */
-static uint32_t shares_of(const sv_packet_t *p, uint64_t share_bytes)
-{
-    const sv_device_t *dev = p->x->comm->dev;
-    return !p->fused && p->bytes <= dev->kernel_alone_bytes ? 1 : sv_kernel_shares(dev, p->bytes, share_bytes);
-}
-
 static void add_to_batch(sv_batch_arg_t *arg, const sv_packet_t *p, uint64_t share_bytes)
 {
-    uint32_t n = arg->npackets++;
+    const sv_device_t *dev = p->x->comm->dev;
+    const uint32_t n = arg->npackets++;
+    /* To tell of what several blocks did costs more than they save where one block does not have much to do. */
+    const bool alone = !p->fused && p->bytes <= dev->kernel_alone_bytes;
     arg->attempt = p->attempt;
     arg->key[n] = p->key;
     arg->index[n] = p->own_index;
-    arg->first_block[n + 1] = arg->first_block[n] + shares_of(p, share_bytes);
+    arg->first_block[n + 1] = arg->first_block[n] + (alone ? 1 : sv_kernel_shares(dev, p->bytes, share_bytes));
 }
 
 /* One launch has one attempt, and one kernel: that for packets in pieces is another. */
@@ -233,7 +214,7 @@ static selvage_status_t launch_pull(const selvage_exchange_t *x, sv_batch_arg_t 
 
 static bool is_being_pushed(const sv_send_t *send)
 {
-    const uint64_t *word = send->p.route == SELVAGE_ROUTE_STAGED ? send->ready : send->sent;
+    const uint64_t *word = send->p.ops->messaged ? send->ready : send->sent;
     /* Partners: the releases of the push kernel, at its end or where its leave did not come. Words grow, and a copy
        engine may have sent a later epoch since. */
     return send->pushed && (int64_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - send->pushed) < 0 &&
@@ -245,22 +226,19 @@ bool sv_batch_start_is_passed(const selvage_exchange_t *x)
     return x->batch.first_push && !is_being_pushed(x->batch.first_push);
 }
 
-/* The word is 0 from the launch to the end of the pull. */
-static bool is_being_pulled(const sv_recv_t *recv)
-{
-    /* Partner: the release of the pull kernel, good or bad. */
-    const uint64_t done = __atomic_load_n(recv->done, __ATOMIC_ACQUIRE);
-    return recv->launched && (done == 0 || (int64_t)(done - recv->launched) < 0);
-}
-
+/* The word of a pull is 0 from its launch to its end. */
 static bool is_batch_under_way(const selvage_exchange_t *x)
 {
     for (uint32_t i = 0; i < x->nsends; i++)
         if (is_being_pushed(&x->sends[i]))
             return true;
-    for (uint32_t i = 0; i < x->nrecvs; i++)
-        if (is_being_pulled(&x->recvs[i]))
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        const sv_recv_t *recv = &x->recvs[i];
+        /* Partner: the release of the pull kernel, good or bad. */
+        const uint64_t done = __atomic_load_n(recv->done, __ATOMIC_ACQUIRE);
+        if (recv->launched && (done == 0 || (int64_t)(done - recv->launched) < 0))
             return true;
+    }
     return false;
 }
 
@@ -276,14 +254,19 @@ selvage_status_t sv_batch_query(const selvage_exchange_t *x)
     return SELVAGE_IN_PROGRESS;
 }
 
+static size_t due_push_bytes(const selvage_exchange_t *x)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < x->batch.npush_due; i++)
+        bytes += x->sends[x->batch.push_due[i]].p.bytes;
+    return bytes;
+}
+
 selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *how)
 {
     sv_batch_arg_t arg = {0};
     const sv_packet_t *last = NULL;
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < x->batch.npush_due; i++)
-        bytes += x->sends[x->batch.push_due[i]].p.bytes;
-    const uint64_t share_bytes = sv_batch_share_bytes(bytes, x->batch.npush_due, blocks_at_most(x));
+    const uint64_t share_bytes = sv_batch_share_bytes(due_push_bytes(x), x->batch.npush_due, blocks_at_most(x));
     begin_batch(x, how, x->batch.push_items, &arg);
     for (uint32_t i = 0; i < x->batch.npush_due; i++) {
         const sv_packet_t *p = &x->sends[x->batch.push_due[i]].p;
@@ -318,18 +301,10 @@ selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *
     return launch_pull(x, &arg, last, how->stream);
 }
 
-static void *stream_of_pushes(const selvage_exchange_t *x)
-{
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < x->batch.npush_due; i++)
-        bytes += x->sends[x->batch.push_due[i]].p.bytes;
-    return sv_batch_goes_first(x, bytes) ? x->streams.caller : x->streams.kernel;
-}
-
 selvage_status_t sv_batch_flush(selvage_exchange_t *x)
 {
     if (x->batch.npush_due) {
-        void *stream = stream_of_pushes(x);
+        void *stream = sv_batch_goes_first(x, due_push_bytes(x)) ? x->streams.caller : x->streams.kernel;
         if (stream == x->streams.kernel)
             SV_TRY(sv_exchange_order(x));
         x->enqueued.kernel_stream_busy |= stream == x->streams.kernel;

@@ -166,47 +166,44 @@ static void free_slots(sv_packet_t *p)
     p->slots = NULL;
 }
 
-static void free_send(sv_send_t *send)
-{
-    free_slots(&send->p);
-    sv_opened_put(send->opened);
-    sv_fault_send_destroy(send);
-}
-
-static void free_recv(sv_recv_t *recv)
-{
-    free_slots(&recv->p);
-    sv_opened_put(recv->opened);
-    if (recv->buffer && !recv->p.x->failure.quarantined) /* else a peer may still write there: it stays registered */
-        recv->buffer->users--; /* partner: plan_recv() in commit_plan.c */
-    if (recv->p.wire_tag >= 0 && !recv->p.x->failure.quarantined)
-        sv_exchange_tag_put(recv->p.x->comm, recv->p.wire_tag);
-    if (recv->p.record_tag >= 0 && !recv->p.x->failure.quarantined)
-        sv_exchange_tag_put(recv->p.x->comm, recv->p.record_tag);
-    sv_free(recv->arrived_segments);
-}
-
-static void free_streams(selvage_exchange_t *x)
+/* Everything that commit made. Memory in which others may still write is left where it is when the exchange is
+   quarantined. */
+static void free_resources(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev;
-    void *stream[] = {x->streams.kernel, x->streams.out, x->streams.in, x->streams.peer, x->streams.signal};
+    const bool quarantined = x->failure.quarantined;
+    sv_exchange_streams_t *streams = &x->streams;
+    sv_exchange_memory_t *memory = &x->memory;
+
+    /* Streams first: destroying one waits for everything the device still does for this exchange. */
+    void *stream[] = {streams->kernel, streams->out, streams->in, streams->peer, streams->signal};
+    sv_event_t *event[] = {streams->start_event, streams->last_out_event, streams->cross_event, x->enqueued.gate_event};
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
             SV_DEVICE_CALL(dev, stream_destroy, stream[i]);
-    if (x->streams.start_event)
-        dev->ops->event_destroy(dev, x->streams.start_event);
-    if (x->streams.last_out_event)
-        dev->ops->event_destroy(dev, x->streams.last_out_event);
-    if (x->streams.cross_event)
-        dev->ops->event_destroy(dev, x->streams.cross_event);
-    if (x->enqueued.gate_event)
-        dev->ops->event_destroy(dev, x->enqueued.gate_event);
-    x->streams.kernel = x->streams.out = x->streams.in = x->streams.peer = x->streams.signal = NULL;
-    x->streams.start_event = x->streams.last_out_event = x->streams.cross_event = x->enqueued.gate_event = NULL;
-}
+    for (size_t i = 0; i < sizeof event / sizeof event[0]; i++)
+        if (event[i])
+            dev->ops->event_destroy(dev, event[i]);
+    *streams = (sv_exchange_streams_t){.caller = streams->caller};
+    x->enqueued.gate_event = NULL;
 
-static void free_peers(selvage_exchange_t *x)
-{
+    for (uint32_t i = 0; i < x->nsends; i++) {
+        free_slots(&x->sends[i].p);
+        sv_opened_put(x->sends[i].opened);
+        sv_fault_send_destroy(&x->sends[i]);
+    }
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        sv_recv_t *recv = &x->recvs[i];
+        free_slots(&recv->p);
+        sv_opened_put(recv->opened);
+        if (recv->buffer && !quarantined) /* else a peer may still write there: it stays registered */
+            recv->buffer->users--; /* partner: plan_recv() in commit_plan.c */
+        if (recv->p.wire_tag >= 0 && !quarantined)
+            sv_exchange_tag_put(x->comm, recv->p.wire_tag);
+        if (recv->p.record_tag >= 0 && !quarantined)
+            sv_exchange_tag_put(x->comm, recv->p.record_tag);
+        sv_free(recv->arrived_segments);
+    }
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &x->peers) {
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
@@ -215,47 +212,25 @@ static void free_peers(selvage_exchange_t *x)
         sv_list_remove(it);
         sv_free(peer);
     }
-}
+    sv_layouts_undo(x);
 
-/* Memory in which others may still write is left where it is when the exchange is quarantined. */
-static void free_memory(selvage_exchange_t *x)
-{
-    sv_device_t *dev = x->comm->dev;
-    if (!x->failure.quarantined) {
-        if (x->memory.segment_open)
-            sv_shared_close(&x->memory.segment);
-        if (x->memory.pinned)
-            SV_DEVICE_CALL(dev, host_free, x->memory.pinned);
-        if (x->memory.slab)
-            SV_DEVICE_CALL(dev, free, x->memory.slab);
-    }
-    if (x->memory.scratch && !x->failure.device_busy)
-        SV_DEVICE_CALL(dev, free, x->memory.scratch);
+    if (!quarantined && memory->segment_open)
+        sv_shared_close(&memory->segment);
+    if (!quarantined && memory->pinned)
+        SV_DEVICE_CALL(dev, host_free, memory->pinned);
+    if (!quarantined && memory->slab)
+        SV_DEVICE_CALL(dev, free, memory->slab);
+    if (memory->scratch && !x->failure.device_busy)
+        SV_DEVICE_CALL(dev, free, memory->scratch);
     if (x->batch.push_items && !x->failure.device_busy)
         SV_DEVICE_CALL(dev, free, x->batch.push_items);
-    x->batch.push_items = NULL;
-    x->batch.pull_items = NULL;
-    x->memory.pinned = x->memory.slab = x->memory.scratch = NULL;
-    x->memory.segment_open = false;
-}
-
-/* Everything that commit made. */
-static void free_resources(selvage_exchange_t *x)
-{
-    free_streams(x); /* first: waits for everything the device still does for this exchange */
-    for (uint32_t i = 0; i < x->nsends; i++)
-        free_send(&x->sends[i]);
-    for (uint32_t i = 0; i < x->nrecvs; i++)
-        free_recv(&x->recvs[i]);
-    free_peers(x);
-    sv_layouts_undo(x);
-    free_memory(x);
+    memory->pinned = memory->slab = memory->scratch = NULL;
+    memory->segment_open = false;
     sv_free(x->active_sends);
     sv_free(x->active_recvs);
     sv_free(x->batch.push_due);
     sv_free(x->batch.pull_due);
-    x->batch.push_due = x->batch.pull_due = NULL;
-    x->batch.npush_due = x->batch.npull_due = 0;
+    x->batch = (sv_exchange_batch_t){.reach = SV_KERNELS_MOVE_SOME};
     x->active_sends = NULL;
     x->active_recvs = NULL;
 }
@@ -296,18 +271,32 @@ void sv_exchange_release(selvage_exchange_t *x)
     x->committed = false;
 }
 
-/* Agreements 2 and 3 with the steps between; see pipe_commit.h. */
-static selvage_status_t match_and_allocate(selvage_exchange_t *x, bool *again_out)
+/* From the packets as declared to a committed exchange, or to the insight that some routes are not possible. The steps
+   are those of pipe_commit.h. */
+static selvage_status_t try_commit(selvage_exchange_t *x, bool *again_out)
 {
     selvage_comm_t *comm = x->comm;
     bool all_mapped = true;
-    selvage_status_t status = sv_commit_handshake_drain(x, comm->timeout_s);
+    /* In step on all ranks, whatever failed before; never the same twice. */
+    comm->exchanges->commits = comm->agreements + 1;
+    comm->exchanges->committing = x;
+
+    /* Plan, handshake, and agreement 1 in it. */
+    selvage_status_t status = sv_commit_handshake(x, sv_commit_plan(x));
+    if (status != SELVAGE_SUCCESS) {
+        if (comm->broken == SELVAGE_SUCCESS)
+            (void)sv_commit_handshake_drain(x, DRAIN_TIMEOUT_S);
+        return status;
+    }
+    /* Match and map, and agreement 2. */
+    status = sv_commit_handshake_drain(x, comm->timeout_s);
     if (status == SELVAGE_SUCCESS)
         status = sv_commit_match(x);
     if (status == SELVAGE_SUCCESS)
         status = sv_commit_map(x, &all_mapped);
     uint64_t mapped = all_mapped;
     SV_TRY(sv_agree(comm, "selvage_exchange_commit: matching", x->create_number, status, &mapped, comm->timeout_s));
+    /* Prove the mappings, probe and allocate, and agreement 3. */
     if (mapped) {
         mapped = sv_commit_is_proved(x);
         status = sv_commit_probe_direct(x);
@@ -318,32 +307,6 @@ static selvage_status_t match_and_allocate(selvage_exchange_t *x, bool *again_ou
     }
     *again_out = !mapped;
     return SELVAGE_SUCCESS;
-}
-
-static void fail_commit(selvage_exchange_t *x, selvage_status_t status)
-{
-    x->failure.status = status;
-    memcpy(x->failure.text, sv_thread_detail(), sizeof x->failure.text);
-    sv_exchange_set_state(x, SV_EXCHANGE_POISONED);
-    if (x->comm->broken != SELVAGE_SUCCESS)
-        set_aside(x); /* the others may have committed it */
-    sv_exchange_release(x);
-    memcpy(sv_thread_detail(), x->failure.text, sizeof x->failure.text);
-}
-
-/* From the packets as declared to a committed exchange, or to the insight that some routes are not possible. */
-static selvage_status_t try_commit(selvage_exchange_t *x, bool *again_out)
-{
-    selvage_comm_t *comm = x->comm;
-    /* In step on all ranks, whatever failed before; never the same twice. */
-    comm->exchanges->commits = comm->agreements + 1;
-    comm->exchanges->committing = x;
-    selvage_status_t status = sv_commit_handshake(x, sv_commit_plan(x));
-    if (status == SELVAGE_SUCCESS)
-        status = match_and_allocate(x, again_out);
-    else if (comm->broken == SELVAGE_SUCCESS)
-        (void)sv_commit_handshake_drain(x, DRAIN_TIMEOUT_S);
-    return status;
 }
 
 /* Agreement 4: the routes that are left. Afterwards only the packets are left of the exchange. */
@@ -373,12 +336,18 @@ selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
     comm->exchanges->committing = NULL;
     sv_commit_forget_handshakes(x);
     if (status != SELVAGE_SUCCESS) {
-        fail_commit(x, status);
+        x->failure.status = status;
+        memcpy(x->failure.text, sv_thread_detail(), sizeof x->failure.text);
+        sv_exchange_set_state(x, SV_EXCHANGE_POISONED);
+        if (comm->broken != SELVAGE_SUCCESS)
+            set_aside(x); /* the others may have committed it */
+        sv_exchange_release(x);
+        memcpy(sv_thread_detail(), x->failure.text, sizeof x->failure.text);
         return status;
     }
     x->committed = true;
-    sv_mapping_shut(
-        &x->memory.segment.mapping); /* all who will map it have: a descriptor less for each live exchange */
+    /* All who will map it have: a descriptor less for each live exchange. */
+    sv_mapping_shut(&x->memory.segment.mapping);
     count_memory(x, 1);
     sv_trace_add(&comm->trace, &(sv_trace_record_t){.begin_ns = begin_ns, .end_ns = sv_clock_ns(), .packet = UINT32_MAX,
                                                     .peer = -1, .kind = SV_TRACE_COMMIT, .exchange = (uint32_t)x->id});
@@ -421,25 +390,6 @@ void sv_exchange_withdraw(selvage_exchange_t *x)
         withdraw_packet(&x->recvs[i].p);
 }
 
-/* Waits for resends that crossed a verdict; their receivers discard them in their own destroy. */
-static void wait_for_in_flight(selvage_exchange_t *x, double timeout_s)
-{
-    sv_deadline_t deadline;
-    sv_deadline_begin(&deadline, x->comm, timeout_s);
-    for (uint32_t i = 0; i < x->nsends; i++)
-        while (sv_staged_reap_in_flight(&x->sends[i], sv_clock_ns()) == SELVAGE_IN_PROGRESS)
-            if (sv_deadline_poll(&deadline) != SELVAGE_SUCCESS)
-                return;
-}
-
-/* Whether something on a stream of the caller's has not come to its end there. */
-static bool is_exchange_under_way(const selvage_exchange_t *x)
-{
-    return sv_batch_query(x) == SELVAGE_IN_PROGRESS || sv_layouts_under_way(x) ||
-           (x->enqueued.gated_epoch &&
-            SV_DEVICE_CALL(x->comm->dev_under, event_query, x->enqueued.gate_event) == SELVAGE_IN_PROGRESS);
-}
-
 /* Copies of an abandoned epoch must have left the neighbours' memory before they are told that they may free it. */
 static void drain_device(selvage_exchange_t *x)
 {
@@ -451,7 +401,10 @@ static void drain_device(selvage_exchange_t *x)
     sv_backoff_t backoff = {.max_sleep_us = 200, .oversubscribed = x->comm->topology.oversubscribed};
     uint64_t begin_ns = sv_clock_ns();
     /* Kernels on the caller's stream still read what commit made. A broken wire is no reason not to wait for them. */
-    while (is_exchange_under_way(x) && !x->failure.device_busy) {
+    while (!x->failure.device_busy &&
+           (sv_batch_query(x) == SELVAGE_IN_PROGRESS || sv_layouts_under_way(x) ||
+            (x->enqueued.gated_epoch &&
+             SV_DEVICE_CALL(dev, event_query, x->enqueued.gate_event) == SELVAGE_IN_PROGRESS))) {
         x->failure.device_busy = (double)(sv_clock_ns() - begin_ns) > PARTING_TIMEOUT_S * 1e9;
         if (!sv_comm_poll(x->comm))
             sv_backoff(&backoff);
@@ -459,39 +412,41 @@ static void drain_device(selvage_exchange_t *x)
     x->failure.quarantined |= x->failure.device_busy;
 }
 
-/* After an enqueued wait that a progress thread answers the epoch is no abandoned one: a stream waits for its data. */
-static void complete_gated(selvage_exchange_t *x)
-{
-    sv_deadline_t deadline;
-    sv_deadline_begin(&deadline, x->comm, x->comm->timeout_s);
-    while (x->enqueued.gated_epoch && x->enqueued.gated_epoch == x->started &&
-           sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
-        if (sv_deadline_poll(&deadline) != SELVAGE_SUCCESS)
-            return;
-}
-
 static void leave_exchange(selvage_exchange_t *x)
 {
     selvage_comm_t *comm = x->comm;
-    if (!comm->detached)
-        complete_gated(x);
+    sv_deadline_t deadline;
+    uint64_t unused = 0;
+
+    /* After an enqueued wait that a progress thread answers the epoch is no abandoned one: a stream waits for its
+       data. */
+    sv_deadline_begin(&deadline, comm, comm->timeout_s);
+    while (!comm->detached && x->enqueued.gated_epoch && x->enqueued.gated_epoch == x->started &&
+           sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
+        if (sv_deadline_poll(&deadline) != SELVAGE_SUCCESS)
+            break;
     if (!comm->detached && sv_exchange_state(x) == SV_EXCHANGE_RUNNING) {
         sv_log(SV_LOG_WARN, "exchange", "an exchange is destroyed while epoch %llu is under way",
                (unsigned long long)x->epoch);
         sv_exchange_poison(x, sv_error_quiet(SELVAGE_ERR_STATE, "the exchange was destroyed in mid-epoch"), true);
     }
-    uint64_t unused = 0;
-    bool poisoned = sv_exchange_state(x) == SV_EXCHANGE_POISONED, lost = poisoned || x->failure.lost_epoch;
-    double timeout_s = lost && (comm->timeout_s <= 0 || comm->timeout_s > PARTING_TIMEOUT_S) ? PARTING_TIMEOUT_S
-                                                                                                : comm->timeout_s;
+    const bool poisoned = sv_exchange_state(x) == SV_EXCHANGE_POISONED, lost = poisoned || x->failure.lost_epoch;
+    const bool late = comm->timeout_s <= 0 || comm->timeout_s > PARTING_TIMEOUT_S;
+    const double timeout_s = lost && late ? PARTING_TIMEOUT_S : comm->timeout_s;
     if (poisoned || x->enqueued.epoch || x->enqueued.gated_epoch || x->layouts.launched)
         drain_device(x);
     if (comm->detached) { /* MPI is gone: what it still held was withdrawn at MPI_Finalize */
         set_aside(x);
         return;
     }
+
+    /* Waits for resends that crossed a verdict; their receivers discard them in their own destroy. */
     comm->exchanges->parting = x;
-    wait_for_in_flight(x, timeout_s);
+    bool overdue = false;
+    sv_deadline_begin(&deadline, comm, timeout_s);
+    for (uint32_t i = 0; i < x->nsends && !overdue; i++)
+        while (!overdue && sv_staged_reap_in_flight(&x->sends[i], sv_clock_ns()) == SELVAGE_IN_PROGRESS)
+            overdue = sv_deadline_poll(&deadline) != SELVAGE_SUCCESS;
     if (sv_agree(comm, "selvage_exchange_destroy", x->create_number, SELVAGE_SUCCESS, &unused, timeout_s) !=
         SELVAGE_SUCCESS)
         x->failure.quarantined = true;

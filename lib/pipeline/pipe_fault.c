@@ -47,77 +47,55 @@ static bool are_alike(const sv_send_t *a, const sv_send_t *b)
     return is_staged_send(a) == is_staged_send(b) && is_direct_send(a) == is_direct_send(b) && a->p.bytes == b->p.bytes;
 }
 
-static selvage_status_t make_buffers(sv_send_t *send)
+selvage_status_t sv_fault_send_create(sv_send_t *send)
 {
-    struct sv_fault_send *fault = send->fault;
     sv_device_t *dev = send->p.x->comm->dev;
-    size_t bytes = send->p.segment_bytes + SV_RECORD_BYTES;
-    void *record;
-    SV_TRY(SV_DEVICE_CALL(dev, host_malloc, 2 * sizeof(sv_record_t), &record));
-    fault->bogus_record = record;
+    const size_t bytes = send->p.segment_bytes + SV_RECORD_BYTES;
+    void *block;
+    SV_TRY(sv_calloc(1, sizeof *send->fault, &send->fault));
+    struct sv_fault_send *fault = send->fault;
+    SV_TRY(SV_DEVICE_CALL(dev, host_malloc, 2 * sizeof(sv_record_t), &block));
+    fault->bogus_record = block;
     if (is_direct_send(send)) {
-        void *bogus;
-        SV_TRY(SV_DEVICE_CALL(dev, malloc, bytes, &bogus));
-        fault->bogus = bogus;
+        SV_TRY(SV_DEVICE_CALL(dev, malloc, bytes, &block));
+        fault->bogus = block;
     }
     if (is_staged_send(send))
         SV_TRY(sv_calloc(bytes, 1, &fault->bogus));
-    if (send->p.nsegments > 1)
-        return SELVAGE_SUCCESS;
-    for (int i = 0; i < 2; i++) {
-        void *past;
-        if (is_staged_send(send))
+    for (int i = 0; i < 2 && send->p.nsegments == 1; i++) {
+        if (is_staged_send(send)) {
             SV_TRY(sv_calloc(bytes, 1, &fault->past[i]));
-        else {
-            SV_TRY(SV_DEVICE_CALL(dev, malloc, bytes, &past));
-            fault->past[i] = past;
+        } else {
+            SV_TRY(SV_DEVICE_CALL(dev, malloc, bytes, &block));
+            fault->past[i] = block;
         }
     }
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_fault_send_create(sv_send_t *send)
-{
-    SV_TRY(sv_calloc(1, sizeof *send->fault, &send->fault));
-    return make_buffers(send);
-}
-
-static void free_buffers(sv_send_t *send)
-{
-    struct sv_fault_send *fault = send->fault;
-    sv_device_t *dev = send->p.x->comm->dev;
-    uint8_t *block[] = {fault->past[0], fault->past[1], fault->bogus};
-    for (int i = 0; i < 3; i++) {
-        if (is_staged_send(send))
-            sv_free(block[i]);
-        else if (block[i])
-            SV_DEVICE_CALL(dev, free, block[i]);
-    }
-    if (fault->bogus_record)
-        SV_DEVICE_CALL(dev, host_free, fault->bogus_record);
-}
-
 void sv_fault_send_destroy(sv_send_t *send)
 {
     struct sv_fault_send *fault = send->fault;
+    sv_device_t *dev = send->p.x->comm->dev;
     if (!fault)
         return;
     /* A double that never left would be read by MPI still; after MPI_Finalize nobody can say. */
     bool quiet = !send->p.x->comm->detached;
     for (int i = 0; i < 2 && quiet; i++)
         quiet = sv_wire_cancel(send->p.x->comm->wire, &fault->extra[i]) == SELVAGE_SUCCESS;
-    if (quiet || sv_route_is_one_sided(send->p.route))
-        free_buffers(send);
+    if (quiet || !send->p.ops->messaged) {
+        uint8_t *block[] = {fault->past[0], fault->past[1], fault->bogus};
+        for (int i = 0; i < 3; i++) {
+            if (is_staged_send(send))
+                sv_free(block[i]);
+            else if (block[i])
+                SV_DEVICE_CALL(dev, free, block[i]);
+        }
+        if (fault->bogus_record)
+            SV_DEVICE_CALL(dev, host_free, fault->bogus_record);
+    }
     sv_free(fault);
     send->fault = NULL;
-}
-
-/* Whether the record of this epoch is in host memory. Partner: the release of the digest or push kernel. */
-static bool is_prepared(const sv_send_t *send)
-{
-    bool off = send->p.x->policy == SV_CONFIG_CHECKSUM_OFF;
-    return (off && !(is_staged_send(send) && send->p.kernel_copy)) ||
-           sv_word_matches(__atomic_load_n(send->ready, __ATOMIC_ACQUIRE), send->p.x->epoch, send->p.identity.attempt);
 }
 
 /* Small staged packets have it after the payload. */
@@ -129,32 +107,26 @@ static sv_record_t sent_record_of(const sv_send_t *send)
     return record;
 }
 
-/* A packet whose content is complete and fits, to be sent in place of this one. */
+/* A packet whose content is complete and fits, to be sent in place of this one; or NULL. */
 static const sv_send_t *find_partner(const sv_send_t *send)
 {
-    selvage_exchange_t *x = send->p.x;
-    for (uint32_t step = 1; step < x->nsends; step++) {
+    const selvage_exchange_t *x = send->p.x;
+    for (uint32_t step = 1; step < x->nsends && send->p.nsegments == 1; step++) {
         const sv_send_t *other = &x->sends[(send->p.own_index + step) % x->nsends];
-        bool alike = are_alike(other, send) && other->p.nsegments == 1;
-        if (alike && is_prepared(other) && sent_record_of(other).epoch == x->epoch)
-            return other;
+        const bool pushed = is_staged_send(other) && other->p.kernel_copy;
+        if (!are_alike(other, send) || other->p.nsegments != 1)
+            continue;
+        /* Its record of this epoch must be in host memory. Partner: the release of the digest or push kernel. */
+        if ((x->policy != SV_CONFIG_CHECKSUM_OFF || pushed) &&
+            !sv_word_matches(__atomic_load_n(other->ready, __ATOMIC_ACQUIRE), x->epoch, other->p.identity.attempt))
+            continue;
+        if (sent_record_of(other).epoch != x->epoch)
+            continue;
+        /* The first is taken or none. Staged content must have come to its slot, and not be under way again. */
+        const sv_slot_t *slot = is_staged_send(other) && !pushed ? &other->p.slots[0] : NULL;
+        return slot && slot->state == SV_SLOT_STAGING && !sv_slot_is_copied(slot) ? NULL : other;
     }
     return NULL;
-}
-
-/* The staged content of the partner must have arrived in its slot, and not be under way again. */
-static bool partner_is_staged(const sv_send_t *partner)
-{
-    const sv_slot_t *slot = &partner->p.slots[0];
-    if (partner->p.kernel_copy)
-        return true;
-    return slot->state != SV_SLOT_STAGING || sv_slot_is_copied(slot);
-}
-
-static bool has_past(const sv_send_t *send)
-{
-    uint64_t epoch = send->p.x->epoch;
-    return send->fault->past[0] && epoch > 1 && send->fault->past_epoch[(epoch - 1) & 1] == epoch - 1;
 }
 
 /* Somebody of the same size that may still become ready for a swap; not for long, lest two wait for each other. */
@@ -170,29 +142,22 @@ static bool partner_may_come(const sv_send_t *send, uint64_t now_ns)
     return false;
 }
 
-static bool last_double_is_leaving(sv_send_t *send)
-{
-    sv_wire_t *wire = send->p.x->comm->wire;
-    return sv_route_is_messaged(send->p.route) &&
-           (sv_wire_test(wire, &send->fault->extra[0], NULL) != SELVAGE_SUCCESS ||
-            sv_wire_test(wire, &send->fault->extra[1], NULL) != SELVAGE_SUCCESS);
-}
-
+/* What is impossible at the moment becomes a flipped bit. */
 static sv_fault_kind_t make_possible(sv_send_t *send, sv_fault_kind_t kind)
 {
-    if (kind == SV_FAULT_DUPLICATE && (last_double_is_leaving(send) || (is_direct_send(send) && !send->fault->past[0])))
-        return SV_FAULT_FLIP;
-    if ((kind == SV_FAULT_SWAP && !send->fault->partner) || (kind == SV_FAULT_REPLAY && !has_past(send)))
-        return SV_FAULT_FLIP;
-    return kind;
-}
-
-static void choose_partner(sv_send_t *send)
-{
     struct sv_fault_send *fault = send->fault;
-    fault->partner = send->p.nsegments == 1 ? find_partner(send) : NULL;
-    if (fault->partner && is_staged_send(send) && !partner_is_staged(fault->partner))
-        fault->partner = NULL;
+    sv_wire_t *wire = send->p.x->comm->wire;
+    const uint64_t epoch = send->p.x->epoch;
+    bool possible = true;
+    if (kind == SV_FAULT_DUPLICATE) /* the last double must have left */
+        possible = !(send->p.ops->messaged && (sv_wire_test(wire, &fault->extra[0], NULL) != SELVAGE_SUCCESS ||
+                                               sv_wire_test(wire, &fault->extra[1], NULL) != SELVAGE_SUCCESS)) &&
+                   !(is_direct_send(send) && !fault->past[0]);
+    if (kind == SV_FAULT_SWAP)
+        possible = fault->partner != NULL;
+    if (kind == SV_FAULT_REPLAY)
+        possible = fault->past[0] && epoch > 1 && fault->past_epoch[(epoch - 1) & 1] == epoch - 1;
+    return possible ? kind : SV_FAULT_FLIP;
 }
 
 void sv_fault_decide(sv_send_t *send, uint64_t now_ns)
@@ -202,7 +167,7 @@ void sv_fault_decide(sv_send_t *send, uint64_t now_ns)
     if (kind == SV_FAULT_NONE && !(fault->epochs && send->p.x->epoch > fault->epochs))
         kind = sv_fault_packet(fault, send->p.index, send->p.attempt);
     if (kind == SV_FAULT_SWAP)
-        choose_partner(send);
+        send->fault->partner = find_partner(send);
     bool waits = kind == SV_FAULT_SWAP && !send->fault->partner && partner_may_come(send, now_ns);
     send->fault->drawn = waits ? kind : SV_FAULT_NONE;
     send->fault_decided = !waits;
@@ -222,62 +187,45 @@ static void flip_bit(sv_send_t *send, uint8_t *message, size_t bytes)
     message[sv_fault_random(fault, bytes)] ^= (uint8_t)(1u << sv_fault_random(fault, 8));
 }
 
-/* The record of a one-sided packet. Its attempt is not corrupted: nobody reads it there, the word says it. */
-static void flip_bit_of_record(sv_send_t *send, sv_record_t *record)
-{
-    uint8_t attempt = record->attempt;
-    do
-        flip_bit(send, (uint8_t *)record, sizeof *record);
-    while (record->attempt != attempt && (record->attempt = attempt, true));
-}
-
-/* Remembers this epoch's message for a replay in the next. */
-static void keep_message(sv_send_t *send, const uint8_t *message, size_t bytes)
-{
-    unsigned turn = send->p.x->epoch & 1;
-    if (!send->fault->past[0])
-        return;
-    memcpy(send->fault->past[turn], message, bytes);
-    send->fault->past_bytes[turn] = bytes;
-    send->fault->past_epoch[turn] = send->p.x->epoch;
-}
-
-static uint8_t *double_message(sv_send_t *send, uint8_t *message, size_t bytes)
-{
-    struct sv_fault_send *fault = send->fault;
-    sv_wire_t *wire = send->p.x->comm->wire;
-    memcpy(fault->bogus, message, bytes);
-    (void)sv_wire_send(wire, SV_WIRE_DATA, fault->bogus, bytes, send->p.peer->rank, send->p.wire_tag,
-                       &fault->extra[0]);
-    return message;
-}
-
-static uint8_t *swap_message(sv_send_t *send, size_t bytes)
-{
-    const sv_send_t *partner = send->fault->partner;
-    memcpy(send->fault->bogus, partner->p.slots[0].stage, bytes - SV_RECORD_BYTES);
-    sv_record_t record = sent_record_of(partner);
-    record.attempt = (uint8_t)partner->p.attempt;
-    memcpy(send->fault->bogus + bytes - SV_RECORD_BYTES, &record, sizeof record);
-    return send->fault->bogus;
-}
-
 uint8_t *sv_fault_message(sv_send_t *send, sv_slot_t *slot, size_t *bytes)
 {
     struct sv_fault_send *fault = send->fault;
-    keep_message(send, slot->stage, *bytes);
+    selvage_comm_t *comm = send->p.x->comm;
+    const uint64_t epoch = send->p.x->epoch;
+    if (fault->past[0]) { /* for a replay in the next epoch */
+        memcpy(fault->past[epoch & 1], slot->stage, *bytes);
+        fault->past_bytes[epoch & 1] = *bytes;
+        fault->past_epoch[epoch & 1] = epoch;
+    }
     if (send->silent)
         return NULL;
     if (slot->segment != send->fault_segment)
         return slot->stage;
     switch (send->fault_kind) {
-    case SV_FAULT_FLIP: flip_bit(send, slot->stage, *bytes); return slot->stage;
-    case SV_FAULT_SWAP: return swap_message(send, *bytes);
-    case SV_FAULT_REPLAY: *bytes = fault->past_bytes[(send->p.x->epoch - 1) & 1];
-        return fault->past[(send->p.x->epoch - 1) & 1];
-    case SV_FAULT_TRUNCATE: *bytes = (size_t)sv_fault_random(&send->p.x->comm->fault, *bytes); return slot->stage;
-    case SV_FAULT_DUPLICATE: return double_message(send, slot->stage, *bytes);
-    default: return slot->stage;
+    case SV_FAULT_FLIP:
+        flip_bit(send, slot->stage, *bytes);
+        return slot->stage;
+    case SV_FAULT_SWAP: {
+        const size_t payload_bytes = *bytes - SV_RECORD_BYTES;
+        sv_record_t record = sent_record_of(fault->partner);
+        record.attempt = (uint8_t)fault->partner->p.attempt;
+        memcpy(fault->bogus, fault->partner->p.slots[0].stage, payload_bytes);
+        memcpy(fault->bogus + payload_bytes, &record, sizeof record);
+        return fault->bogus;
+    }
+    case SV_FAULT_REPLAY:
+        *bytes = fault->past_bytes[(epoch - 1) & 1];
+        return fault->past[(epoch - 1) & 1];
+    case SV_FAULT_TRUNCATE:
+        *bytes = (size_t)sv_fault_random(&comm->fault, *bytes);
+        return slot->stage;
+    case SV_FAULT_DUPLICATE:
+        memcpy(fault->bogus, slot->stage, *bytes);
+        (void)sv_wire_send(comm->wire, SV_WIRE_DATA, fault->bogus, *bytes, send->p.peer->rank, send->p.wire_tag,
+                           &fault->extra[0]);
+        return slot->stage;
+    default:
+        return slot->stage;
     }
 }
 
@@ -359,83 +307,73 @@ const sv_record_t *sv_fault_record(sv_send_t *send)
         *fault->bogus_record = *fault->partner->record;
     if (send->fault_kind == SV_FAULT_REPLAY)
         *fault->bogus_record = fault->past_record[(x->epoch - 1) & 1];
-    if (fault->record_corrupted)
-        flip_bit_of_record(send, fault->bogus_record);
+    /* The attempt of a one-sided record is not corrupted: nobody reads it there, the word says it. */
+    const sv_record_t whole = *fault->bogus_record;
+    while (fault->record_corrupted && memcmp(fault->bogus_record, &whole, sizeof whole) == 0) {
+        flip_bit(send, (uint8_t *)fault->bogus_record, sizeof whole);
+        fault->bogus_record->attempt = whole.attempt;
+    }
     return fault->bogus_record;
 }
 
 /* --- direct ------------------------------------------------------------------------------------------------------- */
 
-/* In a copy, complete when this returns: the wire reads it without asking a stream. */
-static selvage_status_t flip_payload(sv_send_t *send, const void **message, size_t bytes)
-{
-    struct sv_fault_send *fault = send->fault;
-    SV_TRY(copy_faulty(send, fault->bogus, *message, bytes, SV_COPY_D2D, send->p.x->streams.kernel));
-    SV_TRY(flip_there(send, fault->bogus, bytes, send->p.x->streams.kernel));
-    SV_TRY(SV_DEVICE_CALL(send->p.x->comm->dev, stream_sync, send->p.x->streams.kernel));
-    *message = fault->bogus;
-    return SELVAGE_SUCCESS;
-}
-
-/* The same again, from memory that is kept for another epoch, because nothing waits for it to leave. */
-static selvage_status_t double_payload(sv_send_t *send)
-{
-    const sv_packet_t *p = &send->p;
-    uint8_t *twin = send->fault->past[p->x->epoch & 1];
-    SV_TRY(copy_faulty(send, twin, send->buf, p->bytes, SV_COPY_D2D, p->x->streams.kernel));
-    SV_TRY(SV_DEVICE_CALL(p->x->comm->dev, stream_sync, p->x->streams.kernel));
-    return sv_wire_send(p->x->comm->wire, SV_WIRE_DATA, twin, p->bytes, p->peer->rank, p->wire_tag,
-                        &send->fault->extra[0]);
-}
-
-static selvage_status_t double_record(sv_send_t *send)
-{
-    const sv_packet_t *p = &send->p;
-    sv_record_t *twin = &send->fault->bogus_record[1];
-    *twin = *send->record;
-    return sv_wire_send(p->x->comm->wire, SV_WIRE_DATA, twin, sizeof *twin, p->peer->rank, p->record_tag,
-                        &send->fault->extra[1]);
-}
-
-static selvage_status_t corrupt_sent_payload(sv_send_t *send, const void **message, size_t *bytes)
-{
-    struct sv_fault_send *fault = send->fault;
-    switch (send->fault_kind) {
-    case SV_FAULT_FLIP: return flip_payload(send, message, *bytes);
-    case SV_FAULT_SWAP: *message = fault->partner->buf; return SELVAGE_SUCCESS;
-    case SV_FAULT_REPLAY: *message = fault->past[(send->p.x->epoch - 1) & 1]; return SELVAGE_SUCCESS;
-    case SV_FAULT_TRUNCATE: *bytes = (size_t)sv_fault_random(&send->p.x->comm->fault, *bytes); return SELVAGE_SUCCESS;
-    default: return SELVAGE_SUCCESS;
-    }
-}
-
-static selvage_status_t corrupt_sent_record(sv_send_t *send, const void **message, size_t *bytes)
-{
-    *message = sv_fault_record(send);
-    if (send->fault_kind == SV_FAULT_TRUNCATE && send->p.bytes == 0)
-        *bytes = (size_t)sv_fault_random(&send->p.x->comm->fault, *bytes);
-    return SELVAGE_SUCCESS;
-}
-
 selvage_status_t sv_fault_direct(sv_send_t *send, uint32_t number, const void **message, size_t *bytes)
 {
     struct sv_fault_send *fault = send->fault;
-    if (number == send->p.nsegments) {
+    const selvage_exchange_t *x = send->p.x;
+    if (number == send->p.nsegments) { /* the record */
         if (send->p.bytes == 0)
             fault->record_corrupted = send->fault_kind == SV_FAULT_FLIP;
-        return corrupt_sent_record(send, message, bytes);
+        *message = sv_fault_record(send);
+        if (send->fault_kind == SV_FAULT_TRUNCATE && send->p.bytes == 0)
+            *bytes = (size_t)sv_fault_random(&x->comm->fault, *bytes);
+        return SELVAGE_SUCCESS;
     }
     if (number == 0)
-        SV_TRY(keep_payload(send, *message, *bytes, send->p.x->streams.kernel));
+        SV_TRY(keep_payload(send, *message, *bytes, x->streams.kernel));
     fault->record_corrupted &= number > 0;
-    return number == send->fault_segment ? corrupt_sent_payload(send, message, bytes) : SELVAGE_SUCCESS;
+    if (number != send->fault_segment)
+        return SELVAGE_SUCCESS;
+    switch (send->fault_kind) {
+    case SV_FAULT_FLIP: /* in a copy, complete when this returns: the wire reads it without asking a stream */
+        SV_TRY(copy_faulty(send, fault->bogus, *message, *bytes, SV_COPY_D2D, x->streams.kernel));
+        SV_TRY(flip_there(send, fault->bogus, *bytes, x->streams.kernel));
+        SV_TRY(SV_DEVICE_CALL(x->comm->dev, stream_sync, x->streams.kernel));
+        *message = fault->bogus;
+        return SELVAGE_SUCCESS;
+    case SV_FAULT_SWAP:
+        *message = fault->partner->buf;
+        return SELVAGE_SUCCESS;
+    case SV_FAULT_REPLAY:
+        *message = fault->past[(x->epoch - 1) & 1];
+        return SELVAGE_SUCCESS;
+    case SV_FAULT_TRUNCATE:
+        *bytes = (size_t)sv_fault_random(&x->comm->fault, *bytes);
+        return SELVAGE_SUCCESS;
+    default:
+        return SELVAGE_SUCCESS;
+    }
 }
 
+/* The twin is sent from memory that is kept for another epoch, because nothing waits for it to leave. */
 selvage_status_t sv_fault_double(sv_send_t *send, uint32_t number)
 {
+    const sv_packet_t *p = &send->p;
+    const selvage_exchange_t *x = p->x;
+    struct sv_fault_send *fault = send->fault;
     if (send->fault_kind != SV_FAULT_DUPLICATE)
         return SELVAGE_SUCCESS;
-    return number == send->p.nsegments ? double_record(send) : double_payload(send);
+    if (number == p->nsegments) {
+        sv_record_t *twin = &fault->bogus_record[1];
+        *twin = *send->record;
+        return sv_wire_send(x->comm->wire, SV_WIRE_DATA, twin, sizeof *twin, p->peer->rank, p->record_tag,
+                            &fault->extra[1]);
+    }
+    uint8_t *twin = fault->past[x->epoch & 1];
+    SV_TRY(copy_faulty(send, twin, send->buf, p->bytes, SV_COPY_D2D, x->streams.kernel));
+    SV_TRY(SV_DEVICE_CALL(x->comm->dev, stream_sync, x->streams.kernel));
+    return sv_wire_send(x->comm->wire, SV_WIRE_DATA, twin, p->bytes, p->peer->rank, p->wire_tag, &fault->extra[0]);
 }
 
 /* --- what is put before phase 2 of a route ------------------------------------------------------------------------ */

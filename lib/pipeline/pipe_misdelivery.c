@@ -13,17 +13,10 @@
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_phases.h"
+#include "pipeline/route.h"
 
 enum { CANDIDATES_MAX = 16 };
 static const size_t TRIED_BYTES_MAX = 64 << 20;
-
-static bool record_names(const sv_recv_t *other, const sv_record_t *record)
-{
-    const sv_record_t *id = &other->p.identity;
-    return record->magic == id->magic && record->version == id->version && record->exchange == id->exchange &&
-           record->index == id->index && record->tag == id->tag && record->source == id->source &&
-           record->destination == id->destination && record->bytes == id->bytes && record->salt == id->salt;
-}
 
 /* What a record says it belongs to, if that is something this rank expects or has expected. */
 static bool name_by_record(const sv_recv_t *recv, const sv_record_t *record, char *text, size_t text_bytes)
@@ -31,8 +24,11 @@ static bool name_by_record(const sv_recv_t *recv, const sv_record_t *record, cha
     const selvage_exchange_t *x = recv->p.x;
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         const sv_recv_t *other = &x->recvs[i];
-        if (!record_names(other, record) || record->epoch > x->epoch || (other == recv && record->epoch == x->epoch))
-            continue; /* an epoch that has not begun is a damaged record, not another packet */
+        /* An epoch that has not begun is a damaged record, not another packet. */
+        const sv_record_t *id = &other->p.identity;
+        if (!sv_packet_is_same(record, id) || record->bytes != id->bytes || record->salt != id->salt ||
+            record->epoch > x->epoch || (other == recv && record->epoch == x->epoch))
+            continue;
         snprintf(text, text_bytes, "this is packet %u (tag %d) from rank %d of epoch %llu", other->p.index,
                  other->p.tag, other->p.peer->rank, (unsigned long long)record->epoch);
         return true;
@@ -80,19 +76,16 @@ static bool fetch_record(const sv_recv_t *recv)
            SV_DEVICE_CALL(dev, stream_sync, p->x->streams.kernel) == SELVAGE_SUCCESS;
 }
 
-/* Whether a digest is announced by the record in front or by the candidate's own, which is one only once it arrived. */
-static bool is_announced(const sv_recv_t *recv, const sv_recv_t *candidate, uint64_t digest)
-{
-    bool arrived = candidate->state != SV_RECV_WAITING && (candidate == recv || fetch_record(candidate));
-    return digest == recv->record->digest || (arrived && digest == candidate->record->digest);
-}
-
 static bool try_identity(sv_recv_t *recv, const sv_recv_t *candidate, uint64_t epoch, char *text, size_t text_bytes)
 {
     sv_record_t identity = candidate->p.identity;
     uint64_t digest;
     identity.epoch = epoch;
-    if (!digest_under(recv, &identity, &digest) || !is_announced(recv, candidate, digest))
+    if (!digest_under(recv, &identity, &digest))
+        return false;
+    /* The record in front announces that digest, or the candidate's own, which is one only once it arrived. */
+    const bool arrived = candidate->state != SV_RECV_WAITING && (candidate == recv || fetch_record(candidate));
+    if (digest != recv->record->digest && !(arrived && digest == candidate->record->digest))
         return false;
     snprintf(text, text_bytes, "the data are those of packet %u (tag %d) from rank %d of epoch %llu",
              candidate->p.index, candidate->p.tag, candidate->p.peer->rank, (unsigned long long)epoch);

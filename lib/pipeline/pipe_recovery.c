@@ -36,24 +36,6 @@ static double retry_ns(const selvage_comm_t *comm)
     return comm->config.retry_timeout_ms * 1e6;
 }
 
-/* To ask for a verdict costs a word only, so it is done in time before a deadline that is short, three times. */
-static double query_ns(const selvage_comm_t *comm)
-{
-    const double part_ns = comm->timeout_s * 1e9 / 8;
-    return part_ns > 0 && part_ns < retry_ns(comm) ? part_ns : retry_ns(comm);
-}
-
-static void describe_packet(const sv_recv_t *recv, const char *what, char *text, size_t text_bytes)
-{
-    const sv_packet_t *p = &recv->p;
-    snprintf(text, text_bytes,
-             "packet %u (tag %d) from rank %d to rank %d, epoch %llu, attempt %u, %zu bytes, salt %llu, route %s: "
-             "expected digest %016llx, found %016llx: %s",
-             p->index, p->tag, p->peer->rank, p->x->comm->wire->rank, (unsigned long long)p->x->epoch, p->attempt,
-             p->bytes, (unsigned long long)p->identity.salt, selvage_route_name(p->route),
-             (unsigned long long)p->x->failure.expected, (unsigned long long)p->x->failure.found, what);
-}
-
 /* Back to the beginning of an attempt. The scratch is cleared after the kernels that may still add to it. */
 static selvage_status_t reset_attempt(sv_recv_t *recv)
 {
@@ -78,40 +60,41 @@ void sv_recovery_abort(selvage_exchange_t *x)
     abort();
 }
 
-static selvage_status_t give_up_packet(sv_recv_t *recv, const char *text)
-{
-    selvage_exchange_t *x = recv->p.x;
-    x->failure.index = recv->p.index;
-    x->failure.source = (uint32_t)recv->p.peer->rank;
-    selvage_status_t status = sv_error(SELVAGE_ERR_CHECKSUM, "%.*s%s", SV_DETAIL_BYTES - 100, text,
-                                       recv->damaged > 0 ? "; damaged in every attempt: was the send buffer "
-                                                           "written there between start and wait?" : "");
-    if (x->policy == SV_CONFIG_CHECKSUM_ABORT)
-        sv_recovery_abort(x);
-    return status;
-}
-
 /* A failed attempt: ask for another, or give up. */
 static selvage_status_t fail_attempt(sv_recv_t *recv, uint64_t now_ns, const char *what)
 {
-    selvage_exchange_t *x = recv->p.x;
+    sv_packet_t *p = &recv->p;
+    selvage_exchange_t *x = p->x;
     char text[SV_DETAIL_BYTES];
-    describe_packet(recv, what, text, sizeof text);
-    sv_packet_trace(&recv->p, SV_TRACE_BAD, now_ns, 0, recv->p.attempt);
+    snprintf(text, sizeof text,
+             "packet %u (tag %d) from rank %d to rank %d, epoch %llu, attempt %u, %zu bytes, salt %llu, route %s: "
+             "expected digest %016llx, found %016llx: %s",
+             p->index, p->tag, p->peer->rank, x->comm->wire->rank, (unsigned long long)x->epoch, p->attempt, p->bytes,
+             (unsigned long long)p->identity.salt, selvage_route_name(p->route),
+             (unsigned long long)x->failure.expected, (unsigned long long)x->failure.found, what);
+    sv_packet_trace(p, SV_TRACE_BAD, now_ns, 0, p->attempt);
     if (x->policy != SV_CONFIG_CHECKSUM_RETRY || recv->damaged >= (unsigned)x->comm->config.retry_max ||
-        recv->requested_attempt >= ATTEMPT_MAX)
-        return give_up_packet(recv, text);
+        recv->requested_attempt >= ATTEMPT_MAX) {
+        x->failure.index = p->index;
+        x->failure.source = (uint32_t)p->peer->rank;
+        selvage_status_t status = sv_error(SELVAGE_ERR_CHECKSUM, "%.*s%s", SV_DETAIL_BYTES - 100, text,
+                                           recv->damaged > 0 ? "; damaged in every attempt: was the send buffer "
+                                                               "written there between start and wait?" : "");
+        if (x->policy == SV_CONFIG_CHECKSUM_ABORT)
+            sv_recovery_abort(x);
+        return status;
+    }
     if (x->comm->exchanges->warnings++ < WARNINGS_MAX)
         sv_log(SV_LOG_WARN, "recovery", "%s; asked for again", text);
     recv->damaged++;
     recv->between_attempts = true;
     recv->requested_attempt++;
-    recv->p.attempt = recv->requested_attempt;
-    recv->p.moved_ns = now_ns;
+    p->attempt = recv->requested_attempt;
+    p->moved_ns = now_ns;
     recv->resend_reason = SV_RESEND_DAMAGED;
     recv->request_due = true;
     SV_TRY(reset_attempt(recv));
-    return recv->p.ops->messaged ? sv_recovery_request_resend(recv) : SELVAGE_SUCCESS;
+    return p->ops->messaged ? sv_recovery_request_resend(recv) : SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_recovery_bad_record(sv_recv_t *recv, const sv_record_t *arrived, uint64_t now_ns)
@@ -190,7 +173,9 @@ selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns)
 selvage_status_t sv_recovery_query(sv_send_t *send, uint64_t now_ns)
 {
     sv_packet_t *p = &send->p;
-    const double first_ns = query_ns(p->x->comm);
+    /* To ask for a verdict costs a word only, so it is done in time before a deadline that is short, three times. */
+    const double part_ns = p->x->comm->timeout_s * 1e9 / 8, retry = retry_ns(p->x->comm);
+    const double first_ns = part_ns > 0 && part_ns < retry ? part_ns : retry;
     if (p->x->policy == SV_CONFIG_CHECKSUM_OFF || now_ns < p->moved_ns ||
         now_ns - p->moved_ns < backoff_ns(p, first_ns))
         return SELVAGE_SUCCESS;
@@ -225,25 +210,19 @@ void sv_recovery_verdict(selvage_exchange_t *x, int source, uint64_t epoch)
         peer->verdict_epoch = epoch;
 }
 
-/* The receiver misses a packet of an epoch that has not begun here. On the direct route it takes no older attempt. */
-static void keep_ahead_request(sv_send_t *send, int source, uint64_t epoch, unsigned attempt)
-{
-    if (!send->p.ops->messaged || send->p.ops->takes_any_attempt || send->p.peer->rank != source)
-        return;
-    if (send->ahead_epoch == epoch && send->ahead_attempt >= attempt)
-        return;
-    send->ahead_epoch = epoch;
-    send->ahead_attempt = attempt;
-}
-
 void sv_recovery_take_request(selvage_exchange_t *x, int source, uint64_t epoch, uint32_t index, unsigned attempt,
                               sv_resend_reason_t reason)
 {
     if (index >= x->nsends)
         return;
     sv_send_t *send = &x->sends[index];
-    if (epoch == x->epoch + 1)
-        keep_ahead_request(send, source, epoch, attempt);
+    /* The receiver misses a packet of an epoch that has not begun here. On the direct route it takes no older
+       attempt. */
+    if (epoch == x->epoch + 1 && send->p.ops->messaged && !send->p.ops->takes_any_attempt &&
+        send->p.peer->rank == source && !(send->ahead_epoch == epoch && send->ahead_attempt >= attempt)) {
+        send->ahead_epoch = epoch;
+        send->ahead_attempt = attempt;
+    }
     if (sv_exchange_state(x) != SV_EXCHANGE_RUNNING || epoch != x->epoch)
         return;
     if (send->state == SV_SEND_IDLE || send->p.peer->rank != source || attempt <= send->wanted_attempt)
@@ -268,16 +247,6 @@ static selvage_status_t report_peer(int source, uint64_t epoch, selvage_status_t
                     (unsigned long long)epoch, selvage_status_string(theirs));
 }
 
-/* A neighbour that fails or leaves in a later epoch has completed this one, so it can complete here too. */
-static void lose_later(selvage_exchange_t *x, int source, uint64_t epoch, selvage_status_t theirs)
-{
-    if (x->failure.lost_epoch && x->failure.lost_epoch <= epoch)
-        return;
-    x->failure.lost_epoch = epoch;
-    x->failure.lost_source = source;
-    x->failure.lost_status = theirs;
-}
-
 void sv_recovery_begin_lost(selvage_exchange_t *x)
 {
     if (x->failure.lost_epoch && x->failure.lost_epoch <= x->epoch)
@@ -291,7 +260,12 @@ void sv_recovery_peer_failed(selvage_exchange_t *x, int source, const sv_wire_co
     const uint64_t *word = message->word;
     selvage_status_t theirs = sv_control_status(word[3]), status = SELVAGE_ERR_PEER;
     if (word[2] > x->epoch) {
-        lose_later(x, source, word[2], theirs);
+        /* A neighbour that fails or leaves in a later epoch has completed this one, so it can complete here too. */
+        if (!x->failure.lost_epoch || x->failure.lost_epoch > word[2]) {
+            x->failure.lost_epoch = word[2];
+            x->failure.lost_source = source;
+            x->failure.lost_status = theirs;
+        }
         return;
     }
     uint32_t index = (uint32_t)word[4];

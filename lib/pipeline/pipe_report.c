@@ -49,13 +49,6 @@ static const char *what_send_waits_for(const sv_send_t *send)
                                                : "phase 4, waits for the wire";
 }
 
-static const char *what_recv_waits_for(const sv_recv_t *recv)
-{
-    if (recv->state == SV_RECV_VERIFYING)
-        return "phase 5, waits for its verification";
-    return recv->arrived_count ? "phase 3, waits for more of it" : "phase 3, waits for its arrival";
-}
-
 static void describe_packet_wait(const sv_packet_t *p, const char *kind, const char *direction, const char *waits,
                                  uint64_t now_ns, char *text, size_t text_bytes)
 {
@@ -66,29 +59,24 @@ static void describe_packet_wait(const sv_packet_t *p, const char *kind, const c
              seconds_since(p->started_ns, now_ns), peer);
 }
 
-static void describe_recv(const sv_recv_t *recv, uint64_t now_ns, char *text, size_t text_bytes)
-{
-    describe_packet_wait(&recv->p, "receive", "from", what_recv_waits_for(recv), now_ns, text, text_bytes);
-}
-
-static void describe_send(const sv_send_t *send, uint64_t now_ns, char *text, size_t text_bytes)
-{
-    describe_packet_wait(&send->p, "send", "to", what_send_waits_for(send), now_ns, text, text_bytes);
-}
-
 selvage_status_t sv_exchange_report_deadline(selvage_exchange_t *x, double waited_s)
 {
     uint64_t now_ns = sv_clock_ns();
     uint32_t shown = 0;
     char text[400], first[400] = "no packet is left; verdicts are";
     for (uint32_t i = 0; i < x->nactive_recvs && shown < PACKETS_REPORTED_MAX; i++, shown++) {
-        describe_recv(x->active_recvs[i], now_ns, text, sizeof text);
+        const sv_recv_t *recv = x->active_recvs[i];
+        const char *waits = recv->state == SV_RECV_VERIFYING ? "phase 5, waits for its verification"
+                            : recv->arrived_count            ? "phase 3, waits for more of it"
+                                                             : "phase 3, waits for its arrival";
+        describe_packet_wait(&recv->p, "receive", "from", waits, now_ns, text, sizeof text);
         if (shown == 0)
             memcpy(first, text, sizeof first);
         sv_log(SV_LOG_ERROR, "deadline", "%s", text);
     }
     for (uint32_t i = 0; i < x->nactive_sends && shown < PACKETS_REPORTED_MAX; i++, shown++) {
-        describe_send(x->active_sends[i], now_ns, text, sizeof text);
+        const sv_send_t *send = x->active_sends[i];
+        describe_packet_wait(&send->p, "send", "to", what_send_waits_for(send), now_ns, text, sizeof text);
         if (shown == 0)
             memcpy(first, text, sizeof first);
         sv_log(SV_LOG_ERROR, "deadline", "%s", text);
@@ -108,15 +96,6 @@ void sv_exchange_notify_failure(const selvage_exchange_t *x, int rank)
     (void)sv_wire_control_send(x->comm->wire, rank, &message); /* not now: whoever asks later is told again */
 }
 
-static void notify_neighbours(const selvage_exchange_t *x)
-{
-    for (const sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
-        const sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
-        if (peer->rank != x->comm->wire->rank)
-            sv_exchange_notify_failure(x, peer->rank);
-    }
-}
-
 void sv_exchange_poison(selvage_exchange_t *x, selvage_status_t status, bool tell)
 {
     selvage_comm_t *comm = x->comm;
@@ -129,8 +108,11 @@ void sv_exchange_poison(selvage_exchange_t *x, selvage_status_t status, bool tel
     sv_trace_add(&comm->trace, &(sv_trace_record_t){.begin_ns = sv_clock_ns(), .epoch = x->epoch, .packet = UINT32_MAX,
                                                     .peer = -1, .value = (uint64_t)-(int)status,
                                                     .kind = SV_TRACE_POISON, .exchange = (uint32_t)x->id});
-    if (tell && comm->broken == SELVAGE_SUCCESS)
-        notify_neighbours(x);
+    for (const sv_list_t *it = x->peers.next; it != &x->peers && tell && comm->broken == SELVAGE_SUCCESS; it = it->next) {
+        const sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        if (peer->rank != comm->wire->rank)
+            sv_exchange_notify_failure(x, peer->rank);
+    }
     if (comm->config.flight_file[0] || status == SELVAGE_ERR_TIMEOUT || status == SELVAGE_ERR_CHECKSUM)
         sv_trace_flight_write(&comm->trace, selvage_status_name(status));
     sv_list_remove(&x->active_link);
