@@ -26,76 +26,45 @@ static void *suballocate(suballocator_t *suballocator, size_t bytes, size_t alig
     return piece;
 }
 
-static bool has_own_slots(const sv_packet_t *p)
-{
-    return p->route == SELVAGE_ROUTE_STAGED;
-}
-
 static void suballocate_slots(suballocator_t *suballocator, sv_packet_t *p)
 {
-    if (!has_own_slots(p))
-        return;
-    for (uint32_t s = 0; s < p->nslots; s++) {
+    for (uint32_t s = 0; p->ops->own_slots && s < p->nslots; s++) {
         uint8_t *stage = suballocate(suballocator, sv_commit_slot_bytes(p), 256);
         if (p->slots)
             p->slots[s].stage = stage;
     }
-}
-
-static void suballocate_slot_words(suballocator_t *suballocator, sv_packet_t *p)
-{
     uint64_t *word = p->slots ? suballocate(suballocator, p->nslots * sizeof *word, 64) : NULL;
     for (uint32_t s = 0; word && s < p->nslots; s++)
         p->slots[s].word = word + s;
 }
 
-/* Words of one packet share a line: it is one device that writes them and one host that looks. */
-static void suballocate_send_words(suballocator_t *suballocator, sv_send_t *send)
-{
-    uint64_t *line = suballocate(suballocator, 64, 64);
-    if (!line)
-        return;
-    send->ready = line;
-    send->sent = line + 1;
-    send->failed = line + 2;
-}
-
-static void suballocate_recv_words(suballocator_t *suballocator, sv_recv_t *recv)
-{
-    /* The device writes one, the host the other. */
-    uint64_t *line = suballocate(suballocator, 64, 64), *arrived_word = suballocate(suballocator, 64, 64);
-    if (!line)
-        return;
-    recv->done = line;
-    recv->arrived_word = arrived_word;
-}
-
-/* In fault tests doubled messages may be left over, and must be received somewhere before the exchange goes. */
-static void suballocate_discard(suballocator_t *suballocator, sv_recv_t *recv)
-{
-    if (recv->p.route == SELVAGE_ROUTE_DIRECT && recv->p.x->comm->config.fault[0])
-        recv->discard_buffer = suballocate(suballocator, sv_commit_slot_bytes(&recv->p), 256);
-}
-
-/* One walk for measuring and for handing out, so that the two cannot differ. */
+/* One walk for measuring and for handing out, so that the two cannot differ. Words of one packet share a line: one
+   device writes them, and one host looks. */
 static void suballocate_pinned(selvage_exchange_t *x, suballocator_t *suballocator)
 {
     x->abort = suballocate(suballocator, 64, 64);
     for (uint32_t i = 0; i < x->nsends; i++) {
-        x->sends[i].record = suballocate(suballocator, sizeof(sv_record_t), 64);
-        suballocate_send_words(suballocator, &x->sends[i]);
-        suballocate_slots(suballocator, &x->sends[i].p);
-        suballocate_slot_words(suballocator, &x->sends[i].p);
+        sv_send_t *send = &x->sends[i];
+        send->record = suballocate(suballocator, sizeof(sv_record_t), 64);
+        uint64_t *line = suballocate(suballocator, 64, 64);
+        if (line) {
+            send->ready = line;
+            send->sent = line + 1;
+            send->failed = line + 2;
+        }
+        suballocate_slots(suballocator, &send->p);
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_recv_t *recv = &x->recvs[i];
         recv->record = suballocate(suballocator, sizeof(sv_record_t), 64);
         recv->result = suballocate(suballocator, sizeof(sv_verify_result_t), 64);
-        suballocate_recv_words(suballocator, recv);
+        recv->done = suballocate(suballocator, 64, 64);         /* the device writes it ... */
+        recv->arrived_word = suballocate(suballocator, 64, 64); /* ... and the host this one */
         suballocate_slots(suballocator, &recv->p);
-        suballocate_slot_words(suballocator, &recv->p);
-        suballocate_discard(suballocator, recv);
-        if (sv_route_is_one_sided(recv->p.route) && recv->words)
+        /* In fault tests doubled messages may be left over, and must be received somewhere before the exchange goes. */
+        if (recv->p.ops->from_user_memory && x->comm->config.fault[0])
+            recv->discard_buffer = suballocate(suballocator, sv_commit_slot_bytes(&recv->p), 256);
+        if (!recv->p.ops->messaged && recv->words)
             recv->record = &recv->words->record;
     }
 }
@@ -114,6 +83,12 @@ static selvage_status_t make_pinned(selvage_exchange_t *x)
     x->memory.pinned_bytes += measure.used;
     suballocator_t hand_out = {x->memory.pinned, 0};
     suballocate_pinned(x, &hand_out);
+    /* Slots of one-sided receives lie in the segment or the slab, in the order that the handshake told. */
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        sv_packet_t *p = &x->recvs[i].p;
+        for (uint32_t s = 0; p->slots && !p->ops->messaged && s < p->nslots; s++)
+            p->slots[s].stage = x->recvs[i].recv_slots + s * sv_commit_slot_bytes(p);
+    }
     return SELVAGE_SUCCESS;
 }
 
@@ -125,68 +100,38 @@ static selvage_status_t make_slots(sv_packet_t *p, bool with_events)
     return SELVAGE_SUCCESS;
 }
 
-/* From here on nobody asks which route a packet takes: its functions know. */
-static selvage_status_t make_send(sv_send_t *send)
-{
-    const sv_fault_t *fault = &send->p.x->comm->fault;
-    const bool faulty = fault->armed || fault->never_epoch;
-    send->p.ops = faulty ? sv_fault_route_ops(send->p.route) : sv_route_ops_of(send->p.route);
-    if (send->p.ops->messaged)
-        SV_TRY(make_slots(&send->p, false));
-    return fault->armed ? sv_fault_send_create(send) : SELVAGE_SUCCESS;
-}
-
-static selvage_status_t make_recv(sv_recv_t *recv)
-{
-    sv_packet_t *p = &recv->p;
-    p->ops = sv_route_ops_of(p->route);
-    if (p->ops->messaged || (!p->in_place && !p->kernel_copy))
-        SV_TRY(make_slots(&recv->p, !p->in_place && !p->kernel_copy));
-    return sv_calloc((p->nsegments + 63) / 64, sizeof *recv->arrived_segments, &recv->arrived_segments);
-}
-
-/* Landing slots of one-sided receives lie in the segment or the slab, in the order that the handshake told. */
-static void place_shared_slots(selvage_exchange_t *x)
-{
-    for (uint32_t i = 0; i < x->nrecvs; i++) {
-        sv_packet_t *p = &x->recvs[i].p;
-        if (!p->slots || p->ops->messaged)
-            continue;
-        for (uint32_t s = 0; s < p->nslots; s++)
-            p->slots[s].stage = x->recvs[i].recv_slots + s * sv_commit_slot_bytes(p);
-    }
-}
-
 static selvage_status_t make_packets(selvage_exchange_t *x)
 {
+    const sv_fault_t *fault = &x->comm->fault;
     x->batch.reach = SV_KERNELS_PULL_ALL;
     x->messaged = false;
     x->send_bytes = 0;
     for (uint32_t i = 0; i < x->nsends; i++) {
-        SV_TRY(make_send(&x->sends[i]));
-        x->send_bytes += x->sends[i].p.bytes;
-        x->messaged |= x->sends[i].p.ops->messaged;
+        sv_send_t *send = &x->sends[i];
+        if (fault->armed || fault->never_epoch)
+            send->p.ops = sv_fault_route_ops(send->p.route);
+        if (send->p.ops->messaged)
+            SV_TRY(make_slots(&send->p, false));
+        if (fault->armed)
+            SV_TRY(sv_fault_send_create(send));
+        x->send_bytes += send->p.bytes;
+        x->messaged |= send->p.ops->messaged;
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
-        SV_TRY(make_recv(&x->recvs[i]));
-        if (!x->recvs[i].p.pulled)
+        sv_recv_t *recv = &x->recvs[i];
+        sv_packet_t *p = &recv->p;
+        const bool copied_out = !p->in_place && !p->kernel_copy;
+        if (p->ops->messaged || copied_out)
+            SV_TRY(make_slots(p, copied_out));
+        SV_TRY(sv_calloc((p->nsegments + 63) / 64, sizeof *recv->arrived_segments, &recv->arrived_segments));
+        if (!p->pulled)
             x->batch.reach = SV_KERNELS_MOVE_SOME;
-        x->messaged |= x->recvs[i].p.ops->messaged;
-        if (x->recvs[i].p.ops->messaged)
-            x->recvs[i].p.peer->nstaged_recvs++;
+        x->messaged |= p->ops->messaged;
+        if (p->ops->messaged)
+            p->peer->nstaged_recvs++;
     }
     SV_TRY(sv_calloc(x->nsends, sizeof *x->active_sends, &x->active_sends));
     return sv_calloc(x->nrecvs, sizeof *x->active_recvs, &x->active_recvs);
-}
-
-/* Leave for the first epochs, as the receiver's host gives it in the segment. */
-static selvage_status_t grant_first_credits(selvage_exchange_t *x)
-{
-    for (uint32_t i = 0; i < x->nsends; i++)
-        if (x->sends[i].credit_device)
-            SV_TRY(SV_DEVICE_CALL(x->comm->dev, signal_async, x->sends[i].credit_device,
-                                  sv_word(x->sends[i].p.nslots, 0, 1), x->streams.kernel));
-    return SELVAGE_SUCCESS;
 }
 
 static selvage_status_t make_scratch(selvage_exchange_t *x)
@@ -203,10 +148,14 @@ static selvage_status_t make_scratch(selvage_exchange_t *x)
     for (uint32_t i = 0; i < x->nrecvs; i++)
         x->recvs[i].p.scratch = scratch++;
     SV_TRY(SV_DEVICE_CALL(dev, fill_async, block, 0, bytes, x->streams.kernel));
-    if (x->memory
-            .slab) /* words lie there too: what an earlier owner of the memory left must not look like an arrival */
+    /* Words lie in the slab too: what an earlier owner of the memory left must not look like an arrival. */
+    if (x->memory.slab)
         SV_TRY(SV_DEVICE_CALL(dev, fill_async, x->memory.slab, 0, x->memory.slab_bytes, x->streams.kernel));
-    SV_TRY(grant_first_credits(x));
+    /* Credit for the first epochs, as the receiver's host gives it in the segment. */
+    for (uint32_t i = 0; i < x->nsends; i++)
+        if (x->sends[i].credit_device)
+            SV_TRY(SV_DEVICE_CALL(dev, signal_async, x->sends[i].credit_device, sv_word(x->sends[i].p.nslots, 0, 1),
+                                  x->streams.kernel));
     return SV_DEVICE_CALL(dev, stream_sync, x->streams.kernel);
 }
 
@@ -217,12 +166,11 @@ static selvage_status_t make_streams(selvage_exchange_t *x)
     bool out = false, in = false, peer = false, signal = false;
     for (uint32_t i = 0; i < x->nsends; i++) {
         const sv_packet_t *p = &x->sends[i].p;
-        bool through_host = p->route == SELVAGE_ROUTE_STAGED || p->route == SELVAGE_ROUTE_SHARED;
         if (p->kernel_copy && !x->comm->fault.armed) /* a corrupted packet goes the long way */
             continue;
-        out |= through_host;
-        peer |= !through_host && p->route != SELVAGE_ROUTE_DIRECT;
-        signal |= p->nsegments > 1 && p->route != SELVAGE_ROUTE_DIRECT;
+        out |= p->ops->through_host;
+        peer |= sv_packet_stays_on_device(p);
+        signal |= p->nsegments > 1 && !p->ops->from_user_memory;
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         const sv_packet_t *p = &x->recvs[i].p;
@@ -250,7 +198,6 @@ selvage_status_t sv_commit_alloc(selvage_exchange_t *x)
     SV_TRY(make_packets(x));
     SV_TRY(make_streams(x));
     SV_TRY(make_pinned(x));
-    place_shared_slots(x);
     sv_prelaunch_decide(x);
     SV_TRY(make_scratch(x));
     SV_TRY(sv_layouts_upload(x));

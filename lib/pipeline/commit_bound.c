@@ -8,6 +8,7 @@
 #include "base/base_status.h"
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
+#include "pipeline/route.h"
 
 static selvage_status_t refuse_handshake(const sv_peer_t *peer, const char *what)
 {
@@ -56,12 +57,11 @@ selvage_status_t sv_commit_bound_send(const sv_send_t *send)
     const sv_peer_t *peer = p->peer;
     if (!lies_inside(&peer->segment, match->words_offset, sizeof(sv_recv_words_t)))
         return refuse_handshake(peer, "the words of a receive");
-    if (p->route == SELVAGE_ROUTE_SELF)
+    if (p->ops->within_rank)
         return is_own_receive(send) ? SELVAGE_SUCCESS : refuse_handshake(peer, "the buffer of a receive");
     if (!p->in_place && (match->nslots != p->nslots || match->target_stride != sv_commit_slot_bytes(p)))
         return refuse_handshake(peer, "the slots of a receive");
-    if (p->route == SELVAGE_ROUTE_SHARED &&
-        !lies_inside(&peer->segment, match->target_offset, sv_commit_target_bytes(p)))
+    if (p->ops->segment_slots && !lies_inside(&peer->segment, match->target_offset, sv_commit_target_bytes(p)))
         return refuse_handshake(peer, "the landing place of a receive");
     return SELVAGE_SUCCESS;
 }

@@ -10,6 +10,7 @@
 #include "base/base_log.h"
 #include "base/base_status.h"
 #include "pipeline/pipe_commit.h"
+#include "pipeline/route.h"
 #include "pipeline/pipe_phases.h"
 
 bool sv_commit_direct_is_able(const selvage_comm_t *comm)
@@ -26,23 +27,10 @@ bool sv_commit_peer_is_able(const sv_peer_t *peer)
     return ((const sv_handshake_head_t *)(const void *)peer->handshake_in)->direct_able;
 }
 
-/* Marks the pairs; true if there are any. */
-static bool mark_pairs(selvage_exchange_t *x)
-{
-    bool any = false;
-    for (uint32_t i = 0; i < x->nsends; i++)
-        if (x->sends[i].p.route == SELVAGE_ROUTE_DIRECT)
-            any = x->sends[i].p.peer->wants_direct = true;
-    for (uint32_t i = 0; i < x->nrecvs; i++)
-        if (x->recvs[i].p.route == SELVAGE_ROUTE_DIRECT)
-            any = x->recvs[i].p.peer->wants_direct = true;
-    return any;
-}
-
 /* Turns a packet whose route does not work into a staged one. */
 static void stage_instead(sv_packet_t *p)
 {
-    p->route = SELVAGE_ROUTE_STAGED;
+    sv_packet_set_route(p, SELVAGE_ROUTE_STAGED);
     p->in_place = false;
     p->kernel_copy = sv_commit_is_small(p);
     sv_commit_cut(p);
@@ -51,20 +39,12 @@ static void stage_instead(sv_packet_t *p)
 static void stage_pair(selvage_exchange_t *x, sv_peer_t *peer)
 {
     for (uint32_t i = 0; i < x->nsends; i++)
-        if (x->sends[i].p.peer == peer && x->sends[i].p.route == SELVAGE_ROUTE_DIRECT)
+        if (x->sends[i].p.peer == peer && x->sends[i].p.ops->from_user_memory)
             stage_instead(&x->sends[i].p);
     for (uint32_t i = 0; i < x->nrecvs; i++)
-        if (x->recvs[i].p.peer == peer && x->recvs[i].p.route == SELVAGE_ROUTE_DIRECT)
+        if (x->recvs[i].p.peer == peer && x->recvs[i].p.ops->from_user_memory)
             stage_instead(&x->recvs[i].p);
     peer->wants_direct = false;
-}
-
-static void log_not_able(selvage_comm_t *comm)
-{
-    if (!comm->logged_not_able)
-        sv_log(SV_LOG_WARN, "commit", "this MPI does not say that it takes memory of the %s device: direct packets are "
-               "staged", comm->dev_under->ops->name);
-    comm->logged_not_able = true;
 }
 
 /* A pair that stays direct, or goes staged, or must not. */
@@ -81,30 +61,34 @@ static selvage_status_t agree_on_pair(selvage_exchange_t *x, sv_peer_t *peer, bo
                         peer->rank, able ? trouble : "this MPI does not say that it takes memory of the device");
     if (able)
         sv_log(SV_LOG_WARN, "commit", "direct packets from and to rank %d are staged: %s", peer->rank, trouble);
-    else
-        log_not_able(x->comm);
+    else if (!x->comm->logged_not_able)
+        sv_log(SV_LOG_WARN, "commit", "this MPI does not say that it takes memory of the %s device: direct packets are "
+               "staged", x->comm->dev_under->ops->name);
+    x->comm->logged_not_able |= !able;
     stage_pair(x, peer);
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t agree_on_direct(selvage_exchange_t *x, bool able)
+selvage_status_t sv_commit_probe_direct(selvage_exchange_t *x)
 {
+    bool any = false;
+    for (uint32_t i = 0; i < x->nsends; i++)
+        if (x->sends[i].p.ops->from_user_memory)
+            any = x->sends[i].p.peer->wants_direct = true;
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        if (x->recvs[i].p.ops->from_user_memory)
+            any = x->recvs[i].p.peer->wants_direct = true;
+    if (!any)
+        return SELVAGE_SUCCESS;
+    const bool able = sv_commit_direct_is_able(x->comm);
+    selvage_status_t status = able ? sv_commit_probe_pairs(x) : SELVAGE_SUCCESS;
+    if (status == SELVAGE_IN_PROGRESS)
+        return SELVAGE_SUCCESS; /* the commit is lost already; the agreement will say why */
+    SV_TRY(status);
     for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
         if (peer->wants_direct)
             SV_TRY(agree_on_pair(x, peer, able));
     }
     return SELVAGE_SUCCESS;
-}
-
-selvage_status_t sv_commit_probe_direct(selvage_exchange_t *x)
-{
-    if (!mark_pairs(x))
-        return SELVAGE_SUCCESS;
-    bool able = sv_commit_direct_is_able(x->comm);
-    selvage_status_t status = able ? sv_commit_probe_pairs(x) : SELVAGE_SUCCESS;
-    if (status == SELVAGE_IN_PROGRESS)
-        return SELVAGE_SUCCESS; /* the commit is lost already; the agreement will say why */
-    SV_TRY(status);
-    return agree_on_direct(x, able);
 }

@@ -15,6 +15,7 @@
 #include "comm/comm_control.h"
 #include "kernels/kernels.h"
 #include "pipeline/pipe_commit.h"
+#include "pipeline/route.h"
 #include "pipeline/pipe_phases.h"
 
 enum { REPEATS_MAX = 8 };
@@ -159,14 +160,14 @@ static void fill_recv(const selvage_exchange_t *x, const sv_recv_t *recv, uint64
                                  .nslots = p->nslots,
                                  .kernel_copy = p->kernel_copy,
                                  .record_tag = (uint32_t)p->record_tag};
-    if (p->route == SELVAGE_ROUTE_SELF) {
+    if (p->ops->within_rank) {
         out->target_offset = (uint64_t)(uintptr_t)recv->device_line;
-    } else if (p->route == SELVAGE_ROUTE_SHARED) {
+    } else if (p->ops->segment_slots) {
         out->target_offset = shared_at;
     } else if (p->in_place && recv->buffer) {
         out->handle = recv->buffer->handle;
         out->target_offset = recv->buffer->offset + (uint64_t)(recv->buf - recv->buffer->ptr);
-    } else if (p->route == SELVAGE_ROUTE_PEER) {
+    } else if (p->ops->maps_device) {
         out->handle = x->memory.slab_handle;
         out->target_offset = x->memory.slab_offset + slab_at;
     }
@@ -204,9 +205,9 @@ static void write_recvs(const selvage_exchange_t *x, sv_peer_t *peer)
         const sv_packet_t *p = &x->recvs[i].p;
         if (p->peer == peer)
             fill_recv(x, &x->recvs[i], shared_at, slab_at, out++);
-        if (p->route == SELVAGE_ROUTE_SHARED)
+        if (p->ops->segment_slots)
             shared_at += p->nslots * sv_commit_slot_bytes(p);
-        else if (p->route == SELVAGE_ROUTE_PEER && !p->in_place)
+        else if (p->ops->maps_device && !p->in_place)
             slab_at += p->nslots * sv_commit_slot_bytes(p);
     }
 }

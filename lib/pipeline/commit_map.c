@@ -12,6 +12,7 @@
 #include "base/base_thread.h"
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
+#include "pipeline/route.h"
 #include "pipeline/pipe_phases.h"
 
 enum { SEGMENT_ONLY = 2 }; /* tokens are odd, so that no answer is 0 */
@@ -42,16 +43,6 @@ static selvage_route_t proof_of(const sv_peer_t *peer)
     return word == (peer->proof_token ^ SEGMENT_ONLY) ? SELVAGE_ROUTE_SHARED : SELVAGE_ROUTE_STAGED;
 }
 
-static void mark_one_sided(selvage_exchange_t *x)
-{
-    for (uint32_t i = 0; i < x->nsends; i++) {
-        sv_send_t *send = &x->sends[i];
-        send->p.peer->one_sided |= sv_route_is_one_sided(send->p.route);
-    }
-    for (uint32_t i = 0; i < x->nrecvs; i++)
-        x->recvs[i].p.peer->one_sided |= sv_route_is_one_sided(x->recvs[i].p.route);
-}
-
 static selvage_status_t open_segment(selvage_exchange_t *x, sv_peer_t *peer)
 {
     const sv_handshake_head_t *head = map_head_of(peer);
@@ -73,10 +64,10 @@ static selvage_status_t find_target(sv_send_t *send)
     uint8_t *base = sv_shared_device_address(segment, sv_shared_base(segment));
     SV_TRY(sv_commit_bound_send(send));
     send->remote = (sv_recv_words_t *)(void *)(base + match->words_offset);
-    if (send->p.route == SELVAGE_ROUTE_SELF) {
+    if (send->p.ops->within_rank) {
         send->target = (uint8_t *)(uintptr_t)match->own_pointer;
         send->device_line = (uint8_t *)(uintptr_t)match->target_offset;
-    } else if (send->p.route == SELVAGE_ROUTE_SHARED) {
+    } else if (send->p.ops->segment_slots) {
         send->target = base + match->target_offset;
     } else {
         selvage_comm_t *comm = send->p.x->comm;
@@ -107,14 +98,14 @@ static selvage_status_t find_targets(selvage_exchange_t *x, sv_peer_t *peer)
 {
     bool by_peer = false;
     for (uint32_t i = 0; i < x->nsends; i++) {
-        if (x->sends[i].p.peer != peer || !sv_route_is_one_sided(x->sends[i].p.route))
+        if (x->sends[i].p.peer != peer || x->sends[i].p.ops->messaged)
             continue;
         SV_TRY(find_target(&x->sends[i]));
-        by_peer |= x->sends[i].p.route == SELVAGE_ROUTE_PEER;
+        by_peer |= x->sends[i].p.ops->maps_device;
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_recv_t *recv = &x->recvs[i];
-        if (recv->p.peer == peer && sv_route_is_one_sided(recv->p.route))
+        if (recv->p.peer == peer && !recv->p.ops->messaged)
             SV_TRY(find_credit(recv));
         by_peer |= recv->p.peer == peer && recv->credit_device;
     }
@@ -134,27 +125,24 @@ static selvage_status_t map_peer(selvage_exchange_t *x, sv_peer_t *peer)
     return status;
 }
 
-/* What fails here is no error yet: it is told later, in one line with what is done about it. */
-static selvage_status_t map_peer_or_note(selvage_exchange_t *x, sv_peer_t *peer)
-{
-    int level = sv_thread_binding()->log_level;
-    sv_thread_binding()->log_level = 0;
-    selvage_status_t status = map_peer(x, peer);
-    sv_thread_binding()->log_level = level;
-    if (status != SELVAGE_SUCCESS)
-        snprintf(peer->why, sizeof peer->why, "%.*s", (int)sizeof peer->why - 1, sv_thread_detail());
-    return status;
-}
-
 selvage_status_t sv_commit_map(selvage_exchange_t *x, bool *all_mapped_out)
 {
     *all_mapped_out = true;
-    mark_one_sided(x);
+    for (uint32_t i = 0; i < x->nsends; i++)
+        x->sends[i].p.peer->one_sided |= !x->sends[i].p.ops->messaged;
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        x->recvs[i].p.peer->one_sided |= !x->recvs[i].p.ops->messaged;
     for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
         if (!peer->one_sided)
             continue;
-        selvage_status_t status = map_peer_or_note(x, peer);
+        /* What fails here is no error yet: it is told later, in one line with what is done about it. */
+        const int level = sv_thread_binding()->log_level;
+        sv_thread_binding()->log_level = 0;
+        selvage_status_t status = map_peer(x, peer);
+        sv_thread_binding()->log_level = level;
+        if (status != SELVAGE_SUCCESS)
+            snprintf(peer->why, sizeof peer->why, "%.*s", (int)sizeof peer->why - 1, sv_thread_detail());
         if (status == SELVAGE_ERR_MEMORY || status == SELVAGE_ERR_MISMATCH)
             return sv_error(status, "memory of rank %d: %s", peer->rank, peer->why);
         if (status != SELVAGE_SUCCESS)
@@ -178,30 +166,25 @@ bool sv_commit_is_proved(selvage_exchange_t *x)
     return all;
 }
 
-/* One line for the pair: by the end where it failed; by the lower rank, if it failed at both. */
-static void log_fallback(const selvage_comm_t *comm, const sv_peer_t *peer, selvage_route_t theirs,
-                         selvage_route_t best)
-{
-    bool ours = peer->reach != SELVAGE_ROUTE_PEER && (theirs == SELVAGE_ROUTE_PEER || comm->wire->rank <= peer->rank);
-    sv_log(ours ? SV_LOG_WARN : SV_LOG_INFO, "commit", "memory of rank %d cannot be mapped (%s): its packets go by "
-           "route %s from now on; SELVAGE_ROUTE=%s chooses that without this line, doc/memory.md says what can be done",
-           peer->rank, peer->reach == SELVAGE_ROUTE_PEER ? "that rank says why" : peer->why, selvage_route_name(best),
-           selvage_route_name(best));
-}
-
 static selvage_status_t fall_back_for_peer(selvage_exchange_t *x, sv_peer_t *peer, int attempt)
 {
     enum { ATTEMPTS_PATIENT = 2 }; /* mappings that come and go are not trusted for ever */
-    selvage_route_t theirs = proof_of(peer), best = theirs > peer->reach ? theirs : peer->reach;
-    if (best == SELVAGE_ROUTE_PEER)
+    const selvage_route_t theirs = proof_of(peer), ours = peer->reach;
+    const bool failed_here = ours > SELVAGE_ROUTE_PEER, failed_there = theirs > SELVAGE_ROUTE_PEER;
+    selvage_route_t best = theirs > ours ? theirs : ours;
+    if (!failed_here && !failed_there)
         return SELVAGE_SUCCESS;
     if (attempt >= ATTEMPTS_PATIENT)
         best = SELVAGE_ROUTE_STAGED;
+    const char *why = failed_here ? peer->why : "that rank says why";
     if (x->forced_route != SELVAGE_ROUTE_DEFAULT && x->forced_route < best)
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "route %s was asked for, but memory of rank %d cannot be mapped here "
-                        "or ours not there (%s)", selvage_route_name(x->forced_route), peer->rank,
-                        peer->reach == SELVAGE_ROUTE_PEER ? "that rank says why" : peer->why);
-    log_fallback(x->comm, peer, theirs, best);
+                        "or ours not there (%s)", selvage_route_name(x->forced_route), peer->rank, why);
+    /* One warning for the pair: by the end where it failed; by the lower rank, if it failed at both. */
+    const bool warns = failed_here && (!failed_there || x->comm->wire->rank <= peer->rank);
+    sv_log(warns ? SV_LOG_WARN : SV_LOG_INFO, "commit", "memory of rank %d cannot be mapped (%s): its packets go by "
+           "route %s from now on; SELVAGE_ROUTE=%s chooses that without this line, doc/memory.md says what can be done",
+           peer->rank, why, selvage_route_name(best), selvage_route_name(best));
     return sv_fallback_set(x->comm, peer->rank, best);
 }
 

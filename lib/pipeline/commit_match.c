@@ -10,6 +10,7 @@
 #include "base/base_status.h"
 #include "kernels/kernels.h"
 #include "pipeline/pipe_commit.h"
+#include "pipeline/route.h"
 
 /* One packet of one end: sorted by tag, then by order of declaration. */
 typedef struct entry {
@@ -81,8 +82,8 @@ static void join_send(const entry_t *ours, const entry_t *theirs)
     send->p.wire_tag = (int)recv->wire_tag;
     send->p.record_tag = (int)recv->record_tag;
     send->p.in_place = recv->in_place;
-    send->p.route = (selvage_route_t)recv->route;
-    send->p.kernel_copy = sv_route_is_one_sided(send->p.route) ? recv->kernel_copy != 0 : sv_commit_is_small(&send->p);
+    sv_packet_set_route(&send->p, (selvage_route_t)recv->route);
+    send->p.kernel_copy = send->p.ops->messaged ? sv_commit_is_small(&send->p) : recv->kernel_copy != 0;
     send->target_stride = recv->target_stride;
     send->match = recv;
     sv_commit_cut(&send->p);
@@ -103,13 +104,12 @@ static selvage_status_t bound_way(const sv_peer_t *peer, const entry_t *ours, co
 {
     const sv_wire_t *wire = ((const sv_send_t *)ours->packet)->p.x->comm->wire;
     const sv_handshake_recv_t *recv = theirs->descriptor;
-    bool own = peer->rank == wire->rank, direct = recv->route == SELVAGE_ROUTE_DIRECT;
-    bool route = recv->route >= SELVAGE_ROUTE_SELF && recv->route <= SELVAGE_ROUTE_DIRECT &&
-                 (recv->route != SELVAGE_ROUTE_SELF || own);
-    bool messaged = sv_route_is_messaged((selvage_route_t)recv->route);
-    bool tags = (!messaged || recv->wire_tag <= (uint32_t)wire->tag_max) &&
-                (!direct || recv->record_tag <= (uint32_t)wire->tag_max);
-    if (!route || !tags || recv->in_place > 1 || recv->kernel_copy > 1)
+    const bool known = recv->route >= SELVAGE_ROUTE_SELF && recv->route <= SELVAGE_ROUTE_DIRECT;
+    const sv_route_ops_t *ops = sv_route_ops_of(known ? (selvage_route_t)recv->route : SELVAGE_ROUTE_DEFAULT);
+    const bool tags = (!ops->messaged || recv->wire_tag <= (uint32_t)wire->tag_max) &&
+                      (!ops->from_user_memory || recv->record_tag <= (uint32_t)wire->tag_max);
+    if (!known || !tags || (ops->within_rank && peer->rank != wire->rank) || recv->in_place > 1 ||
+        recv->kernel_copy > 1)
         return sv_error(SELVAGE_ERR_MISMATCH, "receive %u of rank %d asks for a route that there is not", theirs->order,
                         peer->rank);
     return SELVAGE_SUCCESS;

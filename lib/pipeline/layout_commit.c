@@ -11,6 +11,7 @@
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "pipeline/layout_parts.h"
+#include "pipeline/route.h"
 #include "pipeline/pipe_commit.h"
 
 enum { BOUNCE_ALIGN = 256 };
@@ -30,7 +31,7 @@ static bool in_one_piece(const sv_packet_t *p)
 
 bool sv_layouts_by_kernel(const sv_packet_t *p)
 {
-    return p->layout && !in_one_piece(p) && (p->route == SELVAGE_ROUTE_PEER || p->route == SELVAGE_ROUTE_SELF);
+    return p->layout && !in_one_piece(p) && sv_packet_stays_on_device(p);
 }
 
 static bool is_plain_packet(const sv_packet_t *p)
@@ -42,8 +43,7 @@ static bool is_plain_packet(const sv_packet_t *p)
 
 static void choose_recv(sv_packet_t *p)
 {
-    bool by_host = p->route == SELVAGE_ROUTE_STAGED || p->route == SELVAGE_ROUTE_SHARED ||
-                   p->route == SELVAGE_ROUTE_PEER;
+    const bool by_host = p->ops->through_host || p->ops->maps_device;
     p->fused = p->kernel_copy && !p->layout->adds && !in_one_piece(p);
     p->plain = !p->kernel_copy && by_host && is_plain_packet(p);
 }
@@ -58,7 +58,7 @@ static void choose_send(const sv_send_t *send, sv_packet_t *p)
 /* A packet to the rank itself lands before it is scattered, because sender and receiver have no slot between them. */
 static bool needs_bounce_in(const sv_packet_t *p)
 {
-    return p->layout && !p->plain && (!p->fused || p->route == SELVAGE_ROUTE_SELF);
+    return p->layout && !p->plain && (!p->fused || p->ops->within_rank);
 }
 
 static bool needs_bounce_out(const sv_packet_t *p)

@@ -7,6 +7,7 @@
 #define SV_PIPE_BATCH_H
 
 #include "pipeline/pipe_exchange.h"
+#include "pipeline/route.h"
 
 /* At commit: writes what never changes about the packets that kernels move into device memory. */
 selvage_status_t sv_batch_make_items(selvage_exchange_t *x);
@@ -15,7 +16,7 @@ selvage_status_t sv_batch_make_items(selvage_exchange_t *x);
    on `peer`, in a place of its own on `self`. */
 static inline bool sv_batch_has_device_record(const sv_packet_t *p)
 {
-    return p->kernel_copy && ((p->route == SELVAGE_ROUTE_PEER && !p->in_place) || p->route == SELVAGE_ROUTE_SELF);
+    return p->kernel_copy && ((p->ops->maps_device && !p->in_place) || p->ops->within_rank);
 }
 
 /*

@@ -34,14 +34,14 @@ static selvage_status_t refuse_enqueue(const selvage_exchange_t *x)
             return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_exchange_enqueue_wait: send %u goes to rank %d by route "
                             "%s through the host%s", i, x->sends[i].p.peer->rank,
                             selvage_route_name(x->sends[i].p.route),
-                            x->sends[i].p.ops->copy_kind == SV_COPY_PEER ? "'s care: its receiver should register the "
+                            x->sends[i].p.ops->maps_device ? "'s care: its receiver should register the "
                                                                         "buffer" : "");
     for (uint32_t i = 0; i < x->nrecvs; i++)
         if (!sv_packet_is_device_driven(&x->recvs[i].p))
             return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_exchange_enqueue_wait: receive %u comes from rank %d by "
                             "route %s through the host%s", i, x->recvs[i].p.peer->rank,
                             selvage_route_name(x->recvs[i].p.route),
-                            x->recvs[i].p.ops->copy_kind == SV_COPY_PEER ? "'s care: register its buffer" : "");
+                            x->recvs[i].p.ops->maps_device ? "'s care: register its buffer" : "");
     return SELVAGE_SUCCESS;
 }
 
@@ -94,7 +94,7 @@ static selvage_status_t pull_rest(selvage_exchange_t *x, void *stream)
         /* Where ordinary memory does not show a running kernel what others store, the one that sums a packet in the
            user's memory must not run before it is there: one that reads nothing but the word is launched ahead of it,
            and gives up as it would. */
-        if (p->in_place && p->ops->copy_kind == SV_COPY_PEER && !dev->shows_stores &&
+        if (p->in_place && p->ops->maps_device && !dev->shows_stores &&
             x->policy != SV_CONFIG_CHECKSUM_OFF) {
             const sv_await_arg_t arg = {.word = sv_shared_device_address(&x->memory.segment, &recv->words->arrived),
                                         .abort = x->abort,

@@ -356,27 +356,25 @@ selvage_status_t sv_exchange_commit(selvage_exchange_t *x)
     return SELVAGE_SUCCESS;
 }
 
-static bool withdraw_slot(const sv_packet_t *p, sv_slot_t *slot)
-{
-    selvage_comm_t *comm = p->x->comm;
-    if (slot->state == SV_SLOT_POSTED)
-        return sv_wire_cancel(comm->wire, &slot->request) == SELVAGE_SUCCESS;
-    if (slot->state != SV_SLOT_IN_FLIGHT)
-        return true;
-    comm->exchanges->sends_in_flight--;
-    comm->exchanges->bytes_in_flight -= slot->in_flight_bytes;
-    /* The user's memory cannot be set aside, so more is tried for it. */
-    return (p->route == SELVAGE_ROUTE_DIRECT ? sv_wire_cancel(comm->wire, &slot->request)
-                                             : sv_wire_test(comm->wire, &slot->request, NULL)) == SELVAGE_SUCCESS;
-}
-
 static void withdraw_packet(sv_packet_t *p)
 {
+    selvage_comm_t *comm = p->x->comm;
+    const bool user_memory = p->ops && p->ops->from_user_memory;
     bool quiet = true;
-    for (uint32_t s = 0; p->slots && s < p->nslots; s++)
-        quiet &= withdraw_slot(p, &p->slots[s]);
+    for (uint32_t s = 0; p->slots && s < p->nslots; s++) {
+        sv_slot_t *slot = &p->slots[s];
+        if (slot->state == SV_SLOT_IN_FLIGHT) {
+            comm->exchanges->sends_in_flight--;
+            comm->exchanges->bytes_in_flight -= slot->in_flight_bytes;
+        }
+        /* A send from the user's memory is cancelled too, as that cannot be set aside; others only if they are over. */
+        if (slot->state == SV_SLOT_POSTED || (slot->state == SV_SLOT_IN_FLIGHT && user_memory))
+            quiet &= sv_wire_cancel(comm->wire, &slot->request) == SELVAGE_SUCCESS;
+        else if (slot->state == SV_SLOT_IN_FLIGHT)
+            quiet &= sv_wire_test(comm->wire, &slot->request, NULL) == SELVAGE_SUCCESS;
+    }
     p->x->failure.quarantined |= !quiet;
-    if (!quiet && p->route == SELVAGE_ROUTE_DIRECT)
+    if (!quiet && user_memory)
         sv_log(SV_LOG_WARN, "exchange", "MPI has not let go of the application's buffer: %zu bytes, tag %d, rank %d",
                p->bytes, p->tag, p->peer->rank);
 }

@@ -471,21 +471,6 @@ static inline bool sv_epoch_is_on_device(const selvage_exchange_t *x)
 {
     return x->mode >= SV_EPOCH_DEVICE;
 }
-/* Whether kernels alone can bring it to its end: it needs no slots that the host hands out. */
-static inline bool sv_packet_is_device_driven(const sv_packet_t *p)
-{
-    return (p->route == SELVAGE_ROUTE_PEER || p->route == SELVAGE_ROUTE_SELF) && (p->in_place || p->kernel_copy);
-}
-/* By messages of the wire: verdicts and questions are control messages then. */
-static inline bool sv_route_is_messaged(selvage_route_t route)
-{
-    return route == SELVAGE_ROUTE_STAGED || route == SELVAGE_ROUTE_DIRECT;
-}
-static inline bool sv_route_is_one_sided(selvage_route_t route)
-{
-    return !sv_route_is_messaged(route);
-}
-
 /* Size and place of a segment of a packet. */
 static inline size_t sv_packet_offset(const sv_packet_t *p, uint32_t segment)
 {

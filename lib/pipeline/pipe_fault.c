@@ -33,12 +33,12 @@ struct sv_fault_send {
 
 static bool is_staged_send(const sv_send_t *send)
 {
-    return send->p.route == SELVAGE_ROUTE_STAGED;
+    return send->p.ops->own_slots;
 }
 
 static bool is_direct_send(const sv_send_t *send)
 {
-    return send->p.route == SELVAGE_ROUTE_DIRECT;
+    return send->p.ops->from_user_memory;
 }
 
 /* One can take the other's content only if it lies in the same kind of place. */
@@ -383,7 +383,7 @@ static sv_route_ops_t faulty_ops[SELVAGE_ROUTE_DIRECT + 1];
 static selvage_status_t send_with_faults(sv_send_t *send, uint64_t now_ns, bool *moved)
 {
     const selvage_exchange_t *x = send->p.x;
-    if (send->p.route != SELVAGE_ROUTE_STAGED || !sv_staged_is_settling(send)) {
+    if (!is_staged_send(send) || !sv_staged_is_settling(send)) {
         if (x->comm->fault.never_epoch == x->epoch)
             return SELVAGE_SUCCESS;
         if (x->comm->fault.armed && !send->fault_decided)

@@ -11,6 +11,7 @@
 #include "base/base_status.h"
 #include "comm/comm_control.h"
 #include "pipeline/pipe_phases.h"
+#include "pipeline/route.h"
 
 enum { PACKETS_REPORTED_MAX = 16 };
 
@@ -40,10 +41,10 @@ static const char *what_send_waits_for(const sv_send_t *send)
 {
     if (send->state == SV_SEND_VERDICT)
         return "phase 4, waits for the receiver's verdict";
-    if (send->p.route == SELVAGE_ROUTE_DIRECT)
+    if (send->p.ops->from_user_memory)
         return send->next_send < send->p.nslots ? "phase 2, waits for this rank's own stream or for its digest"
                                                 : "phase 4, waits for the wire";
-    if (send->p.route != SELVAGE_ROUTE_STAGED)
+    if (!send->p.ops->messaged)
         return "phase 2, waits until the receiver is ready";
     return send->next_send < send->p.nsegments ? "phase 2, waits for its copy to the host"
                                                : "phase 4, waits for the wire";
@@ -108,7 +109,8 @@ void sv_exchange_poison(selvage_exchange_t *x, selvage_status_t status, bool tel
     sv_trace_add(&comm->trace, &(sv_trace_record_t){.begin_ns = sv_clock_ns(), .epoch = x->epoch, .packet = UINT32_MAX,
                                                     .peer = -1, .value = (uint64_t)-(int)status,
                                                     .kind = SV_TRACE_POISON, .exchange = (uint32_t)x->id});
-    for (const sv_list_t *it = x->peers.next; it != &x->peers && tell && comm->broken == SELVAGE_SUCCESS; it = it->next) {
+    tell &= comm->broken == SELVAGE_SUCCESS;
+    for (const sv_list_t *it = x->peers.next; it != &x->peers && tell; it = it->next) {
         const sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
         if (peer->rank != comm->wire->rank)
             sv_exchange_notify_failure(x, peer->rank);

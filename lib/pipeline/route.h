@@ -29,11 +29,18 @@
 #include "pipeline/pipe_exchange.h"
 
 typedef struct sv_route_ops {
+    /* Which memory the bytes go through; commit sizes, places and maps by these. */
+    bool through_host;         /* staged, shared: memory of the host */
+    bool own_slots;            /* staged: slots in pinned memory of either end */
+    bool segment_slots;        /* shared: slots in the receiver's node-shared segment */
+    bool maps_device;          /* peer: the sender maps the receiver's device memory: its slab or a registered buffer */
+    bool within_rank;          /* self: both ends are one */
+    bool from_user_memory;     /* direct: the wire reads and writes the user's buffers */
+
     bool messaged;             /* verdicts and questions are control messages; else words in node-shared memory */
     bool takes_any_attempt;    /* the first attempt that comes whole is good; else only the newest one asked for */
     sv_copy_kind_t up_kind;    /* of the copy from a receiver's slot to its place */
-    sv_copy_kind_t copy_kind;  /* one-sided: of the copies of a send ... */
-    bool through_host;         /* ... and whether they are copies down, on that stream */
+    sv_copy_kind_t copy_kind;  /* one-sided: of the copies of a send */
     selvage_status_t (*begin)(sv_send_t *send, uint64_t now_ns); /* phases 0 and 1, of a resend too */
     selvage_status_t (*post)(sv_recv_t *recv, uint64_t now_ns);
     selvage_status_t (*send)(sv_send_t *send, uint64_t now_ns, bool *moved);
@@ -48,13 +55,27 @@ extern const sv_route_ops_t sv_route_staged, sv_route_shared, sv_route_peer, sv_
 
 static inline const sv_route_ops_t *sv_route_ops_of(selvage_route_t route)
 {
-    switch (route) {
-    case SELVAGE_ROUTE_SELF: return &sv_route_self;
-    case SELVAGE_ROUTE_PEER: return &sv_route_peer;
-    case SELVAGE_ROUTE_SHARED: return &sv_route_shared;
-    case SELVAGE_ROUTE_DIRECT: return &sv_route_direct;
-    default: return &sv_route_staged;
-    }
+    static const sv_route_ops_t *const ops[] = {
+        [SELVAGE_ROUTE_DEFAULT] = &sv_route_staged, [SELVAGE_ROUTE_SELF] = &sv_route_self,
+        [SELVAGE_ROUTE_PEER] = &sv_route_peer,      [SELVAGE_ROUTE_SHARED] = &sv_route_shared,
+        [SELVAGE_ROUTE_STAGED] = &sv_route_staged,  [SELVAGE_ROUTE_DIRECT] = &sv_route_direct};
+    return ops[route];
+}
+/* Commit decides it: by this rank's rule, by the receiver's word, or as what is left. */
+static inline void sv_packet_set_route(sv_packet_t *p, selvage_route_t route)
+{
+    p->route = route;
+    p->ops = sv_route_ops_of(route);
+}
+/* Whether the receiver's device memory is written by the sender's device. */
+static inline bool sv_packet_stays_on_device(const sv_packet_t *p)
+{
+    return p->ops->maps_device || p->ops->within_rank;
+}
+/* Whether kernels alone can bring it to its end: it needs no slots that the host hands out. */
+static inline bool sv_packet_is_device_driven(const sv_packet_t *p)
+{
+    return sv_packet_stays_on_device(p) && (p->in_place || p->kernel_copy);
 }
 
 /* --- what routes share: packet.c ---------------------------------------------------------------------------------- */

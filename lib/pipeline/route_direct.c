@@ -240,6 +240,7 @@ static selvage_status_t direct_discard_duplicate(sv_recv_t *recv)
 }
 
 const sv_route_ops_t sv_route_direct = {
+    .from_user_memory = true,
     .messaged = true,
     .begin = direct_begin,
     .post = direct_post,

@@ -41,7 +41,7 @@ static selvage_status_t onesided_post(sv_recv_t *recv, uint64_t now_ns)
     selvage_exchange_t *x = p->x;
     uint64_t word = sv_word(x->epoch, recv->requested_attempt, recv->consumed + p->nslots);
     (void)now_ns;
-    if (p->in_place && p->route != SELVAGE_ROUTE_SELF && recv->requested_attempt == 0)
+    if (p->in_place && !p->ops->within_rank && recv->requested_attempt == 0)
         return SV_DEVICE_CALL(x->comm->dev, signal_async,
                               sv_shared_device_address(&p->peer->segment, &recv->remote->credit), word,
                               x->in_start ? x->streams.caller : x->streams.kernel);
@@ -353,7 +353,9 @@ static selvage_status_t onesided_land(sv_recv_t *recv, uint64_t now_ns, bool *mo
     .begin = onesided_begin, .post = onesided_post, .send = onesided_send, .receive = onesided_receive,                \
     .drain = onesided_drain, .land = onesided_land
 
-const sv_route_ops_t sv_route_shared = {ONE_SIDED_OPS, .copy_kind = SV_COPY_D2H, .through_host = true,
-                                        .up_kind = SV_COPY_H2D};
-const sv_route_ops_t sv_route_peer = {ONE_SIDED_OPS, .copy_kind = SV_COPY_PEER, .up_kind = SV_COPY_D2D};
-const sv_route_ops_t sv_route_self = {ONE_SIDED_OPS, .copy_kind = SV_COPY_D2D, .up_kind = SV_COPY_H2D};
+const sv_route_ops_t sv_route_shared = {ONE_SIDED_OPS, .through_host = true, .segment_slots = true,
+                                        .copy_kind = SV_COPY_D2H, .up_kind = SV_COPY_H2D};
+const sv_route_ops_t sv_route_peer = {ONE_SIDED_OPS, .maps_device = true, .copy_kind = SV_COPY_PEER,
+                                      .up_kind = SV_COPY_D2D};
+const sv_route_ops_t sv_route_self = {ONE_SIDED_OPS, .within_rank = true, .copy_kind = SV_COPY_D2D,
+                                      .up_kind = SV_COPY_H2D};

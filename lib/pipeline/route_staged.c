@@ -358,6 +358,8 @@ static selvage_status_t staged_discard_duplicate(sv_recv_t *recv)
 }
 
 const sv_route_ops_t sv_route_staged = {
+    .through_host = true,
+    .own_slots = true,
     .messaged = true,
     .takes_any_attempt = true,
     .up_kind = SV_COPY_H2D,
