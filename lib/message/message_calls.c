@@ -149,7 +149,7 @@ static selvage_status_t start_receive(selvage_request_t *request, sv_ctrl_desc_t
     else
         sv_message_post(request);
     /* Its message is there, or may be there, announced by a sender that saw no RTR: it begins now. */
-    if (request->advertised || request->state == SV_REQUEST_GATE)
+    if (request->put.advertised || request->state == SV_REQUEST_GATE)
         (void)sv_message_poll(request->engine);
     return SELVAGE_SUCCESS;
 }
@@ -217,7 +217,7 @@ void sv_message_cancel(selvage_request_t *request)
         sv_message_rtr_cancel(request) != SV_RTR_CLAIMED) {
         request->cancelled = true;
         sv_prelaunch_stop(request);
-        if (request->prelaunched) /* a kernel may just be taking its message: it says so */
+        if (request->early.launched) /* a kernel may just be taking its message: it says so */
             engine->ncancels++;
         else
             sv_message_complete(request, SELVAGE_SUCCESS);

@@ -36,26 +36,19 @@ bool sv_ctrl_is_header_only(const sv_ctrl_header_t *header)
     return sv_ctrl_bytes(header) == sizeof *header && header->kind != SV_CTRL_DEFERRED;
 }
 
-/* A fault of a test's: a small message is damaged on its way, and whole again when it has left. */
-static void corrupt_payload(sv_message_engine_t *engine, sv_ctrl_desc_t *desc)
-{
-    const sv_ctrl_header_t *header = desc->header;
-    sv_fault_t *fault = &engine->comm->fault;
-    if (header->kind != SV_CTRL_EAGER || header->bytes == 0 ||
-        sv_fault_packet(fault, (uint32_t)header->number, header->attempt) != SV_FAULT_FLIP)
-        return;
-    desc->corrupted = sv_fault_random(fault, header->bytes) + 1;
-    sv_ctrl_payload(desc)[desc->corrupted - 1] ^= 1;
-}
-
 /* What fails is still the caller's. */
 static selvage_status_t start_wire_send(sv_message_engine_t *engine, sv_ctrl_desc_t *desc, int rank)
 {
+    const sv_ctrl_header_t *header = desc->header;
+    sv_fault_t *fault = &engine->comm->fault;
     sv_ctrl_finalize(engine, desc, rank);
-    if (engine->comm->fault.armed)
-        corrupt_payload(engine, desc);
-    SV_TRY(sv_wire_send(engine->wire, SV_WIRE_MESSAGE, desc->header, sv_ctrl_bytes(desc->header), rank, CTRL_TAG,
-                        &desc->request));
+    /* A fault of a test's: a small message is damaged on its way, and whole again when it has left. */
+    if (fault->armed && header->kind == SV_CTRL_EAGER && header->bytes > 0 &&
+        sv_fault_packet(fault, (uint32_t)header->number, header->attempt) == SV_FAULT_FLIP) {
+        desc->corrupted = sv_fault_random(fault, header->bytes) + 1;
+        sv_ctrl_payload(desc)[desc->corrupted - 1] ^= 1;
+    }
+    SV_TRY(sv_wire_send(engine->wire, SV_WIRE_MESSAGE, header, sv_ctrl_bytes(header), rank, CTRL_TAG, &desc->request));
     desc->in_flight = true;
     sv_list_append(&engine->in_flight, &desc->link);
     return SELVAGE_SUCCESS;
@@ -163,24 +156,10 @@ static selvage_status_t post_receive(sv_message_engine_t *engine, unsigned slot)
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t post_receives(sv_message_engine_t *engine)
-{
-    for (unsigned i = 0; i < SV_CTRL_RING && !engine->ring_posted; i++)
-        SV_TRY(post_receive(engine, i));
-    engine->ring_posted = true;
-    return SELVAGE_SUCCESS;
-}
-
 bool sv_ctrl_is_valid(const sv_message_engine_t *engine, const sv_ctrl_header_t *header)
 {
     return header->check == header_check(engine, header, engine->wire->rank) &&
            sv_ctrl_bytes(header) <= engine->desc_bytes && header->source >= 0 && header->source < engine->wire->size;
-}
-
-static bool is_whole_message(const sv_message_engine_t *engine, const sv_ctrl_header_t *header, size_t bytes)
-{
-    return bytes >= sizeof *header && sv_ctrl_is_valid(engine, header) && bytes == sv_ctrl_bytes(header) &&
-           (header->kind != SV_CTRL_EAGER || header->value[0] == 0); /* else its bytes would be in a slot */
 }
 
 /* What is new; a control message that says what came, or comes again, moves nothing, and puts no deadline off. */
@@ -222,8 +201,10 @@ static selvage_status_t poll_ring_slot(sv_message_engine_t *engine, unsigned new
     engine->ring[head] = NULL;
     SV_TRY(post_receive(engine, head));
     engine->ring_head = (head + 1) % SV_CTRL_RING;
-    desc->from_wire = desc->header->kind == SV_CTRL_EAGER;
-    if (is_whole_message(engine, desc->header, bytes))
+    const sv_ctrl_header_t *header = desc->header;
+    desc->from_wire = header->kind == SV_CTRL_EAGER;
+    if (bytes >= sizeof *header && sv_ctrl_is_valid(engine, header) && bytes == sv_ctrl_bytes(header) &&
+        (header->kind != SV_CTRL_EAGER || header->value[0] == 0)) /* else its bytes would be in a slot */
         return take_ctrl(engine, desc, moved);
     sv_log(SV_LOG_WARN, "message",
            "a control message of %zu bytes came that does not verify; its sender sends it again", bytes);
@@ -236,7 +217,10 @@ static selvage_status_t poll_ring_slot(sv_message_engine_t *engine, unsigned new
 static selvage_status_t poll_ring(sv_message_engine_t *engine, bool *moved)
 {
     enum { STUCK_POLLS = 4096 }; /* each look lets MPI do all that it has to do, and takes up to a microsecond */
-    selvage_status_t status = post_receives(engine);
+    selvage_status_t status = SELVAGE_SUCCESS;
+    for (unsigned i = 0; i < SV_CTRL_RING && !engine->ring_posted && status == SELVAGE_SUCCESS; i++)
+        status = post_receive(engine, i);
+    engine->ring_posted |= status == SELVAGE_SUCCESS;
     for (int i = 0; i < CTRL_PER_POLL && status == SELVAGE_SUCCESS; i++) {
         status = poll_ring_slot(engine, 0, moved);
         if (status == SELVAGE_SUCCESS)
@@ -265,18 +249,6 @@ static selvage_status_t poll_loopback(sv_message_engine_t *engine, bool *moved)
 
 /* --- out ---------------------------------------------------------------------------------------------------------- */
 
-static void send_completed(sv_message_engine_t *engine, sv_ctrl_desc_t *desc)
-{
-    desc->in_flight = false;
-    if (desc->corrupted)
-        sv_ctrl_payload(desc)[desc->corrupted - 1] ^= 1;
-    desc->corrupted = 0;
-    if (desc->retained || desc->unacked)
-        sv_list_remove(&desc->link);
-    else
-        sv_ctrl_free(engine, desc);
-}
-
 /* That one has left moves nothing: repeats and acknowledgements leave, too, and are to put no deadline off. */
 static selvage_status_t reap_sends(sv_message_engine_t *engine)
 {
@@ -288,23 +260,25 @@ static selvage_status_t reap_sends(sv_message_engine_t *engine)
         if (status == SELVAGE_IN_PROGRESS)
             continue;
         SV_TRY(status);
-        send_completed(engine, desc);
+        desc->in_flight = false;
+        if (desc->corrupted)
+            sv_ctrl_payload(desc)[desc->corrupted - 1] ^= 1;
+        desc->corrupted = 0;
+        if (desc->retained || desc->unacked)
+            sv_list_remove(&desc->link);
+        else
+            sv_ctrl_free(engine, desc);
     }
     return SELVAGE_SUCCESS;
 }
 
-/* A question to the wire takes longer than all looks into shared segments, and control messages of the node do not come
-   by it. */
-static bool is_wires_turn(sv_message_engine_t *engine)
-{
-    enum { TURNS = 4 };
-    return sv_list_is_empty(&engine->shm_peers) || !engine->ring_posted || engine->polls++ % TURNS == 0;
-}
-
 selvage_status_t sv_ctrl_poll(sv_message_engine_t *engine, bool *moved)
 {
+    enum { TURNS = 4 };
     SV_TRY(sv_shm_poll(engine, moved));
-    if (is_wires_turn(engine))
+    /* A question to the wire takes longer than all looks into shared segments, and control messages of the node do not
+       come by it. */
+    if (sv_list_is_empty(&engine->shm_peers) || !engine->ring_posted || engine->polls++ % TURNS == 0)
         SV_TRY(poll_ring(engine, moved));
     SV_TRY(poll_loopback(engine, moved));
     SV_TRY(reap_sends(engine));

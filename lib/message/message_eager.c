@@ -65,11 +65,11 @@ static selvage_status_t announce_if_deferred(selvage_request_t *send)
 {
     enum { LATE_NS = 100000 };
     sv_ctrl_header_t header = sv_message_send_header(send, SV_CTRL_DEFERRED);
-    if (send->announced || sv_clock_ns() - send->began_ns < LATE_NS)
+    if (send->eager.announced || sv_clock_ns() - send->eager.began_ns < LATE_NS)
         return SELVAGE_IN_PROGRESS;
     header.value[0] = devslot_of(send);
-    send->announced = sv_ctrl_send_header(send->engine, send->peer, &header) == SELVAGE_SUCCESS;
-    send->began_ns = sv_clock_ns(); /* for want of memory: later, as nobody needs it, and a kernel is at work */
+    send->eager.announced = sv_ctrl_send_header(send->engine, send->peer, &header) == SELVAGE_SUCCESS;
+    send->eager.began_ns = sv_clock_ns(); /* for want of memory: later, as nobody needs it, and a kernel is at work */
     return SELVAGE_IN_PROGRESS;
 }
 
@@ -158,7 +158,7 @@ selvage_status_t sv_eager_begin(selvage_request_t *send, sv_message_peer_t *peer
         send->desc->counted = peer;
         peer->neager++;
     }
-    send->began_ns = sv_clock_ns();
+    send->eager.began_ns = sv_clock_ns();
     *send->desc->header = sv_message_send_header(send, SV_CTRL_EAGER);
     send->desc->header->value[0] = devslot_of(send);
     send->desc->header->value[1] = send->before;
@@ -201,8 +201,8 @@ selvage_status_t sv_eager_finish(selvage_request_t *recv, selvage_status_t found
     if (found != SELVAGE_SUCCESS) {
         status = sv_message_give_up(recv);
     } else {
-        if (recv->chunk)
-            memcpy(recv->place.data, recv->chunk->pinned, recv->bytes);
+        if (recv->eager.chunk)
+            memcpy(recv->place.data, recv->eager.chunk->pinned, recv->bytes);
         /* From a slot to the host's memory in the poll: rare, since senders that can wait hear of it
            (sv_shm_prefer()). */
         if (is_beyond_pinned(recv)) {
@@ -230,11 +230,11 @@ static selvage_status_t take_from_slot(selvage_request_t *recv)
     if (is_beyond_pinned(recv)) {
         to = NULL;
     } else if (!recv->place.on_device) {
-        if (!recv->chunk && !(recv->chunk = sv_message_take_chunk(engine, false, true))) {
+        if (!recv->eager.chunk && !(recv->eager.chunk = sv_message_take_chunk(engine, false, true))) {
             recv->lacks = SV_LACKS_CHUNK;
             return SELVAGE_IN_PROGRESS;
         }
-        to = recv->chunk->pinned;
+        to = recv->eager.chunk->pinned;
     }
     const sv_verify_job_t job = {.src = from.payload, .dst = to, .record = from.record};
     sv_shm_prefer(desc->devslot, !recv->place.on_device);

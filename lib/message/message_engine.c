@@ -9,12 +9,15 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "message/message_layout.h"
+#include "message/message_mapping.h"
 #include "message/message_pool.h"
 
-/* At the end: what is through by now is free as all the rest. */
-static void settle_retired(sv_message_engine_t *engine)
+static void release_engine(sv_message_engine_t *engine)
 {
-    for (uint32_t i = 0; i < engine->nrequests; i++) {
+    sv_device_t *dev = engine->dev;
+    void *stream[] = {engine->kernel_stream, engine->out_stream, engine->in_stream, engine->peer_stream};
+    sv_prelaunch_end(engine);
+    for (uint32_t i = 0; i < engine->nrequests; i++) { /* what is through by now is free as all the rest */
         selvage_request_t *request = engine->table[i];
         if (!request->retired)
             continue;
@@ -22,14 +25,6 @@ static void settle_retired(sv_message_engine_t *engine)
         engine->quarantined |= request->retired;
         sv_message_leave_place(request);
     }
-}
-
-static void release_engine(sv_message_engine_t *engine)
-{
-    sv_device_t *dev = engine->dev;
-    void *stream[] = {engine->kernel_stream, engine->out_stream, engine->in_stream, engine->peer_stream};
-    sv_prelaunch_end(engine);
-    settle_retired(engine);
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         if (stream[i])
             SV_DEVICE_CALL(dev, stream_destroy, stream[i]);
@@ -76,25 +71,10 @@ static void init_lists(sv_message_engine_t *engine)
         sv_list_init(list[i]);
 }
 
-static void settle_figures(sv_message_engine_t *engine)
-{
-    const sv_config_t *config = &engine->comm->config;
-    enum { LINE = 64, DEVSLOT_FACTOR = 128 };
-    engine->policy = config->checksum;
-    engine->eager_bytes = (size_t)config->message_eager_bytes;
-    engine->desc_bytes = sizeof(sv_ctrl_header_t) + (engine->eager_bytes + LINE - 1) / LINE * LINE;
-    engine->segment_bytes = (size_t)config->segment_bytes;
-    engine->devslot_bytes = DEVSLOT_FACTOR * engine->eager_bytes;
-    if (engine->devslot_bytes > engine->segment_bytes) /* which go through one piece of pinned memory to the host's */
-        engine->devslot_bytes = engine->segment_bytes;
-    if (engine->comm->message_slot_bytes)
-        engine->devslot_bytes = engine->comm->message_slot_bytes;
-    engine->early_wait_ns = sv_prelaunch_wait_ns(engine->comm);
-    engine->exchange = engine->comm->nonce | UINT32_MAX; /* exchanges count from the nonce on, and never so far */
-}
-
 static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out)
 {
+    enum { LINE = 64, DEVSLOT_FACTOR = 128 };
+    const sv_config_t *config = &comm->config;
     sv_message_engine_t *engine;
     selvage_status_t status;
     SV_TRY(sv_calloc(1, sizeof *engine, &engine));
@@ -104,7 +84,17 @@ static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t 
     engine->moved_ns = sv_clock_ns();
     pthread_mutex_init(&engine->lock, NULL); /* default attributes: cannot fail on Linux */
     init_lists(engine);
-    settle_figures(engine);
+    engine->policy = config->checksum;
+    engine->eager_bytes = (size_t)config->message_eager_bytes;
+    engine->desc_bytes = sizeof(sv_ctrl_header_t) + (engine->eager_bytes + LINE - 1) / LINE * LINE;
+    engine->segment_bytes = (size_t)config->segment_bytes;
+    engine->devslot_bytes = DEVSLOT_FACTOR * engine->eager_bytes;
+    if (engine->devslot_bytes > engine->segment_bytes) /* which go through one piece of pinned memory to the host's */
+        engine->devslot_bytes = engine->segment_bytes;
+    if (comm->message_slot_bytes)
+        engine->devslot_bytes = comm->message_slot_bytes;
+    engine->early_wait_ns = sv_prelaunch_wait_ns(comm);
+    engine->exchange = comm->nonce | UINT32_MAX; /* exchanges count from the nonce on, and never so far */
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->kernel_stream), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->out_stream), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->in_stream), fail);
@@ -191,53 +181,6 @@ void sv_message_quiesce(selvage_request_t *request, bool in_call)
     memcpy(sv_thread_detail(), text, sizeof text);
 }
 
-/* Only what was begun after a call: a kernel that fills a descriptor ends by itself, and so does a verdict. */
-static bool may_be_at_work(const selvage_request_t *request)
-{
-    switch (request->state) {
-    case SV_REQUEST_MOVING:
-    case SV_REQUEST_CLOSING:
-    case SV_REQUEST_UNPACKING:
-        return true;
-    default:
-        return request->is_send && request->place.bounce;
-    }
-}
-
-/* Its memory is nobody else's before the kernel is gone that was to take a message. */
-static bool must_stay_open(selvage_request_t *request)
-{
-    sv_prelaunch_stop(request);
-    if (!request->prelaunched || request->engine->broken != SELVAGE_SUCCESS)
-        return false;
-    request->state = SV_REQUEST_LEAVING;
-    sv_list_remove(&request->link);
-    sv_list_append(&request->engine->active, &request->link);
-    return true;
-}
-
-/* An error has come before its message: nobody is to claim it any more, and who has is not to begin, or has ended. */
-static void drop_rtr(selvage_request_t *request)
-{
-    if (request->advertised && sv_message_rtr_cancel(request) == SV_RTR_CLAIMED) {
-        request->stuck |= !sv_message_direct_close(request);
-        request->put_slot_stamp = 0; /* whose place in the shared segment is never another's */
-    }
-    request->advertised = false;
-}
-
-/* Nobody is to write to the buffer of a receive that has ended; where that cannot be had, its error says so. */
-static void close_receive_buffer(selvage_request_t *recv)
-{
-    if (recv->route == SV_MESSAGE_DIRECT)
-        recv->stuck |= !sv_message_direct_close(recv);
-    sv_message_pieces_withdraw(recv);
-    const size_t length = strlen(recv->detail);
-    if (recv->stuck)
-        snprintf(recv->detail + length, sizeof recv->detail - length,
-                 "; rank %d is still writing to its buffer, which must not be used", recv->peer);
-}
-
 /* What was taken back has not come, and nobody is not written to. */
 static void count_success(const selvage_request_t *request)
 {
@@ -252,8 +195,13 @@ static void count_success(const selvage_request_t *request)
 
 void sv_message_complete(selvage_request_t *request, selvage_status_t status)
 {
+    sv_message_engine_t *engine = request->engine;
+    const bool working = request->state == SV_REQUEST_MOVING || request->state == SV_REQUEST_CLOSING ||
+                         request->state == SV_REQUEST_UNPACKING || (request->is_send && request->place.bounce);
     if (request->state == SV_REQUEST_COMPLETE)
         return;
+
+    /* 1. The outcome. */
     if (request->state != SV_REQUEST_LEAVING) {
         request->error = status;
         if (status != SELVAGE_SUCCESS)
@@ -262,28 +210,49 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
         else
             count_success(request);
     }
-    drop_rtr(request);
-    if (must_stay_open(request))
+    /* 2. An error may have come before its message: nobody is to claim its RTR any more, and who has is not to begin,
+       or has ended. The place in the shared segment is then never another's. */
+    if (request->put.advertised && sv_message_rtr_cancel(request) == SV_RTR_CLAIMED) {
+        request->stuck |= !sv_put_close(request);
+        request->put.stamp = 0;
+    }
+    request->put.advertised = false;
+    /* 3. Its memory is nobody else's before the kernel is gone that was to take a message. */
+    sv_prelaunch_stop(request);
+    if (request->early.launched && engine->broken == SELVAGE_SUCCESS) {
+        request->state = SV_REQUEST_LEAVING;
+        sv_list_remove(&request->link);
+        sv_list_append(&engine->active, &request->link);
         return;
-    /* Nothing of a broken engine's is given out again. */
-    if (status != SELVAGE_SUCCESS && status != SELVAGE_ERR_CHECKSUM && may_be_at_work(request) &&
-        request->engine->broken == SELVAGE_SUCCESS)
+    }
+    /* 4. Nor before the device is through; only what was begun after a call: a kernel that fills a descriptor ends by
+       itself, and so does a verdict. Nothing of a broken engine's is given out again. */
+    if (status != SELVAGE_SUCCESS && status != SELVAGE_ERR_CHECKSUM && working && engine->broken == SELVAGE_SUCCESS)
         sv_message_quiesce(request, false);
     request->state = SV_REQUEST_COMPLETE;
-    if (!request->is_send && status != SELVAGE_SUCCESS)
-        close_receive_buffer(request);
-    /* Pieces that come later have a tag of this request, which is therefore no other message's. */
-    request->spent_tag |= !request->is_send && request->route == SV_MESSAGE_STAGED &&
-                          (status != SELVAGE_SUCCESS || request->attempt > 0);
-    sv_wire_fault_inner(request->engine->wire)->failed |= request->spent_tag;
+    /* 5. Nobody is to write to the buffer of a receive that has ended; where that cannot be had, its error says so. */
+    if (!request->is_send && status != SELVAGE_SUCCESS) {
+        if (request->route == SV_MESSAGE_PUT)
+            request->stuck |= !sv_put_close(request);
+        sv_message_pieces_withdraw(request);
+        const size_t length = strlen(request->detail);
+        if (request->stuck)
+            snprintf(request->detail + length, sizeof request->detail - length,
+                     "; rank %d is still writing to its buffer, which must not be used", request->peer);
+    }
+    /* 6. Pieces that come later have a tag of this request, which is therefore no other message's. */
+    request->staged.spent_tag |= !request->is_send && request->route == SV_MESSAGE_STAGED &&
+                                 (status != SELVAGE_SUCCESS || request->attempt > 0);
+    sv_wire_fault_inner(engine->wire)->failed |= request->staged.spent_tag;
+    /* 7. All that it has is given back. */
     sv_message_pieces_end(request);
-    sv_message_direct_end(request);
+    sv_put_end(request);
     if (request->desc)
-        sv_ctrl_free(request->engine, request->desc);
+        sv_ctrl_free(engine, request->desc);
     request->desc = NULL;
-    if (request->chunk)
-        sv_message_put_chunk(request, request->chunk);
-    request->chunk = NULL;
+    if (request->eager.chunk)
+        sv_message_put_chunk(request, request->eager.chunk);
+    request->eager.chunk = NULL;
     sv_message_leave_place(request);
     sv_list_remove(&request->link);
     if (request->detached)
@@ -321,53 +290,44 @@ static void park(sv_message_engine_t *engine, selvage_request_t *request)
             move_to(&engine->starved[request->is_send][request->lacks], request);
         break;
     case SV_REQUEST_MOVING:
-        if (request->awaits_record)
+        if (request->staged.awaits_record)
             move_to(&engine->awaiting, request);
         break;
     default:
         break;
     }
     request->lacks = SV_LACKS_NOTHING;
-    request->awaits_record = false;
+    request->staged.awaits_record = false;
 }
 
-/* All that have a turn may stand still until a message comes that has none: at ranks that look after no message of this
-   communicator before that. So the bound gives way, by an eighth after two seconds: slow polls of many are not that. */
-static void extend_turns(sv_message_engine_t *engine, bool is_send)
+/* Requests that lacked memory or a turn, as many as there is some for. */
+static void wake_starved(sv_message_engine_t *engine)
 {
     enum { SHARE = 8 };
     const uint64_t still_ns = UINT64_C(2000000000);
-    if (sv_message_left(engine, is_send, SV_LACKS_TURN) > 0 || sv_clock_ns() - engine->turn_ns[is_send] < still_ns)
-        return;
-    engine->turns_more[is_send] += engine->host_transfers[is_send] / SHARE + 1;
-}
-
-/* In their order, and ahead of what came later. */
-static void wake_in_order(sv_message_engine_t *engine, sv_list_t *starved, uint32_t count)
-{
-    sv_list_t *before = engine->active.next;
-    for (; count > 0 && !sv_list_is_empty(starved); count--) {
-        sv_list_t *link = starved->next;
-        sv_list_remove(link);
-        sv_list_append(before, link);
-    }
-}
-
-static void wake_starved(sv_message_engine_t *engine)
-{
     for (int is_send = 0; is_send < 2; is_send++)
         for (int lack = SV_LACKS_CHUNK; lack < SV_MESSAGE_LACKS; lack++) {
-            sv_list_t *starved = &engine->starved[is_send][lack];
+            const bool turns = lack == SV_LACKS_TURN;
+            sv_list_t *starved = &engine->starved[is_send][lack], *before = engine->active.next;
             if (sv_list_is_empty(starved)) {
-                engine->turns_more[is_send] = lack == SV_LACKS_TURN ? 0 : engine->turns_more[is_send];
+                engine->turns_more[is_send] = turns ? 0 : engine->turns_more[is_send];
                 continue;
             }
-            if (lack == SV_LACKS_TURN)
-                extend_turns(engine, is_send);
-            const uint32_t left = sv_message_left(engine, is_send, (sv_message_lack_t)lack);
-            if (lack == SV_LACKS_TURN && left > 0)
+            uint32_t left = sv_message_left(engine, is_send, (sv_message_lack_t)lack);
+            /* All that have a turn may stand still until a message comes that has none: at ranks that look after no
+               message of this communicator before that. So the bound gives way, by an eighth after two seconds: slow
+               polls of many are not that. */
+            if (turns && left == 0 && sv_clock_ns() - engine->turn_ns[is_send] >= still_ns) {
+                engine->turns_more[is_send] += engine->host_transfers[is_send] / SHARE + 1;
+                left = sv_message_left(engine, is_send, SV_LACKS_TURN);
+            }
+            if (turns && left > 0)
                 engine->turn_ns[is_send] = sv_clock_ns();
-            wake_in_order(engine, starved, left);
+            for (; left > 0 && !sv_list_is_empty(starved); left--) { /* in their order, and ahead of what came later */
+                sv_list_t *link = starved->next;
+                sv_list_remove(link);
+                sv_list_append(before, link);
+            }
         }
 }
 
@@ -394,24 +354,16 @@ static void query_gates(sv_list_t *list)
     int asked = 0, looked = 0;
     for (sv_list_t *it = list->next; it != list && asked < AT_ONCE && looked < LOOKED_AT_MAX; it = it->next, looked++) {
         selvage_request_t *request = SV_CONTAINER_OF(it, selvage_request_t, link);
-        if (!request->gated || request->prelaunched || request->state == SV_REQUEST_GATE) /* which has just asked */
+        if (!request->gated || request->early.launched || request->state == SV_REQUEST_GATE) /* which has just asked */
             continue;
         asked++;
         (void)sv_message_gate(request); /* an error is found again by who needs it */
     }
 }
 
-/* What could not be offered when it was posted. */
-static void advertise_posted(sv_message_engine_t *engine)
-{
-    enum { AT_ONCE = 4 };
-    int looked = 0;
-    for (sv_list_t *it = engine->posted.next; it != &engine->posted && looked < AT_ONCE; it = it->next, looked++)
-        sv_message_rtr_post(SV_CONTAINER_OF(it, selvage_request_t, link));
-}
-
 bool sv_message_poll(sv_message_engine_t *engine)
 {
+    enum { RTRS_AT_ONCE = 4 };
     bool moved = false;
     if (engine->broken != SELVAGE_SUCCESS)
         return false;
@@ -427,7 +379,9 @@ bool sv_message_poll(sv_message_engine_t *engine)
     query_gates(&engine->posted);
     query_gates(&engine->active);
     query_gates(&engine->awaiting);
-    advertise_posted(engine);
+    int looked = 0; /* at receives that could not be offered when they were posted */
+    for (sv_list_t *it = engine->posted.next; it != &engine->posted && looked < RTRS_AT_ONCE; it = it->next, looked++)
+        sv_message_rtr_post(SV_CONTAINER_OF(it, selvage_request_t, link));
     return false;
 }
 

@@ -70,7 +70,7 @@ typedef enum sv_ctrl_kind {
 typedef enum sv_message_route {
     SV_MESSAGE_NONE,         /* not at all: there is nothing to send, or it would not fit */
     SV_MESSAGE_STAGED,       /* in pieces over the wire */
-    SV_MESSAGE_DIRECT        /* straight into the receiver's device memory */
+    SV_MESSAGE_PUT        /* straight into the receiver's device memory */
 } sv_message_route_t;
 
 /* Device memory of the receiver's: of an allocation, that its owner has at base, the bytes from offset on. In a CTS. */
@@ -213,55 +213,77 @@ typedef struct sv_message_engine sv_message_engine_t;
 
 typedef enum sv_message_lack { SV_LACKS_NOTHING, SV_LACKS_CHUNK, SV_LACKS_TURN, SV_MESSAGE_LACKS } sv_message_lack_t;
 
+/* A small message (message_eager.c). */
+typedef struct sv_request_eager {
+    bool announced;          /* send: DEFERRED went ahead of it */
+    uint64_t began_ns;       /* send */
+    sv_message_chunk_t *chunk; /* receive: what comes in a slot, or as the last piece, on its way to host memory */
+} sv_request_eager_t;
+
+/* A long one that the sender copies to its place (message_put.c), and how it is offered that (message_rtr.c). */
+typedef struct sv_request_put {
+    unsigned slot;           /* which place of the receiver's shared segment tells of it ... */
+    uint64_t stamp;          /* ... by this number; 0: none */
+    struct sv_message_mapping *mapping; /* send: what it is copied to */
+    uint64_t offset;         /* in there */
+    bool advertised, tried_rtr; /* receive: its shared segment says that it may be written */
+} sv_request_put_t;
+
+/* A long one in pieces over the wire (message_staged.c). */
+typedef struct sv_request_staged {
+    sv_message_piece_t piece[SV_MESSAGE_WINDOW];
+    uint32_t npieces, nslots;
+    uint32_t next, issued, finished; /* how many have begun, how many were sent or came, and how many are over */
+    uint64_t sum;            /* host: of the digest so far */
+    uint32_t losses;         /* how often all was asked for again because pieces were lost */
+    uint64_t silent_ns, silent_polled_ns; /* receive: how long it was polled, all having left there, and no piece
+                                             came */
+    bool record_here;        /* receive: FIN came */
+    bool awaits_record;      /* receive: all of it has landed, and its record has not come */
+    bool by_host;            /* one of engine->host_transfers */
+    bool spent_tag;          /* receive: pieces may come late, with its tag: it is never given out again */
+} sv_request_staged_t;
+
+/* A kernel that was there before the message (message_prelaunch.c). */
+typedef struct sv_request_early {
+    bool launched, tried;    /* it waits, or is not known to be over; there was one */
+    unsigned blocks, lane;   /* of it, and whose stream it is on */
+    uint64_t key;            /* what it waits for */
+} sv_request_early_t;
+
 struct selvage_request {
     sv_list_t link;
     sv_message_engine_t *engine;
     uint32_t index, generation;
     bool is_send, synchronous, cancelled, detached;
     bool buffered, refused;  /* send: is not to wait for its receiver; so it was not begun */
+    bool gated;              /* event stands for what the caller's stream had been given */
+    bool corrupted;          /* a fault: one byte is to be changed */
+    bool verified;           /* receive: its checksum was compared, and is good */
+    bool from_device;        /* receive: its bytes lie on a device there */
+    bool stuck;              /* receive: given up, and another may still write to its buffer */
+    bool retired;            /* ended by an error while the device may be at work: its memory is nobody else's ... */
+    bool retired_for_good;   /* ... and nobody can know until when */
     sv_request_state_t state;
+    sv_message_route_t route;
+    sv_message_lack_t lacks; /* a chunk, or that fewer transfers of host memory are under way */
     sv_message_place_t place;
     int peer, tag;           /* as wanted, and from the match on as they are */
     uint64_t bytes;          /* of the message */
     uint64_t number, key, other_id;
     uint64_t before;         /* send: number of the last message before it with such a tag */
-    uint32_t attempt, losses; /* how often all was asked for again; of these, for pieces that were lost */
+    uint32_t attempt;        /* how often all was asked for again */
     sv_record_t identity;
-    sv_ctrl_desc_t *desc;
+    sv_ctrl_desc_t *desc;    /* of a small message; NULL: it is a long one */
     sv_event_t *event;       /* made at first need, and kept */
-    bool gated;              /* event stands for what the caller's stream had been given */
     sv_message_line_t *line;
     sv_digest_scratch_t *scratch; /* device */
     uint64_t stamp;          /* of words of the line */
-    sv_message_route_t route;
-    sv_message_piece_t piece[SV_MESSAGE_WINDOW];
-    uint32_t npieces, nslots;
-    uint32_t next, issued, finished; /* how many have begun, how many were sent or came, and how many are over */
-    uint64_t sum;            /* host: of the digest so far */
-    bool record_here, corrupted; /* receive: FIN came; a fault: one byte is to be changed */
-    bool verified;           /* receive: its checksum was compared, and is good */
-    bool stuck;              /* receive: given up, and the wire may still write to its buffer */
-    uint64_t silent_ns, silent_polled_ns; /* receive: how long it was polled, all having left there, and no piece
-                                             came */
-    bool announced;          /* send */
-    uint64_t began_ns;       /* send */
-    bool from_device;        /* receive: its bytes lie on a device there */
-    void *stream;            /* receive: the caller's */
-    bool advertised, tried_rtr; /* receive: its shared segment says that it may be written */
-    bool prelaunched, tried_prelaunch; /* receive: a kernel waits for it, or is not known to be over; there was one */
-    unsigned prelaunch_blocks, prelaunch_lane; /* of that, and whose stream it is on */
-    uint64_t prelaunch_key;  /* what that waits for */
-    sv_message_chunk_t *chunk; /* receive: what comes in a slot, on its way to host memory */
-    unsigned put_slot;       /* DIRECT: which place of the receiver's shared segment tells of it ... */
-    uint64_t put_slot_stamp; /* ... by this number */
-    struct sv_message_mapping *mapping; /* send: what it is copied to */
-    uint64_t offset;         /* in there */
-    sv_message_lack_t lacks; /* a chunk, or that fewer transfers of host memory are under way */
-    bool in_pieces_by_host;  /* one of engine->host_transfers */
-    bool awaits_record;      /* receive: all of it has landed, and its record has not come */
-    bool spent_tag;          /* receive: pieces may come late, with its tag: it is never given out again */
-    bool retired;            /* ended by an error while the device may be at work: its memory is nobody else's ... */
-    bool retired_for_good;   /* ... and nobody can know until when */
+    void *stream;            /* the caller's */
+    sv_request_eager_t eager;
+    sv_request_put_t put;
+    sv_request_staged_t staged;
+    sv_request_early_t early;
     selvage_status_t error;
     char detail[SV_DETAIL_BYTES / 2];
 };
@@ -523,30 +545,29 @@ bool sv_message_pieces_are_lost(selvage_request_t *recv, bool moved);
 bool sv_message_pieces_take_back(selvage_request_t *recv);
 /* Straight into the receiver's memory. Receiver: finds a put slot and says in the shared segment where that is; false
    if it cannot be; or gives it back, which nobody has seen; or writes it into a CTS. */
-bool sv_message_direct_reserve(selvage_request_t *recv, struct sv_message_peer *peer);
-void sv_message_direct_release(selvage_request_t *recv);
-bool sv_message_direct_fill_cts(selvage_request_t *recv, sv_ctrl_header_t *cts);
+bool sv_put_reserve(selvage_request_t *recv, struct sv_message_peer *peer);
+void sv_put_release(selvage_request_t *recv);
+bool sv_put_fill_cts(selvage_request_t *recv, sv_ctrl_header_t *cts);
 /* Sender: SUCCESS, or ERR_UNSUPPORTED (and nothing logged) if that cannot be reached from here. */
-selvage_status_t sv_message_direct_map(selvage_request_t *send, const sv_message_where_t *where);
-selvage_status_t sv_message_direct_open(selvage_request_t *send, const sv_ctrl_header_t *cts);
+selvage_status_t sv_put_map(selvage_request_t *send, const sv_message_where_t *where);
+selvage_status_t sv_put_open(selvage_request_t *send, const sv_ctrl_header_t *cts);
 /* Before the copy: ERR_TIMEOUT if the receiver has taken its memory back; and that, false if the copy has begun. */
-selvage_status_t sv_message_direct_start(selvage_request_t *send);
-bool sv_message_direct_revoke(const selvage_request_t *recv);
+selvage_status_t sv_put_start(selvage_request_t *send);
+bool sv_put_revoke(const selvage_request_t *recv);
 /* Has it taken back, or waits for the copy; false if that takes too long. */
-bool sv_message_direct_close(const selvage_request_t *recv);
+bool sv_put_close(const selvage_request_t *recv);
 /* stream: of a kernel that copies. */
-selvage_status_t sv_message_direct_copy(selvage_request_t *send, void *stream);
+selvage_status_t sv_put_copy(selvage_request_t *send, void *stream);
 /* Whether a kernel copies it, and sums in the same pass; both ends come to one answer. */
-bool sv_message_direct_by_kernel(const selvage_request_t *request);
+bool sv_put_by_kernel(const selvage_request_t *request);
 /* Whether the bytes, and the record, have left or landed. */
-bool sv_message_direct_has_left(const selvage_request_t *send);
-bool sv_message_direct_has_arrived(const selvage_request_t *recv);
+bool sv_put_has_left(const selvage_request_t *send);
+bool sv_put_has_arrived(const selvage_request_t *recv);
 /* Sender: whether the receiver's kernel has found all good. */
-bool sv_message_direct_is_good(const selvage_request_t *send);
+bool sv_put_is_good(const selvage_request_t *send);
 /* Receiver: what is to be verified, and what a kernel can wait for: nothing if await is NULL. */
-sv_verify_job_t sv_message_direct_job(const selvage_request_t *recv);
-void sv_message_direct_end(selvage_request_t *request);
-void sv_message_close_mappings(sv_message_engine_t *engine);
+sv_verify_job_t sv_put_job(const selvage_request_t *recv);
+void sv_put_end(selvage_request_t *request);
 
 /* Of a receive that is given up: stuck says that the wire may still write to the caller's memory. */
 void sv_message_pieces_withdraw(selvage_request_t *recv);

@@ -50,33 +50,6 @@ static selvage_request_t *find_posted(sv_message_engine_t *engine, const sv_ctrl
     return NULL;
 }
 
-static void match_or_queue(sv_message_engine_t *engine, sv_ctrl_desc_t *desc)
-{
-    selvage_request_t *recv = find_posted(engine, desc->header);
-    if (!recv) {
-        sv_list_append(&engine->unexpected, &desc->link);
-        return;
-    }
-    sv_list_remove(&recv->link);
-    sv_message_matched(recv, desc);
-}
-
-/* A shared segment has few places: what has to wait does so in a descriptor of this rank's own. */
-static selvage_status_t move_out_of_shm(sv_message_engine_t *engine, const sv_message_peer_t *peer,
-                                        sv_ctrl_desc_t **desc)
-{
-    const sv_ctrl_header_t *header = (*desc)->header;
-    sv_ctrl_desc_t *own;
-    if (!(*desc)->shm || (header->number == peer->taken + 1 && find_posted(engine, header)))
-        return SELVAGE_SUCCESS;
-    SV_TRY(sv_ctrl_alloc(engine, sv_ctrl_is_header_only(header), &own));
-    memcpy(own->header, header, sv_ctrl_bytes(header));
-    sv_devslot_move(*desc, own);
-    sv_ctrl_free(engine, *desc);
-    *desc = own;
-    return SELVAGE_SUCCESS;
-}
-
 static sv_ctrl_desc_t *find_out_of_order(const sv_message_peer_t *peer, uint64_t number)
 {
     for (sv_list_t *it = peer->out_of_order.next; it != &peer->out_of_order; it = it->next) {
@@ -87,13 +60,6 @@ static sv_ctrl_desc_t *find_out_of_order(const sv_message_peer_t *peer, uint64_t
     return NULL;
 }
 
-/* Where the next message that comes by a slot will be. */
-static void count_devslot(sv_message_peer_t *peer, const sv_ctrl_header_t *header)
-{
-    if (header->kind != SV_CTRL_RTS && header->value[0] && peer->in)
-        peer->in->devslot.count = header->value[0];
-}
-
 static void take_in_order(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_ctrl_desc_t *desc)
 {
     if (desc->header->number != peer->taken + 1) {
@@ -101,11 +67,19 @@ static void take_in_order(sv_message_engine_t *engine, sv_message_peer_t *peer, 
         return;
     }
     while (desc) {
+        const sv_ctrl_header_t *header = desc->header;
         peer->taken++;
-        peer->arrived[sv_message_tag_class((int)desc->header->tag)] = peer->taken;
-        count_devslot(peer, desc->header);
+        peer->arrived[sv_message_tag_class((int)header->tag)] = peer->taken;
+        if (header->kind != SV_CTRL_RTS && header->value[0] && peer->in) /* where the next one by a slot will be */
+            peer->in->devslot.count = header->value[0];
         sv_list_remove(&desc->link);
-        match_or_queue(engine, desc);
+        selvage_request_t *recv = find_posted(engine, header);
+        if (recv) {
+            sv_list_remove(&recv->link);
+            sv_message_matched(recv, desc);
+        } else {
+            sv_list_append(&engine->unexpected, &desc->link);
+        }
         desc = find_out_of_order(peer, peer->taken + 1);
     }
 }
@@ -132,27 +106,24 @@ static selvage_request_t *find_late_in(const sv_list_t *list, const sv_ctrl_head
     return NULL;
 }
 
-/* It is active still if no poll has looked at it. */
-static selvage_request_t *find_deferred_recv(const sv_message_engine_t *engine, const sv_ctrl_header_t *header)
-{
-    selvage_request_t *recv = find_late_in(&engine->awaiting, header);
-    return recv ? recv : find_late_in(&engine->active, header);
-}
-
 /* A small message that was announced: where its announcement lies, or whoever was given that. */
 static selvage_status_t take_deferred(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_ctrl_desc_t *desc)
 {
     const sv_ctrl_header_t *header = desc->header;
     sv_ctrl_desc_t *deferred = find_deferred(&engine->unexpected, header);
-    selvage_request_t *recv;
+    selvage_request_t *recv = NULL;
     deferred = deferred ? deferred : find_deferred(&engine->taken, header);
     deferred = deferred ? deferred : find_deferred(&peer->out_of_order, header);
+    if (!deferred)
+        recv = find_late_in(&engine->awaiting, header);
+    if (!deferred && !recv) /* it is active still if no poll has looked at it */
+        recv = find_late_in(&engine->active, header);
     if (deferred) {
         memcpy(deferred->header, header, sv_ctrl_bytes(header));
         deferred->from_wire = desc->from_wire;
         sv_devslot_move(desc, deferred);
         sv_ctrl_free(engine, desc);
-    } else if ((recv = find_deferred_recv(engine, header)) != NULL) {
+    } else if (recv) {
         recv->desc = desc;
         recv->state = SV_REQUEST_GATE;
         sv_message_wake(recv);
@@ -162,12 +133,6 @@ static selvage_status_t take_deferred(sv_message_engine_t *engine, sv_message_pe
         return sv_ctrl_consumed(engine, desc); /* its receive was too short */
     }
     return SELVAGE_SUCCESS;
-}
-
-/* Whether it has come before: the message itself ahead of its announcement, or the same control message. */
-static bool is_duplicate(const sv_message_peer_t *peer, const sv_ctrl_header_t *header)
-{
-    return header->number <= peer->taken || find_out_of_order(peer, header->number);
 }
 
 /* A small message that was asked for again: the receive waits for just this one. */
@@ -228,35 +193,56 @@ static selvage_status_t resend_eager(sv_message_engine_t *engine, sv_message_pee
     return sv_ctrl_send(engine, desc, peer->rank);
 }
 
-static void deliver_to_send(sv_message_engine_t *engine, const sv_ctrl_header_t *header)
+/* A control message that stands for a message. */
+static selvage_status_t take_announced(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_ctrl_desc_t *desc)
 {
-    selvage_request_t *send = sv_message_find(engine, header->send_id);
-    if (!send || !send->is_send || send->peer != header->source)
-        return;
-    if (header->kind == SV_CTRL_CTS)
-        sv_message_send_cleared(send, header);
-    else
-        sv_message_send_status(send, header);
+    const sv_ctrl_header_t *header = desc->header;
+    selvage_status_t status = SELVAGE_SUCCESS;
+    sv_ctrl_desc_t *own;
+    if (header->kind == SV_CTRL_EAGER && header->attempt > 0)
+        return take_resent(engine, desc);
+    if (header->kind == SV_CTRL_EAGER && (header->number <= peer->taken || find_deferred(&peer->out_of_order, header)))
+        return take_deferred(engine, peer, desc);
+    /* It has come before: the message itself ahead of its announcement, or the same control message. */
+    if (header->number <= peer->taken || find_out_of_order(peer, header->number)) {
+        sv_ctrl_free(engine, desc);
+        return SELVAGE_SUCCESS;
+    }
+    /* A shared segment has few places: what has to wait does so in a descriptor of this rank's own. */
+    if (desc->shm && !(header->number == peer->taken + 1 && find_posted(engine, header))) {
+        status = sv_ctrl_alloc(engine, sv_ctrl_is_header_only(header), &own);
+        if (status == SELVAGE_SUCCESS) {
+            memcpy(own->header, header, sv_ctrl_bytes(header));
+            sv_devslot_move(desc, own);
+            sv_ctrl_free(engine, desc);
+            desc = own;
+        }
+    }
+    take_in_order(engine, peer, desc);
+    return status;
 }
 
-static void deliver_to_recv(sv_message_engine_t *engine, const sv_ctrl_header_t *header)
-{
-    selvage_request_t *recv = sv_message_find(engine, header->recv_id);
-    if (recv && !recv->is_send && recv->peer == header->source)
-        sv_message_recv_fin(recv, header);
-}
-
+/* A control message about a message, or about the way between two ranks. */
 static selvage_status_t handle_ctrl(sv_message_engine_t *engine, sv_message_peer_t *peer,
                                     const sv_ctrl_header_t *header)
 {
+    selvage_request_t *request;
     switch ((sv_ctrl_kind_t)header->kind) {
     case SV_CTRL_CTS:
     case SV_CTRL_STATUS:
-        deliver_to_send(engine, header);
+        request = sv_message_find(engine, header->send_id);
+        if (!request || !request->is_send || request->peer != header->source)
+            break;
+        if (header->kind == SV_CTRL_CTS)
+            sv_message_send_cleared(request, header);
+        else
+            sv_message_send_status(request, header);
         break;
     case SV_CTRL_FIN:
     case SV_CTRL_CTS_NACK:
-        deliver_to_recv(engine, header);
+        request = sv_message_find(engine, header->recv_id);
+        if (request && !request->is_send && request->peer == header->source)
+            sv_message_recv_fin(request, header);
         break;
     case SV_CTRL_SHM:
         sv_shm_open(engine, peer, header);
@@ -277,54 +263,25 @@ static selvage_status_t handle_ctrl(sv_message_engine_t *engine, sv_message_peer
     return SELVAGE_SUCCESS;
 }
 
-/* A control message that stands for a message. */
-static selvage_status_t take_announced(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_ctrl_desc_t *desc)
-{
-    const sv_ctrl_header_t *header = desc->header;
-    if (header->kind == SV_CTRL_EAGER && header->attempt > 0)
-        return take_resent(engine, desc);
-    if (header->kind == SV_CTRL_EAGER && (header->number <= peer->taken || find_deferred(&peer->out_of_order, header)))
-        return take_deferred(engine, peer, desc);
-    if (is_duplicate(peer, header)) {
-        sv_ctrl_free(engine, desc);
-        return SELVAGE_SUCCESS;
-    }
-    selvage_status_t status = move_out_of_shm(engine, peer, &desc);
-    take_in_order(engine, peer, desc);
-    return status;
-}
-
 selvage_status_t sv_message_arrive(sv_message_engine_t *engine, sv_ctrl_desc_t *desc)
 {
     sv_message_peer_t *peer;
     const uint32_t kind = desc->header->kind;
     selvage_status_t status = sv_message_peer(engine, desc->header->source, &peer);
-    if (status != SELVAGE_SUCCESS) {
-        sv_ctrl_free(engine, desc);
-        return status;
-    }
-    if (kind == SV_CTRL_EAGER || kind == SV_CTRL_RTS || kind == SV_CTRL_DEFERRED)
+    if (status == SELVAGE_SUCCESS && (kind == SV_CTRL_EAGER || kind == SV_CTRL_RTS || kind == SV_CTRL_DEFERRED))
         return take_announced(engine, peer, desc);
-    status = handle_ctrl(engine, peer, desc->header);
+    if (status == SELVAGE_SUCCESS)
+        status = handle_ctrl(engine, peer, desc->header);
     sv_ctrl_free(engine, desc);
     return status;
-}
-
-/* By the wire, after all that went there before. */
-static selvage_status_t send_disconnect(sv_message_engine_t *engine, const sv_message_peer_t *peer)
-{
-    sv_ctrl_desc_t *desc;
-    SV_TRY(sv_ctrl_alloc(engine, true, &desc));
-    *desc->header = (sv_ctrl_header_t){.kind = SV_CTRL_DISCONNECT};
-    return sv_ctrl_send(engine, desc, peer->rank);
 }
 
 bool sv_message_is_storing(const sv_message_engine_t *engine)
 {
     for (const sv_list_t *it = engine->active.next; it != &engine->active; it = it->next) {
         const selvage_request_t *send = SV_CONTAINER_OF(it, selvage_request_t, link);
-        const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_DIRECT;
-        if (send->is_send && (send->state == SV_REQUEST_FILLING || (direct && !sv_message_direct_has_left(send))))
+        const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_PUT;
+        if (send->is_send && (send->state == SV_REQUEST_FILLING || (direct && !sv_put_has_left(send))))
             return true;
     }
     return false;
@@ -335,8 +292,12 @@ selvage_status_t sv_message_disconnect(sv_message_engine_t *engine, bool *discon
     *disconnected = !sv_message_is_storing(engine);
     for (int i = 0; i < SV_MESSAGE_PEERS; i++)
         for (sv_message_peer_t *peer = engine->peers[i]; peer; peer = peer->next) {
-            if (peer->wrote && !peer->disconnecting)
-                SV_TRY(send_disconnect(engine, peer));
+            sv_ctrl_desc_t *desc;
+            if (peer->wrote && !peer->disconnecting) { /* by the wire, after all that went there before */
+                SV_TRY(sv_ctrl_alloc(engine, true, &desc));
+                *desc->header = (sv_ctrl_header_t){.kind = SV_CTRL_DISCONNECT};
+                SV_TRY(sv_ctrl_send(engine, desc, peer->rank));
+            }
             peer->disconnecting = true;
             *disconnected = *disconnected && sv_list_is_empty(&peer->unacked);
         }

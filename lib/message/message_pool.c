@@ -188,7 +188,7 @@ void sv_message_put_request(selvage_request_t *request)
     request->generation++; /* late control messages to it find nobody */
     engine->open--;
     sv_list_remove(&request->link);
-    if (request->retired || request->spent_tag)
+    if (request->retired || request->staged.spent_tag)
         return;
     sv_list_append(engine->request_free.next, &request->link); /* the first again: it has its event, and is warm */
 }

@@ -10,7 +10,7 @@
  * before it. The host matches as ever when it sees the control message, and finds the work done. A message of another
  * number, tag or length, or one that comes late, finds the kernel gone, or told to go.
  *
- * What a long message's sender copies straight to its place (message_direct.c) is awaited there in the same way.
+ * What a long message's sender copies straight to its place (message_put.c) is awaited there in the same way.
  */
 #include "base/base_clock.h"
 #include "message/message_devslot.h"
@@ -50,7 +50,7 @@ static bool count_before(const selvage_request_t *recv, uint64_t *messages, uint
 
 static bool may_prelaunch(const selvage_request_t *recv, sv_message_peer_t **peer_out)
 {
-    if (recv->is_send || recv->state != SV_REQUEST_POSTED || recv->tried_prelaunch || recv->cancelled ||
+    if (recv->is_send || recv->state != SV_REQUEST_POSTED || recv->early.tried || recv->cancelled ||
         recv->peer == SV_MESSAGE_ANY || recv->tag == SV_MESSAGE_ANY || recv->peer == recv->engine->wire->rank ||
         !takes_slot(recv) || sv_message_peer(recv->engine, recv->peer, peer_out) != SELVAGE_SUCCESS)
         return false;
@@ -101,15 +101,15 @@ static void launch_waiting(selvage_request_t *recv, sv_verify_job_t *job, void *
     if (sv_prelaunch_blocks(engine) - engine->prelaunch[lane].blocks + wide > sv_message_blocks_most(engine))
         return; /* until others are over */
     job->wait_ns = engine->early_wait_ns + recv->bytes / BYTES_IN_NS;
-    recv->tried_prelaunch = true;
+    recv->early.tried = true;
     if (sv_message_verify(recv, job, stream) != SELVAGE_SUCCESS)
         return; /* whoever needs the device finds that again */
-    recv->prelaunched = true;
-    recv->prelaunch_blocks = blocks;
-    recv->prelaunch_lane = lane;
+    recv->early.launched = true;
+    recv->early.blocks = blocks;
+    recv->early.lane = lane;
     engine->prelaunch[lane].kernels++;
     engine->prelaunch[lane].blocks = wide;
-    recv->prelaunch_key = recv->key;
+    recv->early.key = recv->key;
 }
 
 /* Nothing has met it yet. */
@@ -155,12 +155,12 @@ static bool predict_slot(selvage_request_t *recv)
 /* A kernel copies the message straight to where it lies: one that it has met, or one that may claim it. */
 static void await_put(selvage_request_t *recv)
 {
-    const bool met = recv->state == SV_REQUEST_MOVING && recv->route == SV_MESSAGE_DIRECT;
-    const bool may_meet = recv->state == SV_REQUEST_POSTED && recv->advertised;
-    if (recv->is_send || recv->tried_prelaunch || !(met || may_meet) || !sv_message_checks(recv->engine) ||
-        !recv->engine->dev->shows_stores || !sv_message_direct_by_kernel(recv) || (may_meet && !predict_slot(recv)))
+    const bool met = recv->state == SV_REQUEST_MOVING && recv->route == SV_MESSAGE_PUT;
+    const bool may_meet = recv->state == SV_REQUEST_POSTED && recv->put.advertised;
+    if (recv->is_send || recv->early.tried || !(met || may_meet) || !sv_message_checks(recv->engine) ||
+        !recv->engine->dev->shows_stores || !sv_put_by_kernel(recv) || (may_meet && !predict_slot(recv)))
         return;
-    sv_verify_job_t job = sv_message_direct_job(recv);
+    sv_verify_job_t job = sv_put_job(recv);
     if (job.await)
         launch_waiting(recv, &job, engine_stream(recv));
 }
@@ -192,26 +192,26 @@ void sv_prelaunch_predict(const selvage_request_t *recv, sv_ctrl_desc_t *desc)
 
 bool sv_prelaunch_fits(const selvage_request_t *recv)
 {
-    return recv->prelaunched && recv->desc && recv->desc->devslot && recv->key == recv->prelaunch_key;
+    return recv->early.launched && recv->desc && recv->desc->devslot && recv->key == recv->early.key;
 }
 
 void sv_prelaunch_ended(selvage_request_t *recv)
 {
-    sv_prelaunch_lane_t *lane = &recv->engine->prelaunch[recv->prelaunch_lane];
-    if (!recv->prelaunched)
+    sv_prelaunch_lane_t *lane = &recv->engine->prelaunch[recv->early.lane];
+    if (!recv->early.launched)
         return;
-    recv->prelaunched = false;
+    recv->early.launched = false;
     lane->kernels--;
     if (lane->kernels == 0)
         lane->blocks = 0;
-    else if (recv->prelaunch_lane == SV_PRELAUNCH_STREAMS)
-        lane->blocks -= recv->prelaunch_blocks;
+    else if (recv->early.lane == SV_PRELAUNCH_STREAMS)
+        lane->blocks -= recv->early.blocks;
 }
 
 bool sv_prelaunch_has_left(selvage_request_t *recv)
 {
     /* Partner: the kernel's last store. */
-    if (!recv->prelaunched || !sv_word_is(&recv->line->done, recv->stamp + 1))
+    if (!recv->early.launched || !sv_word_is(&recv->line->done, recv->stamp + 1))
         return false;
     sv_prelaunch_ended(recv);
     return true;
@@ -219,14 +219,14 @@ bool sv_prelaunch_has_left(selvage_request_t *recv)
 
 bool sv_prelaunch_is_over(selvage_request_t *recv)
 {
-    if (recv->prelaunched && sv_word_is(&recv->line->done, recv->stamp)) /* partner: as above */
+    if (recv->early.launched && sv_word_is(&recv->line->done, recv->stamp)) /* partner: as above */
         sv_prelaunch_ended(recv);
-    return !recv->prelaunched || sv_prelaunch_has_left(recv);
+    return !recv->early.launched || sv_prelaunch_has_left(recv);
 }
 
 void sv_prelaunch_stop(selvage_request_t *recv)
 {
-    if (recv->prelaunched) /* partner: the kernel, which looks now and then */
+    if (recv->early.launched) /* partner: the kernel, which looks now and then */
         __atomic_store_n(&recv->line->stop, recv->stamp, __ATOMIC_RELEASE);
 }
 
@@ -235,7 +235,7 @@ void sv_prelaunch_cancel(sv_message_engine_t *engine)
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &engine->posted) {
         selvage_request_t *recv = SV_CONTAINER_OF(it, selvage_request_t, link);
-        if (!recv->cancelled || (recv->prelaunched && !sv_prelaunch_has_left(recv)))
+        if (!recv->cancelled || (recv->early.launched && !sv_prelaunch_has_left(recv)))
             continue;
         engine->ncancels--;
         sv_message_complete(recv, SELVAGE_SUCCESS);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A receive from its match to its end, as far as it is the same for all messages: meeting its message, kernels that
- * were there before it, unpacking, errors, and giving it up. message_eager.c and message_rendezvous.c are the protocols,
- * with tables of their states. Under the engine's lock.
+ * were there before it, unpacking, errors, and giving it up. message_eager.c and message_rendezvous.c are the
+ * protocols, with tables of their states. Under the engine's lock.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +99,7 @@ bool sv_message_may_retry(const selvage_request_t *recv)
 {
     const sv_config_t *config = &recv->engine->comm->config;
     return recv->engine->policy == SV_CONFIG_CHECKSUM_RETRY && recv->attempt < UINT8_MAX &&
-           recv->attempt < (unsigned)config->retry_max + recv->losses;
+           recv->attempt < (unsigned)config->retry_max + recv->staged.losses;
 }
 
 /* --- the way there ------------------------------------------------------------------------------------------------ */
@@ -107,14 +107,14 @@ bool sv_message_may_retry(const selvage_request_t *recv)
 /* The caller's stream has come to it, or a kernel is there already, which waits for the message. */
 static selvage_status_t begin_receive(selvage_request_t *recv)
 {
-    if (!recv->prelaunched) {
+    if (!recv->early.launched) {
         if (recv->bytes)
             SV_TRY(sv_message_gate(recv));
         return recv->desc ? sv_eager_receive(recv) : sv_rendezvous_receive(recv);
     }
     /* The kernel is there for a message that claims the receive. Where its RTS and the RTR have passed each other, the
        same message comes after a CTS, to the same put slot, and means the same to the kernel. */
-    if (!recv->desc && recv->put_slot_stamp && recv->key == recv->prelaunch_key && sv_message_direct_by_kernel(recv))
+    if (!recv->desc && recv->put.stamp && recv->key == recv->early.key && sv_put_by_kernel(recv))
         return sv_rendezvous_receive(recv);
     /* It has taken the message, or goes now. */
     if (sv_prelaunch_fits(recv)) {
@@ -137,8 +137,8 @@ static selvage_status_t take_verified(selvage_request_t *recv, bool *moved)
     if (!sv_word_is(&recv->line->done, recv->stamp)) /* partner: the digest kernel, or the stream after another */
         return SELVAGE_IN_PROGRESS;
     *moved = true;
-    const bool by_slot = recv->prelaunched && recv->desc;
-    engine->arrived_prelaunched += recv->prelaunched;
+    const bool by_slot = recv->early.launched && recv->desc;
+    engine->arrived_prelaunched += recv->early.launched;
     engine->arrived_by_devslot += by_slot;
     engine->arrived[SV_WAY_SHM] += by_slot;
     sv_prelaunch_ended(recv);
@@ -153,11 +153,11 @@ static selvage_status_t progress_receive(selvage_request_t *recv, bool *moved)
     case SV_REQUEST_GATE:
         status = begin_receive(recv);
         *moved |= status == SELVAGE_SUCCESS;
-        if (status != SELVAGE_SUCCESS || !recv->prelaunched)
+        if (status != SELVAGE_SUCCESS || !recv->early.launched)
             return status;
         return take_verified(recv, moved);
     case SV_REQUEST_MOVING:
-        if (recv->route == SV_MESSAGE_DIRECT && recv->prelaunched)
+        if (recv->route == SV_MESSAGE_PUT && recv->early.launched)
             return take_verified(recv, moved);
         return sv_rendezvous_take(recv, moved);
     case SV_REQUEST_CLOSING:
@@ -208,11 +208,11 @@ static selvage_status_t accept_match(selvage_request_t *recv, sv_ctrl_desc_t *de
         return SELVAGE_SUCCESS;
     }
     if (claimed) {
-        recv->route = SV_MESSAGE_DIRECT;
+        recv->route = SV_MESSAGE_PUT;
         recv->state = SV_REQUEST_MOVING;
         recv->engine->arrived[SV_WAY_DIRECT]++;
         recv->engine->arrived_claimed++;
-        if (recv->key != recv->prelaunch_key)
+        if (recv->key != recv->early.key)
             sv_prelaunch_stop(recv);
     }
     if (desc->header->kind == SV_CTRL_DEFERRED)
@@ -233,7 +233,7 @@ void sv_message_matched(selvage_request_t *recv, sv_ctrl_desc_t *desc)
     recv->number = header->number;
     recv->other_id = header->send_id;
     recv->from_device = header->kind == SV_CTRL_RTS && header->value[0];
-    recv->attempt = recv->losses = 0;
+    recv->attempt = recv->staged.losses = 0;
     recv->state = SV_REQUEST_GATE;
     if (recv->cancelled) /* too late */
         recv->engine->ncancels--;
@@ -252,9 +252,9 @@ static bool withdraw_receive(selvage_request_t *recv)
 {
     if (!recv->cancelled && sv_message_rtr_cancel(recv) != SV_RTR_CLAIMED) {
         recv->cancelled = true;
-        recv->engine->ncancels += recv->prelaunched; /* a kernel may just be taking its message: it says so */
+        recv->engine->ncancels += recv->early.launched; /* a kernel may just be taking its message: it says so */
         sv_prelaunch_stop(recv);
-        if (!recv->prelaunched)
+        if (!recv->early.launched)
             sv_message_complete(recv, SELVAGE_SUCCESS);
     }
     return recv->state == SV_REQUEST_COMPLETE;
@@ -266,8 +266,8 @@ static bool is_released(selvage_request_t *recv)
     sv_prelaunch_stop(recv);
     if (recv->state == SV_REQUEST_LEAVING || !sv_prelaunch_is_over(recv))
         return false;
-    if (recv->route == SV_MESSAGE_DIRECT && recv->put_slot_stamp)
-        return sv_message_direct_revoke(recv) || sv_message_direct_has_arrived(recv);
+    if (recv->route == SV_MESSAGE_PUT && recv->put.stamp)
+        return sv_put_revoke(recv) || sv_put_has_arrived(recv);
     if (recv->route == SV_MESSAGE_STAGED)
         sv_message_pieces_withdraw(recv);
     return true;

@@ -54,13 +54,13 @@ selvage_status_t sv_rendezvous_pass_gate(selvage_request_t *send, void *stream)
     sv_message_engine_t *engine = send->engine;
     if (send->route == SV_MESSAGE_STAGED && !sv_message_pieces_begin(send))
         return SELVAGE_IN_PROGRESS;
-    if (send->route == SV_MESSAGE_DIRECT)
-        SV_TRY(sv_message_direct_start(send));
+    if (send->route == SV_MESSAGE_PUT)
+        SV_TRY(sv_put_start(send));
     send->state = SV_REQUEST_MOVING;
     send->corrupted = engine->comm->fault.armed && send->place.on_device &&
                       sv_fault_packet(&engine->comm->fault, (uint32_t)send->number, send->attempt) == SV_FAULT_FLIP;
-    if (send->route == SV_MESSAGE_DIRECT)
-        return sv_message_direct_copy(send, stream);
+    if (send->route == SV_MESSAGE_PUT)
+        return sv_put_copy(send, stream);
     if (!send->place.on_device)
         return sv_message_pack_host(send);
     if (!sv_message_checks(engine))
@@ -79,7 +79,7 @@ static selvage_status_t move_claimed(selvage_request_t *send, void *stream)
     SV_TRY(sv_message_record_gate(send, stream));
     if (!send->gated)
         return sv_rendezvous_pass_gate(send, send->engine->kernel_stream);
-    if (sv_message_direct_by_kernel(send) && (packed || send->bytes <= SHORT_BYTES)) {
+    if (sv_put_by_kernel(send) && (packed || send->bytes <= SHORT_BYTES)) {
         send->gated = false; /* the stream itself sees to it */
         return sv_rendezvous_pass_gate(send, sv_message_send_stream(send, stream));
     }
@@ -94,8 +94,8 @@ selvage_status_t sv_rendezvous_begin_claimed(selvage_request_t *send, const sv_m
     sv_ctrl_desc_t *desc = NULL;
     sv_ctrl_header_t header = sv_message_send_header(send, SV_CTRL_RTS);
     header.value[0] = true;
-    header.value[1] = send->put_slot;
-    header.value[2] = send->put_slot_stamp;
+    header.value[1] = send->put.slot;
+    header.value[2] = send->put.stamp;
     selvage_status_t status = sv_ctrl_alloc_to(send->engine, send->peer, true, &desc);
     if (status == SELVAGE_SUCCESS)
         status = move_claimed(send, stream);
@@ -112,16 +112,16 @@ selvage_status_t sv_rendezvous_begin_claimed(selvage_request_t *send, const sv_m
 selvage_status_t sv_rendezvous_poll_moving(selvage_request_t *send, bool *moved)
 {
     const bool checks = sv_message_checks(send->engine);
-    if (send->route == SV_MESSAGE_DIRECT) {
+    if (send->route == SV_MESSAGE_PUT) {
         /* The streams tell the receiver themselves, and his kernel gives the verdict. */
-        if (checks ? !sv_message_direct_is_good(send) : !sv_message_direct_has_left(send))
+        if (checks ? !sv_put_is_good(send) : !sv_put_has_left(send))
             return SELVAGE_IN_PROGRESS;
     } else {
         SV_TRY(sv_message_pieces_send(send, moved));
         sv_message_pieces_end(send);
     }
     *moved = true;
-    if (send->route != SV_MESSAGE_DIRECT && checks)
+    if (send->route != SV_MESSAGE_PUT && checks)
         send->state = SV_REQUEST_CLOSING;
     else
         sv_message_complete(send, SELVAGE_SUCCESS);
@@ -138,7 +138,7 @@ selvage_status_t sv_rendezvous_send_record(selvage_request_t *send)
         header.record = send->line->record;
     } else {
         header.record = send->identity;
-        header.record.digest = sv_digest_finish(send->key, send->sum);
+        header.record.digest = sv_digest_finish(send->key, send->staged.sum);
     }
     send->state = SV_REQUEST_AWAITS_STATUS;
     return sv_ctrl_send_header(send->engine, send->peer, &header);
@@ -148,7 +148,7 @@ selvage_status_t sv_rendezvous_send_record(selvage_request_t *send)
 static bool is_route_usable(const selvage_request_t *send, const sv_ctrl_header_t *cts)
 {
     sv_message_peer_t *peer;
-    if (cts->value[0] != SV_MESSAGE_DIRECT)
+    if (cts->value[0] != SV_MESSAGE_PUT)
         return cts->value[0] == SV_MESSAGE_NONE || cts->value[0] == SV_MESSAGE_STAGED;
     if (cts->value[1] >= SV_SHM_PUT_SLOTS || cts->value[2] == 0)
         return false;
@@ -159,8 +159,8 @@ static bool is_route_usable(const selvage_request_t *send, const sv_ctrl_header_
 void sv_message_send_cleared(selvage_request_t *send, const sv_ctrl_header_t *cts)
 {
     bool again = cts->attempt > send->attempt;
-    if (again && send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_DIRECT)
-        sv_message_direct_end(send);
+    if (again && send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_PUT)
+        sv_put_end(send);
     else if (send->state != SV_REQUEST_RTS_SENT && !(again && send->state == SV_REQUEST_AWAITS_STATUS))
         return;
     if (!is_route_usable(send, cts)) {
@@ -177,9 +177,9 @@ void sv_message_send_cleared(selvage_request_t *send, const sv_ctrl_header_t *ct
     send->attempt = cts->attempt;
     send->route = (sv_message_route_t)cts->value[0];
     sv_message_identify(send);
-    if (send->route == SV_MESSAGE_DIRECT && sv_message_direct_open(send, cts) != SELVAGE_SUCCESS) {
+    if (send->route == SV_MESSAGE_PUT && sv_put_open(send, cts) != SELVAGE_SUCCESS) {
         sv_ctrl_header_t header = sv_message_send_header(send, SV_CTRL_CTS_NACK);
-        sv_message_direct_end(send);
+        sv_put_end(send);
         send->state = SV_REQUEST_RTS_SENT;
         (void)sv_message_settle_send(send, sv_ctrl_send_header(send->engine, send->peer, &header));
         return;
@@ -191,7 +191,7 @@ void sv_message_send_cleared(selvage_request_t *send, const sv_ctrl_header_t *ct
 void sv_message_send_status(selvage_request_t *send, const sv_ctrl_header_t *outcome)
 {
     selvage_status_t status = SELVAGE_SUCCESS;
-    const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_DIRECT;
+    const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_PUT;
     if (outcome->value[0] == SV_OUTCOME_ABANDONED) {
         /* A copy that has begun is over: its receiver has waited for that. */
         if (send->number == outcome->number && send->state != SV_REQUEST_COMPLETE &&
@@ -216,31 +216,31 @@ void sv_message_send_status(selvage_request_t *send, const sv_ctrl_header_t *out
 
 selvage_status_t sv_rendezvous_receive(selvage_request_t *recv)
 {
-    sv_ctrl_header_t header = sv_message_recv_header(recv, SV_CTRL_CTS, SV_MESSAGE_DIRECT);
-    recv->route = SV_MESSAGE_DIRECT;
-    if (sv_message_direct_fill_cts(recv, &header)) {
+    sv_ctrl_header_t header = sv_message_recv_header(recv, SV_CTRL_CTS, SV_MESSAGE_PUT);
+    recv->route = SV_MESSAGE_PUT;
+    if (sv_put_fill_cts(recv, &header)) {
         recv->state = SV_REQUEST_MOVING;
         recv->engine->arrived[SV_WAY_DIRECT]++;
         return sv_ctrl_send_header(recv->engine, recv->peer, &header);
     }
     recv->route = SV_MESSAGE_NONE;
-    if (recv->prelaunched) /* for what will not land: begin_receive() has it go */
+    if (recv->early.launched) /* for what will not land: begin_receive() has it go */
         return SELVAGE_IN_PROGRESS;
     recv->route = SV_MESSAGE_STAGED;
     if (!sv_message_pieces_begin(recv))
         return SELVAGE_IN_PROGRESS;
     recv->engine->arrived[SV_WAY_STAGED]++;
     recv->state = SV_REQUEST_MOVING;
-    recv->record_here = false;
-    recv->silent_ns = 0;
+    recv->staged.record_here = false;
+    recv->staged.silent_ns = 0;
     return sv_message_reply(recv, SV_CTRL_CTS, SV_MESSAGE_STAGED);
 }
 
 selvage_status_t sv_rendezvous_finish(selvage_request_t *recv, selvage_status_t found)
 {
-    const bool told = recv->route == SV_MESSAGE_DIRECT; /* by the kernel */
+    const bool told = recv->route == SV_MESSAGE_PUT; /* by the kernel */
     sv_message_count_outcome(recv, found);
-    sv_message_direct_end(recv);
+    sv_put_end(recv);
     if (found == SELVAGE_SUCCESS) {
         if (!told)
             SV_TRY(sv_message_reply(recv, SV_CTRL_STATUS, SV_OUTCOME_GOOD));
@@ -262,23 +262,23 @@ selvage_status_t sv_rendezvous_finish(selvage_request_t *recv, selvage_status_t 
 /* What a neighbour on the node has copied straight here. */
 static selvage_status_t take_put(selvage_request_t *recv, bool *moved)
 {
-    if (!sv_message_direct_has_arrived(recv))
+    if (!sv_put_has_arrived(recv))
         return SELVAGE_IN_PROGRESS;
     *moved = true;
     if (sv_message_checks(recv->engine)) {
-        sv_verify_job_t job = sv_message_direct_job(recv);
+        sv_verify_job_t job = sv_put_job(recv);
         job.await = NULL;
         recv->state = SV_REQUEST_CLOSING;
         return sv_message_verify(recv, &job, recv->engine->kernel_stream);
     }
-    sv_message_direct_end(recv);
+    sv_put_end(recv);
     return sv_message_unpack(recv);
 }
 
 /* Everything has landed, and what says what it should be. */
 static selvage_status_t take_staged(selvage_request_t *recv, bool *moved)
 {
-    if (recv->finished < recv->npieces || recv->nslots > 0) {
+    if (recv->staged.finished < recv->staged.npieces || recv->staged.nslots > 0) {
         bool any = false;
         const selvage_status_t status = sv_message_pieces_recv(recv, &any);
         *moved |= any;
@@ -289,9 +289,9 @@ static selvage_status_t take_staged(selvage_request_t *recv, bool *moved)
             (void)sv_error_quiet(SELVAGE_ERR_CHECKSUM,
                                  "of message %llu from rank %d (tag %d, %llu bytes) %u of %u pieces came",
                                  (unsigned long long)recv->number, recv->peer, recv->tag,
-                                 (unsigned long long)recv->bytes, recv->issued, recv->npieces);
+                                 (unsigned long long)recv->bytes, recv->staged.issued, recv->staged.npieces);
             sv_message_pieces_end(recv);
-            recv->losses++; /* how often is bounded by the deadline alone */
+            recv->staged.losses++; /* how often is bounded by the deadline alone */
             return sv_rendezvous_finish(recv, SELVAGE_ERR_CHECKSUM);
         }
         SV_TRY(status);
@@ -300,12 +300,12 @@ static selvage_status_t take_staged(selvage_request_t *recv, bool *moved)
     }
     if (!sv_message_checks(recv->engine))
         return sv_message_unpack(recv);
-    recv->awaits_record = !recv->record_here;
-    if (recv->awaits_record)
+    recv->staged.awaits_record = !recv->staged.record_here;
+    if (recv->staged.awaits_record)
         return SELVAGE_IN_PROGRESS;
     *moved = true;
     if (!recv->place.on_device)
-        return sv_rendezvous_finish(recv, sv_message_compare(recv, &recv->line->record, recv->sum));
+        return sv_rendezvous_finish(recv, sv_message_compare(recv, &recv->line->record, recv->staged.sum));
     recv->state = SV_REQUEST_CLOSING;
     const sv_verify_job_t job = {.src = recv->place.data, .record = &recv->line->record};
     return sv_message_verify(recv, &job, recv->engine->in_stream);
@@ -313,7 +313,7 @@ static selvage_status_t take_staged(selvage_request_t *recv, bool *moved)
 
 selvage_status_t sv_rendezvous_take(selvage_request_t *recv, bool *moved)
 {
-    return recv->route == SV_MESSAGE_DIRECT ? take_put(recv, moved) : take_staged(recv, moved);
+    return recv->route == SV_MESSAGE_PUT ? take_put(recv, moved) : take_staged(recv, moved);
 }
 
 void sv_message_recv_fin(selvage_request_t *recv, const sv_ctrl_header_t *done)
@@ -323,11 +323,11 @@ void sv_message_recv_fin(selvage_request_t *recv, const sv_ctrl_header_t *done)
         return;
     if (done->kind != SV_CTRL_CTS_NACK) {
         recv->line->record = done->record;
-        recv->record_here = true;
+        recv->staged.record_here = true;
         sv_message_wake(recv);
-    } else if (recv->route == SV_MESSAGE_DIRECT) {
+    } else if (recv->route == SV_MESSAGE_PUT) {
         /* The sender cannot reach this rank's memory: by another way, this message and those after it. */
-        sv_message_direct_end(recv);
+        sv_put_end(recv);
         recv->state = SV_REQUEST_GATE;
         if (sv_message_peer(recv->engine, recv->peer, &peer) == SELVAGE_SUCCESS)
             peer->no_direct = true;

@@ -37,7 +37,7 @@ static bool may_advertise(const selvage_request_t *recv)
 {
     const sv_message_engine_t *engine = recv->engine;
     return recv->state == SV_REQUEST_POSTED && recv->place.on_device && recv->place.bytes > engine->devslot_bytes &&
-           recv->place.bytes > engine->eager_bytes && !recv->advertised && !recv->tried_rtr && !recv->gated &&
+           recv->place.bytes > engine->eager_bytes && !recv->put.advertised && !recv->put.tried_rtr && !recv->gated &&
            !recv->cancelled && recv->peer >= 0 && recv->tag >= 0 && recv->peer != engine->wire->rank;
 }
 
@@ -47,34 +47,35 @@ void sv_message_rtr_post(selvage_request_t *recv)
     if (!may_advertise(recv) || sv_message_peer(recv->engine, recv->peer, &peer) != SELVAGE_SUCCESS || !peer->in ||
         !peer->in->used || !is_oldest_posted(recv))
         return;
-    recv->tried_rtr = recv->from_device = true; /* as hoped; if not, there is no put slot yet that could be missed */
+    recv->put.tried_rtr = recv->from_device =
+        true; /* as hoped; if not, there is no put slot yet that could be missed */
     recv->bytes = recv->place.bytes;
-    if (!sv_message_direct_reserve(recv, peer))
+    if (!sv_put_reserve(recv, peer))
         return;
     sv_message_shm_t *shm = peer->in->shm;
-    const unsigned k = recv->put_slot;
+    const unsigned k = recv->put.slot;
     /* What a sender looks at before it claims; the rest it sees after the exchange. */
     __atomic_store_n(&shm->rtr_tag[k], (uint64_t)recv->tag, __ATOMIC_RELAXED);
     __atomic_store_n(&shm->rtr_taken[k], peer->taken, __ATOMIC_RELAXED);
     __atomic_store_n(&shm->rtr_bytes[k], recv->bytes, __ATOMIC_RELAXED);
     shm->rtr_recv[k] = sv_message_id(recv);
     /* Partner: the acquire in find_rtr(). */
-    __atomic_store_n(&shm->advertised[k], recv->put_slot_stamp << 1, __ATOMIC_RELEASE);
-    recv->advertised = true;
+    __atomic_store_n(&shm->advertised[k], recv->put.stamp << 1, __ATOMIC_RELEASE);
+    recv->put.advertised = true;
 }
 
 sv_rtr_end_t sv_message_rtr_cancel(selvage_request_t *recv)
 {
     sv_message_peer_t *peer;
-    uint64_t word = recv->put_slot_stamp << 1;
-    if (!recv->advertised || sv_message_peer(recv->engine, recv->peer, &peer) != SELVAGE_SUCCESS)
+    uint64_t word = recv->put.stamp << 1;
+    if (!recv->put.advertised || sv_message_peer(recv->engine, recv->peer, &peer) != SELVAGE_SUCCESS)
         return SV_RTR_CANCELLED;
     /* Partner: the exchange in sv_message_rtr_claim(). */
-    const bool withdrawn = __atomic_compare_exchange_n(&peer->in->shm->advertised[recv->put_slot], &word, 0, false,
+    const bool withdrawn = __atomic_compare_exchange_n(&peer->in->shm->advertised[recv->put.slot], &word, 0, false,
                                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
     if (!withdrawn && word > RETURNED)
         return SV_RTR_CLAIMED;
-    recv->advertised = false;
+    recv->put.advertised = false;
     return withdrawn ? SV_RTR_CANCELLED : word == RETURNED ? SV_RTR_RETURNED : SV_RTR_DENIED;
 }
 
@@ -82,9 +83,9 @@ selvage_status_t sv_message_rtr_match(selvage_request_t *recv, const sv_ctrl_hea
 {
     sv_message_peer_t *peer;
     const bool claims = header->kind == SV_CTRL_RTS && header->value[2] != 0;
-    *claimed_out = claims && recv->advertised && header->value[2] == recv->put_slot_stamp;
+    *claimed_out = claims && recv->put.advertised && header->value[2] == recv->put.stamp;
     if (*claimed_out) {
-        recv->advertised = false;
+        recv->put.advertised = false;
         return SELVAGE_SUCCESS;
     }
     const sv_rtr_end_t end = sv_message_rtr_cancel(recv);
@@ -94,7 +95,7 @@ selvage_status_t sv_message_rtr_match(selvage_request_t *recv, const sv_ctrl_hea
     if (end == SV_RTR_DENIED && sv_message_peer(recv->engine, recv->peer, &peer) == SELVAGE_SUCCESS)
         peer->no_direct = true;
     if (end != SV_RTR_CANCELLED || header->kind != SV_CTRL_RTS)
-        sv_message_direct_release(recv);
+        sv_put_release(recv);
     return SELVAGE_SUCCESS;
 }
 
@@ -129,13 +130,13 @@ bool sv_message_rtr_claim(selvage_request_t *send, sv_message_peer_t *peer)
     /* Partner: the exchange in sv_message_rtr_cancel(). */
     if (!__atomic_compare_exchange_n(&shm->advertised[k], &word, word | 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         return false;
-    send->put_slot = k;
-    send->put_slot_stamp = word >> 1;
+    send->put.slot = k;
+    send->put.stamp = word >> 1;
     send->other_id = shm->rtr_recv[k];
-    send->route = SV_MESSAGE_DIRECT;
-    if (sv_message_direct_map(send, &shm->where[k]) == SELVAGE_SUCCESS)
+    send->route = SV_MESSAGE_PUT;
+    if (sv_put_map(send, &shm->where[k]) == SELVAGE_SUCCESS)
         return true;
-    send->put_slot_stamp = 0;
+    send->put.stamp = 0;
     send->route = SV_MESSAGE_NONE;
     /* Partner: the acquire in sv_message_rtr_cancel(). */
     __atomic_store_n(&shm->advertised[k], DENIED, __ATOMIC_RELEASE);
@@ -145,10 +146,10 @@ bool sv_message_rtr_claim(selvage_request_t *send, sv_message_peer_t *peer)
 /* Where even a wait fails, a copy may run for good: nobody is told that it does not. */
 void sv_message_rtr_unclaim(selvage_request_t *send, const sv_message_peer_t *peer)
 {
-    uint64_t *advertised = &peer->out->shm->advertised[send->put_slot];
+    uint64_t *advertised = &peer->out->shm->advertised[send->put.slot];
     if (!sv_message_drain(send->engine))
         return;
-    send->put_slot_stamp = 0;
-    sv_message_direct_end(send);
+    send->put.stamp = 0;
+    sv_put_end(send);
     __atomic_store_n(advertised, RETURNED, __ATOMIC_RELEASE); /* partner: the acquire in sv_message_rtr_cancel() */
 }

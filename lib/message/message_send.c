@@ -27,7 +27,7 @@ selvage_status_t sv_message_settle_send(selvage_request_t *send, selvage_status_
         return SELVAGE_SUCCESS;
     sv_message_engine_t *engine = send->engine;
     const sv_ctrl_header_t header = sv_message_send_header(send, SV_CTRL_RTS);
-    const bool is_gap = send->desc && !send->announced && engine->broken == SELVAGE_SUCCESS;
+    const bool is_gap = send->desc && !send->eager.announced && engine->broken == SELVAGE_SUCCESS;
     const int peer = send->peer;
     sv_message_complete(send, status);
     if (is_gap)
@@ -112,11 +112,11 @@ selvage_status_t sv_message_send_advance(selvage_request_t *send, bool *moved)
 /* A kernel on the caller's stream reads the buffer in the order of that stream. */
 bool sv_message_send_abandon(selvage_request_t *send, selvage_status_t status)
 {
-    const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_DIRECT;
+    const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_PUT;
     if (send->state == SV_REQUEST_COMPLETE)
         return true;
     if (send->state == SV_REQUEST_FILLING ||
-        (direct && !(sv_message_drain(send->engine) && sv_message_direct_has_left(send))))
+        (direct && !(sv_message_drain(send->engine) && sv_put_has_left(send))))
         return false;
     (void)sv_message_settle_send(send, status);
     return true;

@@ -6,9 +6,13 @@
  * moves those after it up, and the last one never comes; one that comes twice moves them down, and is longer than the
  * last one may be, which is therefore never received where only that has room. The digest finds both.
  *
- *   next    pieces begun: copied down, or receives posted
- *   fired   pieces given to the wire, or come by it
- *   landed  pieces over: they have left, or they are in place
+ *   next      pieces begun: copied down, or receives posted
+ *   issued    pieces given to the wire, or come by it
+ *   finished  pieces over: they have left, or they are in place
+ *
+ *   piece of a send     FREE --copy down--> COPYING --word--> IN_FLIGHT --left--> FREE
+ *   piece of a receive  FREE --posted--> IN_FLIGHT --came, copy up--> COPYING --word--> FREE
+ *   of host memory neither is COPYING
  */
 #include <string.h>
 
@@ -29,7 +33,7 @@ static size_t piece_bytes(const selvage_request_t *request, uint32_t piece)
 
 static sv_message_piece_t *piece_slot(selvage_request_t *request, uint32_t piece)
 {
-    return &request->piece[piece % request->nslots];
+    return &request->staged.piece[piece % request->staged.nslots];
 }
 
 /* What a use of the request or an attempt has left under way, the next ones are not to take for theirs. */
@@ -48,21 +52,13 @@ static int pieces_tag(const selvage_request_t *request)
 
 static void take_chunks(selvage_request_t *request, uint32_t wanted)
 {
-    for (; request->nslots < wanted; request->nslots++) {
-        sv_message_piece_t *piece = &request->piece[request->nslots];
+    for (; request->staged.nslots < wanted; request->staged.nslots++) {
+        sv_message_piece_t *piece = &request->staged.piece[request->staged.nslots];
         *piece = (sv_message_piece_t){.state = SV_PIECE_FREE};
         if (request->place.on_device &&
-            !(piece->chunk = sv_message_take_chunk(request->engine, request->is_send, request->nslots == 0)))
+            !(piece->chunk = sv_message_take_chunk(request->engine, request->is_send, request->staged.nslots == 0)))
             break;
     }
-}
-
-/* A receive whose sender is not there yet, since its stream is not, is not to hold what others need: where little is
-   left it begins with one chunk, and takes more when the first piece has come. No other one is under way then. */
-static void take_more_chunks(selvage_request_t *recv)
-{
-    if (recv->nslots == 1 && recv->issued == 1 && recv->next == 1)
-        take_chunks(recv, recv->npieces < SV_MESSAGE_WINDOW ? recv->npieces : SV_MESSAGE_WINDOW);
 }
 
 bool sv_message_pieces_begin(selvage_request_t *request)
@@ -71,17 +67,17 @@ bool sv_message_pieces_begin(selvage_request_t *request)
     const uint64_t pieces = (request->bytes + engine->segment_bytes - 1) / engine->segment_bytes;
     const uint32_t wanted = pieces < SV_MESSAGE_WINDOW ? (uint32_t)pieces : SV_MESSAGE_WINDOW;
     const bool few = !request->is_send && request->place.on_device && !sv_message_has_chunks(engine, false);
-    request->npieces = (uint32_t)pieces;
-    request->next = request->issued = request->finished = request->nslots = 0;
-    request->sum = 0;
+    request->staged.npieces = (uint32_t)pieces;
+    request->staged.next = request->staged.issued = request->staged.finished = request->staged.nslots = 0;
+    request->staged.sum = 0;
     request->lacks = request->place.on_device ? SV_LACKS_CHUNK : SV_LACKS_TURN;
     if (sv_message_left(engine, request->is_send, request->lacks) == 0)
         return false;
     take_chunks(request, few ? 1 : wanted);
-    if (request->nslots == 0) /* no memory */
+    if (request->staged.nslots == 0) /* no memory */
         return false;
-    request->in_pieces_by_host = !request->place.on_device;
-    engine->host_transfers[request->is_send] += request->in_pieces_by_host;
+    request->staged.by_host = !request->place.on_device;
+    engine->host_transfers[request->is_send] += request->staged.by_host;
     request->lacks = SV_LACKS_NOTHING;
     return true;
 }
@@ -100,12 +96,12 @@ static void set_chunk_aside(selvage_request_t *request, sv_message_chunk_t **chu
 
 void sv_message_pieces_withdraw(selvage_request_t *request)
 {
-    for (uint32_t i = 0; i < request->nslots; i++) {
-        sv_message_piece_t *piece = &request->piece[i];
+    for (uint32_t i = 0; i < request->staged.nslots; i++) {
+        sv_message_piece_t *piece = &request->staged.piece[i];
         if (piece->state == SV_PIECE_IN_FLIGHT &&
             sv_wire_cancel(request->engine->wire, &piece->request) != SELVAGE_SUCCESS) {
-            if (request->chunk) /* a last piece may be in it */
-                set_chunk_aside(request, &request->chunk);
+            if (request->eager.chunk) /* a last piece may be in it */
+                set_chunk_aside(request, &request->eager.chunk);
             set_chunk_aside(request, &piece->chunk);
         }
         if (piece->state == SV_PIECE_IN_FLIGHT)
@@ -116,12 +112,12 @@ void sv_message_pieces_withdraw(selvage_request_t *request)
 void sv_message_pieces_end(selvage_request_t *request)
 {
     sv_message_pieces_withdraw(request);
-    for (uint32_t i = 0; i < request->nslots; i++)
-        if (request->piece[i].chunk)
-            sv_message_put_chunk(request, request->piece[i].chunk);
-    request->nslots = 0;
-    request->engine->host_transfers[request->is_send] -= request->in_pieces_by_host;
-    request->in_pieces_by_host = false;
+    for (uint32_t i = 0; i < request->staged.nslots; i++)
+        if (request->staged.piece[i].chunk)
+            sv_message_put_chunk(request, request->staged.piece[i].chunk);
+    request->staged.nslots = 0;
+    request->engine->host_transfers[request->is_send] -= request->staged.by_host;
+    request->staged.by_host = false;
 }
 
 /* After a copy of the piece in this place. */
@@ -131,14 +127,14 @@ static selvage_status_t mark_piece(selvage_request_t *request, uint32_t number, 
     piece->stamp = ++request->engine->stamps;
     piece->state = SV_PIECE_COPYING;
     /* Partner: the acquire in is_piece_copied(). */
-    return SV_DEVICE_CALL(request->engine->dev, signal_async, &request->line->word[number % request->nslots],
+    return SV_DEVICE_CALL(request->engine->dev, signal_async, &request->line->word[number % request->staged.nslots],
                           piece->stamp, stream);
 }
 
 static bool is_piece_copied(const selvage_request_t *request, uint32_t number)
 {
-    const uint32_t slot = number % request->nslots;
-    return sv_word_is(&request->line->word[slot], request->piece[slot].stamp);
+    const uint32_t slot = number % request->staged.nslots;
+    return sv_word_is(&request->line->word[slot], request->staged.piece[slot].stamp);
 }
 
 /* --- out ---------------------------------------------------------------------------------------------------------- */
@@ -149,52 +145,41 @@ static selvage_status_t send_piece(selvage_request_t *send, uint32_t number, con
     SV_TRY(sv_wire_send(send->engine->wire, SV_WIRE_MESSAGE, data, piece_bytes(send, number), send->peer,
                         pieces_tag(send), &piece->request));
     piece->state = SV_PIECE_IN_FLIGHT;
-    send->issued = number + 1;
+    send->staged.issued = number + 1;
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t begin_copy_down(selvage_request_t *send, uint32_t number)
-{
-    sv_message_engine_t *engine = send->engine;
-    SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, piece_slot(send, number)->chunk->pinned,
-                          send->place.data + piece_offset(send, number), piece_bytes(send, number), SV_COPY_D2H,
-                          engine->out_stream));
-    return mark_piece(send, number, engine->out_stream);
-}
-
+/* Copies a piece of device memory down; or sums and sends one of host memory. */
 static selvage_status_t begin_piece_send(selvage_request_t *send)
 {
-    const uint32_t number = send->next++;
+    sv_message_engine_t *engine = send->engine;
+    const uint32_t number = send->staged.next++;
     const uint8_t *data = send->place.data + piece_offset(send, number);
-    if (send->place.on_device)
-        return begin_copy_down(send, number);
-    if (sv_message_checks(send->engine))
-        send->sum += sv_digest_sum(send->key, piece_offset(send, number) / 8, data, piece_bytes(send, number));
+    if (send->place.on_device) {
+        SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, piece_slot(send, number)->chunk->pinned, data,
+                              piece_bytes(send, number), SV_COPY_D2H, engine->out_stream));
+        return mark_piece(send, number, engine->out_stream);
+    }
+    if (sv_message_checks(engine))
+        send->staged.sum += sv_digest_sum(send->key, piece_offset(send, number) / 8, data, piece_bytes(send, number));
     return send_piece(send, number, data);
 }
 
-/* A fault of a test's: a byte of the message is changed on its way. */
-static void corrupt_piece(selvage_request_t *send)
+selvage_status_t sv_message_pieces_send(selvage_request_t *send, bool *moved)
 {
-    if (send->corrupted)
-        *piece_slot(send, send->issued)->chunk->pinned ^= 1;
-    send->corrupted = false;
-}
-
-static selvage_status_t send_copied_pieces(selvage_request_t *send, bool *moved)
-{
-    while (send->place.on_device && send->issued < send->next && is_piece_copied(send, send->issued)) {
-        corrupt_piece(send);
-        SV_TRY(send_piece(send, send->issued, piece_slot(send, send->issued)->chunk->pinned));
+    sv_request_staged_t *staged = &send->staged;
+    /* 1. What has come down leaves. */
+    while (send->place.on_device && staged->issued < staged->next && is_piece_copied(send, staged->issued)) {
+        uint8_t *pinned = piece_slot(send, staged->issued)->chunk->pinned;
+        if (send->corrupted) /* a fault of a test's: a byte of the message is changed on its way */
+            *pinned ^= 1;
+        send->corrupted = false;
+        SV_TRY(send_piece(send, staged->issued, pinned));
         *moved = true;
     }
-    return SELVAGE_SUCCESS;
-}
-
-static selvage_status_t reap_pieces(selvage_request_t *send, bool *moved)
-{
-    for (uint32_t i = 0; i < send->nslots; i++) {
-        sv_message_piece_t *piece = &send->piece[i];
+    /* 2. What has left makes room. */
+    for (uint32_t i = 0; i < staged->nslots; i++) {
+        sv_message_piece_t *piece = &staged->piece[i];
         if (piece->state != SV_PIECE_IN_FLIGHT)
             continue;
         selvage_status_t status = sv_wire_test(send->engine->wire, &piece->request, NULL);
@@ -202,21 +187,15 @@ static selvage_status_t reap_pieces(selvage_request_t *send, bool *moved)
             continue;
         SV_TRY(status);
         piece->state = SV_PIECE_FREE;
-        send->finished++;
+        staged->finished++;
         *moved = true;
     }
-    return SELVAGE_SUCCESS;
-}
-
-selvage_status_t sv_message_pieces_send(selvage_request_t *send, bool *moved)
-{
-    SV_TRY(send_copied_pieces(send, moved));
-    SV_TRY(reap_pieces(send, moved));
-    while (send->next < send->npieces && piece_slot(send, send->next)->state == SV_PIECE_FREE) {
+    /* 3. The next ones begin. */
+    while (staged->next < staged->npieces && piece_slot(send, staged->next)->state == SV_PIECE_FREE) {
         SV_TRY(begin_piece_send(send));
         *moved = true;
     }
-    return send->finished == send->npieces ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
+    return staged->finished == staged->npieces ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
 }
 
 /* --- in ----------------------------------------------------------------------------------------------------------- */
@@ -225,100 +204,54 @@ selvage_status_t sv_message_pieces_send(selvage_request_t *send, bool *moved)
 static bool is_tail(const selvage_request_t *recv, uint32_t number)
 {
     enum { LITTLE_BYTES = 1 << 16 };
-    return !recv->place.on_device && number + 1 == recv->npieces &&
+    return !recv->place.on_device && number + 1 == recv->staged.npieces &&
            piece_bytes(recv, number) < recv->engine->segment_bytes && (number > 0 || recv->bytes <= LITTLE_BYTES);
 }
 
-/* Where a piece is received: as much as any piece has fits there, so that a wrong one is damage and not cut. */
-static uint8_t *find_piece_buffer(selvage_request_t *recv, uint32_t number, size_t *capacity_out)
+/* Posts the receive of the next piece, if there is room for it. */
+static selvage_status_t expect_piece(selvage_request_t *recv, bool *expected_out)
 {
-    sv_message_chunk_t *chunk = piece_slot(recv, number)->chunk;
-    if (is_tail(recv, number))
-        chunk = recv->chunk;
-    *capacity_out = chunk ? recv->engine->segment_bytes : piece_bytes(recv, number);
-    return chunk ? chunk->pinned : recv->place.data + piece_offset(recv, number);
-}
-
-static bool may_expect(selvage_request_t *recv)
-{
-    const uint32_t number = recv->next;
-    if (number == recv->npieces || piece_slot(recv, number)->state != SV_PIECE_FREE)
-        return false;
-    if (is_tail(recv, number) && !recv->chunk)
-        recv->chunk = sv_message_take_chunk(recv->engine, false, true);
-    return !is_tail(recv, number) || recv->chunk;
-}
-
-static selvage_status_t expect_piece(selvage_request_t *recv)
-{
-    const uint32_t number = recv->next++;
+    const uint32_t number = recv->staged.next;
+    *expected_out = false;
+    if (number == recv->staged.npieces || piece_slot(recv, number)->state != SV_PIECE_FREE)
+        return SELVAGE_SUCCESS;
+    const bool tail = is_tail(recv, number);
+    if (tail && !recv->eager.chunk && !(recv->eager.chunk = sv_message_take_chunk(recv->engine, false, true)))
+        return SELVAGE_SUCCESS;
+    /* As much as any piece fits there, so that a wrong one is damage and not cut. */
     sv_message_piece_t *piece = piece_slot(recv, number);
-    size_t capacity;
-    uint8_t *to = find_piece_buffer(recv, number, &capacity);
-    SV_TRY(
-        sv_wire_recv(recv->engine->wire, SV_WIRE_MESSAGE, to, capacity, recv->peer, pieces_tag(recv), &piece->request));
+    const sv_message_chunk_t *chunk = tail ? recv->eager.chunk : piece->chunk;
+    const size_t capacity = chunk ? recv->engine->segment_bytes : piece_bytes(recv, number);
+    uint8_t *to = chunk ? chunk->pinned : recv->place.data + piece_offset(recv, number);
+    recv->staged.next++;
+    SV_TRY(sv_wire_recv(recv->engine->wire, SV_WIRE_MESSAGE, to, capacity, recv->peer, pieces_tag(recv),
+                        &piece->request));
     piece->state = SV_PIECE_IN_FLIGHT;
+    *expected_out = true;
     return SELVAGE_SUCCESS;
 }
 
-/* Without checksums nobody else finds it. */
-static selvage_status_t check_length(const selvage_request_t *recv, uint32_t number, size_t bytes)
-{
-    if (bytes == piece_bytes(recv, number) || sv_message_checks(recv->engine))
-        return SELVAGE_SUCCESS;
-    return sv_error(SELVAGE_ERR_MISMATCH, "piece %u of message %llu from rank %d came with %zu bytes; wanted %zu",
-                    number, (unsigned long long)recv->number, recv->peer, bytes, piece_bytes(recv, number));
-}
-
-static selvage_status_t begin_copy_up(selvage_request_t *recv, uint32_t number)
+/* A piece has come: of device memory it is copied up; of host memory it is summed, and in place. */
+static selvage_status_t take_piece(selvage_request_t *recv, uint32_t number, size_t bytes)
 {
     sv_message_engine_t *engine = recv->engine;
-    SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, recv->place.data + piece_offset(recv, number),
-                          piece_slot(recv, number)->chunk->pinned, piece_bytes(recv, number), SV_COPY_H2D,
-                          engine->in_stream));
-    return mark_piece(recv, number, engine->in_stream);
-}
-
-static void sum_piece(selvage_request_t *recv, uint32_t number)
-{
-    if (is_tail(recv, number) && recv->chunk)
-        memcpy(recv->place.data + piece_offset(recv, number), recv->chunk->pinned, piece_bytes(recv, number));
-    if (sv_message_checks(recv->engine))
-        recv->sum += sv_digest_sum(recv->key, piece_offset(recv, number) / 8,
-                                   recv->place.data + piece_offset(recv, number), piece_bytes(recv, number));
+    const size_t wanted_bytes = piece_bytes(recv, number);
+    uint8_t *place = recv->place.data + piece_offset(recv, number);
+    if (bytes != wanted_bytes && !sv_message_checks(engine)) /* nobody else finds it */
+        return sv_error(SELVAGE_ERR_MISMATCH, "piece %u of message %llu from rank %d came with %zu bytes; wanted %zu",
+                        number, (unsigned long long)recv->number, recv->peer, bytes, wanted_bytes);
+    if (recv->place.on_device) {
+        SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, place, piece_slot(recv, number)->chunk->pinned, wanted_bytes,
+                              SV_COPY_H2D, engine->in_stream));
+        return mark_piece(recv, number, engine->in_stream);
+    }
+    if (is_tail(recv, number) && recv->eager.chunk)
+        memcpy(place, recv->eager.chunk->pinned, wanted_bytes);
+    if (sv_message_checks(engine))
+        recv->staged.sum += sv_digest_sum(recv->key, piece_offset(recv, number) / 8, place, wanted_bytes);
     piece_slot(recv, number)->state = SV_PIECE_FREE;
-    recv->finished++;
-}
-
-static selvage_status_t take_arrived_pieces(selvage_request_t *recv, bool *moved)
-{
-    while (recv->issued < recv->next) {
-        size_t bytes = 0;
-        selvage_status_t status = sv_wire_test(recv->engine->wire, &piece_slot(recv, recv->issued)->request, &bytes);
-        if (status == SELVAGE_IN_PROGRESS)
-            break;
-        SV_TRY(status);
-        const uint32_t number = recv->issued++;
-        *moved = true;
-        SV_TRY(check_length(recv, number, bytes));
-        if (recv->place.on_device)
-            SV_TRY(begin_copy_up(recv, number));
-        else
-            sum_piece(recv, number);
-    }
+    recv->staged.finished++;
     return SELVAGE_SUCCESS;
-}
-
-static void free_finished_pieces(selvage_request_t *recv, bool *moved)
-{
-    for (uint32_t i = 0; i < recv->nslots; i++) {
-        sv_message_piece_t *piece = &recv->piece[i];
-        if (piece->state != SV_PIECE_COPYING || !is_piece_copied(recv, i))
-            continue;
-        piece->state = SV_PIECE_FREE;
-        recv->finished++;
-        *moved = true;
-    }
 }
 
 /* Only time in which this rank looks counts, so that one that computes for a while, or was stopped, loses nothing. Who
@@ -326,21 +259,22 @@ static void free_finished_pieces(selvage_request_t *recv, bool *moved)
 bool sv_message_pieces_are_lost(selvage_request_t *recv, bool moved)
 {
     enum { QUIET_NS = 500000000, A_LOOK_NS = 1000000, DOUBLED_MOST = 10 };
-    if (!recv->record_here || recv->finished < recv->issued || recv->engine->policy != SV_CONFIG_CHECKSUM_RETRY)
+    sv_request_staged_t *staged = &recv->staged;
+    if (!staged->record_here || staged->finished < staged->issued || recv->engine->policy != SV_CONFIG_CHECKSUM_RETRY)
         return false;
-    const uint64_t now_ns = sv_clock_ns(), since_ns = now_ns - recv->silent_polled_ns;
-    const unsigned doubled = recv->losses < DOUBLED_MOST ? recv->losses : DOUBLED_MOST;
-    recv->silent_polled_ns = now_ns;
-    recv->silent_ns = moved ? 0 : recv->silent_ns + (since_ns < A_LOOK_NS ? since_ns : A_LOOK_NS);
-    return recv->silent_ns > (uint64_t)QUIET_NS << doubled;
+    const uint64_t now_ns = sv_clock_ns(), since_ns = now_ns - staged->silent_polled_ns;
+    const unsigned doubled = staged->losses < DOUBLED_MOST ? staged->losses : DOUBLED_MOST;
+    staged->silent_polled_ns = now_ns;
+    staged->silent_ns = moved ? 0 : staged->silent_ns + (since_ns < A_LOOK_NS ? since_ns : A_LOOK_NS);
+    return staged->silent_ns > (uint64_t)QUIET_NS << doubled;
 }
 
 /* The youngest first: what the wire has matched are the oldest. */
 bool sv_message_pieces_take_back(selvage_request_t *recv)
 {
-    recv->silent_ns = 0;
-    for (; recv->next > recv->issued; recv->next--) {
-        sv_message_piece_t *piece = piece_slot(recv, recv->next - 1);
+    recv->staged.silent_ns = 0;
+    for (; recv->staged.next > recv->staged.issued; recv->staged.next--) {
+        sv_message_piece_t *piece = piece_slot(recv, recv->staged.next - 1);
         if (sv_wire_cancel(recv->engine->wire, &piece->request) != SELVAGE_SUCCESS)
             return false;
         piece->state = SV_PIECE_FREE;
@@ -350,11 +284,33 @@ bool sv_message_pieces_take_back(selvage_request_t *recv)
 
 selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved)
 {
-    SV_TRY(take_arrived_pieces(recv, moved));
-    free_finished_pieces(recv, moved);
-    if (recv->place.on_device)
-        take_more_chunks(recv);
-    while (may_expect(recv))
-        SV_TRY(expect_piece(recv));
-    return recv->finished == recv->npieces ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
+    sv_request_staged_t *staged = &recv->staged;
+    /* 1. What has come goes to its place. */
+    while (staged->issued < staged->next) {
+        size_t bytes = 0;
+        selvage_status_t status = sv_wire_test(recv->engine->wire, &piece_slot(recv, staged->issued)->request, &bytes);
+        if (status == SELVAGE_IN_PROGRESS)
+            break;
+        SV_TRY(status);
+        *moved = true;
+        SV_TRY(take_piece(recv, staged->issued++, bytes));
+    }
+    /* 2. What is in its place makes room. */
+    for (uint32_t i = 0; i < staged->nslots; i++) {
+        if (staged->piece[i].state != SV_PIECE_COPYING || !is_piece_copied(recv, i))
+            continue;
+        staged->piece[i].state = SV_PIECE_FREE;
+        staged->finished++;
+        *moved = true;
+    }
+    /* 3. A receive whose sender was not there yet, since its stream was not, was not to hold what others need: where
+       little is left it began with one chunk, and takes more when the first piece has come. No other one is under way
+       then. */
+    if (recv->place.on_device && staged->nslots == 1 && staged->issued == 1 && staged->next == 1)
+        take_chunks(recv, staged->npieces < SV_MESSAGE_WINDOW ? staged->npieces : SV_MESSAGE_WINDOW);
+    /* 4. The next ones are expected. */
+    bool expected = true;
+    while (expected)
+        SV_TRY(expect_piece(recv, &expected));
+    return staged->finished == staged->npieces ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
 }

@@ -41,7 +41,7 @@ _Static_assert(sizeof((sv_ctrl_header_t *)0)->value / sizeof(uint64_t) == ACK_VA
 
 static bool has_ack_room(const sv_ctrl_header_t *header)
 {
-    return header->kind != SV_CTRL_CTS || header->value[0] != SV_MESSAGE_DIRECT;
+    return header->kind != SV_CTRL_CTS || header->value[0] != SV_MESSAGE_PUT;
 }
 
 void sv_unacked_piggyback(sv_message_peer_t *peer, sv_ctrl_header_t *header)

@@ -36,7 +36,7 @@ static void wait_on_device(message_end_t *recv)
     sv_message_engine_t *engine = engine_of(recv->self);
     pthread_mutex_lock(&engine->lock);
     sv_prelaunch_requests(engine, 1, &recv->request);
-    CHECK(recv->request->prelaunched);
+    CHECK(recv->request->early.launched);
     pthread_mutex_unlock(&engine->lock);
 }
 
@@ -237,7 +237,7 @@ static void wildcards(local_rank_t *self)
     pthread_mutex_lock(&engine->lock);
     sv_prelaunch_requests(engine, 1, &any.request);
     sv_prelaunch_requests(engine, 1, &one.request);
-    CHECK(!any.request->prelaunched && !one.request->prelaunched);
+    CHECK(!any.request->early.launched && !one.request->early.launched);
     pthread_mutex_unlock(&engine->lock);
     for (int i = 0; i < 2; i++) {
         message_end_open(&send[i], self, &plain);

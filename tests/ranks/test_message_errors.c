@@ -177,7 +177,7 @@ static void ended_while_copying(local_rank_t *self)
         sv_message_engine_t *engine = engine_of(self);
         message_end_send(&end, &long_plain, 1, TAG, 2);
         CHECK_STATUS(SV_DEVICE_CALL(self->dev, delay_async, 50000, engine->out_stream), SELVAGE_SUCCESS);
-        while (end.request->next == 0)
+        while (end.request->staged.next == 0)
             (void)selvage_progress(self->comm);
         end_with_error(self, end.request);
         CHECK_STATUS(SV_DEVICE_CALL(self->dev, stream_query, engine->out_stream), SELVAGE_SUCCESS);
@@ -308,7 +308,7 @@ static void ended_without_stream(local_rank_t *self)
             CHECK_STATUS(SV_DEVICE_CALL(self->dev, delay_async, 1000, shape.stream), SELVAGE_SUCCESS);
             message_end_send(&end, &shape, 1, TAG, 2);
             selvage_stream_destroy(self->dev, shape.stream);
-            while (i > 0 && end.request->next == 0)
+            while (i > 0 && end.request->staged.next == 0)
                 (void)selvage_progress(self->comm);
             end_with_error(self, end.request);
             CHECK(!end.request->retired);
@@ -415,7 +415,7 @@ static void oversubscribed(local_rank_t *self)
         message_end_recv(&end[i], &long_plain, i < 2 ? 0 : 2, i);
         pthread_mutex_lock(&engine->lock);
         sv_prelaunch_requests(engine, 1, &end[i].request);
-        CHECK_EQ(end[i].request->prelaunched, i < 2);
+        CHECK_EQ(end[i].request->early.launched, i < 2);
         CHECK_EQ(sv_prelaunch_blocks(engine), sv_message_blocks_most(engine));
         pthread_mutex_unlock(&engine->lock);
     }

@@ -356,7 +356,7 @@ static void failing(local_rank_t *self)
     void *stream = begin_late_message(self, &end, LONG_BYTES, 600000);
     if (self->rank == 1) {
         poll_for_ms(&end, 200);
-        CHECK_EQ(end.request->route, SV_MESSAGE_DIRECT);
+        CHECK_EQ(end.request->route, SV_MESSAGE_PUT);
         wire->fails = true;
         CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_MPI);
         memset(end.buf, 0xee, LONG_BYTES);

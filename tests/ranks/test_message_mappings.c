@@ -119,9 +119,9 @@ static void keep_nothing_unnumbered(local_rank_t *self)
 static void cleared_wrongly(local_rank_t *self)
 {
     const sv_ctrl_header_t wrong[] = {{.kind = SV_CTRL_CTS, .value = {77}},
-                                      {.kind = SV_CTRL_CTS, .value = {SV_MESSAGE_DIRECT, SV_SHM_PUT_SLOTS, 1}},
-                                      {.kind = SV_CTRL_CTS, .value = {SV_MESSAGE_DIRECT, UINT32_MAX, 1}},
-                                      {.kind = SV_CTRL_CTS, .value = {SV_MESSAGE_DIRECT, 0, 0}}};
+                                      {.kind = SV_CTRL_CTS, .value = {SV_MESSAGE_PUT, SV_SHM_PUT_SLOTS, 1}},
+                                      {.kind = SV_CTRL_CTS, .value = {SV_MESSAGE_PUT, UINT32_MAX, 1}},
+                                      {.kind = SV_CTRL_CTS, .value = {SV_MESSAGE_PUT, 0, 0}}};
     const message_shape_t shape = {.bytes = BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
     message_end_t end;
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

@@ -144,7 +144,7 @@ static void in_order(local_rank_t *self)
         for (int i = turn; self->rank == 1 && i < MANY; i++)
             begin(self, &end[i], &plain, 5, i);
         if (self->rank == 1)
-            CHECK_EQ(end[1].request->advertised, false);
+            CHECK_EQ(end[1].request->put.advertised, false);
         local_ranks_barrier(self);
         for (int i = 0; self->rank == 0 && i < MANY; i++)
             begin(self, &end[i], &plain, 5, i);
@@ -184,7 +184,7 @@ static void ended(local_rank_t *self)
     meet(self);
     if (self->rank == 1) {
         begin(self, &end, &plain, 8, 0);
-        CHECK(end.request->advertised);
+        CHECK(end.request->put.advertised);
         pthread_mutex_lock(&engine_of(self)->lock);
         sv_message_complete(end.request, sv_error_quiet(SELVAGE_ERR_DEVICE, "a test's"));
         pthread_mutex_unlock(&engine_of(self)->lock);
@@ -211,7 +211,7 @@ static void cancelling(local_rank_t *self)
         const bool sends = i % 3 != 0;
         if (self->rank == 1) {
             begin(self, &end, &plain, 7, i);
-            CHECK(end.request->advertised || i % 3 == 1); /* else its message may be there */
+            CHECK(end.request->put.advertised || i % 3 == 1); /* else its message may be there */
         }
         if (i % 3 != 1)
             local_ranks_barrier(self);
@@ -241,7 +241,7 @@ static uint64_t *rtr_word(local_rank_t *self, const message_end_t *end)
 {
     sv_message_peer_t *peer;
     CHECK_STATUS(sv_message_peer(engine_of(self), 0, &peer), SELVAGE_SUCCESS);
-    return &peer->in->shm->advertised[end->request->put_slot];
+    return &peer->in->shm->advertised[end->request->put.slot];
 }
 
 /* How far the two are, for those that must not look into their shared segments while they wait, as they do at a
@@ -267,7 +267,7 @@ static void crossing(local_rank_t *self)
         if (self->rank == 1) {
             begin(self, &end, &plain, 9, i);
             sv_prelaunch_requests(engine_of(self), 1, &end.request);
-            CHECK(end.request->prelaunched);
+            CHECK(end.request->early.launched);
             word = __atomic_exchange_n(rtr_word(self, &end), 0, __ATOMIC_ACQ_REL);
             CHECK(word > 1);
             atomic_store(&hidden, i + 1);
@@ -297,7 +297,7 @@ static void announced(local_rank_t *self)
     if (self->rank == 1) {
         begin(self, &end, &plain, 3, 0);
         CHECK_EQ(end.request->state, SV_REQUEST_MOVING);
-        CHECK(!end.request->advertised);
+        CHECK(!end.request->put.advertised);
     }
     finish(&end, SELVAGE_SUCCESS, BYTES, 0);
     CHECK_EQ(claimed(self), before);
