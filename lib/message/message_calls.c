@@ -9,6 +9,8 @@
 #include "message/message_engine.h"
 #include "message/message_layout.h"
 #include "message/message_pool.h"
+#include "message/message_prelaunch.h"
+#include "message/message_put.h"
 
 selvage_comm_t *sv_message_comm(const selvage_request_t *request)
 {
@@ -39,13 +41,6 @@ static selvage_status_t leave_engine(sv_message_engine_t *engine, selvage_status
     return status;
 }
 
-static selvage_status_t check_stream(const sv_message_engine_t *engine, const char *call, void *stream)
-{
-    if (stream != SELVAGE_MESSAGE_NO_STREAM && SV_DEVICE_CALL(engine->dev, stream_is_capturing, stream))
-        return sv_error(SELVAGE_ERR_STATE, "%s: the stream is being captured into a graph", call);
-    return SELVAGE_SUCCESS;
-}
-
 /* A request that knows its buffer, and the lock; or the error and neither. */
 static selvage_status_t begin_request(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer,
                                       void *stream, selvage_request_t **request_out)
@@ -53,7 +48,9 @@ static selvage_status_t begin_request(selvage_comm_t *comm, const char *call, co
     sv_message_engine_t *engine;
     selvage_request_t *request;
     SV_TRY(enter_engine(comm, &engine));
-    selvage_status_t status = check_stream(engine, call, stream);
+    selvage_status_t status = SELVAGE_SUCCESS;
+    if (stream != SELVAGE_MESSAGE_NO_STREAM && SV_DEVICE_CALL(engine->dev, stream_is_capturing, stream))
+        status = sv_error(SELVAGE_ERR_STATE, "%s: the stream is being captured into a graph", call);
     if (status == SELVAGE_SUCCESS)
         status = sv_message_take_request(engine, &request);
     if (status != SELVAGE_SUCCESS)
@@ -68,27 +65,23 @@ static selvage_status_t begin_request(selvage_comm_t *comm, const char *call, co
     return SELVAGE_SUCCESS;
 }
 
-static void give_up_request(selvage_request_t *request)
-{
-    if (request->desc)
-        sv_ctrl_free(request->engine, request->desc);
-    request->desc = NULL;
-    if (request->place.on_device && !request->refused)
-        sv_message_quiesce(request, true);
-    sv_message_leave_place(request);
-    sv_message_put_request(request);
-}
-
 /* The call has done what there is to do with the request, and gives it and the lock away. */
 static selvage_status_t conclude_call(selvage_request_t *request, selvage_status_t status,
                                       selvage_request_t **request_out)
 {
     sv_message_engine_t *engine = request->engine;
     engine->call_stream = request->stream;
-    if (status == SELVAGE_SUCCESS)
+    if (status == SELVAGE_SUCCESS) {
         *request_out = request;
-    else
-        give_up_request(request);
+    } else {
+        if (request->desc)
+            sv_ctrl_free(engine, request->desc);
+        request->desc = NULL;
+        if (request->place.on_device && !request->refused)
+            sv_message_quiesce(request, true);
+        sv_message_leave_place(request);
+        sv_message_put_request(request);
+    }
     engine->called_ns = sv_clock_ns();
     return leave_engine(engine, status);
 }
@@ -181,17 +174,6 @@ selvage_status_t sv_message_imrecv(selvage_message_t **message, const char *call
     return conclude_call(request, status, request_out);
 }
 
-static selvage_status_t take_for_mrecv(sv_message_engine_t *engine, sv_ctrl_desc_t *desc, selvage_message_t **taken_out)
-{
-    selvage_message_t *taken;
-    SV_TRY(sv_calloc(1, sizeof *taken, &taken));
-    *taken = (selvage_message_t){.engine = engine, .desc = desc};
-    sv_list_remove(&desc->link);
-    sv_list_append(&engine->taken, &desc->link);
-    *taken_out = taken;
-    return SELVAGE_SUCCESS;
-}
-
 selvage_status_t sv_message_probe(selvage_comm_t *comm, int peer, int tag, bool *found_out,
                                   selvage_message_t **taken_out, selvage_message_status_t *status_out)
 {
@@ -204,8 +186,16 @@ selvage_status_t sv_message_probe(selvage_comm_t *comm, int peer, int tag, bool 
         *status_out = (selvage_message_status_t){
             .source = desc->header->source, .tag = (int)desc->header->tag, .bytes = desc->header->bytes};
     selvage_status_t status = engine->broken;
-    if (status == SELVAGE_SUCCESS && desc && taken_out)
-        status = take_for_mrecv(engine, desc, taken_out);
+    if (status == SELVAGE_SUCCESS && desc && taken_out) {
+        selvage_message_t *taken;
+        status = sv_calloc(1, sizeof *taken, &taken);
+        if (status != SELVAGE_SUCCESS)
+            return leave_engine(engine, status);
+        *taken = (selvage_message_t){.engine = engine, .desc = desc};
+        sv_list_remove(&desc->link);
+        sv_list_append(&engine->taken, &desc->link);
+        *taken_out = taken;
+    }
     return leave_engine(engine, status);
 }
 

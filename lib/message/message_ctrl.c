@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/base_log.h"
+#include "message/message_engine.h"
 #include "message/message_pool.h"
 #include "message/message_shm.h"
-#include "message/message_engine.h"
 #include "message/message_unacked.h"
 
 enum { CTRL_TAG = 0, CTRL_PER_POLL = 64 };

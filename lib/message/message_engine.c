@@ -11,6 +11,8 @@
 #include "message/message_layout.h"
 #include "message/message_mapping.h"
 #include "message/message_pool.h"
+#include "message/message_prelaunch.h"
+#include "message/message_put.h"
 
 static void release_engine(sv_message_engine_t *engine)
 {

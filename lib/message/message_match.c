@@ -8,6 +8,8 @@
 
 #include "message/message_devslot.h"
 #include "message/message_pool.h"
+#include "message/message_prelaunch.h"
+#include "message/message_put.h"
 #include "message/message_unacked.h"
 
 static bool matches_envelope(int source, int tag, const sv_ctrl_header_t *header)

@@ -4,20 +4,16 @@
  * pieces, peers. Pools grow as they are needed and shrink never; their memory ends with the engine. Under the engine's
  * lock.
  */
+#include "message/message_pool.h"
+
 #include <string.h>
 
 #include "base/base_memory.h"
 #include "message/message_devslot.h"
-#include "message/message_pool.h"
 #include "message/message_unacked.h"
 
 /* Of chunks for sends, and for receives; and so many more for requests that have none. */
 enum { ALIGN = 256, CHUNKS_MAX = 4 * SV_MESSAGE_WINDOW, CHUNKS_MORE = 256, HOST_TRANSFERS_MAX = 256 };
-
-static size_t round_up_desc(size_t bytes)
-{
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
 
 static selvage_status_t alloc_pinned(sv_message_engine_t *engine, size_t bytes, void *out)
 {
@@ -38,7 +34,7 @@ static selvage_status_t grow_descs(sv_message_engine_t *engine, bool header_only
 {
     sv_ctrl_desc_chunk_t *chunk;
     const size_t bytes = header_only ? sizeof(sv_ctrl_header_t) : engine->desc_bytes,
-                 each = round_up_desc(bytes + sizeof(uint64_t));
+                 each = (bytes + sizeof(uint64_t) + ALIGN - 1) / ALIGN * ALIGN;
     SV_TRY(sv_calloc(1, sizeof *chunk, &chunk));
     selvage_status_t status = alloc_pinned(engine, each * SV_CTRL_RING, &chunk->pinned);
     if (status != SELVAGE_SUCCESS) {
@@ -98,22 +94,6 @@ void sv_ctrl_free(sv_message_engine_t *engine, sv_ctrl_desc_t *desc)
 
 /* --- requests ----------------------------------------------------------------------------------------------------- */
 
-static selvage_status_t clear_scratches(sv_message_engine_t *engine, sv_request_chunk_t *chunk, size_t bytes)
-{
-    SV_TRY(SV_DEVICE_CALL(engine->dev, fill_async, chunk->scratches, 0, bytes, engine->kernel_stream));
-    return SV_DEVICE_CALL(engine->dev, stream_sync, engine->kernel_stream);
-}
-
-static selvage_status_t alloc_request_chunk(sv_message_engine_t *engine, sv_request_chunk_t *chunk)
-{
-    const size_t bytes = SV_REQUEST_CHUNK * sizeof *chunk->scratches;
-    void *scratches;
-    SV_TRY(alloc_pinned(engine, SV_REQUEST_CHUNK * sizeof *chunk->lines, &chunk->lines));
-    SV_TRY(SV_DEVICE_CALL(engine->dev, malloc, bytes, &scratches));
-    chunk->scratches = scratches;
-    return clear_scratches(engine, chunk, bytes);
-}
-
 static void free_request_chunk(sv_message_engine_t *engine, sv_request_chunk_t *chunk)
 {
     for (int i = 0; i < SV_REQUEST_CHUNK; i++)
@@ -126,27 +106,26 @@ static void free_request_chunk(sv_message_engine_t *engine, sv_request_chunk_t *
     sv_free(chunk);
 }
 
-static selvage_status_t grow_table(sv_message_engine_t *engine)
+static selvage_status_t grow_requests(sv_message_engine_t *engine)
 {
+    const size_t scratch_bytes = SV_REQUEST_CHUNK * sizeof(sv_digest_scratch_t);
     selvage_request_t **table;
+    sv_request_chunk_t *chunk;
+    selvage_status_t status;
+    void *scratches;
     SV_TRY(sv_calloc(engine->nrequests + SV_REQUEST_CHUNK, sizeof *table, &table));
     if (engine->nrequests)
         memcpy(table, engine->table, engine->nrequests * sizeof *table);
     sv_free(engine->table);
     engine->table = table;
-    return SELVAGE_SUCCESS;
-}
 
-static selvage_status_t grow_requests(sv_message_engine_t *engine)
-{
-    sv_request_chunk_t *chunk;
-    SV_TRY(grow_table(engine));
     SV_TRY(sv_calloc(1, sizeof *chunk, &chunk));
-    selvage_status_t status = alloc_request_chunk(engine, chunk);
-    if (status != SELVAGE_SUCCESS) {
-        free_request_chunk(engine, chunk);
-        return status;
-    }
+    SV_TRY_GOTO(status, alloc_pinned(engine, SV_REQUEST_CHUNK * sizeof *chunk->lines, &chunk->lines), fail);
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, malloc, scratch_bytes, &scratches), fail);
+    chunk->scratches = scratches;
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, fill_async, scratches, 0, scratch_bytes, engine->kernel_stream),
+                fail);
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_sync, engine->kernel_stream), fail);
     chunk->next = engine->request_chunks;
     engine->request_chunks = chunk;
     for (int i = 0; i < SV_REQUEST_CHUNK; i++) {
@@ -159,6 +138,9 @@ static selvage_status_t grow_requests(sv_message_engine_t *engine)
         sv_list_append(&engine->request_free, &request->link);
     }
     return SELVAGE_SUCCESS;
+fail:
+    free_request_chunk(engine, chunk);
+    return status;
 }
 
 selvage_status_t sv_message_take_request(sv_message_engine_t *engine, selvage_request_t **request_out)

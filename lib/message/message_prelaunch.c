@@ -12,9 +12,12 @@
  *
  * What a long message's sender copies straight to its place (message_put.c) is awaited there in the same way.
  */
+#include "message/message_prelaunch.h"
+
 #include "base/base_clock.h"
 #include "message/message_devslot.h"
 #include "message/message_pool.h"
+#include "message/message_put.h"
 
 enum { LOCAL_LAUNCH_NS = 1500 }; /* within so long nothing was enqueued after a call: a launch takes longer */
 
@@ -48,29 +51,9 @@ static bool count_before(const selvage_request_t *recv, uint64_t *messages, uint
     return true;
 }
 
-static bool may_prelaunch(const selvage_request_t *recv, sv_message_peer_t **peer_out)
-{
-    if (recv->is_send || recv->state != SV_REQUEST_POSTED || recv->early.tried || recv->cancelled ||
-        recv->peer == SV_MESSAGE_ANY || recv->tag == SV_MESSAGE_ANY || recv->peer == recv->engine->wire->rank ||
-        !takes_slot(recv) || sv_message_peer(recv->engine, recv->peer, peer_out) != SELVAGE_SUCCESS)
-        return false;
-    return (*peer_out)->in && (*peer_out)->in->used && (*peer_out)->in->devslot.shown;
-}
-
 static void *engine_stream(const selvage_request_t *recv)
 {
     return recv->engine->prelaunch_stream[recv->peer % SV_PRELAUNCH_STREAMS];
-}
-
-/* What the caller's stream is doing comes first: on that stream itself, if nothing was enqueued there since. */
-static bool choose_stream(selvage_request_t *recv, uint64_t now_ns, void **stream_out)
-{
-    const sv_message_engine_t *engine = recv->engine;
-    *stream_out = engine_stream(recv);
-    if (!recv->gated) /* the poll asks */
-        return true;
-    *stream_out = recv->stream;
-    return recv->stream == engine->call_stream && now_ns - engine->called_ns < LOCAL_LAUNCH_NS;
 }
 
 unsigned sv_prelaunch_blocks(const sv_message_engine_t *engine)
@@ -81,15 +64,6 @@ unsigned sv_prelaunch_blocks(const sv_message_engine_t *engine)
     return blocks;
 }
 
-/* What a lane has with one kernel more. Callers' streams are not told apart: theirs may all run at once. */
-static unsigned widened_blocks(const sv_message_engine_t *engine, unsigned lane, unsigned blocks)
-{
-    const unsigned before = engine->prelaunch[lane].blocks;
-    if (lane == SV_PRELAUNCH_STREAMS)
-        return before + blocks;
-    return before > blocks ? before : blocks;
-}
-
 static void launch_waiting(selvage_request_t *recv, sv_verify_job_t *job, void *stream)
 {
     enum { BYTES_IN_NS = 64 }; /* what is longer may take longer */
@@ -97,8 +71,10 @@ static void launch_waiting(selvage_request_t *recv, sv_verify_job_t *job, void *
     const unsigned blocks = sv_message_blocks(recv);
     const unsigned lane =
         stream == engine_stream(recv) ? (unsigned)recv->peer % SV_PRELAUNCH_STREAMS : SV_PRELAUNCH_STREAMS;
-    const unsigned wide = widened_blocks(engine, lane, blocks);
-    if (sv_prelaunch_blocks(engine) - engine->prelaunch[lane].blocks + wide > sv_message_blocks_most(engine))
+    /* What the lane has with one kernel more. Callers' streams are not told apart: theirs may all run at once. */
+    const unsigned before = engine->prelaunch[lane].blocks, widest = before > blocks ? before : blocks;
+    const unsigned wide = lane == SV_PRELAUNCH_STREAMS ? before + blocks : widest;
+    if (sv_prelaunch_blocks(engine) - before + wide > sv_message_blocks_most(engine))
         return; /* until others are over */
     job->wait_ns = engine->early_wait_ns + recv->bytes / BYTES_IN_NS;
     recv->early.tried = true;
@@ -118,8 +94,15 @@ static void await_slot(selvage_request_t *recv, uint64_t now_ns)
     sv_message_engine_t *engine = recv->engine;
     sv_message_peer_t *peer;
     uint64_t messages, slots;
-    void *stream;
-    if (!may_prelaunch(recv, &peer) || !count_before(recv, &messages, &slots) || !choose_stream(recv, now_ns, &stream))
+    if (recv->is_send || recv->state != SV_REQUEST_POSTED || recv->early.tried || recv->cancelled ||
+        recv->peer == SV_MESSAGE_ANY || recv->tag == SV_MESSAGE_ANY || recv->peer == engine->wire->rank ||
+        !takes_slot(recv) || sv_message_peer(engine, recv->peer, &peer) != SELVAGE_SUCCESS)
+        return;
+    if (!peer->in || !peer->in->used || !peer->in->devslot.shown || !count_before(recv, &messages, &slots))
+        return;
+    /* What the caller's stream is doing comes first: the kernel is on that stream itself, if nothing was enqueued there
+       since. The poll asks whether it is gated. */
+    if (recv->gated && (recv->stream != engine->call_stream || now_ns - engine->called_ns >= LOCAL_LAUNCH_NS))
         return;
     const uint64_t count = peer->in->devslot.count + 1 + slots;
     uint64_t before;
@@ -136,20 +119,7 @@ static void await_slot(selvage_request_t *recv, uint64_t now_ns)
                            .await_before = before,
                            .only = true,
                            .await_value = sv_devslot_value(recv->key, peer->arrived[sv_message_tag_class(recv->tag)])};
-    launch_waiting(recv, &job, stream);
-}
-
-/* What it will meet if the next long message with its tag claims it. */
-static bool predict_slot(selvage_request_t *recv)
-{
-    sv_message_peer_t *peer;
-    uint64_t messages, slots;
-    if (sv_message_peer(recv->engine, recv->peer, &peer) != SELVAGE_SUCCESS || !count_before(recv, &messages, &slots))
-        return false;
-    recv->bytes = recv->place.bytes;
-    recv->number = peer->taken + 1 + messages;
-    sv_message_identify(recv);
-    return true;
+    launch_waiting(recv, &job, recv->gated ? recv->stream : engine_stream(recv));
 }
 
 /* A kernel copies the message straight to where it lies: one that it has met, or one that may claim it. */
@@ -158,8 +128,18 @@ static void await_put(selvage_request_t *recv)
     const bool met = recv->state == SV_REQUEST_MOVING && recv->route == SV_MESSAGE_PUT;
     const bool may_meet = recv->state == SV_REQUEST_POSTED && recv->put.advertised;
     if (recv->is_send || recv->early.tried || !(met || may_meet) || !sv_message_checks(recv->engine) ||
-        !recv->engine->dev->shows_stores || !sv_put_by_kernel(recv) || (may_meet && !predict_slot(recv)))
+        !recv->engine->dev->shows_stores || !sv_put_by_kernel(recv))
         return;
+    if (may_meet) { /* what it will meet if the next long message with its tag claims it */
+        sv_message_peer_t *peer;
+        uint64_t messages, slots;
+        if (sv_message_peer(recv->engine, recv->peer, &peer) != SELVAGE_SUCCESS ||
+            !count_before(recv, &messages, &slots))
+            return;
+        recv->bytes = recv->place.bytes;
+        recv->number = peer->taken + 1 + messages;
+        sv_message_identify(recv);
+    }
     sv_verify_job_t job = sv_put_job(recv);
     if (job.await)
         launch_waiting(recv, &job, engine_stream(recv));

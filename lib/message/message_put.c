@@ -7,6 +7,8 @@
  * before (message_prelaunch.c), and that gives the verdict. Memory that no neighbour can map is replaced by a buffer
  * that it can. Mappings of neighbours' allocations are kept (message_mapping.c).
  */
+#include "message/message_put.h"
+
 #include <string.h>
 
 #include "base/base_clock.h"

@@ -10,7 +10,9 @@
 #include "base/base_log.h"
 #include "message/message_layout.h"
 #include "message/message_pool.h"
+#include "message/message_prelaunch.h"
 #include "message/message_protocols.h"
+#include "message/message_put.h"
 
 sv_ctrl_header_t sv_message_recv_header(const selvage_request_t *recv, sv_ctrl_kind_t kind, uint64_t value)
 {

@@ -33,6 +33,7 @@
 #include "message/message_layout.h"
 #include "message/message_pool.h"
 #include "message/message_protocols.h"
+#include "message/message_put.h"
 #include "message/message_shm.h"
 
 /* --- send --------------------------------------------------------------------------------------------------------- */

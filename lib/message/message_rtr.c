@@ -16,6 +16,7 @@
  */
 #include "message/message_devslot.h"
 #include "message/message_pool.h"
+#include "message/message_put.h"
 
 enum { DENIED = 0, RETURNED = 1 }; /* no RTR has such a word */
 

@@ -7,6 +7,7 @@
 #include "message/message_layout.h"
 #include "message/message_pool.h"
 #include "message/message_protocols.h"
+#include "message/message_put.h"
 
 sv_ctrl_header_t sv_message_send_header(const selvage_request_t *send, sv_ctrl_kind_t kind)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See message_shm.h. Under the engine's lock; the words of a shared segment are all that two ranks touch at the same
    time. */
-#include "message/message_pool.h"
 #include "message/message_shm.h"
 
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "message/message_devslot.h"
+#include "message/message_pool.h"
 
 enum { ALIGN = 256 };
 

@@ -13,13 +13,14 @@
  *
  * Nothing of that concerns control messages in shared segments, which cannot be lost. Under the engine's lock.
  */
+#include "message/message_unacked.h"
+
 #include <string.h>
 
 #include "base/base_clock.h"
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "message/message_pool.h"
-#include "message/message_unacked.h"
 
 /* Sending again: after so long, which doubles so often; so many of the oldest, but one alone after so many times in
    vain; of those that are known to be missing more; and a rank that has not answered so often is named in errors. */

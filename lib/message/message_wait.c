@@ -10,6 +10,7 @@
 #include "message/message_calls.h"
 #include "message/message_engine.h"
 #include "message/message_pool.h"
+#include "message/message_prelaunch.h"
 #include "message/message_unacked.h"
 
 typedef struct sv_message_deadline {
@@ -26,19 +27,15 @@ static sv_message_deadline_t wait_limits(sv_message_engine_t *engine)
         .backoff = {.max_sleep_us = 100, .oversubscribed = engine->comm->topology.oversubscribed}};
 }
 
-static bool progress_exchanges(selvage_comm_t *comm)
-{
-    if (atomic_load_explicit(&comm->exchange_thread, memory_order_relaxed) != (uintptr_t)sv_thread_binding())
-        return false;
-    return sv_progress_poll(&comm->progress);
-}
-
 /* Without the lock. ERR_TIMEOUT, without a detail, once nothing moved for the deadline. */
 static selvage_status_t pause_between(sv_message_deadline_t *wait_limits, bool moved, uint64_t moved_ns)
 {
     const double timeout_s = wait_limits->engine->comm->timeout_s;
     const uint64_t since_ns = moved_ns > wait_limits->began_ns ? moved_ns : wait_limits->began_ns;
-    if (progress_exchanges(wait_limits->engine->comm) || moved) {
+    selvage_comm_t *comm = wait_limits->engine->comm;
+    if (atomic_load_explicit(&comm->exchange_thread, memory_order_relaxed) == (uintptr_t)sv_thread_binding())
+        moved |= sv_progress_poll(&comm->progress);
+    if (moved) {
         sv_backoff_reset(&wait_limits->backoff);
         return SELVAGE_SUCCESS;
     }
@@ -55,16 +52,12 @@ static const char *what_it_waits_for(const selvage_request_t *request)
     case SV_REQUEST_POSTED: return "no message has met it";
     case SV_REQUEST_GATE: return "it waits for the caller's stream, or for memory";
     case SV_REQUEST_FILLING: return "it waits for the caller's stream and its kernel";
-    case SV_REQUEST_RTS_SENT:
-        return "no receive has met it";
+    case SV_REQUEST_RTS_SENT: return "no receive has met it";
     case SV_REQUEST_MOVING: return "its bytes are on their way";
     case SV_REQUEST_CLOSING: return "it waits for its digest";
-    case SV_REQUEST_AWAITS_STATUS:
-        return "it waits for the receiver's verdict";
-    case SV_REQUEST_NACKED:
-        return "it was asked for again";
-    case SV_REQUEST_DEFERRED:
-        return "its sender's stream has not come to it";
+    case SV_REQUEST_AWAITS_STATUS: return "it waits for the receiver's verdict";
+    case SV_REQUEST_NACKED: return "it was asked for again";
+    case SV_REQUEST_DEFERRED: return "its sender's stream has not come to it";
     case SV_REQUEST_UNPACKING: return "it is unpacked";
     case SV_REQUEST_LEAVING: return "a kernel waits for another message in its place";
     case SV_REQUEST_COMPLETE: break;
@@ -134,20 +127,6 @@ selvage_status_t sv_message_test(selvage_request_t **request, selvage_message_st
     return status;
 }
 
-/* One look: whether any of them is complete, and which. */
-static bool find_complete(sv_message_engine_t *engine, size_t count, selvage_request_t **requests, size_t *index_out,
-                          bool *moved, uint64_t *moved_ns)
-{
-    bool found = false;
-    *moved = sv_message_poll(engine);
-    *moved_ns = engine->moved_ns;
-    for (size_t i = 0; i < count && !found; i++) {
-        found = requests[i] && requests[i]->state == SV_REQUEST_COMPLETE;
-        *index_out = i;
-    }
-    return found;
-}
-
 static selvage_request_t *first_open(size_t count, selvage_request_t **requests)
 {
     for (size_t i = 0; i < count; i++)
@@ -169,11 +148,13 @@ selvage_status_t sv_message_waitany(size_t count, selvage_request_t **requests, 
     sv_message_engine_t *engine = any->engine;
     sv_message_deadline_t patient = wait_limits(engine);
     for (;;) {
-        bool moved;
-        uint64_t moved_ns;
         size_t index = 0;
         pthread_mutex_lock(&engine->lock);
-        if (find_complete(engine, count, requests, &index, &moved, &moved_ns)) {
+        const bool moved = sv_message_poll(engine);
+        const uint64_t moved_ns = engine->moved_ns;
+        while (index < count && !(requests[index] && requests[index]->state == SV_REQUEST_COMPLETE))
+            index++;
+        if (index < count) {
             selvage_status_t status = finish_request(&requests[index], status_out);
             *index_out = index;
             pthread_mutex_unlock(&engine->lock);
@@ -197,38 +178,28 @@ selvage_status_t sv_message_wait(selvage_request_t **request, selvage_message_st
     return sv_message_waitany(1, request, &index, status_out);
 }
 
-/* After a deadline nobody is waited for any more. */
-static selvage_status_t wait_or_test(bool wait, selvage_request_t **request, selvage_message_status_t *status_out)
-{
-    selvage_status_t status = wait ? sv_message_wait(request, status_out) : sv_message_test(request, status_out);
-    if (status == SELVAGE_IN_PROGRESS)
-        status = SELVAGE_ERR_TIMEOUT;
-    if (status != SELVAGE_SUCCESS && *request && status_out) { /* it is open still */
-        *status_out = empty_status();
-        status_out->error = status;
-    }
-    return status;
-}
-
-/* Kernels for all that is waited for, before the first of it is. */
-static void prelaunch_waited(size_t count, selvage_request_t **requests)
-{
-    const selvage_request_t *any = first_open(count, requests);
-    if (!any || count == 1)
-        return;
-    pthread_mutex_lock(&any->engine->lock);
-    sv_prelaunch_requests(any->engine, count, requests);
-    pthread_mutex_unlock(&any->engine->lock);
-}
-
 selvage_status_t sv_message_waitall(size_t count, selvage_request_t **requests, selvage_message_status_t *statuses_out)
 {
+    const selvage_request_t *any = first_open(count, requests);
     selvage_status_t first = SELVAGE_SUCCESS;
     bool in_time = true;
     char detail[SV_DETAIL_BYTES];
-    prelaunch_waited(count, requests);
+    if (any && count > 1) { /* kernels for all that is waited for, before the first of it is */
+        pthread_mutex_lock(&any->engine->lock);
+        sv_prelaunch_requests(any->engine, count, requests);
+        pthread_mutex_unlock(&any->engine->lock);
+    }
     for (size_t i = 0; i < count; i++) {
-        selvage_status_t status = wait_or_test(in_time, &requests[i], statuses_out ? &statuses_out[i] : NULL);
+        selvage_message_status_t *status_out = statuses_out ? &statuses_out[i] : NULL;
+        /* After a deadline nobody is waited for any more. */
+        selvage_status_t status = in_time ? sv_message_wait(&requests[i], status_out)
+                                          : sv_message_test(&requests[i], status_out);
+        if (status == SELVAGE_IN_PROGRESS)
+            status = SELVAGE_ERR_TIMEOUT;
+        if (status != SELVAGE_SUCCESS && requests[i] && status_out) { /* it is open still */
+            *status_out = empty_status();
+            status_out->error = status;
+        }
         in_time = in_time && status != SELVAGE_ERR_TIMEOUT;
         if (status == SELVAGE_SUCCESS || first != SELVAGE_SUCCESS)
             continue;

@@ -7,6 +7,7 @@
 
 #include "fixtures/check.h"
 #include "message/message_engine.h"
+#include "message/message_prelaunch.h"
 #include "message/message_pool.h"
 #include "fixtures/message_end.h"
 

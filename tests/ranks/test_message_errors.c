@@ -11,6 +11,7 @@
 #include "fixtures/check.h"
 #include "message/message_shm.h"
 #include "message/message_engine.h"
+#include "message/message_prelaunch.h"
 #include "fixtures/message_end.h"
 
 enum { TAG = 5, LONG_BYTES = 60000, CALLS_MAX = 40, NEVER = 1000000000 };

@@ -9,6 +9,7 @@
 
 #include "fixtures/check.h"
 #include "message/message_devslot.h"
+#include "message/message_prelaunch.h"
 #include "message/message_pool.h"
 #include "fixtures/message_end.h"
 

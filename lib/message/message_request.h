@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests: what a send or a receive is from its call to its end. All messages have the members of selvage_request;
+ * each protocol has a struct of its own in it. A request belongs to the engine, which takes it from a pool and puts it
+ * back when its caller has seen it complete, or has let go of it. Under the engine's lock.
+ */
+#ifndef SV_MESSAGE_REQUEST_H
+#define SV_MESSAGE_REQUEST_H
+
+#include "message/message_ctrl.h"
+#include <selvage/message.h>
+
+enum { SV_MESSAGE_WINDOW = 8 }; /* pieces of a message under way at once */
+
+/* How a long message comes; in a CTS. */
+typedef enum sv_message_route {
+    SV_MESSAGE_NONE,         /* not at all: there is nothing to send, or it would not fit */
+    SV_MESSAGE_STAGED,       /* in pieces over the wire */
+    SV_MESSAGE_PUT        /* straight into the receiver's device memory */
+} sv_message_route_t;
+
+/* Device memory of the receiver's: of an allocation, that its owner has at base, the bytes from offset on. In a CTS. */
+typedef struct sv_message_where {
+    uint64_t offset, base;
+    sv_device_handle_t handle;
+} sv_message_where_t;
+
+/* Pinned memory that pieces go through. */
+typedef struct sv_message_chunk {
+    sv_list_t link;
+    uint8_t *pinned;
+} sv_message_chunk_t;
+
+/* What the host and kernels tell each other about a request; pinned. */
+typedef struct sv_message_line {
+    sv_record_t record;
+    sv_verify_result_t result;
+    uint64_t ready, done;    /* the digest of a send is there; bytes are in place, and verified */
+    uint64_t stop;           /* a pre-launched kernel need not wait any longer */
+    uint64_t word[SV_MESSAGE_WINDOW];
+    sv_push_item_t gather;
+    sv_pull_item_t scatter;
+} sv_message_line_t;
+
+typedef enum sv_piece_state { SV_PIECE_FREE, SV_PIECE_COPYING, SV_PIECE_IN_FLIGHT } sv_piece_state_t;
+
+typedef struct sv_message_piece {
+    sv_piece_state_t state;
+    uint64_t stamp;
+    sv_wire_request_t request;
+    sv_message_chunk_t *chunk; /* NULL where the wire reads or writes host memory of the user's */
+} sv_message_piece_t;
+
+/* Where the bytes of a request lie. */
+typedef struct sv_message_place {
+    uint8_t *data;           /* one after the other: the user's memory, or a bounce buffer */
+    uint64_t bytes;          /* of the whole buffer */
+    bool on_device;          /* kernels and copy engines move it; else this thread does */
+    struct sv_message_layout *layout; /* NULL: data is the user's */
+    struct sv_message_bounce *bounce; /* what data points to then, on the device */
+    uint8_t *user;           /* with a layout: what its offsets are from */
+} sv_message_place_t;
+
+typedef enum sv_request_state {
+    SV_REQUEST_POSTED,       /* receive: nothing has matched */
+    SV_REQUEST_GATE,         /* the caller's stream has not come to it yet */
+    SV_REQUEST_FILLING,      /* send: a kernel fills its descriptor */
+    SV_REQUEST_RTS_SENT,     /* send: RTS is out */
+    SV_REQUEST_MOVING,       /* pieces are under way */
+    SV_REQUEST_CLOSING,      /* receive: all is here, and is verified; send: waits for its digest */
+    SV_REQUEST_AWAITS_STATUS, /* send: waits for the verdict */
+    SV_REQUEST_NACKED,       /* receive: asked for a small message again */
+    SV_REQUEST_DEFERRED,     /* receive: was matched with one that will come */
+    SV_REQUEST_UNPACKING,
+    SV_REQUEST_LEAVING,      /* receive: over, but for a kernel that still waits for it */
+    SV_REQUEST_COMPLETE
+} sv_request_state_t;
+
+typedef enum sv_message_lack { SV_LACKS_NOTHING, SV_LACKS_CHUNK, SV_LACKS_TURN, SV_MESSAGE_LACKS } sv_message_lack_t;
+
+/* A small message (message_eager.c). */
+typedef struct sv_request_eager {
+    bool announced;          /* send: DEFERRED went ahead of it */
+    uint64_t began_ns;       /* send */
+    sv_message_chunk_t *chunk; /* receive: what comes in a slot, or as the last piece, on its way to host memory */
+} sv_request_eager_t;
+
+/* A long one that the sender copies to its place (message_put.c), and how it is offered that (message_rtr.c). */
+typedef struct sv_request_put {
+    unsigned slot;           /* which place of the receiver's shared segment tells of it ... */
+    uint64_t stamp;          /* ... by this number; 0: none */
+    struct sv_message_mapping *mapping; /* send: what it is copied to */
+    uint64_t offset;         /* in there */
+    bool advertised, tried_rtr; /* receive: its shared segment says that it may be written */
+} sv_request_put_t;
+
+/* A long one in pieces over the wire (message_staged.c). */
+typedef struct sv_request_staged {
+    sv_message_piece_t piece[SV_MESSAGE_WINDOW];
+    uint32_t npieces, nslots;
+    uint32_t next, issued, finished; /* how many have begun, how many were sent or came, and how many are over */
+    uint64_t sum;            /* host: of the digest so far */
+    uint32_t losses;         /* how often all was asked for again because pieces were lost */
+    uint64_t silent_ns, silent_polled_ns; /* receive: how long it was polled, all having left there, and no piece
+                                             came */
+    bool record_here;        /* receive: FIN came */
+    bool awaits_record;      /* receive: all of it has landed, and its record has not come */
+    bool by_host;            /* one of engine->host_transfers */
+    bool spent_tag;          /* receive: pieces may come late, with its tag: it is never given out again */
+} sv_request_staged_t;
+
+/* A kernel that was there before the message (message_prelaunch.c). */
+typedef struct sv_request_early {
+    bool launched, tried;    /* it waits, or is not known to be over; there was one */
+    unsigned blocks, lane;   /* of it, and whose stream it is on */
+    uint64_t key;            /* what it waits for */
+} sv_request_early_t;
+
+struct selvage_request {
+    sv_list_t link;
+    sv_message_engine_t *engine;
+    uint32_t index, generation;
+    bool is_send, synchronous, cancelled, detached;
+    bool buffered, refused;  /* send: is not to wait for its receiver; so it was not begun */
+    bool gated;              /* event stands for what the caller's stream had been given */
+    bool corrupted;          /* a fault: one byte is to be changed */
+    bool verified;           /* receive: its checksum was compared, and is good */
+    bool from_device;        /* receive: its bytes lie on a device there */
+    bool stuck;              /* receive: given up, and another may still write to its buffer */
+    bool retired;            /* ended by an error while the device may be at work: its memory is nobody else's ... */
+    bool retired_for_good;   /* ... and nobody can know until when */
+    sv_request_state_t state;
+    sv_message_route_t route;
+    sv_message_lack_t lacks; /* a chunk, or that fewer transfers of host memory are under way */
+    sv_message_place_t place;
+    int peer, tag;           /* as wanted, and from the match on as they are */
+    uint64_t bytes;          /* of the message */
+    uint64_t number, key, other_id;
+    uint64_t before;         /* send: number of the last message before it with such a tag */
+    uint32_t attempt;        /* how often all was asked for again */
+    sv_record_t identity;
+    sv_ctrl_desc_t *desc;    /* of a small message; NULL: it is a long one */
+    sv_event_t *event;       /* made at first need, and kept */
+    sv_message_line_t *line;
+    sv_digest_scratch_t *scratch; /* device */
+    uint64_t stamp;          /* of words of the line */
+    void *stream;            /* the caller's */
+    sv_request_eager_t eager;
+    sv_request_put_t put;
+    sv_request_staged_t staged;
+    sv_request_early_t early;
+    selvage_status_t error;
+    char detail[SV_DETAIL_BYTES / 2];
+};
+
+#endif
