@@ -57,20 +57,11 @@ static selvage_status_t accept_handshake(selvage_exchange_t *x, int source, uint
     return SELVAGE_SUCCESS;
 }
 
-static bool is_before_commit(const selvage_comm_t *comm, int source, uint64_t commit)
-{
-    const sv_list_t *pending = &comm->exchanges->pending_handshakes;
-    for (const sv_list_t *it = pending->next; it != pending; it = it->next) {
-        const sv_pending_handshake_t *early = SV_CONTAINER_OF(it, sv_pending_handshake_t, link);
-        if (early->source == source && early->commit == commit)
-            return true;
-    }
-    return false;
-}
-
 selvage_status_t sv_commit_receive_handshake(selvage_comm_t *comm, int source, uint64_t commit, uint64_t bytes)
 {
     selvage_exchange_t *x = comm->exchanges->committing;
+    sv_list_t *const pending = &comm->exchanges->pending_handshakes;
+    sv_pending_handshake_t *early = NULL;
     if (x && commit == comm->exchanges->commits) {
         selvage_status_t status = accept_handshake(x, source, bytes);
         if (x->failure.status == SELVAGE_SUCCESS)
@@ -79,14 +70,17 @@ selvage_status_t sv_commit_receive_handshake(selvage_comm_t *comm, int source, u
     }
     if (commit <= comm->exchanges->commits)
         return send_ack(comm, source, commit); /* said again; or of a commit that has failed here, as it will learn */
-    if (is_before_commit(comm, source, commit))
-        return send_ack(comm, source, commit);
-    sv_pending_handshake_t *early;
+    /* Of a commit to come: kept once, however often it is said. */
+    for (const sv_list_t *it = pending->next; it != pending; it = it->next) {
+        early = SV_CONTAINER_OF(it, sv_pending_handshake_t, link);
+        if (early->source == source && early->commit == commit)
+            return send_ack(comm, source, commit);
+    }
     SV_TRY(sv_calloc(1, sizeof *early, &early));
     early->source = source;
     early->commit = commit;
     early->bytes = bytes;
-    sv_list_append(&comm->exchanges->pending_handshakes, &early->link);
+    sv_list_append(pending, &early->link);
     return send_ack(comm, source, commit);
 }
 
@@ -96,23 +90,6 @@ void sv_commit_receive_ack(selvage_comm_t *comm, int source, uint64_t commit)
     sv_peer_t *peer = x && commit == comm->exchanges->commits ? sv_exchange_peer(x, source) : NULL;
     if (peer)
         peer->handshake_acked = true;
-}
-
-static selvage_status_t adopt_pending_handshakes(selvage_exchange_t *x)
-{
-    sv_list_t *it, *safe;
-    selvage_status_t status = SELVAGE_SUCCESS;
-    SV_LIST_FOR_EACH(it, safe, &x->comm->exchanges->pending_handshakes)
-    {
-        sv_pending_handshake_t *early = SV_CONTAINER_OF(it, sv_pending_handshake_t, link);
-        if (early->commit != x->comm->exchanges->commits)
-            continue;
-        sv_list_remove(it);
-        if (status == SELVAGE_SUCCESS)
-            status = accept_handshake(x, early->source, early->bytes);
-        sv_free(early);
-    }
-    return status;
 }
 
 static void fill_head(const selvage_exchange_t *x, const sv_peer_t *peer, sv_handshake_head_t *head)
@@ -140,9 +117,9 @@ static void fill_head(const selvage_exchange_t *x, const sv_peer_t *peer, sv_han
     head->slab = x->memory.slab_handle;
 }
 
-static uint64_t recv_place_of(const selvage_exchange_t *x, const void *words)
+static uint64_t segment_offset_of(const selvage_exchange_t *x, const void *place)
 {
-    return x->memory.segment_open ? (uint64_t)((const uint8_t *)words - sv_shared_base(&x->memory.segment)) : 0;
+    return x->memory.segment_open ? (uint64_t)((const uint8_t *)place - sv_shared_base(&x->memory.segment)) : 0;
 }
 
 static void fill_recv(const selvage_exchange_t *x, const sv_recv_t *recv, uint64_t shared_at, uint64_t slab_at,
@@ -150,7 +127,7 @@ static void fill_recv(const selvage_exchange_t *x, const sv_recv_t *recv, uint64
 {
     const sv_packet_t *p = &recv->p;
     *out = (sv_handshake_recv_t){.bytes = p->bytes,
-                                 .words_offset = recv_place_of(x, recv->words),
+                                 .words_offset = segment_offset_of(x, recv->words),
                                  .target_stride = sv_commit_slot_bytes(p),
                                  .own_pointer = (uint64_t)(uintptr_t)recv->buf,
                                  .tag = (uint32_t)p->tag,
@@ -170,45 +147,6 @@ static void fill_recv(const selvage_exchange_t *x, const sv_recv_t *recv, uint64
     } else if (p->ops->maps_device) {
         out->handle = x->memory.slab_handle;
         out->target_offset = x->memory.slab_offset + slab_at;
-    }
-}
-
-static void fill_send(const selvage_exchange_t *x, const sv_send_t *send, sv_handshake_send_t *out)
-{
-    const sv_packet_t *p = &send->p;
-    *out = (sv_handshake_send_t){.bytes = p->bytes,
-                                 .words_offset = recv_place_of(x, send->words),
-                                 .has_credit = send->credit_device != NULL,
-                                 .index = p->own_index,
-                                 .tag = (uint32_t)p->tag};
-    if (send->credit_device)
-        out->credit_offset = x->memory.slab_offset + (uint64_t)((const uint8_t *)send->credit_device - x->memory.slab);
-}
-
-/* Writes the descriptors for every peer in one walk over the packets; cursors live in the peers' messages. */
-static void write_sends(const selvage_exchange_t *x, sv_peer_t *peer)
-{
-    sv_handshake_send_t *out = (sv_handshake_send_t *)(void *)(peer->handshake_out + sizeof(sv_handshake_head_t));
-    for (uint32_t i = 0; i < x->nsends; i++)
-        if (x->sends[i].p.peer == peer)
-            fill_send(x, &x->sends[i], out++);
-}
-
-static void write_recvs(const selvage_exchange_t *x, sv_peer_t *peer)
-{
-    sv_handshake_recv_t *out = (sv_handshake_recv_t *)(void *)(peer->handshake_out + sizeof(sv_handshake_head_t) +
-                                                               peer->nsends * sizeof(sv_handshake_send_t));
-    uint64_t shared_at =
-                 x->memory.segment_open ? (uint64_t)(x->memory.shared_slots - sv_shared_base(&x->memory.segment)) : 0,
-             slab_at = 0;
-    for (uint32_t i = 0; i < x->nrecvs; i++) {
-        const sv_packet_t *p = &x->recvs[i].p;
-        if (p->peer == peer)
-            fill_recv(x, &x->recvs[i], shared_at, slab_at, out++);
-        if (p->ops->segment_slots)
-            shared_at += p->nslots * sv_commit_slot_bytes(p);
-        else if (p->ops->maps_device && !p->in_place)
-            slab_at += p->nslots * sv_commit_slot_bytes(p);
     }
 }
 
@@ -244,17 +182,45 @@ static sv_wire_control_t announce_handshake(const selvage_comm_t *comm, const sv
     return (sv_wire_control_t){.word = {SV_CONTROL_HANDSHAKE, comm->exchanges->commits, peer->handshake_out_bytes}};
 }
 
+/* Writes the descriptors for a peer, and sends them after their announcement. */
 static selvage_status_t send_handshake(selvage_exchange_t *x, sv_peer_t *peer)
 {
     selvage_comm_t *comm = x->comm;
+    const sv_exchange_memory_t *memory = &x->memory;
     peer->handshake_out_bytes = sizeof(sv_handshake_head_t) + peer->nsends * sizeof(sv_handshake_send_t) +
                                 peer->nrecvs * sizeof(sv_handshake_recv_t);
     SV_TRY(sv_calloc(peer->handshake_out_bytes, 1, &peer->handshake_out));
-    fill_head(x, peer, (sv_handshake_head_t *)(void *)peer->handshake_out);
-    write_sends(x, peer);
-    write_recvs(x, peer);
-    uint64_t check = check_handshake(peer->handshake_out, peer->handshake_out_bytes);
-    memcpy(peer->handshake_out, &check, sizeof check);
+    sv_handshake_head_t *head = (sv_handshake_head_t *)(void *)peer->handshake_out;
+    fill_head(x, peer, head);
+
+    sv_handshake_send_t *send_out = (sv_handshake_send_t *)(void *)(head + 1);
+    for (uint32_t i = 0; i < x->nsends; i++) {
+        const sv_send_t *send = &x->sends[i];
+        if (send->p.peer != peer)
+            continue;
+        *send_out = (sv_handshake_send_t){.bytes = send->p.bytes,
+                                          .words_offset = segment_offset_of(x, send->words),
+                                          .has_credit = send->credit_device != NULL,
+                                          .index = send->p.own_index,
+                                          .tag = (uint32_t)send->p.tag};
+        if (send->credit_device)
+            send_out->credit_offset = memory->slab_offset +
+                                      (uint64_t)((const uint8_t *)send->credit_device - memory->slab);
+        send_out++;
+    }
+    sv_handshake_recv_t *recv_out = (sv_handshake_recv_t *)(void *)send_out;
+    uint64_t shared_at = segment_offset_of(x, memory->shared_slots), slab_at = 0;
+    for (uint32_t i = 0; i < x->nrecvs; i++) {
+        const sv_packet_t *p = &x->recvs[i].p;
+        if (p->peer == peer)
+            fill_recv(x, &x->recvs[i], shared_at, slab_at, recv_out++);
+        if (p->ops->segment_slots)
+            shared_at += p->nslots * sv_commit_slot_bytes(p);
+        else if (p->ops->maps_device && !p->in_place)
+            slab_at += p->nslots * sv_commit_slot_bytes(p);
+    }
+    head->check = check_handshake(peer->handshake_out, peer->handshake_out_bytes);
+
     SV_TRY(send_descriptors(comm, peer));
     peer->handshake_sent = true;
     sv_wire_control_t message = announce_handshake(comm, peer);
@@ -277,17 +243,6 @@ selvage_status_t sv_commit_receive_resend(selvage_comm_t *comm, int source, uint
     return send_descriptors(comm, peer);
 }
 
-static selvage_status_t send_handshakes(selvage_exchange_t *x)
-{
-    sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &x->peers) {
-        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
-        if (!peer->unmatched)
-            SV_TRY(send_handshake(x, peer));
-    }
-    return SELVAGE_SUCCESS;
-}
-
 static const sv_peer_t *unacked_peer(const selvage_exchange_t *x)
 {
     for (const sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
@@ -296,17 +251,6 @@ static const sv_peer_t *unacked_peer(const selvage_exchange_t *x)
             return peer;
     }
     return NULL;
-}
-
-/* Handshakes that nobody has answered are said again: they, or the answers, were lost. */
-static void repeat_handshakes(const selvage_exchange_t *x)
-{
-    for (const sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
-        const sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
-        sv_wire_control_t message = announce_handshake(x->comm, peer);
-        if (peer->handshake_sent && !peer->handshake_acked)
-            (void)sv_wire_control_send(x->comm->wire, peer->rank, &message);
-    }
 }
 
 static selvage_status_t await_acks(selvage_exchange_t *x)
@@ -322,7 +266,13 @@ static selvage_status_t await_acks(selvage_exchange_t *x)
                             peer->rank, x->comm->timeout_s);
         SV_TRY(status);
         if (repeats < REPEATS_MAX && sv_clock_ns() > repeat_ns) {
-            repeat_handshakes(x);
+            /* Handshakes that nobody has answered are said again: they, or the answers, were lost. */
+            for (const sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
+                const sv_peer_t *silent = SV_CONTAINER_OF(it, sv_peer_t, link);
+                sv_wire_control_t message = announce_handshake(x->comm, silent);
+                if (silent->handshake_sent && !silent->handshake_acked)
+                    (void)sv_wire_control_send(x->comm->wire, silent->rank, &message);
+            }
             repeat_ns = sv_clock_ns() + (FIRST_REPEAT_NS << ++repeats);
         }
     }
@@ -331,16 +281,32 @@ static selvage_status_t await_acks(selvage_exchange_t *x)
 
 selvage_status_t sv_commit_handshake(selvage_exchange_t *x, selvage_status_t status)
 {
-    selvage_status_t adopted = adopt_pending_handshakes(x);
+    uint64_t unused = 0;
+    sv_list_t *it, *safe;
+    /* 1. Handshakes that came before this commit began. They are taken whatever has failed. */
+    selvage_status_t adopted = SELVAGE_SUCCESS;
+    SV_LIST_FOR_EACH(it, safe, &x->comm->exchanges->pending_handshakes) {
+        sv_pending_handshake_t *early = SV_CONTAINER_OF(it, sv_pending_handshake_t, link);
+        if (early->commit != x->comm->exchanges->commits)
+            continue;
+        sv_list_remove(it);
+        if (adopted == SELVAGE_SUCCESS)
+            adopted = accept_handshake(x, early->source, early->bytes);
+        sv_free(early);
+    }
     if (status == SELVAGE_SUCCESS)
         status = adopted;
-    if (status == SELVAGE_SUCCESS)
-        status = send_handshakes(x);
+    /* 2. This rank's, to all that it knows. */
+    SV_LIST_FOR_EACH(it, safe, &x->peers) {
+        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        if (status == SELVAGE_SUCCESS && !peer->unmatched)
+            status = send_handshake(x, peer);
+    }
+    /* 3. All are answered, and nobody leaves the agreement with a handshake unseen. */
     if (status == SELVAGE_SUCCESS)
         status = await_acks(x);
     if (status == SELVAGE_SUCCESS)
         status = x->failure.status;
-    uint64_t unused = 0;
     return sv_agree(x->comm, "selvage_exchange_commit (every rank commits the same exchange, in order of creation)",
                     x->create_number, status, &unused, x->comm->timeout_s);
 }
@@ -352,19 +318,6 @@ static void request_descriptors(selvage_comm_t *comm, sv_peer_t *peer)
         (void)sv_wire_control_send(comm->wire, peer->rank, &message);
     peer->descriptor_requests += peer->descriptor_requests < REPEATS_MAX;
     peer->request_next_ns = sv_clock_ns() + (FIRST_REPEAT_NS << peer->descriptor_requests);
-}
-
-static selvage_status_t request_after_damage(selvage_comm_t *comm, sv_peer_t *peer)
-{
-    if (peer->descriptor_requests >= REPEATS_MAX)
-        return sv_error(SELVAGE_ERR_CHECKSUM,
-                        "selvage_exchange_commit: the packet list from rank %d came damaged, and "
-                        "again after it was asked for %u times",
-                        peer->rank, peer->descriptor_requests);
-    SV_TRY(sv_wire_recv(comm->wire, SV_WIRE_SETUP, peer->handshake_in, peer->handshake_in_bytes, peer->rank,
-                        sv_commit_setup_tag(comm), &peer->handshake_in_request));
-    request_descriptors(comm, peer);
-    return SELVAGE_SUCCESS;
 }
 
 /* Tests the two set-up messages of a peer; true when both are through. */
@@ -383,10 +336,18 @@ static selvage_status_t test_peer(selvage_exchange_t *x, sv_peer_t *peer, bool *
         selvage_status_t status = sv_wire_test(wire, &peer->handshake_in_request, &bytes);
         if (status < 0)
             return status;
-        if (status == SELVAGE_SUCCESS && !(peer->setup_received = sv_commit_handshake_is_whole(x->comm, peer, bytes)))
-            SV_TRY(request_after_damage(x->comm, peer));
-        else if (status == SELVAGE_IN_PROGRESS && sv_clock_ns() > peer->request_next_ns)
+        peer->setup_received = status == SELVAGE_SUCCESS && sv_commit_handshake_is_whole(x->comm, peer, bytes);
+        if (status == SELVAGE_SUCCESS && !peer->setup_received) {
+            if (peer->descriptor_requests >= REPEATS_MAX)
+                return sv_error(SELVAGE_ERR_CHECKSUM, "selvage_exchange_commit: the packet list from rank %d came "
+                                "damaged, and again after it was asked for %u times", peer->rank,
+                                peer->descriptor_requests);
+            SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, peer->handshake_in, peer->handshake_in_bytes, peer->rank,
+                                sv_commit_setup_tag(x->comm), &peer->handshake_in_request));
             request_descriptors(x->comm, peer);
+        } else if (status == SELVAGE_IN_PROGRESS && sv_clock_ns() > peer->request_next_ns) {
+            request_descriptors(x->comm, peer);
+        }
     }
     *through = (!peer->handshake_sent || peer->setup_sent) && (!peer->handshake_known || peer->setup_received);
     return SELVAGE_SUCCESS;
@@ -415,23 +376,20 @@ selvage_status_t sv_commit_handshake_drain(selvage_exchange_t *x, double timeout
 }
 
 /* Memory that the wire may still read or write is left alone: setting it aside costs a few hundred bytes. */
-static void free_handshake_of(selvage_exchange_t *x, sv_peer_t *peer)
-{
-    sv_wire_t *wire = x->comm->wire;
-    if (peer->handshake_known && !peer->setup_received &&
-        sv_wire_cancel(wire, &peer->handshake_in_request) != SELVAGE_SUCCESS)
-        peer->handshake_in = NULL;
-    if (peer->handshake_sent && !peer->setup_sent &&
-        sv_wire_test(wire, &peer->handshake_out_request, NULL) != SELVAGE_SUCCESS)
-        peer->handshake_out = NULL;
-    sv_free(peer->handshake_in);
-    sv_free(peer->handshake_out);
-    peer->handshake_in = peer->handshake_out = NULL;
-    peer->handshake_known = peer->handshake_sent = false;
-}
-
 void sv_commit_forget_handshakes(selvage_exchange_t *x)
 {
-    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next)
-        free_handshake_of(x, SV_CONTAINER_OF(it, sv_peer_t, link));
+    sv_wire_t *wire = x->comm->wire;
+    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
+        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        if (peer->handshake_known && !peer->setup_received &&
+            sv_wire_cancel(wire, &peer->handshake_in_request) != SELVAGE_SUCCESS)
+            peer->handshake_in = NULL;
+        if (peer->handshake_sent && !peer->setup_sent &&
+            sv_wire_test(wire, &peer->handshake_out_request, NULL) != SELVAGE_SUCCESS)
+            peer->handshake_out = NULL;
+        sv_free(peer->handshake_in);
+        sv_free(peer->handshake_out);
+        peer->handshake_in = peer->handshake_out = NULL;
+        peer->handshake_known = peer->handshake_sent = false;
+    }
 }

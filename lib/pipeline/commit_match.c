@@ -43,21 +43,6 @@ static const sv_handshake_recv_t *recvs_of(const sv_peer_t *peer)
     return (const sv_handshake_recv_t *)(const void *)(sends_of(peer) + match_head_of(peer)->nsends);
 }
 
-static selvage_status_t check_head(const selvage_exchange_t *x, const sv_peer_t *peer)
-{
-    if (!peer->handshake_known)
-        return sv_error(SELVAGE_ERR_MISMATCH, "rank %d has no packet for or from this rank, which declares %u sends to "
-                        "and %u receives from it", peer->rank, peer->nsends, peer->nrecvs);
-    const sv_handshake_head_t *head = match_head_of(peer);
-    size_t wanted = sizeof *head + (size_t)head->nsends * sizeof(sv_handshake_send_t) +
-                    (size_t)head->nrecvs * sizeof(sv_handshake_recv_t);
-    if (head->version != SV_HANDSHAKE_VERSION || wanted != peer->handshake_in_bytes)
-        return sv_error(SELVAGE_ERR_MISMATCH, "rank %d runs another version of Selvage", peer->rank);
-    if (head->policy != (uint32_t)x->policy)
-        return sv_error(SELVAGE_ERR_MISMATCH, "rank %d has another checksum policy for this exchange", peer->rank);
-    return SELVAGE_SUCCESS;
-}
-
 static void record_identity(sv_packet_t *p, bool is_send)
 {
     const selvage_comm_t *comm = p->x->comm;
@@ -72,31 +57,6 @@ static void record_identity(sv_packet_t *p, bool is_send)
                                 .destination = is_send ? other : own,
                                 .bytes = p->bytes,
                                 .salt = (uint64_t)p->index + 1000 * (uint64_t)(uint32_t)p->tag};
-}
-
-static void join_send(const entry_t *ours, const entry_t *theirs)
-{
-    sv_send_t *send = ours->packet;
-    const sv_handshake_recv_t *recv = theirs->descriptor;
-    send->p.index = send->p.own_index;
-    send->p.wire_tag = (int)recv->wire_tag;
-    send->p.record_tag = (int)recv->record_tag;
-    send->p.in_place = recv->in_place;
-    sv_packet_set_route(&send->p, (selvage_route_t)recv->route);
-    send->p.kernel_copy = send->p.ops->messaged ? sv_commit_is_small(&send->p) : recv->kernel_copy != 0;
-    send->target_stride = recv->target_stride;
-    send->match = recv;
-    sv_commit_cut(&send->p);
-    record_identity(&send->p, true);
-}
-
-static void join_recv(const entry_t *ours, const entry_t *theirs)
-{
-    sv_recv_t *recv = ours->packet;
-    const sv_handshake_send_t *send = theirs->descriptor;
-    recv->p.index = send->index;
-    recv->match = send;
-    record_identity(&recv->p, false);
 }
 
 /* What a receiver may say of how a packet travels; what it says of memory is bounded once that is mapped. */
@@ -140,66 +100,78 @@ static selvage_status_t join_lists(const sv_peer_t *peer, entry_t *ours, uint32_
             return sv_error(SELVAGE_ERR_MISMATCH, "bytes of %s %u (tag %u) is %llu here and %llu in %s %u of rank %d",
                             our_kind, ours[i].order, ours[i].tag, (unsigned long long)ours[i].bytes,
                             (unsigned long long)theirs[i].bytes, their_kind, theirs[i].order, peer->rank);
-        if (we_send)
+        if (we_send) {
             SV_TRY(bound_way(peer, &ours[i], &theirs[i]));
-        if (we_send)
-            join_send(&ours[i], &theirs[i]);
-        else
-            join_recv(&ours[i], &theirs[i]);
+            sv_send_t *send = ours[i].packet;
+            const sv_handshake_recv_t *recv = theirs[i].descriptor;
+            send->p.index = send->p.own_index;
+            send->p.wire_tag = (int)recv->wire_tag;
+            send->p.record_tag = (int)recv->record_tag;
+            send->p.in_place = recv->in_place;
+            sv_packet_set_route(&send->p, (selvage_route_t)recv->route);
+            send->p.kernel_copy = send->p.ops->messaged ? sv_commit_is_small(&send->p) : recv->kernel_copy != 0;
+            send->target_stride = recv->target_stride;
+            send->match = recv;
+            sv_commit_cut(&send->p);
+            record_identity(&send->p, true);
+        } else {
+            sv_recv_t *recv = ours[i].packet;
+            const sv_handshake_send_t *send = theirs[i].descriptor;
+            recv->p.index = send->index;
+            recv->match = send;
+            record_identity(&recv->p, false);
+        }
     }
     return SELVAGE_SUCCESS;
-}
-
-static uint32_t list_our_sends(selvage_exchange_t *x, const sv_peer_t *peer, entry_t *out)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < x->nsends; i++)
-        if (x->sends[i].p.peer == peer)
-            out[count++] = (entry_t){(uint32_t)x->sends[i].p.tag, i, x->sends[i].p.bytes, &x->sends[i], NULL};
-    return count;
-}
-
-static uint32_t list_our_recvs(selvage_exchange_t *x, const sv_peer_t *peer, entry_t *out)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < x->nrecvs; i++)
-        if (x->recvs[i].p.peer == peer)
-            out[count++] = (entry_t){(uint32_t)x->recvs[i].p.tag, i, x->recvs[i].p.bytes, &x->recvs[i], NULL};
-    return count;
 }
 
 static selvage_status_t match_peer(selvage_exchange_t *x, sv_peer_t *peer, entry_t *ours, entry_t *theirs)
 {
     const sv_handshake_head_t *head = match_head_of(peer);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < x->nsends; i++)
+        if (x->sends[i].p.peer == peer)
+            ours[count++] = (entry_t){(uint32_t)x->sends[i].p.tag, i, x->sends[i].p.bytes, &x->sends[i], NULL};
     for (uint32_t i = 0; i < head->nrecvs; i++) {
         const sv_handshake_recv_t *recv = &recvs_of(peer)[i];
         theirs[i] = (entry_t){recv->tag, i, recv->bytes, NULL, recv};
     }
-    SV_TRY(join_lists(peer, ours, list_our_sends(x, peer, ours), theirs, head->nrecvs, true));
+    SV_TRY(join_lists(peer, ours, count, theirs, head->nrecvs, true));
+
+    count = 0;
+    for (uint32_t i = 0; i < x->nrecvs; i++)
+        if (x->recvs[i].p.peer == peer)
+            ours[count++] = (entry_t){(uint32_t)x->recvs[i].p.tag, i, x->recvs[i].p.bytes, &x->recvs[i], NULL};
     for (uint32_t i = 0; i < head->nsends; i++) {
         const sv_handshake_send_t *send = &sends_of(peer)[i];
         theirs[i] = (entry_t){send->tag, send->index, send->bytes, NULL, send};
     }
-    return join_lists(peer, ours, list_our_recvs(x, peer, ours), theirs, head->nsends, false);
-}
-
-static selvage_status_t match_one(selvage_exchange_t *x, sv_peer_t *peer)
-{
-    SV_TRY(check_head(x, peer));
-    const sv_handshake_head_t *head = match_head_of(peer);
-    uint32_t our_room = peer->nsends > peer->nrecvs ? peer->nsends : peer->nrecvs;
-    uint32_t their_room = head->nsends > head->nrecvs ? head->nsends : head->nrecvs;
-    entry_t *entries;
-    SV_TRY(sv_calloc((size_t)our_room + their_room, sizeof *entries, &entries));
-    selvage_status_t status = match_peer(x, peer, entries, entries + our_room);
-    sv_free(entries);
-    return status;
+    return join_lists(peer, ours, count, theirs, head->nsends, false);
 }
 
 selvage_status_t sv_commit_match(selvage_exchange_t *x)
 {
     x->id = x->comm->nonce + x->comm->exchanges->commits;
-    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next)
-        SV_TRY(match_one(x, SV_CONTAINER_OF(it, sv_peer_t, link)));
+    for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
+        sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
+        if (!peer->handshake_known)
+            return sv_error(SELVAGE_ERR_MISMATCH, "rank %d has no packet for or from this rank, which declares %u "
+                            "sends to and %u receives from it", peer->rank, peer->nsends, peer->nrecvs);
+        const sv_handshake_head_t *head = match_head_of(peer);
+        const size_t wanted_bytes = sizeof *head + (size_t)head->nsends * sizeof(sv_handshake_send_t) +
+                                    (size_t)head->nrecvs * sizeof(sv_handshake_recv_t);
+        if (head->version != SV_HANDSHAKE_VERSION || wanted_bytes != peer->handshake_in_bytes)
+            return sv_error(SELVAGE_ERR_MISMATCH, "rank %d runs another version of Selvage", peer->rank);
+        if (head->policy != (uint32_t)x->policy)
+            return sv_error(SELVAGE_ERR_MISMATCH, "rank %d has another checksum policy for this exchange", peer->rank);
+
+        const uint32_t our_room = peer->nsends > peer->nrecvs ? peer->nsends : peer->nrecvs;
+        const uint32_t their_room = head->nsends > head->nrecvs ? head->nsends : head->nrecvs;
+        entry_t *entries;
+        SV_TRY(sv_calloc((size_t)our_room + their_room, sizeof *entries, &entries));
+        selvage_status_t status = match_peer(x, peer, entries, entries + our_room);
+        sv_free(entries);
+        SV_TRY(status);
+    }
     return SELVAGE_SUCCESS;
 }

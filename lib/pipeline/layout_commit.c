@@ -41,20 +41,6 @@ static bool is_plain_packet(const sv_packet_t *p)
     return p->layout && sv_layout_is_plain(p->layout, &base, &offset);
 }
 
-static void choose_recv(sv_packet_t *p)
-{
-    const bool by_host = p->ops->through_host || p->ops->maps_device;
-    p->fused = p->kernel_copy && !p->layout->adds && !in_one_piece(p);
-    p->plain = !p->kernel_copy && by_host && is_plain_packet(p);
-}
-
-static void choose_send(const sv_send_t *send, sv_packet_t *p)
-{
-    bool unaligned = p->in_place && (uintptr_t)send->target % 16 != 0;
-    p->fused = p->kernel_copy && !in_one_piece(p) && !unaligned;
-    p->plain = !p->kernel_copy && !sv_packet_is_device_driven(p) && is_plain_packet(p);
-}
-
 /* A packet to the rank itself lands before it is scattered, because sender and receiver have no slot between them. */
 static bool needs_bounce_in(const sv_packet_t *p)
 {
@@ -108,8 +94,10 @@ selvage_status_t sv_layouts_place_recvs(selvage_exchange_t *x)
     SV_TRY(begin_layouts(x));
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_packet_t *p = &x->recvs[i].p;
-        if (p->layout)
-            choose_recv(p);
+        if (p->layout) {
+            p->fused = p->kernel_copy && !p->layout->adds && !in_one_piece(p);
+            p->plain = !p->kernel_copy && (p->ops->through_host || p->ops->maps_device) && is_plain_packet(p);
+        }
         bytes += needs_bounce_in(p) ? round_up_bounce(p->bytes + 1, BOUNCE_ALIGN) : 0;
     }
     SV_TRY(make_bounce(x, bytes, &x->layouts.bounce_in));
@@ -130,8 +118,11 @@ selvage_status_t sv_layouts_place_sends(selvage_exchange_t *x)
     size_t bytes = 0, at = 0;
     for (uint32_t i = 0; i < x->nsends; i++) {
         sv_packet_t *p = &x->sends[i].p;
-        if (p->layout)
-            choose_send(&x->sends[i], p);
+        if (p->layout) {
+            const bool unaligned = p->in_place && (uintptr_t)x->sends[i].target % 16 != 0;
+            p->fused = p->kernel_copy && !in_one_piece(p) && !unaligned;
+            p->plain = !p->kernel_copy && !sv_packet_is_device_driven(p) && is_plain_packet(p);
+        }
         bytes += needs_bounce_out(p) ? round_up_bounce(p->bytes + 1, BOUNCE_ALIGN) : 0;
     }
     SV_TRY(make_bounce(x, bytes, &x->layouts.bounce_out));
@@ -192,10 +183,21 @@ static void add_unpack(walk_t *walk, const sv_pull_item_t *item, uint32_t wave)
     walk->x->layouts.unpacks[n] = (sv_layout_entry_t){.item = n, .wave = wave, .bytes = item->identity.bytes};
 }
 
-/* Every piece is a stream of its own here, so that each can be in the launch that it belongs to. */
-static void add_unpack_pieces(walk_t *walk, const sv_recv_t *recv, sv_piece_t *here)
+static selvage_status_t walk_recv(walk_t *walk, sv_recv_t *recv)
 {
-    const sv_packet_t *p = &recv->p;
+    sv_packet_t *p = &recv->p;
+    sv_piece_t *here;
+    if (!p->layout || p->plain)
+        return SELVAGE_SUCCESS;
+    SV_TRY(sv_layout_make_pieces(p->layout, walk->x->layouts.bases, &walk->bump, &here, &p->pieces, &p->npieces));
+    if (p->fused)
+        return SELVAGE_SUCCESS;
+    if (!p->layout->adds) {
+        add_unpack(walk, &(sv_pull_item_t){.src = recv->buf, .pieces = p->pieces, .npieces = p->npieces,
+                                           .identity = {.bytes = p->bytes}}, 0);
+        return SELVAGE_SUCCESS;
+    }
+    /* Every piece is a stream of its own here, so that each can be in the launch that it belongs to. */
     for (uint32_t i = 0; i < p->npieces; i++) {
         sv_pull_item_t item = {.npieces = 1};
         uint32_t wave = 0;
@@ -208,23 +210,6 @@ static void add_unpack_pieces(walk_t *walk, const sv_recv_t *recv, sv_piece_t *h
         }
         add_unpack(walk, &item, wave);
     }
-}
-
-static selvage_status_t walk_recv(walk_t *walk, sv_recv_t *recv)
-{
-    sv_packet_t *p = &recv->p;
-    sv_piece_t *here;
-    if (!p->layout || p->plain)
-        return SELVAGE_SUCCESS;
-    SV_TRY(sv_layout_make_pieces(p->layout, walk->x->layouts.bases, &walk->bump, &here, &p->pieces, &p->npieces));
-    if (p->fused)
-        return SELVAGE_SUCCESS;
-    const sv_pull_item_t item = {.src = recv->buf, .pieces = p->pieces, .npieces = p->npieces,
-                                 .identity = {.bytes = p->bytes}};
-    if (p->layout->adds)
-        add_unpack_pieces(walk, recv, here);
-    else
-        add_unpack(walk, &item, 0);
     return SELVAGE_SUCCESS;
 }
 
@@ -272,30 +257,27 @@ static selvage_status_t fill_exchange_block(selvage_exchange_t *x, walk_t *walk,
     return status;
 }
 
-static selvage_status_t make_tables(selvage_exchange_t *x, const walk_t *walk)
-{
-    sv_layout_state_t *layouts = &x->layouts;
-    size_t table_bytes = layouts->nbases * sizeof *layouts->bases;
-    void *upload_table;
-    SV_TRY(sv_calloc((size_t)SV_LAYOUT_SETS * layouts->nbases, sizeof *layouts->set, &layouts->set));
-    SV_TRY(sv_calloc(walk->npacks, sizeof *layouts->packs, &layouts->packs));
-    SV_TRY(sv_calloc(walk->nunpacks, sizeof *layouts->unpacks, &layouts->unpacks));
-    SV_TRY(SV_DEVICE_CALL(x->comm->dev, host_malloc, table_bytes, &upload_table));
-    layouts->upload_table = upload_table;
-    x->memory.pinned_bytes += table_bytes;
-    return x->comm->dev->ops->event_create(x->comm->dev, &layouts->event);
-}
-
 static selvage_status_t upload_block(selvage_exchange_t *x, walk_t *walk)
 {
     sv_device_t *dev = x->comm->dev;
-    void *block, *here;
+    sv_layout_state_t *layouts = &x->layouts;
+    const size_t table_bytes = layouts->nbases * sizeof *layouts->bases;
+    void *block, *here, *upload_table;
+    /* 1. How much there is. */
     SV_TRY(walk_all(walk, 0, 0));
     SV_TRY(walk_all(walk, walk->npacks, walk->nunpacks));
-    size_t bytes = walk->bump.used;
-    SV_TRY(make_tables(x, walk));
+    const size_t bytes = walk->bump.used;
+    /* 2. Tables here. */
+    SV_TRY(sv_calloc((size_t)SV_LAYOUT_SETS * layouts->nbases, sizeof *layouts->set, &layouts->set));
+    SV_TRY(sv_calloc(walk->npacks, sizeof *layouts->packs, &layouts->packs));
+    SV_TRY(sv_calloc(walk->nunpacks, sizeof *layouts->unpacks, &layouts->unpacks));
+    SV_TRY(SV_DEVICE_CALL(dev, host_malloc, table_bytes, &upload_table));
+    layouts->upload_table = upload_table;
+    x->memory.pinned_bytes += table_bytes;
+    SV_TRY(dev->ops->event_create(dev, &layouts->event));
+    /* 3. The block, here and there. */
     SV_TRY(SV_DEVICE_CALL(dev, malloc, bytes, &block));
-    x->layouts.block = block;
+    layouts->block = block;
     x->memory.device_bytes += bytes;
     SV_TRY(SV_DEVICE_CALL(dev, host_malloc, bytes, &here));
     selvage_status_t status = fill_exchange_block(x, walk, bytes, here);

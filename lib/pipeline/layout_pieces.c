@@ -60,30 +60,6 @@ static uint64_t common_bits(const uint8_t *base, int64_t offset)
 
 /* --- boxes -------------------------------------------------------------------------------------------------------- */
 
-static selvage_status_t make_chunk(const sv_layout_t *layout, const sv_layout_part_t *part, uint8_t *base,
-                                   uint64_t offset, uint64_t bytes, sv_piece_t *to)
-{
-    sv_pack_shape_t shape = part->shape;
-    sv_pack_arg_t arg = {0};
-    sv_piece_t piece = begin_piece(layout, part);
-    shape.base = (uint8_t *)(uintptr_t)(ALIGN + common_bits(base, (int64_t)(uintptr_t)part->shape.base) % ALIGN);
-    SV_TRY(sv_pack_plan(&shape, (uint8_t *)(uintptr_t)(part->first_byte + offset), offset, bytes, &arg));
-    SV_TRY(check_units(part, bytes, arg.granule));
-    piece.offset = (int64_t)((uintptr_t)part->shape.base + ((uintptr_t)arg.box - (uintptr_t)shape.base));
-    piece.bytes = bytes;
-    piece.first_word += offset / 8;
-    piece.top_stride = arg.top_stride;
-    memcpy(piece.level, arg.level, sizeof piece.level);
-    memcpy(piece.shift, arg.shift, sizeof piece.shift);
-    piece.granule = arg.granule;
-    piece.first_unit = arg.first_unit;
-    piece.run_units = arg.run_units;
-    piece.levels = arg.levels;
-    if (to)
-        *to = piece;
-    return SELVAGE_SUCCESS;
-}
-
 static uint32_t chunks_of(const sv_layout_part_t *part)
 {
     return part->kind == SV_LAYOUT_PART_BOX ? (uint32_t)((part->bytes - 1) / PIECE_BYTES_MAX + 1) : 1;
@@ -93,57 +69,59 @@ static selvage_status_t make_box(const sv_layout_t *layout, const sv_layout_part
                                  sv_piece_t *to)
 {
     for (uint64_t offset = 0; offset < part->bytes; offset += PIECE_BYTES_MAX) {
-        uint64_t left = part->bytes - offset;
-        SV_TRY(make_chunk(layout, part, base, offset, left < PIECE_BYTES_MAX ? left : PIECE_BYTES_MAX, to));
-        to = to ? to + 1 : NULL;
+        const uint64_t left = part->bytes - offset, bytes = left < PIECE_BYTES_MAX ? left : PIECE_BYTES_MAX;
+        sv_pack_shape_t shape = part->shape;
+        sv_pack_arg_t arg = {0};
+        sv_piece_t piece = begin_piece(layout, part);
+        shape.base = (uint8_t *)(uintptr_t)(ALIGN + common_bits(base, (int64_t)(uintptr_t)part->shape.base) % ALIGN);
+        SV_TRY(sv_pack_plan(&shape, (uint8_t *)(uintptr_t)(part->first_byte + offset), offset, bytes, &arg));
+        SV_TRY(check_units(part, bytes, arg.granule));
+        piece.offset = (int64_t)((uintptr_t)part->shape.base + ((uintptr_t)arg.box - (uintptr_t)shape.base));
+        piece.bytes = bytes;
+        piece.first_word += offset / 8;
+        piece.top_stride = arg.top_stride;
+        memcpy(piece.level, arg.level, sizeof piece.level);
+        memcpy(piece.shift, arg.shift, sizeof piece.shift);
+        piece.granule = arg.granule;
+        piece.first_unit = arg.first_unit;
+        piece.run_units = arg.run_units;
+        piece.levels = arg.levels;
+        if (to)
+            *to++ = piece;
     }
     return SELVAGE_SUCCESS;
 }
 
 /* --- lists -------------------------------------------------------------------------------------------------------- */
 
-/* Units of 16 bytes have to be aligned in the stream as well. */
-static uint32_t granule_of(const sv_layout_part_t *part, const uint8_t *base)
-{
-    uint64_t bits = ALIGN | part->first_byte;
-    for (uint64_t i = 0; i < part->nruns; i++)
-        bits |= common_bits(base, part->runs[i].offset) | part->runs[i].bytes;
-    return (uint32_t)(bits & -bits);
-}
-
-static void fill_offsets(const sv_layout_part_t *part, int64_t *offsets)
-{
-    for (uint64_t i = 0; offsets && i < part->nruns; i++)
-        offsets[i] = part->runs[i].offset;
-}
-
-static void fill_begins(const sv_layout_part_t *part, uint32_t granule, uint32_t *begins)
-{
-    uint64_t unit = 0;
-    for (uint64_t i = 0; begins && i < part->nruns; i++) {
-        begins[i] = (uint32_t)unit;
-        unit += part->runs[i].bytes / granule;
-    }
-    if (begins)
-        begins[part->nruns] = (uint32_t)unit;
-}
-
 static selvage_status_t make_list(const sv_layout_t *layout, const sv_layout_part_t *part, const uint8_t *base,
                                   sv_layout_bump_t *bump, sv_piece_t *to)
 {
+    const uint64_t nruns = part->nruns;
     sv_piece_t piece = begin_piece(layout, part);
-    piece.granule = granule_of(part, base);
-    piece.count = (uint32_t)part->nruns;
+    /* Units of 16 bytes have to be aligned in the stream as well. */
+    uint64_t bits = ALIGN | part->first_byte;
+    for (uint64_t i = 0; i < nruns; i++)
+        bits |= common_bits(base, part->runs[i].offset) | part->runs[i].bytes;
+    piece.granule = (uint32_t)(bits & -bits);
+    piece.count = (uint32_t)nruns;
     SV_TRY(check_units(part, part->bytes, piece.granule));
-    fill_offsets(part, sv_layout_bump_alloc(bump, part->nruns * sizeof *piece.offsets, &piece.offsets));
+
+    int64_t *offsets = sv_layout_bump_alloc(bump, nruns * sizeof *piece.offsets, &piece.offsets);
+    for (uint64_t i = 0; offsets && i < nruns; i++)
+        offsets[i] = part->runs[i].offset;
     if (part->kind == SV_LAYOUT_PART_LIST) {
         const sv_pack_dim_t units = {part->shape.element_bytes / piece.granule, piece.granule};
         piece.level[0].count = (uint32_t)units.count;
         if (units.count > 1)
             piece.level[0] = sv_pack_level(&units, &piece.shift[0]);
     } else {
-        fill_begins(part, piece.granule,
-                    sv_layout_bump_alloc(bump, (part->nruns + 1) * sizeof *piece.begins, &piece.begins));
+        uint32_t *begins = sv_layout_bump_alloc(bump, (nruns + 1) * sizeof *piece.begins, &piece.begins);
+        uint64_t unit = 0;
+        for (uint64_t i = 0; begins && i <= nruns; i++) {
+            begins[i] = (uint32_t)unit;
+            unit += i < nruns ? part->runs[i].bytes / piece.granule : 0;
+        }
     }
     if (to)
         *to = piece;

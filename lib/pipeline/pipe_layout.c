@@ -22,20 +22,13 @@ selvage_status_t sv_layout_create(sv_layout_kind_t kind, sv_layout_t **layout_ou
     return SELVAGE_SUCCESS;
 }
 
-static void free_parts(sv_layout_t *layout)
-{
-    for (uint32_t i = 0; i < layout->nparts; i++)
-        sv_free(layout->part[i].runs);
-    sv_free(layout->part);
-    layout->part = NULL;
-    layout->nparts = layout->capacity = 0;
-}
-
 void sv_layout_destroy(sv_layout_t *layout)
 {
     if (!layout)
         return;
-    free_parts(layout);
+    for (uint32_t i = 0; i < layout->nparts; i++)
+        sv_free(layout->part[i].runs);
+    sv_free(layout->part);
     sv_free(layout);
 }
 
@@ -54,15 +47,11 @@ static selvage_status_t grow_parts(sv_layout_t *layout)
     return SELVAGE_SUCCESS;
 }
 
-static uint64_t padded_bytes(const sv_layout_t *layout, uint64_t bytes)
-{
-    return layout->kind == SV_LAYOUT_ALIGNED ? (bytes + 15) / 16 * 16 : bytes;
-}
-
 /* Takes the part's tables over, also after an error. Parts without bytes leave no trace. */
 static selvage_status_t append_part(sv_layout_t *layout, sv_layout_part_t part)
 {
-    uint64_t padded = padded_bytes(layout, part.bytes), end_bytes = 0;
+    const uint64_t padded = layout->kind == SV_LAYOUT_ALIGNED ? (part.bytes + 15) / 16 * 16 : part.bytes;
+    uint64_t end_bytes = 0;
     selvage_status_t status = SELVAGE_SUCCESS;
     if (padded < part.bytes || __builtin_add_overflow(layout->bytes, padded, &end_bytes) || end_bytes > INT64_MAX)
         status = sv_error(SELVAGE_ERR_LIMIT, "a packet of more than 2^63 bytes");
@@ -136,15 +125,13 @@ static uint64_t count_box_runs(const sv_pack_shape_t *shape)
     return count;
 }
 
-static uint64_t count_runs(const sv_layout_part_t *part)
+/* Writes a part as runs after those that are filled; returns how many there are then. */
+static uint64_t expand_part(const sv_layout_part_t *part, sv_layout_run_t *to, uint64_t filled)
 {
-    return part->kind == SV_LAYOUT_PART_BOX ? count_box_runs(&part->shape) : part->nruns;
-}
-
-static uint64_t expand_box(const sv_pack_shape_t *shape, sv_layout_run_t *to, uint64_t filled)
-{
-    uint64_t count = count_box_runs(shape);
-    for (uint64_t e = 0; e < count; e++) {
+    const sv_pack_shape_t *shape = &part->shape;
+    if (part->kind != SV_LAYOUT_PART_BOX)
+        return merge_runs(to, filled, part->runs, part->nruns);
+    for (uint64_t e = 0, count = count_box_runs(shape); e < count; e++) {
         uint64_t left = e;
         sv_layout_run_t run = {(int64_t)(uintptr_t)shape->base, shape->element_bytes};
         for (unsigned d = 0; d < shape->ndims; d++) {
@@ -156,13 +143,6 @@ static uint64_t expand_box(const sv_pack_shape_t *shape, sv_layout_run_t *to, ui
     return filled;
 }
 
-static uint64_t expand_part(const sv_layout_part_t *part, sv_layout_run_t *to, uint64_t filled)
-{
-    if (part->kind == SV_LAYOUT_PART_BOX)
-        return expand_box(&part->shape, to, filled);
-    return merge_runs(to, filled, part->runs, part->nruns);
-}
-
 /* One part of count parts that follow each other; theirs are left as they are. */
 static selvage_status_t join_parts(const sv_layout_part_t *part, uint32_t count, sv_layout_part_t *joined_out)
 {
@@ -171,7 +151,7 @@ static selvage_status_t join_parts(const sv_layout_part_t *part, uint32_t count,
     for (uint32_t i = 0; i < count; i++) {
         if (part[i].base != part[0].base || part[i].number != SV_LAYOUT_STORE)
             return sv_error(SELVAGE_ERR_UNSUPPORTED, "an exact stream of several bases");
-        runs += count_runs(&part[i]);
+        runs += part[i].kind == SV_LAYOUT_PART_BOX ? count_box_runs(&part[i].shape) : part[i].nruns;
         joined.bytes += part[i].bytes;
     }
     if (runs >= UNITS_LIMIT)
@@ -183,21 +163,14 @@ static selvage_status_t join_parts(const sv_layout_part_t *part, uint32_t count,
     return SELVAGE_SUCCESS;
 }
 
-/* The part after those that share a word of the stream with each other, from the first on. */
-static uint32_t next_word(const sv_layout_t *layout, uint32_t first)
-{
-    uint32_t next = first + 1;
-    while (next < layout->nparts && layout->part[next].first_byte % 8 != 0)
-        next++;
-    return next;
-}
-
 selvage_status_t sv_layout_close(sv_layout_t *layout)
 {
     uint32_t kept = 0;
     for (uint32_t first = 0, next; first < layout->nparts; first = next) {
         sv_layout_part_t part = layout->part[first];
-        next = next_word(layout, first);
+        /* Up to the part after those that share a word of the stream with each other. */
+        for (next = first + 1; next < layout->nparts && layout->part[next].first_byte % 8 != 0; next++)
+            ;
         if (next - first > 1) {
             SV_TRY(join_parts(&layout->part[first], next - first, &part));
             for (uint32_t i = first; i < next; i++)

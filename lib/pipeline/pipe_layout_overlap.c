@@ -62,12 +62,6 @@ static box_t overlap_box_of(const sv_type_map_t *map, const sv_type_piece_t *pie
     return box;
 }
 
-/* A step that is shorter than a run: the usual mistake, and seen without any sorting. */
-static bool overlaps_itself(const box_t *box)
-{
-    return box->ndims > 0 && (uint64_t)box->dim[box->ndims - 1].stride_bytes < box->run_bytes;
-}
-
 static uint64_t runs_of(const box_t *box)
 {
     uint64_t runs = 1;
@@ -160,29 +154,18 @@ static selvage_status_t compare_pieces(const sv_type_map_t *map, const span_t *s
     SV_TRY(sv_calloc(count, sizeof *boxes, &boxes));
     for (size_t i = 0; i < count; i++) {
         boxes[i] = overlap_box_of(map, &map->pieces[spans[i].piece]);
-        *overlap = *overlap || overlaps_itself(&boxes[i]);
+        /* A step that is shorter than a run is the usual mistake, and seen without any sorting. */
+        const uint32_t ndims = boxes[i].ndims;
+        *overlap |= ndims > 0 && (uint64_t)boxes[i].dim[ndims - 1].stride_bytes < boxes[i].run_bytes;
     }
     selvage_status_t status = *overlap ? SELVAGE_SUCCESS : compare_cluster(boxes, count, overlap);
     sv_free(boxes);
     return status;
 }
 
-/* As compare_overlap_boxes(), with what takes less memory: of most maps no two pieces ever meet. */
-static selvage_status_t compare_spans(const sv_type_map_t *map, const span_t *spans, bool *overlap)
-{
-    size_t n;
-    for (size_t i = 0; i < map->npieces && !*overlap; i += n) {
-        int64_t high = spans[i].high;
-        for (n = 1; i + n < map->npieces && spans[i + n].low < high; n++)
-            high = spans[i + n].high > high ? spans[i + n].high : high;
-        if (n > 1 || map->pieces[spans[i].piece].ndims > 0)
-            SV_TRY(compare_pieces(map, &spans[i], n, overlap));
-    }
-    return SELVAGE_SUCCESS;
-}
-
 selvage_status_t sv_layout_check_overlap(const char *call, const sv_type_map_t *map)
 {
+    selvage_status_t status = SELVAGE_SUCCESS;
     bool overlap = false;
     span_t *spans;
     SV_TRY(sv_calloc(map->npieces, sizeof *spans, &spans));
@@ -191,7 +174,14 @@ selvage_status_t sv_layout_check_overlap(const char *call, const sv_type_map_t *
         sv_type_piece_bounds(map, &map->pieces[i], &spans[i].low, &spans[i].high);
     }
     sort_by_low(spans, map->npieces, sizeof *spans);
-    selvage_status_t status = compare_spans(map, spans, &overlap);
+    /* As compare_overlap_boxes(), with what takes less memory: of most maps no two pieces ever meet. */
+    for (size_t i = 0, n; i < map->npieces && !overlap && status == SELVAGE_SUCCESS; i += n) {
+        int64_t high = spans[i].high;
+        for (n = 1; i + n < map->npieces && spans[i + n].low < high; n++)
+            high = spans[i + n].high > high ? spans[i + n].high : high;
+        if (n > 1 || map->pieces[spans[i].piece].ndims > 0)
+            status = compare_pieces(map, &spans[i], n, &overlap);
+    }
     sv_free(spans);
     if (status == SELVAGE_SUCCESS && overlap)
         return sv_error(SELVAGE_ERR_ARGUMENT, "%s: type: elements overlap; a receive would write there twice", call);
