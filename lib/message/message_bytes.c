@@ -20,8 +20,8 @@ static selvage_status_t refuse_memory(const sv_message_engine_t *engine, const c
 static bool is_known_range(const sv_message_engine_t *engine, uint64_t id, uintptr_t begin, size_t bytes)
 {
     for (unsigned i = 0; i < SV_MESSAGE_KNOWN && id; i++)
-        if (engine->known[i].id == id)
-            return begin >= engine->known[i].begin && begin + bytes <= engine->known[i].end;
+        if (engine->memory.known[i].id == id)
+            return begin >= engine->memory.known[i].begin && begin + bytes <= engine->memory.known[i].end;
     return false;
 }
 
@@ -30,9 +30,9 @@ static void remember_range(sv_message_engine_t *engine, uint64_t id, uintptr_t b
 {
     sv_message_known_t *known = NULL;
     for (unsigned i = 0; i < SV_MESSAGE_KNOWN && id; i++)
-        known = engine->known[i].id == id ? &engine->known[i] : known;
+        known = engine->memory.known[i].id == id ? &engine->memory.known[i] : known;
     if (!known) {
-        known = &engine->known[engine->next_known++ % SV_MESSAGE_KNOWN];
+        known = &engine->memory.known[engine->memory.next_known++ % SV_MESSAGE_KNOWN];
         *known = (sv_message_known_t){.id = id, .begin = begin, .end = begin + bytes};
     }
     known->begin = begin < known->begin ? begin : known->begin;

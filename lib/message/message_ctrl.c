@@ -152,7 +152,7 @@ static selvage_status_t post_receive(sv_message_engine_t *engine, unsigned slot)
         sv_ctrl_free(engine, desc);
         return status;
     }
-    engine->ring[slot] = desc;
+    engine->ring.desc[slot] = desc;
     return SELVAGE_SUCCESS;
 }
 
@@ -192,15 +192,15 @@ static selvage_status_t take_ctrl(sv_message_engine_t *engine, sv_ctrl_desc_t *d
 /* The receive in this place from the oldest on, if it is filled, is posted anew as the youngest. */
 static selvage_status_t poll_ring_slot(sv_message_engine_t *engine, unsigned newer, bool *moved)
 {
-    const unsigned head = engine->ring_head;
-    sv_ctrl_desc_t *desc = engine->ring[(head + newer) % SV_CTRL_RING];
+    const unsigned head = engine->ring.head;
+    sv_ctrl_desc_t *desc = engine->ring.desc[(head + newer) % SV_CTRL_RING];
     size_t bytes = 0;
     SV_TRY(sv_wire_test(engine->wire, &desc->request, &bytes));
     for (unsigned i = newer; i > 0; i--)
-        engine->ring[(head + i) % SV_CTRL_RING] = engine->ring[(head + i - 1) % SV_CTRL_RING];
-    engine->ring[head] = NULL;
+        engine->ring.desc[(head + i) % SV_CTRL_RING] = engine->ring.desc[(head + i - 1) % SV_CTRL_RING];
+    engine->ring.desc[head] = NULL;
     SV_TRY(post_receive(engine, head));
-    engine->ring_head = (head + 1) % SV_CTRL_RING;
+    engine->ring.head = (head + 1) % SV_CTRL_RING;
     const sv_ctrl_header_t *header = desc->header;
     desc->from_wire = header->kind == SV_CTRL_EAGER;
     if (bytes >= sizeof *header && sv_ctrl_is_valid(engine, header) && bytes == sv_ctrl_bytes(header) &&
@@ -218,15 +218,15 @@ static selvage_status_t poll_ring(sv_message_engine_t *engine, bool *moved)
 {
     enum { STUCK_POLLS = 4096 }; /* each look lets MPI do all that it has to do, and takes up to a microsecond */
     selvage_status_t status = SELVAGE_SUCCESS;
-    for (unsigned i = 0; i < SV_CTRL_RING && !engine->ring_posted && status == SELVAGE_SUCCESS; i++)
+    for (unsigned i = 0; i < SV_CTRL_RING && !engine->ring.posted && status == SELVAGE_SUCCESS; i++)
         status = post_receive(engine, i);
-    engine->ring_posted |= status == SELVAGE_SUCCESS;
+    engine->ring.posted |= status == SELVAGE_SUCCESS;
     for (int i = 0; i < CTRL_PER_POLL && status == SELVAGE_SUCCESS; i++) {
         status = poll_ring_slot(engine, 0, moved);
         if (status == SELVAGE_SUCCESS)
-            engine->ring_polls = 0;
+            engine->ring.polls = 0;
     }
-    if (status != SELVAGE_IN_PROGRESS || ++engine->ring_polls % STUCK_POLLS != 0)
+    if (status != SELVAGE_IN_PROGRESS || ++engine->ring.polls % STUCK_POLLS != 0)
         return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
     for (unsigned newer = 1; newer < SV_CTRL_RING; newer++) {
         status = poll_ring_slot(engine, newer, moved);
@@ -278,7 +278,7 @@ selvage_status_t sv_ctrl_poll(sv_message_engine_t *engine, bool *moved)
     SV_TRY(sv_shm_poll(engine, moved));
     /* A question to the wire takes longer than all looks into shared segments, and control messages of the node do not
        come by it. */
-    if (sv_list_is_empty(&engine->shm_peers) || !engine->ring_posted || engine->polls++ % TURNS == 0)
+    if (sv_list_is_empty(&engine->shm_peers) || !engine->ring.posted || engine->polls++ % TURNS == 0)
         SV_TRY(poll_ring(engine, moved));
     SV_TRY(poll_loopback(engine, moved));
     SV_TRY(reap_sends(engine));
@@ -290,10 +290,10 @@ void sv_ctrl_cancel(sv_message_engine_t *engine)
     sv_list_t *it, *safe;
     /* Youngest first: a late control message must not move into a receive that was just about to be withdrawn. */
     for (unsigned i = SV_CTRL_RING; i-- > 0;) {
-        sv_ctrl_desc_t *desc = engine->ring[(engine->ring_head + i) % SV_CTRL_RING];
+        sv_ctrl_desc_t *desc = engine->ring.desc[(engine->ring.head + i) % SV_CTRL_RING];
         if (desc && sv_wire_cancel(engine->wire, &desc->request) != SELVAGE_SUCCESS)
             engine->quarantined = true;
-        engine->ring[(engine->ring_head + i) % SV_CTRL_RING] = NULL;
+        engine->ring.desc[(engine->ring.head + i) % SV_CTRL_RING] = NULL;
     }
     SV_LIST_FOR_EACH(it, safe, &engine->in_flight)
     {

@@ -44,8 +44,8 @@ sv_devslot_place_t sv_devslot_of_put(const sv_message_engine_t *engine, const sv
 
 static selvage_status_t clear_devslots(sv_message_engine_t *engine, void *memory, size_t bytes)
 {
-    SV_TRY(SV_DEVICE_CALL(engine->dev, fill_async, memory, 0, bytes, engine->kernel_stream));
-    return SV_DEVICE_CALL(engine->dev, stream_sync, engine->kernel_stream);
+    SV_TRY(SV_DEVICE_CALL(engine->dev, fill_async, memory, 0, bytes, engine->streams.kernel));
+    return SV_DEVICE_CALL(engine->dev, stream_sync, engine->streams.kernel);
 }
 
 /* Of the kind that shows a kernel what others write, or of the ordinary one where that cannot be exported. */
@@ -86,7 +86,8 @@ void sv_devslot_open(sv_message_engine_t *engine, const sv_message_peer_t *peer,
     sv_opened_t *opened;
     if (engine->devslot_bytes == 0 || shm->devslot_bytes != engine->devslot_bytes)
         return;
-    selvage_status_t status = sv_opened_get(&engine->opened, engine->dev, peer->rank, &shm->devslot_handle, &opened);
+    selvage_status_t status =
+        sv_opened_get(&engine->memory.opened, engine->dev, peer->rank, &shm->devslot_handle, &opened);
     if (status == SELVAGE_SUCCESS) {
         status = sv_opened_bound(opened, shm->devslot_offset, block_bytes(engine));
         if (status != SELVAGE_SUCCESS)

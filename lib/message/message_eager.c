@@ -208,9 +208,9 @@ selvage_status_t sv_eager_finish(selvage_request_t *recv, selvage_status_t found
         if (is_beyond_pinned(recv)) {
             const sv_devslot_place_t from = sv_devslot_place(engine, desc->devslot, desc->devslot_count);
             status = SV_DEVICE_CALL(engine->dev, copy_async, recv->place.data, from.payload, recv->bytes, SV_COPY_D2H,
-                                    engine->kernel_stream);
+                                    engine->streams.kernel);
             if (status == SELVAGE_SUCCESS)
-                status = SV_DEVICE_CALL(engine->dev, stream_sync, engine->kernel_stream);
+                status = SV_DEVICE_CALL(engine->dev, stream_sync, engine->streams.kernel);
         }
     }
     recv->desc = NULL;
@@ -238,10 +238,10 @@ static selvage_status_t take_from_slot(selvage_request_t *recv)
     }
     const sv_verify_job_t job = {.src = from.payload, .dst = to, .record = from.record};
     sv_shm_prefer(desc->devslot, !recv->place.on_device);
-    engine->arrived[SV_WAY_SHM] += recv->attempt == 0;
-    engine->arrived_by_devslot += recv->attempt == 0;
+    engine->arrived.by[SV_WAY_SHM] += recv->attempt == 0;
+    engine->arrived.by_devslot += recv->attempt == 0;
     recv->state = SV_REQUEST_CLOSING;
-    return sv_message_verify(recv, &job, engine->kernel_stream);
+    return sv_message_verify(recv, &job, engine->streams.kernel);
 }
 
 selvage_status_t sv_eager_receive(selvage_request_t *recv)
@@ -250,7 +250,7 @@ selvage_status_t sv_eager_receive(selvage_request_t *recv)
     uint64_t sum = 0;
     if (desc->devslot)
         return take_from_slot(recv);
-    recv->engine->arrived[desc->from_wire ? SV_WAY_WIRE : SV_WAY_SHM] += recv->attempt == 0;
+    recv->engine->arrived.by[desc->from_wire ? SV_WAY_WIRE : SV_WAY_SHM] += recv->attempt == 0;
     if (desc->shm)
         sv_shm_prefer(desc->shm, !recv->place.on_device);
     if (recv->place.on_device && recv->bytes) {
@@ -258,7 +258,7 @@ selvage_status_t sv_eager_receive(selvage_request_t *recv)
                                      .dst = recv->place.data,
                                      .record = sv_ctrl_device_ptr(desc, &desc->header->record)};
         recv->state = SV_REQUEST_CLOSING;
-        return sv_message_verify(recv, &job, recv->engine->kernel_stream);
+        return sv_message_verify(recv, &job, recv->engine->streams.kernel);
     }
     if (recv->bytes)
         memcpy(recv->place.data, sv_ctrl_payload(desc), recv->bytes);

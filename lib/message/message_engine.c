@@ -17,7 +17,7 @@
 static void release_engine(sv_message_engine_t *engine)
 {
     sv_device_t *dev = engine->dev;
-    void *stream[] = {engine->kernel_stream, engine->out_stream, engine->in_stream, engine->peer_stream};
+    void *stream[] = {engine->streams.kernel, engine->streams.out, engine->streams.in, engine->streams.peer};
     sv_prelaunch_end(engine);
     for (uint32_t i = 0; i < engine->nrequests; i++) { /* what is through by now is free as all the rest */
         selvage_request_t *request = engine->table[i];
@@ -31,8 +31,8 @@ static void release_engine(sv_message_engine_t *engine)
         if (stream[i])
             SV_DEVICE_CALL(dev, stream_destroy, stream[i]);
     for (int i = 0; i < SV_PRELAUNCH_STREAMS; i++)
-        if (engine->prelaunch_stream[i])
-            SV_DEVICE_CALL(dev, stream_destroy, engine->prelaunch_stream[i]);
+        if (engine->streams.prelaunch[i])
+            SV_DEVICE_CALL(dev, stream_destroy, engine->streams.prelaunch[i]);
     sv_message_close_mappings(engine);
     sv_message_free_layouts(engine);
     sv_message_free_pools(engine);
@@ -56,19 +56,19 @@ static void init_lists(sv_message_engine_t *engine)
                          &engine->starved[0][SV_LACKS_TURN],
                          &engine->starved[1][SV_LACKS_CHUNK],
                          &engine->starved[1][SV_LACKS_TURN],
-                         &engine->chunk_free[0],
-                         &engine->chunk_free[1],
-                         &engine->layouts,
-                         &engine->bounce_free,
-                         &engine->block_free,
-                         &engine->upload_free,
+                         &engine->pieces.free[0],
+                         &engine->pieces.free[1],
+                         &engine->layouts.all,
+                         &engine->layouts.bounce_free,
+                         &engine->layouts.block_free,
+                         &engine->layouts.upload_free,
                          &engine->shm_peers,
-                         &engine->opened,
-                         &engine->mappings,
-                         &engine->chunk_retired,
-                         &engine->unacked_free,
-                         &engine->unacked_peers,
-                         &engine->ack_due_peers};
+                         &engine->memory.opened,
+                         &engine->memory.mappings,
+                         &engine->pieces.retired,
+                         &engine->unacked.free,
+                         &engine->unacked.peers,
+                         &engine->unacked.ack_due};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         sv_list_init(list[i]);
 }
@@ -97,12 +97,12 @@ static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t 
         engine->devslot_bytes = comm->message_slot_bytes;
     engine->early_wait_ns = sv_prelaunch_wait_ns(comm);
     engine->exchange = comm->nonce | UINT32_MAX; /* exchanges count from the nonce on, and never so far */
-    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->kernel_stream), fail);
-    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->out_stream), fail);
-    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->in_stream), fail);
-    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->peer_stream), fail);
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->streams.kernel), fail);
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->streams.out), fail);
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->streams.in), fail);
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->streams.peer), fail);
     for (int i = 0; i < SV_PRELAUNCH_STREAMS && engine->early_wait_ns > 0; i++)
-        SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->prelaunch_stream[i]), fail);
+        SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->streams.prelaunch[i]), fail);
     *engine_out = engine;
     return SELVAGE_SUCCESS;
 fail:
@@ -158,7 +158,7 @@ void sv_message_break(sv_message_engine_t *engine, selvage_status_t status)
 
 bool sv_message_drain(sv_message_engine_t *engine)
 {
-    void *stream[] = {engine->kernel_stream, engine->out_stream, engine->in_stream, engine->peer_stream};
+    void *stream[] = {engine->streams.kernel, engine->streams.out, engine->streams.in, engine->streams.peer};
     char text[SV_DETAIL_BYTES];
     bool over = true;
     memcpy(text, sv_thread_detail(), sizeof text);
@@ -287,7 +287,7 @@ static void park(sv_message_engine_t *engine, selvage_request_t *request)
         break;
     case SV_REQUEST_GATE:
         if (request->lacks == SV_LACKS_TURN && sv_list_is_empty(&engine->starved[request->is_send][SV_LACKS_TURN]))
-            engine->turn_ns[request->is_send] = sv_clock_ns();
+            engine->pieces.turn_ns[request->is_send] = sv_clock_ns();
         if (request->lacks != SV_LACKS_NOTHING)
             move_to(&engine->starved[request->is_send][request->lacks], request);
         break;
@@ -312,19 +312,19 @@ static void wake_starved(sv_message_engine_t *engine)
             const bool turns = lack == SV_LACKS_TURN;
             sv_list_t *starved = &engine->starved[is_send][lack], *before = engine->active.next;
             if (sv_list_is_empty(starved)) {
-                engine->turns_more[is_send] = turns ? 0 : engine->turns_more[is_send];
+                engine->pieces.turns_more[is_send] = turns ? 0 : engine->pieces.turns_more[is_send];
                 continue;
             }
             uint32_t left = sv_message_left(engine, is_send, (sv_message_lack_t)lack);
             /* All that have a turn may stand still until a message comes that has none: at ranks that look after no
                message of this communicator before that. So the bound gives way, by an eighth after two seconds: slow
                polls of many are not that. */
-            if (turns && left == 0 && sv_clock_ns() - engine->turn_ns[is_send] >= still_ns) {
-                engine->turns_more[is_send] += engine->host_transfers[is_send] / SHARE + 1;
+            if (turns && left == 0 && sv_clock_ns() - engine->pieces.turn_ns[is_send] >= still_ns) {
+                engine->pieces.turns_more[is_send] += engine->pieces.host_transfers[is_send] / SHARE + 1;
                 left = sv_message_left(engine, is_send, SV_LACKS_TURN);
             }
             if (turns && left > 0)
-                engine->turn_ns[is_send] = sv_clock_ns();
+                engine->pieces.turn_ns[is_send] = sv_clock_ns();
             for (; left > 0 && !sv_list_is_empty(starved); left--) { /* in their order, and ahead of what came later */
                 sv_list_t *link = starved->next;
                 sv_list_remove(link);
@@ -436,15 +436,15 @@ static void detach_engine(sv_message_engine_t *engine)
 
 static void log_ways(const sv_message_engine_t *engine)
 {
-    const uint64_t *arrived = engine->arrived;
+    const uint64_t *arrived = engine->arrived.by;
     sv_log(
         SV_LOG_DEBUG, "message",
         "messages received: %llu by the wire, %llu within the node (%llu by slots), %llu "
         "in pieces, %llu direct (%llu claimed); %llu of them by a kernel that waited; %llu control messages sent again",
         (unsigned long long)arrived[SV_WAY_WIRE], (unsigned long long)arrived[SV_WAY_SHM],
-        (unsigned long long)engine->arrived_by_devslot, (unsigned long long)arrived[SV_WAY_STAGED],
-        (unsigned long long)arrived[SV_WAY_DIRECT], (unsigned long long)engine->arrived_claimed,
-        (unsigned long long)engine->arrived_prelaunched, (unsigned long long)engine->resent);
+        (unsigned long long)engine->arrived.by_devslot, (unsigned long long)arrived[SV_WAY_STAGED],
+        (unsigned long long)arrived[SV_WAY_DIRECT], (unsigned long long)engine->arrived.claimed,
+        (unsigned long long)engine->arrived.prelaunched, (unsigned long long)engine->unacked.resent);
 }
 
 static bool is_engine_drained(sv_message_engine_t *engine)

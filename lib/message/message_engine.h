@@ -122,6 +122,61 @@ typedef struct sv_request_chunk {
     selvage_request_t request[SV_REQUEST_CHUNK];
 } sv_request_chunk_t;
 
+/* The engine's own streams, which wait for no caller's. */
+typedef struct sv_message_streams {
+    void *kernel, *out, *in, *peer;
+    void *upload;            /* of layouts; made at first need */
+    void *prelaunch[SV_PRELAUNCH_STREAMS]; /* by peer, so that one that is late holds up few others */
+} sv_message_streams_t;
+
+/* Receives of control messages by the wire, in the order in which they were posted. */
+typedef struct sv_ctrl_ring {
+    sv_ctrl_desc_t *desc[SV_CTRL_RING];
+    unsigned head, polls;
+    bool posted;
+} sv_ctrl_ring_t;
+
+/* Control messages by the wire that were not acknowledged (message_unacked.c). */
+typedef struct sv_message_unacked {
+    sv_list_t free, peers, ack_due;
+    struct sv_unacked_chunk *chunks;
+    uint64_t resent;         /* control messages, for whatever reason */
+} sv_message_unacked_t;
+
+/* Pinned memory for pieces: of receives, of sends; neither waits for the other's. */
+typedef struct sv_message_pieces {
+    sv_list_t free[2], retired;
+    uint32_t used[2];
+    uint32_t host_transfers[2]; /* those in pieces straight from or to host memory ... */
+    uint32_t turns_more[2];     /* ... of which there may be so many more, since none of those has ended ... */
+    uint64_t turn_ns[2];        /* ... since this time, or that at which one was last let in */
+} sv_message_pieces_t;
+
+/* Layouts that were met before, and memory for the next ones (message_layout.c). */
+typedef struct sv_message_layouts {
+    sv_list_t all, bounce_free, block_free, upload_free;
+    uint32_t count;
+    size_t bytes;
+} sv_message_layouts_t;
+
+/* What is known of device memory: of peers, of this rank's that they map, and of what kind callers' is. */
+typedef struct sv_message_memory {
+    sv_list_t opened;        /* of peers: open mappings ... */
+    sv_list_t mappings;      /* ... and what is known of them, the oldest first */
+    uint32_t nmappings;
+    sv_message_export_t exported[SV_MESSAGE_EXPORTS];
+    sv_message_known_t known[SV_MESSAGE_KNOWN];
+    uint32_t next_export, next_known;
+} sv_message_memory_t;
+
+/* Messages that were received. */
+typedef struct sv_message_arrived {
+    uint64_t by[SV_WAYS];    /* each way */
+    uint64_t claimed;        /* of the direct ones, those without a handshake */
+    uint64_t by_devslot, prelaunched; /* of those by shared memory, those in device memory, and by a kernel that
+                                         waited */
+} sv_message_arrived_t;
+
 struct sv_message_engine {
     selvage_comm_t *comm;
     sv_device_t *dev;
@@ -140,20 +195,16 @@ struct sv_message_engine {
     char broken_text[SV_DETAIL_BYTES];
     uint64_t moved_ns, stamps, broken_ns;
     bool stores_late;        /* it broke while kernels of sends were after callers' work */
-    uint64_t arrived[SV_WAYS]; /* messages that were received, by each way */
-    uint64_t arrived_claimed; /* of the direct ones, those without a handshake */
-    uint64_t arrived_by_devslot, arrived_prelaunched; /* of those by shared memory, those in device memory, and by a
-                                                         kernel that waited */
+    bool quarantined;        /* the wire, or a kernel, may still write its memory */
+    unsigned polls, calls;
+    sv_message_streams_t streams;
+    sv_message_arrived_t arrived;
     sv_message_counts_t counts;
 
     sv_list_t desc_free[2], in_flight, loopback; /* loopback: to this rank itself */
-    sv_list_t unacked_free, unacked_peers, ack_due_peers;
-    struct sv_unacked_chunk *unacked_chunks;
-    uint64_t resent;         /* control messages, for whatever reason */
     sv_ctrl_desc_chunk_t *desc_chunks;
-    sv_ctrl_desc_t *ring[SV_CTRL_RING];
-    unsigned ring_head, ring_polls, polls, calls;
-    bool ring_posted;
+    sv_ctrl_ring_t ring;
+    sv_message_unacked_t unacked;
     sv_list_t unexpected, taken; /* a descriptor that nobody has asked for; that improbe has taken */
 
     sv_list_t request_free, posted;
@@ -162,28 +213,11 @@ struct sv_message_engine {
     sv_request_chunk_t *request_chunks;
     selvage_request_t **table; /* by index */
     uint32_t nrequests, open;  /* open: not yet complete and given back */
-
-    sv_list_t chunk_free[2];   /* of sends, of receives: neither waits for the other's */
-    sv_list_t chunk_retired;
-    uint32_t chunks_used[2];
-    uint32_t host_transfers[2]; /* of receives, of sends: those in pieces straight from or to host memory ... */
-    uint32_t turns_more[2];     /* ... of which there may be so many more, since none of those has ended ... */
-    uint64_t turn_ns[2];        /* ... since this time, or that at which one was last let in */
-    sv_list_t layouts, bounce_free, block_free, upload_free;
-    uint32_t nlayouts;
-    size_t layout_bytes;
-    void *upload_stream;
-    sv_list_t shm_peers;       /* peers with a shared segment to look into */
-    sv_list_t opened;          /* device memory of peers: open mappings ... */
-    sv_list_t mappings;        /* ... and what is known of them, the oldest first */
-    uint32_t nmappings;
-    sv_message_export_t exported[SV_MESSAGE_EXPORTS];
-    sv_message_known_t known[SV_MESSAGE_KNOWN];
-    uint32_t next_export, next_known;
-    void *kernel_stream, *out_stream, *in_stream, *peer_stream;
-    void *prelaunch_stream[SV_PRELAUNCH_STREAMS]; /* by peer, so that one that is late holds up few others */
+    sv_message_pieces_t pieces;
+    sv_message_layouts_t layouts;
+    sv_message_memory_t memory;
+    sv_list_t shm_peers;     /* peers with a shared segment to look into */
     sv_message_peer_t *peers[SV_MESSAGE_PEERS];
-    bool quarantined;          /* the wire, or a kernel, may still write its memory */
 };
 
 /* What the digest kernel does for a send: sums bytes of src, copies them to dst (or NULL), writes the record, and

@@ -45,7 +45,7 @@ static selvage_status_t take_buffer(sv_message_engine_t *engine, sv_list_t *free
     best->bytes = least_bytes;
     while (best->bytes < bytes)
         best->bytes *= 2;
-    selvage_status_t status = free_ones == &engine->upload_free
+    selvage_status_t status = free_ones == &engine->layouts.upload_free
                                   ? SV_DEVICE_CALL(engine->dev, host_malloc, best->bytes, &memory)
                                   : SV_DEVICE_CALL(engine->dev, malloc, best->bytes, &memory);
     if (status != SELVAGE_SUCCESS) {
@@ -68,7 +68,7 @@ static void free_kept_buffers(sv_message_engine_t *engine, sv_list_t *free_ones)
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, free_ones) {
         sv_message_bounce_t *bounce = SV_CONTAINER_OF(it, sv_message_bounce_t, link);
-        if (free_ones == &engine->upload_free)
+        if (free_ones == &engine->layouts.upload_free)
             SV_DEVICE_CALL(engine->dev, host_free, bounce->memory);
         else
             SV_DEVICE_CALL(engine->dev, free, bounce->memory);
@@ -78,12 +78,12 @@ static void free_kept_buffers(sv_message_engine_t *engine, sv_list_t *free_ones)
 
 selvage_status_t sv_message_take_bounce(sv_message_engine_t *engine, size_t bytes, sv_message_bounce_t **bounce_out)
 {
-    return take_buffer(engine, &engine->bounce_free, BOUNCE_BYTES_MIN, bytes, bounce_out);
+    return take_buffer(engine, &engine->layouts.bounce_free, BOUNCE_BYTES_MIN, bytes, bounce_out);
 }
 
 void sv_message_put_bounce(sv_message_engine_t *engine, sv_message_bounce_t *bounce)
 {
-    put_buffer(&engine->bounce_free, bounce);
+    put_buffer(&engine->layouts.bounce_free, bounce);
 }
 
 /* --- layouts ------------------------------------------------------------------------------------------------------ */
@@ -100,7 +100,7 @@ static bool is_same(const sv_message_layout_t *layout, const sv_type_map_t *map)
 static void destroy_layout(sv_message_engine_t *engine, sv_message_layout_t *layout)
 {
     if (layout->block && layout->users == 0)
-        put_buffer(&engine->block_free, layout->block);
+        put_buffer(&engine->layouts.block_free, layout->block);
     else
         sv_free(layout->block);
     sv_type_map_fini(&layout->map);
@@ -125,12 +125,12 @@ static selvage_status_t upload_pieces(sv_message_engine_t *engine, void *there, 
 {
     sv_device_t *dev = engine->dev;
     void *stream;
-    if (!engine->upload_stream) {
+    if (!engine->streams.upload) {
         SV_TRY(SV_DEVICE_CALL(dev, stream_create, &stream));
-        engine->upload_stream = stream;
+        engine->streams.upload = stream;
     }
-    SV_TRY(SV_DEVICE_CALL(dev, copy_async, there, here, bytes, SV_COPY_H2D, engine->upload_stream));
-    return SV_DEVICE_CALL(dev, stream_sync, engine->upload_stream);
+    SV_TRY(SV_DEVICE_CALL(dev, copy_async, there, here, bytes, SV_COPY_H2D, engine->streams.upload));
+    return SV_DEVICE_CALL(dev, stream_sync, engine->streams.upload);
 }
 
 static selvage_status_t create_layout_block(sv_message_engine_t *engine, const sv_layout_t *pieces_of, uint8_t *base,
@@ -141,15 +141,15 @@ static selvage_status_t create_layout_block(sv_message_engine_t *engine, const s
     sv_layout_bump_t arena = {0};
     SV_TRY(sv_layout_make_pieces(pieces_of, &base, &arena, &unused, &layout->pieces, &layout->npieces));
     const size_t bytes = arena.used;
-    SV_TRY(take_buffer(engine, &engine->block_free, BLOCK_BYTES_MIN, bytes, &layout->block));
-    SV_TRY(take_buffer(engine, &engine->upload_free, BLOCK_BYTES_MIN, bytes, &here));
+    SV_TRY(take_buffer(engine, &engine->layouts.block_free, BLOCK_BYTES_MIN, bytes, &layout->block));
+    SV_TRY(take_buffer(engine, &engine->layouts.upload_free, BLOCK_BYTES_MIN, bytes, &here));
     memset(here->memory, 0, bytes);
     arena = (sv_layout_bump_t){.here = here->memory, .there = layout->block->memory};
     selvage_status_t status =
         sv_layout_make_pieces(pieces_of, &base, &arena, &unused, &layout->pieces, &layout->npieces);
     if (status == SELVAGE_SUCCESS)
         status = upload_pieces(engine, layout->block->memory, here->memory, bytes);
-    put_buffer(&engine->upload_free, here);
+    put_buffer(&engine->layouts.upload_free, here);
     return status;
 }
 
@@ -172,15 +172,15 @@ static selvage_status_t create_layout(sv_message_engine_t *engine, const sv_type
 static void forget_layouts(sv_message_engine_t *engine)
 {
     sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &engine->layouts) {
+    SV_LIST_FOR_EACH(it, safe, &engine->layouts.all) {
         sv_message_layout_t *layout = SV_CONTAINER_OF(it, sv_message_layout_t, link);
-        if (engine->nlayouts < LAYOUTS_MAX && engine->layout_bytes <= LAYOUT_BYTES_MAX)
+        if (engine->layouts.count < LAYOUTS_MAX && engine->layouts.bytes <= LAYOUT_BYTES_MAX)
             return;
         if (layout->users)
             continue;
         sv_list_remove(it);
-        engine->nlayouts--;
-        engine->layout_bytes -= layout->block ? layout->block->bytes : 0;
+        engine->layouts.count--;
+        engine->layouts.bytes -= layout->block ? layout->block->bytes : 0;
         destroy_layout(engine, layout);
     }
 }
@@ -190,11 +190,11 @@ selvage_status_t sv_message_find_layout(sv_message_engine_t *engine, const sv_ty
 {
     sv_message_layout_t *layout;
     const unsigned align = on_device ? (unsigned)((uintptr_t)buf % ALIGN) : 0;
-    for (sv_list_t *it = engine->layouts.prev; it != &engine->layouts; it = it->prev) {
+    for (sv_list_t *it = engine->layouts.all.prev; it != &engine->layouts.all; it = it->prev) {
         layout = SV_CONTAINER_OF(it, sv_message_layout_t, link);
         if (layout->on_device == on_device && layout->align == align && is_same(layout, map)) {
             sv_list_remove(&layout->link);
-            sv_list_append(&engine->layouts, &layout->link);
+            sv_list_append(&engine->layouts.all, &layout->link);
             *layout_out = layout;
             return SELVAGE_SUCCESS;
         }
@@ -208,9 +208,9 @@ selvage_status_t sv_message_find_layout(sv_message_engine_t *engine, const sv_ty
         destroy_layout(engine, layout);
         return status;
     }
-    sv_list_append(&engine->layouts, &layout->link);
-    engine->nlayouts++;
-    engine->layout_bytes += layout->block ? layout->block->bytes : 0;
+    sv_list_append(&engine->layouts.all, &layout->link);
+    engine->layouts.count++;
+    engine->layouts.bytes += layout->block ? layout->block->bytes : 0;
     *layout_out = layout;
     return SELVAGE_SUCCESS;
 }
@@ -218,13 +218,13 @@ selvage_status_t sv_message_find_layout(sv_message_engine_t *engine, const sv_ty
 void sv_message_free_layouts(sv_message_engine_t *engine)
 {
     sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &engine->layouts)
+    SV_LIST_FOR_EACH(it, safe, &engine->layouts.all)
     destroy_layout(engine, SV_CONTAINER_OF(it, sv_message_layout_t, link));
-    free_kept_buffers(engine, &engine->block_free);
-    free_kept_buffers(engine, &engine->bounce_free);
-    free_kept_buffers(engine, &engine->upload_free);
-    if (engine->upload_stream)
-        SV_DEVICE_CALL(engine->dev, stream_destroy, engine->upload_stream);
+    free_kept_buffers(engine, &engine->layouts.block_free);
+    free_kept_buffers(engine, &engine->layouts.bounce_free);
+    free_kept_buffers(engine, &engine->layouts.upload_free);
+    if (engine->streams.upload)
+        SV_DEVICE_CALL(engine->dev, stream_destroy, engine->streams.upload);
     for (uint32_t i = 0; i < engine->nrequests; i++) /* whose memory is set aside */
         if (engine->table[i]->retired)
             sv_free(engine->table[i]->place.bounce);

@@ -22,13 +22,13 @@ static void forget_mapping(sv_message_engine_t *engine, sv_message_mapping_t *ma
     sv_list_remove(&mapping->link);
     sv_opened_put(mapping->opened);
     sv_free(mapping);
-    engine->nmappings--;
+    engine->memory.nmappings--;
 }
 
 void sv_message_close_mappings(sv_message_engine_t *engine)
 {
-    while (!sv_list_is_empty(&engine->mappings))
-        forget_mapping(engine, SV_CONTAINER_OF(engine->mappings.next, sv_message_mapping_t, link));
+    while (!sv_list_is_empty(&engine->memory.mappings))
+        forget_mapping(engine, SV_CONTAINER_OF(engine->memory.mappings.next, sv_message_mapping_t, link));
 }
 
 static bool is_at(const sv_message_mapping_t *mapping, int peer, uint64_t remote_base)
@@ -43,14 +43,14 @@ static void evict_mappings(sv_message_engine_t *engine, int peer, uint64_t remot
     const uint64_t now_ns = sv_clock_ns();
     uint64_t idle_bytes = 0;
     sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &engine->mappings) {
+    SV_LIST_FOR_EACH(it, safe, &engine->memory.mappings) {
         const sv_message_mapping_t *mapping = SV_CONTAINER_OF(it, sv_message_mapping_t, link);
         idle_bytes += mapping->users == 0 ? mapping->bytes : 0;
     }
-    SV_LIST_FOR_EACH(it, safe, &engine->mappings) {
+    SV_LIST_FOR_EACH(it, safe, &engine->memory.mappings) {
         sv_message_mapping_t *mapping = SV_CONTAINER_OF(it, sv_message_mapping_t, link);
         const uint64_t since_ns = now_ns > mapping->used_ns ? now_ns - mapping->used_ns : 0;
-        const bool may_go = is_at(mapping, peer, remote_base) || engine->nmappings >= MAPPINGS_MAX ||
+        const bool may_go = is_at(mapping, peer, remote_base) || engine->memory.nmappings >= MAPPINGS_MAX ||
                             since_ns >= IDLE_LONG_NS || (idle_bytes > IDLE_BYTES_MAX && since_ns >= IDLE_SHORT_NS);
         if (mapping->users > 0 || !may_go)
             continue;
@@ -73,7 +73,7 @@ selvage_status_t sv_message_mapping_enter(selvage_request_t *send, uint64_t remo
 {
     sv_message_engine_t *engine = send->engine;
     sv_message_mapping_t *mapping = NULL;
-    for (sv_list_t *it = engine->mappings.next; it != &engine->mappings && !mapping; it = it->next) {
+    for (sv_list_t *it = engine->memory.mappings.next; it != &engine->memory.mappings && !mapping; it = it->next) {
         mapping = SV_CONTAINER_OF(it, sv_message_mapping_t, link);
         if (!is_at(mapping, send->peer, remote_base) || memcmp(&mapping->opened->handle, handle, sizeof *handle) != 0)
             mapping = NULL;
@@ -81,7 +81,8 @@ selvage_status_t sv_message_mapping_enter(selvage_request_t *send, uint64_t remo
     if (!mapping) {
         evict_mappings(engine, send->peer, remote_base);
         SV_TRY(sv_calloc(1, sizeof *mapping, &mapping));
-        selvage_status_t status = sv_opened_get(&engine->opened, engine->dev, send->peer, handle, &mapping->opened);
+        selvage_status_t status =
+            sv_opened_get(&engine->memory.opened, engine->dev, send->peer, handle, &mapping->opened);
         if (status != SELVAGE_SUCCESS) {
             sv_free(mapping);
             return status;
@@ -89,8 +90,8 @@ selvage_status_t sv_message_mapping_enter(selvage_request_t *send, uint64_t remo
         mapping->remote_base = remote_base;
         /* Neighbours' devices are of one kind with this one, or could not be mapped. */
         mapping->retained = SV_DEVICE_CALL(engine->dev, memory_id, send->place.data) != 0;
-        sv_list_append(&engine->mappings, &mapping->link);
-        engine->nmappings++;
+        sv_list_append(&engine->memory.mappings, &mapping->link);
+        engine->memory.nmappings++;
     }
     mapping->users++;
     if (mapping->bytes < send->put.offset + send->bytes)

@@ -123,9 +123,9 @@ static selvage_status_t grow_requests(sv_message_engine_t *engine)
     SV_TRY_GOTO(status, alloc_pinned(engine, SV_REQUEST_CHUNK * sizeof *chunk->lines, &chunk->lines), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, malloc, scratch_bytes, &scratches), fail);
     chunk->scratches = scratches;
-    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, fill_async, scratches, 0, scratch_bytes, engine->kernel_stream),
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, fill_async, scratches, 0, scratch_bytes, engine->streams.kernel),
                 fail);
-    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_sync, engine->kernel_stream), fail);
+    SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_sync, engine->streams.kernel), fail);
     chunk->next = engine->request_chunks;
     engine->request_chunks = chunk;
     for (int i = 0; i < SV_REQUEST_CHUNK; i++) {
@@ -187,27 +187,28 @@ selvage_request_t *sv_message_find(sv_message_engine_t *engine, uint64_t id)
 
 bool sv_message_has_chunks(const sv_message_engine_t *engine, bool is_send)
 {
-    return engine->chunks_used[is_send] < CHUNKS_MAX / 2;
+    return engine->pieces.used[is_send] < CHUNKS_MAX / 2;
 }
 
 uint32_t sv_message_left(const sv_message_engine_t *engine, bool is_send, sv_message_lack_t lack)
 {
     const uint32_t most = lack == SV_LACKS_CHUNK ? CHUNKS_MAX + CHUNKS_MORE
-                                                   : HOST_TRANSFERS_MAX + engine->turns_more[is_send];
-    const uint32_t used = lack == SV_LACKS_CHUNK ? engine->chunks_used[is_send] : engine->host_transfers[is_send];
+                                                   : HOST_TRANSFERS_MAX + engine->pieces.turns_more[is_send];
+    const uint32_t used =
+        lack == SV_LACKS_CHUNK ? engine->pieces.used[is_send] : engine->pieces.host_transfers[is_send];
     return used < most ? most - used : 0;
 }
 
 sv_message_chunk_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_send, bool is_first)
 {
     sv_message_chunk_t *chunk;
-    sv_list_t *free_list = &engine->chunk_free[is_send];
-    if (engine->chunks_used[is_send] >= CHUNKS_MAX + (is_first ? CHUNKS_MORE : 0))
+    sv_list_t *free_list = &engine->pieces.free[is_send];
+    if (engine->pieces.used[is_send] >= CHUNKS_MAX + (is_first ? CHUNKS_MORE : 0))
         return NULL;
     if (!sv_list_is_empty(free_list)) {
         chunk = SV_CONTAINER_OF(free_list->next, sv_message_chunk_t, link);
         sv_list_remove(&chunk->link);
-        engine->chunks_used[is_send]++;
+        engine->pieces.used[is_send]++;
         return chunk;
     }
     if (sv_calloc(1, sizeof *chunk, &chunk) != SELVAGE_SUCCESS)
@@ -217,15 +218,15 @@ sv_message_chunk_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_s
         return NULL;
     }
     sv_list_init(&chunk->link);
-    engine->chunks_used[is_send]++;
+    engine->pieces.used[is_send]++;
     return chunk;
 }
 
 void sv_message_put_chunk(const selvage_request_t *request, sv_message_chunk_t *chunk)
 {
     sv_message_engine_t *engine = request->engine;
-    sv_list_append(request->retired ? &engine->chunk_retired : &engine->chunk_free[request->is_send], &chunk->link);
-    engine->chunks_used[request->is_send]--;
+    sv_list_append(request->retired ? &engine->pieces.retired : &engine->pieces.free[request->is_send], &chunk->link);
+    engine->pieces.used[request->is_send]--;
 }
 
 /* --- peers -------------------------------------------------------------------------------------------------------- */
@@ -279,8 +280,8 @@ void sv_message_free_pools(sv_message_engine_t *engine)
     sv_free(engine->table);
     sv_unacked_free(engine);
     for (int i = 0; i < 2; i++)
-        free_chunks(engine, &engine->chunk_free[i]);
-    free_chunks(engine, &engine->chunk_retired);
+        free_chunks(engine, &engine->pieces.free[i]);
+    free_chunks(engine, &engine->pieces.retired);
     for (int i = 0; i < SV_MESSAGE_PEERS; i++)
         for (sv_message_peer_t *peer = engine->peers[i], *next; peer; peer = next) {
             next = peer->next;

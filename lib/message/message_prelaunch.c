@@ -53,7 +53,7 @@ static bool count_before(const selvage_request_t *recv, uint64_t *messages, uint
 
 static void *engine_stream(const selvage_request_t *recv)
 {
-    return recv->engine->prelaunch_stream[recv->peer % SV_PRELAUNCH_STREAMS];
+    return recv->engine->streams.prelaunch[recv->peer % SV_PRELAUNCH_STREAMS];
 }
 
 unsigned sv_prelaunch_blocks(const sv_message_engine_t *engine)

@@ -46,7 +46,7 @@ static selvage_status_t export_memory(sv_message_engine_t *engine, const uint8_t
 {
     const uint64_t id = SV_DEVICE_CALL(engine->dev, memory_id, ptr);
     for (unsigned i = 0; i < SV_MESSAGE_EXPORTS && id; i++) {
-        const sv_message_export_t *known = &engine->exported[i];
+        const sv_message_export_t *known = &engine->memory.exported[i];
         if (known->id != id)
             continue;
         *handle = known->handle;
@@ -54,7 +54,7 @@ static selvage_status_t export_memory(sv_message_engine_t *engine, const uint8_t
         return SELVAGE_SUCCESS;
     }
     SV_TRY(SV_DEVICE_CALL(engine->dev, export_memory, ptr, bytes, handle, offset));
-    engine->exported[engine->next_export++ % SV_MESSAGE_EXPORTS] =
+    engine->memory.exported[engine->memory.next_export++ % SV_MESSAGE_EXPORTS] =
         (sv_message_export_t){.id = id, .base = (uintptr_t)ptr - *offset, .handle = *handle};
     return SELVAGE_SUCCESS;
 }
@@ -231,7 +231,7 @@ static selvage_status_t corrupt_put(const selvage_request_t *send, uint8_t *targ
     sv_flip_arg_t arg = {target + send->bytes / 2, 1};
     if (!send->corrupted)
         return SELVAGE_SUCCESS;
-    return SV_DEVICE_CALL(send->engine->dev, launch, &sv_kernel_flip, &arg, sizeof arg, 1, send->engine->peer_stream);
+    return SV_DEVICE_CALL(send->engine->dev, launch, &sv_kernel_flip, &arg, sizeof arg, 1, send->engine->streams.peer);
 }
 
 bool sv_put_by_kernel(const selvage_request_t *request)
@@ -268,7 +268,7 @@ static selvage_status_t record_apart(selvage_request_t *send, const sv_shm_end_t
                                   .word = sv_shared_device_address(&end->segment, &shm->recorded[send->put.slot]),
                                   .stamp = send->put.stamp};
     if (sv_message_checks(send->engine))
-        return sv_message_prepare(send, &job, send->engine->kernel_stream);
+        return sv_message_prepare(send, &job, send->engine->streams.kernel);
     /* Partner: the acquire in sv_put_has_arrived(). */
     __atomic_store_n(&shm->recorded[send->put.slot], send->put.stamp, __ATOMIC_RELEASE);
     return SELVAGE_SUCCESS;
@@ -294,11 +294,11 @@ selvage_status_t sv_put_copy(selvage_request_t *send, void *stream)
     if (sv_put_by_kernel(send))
         return copy_by_kernel(send, end, target, stream);
     SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, target, send->place.data, send->bytes, SV_COPY_PEER,
-                          engine->peer_stream));
+                          engine->streams.peer));
     SV_TRY(corrupt_put(send, target));
     SV_TRY(SV_DEVICE_CALL(engine->dev, signal_async,
                           sv_shared_device_address(&end->segment, &end->shm->put_arrived[send->put.slot]),
-                          send->put.stamp, engine->peer_stream));
+                          send->put.stamp, engine->streams.peer));
     return record_apart(send, end);
 }
 

@@ -74,7 +74,7 @@ selvage_status_t sv_message_unpack(selvage_request_t *recv)
         return SELVAGE_SUCCESS;
     }
     recv->state = SV_REQUEST_UNPACKING;
-    return sv_message_unpack_device(recv, recv->engine->kernel_stream);
+    return sv_message_unpack_device(recv, recv->engine->streams.kernel);
 }
 
 void sv_message_count_outcome(selvage_request_t *recv, selvage_status_t found)
@@ -140,9 +140,9 @@ static selvage_status_t take_verified(selvage_request_t *recv, bool *moved)
         return SELVAGE_IN_PROGRESS;
     *moved = true;
     const bool by_slot = recv->early.launched && recv->desc;
-    engine->arrived_prelaunched += recv->early.launched;
-    engine->arrived_by_devslot += by_slot;
-    engine->arrived[SV_WAY_SHM] += by_slot;
+    engine->arrived.prelaunched += recv->early.launched;
+    engine->arrived.by_devslot += by_slot;
+    engine->arrived.by[SV_WAY_SHM] += by_slot;
     sv_prelaunch_ended(recv);
     return recv->desc ? sv_eager_finish(recv, sv_message_verified(recv))
                       : sv_rendezvous_finish(recv, sv_message_verified(recv));
@@ -212,8 +212,8 @@ static selvage_status_t accept_match(selvage_request_t *recv, sv_ctrl_desc_t *de
     if (claimed) {
         recv->route = SV_MESSAGE_PUT;
         recv->state = SV_REQUEST_MOVING;
-        recv->engine->arrived[SV_WAY_DIRECT]++;
-        recv->engine->arrived_claimed++;
+        recv->engine->arrived.by[SV_WAY_DIRECT]++;
+        recv->engine->arrived.claimed++;
         if (recv->key != recv->early.key)
             sv_prelaunch_stop(recv);
     }

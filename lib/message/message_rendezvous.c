@@ -69,7 +69,7 @@ selvage_status_t sv_rendezvous_pass_gate(selvage_request_t *send, void *stream)
     send->stamp = ++engine->stamps;
     const sv_prepare_job_t job = {.src = send->place.data, .record = &send->line->record, .word = &send->line->ready,
                                   .stamp = send->stamp};
-    return sv_message_prepare(send, &job, engine->kernel_stream);
+    return sv_message_prepare(send, &job, engine->streams.kernel);
 }
 
 static selvage_status_t move_claimed(selvage_request_t *send, void *stream)
@@ -79,7 +79,7 @@ static selvage_status_t move_claimed(selvage_request_t *send, void *stream)
     SV_TRY(sv_message_pack_device(send, sv_message_send_stream(send, stream)));
     SV_TRY(sv_message_record_gate(send, stream));
     if (!send->gated)
-        return sv_rendezvous_pass_gate(send, send->engine->kernel_stream);
+        return sv_rendezvous_pass_gate(send, send->engine->streams.kernel);
     if (sv_put_by_kernel(send) && (packed || send->bytes <= SHORT_BYTES)) {
         send->gated = false; /* the stream itself sees to it */
         return sv_rendezvous_pass_gate(send, sv_message_send_stream(send, stream));
@@ -221,7 +221,7 @@ selvage_status_t sv_rendezvous_receive(selvage_request_t *recv)
     recv->route = SV_MESSAGE_PUT;
     if (sv_put_fill_cts(recv, &header)) {
         recv->state = SV_REQUEST_MOVING;
-        recv->engine->arrived[SV_WAY_DIRECT]++;
+        recv->engine->arrived.by[SV_WAY_DIRECT]++;
         return sv_ctrl_send_header(recv->engine, recv->peer, &header);
     }
     recv->route = SV_MESSAGE_NONE;
@@ -230,7 +230,7 @@ selvage_status_t sv_rendezvous_receive(selvage_request_t *recv)
     recv->route = SV_MESSAGE_STAGED;
     if (!sv_message_pieces_begin(recv))
         return SELVAGE_IN_PROGRESS;
-    recv->engine->arrived[SV_WAY_STAGED]++;
+    recv->engine->arrived.by[SV_WAY_STAGED]++;
     recv->state = SV_REQUEST_MOVING;
     recv->staged.record_here = false;
     recv->staged.silent_ns = 0;
@@ -270,7 +270,7 @@ static selvage_status_t take_put(selvage_request_t *recv, bool *moved)
         sv_verify_job_t job = sv_put_job(recv);
         job.await = NULL;
         recv->state = SV_REQUEST_CLOSING;
-        return sv_message_verify(recv, &job, recv->engine->kernel_stream);
+        return sv_message_verify(recv, &job, recv->engine->streams.kernel);
     }
     sv_put_end(recv);
     return sv_message_unpack(recv);
@@ -309,7 +309,7 @@ static selvage_status_t take_staged(selvage_request_t *recv, bool *moved)
         return sv_rendezvous_finish(recv, sv_message_compare(recv, &recv->line->record, recv->staged.sum));
     recv->state = SV_REQUEST_CLOSING;
     const sv_verify_job_t job = {.src = recv->place.data, .record = &recv->line->record};
-    return sv_message_verify(recv, &job, recv->engine->in_stream);
+    return sv_message_verify(recv, &job, recv->engine->streams.in);
 }
 
 selvage_status_t sv_rendezvous_take(selvage_request_t *recv, bool *moved)

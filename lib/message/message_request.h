@@ -105,7 +105,7 @@ typedef struct sv_request_staged {
                                              came */
     bool record_here;        /* receive: FIN came */
     bool awaits_record;      /* receive: all of it has landed, and its record has not come */
-    bool by_host;            /* one of engine->host_transfers */
+    bool by_host;            /* one of engine->pieces.host_transfers */
     bool spent_tag;          /* receive: pieces may come late, with its tag: it is never given out again */
 } sv_request_staged_t;
 

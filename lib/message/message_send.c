@@ -39,7 +39,7 @@ selvage_status_t sv_message_settle_send(selvage_request_t *send, selvage_status_
 /* Where kernels of a send run that are to be after the caller's work. */
 void *sv_message_send_stream(const selvage_request_t *send, void *stream)
 {
-    return stream == SELVAGE_MESSAGE_NO_STREAM ? send->engine->kernel_stream : stream;
+    return stream == SELVAGE_MESSAGE_NO_STREAM ? send->engine->streams.kernel : stream;
 }
 
 /* Where the caller's stream must have come to before the buffer is read; or the engine's, which packs it. */
@@ -89,7 +89,7 @@ static selvage_status_t pass_gate(selvage_request_t *send, bool *moved)
     if (send->route == SV_MESSAGE_NONE) /* what packs it no longer writes the bounce buffer */
         sv_message_complete(send, SELVAGE_SUCCESS);
     else
-        status = sv_rendezvous_pass_gate(send, send->engine->kernel_stream);
+        status = sv_rendezvous_pass_gate(send, send->engine->streams.kernel);
     *moved |= status == SELVAGE_SUCCESS;
     return status;
 }

@@ -77,7 +77,7 @@ bool sv_message_pieces_begin(selvage_request_t *request)
     if (request->staged.nslots == 0) /* no memory */
         return false;
     request->staged.by_host = !request->place.on_device;
-    engine->host_transfers[request->is_send] += request->staged.by_host;
+    engine->pieces.host_transfers[request->is_send] += request->staged.by_host;
     request->lacks = SV_LACKS_NOTHING;
     return true;
 }
@@ -88,8 +88,8 @@ static void set_chunk_aside(selvage_request_t *request, sv_message_chunk_t **chu
     request->engine->quarantined = true;
     request->stuck |= !*chunk;
     if (*chunk) {
-        sv_list_append(&request->engine->chunk_retired, &(*chunk)->link);
-        request->engine->chunks_used[request->is_send]--;
+        sv_list_append(&request->engine->pieces.retired, &(*chunk)->link);
+        request->engine->pieces.used[request->is_send]--;
     }
     *chunk = NULL;
 }
@@ -116,7 +116,7 @@ void sv_message_pieces_end(selvage_request_t *request)
         if (request->staged.piece[i].chunk)
             sv_message_put_chunk(request, request->staged.piece[i].chunk);
     request->staged.nslots = 0;
-    request->engine->host_transfers[request->is_send] -= request->staged.by_host;
+    request->engine->pieces.host_transfers[request->is_send] -= request->staged.by_host;
     request->staged.by_host = false;
 }
 
@@ -157,8 +157,8 @@ static selvage_status_t begin_piece_send(selvage_request_t *send)
     const uint8_t *data = send->place.data + piece_offset(send, number);
     if (send->place.on_device) {
         SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, piece_slot(send, number)->chunk->pinned, data,
-                              piece_bytes(send, number), SV_COPY_D2H, engine->out_stream));
-        return mark_piece(send, number, engine->out_stream);
+                              piece_bytes(send, number), SV_COPY_D2H, engine->streams.out));
+        return mark_piece(send, number, engine->streams.out);
     }
     if (sv_message_checks(engine))
         send->staged.sum += sv_digest_sum(send->key, piece_offset(send, number) / 8, data, piece_bytes(send, number));
@@ -242,8 +242,8 @@ static selvage_status_t take_piece(selvage_request_t *recv, uint32_t number, siz
                         number, (unsigned long long)recv->number, recv->peer, bytes, wanted_bytes);
     if (recv->place.on_device) {
         SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, place, piece_slot(recv, number)->chunk->pinned, wanted_bytes,
-                              SV_COPY_H2D, engine->in_stream));
-        return mark_piece(recv, number, engine->in_stream);
+                              SV_COPY_H2D, engine->streams.in));
+        return mark_piece(recv, number, engine->streams.in);
     }
     if (is_tail(recv, number) && recv->eager.chunk)
         memcpy(place, recv->eager.chunk->pinned, wanted_bytes);

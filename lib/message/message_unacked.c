@@ -60,7 +60,7 @@ static void schedule_ack(sv_message_engine_t *engine, sv_message_peer_t *peer, u
 {
     if (peer->ack_due == 0) {
         peer->ack_due_ns = sv_clock_ns();
-        sv_list_append(&engine->ack_due_peers, &peer->ack_due_link);
+        sv_list_append(&engine->unacked.ack_due, &peer->ack_due_link);
     }
     peer->ack_due += headers;
 }
@@ -102,7 +102,7 @@ void sv_unacked_release(sv_message_engine_t *engine, sv_message_peer_t *peer, sv
 {
     sv_ctrl_desc_t *desc = unacked->desc;
     sv_list_remove(&unacked->link);
-    sv_list_append(&engine->unacked_free, &unacked->link);
+    sv_list_append(&engine->unacked.free, &unacked->link);
     if (sv_list_is_empty(&peer->unacked))
         sv_list_remove(&peer->unacked_link);
     if (!desc)
@@ -201,10 +201,10 @@ static selvage_status_t grow_unacked(sv_message_engine_t *engine)
 {
     sv_unacked_chunk_t *chunk;
     SV_TRY(sv_calloc(1, sizeof *chunk, &chunk));
-    chunk->next = engine->unacked_chunks;
-    engine->unacked_chunks = chunk;
+    chunk->next = engine->unacked.chunks;
+    engine->unacked.chunks = chunk;
     for (int i = 0; i < UNACKED_CHUNK; i++)
-        sv_list_append(&engine->unacked_free, &chunk->entry[i].link);
+        sv_list_append(&engine->unacked.free, &chunk->entry[i].link);
     return SELVAGE_SUCCESS;
 }
 
@@ -213,9 +213,9 @@ selvage_status_t sv_unacked_add(sv_message_engine_t *engine, sv_message_peer_t *
 {
     if (desc->unacked) /* it was asked for again, so it has come, though not all before it */
         sv_unacked_release(engine, peer, desc->unacked);
-    if (sv_list_is_empty(&engine->unacked_free))
+    if (sv_list_is_empty(&engine->unacked.free))
         SV_TRY(grow_unacked(engine));
-    sv_unacked_t *unacked = SV_CONTAINER_OF(engine->unacked_free.next, sv_unacked_t, link);
+    sv_unacked_t *unacked = SV_CONTAINER_OF(engine->unacked.free.next, sv_unacked_t, link);
     sv_list_remove(&unacked->link);
     desc->header->sequence = ++peer->sent_sequence;
     unacked->header = *desc->header;
@@ -227,7 +227,7 @@ selvage_status_t sv_unacked_add(sv_message_engine_t *engine, sv_message_peer_t *
     if (sv_list_is_empty(&peer->unacked)) {
         peer->resends = 0;
         peer->resend_ns = sv_clock_ns() + FIRST_NS;
-        sv_list_append(&engine->unacked_peers, &peer->unacked_link);
+        sv_list_append(&engine->unacked.peers, &peer->unacked_link);
     }
     sv_list_append(&peer->unacked, &unacked->link);
     if (!peer->held && !may_send_now(peer, peer->sent_sequence))
@@ -248,7 +248,7 @@ static selvage_status_t send_oldest_again(sv_message_engine_t *engine, sv_messag
         const bool is_hole = (int32_t)(peer->hole_sequence - unacked->header.sequence) > 0;
         if (unacked == peer->held || (is_hole ? holes-- : oldest--) <= 0)
             break;
-        engine->resent++;
+        engine->unacked.resent++;
         SV_TRY(resend_unacked(engine, peer, unacked));
     }
     return SELVAGE_SUCCESS;
@@ -257,15 +257,15 @@ static selvage_status_t send_oldest_again(sv_message_engine_t *engine, sv_messag
 selvage_status_t sv_unacked_poll(sv_message_engine_t *engine)
 {
     sv_list_t *it, *safe;
-    if (sv_list_is_empty(&engine->unacked_peers) && sv_list_is_empty(&engine->ack_due_peers))
+    if (sv_list_is_empty(&engine->unacked.peers) && sv_list_is_empty(&engine->unacked.ack_due))
         return SELVAGE_SUCCESS;
     const uint64_t now_ns = sv_clock_ns();
-    SV_LIST_FOR_EACH(it, safe, &engine->ack_due_peers) {
+    SV_LIST_FOR_EACH(it, safe, &engine->unacked.ack_due) {
         sv_message_peer_t *peer = SV_CONTAINER_OF(it, sv_message_peer_t, ack_due_link);
         if (peer->ack_due >= ACK_MESSAGES || now_ns - peer->ack_due_ns > ACK_NS)
             SV_TRY(send_sequence_ack(engine, peer));
     }
-    SV_LIST_FOR_EACH(it, safe, &engine->unacked_peers) {
+    SV_LIST_FOR_EACH(it, safe, &engine->unacked.peers) {
         sv_message_peer_t *peer = SV_CONTAINER_OF(it, sv_message_peer_t, unacked_link);
         if (now_ns >= peer->resend_ns)
             SV_TRY(send_oldest_again(engine, peer, now_ns));
@@ -275,7 +275,7 @@ selvage_status_t sv_unacked_poll(sv_message_engine_t *engine)
 
 int sv_unacked_silent_rank(const sv_message_engine_t *engine)
 {
-    for (const sv_list_t *it = engine->unacked_peers.next; it != &engine->unacked_peers; it = it->next) {
+    for (const sv_list_t *it = engine->unacked.peers.next; it != &engine->unacked.peers; it = it->next) {
         const sv_message_peer_t *peer = SV_CONTAINER_OF(it, sv_message_peer_t, unacked_link);
         if (peer->resends >= SILENT)
             return peer->rank;
@@ -285,7 +285,7 @@ int sv_unacked_silent_rank(const sv_message_engine_t *engine)
 
 void sv_unacked_free(sv_message_engine_t *engine)
 {
-    for (sv_unacked_chunk_t *chunk = engine->unacked_chunks, *next; chunk; chunk = next) {
+    for (sv_unacked_chunk_t *chunk = engine->unacked.chunks, *next; chunk; chunk = next) {
         next = chunk->next;
         sv_free(chunk);
     }

@@ -86,7 +86,7 @@ static bool send_twice(local_rank_t *self, const message_shape_t *shape, int whi
     message_end_t end, other;
     message_end_open(&end, self, shape);
     message_end_open(&other, self, &next);
-    void *copies = engine_of(self)->peer_stream;
+    void *copies = engine_of(self)->streams.peer;
     CHECK_STATUS(SV_DEVICE_CALL(self->dev, delay_async, 3000, copies), SELVAGE_SUCCESS);
     if (shape->stream != SELVAGE_MESSAGE_NO_STREAM)
         CHECK_STATUS(SV_DEVICE_CALL(self->dev, delay_async, 30000, shape->stream), SELVAGE_SUCCESS);
@@ -177,11 +177,11 @@ static void ended_while_copying(local_rank_t *self)
     if (self->rank == 0) {
         sv_message_engine_t *engine = engine_of(self);
         message_end_send(&end, &long_plain, 1, TAG, 2);
-        CHECK_STATUS(SV_DEVICE_CALL(self->dev, delay_async, 50000, engine->out_stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(SV_DEVICE_CALL(self->dev, delay_async, 50000, engine->streams.out), SELVAGE_SUCCESS);
         while (end.request->staged.next == 0)
             (void)selvage_progress(self->comm);
         end_with_error(self, end.request);
-        CHECK_STATUS(SV_DEVICE_CALL(self->dev, stream_query, engine->out_stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(SV_DEVICE_CALL(self->dev, stream_query, engine->streams.out), SELVAGE_SUCCESS);
         local_ranks_barrier(self);
     } else {
         message_end_recv(&end, &long_plain, 0, TAG);
@@ -352,7 +352,7 @@ static void keep(const sv_message_engine_t *engine)
     for (const sv_request_chunk_t *chunk = engine->request_chunks; chunk && n < KEPT_MAX; chunk = chunk->next)
         message_errors_kept[n++] = chunk->lines;
     for (int i = 0; i < 2; i++)
-        for (const sv_list_t *it = engine->chunk_free[i].next, *end = &engine->chunk_free[i];
+        for (const sv_list_t *it = engine->pieces.free[i].next, *end = &engine->pieces.free[i];
              it != end && n < KEPT_MAX; it = it->next)
             message_errors_kept[n++] = SV_CONTAINER_OF(it, sv_message_chunk_t, link)->pinned;
 }
@@ -471,7 +471,7 @@ static void receive_damaged(local_rank_t *self, message_end_t *end, const messag
         pthread_mutex_unlock(&engine->lock);
     }
     if (in->on_device)
-        CHECK_STATUS(selvage_stream_synchronize(self->dev, engine->kernel_stream), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_stream_synchronize(self->dev, engine->streams.kernel), SELVAGE_SUCCESS);
     *byte ^= !how->stays;
 }
 

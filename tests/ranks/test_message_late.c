@@ -213,7 +213,7 @@ static void repeats(local_rank_t *self)
         poll_for_ms(&end, 20);
         const uint64_t moved_ns = engine_of(self)->moved_ns;
         poll_for_ms(&end, 400);
-        CHECK(engine_of(self)->resent >= 3);
+        CHECK(engine_of(self)->unacked.resent >= 3);
         CHECK_EQ(engine_of(self)->moved_ns, moved_ns);
         give_up_message(&end);
     }
@@ -247,7 +247,7 @@ static void burst(local_rank_t *self)
     for (int i = 0; i < COUNT; i++)
         CHECK_EQ(bytes[BYTES * i], (uint8_t)i);
     if (self->rank == 0)
-        CHECK(engine_of(self)->resent > 0 && engine_of(self)->resent < COUNT / 10);
+        CHECK(engine_of(self)->unacked.resent > 0 && engine_of(self)->unacked.resent < COUNT / 10);
     free(bytes);
     free(request);
 }
@@ -329,7 +329,7 @@ static void stuck_letter(local_rank_t *self)
         message_end_recv(&stuck, &shape, 2, TAG);
         message_end_recv(&end, &shape, 0, TAG);
         poll_for_ms(&end, 1);
-        wire->stuck = &engine_of(self)->ring[engine_of(self)->ring_head]->request;
+        wire->stuck = &engine_of(self)->ring.desc[engine_of(self)->ring.head]->request;
     }
     local_ranks_barrier(self);
     if (self->rank == 2)
@@ -400,11 +400,11 @@ static void given_up_twice(local_rank_t *self)
         local_ranks_barrier(self);
         message_end_close(&end);
     }
-    const uint64_t direct = engine_of(self)->arrived[SV_WAY_DIRECT];
+    const uint64_t direct = engine_of(self)->arrived.by[SV_WAY_DIRECT];
     for (uint64_t i = 0; i < GOOD; i++)
         pass_message(self, &shape, TAG, i);
     if (self->rank == 1)
-        CHECK_EQ(engine_of(self)->arrived[SV_WAY_DIRECT], direct + GOOD);
+        CHECK_EQ(engine_of(self)->arrived.by[SV_WAY_DIRECT], direct + GOOD);
 }
 
 #ifndef __SANITIZE_ADDRESS__ /* what is set aside looks like a leak */
@@ -516,7 +516,7 @@ static void still_sender(local_rank_t *self)
         message_end_recv(&end[i], &shape, 0, TAG);
     if (self->rank == 1) {
         poll_for_ms(&end[0], 50);
-        CHECK(engine_of(self)->host_transfers[false] < STILL);
+        CHECK(engine_of(self)->pieces.host_transfers[false] < STILL);
         atomic_store(&cleared, true);
         message_end_recv(&other, &shape, 2, TAG);
     } else if (self->rank == 2) {

@@ -249,7 +249,7 @@ static void arrive(local_rank_t *self)
     /* As many rounds as are wanted, and more while chance has spared what this case is about. */
     for (int i = 0; i < ROUNDS_MOST && !wrong && !enough; i++) {
         gone_wrong[self->rank] = !exchange_many(self, (uint64_t)i);
-        happened[self->rank] = was_harmed(wire, wanted->harms) && (!loses || engine_of(self)->resent > 0);
+        happened[self->rank] = was_harmed(wire, wanted->harms) && (!loses || engine_of(self)->unacked.resent > 0);
         local_ranks_barrier(self);
         wrong = gone_wrong[0] || gone_wrong[1];
         enough = i + 1 >= wanted->rounds && happened[0] && happened[1];
