@@ -34,13 +34,6 @@ static selvage_status_t open_comm_device(selvage_comm_t *comm, const selvage_com
     return SELVAGE_SUCCESS;
 }
 
-static void bind_rank(selvage_comm_t *comm)
-{
-    comm->binding = *sv_thread_binding();
-    comm->binding.rank = comm->wire->rank;
-    sv_comm_bind(comm);
-}
-
 /* Everything that needs no other rank. Its status is agreed on by the caller. */
 static selvage_status_t set_up_alone(selvage_comm_t *comm, const selvage_comm_params_t *params)
 {
@@ -102,16 +95,6 @@ static selvage_status_t set_up_together(selvage_comm_t *comm, selvage_status_t s
     return started.status;
 }
 
-static void init_members(selvage_comm_t *comm, sv_wire_t *wire)
-{
-    pthread_mutex_init(&comm->messages_lock, NULL); /* default attributes: cannot fail on Linux */
-    comm->wire = wire;
-    comm->timeout_s = 300;
-    comm->stats.struct_size = sizeof comm->stats;
-    sv_list_init(&comm->buffers);
-    sv_list_init(&comm->opened);
-}
-
 /* Frees a communicator in any stage of its making. No communication but what closing the wire needs. */
 static void free_comm(selvage_comm_t *comm)
 {
@@ -145,8 +128,15 @@ selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *pa
         wire->ops->close(wire);
         return status;
     }
-    init_members(comm, wire);
-    bind_rank(comm);
+    pthread_mutex_init(&comm->messages_lock, NULL); /* default attributes: cannot fail on Linux */
+    comm->wire = wire;
+    comm->timeout_s = 300;
+    comm->stats.struct_size = sizeof comm->stats;
+    sv_list_init(&comm->buffers);
+    sv_list_init(&comm->opened);
+    comm->binding = *sv_thread_binding();
+    comm->binding.rank = wire->rank;
+    sv_comm_bind(comm);
     status = set_up_together(comm, set_up_alone(comm, params));
     if (status != SELVAGE_SUCCESS) {
         free_comm(comm);
@@ -224,31 +214,11 @@ static void report_leftovers(selvage_comm_t *comm, const char *when)
         sv_log(SV_LOG_WARN, "comm", "%s: %u requests of messages were not completed", when, requests);
 }
 
-static void release_leftovers(selvage_comm_t *comm)
-{
-    sv_list_t *it, *safe;
-    comm->exchanges_ops->release(comm);
-    SV_LIST_FOR_EACH(it, safe, &comm->buffers) {
-        selvage_buffer_t *buffer = SV_CONTAINER_OF(it, selvage_buffer_t, link);
-        buffer->users = 0;
-        sv_buffer_unregister(buffer);
-    }
-}
-
 static void release_arena(selvage_comm_t *comm, bool parted)
 {
     if (comm->arena)
         comm->arena_release(comm->arena, parted);
     comm->arena = NULL;
-}
-
-/* Device memory is freed once no peer has it mapped. */
-static void unmap_arenas(selvage_comm_t *comm, double timeout_s)
-{
-    uint64_t unused = 0;
-    selvage_status_t status = comm->arena ? comm->arena_unmap(comm->arena) : SELVAGE_SUCCESS;
-    if (sv_agree(comm, "selvage_comm_destroy: collectives", 0, status, &unused, timeout_s) == SELVAGE_SUCCESS)
-        release_arena(comm, true);
 }
 
 /* So that no control message is under way after the agreement that follows. Ranks that gave up are not waited for; nor,
@@ -298,14 +268,19 @@ static void leave_neighbours(void *arg)
     disconnect_messages(comm, timeout_s);
     if (sv_agree(comm, "selvage_comm_destroy", 0, SELVAGE_SUCCESS, &no_arena, timeout_s) != SELVAGE_SUCCESS)
         return;
-    if (!no_arena)
-        unmap_arenas(comm, timeout_s);
+    if (!no_arena) { /* device memory is freed once no peer has it mapped */
+        uint64_t unused = 0;
+        selvage_status_t status = comm->arena ? comm->arena_unmap(comm->arena) : SELVAGE_SUCCESS;
+        if (sv_agree(comm, "selvage_comm_destroy: collectives", 0, status, &unused, timeout_s) == SELVAGE_SUCCESS)
+            release_arena(comm, true);
+    }
     if (comm->config.trace[0])
         sv_timeline_write(comm);
 }
 
 void sv_comm_destroy(selvage_comm_t *comm)
 {
+    sv_list_t *it, *safe;
     if (!comm)
         return;
     sv_comm_bind(comm);
@@ -315,7 +290,12 @@ void sv_comm_destroy(selvage_comm_t *comm)
     release_arena(comm, false);
     if (messages_of(comm))
         comm->messages_ops->release(messages_of(comm), !comm->messages_undrained);
-    release_leftovers(comm);
+    comm->exchanges_ops->release(comm);
+    SV_LIST_FOR_EACH(it, safe, &comm->buffers) {
+        selvage_buffer_t *buffer = SV_CONTAINER_OF(it, selvage_buffer_t, link);
+        buffer->users = 0;
+        sv_buffer_unregister(buffer);
+    }
     free_comm(comm);
 }
 

@@ -24,17 +24,6 @@ static int find_rank(const int *ranks, int count, int rank)
     return low < count && ranks[low] == rank ? low : -1;
 }
 
-/* The run of ranks that is the caller's virtual node. */
-static void find_virtual_node(int position, int ranks_per_node, sv_topology_t *topology)
-{
-    int per_node = ranks_per_node > 0 ? ranks_per_node : topology->host_size;
-    int first = position / per_node * per_node;
-    int rest = topology->host_size - first;
-    topology->node_size = rest < per_node ? rest : per_node;
-    topology->node_index = position - first;
-    topology->node_ranks = topology->host_ranks + first;
-}
-
 selvage_status_t sv_topology_init(sv_topology_t *topology, sv_wire_t *wire, int ranks_per_node)
 {
     sv_topology_t made = {.rank = wire->rank, .size = wire->size, .near.node = -1};
@@ -46,7 +35,12 @@ selvage_status_t sv_topology_init(sv_topology_t *topology, sv_wire_t *wire, int 
         sv_free(made.host_ranks);
         return sv_error(SELVAGE_ERR_INTERNAL, "rank %d is not among the ranks of its own node", wire->rank);
     }
-    find_virtual_node(position, ranks_per_node, &made);
+    /* The run of ranks that is the caller's virtual node. */
+    const int per_node = ranks_per_node > 0 ? ranks_per_node : made.host_size;
+    const int first = position / per_node * per_node, rest = made.host_size - first;
+    made.node_size = rest < per_node ? rest : per_node;
+    made.node_index = position - first;
+    made.node_ranks = made.host_ranks + first;
     made.cores = sv_topology_cores();
     made.oversubscribed = made.host_size > made.cores;
     *topology = made;

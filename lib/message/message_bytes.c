@@ -222,20 +222,15 @@ selvage_status_t sv_message_pack_device(selvage_request_t *send, void *stream)
     return launch_packing(send, &sv_kernel_gather, &send->line->gather, stream);
 }
 
-/* Memory that cannot be shared with a neighbour. */
-static selvage_status_t copy_back(selvage_request_t *recv, void *stream)
-{
-    sv_device_t *dev = recv->engine->dev;
-    SV_TRY(SV_DEVICE_CALL(dev, copy_async, recv->place.user, recv->place.data, recv->bytes, SV_COPY_D2D, stream));
-    return SV_DEVICE_CALL(dev, signal_async, &recv->line->done, recv->stamp, stream);
-}
-
 selvage_status_t sv_message_unpack_device(selvage_request_t *recv, void *stream)
 {
     const sv_message_layout_t *layout = recv->place.layout;
     recv->stamp = ++recv->engine->stamps;
-    if (!layout)
-        return copy_back(recv, stream);
+    if (!layout) { /* memory that cannot be shared with a neighbour */
+        SV_TRY(SV_DEVICE_CALL(recv->engine->dev, copy_async, recv->place.user, recv->place.data, recv->bytes,
+                              SV_COPY_D2D, stream));
+        return SV_DEVICE_CALL(recv->engine->dev, signal_async, &recv->line->done, recv->stamp, stream);
+    }
     recv->line->scatter = (sv_pull_item_t){.src = recv->place.data, .scratch = recv->scratch, .nslots = 1,
                                            .pieces = layout->pieces, .npieces = layout->npieces,
                                            .identity = {.bytes = recv->bytes}};

@@ -42,12 +42,6 @@ sv_devslot_place_t sv_devslot_of_put(const sv_message_engine_t *engine, const sv
 
 /* --- the reader's ------------------------------------------------------------------------------------------------- */
 
-static selvage_status_t clear_devslots(sv_message_engine_t *engine, void *memory, size_t bytes)
-{
-    SV_TRY(SV_DEVICE_CALL(engine->dev, fill_async, memory, 0, bytes, engine->streams.kernel));
-    return SV_DEVICE_CALL(engine->dev, stream_sync, engine->streams.kernel);
-}
-
 /* Of the kind that shows a kernel what others write, or of the ordinary one where that cannot be exported. */
 static selvage_status_t allocate_devslots(sv_message_engine_t *engine, bool fine, sv_shm_end_t *end)
 {
@@ -59,7 +53,9 @@ static selvage_status_t allocate_devslots(sv_message_engine_t *engine, bool fine
     selvage_status_t status =
         SV_DEVICE_CALL(dev, export_memory, memory, bytes, &shm->devslot_handle, &shm->devslot_offset);
     if (status == SELVAGE_SUCCESS)
-        status = clear_devslots(engine, memory, bytes);
+        status = SV_DEVICE_CALL(dev, fill_async, memory, 0, bytes, engine->streams.kernel);
+    if (status == SELVAGE_SUCCESS)
+        status = SV_DEVICE_CALL(dev, stream_sync, engine->streams.kernel);
     if (status != SELVAGE_SUCCESS) {
         SV_DEVICE_CALL(dev, free, memory);
         return status;

@@ -17,11 +17,6 @@ static size_t round_up_slot(size_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static size_t shm_bytes(const sv_message_engine_t *engine)
-{
-    return round_up_slot(sizeof(sv_message_shm_t)) + SV_SHM_SLOTS * round_up_slot(engine->desc_bytes);
-}
-
 static void init_end(const sv_message_engine_t *engine, sv_shm_end_t *end)
 {
     uint8_t *base = sv_shared_base(&end->segment);
@@ -50,17 +45,12 @@ void sv_shm_close(sv_shm_end_t *end)
 
 /* --- the reader's ------------------------------------------------------------------------------------------------- */
 
-static bool may_have_one(const sv_message_engine_t *engine, const sv_message_peer_t *peer)
-{
-    return !peer->in && !peer->no_shm && engine->comm->config.route != SELVAGE_ROUTE_STAGED &&
-           sv_topology_node_index(&engine->comm->topology, peer->rank) >= 0;
-}
-
 static selvage_status_t create_segment(sv_message_engine_t *engine, sv_message_peer_t *peer, uint64_t token)
 {
     sv_shm_end_t *end;
+    const size_t bytes = round_up_slot(sizeof(sv_message_shm_t)) + SV_SHM_SLOTS * round_up_slot(engine->desc_bytes);
     SV_TRY(sv_calloc(1, sizeof *end, &end));
-    selvage_status_t status = sv_shared_create(engine->dev, shm_bytes(engine), token, &end->segment);
+    selvage_status_t status = sv_shared_create(engine->dev, bytes, token, &end->segment);
     if (status != SELVAGE_SUCCESS) {
         sv_free(end);
         return status;
@@ -81,7 +71,8 @@ selvage_status_t sv_shm_advertise(sv_message_engine_t *engine, int rank)
     sv_message_peer_t *peer;
     sv_ctrl_header_t header = {.kind = SV_CTRL_SHM};
     SV_TRY(sv_message_peer(engine, rank, &peer));
-    if (!may_have_one(engine, peer))
+    if (peer->in || peer->no_shm || engine->comm->config.route == SELVAGE_ROUTE_STAGED ||
+        sv_topology_node_index(&engine->comm->topology, rank) < 0)
         return SELVAGE_SUCCESS;
     const uint64_t token = sv_digest_mix(engine->exchange + ++engine->stamps) | 1;
     if (create_segment(engine, peer, token) != SELVAGE_SUCCESS) {

@@ -56,15 +56,6 @@ void sv_unacked_piggyback(sv_message_peer_t *peer, sv_ctrl_header_t *header)
     sv_list_remove(&peer->ack_due_link);
 }
 
-static void schedule_ack(sv_message_engine_t *engine, sv_message_peer_t *peer, uint32_t headers)
-{
-    if (peer->ack_due == 0) {
-        peer->ack_due_ns = sv_clock_ns();
-        sv_list_append(&engine->unacked.ack_due, &peer->ack_due_link);
-    }
-    peer->ack_due += headers;
-}
-
 static bool test_bit(uint64_t *bits, uint32_t sequence, bool set)
 {
     uint64_t *word = &bits[sequence % SV_CTRL_AHEAD / 64];
@@ -130,18 +121,6 @@ static bool may_send_now(const sv_message_peer_t *peer, uint32_t sequence)
     return sequence - peer->acked_sequence <= SV_CTRL_AHEAD;
 }
 
-/* The receiver has room for more of those that wait here. */
-static selvage_status_t send_held(sv_message_engine_t *engine, sv_message_peer_t *peer)
-{
-    while (peer->held && may_send_now(peer, peer->held->header.sequence)) {
-        sv_unacked_t *unacked = peer->held;
-        peer->held = unacked->link.next == &peer->unacked ? NULL
-                                                          : SV_CONTAINER_OF(unacked->link.next, sv_unacked_t, link);
-        SV_TRY(resend_unacked(engine, peer, unacked));
-    }
-    return SELVAGE_SUCCESS;
-}
-
 /* Those that came out of order; bits count from what all had come to when they were sent. */
 static void release_ahead(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_ctrl_header_t *header)
 {
@@ -181,7 +160,14 @@ static selvage_status_t take_ack(sv_message_engine_t *engine, sv_message_peer_t 
     peer->acked_sequence = acked;
     peer->resends = 0;
     peer->resend_ns = sv_clock_ns() + FIRST_NS;
-    return send_held(engine, peer);
+    /* The receiver has room for more of those that wait here. */
+    while (peer->held && may_send_now(peer, peer->held->header.sequence)) {
+        sv_unacked_t *unacked = peer->held;
+        const sv_list_t *next = unacked->link.next;
+        peer->held = next == &peer->unacked ? NULL : SV_CONTAINER_OF(next, sv_unacked_t, link);
+        SV_TRY(resend_unacked(engine, peer, unacked));
+    }
+    return SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_unacked_receive(sv_message_engine_t *engine, sv_message_peer_t *peer,
@@ -191,30 +177,29 @@ selvage_status_t sv_unacked_receive(sv_message_engine_t *engine, sv_message_peer
     if (header->kind == SV_CTRL_SEQUENCE_ACK)
         return SELVAGE_SUCCESS;
     *is_new_out = take_sequence(peer, header->sequence);
-    schedule_ack(engine, peer, !*is_new_out || header->kind == SV_CTRL_DISCONNECT ? ACK_MESSAGES : 1);
+    if (peer->ack_due == 0) {
+        peer->ack_due_ns = sv_clock_ns();
+        sv_list_append(&engine->unacked.ack_due, &peer->ack_due_link);
+    }
+    peer->ack_due += !*is_new_out || header->kind == SV_CTRL_DISCONNECT ? ACK_MESSAGES : 1;
     return SELVAGE_SUCCESS;
 }
 
 /* --- what went there ---------------------------------------------------------------------------------------------- */
-
-static selvage_status_t grow_unacked(sv_message_engine_t *engine)
-{
-    sv_unacked_chunk_t *chunk;
-    SV_TRY(sv_calloc(1, sizeof *chunk, &chunk));
-    chunk->next = engine->unacked.chunks;
-    engine->unacked.chunks = chunk;
-    for (int i = 0; i < UNACKED_CHUNK; i++)
-        sv_list_append(&engine->unacked.free, &chunk->entry[i].link);
-    return SELVAGE_SUCCESS;
-}
 
 selvage_status_t sv_unacked_add(sv_message_engine_t *engine, sv_message_peer_t *peer, sv_ctrl_desc_t *desc,
                                 bool *may_send_out)
 {
     if (desc->unacked) /* it was asked for again, so it has come, though not all before it */
         sv_unacked_release(engine, peer, desc->unacked);
-    if (sv_list_is_empty(&engine->unacked.free))
-        SV_TRY(grow_unacked(engine));
+    if (sv_list_is_empty(&engine->unacked.free)) {
+        sv_unacked_chunk_t *chunk;
+        SV_TRY(sv_calloc(1, sizeof *chunk, &chunk));
+        chunk->next = engine->unacked.chunks;
+        engine->unacked.chunks = chunk;
+        for (int i = 0; i < UNACKED_CHUNK; i++)
+            sv_list_append(&engine->unacked.free, &chunk->entry[i].link);
+    }
     sv_unacked_t *unacked = SV_CONTAINER_OF(engine->unacked.free.next, sv_unacked_t, link);
     sv_list_remove(&unacked->link);
     desc->header->sequence = ++peer->sent_sequence;

@@ -117,16 +117,6 @@ static bool is_set(const sv_layout_state_t *layouts, uint32_t set)
                   layouts->nbases * sizeof *layouts->bases) == 0;
 }
 
-/* Kernels on the caller's streams may still read a table that is to be overwritten. Whom they wait for may wait for
-   another exchange of this rank. */
-static void wait_for_tables(const selvage_exchange_t *x)
-{
-    sv_backoff_t backoff = {.max_sleep_us = 100, .oversubscribed = x->comm->topology.oversubscribed};
-    while (sv_layouts_under_way(x) || sv_batch_query(x) == SELVAGE_IN_PROGRESS)
-        if (!sv_progress_poll(&x->comm->progress))
-            sv_backoff(&backoff);
-}
-
 /* A push may be ahead of the copy of a table, whose receiver waits for another exchange of this rank. Not so at commit,
    where nobody else may advance the communicator. */
 static selvage_status_t wait_for_copy(selvage_exchange_t *x)
@@ -167,8 +157,13 @@ static selvage_status_t use_bases(selvage_exchange_t *x)
         set = layouts->next_set;
         if (layouts->sets_there + (size_t)set * layouts->nbases == layouts->bases_there) /* stays, should this fail */
             set = (set + 1) % SV_LAYOUT_SETS;
+        /* Kernels on the caller's streams may still read a table that is to be overwritten. Whom they wait for may wait
+           for another exchange of this rank. */
+        sv_backoff_t backoff = {.max_sleep_us = 100, .oversubscribed = x->comm->topology.oversubscribed};
         if (layouts->nsets == SV_LAYOUT_SETS)
-            wait_for_tables(x);
+            while (sv_layouts_under_way(x) || sv_batch_query(x) == SELVAGE_IN_PROGRESS)
+                if (!sv_progress_poll(&x->comm->progress))
+                    sv_backoff(&backoff);
         SV_TRY(send_set(x, set));
         layouts->next_set = (set + 1) % SV_LAYOUT_SETS;
         layouts->nsets += layouts->nsets < SV_LAYOUT_SETS;

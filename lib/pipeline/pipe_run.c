@@ -433,14 +433,6 @@ static void run_expire(void *arg)
         sv_exchange_poison(x, sv_exchange_report_deadline(x, x->comm->timeout_s), true);
 }
 
-/* The deadline counts from the last progress, and not from before this wait. */
-static bool is_overdue(const selvage_exchange_t *x, uint64_t entered_ns)
-{
-    uint64_t moved_ns = atomic_load_explicit(&x->timing.progress_ns, memory_order_relaxed), now_ns = sv_clock_ns();
-    uint64_t since_ns = moved_ns > entered_ns ? moved_ns : entered_ns;
-    return x->comm->timeout_s > 0 && now_ns > since_ns && (double)(now_ns - since_ns) > x->comm->timeout_s * 1e9;
-}
-
 selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
 {
     uint64_t entered_ns = sv_clock_ns();
@@ -457,7 +449,10 @@ selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream)
         }
         if (x->comm->config.spin != SV_CONFIG_SPIN_BUSY)
             sv_backoff(&backoff);
-        if (is_overdue(x, entered_ns))
+        /* The deadline counts from the last progress, and not from before this wait. */
+        const uint64_t moved_ns = atomic_load_explicit(&x->timing.progress_ns, memory_order_relaxed);
+        const uint64_t since_ns = moved_ns > entered_ns ? moved_ns : entered_ns, now_ns = sv_clock_ns();
+        if (x->comm->timeout_s > 0 && now_ns > since_ns && (double)(now_ns - since_ns) > x->comm->timeout_s * 1e9)
             sv_progress_call(&x->comm->progress, run_expire, x);
     }
     selvage_status_t queried;
