@@ -229,10 +229,16 @@ struct coll_reduce {
     {
         acc a[WORDS] = {};
 
-        if (PAIR || (FEW > 0 && pass.nsrc <= FEW && pass.premul == 0))
+        if constexpr (PAIR) {
             few(a, pass, at, turn, sums);
-        else
+        } else if constexpr (FEW > 0) {
+            if (pass.nsrc <= FEW && pass.premul == 0)
+                few(a, pass, at, turn, sums);
+            else
+                many(a, pass, at, turn, sums);
+        } else {
             many(a, pass, at, turn, sums);
+        }
         if (pass.divisor > 1)
             divide(a, pass.divisor);
         SV_DEV_UNROLL
@@ -355,10 +361,11 @@ struct coll_pass_runner {
         const coll_range packs = coll_packs(pass);
         coll_pass_words<coll_reduce<TYPE, false>>(pass, packs, tid, nthreads, sums);
 #if !defined(SV_DEV_HIP) /* where it is all inlined, and compiled for a minute longer */
-        if (sv_coll_word<TYPE>::BITS != 8 && pass.nsrc <= 2 && pass.premul == 0) {
-            coll_pass_packs<coll_reduce<TYPE, true>>(pass, packs, tid, nthreads, sums);
-            return;
-        }
+        if constexpr (sv_coll_word<TYPE>::BITS != 8)
+            if (pass.nsrc <= 2 && pass.premul == 0) {
+                coll_pass_packs<coll_reduce<TYPE, true>>(pass, packs, tid, nthreads, sums);
+                return;
+            }
 #endif
         coll_pass_packs<coll_reduce<TYPE, false>>(pass, packs, tid, nthreads, sums);
     }
