@@ -476,11 +476,22 @@ static void end_engine(sv_message_engine_t *engine, bool all_drained)
 }
 
 /* Another thread may be inside, and counts. */
+sv_message_stats_t sv_message_stats(selvage_comm_t *comm)
+{
+    /* Partner: the release in sv_message_engine(). */
+    sv_message_engine_t *engine = atomic_load_explicit(&comm->messages, memory_order_acquire);
+    if (!engine)
+        return (sv_message_stats_t){.resent = 0};
+    pthread_mutex_lock(&engine->lock);
+    const sv_message_stats_t stats = {.arrived = engine->arrived, .counts = engine->counts,
+                                      .resent = engine->unacked.resent};
+    pthread_mutex_unlock(&engine->lock);
+    return stats;
+}
+
 static void fill_stats(sv_message_engine_t *engine, selvage_stats_t *stats)
 {
-    pthread_mutex_lock(&engine->lock);
-    const sv_message_counts_t counts = engine->counts;
-    pthread_mutex_unlock(&engine->lock);
+    const sv_message_counts_t counts = sv_message_stats(engine->comm).counts;
     stats->messages_sent = counts.sent;
     stats->messages_received = counts.received;
     stats->message_bytes_sent = counts.bytes_sent;

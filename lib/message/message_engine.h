@@ -245,6 +245,15 @@ typedef struct sv_verify_job {
 
 /* --- message_engine.c --------------------------------------------------------------------------------------------- */
 
+/* What has come, and how; what verification found; and control messages that were sent again. */
+typedef struct sv_message_stats {
+    sv_message_arrived_t arrived;
+    sv_message_counts_t counts;
+    uint64_t resent;
+} sv_message_stats_t;
+/* A copy of the statistics; zeros if there is no engine yet. Takes the lock; any thread. */
+sv_message_stats_t sv_message_stats(selvage_comm_t *comm);
+
 /* The engine of a communicator, made at the first call; any thread. */
 selvage_status_t sv_message_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out);
 /* Advances everything; returns whether anything moved. Holds the lock already. */

@@ -483,16 +483,16 @@ static void on_node(local_rank_t *self)
         one_way(self, &shape, &shape, i);
     }
     local_ranks_barrier(self);
-    const sv_message_engine_t *engine = atomic_load(&self->comm->messages);
+    const sv_message_arrived_t arrived = sv_message_stats(self->comm).arrived;
     if (self->rank != self->size - 1)
         return;
-    CHECK_EQ(engine->arrived.by[SV_WAY_WIRE] + engine->arrived.by[SV_WAY_SHM], EACH);
+    CHECK_EQ(arrived.by[SV_WAY_WIRE] + arrived.by[SV_WAY_SHM], EACH);
     /* One is cleared for the memory that cannot be reached, unless its sender has found that out before. */
-    const uint64_t twice = wanted->denied ? engine->arrived.by[SV_WAY_DIRECT] : 0;
-    CHECK_EQ(engine->arrived.by[SV_WAY_STAGED] + engine->arrived.by[SV_WAY_DIRECT], EACH + twice);
-    CHECK_EQ(engine->arrived.by[SV_WAY_SHM] >= MOST, wanted->devslot || self->size == 1);
-    CHECK_EQ(engine->arrived.by[SV_WAY_DIRECT] >= MOST, wanted->direct);
-    CHECK(wanted->direct || engine->arrived.by[SV_WAY_DIRECT] <= wanted->denied);
+    const uint64_t twice = wanted->denied ? arrived.by[SV_WAY_DIRECT] : 0;
+    CHECK_EQ(arrived.by[SV_WAY_STAGED] + arrived.by[SV_WAY_DIRECT], EACH + twice);
+    CHECK_EQ(arrived.by[SV_WAY_SHM] >= MOST, wanted->devslot || self->size == 1);
+    CHECK_EQ(arrived.by[SV_WAY_DIRECT] >= MOST, wanted->direct);
+    CHECK(wanted->direct || arrived.by[SV_WAY_DIRECT] <= wanted->denied);
 }
 
 static void run_on_node(int size, const char *settings, ways_t wanted)

@@ -85,16 +85,16 @@ static void swapping(local_rank_t *self)
     sv_thread_binding()->fault = &self->comm->fault; /* as the public calls do */
     CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
     exchange_one(self);
-    const uint64_t before = engine_of(self)->arrived.by_devslot,
-                   prelaunch_before = engine_of(self)->arrived.prelaunched;
+    const uint64_t before = sv_message_stats(self->comm).arrived.by_devslot,
+                   prelaunch_before = sv_message_stats(self->comm).arrived.prelaunched;
     for (int i = 0; i < ROUNDS; i++) {
         message_shape_t shape = {.bytes = i % 4 == 3 ? 70000 : 1 + 100 * (size_t)i, .on_device = true,
                                  .stream = i % 2 ? stream : SELVAGE_MESSAGE_NO_STREAM, .gap = 16,
                                  .run = i % 5 == 4 ? 48 : 0};
         swap_ahead(self, &shape, &shape, i, *wanted == WAITING && i % 2 == 0);
     }
-    const uint64_t by_slot = engine_of(self)->arrived.by_devslot - before,
-                   prelaunched = engine_of(self)->arrived.prelaunched - prelaunch_before;
+    const uint64_t by_slot = sv_message_stats(self->comm).arrived.by_devslot - before,
+                   prelaunched = sv_message_stats(self->comm).arrived.prelaunched - prelaunch_before;
     CHECK_EQ(by_slot >= MOST, *wanted != NONE);
     CHECK(*wanted != WAITING || prelaunched >= ROUNDS / 2);
     CHECK(*wanted != NONE || by_slot == 0);
@@ -110,10 +110,10 @@ static void swap_into_larger(local_rank_t *self)
     room.bytes = BYTES + 1000;
     exchange_one(self);
     swap(self, &plain, &room, 0);
-    const uint64_t before = engine_of(self)->arrived.prelaunched;
+    const uint64_t before = sv_message_stats(self->comm).arrived.prelaunched;
     for (int i = 1; i < 4; i++)
         swap_ahead(self, &plain, &room, i, true);
-    CHECK_EQ(engine_of(self)->arrived.prelaunched - before, 3);
+    CHECK_EQ(sv_message_stats(self->comm).arrived.prelaunched - before, 3);
     local_ranks_barrier(self);
 }
 
@@ -128,12 +128,12 @@ static void put_slot(local_rank_t *self)
     const message_shape_t in = {.bytes = 30000, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
     const message_shape_t out = {.bytes = 30000, .on_device = true, .stream = stream, .delay_us = 5000};
     exchange_one(self);
-    const uint64_t before = engine_of(self)->arrived.prelaunched,
-                   direct_before = engine_of(self)->arrived.by[SV_WAY_DIRECT];
+    const uint64_t before = sv_message_stats(self->comm).arrived.prelaunched,
+                   direct_before = sv_message_stats(self->comm).arrived.by[SV_WAY_DIRECT];
     for (int i = 0; i < TURNS; i++)
         swap(self, &out, &in, i);
-    CHECK_EQ(engine_of(self)->arrived.by[SV_WAY_DIRECT] - direct_before, TURNS);
-    CHECK_EQ(engine_of(self)->arrived.prelaunched > before, *waits);
+    CHECK_EQ(sv_message_stats(self->comm).arrived.by[SV_WAY_DIRECT] - direct_before, TURNS);
+    CHECK_EQ(sv_message_stats(self->comm).arrived.prelaunched > before, *waits);
     local_ranks_barrier(self);
     selvage_stream_destroy(self->dev, stream);
 }
@@ -156,17 +156,17 @@ static void to_host(local_rank_t *self)
 {
     const message_shape_t host = {.bytes = BYTES, .stream = SELVAGE_MESSAGE_NO_STREAM, .run = 24, .gap = 8};
     exchange_one(self);
-    const uint64_t before = engine_of(self)->arrived.by_devslot;
+    const uint64_t before = sv_message_stats(self->comm).arrived.by_devslot;
     for (int i = 0; i < 3; i++) {
         swap(self, &plain, &host, i);
         local_ranks_barrier(self);
     }
-    CHECK_EQ(engine_of(self)->arrived.by_devslot - before, 1);
+    CHECK_EQ(sv_message_stats(self->comm).arrived.by_devslot - before, 1);
     for (int i = 3; i < 6; i++) {
         swap(self, &plain, &plain, i);
         local_ranks_barrier(self);
     }
-    CHECK_EQ(engine_of(self)->arrived.by_devslot - before, 3);
+    CHECK_EQ(sv_message_stats(self->comm).arrived.by_devslot - before, 3);
 }
 
 /* Rank 0 sends what the shape says, with this tag; the receive of rank 1 has a kernel that waits for plain messages
@@ -268,7 +268,7 @@ static void several(local_rank_t *self)
             wait_on_device(&recv[i]);
             all[i] = recv[i].request;
         }
-        const uint64_t before = engine_of(self)->arrived.prelaunched;
+        const uint64_t before = sv_message_stats(self->comm).arrived.prelaunched;
         local_ranks_barrier(self);
         for (int i = 0; i < MANY; i++) {
             message_end_open(&send[i], self, &plain);
@@ -276,7 +276,7 @@ static void several(local_rank_t *self)
             all[MANY + i] = send[i].request;
         }
         CHECK_STATUS(sv_message_waitall(2 * MANY, all, NULL), SELVAGE_SUCCESS);
-        CHECK_EQ(engine_of(self)->arrived.prelaunched - before, turn ? 0 : MANY);
+        CHECK_EQ(sv_message_stats(self->comm).arrived.prelaunched - before, turn ? 0 : MANY);
         for (int i = 0; i < MANY; i++) {
             CHECK_EQ(message_end_wrong(&recv[i], BYTES, key_of(1 - self->rank, turn ? MANY - 1 - i : i)), -1);
             message_end_close(&recv[i]);

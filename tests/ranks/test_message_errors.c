@@ -493,7 +493,7 @@ static void damaging(local_rank_t *self)
     message_end_close(&end);
     local_ranks_barrier(self);
     CHECK_EQ(self->rank == 1 && how->repeats, local_ranks_logged(self, "taken once more"));
-    const sv_message_counts_t counts = engine_of(self)->counts;
+    const sv_message_counts_t counts = sv_message_stats(self->comm).counts;
     CHECK_EQ(counts.damaged, self->rank * (1 + (how->repeats && how->stays)));
     CHECK_EQ(counts.repeated, self->rank && how->repeats);
     CHECK_EQ(counts.failed, !good);

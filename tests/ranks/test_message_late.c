@@ -213,7 +213,7 @@ static void repeats(local_rank_t *self)
         poll_for_ms(&end, 20);
         const uint64_t moved_ns = engine_of(self)->moved_ns;
         poll_for_ms(&end, 400);
-        CHECK(engine_of(self)->unacked.resent >= 3);
+        CHECK(sv_message_stats(self->comm).resent >= 3);
         CHECK_EQ(engine_of(self)->moved_ns, moved_ns);
         give_up_message(&end);
     }
@@ -247,7 +247,7 @@ static void burst(local_rank_t *self)
     for (int i = 0; i < COUNT; i++)
         CHECK_EQ(bytes[BYTES * i], (uint8_t)i);
     if (self->rank == 0)
-        CHECK(engine_of(self)->unacked.resent > 0 && engine_of(self)->unacked.resent < COUNT / 10);
+        CHECK(sv_message_stats(self->comm).resent > 0 && sv_message_stats(self->comm).resent < COUNT / 10);
     free(bytes);
     free(request);
 }
@@ -306,7 +306,7 @@ static void doubled(local_rank_t *self)
     hook_wire(self)->double_piece = 5;
     for (uint64_t i = 0; i < 50; i++)
         pass_message(self, &shape, TAG, i);
-    CHECK(engine_of(self)->counts.damaged <= 1);
+    CHECK(sv_message_stats(self->comm).counts.damaged <= 1);
 }
 
 /* Pieces that are only late use up no attempt. */
@@ -400,11 +400,11 @@ static void given_up_twice(local_rank_t *self)
         local_ranks_barrier(self);
         message_end_close(&end);
     }
-    const uint64_t direct = engine_of(self)->arrived.by[SV_WAY_DIRECT];
+    const uint64_t direct = sv_message_stats(self->comm).arrived.by[SV_WAY_DIRECT];
     for (uint64_t i = 0; i < GOOD; i++)
         pass_message(self, &shape, TAG, i);
     if (self->rank == 1)
-        CHECK_EQ(engine_of(self)->arrived.by[SV_WAY_DIRECT], direct + GOOD);
+        CHECK_EQ(sv_message_stats(self->comm).arrived.by[SV_WAY_DIRECT], direct + GOOD);
 }
 
 #ifndef __SANITIZE_ADDRESS__ /* what is set aside looks like a leak */

@@ -83,10 +83,10 @@ static void move_and_free(local_rank_t *self, bool at_once, int pause_us)
 static void let_go_of_idle(local_rank_t *self)
 {
     meet_other(self);
-    const uint64_t before = engine_of(self)->arrived.by[SV_WAY_DIRECT];
+    const uint64_t before = sv_message_stats(self->comm).arrived.by[SV_WAY_DIRECT];
     move_and_free(self, false, PAUSE_US);
     if (self->rank == 1)
-        CHECK_EQ(engine_of(self)->arrived.by[SV_WAY_DIRECT] - before, TURNS);
+        CHECK_EQ(sv_message_stats(self->comm).arrived.by[SV_WAY_DIRECT] - before, TURNS);
     if (self->rank == 0)
         CHECK(engine_of(self)->memory.nmappings >= 1 && engine_of(self)->memory.nmappings <= 4);
     local_ranks_barrier(self);

@@ -74,7 +74,7 @@ static void meet(local_rank_t *self)
 
 static uint64_t claimed(local_rank_t *self)
 {
-    return self->rank == 1 ? engine_of(self)->arrived.claimed : 0;
+    return self->rank == 1 ? sv_message_stats(self->comm).arrived.claimed : 0;
 }
 
 typedef struct claims {
@@ -88,7 +88,7 @@ static void claiming(local_rank_t *self)
     void *stream = NULL;
     CHECK_STATUS(selvage_stream_create(self->dev, &stream), SELVAGE_SUCCESS);
     meet(self);
-    const uint64_t before = claimed(self), prelaunch_before = engine_of(self)->arrived.prelaunched;
+    const uint64_t before = claimed(self), prelaunch_before = sv_message_stats(self->comm).arrived.prelaunched;
     for (int i = 0; i < TURNS; i++) {
         const message_shape_t out = {.bytes = BYTES, .on_device = true, .run = i % 3 == 2 ? 16 : 0, .gap = 8,
                                      .stream = i % 2 ? stream : SELVAGE_MESSAGE_NO_STREAM, .delay_us = 2000};
@@ -97,7 +97,8 @@ static void claiming(local_rank_t *self)
         posted(self, &out, &in, i);
     }
     CHECK_EQ(claimed(self) - before, self->rank == 1 && wanted->all ? TURNS : 0);
-    CHECK_EQ(engine_of(self)->arrived.prelaunched > prelaunch_before, self->rank == 1 && wanted->prelaunched);
+    CHECK_EQ(sv_message_stats(self->comm).arrived.prelaunched > prelaunch_before,
+             self->rank == 1 && wanted->prelaunched);
     local_ranks_barrier(self);
     selvage_stream_destroy(self->dev, stream);
 }
@@ -260,7 +261,7 @@ static void crossing(local_rank_t *self)
     static atomic_int hidden, asked;
     meet(self);
     for (int i = 0; i < TURNS; i++) {
-        const uint64_t before = claimed(self), prelaunch_before = engine_of(self)->arrived.prelaunched;
+        const uint64_t before = claimed(self), prelaunch_before = sv_message_stats(self->comm).arrived.prelaunched;
         const message_shape_t out = {.bytes = i % 2 ? BYTES - 8 : BYTES, .on_device = true,
                                      .stream = SELVAGE_MESSAGE_NO_STREAM};
         message_end_t end;
@@ -281,7 +282,7 @@ static void crossing(local_rank_t *self)
         }
         finish(&end, SELVAGE_SUCCESS, out.bytes, i);
         CHECK_EQ(claimed(self), before);
-        CHECK_EQ(engine_of(self)->arrived.prelaunched - prelaunch_before, self->rank == 1 && i % 2 == 0);
+        CHECK_EQ(sv_message_stats(self->comm).arrived.prelaunched - prelaunch_before, self->rank == 1 && i % 2 == 0);
         local_ranks_barrier(self);
     }
 }

@@ -167,11 +167,6 @@ static bad_wire_t *spoil_wire(local_rank_t *self, unsigned harms, uint64_t per_m
     return wire;
 }
 
-static sv_message_engine_t *engine_of(const local_rank_t *self)
-{
-    return atomic_load(&self->comm->messages);
-}
-
 /* --- all arrive --------------------------------------------------------------------------------------------------- */
 
 typedef struct bad_case {
@@ -249,7 +244,7 @@ static void arrive(local_rank_t *self)
     /* As many rounds as are wanted, and more while chance has spared what this case is about. */
     for (int i = 0; i < ROUNDS_MOST && !wrong && !enough; i++) {
         gone_wrong[self->rank] = !exchange_many(self, (uint64_t)i);
-        happened[self->rank] = was_harmed(wire, wanted->harms) && (!loses || engine_of(self)->unacked.resent > 0);
+        happened[self->rank] = was_harmed(wire, wanted->harms) && (!loses || sv_message_stats(self->comm).resent > 0);
         local_ranks_barrier(self);
         wrong = gone_wrong[0] || gone_wrong[1];
         enough = i + 1 >= wanted->rounds && happened[0] && happened[1];
