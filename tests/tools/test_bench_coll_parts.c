@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../../tools/bench_coll_encode.h"
+#include "tools/bench_coll/bench_coll_encode.h"
 #include "fixtures/check.h"
 
 /* The value of a small float without infinities among the bits it is asked for. */

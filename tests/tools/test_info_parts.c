@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../tools/info_locality.h"
+#include "tools/info/info_locality.h"
 #include "fixtures/check.h"
 
 static char root[64];

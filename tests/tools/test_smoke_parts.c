@@ -6,9 +6,9 @@
 #include <math.h>
 #include <selvage.h>
 
-#include "../../tools/smoke_options.h"
-#include "../../tools/smoke_pattern.h"
-#include "../../tools/smoke_verdict.h"
+#include "tools/common/smoke_options.h"
+#include "tools/common/smoke_pattern.h"
+#include "tools/smoke/smoke_verdict.h"
 #include "fixtures/check.h"
 
 static smoke_verdict_t judge(double leg, bool uses_wire, double wire)

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * selvage-info: what Selvage finds here, and what it would do. The first thing to run on a new machine, and the first
+ * thing to send with a question. It works without a launcher (as one rank) and without a GPU; --settings, --help and
+ * --version work without MPI.
+ */
+#define _GNU_SOURCE
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tools/info/info_print.h"
+
+enum { EXIT_USAGE = 2 };
+
+typedef struct options {
+    bool settings, json, help, version;
+} options_t;
+
+static void usage(FILE *stream)
+{
+    fputs("usage: [mpirun -n N] selvage-info [options]\n"
+          "Prints what Selvage finds on this machine and in this job: how it was built, the MPI, the devices and why\n"
+          "others are not here, each rank's device and what is close to it, the route between each two ranks, and\n"
+          "every setting with its value and source.\n\n"
+          "  --settings       the settings only; needs no MPI\n"
+          "  --json           JSON instead of text\n"
+          "  --help --version\n\n"
+          "Exit status: 0, 1 if a rank has no device, no communicator can be made or a setting is refused, 2 for a\n"
+          "wrong command line.\n",
+          stream);
+}
+
+static bool parse(int argc, char **argv, options_t *options_out)
+{
+    static const struct option long_options[] = {
+        {"settings", no_argument, NULL, 's'}, {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},  {NULL, 0, NULL, 0},
+    };
+    options_t options = {0};
+    int letter;
+    opterr = 0;
+    while ((letter = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+        if (letter == '?')
+            return false;
+        options.settings |= letter == 's';
+        options.json |= letter == 'j';
+        options.help |= letter == 'h';
+        options.version |= letter == 'V';
+    }
+    *options_out = options;
+    return optind == argc;
+}
+
+static bool print(const options_t *options, const info_job_t *info)
+{
+    return options->json ? info_print_json(stdout, info) : info_print_text(stdout, info);
+}
+
+static int answer_without_mpi(const options_t *options)
+{
+    if (tool_launcher_rank() != 0)
+        return EXIT_SUCCESS;
+    if (options->help)
+        usage(stdout);
+    else if (options->version)
+        printf("selvage-info %s\n", selvage_version(NULL, NULL, NULL));
+    else
+        return print(options, NULL) ? EXIT_SUCCESS : EXIT_FAILURE;
+    return EXIT_SUCCESS;
+}
+
+static int explain(void)
+{
+    fputs("selvage-info: wrong command line\n", stderr);
+    usage(stderr);
+    return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    options_t options;
+    info_job_t info = {0};
+    int code = EXIT_USAGE;
+    const bool understood = parse(argc, argv, &options);
+    if (understood && (options.help || options.version || options.settings))
+        return answer_without_mpi(&options);
+    if (!understood && !tool_is_launched())
+        return explain();
+    tool_job_init(&info.job, "selvage-info", &argc, &argv);
+    if (understood) {
+        info_job_find(&info);
+        int shown = info.job.rank == 0 ? print(&options, &info) : 1;
+        tool_bcast(&info.job, &shown, 1, MPI_INT);
+        code = info.good && shown ? EXIT_SUCCESS : EXIT_FAILURE;
+        info_job_fini(&info);
+    } else if (info.job.rank == 0) {
+        (void)explain();
+    }
+    tool_barrier(&info.job);
+    tool_job_fini(&info.job);
+    return code;
+}
