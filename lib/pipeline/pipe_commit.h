@@ -74,6 +74,9 @@ typedef struct sv_handshake_recv {
     sv_device_handle_t handle;   /* peer */
 } sv_handshake_recv_t;
 
+_Static_assert(sizeof(sv_handshake_head_t) == 312 && sizeof(sv_handshake_send_t) == 40 &&
+               sizeof(sv_handshake_recv_t) == 168, "doc/protocol.md has the offsets of all members");
+
 /* Messages that concern commits; see comm_control.h. */
 selvage_status_t sv_commit_receive_handshake(selvage_comm_t *comm, int source, uint64_t commit, uint64_t bytes);
 void sv_commit_receive_ack(selvage_comm_t *comm, int source, uint64_t commit);
