@@ -38,7 +38,7 @@ run 3 "$overlap" >/dev/null 2>&1
 [ $? -eq 2 ] || { echo "FAIL: 3 ranks are not refused"; failed=1; }
 for route in shared peer; do
     # Not into a pipe: a reader that leaves at its match would end the program before it has written its figures.
-    table=$(run 2 "$overlap" --repeats 1 --route $route --bytes 64K --json "$json")
+    table=$(run 2 "$overlap" --repetitions 1 --route $route --bytes 64K --json "$json")
     grep -q "2 ranks, soft, $route" <<<"$table" ||
         { echo "FAIL: no table of $route"; failed=1; }
     "${PYTHON:-python3}" -c 'import json, sys

@@ -6,8 +6,9 @@
 #include <math.h>
 #include <selvage.h>
 
-#include "tools/common/smoke_options.h"
+#include "tools/smoke/smoke_options.h"
 #include "tools/common/smoke_pattern.h"
+#include "tools/common/tool_options.h"
 #include "tools/smoke/smoke_verdict.h"
 #include "fixtures/check.h"
 
@@ -121,11 +122,11 @@ static void test_sizes(void)
     size_t bytes;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         bytes = 1;
-        CHECK(smoke_options_size(good[i].text, &bytes));
+        CHECK(tool_option_size(good[i].text, &bytes));
         CHECK_EQ(bytes, good[i].bytes);
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        CHECK(!smoke_options_size(bad[i], &bytes));
+        CHECK(!tool_option_size(bad[i], &bytes));
 }
 
 /* Parses one word list; true if it is understood. */
@@ -165,8 +166,57 @@ static void test_command_line(void)
     CHECK_STR(error, "unexpected argument 'more'");
 }
 
+static const char *name_of_place(int place)
+{
+    static const char *const names[] = {"first", NULL, "third"};
+    return names[place];
+}
+
+/* Every kind of value, and what it refuses. */
+static void test_option_kinds(void)
+{
+    static const struct {
+        const char *word;
+        bool good;
+    } cases[] = {{"--whole=7", true},      {"--whole=8", false},     {"--number=2.5", true},  {"--number=4", false},
+                 {"--number=nan", false},  {"--positive=1e-9", true}, {"--positive=0", false}, {"--size=64K", true},
+                 {"--size=0", false},      {"--text=x", true},       {"--text=", false},      {"--wholes=3,4", true},
+                 {"--wholes=3,4,5", false}, {"--wholes=3,", false},  {"--names=third", true}, {"--names=second", false},
+                 {"--flag", true},         {"--flag=yes", false},    {"--num=2", true},       {"--w=3", false},
+                 {"-h", true},             {"-x", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int whole = 0, wholes[2] = {0, 0}, count = 2, first = 0;
+        double number = 0, positive = 0;
+        size_t size = 0;
+        const char *text = NULL;
+        bool flag = false, help = false, names[3] = {true, false, true};
+        const tool_option_t table[] = {
+            {"whole", TOOL_WHOLE, .value = &whole, .low = 1, .high = 7},
+            {"number", TOOL_NUMBER, .value = &number, .low = 2, .high = 3},
+            {"positive", TOOL_POSITIVE, .value = &positive},
+            {"size", TOOL_SIZE, .value = &size},
+            {"text", TOOL_TEXT, .value = &text},
+            {"wholes", TOOL_WHOLES, .value = wholes, .low = 1, .high = 9, .count = &count, .room = 2},
+            {"names", TOOL_NAMES, .value = names, .room = 3, .name_of = name_of_place},
+            {"flag", TOOL_FLAG, .value = &flag},
+            {"help", TOOL_FLAG, .value = &help},
+        };
+        char error[160], *argv[] = {(char *)"tool", (char *)(uintptr_t)cases[i].word, (char *)"word", NULL};
+        const bool good = tool_options_parse(3, argv, table, sizeof table / sizeof *table, &first, error, sizeof error);
+        CHECK_EQ(good, cases[i].good);
+        CHECK_EQ(error[0] == '\0', good);
+        if (!good)
+            continue;
+        CHECK_EQ(first, 2);
+        const int found = (whole == 7) + (number >= 2) + (positive > 0) + (size == 65536) + (text != NULL) +
+                          (wholes[0] == 3 && wholes[1] == 4) + (!names[0] && names[2]) + flag + help;
+        CHECK_EQ(found, 1);
+    }
+}
+
 int main(void)
 {
+    test_option_kinds();
     test_verdicts();
     test_bound();
     test_every_bit();

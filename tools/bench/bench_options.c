@@ -1,42 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Parsing with getopt_long, its own messages switched off: the caller prints one message for the whole job. Every value
- * is checked here, so that the rest of the program can trust the struct.
- */
-#define _GNU_SOURCE
-
+/* Command line of selvage-bench, by the table of tool_options.h. */
 #include "tools/bench/bench_options.h"
 
-#include <getopt.h>
 #include <string.h>
 
 #include <selvage.h>
 
-#include "tools/common/smoke_options.h"
+#include "tools/common/tool_options.h"
 #include "tools/common/tool_words.h"
-
-static const struct option long_options[] = {
-    {"sizes", required_argument, NULL, 's'},
-    {"routes", required_argument, NULL, 'r'},
-    {"patterns", required_argument, NULL, 'p'},
-    {"modes", required_argument, NULL, 'm'},
-    {"checksums", required_argument, NULL, 'c'},
-    {"seconds", required_argument, NULL, 't'},
-    {"repetitions", required_argument, NULL, 'n'},
-    {"aware-mpi", required_argument, NULL, 'a'},
-    {"nccl", required_argument, NULL, 'l'},
-    {"nccl-channels", required_argument, NULL, 'k'},
-    {"nccl-tuned", required_argument, NULL, 'u'},
-    {"poll-interval", required_argument, NULL, 'i'},
-    {"json", required_argument, NULL, 'j'},
-    {"csv", required_argument, NULL, 'v'},
-    {"plot", required_argument, NULL, 'g'},
-    {"floors", required_argument, NULL, 'f'},
-    {"write-floors", required_argument, NULL, 'w'},
-    {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'V'},
-    {NULL, 0, NULL, 0},
-};
 
 void bench_options_usage(FILE *stream)
 {
@@ -78,156 +49,62 @@ const char *bench_pattern_name(bench_pattern_t pattern)
     return names[pattern];
 }
 
-static bool add_size(bench_options_t *options, const char *word)
+bool bench_take_channels(void *value, const char *word)
 {
-    size_t bytes;
-    if (options->size_count == BENCH_SIZES_MAX || !smoke_options_size(word, &bytes) || bytes == 0)
-        return false;
-    options->sizes[options->size_count++] = bytes;
-    return true;
-}
-
-/* The routes are those that the library has a name for. */
-static bool add_route(bench_options_t *options, const char *word)
-{
-    bool found = false;
-    for (int route = SELVAGE_ROUTE_SELF; route < BENCH_ROUTES; route++) {
-        const char *name = selvage_route_name((selvage_route_t)route);
-        if (strcmp(name, "unknown") != 0 && (strcmp(word, "all") == 0 || strcmp(word, name) == 0))
-            options->routes[route] = found = true;
-    }
-    return found;
-}
-
-static bool add_mode(bench_options_t *options, const char *word)
-{
-    for (int mode = 0; mode < BENCH_MODES; mode++) {
-        if (strcmp(word, bench_mode_name((bench_mode_t)mode)) == 0)
-            return options->modes[mode] = true;
-    }
-    return false;
-}
-
-static bool add_pattern(bench_options_t *options, const char *word)
-{
-    bool found = false;
-    for (int pattern = 0; pattern < BENCH_PATTERNS; pattern++) {
-        if (strcmp(word, "all") == 0 || strcmp(word, bench_pattern_name((bench_pattern_t)pattern)) == 0)
-            options->patterns[pattern] = found = true;
-    }
-    return found;
-}
-
-static bool add_checksum(bench_options_t *options, const char *word)
-{
-    const bool on = strcmp(word, "on") == 0;
-    if (!on && strcmp(word, "off") != 0)
-        return false;
-    options->checksums[on] = true;
-    return true;
-}
-
-/* Gives each comma-separated word to `add`; empty words are refused. */
-static bool each_word(bench_options_t *options, const char *list, bool (*add)(bench_options_t *, const char *))
-{
-    char word[32];
-    while (list)
-        if (!tool_next_word(&list, word, sizeof word) || !add(options, word))
-            return false;
-    return true;
-}
-
-static bool add_channels(bench_options_t *options, const char *word)
-{
-    if (strcmp(word, "no") == 0)
+    bench_options_t *options = value;
+    if (!word)
+        options->nccl_tuned_count = 0;
+    if (!word || strcmp(word, "no") == 0)
         return true;
     return options->nccl_tuned_count < BENCH_NCCL_TUNED_MAX &&
            tool_whole_number(word, 1, 64, &options->nccl_tuned[options->nccl_tuned_count++]);
 }
 
-static bool take_aware(bench_options_t *options, const char *word)
+static bool take_size(void *value, const char *word)
+{
+    bench_options_t *options = value;
+    size_t bytes;
+    if (!word) {
+        options->size_count = 0;
+        return true;
+    }
+    if (options->size_count == BENCH_SIZES_MAX || !tool_option_size(word, &bytes) || bytes == 0)
+        return false;
+    options->sizes[options->size_count++] = bytes;
+    return true;
+}
+
+static bool take_aware(void *value, const char *word)
 {
     static const char *const words[] = {"no", "yes", "ask"};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         if (strcmp(word, words[i]) == 0) {
-            options->aware = (bench_aware_t)i;
+            *(bench_aware_t *)value = (bench_aware_t)i;
             return true;
         }
-    }
     return false;
 }
 
-static bool take_file(const char **file_out)
+/* The routes are those that the library has a name for. */
+static const char *name_of_route(int route)
 {
-    *file_out = optarg;
-    return *optarg != '\0';
+    const char *name = route >= SELVAGE_ROUTE_SELF ? selvage_route_name((selvage_route_t)route) : "unknown";
+    return strcmp(name, "unknown") == 0 ? NULL : name;
 }
 
-static bool take_list(bench_options_t *options, int letter)
+static const char *name_of_mode(int mode)
 {
-    switch (letter) {
-    case 's':
-        options->size_count = 0;
-        return each_word(options, optarg, add_size);
-    case 'r':
-        memset(options->routes, 0, sizeof options->routes);
-        return each_word(options, optarg, add_route);
-    case 'p':
-        memset(options->patterns, 0, sizeof options->patterns);
-        return each_word(options, optarg, add_pattern);
-    case 'm':
-        memset(options->modes, 0, sizeof options->modes);
-        return each_word(options, optarg, add_mode);
-    case 'u':
-        options->nccl_tuned_count = 0;
-        return each_word(options, optarg, add_channels);
-    default:
-        memset(options->checksums, 0, sizeof options->checksums);
-        return each_word(options, optarg, add_checksum);
-    }
+    return bench_mode_name((bench_mode_t)mode);
 }
 
-static bool take_option(bench_options_t *options, int letter)
+static const char *name_of_pattern(int pattern)
 {
-    switch (letter) {
-    case 's':
-    case 'r':
-    case 'p':
-    case 'm':
-    case 'u':
-    case 'c':
-        return take_list(options, letter);
-    case 't':
-        return tool_positive_number(optarg, &options->seconds);
-    case 'i':
-        return tool_whole_number(optarg, 0, 1000000, &options->poll_us);
-    case 'n':
-        return tool_whole_number(optarg, 1, BENCH_REPETITIONS_MAX, &options->repetitions);
-    case 'a':
-        return take_aware(options, optarg);
-    case 'l':
-        return take_file(&options->nccl);
-    case 'k':
-        return tool_whole_number(optarg, 1, 64, &options->nccl_channels);
-    case 'j':
-        return take_file(&options->json);
-    case 'v':
-        return take_file(&options->csv);
-    case 'g':
-        return take_file(&options->plot);
-    case 'f':
-        return take_file(&options->floors);
-    case 'w':
-        return take_file(&options->write_floors);
-    case 'h':
-        options->help = true;
-        return true;
-    case 'V':
-        options->version = true;
-        return true;
-    default:
-        return false;
-    }
+    return bench_pattern_name((bench_pattern_t)pattern);
+}
+
+static const char *name_of_switch(int on)
+{
+    return on ? "on" : "off";
 }
 
 static void set_defaults(bench_options_t *options)
@@ -238,7 +115,8 @@ static void set_defaults(bench_options_t *options)
                                  .modes = {true, true},
                                  .nccl_tuned = {16, 32},
                                  .nccl_tuned_count = 2};
-    (void)add_route(options, "all");
+    for (int route = 0; route < BENCH_ROUTES; route++)
+        options->routes[route] = name_of_route(route) != NULL;
     for (int pattern = BENCH_RING; pattern < BENCH_PATTERNS; pattern++)
         options->patterns[pattern] = true;
 }
@@ -272,15 +150,16 @@ static bool find_command(bench_options_t *options, const char *word)
 }
 
 /* The words that are no options: one, which says what to do. */
-static bool take_command(bench_options_t *options, int argc, char **argv, char *error_text, size_t error_bytes)
+static bool take_command(bench_options_t *options, int argc, char **argv, int first, char *error_text,
+                         size_t error_bytes)
 {
     if (options->help || options->version)
         return true;
-    const int words = argc - optind;
+    const int words = argc - first;
     if (words == 0)
         snprintf(error_text, error_bytes, "what is to be done? exchange, policies, host, messages, probe or coll");
-    else if (words > 1 || !find_command(options, argv[optind]))
-        snprintf(error_text, error_bytes, "unexpected argument '%.80s'", argv[optind + (words > 1)]);
+    else if (words > 1 || !find_command(options, argv[first]))
+        snprintf(error_text, error_bytes, "unexpected argument '%.80s'", argv[first + (words > 1)]);
     else if (options->command != BENCH_EXCHANGE &&
              (options->csv || options->plot || options->floors || options->write_floors))
         snprintf(error_text, error_bytes, "only exchange writes CSV and plots and knows floors");
@@ -290,21 +169,31 @@ static bool take_command(bench_options_t *options, int argc, char **argv, char *
 bool bench_options_parse(int argc, char **argv, bench_options_t *options_out, char *error_text, size_t error_bytes)
 {
     bench_options_t options;
-    int letter, index = 0;
+    int first = argc;
+    const tool_option_t table[] = {
+        {"sizes", TOOL_WORDS, .value = &options, .take = take_size},
+        {"routes", TOOL_NAMES, .value = options.routes, .room = BENCH_ROUTES, .name_of = name_of_route},
+        {"patterns", TOOL_NAMES, .value = options.patterns, .room = BENCH_PATTERNS, .name_of = name_of_pattern},
+        {"modes", TOOL_NAMES, .value = options.modes, .room = BENCH_MODES, .name_of = name_of_mode},
+        {"checksums", TOOL_NAMES, .value = options.checksums, .room = 2, .name_of = name_of_switch},
+        {"seconds", TOOL_POSITIVE, .value = &options.seconds},
+        {"repetitions", TOOL_WHOLE, .value = &options.repetitions, .low = 1, .high = BENCH_REPETITIONS_MAX},
+        {"aware-mpi", TOOL_WORD, .value = &options.aware, .take = take_aware},
+        {"nccl", TOOL_TEXT, .value = &options.nccl},
+        {"nccl-channels", TOOL_WHOLE, .value = &options.nccl_channels, .low = 1, .high = 64},
+        {"nccl-tuned", TOOL_WORDS, .value = &options, .take = bench_take_channels},
+        {"poll-interval", TOOL_WHOLE, .value = &options.poll_us, .low = 0, .high = 1000000},
+        {"json", TOOL_TEXT, .value = &options.json},
+        {"csv", TOOL_TEXT, .value = &options.csv},
+        {"plot", TOOL_TEXT, .value = &options.plot},
+        {"floors", TOOL_TEXT, .value = &options.floors},
+        {"write-floors", TOOL_TEXT, .value = &options.write_floors},
+        {"help", TOOL_FLAG, .value = &options.help},
+        {"version", TOOL_FLAG, .value = &options.version},
+    };
     set_defaults(&options);
-    error_text[0] = '\0';
-    opterr = 0;
-    optind = 0; /* glibc: start afresh, so that parsing can be repeated */
-    while ((letter = getopt_long(argc, argv, "", long_options, &index)) != -1) {
-        if (letter == '?')
-            snprintf(error_text, error_bytes, "unknown or incomplete option '%.80s'", argv[optind - 1]);
-        else if (!take_option(&options, letter))
-            snprintf(error_text, error_bytes, "bad value '%.80s' of --%s", optarg ? optarg : "",
-                     long_options[index].name);
-        if (error_text[0])
-            return false;
-    }
-    if (!take_command(&options, argc, argv, error_text, error_bytes))
+    if (!tool_options_parse(argc, argv, table, sizeof table / sizeof *table, &first, error_text, error_bytes) ||
+        !take_command(&options, argc, argv, first, error_text, error_bytes))
         return false;
     set_sizes(&options);
     *options_out = options;

@@ -46,6 +46,9 @@ bool bench_options_parse(int argc, char **argv, bench_options_t *options_out, ch
 
 void bench_options_usage(FILE *stream);
 
+/* For a table of options: a word of --nccl-tuned, whose value is a bench_options_t. */
+bool bench_take_channels(void *value, const char *word);
+
 const char *bench_pattern_name(bench_pattern_t pattern);
 const char *bench_command_name(bench_command_t command);
 

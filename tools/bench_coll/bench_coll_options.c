@@ -1,51 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Parsing of `selvage-bench coll` with getopt_long, its own messages switched off: the caller prints one message for
- * the whole job. Every value is checked here but the words that the library is forced to, which are the library's own.
+ * Command line of `selvage-bench coll`, by the table of tool_options.h. Words that the library is forced to are not
+ * checked here: they are the library's own.
  */
-#define _GNU_SOURCE
-
 #include "tools/bench_coll/bench_coll_options.h"
 
-#include <getopt.h>
 #include <string.h>
 
-#include "tools/common/smoke_options.h"
+#include "tools/common/tool_options.h"
 #include "tools/common/tool_words.h"
-
-static const struct option long_options[] = {
-    {"call", required_argument, NULL, 'c'},
-    {"type", required_argument, NULL, 't'},
-    {"op", required_argument, NULL, 'o'},
-    {"min", required_argument, NULL, 'a'},
-    {"max", required_argument, NULL, 'b'},
-    {"factor", required_argument, NULL, 'f'},
-    {"root", required_argument, NULL, 'r'},
-    {"place", required_argument, NULL, 'p'},
-    {"register", required_argument, NULL, 'g'},
-    {"checksum", required_argument, NULL, 'k'},
-    {"algo", required_argument, NULL, 'A'},
-    {"proto", required_argument, NULL, 'P'},
-    {"channels", required_argument, NULL, 'C'},
-    {"seconds", required_argument, NULL, 's'},
-    {"repetitions", required_argument, NULL, 'n'},
-    {"runs", required_argument, NULL, 'R'},
-    {"host", no_argument, NULL, 'H'},
-    {"sweep", required_argument, NULL, 'S'},
-    {"fifo", no_argument, NULL, 'F'},
-    {"fifo-calls", required_argument, NULL, 'N'},
-    {"fifo-bytes", required_argument, NULL, 'B'},
-    {"nccl", required_argument, NULL, 'l'},
-    {"nccl-channels", required_argument, NULL, 'm'},
-    {"nccl-tuned", required_argument, NULL, 'u'},
-    {"json", required_argument, NULL, 'j'},
-    {"csv", required_argument, NULL, 'v'},
-    {"plot", required_argument, NULL, 'q'},
-    {"floors", required_argument, NULL, 'x'},
-    {"write-floors", required_argument, NULL, 'w'},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
-};
 
 void bench_coll_options_usage(FILE *stream)
 {
@@ -79,24 +42,19 @@ void bench_coll_options_usage(FILE *stream)
           stream);
 }
 
-static bool positive_size(const char *text, size_t *bytes_out)
+static const char *name_of_call(int call)
 {
-    return smoke_options_size(text, bytes_out) && *bytes_out > 0;
+    return bench_call_name((bench_call_t)call);
 }
 
-static bool add_call(bench_coll_options_t *options, const char *word)
+static bool take_type(void *value, const char *word)
 {
-    bool found = false;
-    for (int call = 0; call < BENCH_CALLS; call++) {
-        if (strcmp(word, "all") == 0 || strcmp(word, bench_call_name((bench_call_t)call)) == 0)
-            options->calls[call] = found = true;
-    }
-    return found;
-}
-
-static bool add_type(bench_coll_options_t *options, const char *word)
-{
+    bench_coll_options_t *options = value;
     const int before = options->type_count;
+    if (!word) {
+        options->type_count = 0;
+        return true;
+    }
     for (int type = SELVAGE_INT8; type < BENCH_TYPES; type++) {
         if (strcmp(word, "all") != 0 && strcmp(word, selvage_type_name((selvage_type_t)type)) != 0)
             continue;
@@ -107,9 +65,14 @@ static bool add_type(bench_coll_options_t *options, const char *word)
     return options->type_count > before;
 }
 
-static bool add_op(bench_coll_options_t *options, const char *word)
+static bool take_op(void *value, const char *word)
 {
+    bench_coll_options_t *options = value;
     const int before = options->op_count;
+    if (!word) {
+        options->op_count = 0;
+        return true;
+    }
     for (int op = 0; op < BENCH_OPS; op++) {
         if (strcmp(word, "all") != 0 && strcmp(word, bench_op_name((bench_op_t)op)) != 0)
             continue;
@@ -120,154 +83,53 @@ static bool add_op(bench_coll_options_t *options, const char *word)
     return options->op_count > before;
 }
 
-static bool add_forced(bench_forced_t *forced, const char *word)
+/* A word that the library is to be forced to. */
+static bool take_forced(void *value, const char *word)
 {
-    if (forced->count == BENCH_FORCED_MAX)
+    bench_forced_t *forced = value;
+    if (!word) {
+        forced->count = 0;
+        return true;
+    }
+    if (forced->count == BENCH_FORCED_MAX || strlen(word) >= BENCH_WORD_BYTES)
         return false;
     snprintf(forced->word[forced->count++], BENCH_WORD_BYTES, "%s", word);
     return true;
 }
 
-static bool add_algo(bench_coll_options_t *options, const char *word)
-{
-    return add_forced(&options->algos, word);
-}
-
-static bool add_proto(bench_coll_options_t *options, const char *word)
-{
-    return add_forced(&options->protos, word);
-}
-
-static bool add_channels(bench_coll_options_t *options, const char *word)
+static bool take_forced_number(void *value, const char *word)
 {
     int number;
-    return tool_whole_number(word, 1, 64, &number) && add_forced(&options->channels, word);
+    return (!word || tool_whole_number(word, 1, 64, &number)) && take_forced(value, word);
 }
 
-static bool add_tuned(bench_coll_options_t *options, const char *word)
+/* One of three words, for off, on and both: value is a bool[2]. */
+static bool take_switch(void *value, const char *word, const char *off, const char *on)
 {
-    bench_options_t *nccl = &options->nccl;
-    if (strcmp(word, "no") == 0)
-        return true;
-    return nccl->nccl_tuned_count < BENCH_NCCL_TUNED_MAX &&
-           tool_whole_number(word, 1, 64, &nccl->nccl_tuned[nccl->nccl_tuned_count++]);
+    bool *is = value;
+    const bool both = strcmp(word, "both") == 0;
+    is[0] = both || strcmp(word, off) == 0;
+    is[1] = both || strcmp(word, on) == 0;
+    return is[0] || is[1];
 }
 
-/* Gives each comma-separated word to `add`; empty words are refused. */
-static bool each_word(bench_coll_options_t *options, const char *list,
-                      bool (*add)(bench_coll_options_t *, const char *))
+static bool take_off_on(void *value, const char *word)
 {
-    char word[BENCH_WORD_BYTES];
-    while (list)
-        if (!tool_next_word(&list, word, sizeof word) || !add(options, word))
-            return false;
-    return true;
+    return take_switch(value, word, "off", "on");
 }
 
-/* One of three words for off, on and both. */
-static bool take_switch(bool value[2], const char *off, const char *on)
+static bool take_place(void *value, const char *word)
 {
-    const bool both = strcmp(optarg, "both") == 0;
-    value[0] = both || strcmp(optarg, off) == 0;
-    value[1] = both || strcmp(optarg, on) == 0;
-    return value[0] || value[1];
+    bench_coll_options_t *options = value;
+    options->place_given = true;
+    return take_switch(options->in_place, word, "out", "in");
 }
 
-static bool take_file(const char **file_out)
+static bool take_register(void *value, const char *word)
 {
-    *file_out = optarg;
-    return *optarg != '\0';
-}
-
-static bool take_list(bench_coll_options_t *options, int letter)
-{
-    switch (letter) {
-    case 'c':
-        memset(options->calls, 0, sizeof options->calls);
-        return each_word(options, optarg, add_call);
-    case 't':
-        options->type_count = 0;
-        return each_word(options, optarg, add_type);
-    case 'o':
-        options->op_count = 0;
-        return each_word(options, optarg, add_op);
-    case 'A':
-        options->algos.count = 0;
-        return each_word(options, optarg, add_algo);
-    case 'P':
-        options->protos.count = 0;
-        return each_word(options, optarg, add_proto);
-    case 'C':
-        options->channels.count = 0;
-        return each_word(options, optarg, add_channels);
-    default:
-        options->nccl.nccl_tuned_count = 0;
-        return each_word(options, optarg, add_tuned);
-    }
-}
-
-static bool take_number(bench_coll_options_t *options, int letter)
-{
-    switch (letter) {
-    case 'a':
-        return positive_size(optarg, &options->min_bytes);
-    case 'b':
-        return positive_size(optarg, &options->max_bytes);
-    case 'B':
-        return positive_size(optarg, &options->fifo_bytes);
-    case 'f':
-        return tool_whole_number(optarg, 2, 1 << 20, &options->factor);
-    case 'r':
-        return tool_whole_number(optarg, 0, 1 << 20, &options->root);
-    case 's':
-        return tool_positive_number(optarg, &options->seconds);
-    case 'n':
-        return tool_whole_number(optarg, 1, BENCH_REPETITIONS_MAX, &options->repetitions);
-    case 'R':
-        return tool_whole_number(optarg, 1, BENCH_COLL_RUNS_MAX, &options->runs);
-    case 'N':
-        return tool_whole_number(optarg, 1, 100000000, &options->fifo_calls);
-    default:
-        return tool_whole_number(optarg, 1, 64, &options->nccl.nccl_channels);
-    }
-}
-
-static bool take_option(bench_coll_options_t *options, int letter)
-{
-    if (strchr("ctoAPCu", letter))
-        return take_list(options, letter);
-    if (strchr("abBfrsnRNm", letter))
-        return take_number(options, letter);
-    switch (letter) {
-    case 'p':
-        options->place_given = true;
-        return take_switch(options->in_place, "out", "in");
-    case 'g':
-        options->register_given = true;
-        return take_switch(options->registered, "off", "on");
-    case 'k':
-        return take_switch(options->checksum, "off", "on");
-    case 'H':
-        return options->host = true;
-    case 'F':
-        return options->fifo = true;
-    case 'S':
-        return take_file(&options->sweep);
-    case 'l':
-        return take_file(&options->nccl.nccl);
-    case 'j':
-        return take_file(&options->json);
-    case 'v':
-        return take_file(&options->csv);
-    case 'q':
-        return take_file(&options->plot);
-    case 'x':
-        return take_file(&options->floors);
-    case 'w':
-        return take_file(&options->write_floors);
-    default:
-        return options->help = true;
-    }
+    bench_coll_options_t *options = value;
+    options->register_given = true;
+    return take_switch(options->registered, word, "off", "on");
 }
 
 static void set_defaults(bench_coll_options_t *options)
@@ -284,7 +146,8 @@ static void set_defaults(bench_coll_options_t *options)
                                       .registered = {true, true},
                                       .checksum = {true, true},
                                       .nccl = {.nccl_tuned = {16, 32}, .nccl_tuned_count = 2}};
-    (void)add_call(options, "all");
+    for (int call = 0; call < BENCH_CALLS; call++)
+        options->calls[call] = true;
 }
 
 /* A sweep tries everything, unless told what, of buffers as they should be. */
@@ -292,10 +155,12 @@ static void prepare_sweep(bench_coll_options_t *options)
 {
     if (!options->sweep)
         return;
-    if (options->algos.count == 0)
-        (void)each_word(options, "oneshot,twoshot,direct_one,direct_two,ring,pat", add_algo);
-    if (options->protos.count == 0)
-        (void)each_word(options, "ll,ll128,simple", add_proto);
+    static const char *const algos[] = {"oneshot", "twoshot", "direct_one", "direct_two", "ring", "pat"};
+    static const char *const protos[] = {"ll", "ll128", "simple"};
+    for (size_t i = 0, given = (size_t)options->algos.count; given == 0 && i < sizeof algos / sizeof *algos; i++)
+        (void)take_forced(&options->algos, algos[i]);
+    for (size_t i = 0, given = (size_t)options->protos.count; given == 0 && i < sizeof protos / sizeof *protos; i++)
+        (void)take_forced(&options->protos, protos[i]);
     options->calls[BENCH_BARRIER] = false;
     if (!options->place_given)
         options->in_place[1] = false;
@@ -318,23 +183,40 @@ bool bench_coll_options_parse(int argc, char **argv, bench_coll_options_t *optio
                               size_t error_bytes)
 {
     bench_coll_options_t options;
-    int letter, index = 0;
+    const tool_option_t table[] = {
+        {"call", TOOL_NAMES, .value = options.calls, .room = BENCH_CALLS, .name_of = name_of_call},
+        {"type", TOOL_WORDS, .value = &options, .take = take_type},
+        {"op", TOOL_WORDS, .value = &options, .take = take_op},
+        {"min", TOOL_SIZE, .value = &options.min_bytes},
+        {"max", TOOL_SIZE, .value = &options.max_bytes},
+        {"factor", TOOL_WHOLE, .value = &options.factor, .low = 2, .high = 1 << 20},
+        {"root", TOOL_WHOLE, .value = &options.root, .low = 0, .high = 1 << 20},
+        {"place", TOOL_WORD, .value = &options, .take = take_place},
+        {"register", TOOL_WORD, .value = &options, .take = take_register},
+        {"checksum", TOOL_WORD, .value = options.checksum, .take = take_off_on},
+        {"algo", TOOL_WORDS, .value = &options.algos, .take = take_forced},
+        {"proto", TOOL_WORDS, .value = &options.protos, .take = take_forced},
+        {"channels", TOOL_WORDS, .value = &options.channels, .take = take_forced_number},
+        {"seconds", TOOL_POSITIVE, .value = &options.seconds},
+        {"repetitions", TOOL_WHOLE, .value = &options.repetitions, .low = 1, .high = BENCH_REPETITIONS_MAX},
+        {"runs", TOOL_WHOLE, .value = &options.runs, .low = 1, .high = BENCH_COLL_RUNS_MAX},
+        {"host", TOOL_FLAG, .value = &options.host},
+        {"sweep", TOOL_TEXT, .value = &options.sweep},
+        {"fifo", TOOL_FLAG, .value = &options.fifo},
+        {"fifo-calls", TOOL_WHOLE, .value = &options.fifo_calls, .low = 1, .high = 100000000},
+        {"fifo-bytes", TOOL_SIZE, .value = &options.fifo_bytes},
+        {"nccl", TOOL_TEXT, .value = &options.nccl.nccl},
+        {"nccl-channels", TOOL_WHOLE, .value = &options.nccl.nccl_channels, .low = 1, .high = 64},
+        {"nccl-tuned", TOOL_WORDS, .value = &options.nccl, .take = bench_take_channels},
+        {"json", TOOL_TEXT, .value = &options.json},
+        {"csv", TOOL_TEXT, .value = &options.csv},
+        {"plot", TOOL_TEXT, .value = &options.plot},
+        {"floors", TOOL_TEXT, .value = &options.floors},
+        {"write-floors", TOOL_TEXT, .value = &options.write_floors},
+        {"help", TOOL_FLAG, .value = &options.help},
+    };
     set_defaults(&options);
-    error_text[0] = '\0';
-    opterr = 0;
-    optind = 0; /* glibc: start afresh */
-    while ((letter = getopt_long(argc, argv, "", long_options, &index)) != -1) {
-        if (letter == '?')
-            snprintf(error_text, error_bytes, "unknown or incomplete option '%.80s'", argv[optind - 1]);
-        else if (!take_option(&options, letter))
-            snprintf(error_text, error_bytes, "bad value '%.80s' of --%s", optarg ? optarg : "",
-                     long_options[index].name);
-        if (error_text[0])
-            return false;
-    }
-    if (optind < argc)
-        snprintf(error_text, error_bytes, "unexpected argument '%.80s'", argv[optind]);
-    else
+    if (tool_options_parse(argc, argv, table, sizeof table / sizeof *table, NULL, error_text, error_bytes))
         check_together(&options, error_text, error_bytes);
     prepare_sweep(&options);
     *options_out = options;

@@ -5,13 +5,11 @@
  * as they are and with some numbers of channels, and MPI datatypes on copies on the host. In two modes: until the host
  * knows (wait), and back to back on the stream (stream).
  */
-#define _GNU_SOURCE
-
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/common/tool_options.h"
 #include "tools/halos/halo_bench.h"
 
 enum { EXIT_USAGE = 2, EDGE_MAX = 1290, WIDTH_MAX = 8, CHECK_CELLS_MAX = 140 * 140 * 140 };
@@ -268,15 +266,6 @@ static void write_json(FILE *file, const halo_row_t *row, bool first)
 
 /* --- options ------------------------------------------------------------------------------------------------------ */
 
-static const struct option long_options[] = {
-    {"edges", required_argument, NULL, 'e'},   {"widths", required_argument, NULL, 'w'},
-    {"fields", required_argument, NULL, 'f'},  {"seconds", required_argument, NULL, 's'},
-    {"repeats", required_argument, NULL, 'r'}, {"host-bytes", required_argument, NULL, 'H'},
-    {"reorder", no_argument, NULL, 'o'},
-    {"nccl", required_argument, NULL, 'n'},    {"json", required_argument, NULL, 'j'},
-    {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
-};
-
 static void usage(FILE *stream)
 {
     fputs("usage: mpirun -n N selvage-halos [options]\n"
@@ -284,7 +273,7 @@ static void usage(FILE *stream)
           "  --widths LIST   of the halo (default 1,3)\n"
           "  --fields LIST   numbers of fields (default 1,4)\n"
           "  --seconds S     spent on each figure (default 0.1)\n"
-          "  --repeats N     a fixed number of repetitions instead\n"
+          "  --repetitions N a fixed number of repetitions instead\n"
           "  --host-bytes B  fields larger than this have no rival on the host (default 1073741824)\n"
           "  --reorder       blocks that are neighbours go to ranks of one node, where that helps\n"
           "  --nccl FILE     library to compare with; no: none\n"
@@ -292,62 +281,33 @@ static void usage(FILE *stream)
           "  --help\n", stream);
 }
 
-static bool read_number(const char *text, double low, double high, double *out)
+static bool parse(int argc, char **argv, halo_options_t *options, char *error_text, size_t error_bytes)
 {
-    char *end;
-    *out = strtod(text, &end);
-    return end != text && *end == '\0' && *out >= low && *out <= high;
-}
-
-static bool read_list(char *text, int high, int *list, int *count)
-{
-    *count = 0;
-    for (char *word = strtok(text, ","); word; word = strtok(NULL, ",")) {
-        double number;
-        if (*count == HALO_LIST_MAX || !read_number(word, 1, high, &number) || number != (int)number)
-            return false;
-        list[(*count)++] = (int)number;
-    }
-    return *count > 0;
-}
-
-static bool take(halo_options_t *options, int letter, char *value)
-{
-    double number;
-    switch (letter) {
-    case 'e': return read_list(value, EDGE_MAX, options->edges, &options->edge_count);
-    case 'w': return read_list(value, WIDTH_MAX, options->widths, &options->width_count);
-    case 'f': return read_list(value, HAND_FIELDS_MAX, options->fields, &options->field_count);
-    case 's': return read_number(value, 0, 60, &options->seconds);
-    case 'H':
-        if (!read_number(value, 0, 1e12, &number))
-            return false;
-        options->host_bytes = (size_t)number;
-        return true;
-    case 'r':
-        if (!read_number(value, 1, BENCH_REPETITIONS_MAX, &number))
-            return false;
-        options->repetitions = (int)number;
-        return true;
-    case 'o': options->reorder = true; return true;
-    case 'n': options->nccl.nccl = value; return true;
-    case 'j': options->json = value; return true;
-    case 'h': options->help = true; return true;
-    default: return false;
-    }
-}
-
-static bool parse(int argc, char **argv, halo_options_t *options)
-{
-    int letter;
+    double host_bytes = 1 << 30;
     *options = (halo_options_t){.edges = {64, 128, 256, 512}, .edge_count = 4, .widths = {1, 3}, .width_count = 2,
-                                .fields = {1, 4}, .field_count = 2, .seconds = 0.1, .host_bytes = 1 << 30,
+                                .fields = {1, 4}, .field_count = 2, .seconds = 0.1,
                                 .nccl = {.nccl_tuned = {4, 8, 16, 32}, .nccl_tuned_count = 4}};
-    opterr = 0;
-    while ((letter = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
-        if (!take(options, letter, optarg))
-            return false;
-    return optind == argc;
+    const tool_option_t table[] = {
+        {"edges", TOOL_WHOLES, .value = options->edges, .low = 1, .high = EDGE_MAX,
+         .count = &options->edge_count, .room = HALO_LIST_MAX},
+        {"widths", TOOL_WHOLES, .value = options->widths, .low = 1, .high = WIDTH_MAX,
+         .count = &options->width_count, .room = HALO_LIST_MAX},
+        {"fields", TOOL_WHOLES, .value = options->fields, .low = 1, .high = HAND_FIELDS_MAX,
+         .count = &options->field_count, .room = HALO_LIST_MAX},
+        {"seconds", TOOL_NUMBER, .value = &options->seconds, .low = 0, .high = 60},
+        {"repetitions", TOOL_WHOLE, .value = &options->repetitions, .low = 1, .high = BENCH_REPETITIONS_MAX},
+        {"repeats", TOOL_WHOLE, .value = &options->repetitions, .low = 1,
+         .high = BENCH_REPETITIONS_MAX}, /* its former name */
+        {"host-bytes", TOOL_NUMBER, .value = &host_bytes, .low = 0, .high = 1e12},
+        {"reorder", TOOL_FLAG, .value = &options->reorder},
+        {"nccl", TOOL_TEXT, .value = &options->nccl.nccl},
+        {"json", TOOL_TEXT, .value = &options->json},
+        {"help", TOOL_FLAG, .value = &options->help},
+    };
+    const bool understood =
+        tool_options_parse(argc, argv, table, sizeof table / sizeof *table, NULL, error_text, error_bytes);
+    options->host_bytes = (size_t)host_bytes;
+    return understood;
 }
 
 /* --- the run ------------------------------------------------------------------------------------------------------ */
@@ -424,8 +384,11 @@ static int run(halo_bench_t *bench)
 int main(int argc, char **argv)
 {
     static halo_bench_t bench;
+    char error[160];
     int code = EXIT_USAGE;
-    const bool understood = parse(argc, argv, &bench.options), launched = tool_is_launched();
+    const bool understood = parse(argc, argv, &bench.options, error, sizeof error), launched = tool_is_launched();
+    if (tool_launcher_rank() == 0 && !understood)
+        fprintf(stderr, "selvage-halos: %s\n", error);
     if (tool_launcher_rank() == 0 && (!understood || bench.options.help))
         usage(understood ? stdout : stderr);
     if (understood ? bench.options.help : !launched)

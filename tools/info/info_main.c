@@ -4,12 +4,10 @@
  * thing to send with a question. It works without a launcher (as one rank) and without a GPU; --settings, --help and
  * --version work without MPI.
  */
-#define _GNU_SOURCE
-
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tools/common/tool_options.h"
 #include "tools/info/info_print.h"
 
 enum { EXIT_USAGE = 2 };
@@ -32,25 +30,19 @@ static void usage(FILE *stream)
           stream);
 }
 
-static bool parse(int argc, char **argv, options_t *options_out)
+static bool parse(int argc, char **argv, options_t *options_out, char *error_text, size_t error_bytes)
 {
-    static const struct option long_options[] = {
-        {"settings", no_argument, NULL, 's'}, {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'V'},  {NULL, 0, NULL, 0},
-    };
     options_t options = {0};
-    int letter;
-    opterr = 0;
-    while ((letter = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-        if (letter == '?')
-            return false;
-        options.settings |= letter == 's';
-        options.json |= letter == 'j';
-        options.help |= letter == 'h';
-        options.version |= letter == 'V';
-    }
+    const tool_option_t table[] = {
+        {"settings", TOOL_FLAG, .value = &options.settings},
+        {"json", TOOL_FLAG, .value = &options.json},
+        {"help", TOOL_FLAG, .value = &options.help},
+        {"version", TOOL_FLAG, .value = &options.version},
+    };
+    const bool understood =
+        tool_options_parse(argc, argv, table, sizeof table / sizeof *table, NULL, error_text, error_bytes);
     *options_out = options;
-    return optind == argc;
+    return understood;
 }
 
 static bool print(const options_t *options, const info_job_t *info)
@@ -71,9 +63,9 @@ static int answer_without_mpi(const options_t *options)
     return EXIT_SUCCESS;
 }
 
-static int explain(void)
+static int explain(const char *error)
 {
-    fputs("selvage-info: wrong command line\n", stderr);
+    fprintf(stderr, "selvage-info: %s\n", error);
     usage(stderr);
     return EXIT_USAGE;
 }
@@ -83,11 +75,12 @@ int main(int argc, char **argv)
     options_t options;
     info_job_t info = {0};
     int code = EXIT_USAGE;
-    const bool understood = parse(argc, argv, &options);
+    char error[160];
+    const bool understood = parse(argc, argv, &options, error, sizeof error);
     if (understood && (options.help || options.version || options.settings))
         return answer_without_mpi(&options);
     if (!understood && !tool_is_launched())
-        return explain();
+        return explain(error);
     tool_job_init(&info.job, "selvage-info", &argc, &argv);
     if (understood) {
         info_job_find(&info);
@@ -96,7 +89,7 @@ int main(int argc, char **argv)
         code = info.good && shown ? EXIT_SUCCESS : EXIT_FAILURE;
         info_job_fini(&info);
     } else if (info.job.rank == 0) {
-        (void)explain();
+        (void)explain(error);
     }
     tool_barrier(&info.job);
     tool_job_fini(&info.job);

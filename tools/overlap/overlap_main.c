@@ -9,13 +9,12 @@
  */
 #define _GNU_SOURCE
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/common/smoke_legs.h"
-#include "tools/common/smoke_options.h"
+#include "tools/common/tool_options.h"
 
 enum { REPEATS_MAX = 200, EXIT_USAGE = 2, RANKS = 2, ROUTES = 8 };
 static const double exchange_target = 1.20, step_target = 1.10;
@@ -45,20 +44,6 @@ typedef struct overlap {
     int bad; /* packets, of both ranks */
 } overlap_t;
 
-static const struct option long_options[] = {
-    {"d2h-gbs", required_argument, NULL, 'd'},
-    {"h2d-gbs", required_argument, NULL, 'u'},
-    {"packets", required_argument, NULL, 'p'},
-    {"bytes", required_argument, NULL, 'b'},
-    {"route", required_argument, NULL, 'R'},
-    {"repeats", required_argument, NULL, 'r'},
-    {"json", required_argument, NULL, 'j'},
-    {"judge", no_argument, NULL, 'J'},
-    {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'V'},
-    {NULL, 0, NULL, 0},
-};
-
 static void usage(FILE *stream)
 {
     fputs("usage: mpirun -n N selvage-overlap [options]\n"
@@ -68,85 +53,52 @@ static void usage(FILE *stream)
           "  --route R     peer, shared, staged (the default) or what else there is\n"
           "  --packets P   packets each way (default 8)\n"
           "  --bytes B     size of a packet (default 4M)\n"
-          "  --repeats R   repetitions, of which the median counts (default 5)\n"
+          "  --repetitions R  of which the median counts (default 5)\n"
           "  --json FILE   write the figures as JSON; - is standard output instead of the table\n"
           "  --judge       exit with 1 if a ratio misses its target\n"
           "  --help --version\n",
           stream);
 }
 
-static bool number_between(const char *text, long low, long high, int *value_out)
-{
-    char *end;
-    const long value = strtol(text, &end, 10);
-    *value_out = (int)value;
-    return end != text && !*end && value >= low && value <= high;
-}
-
-static bool find_route(const char *text, selvage_route_t *route_out)
+static bool take_route(void *value, const char *word)
 {
     for (int route = SELVAGE_ROUTE_PEER; route < ROUTES; route++) {
-        *route_out = (selvage_route_t)route;
-        if (strcmp(text, selvage_route_name(*route_out)) == 0 && strcmp(text, "unknown") != 0)
+        *(selvage_route_t *)value = (selvage_route_t)route;
+        if (strcmp(word, selvage_route_name((selvage_route_t)route)) == 0 && strcmp(word, "unknown") != 0)
             return true;
     }
     return false;
 }
 
-static bool link_speed(const char *text, const char **speed_out)
+static bool take_link_speed(void *value, const char *word)
 {
     char *end;
-    *speed_out = text;
-    return strtod(text, &end) > 0 && end != text && !*end;
+    *(const char **)value = word;
+    return strtod(word, &end) > 0 && end != word && !*end;
 }
 
-static bool take_option(overlap_options_t *options, int letter)
+static bool parse(int argc, char **argv, overlap_options_t *options, char *error_text, size_t error_bytes)
 {
-    switch (letter) {
-    case 'd':
-        return link_speed(optarg, &options->d2h_gbs);
-    case 'u':
-        return link_speed(optarg, &options->h2d_gbs);
-    case 'p':
-        return number_between(optarg, 1, SMOKE_PATTERN_PACKETS_MAX, &options->packets);
-    case 'b':
-        return smoke_options_size(optarg, &options->bytes) && options->bytes > 0;
-    case 'R':
-        return find_route(optarg, &options->route);
-    case 'r':
-        return number_between(optarg, 1, REPEATS_MAX, &options->repeats);
-    case 'j':
-        options->json = optarg;
-        return true;
-    case 'J':
-        options->judge = true;
-        return true;
-    case 'h':
-        options->help = true;
-        return true;
-    case 'V':
-        options->version = true;
-        return true;
-    default:
-        return false;
-    }
-}
-
-static bool parse(int argc, char **argv, overlap_options_t *options)
-{
-    int letter;
     *options = (overlap_options_t){.d2h_gbs = "0.25",
                                    .h2d_gbs = "0.25",
                                    .packets = 8,
                                    .repeats = 5,
                                    .bytes = (size_t)4 << 20,
                                    .route = SELVAGE_ROUTE_STAGED};
-    opterr = 0;
-    while ((letter = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-        if (!take_option(options, letter))
-            return false;
-    }
-    return optind == argc;
+    const tool_option_t table[] = {
+        {"d2h-gbs", TOOL_WORD, .value = &options->d2h_gbs, .take = take_link_speed},
+        {"h2d-gbs", TOOL_WORD, .value = &options->h2d_gbs, .take = take_link_speed},
+        {"packets", TOOL_WHOLE, .value = &options->packets, .low = 1, .high = SMOKE_PATTERN_PACKETS_MAX},
+        {"bytes", TOOL_SIZE, .value = &options->bytes},
+        {"route", TOOL_WORD, .value = &options->route, .take = take_route},
+        {"repetitions", TOOL_WHOLE, .value = &options->repeats, .low = 1, .high = REPEATS_MAX},
+        {"repeats", TOOL_WHOLE, .value = &options->repeats, .low = 1, .high = REPEATS_MAX}, /* its former name */
+        {"json", TOOL_TEXT, .value = &options->json},
+        {"judge", TOOL_FLAG, .value = &options->judge},
+        {"help", TOOL_FLAG, .value = &options->help},
+        {"version", TOOL_FLAG, .value = &options->version},
+    };
+    return tool_options_parse(argc, argv, table, sizeof table / sizeof *table, NULL, error_text, error_bytes);
 }
 
 /* The number of ranks is as the model of two wants it, or there are GPUs. */
@@ -351,12 +303,13 @@ static int explain(const char *text)
 int main(int argc, char **argv)
 {
     overlap_t overlap = {0};
+    char error[160];
     int code = EXIT_USAGE;
-    const bool understood = parse(argc, argv, &overlap.options);
+    const bool understood = parse(argc, argv, &overlap.options, error, sizeof error);
     if (understood && (overlap.options.help || overlap.options.version))
         return answer_without_mpi(&overlap.options);
     if (!understood && !tool_is_launched())
-        return explain("wrong command line");
+        return explain(error);
     setenv("SELVAGE_SOFT_D2H_GBS", overlap.options.d2h_gbs, 1);
     setenv("SELVAGE_SOFT_H2D_GBS", overlap.options.h2d_gbs, 1);
     tool_job_init(&overlap.job, "selvage-overlap", &argc, &argv);
@@ -366,7 +319,7 @@ int main(int argc, char **argv)
         code = report(&overlap);
         tear_down(&overlap);
     } else if (overlap.job.rank == 0) {
-        (void)explain(understood ? "needs 2 ranks, on GPUs 2 or more" : "wrong command line");
+        (void)explain(understood ? "needs 2 ranks, on GPUs 2 or more" : error);
     }
     tool_barrier(&overlap.job);
     selvage_device_close(overlap.device);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/common/tool_options.h"
 #include "tools/smoke/smoke_report.h"
 
 enum { LEG_REPEATS = 7, LEG_REPEATS_FEW = 3, FEW_RANKS = 64, START_BYTES_MAX = 64 << 10 };
@@ -19,7 +20,7 @@ static const double memory_factor = 8, memory_share = 0.6;
 static void take_segment(void *arg, const selvage_setting_t *setting)
 {
     smoke_run_t *run = arg;
-    if (strcmp(setting->name, "SELVAGE_SEGMENT_BYTES") == 0 && !smoke_options_size(setting->value, &run->segment_bytes))
+    if (strcmp(setting->name, "SELVAGE_SEGMENT_BYTES") == 0 && !tool_option_size(setting->value, &run->segment_bytes))
         run->segment_bytes = 1 << 20;
 }
 

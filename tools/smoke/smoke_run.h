@@ -8,7 +8,7 @@
 
 #include "tools/common/smoke_legs.h"
 #include "tools/smoke/smoke_memory.h"
-#include "tools/common/smoke_options.h"
+#include "tools/smoke/smoke_options.h"
 #include "tools/smoke/smoke_suite.h"
 #include "tools/smoke/smoke_verdict.h"
 #include "tools/smoke/smoke_wire.h"

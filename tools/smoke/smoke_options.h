@@ -28,9 +28,6 @@ bool smoke_options_parse(int argc, char **argv, smoke_options_t *options_out, ch
 
 void smoke_options_usage(FILE *stream);
 
-/* A size such as 4096, 4K, 1.5M or 2GiB; false if it is none or above the pattern's limit. */
-bool smoke_options_size(const char *text, size_t *bytes_out);
-
 /* Timed epochs for packets of this size in a job of this many ranks. */
 int smoke_options_epochs(const smoke_options_t *options, size_t bytes, int ranks);
 
