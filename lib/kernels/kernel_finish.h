@@ -37,7 +37,7 @@ SV_DEV_FN bool finish_verify(const ARG &arg, uint64_t digest)
     arg.result->verified = verified;
     if (verified)
         arg.result->epoch = 0;
-    else /* partner: the acquire in first_failed(): another packet's failure may have sent the host here */
+    else /* partner: the acquire in find_failure(): another packet's failure may have sent the host here */
         sv_dev_store_release_system_u64(&arg.result->epoch, arg.identity.epoch);
     return verified;
 }

@@ -56,7 +56,7 @@ SV_DEV_FN void pull_explain(const sv_batch_arg_t &arg, const sv_pull_item_t &ite
     item.result->found = outcome.digest;
     item.result->record_ok = absent ? uint32_t{SV_RESULT_ABSENT} : uint32_t{outcome.record_ok};
     item.result->verified = 0;
-    /* Partner: the acquire in first_failed(): another packet's failure may have sent the host here. */
+    /* Partner: the acquire in find_failure(): another packet's failure may have sent the host here. */
     sv_dev_store_release_system_u64(&item.result->epoch, arg.epoch);
 }
 

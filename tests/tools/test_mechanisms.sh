@@ -3,7 +3,7 @@
 #
 # doc/mechanisms.md names what is, and so do the walks in doc/architecture.md: every row has its four cells, every file
 # in "here" and "test" is in the tree, every function, type and variable is in the file named before it, and everything
-# has a test. A misspelt name in a copy is noticed.
+# has a test. A misspelt name in a copy is noticed. Every function that any page names is in the sources.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 python=${PYTHON:-python3}
@@ -24,7 +24,7 @@ texts, wrong, rows = {}, [], 0
 
 def text_of(path):
     if path not in texts:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             texts[path] = file.read()
     return texts[path]
 
@@ -72,6 +72,20 @@ for line in text_of(os.path.join(top, "doc/architecture.md")).split("## Walks")[
     if line.startswith("| `"):
         steps += 1
         look("walk: " + line[:40], line)
+# Every page: a function that it names is somewhere in the sources.
+sources = "".join(text_of(path) for name in files for path in files[name]
+                  if name.endswith((".c", ".h", ".cc", ".sh", ".f90", ".F90")))
+words, named = set(re.findall(r"\w+", sources)), 0
+for name in files:
+    for path in files[name]:
+        if not name.endswith(".md"):
+            continue
+        for word in sorted(set(re.findall(r"`(\w+)\(\)`", text_of(path)))):
+            named += 1
+            if word not in words:
+                wrong.append(f"{name}: there is no {word}()")
+if named < 100:
+    wrong.append(f"the pages name {named} functions")
 print("\n".join(wrong + [f"{rows} techniques, {steps} steps of walks, {len(wrong)} wrong"]))
 sys.exit(1 if wrong or rows < 20 or steps < 10 else 0)
 END
