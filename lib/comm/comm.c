@@ -18,22 +18,6 @@
 /* How long destroying waits for a neighbour that may be gone already. */
 static const double DESTROY_TIMEOUT_S = 30.0;
 
-static selvage_status_t open_comm_device(selvage_comm_t *comm, const selvage_comm_params_t *params)
-{
-    if (params && params->device) {
-        comm->dev = params->device;
-    } else {
-        SV_TRY(sv_device_open(NULL, &comm->config, &comm->dev));
-        comm->dev_owned = true;
-    }
-    comm->dev_under = comm->dev;
-    if (comm->fault.call_armed[SV_FAULT_CALL_DEVICE]) {
-        SV_TRY(sv_device_fault_wrap(&comm->dev));
-        comm->dev_wrapped = true;
-    }
-    return SELVAGE_SUCCESS;
-}
-
 /* Everything that needs no other rank. Its status is agreed on by the caller. */
 static selvage_status_t set_up_alone(selvage_comm_t *comm, const selvage_comm_params_t *params)
 {
@@ -54,13 +38,18 @@ static selvage_status_t set_up_alone(selvage_comm_t *comm, const selvage_comm_pa
     if (comm->config.progress == SV_CONFIG_PROGRESS_THREAD && !comm->wire->threads_ok)
         return sv_error(SELVAGE_ERR_UNSUPPORTED,
                         "SELVAGE_PROGRESS is thread, which needs MPI_Init_thread with MPI_THREAD_MULTIPLE");
-    return open_comm_device(comm, params);
-}
-
-static uint64_t comm_nonce(const selvage_comm_t *comm)
-{
-    uint64_t seed = sv_clock_ns() ^ (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)comm;
-    return sv_digest_mix(seed + (uint64_t)comm->wire->rank) & ~UINT64_C(0xffffffff);
+    if (params && params->device) {
+        comm->dev = params->device;
+    } else {
+        SV_TRY(sv_device_open(NULL, &comm->config, &comm->dev));
+        comm->dev_owned = true;
+    }
+    comm->dev_under = comm->dev;
+    if (comm->fault.call_armed[SV_FAULT_CALL_DEVICE]) {
+        SV_TRY(sv_device_fault_wrap(&comm->dev));
+        comm->dev_wrapped = true;
+    }
+    return SELVAGE_SUCCESS;
 }
 
 typedef struct started {
@@ -78,21 +67,6 @@ static void agree_on_progress(void *arg)
         started->status = comm->dev->ops->make_current(comm->dev);
     started->status =
         sv_agree(comm, "selvage_comm_create: progress", 0, started->status, &unused, comm->timeout_s);
-}
-
-/* The ranks agree that all are set up alike, and on the nonce that exchange ids are made from. */
-static selvage_status_t set_up_together(selvage_comm_t *comm, selvage_status_t status)
-{
-    uint64_t nonce = comm_nonce(comm);
-    SV_TRY(sv_agree(comm, "selvage_comm_create", 0, status, &nonce, comm->timeout_s));
-    comm->nonce = nonce;
-    SV_TRY(sv_comm_agree_settings(comm));
-    SV_TRY(sv_comm_locate(comm));
-    started_t started = {.comm = comm};
-    started.status = sv_progress_init(&comm->progress, comm->config.progress == SV_CONFIG_PROGRESS_THREAD,
-                                      &comm->topology, sv_comm_poll, comm);
-    sv_progress_call(&comm->progress, agree_on_progress, &started);
-    return started.status;
 }
 
 /* Frees a communicator in any stage of its making. No communication but what closing the wire needs. */
@@ -118,6 +92,7 @@ selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *pa
                                 const sv_exchange_set_ops_t *exchanges, selvage_comm_t **comm_out)
 {
     selvage_comm_t *comm = NULL;
+    /* 1. The members that need nothing but memory. */
     selvage_status_t status = sv_calloc(1, sizeof *comm, &comm);
     if (status == SELVAGE_SUCCESS) {
         comm->exchanges_ops = exchanges;
@@ -137,16 +112,28 @@ selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *pa
     comm->binding = *sv_thread_binding();
     comm->binding.rank = wire->rank;
     sv_comm_bind(comm);
-    status = set_up_together(comm, set_up_alone(comm, params));
-    if (status != SELVAGE_SUCCESS) {
-        free_comm(comm);
-        return status;
-    }
+    /* 2. The ranks agree that all are set up alike, and on the nonce that exchange ids are made from. */
+    status = set_up_alone(comm, params);
+    const uint64_t seed = sv_clock_ns() ^ (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)comm;
+    uint64_t nonce = sv_digest_mix(seed + (uint64_t)comm->wire->rank) & ~UINT64_C(0xffffffff);
+    SV_TRY_GOTO(status, sv_agree(comm, "selvage_comm_create", 0, status, &nonce, comm->timeout_s), fail);
+    comm->nonce = nonce;
+    SV_TRY_GOTO(status, sv_comm_agree_settings(comm), fail);
+    SV_TRY_GOTO(status, sv_comm_locate(comm), fail);
+    /* 3. The progress thread, if there is to be one. */
+    started_t started = {.comm = comm};
+    started.status = sv_progress_init(&comm->progress, comm->config.progress == SV_CONFIG_PROGRESS_THREAD,
+                                      &comm->topology, sv_comm_poll, comm);
+    sv_progress_call(&comm->progress, agree_on_progress, &started);
+    SV_TRY_GOTO(status, started.status, fail);
     sv_log(SV_LOG_INFO, "comm", "rank %d of %d on %s, %d ranks on the node, %d cores%s", wire->rank, wire->size,
            comm->dev->ops->name, comm->topology.node_size, comm->topology.cores,
            comm->topology.oversubscribed ? ", oversubscribed" : "");
     *comm_out = comm;
     return SELVAGE_SUCCESS;
+fail:
+    free_comm(comm);
+    return status;
 }
 
 static struct sv_message_engine *messages_of(selvage_comm_t *comm)

@@ -23,7 +23,7 @@ enum { REPEATS_MAX = 10, REPEATS_AT_END = 6 };
 
 enum { STATUS_KEY, CALL_HASH, CALL_HASH_INVERSE, USER_VALUE };
 
-static uint64_t hash_agreement(const char *what, uint64_t key)
+uint64_t sv_agree_hash(const char *what, uint64_t key)
 {
     uint64_t hash = sv_digest_mix(key + 1);
     for (const char *c = what; *c; c++)
@@ -132,19 +132,6 @@ static selvage_status_t receive_round(selvage_comm_t *comm, const char *what, in
     return SELVAGE_SUCCESS;
 }
 
-/* Turns what was agreed into this rank's status; the failing rank itself keeps its own detail. */
-static selvage_status_t agreed_status(selvage_comm_t *comm, const char *what, selvage_status_t own, uint64_t key)
-{
-    selvage_status_t status = sv_control_status(key);
-    uint64_t rank = key >> 8;
-    if (own != SELVAGE_SUCCESS)
-        return own;
-    return rank == (uint64_t)comm->wire->rank
-               ? status
-               : sv_error(status, "%s failed on rank %llu: %s", what, (unsigned long long)rank,
-                          selvage_status_string(status));
-}
-
 /*
  * A rank that cannot take part any more says so to all who will wait for it, and waits for nobody's word: only for the
  * acknowledgements, and not for long, since who misses its word waits for the deadline.
@@ -249,21 +236,6 @@ static void print_call(const call_name_t *name, char *text, size_t text_bytes)
         snprintf(text, text_bytes, "selvage_%.*s", (int)length, name->text);
 }
 
-/* The name that one rank gives, on all ranks. */
-static selvage_status_t spread_name(selvage_comm_t *comm, const char *what, uint64_t rank, const call_name_t *own,
-                                    double timeout_s, call_name_t *name_out)
-{
-    uint64_t all[SV_AGREE_VALUES] = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
-    if (rank == (uint64_t)comm->wire->rank) {
-        memcpy(&all[1], own->word, sizeof own->word);
-        all[3] = own->key;
-    }
-    SV_TRY(run_rounds(comm, what, timeout_s, all));
-    memcpy(name_out->word, &all[1], sizeof name_out->word);
-    name_out->key = all[3];
-    return SELVAGE_SUCCESS;
-}
-
 /*
  * Ranks are in different calls, or on different objects, and all of them know it: so all come here, and tell each other
  * who they are, by three more agreements. Of the ranks with the least hash and of those with the greatest, the lowest
@@ -272,15 +244,23 @@ static selvage_status_t spread_name(selvage_comm_t *comm, const char *what, uint
 static selvage_status_t name_other_call(selvage_comm_t *comm, const char *what, uint64_t key, double timeout_s,
                                         uint64_t least, uint64_t most)
 {
-    const uint64_t rank = (uint64_t)comm->wire->rank, hash = hash_agreement(what, key);
+    const uint64_t rank = (uint64_t)comm->wire->rank, hash = sv_agree_hash(what, key);
     const call_name_t own = name_call(what, key);
     uint64_t who[SV_AGREE_VALUES] = {UINT64_MAX, hash == least ? rank : UINT64_MAX, hash == most ? rank : UINT64_MAX,
                                      UINT64_MAX};
     call_name_t name[2];
     char here[64], there[64];
     selvage_status_t status = run_rounds(comm, what, timeout_s, who);
-    for (int i = 0; i < 2 && status == SELVAGE_SUCCESS; i++)
-        status = spread_name(comm, what, who[1 + i], &own, timeout_s, &name[i]);
+    for (int i = 0; i < 2 && status == SELVAGE_SUCCESS; i++) {
+        uint64_t all[SV_AGREE_VALUES] = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
+        if (who[1 + i] == rank) {
+            memcpy(&all[1], own.word, sizeof own.word);
+            all[3] = own.key;
+        }
+        status = run_rounds(comm, what, timeout_s, all);
+        memcpy(name[i].word, &all[1], sizeof name[i].word);
+        name[i].key = all[3];
+    }
     if (status != SELVAGE_SUCCESS)
         return sv_error(SELVAGE_ERR_MISMATCH, "ranks do not agree in %s: another rank is in another collective call, "
                         "or on another object, and it could not be asked which", what);
@@ -299,7 +279,7 @@ selvage_status_t sv_agree(selvage_comm_t *comm, const char *what, uint64_t key, 
         send_failure(comm, 0, status != SELVAGE_SUCCESS ? status : comm->broken);
     if (comm->broken != SELVAGE_SUCCESS)
         return sv_error(comm->broken, "%s: an earlier collective call failed on this communicator", what);
-    uint64_t hash = hash_agreement(what, key);
+    uint64_t hash = sv_agree_hash(what, key);
     uint64_t all[SV_AGREE_VALUES] = {UINT64_MAX, hash, ~hash, value[0]};
     if (status != SELVAGE_SUCCESS)
         all[STATUS_KEY] = (uint64_t)comm->wire->rank << 8 | (uint64_t)-status;
@@ -307,8 +287,16 @@ selvage_status_t sv_agree(selvage_comm_t *comm, const char *what, uint64_t key, 
     if (wire_status != SELVAGE_SUCCESS)
         return status != SELVAGE_SUCCESS ? status : wire_status;
     value[0] = all[USER_VALUE];
-    if (all[STATUS_KEY] != UINT64_MAX)
-        return agreed_status(comm, what, status, all[STATUS_KEY]);
+    if (all[STATUS_KEY] != UINT64_MAX) { /* somebody failed; the failing rank itself keeps its own detail */
+        const selvage_status_t agreed = sv_control_status(all[STATUS_KEY]);
+        const uint64_t rank = all[STATUS_KEY] >> 8;
+        if (status != SELVAGE_SUCCESS)
+            return status;
+        return rank == (uint64_t)comm->wire->rank
+                   ? agreed
+                   : sv_error(agreed, "%s failed on rank %llu: %s", what, (unsigned long long)rank,
+                              selvage_status_string(agreed));
+    }
     if (all[CALL_HASH] != ~all[CALL_HASH_INVERSE])
         return name_other_call(comm, what, key, timeout_s, all[CALL_HASH], ~all[CALL_HASH_INVERSE]);
     return SELVAGE_SUCCESS;

@@ -54,6 +54,9 @@ enum { SV_AGREE_USER = 1 };
 selvage_status_t sv_agree(selvage_comm_t *comm, const char *what, uint64_t key, selvage_status_t status,
                           uint64_t value[SV_AGREE_USER], double timeout_s);
 
+/* What a call and its object hash to: alike on ranks that are in the same call. */
+uint64_t sv_agree_hash(const char *what, uint64_t key);
+
 /* Says to all who wait for this rank in an agreement that it takes part in none any more; comm is broken. */
 void sv_agree_abort(selvage_comm_t *comm, selvage_status_t status);
 

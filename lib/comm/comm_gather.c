@@ -84,22 +84,6 @@ static const sv_gather_item_t *find_copy(const sv_team_t *team, size_t at, size_
     return NULL;
 }
 
-/* Of a communicator that failed before this one was made, whose messages nobody has received: MPI may give the new one
-   the old one's context. */
-static bool is_of_another(const sv_team_t *team, size_t arrived, int above)
-{
-    const sv_gather_item_t *item = team->in;
-    return arrived >= sizeof *item && item->nonce != team->comm->nonce && item->check == check_item(item, above);
-}
-
-static uint64_t hash_gather_call(const char *what, uint64_t key)
-{
-    uint64_t hash = sv_digest_mix(key + LAST_WORD + 1);
-    for (const char *c = what; *c; c++)
-        hash = sv_digest_mix(hash + (unsigned char)*c);
-    return hash == LAST_WORD ? LAST_WORD + 1 : hash;
-}
-
 static selvage_status_t await_gather(gather_t *g, sv_wire_request_t *request, bool *open, size_t *bytes_out, int peer)
 {
     selvage_comm_t *comm = g->team->comm;
@@ -127,27 +111,7 @@ static selvage_status_t await_gather(gather_t *g, sv_wire_request_t *request, bo
     }
 }
 
-/* What has come in place of `count` items, `known` ranks above. */
-static selvage_status_t take_items(gather_t *g, int64_t known, size_t count, size_t arrived)
-{
-    sv_team_t *team = g->team;
-    const int above = rank_at(team, known);
-    const sv_gather_item_t *word = find_copy(team, 0, 1, arrived, above);
-    if (word && word->call == LAST_WORD) {
-        const selvage_status_t status = sv_status_of_error(word->status);
-        return sv_error(status, "%s failed on rank %d: %s", g->what, above, selvage_status_string(status));
-    }
-    for (size_t i = 0; i < count; i++) {
-        const sv_gather_item_t *item = find_copy(team, i, count, arrived, rank_at(team, known + (int64_t)i));
-        if (!item && arrived != COPIES * count * sizeof *item)
-            return sv_error(SELVAGE_ERR_MISMATCH, "%s: rank %d is in another collective call", g->what, above);
-        if (!item)
-            return sv_error(SELVAGE_ERR_CHECKSUM, "%s: rank %d sent a note that does not verify", g->what, above);
-        team->items[(size_t)known + i] = *item;
-    }
-    return SELVAGE_SUCCESS;
-}
-
+/* One round: `known` items are in hand, and afterwards twice as many, or all. */
 static selvage_status_t exchange_items(gather_t *g, int64_t known)
 {
     sv_team_t *team = g->team;
@@ -162,12 +126,28 @@ static selvage_status_t exchange_items(gather_t *g, int64_t known)
     SV_TRY(sv_wire_send(wire, SV_WIRE_SETUP, team->out, bytes, below, SV_GATHER_TAG, &g->out));
     g->out_open = true;
     SV_TRY(await_gather(g, &g->in, &g->in_open, &arrived, above));
-    while (is_of_another(team, arrived, above)) {
+    /* Messages of a communicator that failed before this one was made, and that nobody has received: MPI may have given
+       this one the other's context. */
+    while (arrived >= sizeof *team->in && team->in->nonce != team->comm->nonce &&
+           team->in->check == check_item(team->in, above)) {
         SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, team->in, bytes, above, SV_GATHER_TAG, &g->in));
         g->in_open = true;
         SV_TRY(await_gather(g, &g->in, &g->in_open, &arrived, above));
     }
-    SV_TRY(take_items(g, known, count, arrived));
+    /* A last word has come in place of the items, or the items. */
+    const sv_gather_item_t *word = find_copy(team, 0, 1, arrived, above);
+    if (word && word->call == LAST_WORD) {
+        const selvage_status_t status = sv_status_of_error(word->status);
+        return sv_error(status, "%s failed on rank %d: %s", g->what, above, selvage_status_string(status));
+    }
+    for (size_t i = 0; i < count; i++) {
+        const sv_gather_item_t *item = find_copy(team, i, count, arrived, rank_at(team, known + (int64_t)i));
+        if (!item && arrived != bytes)
+            return sv_error(SELVAGE_ERR_MISMATCH, "%s: rank %d is in another collective call", g->what, above);
+        if (!item)
+            return sv_error(SELVAGE_ERR_CHECKSUM, "%s: rank %d sent a note that does not verify", g->what, above);
+        team->items[(size_t)known + i] = *item;
+    }
     return await_gather(g, &g->out, &g->out_open, NULL, below);
 }
 
@@ -206,27 +186,6 @@ static void abort_gather(gather_t *g, selvage_status_t status)
     team->set_aside |= !drained;
 }
 
-/* What the items say, alike on all ranks; a rank whose own error it is keeps its detail. */
-static selvage_status_t gathered_status(const sv_team_t *team, const char *what, selvage_status_t own)
-{
-    for (int r = 0; r < team->size; r++) {
-        const int32_t word = sv_gather_item_of(team, r)->status;
-        if (word == SELVAGE_SUCCESS)
-            continue;
-        const selvage_status_t status = sv_status_of_error(word);
-        if (r == team->me || status == own)
-            return status;
-        return sv_error(status, "%s failed on rank %d: %s", what, team->ranks[r], selvage_status_string(status));
-    }
-    for (int r = 1; r < team->size; r++)
-        if (sv_gather_item_of(team, r)->call != sv_gather_item_of(team, 0)->call)
-            return sv_error(SELVAGE_ERR_MISMATCH,
-                            "%s: ranks %d and %d are in different collective calls, or on "
-                            "different objects",
-                            what, team->ranks[0], team->ranks[r]);
-    return SELVAGE_SUCCESS;
-}
-
 selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selvage_status_t status,
                            double timeout_s)
 {
@@ -238,7 +197,8 @@ selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selv
                    ? status
                    : sv_error(broken, "%s: an earlier collective call failed on this communicator", what);
     }
-    team->items->call = hash_gather_call(what, key);
+    const uint64_t hash = sv_agree_hash(what, key + LAST_WORD);
+    team->items->call = hash == LAST_WORD ? LAST_WORD + 1 : hash;
     team->items->status = status;
     team->items->nonce = team->comm->nonce;
     team->items->check = check_item(team->items, team->ranks[team->me]);
@@ -249,5 +209,19 @@ selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selv
         abort_gather(&g, wire_status);
         return status != SELVAGE_SUCCESS ? status : wire_status;
     }
-    return gathered_status(team, what, status);
+    /* What the items say, alike on all ranks; a rank whose own error it is keeps its detail. */
+    for (int r = 0; r < team->size; r++) {
+        const int32_t word = sv_gather_item_of(team, r)->status;
+        if (word == SELVAGE_SUCCESS)
+            continue;
+        const selvage_status_t failure = sv_status_of_error(word);
+        if (r == team->me || failure == status)
+            return failure;
+        return sv_error(failure, "%s failed on rank %d: %s", what, team->ranks[r], selvage_status_string(failure));
+    }
+    for (int r = 1; r < team->size; r++)
+        if (sv_gather_item_of(team, r)->call != sv_gather_item_of(team, 0)->call)
+            return sv_error(SELVAGE_ERR_MISMATCH, "%s: ranks %d and %d are in different collective calls, or on "
+                            "different objects", what, team->ranks[0], team->ranks[r]);
+    return SELVAGE_SUCCESS;
 }

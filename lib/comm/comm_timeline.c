@@ -69,24 +69,7 @@ static selvage_status_t send_records(selvage_comm_t *comm)
     return SELVAGE_SUCCESS;
 }
 
-/* Receives one rank's records and writes them to file (NULL: throws them away, so that the sender gets through). */
-static selvage_status_t collect_rank(selvage_comm_t *comm, FILE *file, int source, sv_trace_record_t *chunk)
-{
-    timeline_head_t head;
-    SV_TRY(receive_records(comm, &head, sizeof head, source, HEAD_TAG));
-    for (uint64_t done = 0; done < head.count;) {
-        uint64_t now = record_chunk_of(head.count, done);
-        SV_TRY(receive_records(comm, chunk, now * sizeof *chunk, source, RECORDS_TAG));
-        if (file)
-            sv_trace_json_records(file, source, head.wall_offset_ns - wall_offset_ns(), chunk, now);
-        done += now;
-    }
-    if (head.dropped)
-        sv_log(SV_LOG_WARN, "timeline", "rank %d dropped %llu records; SELVAGE_TRACE_EVENTS can be larger", source,
-               (unsigned long long)head.dropped);
-    return SELVAGE_SUCCESS;
-}
-
+/* Without a file the records of the others are thrown away, so that they get through. */
 static selvage_status_t collect_timeline(selvage_comm_t *comm)
 {
     sv_trace_record_t *chunk = NULL;
@@ -96,8 +79,21 @@ static selvage_status_t collect_timeline(selvage_comm_t *comm)
     selvage_status_t written = sv_trace_json_begin(comm->config.trace, &file), status = SELVAGE_SUCCESS;
     if (written == SELVAGE_SUCCESS)
         sv_trace_json_records(file, 0, 0, comm->trace.timeline, comm->trace.timeline_count);
-    for (int source = 1; source < comm->wire->size && status == SELVAGE_SUCCESS; source++)
-        status = collect_rank(comm, file, source, chunk);
+    for (int source = 1; source < comm->wire->size; source++) {
+        timeline_head_t head;
+        SV_TRY_GOTO(status, receive_records(comm, &head, sizeof head, source, HEAD_TAG), end);
+        for (uint64_t done = 0; done < head.count;) {
+            const uint64_t now = record_chunk_of(head.count, done);
+            SV_TRY_GOTO(status, receive_records(comm, chunk, now * sizeof *chunk, source, RECORDS_TAG), end);
+            if (file)
+                sv_trace_json_records(file, source, head.wall_offset_ns - wall_offset_ns(), chunk, now);
+            done += now;
+        }
+        if (head.dropped)
+            sv_log(SV_LOG_WARN, "timeline", "rank %d dropped %llu records; SELVAGE_TRACE_EVENTS can be larger", source,
+                   (unsigned long long)head.dropped);
+    }
+end:
     if (file)
         written = sv_trace_json_end(file, comm->config.trace);
     sv_free(chunk);
