@@ -26,21 +26,6 @@ typedef struct create_task {
     selvage_coll_t *coll;
 } create_task_t;
 
-/* How many channels this rank wants. Blocks that wait for each other must all be resident, so no more than that. */
-static uint64_t find_channels(const selvage_comm_t *comm)
-{
-    const sv_config_t *config = &comm->config;
-    bool soft = sv_coll_is_soft(comm->dev);
-    int least = config->coll_channels_min, most = config->coll_channels_max;
-    int usual = soft ? CHANNELS_SOFT : comm->topology.node_size <= FEW_RANKS ? CHANNELS_FEW : CHANNELS_GPU;
-    int wanted = most > 0 ? most : usual;
-    if (least > wanted)
-        wanted = least;
-    if (!soft && (unsigned)wanted > comm->dev->launch_blocks)
-        wanted = (int)comm->dev->launch_blocks;
-    return wanted > 0 ? (uint64_t)wanted : 1;
-}
-
 bool sv_coll_is_supported(const selvage_comm_t *comm)
 {
     const int size = comm->topology.node_size;
@@ -73,8 +58,17 @@ static selvage_status_t check_alone(const selvage_comm_t *comm)
 static selvage_status_t gather_members(create_task_t *call)
 {
     selvage_comm_t *comm = call->comm;
+    const sv_config_t *config = &comm->config;
     sv_team_t *all = &call->coll->all;
-    sv_gather_item_t item = {.value = {[ITEM_CHANNELS] = find_channels(comm),
+    /* How many channels it wants. Blocks that wait for each other must all be resident, so no more than that. */
+    const bool soft = sv_coll_is_soft(comm->dev);
+    const int usual = soft ? CHANNELS_SOFT : comm->topology.node_size <= FEW_RANKS ? CHANNELS_FEW : CHANNELS_GPU;
+    int channels = config->coll_channels_max > 0 ? config->coll_channels_max : usual;
+    if (config->coll_channels_min > channels)
+        channels = config->coll_channels_min;
+    if (!soft && (unsigned)channels > comm->dev->launch_blocks)
+        channels = (int)comm->dev->launch_blocks;
+    sv_gather_item_t item = {.value = {[ITEM_CHANNELS] = channels > 0 ? (uint64_t)channels : 1,
                                      [ITEM_BYTES] = call->arena_bytes,
                                      [ITEM_NUMBERS] = comm->arena ? comm->arena->numbers_used : 0,
                                      [ITEM_ARENA] = comm->arena != NULL,

@@ -47,46 +47,6 @@ static selvage_status_t copy_token(sv_coll_arena_t *arena, void *dst, const void
     return SV_DEVICE_CALL(arena->comm->dev, copy_async, dst, src, sizeof(uint64_t), kind, arena->stream);
 }
 
-static selvage_status_t open_peer(sv_coll_arena_t *arena, uint32_t peer, const sv_gather_item_t *item)
-{
-    selvage_comm_t *comm = arena->comm;
-    int rank = comm->topology.node_ranks[peer];
-    selvage_status_t status = sv_opened_get(&comm->opened, comm->dev, rank, &item->handle, &arena->opened[peer]);
-    if (status == SELVAGE_ERR_MEMORY)
-        return status;
-    if (status != SELVAGE_SUCCESS)
-        return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_create: device memory of rank %d cannot be mapped here "
-                        "(%.300s), and kernels of collectives move data in no other way", rank, sv_thread_detail());
-    SV_TRY(sv_opened_bound(arena->opened[peer], item->value[ITEM_OFFSET], arena->bytes));
-    arena->base[peer] = (uint8_t *)arena->opened[peer]->base + item->value[ITEM_OFFSET];
-    return SELVAGE_SUCCESS;
-}
-
-/* Reads the numbers of the peers. */
-static selvage_status_t check_tokens(sv_coll_arena_t *arena, const sv_team_t *team)
-{
-    uint64_t *word = scratch_words(arena);
-    for (uint32_t peer = 0; peer < arena->nranks; peer++)
-        SV_TRY(copy_token(arena, &word[peer], word_at(arena, arena->base[peer], peer), SV_COPY_D2H));
-    SV_TRY(sv_coll_finish_copies(arena));
-    for (uint32_t peer = 0; peer < arena->nranks; peer++)
-        if (word[peer] != item_of_peer(arena, team, peer)->value[ITEM_TOKEN])
-            return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_create: the handle of device memory of rank %d "
-                            "leads to other memory", arena->comm->topology.node_ranks[peer]);
-    return SELVAGE_SUCCESS;
-}
-
-static selvage_status_t store_proofs(sv_coll_arena_t *arena, const sv_team_t *team)
-{
-    uint64_t *word = scratch_words(arena);
-    for (uint32_t peer = 0; peer < arena->nranks; peer++) {
-        word[peer] = proof_for(item_of_peer(arena, team, peer)->value[ITEM_TOKEN], arena->me);
-        if (peer != arena->me)
-            SV_TRY(copy_token(arena, word_at(arena, arena->base[peer], arena->me), &word[peer], SV_COPY_H2D));
-    }
-    return sv_coll_finish_copies(arena);
-}
-
 static selvage_status_t check_proofs(sv_coll_arena_t *arena, uint64_t token)
 {
     uint64_t *word = scratch_words(arena);
@@ -103,13 +63,42 @@ static selvage_status_t check_proofs(sv_coll_arena_t *arena, uint64_t token)
 /* Opens the arenas of the peers, reads their numbers and stores the answers. */
 static selvage_status_t map_peers(sv_coll_arena_t *arena, const sv_team_t *team)
 {
+    selvage_comm_t *comm = arena->comm;
+    const int *ranks = comm->topology.node_ranks;
+    uint64_t *word = scratch_words(arena);
     if (!arena->memory)
         return SELVAGE_SUCCESS;
+    /* 1. Open. */
+    for (uint32_t peer = 0; peer < arena->nranks; peer++) {
+        const sv_gather_item_t *item = item_of_peer(arena, team, peer);
+        if (peer == arena->me)
+            continue;
+        selvage_status_t status =
+            sv_opened_get(&comm->opened, comm->dev, ranks[peer], &item->handle, &arena->opened[peer]);
+        if (status == SELVAGE_ERR_MEMORY)
+            return status;
+        if (status != SELVAGE_SUCCESS)
+            return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_create: device memory of rank %d cannot be mapped "
+                            "here (%.300s), and kernels of collectives move data in no other way", ranks[peer],
+                            sv_thread_detail());
+        SV_TRY(sv_opened_bound(arena->opened[peer], item->value[ITEM_OFFSET], arena->bytes));
+        arena->base[peer] = (uint8_t *)arena->opened[peer]->base + item->value[ITEM_OFFSET];
+    }
+    /* 2. Read the numbers. */
     for (uint32_t peer = 0; peer < arena->nranks; peer++)
+        SV_TRY(copy_token(arena, &word[peer], word_at(arena, arena->base[peer], peer), SV_COPY_D2H));
+    SV_TRY(sv_coll_finish_copies(arena));
+    for (uint32_t peer = 0; peer < arena->nranks; peer++)
+        if (word[peer] != item_of_peer(arena, team, peer)->value[ITEM_TOKEN])
+            return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_create: the handle of device memory of rank %d "
+                            "leads to other memory", ranks[peer]);
+    /* 3. Store the answers. */
+    for (uint32_t peer = 0; peer < arena->nranks; peer++) {
+        word[peer] = proof_for(item_of_peer(arena, team, peer)->value[ITEM_TOKEN], arena->me);
         if (peer != arena->me)
-            SV_TRY(open_peer(arena, peer, item_of_peer(arena, team, peer)));
-    SV_TRY(check_tokens(arena, team));
-    return store_proofs(arena, team);
+            SV_TRY(copy_token(arena, word_at(arena, arena->base[peer], arena->me), &word[peer], SV_COPY_H2D));
+    }
+    return sv_coll_finish_copies(arena);
 }
 
 /* Which peers this device reaches at once. One that the process does not see has been mapped, so it is reached. */

@@ -31,11 +31,6 @@ static int last_leader(const selvage_coll_t *coll)
     return coll->node_set->leader[coll->node_set->nnodes - 1];
 }
 
-static uint8_t *reduce_recv_at(const chunk_t *chunk, uint64_t at)
-{
-    return (uint8_t *)chunk->call->recv + at;
-}
-
 /* A leader's place in the chain. Afterwards that of the last node has the result, as a message in staging->out. */
 static selvage_status_t add_to_chain(const chunk_t *chunk)
 {
@@ -76,37 +71,6 @@ static selvage_status_t keep_result(const chunk_t *chunk, uint8_t *to, uint64_t 
     return sv_coll_stage_copy(chunk->coll, to, result + (at - chunk->at), bytes, SV_COPY_H2D);
 }
 
-static selvage_status_t send_result_to_all(const chunk_t *chunk)
-{
-    selvage_coll_t *coll = chunk->coll;
-    const sv_coll_node_set_t *node_set = coll->node_set;
-    uint8_t *to = reduce_recv_at(chunk, chunk->at);
-    if (coll->rank == last_leader(coll)) {
-        for (int node = 0; node < node_set->mine; node++)
-            SV_TRY(sv_coll_message_send(coll, coll->arena->staging->out, node_set->leader[node]));
-        SV_TRY(keep_result(chunk, to, chunk->at, chunk->bytes));
-    } else if (sv_coll_leads(coll)) {
-        SV_TRY(take_result(chunk, to, chunk->at, chunk->bytes));
-    }
-    const sv_coll_call_t inner = {.call = SV_COLL_BROADCAST, .type = chunk->call->type, .root = 0, .send = to,
-                                  .recv = to, .count = chunk->bytes / chunk->element_bytes,
-                                  .stream = coll->arena->stream};
-    return coll->dev.n > 1 ? sv_coll_launch(node_set->part, &inner, 1) : SELVAGE_SUCCESS;
-}
-
-static selvage_status_t send_result_to_root(const chunk_t *chunk)
-{
-    selvage_coll_t *coll = chunk->coll;
-    const int root = chunk->call->root, last = last_leader(coll);
-    if (coll->rank == last && root != last)
-        return sv_coll_message_send(coll, coll->arena->staging->out, root);
-    if (coll->rank != root)
-        return SELVAGE_SUCCESS;
-    uint8_t *to = reduce_recv_at(chunk, chunk->at);
-    return root == last ? keep_result(chunk, to, chunk->at, chunk->bytes)
-                        : take_result(chunk, to, chunk->at, chunk->bytes);
-}
-
 /* The part of the chunk that is in the block of a rank: where it begins, how long it is. */
 static uint64_t chunk_part_of(const chunk_t *chunk, int rank, uint64_t *at_out)
 {
@@ -117,35 +81,56 @@ static uint64_t chunk_part_of(const chunk_t *chunk, int rank, uint64_t *at_out)
     return low < high ? high - low : 0;
 }
 
-/* Each part gets a head of its own, in the memory of the other message. */
-static selvage_status_t send_parts(const chunk_t *chunk)
+/* The result, from the last leader to whom it belongs. */
+static selvage_status_t send_result(const chunk_t *chunk)
 {
     selvage_coll_t *coll = chunk->coll;
+    const sv_coll_call_t *call = chunk->call;
+    const sv_coll_node_set_t *node_set = coll->node_set;
     sv_coll_staging_t *staging = coll->arena->staging;
-    uint8_t *message = staging->in;
+    const int last = last_leader(coll);
+    const bool is_last = coll->rank == last;
     uint64_t at, bytes;
-    int rank = (int)(chunk->at / (chunk->call->count * chunk->element_bytes));
-    for (; rank < coll->size && (bytes = chunk_part_of(chunk, rank, &at)) > 0; rank++) {
+    /* An all-reduce: to all leaders, and from each to its node. */
+    if (call->call == SV_COLL_ALL_REDUCE) {
+        uint8_t *to = (uint8_t *)call->recv + chunk->at;
+        for (int node = 0; is_last && node < node_set->mine; node++)
+            SV_TRY(sv_coll_message_send(coll, staging->out, node_set->leader[node]));
+        if (is_last)
+            SV_TRY(keep_result(chunk, to, chunk->at, chunk->bytes));
+        else if (sv_coll_leads(coll))
+            SV_TRY(take_result(chunk, to, chunk->at, chunk->bytes));
+        const sv_coll_call_t inner = {.call = SV_COLL_BROADCAST, .type = call->type, .root = 0, .send = to, .recv = to,
+                                      .count = chunk->bytes / chunk->element_bytes, .stream = coll->arena->stream};
+        return coll->dev.n > 1 ? sv_coll_launch(node_set->part, &inner, 1) : SELVAGE_SUCCESS;
+    }
+    /* A reduce: to the root. */
+    if (call->call == SV_COLL_REDUCE) {
+        if (is_last && call->root != last)
+            return sv_coll_message_send(coll, staging->out, call->root);
+        if (coll->rank != call->root)
+            return SELVAGE_SUCCESS;
+        uint8_t *to = (uint8_t *)call->recv + chunk->at;
+        return is_last ? keep_result(chunk, to, chunk->at, chunk->bytes)
+                       : take_result(chunk, to, chunk->at, chunk->bytes);
+    }
+    /* A reduce-scatter: to each rank whose block has a part of the chunk. Each part gets a head of its own, in the
+       memory of the other message. */
+    const uint64_t block = call->count * chunk->element_bytes;
+    uint8_t *message = staging->in;
+    int rank = (int)(chunk->at / block);
+    for (; is_last && rank < coll->size && (bytes = chunk_part_of(chunk, rank, &at)) > 0; rank++) {
         if (rank == coll->rank)
             continue;
         memcpy(message + SV_COLL_HEAD_BYTES, staging->out + SV_COLL_HEAD_BYTES + (at - chunk->at), bytes);
-        sv_coll_message_write(coll, chunk->call, message, at, bytes);
+        sv_coll_message_write(coll, call, message, at, bytes);
         SV_TRY(sv_coll_message_send(coll, message, rank));
         message += SV_COLL_HEAD_BYTES + (bytes + PART_UNIT - 1) / PART_UNIT * PART_UNIT;
     }
-    return SELVAGE_SUCCESS;
-}
-
-static selvage_status_t send_result_to_owners(const chunk_t *chunk)
-{
-    selvage_coll_t *coll = chunk->coll;
-    const bool is_last = coll->rank == last_leader(coll);
-    uint64_t at, bytes = chunk_part_of(chunk, coll->rank, &at);
-    if (is_last)
-        SV_TRY(send_parts(chunk));
+    bytes = chunk_part_of(chunk, coll->rank, &at);
     if (bytes == 0)
         return SELVAGE_SUCCESS;
-    uint8_t *to = reduce_recv_at(chunk, at - chunk->call->count * chunk->element_bytes * (uint64_t)coll->rank);
+    uint8_t *to = (uint8_t *)call->recv + (at - block * (uint64_t)coll->rank);
     return is_last ? keep_result(chunk, to, at, bytes) : take_result(chunk, to, at, bytes);
 }
 
@@ -169,12 +154,7 @@ selvage_status_t sv_coll_nodes_reduce(selvage_coll_t *coll, const sv_coll_call_t
         if (sv_coll_leads(coll))
             SV_TRY(add_to_chain(&chunk));
         /* 3. The result, from the last leader to whom it belongs. */
-        if (call->call == SV_COLL_ALL_REDUCE)
-            SV_TRY(send_result_to_all(&chunk));
-        else if (call->call == SV_COLL_REDUCE)
-            SV_TRY(send_result_to_root(&chunk));
-        else
-            SV_TRY(send_result_to_owners(&chunk));
+        SV_TRY(send_result(&chunk));
         /* 4. The messages are used again. */
         SV_TRY(sv_coll_message_sent(coll));
         SV_TRY(sv_coll_stage_wait(coll));

@@ -108,20 +108,6 @@ static void find_rings(search_t *s, const uint32_t *weight, unsigned most, rings
     }
 }
 
-/* xorshift: the same numbers everywhere. */
-static void shuffle_ranks(search_t *s)
-{
-    for (unsigned i = s->n - 2; i > 0; i--) {
-        s->random ^= s->random << 13;
-        s->random ^= s->random >> 17;
-        s->random ^= s->random << 5;
-        unsigned j = s->random % (i + 1);
-        uint8_t other = s->distance[j];
-        s->distance[j] = s->distance[i];
-        s->distance[i] = other;
-    }
-}
-
 unsigned sv_coll_rings(const uint32_t *weight, unsigned n, uint8_t ring[SV_COLL_RINGS][SV_COLL_RANKS])
 {
     rings_t best = {.count = 0}, found;
@@ -133,7 +119,16 @@ unsigned sv_coll_rings(const uint32_t *weight, unsigned n, uint8_t ring[SV_COLL_
         find_rings(&search, weight, most, &found);
         if (found.count > best.count)
             best = found;
-        shuffle_ranks(&search);
+        /* Another order of links, by xorshift: the same numbers everywhere. */
+        for (unsigned i = n - 2; i > 0; i--) {
+            search.random ^= search.random << 13;
+            search.random ^= search.random >> 17;
+            search.random ^= search.random << 5;
+            const unsigned j = search.random % (i + 1);
+            const uint8_t other = search.distance[j];
+            search.distance[j] = search.distance[i];
+            search.distance[i] = other;
+        }
     }
     for (unsigned i = 0; best.count == 0 && i < n; i++)
         best.ring[0][i] = (uint8_t)i;

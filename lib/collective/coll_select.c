@@ -108,15 +108,6 @@ typedef struct question {
 
 enum { DIRECT_ONLY = 1, SIMPLE_ONLY = 2 };
 
-static uint64_t element_bytes(unsigned type)
-{
-    static const uint8_t bytes[SV_COLL_TYPES] = {
-        [SV_COLL_INT8] = 1,    [SV_COLL_UINT8] = 1,    [SV_COLL_INT32] = 4,   [SV_COLL_UINT32] = 4,
-        [SV_COLL_INT64] = 8,   [SV_COLL_UINT64] = 8,   [SV_COLL_FLOAT16] = 2, [SV_COLL_BFLOAT16] = 2,
-        [SV_COLL_FLOAT32] = 4, [SV_COLL_FLOAT64] = 8,  [SV_COLL_E4M3] = 1,    [SV_COLL_E5M2] = 1};
-    return type < SV_COLL_TYPES ? bytes[type] : 0;
-}
-
 static bool is_direct_algo(unsigned algo)
 {
     return algo == SV_COLL_DIRECT_ONE || algo == SV_COLL_DIRECT_TWO;
@@ -196,16 +187,6 @@ static void set_default(pick_t *pick, const question_t *q)
     *pick = (pick_t){.algo = algo, .proto = tuned->proto, .nchannels = tuned->nchannels, .why = "SELVAGE_COLL_TUNE"};
 }
 
-/* A protocol for an algorithm of which the table does not say at which size it uses which. */
-static unsigned proto_by_size(const question_t *q)
-{
-    const sv_config_t *config = q->facts->config;
-    if (q->bytes <= bound_of(config, SV_COLL_LL, FORCED_LL_MAX))
-        return SV_COLL_LL;
-    bool lines = q->facts->has_ll128 && q->bytes <= bound_of(config, SV_COLL_LL128, FORCED_LL128_MAX);
-    return lines ? SV_COLL_LL128 : SV_COLL_SIMPLE;
-}
-
 /* Where a call has no such algorithm: a schedule of many steps gives way to the other, and that to one step. */
 static void force_algo(pick_t *pick, const question_t *q)
 {
@@ -239,21 +220,16 @@ static void force_algo(pick_t *pick, const question_t *q)
         algo = SV_COLL_RING;
     if (!sv_coll_exists(q->call, algo, SV_COLL_LL))
         algo = SV_COLL_ONESHOT;
+    /* The table does not say at which size this algorithm uses which protocol. */
     if (pick->algo != algo) {
-        pick->proto = proto_by_size(q);
+        const bool lines =
+            q->facts->has_ll128 && q->bytes <= bound_of(q->facts->config, SV_COLL_LL128, FORCED_LL128_MAX);
+        const bool few = q->bytes <= bound_of(q->facts->config, SV_COLL_LL, FORCED_LL_MAX);
+        pick->proto = few ? SV_COLL_LL : lines ? SV_COLL_LL128 : SV_COLL_SIMPLE;
         pick->nchannels = 0;
     }
     pick->algo = algo;
     pick->why = pick->fell ? pick->why : "SELVAGE_COLL_ALGO";
-}
-
-/* The algorithm through slots that stands for a direct one where lines are wanted. */
-static unsigned through_slots(const question_t *q, unsigned algo)
-{
-    if (!is_direct_algo(algo))
-        return algo;
-    bool two = q->n > 2 && sv_coll_exists(q->call, SV_COLL_TWOSHOT, SV_COLL_LL);
-    return two ? SV_COLL_TWOSHOT : SV_COLL_ONESHOT;
 }
 
 static void force_proto(pick_t *pick, const question_t *q)
@@ -269,7 +245,9 @@ static void force_proto(pick_t *pick, const question_t *q)
         return;
     }
     const rule_t *rule = free_algo && proto == SV_COLL_SIMPLE ? find_rule(q, SIMPLE_ONLY) : NULL;
-    unsigned algo = free_algo ? through_slots(q, pick->algo) : pick->algo;
+    unsigned algo = pick->algo;
+    if (free_algo && is_direct_algo(algo)) /* the one through slots stands for it where lines are wanted */
+        algo = q->n > 2 && sv_coll_exists(q->call, SV_COLL_TWOSHOT, SV_COLL_LL) ? SV_COLL_TWOSHOT : SV_COLL_ONESHOT;
     if (pick->proto != proto && rule) {
         take_rule(pick, q, rule);
         pick->nchannels = 0;
@@ -318,7 +296,8 @@ void sv_coll_select(const sv_coll_facts_t *facts, const sv_coll_call_t *call, sv
 {
     /* 1. How large the call is. Counts that no memory could hold are all the same to the table. */
     const uint64_t max_count = UINT64_C(1) << 48;
-    const uint64_t bytes = (call->count < max_count ? call->count : max_count) * element_bytes(call->type);
+    const uint64_t count = call->count < max_count ? call->count : max_count;
+    const uint64_t bytes = count * selvage_type_bytes((selvage_type_t)call->type);
     const question_t q = {facts, call->call, facts->nranks, has_blocks(call->call) ? bytes * facts->nranks : bytes};
     /* 2. Algorithm and protocol: by file or table, then as users force them. */
     pick_t pick = {.algo = SV_COLL_ONESHOT, .proto = SV_COLL_LL, .nchannels = 1, .why = "one rank"};
