@@ -28,23 +28,6 @@ static int count_ranks(const build_t *build)
     return build->comm->wire->size;
 }
 
-/* The numbers of blocks that were left open. */
-static selvage_status_t choose_blocks(build_t *build)
-{
-    const selvage_grid_params_t *p = &build->params;
-    sv_grid_factor_t wanted = {.ndims = p->ndims};
-    for (int d = 0; d < p->ndims; d++) {
-        wanted.periodic[d] = p->periodic[d] != 0;
-        wanted.plane_cells[d] = sv_grid_plane_cells(p->ndims, p->global_extent, p->width, d);
-        wanted.most[d] = p->global_extent[d];
-        wanted.fixed[d] = p->blocks[d];
-    }
-    if (!sv_grid_factor(&wanted, count_ranks(build), build->grid->blocks))
-        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: blocks: no way to cut global_extent into %d blocks leaves each with "
-                        "a cell", build->call, count_ranks(build));
-    return SELVAGE_SUCCESS;
-}
-
 static bool is_rank_order(const int *ranks, int count)
 {
     for (int b = 0; b < count; b++)
@@ -53,34 +36,13 @@ static bool is_rank_order(const int *ranks, int count)
     return true;
 }
 
-/* Everything that needs memory comes before the first agreement. */
-static selvage_status_t allocate_maps(build_t *build)
-{
-    selvage_grid_t *grid = build->grid;
-    size_t count = (size_t)count_ranks(build);
-    bool one_node = build->comm->topology.node_size == count_ranks(build);
-    if (!one_node) {
-        SV_TRY(sv_calloc(count, sizeof *build->node_of_rank, &build->node_of_rank));
-        SV_TRY(sv_team_init(&build->team, build->comm, (int)count));
-        build->team.me = build->comm->wire->rank;
-        for (size_t r = 0; r < count; r++)
-            build->team.ranks[r] = (int)r;
-    }
-    const int *ranks = build->params.ranks;
-    if (!(ranks && !is_rank_order(ranks, (int)count)) && !(build->params.reorder && !one_node))
-        return SELVAGE_SUCCESS;
-    SV_TRY(sv_calloc(count, sizeof *grid->rank_of_block, &grid->rank_of_block));
-    SV_TRY(sv_calloc(count, sizeof *grid->block_of_rank, &grid->block_of_rank));
-    for (size_t b = 0; b < count; b++)
-        grid->rank_of_block[b] = ranks ? ranks[b] : (int)b;
-    return SELVAGE_SUCCESS;
-}
-
-/* What a rank does by itself: checks, cuts the grid, and takes the memory for all that follows. */
+/* What a rank does by itself: checks, cuts the grid, and takes the memory for all that follows, so that nothing after
+   the first agreement needs any. */
 static selvage_status_t build_locally(build_t *build)
 {
     const selvage_grid_params_t *p = &build->params;
-    SV_TRY(sv_grid_check(build->call, p, count_ranks(build)));
+    const int count = count_ranks(build);
+    SV_TRY(sv_grid_check(build->call, p, count));
     SV_TRY(sv_calloc(1, sizeof *build->grid, &build->grid));
     selvage_grid_t *grid = build->grid;
     grid->comm = build->comm;
@@ -90,7 +52,17 @@ static selvage_status_t build_locally(build_t *build)
         grid->periodic[d] = d < p->ndims && p->periodic[d];
         grid->blocks[d] = 1;
     }
-    SV_TRY(choose_blocks(build));
+    /* The numbers of blocks that were left open. */
+    sv_grid_factor_t wanted = {.ndims = p->ndims};
+    for (int d = 0; d < p->ndims; d++) {
+        wanted.periodic[d] = p->periodic[d] != 0;
+        wanted.plane_cells[d] = sv_grid_plane_cells(p->ndims, p->global_extent, p->width, d);
+        wanted.most[d] = p->global_extent[d];
+        wanted.fixed[d] = p->blocks[d];
+    }
+    if (!sv_grid_factor(&wanted, count, grid->blocks))
+        return sv_error(SELVAGE_ERR_ARGUMENT, "%s: blocks: no way to cut global_extent into %d blocks leaves each with "
+                        "a cell", build->call, count);
     /* Where the blocks of a dimension begin: as split says, or the first ones with one cell more. */
     for (int d = 0; d < SELVAGE_DIMS_MAX; d++) {
         const int blocks = grid->blocks[d];
@@ -100,7 +72,22 @@ static selvage_status_t build_locally(build_t *build)
             grid->start[d][c + 1] = grid->start[d][c] + (p->split[d] ? p->split[d][c] : even);
         }
     }
-    return allocate_maps(build);
+    /* Memory for who is where, if there are other nodes, and for the maps, if block b may not be rank b. */
+    const bool one_node = build->comm->topology.node_size == count;
+    if (!one_node) {
+        SV_TRY(sv_calloc((size_t)count, sizeof *build->node_of_rank, &build->node_of_rank));
+        SV_TRY(sv_team_init(&build->team, build->comm, count));
+        build->team.me = build->comm->wire->rank;
+        for (int r = 0; r < count; r++)
+            build->team.ranks[r] = r;
+    }
+    if (!(p->ranks && !is_rank_order(p->ranks, count)) && !(p->reorder && !one_node))
+        return SELVAGE_SUCCESS;
+    SV_TRY(sv_calloc((size_t)count, sizeof *grid->rank_of_block, &grid->rank_of_block));
+    SV_TRY(sv_calloc((size_t)count, sizeof *grid->block_of_rank, &grid->block_of_rank));
+    for (int b = 0; b < count; b++)
+        grid->rank_of_block[b] = p->ranks ? p->ranks[b] : b;
+    return SELVAGE_SUCCESS;
 }
 
 static selvage_status_t place_blocks(build_t *build)
