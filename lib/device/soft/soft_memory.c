@@ -103,22 +103,6 @@ static piece_t *piece_at(slab_t *slab, size_t offset, piece_t **before_out)
     return NULL;
 }
 
-/* Takes the first bytes of a free piece; the rest becomes a piece after it. */
-static selvage_status_t piece_take(slab_t *slab, piece_t *piece, size_t bytes)
-{
-    if (piece->bytes > bytes) {
-        piece_t *rest = NULL;
-        SV_TRY(sv_calloc(1, sizeof *rest, &rest));
-        *rest = (piece_t){piece->next, piece->offset + bytes, piece->bytes - bytes, false, 0};
-        piece->next = rest;
-        piece->bytes = bytes;
-    }
-    piece->used = true;
-    piece->id = ++table.ids;
-    slab->used++;
-    return SELVAGE_SUCCESS;
-}
-
 /* Joins a free piece with a free one after it. */
 static void piece_join(piece_t *piece)
 {
@@ -164,12 +148,22 @@ selvage_status_t soft_malloc(sv_device_t *dev, size_t bytes, void **ptr_out)
     size_t rounded = bytes ? (bytes + PIECE_ALIGN - 1) / PIECE_ALIGN * PIECE_ALIGN : PIECE_ALIGN;
     pthread_mutex_lock(&table.lock);
     selvage_status_t status = find_free_piece(rounded, &slab, &piece);
-    if (status == SELVAGE_SUCCESS) {
-        status = piece_take(slab, piece, rounded);
-        if (status == SELVAGE_SUCCESS)
-            *ptr_out = (char *)slab->mapping.base + piece->offset;
-        else if (slab->used == 0)
+    if (status == SELVAGE_SUCCESS && piece->bytes > rounded) { /* the rest becomes a piece after it */
+        piece_t *rest = NULL;
+        status = sv_calloc(1, sizeof *rest, &rest);
+        if (status == SELVAGE_SUCCESS) {
+            *rest = (piece_t){piece->next, piece->offset + rounded, piece->bytes - rounded, false, 0};
+            piece->next = rest;
+            piece->bytes = rounded;
+        } else if (slab->used == 0) {
             slab_destroy(slab);
+        }
+    }
+    if (status == SELVAGE_SUCCESS) {
+        piece->used = true;
+        piece->id = ++table.ids;
+        slab->used++;
+        *ptr_out = (char *)slab->mapping.base + piece->offset;
     }
     pthread_mutex_unlock(&table.lock);
     return status;
@@ -267,38 +261,34 @@ uint64_t soft_memory_id(sv_device_t *dev, const void *ptr)
     return id;
 }
 
-static selvage_status_t open_locked(const sv_mapping_handle_t *handle, opened_t **opened_out)
-{
-    sv_list_t *it, *safe;
-    opened_t *opened = NULL;
-    SV_LIST_FOR_EACH(it, safe, &table.opened) {
-        opened = SV_CONTAINER_OF(it, opened_t, link);
-        if (memcmp(&opened->mapping.handle, handle, sizeof *handle) == 0) {
-            *opened_out = opened;
-            return SELVAGE_SUCCESS;
-        }
-    }
-    SV_TRY(sv_calloc(1, sizeof *opened, &opened));
-    selvage_status_t status = sv_mapping_open(handle, &opened->mapping);
-    if (status != SELVAGE_SUCCESS) {
-        sv_free(opened);
-        /* A device has a status of its own for what the operating system refused. */
-        return status == SELVAGE_ERR_SYSTEM ? SELVAGE_ERR_DEVICE : status;
-    }
-    sv_list_append(&table.opened, &opened->link);
-    *opened_out = opened;
-    return SELVAGE_SUCCESS;
-}
-
 selvage_status_t soft_open_memory(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
                                   uint64_t *bytes_out)
 {
     sv_mapping_handle_t mapping_handle;
     opened_t *opened = NULL;
+    sv_list_t *it, *safe;
+    selvage_status_t status = SELVAGE_SUCCESS;
     (void)dev;
     memcpy(mapping_handle.bytes, handle->bytes, sizeof mapping_handle.bytes);
     pthread_mutex_lock(&table.lock);
-    selvage_status_t status = open_locked(&mapping_handle, &opened);
+    SV_LIST_FOR_EACH(it, safe, &table.opened) {
+        opened_t *known = SV_CONTAINER_OF(it, opened_t, link);
+        if (memcmp(&known->mapping.handle, &mapping_handle, sizeof mapping_handle) == 0) {
+            opened = known;
+            break;
+        }
+    }
+    if (!opened) {
+        status = sv_calloc(1, sizeof *opened, &opened);
+        if (status == SELVAGE_SUCCESS)
+            status = sv_mapping_open(&mapping_handle, &opened->mapping);
+        if (status == SELVAGE_SUCCESS)
+            sv_list_append(&table.opened, &opened->link);
+        else
+            sv_free(opened);
+    }
+    if (status == SELVAGE_ERR_SYSTEM) /* a device has a status of its own for what the operating system refused */
+        status = SELVAGE_ERR_DEVICE;
     if (status == SELVAGE_SUCCESS) {
         opened->users++;
         *base_out = opened->mapping.base;
