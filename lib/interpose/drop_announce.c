@@ -104,23 +104,6 @@ static void make_ranks_key(void)
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_ranks, &ranks.key, NULL);
 }
 
-static int *translate_ranks(MPI_Comm comm)
-{
-    MPI_Group group, world;
-    const int size = sv_drop_size(comm);
-    int *own = malloc((size_t)size * sizeof *own), *found = malloc((size_t)size * sizeof *found);
-    if (!own || !found || PMPI_Comm_group(comm, &group) != MPI_SUCCESS)
-        sv_drop_fatal("no memory", "for the ranks of a communicator");
-    for (int i = 0; i < size; i++)
-        own[i] = i;
-    PMPI_Comm_group(MPI_COMM_WORLD, &world);
-    PMPI_Group_translate_ranks(group, size, own, world, found);
-    PMPI_Group_free(&group);
-    PMPI_Group_free(&world);
-    free(own);
-    return found;
-}
-
 static int announced_world_rank(MPI_Comm comm, int peer)
 {
     int *found = NULL, has = 0;
@@ -134,8 +117,22 @@ static int announced_world_rank(MPI_Comm comm, int peer)
         return found[peer];
     sv_drop_lock(); /* another thread may be translating, too */
     PMPI_Comm_get_attr(comm, ranks.key, &found, &has);
-    if (!has)
-        PMPI_Comm_set_attr(comm, ranks.key, found = translate_ranks(comm));
+    if (!has) {
+        MPI_Group group, world;
+        const int size = sv_drop_size(comm);
+        int *own = malloc((size_t)size * sizeof *own);
+        found = malloc((size_t)size * sizeof *found);
+        if (!own || !found || PMPI_Comm_group(comm, &group) != MPI_SUCCESS)
+            sv_drop_fatal("no memory", "for the ranks of a communicator");
+        for (int i = 0; i < size; i++)
+            own[i] = i;
+        PMPI_Comm_group(MPI_COMM_WORLD, &world);
+        PMPI_Group_translate_ranks(group, size, own, world, found);
+        PMPI_Group_free(&group);
+        PMPI_Group_free(&world);
+        free(own);
+        PMPI_Comm_set_attr(comm, ranks.key, found);
+    }
     sv_drop_unlock();
     return found[peer];
 }

@@ -199,30 +199,6 @@ static bool make_world(bool *refused_out)
     return made;
 }
 
-static void open_route(void)
-{
-    bool refused;
-    /* All ranks must have shown device memory, and none may have a receive that nobody watches. */
-    if (!all_agree(atomic_load_explicit(&sv_drop_route.seen, memory_order_relaxed) &&
-                   !atomic_load_explicit(&sv_drop_route.unwatched, memory_order_relaxed) && !sv_drop_is_stuck()))
-        return;
-    const bool made = make_world(&refused);
-    atomic_store_explicit(&sv_drop_route.refused, refused, memory_order_relaxed);
-    if (!refused && all_agree(selvage_coll_supported(sv_drop_route.world)) &&
-        !all_agree(sv_drop_fastcoll_open(sv_drop_route.world)))
-        sv_drop_fastcoll_close();
-    if (!refused) {
-        sv_drop_report_packets_from(sv_drop_route.world); /* warm-up messages are not the program's */
-        atomic_store_explicit(&sv_drop_route.open, true, memory_order_relaxed);
-    }
-    if (refused && made)
-        sv_drop_warn("the fast route could not be opened on every rank: everything is staged");
-    if (refused) { /* what was made is left to the end: its ranks may no longer hear of each other */
-        free(sv_drop_route.on_node);
-        sv_drop_route.on_node = NULL;
-    }
-}
-
 /* Whether a communicator has all ranks of the job. The number does not say so, as spawned ranks may be among them. The
    answer takes time and becomes an attribute of the communicator. */
 static bool is_everybody(MPI_Comm comm)
@@ -303,8 +279,28 @@ void sv_drop_fast_leave(MPI_Comm comm)
         !sv_drop_fast_is_in_order(comm) || !is_everybody(comm))
         return;
     sv_drop_route.calls++;
-    if ((sv_drop_route.calls & (sv_drop_route.calls - 1)) == 0)
-        open_route();
+    if (sv_drop_route.calls & (sv_drop_route.calls - 1))
+        return;
+    /* All ranks must have shown device memory, and none may have a receive that nobody watches. */
+    if (!all_agree(atomic_load_explicit(&sv_drop_route.seen, memory_order_relaxed) &&
+                   !atomic_load_explicit(&sv_drop_route.unwatched, memory_order_relaxed) && !sv_drop_is_stuck()))
+        return;
+    bool refused;
+    const bool made = make_world(&refused);
+    atomic_store_explicit(&sv_drop_route.refused, refused, memory_order_relaxed);
+    if (!refused && all_agree(selvage_coll_supported(sv_drop_route.world)) &&
+        !all_agree(sv_drop_fastcoll_open(sv_drop_route.world)))
+        sv_drop_fastcoll_close();
+    if (!refused) {
+        sv_drop_report_packets_from(sv_drop_route.world); /* warm-up messages are not the program's */
+        atomic_store_explicit(&sv_drop_route.open, true, memory_order_relaxed);
+    }
+    if (refused && made)
+        sv_drop_warn("the fast route could not be opened on every rank: everything is staged");
+    if (refused) { /* what was made is left to the end: its ranks may no longer hear of each other */
+        free(sv_drop_route.on_node);
+        sv_drop_route.on_node = NULL;
+    }
 }
 
 bool sv_drop_type_has_bytes(MPI_Datatype type)
