@@ -66,7 +66,7 @@ typedef struct sv_coll_arena {
     bool tried, has_ll128;     /* whether LL128 was tried, and is right; see coll_litmus.c */
     bool stuck;                /* a launch would not end: nothing that it may use is ever freed */
     void *base[SV_COLL_RANKS]; /* of each rank's memory as mapped here; own: memory */
-    sv_opened_t *opened[SV_COLL_RANKS];
+    sv_transfer_mapping_t *mapping[SV_COLL_RANKS];
     sv_coll_private_t *priv;   /* device memory */
     sv_coll_pinned_t *pinned;  /* host address, and that of the device: */
     sv_coll_pinned_t *pinned_device;
@@ -101,7 +101,7 @@ struct selvage_window {
     size_t bytes;
     unsigned number;           /* 1..63, the same on all ranks of coll */
     uint32_t members;          /* bits: ranks of the arena that have mapped it */
-    sv_opened_t *opened[SV_COLL_RANKS];
+    sv_transfer_mapping_t *mapping[SV_COLL_RANKS];
 };
 
 /* An operation of the user's. */

@@ -15,7 +15,6 @@
 #include "base/base_clock.h"
 #include "base/base_log.h"
 #include "base/base_status.h"
-#include "kernels/kernels.h"
 
 enum { ITEM_OFFSET, ITEM_TOKEN, ITEM_REACH };
 
@@ -23,11 +22,6 @@ enum { ITEM_OFFSET, ITEM_TOKEN, ITEM_REACH };
 static uint8_t *word_at(const sv_coll_arena_t *arena, void *base, uint32_t peer)
 {
     return (uint8_t *)base + SV_COLL_ARENA_HEAD + peer * arena->layout.conn_bytes + arena->layout.slot_at;
-}
-
-static uint64_t proof_for(uint64_t token, uint32_t rank)
-{
-    return sv_digest_mix(token + rank);
 }
 
 static const sv_gather_item_t *item_of_peer(const sv_coll_arena_t *arena, const sv_team_t *team, uint32_t peer)
@@ -54,7 +48,7 @@ static selvage_status_t check_proofs(sv_coll_arena_t *arena, uint64_t token)
         SV_TRY(copy_token(arena, &word[peer], word_at(arena, arena->memory, peer), SV_COPY_D2H));
     SV_TRY(sv_coll_finish_copies(arena));
     for (uint32_t peer = 0; peer < arena->nranks; peer++)
-        if (peer != arena->me && word[peer] != proof_for(token, peer))
+        if (peer != arena->me && word[peer] != sv_transfer_answer(token, peer))
             return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_create: what rank %d stores into its mapping of "
                             "this rank's device memory does not arrive", arena->comm->topology.node_ranks[peer]);
     return SELVAGE_SUCCESS;
@@ -74,15 +68,15 @@ static selvage_status_t map_peers(sv_coll_arena_t *arena, const sv_team_t *team)
         if (peer == arena->me)
             continue;
         selvage_status_t status =
-            sv_opened_get(&comm->opened, comm->dev, ranks[peer], &item->handle, &arena->opened[peer]);
+            sv_transfer_map(&comm->mappings, comm->dev, ranks[peer], &item->handle, &arena->mapping[peer]);
         if (status == SELVAGE_ERR_MEMORY)
             return status;
         if (status != SELVAGE_SUCCESS)
             return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_create: device memory of rank %d cannot be mapped "
                             "here (%.300s), and kernels of collectives move data in no other way", ranks[peer],
                             sv_thread_detail());
-        SV_TRY(sv_opened_bound(arena->opened[peer], item->value[ITEM_OFFSET], arena->bytes));
-        arena->base[peer] = (uint8_t *)arena->opened[peer]->base + item->value[ITEM_OFFSET];
+        SV_TRY(sv_transfer_mapping_bound(arena->mapping[peer], item->value[ITEM_OFFSET], arena->bytes));
+        arena->base[peer] = (uint8_t *)arena->mapping[peer]->base + item->value[ITEM_OFFSET];
     }
     /* 2. Read the numbers. */
     for (uint32_t peer = 0; peer < arena->nranks; peer++)
@@ -94,7 +88,7 @@ static selvage_status_t map_peers(sv_coll_arena_t *arena, const sv_team_t *team)
                             "leads to other memory", ranks[peer]);
     /* 3. Store the answers. */
     for (uint32_t peer = 0; peer < arena->nranks; peer++) {
-        word[peer] = proof_for(item_of_peer(arena, team, peer)->value[ITEM_TOKEN], arena->me);
+        word[peer] = sv_transfer_answer(item_of_peer(arena, team, peer)->value[ITEM_TOKEN], arena->me);
         if (peer != arena->me)
             SV_TRY(copy_token(arena, word_at(arena, arena->base[peer], arena->me), &word[peer], SV_COPY_H2D));
     }
@@ -120,8 +114,8 @@ void sv_coll_arena_unmap(sv_coll_arena_t *arena)
 {
     sv_coll_drain_copies(arena);
     for (uint32_t peer = 0; peer < arena->nranks; peer++) {
-        sv_opened_put(arena->opened[peer]);
-        arena->opened[peer] = NULL;
+        sv_transfer_unmap(arena->mapping[peer]);
+        arena->mapping[peer] = NULL;
     }
 }
 
@@ -152,7 +146,7 @@ selvage_status_t sv_coll_arena_create(sv_team_t *team, uint32_t nchannels, uint6
     selvage_comm_t *comm = team->comm;
     const double timeout_s = comm->timeout_s;
     sv_coll_arena_t *arena = NULL;
-    uint64_t token = sv_digest_mix(sv_clock_ns() ^ comm->nonce ^ (uint64_t)comm->wire->rank) | 1;
+    const uint64_t token = sv_transfer_token(sv_clock_ns() ^ comm->nonce ^ (uint64_t)comm->wire->rank);
     sv_gather_item_t item = {.value = {[ITEM_TOKEN] = token}};
     bool mapped = false; /* somebody may have got as far as that */
     char detail[SV_DETAIL_BYTES];

@@ -53,8 +53,8 @@ static void unmap_window(sv_coll_arena_t *arena, selvage_window_t *window)
         *entry_of(arena, peer, window->number) = 0;
     (void)upload_table(arena); /* a device that fails here has no more kernels to read it */
     for (uint32_t peer = 0; peer < arena->nranks; peer++) {
-        sv_opened_put(window->opened[peer]);
-        window->opened[peer] = NULL;
+        sv_transfer_unmap(window->mapping[peer]);
+        window->mapping[peer] = NULL;
     }
     arena->windows_used &= ~(UINT64_C(1) << window->number);
     sv_list_remove(&window->link);
@@ -103,9 +103,10 @@ static selvage_status_t open_windows(selvage_coll_t *coll, selvage_window_t *win
         if (r == team->me)
             continue;
         *entry = 0;
-        SV_TRY(sv_opened_get(&comm->opened, comm->dev, team->ranks[r], &item->handle, &window->opened[peer]));
-        SV_TRY(sv_opened_bound(window->opened[peer], item->value[ITEM_OFFSET], item->value[ITEM_BYTES]));
-        *entry = (uint64_t)(uintptr_t)window->opened[peer]->base + item->value[ITEM_OFFSET];
+        sv_transfer_mapping_t **mapping = &window->mapping[peer];
+        SV_TRY(sv_transfer_map(&comm->mappings, comm->dev, team->ranks[r], &item->handle, mapping));
+        SV_TRY(sv_transfer_mapping_bound(*mapping, item->value[ITEM_OFFSET], item->value[ITEM_BYTES]));
+        *entry = (uint64_t)(uintptr_t)(*mapping)->base + item->value[ITEM_OFFSET];
     }
     return upload_table(arena);
 }

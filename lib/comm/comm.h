@@ -34,6 +34,7 @@
 #include "device/device.h"
 #include "host/progress.h"
 #include "host/topology.h"
+#include "transfer/transfer_mapping.h"
 #include "wire/wire.h"
 #include <selvage/comm.h>
 #include <selvage/exchange.h>
@@ -101,7 +102,8 @@ struct selvage_comm {
     bool dev_owned, dev_wrapped, trace_ready, detached, logged_not_able;
     sv_topology_t topology;
     sv_progress_t progress;
-    sv_list_t buffers, opened;
+    sv_list_t buffers;
+    sv_transfer_cache_t mappings;  /* of peers' device memory, for exchanges and collectives */
     struct sv_exchange_set *exchanges;
     const sv_exchange_set_ops_t *exchanges_ops;
     /* What collectives have mapped on this node, or NULL, and how it ends; see collective/coll_arena.c. */

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registered buffers and the opened handles of peers: two lists of a communicator, searched at commit and never on the
- * hot path. A buffer does not own the user's memory; an opened handle owns its mapping and counts its users. One
- * thread at a time per communicator, so nothing here locks.
+ * Registered buffers: a list of a communicator, searched at commit and never on the hot path. A buffer does not own the
+ * user's memory. One thread at a time per communicator, so nothing here locks.
  */
 #include "host/memory_buffer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "base/base_fault.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "base/base_thread.h"
@@ -78,58 +76,4 @@ selvage_buffer_t *sv_buffer_find(const sv_list_t *buffers, const void *ptr, size
             return buffer;
     }
     return NULL;
-}
-
-static sv_opened_t *find_opened(const sv_list_t *opened, const sv_device_t *dev, int peer,
-                                const sv_device_handle_t *handle)
-{
-    const sv_list_t *it, *safe;
-
-    SV_LIST_FOR_EACH(it, safe, opened) {
-        sv_opened_t *entry = SV_CONTAINER_OF(it, sv_opened_t, link);
-        if (entry->dev == dev && entry->peer == peer && memcmp(&entry->handle, handle, sizeof *handle) == 0)
-            return entry;
-    }
-    return NULL;
-}
-
-selvage_status_t sv_opened_get(sv_list_t *opened, sv_device_t *dev, int peer, const sv_device_handle_t *handle,
-                               sv_opened_t **opened_out)
-{
-    sv_opened_t *entry = find_opened(opened, dev, peer, handle);
-    selvage_status_t status;
-
-    if (entry == NULL) {
-        if (sv_fault_call_fails(SV_FAULT_CALL_IPC))
-            return sv_error(SELVAGE_ERR_DEVICE, "injected fault: opening of device memory");
-        SV_TRY(sv_calloc(1, sizeof *entry, &entry));
-        *entry = (sv_opened_t){.dev = dev, .peer = peer, .handle = *handle};
-        SV_TRY_GOTO(status, SV_DEVICE_CALL(dev, open_memory, handle, &entry->base, &entry->bytes), release);
-        sv_list_append(opened, &entry->link);
-    }
-    entry->users++;
-    *opened_out = entry;
-    return SELVAGE_SUCCESS;
-
-release:
-    sv_free(entry);
-    return status;
-}
-
-selvage_status_t sv_opened_bound(const sv_opened_t *opened, uint64_t offset, uint64_t bytes)
-{
-    if (bytes <= opened->bytes && offset <= opened->bytes - bytes)
-        return SELVAGE_SUCCESS;
-    return sv_error(SELVAGE_ERR_MISMATCH, "%llu bytes at offset %llu lie outside of the %llu bytes of device memory "
-                    "that rank %d has announced", (unsigned long long)bytes, (unsigned long long)offset,
-                    (unsigned long long)opened->bytes, opened->peer);
-}
-
-void sv_opened_put(sv_opened_t *opened)
-{
-    if (opened == NULL || --opened->users > 0)
-        return;
-    SV_DEVICE_CALL(opened->dev, close_memory, opened->base);
-    sv_list_remove(&opened->link);
-    sv_free(opened);
 }

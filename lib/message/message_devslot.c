@@ -79,23 +79,23 @@ void sv_devslot_create(sv_message_engine_t *engine, sv_shm_end_t *end)
 void sv_devslot_open(sv_message_engine_t *engine, const sv_message_peer_t *peer, sv_shm_end_t *end)
 {
     sv_message_shm_t *shm = end->shm;
-    sv_opened_t *opened;
+    sv_transfer_mapping_t *mapping;
     if (engine->devslot_bytes == 0 || shm->devslot_bytes != engine->devslot_bytes)
         return;
     selvage_status_t status =
-        sv_opened_get(&engine->memory.opened, engine->dev, peer->rank, &shm->devslot_handle, &opened);
+        sv_transfer_map(&engine->memory.mappings, engine->dev, peer->rank, &shm->devslot_handle, &mapping);
     if (status == SELVAGE_SUCCESS) {
-        status = sv_opened_bound(opened, shm->devslot_offset, block_bytes(engine));
+        status = sv_transfer_mapping_bound(mapping, shm->devslot_offset, block_bytes(engine));
         if (status != SELVAGE_SUCCESS)
-            sv_opened_put(opened);
+            sv_transfer_unmap(mapping);
     }
     if (status != SELVAGE_SUCCESS) {
         sv_log(SV_LOG_INFO, "message", "messages to rank %d go by host memory: its device memory cannot be mapped",
                peer->rank);
         return;
     }
-    end->devslot.opened = opened;
-    end->devslot.base = (uint8_t *)opened->base + shm->devslot_offset;
+    end->devslot.mapping = mapping;
+    end->devslot.base = (uint8_t *)mapping->base + shm->devslot_offset;
     __atomic_store_n(&shm->devslot_open, 1, __ATOMIC_RELEASE); /* partner: the acquire in sv_devslot_of_put() */
 }
 
@@ -152,7 +152,7 @@ void sv_devslot_move(sv_ctrl_desc_t *from, sv_ctrl_desc_t *to)
 
 void sv_devslot_close(sv_shm_end_t *end)
 {
-    sv_opened_put(end->devslot.opened);
+    sv_transfer_unmap(end->devslot.mapping);
     if (!end->writer && end->devslot.base)
         SV_DEVICE_CALL(end->segment.dev, free, end->devslot.base);
     end->devslot.base = NULL;

@@ -9,7 +9,6 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "message/message_layout.h"
-#include "message/message_mapping.h"
 #include "message/message_pool.h"
 #include "message/message_prelaunch.h"
 #include "message/message_put.h"
@@ -33,9 +32,9 @@ static void release_engine(sv_message_engine_t *engine)
     for (int i = 0; i < SV_PRELAUNCH_STREAMS; i++)
         if (engine->streams.prelaunch[i])
             SV_DEVICE_CALL(dev, stream_destroy, engine->streams.prelaunch[i]);
-    sv_message_close_mappings(engine);
     sv_message_free_layouts(engine);
     sv_message_free_pools(engine);
+    sv_transfer_cache_close(&engine->memory.mappings);
     pthread_mutex_destroy(&engine->lock);
     sv_free(engine);
 }
@@ -63,14 +62,13 @@ static void init_lists(sv_message_engine_t *engine)
                          &engine->layouts.block_free,
                          &engine->layouts.upload_free,
                          &engine->shm_peers,
-                         &engine->memory.opened,
-                         &engine->memory.mappings,
                          &engine->pieces.retired,
                          &engine->unacked.free,
                          &engine->unacked.peers,
                          &engine->unacked.ack_due};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         sv_list_init(list[i]);
+    sv_transfer_cache_init(&engine->memory.mappings);
 }
 
 static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out)

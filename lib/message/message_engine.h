@@ -161,9 +161,7 @@ typedef struct sv_message_layouts {
 
 /* What is known of device memory: of peers, of this rank's that they map, and of what kind callers' is. */
 typedef struct sv_message_memory {
-    sv_list_t opened;        /* of peers: open mappings ... */
-    sv_list_t mappings;      /* ... and what is known of them, the oldest first */
-    uint32_t nmappings;
+    sv_transfer_cache_t mappings; /* of peers */
     sv_message_export_t exported[SV_MESSAGE_EXPORTS];
     sv_message_known_t known[SV_MESSAGE_KNOWN];
     uint32_t next_export, next_known;

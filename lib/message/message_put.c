@@ -5,7 +5,7 @@
  * pass; beyond, a copy engine, while a kernel reads the source for its digest. Words in the receiver's shared segment
  * say that bytes and record are there; no host is in between. A receiver that waits has its verifying kernel there
  * before (message_prelaunch.c), and that gives the verdict. Memory that no neighbour can map is replaced by a buffer
- * that it can. Mappings of neighbours' allocations are kept (message_mapping.c).
+ * that it can. Mappings of neighbours' allocations are kept (transfer_mapping.h).
  */
 #include "message/message_put.h"
 
@@ -15,7 +15,6 @@
 #include "base/base_log.h"
 #include "message/message_devslot.h"
 #include "message/message_layout.h"
-#include "message/message_mapping.h"
 #include "message/message_pool.h"
 
 enum { WHERE = 3 }; /* in a CTS: route, put slot, its stamp, and from here on where it is */
@@ -203,13 +202,18 @@ sv_verify_job_t sv_put_job(const selvage_request_t *recv)
 
 selvage_status_t sv_put_map(selvage_request_t *send, const sv_message_where_t *where)
 {
-    send->put.mapping = NULL;
+    sv_message_engine_t *engine = send->engine;
+    sv_transfer_mapping_t **mapping = &send->put.mapping;
+    /* Neighbours' devices are of one kind with this one, or could not be mapped. */
+    const bool kept = SV_DEVICE_CALL(engine->dev, memory_id, send->place.data) != 0;
+    *mapping = NULL;
     send->put.offset = where->offset;
-    if (sv_message_mapping_enter(send, where->base, &where->handle) == SELVAGE_SUCCESS) {
-        if (sv_opened_bound(send->put.mapping->opened, where->offset, send->bytes) == SELVAGE_SUCCESS)
+    if (sv_transfer_map_kept(&engine->memory.mappings, engine->dev, send->peer, &where->handle, where->base,
+                             where->offset + send->bytes, kept, mapping) == SELVAGE_SUCCESS) {
+        if (sv_transfer_mapping_bound(*mapping, where->offset, send->bytes) == SELVAGE_SUCCESS)
             return SELVAGE_SUCCESS;
-        send->put.mapping->users--;
-        send->put.mapping = NULL;
+        sv_transfer_unmap(*mapping);
+        *mapping = NULL;
     }
     sv_log(SV_LOG_INFO, "message", "messages to rank %d go through host memory: its device memory cannot be mapped",
            send->peer);
@@ -281,7 +285,7 @@ selvage_status_t sv_put_copy(selvage_request_t *send, void *stream)
 {
     sv_message_engine_t *engine = send->engine;
     const sv_shm_end_t *end = shm_end_of(send);
-    uint8_t *target = (uint8_t *)send->put.mapping->opened->base + send->put.offset;
+    uint8_t *target = (uint8_t *)send->put.mapping->base + send->put.offset;
     if (sv_put_by_kernel(send))
         return copy_by_kernel(send, end, target, stream);
     SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, target, send->place.data, send->bytes, SV_COPY_PEER,
@@ -317,7 +321,7 @@ void sv_put_end(selvage_request_t *request)
     sv_shm_end_t *end = shm_end_of(request);
     const bool over = !request->retired; /* else it may be stored there for good */
     if (request->is_send && request->put.mapping && over)
-        sv_message_mapping_leave(request->engine, request->put.mapping);
+        sv_transfer_unmap(request->put.mapping);
     /* An older message's, which was revoked, may end after a younger one has left the same put slot. */
     if (request->is_send && request->put.stamp && over &&
         __atomic_load_n(&end->shm->left[request->put.slot], __ATOMIC_RELAXED) < request->put.stamp)

@@ -89,7 +89,7 @@ typedef struct sv_request_eager {
 typedef struct sv_request_put {
     unsigned slot;           /* which place of the receiver's shared segment tells of it ... */
     uint64_t stamp;          /* ... by this number; 0: none */
-    struct sv_message_mapping *mapping; /* send: what it is copied to */
+    struct sv_transfer_mapping *mapping; /* send: what it is copied to */
     uint64_t offset;         /* in there */
     bool advertised, tried_rtr; /* receive: its shared segment says that it may be written */
 } sv_request_put_t;

@@ -45,7 +45,7 @@ typedef struct sv_message_shm {
 /* Slots in the reader's device memory (message_devslot.h). */
 typedef struct sv_message_devslots {
     uint8_t *base;           /* NULL: none */
-    sv_opened_t *opened;     /* writer */
+    sv_transfer_mapping_t *mapping; /* writer */
     bool shown;              /* reader: a kernel that runs sees what is stored there */
     uint64_t count;          /* of messages that went this way, or came and were taken in order */
     uint64_t given[SV_DEVSLOTS]; /* writer: by count, what each slot was given to last */

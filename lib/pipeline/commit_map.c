@@ -43,6 +43,50 @@ static selvage_route_t proof_of(const sv_peer_t *peer)
     return word == (peer->proof_token ^ SEGMENT_ONLY) ? SELVAGE_ROUTE_SHARED : SELVAGE_ROUTE_STAGED;
 }
 
+/* --- the token in a slab: proves that its handle leads to it ------------------------------------------------------ */
+
+/* Copies one word and waits for it. The streams of the exchange are not there yet. */
+static selvage_status_t copy_slab_word(selvage_exchange_t *x, void *dst, const void *src, sv_copy_kind_t kind)
+{
+    sv_device_t *dev = x->comm->dev;
+    void *stream;
+    SV_TRY(SV_DEVICE_CALL(dev, stream_create, &stream));
+    selvage_status_t status = SV_DEVICE_CALL(dev, copy_async, dst, src, sizeof(uint64_t), kind, stream);
+    if (status == SELVAGE_SUCCESS)
+        status = SV_DEVICE_CALL(dev, stream_sync, stream);
+    SV_DEVICE_CALL(dev, stream_destroy, stream);
+    return status;
+}
+
+selvage_status_t sv_slab_mark(selvage_exchange_t *x, void *place)
+{
+    x->memory.head->slab_token = sv_transfer_token(x->memory.segment_token);
+    return copy_slab_word(x, place, sv_shared_device_address(&x->memory.segment, &x->memory.head->slab_token),
+                          SV_COPY_H2D);
+}
+
+/* Reads the peer's token through the mapping, by the copy engine that will write there later; the word in between lies
+   in the segment. */
+static selvage_status_t check_slab(selvage_exchange_t *x, sv_peer_t *peer)
+{
+    const sv_handshake_head_t *head = map_head_of(peer);
+    sv_transfer_mapping_t *mapping;
+    if (!head->has_slab)
+        return sv_error(SELVAGE_ERR_DEVICE, "rank %d could not export device memory", peer->rank);
+    SV_TRY(sv_transfer_map(&x->comm->mappings, x->comm->dev, peer->rank, &head->slab, &mapping));
+    selvage_status_t status = sv_transfer_mapping_bound(mapping, head->slab_token_offset, sizeof(uint64_t));
+    if (status == SELVAGE_SUCCESS)
+        status = copy_slab_word(x, sv_shared_device_address(&x->memory.segment, &x->memory.head->slab_read),
+                                (const uint8_t *)mapping->base + head->slab_token_offset, SV_COPY_D2H);
+    if (status == SELVAGE_SUCCESS && x->memory.head->slab_read != sv_transfer_token(head->token))
+        status = sv_error(SELVAGE_ERR_DEVICE, "the handle of device memory of rank %d leads to other memory",
+                          peer->rank);
+    sv_transfer_unmap(mapping);
+    return status;
+}
+
+/* --- segments and targets ----------------------------------------------------------------------------------------- */
+
 static selvage_status_t open_segment(selvage_exchange_t *x, sv_peer_t *peer)
 {
     const sv_handshake_head_t *head = map_head_of(peer);
@@ -71,9 +115,9 @@ static selvage_status_t find_target(sv_send_t *send)
         send->target = base + match->target_offset;
     } else {
         selvage_comm_t *comm = send->p.x->comm;
-        SV_TRY(sv_opened_get(&comm->opened, comm->dev, send->p.peer->rank, &match->handle, &send->opened));
-        SV_TRY(sv_opened_bound(send->opened, match->target_offset, sv_commit_target_bytes(&send->p)));
-        send->target = (uint8_t *)send->opened->base + match->target_offset;
+        SV_TRY(sv_transfer_map(&comm->mappings, comm->dev, send->p.peer->rank, &match->handle, &send->mapping));
+        SV_TRY(sv_transfer_mapping_bound(send->mapping, match->target_offset, sv_commit_target_bytes(&send->p)));
+        send->target = (uint8_t *)send->mapping->base + match->target_offset;
     }
     return SELVAGE_SUCCESS;
 }
@@ -88,9 +132,9 @@ static selvage_status_t find_credit(sv_recv_t *recv)
     recv->remote = (sv_send_words_t *)(void *)(sv_shared_base(&peer->segment) + match->words_offset);
     if (!sv_batch_has_device_record(&recv->p) || recv->p.in_place || !match->has_credit)
         return SELVAGE_SUCCESS;
-    SV_TRY(sv_opened_get(&comm->opened, comm->dev, peer->rank, &map_head_of(peer)->slab, &recv->opened));
-    SV_TRY(sv_opened_bound(recv->opened, match->credit_offset, sizeof(uint64_t)));
-    recv->credit_device = (uint64_t *)(void *)((uint8_t *)recv->opened->base + match->credit_offset);
+    SV_TRY(sv_transfer_map(&comm->mappings, comm->dev, peer->rank, &map_head_of(peer)->slab, &recv->mapping));
+    SV_TRY(sv_transfer_mapping_bound(recv->mapping, match->credit_offset, sizeof(uint64_t)));
+    recv->credit_device = (uint64_t *)(void *)((uint8_t *)recv->mapping->base + match->credit_offset);
     return SELVAGE_SUCCESS;
 }
 
@@ -109,7 +153,7 @@ static selvage_status_t find_targets(selvage_exchange_t *x, sv_peer_t *peer)
             SV_TRY(find_credit(recv));
         by_peer |= recv->p.peer == peer && recv->credit_device;
     }
-    return by_peer ? sv_slab_check(x, peer) : SELVAGE_SUCCESS;
+    return by_peer ? check_slab(x, peer) : SELVAGE_SUCCESS;
 }
 
 /* Segment first, because it carries the answer: what of device memory cannot be mapped may still go by shared. */
@@ -201,12 +245,12 @@ selvage_status_t sv_commit_fall_back(selvage_exchange_t *x, int attempt)
 void sv_commit_unmap(selvage_exchange_t *x)
 {
     for (uint32_t i = 0; i < x->nsends; i++) {
-        sv_opened_put(x->sends[i].opened);
-        x->sends[i].opened = NULL;
+        sv_transfer_unmap(x->sends[i].mapping);
+        x->sends[i].mapping = NULL;
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
-        sv_opened_put(x->recvs[i].opened);
-        x->recvs[i].opened = NULL;
+        sv_transfer_unmap(x->recvs[i].mapping);
+        x->recvs[i].mapping = NULL;
     }
     for (sv_list_t *it = x->peers.next; it != &x->peers; it = it->next) {
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);

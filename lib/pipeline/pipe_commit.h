@@ -46,7 +46,7 @@ typedef struct sv_handshake_head {
     uint64_t proof_token;        /* ... by writing this */
     sv_mapping_handle_t segment;
     uint64_t has_slab;
-    uint64_t slab_token_offset;  /* in the memory after slab: where sv_slab_token() stands */
+    uint64_t slab_token_offset;  /* in the memory after slab: where its token stands, made of that of the segment */
     sv_device_handle_t slab;
 } sv_handshake_head_t;
 
@@ -115,11 +115,8 @@ selvage_route_t sv_fallback_find(const selvage_comm_t *comm, int rank);
 selvage_status_t sv_fallback_set(selvage_comm_t *comm, int rank, selvage_route_t best);
 void sv_fallback_forget(selvage_comm_t *comm);
 
-/* The token in the slab of a rank whose segment has that token. */
-uint64_t sv_slab_token(uint64_t segment_token);
-/* Stores this rank's token in its slab; reads that of a peer through a mapping, and compares. */
+/* Stores the token in this rank's slab that proves its mappings to peers. */
 selvage_status_t sv_slab_mark(selvage_exchange_t *x, void *place);
-selvage_status_t sv_slab_check(selvage_exchange_t *x, sv_peer_t *peer);
 
 /* Finds or makes the peer for a rank. */
 selvage_status_t sv_commit_peer(selvage_exchange_t *x, int rank, bool unmatched, sv_peer_t **peer_out);

@@ -189,13 +189,13 @@ static void free_resources(selvage_exchange_t *x)
 
     for (uint32_t i = 0; i < x->nsends; i++) {
         free_slots(&x->sends[i].p);
-        sv_opened_put(x->sends[i].opened);
+        sv_transfer_unmap(x->sends[i].mapping);
         sv_fault_send_destroy(&x->sends[i]);
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_recv_t *recv = &x->recvs[i];
         free_slots(&recv->p);
-        sv_opened_put(recv->opened);
+        sv_transfer_unmap(recv->mapping);
         if (recv->buffer && !quarantined) /* else a peer may still write there: it stays registered */
             recv->buffer->users--; /* partner: plan_recv() in commit_plan.c */
         if (recv->p.wire_tag >= 0 && !quarantined)

@@ -203,7 +203,7 @@ typedef struct sv_send {
     sv_recv_words_t *remote;    /* in the receiver's segment; a device address */
     uint8_t *target;            /* direct: the buffer there; else the first slot there; a device address */
     size_t target_stride;
-    sv_opened_t *opened;        /* mapping that target lies in */
+    sv_transfer_mapping_t *mapping; /* that target lies in */
     uint8_t *device_line;       /* self, moved by kernels: the record on the device, and a word after it; or NULL */
     uint64_t *credit_device;    /* peer: in the own slab, credit of the receiver's pull for a push that waits; or
                                    NULL */
@@ -237,7 +237,7 @@ typedef struct sv_recv {
     sv_send_words_t *remote;    /* in the sender's segment; a host address */
     uint8_t *device_line;       /* see sv_send_t; own slab */
     uint64_t *credit_device;    /* the same, in the sender's slab */
-    sv_opened_t *opened;        /* mapping that credit_device lies in */
+    sv_transfer_mapping_t *mapping; /* that credit_device lies in */
     selvage_buffer_t *buffer;   /* registered memory it lands in */
     const struct sv_handshake_send *match; /* the send's descriptor; during commit only */
 } sv_recv_t;

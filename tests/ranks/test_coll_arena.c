@@ -172,7 +172,7 @@ static void live(local_rank_t *self)
         sv_coll_destroy(coll);
         CHECK(!self->comm->arena);
     }
-    CHECK(sv_list_is_empty(&self->comm->opened));
+    CHECK(sv_list_is_empty(&self->comm->mappings.mappings));
 }
 
 /* Two colours in reverse order; rank 0 in none, if there are others. */
@@ -285,7 +285,7 @@ static void windows(local_rank_t *self)
     sv_coll_destroy(part);
     sv_coll_destroy(coll);
     CHECK_STATUS(sv_coll_unregister(second), SELVAGE_SUCCESS); /* its communicator took the mapping along */
-    CHECK(sv_list_is_empty(&self->comm->opened));
+    CHECK(sv_list_is_empty(&self->comm->mappings.mappings));
     selvage_device_free(self->dev, block);
 }
 

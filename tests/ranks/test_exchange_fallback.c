@@ -10,7 +10,7 @@
 #include "base/base_memory.h"
 #include "fixtures/check.h"
 #include "fixtures/fixture_exchange.h"
-#include "host/memory_buffer.h"
+#include "transfer/transfer_mapping.h"
 #include "pipeline/pipe_exchange.h"
 
 enum { RANKS = 3, BYTES = 20000, EXCHANGES = 2 };
@@ -153,7 +153,7 @@ static void check_routes(const fixture_t *fixture, const mishap_t *mishap)
 static unsigned count_opened(const selvage_comm_t *comm)
 {
     unsigned count = 0;
-    for (const sv_list_t *it = comm->opened.next; it != &comm->opened; it = it->next)
+    for (const sv_list_t *it = comm->mappings.mappings.next; it != &comm->mappings.mappings; it = it->next)
         count++;
     return count;
 }

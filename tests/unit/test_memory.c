@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shared segments, registered buffers and opened handles. A probe device that counts calls and fails on demand shows
- * that every path unwinds; then two processes with the soft device show that the memory is really the same.
+ * Shared segments, registered buffers and mappings of other ranks' memory. A probe device that counts calls and fails
+ * on demand shows that every path unwinds. Then two processes with the soft device show that the memory is really the
+ * same.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -15,6 +16,7 @@
 #include "host/memory_buffer.h"
 #include "host/memory_kind.h"
 #include "host/memory_shared.h"
+#include "transfer/transfer_mapping.h"
 
 enum { TOKEN = 4711, SEGMENT_BYTES = 10000, BUFFER_BYTES = 5000, PROBE_SHIFT = 1 << 20 };
 
@@ -221,37 +223,72 @@ static void test_missing_memory(void)
     probe.kind = SV_MEMORY_DEVICE;
 }
 
-static void test_opened(void)
+static void test_mappings(void)
 {
-    sv_list_t opened;
+    sv_transfer_cache_t cache;
     sv_device_handle_t one = {{1}}, two = {{2}};
-    sv_opened_t *a = NULL, *b = NULL, *c = NULL, *d = NULL, *none = NULL;
+    sv_transfer_mapping_t *a = NULL, *b = NULL, *c = NULL, *d = NULL, *none = NULL;
 
-    sv_list_init(&opened);
-    CHECK_STATUS(sv_opened_get(&opened, &probe.dev, 3, &one, &a), SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_opened_get(&opened, &probe.dev, 3, &one, &b), SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_opened_get(&opened, &probe.dev, 4, &one, &c), SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_opened_get(&opened, &probe.dev, 3, &two, &d), SELVAGE_SUCCESS);
+    sv_transfer_cache_init(&cache);
+    CHECK_STATUS(sv_transfer_map(&cache, &probe.dev, 3, &one, &a), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_transfer_map(&cache, &probe.dev, 3, &one, &b), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_transfer_map(&cache, &probe.dev, 4, &one, &c), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_transfer_map(&cache, &probe.dev, 3, &two, &d), SELVAGE_SUCCESS);
     CHECK(a == b && a != c && a != d && c != d && a->base == &probe);
     CHECK_EQ(probe.opened, 3);
-    CHECK_STATUS(sv_opened_bound(a, 0, sizeof probe), SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_opened_bound(a, sizeof probe - 8, 8), SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_opened_bound(a, sizeof probe, 0), SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_opened_bound(a, sizeof probe - 7, 8), SELVAGE_ERR_MISMATCH);
-    CHECK_STATUS(sv_opened_bound(a, 0, sizeof probe + 1), SELVAGE_ERR_MISMATCH);
-    CHECK_STATUS(sv_opened_bound(a, UINT64_MAX - 3, 8), SELVAGE_ERR_MISMATCH);
-    CHECK_STATUS(sv_opened_bound(a, 8, UINT64_MAX - 3), SELVAGE_ERR_MISMATCH);
-    sv_opened_put(a);
+    CHECK_STATUS(sv_transfer_mapping_bound(a, 0, sizeof probe), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_transfer_mapping_bound(a, sizeof probe - 8, 8), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_transfer_mapping_bound(a, sizeof probe, 0), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_transfer_mapping_bound(a, sizeof probe - 7, 8), SELVAGE_ERR_MISMATCH);
+    CHECK_STATUS(sv_transfer_mapping_bound(a, 0, sizeof probe + 1), SELVAGE_ERR_MISMATCH);
+    CHECK_STATUS(sv_transfer_mapping_bound(a, UINT64_MAX - 3, 8), SELVAGE_ERR_MISMATCH);
+    CHECK_STATUS(sv_transfer_mapping_bound(a, 8, UINT64_MAX - 3), SELVAGE_ERR_MISMATCH);
+    sv_transfer_unmap(a);
     CHECK_EQ(probe.opened, 3);
-    sv_opened_put(b);
-    sv_opened_put(c);
-    sv_opened_put(d);
-    sv_opened_put(NULL);
+    sv_transfer_unmap(b);
+    sv_transfer_unmap(c);
+    sv_transfer_unmap(d);
+    sv_transfer_unmap(NULL);
     CHECK_EQ(probe.opened, 0);
     probe.answer = SELVAGE_ERR_DEVICE;
-    CHECK_STATUS(sv_opened_get(&opened, &probe.dev, 3, &one, &none), SELVAGE_ERR_DEVICE);
-    CHECK(none == NULL && sv_list_is_empty(&opened));
+    CHECK_STATUS(sv_transfer_map(&cache, &probe.dev, 3, &one, &none), SELVAGE_ERR_DEVICE);
+    CHECK(none == NULL && sv_list_is_empty(&cache.mappings));
     probe.answer = SELVAGE_SUCCESS;
+}
+
+/* A mapping without a user stays if it may, until its owner has another allocation in that place, or there are many. */
+static void test_kept_mappings(void)
+{
+    enum { KEPT_MOST = 32 };
+    sv_transfer_cache_t cache;
+    sv_transfer_mapping_t *a = NULL, *b = NULL, *held = NULL;
+    sv_device_handle_t one = {{1}}, two = {{2}};
+    sv_transfer_cache_init(&cache);
+    CHECK_STATUS(sv_transfer_map_kept(&cache, &probe.dev, 3, &one, 4096, 100, true, &a), SELVAGE_SUCCESS);
+    sv_transfer_unmap(a);
+    CHECK_EQ(probe.opened, 1);
+    CHECK_STATUS(sv_transfer_map_kept(&cache, &probe.dev, 3, &one, 4096, 200, true, &b), SELVAGE_SUCCESS);
+    CHECK(a == b && b->reached_bytes == 200);
+    sv_transfer_unmap(b);
+    CHECK_STATUS(sv_transfer_map_kept(&cache, &probe.dev, 3, &two, 4096, 100, true, &a), SELVAGE_SUCCESS);
+    CHECK_EQ(probe.opened, 1); /* the first one is stale */
+    sv_transfer_unmap(a);
+    CHECK_STATUS(sv_transfer_map_kept(&cache, &probe.dev, 3, &one, 8192, 100, false, &a), SELVAGE_SUCCESS);
+    CHECK_EQ(probe.opened, 2);
+    sv_transfer_unmap(a); /* may not stay */
+    CHECK_EQ(probe.opened, 1);
+    CHECK_STATUS(sv_transfer_map_kept(&cache, &probe.dev, 4, &one, 4096, 100, true, &held), SELVAGE_SUCCESS);
+    for (int i = 0; i < 2 * KEPT_MOST; i++) {
+        sv_device_handle_t handle = {{5, (uint8_t)i}};
+        CHECK_STATUS(sv_transfer_map_kept(&cache, &probe.dev, 5, &handle, 4096 * (1 + (uint64_t)i), 1, true, &a),
+                     SELVAGE_SUCCESS);
+        sv_transfer_unmap(a);
+        CHECK(probe.opened <= KEPT_MOST);
+    }
+    CHECK(held->users == 1 && held->base == &probe); /* what has a user stays in any case */
+    sv_transfer_unmap(held);
+    sv_transfer_cache_close(&cache);
+    CHECK(probe.opened == 0 && sv_list_is_empty(&cache.mappings));
 }
 
 /* What the creating process tells the other one. */
@@ -303,28 +340,28 @@ static int child_main(int from_parent, int to_parent)
     sv_device_t *dev = open_soft();
     message_t message;
     sv_shared_segment_t segment = {0};
-    sv_list_t opened;
-    sv_opened_t *memory = NULL;
+    sv_transfer_cache_t cache;
+    sv_transfer_mapping_t *memory = NULL;
 
-    sv_list_init(&opened);
+    sv_transfer_cache_init(&cache);
     check_read(from_parent, &message, sizeof message);
     CHECK_STATUS(sv_shared_open(dev, &message.segment, TOKEN + 1, &segment), SELVAGE_ERR_SYSTEM);
     check_foreign_segment(&message.segment);
     CHECK_STATUS(sv_shared_open(dev, &message.segment, TOKEN, &segment), SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_opened_get(&opened, dev, 0, &message.buffer, &memory), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_transfer_map(&cache, dev, 0, &message.buffer, &memory), SELVAGE_SUCCESS);
     if (segment.mapping.base != NULL && memory != NULL) {
         uint8_t *shared = sv_shared_base(&segment), *buffer = (uint8_t *)memory->base + message.offset;
-        CHECK_STATUS(sv_opened_bound(memory, message.offset, BUFFER_BYTES), SELVAGE_SUCCESS);
-        CHECK_STATUS(sv_opened_bound(memory, UINT64_C(1) << 40, 1), SELVAGE_ERR_MISMATCH);
+        CHECK_STATUS(sv_transfer_mapping_bound(memory, message.offset, BUFFER_BYTES), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_transfer_mapping_bound(memory, UINT64_C(1) << 40, 1), SELVAGE_ERR_MISMATCH);
         CHECK(shared[0] == 1 && shared[SEGMENT_BYTES - 1] == 2 && buffer[0] == 3 && buffer[BUFFER_BYTES - 1] == 4);
         shared[0] = 11;
         buffer[0] = 13;
         buffer[BUFFER_BYTES - 1] = 14;
     }
     check_write(to_parent, "d", 1);
-    sv_opened_put(memory);
+    sv_transfer_unmap(memory);
     sv_shared_close(&segment);
-    CHECK(sv_list_is_empty(&opened));
+    CHECK(sv_list_is_empty(&cache.mappings));
     dev->ops->close(dev);
     CHECK_EQ(sv_memory_live(), 0);
     return check_report("test_memory (other process)");
@@ -393,7 +430,8 @@ int main(void)
     test_buffers();
     test_kinds();
     test_missing_memory();
-    test_opened();
+    test_mappings();
+    test_kept_mappings();
     CHECK_EQ(sv_memory_live(), 0);
     test_two_processes();
     CHECK_EQ(sv_memory_live(), 0);
