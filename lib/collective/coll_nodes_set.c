@@ -7,6 +7,7 @@
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "collective/coll_nodes.h"
+#include "transfer/transfer_pool.h"
 
 enum { HEAD_ROOM = 2 * SV_COLL_HEAD_BYTES };
 
@@ -38,10 +39,8 @@ static selvage_status_t fill_staging(sv_coll_arena_t *arena, sv_coll_staging_t *
     size_t message_bytes = SV_COLL_CHUNK_BYTES + (ranks + 1) * HEAD_ROOM;
     void *ptr;
     SV_TRY(sv_calloc(ranks, sizeof *staging->sends, &staging->sends));
-    SV_TRY(SV_DEVICE_CALL(dev, host_malloc, message_bytes, &ptr));
-    staging->out = ptr;
-    SV_TRY(SV_DEVICE_CALL(dev, host_malloc, message_bytes, &ptr));
-    staging->in = ptr;
+    SV_TRY(sv_pinned_alloc(dev, &arena->comm->topology, message_bytes, &staging->out));
+    SV_TRY(sv_pinned_alloc(dev, &arena->comm->topology, message_bytes, &staging->in));
     SV_TRY(SV_DEVICE_CALL(dev, malloc, SV_COLL_CHUNK_BYTES, &ptr));
     staging->device = ptr;
     return SV_DEVICE_CALL(dev, event_create, &staging->event);
@@ -81,9 +80,7 @@ selvage_status_t sv_coll_node_set_make(selvage_coll_t *coll)
         return SELVAGE_SUCCESS;
     SV_TRY(sv_calloc(1, sizeof *arena->staging, &arena->staging));
     arena->staging->chunk_bytes = SV_COLL_CHUNK_BYTES;
-    bool begun = sv_topology_memory_begin(&arena->comm->topology);
     selvage_status_t status = fill_staging(arena, arena->staging);
-    sv_topology_memory_end(&arena->comm->topology, begun);
     if (status != SELVAGE_SUCCESS)
         sv_coll_staging_free(arena);
     return status;

@@ -202,7 +202,7 @@ selvage_status_t sv_eager_finish(selvage_request_t *recv, selvage_status_t found
         status = sv_message_give_up(recv);
     } else {
         if (recv->eager.chunk)
-            memcpy(recv->place.data, recv->eager.chunk->pinned, recv->bytes);
+            memcpy(recv->place.data, recv->eager.chunk->bytes, recv->bytes);
         /* From a slot to the host's memory in the poll: rare, since senders that can wait hear of it
            (sv_shm_prefer()). */
         if (is_beyond_pinned(recv)) {
@@ -234,7 +234,7 @@ static selvage_status_t take_from_slot(selvage_request_t *recv)
             recv->lacks = SV_LACKS_CHUNK;
             return SELVAGE_IN_PROGRESS;
         }
-        to = recv->eager.chunk->pinned;
+        to = recv->eager.chunk->bytes;
     }
     const sv_verify_job_t job = {.src = from.payload, .dst = to, .record = from.record};
     sv_shm_prefer(desc->devslot, !recv->place.on_device);

@@ -15,19 +15,6 @@
 /* Of chunks for sends, and for receives; and so many more for requests that have none. */
 enum { ALIGN = 256, CHUNKS_MAX = 4 * SV_MESSAGE_WINDOW, CHUNKS_MORE = 256, HOST_TRANSFERS_MAX = 256 };
 
-static selvage_status_t alloc_pinned(sv_message_engine_t *engine, size_t bytes, void *out)
-{
-    void *memory;
-    bool begun = sv_topology_memory_begin(&engine->comm->topology);
-    selvage_status_t status = SV_DEVICE_CALL(engine->dev, host_malloc, bytes, &memory);
-    if (status == SELVAGE_SUCCESS) {
-        memset(memory, 0, bytes);
-        memcpy(out, &memory, sizeof memory);
-    }
-    sv_topology_memory_end(&engine->comm->topology, begun);
-    return status;
-}
-
 /* --- descriptors -------------------------------------------------------------------------------------------------- */
 
 static selvage_status_t grow_descs(sv_message_engine_t *engine, bool header_only)
@@ -36,7 +23,8 @@ static selvage_status_t grow_descs(sv_message_engine_t *engine, bool header_only
     const size_t bytes = header_only ? sizeof(sv_ctrl_header_t) : engine->desc_bytes,
                  each = (bytes + sizeof(uint64_t) + ALIGN - 1) / ALIGN * ALIGN;
     SV_TRY(sv_calloc(1, sizeof *chunk, &chunk));
-    selvage_status_t status = alloc_pinned(engine, each * SV_CTRL_RING, &chunk->pinned);
+    selvage_status_t status =
+        sv_pinned_alloc(engine->dev, &engine->comm->topology, each * SV_CTRL_RING, &chunk->pinned);
     if (status != SELVAGE_SUCCESS) {
         sv_free(chunk);
         return status;
@@ -120,7 +108,8 @@ static selvage_status_t grow_requests(sv_message_engine_t *engine)
     engine->table = table;
 
     SV_TRY(sv_calloc(1, sizeof *chunk, &chunk));
-    SV_TRY_GOTO(status, alloc_pinned(engine, SV_REQUEST_CHUNK * sizeof *chunk->lines, &chunk->lines), fail);
+    SV_TRY_GOTO(status, sv_pinned_alloc(engine->dev, &engine->comm->topology, SV_REQUEST_CHUNK * sizeof *chunk->lines,
+                                        &chunk->lines), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, malloc, scratch_bytes, &scratches), fail);
     chunk->scratches = scratches;
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, fill_async, scratches, 0, scratch_bytes, engine->streams.kernel),
@@ -187,7 +176,7 @@ selvage_request_t *sv_message_find(sv_message_engine_t *engine, uint64_t id)
 
 bool sv_message_has_chunks(const sv_message_engine_t *engine, bool is_send)
 {
-    return engine->pieces.used[is_send] < CHUNKS_MAX / 2;
+    return engine->pieces.pool[is_send].used < CHUNKS_MAX / 2;
 }
 
 uint32_t sv_message_left(const sv_message_engine_t *engine, bool is_send, sv_message_lack_t lack)
@@ -195,38 +184,22 @@ uint32_t sv_message_left(const sv_message_engine_t *engine, bool is_send, sv_mes
     const uint32_t most = lack == SV_LACKS_CHUNK ? CHUNKS_MAX + CHUNKS_MORE
                                                    : HOST_TRANSFERS_MAX + engine->pieces.turns_more[is_send];
     const uint32_t used =
-        lack == SV_LACKS_CHUNK ? engine->pieces.used[is_send] : engine->pieces.host_transfers[is_send];
+        lack == SV_LACKS_CHUNK ? engine->pieces.pool[is_send].used : engine->pieces.host_transfers[is_send];
     return used < most ? most - used : 0;
 }
 
-sv_message_chunk_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_send, bool is_first)
+sv_pinned_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_send, bool is_first)
 {
-    sv_message_chunk_t *chunk;
-    sv_list_t *free_list = &engine->pieces.free[is_send];
-    if (engine->pieces.used[is_send] >= CHUNKS_MAX + (is_first ? CHUNKS_MORE : 0))
-        return NULL;
-    if (!sv_list_is_empty(free_list)) {
-        chunk = SV_CONTAINER_OF(free_list->next, sv_message_chunk_t, link);
-        sv_list_remove(&chunk->link);
-        engine->pieces.used[is_send]++;
-        return chunk;
-    }
-    if (sv_calloc(1, sizeof *chunk, &chunk) != SELVAGE_SUCCESS)
-        return NULL;
-    if (alloc_pinned(engine, engine->segment_bytes, &chunk->pinned) != SELVAGE_SUCCESS) {
-        sv_free(chunk);
-        return NULL;
-    }
-    sv_list_init(&chunk->link);
-    engine->pieces.used[is_send]++;
-    return chunk;
+    return sv_pinned_take(&engine->pieces.pool[is_send], CHUNKS_MAX + (is_first ? CHUNKS_MORE : 0));
 }
 
-void sv_message_put_chunk(const selvage_request_t *request, sv_message_chunk_t *chunk)
+void sv_message_put_chunk(const selvage_request_t *request, sv_pinned_t *chunk)
 {
-    sv_message_engine_t *engine = request->engine;
-    sv_list_append(request->retired ? &engine->pieces.retired : &engine->pieces.free[request->is_send], &chunk->link);
-    engine->pieces.used[request->is_send]--;
+    sv_pinned_pool_t *pool = &request->engine->pieces.pool[request->is_send];
+    if (request->retired)
+        sv_pinned_retire(pool, chunk);
+    else
+        sv_pinned_put(pool, chunk);
 }
 
 /* --- peers -------------------------------------------------------------------------------------------------------- */
@@ -254,17 +227,6 @@ selvage_status_t sv_message_peer(sv_message_engine_t *engine, int rank, sv_messa
 
 /* --- the end ------------------------------------------------------------------------------------------------------ */
 
-static void free_chunks(sv_message_engine_t *engine, sv_list_t *list)
-{
-    sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, list) {
-        sv_message_chunk_t *chunk = SV_CONTAINER_OF(it, sv_message_chunk_t, link);
-        if (!engine->quarantined)
-            SV_DEVICE_CALL(engine->dev, host_free, chunk->pinned);
-        sv_free(chunk);
-    }
-}
-
 void sv_message_free_pools(sv_message_engine_t *engine)
 {
     for (sv_ctrl_desc_chunk_t *chunk = engine->desc_chunks, *next; chunk; chunk = next) {
@@ -280,8 +242,7 @@ void sv_message_free_pools(sv_message_engine_t *engine)
     sv_free(engine->table);
     sv_unacked_free(engine);
     for (int i = 0; i < 2; i++)
-        free_chunks(engine, &engine->pieces.free[i]);
-    free_chunks(engine, &engine->pieces.retired);
+        sv_pinned_pool_close(&engine->pieces.pool[i], engine->quarantined);
     for (int i = 0; i < SV_MESSAGE_PEERS; i++)
         for (sv_message_peer_t *peer = engine->peers[i], *next; peer; peer = next) {
             next = peer->next;

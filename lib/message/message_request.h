@@ -8,6 +8,9 @@
 #define SV_MESSAGE_REQUEST_H
 
 #include "message/message_ctrl.h"
+#include "transfer/transfer_mapping.h"
+#include "transfer/transfer_pool.h"
+#include "transfer/transfer_slot.h"
 #include <selvage/message.h>
 
 enum { SV_MESSAGE_WINDOW = 8 }; /* pieces of a message under way at once */
@@ -25,12 +28,6 @@ typedef struct sv_message_where {
     sv_device_handle_t handle;
 } sv_message_where_t;
 
-/* Pinned memory that pieces go through. */
-typedef struct sv_message_chunk {
-    sv_list_t link;
-    uint8_t *pinned;
-} sv_message_chunk_t;
-
 /* What the host and kernels tell each other about a request; pinned. */
 typedef struct sv_message_line {
     sv_record_t record;
@@ -41,15 +38,6 @@ typedef struct sv_message_line {
     sv_push_item_t gather;
     sv_pull_item_t scatter;
 } sv_message_line_t;
-
-typedef enum sv_piece_state { SV_PIECE_FREE, SV_PIECE_COPYING, SV_PIECE_IN_FLIGHT } sv_piece_state_t;
-
-typedef struct sv_message_piece {
-    sv_piece_state_t state;
-    uint64_t stamp;
-    sv_wire_request_t request;
-    sv_message_chunk_t *chunk; /* NULL where the wire reads or writes host memory of the user's */
-} sv_message_piece_t;
 
 /* Where the bytes of a request lie. */
 typedef struct sv_message_place {
@@ -82,21 +70,22 @@ typedef enum sv_message_lack { SV_LACKS_NOTHING, SV_LACKS_CHUNK, SV_LACKS_TURN, 
 typedef struct sv_request_eager {
     bool announced;          /* send: DEFERRED went ahead of it */
     uint64_t began_ns;       /* send */
-    sv_message_chunk_t *chunk; /* receive: what comes in a slot, or as the last piece, on its way to host memory */
+    sv_pinned_t *chunk;      /* receive: what comes in a slot, or as the last piece, on its way to host memory */
 } sv_request_eager_t;
 
 /* A long one that the sender copies to its place (message_put.c), and how it is offered that (message_rtr.c). */
 typedef struct sv_request_put {
     unsigned slot;           /* which place of the receiver's shared segment tells of it ... */
     uint64_t stamp;          /* ... by this number; 0: none */
-    struct sv_transfer_mapping *mapping; /* send: what it is copied to */
+    sv_transfer_mapping_t *mapping; /* send: what it is copied to */
     uint64_t offset;         /* in there */
     bool advertised, tried_rtr; /* receive: its shared segment says that it may be written */
 } sv_request_put_t;
 
 /* A long one in pieces over the wire (message_staged.c). */
 typedef struct sv_request_staged {
-    sv_message_piece_t piece[SV_MESSAGE_WINDOW];
+    sv_slot_t slot[SV_MESSAGE_WINDOW];
+    sv_pinned_t *chunk[SV_MESSAGE_WINDOW]; /* of each slot; NULL where the wire is given the user's host memory */
     uint32_t npieces, nslots;
     uint32_t next, issued, finished; /* how many have begun, how many were sent or came, and how many are over */
     uint64_t sum;            /* host: of the digest so far */

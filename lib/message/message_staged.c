@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Long messages in pieces over the wire. A piece of device memory goes through a chunk of pinned memory, to and fro by
- * copy engines, with a word after each copy; of host memory the wire itself reads or writes. Pieces are sent and taken
- * in order, with a tag that is the receiver's request and attempt, so that they need no heads. One that the wire loses
- * moves those after it up, and the last one never comes; one that comes twice moves them down, and is longer than the
- * last one may be, which is therefore never received where only that has room. The digest finds both.
+ * Long messages in pieces over the wire, by the verbs of transfer_slot.h. A piece of device memory goes through a slot
+ * with a staging buffer; of host memory the wire itself reads or writes. Pieces are sent and taken in order, with a tag
+ * that is the receiver's request and attempt, so that they need no heads. One that the wire loses moves those after it
+ * up, and the last one never comes. One that comes twice moves them down, and is longer than the last one may be, which
+ * is therefore never received where only that has room. The digest finds both.
  *
  *   next      pieces begun: copied down, or receives posted
  *   issued    pieces given to the wire, or come by it
  *   finished  pieces over: they have left, or they are in place
- *
- *   piece of a send     FREE --copy down--> COPYING --word--> IN_FLIGHT --left--> FREE
- *   piece of a receive  FREE --posted--> IN_FLIGHT --came, copy up--> COPYING --word--> FREE
- *   of host memory neither is COPYING
  */
 #include <string.h>
 
@@ -22,18 +18,17 @@
 
 static size_t piece_offset(const selvage_request_t *request, uint32_t piece)
 {
-    return (size_t)piece * request->engine->segment_bytes;
+    return sv_segment_offset(piece, request->engine->segment_bytes);
 }
 
 static size_t piece_bytes(const selvage_request_t *request, uint32_t piece)
 {
-    const uint64_t left = request->bytes - piece_offset(request, piece);
-    return left < request->engine->segment_bytes ? (size_t)left : request->engine->segment_bytes;
+    return sv_segment_length(piece, request->engine->segment_bytes, (size_t)request->bytes);
 }
 
-static sv_message_piece_t *piece_slot(selvage_request_t *request, uint32_t piece)
+static sv_slot_t *piece_slot(selvage_request_t *request, uint32_t piece)
 {
-    return &request->staged.piece[piece % request->staged.nslots];
+    return &request->staged.slot[piece % request->staged.nslots];
 }
 
 /* What a use of the request or an attempt has left under way, the next ones are not to take for theirs. */
@@ -50,14 +45,25 @@ static int pieces_tag(const selvage_request_t *request)
     return (int)(1 + index % tag_max); /* 0 is that of control messages */
 }
 
-static void take_chunks(selvage_request_t *request, uint32_t wanted)
+static sv_wire_path_t path_of_pieces(const selvage_request_t *request)
 {
-    for (; request->staged.nslots < wanted; request->staged.nslots++) {
-        sv_message_piece_t *piece = &request->staged.piece[request->staged.nslots];
-        *piece = (sv_message_piece_t){.state = SV_PIECE_FREE};
+    return (sv_wire_path_t){.wire = request->engine->wire, .channel = SV_WIRE_MESSAGE, .peer = request->peer,
+                            .tag = pieces_tag(request)};
+}
+
+static void take_slots(selvage_request_t *request, uint32_t wanted)
+{
+    sv_request_staged_t *staged = &request->staged;
+    for (; staged->nslots < wanted; staged->nslots++) {
+        sv_pinned_t *chunk = NULL;
         if (request->place.on_device &&
-            !(piece->chunk = sv_message_take_chunk(request->engine, request->is_send, request->staged.nslots == 0)))
+            !(chunk = sv_message_take_chunk(request->engine, request->is_send, staged->nslots == 0)))
             break;
+        /* A word has stamps of the line's earlier uses: those of this one are greater. */
+        staged->slot[staged->nslots] = (sv_slot_t){.stage = chunk ? chunk->bytes : NULL,
+                                                   .word = &request->line->word[staged->nslots],
+                                                   .stamp = ++request->engine->stamps << 32};
+        staged->chunk[staged->nslots] = chunk;
     }
 }
 
@@ -73,7 +79,7 @@ bool sv_message_pieces_begin(selvage_request_t *request)
     request->lacks = request->place.on_device ? SV_LACKS_CHUNK : SV_LACKS_TURN;
     if (sv_message_left(engine, request->is_send, request->lacks) == 0)
         return false;
-    take_chunks(request, few ? 1 : wanted);
+    take_slots(request, few ? 1 : wanted);
     if (request->staged.nslots == 0) /* no memory */
         return false;
     request->staged.by_host = !request->place.on_device;
@@ -83,29 +89,30 @@ bool sv_message_pieces_begin(selvage_request_t *request)
 }
 
 /* The wire may be at the memory of what it does not give back: that is nobody else's from then on. */
-static void set_chunk_aside(selvage_request_t *request, sv_message_chunk_t **chunk)
+static void set_chunk_aside(selvage_request_t *request, sv_pinned_t **chunk)
 {
     request->engine->quarantined = true;
     request->stuck |= !*chunk;
-    if (*chunk) {
-        sv_list_append(&request->engine->pieces.retired, &(*chunk)->link);
-        request->engine->pieces.used[request->is_send]--;
-    }
+    if (*chunk)
+        sv_pinned_retire(&request->engine->pieces.pool[request->is_send], *chunk);
     *chunk = NULL;
+}
+
+static bool is_on_wire(const sv_slot_t *slot)
+{
+    return slot->state == SV_SLOT_IN_FLIGHT || slot->state == SV_SLOT_POSTED;
 }
 
 void sv_message_pieces_withdraw(selvage_request_t *request)
 {
     for (uint32_t i = 0; i < request->staged.nslots; i++) {
-        sv_message_piece_t *piece = &request->staged.piece[i];
-        if (piece->state == SV_PIECE_IN_FLIGHT &&
-            sv_wire_cancel(request->engine->wire, &piece->request) != SELVAGE_SUCCESS) {
+        sv_slot_t *slot = &request->staged.slot[i];
+        if (is_on_wire(slot) && sv_slot_cancel(slot, request->engine->wire) != SELVAGE_SUCCESS) {
             if (request->eager.chunk) /* a last piece may be in it */
                 set_chunk_aside(request, &request->eager.chunk);
-            set_chunk_aside(request, &piece->chunk);
+            set_chunk_aside(request, &request->staged.chunk[i]);
+            slot->state = SV_SLOT_FREE;
         }
-        if (piece->state == SV_PIECE_IN_FLIGHT)
-            piece->state = SV_PIECE_FREE;
     }
 }
 
@@ -113,38 +120,19 @@ void sv_message_pieces_end(selvage_request_t *request)
 {
     sv_message_pieces_withdraw(request);
     for (uint32_t i = 0; i < request->staged.nslots; i++)
-        if (request->staged.piece[i].chunk)
-            sv_message_put_chunk(request, request->staged.piece[i].chunk);
+        if (request->staged.chunk[i])
+            sv_message_put_chunk(request, request->staged.chunk[i]);
     request->staged.nslots = 0;
     request->engine->pieces.host_transfers[request->is_send] -= request->staged.by_host;
     request->staged.by_host = false;
-}
-
-/* After a copy of the piece in this place. */
-static selvage_status_t mark_piece(selvage_request_t *request, uint32_t number, void *stream)
-{
-    sv_message_piece_t *piece = piece_slot(request, number);
-    piece->stamp = ++request->engine->stamps;
-    piece->state = SV_PIECE_COPYING;
-    /* Partner: the acquire in is_piece_copied(). */
-    return SV_DEVICE_CALL(request->engine->dev, signal_async, &request->line->word[number % request->staged.nslots],
-                          piece->stamp, stream);
-}
-
-static bool is_piece_copied(const selvage_request_t *request, uint32_t number)
-{
-    const uint32_t slot = number % request->staged.nslots;
-    return sv_word_is(&request->line->word[slot], request->staged.piece[slot].stamp);
 }
 
 /* --- out ---------------------------------------------------------------------------------------------------------- */
 
 static selvage_status_t send_piece(selvage_request_t *send, uint32_t number, const uint8_t *data)
 {
-    sv_message_piece_t *piece = piece_slot(send, number);
-    SV_TRY(sv_wire_send(send->engine->wire, SV_WIRE_MESSAGE, data, piece_bytes(send, number), send->peer,
-                        pieces_tag(send), &piece->request));
-    piece->state = SV_PIECE_IN_FLIGHT;
+    const sv_wire_path_t path = path_of_pieces(send);
+    SV_TRY(sv_slot_send(piece_slot(send, number), &path, data, piece_bytes(send, number)));
     send->staged.issued = number + 1;
     return SELVAGE_SUCCESS;
 }
@@ -156,9 +144,8 @@ static selvage_status_t begin_piece_send(selvage_request_t *send)
     const uint32_t number = send->staged.next++;
     const uint8_t *data = send->place.data + piece_offset(send, number);
     if (send->place.on_device) {
-        SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, piece_slot(send, number)->chunk->pinned, data,
-                              piece_bytes(send, number), SV_COPY_D2H, engine->streams.out));
-        return mark_piece(send, number, engine->streams.out);
+        const sv_copy_lane_t lane = {.dev = engine->dev, .stream = engine->streams.out};
+        return sv_slot_stage(piece_slot(send, number), &lane, data, piece_bytes(send, number));
     }
     if (sv_message_checks(engine))
         send->staged.sum += sv_digest_sum(send->key, piece_offset(send, number) / 8, data, piece_bytes(send, number));
@@ -169,8 +156,9 @@ selvage_status_t sv_message_pieces_send(selvage_request_t *send, bool *moved)
 {
     sv_request_staged_t *staged = &send->staged;
     /* 1. What has come down leaves. */
-    while (send->place.on_device && staged->issued < staged->next && is_piece_copied(send, staged->issued)) {
-        uint8_t *pinned = piece_slot(send, staged->issued)->chunk->pinned;
+    while (send->place.on_device && staged->issued < staged->next &&
+           sv_slot_is_copied(piece_slot(send, staged->issued))) {
+        uint8_t *pinned = piece_slot(send, staged->issued)->stage;
         if (send->corrupted) /* a fault of a test's: a byte of the message is changed on its way */
             *pinned ^= 1;
         send->corrupted = false;
@@ -179,19 +167,18 @@ selvage_status_t sv_message_pieces_send(selvage_request_t *send, bool *moved)
     }
     /* 2. What has left makes room. */
     for (uint32_t i = 0; i < staged->nslots; i++) {
-        sv_message_piece_t *piece = &staged->piece[i];
-        if (piece->state != SV_PIECE_IN_FLIGHT)
+        sv_slot_t *slot = &staged->slot[i];
+        if (slot->state != SV_SLOT_IN_FLIGHT)
             continue;
-        selvage_status_t status = sv_wire_test(send->engine->wire, &piece->request, NULL);
+        selvage_status_t status = sv_slot_test(slot, send->engine->wire, NULL);
         if (status == SELVAGE_IN_PROGRESS)
             continue;
         SV_TRY(status);
-        piece->state = SV_PIECE_FREE;
         staged->finished++;
         *moved = true;
     }
     /* 3. The next ones begin. */
-    while (staged->next < staged->npieces && piece_slot(send, staged->next)->state == SV_PIECE_FREE) {
+    while (staged->next < staged->npieces && piece_slot(send, staged->next)->state == SV_SLOT_FREE) {
         SV_TRY(begin_piece_send(send));
         *moved = true;
     }
@@ -213,20 +200,18 @@ static selvage_status_t expect_piece(selvage_request_t *recv, bool *expected_out
 {
     const uint32_t number = recv->staged.next;
     *expected_out = false;
-    if (number == recv->staged.npieces || piece_slot(recv, number)->state != SV_PIECE_FREE)
+    if (number == recv->staged.npieces || piece_slot(recv, number)->state != SV_SLOT_FREE)
         return SELVAGE_SUCCESS;
     const bool tail = is_tail(recv, number);
     if (tail && !recv->eager.chunk && !(recv->eager.chunk = sv_message_take_chunk(recv->engine, false, true)))
         return SELVAGE_SUCCESS;
     /* As much as any piece fits there, so that a wrong one is damage and not cut. */
-    sv_message_piece_t *piece = piece_slot(recv, number);
-    const sv_message_chunk_t *chunk = tail ? recv->eager.chunk : piece->chunk;
-    const size_t capacity = chunk ? recv->engine->segment_bytes : piece_bytes(recv, number);
-    uint8_t *to = chunk ? chunk->pinned : recv->place.data + piece_offset(recv, number);
+    const sv_wire_path_t path = path_of_pieces(recv);
+    sv_slot_t *slot = piece_slot(recv, number);
+    uint8_t *stage = tail ? recv->eager.chunk->bytes : slot->stage;
+    const size_t capacity = stage ? recv->engine->segment_bytes : piece_bytes(recv, number);
     recv->staged.next++;
-    SV_TRY(sv_wire_recv(recv->engine->wire, SV_WIRE_MESSAGE, to, capacity, recv->peer, pieces_tag(recv),
-                        &piece->request));
-    piece->state = SV_PIECE_IN_FLIGHT;
+    SV_TRY(sv_slot_post(slot, &path, stage ? stage : recv->place.data + piece_offset(recv, number), capacity));
     *expected_out = true;
     return SELVAGE_SUCCESS;
 }
@@ -241,15 +226,14 @@ static selvage_status_t take_piece(selvage_request_t *recv, uint32_t number, siz
         return sv_error(SELVAGE_ERR_MISMATCH, "piece %u of message %llu from rank %d came with %zu bytes; wanted %zu",
                         number, (unsigned long long)recv->number, recv->peer, bytes, wanted_bytes);
     if (recv->place.on_device) {
-        SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, place, piece_slot(recv, number)->chunk->pinned, wanted_bytes,
-                              SV_COPY_H2D, engine->streams.in));
-        return mark_piece(recv, number, engine->streams.in);
+        const sv_copy_lane_t lane = {.dev = engine->dev, .stream = engine->streams.in};
+        SV_TRY(sv_slot_unstage(piece_slot(recv, number), &lane, place, wanted_bytes, SV_COPY_H2D));
+        return sv_slot_mark(piece_slot(recv, number), &lane);
     }
     if (is_tail(recv, number) && recv->eager.chunk)
-        memcpy(place, recv->eager.chunk->pinned, wanted_bytes);
+        memcpy(place, recv->eager.chunk->bytes, wanted_bytes);
     if (sv_message_checks(engine))
         recv->staged.sum += sv_digest_sum(recv->key, piece_offset(recv, number) / 8, place, wanted_bytes);
-    piece_slot(recv, number)->state = SV_PIECE_FREE;
     recv->staged.finished++;
     return SELVAGE_SUCCESS;
 }
@@ -274,10 +258,8 @@ bool sv_message_pieces_take_back(selvage_request_t *recv)
 {
     recv->staged.silent_ns = 0;
     for (; recv->staged.next > recv->staged.issued; recv->staged.next--) {
-        sv_message_piece_t *piece = piece_slot(recv, recv->staged.next - 1);
-        if (sv_wire_cancel(recv->engine->wire, &piece->request) != SELVAGE_SUCCESS)
+        if (sv_slot_cancel(piece_slot(recv, recv->staged.next - 1), recv->engine->wire) != SELVAGE_SUCCESS)
             return false;
-        piece->state = SV_PIECE_FREE;
     }
     return true;
 }
@@ -288,7 +270,7 @@ selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved)
     /* 1. What has come goes to its place. */
     while (staged->issued < staged->next) {
         size_t bytes = 0;
-        selvage_status_t status = sv_wire_test(recv->engine->wire, &piece_slot(recv, staged->issued)->request, &bytes);
+        selvage_status_t status = sv_slot_test(piece_slot(recv, staged->issued), recv->engine->wire, &bytes);
         if (status == SELVAGE_IN_PROGRESS)
             break;
         SV_TRY(status);
@@ -297,9 +279,9 @@ selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved)
     }
     /* 2. What is in its place makes room. */
     for (uint32_t i = 0; i < staged->nslots; i++) {
-        if (staged->piece[i].state != SV_PIECE_COPYING || !is_piece_copied(recv, i))
+        if (staged->slot[i].state != SV_SLOT_UNSTAGING || !sv_slot_is_copied(&staged->slot[i]))
             continue;
-        staged->piece[i].state = SV_PIECE_FREE;
+        staged->slot[i].state = SV_SLOT_FREE;
         staged->finished++;
         *moved = true;
     }
@@ -307,7 +289,7 @@ selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved)
        little is left it began with one chunk, and takes more when the first piece has come. No other one is under way
        then. */
     if (recv->place.on_device && staged->nslots == 1 && staged->issued == 1 && staged->next == 1)
-        take_chunks(recv, staged->npieces < SV_MESSAGE_WINDOW ? staged->npieces : SV_MESSAGE_WINDOW);
+        take_slots(recv, staged->npieces < SV_MESSAGE_WINDOW ? staged->npieces : SV_MESSAGE_WINDOW);
     /* 4. The next ones are expected. */
     bool expected = true;
     while (expected)

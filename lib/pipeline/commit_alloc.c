@@ -3,14 +3,13 @@
  * Commit, last step: everything that start, test and wait will need, so that they never allocate. One block of pinned
  * memory holds records, results and staging slots; one block of device memory the scratch of the digest kernel.
  */
-#include <string.h>
-
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "pipeline/pipe_batch.h"
 #include "pipeline/pipe_commit.h"
 #include "pipeline/pipe_phases.h"
 #include "pipeline/route.h"
+#include "transfer/transfer_pool.h"
 
 /* Hands out pieces of a block; with a NULL base it only measures. */
 typedef struct suballocator {
@@ -73,13 +72,7 @@ static selvage_status_t make_pinned(selvage_exchange_t *x)
 {
     suballocator_t measure = {NULL, 0};
     suballocate_pinned(x, &measure);
-    void *block;
-    bool device_line = sv_topology_memory_begin(&x->comm->topology);
-    selvage_status_t status = SV_DEVICE_CALL(x->comm->dev, host_malloc, measure.used + 1, &block);
-    sv_topology_memory_end(&x->comm->topology, device_line);
-    SV_TRY(status);
-    x->memory.pinned = block;
-    memset(block, 0, measure.used);
+    SV_TRY(sv_pinned_alloc(x->comm->dev, &x->comm->topology, measure.used + 1, &x->memory.pinned));
     x->memory.pinned_bytes += measure.used;
     suballocator_t hand_out = {x->memory.pinned, 0};
     suballocate_pinned(x, &hand_out);

@@ -72,9 +72,8 @@ void sv_packet_note_in_flight(sv_packet_t *p, sv_slot_t *slot, size_t bytes, uin
     p->x->comm->exchanges->bytes_in_flight += bytes;
 }
 
-void sv_packet_note_left(sv_packet_t *p, sv_slot_t *slot)
+void sv_packet_note_left(sv_packet_t *p, const sv_slot_t *slot)
 {
-    slot->state = SV_SLOT_FREE;
     p->x->comm->exchanges->sends_in_flight--;
     p->x->comm->exchanges->bytes_in_flight -= slot->in_flight_bytes;
 }
@@ -148,6 +147,7 @@ selvage_status_t sv_packet_unstage(sv_recv_t *recv, sv_slot_t *slot, uint32_t se
     selvage_exchange_t *x = p->x;
     sv_device_t *dev = x->comm->dev;
     uint8_t *dst = recv->buf + sv_packet_offset(p, segment);
+    const sv_copy_lane_t lane = sv_exchange_lane(x, x->streams.in, p->nsegments > 1);
     slot->state = SV_SLOT_UNSTAGING;
     slot->segment = segment;
     slot->since_ns = now_ns;
@@ -163,14 +163,13 @@ selvage_status_t sv_packet_unstage(sv_recv_t *recv, sv_slot_t *slot, uint32_t se
         recv->pull_prelaunched = false;
         return SELVAGE_SUCCESS;
     }
-    SV_TRY(SV_DEVICE_CALL(dev, copy_async, dst, slot->stage, sv_packet_piece(p, segment), p->ops->up_kind,
-                          x->streams.in));
+    SV_TRY(sv_slot_unstage(slot, &lane, dst, sv_packet_piece(p, segment), p->ops->up_kind));
     if (p->nsegments > 1) {
         SV_TRY(SV_DEVICE_CALL(dev, event_record, slot->event, x->streams.in));
         SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, x->streams.kernel, slot->event));
     }
     if (!sv_recv_is_single_segment(recv)) /* else the digest after it says so; a word between would cost more */
-        SV_TRY(sv_slot_mark(p, slot, x->streams.in));
+        SV_TRY(sv_slot_mark(slot, &lane));
     return sv_packet_verify(recv, dst, segment);
 }
 

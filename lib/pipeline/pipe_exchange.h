@@ -77,6 +77,8 @@
 #include "kernels/kernels.h"
 #include "pipeline/exchange_set.h"
 #include "pipeline/layout_state.h"
+#include "transfer/transfer_mapping.h"
+#include "transfer/transfer_slot.h"
 #include <selvage/exchange.h>
 
 /* One line in the sender's segment per one-sided packet. Written by the receiver, read by the sender's host. */
@@ -122,29 +124,8 @@ static inline uint32_t sv_word_count(uint64_t word) { return (uint32_t)(word & 0
 typedef enum sv_send_state { SV_SEND_IDLE, SV_SEND_MOVING, SV_SEND_VERDICT } sv_send_state_t;
 typedef enum sv_recv_state { SV_RECV_IDLE, SV_RECV_WAITING, SV_RECV_VERIFYING } sv_recv_state_t;
 
-typedef enum sv_slot_state {
-    SV_SLOT_FREE,
-    SV_SLOT_STAGING, /* being filled by the device */
-    SV_SLOT_IN_FLIGHT, /* on the wire, leaving */
-    SV_SLOT_POSTED,  /* on the wire, waiting for a message */
-    SV_SLOT_UNSTAGING /* being emptied by the device */
-} sv_slot_state_t;
-
 /* Why a packet is asked for again. */
 typedef enum sv_resend_reason { SV_RESEND_MISSING, SV_RESEND_DAMAGED } sv_resend_reason_t;
-
-/* One staging slot: room for a segment and its record. */
-typedef struct sv_slot {
-    uint8_t *stage;             /* staged: own pinned memory; shared and slab receives: own slot */
-    uint64_t *word;             /* pinned: equals stamp once the copy into or out of it is through */
-    uint64_t stamp;
-    sv_event_t *event;          /* received: after the copy, for the kernel that verifies */
-    sv_wire_request_t request;  /* staged */
-    sv_slot_state_t state;
-    uint32_t segment;           /* what it holds */
-    uint64_t since_ns;          /* when its present state began, for the timeline */
-    uint64_t in_flight_bytes;
-} sv_slot_t;
 
 struct sv_peer;
 struct sv_fault_send;
@@ -474,39 +455,22 @@ static inline bool sv_epoch_is_on_device(const selvage_exchange_t *x)
 /* Size and place of a segment of a packet. */
 static inline size_t sv_packet_offset(const sv_packet_t *p, uint32_t segment)
 {
-    return (size_t)segment * p->segment_bytes;
+    return sv_segment_offset(segment, p->segment_bytes);
 }
 static inline size_t sv_packet_piece(const sv_packet_t *p, uint32_t segment)
 {
-    size_t left = p->bytes - sv_packet_offset(p, segment);
-    return left < p->segment_bytes ? left : p->segment_bytes;
+    return sv_segment_length(segment, p->segment_bytes, p->bytes);
 }
 
-/*
- * A word after what a stream has been given so far. After one of several segments it goes by way of an event and the
- * signal stream, so that the next copy need not wait for it; a lone one comes sooner without.
- */
-static inline selvage_status_t sv_signal_after(selvage_exchange_t *x, void *stream, uint64_t *word, uint64_t value,
-                                               bool several)
+/* The streams of copies, and of the words after them, which is a stream of its own after one of several segments. */
+static inline sv_copy_lane_t sv_exchange_lane(const selvage_exchange_t *x, void *stream, bool several)
 {
-    sv_device_t *dev = x->comm->dev;
-    if (!several || !x->streams.signal)
-        return SV_DEVICE_CALL(dev, signal_async, word, value, stream);
-    SV_TRY(SV_DEVICE_CALL(dev, event_record, x->streams.cross_event, stream));
-    SV_TRY(SV_DEVICE_CALL(dev, stream_wait_event, x->streams.signal, x->streams.cross_event));
-    return SV_DEVICE_CALL(dev, signal_async, word, value, x->streams.signal);
+    return (sv_copy_lane_t){.dev = x->comm->dev, .stream = stream, .signal_stream = several ? x->streams.signal : NULL,
+                            .event = x->streams.cross_event};
 }
-
-/* After the copy into or out of a slot; and whether it is through. */
-static inline selvage_status_t sv_slot_mark(const sv_packet_t *p, sv_slot_t *slot, void *stream)
+static inline sv_wire_path_t sv_packet_path(const sv_packet_t *p, int tag)
 {
-    /* Partner: the acquire in sv_slot_is_copied(). */
-    return sv_signal_after(p->x, stream, slot->word, ++slot->stamp, p->nsegments > 1);
-}
-static inline bool sv_slot_is_copied(const sv_slot_t *slot)
-{
-    /* Partner: the release in sv_slot_mark(). */
-    return __atomic_load_n(slot->word, __ATOMIC_ACQUIRE) == slot->stamp;
+    return (sv_wire_path_t){.wire = p->x->comm->wire, .channel = SV_WIRE_DATA, .peer = p->peer->rank, .tag = tag};
 }
 
 /* A packet of one segment, copied out of its slot and verified after the copy: one word tells of both. */

@@ -102,7 +102,7 @@ static inline bool sv_packet_may_copy(selvage_exchange_t *x)
 bool sv_packet_may_send(const selvage_comm_t *comm, size_t bytes);
 /* A slot whose message leaves, or is through. */
 void sv_packet_note_in_flight(sv_packet_t *p, sv_slot_t *slot, size_t bytes, uint64_t now_ns);
-void sv_packet_note_left(sv_packet_t *p, sv_slot_t *slot);
+void sv_packet_note_left(sv_packet_t *p, const sv_slot_t *slot);
 /* Whether two records name the same packet; epoch, attempt, kind and what depends on the segment apart. */
 bool sv_packet_is_same(const sv_record_t *a, const sv_record_t *b);
 /* Starts the way up of a segment that lies in a slot; and notices when the slot is free again. */

@@ -49,9 +49,8 @@ static selvage_status_t post_direct_message(sv_recv_t *recv, uint32_t number, vo
     sv_packet_t *p = &recv->p;
     sv_slot_t *slot = &p->slots[number];
     int tag = number == p->nsegments ? p->record_tag : p->wire_tag;
-    SV_TRY(sv_wire_recv(p->x->comm->wire, SV_WIRE_DATA, buf, direct_message_bytes(p, number), p->peer->rank, tag,
-                        &slot->request));
-    slot->state = SV_SLOT_POSTED;
+    const sv_wire_path_t path = sv_packet_path(p, tag);
+    SV_TRY(sv_slot_post(slot, &path, buf, direct_message_bytes(p, number)));
     slot->since_ns = now_ns;
     recv->posted_count++;
     return SELVAGE_SUCCESS;
@@ -80,12 +79,12 @@ static selvage_status_t send_direct_message(sv_send_t *send, uint32_t number, ui
     bool record = number == p->nsegments;
     const void *message = record ? (const void *)send->record : send->buf + sv_packet_offset(p, number);
     size_t bytes = record ? SV_RECORD_BYTES : sv_packet_piece(p, number);
+    const sv_wire_path_t path = sv_packet_path(p, record ? p->record_tag : p->wire_tag);
     if (record) /* it may have got a newer number than it was prepared with */
         send->record->attempt = (uint8_t)p->attempt;
     if (send->fault)
         SV_TRY(sv_fault_direct(send, number, &message, &bytes));
-    SV_TRY(sv_wire_send(p->x->comm->wire, SV_WIRE_DATA, message, bytes, p->peer->rank,
-                        record ? p->record_tag : p->wire_tag, &slot->request));
+    SV_TRY(sv_slot_send(slot, &path, message, bytes));
     if (send->fault)
         SV_TRY(sv_fault_double(send, number));
     sv_packet_note_in_flight(p, slot, bytes, now_ns);
@@ -117,7 +116,7 @@ static selvage_status_t direct_send(sv_send_t *send, uint64_t now_ns, bool *move
         sv_slot_t *slot = &p->slots[send->reaped];
         if (slot->state != SV_SLOT_IN_FLIGHT)
             continue;
-        selvage_status_t status = sv_wire_test(p->x->comm->wire, &slot->request, NULL);
+        selvage_status_t status = sv_slot_test(slot, p->x->comm->wire, NULL);
         if (status != SELVAGE_SUCCESS)
             return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
         sv_packet_trace(p, SV_TRACE_SEND, slot->since_ns, now_ns, slot->in_flight_bytes);
@@ -182,12 +181,11 @@ static selvage_status_t poll_posted_direct(sv_recv_t *recv, uint64_t now_ns, boo
         size_t bytes = 0;
         if (slot->state != SV_SLOT_POSTED)
             continue;
-        selvage_status_t status = sv_wire_test(p->x->comm->wire, &slot->request, &bytes);
+        selvage_status_t status = sv_slot_test(slot, p->x->comm->wire, &bytes);
         if (status == SELVAGE_IN_PROGRESS)
             continue;
         SV_TRY(status);
         *moved = true;
-        slot->state = SV_SLOT_FREE;
         slot->in_flight_bytes = bytes;
         recv->posted_count--;
         p->moved_ns = p->peer->heard_ns = now_ns;

@@ -110,7 +110,8 @@ static selvage_status_t move_segment(sv_send_t *send, uint32_t segment)
     if (!send->fault) {
         SV_TRY(SV_DEVICE_CALL(x->comm->dev, copy_async, dst, src, sv_packet_piece(p, segment), kind, stream));
         /* The record comes by itself; see onesided_begin(). */
-        return sv_signal_after(x, stream, &send->remote->arrived, word, p->nsegments > 1);
+        const sv_copy_lane_t lane = sv_exchange_lane(x, stream, p->nsegments > 1);
+        return sv_lane_signal(&lane, &send->remote->arrived, word);
     }
     SV_TRY(sv_fault_copy(send, segment, dst, src, sv_packet_piece(p, segment), kind, stream));
     SV_TRY(signal_with_record(send, segment));
@@ -162,8 +163,8 @@ static selvage_status_t send_segments(sv_send_t *send, uint32_t credit)
     if (send->next_stage == p->nsegments)
         send->state = SV_SEND_VERDICT;
     /* When the copies have read the user's buffer, which a resend waits for. Partner: the acquire in is_sent(). */
-    return sv_signal_after(p->x, copy_stream(send), send->sent, sv_word(p->x->epoch, p->attempt, send->next_stage),
-                           p->nsegments > 1);
+    const sv_copy_lane_t lane = sv_exchange_lane(p->x, copy_stream(send), p->nsegments > 1);
+    return sv_lane_signal(&lane, send->sent, sv_word(p->x->epoch, p->attempt, send->next_stage));
 }
 
 /* How many segments the receiver lets through in this attempt: 0 for none (more). */

@@ -40,17 +40,14 @@ static selvage_status_t staged_prepare(sv_send_t *send, uint64_t now_ns)
 static selvage_status_t copy_to_slots(sv_send_t *send, uint64_t now_ns)
 {
     sv_packet_t *p = &send->p;
-    selvage_exchange_t *x = p->x;
+    const sv_copy_lane_t lane = sv_exchange_lane(p->x, p->x->streams.out, p->nsegments > 1);
     while (send->next_stage < p->nsegments && send->next_stage - send->reaped < p->nslots &&
-           (p->kernel_copy || sv_packet_may_copy(x))) {
+           (p->kernel_copy || sv_packet_may_copy(p->x))) {
         const uint32_t segment = send->next_stage;
         sv_slot_t *slot = &p->slots[segment % p->nslots];
-        if (!p->kernel_copy) {
-            SV_TRY(SV_DEVICE_CALL(x->comm->dev, copy_async, slot->stage, send->buf + sv_packet_offset(p, segment),
-                                  sv_packet_piece(p, segment), SV_COPY_D2H, x->streams.out));
-            SV_TRY(sv_slot_mark(p, slot, x->streams.out));
-        }
         slot->state = SV_SLOT_STAGING;
+        if (!p->kernel_copy)
+            SV_TRY(sv_slot_stage(slot, &lane, send->buf + sv_packet_offset(p, segment), sv_packet_piece(p, segment)));
         slot->segment = send->next_stage++;
         slot->since_ns = now_ns;
     }
@@ -61,13 +58,12 @@ static selvage_status_t copy_to_slots(sv_send_t *send, uint64_t now_ns)
 static selvage_status_t staged_post(sv_recv_t *recv, uint64_t now_ns)
 {
     sv_packet_t *p = &recv->p;
+    const sv_wire_path_t path = sv_packet_path(p, p->wire_tag);
     for (uint32_t s = 0; s < p->nslots && recv->arrived_count + recv->posted_count < p->nsegments; s++) {
         sv_slot_t *slot = &p->slots[s];
         if (slot->state != SV_SLOT_FREE)
             continue;
-        SV_TRY(sv_wire_recv(p->x->comm->wire, SV_WIRE_DATA, slot->stage, p->segment_bytes + SV_RECORD_BYTES,
-                            p->peer->rank, p->wire_tag, &slot->request));
-        slot->state = SV_SLOT_POSTED;
+        SV_TRY(sv_slot_post(slot, &path, slot->stage, p->segment_bytes + SV_RECORD_BYTES));
         slot->segment = recv->arrived_count + recv->posted_count; /* messages meet receives in order of posting */
         slot->since_ns = now_ns;
         recv->posted_count++;
@@ -92,6 +88,7 @@ static bool is_last_segment(const sv_send_t *send, uint32_t segment)
 static selvage_status_t send_slot(sv_send_t *send, sv_slot_t *slot, uint64_t now_ns)
 {
     sv_packet_t *p = &send->p;
+    const sv_wire_path_t path = sv_packet_path(p, p->wire_tag);
     const size_t payload_bytes = sv_packet_piece(p, slot->segment);
     size_t bytes = payload_bytes + SV_RECORD_BYTES;
     uint8_t *message = slot->stage;
@@ -112,8 +109,7 @@ static selvage_status_t send_slot(sv_send_t *send, sv_slot_t *slot, uint64_t now
     if (send->fault)
         message = sv_fault_message(send, slot, &bytes);
     if (message)
-        SV_TRY(sv_wire_send(p->x->comm->wire, SV_WIRE_DATA, message, bytes, p->peer->rank, p->wire_tag,
-                            &slot->request));
+        SV_TRY(sv_slot_send(slot, &path, message, bytes));
     sv_packet_trace(p, SV_TRACE_D2H, slot->since_ns, now_ns, bytes - SV_RECORD_BYTES);
     sv_packet_note_in_flight(p, slot, bytes, now_ns);
     send->next_send++;
@@ -122,7 +118,7 @@ static selvage_status_t send_slot(sv_send_t *send, sv_slot_t *slot, uint64_t now
 
 static selvage_status_t reap_slot(sv_send_t *send, sv_slot_t *slot, uint64_t now_ns)
 {
-    SV_TRY(sv_wire_test(send->p.x->comm->wire, &slot->request, NULL));
+    SV_TRY(sv_slot_test(slot, send->p.x->comm->wire, NULL));
     sv_packet_trace(&send->p, SV_TRACE_SEND, slot->since_ns, now_ns, slot->in_flight_bytes - SV_RECORD_BYTES);
     sv_packet_note_left(&send->p, slot);
     return SELVAGE_SUCCESS;
@@ -303,7 +299,7 @@ static selvage_status_t staged_receive(sv_recv_t *recv, uint64_t now_ns, bool *m
         if (slot->state != SV_SLOT_POSTED)
             continue;
         size_t bytes = 0;
-        selvage_status_t status = sv_wire_test(p->x->comm->wire, &slot->request, &bytes);
+        selvage_status_t status = sv_slot_test(slot, p->x->comm->wire, &bytes);
         if (status == SELVAGE_IN_PROGRESS)
             continue;
         SV_TRY(status);
@@ -311,7 +307,6 @@ static selvage_status_t staged_receive(sv_recv_t *recv, uint64_t now_ns, bool *m
         recv->posted_count--;
         p->moved_ns = p->peer->heard_ns = now_ns;
         sv_packet_trace(p, SV_TRACE_RECV, slot->since_ns, now_ns, bytes);
-        slot->state = SV_SLOT_FREE;
         SV_TRY(take_message(recv, slot, bytes, now_ns));
     }
     if (recv->state != SV_RECV_WAITING)
@@ -342,19 +337,16 @@ static selvage_status_t staged_discard_duplicate(sv_recv_t *recv)
 {
     sv_packet_t *p = &recv->p;
     sv_slot_t *slot = &p->slots[0];
-    sv_wire_t *wire = p->x->comm->wire;
+    const sv_wire_path_t path = sv_packet_path(p, p->wire_tag);
     if (recv->requested_attempt == 0 && !p->x->comm->config.fault[0])
         return SELVAGE_SUCCESS; /* nothing of this packet can be there twice */
     if (slot->state == SV_SLOT_POSTED) {
-        selvage_status_t status = sv_wire_test(wire, &slot->request, NULL);
+        selvage_status_t status = sv_slot_test(slot, path.wire, NULL);
         if (status != SELVAGE_SUCCESS)
             return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
         p->x->comm->stats.stale_discarded++;
     }
-    SV_TRY(sv_wire_recv(wire, SV_WIRE_DATA, slot->stage, p->segment_bytes + SV_RECORD_BYTES, p->peer->rank, p->wire_tag,
-                        &slot->request));
-    slot->state = SV_SLOT_POSTED;
-    return SELVAGE_SUCCESS;
+    return sv_slot_post(slot, &path, slot->stage, p->segment_bytes + SV_RECORD_BYTES);
 }
 
 const sv_route_ops_t sv_route_staged = {

@@ -352,9 +352,9 @@ static void keep(const sv_message_engine_t *engine)
     for (const sv_request_chunk_t *chunk = engine->request_chunks; chunk && n < KEPT_MAX; chunk = chunk->next)
         message_errors_kept[n++] = chunk->lines;
     for (int i = 0; i < 2; i++)
-        for (const sv_list_t *it = engine->pieces.free[i].next, *end = &engine->pieces.free[i];
-             it != end && n < KEPT_MAX; it = it->next)
-            message_errors_kept[n++] = SV_CONTAINER_OF(it, sv_message_chunk_t, link)->pinned;
+        for (const sv_list_t *end = &engine->pieces.pool[i].free, *it = end->next; it != end && n < KEPT_MAX;
+             it = it->next)
+            message_errors_kept[n++] = SV_CONTAINER_OF(it, sv_pinned_t, link)->bytes;
 }
 
 /* A call has failed, and what it was to send is packed only when the communicator is gone. */

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Pinned host memory: staging buffers and whatever else a device or the wire reads and writes. It lies on the NUMA node
+ * next to the GPU. Pinning costs milliseconds, so a pool keeps what was given back for its next user, and grows as it
+ * is needed up to a bound. What the wire or a kernel may still write after an error is retired: nobody gets it again,
+ * and it is freed with the pool, or never.
+ *
+ * A pool belongs to a message engine and is used under its lock; whoever takes a buffer owns it until it is put back.
+ */
+#ifndef SV_TRANSFER_POOL_H
+#define SV_TRANSFER_POOL_H
+
+#include <stdbool.h>
+
+#include "base/base_list.h"
+#include "device/device.h"
+#include "host/topology.h"
+
+/* Zeroed pinned memory; out is the address of any pointer. Partner: the device's host_free. */
+selvage_status_t sv_pinned_alloc(sv_device_t *dev, const sv_topology_t *topology, size_t bytes, void *out);
+
+typedef struct sv_pinned {
+    sv_list_t link;
+    uint8_t *bytes;
+} sv_pinned_t;
+
+typedef struct sv_pinned_pool {
+    sv_device_t *dev;
+    const sv_topology_t *topology;
+    size_t buffer_bytes;
+    sv_list_t free, retired;
+    uint32_t used;
+} sv_pinned_pool_t;
+
+void sv_pinned_pool_init(sv_pinned_pool_t *pool, sv_device_t *dev, const sv_topology_t *topology, size_t buffer_bytes);
+/* One more buffer; NULL if so many are in use, or there is no memory. Partner: put, or retire. */
+sv_pinned_t *sv_pinned_take(sv_pinned_pool_t *pool, uint32_t most);
+void sv_pinned_put(sv_pinned_pool_t *pool, sv_pinned_t *buffer);
+void sv_pinned_retire(sv_pinned_pool_t *pool, sv_pinned_t *buffer);
+/* Frees what was put back; what was retired too, unless it may still be written. */
+void sv_pinned_pool_close(sv_pinned_pool_t *pool, bool still_written);
+
+#endif
