@@ -147,7 +147,6 @@ selvage_status_t sv_packet_unstage(sv_recv_t *recv, sv_slot_t *slot, uint32_t se
     selvage_exchange_t *x = p->x;
     sv_device_t *dev = x->comm->dev;
     uint8_t *dst = recv->buf + sv_packet_offset(p, segment);
-    const sv_copy_lane_t lane = sv_exchange_lane(x, x->streams.in, p->nsegments > 1);
     slot->state = SV_SLOT_UNSTAGING;
     slot->segment = segment;
     slot->since_ns = now_ns;
@@ -163,6 +162,7 @@ selvage_status_t sv_packet_unstage(sv_recv_t *recv, sv_slot_t *slot, uint32_t se
         recv->pull_prelaunched = false;
         return SELVAGE_SUCCESS;
     }
+    const sv_copy_lane_t lane = sv_exchange_lane(x, x->streams.in, p->nsegments > 1);
     SV_TRY(sv_slot_unstage(slot, &lane, dst, sv_packet_piece(p, segment), p->ops->up_kind));
     if (p->nsegments > 1) {
         SV_TRY(SV_DEVICE_CALL(dev, event_record, slot->event, x->streams.in));

@@ -40,14 +40,15 @@ static selvage_status_t staged_prepare(sv_send_t *send, uint64_t now_ns)
 static selvage_status_t copy_to_slots(sv_send_t *send, uint64_t now_ns)
 {
     sv_packet_t *p = &send->p;
-    const sv_copy_lane_t lane = sv_exchange_lane(p->x, p->x->streams.out, p->nsegments > 1);
     while (send->next_stage < p->nsegments && send->next_stage - send->reaped < p->nslots &&
            (p->kernel_copy || sv_packet_may_copy(p->x))) {
         const uint32_t segment = send->next_stage;
         sv_slot_t *slot = &p->slots[segment % p->nslots];
         slot->state = SV_SLOT_STAGING;
-        if (!p->kernel_copy)
+        if (!p->kernel_copy) {
+            const sv_copy_lane_t lane = sv_exchange_lane(p->x, p->x->streams.out, p->nsegments > 1);
             SV_TRY(sv_slot_stage(slot, &lane, send->buf + sv_packet_offset(p, segment), sv_packet_piece(p, segment)));
+        }
         slot->segment = send->next_stage++;
         slot->since_ns = now_ns;
     }
@@ -58,11 +59,11 @@ static selvage_status_t copy_to_slots(sv_send_t *send, uint64_t now_ns)
 static selvage_status_t staged_post(sv_recv_t *recv, uint64_t now_ns)
 {
     sv_packet_t *p = &recv->p;
-    const sv_wire_path_t path = sv_packet_path(p, p->wire_tag);
     for (uint32_t s = 0; s < p->nslots && recv->arrived_count + recv->posted_count < p->nsegments; s++) {
         sv_slot_t *slot = &p->slots[s];
         if (slot->state != SV_SLOT_FREE)
             continue;
+        const sv_wire_path_t path = sv_packet_path(p, p->wire_tag);
         SV_TRY(sv_slot_post(slot, &path, slot->stage, p->segment_bytes + SV_RECORD_BYTES));
         slot->segment = recv->arrived_count + recv->posted_count; /* messages meet receives in order of posting */
         slot->since_ns = now_ns;
