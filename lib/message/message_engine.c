@@ -60,6 +60,7 @@ static void init_lists(sv_message_engine_t *engine)
                          &engine->layouts.block_free,
                          &engine->layouts.upload_free,
                          &engine->shm_peers,
+                         &engine->pieces.windows_free,
                          &engine->unacked.free,
                          &engine->unacked.peers,
                          &engine->unacked.ack_due};

@@ -146,6 +146,7 @@ typedef struct sv_message_unacked {
 /* Pinned memory for pieces: of receives, of sends; neither waits for the other's. */
 typedef struct sv_message_pieces {
     sv_pinned_pool_t pool[2];
+    sv_list_t windows_free;
     uint32_t host_transfers[2]; /* those in pieces straight from or to host memory ... */
     uint32_t turns_more[2];     /* ... of which there may be so many more, since none of those has ended ... */
     uint64_t turn_ns[2];        /* ... since this time, or that at which one was last let in */

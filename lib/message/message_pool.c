@@ -202,6 +202,24 @@ void sv_message_put_chunk(const selvage_request_t *request, sv_pinned_t *chunk)
         sv_pinned_put(pool, chunk);
 }
 
+bool sv_message_take_window(selvage_request_t *request)
+{
+    sv_list_t *unused = &request->engine->pieces.windows_free;
+    sv_message_window_t **window = &request->staged.window;
+    if (sv_list_is_empty(unused))
+        return sv_calloc(1, sizeof **window, window) == SELVAGE_SUCCESS;
+    *window = SV_CONTAINER_OF(unused->next, sv_message_window_t, link);
+    sv_list_remove(&(*window)->link);
+    return true;
+}
+
+void sv_message_put_window(selvage_request_t *request)
+{
+    if (request->staged.window)
+        sv_list_append(&request->engine->pieces.windows_free, &request->staged.window->link);
+    request->staged.window = NULL;
+}
+
 /* --- peers -------------------------------------------------------------------------------------------------------- */
 
 selvage_status_t sv_message_peer(sv_message_engine_t *engine, int rank, sv_message_peer_t **peer_out)
@@ -241,6 +259,11 @@ void sv_message_free_pools(sv_message_engine_t *engine)
     }
     sv_free(engine->table);
     sv_unacked_free(engine);
+    while (!sv_list_is_empty(&engine->pieces.windows_free)) {
+        sv_message_window_t *window = SV_CONTAINER_OF(engine->pieces.windows_free.next, sv_message_window_t, link);
+        sv_list_remove(&window->link);
+        sv_free(window);
+    }
     for (int i = 0; i < 2; i++)
         sv_pinned_pool_close(&engine->pieces.pool[i], engine->quarantined);
     for (int i = 0; i < SV_MESSAGE_PEERS; i++)

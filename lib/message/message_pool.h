@@ -29,6 +29,9 @@ bool sv_message_has_chunks(const sv_message_engine_t *engine, bool is_send);
 /* How many requests could begin that lack this. */
 uint32_t sv_message_left(const sv_message_engine_t *engine, bool is_send, sv_message_lack_t lack);
 void sv_message_put_chunk(const selvage_request_t *request, sv_pinned_t *chunk);
+/* Slots for a message in pieces; false: no memory. Put accepts that there are none. */
+bool sv_message_take_window(selvage_request_t *request);
+void sv_message_put_window(selvage_request_t *request);
 selvage_status_t sv_message_peer(sv_message_engine_t *engine, int rank, sv_message_peer_t **peer_out);
 void sv_message_free_pools(sv_message_engine_t *engine);
 

@@ -82,10 +82,16 @@ typedef struct sv_request_put {
     bool advertised, tried_rtr; /* receive: its shared segment says that it may be written */
 } sv_request_put_t;
 
-/* A long one in pieces over the wire (message_staged.c). */
-typedef struct sv_request_staged {
+/* The slots of a message in pieces; of a pool of the engine's, since most requests have none. */
+typedef struct sv_message_window {
+    sv_list_t link;
     sv_slot_t slot[SV_MESSAGE_WINDOW];
     sv_pinned_t *chunk[SV_MESSAGE_WINDOW]; /* of each slot; NULL where the wire is given the user's host memory */
+} sv_message_window_t;
+
+/* A long one in pieces over the wire (message_staged.c). */
+typedef struct sv_request_staged {
+    struct sv_message_window *window; /* while pieces are under way, else NULL */
     uint32_t npieces, nslots;
     uint32_t next, issued, finished; /* how many have begun, how many were sent or came, and how many are over */
     uint64_t sum;            /* host: of the digest so far */

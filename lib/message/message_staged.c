@@ -28,7 +28,7 @@ static size_t piece_bytes(const selvage_request_t *request, uint32_t piece)
 
 static sv_slot_t *piece_slot(selvage_request_t *request, uint32_t piece)
 {
-    return &request->staged.slot[piece % request->staged.nslots];
+    return &request->staged.window->slot[piece % request->staged.nslots];
 }
 
 /* What a use of the request or an attempt has left under way, the next ones are not to take for theirs. */
@@ -54,16 +54,17 @@ static sv_wire_path_t path_of_pieces(const selvage_request_t *request)
 static void take_slots(selvage_request_t *request, uint32_t wanted)
 {
     sv_request_staged_t *staged = &request->staged;
+    sv_message_window_t *window = staged->window;
     for (; staged->nslots < wanted; staged->nslots++) {
         sv_pinned_t *chunk = NULL;
         if (request->place.on_device &&
             !(chunk = sv_message_take_chunk(request->engine, request->is_send, staged->nslots == 0)))
             break;
         /* A word has stamps of the line's earlier uses: those of this one are greater. */
-        staged->slot[staged->nslots] = (sv_slot_t){.stage = chunk ? chunk->bytes : NULL,
+        window->slot[staged->nslots] = (sv_slot_t){.stage = chunk ? chunk->bytes : NULL,
                                                    .word = &request->line->word[staged->nslots],
                                                    .stamp = ++request->engine->stamps << 32};
-        staged->chunk[staged->nslots] = chunk;
+        window->chunk[staged->nslots] = chunk;
     }
 }
 
@@ -79,9 +80,12 @@ bool sv_message_pieces_begin(selvage_request_t *request)
     request->lacks = request->place.on_device ? SV_LACKS_CHUNK : SV_LACKS_TURN;
     if (sv_message_left(engine, request->is_send, request->lacks) == 0)
         return false;
-    take_slots(request, few ? 1 : wanted);
-    if (request->staged.nslots == 0) /* no memory */
+    if (sv_message_take_window(request))
+        take_slots(request, few ? 1 : wanted);
+    if (request->staged.nslots == 0) { /* no memory */
+        sv_message_put_window(request);
         return false;
+    }
     request->staged.by_host = !request->place.on_device;
     engine->pieces.host_transfers[request->is_send] += request->staged.by_host;
     request->lacks = SV_LACKS_NOTHING;
@@ -106,11 +110,11 @@ static bool is_on_wire(const sv_slot_t *slot)
 void sv_message_pieces_withdraw(selvage_request_t *request)
 {
     for (uint32_t i = 0; i < request->staged.nslots; i++) {
-        sv_slot_t *slot = &request->staged.slot[i];
+        sv_slot_t *slot = &request->staged.window->slot[i];
         if (is_on_wire(slot) && sv_slot_cancel(slot, request->engine->wire) != SELVAGE_SUCCESS) {
             if (request->eager.chunk) /* a last piece may be in it */
                 set_chunk_aside(request, &request->eager.chunk);
-            set_chunk_aside(request, &request->staged.chunk[i]);
+            set_chunk_aside(request, &request->staged.window->chunk[i]);
             slot->state = SV_SLOT_FREE;
         }
     }
@@ -120,8 +124,9 @@ void sv_message_pieces_end(selvage_request_t *request)
 {
     sv_message_pieces_withdraw(request);
     for (uint32_t i = 0; i < request->staged.nslots; i++)
-        if (request->staged.chunk[i])
-            sv_message_put_chunk(request, request->staged.chunk[i]);
+        if (request->staged.window->chunk[i])
+            sv_message_put_chunk(request, request->staged.window->chunk[i]);
+    sv_message_put_window(request);
     request->staged.nslots = 0;
     request->engine->pieces.host_transfers[request->is_send] -= request->staged.by_host;
     request->staged.by_host = false;
@@ -167,7 +172,7 @@ selvage_status_t sv_message_pieces_send(selvage_request_t *send, bool *moved)
     }
     /* 2. What has left makes room. */
     for (uint32_t i = 0; i < staged->nslots; i++) {
-        sv_slot_t *slot = &staged->slot[i];
+        sv_slot_t *slot = &staged->window->slot[i];
         if (slot->state != SV_SLOT_IN_FLIGHT)
             continue;
         selvage_status_t status = sv_slot_test(slot, send->engine->wire, NULL);
@@ -279,9 +284,9 @@ selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved)
     }
     /* 2. What is in its place makes room. */
     for (uint32_t i = 0; i < staged->nslots; i++) {
-        if (staged->slot[i].state != SV_SLOT_UNSTAGING || !sv_slot_is_copied(&staged->slot[i]))
+        if (staged->window->slot[i].state != SV_SLOT_UNSTAGING || !sv_slot_is_copied(&staged->window->slot[i]))
             continue;
-        staged->slot[i].state = SV_SLOT_FREE;
+        staged->window->slot[i].state = SV_SLOT_FREE;
         staged->finished++;
         *moved = true;
     }

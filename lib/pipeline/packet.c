@@ -229,13 +229,16 @@ selvage_status_t sv_packet_land(sv_recv_t *recv, uint64_t now_ns, bool *moved, b
 
 /* --- verdicts by control messages --------------------------------------------------------------------------------- */
 
-void sv_packet_count_verdict(sv_recv_t *recv)
+selvage_status_t sv_packet_land_messages(sv_recv_t *recv, uint64_t now_ns, bool *moved)
 {
     sv_peer_t *peer = recv->p.peer;
-    if (--peer->staged_left > 0)
-        return;
+    bool landed;
+    SV_TRY(sv_packet_land(recv, now_ns, moved, &landed));
+    if (!landed || --peer->staged_left > 0)
+        return SELVAGE_SUCCESS;
     peer->good_epoch = recv->p.x->epoch;
-    peer->verdict_due = true;
+    peer->verdict_due = true; /* sent by sv_exchange_send_verdicts() */
+    return SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_exchange_send_verdicts(selvage_exchange_t *x, bool *moved)

@@ -117,8 +117,8 @@ void sv_packet_close_send(sv_send_t *send, uint64_t now_ns, bool *moved);
 /* Phase 5: what the verifying kernel says of a receive. IN_PROGRESS: nothing yet. SUCCESS: good, and the receive is
    over. Anything else is for the caller to pass on; *landed_out is whether the packet is good. */
 selvage_status_t sv_packet_land(sv_recv_t *recv, uint64_t now_ns, bool *moved, bool *landed_out);
-/* The verdict on routes that send messages: due when all packets of the sender are good ... */
-void sv_packet_count_verdict(sv_recv_t *recv);
+/* Phase 5 of routes that send messages: the verdict is due when all packets of the sender are good ... */
+selvage_status_t sv_packet_land_messages(sv_recv_t *recv, uint64_t now_ns, bool *moved);
 /* ... and sent by this; one that finds no room on the wire is sent by a later poll. */
 selvage_status_t sv_exchange_send_verdicts(selvage_exchange_t *x, bool *moved);
 

@@ -211,16 +211,7 @@ static selvage_status_t direct_receive(sv_recv_t *recv, uint64_t now_ns, bool *m
     return sv_recovery_missing(recv, now_ns);
 }
 
-/* --- phases 4, drain, and 5, land --------------------------------------------------------------------------------- */
-
-static selvage_status_t direct_land(sv_recv_t *recv, uint64_t now_ns, bool *moved)
-{
-    bool landed;
-    SV_TRY(sv_packet_land(recv, now_ns, moved, &landed));
-    if (landed)
-        sv_packet_count_verdict(recv);
-    return SELVAGE_SUCCESS;
-}
+/* --- the end ------------------------------------------------------------------------------------------------------ */
 
 static selvage_status_t direct_discard_duplicate(sv_recv_t *recv)
 {
@@ -245,6 +236,6 @@ const sv_route_ops_t sv_route_direct = {
     .send = direct_send,
     .receive = direct_receive,
     .drain = sv_packet_drain_messages,
-    .land = direct_land,
+    .land = sv_packet_land_messages,
     .discard_duplicate = direct_discard_duplicate,
 };

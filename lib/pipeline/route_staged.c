@@ -316,23 +316,11 @@ static selvage_status_t staged_receive(sv_recv_t *recv, uint64_t now_ns, bool *m
     return sv_recovery_missing(recv, now_ns);
 }
 
-/* --- phases 4, drain, and 5, land: the verdict -------------------------------------------------------------------- */
+/* --- phase 4, drain: sv_packet_drain_messages(); a send that has left waits for its verdict ----------------------- */
+/* --- phase 5, land: sv_packet_land_messages(); the verification is through, and the verdict goes out -------------- */
+/* --- phase 6, join: sv_exchange_join(), once every packet of the exchange is through ------------------------------ */
 
-static selvage_status_t staged_drain(sv_send_t *send, uint64_t now_ns, bool *moved)
-{
-    return sv_packet_drain_messages(send, now_ns, moved);
-}
-
-static selvage_status_t staged_land(sv_recv_t *recv, uint64_t now_ns, bool *moved)
-{
-    bool landed;
-    SV_TRY(sv_packet_land(recv, now_ns, moved, &landed));
-    if (landed)
-        sv_packet_count_verdict(recv); /* sent by sv_exchange_send_verdicts() */
-    return SELVAGE_SUCCESS;
-}
-
-/* --- phase 6, join, is the exchange's: sv_exchange_join() in pipe_run.c. And the end: ----------------------------- */
+/* --- the end ------------------------------------------------------------------------------------------------------ */
 
 static selvage_status_t staged_discard_duplicate(sv_recv_t *recv)
 {
@@ -360,7 +348,7 @@ const sv_route_ops_t sv_route_staged = {
     .post = staged_post,
     .send = staged_send,
     .receive = staged_receive,
-    .drain = staged_drain,
-    .land = staged_land,
+    .drain = sv_packet_drain_messages,
+    .land = sv_packet_land_messages,
     .discard_duplicate = staged_discard_duplicate,
 };
