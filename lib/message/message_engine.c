@@ -8,6 +8,7 @@
 #include "base/base_clock.h"
 #include "base/base_log.h"
 #include "base/base_memory.h"
+#include "message/message_get.h"
 #include "message/message_layout.h"
 #include "message/message_pool.h"
 #include "message/message_prelaunch.h"
@@ -197,7 +198,8 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
 {
     sv_message_engine_t *engine = request->engine;
     const bool working = request->state == SV_REQUEST_MOVING || request->state == SV_REQUEST_CLOSING ||
-                         request->state == SV_REQUEST_UNPACKING || (request->is_send && request->place.bounce);
+                         request->state == SV_REQUEST_UNPACKING ||
+                         (request->is_send && (request->place.bounce || !sv_get_is_ready(request)));
     if (request->state == SV_REQUEST_COMPLETE)
         return;
 
@@ -217,6 +219,12 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
         request->put.stamp = 0;
     }
     request->put.advertised = false;
+    /* A send that has failed is not to be read any more. */
+    if (request->is_send && status != SELVAGE_SUCCESS && !sv_get_revoke(request)) {
+        const size_t length = strlen(request->detail);
+        snprintf(request->detail + length, sizeof request->detail - length,
+                 "; rank %d is reading its buffer, which must not be written", request->peer);
+    }
     /* 3. Its memory is nobody else's before the kernel is gone that was to take a message. */
     sv_prelaunch_stop(request);
     if (request->early.launched && engine->broken == SELVAGE_SUCCESS) {
@@ -247,6 +255,7 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
     /* 7. All that it has is given back. */
     sv_message_pieces_end(request);
     sv_put_end(request);
+    sv_get_end(request);
     if (request->desc)
         sv_ctrl_free(engine, request->desc);
     request->desc = NULL;
@@ -437,11 +446,12 @@ static void log_ways(const sv_message_engine_t *engine)
     const uint64_t *arrived = engine->arrived.by;
     sv_log(
         SV_LOG_DEBUG, "message",
-        "messages received: %llu by the wire, %llu within the node (%llu by slots), %llu "
-        "in pieces, %llu direct (%llu claimed); %llu of them by a kernel that waited; %llu control messages sent again",
+        "messages received: %llu by the wire, %llu within the node (%llu by slots), %llu in pieces, %llu direct "
+        "(%llu claimed, %llu by get); %llu of them by a kernel that waited; %llu control messages sent again",
         (unsigned long long)arrived[SV_WAY_WIRE], (unsigned long long)arrived[SV_WAY_SHM],
         (unsigned long long)engine->arrived.by_devslot, (unsigned long long)arrived[SV_WAY_STAGED],
         (unsigned long long)arrived[SV_WAY_DIRECT], (unsigned long long)engine->arrived.claimed,
+        (unsigned long long)engine->arrived.fetched,
         (unsigned long long)engine->arrived.prelaunched, (unsigned long long)engine->unacked.resent);
 }
 

@@ -64,7 +64,7 @@ typedef struct sv_message_peer {
     uint64_t acks[SV_CTRL_ACKS];
     struct sv_shm_end *in, *out; /* shared segments of this rank's and of that one's; owned; NULL: none */
     sv_list_t shm_link;      /* of those with in */
-    bool no_shm, no_direct;  /* tried in vain */
+    bool no_shm, no_direct, no_get; /* tried in vain */
     uint64_t last[SV_MESSAGE_TAGS]; /* number of the last message to it with such a tag ... */
     uint64_t arrived[SV_MESSAGE_TAGS]; /* ... and from it, of those that came in order */
     uint64_t predicted_capacity, predicted_bytes; /* of its last message that a kernel did or could wait for */
@@ -170,7 +170,8 @@ typedef struct sv_message_memory {
 /* Messages that were received. */
 typedef struct sv_message_arrived {
     uint64_t by[SV_WAYS];    /* each way */
-    uint64_t claimed;        /* of the direct ones, those without a handshake */
+    uint64_t claimed;        /* of the direct ones, those without a handshake ... */
+    uint64_t fetched;        /* ... and those that this rank copied, by get */
     uint64_t by_devslot, prelaunched; /* of those by shared memory, those in device memory, and by a kernel that
                                          waited */
 } sv_message_arrived_t;

@@ -40,8 +40,8 @@ static bool may_be_direct(const selvage_request_t *recv, const sv_message_peer_t
 }
 
 /* Asking for a handle takes microseconds; that of an allocation that was asked for before is known. */
-static selvage_status_t export_memory(sv_message_engine_t *engine, const uint8_t *ptr, size_t bytes,
-                                      sv_device_handle_t *handle, uint64_t *offset)
+selvage_status_t sv_message_export(sv_message_engine_t *engine, const uint8_t *ptr, size_t bytes,
+                                   sv_device_handle_t *handle, uint64_t *offset)
 {
     const uint64_t id = SV_DEVICE_CALL(engine->dev, memory_id, ptr);
     for (unsigned i = 0; i < SV_MESSAGE_EXPORTS && id; i++) {
@@ -66,11 +66,11 @@ static bool export_place(selvage_request_t *recv, sv_message_where_t *where)
     sv_message_place_t *place = &recv->place;
     sv_message_engine_t *engine = recv->engine;
     sv_message_bounce_t *bounce;
-    if (export_memory(engine, place->data, recv->bytes, handle, offset) == SELVAGE_SUCCESS)
+    if (sv_message_export(engine, place->data, recv->bytes, handle, offset) == SELVAGE_SUCCESS)
         return true;
     if (place->bounce || sv_message_take_bounce(engine, recv->bytes, &bounce) != SELVAGE_SUCCESS)
         return false;
-    if (export_memory(engine, bounce->memory, recv->bytes, handle, offset) != SELVAGE_SUCCESS) {
+    if (sv_message_export(engine, bounce->memory, recv->bytes, handle, offset) != SELVAGE_SUCCESS) {
         sv_message_put_bounce(engine, bounce);
         return false;
     }

@@ -21,6 +21,9 @@ selvage_status_t sv_put_start(selvage_request_t *send);
 bool sv_put_revoke(const selvage_request_t *recv);
 /* Has it taken back, or waits for the copy; false if that takes too long. */
 bool sv_put_close(const selvage_request_t *recv);
+/* The handle of this rank's memory, and the offset there; those of allocations that were asked for lately are known. */
+selvage_status_t sv_message_export(sv_message_engine_t *engine, const uint8_t *ptr, size_t bytes,
+                                   sv_device_handle_t *handle, uint64_t *offset);
 /* stream: of a kernel that copies. */
 selvage_status_t sv_put_copy(selvage_request_t *send, void *stream);
 /* Whether a kernel copies it, and sums in the same pass; both ends come to one answer. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/base_log.h"
+#include "message/message_get.h"
 #include "message/message_layout.h"
 #include "message/message_pool.h"
 #include "message/message_prelaunch.h"
@@ -188,6 +189,7 @@ static selvage_status_t accept_match(selvage_request_t *recv, sv_ctrl_desc_t *de
 {
     const bool too_long = recv->bytes > recv->place.bytes;
     bool claimed;
+    sv_get_match(recv, desc->header);
     selvage_status_t status = sv_message_rtr_match(recv, desc->header, &claimed);
     if (status != SELVAGE_SUCCESS) {
         sv_ctrl_free(recv->engine, desc);

@@ -3,12 +3,14 @@
  * The rendezvous protocol: a long message, and one that is to be complete only when it has met its receive, is
  * announced by an RTS and waits for the CTS that says which way its bytes go.
  *
+ *   get      out of the sender's device memory, by the receiver's kernel or copy engine; no CTS     message_get.c
  *   put      straight into the receiver's device memory, by the sender's kernel or copy engine      message_put.c
  *   staged   in pieces over the wire, through pinned memory                                         message_staged.c
  *
  *   send      event                            action                                             next
  *   (call)    no RTR                           RTS                                                RTS_SENT
  *   (call)    an RTR is claimed                the copy begins, RTS tells it                      MOVING, GATE
+ *   RTS_SENT  get: STATUS good, bad                                                               COMPLETE
  *   RTS_SENT  CTS                              the memory is mapped (else CTS_NACK: as before)    GATE
  *   RTS_SENT  CTS of nothing                                                                      COMPLETE
  *   GATE      the caller's stream is there     copy or pieces begin; the digest                   MOVING
@@ -19,6 +21,8 @@
  *   AWAITS_STATUS, MOVING  CTS of the next attempt                                                GATE
  *
  *   receive   event                            action                                             next
+ *   GATE      RTS met that offers a get        the copy begins                                    MOVING
+ *   MOVING    get: the digest is here          a kernel verifies                                  CLOSING
  *   GATE      RTS met, stream is there         CTS, with a put slot or a tag for pieces           MOVING
  *   MOVING    put: bytes and record are here   a kernel verifies                                  CLOSING
  *   MOVING    staged: pieces and FIN are here  a kernel verifies; host memory was summed          CLOSING
@@ -30,6 +34,7 @@
  * Under the engine's lock.
  */
 #include "base/base_log.h"
+#include "message/message_get.h"
 #include "message/message_layout.h"
 #include "message/message_pool.h"
 #include "message/message_protocols.h"
@@ -46,6 +51,7 @@ selvage_status_t sv_rendezvous_begin(selvage_request_t *send, void *stream)
         SV_TRY(sv_message_pack_device(send, sv_message_send_stream(send, stream)));
     SV_TRY(sv_message_record_gate(send, stream)); /* what is told has its number, and nothing fails after it */
     send->state = SV_REQUEST_RTS_SENT;
+    sv_get_offer(send, stream, &header);
     return sv_ctrl_send_header(send->engine, send->peer, &header);
 }
 
@@ -53,6 +59,8 @@ selvage_status_t sv_rendezvous_begin(selvage_request_t *send, void *stream)
 selvage_status_t sv_rendezvous_pass_gate(selvage_request_t *send, void *stream)
 {
     sv_message_engine_t *engine = send->engine;
+    if (!sv_get_is_ready(send)) /* a get that was offered and not taken: its digest is still in the making */
+        return SELVAGE_IN_PROGRESS;
     if (send->route == SV_MESSAGE_STAGED && !sv_message_pieces_begin(send))
         return SELVAGE_IN_PROGRESS;
     if (send->route == SV_MESSAGE_PUT)
@@ -203,7 +211,8 @@ void sv_message_send_status(selvage_request_t *send, const sv_ctrl_header_t *out
                                (unsigned long long)send->bytes));
         return;
     }
-    if ((send->state != SV_REQUEST_AWAITS_STATUS && !direct) || outcome->attempt != send->attempt)
+    const bool is_got = send->state == SV_REQUEST_RTS_SENT && send->get.stamp != 0;
+    if ((send->state != SV_REQUEST_AWAITS_STATUS && !direct && !is_got) || outcome->attempt != send->attempt)
         return;
     if (outcome->value[0])
         status = sv_error(SELVAGE_ERR_CHECKSUM, "message %llu to rank %d (tag %d, %llu bytes) did not verify there, "
@@ -217,6 +226,15 @@ void sv_message_send_status(selvage_request_t *send, const sv_ctrl_header_t *out
 
 selvage_status_t sv_rendezvous_receive(selvage_request_t *recv)
 {
+    if (!recv->early.launched && sv_get_begin(recv)) {
+        sv_put_release(recv);
+        recv->route = SV_MESSAGE_GET;
+        recv->state = SV_REQUEST_MOVING;
+        recv->engine->arrived.by[SV_WAY_DIRECT]++;
+        recv->engine->arrived.fetched++;
+        return SELVAGE_SUCCESS;
+    }
+    sv_get_end(recv);
     sv_ctrl_header_t header = sv_message_recv_header(recv, SV_CTRL_CTS, SV_MESSAGE_PUT);
     recv->route = SV_MESSAGE_PUT;
     if (sv_put_fill_cts(recv, &header)) {
@@ -242,6 +260,9 @@ selvage_status_t sv_rendezvous_finish(selvage_request_t *recv, selvage_status_t 
     const bool told = recv->route == SV_MESSAGE_PUT; /* by the kernel */
     sv_message_count_outcome(recv, found);
     sv_put_end(recv);
+    sv_get_end(recv);
+    if (recv->route == SV_MESSAGE_GET)
+        recv->route = SV_MESSAGE_NONE;
     if (found == SELVAGE_SUCCESS) {
         if (!told)
             SV_TRY(sv_message_reply(recv, SV_CTRL_STATUS, SV_OUTCOME_GOOD));
@@ -314,6 +335,8 @@ static selvage_status_t take_staged(selvage_request_t *recv, bool *moved)
 
 selvage_status_t sv_rendezvous_take(selvage_request_t *recv, bool *moved)
 {
+    if (recv->route == SV_MESSAGE_GET)
+        return sv_get_poll(recv, moved);
     return recv->route == SV_MESSAGE_PUT ? take_put(recv, moved) : take_staged(recv, moved);
 }
 

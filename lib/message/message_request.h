@@ -19,7 +19,8 @@ enum { SV_MESSAGE_WINDOW = 8 }; /* pieces of a message under way at once */
 typedef enum sv_message_route {
     SV_MESSAGE_NONE,         /* not at all: there is nothing to send, or it would not fit */
     SV_MESSAGE_STAGED,       /* in pieces over the wire */
-    SV_MESSAGE_PUT        /* straight into the receiver's device memory */
+    SV_MESSAGE_PUT,          /* the sender copies it straight into the receiver's device memory */
+    SV_MESSAGE_GET           /* the receiver copies it out of the sender's; never in a CTS */
 } sv_message_route_t;
 
 /* Device memory of the receiver's: of an allocation, that its owner has at base, the bytes from offset on. In a CTS. */
@@ -82,6 +83,16 @@ typedef struct sv_request_put {
     bool advertised, tried_rtr; /* receive: its shared segment says that it may be written */
 } sv_request_put_t;
 
+/* A long one that the receiver copies from its place (message_get.c). */
+typedef struct sv_request_get {
+    unsigned place;          /* in the receiver's shared segment */
+    uint64_t stamp;          /* of this offer; 0: none */
+    sv_transfer_mapping_t *mapping; /* receive: what it is copied from ... */
+    const uint8_t *src;      /* ... and where in it */
+    bool final;              /* receive: the bytes are there, whether the digest is or not */
+    bool copied, corrupt;    /* receive: its copy has begun; a fault: one byte of it is to be changed */
+} sv_request_get_t;
+
 /* The slots of a message in pieces; of a pool of the engine's, since most requests have none. */
 typedef struct sv_message_window {
     sv_list_t link;
@@ -142,6 +153,7 @@ struct selvage_request {
     void *stream;            /* the caller's */
     sv_request_eager_t eager;
     sv_request_put_t put;
+    sv_request_get_t get;
     sv_request_staged_t staged;
     sv_request_early_t early;
     selvage_status_t error;

@@ -4,6 +4,7 @@
  * protocol, the order after the caller's stream, errors. message_eager.c and message_rendezvous.c are the protocols,
  * with tables of their states. Under the engine's lock.
  */
+#include "message/message_get.h"
 #include "message/message_layout.h"
 #include "message/message_pool.h"
 #include "message/message_protocols.h"
@@ -116,7 +117,7 @@ bool sv_message_send_abandon(selvage_request_t *send, selvage_status_t status)
     const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_PUT;
     if (send->state == SV_REQUEST_COMPLETE)
         return true;
-    if (send->state == SV_REQUEST_FILLING ||
+    if (send->state == SV_REQUEST_FILLING || !sv_get_revoke(send) ||
         (direct && !(sv_message_drain(send->engine) && sv_put_has_left(send))))
         return false;
     (void)sv_message_settle_send(send, status);

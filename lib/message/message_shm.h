@@ -30,6 +30,10 @@ typedef struct sv_message_shm {
     uint64_t outcome[SV_SHM_PUT_SLOTS]; /* reader: verified */
     uint64_t left[SV_SHM_PUT_SLOTS];   /* writer: it looks there no more */
     sv_record_t record[SV_SHM_PUT_SLOTS];
+    uint64_t get_ready[SV_SHM_PUT_SLOTS]; /* writer (message_get.c) */
+    sv_record_t get_record[SV_SHM_PUT_SLOTS];
+    sv_message_where_t get_where[SV_SHM_PUT_SLOTS];
+    uint64_t get_begun[SV_SHM_PUT_SLOTS];  /* both: stamp * 2: an offer; stamp * 2 + 1: taken; 0: taken back */
     uint64_t begun[SV_SHM_PUT_SLOTS];  /* both: stamp * 2: a copy may begin; stamp * 2 + 1: it has; 0: it may not */
     uint64_t advertised[SV_SHM_PUT_SLOTS]; /* both (message_rtr.c) */
     uint64_t rtr_tag[SV_SHM_PUT_SLOTS], rtr_taken[SV_SHM_PUT_SLOTS], rtr_bytes[SV_SHM_PUT_SLOTS];
@@ -61,6 +65,8 @@ typedef struct sv_shm_end {
     bool writer, used;       /* reader: something came */
     uint32_t put_slots;      /* reader: those in use */
     uint64_t given[SV_SHM_PUT_SLOTS]; /* reader: stamp that each was given last */
+    uint32_t gets;           /* writer: places of offers that have not ended ... */
+    uint64_t get_stamp[SV_SHM_PUT_SLOTS]; /* ... and the stamp that each was given last */
     uint32_t revoked;        /* reader: those whose writer never began, and will not */
     sv_message_devslots_t devslot;
 } sv_shm_end_t;

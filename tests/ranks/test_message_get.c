@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Long messages that the receiver copies out of the sender's memory. The sender's host is not needed once it has
+ * announced them: it sleeps until the receive has ended. Datatypes, damage, more of them than there are places, offers
+ * that are taken back, and receives that cannot take one.
+ */
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "base/base_status.h"
+#include "fixtures/check.h"
+#include "fixtures/message_end.h"
+#include "message/message_engine.h"
+#include "message/message_get.h"
+#include "message/message_shm.h"
+
+enum { LONG_BYTES = 300000, SLEEP_US = 200 };
+
+static _Atomic int sent, received;
+
+static sv_message_engine_t *engine_of_get(const local_rank_t *self)
+{
+    return atomic_load(&self->comm->messages);
+}
+
+/* Until both have a shared segment of the other's. */
+static void meet_before_gets(local_rank_t *self)
+{
+    const message_shape_t shape = {.bytes = 100, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    for (int i = 0; i < 4; i++) {
+        message_end_t send, recv;
+        message_end_open(&send, self, &shape);
+        message_end_open(&recv, self, &shape);
+        message_end_recv(&recv, &shape, 1 - self->rank, i);
+        message_end_send(&send, &shape, 1 - self->rank, i, 7);
+        selvage_request_t *both[2] = {recv.request, send.request};
+        CHECK_STATUS(sv_message_waitall(2, both, NULL), SELVAGE_SUCCESS);
+        message_end_close(&recv);
+        message_end_close(&send);
+    }
+    local_ranks_barrier(self);
+}
+
+/* Without a call of the library's: nothing of this rank's is driven. */
+static void sleep_until(const _Atomic int *flag, int value)
+{
+    while (atomic_load(flag) < value)
+        usleep(SLEEP_US);
+}
+
+/* The sender sleeps from its call to the end of the receive. */
+static void receive_from_sleeper(local_rank_t *self)
+{
+    const message_shape_t *shape = self->arg;
+    const uint64_t key = 11;
+    message_end_t end;
+    meet_before_gets(self);
+    message_end_open(&end, self, shape);
+    if (self->rank == 0) {
+        message_end_send(&end, shape, 1, 3, key);
+        atomic_store(&sent, 1);
+        sleep_until(&received, 1);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+    } else {
+        const uint64_t before = sv_message_stats(self->comm).arrived.fetched;
+        sleep_until(&sent, 1);
+        message_end_recv(&end, shape, 0, 3);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(message_end_wrong(&end, shape->bytes, key), -1);
+        CHECK_EQ(sv_message_stats(self->comm).arrived.fetched - before, 1);
+        atomic_store(&received, 1);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
+static void check_sleeper(const message_shape_t *shape)
+{
+    message_shape_t arg = *shape;
+    atomic_store(&sent, 0);
+    atomic_store(&received, 0);
+    local_ranks_run(&(local_run_t){.size = 2, .body = receive_from_sleeper, .arg = &arg});
+    CHECK_EQ(local_ranks_left(), 0);
+}
+
+/* More than there are places for; the last ones are asked for by a CTS. Received in another order than sent. */
+static void receive_many(local_rank_t *self)
+{
+    enum { MANY = 100 };
+    const message_shape_t shape = {.bytes = 20000, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    static message_end_t ends[2][MANY];
+    message_end_t *mine = ends[self->rank];
+    selvage_request_t *requests[MANY];
+    meet_before_gets(self);
+    for (int i = 0; i < MANY; i++)
+        message_end_open(&mine[i], self, &shape);
+    for (int i = 0; i < MANY && self->rank == 0; i++)
+        message_end_send(&mine[i], &shape, 1, i, (uint64_t)i + 1);
+    local_ranks_barrier(self);
+    for (int i = 0; i < MANY && self->rank == 1; i++)
+        message_end_recv(&mine[MANY - 1 - i], &shape, 0, MANY - 1 - i);
+    for (int i = 0; i < MANY; i++)
+        requests[i] = mine[i].request;
+    CHECK_STATUS(sv_message_waitall(MANY, requests, NULL), SELVAGE_SUCCESS);
+    for (int i = 0; i < MANY && self->rank == 1; i++)
+        CHECK_EQ(message_end_wrong(&mine[i], shape.bytes, (uint64_t)i + 1), -1);
+    if (self->rank == 1)
+        CHECK_EQ(sv_message_stats(self->comm).arrived.fetched, SV_SHM_PUT_SLOTS);
+    local_ranks_barrier(self);
+    for (int i = 0; i < MANY; i++)
+        message_end_close(&mine[i]);
+}
+
+/* A send that its caller gives up before its receive is there is not read any more; one that is being read stays. */
+static void take_back(local_rank_t *self)
+{
+    const message_shape_t shape = {.bytes = LONG_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_end_t end;
+    meet_before_gets(self);
+    message_end_open(&end, self, &shape);
+    if (self->rank == 0) {
+        message_end_send(&end, &shape, 1, 3, 5);
+        CHECK(end.request->get.stamp != 0);
+        (void)sv_error_quiet(SELVAGE_ERR_TIMEOUT, "given up by a test");
+        sv_message_abandon(&end.request, SELVAGE_ERR_TIMEOUT);
+        CHECK(end.request == NULL);
+    }
+    local_ranks_barrier(self);
+    if (self->rank == 1) {
+        message_end_recv(&end, &shape, 0, 3);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_TIMEOUT);
+        CHECK_EQ(sv_message_stats(self->comm).arrived.fetched, 0);
+        sv_message_abandon(&end.request, SELVAGE_ERR_TIMEOUT);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+    /* And one whose receiver has begun. */
+    message_end_open(&end, self, &shape);
+    if (self->rank == 0) {
+        message_end_send(&end, &shape, 1, 4, 6);
+        atomic_store(&sent, 1);
+        sleep_until(&received, 1);
+        pthread_mutex_lock(&engine_of_get(self)->lock);
+        CHECK(!sv_get_revoke(end.request));
+        pthread_mutex_unlock(&engine_of_get(self)->lock);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+    } else {
+        sleep_until(&sent, 1);
+        message_end_recv(&end, &shape, 0, 4);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(message_end_wrong(&end, shape.bytes, 6), -1);
+        CHECK_EQ(sv_message_stats(self->comm).arrived.fetched, 1);
+        atomic_store(&received, 1);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
+/* Host memory does not take an offer; and after such a receive none is made until one in device memory has come. */
+static void receive_on_host(local_rank_t *self)
+{
+    message_end_t end;
+    meet_before_gets(self);
+    for (int turn = 0; turn < 4; turn++) {
+        const message_shape_t shape = {.bytes = LONG_BYTES, .on_device = self->rank == 0 || turn >= 2,
+                                       .stream = SELVAGE_MESSAGE_NO_STREAM};
+        message_end_open(&end, self, &shape);
+        if (self->rank == 0) {
+            message_end_send(&end, &shape, 1, turn, 9);
+            CHECK_EQ(end.request->get.stamp != 0, turn == 0 || turn == 3);
+        }
+        local_ranks_barrier(self);
+        if (self->rank == 1)
+            message_end_recv(&end, &shape, 0, turn);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        if (self->rank == 1)
+            CHECK_EQ(message_end_wrong(&end, shape.bytes, 9), -1);
+        local_ranks_barrier(self);
+        message_end_close(&end);
+    }
+    if (self->rank == 1)
+        CHECK_EQ(sv_message_stats(self->comm).arrived.fetched, 1);
+}
+
+/* Every message comes damaged at first, and is asked for again. */
+static void mend_damaged(local_rank_t *self)
+{
+    const message_shape_t shape = {.bytes = LONG_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_end_t end;
+    meet_before_gets(self);
+    const sv_message_stats_t before = sv_message_stats(self->comm);
+    message_end_open(&end, self, &shape);
+    if (self->rank == 0)
+        message_end_send(&end, &shape, 1, 3, 8);
+    local_ranks_barrier(self);
+    if (self->rank == 1)
+        message_end_recv(&end, &shape, 0, 3);
+    const bool reports = self->arg != NULL;
+    CHECK_STATUS(sv_message_wait(&end.request, NULL), reports ? SELVAGE_ERR_CHECKSUM : SELVAGE_SUCCESS);
+    if (self->rank == 1) {
+        const sv_message_stats_t stats = sv_message_stats(self->comm);
+        CHECK_EQ(stats.arrived.fetched - before.arrived.fetched, 1);
+        CHECK_EQ(stats.counts.damaged - before.counts.damaged, 1);
+        CHECK_EQ(stats.counts.mended - before.counts.mended, !reports);
+        if (!reports)
+            CHECK_EQ(message_end_wrong(&end, shape.bytes, 8), -1);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
+int main(void)
+{
+    const message_shape_t plain = {.bytes = LONG_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    const message_shape_t gaps = {.bytes = LONG_BYTES, .run = 1000, .gap = 24, .on_device = true,
+                                  .stream = SELVAGE_MESSAGE_NO_STREAM};
+    const char *const settings[] = {"MESSAGE_EAGER_BYTES=64", "MESSAGE_EAGER_BYTES=64 KERNEL_PEER_MAX_BYTES=0",
+                                    "MESSAGE_EAGER_BYTES=64 CHECKSUM=off",
+                                    "MESSAGE_EAGER_BYTES=64 CHECKSUM=off KERNEL_PEER_MAX_BYTES=0"};
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        local_ranks_env(settings[i]);
+        check_sleeper(&plain);
+        check_sleeper(&gaps);
+    }
+    local_ranks_env(settings[0]);
+    local_ranks_run(&(local_run_t){.size = 2, .body = receive_many});
+    local_ranks_run(&(local_run_t){.size = 2, .body = receive_on_host});
+    CHECK_EQ(local_ranks_left(), 0);
+    atomic_store(&sent, 0);
+    atomic_store(&received, 0);
+    local_ranks_env("MESSAGE_EAGER_BYTES=64 TIMEOUT_S=1");
+    local_ranks_run(&(local_run_t){.size = 2, .body = take_back, .log_expected = true});
+    local_ranks_env("MESSAGE_EAGER_BYTES=64 FAULT=flip=1,rank=0,only=5");
+    local_ranks_run(&(local_run_t){.size = 2, .body = mend_damaged, .log_expected = true});
+    local_ranks_env("MESSAGE_EAGER_BYTES=64 CHECKSUM=report FAULT=flip=1,rank=0,only=5");
+    local_ranks_run(&(local_run_t){.size = 2, .body = mend_damaged, .arg = "report", .log_expected = true});
+    return check_report("test_message_get");
+}
