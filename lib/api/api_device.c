@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The public device calls. Arguments are checked and named here; then the device's table does the work. No state is
+ * The public device calls. Arguments are checked and named here. Then the device's table does the work. No state is
  * kept, and any thread may call. Calls that enqueue neither allocate nor lock.
  */
 #include <string.h>

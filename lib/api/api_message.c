@@ -44,8 +44,8 @@ static selvage_status_t check_tag(const char *call, int tag, bool any, int *tag_
 typedef struct api_opened {
     sv_message_buffer_t buffer;
     sv_type_map_t map;
-    sv_type_piece_t piece; /* that the map has, if its elements lie one after the other ... */
-    bool plain;            /* ... and so owns no memory */
+    sv_type_piece_t piece; /* of the map, if plain */
+    bool plain;            /* its elements lie one after the other; the map owns no memory */
 } api_opened_t;
 
 static void close_buffer(api_opened_t *opened)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the public calls have in common: parameter structs of any version, the binding of the calling thread, and the
- * way to where the engine lives.
+ * way to the engine's thread.
  */
 #ifndef SV_API_PARAMS_H
 #define SV_API_PARAMS_H
@@ -14,7 +14,8 @@
 
 /*
  * Copies a caller's struct (which begins with struct_size) into ours. A smaller one leaves our tail zero, which means
- * "default"; a larger one is taken if its unknown tail is zero. given NULL: all defaults. name: the argument's.
+ * "default". A larger one is taken if its unknown tail is zero. given NULL stands for all defaults. name is the
+ * argument's.
  */
 selvage_status_t sv_api_copy_params(const char *name, const void *given, void *ours, size_t ours_bytes);
 
@@ -28,8 +29,8 @@ selvage_status_t sv_api_enter(const selvage_comm_t *comm);
 selvage_status_t sv_api_leave(selvage_status_t status);
 
 /*
- * Copies as much of ours (bytes of it) as fits into the caller's struct, which begins with its struct_size. name: the
- * argument's; macro: what that struct is to be started from.
+ * Copies as much of ours (bytes of it) as fits into the caller's struct, which begins with its struct_size. name is the
+ * argument's, and macro is what that struct is to be started from.
  */
 selvage_status_t sv_api_fill_struct(const char *name, const char *macro, void *theirs, const void *ours, size_t bytes);
 

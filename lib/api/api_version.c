@@ -14,7 +14,7 @@
 #define HEADER_VERSION \
     TEXT_OF(SELVAGE_VERSION_MAJOR) "." TEXT_OF(SELVAGE_VERSION_MINOR) "." TEXT_OF(SELVAGE_VERSION_PATCH)
 
-/* Only the lengths can be compared by the compiler; tests/tools/test_symbols.sh compares the text. */
+/* The compiler can compare only the lengths. tests/tools/test_symbols.sh compares the text. */
 _Static_assert(sizeof HEADER_VERSION == sizeof SELVAGE_VERSION_TEXT, "version.h and VERSION disagree");
 
 const char *selvage_version(int *major, int *minor, int *patch)

@@ -51,7 +51,7 @@ selvage_status_t sv_config_refuse_unknown(const sv_config_t *config);
 /* From now on an unknown name is a warning, once, where SELVAGE_UNKNOWN is not set. Any thread. */
 void sv_config_forgive_unknown(void);
 
-/* The same for one name, without the rest of the environment: SUCCESS if it is known. */
+/* As above for one name, without the rest of the environment. SUCCESS if it is known. */
 selvage_status_t sv_config_check_name(const char *name, const sv_config_t *config);
 
 #endif

@@ -4,14 +4,14 @@
  *
  *   flip=P swap=P replay=P truncate=P drop=P delay=P duplicate=P   probability (0..1) per packet send attempt
  *   delay_ms=M        how long a delayed packet is held (default 20)
- *   attempts=N        corrupted only attempts below N of a packet, so that retries succeed (default 1; 255: all)
- *   only=I            corrupted only the packet with send index I
- *   epochs=E          corrupted packets only in the first E epochs of an exchange (default 0: in all)
+ *   attempts=N        corrupt only attempts below N of a packet, so that retries succeed (default 1; 255: all)
+ *   only=I            corrupt only the packet with send index I
+ *   epochs=E          corrupt packets only in the first E epochs of an exchange (default 0: in all)
  *   rank=R            all of this holds on rank R only
  *   seed=S            of the generator (default 1); the rank is mixed in
  *   alloc=N device=N wire=N   fail the Nth host allocation, device call, wire call (from 1); with a trailing '+' that
  *                     one and all after it
- *   map=N ipc=N       fail the Nth mapping of host memory, of device memory, of other ranks; '+' as above
+ *   map=N ipc=N       fail the Nth mapping of other ranks' host memory, or device memory; '+' as above
  *   stop_ms=M stop_epoch=E    the rank stands still for M ms when it starts epoch E of an exchange
  *   never=E           the rank never sends anything in epoch E of an exchange
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reads the variables of the launchers, the launcher that is nearest to the process first. An mpirun inside a batch job
- * starts ranks that also inherit what the batch system said of the script: SLURM_LOCALID is 0 for all of them. A value
+ * Reads the variables of the launchers, those of the launcher nearest to the process first. Ranks that an mpirun inside
+ * a batch job starts also inherit what the batch system said of the script: SLURM_LOCALID is 0 for all of them. A value
  * that is no number is passed over. No state; any thread.
  */
 #ifndef _GNU_SOURCE

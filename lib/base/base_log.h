@@ -17,8 +17,8 @@ typedef enum sv_log_level {
 } sv_log_level_t;
 
 /*
- * The subsystems that a list such as "COLL,INIT" (either case) names, as bits; everything for an empty list or ALL.
- * False, and nothing done, for a name that is none. A subsystem is a group of components.
+ * The subsystems that a list such as "COLL,INIT" (either case) names, as bits; everything for an empty list or ALL. A
+ * subsystem is a group of components. Returns false, and does nothing, for an unknown name.
  */
 bool sv_log_subsystems(const char *list, unsigned *mask_out);
 

@@ -3,9 +3,9 @@
  * Memory that other processes can map; see base_mapping.h.
  *
  * The creator keeps the memfd open for as long as the mapping lives: /proc/PID/fd/N is the way in for others. Each
- * process remembers what it created under a random number, so that a handle that comes home gives the creator's own
- * address and nothing is mapped twice. That list is the only global here; its mutex makes it safe for any thread.
- * Where memfd is missing, a 0600 file takes its place and is unlinked at close.
+ * process remembers what it created under a random number. So a handle that comes home gives the creator's own address,
+ * and nothing is mapped twice. That list is the only global here, and its mutex makes it safe for any thread. Where
+ * memfd is missing, a 0600 file takes its place and is unlinked at close.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -159,7 +159,7 @@ static selvage_status_t open_remote(const mapping_ticket_t *ticket, void **base_
     if (fd < 0)
         return sv_error(SELVAGE_ERR_SYSTEM, "memory of process %d: open %s: %s", (int)ticket->pid, path,
                         strerror(errno));
-    /* The descriptor must be the one that the ticket was written for, and not a successor under the same number. */
+    /* The descriptor must be the one that the ticket was written for, and not a later one of the same number. */
     struct stat st;
     selvage_status_t status;
     if (fstat(fd, &st) == 0 && (uint64_t)st.st_ino == ticket->inode && (uint64_t)st.st_dev == ticket->dev &&

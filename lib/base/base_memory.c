@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Allocates host memory and counts what is alive. Alignment to cache lines keeps two objects from sharing one. The
- * memory is cleared here; this also touches its pages, so that the hot path meets no page fault. Any thread.
+ * Allocates host memory and counts what is alive. Alignment to cache lines keeps two objects from sharing one. Clearing
+ * the memory also touches its pages, so that the hot path meets no page fault. Any thread.
  */
 #include "base/base_memory.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Strict readers of values that people type: the whole text must be the value, blanks and trailing characters are
- * refused, and the decimal point is a point in every locale. Each returns false, and leaves the output alone, for
- * anything else. Local, any thread; the caller makes the message.
+ * Strict readers of values that people type. The whole text must be the value: blanks and trailing characters are
+ * refused. The decimal point is a point in every locale. Each reader returns false, and leaves the output alone, for
+ * anything else. Any thread; the caller makes the message.
  */
 #ifndef SV_BASE_PARSE_H
 #define SV_BASE_PARSE_H

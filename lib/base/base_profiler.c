@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Reads what profilers leave in the environment of the programs they start. rocprofv3 says in a variable that it
- * records ranges; it also loads the library for them beforehand, but can be told not to. NVIDIA's tools need nothing
- * here, because the header of NVTX finds them by a variable of its own. No state; any thread.
+ * records ranges. It also loads the library for them beforehand, unless told not to. NVIDIA's tools need nothing here,
+ * because the header of NVTX finds them by a variable of its own. No state; any thread.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for secure_getenv */

@@ -6,8 +6,8 @@
  *          |                          |
  *   [ . ][ a ][ b ][ c ][ d ][ e ][ . ][ . ]
  *
- * The producer writes a slot, then releases tail; the consumer acquires tail, reads the slot, then releases head; the
- * producer acquires head before it writes a slot again. Both counters only grow; the capacity is a power of two.
+ * The producer writes a slot, then releases tail. The consumer acquires tail, reads the slot, then releases head. The
+ * producer acquires head before it writes a slot again. Both counters only grow. The capacity is a power of two.
  */
 #ifndef SV_BASE_RING_H
 #define SV_BASE_RING_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Errors inside the library. The first function that decides that something is an error calls sv_error(): that sets
- * the calling thread's detail text, logs it, and gives the status back to be returned. Everyone above passes the
- * status on in silence (SV_TRY), so that one mistake makes one line in the log.
+ * Errors inside the library. The first function that decides that something is an error calls sv_error(). That sets the
+ * calling thread's detail text, logs it, and returns the status. Everyone above passes the status on in silence
+ * (SV_TRY), so that one mistake makes one line in the log.
  */
 #ifndef SV_BASE_STATUS_H
 #define SV_BASE_STATUS_H
@@ -18,7 +18,7 @@ selvage_status_t sv_error(selvage_status_t status, const char *format, ...) __at
 selvage_status_t sv_error_quiet(selvage_status_t status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* What another rank, or a word in memory that others write, says is a status: ERR_INTERNAL if there is no such one.
+/* The status that another rank, or a word in memory that others write, claims. ERR_INTERNAL if there is none such.
    of_error: it must be an error, too. */
 selvage_status_t sv_status_of(int64_t number);
 selvage_status_t sv_status_of_error(int64_t number);

@@ -3,8 +3,8 @@
  * The thread-local state of the library: one binding and two detail texts per thread, and nothing else. It lives as
  * long as its thread and needs no initialisation, so that an error before the first binding has somewhere to go.
  *
- * There are two texts because a call may meet errors and succeed all the same: a plug-in may be missing, or a route not
- * be possible. The call under way writes into one of them; the other keeps what the last failed call said.
+ * There are two texts because a call may meet errors and succeed all the same, for example when a plug-in is missing.
+ * The call under way writes into one of them. The other keeps what the last failed call said.
  */
 #include "base/base_thread.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a thread knows about itself: for whom it speaks on the log, the detail of its last error, and the faults it
- * is to suffer. Ranks may be threads of one process, so none of this can be a plain global. Every entry point of
- * the library binds the calling thread to its communicator; the library's own threads are bound when they start.
+ * What a thread knows about itself: for whom it logs, the detail of its last error, and the faults it is to suffer.
+ * Ranks may be threads of one process, so none of this can be a plain global. Every entry point of the library binds
+ * the calling thread to its communicator. The library's own threads are bound when they start.
  */
 #ifndef SV_BASE_THREAD_H
 #define SV_BASE_THREAD_H
@@ -27,7 +27,7 @@ typedef struct sv_thread_binding {
     void *sink_arg;
 } sv_thread_binding_t;
 
-/* The calling thread's binding: never NULL; rank -1, level warn and no faults until somebody sets it. */
+/* The calling thread's binding, never NULL. Until somebody sets it: rank -1, level warn, no faults. */
 sv_thread_binding_t *sv_thread_binding(void);
 
 /* The detail text of the call under way, SV_DETAIL_BYTES long: "" until something writes it. */
@@ -36,7 +36,7 @@ char *sv_thread_detail(void);
 void sv_thread_mark_detail(void);
 /* What users see: the text of the last call that failed. */
 const char *sv_thread_last_detail(void);
-/* A public call begins; and ends: what one that succeeded wrote is dropped, and the text of an earlier one stands. */
+/* A public call begins, and ends. What a successful one wrote is dropped, and the text of an earlier one stands. */
 void sv_thread_begin_call(void);
 void sv_thread_end_call(bool failed);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Trace rings, and the process-wide list of them that SIGUSR1 walks. To add a record takes a handful of relaxed stores
- * and one release; the handler reads without stopping the writer.
+ * Trace rings, and the process-wide list of them that SIGUSR1 walks. Adding a record takes a handful of relaxed stores
+ * and one release. The handler reads without stopping the writer.
  *
  * The list is the one global here, because a signal has no argument. It changes under a mutex that the handler never
- * takes. The handler announces itself in walkers instead, and a trace that was taken off the list is not freed before
- * every walker is gone. The handler stays installed when the last trace leaves: a job that is asked for its state must
- * not die of the question.
+ * takes. The handler announces itself in walkers instead. A trace that was taken off the list is not freed before every
+ * walker is gone. The handler stays installed when the last trace leaves, because a job that is asked for its state
+ * must not die of it.
  */
 #include "base/base_trace.h"
 
@@ -28,8 +28,8 @@ static struct {
 } traces = {.change = PTHREAD_MUTEX_INITIALIZER};
 
 /*
- * walkers and the links are sequentially consistent. Either the handler's load of a link follows the removal, and it
- * does not see the trace; or its increment precedes the wait in sv_trace_fini(), which then sees it.
+ * walkers and the links are sequentially consistent. If the handler's load of a link follows the removal, it does not
+ * see the trace. Otherwise its increment precedes the wait in sv_trace_fini(), which then sees it.
  */
 static void write_all_on_signal(int signal_number)
 {
@@ -65,8 +65,9 @@ static bool is_of_mpi(uintptr_t address)
 }
 
 /*
- * Only where the signal would end the process: an application's own handler is left alone. But MPICH takes SIGUSR1 in
- * MPI_Init, to hear of processes that failed; its handler is called after ours.
+ * Installs the handler only where the signal would end the process, and leaves an application's own handler alone.
+ * MPICH is the exception: it takes SIGUSR1 in MPI_Init, to hear of processes that failed, and its handler is called
+ * after ours.
  */
 static void install_handler(void)
 {

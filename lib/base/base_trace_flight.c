@@ -33,7 +33,7 @@ static void flush_output(output_t *out)
     out->used = 0;
 }
 
-/* Cuts what does not fit; lines are far shorter than the space that put_record() leaves. */
+/* Cuts what does not fit. Lines are far shorter than the space that put_record() leaves. */
 static void put_text(output_t *out, const char *text)
 {
     while (*text != '\0' && out->used < BUFFER_BYTES)
@@ -138,7 +138,7 @@ void sv_trace_flight_write(const sv_trace_t *trace, const char *why)
     bool opened = out.fd >= 0;
     if (!opened)
         out.fd = STDERR_FILENO;
-    /* Acquire: the partner of the release in sv_trace_add(); records below count are whole unless overtaken since. */
+    /* Acquire: the partner of the release in sv_trace_add(). Records below count are whole unless overtaken since. */
     uint64_t count = __atomic_load_n(&trace->flight_count, __ATOMIC_ACQUIRE);
     uint64_t from = count > SV_FLIGHT_RECORDS ? count - SV_FLIGHT_RECORDS : 0;
     uint64_t newest_ns = 0;

@@ -208,8 +208,8 @@ static void release_arena(selvage_comm_t *comm, bool parted)
     comm->arena = NULL;
 }
 
-/* So that no control message is under way after the agreement that follows. Ranks that gave up are not waited for; nor,
-   for long, those that never sent or received a message, or cannot any more, and so acknowledge nothing. */
+/* Waits until no control message is under way after the agreement that follows. Ranks that gave up are not waited for.
+   Ranks that never had a message, or can handle none any more, acknowledge nothing and are waited for briefly. */
 static void wait_for_control(selvage_comm_t *comm, bool all_have, double timeout_s)
 {
     const double SOME_HAVE_NONE_S = 0.5;

@@ -13,11 +13,11 @@
  *     messages                         the message engine, from the first message on (above: message/)
  *     agree                            the inbox of collective agreements
  *
- * Modules above hang their own state here and leave a table of functions, by which this module calls them: to advance
- * what is under way, to hand over control messages, and to end.
+ * Modules above hang their own state here and leave a table of functions. By it this module calls them to advance what
+ * is under way, to hand over control messages, and to end.
  *
- * One thread at a time is inside: the application's, or the progress thread; only messages have a lock of their own,
- * and may be called by any. Nothing here is sized by the number of ranks.
+ * One thread at a time is inside: the application's, or the progress thread. Only messages have a lock of their own,
+ * and may be called by any thread. Nothing here is sized by the number of ranks.
  */
 #ifndef SV_COMM_COMM_H
 #define SV_COMM_COMM_H
@@ -78,9 +78,11 @@ typedef struct sv_exchange_set_ops {
 /* What the communicator asks of the message engine, which has a lock of its own. */
 typedef struct sv_messages_ops {
     bool (*poll)(struct sv_message_engine *engine); /* nothing if another thread is inside */
-    /* Of the end: takes leave of the ranks that were written to, called until it is done; how many requests are open;
-       ends those, before the wire goes; whether no kernel of its sends may still store; frees everything, unless
-       kernels of this rank's or of others' may. */
+    /*
+     * The end. disconnect() takes leave of the ranks that were written to, and is called until it is done. count() says
+     * how many requests are open, and detach() ends those, before the wire goes. is_drained() says that no kernel of
+     * this rank's sends can store any more. release() frees everything, except what kernels of any rank may still use.
+     */
     selvage_status_t (*disconnect)(struct sv_message_engine *engine, bool *done_out);
     unsigned (*count)(struct sv_message_engine *engine);
     void (*detach)(struct sv_message_engine *engine);
@@ -106,10 +108,10 @@ struct selvage_comm {
     sv_transfer_cache_t mappings;  /* of peers' device memory, for exchanges and collectives */
     struct sv_exchange_set *exchanges;
     const sv_exchange_set_ops_t *exchanges_ops;
-    /* What collectives have mapped on this node, or NULL, and how it ends; see collective/coll_arena.c. */
+    /* What collectives have mapped on this node, or NULL, and how it ends (collective/coll_arena.c). */
     struct sv_coll_arena *arena;
-    selvage_status_t (*arena_unmap)(struct sv_coll_arena *arena); /* lets go of peers' memory; agreed on before ... */
-    void (*arena_release)(struct sv_coll_arena *arena, bool parted); /* ... all is freed; else not what peers may use */
+    selvage_status_t (*arena_unmap)(struct sv_coll_arena *arena); /* unmaps peers' memory, before an agreement */
+    void (*arena_release)(struct sv_coll_arena *arena, bool parted); /* frees all if parted, else what no peer uses */
     struct sv_message_engine *_Atomic messages; /* NULL before the first message; released by who made it */
     const sv_messages_ops_t *messages_ops;
     bool messages_undrained;                    /* at destroying: kernels of some rank's sends may still store */
@@ -144,8 +146,8 @@ void sv_comm_at_finalize(void *comm);
 void sv_comm_stats(selvage_comm_t *comm, selvage_stats_t *stats_out);
 
 /*
- * A bounded wait of the engine itself (set-up, destroy): sv_deadline_begin(), then sv_deadline_poll() until the
- * condition holds; SELVAGE_ERR_TIMEOUT, unlogged, once nothing moved for the deadline.
+ * A bounded wait of the engine itself (set-up, destroy). After sv_deadline_begin(), sv_deadline_poll() is called until
+ * the condition holds. It returns SELVAGE_ERR_TIMEOUT, unlogged, once nothing has moved for the deadline.
  */
 typedef struct sv_deadline {
     selvage_comm_t *comm;

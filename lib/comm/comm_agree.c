@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Agreement by dissemination: in round r a rank tells rank + 2^r the minima it knows and hears from rank - 2^r; after
- * ceil(log2 P) rounds everybody knows everybody's. Minima may be counted twice without harm, so any P works. It is a
- * barrier too: nobody leaves before everybody has entered.
+ * Agreement by dissemination. In round r a rank sends the minima it knows to rank + 2^r, and receives those of rank -
+ * 2^r. After ceil(log2 P) rounds everybody knows everybody's. Minima may be counted twice without harm, so any P works.
+ * It is a barrier too: nobody leaves before everybody has entered.
  *
- * Each word is acknowledged, and repeated until it is: a wire that loses or damages one now and then only costs time.
+ * Each word is repeated until it is acknowledged, but only REPEATS_MAX times in an agreement. So a wire that loses or
+ * damages one now and then only costs time.
  *
- * A neighbour can be one agreement ahead of this rank, not two: to finish the next one it would need this rank.
+ * A neighbour can be one agreement ahead of this rank, but not two, because it needs this rank to finish the next one.
  */
 #include "comm/comm_control.h"
 
@@ -93,9 +94,9 @@ static void repeat_rounds(selvage_comm_t *comm)
 }
 
 /*
- * A rank that has all it needs stays until its own words are acknowledged, because who waits for them would wait for
- * ever once nobody repeats them. Acknowledgements may be lost as well: after some repeats it leaves, since then one of
- * them has arrived, or the wire carries nothing and the other rank's deadline says so.
+ * A rank that has all it needs stays until its own words are acknowledged. Otherwise nobody would repeat them, and a
+ * rank that waits for them would wait for ever. Acknowledgements may be lost as well, so it leaves after some repeats.
+ * By then a word has arrived, or the wire carries nothing and the other rank's deadline says so.
  */
 static void await_round_acks(selvage_comm_t *comm)
 {
@@ -133,8 +134,8 @@ static selvage_status_t receive_round(selvage_comm_t *comm, const char *what, in
 }
 
 /*
- * A rank that cannot take part any more says so to all who will wait for it, and waits for nobody's word: only for the
- * acknowledgements, and not for long, since who misses its word waits for the deadline.
+ * A rank that cannot take part any more says so to all who will wait for it. It waits only for the acknowledgements,
+ * and briefly: a rank that misses the word waits for its deadline.
  */
 static void send_failure(selvage_comm_t *comm, int round, selvage_status_t status)
 {
@@ -237,9 +238,9 @@ static void print_call(const call_name_t *name, char *text, size_t text_bytes)
 }
 
 /*
- * Ranks are in different calls, or on different objects, and all of them know it: so all come here, and tell each other
- * who they are, by three more agreements. Of the ranks with the least hash and of those with the greatest, the lowest
- * speaks; there may be other ranks in still other calls.
+ * Ranks are in different calls, or on different objects, and all of them know it. So all come here, and tell each other
+ * who they are, by three more agreements. The lowest rank with the least hash and the lowest with the greatest speak.
+ * There may be other ranks in still other calls.
  */
 static selvage_status_t name_other_call(selvage_comm_t *comm, const char *what, uint64_t key, double timeout_s,
                                         uint64_t least, uint64_t most)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Gathering by dissemination (Bruck, Ho, Kipnis, Upfal, Weathersby 1997): with `known` items in hand, of itself and the
- * ranks above, a rank sends them to the rank `known` below and gets as many from the rank `known` above, so that
- * ceil(log2 n) rounds suffice for any n. Items are kept in that order: entry i is of rank me + i.
+ * Gathering by dissemination (Bruck, Ho, Kipnis, Upfal, Weathersby 1997). A rank has `known` items, of itself and the
+ * ranks above. It sends them to the rank `known` below, and gets as many from the rank `known` above. So ceil(log2 n)
+ * rounds suffice for any n. Items are kept in that order: entry i is of rank me + i.
  *
- * What agreements over the whole communicator do by control messages is done here over any set of its ranks, by
- * messages of the set-up channel. They are matched in order, so ranks need only make their calls in the same order. A
- * rank that cannot go on sends its last word to all who will ever wait for it: they read it in place of the next items.
+ * Agreements over the whole communicator go by control messages. This goes over any set of its ranks, by messages of
+ * the set-up channel. They are matched in order, so ranks need only make their calls in the same order. A rank that
+ * cannot go on sends its last word to all who will ever wait for it, who read it in place of the next items.
  *
- * Every note bears a check word of the rank that wrote it, and each message has its items twice, so that what befalls
- * a part of it is mended without a word; items of which no copy verifies are an error that names the sender.
+ * Every item bears a check word of the rank that wrote it, and each message has its items twice. So a partly damaged
+ * message is mended without asking. If no copy of an item verifies, the error names the sender.
  */
 #include "comm/comm_gather.h"
 
@@ -75,7 +75,7 @@ static uint64_t check_item(const sv_gather_item_t *item, int rank)
     return sv_digest_finish(key, sv_digest_sum(key, 0, item, offsetof(sv_gather_item_t, check)));
 }
 
-/* The first copy of a item of a rank that is there whole and verifies, or NULL. */
+/* The first copy of an item of a rank that is there whole and verifies, or NULL. */
 static const sv_gather_item_t *find_copy(const sv_team_t *team, size_t at, size_t count, size_t arrived, int rank)
 {
     for (; at < COPIES * count && (at + 1) * sizeof *team->in <= arrived; at += count)
@@ -126,8 +126,8 @@ static selvage_status_t exchange_items(gather_t *g, int64_t known)
     SV_TRY(sv_wire_send(wire, SV_WIRE_SETUP, team->out, bytes, below, SV_GATHER_TAG, &g->out));
     g->out_open = true;
     SV_TRY(await_gather(g, &g->in, &g->in_open, &arrived, above));
-    /* Messages of a communicator that failed before this one was made, and that nobody has received: MPI may have given
-       this one the other's context. */
+    /* Drops messages of a communicator that failed before this one was made, which nobody has received. MPI may have
+       given this one the other's context. */
     while (arrived >= sizeof *team->in && team->in->nonce != team->comm->nonce &&
            team->in->check == check_item(team->in, above)) {
         SV_TRY(sv_wire_recv(wire, SV_WIRE_SETUP, team->in, bytes, above, SV_GATHER_TAG, &g->in));
@@ -170,7 +170,7 @@ static bool send_abort_item(sv_team_t *team, selvage_status_t status)
     return drained;
 }
 
-/* Items that the wire may still read or write are set aside; gatherings after it only send. */
+/* Sets items aside that the wire may still read or write. Gatherings after that only send. */
 static void abort_gather(gather_t *g, selvage_status_t status)
 {
     sv_team_t *team = g->team;
@@ -209,7 +209,7 @@ selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selv
         abort_gather(&g, wire_status);
         return status != SELVAGE_SUCCESS ? status : wire_status;
     }
-    /* What the items say, alike on all ranks; a rank whose own error it is keeps its detail. */
+    /* What the items say is alike on all ranks. A rank whose own error it is keeps its detail. */
     for (int r = 0; r < team->size; r++) {
         const int32_t word = sv_gather_item_of(team, r)->status;
         if (word == SELVAGE_SUCCESS)

@@ -35,14 +35,14 @@ typedef struct sv_team {
 selvage_status_t sv_team_init(sv_team_t *team, selvage_comm_t *comm, int size);
 void sv_team_fini(sv_team_t *team);
 
-/* Empties the own item, to be filled before a gathering; and the item of a rank, after it. */
+/* Empties the own item, to be filled before a gathering; returns the item of a rank, after it. */
 sv_gather_item_t *sv_gather_item_begin(sv_team_t *team);
 const sv_gather_item_t *sv_gather_item_of(const sv_team_t *team, int rank);
 
 /*
- * Gathers the items. Returns the status of the lowest rank that brought an error, on all alike; ERR_MISMATCH if ranks
- * are in different calls (what) or on different objects (key). A wire that fails or a rank that does not come within
- * timeout_s breaks the communicator, as in sv_agree().
+ * Gathers the items. Returns the status of the lowest rank that brought an error, on all alike. ERR_MISMATCH if ranks
+ * are in different calls (what) or on different objects (key). As in sv_agree(), the communicator breaks if a wire
+ * fails or a rank does not come within timeout_s.
  */
 selvage_status_t sv_gather(sv_team_t *team, const char *what, uint64_t key, selvage_status_t status,
                            double timeout_s);

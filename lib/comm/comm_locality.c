@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a new communicator finds out about where its ranks are: nodes, which ranks share a GPU, what lies next to it.
- * Each step that talks ends in an agreement, so that a rank that fails takes all with it; a wire that fails is noticed
- * by the deadline at the latest. Runs between the first agreements of sv_comm_create() and the start of the progress
- * thread; one thread.
+ * Each step that talks ends in an agreement, so that a rank that fails takes all with it. A failing wire is noticed by
+ * the deadline at the latest. All this runs in one thread, between the first agreements of sv_comm_create() and the
+ * start of the progress thread.
  *
- * A kernel that waits for another rank's kernel must not sit on the GPU that the other needs, so each rank learns how
- * many ranks of its machine are on its own. GPUs are compared by bus id, because numbers mean nothing between
+ * A kernel that waits for another rank's kernel must not sit on the GPU that the other needs. So each rank learns how
+ * many ranks of its machine are on its own GPU. GPUs are compared by bus id, because numbers mean nothing between
  * processes: a mask of visible devices renumbers them. Devices without one (soft) share nothing. Partitions of a GPU
- * (MIG, CPX) have the bus id of the whole, so ranks on two partitions count as sharing. That is safe: it costs them the
- * kernels that wait, and whether partitions run side by side is not ours to promise.
+ * (MIG, CPX) have the bus id of the whole, so ranks on two partitions count as sharing. That is safe, and costs them
+ * the kernels that wait: nobody promises that partitions run side by side.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The settings that all ranks must have alike, compared when a communicator is created. A hash of all of them says
- * whether they are; where they are not, each is compared, and the error names the first that differs, its value here,
- * and its value on the lowest rank that has another one. Collective: every rank takes the same steps.
+ * whether they are. If not, each is compared. The error names the first that differs, its value here, and its value on
+ * the lowest rank that has another one. Collective: every rank takes the same steps.
  */
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * the GPU plug-ins implement it, and a fault-injecting wrapper stacks on any of them.
  *
  * - Streams are in-order queues, named by a native handle (void *); NULL is the default stream. Events mark a point in
- *   one. Everything named _async returns at once; nothing of that allocates, locks or logs.
+ *   one. A call named _async returns at once, and neither allocates, locks nor logs.
  * - Every call is thread-safe, but two threads must not enqueue to one stream at the same time without an order of
  *   their own. Queries never block.
  * - Host memory in copies is pinned (host_malloc, or host_register'ed). Kernels can read and write pinned memory. They
@@ -100,8 +100,8 @@ typedef struct sv_device_ops {
     selvage_status_t (*copy_async)(sv_device_t *dev, void *dst, const void *src, size_t bytes, sv_copy_kind_t kind,
                                    void *stream);
     selvage_status_t (*fill_async)(sv_device_t *dev, void *dst, int value, size_t bytes, void *stream);
-    /* Stores value in a word of memory that the device reaches (8-byte aligned, device address), released at system
-       scope after everything before it on the stream: a host that acquires the word sees all that. */
+    /* Stores value in a word of memory that the device reaches (8-byte aligned, device address). The store is a release
+       at system scope after everything before it on the stream: a host that acquires the word sees all that. */
     selvage_status_t (*signal_async)(sv_device_t *dev, uint64_t *word, uint64_t value, void *stream);
     selvage_status_t (*delay_async)(sv_device_t *dev, double us, void *stream);
     /* arg is copied. nblocks blocks run at the same time. */
@@ -110,8 +110,7 @@ typedef struct sv_device_ops {
     /* ERR_UNSUPPORTED, without a log line, for memory that is not an exportable allocation of this kind of device. */
     selvage_status_t (*export_memory)(sv_device_t *dev, const void *ptr, size_t bytes, sv_device_handle_t *handle_out,
                                       uint64_t *offset_out);
-    /* Maps the whole allocation of a handle, of so many bytes; the caller adds the offset, within those. Partner:
-       close_memory. */
+    /* Maps the whole allocation of a handle, of so many bytes. The caller adds the offset. Partner: close_memory. */
     selvage_status_t (*open_memory)(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
                                     uint64_t *bytes_out);
     void (*close_memory)(sv_device_t *dev, void *base);
@@ -122,8 +121,8 @@ typedef struct sv_device_ops {
        `ranges` of the device is false. */
     void (*range_push)(sv_device_t *dev, const char *name);
     void (*range_pop)(sv_device_t *dev);
-    /* Whether this device can reach the memory of that with this bus id ("" for one without a bus); itself it can.
-       ERR_UNSUPPORTED, without a log line, for a device that this process does not see. */
+    /* Whether this device can reach the memory of the one with this bus id ("" for one without a bus); it can reach
+       itself. ERR_UNSUPPORTED, without a log line, for a device that this process does not see. */
     selvage_status_t (*peer_access)(sv_device_t *dev, const char *bus_id, int *possible_out);
     /* Where bytes (at least 1) at ptr lie. Cannot fail; never logs. */
     sv_memory_kind_t (*memory_kind)(sv_device_t *dev, const void *ptr, size_t bytes);
@@ -136,8 +135,8 @@ typedef struct sv_device_ops {
     /* Waits for all work of this process on the device, and on the one that is current in the calling thread, whoever
        enqueued it and on which stream. */
     selvage_status_t (*device_sync)(sv_device_t *dev);
-    /* Makes the device current in the calling thread, where it stays: for threads of the library's own, which else
-       would go to it and back in every call, and make a context on the GPU that threads begin with. */
+    /* Makes the device current in the calling thread, where it stays. The library's own threads call it. Else every
+       call would switch to the device and back, and make a context on the GPU that threads begin with. */
     selvage_status_t (*make_current)(sv_device_t *dev);
 } sv_device_ops_t;
 
@@ -145,9 +144,9 @@ typedef struct sv_device_ops {
 struct selvage_device {
     const sv_device_ops_t *ops;
     unsigned launch_blocks; /* how many blocks a bandwidth-bound kernel should use */
-    size_t kernel_host_bytes; /* up to here a kernel reads and writes host memory sooner than a copy engine ... */
-    size_t kernel_peer_bytes; /* ... and another device's memory */
-    size_t kernel_summed_bytes; /* the same where a kernel must read everything for the checksum anyway */
+    size_t kernel_host_bytes; /* up to here a kernel reads and writes host memory sooner than a copy engine does */
+    size_t kernel_peer_bytes; /* likewise, another device's memory */
+    size_t kernel_summed_bytes; /* likewise, where a kernel must read everything for the checksum anyway */
     size_t kernel_alone_bytes; /* up to here one block alone moves a packet sooner than several, which must meet */
     bool kernels_wait;      /* a kernel may wait for what another stream or process does */
     bool shows_stores;      /* a kernel sees what other devices store while it runs, in ordinary memory, too */
@@ -166,11 +165,11 @@ struct sv_config;
 /* Opens the device that config names (name non-NULL overrides). Partner: dev->ops->close(dev). */
 selvage_status_t sv_device_open(const char *name, const struct sv_config *config, sv_device_t **dev_out);
 
-/* The same, after making the GPU that is this rank's share of the host's current: local rank modulo their number. */
+/* As above, after making the GPU that is this rank's share of the host's current: local rank modulo their number. */
 selvage_status_t sv_device_open_local(const char *name, const struct sv_config *config, sv_device_t **dev_out);
 
-/* The same for the GPU that memory is of; the current one if the driver does not know that memory. What is current in
-   the calling thread stays so. */
+/* Opens the GPU that holds memory; the current one if the driver does not know that memory. The calling thread's
+   current GPU stays the same. */
 selvage_status_t sv_device_open_at(const char *name, const void *memory, const struct sv_config *config,
                                    sv_device_t **dev_out);
 

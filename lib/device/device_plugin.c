@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Opens device plug-ins. A plug-in stays open until the process ends: streams of the application may still want its
+ * Opens device plug-ins. A plug-in stays open until the process ends. Streams of the application may still want its
  * device code, and GPU runtimes do not like to be unloaded.
  */
 #include "device/device_plugin.h"

@@ -13,7 +13,7 @@ enum { SV_PLUGIN_ABI = 5 };
 
 enum { SV_PLUGIN_CURRENT = -1 };
 
-/* Named ranges for profilers: never; if one is in the process already; load what it listens to. */
+/* Named ranges for profilers: none, only if a profiler is in the process already, or load what it listens to. */
 typedef enum sv_ranges { SV_RANGES_OFF, SV_RANGES_IF_LOADED, SV_RANGES_LOAD } sv_ranges_t;
 
 /* What the library gives. The functions are those of base_status.h, base_log.h and base_memory.h. */
@@ -35,11 +35,11 @@ typedef struct sv_plugin {
     int (*device_count)(void);            /* 0 without driver or GPU; never logs */
     /* Makes a GPU current in the calling thread; 0, or the native error. Never logs. */
     int (*select)(int index);
-    /* The number of the GPU whose memory ptr leads to, or, of pinned memory, that made it; -1: nobody's here. Makes
-       nothing current, and never logs. */
+    /* The number of the GPU whose memory ptr leads to, or which made it if it is pinned; -1: none here. Makes nothing
+       current, and never logs. */
     int (*locate)(const void *ptr);
-    /* Opens a GPU by number; SV_PLUGIN_CURRENT: the one that is current in the calling thread. What is current there
-       stays so. host outlives the device. */
+    /* Opens a GPU by number; SV_PLUGIN_CURRENT is the one that is current in the calling thread. The calling thread's
+       current GPU stays the same. host outlives the device. */
     selvage_status_t (*open)(const sv_plugin_host_t *host, sv_ranges_t ranges, int index, sv_device_t **dev_out);
 } sv_plugin_t;
 

@@ -67,7 +67,7 @@ static selvage_status_t open_plugin(const sv_plugin_t *plugin, const sv_config_t
 
 static const char *const device_names[] = {"auto", "soft", "nvidia", "amd"};
 
-/* The first make of GPU that is there; soft, and a line for whoever wonders, if none is. */
+/* Opens the first make of GPU that is there. Without any it opens soft, and logs a line. */
 static selvage_status_t open_best(const sv_config_t *config, choice_t choice, sv_device_t **dev_out)
 {
     const sv_plugin_t *plugin;
@@ -95,7 +95,7 @@ static selvage_status_t open_wanted(int wanted, const sv_config_t *config, choic
     return open_plugin(plugin, config, choice, dev_out);
 }
 
-/* The position of a device's name in the list, which is that of SELVAGE_DEVICE; NULL: what config says. */
+/* The position of a device's name in the list, which is that of SELVAGE_DEVICE. NULL stands for what config says. */
 static selvage_status_t find_wanted(const char *name, const sv_config_t *config, int *wanted_out)
 {
     if (!name) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What ranks tell each other when they make a grid. Parameters are compared by a hash: its minimum and its maximum over
+ * What ranks tell each other when they make a grid. Parameters are compared by a hash. Its minimum and its maximum over
  * the ranks (the minimum of the complement) are equal only if all gave the same. Only if they differ, the arguments are
  * compared one by one, so that the error names the first that does.
  */

@@ -29,8 +29,8 @@ struct selvage_grid {
 selvage_status_t sv_grid_create(selvage_comm_t *comm, const selvage_grid_params_t *params, selvage_grid_t **grid_out);
 selvage_status_t sv_grid_create_cart(selvage_comm_t *comm, MPI_Comm cart, const selvage_grid_params_t *params,
                                      selvage_grid_t **grid_out);
-/* For a rank whose arguments were refused before either of the two: it takes part in call so far that the others learn
-   it. Returns status, or why that failed. */
+/* For a rank whose arguments were refused before either of the two. It takes part in call so far that the others learn
+   of it. Returns status, or why that failed. */
 selvage_status_t sv_grid_refuse(const char *call, selvage_comm_t *comm, selvage_status_t status);
 void sv_grid_destroy(selvage_grid_t *grid);
 

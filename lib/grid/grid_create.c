@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Makes and frees grids. Every step that can fail on one rank alone ends in an agreement. So all ranks get a grid or
- * none does, and a rank with a bad argument keeps nobody waiting. What is sized by the number of ranks is freed again
- * but for the two maps, and those exist only where block b is not rank b.
+ * none does, and a rank with a bad argument keeps nobody waiting. All memory that is sized by the number of ranks is
+ * freed again, except the two maps. Those exist only where block b is not rank b.
  */
 #include <string.h>
 
@@ -19,8 +19,8 @@ typedef struct build {
     selvage_comm_t *comm;
     selvage_grid_params_t params; /* without zeros that mean something else */
     selvage_grid_t *grid;
-    int *node_of_rank;            /* NULL: all ranks are on one node ... */
-    sv_team_t team;               /* ... or else all of them */
+    int *node_of_rank;            /* NULL: all ranks are on one node */
+    sv_team_t team;               /* of all ranks, unless they are on one node */
 } build_t;
 
 static int count_ranks(const build_t *build)
@@ -36,8 +36,8 @@ static bool is_rank_order(const int *ranks, int count)
     return true;
 }
 
-/* What a rank does by itself: checks, cuts the grid, and takes the memory for all that follows, so that nothing after
-   the first agreement needs any. */
+/* What a rank does by itself: it checks, cuts the grid, and takes the memory for all that follows. So nothing after the
+   first agreement needs any. */
 static selvage_status_t build_locally(build_t *build)
 {
     const selvage_grid_params_t *p = &build->params;

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the files that make a grid share. A grid is made in four steps: arguments are checked (grid_check.c), open
- * numbers of blocks are chosen (grid_factor.c), ranks agree on all of it (grid_agree.c), and blocks get their ranks
- * (grid_place.c).
+ * What the files that make a grid share. A grid is made in four steps:
+ *
+ *   arguments are checked                grid_check.c
+ *   open numbers of blocks are chosen    grid_factor.c
+ *   ranks agree on all of it             grid_agree.c
+ *   blocks get their ranks               grid_place.c
  */
 #ifndef SV_GRID_PARTS_H
 #define SV_GRID_PARTS_H
@@ -29,7 +32,8 @@ static inline int64_t sv_grid_cuts(bool periodic, int64_t blocks)
     return periodic && blocks > 1 ? blocks : blocks - 1;
 }
 
-/* The factors of n with the smallest sum of cuts; of equals those with more in the later dimensions. False: none. */
+/* The factors of n with the smallest sum of cuts. Of equals it takes those with more in the later dimensions. False:
+   none. */
 bool sv_grid_factor(const sv_grid_factor_t *wanted, int n, int *factor_out);
 
 /* Cells of one plane across dimension d of so many cells, weighted with its width. */
@@ -54,8 +58,8 @@ typedef enum sv_grid_agreement {
 } sv_grid_agreement_t;
 
 /*
- * All ranks give the same grid, or all get an error that names what differs. Collective. built: whether this rank's
- * part has worked so far; if not, the others learn it here and do not wait (grid and params may be NULL then).
+ * All ranks give the same grid, or all get an error that names what differs. Collective. built is whether this rank's
+ * part has worked so far. If not, the others learn it here and do not wait (grid and params may be NULL then).
  */
 selvage_status_t sv_grid_agree(const char *call, selvage_comm_t *comm, const selvage_grid_t *grid,
                                const selvage_grid_params_t *params, selvage_status_t built);

@@ -11,7 +11,7 @@
  *                pairs so, but along longer chains)
  *
  * Whole numbers and ties by lowest number make the result the same on all ranks. Time is about the number of blocks
- * times that of ranks per node; where that is much, polishing is left out. Local; one thread.
+ * times that of ranks per node. Where that is much, polishing is left out. Local; one thread.
  */
 #include "grid/grid_parts.h"
 
@@ -85,7 +85,7 @@ static int64_t shared_cells(const places_t *p, int block, int node)
     return cells;
 }
 
-/* Gives a block to a node; what it touches and has no node yet joins the frontier, which has each block once. */
+/* Gives a block to a node. Neighbours without a node join the frontier, which has each block once. */
 static int give_block_to_node(places_t *p, int block, int node, int waiting)
 {
     sv_grid_face_t face[2 * SELVAGE_DIMS_MAX];
@@ -100,7 +100,7 @@ static int give_block_to_node(places_t *p, int block, int node, int waiting)
     return waiting;
 }
 
-/* Takes the block of the frontier that shares most with the node out of it; the lowest of equals. */
+/* Takes the block out of the frontier that shares most with the node; of equals the lowest. */
 static int pick_from_frontier(places_t *p, int node, int *waiting)
 {
     int found = -1;

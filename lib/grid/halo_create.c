@@ -49,7 +49,7 @@ static selvage_status_t check_halo(selvage_grid_t *grid, const selvage_halo_para
     halo->first_data = halo->fresh + count;
     halo->nfields = nfields;
 
-    /* A single field may have no width in some dimension, or at all; without any, nothing would ever move. */
+    /* A single field may have no width in some dimension, or at all. Without any width nothing would ever move. */
     for (int i = 0; i < nfields; i++)
         for (int d = 0; d < grid->ndims; d++)
             moves |= given[i].width_lo[d] != 0 || given[i].width_hi[d] != 0;
@@ -124,7 +124,8 @@ static selvage_status_t create_halo(selvage_halo_t *halo, selvage_grid_t *grid, 
                                         .checksum = params->checksum};
     uint64_t creates = comm->exchanges->creates + 1;
     status = sv_exchange_create(comm, &wanted, &halo->exchange);
-    /* Where there was no memory for it too, or later exchanges would not meet theirs. */
+    /* This counts also where there was no memory for it. Otherwise later exchanges would not meet those of other
+       ranks. */
     comm->exchanges->creates = creates;
     if (status == SELVAGE_SUCCESS)
         status = add_way(halo, &directions, reverse, false);

@@ -112,7 +112,7 @@ static selvage_status_t find_strides(const selvage_field_t *given, int index, in
                                      sv_halo_field_t *out)
 {
     const bool is_given = has_strides(given, ndims);
-    /* Of the whole array without gaps; of the caller's strides, what the slowest dimension spans. */
+    /* Bytes of the whole array without gaps; with the caller's strides, what the slowest dimension spans. */
     int64_t array_bytes = (int64_t)given->element_bytes, all_bytes;
     bool fits = true;
     for (int i = 0; i < ndims && fits; i++) {
@@ -166,7 +166,7 @@ static int64_t slowness_of(const sv_halo_field_t *f, int axis)
     return axis == f->packed_dim && is_single(f, axis) ? 0 : stride_of(f, axis);
 }
 
-/* Whether axis a is slower than b. Of equal ones (then one has a single place) the order of the array decides, so that
+/* Whether axis a is slower than b. Equal ones, of which one has a single place, are ordered as the array is, so that
    ranks with thin blocks come to the same as the others. */
 static bool is_slower(const sv_halo_field_t *f, int a, int b)
 {

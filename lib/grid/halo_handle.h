@@ -11,7 +11,8 @@
 
 enum { SV_HALO_SETS = 4 };
 
-/* Pointers of the caller that were found good, and where the device reaches what they point to; nfields each. */
+/* Pointers of the caller that were found good, and where the device reaches what they point to. There are nfields
+   each. */
 typedef struct sv_halo_set {
     void **data, **base;
 } sv_halo_set_t;
@@ -30,8 +31,8 @@ struct selvage_halo {
 };
 
 /*
- * Collective. before: what the caller found wrong with the arguments on this rank; then only the other ranks are told.
- * Partner: sv_halo_destroy().
+ * Collective. before is what the caller found wrong with the arguments on this rank. If it is an error, only the other
+ * ranks are told. Partner: sv_halo_destroy().
  */
 selvage_status_t sv_halo_create(selvage_grid_t *grid, const selvage_halo_params_t *params,
                                 const selvage_field_t *fields, int nfields, selvage_status_t before,
@@ -39,8 +40,8 @@ selvage_status_t sv_halo_create(selvage_grid_t *grid, const selvage_halo_params_
 void sv_halo_destroy(selvage_halo_t *halo);
 
 /*
- * Whether all ranks gave the same grid, directions and fields; ERR_MISMATCH names the first thing that differs. before:
- * an error of this rank, which becomes everybody's. Fields whose memory is ordered differently on two ranks get the
+ * Whether all ranks gave the same grid, directions and fields. ERR_MISMATCH names the first thing that differs. before
+ * is an error of this rank, which becomes everybody's. Fields whose memory is ordered differently on two ranks get the
  * order that is the same everywhere.
  */
 selvage_status_t sv_halo_agree(selvage_halo_t *halo, const selvage_halo_params_t *params,

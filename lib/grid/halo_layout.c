@@ -48,7 +48,7 @@ static selvage_status_t lay_box(sv_layout_t *layout, uint32_t base, const sv_hal
     return sv_layout_add_box(layout, base, &shape, number);
 }
 
-/* The next cell in the order of the stream; index counts from the first cell, [ndims] is the component. */
+/* Steps to the next cell in the order of the stream. index counts from the first cell; [ndims] is the component. */
 static bool next_cell(const sv_halo_field_t *f, const selvage_box_t *cells, bool all, int64_t *index)
 {
     for (int i = 0; i <= f->ndims; i++) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Whether two fields share a byte. Ranges of addresses alone would refuse members of one array of structures, and
- * planes that alternate. So the question is asked exactly: is there a sum of strides, each taken as often as there are
- * places, that leads from an element of one to an element of the other?
+ * planes that alternate. So the question is asked exactly. Each stride may be taken as often as there are places. Does
+ * a sum of strides lead from an element of one field to an element of the other?
  *
  *   a element at a0 + sum x[k] * s[k],  of b at b0 + sum y[k] * t[k];  they meet if
  *   sum x[k] * s[k] - sum y[k] * t[k]  lies in the window  b0 - a0 - a's bytes + 1 .. b0 - a0 + b's bytes - 1
  *
- * Equal strides are put together. The largest is decided first; the smaller ones, and the greatest common divisor of
+ * Equal strides are put together. The largest is decided first. The smaller ones, and the greatest common divisor of
  * them all, leave few numbers for it wherever arrays are laid out sensibly. Where they do not, the search gives up and
  * says that the fields overlap.
  */
@@ -83,7 +83,8 @@ static int64_t floor_div(int64_t a, int64_t b)
     return a / b - (a % b < 0);
 }
 
-/* Whether the terms from k on can add up to a number from window_low to window_high; or it is not worth the time. */
+/* Whether the terms from k on can add up to a number from window_low to window_high. True also where it is not worth
+   the time. */
 static bool can_reach(search_t *s, int k, int64_t window_low, int64_t window_high)
 {
     if (s->low[k] > window_high || s->high[k] < window_low)

@@ -6,14 +6,14 @@
  *   sv_halo_field_t  --halo_plan.c---->  sv_halo_way_t      per neighbour rank the pieces: a box of cells of a field
  *   a piece          --halo_layout.c-->  sv_layout_t        where the bytes of the box lie
  *
- * A direction says where data travels to. Forward, own cells go into the halo on the other side; in reverse, halo cells
- * go to the own cells that they stand for (one dimension, direction +1, width 1 below and 2 above):
+ * A direction says where data travels to. Forward, own cells go into the halo on the other side. In reverse, halo cells
+ * go to the own cells that they stand for. In one dimension, with direction +1, width 1 below and 2 above:
  *
  *       forward   h [o o o o S] h h  -->  R [o o o o o] h h       S: sent, as wide as R's lower halo
  *       reverse   h [o o o o o] S S  -->  h [R R o o o] h h       R: received (and in reverse added)
  *
- * Both ends of a packet list the pieces by direction, in the one canonical order, and by field within a direction; so
- * they agree without a message, also where one rank is the neighbour in several directions, or its own neighbour.
+ * Both ends of a packet list the pieces by direction, in the one canonical order, and by field within a direction. So
+ * they agree without a message, also where one rank is the neighbour in several directions, or its own.
  */
 #ifndef SV_HALO_PLAN_H
 #define SV_HALO_PLAN_H
@@ -80,8 +80,8 @@ selvage_status_t sv_halo_resolve(const selvage_grid_t *grid, const selvage_field
 selvage_status_t sv_halo_check_widths(const selvage_grid_t *grid, const sv_halo_field_t *field, int index,
                                       const int *stagger, const sv_halo_directions_t *directions);
 
-/* Two orders for the stream: that in which strides grow, which is fast; and one that is the same on ranks whose strides
-   are not alike. The packed dimension comes before the others in both. */
+/* Two orders for the stream. By stride is fast. By number is the same on ranks whose strides are not alike. In both the
+   packed dimension comes before the others. */
 void sv_halo_axes_by_stride(sv_halo_field_t *field);
 void sv_halo_axes_by_number(sv_halo_field_t *field);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Kinds of memory and what they are good for. The device says where an address leads; that a page is there at all is
- * asked of the system, because a device that reaches all host memory takes any address for it. Asked when packets are
+ * Kinds of memory and what they are good for. The device says where an address leads. The system says whether a page is
+ * there at all, because a device that reaches all host memory takes any address for it. Both are asked when packets are
  * declared and buffers registered, never later. No state; any thread.
  */
 #ifndef _GNU_SOURCE

@@ -19,8 +19,8 @@ const char *sv_memory_kind_text(sv_memory_kind_t kind);
 bool sv_memory_kind_is_usable(sv_memory_kind_t kind);
 
 /*
- * The address by which the device reaches a buffer of the caller's; of no bytes, ptr itself. SELVAGE_ERR_ARGUMENT for
- * memory that it does not reach; call is the name of the public call, whose argument buf it is.
+ * The address by which the device reaches a buffer of the caller's; without bytes, ptr itself. SELVAGE_ERR_ARGUMENT for
+ * memory that it does not reach. call is the name of the public call, for the error text.
  */
 selvage_status_t sv_memory_admit(sv_device_t *dev, const char *call, const void *ptr, size_t bytes,
                                  void **address_out);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The optional progress thread. It owns the engine while it lives: everything that touches the wire or an exchange's
- * state runs on it. It sleeps at most a millisecond, so work that arrives while it sleeps waits no longer than that.
+ * state runs on it. It sleeps THREAD_MAX_SLEEP_US at most, so work that arrives while it sleeps waits no longer than
+ * that.
  */
 #include "host/progress.h"
 

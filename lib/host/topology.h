@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who shares a node with whom, whether the ranks are oversubscribed, which of them share a GPU, and what lies next to
- * this rank's. Nodes come from the wire's shared-memory split and can be divided further into virtual nodes of
- * ranks_per_node ranks each (in order of rank), to test and measure the internode path on one machine. No O(P) memory:
- * only the ranks of the own host are kept. Written while the communicator is made, read-only after; any thread may
- * read.
+ * Who shares a node with whom, whether the ranks are oversubscribed, which of them share a GPU, and which NUMA node is
+ * next to this rank's GPU. Nodes come from the wire's shared-memory split. They can be divided further into virtual
+ * nodes of ranks_per_node ranks each, in order of rank, to test and measure the internode path on one machine.
+ *
+ * Only the ranks of the own host are kept, so memory is not O(P). The struct is written while the communicator is made,
+ * and read-only after. Any thread may read.
  */
 #ifndef SV_TOPOLOGY_H
 #define SV_TOPOLOGY_H

@@ -12,7 +12,7 @@
 
 enum { BIND_FLAGS = HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET };
 
-/* NUMA nodes are always found; everything else is filtered out, because looking for it takes long. */
+/* Filters everything out but NUMA nodes, which are always found: looking for the rest takes long. */
 void *sv_binder_create(void)
 {
     hwloc_topology_t machine;

@@ -12,8 +12,8 @@
 void *sv_binder_create(void);
 void sv_binder_destroy(void *binder);
 
-/* Prefers a NUMA node from here on. False, and nothing has changed, where it is not possible, and where the thread has
-   a policy already (numactl, the batch system): whoever set that knows more. Partner: sv_binder_release(). */
+/* Prefers a NUMA node from here on. Returns false, and changes nothing, where it is not possible, and where the thread
+   has a policy already: whoever set that (numactl, the batch system) knows more. Partner: sv_binder_release(). */
 bool sv_binder_prefer(void *binder, int node);
 void sv_binder_release(void *binder);
 

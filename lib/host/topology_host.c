@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How many cores the ranks of this machine have. hwloc tells the cores that the machine's administration (cgroups)
- * allows, whatever core the launcher bound this rank to: that is the number to compare with all ranks of the machine.
- * Without hwloc the affinity mask has to do; for a bound rank it is small, which only makes waits more polite than
- * needed. Pure functions, any thread; takes milliseconds, so it is asked once per communicator.
+ * allows, whatever core the launcher bound this rank to. That is the number to compare with all ranks of the machine.
+ *
+ * Without hwloc the affinity mask has to do. It is small for a bound rank, which only makes waits more polite than
+ * needed. Pure functions, any thread. A query takes milliseconds, so there is one per communicator.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -52,7 +53,7 @@ static int cores_by_hwloc(void)
     hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
 #if HWLOC_API_VERSION >= 0x00020100
-    /* The system tells enough; asking each processor moves the calling thread about, and complains under valgrind. */
+    /* The system tells enough. Asking each processor moves the calling thread about, and complains under valgrind. */
     hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
 #endif
     if (hwloc_topology_load(topology) == 0)

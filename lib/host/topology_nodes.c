@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which ranks share the node. The wire says who shares memory; virtual nodes are runs of ranks_per_node of them, in
- * order of rank, so that every rank of the machine divides it alike without talking. Memory is O(ranks of the machine).
+ * Which ranks share the node. The wire says who shares memory. Virtual nodes are runs of ranks_per_node of these ranks,
+ * in order of rank, so that every rank divides the machine alike without talking. Memory is O(ranks of the machine).
  * Read-only once made; any thread may read.
  */
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The NUMA node next to a GPU, and its cores. Bytes that cross sockets on their way to a GPU share the link between
- * them with everybody else's, so pinned memory and the progress thread belong on the GPU's side. sysfs is asked and
- * not hwloc, whose search of the PCI bus takes a second on large machines and says the same. Everything that is
- * unknown, or refused by the system, leaves things as they are. Finding is local to a thread; binding any thread.
+ * The NUMA node next to a GPU, and its cores. Bytes that cross sockets on their way to a GPU share that link with
+ * everybody else's. So pinned memory and the progress thread belong on the GPU's side. hwloc would say the same as
+ * sysfs, but its search of the PCI bus takes a second on large machines. Everything that is unknown, or refused by the
+ * system, leaves things as they are. Finding is local to a thread. Any thread may bind.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for sets of processors */

@@ -23,7 +23,7 @@
 #include <selvage/message.h>
 #include <selvage/pack.h>
 
-/* Bodies of MPI_ calls and what else programs see; everything else is hidden. */
+/* Bodies of MPI_ calls and what else programs see. Everything else is hidden. */
 #define SV_DROP_EXPORT __attribute__((visibility("default")))
 
 /* --- settings and the devices (drop_device.c, drop_copy.c, drop_init.c, drop_pool.c) ------------------------------ */
@@ -115,7 +115,7 @@ void sv_drop_warn(const char *format, ...) __attribute__((format(printf, 1, 2)))
 
 /* --- which memory is which (drop_cache.c) ------------------------------------------------------------------------- */
 
-/* Remembers pages of host memory only: an address of the host can become the device's only by a new mapping, and each
+/* Remembers pages of host memory only. An address of the host can become the device's only by a new mapping, and each
    of those begins a new generation. A device address is asked for every time. */
 enum { SV_DROP_CACHE_SLOTS = 4096, SV_DROP_PAGE_SHIFT = 12, SV_DROP_GENERATION_BITS = 12 };
 
@@ -188,12 +188,12 @@ bool sv_drop_type(MPI_Datatype type, sv_drop_type_t *info_out);
 /* Whether messages may be of this type; true if it is no type. */
 bool sv_drop_type_is_committed(MPI_Datatype type);
 
-/* A type that has so many elements, of MPI-3's constructors, so that it can be taken apart as any other; committed, the
-   caller's to free. Returns MPI's code. */
+/* A type that has so many elements, of MPI-3's constructors, so that it can be taken apart as any other. It is
+   committed, and the caller's to free. Returns MPI's code. */
 int sv_drop_type_many(MPI_Count count, MPI_Datatype type, MPI_Datatype *type_out);
 
-/* A copy of a derived type, which the program may free meanwhile; committed, the caller's to free. Not a duplicate:
-   that would call the callbacks of attributes that the program has put on its type. Returns MPI's code. */
+/* A copy of a derived type, which the program may free meanwhile. It is committed, and the caller's to free. It is no
+   duplicate, which would call the callbacks of the program's attributes on its type. Returns MPI's code. */
 int sv_drop_type_hold(MPI_Datatype type, MPI_Datatype *type_out);
 
 /* A communicator of this rank alone that has none of MPI_COMM_SELF's attributes, and not its error handler. */
@@ -210,12 +210,12 @@ typedef struct sv_drop_narrow {
 int sv_drop_narrow(MPI_Count count, MPI_Datatype type, sv_drop_narrow_t *narrow_out);
 void sv_drop_narrow_end(sv_drop_narrow_t *narrow);
 
-/* Pack elements of a type in host memory to as many bytes as the type's size says; and unpack them, where the bytes may
-   end within an element. The length is any; a failure ends the program. */
+/* Pack elements of a type in host memory to as many bytes as the type's size says, and unpack them. The bytes to unpack
+   may end within an element. The length is any. A failure ends the program. */
 void sv_drop_pack(const void *from, int64_t count, MPI_Datatype type, void *packed, int64_t bytes);
 void sv_drop_unpack(const void *packed, int64_t bytes, void *to, int64_t count, MPI_Datatype type);
 
-/* A plan to gather and scatter elements; kept as an attribute of the type, and freed with it. */
+/* A plan to gather and scatter elements. It is kept as an attribute of the type, and freed with it. */
 typedef struct sv_drop_plan {
     selvage_pack_t *pack; /* NULL: this type cannot be taken apart */
     selvage_device_t *device; /* whose memory it is for; NULL: that device could not be opened */
@@ -242,7 +242,7 @@ bool sv_drop_refuse(sv_drop_call_t *call, const void *buf, const sv_drop_block_t
 typedef struct sv_drop_buffer {
     char *user;             /* device memory */
     char *host;             /* staging memory; stands for user + low */
-    char *image;            /* where that begins; NULL: it is another buffer's, or not staging memory */
+    char *image;            /* where that begins; NULL if it is another buffer's, or not staging memory */
     int64_t low;
     size_t bytes;           /* at host */
     bool in, out, packed;   /* packed: host holds the stream of one block, not its image */
@@ -279,14 +279,14 @@ sv_drop_buffer_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
                                   bool out);
 
 /* A buffer for a receive into host memory that an announcement may come to. MPICH does not put bytes where they would
-   end within an element. So a derived type is received as bytes and unpacked after that, and so is any type that is too
-   short for an announcement where that must be read. NULL: the memory need not have one. */
+   end within an element. So a derived type is received as bytes and unpacked after that. So is any type that is too
+   short for an announcement that must be read. NULL: the memory need not have one. */
 sv_drop_buffer_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type);
 /* Makes the staging buffer of a receive long enough for an announcement, where one that is cut off must be read. */
 void sv_drop_widen(sv_drop_buffer_t *buffer, int64_t count, MPI_Datatype type);
 
-/* A list of blocks in one buffer. displs in elements, or bytes in bytes, or far in bytes; all NULL: one after the
-   other. types NULL: type. counts NULL: count. */
+/* A list of blocks in one buffer. displs counts elements, bytes and far count bytes; without all three blocks lie one
+   after the other. NULL types stand for type, and NULL counts for count. */
 typedef struct sv_drop_list {
     int64_t n, count;
     const int *counts, *displs, *bytes;
@@ -329,7 +329,7 @@ void sv_drop_unstage_part(sv_drop_flow_t *flow, sv_drop_call_t *call, int part);
 /* All of them, at the start of a receive in parts and at its end (drop_parts.c). */
 void sv_drop_parts_begin(sv_drop_call_t *call);
 void sv_drop_parts_unstage(sv_drop_call_t *call);
-/* For a call that goes on after its return: holds its types, as the program may free them at once, and landing asks
+/* Holds the types of a call that goes on after its return. The program may free them at once, and landing needs
    them. */
 void sv_drop_call_hold(sv_drop_call_t *call);
 /* Gives back staging memory, and types that are held. */
@@ -414,10 +414,10 @@ int sv_drop_request_sendrecv(const sv_drop_call_t *call, const sv_drop_fast_t *f
 /* For a persistent request: the program gets MPI's own. */
 int sv_drop_request_keep(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner, bool message,
                          MPI_Request *request);
-/* As that, after MPI's call of that code; if it has failed, the call is ended. */
+/* As above, after MPI's call of that code. If that has failed, the call is ended. */
 int sv_drop_coll_keep(sv_drop_call_t *call, int code, MPI_Request inner, MPI_Request *request);
-/* For a receive into host memory that an announcement may come to: the program gets MPI's own request, which is in
-   flight, and the completion call that ends it looks at what came. */
+/* For a receive into host memory that an announcement may come to. The program gets MPI's own request, which is in
+   flight. The completion call that ends it looks at what came. */
 int sv_drop_request_watch(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
                           MPI_Request *request);
 
@@ -426,8 +426,8 @@ int sv_drop_isend(const char *name, const void *buf, int count, MPI_Datatype typ
                   MPI_Request *request);
 int sv_drop_irecv(const char *name, void *buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
                   MPI_Request *request);
-/* The buffer of a receive, which is watched if an announcement may come; NULL: it is received as it is. host: the
-   program's memory is the host's. And the one of host memory alone, after it is watched. */
+/* The buffer of a receive, which is watched if an announcement may come. NULL: it is received as it is. host: the
+   program's memory is the host's. The second is for host memory alone, after it is watched. */
 sv_drop_buffer_t *sv_drop_recv_buffer(sv_drop_call_t *call, sv_drop_fast_t *fast, void *buf, int64_t count,
                                       MPI_Datatype type, MPI_Comm comm, bool host);
 sv_drop_buffer_t *sv_drop_recv_unpacking(sv_drop_call_t *call, const sv_drop_fast_t *fast, void *buf, int64_t count,
@@ -454,22 +454,25 @@ sv_drop_op_t *sv_drop_op_find(MPI_Request handle); /* with one user more, or NUL
 void sv_drop_op_release(sv_drop_op_t *op);
 /* This handle is of a request that the drop-in has nothing to do with. */
 void sv_drop_op_passed(MPI_Request handle);
-/* After a completion that MPI has reported: lands a receive that is kept, and gives the error of any, of which the
-   communicator's error handler has heard then. status NULL: it failed. ends: the call was one that ends the request;
-   else the program may ask again. */
+/* Comes after a completion that MPI has reported. It lands a receive that is kept, and returns the error of any, after
+   the communicator's error handler has heard of it. status NULL: the completion failed. ends: the call was one that
+   ends the request. Otherwise the program may ask again. */
 int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status, bool ends);
-/* For persistent requests: before MPI_Start; after it, which may have changed the handle; when the handle is freed. */
+/* For persistent requests: before MPI_Start, after it (which may have changed the handle), and when the handle is
+   freed. */
 void sv_drop_op_start(sv_drop_op_t *op);
 void sv_drop_op_rename(sv_drop_op_t *op, MPI_Request handle);
 void sv_drop_op_forget(sv_drop_op_t *op);
-/* Takes over a request that is kept and in flight, and the program's handle is gone; false: it is no such request. */
+/* Takes over a request that is kept and in flight, whose handle the program has no more. False: it is no such
+   request. */
 bool sv_drop_op_adopt(sv_drop_op_t *op);
 
 void sv_drop_thread_begin(void);
 void sv_drop_thread_end(void);
 /* Before the route ends: ends the messages that go by it, or could. */
 void sv_drop_requests_retire(void);
-/* At the end of MPI: ends what can be ended. Returns how many are still under way; *open_out: that the program had. */
+/* At the end of MPI: ends what can be ended. Returns how many are still under way; *open_out is how many the program
+   had. */
 int sv_drop_requests_end(int *open_out);
 
 /* --- the fast route (drop_fast.c) --------------------------------------------------------------------------------- */
@@ -507,7 +510,7 @@ static inline int sv_drop_leave(MPI_Comm comm, int64_t count, MPI_Datatype type,
 /* In every wait: sends again a message that has come damaged, though the program's send is complete. */
 void sv_drop_fast_answer(void);
 
-/* Whether so much takes the route; whether a message of it may; and whether receives of it are watched. */
+/* Whether so much takes the route, whether a message of it may, and whether receives of it are watched. */
 bool sv_drop_fast_takes(int64_t count, MPI_Datatype type);
 bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);
 bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device);
@@ -517,27 +520,27 @@ bool sv_drop_fast_is_short(int64_t count, MPI_Datatype type);
 bool sv_drop_fast_guards(void);
 /* Whether ranks may owe each other bytes, so that waits are driven and announcements heard at once. */
 bool sv_drop_fast_drives(void);
-/* Begins to send; returns the announcement to be sent in place of the message, or NULL: it is to be staged. */
+/* Begins to send. Returns the announcement that is sent in place of the message, or NULL if it is to be staged. */
 void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest, int tag,
                         MPI_Comm comm);
-/* Remembers what a receive was given; the type is the drop-in's own copy from here on. */
+/* Remembers what a receive was given. The type is the drop-in's own copy from here on. */
 void sv_drop_fast_remember(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm);
 /* Watches a receive, if an announcement could come. */
 void sv_drop_fast_monitor(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm,
                           bool device);
-/* After the receive: whether it was an announcement, whose bytes are then under way, or cannot be had: state->error. */
+/* After the receive: whether it was an announcement. Its bytes are then under way, or cannot be had (state->error). */
 bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status);
 /* Whether nothing is in flight any more; *error is set if it ended badly. */
 bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error);
 /* After a receive that blocked: waits for what was announced, if anything was. True: it has come and landed, or failed
    with *code, of which the communicator's error handler has heard. */
 bool sv_drop_fast_finish(sv_drop_fast_t *state, sv_drop_call_t *call, MPI_Status *status, int *code);
-/* How many bytes the text of a message announces; false if it is no announcement. And whether announcements are read at
+/* How many bytes the text of a message announces, false if it is no announcement; and whether announcements are read at
    all. */
 bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out);
 bool sv_drop_fast_reads(void);
-/* Whether a receive from source has waited for longer than the user wants, though a message of its sender's has come by
-   the route whose announcement is nowhere: state->error is set then. */
+/* Whether a receive from source has waited for longer than the user wants, although its sender's message has come by
+   the route. Its announcement is then nowhere, and state->error is set. */
 bool sv_drop_fast_is_lost(sv_drop_fast_t *state, int source);
 /* Puts into the status how much came, and from where. */
 void sv_drop_fast_set_status(const sv_drop_fast_t *state, MPI_Status *status);
@@ -559,7 +562,7 @@ void sv_drop_trace_call(sv_drop_call_t *call);
 
 /* --- the rest ----------------------------------------------------------------------------------------------------- */
 
-/* Ranks of the own group; of the group that collectives exchange with; -1 for none. */
+/* Ranks of the own group; and of the group that collectives exchange with, -1 for none. */
 int sv_drop_size(MPI_Comm comm);
 int sv_drop_rank(MPI_Comm comm);
 int sv_drop_peers(MPI_Comm comm);

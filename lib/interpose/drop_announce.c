@@ -47,9 +47,9 @@ static uint64_t check_notice(const notice_t *notice)
 typedef enum reading { NO_ANNOUNCEMENT, AN_ANNOUNCEMENT, A_DAMAGED_ANNOUNCEMENT } reading_t;
 
 /*
- * Whether a text without a good copy is an announcement all the same: one of its nonces is nearly right, or all of them
- * together are far too right for chance. Random data pass this test once in 10^25 messages; if they have room for two
- * nonces only, once in 10^18.
+ * Whether a text without a good copy is an announcement all the same. Either one of its nonces is nearly right, or all
+ * together are far too right for chance. Random data pass this test once in 10^25 messages, or once in 10^18 if they
+ * have room for two nonces only.
  */
 static bool is_damaged_announcement(const char *text, size_t bytes)
 {
@@ -215,8 +215,8 @@ bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device)
         return false;
     if (device || sv_drop_route.drives || sv_drop_fast_is_open() || sv_drop_may_have_device())
         return true;
-    /* Into host memory, of a program without device memory. If a right program's message could be announced to this
-       receive before it is complete, the route must stay closed meanwhile. */
+    /* A receive into host memory, of a program without device memory. If a right program's message could be announced
+       to this receive before it is complete, the route must stay closed meanwhile. */
     if (sv_drop_fast_takes(count, type))
         atomic_store_explicit(&sv_drop_route.unwatched, true, memory_order_relaxed);
     return false;
@@ -226,8 +226,8 @@ void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, M
                         MPI_Comm comm)
 {
     MPI_Count bytes, low = 0, extent;
-    /* The route is one GPU's, and memory of another one is staged. Types may lead elsewhere than the address says: a
-       buffer with host memory in it is staged, too, where it is refused if the rest is the device's. */
+    /* The route is one GPU's, and memory of another one is staged. Types may lead elsewhere than the address says. So a
+       buffer with host memory in it is staged, too, and refused there if the rest is the device's. */
     PMPI_Type_get_true_extent_x(type, &low, &extent);
     if (sv_drop_type_reaches_host(buf, type) ||
         sv_drop_is_others((const void *)((uintptr_t)buf + (uintptr_t)low)))
@@ -354,7 +354,7 @@ static selvage_status_t receive_packed(sv_drop_fast_t *state, const sv_drop_buff
 }
 
 /* Begins to receive what was announced. It goes to where the program wants it, unless that is memory of another GPU
-   than the route's: then it goes to where MPI would have put it. */
+   than the route's. Then it goes to where MPI would have put it. */
 static selvage_status_t receive_announced(sv_drop_fast_t *state, const sv_drop_call_t *call, const notice_t *notice)
 {
     const sv_drop_buffer_t *buffer = recv_buffer_of(call);

@@ -2,11 +2,11 @@
 /*
  * Telling host memory from device memory in a few nanoseconds: a table of pages that were found to be the host's.
  *
- * A page becomes the device's only by a new mapping, with mmap or mremap: drivers reserve the addresses of device
- * memory so, and the software device makes its memory so. Those calls pass through here and make every entry older than
- * the generation; so does munmap. Device memory is never remembered, because it may be freed without our knowledge and
- * must not be taken for the device's after that. Any thread reads and writes; an entry is one word, and its order with
- * others does not matter.
+ * A page becomes the device's only by a new mapping, with mmap or mremap. Drivers reserve the addresses of device
+ * memory in this way, and the software device makes its memory in this way. Those calls and munmap pass through here
+ * and make every entry older than the generation. Device memory is never remembered, because it may be freed without
+ * our knowledge and must not be taken for the device's after that. Any thread reads and writes. An entry is one word,
+ * and its order with others does not matter.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for RTLD_NEXT */

@@ -36,7 +36,7 @@ int sv_drop_await(int code, MPI_Request *request, MPI_Status *status)
     return sv_drop_drive(code, request, status);
 }
 
-/* The operations of a call's requests, found before MPI overwrites the handles; and statuses, if the program has
+/* The operations of a call's requests, found before MPI overwrites the handles. It has statuses if the program has
    none. */
 typedef struct set {
     int n;
@@ -126,7 +126,7 @@ static bool is_mpis_own(void)
     return may_block() && !atomic_load_explicit(&sv_drop_given_ever, memory_order_relaxed);
 }
 
-/* Memory for long lists, which one call at a time has; others allocate theirs. */
+/* Memory for long lists, which one call at a time has. Others allocate theirs. */
 static struct {
     char *memory;
     size_t bytes;
@@ -485,7 +485,7 @@ static int start_persistent(MPI_Request *requests, int n, bool all)
     int code = MPI_SUCCESS;
     set_begin(&set, n, requests, MPI_STATUSES_IGNORE);
     const bool guards = sv_drop_fast_guards(), each = guards || sv_drop_has_taken();
-    /* Requests start one after the other where a probe may have taken the message of a receive; with threads, it may do
+    /* Requests start one after the other where a probe may have taken the message of a receive. With threads it may do
        so at any time. */
     for (int i = 0; each && i < set.n && code == MPI_SUCCESS; i++) {
         sv_drop_op_t *op = set.op[i] && set.op[i]->persistent ? set.op[i] : NULL;

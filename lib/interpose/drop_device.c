@@ -259,7 +259,7 @@ static selvage_device_t *owner_of(const void *ptr)
     return NULL;
 }
 
-/* Opens the GPU of this memory, as one more; the caller has the lock. Whether that GPU is open now. */
+/* Opens the GPU of this memory, as one more. The caller has the lock. Returns whether that GPU is open now. */
 static bool add_gpu(const void *ptr)
 {
     int count = atomic_load_explicit(&device.count, memory_order_relaxed);

@@ -7,24 +7,24 @@
  *   sender     selvage_message_isend(memory, id)        PMPI_Isend(announcement)
  *   receiver   PMPI_Irecv(pinned, or host memory) ... it is an announcement: selvage_message_irecv(memory, id) ... done
  *
- * The sender alone decides, by size. A receive that an announcement fits into is watched from its start; one into host
- * memory only if what could be announced fits, too.
+ * The sender alone decides, by size. A receive that an announcement fits into is watched from its start. One into host
+ * memory is watched only if what could be announced fits, too.
  *
- * AUTO, the default: a message takes the route only if it completes without the other rank's host. So the sender uses
- * a slot in the receiver's device memory that has space for the message now. The send is complete then, whatever the
+ * AUTO, the default: a message takes the route only if it completes without the other rank's host. So the sender uses a
+ * slot in the receiver's device memory that has space for the message now. The send is complete then, whatever the
  * receiver does, and the receiver can take the bytes whatever the sender does. All else is staged, nothing need be
  * driven, and collective calls remain MPI's own. Host programs pay nothing: receives into host memory are watched only
- * if a GPU's runtime is loaded, and a rank that has begun one unwatched before that keeps the route closed.
+ * if a GPU's runtime is loaded. A rank that has begun one unwatched before that keeps the route closed.
  *
  * ON: all messages of that size take the route, and ranks may owe each other bytes. A rank that is to send bytes must
  * get to run. So calls that block are driven by tests, and all ranks of a blocking collective call take its
  * non-blocking form.
  *
- * All ranks open the route at once, after a collective call on all of them, once each has shown device memory: the 1st,
- * 2nd, 4th, ... such call asks. Only calls count from which no rank returns before all have entered it: MPI_Barrier,
+ * All ranks open the route at once, after a collective call on all of them, once each has shown device memory. The 1st,
+ * 2nd, 4th, ... such call asks. Only a call counts from which no rank returns before all have entered it: MPI_Barrier,
  * and MPI_Allreduce and its kin if they move any bytes.
  *
- * Any thread; the lock of drop_request.c is held in all of this but what begins a collective call. The route owns its
+ * Any thread. The lock of drop_request.c is held in all of this but what begins a collective call. The route owns its
  * communicators from MPI_Init to MPI_Finalize.
  */
 #include "interpose/drop_fastcoll.h"
@@ -70,7 +70,7 @@ void sv_drop_fast_begin(void)
         getrandom(nonce, sizeof sv_drop_route.nonce, 0) < (ssize_t)sizeof sv_drop_route.nonce)
         sv_drop_fatal("no random numbers", "for the job's nonce");
     PMPI_Bcast(nonce, 2, MPI_UINT64_T, 0, sv_drop_route.own);
-    /* All ranks must have the same one, or some would take announcements for data: the least and the greatest of each
+    /* All ranks must have one nonce, or some would take announcements for data. So the least and the greatest of each
        word are compared. The same call says whether any rank has threads. */
     const uint64_t own[5] = {nonce[0], nonce[1], ~nonce[0], ~nonce[1], !sv_drop_route.threads};
     uint64_t least[5];
@@ -124,8 +124,8 @@ static int find_node(int *rank_out)
     return n;
 }
 
-/* One message to a rank and one from another. Whether they were through in time: there is no other deadline, so that a
-   rank that has failed holds up nobody. A message that is left in flight may still be written. */
+/* Exchanges one message to a rank and one from another. Returns whether they were through in time. There is no other
+   deadline, so that a rank that has failed holds up nobody. A message that is left in flight may still be written. */
 static bool warm_up_pair(int to, int from)
 {
     enum { TAG = INT32_MAX, LIMIT_S = 60 };
@@ -150,7 +150,7 @@ static bool warm_up_pair(int to, int from)
     return !request[0] && !request[1];
 }
 
-/* Whether this rank has made Selvage's communicator; *refused_out: whether any rank has not. */
+/* Whether this rank has made Selvage's communicator. *refused_out is whether any rank has not. */
 static bool make_world(bool *refused_out)
 {
     enum { ROUNDS = 3 };
@@ -161,8 +161,8 @@ static bool make_world(bool *refused_out)
     if (!rank || !sv_drop_route.on_node)
         sv_drop_fatal("no memory", "for the fast route");
     const int n = find_node(rank);
-    /* The length of a slot, alike on all ranks: four for each neighbour of the node that has most ranks fit into what
-       all slots may have. */
+    /* The length of a slot is alike on all ranks: four for each neighbour fit into the bound of all slots, on the node
+       with most ranks. */
     int most = n;
     PMPI_Allreduce(&n, &most, 1, MPI_INT, MPI_MAX, sv_drop_route.own);
     for (sv_drop_route.slot_bytes = 32 << 20;
@@ -238,9 +238,9 @@ static bool is_group_within(MPI_Group group, MPI_Group world)
 }
 
 /*
- * All ranks of a call must say the same, since MPI matches no blocking call with a non-blocking one. One thread has
- * all its calls before or after the one that opens the route, on every rank alike. Of several threads, one may be in a
- * call while another one opens the route, so that ranks with threads drive all calls from the first one on.
+ * All ranks of a call must say the same, since MPI matches no blocking call with a non-blocking one. A single thread
+ * has all its calls before or after the one that opens the route, on every rank alike. Of several threads, one may be
+ * in a call while another opens the route. So ranks with threads drive all calls from the first one on.
  */
 bool sv_drop_fast_enter(MPI_Comm comm)
 {

@@ -6,10 +6,10 @@
  * on several nodes, and all calls after one has failed on any rank.
  *
  * The kernels say in a record of their own what went wrong, not by the stream. A call has succeeded only if the stream
- * is through and the record is empty; else it ends with MPI_ERR_OTHER through the communicator's error handler.
+ * is through and the record is empty. Otherwise it ends with MPI_ERR_OTHER through the communicator's error handler.
  *
- * MPI's rules order the calls of a communicator; only what mpi_refuses() asks has a lock. The collective communicator
- * and its stream live from the opening of the route to its end.
+ * MPI's rules order the calls of a communicator, and only mpi_refuses() takes a lock. The collective communicator and
+ * its stream live from the opening of the route to its end.
  */
 #include "interpose/drop_fastcoll.h"
 #include "interpose/drop_route.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fortran names. Open MPI's Fortran libraries call PMPI_ names, so that every call has to be met under its Fortran
- * names: those of mpif.h and of module mpi, in the four spellings of compilers, and those of module mpi_f08. MPICH's
+ * Fortran names. Open MPI's Fortran libraries call PMPI_ names, so every call has to be met under its Fortran names.
+ * These are those of mpif.h and of module mpi, in the four spellings of compilers, and those of module mpi_f08. MPICH's
  * libraries call MPI_ names, but for calls without a choice buffer in module mpi_f08. Handles and statuses become C's
  * and back. Arguments of the two modules look alike here, but for ierror, which mpi_f08 may leave out. The bodies are
- * written by scripts/make-dropin from drop_calls.txt. Any thread; lists that a call needs are its own, and freed in it.
+ * written by scripts/make-dropin from drop_calls.txt. Any thread. A call's lists are its own, and freed in it.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for RTLD_NEXT */

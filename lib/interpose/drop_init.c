@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Beginning and end of the drop-in, its settings, and the questions by which programs find out whether their MPI takes
- * device memory: it does now. Settings are read once, at the first call that needs them, by any thread; beginning and
- * end are the thread's that calls MPI_Init and MPI_Finalize.
+ * Beginning and end of the drop-in, its settings, and the queries by which programs find out whether their MPI takes
+ * device memory, which it now does. Settings are read once, at the first call that needs them, by any thread. Beginning
+ * and end belong to the thread that calls MPI_Init and MPI_Finalize.
  */
 #include "interpose/drop_probe.h"
 #include "interpose/drop_split.h"

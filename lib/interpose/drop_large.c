@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Messages with large counts (MPI 4). With host memory they are MPI's own. With device memory they are calls with
- * ordinary counts: of the type itself if the count fits into an int, else of a type that has count elements. Any
- * thread; the type lives for the call, as MPI keeps it for what is in flight.
+ * ordinary counts. These are of the type itself if the count fits into an int, else of a type that has count elements.
+ * Any thread. The type lives for the call, and MPI keeps it for what is in flight.
  */
 #include "interpose/drop.h"
 

@@ -290,7 +290,7 @@ SV_DROP_EXPORT int MPI_Recv(void *buf, int count, MPI_Datatype type, int source,
 
 /* The end of a call that has begun to receive, or of one that could not. A receive into host memory has MPI's own
    request, and what came is looked at when that is complete. It must be looked at earlier where ranks owe each other
-   bytes, where a request may be completed without the drop-in's hearing of it, or where it has a deadline. */
+   bytes, where the drop-in may not see a request complete, or where it has a deadline. */
 static int recv_begun(sv_drop_call_t *call, sv_drop_fast_t *fast, place_t at, int code, MPI_Request inner,
                       MPI_Request *request)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Calls that pack and unpack. Both the elements and the stream may be the device's, and MPI then gets images of them.
- * The image of a stream has only the part that the call reads or writes, from its position on, because the rest may be
- * another thread's or a kernel's at the same time. Any thread; nothing outlives a call.
+ * The image of a stream has only the part that the call reads or writes, from its position on. The rest may be another
+ * thread's or a kernel's at the same time. Any thread. Nothing outlives a call.
  */
 #include "interpose/drop.h"
 
@@ -18,7 +18,7 @@ static void *part_of_stream(sv_drop_call_t *call, const void *stream, int64_t po
     return *bytes > 0 ? sv_drop_blocks(call, (const char *)stream + position, true, &list, !packs, packs) : none;
 }
 
-/* moved: how many bytes of the part of a stream that is the device's; -1: the stream is the host's. */
+/* moved is how many bytes of a device's stream the call has moved; -1: the stream is the host's. */
 static void end_packing(sv_drop_call_t *call, int code, int64_t moved, bool packs)
 {
     if (moved >= 0 && packs && call->nbuffers > 0)

@@ -2,8 +2,8 @@
 /*
  * Buffers of which one part is the host's and another one the device's. Elements of most types lie in one allocation.
  * Those of structures and their kin may not: their displacements are often differences of addresses, or addresses. The
- * blocks of a call may be named by addresses, too, from MPI_BOTTOM. There may be any distance between the parts of such
- * a buffer, so that no staging buffer can stand for it, and the call is refused. Any thread; nothing is kept.
+ * blocks of a call may be named by addresses, too, from MPI_BOTTOM. The parts of such a buffer may be any distance
+ * apart, so no staging buffer can stand for it, and the call is refused. Any thread. Nothing is kept.
  */
 #include "interpose/drop_route.h"
 

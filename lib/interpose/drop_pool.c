@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Staging memory: what stands for device memory in MPI's calls. It is pinned up to the bound
- * (SELVAGE_DROPIN_POOL_BYTES) and plain beyond it; copies of plain memory go through two pinned pieces (drop_copy.c).
- * To pin and to release takes longer than the copies and makes the whole device wait. So it is done for chunks that
- * double the pool, and they are kept to the end:
+ * (SELVAGE_DROPIN_POOL_BYTES) and plain beyond it. Copies of plain memory go through two pinned pieces (drop_copy.c).
+ * Pinning and releasing take longer than the copies and make the whole device wait. So chunks are pinned that double
+ * the pool, and they are kept to the end:
  *
  *   pinned [ chunk 4M ][ chunk 4M ][ chunk 8M ] ... up to the bound      plain [ chunk ] ... kept up to the bound
  *            header block | header block | free ...
  *
- * A chunk is cut into blocks; free ones stand in lists by length and are joined with free neighbours. Lengths go up in
+ * A chunk is cut into blocks. Free ones stand in lists by length and are joined with free neighbours. Lengths go up in
  * eighths of a power of two. A header is longer than many a message, so the shortest pinned messages share blocks: the
  * slabs, which are cut into parts of one length.
  *
  *   block [ header | memory ]      slab [ header | slab_t | tag, part | tag, part | ... ]
  *
  * The word before memory that is given out tells the two apart: it is the slab of a part, or NULL. Chunks of a device
- * that has given way to another one give out nothing more. Any thread; one lock, under which memory is pinned, too, so
- * that no two threads grow the pool at once. The pool owns its chunks; a block is its taker's until it is given back.
+ * that has given way to another one give out nothing more. Any thread. Memory is also pinned under the one lock, so
+ * that no two threads grow the pool at once. The pool owns its chunks, and a block is its taker's until it is given
+ * back.
  */
 #include "interpose/drop_pool.h"
 
@@ -55,7 +56,7 @@ _Static_assert(sizeof(header_t) + TAG_BYTES <= UNIT_BYTES, "a header has room, a
 /* At the beginning of the memory of a block. Listed: those that have room. */
 typedef struct slab {
     struct slab *next, *prev;
-    void *free;   /* parts that were given back; each begins with the address of the next */
+    void *free;   /* parts that were given back, each of which begins with the address of the next */
     size_t at;    /* where those begin that nobody has had yet */
     int used;
     int kind;
@@ -75,7 +76,7 @@ typedef struct arena {
 static struct {
     pthread_mutex_t lock;
     pool_t pinned, plain;
-    size_t most;        /* no more could be pinned than so much; 0: that is not known */
+    size_t most;        /* the most that could be pinned; 0: not known */
     int reshapes;
     _Atomic int plains; /* chunks that are plain */
     sv_drop_pieces_t *pieces;   /* at rest */
@@ -131,7 +132,7 @@ static header_t *next_block(const header_t *header)
     return end < header->chunk->memory + header->chunk->bytes ? (header_t *)(void *)end : NULL;
 }
 
-/* A block of so many bytes; NULL: there is none so long. */
+/* A block of so many bytes, or NULL if there is none so long. */
 static header_t *take_block(pool_t *arena, size_t bytes)
 {
     /* The first class from its own on that has a free one. */
@@ -229,7 +230,7 @@ static void free_chunk(pool_t *arena, chunk_t *chunk)
     free(chunk);
 }
 
-/* As much again as there is, but no very short or very long chunk; at least so much as is asked for. */
+/* As much again as there is, but no very short or very long chunk, and at least as much as is asked for. */
 static size_t chunk_bytes(const pool_t *arena, size_t bytes)
 {
     size_t more = arena->bytes < LEAST_CHUNK ? LEAST_CHUNK : arena->bytes < MOST_CHUNK ? arena->bytes : MOST_CHUNK;
@@ -246,7 +247,8 @@ static bool grow_pinned(selvage_device_t *dev, size_t bytes)
     size_t unused = 0;
     if (bytes > most)
         return false;
-    /* If the bound does not allow it, unused chunks are given up until it does: so often, and if they are enough. */
+    /* If the bound does not allow it, unused chunks are given up until it does. This happens RESHAPES_MAX times at
+       most, and only if these chunks are enough. */
     if (arena->bytes > most - bytes) {
         for (const chunk_t *at = arena->chunks; at; at = at->next)
             unused += at->used || at->stale ? 0 : at->bytes;

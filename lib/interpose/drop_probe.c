@@ -196,7 +196,7 @@ bool sv_drop_taken_claim(MPI_Message message, sv_drop_fast_t *state)
     return taken != NULL;
 }
 
-/* Drops what nobody receives. What was sent again is received here; the rest is left with MPI. */
+/* Drops what nobody receives. What was sent again is received here, and the rest is left with MPI. */
 static void drop_taken(taken_t *taken)
 {
     char text[SV_DROP_ANNOUNCE_BYTES];

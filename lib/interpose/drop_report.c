@@ -2,7 +2,7 @@
 /*
  * What SELVAGE_REPORT=1 prints at MPI_Finalize: who gave device memory to whom, by which call and route, how much, and
  * how fast. The senders count rows, only if a report was asked for. The library itself always counts what came by the
- * fast route; one line tells of damage even if no report was asked for.
+ * fast route. One line tells of damage even if no report was asked for.
  *
  * Any thread counts, under the table's lock, which owns the rows. The report is collective.
  */

@@ -9,8 +9,8 @@
  *
  * Persistent requests are MPI's own, on pinned memory, and land when a completion call of the drop-in sees their end.
  *
- * Any thread. One lock guards everything here; it is recursive, because error handlers of the program run inside. MPI's
- * own locks are taken inside it and never around it: what MPI calls back leaves a note, which the next one with the
+ * Any thread. One lock guards everything here. It is recursive, because error handlers of the program run inside. MPI's
+ * own locks are taken inside it and never around it. What MPI calls back leaves a note, which the next holder of the
  * lock reads. An operation owns its call and its fast state, and is freed with its last user.
  */
 #ifndef _GNU_SOURCE
@@ -101,8 +101,8 @@ static void read_notes(void)
     }
 }
 
-/* MPI has given out this handle again. So the request that had it is complete: the program has completed it by a call
-   that the drop-in does not see, or completes it just now in another thread. */
+/* MPI has given out this handle again. So the request that had it is complete. The program has completed it by a call
+   that the drop-in does not see, or another thread completes it just now. */
 static void forget_passed(MPI_Request handle)
 {
     read_notes();
@@ -262,7 +262,7 @@ int sv_drop_request_watch(const sv_drop_call_t *call, const sv_drop_fast_t *fast
 
 /* --- progress ----------------------------------------------------------------------------------------------------- */
 
-/* Whether MPI is through with it; what came may be an announcement, and then Selvage is not. */
+/* Whether MPI is through with it. What came may be an announcement, and then Selvage is not. */
 static bool inner_ended(sv_drop_op_t *op)
 {
     int done = 0;
@@ -445,7 +445,7 @@ int sv_drop_op_settle(sv_drop_op_t *op, MPI_Status *status, bool ends)
     pthread_mutex_lock(&engine.lock);
     if (op->keeps && op->active) {
         op->active = false;
-        /* A receive that is kept and got an announcement blocks here until the bytes have come: they are in a slot, or
+        /* A receive that is kept and got an announcement blocks here until the bytes have come. They are in a slot, or
            their sender is at it. If no walk has read the announcement, the status of the call says what came. */
         if (status && !op->announcement_read)
             op->announcement_read = sv_drop_fast_take_announced(&op->fast, &op->call, status);
@@ -554,7 +554,7 @@ void sv_drop_requests_retire(void)
     pthread_mutex_unlock(&engine.lock);
 }
 
-/* Requests that are left after some time stay with MPI, with their staging memory: another rank may be about to send
+/* Requests that are left after some time stay with MPI, with their staging memory. Another rank may be about to send
    what one of them receives. */
 int sv_drop_requests_end(int *open_out)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls that send and receive at once between two ranks. Either buffer may be the device's. They are one call of MPI's
- * on staging memory where that is possible. They are two requests where what is sent takes the fast route, where a
- * probe may take what is to come, or where something else must go on meanwhile. Any thread; a call owns its staging
- * memory, and a request takes that over.
+ * Calls that send and receive at once between two ranks. Either buffer may be the device's. Where possible they are one
+ * call of MPI's on staging memory. They are two requests if what is sent takes the fast route, a probe may take what is
+ * to come, or something else must go on meanwhile. Any thread. A call owns its staging memory, and a request takes that
+ * over.
  */
 #include "interpose/drop_probe.h"
 
@@ -195,8 +195,8 @@ static int replace_apart(void *buf, side_t to, side_t from, MPI_Comm comm, MPI_S
     return code;
 }
 
-/* Replaces host memory that an announcement may come to, while nothing else has to go on: by MPI's own call. Where an
-   announcement could end within an element, the receive is of bytes, which are unpacked after it. */
+/* Replaces host memory that an announcement may come to by MPI's own call, while nothing else has to go on. Where an
+   announcement could end within an element, bytes are received, and unpacked after it. */
 static int replace_host(side_t to, side_t from, MPI_Comm comm, MPI_Status *status)
 {
     sv_drop_call_t call = {.name = "MPI_Sendrecv_replace"};

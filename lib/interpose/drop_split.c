@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Split collective calls on files with device memory: MPI_File_..._begin gave MPI pinned memory, which is kept here by
- * file and by the program's buffer until the matching _end. MPI allows one of them at a time for each file. So a second
- * one for the same handle means that the first one's file has been closed, and its handle was given out again. Files
+ * Split collective calls on files with device memory. MPI_File_..._begin gave MPI pinned memory. It is kept here, by
+ * file and by the program's buffer, until the matching _end. MPI allows one such call at a time for each file. So a
+ * second one for the same handle means that the first one's file was closed, and its handle given out again. Files
  * whose calls have host memory are not in the list.
  *
- * Any thread; the lock of requests guards the list, which owns each call until its _end takes it.
+ * Any thread. The lock of requests guards the list, which owns each call until its _end takes it.
  */
 #include "interpose/drop_split.h"
 

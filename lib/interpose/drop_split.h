@@ -10,7 +10,7 @@ typedef struct sv_drop_split sv_drop_split_t;
 
 /* After a _begin: keeps its one buffer's staging memory for the _end. */
 void sv_drop_split_keep(const sv_drop_call_t *call, MPI_File file);
-/* The one that an _end is for, which is the caller's from here on; NULL: it has host memory. */
+/* The one that an _end is for, which is the caller's from here on. NULL: it has host memory. */
 sv_drop_split_t *sv_drop_split_take(MPI_File file, const void *buf);
 /* The address that MPI's _end gets for buf. */
 void *sv_drop_split_memory(const sv_drop_split_t *split, const void *buf);

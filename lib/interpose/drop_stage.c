@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * From buffers of a call to pinned memory and back. A message of a derived type is packed by the device, and MPI sends
- * or receives its packed bytes, which match any type of the other side. All else keeps its shape: the span of memory
- * that the call may touch has an image in pinned memory, and MPI gets the same counts and types.
+ * or receives its packed bytes, which match any type of the other side. Everything else keeps its shape. The span of
+ * memory that the call may touch has an image in pinned memory, and MPI gets the same counts and types.
  *
  *   device    ..##..##..  --gather-->  ####   MPI_PACKED             packed
  *   device    [ block 0 ][ block 1 ]  --copy-->  the same            an image
  *
  * Memory between elements is never written on the device, because kernels may be writing there. Types that cannot be
- * taken apart (darray) are the one exception: their gaps go down and come up. Only the elements go down of an image
- * that is mostly gaps. Lengths are of any size: if an int cannot count the packed bytes, they are one element of a type
- * of their own.
+ * taken apart (darray) are the one exception: their gaps go down and come up. Of an image that is mostly gaps only the
+ * elements go down. Lengths are of any size: if an int cannot count the packed bytes, they are one element of a type of
+ * their own.
  *
- * Any thread, but a call is one thread's; it owns its buffers until sv_drop_call_end().
+ * Any thread, but a call is one thread's. It owns its buffers until sv_drop_call_end().
  */
 #include "interpose/drop.h"
 
@@ -61,8 +61,8 @@ static sv_drop_buffer_t *add_refused(sv_drop_call_t *call, MPI_Datatype type)
     return buffer;
 }
 
-/* The staging buffer for device memory at buf; NULL if there is no device memory in it. known: this call has asked that
-   before, which costs about as much as all the rest. */
+/* The staging buffer for device memory at buf; NULL if there is none in it. known: this call has already asked, which
+   costs about as much as all the rest. */
 static sv_drop_buffer_t *add_buffer(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_block_t *blocks,
                                     int n)
 {
@@ -174,7 +174,7 @@ static bool is_mostly_gaps(const sv_drop_buffer_t *buffer)
     return buffer->bytes >= LONG_BYTES && !buffer->keeps_gaps && element_bytes_of(buffer) < buffer->bytes / PARTS;
 }
 
-/* Block number i of a list; before: elements of the blocks before it. */
+/* Block number i of a list. before counts the elements of the blocks before it. */
 static sv_drop_block_t block_of_list(const sv_drop_list_t *list, int64_t i, int64_t before)
 {
     sv_drop_block_t block = {.type = list->types ? list->types[i] : list->type};
@@ -220,8 +220,8 @@ sv_drop_buffer_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool
 }
 
 /*
- * Memory that overlaps in the program's call does so in what MPI is given. So MPI refuses what it would refuse, and
- * what it takes (a field with its halo, of which the types name the parts) has one image. There are at most two such
+ * Memory that overlaps in the program's call also overlaps in what MPI is given. So MPI refuses what it would refuse.
+ * What it takes, such as a field with its halo whose parts the types name, has one image. There are at most two such
  * buffers where this matters.
  */
 void sv_drop_make_images(sv_drop_call_t *call)
@@ -484,7 +484,7 @@ void sv_drop_unstage_call(sv_drop_call_t *call, const MPI_Status *status)
 
 /* --- parts -------------------------------------------------------------------------------------------------------- */
 
-/* One block of a staging buffer as a staging buffer; false: there is no such block. */
+/* One block of a staging buffer as a staging buffer. False: there is no such block. */
 static bool partition_of(const sv_drop_call_t *call, int part, sv_drop_buffer_t *one_out)
 {
     const sv_drop_buffer_t *buffer = &call->buffer[0];
@@ -534,8 +534,8 @@ static bool is_derived(MPI_Datatype type)
     return sv_drop_type(type, &info) && !info.named;
 }
 
-/* A packed buffer needs no copy of its type, since its plan outlives that; nor does one that only goes down as a
-   whole, which asks its types no more. */
+/* A packed buffer needs no copy of its type, since its plan outlives that. Neither does one that only goes down as a
+   whole, which needs its types no more. */
 void sv_drop_call_hold(sv_drop_call_t *call)
 {
     for (int i = 0; i < call->nbuffers; i++) {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a call waits for before it touches device memory. A program may have forgotten to wait for any of the process's
- * work. But a kernel among that work may itself wait for what the host does after this very call, and such a program is
+ * work. But a kernel among that work may itself wait for what the host does after this very call. Such a program is
  * right with an MPI that knows device memory. So the default policy waits for a limited time:
  *
  *   call     asks for a turn ---- waits until it is over, or for the limit ---- goes on
  *   waiter             a thread: takes all that was asked for, waits for the devices, says so
  *
- * A device can be asked whether all of it is idle only by a wait, and an event that is enqueued to ask it may itself
- * come after that kernel. Hence the thread: it is made at the first wait, calls no MPI, and sleeps while nobody asks.
- * While it is stuck nobody waits for it; after a few times nobody ever does. Any thread may call. The waiter's lock
- * guards its structure but for the atomic members, and the thread ends with the drop-in.
+ * Only a wait can find out whether all of a device is idle: an event that is enqueued to find out may itself come after
+ * that kernel. Hence the thread, which is made at the first wait, calls no MPI, and sleeps while nobody asks. While it
+ * is stuck nobody waits for it. After a few times nobody ever does. Any thread may call. The waiter's lock guards its
+ * structure but for the atomic members, and the thread ends with the drop-in.
  */
 #include "interpose/drop.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The operations that stand for requests that the program holds, by handle: a hash table that grows with their number,
- * so that a look-up takes as long for a hundred thousand as for one. The caller has the lock of drop_request.c and owns
- * the operations.
+ * The operations that stand for the program's requests, by handle. The hash table grows with their number, so that a
+ * look-up takes as long for a hundred thousand as for one. The caller has the lock of drop_request.c and owns the
+ * operations.
  *
  * A completion call that is MPI's own looks up the operations of what has ended after MPI has returned. By then another
  * thread may have begun a request with the same handle. So the first operation is marked as passed. It stays in the

@@ -17,7 +17,7 @@ typedef struct sv_drop_table_call {
     uint64_t number;                 /* of the last that was added or passed before it */
 } sv_drop_table_call_t;
 
-/* Another request has its handle. True: a call under way may look it up still; else the caller removes it. */
+/* Another request has its handle. True: a call under way may still look it up. Otherwise the caller removes it. */
 bool sv_drop_table_pass(sv_drop_op_t *op);
 /* The call's memory is the caller's, and stays until the end. */
 void sv_drop_table_begin_call(sv_drop_table_call_t *call);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The timeline of calls with device memory. With SELVAGE_TRACE=FILE each call becomes a span from its beginning to its
- * end; the span of a request lasts until the program has been told. Copies and waits for the device are spans, too.
- * MPI_Finalize, which is collective, writes those of all ranks to FILE.calls, in the form in which communicators write
- * theirs to FILE: a Chrome trace, one process per rank.
+ * end. The span of a request lasts until the program has been told. Copies and waits for the device are spans, too.
+ * MPI_Finalize, which is collective, writes those of all ranks to FILE.calls. It is a Chrome trace with one process per
+ * rank, as communicators write to FILE.
  *
- * Any thread adds records, under a lock; they are kept in memory, up to SELVAGE_TRACE_EVENTS of a rank.
+ * Any thread adds records, under a lock. Up to SELVAGE_TRACE_EVENTS of a rank are kept in memory.
  */
 #include "interpose/drop.h"
 

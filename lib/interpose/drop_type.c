@@ -5,8 +5,8 @@
  * MPI forgets it with the type, whoever frees that. The drop-in's own copies of a type share its shelf, and so do the
  * program's duplicates.
  *
- * Any thread. The lock of plans guards what is on a shelf; shelves and plans count their users, and calls in flight
- * are users of their plans.
+ * Any thread. The lock of plans guards what is on a shelf. Shelves and plans count their users, and calls in flight are
+ * users of their plans.
  */
 #include "interpose/drop.h"
 
@@ -282,7 +282,7 @@ int sv_drop_type_hold(MPI_Datatype type, MPI_Datatype *type_out)
     return MPI_SUCCESS;
 }
 
-/* Types that live on lose their plans when the device is closed; MPI calls forget_shelf() for them at its end. */
+/* Types that live on lose their plans when the device is closed. MPI calls forget_shelf() for them at its end. */
 void sv_drop_types_end(void)
 {
     if (packer.self != MPI_COMM_NULL)

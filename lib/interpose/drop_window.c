@@ -12,7 +12,7 @@
  * words are read once, each as a whole, and that one reading is compared, remembered and copied. They are written by
  * compare-and-swap, so that an update by another rank is neither lost nor made twice.
  *
- * Device memory of origins is staged, and lands or is given back with the call that completes it there. Any thread; the
+ * Device memory of origins is staged, and lands or is given back with the call that completes it there. Any thread. The
  * lock of requests guards the lists, which own their windows and calls.
  */
 #include "interpose/drop.h"
@@ -36,7 +36,7 @@ typedef struct pending {
     sv_drop_call_t call;
 } pending_t;
 
-/* The calls under way of one window and target; a queue without any is freed. */
+/* The calls under way of one window and target. A queue without any is freed. */
 typedef struct queue {
     struct queue *next; /* in its bucket */
     MPI_Win win;
@@ -126,7 +126,7 @@ static void push_window(window_t *window)
     sv_drop_unstage(copy);
 }
 
-/* One reading of a chunk, whose words others may be writing; false if nothing in it has changed. */
+/* Reads a chunk, whose words others may be writing. False if nothing in it has changed. */
 static bool read_chunk(const char *shadow, const char *last, size_t chunk, char *copy)
 {
     bool changed = false;
@@ -144,7 +144,7 @@ static bool read_chunk(const char *shadow, const char *last, size_t chunk, char 
     return changed;
 }
 
-/* The next run of changes from a byte on, with short stretches that are alike in it; false if there is none. */
+/* The next run of changes from a byte on, with short equal stretches in it. False if there is none. */
 static bool find_run(const char *copy, const char *last, size_t chunk, size_t *at, size_t *end_out)
 {
     while (*at < chunk) {

@@ -3,7 +3,7 @@
  * Collectives: what host and kernel share. Plain C and C++, fixed layout on every device, no host headers but stdint.
  *
  * The arena of a rank is one exported allocation, the same layout on every rank of the node. It is a table of
- * connections, one per channel and peer; block c of a launch works on channel c and touches no other's.
+ * connections, one per channel and peer. Block c of a launch works on channel c and touches no other's.
  *
  *   arena of rank r                                  connection (c, p): where p writes for r
  *   +-----------------------------+                  +-----------------------------------------+
@@ -17,9 +17,9 @@
  *                                                    +-----------------------------------------+
  *
  * Counters (sv_coll_state_t) belong to the block alone, live in its own rank's memory between launches, and never go
- * back. A step is one slot of one connection in one direction, whatever the protocol: step s uses slot s modulo
- * SV_COLL_STEPS, and may be written once head > s - SV_COLL_STEPS says that step s - SV_COLL_STEPS was taken. Of SIMPLE
- * there are fewer slots, SV_COLL_SLOTS, and larger ones: each costs a fence at system scope.
+ * back. A step is one slot of one connection in one direction, whatever the protocol. Step s uses slot s modulo
+ * SV_COLL_STEPS. It may be written once head > s - SV_COLL_STEPS says that step s - SV_COLL_STEPS was taken. SIMPLE has
+ * fewer slots (SV_COLL_SLOTS) and larger ones, because each costs a fence at system scope.
  */
 #ifndef SV_COLL_ARGS_H
 #define SV_COLL_ARGS_H
@@ -60,8 +60,8 @@ enum {
     SV_COLL_ALL_TO_ALL, SV_COLL_PAIR, SV_COLL_BARRIER, SV_COLL_CALLS
 };
 
-/* How the software device stores lines: at once and in order; late, halves in any order, which all protocols bear; and
-   with flags before the data of long lines, which LL128 does not. */
+/* How the software device stores lines. WHOLE: at once and in order. LATE: late, and halves in any order, which all
+   protocols bear. TORN: flags before the data of long lines, which LL128 does not bear. */
 enum { SV_COLL_STORES_WHOLE, SV_COLL_STORES_LATE, SV_COLL_STORES_TORN };
 
 /* How it is done. ONESHOT and TWOSHOT go through slots, DIRECT_ONE and DIRECT_TWO read and write users' memory. */
@@ -80,9 +80,11 @@ enum {
 
 /*
  * One piece of work: what one call asks of the channels [channel, channel + nchannels). Ranks are those of the
- * communicator, 0 to n-1. PAIR: sends count elements of src to root, and takes count_in elements from peer into dst;
- * either may be none (0xff). DIRECT_TWO: if peer is not 0xff, in 2^peer pieces that are only pushed, where all buffers
- * allow it; see coll_push.h.
+ * communicator, 0 to n-1.
+ *
+ * A PAIR sends count elements of src to root, and takes count_in elements from peer into dst. Either rank may be none
+ * (0xff). If peer is not 0xff, DIRECT_TWO goes in 2^peer pieces that are only pushed, where all buffers allow it
+ * (coll_push.h).
  */
 typedef struct sv_coll_work {
     uint8_t call, algo, proto, type;
@@ -97,7 +99,8 @@ typedef struct sv_coll_work {
     uint64_t key;              /* salt of the digests */
     uint32_t chunk_bytes;      /* of a slot of SIMPLE, how much a step uses; a multiple of 128 */
     uint32_t communicator;     /* number of the (split) communicator in its arena: for the signature of a PAIR */
-    /* For the direct algorithms: of a rank's shard, of each channel's part of it, and of all of what is divided. */
+    /* For the direct algorithms: bytes of a rank's shard, of each channel's part of it, and of each channel's part of
+       all */
     uint64_t shard_bytes, shard_part_bytes, part_bytes;
 } sv_coll_work_t;
 
@@ -139,7 +142,7 @@ typedef struct sv_coll_layout {
 enum { SV_COLL_ARENA_HEAD = 128, SV_COLL_TAIL_AT = 0, SV_COLL_HEAD_AT = 128, SV_COLL_FIN_AT = 256,
        SV_COLL_SLOT_RECORD = 128 };
 
-/* A step of the logarithmic schedule: exchange with the ranks `distance` away; blocks of ranks in a bit mask. */
+/* A step of the logarithmic schedule: an exchange with two ranks. Bit masks say which blocks go. */
 typedef struct sv_coll_pat_step {
     uint16_t to, from;         /* ranks; 0xffff: none */
     uint32_t send_mask, recv_mask; /* bit q: the block of rank q */
@@ -150,13 +153,13 @@ typedef struct sv_coll_pat {
 } sv_coll_pat_t;
 
 /*
- * The device communicator: one per (split) communicator, in device memory, written by the host before the first launch
- * and constant after but for windows.
+ * The device communicator: one per (split) communicator, in device memory. The host writes it before the first launch.
+ * After that only windows change.
  */
 typedef struct sv_coll_dev {
     uint32_t n, me;            /* ranks of this communicator on the node, and this rank among them */
     uint32_t stores, reserved; /* soft only: how stores of lines behave (SV_COLL_STORES_) */
-    uint32_t nrings, ll_clean; /* rings; the mask of steps whose slots of lines are written whole (sv_coll_lines) */
+    uint32_t nrings, ll_clean; /* rings; the mask of steps whose slots of lines are written whole (coll_lines.h) */
     sv_coll_layout_t layout;
     uint8_t member[SV_COLL_RANKS];             /* which rank of the arena is rank r */
     uint8_t ring[SV_COLL_RINGS][SV_COLL_RANKS]; /* ring k: ranks in order; channel c uses ring c modulo nrings */
@@ -175,8 +178,8 @@ typedef struct sv_coll_dev {
 } sv_coll_dev_t;
 
 /*
- * What a block needs before it can do anything, in every launch's argument, because each look into device memory that
- * depends on another one costs as much as a tenth of a short call. Connections are those of channel 0.
+ * What a block needs before it can do anything. Every launch's argument carries it, because each look into device
+ * memory that depends on another one costs up to a tenth of a short call. Connections are those of channel 0.
  */
 typedef struct sv_coll_context {
     const sv_coll_dev_t *dev;

@@ -2,12 +2,17 @@
 /*
  * What a block of the collective kernel knows, in memory that its lanes share; how it waits, and how it fails.
  *
- * Block c works on channel c, with its own counters, and meets only blocks c of other ranks. Whatever is waited for is
- * waited for by sv_coll_wait_more(), which looks at the ways to end: an error recorded by another block of this device
- * (stop), an end that the host wants (host_stop), an error that another rank tells of (the first word of the arena),
- * and the deadline. A lane that gives up sets `failed`, its block goes on to the next barrier without waiting for
- * anything again, and leaves. Lanes may see `failed` at different times, but must leave between the same two barriers:
- * where one of them could still fail after the barrier they ask for what was settled before it, `leaves` or `more`.
+ * Block c works on channel c, with its own counters, and meets only blocks c of other ranks. Every wait goes through
+ * sv_coll_wait_more(), which looks for the ways to end:
+ *
+ *   - an error that another block of this device recorded (stop),
+ *   - an end that the host wants (host_stop),
+ *   - an error that another rank tells of (the first word of the arena),
+ *   - the deadline.
+ *
+ * A lane that gives up sets `failed`. Its block goes on to the next barrier without waiting for anything again, and
+ * leaves. Lanes may see `failed` at different times, but must leave between the same two barriers. Where a lane could
+ * still fail after the barrier, they ask for what was settled before it: `leaves` or `more`.
  */
 #ifndef SV_COLL_BLOCK_H
 #define SV_COLL_BLOCK_H
@@ -21,13 +26,13 @@ enum { SV_COLL_PLAIN = 0xff };
 
 /*
  * One step of an algorithm: element i of every destination becomes the combination of the sources, in their order.
- * Slots are those of the next step of a connection; `post` and `take` say for which ranks that step is then over.
+ * Slots are those of the next step of a connection. `post` and `take` say for which ranks that step is then over.
  */
 typedef struct sv_coll_slice {
     uint64_t src[SV_COLL_RANKS], dst[SV_COLL_RANKS + 1]; /* address, or offset in the slot */
     uint8_t from[SV_COLL_RANKS], to[SV_COLL_RANKS + 1];  /* rank, or SV_COLL_PLAIN */
-    uint8_t part_of[SV_COLL_RANKS]; /* of a source: which part of its slot it is ... */
-    uint32_t part;                  /* ... and of the destinations; says where the digest of the part lies */
+    uint8_t part_of[SV_COLL_RANKS]; /* of a source: which part of its slot it is */
+    uint32_t part;                  /* which part the destinations are; says where the digest of the part lies */
     uint32_t nsrc, ndst;
     uint32_t premul;           /* mask of sources that are to be multiplied first, by the scalar of scale_of[] */
     uint8_t scale_of[SV_COLL_RANKS];
@@ -176,8 +181,8 @@ enum { SV_COLL_POLL_TURNS = 64, SV_COLL_POLL_HOST_TURNS = 4096 }; /* turns; the 
 #endif
 
 /*
- * Who waits for a slot has not read all entry lines yet: the slot may never come, because a rank made another call, or
- * because the rank that is to fill it waits for a third one itself, which did not come.
+ * Whether a wait for a slot began before all entry lines were read. Such a slot may never come. A rank may have made
+ * another call, or the rank that is to fill it may wait for a third one.
  */
 SV_DEV_FN bool sv_coll_is_entry_missing(const sv_coll_at_t &c, uint32_t place)
 {
@@ -223,8 +228,8 @@ SV_DEV_FN void sv_coll_late(const sv_coll_at_t &c, uint32_t place, uint32_t peer
     sv_coll_fail(c, SV_COLL_LATE, place, peer, wanted, seen, false);
 }
 
-/* Whether to go on with a wait: what is returned is when it began, 1 for not long ago, 0 for giving up; the error is
-   recorded then. */
+/* Whether to go on with a wait. Returns when it began, 1 for "not long ago", or 0 for giving up, which has recorded the
+   error. */
 SV_DEV_COLD uint64_t sv_coll_poll_for_end(sv_coll_block_t *block, const sv_coll_context_t *context,
                                           uint32_t place_of_peer, uint32_t turns, uint64_t wanted, uint64_t seen,
                                           uint64_t begin_ns)
@@ -261,8 +266,8 @@ SV_DEV_FN bool sv_coll_wait_more(const sv_coll_at_t &c, sv_coll_spin_t &spin, ui
 }
 
 /*
- * What was taken from a rank does not verify. As long as entry lines were not read, another call may be why: keys
- * differ from call to call. So they are waited for first. One lane.
+ * Handles data of a rank that does not verify. Keys differ from call to call, so another call may be the reason while
+ * entry lines are unread. So these are waited for first. One lane.
  */
 SV_DEV_COLD void sv_coll_damaged(sv_coll_block_t *block, const sv_coll_context_t *context, uint32_t place_of_peer,
                                  uint64_t said, uint64_t summed)
@@ -359,9 +364,9 @@ SV_DEV_FN uint64_t sv_coll_line_take(const sv_coll_at_t &c, uint64_t address, ui
 }
 
 /*
- * Connections, counters and credit of this channel, and what the functions that wait need to know: one look into
- * memory, all at once. All lanes call, before a barrier; then `leaves` says whether an earlier launch has failed, or
- * another rank tells of an error, which sv_coll_is_notified() then records.
+ * Takes connections, counters and credit of this channel, and what waits need to know, with one look into memory. All
+ * lanes call, before a barrier. Then `leaves` says whether an earlier launch has failed, or another rank tells of an
+ * error, which sv_coll_is_notified() then records.
  */
 SV_DEV_FN void sv_coll_come_in(const sv_coll_at_t &c)
 {

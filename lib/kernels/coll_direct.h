@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Direct algorithms: every rank reads and writes the users' buffers of all, whose addresses came with the entry lines.
- * One pass over the channel's whole part, no slots; everybody's fin ends it. The first lanes find out what to do, one
- * for each rank: lane r writes and reads the entry of rank r, and fills in source r and destination r of the pass.
+ * It is one pass over the channel's whole part, without slots, and everybody's fin ends it. The first lanes prepare it,
+ * one for each rank. Lane r writes and reads the entry of rank r, and fills in source r and destination r of the pass.
  *
  *   one   all-reduce: read everything from everybody. Reduce-scatter: read the own block. All-gather, all-to-all: push
  *         the own blocks. Broadcast: read from root. Reduce: root reads.
  *   two   all-reduce: read the own shard from all, reduce, push the result to all. Broadcast: read the own shard from
  *         root, push it to the others. Reduce: read the own shard from all, push the result to root.
  *
- * Only its owner reads and writes a shard, so "two" works in place; one-shot all-reduce does not, because others still
- * read what would be written. What is long, and not in place, goes by pushing alone: coll_push.h.
+ * Only its owner reads and writes a shard, so "two" works in place. One-shot all-reduce does not, because others still
+ * read what would be written. A long call that is not in place only pushes (coll_push.h).
  *
- * With digests there are phases that move nothing: before the others a rank sums what is read from it and what it does
- * not read itself, after them what was stored in its memory.
+ * With digests there are phases that move nothing. Before the others a rank sums what is read from it and what it does
+ * not read itself. After them it sums what was stored in its memory.
  *
  *   sum what others will read -> (in place: fin) -> passes -> what was given, as a line; fin -> sum what was stored
  *   -> everybody's line read
@@ -28,7 +28,7 @@
 
 enum { SV_COLL_WINDOW_SHIFT = 48 };
 
-/* Address of what a rank said lies in a window of its; 0 for none. */
+/* The address of what rank r says lies in a window of its own; 0 for none. */
 SV_DEV_FN uint64_t sv_coll_window_address(const sv_coll_at_t &c, uint32_t r, uint64_t said)
 {
     uint64_t number = said >> SV_COLL_WINDOW_SHIFT;
@@ -37,7 +37,7 @@ SV_DEV_FN uint64_t sv_coll_window_address(const sv_coll_at_t &c, uint32_t r, uin
     return base ? base + (said & ((1ull << SV_COLL_WINDOW_SHIFT) - 1)) : 0;
 }
 
-/* Whether others read this call's inputs, or write its outputs; of rooted calls also whose. */
+/* Whether others read rank r's input in this call, or write its output. */
 SV_DEV_FN bool sv_coll_reads(const sv_coll_work_t &work, uint32_t r)
 {
     return work.call == SV_COLL_ALL_REDUCE || work.call == SV_COLL_REDUCE_SCATTER || work.call == SV_COLL_REDUCE ||
@@ -155,8 +155,8 @@ SV_DEV_FN uint64_t sv_coll_direct_source(const sv_coll_direct_t &d, uint32_t r)
     }
 }
 
-/* Destinations that are left out, because data is there already or not wanted, come last: the own one of a gathering
-   in place, root of a broadcast. */
+/* Destinations that are left out come last: the own one of a gathering in place, whose data is there, and root of a
+   broadcast. */
 SV_DEV_FN uint64_t sv_coll_direct_target(const sv_coll_direct_t &d, uint32_t k)
 {
     const sv_coll_block_t &b = d.c.b;
@@ -173,7 +173,7 @@ SV_DEV_FN uint64_t sv_coll_direct_target(const sv_coll_direct_t &d, uint32_t k)
     }
 }
 
-/* How many of both; no destination: this rank has nothing to do. */
+/* Counts sources and destinations. Without a destination this rank has nothing to do. */
 SV_DEV_FN void sv_coll_direct_count(sv_coll_direct_t &d)
 {
     const sv_coll_block_t &b = d.c.b;
@@ -333,7 +333,7 @@ SV_DEV_FN void sv_coll_direct_prepare(const sv_coll_at_t &c, const sv_coll_plan_
     }
 }
 
-/* Entry lines, buffers and the first pass. All lanes, before a barrier; then p.algo says how the call is done. */
+/* Entry lines, buffers and the first pass. All lanes call, before a barrier. Then p.algo says how the call is done. */
 SV_DEV_FN void sv_coll_direct_begin(const sv_coll_at_t &c, sv_coll_plan_t &p)
 {
     if (c.at.tid >= SV_DEV_WAVE)
@@ -408,8 +408,8 @@ SV_DEV_FN bool sv_coll_direct_ends(const sv_coll_plan_t &p, uint32_t turn)
 }
 
 /*
- * The pass of phase `turn`; the first one is prepared, unless it is to push. All lanes, after a barrier; ends with
- * one. False: there is none, and everybody has ended.
+ * The pass of phase `turn`. The first one is prepared already, unless it is to push. All lanes call, after a barrier,
+ * and it ends with one. False: there is no pass, and everybody has ended.
  */
 SV_DEV_FN bool sv_coll_direct_turn(const sv_coll_at_t &c, sv_coll_plan_t &p, uint32_t turn)
 {
@@ -419,8 +419,8 @@ SV_DEV_FN bool sv_coll_direct_turn(const sv_coll_at_t &c, sv_coll_plan_t &p, uin
         sv_coll_direct_send_sums(c);
     if (ends)
         sv_coll_fin(c, sv_coll_direct_pushes(c.b.work, p.algo));
-    /* After the barrier that ends a fin nobody fails before the next one. What failed says no more that it has ended:
-       others would take what is there for what it should be. */
+    /* After the barrier that ends a fin nobody fails before the next one. A block that failed must not say again that
+       it has ended: others would take what is there for the result. */
     if (ends && sv_coll_has_failed(c))
         return false;
     if (turn == p.phases) {

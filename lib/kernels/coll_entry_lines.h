@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What ranks tell each other at the beginning of a call, on every channel that it uses: what is called, where the
- * buffers are, by how much the input is multiplied. Lines with flags; only where buffers are told, for the direct
- * algorithms, are they fenced: what lies there, written by work before this launch on one device, is then read by
- * another, whose caches may hold what an earlier call read. Two halves take turns: a rank writes half h again two
- * calls later, for which it has read everybody's next entry, and nobody says that before having read this one:
- * everybody reads everybody's before a call ends.
+ * What ranks tell each other at the beginning of a call, on every channel that it uses: the call, the buffers, and the
+ * factor of the input.
+ *
+ * Entries are lines with flags. They are fenced only where buffers are told, for the direct algorithms. Work before
+ * this launch wrote those buffers on one device, and another device then reads them, whose caches may hold what an
+ * earlier call read.
+ *
+ * Two halves take turns. A rank writes half h again two calls later. By then it has read everybody's next entry. A rank
+ * sends that only after it has read this one, because everybody reads everybody's entry before a call ends.
  */
 #ifndef SV_COLL_ENTRY_LINES_H
 #define SV_COLL_ENTRY_LINES_H
@@ -22,8 +25,8 @@ SV_DEV_FN uint64_t sv_coll_entry_word(const sv_coll_work_t &work, unsigned line)
     return line == 0 ? work.signature : line == 1 ? work.src_window : line == 2 ? work.dst_window : work.scalar;
 }
 
-/* Writes the lines from `from` to `until` that the call has no use for, so that none keeps a flag until it comes round
-   again. In the rounds that the mask ll_clean selects; to rank r. */
+/* Writes to rank r the lines `from` to `until` that the call has no use for, in the rounds that the mask ll_clean
+   selects. So none keeps a flag until that comes round again. */
 SV_DEV_FN void sv_coll_entry_clean(const sv_coll_at_t &c, uint32_t r, unsigned from, unsigned until)
 {
     const uint64_t entries = c.b.state[r].entries;
@@ -61,8 +64,8 @@ SV_DEV_FN void sv_coll_entry_check(const sv_coll_at_t &c)
 }
 
 /*
- * Where buffers are told, of which something must say that they are what they were before: on NVIDIA the start of the
- * launch does, whose first piece of work it is.
+ * Buffers that are told need something that says they are what they were before. On NVIDIA the start of the launch says
+ * so, for its first piece of work.
  */
 SV_DEV_FN void sv_coll_entry_fence(const sv_coll_at_t &c)
 {
@@ -96,7 +99,7 @@ SV_DEV_FN void sv_coll_entry_send_all(const sv_coll_at_t &c, uint32_t r)
     sv_coll_entry_clean(c, r, nlines, c.b.work.flags & SV_COLL_DIGEST ? SV_COLL_ENTRY : SV_COLL_ENTRIES);
 }
 
-/* Takes everything that rank r tells, which is looked at all at once; what is not told stays as it is. */
+/* Takes everything that rank r tells, with one look at all of it. What is not told stays as it is. */
 SV_DEV_FN void sv_coll_entry_read_all(const sv_coll_at_t &c, uint32_t r, uint64_t (&word)[SV_COLL_ENTRY])
 {
     const uint64_t entries = c.b.state[r].entries, at = sv_coll_entry_at(c, c.b.mine[r], entries, 0);
@@ -122,8 +125,8 @@ SV_DEV_FN void sv_coll_entry_read_all(const sv_coll_at_t &c, uint32_t r, uint64_
     sv_coll_entry_fence(c);
 }
 
-/* Everybody has ended its passes over everybody's memory on this channel. `stored`: they have stored there, and not
-   only read; on soft one lane may put off its loads, so that it releases those, too. Partner: itself, on the other
+/* Waits until everybody has ended its passes over everybody's memory on this channel. `stored`: they have stored there,
+   and not only read. On soft a lane may put off its loads, so it releases those as well. Partner: itself, on the other
    ranks. */
 SV_DEV_FN void sv_coll_fin(const sv_coll_at_t &c, bool stored)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Floats of 8 and 16 bits to and from 32, one source for all devices: integer arithmetic, and the device's own
- * conversion where it gives the same bits. Rounding is to nearest even, nothing is flushed to zero, and every NaN
+ * Floats of 8 and 16 bits to and from 32, one source for all devices. It is integer arithmetic, or the device's own
+ * conversion where that gives the same bits. Rounding is to nearest even, nothing is flushed to zero, and every NaN
  * becomes the positive quiet one of the type. fp8 saturates, infinities too; the others overflow to infinity.
  */
 #ifndef SV_COLL_FLOAT_H

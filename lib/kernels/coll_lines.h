@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The primitives over lines with flags: protocols LL and LL128. Data and flag travel in one store, so that nothing is
- * fenced and nobody waits for a tail: a receiver looks at the line itself, in its own memory, until the flag of the
- * step is there.
+ * The primitives over lines with flags: protocols LL and LL128. Data and flag travel in one store, so nothing is fenced
+ * and nobody waits for a tail. A receiver looks at the line itself, in its own memory, until the flag of the step is
+ * there.
  *
  *   LL      16 bytes: data 0-3, flag, data 4-7, flag; right wherever 8-byte stores are whole
  *   LL128   SV_COLL_LONG_WORDS words, the last is the flag; right only where a line is stored whole and in order,
  *           which a test at creation shows. A line is stored by as many lanes as it has pairs of words, at once.
  *
  * The flag is the number of the step plus one. Lines of a slot that a short message does not use keep flags of old
- * steps: 32 bits of flag would come round again, so in steps that the mask ll_clean selects whole slots are written.
+ * steps, and 32 bits of flag would come round again. So whole slots are written in the steps that the mask ll_clean
+ * selects.
  *
- * A protocol says how many words a unit has, where unit u of a slot lies, and how it is put and taken; the loop over
- * units is the same. Words after the data of a part carry its digest.
+ * A protocol says how many words a unit has, where unit u of a slot lies, and how it is put and taken. The loop over
+ * units is common to both. Words after the data of a part carry its digest.
  */
 #ifndef SV_COLL_LINES_H
 #define SV_COLL_LINES_H
@@ -63,7 +64,7 @@ struct sv_coll_ll {
     }
 };
 
-/* A unit is a pair of words of a long line; of its last pair the second word is the flag. */
+/* A unit is a pair of words of a long line. The second word of its last pair is the flag. */
 struct sv_coll_ll128 {
     enum { WORDS = 2, PAIRS = SV_COLL_LONG_WORDS / 2, DATA = SV_COLL_LONG_WORDS - 1 };
 
@@ -177,7 +178,7 @@ SV_DEV_FN void sv_coll_unit_put(const sv_coll_at_t &c, uint64_t u, const uint64_
     }
 }
 
-/* Of word `at` / 8 of a part of so many bytes: what counts of it, in a digest with this key. */
+/* The term of word `at` / 8 of a part, in a digest with this key. Only bytes of the part count. */
 SV_DEV_FN uint64_t sv_coll_term(uint64_t bytes, uint64_t word, uint64_t at, uint64_t key)
 {
     const uint64_t left = bytes - at;
@@ -207,8 +208,8 @@ SV_DEV_FN void sv_coll_find_keys(const sv_coll_at_t &c)
     sv_dev_block_sync();
 }
 
-/* All units, combined as TYPE says; 0: copied. Gives this lane's part of the digest of the result, and adds to *taken
-   those of the slots. */
+/* Runs over all units, combined as TYPE says (0: copied). Returns this lane's part of the digest of the result, and
+   adds those of the slots to *taken. */
 template <typename PROTO, unsigned TYPE>
 SV_DEV_FN uint64_t sv_coll_units_run(const sv_coll_at_t &c, uint64_t key, uint64_t *taken)
 {
@@ -288,9 +289,9 @@ template <typename PROTO> SV_DEV_FN void sv_coll_blame(const sv_coll_at_t &c)
 }
 
 /*
- * Compares the sum of what was taken from all slots, as it was used, with the sum of what their senders say: one sum
- * for all, because a lane has no room for as many as there are ranks. If it is wrong, but nothing is any more, a line
- * was used before it was whole; any rank is named then. All lanes call.
+ * Compares the sum of what was taken from all slots, as it was used, with the sum that their senders say. It is one sum
+ * for all, because a lane has no room for one per rank. If the sum is wrong but the slots no longer are, a line was
+ * used before it was whole. Any rank is named then. All lanes call.
  */
 template <typename PROTO> SV_DEV_FN void sv_coll_verify_lines(const sv_coll_at_t &c, uint64_t sum)
 {
@@ -328,7 +329,7 @@ template <typename PROTO> SV_DEV_FN void sv_coll_sign_lines(const sv_coll_at_t &
             }
 }
 
-/* One slice; REDUCES: one with something to compute, too. All lanes call; ends without a barrier. */
+/* Does one slice. REDUCES: also one with something to compute. All lanes call. It ends without a barrier. */
 template <typename PROTO, bool REDUCES> SV_DEV_FN void sv_coll_lines_run(const sv_coll_at_t &c)
 {
     const sv_coll_slice_t &s = c.b.slice;

@@ -170,7 +170,7 @@ SV_DEV_FN void sv_coll_make(const sv_coll_maker_t &m)
         sv_coll_make_oneshot(m);
 }
 
-/* The next slice that has something to do; false: the work is done. */
+/* Makes the next slice that has something to do. False: the work is done. */
 SV_DEV_FN bool sv_coll_next(const sv_coll_at_t &c, sv_coll_plan_t &p, sv_coll_slice_t &s)
 {
     const sv_coll_maker_t m = {c, p, s};

@@ -22,7 +22,8 @@ SV_DEV_FN void sv_coll_oneshot_all_reduce(const sv_coll_maker_t &m)
     }
 }
 
-/* Phases 0 to n-2: send shards; n-1: reduce the own one, and send it on or keep it; then take the others' results. */
+/* Phases 0 to n-2 send shards. Phase n-1 reduces the own one, and sends it on or keeps it. Later ones take the others'
+   results. */
 SV_DEV_FN void sv_coll_two_all_reduce(const sv_coll_maker_t &m)
 {
     const uint32_t n = m.c.b.n, me = m.c.b.me, phase = m.p.phase;
@@ -99,8 +100,8 @@ SV_DEV_FN uint32_t sv_coll_held(uint32_t root, uint32_t r)
     return r < root ? r : r - 1;
 }
 
-/* Root: one shard to each of the others, phase by phase, then its own copy. The others: the own shard on to those
-   that are not root, then theirs. */
+/* Root sends one shard to each of the others, phase by phase, then copies for itself. The others pass the own shard on
+   to those that are not root, then take theirs. */
 SV_DEV_FN void sv_coll_two_broadcast(const sv_coll_maker_t &m)
 {
     const uint32_t shards = m.c.b.n - 1, root = m.c.b.work.root, phase = m.p.phase;
@@ -161,7 +162,7 @@ SV_DEV_FN void sv_coll_two_reduce(const sv_coll_maker_t &m)
     }
 }
 
-/* Phases 0 to n-1: to rank me + phase, of which the first is this rank itself; then from rank me - phase. */
+/* Phases 0 to n-1 send to rank me + phase, which at first is this rank itself. Later ones take from rank me - phase. */
 SV_DEV_FN void sv_coll_oneshot_all_to_all(const sv_coll_maker_t &m)
 {
     const uint32_t n = m.c.b.n, me = m.c.b.me;

@@ -125,8 +125,8 @@ struct coll_copy {
     }
 };
 
-/* The same for a reduction. The numbers are what the registers of a lane allow, and keep the code of all types small:
-   each element of 8 bits takes a register wide. */
+/* As above, for a reduction. The numbers are what the registers of a lane allow, and keep the code of all types small:
+   each element of 8 bits takes a register when widened. */
 template <unsigned TYPE, bool PAIR>
 struct coll_reduce {
     typedef sv_coll_word<TYPE> words;

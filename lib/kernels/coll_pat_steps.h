@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * PAT: the logarithmic schedules for all-gather and reduce-scatter, shifted binomial trees run together (arXiv
- * 2506.20252). The host has computed peers and blocks of each step (sv_coll_pat_t), so that no lane is kept from work
- * by it; channels are the groups that work at once. All blocks that go to one peer in a step share a slot. In
- * reduce-scatter nothing is copied on the way: partial sums stay in the slots in which they came until they are added,
- * all at once, to what is sent on.
+ * PAT: the logarithmic schedules for all-gather and reduce-scatter, shifted binomial trees that run together (arXiv
+ * 2506.20252). The host has computed peers and blocks of each step (sv_coll_pat_t), which keeps no lane from work.
+ * Channels are the groups that work at once.
+ *
+ * All blocks that go to one peer in a step share a slot. In reduce-scatter nothing is copied on the way. Partial sums
+ * stay in the slots in which they came, until all of them are added at once to what is sent on.
  */
 #ifndef SV_COLL_PAT_STEPS_H
 #define SV_COLL_PAT_STEPS_H
@@ -63,7 +64,7 @@ SV_DEV_FN void sv_coll_pat_sum(const sv_coll_maker_t &m, uint32_t q, uint32_t un
     }
 }
 
-/* Step by step: sends; at the end the own block, and all slots are given back. */
+/* Sends, step by step. The last phase reduces the own block and gives all slots back. */
 SV_DEV_FN void sv_coll_pat_reduce_scatter(const sv_coll_maker_t &m)
 {
     const uint32_t k = m.p.phase / SV_COLL_RANKS, q = m.p.phase % SV_COLL_RANKS, nsteps = m.c.dev->scatter.nsteps;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Schedules. Lane 0 of a block makes one slice after the other from the numbers of the call, the chunk and the phase;
- * all lanes then do it. Nothing of a schedule is stored, but for the logarithmic one, which the host has computed.
+ * Schedules. Lane 0 of a block makes one slice after the other from the numbers of the call, the chunk and the phase.
+ * All lanes then do it. Nothing of a schedule is stored, but for the logarithmic one, which the host has computed.
  *
  *   channel's part of the bytes:  | chunk | chunk | chunk ... |
  *   phases of one chunk:          send, receive and reduce, ... as the algorithm says
  *
- * A chunk of an algorithm that divides its data among the ranks is as many shards as there are ranks. All ranks
- * compute the same sizes, so that a slice that is empty is empty at both ends, and left out.
+ * A chunk of an algorithm that divides its data among the ranks is as many shards as there are ranks. All ranks compute
+ * the same sizes, so that a slice that is empty is empty at both ends, and left out.
  */
 #ifndef SV_COLL_PLAN_H
 #define SV_COLL_PLAN_H
@@ -26,8 +26,8 @@ typedef struct sv_coll_plan {
     uint8_t capabilities[SV_COLL_RANKS];                  /* and which of these they allow */
     uint32_t phase, phases;
     uint32_t stage_phases;     /* direct and pushed: after so many everybody waits for everybody */
-    uint32_t before, until;    /* direct: phases that only sum what others will read, and where those end that move
-                                  data; after them what others have stored is summed */
+    uint32_t before, until;    /* direct: the phases below `before` only sum what others will read, those from there to
+                                  `until` move data, and later ones sum what others have stored */
     uint32_t in_place;         /* direct: on some rank */
     uint32_t entries_unread;   /* entry lines were said, but none was read yet */
     uint32_t direct, pushed;   /* whether it is a direct algorithm, and then, whether as coll_push.h has it */

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct all-reduce in which nobody reads another rank's memory: a link carries more bytes that are pushed than bytes
- * that are asked for, if both go both ways. What is sent to the owner of a shard waits in the owner's result, which
- * holds nothing yet, where the shard of its sender will be:
+ * Direct all-reduce in which nobody reads another rank's memory. With traffic both ways, a link carries more bytes that
+ * are pushed than bytes that are asked for. What is sent to the owner of a shard waits in the owner's result. Nothing
+ * is there yet, and the place is where the sender's own shard will be:
  *
  *   rank r's result:  | shard 0: from rank 0 | ... | shard r: own | ... | shard n-1: from rank n-1 |
  *
- * A channel's part of a shard is cut into pieces, and everything is done in stages, after each of which all ranks
- * wait for all. In stage t a rank
+ * A channel's part of a shard is cut into pieces, and everything is done in stages, after each of which all ranks wait
+ * for all. In stage t a rank
  *
  *   sends    piece t of each shard to its owner,
  *   reduces  piece t - 1 of its own shard,
  *   shares   piece t - 2 of that with everybody.
  *
- * So a result replaces what was sent there only when that was reduced. Steps of a stage touch different pieces, and so
- * may come in any order: channels take turns, lest all of them reduce, and leave the links idle, at once. The end of
- * the vector that cannot be divided into equal shards is left to the first channel, which reads.
+ * So a result replaces what was sent there only when that was reduced. Steps of a stage touch different pieces, and may
+ * come in any order. Channels use different orders, so that not all of them reduce at once and leave the links idle.
+ * The first channel takes the end of the vector that cannot be divided into equal shards, and reads it.
  */
 #ifndef SV_COLL_PUSH_H
 #define SV_COLL_PUSH_H
@@ -38,9 +38,9 @@ SV_DEV_FN sv_coll_stretch_t sv_coll_stretch_of(const sv_coll_at_t &c, uint64_t f
 }
 
 /*
- * Digests of direct calls: each rank sums what it gives to every other, as it stores it or as it lies there to be read,
- * and what it takes from others, as it reads it or as it lies there when it was stored; at the end all tell all what
- * they gave. Terms are bound to their places in the vector, or in the block, which `index` numbers.
+ * Digests of direct calls. Each rank sums what it gives to every other, as it stores it or as it lies there to be read.
+ * It also sums what it takes from others, as it reads it or as it was stored here. At the end all tell all what they
+ * gave. Terms are bound to their places in the vector, or in the block, which `index` numbers.
  */
 enum { SV_COLL_ID_DIRECT = 61 };
 
@@ -141,7 +141,7 @@ SV_DEV_FN void sv_coll_push_send(const sv_coll_push_t &push, uint32_t r)
     push.c.b.pass.key = sv_coll_direct_key(push.c, b.me, false, 0, at.begin);
 }
 
-/* The own shard, from what was sent here; in the stage that has no piece yet, what is in no shard. */
+/* Reduces the own shard from what was sent here. The stage that has no piece yet takes what is in no shard. */
 SV_DEV_FN void sv_coll_push_reduce(const sv_coll_push_t &push)
 {
     const sv_coll_block_t &b = push.c.b;

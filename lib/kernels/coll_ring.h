@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ring algorithms. Every rank receives from the rank before it in its channel's ring and sends to the rank after it, in
- * n - 1 steps for each half. A shard that starts at rank p is reduced by those after it, in the order of the ring, and
- * complete at the rank whose shard it is. Chunks follow each other through the slots, so that all links are busy. One
- * lane of a block calls these functions; the plan and the slice belong to the block.
+ * Ring algorithms. In its channel's ring every rank receives from the rank before it and sends to the rank after it, in
+ * n - 1 steps for each half. A shard that starts at rank p is reduced by the ranks after it, in the order of the ring.
+ * It is complete at the rank whose shard it is. Chunks follow each other through the slots, so that all links are busy.
+ * One lane of a block calls these functions; the plan and the slice belong to the block.
  */
 #ifndef SV_COLL_RING_H
 #define SV_COLL_RING_H
@@ -17,7 +17,7 @@ SV_DEV_FN uint32_t sv_coll_ring_back(const sv_coll_maker_t &m, uint32_t back)
 }
 
 /*
- * The verbs of a ring, as NCCL's primitives have them. Each makes one slice: it receives from the rank before, sends to
+ * The verbs of a ring, as NCCL's primitives have them. Each makes one slice. It receives from the rank before, sends to
  * the rank after, reduces with this rank's contribution at `in`, and copies to `out`.
  */
 SV_DEV_FN void sv_coll_ring_send(const sv_coll_maker_t &m, uint64_t in)

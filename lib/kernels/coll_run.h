@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The body of the kernels of collectives. A launch carries pieces of work, in its argument or in the FIFO; block c does
+ * The body of the kernels of collectives. A launch carries pieces of work, in its argument or in the FIFO. Block c does
  * channel c's share of each of them, one after the other, with the blocks c of the other ranks.
  *
  *   entry (who calls what, where) -> slices of the schedule -> everybody's entry read, or everybody's fin
  *
- * There is one loop, and one place in it where a slice is done, so that the arithmetic of each type is compiled once in
- * a kernel, whatever the number of calls and algorithms. There is a kernel for each protocol, which reduces in that one
- * alone; all of them copy in all.
+ * One loop has one place where a slice is done. So the arithmetic of each type is compiled once in a kernel, whatever
+ * the number of calls and algorithms. Each protocol has its kernel, which reduces in that protocol alone. All kernels
+ * copy in all protocols.
  */
 #ifndef SV_COLL_RUN_H
 #define SV_COLL_RUN_H
@@ -33,8 +33,8 @@ SV_DEV_FN void sv_coll_leave(const sv_coll_at_t &c, const sv_coll_arg_t &arg)
     sv_dev_store_release_system_u32(c.dev->consumed, arg.position + arg.nwork * SV_COLL_FIFO_STRIDE);
 }
 
-/* Work i of the launch into the block's memory: a word for each lane, because what lies in the FIFO crosses the bus.
-   All lanes, between two barriers; the first lanes have something else to do before the first one. */
+/* Takes work i of the launch into the block's memory, a word by each lane, because what lies in the FIFO crosses the
+   bus. All lanes call, between two barriers. The first lanes have something else to do before the first one. */
 SV_DEV_FN void sv_coll_fetch(const sv_coll_at_t &c, const sv_coll_arg_t &arg, uint32_t i)
 {
     enum : unsigned { WORDS = sizeof(sv_coll_work_t) / sizeof(uint64_t) };
@@ -78,7 +78,7 @@ SV_DEV_FN void sv_coll_count(const sv_coll_at_t &c, bool begins)
         sv_dev_store_u32_system(&c.context.counts[c.b.channel].completed, static_cast<uint32_t>(++own.taken));
 }
 
-/* The word that opens a PAIR, in place of a entry: nobody waits for a receiver that is late. */
+/* The word that opens a PAIR, in place of an entry: nobody waits for a receiver that is late. */
 SV_DEV_FN uint64_t sv_coll_pair_word(const sv_coll_work_t &work, uint64_t elements)
 {
     sv_coll_work_t pair = work;
@@ -93,7 +93,7 @@ typedef struct sv_coll_pair {
 } sv_coll_pair_t;
 
 /*
- * The plan as a sequence over all that a piece of work does: for a PAIR two slices of one word each come first, through
+ * The plan as a sequence over all that a piece of work does. In a PAIR two slices of one word each come first, through
  * lines whatever the protocol.
  */
 SV_DEV_FN bool sv_coll_next_of(const sv_coll_at_t &c, sv_coll_plan_t &p, sv_coll_pair_t &words, uint32_t turn)
@@ -135,7 +135,8 @@ SV_DEV_COLD void sv_coll_make_ahead(sv_coll_block_t *block, const sv_coll_contex
     block->more = sv_coll_next_of(c, *p, *words, turn) ? SV_COLL_MORE_SLICE : SV_COLL_MORE_NONE;
 }
 
-/* The same while the others are at the slice before; not for a PAIR, whose slices tell their steps. One lane. */
+/* Makes the next slice while the other lanes are at the one before. A PAIR cannot do this, because its slices tell
+   their steps. One lane. */
 typedef struct sv_coll_prefetch {
     const sv_coll_at_t &c;
     sv_coll_plan_t &p;
@@ -161,8 +162,9 @@ SV_DEV_FN void sv_coll_turn_to_slice(const sv_coll_at_t &c)
 }
 
 /*
- * Whether passes of direct algorithms have the loop of slices, and the place in it where a pass is done: that is
- * compiled twice otherwise where everything is inlined. Where it is a function, they are sooner in a loop of their own.
+ * Whether passes of direct algorithms share the loop of slices, and the place in it where a pass is done. Where
+ * everything is inlined, a loop of their own would compile that twice. Where it is a function, they start sooner in a
+ * loop of their own.
  */
 #if defined(SV_DEV_CUDA)
 enum { SV_COLL_ONE_LOOP = 0 };

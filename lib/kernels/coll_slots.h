@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The primitives over whole slots (protocol SIMPLE), and over users' memory: a slice is done as one pass. Waits for the
- * sources' data and the destinations' credit, passes, releases both: send, receive, copy-send, receive-copy-send,
- * receive-reduce-send, receive-reduce-copy and receive-reduce-copy-send are slices with other lists, the direct
- * variants those without a slot.
+ * The primitives over whole slots (protocol SIMPLE), and over users' memory. A slice is done as one pass: it waits for
+ * the sources' data and the destinations' credit, moves the data, and releases both. Send, receive and their
+ * combinations with copy and reduce differ in the lists of the slice alone; direct variants have no slot.
  *
  *   helper warps: wait for ranks, fill in the pass  |  others: the pass            |  helper warps: give slots back
  *                                             |  helper warps: tell of the last    |
  *                                             |    slice, make the next one  |
  *                                          barrier                        barrier
  *
- * That data is in a slot is said after a fence at system scope, which takes as long as all that was stored takes to
- * get there. So one wave of the block, its helper warps, moves no data: it fences and tells while the others are at the
- * next slice already. The flags for other ranks it posts before it waits for them, so that nobody waits for nothing.
+ * A flag says that data is in a slot, after a fence at system scope. The fence takes as long as all that was stored
+ * takes to get there. So one wave of the block, its helper warps, moves no data: it fences and posts flags while the
+ * others are at the next slice already. It posts its flags for other ranks before it waits for theirs, so that nobody
+ * waits in vain.
  */
 #ifndef SV_COLL_SLOTS_H
 #define SV_COLL_SLOTS_H
@@ -45,7 +45,7 @@ SV_DEV_FN uint64_t sv_coll_key(const sv_coll_at_t &c, uint32_t from, uint64_t id
     return sv_coll_key_of(c.b.work.key, from, id);
 }
 
-/* The helper warps of a block: a wave of their own; on soft there is one lane for everything. */
+/* The helper warps of a block are a wave of their own. Soft has one lane for everything. */
 #if defined(SV_DEV_SOFT)
 enum : unsigned { SV_COLL_HELPER = 0, SV_COLL_MOVERS_LESS = 0 };
 #else
@@ -107,7 +107,7 @@ SV_DEV_FN void sv_coll_wait_for(const sv_coll_at_t &c, const sv_coll_want_t &wan
         sv_coll_wait_word(c, want.address, want.count, want.place, want.peer);
 }
 
-/* Credit for the slots that the slice writes; of SIMPLE also the data that it reads. Helpers. */
+/* Waits for credit for the slots that the slice writes; in SIMPLE also for the data that it reads. Helpers call. */
 SV_DEV_FN void sv_coll_await_as_helper(const sv_coll_at_t &c, bool data)
 {
     const unsigned first = c.at.tid - SV_COLL_HELPER, last = SV_COLL_RANKS + 1;
@@ -213,8 +213,8 @@ SV_DEV_FN void sv_coll_release_credit(const sv_coll_at_t &c, uint32_t r, uint64_
 #endif
 }
 
-/* Ends the steps of the slice: what was put into slots is to be posted (lines tell of themselves), what was read given
-   back. */
+/* Ends the steps of the slice. What was put into slots is to be posted (lines carry their own flags), and what was read
+   is given back. */
 SV_DEV_FN void sv_coll_end_steps(const sv_coll_at_t &c, bool data)
 {
     const sv_coll_slice_t &s = c.b.slice;
@@ -250,9 +250,9 @@ SV_DEV_FN void sv_coll_clean_slot(const sv_coll_at_t &c, uint32_t r, uint64_t fr
 }
 
 /*
- * In steps that the mask ll_clean selects, whatever the protocol: writes the lines of the step's slot of LL after
- * the `used` ones of the slice (0: it used none), so that no line keeps a flag until it comes round again; see
- * coll_lines.h.
+ * Writes the lines of the step's slot of LL after the `used` ones of the slice (0: it used none). It does so in the
+ * steps that the mask ll_clean selects, whatever the protocol, so that no line keeps a flag until it comes round again
+ * (coll_lines.h).
  */
 SV_DEV_FN void sv_coll_clean_lines(const sv_coll_at_t &c, uint64_t used)
 {
@@ -291,8 +291,8 @@ SV_DEV_COLD void sv_coll_blame_slots(sv_coll_block_t *block, const sv_coll_conte
 }
 
 /*
- * Compares the sum of what the pass has read from all slots, as it was used, with the sum of what their senders say:
- * one sum for all, because a lane has no room for as many as there are ranks. All lanes call, after the pass.
+ * Compares the sum of what the pass has read from all slots, as it was used, with the sum that their senders say. It is
+ * one sum for all, because a lane has no room for one per rank. All lanes call, after the pass.
  */
 SV_DEV_FN void sv_coll_verify_slots(const sv_coll_at_t &c, uint64_t sum)
 {
@@ -341,8 +341,8 @@ template <class PASS> SV_DEV_FN bool sv_coll_is_copy(const PASS &pass)
     return pass.nsrc == 1 && pass.premul == 0 && pass.divisor <= 1;
 }
 
-/* The pass: of a direct algorithm by all lanes; else by all but the helper warps, who in the meantime pay, and one of
-   them does what else there is to do. */
+/* The pass. All lanes do that of a direct algorithm. Otherwise all but the helper warps do it, which meanwhile post
+   flags, and one of whose lanes does what else there is to do. */
 template <bool REDUCES, class MEANWHILE>
 SV_DEV_FN sv_coll_sums_t sv_coll_slots_pass(const sv_coll_at_t &c, bool direct, const MEANWHILE &meanwhile)
 {
@@ -363,8 +363,8 @@ SV_DEV_FN sv_coll_sums_t sv_coll_slots_pass(const sv_coll_at_t &c, bool direct, 
     return sv_coll_sums_t{0, 0};
 }
 
-/* One slice, or one pass of a direct algorithm, which is prepared; REDUCES: one with something to compute, too. All
-   lanes call; ends without a barrier. Whether `meanwhile` was done, which without a pass it is not, either. */
+/* Does one slice, or one pass of a direct algorithm, which is prepared. REDUCES: also one with something to compute.
+   All lanes call. It ends without a barrier. Returns whether `meanwhile` was done, which it is not without a pass. */
 template <bool REDUCES, class MEANWHILE>
 SV_DEV_FN bool sv_coll_slots_run(const sv_coll_at_t &c, bool direct, const MEANWHILE &meanwhile)
 {

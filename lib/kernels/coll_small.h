@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One call alone in a launch, one-shot, in lines of LL or LL128, that fits into one step: what counts there is not
- * bandwidth but how long the chain of memory accesses is between the start of the kernel and its end. So there is no
- * schedule and no slice: every lane knows from the launch's argument what to do with its units.
+ * One call alone in a launch, one-shot, in lines of LL or LL128, that fits into one step. What counts there is not
+ * bandwidth, but the length of the chain of memory accesses from the kernel's start to its end. So there is no schedule
+ * and no slice: every lane knows from the launch's argument what to do with its units.
  *
  *   load   own data || counters, credit, words that say of errors        one look into memory, all at once
  *   put    entry and data to all ranks                                    one way over the link
  *   take   the data of all ranks, in their order; combine; store
  *   hear   everybody's entry; verify the digests; give back the slots, keep the counters
  *
- * To other ranks it looks like the same call by the kernels of coll_run.h: which of the two a rank takes is its own
- * affair. Nothing is fenced. Data travels with its flags, and that a slot is free again is said once all lanes have
- * compared the flags that they loaded from it: there is no load left that the next writer could overtake.
+ * To other ranks it looks like the same call by the kernels of coll_run.h, so each rank may take either. Nothing is
+ * fenced. Data travels with its flags. A slot is given back once all lanes have compared the flags that they loaded
+ * from it, when no load is left that the next writer could overtake.
  */
 #ifndef SV_COLL_SMALL_H
 #define SV_COLL_SMALL_H
@@ -126,7 +126,7 @@ SV_DEV_FN void sv_coll_small_store(const sv_coll_small_t &q, uint64_t address, u
     }
 }
 
-/* The same of this rank's input, of which one unit is here already. */
+/* As above, for this rank's input, of which one unit is here already. */
 template <typename PROTO>
 SV_DEV_FN void sv_coll_small_own(const sv_coll_small_t &q, uint64_t address, uint64_t u, uint64_t *word)
 {
@@ -257,8 +257,8 @@ SV_DEV_FN uint32_t sv_coll_small_around(const sv_coll_small_arg_t &arg, uint32_t
     return arg.context.me + k < arg.context.n ? arg.context.me + k : arg.context.me + k - arg.context.n;
 }
 
-/* All units of this lane to rank r; the sum of their terms, if there is a key. Slots of LL as a whole where that is
-   due, after the lines that the call uses. */
+/* Puts all units of this lane to rank r, and returns the sum of their terms if there is a key. Where it is due, writes
+   the whole slot of LL after the lines that the call uses. */
 template <typename PROTO> SV_DEV_FN uint64_t sv_coll_small_put_to(const sv_coll_small_t &q, uint32_t r, uint64_t key)
 {
     const sv_coll_at_t &c = q.c;

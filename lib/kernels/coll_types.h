@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The arithmetic of collectives on one little-endian word of eight bytes, which is as many elements as fit. An
- * accumulator holds them widened, in registers: small integers as 32 bits, floats of 8 and 16 bits as float, so that a
+ * accumulator holds them widened, in registers: small integers as 32 bits, floats of 8 and 16 bits as float. So a
  * result is rounded once however many are added. All results are the same on every device.
  *
- *   integers    wrap; before they are divided, too, and the division is towards zero
+ *   integers    wrap, also before they are divided; the division is towards zero
  *   floats      NaN is canonical; the lesser or greater of two is NaN if one is, and -0 is less than +0
  */
 #ifndef SV_COLL_TYPES_H
@@ -52,7 +52,8 @@ struct coll_integer {
     {
         return (SIGNED ? static_cast<int32_t>(a) < static_cast<int32_t>(b) : a < b) ? b : a;
     }
-    /* Of 8 bits by a factor, which is exact: 255 times what it is too large by stays below one part of the divisor. */
+    /* Divides 8 bits by multiplication. It is exact, because 255 times the factor's excess stays below one part of the
+       divisor. */
     SV_DEV_FN wide divide(wide a, unsigned divisor)
     {
         const uint32_t bits = wrap(a);
@@ -285,7 +286,7 @@ struct sv_coll_word {
         }
     }
 
-    /* a = a op b for N words, which are begun already; 0 for op: a = b. The operation is the same for all lanes. */
+    /* a = a op b for N words, which are begun already; without op, a = b. The operation is the same for all lanes. */
     template <unsigned N>
     SV_DEV_FN void combine_all(acc *a, const acc (&b)[N], unsigned op)
     {

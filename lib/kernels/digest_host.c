@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The digest of a packet in plain C, written from its specification and not from the device code: the reference that
- * the kernels are tested against, what sums host memory, and what reports use to say which packet a buffer holds. Words
- * are those of a little-endian machine, as all are that have these devices. Pure functions, any thread.
+ * The digest of a packet in plain C, written from its specification and not from the device code. The kernels are
+ * tested against it, it sums host memory, and reports use it to say which packet a buffer holds. Words are
+ * little-endian, as on all machines that have these devices. Pure functions, any thread.
  */
 #include <stddef.h>
 #include <string.h>

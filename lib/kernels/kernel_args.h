@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 /*
- * The record: 64 bytes, little-endian, after every packet on the wire. For a packet that moves in segments each
- * segment is followed by a record of kind SEGMENT, in which bytes is the segment's size, salt its offset in the
- * packet and digest 0; the last segment carries the packet's own record (kind PACKET, bytes of the whole packet).
+ * The record: 64 bytes, little-endian, after every packet on the wire. In a packet that moves in segments, each but the
+ * last is followed by a record of kind SEGMENT. Its bytes are the segment's size, its salt is the offset in the packet,
+ * its digest 0. The last segment carries the packet's own record (kind PACKET, bytes of the whole packet).
  */
 typedef struct sv_record {
     uint32_t magic;       /* SV_RECORD_MAGIC */
@@ -62,8 +62,8 @@ enum {
  * record may have any alignment. signal and second, unless NULL, are released (system scope) with their values after
  * everything else, by PREPARE and VERIFY; second only if nothing was wrong.
  *
- * With await, nothing but that word is looked at before it is await_value. If it is not so after await_ns, or once stop
- * is signal_value, or if it is something else with SV_DIGEST_ONLY, the launch does nothing but release signal with
+ * With await, nothing but that word is looked at before it is await_value. The launch gives up after await_ns, once
+ * stop is signal_value, or with SV_DIGEST_ONLY if the word is something else. It then only releases signal with
  * away_value.
  */
 typedef struct sv_digest_arg {
@@ -98,10 +98,10 @@ enum { SV_PACK_LEVELS = 4 };
 
 /*
  * One pass over a box, or a part of one, and its packed stream; sv_pack_plan() fills the upper half. The box is cut in
- * units of granule bytes (a power of two up to 16 that divides every address in it), numbered in the order of the
- * stream. sv_pack reads the box and, unless packed is NULL, writes the stream; sv_unpack reads the stream and, unless
- * box is NULL, writes the box. Both sum the words of the stream as they go by and end as sv_digest does. packed may
- * have any alignment below a granule of 16.
+ * units of granule bytes, numbered in the order of the stream. A granule is a power of two up to 16 that divides every
+ * address in the box. sv_pack reads the box and, unless packed is NULL, writes the stream. sv_unpack reads the stream
+ * and, unless box is NULL, writes the box. Both sum the words of the stream as they go by and end as sv_digest does.
+ * packed may have any alignment below a granule of 16.
  */
 typedef struct sv_pack_arg {
     uint8_t *box;           /* where unit 0 lies */
@@ -150,8 +150,9 @@ enum { SV_TOUCH_SCATTERS = 1, SV_TOUCH_LOADS = 2, SV_TOUCH_STORES = 4, SV_TOUCH_
 
 /*
  * Moves the faces of a cube with an edge of 2^edge_shift words, at most 512, to their streams, or with SCATTERS from
- * there: what gathering and scattering them costs at least. Without STORES words are only read, without LOADS only
- * written. The narrow faces have 2^edge_shift planes of as many rows of width words; the others are cut into sheets.
+ * there. It shows what gathering and scattering them costs at least. Without STORES words are only read, without LOADS
+ * only written. The narrow faces have 2^edge_shift planes of as many rows of width words; the others are cut into
+ * sheets.
  */
 typedef struct sv_touch_arg {
     sv_touch_place_t narrow[2];
@@ -164,18 +165,18 @@ typedef struct sv_touch_arg {
 
 /*
  * Words: epoch (low 32 bits), attempt (8), count (24). Whoever polls one wants an epoch, an attempt and a count above
- * 0; a later epoch says that this one is over.
+ * 0. A later epoch says that this one is over.
  *
- * Packets that kernels move (up to some size) go in batches: one launch pushes all that may leave, one launch pulls all
- * that arrived. What never changes about a packet is an item in device memory; what changes is in the launch. Slots
- * take turns: epoch e uses slot e modulo nslots.
+ * Packets that kernels move (up to some size) go in batches. One launch pushes all that may leave, and one pulls all
+ * that arrived. What never changes about a packet is an item in device memory; the rest is in the launch. Epoch e uses
+ * slot e modulo nslots.
  */
 enum { SV_BATCH_PACKETS = 32, SV_BATCH_BASES = 6 };
 
 /*
- * A piece of a packet whose bytes do not lie one after the other; a packet is a list of such (pipe_layout.h). Like the
- * upper half of sv_pack_arg_t, in device memory, and with two kinds more: lists of elements of one size, and of runs of
- * any. bases[base] + offset is where unit 0 of a box lies, and what offsets in tables are relative to.
+ * A piece of a packet whose bytes do not lie one after the other; a packet is a list of such pieces (pipe_layout.h). It
+ * is like the upper half of sv_pack_arg_t, in device memory. Two more kinds are lists of elements of one size, and of
+ * runs of any size. bases[base] + offset is where unit 0 of a box lies. Offsets in tables are relative to it.
  */
 typedef struct sv_piece {
     int64_t offset;
@@ -229,7 +230,7 @@ typedef struct sv_pull_item {
     uint64_t *record_seen;     /* pinned: gets the record then, unless NULL */
     uint64_t *done;            /* pinned: gets the word of this epoch and attempt, with an SV_PULL_ outcome as count */
     uint64_t *verdict;         /* the sender's: this epoch was good; NULL where a message says it */
-    uint64_t *credit;          /* the sender's: leave for the epoch that uses this slot next; NULL if not by slots */
+    uint64_t *credit;          /* the sender's: credit for the epoch that uses this slot next; NULL if not by slots */
     uint64_t *credit_device;   /* the same, in the memory of the sender's device: for a push that waits; or NULL */
     sv_digest_scratch_t *scratch;
     uint64_t nslots;
@@ -272,8 +273,8 @@ typedef struct sv_signal_arg {
     uint64_t *second;          /* a word that gets the same value first; may be NULL */
 } sv_signal_arg_t;
 
-/* Returns once word is at least epoch, or abort is not 0, or the time is over: then late (or NULL) gets the epoch and
-   abort 1. All pinned. */
+/* Returns once word is at least epoch, abort is not 0, or the time is over. In the last case late (or NULL) gets the
+   epoch and abort 1. All are pinned. */
 typedef struct sv_await_arg {
     const uint64_t *word;
     uint64_t *abort, *late;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device code that holds a stream until a word says that what comes next may run: that of this rank's host, that an
- * epoch is over, for exchanges that a progress thread drives; or that of another rank, that a packet is in the user's
- * memory, where only a kernel that begins then sees it. One thread; it has a deadline and looks at the abort word.
+ * Device code that holds a stream until a word says that what comes next may run. The word of this rank's host says
+ * that an epoch is over, for exchanges that a progress thread drives. The word of another rank says that a packet is in
+ * the user's memory, which only a kernel that begins then sees. One thread; it has a deadline and looks at the abort
+ * word.
  */
 #include "kernels/kernel_args.h"
 #include "kernels/kernel_device.h"

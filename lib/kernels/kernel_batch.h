@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the two kernels of a batch have in common: which packet a block works on, waiting for a word, and how the blocks
- * of one packet find out which of them is the last.
+ * What the two kernels of a batch have in common: which packet a block works on, waiting for a word, and which block of
+ * a packet is the last.
  *
- * Blocks wait for words of other ranks, and then not for ever, and for the first block of their packet, which comes
- * before them; whichever of a packet's blocks is through last says what has become of it.
+ * Blocks wait for words of other ranks, until a deadline, and for the first block of their packet, which comes before
+ * them. The block of a packet that is through last says what has become of it.
  */
 #ifndef SV_KERNEL_BATCH_H
 #define SV_KERNEL_BATCH_H
@@ -35,8 +35,8 @@ SV_DEV_FN uint64_t batch_word(uint64_t epoch, uint32_t attempt, uint32_t count)
 }
 
 /*
- * Whether a word says what epoch and attempt wait for: at least so many segments, at least one. A later attempt says it
- * too: the receiver asked again while the push waited for its leave, which the question has overwritten.
+ * Whether a word says what epoch and attempt wait for: at least so many segments, and at least one. A later attempt
+ * counts, too. The receiver asked again while the push waited for its credit, and the request has overwritten that.
  */
 SV_DEV_FN bool batch_word_is(uint64_t word, uint64_t epoch, uint32_t attempt, uint64_t count)
 {
@@ -67,12 +67,12 @@ SV_DEV_FN bool batch_poll(const sv_batch_arg_t &arg, const uint64_t *word, uint6
 
 /*
  * Waits for one or two words (the second may be NULL) on behalf of all shares of a packet. Only the first share looks
- * at them: they may lie in host memory, and many lookers would hold up the very store that they wait for. The others
- * wait for what it says in the scratch; its deadline is theirs, and its block comes before theirs. All threads call,
- * and what was released before the words is theirs to read.
+ * at them: they may lie in host memory, and many readers would hold up the very store that they wait for. The others
+ * wait for what the first one says in the scratch. Its deadline is theirs, and its block comes before theirs. All
+ * threads call, and may read what was released before the words.
  *
- * The launch may have overlapped the kernel before it on the stream, which may be the same packet's: so nothing but the
- * words is looked at before that one is complete, the scratch included.
+ * The launch may have overlapped the kernel before it on the stream, which may work on the same packet. So nothing but
+ * the words is looked at before that kernel is complete, the scratch included.
  */
 SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, sv_digest_scratch_t *scratch, const uint64_t *word,
                            uint64_t count, const uint64_t *second, sv_dev_block_t at)
@@ -109,8 +109,8 @@ struct batch_total {
 
 /*
  * Counts a share in; thread 0 only, after a barrier. The scratch is zero again afterwards. Shares may have stored into
- * other memory than this device's all the same: what they stored happens before their arrival, that before the last
- * one's, and that before the fence at system scope after which the last one releases its words.
+ * another device's memory. Those stores happen before the share's arrival, which happens before that of the last share.
+ * That in turn happens before the fence at system scope after which the last share releases its words.
  */
 SV_DEV_FN batch_total batch_count_in(sv_digest_scratch_t *scratch, uint64_t sum, sv_dev_block_t at)
 {

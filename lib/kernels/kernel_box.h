@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The two sides of packing for device code: a strided box, and its packed stream in the order that was declared. Both
- * give and take the stream in pieces: pairs of words where the granule is 16, words otherwise; a word of a box with a
- * smaller granule is put together from the units that belong to it.
+ * give and take the stream in pieces: pairs of words where the granule is 16, words otherwise. A word of a box with a
+ * smaller granule is put together from its units.
  *
- * Lanes that are neighbours hold pieces that are neighbours in the stream, so the packed side is always coalesced, and
- * the box as far as it lies in rows. Nothing but what belongs to the part is read or written on either side.
+ * Neighbouring lanes hold pieces that are neighbours in the stream. So accesses to the packed side are always
+ * coalesced, and those to the box as far as it lies in rows. Nothing but what belongs to the part is read or written on
+ * either side.
  */
 #ifndef SV_KERNEL_BOX_H
 #define SV_KERNEL_BOX_H
@@ -21,7 +22,7 @@ template <> struct box_unit<4> { typedef uint32_t type; };
 template <> struct box_unit<2> { typedef uint16_t type; };
 template <> struct box_unit<1> { typedef uint8_t type; };
 
-/* Addresses are multiples of the type's size; on soft that is promised to nobody, since memory has a type there. */
+/* Addresses are multiples of the type's size. Soft cannot rely on that, since memory has a type there. */
 template <typename T>
 SV_DEV_FN T box_load(const uint8_t *ptr)
 {

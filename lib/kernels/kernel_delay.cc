@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device code that takes time and does nothing else: a modelled kernel. The software device needs it not, since it can
- * sleep in a stream; here one thread watches the clock, and gives way between looks.
+ * Device code that takes time and does nothing else: a modelled kernel. The software device can sleep in a stream and
+ * does not need it. One thread watches the clock, and yields between polls.
  */
 #include <stdint.h>
 

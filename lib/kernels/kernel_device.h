@@ -2,12 +2,12 @@
 /*
  * The layer under all device code: one source for NVIDIA (nvcc), AMD (clang, without any HIP header) and soft (g++).
  *
- * A kernel is a function of its argument struct and a sv_dev_block_t; SV_KERNEL makes the entry point of each device,
- * SV_KERNEL_WIDE that of a kernel whose lanes need many registers: fewer of its blocks fit on a device at once.
- * Blocks have 1 to SV_KERNEL_LANES_MAX threads; on soft always one, so between two sv_dev_block_sync() the threads of
- * a block must terminate when run one after another. `SV_DEV_SHARED type name;` in a function is one for the block.
- * Loops run from tid in steps of nthreads. Memory that others can see is touched only through the functions here, and
- * every release has its partner named where it is used.
+ * A kernel is a function of its argument struct and a sv_dev_block_t. SV_KERNEL makes the entry point of each device.
+ * SV_KERNEL_WIDE makes that of a kernel whose lanes need many registers, so that fewer of its blocks fit on a device at
+ * once. Blocks have 1 to SV_KERNEL_LANES_MAX threads, on soft always one. So between two sv_dev_block_sync() the
+ * threads of a block must terminate when run one after another. `SV_DEV_SHARED type name;` in a function is one for the
+ * block. Loops run from tid in steps of nthreads. Memory that others can see is touched only through the functions
+ * here, and every release has its partner named where it is used.
  *
  * Freestanding: stdint.h and the argument structs only; no exceptions, RTTI, static initialisers or device globals.
  */
@@ -274,8 +274,9 @@ SV_DEV_FN uint32_t sv_dev_atomic_add_u32_acq_rel_system(uint32_t *word, uint32_t
 }
 
 /*
- * A release by one thread after the barrier must cover the stores of the other waves of its block, but a release waits
- * for its own wave's only, and one of workgroup scope need not wait for memory at all. So every wave waits first.
+ * A release by one thread after the barrier must cover the stores of the other waves of its block. But a release waits
+ * for its own wave's stores only, and one of workgroup scope need not wait for memory at all. So every wave waits
+ * first.
  */
 SV_DEV_FN void sv_dev_block_sync(void)
 {

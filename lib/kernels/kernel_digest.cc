@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device code of the digest: one pass over a packet (or a segment of it) that copies it, sums it, and in the end writes
- * or checks its record.
+ * Device code of the digest: one pass over a packet, or a segment of it, that copies and sums it. In the end it writes
+ * or checks the record.
  */
 #include "kernels/kernel_finish.h"
 
 namespace {
 
-/* Looks at the word until it is there; false if it will not be, if time is over or the host wants no more of it. What
-   the host says is looked at seldom, because it is far. */
+/* Polls the word until it is there. False: time is over, the host wants no more of it, or the word says that it will
+   not be. The host's word is far, and looked at seldom. */
 SV_DEV_FN bool digest_poll(const sv_digest_arg_t &arg)
 {
     enum : unsigned { LOOK_AT_STOP = 7, LOOK_ONLY = 63 };
@@ -29,7 +29,7 @@ SV_DEV_FN bool digest_poll(const sv_digest_arg_t &arg)
     }
 }
 
-/* Only the first block looks at the word, so that all come to one answer; its block comes before theirs. */
+/* Only the first block looks at the word, so that all come to one answer. Its block comes before theirs. */
 SV_DEV_FN bool digest_await(const sv_digest_arg_t &arg, sv_dev_block_t at)
 {
     enum : uint32_t { NOT_YET = 0, GO = 1, STAY = 2 };

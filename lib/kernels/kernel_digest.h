@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The digest's arithmetic for device code: one pass over bytes that copies and sums them, and the record. What the
- * kernels that move or check packets have in common; each includes it in its own translation unit.
+ * The digest's arithmetic for device code: one pass over bytes that copies and sums them, and the record. The kernels
+ * that move or check packets share it; each includes it in its own translation unit.
  *
  * Each block has a contiguous range of words, so that the one lane of a soft block streams and the lanes of a GPU block
  * coalesce. The bytes that are stored are the ones that were summed: nothing is read twice.
@@ -119,7 +119,7 @@ SV_DEV_FN uint64_t digest_unit(uint8_t *dst, uint64_t key, typename ACCESS::unit
     return sum;
 }
 
-/* The whole units of a span, several in flight per lane; what is left behind begins at span.begin. */
+/* The whole units of a span, several in flight per lane. The rest begins at span.begin. */
 template <typename ACCESS, bool COPY, bool SUM>
 SV_DEV_FN uint64_t digest_units(digest_span &span, sv_dev_block_t at)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a pass over a packet ends on the device: the sums of the blocks meet in the packet's scratch, and the last block
+ * How a pass over a packet ends on the device. The sums of the blocks meet in the packet's scratch. The last block
  * writes or checks the record, and signals. Blocks never wait for each other. The scratch is the packet's own; launches
  * that share it are ordered by their stream.
  *
@@ -77,7 +77,7 @@ SV_DEV_FN void finish_packet(const ARG &arg, uint64_t total)
 }
 
 /* All threads of the block call it when they are through; sum is what the calling thread found. far: the block may have
-   stored into memory that is not this device's. Without a scratch nobody wants the sum, nor to be told of the end. */
+   stored into another device's memory. Without a scratch nobody wants the sum, or to be told of the end. */
 template <typename ARG>
 SV_DEV_FN void finish_block(const ARG &arg, uint64_t sum, bool far, sv_dev_block_t at)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets that lie in pieces leave: packed on the way, straight to where the receiver finds them. What the copy engine
- * or MPI moves is packed by the same kernel, into memory of the sender's own.
+ * Packets that lie in pieces are packed on the way, straight to where the receiver finds them. The same kernel packs
+ * what a copy engine or MPI moves, into memory of the sender's own.
  */
 #include "kernels/kernel_layout.h"
 #include "kernels/kernel_push.h"

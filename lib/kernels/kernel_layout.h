@@ -6,8 +6,8 @@
  *   words:  | piece 0 ........ |p| piece 1 .... | piece 2 ........ |     p: zero words up to a multiple of 16 bytes
  *           |  share 0  |  share 1  |  share 2  |  share 3  |
  *
- * A share copies the description of its piece to where all its threads read it soonest, and joins it there with what
- * the launch knows: base addresses, the place of the stream, the key.
+ * A share copies the description of its piece to where all its threads read it soonest. There it adds what the launch
+ * knows: base addresses, the place of the stream, the key.
  */
 #ifndef SV_KERNEL_LAYOUT_H
 #define SV_KERNEL_LAYOUT_H
@@ -149,7 +149,7 @@ SV_DEV_FN void layout_end_store(const layout_part &part, uint64_t word)
         *SIDE::tail_byte(part, b) = static_cast<uint8_t>(word >> 8 * (b & 7));
 }
 
-/* Words after the whole ones: a partial one and those that fill up, in a padded piece; else only the partial one. */
+/* How many words follow the whole ones: a partial one, and in a padded piece also those that fill up. */
 SV_DEV_FN uint64_t layout_words_at_end(const layout_part &part)
 {
     return part.padded ? (part.bytes + 15) / 16 * 2 - part.words : (part.bytes + 7) / 8 - part.words;
@@ -355,7 +355,8 @@ SV_DEV_FN const sv_piece_t *layout_fetch(const sv_piece_t *pieces, uint64_t npie
 
 /*
  * What the calling thread has of a packet of npieces pieces and bytes bytes. Block at.block of at.nblocks has a
- * contiguous range of the stream, as in digest_block(): in multiples of 64 words, so that no padding is divided.
+ * contiguous range of the stream, as in digest_block(). Ranges are multiples of 64 words, so that no padding is
+ * divided.
  */
 template <bool GATHER>
 SV_DEV_FN uint64_t layout_block(const sv_batch_arg_t &arg, const sv_piece_t *pieces, uint64_t npieces, uint8_t *stream,

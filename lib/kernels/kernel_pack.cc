@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device code that packs a box: reads it once in the order of its stream, stores the stream, sums it, and ends as the
- * digest does. Without a stream to store, the digest of a box that is sent as it lies.
+ * Device code that packs a box. It reads the box once in the order of its stream, stores the stream, sums it, and ends
+ * as the digest does. Without a stream to store, it is the digest of a box that is sent as it lies.
  */
 #include "kernels/kernel_box.h"
 #include "kernels/kernel_finish.h"

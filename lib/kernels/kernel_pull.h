@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device code of the receiver: one launch verifies a batch of packets and brings those that landed in slots to where
- * they belong, in the same pass. A packet that is good releases everything that its sender waits for, the verdict and
- * the leave to use the slot again, and the word that this rank's host polls, so that nobody else has to. MOVE writes
- * the packet: as it lies, or scattered to its pieces (kernel_pull.cc, kernel_scatter.cc).
+ * Device code of the receiver. One launch verifies a batch of packets, and in the same pass brings those that arrived
+ * in slots to where they belong. A good packet releases everything that its sender waits for, the verdict and the
+ * credit for the slot, and the word that this rank's host polls. So nobody else has to. MOVE writes the packet: as it
+ * lies, or scattered to its pieces (kernel_pull.cc, kernel_scatter.cc).
  */
 #ifndef SV_KERNEL_PULL_H
 #define SV_KERNEL_PULL_H

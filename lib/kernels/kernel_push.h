@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Device code of the sender: one launch moves a batch of packets. Each is copied to where the receiver finds it and
- * summed in the same pass; then its record is stored there and the words are released, after one fence. MOVE reads the
+ * summed in the same pass. Then its record is stored there and the words are released, after one fence. MOVE reads the
  * packet: as it lies, or gathered from its pieces (kernel_push.cc, kernel_gather.cc).
  *
  * If the launch waits for credit, no byte leaves before the receiver's word of this epoch is there.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Packets that belong in pieces land: verified and unpacked in one pass. What was verified before it may touch anything
- * (a packet that is added) is unpacked by the same kernel, out of memory of the receiver's own.
+ * Packets that belong in pieces are verified and unpacked in one pass. A packet that is added must be verified before
+ * it touches anything. The same kernel unpacks it later, out of memory of the receiver's own.
  */
 #include "kernels/kernel_layout.h"
 #include "kernels/kernel_pull.h"
@@ -19,7 +19,8 @@ struct layout_pull {
     }
 };
 
-/* Whether a failure after an enqueued wait was found: what it left must not be unpacked. The same for all threads. */
+/* Whether a failure after an enqueued wait was found, whose packets must not be unpacked. All threads get one
+   answer. */
 SV_DEV_FN bool is_failed(const sv_batch_arg_t &arg, sv_dev_block_t at)
 {
     uint32_t failed = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device code that releases one word at system scope, after everything that its stream did before and after a record
- * that it may carry along. One thread does it, whatever the launch; the word lies where its poller can read it.
+ * Device code that releases one word at system scope. The release comes after everything that its stream did before,
+ * and after a record that it may carry along. One thread does it, whatever the launch. The word lies where its poller
+ * can read it.
  */
 #include <stdint.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device code that reads memory and adds up its words, and nothing else: what the kernels that also compute are
- * measured against. It gets all that they get, and more: 16 bytes at a time, eight of them on their way in every lane,
- * a contiguous range for each block, one addition to memory per block.
+ * Device code that reads memory and adds up its words, and nothing else. The kernels that also compute are measured
+ * against it. It gets all that they get, and more: 16 bytes at a time, eight in flight in every lane, a contiguous
+ * range and one addition to memory per block.
  */
 #include <stdint.h>
 

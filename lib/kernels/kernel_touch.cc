@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device code that moves the six faces of a cube to their packed streams or back, and nothing else: what the kernels
- * that gather and scatter are measured against, since a face of single elements costs far more than its bytes do in a
+ * Device code that moves the six faces of a cube to their packed streams or back, and nothing else. The kernels that
+ * gather and scatter are measured against it, since a face of single elements costs far more than its bytes do in a
  * contiguous copy. It knows no pieces, sums and records, and gets what they cannot have:
  *
  *   - edges are powers of two, so that no place needs a division;
  *   - the two narrow faces go together, by row: a row's end and the next one's beginning share a sector, or nearly;
  *   - neighbouring lanes have neighbouring words, so that what shares a sector is one access;
- *   - every lane has eight words on their way;
- *   - each block has its part of the narrow faces and its part of the wide ones, one block in one order and the next in
- *     the other, so that both kinds are under way all the time and end at the same time.
+ *   - every lane has eight words in flight;
+ *   - each block has a part of the narrow faces and a part of the wide ones, in an order that alternates from block to
+ *     block, so that both kinds are in flight all the time and end at the same time.
  */
 #include "kernels/kernel_box.h"
 
@@ -48,8 +48,8 @@ struct touch_sheet {
     }
 };
 
-/* Every word is here. On AMD the compiler is told: else each store would wait for the store before it, since one
-   counter has all that is on its way. */
+/* Every word is here. The AMD compiler has to be told. Else each store would wait for the store before it, since one
+   counter counts all that is in flight. */
 SV_DEV_FN void touch_arrived(uint64_t (&word)[TOUCH_BATCH])
 {
 #if defined(SV_DEV_HIP)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Part of kernel_device.h, which includes it and says what these are for: lines and words that hosts and other devices
- * write while a kernel reads them. Vectors of PTX are as many accesses of one element each, in no order, so that the
- * words of a line are whole on NVIDIA too, and no more than that.
+ * Part of kernel_device.h, which includes it: lines and words that hosts and other devices write while a kernel reads
+ * them. A vector access of PTX is as many accesses of one element each, in no order. So the words of a line are whole
+ * on NVIDIA too, and no more than that.
  */
 #ifndef SV_KERNEL_WORDS_H
 #define SV_KERNEL_WORDS_H
@@ -72,10 +72,10 @@ SV_DEV_FN uint32_t sv_dev_exchange_u32(uint32_t *word, uint32_t value)
 #elif defined(SV_DEV_HIP)
 
 /*
- * What a release publishes may be the stores of other waves: they are complete, but in L2, and are written back from
- * there, which takes its time as stores do. Compilers (LLVM 19 is one) take the wait after that for superfluous where
- * the wave has no access of its own on its way, so that the flag overtakes the data. Hence it is written out, and no
- * store or addition here releases by itself.
+ * What a release publishes may be the stores of other waves. They are complete, but in L2, and are written back from
+ * there, which takes time as stores do. Compilers (LLVM 19 is one) drop the wait after that where the wave has no
+ * access of its own in flight, so that the flag overtakes the data. Hence the wait is written out, and no store or
+ * addition here releases by itself.
  */
 SV_DEV_FN void sv_dev_wait_written_back(void)
 {

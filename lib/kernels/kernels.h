@@ -58,7 +58,8 @@ void sv_flip_soft(const void *arg, unsigned block, unsigned nblocks);
 
 /* How many blocks a pass over bytes bytes should have: up to dev->launch_blocks, and each with work for its lanes. */
 unsigned sv_kernel_blocks(const sv_device_t *dev, uint64_t bytes);
-/* The same with pieces of share_bytes: at least one block, at most as many as the device should have. */
+/* Like sv_kernel_blocks(), with pieces of share_bytes: at least one block, at most as many as the device should
+   have. */
 unsigned sv_kernel_shares(const sv_device_t *dev, uint64_t bytes, uint64_t share_bytes);
 
 /* One turn of a spin in device code on soft: yields, and sleeps when it has turned often. *turns starts at 0. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How a box is cut into units for the kernels. Dimensions that continue each other are merged, so that a box whose rows
- * touch becomes one long row; the unit is the largest power of two, up to 16, that divides every address; and the
- * kernels find the place of a unit without a division: for numbers n below 2^31 and a divisor d, 2^(l-1) < d <= 2^l,
- * n / d is the upper word of n * ceil(2^(31+l) / d), shifted right by l - 1, exactly.
+ * touch becomes one long row. The unit is the largest power of two, up to 16, that divides every address.
+ *
+ * The kernels find the place of a unit without a division. For numbers n below 2^31 and a divisor d with 2^(l-1) < d <=
+ * 2^l, n / d is exactly the upper word of n * ceil(2^(31+l) / d), shifted right by l - 1.
  */
 #include "kernels/pack_plan.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From the shape of a box to the arguments of sv_pack and sv_unpack. Pure functions, any thread; made to be called at
- * commit, once for every part of a packet, so that a launch computes nothing.
+ * From the shape of a box to the arguments of sv_pack and sv_unpack. Pure functions, any thread. Commit calls them once
+ * for every part of a packet, so that a launch computes nothing.
  */
 #ifndef SV_PACK_PLAN_H
 #define SV_PACK_PLAN_H
@@ -17,9 +17,9 @@ typedef struct sv_pack_dim {
 } sv_pack_dim_t;
 
 /*
- * A box of a grid in the memory of a device: elements of any size, dimension 0 varies fastest in the packed stream
- * whatever the strides say. Strides may be negative; base is where the first element of the stream lies. Elements must
- * not overlap where they are stored to.
+ * A box of a grid in the memory of a device. Elements have any size, and dimension 0 varies fastest in the packed
+ * stream whatever the strides say. Strides may be negative; base is where the first element of the stream lies.
+ * Elements must not overlap where they are stored to.
  */
 typedef struct sv_pack_shape {
     uint8_t *base;
@@ -35,10 +35,11 @@ selvage_status_t sv_pack_bytes(const sv_pack_shape_t *shape, uint64_t *bytes_out
 sv_pack_level_t sv_pack_level(const sv_pack_dim_t *dim, uint8_t *shift_out);
 
 /*
- * Fills the members of *arg that describe the bytes of the stream from offset on, which are or will be at packed, and
- * first_word with the number of the first word in this stream. All other members stay as they are. offset is a multiple
- * of 8, and so is bytes unless the stream ends there. base NULL with sv_unpack, packed NULL with sv_pack: only summed.
- * ERR_LIMIT for parts of 2^31 units and more (a unit has 1 to 16 bytes: whatever divides the box's addresses).
+ * Fills the members of *arg that describe the bytes of the stream from offset on, which are or will be at packed.
+ * first_word becomes the number of the first word in this stream. All other members stay as they are. offset is a
+ * multiple of 8, and so is bytes unless the stream ends there. With base NULL sv_unpack only sums, and so does sv_pack
+ * with packed NULL. ERR_LIMIT for parts of 2^31 units and more; a unit has 1 to 16 bytes, whatever divides the box's
+ * addresses.
  */
 selvage_status_t sv_pack_plan(const sv_pack_shape_t *shape, uint8_t *packed, uint64_t offset, uint64_t bytes,
                               sv_pack_arg_t *arg);

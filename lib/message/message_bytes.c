@@ -16,7 +16,7 @@ static selvage_status_t refuse_memory(const sv_message_engine_t *engine, const c
                     engine->dev->ops->name, what);
 }
 
-/* Asking for the kind of memory takes several questions; that of an allocation has an answer that stays. */
+/* Asking for the kind of memory takes several queries. That of an allocation has an answer that stays. */
 static bool is_known_range(const sv_message_engine_t *engine, uint64_t id, uintptr_t begin, size_t bytes)
 {
     for (unsigned i = 0; i < SV_MESSAGE_KNOWN && id; i++)
@@ -39,7 +39,7 @@ static void remember_range(sv_message_engine_t *engine, uint64_t id, uintptr_t b
     known->end = begin + bytes > known->end ? begin + bytes : known->end;
 }
 
-/* Whether kernels and copy engines move it; what this thread can reach, it moves itself. */
+/* Whether kernels and copy engines move it. This thread moves what it can reach itself. */
 static selvage_status_t query_kind(sv_message_engine_t *engine, const char *call, const void *ptr, size_t bytes,
                                    bool *on_device_out)
 {

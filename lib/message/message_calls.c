@@ -22,7 +22,7 @@ selvage_comm_t *sv_message_taken_comm(const selvage_message_t *message)
     return message->engine->comm;
 }
 
-/* Takes the lock; and again what goes wrong before anything is under way. */
+/* Takes the lock. In a broken engine it instead returns the error that broke it. */
 static selvage_status_t enter_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out)
 {
     SV_TRY(sv_message_engine(comm, engine_out));
@@ -41,7 +41,7 @@ static selvage_status_t leave_engine(sv_message_engine_t *engine, selvage_status
     return status;
 }
 
-/* A request that knows its buffer, and the lock; or the error and neither. */
+/* Returns a request that knows its buffer, with the lock held. On an error it returns neither. */
 static selvage_status_t begin_request(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer,
                                       void *stream, selvage_request_t **request_out)
 {
@@ -86,8 +86,8 @@ static selvage_status_t conclude_call(selvage_request_t *request, selvage_status
     return leave_engine(engine, status);
 }
 
-/* A few requests are looked after by those who wait for them; where there are many calls have to, now and then: a poll
-   looks at all of them, so that one for each call would take longer with each. */
+/* Polls if many requests are open. A few are advanced by those who wait for them. A poll looks at all requests, so one
+   for each call would take longer with each. */
 static void poll_if_many(sv_message_engine_t *engine)
 {
     enum { MANY = 16, SHARE = 64 };

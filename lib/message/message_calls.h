@@ -27,14 +27,14 @@ selvage_status_t sv_message_irecv(selvage_comm_t *comm, const char *call, const 
 selvage_status_t sv_message_imrecv(selvage_message_t **message, const char *call, const sv_message_buffer_t *buffer,
                                    void *stream, selvage_request_t **request_out);
 
-/* Of the first message that fits: found or not, and with taken_out not NULL it is taken. Never blocks. */
+/* Looks for the first message that fits, and takes it if taken_out is not NULL. Never blocks. */
 selvage_status_t sv_message_probe(selvage_comm_t *comm, int peer, int tag, bool *found_out,
                                   selvage_message_t **taken_out, selvage_message_status_t *status_out);
-/* The same, until there is one. */
+/* As sv_message_probe(), but waits until there is one. */
 selvage_status_t sv_message_probe_wait(selvage_comm_t *comm, int peer, int tag, selvage_message_status_t *status_out);
 
-/* What there is to know of a request that is complete, as sv_message_probe() and the completing calls fill it. Members
-   that mean nothing have SV_MESSAGE_ANY or SV_MESSAGE_NOBODY. */
+/* The completing calls fill a status as sv_message_probe() does. Members that mean nothing have SV_MESSAGE_ANY or
+   SV_MESSAGE_NOBODY. */
 selvage_status_t sv_message_test(selvage_request_t **request, selvage_message_status_t *status_out);
 selvage_status_t sv_message_wait(selvage_request_t **request, selvage_message_status_t *status_out);
 selvage_status_t sv_message_waitall(size_t count, selvage_request_t **requests, selvage_message_status_t *statuses_out);
@@ -42,8 +42,8 @@ selvage_status_t sv_message_waitany(size_t count, selvage_request_t **requests, 
                                     selvage_message_status_t *status_out);
 void sv_message_cancel(selvage_request_t *request);
 void sv_message_detach(selvage_request_t **request);
-/* A call that returns this error gives its request up: what it was to receive is not written any more, when this is
-   back, or the detail says that it may be. */
+/* A call that returns this error gives its request up. After that its receive buffer is not written any more, or the
+   detail says that it may be. */
 void sv_message_abandon(selvage_request_t **request, selvage_status_t status);
 
 /* Whose communicator. */

@@ -162,7 +162,8 @@ bool sv_ctrl_is_valid(const sv_message_engine_t *engine, const sv_ctrl_header_t 
            sv_ctrl_bytes(header) <= engine->desc_bytes && header->source >= 0 && header->source < engine->wire->size;
 }
 
-/* What is new; a control message that says what came, or comes again, moves nothing, and puts no deadline off. */
+/* Takes what is new. A repeat, or a control message that only acknowledges, moves nothing and so puts no deadline
+   off. */
 static selvage_status_t take_ctrl(sv_message_engine_t *engine, sv_ctrl_desc_t *desc, bool *moved)
 {
     const int source = desc->header->source;
@@ -178,8 +179,8 @@ static selvage_status_t take_ctrl(sv_message_engine_t *engine, sv_ctrl_desc_t *d
     }
     *moved = true;
     SV_TRY(sv_shm_advertise(engine, source));
-    /* A control message alone may lie here for long, before somebody asks for its message: not with room for more after
-       it. */
+    /* A control message alone may lie here for long, before a receive matches it. So it moves to a descriptor that has
+       no room for a payload. */
     if (sv_ctrl_is_header_only(desc->header) && sv_ctrl_alloc(engine, true, &copy) == SELVAGE_SUCCESS) {
         *copy->header = *desc->header;
         copy->from_wire = desc->from_wire;
@@ -212,8 +213,8 @@ static selvage_status_t poll_ring_slot(sv_message_engine_t *engine, unsigned new
     return SELVAGE_SUCCESS;
 }
 
-/* The oldest is the next to be filled, but where the wire is in the middle of it and its sender stands still: those
-   after it may be filled before, and are looked at now and then. */
+/* The oldest receive is the next to be filled, unless the wire is in the middle of it and its sender stands still. Then
+   those after it may be filled before, and are polled now and then. */
 static selvage_status_t poll_ring(sv_message_engine_t *engine, bool *moved)
 {
     enum { STUCK_POLLS = 4096 }; /* each look lets MPI do all that it has to do, and takes up to a microsecond */
@@ -249,7 +250,7 @@ static selvage_status_t poll_loopback(sv_message_engine_t *engine, bool *moved)
 
 /* --- out ---------------------------------------------------------------------------------------------------------- */
 
-/* That one has left moves nothing: repeats and acknowledgements leave, too, and are to put no deadline off. */
+/* A send that has left is no progress: repeats and acknowledgements leave, too, and must not put a deadline off. */
 static selvage_status_t reap_sends(sv_message_engine_t *engine)
 {
     sv_list_t *it, *safe;
@@ -276,8 +277,8 @@ selvage_status_t sv_ctrl_poll(sv_message_engine_t *engine, bool *moved)
 {
     enum { TURNS = 4 };
     SV_TRY(sv_shm_poll(engine, moved));
-    /* A question to the wire takes longer than all looks into shared segments, and control messages of the node do not
-       come by it. */
+    /* A query to the wire takes longer than all polls of shared segments, and control messages of the node do not come
+       by it. */
     if (sv_list_is_empty(&engine->shm_peers) || !engine->ring.posted || engine->polls++ % TURNS == 0)
         SV_TRY(poll_ring(engine, moved));
     SV_TRY(poll_loopback(engine, moved));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Control messages: 256 bytes that say what is to be done, with the bytes of a small message after them, and the
- * descriptors that they lie in. A descriptor belongs to whoever it was given to last: the pool, a list of the engine's,
+ * Control messages, and the descriptors that they lie in. A control message is 256 bytes that say what is to be done,
+ * with the bytes of a small message after them. A descriptor belongs to its last taker: the pool, a list of the engine,
  * a request, or the neighbour whose shared segment it lies in. Under the engine's lock.
  */
 #ifndef SV_MESSAGE_CTRL_H
@@ -31,21 +31,34 @@ typedef enum sv_ctrl_kind {
     SV_CTRL_SHM,         /* memory of the sender's for control messages to it */
     SV_CTRL_CTS_NACK,    /* the memory that a CTS named cannot be reached */
     SV_CTRL_DISCONNECT,  /* nothing comes after this */
-    SV_CTRL_SEQUENCE_ACK /* control messages by the wire have come, up to a sequence number; it has none itself */
+    SV_CTRL_SEQUENCE_ACK /* control messages by the wire have come, up to a sequence number; has no number itself */
 } sv_ctrl_kind_t;
 
+/*
+ * What value[] says, by kind:
+ *
+ *   EAGER         0: count of its device slot, or 0; 1: number of the last message before it with such a tag
+ *   DEFERRED      0: as EAGER
+ *   RTS           0: on a device; 1, 2: put slot and stamp of the RTR that it claims
+ *   CTS           0: route; 1, 2: put slot and stamp; from 3 on: where to
+ *   STATUS        0: SV_OUTCOME_
+ *   ACK           numbers of messages
+ *   SHM           handle
+ *   SEQUENCE_ACK  0 to 15: bits of the control messages that came out of order
+ *
+ * By the wire the last value acknowledges: up to which sequence number all came. Only a CTS for a direct copy has no
+ * room for that.
+ */
 typedef struct sv_ctrl_header {
     uint64_t check;          /* of all words but the record, which has its own digest */
     uint16_t kind, attempt;
     int32_t source;
     uint32_t tag;
-    uint32_t sequence;       /* among the control messages from there to here by the wire, from 1; it wraps */
+    uint32_t sequence;       /* among the control messages of this pair by the wire, from 1; it wraps */
     uint64_t number;         /* of the message in its pair of ranks, from 1 */
     uint64_t bytes;
     uint64_t send_id, recv_id;
-    uint64_t value[17];      /* EAGER, DEFERRED: count of its slot, or 0; EAGER: after which message (before); ACK:
-                                numbers; RTS: on a device; CTS: route and where to; STATUS: status; SHM: handle; the
-                                last, by the wire and but for a direct CTS: up to which sequence number all came */
+    uint64_t value[17];
     sv_record_t record;
 } sv_ctrl_header_t;
 
@@ -65,8 +78,8 @@ typedef struct sv_ctrl_desc {
     struct sv_message_peer *counted; /* eager: by whom, until it is put back */
     struct sv_unacked *unacked;   /* it may have to be sent again */
     uint64_t corrupted;      /* a fault: byte corrupted - 1 of it was changed on the way out */
-    bool from_wire;          /* it came by the wire: its sender keeps it until its taking is acknowledged */
-    struct sv_shm_end *shm;  /* it lies there, in this place; NULL: of the pool */
+    bool from_wire;          /* it came by the wire, and its sender keeps it until it is acknowledged */
+    struct sv_shm_end *shm;  /* it lies there, in this slot; NULL: of the pool */
     unsigned slot;
     uintptr_t shift;         /* to the addresses that kernels are given */
     struct sv_shm_end *devslot; /* the message is in a slot of this one's; NULL: after the control message */
@@ -89,18 +102,18 @@ static inline void *sv_ctrl_device_ptr(const sv_ctrl_desc_t *desc, const void *p
 }
 size_t sv_ctrl_bytes(const sv_ctrl_header_t *header);
 bool sv_ctrl_is_header_only(const sv_ctrl_header_t *header); /* nothing is to be after it in its descriptor */
-/* Nothing but the record and the payload changes after this; whether a control message is whole, whoever wrote it. */
+/* finalize: nothing but the record and the payload changes after this. is_valid: it is whole, whoever wrote it. */
 void sv_ctrl_finalize(sv_message_engine_t *engine, sv_ctrl_desc_t *desc, int rank);
 bool sv_ctrl_is_valid(const sv_message_engine_t *engine, const sv_ctrl_header_t *header);
-/* Seals a control message, with the bytes after it, and sends it. The descriptor is given back when it has left,
-   unless kept. */
+/* Finalizes a control message with its payload, and sends it. The descriptor is given back when it has left, unless it
+   is kept. */
 selvage_status_t sv_ctrl_send(sv_message_engine_t *engine, sv_ctrl_desc_t *desc, int rank);
 /* For a control message without bytes, in a descriptor of its own. */
 selvage_status_t sv_ctrl_send_header(sv_message_engine_t *engine, int rank, const sv_ctrl_header_t *header);
 /* By the wire, with the sequence number that it has. */
 selvage_status_t sv_ctrl_send_wire(sv_message_engine_t *engine, sv_ctrl_desc_t *desc, int rank);
-/* A small message was taken: its descriptor is free, and its sender hears of it; or that alone, without a
-   descriptor. */
+/* consumed: a small message was taken, so its descriptor is free, and its sender is told. ack: only tells the
+   sender. */
 selvage_status_t sv_ctrl_consumed(sv_message_engine_t *engine, sv_ctrl_desc_t *desc);
 selvage_status_t sv_ctrl_ack(sv_message_engine_t *engine, int rank, uint64_t number);
 selvage_status_t sv_ctrl_poll(sv_message_engine_t *engine, bool *moved);

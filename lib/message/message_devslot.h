@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Slots in the device memory of a shared segment's reader, for what its writer sends from device memory to device
- * memory: the writer's kernel stores payload, record and then a word there, and the reader's copies on and verifies in
- * one pass, without a look at host memory. The control message comes by the shared segment as ever.
+ * memory. The writer's kernel stores payload, record and then a word there. The reader's kernel copies on and verifies
+ * in one pass, without a look at host memory. The control message comes by the shared segment as ever.
  *
- * Slots take turns: the message that is number c of those that came this way lies in slot c modulo their number. So the
- * reader knows where the next one will be, and its word is made of the message's key, which says what it is, and of the
- * number of the last message with such a tag, which says that none comes before it; a kernel can wait for a message
- * that has not come yet, and take no other one (message_prelaunch.c).
+ * Slots take turns: of the messages that came this way, number c lies in slot c modulo their number. So the reader
+ * knows where the next one will be. Its word is made of the message's key, and of the number of the last message before
+ * it with such a tag. A kernel can thus wait for a message that has not come yet, and take no other one
+ * (message_prelaunch.c).
  */
 #ifndef SV_MESSAGE_DEVSLOT_H
 #define SV_MESSAGE_DEVSLOT_H
@@ -26,8 +26,7 @@ void sv_devslot_create(sv_message_engine_t *engine, sv_shm_end_t *end);
 void sv_devslot_open(sv_message_engine_t *engine, const sv_message_peer_t *peer, sv_shm_end_t *end);
 void sv_devslot_close(sv_shm_end_t *end);
 
-/* Writer: gives a descriptor that lies in the shared segment the next slot; false if it is not free, or there is none
-   for it. */
+/* Writer: gives a descriptor in the shared segment the next slot. False if that is not free, or there is none. */
 bool sv_devslot_take(const selvage_request_t *send, sv_ctrl_desc_t *desc);
 /* Gives the slot of a descriptor back, if it has one: the reader when the message was taken, the writer if it never
    left. */
@@ -39,15 +38,15 @@ bool sv_devslot_is_awaited(const sv_shm_end_t *end, uint64_t count, uint64_t *be
 /* The slot goes over to another descriptor. */
 void sv_devslot_move(sv_ctrl_desc_t *from, sv_ctrl_desc_t *to);
 
-/* Where the record of a direct copy goes, and the word of a kernel that waits for it; NULLs where there is none. */
+/* Where the record of a direct copy goes, and the word of a kernel that waits for it. NULLs where there is none. */
 sv_devslot_place_t sv_devslot_of_put(const sv_message_engine_t *engine, const sv_shm_end_t *end, unsigned put_slot);
 sv_devslot_place_t sv_devslot_place(const sv_message_engine_t *engine, const sv_shm_end_t *end, uint64_t count);
-/* What the word of a message's slot is when the message is there; before: as in a request. */
+/* The word of a message's slot when the message is there. before is as in a request. */
 static inline uint64_t sv_devslot_value(uint64_t key, uint64_t before)
 {
     return (key ^ sv_digest_mix(before)) | 1; /* new slots have 0 */
 }
-/* The same for a direct copy, which may be repeated. */
+/* Likewise for a direct copy, which may be repeated. */
 static inline uint64_t sv_devslot_put_value(uint64_t key, uint64_t stamp)
 {
     return (key ^ stamp << 1) | 1;

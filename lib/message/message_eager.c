@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The eager protocol: a small message leaves at once, with its bytes, and its send is over when they have left the
- * caller's buffer. Of device memory a kernel on the caller's stream stores payload and record into a descriptor, or
- * into a slot of the neighbour's device memory; of host memory this thread does, once that stream has come so far.
+ * caller's buffer. From device memory a kernel on the caller's stream stores payload and record into a descriptor, or
+ * into a slot of the neighbour's device memory. From host memory this thread does, once that stream has come so far.
  *
  *   send     event                              action                                          next
  *   (call)   device memory                      a kernel fills the descriptor or slot           FILLING
@@ -20,8 +20,8 @@
  *   NACKED   EAGER of the next attempt                                                          GATE
  *   DEFERRED EAGER                                                                              GATE
  *
- * Owned by the request from its begin to its end: the descriptor (request->desc), and the chunk of pinned memory that a
- * message out of a slot goes through on its way to host memory. Under the engine's lock.
+ * From its begin to its end the request owns the descriptor (request->desc), and the chunk of pinned memory that takes
+ * a message from a slot to host memory. Under the engine's lock.
  */
 #include <string.h>
 
@@ -107,8 +107,8 @@ selvage_status_t sv_eager_pass_gate(selvage_request_t *send, selvage_status_t ga
     return post_eager(send);
 }
 
-/* The kernel is through. Where it has told the receiver, the place in the shared segment may be another message's by
-   now: stamps only grow. */
+/* The kernel is through. If it has told the receiver, the slot in the shared segment may be another message's by now.
+   Stamps only grow. */
 selvage_status_t sv_eager_poll_filled(selvage_request_t *send, bool *moved)
 {
     /* Partner: the digest kernel. */
@@ -182,8 +182,8 @@ selvage_status_t sv_eager_finish(selvage_request_t *recv, selvage_status_t found
     sv_ctrl_desc_t *desc = recv->desc;
     sv_message_count_outcome(recv, found);
 
-    /* What the wire brought is asked for again, since its sender keeps it. Another descriptor is all that there is: it
-       lies where its sender has put it, and may be whole there, so that it is taken once more. */
+    /* What the wire brought is asked for again, since its sender keeps it. Any other descriptor lies where its sender
+       has put it, and may be whole there. So it is taken once more. */
     if (found != SELVAGE_SUCCESS && sv_message_may_retry(recv) && (desc->from_wire || recv->attempt == 0)) {
         sv_log(SV_LOG_WARN, "message", "%s; %s", sv_thread_detail(),
                desc->from_wire ? "asked for again" : "taken once more from where it lies");
@@ -220,7 +220,8 @@ selvage_status_t sv_eager_finish(selvage_request_t *recv, selvage_status_t found
     return sv_message_unpack(recv);
 }
 
-/* Out of a slot in device memory; to the host's by way of pinned memory, or, verified where it is, after that. */
+/* Takes a message out of a slot in device memory. To host memory it goes through pinned memory, or is verified where it
+   is and goes then. */
 static selvage_status_t take_from_slot(selvage_request_t *recv)
 {
     sv_message_engine_t *engine = recv->engine;

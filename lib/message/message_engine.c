@@ -167,9 +167,8 @@ bool sv_message_drain(sv_message_engine_t *engine)
     return over;
 }
 
-/* What packs a send is on the stream of its caller, which may stand still for as long as he likes. Its event says when
-   that is over: in the call it is recorded now, and after it that of the gate stands for it, since the stream may be
-   gone. */
+/* A send is packed on its caller's stream, which may stand still for any time. Its event says when that is over. During
+   the call the event is recorded now. After the call the stream may be gone, and the gate's event stands for it. */
 void sv_message_quiesce(selvage_request_t *request, bool in_call)
 {
     const bool packs = request->is_send && request->place.bounce && request->stream != SELVAGE_MESSAGE_NO_STREAM;
@@ -182,7 +181,7 @@ void sv_message_quiesce(selvage_request_t *request, bool in_call)
     memcpy(sv_thread_detail(), text, sizeof text);
 }
 
-/* What was taken back has not come, and nobody is not written to. */
+/* What was taken back has not come, and a send to nobody writes nothing. */
 static void count_success(const selvage_request_t *request)
 {
     sv_message_counts_t *counts = &request->engine->counts;
@@ -212,8 +211,8 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
         else
             count_success(request);
     }
-    /* 2. An error may have come before its message: nobody is to claim its RTR any more, and who has is not to begin,
-       or has ended. The place in the shared segment is then never another's. */
+    /* 2. An error may have come before its message. So nobody is to claim its RTR any more, and a claimed copy must not
+       begin, or must have ended. The place in the shared segment is then never another's. */
     if (request->put.advertised && sv_message_rtr_cancel(request) == SV_RTR_CLAIMED) {
         request->stuck |= !sv_put_close(request);
         request->put.stamp = 0;
@@ -225,7 +224,7 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
         snprintf(request->detail + length, sizeof request->detail - length,
                  "; rank %d is reading its buffer, which must not be written", request->peer);
     }
-    /* 3. Its memory is nobody else's before the kernel is gone that was to take a message. */
+    /* 3. Nobody else gets its memory before the kernel is gone that was to take a message. */
     sv_prelaunch_stop(request);
     if (request->early.launched && engine->broken == SELVAGE_SUCCESS) {
         request->state = SV_REQUEST_LEAVING;
@@ -233,12 +232,12 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
         sv_list_append(&engine->active, &request->link);
         return;
     }
-    /* 4. Nor before the device is through; only what was begun after a call: a kernel that fills a descriptor ends by
-       itself, and so does a verdict. Nothing of a broken engine's is given out again. */
+    /* 4. Nor before the device is through. That takes a wait only for work begun after the call. A kernel that fills a
+       descriptor ends by itself, and one that gave a verdict is over. A broken engine gives out nothing again. */
     if (status != SELVAGE_SUCCESS && status != SELVAGE_ERR_CHECKSUM && working && engine->broken == SELVAGE_SUCCESS)
         sv_message_quiesce(request, false);
     request->state = SV_REQUEST_COMPLETE;
-    /* 5. Nobody is to write to the buffer of a receive that has ended; where that cannot be had, its error says so. */
+    /* 5. Nobody is to write to the buffer of a receive that has ended. Where that cannot be had, its error says so. */
     if (!request->is_send && status != SELVAGE_SUCCESS) {
         if (request->route == SV_MESSAGE_PUT)
             request->stuck |= !sv_put_close(request);
@@ -281,8 +280,8 @@ void sv_message_wake(selvage_request_t *request)
     move_to(&request->engine->active, request);
 }
 
-/* What can take no step by itself is not looked at: of a hundred thousand messages under way nearly all wait for a word
-   of another rank, or for memory, and a poll that looked at them all would take as long as they are many. */
+/* Takes requests that can take no step by themselves off the list of a poll. Of a hundred thousand messages nearly all
+   wait for a word of another rank, or for memory. A poll of all would take as long as they are many. */
 static void park(sv_message_engine_t *engine, selvage_request_t *request)
 {
     switch (request->state) {
@@ -323,9 +322,9 @@ static void wake_starved(sv_message_engine_t *engine)
                 continue;
             }
             uint32_t left = sv_message_left(engine, is_send, (sv_message_lack_t)lack);
-            /* All that have a turn may stand still until a message comes that has none: at ranks that look after no
-               message of this communicator before that. So the bound gives way, by an eighth after two seconds: slow
-               polls of many are not that. */
+            /* All that have a turn may stand still until a message comes that has none, where ranks look after no
+               message of this communicator before that. So the bound gives way by an eighth after two seconds, which is
+               longer than slow polls of many take. */
             if (turns && left == 0 && sv_clock_ns() - engine->pieces.turn_ns[is_send] >= still_ns) {
                 engine->pieces.turns_more[is_send] += engine->pieces.host_transfers[is_send] / SHARE + 1;
                 left = sv_message_left(engine, is_send, SV_LACKS_TURN);
@@ -355,8 +354,8 @@ static selvage_status_t progress_requests(sv_message_engine_t *engine, bool *mov
     return SELVAGE_SUCCESS;
 }
 
-/* Nothing else to do: asks whether callers' streams have come to what waits for other ranks, so that it need not be
-   asked when those are there. Asking costs about as much as all the rest of a poll. */
+/* With nothing else to do, asks whether callers' streams have come to requests that wait for other ranks. So it need
+   not be asked when those ranks are there. A query costs about as much as all the rest of a poll. */
 static void query_gates(sv_list_t *list)
 {
     enum { AT_ONCE = 4, LOOKED_AT_MAX = 16 };
@@ -463,7 +462,7 @@ static bool is_engine_drained(sv_message_engine_t *engine)
     return quiet;
 }
 
-/* What kernels may still store to, here or there, stays: with the mappings, which they may need. */
+/* Memory that kernels may still store to, here or there, stays, and so do the mappings that they may need. */
 static void end_engine(sv_message_engine_t *engine, bool all_drained)
 {
     sv_wire_t *wire = sv_wire_fault_inner(engine->wire);

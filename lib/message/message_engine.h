@@ -17,9 +17,9 @@
  *                                         or, on a node: [copy to the receiver's memory] --> [verify] ...
  *           posted before, on a node:  RTR --> isend   --> [copy to the receiver's memory], RTS --> match, [verify] ...
  *
- * A message's number counts those of its pair of ranks; the receiver takes them in that order whatever came first. Its
- * bytes are verified under a key of communicator, source, destination, tag, number and length. Nothing here blocks but
- * the waits of message_wait.c, and nothing is sized by the number of ranks.
+ * A message's number counts those of its pair of ranks, and the receiver takes them in that order whatever came first.
+ * Its bytes are verified under a key of communicator, source, destination, tag, number and length. Nothing here blocks
+ * but the waits of message_wait.c, and nothing is sized by the number of ranks.
  */
 #ifndef SV_MESSAGE_ENGINE_H
 #define SV_MESSAGE_ENGINE_H
@@ -36,8 +36,8 @@
 #include "message/message_request.h"
 
 enum {
-    SV_CTRL_UNACKED = 256,   /* small messages to a rank that it has not taken: beyond, they are announced first */
-    SV_CTRL_ACKS = 12,       /* of so many at a time it says that it has */
+    SV_CTRL_UNACKED = 256,   /* small messages that a rank has not taken: after so many, they are announced first */
+    SV_CTRL_ACKS = 12,       /* small messages that one ACK acknowledges */
     SV_CTRL_AHEAD = 1024,    /* control messages that may come by the wire before one that was sent earlier; a multiple
                                 of 64 */
     SV_MESSAGE_PEERS = 64,   /* lists of peers, by rank */
@@ -58,28 +58,29 @@ typedef struct sv_message_peer {
     uint64_t sent, taken;    /* numbers: the last given out, and the last that came in order */
     sv_list_t out_of_order;  /* a descriptor that came before its turn */
     sv_list_t retained;      /* own descriptor that it has not acknowledged */
-    uint32_t neager;          /* eager control messages to it of the pool's that are in use; beyond a number it is asked
+    uint32_t neager;          /* eager control messages to it that use the pool; after a number of them it is asked
                                  first */
     uint32_t nacks;
     uint64_t acks[SV_CTRL_ACKS];
     struct sv_shm_end *in, *out; /* shared segments of this rank's and of that one's; owned; NULL: none */
     sv_list_t shm_link;      /* of those with in */
     bool no_shm, no_direct, no_get; /* tried in vain */
-    uint64_t last[SV_MESSAGE_TAGS]; /* number of the last message to it with such a tag ... */
-    uint64_t arrived[SV_MESSAGE_TAGS]; /* ... and from it, of those that came in order */
+    uint64_t last[SV_MESSAGE_TAGS]; /* by tag class: number of the last message to it */
+    uint64_t arrived[SV_MESSAGE_TAGS]; /* by tag class: number of the last one from it that came in order */
     uint64_t predicted_capacity, predicted_bytes; /* of its last message that a kernel did or could wait for */
     bool wrote, disconnecting; /* control messages went there by the wire; it was told that no more will come */
-    uint32_t sent_sequence, arrived_sequence; /* by the wire: the last control message there; up to which all came from
-                                                 there */
-    uint64_t ahead[SV_CTRL_AHEAD / 64]; /* bits: control messages after arrived_sequence that have come, ... */
-    uint32_t nahead;         /* ... and how many those are */
-    uint32_t acked_sequence, hole_sequence; /* up to which all came there; one that came, though not all before it */
+    uint32_t sent_sequence, arrived_sequence; /* by the wire: the last control message there, and up to which all came
+                                                 from there */
+    uint64_t ahead[SV_CTRL_AHEAD / 64]; /* bits: which control messages after arrived_sequence have come */
+    uint32_t nahead;         /* how many those are */
+    uint32_t acked_sequence, hole_sequence; /* up to which all came there, and one that came though not all before it
+                                               did */
     sv_list_t unacked, unacked_link; /* control messages that went there; of peers with such */
     struct sv_unacked *held;      /* the first of them that is not to go yet */
     uint64_t resend_ns;      /* when the oldest of them are sent again */
-    sv_list_t ack_due_link;  /* of peers that are owed an acknowledgement ... */
-    uint64_t ack_due_ns;     /* ... since then ... */
-    uint32_t ack_due;        /* ... for so many control messages */
+    sv_list_t ack_due_link;  /* of peers that are owed an acknowledgement */
+    uint64_t ack_due_ns;     /* since when it is owed */
+    uint32_t ack_due;        /* for how many control messages */
     uint32_t resends;        /* how often control messages were sent again since the last acknowledgement */
 } sv_message_peer_t;
 
@@ -143,13 +144,13 @@ typedef struct sv_message_unacked {
     uint64_t resent;         /* control messages, for whatever reason */
 } sv_message_unacked_t;
 
-/* Pinned memory for pieces: of receives, of sends; neither waits for the other's. */
+/* Pinned memory for pieces, of receives and of sends. Neither waits for the other's. */
 typedef struct sv_message_pieces {
     sv_pinned_pool_t pool[2];
     sv_list_t windows_free;
-    uint32_t host_transfers[2]; /* those in pieces straight from or to host memory ... */
-    uint32_t turns_more[2];     /* ... of which there may be so many more, since none of those has ended ... */
-    uint64_t turn_ns[2];        /* ... since this time, or that at which one was last let in */
+    uint32_t host_transfers[2]; /* those in pieces straight from or to host memory */
+    uint32_t turns_more[2];     /* by how many their bound was raised, since none of them has ended */
+    uint64_t turn_ns[2];        /* when the last one was let in, or the bound was raised */
 } sv_message_pieces_t;
 
 /* Layouts that were met before, and memory for the next ones (message_layout.c). */
@@ -207,8 +208,8 @@ struct sv_message_engine {
     sv_list_t unexpected, taken; /* a descriptor that nobody has asked for; that improbe has taken */
 
     sv_list_t request_free, posted;
-    sv_list_t active, awaiting; /* begun: a poll looks at them; a control message wakes them ... */
-    sv_list_t starved[2][SV_MESSAGE_LACKS]; /* ... or the end of another: of receives, of sends */
+    sv_list_t active, awaiting; /* begun: a poll looks at active ones, and a control message wakes awaiting ones */
+    sv_list_t starved[2][SV_MESSAGE_LACKS]; /* of receives, of sends: the end of another wakes them */
     sv_request_chunk_t *request_chunks;
     selvage_request_t **table; /* by index */
     uint32_t nrequests, open;  /* open: not yet complete and given back */
@@ -219,8 +220,8 @@ struct sv_message_engine {
     sv_message_peer_t *peers[SV_MESSAGE_PEERS];
 };
 
-/* What the digest kernel does for a send: sums bytes of src, copies them to dst (or NULL), writes the record, and
-   releases word and near (or NULL). */
+/* What the digest kernel does for a send. It sums bytes of src, copies them to dst (or NULL), writes the record, and
+   releases word and devslot (or NULL). */
 typedef struct sv_prepare_job {
     const uint8_t *src;
     uint8_t *dst;
@@ -228,9 +229,9 @@ typedef struct sv_prepare_job {
     uint64_t *word, stamp;
     uint64_t *devslot, devslot_value;
 } sv_prepare_job_t;
-/* For a receive: waits for await (unless NULL) to be await_value, copies and sums, and compares the record; the line
-   tells: stamp, or stamp + 1 if what was awaited has not come in time. verdict (or NULL) gets its value if it was
-   good. */
+/* For a receive the kernel waits for await (unless NULL) to be await_value, copies, sums, and compares the record. It
+   then releases stamp in the line, or stamp + 1 if what was awaited has not come in time. outcome (or NULL) gets
+   outcome_value if the message is good. */
 typedef struct sv_verify_job {
     const uint8_t *src;
     uint8_t *dst;
@@ -244,7 +245,7 @@ typedef struct sv_verify_job {
 
 /* --- message_engine.c --------------------------------------------------------------------------------------------- */
 
-/* What has come, and how; what verification found; and control messages that were sent again. */
+/* What has come and how, what verification found, and which control messages were sent again. */
 typedef struct sv_message_stats {
     sv_message_arrived_t arrived;
     sv_message_counts_t counts;
@@ -257,14 +258,15 @@ sv_message_stats_t sv_message_stats(selvage_comm_t *comm);
 selvage_status_t sv_message_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out);
 /* Advances everything; returns whether anything moved. Holds the lock already. */
 bool sv_message_poll(sv_message_engine_t *engine);
-/* Waits for the engine's own streams, which wait for no caller's; false: that fails. The thread's detail stays. */
+/* Waits for the engine's own streams, which wait for no caller's. False: that fails. The thread's detail stays. */
 bool sv_message_drain(sv_message_engine_t *engine);
-/* An error ends a request in its call or after it: waits for what the device does for it, or retires its memory. */
+/* For a request that an error ends, in its call or after it. Waits for what the device does for it, or retires its
+   memory. */
 void sv_message_quiesce(selvage_request_t *request, bool in_call);
-/* Ends all that is under way with this status, whose detail is the thread's; nothing works any more. */
+/* Ends all that is under way with this status, whose detail is the thread's. Nothing works any more. */
 void sv_message_break(sv_message_engine_t *engine, selvage_status_t status);
 
-/* Of the numbers of last messages, the place of those with such a tag. */
+/* The class of a tag, by which the numbers of last messages are kept. */
 static inline unsigned sv_message_tag_class(int tag)
 {
     return (unsigned)tag % SV_MESSAGE_TAGS;
@@ -285,26 +287,25 @@ selvage_status_t sv_message_disconnect(sv_message_engine_t *engine, bool *discon
 
 /* --- message_send.c, message_recv.c, message_staged.c, message_verify.c ------------------------------------------- */
 
-/* Begins a send, whose request is the caller's if it fails; advances it; and what its receiver says. */
+/* Begins a send, advances it, and takes what its receiver says. If the begin fails, the request is the caller's. */
 selvage_status_t sv_message_send(selvage_request_t *send, void *stream);
 selvage_status_t sv_message_send_advance(selvage_request_t *send, bool *moved);
 void sv_message_send_cleared(selvage_request_t *send, const sv_ctrl_header_t *cts);
 void sv_message_send_status(selvage_request_t *send, const sv_ctrl_header_t *outcome);
-/* A call gives its request up, with an error whose detail is the thread's: false while its buffer may still be read by
-   what nobody can stop; or written, so that the receive is to be given up again later. */
+/* A call gives its request up, with an error whose detail is the thread's. False while something that nobody can stop
+   may still read or write its buffer. A receive is then to be given up again later. */
 bool sv_message_send_abandon(selvage_request_t *send, selvage_status_t status);
 bool sv_message_recv_abandon(selvage_request_t *recv, selvage_status_t status);
 enum { SV_OUTCOME_GOOD, SV_OUTCOME_BAD, SV_OUTCOME_ABANDONED };
 
-/* A receive has met its message, in a descriptor that is the callee's; and what comes later. What goes wrong ends
-   it. */
+/* A receive has met its message, in a descriptor that is the callee's. An error ends the receive. */
 void sv_message_matched(selvage_request_t *recv, sv_ctrl_desc_t *desc);
 selvage_status_t sv_message_recv_advance(selvage_request_t *recv, bool *moved);
 void sv_message_recv_fin(selvage_request_t *recv, const sv_ctrl_header_t *done);
 
-/* Pieces through pinned memory: begins, false for want of it; IN_PROGRESS until all have left or landed; lost: all have
-   left there, and for a while none has come. Taking back what is posted: false if the wire is in the middle of a piece,
-   which goes on. */
+/* Pieces through pinned memory. begin returns false without such memory. send and recv return IN_PROGRESS until all
+   pieces have left or landed. are_lost: all have left there, and for a while none has come. take_back withdraws what is
+   posted; false if the wire is in the middle of a piece, which goes on. */
 bool sv_message_pieces_begin(selvage_request_t *request);
 selvage_status_t sv_message_pieces_send(selvage_request_t *send, bool *moved);
 selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved);
@@ -318,7 +319,8 @@ void sv_message_pieces_end(selvage_request_t *request);
 /* Identity and key, from what the request knows. */
 void sv_message_identify(selvage_request_t *request);
 
-/* Of the kernels of these two, for the bytes of the request; and how many may wait at a time. */
+/* Blocks of the kernels of sv_message_prepare() and sv_message_verify() for a request, and how many may wait at a
+   time. */
 unsigned sv_message_blocks(const selvage_request_t *request);
 unsigned sv_message_blocks_most(const sv_message_engine_t *engine);
 selvage_status_t sv_message_prepare(selvage_request_t *send, const sv_prepare_job_t *job, void *stream);

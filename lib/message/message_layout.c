@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Layouts that were met before, and bounce buffers. A layout is found again by its content, because a datatype's handle
- * may have been freed and given to another type. Of those that nobody uses the least recently used one goes when there
- * are too many. What they and bounce buffers lie in is kept until the engine's end: to release device or pinned memory
- * makes some runtimes wait for all work of the device, also for work that waits for a message of this engine.
+ * may have been freed and given to another type. When there are too many, the least recently used layout without users
+ * goes.
+ *
+ * The memory of layouts and bounce buffers is kept until the engine's end. Some runtimes wait for all work of the
+ * device before they release device or pinned memory, also for work that waits for a message of this engine.
  */
 #include "message/message_layout.h"
 
@@ -23,8 +25,8 @@ enum {
 
 /* --- buffers that are kept ---------------------------------------------------------------------------------------- */
 
-/* The smallest free one that is large enough, or a new one; of powers of two, so that sizes that rise step by step
-   keep no more than twice the last one. Partner: put_buffer(). */
+/* Takes the smallest free buffer that is large enough, or a new one. Sizes are powers of two, so that sizes that rise
+   step by step keep no more than twice the last one. Partner: put_buffer(). */
 static selvage_status_t take_buffer(sv_message_engine_t *engine, sv_list_t *free_ones, size_t least_bytes, size_t bytes,
                                     sv_message_bounce_t **bounce_out)
 {
@@ -96,7 +98,7 @@ static bool is_same(const sv_message_layout_t *layout, const sv_type_map_t *map)
            (map->ndims == 0 || memcmp(own->dims, map->dims, map->ndims * sizeof *map->dims) == 0);
 }
 
-/* A request that is retired may be packed by it still: it is one of its users, so that its block is set aside. */
+/* A retired request may still be packed by it. That request is one of its users, so the block is set aside. */
 static void destroy_layout(sv_message_engine_t *engine, sv_message_layout_t *layout)
 {
     if (layout->block && layout->users == 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the bytes of a request lie: one after the other, or as a datatype says; in memory that kernels and copy
- * engines move, or that this thread does. Bytes with gaps go by way of a bounce buffer, packed by a kernel on the
- * caller's stream before they are read and unpacked when they were verified. Under the engine's lock.
+ * Where the bytes of a request lie: one after the other, or as a datatype says. Kernels and copy engines move them, or
+ * this thread does. Bytes with gaps go through a bounce buffer. A kernel on the caller's stream packs them before they
+ * are read, or unpacks them when they are verified. Under the engine's lock.
  */
 #ifndef SV_MESSAGE_LAYOUT_H
 #define SV_MESSAGE_LAYOUT_H
@@ -10,8 +10,8 @@
 #include "message/message_engine.h"
 #include "wire/wire_type_map.h"
 
-/* A datatype's bytes, as kernels read them: kept for the next message of its kind. The same bytes are the same layout,
-   whatever their type was called. */
+/* A datatype's bytes, as kernels read them, kept for the next message of its kind. Types with equal bytes share a
+   layout. */
 typedef struct sv_message_layout {
     sv_list_t link;
     sv_type_map_t map;       /* owned; offsets from the buffer */
@@ -22,8 +22,8 @@ typedef struct sv_message_layout {
     struct sv_message_bounce *block; /* device */
 } sv_message_layout_t;
 
-/* Memory that is kept for the next use: the device's for the bytes of a message one after the other, or for a layout,
-   and pinned memory that a layout is made in. */
+/* Memory that is kept for the next use. It is device memory for the bytes of a message or for a layout, or pinned
+   memory that a layout is made in. */
 typedef struct sv_message_bounce {
     sv_list_t link;
     uint8_t *memory;

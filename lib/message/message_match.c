@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which message meets which receive, and what control messages say otherwise. Messages of a rank are taken in the order
- * of their numbers, so that none overtakes another one whatever came first; those that nothing has asked for stay in
- * their descriptor, which holds all bytes of a small one and the announcement of a long one.
+ * Matches messages and receives, and handles the other control messages. Messages of a rank are taken in the order of
+ * their numbers, so that none overtakes another whatever came first. A message that no receive has matched stays in its
+ * descriptor, which holds all bytes of a small one and the announcement of a long one.
  */
 #include <string.h>
 

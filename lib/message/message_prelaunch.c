@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Kernels that are launched before their message is there. A host that waits has nothing better to do, and a launch
- * takes as long as all the rest of a small message's way; this one waits on the device, for some tens of microseconds
- * at most, and copies and verifies the message as soon as it is in its slot.
+ * takes as long as all the rest of a small message's way. Such a kernel waits on the device, for some tens of
+ * microseconds at most. It copies and verifies the message as soon as it is in its slot.
  *
- * Nothing is decided by that. The kernel takes one message only, the one with the key of this source, number, tag and
- * length, and only if its sender has sent none with this tag since those that have been taken here; and it is launched
- * only where no receive that was posted before would take that: so if it comes, the receive is its own, whatever came
- * before it. The host matches as ever when it sees the control message, and finds the work done. A message of another
- * number, tag or length, or one that comes late, finds the kernel gone, or told to go.
+ * The kernel decides nothing. It takes one message only, with the key of this source, number, tag and length. It does
+ * so only if the sender has sent none with this tag since those that were taken here. It is launched only where no
+ * receive that was posted before would take that message. So if the message comes, the receive is its own, whatever
+ * came before it.
  *
- * What a long message's sender copies straight to its place (message_put.c) is awaited there in the same way.
+ * The host matches as ever when it sees the control message, and finds the work done. A message of another number, tag
+ * or length, or a late one, finds the kernel gone, or told to go.
+ *
+ * A kernel waits in the same way for a long message that its sender copies straight to its place (message_put.c).
  */
 #include "message/message_prelaunch.h"
 
@@ -34,8 +36,8 @@ static bool takes_slot(const selvage_request_t *recv)
     return recv->place.on_device && recv->place.bytes > 0 && recv->place.bytes <= recv->engine->devslot_bytes;
 }
 
-/* How many receives from the same rank come first, and those of them that slots are for; false if one of any rank's
-   takes the message before this. */
+/* Counts the receives from this rank that were posted before, and those of them that use a slot. False if one of them,
+   or of any rank's, takes the message first. */
 static bool count_before(const selvage_request_t *recv, uint64_t *messages, uint64_t *slots)
 {
     *messages = *slots = 0;

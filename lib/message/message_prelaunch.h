@@ -16,7 +16,7 @@ bool sv_prelaunch_fits(const selvage_request_t *recv);
 void sv_prelaunch_predict(const selvage_request_t *recv, sv_ctrl_desc_t *desc);
 /* Whether the kernel has gone without it. */
 bool sv_prelaunch_has_left(selvage_request_t *recv);
-/* The same, or with it. */
+/* Its kernel is over, without the message or with it. */
 bool sv_prelaunch_is_over(selvage_request_t *recv);
 void sv_prelaunch_stop(selvage_request_t *recv);
 /* Its kernel is over. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the files of a message's protocols offer each other: the common part of a send (message_send.c) and of a receive
- * (message_recv.c), and the two protocols, eager and rendezvous. All are called under the engine's lock.
+ * What the files of a message's protocols offer each other: what sends (message_send.c) and receives (message_recv.c)
+ * have in common, and the protocols eager and rendezvous. All is called under the engine's lock.
  */
 #ifndef SV_MESSAGE_PROTOCOLS_H
 #define SV_MESSAGE_PROTOCOLS_H
@@ -16,26 +16,26 @@ sv_ctrl_header_t sv_message_send_header(const selvage_request_t *send, sv_ctrl_k
 selvage_status_t sv_message_settle_send(selvage_request_t *send, selvage_status_t status);
 /* Where kernels of a send run that are to be after the caller's work. */
 void *sv_message_send_stream(const selvage_request_t *send, void *stream);
-/* Where the caller's stream must have come to before the buffer is read; or the engine's, which packs it. */
+/* Records where the caller's stream, or the engine's that packs, must have come to before the buffer is read. */
 selvage_status_t sv_message_record_gate(selvage_request_t *send, void *stream);
 
 /* --- message_recv.c: what all receives have in common ------------------------------------------------------------- */
 
-/* A control message about a receive; and one that is only this, sent. */
+/* A control message about a receive; and one sent that has only this. */
 sv_ctrl_header_t sv_message_recv_header(const selvage_request_t *recv, sv_ctrl_kind_t kind, uint64_t value);
 selvage_status_t sv_message_reply(const selvage_request_t *recv, sv_ctrl_kind_t kind, uint64_t value);
 /* The bytes are here and good: to where they belong, if that is not where they are. Completes the receive, or leaves
    that to a kernel. */
 selvage_status_t sv_message_unpack(selvage_request_t *recv);
 void sv_message_count_outcome(selvage_request_t *recv, selvage_status_t found);
-/* Whether the policy allows another attempt; and the error if not, with the thread's detail. */
+/* Whether the policy allows another attempt. If not, give_up returns the error, with the thread's detail. */
 bool sv_message_may_retry(const selvage_request_t *recv);
 selvage_status_t sv_message_give_up(selvage_request_t *recv);
 
 /* --- message_eager.c ---------------------------------------------------------------------------------------------- */
 
-/* Takes a descriptor in the neighbour's shared segment, with a slot in his device memory, which is for longer messages
-   too; false if there is none for this send. */
+/* Takes a descriptor in the neighbour's shared segment, with a slot in his device memory, which takes longer messages
+   too. False if there is none for this send. */
 bool sv_eager_take_slot(selvage_request_t *send, const sv_message_peer_t *peer);
 /* Whether it is short enough for a descriptor, and not too many are in flight. */
 bool sv_eager_takes(const selvage_request_t *send, const sv_message_peer_t *peer);
@@ -44,13 +44,13 @@ selvage_status_t sv_eager_begin(selvage_request_t *send, sv_message_peer_t *peer
 selvage_status_t sv_eager_pass_gate(selvage_request_t *send, selvage_status_t gate);
 /* FILLING. */
 selvage_status_t sv_eager_poll_filled(selvage_request_t *send, bool *moved);
-/* Receive: GATE, with the descriptor; and when it was verified. */
+/* Receive: GATE, with the descriptor; and once it is verified. */
 selvage_status_t sv_eager_receive(selvage_request_t *recv);
 selvage_status_t sv_eager_finish(selvage_request_t *recv, selvage_status_t found);
 
 /* --- message_rendezvous.c ----------------------------------------------------------------------------------------- */
 
-/* RTS; or, after an RTR was claimed, the copy and an RTS that tells it. */
+/* Sends an RTS. After an RTR was claimed it copies, and sends an RTS that says so. */
 selvage_status_t sv_rendezvous_begin(selvage_request_t *send, void *stream);
 selvage_status_t sv_rendezvous_begin_claimed(selvage_request_t *send, const sv_message_peer_t *peer, void *stream);
 /* GATE: the caller's stream has come so far, or this one is after it. IN_PROGRESS for want of memory. */
@@ -58,7 +58,7 @@ selvage_status_t sv_rendezvous_pass_gate(selvage_request_t *send, void *stream);
 /* MOVING, and CLOSING. */
 selvage_status_t sv_rendezvous_poll_moving(selvage_request_t *send, bool *moved);
 selvage_status_t sv_rendezvous_send_record(selvage_request_t *send);
-/* Receive: GATE; MOVING; and when it was verified. */
+/* Receive: GATE; MOVING; and once it is verified. */
 selvage_status_t sv_rendezvous_receive(selvage_request_t *recv);
 selvage_status_t sv_rendezvous_take(selvage_request_t *recv, bool *moved);
 selvage_status_t sv_rendezvous_finish(selvage_request_t *recv, selvage_status_t found);

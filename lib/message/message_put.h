@@ -8,18 +8,20 @@
 
 #include "message/message_engine.h"
 
-/* Straight into the receiver's memory. Receiver: finds a put slot and says in the shared segment where that is; false
-   if it cannot be; or gives it back, which nobody has seen; or writes it into a CTS. */
+/* Copies straight into the receiver's memory. Receiver: reserve finds a put slot and says in the shared segment where
+   the memory is, false if that cannot be. release gives back a slot that nobody has seen. fill_cts writes it into a
+   CTS. */
 bool sv_put_reserve(selvage_request_t *recv, struct sv_message_peer *peer);
 void sv_put_release(selvage_request_t *recv);
 bool sv_put_fill_cts(selvage_request_t *recv, sv_ctrl_header_t *cts);
-/* Sender: SUCCESS, or ERR_UNSUPPORTED (and nothing logged) if that cannot be reached from here. */
+/* Sender: SUCCESS, or ERR_UNSUPPORTED (and nothing logged) if that memory cannot be reached from here. */
 selvage_status_t sv_put_map(selvage_request_t *send, const sv_message_where_t *where);
 selvage_status_t sv_put_open(selvage_request_t *send, const sv_ctrl_header_t *cts);
-/* Before the copy: ERR_TIMEOUT if the receiver has taken its memory back; and that, false if the copy has begun. */
+/* Before the copy. start: ERR_TIMEOUT if the receiver has taken its memory back. revoke takes it back; false if the
+   copy has begun. */
 selvage_status_t sv_put_start(selvage_request_t *send);
 bool sv_put_revoke(const selvage_request_t *recv);
-/* Has it taken back, or waits for the copy; false if that takes too long. */
+/* Takes the memory back, or waits for the copy. False if that takes too long. */
 bool sv_put_close(const selvage_request_t *recv);
 /* The handle of this rank's memory, and the offset there; those of allocations that were asked for lately are known. */
 selvage_status_t sv_message_export(sv_message_engine_t *engine, const uint8_t *ptr, size_t bytes,
@@ -33,7 +35,7 @@ bool sv_put_has_left(const selvage_request_t *send);
 bool sv_put_has_arrived(const selvage_request_t *recv);
 /* Sender: whether the receiver's kernel has found all good. */
 bool sv_put_is_good(const selvage_request_t *send);
-/* Receiver: what is to be verified, and what a kernel can wait for: nothing if await is NULL. */
+/* Receiver: what is to be verified, and what a kernel can wait for. Nothing if await is NULL. */
 sv_verify_job_t sv_put_job(const selvage_request_t *recv);
 void sv_put_end(selvage_request_t *request);
 
@@ -42,17 +44,18 @@ void sv_put_end(selvage_request_t *request);
 /* Offers a receive that is posted, if it can be. */
 void sv_message_rtr_post(selvage_request_t *recv);
 typedef enum sv_rtr_end {
-    SV_RTR_CANCELLED, /* nobody will claim it; or there was none */
+    SV_RTR_CANCELLED, /* nobody will claim it, or there was none */
     SV_RTR_CLAIMED,   /* its message is on its way */
     SV_RTR_DENIED,    /* claimed, but its memory could not be mapped, and given back */
     SV_RTR_RETURNED   /* claimed, but its message could not leave, and given back */
 } sv_rtr_end_t;
 sv_rtr_end_t sv_message_rtr_cancel(selvage_request_t *recv);
-/* The receive has met its message: whether that has claimed it; if not, it is offered no more. */
+/* The receive has met its message. Says whether that has claimed it, and withdraws the RTR if not. */
 selvage_status_t sv_message_rtr_match(selvage_request_t *recv, const sv_ctrl_header_t *header, bool *claimed_out);
 /* Sender: finds, claims and maps what is offered for this message. */
 bool sv_message_rtr_claim(selvage_request_t *send, struct sv_message_peer *peer);
-/* The same message does not leave after all: what has begun of its copy is waited for, and the RTR is given back. */
+/* The message of sv_message_rtr_claim() does not leave after all. Waits for the copy that has begun, and gives the RTR
+   back. */
 void sv_message_rtr_unclaim(selvage_request_t *send, const struct sv_message_peer *peer);
 
 #endif

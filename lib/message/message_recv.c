@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A receive from its match to its end, as far as it is the same for all messages: meeting its message, kernels that
- * were there before it, unpacking, errors, and giving it up. message_eager.c and message_rendezvous.c are the
- * protocols, with tables of their states. Under the engine's lock.
+ * What all receives have in common from match to end: meeting the message, kernels that were there before it,
+ * unpacking, errors, and giving it up. message_eager.c and message_rendezvous.c are the protocols, with tables of their
+ * states. Under the engine's lock.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -115,8 +115,8 @@ static selvage_status_t begin_receive(selvage_request_t *recv)
             SV_TRY(sv_message_gate(recv));
         return recv->desc ? sv_eager_receive(recv) : sv_rendezvous_receive(recv);
     }
-    /* The kernel is there for a message that claims the receive. Where its RTS and the RTR have passed each other, the
-       same message comes after a CTS, to the same put slot, and means the same to the kernel. */
+    /* The kernel is there for a message that claims the receive. If its RTS and the RTR have crossed, that message
+       comes after a CTS, to the same put slot, which the kernel cannot tell apart. */
     if (!recv->desc && recv->put.stamp && recv->key == recv->early.key && sv_put_by_kernel(recv))
         return sv_rendezvous_receive(recv);
     /* It has taken the message, or goes now. */
@@ -128,7 +128,7 @@ static selvage_status_t begin_receive(selvage_request_t *recv)
     return sv_prelaunch_has_left(recv) ? SELVAGE_SUCCESS : SELVAGE_IN_PROGRESS;
 }
 
-/* A kernel has verified it; or one that was there before has gone without it, and it begins anew. */
+/* A kernel has verified it. If a pre-launched one has gone without it, the receive begins anew. */
 static selvage_status_t take_verified(selvage_request_t *recv, bool *moved)
 {
     sv_message_engine_t *engine = recv->engine;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests: what a send or a receive is from its call to its end. All messages have the members of selvage_request;
- * each protocol has a struct of its own in it. A request belongs to the engine, which takes it from a pool and puts it
+ * Requests: what a send or a receive is from its call to its end. All messages have the members of selvage_request, and
+ * each protocol has a struct of its own in it. A request belongs to the engine, which takes it from a pool. It goes
  * back when its caller has seen it complete, or has let go of it. Under the engine's lock.
  */
 #ifndef SV_MESSAGE_REQUEST_H
@@ -76,8 +76,8 @@ typedef struct sv_request_eager {
 
 /* A long one that the sender copies to its place (message_put.c), and how it is offered that (message_rtr.c). */
 typedef struct sv_request_put {
-    unsigned slot;           /* which place of the receiver's shared segment tells of it ... */
-    uint64_t stamp;          /* ... by this number; 0: none */
+    unsigned slot;           /* which put slot of the receiver's shared segment it uses */
+    uint64_t stamp;          /* the slot's number for this copy; 0: none */
     sv_transfer_mapping_t *mapping; /* send: what it is copied to */
     uint64_t offset;         /* in there */
     bool advertised, tried_rtr; /* receive: its shared segment says that it may be written */
@@ -112,7 +112,7 @@ typedef struct sv_request_staged {
     bool record_here;        /* receive: FIN came */
     bool awaits_record;      /* receive: all of it has landed, and its record has not come */
     bool by_host;            /* one of engine->pieces.host_transfers */
-    bool spent_tag;          /* receive: pieces may come late, with its tag: it is never given out again */
+    bool spent_tag;          /* receive: pieces may come late with its tag, which is never given out again */
 } sv_request_staged_t;
 
 /* A kernel that was there before the message (message_prelaunch.c). */
@@ -127,14 +127,14 @@ struct selvage_request {
     sv_message_engine_t *engine;
     uint32_t index, generation;
     bool is_send, synchronous, cancelled, detached;
-    bool buffered, refused;  /* send: is not to wait for its receiver; so it was not begun */
+    bool buffered, refused;  /* send: is not to wait for its receiver; and was therefore not begun */
     bool gated;              /* event stands for what the caller's stream had been given */
     bool corrupted;          /* a fault: one byte is to be changed */
     bool verified;           /* receive: its checksum was compared, and is good */
     bool from_device;        /* receive: its bytes lie on a device there */
     bool stuck;              /* receive: given up, and another may still write to its buffer */
-    bool retired;            /* ended by an error while the device may be at work: its memory is nobody else's ... */
-    bool retired_for_good;   /* ... and nobody can know until when */
+    bool retired;            /* an error ended it while the device may be at work: nobody else gets its memory */
+    bool retired_for_good;   /* nobody can know until when */
     sv_request_state_t state;
     sv_message_route_t route;
     sv_message_lack_t lacks; /* a chunk, or that fewer transfers of host memory are under way */

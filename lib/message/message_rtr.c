@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Long messages without a handshake. A receive that waits for one rank's messages with one tag, in device memory that
- * is its own to write, says so in its shared segment: an RTR, with all that a CTS would say. A send that finds it
- * claims it and copies at once; its RTS only says that it has.
+ * Long messages without a handshake. A receive may wait for one rank's messages with one tag, in device memory that is
+ * its own to write. It says so in its shared segment: an RTR, with all that a CTS would say. A send that finds it
+ * claims it and copies at once. Its RTS only says that it has.
  *
  * An RTR belongs to one message, the first with its tag after those that its receiver has taken. So the receiver
- * offers only what is first in line for that tag, with the number of the last message that it has taken, and the sender
- * claims only if it has sent nothing with that tag since. Where another kind of message is that first one, or the
- * receive is taken back, the RTR is withdrawn. Both are one exchange of the same word, so that only one can be.
+ * advertises only its oldest posted receive for that tag, with the number of the last message that it has taken. The
+ * sender claims it only if it has sent nothing with that tag since. If that first message is of another kind, or the
+ * receive is taken back, the RTR is withdrawn. A claim and a withdrawal exchange the same word, so only one of them
+ * succeeds.
  *
  *   advertised[k]  stamp * 2: an RTR; stamp * 2 + 1: claimed; 0: none, or it cannot be mapped; 1: given back
  *
- * A stamp is claimed once: after a copy that has begun, and whose message did not leave after all, words of it may be
- * there already. So what is given back is no RTR any more, and its receive goes on without one.
+ * A stamp is claimed once. A copy may have begun whose message did not leave after all, and words of it may be there
+ * already. So what is given back is no RTR any more, and its receive goes on without one.
  */
 #include "message/message_devslot.h"
 #include "message/message_pool.h"
@@ -49,13 +50,13 @@ void sv_message_rtr_post(selvage_request_t *recv)
         !peer->in->used || !is_oldest_posted(recv))
         return;
     recv->put.tried_rtr = recv->from_device =
-        true; /* as hoped; if not, there is no put slot yet that could be missed */
+        true; /* a guess; if it is wrong, there is no put slot yet that could be missed */
     recv->bytes = recv->place.bytes;
     if (!sv_put_reserve(recv, peer))
         return;
     sv_message_shm_t *shm = peer->in->shm;
     const unsigned k = recv->put.slot;
-    /* What a sender looks at before it claims; the rest it sees after the exchange. */
+    /* What a sender looks at before it claims. It sees the rest after the exchange. */
     __atomic_store_n(&shm->rtr_tag[k], (uint64_t)recv->tag, __ATOMIC_RELAXED);
     __atomic_store_n(&shm->rtr_taken[k], peer->taken, __ATOMIC_RELAXED);
     __atomic_store_n(&shm->rtr_bytes[k], recv->bytes, __ATOMIC_RELAXED);
@@ -144,7 +145,7 @@ bool sv_message_rtr_claim(selvage_request_t *send, sv_message_peer_t *peer)
     return false;
 }
 
-/* Where even a wait fails, a copy may run for good: nobody is told that it does not. */
+/* If even the wait fails, the copy may never end, and nobody is told that it has. */
 void sv_message_rtr_unclaim(selvage_request_t *send, const sv_message_peer_t *peer)
 {
     uint64_t *advertised = &peer->out->shm->advertised[send->put.slot];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A send from its call to its end, as far as it is the same for all messages: its number and identity, the choice of a
- * protocol, the order after the caller's stream, errors. message_eager.c and message_rendezvous.c are the protocols,
- * with tables of their states. Under the engine's lock.
+ * What all sends have in common from call to end: number and identity, the choice of a protocol, the order after the
+ * caller's stream, errors. message_eager.c and message_rendezvous.c are the protocols, with tables of their states.
+ * Under the engine's lock.
  */
 #include "message/message_get.h"
 #include "message/message_layout.h"
@@ -21,8 +21,8 @@ sv_ctrl_header_t sv_message_send_header(const selvage_request_t *send, sv_ctrl_k
                               .recv_id = send->other_id};
 }
 
-/* What goes wrong after the call ends the request, and nothing else: messages after it wait for its number, which is
-   announced as that of a long one whose sender never answers. */
+/* An error after the call ends this request and nothing else. But messages after it wait for its number. So the number
+   is announced as that of a long message whose sender never answers. */
 selvage_status_t sv_message_settle_send(selvage_request_t *send, selvage_status_t status)
 {
     if (status == SELVAGE_SUCCESS || status == SELVAGE_IN_PROGRESS || send->state == SV_REQUEST_COMPLETE)
@@ -43,7 +43,6 @@ void *sv_message_send_stream(const selvage_request_t *send, void *stream)
     return stream == SELVAGE_MESSAGE_NO_STREAM ? send->engine->streams.kernel : stream;
 }
 
-/* Where the caller's stream must have come to before the buffer is read; or the engine's, which packs it. */
 selvage_status_t sv_message_record_gate(selvage_request_t *send, void *stream)
 {
     const bool packed = send->place.layout && send->place.on_device;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See message_shm.h. Under the engine's lock; the words of a shared segment are all that two ranks touch at the same
-   time. */
+/* See message_shm.h. Under the engine's lock. Two ranks touch only the words of a shared segment at the same time. */
 #include "message/message_shm.h"
 
 #include <string.h>

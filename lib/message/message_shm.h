@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shared segments: pinned memory that two ranks of a node share, through which one of them sends the other control
- * messages and small messages without the wire. The reader makes it when the first control message of the writer came
- * by the wire, and offers it; a writer that cannot map it goes on as before. Places are taken and given back one by
- * one, in any order, since messages have numbers: one that a kernel fills after a long stream holds up nobody.
+ * Shared segments: pinned memory that two ranks of a node share, through which one sends the other control messages and
+ * small messages without the wire. The reader makes it when the first control message of the writer came by the wire,
+ * and offers it. A writer that cannot map it goes on as before. Slots are taken and given back one by one, in any
+ * order, since messages have numbers. So a slot that a kernel fills after a long stream holds up nobody.
  *
  *   writer                                       reader
  *   control message, bytes; arrived[i] = stamp  ------->  sees a new stamp, takes the control message
- *   (its host, or the kernel that copied)        freed[i] = stamp when it is taken; the place is free again
+ *   (its host, or the kernel that copied)        freed[i] = stamp when it is taken; the slot is free again
  *
- * Direct copies use a shared segment, too: the writer's stream or kernel says in put_arrived[k] that the bytes are in
- * the reader's memory, and in recorded[k] that the record is here, or in device memory if there are slots
+ * Direct copies use a shared segment, too. The writer's stream or kernel says in put_arrived[k] that the bytes are in
+ * the reader's memory. It says in recorded[k] that the record is here, or in device memory if there are slots
  * (message_devslot.h). The reader's kernel says in outcome[k] that they are good, and the writer in left[k] that it has
  * seen so.
  */
@@ -34,7 +34,7 @@ typedef struct sv_message_shm {
     sv_record_t get_record[SV_SHM_PUT_SLOTS];
     sv_message_where_t get_where[SV_SHM_PUT_SLOTS];
     uint64_t get_begun[SV_SHM_PUT_SLOTS];  /* both: stamp * 2: an offer; stamp * 2 + 1: taken; 0: taken back */
-    uint64_t begun[SV_SHM_PUT_SLOTS];  /* both: stamp * 2: a copy may begin; stamp * 2 + 1: it has; 0: it may not */
+    uint64_t begun[SV_SHM_PUT_SLOTS];  /* both: stamp * 2: a copy may begin; stamp * 2 + 1: it has begun; 0: none may */
     uint64_t advertised[SV_SHM_PUT_SLOTS]; /* both (message_rtr.c) */
     uint64_t rtr_tag[SV_SHM_PUT_SLOTS], rtr_taken[SV_SHM_PUT_SLOTS], rtr_bytes[SV_SHM_PUT_SLOTS];
     uint64_t rtr_recv[SV_SHM_PUT_SLOTS];
@@ -53,8 +53,8 @@ typedef struct sv_message_devslots {
     bool shown;              /* reader: a kernel that runs sees what is stored there */
     uint64_t count;          /* of messages that went this way, or came and were taken in order */
     uint64_t given[SV_DEVSLOTS]; /* writer: by count, what each slot was given to last */
-    uint64_t taken[SV_DEVSLOTS]; /* reader: by count, what was taken out of each last ... */
-    uint64_t value[SV_DEVSLOTS]; /* ... and what its word was then */
+    uint64_t taken[SV_DEVSLOTS]; /* reader: by count, what was taken out of each last */
+    uint64_t value[SV_DEVSLOTS]; /* and its word at that time */
 } sv_message_devslots_t;
 
 typedef struct sv_shm_end {
@@ -71,7 +71,7 @@ typedef struct sv_shm_end {
     sv_message_devslots_t devslot;
 } sv_shm_end_t;
 
-/* Reader: makes the shared segment of a rank of the node and offers it, once; the rank itself has one without an
+/* Reader: makes the shared segment of a rank of the node and offers it, once. The rank itself has one without an
    RTR. */
 selvage_status_t sv_shm_advertise(sv_message_engine_t *engine, int rank);
 /* Writer: maps what was offered, if it can. */
@@ -85,7 +85,7 @@ sv_ctrl_desc_t *sv_shm_take_slot(sv_message_engine_t *engine, sv_shm_end_t *end)
 void sv_shm_put_slot(sv_ctrl_desc_t *desc);
 /* Reader: where the last message of device memory went, for the writer to choose by. */
 void sv_shm_prefer(sv_shm_end_t *end, bool host);
-/* Takes what has arrived; ERR_CHECKSUM if that is damaged, which nobody sends again. */
+/* Takes what has arrived. ERR_CHECKSUM if that is damaged, because nobody sends it again. */
 selvage_status_t sv_shm_poll(sv_message_engine_t *engine, bool *moved);
 
 #endif

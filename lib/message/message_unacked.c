@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Control messages that go by the wire arrive, although it may lose, damage, repeat or reorder them. Each has a
- * sequence number in its pair of ranks. The receiver takes each once, in whatever order, since nothing in control
- * messages depends on that; and it acknowledges up to which number all came: in each control message by the wire, or
- * after a while in one that says nothing else (SEQUENCE_ACK, which has no number). The sender keeps what was not
- * acknowledged, and sends the oldest again, at intervals that double. It does so for as long as its communicator lives;
- * who waits has the deadline.
+ * Control messages by the wire arrive, although the wire may lose, damage, repeat or reorder them. Each has a sequence
+ * number in its pair of ranks. The receiver takes each once, in any order, since nothing in them depends on that. It
+ * acknowledges up to which number all came, in each control message by the wire. After a while without one it sends a
+ * SEQUENCE_ACK, which says nothing else and has no number.
  *
- *   unacked   of a peer: control messages that it has not acknowledged, by number; what comes after a control message
- *             stays in its descriptor
- *   ack_due   control messages of a peer's since it last had an acknowledgement; those that came twice get one at once
+ * The sender keeps what was not acknowledged, and sends the oldest again, at intervals that double. It does so for as
+ * long as its communicator lives. Whoever waits has the deadline.
  *
- * Nothing of that concerns control messages in shared segments, which cannot be lost. Under the engine's lock.
+ *   unacked   of a peer: control messages that it has not acknowledged, by number. The payload of one stays in its
+ *             descriptor
+ *   ack_due   control messages of a peer's since it last had an acknowledgement. Those that came twice get one at once
+ *
+ * Control messages in shared segments cannot be lost, and have none of this. Under the engine's lock.
  */
 #include "message/message_unacked.h"
 
@@ -22,8 +23,8 @@
 #include "base/base_memory.h"
 #include "message/message_pool.h"
 
-/* Sending again: after so long, which doubles so often; so many of the oldest, but one alone after so many times in
-   vain; of those that are known to be missing more; and a rank that has not answered so often is named in errors. */
+/* Sending again. It begins after FIRST_NS, and that doubles DOUBLED_MOST times. It sends the OLDEST, and HOLES of those
+   known to be missing; after HASTY times in vain one of each. Errors name a rank that has not answered SILENT times. */
 enum { FIRST_NS = 20000000, DOUBLED_MOST = 8, OLDEST = 4, HASTY = 3, HOLES = 64, SILENT = 5 };
 /* An acknowledgement goes out after so long, or for so many control messages. */
 enum { ACK_NS = 1000000, ACK_MESSAGES = 16 };
@@ -64,7 +65,7 @@ static bool test_bit(uint64_t *bits, uint32_t sequence, bool set)
     return before != 0;
 }
 
-/* Whether this number is new, and not too far ahead; it is not new any more. */
+/* Whether this number is new, and not too far ahead. Marks it as taken. */
 static bool take_sequence(sv_message_peer_t *peer, uint32_t sequence)
 {
     const int32_t ahead = (int32_t)(sequence - peer->arrived_sequence);
@@ -121,7 +122,7 @@ static bool may_send_now(const sv_message_peer_t *peer, uint32_t sequence)
     return sequence - peer->acked_sequence <= SV_CTRL_AHEAD;
 }
 
-/* Those that came out of order; bits count from what all had come to when they were sent. */
+/* Releases those that came out of order. The bits are of the numbers after `acked`. */
 static void release_ahead(sv_message_engine_t *engine, sv_message_peer_t *peer, const sv_ctrl_header_t *header)
 {
     const uint32_t acked = (uint32_t)header->value[ACK_VALUE];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Who a message is, and whether its bytes are its own: identities, keys and the digest kernel, which copies in the same
- * pass. The same for the order between a request and the stream that its caller named.
+ * pass. Also the order between a request and the stream that its caller named.
  */
 #include "base/base_log.h"
 #include "message/message_engine.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Completing requests: the only place where a call may stay. A wait drives the messages of its communicator, and the
- * exchanges if this thread is the one that starts them, since a neighbour may need those first. It ends by the deadline
- * once nothing has moved for so long, whoever has called.
+ * Completing requests: the only place where a call may block. A wait drives the messages of its communicator. It also
+ * drives the exchanges if this thread starts them, since a neighbour may need those first. It ends by the deadline once
+ * nothing has moved for so long, whoever has called.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The wire: host messages between ranks. This header is the whole contract. The wires mpi and local implement it, and a
- * fault wrapper stacks on either; UCX can join.
+ * fault wrapper stacks on either.
  *
  * - Ranks are 0..size-1. A wire belongs to one thread at a time (whoever drives the engine).
  * - Everything is non-blocking. Nothing completes without a call into the wire.
@@ -11,7 +11,7 @@
  *   order in which they were posted.
  * - The channel MESSAGE may be driven by another thread than everything else, where threads_ok says so.
  * - Control messages are 64 bytes. They come from any source, without posting, in order per source. The wire checks
- *   their digest (the `check` word), and drops and counts those that do not verify; the engine lives with a lost one.
+ *   their digest (the `check` word), and drops and counts those that do not verify. The engine lives with a lost one.
  * - Buffers given to send and recv stay the caller's and must stay valid until test says SUCCESS.
  * - Allowed statuses: SUCCESS, IN_PROGRESS where stated, ERR_MPI, ERR_MEMORY (open only), ERR_LIMIT. The detail names
  *   the native error.
@@ -57,8 +57,9 @@ typedef struct sv_wire_ops {
                              sv_wire_request_t *request_out);
     /* SUCCESS: complete, request cleared, *bytes_out (may be NULL) is the received size. IN_PROGRESS: not yet. */
     selvage_status_t (*test)(sv_wire_t *wire, sv_wire_request_t *request, size_t *bytes_out);
-    /* Tries to withdraw a receive. SUCCESS: withdrawn or complete, the buffer is quiet. IN_PROGRESS: the wire may
-       still write the buffer, which must never be reused before a test says so; the request stays open for that. */
+    /* Tries to withdraw a receive. SUCCESS: it is withdrawn or complete, and nothing writes the buffer any more.
+       IN_PROGRESS: the wire may still write the buffer, which must not be reused before a test says so. The request
+       stays open for that. */
     selvage_status_t (*cancel)(sv_wire_t *wire, sv_wire_request_t *request);
     /* Sends a control message; fills message->check. IN_PROGRESS: no room at the moment, try again later. */
     selvage_status_t (*control_send)(sv_wire_t *wire, int peer, sv_wire_control_t *message);

@@ -2,7 +2,7 @@
 /*
  * The local wire's life and its control channel: a world of mailboxes, one wire per rank, each driven by one thread.
  * The world owns the mailboxes and outlives its wires, so that a message may arrive after its reader has closed.
- * Control messages wait in a ring of fixed size per rank; a full ring refuses, as a busy MPI would. A mutex per mailbox
+ * Control messages wait in a ring of fixed size per rank. A full ring refuses, as a busy MPI would. A mutex per mailbox
  * is all the synchronisation there is.
  */
 #include <limits.h>

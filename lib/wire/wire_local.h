@@ -21,7 +21,7 @@ selvage_status_t sv_wire_local_open(sv_wire_world_t *world, int rank, sv_wire_t 
 void sv_wire_local_corrupt_control(sv_wire_t *wire, unsigned every_nth);
 /* For tests: every message of at least so many bytes that this local wire receives has a bit flipped; 0: none. */
 void sv_wire_local_corrupt_long(sv_wire_t *wire, size_t from_bytes);
-/* The same for every n-th of them, at a place that differs from one to the next. 0: none. Returns how many it was. */
+/* As above for every n-th of them, at a place that differs from one to the next (0: none). Returns how many it was. */
 uint64_t sv_wire_local_corrupt_some(sv_wire_t *wire, size_t from_bytes, unsigned every_nth);
 
 #endif

@@ -210,7 +210,7 @@ selvage_status_t sv_wire_local_recv(sv_wire_t *base, sv_wire_channel_t channel, 
     return status;
 }
 
-/* Looks at a request's node. SUCCESS: over, the node is given back; arrived and capacity are set for a receive. */
+/* Looks at a request's node. SUCCESS: it is over and given back. For a receive arrived and capacity are set. */
 static selvage_status_t end_node(sv_wire_mailbox_t *box, sv_wire_node_t *node, bool withdraw, size_t *arrived,
                                  size_t *capacity)
 {

@@ -64,8 +64,8 @@ static void free_comms(MPI_Comm *comms, const bool *unquiet)
 }
 
 /*
- * One decision on all ranks; gives a number that no earlier wire between any of them had. A rank that failed says so by
- * its number, twice, so that a damaged result is not taken for it. A damaged number makes all control messages fail
+ * One decision on all ranks, and a number that no earlier wire between any of them had. A rank that failed says so by
+ * its number, twice, so that a damaged result is not taken for it. With a damaged number all control messages fail
  * here.
  */
 static selvage_status_t agree_on_open(MPI_Comm comm, selvage_status_t mine, uint64_t *nonce_out)

@@ -15,8 +15,8 @@ selvage_status_t sv_wire_mpi_check(void);
 typedef void (*sv_wire_finalize_fn)(void *arg);
 
 /*
- * Collective. Duplicates comm four times (data, setup, message, control) with MPI_ERRORS_RETURN. Refuses NULL
- * communicators, inter-communicators (SELVAGE_ERR_ARGUMENT), and MPI not initialised or finalised
+ * Collective. Makes four communicators of comm's ranks (data, setup, message, control) with MPI_ERRORS_RETURN. Refuses
+ * NULL communicators, inter-communicators (SELVAGE_ERR_ARGUMENT), and MPI not initialised or finalised
  * (SELVAGE_ERR_STATE). If one rank has no memory, all fail: that one with ERR_MEMORY, the others with ERR_PEER. A
  * thread level below MPI_THREAD_FUNNELED is said at info level only, because every program that calls plain MPI_Init
  * has it.

@@ -17,7 +17,7 @@ typedef struct sv_wire_cart {
 
 /*
  * Reads the shape of cart, and the rank of every block. ERR_ARGUMENT, with call in the detail, if cart is not
- * Cartesian, has too many dimensions, or has not the ranks of wire in the same order. ERR_UNSUPPORTED if wire is not
+ * Cartesian, has too many dimensions, or has other ranks than wire or in another order. ERR_UNSUPPORTED if wire is not
  * MPI's.
  */
 selvage_status_t sv_wire_mpi_cart_read(const char *call, sv_wire_t *wire, MPI_Comm cart, sv_wire_cart_t *cart_out);

@@ -115,7 +115,7 @@ out:
 
 static selvage_status_t flatten_into(MPI_Datatype type, sv_type_map_t *map);
 
-/* Of the constructor's inner type with this number: its map, into an empty one, and the distance of two in a row. */
+/* Writes the map of the constructor's inner type with this number into an empty one, and gives its extent. */
 static selvage_status_t flatten_inner(const contents_t *c, size_t i, sv_type_map_t *map, int64_t *extent_out)
 {
     MPI_Count low, extent;

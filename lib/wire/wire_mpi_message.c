@@ -4,7 +4,7 @@
  * MPI handle, flags, the peer and the byte count. They are packed into the caller's words, so that nothing is
  * allocated. Errors come back from MPI as codes (MPI_ERRORS_RETURN) and leave here as ERR_MPI with MPI's own text.
  *
- * Two habits of MPIs are why sizes are settled at commit; packets then meet neither:
+ * Two habits of MPIs are why sizes are settled at commit, so that packets meet neither:
  * - When a test finds an error, MPICH 4.0 asks the error handler of MPI_COMM_WORLD, whatever the communicator. A
  *   program that keeps the default ends there.
  * - Open MPI 4.1 may write past a receive that is shorter than a long message before it reports the error.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the files of the MPI wire share. One struct owns four private communicators and the fixed slots of the control
- * channel; nothing is allocated after open. It belongs to one thread at a time, like every wire.
+ * channel. Nothing is allocated after open. It belongs to one thread at a time, like every wire.
  */
 #ifndef SV_WIRE_MPI_PRIVATE_H
 #define SV_WIRE_MPI_PRIVATE_H

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the bytes of a datatype lie, in plain numbers: what modules above read instead of an MPI_Datatype. A map is a
+ * Where the bytes of a datatype lie, in plain numbers. Modules above read this instead of an MPI_Datatype. A map is a
  * list of pieces in the order of the stream. A piece is a run of bytes without gaps, repeated along up to 4 dimensions,
  * the first of which varies fastest. The calls below build maps, and each keeps what is regular, whatever constructors
- * it was made of: runs that touch become one run, and what comes again at one distance becomes a dimension.
+ * it was made of. Runs that touch become one run. What comes again at one distance becomes a dimension.
  *
  *   vector of 3 blocks    ##..##..##                       one piece:  run 2, dim {3, 4}
  *   struct of 2           ##....#                          two pieces: runs 2 and 1
  *
- * Only what cannot be said so becomes many pieces; they cost 24 bytes each. A map is owned by whoever made it; any
- * thread.
+ * Anything else becomes many pieces, which cost 24 bytes each. A map is owned by whoever made it. Any thread.
  */
 #ifndef SV_WIRE_TYPE_MAP_H
 #define SV_WIRE_TYPE_MAP_H
@@ -59,7 +58,7 @@ selvage_status_t sv_type_map_add_run(sv_type_map_t *map, int64_t offset, uint64_
 /* Appends all of another map, moved by shift. */
 selvage_status_t sv_type_map_add_map(sv_type_map_t *map, const sv_type_map_t *other, int64_t shift);
 
-/* count times what is there, each stride_bytes after the one before; 0: nothing is left. */
+/* Repeats what is there count times, each stride_bytes after the one before. With 0 nothing is left. */
 selvage_status_t sv_type_map_repeat(sv_type_map_t *map, uint64_t count, int64_t stride_bytes);
 
 /* Finds pieces that come at one distance, and makes a dimension of it: for what was added piece by piece. */

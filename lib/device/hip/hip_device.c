@@ -89,7 +89,7 @@ static selvage_status_t stream_wait_event(sv_device_t *dev, void *stream, sv_eve
     HIP_CALL(dev, hipStreamWaitEvent((hipStream_t)stream, (hipEvent_t)(void *)event, 0), "hipStreamWaitEvent");
 }
 
-/* Memory of another GPU than this device's may be what the caller thinks of; its work is on the current one. */
+/* Waits for the current GPU, too: the memory that the caller thinks of may be that one's. */
 static selvage_status_t device_sync(sv_device_t *dev)
 {
     int current = 0;

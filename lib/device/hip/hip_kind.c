@@ -2,8 +2,7 @@
 /*
  * Finds out what kind of memory an address leads to. The runtime tells device, pinned and managed memory, and memory of
  * other GPUs. Other processes cannot map pools and virtual memory by a handle of this kind. On NVIDIA the driver tells
- * these from plain allocations; HIP has no question for that, so on AMD both look like plain allocations. Nothing is
- * kept.
+ * these from plain allocations. HIP has no query for that, so on AMD both look like plain allocations. Nothing is kept.
  */
 #include <stdint.h>
 

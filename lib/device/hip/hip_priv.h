@@ -57,7 +57,7 @@ static inline void hip_ignore(hipError_t error)
         (void)hipGetLastError();
 }
 
-/* Makes the device current and says what was current before; what then fails is for the caller to say. */
+/* Makes the device current and says what was current before. The caller reports what then fails. */
 static inline hipError_t hip_enter(const hip_device_t *dev, int *before_out)
 {
     *before_out = dev->index;
@@ -72,7 +72,7 @@ static inline void hip_leave(const hip_device_t *dev, int before)
         hip_ignore(hipSetDevice(before));
 }
 
-/* The error of a runtime call with the device current; not made at all if that cannot be. */
+/* The error of a runtime call with the device current. If that cannot be, the call is not made. */
 #define HIP_RUN(dev, call)                                        \
     __extension__({                                               \
         int hip_before_;                                          \
@@ -83,7 +83,7 @@ static inline void hip_leave(const hip_device_t *dev, int before)
         hip_error_;                                               \
     })
 
-/* The same for calls that give something back: they know the device by what they are given, and are made anyhow. */
+/* As above for calls that give something back. They know the device by what they are given, and are made anyhow. */
 #define HIP_RELEASE(dev, call)                                    \
     __extension__({                                               \
         int hip_before_;                                          \

@@ -5,8 +5,8 @@
  * A link serves one copy after the other, whichever streams they come from. A copy reserves its time: from when it
  * could begin and the link is free, for latency plus bytes over bandwidth. Then it moves the bytes, and sleeps until
  * its time is over. Sleeping costs no CPU, so that overlap shows on a machine with few cores. For the same reason a
- * copy after a modelled operation begins when that was to end, and not when its thread got a core again: a copy
- * engine needs none. A link with neither bandwidth nor latency is not modelled: the copy takes what memcpy takes.
+ * copy after a modelled operation begins when that was to end, and not when its thread got a core again. A link with
+ * neither bandwidth nor latency is not modelled: the copy takes what memcpy takes.
  */
 #include <string.h>
 
@@ -21,7 +21,8 @@ void soft_link_init(soft_link_t *link, double gbs, double latency_us)
     atomic_init(&link->free_ns, 0);
 }
 
-/* When an operation could begin that was enqueued then; 0, the operation before it took real time, is now. */
+/* When an operation could begin that was enqueued at enqueued_ns. If the operation before it took real time (0), that
+   is now. */
 static uint64_t could_begin(const soft_stream_t *stream, uint64_t enqueued_ns)
 {
     if (stream->before_ns == 0)

@@ -3,11 +3,11 @@
  * Memory of the software device.
  *
  * Device memory comes from mappings, so that other processes of the node can map it. Small pieces share a slab, because
- * each mapping costs a descriptor; large ones have a mapping of their own, which is a slab with one piece. A slab's
- * pieces are a list in order of address; neighbours that are free are joined, and an empty slab is given back.
+ * each mapping costs a descriptor. A large one has a mapping of its own, which is a slab with one piece. A slab's
+ * pieces are a list in order of address. Free neighbours are joined, and an empty slab is given back.
  *
- * One table serves all devices of the process (it is part of the device registry): devices of one process see each
- * other's memory, as GPUs of one process do. Its mutex makes every call here safe for any thread; none of them is hot.
+ * One table, part of the device registry, serves all devices of the process: they see each other's memory, as GPUs of
+ * one process do. Its mutex makes every call here safe for any thread. None of them is hot.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -114,7 +114,7 @@ static void piece_join(piece_t *piece)
     sv_free(next);
 }
 
-/* Finds a free piece that is large enough; makes a slab where there is none. */
+/* Finds a free piece that is large enough, or makes a slab. */
 static selvage_status_t find_free_piece(size_t bytes, slab_t **slab_out, piece_t **piece_out)
 {
     bool small = bytes <= PIECE_SMALL_MAX;

@@ -166,7 +166,7 @@ selvage_status_t soft_stream_create(soft_device_t *dev, soft_stream_t **stream_o
 /* Waits for the stream's work. Accepts NULL. */
 void soft_stream_destroy(soft_stream_t *stream);
 void soft_stream_sync(soft_stream_t *stream);
-/* The work of all streams of the process: its software devices are one, as the GPU is that several handles open. */
+/* Waits for all streams of the process. Its software devices are one device, as several handles of a GPU are. */
 selvage_status_t soft_device_sync(sv_device_t *dev);
 
 /* Progress words. The position is where the new owner begins. SELVAGE_ERR_DEVICE if all are taken. */

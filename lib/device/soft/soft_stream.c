@@ -5,7 +5,7 @@
  * Each slot carries a sequence number. If it equals a position, the slot is free for the producer who claims that
  * position. If it is one more, the slot is filled. The worker sets it a whole lap ahead when the operation is done.
  * Several producers claim positions by compare-and-swap. Nothing here allocates, locks or logs between create and
- * destroy; a full ring makes the producer wait, as on a GPU.
+ * destroy. A full ring makes the producer wait, as on a GPU.
  */
 #include "base/base_memory.h"
 #include "base/base_status.h"
@@ -26,7 +26,7 @@ typedef struct slot_wait {
 static bool slot_free(const void *arg)
 {
     const slot_wait_t *wait = arg;
-    /* Partner: the release in stream_worker(); anything but the old lap ends the wait, the caller looks again. */
+    /* Partner: the release in stream_worker(). Anything but the old lap ends the wait; the caller looks again. */
     return atomic_load_explicit(&wait->op->sequence, memory_order_acquire) >= wait->position;
 }
 

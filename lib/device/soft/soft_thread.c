@@ -4,7 +4,7 @@
  *
  * A waiter counts itself in `sleepers`, reads the park's word, looks once more whether it is ready, and sleeps only if
  * the word is still the same. A poster changes the word and then reads `sleepers`. Both sides are sequentially
- * consistent, so one of them sees the other: either the waiter sees the new word, or the poster wakes it.
+ * consistent, so one of them sees the other. Either the waiter sees the new word, or the poster wakes it.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
