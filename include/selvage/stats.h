@@ -33,7 +33,7 @@ typedef struct selvage_stats {
     uint64_t resends;             /**< packets sent again */
     uint64_t bad_digests;         /**< arrivals whose digest did not verify */
     uint64_t bad_records;         /**< arrivals whose record was not the expected one */
-    uint64_t stale_discarded;     /**< messages of an old epoch or attempt, or doubled, thrown away (staged) */
+    uint64_t stale_discarded;     /**< messages of an old epoch or attempt, or doubled, thrown away (staged, direct) */
     uint64_t swapped_named;       /**< failed arrivals recognised as another packet or the previous epoch */
     uint64_t asked_again;         /**< times a missing packet was asked for */
     uint64_t control_damaged;     /**< control messages that did not verify and were ignored */

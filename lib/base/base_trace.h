@@ -56,7 +56,7 @@ typedef struct sv_trace_record {
     uint64_t begin_ns;
     uint64_t end_ns;     /* 0 for an instant */
     uint64_t epoch;
-    uint64_t value;      /* bytes; for PHASE the phase number; for BAD and FAULT a code */
+    uint64_t value;      /* bytes; for PHASE the phase number; for BAD the attempt, for FAULT a code */
     uint32_t packet;     /* the sender's index; UINT32_MAX: none */
     int32_t peer;        /* -1: none */
     uint16_t kind;

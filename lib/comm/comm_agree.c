@@ -65,6 +65,9 @@ static selvage_status_t send_round(selvage_comm_t *comm, int round, const uint64
     memcpy(&message.word[3], value, sizeof(uint64_t) * SV_AGREE_VALUES);
     memcpy(comm->agree_out.value[round], value, sizeof comm->agree_out.value[round]);
     comm->agree_out.open |= UINT32_C(1) << round;
+    /* A neighbour that was late in an earlier round has used up that one's repeats, not this one's. */
+    comm->agree_out.repeats = 0;
+    comm->agree_out.repeat_ns = sv_clock_ns() + FIRST_REPEAT_NS;
     return sv_control_send_wait(comm, peer_of_round(comm, round), &message);
 }
 

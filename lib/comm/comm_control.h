@@ -8,14 +8,16 @@
  *   HANDSHAKE         commit    bytes                                          of the descriptor message on SETUP
  *   HANDSHAKE_ACK     commit                                                   a HANDSHAKE came
  *   RESEND_HANDSHAKE  commit                                                   send your descriptors again
- *   VERDICT           exchange  epoch                                          all staged packets of it are good
+ *   VERDICT           exchange  epoch                                          all packets of it by messages are good
  *   RESEND            exchange  epoch    index    attempt  reason              send this packet again
  *   QUERY             exchange  epoch                                          is my verdict still coming?
- *   FAIL              exchange  epoch    status   index    expected  found     it is lost here from this epoch on
+ *   FAIL              exchange  epoch    status   packet   record    data      it is lost here from this epoch on
+ *
+ * Of FAIL, packet is source << 32 | index, and then come the digests in the record and of the data.
  *
  * A lost or damaged one does no harm. AGREE and HANDSHAKE are repeated until they are acknowledged, a few times and at
  * growing intervals, and every repeat is acknowledged. QUERY asks for a verdict and RESEND for a packet, and both are
- * repeated.
+ * repeated. A lost FAIL is sent again to who asks.
  */
 #ifndef SV_COMM_CONTROL_H
 #define SV_COMM_CONTROL_H

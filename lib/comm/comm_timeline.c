@@ -74,8 +74,7 @@ static selvage_status_t collect_timeline(selvage_comm_t *comm)
 {
     sv_trace_record_t *chunk = NULL;
     FILE *file = NULL;
-    uint64_t largest = (uint64_t)comm->config.trace_events;
-    SV_TRY(sv_calloc(largest < CHUNK_RECORDS ? largest : CHUNK_RECORDS, sizeof *chunk, &chunk));
+    uint64_t room = 0;
     selvage_status_t written = sv_trace_json_begin(comm->config.trace, &file), status = SELVAGE_SUCCESS;
     if (written == SELVAGE_SUCCESS)
         sv_trace_json_records(file, 0, 0, comm->trace.timeline, comm->trace.timeline_count);
@@ -84,6 +83,12 @@ static selvage_status_t collect_timeline(selvage_comm_t *comm)
         SV_TRY_GOTO(status, receive_records(comm, &head, sizeof head, source, HEAD_TAG), end);
         for (uint64_t done = 0; done < head.count;) {
             const uint64_t now = record_chunk_of(head.count, done);
+            if (now > room) { /* what another rank has, this one's settings do not say */
+                sv_free(chunk);
+                chunk = NULL;
+                room = now;
+                SV_TRY_GOTO(status, sv_calloc(room, sizeof *chunk, &chunk), end);
+            }
             SV_TRY_GOTO(status, receive_records(comm, chunk, now * sizeof *chunk, source, RECORDS_TAG), end);
             if (file)
                 sv_trace_json_records(file, source, head.wall_offset_ns - wall_offset_ns(), chunk, now);

@@ -79,6 +79,8 @@ static void *run_waiter(void *arg)
         pthread_mutex_lock(&waiter.lock);
         while (!waiter.stop && is_idle_waiter())
             pthread_cond_wait(&waiter.work, &waiter.lock);
+        if (is_idle_waiter()) /* the end: a wait that nobody asked for might never be over */
+            break;
         /* One wait is for all that have asked until now. */
         const uint64_t asked = atomic_load_explicit(&waiter.asked, memory_order_relaxed);
         pthread_mutex_unlock(&waiter.lock);

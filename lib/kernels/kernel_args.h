@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Structures that host and device share. Plain C and C++, fixed layout on every device, no host headers but stdint.
+ * Plug-ins are compiled with them: who changes one counts up SV_PLUGIN_ABI.
  */
 #ifndef SV_KERNEL_ARGS_H
 #define SV_KERNEL_ARGS_H
@@ -8,9 +9,10 @@
 #include <stdint.h>
 
 /*
- * The record: 64 bytes, little-endian, after every packet on the wire. In a packet that moves in segments, each but the
- * last is followed by a record of kind SEGMENT. Its bytes are the segment's size, its salt is the offset in the packet,
- * its digest 0. The last segment carries the packet's own record (kind PACKET, bytes of the whole packet).
+ * The record: 64 bytes, little-endian, of every packet; on routes by messages after its bytes. In a packet that moves
+ * in segments, each but the last is followed by a record of kind SEGMENT. Its bytes are the segment's size, its salt is
+ * the offset in the packet, its digest 0. The last segment carries the packet's own record (kind PACKET, bytes of the
+ * whole packet).
  */
 typedef struct sv_record {
     uint32_t magic;       /* SV_RECORD_MAGIC */
@@ -31,11 +33,12 @@ enum { SV_KERNEL_LANES_MAX = 512 };
 enum { SV_RECORD_BYTES = 64, SV_RECORD_VERSION = 1, SV_RECORD_PACKET = 1, SV_RECORD_SEGMENT = 2 };
 #define SV_RECORD_MAGIC 0x47564c53u /* "SLVG" in memory */
 
-/* What a verification found; lies in pinned memory, read by the host after the event after the kernel. */
+/* What a verification found; in pinned memory. The host reads it once it has acquired the word that comes after it, or
+   epoch. */
 typedef struct sv_verify_result {
     uint64_t expected;    /* digest in the record */
     uint64_t found;       /* digest of the bytes that are there */
-    uint32_t record_ok;   /* the record is the expected one (attempt and digest apart); SV_RESULT_ABSENT */
+    uint32_t record_ok;   /* 1: the record is the expected one (attempt and digest apart); or SV_RESULT_ABSENT */
     uint32_t verified;    /* record_ok and found equals expected (or no digests are used) */
     uint64_t epoch;       /* in which the packet failed; 0: it did not, or the host has taken it */
 } sv_verify_result_t;

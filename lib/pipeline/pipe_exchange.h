@@ -153,12 +153,12 @@ typedef struct sv_packet {
     uint32_t nsegments, nslots;
     size_t segment_bytes;
     sv_slot_t *slots;
-    sv_record_t identity;       /* what its record must say; epoch and attempt of the present one */
+    sv_record_t identity;       /* what its record must say; its epoch is the present one, its attempt that of a send */
     uint64_t key;
     sv_digest_scratch_t *scratch;
-    uint64_t started_ns;        /* of this epoch */
+    uint64_t started_ns;        /* receive: when its epoch began here; send: when its present attempt began */
     uint64_t moved_ns;          /* last time anything happened to it */
-    unsigned attempt;
+    unsigned attempt;           /* send: the present one; receive: the lowest that is accepted */
     unsigned requests;          /* requests or queries of this epoch: their interval doubles */
 } sv_packet_t;
 
@@ -343,8 +343,8 @@ typedef struct sv_exchange_failure {
     uint64_t lost_epoch;           /* later than the present one: a neighbour will not take part in it; 0: none */
     selvage_status_t lost_status;  /* its reason */
     int lost_source;
-    uint64_t expected, found;      /* digests of the packet that failed last */
-    uint32_t index, source;        /* of the packet that failed here; source UINT32_MAX: none did */
+    uint64_t expected, found;      /* digests in the record and of the data, of the last attempt that did not verify */
+    uint32_t index, source;        /* of the packet that ended the exchange here; source UINT32_MAX: none did */
     bool quarantined;              /* something may still write the memory: never freed */
     bool device_busy;              /* a kernel on a stream of the caller's never came to its end: it may still read */
     uint32_t posted_left;          /* receives that could not be withdrawn */

@@ -24,8 +24,8 @@ static bool name_by_record(const sv_recv_t *recv, const sv_record_t *record, cha
     const selvage_exchange_t *x = recv->p.x;
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         const sv_recv_t *other = &x->recvs[i];
-        /* An epoch that has not begun is a damaged record, not another packet. */
         const sv_record_t *id = &other->p.identity;
+        /* An epoch that has not begun is a damaged record, not another packet. */
         if (!sv_packet_is_same(record, id) || record->bytes != id->bytes || record->salt != id->salt ||
             record->epoch > x->epoch || (other == recv && record->epoch == x->epoch))
             continue;
@@ -43,7 +43,6 @@ static bool digest_under(sv_recv_t *recv, const sv_record_t *identity, uint64_t 
     sv_device_t *dev = p->x->comm->dev;
     if (!recv->buf) /* in pieces, in the user's memory */
         return false;
-    sv_record_t scratch_record = *recv->record; /* keeps what arrived out of the kernel's way */
     sv_digest_arg_t arg = {.src = recv->buf,
                            .bytes = p->bytes,
                            .key = sv_digest_key(identity),
@@ -56,7 +55,6 @@ static bool digest_under(sv_recv_t *recv, const sv_record_t *identity, uint64_t 
             SELVAGE_SUCCESS ||
         SV_DEVICE_CALL(dev, stream_sync, p->x->streams.kernel) != SELVAGE_SUCCESS)
         return false;
-    *recv->record = scratch_record;
     *digest_out = recv->result->found;
     return true;
 }
@@ -112,14 +110,14 @@ static bool name_by_data(sv_recv_t *recv, char *text, size_t text_bytes)
     return false;
 }
 
-bool sv_misdelivery_describe(sv_recv_t *recv, const sv_record_t *arrived, bool arrived_segments, char *text,
+bool sv_misdelivery_describe(sv_recv_t *recv, const sv_record_t *arrived, bool data_arrived, char *text,
                              size_t text_bytes)
 {
     if (name_by_record(recv, arrived, text, text_bytes))
         return true;
-    if (arrived_segments && name_by_data(recv, text, text_bytes))
+    if (data_arrived && name_by_data(recv, text, text_bytes))
         return true;
     snprintf(text, text_bytes, "%s",
-             arrived_segments ? "the data are damaged" : "the message is cut short or its record damaged");
+             data_arrived ? "the data are damaged" : "the message is cut short or its record damaged");
     return false;
 }

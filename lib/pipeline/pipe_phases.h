@@ -47,9 +47,10 @@ void sv_recovery_peer_failed(selvage_exchange_t *x, int source, const sv_wire_co
 void sv_recovery_begin_lost(selvage_exchange_t *x);
 /*
  * What arrived in place of a packet (pipe_misdelivery.c), as text for the report: by its record, and by trying the keys
- * of other packets and of the previous epoch on the data. True if it was recognised.
+ * of other packets and of the previous epoch on the data, if that is in the receive buffer (data_arrived), which writes
+ * to *recv->result. True if it was recognised.
  */
-bool sv_misdelivery_describe(sv_recv_t *recv, const sv_record_t *arrived, bool arrived_segments, char *text,
+bool sv_misdelivery_describe(sv_recv_t *recv, const sv_record_t *arrived, bool data_arrived, char *text,
                              size_t text_bytes);
 
 /* Poisons the exchange: first error and its detail are kept, neighbours are told, the flight recorder is written. */

@@ -114,8 +114,8 @@ selvage_status_t sv_packet_verify(sv_recv_t *recv, const uint8_t *src, uint32_t 
 selvage_status_t sv_packet_drain_messages(sv_send_t *send, uint64_t now_ns, bool *moved);
 /* The end of a send. */
 void sv_packet_close_send(sv_send_t *send, uint64_t now_ns, bool *moved);
-/* Phase 5: what the verifying kernel says of a receive. IN_PROGRESS: nothing yet. SUCCESS: good, and the receive is
-   over. Anything else is for the caller to pass on; *landed_out is whether the packet is good. */
+/* Phase 5: what the verifying kernel says of a receive. SUCCESS: nothing yet, asked for again, or over, as recv->state
+   says; *landed_out: it is good, and a verdict is due. An error ends the exchange. */
 selvage_status_t sv_packet_land(sv_recv_t *recv, uint64_t now_ns, bool *moved, bool *landed_out);
 /* Phase 5 of routes that send messages: the verdict is due when all packets of the sender are good ... */
 selvage_status_t sv_packet_land_messages(sv_recv_t *recv, uint64_t now_ns, bool *moved);

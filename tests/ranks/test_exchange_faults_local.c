@@ -22,11 +22,11 @@ enum { DOUBLES_RACE = 0 };
 #endif
 
 /* Sums over the ranks of a run. */
-static _Atomic uint64_t injected, detected, requested_attempt, stale, control_damaged, wrong_packets;
+static _Atomic uint64_t injected, detected, asked_again, stale, control_damaged, wrong_packets;
 
 static void reset_sums(void)
 {
-    injected = detected = requested_attempt = stale = control_damaged = wrong_packets = 0;
+    injected = detected = asked_again = stale = control_damaged = wrong_packets = 0;
 }
 
 static void add_sums(local_rank_t *self)
@@ -35,7 +35,7 @@ static void add_sums(local_rank_t *self)
     CHECK_STATUS(selvage_comm_stats(self->comm, &stats), SELVAGE_SUCCESS);
     injected += stats.faults_injected;
     detected += stats.bad_digests + stats.bad_records;
-    requested_attempt += stats.asked_again;
+    asked_again += stats.asked_again;
     stale += stats.stale_discarded;
     control_damaged += stats.control_damaged;
 }
@@ -74,10 +74,10 @@ static void check_counters(const char *fault)
     CHECK(injected > 0);
     if (strchr("fsrt", fault[0]) && !strchr(fault, ',')) { /* seen one by one; a doubled or late one need not be */
         CHECK(detected > 0);
-        CHECK(detected + stale + requested_attempt >= injected);
+        CHECK(detected + stale + asked_again >= injected);
     }
     if (strncmp(fault, "drop", 4) == 0)
-        CHECK(requested_attempt >= injected);
+        CHECK(asked_again >= injected);
 }
 
 static void test_recovery(void)
@@ -100,7 +100,7 @@ static void test_recovery(void)
             if (atomic_load(&check_failed_) != failed)
                 fprintf(stderr, "%s, %s: injected %llu, detected %llu, stale %llu, asked %llu\n", routes[r], faults[f],
                         (unsigned long long)injected, (unsigned long long)detected, (unsigned long long)stale,
-                        (unsigned long long)requested_attempt);
+                        (unsigned long long)asked_again);
         }
 }
 
