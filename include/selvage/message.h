@@ -84,12 +84,12 @@ selvage_status_t selvage_message_issend(selvage_comm_t *comm, const void *buf, s
 /**
  * @brief Begins to send, complete whatever the receiver does.
  *
- * The message waits in a slot of the receiver's device memory (selvage_comm_params_t::message_slot_bytes). A receive
- * into host memory takes it from there, too. Slots are made after the first messages between two ranks of a node have
- * gone both ways.
+ * The message waits in a slot of the receiver's device memory (selvage_comm_params_t::message_slot_bytes), or in device
+ * memory of the sender's (SELVAGE_MESSAGE_BUFFER_BYTES at most). A receive into host memory takes it from there, too.
+ * Both are possible after the first messages between two ranks of a node have gone both ways.
  *
- * @return also ERR_LIMIT, and nothing is sent or logged: the buffer is no device memory, or longer than a slot; the
- *         receiver has no slots, or none is free
+ * @return also ERR_LIMIT, and nothing is sent or logged: the buffer is no device memory, or the receiver is no rank of
+ *         the node; no slot is free that is long enough, and as much as there may be waits with the sender
  */
 selvage_status_t selvage_message_ibsend(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
                                         int destination, int tag, void *stream, selvage_request_t **request);

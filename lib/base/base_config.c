@@ -33,7 +33,8 @@
     _Static_assert(sizeof(((sv_config_t *)0)->member) == BYTES_OF_##type, "SELVAGE_" #name ": type of the member");
 SV_CONFIG_TABLE(CHECK_MEMBER)
 
-_Static_assert(SV_CONFIG_ROWS <= 64, "environment_rows has one bit per row");
+_Static_assert(SV_CONFIG_ROWS <= 8 * sizeof(((sv_config_t *)0)->environment_rows),
+               "environment_rows has one bit per row");
 
 const sv_config_row_t sv_config_rows[SV_CONFIG_ROWS] = {
 #define TABLE_ROW(name, member, type, default_text, range, agreed, text) \
@@ -162,7 +163,7 @@ selvage_status_t sv_config_load(sv_config_lookup_t lookup, void *lookup_arg, sv_
         if (!parse_row(row, text, &config))
             return refuse_setting(row, text, wanted[row->type], row->range);
         if (users_text)
-            config.environment_rows |= UINT64_C(1) << i;
+            config.environment_rows[i / 64] |= UINT64_C(1) << i % 64;
         SV_TRY(check_row(row, text, &config));
     }
     if (config.checksum == SV_CONFIG_CHECKSUM_ON)

@@ -57,6 +57,7 @@ typedef struct sv_config {
     int soft_stores;
     int intranode;
     uint64_t message_eager_bytes;
+    uint64_t message_buffer_bytes;
     int coll_algo, coll_proto;
     uint64_t coll_ll_max, coll_ll128_max, coll_push_min;
     bool coll_checksum;
@@ -84,7 +85,7 @@ typedef struct sv_config {
     int soft_mode;
     double soft_d2h_gbs, soft_h2d_gbs, soft_peer_gbs, soft_d2h_us, soft_h2d_us, soft_peer_us;
     char lattice[SV_CONFIG_TEXT_BYTES];
-    uint64_t environment_rows; /* bit i: row i of the table was set by the user; kept for sv_config_print() */
+    uint64_t environment_rows[2]; /* bit i: row i of the table was set by the user; kept for sv_config_print() */
 } sv_config_t;
 
 /* Looks a variable up; returns NULL if it is not set. Tests pass their own, the library NULL for secure_getenv(). */

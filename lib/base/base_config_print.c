@@ -63,7 +63,7 @@ const char *sv_config_range_text(const sv_config_row_t *row)
 
 const char *sv_config_source_text(int position, const sv_config_t *config)
 {
-    return config->environment_rows >> position & 1 ? "environment" : "default";
+    return config->environment_rows[position / 64] >> position % 64 & 1 ? "environment" : "default";
 }
 
 void sv_config_print(FILE *stream, const sv_config_t *config)

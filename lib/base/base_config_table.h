@@ -59,6 +59,9 @@
     X(MESSAGE_EAGER_BYTES, message_eager_bytes, BYTES, "8K", "0..1048576", 1,                                          \
       "messages up to this size leave at once, with their envelope, and between devices of a node up to 128 times "    \
       "as much (SELVAGE_SEGMENT_BYTES at most); longer ones when their receive is there")                              \
+    X(MESSAGE_BUFFER_BYTES, message_buffer_bytes, BYTES, "1G", "0..1T", 0,                                             \
+      "device memory of a rank, at most, for messages to ranks of its node that are sent buffered and do not fit "     \
+      "into a slot of the receiver's")                                                                                 \
     X(COLL_ALGO, coll_algo, CHOICE, "auto", "auto|oneshot|twoshot|direct|ring|pat|nvls", 1,                            \
       "algorithm of collectives; where a call has no such one, the nearest")                                           \
     X(COLL_PROTO, coll_proto, CHOICE, "auto", "auto|ll|ll128|simple", 1,                                               \

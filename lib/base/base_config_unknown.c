@@ -95,7 +95,7 @@ selvage_status_t sv_config_refuse_unknown(const sv_config_t *config)
 {
     if (getauxval(AT_SECURE)) /* none of them is read either */
         return SELVAGE_SUCCESS;
-    const bool told = config->environment_rows >> SV_CONFIG_ROW_UNKNOWN & 1;
+    const bool told = config->environment_rows[SV_CONFIG_ROW_UNKNOWN / 64] >> SV_CONFIG_ROW_UNKNOWN % 64 & 1;
     if (told || atomic_load_explicit(&forgiveness, memory_order_relaxed) == AS_CONFIGURED)
         return check_names(config);
     if (atomic_exchange_explicit(&forgiveness, HAS_WARNED, memory_order_relaxed) == HAS_WARNED)

@@ -94,6 +94,7 @@ static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t 
         engine->devslot_bytes = engine->segment_bytes;
     if (comm->message_slot_bytes)
         engine->devslot_bytes = comm->message_slot_bytes;
+    engine->buffer_bytes = config->message_buffer_bytes;
     engine->early_wait_ns = sv_prelaunch_wait_ns(comm);
     engine->exchange = comm->nonce | UINT32_MAX; /* exchanges count from the nonce on, and never so far */
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->streams.kernel), fail);

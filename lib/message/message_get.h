@@ -11,7 +11,10 @@
 /* Sender: offers its memory in an RTS, if the receiver could reach it, and has the digest made. stream is the caller's,
    after which the bytes are there. */
 void sv_get_offer(selvage_request_t *send, void *stream, sv_ctrl_header_t *rts);
-/* Whether the digest is there, or there is none to come. */
+/* A buffered send: a kernel copies it to device memory of the engine's, from which it is received; then it is complete.
+   ERR_LIMIT if that cannot be. */
+selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_peer_t *peer, void *stream);
+/* Whether the digest is there, or there is none to come; of a buffered send, whether it is complete. */
 bool sv_get_is_ready(const selvage_request_t *send);
 /* Takes the offer back; false: the receiver has begun to read. */
 bool sv_get_revoke(selvage_request_t *send);
@@ -22,6 +25,11 @@ void sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *rts);
 bool sv_get_begin(selvage_request_t *recv);
 /* Copies, and verifies once the digest is there. */
 selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved);
+
+/* Receiver, when it did not verify: whether it is read once more, without its sender's doing. */
+bool sv_get_again(selvage_request_t *recv);
+/* Receiver, when it was verified: on to host memory, if it is to go there. */
+selvage_status_t sv_get_to_host(selvage_request_t *recv);
 
 /* The end of either. Accepts a request without an offer. */
 void sv_get_end(selvage_request_t *request);

@@ -212,7 +212,7 @@ void sv_message_send_status(selvage_request_t *send, const sv_ctrl_header_t *out
         return;
     }
     const bool is_got = send->state == SV_REQUEST_RTS_SENT && send->get.stamp != 0;
-    if ((send->state != SV_REQUEST_AWAITS_STATUS && !direct && !is_got) || outcome->attempt != send->attempt)
+    if (!is_got && ((send->state != SV_REQUEST_AWAITS_STATUS && !direct) || outcome->attempt != send->attempt))
         return;
     if (outcome->value[0])
         status = sv_error(SELVAGE_ERR_CHECKSUM, "message %llu to rank %d (tag %d, %llu bytes) did not verify there, "
@@ -260,7 +260,11 @@ selvage_status_t sv_rendezvous_finish(selvage_request_t *recv, selvage_status_t 
     const bool told = recv->route == SV_MESSAGE_PUT; /* by the kernel */
     sv_message_count_outcome(recv, found);
     sv_put_end(recv);
-    sv_get_end(recv);
+    const bool again = found != SELVAGE_SUCCESS && sv_get_again(recv);
+    if (found == SELVAGE_SUCCESS)
+        SV_TRY(sv_get_to_host(recv));
+    if (!again)
+        sv_get_end(recv);
     if (recv->route == SV_MESSAGE_GET)
         recv->route = SV_MESSAGE_NONE;
     if (found == SELVAGE_SUCCESS) {
@@ -273,7 +277,8 @@ selvage_status_t sv_rendezvous_finish(selvage_request_t *recv, selvage_status_t 
         (void)sv_message_reply(recv, SV_CTRL_STATUS, SV_OUTCOME_BAD);
         return status;
     }
-    sv_log(SV_LOG_WARN, "message", "%s; asked for again", sv_thread_detail());
+    sv_log(SV_LOG_WARN, "message", "%s; %s", sv_thread_detail(),
+           again ? "taken once more from where it lies" : "asked for again");
     recv->engine->counts.repeated++;
     recv->attempt++;
     sv_message_identify(recv);

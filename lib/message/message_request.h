@@ -54,6 +54,7 @@ typedef enum sv_request_state {
     SV_REQUEST_POSTED,       /* receive: nothing has matched */
     SV_REQUEST_GATE,         /* the caller's stream has not come to it yet */
     SV_REQUEST_FILLING,      /* send: a kernel fills its descriptor */
+    SV_REQUEST_BUFFERING,    /* send: a kernel copies it to a buffer, from which it is received */
     SV_REQUEST_RTS_SENT,     /* send: RTS is out */
     SV_REQUEST_MOVING,       /* pieces are under way */
     SV_REQUEST_CLOSING,      /* receive: all is here, and is verified; send: waits for its digest */
@@ -87,9 +88,13 @@ typedef struct sv_request_put {
 typedef struct sv_request_get {
     unsigned place;          /* in the receiver's shared segment */
     uint64_t stamp;          /* of this offer; 0: none */
+    bool lent;               /* send: the offer is another request's, which has the buffer that this one is copied to */
+    size_t buffered_bytes;   /* send: of such a buffer; 0: the memory is the caller's */
     sv_transfer_mapping_t *mapping; /* receive: what it is copied from ... */
     const uint8_t *src;      /* ... and where in it */
+    struct sv_message_bounce *bounce; /* receive: host memory gets it by way of this */
     bool final;              /* receive: the bytes are there, whether the digest is or not */
+    bool taken, buffered;    /* receive: the offer is taken; the memory is a buffer of its sender's engine */
     bool copied, corrupt;    /* receive: its copy has begun; a fault: one byte of it is to be changed */
 } sv_request_get_t;
 

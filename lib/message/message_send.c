@@ -59,16 +59,20 @@ selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
     send->number = peer->sent + 1;
     send->before = peer->last[sv_message_tag_class(send->tag)];
     sv_message_identify(send);
-    send->refused = send->buffered && !sv_eager_take_slot(send, peer);
-    if (send->refused)
-        return sv_error_quiet(SELVAGE_ERR_LIMIT, "rank %d has no room for a message of %llu bytes now", send->peer,
-                              (unsigned long long)send->bytes);
-    if (send->desc || sv_eager_take_slot(send, peer) || sv_eager_takes(send, peer))
+    if (send->buffered && !sv_eager_take_slot(send, peer)) {
+        const selvage_status_t status = sv_get_send_buffered(send, peer, stream);
+        send->refused = status == SELVAGE_ERR_LIMIT;
+        if (send->refused)
+            return sv_error_quiet(status, "rank %d has no room for a message of %llu bytes now", send->peer,
+                                  (unsigned long long)send->bytes);
+        SV_TRY(status);
+    } else if (send->desc || sv_eager_take_slot(send, peer) || sv_eager_takes(send, peer)) {
         SV_TRY(sv_eager_begin(send, peer, stream));
-    else if (sv_message_rtr_claim(send, peer))
+    } else if (sv_message_rtr_claim(send, peer)) {
         SV_TRY(sv_rendezvous_begin_claimed(send, peer, stream));
-    else
+    } else {
         SV_TRY(sv_rendezvous_begin(send, stream));
+    }
     peer->sent++;
     peer->last[sv_message_tag_class(send->tag)] = send->number;
     sv_list_append(&engine->active, &send->link);
@@ -101,6 +105,11 @@ selvage_status_t sv_message_send_advance(selvage_request_t *send, bool *moved)
         status = pass_gate(send, moved);
     } else if (send->state == SV_REQUEST_FILLING) {
         status = sv_eager_poll_filled(send, moved);
+    } else if (send->state == SV_REQUEST_BUFFERING) {
+        if (sv_get_is_ready(send)) {
+            *moved = true;
+            sv_message_complete(send, SELVAGE_SUCCESS);
+        }
     } else if (send->state == SV_REQUEST_MOVING) {
         status = sv_rendezvous_poll_moving(send, moved);
     } else if (send->state == SV_REQUEST_CLOSING) {
@@ -116,7 +125,7 @@ bool sv_message_send_abandon(selvage_request_t *send, selvage_status_t status)
     const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_PUT;
     if (send->state == SV_REQUEST_COMPLETE)
         return true;
-    if (send->state == SV_REQUEST_FILLING || !sv_get_revoke(send) ||
+    if (send->state == SV_REQUEST_FILLING || send->state == SV_REQUEST_BUFFERING || !sv_get_revoke(send) ||
         (direct && !(sv_message_drain(send->engine) && sv_put_has_left(send))))
         return false;
     (void)sv_message_settle_send(send, status);

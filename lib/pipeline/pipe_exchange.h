@@ -157,7 +157,8 @@ typedef struct sv_packet {
     uint64_t key;
     sv_digest_scratch_t *scratch;
     uint64_t started_ns;        /* receive: when its epoch began here; send: when its present attempt began */
-    uint64_t moved_ns;          /* last time anything happened to it */
+    uint64_t moved_ns;          /* since when the retry timeout counts: the attempt's start, the last arrival (one-sided
+                                   sends: the last copy), or the last request */
     unsigned attempt;           /* send: the present one; receive: the lowest that is accepted */
     unsigned requests;          /* requests or queries of this epoch: their interval doubles */
 } sv_packet_t;
@@ -208,7 +209,7 @@ typedef struct sv_recv {
     unsigned requested_attempt; /* highest attempt asked for in this epoch */
     unsigned damaged;           /* failed attempts of this epoch */
     uint64_t *arrived_word;     /* pinned word, staged: the message is here, for a pull that was launched early */
-    uint64_t took_ns;           /* from start to verified, in the last epoch */
+    uint64_t took_ns;           /* start to verified, in the last epoch that the host ended; resends included */
     uint64_t prelaunched_epoch; /* the last in which a pull of it was launched early */
     bool pull_prelaunched;      /* staged: such a pull is under way */
     bool between_attempts;      /* one failed, and nothing of the next has come */

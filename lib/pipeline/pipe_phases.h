@@ -30,7 +30,8 @@ uint64_t sv_enqueued_deadline_ns(const selvage_exchange_t *x);
 /* Recovery (pipe_recovery.c): the receiver's half ... */
 selvage_status_t sv_recovery_bad_record(sv_recv_t *recv, const sv_record_t *arrived, uint64_t now_ns);
 selvage_status_t sv_recovery_bad_digest(sv_recv_t *recv, uint64_t now_ns);
-selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns);
+/* At each poll of a receive that waits: asks for its packet if its time is up. */
+selvage_status_t sv_recovery_request_if_missing(sv_recv_t *recv, uint64_t now_ns);
 selvage_status_t sv_recovery_request_resend(sv_recv_t *recv);
 /* ... the sender's ... */
 selvage_status_t sv_recovery_query(sv_send_t *send, uint64_t now_ns);

@@ -51,7 +51,7 @@ void sv_prelaunch_decide(selvage_exchange_t *x)
  * What kernels move is soon here. What copy engines move takes its time, and a kernel that waits all of it would be in
  * the way of others: it is launched shortly before the packet came in the epoch before.
  */
-static bool is_device_visible(const sv_recv_t *recv, uint64_t now_ns)
+static bool may_pull_early(const sv_recv_t *recv, uint64_t now_ns)
 {
     enum { AHEAD_NS = 12000 };
     const sv_packet_t *p = &recv->p;
@@ -77,7 +77,7 @@ void sv_prelaunch_pulls(selvage_exchange_t *x, void *stream)
     const uint64_t now_ns = sv_clock_ns();
     for (uint32_t i = 0; i < x->nactive_recvs; i++) {
         sv_recv_t *recv = x->active_recvs[i];
-        if (!is_device_visible(recv, now_ns))
+        if (!may_pull_early(recv, now_ns))
             continue;
         recv->prelaunched_epoch = x->epoch;
         if (recv->p.ops->messaged)

@@ -22,16 +22,16 @@
 #include "pipeline/route.h"
 
 enum { ATTEMPT_MAX = 250, DOUBLINGS_MAX = 6, WARNINGS_MAX = 20 };
-/* A packet under way at this speed is not missing yet. */
+/* The interval is longer by the time that the packet takes at this speed. */
 static const double SLOWEST_BYTES_PER_NS = 0.05;
 
-static uint64_t backoff_ns(const sv_packet_t *p, double first_ns)
+static uint64_t request_interval_ns(const sv_packet_t *p, double first_ns)
 {
     unsigned doublings = p->requests < DOUBLINGS_MAX ? p->requests : DOUBLINGS_MAX;
     return (uint64_t)(first_ns * (double)(1u << doublings) + (double)p->bytes / SLOWEST_BYTES_PER_NS);
 }
 
-static double retry_ns(const selvage_comm_t *comm)
+static double retry_timeout_ns(const selvage_comm_t *comm)
 {
     return comm->config.retry_timeout_ms * 1e6;
 }
@@ -138,17 +138,19 @@ selvage_status_t sv_recovery_request_resend(sv_recv_t *recv)
     return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status; /* still due: the next poll tries again */
 }
 
-selvage_status_t sv_recovery_missing(sv_recv_t *recv, uint64_t now_ns)
+selvage_status_t sv_recovery_request_if_missing(sv_recv_t *recv, uint64_t now_ns)
 {
     sv_packet_t *p = &recv->p;
     const bool messaged = p->ops->messaged;
     if (messaged && recv->request_due)
         return sv_recovery_request_resend(recv);
-    if (now_ns - p->moved_ns < backoff_ns(p, retry_ns(p->x->comm)) || now_ns < p->moved_ns)
+    /* A poll's clock may be older than that of the start. */
+    if (now_ns - p->moved_ns < request_interval_ns(p, retry_timeout_ns(p->x->comm)) || now_ns < p->moved_ns)
         return SELVAGE_SUCCESS;
     if (p->x->policy != SV_CONFIG_CHECKSUM_RETRY || recv->requested_attempt >= ATTEMPT_MAX)
         return SELVAGE_SUCCESS;
-    /* An enqueued wait may be to come, and the sender's host be out of it already: nobody would answer. */
+    /* Until wait or test is called here, an enqueued wait may yet end the epoch. Then the sender's host may have left
+       it already, and would not answer. */
     if (!p->x->enqueued.host_ends && !p->x->comm->progress.threaded && sv_packet_is_device_driven(p))
         return SELVAGE_SUCCESS;
     /* Nothing is missing as long as this rank's own stream has not come to start. */
@@ -174,10 +176,10 @@ selvage_status_t sv_recovery_query(sv_send_t *send, uint64_t now_ns)
 {
     sv_packet_t *p = &send->p;
     /* To ask for a verdict costs a word only, so it is done in time before a deadline that is short, three times. */
-    const double part_ns = p->x->comm->timeout_s * 1e9 / 8, retry = retry_ns(p->x->comm);
+    const double part_ns = p->x->comm->timeout_s * 1e9 / 8, retry = retry_timeout_ns(p->x->comm);
     const double first_ns = part_ns > 0 && part_ns < retry ? part_ns : retry;
     if (p->x->policy == SV_CONFIG_CHECKSUM_OFF || now_ns < p->moved_ns ||
-        now_ns - p->moved_ns < backoff_ns(p, first_ns))
+        now_ns - p->moved_ns < request_interval_ns(p, first_ns))
         return SELVAGE_SUCCESS;
     p->requests++;
     p->moved_ns = now_ns;

@@ -208,7 +208,7 @@ static selvage_status_t direct_receive(sv_recv_t *recv, uint64_t now_ns, bool *m
     if (recv->state != SV_RECV_WAITING)
         return SELVAGE_SUCCESS;
     SV_TRY(direct_post(recv, now_ns));
-    return sv_recovery_missing(recv, now_ns);
+    return sv_recovery_request_if_missing(recv, now_ns);
 }
 
 /* --- the end ------------------------------------------------------------------------------------------------------ */

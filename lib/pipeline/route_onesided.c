@@ -320,7 +320,7 @@ static selvage_status_t onesided_receive(sv_recv_t *recv, uint64_t now_ns, bool 
         return take_pulled(recv, arrived, now_ns, moved);
     if (arrived > recv->arrived_count)
         SV_TRY(p->in_place ? take_pieces(recv, arrived, now_ns, moved) : take_segments(recv, arrived, now_ns, moved));
-    return recv->state == SV_RECV_WAITING ? sv_recovery_missing(recv, now_ns) : SELVAGE_SUCCESS;
+    return recv->state == SV_RECV_WAITING ? sv_recovery_request_if_missing(recv, now_ns) : SELVAGE_SUCCESS;
 }
 
 /* --- phases 4, drain, and 5, land --------------------------------------------------------------------------------- */

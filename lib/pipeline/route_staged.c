@@ -313,7 +313,7 @@ static selvage_status_t staged_receive(sv_recv_t *recv, uint64_t now_ns, bool *m
     if (recv->state != SV_RECV_WAITING)
         return SELVAGE_SUCCESS;
     SV_TRY(staged_post(recv, now_ns));
-    return sv_recovery_missing(recv, now_ns);
+    return sv_recovery_request_if_missing(recv, now_ns);
 }
 
 /* --- phase 4, drain: sv_packet_drain_messages(); a send that has left waits for its verdict ----------------------- */

@@ -41,7 +41,7 @@ static void make_pair(size_t bytes, unsigned per_pair, bool registered)
 
 /* --- early pulls -------------------------------------------------------------------------------------------------- */
 
-/* In time, or later than the pull's patience of either setting, by the sender's stream. */
+/* In time, or later than the pull waits by either setting, by the sender's stream. */
 static void run_early(local_rank_t *self)
 {
     static const double delay_us[] = {0, 100, 3000, 0, 30000, 0, 0};
@@ -79,14 +79,14 @@ static void test_early(void)
 
 /* --- a wait after an enqueued one --------------------------------------------------------------------------------- */
 
-/* A packet that is late beyond the patience of its receiver is asked for again, and comes, however the epoch began. */
+/* A packet that is later than its receiver waits is asked for again, and comes, however the epoch began. */
 static void run_asked(local_rank_t *self)
 {
-    const scene_t *requested_attempt = self->arg;
+    const scene_t *asking = self->arg;
     pipelined_t pipelined;
-    bool good = pipelined_open(&pipelined, self, &requested_attempt->plan, &requested_attempt->params,
-                               requested_attempt->epochs);
-    for (unsigned epoch = 1; good && epoch <= requested_attempt->epochs; epoch++) {
+    bool good = pipelined_open(&pipelined, self, &asking->plan, &asking->params,
+                               asking->epochs);
+    for (unsigned epoch = 1; good && epoch <= asking->epochs; epoch++) {
         if (epoch == 3 && self->rank == 0)
             CHECK_STATUS(selvage_device_delay_us(self->dev, 200000, pipelined.stream[0]), SELVAGE_SUCCESS);
         selvage_status_t status = pipelined_start(&pipelined, 0);

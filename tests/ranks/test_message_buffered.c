@@ -205,17 +205,17 @@ static void differing(local_rank_t *self)
 int main(void)
 {
     bool host = false;
-    local_ranks_env("MESSAGE_EAGER_BYTES=64");
+    local_ranks_env("MESSAGE_BUFFER_BYTES=0 MESSAGE_EAGER_BYTES=64");
     run(alone, &host, false);
     host = true;
     run(alone, &host, false);
     run(others, NULL, false);
     run(in_order, NULL, false);
     run(truncated, NULL, true);
-    local_ranks_env("MESSAGE_EAGER_BYTES=64 SEGMENT_BYTES=65536");
+    local_ranks_env("MESSAGE_BUFFER_BYTES=0 MESSAGE_EAGER_BYTES=64 SEGMENT_BYTES=65536");
     run(large, NULL, false);
     run(differing, NULL, false);
-    local_ranks_env("MESSAGE_EAGER_BYTES=64 CHECKSUM=off SEGMENT_BYTES=65536");
+    local_ranks_env("MESSAGE_BUFFER_BYTES=0 MESSAGE_EAGER_BYTES=64 CHECKSUM=off SEGMENT_BYTES=65536");
     run(large, NULL, false);
     return check_report("test_message_buffered");
 }

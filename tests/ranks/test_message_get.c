@@ -209,6 +209,114 @@ static void mend_damaged(local_rank_t *self)
     message_end_close(&end);
 }
 
+/* Buffered sends are complete while their receiver sleeps, and are received while their sender does. More than the
+   buffers hold are refused, and there is room again once those are received. */
+static void buffer_many(local_rank_t *self)
+{
+    enum { MANY = 3 }; /* buffers are powers of two: 3 of 512 KiB in 1600 KiB */
+    const bool on_host = self->arg != NULL;
+    for (int turn = 0; turn < 3; turn++) {
+        const bool gaps = turn == 2;
+        message_shape_t shape = {.bytes = LONG_BYTES, .run = gaps ? 1000 : 0, .gap = 24, .on_device = true,
+                                 .stream = SELVAGE_MESSAGE_NO_STREAM};
+        message_end_t end[MANY], refused;
+        if (turn == 0)
+            meet_before_gets(self);
+        if (self->rank == 1)
+            shape.on_device = !on_host;
+        for (int i = 0; i < MANY; i++)
+            message_end_open(&end[i], self, &shape);
+        message_end_open(&refused, self, &shape);
+        if (self->rank == 0) {
+            for (int i = 0; i < MANY; i++) {
+                CHECK_STATUS(message_end_ibsend(&end[i], &shape, 1, i, (uint64_t)i + 1), SELVAGE_SUCCESS);
+                CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
+                message_end_mark(&end[i]); /* the buffer is the caller's again */
+            }
+            CHECK_STATUS(message_end_ibsend(&refused, &shape, 1, 9, 9), SELVAGE_ERR_LIMIT);
+            atomic_store(&sent, turn + 1);
+            sleep_until(&received, turn + 1);
+            CHECK(engine_of_get(self)->buffered_bytes > 0);
+            while (engine_of_get(self)->buffered_bytes > 0) /* until the receiver's answers are seen */
+                sv_comm_poll(self->comm);
+        } else {
+            const uint64_t before = sv_message_stats(self->comm).arrived.fetched;
+            sleep_until(&sent, turn + 1);
+            for (int i = MANY; i-- > 0;)
+                message_end_recv(&end[i], &shape, 0, i);
+            for (int i = 0; i < MANY; i++) {
+                CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
+                CHECK_EQ(message_end_wrong(&end[i], shape.bytes, (uint64_t)i + 1), -1);
+            }
+            CHECK_EQ(sv_message_stats(self->comm).arrived.fetched - before, MANY);
+            atomic_store(&received, turn + 1);
+        }
+        local_ranks_barrier(self);
+        for (int i = 0; i < MANY; i++)
+            message_end_close(&end[i]);
+        message_end_close(&refused);
+    }
+}
+
+/* A receive that is too short ends with an error, and the buffer is free again; so it is if its receive never comes. */
+static void leave_buffered(local_rank_t *self)
+{
+    const message_shape_t shape = {.bytes = LONG_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_shape_t brief = shape;
+    message_end_t end;
+    brief.bytes = LONG_BYTES / 2;
+    meet_before_gets(self);
+    message_end_open(&end, self, self->rank == 0 ? &shape : &brief);
+    if (self->rank == 0) {
+        CHECK_STATUS(message_end_ibsend(&end, &shape, 1, 1, 5), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        while (engine_of_get(self)->buffered_bytes > 0)
+            sv_comm_poll(self->comm);
+        CHECK_STATUS(message_end_ibsend(&end, &shape, 1, 2, 5), SELVAGE_SUCCESS); /* which nobody receives */
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+    } else {
+        message_end_recv(&end, &brief, 0, 1);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_TRUNCATED);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
+/* What comes damaged out of a buffer is read again, while its sender sleeps. */
+static void mend_buffered(local_rank_t *self)
+{
+    const message_shape_t shape = {.bytes = LONG_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_end_t end;
+    meet_before_gets(self);
+    message_end_open(&end, self, &shape);
+    if (self->rank == 0) {
+        CHECK_STATUS(message_end_ibsend(&end, &shape, 1, 3, 8), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        atomic_store(&sent, 1);
+        sleep_until(&received, 1);
+    } else {
+        const sv_message_counts_t before = sv_message_stats(self->comm).counts;
+        sleep_until(&sent, 1);
+        message_end_recv(&end, &shape, 0, 3);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(message_end_wrong(&end, shape.bytes, 8), -1);
+        const sv_message_counts_t counts = sv_message_stats(self->comm).counts;
+        CHECK(counts.damaged == before.damaged + 1 && counts.mended == before.mended + 1);
+        atomic_store(&received, 1);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
+static void run_buffered(const char *settings, bool on_host)
+{
+    atomic_store(&sent, 0);
+    atomic_store(&received, 0);
+    local_ranks_env(settings);
+    local_ranks_run(&(local_run_t){.size = 2, .body = buffer_many, .arg = on_host ? "host" : NULL});
+    CHECK_EQ(local_ranks_left(), 0);
+}
+
 int main(void)
 {
     const message_shape_t plain = {.bytes = LONG_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
@@ -222,6 +330,14 @@ int main(void)
         check_sleeper(&plain);
         check_sleeper(&gaps);
     }
+#define BUFFERS " MESSAGE_BUFFER_BYTES=1600K"
+    for (int on_host = 0; on_host < 2; on_host++) {
+        run_buffered("MESSAGE_EAGER_BYTES=64" BUFFERS, on_host);
+        run_buffered("MESSAGE_EAGER_BYTES=64 KERNEL_PEER_MAX_BYTES=0" BUFFERS, on_host);
+        run_buffered("MESSAGE_EAGER_BYTES=64 CHECKSUM=off" BUFFERS, on_host);
+    }
+    local_ranks_run(&(local_run_t){.size = 2, .body = leave_buffered, .log_expected = true});
+    CHECK_EQ(local_ranks_left(), 0);
     local_ranks_env(settings[0]);
     local_ranks_run(&(local_run_t){.size = 2, .body = receive_many});
     local_ranks_run(&(local_run_t){.size = 2, .body = receive_on_host});
@@ -232,6 +348,10 @@ int main(void)
     local_ranks_run(&(local_run_t){.size = 2, .body = take_back, .log_expected = true});
     local_ranks_env("MESSAGE_EAGER_BYTES=64 FAULT=flip=1,rank=0,only=5");
     local_ranks_run(&(local_run_t){.size = 2, .body = mend_damaged, .log_expected = true});
+    atomic_store(&sent, 0);
+    atomic_store(&received, 0);
+    local_ranks_run(&(local_run_t){.size = 2, .body = mend_buffered, .log_expected = true});
+    CHECK_EQ(local_ranks_left(), 0);
     local_ranks_env("MESSAGE_EAGER_BYTES=64 CHECKSUM=report FAULT=flip=1,rank=0,only=5");
     local_ranks_run(&(local_run_t){.size = 2, .body = mend_damaged, .arg = "report", .log_expected = true});
     return check_report("test_message_get");

@@ -20,7 +20,7 @@ int main(void)
         return CHECK_SKIP;
     }
     CHECK_STATUS(sv_config_load(NULL, NULL, &config), SELVAGE_SUCCESS);
-    CHECK_EQ(config.environment_rows, 0);
+    CHECK_EQ(config.environment_rows[0] | config.environment_rows[1], 0);
     CHECK_STR(config.device_path, "");
     CHECK_STR(config.trace, "");
     CHECK_STR(config.flight_file, "");

@@ -42,7 +42,7 @@ static void check_defaults(void)
     CHECK_EQ(c.inflight_bytes, 1 << 30);
     CHECK(c.flight_signal);
     CHECK_STR(c.trace, "");
-    CHECK_EQ(c.environment_rows, 0);
+    CHECK_EQ(c.environment_rows[0] | c.environment_rows[1], 0);
 }
 
 static void check_values(void)
