@@ -258,8 +258,8 @@ static void test_wrapping(void)
 
 int main(int argc, char **argv)
 {
-    unsigned stride = STRIDE;
-    int cases = CASES, letter;
+    unsigned stride = check_brief() ? 2 * STRIDE + 1 : STRIDE;
+    int cases = check_part(CASES), letter;
     while ((letter = getopt(argc, argv, "s:n:")) != -1) {
         if (letter == 's')
             stride = (unsigned)strtoul(optarg, NULL, 0);

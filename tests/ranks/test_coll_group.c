@@ -11,7 +11,7 @@
 #include "collective/coll_handle.h"
 #include "fixtures/local_ranks.h"
 
-enum { STREAMS = 3, CALLS = 14, CAPACITY = 1 << 16, FIFO_CALLS = 10000, FIFO_RANKS = 3 };
+enum { STREAMS = 3, CALLS = 14, CAPACITY = 1 << 16, FIFO_CALLS = 10000, FIFO_CALLS_BRIEF = 4000, FIFO_RANKS = 3 };
 
 typedef struct group_job {
     uint64_t seed;
@@ -158,9 +158,9 @@ static void run_barrier(local_rank_t *self)
 }
 
 /* What every call multiplies by the number of ranks, which is odd: a call more or less, and the value is another. */
-static void submit_many(selvage_coll_t *coll, uint32_t *value, void *stream)
+static void submit_many(selvage_coll_t *coll, uint32_t *value, int calls, void *stream)
 {
-    for (int i = 0; i < FIFO_CALLS;) {
+    for (int i = 0; i < calls;) {
         int group = i / 100 % 2 ? 1 : 20;
         if (group > 1)
             CHECK_STATUS(selvage_coll_group_begin(coll), SELVAGE_SUCCESS);
@@ -182,6 +182,7 @@ static void start_fifo_late(sv_coll_arena_t *arena)
 
 static void run_fifo(local_rank_t *self)
 {
+    const int calls = check_brief() ? FIFO_CALLS_BRIEF : FIFO_CALLS;
     selvage_coll_stats_t stats = {SELVAGE_COLL_STATS_INIT};
     selvage_coll_t *coll = create(self);
     uint32_t *value, wanted = 1;
@@ -192,19 +193,19 @@ static void run_fifo(local_rank_t *self)
     *value = 1;
     start_fifo_late(coll->arena);
     CHECK_STATUS(selvage_device_delay_us(self->dev, 50000, stream), SELVAGE_SUCCESS);
-    submit_many(coll, value, stream);
+    submit_many(coll, value, calls, stream);
     CHECK_STATUS(selvage_stream_synchronize(self->dev, stream), SELVAGE_SUCCESS);
-    for (int i = 0; i < FIFO_CALLS; i++)
+    for (int i = 0; i < calls; i++)
         wanted *= FIFO_RANKS;
     CHECK_EQ(*value, wanted);
     CHECK_STATUS(selvage_coll_error(coll), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_coll_stats(coll, &stats), SELVAGE_SUCCESS);
     CHECK_EQ(stats.fifo_bytes, 64 << 10);
     CHECK(stats.fifo_waits > 0);
-    CHECK_EQ(stats.calls, FIFO_CALLS);
-    CHECK_EQ(stats.launches, FIFO_CALLS / 2 + FIFO_CALLS / 2 / 20);
+    CHECK_EQ(stats.calls, calls);
+    CHECK_EQ(stats.launches, calls / 2 + calls / 2 / 20);
     CHECK_EQ(stats.started, stats.completed);
-    CHECK(stats.completed >= FIFO_CALLS);
+    CHECK(stats.completed >= (uint64_t)calls);
     selvage_coll_destroy(coll);
     selvage_device_free(self->dev, memory);
     close_streams(self, &stream, 1);

@@ -103,6 +103,7 @@ enum { FEWER = 5 }; /* everything takes so much longer */
 #else
 enum { FEWER = 1 };
 #endif
+static int fewer(void) { return check_brief() ? 5 : FEWER; }
 
 static scene_t scene;
 
@@ -124,18 +125,18 @@ static void test_back_to_back(void)
 {
     static const size_t small[] = {0, 8, 4096, 16384};
     scene.habit = HABIT_ENQUEUE;
-    scene.epochs = 200 / FEWER;
+    scene.epochs = 200 / fewer();
     for (int i = 0; i < 4; i++) {
         play("", 2, small[i], i % 2, &retry);
         play("", i + 1, small[i], false, i % 2 ? &off : &report);
     }
     play("KERNEL_PEER_MAX_BYTES=0", 2, 8, true, &retry);
     play("KERNEL_PEER_MAX_BYTES=4M", 3, 100001, false, &report);
-    scene.epochs = 60 / FEWER;
+    scene.epochs = 60 / fewer();
     for (int size = 1; size <= 4; size++)
         play("SEGMENT_BYTES=4096", size, 100001, true, size == 3 ? &off : &retry);
     play("KERNEL_PEER_MAX_BYTES=0 SEGMENT_BYTES=4096", 2, 16384, true, &retry);
-    scene.epochs = 20 / FEWER;
+    scene.epochs = 20 / fewer();
     play("SEGMENT_BYTES=4096", 2, 1 << 20, true, &report);
     play("", 2, 1 << 20, true, &retry);
     play("KERNEL_PEER_MAX_BYTES=4M", 2, 1 << 20, false, &off);
@@ -146,10 +147,10 @@ static void test_habits(void)
     static const habit_t habits[] = {HABIT_MIX, HABIT_POLL, HABIT_LATE, HABIT_HOP};
     for (int i = 0; i < 4; i++) {
         scene.habit = habits[i];
-        scene.epochs = 60 / FEWER;
+        scene.epochs = 60 / fewer();
         play("", 3, 1000, false, &retry);
         play("", 2, 8, true, &off);
-        scene.epochs = 24 / FEWER;
+        scene.epochs = 24 / fewer();
         play("KERNEL_PEER_MAX_BYTES=0 SEGMENT_BYTES=4096", 2, 20000, true, &retry);
         play("SEGMENT_BYTES=4096", 3, 100001, true, &report);
         play("", 2, 1 << 20, true, &off);
@@ -163,7 +164,7 @@ static void test_habits(void)
 static void test_modes(void)
 {
     scene.habit = HABIT_MIX;
-    scene.epochs = 30 / FEWER;
+    scene.epochs = 30 / fewer();
     for (int i = 0; i < 2; i++) {
         local_ranks_mode(i ? "SOFT_MODE=inline" : "PROGRESS=thread SOFT_BLOCKS=4");
         play("ROUTE=staged SEGMENT_BYTES=4096", 2, 20000, false, &retry);
@@ -213,7 +214,7 @@ static void test_hidden(void)
                   {"KERNEL_PEER_MAX_BYTES=0", 20000, true, true, false},
                   {"", 4096, true, false, false},
                   {"", 4096, false, false, false}};
-    scene = (scene_t){.epochs = 20 / FEWER};
+    scene = (scene_t){.epochs = 20 / fewer()};
     for (size_t i = 0; i < sizeof hidden / sizeof hidden[0]; i++) {
         const struct hidden *h = &hidden[i];
         char list[256];
@@ -281,7 +282,7 @@ static void run_crossed(local_rank_t *self)
 
 static void test_two(void)
 {
-    scene = (scene_t){.epochs = 60 / FEWER, .params = retry};
+    scene = (scene_t){.epochs = 60 / fewer(), .params = retry};
     make_ring(&scene.plan[0], 3, 2000, 2, true);
     make_ring(&scene.plan[1], 3, 30000, 1, true);
     local_ranks_env("TIMEOUT_S=30");

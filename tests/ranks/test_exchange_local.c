@@ -309,7 +309,8 @@ int main(void)
 {
     test_mode("", true);
     test_mode("PROGRESS=thread", false);
-    test_mode("SOFT_MODE=inline", false);
+    if (!check_brief())
+        test_mode("SOFT_MODE=inline", false);
 #ifndef __SANITIZE_THREAD__ /* takes its time, and has seen both halves already */
     test_mode("SOFT_MODE=inline PROGRESS=thread", false);
 #endif

@@ -293,12 +293,13 @@ int main(int argc, char **argv)
         {"alloc", "", "ROUTE=direct", 1},
         {"wire", "", "ROUTE=auto PROGRESS=thread", 0}, {"device", ",rank=0", "ROUTE=staged SOFT_MODE=inline", 0},
     };
-    long samples = argc > 1 ? atol(argv[1]) : SAMPLES;
+    long samples = argc > 1 ? atol(argv[1]) : check_part(SAMPLES);
+    int every = check_part(EVERY_ONE_UP_TO);
     if (argc == 4) { /* samples ignored: one site, one number, in this process */
         endure_number(&sites[atol(argv[2])], atol(argv[3]));
         return 0;
     }
     for (unsigned i = 0; i < sizeof sites / sizeof sites[0]; i++)
-        torture(&sites[i], i < 3 ? EVERY_ONE_UP_TO : EVERY_ONE_UP_TO / 6, samples);
+        torture(&sites[i], i < 3 ? every : every / 6, samples);
     return check_report("test_exchange_torture");
 }

@@ -157,7 +157,7 @@ static void run(uint64_t seed, int first, int count)
 
 int main(int argc, char **argv)
 {
-    int cases = CASES, at = 1;
+    int cases = check_part(CASES), at = 1;
     if (argc > 2 && strcmp(argv[1], "-n") == 0) {
         cases = atoi(argv[2]);
         at = 3;
