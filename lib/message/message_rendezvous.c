@@ -59,8 +59,6 @@ selvage_status_t sv_rendezvous_begin(selvage_request_t *send, void *stream)
 selvage_status_t sv_rendezvous_pass_gate(selvage_request_t *send, void *stream)
 {
     sv_message_engine_t *engine = send->engine;
-    if (!sv_get_is_ready(send)) /* a get that was offered and not taken: its digest is still in the making */
-        return SELVAGE_IN_PROGRESS;
     if (send->route == SV_MESSAGE_STAGED && !sv_message_pieces_begin(send))
         return SELVAGE_IN_PROGRESS;
     if (send->route == SV_MESSAGE_PUT)
@@ -178,7 +176,7 @@ void sv_message_send_cleared(selvage_request_t *send, const sv_ctrl_header_t *ct
                                                     (unsigned long long)send->number));
         return;
     }
-    if (cts->value[0] == SV_MESSAGE_NONE && !send->place.bounce) {
+    if (cts->value[0] == SV_MESSAGE_NONE && !send->place.bounce && sv_get_is_ready(send)) {
         sv_message_complete(send, SELVAGE_SUCCESS);
         return;
     }

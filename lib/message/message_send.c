@@ -90,6 +90,8 @@ static selvage_status_t pass_gate(selvage_request_t *send, bool *moved)
         return status;
     }
     SV_TRY(status);
+    if (!sv_get_is_ready(send)) /* a get that was offered and not taken: a kernel still reads the buffer */
+        return SELVAGE_IN_PROGRESS;
     if (send->route == SV_MESSAGE_NONE) /* what packs it no longer writes the bounce buffer */
         sv_message_complete(send, SELVAGE_SUCCESS);
     else
