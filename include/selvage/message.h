@@ -101,8 +101,8 @@ selvage_status_t selvage_message_irecv(selvage_comm_t *comm, void *buf, size_t c
 /**
  * @name Blocking
  * They are as the calls above and selvage_message_wait() after them. When one fails, its requests are given up: nothing
- * is written to the receive buffer any more, unless the error's detail says that this could not be stopped in time. The
- * other rank's request ends with ERR_TIMEOUT.
+ * writes the receive buffer or reads the send buffer any more, unless the error's detail says that this could not be
+ * stopped in time. The other rank's request ends with ERR_TIMEOUT.
  * @return as those, and as selvage_message_wait()
  * @{
  */

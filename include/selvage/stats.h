@@ -18,9 +18,9 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /**
- * Counters since the communicator was created: of all its exchanges and, from messages_sent on, of its messages
- * (message.h). Collectives have counters of their own (collective.h). Messages to or from MPI_PROC_NULL and cancelled
- * receives do not count; messages of 0 bytes do. Every damaged arrival is either repeated or failed.
+ * Counters since the communicator was created: of all its exchanges and, where a name begins with message, of its
+ * messages (message.h). Collectives have counters of their own (collective.h). Messages to or from MPI_PROC_NULL and
+ * cancelled receives do not count; messages of 0 bytes do. Every damaged arrival is either repeated or failed.
  */
 typedef struct selvage_stats {
     size_t struct_size;           /**< set by SELVAGE_STATS_INIT; tells how much is filled */

@@ -160,7 +160,8 @@ selvage_status_t selvage_message_irecv(selvage_comm_t *comm, void *buf, size_t c
 
 /* --- blocking ----------------------------------------------------------------------------------------------------- */
 
-/* A request that did not come to its end in time is given up: the buffer is the caller's again. */
+/* A request that did not come to its end in time is given up: the buffer is the caller's again, or the error says that
+   it is still read or written. */
 static selvage_status_t finish_blocking(selvage_request_t **request, selvage_message_status_t *status_out)
 {
     selvage_status_t status = sv_message_wait(request, status_out);

@@ -181,7 +181,7 @@ void sv_drop_report_packets(selvage_comm_t *world)
         own.n[k] -= at_opening.n[k];
     PMPI_Gather(&own, COUNTS, MPI_UINT64_T, all, COUNTS, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     if (prints)
-        fprintf(stderr, "selvage-mpi: packets of the fast route\n  %5s %12s %12s %9s %9s %9s %14s\n", "rank",
+        fprintf(stderr, "selvage-mpi: messages of the fast route\n  %5s %12s %12s %9s %9s %9s %14s\n", "rank",
                 "received", "verified", "damaged", "repeated", "failed", "bytes");
     for (int i = 0; is_first && i < size; i++) {
         if (prints)

@@ -39,7 +39,8 @@ typedef enum sv_ctrl_kind {
  *
  *   EAGER         0: count of its device slot, or 0; 1: number of the last message before it with such a tag
  *   DEFERRED      0: as EAGER
- *   RTS           0: on a device; 1, 2: put slot and stamp of the RTR that it claims
+ *   RTS           0: on a device; 1, 2: put slot and stamp of the RTR that it claims; 3, 4: stamp of the get that it
+ *                 offers, place and flags of that (message_get.c)
  *   CTS           0: route; 1, 2: put slot and stamp; from 3 on: where to
  *   STATUS        0: SV_OUTCOME_
  *   ACK           numbers of messages

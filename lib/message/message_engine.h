@@ -15,6 +15,7 @@
  *           on a node, to a slot in device memory: a waiting receiver's kernel is there before it
  *   long:   isend --> RTS ------------> match --> CTS --> pieces, FIN --> [verify] --> STATUS --> complete
  *                                         or, on a node: [copy to the receiver's memory] --> [verify] ...
+ *           on a node:  RTS --> match, [copy out of the sender's memory, verify] --> STATUS
  *           posted before, on a node:  RTR --> isend   --> [copy to the receiver's memory], RTS --> match, [verify] ...
  *
  * A message's number counts those of its pair of ranks, and the receiver takes them in that order whatever came first.
@@ -65,6 +66,7 @@ typedef struct sv_message_peer {
     struct sv_shm_end *in, *out; /* shared segments of this rank's and of that one's; owned; NULL: none */
     sv_list_t shm_link;      /* of those with in */
     bool no_shm, no_direct, no_get; /* tried in vain */
+    uint32_t gets_declined;  /* in a row, by that rank */
     uint64_t last[SV_MESSAGE_TAGS]; /* by tag class: number of the last message to it */
     uint64_t arrived[SV_MESSAGE_TAGS]; /* by tag class: number of the last one from it that came in order */
     uint64_t predicted_capacity, predicted_bytes; /* of its last message that a kernel did or could wait for */
@@ -168,7 +170,7 @@ typedef struct sv_message_memory {
     uint32_t next_export, next_known;
 } sv_message_memory_t;
 
-/* Messages that were received. */
+/* How messages came: counted when their first attempt begins. */
 typedef struct sv_message_arrived {
     uint64_t by[SV_WAYS];    /* each way */
     uint64_t claimed;        /* of the direct ones, those without a handshake ... */
@@ -186,6 +188,7 @@ struct sv_message_engine {
     size_t eager_bytes, desc_bytes, segment_bytes;
     size_t devslot_bytes;    /* up to here messages go by slots in device memory, where there are some */
     uint64_t buffer_bytes, buffered_bytes; /* device memory for buffered sends: the most there may be, and in use */
+    uint64_t buffer_failed_ns; /* when there was no device memory for one; 0: never */
     uint64_t early_wait_ns;  /* how long a kernel may wait for a message; 0: there are none such */
     sv_prelaunch_lane_t prelaunch[SV_PRELAUNCH_STREAMS + 1]; /* on the engine's streams, and on all those of callers */
     void *call_stream;       /* of the last call that began a request, and when that returned */

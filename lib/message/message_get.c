@@ -11,24 +11,29 @@
  *   receiver's device copy, digest, compared with record[k]
  *   receiver's host   STATUS: good; or a CTS with the next attempt, for a put or for pieces (message_rendezvous.c)
  *
- * The offer is taken, or taken back, by one exchange of begun[k]: so a sender that gives up knows whether its buffer is
- * being read. The sender owns the place k until its request has ended, and the receiver its mapping of the memory.
+ * The offer is taken, or taken back, by one exchange of begun[k], which the receiver sets to 0 when it has read all. So
+ * a sender that gives up knows whether its buffer is being read, and a receiver whether its sender has given up. The
+ * sender owns the place k until its request has ended, and the receiver its mapping of the memory.
  *
- * A buffered send does not wait for its receiver. A kernel copies it to device memory of the engine's, which is offered
- * in its place, by a second request that lives until it has been received (SELVAGE_MESSAGE_BUFFER_BYTES bounds the
- * memory). Such an offer is also taken by receives in host memory, by way of device memory of the receiver's.
+ * A get is offered only where the caller's stream has come to the message, because the digest is made on a stream of
+ * the engine's, which waits for no caller's. It is not taken by a receive in host memory, nor by one whose kernel waits
+ * for a put already; then the message goes as if it had not been offered.
  *
- * What comes damaged out of a buffer is read once more: its sender may be where nobody answers a CTS.
+ * A buffered send does not wait for its receiver. A kernel copies it to device memory of the engine's
+ * (SELVAGE_MESSAGE_BUFFER_BYTES bounds it), and then it is complete. The memory is offered by a request of its own, the
+ * carrier, which has the message's number and lives until it was received. Receives in host memory take such an offer,
+ * too, by way of device memory of theirs. What comes damaged out of a buffer is read once more: its sender may be where
+ * nobody answers a CTS.
  *
- *   send          BUFFERING --ready[k]--> COMPLETE
- *   the second    RTS_SENT --STATUS--> COMPLETE, and the memory is used again
- *
- * It is offered only where the caller's stream has come to the message, because the digest is made on a stream of the
- * engine's, which waits for no caller's. Other offers are not taken by a receive in host memory, and none by one whose
- * kernel waits for a put already; then the message goes as if it had not been offered.
+ *   the send      BUFFERING --ready[k]--> COMPLETE
+ *   its carrier   RTS_SENT --STATUS--> COMPLETE, and the memory is used again
  */
 #include "message/message_get.h"
 
+#include <stdatomic.h>
+
+#include "base/base_clock.h"
+#include "base/base_log.h"
 #include "message/message_layout.h"
 #include "message/message_pool.h"
 #include "message/message_protocols.h"
@@ -37,6 +42,7 @@
 
 /* In an RTS, after what a claim says: the stamp; and the place k, with these flags. */
 enum { STAMP = 3, PLACE = 4, PLACE_MASK = 0xff, FINAL = 1 << 8, CORRUPT = 1 << 9, BUFFERED = 1 << 10 };
+enum { DECLINED_MOST = 8 }; /* offers in a row that a rank has not taken: no more are made */
 
 static const sv_shm_end_t *end_of_get(const selvage_request_t *request)
 {
@@ -64,7 +70,7 @@ static bool may_offer_get(const selvage_request_t *send, const sv_message_peer_t
 {
     const int route = send->engine->comm->config.route;
     return send->place.on_device && send->bytes > 0 && peer->out && peer->rank != send->engine->wire->rank &&
-           !peer->no_get && route != SELVAGE_ROUTE_STAGED && route != SELVAGE_ROUTE_SHARED &&
+           route != SELVAGE_ROUTE_STAGED && route != SELVAGE_ROUTE_SHARED &&
            (stream == SELVAGE_MESSAGE_NO_STREAM || !send->gated);
 }
 
@@ -107,6 +113,7 @@ void sv_get_offer(selvage_request_t *send, void *stream, sv_ctrl_header_t *rts)
 {
     sv_message_peer_t *peer;
     if (sv_message_peer(send->engine, send->peer, &peer) != SELVAGE_SUCCESS || !may_offer_get(send, peer, stream) ||
+        peer->gets_declined >= DECLINED_MOST ||
         /* Partner: the release in sv_shm_prefer() of the receiver. */
         __atomic_load_n(&peer->out->shm->prefers_host, __ATOMIC_ACQUIRE))
         return;
@@ -116,21 +123,42 @@ void sv_get_offer(selvage_request_t *send, void *stream, sv_ctrl_header_t *rts)
 }
 
 /* Device memory for a buffered send: its own bounce buffer, if it has gaps. NULL: as much as there may be is in use, or
-   there is none, which is not said on the log: the caller has another way. */
+   there is none, which is said once: the caller has another way. */
 static sv_message_bounce_t *take_send_buffer(selvage_request_t *send)
 {
+    const uint64_t retry_ns = 1000000000;
     sv_message_engine_t *engine = send->engine;
+    const uint64_t left_bytes =
+        engine->buffered_bytes < engine->buffer_bytes ? engine->buffer_bytes - engine->buffered_bytes : 0;
     sv_message_bounce_t *bounce = send->place.bounce;
-    const int level = sv_thread_binding()->log_level;
-    if (engine->buffered_bytes + send->bytes > engine->buffer_bytes)
+    if (bounce)
+        return bounce->bytes <= left_bytes ? bounce : NULL;
+    if (sv_message_bounce_bytes(send->bytes) > left_bytes ||
+        (engine->buffer_failed_ns && sv_clock_ns() - engine->buffer_failed_ns < retry_ns))
         return NULL;
+    /* What fails is no error here. */
+    const int level = sv_thread_binding()->log_level;
     sv_thread_binding()->log_level = 0;
-    if (!bounce && sv_message_take_bounce(engine, send->bytes, &bounce) != SELVAGE_SUCCESS) {
-        engine->buffer_bytes = engine->buffered_bytes;
-        bounce = NULL;
-    }
+    const selvage_status_t status = sv_message_take_bounce(engine, send->bytes, &bounce);
     sv_thread_binding()->log_level = level;
-    return bounce;
+    if (status != SELVAGE_SUCCESS) {
+        if (engine->buffer_failed_ns == 0)
+            sv_log(SV_LOG_INFO, "message", "no device memory for a buffered send of %llu bytes: %s",
+                   (unsigned long long)send->bytes, sv_thread_detail());
+        engine->buffer_failed_ns = sv_clock_ns();
+        return NULL;
+    }
+    if (bounce->bytes <= left_bytes)
+        return bounce;
+    sv_message_put_bounce(engine, bounce);
+    return NULL;
+}
+
+/* The other rank has mapped memory of this one's device for its own slots: it can map what is offered. */
+static bool can_be_mapped(const sv_message_peer_t *peer)
+{
+    /* Partner: the release in sv_devslot_open() of the other rank. */
+    return peer->in && __atomic_load_n(&peer->in->shm->devslot_open, __ATOMIC_ACQUIRE);
 }
 
 selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_peer_t *peer, void *stream)
@@ -138,8 +166,8 @@ selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_
     sv_message_engine_t *engine = send->engine;
     const bool packed = send->place.layout != NULL;
     sv_ctrl_desc_t *desc = NULL;
-    selvage_request_t *held = NULL;
-    if (!send->place.on_device || !peer->out)
+    selvage_request_t *carrier = NULL;
+    if (!send->place.on_device || !peer->out || !can_be_mapped(peer))
         return SELVAGE_ERR_LIMIT;
     SV_TRY(sv_message_record_gate(send, stream));
     const unsigned k = find_get_place(peer->out);
@@ -151,49 +179,52 @@ selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_
     /* 1. A second request, which nobody waits for, has the buffer and the message's number. */
     selvage_status_t status = sv_ctrl_alloc_to(engine, send->peer, true, &desc);
     if (status == SELVAGE_SUCCESS)
-        status = sv_message_take_request(engine, &held);
+        status = sv_message_take_request(engine, &carrier);
     if (status != SELVAGE_SUCCESS)
         goto fail;
-    held->is_send = held->detached = true;
-    held->peer = send->peer;
-    held->tag = send->tag;
-    held->bytes = send->bytes;
-    held->number = send->number;
-    held->before = send->before;
-    held->stream = SELVAGE_MESSAGE_NO_STREAM;
-    held->place = (sv_message_place_t){
+    carrier->is_send = carrier->detached = true;
+    carrier->peer = send->peer;
+    carrier->tag = send->tag;
+    carrier->bytes = send->bytes;
+    carrier->number = send->number;
+    carrier->before = send->before;
+    carrier->stream = SELVAGE_MESSAGE_NO_STREAM;
+    carrier->place = (sv_message_place_t){
         .data = bounce->memory, .bytes = send->bytes, .on_device = true, .bounce = bounce};
-    held->state = SV_REQUEST_RTS_SENT;
-    sv_message_identify(held);
+    carrier->state = SV_REQUEST_RTS_SENT;
+    sv_message_identify(carrier);
     /* 2. Packed, or copied in the same pass as its digest is made. */
     status = sv_message_pack_device(send, engine->streams.kernel);
-    sv_ctrl_header_t rts = sv_message_send_header(held, SV_CTRL_RTS);
+    sv_ctrl_header_t rts = sv_message_send_header(carrier, SV_CTRL_RTS);
     rts.value[0] = true;
     if (status == SELVAGE_SUCCESS)
-        status = offer_get(held, packed ? bounce->memory : send->place.data, peer->out, k, &rts);
+        status = offer_get(carrier, packed ? bounce->memory : send->place.data, peer->out, k, &rts);
     if (status != SELVAGE_SUCCESS)
         goto fail;
     rts.value[PLACE] |= BUFFERED;
-    held->get.buffered_bytes = bounce->bytes;
+    carrier->get.buffered_bytes = bounce->bytes;
     engine->buffered_bytes += bounce->bytes;
-    send->get = (sv_request_get_t){.place = k, .stamp = held->get.stamp, .lent = true};
+    send->get = (sv_request_get_t){.place = k, .stamp = carrier->get.stamp, .carried = true};
     send->place.bounce = NULL; /* the other one's */
     send->gated = false;
     send->state = SV_REQUEST_BUFFERING;
     /* 3. Announced; nothing fails from here on but what ends the engine. */
-    sv_list_append(&engine->active, &held->link);
+    sv_list_append(&engine->active, &carrier->link);
     *desc->header = rts;
     return sv_ctrl_send(engine, desc, send->peer);
 
 fail:
-    if (held) { /* a kernel that has begun to pack or to copy ends before its memory is used again */
-        (void)sv_message_drain(engine);
-        held->place.bounce = NULL;
-        sv_message_put_request(held);
+    /* A kernel that has begun to pack or to copy ends before its memory is used again; if it does not, never. */
+    const bool over = !carrier || sv_message_drain(engine);
+    if (carrier) {
+        carrier->place.bounce = NULL;
+        carrier->retired = !over;
+        engine->quarantined |= !over;
+        sv_message_put_request(carrier);
     }
     if (desc)
         sv_ctrl_free(engine, desc);
-    if (!packed)
+    if (!packed && over)
         sv_message_put_bounce(engine, bounce);
     return status == SELVAGE_ERR_UNSUPPORTED ? SELVAGE_ERR_LIMIT : status;
 }
@@ -209,7 +240,7 @@ bool sv_get_is_ready(const selvage_request_t *send)
 
 bool sv_get_revoke(selvage_request_t *send)
 {
-    if (send->get.stamp == 0 || send->get.lent)
+    if (send->get.stamp == 0 || send->get.carried)
         return true;
     uint64_t word = send->get.stamp << 1;
     /* Partner: the exchange in sv_get_begin() of the receiver. */
@@ -219,27 +250,37 @@ bool sv_get_revoke(selvage_request_t *send)
 
 /* --- the receiver's ----------------------------------------------------------------------------------------------- */
 
-void sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *rts)
+static selvage_status_t report_given_up_send(const selvage_request_t *recv)
+{
+    return sv_error(SELVAGE_ERR_TIMEOUT, "rank %d has given up its send of message %llu (tag %d, %llu bytes)",
+                    recv->peer, (unsigned long long)recv->number, recv->tag, (unsigned long long)recv->bytes);
+}
+
+selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *rts)
 {
     sv_message_engine_t *engine = recv->engine;
     sv_message_peer_t *peer;
     const unsigned k = (unsigned)rts->value[PLACE] & PLACE_MASK;
     recv->get = (sv_request_get_t){.stamp = 0};
     if (rts->kind != SV_CTRL_RTS || sv_message_peer(engine, recv->peer, &peer) != SELVAGE_SUCCESS || !peer->in)
-        return;
+        return SELVAGE_SUCCESS;
     sv_shm_prefer(peer->in, !recv->place.on_device);
     if (rts->value[2] != 0 || rts->value[STAMP] == 0 || k >= SV_SHM_PUT_SLOTS || recv->bytes == 0 ||
         recv->bytes > recv->place.bytes || peer->no_get ||
         (!recv->place.on_device && !(rts->value[PLACE] & BUFFERED)))
-        return;
-    /* Partner: the release in sv_get_offer(). */
-    if (!sv_word_is(&peer->in->shm->get_begun[k], rts->value[STAMP] << 1)) /* taken back */
-        return;
+        return SELVAGE_SUCCESS;
+    /* Looked at twice, since the place may become another message's meanwhile. Partner: the release in offer_get(). */
+    const uint64_t *begun = &peer->in->shm->get_begun[k], word = rts->value[STAMP] << 1;
+    if (!sv_word_is(begun, word))
+        return report_given_up_send(recv);
     const sv_message_where_t where = peer->in->shm->get_where[k];
+    atomic_thread_fence(memory_order_acquire);
+    if (!sv_word_is(begun, word))
+        return report_given_up_send(recv);
     sv_transfer_mapping_t *mapping = NULL;
     sv_message_bounce_t *bounce = NULL;
     if (!recv->place.on_device && sv_message_take_bounce(engine, recv->bytes, &bounce) != SELVAGE_SUCCESS)
-        return;
+        return SELVAGE_SUCCESS;
     /* Neighbours' devices are of one kind with this one, or could not be mapped. */
     const bool kept = SV_DEVICE_CALL(engine->dev, memory_id, bounce ? bounce->memory : recv->place.data) != 0;
     if (sv_transfer_map_kept(&engine->memory.mappings, engine->dev, recv->peer, &where.handle, where.base,
@@ -248,8 +289,10 @@ void sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *rts)
         sv_transfer_unmap(mapping);
         if (bounce)
             sv_message_put_bounce(engine, bounce);
+        sv_log(SV_LOG_INFO, "message", "messages from rank %d are not got: its device memory cannot be mapped",
+               recv->peer);
         peer->no_get = true;
-        return;
+        return SELVAGE_SUCCESS;
     }
     recv->get = (sv_request_get_t){.place = k,
                                    .stamp = rts->value[STAMP],
@@ -259,20 +302,19 @@ void sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *rts)
                                    .buffered = (rts->value[PLACE] & BUFFERED) != 0,
                                    .final = (rts->value[PLACE] & FINAL) != 0,
                                    .corrupt = (rts->value[PLACE] & CORRUPT) != 0};
+    return SELVAGE_SUCCESS;
 }
 
-bool sv_get_begin(selvage_request_t *recv)
+selvage_status_t sv_get_begin(selvage_request_t *recv, bool *begun_out)
 {
+    *begun_out = recv->get.taken;
     if (recv->get.stamp == 0 || recv->get.taken)
-        return recv->get.taken;
+        return SELVAGE_SUCCESS;
     uint64_t *begun = &end_of_get(recv)->shm->get_begun[recv->get.place], word = recv->get.stamp << 1;
     /* Partner: the exchange in sv_get_revoke() of the sender. */
-    recv->get.taken =
+    *begun_out = recv->get.taken =
         __atomic_compare_exchange_n(begun, &word, word | 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-    if (recv->get.taken)
-        return true;
-    sv_get_end(recv);
-    return false;
+    return *begun_out ? SELVAGE_SUCCESS : report_given_up_send(recv);
 }
 
 selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
@@ -280,7 +322,7 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
     sv_message_engine_t *engine = recv->engine;
     sv_request_get_t *get = &recv->get;
     const sv_shm_end_t *end = end_of_get(recv);
-    /* Partner: the sender's digest kernel, or its host in sv_get_offer(). */
+    /* Partner: the sender's digest kernel, or its host in offer_get(). */
     const bool ready = sv_word_is(&end->shm->get_ready[get->place], get->stamp);
     const bool by_kernel = sv_put_by_kernel(recv) && !get->corrupt;
     uint8_t *dst = get->bounce ? get->bounce->memory : recv->place.data;
@@ -329,15 +371,20 @@ selvage_status_t sv_get_to_host(selvage_request_t *recv)
 void sv_get_end(selvage_request_t *request)
 {
     sv_message_engine_t *engine = request->engine;
+    sv_request_get_t *get = &request->get;
     sv_message_peer_t *peer;
-    if (request->get.stamp == 0)
+    if (get->stamp == 0)
         return;
-    engine->buffered_bytes -= request->get.buffered_bytes;
-    if (!request->is_send)
-        sv_transfer_unmap(request->get.mapping);
-    else if (!request->get.lent && sv_message_peer(engine, request->peer, &peer) == SELVAGE_SUCCESS)
-        peer->out->gets &= ~(UINT32_C(1) << request->get.place);
-    if (request->get.bounce && !request->retired)
-        sv_message_put_bounce(engine, request->get.bounce);
-    request->get = (sv_request_get_t){.stamp = 0};
+    engine->buffered_bytes -= get->buffered_bytes;
+    if (request->is_send) {
+        if (!get->carried && sv_message_peer(engine, request->peer, &peer) == SELVAGE_SUCCESS)
+            peer->out->gets &= ~(UINT32_C(1) << get->place);
+    } else if (!request->retired) { /* else the device may read there for good */
+        if (get->taken) /* partner: the exchange in sv_get_revoke() of the sender */
+            __atomic_store_n(&end_of_get(request)->shm->get_begun[get->place], 0, __ATOMIC_RELEASE);
+        sv_transfer_unmap(get->mapping);
+        if (get->bounce)
+            sv_message_put_bounce(engine, get->bounce);
+    }
+    *get = (sv_request_get_t){.stamp = 0};
 }

@@ -19,10 +19,11 @@ bool sv_get_is_ready(const selvage_request_t *send);
 /* Takes the offer back; false: the receiver has begun to read. */
 bool sv_get_revoke(selvage_request_t *send);
 
-/* Receiver: an RTS was met. Takes what it offers down, and maps it if this receive can be had so. */
-void sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *rts);
-/* Begins, unless there is no offer, or its sender has taken it back: false, and there is none any more. */
-bool sv_get_begin(selvage_request_t *recv);
+/* Receiver: an RTS was met. Takes what it offers down, and maps it if this receive can be had so. ERR_TIMEOUT if the
+   sender has given up. */
+selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *rts);
+/* Begins, if there is an offer. ERR_TIMEOUT if the sender has given up. */
+selvage_status_t sv_get_begin(selvage_request_t *recv, bool *begun_out);
 /* Copies, and verifies once the digest is there. */
 selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved);
 

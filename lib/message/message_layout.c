@@ -25,6 +25,14 @@ enum {
 
 /* --- buffers that are kept ---------------------------------------------------------------------------------------- */
 
+static size_t buffer_bytes_for(size_t bytes, size_t least_bytes)
+{
+    size_t rounded = least_bytes;
+    while (rounded < bytes)
+        rounded *= 2;
+    return rounded;
+}
+
 /* Takes the smallest free buffer that is large enough, or a new one. Sizes are powers of two, so that sizes that rise
    step by step keep no more than twice the last one. Partner: put_buffer(). */
 static selvage_status_t take_buffer(sv_message_engine_t *engine, sv_list_t *free_ones, size_t least_bytes, size_t bytes,
@@ -44,9 +52,7 @@ static selvage_status_t take_buffer(sv_message_engine_t *engine, sv_list_t *free
         return SELVAGE_SUCCESS;
     }
     SV_TRY(sv_calloc(1, sizeof *best, &best));
-    best->bytes = least_bytes;
-    while (best->bytes < bytes)
-        best->bytes *= 2;
+    best->bytes = buffer_bytes_for(bytes, least_bytes);
     selvage_status_t status = free_ones == &engine->layouts.upload_free
                                   ? SV_DEVICE_CALL(engine->dev, host_malloc, best->bytes, &memory)
                                   : SV_DEVICE_CALL(engine->dev, malloc, best->bytes, &memory);
@@ -76,6 +82,11 @@ static void free_kept_buffers(sv_message_engine_t *engine, sv_list_t *free_ones)
             SV_DEVICE_CALL(engine->dev, free, bounce->memory);
         sv_free(bounce);
     }
+}
+
+size_t sv_message_bounce_bytes(size_t bytes)
+{
+    return buffer_bytes_for(bytes, BOUNCE_BYTES_MIN);
 }
 
 selvage_status_t sv_message_take_bounce(sv_message_engine_t *engine, size_t bytes, sv_message_bounce_t **bounce_out)

@@ -283,6 +283,8 @@ bool sv_message_is_storing(const sv_message_engine_t *engine)
     for (const sv_list_t *it = engine->active.next; it != &engine->active; it = it->next) {
         const selvage_request_t *send = SV_CONTAINER_OF(it, selvage_request_t, link);
         const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_PUT;
+        if (!send->is_send && send->route == SV_MESSAGE_GET) /* reads there, and its sender waits for that */
+            return true;
         if (send->is_send && (send->state == SV_REQUEST_FILLING || (direct && !sv_put_has_left(send))))
             return true;
     }

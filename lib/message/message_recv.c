@@ -189,7 +189,6 @@ static selvage_status_t accept_match(selvage_request_t *recv, sv_ctrl_desc_t *de
 {
     const bool too_long = recv->bytes > recv->place.bytes;
     bool claimed;
-    sv_get_match(recv, desc->header);
     selvage_status_t status = sv_message_rtr_match(recv, desc->header, &claimed);
     if (status != SELVAGE_SUCCESS) {
         sv_ctrl_free(recv->engine, desc);
@@ -210,6 +209,13 @@ static selvage_status_t accept_match(selvage_request_t *recv, sv_ctrl_desc_t *de
                             (unsigned long long)recv->place.bytes);
         sv_message_complete(recv, SELVAGE_SUCCESS);
         return SELVAGE_SUCCESS;
+    }
+    if (!claimed) {
+        status = sv_get_match(recv, desc->header);
+        if (status != SELVAGE_SUCCESS) {
+            sv_ctrl_free(recv->engine, desc);
+            return status;
+        }
     }
     if (claimed) {
         recv->route = SV_MESSAGE_PUT;

@@ -12,7 +12,8 @@
  *   (call)    an RTR is claimed                the copy begins, RTS tells it                      MOVING, GATE
  *   RTS_SENT  get: STATUS good, bad                                                               COMPLETE
  *   RTS_SENT  CTS                              the memory is mapped (else CTS_NACK: as before)    GATE
- *   RTS_SENT  CTS of nothing                                                                      COMPLETE
+ *   RTS_SENT  CTS of nothing, digest is there                                                     COMPLETE
+ *   any       ABANDONED                                                                           COMPLETE
  *   GATE      the caller's stream is there     copy or pieces begin; the digest                   MOVING
  *   MOVING    put: the receiver's verdict                                                         COMPLETE
  *   MOVING    staged: all pieces have left                                                        CLOSING
@@ -23,12 +24,14 @@
  *   receive   event                            action                                             next
  *   GATE      RTS met that offers a get        the copy begins                                    MOVING
  *   MOVING    get: the digest is here          a kernel verifies                                  CLOSING
+ *   GATE      RTS of a get, taken back                                                            COMPLETE
  *   GATE      RTS met, stream is there         CTS, with a put slot or a tag for pieces           MOVING
  *   MOVING    put: bytes and record are here   a kernel verifies                                  CLOSING
  *   MOVING    staged: pieces and FIN are here  a kernel verifies; host memory was summed          CLOSING
  *   MOVING    staged: FIN is here, pieces lost counted as damage                                  GATE
  *   MOVING    CTS_NACK                         no put from this rank any more                     GATE
  *   CLOSING   good                             STATUS, unless the kernel told it; unpacked        COMPLETE, UNPACKING
+ *   CLOSING   damaged, out of a buffer         copied once more                                   GATE
  *   CLOSING   damaged                          asked for again, by a CTS of the next attempt      GATE
  *
  * Under the engine's lock.
@@ -166,6 +169,14 @@ static bool is_route_usable(const selvage_request_t *send, const sv_ctrl_header_
 void sv_message_send_cleared(selvage_request_t *send, const sv_ctrl_header_t *cts)
 {
     bool again = cts->attempt > send->attempt;
+    sv_message_peer_t *peer;
+    if (send->given_up) { /* its caller has its buffer back */
+        (void)sv_message_settle_send(send, sv_error_quiet(SELVAGE_ERR_TIMEOUT, "its caller has given it up"));
+        return;
+    }
+    if (send->get.stamp && !send->get.buffered_bytes && !again &&
+        sv_message_peer(send->engine, send->peer, &peer) == SELVAGE_SUCCESS)
+        peer->gets_declined++;
     if (again && send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_PUT)
         sv_put_end(send);
     else if (send->state != SV_REQUEST_RTS_SENT && !(again && send->state == SV_REQUEST_AWAITS_STATUS))
@@ -200,7 +211,7 @@ void sv_message_send_status(selvage_request_t *send, const sv_ctrl_header_t *out
     selvage_status_t status = SELVAGE_SUCCESS;
     const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_PUT;
     if (outcome->value[0] == SV_OUTCOME_ABANDONED) {
-        /* A copy that has begun is over: its receiver has waited for that. */
+        /* A copy that has begun is over: its receiver has waited for that, unless its device has failed. */
         if (send->number == outcome->number && send->state != SV_REQUEST_COMPLETE &&
             send->state != SV_REQUEST_FILLING)
             (void)sv_message_settle_send(
@@ -210,6 +221,9 @@ void sv_message_send_status(selvage_request_t *send, const sv_ctrl_header_t *out
         return;
     }
     const bool is_got = send->state == SV_REQUEST_RTS_SENT && send->get.stamp != 0;
+    sv_message_peer_t *peer;
+    if (is_got && sv_message_peer(send->engine, send->peer, &peer) == SELVAGE_SUCCESS)
+        peer->gets_declined = 0;
     if (!is_got && ((send->state != SV_REQUEST_AWAITS_STATUS && !direct) || outcome->attempt != send->attempt))
         return;
     if (outcome->value[0])
@@ -224,12 +238,15 @@ void sv_message_send_status(selvage_request_t *send, const sv_ctrl_header_t *out
 
 selvage_status_t sv_rendezvous_receive(selvage_request_t *recv)
 {
-    if (!recv->early.launched && sv_get_begin(recv)) {
+    bool got = false;
+    if (!recv->early.launched)
+        SV_TRY(sv_get_begin(recv, &got));
+    if (got) {
         sv_put_release(recv);
         recv->route = SV_MESSAGE_GET;
         recv->state = SV_REQUEST_MOVING;
-        recv->engine->arrived.by[SV_WAY_DIRECT]++;
-        recv->engine->arrived.fetched++;
+        recv->engine->arrived.by[SV_WAY_DIRECT] += recv->attempt == 0;
+        recv->engine->arrived.fetched += recv->attempt == 0;
         return SELVAGE_SUCCESS;
     }
     sv_get_end(recv);

@@ -23,7 +23,8 @@ typedef enum sv_message_route {
     SV_MESSAGE_GET           /* the receiver copies it out of the sender's; never in a CTS */
 } sv_message_route_t;
 
-/* Device memory of the receiver's: of an allocation, that its owner has at base, the bytes from offset on. In a CTS. */
+/* Device memory that another rank may reach: of an allocation, that its owner has at base, the bytes from offset on. In
+   a CTS or an RTR it is the receiver's, with a get the sender's. */
 typedef struct sv_message_where {
     uint64_t offset, base;
     sv_device_handle_t handle;
@@ -88,8 +89,8 @@ typedef struct sv_request_put {
 typedef struct sv_request_get {
     unsigned place;          /* in the receiver's shared segment */
     uint64_t stamp;          /* of this offer; 0: none */
-    bool lent;               /* send: the offer is another request's, which has the buffer that this one is copied to */
-    size_t buffered_bytes;   /* send: of such a buffer; 0: the memory is the caller's */
+    bool carried;            /* send: the offer is its carrier's, which has the buffer that it is copied to */
+    size_t buffered_bytes;   /* a carrier: of that buffer; 0: the memory is the caller's */
     sv_transfer_mapping_t *mapping; /* receive: what it is copied from ... */
     const uint8_t *src;      /* ... and where in it */
     struct sv_message_bounce *bounce; /* receive: host memory gets it by way of this */
@@ -137,6 +138,7 @@ struct selvage_request {
     bool corrupted;          /* a fault: one byte is to be changed */
     bool verified;           /* receive: its checksum was compared, and is good */
     bool from_device;        /* receive: its bytes lie on a device there */
+    bool given_up;           /* send: its caller has its buffer back, with an error; nobody is to read it any more */
     bool stuck;              /* receive: given up, and another may still write to its buffer */
     bool retired;            /* an error ended it while the device may be at work: nobody else gets its memory */
     bool retired_for_good;   /* nobody can know until when */

@@ -12,7 +12,8 @@
  * Direct copies use a shared segment, too. The writer's stream or kernel says in put_arrived[k] that the bytes are in
  * the reader's memory. It says in recorded[k] that the record is here, or in device memory if there are slots
  * (message_devslot.h). The reader's kernel says in outcome[k] that they are good, and the writer in left[k] that it has
- * seen so.
+ * seen so. Of gets (message_get.c), whose places are chosen by the writer, get_where, get_record and get_ready are the
+ * writer's, and get_begun is exchanged by both.
  */
 #ifndef SV_MESSAGE_SHM_H
 #define SV_MESSAGE_SHM_H

@@ -53,7 +53,7 @@ static const char *what_it_waits_for(const selvage_request_t *request)
     case SV_REQUEST_GATE: return "it waits for the caller's stream, or for memory";
     case SV_REQUEST_FILLING: return "it waits for the caller's stream and its kernel";
     case SV_REQUEST_BUFFERING: return "it waits for the copy to its buffer";
-    case SV_REQUEST_RTS_SENT: return "no receive has met it";
+    case SV_REQUEST_RTS_SENT: return "no receive has met it, or it is being read";
     case SV_REQUEST_MOVING: return "its bytes are on their way";
     case SV_REQUEST_CLOSING: return "it waits for its digest";
     case SV_REQUEST_AWAITS_STATUS: return "it waits for the receiver's verdict";
@@ -249,6 +249,22 @@ static bool abandon_once(selvage_request_t **request, selvage_status_t status, b
     return over;
 }
 
+/* A send that something still reads: not again, once that is over. A kernel on the caller's stream reads in the order
+   of that stream; of anything else the error says so. */
+static void give_request_up(selvage_request_t **request, const char *text)
+{
+    sv_message_engine_t *engine = (*request)->engine;
+    const int peer = (*request)->peer;
+    pthread_mutex_lock(&engine->lock);
+    const bool in_order = !(*request)->is_send || (*request)->state == SV_REQUEST_FILLING;
+    (*request)->given_up = (*request)->is_send;
+    pthread_mutex_unlock(&engine->lock);
+    sv_message_detach(request);
+    if (!in_order)
+        (void)sv_error_quiet(SELVAGE_ERR_TIMEOUT, "%.*s; its buffer is still being read, maybe by rank %d, and must "
+                             "not be written or freed", SV_DETAIL_BYTES / 2, text, peer);
+}
+
 void sv_message_abandon(selvage_request_t **request, selvage_status_t status)
 {
     const double timeout_s = (*request)->engine->comm->timeout_s, most_s = timeout_s > 1 ? timeout_s : 1;
@@ -266,7 +282,7 @@ void sv_message_abandon(selvage_request_t **request, selvage_status_t status)
     }
     memcpy(sv_thread_detail(), text, sizeof text);
     if (!over)
-        sv_message_detach(request);
+        give_request_up(request, text);
     if (stuck)
         (void)sv_error(status, "%.*s; rank %d is still writing to its buffer, which must not be used",
                        SV_DETAIL_BYTES / 2, text, peer);

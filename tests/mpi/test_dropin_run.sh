@@ -228,7 +228,7 @@ says mended "$row +\\1 +\\1 +0 +[1-9][0-9]*$"
 says mended '^selvage-mpi: ([1-9][0-9]*) arrivals on the fast route were damaged: \1 messages were mended, 0 were not$'
 fast_jacobi SELVAGE_DROPIN_FAST=on SELVAGE_FAULT=flip=1
 says 'not asked for' '^selvage-mpi: ([1-9][0-9]*) arrivals on the fast route were damaged: \1 messages were mended'
-says_not 'not asked for' 'packets of the fast route'
+says_not 'not asked for' 'messages of the fast route'
 fast_jacobi SELVAGE_DROPIN_FAST=on
 says_not 'not asked for' 'selvage-mpi'
 fast_jacobi SELVAGE_DROPIN_FAST=off SELVAGE_REPORT=1

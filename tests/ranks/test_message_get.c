@@ -5,6 +5,7 @@
  * that are taken back, and receives that cannot take one.
  */
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/base_status.h"
@@ -129,8 +130,8 @@ static void take_back(local_rank_t *self)
     if (self->rank == 1) {
         message_end_recv(&end, &shape, 0, 3);
         CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_TIMEOUT);
+        CHECK(strstr(selvage_error_detail(), "rank 0 has given up its send") != NULL);
         CHECK_EQ(sv_message_stats(self->comm).arrived.fetched, 0);
-        sv_message_abandon(&end.request, SELVAGE_ERR_TIMEOUT);
     }
     local_ranks_barrier(self);
     message_end_close(&end);
@@ -141,7 +142,7 @@ static void take_back(local_rank_t *self)
         atomic_store(&sent, 1);
         sleep_until(&received, 1);
         pthread_mutex_lock(&engine_of_get(self)->lock);
-        CHECK(!sv_get_revoke(end.request));
+        CHECK(sv_get_revoke(end.request)); /* it has been read */
         pthread_mutex_unlock(&engine_of_get(self)->lock);
         CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
     } else {
@@ -154,6 +155,38 @@ static void take_back(local_rank_t *self)
     }
     local_ranks_barrier(self);
     message_end_close(&end);
+}
+
+/* A receive that is too short answers at once. Its send is over only when the kernel that reads its buffer is. */
+static void refuse_early(local_rank_t *self)
+{
+    const double delay_us = 50000;
+    const message_shape_t shape = {.bytes = LONG_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_shape_t brief = shape;
+    message_end_t end;
+    brief.bytes = LONG_BYTES / 2;
+    meet_before_gets(self);
+    for (int buffered = 0; buffered < 2; buffered++) {
+        message_end_open(&end, self, self->rank == 0 ? &shape : &brief);
+        if (self->rank == 0) {
+            CHECK_STATUS(selvage_device_delay_us(self->dev, delay_us, engine_of_get(self)->streams.kernel),
+                         SELVAGE_SUCCESS);
+            if (buffered)
+                CHECK_STATUS(message_end_ibsend(&end, &shape, 1, 1, 5), SELVAGE_SUCCESS);
+            else
+                message_end_send(&end, &shape, 1, 1, 5);
+            const sv_message_peer_t *peer = engine_of_get(self)->peers[1];
+            const uint64_t stamp = end.request->get.stamp, place = end.request->get.place;
+            CHECK(stamp != 0);
+            CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+            CHECK(peer->out->shm->get_ready[place] >= stamp);
+        } else {
+            message_end_recv(&end, &brief, 0, 1);
+            CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_TRUNCATED);
+        }
+        local_ranks_barrier(self);
+        message_end_close(&end);
+    }
 }
 
 /* Host memory does not take an offer; and after such a receive none is made until one in device memory has come. */
@@ -337,6 +370,7 @@ int main(void)
         run_buffered("MESSAGE_EAGER_BYTES=64 CHECKSUM=off" BUFFERS, on_host);
     }
     local_ranks_run(&(local_run_t){.size = 2, .body = leave_buffered, .log_expected = true});
+    local_ranks_run(&(local_run_t){.size = 2, .body = refuse_early, .log_expected = true});
     CHECK_EQ(local_ranks_left(), 0);
     local_ranks_env(settings[0]);
     local_ranks_run(&(local_run_t){.size = 2, .body = receive_many});
