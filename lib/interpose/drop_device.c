@@ -123,13 +123,20 @@ bool sv_drop_may_have_device(void)
 
 static bool is_known_to_hip(void *runtime, const void *ptr)
 {
+    enum { HIP_ERROR_NO_DEVICE = 100, HIP_ERROR_INVALID_DEVICE = 101 };
+    static _Atomic bool none; /* asking costs milliseconds then: the runtime looks for GPUs anew each time */
     hip_answer_t answer = {0};
+    if (atomic_load_explicit(&none, memory_order_relaxed))
+        return false;
     ask_hip_t ask = (ask_hip_t)dlsym(runtime, "hipPointerGetAttributes");
     forget_hip_t forget = (forget_hip_t)dlsym(runtime, "hipGetLastError");
     if (!ask || !forget)
         return true;
-    if (ask(&answer, ptr) == 0)
+    const int code = ask(&answer, ptr);
+    if (code == 0)
         return answer.device >= 0 && (answer.type != 0 || answer.is_managed);
+    atomic_store_explicit(&none, code == HIP_ERROR_NO_DEVICE || code == HIP_ERROR_INVALID_DEVICE,
+                          memory_order_relaxed);
     (void)forget(); /* or the program finds an error that is not its own */
     return false;
 }
