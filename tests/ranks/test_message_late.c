@@ -355,7 +355,8 @@ static void failing(local_rank_t *self)
     message_end_t end;
     void *stream = begin_late_message(self, &end, LONG_BYTES, 600000);
     if (self->rank == 1) {
-        poll_for_ms(&end, 200);
+        while (end.request->state != SV_REQUEST_MOVING) /* long before the sender's stream is there */
+            sv_comm_poll(self->comm);
         CHECK_EQ(end.request->route, SV_MESSAGE_PUT);
         wire->fails = true;
         CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_MPI);
