@@ -7,12 +7,13 @@
 /* Repeats of one cell differ by a few per cent. */
 static const double noise = 1.05, neighbours_factor = 2;
 
+/* NULL: there is no figure, or none to judge by. */
 static const bench_mpi_result_t *known(const bench_mpi_run_t *run, int which, int row, int way)
 {
     if (row < 0 || row >= bench_mpi_row_count(run, which))
         return NULL;
     const bench_mpi_result_t *result = &run->results[which][row][way];
-    return result->state == BENCH_MPI_NOT_MEASURED ? NULL : result;
+    return result->state == BENCH_MPI_RIGHT ? result : NULL;
 }
 
 /* How many times slower one figure is than another. */
