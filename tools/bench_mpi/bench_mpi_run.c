@@ -20,7 +20,6 @@ enum {
     SMALL_BYTES = 8192, /* up to here --iterations are made */
     WINDOW_SHARE = 10,  /* an iteration of a window is many messages */
     ITERATIONS_MIN = 4,
-    WARM_UPS_MIN = 2,
     WARM_UPS_SHARE = 10,
     OPENING_CALLS = 20 /* collective calls of a program, by which the drop-in's route opens */
 };
@@ -198,12 +197,6 @@ static double time_steps(const bench_mpi_run_t *run, bench_mpi_cell_t *cell, int
     return seconds;
 }
 
-static int iterations_min(const bench_mpi_options_t *options)
-{
-    return options->iterations < ITERATIONS_MIN ? options->iterations : ITERATIONS_MIN;
-}
-
-/* Fewer for larger sizes, with the root, and no more than there is time for. */
 static int iterations_of(const bench_mpi_options_t *options, const bench_mpi_cell_t *cell)
 {
     double count = options->iterations;
@@ -211,18 +204,22 @@ static int iterations_of(const bench_mpi_options_t *options, const bench_mpi_cel
         count /= WINDOW_SHARE;
     if (cell->bytes > SMALL_BYTES)
         count *= sqrt((double)SMALL_BYTES / (double)cell->bytes);
-    return count > ITERATIONS_MIN ? (int)count : iterations_min(options);
+    return count > 1 ? (int)count : 1;
 }
 
+/* Returns how many iterations to time: fewer for larger sizes, with the root, and no more than there is time for. A few
+   are made whatever they take, but of a window, which is many messages. */
 static int warm_up(const bench_mpi_run_t *run, bench_mpi_cell_t *cell)
 {
+    const double seconds = run->options.seconds;
     const int wanted = iterations_of(&run->options, cell), warm_ups = wanted / WARM_UPS_SHARE;
-    (void)time_steps(run, cell, 1);
-    const double taken = time_steps(run, cell, warm_ups > WARM_UPS_MIN ? warm_ups : WARM_UPS_MIN);
-    const double fit = taken > 0 ? run->options.seconds / taken : wanted;
+    const int few = cell->kind->window ? 1 : ITERATIONS_MIN, least = few < wanted ? few : wanted;
+    const bool slow = time_steps(run, cell, 1) > seconds / WARM_UPS_SHARE;
+    const double taken = time_steps(run, cell, slow || warm_ups < 1 ? 1 : warm_ups);
+    const double fit = taken > 0 ? seconds / taken : wanted;
     if (fit >= wanted)
         return wanted;
-    return fit > ITERATIONS_MIN ? (int)fit : iterations_min(&run->options);
+    return fit > least ? (int)fit : least;
 }
 
 /* --- the data ----------------------------------------------------------------------------------------------------- */
