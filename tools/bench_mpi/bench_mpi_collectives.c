@@ -89,11 +89,12 @@ static size_t part_begins(const bench_mpi_cell_t *cell)
     return before;
 }
 
-static void make_counts(bench_mpi_cell_t *cell)
+static bool make_counts(bench_mpi_cell_t *cell)
 {
     cell->counts = (int *)(void *)bench_mpi_host_malloc((size_t)cell->job->size * sizeof(int));
     for (int rank = 0; rank < cell->job->size; rank++)
         cell->counts[rank] = part_of(cell, rank);
+    return true;
 }
 
 static void free_counts(bench_mpi_cell_t *cell)

@@ -73,8 +73,8 @@ typedef struct bench_mpi_kind {
     void (*step)(bench_mpi_cell_t *cell);
     /* What recv holds on this rank after a step, over what it held before: see bench_mpi_recv_bytes(). */
     void (*expect)(const bench_mpi_cell_t *cell, unsigned char *want);
-    void (*begin)(bench_mpi_cell_t *cell); /* NULL: nothing has to be made for a cell. Collective */
-    void (*end)(bench_mpi_cell_t *cell);
+    bool (*begin)(bench_mpi_cell_t *cell); /* NULL: nothing has to be made for a cell. False: MPI refuses. Collective */
+    void (*end)(bench_mpi_cell_t *cell);   /* also where begin was refused */
 } bench_mpi_kind_t;
 
 const bench_mpi_kind_t *bench_mpi_kind(bench_mpi_which_t which);

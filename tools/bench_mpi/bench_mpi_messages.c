@@ -32,12 +32,13 @@ static void ping_pong(bench_mpi_cell_t *cell)
         send_one(cell);
 }
 
-static void make_vector(bench_mpi_cell_t *cell)
+static bool make_vector(bench_mpi_cell_t *cell)
 {
     const int blocks = (int)(cell->bytes / BENCH_MPI_BLOCK_BYTES);
     MPI_Type_vector(blocks, BENCH_MPI_BLOCK_BYTES, 2 * BENCH_MPI_BLOCK_BYTES, MPI_BYTE, &cell->type);
     MPI_Type_commit(&cell->type);
     cell->count = 1;
+    return true;
 }
 
 static void free_vector(bench_mpi_cell_t *cell)
@@ -45,12 +46,13 @@ static void free_vector(bench_mpi_cell_t *cell)
     MPI_Type_free(&cell->type);
 }
 
-static void make_requests(bench_mpi_cell_t *cell)
+static bool make_requests(bench_mpi_cell_t *cell)
 {
     if (cell->peer < 0)
-        return;
+        return true;
     MPI_Send_init(cell->send, cell->count, cell->type, cell->peer, TAG, MPI_COMM_WORLD, &cell->requests[0]);
     MPI_Recv_init(cell->recv, cell->count, cell->type, cell->peer, TAG, MPI_COMM_WORLD, &cell->requests[1]);
+    return true;
 }
 
 static void free_requests(bench_mpi_cell_t *cell)

@@ -270,11 +270,8 @@ static long count_wrong(const bench_mpi_run_t *run, const bench_mpi_cell_t *cell
 static bench_mpi_result_t measure(bench_mpi_run_t *run, bench_mpi_cell_t *cell, int which)
 {
     double seconds[BENCH_MPI_REPETITIONS_MAX];
-    const bool plain = cell->way != BENCH_MPI_NCCL;
     bench_mpi_result_t result = {.state = BENCH_MPI_RIGHT};
     fill(run, cell);
-    if (cell->kind->begin && plain)
-        cell->kind->begin(cell);
     result.iterations = warm_up(run, cell);
     for (int i = 0; i < run->options.repetitions; i++)
         seconds[i] = time_steps(run, cell, result.iterations);
@@ -283,10 +280,20 @@ static bench_mpi_result_t measure(bench_mpi_run_t *run, bench_mpi_cell_t *cell, 
     step(run, cell);
     if (count_wrong(run, cell, which) != 0)
         result.state = BENCH_MPI_WRONG;
-    if (cell->kind->end && plain)
-        cell->kind->end(cell);
     result.seconds = tool_median(seconds, run->options.repetitions);
     result.value = bench_mpi_figure(cell, result.seconds);
+    return result;
+}
+
+/* What MPI refuses on some rank is not measured. */
+static bench_mpi_result_t measure_between(bench_mpi_run_t *run, bench_mpi_cell_t *cell, int which)
+{
+    bench_mpi_result_t result = {.state = BENCH_MPI_NOT_MEASURED};
+    int made = cell->kind->begin(cell);
+    MPI_Allreduce(MPI_IN_PLACE, &made, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (made)
+        result = measure(run, cell, which);
+    cell->kind->end(cell);
     return result;
 }
 
@@ -304,7 +311,9 @@ void bench_mpi_run_row(bench_mpi_run_t *run, int which, int row)
         cell.type = MPI_BYTE;
         choose_peer(&cell);
         choose_memory(run, &cell);
-        if (run->ways[way] && is_possible(run, &cell))
-            run->results[which][row][way] = measure(run, &cell, which);
+        if (!run->ways[way] || !is_possible(run, &cell))
+            continue;
+        run->results[which][row][way] =
+            cell.kind->begin && way != BENCH_MPI_NCCL ? measure_between(run, &cell, which) : measure(run, &cell, which);
     }
 }

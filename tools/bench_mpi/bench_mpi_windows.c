@@ -6,25 +6,33 @@
 #include "tools/bench_mpi/bench_mpi_data.h"
 #include "tools/bench_mpi/bench_mpi_kind.h"
 
-static void make_window(bench_mpi_cell_t *cell, char *memory)
+/* Not every transport of every MPI has windows. */
+static bool make_window(bench_mpi_cell_t *cell, char *memory)
 {
-    if (cell->peer >= 0)
-        MPI_Win_create(memory, (MPI_Aint)cell->bytes, 1, MPI_INFO_NULL, cell->job->pair, &cell->win);
+    cell->win = MPI_WIN_NULL;
+    if (cell->peer < 0)
+        return true;
+    MPI_Comm_set_errhandler(cell->job->pair, MPI_ERRORS_RETURN);
+    const int result = MPI_Win_create(memory, (MPI_Aint)cell->bytes, 1, MPI_INFO_NULL, cell->job->pair, &cell->win);
+    MPI_Comm_set_errhandler(cell->job->pair, MPI_ERRORS_ARE_FATAL);
+    if (result != MPI_SUCCESS)
+        cell->win = MPI_WIN_NULL;
+    return result == MPI_SUCCESS;
 }
 
-static void make_put(bench_mpi_cell_t *cell)
+static bool make_put(bench_mpi_cell_t *cell)
 {
-    make_window(cell, cell->recv);
+    return make_window(cell, cell->recv);
 }
 
-static void make_get(bench_mpi_cell_t *cell)
+static bool make_get(bench_mpi_cell_t *cell)
 {
-    make_window(cell, cell->send);
+    return make_window(cell, cell->send);
 }
 
 static void free_window(bench_mpi_cell_t *cell)
 {
-    if (cell->peer >= 0)
+    if (cell->win != MPI_WIN_NULL)
         MPI_Win_free(&cell->win);
 }
 
