@@ -355,7 +355,7 @@ static void failing(local_rank_t *self)
     message_end_t end;
     void *stream = begin_late_message(self, &end, LONG_BYTES, 600000);
     if (self->rank == 1) {
-        while (end.request->state != SV_REQUEST_MOVING) /* long before the sender's stream is there */
+        while (end.request->state != SV_REQUEST_MOVING)
             sv_comm_poll(self->comm);
         CHECK_EQ(end.request->route, SV_MESSAGE_PUT);
         wire->fails = true;

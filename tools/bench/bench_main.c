@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/bench_coll/bench_coll_main.h"
 #include "tools/bench/bench_floors.h"
@@ -148,12 +149,30 @@ static int run_command(bench_run_t *run)
     }
 }
 
+/* The benchmark of plain MPI calls is a program of its own, beside this one: it is to be no more than plain MPI. */
+static int become_bench_mpi(char **argv)
+{
+    static const char name[] = "selvage-bench-mpi";
+    char path[4096];
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - sizeof name);
+    path[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(path, '/');
+    if (slash) {
+        strcpy(slash + 1, name);
+        execv(path, argv);
+    }
+    fprintf(stderr, "selvage-bench: %s cannot be started\n", slash ? path : name);
+    return EXIT_FAILURE;
+}
+
 int main(int argc, char **argv)
 {
     static bench_run_t run; /* too large for a small stack */
     char error[160];
     if (argc > 1 && strcmp(argv[1], "coll") == 0)
         return bench_coll(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "mpi") == 0)
+        return become_bench_mpi(argv + 1);
     const bool understood = bench_options_parse(argc, argv, &run.options, error, sizeof error);
     if (understood && (run.options.help || run.options.version))
         return answer_without_mpi(&run.options);

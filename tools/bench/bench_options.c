@@ -13,6 +13,7 @@ void bench_options_usage(FILE *stream)
 {
     fputs("usage: mpirun -n N selvage-bench exchange|policies|host|messages|probe [options]\n"
           "       mpirun -n N selvage-bench coll [options]      collectives; see selvage-bench coll --help\n"
+          "       mpirun -n N selvage-bench mpi [options]       plain MPI calls; see selvage-bench mpi --help\n"
           "exchange times exchanges beside the raw copies that bound them and beside what else could do the work.\n"
           "policies compares when the packets within a node start, where half of them leave it. host tells the time\n"
           "that start and polls cost the host. messages times sends and receives beside exchanges. probe gives device\n"
@@ -157,7 +158,7 @@ static bool take_command(bench_options_t *options, int argc, char **argv, int fi
         return true;
     const int words = argc - first;
     if (words == 0)
-        snprintf(error_text, error_bytes, "what is to be done? exchange, policies, host, messages, probe or coll");
+        snprintf(error_text, error_bytes, "what is to be done? exchange, policies, host, messages, probe, coll or mpi");
     else if (words > 1 || !find_command(options, argv[first]))
         snprintf(error_text, error_bytes, "unexpected argument '%.80s'", argv[first + (words > 1)]);
     else if (options->command != BENCH_EXCHANGE &&

@@ -31,6 +31,10 @@ typedef struct tool_cuda {
     int (*device_set)(int ordinal); /* AMD, instead of the two above; NULL on NVIDIA */
     int (*mem_alloc)(unsigned long long *ptr, size_t bytes);
     int (*mem_free)(unsigned long long ptr);
+    int (*host_alloc)(void **ptr, size_t bytes, unsigned flags); /* pinned */
+    int (*host_free)(void *ptr);
+    int (*copy_down)(void *dst, unsigned long long src, size_t bytes); /* both block */
+    int (*copy_up)(unsigned long long dst, const void *src, size_t bytes);
     int (*ipc_get)(tool_cuda_ipc_t *handle, unsigned long long ptr);
     int (*ipc_open)(unsigned long long *ptr, tool_cuda_ipc_t handle, unsigned flags);
     int (*ipc_close)(unsigned long long ptr);

@@ -15,38 +15,6 @@
 
 enum { POLLS_BEFORE_SLEEP = 2000, SLEEP_NS = 50000, LAST_WORDS_NS = 200000000 };
 
-void tool_mpi_name(char *text, size_t text_bytes)
-{
-    char version[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length = 0;
-    MPI_Get_library_version(version, &length);
-    snprintf(text, text_bytes, "%.*s", (int)strcspn(version, "\r\n,"), version);
-    for (char *c = text; *c; c++) {
-        if (*c == '\t')
-            *c = ' ';
-    }
-}
-
-static const char *launcher_rank_text(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"};
-    const char *text = NULL;
-    for (size_t i = 0; !text && i < sizeof names / sizeof names[0]; i++)
-        text = getenv(names[i]);
-    return text;
-}
-
-int tool_launcher_rank(void)
-{
-    const char *text = launcher_rank_text();
-    return text ? atoi(text) : 0;
-}
-
-bool tool_is_launched(void)
-{
-    return launcher_rank_text() != NULL;
-}
-
 _Noreturn static void end_job(const tool_job_t *job)
 {
     fflush(NULL);
@@ -231,41 +199,8 @@ int tool_ring_peer(const tool_ring_t *ring, int offset)
     return ring->ranks ? ring->ranks[member] : member;
 }
 
-double tool_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static int compare_double(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-double tool_median(double *values, int count)
-{
-    if (count < 1)
-        return 0;
-    qsort(values, (size_t)count, sizeof(double), compare_double);
-    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
-
 double tool_median_of_slowest(const tool_job_t *job, double *seconds, int count)
 {
     tool_reduce(job, job->comm, seconds, count, MPI_DOUBLE, MPI_MAX);
     return tool_median(seconds, count);
-}
-
-char *tool_size_text(char *text, size_t text_bytes, size_t bytes)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
-    int unit = 0;
-    while (unit < 3 && bytes > 0 && bytes % 1024 == 0) {
-        bytes /= 1024;
-        unit++;
-    }
-    snprintf(text, text_bytes, "%zu %s", bytes, units[unit]);
-    return text;
 }

@@ -14,6 +14,8 @@
 #include <selvage.h>
 
 #include "tools/common/tool_cuda.h"
+#include "tools/common/tool_figures.h"
+#include "tools/common/tool_launch.h"
 
 typedef struct tool_job {
     const char *program;
@@ -34,15 +36,6 @@ typedef struct tool_ring {
     int size, index;
     int *ranks; /* owned; NULL: rank i is member i */
 } tool_ring_t;
-
-/* Rank according to the launcher's environment, before MPI_Init; 0 if nothing says otherwise. */
-int tool_launcher_rank(void);
-/* Whether that environment is there. A process without it may refuse its command line without MPI; the ranks of a job
-   go through MPI_Init first, or the launcher would kill the one that explains. */
-bool tool_is_launched(void);
-
-/* Name and version of the MPI library, on one line; before MPI_Init too. */
-void tool_mpi_name(char *text, size_t text_bytes);
 
 /* Chooses the GPU, MPI_Init_thread at the level SELVAGE_PROGRESS needs, and everything above. Collective. Partner:
    tool_job_fini(). */
@@ -76,13 +69,7 @@ void tool_barrier(const tool_job_t *job);
 void tool_reduce(const tool_job_t *job, MPI_Comm comm, void *values, int count, MPI_Datatype type, MPI_Op op);
 void tool_bcast(const tool_job_t *job, void *values, int count, MPI_Datatype type);
 
-double tool_seconds(void);
-/* Median; sorts the values. 0 for none. */
-double tool_median(double *values, int count);
 /* Median of each rank's times, the slowest rank counting in every repetition. Collective; overwrites seconds. */
 double tool_median_of_slowest(const tool_job_t *job, double *seconds, int count);
-
-/* "4 KiB", "13 B"; returns text. */
-char *tool_size_text(char *text, size_t text_bytes, size_t bytes);
 
 #endif
