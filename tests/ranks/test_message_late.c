@@ -366,11 +366,10 @@ static void failing(local_rank_t *self)
         give_up_message(&end);
     }
     local_ranks_barrier(self);
-    for (size_t i = 0; self->rank == 1 && i < LONG_BYTES; i++)
-        if (((const uint8_t *)end.buf)[i] != 0xee) {
-            CHECK_EQ(i, LONG_BYTES); /* says where it was written to */
-            break;
-        }
+    size_t kept = 0;
+    while (self->rank == 1 && kept < LONG_BYTES && ((const uint8_t *)end.buf)[kept] == 0xee)
+        kept++;
+    CHECK_EQ(kept, self->rank == 1 ? LONG_BYTES : 0); /* says where it was written to */
     wire->base.failed = true;
     message_end_close(&end);
     selvage_stream_destroy(self->dev, stream);
