@@ -215,18 +215,28 @@ void sv_drop_narrow_end(sv_drop_narrow_t *narrow);
 void sv_drop_pack(const void *from, int64_t count, MPI_Datatype type, void *packed, int64_t bytes);
 void sv_drop_unpack(const void *packed, int64_t bytes, void *to, int64_t count, MPI_Datatype type);
 
-/* A plan to gather and scatter elements; kept as an attribute of the type, and freed with it. */
+void sv_drop_types_end(void);
+
+/* --- plans (drop_plan.c) ------------------------------------------------------------------------------------------ */
+
+/* A plan to gather and scatter elements. It may be kept for other types that say the same. */
 typedef struct sv_drop_plan {
     selvage_pack_t *pack; /* NULL: this type cannot be taken apart */
     selvage_device_t *device; /* whose memory it is for; NULL: that device could not be opened */
-    int64_t count;
     _Atomic int users;
+    void *table; /* staging memory of the plan; NULL: it has none */
+    size_t table_bytes;
+    uint64_t digest, number; /* number 0: it is not kept */
+    struct sv_drop_plan *next_digest, *next_number, *newer, *older;
 } sv_drop_plan_t;
 
 /* memory: an address in what is to be gathered or scattered. */
 sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count, const void *memory);
+/* No gathering or scattering by it is under way. */
 void sv_drop_plan_put(sv_drop_plan_t *plan);
-void sv_drop_types_end(void);
+/* Another type that says the same need not be taken apart. */
+void sv_drop_plans_share(MPI_Datatype type, MPI_Datatype other);
+void sv_drop_plans_end(void);
 
 /* --- buffers of a call (drop_stage.c) ----------------------------------------------------------------------------- */
 

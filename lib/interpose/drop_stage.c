@@ -280,14 +280,22 @@ static void pack_blocks(const sv_drop_buffer_t *buffer, int first, int end, char
     }
 }
 
-/* Between the packed bytes and the program's memory, by the device. */
+/* Between the packed bytes and the program's memory, by the device, to the end. */
 static void scatter_blocks(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer, int first, int end, char *packed,
                            bool down)
 {
+    enum { PLANS = 16 };
     const sv_drop_block_t *blocks = blocks_of(buffer);
-    for (int i = first; i < end; i++) {
-        size_t bytes = gappy_bytes(&blocks[i]);
-        char *user = buffer->user + blocks[i].offset;
+    sv_drop_plan_t *plans[PLANS]; /* under way */
+    int n = 0;
+    for (int i = first; i <= end; i++) {
+        size_t bytes = i < end ? gappy_bytes(&blocks[i]) : 0;
+        char *user = i < end ? buffer->user + blocks[i].offset : NULL;
+        if (i == end || n == PLANS) {
+            sv_drop_flow_end(flow);
+            while (n > 0)
+                sv_drop_plan_put(plans[--n]);
+        }
         if (bytes == 0)
             continue;
         sv_drop_plan_t *plan = sv_drop_plan_get(blocks[i].type, blocks[i].count, buffer->user + buffer->low);
@@ -297,7 +305,7 @@ static void scatter_blocks(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer,
             sv_drop_gather(flow, plan, user, packed);
         else
             sv_drop_scatter(flow, plan, packed, bytes, user);
-        sv_drop_plan_put(plan); /* the launches have what they need of it */
+        plans[n++] = plan;
         packed += bytes;
     }
 }
@@ -324,7 +332,6 @@ static void copy_gappy(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer, boo
         if (!down)
             pack_blocks(buffer, first, end, packed, false);
         scatter_blocks(flow, buffer, first, end, packed, down);
-        sv_drop_flow_end(flow);
         if (down)
             pack_blocks(buffer, first, end, packed, true);
     }
