@@ -13,6 +13,7 @@
  *
  * Any thread. One lock guards shelves and what is kept. A type is taken apart, and a table is written, without it.
  */
+#include "interpose/drop_plan.h"
 #include "interpose/drop_pool.h"
 
 #include <stdlib.h>

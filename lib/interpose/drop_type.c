@@ -3,7 +3,7 @@
  * What the drop-in asks of datatypes, copies of them, and packing by the host. How the device packs them is in
  * drop_plan.c. Any thread; one lock is for the communicator that packing needs.
  */
-#include "interpose/drop.h"
+#include "interpose/drop_plan.h"
 
 #include <limits.h>
 #include <stdlib.h>
