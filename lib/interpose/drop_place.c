@@ -72,9 +72,12 @@ static unsigned places_of(const void *ptr, MPI_Datatype type, asked_t *asked)
     const int64_t low = info.true_lb;
     const bool same = made.combiner == MPI_COMBINER_HINDEXED_BLOCK;
     const bool far = same || made.combiner == MPI_COMBINER_STRUCT || made.combiner == MPI_COMBINER_HINDEXED;
+    MPI_Datatype known = MPI_DATATYPE_NULL; /* what info is about: members are often of one type */
     for (int i = 0; i < (far ? made.naddresses : 1); i++) {
         const MPI_Datatype of = made.types[made.combiner == MPI_COMBINER_STRUCT ? i : 0];
-        if (!sv_drop_type(of, &info) || info.bytes == 0 || (far && made.ints[same ? 1 : 1 + i] == 0))
+        const bool is_type = of != MPI_DATATYPE_NULL && (of == known || sv_drop_type(of, &info));
+        known = is_type ? of : MPI_DATATYPE_NULL;
+        if (!is_type || info.bytes == 0 || (far && made.ints[same ? 1 : 1 + i] == 0))
             continue;
         /* The other types name no addresses: all elements are in the buffer's allocation, and the lowest stands for
            them. */
@@ -84,9 +87,15 @@ static unsigned places_of(const void *ptr, MPI_Datatype type, asked_t *asked)
         if (!info.named)
             found |= places_of((const void *)at, of, asked);
     }
-    for (int i = 0; i < made.ntypes; i++)
-        if (sv_drop_type(made.types[i], &info) && !info.named)
+    known = MPI_DATATYPE_NULL; /* a predefined one */
+    for (int i = 0; i < made.ntypes; i++) {
+        if (made.types[i] == known || !sv_drop_type(made.types[i], &info))
+            continue;
+        if (info.named)
+            known = made.types[i];
+        else
             PMPI_Type_free(&made.types[i]);
+    }
     free(made.ints);
     free(made.addresses);
     free(made.types);
