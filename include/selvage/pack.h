@@ -8,6 +8,7 @@
 
 #include <mpi.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <selvage/comm.h>
 #include <selvage/status.h>
@@ -33,6 +34,30 @@ selvage_status_t selvage_pack_create(selvage_device_t *dev, size_t count, MPI_Da
 
 /** @brief Bytes of the stream, as MPI_Type_size says them. Local; 0 for NULL. */
 size_t selvage_pack_bytes(const selvage_pack_t *pack);
+
+/**
+ * @brief Bytes of the table by which a plan of many small pieces moves all of them in one launch. Local; 0: the plan
+ * has no use for one, or is NULL. Without its table such a plan takes a launch or a copy for each piece.
+ */
+size_t selvage_pack_table_bytes(const selvage_pack_t *pack);
+
+/**
+ * @brief Writes the plan's table. Local; does not block; not while another thread uses the plan.
+ * @param[in]  pack   has no table yet
+ * @param[out] table  selvage_pack_table_bytes() bytes of pinned memory, aligned to 16 bytes; they stay the plan's
+ *                    until it is freed and its work is complete
+ * @return ERR_ARGUMENT, ERR_STATE (the plan has a table)
+ */
+selvage_status_t selvage_pack_set_table(selvage_pack_t *pack, void *table);
+
+/**
+ * @brief A number that is the same for plans that say the same: where the bytes of the elements lie, in which order,
+ * and on which device, whatever constructors the type was made by. Local; 0 for NULL.
+ */
+uint64_t selvage_pack_digest(const selvage_pack_t *pack);
+
+/** @brief Whether two plans say the same, so that one can be used in place of the other. Local; 0 if either is NULL. */
+int selvage_pack_is_equal(const selvage_pack_t *pack, const selvage_pack_t *other);
 
 /**
  * @brief Enqueues gathering the elements at @p buf to @p packed. Returns at once; stream-ordered.

@@ -24,6 +24,38 @@ size_t selvage_pack_bytes(const selvage_pack_t *pack)
     return pack ? (size_t)pack->map.bytes : 0;
 }
 
+size_t selvage_pack_table_bytes(const selvage_pack_t *pack)
+{
+    return pack ? pack->table_bytes : 0;
+}
+
+selvage_status_t selvage_pack_set_table(selvage_pack_t *pack, void *table)
+{
+    enum { TABLE_ALIGN = 16 };
+    void *there = NULL;
+    if (!pack)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "pack: must not be NULL");
+    if (pack->table)
+        return sv_error(SELVAGE_ERR_STATE, "selvage_pack_set_table: the plan has a table");
+    if (pack->table_bytes == 0)
+        return SELVAGE_SUCCESS;
+    if (!table || (uintptr_t)table % TABLE_ALIGN != 0)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "table: %p is not aligned to %d bytes", table, TABLE_ALIGN);
+    SV_TRY(sv_memory_admit(pack->dev, "selvage_pack_set_table", table, pack->table_bytes, &there));
+    sv_pack_write_table(pack, table, there);
+    return SELVAGE_SUCCESS;
+}
+
+uint64_t selvage_pack_digest(const selvage_pack_t *pack)
+{
+    return pack ? sv_pack_digest(pack) : 0;
+}
+
+int selvage_pack_is_equal(const selvage_pack_t *pack, const selvage_pack_t *other)
+{
+    return pack && other && sv_pack_is_equal(pack, other);
+}
+
 static selvage_status_t check_pack(const selvage_pack_t *pack, const void *packed, size_t from, size_t bytes)
 {
     if (!pack)

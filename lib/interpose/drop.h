@@ -215,17 +215,6 @@ void sv_drop_narrow_end(sv_drop_narrow_t *narrow);
 void sv_drop_pack(const void *from, int64_t count, MPI_Datatype type, void *packed, int64_t bytes);
 void sv_drop_unpack(const void *packed, int64_t bytes, void *to, int64_t count, MPI_Datatype type);
 
-/* A plan to gather and scatter elements. It is kept as an attribute of the type, and freed with it. */
-typedef struct sv_drop_plan {
-    selvage_pack_t *pack; /* NULL: this type cannot be taken apart */
-    selvage_device_t *device; /* whose memory it is for; NULL: that device could not be opened */
-    int64_t count;
-    _Atomic int users;
-} sv_drop_plan_t;
-
-/* memory: an address in what is to be gathered or scattered. */
-sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count, const void *memory);
-void sv_drop_plan_put(sv_drop_plan_t *plan);
 void sv_drop_types_end(void);
 
 /* --- buffers of a call (drop_stage.c) ----------------------------------------------------------------------------- */
@@ -239,6 +228,11 @@ typedef struct sv_drop_block {
 typedef struct sv_drop_call sv_drop_call_t;
 bool sv_drop_refuse(sv_drop_call_t *call, const void *buf, const sv_drop_block_t *blocks, int n);
 
+/* How a list says where its blocks are. */
+typedef enum sv_drop_form {
+    SV_DROP_IN_A_ROW, SV_DROP_BY_ELEMENTS, SV_DROP_BY_ELEMENTS_FAR, SV_DROP_BY_BYTES, SV_DROP_BY_BYTES_FAR
+} sv_drop_form_t;
+
 typedef struct sv_drop_buffer {
     char *user;             /* device memory */
     char *host;             /* staging memory; stands for user + low */
@@ -251,7 +245,9 @@ typedef struct sv_drop_buffer {
     bool keeps_gaps;        /* memory between the elements goes along: see unstage_image() */
     bool owns_types;        /* the derived types of its blocks are copies: see sv_drop_call_hold() */
     bool owns_type;         /* type was made for it */
-    sv_drop_plan_t *plan;   /* of a packed one */
+    sv_drop_form_t form;
+    struct sv_drop_compact *compact; /* host holds the elements of the blocks, without gaps; else NULL */
+    struct sv_drop_plan *plan; /* of a packed one */
     sv_drop_block_t one, *blocks;
     int nblocks;
     int count;              /* what MPI is given in place of count and type, if packed */
@@ -264,6 +260,8 @@ struct sv_drop_call {
     const char *name;
     sv_drop_buffer_t buffer[SV_DROP_BUFFERS];
     int nbuffers;
+    bool compacts; /* MPI may be given other types and displacements: see drop_compact.c */
+    bool may_overlap; /* MPI takes buffers of this call that overlap */
     bool refused; /* a buffer has host memory and device memory in it: MPI must not get that */
     bool *parts; /* of a partitioned call, one staging buffer with a block for each: those that have landed */
     int64_t begin_ns; /* for the timeline (drop_trace.c), if it is on */
@@ -305,6 +303,9 @@ void sv_drop_make_images(sv_drop_call_t *call);
 
 /* Both for one buffer; returns what MPI gets for it. */
 void *sv_drop_blocks(sv_drop_call_t *call, const void *buf, bool known, const sv_drop_list_t *list, bool in, bool out);
+
+/* Whether it is better to bring down the elements of an image than all of it. */
+bool sv_drop_is_sparse(const sv_drop_buffer_t *buffer);
 
 /* The address that MPI gets for a staging buffer. */
 static inline void *sv_drop_address(const sv_drop_buffer_t *buffer)
@@ -572,6 +573,7 @@ bool sv_drop_is_root(MPI_Comm comm, int root);
 bool sv_drop_is_leaf(MPI_Comm comm, int root);
 /* Neighbours of a topology that a rank receives from, or sends to. */
 int sv_drop_degree(MPI_Comm comm, bool from);
+bool sv_drop_has_ends(MPI_Comm comm);
 
 /* After MPI_Init, and before MPI_Finalize. */
 void sv_drop_begin(void);

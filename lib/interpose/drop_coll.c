@@ -6,6 +6,7 @@
  * gives the call's staging memory back, or hands it to what completes the call.
  */
 #include "interpose/drop_fastcoll.h"
+#include "interpose/drop_plan.h"
 #include "interpose/drop_split.h"
 
 #include <stdlib.h>
@@ -59,6 +60,22 @@ int sv_drop_degree(MPI_Comm comm, bool from)
     if (kind == MPI_DIST_GRAPH && PMPI_Dist_graph_neighbors_count(comm, &n, &out, &weighted) == MPI_SUCCESS)
         return from ? n : out;
     return 0;
+}
+
+/* Whether this rank may have neighbours that are nobody, from which nothing comes: that memory keeps what it has. */
+bool sv_drop_has_ends(MPI_Comm comm)
+{
+    enum { DIMS = 32 };
+    int kind = MPI_UNDEFINED, n = 0, dims[DIMS], periods[DIMS], coords[DIMS];
+    if (comm == MPI_COMM_NULL || PMPI_Topo_test(comm, &kind) != MPI_SUCCESS || kind == MPI_GRAPH)
+        return false;
+    if (kind != MPI_CART || PMPI_Cartdim_get(comm, &n) != MPI_SUCCESS || n > DIMS ||
+        PMPI_Cart_get(comm, n, dims, periods, coords) != MPI_SUCCESS)
+        return true;
+    bool ends = false;
+    for (int i = 0; i < n; i++)
+        ends = ends || !periods[i];
+    return ends;
 }
 
 /* Calls that take displacements in bytes may have absolute ones. */

@@ -6,6 +6,7 @@
  *
  * Any thread may copy, but a flow belongs to one thread; it owns its stream until sv_drop_flow_end().
  */
+#include "interpose/drop_plan.h"
 #include "interpose/drop_pool.h"
 
 #include <string.h>

@@ -23,6 +23,21 @@ static unsigned place_at(const void *ptr)
     return place == SV_DROP_HOST ? IN_HOST : place == SV_DROP_DEVICE ? IN_DEVICE : 0;
 }
 
+/* The page that was asked about last; a page is all the host's or all the device's. Asking a driver takes longer than
+   copying the elements that a type names there. */
+typedef struct asked {
+    uintptr_t page;
+    unsigned found;
+} asked_t;
+
+static unsigned place_near(asked_t *asked, uintptr_t at)
+{
+    const uintptr_t page = at >> SV_DROP_PAGE_SHIFT;
+    if (asked->page != page || asked->found == 0)
+        *asked = (asked_t){page, place_at((const void *)at)};
+    return asked->found;
+}
+
 /* How a type was made, as MPI tells it; its types are to be freed. */
 typedef struct contents {
     int nints, naddresses, ntypes, combiner;
@@ -47,7 +62,7 @@ static bool read_contents(MPI_Datatype type, contents_t *made)
 }
 
 /* The memory to which the addresses lead that a type names by itself. */
-static unsigned places_of(const void *ptr, MPI_Datatype type)
+static unsigned places_of(const void *ptr, MPI_Datatype type, asked_t *asked)
 {
     contents_t made;
     sv_drop_type_t info;
@@ -57,21 +72,30 @@ static unsigned places_of(const void *ptr, MPI_Datatype type)
     const int64_t low = info.true_lb;
     const bool same = made.combiner == MPI_COMBINER_HINDEXED_BLOCK;
     const bool far = same || made.combiner == MPI_COMBINER_STRUCT || made.combiner == MPI_COMBINER_HINDEXED;
+    MPI_Datatype known = MPI_DATATYPE_NULL; /* what info is about: members are often of one type */
     for (int i = 0; i < (far ? made.naddresses : 1); i++) {
         const MPI_Datatype of = made.types[made.combiner == MPI_COMBINER_STRUCT ? i : 0];
-        if (!sv_drop_type(of, &info) || info.bytes == 0 || (far && made.ints[same ? 1 : 1 + i] == 0))
+        const bool is_type = of != MPI_DATATYPE_NULL && (of == known || sv_drop_type(of, &info));
+        known = is_type ? of : MPI_DATATYPE_NULL;
+        if (!is_type || info.bytes == 0 || (far && made.ints[same ? 1 : 1 + i] == 0))
             continue;
         /* The other types name no addresses: all elements are in the buffer's allocation, and the lowest stands for
            them. */
         const uintptr_t at = (uintptr_t)ptr + (far ? (uintptr_t)made.addresses[i] : (uintptr_t)(low - info.true_lb));
         if (far)
-            found |= place_at((const void *)(at + (uintptr_t)info.true_lb));
+            found |= place_near(asked, at + (uintptr_t)info.true_lb);
         if (!info.named)
-            found |= places_of((const void *)at, of);
+            found |= places_of((const void *)at, of, asked);
     }
-    for (int i = 0; i < made.ntypes; i++)
-        if (sv_drop_type(made.types[i], &info) && !info.named)
+    known = MPI_DATATYPE_NULL; /* a predefined one */
+    for (int i = 0; i < made.ntypes; i++) {
+        if (made.types[i] == known || !sv_drop_type(made.types[i], &info))
+            continue;
+        if (info.named)
+            known = made.types[i];
+        else
             PMPI_Type_free(&made.types[i]);
+    }
     free(made.ints);
     free(made.addresses);
     free(made.types);
@@ -80,14 +104,16 @@ static unsigned places_of(const void *ptr, MPI_Datatype type)
 
 bool sv_drop_type_reaches_host(const void *ptr, MPI_Datatype type)
 {
-    return !sv_drop_is_named(type) && (places_of(ptr, type) & IN_HOST);
+    asked_t asked = {0};
+    return !sv_drop_is_named(type) && (places_of(ptr, type, &asked) & IN_HOST);
 }
 
 /* A program that cannot have device memory pays nothing. */
 bool sv_drop_type_reaches_device(const void *ptr, MPI_Datatype type)
 {
+    asked_t asked = {0};
     return (sv_drop_may_have_device() || atomic_load_explicit(&sv_drop_route.seen, memory_order_relaxed)) &&
-           (places_of(ptr, type) & IN_DEVICE);
+           (places_of(ptr, type, &asked) & IN_DEVICE);
 }
 
 /* Refuses a buffer that has memory of both kinds in it. Elements of predefined types are where the buffer is. */
@@ -95,12 +121,13 @@ bool sv_drop_refuse(sv_drop_call_t *call, const void *buf, const sv_drop_block_t
 {
     unsigned found = 0;
     bool any_far = false;
+    asked_t asked = {0};
     for (int i = 0; i < n && found != IN_BOTH; i++) {
         sv_drop_type_t type;
         const char *at = (const char *)((uintptr_t)buf + (uintptr_t)blocks[i].offset);
         if (blocks[i].count <= 0 || !sv_drop_type(blocks[i].type, &type) || type.bytes == 0)
             continue;
-        const unsigned far = type.named ? 0 : places_of(at, blocks[i].type);
+        const unsigned far = type.named ? 0 : places_of(at, blocks[i].type, &asked);
         const bool is_far = far != 0 || buf == MPI_BOTTOM;
         any_far = any_far || is_far;
         if (is_far || i == 0)

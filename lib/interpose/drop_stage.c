@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * From buffers of a call to pinned memory and back. A message of a derived type is packed by the device, and MPI sends
- * or receives its packed bytes, which match any type of the other side. Everything else keeps its shape. The span of
- * memory that the call may touch has an image in pinned memory, and MPI gets the same counts and types.
+ * or receives its packed bytes, which match any type of the other side. What collective calls name with gaps is packed
+ * as well (drop_compact.c). All else keeps its shape: the span of memory that the call may touch has an image in pinned
+ * memory, and MPI gets the same counts and types.
  *
  *   device    ..##..##..  --gather-->  ####   MPI_PACKED             packed
  *   device    [ block 0 ][ block 1 ]  --copy-->  the same            an image
@@ -14,7 +15,7 @@
  *
  * Any thread, but a call is one thread's. It owns its buffers until sv_drop_call_end().
  */
-#include "interpose/drop.h"
+#include "interpose/drop_plan.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -215,6 +216,11 @@ sv_drop_buffer_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool
     buffer->out = out;
     buffer->one = *blocks;
     buffer->blocks = blocks == &one ? NULL : blocks;
+    buffer->form = list->far                           ? SV_DROP_BY_BYTES_FAR
+                   : list->bytes                       ? SV_DROP_BY_BYTES
+                   : list->large_displs                ? SV_DROP_BY_ELEMENTS_FAR
+                   : list->displs                      ? SV_DROP_BY_ELEMENTS
+                                                       : SV_DROP_IN_A_ROW;
     buffer->keeps_gaps = out && has_opaque(buffer); /* gaps that come up again must go down first */
     return buffer;
 }
@@ -226,6 +232,8 @@ sv_drop_buffer_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool
  */
 void sv_drop_make_images(sv_drop_call_t *call)
 {
+    if (call->compacts)
+        sv_drop_compact_call(call);
     for (int i = 0; i < call->nbuffers; i++) {
         sv_drop_buffer_t *a = &call->buffer[i];
         const uintptr_t first = (uintptr_t)a->user + (uintptr_t)a->low;
@@ -280,14 +288,22 @@ static void pack_blocks(const sv_drop_buffer_t *buffer, int first, int end, char
     }
 }
 
-/* Between the packed bytes and the program's memory, by the device. */
+/* Between the packed bytes and the program's memory, by the device, to the end. */
 static void scatter_blocks(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer, int first, int end, char *packed,
                            bool down)
 {
+    enum { PLANS = 16 };
     const sv_drop_block_t *blocks = blocks_of(buffer);
-    for (int i = first; i < end; i++) {
-        size_t bytes = gappy_bytes(&blocks[i]);
-        char *user = buffer->user + blocks[i].offset;
+    sv_drop_plan_t *plans[PLANS]; /* under way */
+    int n = 0;
+    for (int i = first; i <= end; i++) {
+        size_t bytes = i < end ? gappy_bytes(&blocks[i]) : 0;
+        char *user = i < end ? buffer->user + blocks[i].offset : NULL;
+        if (i == end || n == PLANS) {
+            sv_drop_flow_end(flow);
+            while (n > 0)
+                sv_drop_plan_put(plans[--n]);
+        }
         if (bytes == 0)
             continue;
         sv_drop_plan_t *plan = sv_drop_plan_get(blocks[i].type, blocks[i].count, buffer->user + buffer->low);
@@ -297,7 +313,7 @@ static void scatter_blocks(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer,
             sv_drop_gather(flow, plan, user, packed);
         else
             sv_drop_scatter(flow, plan, packed, bytes, user);
-        sv_drop_plan_put(plan); /* the launches have what they need of it */
+        plans[n++] = plan;
         packed += bytes;
     }
 }
@@ -324,7 +340,6 @@ static void copy_gappy(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer, boo
         if (!down)
             pack_blocks(buffer, first, end, packed, false);
         scatter_blocks(flow, buffer, first, end, packed, down);
-        sv_drop_flow_end(flow);
         if (down)
             pack_blocks(buffer, first, end, packed, true);
     }
@@ -333,8 +348,7 @@ static void copy_gappy(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer, boo
 
 /* --- down --------------------------------------------------------------------------------------------------------- */
 
-/* Whether it is better to bring down the elements of an image than all of it. */
-static bool is_sparse(const sv_drop_buffer_t *buffer)
+bool sv_drop_is_sparse(const sv_drop_buffer_t *buffer)
 {
     if (buffer->keeps_gaps || buffer->bytes / SAVED_BYTES < (size_t)buffer->nblocks)
         return false;
@@ -358,12 +372,14 @@ static void stage_buffer(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
     sv_drop_type_t type;
     if (buffer->packed && buffer->in)
         sv_drop_gather(flow, buffer->plan, buffer->user, buffer->host);
-    if (buffer->packed || !(buffer->in || buffer->keeps_gaps))
+    if (buffer->compact && buffer->in)
+        sv_drop_compact_copy(flow, buffer, true);
+    if (buffer->packed || buffer->compact || !(buffer->in || buffer->keeps_gaps))
         return;
     /* A buffer goes down as a whole if it is one block without gaps, or is not sparse. So does one with types that
        cannot be taken apart. */
     const bool is_dense = buffer->nblocks == 1 && sv_drop_type(blocks->type, &type) && type.dense;
-    if (is_dense || !(is_sparse(buffer) || !is_one_allocation(buffer)) || has_opaque(buffer)) {
+    if (is_dense || !(sv_drop_is_sparse(buffer) || !is_one_allocation(buffer)) || has_opaque(buffer)) {
         sv_drop_copy(flow, buffer->host, buffer->user + buffer->low, buffer->bytes, SELVAGE_COPY_DEVICE_TO_HOST);
         return;
     }
@@ -466,7 +482,9 @@ void sv_drop_unstage_on(sv_drop_flow_t *flow, sv_drop_call_t *call, const MPI_St
         sv_drop_buffer_t *buffer = &call->buffer[i];
         if (!buffer->out)
             continue;
-        if (buffer->keeps_gaps)
+        if (buffer->compact)
+            sv_drop_compact_copy(flow, buffer, false);
+        else if (buffer->keeps_gaps)
             sv_drop_copy(flow, buffer->user + buffer->low, buffer->host, buffer->bytes, SELVAGE_COPY_HOST_TO_DEVICE);
         else if (status)
             unstage_message(flow, buffer, status);
@@ -534,14 +552,14 @@ static bool is_derived(MPI_Datatype type)
     return sv_drop_type(type, &info) && !info.named;
 }
 
-/* A packed buffer needs no copy of its type, since its plan outlives that. Neither does one that only goes down as a
-   whole, which needs its types no more. */
+/* A packed or compact buffer needs no copy of its types, since its plans outlive them; nor does one that only goes down
+   as a whole, which asks its types no more. */
 void sv_drop_call_hold(sv_drop_call_t *call)
 {
     for (int i = 0; i < call->nbuffers; i++) {
         sv_drop_buffer_t *buffer = &call->buffer[i];
         sv_drop_block_t *blocks = buffer->blocks ? buffer->blocks : &buffer->one;
-        if (buffer->packed || buffer->owns_types || !(buffer->out || call->parts))
+        if (buffer->packed || buffer->compact || buffer->owns_types || !(buffer->out || call->parts))
             continue;
         buffer->owns_types = true;
         for (int j = 0; j < buffer->nblocks; j++)
@@ -565,6 +583,7 @@ void sv_drop_call_end(sv_drop_call_t *call)
         } else
             sv_drop_unstage(buffer->image);
         sv_drop_plan_put(buffer->plan);
+        sv_drop_compact_end(buffer);
         if (buffer->owns_type)
             PMPI_Type_free(&buffer->type);
         for (int j = 0; j < buffer->nblocks && buffer->owns_types; j++)

@@ -1,33 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the drop-in asks of datatypes, and the plans by which the device gathers and scatters them. A type has a shelf
- * of a few plans, for the counts and the devices that were used last. The shelf is an attribute of the type, so that
- * MPI forgets it with the type, whoever frees that. The drop-in's own copies of a type share its shelf, and so do the
- * program's duplicates.
- *
- * Any thread. The lock of plans guards what is on a shelf. Shelves and plans count their users, and calls in flight are
- * users of their plans.
+ * What the drop-in asks of datatypes, copies of them, and packing by the host. How the device packs them is in
+ * drop_plan.c. Any thread; one lock is for the communicator that packing needs.
  */
-#include "interpose/drop.h"
+#include "interpose/drop_plan.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { SHELF_PLANS = 8 };
-
-typedef struct shelf {
-    _Atomic int users; /* types */
-    int next;          /* is given up next */
-    sv_drop_plan_t *plan[SHELF_PLANS];
-} shelf_t;
-
-/* The key is created when the first plan is needed, under the lock. */
-static struct {
-    pthread_mutex_t lock;
-    int key;
-    bool made, ended;
-} plans = {PTHREAD_MUTEX_INITIALIZER, MPI_KEYVAL_INVALID, false, false};
 
 bool sv_drop_type(MPI_Datatype type, sv_drop_type_t *info_out)
 {
@@ -40,15 +20,6 @@ bool sv_drop_type(MPI_Datatype type, sv_drop_type_t *info_out)
     info_out->named = combiner == MPI_COMBINER_NAMED;
     info_out->dense = info_out->named && info_out->bytes == info_out->extent && info_out->true_lb == 0;
     return true;
-}
-
-void sv_drop_plan_put(sv_drop_plan_t *plan)
-{
-    /* Partner: itself in other threads; the last one sees what they did. */
-    if (!plan || atomic_fetch_sub_explicit(&plan->users, 1, memory_order_acq_rel) > 1)
-        return;
-    selvage_pack_destroy(plan->pack);
-    free(plan);
 }
 
 /* --- types of many elements --------------------------------------------------------------------------------------- */
@@ -176,119 +147,22 @@ void sv_drop_unpack(const void *packed, int64_t bytes, void *to, int64_t count, 
         send_to_self(packed, bytes, MPI_PACKED, to, count, type);
 }
 
-/* --- plans -------------------------------------------------------------------------------------------------------- */
-
-static int forget_shelf(MPI_Datatype type, int key, void *value, void *extra)
-{
-    shelf_t *shelf = value;
-    (void)type, (void)key, (void)extra;
-    /* Partner: itself in other threads; the last one sees what they did. */
-    if (plans.ended || atomic_fetch_sub_explicit(&shelf->users, 1, memory_order_acq_rel) > 1)
-        return MPI_SUCCESS;
-    for (int i = 0; i < SHELF_PLANS; i++)
-        sv_drop_plan_put(shelf->plan[i]);
-    free(shelf);
-    return MPI_SUCCESS;
-}
-
-/* A duplicate of the program's has the plans as well. */
-static int share_plans(MPI_Datatype type, int key, void *extra, void *value, void *value_out, int *flag)
-{
-    shelf_t *shelf = value;
-    (void)type, (void)key, (void)extra;
-    *flag = !plans.ended;
-    if (*flag) {
-        atomic_fetch_add_explicit(&shelf->users, 1, memory_order_relaxed);
-        *(shelf_t **)value_out = shelf;
-    }
-    return MPI_SUCCESS;
-}
-
-static sv_drop_plan_t *make_plan(MPI_Datatype type, int64_t count, selvage_device_t *dev)
-{
-    sv_drop_plan_t *plan = calloc(1, sizeof *plan);
-    if (!plan)
-        sv_drop_fatal("no memory", "for a datatype");
-    plan->count = count;
-    plan->device = dev;
-    atomic_init(&plan->users, 1);
-    if (!dev || selvage_pack_create(dev, (size_t)count, type, &plan->pack) != SELVAGE_SUCCESS)
-        plan->pack = NULL;
-    return plan;
-}
-
-/* One of the type's plans, with a user more. */
-static sv_drop_plan_t *kept_plan(MPI_Datatype type, int64_t count, selvage_device_t *dev)
-{
-    shelf_t *shelf = NULL;
-    sv_drop_plan_t *plan = NULL;
-    int found = 0;
-    if (PMPI_Type_get_attr(type, plans.key, &shelf, &found) != MPI_SUCCESS || !found) {
-        if (!(shelf = calloc(1, sizeof *shelf)))
-            sv_drop_fatal("no memory", "for a datatype");
-        atomic_init(&shelf->users, 1);
-        if (PMPI_Type_set_attr(type, plans.key, shelf) != MPI_SUCCESS) { /* without a shelf plans are not kept */
-            free(shelf);
-            shelf = NULL;
-        }
-    }
-    for (int i = 0; shelf && i < SHELF_PLANS && !plan; i++)
-        if (shelf->plan[i] && shelf->plan[i]->count == count && shelf->plan[i]->device == dev)
-            plan = shelf->plan[i];
-    if (!plan) {
-        plan = make_plan(type, count, dev);
-        if (!shelf)
-            return plan;
-        sv_drop_plan_put(shelf->plan[shelf->next]);
-        shelf->plan[shelf->next] = plan;
-        shelf->next = (shelf->next + 1) % SHELF_PLANS;
-    }
-    atomic_fetch_add_explicit(&plan->users, 1, memory_order_relaxed);
-    return plan;
-}
-
-sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count, const void *memory)
-{
-    selvage_device_t *dev = sv_drop_device_of(memory);
-    if (dev == sv_drop_device() && sv_drop_is_others(memory))
-        dev = NULL; /* of a GPU that could not be opened: copies reach it, kernels of the first one may not */
-    pthread_mutex_lock(&plans.lock);
-    if (!plans.made)
-        plans.made = PMPI_Type_create_keyval(share_plans, forget_shelf, &plans.key, NULL) == MPI_SUCCESS;
-    sv_drop_plan_t *plan = plans.made ? kept_plan(type, count, dev) : make_plan(type, count, dev);
-    pthread_mutex_unlock(&plans.lock);
-    return plan;
-}
-
 int sv_drop_type_hold(MPI_Datatype type, MPI_Datatype *type_out)
 {
     MPI_Datatype made;
-    shelf_t *shelf = NULL;
-    int found = 0;
     int code = PMPI_Type_contiguous(1, type, &made);
     if (code == MPI_SUCCESS && (code = PMPI_Type_commit(&made)) != MPI_SUCCESS)
         PMPI_Type_free(&made);
     if (code != MPI_SUCCESS)
         return code;
-    /* A shelf has one user for each type that has it as an attribute. */
-    pthread_mutex_lock(&plans.lock);
-    if (plans.made && PMPI_Type_get_attr(type, plans.key, &shelf, &found) == MPI_SUCCESS && found) {
-        atomic_fetch_add_explicit(&shelf->users, 1, memory_order_relaxed);
-        if (PMPI_Type_set_attr(made, plans.key, shelf) != MPI_SUCCESS)
-            atomic_fetch_sub_explicit(&shelf->users, 1, memory_order_relaxed); /* the type still has it */
-    }
-    pthread_mutex_unlock(&plans.lock);
+    sv_drop_plans_share(type, made);
     *type_out = made;
     return MPI_SUCCESS;
 }
 
-/* Types that live on lose their plans when the device is closed. MPI calls forget_shelf() for them at its end. */
 void sv_drop_types_end(void)
 {
     if (packer.self != MPI_COMM_NULL)
         PMPI_Comm_free(&packer.self);
-    plans.ended = true;
-    if (plans.made)
-        PMPI_Type_free_keyval(&plans.key);
-    plans.made = false;
+    sv_drop_plans_end();
 }

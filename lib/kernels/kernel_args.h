@@ -130,6 +130,36 @@ typedef struct sv_pack_arg {
     sv_record_t identity;
 } sv_pack_arg_t;
 
+/*
+ * A table of runs of any size, for elements that nothing regular describes: pinned memory, written once. The runs are
+ * in the order of the stream, and in groups that a block takes as a whole; a run is cut where a group ends. Group g has
+ * count runs from number first on: offsets[first + i] says where run i lies, and begins[first + g + i] with which byte
+ * of the group it begins. One more of begins says where the group ends.
+ */
+enum { SV_RUNS_GROUP_BYTES = 16384, SV_RUNS_GROUP_RUNS = 512 };
+
+typedef struct sv_runs_group {
+    uint64_t at;            /* in the stream */
+    uint32_t first;
+    uint32_t count;
+    uint32_t bytes;
+    uint32_t reserved;
+} sv_runs_group_t;
+
+/* Moves bytes from to end of the stream between there and the runs; groups first_group to end_group have a part of
+   them. Places of both sides may have any alignment, but runs that of the granule: 1, 2, 4 or 8. */
+typedef struct sv_runs_arg {
+    const sv_runs_group_t *groups;
+    const int64_t *offsets;
+    const uint32_t *begins;
+    uint8_t *base;          /* of the offsets */
+    uint8_t *packed;        /* where the stream would begin */
+    uint64_t from, end;
+    uint32_t first_group, end_group;
+    uint32_t granule;
+    uint32_t scatters;      /* to the runs; else from them */
+} sv_runs_arg_t;
+
 /* Adds all 64-bit words of src, which is aligned to 16 bytes, to *sum: what reading memory costs at least. */
 typedef struct sv_sum_arg {
     const uint64_t *src;
@@ -304,6 +334,8 @@ SV_LAYOUT_ASSERT(sv_digest_scratch_t, 16);
 SV_LAYOUT_ASSERT(sv_digest_arg_t, 216);
 SV_LAYOUT_ASSERT(sv_pack_level_t, 16);
 SV_LAYOUT_ASSERT(sv_pack_arg_t, 248);
+SV_LAYOUT_ASSERT(sv_runs_group_t, 24);
+SV_LAYOUT_ASSERT(sv_runs_arg_t, 72);
 SV_LAYOUT_ASSERT(sv_sum_arg_t, 24);
 SV_LAYOUT_ASSERT(sv_touch_arg_t, 464);
 SV_LAYOUT_ASSERT(sv_signal_arg_t, 40);

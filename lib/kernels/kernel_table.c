@@ -13,6 +13,7 @@
 const sv_kernel_t sv_kernel_digest = {.name = "sv_digest", .soft = sv_digest_soft};
 const sv_kernel_t sv_kernel_pack = {.name = "sv_pack", .soft = sv_pack_soft};
 const sv_kernel_t sv_kernel_unpack = {.name = "sv_unpack", .soft = sv_unpack_soft};
+const sv_kernel_t sv_kernel_runs = {.name = "sv_runs", .soft = sv_runs_soft};
 const sv_kernel_t sv_kernel_sum = {.name = "sv_sum", .soft = sv_sum_soft};
 const sv_kernel_t sv_kernel_touch = {.name = "sv_touch", .soft = sv_touch_soft};
 const sv_kernel_t sv_kernel_signal = {.name = "sv_signal", .soft = sv_signal_soft};

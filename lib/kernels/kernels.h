@@ -20,6 +20,7 @@ extern "C" {
 extern const sv_kernel_t sv_kernel_digest; /* sv_digest_arg_t: sum, copy, write or check a record, signal */
 extern const sv_kernel_t sv_kernel_pack;   /* sv_pack_arg_t: box to packed stream, with the digest; see pack_plan.h */
 extern const sv_kernel_t sv_kernel_unpack; /* sv_pack_arg_t: packed stream to box */
+extern const sv_kernel_t sv_kernel_runs;   /* sv_runs_arg_t: between runs of any size and their packed stream */
 extern const sv_kernel_t sv_kernel_sum;    /* sv_sum_arg_t: reads memory and adds it up, for measurements */
 extern const sv_kernel_t sv_kernel_touch;  /* sv_touch_arg_t: moves faces of a cube, for measurements */
 extern const sv_kernel_t sv_kernel_signal; /* sv_signal_arg_t: release one word at system scope */
@@ -40,6 +41,7 @@ extern const sv_kernel_t sv_kernel_flip;   /* sv_flip_arg_t: damage one byte, fo
 void sv_digest_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_pack_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_unpack_soft(const void *arg, unsigned block, unsigned nblocks);
+void sv_runs_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_sum_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_touch_soft(const void *arg, unsigned block, unsigned nblocks);
 void sv_signal_soft(const void *arg, unsigned block, unsigned nblocks);

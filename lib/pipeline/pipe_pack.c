@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * From a map to launches. A piece with dimensions is a box for sv_pack and sv_unpack; a piece without them is one copy.
- * The end of a stream that was cut within a piece is copied run by run, because kernels take whole words.
+ * The end of a stream that was cut within a piece is copied run by run, because those kernels take whole words. A list
+ * with a table is for sv_runs, which takes any bytes.
  */
 #include "pipeline/pipe_pack.h"
 
@@ -36,6 +37,11 @@ selvage_status_t sv_pack_create(sv_device_t *dev, sv_type_map_t *map, sv_pack_t 
     pack->dev = dev;
     pack->map = *map;
     *map = (sv_type_map_t){0};
+    status = sv_pack_find_lists(pack);
+    if (status != SELVAGE_SUCCESS) {
+        sv_pack_destroy(pack);
+        return status;
+    }
     *pack_out = pack;
     return SELVAGE_SUCCESS;
 }
@@ -45,6 +51,7 @@ void sv_pack_destroy(sv_pack_t *pack)
     if (!pack)
         return;
     sv_type_map_fini(&pack->map);
+    sv_free(pack->lists);
     sv_free(pack);
 }
 
@@ -107,21 +114,56 @@ static selvage_status_t move_piece(const move_t *m, const sv_type_piece_t *piece
     return copy_runs(m, piece, words, end);
 }
 
+/* The group that has this byte of a list's stream. */
+static uint32_t group_at(const sv_runs_group_t *groups, uint32_t ngroups, uint64_t byte)
+{
+    uint32_t low = 0, high = ngroups;
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (groups[middle].at > byte)
+            high = middle;
+        else
+            low = middle;
+    }
+    return low;
+}
+
+/* Bytes from to end, at least one, of a list's stream. */
+static selvage_status_t move_list(const move_t *m, const sv_pack_list_t *list, uint64_t from, uint64_t end)
+{
+    const sv_runs_group_t *groups = (const void *)(m->pack->table + list->groups_bytes);
+    const uint8_t *there = m->pack->table_there;
+    const uint64_t bits = list->granule | (uintptr_t)m->buf;
+    const sv_runs_arg_t arg = {.groups = (const void *)(there + list->groups_bytes),
+                               .offsets = (const void *)(there + list->offsets_bytes),
+                               .begins = (const void *)(there + list->begins_bytes),
+                               .base = m->buf, .packed = m->packed, .from = from, .end = end,
+                               .first_group = group_at(groups, list->ngroups, from),
+                               .end_group = group_at(groups, list->ngroups, end - 1) + 1,
+                               .granule = (uint32_t)(bits & -bits), .scatters = !m->gather};
+    return SV_DEVICE_CALL(m->pack->dev, launch, &sv_kernel_runs, &arg, sizeof arg,
+                          sv_kernel_shares(m->pack->dev, arg.end_group - arg.first_group, 1), m->stream);
+}
+
 /* So many bytes of the stream from one of its bytes on, which is at m->packed. */
 static selvage_status_t move_stream(move_t *m, uint64_t from, uint64_t bytes)
 {
     const sv_type_map_t *map = &m->pack->map;
     const uint64_t end = from + bytes;
     m->packed = (uint8_t *)((uintptr_t)m->packed - from); /* where the stream would begin */
+    const size_t nlists = m->pack->table ? m->pack->nlists : 0;
+    size_t l = 0;
     uint64_t at = 0;
-    for (size_t i = 0; i < map->npieces && at < end; i++) {
+    for (size_t i = 0; i < map->npieces && at < end;) {
         const sv_type_piece_t *piece = &map->pieces[i];
-        const uint64_t whole = sv_type_piece_runs(map, piece) * piece->run_bytes;
+        const sv_pack_list_t *list = l < nlists && m->pack->lists[l].first_piece == i ? &m->pack->lists[l++] : NULL;
+        const uint64_t whole = list ? list->bytes : sv_type_piece_runs(map, piece) * piece->run_bytes;
         const uint64_t first = from > at ? from - at : 0, last = end - at < whole ? end - at : whole;
         if (first < last)
-            SV_TRY(move_piece(m, piece, first, last, whole));
+            SV_TRY(list ? move_list(m, list, first, last) : move_piece(m, piece, first, last, whole));
         m->packed = (uint8_t *)((uintptr_t)m->packed + whole);
         at += whole;
+        i += list ? list->npieces : 1;
     }
     return SELVAGE_SUCCESS;
 }

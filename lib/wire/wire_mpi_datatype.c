@@ -57,11 +57,17 @@ static bool is_basic(int combiner)
 
 static void close_contents(contents_t *c)
 {
+    MPI_Datatype basic = MPI_DATATYPE_NULL; /* the last one that was seen: members are often of one type */
     envelope_t e;
-    for (size_t i = 0; c->types && i < c->ntypes; i++)
-        if (c->types[i] != MPI_DATATYPE_NULL && get_envelope(c->types[i], &e) == SELVAGE_SUCCESS &&
-            !is_basic(e.combiner))
+    for (size_t i = 0; c->types && i < c->ntypes; i++) {
+        if (c->types[i] == MPI_DATATYPE_NULL || c->types[i] == basic ||
+            get_envelope(c->types[i], &e) != SELVAGE_SUCCESS)
+            continue;
+        if (is_basic(e.combiner))
+            basic = c->types[i];
+        else
             PMPI_Type_free(&c->types[i]);
+    }
     sv_free(c->types);
     sv_free(c->arguments);
 }
@@ -177,24 +183,30 @@ out:
     return status;
 }
 
-/* count, blocklengths, displacements in bytes. Members of no length are left out unseen: their type may be anything. */
+/* count, blocklengths, displacements in bytes. Members of no length are left out unseen: their type may be anything.
+   Members in a row are often alike, and then taken apart once. */
 static selvage_status_t flatten_struct(const contents_t *c, sv_type_map_t *map)
 {
     const int64_t count = c->arguments[0], *length = c->arguments + 1, *displacement = length + count;
+    sv_type_map_t member = {0};
+    int64_t made = -1; /* the number of the member that is there */
+    selvage_status_t status = SELVAGE_SUCCESS;
     for (int64_t i = 0; i < count; i++) {
-        sv_type_map_t member = {0};
         int64_t extent;
         if (length[i] == 0)
             continue;
-        selvage_status_t status = flatten_inner(c, (size_t)i, &member, &extent);
-        if (status == SELVAGE_SUCCESS)
-            status = sv_type_map_repeat(&member, (uint64_t)length[i], extent);
-        if (status == SELVAGE_SUCCESS)
-            status = sv_type_map_add_map(map, &member, displacement[i]);
-        sv_type_map_fini(&member);
-        SV_TRY(status);
+        if (made < 0 || c->types[i] != c->types[made] || length[i] != length[made]) {
+            sv_type_map_clear(&member);
+            SV_TRY_GOTO(status, flatten_inner(c, (size_t)i, &member, &extent), out);
+            SV_TRY_GOTO(status, sv_type_map_repeat(&member, (uint64_t)length[i], extent), out);
+            made = i;
+        }
+        SV_TRY_GOTO(status, sv_type_map_add_map(map, &member, displacement[i]), out);
     }
-    return sv_type_map_compress(map);
+    status = sv_type_map_compress(map);
+out:
+    sv_type_map_fini(&member);
+    return status;
 }
 
 /* ndims, sizes, subsizes, starts, order: a dimension at a time, from the one whose elements are neighbours. */
