@@ -115,7 +115,7 @@ static void test_expectations(void)
 {
     unsigned char want[64], sent[64];
     bench_mpi_job_t job = {.rank = 1, .size = 2};
-    bench_mpi_cell_t cell = {.job = &job, .bytes = 16, .seed = 3, .peer = 0, .window = 1, .slots = 1};
+    bench_mpi_cell_t cell = {.job = &job, .bytes = 16, .seed = 3, .peer = 0, .window = 1};
     memset(want, BENCH_MPI_POISON, sizeof want);
     bench_mpi_bytes(sent, 0, sizeof sent, 0, 3);
     cell.kind = bench_mpi_kind(BENCH_MPI_VECTOR);

@@ -44,7 +44,7 @@ static size_t span_bytes(const bench_mpi_cell_t *cell, bench_mpi_span_t span)
     case BENCH_MPI_EACH:
         return cell->bytes * (size_t)cell->job->size;
     case BENCH_MPI_WINDOW:
-        return cell->bytes * (size_t)cell->slots;
+        return cell->bytes * (size_t)cell->window;
     case BENCH_MPI_GAPS:
         return 2 * cell->bytes - BENCH_MPI_BLOCK_BYTES;
     default:

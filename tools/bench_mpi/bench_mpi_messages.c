@@ -81,45 +81,31 @@ static void persistent_ping_pong(bench_mpi_cell_t *cell)
 
 /* --- windows ------------------------------------------------------------------------------------------------------ */
 
-static size_t slot_at(const bench_mpi_cell_t *cell, int message)
+/* Each message has memory of its own, as MPI demands; by hand all of it goes down, and comes up, in one copy. */
+static size_t message_at(const bench_mpi_cell_t *cell, int message)
 {
-    return (size_t)(message % cell->slots) * cell->bytes;
+    return (size_t)message * cell->bytes;
 }
 
-/* By hand a window that has memory of its own goes down in one copy. Else each message does, once the one that had its
-   pinned memory before has left. */
 static void start_sends(const bench_mpi_cell_t *cell, MPI_Request *requests)
 {
-    const bool at_once = cell->slots == cell->window;
-    if (at_once)
-        bench_mpi_down(cell, 0, bench_mpi_send_bytes(cell));
-    for (int i = 0; i < cell->window; i++) {
-        if (cell->device_send && i >= cell->slots)
-            MPI_Wait(&requests[i - cell->slots], MPI_STATUS_IGNORE);
-        if (!at_once)
-            bench_mpi_down(cell, slot_at(cell, i), cell->bytes);
-        MPI_Isend(cell->send + slot_at(cell, i), cell->count, cell->type, cell->peer, TAG, MPI_COMM_WORLD,
+    bench_mpi_down(cell, 0, bench_mpi_send_bytes(cell));
+    for (int i = 0; i < cell->window; i++)
+        MPI_Isend(cell->send + message_at(cell, i), cell->count, cell->type, cell->peer, TAG, MPI_COMM_WORLD,
                   &requests[i]);
-    }
 }
 
 static void start_receives(const bench_mpi_cell_t *cell, MPI_Request *requests)
 {
     for (int i = 0; i < cell->window; i++)
-        MPI_Irecv(cell->recv + slot_at(cell, i), cell->count, cell->type, cell->peer, TAG, MPI_COMM_WORLD,
+        MPI_Irecv(cell->recv + message_at(cell, i), cell->count, cell->type, cell->peer, TAG, MPI_COMM_WORLD,
                   &requests[i]);
 }
 
 static void finish_receives(const bench_mpi_cell_t *cell, MPI_Request *requests)
 {
-    const bool at_once = cell->slots == cell->window;
-    for (int i = 0; i < cell->window && !at_once && cell->device_recv; i++) {
-        MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
-        bench_mpi_up(cell, slot_at(cell, i), cell->bytes);
-    }
     MPI_Waitall(cell->window, requests, MPI_STATUSES_IGNORE);
-    if (at_once)
-        bench_mpi_up(cell, 0, bench_mpi_recv_bytes(cell));
+    bench_mpi_up(cell, 0, bench_mpi_recv_bytes(cell));
 }
 
 /* A window, and a word back, so that the sender's time is that until all has arrived. */

@@ -145,7 +145,7 @@ static int windows(const bench_mpi_nccl_t *nccl, const bench_mpi_cell_t *cell)
     const bool sends = cell->first || cell->kind->parts == 2, receives = !cell->first || cell->kind->parts == 2;
     int bad = nccl->group_start();
     for (int i = 0; i < cell->window; i++) {
-        const size_t at = (size_t)(i % cell->slots) * cell->bytes;
+        const size_t at = (size_t)i * cell->bytes;
         if (sends)
             bad |= send_to(nccl, cell, cell->send + at, cell->bytes, cell->peer);
         if (receives)

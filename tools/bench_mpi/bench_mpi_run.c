@@ -65,7 +65,12 @@ static void choose_ways(bench_mpi_run_t *run)
 static void make_buffers(bench_mpi_run_t *run)
 {
     const bench_mpi_device_t *device = &run->job.device;
-    const size_t each = run->options.max * (size_t)(run->job.size > 2 ? run->job.size : 2);
+    int most = run->job.size > 2 ? run->job.size : 2; /* messages in a buffer */
+    for (int which = 0; which < BENCH_MPI_KINDS; which++)
+        if (run->options.benchmarks[which] && bench_mpi_kind((bench_mpi_which_t)which)->window &&
+            most < run->options.window)
+            most = run->options.window;
+    const size_t each = run->options.max * (size_t)most;
     const size_t bytes = run->buffer_bytes = each < run->options.memory ? each : run->options.memory;
     run->got = (unsigned char *)bench_mpi_host_malloc(bytes);
     run->want = (unsigned char *)bench_mpi_host_malloc(bytes);
@@ -304,9 +309,8 @@ void bench_mpi_run_row(bench_mpi_run_t *run, int which, int row)
         cell.way = (bench_mpi_way_t)way;
         cell.bytes = bench_mpi_row_bytes(run, which, row);
         cell.window = cell.kind->window ? run->options.window : 1;
-        cell.slots = cell.window;
-        if (cell.bytes > 0 && run->buffer_bytes / cell.bytes < (size_t)cell.slots)
-            cell.slots = (int)(run->buffer_bytes / cell.bytes);
+        if (cell.bytes > 0 && run->buffer_bytes / cell.bytes < (size_t)cell.window)
+            cell.window = (int)(run->buffer_bytes / cell.bytes);
         cell.count = (int)cell.bytes;
         cell.type = MPI_BYTE;
         choose_peer(&cell);
