@@ -107,7 +107,12 @@ rival="MPIRUN=$(printf %q "$plain") $(printf '%q ' "$top_srcdir/scripts/run-mpi"
 itself="$rival $(printf %q "$bench") mpi {} --ways host"
 # The program is appended to a rival without {}. It gives device pointers to an MPI that knows host memory only.
 [ "$SELVAGE_DEVICE" = soft ] || rival=$itself
-# Windows of 4 messages of 512 bytes share the memory of 2.
+# A launcher that remembers that it wants ssh starts nothing within a job where there is none.
+if ! "$top_srcdir/scripts/run-mpi" -n 1 -t 60 env -i PATH="$PATH" HOME="${HOME:-/}" OMPI_ALLOW_RUN_AS_ROOT=1 \
+    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$plain" -n 1 true >/dev/null 2>&1; then
+    echo "no job within a job here: the rival is left out"
+    exit "$((failed > 0 ? 1 : 77))"
+fi
 mpi 2 0 ", 0 wrong" "${short[@]}" --min 8 --max 512 --factor 64 --ways host,device,hand,mixed --rival "$rival" \
     "${outputs[@]}" &&
     rows 'len(names) == 18 and len(rows) == (17 * 2 + 1) * 5 and not any(row["wrong"] for row in measured) and {

@@ -16,6 +16,9 @@ printf '%s\n#include "wire/wire.h"\n' "$spdx" >"$dir/fortran/worse.c"
 printf 'module bad\nend module\n' >"$dir/fortran/bad.F90"
 
 printf '# base\n\n`gone.c`\n' >"$dir/lib/base/README.md"
+mkdir -p "$dir/lib/device/hip" "$dir/lib/kernels"
+printf 'KERNEL_IMAGES(lost)\n' >"$dir/lib/device/hip/hip_images.c"
+printf '%s\n' "$spdx" >"$dir/lib/kernels/kernel_new.cc"
 printf '# SPDX-License-Identifier: BSD-3-Clause\na_SOURCES = tools/two.c tools/one.c\n' >"$dir/tools/tools.am"
 
 if found=$("$PYTHON" "$top_srcdir/scripts/check-modules" "$dir"); then
@@ -27,7 +30,7 @@ for wanted in 'base_bad.c:2: module base includes' 'wire_bad.c:2: MPI_Barrier mu
     'tools/bad.c:1: no SPDX' 'tools/bad.c:1: base/base_log.h is internal' 'tools/bad.c: has the name of' \
     'fortran/worse.c:2: wire/wire.h is internal' 'fortran/bad.F90:1: no SPDX' \
     'lib/base/README.md: no gone.c' 'lib/wire/README.md: a module has a page' \
-    'tools/tools.am: lists are a file a line'; do
+    'tools/tools.am: lists are a file a line' 'kernel new is not listed' 'kernel lost is listed, and has'; do
     case $found in
     *"$wanted"*) ;;
     *) echo "not found: $wanted"; echo "$found"; exit 1 ;;

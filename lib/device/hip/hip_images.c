@@ -25,6 +25,7 @@
 
 #endif
 
+/* One for each lib/kernels/kernel_*.cc; scripts/check-modules compares. */
 KERNEL_IMAGES(digest)
 KERNEL_IMAGES(pack)
 KERNEL_IMAGES(unpack)
@@ -35,6 +36,7 @@ KERNEL_IMAGES(push)
 KERNEL_IMAGES(pull)
 KERNEL_IMAGES(gather)
 KERNEL_IMAGES(scatter)
+KERNEL_IMAGES(runs)
 KERNEL_IMAGES(await)
 KERNEL_IMAGES(flip)
 KERNEL_IMAGES(delay)
@@ -55,6 +57,7 @@ const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(pull),
     KERNEL_ROWS(gather),
     KERNEL_ROWS(scatter),
+    KERNEL_ROWS(runs),
     KERNEL_ROWS(await),
     KERNEL_ROWS(flip),
     KERNEL_ROWS(delay),
