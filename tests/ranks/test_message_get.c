@@ -24,24 +24,6 @@ static sv_message_engine_t *engine_of_get(const local_rank_t *self)
     return atomic_load(&self->comm->messages);
 }
 
-/* Until both have a shared segment of the other's. */
-static void meet_before_gets(local_rank_t *self)
-{
-    const message_shape_t shape = {.bytes = 100, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
-    for (int i = 0; i < 4; i++) {
-        message_end_t send, recv;
-        message_end_open(&send, self, &shape);
-        message_end_open(&recv, self, &shape);
-        message_end_recv(&recv, &shape, 1 - self->rank, i);
-        message_end_send(&send, &shape, 1 - self->rank, i, 7);
-        selvage_request_t *both[2] = {recv.request, send.request};
-        CHECK_STATUS(sv_message_waitall(2, both, NULL), SELVAGE_SUCCESS);
-        message_end_close(&recv);
-        message_end_close(&send);
-    }
-    local_ranks_barrier(self);
-}
-
 /* Without a call of the library's: nothing of this rank's is driven. */
 static void sleep_until(const _Atomic int *flag, int value)
 {
@@ -55,7 +37,7 @@ static void receive_from_sleeper(local_rank_t *self)
     const message_shape_t *shape = self->arg;
     const uint64_t key = 11;
     message_end_t end;
-    meet_before_gets(self);
+    message_ends_meet(self, 100);
     message_end_open(&end, self, shape);
     if (self->rank == 0) {
         message_end_send(&end, shape, 1, 3, key);
@@ -92,7 +74,7 @@ static void receive_many(local_rank_t *self)
     static message_end_t ends[2][MANY];
     message_end_t *mine = ends[self->rank];
     selvage_request_t *requests[MANY];
-    meet_before_gets(self);
+    message_ends_meet(self, 100);
     for (int i = 0; i < MANY; i++)
         message_end_open(&mine[i], self, &shape);
     for (int i = 0; i < MANY && self->rank == 0; i++)
@@ -117,7 +99,7 @@ static void take_back(local_rank_t *self)
 {
     const message_shape_t shape = {.bytes = LONG_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
     message_end_t end;
-    meet_before_gets(self);
+    message_ends_meet(self, 100);
     message_end_open(&end, self, &shape);
     if (self->rank == 0) {
         message_end_send(&end, &shape, 1, 3, 5);
@@ -165,7 +147,7 @@ static void refuse_early(local_rank_t *self)
     message_shape_t brief = shape;
     message_end_t end;
     brief.bytes = LONG_BYTES / 2;
-    meet_before_gets(self);
+    message_ends_meet(self, 100);
     for (int buffered = 0; buffered < 2; buffered++) {
         message_end_open(&end, self, self->rank == 0 ? &shape : &brief);
         if (self->rank == 0) {
@@ -193,7 +175,7 @@ static void refuse_early(local_rank_t *self)
 static void receive_on_host(local_rank_t *self)
 {
     message_end_t end;
-    meet_before_gets(self);
+    message_ends_meet(self, 100);
     for (int turn = 0; turn < 4; turn++) {
         const message_shape_t shape = {.bytes = LONG_BYTES, .on_device = self->rank == 0 || turn >= 2,
                                        .stream = SELVAGE_MESSAGE_NO_STREAM};
@@ -220,7 +202,7 @@ static void mend_damaged(local_rank_t *self)
 {
     const message_shape_t shape = {.bytes = LONG_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
     message_end_t end;
-    meet_before_gets(self);
+    message_ends_meet(self, 100);
     const sv_message_stats_t before = sv_message_stats(self->comm);
     message_end_open(&end, self, &shape);
     if (self->rank == 0)
@@ -254,7 +236,7 @@ static void buffer_many(local_rank_t *self)
                                  .stream = SELVAGE_MESSAGE_NO_STREAM};
         message_end_t end[MANY], refused;
         if (turn == 0)
-            meet_before_gets(self);
+            message_ends_meet(self, 100);
         if (self->rank == 1)
             shape.on_device = !on_host;
         for (int i = 0; i < MANY; i++)
@@ -298,7 +280,7 @@ static void leave_buffered(local_rank_t *self)
     message_shape_t brief = shape;
     message_end_t end;
     brief.bytes = LONG_BYTES / 2;
-    meet_before_gets(self);
+    message_ends_meet(self, 100);
     message_end_open(&end, self, self->rank == 0 ? &shape : &brief);
     if (self->rank == 0) {
         CHECK_STATUS(message_end_ibsend(&end, &shape, 1, 1, 5), SELVAGE_SUCCESS);
@@ -320,7 +302,7 @@ static void mend_buffered(local_rank_t *self)
 {
     const message_shape_t shape = {.bytes = LONG_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
     message_end_t end;
-    meet_before_gets(self);
+    message_ends_meet(self, 100);
     message_end_open(&end, self, &shape);
     if (self->rank == 0) {
         CHECK_STATUS(message_end_ibsend(&end, &shape, 1, 3, 8), SELVAGE_SUCCESS);

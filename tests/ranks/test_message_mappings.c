@@ -31,24 +31,6 @@ static unsigned count_mappings(const local_rank_t *self)
     return count;
 }
 
-/* Until both have a shared segment of the other's. */
-static void meet_other(local_rank_t *self)
-{
-    const message_shape_t shape = {.bytes = 3000, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
-    for (int i = 0; i < 4; i++) {
-        message_end_t send, recv;
-        message_end_open(&send, self, &shape);
-        message_end_open(&recv, self, &shape);
-        message_end_recv(&recv, &shape, 1 - self->rank, i);
-        message_end_send(&send, &shape, 1 - self->rank, i, 7);
-        selvage_request_t *both[2] = {recv.request, send.request};
-        CHECK_STATUS(sv_message_waitall(2, both, NULL), SELVAGE_SUCCESS);
-        message_end_close(&recv);
-        message_end_close(&send);
-    }
-    local_ranks_barrier(self);
-}
-
 /* To the end of the memory, or from its beginning. */
 static void move_once(local_rank_t *self, uint8_t *memory, int turn)
 {
@@ -92,7 +74,7 @@ static void move_and_free(local_rank_t *self, bool at_once, int pause_us)
 /* More than are kept when nobody uses them; the last one is always there. */
 static void let_go_of_idle(local_rank_t *self)
 {
-    meet_other(self);
+    message_ends_meet(self, 3000);
     const uint64_t before = sv_message_stats(self->comm).arrived.by[SV_WAY_DIRECT];
     move_and_free(self, false, PAUSE_US);
     if (self->rank == 1)
@@ -116,7 +98,7 @@ static void keep_nothing_unnumbered(local_rank_t *self)
     sv_device_ops_t without = *ops;
     without.memory_id = know_no_number;
     dev->ops = &without;
-    meet_other(self);
+    message_ends_meet(self, 3000);
     move_and_free(self, true, 0);
     if (self->rank == 0)
         CHECK_EQ(count_mappings(self), 0);
@@ -135,7 +117,7 @@ static void cleared_wrongly(local_rank_t *self)
     const message_shape_t shape = {.bytes = BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
     message_end_t end;
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        meet_other(self);
+        message_ends_meet(self, 3000);
         message_end_open(&end, self, &shape);
         if (self->rank == 0) {
             message_end_send(&end, &shape, 1, 5, i);
