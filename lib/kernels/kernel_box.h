@@ -50,6 +50,21 @@ struct box_place {
     int32_t left; /* units from here to the end of the run; not positive where there are no runs */
 };
 
+/* The last of count runs, more than none, that begins at or before here. */
+SV_DEV_FN uint32_t box_run_at(const uint32_t *begins, uint32_t count, uint32_t here)
+{
+    uint32_t low = 0, high = count;
+
+    SV_DEV_ROLLED
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        const bool is_after = begins[middle] > here;
+        high = is_after ? middle : high;
+        low = is_after ? low : middle;
+    }
+    return low;
+}
+
 /* Where a unit of a box lies. Every quotient comes from a multiplication that the host prepared. */
 struct box_finder {
     SV_DEV_FN box_place find(const sv_pack_arg_t &arg, uint32_t unit)

@@ -64,18 +64,10 @@ struct run_finder {
     SV_DEV_FN box_place find(const sv_pack_arg_t &arg, uint32_t unit)
     {
         const layout_part &part = static_cast<const layout_part &>(arg);
-        uint32_t low = 0, high = part.count;
-
-        SV_DEV_ROLLED
-        while (high - low > 1) {
-            const uint32_t middle = low + (high - low) / 2;
-            const bool is_after = part.begins[middle] > unit;
-            high = is_after ? middle : high;
-            low = is_after ? low : middle;
-        }
-        const uint32_t here = unit - part.begins[low];
-        return box_place{part.box + part.offsets[low] + uint64_t{here} * part.granule,
-                         static_cast<int32_t>(part.begins[low + 1] - unit)};
+        const uint32_t run = box_run_at(part.begins, part.count, unit);
+        const uint32_t here = unit - part.begins[run];
+        return box_place{part.box + part.offsets[run] + uint64_t{here} * part.granule,
+                         static_cast<int32_t>(part.begins[run + 1] - unit)};
     }
 };
 

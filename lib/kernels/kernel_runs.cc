@@ -25,17 +25,9 @@ struct group_finder {
     {
         const runs_part &part = static_cast<const runs_part &>(arg);
         const uint32_t byte = unit * GRANULE;
-        uint32_t low = 0, high = part.count;
-
-        SV_DEV_ROLLED
-        while (high - low > 1) {
-            const uint32_t middle = low + (high - low) / 2;
-            const bool is_after = part.begins[middle] > byte;
-            high = is_after ? middle : high;
-            low = is_after ? low : middle;
-        }
-        return box_place{part.box + part.offsets[low] + (byte - part.begins[low]),
-                         static_cast<int32_t>((part.begins[low + 1] - byte) / GRANULE)};
+        const uint32_t run = box_run_at(part.begins, part.count, byte);
+        return box_place{part.box + part.offsets[run] + (byte - part.begins[run]),
+                         static_cast<int32_t>((part.begins[run + 1] - byte) / GRANULE)};
     }
 };
 
