@@ -3,7 +3,6 @@
 #
 # The stencil example is equal to its serial run, bit for bit: rank counts that divide the square and that do not, rows
 # and columns of one cell, every route, the progress thread; and it refuses what makes no sense.
-[ -z "${SANITIZER:-}" ] || [ -z "${BRIEF:-}" ] || { echo "left to the passes without sanitizers"; exit 77; }
 name=heat2d
 . "$(dirname "$0")/../fixtures/application_runs.sh"
 heat2d() { application "$@"; }

@@ -8,7 +8,7 @@
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=$(cd "${top_builddir:-.}" && pwd)
-if [ -n "${SANITIZER:-}" ]; then echo "SKIP: sanitizers want to be loaded first"; exit 77; fi
+. "$top_srcdir/tests/fixtures/preload.sh"
 [ -n "${MPIRUN:-}" ] || { echo "SKIP: no launcher"; exit 77; }
 driver=$top_builddir/tests/mpi/below_driver below=$top_builddir/tests/fixtures/.libs/below_mpi.so
 [ -x "$driver" ] && [ -e "$below" ] || { echo "SKIP: $driver is not built"; exit 77; }

@@ -6,7 +6,7 @@
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=$(cd "${top_builddir:-.}" && pwd)
-if [ -n "${SANITIZER:-}" ]; then echo "sanitizers want to be loaded first"; exit 77; fi
+. "$top_srcdir/tests/fixtures/preload.sh"
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 failed=0

@@ -5,7 +5,7 @@
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=$(cd "${top_builddir:-.}" && pwd)
-if [ -n "${SANITIZER:-}" ]; then echo "sanitizers want to be loaded first"; exit 77; fi
+. "$top_srcdir/tests/fixtures/preload.sh"
 [ -n "${MPIRUN:-}" ] || { echo "no launcher"; exit 77; }
 dir=$(mktemp -d) || exit 1
 # Where a plug-in brought a GPU's runtime but there is no GPU, that is asked about memory in every call, and takes long.

@@ -4,7 +4,6 @@
 # selvage-info with and without a launcher, without MPI, as text and as JSON: every setting and its source, the routes
 # of whole and divided nodes and of forced ones, devices that are not here, and settings that are refused.
 set -u
-[ -z "${SANITIZER:-}" ] || [ -z "${BRIEF:-}" ] || { echo "left to the passes without sanitizers"; exit 77; }
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=${top_builddir:-.}
 info=$top_builddir/tools/selvage-info
