@@ -53,6 +53,7 @@ typedef struct selvage_comm_params {
     size_t message_slot_bytes; /**< up to here messages between GPUs of a node wait in slots of their receiver's, four
                                     for each neighbour that sends, made when the first comes; 0: 1 MiB, or 128 times
                                     SELVAGE_MESSAGE_EAGER_BYTES if that is less. Ranks that differ have none */
+    int device_later;         /**< not 0: no device is opened; selvage_comm_set_device() gives one. device is NULL */
 } selvage_comm_params_t;
 
 /** Initialiser: `selvage_comm_params_t p = {SELVAGE_COMM_PARAMS_INIT};` */
@@ -96,8 +97,25 @@ int selvage_comm_size(const selvage_comm_t *comm);
 /** @brief Number of ranks on the caller's node, virtual nodes counted as nodes. Local; -1 for NULL. */
 int selvage_comm_node_size(const selvage_comm_t *comm);
 
-/** @brief The communicator's device: the one passed in, or the one it opened. Local; borrowed; NULL for NULL. */
+/**
+ * @brief The communicator's device: the one passed in, or the one it opened. Local; borrowed; NULL for NULL, and where
+ * selvage_comm_set_device() has not been called yet.
+ */
 selvage_device_t *selvage_comm_device(const selvage_comm_t *comm);
+
+/**
+ * @brief Gives a communicator its device, if it was created with `device_later`.
+ *
+ * Local; does not block. Ranks may do so at different times, and some never: until then calls on the rank that need a
+ * device return ERR_STATE, and what others send to it waits. It is for messages. Since no rank is told which GPUs the
+ * others have, ranks with GPUs are treated as ranks that share one: exchanges do without kernels that wait for other
+ * ranks, and there are no collectives.
+ *
+ * @param[in] comm    communicator
+ * @param[in] device  borrowed: outlives the communicator
+ * @return ERR_STATE if it has a device already; ERR_ARGUMENT, ERR_MEMORY, ERR_DEVICE
+ */
+selvage_status_t selvage_comm_set_device(selvage_comm_t *comm, selvage_device_t *device);
 
 /**
  * @brief Advances everything of the communicator as far as it can go, and returns.

@@ -26,6 +26,8 @@ selvage_status_t selvage_comm_create(MPI_Comm mpi_comm, const selvage_comm_param
     SV_TRY(sv_api_copy_params("params", params, &own, sizeof own));
     if (own.timeout_s < 0 && own.timeout_s != -1)
         return sv_error(SELVAGE_ERR_ARGUMENT, "params: timeout_s is %g; wanted -1, 0 or more", own.timeout_s);
+    if (own.device && own.device_later)
+        return sv_error(SELVAGE_ERR_ARGUMENT, "params: a device, and one that is given later");
     SV_TRY(sv_wire_mpi_check());
     SV_TRY(sv_wire_mpi_open(mpi_comm, &wire));
     selvage_comm_t *comm;
@@ -62,7 +64,27 @@ int selvage_comm_node_size(const selvage_comm_t *comm)
 
 selvage_device_t *selvage_comm_device(const selvage_comm_t *comm)
 {
-    return comm ? comm->dev_under : NULL;
+    return comm && comm->dev_under != sv_device_absent() ? comm->dev_under : NULL;
+}
+
+typedef struct device_call {
+    selvage_comm_t *comm;
+    selvage_device_t *device;
+} device_call_t;
+
+static selvage_status_t run_set_device(void *arg)
+{
+    const device_call_t *call = arg;
+    return sv_comm_set_device(call->comm, call->device);
+}
+
+selvage_status_t selvage_comm_set_device(selvage_comm_t *comm, selvage_device_t *device)
+{
+    SV_API_NEED(comm);
+    SV_API_NEED(device);
+    SV_TRY(sv_api_enter(comm));
+    device_call_t call = {.comm = comm, .device = device};
+    return sv_api_leave(sv_comm_run(comm, run_set_device, &call));
 }
 
 selvage_status_t selvage_progress(selvage_comm_t *comm)

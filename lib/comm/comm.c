@@ -18,6 +18,17 @@
 /* How long destroying waits for a neighbour that may be gone already. */
 static const double DESTROY_TIMEOUT_S = 30.0;
 
+/* Tests make calls of the device fail. */
+static selvage_status_t wrap_device(selvage_comm_t *comm)
+{
+    comm->dev_under = comm->dev;
+    if (!comm->fault.call_armed[SV_FAULT_CALL_DEVICE])
+        return SELVAGE_SUCCESS;
+    SV_TRY(sv_device_fault_wrap(&comm->dev));
+    comm->dev_wrapped = true;
+    return SELVAGE_SUCCESS;
+}
+
 /* Everything that needs no other rank. Its status is agreed on by the caller. */
 static selvage_status_t set_up_alone(selvage_comm_t *comm, const selvage_comm_params_t *params)
 {
@@ -38,17 +49,36 @@ static selvage_status_t set_up_alone(selvage_comm_t *comm, const selvage_comm_pa
     if (comm->config.progress == SV_CONFIG_PROGRESS_THREAD && !comm->wire->threads_ok)
         return sv_error(SELVAGE_ERR_UNSUPPORTED,
                         "SELVAGE_PROGRESS is thread, which needs MPI_Init_thread with MPI_THREAD_MULTIPLE");
+    if (params && params->device_later) {
+        comm->dev_under = comm->dev = sv_device_absent();
+        return SELVAGE_SUCCESS;
+    }
     if (params && params->device) {
         comm->dev = params->device;
     } else {
         SV_TRY(sv_device_open(NULL, &comm->config, &comm->dev));
         comm->dev_owned = true;
     }
-    comm->dev_under = comm->dev;
-    if (comm->fault.call_armed[SV_FAULT_CALL_DEVICE]) {
-        SV_TRY(sv_device_fault_wrap(&comm->dev));
-        comm->dev_wrapped = true;
+    return wrap_device(comm);
+}
+
+/* No rank knows which GPUs the others have. So a GPU is taken for one that ranks share: no kernel waits for them. */
+selvage_status_t sv_comm_set_device(selvage_comm_t *comm, sv_device_t *device)
+{
+    sv_device_t *const before = comm->dev;
+    if (before != sv_device_absent())
+        return sv_error(SELVAGE_ERR_STATE, "selvage_comm_set_device: the communicator has a device");
+    if (comm->progress.threaded)
+        SV_TRY(device->ops->make_current(device));
+    comm->dev = device;
+    selvage_status_t status = wrap_device(comm);
+    if (status != SELVAGE_SUCCESS) {
+        comm->dev_under = comm->dev = before;
+        return status;
     }
+    comm->topology.shares_gpu = device->bus_id[0] != '\0';
+    if (comm->config.numa == SV_CONFIG_NUMA_AUTO)
+        sv_topology_place(&comm->topology, "/sys", device->bus_id);
     return SELVAGE_SUCCESS;
 }
 

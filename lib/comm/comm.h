@@ -130,6 +130,8 @@ struct selvage_comm {
    module cannot name. Partner: sv_comm_destroy(). */
 selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *params,
                                 const sv_exchange_set_ops_t *exchanges, selvage_comm_t **comm_out);
+/* For a communicator that was created without a device. Runs where its engine lives. */
+selvage_status_t sv_comm_set_device(selvage_comm_t *comm, sv_device_t *device);
 void sv_comm_destroy(selvage_comm_t *comm);
 
 /* Advances control messages and every active exchange once; returns whether anything moved. Engine thread only. */

@@ -186,6 +186,9 @@ selvage_status_t sv_device_probe(const char *name, const struct sv_config *confi
  */
 selvage_status_t sv_device_fault_wrap(sv_device_t **dev_inout);
 
+/* The device of a communicator that has none yet: a call that needs one returns ERR_STATE. Never closed. */
+sv_device_t *sv_device_absent(void);
+
 /* Pinned allocations made so far, in the whole process (atomic; for tests). */
 uint64_t sv_device_pinned_allocations(void);
 

@@ -42,6 +42,7 @@ typedef struct sv_drop_settings {
     int64_t piece_bytes; /* through which other memory is copied */
     sv_drop_mode_t fast;
     bool report, progress_thread, soft; /* soft: that device is asked for */
+    bool checks;                     /* what goes by the fast route is verified */
     int64_t fast_bytes; /* messages of at least so many take the fast route */
     int64_t slot_bytes; /* and, if it is AUTO, of at most so many; 0: as suits the node */
     char job[64]; /* what selvage-run calls this job; "" without it */
@@ -430,7 +431,7 @@ int sv_drop_irecv(const char *name, void *buf, int count, MPI_Datatype type, int
 /* The buffer of a receive, which is watched if an announcement may come. NULL: it is received as it is. host: the
    program's memory is the host's. The second is for host memory alone, after it is watched. */
 sv_drop_buffer_t *sv_drop_recv_buffer(sv_drop_call_t *call, sv_drop_fast_t *fast, void *buf, int64_t count,
-                                      MPI_Datatype type, MPI_Comm comm, bool host);
+                                      MPI_Datatype type, MPI_Comm comm, int source, bool host);
 sv_drop_buffer_t *sv_drop_recv_unpacking(sv_drop_call_t *call, const sv_drop_fast_t *fast, void *buf, int64_t count,
                                          MPI_Datatype type);
 /* Whether the user's deadline holds for a receive, which then must be a request: its announcement may never come. */
@@ -482,9 +483,11 @@ int sv_drop_requests_end(int *open_out);
    announced. */
 enum { SV_DROP_ANNOUNCE_BYTES = 251 };
 
-/* This job may use it: constant after MPI_Init. And: it is open now, on all ranks. */
+/* This job may use it: constant after MPI_Init. And: it is open now, on this rank; with ON, on all. And: collective
+   calls need not ask any more. */
 extern bool sv_drop_fast_wanted;
 bool sv_drop_fast_is_open(void);
+bool sv_drop_fast_has_asked(void);
 void sv_drop_fast_begin(void);
 void sv_drop_fast_end(void);
 void sv_drop_fast_see(void); /* this rank has shown device memory */
@@ -502,14 +505,18 @@ void sv_drop_fast_leave(MPI_Comm comm);
 bool sv_drop_type_has_bytes(MPI_Datatype type);
 static inline int sv_drop_leave(MPI_Comm comm, int64_t count, MPI_Datatype type, int code)
 {
-    if (__builtin_expect(sv_drop_fast_wanted, 0) && code == MPI_SUCCESS && count > 0 && !sv_drop_fast_is_open() &&
+    if (__builtin_expect(sv_drop_fast_wanted, 0) && code == MPI_SUCCESS && count > 0 && !sv_drop_fast_has_asked() &&
         sv_drop_type_has_bytes(type))
         sv_drop_fast_leave(comm);
     return code;
 }
 
-/* In every wait: sends again a message that has come damaged, though the program's send is complete. */
+/* In every wait: sends again a message that has come damaged, though the program's send is complete. Hears ranks that
+   open the route. */
 void sv_drop_fast_answer(void);
+/* Before a message with device memory that is long enough, to or from a rank of comm (or MPI_ANY_SOURCE): opens the
+   route between the two, in time. Not with the lock (drop_meet.c). */
+void sv_drop_meet(MPI_Comm comm, int peer);
 
 /* Whether so much takes the route, whether a message of it may, and whether receives of it are watched. */
 bool sv_drop_fast_takes(int64_t count, MPI_Datatype type);

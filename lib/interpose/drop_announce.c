@@ -104,7 +104,7 @@ static void make_ranks_key(void)
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_ranks, &ranks.key, NULL);
 }
 
-static int announced_world_rank(MPI_Comm comm, int peer)
+int sv_drop_world_rank(MPI_Comm comm, int peer)
 {
     int *found = NULL, has = 0;
     if (comm == MPI_COMM_WORLD)
@@ -165,12 +165,15 @@ bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, 
 {
     MPI_Count bytes = 0;
     int to;
-    if (!sv_drop_fast_is_open() || !sv_drop_fast_takes(count, type) || tag < 0 || tag > sv_drop_route.tag_most ||
+    if (!sv_drop_fast_takes(count, type))
+        return false;
+    sv_drop_meet(comm, dest);
+    if (!sv_drop_fast_is_open() || tag < 0 || tag > sv_drop_route.tag_most ||
         dest < 0 || dest >= sv_drop_size(comm) || !sv_drop_type_is_committed(type) ||
-        (to = announced_world_rank(comm, dest)) == MPI_UNDEFINED)
+        (to = sv_drop_world_rank(comm, dest)) == MPI_UNDEFINED)
         return false;
     PMPI_Type_size_x(type, &bytes);
-    return sv_drop_route.drives || (sv_drop_route.on_node[to] && bytes * count <= sv_drop_route.slot_bytes);
+    return sv_drop_route.drives || (sv_drop_meet_is_over(to) && bytes * count <= sv_drop_route.slot_bytes);
 }
 
 bool sv_drop_fast_guards(void)
@@ -233,14 +236,14 @@ void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, M
         sv_drop_is_others((const void *)((uintptr_t)buf + (uintptr_t)low)))
         return NULL;
     /* The bytes, by Selvage. */
-    const int to = announced_world_rank(comm, dest);
+    const int to = sv_drop_world_rank(comm, dest);
     const int32_t id = sv_drop_route.next_id;
     PMPI_Type_size_x(type, &bytes);
     if ((sv_drop_route.drives ? selvage_message_isend : selvage_message_ibsend)(
             sv_drop_route.world, buf, (size_t)count, type, to, id, SELVAGE_MESSAGE_NO_STREAM, &state->request) !=
         SELVAGE_SUCCESS)
         return NULL; /* a type that cannot be taken apart, or no slot */
-    sv_drop_route.next_id = id == INT32_MAX ? 0 : id + 1;
+    sv_drop_route.next_id = id + 1 == SV_DROP_GREETING_TAG ? 0 : id + 1;
     /* The announcement, which is the caller's to send. */
     notice_t notice = {.nonce = {sv_drop_route.nonce[0], sv_drop_route.nonce[1]}, .bytes = (uint64_t)(bytes * count),
                        .source = sv_drop_rank(MPI_COMM_WORLD), .id = id, .tag = tag};
@@ -324,7 +327,7 @@ static const char *find_text(const sv_drop_fast_t *state, const sv_drop_call_t *
 bool sv_drop_fast_reads(void)
 {
     return sv_drop_fast_wanted && !atomic_load_explicit(&sv_drop_route.refused, memory_order_relaxed) &&
-           (sv_drop_route.threads || sv_drop_route.world);
+           (sv_drop_route.threads || sv_drop_fast_is_open());
 }
 
 /* A damaged announcement announces its own length: whoever receives it hears of the damage. */
@@ -405,7 +408,8 @@ bool sv_drop_fast_is_lost(sv_drop_fast_t *state, int source)
     if (!state->begin_ns || !state->monitored || state->error || !sv_drop_fast_is_open() ||
         sv_drop_now_ns() - state->begin_ns < limit)
         return false;
-    const int from = source == MPI_ANY_SOURCE ? MPI_ANY_SOURCE : announced_world_rank(state->comm, source);
+    const int from = source == MPI_ANY_SOURCE ? MPI_ANY_SOURCE : sv_drop_world_rank(state->comm, source);
+    sv_drop_meet_poll(); /* a greeting is no message */
     if (from == MPI_UNDEFINED ||
         selvage_message_iprobe(sv_drop_route.world, from, MPI_ANY_TAG, &found, NULL) != SELVAGE_SUCCESS || !found)
         return false;
@@ -428,7 +432,7 @@ bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *ca
     if (cancelled || PMPI_Get_elements_x((MPI_Status *)(uintptr_t)status, MPI_BYTE, &bytes) != MPI_SUCCESS)
         return false;
     /* Is it an announcement? */
-    const bool may_be = (sv_drop_route.world || sv_drop_route.retired) && bytes >= (MPI_Count)sizeof notice.nonce &&
+    const bool may_be = (sv_drop_fast_is_open() || sv_drop_route.retired) && bytes >= (MPI_Count)sizeof notice.nonce &&
                         bytes <= SV_DROP_ANNOUNCE_BYTES;
     const char *arrived = may_be ? find_text(state, call, text) : NULL;
     const reading_t reading = arrived ? read_announcement(arrived, (size_t)bytes, &notice) : NO_ANNOUNCEMENT;

@@ -20,9 +20,10 @@
  * get to run. So calls that block are driven by tests, and all ranks of a blocking collective call take its
  * non-blocking form.
  *
- * All ranks open the route at once, after a collective call on all of them, once each has shown device memory. The 1st,
- * 2nd, 4th, ... such call asks. Only a call counts from which no rank returns before all have entered it: MPI_Barrier,
- * and MPI_Allreduce and its kin if they move any bytes.
+ * With AUTO the route opens pair by pair (drop_meet.c). With ON, or a progress thread, all ranks open it at once, after
+ * a collective call on all of them, once each has shown device memory. Then it is decided, too, whether collective
+ * calls go by Selvage's. The 1st, 2nd, 4th, ... such call asks. Only a call counts from which no rank returns before
+ * all have entered it: MPI_Barrier, and MPI_Allreduce and its kin if they move any bytes.
  *
  * Any thread. The lock of drop_request.c is held in all of this but what begins a collective call. The route owns its
  * communicators from MPI_Init to MPI_Finalize.
@@ -41,10 +42,60 @@ bool sv_drop_fast_wanted;
 
 sv_drop_route_t sv_drop_route;
 
-static bool all_agree(bool mine)
+bool sv_drop_fast_all(bool mine)
 {
     int own = mine, all = 0;
     return PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, sv_drop_route.own) == MPI_SUCCESS && all;
+}
+
+/* The ranks of MPI_COMM_WORLD that are on this node, the caller's to free, and how long a slot is. Collective. */
+static int *find_node(int *n_out)
+{
+    const int64_t least = 64 << 10, all_slots = 256 << 20;
+    const int size = sv_drop_size(MPI_COMM_WORLD);
+    int *rank = calloc((size_t)size, sizeof *rank);
+    sv_drop_route.on_node = calloc((size_t)size, sizeof *sv_drop_route.on_node);
+    if (!rank || !sv_drop_route.on_node)
+        sv_drop_fatal("no memory", "for the fast route");
+    MPI_Comm node = MPI_COMM_NULL;
+    MPI_Group own, world;
+    PMPI_Comm_split_type(sv_drop_route.own, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    const int n = sv_drop_size(node);
+    PMPI_Comm_group(node, &own);
+    PMPI_Comm_group(MPI_COMM_WORLD, &world);
+    for (int i = 0; i < n; i++) {
+        PMPI_Group_translate_ranks(own, 1, &i, world, &rank[i]);
+        sv_drop_route.on_node[rank[i]] = true;
+    }
+    PMPI_Group_free(&own);
+    PMPI_Group_free(&world);
+    PMPI_Comm_free(&node);
+    /* The length of a slot is alike on all ranks: four for each neighbour fit into the bound of all slots, on the node
+       with most ranks. */
+    int most = n;
+    PMPI_Allreduce(&n, &most, 1, MPI_INT, MPI_MAX, sv_drop_route.own);
+    for (sv_drop_route.slot_bytes = 32 << 20;
+         sv_drop_route.slot_bytes > least && sv_drop_route.slot_bytes * 4 * (most - 1) > all_slots;)
+        sv_drop_route.slot_bytes /= 2;
+    if (sv_drop_settings()->slot_bytes)
+        sv_drop_route.slot_bytes = sv_drop_settings()->slot_bytes;
+    *n_out = n;
+    return rank;
+}
+
+static bool opens_by_pairs(void)
+{
+    return !sv_drop_route.drives && !sv_drop_settings()->progress_thread;
+}
+
+static void begin_pairs(void)
+{
+    int n, *rank = find_node(&n);
+    if (!sv_drop_meet_begin(rank, n, sv_drop_route.slot_bytes)) {
+        sv_drop_warn("the fast route could not be opened on every rank: everything is staged");
+        sv_drop_route.refused = true;
+    }
+    free(rank);
 }
 
 void sv_drop_fast_begin(void)
@@ -83,11 +134,18 @@ void sv_drop_fast_begin(void)
     sv_drop_route.tag_most = found ? *most : 32767;
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &sv_drop_route.key, NULL);
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &sv_drop_route.within_key, NULL);
+    if (opens_by_pairs())
+        begin_pairs();
 }
 
 void sv_drop_fast_see(void)
 {
     atomic_store_explicit(&sv_drop_route.seen, true, memory_order_relaxed);
+}
+
+bool sv_drop_fast_has_asked(void)
+{
+    return sv_drop_route.asked;
 }
 
 bool sv_drop_fast_is_open(void)
@@ -100,28 +158,10 @@ bool sv_drop_fast_is_open(void)
 void sv_drop_fast_answer(void)
 {
     int found;
+    sv_drop_meet_poll();
     /* Partner: the release in make_world(). Any thread may answer. */
     if (atomic_load_explicit(&sv_drop_route.answers, memory_order_acquire))
         (void)selvage_message_iprobe(sv_drop_route.world, MPI_ANY_SOURCE, MPI_ANY_TAG, &found, NULL);
-}
-
-/* The ranks of MPI_COMM_WORLD that are on this node; returns how many. */
-static int find_node(int *rank_out)
-{
-    MPI_Comm node = MPI_COMM_NULL;
-    MPI_Group own, world;
-    PMPI_Comm_split_type(sv_drop_route.own, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-    const int n = sv_drop_size(node);
-    PMPI_Comm_group(node, &own);
-    PMPI_Comm_group(MPI_COMM_WORLD, &world);
-    for (int i = 0; i < n; i++) {
-        PMPI_Group_translate_ranks(own, 1, &i, world, &rank_out[i]);
-        sv_drop_route.on_node[rank_out[i]] = true;
-    }
-    PMPI_Group_free(&own);
-    PMPI_Group_free(&world);
-    PMPI_Comm_free(&node);
-    return n;
 }
 
 /* Exchanges one message to a rank and one from another. Returns whether they were through in time. There is no other
@@ -150,32 +190,31 @@ static bool warm_up_pair(int to, int from)
     return !request[0] && !request[1];
 }
 
+/* As sv_drop_fast_all(), but driven: another rank may have to ask this one again for what it has sent. */
+static bool all_have_warmed_up(bool mine)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    int own = mine, all = 0;
+    /* Partner: the acquire in sv_drop_fast_answer(). */
+    atomic_store_explicit(&sv_drop_route.answers, true, memory_order_release);
+    int code = PMPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, sv_drop_route.own, &request);
+    code = sv_drop_drive(code, &request, MPI_STATUS_IGNORE);
+    /* A message through a slot is not kept by its sender. */
+    atomic_store_explicit(&sv_drop_route.answers, sv_drop_route.drives && all, memory_order_release);
+    return code == MPI_SUCCESS && all;
+}
+
 /* Whether this rank has made Selvage's communicator. *refused_out is whether any rank has not. */
 static bool make_world(bool *refused_out)
 {
     enum { ROUNDS = 3 };
-    const int64_t least = 64 << 10, all_slots = 256 << 20;
-    const int size = sv_drop_size(MPI_COMM_WORLD);
-    int *rank = calloc((size_t)size, sizeof *rank), me = 0;
-    sv_drop_route.on_node = calloc((size_t)size, sizeof *sv_drop_route.on_node);
-    if (!rank || !sv_drop_route.on_node)
-        sv_drop_fatal("no memory", "for the fast route");
-    const int n = find_node(rank);
-    /* The length of a slot is alike on all ranks: four for each neighbour fit into the bound of all slots, on the node
-       with most ranks. */
-    int most = n;
-    PMPI_Allreduce(&n, &most, 1, MPI_INT, MPI_MAX, sv_drop_route.own);
-    for (sv_drop_route.slot_bytes = 32 << 20;
-         sv_drop_route.slot_bytes > least && sv_drop_route.slot_bytes * 4 * (most - 1) > all_slots;)
-        sv_drop_route.slot_bytes /= 2;
-    if (sv_drop_settings()->slot_bytes)
-        sv_drop_route.slot_bytes = sv_drop_settings()->slot_bytes;
+    int me = 0, n, *rank = find_node(&n);
     /* The drop-in ends nothing that MPI would let wait, unless the user has set a deadline. */
     selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = sv_drop_device(),
                                     .timeout_s = sv_drop_settings()->timeout_ns ? 0 : -1,
                                     .message_slot_bytes = (size_t)sv_drop_route.slot_bytes};
     const bool made = selvage_comm_create(MPI_COMM_WORLD, &params, &sv_drop_route.world) == SELVAGE_SUCCESS;
-    *refused_out = !all_agree(made);
+    *refused_out = !sv_drop_fast_all(made);
     if (!*refused_out) {
         /* A message to each rank of the node and from each, a few times: after those there are slots. */
         bool good = true;
@@ -184,16 +223,7 @@ static bool make_world(bool *refused_out)
         for (int i = 0; i < ROUNDS * n && good; i++)
             if (i % n != 0)
                 good = warm_up_pair(rank[(me + i % n) % n], rank[(me + n - i % n) % n]);
-        /* As all_agree(), but driven: another rank may have to ask this one again for what it has sent. */
-        MPI_Request request = MPI_REQUEST_NULL;
-        int own = good, all = 0;
-        /* Partner: the acquire in sv_drop_fast_answer(). */
-        atomic_store_explicit(&sv_drop_route.answers, true, memory_order_release);
-        int code = PMPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, sv_drop_route.own, &request);
-        code = sv_drop_drive(code, &request, MPI_STATUS_IGNORE);
-        /* A message through a slot is not kept by its sender. */
-        atomic_store_explicit(&sv_drop_route.answers, sv_drop_route.drives && all, memory_order_release);
-        *refused_out = code != MPI_SUCCESS || !all;
+        *refused_out = !all_have_warmed_up(good);
     }
     free(rank);
     return made;
@@ -270,26 +300,32 @@ bool sv_drop_fast_enter(MPI_Comm comm)
 }
 
 /*
- * A rank gets a result of such a call only after all ranks have entered it, each with arguments that its MPI has taken.
- * So all of them come here after the same calls, or none does. A call that MPI refuses on some rank counts nowhere.
+ * With AUTO, where messages have a communicator that knows nothing of the GPUs of other ranks. All ranks are here with a
+ * device. So those of a node greet each other, too, and nobody has to wait for the other one's next message.
  */
-void sv_drop_fast_leave(MPI_Comm comm)
+static void open_collectives(void)
 {
-    if (comm == MPI_COMM_NULL || sv_drop_fast_is_open() || sv_drop_route.refused || sv_drop_route.retired ||
-        !sv_drop_fast_is_in_order(comm) || !is_everybody(comm))
+    if (sv_drop_fast_all(sv_drop_meet_open()))
+        (void)all_have_warmed_up(sv_drop_meet_all());
+    selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = sv_drop_device(),
+                                    .timeout_s = sv_drop_settings()->timeout_ns ? 0 : -1};
+    const bool made = selvage_comm_create(MPI_COMM_WORLD, &params, &sv_drop_route.coll_world) == SELVAGE_SUCCESS;
+    if (!sv_drop_fast_all(made)) {
+        sv_drop_warn("collectives of the fast route cannot be had on every rank: they are staged");
         return;
-    sv_drop_route.calls++;
-    if (sv_drop_route.calls & (sv_drop_route.calls - 1))
-        return;
-    /* All ranks must have shown device memory, and none may have a receive that nobody watches. */
-    if (!all_agree(atomic_load_explicit(&sv_drop_route.seen, memory_order_relaxed) &&
-                   !atomic_load_explicit(&sv_drop_route.unwatched, memory_order_relaxed) && !sv_drop_is_stuck()))
-        return;
+    }
+    if (sv_drop_fast_all(selvage_coll_supported(sv_drop_route.coll_world)) &&
+        !sv_drop_fast_all(sv_drop_fastcoll_open(sv_drop_route.coll_world)))
+        sv_drop_fastcoll_close();
+}
+
+static void open_at_once(void)
+{
     bool refused;
     const bool made = make_world(&refused);
     atomic_store_explicit(&sv_drop_route.refused, refused, memory_order_relaxed);
-    if (!refused && all_agree(selvage_coll_supported(sv_drop_route.world)) &&
-        !all_agree(sv_drop_fastcoll_open(sv_drop_route.world)))
+    if (!refused && sv_drop_fast_all(selvage_coll_supported(sv_drop_route.world)) &&
+        !sv_drop_fast_all(sv_drop_fastcoll_open(sv_drop_route.world)))
         sv_drop_fastcoll_close();
     if (!refused) {
         sv_drop_report_packets_from(sv_drop_route.world); /* warm-up messages are not the program's */
@@ -301,6 +337,30 @@ void sv_drop_fast_leave(MPI_Comm comm)
         free(sv_drop_route.on_node);
         sv_drop_route.on_node = NULL;
     }
+}
+
+/*
+ * A rank gets a result of such a call only after all ranks have entered it, each with arguments that its MPI has taken.
+ * So all of them come here after the same calls, or none does. A call that MPI refuses on some rank counts nowhere.
+ */
+void sv_drop_fast_leave(MPI_Comm comm)
+{
+    if (comm == MPI_COMM_NULL || sv_drop_route.asked || sv_drop_route.refused || sv_drop_route.retired ||
+        !sv_drop_fast_is_in_order(comm) || !is_everybody(comm))
+        return;
+    sv_drop_route.calls++;
+    if (sv_drop_route.calls & (sv_drop_route.calls - 1))
+        return;
+    /* All ranks must have shown device memory, and none may have a receive that nobody watches. */
+    if (!sv_drop_fast_all(atomic_load_explicit(&sv_drop_route.seen, memory_order_relaxed) &&
+                          !atomic_load_explicit(&sv_drop_route.unwatched, memory_order_relaxed) &&
+                          !sv_drop_is_stuck()))
+        return;
+    sv_drop_route.asked = true;
+    if (opens_by_pairs())
+        open_collectives();
+    else
+        open_at_once();
 }
 
 bool sv_drop_type_has_bytes(MPI_Datatype type)
@@ -319,22 +379,33 @@ bool sv_drop_fast_agree(MPI_Comm comm, bool mine)
     return sv_drop_drive(code, &request, MPI_STATUS_IGNORE) == MPI_SUCCESS && all;
 }
 
+static bool any_is_open(void)
+{
+    int own = sv_drop_fast_is_open(), any = 0;
+    return PMPI_Allreduce(&own, &any, 1, MPI_INT, MPI_MAX, sv_drop_route.own) == MPI_SUCCESS && any;
+}
+
 /* After the last message; every rank comes. */
 void sv_drop_fast_end(void)
 {
     atomic_store_explicit(&sv_drop_route.retired, true, memory_order_relaxed);
-    if (sv_drop_fast_is_open()) {
+    const bool pairs = sv_drop_fast_wanted && opens_by_pairs() && !sv_drop_route.refused;
+    const bool open = pairs ? any_is_open() : sv_drop_fast_is_open();
+    if (pairs)
+        sv_drop_meet_end();
+    if (open && !pairs)
         (void)sv_drop_fast_agree(sv_drop_route.own, false);
-        atomic_store_explicit(&sv_drop_route.answers, false, memory_order_relaxed);
-        atomic_store_explicit(&sv_drop_route.open, false, memory_order_relaxed);
+    atomic_store_explicit(&sv_drop_route.answers, false, memory_order_relaxed);
+    atomic_store_explicit(&sv_drop_route.open, false, memory_order_relaxed);
+    sv_drop_report_packets(open ? sv_drop_route.world : NULL);
+    if (open || pairs) {
         sv_drop_fastcoll_close();
-        sv_drop_report_packets(sv_drop_route.world);
+        selvage_comm_destroy(sv_drop_route.coll_world);
         selvage_comm_destroy(sv_drop_route.world);
-        sv_drop_route.world = NULL;
+        sv_drop_route.coll_world = sv_drop_route.world = NULL;
         free(sv_drop_route.on_node);
         sv_drop_route.on_node = NULL;
-    } else
-        sv_drop_report_packets(NULL);
+    }
     if (!sv_drop_fast_wanted)
         return;
     sv_drop_announce_end();

@@ -64,6 +64,8 @@ static void take_setting(void *arg, const selvage_setting_t *setting)
         settings->fast_bytes =
             is_set || settings->fast_bytes == 0 ? setting_number(setting->value) : settings->fast_bytes;
     /* If the user asks for checksums, all that can be announced takes the fast route, which has them. */
+    if (strcmp(setting->name, "SELVAGE_CHECKSUM") == 0)
+        settings->checks = strcmp(setting->value, "off") != 0;
     if (strcmp(setting->name, "SELVAGE_CHECKSUM") == 0 && is_set && strcmp(setting->value, "off") != 0)
         settings->fast_bytes = SV_DROP_ANNOUNCE_BYTES + 1;
     if (strcmp(setting->name, "SELVAGE_DROPIN_SLOT_BYTES") == 0)

@@ -182,9 +182,11 @@ typedef struct place {
 } place_t;
 
 sv_drop_buffer_t *sv_drop_recv_buffer(sv_drop_call_t *call, sv_drop_fast_t *fast, void *buf, int64_t count,
-                                      MPI_Datatype type, MPI_Comm comm, bool host)
+                                      MPI_Datatype type, MPI_Comm comm, int source, bool host)
 {
     sv_drop_buffer_t *buffer = host ? NULL : sv_drop_message(call, buf, count, type, false, true);
+    if (buffer && sv_drop_fast_takes(count, type))
+        sv_drop_meet(comm, source);
     /* An announcement that a probe has read is listened to wherever it is received. */
     if (__builtin_expect(sv_drop_fast_wanted, 0))
         sv_drop_fast_monitor(fast, buf, count, type, comm, buffer || fast->renames);
@@ -203,10 +205,10 @@ sv_drop_buffer_t *sv_drop_recv_unpacking(sv_drop_call_t *call, const sv_drop_fas
                : NULL;
 }
 
-static place_t place_recv(sv_drop_call_t *call, sv_drop_fast_t *fast, const place_t *given, MPI_Comm comm)
+static place_t place_recv(sv_drop_call_t *call, sv_drop_fast_t *fast, const place_t *given, MPI_Comm comm, int source)
 {
     sv_drop_buffer_t *buffer =
-        sv_drop_recv_buffer(call, fast, given->buf, given->count, given->type, comm,
+        sv_drop_recv_buffer(call, fast, given->buf, given->count, given->type, comm, source,
                             sv_drop_is_host_typed(given->buf, given->count, given->type));
     if (!buffer)
         return (place_t){given->buf, given->count, given->type, false, fast->monitored};
@@ -242,7 +244,7 @@ static int recv_looking(void *buf, int count, MPI_Datatype type, envelope_t from
     int code = MPI_SUCCESS;
     bool received = true; /* else a probe has taken the message */
     if (from.peer != MPI_PROC_NULL)
-        at = place_recv(&call, &fast, &at, from.comm);
+        at = place_recv(&call, &fast, &at, from.comm, from.peer);
     /* It blocks in MPI where nothing prevents that. */
     if (from.peer == MPI_PROC_NULL ||
         (!sv_drop_fast_guards() && !sv_drop_has_taken() && !sv_drop_is_busy() && !sv_drop_fast_drives()))
@@ -317,7 +319,7 @@ static int receive_nonblocking(const char *name, irecv_t irecv, bool keeps, plac
     int code = MPI_SUCCESS;
     if (from.peer == MPI_PROC_NULL)
         return irecv(at.buf, at.count, at.type, from.peer, from.tag, from.comm, request);
-    at = place_recv(&call, &fast, &at, from.comm);
+    at = place_recv(&call, &fast, &at, from.comm, from.peer);
     const bool remembers = keeps && sv_drop_fast_wanted; /* see drop_probe.c */
     if (remembers && !fast.monitored)
         sv_drop_fast_remember(&fast, given.buf, given.count, given.type, from.comm);
@@ -368,7 +370,7 @@ SV_DROP_EXPORT int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Messa
     place_t at = {buf, count, type, false, false};
     MPI_Comm comm = sv_drop_has_taken() && sv_drop_taken_claim(*message, &fast) ? fast.comm : MPI_COMM_WORLD;
     if (*message != MPI_MESSAGE_NO_PROC)
-        at = place_recv(&call, &fast, &at, comm);
+        at = place_recv(&call, &fast, &at, comm, MPI_ANY_SOURCE);
     if (!at.stages && !at.watches && !fast.renames)
         return PMPI_Imrecv(buf, count, type, message, request);
     int code = PMPI_Imrecv(at.buf, at.count, at.type, message, &inner);

@@ -33,7 +33,8 @@ static bool place_side(side_t *side, const sv_drop_buffer_t *buffer)
 static bool place_receiver(sv_drop_call_t *call, sv_drop_fast_t *fast, side_t *from, MPI_Comm comm)
 {
     return from->peer != MPI_PROC_NULL && place_side(from, sv_drop_recv_buffer(call, fast, from->buf, from->count,
-                                                                               from->type, comm, from->host));
+                                                                               from->type, comm, from->peer,
+                                                                               from->host));
 }
 
 static bool place_sender(sv_drop_call_t *call, side_t *to)

@@ -108,6 +108,37 @@ void run_early(void)
     free(host_in);
 }
 
+/* Ranks 0 and 1 exchange device memory, all others that of the host, and nobody makes a collective call. */
+void run_pairs(void)
+{
+    enum { TURNS = 30 };
+    const int other = the.rank ^ 1;
+    const bool device = the.rank < 2;
+    uint8_t *host_in = calloc(1, LONG_BYTES), *host_out = calloc(1, LONG_BYTES);
+    void *out = device_bytes(LONG_BYTES), *in = device_bytes(LONG_BYTES);
+    for (int turn = 0; turn < TURNS; turn++) {
+        MPI_Request request[2];
+        if (device)
+            show(out, turn + 1);
+        else
+            memset(host_out, turn + 1, LONG_BYTES);
+        MPI_Irecv(device ? in : host_in, LONG_BYTES, MPI_BYTE, other, 1, MPI_COMM_WORLD, &request[0]);
+        MPI_Isend(device ? out : host_out, LONG_BYTES, MPI_BYTE, other, 1, MPI_COMM_WORLD, &request[1]);
+        MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
+        if (device)
+            see(in, turn + 1);
+        else
+            CHECK(host_in[0] == turn + 1 && host_in[LONG_BYTES - 1] == turn + 1);
+        if (device) /* and where calls block */
+            MPI_Sendrecv(out, LONG_BYTES, MPI_BYTE, other, 2, in, LONG_BYTES, MPI_BYTE, other, 2, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
+    }
+    selvage_device_free(the.device, out);
+    selvage_device_free(the.device, in);
+    free(host_out);
+    free(host_in);
+}
+
 /* Every second rank begins. */
 void run_owed(void)
 {

@@ -377,6 +377,7 @@ int main(int argc, char **argv)
         {"thread-per-tag", run_threads},
         {"several-gpus", run_gpus},
         {"first-message-by-request", run_early},
+        {"no-collective-calls", run_pairs},
         {"sends-fill-slots", run_owed},
         {"damaged-for-good", run_damaged},
         {"probe-announced", run_probes},

@@ -21,6 +21,7 @@ void *device_bytes(size_t bytes);
 
 /* dropin_announced.c */
 void run_early(void);
+void run_pairs(void);
 void run_owed(void);
 void run_damaged(void);
 void run_probes(void);
