@@ -196,6 +196,42 @@ static int finalize_at_once(const world_t *world)
     return check_report("message_mpi finalize");
 }
 
+/* A communicator that is given its device after it was created, on one rank after the other. */
+static void device_later(world_t *world)
+{
+    selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = world->dev, .device_later = 1};
+    selvage_comm_t *comm = NULL;
+    selvage_request_t *request = NULL;
+    field_t from, to;
+    CHECK_STATUS(selvage_comm_create(MPI_COMM_WORLD, &params, &comm), SELVAGE_ERR_ARGUMENT);
+    params.device = NULL;
+    CHECK_STATUS(selvage_comm_create(MPI_COMM_WORLD, &params, &comm), SELVAGE_SUCCESS);
+    CHECK(selvage_comm_device(comm) == NULL);
+    CHECK_STATUS(selvage_message_isend(comm, NULL, 0, MPI_BYTE, world->next, 1, SELVAGE_MESSAGE_NO_STREAM, &request),
+                 SELVAGE_ERR_STATE);
+    CHECK(request == NULL);
+    for (int rank = 0; rank < world->size; rank++) {
+        if (rank == world->rank)
+            CHECK_STATUS(selvage_comm_set_device(comm, world->dev), SELVAGE_SUCCESS);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    CHECK_STATUS(selvage_comm_set_device(comm, world->dev), SELVAGE_ERR_STATE);
+    CHECK(selvage_comm_device(comm) == world->dev);
+    field_open(world, &from, true, -1);
+    field_open(world, &to, true, 0x77);
+    CHECK_STATUS(selvage_stream_synchronize(world->dev, world->stream), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_message_sendrecv(comm, from.device, FIELD_BYTES, MPI_BYTE, world->next, 1, to.device,
+                                          FIELD_BYTES, MPI_BYTE, world->before, 1, world->stream, NULL),
+                 SELVAGE_SUCCESS);
+    MPI_Sendrecv(from.host, FIELD_BYTES, MPI_BYTE, world->next, 1, to.host, FIELD_BYTES, MPI_BYTE, world->before, 1,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    field_check(world, &to);
+    field_close(world, &from);
+    field_close(world, &to);
+    selvage_comm_destroy(comm);
+    CHECK_STATUS(selvage_comm_set_device(NULL, world->dev), SELVAGE_ERR_ARGUMENT);
+}
+
 int main(int argc, char **argv)
 {
     world_t world = {0};
@@ -217,6 +253,7 @@ int main(int argc, char **argv)
         one_case(&world);
     each_call(&world);
     nobody(&world);
+    device_later(&world);
     selvage_stream_destroy(world.dev, world.stream);
     selvage_comm_destroy(world.comm);
     MPI_Finalize();
