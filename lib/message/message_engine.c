@@ -67,7 +67,7 @@ static void init_lists(sv_message_engine_t *engine)
                          &engine->unacked.ack_due};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         sv_list_init(list[i]);
-    sv_transfer_cache_init(&engine->memory.mappings);
+    sv_transfer_cache_init(&engine->memory.mappings, true);
 }
 
 static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out)

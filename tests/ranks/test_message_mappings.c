@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Mappings of memory that long messages are written into: kept while they are used, not for good when their owner has
- * freed the memory, and not at all where the device cannot tell an allocation from another one at its place; answers
- * that name no place; and memory of the engine's own, none of which is released while it lives, because that may wait
- * for the device. Ranks are threads; rank 0 sends, rank 1 receives, for mappings into new memory each time.
+ * freed the memory, and not at all where the device cannot tell an allocation from another one at its place. They are
+ * closed in waits, and never in a poll. Answers that name no place; and memory of the engine's own, none of which is
+ * released while it lives, because that may wait for the device. Ranks are threads; rank 0 sends, rank 1 receives, for
+ * mappings into new memory each time.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #include "message/message_engine.h"
 #include "fixtures/message_end.h"
 
-enum { BYTES = 100000, ROOM = 96 << 20, TURNS = 6, PAUSE_US = 120000, TYPES = 300, RUNS = 8 };
+enum { BYTES = 100000, ROOM = 96 << 20, TURNS = 6, PAUSE_US = 350000, TYPES = 300, RUNS = 8 };
 
 static sv_message_engine_t *engine_of(const local_rank_t *self)
 {
@@ -31,8 +32,20 @@ static unsigned count_mappings(const local_rank_t *self)
     return count;
 }
 
+static void end_request(local_rank_t *self, selvage_request_t **request, bool by_polls)
+{
+    selvage_status_t status = SELVAGE_IN_PROGRESS;
+    if (!by_polls)
+        status = sv_message_wait(request, NULL);
+    while (status == SELVAGE_IN_PROGRESS) {
+        (void)selvage_progress(self->comm);
+        status = sv_message_test(request, NULL);
+    }
+    CHECK_STATUS(status, SELVAGE_SUCCESS);
+}
+
 /* To the end of the memory, or from its beginning. */
-static void move_once(local_rank_t *self, uint8_t *memory, int turn)
+static void move_once(local_rank_t *self, uint8_t *memory, int turn, bool by_polls)
 {
     sv_type_map_t map = {0};
     selvage_request_t *request = NULL;
@@ -46,19 +59,19 @@ static void move_once(local_rank_t *self, uint8_t *memory, int turn)
     else
         CHECK_STATUS(sv_message_irecv(self->comm, "test", &buffer, 0, turn, SELVAGE_MESSAGE_NO_STREAM, &request),
                      SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_message_wait(&request, NULL), SELVAGE_SUCCESS);
+    end_request(self, &request, by_polls);
     if (self->rank == 1)
         CHECK(at[0] == turn + 1 && at[BYTES - 1] == turn + 1);
     sv_type_map_fini(&map);
 }
 
 /* Every receive has memory of its own, which is freed afterwards, or at the end if it shall not be used again. */
-static void move_and_free(local_rank_t *self, bool at_once, int pause_us)
+static void move_and_free(local_rank_t *self, bool at_once, bool by_polls, int pause_us)
 {
     void *memory[TURNS] = {NULL};
     for (int turn = 0; turn < TURNS; turn++) {
         CHECK_STATUS(selvage_device_malloc(self->dev, ROOM, &memory[turn]), SELVAGE_SUCCESS);
-        move_once(self, memory[turn], turn);
+        move_once(self, memory[turn], turn, by_polls);
         local_ranks_barrier(self);
         if (at_once) {
             selvage_device_free(self->dev, memory[turn]);
@@ -76,7 +89,7 @@ static void let_go_of_idle(local_rank_t *self)
 {
     message_ends_meet(self, 3000);
     const uint64_t before = sv_message_stats(self->comm).arrived.by[SV_WAY_DIRECT];
-    move_and_free(self, false, PAUSE_US);
+    move_and_free(self, false, false, PAUSE_US);
     if (self->rank == 1)
         CHECK_EQ(sv_message_stats(self->comm).arrived.by[SV_WAY_DIRECT] - before, TURNS);
     if (self->rank == 0)
@@ -99,10 +112,48 @@ static void keep_nothing_unnumbered(local_rank_t *self)
     without.memory_id = know_no_number;
     dev->ops = &without;
     message_ends_meet(self, 3000);
-    move_and_free(self, true, 0);
+    move_and_free(self, true, false, 0);
     if (self->rank == 0)
         CHECK_EQ(count_mappings(self), 0);
     local_ranks_barrier(self);
+    dev->ops = ops;
+}
+
+static const sv_device_ops_t *closing_ops;
+static _Atomic unsigned nclosed, nleft;
+
+static void count_close(sv_device_t *dev, void *base)
+{
+    nclosed++;
+    closing_ops->close_memory(dev, base);
+}
+
+/* Closing may wait for all kernels. So what polls leave to be closed, the next wait closes. */
+static void close_in_waits(local_rank_t *self)
+{
+    static _Thread_local sv_device_ops_t counting;
+    sv_device_t *dev = self->comm->dev;
+    const sv_device_ops_t *ops = dev->ops;
+    void *memory;
+    if (self->rank == 0)
+        closing_ops = ops;
+    local_ranks_barrier(self);
+    counting = *ops;
+    counting.memory_id = know_no_number;
+    counting.close_memory = count_close;
+    dev->ops = &counting;
+    message_ends_meet(self, 3000);
+    move_and_free(self, false, true, 0);
+    nleft += count_mappings(self); /* by put here, by get there */
+    local_ranks_barrier(self);
+    CHECK(nclosed == 0 && nleft == TURNS);
+    CHECK_STATUS(selvage_device_malloc(self->dev, ROOM, &memory), SELVAGE_SUCCESS);
+    move_once(self, memory, TURNS, false);
+    local_ranks_barrier(self);
+    CHECK_EQ(nclosed, TURNS + 1);
+    CHECK_EQ(count_mappings(self), 0);
+    local_ranks_barrier(self);
+    selvage_device_free(self->dev, memory);
     dev->ops = ops;
 }
 
@@ -216,6 +267,7 @@ int main(void)
     local_ranks_env("MESSAGE_EAGER_BYTES=32");
     local_ranks_run(&(local_run_t){.size = 2, .body = let_go_of_idle});
     local_ranks_run(&(local_run_t){.size = 2, .body = keep_nothing_unnumbered});
+    local_ranks_run(&(local_run_t){.size = 2, .body = close_in_waits});
     local_ranks_run(&(local_run_t){.size = 2, .body = release_nothing});
     CHECK_EQ(local_ranks_left(), 0);
     local_ranks_env("MESSAGE_EAGER_BYTES=400 TIMEOUT_S=1");
