@@ -75,6 +75,8 @@ static void free_comm(selvage_comm_t *comm)
     sv_progress_fini(&comm->progress);
     comm->exchanges_ops->destroy(comm);
     sv_topology_fini(&comm->topology);
+    /* Only those are left that could not be closed, since a kernel does not end. */
+    sv_transfer_cache_abandon(&comm->mappings);
     if (comm->dev_wrapped)
         comm->dev->ops->close(comm->dev);
     if (comm->dev_owned)

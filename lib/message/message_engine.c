@@ -463,7 +463,8 @@ static bool is_engine_drained(sv_message_engine_t *engine)
     return quiet;
 }
 
-/* Memory that kernels may still store to, here or there, stays, and so do the mappings that they may need. */
+/* Memory that kernels may still store to, here or there, stays, and so do the mappings that they may need. Where a
+   kernel does not end, all stays, since freeing and closing would wait for it. */
 static void end_engine(sv_message_engine_t *engine, bool all_drained)
 {
     sv_wire_t *wire = sv_wire_fault_inner(engine->wire);
@@ -473,14 +474,15 @@ static void end_engine(sv_message_engine_t *engine, bool all_drained)
     (void)sv_error_quiet(SELVAGE_ERR_STATE, "the communicator is destroyed");
     sv_message_break(engine, SELVAGE_ERR_STATE);
     wire->failed |= leaves;
-    const bool quiet = all_drained && is_engine_drained(engine);
+    const bool stuck = atomic_load_explicit(&engine->comm->device_stuck, memory_order_relaxed);
+    const bool quiet = all_drained && !stuck && is_engine_drained(engine);
     if (!engine->comm->detached)
         sv_ctrl_cancel(engine);
     if (quiet)
         release_engine(engine);
     else
-        sv_log(SV_LOG_WARN, "message", "work on callers' streams that messages wait for has not ended: memory of this "
-               "communicator's messages is set aside");
+        sv_log(SV_LOG_WARN, "message", "work on callers' streams%s has not ended: memory of this communicator's "
+               "messages is set aside", stuck ? "" : " that messages wait for");
 }
 
 /* Another thread may be inside, and counts. */

@@ -96,7 +96,8 @@ static void leave_wait(const sv_message_deadline_t *wait, bool waits_on)
     sv_message_engine_t *engine = wait->engine;
     sv_list_t trimmed;
     sv_list_init(&trimmed);
-    if (!waits_on && engine->broken == SELVAGE_SUCCESS && !engine->quarantined)
+    if (!waits_on && engine->broken == SELVAGE_SUCCESS && !engine->quarantined &&
+        !atomic_load_explicit(&engine->comm->device_stuck, memory_order_relaxed))
         sv_transfer_cache_trim(&engine->memory.mappings, wait->began_ns, &trimmed);
     pthread_mutex_unlock(&engine->lock);
     sv_transfer_close_trimmed(&trimmed);
