@@ -87,8 +87,7 @@ static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t 
     engine->eager_bytes = (size_t)config->message_eager_bytes;
     engine->desc_bytes = sizeof(sv_ctrl_header_t) + (engine->eager_bytes + LINE - 1) / LINE * LINE;
     engine->segment_bytes = (size_t)config->segment_bytes;
-    for (int i = 0; i < 2; i++)
-        sv_pinned_pool_init(&engine->pieces.pool[i], engine->dev, &comm->topology, engine->segment_bytes);
+    sv_message_init_chunks(engine);
     engine->devslot_bytes = DEVSLOT_FACTOR * engine->eager_bytes;
     if (engine->devslot_bytes > engine->segment_bytes) /* which go through one piece of pinned memory to the host's */
         engine->devslot_bytes = engine->segment_bytes;

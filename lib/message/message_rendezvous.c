@@ -62,8 +62,8 @@ selvage_status_t sv_rendezvous_begin(selvage_request_t *send, void *stream)
 selvage_status_t sv_rendezvous_pass_gate(selvage_request_t *send, void *stream)
 {
     sv_message_engine_t *engine = send->engine;
-    if (send->route == SV_MESSAGE_STAGED && !sv_message_pieces_begin(send))
-        return SELVAGE_IN_PROGRESS;
+    if (send->route == SV_MESSAGE_STAGED)
+        SV_TRY(sv_message_pieces_begin(send));
     if (send->route == SV_MESSAGE_PUT)
         SV_TRY(sv_put_start(send));
     send->state = SV_REQUEST_MOVING;
@@ -261,8 +261,7 @@ selvage_status_t sv_rendezvous_receive(selvage_request_t *recv)
     if (recv->early.launched) /* for what will not land: begin_receive() has it go */
         return SELVAGE_IN_PROGRESS;
     recv->route = SV_MESSAGE_STAGED;
-    if (!sv_message_pieces_begin(recv))
-        return SELVAGE_IN_PROGRESS;
+    SV_TRY(sv_message_pieces_begin(recv));
     recv->engine->arrived.by[SV_WAY_STAGED]++;
     recv->state = SV_REQUEST_MOVING;
     recv->staged.record_here = false;

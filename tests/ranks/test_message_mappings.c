@@ -3,8 +3,8 @@
  * Mappings of memory that long messages are written into: kept while they are used, not for good when their owner has
  * freed the memory, and not at all where the device cannot tell an allocation from another one at its place. They are
  * closed in waits, and never in a poll. Answers that name no place; and memory of the engine's own, none of which is
- * released while it lives, because that may wait for the device. Ranks are threads; rank 0 sends, rank 1 receives, for
- * mappings into new memory each time.
+ * released while it lives, because that may wait for the device, and of which there may be too little. Ranks are
+ * threads; rank 0 sends, rank 1 receives, for mappings into new memory each time.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "message/message_engine.h"
 #include "fixtures/message_end.h"
 
-enum { BYTES = 100000, ROOM = 96 << 20, TURNS = 6, PAUSE_US = 350000, TYPES = 300, RUNS = 8 };
+enum { BYTES = 100000, ROOM = 96 << 20, TURNS = 6, PAUSE_US = 350000, TYPES = 300, RUNS = 8, SEGMENT_BYTES = 65536 };
 
 static sv_message_engine_t *engine_of(const local_rank_t *self)
 {
@@ -262,6 +262,64 @@ static void release_nothing(local_rank_t *self)
     selvage_device_free(self->dev, memory);
 }
 
+/* --- pinned memory that runs out ---------------------------------------------------------------------------------- */
+
+static _Atomic int nallowed; /* staging buffers that rank 1 may have yet */
+
+static selvage_status_t allocate_few(sv_device_t *dev, size_t bytes, void **ptr_out)
+{
+    if (bytes == SEGMENT_BYTES && nallowed-- <= 0)
+        return sv_error(SELVAGE_ERR_MEMORY, "no more pinned memory");
+    return real_ops->host_malloc(dev, bytes, ptr_out);
+}
+
+static void post_staged(local_rank_t *self, message_end_t *end, const message_shape_t *shape, int tag)
+{
+    message_end_open(end, self, shape);
+    if (self->rank == 0)
+        message_end_send(end, shape, 1, tag, (uint64_t)tag);
+    else
+        message_end_recv(end, shape, 0, tag);
+}
+
+/* Without any staging buffer a receive fails, and says why. With a few, receives wait for each other's; as soon as
+   there is memory again, all is as before. */
+static void run_out_of_pinned(local_rank_t *self)
+{
+    enum { MANY = 5, FEW = 3 };
+    static _Thread_local sv_device_ops_t failing;
+    const message_shape_t shape = {.bytes = 5 * SEGMENT_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    sv_device_t *dev = self->comm->dev;
+    const sv_device_ops_t *ops = dev->ops;
+    message_end_t end[MANY];
+    if (self->rank == 1) {
+        real_ops = ops;
+        failing = *ops;
+        failing.host_malloc = allocate_few;
+        dev->ops = &failing;
+    }
+    nallowed = 0;
+    local_ranks_barrier(self);
+    post_staged(self, &end[0], &shape, 0);
+    CHECK_STATUS(sv_message_wait(&end[0].request, NULL), self->rank ? SELVAGE_ERR_MEMORY : SELVAGE_ERR_TIMEOUT);
+    CHECK(self->rank == 0 || strstr(selvage_error_detail(), "no more pinned memory") != NULL);
+    message_end_close(&end[0]);
+    for (int left = FEW; left <= MANY * FEW; left += MANY * FEW - FEW) {
+        nallowed = left;
+        local_ranks_barrier(self);
+        for (int i = 0; i < MANY; i++)
+            post_staged(self, &end[i], &shape, i);
+        for (int i = 0; i < MANY; i++) {
+            CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
+            CHECK(self->rank == 0 || message_end_wrong(&end[i], shape.bytes, (uint64_t)i) == -1);
+            message_end_close(&end[i]);
+        }
+        local_ranks_barrier(self);
+    }
+    CHECK_EQ(local_ranks_logged(self, "no more than 3 staging buffers"), self->rank == 1);
+    dev->ops = ops;
+}
+
 int main(void)
 {
     local_ranks_env("MESSAGE_EAGER_BYTES=32");
@@ -272,5 +330,7 @@ int main(void)
     CHECK_EQ(local_ranks_left(), 0);
     local_ranks_env("MESSAGE_EAGER_BYTES=400 TIMEOUT_S=1");
     local_ranks_run(&(local_run_t){.size = 2, .body = cleared_wrongly, .log_expected = true});
+    local_ranks_env("MESSAGE_EAGER_BYTES=400 ROUTE=staged SEGMENT_BYTES=65536 TIMEOUT_S=5 LOG=info");
+    local_ranks_run(&(local_run_t){.size = 2, .body = run_out_of_pinned, .log_expected = true});
     return check_report("test_message_mappings");
 }
