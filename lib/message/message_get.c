@@ -285,12 +285,13 @@ selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *r
     const sv_transfer_memory_t source = {
         .peer = recv->peer, .handle = &where.handle, .base = where.base, .offset = where.offset, .bytes = recv->bytes,
         .kept = SV_DEVICE_CALL(engine->dev, memory_id, bounce ? bounce->memory : recv->place.data) != 0};
-    if (sv_transfer_map(&engine->memory.mappings, engine->dev, &source, &mapping) != SELVAGE_SUCCESS) {
+    const selvage_status_t status = sv_transfer_map(&engine->memory.mappings, engine->dev, &source, &mapping);
+    if (status != SELVAGE_SUCCESS) {
         if (bounce)
             sv_message_put_bounce(engine, bounce);
-        sv_log(SV_LOG_INFO, "message", "messages from rank %d are not got: its device memory cannot be mapped",
-               recv->peer);
-        peer->no_get = true;
+        peer->no_get = sv_transfer_never_maps(status);
+        sv_log(SV_LOG_INFO, "message", "%s from rank %d not got: its device memory cannot be mapped (%s)",
+               peer->no_get ? "messages are" : "a message is", recv->peer, sv_thread_detail());
         return SELVAGE_SUCCESS;
     }
     recv->get = (sv_request_get_t){.place = k,

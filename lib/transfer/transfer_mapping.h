@@ -79,6 +79,12 @@ void sv_transfer_close_trimmed(sv_list_t *trimmed);
    sv_transfer_unmap(). */
 selvage_status_t sv_transfer_map(sv_transfer_cache_t *cache, sv_device_t *dev, const sv_transfer_memory_t *memory,
                                  sv_transfer_mapping_t **mapping_out);
+/* Whether an error of map is about the memory, so that other memory of that rank most likely fails alike. Else it is
+   about this moment or these numbers. */
+static inline bool sv_transfer_never_maps(selvage_status_t status)
+{
+    return status == SELVAGE_ERR_UNSUPPORTED || status == SELVAGE_ERR_DEVICE;
+}
 /* One user less. Accepts NULL. */
 void sv_transfer_unmap(sv_transfer_mapping_t *mapping);
 

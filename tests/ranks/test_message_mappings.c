@@ -143,6 +143,9 @@ static void close_in_waits(local_rank_t *self)
     counting.close_memory = count_close;
     dev->ops = &counting;
     message_ends_meet(self, 3000);
+    local_ranks_barrier(self);
+    nclosed = 0;
+    local_ranks_barrier(self);
     move_and_free(self, false, true, 0);
     nleft += count_mappings(self); /* by put here, by get there */
     local_ranks_barrier(self);
@@ -154,6 +157,52 @@ static void close_in_waits(local_rank_t *self)
     CHECK_EQ(count_mappings(self), 0);
     local_ranks_barrier(self);
     selvage_device_free(self->dev, memory);
+    dev->ops = ops;
+}
+
+static _Atomic int open_fails; /* with this status */
+
+static selvage_status_t fail_to_open(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
+                                     uint64_t *bytes_out)
+{
+    if (open_fails)
+        return sv_error_quiet((selvage_status_t)open_fails, "not now");
+    return closing_ops->open_memory(dev, handle, base_out, bytes_out);
+}
+
+/* Where mapping fails, a message goes another way. Those after it do, too, only if that is for good. */
+static void map_another_time(local_rank_t *self)
+{
+    static _Thread_local sv_device_ops_t failing;
+    const selvage_status_t status[] = {SELVAGE_ERR_MEMORY, SELVAGE_ERR_DEVICE};
+    const bool direct[] = {true, false};
+    sv_device_t *dev = self->comm->dev;
+    const sv_device_ops_t *ops = dev->ops;
+    void *memory[2];
+    message_ends_meet(self, 3000);
+    if (self->rank == 0)
+        closing_ops = ops;
+    local_ranks_barrier(self);
+    failing = *ops;
+    failing.open_memory = fail_to_open;
+    dev->ops = &failing;
+    for (int i = 0; i < 2; i++)
+        CHECK_STATUS(selvage_device_malloc(self->dev, ROOM, &memory[i]), SELVAGE_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        const uint64_t before = sv_message_stats(self->comm).arrived.by[SV_WAY_DIRECT];
+        open_fails = (int)status[i];
+        local_ranks_barrier(self);
+        move_once(self, memory[i], 0, false);
+        CHECK_EQ(sv_message_stats(self->comm).arrived.by[SV_WAY_DIRECT], before);
+        local_ranks_barrier(self);
+        open_fails = 0;
+        local_ranks_barrier(self);
+        move_once(self, memory[i], 1, false);
+        CHECK_EQ(sv_message_stats(self->comm).arrived.by[SV_WAY_DIRECT] - before, self->rank && direct[i]);
+        local_ranks_barrier(self);
+    }
+    for (int i = 0; i < 2; i++)
+        selvage_device_free(self->dev, memory[i]);
     dev->ops = ops;
 }
 
@@ -326,6 +375,7 @@ int main(void)
     local_ranks_run(&(local_run_t){.size = 2, .body = let_go_of_idle});
     local_ranks_run(&(local_run_t){.size = 2, .body = keep_nothing_unnumbered});
     local_ranks_run(&(local_run_t){.size = 2, .body = close_in_waits});
+    local_ranks_run(&(local_run_t){.size = 2, .body = map_another_time});
     local_ranks_run(&(local_run_t){.size = 2, .body = release_nothing});
     CHECK_EQ(local_ranks_left(), 0);
     local_ranks_env("MESSAGE_EAGER_BYTES=400 TIMEOUT_S=1");
