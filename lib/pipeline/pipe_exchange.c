@@ -371,9 +371,9 @@ static void withdraw_packet(sv_packet_t *p)
         }
         /* A send from the user's memory is cancelled too, as that cannot be set aside; others only if they are over. */
         if (slot->state == SV_SLOT_POSTED || (slot->state == SV_SLOT_IN_FLIGHT && user_memory))
-            quiet &= sv_wire_cancel(comm->wire, &slot->request) == SELVAGE_SUCCESS;
+            quiet &= sv_slot_cancel(slot, comm->wire) == SELVAGE_SUCCESS;
         else if (slot->state == SV_SLOT_IN_FLIGHT)
-            quiet &= sv_wire_test(comm->wire, &slot->request, NULL) == SELVAGE_SUCCESS;
+            quiet &= sv_slot_test(slot, comm->wire, NULL) == SELVAGE_SUCCESS;
     }
     p->x->failure.quarantined |= !quiet;
     if (!quiet && user_memory)
