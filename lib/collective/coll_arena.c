@@ -196,5 +196,12 @@ void sv_coll_arena_drain(sv_coll_arena_t *arena)
 {
     if (!arena->stuck && arena->completed < arena->launches)
         (void)sv_coll_drain(arena, arena->comm->timeout_s); /* an error of the work itself was told before */
-    arena->stuck |= arena->completed < arena->launches;
+    if (arena->completed < arena->launches)
+        sv_coll_arena_set_stuck(arena);
+}
+
+void sv_coll_arena_set_stuck(sv_coll_arena_t *arena)
+{
+    arena->stuck = true;
+    atomic_store_explicit(&arena->comm->device_stuck, true, memory_order_relaxed);
 }

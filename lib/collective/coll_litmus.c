@@ -73,7 +73,7 @@ static selvage_status_t try_lines(selvage_coll_t *coll, bool *right_out)
     if (status != SELVAGE_SUCCESS)
         notify_peers(arena);
     if (arena->completed < arena->launches) { /* a kernel may still write there */
-        arena->stuck = true;
+        sv_coll_arena_set_stuck(arena);
     } else {
         SV_DEVICE_CALL(dev, free, out);
         SV_DEVICE_CALL(dev, free, in);

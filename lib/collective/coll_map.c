@@ -67,15 +67,15 @@ static selvage_status_t map_peers(sv_coll_arena_t *arena, const sv_team_t *team)
         const sv_gather_item_t *item = item_of_peer(arena, team, peer);
         if (peer == arena->me)
             continue;
-        selvage_status_t status =
-            sv_transfer_map(&comm->mappings, comm->dev, ranks[peer], &item->handle, &arena->mapping[peer]);
-        if (status == SELVAGE_ERR_MEMORY)
+        const sv_transfer_memory_t place = {.peer = ranks[peer], .handle = &item->handle,
+                                            .offset = item->value[ITEM_OFFSET], .bytes = arena->bytes};
+        selvage_status_t status = sv_transfer_map(&comm->mappings, comm->dev, &place, &arena->mapping[peer]);
+        if (status == SELVAGE_ERR_MEMORY || status == SELVAGE_ERR_MISMATCH)
             return status;
         if (status != SELVAGE_SUCCESS)
             return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_coll_create: device memory of rank %d cannot be mapped "
                             "here (%.300s), and kernels of collectives move data in no other way", ranks[peer],
                             sv_thread_detail());
-        SV_TRY(sv_transfer_mapping_bound(arena->mapping[peer], item->value[ITEM_OFFSET], arena->bytes));
         arena->base[peer] = (uint8_t *)arena->mapping[peer]->base + item->value[ITEM_OFFSET];
     }
     /* 2. Read the numbers. */

@@ -27,6 +27,8 @@ void sv_coll_drain_copies(sv_coll_arena_t *arena);
 selvage_status_t sv_coll_upload(sv_coll_arena_t *arena, void *dst, const void *src, size_t bytes);
 /* Waits for the launches of the arena; those that do not end make it stuck. Application's thread, or at the end. */
 void sv_coll_arena_drain(sv_coll_arena_t *arena);
+/* A launch does not end: nothing of the communicator is unmapped from then on, since that would wait for it. */
+void sv_coll_arena_set_stuck(sv_coll_arena_t *arena);
 /* How long ranks that part wait for each other. */
 double sv_coll_unmap_timeout(const selvage_comm_t *comm);
 

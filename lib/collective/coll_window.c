@@ -104,8 +104,9 @@ static selvage_status_t open_windows(selvage_coll_t *coll, selvage_window_t *win
             continue;
         *entry = 0;
         sv_transfer_mapping_t **mapping = &window->mapping[peer];
-        SV_TRY(sv_transfer_map(&comm->mappings, comm->dev, team->ranks[r], &item->handle, mapping));
-        SV_TRY(sv_transfer_mapping_bound(*mapping, item->value[ITEM_OFFSET], item->value[ITEM_BYTES]));
+        const sv_transfer_memory_t place = {.peer = team->ranks[r], .handle = &item->handle,
+                                            .offset = item->value[ITEM_OFFSET], .bytes = item->value[ITEM_BYTES]};
+        SV_TRY(sv_transfer_map(&comm->mappings, comm->dev, &place, mapping));
         *entry = (uint64_t)(uintptr_t)(*mapping)->base + item->value[ITEM_OFFSET];
     }
     return upload_table(arena);

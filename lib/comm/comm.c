@@ -105,6 +105,8 @@ static void free_comm(selvage_comm_t *comm)
     sv_progress_fini(&comm->progress);
     comm->exchanges_ops->destroy(comm);
     sv_topology_fini(&comm->topology);
+    /* Only those are left that could not be closed, since a kernel does not end. */
+    sv_transfer_cache_abandon(&comm->mappings);
     if (comm->dev_wrapped)
         comm->dev->ops->close(comm->dev);
     if (comm->dev_owned)
@@ -138,7 +140,7 @@ selvage_status_t sv_comm_create(sv_wire_t *wire, const selvage_comm_params_t *pa
     comm->timeout_s = 300;
     comm->stats.struct_size = sizeof comm->stats;
     sv_list_init(&comm->buffers);
-    sv_transfer_cache_init(&comm->mappings);
+    sv_transfer_cache_init(&comm->mappings, false);
     comm->binding = *sv_thread_binding();
     comm->binding.rank = wire->rank;
     sv_comm_bind(comm);

@@ -116,6 +116,7 @@ struct selvage_comm {
     const sv_messages_ops_t *messages_ops;
     bool messages_undrained;                    /* at destroying: kernels of some rank's sends may still store */
     pthread_mutex_t messages_lock;              /* for making it */
+    _Atomic bool device_stuck;                  /* a kernel does not end: what waits for the device would for ever */
     _Atomic uintptr_t exchange_thread;          /* who started an exchange last: its binding's address */
     sv_agree_inbox_t agree;
     sv_agree_outbox_t agree_out;

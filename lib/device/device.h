@@ -113,6 +113,9 @@ typedef struct sv_device_ops {
     /* Maps the whole allocation of a handle, of so many bytes. The caller adds the offset. Partner: close_memory. */
     selvage_status_t (*open_memory)(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
                                     uint64_t *bytes_out);
+    /* May wait for all work of this process on the device, whatever the mapping, and hold up every other call until
+       then. So it is called only where a wait is allowed. The owner's memory stays occupied until this call, freed or
+       not. */
     void (*close_memory)(sv_device_t *dev, void *base);
     /* As malloc, for flags and small slots: memory that other devices may write while a kernel of this one polls it.
        Where ordinary memory does not show such writes this one is not cached, and slow for bulk. Partner: free. */

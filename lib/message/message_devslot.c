@@ -82,14 +82,9 @@ void sv_devslot_open(sv_message_engine_t *engine, const sv_message_peer_t *peer,
     sv_transfer_mapping_t *mapping;
     if (engine->devslot_bytes == 0 || shm->devslot_bytes != engine->devslot_bytes)
         return;
-    selvage_status_t status =
-        sv_transfer_map(&engine->memory.mappings, engine->dev, peer->rank, &shm->devslot_handle, &mapping);
-    if (status == SELVAGE_SUCCESS) {
-        status = sv_transfer_mapping_bound(mapping, shm->devslot_offset, block_bytes(engine));
-        if (status != SELVAGE_SUCCESS)
-            sv_transfer_unmap(mapping);
-    }
-    if (status != SELVAGE_SUCCESS) {
+    const sv_transfer_memory_t block = {.peer = peer->rank, .handle = &shm->devslot_handle,
+                                        .offset = shm->devslot_offset, .bytes = block_bytes(engine)};
+    if (sv_transfer_map(&engine->memory.mappings, engine->dev, &block, &mapping) != SELVAGE_SUCCESS) {
         sv_log(SV_LOG_INFO, "message", "messages to rank %d go by host memory: its device memory cannot be mapped",
                peer->rank);
         return;

@@ -231,9 +231,10 @@ static selvage_status_t take_from_slot(selvage_request_t *recv)
     if (is_beyond_pinned(recv)) {
         to = NULL;
     } else if (!recv->place.on_device) {
-        if (!recv->eager.chunk && !(recv->eager.chunk = sv_message_take_chunk(engine, false, true))) {
+        if (!recv->eager.chunk) {
             recv->lacks = SV_LACKS_CHUNK;
-            return SELVAGE_IN_PROGRESS;
+            SV_TRY(sv_message_take_chunk(engine, false, true, &recv->eager.chunk));
+            recv->lacks = SV_LACKS_NOTHING;
         }
         to = recv->eager.chunk->bytes;
     }

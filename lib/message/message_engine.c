@@ -67,7 +67,7 @@ static void init_lists(sv_message_engine_t *engine)
                          &engine->unacked.ack_due};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         sv_list_init(list[i]);
-    sv_transfer_cache_init(&engine->memory.mappings);
+    sv_transfer_cache_init(&engine->memory.mappings, true);
 }
 
 static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out)
@@ -87,8 +87,7 @@ static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t 
     engine->eager_bytes = (size_t)config->message_eager_bytes;
     engine->desc_bytes = sizeof(sv_ctrl_header_t) + (engine->eager_bytes + LINE - 1) / LINE * LINE;
     engine->segment_bytes = (size_t)config->segment_bytes;
-    for (int i = 0; i < 2; i++)
-        sv_pinned_pool_init(&engine->pieces.pool[i], engine->dev, &comm->topology, engine->segment_bytes);
+    sv_message_init_chunks(engine);
     engine->devslot_bytes = DEVSLOT_FACTOR * engine->eager_bytes;
     if (engine->devslot_bytes > engine->segment_bytes) /* which go through one piece of pinned memory to the host's */
         engine->devslot_bytes = engine->segment_bytes;
@@ -463,7 +462,8 @@ static bool is_engine_drained(sv_message_engine_t *engine)
     return quiet;
 }
 
-/* Memory that kernels may still store to, here or there, stays, and so do the mappings that they may need. */
+/* Memory that kernels may still store to, here or there, stays, and so do the mappings that they may need. Where a
+   kernel does not end, all stays, since freeing and closing would wait for it. */
 static void end_engine(sv_message_engine_t *engine, bool all_drained)
 {
     sv_wire_t *wire = sv_wire_fault_inner(engine->wire);
@@ -473,14 +473,15 @@ static void end_engine(sv_message_engine_t *engine, bool all_drained)
     (void)sv_error_quiet(SELVAGE_ERR_STATE, "the communicator is destroyed");
     sv_message_break(engine, SELVAGE_ERR_STATE);
     wire->failed |= leaves;
-    const bool quiet = all_drained && is_engine_drained(engine);
+    const bool stuck = atomic_load_explicit(&engine->comm->device_stuck, memory_order_relaxed);
+    const bool quiet = all_drained && !stuck && is_engine_drained(engine);
     if (!engine->comm->detached)
         sv_ctrl_cancel(engine);
     if (quiet)
         release_engine(engine);
     else
-        sv_log(SV_LOG_WARN, "message", "work on callers' streams that messages wait for has not ended: memory of this "
-               "communicator's messages is set aside");
+        sv_log(SV_LOG_WARN, "message", "work on callers' streams%s has not ended: memory of this communicator's "
+               "messages is set aside", stuck ? "" : " that messages wait for");
 }
 
 /* Another thread may be inside, and counts. */

@@ -307,10 +307,11 @@ void sv_message_matched(selvage_request_t *recv, sv_ctrl_desc_t *desc);
 selvage_status_t sv_message_recv_advance(selvage_request_t *recv, bool *moved);
 void sv_message_recv_fin(selvage_request_t *recv, const sv_ctrl_header_t *done);
 
-/* Pieces through pinned memory. begin returns false without such memory. send and recv return IN_PROGRESS until all
-   pieces have left or landed. are_lost: all have left there, and for a while none has come. take_back withdraws what is
-   posted; false if the wire is in the middle of a piece, which goes on. */
-bool sv_message_pieces_begin(selvage_request_t *request);
+/* Pieces through pinned memory. begin returns IN_PROGRESS while others have all such memory, which will help them, and
+   an error if nobody has any. send and recv return IN_PROGRESS until all pieces have left or landed. are_lost: all have
+   left there, and for a while none has come. take_back withdraws what is posted; false if the wire is in the middle of
+   a piece, which goes on. */
+selvage_status_t sv_message_pieces_begin(selvage_request_t *request);
 selvage_status_t sv_message_pieces_send(selvage_request_t *send, bool *moved);
 selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved);
 bool sv_message_pieces_are_lost(selvage_request_t *recv, bool moved);

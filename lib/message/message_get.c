@@ -282,16 +282,16 @@ selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *r
     if (!recv->place.on_device && sv_message_take_bounce(engine, recv->bytes, &bounce) != SELVAGE_SUCCESS)
         return SELVAGE_SUCCESS;
     /* Neighbours' devices are of one kind with this one, or could not be mapped. */
-    const bool kept = SV_DEVICE_CALL(engine->dev, memory_id, bounce ? bounce->memory : recv->place.data) != 0;
-    if (sv_transfer_map_kept(&engine->memory.mappings, engine->dev, recv->peer, &where.handle, where.base,
-                             where.offset + recv->bytes, kept, &mapping) != SELVAGE_SUCCESS ||
-        sv_transfer_mapping_bound(mapping, where.offset, recv->bytes) != SELVAGE_SUCCESS) {
-        sv_transfer_unmap(mapping);
+    const sv_transfer_memory_t source = {
+        .peer = recv->peer, .handle = &where.handle, .base = where.base, .offset = where.offset, .bytes = recv->bytes,
+        .kept = SV_DEVICE_CALL(engine->dev, memory_id, bounce ? bounce->memory : recv->place.data) != 0};
+    const selvage_status_t status = sv_transfer_map(&engine->memory.mappings, engine->dev, &source, &mapping);
+    if (status != SELVAGE_SUCCESS) {
         if (bounce)
             sv_message_put_bounce(engine, bounce);
-        sv_log(SV_LOG_INFO, "message", "messages from rank %d are not got: its device memory cannot be mapped",
-               recv->peer);
-        peer->no_get = true;
+        peer->no_get = sv_transfer_never_maps(status);
+        sv_log(SV_LOG_INFO, "message", "%s from rank %d not got: its device memory cannot be mapped (%s)",
+               peer->no_get ? "messages are" : "a message is", recv->peer, sv_thread_detail());
         return SELVAGE_SUCCESS;
     }
     recv->get = (sv_request_get_t){.place = k,

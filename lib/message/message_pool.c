@@ -181,16 +181,24 @@ bool sv_message_has_chunks(const sv_message_engine_t *engine, bool is_send)
 
 uint32_t sv_message_left(const sv_message_engine_t *engine, bool is_send, sv_message_lack_t lack)
 {
-    const uint32_t most = lack == SV_LACKS_CHUNK ? CHUNKS_MAX + CHUNKS_MORE
-                                                   : HOST_TRANSFERS_MAX + engine->pieces.turns_more[is_send];
-    const uint32_t used =
-        lack == SV_LACKS_CHUNK ? engine->pieces.pool[is_send].used : engine->pieces.host_transfers[is_send];
-    return used < most ? most - used : 0;
+    const uint32_t turns = HOST_TRANSFERS_MAX + engine->pieces.turns_more[is_send];
+    const uint32_t used = engine->pieces.host_transfers[is_send];
+    if (lack == SV_LACKS_CHUNK)
+        return sv_pinned_left(&engine->pieces.pool[is_send], CHUNKS_MAX + CHUNKS_MORE);
+    return used < turns ? turns - used : 0;
 }
 
-sv_pinned_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_send, bool is_first)
+void sv_message_init_chunks(sv_message_engine_t *engine)
 {
-    return sv_pinned_take(&engine->pieces.pool[is_send], CHUNKS_MAX + (is_first ? CHUNKS_MORE : 0));
+    for (int i = 0; i < 2; i++)
+        sv_pinned_pool_init(&engine->pieces.pool[i], engine->dev, &engine->comm->topology, engine->segment_bytes,
+                            2 * (CHUNKS_MAX + CHUNKS_MORE));
+}
+
+selvage_status_t sv_message_take_chunk(sv_message_engine_t *engine, bool is_send, bool is_first,
+                                       sv_pinned_t **chunk_out)
+{
+    return sv_pinned_take(&engine->pieces.pool[is_send], CHUNKS_MAX + (is_first ? CHUNKS_MORE : 0), chunk_out);
 }
 
 void sv_message_put_chunk(const selvage_request_t *request, sv_pinned_t *chunk)
@@ -202,15 +210,15 @@ void sv_message_put_chunk(const selvage_request_t *request, sv_pinned_t *chunk)
         sv_pinned_put(pool, chunk);
 }
 
-bool sv_message_take_window(selvage_request_t *request)
+selvage_status_t sv_message_take_window(selvage_request_t *request)
 {
     sv_list_t *unused = &request->engine->pieces.windows_free;
     sv_message_window_t **window = &request->staged.window;
     if (sv_list_is_empty(unused))
-        return sv_calloc(1, sizeof **window, window) == SELVAGE_SUCCESS;
+        return sv_calloc(1, sizeof **window, window);
     *window = SV_CONTAINER_OF(unused->next, sv_message_window_t, link);
     sv_list_remove(&(*window)->link);
-    return true;
+    return SELVAGE_SUCCESS;
 }
 
 void sv_message_put_window(selvage_request_t *request)

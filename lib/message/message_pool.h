@@ -21,16 +21,19 @@ static inline uint64_t sv_message_id(const selvage_request_t *request)
 {
     return (uint64_t)request->generation << 32 | request->index;
 }
-/* NULL if as many as there may be are in use, or there is no memory for one; there are more for requests that have none
-   yet, as others may wait for them. One of a request that is retired is never given out again. */
-sv_pinned_t *sv_message_take_chunk(sv_message_engine_t *engine, bool is_send, bool is_first);
+void sv_message_init_chunks(sv_message_engine_t *engine);
+/* IN_PROGRESS while others have all that there may be, or that there is memory for; an error if nobody has any. There
+   are more for requests that have none yet, as others may wait for them. One of a request that is retired is never
+   given out again. */
+selvage_status_t sv_message_take_chunk(sv_message_engine_t *engine, bool is_send, bool is_first,
+                                       sv_pinned_t **chunk_out);
 /* Whether many are left. */
 bool sv_message_has_chunks(const sv_message_engine_t *engine, bool is_send);
 /* How many requests could begin that lack this. */
 uint32_t sv_message_left(const sv_message_engine_t *engine, bool is_send, sv_message_lack_t lack);
 void sv_message_put_chunk(const selvage_request_t *request, sv_pinned_t *chunk);
-/* Slots for a message in pieces; false: no memory. Put accepts that there are none. */
-bool sv_message_take_window(selvage_request_t *request);
+/* Slots for a message in pieces. Put accepts that there are none. */
+selvage_status_t sv_message_take_window(selvage_request_t *request);
 void sv_message_put_window(selvage_request_t *request);
 selvage_status_t sv_message_peer(sv_message_engine_t *engine, int rank, sv_message_peer_t **peer_out);
 void sv_message_free_pools(sv_message_engine_t *engine);

@@ -36,7 +36,7 @@ static bool may_be_direct(const selvage_request_t *recv, const sv_message_peer_t
 {
     const int route = recv->engine->comm->config.route;
     return recv->from_device && recv->place.on_device && peer->in && peer->in->used && !peer->no_direct &&
-           route != SELVAGE_ROUTE_STAGED && route != SELVAGE_ROUTE_SHARED;
+           !recv->put.denied && route != SELVAGE_ROUTE_STAGED && route != SELVAGE_ROUTE_SHARED;
 }
 
 /* Asking for a handle takes microseconds; that of an allocation that was asked for before is known. */
@@ -203,21 +203,18 @@ sv_verify_job_t sv_put_job(const selvage_request_t *recv)
 selvage_status_t sv_put_map(selvage_request_t *send, const sv_message_where_t *where)
 {
     sv_message_engine_t *engine = send->engine;
-    sv_transfer_mapping_t **mapping = &send->put.mapping;
     /* Neighbours' devices are of one kind with this one, or could not be mapped. */
-    const bool kept = SV_DEVICE_CALL(engine->dev, memory_id, send->place.data) != 0;
-    *mapping = NULL;
+    const sv_transfer_memory_t target = {.peer = send->peer, .handle = &where->handle, .base = where->base,
+                                         .offset = where->offset, .bytes = send->bytes,
+                                         .kept = SV_DEVICE_CALL(engine->dev, memory_id, send->place.data) != 0};
+    send->put.mapping = NULL;
     send->put.offset = where->offset;
-    if (sv_transfer_map_kept(&engine->memory.mappings, engine->dev, send->peer, &where->handle, where->base,
-                             where->offset + send->bytes, kept, mapping) == SELVAGE_SUCCESS) {
-        if (sv_transfer_mapping_bound(*mapping, where->offset, send->bytes) == SELVAGE_SUCCESS)
-            return SELVAGE_SUCCESS;
-        sv_transfer_unmap(*mapping);
-        *mapping = NULL;
-    }
-    sv_log(SV_LOG_INFO, "message", "messages to rank %d go through host memory: its device memory cannot be mapped",
-           send->peer);
-    return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "device memory of rank %d cannot be mapped", send->peer);
+    const selvage_status_t status =
+        sv_transfer_map(&engine->memory.mappings, engine->dev, &target, &send->put.mapping);
+    if (status != SELVAGE_SUCCESS)
+        sv_log(SV_LOG_INFO, "message", "%s to rank %d through host memory: its device memory cannot be mapped (%s)",
+               sv_transfer_never_maps(status) ? "messages go" : "a message goes", send->peer, sv_thread_detail());
+    return status;
 }
 
 selvage_status_t sv_put_open(selvage_request_t *send, const sv_ctrl_header_t *cts)

@@ -14,7 +14,7 @@
 bool sv_put_reserve(selvage_request_t *recv, struct sv_message_peer *peer);
 void sv_put_release(selvage_request_t *recv);
 bool sv_put_fill_cts(selvage_request_t *recv, sv_ctrl_header_t *cts);
-/* Sender: SUCCESS, or ERR_UNSUPPORTED (and nothing logged) if that memory cannot be reached from here. */
+/* Sender: SUCCESS, or that memory cannot be reached from here, now or ever: sv_transfer_never_maps(). */
 selvage_status_t sv_put_map(selvage_request_t *send, const sv_message_where_t *where);
 selvage_status_t sv_put_open(selvage_request_t *send, const sv_ctrl_header_t *cts);
 /* Before the copy. start: ERR_TIMEOUT if the receiver has taken its memory back. revoke takes it back; false if the

@@ -29,7 +29,7 @@
  *   MOVING    put: bytes and record are here   a kernel verifies                                  CLOSING
  *   MOVING    staged: pieces and FIN are here  a kernel verifies; host memory was summed          CLOSING
  *   MOVING    staged: FIN is here, pieces lost counted as damage                                  GATE
- *   MOVING    CTS_NACK                         no put from this rank any more                     GATE
+ *   MOVING    CTS_NACK                         no put of it any more, or none from this rank      GATE
  *   CLOSING   good                             STATUS, unless the kernel told it; unpacked        COMPLETE, UNPACKING
  *   CLOSING   damaged, out of a buffer         copied once more                                   GATE
  *   CLOSING   damaged                          asked for again, by a CTS of the next attempt      GATE
@@ -62,8 +62,8 @@ selvage_status_t sv_rendezvous_begin(selvage_request_t *send, void *stream)
 selvage_status_t sv_rendezvous_pass_gate(selvage_request_t *send, void *stream)
 {
     sv_message_engine_t *engine = send->engine;
-    if (send->route == SV_MESSAGE_STAGED && !sv_message_pieces_begin(send))
-        return SELVAGE_IN_PROGRESS;
+    if (send->route == SV_MESSAGE_STAGED)
+        SV_TRY(sv_message_pieces_begin(send));
     if (send->route == SV_MESSAGE_PUT)
         SV_TRY(sv_put_start(send));
     send->state = SV_REQUEST_MOVING;
@@ -195,8 +195,10 @@ void sv_message_send_cleared(selvage_request_t *send, const sv_ctrl_header_t *ct
     send->attempt = cts->attempt;
     send->route = (sv_message_route_t)cts->value[0];
     sv_message_identify(send);
-    if (send->route == SV_MESSAGE_PUT && sv_put_open(send, cts) != SELVAGE_SUCCESS) {
+    const selvage_status_t opened = send->route == SV_MESSAGE_PUT ? sv_put_open(send, cts) : SELVAGE_SUCCESS;
+    if (opened != SELVAGE_SUCCESS) {
         sv_ctrl_header_t header = sv_message_send_header(send, SV_CTRL_CTS_NACK);
+        header.value[0] = sv_transfer_never_maps(opened);
         sv_put_end(send);
         send->state = SV_REQUEST_RTS_SENT;
         (void)sv_message_settle_send(send, sv_ctrl_send_header(send->engine, send->peer, &header));
@@ -261,8 +263,7 @@ selvage_status_t sv_rendezvous_receive(selvage_request_t *recv)
     if (recv->early.launched) /* for what will not land: begin_receive() has it go */
         return SELVAGE_IN_PROGRESS;
     recv->route = SV_MESSAGE_STAGED;
-    if (!sv_message_pieces_begin(recv))
-        return SELVAGE_IN_PROGRESS;
+    SV_TRY(sv_message_pieces_begin(recv));
     recv->engine->arrived.by[SV_WAY_STAGED]++;
     recv->state = SV_REQUEST_MOVING;
     recv->staged.record_here = false;
@@ -370,10 +371,12 @@ void sv_message_recv_fin(selvage_request_t *recv, const sv_ctrl_header_t *done)
         recv->staged.record_here = true;
         sv_message_wake(recv);
     } else if (recv->route == SV_MESSAGE_PUT) {
-        /* The sender cannot reach this rank's memory: by another way, this message and those after it. */
+        /* The sender cannot reach this memory: by another way, this message, and those after it if that is for good. */
         sv_put_end(recv);
+        recv->put.denied = true;
+        recv->engine->arrived.by[SV_WAY_DIRECT]--;
         recv->state = SV_REQUEST_GATE;
-        if (sv_message_peer(recv->engine, recv->peer, &peer) == SELVAGE_SUCCESS)
+        if (done->value[0] && sv_message_peer(recv->engine, recv->peer, &peer) == SELVAGE_SUCCESS)
             peer->no_direct = true;
     }
 }

@@ -83,6 +83,7 @@ typedef struct sv_request_put {
     sv_transfer_mapping_t *mapping; /* send: what it is copied to */
     uint64_t offset;         /* in there */
     bool advertised, tried_rtr; /* receive: its shared segment says that it may be written */
+    bool denied;             /* receive: the sender could not map its memory */
 } sv_request_put_t;
 
 /* A long one that the receiver copies from its place (message_get.c). */

@@ -10,7 +10,7 @@
  * receive is taken back, the RTR is withdrawn. A claim and a withdrawal exchange the same word, so only one of them
  * succeeds.
  *
- *   advertised[k]  stamp * 2: an RTR; stamp * 2 + 1: claimed; 0: none, or it cannot be mapped; 1: given back
+ *   advertised[k]  stamp * 2: an RTR; stamp * 2 + 1: claimed; 0: none, or it can never be mapped; 1: given back
  *
  * A stamp is claimed once. A copy may have begun whose message did not leave after all, and words of it may be there
  * already. So what is given back is no RTR any more, and its receive goes on without one.
@@ -136,12 +136,13 @@ bool sv_message_rtr_claim(selvage_request_t *send, sv_message_peer_t *peer)
     send->put.stamp = word >> 1;
     send->other_id = shm->rtr_recv[k];
     send->route = SV_MESSAGE_PUT;
-    if (sv_put_map(send, &shm->where[k]) == SELVAGE_SUCCESS)
+    const selvage_status_t status = sv_put_map(send, &shm->where[k]);
+    if (status == SELVAGE_SUCCESS)
         return true;
     send->put.stamp = 0;
     send->route = SV_MESSAGE_NONE;
     /* Partner: the acquire in sv_message_rtr_cancel(). */
-    __atomic_store_n(&shm->advertised[k], DENIED, __ATOMIC_RELEASE);
+    __atomic_store_n(&shm->advertised[k], sv_transfer_never_maps(status) ? DENIED : RETURNED, __ATOMIC_RELEASE);
     return false;
 }
 

@@ -51,24 +51,28 @@ static sv_wire_path_t path_of_pieces(const selvage_request_t *request)
                             .tag = pieces_tag(request)};
 }
 
-static void take_slots(selvage_request_t *request, uint32_t wanted)
+/* As many as there are, and at least one: else the status says why. */
+static selvage_status_t take_slots(selvage_request_t *request, uint32_t wanted)
 {
     sv_request_staged_t *staged = &request->staged;
     sv_message_window_t *window = staged->window;
     for (; staged->nslots < wanted; staged->nslots++) {
         sv_pinned_t *chunk = NULL;
-        if (request->place.on_device &&
-            !(chunk = sv_message_take_chunk(request->engine, request->is_send, staged->nslots == 0)))
-            break;
+        selvage_status_t status = SELVAGE_SUCCESS;
+        if (request->place.on_device)
+            status = sv_message_take_chunk(request->engine, request->is_send, staged->nslots == 0, &chunk);
+        if (status != SELVAGE_SUCCESS)
+            return staged->nslots > 0 ? SELVAGE_SUCCESS : status;
         /* A word has stamps of the line's earlier uses: those of this one are greater. */
         window->slot[staged->nslots] = (sv_slot_t){.stage = chunk ? chunk->bytes : NULL,
                                                    .word = &request->line->word[staged->nslots],
                                                    .stamp = ++request->engine->stamps << 32};
         window->chunk[staged->nslots] = chunk;
     }
+    return SELVAGE_SUCCESS;
 }
 
-bool sv_message_pieces_begin(selvage_request_t *request)
+selvage_status_t sv_message_pieces_begin(selvage_request_t *request)
 {
     sv_message_engine_t *engine = request->engine;
     const uint64_t pieces = (request->bytes + engine->segment_bytes - 1) / engine->segment_bytes;
@@ -79,17 +83,17 @@ bool sv_message_pieces_begin(selvage_request_t *request)
     request->staged.sum = 0;
     request->lacks = request->place.on_device ? SV_LACKS_CHUNK : SV_LACKS_TURN;
     if (sv_message_left(engine, request->is_send, request->lacks) == 0)
-        return false;
-    if (sv_message_take_window(request))
-        take_slots(request, few ? 1 : wanted);
-    if (request->staged.nslots == 0) { /* no memory */
+        return SELVAGE_IN_PROGRESS;
+    SV_TRY(sv_message_take_window(request));
+    const selvage_status_t status = take_slots(request, few ? 1 : wanted);
+    if (status != SELVAGE_SUCCESS) {
         sv_message_put_window(request);
-        return false;
+        return status;
     }
     request->staged.by_host = !request->place.on_device;
     engine->pieces.host_transfers[request->is_send] += request->staged.by_host;
     request->lacks = SV_LACKS_NOTHING;
-    return true;
+    return SELVAGE_SUCCESS;
 }
 
 /* The wire may be at the memory of what it does not give back: that is nobody else's from then on. */
@@ -208,8 +212,11 @@ static selvage_status_t expect_piece(selvage_request_t *recv, bool *expected_out
     if (number == recv->staged.npieces || piece_slot(recv, number)->state != SV_SLOT_FREE)
         return SELVAGE_SUCCESS;
     const bool tail = is_tail(recv, number);
-    if (tail && !recv->eager.chunk && !(recv->eager.chunk = sv_message_take_chunk(recv->engine, false, true)))
-        return SELVAGE_SUCCESS;
+    if (tail && !recv->eager.chunk) {
+        const selvage_status_t status = sv_message_take_chunk(recv->engine, false, true, &recv->eager.chunk);
+        if (status != SELVAGE_SUCCESS)
+            return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
+    }
     /* As much as any piece fits there, so that a wrong one is damage and not cut. */
     const sv_wire_path_t path = path_of_pieces(recv);
     sv_slot_t *slot = piece_slot(recv, number);
@@ -294,7 +301,7 @@ selvage_status_t sv_message_pieces_recv(selvage_request_t *recv, bool *moved)
        little is left it began with one chunk, and takes more when the first piece has come. No other one is under way
        then. */
     if (recv->place.on_device && staged->nslots == 1 && staged->issued == 1 && staged->next == 1)
-        take_slots(recv, staged->npieces < SV_MESSAGE_WINDOW ? staged->npieces : SV_MESSAGE_WINDOW);
+        (void)take_slots(recv, staged->npieces < SV_MESSAGE_WINDOW ? staged->npieces : SV_MESSAGE_WINDOW);
     /* 4. The next ones are expected. */
     bool expected = true;
     while (expected)

@@ -2,7 +2,8 @@
 /*
  * Completing requests: the only place where a call may block. A wait drives the messages of its communicator. It also
  * drives the exchanges if this thread starts them, since a neighbour may need those first. It ends by the deadline once
- * nothing has moved for so long, whoever has called.
+ * nothing has moved for so long, whoever has called. What polls may not do, because it waits for the device, is done at
+ * the end of waits: closing mappings.
  */
 #include <string.h>
 
@@ -88,6 +89,20 @@ static selvage_message_status_t empty_status(void)
     return (selvage_message_status_t){.source = SV_MESSAGE_ANY, .tag = SV_MESSAGE_ANY};
 }
 
+/* Lets go of the lock, and then of mappings that nobody needs. That may wait for the device, which a wait may, unless
+   its call waits on for other requests. After an error the device may never come to an end. */
+static void leave_wait(const sv_message_deadline_t *wait, bool waits_on)
+{
+    sv_message_engine_t *engine = wait->engine;
+    sv_list_t trimmed;
+    sv_list_init(&trimmed);
+    if (!waits_on && engine->broken == SELVAGE_SUCCESS && !engine->quarantined &&
+        !atomic_load_explicit(&engine->comm->device_stuck, memory_order_relaxed))
+        sv_transfer_cache_trim(&engine->memory.mappings, wait->began_ns, &trimmed);
+    pthread_mutex_unlock(&engine->lock);
+    sv_transfer_close_trimmed(&trimmed);
+}
+
 /* Gives a complete request back. */
 static selvage_status_t finish_request(selvage_request_t **request, selvage_message_status_t *status_out)
 {
@@ -136,8 +151,8 @@ static selvage_request_t *first_open(size_t count, selvage_request_t **requests)
     return NULL;
 }
 
-selvage_status_t sv_message_waitany(size_t count, selvage_request_t **requests, size_t *index_out,
-                                    selvage_message_status_t *status_out)
+static selvage_status_t wait_for_any(size_t count, selvage_request_t **requests, size_t *index_out,
+                                     selvage_message_status_t *status_out, bool waits_on)
 {
     selvage_request_t *any = first_open(count, requests);
     if (!any) {
@@ -158,7 +173,7 @@ selvage_status_t sv_message_waitany(size_t count, selvage_request_t **requests, 
         if (index < count) {
             selvage_status_t status = finish_request(&requests[index], status_out);
             *index_out = index;
-            pthread_mutex_unlock(&engine->lock);
+            leave_wait(&patient, waits_on);
             return status;
         }
         if (count == 1) /* of several, any may be the first */
@@ -173,10 +188,16 @@ selvage_status_t sv_message_waitany(size_t count, selvage_request_t **requests, 
     }
 }
 
+selvage_status_t sv_message_waitany(size_t count, selvage_request_t **requests, size_t *index_out,
+                                    selvage_message_status_t *status_out)
+{
+    return wait_for_any(count, requests, index_out, status_out, false);
+}
+
 selvage_status_t sv_message_wait(selvage_request_t **request, selvage_message_status_t *status_out)
 {
     size_t index;
-    return sv_message_waitany(1, request, &index, status_out);
+    return wait_for_any(1, request, &index, status_out, false);
 }
 
 selvage_status_t sv_message_waitall(size_t count, selvage_request_t **requests, selvage_message_status_t *statuses_out)
@@ -191,9 +212,10 @@ selvage_status_t sv_message_waitall(size_t count, selvage_request_t **requests, 
         pthread_mutex_unlock(&any->engine->lock);
     }
     for (size_t i = 0; i < count; i++) {
+        size_t unused;
         selvage_message_status_t *status_out = statuses_out ? &statuses_out[i] : NULL;
         /* After a deadline nobody is waited for any more. */
-        selvage_status_t status = in_time ? sv_message_wait(&requests[i], status_out)
+        selvage_status_t status = in_time ? wait_for_any(1, &requests[i], &unused, status_out, i + 1 < count)
                                           : sv_message_test(&requests[i], status_out);
         if (status == SELVAGE_IN_PROGRESS)
             status = SELVAGE_ERR_TIMEOUT;
@@ -220,9 +242,11 @@ selvage_status_t sv_message_probe_wait(selvage_comm_t *comm, int peer, int tag, 
     for (;;) {
         bool found = false;
         SV_TRY(sv_message_probe(comm, peer, tag, &found, NULL, status_out));
-        if (found)
-            return SELVAGE_SUCCESS;
         pthread_mutex_lock(&engine->lock);
+        if (found) {
+            leave_wait(&patient, false);
+            return SELVAGE_SUCCESS;
+        }
         const uint64_t moved_ns = engine->moved_ns;
         pthread_mutex_unlock(&engine->lock);
         if (pause_between(&patient, false, moved_ns) != SELVAGE_SUCCESS)

@@ -73,11 +73,12 @@ static selvage_status_t check_slab(selvage_exchange_t *x, sv_peer_t *peer)
     sv_transfer_mapping_t *mapping;
     if (!head->has_slab)
         return sv_error(SELVAGE_ERR_DEVICE, "rank %d could not export device memory", peer->rank);
-    SV_TRY(sv_transfer_map(&x->comm->mappings, x->comm->dev, peer->rank, &head->slab, &mapping));
-    selvage_status_t status = sv_transfer_mapping_bound(mapping, head->slab_token_offset, sizeof(uint64_t));
-    if (status == SELVAGE_SUCCESS)
-        status = copy_slab_word(x, sv_shared_device_address(&x->memory.segment, &x->memory.head->slab_read),
-                                (const uint8_t *)mapping->base + head->slab_token_offset, SV_COPY_D2H);
+    const sv_transfer_memory_t place = {.peer = peer->rank, .handle = &head->slab, .offset = head->slab_token_offset,
+                                        .bytes = sizeof(uint64_t)};
+    SV_TRY(sv_transfer_map(&x->comm->mappings, x->comm->dev, &place, &mapping));
+    selvage_status_t status =
+        copy_slab_word(x, sv_shared_device_address(&x->memory.segment, &x->memory.head->slab_read),
+                       (const uint8_t *)mapping->base + head->slab_token_offset, SV_COPY_D2H);
     if (status == SELVAGE_SUCCESS && x->memory.head->slab_read != sv_transfer_token(head->token))
         status = sv_error(SELVAGE_ERR_DEVICE, "the handle of device memory of rank %d leads to other memory",
                           peer->rank);
@@ -115,8 +116,10 @@ static selvage_status_t find_target(sv_send_t *send)
         send->target = base + match->target_offset;
     } else {
         selvage_comm_t *comm = send->p.x->comm;
-        SV_TRY(sv_transfer_map(&comm->mappings, comm->dev, send->p.peer->rank, &match->handle, &send->mapping));
-        SV_TRY(sv_transfer_mapping_bound(send->mapping, match->target_offset, sv_commit_target_bytes(&send->p)));
+        const sv_transfer_memory_t target = {.peer = send->p.peer->rank, .handle = &match->handle,
+                                             .offset = match->target_offset,
+                                             .bytes = sv_commit_target_bytes(&send->p)};
+        SV_TRY(sv_transfer_map(&comm->mappings, comm->dev, &target, &send->mapping));
         send->target = (uint8_t *)send->mapping->base + match->target_offset;
     }
     return SELVAGE_SUCCESS;
@@ -132,8 +135,9 @@ static selvage_status_t find_credit(sv_recv_t *recv)
     recv->remote = (sv_send_words_t *)(void *)(sv_shared_base(&peer->segment) + match->words_offset);
     if (!sv_batch_has_device_record(&recv->p) || recv->p.in_place || !match->has_credit)
         return SELVAGE_SUCCESS;
-    SV_TRY(sv_transfer_map(&comm->mappings, comm->dev, peer->rank, &map_head_of(peer)->slab, &recv->mapping));
-    SV_TRY(sv_transfer_mapping_bound(recv->mapping, match->credit_offset, sizeof(uint64_t)));
+    const sv_transfer_memory_t credit = {.peer = peer->rank, .handle = &map_head_of(peer)->slab,
+                                         .offset = match->credit_offset, .bytes = sizeof(uint64_t)};
+    SV_TRY(sv_transfer_map(&comm->mappings, comm->dev, &credit, &recv->mapping));
     recv->credit_device = (uint64_t *)(void *)((uint8_t *)recv->mapping->base + match->credit_offset);
     return SELVAGE_SUCCESS;
 }

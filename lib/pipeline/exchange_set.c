@@ -177,7 +177,8 @@ static void release_exchanges(selvage_comm_t *comm)
         selvage_exchange_t *x = SV_CONTAINER_OF(it, selvage_exchange_t, link);
         if (x->committed && !comm->detached)
             sv_exchange_withdraw(x);
-        x->failure.quarantined |= x->committed && comm->broken != SELVAGE_SUCCESS;
+        x->failure.device_busy |= atomic_load_explicit(&comm->device_stuck, memory_order_relaxed);
+        x->failure.quarantined |= x->failure.device_busy || (x->committed && comm->broken != SELVAGE_SUCCESS);
         sv_exchange_release(x);
         sv_list_remove(&x->link);
         sv_free(x);

@@ -147,13 +147,13 @@ selvage_status_t sv_packet_unstage(sv_recv_t *recv, sv_slot_t *slot, uint32_t se
     selvage_exchange_t *x = p->x;
     sv_device_t *dev = x->comm->dev;
     uint8_t *dst = recv->buf + sv_packet_offset(p, segment);
-    slot->state = SV_SLOT_UNSTAGING;
     slot->segment = segment;
     slot->since_ns = now_ns;
     recv->between_attempts = false;
     recv->arrived_segments[segment / 64] |= UINT64_C(1) << (segment % 64);
     recv->arrived_count++;
     if (p->kernel_copy) {
+        slot->state = SV_SLOT_UNSTAGING;
         recv->state = SV_RECV_VERIFYING;
         if (recv->pull_prelaunched) /* partner: batch_await() of the pull that waits */
             __atomic_store_n(recv->arrived_word, sv_word(x->epoch, p->attempt, 1), __ATOMIC_RELEASE);

@@ -167,11 +167,11 @@ static void free_slots(sv_packet_t *p)
 }
 
 /* Everything that commit made. Memory in which others may still write is left where it is when the exchange is
-   quarantined. */
+   quarantined. What waits for all work of the device, as unmapping does, is left undone where that does not end. */
 static void free_resources(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev;
-    const bool quarantined = x->failure.quarantined;
+    const bool quarantined = x->failure.quarantined, device_busy = x->failure.device_busy;
     sv_exchange_streams_t *streams = &x->streams;
     sv_exchange_memory_t *memory = &x->memory;
 
@@ -189,13 +189,15 @@ static void free_resources(selvage_exchange_t *x)
 
     for (uint32_t i = 0; i < x->nsends; i++) {
         free_slots(&x->sends[i].p);
-        sv_transfer_unmap(x->sends[i].mapping);
+        if (!device_busy)
+            sv_transfer_unmap(x->sends[i].mapping);
         sv_fault_send_destroy(&x->sends[i]);
     }
     for (uint32_t i = 0; i < x->nrecvs; i++) {
         sv_recv_t *recv = &x->recvs[i];
         free_slots(&recv->p);
-        sv_transfer_unmap(recv->mapping);
+        if (!device_busy)
+            sv_transfer_unmap(recv->mapping);
         if (recv->buffer && !quarantined) /* else a peer may still write there: it stays registered */
             recv->buffer->users--; /* partner: plan_recv() in commit_plan.c */
         if (recv->p.wire_tag >= 0 && !quarantined)
@@ -207,7 +209,7 @@ static void free_resources(selvage_exchange_t *x)
     sv_list_t *it, *safe;
     SV_LIST_FOR_EACH(it, safe, &x->peers) {
         sv_peer_t *peer = SV_CONTAINER_OF(it, sv_peer_t, link);
-        if (peer->segment_open)
+        if (peer->segment_open && !device_busy)
             sv_shared_close(&peer->segment);
         sv_list_remove(it);
         sv_free(peer);
@@ -220,9 +222,9 @@ static void free_resources(selvage_exchange_t *x)
         SV_DEVICE_CALL(dev, host_free, memory->pinned);
     if (!quarantined && memory->slab)
         SV_DEVICE_CALL(dev, free, memory->slab);
-    if (memory->scratch && !x->failure.device_busy)
+    if (memory->scratch && !device_busy)
         SV_DEVICE_CALL(dev, free, memory->scratch);
-    if (x->batch.push_items && !x->failure.device_busy)
+    if (x->batch.push_items && !device_busy)
         SV_DEVICE_CALL(dev, free, x->batch.push_items);
     memory->pinned = memory->slab = memory->scratch = NULL;
     memory->segment_open = false;
@@ -369,9 +371,9 @@ static void withdraw_packet(sv_packet_t *p)
         }
         /* A send from the user's memory is cancelled too, as that cannot be set aside; others only if they are over. */
         if (slot->state == SV_SLOT_POSTED || (slot->state == SV_SLOT_IN_FLIGHT && user_memory))
-            quiet &= sv_wire_cancel(comm->wire, &slot->request) == SELVAGE_SUCCESS;
+            quiet &= sv_slot_cancel(slot, comm->wire) == SELVAGE_SUCCESS;
         else if (slot->state == SV_SLOT_IN_FLIGHT)
-            quiet &= sv_wire_test(comm->wire, &slot->request, NULL) == SELVAGE_SUCCESS;
+            quiet &= sv_slot_test(slot, comm->wire, NULL) == SELVAGE_SUCCESS;
     }
     p->x->failure.quarantined |= !quiet;
     if (!quiet && user_memory)
@@ -388,7 +390,7 @@ void sv_exchange_withdraw(selvage_exchange_t *x)
         withdraw_packet(&x->recvs[i].p);
 }
 
-/* Copies of an abandoned epoch must have left the neighbours' memory before they are told that they may free it. */
+/* Copies must have left the neighbours' memory before it is unmapped and they are told that they may free it. */
 static void drain_device(selvage_exchange_t *x)
 {
     sv_device_t *dev = x->comm->dev_under; /* no injected fault may keep this from happening */
@@ -407,6 +409,9 @@ static void drain_device(selvage_exchange_t *x)
         if (!sv_comm_poll(x->comm))
             sv_backoff(&backoff);
     }
+    if (x->failure.device_busy)
+        atomic_store_explicit(&x->comm->device_stuck, true, memory_order_relaxed);
+    x->failure.device_busy = atomic_load_explicit(&x->comm->device_stuck, memory_order_relaxed);
     x->failure.quarantined |= x->failure.device_busy;
 }
 
@@ -431,8 +436,7 @@ static void leave_exchange(selvage_exchange_t *x)
     const bool poisoned = sv_exchange_state(x) == SV_EXCHANGE_POISONED, lost = poisoned || x->failure.lost_epoch;
     const bool late = comm->timeout_s <= 0 || comm->timeout_s > PARTING_TIMEOUT_S;
     const double timeout_s = lost && late ? PARTING_TIMEOUT_S : comm->timeout_s;
-    if (poisoned || x->enqueued.epoch || x->enqueued.gated_epoch || x->layouts.launched)
-        drain_device(x);
+    drain_device(x);
     if (comm->detached) { /* MPI is gone: what it still held was withdrawn at MPI_Finalize */
         set_aside(x);
         return;
@@ -445,6 +449,9 @@ static void leave_exchange(selvage_exchange_t *x)
     for (uint32_t i = 0; i < x->nsends && !overdue; i++)
         while (!overdue && sv_staged_reap_in_flight(&x->sends[i], sv_clock_ns()) == SELVAGE_IN_PROGRESS)
             overdue = sv_deadline_poll(&deadline) != SELVAGE_SUCCESS;
+    /* What neighbours free after the agreement is free: nobody has it mapped. Polls do not touch it any more. */
+    if (!x->failure.device_busy)
+        sv_commit_unmap(x);
     if (sv_agree(comm, "selvage_exchange_destroy", x->create_number, SELVAGE_SUCCESS, &unused, timeout_s) !=
         SELVAGE_SUCCESS)
         x->failure.quarantined = true;

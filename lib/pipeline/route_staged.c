@@ -44,8 +44,9 @@ static selvage_status_t copy_to_slots(sv_send_t *send, uint64_t now_ns)
            (p->kernel_copy || sv_packet_may_copy(p->x))) {
         const uint32_t segment = send->next_stage;
         sv_slot_t *slot = &p->slots[segment % p->nslots];
-        slot->state = SV_SLOT_STAGING;
-        if (!p->kernel_copy) {
+        if (p->kernel_copy) {
+            slot->state = SV_SLOT_STAGING;
+        } else {
             const sv_copy_lane_t lane = sv_exchange_lane(p->x, p->x->streams.out, p->nsegments > 1);
             SV_TRY(sv_slot_stage(slot, &lane, send->buf + sv_packet_offset(p, segment), sv_packet_piece(p, segment)));
         }

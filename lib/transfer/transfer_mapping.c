@@ -4,6 +4,7 @@
  */
 #include "transfer/transfer_mapping.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/base_clock.h"
@@ -12,58 +13,109 @@
 #include "base/base_status.h"
 #include "kernels/kernels.h"
 
-enum { KEPT_MAX = 32 };
+/* Of idle mappings: how many stay, and how many times the limits an open may find. */
+enum { IDLE_MAX = 32, EXCESS = 4 };
 
-#define IDLE_BYTES_MAX (UINT64_C(256) << 20) /* of kept mappings that nobody uses, together; beyond ... */
-#define IDLE_SHORT_NS UINT64_C(100000000)    /* ... they stay this long, for who uses many in turn ... */
+#define IDLE_BYTES_MAX (UINT64_C(256) << 20) /* of what they hold, together; beyond ... */
+#define IDLE_SHORT_NS UINT64_C(1000000000)   /* ... they stay this long: who uses many in turn opens one a second */
 #define IDLE_LONG_NS UINT64_C(10000000000)   /* ... and else so long */
+#define LOOK_NS UINT64_C(100000000)          /* how often times are looked at */
 
 /* --- the cache ---------------------------------------------------------------------------------------------------- */
 
-void sv_transfer_cache_init(sv_transfer_cache_t *cache)
+void sv_transfer_cache_init(sv_transfer_cache_t *cache, bool closes_later)
 {
-    *cache = (sv_transfer_cache_t){0};
+    *cache = (sv_transfer_cache_t){.closes_later = closes_later, .trim_ns = UINT64_MAX};
     sv_list_init(&cache->mappings);
+}
+
+static void set_idle(sv_transfer_mapping_t *mapping)
+{
+    mapping->cache->nidle++;
+    mapping->cache->idle_bytes += mapping->bytes;
+}
+
+static void unset_idle(sv_transfer_mapping_t *mapping)
+{
+    mapping->cache->nidle--;
+    mapping->cache->idle_bytes -= mapping->bytes;
 }
 
 static void close_mapping(sv_transfer_mapping_t *mapping)
 {
     SV_DEVICE_CALL(mapping->dev, close_memory, mapping->base);
-    mapping->cache->nkept -= mapping->kept;
     sv_list_remove(&mapping->link);
     sv_free(mapping);
 }
 
 void sv_transfer_cache_close(sv_transfer_cache_t *cache)
 {
-    sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &cache->mappings) {
-        close_mapping(SV_CONTAINER_OF(it, sv_transfer_mapping_t, link));
-    }
+    sv_transfer_close_trimmed(&cache->mappings);
+    sv_transfer_cache_init(cache, cache->closes_later);
 }
 
-/* remote_base 0: wherever its owner has it. */
-static sv_transfer_mapping_t *find_mapping(const sv_transfer_cache_t *cache, const sv_device_t *dev, int peer,
-                                           const sv_device_handle_t *handle, uint64_t remote_base)
+void sv_transfer_cache_abandon(sv_transfer_cache_t *cache)
+{
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, &cache->mappings) {
+        sv_free(SV_CONTAINER_OF(it, sv_transfer_mapping_t, link));
+    }
+    sv_transfer_cache_init(cache, cache->closes_later);
+}
+
+static bool is_mapping_of(const sv_transfer_mapping_t *mapping, const sv_device_t *dev,
+                          const sv_transfer_memory_t *memory)
+{
+    return mapping->dev == dev && mapping->peer == memory->peer &&
+           memcmp(&mapping->handle, memory->handle, sizeof *memory->handle) == 0;
+}
+
+static sv_transfer_mapping_t *find_mapping(const sv_transfer_cache_t *cache, const sv_device_t *dev,
+                                           const sv_transfer_memory_t *memory)
 {
     for (const sv_list_t *it = cache->mappings.next; it != &cache->mappings; it = it->next) {
         sv_transfer_mapping_t *mapping = SV_CONTAINER_OF(it, sv_transfer_mapping_t, link);
-        if (mapping->dev == dev && mapping->peer == peer && memcmp(&mapping->handle, handle, sizeof *handle) == 0 &&
-            (!remote_base || !mapping->remote_base || mapping->remote_base == remote_base))
+        if (!mapping->stale && is_mapping_of(mapping, dev, memory) &&
+            (!memory->base || !mapping->remote_base || mapping->remote_base == memory->base))
             return mapping;
     }
     return NULL;
 }
 
-static selvage_status_t open_mapping(sv_transfer_cache_t *cache, sv_device_t *dev, int peer,
-                                     const sv_device_handle_t *handle, sv_transfer_mapping_t **mapping_out)
+static uint64_t idle_ns(const sv_transfer_mapping_t *mapping, uint64_t now_ns)
+{
+    return now_ns > mapping->left_ns ? now_ns - mapping->left_ns : 0;
+}
+
+/* An open is no place to close anything. But no handle is open twice, and what nobody waits for does not grow for ever.
+   Idle mappings that hold much stay their short time here, too, else a program with large ones would open each time. */
+static void make_room_for(sv_transfer_cache_t *cache, const sv_device_t *dev, const sv_transfer_memory_t *memory)
+{
+    const uint64_t now_ns = sv_clock_ns();
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, &cache->mappings) {
+        sv_transfer_mapping_t *mapping = SV_CONTAINER_OF(it, sv_transfer_mapping_t, link);
+        const bool passed = mapping->stale || idle_ns(mapping, now_ns) >= IDLE_SHORT_NS;
+        const bool goes = is_mapping_of(mapping, dev, memory) || cache->nidle >= EXCESS * IDLE_MAX ||
+                          (passed && cache->idle_bytes > EXCESS * IDLE_BYTES_MAX);
+        if (mapping->users > 0 || !goes)
+            continue;
+        unset_idle(mapping);
+        close_mapping(mapping);
+    }
+}
+
+/* The new mapping has a user. */
+static selvage_status_t open_mapping(sv_transfer_cache_t *cache, sv_device_t *dev, const sv_transfer_memory_t *memory,
+                                     sv_transfer_mapping_t **mapping_out)
 {
     sv_transfer_mapping_t *mapping;
     if (sv_fault_call_fails(SV_FAULT_CALL_IPC))
         return sv_error(SELVAGE_ERR_DEVICE, "injected fault: opening of device memory");
     SV_TRY(sv_calloc(1, sizeof *mapping, &mapping));
-    *mapping = (sv_transfer_mapping_t){.cache = cache, .dev = dev, .peer = peer, .handle = *handle};
-    selvage_status_t status = SV_DEVICE_CALL(dev, open_memory, handle, &mapping->base, &mapping->bytes);
+    *mapping = (sv_transfer_mapping_t){
+        .cache = cache, .dev = dev, .peer = memory->peer, .users = 1, .handle = *memory->handle};
+    selvage_status_t status = SV_DEVICE_CALL(dev, open_memory, memory->handle, &mapping->base, &mapping->bytes);
     if (status != SELVAGE_SUCCESS) {
         sv_free(mapping);
         return status;
@@ -73,77 +125,104 @@ static selvage_status_t open_mapping(sv_transfer_cache_t *cache, sv_device_t *de
     return SELVAGE_SUCCESS;
 }
 
-selvage_status_t sv_transfer_map(sv_transfer_cache_t *cache, sv_device_t *dev, int peer,
-                                 const sv_device_handle_t *handle, sv_transfer_mapping_t **mapping_out)
+/* The numbers are another rank's, so that no sum of them is to wrap. */
+static selvage_status_t check_bound(const sv_transfer_mapping_t *mapping, const sv_transfer_memory_t *memory)
 {
-    sv_transfer_mapping_t *mapping = find_mapping(cache, dev, peer, handle, 0);
-    if (!mapping)
-        SV_TRY(open_mapping(cache, dev, peer, handle, &mapping));
-    mapping->users++;
-    *mapping_out = mapping;
-    return SELVAGE_SUCCESS;
-}
-
-/* Closes what may go: another allocation is there now, so that what was mapped of that place is stale; or there are
-   many, or it has been idle for long. */
-static void evict_mappings(sv_transfer_cache_t *cache, int peer, uint64_t remote_base)
-{
-    const uint64_t now_ns = sv_clock_ns();
-    uint64_t idle_bytes = 0;
-    sv_list_t *it, *safe;
-    SV_LIST_FOR_EACH(it, safe, &cache->mappings) {
-        const sv_transfer_mapping_t *mapping = SV_CONTAINER_OF(it, sv_transfer_mapping_t, link);
-        idle_bytes += mapping->users == 0 ? mapping->reached_bytes : 0;
-    }
-    SV_LIST_FOR_EACH(it, safe, &cache->mappings) {
-        sv_transfer_mapping_t *mapping = SV_CONTAINER_OF(it, sv_transfer_mapping_t, link);
-        const uint64_t since_ns = now_ns > mapping->left_ns ? now_ns - mapping->left_ns : 0;
-        const bool may_go = (mapping->peer == peer && mapping->remote_base == remote_base) ||
-                            cache->nkept >= KEPT_MAX || since_ns >= IDLE_LONG_NS ||
-                            (idle_bytes > IDLE_BYTES_MAX && since_ns >= IDLE_SHORT_NS);
-        if (mapping->users > 0 || !may_go)
-            continue;
-        idle_bytes -= mapping->reached_bytes;
-        close_mapping(mapping);
-    }
-}
-
-selvage_status_t sv_transfer_map_kept(sv_transfer_cache_t *cache, sv_device_t *dev, int peer,
-                                      const sv_device_handle_t *handle, uint64_t remote_base, uint64_t reached_bytes,
-                                      bool kept, sv_transfer_mapping_t **mapping_out)
-{
-    sv_transfer_mapping_t *mapping = find_mapping(cache, dev, peer, handle, remote_base);
-    if (!mapping) {
-        evict_mappings(cache, peer, remote_base);
-        SV_TRY(open_mapping(cache, dev, peer, handle, &mapping));
-    }
-    mapping->remote_base = remote_base;
-    cache->nkept += kept && !mapping->kept;
-    mapping->kept |= kept;
-    if (mapping->reached_bytes < reached_bytes)
-        mapping->reached_bytes = reached_bytes;
-    mapping->users++;
-    *mapping_out = mapping;
-    return SELVAGE_SUCCESS;
-}
-
-selvage_status_t sv_transfer_mapping_bound(const sv_transfer_mapping_t *mapping, uint64_t offset, uint64_t bytes)
-{
-    if (bytes <= mapping->bytes && offset <= mapping->bytes - bytes)
+    if (memory->bytes <= mapping->bytes && memory->offset <= mapping->bytes - memory->bytes)
         return SELVAGE_SUCCESS;
     return sv_error(SELVAGE_ERR_MISMATCH, "%llu bytes at offset %llu lie outside of the %llu bytes of device memory "
-                    "that rank %d has announced", (unsigned long long)bytes, (unsigned long long)offset,
-                    (unsigned long long)mapping->bytes, mapping->peer);
+                    "that rank %d has announced", (unsigned long long)memory->bytes,
+                    (unsigned long long)memory->offset, (unsigned long long)mapping->bytes, mapping->peer);
+}
+
+/* Its owner has this allocation now, so that what was mapped at the same addresses is freed. */
+static void mark_superseded(const sv_transfer_mapping_t *by)
+{
+    sv_transfer_cache_t *cache = by->cache;
+    for (const sv_list_t *it = cache->mappings.next; by->remote_base && it != &cache->mappings; it = it->next) {
+        sv_transfer_mapping_t *mapping = SV_CONTAINER_OF(it, sv_transfer_mapping_t, link);
+        if (mapping == by || mapping->dev != by->dev || mapping->peer != by->peer || !mapping->remote_base ||
+            (by->remote_base - mapping->remote_base >= mapping->bytes &&
+             mapping->remote_base - by->remote_base >= by->bytes))
+            continue;
+        mapping->stale = true;
+        if (mapping->users == 0)
+            cache->trim_ns = 0;
+    }
+}
+
+selvage_status_t sv_transfer_map(sv_transfer_cache_t *cache, sv_device_t *dev, const sv_transfer_memory_t *memory,
+                                 sv_transfer_mapping_t **mapping_out)
+{
+    sv_transfer_mapping_t *mapping = find_mapping(cache, dev, memory);
+    const bool found = mapping != NULL;
+    if (!found) {
+        make_room_for(cache, dev, memory);
+        SV_TRY(open_mapping(cache, dev, memory, &mapping));
+    } else if (mapping->users++ == 0) {
+        unset_idle(mapping);
+    }
+    selvage_status_t status = check_bound(mapping, memory);
+    if (status != SELVAGE_SUCCESS) {
+        sv_transfer_unmap(mapping);
+        return status;
+    }
+    if (!mapping->remote_base)
+        mapping->remote_base = memory->base;
+    mapping->kept |= memory->kept;
+    if (!found)
+        mark_superseded(mapping);
+    *mapping_out = mapping;
+    return SELVAGE_SUCCESS;
 }
 
 void sv_transfer_unmap(sv_transfer_mapping_t *mapping)
 {
-    if (!mapping || --mapping->users > 0)
+    if (!mapping)
         return;
-    if (mapping->kept)
-        mapping->left_ns = sv_clock_ns();
-    else
+    assert(mapping->users > 0);
+    if (--mapping->users > 0)
+        return;
+    sv_transfer_cache_t *cache = mapping->cache;
+    if (!cache->closes_later) {
         close_mapping(mapping);
+        return;
+    }
+    mapping->left_ns = sv_clock_ns();
+    mapping->stale |= !mapping->kept;
+    set_idle(mapping);
+    sv_list_remove(&mapping->link);
+    sv_list_append(&cache->mappings, &mapping->link);
+    const uint64_t trim_ns = mapping->stale || cache->nidle > IDLE_MAX ? 0 : mapping->left_ns + LOOK_NS;
+    if (cache->trim_ns > trim_ns)
+        cache->trim_ns = trim_ns;
+}
+
+void sv_transfer_cache_trim(sv_transfer_cache_t *cache, uint64_t now_ns, sv_list_t *trimmed)
+{
+    sv_list_t *it, *safe;
+    if (now_ns < cache->trim_ns)
+        return;
+    SV_LIST_FOR_EACH(it, safe, &cache->mappings) {
+        sv_transfer_mapping_t *mapping = SV_CONTAINER_OF(it, sv_transfer_mapping_t, link);
+        const uint64_t since_ns = idle_ns(mapping, now_ns);
+        const bool goes = mapping->stale || cache->nidle > IDLE_MAX || since_ns >= IDLE_LONG_NS ||
+                          (cache->idle_bytes > IDLE_BYTES_MAX && since_ns >= IDLE_SHORT_NS);
+        if (mapping->users > 0 || !goes)
+            continue;
+        unset_idle(mapping);
+        sv_list_remove(&mapping->link);
+        sv_list_append(trimmed, &mapping->link);
+    }
+    cache->trim_ns = cache->nidle > 0 ? now_ns + LOOK_NS : UINT64_MAX;
+}
+
+void sv_transfer_close_trimmed(sv_list_t *trimmed)
+{
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, trimmed) {
+        close_mapping(SV_CONTAINER_OF(it, sv_transfer_mapping_t, link));
+    }
 }
 
 /* --- the proof ---------------------------------------------------------------------------------------------------- */

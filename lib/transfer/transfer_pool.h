@@ -2,8 +2,9 @@
 /*
  * Pinned host memory: staging buffers and whatever else a device or the wire reads and writes. It lies on the NUMA node
  * next to the GPU. Pinning costs milliseconds, so a pool keeps what was given back for its next user, and grows as it
- * is needed up to a bound. What the wire or a kernel may still write after an error is retired: nobody gets it again,
- * and it is freed with the pool, or never.
+ * is needed up to a bound. Where it cannot grow, its users wait for each other's buffers. What the wire or a kernel may
+ * still write after an error is retired: nobody gets it again. It counts against the bound of the pool, and is freed
+ * with it, or never.
  *
  * A pool belongs to a message engine and is used under its lock; whoever takes a buffer owns it until it is put back.
  */
@@ -29,15 +30,21 @@ typedef struct sv_pinned_pool {
     const sv_topology_t *topology;
     size_t buffer_bytes;
     sv_list_t free, retired;
-    uint32_t used;
+    uint32_t used, nretired;
+    uint32_t buffers_max;      /* of used and retired ones together */
+    uint64_t failed_ns;        /* when it could not grow last; 0: it could */
 } sv_pinned_pool_t;
 
-void sv_pinned_pool_init(sv_pinned_pool_t *pool, sv_device_t *dev, const sv_topology_t *topology, size_t buffer_bytes);
-/* One more buffer; NULL if so many are in use, or there is no memory. Partner: put, or retire. */
-sv_pinned_t *sv_pinned_take(sv_pinned_pool_t *pool, uint32_t most);
+void sv_pinned_pool_init(sv_pinned_pool_t *pool, sv_device_t *dev, const sv_topology_t *topology, size_t buffer_bytes,
+                         uint32_t buffers_max);
+/* How many buffers may be had now, if at most `most` are to be in use. */
+uint32_t sv_pinned_left(const sv_pinned_pool_t *pool, uint32_t most);
+/* One more buffer. IN_PROGRESS: so many are in use, or the pool could not grow just now; a put will help, or time.
+   Errors: it cannot grow, and nobody has a buffer to put. Partner: put, or retire. */
+selvage_status_t sv_pinned_take(sv_pinned_pool_t *pool, uint32_t most, sv_pinned_t **buffer_out);
 void sv_pinned_put(sv_pinned_pool_t *pool, sv_pinned_t *buffer);
 void sv_pinned_retire(sv_pinned_pool_t *pool, sv_pinned_t *buffer);
-/* Frees what was put back; what was retired too, unless it may still be written. */
+/* Frees all that is not in use. still_written: the wire or a kernel may write any of it, so that its memory stays. */
 void sv_pinned_pool_close(sv_pinned_pool_t *pool, bool still_written);
 
 #endif

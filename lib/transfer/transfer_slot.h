@@ -11,8 +11,9 @@
  * and makes no call to learn that a copy is through. Where the wire reads or writes memory of the host's that is not
  * staged, a slot has no staging buffer, and is never STAGING or UNSTAGING.
  *
- * A slot belongs to one packet or request; the staging buffer is its owner's. One thread at a time. Nothing here
- * blocks, allocates or logs.
+ * A slot is STAGING or UNSTAGING from when the device was given the copy, and as it was if that failed. It belongs to
+ * one packet or request; the staging buffer is its owner's. One thread at a time. Nothing here blocks, allocates or
+ * logs.
  */
 #ifndef SV_TRANSFER_SLOT_H
 #define SV_TRANSFER_SLOT_H
@@ -78,12 +79,13 @@ static inline selvage_status_t sv_lane_signal(const sv_copy_lane_t *lane, uint64
     return SV_DEVICE_CALL(dev, signal_async, word, value, lane->signal_stream);
 }
 
-/* After the copy into or out of a slot; and whether it is through. */
+/* After the copy into or out of a slot. If it fails, the slot never is copied. */
 static inline selvage_status_t sv_slot_mark(sv_slot_t *slot, const sv_copy_lane_t *lane)
 {
     /* Partner: the acquire in sv_slot_is_copied(). */
     return sv_lane_signal(lane, slot->word, ++slot->stamp);
 }
+/* Whether the copy before the last mark is through. So it says nothing of a copy that was not marked yet. */
 static inline bool sv_slot_is_copied(const sv_slot_t *slot)
 {
     /* Partner: the release of the device, by sv_slot_mark(). */
@@ -103,8 +105,9 @@ static inline selvage_status_t sv_slot_stage(sv_slot_t *slot, const sv_copy_lane
 static inline selvage_status_t sv_slot_unstage(sv_slot_t *slot, const sv_copy_lane_t *lane, void *dst, size_t bytes,
                                                sv_copy_kind_t kind)
 {
+    SV_TRY(SV_DEVICE_CALL(lane->dev, copy_async, dst, slot->stage, bytes, kind, lane->stream));
     slot->state = SV_SLOT_UNSTAGING;
-    return SV_DEVICE_CALL(lane->dev, copy_async, dst, slot->stage, bytes, kind, lane->stream);
+    return SELVAGE_SUCCESS;
 }
 
 /* --- the wire ----------------------------------------------------------------------------------------------------- */
@@ -132,7 +135,8 @@ static inline selvage_status_t sv_slot_post(sv_slot_t *slot, const sv_wire_path_
     return SELVAGE_SUCCESS;
 }
 
-/* IN_PROGRESS, or SUCCESS: the slot's message has left, or is there with so many bytes, and the slot is FREE. */
+/* SUCCESS: the slot's message has left, or is there with so many bytes, and the slot is FREE. Else, IN_PROGRESS or an
+   error, it stays as it is. */
 static inline selvage_status_t sv_slot_test(sv_slot_t *slot, sv_wire_t *wire, size_t *bytes_out)
 {
     SV_TRY(sv_wire_test(wire, &slot->request, bytes_out));
@@ -140,8 +144,8 @@ static inline selvage_status_t sv_slot_test(sv_slot_t *slot, sv_wire_t *wire, si
     return SELVAGE_SUCCESS;
 }
 
-/* Takes a message back that is on the wire; an error if the wire may go on using its memory. The slot is FREE only if
-   it was taken back. */
+/* Takes a message back that is on the wire, unless it is through. SUCCESS: the wire has let go of its memory, and the
+   slot is FREE. An error: the wire may go on using that, and the slot stays as it is. */
 static inline selvage_status_t sv_slot_cancel(sv_slot_t *slot, sv_wire_t *wire)
 {
     SV_TRY(sv_wire_cancel(wire, &slot->request));

@@ -3,9 +3,11 @@
  * Memory of a peer that cannot be mapped, as in containers: both ends of the pair must come to the same route, say so
  * in one line for the pair and communicator, move the right bytes, and not try again in later exchanges. Host memory
  * that fails leads to staged, device memory to shared. What opens without an error but leads elsewhere counts as
- * failed.
+ * failed. Who has destroyed an exchange has its memory alone.
  */
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/base_memory.h"
 #include "fixtures/check.h"
@@ -246,6 +248,59 @@ static void insist(local_rank_t *self)
     }
 }
 
+/* --- mappings at the end of an exchange --------------------------------------------------------------------------- */
+
+static _Atomic int nopen;
+static void (*real_close)(sv_device_t *dev, void *base);
+static selvage_status_t (*real_open)(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
+                                     uint64_t *bytes_out);
+
+static selvage_status_t count_open(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
+                                   uint64_t *bytes_out)
+{
+    nopen++;
+    return real_open(dev, handle, base_out, bytes_out);
+}
+
+static void close_slowly(sv_device_t *dev, void *base)
+{
+    usleep(20000);
+    real_close(dev, base);
+    nopen--;
+}
+
+/* When destroy returns nobody has memory of this rank's mapped. Where a kernel does not end, nothing is unmapped. */
+static void unmap_in_destroy(local_rank_t *self)
+{
+    const bool stuck = *(const bool *)self->arg;
+    fixture_t fixture;
+    plan_t plan = {.seed = 5};
+    for (int i = 0; i < RANKS; i++)
+        plan_add(&plan, i, (i + 1) % RANKS, 1, BYTES)->registered = !stuck; /* what is set aside stays registered */
+    sv_device_ops_t *ops = own_ops(self->comm);
+    if (self->rank == 0) {
+        nopen = 0;
+        real_open = ops->open_memory;
+        real_close = ops->close_memory;
+    }
+    local_ranks_barrier(self);
+    ops->open_memory = count_open;
+    ops->close_memory = close_slowly;
+    CHECK(fixture_open(&fixture, self, &plan, NULL));
+    fixture_run(&fixture, 2);
+    local_ranks_barrier(self);
+    const int before = nopen;
+    CHECK(before >= RANKS);
+    local_ranks_barrier(self);
+    fixture.ex->failure.device_busy = stuck;
+    self->comm->device_stuck = stuck;
+    selvage_exchange_destroy(fixture.ex);
+    fixture.ex = NULL;
+    CHECK_EQ(nopen, stuck ? before : 0);
+    local_ranks_barrier(self);
+    fixture_close(&fixture);
+}
+
 int main(void)
 {
     static const char *const modes[] = {"", "PROGRESS=thread", "SOFT_MODE=inline"};
@@ -256,6 +311,12 @@ int main(void)
             run_mishap(&mishaps[i]);
         local_ranks_env("FAULT=ipc=1+");
         local_ranks_run(&(local_run_t){.size = RANKS, .log_expected = true, .body = insist});
+        local_ranks_env("");
+        local_ranks_run(&(local_run_t){.size = RANKS, .body = unmap_in_destroy, .arg = &(bool){false}});
+#ifndef __SANITIZE_ADDRESS__ /* what is set aside looks like a leak */
+        local_ranks_run(&(local_run_t){.size = RANKS, .log_expected = true, .may_set_aside = true,
+                                       .body = unmap_in_destroy, .arg = &(bool){true}});
+#endif
     }
     return check_report("test_exchange_fallback");
 }

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/base_clock.h"
 #include "base/base_config.h"
 #include "base/base_memory.h"
 #include "base/base_thread.h"
@@ -223,26 +224,58 @@ static void test_missing_memory(void)
     probe.kind = SV_MEMORY_DEVICE;
 }
 
+/* A part of the probe, which rank `peer` has at `base`. */
+static sv_transfer_memory_t part_of_probe(int peer, const sv_device_handle_t *handle, uint64_t base, bool kept)
+{
+    return (sv_transfer_memory_t){.peer = peer, .handle = handle, .base = base, .bytes = sizeof probe, .kept = kept};
+}
+
+static sv_transfer_mapping_t *map_part(sv_transfer_cache_t *cache, const sv_transfer_memory_t *memory)
+{
+    sv_transfer_mapping_t *mapping = NULL;
+    CHECK_STATUS(sv_transfer_map(cache, &probe.dev, memory, &mapping), SELVAGE_SUCCESS);
+    return mapping;
+}
+
+static void check_bounds(sv_transfer_cache_t *cache, const sv_device_handle_t *handle)
+{
+    const struct {
+        uint64_t offset, bytes;
+        selvage_status_t status;
+    } row[] = {{0, sizeof probe, SELVAGE_SUCCESS},
+               {sizeof probe - 8, 8, SELVAGE_SUCCESS},
+               {sizeof probe, 0, SELVAGE_SUCCESS},
+               {sizeof probe - 7, 8, SELVAGE_ERR_MISMATCH},
+               {0, sizeof probe + 1, SELVAGE_ERR_MISMATCH},
+               {UINT64_MAX - 3, 8, SELVAGE_ERR_MISMATCH},
+               {8, UINT64_MAX - 3, SELVAGE_ERR_MISMATCH}};
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        sv_transfer_mapping_t *mapping = NULL;
+        const int opened = probe.opened;
+        const sv_transfer_memory_t memory = {
+            .peer = 3, .handle = handle, .offset = row[i].offset, .bytes = row[i].bytes};
+        CHECK_STATUS(sv_transfer_map(cache, &probe.dev, &memory, &mapping), row[i].status);
+        CHECK((mapping != NULL) == (row[i].status == SELVAGE_SUCCESS));
+        sv_transfer_unmap(mapping);
+        CHECK_EQ(probe.opened, opened);
+    }
+}
+
 static void test_mappings(void)
 {
     sv_transfer_cache_t cache;
-    sv_device_handle_t one = {{1}}, two = {{2}};
-    sv_transfer_mapping_t *a = NULL, *b = NULL, *c = NULL, *d = NULL, *none = NULL;
+    const sv_device_handle_t one = {{1}}, two = {{2}};
+    const sv_transfer_memory_t first = part_of_probe(3, &one, 0, false), third = part_of_probe(4, &one, 0, false),
+                               fourth = part_of_probe(3, &two, 0, false);
+    sv_transfer_mapping_t *none = NULL;
 
-    sv_transfer_cache_init(&cache);
-    CHECK_STATUS(sv_transfer_map(&cache, &probe.dev, 3, &one, &a), SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_transfer_map(&cache, &probe.dev, 3, &one, &b), SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_transfer_map(&cache, &probe.dev, 4, &one, &c), SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_transfer_map(&cache, &probe.dev, 3, &two, &d), SELVAGE_SUCCESS);
+    sv_transfer_cache_init(&cache, false);
+    check_bounds(&cache, &one);
+    sv_transfer_mapping_t *a = map_part(&cache, &first), *b = map_part(&cache, &first), *c = map_part(&cache, &third),
+                          *d = map_part(&cache, &fourth);
     CHECK(a == b && a != c && a != d && c != d && a->base == &probe);
     CHECK_EQ(probe.opened, 3);
-    CHECK_STATUS(sv_transfer_mapping_bound(a, 0, sizeof probe), SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_transfer_mapping_bound(a, sizeof probe - 8, 8), SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_transfer_mapping_bound(a, sizeof probe, 0), SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_transfer_mapping_bound(a, sizeof probe - 7, 8), SELVAGE_ERR_MISMATCH);
-    CHECK_STATUS(sv_transfer_mapping_bound(a, 0, sizeof probe + 1), SELVAGE_ERR_MISMATCH);
-    CHECK_STATUS(sv_transfer_mapping_bound(a, UINT64_MAX - 3, 8), SELVAGE_ERR_MISMATCH);
-    CHECK_STATUS(sv_transfer_mapping_bound(a, 8, UINT64_MAX - 3), SELVAGE_ERR_MISMATCH);
+    check_bounds(&cache, &one);
     sv_transfer_unmap(a);
     CHECK_EQ(probe.opened, 3);
     sv_transfer_unmap(b);
@@ -251,40 +284,119 @@ static void test_mappings(void)
     sv_transfer_unmap(NULL);
     CHECK_EQ(probe.opened, 0);
     probe.answer = SELVAGE_ERR_DEVICE;
-    CHECK_STATUS(sv_transfer_map(&cache, &probe.dev, 3, &one, &none), SELVAGE_ERR_DEVICE);
+    CHECK_STATUS(sv_transfer_map(&cache, &probe.dev, &first, &none), SELVAGE_ERR_DEVICE);
     CHECK(none == NULL && sv_list_is_empty(&cache.mappings));
     probe.answer = SELVAGE_SUCCESS;
+    (void)map_part(&cache, &first); /* whose user never leaves */
+    sv_transfer_cache_abandon(&cache);
+    CHECK(probe.opened == 1 && sv_list_is_empty(&cache.mappings)); /* not closed */
+    probe.opened = 0;
 }
 
-/* A mapping without a user stays if it may, until its owner has another allocation in that place, or there are many. */
-static void test_kept_mappings(void)
+/* So long after the last mapping was left. */
+static void trim_after(sv_transfer_cache_t *cache, uint64_t ms)
 {
-    enum { KEPT_MOST = 32 };
+    sv_list_t trimmed;
+    sv_list_init(&trimmed);
+    const int opened = probe.opened;
+    sv_transfer_cache_trim(cache, sv_clock_ns() + ms * 1000000, &trimmed);
+    CHECK_EQ(probe.opened, opened);
+    sv_transfer_close_trimmed(&trimmed);
+    CHECK(sv_list_is_empty(&trimmed));
+}
+
+static void use_once(sv_transfer_cache_t *cache, const sv_transfer_memory_t *memory)
+{
+    sv_transfer_unmap(map_part(cache, memory));
+}
+
+/* Where unmapping closes nothing: idle ones are found again, until they are superseded, many, large or idle for long.
+   What may not be kept is never found again. */
+static void test_idle_mappings(void)
+{
+    enum { LARGE_BYTES = 100 << 20 };
     sv_transfer_cache_t cache;
-    sv_transfer_mapping_t *a = NULL, *b = NULL, *held = NULL;
-    sv_device_handle_t one = {{1}}, two = {{2}};
-    sv_transfer_cache_init(&cache);
-    CHECK_STATUS(sv_transfer_map_kept(&cache, &probe.dev, 3, &one, 4096, 100, true, &a), SELVAGE_SUCCESS);
+    const sv_device_handle_t one = {{1}}, two = {{2}}, three = {{3}};
+    const sv_transfer_memory_t first = part_of_probe(3, &one, 4096, true),
+                               passing = part_of_probe(3, &two, 8192, false),
+                               inside = part_of_probe(3, &three, 4096 + sizeof probe - 1, true),
+                               beside = part_of_probe(3, &two, 4096 + sizeof probe, true);
+    sv_transfer_cache_init(&cache, true);
+    use_once(&cache, &first);
+    sv_transfer_mapping_t *a = map_part(&cache, &first);
+    CHECK(probe.opened == 1 && cache.nidle == 0 && cache.idle_bytes == 0);
     sv_transfer_unmap(a);
-    CHECK_EQ(probe.opened, 1);
-    CHECK_STATUS(sv_transfer_map_kept(&cache, &probe.dev, 3, &one, 4096, 200, true, &b), SELVAGE_SUCCESS);
-    CHECK(a == b && b->reached_bytes == 200);
-    sv_transfer_unmap(b);
-    CHECK_STATUS(sv_transfer_map_kept(&cache, &probe.dev, 3, &two, 4096, 100, true, &a), SELVAGE_SUCCESS);
-    CHECK_EQ(probe.opened, 1); /* the first one is stale */
+    CHECK(map_part(&cache, &first) == a);
+    use_once(&cache, &beside);
+    CHECK(!a->stale);
+    use_once(&cache, &inside); /* the first is superseded while it is used, the one beside is, too */
+    CHECK(a->stale && probe.opened == 3);
+    trim_after(&cache, 0);
+    CHECK(probe.opened == 2 && cache.nidle == 1 && a->users == 1);
+    CHECK(map_part(&cache, &first) != a && probe.opened == 3);
     sv_transfer_unmap(a);
-    CHECK_STATUS(sv_transfer_map_kept(&cache, &probe.dev, 3, &one, 8192, 100, false, &a), SELVAGE_SUCCESS);
-    CHECK_EQ(probe.opened, 2);
-    sv_transfer_unmap(a); /* may not stay */
+    trim_after(&cache, 0);
     CHECK_EQ(probe.opened, 1);
-    CHECK_STATUS(sv_transfer_map_kept(&cache, &probe.dev, 4, &one, 4096, 100, true, &held), SELVAGE_SUCCESS);
-    for (int i = 0; i < 2 * KEPT_MOST; i++) {
-        sv_device_handle_t handle = {{5, (uint8_t)i}};
-        CHECK_STATUS(sv_transfer_map_kept(&cache, &probe.dev, 5, &handle, 4096 * (1 + (uint64_t)i), 1, true, &a),
-                     SELVAGE_SUCCESS);
+    sv_transfer_cache_close(&cache); /* with its users */
+    CHECK_EQ(probe.opened, 0);
+
+    use_once(&cache, &passing);
+    CHECK_EQ(probe.opened, 1);
+    use_once(&cache, &passing); /* no handle is open twice */
+    CHECK_EQ(probe.opened, 1);
+    trim_after(&cache, 0);
+    CHECK_EQ(probe.opened, 0);
+
+    use_once(&cache, &first);
+    trim_after(&cache, 9000);
+    CHECK_EQ(probe.opened, 1);
+    trim_after(&cache, 11000);
+    CHECK_EQ(probe.opened, 0);
+
+    for (uint64_t i = 0; i < 4; i++) {
+        const sv_device_handle_t handle = {{7, (uint8_t)i}};
+        const sv_transfer_memory_t large = part_of_probe(3, &handle, (i + 1) << 32, true);
+        a = map_part(&cache, &large);
+        a->bytes = LARGE_BYTES;
         sv_transfer_unmap(a);
-        CHECK(probe.opened <= KEPT_MOST);
     }
+    trim_after(&cache, 200);
+    CHECK_EQ(probe.opened, 4);
+    trim_after(&cache, 2000);
+    CHECK_EQ(probe.opened, 2); /* 200 MiB */
+    sv_transfer_cache_close(&cache);
+    CHECK(probe.opened == 0 && cache.nidle == 0 && cache.idle_bytes == 0);
+}
+
+/* Without a wait, opening keeps them from growing for ever; a wait leaves those that were used last. */
+static void test_many_mappings(void)
+{
+    enum { IDLE_MOST = 32, EXCESS = 4, MANY = 200 };
+    sv_transfer_cache_t cache;
+    sv_device_handle_t handle[MANY];
+    sv_transfer_cache_init(&cache, true);
+    memset(handle, 0, sizeof handle);
+    for (int i = 0; i < MANY; i++)
+        handle[i] = (sv_device_handle_t){{5, (uint8_t)i}};
+    const sv_transfer_memory_t first = part_of_probe(5, &handle[0], 4096, true);
+    sv_transfer_mapping_t *held = map_part(&cache, &first);
+    for (int i = 1; i < MANY; i++) {
+        const sv_transfer_memory_t memory = part_of_probe(5, &handle[i], 4096 * (1 + (uint64_t)i), true);
+        use_once(&cache, &memory);
+        if (i > 1) { /* the first of them is in use all the time */
+            const sv_transfer_memory_t again = part_of_probe(5, &handle[1], 2 * 4096, true);
+            use_once(&cache, &again);
+        }
+        CHECK(probe.opened <= EXCESS * IDLE_MOST + 1);
+    }
+    CHECK_EQ(probe.opened, EXCESS * IDLE_MOST + 1);
+    trim_after(&cache, 0);
+    CHECK(probe.opened == IDLE_MOST + 1 && cache.nidle == IDLE_MOST);
+    const sv_transfer_memory_t last = part_of_probe(5, &handle[MANY - 1], 4096 * (uint64_t)MANY, true),
+                               often = part_of_probe(5, &handle[1], 2 * 4096, true);
+    use_once(&cache, &last);
+    use_once(&cache, &often);
+    CHECK_EQ(probe.opened, IDLE_MOST + 1);
     CHECK(held->users == 1 && held->base == &probe); /* what has a user stays in any case */
     sv_transfer_unmap(held);
     sv_transfer_cache_close(&cache);
@@ -343,16 +455,18 @@ static int child_main(int from_parent, int to_parent)
     sv_transfer_cache_t cache;
     sv_transfer_mapping_t *memory = NULL;
 
-    sv_transfer_cache_init(&cache);
+    sv_transfer_cache_init(&cache, false);
     check_read(from_parent, &message, sizeof message);
     CHECK_STATUS(sv_shared_open(dev, &message.segment, TOKEN + 1, &segment), SELVAGE_ERR_SYSTEM);
     check_foreign_segment(&message.segment);
     CHECK_STATUS(sv_shared_open(dev, &message.segment, TOKEN, &segment), SELVAGE_SUCCESS);
-    CHECK_STATUS(sv_transfer_map(&cache, dev, 0, &message.buffer, &memory), SELVAGE_SUCCESS);
+    sv_transfer_memory_t place = {.handle = &message.buffer, .offset = UINT64_C(1) << 40, .bytes = 1};
+    CHECK_STATUS(sv_transfer_map(&cache, dev, &place, &memory), SELVAGE_ERR_MISMATCH);
+    place.offset = message.offset;
+    place.bytes = BUFFER_BYTES;
+    CHECK_STATUS(sv_transfer_map(&cache, dev, &place, &memory), SELVAGE_SUCCESS);
     if (segment.mapping.base != NULL && memory != NULL) {
         uint8_t *shared = sv_shared_base(&segment), *buffer = (uint8_t *)memory->base + message.offset;
-        CHECK_STATUS(sv_transfer_mapping_bound(memory, message.offset, BUFFER_BYTES), SELVAGE_SUCCESS);
-        CHECK_STATUS(sv_transfer_mapping_bound(memory, UINT64_C(1) << 40, 1), SELVAGE_ERR_MISMATCH);
         CHECK(shared[0] == 1 && shared[SEGMENT_BYTES - 1] == 2 && buffer[0] == 3 && buffer[BUFFER_BYTES - 1] == 4);
         shared[0] = 11;
         buffer[0] = 13;
@@ -431,7 +545,8 @@ int main(void)
     test_kinds();
     test_missing_memory();
     test_mappings();
-    test_kept_mappings();
+    test_idle_mappings();
+    test_many_mappings();
     CHECK_EQ(sv_memory_live(), 0);
     test_two_processes();
     CHECK_EQ(sv_memory_live(), 0);
