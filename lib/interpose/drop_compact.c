@@ -61,13 +61,15 @@ static sv_drop_compact_t *make_lists(const sv_drop_buffer_t *buffer)
 {
     const size_t n = (size_t)buffer->nblocks;
     sv_drop_compact_t *compact = calloc(1, sizeof *compact + n * (sizeof *compact->at + sizeof *compact->plan +
+                                                                  sizeof *compact->plain_bytes +
                                                                   sizeof *compact->far + sizeof *compact->types +
                                                                   sizeof *compact->displs));
     if (!compact)
         sv_drop_fatal("no memory", "for the blocks of a call");
     compact->at = (int64_t *)(void *)(compact + 1); /* the longest first, for alignment */
     compact->plan = (sv_drop_plan_t **)(void *)(compact->at + n);
-    compact->far = (MPI_Aint *)(void *)(compact->plan + n);
+    compact->plain_bytes = (size_t *)(void *)(compact->plan + n);
+    compact->far = (MPI_Aint *)(void *)(compact->plain_bytes + n);
     compact->types = (MPI_Datatype *)(void *)(compact->far + n);
     compact->displs = (int *)(void *)(compact->types + n);
     for (size_t i = 0; i < n; i++)
@@ -152,7 +154,8 @@ static bool make_compact(sv_drop_buffer_t *buffer)
         if (!type.dense) {
             compact->plan[i] = sv_drop_plan_get(blocks[i].type, blocks[i].count, buffer->user + buffer->low);
             good = compact->plan[i]->pack != NULL;
-        }
+        } else
+            compact->plain_bytes[i] = (size_t)(type.bytes * blocks[i].count);
         elements += blocks[i].count;
         bytes += blocks[i].count * type.bytes;
     }
@@ -186,15 +189,13 @@ void sv_drop_compact_copy(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer, 
     for (int i = 0; i < buffer->nblocks; i++) {
         sv_drop_plan_t *plan = buffer->compact->plan[i];
         char *user = buffer->user + blocks[i].offset, *host = buffer->host + buffer->compact->at[i];
-        sv_drop_type_t type;
+        const size_t plain_bytes = buffer->compact->plain_bytes[i];
         if (plan && down)
             sv_drop_gather(flow, plan, user, host);
         else if (plan)
             sv_drop_scatter(flow, plan, host, selvage_pack_bytes(plan->pack), user);
-        else if (has_elements(&blocks[i], &type)) {
-            const size_t bytes = (size_t)(type.bytes * blocks[i].count);
-            sv_drop_copy(flow, down ? host : user, down ? user : host, bytes,
+        else if (plain_bytes > 0)
+            sv_drop_copy(flow, down ? host : user, down ? user : host, plain_bytes,
                          down ? SELVAGE_COPY_DEVICE_TO_HOST : SELVAGE_COPY_HOST_TO_DEVICE);
-        }
     }
 }

@@ -237,6 +237,44 @@ static void check_alltoallw(bool one)
     drop_types(&in);
 }
 
+/* A program frees its types at once, and makes others before the call has ended. Between some ranks goes nothing: their
+   types have no bytes. */
+static void check_freed_types(void)
+{
+    enum { COUNT = 8, MADE = 8, SLOT = 4096 };
+    lists_t l = {.n = dropin.size};
+    MPI_Datatype made[MADE];
+    MPI_Request request;
+    dropin_buffer_t from = dropin_buffer(0, SLOT * dropin.size, true), to = dropin_buffer(0, SLOT * dropin.size, true);
+    for (dropin_plain = false;; dropin_plain = true) {
+        for (int i = 0; i < l.n; i++) {
+            const bool empty = (dropin.rank + i) % 2 == 0;
+            MPI_Type_vector(empty ? 0 : 4, 1, 2, MPI_DOUBLE, &l.types[i]);
+            MPI_Type_commit(&l.types[i]);
+            l.counts[i] = COUNT;
+            l.displs[i] = i * SLOT;
+        }
+        CHECK_EQ(X(Ialltoallw, dropin_argument(&from), l.counts, l.displs, l.types, dropin_argument(&to), l.counts,
+                   l.displs, l.types, MPI_COMM_WORLD, &request), MPI_SUCCESS);
+        for (int i = 0; i < l.n; i++)
+            MPI_Type_free(&l.types[i]);
+        for (int i = 0; i < 3; i++)
+            PMPI_Barrier(MPI_COMM_WORLD); /* MPI comes to the end of the call here */
+        for (int i = 0; i < MADE; i++) {
+            MPI_Type_contiguous(SLOT / COUNT / ELEMENT, MPI_DOUBLE, &made[i]);
+            MPI_Type_commit(&made[i]);
+        }
+        CHECK_EQ(X(Wait, &request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        for (int i = 0; i < MADE; i++)
+            MPI_Type_free(&made[i]);
+        if (dropin_plain)
+            break;
+    }
+    dropin_plain = false;
+    CHECK(dropin_same(&from));
+    CHECK(dropin_same(&to));
+}
+
 /* Rows of a long matrix, far apart: of one type without gaps, or of one with. */
 static void check_rows(bool with_gaps, bool gathers)
 {
@@ -281,6 +319,7 @@ int main(int argc, char **argv)
         check_neighbours(form, true);
         check_neighbours(form, false);
     }
+    check_freed_types();
     check_alltoallw(false);
     check_alltoallw(true);
     for (int i = 0; i < 4; i++)
