@@ -22,8 +22,8 @@
  * A buffered send does not wait for its receiver. A kernel copies it to device memory of the engine's
  * (SELVAGE_MESSAGE_BUFFER_BYTES bounds it), and then it is complete. The memory is offered by a request of its own, the
  * carrier, which has the message's number and lives until it was received. Receives in host memory take such an offer,
- * too, by way of device memory of theirs. What comes damaged out of a buffer is read once more: its sender may be where
- * nobody answers a CTS.
+ * too, by way of device memory of theirs; if none is left, this host reads the buffer and makes the digest. What comes
+ * damaged out of a buffer is read once more: its sender may be where nobody answers a CTS.
  *
  *   the send      BUFFERING --ready[k]--> COMPLETE
  *   its carrier   RTS_SENT --STATUS--> COMPLETE, and the memory is used again
@@ -122,6 +122,16 @@ void sv_get_offer(selvage_request_t *send, void *stream, sv_ctrl_header_t *rts)
         (void)offer_get(send, send->place.data, peer->out, k, rts); /* else without */
 }
 
+/* As sv_message_take_bounce(), but what fails is no error: the caller has another way. */
+static selvage_status_t take_bounce_quietly(sv_message_engine_t *engine, size_t bytes, sv_message_bounce_t **bounce_out)
+{
+    const int level = sv_thread_binding()->log_level;
+    sv_thread_binding()->log_level = 0;
+    const selvage_status_t status = sv_message_take_bounce(engine, bytes, bounce_out);
+    sv_thread_binding()->log_level = level;
+    return status;
+}
+
 /* Device memory for a buffered send: its own bounce buffer, if it has gaps. NULL: as much as there may be is in use, or
    there is none, which is said once: the caller has another way. */
 static sv_message_bounce_t *take_send_buffer(selvage_request_t *send)
@@ -136,11 +146,7 @@ static sv_message_bounce_t *take_send_buffer(selvage_request_t *send)
     if (sv_message_bounce_bytes(send->bytes) > left_bytes ||
         (engine->buffer_failed_ns && sv_clock_ns() - engine->buffer_failed_ns < retry_ns))
         return NULL;
-    /* What fails is no error here. */
-    const int level = sv_thread_binding()->log_level;
-    sv_thread_binding()->log_level = 0;
-    const selvage_status_t status = sv_message_take_bounce(engine, send->bytes, &bounce);
-    sv_thread_binding()->log_level = level;
+    const selvage_status_t status = take_bounce_quietly(engine, send->bytes, &bounce);
     if (status != SELVAGE_SUCCESS) {
         if (engine->buffer_failed_ns == 0)
             sv_log(SV_LOG_INFO, "message", "no device memory for a buffered send of %llu bytes: %s",
@@ -279,8 +285,9 @@ selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *r
         return report_given_up_send(recv);
     sv_transfer_mapping_t *mapping = NULL;
     sv_message_bounce_t *bounce = NULL;
-    if (!recv->place.on_device && sv_message_take_bounce(engine, recv->bytes, &bounce) != SELVAGE_SUCCESS)
-        return SELVAGE_SUCCESS;
+    /* Without memory for a bounce buffer the host reads it. A CTS would wait for a sender that may have returned. */
+    if (!recv->place.on_device)
+        (void)take_bounce_quietly(engine, recv->bytes, &bounce);
     /* Neighbours' devices are of one kind with this one, or could not be mapped. */
     const bool kept = SV_DEVICE_CALL(engine->dev, memory_id, bounce ? bounce->memory : recv->place.data) != 0;
     if (sv_transfer_map_kept(&engine->memory.mappings, engine->dev, recv->peer, &where.handle, where.base,
@@ -317,6 +324,20 @@ selvage_status_t sv_get_begin(selvage_request_t *recv, bool *begun_out)
     return *begun_out ? SELVAGE_SUCCESS : report_given_up_send(recv);
 }
 
+/* Straight to host memory, by this thread, for want of device memory to go by. */
+static selvage_status_t get_by_host(selvage_request_t *recv, const sv_shm_end_t *end)
+{
+    sv_message_engine_t *engine = recv->engine;
+    uint8_t *dst = recv->place.data;
+    uint64_t sum = 0;
+    SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, dst, recv->get.src, recv->bytes, SV_COPY_D2H, engine->streams.peer));
+    SV_TRY(SV_DEVICE_CALL(engine->dev, stream_sync, engine->streams.peer));
+    dst[recv->bytes / 2] ^= recv->get.corrupt; /* a fault of a test's */
+    if (sv_message_checks(engine))
+        sum = sv_digest_sum(recv->key, 0, dst, recv->bytes);
+    return sv_rendezvous_finish(recv, sv_message_compare(recv, &end->shm->get_record[recv->get.place], sum));
+}
+
 selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
 {
     sv_message_engine_t *engine = recv->engine;
@@ -326,6 +347,10 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
     const bool ready = sv_word_is(&end->shm->get_ready[get->place], get->stamp);
     const bool by_kernel = sv_put_by_kernel(recv) && !get->corrupt;
     uint8_t *dst = get->bounce ? get->bounce->memory : recv->place.data;
+    if (!recv->place.on_device && !get->bounce) {
+        *moved |= ready;
+        return ready ? get_by_host(recv, end) : SELVAGE_IN_PROGRESS;
+    }
     /* 1. What copy engines move begins when the bytes are there, the digest or not. */
     if (!by_kernel && !get->copied && (ready || get->final)) {
         get->copied = *moved = true;

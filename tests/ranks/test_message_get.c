@@ -224,8 +224,15 @@ static void mend_damaged(local_rank_t *self)
     message_end_close(&end);
 }
 
+static selvage_status_t fail_malloc(sv_device_t *dev, size_t bytes, void **ptr_out)
+{
+    (void)dev, (void)bytes, (void)ptr_out;
+    return sv_error(SELVAGE_ERR_DEVICE, "no device memory: of a test");
+}
+
 /* Buffered sends are complete while their receiver sleeps, and are received while their sender does. More than the
-   buffers hold are refused, and there is room again once those are received. */
+   buffers hold are refused, and there is room again once those are received. On the host they come also without device
+   memory of the receiver's. */
 static void buffer_many(local_rank_t *self)
 {
     enum { MANY = 3 }; /* buffers are powers of two: 3 of 512 KiB in 1600 KiB */
@@ -256,6 +263,11 @@ static void buffer_many(local_rank_t *self)
                 sv_comm_poll(self->comm);
         } else {
             const uint64_t before = sv_message_stats(self->comm).arrived.fetched;
+            sv_device_t *dev = engine_of_get(self)->dev;
+            const sv_device_ops_t *const usual = dev->ops;
+            sv_device_ops_t poor = *usual;
+            poor.malloc = fail_malloc;
+            dev->ops = on_host && turn == 0 ? &poor : usual;
             sleep_until(&sent, turn + 1);
             for (int i = MANY; i-- > 0;)
                 message_end_recv(&end[i], &shape, 0, i);
@@ -263,6 +275,7 @@ static void buffer_many(local_rank_t *self)
                 CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
                 CHECK_EQ(message_end_wrong(&end[i], shape.bytes, (uint64_t)i + 1), -1);
             }
+            dev->ops = usual;
             CHECK_EQ(sv_message_stats(self->comm).arrived.fetched - before, MANY);
             atomic_store(&received, turn + 1);
         }
