@@ -382,6 +382,7 @@ typedef struct sv_drop_op {
     bool orphan;                     /* the program has freed its request, and MPI is still at it */
     bool freed;                      /* the program has freed a generalized request, which MPI keeps to its end */
     int source, tag;                 /* of a persistent receive, as the program gave them */
+    void *lists[2];                  /* that MPI reads until its end; owned */
     MPI_Request instead;             /* under way in its place: a probe had taken what it was to get (drop_probe.c) */
     bool given;                      /* that has ended, with the status and the error of this structure */
 } sv_drop_op_t;
@@ -421,6 +422,9 @@ int sv_drop_coll_keep(sv_drop_call_t *call, int code, MPI_Request inner, MPI_Req
    flight. The completion call that ends it looks at what came. */
 int sv_drop_request_watch(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
                           MPI_Request *request);
+
+/* Frees these lists after the end of that request, which has just begun, by the drop-in or by MPI alone. */
+void sv_drop_request_own(MPI_Request request, void *first, void *second);
 
 /* MPI_Isend and MPI_Irecv as parts of the call of that name (drop_message.c). */
 int sv_drop_isend(const char *name, const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
