@@ -195,6 +195,30 @@ static void check_neighbours(form_t form, bool periodic)
     MPI_Comm_free(&comm);
 }
 
+/* In a line only the first and the last rank have a neighbour that is nobody, whose block goes down and up again. */
+static void check_line(void)
+{
+    enum { COUNT = 100, BYTES = 2 * COUNT * ELEMENT };
+    const int dim = dropin.size, period = 0;
+    const bool at_end = dropin.rank == 0 || dropin.rank == dropin.size - 1;
+    MPI_Comm comm;
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &dim, &period, 0, &comm);
+    dropin_buffer_t from = dropin_buffer(0, BYTES, true), to = dropin_buffer(0, BYTES, true);
+    for (dropin_plain = false;; dropin_plain = true) {
+        begin_counting();
+        CHECK_EQ(X(Neighbor_alltoall, dropin_argument(&from), COUNT, MPI_DOUBLE, dropin_argument(&to), COUNT,
+                   MPI_DOUBLE, comm), MPI_SUCCESS);
+        in_call = false;
+        if (dropin_plain)
+            break;
+    }
+    dropin_plain = false;
+    CHECK_EQ(moved, (at_end ? 3 : 2) * BYTES);
+    CHECK(dropin_same(&from));
+    CHECK(dropin_same(&to));
+    MPI_Comm_free(&comm);
+}
+
 /* --- all ranks ---------------------------------------------------------------------------------------------------- */
 
 /* Columns of a matrix, another one for each rank; one rank gets nothing. */
@@ -319,6 +343,7 @@ int main(int argc, char **argv)
         check_neighbours(form, true);
         check_neighbours(form, false);
     }
+    check_line();
     check_freed_types();
     check_alltoallw(false);
     check_alltoallw(true);
