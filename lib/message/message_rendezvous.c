@@ -48,14 +48,18 @@
 
 selvage_status_t sv_rendezvous_begin(selvage_request_t *send, void *stream)
 {
+    sv_ctrl_desc_t *desc = NULL;
     sv_ctrl_header_t header = sv_message_send_header(send, SV_CTRL_RTS);
     header.value[0] = send->place.on_device;
     if (send->place.on_device)
         SV_TRY(sv_message_pack_device(send, sv_message_send_stream(send, stream)));
-    SV_TRY(sv_message_record_gate(send, stream)); /* what is told has its number, and nothing fails after it */
+    SV_TRY(sv_message_record_gate(send, stream)); /* what is told has its number */
+    /* The descriptor is there before anything is offered, so that nothing fails after that but what ends the engine. */
+    SV_TRY(sv_ctrl_alloc_to(send->engine, send->peer, true, &desc));
     send->state = SV_REQUEST_RTS_SENT;
     sv_get_offer(send, stream, &header);
-    return sv_ctrl_send_header(send->engine, send->peer, &header);
+    *desc->header = header;
+    return sv_ctrl_send(send->engine, desc, send->peer);
 }
 
 /* Copies and sums may begin: the caller's stream has come so far. */
