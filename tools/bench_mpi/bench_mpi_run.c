@@ -299,6 +299,7 @@ static bench_mpi_result_t measure_between(bench_mpi_run_t *run, bench_mpi_cell_t
     bench_mpi_result_t result = {.state = BENCH_MPI_NOT_MEASURED};
     int made = cell->kind->begin(cell);
     MPI_Allreduce(MPI_IN_PLACE, &made, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    cell->made = made;
     if (made)
         result = measure(run, cell, which);
     cell->kind->end(cell);
