@@ -152,7 +152,7 @@ static bool make_compact(sv_drop_buffer_t *buffer)
         if (!good || !any)
             continue;
         if (!type.dense) {
-            compact->plan[i] = sv_drop_plan_get(blocks[i].type, blocks[i].count, buffer->user + buffer->low);
+            compact->plan[i] = sv_drop_plan_of_block(buffer, &blocks[i]);
             good = compact->plan[i]->pack != NULL;
         } else
             compact->plain_bytes[i] = (size_t)(type.bytes * blocks[i].count);

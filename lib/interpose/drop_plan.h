@@ -19,6 +19,8 @@ typedef struct sv_drop_plan {
 
 /* memory: an address in what is to be gathered or scattered. */
 sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count, const void *memory);
+/* Of a block of a buffer, whose blocks may be on several devices. */
+sv_drop_plan_t *sv_drop_plan_of_block(const sv_drop_buffer_t *buffer, const sv_drop_block_t *block);
 /* No gathering or scattering by it is under way. */
 void sv_drop_plan_put(sv_drop_plan_t *plan);
 /* Another type that says the same need not be taken apart. */

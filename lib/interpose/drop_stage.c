@@ -161,7 +161,7 @@ static bool has_opaque(const sv_drop_buffer_t *buffer)
         sv_drop_type_t type;
         if (blocks[i].count <= 0 || !sv_drop_type(blocks[i].type, &type) || type.dense)
             continue;
-        sv_drop_plan_t *plan = sv_drop_plan_get(blocks[i].type, blocks[i].count, buffer->user + buffer->low);
+        sv_drop_plan_t *plan = sv_drop_plan_of_block(buffer, &blocks[i]);
         opaque = opaque || !plan->pack;
         sv_drop_plan_put(plan);
     }
@@ -306,7 +306,7 @@ static void scatter_blocks(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer,
         }
         if (bytes == 0)
             continue;
-        sv_drop_plan_t *plan = sv_drop_plan_get(blocks[i].type, blocks[i].count, buffer->user + buffer->low);
+        sv_drop_plan_t *plan = sv_drop_plan_of_block(buffer, &blocks[i]);
         if (!plan->pack || selvage_pack_bytes(plan->pack) != bytes)
             sv_drop_fatal("not supported", "a type that was taken apart before, and now is not");
         if (down)
