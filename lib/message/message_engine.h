@@ -66,7 +66,8 @@ typedef struct sv_message_peer {
     struct sv_shm_end *in, *out; /* shared segments of this rank's and of that one's; owned; NULL: none */
     sv_list_t shm_link;      /* of those with in */
     bool no_shm, no_direct, no_get; /* tried in vain */
-    uint32_t gets_declined;  /* in a row, by that rank */
+    uint32_t gets_declined;  /* in a row, by that rank, in device memory */
+    uint32_t gets_withheld;  /* not offered because of those */
     uint64_t last[SV_MESSAGE_TAGS]; /* by tag class: number of the last message to it */
     uint64_t arrived[SV_MESSAGE_TAGS]; /* by tag class: number of the last one from it that came in order */
     uint64_t predicted_capacity, predicted_bytes; /* of its last message that a kernel did or could wait for */

@@ -42,7 +42,8 @@
 
 /* In an RTS, after what a claim says: the stamp; and the place k, with these flags. */
 enum { STAMP = 3, PLACE = 4, PLACE_MASK = 0xff, FINAL = 1 << 8, CORRUPT = 1 << 9, BUFFERED = 1 << 10 };
-enum { DECLINED_MOST = 8 }; /* offers in a row that a rank has not taken: no more are made */
+/* After so many offers in a row that a rank has not taken, one is made of so many. */
+enum { DECLINED_MOST = 8, OFFERED_SHARE = 64 };
 
 static const sv_shm_end_t *end_of_get(const selvage_request_t *request)
 {
@@ -109,13 +110,27 @@ static selvage_status_t offer_get(selvage_request_t *send, const uint8_t *src, s
     return SELVAGE_SUCCESS;
 }
 
+static bool prefers_host(const sv_message_peer_t *peer)
+{
+    /* Partner: the release in sv_shm_prefer() of the receiver. */
+    return __atomic_load_n(&peer->out->shm->prefers_host, __ATOMIC_ACQUIRE);
+}
+
+void sv_get_declined(const selvage_request_t *send, const sv_ctrl_header_t *cts)
+{
+    sv_message_peer_t *peer;
+    if (send->get.stamp != 0 && !send->get.buffered_bytes && cts->attempt <= send->attempt &&
+        cts->value[0] != SV_MESSAGE_NONE && sv_message_peer(send->engine, send->peer, &peer) == SELVAGE_SUCCESS &&
+        !prefers_host(peer))
+        peer->gets_declined++;
+}
+
 void sv_get_offer(selvage_request_t *send, void *stream, sv_ctrl_header_t *rts)
 {
     sv_message_peer_t *peer;
     if (sv_message_peer(send->engine, send->peer, &peer) != SELVAGE_SUCCESS || !may_offer_get(send, peer, stream) ||
-        peer->gets_declined >= DECLINED_MOST ||
-        /* Partner: the release in sv_shm_prefer() of the receiver. */
-        __atomic_load_n(&peer->out->shm->prefers_host, __ATOMIC_ACQUIRE))
+        prefers_host(peer) ||
+        (peer->gets_declined >= DECLINED_MOST && ++peer->gets_withheld % OFFERED_SHARE != 0))
         return;
     const unsigned k = find_get_place(peer->out);
     if (k < SV_SHM_PUT_SLOTS)

@@ -173,14 +173,11 @@ static bool is_route_usable(const selvage_request_t *send, const sv_ctrl_header_
 void sv_message_send_cleared(selvage_request_t *send, const sv_ctrl_header_t *cts)
 {
     bool again = cts->attempt > send->attempt;
-    sv_message_peer_t *peer;
     if (send->given_up) { /* its caller has its buffer back */
         (void)sv_message_settle_send(send, sv_error_quiet(SELVAGE_ERR_TIMEOUT, "its caller has given it up"));
         return;
     }
-    if (send->get.stamp && !send->get.buffered_bytes && !again &&
-        sv_message_peer(send->engine, send->peer, &peer) == SELVAGE_SUCCESS)
-        peer->gets_declined++;
+    sv_get_declined(send, cts);
     if (again && send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_PUT)
         sv_put_end(send);
     else if (send->state != SV_REQUEST_RTS_SENT && !(again && send->state == SV_REQUEST_AWAITS_STATUS))

@@ -197,6 +197,36 @@ static void receive_on_host(local_rank_t *self)
         CHECK_EQ(sv_message_stats(self->comm).arrived.fetched, 1);
 }
 
+/* Receives that are too short say nothing about offers; a rank that takes none is still made one now and then. */
+static void decline_often(local_rank_t *self)
+{
+    enum { DECLINED = 9, MOST = 80 };
+    const message_shape_t shape = {.bytes = LONG_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_shape_t brief = shape;
+    int offered = 0;
+    brief.bytes = 1000;
+    message_ends_meet(self, 100);
+    sv_message_peer_t *peer = engine_of_get(self)->peers[1 - self->rank];
+    for (int i = 0; i < 2 * DECLINED + MOST; i++) {
+        const bool too_short = i < DECLINED;
+        message_end_t end;
+        peer->no_get = self->rank == 1 && i < 2 * DECLINED;
+        message_end_open(&end, self, self->rank == 1 && too_short ? &brief : &shape);
+        if (self->rank == 0) {
+            message_end_send(&end, &shape, 1, 1, 9);
+            CHECK(i > DECLINED || end.request->get.stamp != 0);
+            offered += i >= 2 * DECLINED && end.request->get.stamp != 0;
+        }
+        local_ranks_barrier(self);
+        if (self->rank == 1)
+            message_end_recv(&end, too_short ? &brief : &shape, 0, 1);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL),
+                     self->rank == 1 && too_short ? SELVAGE_ERR_TRUNCATED : SELVAGE_SUCCESS);
+        message_end_close(&end);
+    }
+    CHECK(self->rank == 1 || offered > 0);
+}
+
 /* Every message comes damaged at first, and is asked for again. */
 static void mend_damaged(local_rank_t *self)
 {
@@ -370,6 +400,7 @@ int main(void)
     local_ranks_env(settings[0]);
     local_ranks_run(&(local_run_t){.size = 2, .body = receive_many});
     local_ranks_run(&(local_run_t){.size = 2, .body = receive_on_host});
+    local_ranks_run(&(local_run_t){.size = 2, .body = decline_often, .log_expected = true});
     CHECK_EQ(local_ranks_left(), 0);
     atomic_store(&sent, 0);
     atomic_store(&received, 0);
