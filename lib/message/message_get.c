@@ -148,7 +148,8 @@ static selvage_status_t take_bounce_quietly(sv_message_engine_t *engine, size_t 
 }
 
 /* Device memory for a buffered send: its own bounce buffer, if it has gaps. NULL: as much as there may be is in use, or
-   there is none, which is said once: the caller has another way. */
+   is kept in shorter buffers, which are not freed before the engine's end; or there is none, which is said once. The
+   caller has another way. */
 static sv_message_bounce_t *take_send_buffer(selvage_request_t *send)
 {
     const uint64_t retry_ns = 1000000000;
@@ -158,7 +159,9 @@ static sv_message_bounce_t *take_send_buffer(selvage_request_t *send)
     sv_message_bounce_t *bounce = send->place.bounce;
     if (bounce)
         return bounce->bytes <= left_bytes ? bounce : NULL;
-    if (sv_message_bounce_bytes(send->bytes) > left_bytes ||
+    const size_t bytes = sv_message_bounce_bytes(send->bytes);
+    const bool is_new = !sv_message_has_bounce(engine, send->bytes);
+    if (bytes > left_bytes || (is_new && engine->buffers_made_bytes + bytes > engine->buffer_bytes) ||
         (engine->buffer_failed_ns && sv_clock_ns() - engine->buffer_failed_ns < retry_ns))
         return NULL;
     const selvage_status_t status = take_bounce_quietly(engine, send->bytes, &bounce);
@@ -169,6 +172,7 @@ static sv_message_bounce_t *take_send_buffer(selvage_request_t *send)
         engine->buffer_failed_ns = sv_clock_ns();
         return NULL;
     }
+    engine->buffers_made_bytes += is_new ? bounce->bytes : 0;
     if (bounce->bytes <= left_bytes)
         return bounce;
     sv_message_put_bounce(engine, bounce);

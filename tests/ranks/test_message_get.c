@@ -286,6 +286,7 @@ static void buffer_many(local_rank_t *self)
                 message_end_mark(&end[i]); /* the buffer is the caller's again */
             }
             CHECK_STATUS(message_end_ibsend(&refused, &shape, 1, 9, 9), SELVAGE_ERR_LIMIT);
+            CHECK_EQ(engine_of_get(self)->buffers_made_bytes, MANY << 19);
             atomic_store(&sent, turn + 1);
             sleep_until(&received, turn + 1);
             CHECK(engine_of_get(self)->buffered_bytes > 0);
@@ -314,6 +315,13 @@ static void buffer_many(local_rank_t *self)
             message_end_close(&end[i]);
         message_end_close(&refused);
     }
+    /* What is kept in shorter buffers counts, too. */
+    const message_shape_t longer = {.bytes = 2 * LONG_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_end_t refused;
+    message_end_open(&refused, self, &longer);
+    if (self->rank == 0)
+        CHECK_STATUS(message_end_ibsend(&refused, &longer, 1, 9, 9), SELVAGE_ERR_LIMIT);
+    message_end_close(&refused);
 }
 
 /* A receive that is too short ends with an error, and the buffer is free again; so it is if its receive never comes. */
