@@ -240,6 +240,8 @@ typedef struct sv_drop_buffer {
     int64_t low;
     size_t bytes;           /* at host */
     bool in, out, packed;   /* packed: host holds the stream of one block, not its image */
+    bool one_in;            /* of a buffer in place: only the block in_block goes down */
+    int in_block;
     bool unpacks;           /* user is host memory: see sv_drop_unpacking() */
     bool wide;              /* an announcement fits at host, though bytes are fewer: see sv_drop_widen() */
     bool keeps_gaps;        /* memory between the elements goes along: see unstage_image() */
@@ -291,6 +293,8 @@ typedef struct sv_drop_list {
     const MPI_Aint *far;
     MPI_Datatype type;
     const MPI_Datatype *types;
+    bool one_in; /* of what goes in: the block of this number alone */
+    int in_block;
     const MPI_Count *large_counts; /* as counts and displs, of the calls with large counts */
     const MPI_Aint *large_displs;
 } sv_drop_list_t;

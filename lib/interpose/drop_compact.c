@@ -190,6 +190,8 @@ void sv_drop_compact_copy(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer, 
         sv_drop_plan_t *plan = buffer->compact->plan[i];
         char *user = buffer->user + blocks[i].offset, *host = buffer->host + buffer->compact->at[i];
         const size_t plain_bytes = buffer->compact->plain_bytes[i];
+        if (down && buffer->one_in && i != buffer->in_block)
+            continue;
         if (plan && down)
             sv_drop_gather(flow, plan, user, host);
         else if (plan)

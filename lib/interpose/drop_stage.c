@@ -194,7 +194,10 @@ sv_drop_buffer_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool
                                      bool in, bool out)
 {
     sv_drop_block_t one, *blocks = &one;
+    sv_drop_type_t type;
     bool single = !list->counts && !list->types && !list->large_counts;
+    /* Elements without gaps are cut into blocks where one of those goes in: they come up as one run. */
+    single = single && !(list->one_in && sv_drop_type(list->type, &type) && type.dense);
     int64_t before = 0;
     int n = single ? 1 : (int)list->n;
     if (buf == MPI_IN_PLACE || n <= 0)
@@ -214,6 +217,8 @@ sv_drop_buffer_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool
     }
     buffer->in = in;
     buffer->out = out;
+    buffer->one_in = list->one_in && !single && list->in_block < n;
+    buffer->in_block = list->in_block;
     buffer->one = *blocks;
     buffer->blocks = blocks == &one ? NULL : blocks;
     buffer->form = list->far                           ? SV_DROP_BY_BYTES_FAR
@@ -366,8 +371,33 @@ static bool is_one_allocation(const sv_drop_buffer_t *buffer)
     return memory != SELVAGE_MEMORY_NONE && memory != SELVAGE_MEMORY_HOST && memory != SELVAGE_MEMORY_PINNED;
 }
 
+/* One block of a staging buffer as a staging buffer. False: there is no such block. */
+static bool take_block_alone(const sv_drop_buffer_t *buffer, int i, sv_drop_buffer_t *one_out)
+{
+    int64_t low = 0, high = 0;
+    if (i < 0 || i >= buffer->nblocks)
+        return false;
+    *one_out = *buffer;
+    one_out->one = blocks_of(buffer)[i];
+    one_out->blocks = NULL;
+    one_out->nblocks = 1;
+    one_out->one_in = false;
+    if (!bounds_of(&one_out->one, &low, &high))
+        return false;
+    one_out->host = buffer->host + (low - buffer->low);
+    one_out->low = low;
+    one_out->bytes = (size_t)(high - low);
+    return true;
+}
+
 static void stage_buffer(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
 {
+    sv_drop_buffer_t alone;
+    if (buffer->one_in && !buffer->compact && !buffer->keeps_gaps) {
+        if (!buffer->in || !take_block_alone(buffer, buffer->in_block, &alone))
+            return;
+        buffer = &alone;
+    }
     const sv_drop_block_t *blocks = blocks_of(buffer);
     sv_drop_type_t type;
     if (buffer->packed && buffer->in)
@@ -502,30 +532,11 @@ void sv_drop_unstage_call(sv_drop_call_t *call, const MPI_Status *status)
 
 /* --- parts -------------------------------------------------------------------------------------------------------- */
 
-/* One block of a staging buffer as a staging buffer. False: there is no such block. */
-static bool partition_of(const sv_drop_call_t *call, int part, sv_drop_buffer_t *one_out)
-{
-    const sv_drop_buffer_t *buffer = &call->buffer[0];
-    int64_t low = 0, high = 0;
-    if (call->nbuffers == 0 || part < 0 || part >= buffer->nblocks)
-        return false;
-    *one_out = *buffer;
-    one_out->one = buffer->blocks ? buffer->blocks[part] : buffer->one;
-    one_out->blocks = NULL;
-    one_out->nblocks = 1;
-    if (!bounds_of(&one_out->one, &low, &high))
-        return false;
-    one_out->host = buffer->host + (low - buffer->low);
-    one_out->low = low;
-    one_out->bytes = (size_t)(high - low);
-    return true;
-}
-
 void sv_drop_stage_part(sv_drop_call_t *call, int part)
 {
     sv_drop_buffer_t one;
     sv_drop_flow_t flow = {0};
-    if (!partition_of(call, part, &one))
+    if (call->nbuffers == 0 || !take_block_alone(&call->buffer[0], part, &one))
         return;
     sv_drop_settle();
     stage_buffer(&flow, &one);
@@ -535,7 +546,7 @@ void sv_drop_stage_part(sv_drop_call_t *call, int part)
 void sv_drop_unstage_part(sv_drop_flow_t *flow, sv_drop_call_t *call, int part)
 {
     sv_drop_buffer_t one;
-    if (!partition_of(call, part, &one) || !one.out || call->parts[part])
+    if (call->nbuffers == 0 || !take_block_alone(&call->buffer[0], part, &one) || !one.out || call->parts[part])
         return;
     call->parts[part] = true;
     if (one.keeps_gaps)

@@ -299,6 +299,33 @@ static void check_freed_types(void)
     CHECK(dropin_same(&to));
 }
 
+/* What is gathered in place: of all that comes up, only the rank's own block goes down. */
+static void check_in_place(bool gathers)
+{
+    enum { COUNT = 100, EACH = COUNT * ELEMENT };
+    lists_t list = {0};
+    for (int i = 0; i < dropin.size; i++)
+        name_block(&list, COUNT, MPI_DOUBLE, 2 * i * COUNT);
+    const bool is_root = dropin.rank == 0;
+    dropin_buffer_t all = dropin_buffer(0, (int64_t)2 * EACH * dropin.size, true), own = dropin_buffer(0, EACH, true);
+    for (dropin_plain = false;; dropin_plain = true) {
+        begin_counting();
+        const int code =
+            gathers ? X(Gatherv, is_root ? MPI_IN_PLACE : dropin_argument(&own), COUNT, MPI_DOUBLE,
+                        dropin_argument(&all), list.counts, list.displs, MPI_DOUBLE, 0, MPI_COMM_WORLD)
+                    : X(Allgather, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, dropin_argument(&all), COUNT, MPI_DOUBLE,
+                        MPI_COMM_WORLD);
+        CHECK_EQ(code, MPI_SUCCESS);
+        in_call = false;
+        if (dropin_plain)
+            break;
+    }
+    dropin_plain = false;
+    CHECK_EQ(moved, EACH + (gathers && !is_root ? 0 : EACH * (size_t)dropin.size));
+    CHECK(dropin_same(&all));
+    CHECK(dropin_same(&own));
+}
+
 /* Rows of a long matrix, far apart: of one type without gaps, or of one with. */
 static void check_rows(bool with_gaps, bool gathers)
 {
@@ -347,6 +374,8 @@ int main(int argc, char **argv)
     check_freed_types();
     check_alltoallw(false);
     check_alltoallw(true);
+    check_in_place(false);
+    check_in_place(true);
     for (int i = 0; i < 4; i++)
         check_rows(i % 2, i / 2);
     return dropin_end("dropin_faces");
