@@ -18,8 +18,9 @@
 
 #include <stdlib.h>
 
-/* PART: of the pool, which tables of kept plans may take. */
-enum { SHELF_PLANS = 8, KEPT_MOST = 1024, BUCKETS = 1024, PART = 16 };
+/* PART: of the pool, which tables of kept plans may take. HOST_MOST: about so many bytes of other memory they may
+   take. */
+enum { SHELF_PLANS = 8, KEPT_MOST = 1024, BUCKETS = 1024, PART = 16, HOST_MOST = 64 << 20 };
 
 typedef struct shelf_entry {
     int64_t count;
@@ -43,7 +44,8 @@ static struct {
     sv_drop_plan_t *by_number[BUCKETS], *by_digest[BUCKETS];
     sv_drop_plan_t *newest, *oldest;
     int kept;
-    size_t bytes;
+    size_t bytes;      /* of tables */
+    size_t host_bytes; /* of what those are made from, which plans have without a table, too */
 } plans = {.lock = PTHREAD_MUTEX_INITIALIZER, .key = MPI_KEYVAL_INVALID};
 
 /* --- plans -------------------------------------------------------------------------------------------------------- */
@@ -141,6 +143,13 @@ static bool is_bare(const sv_drop_plan_t *plan)
            atomic_load_explicit(&plan->users, memory_order_acquire) == 1;
 }
 
+/* A run takes 12 bytes in a table, and 24 in the list of pieces that it is made from. A plan that has no use for a
+   table has few pieces, or long ones. */
+static size_t host_bytes_of(const sv_drop_plan_t *plan)
+{
+    return 2 * selvage_pack_table_bytes(plan->pack);
+}
+
 /* What is kept has a user for that. One that was kept before has its number again. */
 static void keep_plan(sv_drop_plan_t *plan)
 {
@@ -153,6 +162,7 @@ static void keep_plan(sv_drop_plan_t *plan)
     list_plan(plan);
     plans.kept++;
     plans.bytes += plan->table_bytes;
+    plans.host_bytes += host_bytes_of(plan);
     atomic_fetch_add_explicit(&plan->users, 1, memory_order_relaxed);
 }
 
@@ -170,6 +180,7 @@ static void unkeep_plan(sv_drop_plan_t *plan)
     unlist_plan(plan);
     plans.kept--;
     plans.bytes -= plan->table_bytes;
+    plans.host_bytes -= host_bytes_of(plan);
 }
 
 static void drop_plan(sv_drop_plan_t *plan)
@@ -192,7 +203,8 @@ static sv_drop_plan_t *use_equal(const sv_drop_plan_t *other)
 static void drop_oldest(void)
 {
     const size_t most = (size_t)sv_drop_settings()->pool_bytes / PART;
-    while (plans.oldest != plans.newest && (plans.kept > KEPT_MOST || plans.bytes > most))
+    while (plans.oldest != plans.newest &&
+           (plans.kept > KEPT_MOST || plans.bytes > most || plans.host_bytes > HOST_MOST))
         drop_plan(plans.oldest);
 }
 
