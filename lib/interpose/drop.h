@@ -222,6 +222,8 @@ void sv_drop_types_end(void);
 typedef struct sv_drop_block {
     int64_t count, offset; /* elements; bytes from the buffer's address */
     MPI_Datatype type;
+    bool is_type;          /* else MPI refuses it */
+    sv_drop_type_t info;   /* of the type, which is asked once */
 } sv_drop_block_t;
 /* Whether a buffer leads to host memory and to device memory, and warns then. The caller lets MPI tell the error
    handler. */

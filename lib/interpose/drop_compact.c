@@ -27,18 +27,17 @@ static sv_drop_block_t *all_blocks(sv_drop_buffer_t *buffer)
     return buffer->blocks ? buffer->blocks : &buffer->one;
 }
 
-static bool has_elements(const sv_drop_block_t *block, sv_drop_type_t *type_out)
+static bool has_elements(const sv_drop_block_t *block)
 {
-    return block->count > 0 && sv_drop_type(block->type, type_out) && type_out->bytes > 0;
+    return block->count > 0 && block->is_type && block->info.bytes > 0;
 }
 
 /* Types with gaps make an image slow: the host packs and unpacks it. */
 static bool is_better_compact(sv_drop_buffer_t *buffer)
 {
     const sv_drop_block_t *blocks = all_blocks(buffer);
-    sv_drop_type_t type;
     for (int i = 0; i < buffer->nblocks; i++)
-        if (has_elements(&blocks[i], &type) && !type.dense)
+        if (has_elements(&blocks[i]) && !blocks[i].info.dense)
             return true;
     return buffer->nblocks > 1 && sv_drop_is_sparse(buffer);
 }
@@ -141,23 +140,23 @@ static bool make_compact(sv_drop_buffer_t *buffer)
     bool good = true;
     buffer->compact = make_lists(buffer);
     for (int i = 0; i < buffer->nblocks && good; i++) {
-        sv_drop_type_t type = {.dense = true};
+        const sv_drop_type_t *type = &blocks[i].info;
         sv_drop_compact_t *compact = buffer->compact;
-        const bool any = has_elements(&blocks[i], &type);
+        const bool any = has_elements(&blocks[i]);
         compact->types[i] = blocks[i].type;
         good = place_block(buffer, i, elements, &bytes);
         /* Of a list with one type, the first block says what MPI gets for all. */
-        if (good && (any || one_type) && sv_drop_type(blocks[i].type, &type) && !type.dense)
-            good = replace_type(buffer, i, &type);
+        if (good && (any || one_type) && blocks[i].is_type && !type->dense)
+            good = replace_type(buffer, i, type);
         if (!good || !any)
             continue;
-        if (!type.dense) {
+        if (!type->dense) {
             compact->plan[i] = sv_drop_plan_of_block(buffer, &blocks[i]);
             good = compact->plan[i]->pack != NULL;
         } else
-            compact->plain_bytes[i] = (size_t)(type.bytes * blocks[i].count);
+            compact->plain_bytes[i] = (size_t)(type->bytes * blocks[i].count);
         elements += blocks[i].count;
-        bytes += blocks[i].count * type.bytes;
+        bytes += blocks[i].count * type->bytes;
     }
     if (!good) {
         sv_drop_compact_end(buffer);

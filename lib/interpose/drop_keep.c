@@ -8,10 +8,9 @@
 
 #include <stdlib.h>
 
-static bool is_derived(MPI_Datatype type)
+static bool is_derived(const sv_drop_block_t *block)
 {
-    sv_drop_type_t info;
-    return sv_drop_type(type, &info) && !info.named;
+    return block->is_type && !block->info.named;
 }
 
 /* A packed or compact buffer needs no copy of its types, since its plans outlive them; nor does one that only goes down
@@ -25,7 +24,7 @@ void sv_drop_call_hold(sv_drop_call_t *call)
             continue;
         buffer->owns_types = true;
         for (int j = 0; j < buffer->nblocks; j++)
-            if (is_derived(blocks[j].type) && sv_drop_type_hold(blocks[j].type, &blocks[j].type) != MPI_SUCCESS)
+            if (is_derived(&blocks[j]) && sv_drop_type_hold(blocks[j].type, &blocks[j].type) != MPI_SUCCESS)
                 sv_drop_fatal("no memory", call->name);
     }
 }
@@ -40,7 +39,7 @@ void sv_drop_call_end(sv_drop_call_t *call)
         sv_drop_block_t *blocks = buffer->blocks ? buffer->blocks : &buffer->one;
         if (buffer->unpacks) {
             free(buffer->host);
-            if (is_derived(buffer->one.type))
+            if (is_derived(&buffer->one))
                 PMPI_Type_free(&buffer->one.type);
         } else
             sv_drop_unstage(buffer->image);
@@ -49,7 +48,7 @@ void sv_drop_call_end(sv_drop_call_t *call)
         if (buffer->owns_type)
             PMPI_Type_free(&buffer->type);
         for (int j = 0; j < buffer->nblocks && buffer->owns_types; j++)
-            if (is_derived(blocks[j].type))
+            if (is_derived(&blocks[j]))
                 PMPI_Type_free(&blocks[j].type);
         buffer->owns_types = false;
         free(buffer->blocks);

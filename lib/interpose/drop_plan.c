@@ -336,9 +336,7 @@ sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count, const void *m
 
 sv_drop_plan_t *sv_drop_plan_of_block(const sv_drop_buffer_t *buffer, const sv_drop_block_t *block)
 {
-    MPI_Count low = 0, span;
-    PMPI_Type_get_true_extent_x(block->type, &low, &span);
-    return sv_drop_plan_get(block->type, block->count, buffer->user + block->offset + low);
+    return sv_drop_plan_get(block->type, block->count, buffer->user + block->offset + block->info.true_lb);
 }
 
 void sv_drop_plans_share(MPI_Datatype type, MPI_Datatype other)

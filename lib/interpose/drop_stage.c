@@ -21,15 +21,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+static sv_drop_block_t make_block(int64_t count, MPI_Datatype type)
+{
+    sv_drop_block_t block = {.count = count, .type = type};
+    block.is_type = sv_drop_type(type, &block.info);
+    return block;
+}
+
 /* The bytes from the buffer's address on that a block may touch; false for none. */
 static bool bounds_of(const sv_drop_block_t *block, int64_t *low_out, int64_t *high_out)
 {
-    sv_drop_type_t type;
-    if (block->count <= 0 || !sv_drop_type(block->type, &type) || type.bytes == 0)
+    const sv_drop_type_t *type = &block->info;
+    if (block->count <= 0 || !block->is_type || type->bytes == 0)
         return false;
-    int64_t first = block->offset + type.true_lb, reach = (block->count - 1) * type.extent;
+    int64_t first = block->offset + type->true_lb, reach = (block->count - 1) * type->extent;
     *low_out = first + (reach < 0 ? reach : 0);
-    *high_out = first + type.true_extent + (reach > 0 ? reach : 0);
+    *high_out = first + type->true_extent + (reach > 0 ? reach : 0);
     return true;
 }
 
@@ -43,11 +50,9 @@ static size_t element_bytes_of(const sv_drop_buffer_t *buffer)
 {
     const sv_drop_block_t *blocks = blocks_of(buffer);
     size_t bytes = 0;
-    for (int i = 0; i < buffer->nblocks; i++) {
-        sv_drop_type_t type;
-        if (blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type))
-            bytes += (size_t)(type.bytes * blocks[i].count);
-    }
+    for (int i = 0; i < buffer->nblocks; i++)
+        if (blocks[i].count > 0 && blocks[i].is_type)
+            bytes += (size_t)(blocks[i].info.bytes * blocks[i].count);
     return bytes;
 }
 
@@ -58,7 +63,7 @@ static sv_drop_buffer_t *add_refused(sv_drop_call_t *call, MPI_Datatype type)
 {
     sv_drop_buffer_t *buffer = &call->buffer[call->nbuffers++];
     *buffer = (sv_drop_buffer_t){.packed = true, .count = 1, .type = type, .nblocks = 1,
-                                 .one = {0, 0, MPI_DATATYPE_NULL}};
+                                 .one = {.type = MPI_DATATYPE_NULL}};
     return buffer;
 }
 
@@ -101,8 +106,7 @@ static void count_stream(const sv_drop_call_t *call, sv_drop_buffer_t *buffer)
 sv_drop_buffer_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t count, MPI_Datatype type, bool in,
                                   bool out)
 {
-    sv_drop_block_t block = {count, 0, type};
-    sv_drop_type_t info;
+    const sv_drop_block_t block = make_block(count, type);
     if (!sv_drop_is_named(type) && sv_drop_refuse(call, buf, &block, 1))
         return add_refused(call, MPI_DATATYPE_NULL);
     if (!sv_drop_type_is_committed(type))
@@ -116,7 +120,7 @@ sv_drop_buffer_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
     buffer->count = (int)count;
     buffer->type = type;
     /* Elements with gaps go as packed bytes, unless the type cannot be taken apart: then it keeps its shape. */
-    if (sv_drop_type(type, &info) && !info.dense) {
+    if (block.is_type && !block.info.dense) {
         buffer->plan = sv_drop_plan_get(type, count, buffer->user + buffer->low);
         buffer->packed = buffer->plan->pack != NULL;
         buffer->keeps_gaps = !buffer->packed;
@@ -134,17 +138,17 @@ sv_drop_buffer_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
 
 sv_drop_buffer_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type)
 {
-    sv_drop_type_t info;
+    const sv_drop_block_t block = make_block(count, type);
     const bool is_short = sv_drop_fast_is_short(count, type);
-    if (count < 0 || !sv_drop_type(type, &info) || !sv_drop_type_is_committed(type) ||
-        (!is_short && (count == 0 || info.dense))) /* pair types are named, and have gaps */
+    if (count < 0 || !block.is_type || !sv_drop_type_is_committed(type) ||
+        (!is_short && (count == 0 || block.info.dense))) /* pair types are named, and have gaps */
         return NULL;
-    const size_t bytes = (size_t)(info.bytes * count), capacity = is_short ? SV_DROP_ANNOUNCE_BYTES : bytes + 1;
+    const size_t bytes = (size_t)(block.info.bytes * count), capacity = is_short ? SV_DROP_ANNOUNCE_BYTES : bytes + 1;
     sv_drop_buffer_t *buffer = &call->buffer[call->nbuffers++];
     *buffer = (sv_drop_buffer_t){.user = buf, .host = malloc(capacity), .out = true, .bytes = bytes, .packed = true,
-                                 .unpacks = true, .nblocks = 1, .one = {count, 0, type}};
+                                 .unpacks = true, .nblocks = 1, .one = block};
     /* The program may free its own at once. */
-    if (!buffer->host || (!info.named && sv_drop_type_hold(type, &buffer->one.type) != MPI_SUCCESS))
+    if (!buffer->host || (!block.info.named && sv_drop_type_hold(type, &buffer->one.type) != MPI_SUCCESS))
         sv_drop_fatal("no memory", call->name);
     count_stream(call, buffer);
     buffer->wide = is_short;
@@ -158,8 +162,7 @@ static bool has_opaque(const sv_drop_buffer_t *buffer)
     const sv_drop_block_t *blocks = blocks_of(buffer);
     bool opaque = false;
     for (int i = 0; i < buffer->nblocks; i++) {
-        sv_drop_type_t type;
-        if (blocks[i].count <= 0 || !sv_drop_type(blocks[i].type, &type) || type.dense)
+        if (blocks[i].count <= 0 || !blocks[i].is_type || blocks[i].info.dense)
             continue;
         sv_drop_plan_t *plan = sv_drop_plan_of_block(buffer, &blocks[i]);
         opaque = opaque || !plan->pack;
@@ -175,16 +178,18 @@ static bool is_mostly_gaps(const sv_drop_buffer_t *buffer)
     return buffer->bytes >= LONG_BYTES && !buffer->keeps_gaps && element_bytes_of(buffer) < buffer->bytes / PARTS;
 }
 
-/* Block number i of a list. before counts the elements of the blocks before it. */
-static sv_drop_block_t block_of_list(const sv_drop_list_t *list, int64_t i, int64_t before)
+/* Block number i of a list. before counts the elements of the blocks before it. last: the block before, or NULL. Most
+   lists have one type, or runs of one. */
+static sv_drop_block_t block_of_list(const sv_drop_list_t *list, int64_t i, int64_t before, const sv_drop_block_t *last)
 {
-    sv_drop_block_t block = {.type = list->types ? list->types[i] : list->type};
-    MPI_Aint lb, extent;
+    const MPI_Datatype type = list->types ? list->types[i] : list->type;
+    sv_drop_block_t block = last && last->type == type ? *last : make_block(0, type);
+    block.offset = 0;
     block.count = list->large_counts ? list->large_counts[i] : list->counts ? list->counts[i] : list->count;
     if (list->far || list->bytes)
         block.offset = list->far ? list->far[i] : list->bytes[i];
-    else if (block.type != MPI_DATATYPE_NULL && PMPI_Type_get_extent(block.type, &lb, &extent) == MPI_SUCCESS)
-        block.offset = (int64_t)extent * (list->displs         ? list->displs[i]
+    else if (block.is_type)
+        block.offset = (int64_t)block.info.extent * (list->displs         ? list->displs[i]
                                           : list->large_displs ? list->large_displs[i]
                                                                : before);
     return block;
@@ -205,7 +210,8 @@ sv_drop_buffer_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool
     if (n > 1 && !(blocks = malloc((size_t)n * sizeof *blocks)))
         sv_drop_fatal("no memory", call->name);
     for (int i = 0; i < n; i++) {
-        blocks[i] = single ? (sv_drop_block_t){list->n * list->count, 0, list->type} : block_of_list(list, i, before);
+        blocks[i] = single ? make_block(list->n * list->count, list->type)
+                           : block_of_list(list, i, before, i > 0 ? &blocks[i - 1] : NULL);
         before += blocks[i].count;
     }
     const bool both = !(single && sv_drop_is_named(one.type)) && sv_drop_refuse(call, buf, blocks, n);
@@ -273,9 +279,7 @@ enum { BATCH_BYTES = 64 << 20, SAVED_BYTES = 64 << 10 };
 /* Packed bytes of a block with gaps, 0 for others. */
 static size_t gappy_bytes(const sv_drop_block_t *block)
 {
-    sv_drop_type_t type;
-    return block->count > 0 && sv_drop_type(block->type, &type) && !type.dense ? (size_t)(type.bytes * block->count)
-                                                                                : 0;
+    return block->count > 0 && block->is_type && !block->info.dense ? (size_t)(block->info.bytes * block->count) : 0;
 }
 
 /* Between the image and the packed bytes, by MPI. */
@@ -399,7 +403,6 @@ static void stage_buffer(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
         buffer = &alone;
     }
     const sv_drop_block_t *blocks = blocks_of(buffer);
-    sv_drop_type_t type;
     if (buffer->packed && buffer->in)
         sv_drop_gather(flow, buffer->plan, buffer->user, buffer->host);
     if (buffer->compact && buffer->in)
@@ -408,16 +411,16 @@ static void stage_buffer(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
         return;
     /* A buffer goes down as a whole if it is one block without gaps, or is not sparse. So does one with types that
        cannot be taken apart. */
-    const bool is_dense = buffer->nblocks == 1 && sv_drop_type(blocks->type, &type) && type.dense;
+    const bool is_dense = buffer->nblocks == 1 && blocks->is_type && blocks->info.dense;
     if (is_dense || !(sv_drop_is_sparse(buffer) || !is_one_allocation(buffer)) || has_opaque(buffer)) {
         sv_drop_copy(flow, buffer->host, buffer->user + buffer->low, buffer->bytes, SELVAGE_COPY_DEVICE_TO_HOST);
         return;
     }
     /* Else it goes block by block. */
     for (int i = 0; i < buffer->nblocks; i++)
-        if (blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type) && type.dense)
+        if (blocks[i].count > 0 && blocks[i].is_type && blocks[i].info.dense)
             sv_drop_copy(flow, (char *)sv_drop_address(buffer) + blocks[i].offset, buffer->user + blocks[i].offset,
-                         (size_t)(type.bytes * blocks[i].count), SELVAGE_COPY_DEVICE_TO_HOST);
+                         (size_t)(blocks[i].info.bytes * blocks[i].count), SELVAGE_COPY_DEVICE_TO_HOST);
     copy_gappy(flow, buffer, true);
 }
 
@@ -468,17 +471,16 @@ static void unstage_image(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
     const bool whole = buffer->nblocks == 1 || is_one_allocation(buffer);
     int64_t begin = 0, end = 0; /* a run that is due */
     for (int i = 0; i <= buffer->nblocks; i++) {
-        sv_drop_type_t type;
-        bool any = i < buffer->nblocks && blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type) && type.bytes > 0;
-        bool joins = any && whole && type.dense && blocks[i].offset == end;
+        bool any = i < buffer->nblocks && blocks[i].count > 0 && blocks[i].is_type && blocks[i].info.bytes > 0;
+        bool joins = any && whole && blocks[i].info.dense && blocks[i].offset == end;
         if (!joins && (any || i == buffer->nblocks) && end > begin) {
             sv_drop_copy(flow, buffer->user + begin, (char *)sv_drop_address(buffer) + begin, (size_t)(end - begin),
                          SELVAGE_COPY_HOST_TO_DEVICE);
             begin = end = 0;
         }
-        if (any && type.dense) {
+        if (any && blocks[i].info.dense) {
             begin = joins && end > begin ? begin : blocks[i].offset;
-            end = blocks[i].offset + blocks[i].count * type.bytes;
+            end = blocks[i].offset + blocks[i].count * blocks[i].info.bytes;
         }
     }
     copy_gappy(flow, buffer, false);
