@@ -223,6 +223,8 @@ void sv_drop_types_end(void);
 typedef struct sv_drop_block {
     int64_t count, offset; /* elements; bytes from the buffer's address */
     MPI_Datatype type;
+    bool is_type;          /* else MPI refuses it */
+    sv_drop_type_t info;   /* of the type, which is asked once */
 } sv_drop_block_t;
 /* Whether a buffer leads to host memory and to device memory, and warns then. The caller lets MPI tell the error
    handler. */
@@ -241,6 +243,8 @@ typedef struct sv_drop_buffer {
     int64_t low;
     size_t bytes;           /* at host */
     bool in, out, packed;   /* packed: host holds the stream of one block, not its image */
+    bool one_in;            /* of a buffer in place: only the block in_block goes down */
+    int in_block;
     bool unpacks;           /* user is host memory: see sv_drop_unpacking() */
     bool wide;              /* an announcement fits at host, though bytes are fewer: see sv_drop_widen() */
     bool keeps_gaps;        /* memory between the elements goes along: see unstage_image() */
@@ -292,6 +296,8 @@ typedef struct sv_drop_list {
     const MPI_Aint *far;
     MPI_Datatype type;
     const MPI_Datatype *types;
+    bool one_in; /* of what goes in: the block of this number alone */
+    int in_block;
     const MPI_Count *large_counts; /* as counts and displs, of the calls with large counts */
     const MPI_Aint *large_displs;
 } sv_drop_list_t;
@@ -383,6 +389,7 @@ typedef struct sv_drop_op {
     bool orphan;                     /* the program has freed its request, and MPI is still at it */
     bool freed;                      /* the program has freed a generalized request, which MPI keeps to its end */
     int source, tag;                 /* of a persistent receive, as the program gave them */
+    void *lists[2];                  /* that MPI reads until its end; owned */
     MPI_Request instead;             /* under way in its place: a probe had taken what it was to get (drop_probe.c) */
     bool given;                      /* that has ended, with the status and the error of this structure */
 } sv_drop_op_t;
@@ -422,6 +429,9 @@ int sv_drop_coll_keep(sv_drop_call_t *call, int code, MPI_Request inner, MPI_Req
    flight. The completion call that ends it looks at what came. */
 int sv_drop_request_watch(const sv_drop_call_t *call, const sv_drop_fast_t *fast, MPI_Request inner,
                           MPI_Request *request);
+
+/* Frees these lists after the end of that request, which has just begun, by the drop-in or by MPI alone. */
+void sv_drop_request_own(MPI_Request request, void *first, void *second);
 
 /* MPI_Isend and MPI_Irecv as parts of the call of that name (drop_message.c). */
 int sv_drop_isend(const char *name, const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,

@@ -74,7 +74,7 @@ bool sv_drop_has_ends(MPI_Comm comm)
         return true;
     bool ends = false;
     for (int i = 0; i < n; i++)
-        ends = ends || !periods[i];
+        ends = ends || (!periods[i] && (coords[i] == 0 || coords[i] == dims[i] - 1));
     return ends;
 }
 

@@ -27,18 +27,17 @@ static sv_drop_block_t *all_blocks(sv_drop_buffer_t *buffer)
     return buffer->blocks ? buffer->blocks : &buffer->one;
 }
 
-static bool has_elements(const sv_drop_block_t *block, sv_drop_type_t *type_out)
+static bool has_elements(const sv_drop_block_t *block)
 {
-    return block->count > 0 && sv_drop_type(block->type, type_out) && type_out->bytes > 0;
+    return block->count > 0 && block->is_type && block->info.bytes > 0;
 }
 
 /* Types with gaps make an image slow: the host packs and unpacks it. */
 static bool is_better_compact(sv_drop_buffer_t *buffer)
 {
     const sv_drop_block_t *blocks = all_blocks(buffer);
-    sv_drop_type_t type;
     for (int i = 0; i < buffer->nblocks; i++)
-        if (has_elements(&blocks[i], &type) && !type.dense)
+        if (has_elements(&blocks[i]) && !blocks[i].info.dense)
             return true;
     return buffer->nblocks > 1 && sv_drop_is_sparse(buffer);
 }
@@ -61,13 +60,15 @@ static sv_drop_compact_t *make_lists(const sv_drop_buffer_t *buffer)
 {
     const size_t n = (size_t)buffer->nblocks;
     sv_drop_compact_t *compact = calloc(1, sizeof *compact + n * (sizeof *compact->at + sizeof *compact->plan +
+                                                                  sizeof *compact->plain_bytes +
                                                                   sizeof *compact->far + sizeof *compact->types +
                                                                   sizeof *compact->displs));
     if (!compact)
         sv_drop_fatal("no memory", "for the blocks of a call");
     compact->at = (int64_t *)(void *)(compact + 1); /* the longest first, for alignment */
     compact->plan = (sv_drop_plan_t **)(void *)(compact->at + n);
-    compact->far = (MPI_Aint *)(void *)(compact->plan + n);
+    compact->plain_bytes = (size_t *)(void *)(compact->plan + n);
+    compact->far = (MPI_Aint *)(void *)(compact->plain_bytes + n);
     compact->types = (MPI_Datatype *)(void *)(compact->far + n);
     compact->displs = (int *)(void *)(compact->types + n);
     for (size_t i = 0; i < n; i++)
@@ -139,22 +140,23 @@ static bool make_compact(sv_drop_buffer_t *buffer)
     bool good = true;
     buffer->compact = make_lists(buffer);
     for (int i = 0; i < buffer->nblocks && good; i++) {
-        sv_drop_type_t type = {.dense = true};
+        const sv_drop_type_t *type = &blocks[i].info;
         sv_drop_compact_t *compact = buffer->compact;
-        const bool any = has_elements(&blocks[i], &type);
+        const bool any = has_elements(&blocks[i]);
         compact->types[i] = blocks[i].type;
         good = place_block(buffer, i, elements, &bytes);
         /* Of a list with one type, the first block says what MPI gets for all. */
-        if (good && (any || one_type) && sv_drop_type(blocks[i].type, &type) && !type.dense)
-            good = replace_type(buffer, i, &type);
+        if (good && (any || one_type) && blocks[i].is_type && !type->dense)
+            good = replace_type(buffer, i, type);
         if (!good || !any)
             continue;
-        if (!type.dense) {
-            compact->plan[i] = sv_drop_plan_get(blocks[i].type, blocks[i].count, buffer->user + buffer->low);
+        if (!type->dense) {
+            compact->plan[i] = sv_drop_plan_of_block(buffer, &blocks[i]);
             good = compact->plan[i]->pack != NULL;
-        }
+        } else
+            compact->plain_bytes[i] = (size_t)(type->bytes * blocks[i].count);
         elements += blocks[i].count;
-        bytes += blocks[i].count * type.bytes;
+        bytes += blocks[i].count * type->bytes;
     }
     if (!good) {
         sv_drop_compact_end(buffer);
@@ -186,15 +188,15 @@ void sv_drop_compact_copy(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer, 
     for (int i = 0; i < buffer->nblocks; i++) {
         sv_drop_plan_t *plan = buffer->compact->plan[i];
         char *user = buffer->user + blocks[i].offset, *host = buffer->host + buffer->compact->at[i];
-        sv_drop_type_t type;
+        const size_t plain_bytes = buffer->compact->plain_bytes[i];
+        if (down && buffer->one_in && i != buffer->in_block)
+            continue;
         if (plan && down)
             sv_drop_gather(flow, plan, user, host);
         else if (plan)
             sv_drop_scatter(flow, plan, host, selvage_pack_bytes(plan->pack), user);
-        else if (has_elements(&blocks[i], &type)) {
-            const size_t bytes = (size_t)(type.bytes * blocks[i].count);
-            sv_drop_copy(flow, down ? host : user, down ? user : host, bytes,
+        else if (plain_bytes > 0)
+            sv_drop_copy(flow, down ? host : user, down ? user : host, plain_bytes,
                          down ? SELVAGE_COPY_DEVICE_TO_HOST : SELVAGE_COPY_HOST_TO_DEVICE);
-        }
     }
 }

@@ -4,7 +4,8 @@
  * These are those of mpif.h and of module mpi, in the four spellings of compilers, and those of module mpi_f08. MPICH's
  * libraries call MPI_ names, but for calls without a choice buffer in module mpi_f08. Handles and statuses become C's
  * and back. Arguments of the two modules look alike here, but for ierror, which mpi_f08 may leave out. The bodies are
- * written by scripts/make-dropin from drop_calls.txt. Any thread. A call's lists are its own, and freed in it.
+ * written by scripts/make-dropin from drop_calls.txt. Any thread. A call's lists are its own, and freed in it, but for
+ * types of a call that goes on, which its request frees.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for RTLD_NEXT */
@@ -90,6 +91,17 @@ static MPI_Datatype *TYPES_BEGIN(const MPI_Fint *types, int n)
     for (int i = 0; i < n; i++)
         list[i] = PMPI_Type_f2c(types[i]);
     return list;
+}
+
+/* MPI goes through the types of such a call again when that ends, to give them back. */
+static void keep_type_lists(int code, MPI_Request request, MPI_Datatype *sends, MPI_Datatype *receives)
+{
+    if (code == MPI_SUCCESS && request != MPI_REQUEST_NULL) {
+        sv_drop_request_own(request, sends, receives);
+        return;
+    }
+    free(sends);
+    free(receives);
 }
 
 #else

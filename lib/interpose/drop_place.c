@@ -123,15 +123,15 @@ bool sv_drop_refuse(sv_drop_call_t *call, const void *buf, const sv_drop_block_t
     bool any_far = false;
     asked_t asked = {0};
     for (int i = 0; i < n && found != IN_BOTH; i++) {
-        sv_drop_type_t type;
+        const sv_drop_type_t *type = &blocks[i].info;
         const char *at = (const char *)((uintptr_t)buf + (uintptr_t)blocks[i].offset);
-        if (blocks[i].count <= 0 || !sv_drop_type(blocks[i].type, &type) || type.bytes == 0)
+        if (blocks[i].count <= 0 || !blocks[i].is_type || type->bytes == 0)
             continue;
-        const unsigned far = type.named ? 0 : places_of(at, blocks[i].type, &asked);
+        const unsigned far = type->named ? 0 : places_of(at, blocks[i].type, &asked);
         const bool is_far = far != 0 || buf == MPI_BOTTOM;
         any_far = any_far || is_far;
         if (is_far || i == 0)
-            found |= far ? far : place_at((const char *)((uintptr_t)at + (uintptr_t)type.true_lb));
+            found |= far ? far : place_at((const char *)((uintptr_t)at + (uintptr_t)type->true_lb));
     }
     if (!any_far || found != IN_BOTH)
         return false;

@@ -18,8 +18,9 @@
 
 #include <stdlib.h>
 
-/* PART: of the pool, which tables of kept plans may take. */
-enum { SHELF_PLANS = 8, KEPT_MOST = 1024, BUCKETS = 1024, PART = 16 };
+/* PART: of the pool, which tables of kept plans may take. HOST_MOST: about so many bytes of other memory they may
+   take. */
+enum { SHELF_PLANS = 8, KEPT_MOST = 1024, BUCKETS = 1024, PART = 16, HOST_MOST = 64 << 20 };
 
 typedef struct shelf_entry {
     int64_t count;
@@ -43,7 +44,8 @@ static struct {
     sv_drop_plan_t *by_number[BUCKETS], *by_digest[BUCKETS];
     sv_drop_plan_t *newest, *oldest;
     int kept;
-    size_t bytes;
+    size_t bytes;      /* of tables */
+    size_t host_bytes; /* of what those are made from, which plans have without a table, too */
 } plans = {.lock = PTHREAD_MUTEX_INITIALIZER, .key = MPI_KEYVAL_INVALID};
 
 /* --- plans -------------------------------------------------------------------------------------------------------- */
@@ -132,11 +134,27 @@ static sv_drop_plan_t *find_equal(const sv_drop_plan_t *other)
     return plan;
 }
 
-/* What is kept has a user for that. */
+/* Whether it has no table that it could have: the pool was full when it was made. Nobody else uses it. */
+static bool is_bare(const sv_drop_plan_t *plan)
+{
+    const size_t bytes = plan->table ? 0 : selvage_pack_table_bytes(plan->pack);
+    /* Partner: sv_drop_plan_put() of its last user. */
+    return bytes > 0 && bytes <= (size_t)sv_drop_settings()->pool_bytes &&
+           atomic_load_explicit(&plan->users, memory_order_acquire) == 1;
+}
+
+/* A run takes 12 bytes in a table, and 24 in the list of pieces that it is made from. A plan that has no use for a
+   table has few pieces, or long ones. */
+static size_t host_bytes_of(const sv_drop_plan_t *plan)
+{
+    return 2 * selvage_pack_table_bytes(plan->pack);
+}
+
+/* What is kept has a user for that. One that was kept before has its number again. */
 static void keep_plan(sv_drop_plan_t *plan)
 {
     sv_drop_plan_t **number, **digest = &plans.by_digest[plan->digest % BUCKETS];
-    plan->number = ++plans.numbers;
+    plan->number = plan->number ? plan->number : ++plans.numbers;
     number = &plans.by_number[plan->number % BUCKETS];
     plan->next_number = *number;
     plan->next_digest = *digest;
@@ -144,10 +162,12 @@ static void keep_plan(sv_drop_plan_t *plan)
     list_plan(plan);
     plans.kept++;
     plans.bytes += plan->table_bytes;
+    plans.host_bytes += host_bytes_of(plan);
     atomic_fetch_add_explicit(&plan->users, 1, memory_order_relaxed);
 }
 
-static void drop_plan(sv_drop_plan_t *plan)
+/* The user that it had for being kept is the caller's. */
+static void unkeep_plan(sv_drop_plan_t *plan)
 {
     sv_drop_plan_t **at = &plans.by_number[plan->number % BUCKETS];
     while (*at != plan)
@@ -160,14 +180,31 @@ static void drop_plan(sv_drop_plan_t *plan)
     unlist_plan(plan);
     plans.kept--;
     plans.bytes -= plan->table_bytes;
+    plans.host_bytes -= host_bytes_of(plan);
+}
+
+static void drop_plan(sv_drop_plan_t *plan)
+{
+    unkeep_plan(plan);
     sv_drop_plan_put(plan);
+}
+
+/* One that is bare gives way to the other, which gets a table. */
+static sv_drop_plan_t *use_equal(const sv_drop_plan_t *other)
+{
+    sv_drop_plan_t *plan = find_equal(other);
+    if (!plan || !is_bare(plan))
+        return use_plan(plan);
+    drop_plan(plan);
+    return NULL;
 }
 
 /* The one that was used last stays, whatever it takes. */
 static void drop_oldest(void)
 {
     const size_t most = (size_t)sv_drop_settings()->pool_bytes / PART;
-    while (plans.oldest != plans.newest && (plans.kept > KEPT_MOST || plans.bytes > most))
+    while (plans.oldest != plans.newest &&
+           (plans.kept > KEPT_MOST || plans.bytes > most || plans.host_bytes > HOST_MOST))
         drop_plan(plans.oldest);
 }
 
@@ -241,29 +278,36 @@ static void note_plan(MPI_Datatype type, int64_t count, selvage_device_t *dev, u
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
-/* The plan that the type's shelf names. NULL: there is none; *opaque_out: and the type cannot be taken apart. */
-static sv_drop_plan_t *named_plan(MPI_Datatype type, int64_t count, selvage_device_t *dev, bool *opaque_out)
+/* The plan that the type's shelf names. NULL: there is none; *opaque_out: and the type cannot be taken apart; or
+   *bare_out: there was, and it is the caller's, to get its table. */
+static sv_drop_plan_t *named_plan(MPI_Datatype type, int64_t count, selvage_device_t *dev, bool *opaque_out,
+                                  sv_drop_plan_t **bare_out)
 {
     pthread_mutex_lock(&plans.lock);
     const shelf_entry_t *entry = find_entry(shelf_of(type), count, dev);
-    sv_drop_plan_t *plan = entry ? use_plan(find_number(entry->number)) : NULL;
+    sv_drop_plan_t *plan = entry ? find_number(entry->number) : NULL;
     *opaque_out = entry && entry->number == 0;
+    *bare_out = plan && is_bare(plan) ? plan : NULL;
+    if (*bare_out)
+        unkeep_plan(plan);
+    else
+        use_plan(plan);
     pthread_mutex_unlock(&plans.lock);
-    return plan;
+    return *bare_out ? NULL : plan;
 }
 
 /* The plan that is kept and says the same as this one, which then is given up; else this one, from now on kept. */
 static sv_drop_plan_t *kept_plan(MPI_Datatype type, int64_t count, sv_drop_plan_t *made)
 {
     pthread_mutex_lock(&plans.lock);
-    sv_drop_plan_t *plan = made->pack ? use_plan(find_equal(made)) : made;
+    sv_drop_plan_t *plan = made->pack ? use_equal(made) : made;
     if (plan)
         note_plan(type, count, made->device, plan->number);
     pthread_mutex_unlock(&plans.lock);
     if (!plan) {
         make_table(made);
         pthread_mutex_lock(&plans.lock);
-        plan = use_plan(find_equal(made)); /* another thread may have been faster */
+        plan = use_equal(made); /* another thread may have been faster */
         if (!plan) {
             plan = made;
             keep_plan(plan);
@@ -280,11 +324,19 @@ static sv_drop_plan_t *kept_plan(MPI_Datatype type, int64_t count, sv_drop_plan_
 sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count, const void *memory)
 {
     selvage_device_t *dev = sv_drop_device_of(memory);
+    sv_drop_plan_t *bare;
     bool opaque;
     if (dev == sv_drop_device() && sv_drop_is_others(memory))
         dev = NULL; /* of a GPU that could not be opened: copies reach it, kernels of the first one may not */
-    sv_drop_plan_t *plan = named_plan(type, count, dev, &opaque);
-    return plan ? plan : kept_plan(type, count, make_plan(type, count, opaque ? NULL : dev));
+    sv_drop_plan_t *plan = named_plan(type, count, dev, &opaque, &bare);
+    if (plan)
+        return plan;
+    return kept_plan(type, count, bare ? bare : make_plan(type, count, opaque ? NULL : dev));
+}
+
+sv_drop_plan_t *sv_drop_plan_of_block(const sv_drop_buffer_t *buffer, const sv_drop_block_t *block)
+{
+    return sv_drop_plan_get(block->type, block->count, buffer->user + block->offset + block->info.true_lb);
 }
 
 void sv_drop_plans_share(MPI_Datatype type, MPI_Datatype other)

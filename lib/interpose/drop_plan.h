@@ -19,6 +19,8 @@ typedef struct sv_drop_plan {
 
 /* memory: an address in what is to be gathered or scattered. */
 sv_drop_plan_t *sv_drop_plan_get(MPI_Datatype type, int64_t count, const void *memory);
+/* Of a block of a buffer, whose blocks may be on several devices. */
+sv_drop_plan_t *sv_drop_plan_of_block(const sv_drop_buffer_t *buffer, const sv_drop_block_t *block);
 /* No gathering or scattering by it is under way. */
 void sv_drop_plan_put(sv_drop_plan_t *plan);
 /* Another type that says the same need not be taken apart. */
@@ -29,12 +31,13 @@ void sv_drop_plans_end(void);
 typedef struct sv_drop_compact {
     int64_t *at;           /* bytes, of each block */
     sv_drop_plan_t **plan; /* NULL: it has no gaps */
+    size_t *plain_bytes;   /* of a block without gaps; else 0 */
     MPI_Datatype *types;
     int *displs;           /* in elements or bytes, as the program's are; or */
     MPI_Aint *far;
 } sv_drop_compact_t;
 void sv_drop_compact_call(sv_drop_call_t *call);
-/* Between there and the program's memory. */
+/* Between there and the program's memory. No type is asked for anything: the program may have freed its own. */
 void sv_drop_compact_copy(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer, bool down);
 void sv_drop_compact_end(sv_drop_buffer_t *buffer);
 

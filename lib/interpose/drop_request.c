@@ -68,6 +68,8 @@ static __attribute__((noinline)) void release_op_locked(sv_drop_op_t *op)
         return;
     sv_drop_call_end(&op->call);
     sv_drop_fast_release(&op->fast);
+    free(op->lists[0]);
+    free(op->lists[1]);
     free(op);
 }
 
@@ -258,6 +260,21 @@ int sv_drop_request_watch(const sv_drop_call_t *call, const sv_drop_fast_t *fast
     *request = inner;
     pthread_mutex_unlock(&engine.lock);
     return MPI_SUCCESS;
+}
+
+void sv_drop_request_own(MPI_Request request, void *first, void *second)
+{
+    const sv_drop_call_t call = {.name = "lists of a request"};
+    pthread_mutex_lock(&engine.lock);
+    read_notes();
+    sv_drop_op_t *op = sv_drop_table_find(request);
+    if (!op || op->keeps) { /* it is MPI's own; a kept one that had this handle before is over */
+        op = keep_request(&call, NULL, request, false);
+        op->active = true;
+    }
+    op->lists[0] = first;
+    op->lists[1] = second;
+    pthread_mutex_unlock(&engine.lock);
 }
 
 /* --- progress ----------------------------------------------------------------------------------------------------- */

@@ -21,15 +21,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+static sv_drop_block_t make_block(int64_t count, MPI_Datatype type)
+{
+    sv_drop_block_t block = {.count = count, .type = type};
+    block.is_type = sv_drop_type(type, &block.info);
+    return block;
+}
+
 /* The bytes from the buffer's address on that a block may touch; false for none. */
 static bool bounds_of(const sv_drop_block_t *block, int64_t *low_out, int64_t *high_out)
 {
-    sv_drop_type_t type;
-    if (block->count <= 0 || !sv_drop_type(block->type, &type) || type.bytes == 0)
+    const sv_drop_type_t *type = &block->info;
+    if (block->count <= 0 || !block->is_type || type->bytes == 0)
         return false;
-    int64_t first = block->offset + type.true_lb, reach = (block->count - 1) * type.extent;
+    int64_t first = block->offset + type->true_lb, reach = (block->count - 1) * type->extent;
     *low_out = first + (reach < 0 ? reach : 0);
-    *high_out = first + type.true_extent + (reach > 0 ? reach : 0);
+    *high_out = first + type->true_extent + (reach > 0 ? reach : 0);
     return true;
 }
 
@@ -43,11 +50,9 @@ static size_t element_bytes_of(const sv_drop_buffer_t *buffer)
 {
     const sv_drop_block_t *blocks = blocks_of(buffer);
     size_t bytes = 0;
-    for (int i = 0; i < buffer->nblocks; i++) {
-        sv_drop_type_t type;
-        if (blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type))
-            bytes += (size_t)(type.bytes * blocks[i].count);
-    }
+    for (int i = 0; i < buffer->nblocks; i++)
+        if (blocks[i].count > 0 && blocks[i].is_type)
+            bytes += (size_t)(blocks[i].info.bytes * blocks[i].count);
     return bytes;
 }
 
@@ -58,7 +63,7 @@ static sv_drop_buffer_t *add_refused(sv_drop_call_t *call, MPI_Datatype type)
 {
     sv_drop_buffer_t *buffer = &call->buffer[call->nbuffers++];
     *buffer = (sv_drop_buffer_t){.packed = true, .count = 1, .type = type, .nblocks = 1,
-                                 .one = {0, 0, MPI_DATATYPE_NULL}};
+                                 .one = {.type = MPI_DATATYPE_NULL}};
     return buffer;
 }
 
@@ -101,8 +106,7 @@ static void count_stream(const sv_drop_call_t *call, sv_drop_buffer_t *buffer)
 sv_drop_buffer_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t count, MPI_Datatype type, bool in,
                                   bool out)
 {
-    sv_drop_block_t block = {count, 0, type};
-    sv_drop_type_t info;
+    const sv_drop_block_t block = make_block(count, type);
     if (!sv_drop_is_named(type) && sv_drop_refuse(call, buf, &block, 1))
         return add_refused(call, MPI_DATATYPE_NULL);
     if (!sv_drop_type_is_committed(type))
@@ -116,7 +120,7 @@ sv_drop_buffer_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
     buffer->count = (int)count;
     buffer->type = type;
     /* Elements with gaps go as packed bytes, unless the type cannot be taken apart: then it keeps its shape. */
-    if (sv_drop_type(type, &info) && !info.dense) {
+    if (block.is_type && !block.info.dense) {
         buffer->plan = sv_drop_plan_get(type, count, buffer->user + buffer->low);
         buffer->packed = buffer->plan->pack != NULL;
         buffer->keeps_gaps = !buffer->packed;
@@ -134,17 +138,17 @@ sv_drop_buffer_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
 
 sv_drop_buffer_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type)
 {
-    sv_drop_type_t info;
+    const sv_drop_block_t block = make_block(count, type);
     const bool is_short = sv_drop_fast_is_short(count, type);
-    if (count < 0 || !sv_drop_type(type, &info) || !sv_drop_type_is_committed(type) ||
-        (!is_short && (count == 0 || info.dense))) /* pair types are named, and have gaps */
+    if (count < 0 || !block.is_type || !sv_drop_type_is_committed(type) ||
+        (!is_short && (count == 0 || block.info.dense))) /* pair types are named, and have gaps */
         return NULL;
-    const size_t bytes = (size_t)(info.bytes * count), capacity = is_short ? SV_DROP_ANNOUNCE_BYTES : bytes + 1;
+    const size_t bytes = (size_t)(block.info.bytes * count), capacity = is_short ? SV_DROP_ANNOUNCE_BYTES : bytes + 1;
     sv_drop_buffer_t *buffer = &call->buffer[call->nbuffers++];
     *buffer = (sv_drop_buffer_t){.user = buf, .host = malloc(capacity), .out = true, .bytes = bytes, .packed = true,
-                                 .unpacks = true, .nblocks = 1, .one = {count, 0, type}};
+                                 .unpacks = true, .nblocks = 1, .one = block};
     /* The program may free its own at once. */
-    if (!buffer->host || (!info.named && sv_drop_type_hold(type, &buffer->one.type) != MPI_SUCCESS))
+    if (!buffer->host || (!block.info.named && sv_drop_type_hold(type, &buffer->one.type) != MPI_SUCCESS))
         sv_drop_fatal("no memory", call->name);
     count_stream(call, buffer);
     buffer->wide = is_short;
@@ -158,10 +162,9 @@ static bool has_opaque(const sv_drop_buffer_t *buffer)
     const sv_drop_block_t *blocks = blocks_of(buffer);
     bool opaque = false;
     for (int i = 0; i < buffer->nblocks; i++) {
-        sv_drop_type_t type;
-        if (blocks[i].count <= 0 || !sv_drop_type(blocks[i].type, &type) || type.dense)
+        if (blocks[i].count <= 0 || !blocks[i].is_type || blocks[i].info.dense)
             continue;
-        sv_drop_plan_t *plan = sv_drop_plan_get(blocks[i].type, blocks[i].count, buffer->user + buffer->low);
+        sv_drop_plan_t *plan = sv_drop_plan_of_block(buffer, &blocks[i]);
         opaque = opaque || !plan->pack;
         sv_drop_plan_put(plan);
     }
@@ -175,16 +178,18 @@ static bool is_mostly_gaps(const sv_drop_buffer_t *buffer)
     return buffer->bytes >= LONG_BYTES && !buffer->keeps_gaps && element_bytes_of(buffer) < buffer->bytes / PARTS;
 }
 
-/* Block number i of a list. before counts the elements of the blocks before it. */
-static sv_drop_block_t block_of_list(const sv_drop_list_t *list, int64_t i, int64_t before)
+/* Block number i of a list. before counts the elements of the blocks before it. last: the block before, or NULL. Most
+   lists have one type, or runs of one. */
+static sv_drop_block_t block_of_list(const sv_drop_list_t *list, int64_t i, int64_t before, const sv_drop_block_t *last)
 {
-    sv_drop_block_t block = {.type = list->types ? list->types[i] : list->type};
-    MPI_Aint lb, extent;
+    const MPI_Datatype type = list->types ? list->types[i] : list->type;
+    sv_drop_block_t block = last && last->type == type ? *last : make_block(0, type);
+    block.offset = 0;
     block.count = list->large_counts ? list->large_counts[i] : list->counts ? list->counts[i] : list->count;
     if (list->far || list->bytes)
         block.offset = list->far ? list->far[i] : list->bytes[i];
-    else if (block.type != MPI_DATATYPE_NULL && PMPI_Type_get_extent(block.type, &lb, &extent) == MPI_SUCCESS)
-        block.offset = (int64_t)extent * (list->displs         ? list->displs[i]
+    else if (block.is_type)
+        block.offset = (int64_t)block.info.extent * (list->displs         ? list->displs[i]
                                           : list->large_displs ? list->large_displs[i]
                                                                : before);
     return block;
@@ -194,7 +199,10 @@ sv_drop_buffer_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool
                                      bool in, bool out)
 {
     sv_drop_block_t one, *blocks = &one;
+    sv_drop_type_t type;
     bool single = !list->counts && !list->types && !list->large_counts;
+    /* Elements without gaps are cut into blocks where one of those goes in: they come up as one run. */
+    single = single && !(list->one_in && sv_drop_type(list->type, &type) && type.dense);
     int64_t before = 0;
     int n = single ? 1 : (int)list->n;
     if (buf == MPI_IN_PLACE || n <= 0)
@@ -202,7 +210,8 @@ sv_drop_buffer_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool
     if (n > 1 && !(blocks = malloc((size_t)n * sizeof *blocks)))
         sv_drop_fatal("no memory", call->name);
     for (int i = 0; i < n; i++) {
-        blocks[i] = single ? (sv_drop_block_t){list->n * list->count, 0, list->type} : block_of_list(list, i, before);
+        blocks[i] = single ? make_block(list->n * list->count, list->type)
+                           : block_of_list(list, i, before, i > 0 ? &blocks[i - 1] : NULL);
         before += blocks[i].count;
     }
     const bool both = !(single && sv_drop_is_named(one.type)) && sv_drop_refuse(call, buf, blocks, n);
@@ -214,6 +223,8 @@ sv_drop_buffer_t *sv_drop_add_blocks(sv_drop_call_t *call, const void *buf, bool
     }
     buffer->in = in;
     buffer->out = out;
+    buffer->one_in = list->one_in && !single && list->in_block < n;
+    buffer->in_block = list->in_block;
     buffer->one = *blocks;
     buffer->blocks = blocks == &one ? NULL : blocks;
     buffer->form = list->far                           ? SV_DROP_BY_BYTES_FAR
@@ -268,9 +279,7 @@ enum { BATCH_BYTES = 64 << 20, SAVED_BYTES = 64 << 10 };
 /* Packed bytes of a block with gaps, 0 for others. */
 static size_t gappy_bytes(const sv_drop_block_t *block)
 {
-    sv_drop_type_t type;
-    return block->count > 0 && sv_drop_type(block->type, &type) && !type.dense ? (size_t)(type.bytes * block->count)
-                                                                                : 0;
+    return block->count > 0 && block->is_type && !block->info.dense ? (size_t)(block->info.bytes * block->count) : 0;
 }
 
 /* Between the image and the packed bytes, by MPI. */
@@ -306,7 +315,7 @@ static void scatter_blocks(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer,
         }
         if (bytes == 0)
             continue;
-        sv_drop_plan_t *plan = sv_drop_plan_get(blocks[i].type, blocks[i].count, buffer->user + buffer->low);
+        sv_drop_plan_t *plan = sv_drop_plan_of_block(buffer, &blocks[i]);
         if (!plan->pack || selvage_pack_bytes(plan->pack) != bytes)
             sv_drop_fatal("not supported", "a type that was taken apart before, and now is not");
         if (down)
@@ -366,10 +375,34 @@ static bool is_one_allocation(const sv_drop_buffer_t *buffer)
     return memory != SELVAGE_MEMORY_NONE && memory != SELVAGE_MEMORY_HOST && memory != SELVAGE_MEMORY_PINNED;
 }
 
+/* One block of a staging buffer as a staging buffer. False: there is no such block. */
+static bool take_block_alone(const sv_drop_buffer_t *buffer, int i, sv_drop_buffer_t *one_out)
+{
+    int64_t low = 0, high = 0;
+    if (i < 0 || i >= buffer->nblocks)
+        return false;
+    *one_out = *buffer;
+    one_out->one = blocks_of(buffer)[i];
+    one_out->blocks = NULL;
+    one_out->nblocks = 1;
+    one_out->one_in = false;
+    if (!bounds_of(&one_out->one, &low, &high))
+        return false;
+    one_out->host = buffer->host + (low - buffer->low);
+    one_out->low = low;
+    one_out->bytes = (size_t)(high - low);
+    return true;
+}
+
 static void stage_buffer(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
 {
+    sv_drop_buffer_t alone;
+    if (buffer->one_in && !buffer->compact && !buffer->keeps_gaps) {
+        if (!buffer->in || !take_block_alone(buffer, buffer->in_block, &alone))
+            return;
+        buffer = &alone;
+    }
     const sv_drop_block_t *blocks = blocks_of(buffer);
-    sv_drop_type_t type;
     if (buffer->packed && buffer->in)
         sv_drop_gather(flow, buffer->plan, buffer->user, buffer->host);
     if (buffer->compact && buffer->in)
@@ -378,16 +411,16 @@ static void stage_buffer(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
         return;
     /* A buffer goes down as a whole if it is one block without gaps, or is not sparse. So does one with types that
        cannot be taken apart. */
-    const bool is_dense = buffer->nblocks == 1 && sv_drop_type(blocks->type, &type) && type.dense;
+    const bool is_dense = buffer->nblocks == 1 && blocks->is_type && blocks->info.dense;
     if (is_dense || !(sv_drop_is_sparse(buffer) || !is_one_allocation(buffer)) || has_opaque(buffer)) {
         sv_drop_copy(flow, buffer->host, buffer->user + buffer->low, buffer->bytes, SELVAGE_COPY_DEVICE_TO_HOST);
         return;
     }
     /* Else it goes block by block. */
     for (int i = 0; i < buffer->nblocks; i++)
-        if (blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type) && type.dense)
+        if (blocks[i].count > 0 && blocks[i].is_type && blocks[i].info.dense)
             sv_drop_copy(flow, (char *)sv_drop_address(buffer) + blocks[i].offset, buffer->user + blocks[i].offset,
-                         (size_t)(type.bytes * blocks[i].count), SELVAGE_COPY_DEVICE_TO_HOST);
+                         (size_t)(blocks[i].info.bytes * blocks[i].count), SELVAGE_COPY_DEVICE_TO_HOST);
     copy_gappy(flow, buffer, true);
 }
 
@@ -438,17 +471,16 @@ static void unstage_image(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
     const bool whole = buffer->nblocks == 1 || is_one_allocation(buffer);
     int64_t begin = 0, end = 0; /* a run that is due */
     for (int i = 0; i <= buffer->nblocks; i++) {
-        sv_drop_type_t type;
-        bool any = i < buffer->nblocks && blocks[i].count > 0 && sv_drop_type(blocks[i].type, &type) && type.bytes > 0;
-        bool joins = any && whole && type.dense && blocks[i].offset == end;
+        bool any = i < buffer->nblocks && blocks[i].count > 0 && blocks[i].is_type && blocks[i].info.bytes > 0;
+        bool joins = any && whole && blocks[i].info.dense && blocks[i].offset == end;
         if (!joins && (any || i == buffer->nblocks) && end > begin) {
             sv_drop_copy(flow, buffer->user + begin, (char *)sv_drop_address(buffer) + begin, (size_t)(end - begin),
                          SELVAGE_COPY_HOST_TO_DEVICE);
             begin = end = 0;
         }
-        if (any && type.dense) {
+        if (any && blocks[i].info.dense) {
             begin = joins && end > begin ? begin : blocks[i].offset;
-            end = blocks[i].offset + blocks[i].count * type.bytes;
+            end = blocks[i].offset + blocks[i].count * blocks[i].info.bytes;
         }
     }
     copy_gappy(flow, buffer, false);
@@ -502,30 +534,11 @@ void sv_drop_unstage_call(sv_drop_call_t *call, const MPI_Status *status)
 
 /* --- parts -------------------------------------------------------------------------------------------------------- */
 
-/* One block of a staging buffer as a staging buffer. False: there is no such block. */
-static bool partition_of(const sv_drop_call_t *call, int part, sv_drop_buffer_t *one_out)
-{
-    const sv_drop_buffer_t *buffer = &call->buffer[0];
-    int64_t low = 0, high = 0;
-    if (call->nbuffers == 0 || part < 0 || part >= buffer->nblocks)
-        return false;
-    *one_out = *buffer;
-    one_out->one = buffer->blocks ? buffer->blocks[part] : buffer->one;
-    one_out->blocks = NULL;
-    one_out->nblocks = 1;
-    if (!bounds_of(&one_out->one, &low, &high))
-        return false;
-    one_out->host = buffer->host + (low - buffer->low);
-    one_out->low = low;
-    one_out->bytes = (size_t)(high - low);
-    return true;
-}
-
 void sv_drop_stage_part(sv_drop_call_t *call, int part)
 {
     sv_drop_buffer_t one;
     sv_drop_flow_t flow = {0};
-    if (!partition_of(call, part, &one))
+    if (call->nbuffers == 0 || !take_block_alone(&call->buffer[0], part, &one))
         return;
     sv_drop_settle();
     stage_buffer(&flow, &one);
@@ -535,62 +548,11 @@ void sv_drop_stage_part(sv_drop_call_t *call, int part)
 void sv_drop_unstage_part(sv_drop_flow_t *flow, sv_drop_call_t *call, int part)
 {
     sv_drop_buffer_t one;
-    if (!partition_of(call, part, &one) || !one.out || call->parts[part])
+    if (call->nbuffers == 0 || !take_block_alone(&call->buffer[0], part, &one) || !one.out || call->parts[part])
         return;
     call->parts[part] = true;
     if (one.keeps_gaps)
         sv_drop_copy(flow, one.user + one.low, one.host, one.bytes, SELVAGE_COPY_HOST_TO_DEVICE);
     else
         unstage_image(flow, &one);
-}
-
-/* --- what a call keeps until its bytes have landed ---------------------------------------------------------------- */
-
-static bool is_derived(MPI_Datatype type)
-{
-    sv_drop_type_t info;
-    return sv_drop_type(type, &info) && !info.named;
-}
-
-/* A packed or compact buffer needs no copy of its types, since its plans outlive them; nor does one that only goes down
-   as a whole, which asks its types no more. */
-void sv_drop_call_hold(sv_drop_call_t *call)
-{
-    for (int i = 0; i < call->nbuffers; i++) {
-        sv_drop_buffer_t *buffer = &call->buffer[i];
-        sv_drop_block_t *blocks = buffer->blocks ? buffer->blocks : &buffer->one;
-        if (buffer->packed || buffer->compact || buffer->owns_types || !(buffer->out || call->parts))
-            continue;
-        buffer->owns_types = true;
-        for (int j = 0; j < buffer->nblocks; j++)
-            if (is_derived(blocks[j].type) && sv_drop_type_hold(blocks[j].type, &blocks[j].type) != MPI_SUCCESS)
-                sv_drop_fatal("no memory", call->name);
-    }
-}
-
-void sv_drop_call_end(sv_drop_call_t *call)
-{
-    sv_drop_trace_call(call);
-    free(call->parts);
-    call->parts = NULL;
-    for (int i = 0; i < call->nbuffers; i++) {
-        sv_drop_buffer_t *buffer = &call->buffer[i];
-        sv_drop_block_t *blocks = buffer->blocks ? buffer->blocks : &buffer->one;
-        if (buffer->unpacks) {
-            free(buffer->host);
-            if (is_derived(buffer->one.type))
-                PMPI_Type_free(&buffer->one.type);
-        } else
-            sv_drop_unstage(buffer->image);
-        sv_drop_plan_put(buffer->plan);
-        sv_drop_compact_end(buffer);
-        if (buffer->owns_type)
-            PMPI_Type_free(&buffer->type);
-        for (int j = 0; j < buffer->nblocks && buffer->owns_types; j++)
-            if (is_derived(blocks[j].type))
-                PMPI_Type_free(&blocks[j].type);
-        buffer->owns_types = false;
-        free(buffer->blocks);
-    }
-    call->nbuffers = 0;
 }

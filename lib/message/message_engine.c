@@ -181,11 +181,12 @@ void sv_message_quiesce(selvage_request_t *request, bool in_call)
     memcpy(sv_thread_detail(), text, sizeof text);
 }
 
-/* What was taken back has not come, and a send to nobody writes nothing. */
+/* What was taken back has not come, and a send to nobody writes nothing. A carrier's message was counted when it was
+   buffered. */
 static void count_success(const selvage_request_t *request)
 {
     sv_message_counts_t *counts = &request->engine->counts;
-    if (request->peer == SV_MESSAGE_NOBODY || request->cancelled)
+    if (request->peer == SV_MESSAGE_NOBODY || request->cancelled || request->get.buffered_bytes)
         return;
     *(request->is_send ? &counts->sent : &counts->received) += 1;
     *(request->is_send ? &counts->bytes_sent : &counts->bytes_received) += request->bytes;

@@ -66,7 +66,8 @@ typedef struct sv_message_peer {
     struct sv_shm_end *in, *out; /* shared segments of this rank's and of that one's; owned; NULL: none */
     sv_list_t shm_link;      /* of those with in */
     bool no_shm, no_direct, no_get; /* tried in vain */
-    uint32_t gets_declined;  /* in a row, by that rank */
+    uint32_t gets_declined;  /* in a row, by that rank, in device memory */
+    uint32_t gets_withheld;  /* not offered because of those */
     uint64_t last[SV_MESSAGE_TAGS]; /* by tag class: number of the last message to it */
     uint64_t arrived[SV_MESSAGE_TAGS]; /* by tag class: number of the last one from it that came in order */
     uint64_t predicted_capacity, predicted_bytes; /* of its last message that a kernel did or could wait for */
@@ -188,6 +189,7 @@ struct sv_message_engine {
     size_t eager_bytes, desc_bytes, segment_bytes;
     size_t devslot_bytes;    /* up to here messages go by slots in device memory, where there are some */
     uint64_t buffer_bytes, buffered_bytes; /* device memory for buffered sends: the most there may be, and in use */
+    uint64_t buffers_made_bytes; /* that was allocated for those */
     uint64_t buffer_failed_ns; /* when there was no device memory for one; 0: never */
     uint64_t early_wait_ns;  /* how long a kernel may wait for a message; 0: there are none such */
     sv_prelaunch_lane_t prelaunch[SV_PRELAUNCH_STREAMS + 1]; /* on the engine's streams, and on all those of callers */

@@ -22,8 +22,8 @@
  * A buffered send does not wait for its receiver. A kernel copies it to device memory of the engine's
  * (SELVAGE_MESSAGE_BUFFER_BYTES bounds it), and then it is complete. The memory is offered by a request of its own, the
  * carrier, which has the message's number and lives until it was received. Receives in host memory take such an offer,
- * too, by way of device memory of theirs. What comes damaged out of a buffer is read once more: its sender may be where
- * nobody answers a CTS.
+ * too, by way of device memory of theirs; if none is left, this host reads the buffer and makes the digest. What comes
+ * damaged out of a buffer is read once more: its sender may be where nobody answers a CTS.
  *
  *   the send      BUFFERING --ready[k]--> COMPLETE
  *   its carrier   RTS_SENT --STATUS--> COMPLETE, and the memory is used again
@@ -42,7 +42,8 @@
 
 /* In an RTS, after what a claim says: the stamp; and the place k, with these flags. */
 enum { STAMP = 3, PLACE = 4, PLACE_MASK = 0xff, FINAL = 1 << 8, CORRUPT = 1 << 9, BUFFERED = 1 << 10 };
-enum { DECLINED_MOST = 8 }; /* offers in a row that a rank has not taken: no more are made */
+/* After so many offers in a row that a rank has not taken, one is made of so many. */
+enum { DECLINED_MOST = 8, OFFERED_SHARE = 64 };
 
 static const sv_shm_end_t *end_of_get(const selvage_request_t *request)
 {
@@ -109,21 +110,46 @@ static selvage_status_t offer_get(selvage_request_t *send, const uint8_t *src, s
     return SELVAGE_SUCCESS;
 }
 
+static bool prefers_host(const sv_message_peer_t *peer)
+{
+    /* Partner: the release in sv_shm_prefer() of the receiver. */
+    return __atomic_load_n(&peer->out->shm->prefers_host, __ATOMIC_ACQUIRE);
+}
+
+void sv_get_declined(const selvage_request_t *send, const sv_ctrl_header_t *cts)
+{
+    sv_message_peer_t *peer;
+    if (send->get.stamp != 0 && !send->get.buffered_bytes && cts->attempt <= send->attempt &&
+        cts->value[0] != SV_MESSAGE_NONE && sv_message_peer(send->engine, send->peer, &peer) == SELVAGE_SUCCESS &&
+        !prefers_host(peer))
+        peer->gets_declined++;
+}
+
 void sv_get_offer(selvage_request_t *send, void *stream, sv_ctrl_header_t *rts)
 {
     sv_message_peer_t *peer;
     if (sv_message_peer(send->engine, send->peer, &peer) != SELVAGE_SUCCESS || !may_offer_get(send, peer, stream) ||
-        peer->gets_declined >= DECLINED_MOST ||
-        /* Partner: the release in sv_shm_prefer() of the receiver. */
-        __atomic_load_n(&peer->out->shm->prefers_host, __ATOMIC_ACQUIRE))
+        prefers_host(peer) ||
+        (peer->gets_declined >= DECLINED_MOST && ++peer->gets_withheld % OFFERED_SHARE != 0))
         return;
     const unsigned k = find_get_place(peer->out);
     if (k < SV_SHM_PUT_SLOTS)
         (void)offer_get(send, send->place.data, peer->out, k, rts); /* else without */
 }
 
+/* As sv_message_take_bounce(), but what fails is no error: the caller has another way. */
+static selvage_status_t take_bounce_quietly(sv_message_engine_t *engine, size_t bytes, sv_message_bounce_t **bounce_out)
+{
+    const int level = sv_thread_binding()->log_level;
+    sv_thread_binding()->log_level = 0;
+    const selvage_status_t status = sv_message_take_bounce(engine, bytes, bounce_out);
+    sv_thread_binding()->log_level = level;
+    return status;
+}
+
 /* Device memory for a buffered send: its own bounce buffer, if it has gaps. NULL: as much as there may be is in use, or
-   there is none, which is said once: the caller has another way. */
+   is kept in shorter buffers, which are not freed before the engine's end; or there is none, which is said once. The
+   caller has another way. */
 static sv_message_bounce_t *take_send_buffer(selvage_request_t *send)
 {
     const uint64_t retry_ns = 1000000000;
@@ -133,14 +159,12 @@ static sv_message_bounce_t *take_send_buffer(selvage_request_t *send)
     sv_message_bounce_t *bounce = send->place.bounce;
     if (bounce)
         return bounce->bytes <= left_bytes ? bounce : NULL;
-    if (sv_message_bounce_bytes(send->bytes) > left_bytes ||
+    const size_t bytes = sv_message_bounce_bytes(send->bytes);
+    const bool is_new = !sv_message_has_bounce(engine, send->bytes);
+    if (bytes > left_bytes || (is_new && engine->buffers_made_bytes + bytes > engine->buffer_bytes) ||
         (engine->buffer_failed_ns && sv_clock_ns() - engine->buffer_failed_ns < retry_ns))
         return NULL;
-    /* What fails is no error here. */
-    const int level = sv_thread_binding()->log_level;
-    sv_thread_binding()->log_level = 0;
-    const selvage_status_t status = sv_message_take_bounce(engine, send->bytes, &bounce);
-    sv_thread_binding()->log_level = level;
+    const selvage_status_t status = take_bounce_quietly(engine, send->bytes, &bounce);
     if (status != SELVAGE_SUCCESS) {
         if (engine->buffer_failed_ns == 0)
             sv_log(SV_LOG_INFO, "message", "no device memory for a buffered send of %llu bytes: %s",
@@ -148,6 +172,7 @@ static sv_message_bounce_t *take_send_buffer(selvage_request_t *send)
         engine->buffer_failed_ns = sv_clock_ns();
         return NULL;
     }
+    engine->buffers_made_bytes += is_new ? bounce->bytes : 0;
     if (bounce->bytes <= left_bytes)
         return bounce;
     sv_message_put_bounce(engine, bounce);
@@ -279,8 +304,9 @@ selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *r
         return report_given_up_send(recv);
     sv_transfer_mapping_t *mapping = NULL;
     sv_message_bounce_t *bounce = NULL;
-    if (!recv->place.on_device && sv_message_take_bounce(engine, recv->bytes, &bounce) != SELVAGE_SUCCESS)
-        return SELVAGE_SUCCESS;
+    /* Without memory for a bounce buffer the host reads it. A CTS would wait for a sender that may have returned. */
+    if (!recv->place.on_device)
+        (void)take_bounce_quietly(engine, recv->bytes, &bounce);
     /* Neighbours' devices are of one kind with this one, or could not be mapped. */
     const sv_transfer_memory_t source = {
         .peer = recv->peer, .handle = &where.handle, .base = where.base, .offset = where.offset, .bytes = recv->bytes,
@@ -317,6 +343,20 @@ selvage_status_t sv_get_begin(selvage_request_t *recv, bool *begun_out)
     return *begun_out ? SELVAGE_SUCCESS : report_given_up_send(recv);
 }
 
+/* Straight to host memory, by this thread, for want of device memory to go by. */
+static selvage_status_t get_by_host(selvage_request_t *recv, const sv_shm_end_t *end)
+{
+    sv_message_engine_t *engine = recv->engine;
+    uint8_t *dst = recv->place.data;
+    uint64_t sum = 0;
+    SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, dst, recv->get.src, recv->bytes, SV_COPY_D2H, engine->streams.peer));
+    SV_TRY(SV_DEVICE_CALL(engine->dev, stream_sync, engine->streams.peer));
+    dst[recv->bytes / 2] ^= recv->get.corrupt; /* a fault of a test's */
+    if (sv_message_checks(engine))
+        sum = sv_digest_sum(recv->key, 0, dst, recv->bytes);
+    return sv_rendezvous_finish(recv, sv_message_compare(recv, &end->shm->get_record[recv->get.place], sum));
+}
+
 selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
 {
     sv_message_engine_t *engine = recv->engine;
@@ -326,6 +366,10 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
     const bool ready = sv_word_is(&end->shm->get_ready[get->place], get->stamp);
     const bool by_kernel = sv_put_by_kernel(recv) && !get->corrupt;
     uint8_t *dst = get->bounce ? get->bounce->memory : recv->place.data;
+    if (!recv->place.on_device && !get->bounce) {
+        *moved |= ready;
+        return ready ? get_by_host(recv, end) : SELVAGE_IN_PROGRESS;
+    }
     /* 1. What copy engines move begins when the bytes are there, the digest or not. */
     if (!by_kernel && !get->copied && (ready || get->final)) {
         get->copied = *moved = true;

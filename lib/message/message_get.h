@@ -11,6 +11,9 @@
 /* Sender: offers its memory in an RTS, if the receiver could reach it, and has the digest made. stream is the caller's,
    after which the bytes are there. */
 void sv_get_offer(selvage_request_t *send, void *stream, sv_ctrl_header_t *rts);
+/* A CTS has come: if it answers an offer that was not taken, that counts towards making fewer of them. A receive in
+   host memory does not count, nor one that wants nothing. */
+void sv_get_declined(const selvage_request_t *send, const sv_ctrl_header_t *cts);
 /* A buffered send: a kernel copies it to device memory of the engine's, from which it is received; then it is complete.
    ERR_LIMIT if that cannot be. */
 selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_peer_t *peer, void *stream);

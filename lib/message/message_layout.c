@@ -89,6 +89,15 @@ size_t sv_message_bounce_bytes(size_t bytes)
     return buffer_bytes_for(bytes, BOUNCE_BYTES_MIN);
 }
 
+bool sv_message_has_bounce(const sv_message_engine_t *engine, size_t bytes)
+{
+    const sv_list_t *all = &engine->layouts.bounce_free;
+    for (const sv_list_t *it = all->next; it != all; it = it->next)
+        if (SV_CONTAINER_OF(it, const sv_message_bounce_t, link)->bytes >= bytes)
+            return true;
+    return false;
+}
+
 selvage_status_t sv_message_take_bounce(sv_message_engine_t *engine, size_t bytes, sv_message_bounce_t **bounce_out)
 {
     return take_buffer(engine, &engine->layouts.bounce_free, BOUNCE_BYTES_MIN, bytes, bounce_out);

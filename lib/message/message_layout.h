@@ -34,6 +34,8 @@ selvage_status_t sv_message_find_layout(sv_message_engine_t *engine, const sv_ty
                                         bool on_device, sv_message_layout_t **layout_out);
 /* How long a new one for so many bytes would be. */
 size_t sv_message_bounce_bytes(size_t bytes);
+/* Whether one that is free is long enough. */
+bool sv_message_has_bounce(const sv_message_engine_t *engine, size_t bytes);
 selvage_status_t sv_message_take_bounce(sv_message_engine_t *engine, size_t bytes, sv_message_bounce_t **bounce_out);
 void sv_message_put_bounce(sv_message_engine_t *engine, sv_message_bounce_t *bounce);
 

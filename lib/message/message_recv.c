@@ -116,8 +116,9 @@ static selvage_status_t begin_receive(selvage_request_t *recv)
         return recv->desc ? sv_eager_receive(recv) : sv_rendezvous_receive(recv);
     }
     /* The kernel is there for a message that claims the receive. If its RTS and the RTR have crossed, that message
-       comes after a CTS, to the same put slot, which the kernel cannot tell apart. */
-    if (!recv->desc && recv->put.stamp && recv->key == recv->early.key && sv_put_by_kernel(recv))
+       comes after a CTS, to the same put slot, which the kernel cannot tell apart. But the sender of a buffered one may
+       answer no CTS. */
+    if (!recv->desc && !recv->get.buffered && recv->put.stamp && recv->key == recv->early.key && sv_put_by_kernel(recv))
         return sv_rendezvous_receive(recv);
     /* It has taken the message, or goes now. */
     if (sv_prelaunch_fits(recv)) {

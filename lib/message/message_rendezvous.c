@@ -48,14 +48,18 @@
 
 selvage_status_t sv_rendezvous_begin(selvage_request_t *send, void *stream)
 {
+    sv_ctrl_desc_t *desc = NULL;
     sv_ctrl_header_t header = sv_message_send_header(send, SV_CTRL_RTS);
     header.value[0] = send->place.on_device;
     if (send->place.on_device)
         SV_TRY(sv_message_pack_device(send, sv_message_send_stream(send, stream)));
-    SV_TRY(sv_message_record_gate(send, stream)); /* what is told has its number, and nothing fails after it */
+    SV_TRY(sv_message_record_gate(send, stream)); /* what is told has its number */
+    /* The descriptor is there before anything is offered, so that nothing fails after that but what ends the engine. */
+    SV_TRY(sv_ctrl_alloc_to(send->engine, send->peer, true, &desc));
     send->state = SV_REQUEST_RTS_SENT;
     sv_get_offer(send, stream, &header);
-    return sv_ctrl_send_header(send->engine, send->peer, &header);
+    *desc->header = header;
+    return sv_ctrl_send(send->engine, desc, send->peer);
 }
 
 /* Copies and sums may begin: the caller's stream has come so far. */
@@ -169,14 +173,11 @@ static bool is_route_usable(const selvage_request_t *send, const sv_ctrl_header_
 void sv_message_send_cleared(selvage_request_t *send, const sv_ctrl_header_t *cts)
 {
     bool again = cts->attempt > send->attempt;
-    sv_message_peer_t *peer;
     if (send->given_up) { /* its caller has its buffer back */
         (void)sv_message_settle_send(send, sv_error_quiet(SELVAGE_ERR_TIMEOUT, "its caller has given it up"));
         return;
     }
-    if (send->get.stamp && !send->get.buffered_bytes && !again &&
-        sv_message_peer(send->engine, send->peer, &peer) == SELVAGE_SUCCESS)
-        peer->gets_declined++;
+    sv_get_declined(send, cts);
     if (again && send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_PUT)
         sv_put_end(send);
     else if (send->state != SV_REQUEST_RTS_SENT && !(again && send->state == SV_REQUEST_AWAITS_STATUS))

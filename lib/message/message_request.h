@@ -94,7 +94,7 @@ typedef struct sv_request_get {
     size_t buffered_bytes;   /* a carrier: of that buffer; 0: the memory is the caller's */
     sv_transfer_mapping_t *mapping; /* receive: what it is copied from ... */
     const uint8_t *src;      /* ... and where in it */
-    struct sv_message_bounce *bounce; /* receive: host memory gets it by way of this */
+    struct sv_message_bounce *bounce; /* receive: host memory gets it by way of this; NULL: straight */
     bool final;              /* receive: the bytes are there, whether the digest is or not */
     bool taken, buffered;    /* receive: the offer is taken; the memory is a buffer of its sender's engine */
     bool copied, corrupt;    /* receive: its copy has begun; a fault: one byte of it is to be changed */

@@ -89,7 +89,7 @@ selvage_status_t sv_shm_advertise(sv_message_engine_t *engine, int rank)
 
 void sv_shm_prefer(sv_shm_end_t *end, bool host)
 {
-    /* This end's own word. Partners: the acquires in sv_devslot_take() and sv_get_offer(). */
+    /* This end's own word. Partners: the acquires in sv_devslot_take() and prefers_host(). */
     if (end->shm->prefers_host != host)
         __atomic_store_n(&end->shm->prefers_host, host, __ATOMIC_RELEASE);
 }

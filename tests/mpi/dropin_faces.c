@@ -195,6 +195,30 @@ static void check_neighbours(form_t form, bool periodic)
     MPI_Comm_free(&comm);
 }
 
+/* In a line only the first and the last rank have a neighbour that is nobody, whose block goes down and up again. */
+static void check_line(void)
+{
+    enum { COUNT = 100, BYTES = 2 * COUNT * ELEMENT };
+    const int dim = dropin.size, period = 0;
+    const bool at_end = dropin.rank == 0 || dropin.rank == dropin.size - 1;
+    MPI_Comm comm;
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &dim, &period, 0, &comm);
+    dropin_buffer_t from = dropin_buffer(0, BYTES, true), to = dropin_buffer(0, BYTES, true);
+    for (dropin_plain = false;; dropin_plain = true) {
+        begin_counting();
+        CHECK_EQ(X(Neighbor_alltoall, dropin_argument(&from), COUNT, MPI_DOUBLE, dropin_argument(&to), COUNT,
+                   MPI_DOUBLE, comm), MPI_SUCCESS);
+        in_call = false;
+        if (dropin_plain)
+            break;
+    }
+    dropin_plain = false;
+    CHECK_EQ(moved, (at_end ? 3 : 2) * BYTES);
+    CHECK(dropin_same(&from));
+    CHECK(dropin_same(&to));
+    MPI_Comm_free(&comm);
+}
+
 /* --- all ranks ---------------------------------------------------------------------------------------------------- */
 
 /* Columns of a matrix, another one for each rank; one rank gets nothing. */
@@ -235,6 +259,71 @@ static void check_alltoallw(bool one)
     CHECK(dropin_same(&to));
     drop_types(&out);
     drop_types(&in);
+}
+
+/* A program frees its types at once, and makes others before the call has ended. Between some ranks goes nothing: their
+   types have no bytes. */
+static void check_freed_types(void)
+{
+    enum { COUNT = 8, MADE = 8, SLOT = 4096 };
+    lists_t l = {.n = dropin.size};
+    MPI_Datatype made[MADE];
+    MPI_Request request;
+    dropin_buffer_t from = dropin_buffer(0, SLOT * dropin.size, true), to = dropin_buffer(0, SLOT * dropin.size, true);
+    for (dropin_plain = false;; dropin_plain = true) {
+        for (int i = 0; i < l.n; i++) {
+            const bool empty = (dropin.rank + i) % 2 == 0;
+            MPI_Type_vector(empty ? 0 : 4, 1, 2, MPI_DOUBLE, &l.types[i]);
+            MPI_Type_commit(&l.types[i]);
+            l.counts[i] = COUNT;
+            l.displs[i] = i * SLOT;
+        }
+        CHECK_EQ(X(Ialltoallw, dropin_argument(&from), l.counts, l.displs, l.types, dropin_argument(&to), l.counts,
+                   l.displs, l.types, MPI_COMM_WORLD, &request), MPI_SUCCESS);
+        for (int i = 0; i < l.n; i++)
+            MPI_Type_free(&l.types[i]);
+        for (int i = 0; i < 3; i++)
+            PMPI_Barrier(MPI_COMM_WORLD); /* MPI comes to the end of the call here */
+        for (int i = 0; i < MADE; i++) {
+            MPI_Type_contiguous(SLOT / COUNT / ELEMENT, MPI_DOUBLE, &made[i]);
+            MPI_Type_commit(&made[i]);
+        }
+        CHECK_EQ(X(Wait, &request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+        for (int i = 0; i < MADE; i++)
+            MPI_Type_free(&made[i]);
+        if (dropin_plain)
+            break;
+    }
+    dropin_plain = false;
+    CHECK(dropin_same(&from));
+    CHECK(dropin_same(&to));
+}
+
+/* What is gathered in place: of all that comes up, only the rank's own block goes down. */
+static void check_in_place(bool gathers)
+{
+    enum { COUNT = 100, EACH = COUNT * ELEMENT };
+    lists_t list = {0};
+    for (int i = 0; i < dropin.size; i++)
+        name_block(&list, COUNT, MPI_DOUBLE, 2 * i * COUNT);
+    const bool is_root = dropin.rank == 0;
+    dropin_buffer_t all = dropin_buffer(0, (int64_t)2 * EACH * dropin.size, true), own = dropin_buffer(0, EACH, true);
+    for (dropin_plain = false;; dropin_plain = true) {
+        begin_counting();
+        const int code =
+            gathers ? X(Gatherv, is_root ? MPI_IN_PLACE : dropin_argument(&own), COUNT, MPI_DOUBLE,
+                        dropin_argument(&all), list.counts, list.displs, MPI_DOUBLE, 0, MPI_COMM_WORLD)
+                    : X(Allgather, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, dropin_argument(&all), COUNT, MPI_DOUBLE,
+                        MPI_COMM_WORLD);
+        CHECK_EQ(code, MPI_SUCCESS);
+        in_call = false;
+        if (dropin_plain)
+            break;
+    }
+    dropin_plain = false;
+    CHECK_EQ(moved, EACH + (gathers && !is_root ? 0 : EACH * (size_t)dropin.size));
+    CHECK(dropin_same(&all));
+    CHECK(dropin_same(&own));
 }
 
 /* Rows of a long matrix, far apart: of one type without gaps, or of one with. */
@@ -281,8 +370,12 @@ int main(int argc, char **argv)
         check_neighbours(form, true);
         check_neighbours(form, false);
     }
+    check_line();
+    check_freed_types();
     check_alltoallw(false);
     check_alltoallw(true);
+    check_in_place(false);
+    check_in_place(true);
     for (int i = 0; i < 4; i++)
         check_rows(i % 2, i / 2);
     return dropin_end("dropin_faces");

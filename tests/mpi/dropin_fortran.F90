@@ -253,6 +253,25 @@ subroutine collectives()
     call MPI_Alltoallw(out, counts, displs, types, in, counts, displs, types, MPI_COMM_WORLD, ierror)
     call numbers_get(here, in_there, n)
     call check(here(1) == 1000d0 + 2 + (1 + rank * (n / ranks)) / 1d4, 'alltoallw')
+    ! MPI reads the list of types again at the end; from device memory and from the host's.
+    do i = 1, 2
+        call MPI_Type_contiguous(n / ranks, MPI_DOUBLE_PRECISION, types(1), ierror)
+        call MPI_Type_commit(types(1), ierror)
+        types = types(1)
+        counts = 1
+        wanted = -1
+        call fill(2)
+        if (i == 1) call MPI_Ialltoallw(out, counts, displs, types, in, counts, displs, types, MPI_COMM_WORLD, &
+            request, ierror)
+        if (i == 2) call MPI_Ialltoallw(here, counts, displs, types, wanted, counts, displs, types, MPI_COMM_WORLD, &
+            request, ierror)
+        call MPI_Type_free(types(1), ierror)
+        call MPI_Wait(request, MPI_STATUS_IGNORE, ierror)
+        call check(ierror == MPI_SUCCESS, 'ialltoallw')
+        if (i == 1) call numbers_get(wanted, in_there, n)
+        call check(wanted(1) == 1000d0 + 2 + (1 + rank * (n / ranks)) / 1d4, 'ialltoallw: numbers')
+        call numbers_get(here, out_there, n)
+    end do
 end subroutine
 
 subroutine packing()

@@ -217,6 +217,30 @@ static void check_kept(void)
     MPI_Type_free(&type);
 }
 
+/* A plan that was made while the pool was full gets its table once there is room. */
+static void check_full_pool(void)
+{
+    enum { LONG_ONES = 16, HELD = LONG_ONES + 64, SHORT = 1000 }; /* together more than the pool */
+    MPI_Datatype type = comb(NUMBERS - 7, -1, false);
+    MPI_Request held[HELD];
+    const int before = written, peer = 1 - dropin.rank;
+    for (int i = 0; i < HELD; i++)
+        MPI_Irecv(memory, i < LONG_ONES ? SPAN : SHORT, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &held[i]);
+    pass_one(type, 0);
+    CHECK_EQ(written - before, 0);
+    for (int i = 0; i < HELD; i++)
+        MPI_Send(host, 0, MPI_BYTE, peer, 1, MPI_COMM_WORLD);
+    MPI_Waitall(HELD, held, MPI_STATUSES_IGNORE);
+    /* The next request gives back what they had. */
+    MPI_Irecv(memory, SHORT, MPI_BYTE, peer, 1, MPI_COMM_WORLD, held);
+    MPI_Send(host, 0, MPI_BYTE, peer, 1, MPI_COMM_WORLD);
+    MPI_Wait(held, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 2; i++)
+        pass_one(type, 0);
+    CHECK_EQ(written - before, 1);
+    MPI_Type_free(&type);
+}
+
 int main(int argc, char **argv)
 {
     int cases;
@@ -227,6 +251,8 @@ int main(int argc, char **argv)
     host = malloc(SPAN);
     packed = malloc(SPAN);
     check_random(cases);
+    if (set)
+        check_full_pool();
     const int pinned_before = pinned;
     check_contents(cases);
     check_kept();

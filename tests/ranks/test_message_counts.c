@@ -136,6 +136,30 @@ static void not_counting(local_rank_t *self)
     local_ranks_barrier(self);
 }
 
+/* A buffered send is one message, though a second request has its bytes to the end. */
+static void count_buffered(local_rank_t *self)
+{
+    const message_shape_t shape = {.bytes = LONG_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_end_t end;
+    message_ends_meet(self, 100);
+    const selvage_stats_t before = stats_of(self);
+    const sv_message_engine_t *engine = atomic_load(&self->comm->messages);
+    message_end_open(&end, self, &shape);
+    if (self->rank == 0)
+        CHECK_STATUS(message_end_ibsend(&end, &shape, 1, TAG, 7), SELVAGE_SUCCESS);
+    else
+        message_end_recv(&end, &shape, 0, TAG);
+    CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+    message_end_close(&end);
+    while (self->rank == 0 && engine->buffered_bytes > 0)
+        sv_comm_poll(self->comm);
+    const selvage_stats_t stats = stats_of(self);
+    CHECK_EQ(stats.messages_sent - before.messages_sent, self->rank == 0);
+    CHECK_EQ(stats.message_bytes_sent - before.message_bytes_sent, self->rank == 0 ? LONG_BYTES : 0);
+    CHECK_EQ(stats.messages_received - before.messages_received, self->rank == 1);
+    local_ranks_barrier(self);
+}
+
 /* A caller that was built before there were counters of messages gets all the others, and nothing after them. */
 static void partial(local_rank_t *self)
 {
@@ -261,6 +285,7 @@ int main(void)
     count_with(FLIP ",attempts=255 RETRY_MAX=2", (counts_case_t){.damaged = true, .fails = true, .times = 3});
     count_with(FLIP " CHECKSUM=report", (counts_case_t){.damaged = true, .fails = true, .times = 1});
     run(not_counting, SIZES, true);
+    run(count_buffered, "SEGMENT_BYTES=4096 MESSAGE_EAGER_BYTES=64", false);
     run(partial, SIZES, false);
     run(beside, SIZES, false);
     run(beside, SIZES "PROGRESS=thread", false);

@@ -197,6 +197,36 @@ static void receive_on_host(local_rank_t *self)
         CHECK_EQ(sv_message_stats(self->comm).arrived.fetched, 1);
 }
 
+/* Receives that are too short say nothing about offers; a rank that takes none is still made one now and then. */
+static void decline_often(local_rank_t *self)
+{
+    enum { DECLINED = 9, MOST = 80 };
+    const message_shape_t shape = {.bytes = LONG_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_shape_t brief = shape;
+    int offered = 0;
+    brief.bytes = 1000;
+    message_ends_meet(self, 100);
+    sv_message_peer_t *peer = engine_of_get(self)->peers[1 - self->rank];
+    for (int i = 0; i < 2 * DECLINED + MOST; i++) {
+        const bool too_short = i < DECLINED;
+        message_end_t end;
+        peer->no_get = self->rank == 1 && i < 2 * DECLINED;
+        message_end_open(&end, self, self->rank == 1 && too_short ? &brief : &shape);
+        if (self->rank == 0) {
+            message_end_send(&end, &shape, 1, 1, 9);
+            CHECK(i > DECLINED || end.request->get.stamp != 0);
+            offered += i >= 2 * DECLINED && end.request->get.stamp != 0;
+        }
+        local_ranks_barrier(self);
+        if (self->rank == 1)
+            message_end_recv(&end, too_short ? &brief : &shape, 0, 1);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL),
+                     self->rank == 1 && too_short ? SELVAGE_ERR_TRUNCATED : SELVAGE_SUCCESS);
+        message_end_close(&end);
+    }
+    CHECK(self->rank == 1 || offered > 0);
+}
+
 /* Every message comes damaged at first, and is asked for again. */
 static void mend_damaged(local_rank_t *self)
 {
@@ -224,8 +254,15 @@ static void mend_damaged(local_rank_t *self)
     message_end_close(&end);
 }
 
+static selvage_status_t fail_malloc(sv_device_t *dev, size_t bytes, void **ptr_out)
+{
+    (void)dev, (void)bytes, (void)ptr_out;
+    return sv_error(SELVAGE_ERR_DEVICE, "no device memory: of a test");
+}
+
 /* Buffered sends are complete while their receiver sleeps, and are received while their sender does. More than the
-   buffers hold are refused, and there is room again once those are received. */
+   buffers hold are refused, and there is room again once those are received. On the host they come also without device
+   memory of the receiver's. */
 static void buffer_many(local_rank_t *self)
 {
     enum { MANY = 3 }; /* buffers are powers of two: 3 of 512 KiB in 1600 KiB */
@@ -249,6 +286,7 @@ static void buffer_many(local_rank_t *self)
                 message_end_mark(&end[i]); /* the buffer is the caller's again */
             }
             CHECK_STATUS(message_end_ibsend(&refused, &shape, 1, 9, 9), SELVAGE_ERR_LIMIT);
+            CHECK_EQ(engine_of_get(self)->buffers_made_bytes, MANY << 19);
             atomic_store(&sent, turn + 1);
             sleep_until(&received, turn + 1);
             CHECK(engine_of_get(self)->buffered_bytes > 0);
@@ -256,6 +294,11 @@ static void buffer_many(local_rank_t *self)
                 sv_comm_poll(self->comm);
         } else {
             const uint64_t before = sv_message_stats(self->comm).arrived.fetched;
+            sv_device_t *dev = engine_of_get(self)->dev;
+            const sv_device_ops_t *const usual = dev->ops;
+            sv_device_ops_t poor = *usual;
+            poor.malloc = fail_malloc;
+            dev->ops = on_host && turn == 0 ? &poor : usual;
             sleep_until(&sent, turn + 1);
             for (int i = MANY; i-- > 0;)
                 message_end_recv(&end[i], &shape, 0, i);
@@ -263,6 +306,7 @@ static void buffer_many(local_rank_t *self)
                 CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
                 CHECK_EQ(message_end_wrong(&end[i], shape.bytes, (uint64_t)i + 1), -1);
             }
+            dev->ops = usual;
             CHECK_EQ(sv_message_stats(self->comm).arrived.fetched - before, MANY);
             atomic_store(&received, turn + 1);
         }
@@ -271,6 +315,13 @@ static void buffer_many(local_rank_t *self)
             message_end_close(&end[i]);
         message_end_close(&refused);
     }
+    /* What is kept in shorter buffers counts, too. */
+    const message_shape_t longer = {.bytes = 2 * LONG_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_end_t refused;
+    message_end_open(&refused, self, &longer);
+    if (self->rank == 0)
+        CHECK_STATUS(message_end_ibsend(&refused, &longer, 1, 9, 9), SELVAGE_ERR_LIMIT);
+    message_end_close(&refused);
 }
 
 /* A receive that is too short ends with an error, and the buffer is free again; so it is if its receive never comes. */
@@ -357,6 +408,7 @@ int main(void)
     local_ranks_env(settings[0]);
     local_ranks_run(&(local_run_t){.size = 2, .body = receive_many});
     local_ranks_run(&(local_run_t){.size = 2, .body = receive_on_host});
+    local_ranks_run(&(local_run_t){.size = 2, .body = decline_often, .log_expected = true});
     CHECK_EQ(local_ranks_left(), 0);
     atomic_store(&sent, 0);
     atomic_store(&received, 0);

@@ -287,6 +287,39 @@ static void crossing(local_rank_t *self)
     }
 }
 
+/* The same with a buffered send, whose sender then sleeps: a kernel that waits for a put does not ask for one. */
+static void crossing_buffered(local_rank_t *self)
+{
+    static atomic_int hidden, asked, here;
+    message_ends_meet(self, 100);
+    for (int i = 0; i < 3; i++) {
+        message_end_t end;
+        if (self->rank == 1) {
+            begin(self, &end, &plain, 9, i);
+            sv_prelaunch_requests(engine_of(self), 1, &end.request);
+            CHECK(end.request->early.launched);
+            const uint64_t word = __atomic_exchange_n(rtr_word(self, &end), 0, __ATOMIC_ACQ_REL);
+            CHECK(word > 1);
+            atomic_store(&hidden, i + 1);
+            come_to(&asked, i + 1);
+            __atomic_store_n(rtr_word(self, &end), word, __ATOMIC_RELEASE);
+            const uint64_t before = sv_message_stats(self->comm).arrived.fetched;
+            finish(&end, SELVAGE_SUCCESS, BYTES, i);
+            CHECK_EQ(sv_message_stats(self->comm).arrived.fetched - before, 1);
+            atomic_store(&here, i + 1);
+        } else {
+            come_to(&hidden, i + 1);
+            message_end_open(&end, self, &plain);
+            CHECK_STATUS(message_end_ibsend(&end, &plain, 1, 9, key_of(i)), SELVAGE_SUCCESS);
+            CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+            message_end_close(&end);
+            atomic_store(&asked, i + 1);
+            come_to(&here, i + 1);
+        }
+        local_ranks_barrier(self);
+    }
+}
+
 /* An RTS that is there before its receive is posted is cleared in the call that posts it. */
 static void announced(local_rank_t *self)
 {
@@ -342,5 +375,6 @@ int main(void)
     run(announced, NULL, false);
     local_ranks_env("MESSAGE_EAGER_BYTES=32 EARLY_WAIT_US=100000 KERNEL_PEER_MAX_BYTES=1M SOFT_BLOCKS=2");
     run(crossing, NULL, false);
+    run(crossing_buffered, NULL, false);
     return check_report("test_message_rtr");
 }

@@ -108,6 +108,14 @@ static void test_patterns(void)
     }
     for (int i = 0; i < COUNT; i++)
         CHECK(sums[i] == 0);
+    /* A segment of a long buffer in the place of another one is seen. */
+    for (size_t at = COUNT; at < (size_t)1 << 31; at *= 2) {
+        bench_mpi_bytes(other, at, BYTES, 0, 1);
+        CHECK(memcmp(first, other, BYTES) != 0);
+        bench_mpi_numbers(sums, 0, COUNT, 0, 7);
+        bench_mpi_numbers(numbers, at, COUNT, 0, 7);
+        CHECK(memcmp(sums, numbers, sizeof sums) != 0);
+    }
 }
 
 /* The second of two ranks gets the blocks and keeps the gaps; of an all-to-all each gets its own. */

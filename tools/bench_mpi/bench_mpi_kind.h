@@ -52,6 +52,7 @@ typedef struct bench_mpi_cell {
     int peer;       /* of messages; -1: this rank has no part in them */
     bool first;     /* of the two: begins a ping-pong, sends a window, is the origin of a put or get */
     bool on_device; /* the data of this rank */
+    bool made;      /* begin has succeeded on all ranks */
     int window;     /* messages outstanding, each with memory of its own */
     char *send, *recv;
     char *device_send, *device_recv; /* by hand, else NULL */

@@ -59,7 +59,10 @@ static void choose_ways(bench_mpi_run_t *run)
     if (run->ways[BENCH_MPI_NCCL])
         bench_mpi_nccl_open(&run->nccl, &run->job, options->nccl);
     /* Who names a way by --ways knows better than the query. */
-    run->takes_device = run->takes_device || options->ways[BENCH_MPI_DEVICE] || options->ways[BENCH_MPI_MIXED];
+    int takes = run->takes_device || options->ways[BENCH_MPI_DEVICE] || options->ways[BENCH_MPI_MIXED];
+    /* The libraries of one rank may answer differently from another's: a cell is measured on all ranks or on none. */
+    MPI_Allreduce(MPI_IN_PLACE, &takes, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    run->takes_device = takes;
 }
 
 static void make_buffers(bench_mpi_run_t *run)
@@ -296,6 +299,7 @@ static bench_mpi_result_t measure_between(bench_mpi_run_t *run, bench_mpi_cell_t
     bench_mpi_result_t result = {.state = BENCH_MPI_NOT_MEASURED};
     int made = cell->kind->begin(cell);
     MPI_Allreduce(MPI_IN_PLACE, &made, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    cell->made = made;
     if (made)
         result = measure(run, cell, which);
     cell->kind->end(cell);

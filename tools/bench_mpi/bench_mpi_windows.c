@@ -30,9 +30,10 @@ static bool make_get(bench_mpi_cell_t *cell)
     return make_window(cell, cell->send);
 }
 
+/* Which takes both ranks: if the other one was refused, it stays. */
 static void free_window(bench_mpi_cell_t *cell)
 {
-    if (cell->win != MPI_WIN_NULL)
+    if (cell->made && cell->win != MPI_WIN_NULL)
         MPI_Win_free(&cell->win);
 }
 
