@@ -102,10 +102,9 @@
       "auto: 4G, or a sixteenth of the machine's memory if that is less")                                              \
     X(DROPIN_PIECE_BYTES, dropin_piece_bytes, BYTES, "1M", "64..1G", 0,                                                \
       "pieces by which the drop-in copies memory that is not pinned")                                                  \
-    X(DROPIN_SYNC, dropin_sync, CHOICE, "auto", "auto|device|default|none|check", 0,                                   \
-      "what MPI calls of the drop-in wait for before they touch device memory: all work for a limited time, all "      \
-      "work, "                                                                                                         \
-      "that of the default stream, nothing; check: all work, and a warning if it was needed")                          \
+    X(DROPIN_SYNC, dropin_sync, CHOICE, "default", "default|auto|device|none|check", 0,                                \
+      "what MPI calls of the drop-in wait for before they touch device memory: the work of the default stream, all "   \
+      "work for a limited time, all work, nothing; check: all work, and a warning if it was needed")                   \
     X(DROPIN_SYNC_MS, dropin_sync_ms, INT, "1000", "0..86400000", 0, "the limit of SELVAGE_DROPIN_SYNC=auto")          \
     X(JOB, job, TEXT, "", "", 1, "name of a job in which every rank has the drop-in; selvage-run sets it")             \
     X(REPORT, report, BOOL, "off", "", 0,                                                                              \

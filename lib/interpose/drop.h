@@ -29,7 +29,7 @@
 /* --- settings and the devices (drop_device.c, drop_copy.c, drop_init.c, drop_pool.c) ------------------------------ */
 
 typedef enum sv_drop_sync {
-    SV_DROP_SYNC_AUTO, SV_DROP_SYNC_DEVICE, SV_DROP_SYNC_DEFAULT, SV_DROP_SYNC_NONE, SV_DROP_SYNC_CHECK
+    SV_DROP_SYNC_DEFAULT, SV_DROP_SYNC_AUTO, SV_DROP_SYNC_DEVICE, SV_DROP_SYNC_NONE, SV_DROP_SYNC_CHECK
 } sv_drop_sync_t;
 
 /* AUTO: a message takes the fast route only if it completes without the other rank's host. */
@@ -487,82 +487,7 @@ void sv_drop_requests_retire(void);
    had. */
 int sv_drop_requests_end(int *open_out);
 
-/* --- the fast route (drop_fast.c) --------------------------------------------------------------------------------- */
-
-/* A length that programs hardly use: a prime, so that no array of numbers has it. What is no longer than this is never
-   announced. */
-enum { SV_DROP_ANNOUNCE_BYTES = 251 };
-
-/* This job may use it: constant after MPI_Init. And: it is open now, on this rank; with ON, on all. And: collective
-   calls need not ask any more. */
-extern bool sv_drop_fast_wanted;
-bool sv_drop_fast_is_open(void);
-bool sv_drop_fast_has_asked(void);
-void sv_drop_fast_begin(void);
-void sv_drop_fast_end(void);
-void sv_drop_fast_see(void); /* this rank has shown device memory */
-
-/* At the beginning of a collective call that blocks: whether ranks may owe each other bytes now. Then all ranks of the
-   call take MPI's non-blocking form and drive it. */
-bool sv_drop_fast_enter(MPI_Comm comm);
-static inline bool sv_drop_enter(MPI_Comm comm)
-{
-    return __builtin_expect(sv_drop_fast_wanted, 0) && sv_drop_fast_enter(comm);
-}
-
-/* After a call from which no rank returns before all have entered it, if it has bytes: it may open the route. */
-void sv_drop_fast_leave(MPI_Comm comm);
-bool sv_drop_type_has_bytes(MPI_Datatype type);
-static inline int sv_drop_leave(MPI_Comm comm, int64_t count, MPI_Datatype type, int code)
-{
-    if (__builtin_expect(sv_drop_fast_wanted, 0) && code == MPI_SUCCESS && count > 0 && !sv_drop_fast_has_asked() &&
-        sv_drop_type_has_bytes(type))
-        sv_drop_fast_leave(comm);
-    return code;
-}
-
-/* In every wait: sends again a message that has come damaged, though the program's send is complete. Hears ranks that
-   open the route. */
-void sv_drop_fast_answer(void);
-/* Before a message with device memory that is long enough, to or from a rank of comm (or MPI_ANY_SOURCE): opens the
-   route between the two, in time. Not with the lock (drop_meet.c). */
-void sv_drop_meet(MPI_Comm comm, int peer);
-
-/* Whether so much takes the route, whether a message of it may, and whether receives of it are watched. */
-bool sv_drop_fast_takes(int64_t count, MPI_Datatype type);
-bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);
-bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device);
-/* Whether a receive of so little is given room for an announcement, since its sender waits for what hears it. */
-bool sv_drop_fast_is_short(int64_t count, MPI_Datatype type);
-/* Whether receives of threads must be posted under the lock, because a probe of another one may take messages. */
-bool sv_drop_fast_guards(void);
-/* Whether ranks may owe each other bytes, so that waits are driven and announcements heard at once. */
-bool sv_drop_fast_drives(void);
-/* Begins to send. Returns the announcement that is sent in place of the message, or NULL if it is to be staged. */
-void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, MPI_Datatype type, int dest, int tag,
-                        MPI_Comm comm);
-/* Remembers what a receive was given. The type is the drop-in's own copy from here on. */
-void sv_drop_fast_remember(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm);
-/* Watches a receive, if an announcement could come. */
-void sv_drop_fast_monitor(sv_drop_fast_t *state, void *buf, int64_t count, MPI_Datatype type, MPI_Comm comm,
-                          bool device);
-/* After the receive: whether it was an announcement. Its bytes are then under way, or cannot be had (state->error). */
-bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status);
-/* Whether nothing is in flight any more; *error is set if it ended badly. */
-bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error);
-/* After a receive that blocked: waits for what was announced, if anything was. True: it has come and landed, or failed
-   with *code, of which the communicator's error handler has heard. */
-bool sv_drop_fast_finish(sv_drop_fast_t *state, sv_drop_call_t *call, MPI_Status *status, int *code);
-/* How many bytes the text of a message announces, false if it is no announcement; and whether announcements are read at
-   all. */
-bool sv_drop_fast_announces(const void *text, uint64_t *bytes_out);
-bool sv_drop_fast_reads(void);
-/* Whether a receive from source has waited for longer than the user wants, although its sender's message has come by
-   the route. Its announcement is then nowhere, and state->error is set. */
-bool sv_drop_fast_is_lost(sv_drop_fast_t *state, int source);
-/* Puts into the status how much came, and from where. */
-void sv_drop_fast_set_status(const sv_drop_fast_t *state, MPI_Status *status);
-void sv_drop_fast_release(sv_drop_fast_t *state);
+#include "interpose/drop_fast.h"
 
 /* --- windows (drop_window.c) -------------------------------------------------------------------------------------- */
 

@@ -300,7 +300,7 @@ bool sv_drop_fast_enter(MPI_Comm comm)
 }
 
 /*
- * With AUTO, where messages have a communicator that knows nothing of the GPUs of other ranks. All ranks are here with a
+ * With AUTO messages have a communicator that knows nothing of the GPUs of other ranks. All ranks are here with a
  * device. So those of a node greet each other, too, and nobody has to wait for the other one's next message.
  */
 static void open_collectives(void)

@@ -38,7 +38,7 @@ static int choice_of(const char *value, const char *const *names, size_t n)
 
 static void take_setting(void *arg, const selvage_setting_t *setting)
 {
-    static const char *const policies[] = {"auto", "device", "default", "none", "check"};
+    static const char *const policies[] = {"default", "auto", "device", "none", "check"};
     static const char *const modes[] = {"auto", "on", "off"};
     sv_drop_settings_t *settings = arg;
     const bool is_set = strcmp(setting->source, "environment") == 0;

@@ -14,7 +14,7 @@ if [ "${available_kib:-0}" -lt $((18 * 1024 * 1024)) ]; then
     exit 77
 fi
 failed=0
-export SELVAGE_DROPIN_SYNC_MS=600000 SELVAGE_DROPIN_POOL_BYTES=256M
+export SELVAGE_DROPIN_SYNC=auto SELVAGE_DROPIN_SYNC_MS=600000 SELVAGE_DROPIN_POOL_BYTES=256M
 # A job for each kind, so that staging memory that is kept does not add up.
 kinds="types nonblocking probed gathers alltoall window file reductions pack"
 # large WHAT [VARIABLE=VALUE]

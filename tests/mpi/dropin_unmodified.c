@@ -188,7 +188,7 @@ static void open_gpu(gpu_t *gpu, int number)
     setenv("OMPI_COMM_WORLD_LOCAL_RANK", text, 1);
     CHECK_STATUS(selvage_device_open_local(NULL, &gpu->device), SELVAGE_SUCCESS);
     gpu->stream = NULL;
-    if (!waits || strcmp(waits, "default") != 0)
+    if (waits && strcmp(waits, "default") != 0)
         CHECK_STATUS(selvage_stream_create(gpu->device, &gpu->stream), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_device_malloc(gpu->device, LARGE, (void **)&gpu->out), SELVAGE_SUCCESS);
     CHECK_STATUS(selvage_device_malloc(gpu->device, LARGE, (void **)&gpu->in), SELVAGE_SUCCESS);

@@ -12,7 +12,7 @@ failed=0 routed=yes
 export SELVAGE_DEVICE=${SELVAGE_DEVICE:-soft}
 # Ranks on one GPU run no kernels that wait for each other, so their collectives are staged.
 [ "$SELVAGE_DEVICE" = soft ] || [ "${TEST_GPUS:-2}" -ge 2 ] || routed=''
-export SELVAGE_DROPIN_SYNC_MS=50000 # tests forget to wait, and machines may be crowded
+export SELVAGE_DROPIN_SYNC=auto SELVAGE_DROPIN_SYNC_MS=50000 # tests forget to wait, and machines may be crowded
 run() { # RANKS PROGRAM SEED CASES [fits or FOLDER]
     local cases=$4
     # With BRIEF a third of them, because another pass runs all; not where the report is to have every call.
@@ -33,7 +33,7 @@ SELVAGE_DROPIN_POOL_BYTES=64K run 2 dropin_messages 7 60
 export SELVAGE_DROPIN_POOL_BYTES=0 SELVAGE_DROPIN_PIECE_BYTES=64
 run 2 dropin_messages 5 100
 run 3 dropin_collectives 5 50
-run 2 dropin_windows 5 10
+run 2 dropin_windows 5 4
 unset SELVAGE_DROPIN_POOL_BYTES SELVAGE_DROPIN_PIECE_BYTES
 # These look into device memory from the host, and one has a kernel that waits for the host.
 if [ "$SELVAGE_DEVICE" = soft ]; then

@@ -6,7 +6,7 @@ set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=${top_builddir:-.}
 failed=0
-export SELVAGE_DROPIN_SYNC_MS=50000 # one program forgets to wait
+export SELVAGE_DROPIN_SYNC=auto SELVAGE_DROPIN_SYNC_MS=50000 # one program forgets to wait
 run() { # RANKS PROGRAM ARGUMENT...
     local ranks=$1 program=$2
     shift 2
