@@ -167,13 +167,13 @@ bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, 
     int to;
     if (!sv_drop_fast_takes(count, type))
         return false;
-    sv_drop_meet(comm, dest);
+    sv_drop_wireup(comm, dest);
     if (!sv_drop_fast_is_open() || tag < 0 || tag > sv_drop_route.tag_most ||
         dest < 0 || dest >= sv_drop_size(comm) || !sv_drop_type_is_committed(type) ||
         (to = sv_drop_world_rank(comm, dest)) == MPI_UNDEFINED)
         return false;
     PMPI_Type_size_x(type, &bytes);
-    return sv_drop_route.drives || (sv_drop_meet_is_over(to) && bytes * count <= sv_drop_route.slot_bytes);
+    return sv_drop_route.drives || (sv_drop_wireup_is_done(to) && bytes * count <= sv_drop_route.slot_bytes);
 }
 
 bool sv_drop_fast_guards(void)
@@ -243,7 +243,7 @@ void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, M
             sv_drop_route.world, buf, (size_t)count, type, to, id, SELVAGE_MESSAGE_NO_STREAM, &state->request) !=
         SELVAGE_SUCCESS)
         return NULL; /* a type that cannot be taken apart, or no slot */
-    sv_drop_route.next_id = id + 1 == SV_DROP_GREETING_TAG ? 0 : id + 1;
+    sv_drop_route.next_id = id + 1 == SV_DROP_WIREUP_TAG ? 0 : id + 1;
     /* The announcement, which is the caller's to send. */
     notice_t notice = {.nonce = {sv_drop_route.nonce[0], sv_drop_route.nonce[1]}, .bytes = (uint64_t)(bytes * count),
                        .source = sv_drop_rank(MPI_COMM_WORLD), .id = id, .tag = tag};
@@ -409,7 +409,7 @@ bool sv_drop_fast_is_lost(sv_drop_fast_t *state, int source)
         sv_drop_now_ns() - state->begin_ns < limit)
         return false;
     const int from = source == MPI_ANY_SOURCE ? MPI_ANY_SOURCE : sv_drop_world_rank(state->comm, source);
-    sv_drop_meet_poll(); /* a greeting is no message */
+    sv_drop_wireup_poll(); /* a wireup message is none of the program's */
     if (from == MPI_UNDEFINED ||
         selvage_message_iprobe(sv_drop_route.world, from, MPI_ANY_TAG, &found, NULL) != SELVAGE_SUCCESS || !found)
         return false;

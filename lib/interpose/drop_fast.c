@@ -20,7 +20,7 @@
  * get to run. So calls that block are driven by tests, and all ranks of a blocking collective call take its
  * non-blocking form.
  *
- * With AUTO the route opens pair by pair (drop_meet.c). With ON, or a progress thread, all ranks open it at once, after
+ * With AUTO the route opens pair by pair (drop_wireup.c). With ON, or a progress thread, all ranks open it at once, after
  * a collective call on all of them, once each has shown device memory. Then it is decided, too, whether collective
  * calls go by Selvage's. The 1st, 2nd, 4th, ... such call asks. Only a call counts from which no rank returns before
  * all have entered it: MPI_Barrier, and MPI_Allreduce and its kin if they move any bytes.
@@ -91,7 +91,7 @@ static bool opens_by_pairs(void)
 static void begin_pairs(void)
 {
     int n, *rank = find_node(&n);
-    if (!sv_drop_meet_begin(rank, n, sv_drop_route.slot_bytes)) {
+    if (!sv_drop_wireup_begin(rank, n, sv_drop_route.slot_bytes)) {
         sv_drop_warn("the fast route could not be opened on every rank: everything is staged");
         sv_drop_route.refused = true;
     }
@@ -158,7 +158,7 @@ bool sv_drop_fast_is_open(void)
 void sv_drop_fast_answer(void)
 {
     int found;
-    sv_drop_meet_poll();
+    sv_drop_wireup_poll();
     /* Partner: the release in make_world(). Any thread may answer. */
     if (atomic_load_explicit(&sv_drop_route.answers, memory_order_acquire))
         (void)selvage_message_iprobe(sv_drop_route.world, MPI_ANY_SOURCE, MPI_ANY_TAG, &found, NULL);
@@ -301,12 +301,12 @@ bool sv_drop_fast_enter(MPI_Comm comm)
 
 /*
  * With AUTO messages have a communicator that knows nothing of the GPUs of other ranks. All ranks are here with a
- * device. So those of a node greet each other, too, and nobody has to wait for the other one's next message.
+ * device. So those of a node are wired up at once, and nobody has to wait for the other one's next message.
  */
 static void open_collectives(void)
 {
-    if (sv_drop_fast_all(sv_drop_meet_open()))
-        (void)all_have_warmed_up(sv_drop_meet_all());
+    if (sv_drop_fast_all(sv_drop_wireup_open()))
+        (void)all_have_warmed_up(sv_drop_wireup_all());
     selvage_comm_params_t params = {SELVAGE_COMM_PARAMS_INIT, .device = sv_drop_device(),
                                     .timeout_s = sv_drop_settings()->timeout_ns ? 0 : -1};
     const bool made = selvage_comm_create(MPI_COMM_WORLD, &params, &sv_drop_route.coll_world) == SELVAGE_SUCCESS;
@@ -392,7 +392,7 @@ void sv_drop_fast_end(void)
     const bool pairs = sv_drop_fast_wanted && opens_by_pairs() && !sv_drop_route.refused;
     const bool open = pairs ? any_is_open() : sv_drop_fast_is_open();
     if (pairs)
-        sv_drop_meet_end();
+        sv_drop_wireup_end();
     if (open && !pairs)
         (void)sv_drop_fast_agree(sv_drop_route.own, false);
     atomic_store_explicit(&sv_drop_route.answers, false, memory_order_relaxed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The fast route as the drop-in's calls see it: opening, announcements, and receives that watch for them. Included by
- * drop.h, whose types it needs. Threads and ownership: drop_fast.c, drop_meet.c and drop_announce.c.
+ * drop.h, whose types it needs. Threads and ownership: drop_fast.c, drop_wireup.c and drop_announce.c.
  */
 #ifndef SV_DROP_FAST_H
 #define SV_DROP_FAST_H
@@ -44,8 +44,8 @@ static inline int sv_drop_leave(MPI_Comm comm, int64_t count, MPI_Datatype type,
    open the route. */
 void sv_drop_fast_answer(void);
 /* Before a message with device memory that is long enough, to or from a rank of comm (or MPI_ANY_SOURCE): opens the
-   route between the two, in time. Not with the lock (drop_meet.c). */
-void sv_drop_meet(MPI_Comm comm, int peer);
+   route between the two, in time. Not with the lock (drop_wireup.c). */
+void sv_drop_wireup(MPI_Comm comm, int peer);
 
 /* Whether so much takes the route, whether a message of it may, and whether receives of it are watched. */
 bool sv_drop_fast_takes(int64_t count, MPI_Datatype type);

@@ -186,7 +186,7 @@ sv_drop_buffer_t *sv_drop_recv_buffer(sv_drop_call_t *call, sv_drop_fast_t *fast
 {
     sv_drop_buffer_t *buffer = host ? NULL : sv_drop_message(call, buf, count, type, false, true);
     if (buffer && sv_drop_fast_takes(count, type))
-        sv_drop_meet(comm, source);
+        sv_drop_wireup(comm, source);
     /* An announcement that a probe has read is listened to wherever it is received. */
     if (__builtin_expect(sv_drop_fast_wanted, 0))
         sv_drop_fast_monitor(fast, buf, count, type, comm, buffer || fast->renames);

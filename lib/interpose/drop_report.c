@@ -179,10 +179,10 @@ void sv_drop_report_packets(selvage_comm_t *world)
         sv_drop_fatal("no memory", "for the report");
     for (int k = 0; k < COUNTS; k++)
         own.n[k] -= at_opening.n[k];
-    const uint64_t greetings = sv_drop_meet_greetings();
-    own.n[RECEIVED] -= greetings;
-    own.n[VERIFIED] -= sv_drop_settings()->checks ? greetings : 0;
-    own.n[BYTES] -= greetings * SV_DROP_GREETING_BYTES;
+    const uint64_t wireup = sv_drop_wireup_messages();
+    own.n[RECEIVED] -= wireup;
+    own.n[VERIFIED] -= sv_drop_settings()->checks ? wireup : 0;
+    own.n[BYTES] -= wireup * SV_DROP_WIREUP_BYTES;
     PMPI_Gather(&own, COUNTS, MPI_UINT64_T, all, COUNTS, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     if (prints)
         fprintf(stderr, "selvage-mpi: messages of the fast route\n  %5s %12s %12s %9s %9s %9s %14s\n", "rank",

@@ -21,7 +21,7 @@ typedef struct sv_drop_route {
     _Atomic bool unwatched;  /* a receive has begun that an announcement must not come to */
     bool drives;       /* ON: ranks may owe each other bytes */
     _Atomic bool answers; /* what this rank has sent, and is done with, may be asked for again */
-    bool asked;        /* whether collectives of Selvage's can be had has been decided */
+    _Atomic bool asked; /* whether collectives of Selvage's can be had has been decided */
     selvage_comm_t *coll_world; /* AUTO: for collectives; has its device from the beginning */
     bool threads;      /* of the program, all of which may call MPI */
     bool any_threads;  /* of any rank's: ranks may differ */
@@ -42,21 +42,21 @@ bool sv_drop_fast_all(bool mine);
 /* Rank in MPI_COMM_WORLD of a communicator's rank; MPI_UNDEFINED if it has none. Not with the lock. */
 int sv_drop_world_rank(MPI_Comm comm, int peer);
 
-/* Pair by pair (drop_meet.c). Tags of messages of the program's are less than that of greetings. */
-enum { SV_DROP_GREETING_TAG = INT32_MAX, SV_DROP_GREETING_BYTES = 8 };
+/* Pair by pair (drop_wireup.c). Tags of messages of the program's are less than that of wireup messages. */
+enum { SV_DROP_WIREUP_TAG = INT32_MAX, SV_DROP_WIREUP_BYTES = 8 };
 /* Collective. rank: the ranks of the node, which has n of them. Returns whether all ranks could. */
-bool sv_drop_meet_begin(const int *rank, int n, int64_t slot_bytes);
-void sv_drop_meet_end(void);
+bool sv_drop_wireup_begin(const int *rank, int n, int64_t slot_bytes);
+void sv_drop_wireup_end(void);
 /* Whether messages between this rank and that one of MPI_COMM_WORLD may go by the route. */
-bool sv_drop_meet_is_over(int rank);
-/* Collective, once every rank of the node has a device: opens this rank's end; and then meets all others of the node,
-   which waits. Return whether it could. */
-bool sv_drop_meet_open(void);
-bool sv_drop_meet_all(void);
-/* Looks for greetings; cheap if there are none. Any thread, with or without the lock. */
-void sv_drop_meet_poll(void);
-/* How many greetings have come, which are no messages of the program's. */
-uint64_t sv_drop_meet_greetings(void);
+bool sv_drop_wireup_is_done(int rank);
+/* Collective, once every rank of the node has a device: opens this rank's end; and then wires it up with all others
+   of the node, which waits. Return whether it could. */
+bool sv_drop_wireup_open(void);
+bool sv_drop_wireup_all(void);
+/* Looks for wireup messages; cheap if there are none. Any thread, with or without the lock. */
+void sv_drop_wireup_poll(void);
+/* How many wireup messages have come, which are no messages of the program's. */
+uint64_t sv_drop_wireup_messages(void);
 
 /* Reports what came by the fast route since it opened, and whether it was good. Without SELVAGE_REPORT it tells of
    damage only. Called after the last message, by all ranks; NULL where the route is not open. */
