@@ -20,8 +20,8 @@
  * get to run. So calls that block are driven by tests, and all ranks of a blocking collective call take its
  * non-blocking form.
  *
- * With AUTO the route opens pair by pair (drop_wireup.c). With ON, or a progress thread, all ranks open it at once, after
- * a collective call on all of them, once each has shown device memory. Then it is decided, too, whether collective
+ * With AUTO the route opens pair by pair (drop_wireup.c). With ON, or a progress thread, all ranks open it at once,
+ * after a collective call on all of them, once each has shown device memory. Then it is decided, too, whether collective
  * calls go by Selvage's. The 1st, 2nd, 4th, ... such call asks. Only a call counts from which no rank returns before
  * all have entered it: MPI_Barrier, and MPI_Allreduce and its kin if they move any bytes.
  *
