@@ -21,9 +21,9 @@
  * non-blocking form.
  *
  * With AUTO the route opens pair by pair (drop_wireup.c). With ON, or a progress thread, all ranks open it at once,
- * after a collective call on all of them, once each has shown device memory. Then it is decided, too, whether collective
- * calls go by Selvage's. The 1st, 2nd, 4th, ... such call asks. Only a call counts from which no rank returns before
- * all have entered it: MPI_Barrier, and MPI_Allreduce and its kin if they move any bytes.
+ * after a collective call on all of them, once each has shown device memory. Then it is decided, too, whether
+ * collective calls go by Selvage's. The 1st, 2nd, 4th, ... such call asks. Only a call counts from which no rank
+ * returns before all have entered it: MPI_Barrier, and MPI_Allreduce and its kin if they move any bytes.
  *
  * Any thread. The lock of drop_request.c is held in all of this but what begins a collective call. The route owns its
  * communicators from MPI_Init to MPI_Finalize.
