@@ -186,7 +186,7 @@ void sv_message_quiesce(selvage_request_t *request, bool in_call)
 static void count_success(const selvage_request_t *request)
 {
     sv_message_counts_t *counts = &request->engine->counts;
-    if (request->peer == SV_MESSAGE_NOBODY || request->cancelled || request->get.buffered_bytes)
+    if (request->peer == SV_MESSAGE_NOBODY || request->cancelled || request->get.counted)
         return;
     *(request->is_send ? &counts->sent : &counts->received) += 1;
     *(request->is_send ? &counts->bytes_sent : &counts->bytes_received) += request->bytes;
@@ -199,7 +199,8 @@ void sv_message_complete(selvage_request_t *request, selvage_status_t status)
     sv_message_engine_t *engine = request->engine;
     const bool working = request->state == SV_REQUEST_MOVING || request->state == SV_REQUEST_CLOSING ||
                          request->state == SV_REQUEST_UNPACKING ||
-                         (request->is_send && (request->place.bounce || !sv_get_is_ready(request)));
+                         (request->is_send &&
+                          (request->place.bounce || request->get.is_moving || !sv_get_is_ready(request)));
     if (request->state == SV_REQUEST_COMPLETE)
         return;
 

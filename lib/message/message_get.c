@@ -5,9 +5,9 @@
  * receive ends all the same. So no rank waits for another one's host but for what MPI lets it wait for, a receive that
  * is not posted.
  *
- *   sender's host     where[k] = handle, offset; begun[k] = stamp * 2; RTS with k and the stamp
+ *   sender's host     where[k] = handle, offset; begun[k] = offered; RTS with k and the stamp
  *   sender's device   digest --> record[k], ready[k] = stamp                   (in the receiver's shared segment)
- *   receiver's host   begun[k] = stamp * 2 + 1; copies at once if the bytes are final, else once ready[k] is stamp
+ *   receiver's host   begun[k] = taken; copies at once if the bytes are final, else once ready[k] is stamp
  *   receiver's device copy, digest, compared with record[k]
  *   receiver's host   STATUS: good; or a CTS with the next attempt, for a put or for pieces (message_rendezvous.c)
  *
@@ -27,6 +27,8 @@
  *
  *   the send      BUFFERING --ready[k]--> COMPLETE
  *   its carrier   RTS_SENT --STATUS--> COMPLETE, and the memory is used again
+ *
+ * A long buffered send is not copied but lent (message_lend.c).
  */
 #include "message/message_get.h"
 
@@ -41,11 +43,16 @@
 #include "message/message_shm.h"
 
 /* In an RTS, after what a claim says: the stamp; and the place k, with these flags. */
-enum { STAMP = 3, PLACE = 4, PLACE_MASK = 0xff, FINAL = 1 << 8, CORRUPT = 1 << 9, BUFFERED = 1 << 10 };
+enum {
+    STAMP = 3, PLACE = 4, PLACE_MASK = 0xff, FINAL = 1 << 8, CORRUPT = 1 << 9, BUFFERED = 1 << 10, LENT = 1 << 11
+};
+_Static_assert(SV_SHM_GETS == PLACE_MASK + 1, "an RTS can name all places");
+/* Buffered sends of so many bytes are lent: a copy of fewer costs less than a launch. */
+enum { LENT_BYTES_MIN = 4 << 20 };
 /* After so many offers in a row that a rank has not taken, one is made of so many. */
 enum { DECLINED_MOST = 8, OFFERED_SHARE = 64 };
 
-static const sv_shm_end_t *end_of_get(const selvage_request_t *request)
+sv_shm_end_t *sv_get_end_of(const selvage_request_t *request)
 {
     sv_message_peer_t *peer;
     if (sv_message_peer(request->engine, request->peer, &peer) != SELVAGE_SUCCESS) /* it exists */
@@ -55,16 +62,18 @@ static const sv_shm_end_t *end_of_get(const selvage_request_t *request)
 
 /* --- the sender's ------------------------------------------------------------------------------------------------- */
 
-/* Free, and no kernel of an earlier message that was given up writes to it any more; SV_SHM_PUT_SLOTS if there is
-   none. */
-static unsigned find_get_place(const sv_shm_end_t *end)
+/* Free, and no kernel of an earlier message that was given up writes to it any more; SV_SHM_GETS if there is none. */
+static unsigned find_get_place(sv_shm_end_t *end)
 {
-    unsigned k = 0;
-    /* Partner: the digest kernel. */
-    while (k < SV_SHM_PUT_SLOTS &&
-           ((end->gets >> k & 1) || __atomic_load_n(&end->shm->get_ready[k], __ATOMIC_ACQUIRE) != end->get_stamp[k]))
-        k++;
-    return k;
+    for (unsigned i = 0; i < SV_SHM_GETS; i++) {
+        const unsigned k = (end->get_next + i) % SV_SHM_GETS;
+        /* Partner: the digest kernel. */
+        if (!end->get_used[k] && __atomic_load_n(&end->shm->get_ready[k], __ATOMIC_ACQUIRE) == end->get_stamp[k]) {
+            end->get_next = k + 1;
+            return k;
+        }
+    }
+    return SV_SHM_GETS;
 }
 
 static bool may_offer_get(const selvage_request_t *send, const sv_message_peer_t *peer, void *stream)
@@ -100,10 +109,10 @@ static selvage_status_t offer_get(selvage_request_t *send, const uint8_t *src, s
     }
     /* 2. The offer. */
     send->get = (sv_request_get_t){.place = k, .stamp = stamp};
-    end->gets |= UINT32_C(1) << k;
+    end->get_used[k] = true;
     end->get_stamp[k] = stamp;
     /* Partners: the acquire in sv_get_match(), and the exchange in sv_get_begin(). */
-    __atomic_store_n(&end->shm->get_begun[k], stamp << 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&end->shm->get_begun[k], sv_get_word(stamp, SV_GET_OFFERED), __ATOMIC_RELEASE);
     const bool corrupt = fault->armed && sv_fault_packet(fault, (uint32_t)send->number, send->attempt) == SV_FAULT_FLIP;
     rts->value[STAMP] = stamp;
     rts->value[PLACE] = k | (final ? FINAL : 0u) | (corrupt ? CORRUPT : 0u) | (copied ? BUFFERED : 0u);
@@ -119,7 +128,7 @@ static bool prefers_host(const sv_message_peer_t *peer)
 void sv_get_declined(const selvage_request_t *send, const sv_ctrl_header_t *cts)
 {
     sv_message_peer_t *peer;
-    if (send->get.stamp != 0 && !send->get.buffered_bytes && cts->attempt <= send->attempt &&
+    if (send->get.stamp != 0 && !send->get.counted && cts->attempt <= send->attempt &&
         cts->value[0] != SV_MESSAGE_NONE && sv_message_peer(send->engine, send->peer, &peer) == SELVAGE_SUCCESS &&
         !prefers_host(peer))
         peer->gets_declined++;
@@ -133,7 +142,7 @@ void sv_get_offer(selvage_request_t *send, void *stream, sv_ctrl_header_t *rts)
         (peer->gets_declined >= DECLINED_MOST && ++peer->gets_withheld % OFFERED_SHARE != 0))
         return;
     const unsigned k = find_get_place(peer->out);
-    if (k < SV_SHM_PUT_SLOTS)
+    if (k < SV_SHM_GETS)
         (void)offer_get(send, send->place.data, peer->out, k, rts); /* else without */
 }
 
@@ -147,36 +156,47 @@ static selvage_status_t take_bounce_quietly(sv_message_engine_t *engine, size_t 
     return status;
 }
 
-/* Device memory for a buffered send: its own bounce buffer, if it has gaps. NULL: as much as there may be is in use, or
-   is kept in shorter buffers, which are not freed before the engine's end; or there is none, which is said once. The
-   caller has another way. */
-static sv_message_bounce_t *take_send_buffer(selvage_request_t *send)
+/* As much as there may be is in use, or is kept in shorter buffers, which are not freed before the engine's end; or
+   there is none, which is said once. The caller has another way. */
+sv_message_bounce_t *sv_get_take_buffer(sv_message_engine_t *engine, size_t bytes)
 {
     const uint64_t retry_ns = 1000000000;
-    sv_message_engine_t *engine = send->engine;
     const uint64_t left_bytes =
         engine->buffered_bytes < engine->buffer_bytes ? engine->buffer_bytes - engine->buffered_bytes : 0;
-    sv_message_bounce_t *bounce = send->place.bounce;
-    if (bounce)
-        return bounce->bytes <= left_bytes ? bounce : NULL;
-    const size_t bytes = sv_message_bounce_bytes(send->bytes);
-    const bool is_new = !sv_message_has_bounce(engine, send->bytes);
-    if (bytes > left_bytes || (is_new && engine->buffers_made_bytes + bytes > engine->buffer_bytes) ||
+    sv_message_bounce_t *bounce;
+    const size_t rounded_bytes = sv_message_bounce_bytes(bytes);
+    const bool is_new = !sv_message_has_bounce(engine, bytes);
+    if (rounded_bytes > left_bytes || (is_new && engine->buffers_made_bytes + rounded_bytes > engine->buffer_bytes) ||
         (engine->buffer_failed_ns && sv_clock_ns() - engine->buffer_failed_ns < retry_ns))
         return NULL;
-    const selvage_status_t status = take_bounce_quietly(engine, send->bytes, &bounce);
+    const selvage_status_t status = take_bounce_quietly(engine, bytes, &bounce);
     if (status != SELVAGE_SUCCESS) {
         if (engine->buffer_failed_ns == 0)
             sv_log(SV_LOG_INFO, "message", "no device memory for a buffered send of %llu bytes: %s",
-                   (unsigned long long)send->bytes, sv_thread_detail());
+                   (unsigned long long)bytes, sv_thread_detail());
         engine->buffer_failed_ns = sv_clock_ns();
         return NULL;
     }
     engine->buffers_made_bytes += is_new ? bounce->bytes : 0;
-    if (bounce->bytes <= left_bytes)
+    if (bounce->bytes <= left_bytes) {
+        engine->buffered_bytes += bounce->bytes;
         return bounce;
+    }
     sv_message_put_bounce(engine, bounce);
     return NULL;
+}
+
+/* What a buffered send is copied to: its own bounce buffer, if it has gaps. */
+static sv_message_bounce_t *take_send_buffer(selvage_request_t *send)
+{
+    sv_message_engine_t *engine = send->engine;
+    sv_message_bounce_t *bounce = send->place.bounce;
+    if (!bounce)
+        return sv_get_take_buffer(engine, send->bytes);
+    if (engine->buffered_bytes + bounce->bytes > engine->buffer_bytes)
+        return NULL;
+    engine->buffered_bytes += bounce->bytes;
+    return bounce;
 }
 
 /* The other rank has mapped memory of this one's device for its own slots: it can map what is offered. */
@@ -196,10 +216,12 @@ selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_
         return SELVAGE_ERR_LIMIT;
     SV_TRY(sv_message_record_gate(send, stream));
     const unsigned k = find_get_place(peer->out);
-    if (!may_offer_get(send, peer, stream) || k == SV_SHM_PUT_SLOTS || (packed && stream != SELVAGE_MESSAGE_NO_STREAM))
+    if (engine->buffer_bytes == 0 || !may_offer_get(send, peer, stream) || k == SV_SHM_GETS ||
+        (packed && stream != SELVAGE_MESSAGE_NO_STREAM))
         return SELVAGE_ERR_LIMIT;
-    sv_message_bounce_t *bounce = take_send_buffer(send);
-    if (!bounce)
+    const bool lends = !packed && stream == SELVAGE_MESSAGE_NO_STREAM && send->bytes >= LENT_BYTES_MIN;
+    sv_message_bounce_t *bounce = lends ? NULL : take_send_buffer(send);
+    if (!bounce && !lends)
         return SELVAGE_ERR_LIMIT;
     /* 1. A second request, which nobody waits for, has the buffer and the message's number. */
     selvage_status_t status = sv_ctrl_alloc_to(engine, send->peer, true, &desc);
@@ -215,7 +237,7 @@ selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_
     carrier->before = send->before;
     carrier->stream = SELVAGE_MESSAGE_NO_STREAM;
     carrier->place = (sv_message_place_t){
-        .data = bounce->memory, .bytes = send->bytes, .on_device = true, .bounce = bounce};
+        .data = bounce ? bounce->memory : send->place.data, .bytes = send->bytes, .on_device = true, .bounce = bounce};
     carrier->state = SV_REQUEST_RTS_SENT;
     sv_message_identify(carrier);
     /* 2. Packed, or copied in the same pass as its digest is made. */
@@ -226,13 +248,15 @@ selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_
         status = offer_get(carrier, packed ? bounce->memory : send->place.data, peer->out, k, &rts);
     if (status != SELVAGE_SUCCESS)
         goto fail;
-    rts.value[PLACE] |= BUFFERED;
-    carrier->get.buffered_bytes = bounce->bytes;
-    engine->buffered_bytes += bounce->bytes;
+    rts.value[PLACE] |= BUFFERED | (lends ? LENT : 0u);
+    carrier->get.counted = true;
+    carrier->get.buffered_bytes = bounce ? bounce->bytes : 0;
     send->get = (sv_request_get_t){.place = k, .stamp = carrier->get.stamp, .carried = true};
     send->place.bounce = NULL; /* the other one's */
     send->gated = false;
     send->state = SV_REQUEST_BUFFERING;
+    if (lends)
+        sv_lend_begin(send, carrier);
     /* 3. Announced; nothing fails from here on but what ends the engine. */
     sv_list_append(&engine->active, &carrier->link);
     *desc->header = rts;
@@ -249,7 +273,9 @@ fail:
     }
     if (desc)
         sv_ctrl_free(engine, desc);
-    if (!packed && over)
+    if (bounce)
+        engine->buffered_bytes -= bounce->bytes;
+    if (bounce && !packed && over)
         sv_message_put_bounce(engine, bounce);
     return status == SELVAGE_ERR_UNSUPPORTED ? SELVAGE_ERR_LIMIT : status;
 }
@@ -259,18 +285,19 @@ bool sv_get_is_ready(const selvage_request_t *send)
     if (send->get.stamp == 0)
         return true;
     /* Partner: the digest kernel. The place may be a younger message's by now: stamps only grow. */
-    return (int64_t)(__atomic_load_n(&end_of_get(send)->shm->get_ready[send->get.place], __ATOMIC_ACQUIRE) -
+    return (int64_t)(__atomic_load_n(&sv_get_end_of(send)->shm->get_ready[send->get.place], __ATOMIC_ACQUIRE) -
                      send->get.stamp) >= 0;
 }
 
 bool sv_get_revoke(selvage_request_t *send)
 {
-    if (send->get.stamp == 0 || send->get.carried)
+    if (send->get.stamp == 0 || (send->get.carried && !send->get.partner))
         return true;
-    uint64_t word = send->get.stamp << 1;
+    uint64_t *begun = &sv_get_end_of(send)->shm->get_begun[send->get.place];
+    uint64_t offered = sv_get_word(send->get.stamp, SV_GET_OFFERED), moved = sv_get_word(send->get.stamp, SV_GET_MOVED);
     /* Partner: the exchange in sv_get_begin() of the receiver. */
-    return __atomic_compare_exchange_n(&end_of_get(send)->shm->get_begun[send->get.place], &word, 0, false,
-                                       __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) || word == 0;
+    return __atomic_compare_exchange_n(begun, &offered, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
+           __atomic_compare_exchange_n(begun, &moved, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) || moved == 0;
 }
 
 /* --- the receiver's ----------------------------------------------------------------------------------------------- */
@@ -290,18 +317,25 @@ selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *r
     if (rts->kind != SV_CTRL_RTS || sv_message_peer(engine, recv->peer, &peer) != SELVAGE_SUCCESS || !peer->in)
         return SELVAGE_SUCCESS;
     sv_shm_prefer(peer->in, !recv->place.on_device);
-    if (rts->value[2] != 0 || rts->value[STAMP] == 0 || k >= SV_SHM_PUT_SLOTS || recv->bytes == 0 ||
+    if (rts->value[2] != 0 || rts->value[STAMP] == 0 || k >= SV_SHM_GETS || recv->bytes == 0 ||
         recv->bytes > recv->place.bytes || peer->no_get ||
         (!recv->place.on_device && !(rts->value[PLACE] & BUFFERED)))
         return SELVAGE_SUCCESS;
     /* Looked at twice, since the place may become another message's meanwhile. Partner: the release in offer_get(). */
-    const uint64_t *begun = &peer->in->shm->get_begun[k], word = rts->value[STAMP] << 1;
-    if (!sv_word_is(begun, word))
-        return report_given_up_send(recv);
+    const uint64_t *begun = &peer->in->shm->get_begun[k], offered = sv_get_word(rts->value[STAMP], SV_GET_OFFERED);
+    const bool is_offered = sv_word_is(begun, offered);
     const sv_message_where_t where = peer->in->shm->get_where[k];
     atomic_thread_fence(memory_order_acquire);
-    if (!sv_word_is(begun, word))
-        return report_given_up_send(recv);
+    if (!is_offered || !sv_word_is(begun, offered)) {
+        if (!sv_word_is(begun, sv_get_word(rts->value[STAMP], SV_GET_MOVED)))
+            return report_given_up_send(recv);
+        /* It was moved already: sv_get_begin() maps where to. */
+        recv->get = (sv_request_get_t){.place = k, .stamp = rts->value[STAMP], .buffered = true, .lent = true,
+                                       .final = (rts->value[PLACE] & FINAL) != 0};
+        if (!recv->place.on_device)
+            (void)take_bounce_quietly(engine, recv->bytes, &recv->get.bounce);
+        return SELVAGE_SUCCESS;
+    }
     sv_transfer_mapping_t *mapping = NULL;
     sv_message_bounce_t *bounce = NULL;
     /* Without memory for a bounce buffer the host reads it. A CTS would wait for a sender that may have returned. */
@@ -326,6 +360,7 @@ selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *r
                                    .bounce = bounce,
                                    .src = (uint8_t *)mapping->base + where.offset,
                                    .buffered = (rts->value[PLACE] & BUFFERED) != 0,
+                                   .lent = (rts->value[PLACE] & LENT) != 0,
                                    .final = (rts->value[PLACE] & FINAL) != 0,
                                    .corrupt = (rts->value[PLACE] & CORRUPT) != 0};
     return SELVAGE_SUCCESS;
@@ -336,15 +371,21 @@ selvage_status_t sv_get_begin(selvage_request_t *recv, bool *begun_out)
     *begun_out = recv->get.taken;
     if (recv->get.stamp == 0 || recv->get.taken)
         return SELVAGE_SUCCESS;
-    uint64_t *begun = &end_of_get(recv)->shm->get_begun[recv->get.place], word = recv->get.stamp << 1;
-    /* Partner: the exchange in sv_get_revoke() of the sender. */
-    *begun_out = recv->get.taken =
-        __atomic_compare_exchange_n(begun, &word, word | 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    uint64_t *begun = &sv_get_end_of(recv)->shm->get_begun[recv->get.place];
+    uint64_t word = sv_get_word(recv->get.stamp, SV_GET_OFFERED);
+    const uint64_t taken = sv_get_word(recv->get.stamp, SV_GET_TAKEN);
+    /* Partners: the exchanges in sv_get_revoke() and publish_move() of the sender. */
+    recv->get.taken = __atomic_compare_exchange_n(begun, &word, taken, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    if (!recv->get.taken && recv->get.lent && word == sv_get_word(recv->get.stamp, SV_GET_MOVED)) {
+        SV_TRY(sv_lend_follow(recv));
+        recv->get.taken = __atomic_compare_exchange_n(begun, &word, taken, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    }
+    *begun_out = recv->get.taken;
     return *begun_out ? SELVAGE_SUCCESS : report_given_up_send(recv);
 }
 
 /* Straight to host memory, by this thread, for want of device memory to go by. */
-static selvage_status_t get_by_host(selvage_request_t *recv, const sv_shm_end_t *end)
+static selvage_status_t get_by_host(selvage_request_t *recv, sv_shm_end_t *end)
 {
     sv_message_engine_t *engine = recv->engine;
     uint8_t *dst = recv->place.data;
@@ -354,14 +395,17 @@ static selvage_status_t get_by_host(selvage_request_t *recv, const sv_shm_end_t 
     dst[recv->bytes / 2] ^= recv->get.corrupt; /* a fault of a test's */
     if (sv_message_checks(engine))
         sum = sv_digest_sum(recv->key, 0, dst, recv->bytes);
-    return sv_rendezvous_finish(recv, sv_message_compare(recv, &end->shm->get_record[recv->get.place], sum));
+    const selvage_status_t found = sv_message_compare(recv, &end->shm->get_record[recv->get.place], sum);
+    if (recv->get.lent && found == SELVAGE_SUCCESS) /* partner: the acquire in sv_lend_poll() of the sender */
+        __atomic_store_n(&end->shm->get_done[recv->get.place], recv->get.stamp, __ATOMIC_RELEASE);
+    return sv_rendezvous_finish(recv, found);
 }
 
 selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
 {
     sv_message_engine_t *engine = recv->engine;
     sv_request_get_t *get = &recv->get;
-    const sv_shm_end_t *end = end_of_get(recv);
+    sv_shm_end_t *end = sv_get_end_of(recv);
     /* Partner: the sender's digest kernel, or its host in offer_get(). */
     const bool ready = sv_word_is(&end->shm->get_ready[get->place], get->stamp);
     const bool by_kernel = sv_put_by_kernel(recv) && !get->corrupt;
@@ -373,8 +417,8 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
     /* 1. What copy engines move begins when the bytes are there, the digest or not. */
     if (!by_kernel && !get->copied && (ready || get->final)) {
         get->copied = *moved = true;
-        SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, dst, get->src, recv->bytes, SV_COPY_PEER,
-                              engine->streams.peer));
+        SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, dst, get->src, recv->bytes,
+                              get->segment ? SV_COPY_H2D : SV_COPY_PEER, engine->streams.peer));
         if (get->corrupt) { /* a fault of a test's: a byte that arrived is changed */
             const sv_flip_arg_t arg = {dst + recv->bytes / 2, 1};
             SV_TRY(SV_DEVICE_CALL(engine->dev, launch, &sv_kernel_flip, &arg, sizeof arg, 1, engine->streams.peer));
@@ -387,15 +431,25 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
     recv->state = SV_REQUEST_CLOSING;
     const sv_verify_job_t job = {.src = by_kernel ? get->src : dst,
                                  .dst = by_kernel ? dst : NULL,
-                                 .record = sv_shared_device_address(&end->segment, &end->shm->get_record[get->place])};
+                                 .record = sv_shared_device_address(&end->segment, &end->shm->get_record[get->place]),
+                                 .outcome = get->lent ? sv_shared_device_address(&end->segment,
+                                                                                 &end->shm->get_done[get->place])
+                                                      : NULL,
+                                 .outcome_value = get->stamp};
     return sv_message_verify(recv, &job, by_kernel ? engine->streams.kernel : engine->streams.peer);
 }
 
 bool sv_get_again(selvage_request_t *recv)
 {
-    if (!recv->get.buffered || !sv_message_may_retry(recv))
+    sv_request_get_t *get = &recv->get;
+    if (!get->buffered || !sv_message_may_retry(recv))
         return false;
-    recv->get.copied = recv->get.corrupt = false;
+    /* A lent one is looked for where it was moved to: its caller may have written its memory since. Partner: the release
+       in publish_move() of the sender. */
+    if (get->lent && !get->moved && sv_word_is(&sv_get_end_of(recv)->shm->get_moved[get->place], get->stamp) &&
+        sv_lend_follow(recv) != SELVAGE_SUCCESS)
+        return false;
+    get->copied = get->corrupt = false;
     return true;
 }
 
@@ -420,12 +474,13 @@ void sv_get_end(selvage_request_t *request)
     if (get->stamp == 0)
         return;
     engine->buffered_bytes -= get->buffered_bytes;
+    sv_lend_end(request);
     if (request->is_send) {
         if (!get->carried && sv_message_peer(engine, request->peer, &peer) == SELVAGE_SUCCESS)
-            peer->out->gets &= ~(UINT32_C(1) << get->place);
+            peer->out->get_used[get->place] = false;
     } else if (!request->retired) { /* else the device may read there for good */
         if (get->taken) /* partner: the exchange in sv_get_revoke() of the sender */
-            __atomic_store_n(&end_of_get(request)->shm->get_begun[get->place], 0, __ATOMIC_RELEASE);
+            __atomic_store_n(&sv_get_end_of(request)->shm->get_begun[get->place], 0, __ATOMIC_RELEASE);
         sv_transfer_unmap(get->mapping);
         if (get->bounce)
             sv_message_put_bounce(engine, get->bounce);

@@ -6,7 +6,11 @@
 #ifndef SV_MESSAGE_GET_H
 #define SV_MESSAGE_GET_H
 
-#include "message/message_engine.h"
+#include "message/message_layout.h"
+#include "message/message_shm.h"
+
+/* The shared segment that a request's offer is in. */
+sv_shm_end_t *sv_get_end_of(const selvage_request_t *request);
 
 /* Sender: offers its memory in an RTS, if the receiver could reach it, and has the digest made. stream is the caller's,
    after which the bytes are there. */
@@ -15,8 +19,10 @@ void sv_get_offer(selvage_request_t *send, void *stream, sv_ctrl_header_t *rts);
    host memory does not count, nor one that wants nothing. */
 void sv_get_declined(const selvage_request_t *send, const sv_ctrl_header_t *cts);
 /* A buffered send: a kernel copies it to device memory of the engine's, from which it is received; then it is complete.
-   ERR_LIMIT if that cannot be. */
+   A long one is lent. ERR_LIMIT if that cannot be. */
 selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_peer_t *peer, void *stream);
+/* Device memory for so many bytes of a buffered send, counted to those; NULL: there is none now. */
+sv_message_bounce_t *sv_get_take_buffer(sv_message_engine_t *engine, size_t bytes);
 /* Whether the digest is there, or there is none to come; of a buffered send, whether it is complete. */
 bool sv_get_is_ready(const selvage_request_t *send);
 /* Takes the offer back; false: the receiver has begun to read. */
@@ -37,5 +43,19 @@ selvage_status_t sv_get_to_host(selvage_request_t *recv);
 
 /* The end of either. Accepts a request without an offer. */
 void sv_get_end(selvage_request_t *request);
+
+/* --- message_lend.c ----------------------------------------------------------------------------------------------- */
+
+/* Makes a buffered send whose carrier offers the caller's own memory a lent one. */
+void sv_lend_begin(selvage_request_t *send, selvage_request_t *carrier);
+/* Completes it when it was read or moved, and moves it when its receiver is late. */
+selvage_status_t sv_lend_poll(selvage_request_t *send, bool *moved);
+/* Whether it can be given up: its carrier only offers it, and nobody has taken that. */
+bool sv_lend_revoke(selvage_request_t *send);
+/* Receiver: maps what the message was moved to, in place of what was mapped. */
+selvage_status_t sv_lend_follow(selvage_request_t *recv);
+/* The end of a lent send or of its carrier: neither knows the other any more. Gives back what the bytes were moved to,
+   or mapped. Accepts any request with an offer. */
+void sv_lend_end(selvage_request_t *request);
 
 #endif

@@ -250,7 +250,11 @@ selvage_status_t sv_rendezvous_receive(selvage_request_t *recv)
         recv->state = SV_REQUEST_MOVING;
         recv->engine->arrived.by[SV_WAY_DIRECT] += recv->attempt == 0;
         recv->engine->arrived.fetched += recv->attempt == 0;
-        return SELVAGE_SUCCESS;
+        bool moved = false;
+        selvage_status_t status = SELVAGE_SUCCESS;
+        if (recv->get.lent) /* its sender waits for what this enqueues, and this host may not come again soon */
+            status = sv_get_poll(recv, &moved);
+        return status == SELVAGE_IN_PROGRESS ? SELVAGE_SUCCESS : status;
     }
     sv_get_end(recv);
     sv_ctrl_header_t header = sv_message_recv_header(recv, SV_CTRL_CTS, SV_MESSAGE_PUT);

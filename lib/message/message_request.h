@@ -56,6 +56,7 @@ typedef enum sv_request_state {
     SV_REQUEST_GATE,         /* the caller's stream has not come to it yet */
     SV_REQUEST_FILLING,      /* send: a kernel fills its descriptor */
     SV_REQUEST_BUFFERING,    /* send: a kernel copies it to a buffer, from which it is received */
+    SV_REQUEST_LENT,         /* send: it is received from the caller's memory, or moved to a buffer after a while */
     SV_REQUEST_RTS_SENT,     /* send: RTS is out */
     SV_REQUEST_MOVING,       /* pieces are under way */
     SV_REQUEST_CLOSING,      /* receive: all is here, and is verified; send: waits for its digest */
@@ -91,12 +92,20 @@ typedef struct sv_request_get {
     unsigned place;          /* in the receiver's shared segment */
     uint64_t stamp;          /* of this offer; 0: none */
     bool carried;            /* send: the offer is its carrier's, which has the buffer that it is copied to */
+    bool counted;            /* a carrier: its message is counted with the caller's request */
     size_t buffered_bytes;   /* a carrier: of that buffer; 0: the memory is the caller's */
+    selvage_request_t *partner; /* of a lent send its carrier, and of that the send; NULL: that one has ended, ... */
+    selvage_status_t outcome;   /* ... a lent send: with this */
+    uint64_t lent_ns;           /* a lent send: when it was lent, or moved */
+    struct sv_message_bounce *moving; /* a lent send: what it is being moved to; or ... */
+    bool is_moving, is_moved;   /* a lent send: it is copied; others may read the copy */
     sv_transfer_mapping_t *mapping; /* receive: what it is copied from ... */
+    struct sv_shared_segment *segment; /* ... or this, of host memory, ...; a lent send, its carrier: moved to that */
     const uint8_t *src;      /* ... and where in it */
     struct sv_message_bounce *bounce; /* receive: host memory gets it by way of this; NULL: straight */
     bool final;              /* receive: the bytes are there, whether the digest is or not */
-    bool taken, buffered;    /* receive: the offer is taken; the memory is a buffer of its sender's engine */
+    bool taken, buffered;    /* receive: the offer is taken; its sender waits for nobody */
+    bool lent, moved;        /* receive: the memory is the sender's caller's, as long as it is not moved */
     bool copied, corrupt;    /* receive: its copy has begun; a fault: one byte of it is to be changed */
 } sv_request_get_t;
 

@@ -112,6 +112,8 @@ selvage_status_t sv_message_send_advance(selvage_request_t *send, bool *moved)
             *moved = true;
             sv_message_complete(send, SELVAGE_SUCCESS);
         }
+    } else if (send->state == SV_REQUEST_LENT) {
+        status = sv_lend_poll(send, moved);
     } else if (send->state == SV_REQUEST_MOVING) {
         status = sv_rendezvous_poll_moving(send, moved);
     } else if (send->state == SV_REQUEST_CLOSING) {
@@ -127,7 +129,8 @@ bool sv_message_send_abandon(selvage_request_t *send, selvage_status_t status)
     const bool direct = send->state == SV_REQUEST_MOVING && send->route == SV_MESSAGE_PUT;
     if (send->state == SV_REQUEST_COMPLETE)
         return true;
-    if (send->state == SV_REQUEST_FILLING || send->state == SV_REQUEST_BUFFERING || !sv_get_revoke(send) ||
+    if (send->state == SV_REQUEST_FILLING || send->state == SV_REQUEST_BUFFERING ||
+        !(send->state == SV_REQUEST_LENT ? sv_lend_revoke(send) : sv_get_revoke(send)) ||
         (direct && !(sv_message_drain(send->engine) && sv_put_has_left(send))))
         return false;
     (void)sv_message_settle_send(send, status);

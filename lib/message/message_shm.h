@@ -12,8 +12,8 @@
  * Direct copies use a shared segment, too. The writer's stream or kernel says in put_arrived[k] that the bytes are in
  * the reader's memory. It says in recorded[k] that the record is here, or in device memory if there are slots
  * (message_devslot.h). The reader's kernel says in outcome[k] that they are good, and the writer in left[k] that it has
- * seen so. Of gets (message_get.c), whose places are chosen by the writer, get_where, get_record and get_ready are the
- * writer's, and get_begun is exchanged by both.
+ * seen so. Of gets (message_get.c), whose places are chosen by the writer, get_where, get_record, get_ready, get_moved
+ * and get_moved_to are the writer's, get_done is the reader's kernel's, and get_begun is exchanged by both.
  */
 #ifndef SV_MESSAGE_SHM_H
 #define SV_MESSAGE_SHM_H
@@ -22,7 +22,22 @@
 #include "host/memory_shared.h"
 #include "message/message_engine.h"
 
-enum { SV_SHM_SLOTS = 16, SV_SHM_PUT_SLOTS = 32, SV_DEVSLOTS = 4 };
+enum { SV_SHM_SLOTS = 16, SV_SHM_PUT_SLOTS = 32, SV_SHM_GETS = 256, SV_DEVSLOTS = 4 };
+
+/* Where a lent message is after it was moved (message_lend.c): in device memory, or in a segment of host memory. */
+typedef struct sv_message_moved {
+    sv_message_where_t where;
+    sv_mapping_handle_t segment;
+    uint64_t token;          /* of that segment; 0: it is in device memory */
+} sv_message_moved_t;
+
+/* What get_begun says of an offer with a stamp. */
+typedef enum sv_get_state { SV_GET_OFFERED, SV_GET_TAKEN, SV_GET_MOVED } sv_get_state_t;
+
+static inline uint64_t sv_get_word(uint64_t stamp, sv_get_state_t state)
+{
+    return stamp << 2 | (uint64_t)state;
+}
 
 typedef struct sv_message_shm {
     uint64_t arrived[SV_SHM_SLOTS];
@@ -31,10 +46,13 @@ typedef struct sv_message_shm {
     uint64_t outcome[SV_SHM_PUT_SLOTS]; /* reader: verified */
     uint64_t left[SV_SHM_PUT_SLOTS];   /* writer: it looks there no more */
     sv_record_t record[SV_SHM_PUT_SLOTS];
-    uint64_t get_ready[SV_SHM_PUT_SLOTS]; /* writer (message_get.c) */
-    sv_record_t get_record[SV_SHM_PUT_SLOTS];
-    sv_message_where_t get_where[SV_SHM_PUT_SLOTS];
-    uint64_t get_begun[SV_SHM_PUT_SLOTS];  /* both: stamp * 2: an offer; stamp * 2 + 1: taken; 0: taken back */
+    uint64_t get_ready[SV_SHM_GETS]; /* writer (message_get.c) */
+    sv_record_t get_record[SV_SHM_GETS];
+    sv_message_where_t get_where[SV_SHM_GETS];
+    uint64_t get_begun[SV_SHM_GETS];   /* both: a word of sv_get_word(); 0: taken back, or over */
+    uint64_t get_done[SV_SHM_GETS];    /* reader: the stamp, when a lent message has been read and is good */
+    uint64_t get_moved[SV_SHM_GETS];   /* writer: the stamp, when a lent one is where get_moved_to says */
+    sv_message_moved_t get_moved_to[SV_SHM_GETS];
     uint64_t begun[SV_SHM_PUT_SLOTS];  /* both: stamp * 2: a copy may begin; stamp * 2 + 1: it has begun; 0: none may */
     uint64_t advertised[SV_SHM_PUT_SLOTS]; /* both (message_rtr.c) */
     uint64_t rtr_tag[SV_SHM_PUT_SLOTS], rtr_taken[SV_SHM_PUT_SLOTS], rtr_bytes[SV_SHM_PUT_SLOTS];
@@ -66,8 +84,9 @@ typedef struct sv_shm_end {
     bool writer, used;       /* reader: something came */
     uint32_t put_slots;      /* reader: those in use */
     uint64_t given[SV_SHM_PUT_SLOTS]; /* reader: stamp that each was given last */
-    uint32_t gets;           /* writer: places of offers that have not ended ... */
-    uint64_t get_stamp[SV_SHM_PUT_SLOTS]; /* ... and the stamp that each was given last */
+    bool get_used[SV_SHM_GETS];      /* writer: places of offers that have not ended, ... */
+    uint64_t get_stamp[SV_SHM_GETS]; /* ... the stamp that each was given last, ... */
+    unsigned get_next;               /* ... and where the next free one is looked for */
     uint32_t revoked;        /* reader: those whose writer never began, and will not */
     sv_message_devslots_t devslot;
 } sv_shm_end_t;

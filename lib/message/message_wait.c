@@ -54,6 +54,7 @@ static const char *what_it_waits_for(const selvage_request_t *request)
     case SV_REQUEST_GATE: return "it waits for the caller's stream, or for memory";
     case SV_REQUEST_FILLING: return "it waits for the caller's stream and its kernel";
     case SV_REQUEST_BUFFERING: return "it waits for the copy to its buffer";
+    case SV_REQUEST_LENT:
     case SV_REQUEST_RTS_SENT: return "no receive has met it, or it is being read";
     case SV_REQUEST_MOVING: return "its bytes are on their way";
     case SV_REQUEST_CLOSING: return "it waits for its digest";

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Lent sends: a long buffered send is not copied but received out of the caller's memory (message_get.c). Like all
+ * buffered ones it waits for nobody's host. The kernel that verifies it on the receiver's device says when it is
+ * complete. If that takes too long, because no receive is posted or nobody there calls, the bytes are moved: copied to
+ * device memory of the engine's or, where there is none left, to a segment of host memory.
+ *
+ *   send   event                                       action                                            next
+ *   LENT   done[k] = stamp                                                                               COMPLETE
+ *   LENT   its carrier has ended, well or not                                                            COMPLETE
+ *   LENT   not taken for MOVE_NS                       the bytes are copied
+ *   LENT   copied, begun[k] still offered              moved_to[k], begun[k] = moved                     COMPLETE
+ *   LENT   copied, begun[k] taken meanwhile            moved_to[k], moved[k] = stamp
+ *   LENT   that for STALL_NS, and checks are on                                                          COMPLETE
+ *
+ * The last line is for a receiver whose host left between the copy and its verification. If that copy then does not
+ * verify, because the caller has written its memory, the receiver reads once more, where it was moved to. Without
+ * checks a receiver enqueues everything in one step, so that done[k] comes.
+ *
+ * The send and its carrier know each other until either ends. What the bytes are moved to belongs to the send until
+ * others may read it, and then to the carrier. Under the engine's lock.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base_clock.h"
+#include "base/base_memory.h"
+#include "message/message_get.h"
+#include "message/message_put.h"
+
+/* How long a receiver may take before the bytes are moved; and one that has begun to read, before it is not waited
+   for. */
+static const uint64_t move_ns = 3000000, stall_ns = 50000000;
+
+/* --- the sender's ------------------------------------------------------------------------------------------------- */
+
+void sv_lend_begin(selvage_request_t *send, selvage_request_t *carrier)
+{
+    send->get.partner = carrier;
+    carrier->get.partner = send;
+    send->get.lent_ns = sv_clock_ns();
+    send->state = SV_REQUEST_LENT;
+}
+
+/* A segment of host memory. No token is used twice. */
+static selvage_status_t create_move_segment(selvage_request_t *send)
+{
+    sv_message_engine_t *engine = send->engine;
+    sv_shared_segment_t *segment;
+    SV_TRY(sv_calloc(1, sizeof *segment, &segment));
+    const uint64_t token = sv_digest_mix(engine->exchange + ++engine->stamps) | 1;
+    const selvage_status_t status = sv_shared_create(engine->dev, send->bytes, token, segment);
+    if (status != SELVAGE_SUCCESS) {
+        sv_free(segment);
+        return status;
+    }
+    send->get.segment = segment;
+    return SELVAGE_SUCCESS;
+}
+
+/* Copies the bytes to where they do not depend on the caller. */
+static selvage_status_t begin_move(selvage_request_t *send)
+{
+    sv_message_engine_t *engine = send->engine;
+    sv_request_get_t *get = &send->get;
+    get->moving = sv_get_take_buffer(engine, send->bytes);
+    if (!get->moving)
+        SV_TRY(create_move_segment(send));
+    void *to = get->moving ? get->moving->memory
+                           : sv_shared_device_address(get->segment, sv_shared_base(get->segment));
+    get->is_moving = true;
+    send->stamp = ++engine->stamps;
+    SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, to, send->place.data, send->bytes,
+                          get->moving ? SV_COPY_PEER : SV_COPY_D2H, engine->streams.kernel));
+    return SV_DEVICE_CALL(engine->dev, signal_async, &send->line->ready, send->stamp, engine->streams.kernel);
+}
+
+/* Tells the receiver where they are now, and gives that to the carrier. *unread_out: nobody has begun to read the
+   caller's memory, and nobody will. */
+static selvage_status_t publish_move(selvage_request_t *send, selvage_request_t *carrier, bool *unread_out)
+{
+    sv_message_engine_t *engine = send->engine;
+    sv_request_get_t *get = &send->get;
+    sv_message_shm_t *shm = sv_get_end_of(send)->shm;
+    sv_message_moved_t to = {.token = 0};
+    if (get->segment) {
+        to.segment = get->segment->mapping.handle;
+        to.token = ((const sv_shared_header_t *)get->segment->mapping.base)->token;
+    } else {
+        SV_TRY(sv_message_export(engine, get->moving->memory, send->bytes, &to.where.handle, &to.where.offset));
+        to.where.base = (uintptr_t)get->moving->memory - to.where.offset;
+    }
+    shm->get_moved_to[get->place] = to;
+    carrier->place.data = get->segment ? sv_shared_base(get->segment) : get->moving->memory;
+    carrier->place.on_device = !get->segment;
+    carrier->place.bounce = get->moving;
+    carrier->get.buffered_bytes = get->moving ? get->moving->bytes : 0;
+    carrier->get.segment = get->segment;
+    get->moving = NULL;
+    get->segment = NULL;
+    get->is_moved = true;
+    /* Partners: the acquires in sv_get_again() and sv_get_begin() of the receiver. */
+    __atomic_store_n(&shm->get_moved[get->place], get->stamp, __ATOMIC_RELEASE);
+    uint64_t word = sv_get_word(get->stamp, SV_GET_OFFERED);
+    *unread_out = __atomic_compare_exchange_n(&shm->get_begun[get->place], &word, sv_get_word(get->stamp, SV_GET_MOVED),
+                                              false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_lend_poll(selvage_request_t *send, bool *moved)
+{
+    sv_request_get_t *get = &send->get;
+    selvage_request_t *carrier = get->partner;
+    const sv_message_shm_t *shm = sv_get_end_of(send)->shm;
+    /* 1. Copies that read the caller's memory end before the send does. Partner: the stream in begin_move(). */
+    if (get->is_moving && !get->is_moved && !sv_word_is(&send->line->ready, send->stamp))
+        return SELVAGE_IN_PROGRESS;
+    /* 2. It was read; or it has ended otherwise, and then its carrier has left the outcome. */
+    const bool done = sv_word_is(&shm->get_done[get->place], get->stamp); /* partner: the receiver's kernel or host */
+    if (done || !carrier) {
+        *moved = true;
+        if (!done && get->outcome != SELVAGE_SUCCESS)
+            return sv_error_quiet(get->outcome, "%s", send->detail);
+        sv_message_complete(send, SELVAGE_SUCCESS);
+        return SELVAGE_SUCCESS;
+    }
+    /* 3. Its receiver is late. One that wants it by another way is answered first. */
+    const uint64_t now_ns = sv_clock_ns(), waited_ns = now_ns - get->lent_ns;
+    if (carrier->state != SV_REQUEST_RTS_SENT)
+        return SELVAGE_IN_PROGRESS;
+    if (!get->is_moving) {
+        const bool taken = sv_word_is(&shm->get_begun[get->place], sv_get_word(get->stamp, SV_GET_TAKEN));
+        if (waited_ns < (taken ? stall_ns : move_ns))
+            return SELVAGE_IN_PROGRESS;
+        SV_TRY(begin_move(send));
+        return SELVAGE_IN_PROGRESS;
+    }
+    if (!get->is_moved) {
+        bool unread;
+        get->lent_ns = now_ns;
+        *moved = true;
+        SV_TRY(publish_move(send, carrier, &unread));
+        if (unread)
+            sv_message_complete(send, SELVAGE_SUCCESS);
+        return SELVAGE_SUCCESS;
+    }
+    /* 4. It had begun to read. */
+    if (waited_ns < stall_ns || !sv_message_checks(send->engine))
+        return SELVAGE_IN_PROGRESS;
+    *moved = true;
+    sv_message_complete(send, SELVAGE_SUCCESS);
+    return SELVAGE_SUCCESS;
+}
+
+bool sv_lend_revoke(selvage_request_t *send)
+{
+    const selvage_request_t *carrier = send->get.partner;
+    return (!carrier || carrier->state == SV_REQUEST_RTS_SENT) && sv_get_revoke(send);
+}
+
+/* --- the receiver's ----------------------------------------------------------------------------------------------- */
+
+static void close_move_segment(sv_request_get_t *get)
+{
+    sv_shared_close(get->segment);
+    sv_free(get->segment);
+    get->segment = NULL;
+}
+
+selvage_status_t sv_lend_follow(selvage_request_t *recv)
+{
+    sv_message_engine_t *engine = recv->engine;
+    sv_request_get_t *get = &recv->get;
+    const sv_message_moved_t to = sv_get_end_of(recv)->shm->get_moved_to[get->place];
+    sv_transfer_mapping_t *mapping = NULL;
+    if (to.token) {
+        SV_TRY(sv_calloc(1, sizeof *get->segment, &get->segment));
+        const selvage_status_t status = sv_shared_open(engine->dev, &to.segment, to.token, get->segment);
+        if (status != SELVAGE_SUCCESS) {
+            sv_free(get->segment);
+            get->segment = NULL;
+            return status;
+        }
+        get->src = sv_shared_device_address(get->segment, sv_shared_base(get->segment));
+    } else {
+        const sv_transfer_memory_t source = {.peer = recv->peer, .handle = &to.where.handle, .base = to.where.base,
+                                             .offset = to.where.offset, .bytes = recv->bytes, .kept = true};
+        SV_TRY(sv_transfer_map(&engine->memory.mappings, engine->dev, &source, &mapping));
+        get->src = (const uint8_t *)mapping->base + to.where.offset;
+    }
+    sv_transfer_unmap(get->mapping);
+    get->mapping = mapping;
+    get->moved = true;
+    return SELVAGE_SUCCESS;
+}
+
+/* --- both --------------------------------------------------------------------------------------------------------- */
+
+void sv_lend_end(selvage_request_t *request)
+{
+    sv_request_get_t *get = &request->get;
+    selvage_request_t *partner = get->partner;
+    if (partner && !get->carried) { /* the carrier ends first */
+        partner->get.outcome = request->error;
+        memcpy(partner->detail, request->detail, sizeof partner->detail);
+    }
+    if (partner)
+        partner->get.partner = NULL;
+    get->partner = NULL;
+    if (request->retired) /* the device may be at it for good */
+        return;
+    if (get->moving) {
+        request->engine->buffered_bytes -= get->moving->bytes;
+        sv_message_put_bounce(request->engine, get->moving);
+        get->moving = NULL;
+    }
+    if (get->segment)
+        close_move_segment(get);
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Lent sends: long buffered sends that are received out of the caller's memory, or moved when their receiver is late.
+ * Whatever the receiver does, they end, and what it gets is what was sent, though the caller has written its memory
+ * since. Ranks are threads.
+ */
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "base/base_status.h"
+#include "fixtures/check.h"
+#include "fixtures/message_end.h"
+#include "message/message_engine.h"
+#include "message/message_get.h"
+#include "message/message_shm.h"
+
+enum { LENT_BYTES = (4 << 20) + 40, MANY = 6, SLEEP_US = 200 };
+
+static _Atomic int sent, received;
+static const message_shape_t lent = {.bytes = LENT_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+
+typedef struct lend_case {
+    bool on_host;            /* the receiver's memory */
+    bool to_segment;         /* no device memory is left for what is moved */
+} lend_case_t;
+
+static sv_message_engine_t *engine_of_lend(const local_rank_t *self)
+{
+    return atomic_load(&self->comm->messages);
+}
+
+static void come_to_lend(_Atomic int *flag, int value)
+{
+    while (atomic_load(flag) < value)
+        usleep(SLEEP_US);
+}
+
+static void receive_lent(local_rank_t *self, const message_shape_t *shape, int tag)
+{
+    message_end_t end;
+    message_end_open(&end, self, shape);
+    message_end_recv(&end, shape, 0, tag);
+    CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+    CHECK_EQ(message_end_wrong(&end, shape->bytes, (uint64_t)tag + 1), -1);
+    message_end_close(&end);
+}
+
+/* Many at once, to a receiver that is there: nothing is copied by the sender. */
+static void lend_promptly(local_rank_t *self)
+{
+    const lend_case_t *given = self->arg;
+    message_shape_t shape = lent;
+    message_end_t end[MANY];
+    message_ends_meet(self, 100);
+    shape.on_device = self->rank == 0 || !given->on_host;
+    for (int i = 0; i < MANY; i++)
+        message_end_open(&end[i], self, &shape);
+    for (int i = 0; i < MANY && self->rank == 1; i++)
+        message_end_recv(&end[i], &shape, 0, i);
+    local_ranks_barrier(self);
+    for (int i = 0; i < MANY && self->rank == 0; i++)
+        CHECK_STATUS(message_end_ibsend(&end[i], &shape, 1, i, (uint64_t)i + 1), SELVAGE_SUCCESS);
+    for (int i = MANY; i-- > 0;)
+        CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
+    for (int i = 0; i < MANY && self->rank == 1; i++)
+        CHECK_EQ(message_end_wrong(&end[i], shape.bytes, (uint64_t)i + 1), -1);
+    local_ranks_barrier(self);
+    for (int i = 0; i < MANY; i++)
+        message_end_close(&end[i]);
+}
+
+/* The receiver sleeps until all sends are complete, and the caller has written its buffers. */
+static void lend_to_sleeper(local_rank_t *self)
+{
+    const lend_case_t *given = self->arg;
+    message_shape_t shape = lent;
+    message_end_t end[MANY];
+    message_ends_meet(self, 100);
+    atomic_store(self->rank == 0 ? &sent : &received, 0);
+    local_ranks_barrier(self);
+    shape.on_device = self->rank == 0 || !given->on_host;
+    if (self->rank == 0) {
+        for (int i = 0; i < MANY; i++) {
+            message_end_open(&end[i], self, &shape);
+            CHECK_STATUS(message_end_ibsend(&end[i], &shape, 1, i, (uint64_t)i + 1), SELVAGE_SUCCESS);
+        }
+        for (int i = 0; i < MANY; i++) {
+            CHECK_STATUS(sv_message_wait(&end[i].request, NULL), SELVAGE_SUCCESS);
+            message_end_mark(&end[i]);
+            message_end_close(&end[i]);
+        }
+        CHECK_EQ(engine_of_lend(self)->buffered_bytes > 0, !given->to_segment);
+        atomic_store(&sent, 1);
+        come_to_lend(&received, 1);
+        while (engine_of_lend(self)->buffered_bytes > 0) /* until the receiver's answers are seen */
+            sv_comm_poll(self->comm);
+    } else {
+        const uint64_t before = sv_message_stats(self->comm).arrived.fetched;
+        come_to_lend(&sent, 1);
+        for (int i = MANY; i-- > 0;)
+            receive_lent(self, &shape, i);
+        CHECK_EQ(sv_message_stats(self->comm).arrived.fetched - before, MANY);
+        atomic_store(&received, 1);
+    }
+    local_ranks_barrier(self);
+}
+
+/* The receiver has begun to read, and its host stays away: the send ends, its caller writes the memory, and what was
+   read of that is read again from where it was moved to. The test takes the offer in the receiver's name. */
+static void lend_to_stalled(local_rank_t *self)
+{
+    message_end_t end;
+    message_ends_meet(self, 100);
+    atomic_store(self->rank == 0 ? &sent : &received, 0);
+    local_ranks_barrier(self);
+    if (self->rank == 0) {
+        message_end_open(&end, self, &lent);
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 3, 4), SELVAGE_SUCCESS);
+        const uint64_t stamp = end.request->get.stamp;
+        uint64_t *begun = &sv_get_end_of(end.request)->shm->get_begun[end.request->get.place];
+        atomic_store(&sent, 1);
+        come_to_lend(&received, 1); /* the receiver has mapped the caller's memory */
+        __atomic_store_n(begun, sv_get_word(stamp, SV_GET_TAKEN), __ATOMIC_RELEASE);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        message_end_mark(&end);
+        __atomic_store_n(begun, sv_get_word(stamp, SV_GET_OFFERED), __ATOMIC_RELEASE);
+        atomic_store(&sent, 2);
+        come_to_lend(&received, 2);
+    } else {
+        message_end_open(&end, self, &lent);
+        come_to_lend(&sent, 1);
+        /* It maps, but cannot begin: the stream that it was given has not come so far. */
+        message_shape_t late = lent;
+        CHECK_STATUS(selvage_stream_create(self->dev, &late.stream), SELVAGE_SUCCESS);
+        late.delay_us = 300000;
+        message_end_recv(&end, &late, 0, 3);
+        for (int i = 0; i < 100; i++)
+            sv_comm_poll(self->comm);
+        atomic_store(&received, 1);
+        come_to_lend(&sent, 2);
+        const sv_message_counts_t before = sv_message_stats(self->comm).counts;
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(message_end_wrong(&end, lent.bytes, 4), -1);
+        CHECK_EQ(sv_message_stats(self->comm).counts.mended - before.mended, 1);
+        atomic_store(&received, 2);
+        selvage_stream_destroy(self->dev, late.stream);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
+/* A receive that is too short ends with an error, and the send without one. So does a send that nobody receives. */
+static void lend_in_vain(local_rank_t *self)
+{
+    message_shape_t brief = lent;
+    message_end_t end;
+    brief.bytes = LENT_BYTES / 2;
+    message_ends_meet(self, 100);
+    message_end_open(&end, self, self->rank == 0 ? &lent : &brief);
+    if (self->rank == 0) {
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 1, 5), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 2, 5), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        CHECK(engine_of_lend(self)->buffered_bytes > 0);
+    } else {
+        message_end_recv(&end, &brief, 0, 1);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_TRUNCATED);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
+static void run_lend(const char *settings, void (*body)(local_rank_t *self), lend_case_t given, bool log_expected)
+{
+    local_ranks_env(settings);
+    local_ranks_run(&(local_run_t){.size = 2, .body = body, .arg = &given, .log_expected = log_expected});
+    CHECK_EQ(local_ranks_left(), 0);
+}
+
+int main(void)
+{
+#define USUAL "MESSAGE_EAGER_BYTES=64"
+    for (int i = 0; i < 4; i++) {
+        const lend_case_t given = {.on_host = i % 2, .to_segment = i / 2};
+        const bool few = given.to_segment;
+        run_lend(USUAL, lend_promptly, given, false);
+        run_lend(few ? USUAL " MESSAGE_BUFFER_BYTES=1M" : USUAL, lend_to_sleeper, given, false);
+        run_lend(few ? USUAL " CHECKSUM=off MESSAGE_BUFFER_BYTES=1M" : USUAL " CHECKSUM=off", lend_to_sleeper, given,
+                 false);
+    }
+    run_lend(USUAL, lend_to_stalled, (lend_case_t){0}, true);
+    run_lend(USUAL, lend_in_vain, (lend_case_t){0}, true);
+    run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M FAULT=flip=1,rank=0,only=3", lend_to_sleeper, (lend_case_t){0, true}, true);
+    return check_report("test_message_lend");
+}
