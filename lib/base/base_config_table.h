@@ -95,8 +95,8 @@
     X(DROPIN_FAST_BYTES, dropin_fast_bytes, BYTES, "64K", "96..1073741824", 1,                                         \
       "what is at least so long; the rest is staged")                                                                  \
     X(DROPIN_SLOT_BYTES, dropin_slot_bytes, BYTES, "auto", "auto|4K..1G", 1,                                           \
-      "what is at most so long waits for nobody; a rank has four slots for each other one of its node; auto: 32M, or " \
-      "less where all of them would take more than 256M")                                                              \
+      "length of a slot for messages from device to device; a rank has four for each other one of its node; auto: "    \
+      "1M, or less where all of them would take more than 256M")                                                       \
     X(DROPIN_POOL_BYTES, dropin_pool_bytes, BYTES, "auto", "auto|0..1024G", 0,                                         \
       "memory that the drop-in pins for messages, at most; what is under way beyond it lies in memory that is not; "   \
       "auto: 4G, or a sixteenth of the machine's memory if that is less")                                              \

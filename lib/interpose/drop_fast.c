@@ -10,10 +10,10 @@
  * The sender alone decides, by size. A receive that an announcement fits into is watched from its start. One into host
  * memory is watched only if what could be announced fits, too.
  *
- * AUTO, the default: a message takes the route only if it completes without the other rank's host. So the sender uses a
- * slot in the receiver's device memory that has space for the message now. The send is complete then, whatever the
- * receiver does, and the receiver can take the bytes whatever the sender does. All else is staged, nothing need be
- * driven, and collective calls remain MPI's own. Host programs pay nothing: receives into host memory are watched only
+ * AUTO, the default: a message takes the route only if it completes without the other rank's host, as Selvage's buffered
+ * sends do. A short one goes to a slot in the receiver's device memory or to a buffer of the sender's, and is complete
+ * then. A long one is lent to the receiver, and is moved to a buffer if its receiver is late. The receiver can take the
+ * bytes whatever the sender does. All else is staged, nothing need be driven, and collective calls remain MPI's own. Host programs pay nothing: receives into host memory are watched only
  * if a GPU's runtime is loaded. A rank that has begun one unwatched before that keeps the route closed.
  *
  * ON: all messages of that size take the route, and ranks may owe each other bytes. A rank that is to send bytes must
@@ -74,7 +74,7 @@ static int *find_node(int *n_out)
        with most ranks. */
     int most = n;
     PMPI_Allreduce(&n, &most, 1, MPI_INT, MPI_MAX, sv_drop_route.own);
-    for (sv_drop_route.slot_bytes = 32 << 20;
+    for (sv_drop_route.slot_bytes = 1 << 20;
          sv_drop_route.slot_bytes > least && sv_drop_route.slot_bytes * 4 * (most - 1) > all_slots;)
         sv_drop_route.slot_bytes /= 2;
     if (sv_drop_settings()->slot_bytes)
