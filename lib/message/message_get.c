@@ -401,6 +401,19 @@ static selvage_status_t get_by_host(selvage_request_t *recv, sv_shm_end_t *end)
     return sv_rendezvous_finish(recv, found);
 }
 
+/* Long ones are read faster by a copy engine, and are verified while the next one comes. */
+static bool copies_by_kernel(const selvage_request_t *recv)
+{
+    const bool is_set = recv->engine->comm->config.kernel_peer_max_bytes != SV_CONFIG_BYTES_AUTO;
+    return sv_put_by_kernel(recv) && !recv->get.corrupt && (is_set || recv->bytes < LENT_BYTES_MIN);
+}
+
+/* Of copies that a kernel verifies: the next message is copied while this one is verified. */
+static void *get_stream(const selvage_request_t *recv)
+{
+    return recv->get.place % 2 ? recv->engine->streams.in : recv->engine->streams.peer;
+}
+
 selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
 {
     sv_message_engine_t *engine = recv->engine;
@@ -408,7 +421,8 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
     sv_shm_end_t *end = sv_get_end_of(recv);
     /* Partner: the sender's digest kernel, or its host in offer_get(). */
     const bool ready = sv_word_is(&end->shm->get_ready[get->place], get->stamp);
-    const bool by_kernel = sv_put_by_kernel(recv) && !get->corrupt;
+    const bool by_kernel = copies_by_kernel(recv);
+    void *const stream = get_stream(recv);
     uint8_t *dst = get->bounce ? get->bounce->memory : recv->place.data;
     if (!recv->place.on_device && !get->bounce) {
         *moved |= ready;
@@ -418,10 +432,10 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
     if (!by_kernel && !get->copied && (ready || get->final)) {
         get->copied = *moved = true;
         SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, dst, get->src, recv->bytes,
-                              get->segment ? SV_COPY_H2D : SV_COPY_PEER, engine->streams.peer));
+                              get->segment ? SV_COPY_H2D : SV_COPY_PEER, stream));
         if (get->corrupt) { /* a fault of a test's: a byte that arrived is changed */
             const sv_flip_arg_t arg = {dst + recv->bytes / 2, 1};
-            SV_TRY(SV_DEVICE_CALL(engine->dev, launch, &sv_kernel_flip, &arg, sizeof arg, 1, engine->streams.peer));
+            SV_TRY(SV_DEVICE_CALL(engine->dev, launch, &sv_kernel_flip, &arg, sizeof arg, 1, stream));
         }
     }
     if (!ready)
@@ -436,7 +450,7 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
                                                                                  &end->shm->get_done[get->place])
                                                       : NULL,
                                  .outcome_value = get->stamp};
-    return sv_message_verify(recv, &job, by_kernel ? engine->streams.kernel : engine->streams.peer);
+    return sv_message_verify(recv, &job, by_kernel ? engine->streams.kernel : stream);
 }
 
 bool sv_get_again(selvage_request_t *recv)
