@@ -93,8 +93,12 @@ static selvage_status_t offer_get(selvage_request_t *send, const uint8_t *src, s
     sv_fault_t *fault = &engine->comm->fault;
     sv_message_where_t *where = &end->shm->get_where[k];
     const bool copied = src != send->place.data, final = !send->place.bounce;
-    SV_TRY(sv_message_export(engine, send->place.data, send->bytes, &where->handle, &where->offset));
-    where->base = (uintptr_t)send->place.data - where->offset;
+    if (send->place.bounce) {
+        SV_TRY(sv_message_export_bounce(engine, send->place.bounce, where));
+    } else {
+        SV_TRY(sv_message_export(engine, send->place.data, send->bytes, &where->handle, &where->offset));
+        where->base = (uintptr_t)send->place.data - where->offset;
+    }
     const uint64_t stamp = ++engine->stamps;
     /* 1. The digest. Bytes that are there already need nobody to say so. */
     if (sv_message_checks(engine) || !final) {

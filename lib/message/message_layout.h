@@ -28,6 +28,8 @@ typedef struct sv_message_bounce {
     sv_list_t link;
     uint8_t *memory;
     size_t bytes;
+    bool is_exported;        /* other ranks were told where: */
+    sv_message_where_t where;
 } sv_message_bounce_t;
 
 selvage_status_t sv_message_find_layout(sv_message_engine_t *engine, const sv_type_map_t *map, const void *buf,

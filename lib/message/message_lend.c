@@ -79,7 +79,6 @@ static selvage_status_t begin_move(selvage_request_t *send)
    caller's memory, and nobody will. */
 static selvage_status_t publish_move(selvage_request_t *send, selvage_request_t *carrier, bool *unread_out)
 {
-    sv_message_engine_t *engine = send->engine;
     sv_request_get_t *get = &send->get;
     sv_message_shm_t *shm = sv_get_end_of(send)->shm;
     sv_message_moved_t to = {.token = 0};
@@ -87,8 +86,7 @@ static selvage_status_t publish_move(selvage_request_t *send, selvage_request_t 
         to.segment = get->segment->mapping.handle;
         to.token = ((const sv_shared_header_t *)get->segment->mapping.base)->token;
     } else {
-        SV_TRY(sv_message_export(engine, get->moving->memory, send->bytes, &to.where.handle, &to.where.offset));
-        to.where.base = (uintptr_t)get->moving->memory - to.where.offset;
+        SV_TRY(sv_message_export_bounce(send->engine, get->moving, &to.where));
     }
     shm->get_moved_to[get->place] = to;
     carrier->place.data = get->segment ? sv_shared_base(get->segment) : get->moving->memory;

@@ -58,6 +58,18 @@ selvage_status_t sv_message_export(sv_message_engine_t *engine, const uint8_t *p
     return SELVAGE_SUCCESS;
 }
 
+selvage_status_t sv_message_export_bounce(sv_message_engine_t *engine, sv_message_bounce_t *bounce,
+                                          sv_message_where_t *where_out)
+{
+    if (!bounce->is_exported) {
+        SV_TRY(sv_message_export(engine, bounce->memory, bounce->bytes, &bounce->where.handle, &bounce->where.offset));
+        bounce->where.base = (uintptr_t)bounce->memory - bounce->where.offset;
+        bounce->is_exported = true;
+    }
+    *where_out = bounce->where;
+    return SELVAGE_SUCCESS;
+}
+
 /* What neighbours can write to: the buffer itself, or one of the engine's in its place. */
 static bool export_place(selvage_request_t *recv, sv_message_where_t *where)
 {

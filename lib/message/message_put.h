@@ -7,6 +7,7 @@
 #define SV_MESSAGE_PUT_H
 
 #include "message/message_engine.h"
+#include "message/message_layout.h"
 
 /* Copies straight into the receiver's memory. Receiver: reserve finds a put slot and says in the shared segment where
    the memory is, false if that cannot be. release gives back a slot that nobody has seen. fill_cts writes it into a
@@ -26,6 +27,9 @@ bool sv_put_close(const selvage_request_t *recv);
 /* The handle of this rank's memory, and the offset there; those of allocations that were asked for lately are known. */
 selvage_status_t sv_message_export(sv_message_engine_t *engine, const uint8_t *ptr, size_t bytes,
                                    sv_device_handle_t *handle, uint64_t *offset);
+/* The same of a whole bounce buffer, which keeps it. */
+selvage_status_t sv_message_export_bounce(sv_message_engine_t *engine, sv_message_bounce_t *bounce,
+                                          sv_message_where_t *where_out);
 /* stream: of a kernel that copies. */
 selvage_status_t sv_put_copy(selvage_request_t *send, void *stream);
 /* Whether a kernel copies it, and sums in the same pass; both ends come to one answer. */
