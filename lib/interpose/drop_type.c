@@ -18,6 +18,8 @@ bool sv_drop_type(MPI_Datatype type, sv_drop_type_t *info_out)
     PMPI_Type_get_true_extent_x(type, &info_out->true_lb, &info_out->true_extent);
     PMPI_Type_get_envelope(type, &nints, &naddresses, &ntypes, &combiner);
     info_out->named = combiner == MPI_COMBINER_NAMED;
+    if (info_out->named) /* for sv_drop_is_named(): programs that show device memory alone ask that of no address */
+        atomic_store_explicit(sv_drop_named_slot(type), type, memory_order_relaxed);
     info_out->dense = info_out->named && info_out->bytes == info_out->extent && info_out->true_lb == 0;
     return true;
 }

@@ -147,8 +147,8 @@ sv_memory_kind_t sv_hip_memory_kind(sv_device_t *dev, const void *ptr, size_t by
     if (error == hipSuccess) {
         /* Two neighbours of one kind pass for one piece of memory, except allocations whose length is known. */
         kind = kind_at(hip_of(dev), ptr);
-        if ((bytes > 1 && kind_at(hip_of(dev), (const char *)ptr + bytes - 1) != kind) ||
-            (kind == SV_MEMORY_DEVICE && !ends_inside(ptr, bytes)))
+        if (bytes > 1 && (kind_at(hip_of(dev), (const char *)ptr + bytes - 1) != kind ||
+                          (kind == SV_MEMORY_DEVICE && !ends_inside(ptr, bytes))))
             kind = SV_MEMORY_SPLIT;
     }
     hip_leave(hip_of(dev), before);
