@@ -424,12 +424,19 @@ static void stage_buffer(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
     copy_gappy(flow, buffer, true);
 }
 
+void sv_drop_stage_on(sv_drop_flow_t *flow, const sv_drop_call_t *call)
+{
+    for (int i = 0; i < call->nbuffers; i++)
+        stage_buffer(flow, &call->buffer[i]);
+}
+
 static void stage_all(sv_drop_call_t *call, bool after_default)
 {
     sv_drop_flow_t flow = {.theirs = after_default};
-    for (int i = 0; i < call->nbuffers; i++)
-        stage_buffer(&flow, &call->buffer[i]);
-    sv_drop_flow_end(&flow);
+    const bool has_waited = after_default && sv_drop_flush(); /* and a call that only receives need not do so again */
+    sv_drop_stage_on(&flow, call);
+    if (flow.device || !has_waited)
+        sv_drop_flow_end(&flow);
 }
 
 void sv_drop_stage(sv_drop_call_t *call)
