@@ -54,8 +54,8 @@ assert sum(landed) == 64 * 520 and len(landed) <= 8, copies
 END
 # Random messages, whose contents MPI's own calls say.
 for seed in 21 22; do
-    "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/mpi/dropin_messages" "$seed" 200 "" >"$dir/out" 2>&1 ||
-        { cat "$dir/out"; echo "FAIL: dropin_messages, seed $seed"; failed=1; }
+    "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/mpi/dropin_messages" "$seed" 200 "" \
+        >"$dir/out" 2>&1 || { cat "$dir/out"; echo "FAIL: dropin_messages, seed $seed"; failed=1; }
     says 'batched, in'
 done
 # From Fortran, whose calls may not pass by C's.
