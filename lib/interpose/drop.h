@@ -94,6 +94,7 @@ typedef struct sv_drop_flow {
     selvage_device_t *device; /* of the copies under way; NULL: there are none */
     void *stream; /* taken at the first copy */
     bool theirs;
+    selvage_event_t *event; /* after the copies, and waited for in the stream's place; NULL: there is none */
     int64_t begin_ns, bytes; /* for the timeline */
 } sv_drop_flow_t;
 

@@ -3,8 +3,10 @@
  * Batched sends. MPI_Isend of short device memory enqueues its copy on the program's default stream and returns. Before
  * the next call of another kind one wait is for all of those copies, and then MPI gets the messages:
  *
- *   MPI_Isend, n times    staging memory, a copy on the stream, a request; no wait
- *   any other call        the batch is posted: one wait, n times PMPI_Isend; then that call
+ *   MPI_Isend, n times    staging memory, a copy and an event on the stream, a request; no wait
+ *   any other call        the batch is posted: one wait for the event, n times PMPI_Isend; then that call
+ *
+ * Work that the program enqueues after the last send is not waited for, so that it overlaps with the messages.
  *
  * MPI sees all messages in the order of the program's calls, and it has all of them before the program may wait for
  * what another rank does about them. So whatever may send, complete, ask or block begins with sv_drop_flush().
@@ -31,7 +33,8 @@ static struct {
     bool open;           /* between MPI_Init and MPI_Finalize, in a program that may have batches */
     bool posts;          /* it is being posted: an error handler that runs meanwhile adds nothing */
     int tag_most;        /* MPI's greatest tag */
-    sv_drop_flow_t flow; /* the copies */
+    sv_drop_flow_t flow; /* the copies, and the event after the last one */
+    selvage_device_t *device; /* of the event */
     batched_t sends[SENDS_MOST];
     int first, end;      /* those that are left */
     int64_t bytes;
@@ -54,6 +57,8 @@ void sv_drop_batch_end(void)
 {
     sv_drop_flush();
     batch.open = false;
+    selvage_event_destroy(batch.device, batch.flow.event);
+    batch.flow.event = NULL;
 }
 
 void sv_drop_batch_count(long long *sends_out, long long *batches_out)
@@ -87,6 +92,21 @@ void sv_drop_batch_post(void)
     sv_drop_unlock();
 }
 
+/* Records the event after the last copy. */
+static void mark_copies(void)
+{
+    selvage_device_t *dev = batch.flow.device;
+    if (batch.device != dev) { /* the first time, and once a device has given way to another one */
+        selvage_event_destroy(batch.device, batch.flow.event);
+        batch.flow.event = NULL;
+        batch.device = dev;
+        if (selvage_event_create(dev, &batch.flow.event) != SELVAGE_SUCCESS)
+            sv_drop_fatal("no event", selvage_error_detail());
+    }
+    if (selvage_event_record(dev, batch.flow.event, NULL) != SELVAGE_SUCCESS)
+        sv_drop_fatal("copy failed", selvage_error_detail());
+}
+
 /* Whether MPI will take this message. A message between groups is not looked at any closer. */
 static bool is_message_good(const sv_drop_call_t *call, MPI_Comm comm)
 {
@@ -110,6 +130,7 @@ bool sv_drop_batch_add(sv_drop_isend_t isend, const sv_drop_call_t *call, MPI_Co
     batch.sends_ever++;
     batch.bytes += (int64_t)buffer->bytes;
     sv_drop_stage_on(&batch.flow, call);
+    mark_copies();
     sv_drop_request_start(call, NULL, MPI_REQUEST_NULL, false, request);
     sv_drop_op_t *op = sv_drop_op_find(*request);
     op->batched = true;

@@ -11,17 +11,14 @@
 /* How many sends MPI has not been given yet. */
 extern _Atomic int sv_drop_batched;
 
-/* Waits for the default stream, and gives them to MPI. */
+/* Waits for their copies, and gives them to MPI. */
 void sv_drop_batch_post(void);
 
-/* The first of every call that may send, receive what blocks, complete, ask or synchronise. Returns whether it has
-   waited for the default stream. */
-static inline bool sv_drop_flush(void)
+/* The first of every call that may send, complete, ask, block or synchronise. */
+static inline void sv_drop_flush(void)
 {
-    if (__builtin_expect(atomic_load_explicit(&sv_drop_batched, memory_order_relaxed) == 0, 1))
-        return false;
-    sv_drop_batch_post();
-    return true;
+    if (__builtin_expect(atomic_load_explicit(&sv_drop_batched, memory_order_relaxed) != 0, 0))
+        sv_drop_batch_post();
 }
 
 typedef int (*sv_drop_isend_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);

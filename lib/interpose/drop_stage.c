@@ -433,10 +433,10 @@ void sv_drop_stage_on(sv_drop_flow_t *flow, const sv_drop_call_t *call)
 static void stage_all(sv_drop_call_t *call, bool after_default)
 {
     sv_drop_flow_t flow = {.theirs = after_default};
-    const bool has_waited = after_default && sv_drop_flush(); /* and a call that only receives need not do so again */
     sv_drop_stage_on(&flow, call);
-    if (flow.device || !has_waited)
-        sv_drop_flow_end(&flow);
+    sv_drop_flow_end(&flow);
+    if (after_default)
+        sv_drop_flush(); /* whose copies are complete now */
 }
 
 void sv_drop_stage(sv_drop_call_t *call)
