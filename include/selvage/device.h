@@ -132,6 +132,21 @@ void selvage_stream_destroy(selvage_device_t *dev, void *stream);
 /** @brief Blocks until everything enqueued on @p stream so far is complete. @return the first device error */
 selvage_status_t selvage_stream_synchronize(selvage_device_t *dev, void *stream);
 
+/** A place in a stream that can be waited for while work after it goes on (opaque). */
+typedef struct selvage_event selvage_event_t;
+
+/** @brief Makes an event, which is not recorded yet. @param[out] event_out freed by selvage_event_destroy() */
+selvage_status_t selvage_event_create(selvage_device_t *dev, selvage_event_t **event_out);
+
+/** @brief Destroys an event, which may still be on its way. Accepts NULL. */
+void selvage_event_destroy(selvage_device_t *dev, selvage_event_t *event);
+
+/** @brief Records the event after all that is enqueued on @p stream so far. Returns at once. The last record counts. */
+selvage_status_t selvage_event_record(selvage_device_t *dev, selvage_event_t *event, void *stream);
+
+/** @brief Blocks until what was before the last record is complete; not at all if there is none. @return as above */
+selvage_status_t selvage_event_synchronize(selvage_device_t *dev, selvage_event_t *event);
+
 /** @brief Blocks until all work of this process on the device is complete, whatever its stream. @return as above */
 selvage_status_t selvage_device_synchronize(selvage_device_t *dev);
 

@@ -8,6 +8,7 @@
 #include <selvage/device.h>
 
 #include "api/api_params.h"
+#include "base/base_clock.h"
 #include "base/base_config.h"
 #include "base/base_status.h"
 #include "base/base_thread.h"
@@ -145,6 +146,38 @@ selvage_status_t selvage_stream_synchronize(selvage_device_t *dev, void *stream)
 {
     CHECK_ARGUMENT(dev, "dev: must not be NULL");
     return SV_DEVICE_CALL(dev, stream_sync, stream);
+}
+
+selvage_status_t selvage_event_create(selvage_device_t *dev, selvage_event_t **event_out)
+{
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    CHECK_ARGUMENT(event_out, "event_out: must not be NULL");
+    return SV_DEVICE_CALL(dev, event_create, event_out);
+}
+
+void selvage_event_destroy(selvage_device_t *dev, selvage_event_t *event)
+{
+    if (dev && event)
+        SV_DEVICE_CALL(dev, event_destroy, event);
+}
+
+selvage_status_t selvage_event_record(selvage_device_t *dev, selvage_event_t *event, void *stream)
+{
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    CHECK_ARGUMENT(event, "event: must not be NULL");
+    return SV_DEVICE_CALL(dev, event_record, event, stream);
+}
+
+/* It polls, as devices' own waits do. */
+selvage_status_t selvage_event_synchronize(selvage_device_t *dev, selvage_event_t *event)
+{
+    sv_backoff_t backoff = {0};
+    selvage_status_t status;
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    CHECK_ARGUMENT(event, "event: must not be NULL");
+    while ((status = SV_DEVICE_CALL(dev, event_query, event)) == SELVAGE_IN_PROGRESS)
+        sv_backoff(&backoff);
+    return status;
 }
 
 selvage_status_t selvage_device_synchronize(selvage_device_t *dev)

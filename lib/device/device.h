@@ -65,7 +65,7 @@ typedef struct sv_device_handle {
     uint8_t bytes[SV_DEVICE_HANDLE_BYTES];
 } sv_device_handle_t;
 
-typedef struct sv_event sv_event_t;
+typedef struct selvage_event sv_event_t;
 typedef struct selvage_device sv_device_t;
 
 typedef struct sv_device_ops {

@@ -94,6 +94,7 @@ typedef struct sv_drop_flow {
     selvage_device_t *device; /* of the copies under way; NULL: there are none */
     void *stream; /* taken at the first copy */
     bool theirs;
+    selvage_event_t *event; /* after the copies, and waited for in the stream's place; NULL: there is none */
     int64_t begin_ns, bytes; /* for the timeline */
 } sv_drop_flow_t;
 
@@ -328,6 +329,8 @@ static inline void *sv_drop_image(const sv_drop_buffer_t *buffer, const void *bu
 /* Copies down what the call reads, after the program's work, as the settings want it. It waits for receives, too, as
    the program's kernels may still read their memory. */
 void sv_drop_stage(sv_drop_call_t *call);
+/* The copies alone. It is there after the flow's end. */
+void sv_drop_stage_on(sv_drop_flow_t *flow, const sv_drop_call_t *call);
 /* Copies up what came: all of it or, of a message, as many bytes as status says. It is there after the flow's end. */
 void sv_drop_unstage_on(sv_drop_flow_t *flow, sv_drop_call_t *call, const MPI_Status *status);
 void sv_drop_unstage_call(sv_drop_call_t *call, const MPI_Status *status);
@@ -384,6 +387,7 @@ typedef struct sv_drop_op {
     bool keeps;                      /* the program holds MPI's own request, not a generalized one */
     bool persistent;                 /* kept, and may be started again */
     bool active, running;
+    bool batched;                    /* MPI has not been given it yet: see drop_batch.c */
     bool announcement_read;          /* of a receive that is kept and watched: an announcement has come, and was read */
     bool reported;                   /* the error handler has heard of the error */
     bool orphan;                     /* the program has freed its request, and MPI is still at it */
@@ -487,6 +491,7 @@ void sv_drop_requests_retire(void);
    had. */
 int sv_drop_requests_end(int *open_out);
 
+#include "interpose/drop_batch.h"
 #include "interpose/drop_fast.h"
 
 /* --- windows (drop_window.c) -------------------------------------------------------------------------------------- */
@@ -520,6 +525,9 @@ bool sv_drop_has_ends(MPI_Comm comm);
 /* After MPI_Init, and before MPI_Finalize. */
 void sv_drop_begin(void);
 void sv_drop_end(void);
+
+/* What comes after the drop-in under this Fortran name (drop_fortran.c). */
+void *sv_drop_next_fortran(const char *name);
 
 /* Counts what was moved, for the report (drop_report.c). peer: of comm. */
 void sv_drop_count(const char *call, const char *route, MPI_Comm comm, int peer, MPI_Datatype type, int64_t count,

@@ -452,6 +452,7 @@ SV_DROP_EXPORT int MPI_Testany(int count, MPI_Request requests[], int *index, in
 
 SV_DROP_EXPORT int MPI_Request_free(MPI_Request *request)
 {
+    sv_drop_flush();
     sv_drop_op_t *op = sv_drop_is_concerned() ? sv_drop_op_find(*request) : NULL;
     const bool adopted = op && sv_drop_op_adopt(op);
     if (op && op->instead != MPI_REQUEST_NULL)
@@ -470,6 +471,7 @@ SV_DROP_EXPORT int MPI_Request_free(MPI_Request *request)
 SV_DROP_EXPORT int MPI_Cancel(MPI_Request *request)
 {
     sv_drop_op_t *op = NULL;
+    sv_drop_flush();
     if (sv_drop_is_concerned()) {
         sv_drop_progress();
         op = sv_drop_op_find(*request);
@@ -515,11 +517,13 @@ static int start_persistent(MPI_Request *requests, int n, bool all)
 
 SV_DROP_EXPORT int MPI_Start(MPI_Request *request)
 {
+    sv_drop_flush();
     return sv_drop_is_concerned() ? start_persistent(request, 1, false) : PMPI_Start(request);
 }
 
 SV_DROP_EXPORT int MPI_Startall(int count, MPI_Request requests[])
 {
+    sv_drop_flush();
     return sv_drop_is_concerned() && count > 0 ? start_persistent(requests, count, true)
                                                : PMPI_Startall(count, requests);
 }

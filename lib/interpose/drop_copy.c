@@ -36,7 +36,8 @@ void sv_drop_flow_end(sv_drop_flow_t *flow)
     selvage_device_t *dev = flow->theirs && !flow->device ? sv_drop_device() : flow->device;
     if (!dev)
         return;
-    check_copy(selvage_stream_synchronize(dev, flow->stream));
+    check_copy(flow->event ? selvage_event_synchronize(dev, flow->event)
+                           : selvage_stream_synchronize(dev, flow->stream));
     sv_drop_trace_span("copy", flow->begin_ns, flow->bytes);
     flow->begin_ns = flow->bytes = 0;
     if (!flow->theirs)

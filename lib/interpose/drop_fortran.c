@@ -210,7 +210,7 @@ NAMES(Unpack_external, unpack_external, UNPACK_EXTERNAL)
 typedef void (*init_t)(MPI_Fint *ierror);
 typedef void (*init_thread_t)(MPI_Fint *required, MPI_Fint *provided, MPI_Fint *ierror);
 
-static void *next_fortran_of(const char *name)
+void *sv_drop_next_fortran(const char *name)
 {
     void *next = dlsym(RTLD_NEXT, name);
     if (!next)
@@ -221,7 +221,7 @@ static void *next_fortran_of(const char *name)
 static void run_init(const char *name, MPI_Fint *ierror)
 {
     MPI_Fint code = 0;
-    ((init_t)next_fortran_of(name))(&code);
+    ((init_t)sv_drop_next_fortran(name))(&code);
     if (code == MPI_SUCCESS)
         sv_drop_begin();
     ERROR_END(code, ierror);
@@ -230,7 +230,7 @@ static void run_init(const char *name, MPI_Fint *ierror)
 static void run_init_thread(const char *name, MPI_Fint *required, MPI_Fint *provided, MPI_Fint *ierror)
 {
     MPI_Fint code = 0, wanted = sv_drop_settings()->progress_thread ? MPI_THREAD_MULTIPLE : *required;
-    ((init_thread_t)next_fortran_of(name))(&wanted, provided, &code);
+    ((init_thread_t)sv_drop_next_fortran(name))(&wanted, provided, &code);
     if (code == MPI_SUCCESS)
         sv_drop_begin();
     ERROR_END(code, ierror);
@@ -240,7 +240,7 @@ static void run_finalize(const char *name, MPI_Fint *ierror)
 {
     MPI_Fint code = 0;
     sv_drop_end();
-    ((init_t)next_fortran_of(name))(&code);
+    ((init_t)sv_drop_next_fortran(name))(&code);
     ERROR_END(code, ierror);
 }
 

@@ -138,6 +138,7 @@ void sv_drop_begin(void)
         PMPI_Comm_free_keyval(&key); /* it lasts as long as the attribute */
     }
     sv_drop_trace_begin();
+    sv_drop_batch_begin();
     sv_drop_fast_begin();
     if (sv_drop_settings()->progress_thread)
         sv_drop_thread_begin();
@@ -147,6 +148,7 @@ void sv_drop_end(void)
 {
     if (!state.begun)
         return;
+    sv_drop_batch_end();
     sv_drop_requests_retire();
     sv_drop_fast_end();
     if (!state.ends_with_self)

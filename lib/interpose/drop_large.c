@@ -30,11 +30,11 @@ static bool is_refused(MPI_Count count, MPI_Datatype type, sv_drop_narrow_t *nar
 #define ONE(NAME, BUF, PARAMETERS, ...)                                                                                \
     SV_DROP_EXPORT int MPI_##NAME##_c(BUF *buf, MPI_Count count, MPI_Datatype type, PARAMETERS)                        \
     {                                                                                                                  \
-        if (sv_drop_is_host_typed(buf, count, type) && !sv_drop_fast_wanted)                                           \
-            return PMPI_##NAME##_c(buf, count, type, __VA_ARGS__);                                                     \
         sv_drop_narrow_t n;                                                                                            \
-        if (is_refused(count, type, &n))                                                                               \
+        if ((sv_drop_is_host_typed(buf, count, type) && !sv_drop_fast_wanted) || is_refused(count, type, &n)) {        \
+            sv_drop_flush();                                                                                           \
             return PMPI_##NAME##_c(buf, count, type, __VA_ARGS__);                                                     \
+        }                                                                                                              \
         return end_narrow(&n, MPI_##NAME(buf, n.count, n.type, __VA_ARGS__));                                          \
     }
 #define COMMA ,

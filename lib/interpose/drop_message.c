@@ -9,7 +9,6 @@
 #include "interpose/drop_probe.h"
 
 typedef int (*send_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm);
-typedef int (*isend_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 
 /* The rank that a message goes to or comes from. */
 typedef struct envelope {
@@ -21,7 +20,7 @@ typedef struct envelope {
 typedef struct kind {
     const char *name, *iname, *init_name;
     send_t send;
-    isend_t isend, init;
+    sv_drop_isend_t isend, init;
 } kind_t;
 
 /* --- sends -------------------------------------------------------------------------------------------------------- */
@@ -51,6 +50,7 @@ static bool isend_fast(const kind_t *kind, const char *name, const void *buf, in
         return false;
     PMPI_Type_size_x(type, &bytes);
     call.bytes = bytes * count;
+    sv_drop_flush();
     sv_drop_settle();
     if (sv_drop_is_stuck())
         return false;
@@ -74,6 +74,7 @@ static int send_device(const kind_t *kind, const void *buf, int count, MPI_Datat
     sv_drop_call_t call = {.name = kind->name, .has_peer = true, .peer = to.peer, .tag = to.tag};
     MPI_Request request;
     int code;
+    sv_drop_flush();
     double begin = PMPI_Wtime();
     if (isend_fast(kind, kind->name, buf, count, type, to, &request, &code)) {
         code = code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
@@ -104,6 +105,11 @@ static int isend_device(const kind_t *kind, const void *buf, int count, MPI_Data
         return code;
     }
     sv_drop_buffer_t *buffer = to.peer == MPI_PROC_NULL ? NULL : sv_drop_message(&call, buf, count, type, true, false);
+    if (buffer && sv_drop_batch_add(kind->isend, &call, to.comm, request)) {
+        sv_drop_count(kind->iname, "staged", to.comm, to.peer, type, count, 0);
+        return MPI_SUCCESS;
+    }
+    sv_drop_flush();
     if (!buffer)
         return kind->isend(buf, count, type, to.peer, to.tag, to.comm, request);
     sv_drop_stage(&call);
@@ -135,15 +141,17 @@ static int send_init_device(const kind_t *kind, const void *buf, int count, MPI_
     {                                                                                                                  \
         if (!sv_drop_is_host_typed(buf, count, type))                                                                  \
             return send_device(&kind_##NAME, buf, count, type, (envelope_t){dest, tag, comm});                         \
+        sv_drop_flush();                                                                                               \
         return sv_drop_is_busy() ? send_plain(&kind_##NAME, buf, count, type, (envelope_t){dest, tag, comm})          \
                                   : PMPI_##NAME(buf, count, type, dest, tag, comm);                                    \
     }                                                                                                                  \
     SV_DROP_EXPORT int MPI_##INAME(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,    \
                                    MPI_Request *request)                                                               \
     {                                                                                                                  \
-        return sv_drop_is_host_typed(buf, count, type)                                                                 \
-                   ? PMPI_##INAME(buf, count, type, dest, tag, comm, request)                                          \
-                   : isend_device(&kind_##NAME, buf, count, type, (envelope_t){dest, tag, comm}, request);             \
+        if (!sv_drop_is_host_typed(buf, count, type))                                                                  \
+            return isend_device(&kind_##NAME, buf, count, type, (envelope_t){dest, tag, comm}, request);               \
+        sv_drop_flush();                                                                                               \
+        return PMPI_##INAME(buf, count, type, dest, tag, comm, request);                                               \
     }                                                                                                                  \
     SV_DROP_EXPORT int MPI_##NAME##_init(const void *buf, int count, MPI_Datatype type, int dest, int tag,             \
                                          MPI_Comm comm, MPI_Request *request)                                          \
@@ -163,9 +171,10 @@ int sv_drop_isend(const char *name, const void *buf, int count, MPI_Datatype typ
 {
     kind_t kind = kind_Send;
     kind.iname = name;
-    return sv_drop_is_host_typed(buf, count, type)
-               ? PMPI_Isend(buf, count, type, dest, tag, comm, request)
-               : isend_device(&kind, buf, count, type, (envelope_t){dest, tag, comm}, request);
+    if (!sv_drop_is_host_typed(buf, count, type))
+        return isend_device(&kind, buf, count, type, (envelope_t){dest, tag, comm}, request);
+    sv_drop_flush();
+    return PMPI_Isend(buf, count, type, dest, tag, comm, request);
 }
 
 /* --- receives ----------------------------------------------------------------------------------------------------- */
@@ -276,6 +285,7 @@ SV_DROP_EXPORT int MPI_Recv(void *buf, int count, MPI_Datatype type, int source,
 {
     const bool host = sv_drop_is_host_typed(buf, count, type);
     MPI_Request request = MPI_REQUEST_NULL;
+    sv_drop_flush();
     if (sv_drop_recv_has_deadline(count, type, source, host)) {
         int code = sv_drop_irecv("MPI_Recv", buf, count, type, source, tag, comm, &request);
         return code == MPI_SUCCESS ? MPI_Wait(&request, status) : code;
@@ -380,6 +390,7 @@ SV_DROP_EXPORT int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Messa
 SV_DROP_EXPORT int MPI_Mrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status)
 {
     MPI_Request request;
+    sv_drop_flush();
     if (*message == MPI_MESSAGE_NO_PROC ||
         (!sv_drop_has_taken() && !sv_drop_fast_watches(count, type, false) && sv_drop_is_host_typed(buf, count, type)))
         return PMPI_Mrecv(buf, count, type, message, status);

@@ -95,6 +95,7 @@ SV_DROP_EXPORT int MPI_Pready(int partition, MPI_Request request)
 
 SV_DROP_EXPORT int MPI_Pready_range(int partition_low, int partition_high, MPI_Request request)
 {
+    sv_drop_flush();
     sv_drop_op_t *op = parts_of(request);
     for (int i = partition_low; op && op->call.parts && i <= partition_high; i++)
         sv_drop_stage_part(&op->call, i);
@@ -108,6 +109,7 @@ typedef __typeof__(_Generic(&PMPI_Pready_list, int (*)(int, const int *, MPI_Req
 
 SV_DROP_EXPORT int MPI_Pready_list(int length, numbers_t array_of_partitions, MPI_Request request)
 {
+    sv_drop_flush();
     sv_drop_op_t *op = parts_of(request);
     for (int i = 0; op && op->call.parts && i < length; i++)
         sv_drop_stage_part(&op->call, array_of_partitions[i]);
@@ -118,6 +120,7 @@ SV_DROP_EXPORT int MPI_Pready_list(int length, numbers_t array_of_partitions, MP
 SV_DROP_EXPORT int MPI_Parrived(MPI_Request request, int partition, int *flag)
 {
     sv_drop_flow_t flow = {0};
+    sv_drop_flush();
     sv_drop_op_t *op = parts_of(request);
     int code = PMPI_Parrived(request, partition, flag);
     sv_drop_lock();

@@ -336,11 +336,13 @@ static int drive_probe(int source, int tag, MPI_Comm comm, MPI_Message *message,
 
 SV_DROP_EXPORT int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status)
 {
+    sv_drop_flush();
     return is_probe_plain() ? PMPI_Probe(source, tag, comm, status) : drive_probe(source, tag, comm, NULL, status);
 }
 
 SV_DROP_EXPORT int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
 {
+    sv_drop_flush();
     if (sv_drop_is_busy())
         sv_drop_progress();
     return probe_message(source, tag, comm, flag, NULL, status);
@@ -348,12 +350,14 @@ SV_DROP_EXPORT int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI
 
 SV_DROP_EXPORT int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status)
 {
+    sv_drop_flush();
     return is_probe_plain() ? PMPI_Mprobe(source, tag, comm, message, status)
                             : drive_probe(source, tag, comm, message, status);
 }
 
 SV_DROP_EXPORT int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status)
 {
+    sv_drop_flush();
     if (sv_drop_is_busy())
         sv_drop_progress();
     return probe_message(source, tag, comm, flag, message, status);

@@ -132,6 +132,14 @@ void sv_drop_report(void)
         print_rows(rows, count);
         free(rows);
     }
+    /* Of how many of them the copies were waited for together. */
+    enum { SENDS, BATCHES, KINDS };
+    long long own[KINDS], all[KINDS];
+    sv_drop_batch_count(&own[SENDS], &own[BATCHES]);
+    PMPI_Reduce(own, all, KINDS, MPI_LONG_LONG, MPI_SUM, 0, comm);
+    if (prints && all[SENDS] > 0)
+        fprintf(stderr, "selvage-mpi: %lld of the staged sends were batched, in %lld batches\n", all[SENDS],
+                all[BATCHES]);
     PMPI_Type_free(&row);
     PMPI_Comm_free(&comm);
     free(table.rows);

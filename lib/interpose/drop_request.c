@@ -22,8 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* LOOKS: how many requests a call looks at, however many are open, or programs that poll would pay for all of them. */
-enum { TURNS_BUSY = 64, END_TURNS = 200, LOOKS = 16 };
+/* LOOKS: how many requests that have not ended a turn looks at, or programs that poll would pay for all that are open.
+   Of those that have ended a turn takes many more, as one wait for the device lands all of them. TURN_MOST: of both. */
+enum { TURNS_BUSY = 64, END_TURNS = 200, LOOKS = 16, TURN_MOST = 256 };
 
 _Atomic int sv_drop_open, sv_drop_running;
 
@@ -283,6 +284,8 @@ void sv_drop_request_own(MPI_Request request, void *first, void *second)
 static bool inner_ended(sv_drop_op_t *op)
 {
     int done = 0;
+    if (op->batched)
+        return false;
     if (op->inner == MPI_REQUEST_NULL)
         return true;
     if (atomic_exchange_explicit(&op->cancels, false, memory_order_relaxed))
@@ -403,31 +406,36 @@ static void end_ops(sv_drop_flow_t *flow, sv_drop_op_t *ended)
 static bool progress_for(sv_drop_op_t *const *ops, int n)
 {
     bool any = false;
+    sv_drop_flush();
     if (!sv_drop_is_busy() && !atomic_load_explicit(&engine.freed, memory_order_relaxed))
         return false;
     pthread_mutex_lock(&engine.lock);
     read_notes();
     if (!engine.walks) { /* else an error handler of the program's has called MPI */
-        sv_drop_flow_t first_flow = {0}, flow = {0};
+        sv_drop_flow_t flow = {0};
         sv_drop_op_t *ended = NULL;
         engine.walks = true;
         /* Those that a call waits for come first, because the walk may come to them much later. */
-        for (int i = 0; i < n; i++)
-            if (ops[i] && ops[i]->running && op_ended(ops[i]))
-                unstage_op(ops[i], &first_flow, &ended);
-        any = ended != NULL;
-        end_ops(&first_flow, ended);
+        for (int i = 0, looks = LOOKS; i < n && looks > 0; i++) {
+            if (!ops[i] || !ops[i]->running)
+                continue;
+            if (op_ended(ops[i]))
+                unstage_op(ops[i], &flow, &ended);
+            else
+                looks--;
+        }
         /* Then some of those in flight, in turn. */
-        ended = NULL;
         sv_drop_op_t *op = engine.next ? engine.next : engine.first;
         const int running = atomic_load_explicit(&sv_drop_running, memory_order_relaxed);
-        for (int i = running < LOOKS ? running : LOOKS; i > 0 && op; i--) {
+        for (int i = running < TURN_MOST ? running : TURN_MOST, looks = LOOKS; i > 0 && looks > 0 && op; i--) {
             engine.next = op->next; /* an error handler that runs meanwhile may take that from the list */
             if (op_ended(op))
                 unstage_op(op, &flow, &ended);
+            else
+                looks--;
             op = engine.next ? engine.next : engine.first;
         }
-        any = any || ended;
+        any = ended != NULL;
         end_ops(&flow, ended);
         engine.walks = false;
     }
@@ -443,7 +451,7 @@ void sv_drop_progress(void)
 void sv_drop_turn_for(unsigned *turns, sv_drop_op_t *const *ops, int n)
 {
     const int from = n > LOOKS ? (int)((*turns * LOOKS) % (unsigned)n) : 0;
-    const bool ended = progress_for(ops + from, n - from < LOOKS ? n - from : LOOKS);
+    const bool ended = progress_for(ops + from, n - from < TURN_MOST ? n - from : TURN_MOST);
     sv_drop_fast_answer();
     if (++*turns > TURNS_BUSY && !ended)
         sched_yield();

@@ -121,6 +121,7 @@ SV_DROP_EXPORT int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype
     side_t to = {(void *)(uintptr_t)sendbuf, sendcount, sendtype, dest, sendtag,
                  sv_drop_is_host_typed(sendbuf, sendcount, sendtype)};
     side_t from = {recvbuf, recvcount, recvtype, source, recvtag, sv_drop_is_host_typed(recvbuf, recvcount, recvtype)};
+    sv_drop_flush();
     /* Two requests are made where the message to be sent or to come needs that. Requests end by the deadline that the
        program's user has set, if an announcement never comes. */
     if (sv_drop_has_taken() || sv_drop_fast_guards() ||
@@ -224,6 +225,7 @@ SV_DROP_EXPORT int MPI_Sendrecv_replace(void *buf, int count, MPI_Datatype type,
     MPI_Status own, *used = status == MPI_STATUS_IGNORE ? &own : status;
     bool host = sv_drop_is_host_typed(buf, count, type);
     side_t to = {buf, count, type, dest, sendtag, host}, from = {buf, count, type, source, recvtag, host};
+    sv_drop_flush();
     /* Probes may take what is to come, or waits must be driven. */
     bool taken = source != MPI_PROC_NULL && (sv_drop_has_taken() || sv_drop_fast_guards());
     bool busy = sv_drop_is_busy() || sv_drop_fast_drives(), watched = is_sendrecv_watched(&from);
@@ -275,6 +277,7 @@ SV_DROP_EXPORT int MPI_Isendrecv(const void *sendbuf, int sendcount, MPI_Datatyp
                  sv_drop_is_host_typed(sendbuf, sendcount, sendtype)};
     side_t from = {recvbuf, recvcount, recvtype, source, recvtag, sv_drop_is_host_typed(recvbuf, recvcount, recvtype)};
     sv_drop_fast_t fast = {0};
+    sv_drop_flush();
     bool receives = place_receiver(&call, &fast, &from, comm), sends = place_sender(&call, &to);
     if (!receives && !fast.monitored && !sends)
         return PMPI_Isendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
@@ -290,6 +293,7 @@ SV_DROP_EXPORT int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype type
     sv_drop_call_t call = {.name = "MPI_Isendrecv_replace"};
     sv_drop_fast_t fast = {0};
     sv_drop_narrow_t narrow = {0};
+    sv_drop_flush();
     if (!sv_drop_type_is_committed(type))
         return PMPI_Isendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, request);
     side_t from = {buf, count, type, source, recvtag, sv_drop_is_host_typed(buf, count, type)};

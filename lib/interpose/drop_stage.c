@@ -424,12 +424,19 @@ static void stage_buffer(sv_drop_flow_t *flow, const sv_drop_buffer_t *buffer)
     copy_gappy(flow, buffer, true);
 }
 
+void sv_drop_stage_on(sv_drop_flow_t *flow, const sv_drop_call_t *call)
+{
+    for (int i = 0; i < call->nbuffers; i++)
+        stage_buffer(flow, &call->buffer[i]);
+}
+
 static void stage_all(sv_drop_call_t *call, bool after_default)
 {
     sv_drop_flow_t flow = {.theirs = after_default};
-    for (int i = 0; i < call->nbuffers; i++)
-        stage_buffer(&flow, &call->buffer[i]);
+    sv_drop_stage_on(&flow, call);
     sv_drop_flow_end(&flow);
+    if (after_default)
+        sv_drop_flush(); /* whose copies are complete now */
 }
 
 void sv_drop_stage(sv_drop_call_t *call)

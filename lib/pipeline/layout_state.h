@@ -33,7 +33,7 @@ typedef struct sv_layout_state {
     sv_pull_item_t *unpack_items;
     sv_layout_entry_t *packs, *unpacks; /* the latter in the order of their waves; owned */
     uint32_t npacks, nunpacks;
-    struct sv_event *event;      /* after what was launched last on a stream of the caller's */
+    struct selvage_event *event; /* after what was launched last on a stream of the caller's */
     bool launched;               /* there was something */
     bool due;                    /* what landed in this epoch is to be unpacked by whoever waits for it */
 } sv_layout_state_t;

@@ -14,6 +14,7 @@
 #define FILE_OF type(MPI_File)
 #define MESSAGE_OF type(MPI_Message)
 #define TYPE_OF type(MPI_Datatype)
+#define COMM_OF type(MPI_Comm)
 #else
 #define STATUS_OF(S) integer :: S(MPI_STATUS_SIZE)
 #define STATUSES_OF(S, N) integer :: S(MPI_STATUS_SIZE, N)
@@ -27,6 +28,7 @@
 #define FILE_OF integer
 #define MESSAGE_OF integer
 #define TYPE_OF integer
+#define COMM_OF integer
 #endif
 #if defined(USE_F08)
 #define INTERFACE_OF use mpi_f08
@@ -384,6 +386,64 @@ subroutine files()
     call MPI_File_close(file, ierror)
 end subroutine
 
+! Rank 0 sends and enters a call that the others enter once they have received: the message must be under way then.
+subroutine blocks()
+    use NUMBERS
+    INTERFACE_OF
+    implicit none
+    INCLUDE_OF
+    REQUEST_OF :: request
+    FILE_OF :: file
+    WIN_OF :: win
+    COMM_OF :: made, part
+    integer :: ierror, call_number
+    integer(MPI_ADDRESS_KIND) :: bytes
+    real(c_double), save :: window(2)
+    character(4096) :: folder
+    call get_command_argument(3, folder)
+    do call_number = 1, 11
+        call fill(50 + call_number)
+        request = MPI_REQUEST_NULL
+        if (mod(rank, 2) == 0) then
+            call MPI_Isend(out, n, MPI_DOUBLE_PRECISION, right, 9, MPI_COMM_WORLD, request, ierror)
+        else
+            call MPI_Recv(in, n, MPI_DOUBLE_PRECISION, left, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE, ierror)
+            call compare(50 + call_number, 'blocks')
+        end if
+        select case (call_number)
+        case (1)
+            call MPI_Comm_dup(MPI_COMM_WORLD, made, ierror)
+        case (2)
+            call MPI_Comm_split(made, 0, rank, part, ierror)
+        case (3)
+            call MPI_Comm_free(made, ierror)
+            call MPI_Comm_disconnect(part, ierror)
+        case (4)
+            call MPI_Cart_create(MPI_COMM_WORLD, 1, [ranks], [.true.], .false., made, ierror)
+        case (5)
+            call MPI_Comm_free(made, ierror)
+        case (6)
+            bytes = 16
+            call MPI_Win_create(window, bytes, 8, MPI_INFO_NULL, MPI_COMM_WORLD, win, ierror)
+        case (7)
+            call MPI_Win_free(win, ierror)
+        case (8)
+            call MPI_File_open(MPI_COMM_WORLD, trim(folder) // '/blocks', &
+                MPI_MODE_CREATE + MPI_MODE_RDWR + MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, file, ierror)
+        case (9)
+            bytes = 0
+            call MPI_File_set_view(file, int(bytes, MPI_OFFSET_KIND), MPI_INTEGER, MPI_INTEGER, 'native', &
+                MPI_INFO_NULL, ierror)
+        case (10)
+            call MPI_File_close(file, ierror)
+        case (11)
+            call MPI_Barrier(MPI_COMM_WORLD, ierror)
+        end select
+        call check(ierror == MPI_SUCCESS, 'blocks: error')
+        call MPI_Wait(request, MPI_STATUS_IGNORE, ierror)
+    end do
+end subroutine
+
 program dropin_fortran
     use NUMBERS
     INTERFACE_OF
@@ -407,6 +467,7 @@ program dropin_fortran
     call packing()
     call windows()
     call files()
+    if (mod(ranks, 2) == 0) call blocks()
     call numbers_free(out_there)
     call numbers_free(in_there)
     call MPI_Finalize(ierror)

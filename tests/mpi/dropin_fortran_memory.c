@@ -30,7 +30,8 @@ void *numbers_make(int count)
     return there;
 }
 
-/* Pinned memory from which device memory is filled, some time later and without being waited for: see dropin_case.c. */
+/* Pinned memory from which device memory is filled, some time later and without being waited for, unless the program is
+   said to wait: see dropin_case.c. */
 static double *late[2];
 static unsigned turn;
 
@@ -50,6 +51,9 @@ void numbers_put(void *there, const double *here, int count)
     memcpy(*source, here, bytes);
     check(selvage_device_delay_us(device, 500, NULL));
     check(selvage_device_copy(device, there, *source, bytes, SELVAGE_COPY_HOST_TO_DEVICE, NULL));
+    const char *policy = getenv("SELVAGE_DROPIN_SYNC");
+    if (policy && strcmp(policy, "default") == 0)
+        check(selvage_stream_synchronize(device, NULL));
 }
 
 void numbers_get(double *here, const void *there, int count)

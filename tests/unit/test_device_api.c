@@ -4,6 +4,8 @@
  * of opening failed in turn, and NULL accepted where the header says so.
  */
 #include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -69,7 +71,7 @@ static void check_program(selvage_device_t *dev)
 
 static void check_refused_enqueue(selvage_device_t *dev)
 {
-    char a[4], b[4];
+    char a[4] = "", b[4] = "";
     CHECK_REFUSED(selvage_device_copy(NULL, a, b, 4, SELVAGE_COPY_DEVICE_TO_HOST, NULL), "dev");
     CHECK_REFUSED(selvage_device_copy(dev, NULL, b, 4, SELVAGE_COPY_DEVICE_TO_HOST, NULL), "dst");
     CHECK_REFUSED(selvage_device_copy(dev, a, NULL, 4, SELVAGE_COPY_DEVICE_TO_HOST, NULL), "src");
@@ -145,6 +147,46 @@ static void check_synchronize(selvage_device_t *dev)
     selvage_device_close(other);
 }
 
+static _Atomic bool goes_on;
+
+static void wait_for_host(const void *arg, unsigned block, unsigned nblocks)
+{
+    (void)arg, (void)block, (void)nblocks;
+    while (!atomic_load(&goes_on))
+        sched_yield();
+}
+
+/* An event is after what was enqueued before it, and not after a kernel that waits for the host. */
+static void check_events(selvage_device_t *dev)
+{
+    selvage_event_t *event = NULL;
+    void *stream = NULL;
+    char *byte = NULL, nothing = 0;
+    CHECK_REFUSED(selvage_event_create(NULL, &event), "dev");
+    CHECK_REFUSED(selvage_event_create(dev, NULL), "event_out");
+    CHECK_REFUSED(selvage_event_record(dev, NULL, NULL), "event");
+    CHECK_REFUSED(selvage_event_synchronize(dev, NULL), "event");
+    CHECK_STATUS(selvage_event_create(dev, &event), SELVAGE_SUCCESS);
+    CHECK_REFUSED(selvage_event_record(NULL, event, NULL), "dev");
+    CHECK_REFUSED(selvage_event_synchronize(NULL, event), "dev");
+    CHECK_STATUS(selvage_event_synchronize(dev, event), SELVAGE_SUCCESS); /* it was never recorded */
+    CHECK_STATUS(selvage_device_malloc(dev, 1, (void **)&byte), SELVAGE_SUCCESS);
+    *byte = 0;
+    CHECK_STATUS(selvage_stream_create(dev, &stream), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_delay_us(dev, 3000, stream), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_fill(dev, byte, 5, 1, stream), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_event_record(dev, event, stream), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_launch_soft(dev, wait_for_host, &nothing, 1, 1, stream), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_event_synchronize(dev, event), SELVAGE_SUCCESS);
+    CHECK_EQ(*byte, 5);
+    atomic_store(&goes_on, true);
+    CHECK_STATUS(selvage_stream_synchronize(dev, stream), SELVAGE_SUCCESS);
+    selvage_event_destroy(dev, NULL);
+    selvage_event_destroy(dev, event);
+    selvage_stream_destroy(dev, stream);
+    selvage_device_free(dev, byte);
+}
+
 static void check_refused_pack(selvage_device_t *dev)
 {
     selvage_pack_t *pack = NULL;
@@ -215,6 +257,7 @@ int main(void)
         check_refused(dev);
         check_memory(dev);
         check_synchronize(dev);
+    check_events(dev);
         check_refused_pack(dev);
         check_null(dev);
         check_other_kind(dev);

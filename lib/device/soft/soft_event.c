@@ -10,7 +10,7 @@
 #include "base/base_status.h"
 #include "device/soft/soft_priv.h"
 
-struct sv_event {
+struct selvage_event {
     _Atomic uint64_t mark; /* id << SOFT_MARK_SHIFT | position; 0, never recorded, is always complete */
 };
 

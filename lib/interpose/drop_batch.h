@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Batched sends, as the drop-in's calls see them: MPI_Isend adds to the batch, and all other calls flush it first.
+ * Included by drop.h, whose types it needs. Threads and ownership: drop_batch.c.
+ */
+#ifndef SV_DROP_BATCH_H
+#define SV_DROP_BATCH_H
+
+#include "interpose/drop.h"
+
+/* How many sends MPI has not been given yet. */
+extern _Atomic int sv_drop_batched;
+
+/* Waits for their copies, and gives them to MPI. */
+void sv_drop_batch_post(void);
+
+/* The first of every call that may send, complete, ask, block or synchronise. */
+static inline void sv_drop_flush(void)
+{
+    if (__builtin_expect(atomic_load_explicit(&sv_drop_batched, memory_order_relaxed) != 0, 0))
+        sv_drop_batch_post();
+}
+
+typedef int (*sv_drop_isend_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+
+/* Takes a send over whose one buffer is staging memory, and begins to fill that. The program gets its request. False:
+   it is not for the batch, and nothing has happened. */
+bool sv_drop_batch_add(sv_drop_isend_t isend, const sv_drop_call_t *call, MPI_Comm comm, MPI_Request *request);
+
+/* After MPI_Init; and when MPI_Finalize begins, after which nothing is batched. */
+void sv_drop_batch_begin(void);
+void sv_drop_batch_end(void);
+
+/* For the report: sends that were batched by this rank, and batches of them. */
+void sv_drop_batch_count(long long *sends_out, long long *batches_out);
+
+#endif

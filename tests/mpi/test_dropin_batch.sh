@@ -1,0 +1,68 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Sends that the drop-in batches: their order among all others, before calls of each kind, and how they end.
+set -u
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+top_builddir=${top_builddir:-.}
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+failed=0
+export SELVAGE_DEVICE=${SELVAGE_DEVICE:-soft} SELVAGE_DROPIN_SYNC=default SELVAGE_REPORT=on
+
+# batch WHAT [VARIABLE=VALUE...]: runs dropin_batch, whose output is then in $dir/out
+batch() {
+    local what=$1
+    shift
+    env "$@" "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/mpi/dropin_batch" "$what" >"$dir/out" 2>&1 ||
+        { cat "$dir/out"; echo "FAIL: $what $*"; failed=1; }
+}
+says() { grep -Eq "$1" "$dir/out" || { cat "$dir/out"; echo "FAIL: no \"$1\""; failed=1; }; }
+says_not() { ! grep -Eq "$1" "$dir/out" || { cat "$dir/out"; echo "FAIL: \"$1\""; failed=1; }; }
+
+for what in order blocks errors ends; do
+    batch "$what"
+    says '^selvage-mpi: [1-9][0-9]* of the staged sends were batched, in [1-9][0-9]* batches$'
+done
+# Two ranks send 1000 each, in batches of 256 at most.
+batch many
+says '^selvage-mpi: 2000 of the staged sends were batched, in 8 batches$'
+batch many SELVAGE_DROPIN_POOL_BYTES=0 # nothing is pinned
+says_not batched
+# Nothing is batched where another thread may be blocked in MPI, or where another policy holds.
+batch threads
+says_not batched
+batch order SELVAGE_PROGRESS=thread
+says_not batched
+batch order SELVAGE_DROPIN_SYNC=auto
+says_not batched
+# Beside messages from device to device.
+for mode in on auto; do
+    for what in order blocks ends; do
+        batch "$what" SELVAGE_JOB=test SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
+        says 'batched, in'
+    done
+done
+# Copies of 64 messages are waited for once where they are sent, and a few times where they land.
+batch lands SELVAGE_TRACE="$dir/lands"
+"${PYTHON:-python3}" - "$dir/lands.calls" <<'END' || { echo "FAIL: the copies of 64 messages"; failed=1; }
+import json, sys
+copies = [(e['pid'], e['args']['bytes']) for e in json.load(open(sys.argv[1]))['traceEvents'] if e['name'] == 'copy']
+assert (0, 64 * 520) in copies, copies
+landed = [n for pid, n in copies if pid == 1 and n % 520 == 0]
+assert sum(landed) == 64 * 520 and len(landed) <= 8, copies
+END
+# Random messages, whose contents MPI's own calls say.
+for seed in 21 22; do
+    "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/mpi/dropin_messages" "$seed" 200 "" \
+        >"$dir/out" 2>&1 || { cat "$dir/out"; echo "FAIL: dropin_messages, seed $seed"; failed=1; }
+    says 'batched, in'
+done
+# From Fortran, whose calls may not pass by C's.
+for program in mpifh usempi f08; do
+    [ -x "$top_builddir/tests/mpi/dropin_$program" ] || continue
+    "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/mpi/dropin_$program" "" "" "$dir" >"$dir/out" 2>&1 ||
+        { cat "$dir/out"; echo "FAIL: dropin_$program"; failed=1; }
+    says 'batched, in'
+done
+exit "$failed"
