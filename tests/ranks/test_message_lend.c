@@ -191,6 +191,7 @@ int main(void)
     }
     run_lend(USUAL, lend_to_stalled, (lend_case_t){0}, true);
     run_lend(USUAL, lend_in_vain, (lend_case_t){0}, true);
-    run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M FAULT=flip=1,rank=0,only=3", lend_to_sleeper, (lend_case_t){0, true}, true);
+    run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M FAULT=flip=1,rank=0,only=3", lend_to_sleeper, (lend_case_t){0, true},
+             true);
     return check_report("test_message_lend");
 }
