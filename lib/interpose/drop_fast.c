@@ -10,8 +10,8 @@
  * The sender alone decides, by size. A receive that an announcement fits into is watched from its start. One into host
  * memory is watched only if what could be announced fits, too.
  *
- * AUTO, the default: a message takes the route only if it completes without the other host, as buffered sends of
- * Selvage do. A short one goes to a slot in the receiver's device memory or to a buffer of the sender's, and is complete
+ * AUTO, the default: a message takes the route only if it completes without the other rank's host, as the buffered
+ * sends of Selvage do. A short one goes to a slot of the receiver or to a buffer of the sender, and is complete
  * then. A long one is lent to the receiver, and is moved to a buffer if its receiver is late. The receiver can take the
  * bytes whatever the sender does. All else is staged, nothing need be driven, and collective calls remain MPI's own.
  * Host programs pay nothing: receives into host memory are watched only if a GPU's runtime is loaded. A rank that has

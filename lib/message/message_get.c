@@ -462,8 +462,8 @@ bool sv_get_again(selvage_request_t *recv)
     sv_request_get_t *get = &recv->get;
     if (!get->buffered || !sv_message_may_retry(recv))
         return false;
-    /* A lent one is looked for where it was moved to, since its caller may have written its memory. Partner: the release
-       in publish_move() of the sender. */
+    /* A lent one is looked for where it was moved to, since its caller may have written its memory. Partner: the
+       release in publish_move() of the sender. */
     if (get->lent && !get->moved && sv_word_is(&sv_get_end_of(recv)->shm->get_moved[get->place], get->stamp) &&
         sv_lend_follow(recv) != SELVAGE_SUCCESS)
         return false;
