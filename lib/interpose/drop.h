@@ -392,9 +392,12 @@ typedef struct sv_drop_op {
     bool reported;                   /* the error handler has heard of the error */
     bool orphan;                     /* the program has freed its request, and MPI is still at it */
     bool freed;                      /* the program has freed a generalized request, which MPI keeps to its end */
-    int source, tag;                 /* of a persistent receive, as the program gave them */
+    int source, tag;                 /* of a persistent one, as the program gave them; of a send: to whom */
+    int (*isend)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *); /* of a persistent send that may
+                                        go by the route; else NULL */
     void *lists[2];                  /* that MPI reads until its end; owned */
-    MPI_Request instead;             /* under way in its place: a probe had taken what it was to get (drop_probe.c) */
+    MPI_Request instead;             /* under way in its place: a probe had taken what it was to get (drop_probe.c), or
+                                        it goes by the route */
     bool given;                      /* that has ended, with the status and the error of this structure */
 } sv_drop_op_t;
 
@@ -437,6 +440,9 @@ int sv_drop_request_watch(const sv_drop_call_t *call, const sv_drop_fast_t *fast
 /* Frees these lists after the end of that request, which has just begun, by the drop-in or by MPI alone. */
 void sv_drop_request_own(MPI_Request request, void *first, void *second);
 
+/* MPI_Start of a persistent send: true if it goes by the route, and MPI's own request stays inactive. Not with the
+   lock. */
+bool sv_drop_send_start(sv_drop_op_t *op);
 /* MPI_Isend and MPI_Irecv as parts of the call of that name (drop_message.c). */
 int sv_drop_isend(const char *name, const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
                   MPI_Request *request);

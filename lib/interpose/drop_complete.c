@@ -486,11 +486,16 @@ static int start_persistent(MPI_Request *requests, int n, bool all)
     set_t set;
     int code = MPI_SUCCESS;
     set_begin(&set, n, requests, MPI_STATUSES_IGNORE);
-    const bool guards = sv_drop_fast_guards(), each = guards || sv_drop_has_taken();
+    const bool guards = sv_drop_fast_guards();
+    bool each = guards || sv_drop_has_taken();
+    for (int i = 0; !each && i < set.n; i++)
+        each = set.op[i] && set.op[i]->isend;
     /* Requests start one after the other where a probe may have taken the message of a receive. With threads it may do
-       so at any time. */
+       so at any time. So they do where a send may go by the route, which keeps MPI's order. */
     for (int i = 0; each && i < set.n && code == MPI_SUCCESS; i++) {
         sv_drop_op_t *op = set.op[i] && set.op[i]->persistent ? set.op[i] : NULL;
+        if (op && sv_drop_send_start(op))
+            continue;
         if (op)
             sv_drop_op_start(op);
         if (guards)

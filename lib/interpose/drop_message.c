@@ -131,7 +131,17 @@ static int send_init_device(const kind_t *kind, const void *buf, int count, MPI_
     if (!buffer)
         return kind->init(buf, count, type, to.peer, to.tag, to.comm, request);
     int code = kind->init(sv_drop_address(buffer), buffer->count, buffer->type, to.peer, to.tag, to.comm, &inner);
-    return sv_drop_coll_keep(&call, code, inner, request);
+    if (code != MPI_SUCCESS || !sv_drop_fast_takes(count, type) ||
+        (kind->isend != PMPI_Isend && kind->isend != PMPI_Irsend))
+        return sv_drop_coll_keep(&call, code, inner, request);
+    /* What may go by the route when it is started is remembered for that. */
+    sv_drop_fast_t fast = {0};
+    sv_drop_fast_remember(&fast, (void *)(uintptr_t)buf, count, type, to.comm);
+    code = sv_drop_request_keep(&call, &fast, inner, false, request);
+    sv_drop_op_t *op = sv_drop_op_find(*request);
+    op->isend = kind->isend;
+    sv_drop_op_release(op);
+    return code;
 }
 
 #define SENDS(NAME, INAME)                                                                                             \
@@ -165,6 +175,21 @@ SENDS(Send, Isend)
 SENDS(Ssend, Issend)
 SENDS(Bsend, Ibsend)
 SENDS(Rsend, Irsend)
+
+/* The route has no persistent messages. So a send of its own stands in the place of MPI's request, which stays
+   inactive, as with a receive of what a probe has taken (drop_probe.c). */
+bool sv_drop_send_start(sv_drop_op_t *op)
+{
+    const sv_drop_fast_t *fast = &op->fast;
+    kind_t kind = op->isend == PMPI_Irsend ? kind_Rsend : kind_Send;
+    if (!op->isend || !sv_drop_fast_may_send(fast->count, fast->type, op->source, op->tag, fast->comm))
+        return false;
+    kind.iname = "MPI_Start";
+    const int code = isend_device(&kind, fast->buf, (int)fast->count, fast->type,
+                                  (envelope_t){op->source, op->tag, fast->comm}, &op->instead);
+    sv_drop_given_begin(op, code);
+    return true;
+}
 
 int sv_drop_isend(const char *name, const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
                   MPI_Request *request)

@@ -222,11 +222,22 @@ void sv_drop_taken_end(void)
     sv_drop_unlock();
 }
 
-/* --- persistent receives of what was taken ------------------------------------------------------------------------ */
+/* --- persistent requests that another one stands for -------------------------------------------------------------- */
 
-/* MPI's own request stays inactive then. A receive of the message that was taken stands in its place until a completion
-   call has told the program. The operation owns that receive; its state is changed under the lock. */
+/* MPI's own request stays inactive then. A receive of the message that was taken, or a send by the route, stands in its
+   place until a completion call has told the program. The operation owns that; its state is changed under the lock. */
 _Atomic bool sv_drop_given_ever;
+
+void sv_drop_given_begin(sv_drop_op_t *op, int code)
+{
+    op->active = op->given = false;
+    atomic_store_explicit(&sv_drop_given_ever, true, memory_order_relaxed);
+    if (code != MPI_SUCCESS) {
+        op->instead = MPI_REQUEST_NULL;
+        op->error = code;
+        op->given = true;
+    }
+}
 
 bool sv_drop_given_start(sv_drop_op_t *op)
 {
@@ -234,14 +245,7 @@ bool sv_drop_given_start(sv_drop_op_t *op)
     if (!op->persistent || !op->message || op->call.parts || !sv_drop_has_taken() ||
         !sv_drop_taken_match(op->source, op->tag, op->fast.comm, &message))
         return false;
-    op->active = op->given = false;
-    atomic_store_explicit(&sv_drop_given_ever, true, memory_order_relaxed);
-    const int code = MPI_Imrecv(op->fast.buf, (int)op->fast.count, op->fast.type, &message, &op->instead);
-    if (code != MPI_SUCCESS) {
-        op->instead = MPI_REQUEST_NULL;
-        op->error = code;
-        op->given = true;
-    }
+    sv_drop_given_begin(op, MPI_Imrecv(op->fast.buf, (int)op->fast.count, op->fast.type, &message, &op->instead));
     return true;
 }
 

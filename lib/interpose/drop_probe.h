@@ -18,6 +18,8 @@ bool sv_drop_taken_match(int source, int tag, MPI_Comm comm, MPI_Message *messag
 bool sv_drop_taken_claim(MPI_Message message, sv_drop_fast_t *state);
 void sv_drop_taken_end(void);
 
+/* What stands in the place of a persistent request has begun, with this code. */
+void sv_drop_given_begin(sv_drop_op_t *op, int code);
 /* MPI_Start of one of ours: true if it gets what a probe has taken, and MPI's own request stays inactive. */
 bool sv_drop_given_start(sv_drop_op_t *op);
 extern _Atomic bool sv_drop_given_ever; /* whether one ever did */

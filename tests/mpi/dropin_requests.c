@@ -283,6 +283,84 @@ void run_again(void)
         MPI_Comm_free(&comm[i]);
 }
 
+/* --- persistent sends --------------------------------------------------------------------------------------------- */
+
+/* Ends a send and a receive by one of the completion calls, which know them in both states. */
+static void end_pair(MPI_Request request[2], int turn)
+{
+    MPI_Status status[2];
+    int flag = 0, index, count, indices[2], ended = 0;
+    switch (turn % 6) {
+    case 0: MPI_Waitall(2, request, status); break;
+    case 1:
+        MPI_Wait(&request[0], &status[0]);
+        MPI_Wait(&request[1], &status[1]);
+        break;
+    case 2:
+        while (!flag)
+            MPI_Testall(2, request, &flag, MPI_STATUSES_IGNORE);
+        break;
+    case 3:
+        MPI_Waitany(2, request, &index, status);
+        MPI_Waitany(2, request, &flag, status);
+        CHECK(index != flag && index >= 0 && flag >= 0);
+        break;
+    case 4:
+        for (; ended < 2; ended += count)
+            MPI_Waitsome(2, request, &count, indices, status);
+        break;
+    default:
+        for (int i = 0; i < 2; i++)
+            for (flag = 0; !flag;)
+                MPI_Test(&request[i], &flag, &status[i]);
+        break;
+    }
+    MPI_Testall(2, request, &flag, status); /* inactive: at once, and empty */
+    CHECK(flag && status[0].MPI_SOURCE == MPI_ANY_SOURCE && status[1].MPI_SOURCE == MPI_ANY_SOURCE);
+}
+
+/* Started again and again, alone and together, of a type that the program frees at once. The last one is given up while
+   it is in flight. */
+void run_repeats(void)
+{
+    enum { ROUNDS = 24 };
+    uint8_t *out = device_bytes(LONG_BYTES), *in = device_bytes(LONG_BYTES), *host = host_bytes(0);
+    MPI_Request request[2];
+    MPI_Datatype type;
+    open_route();
+    MPI_Type_vector(LONG_BYTES / 512, 256, 512, MPI_BYTE, &type); /* the first half of each 512 bytes */
+    MPI_Type_commit(&type);
+    for (int kind = 0; kind < 3; kind++) {
+        const bool gaps = kind == 2;
+        MPI_Recv_init(in, gaps ? 1 : LONG_BYTES, gaps ? type : MPI_BYTE, the.left, kind, MPI_COMM_WORLD, &request[0]);
+        (kind == 1 ? MPI_Rsend_init : MPI_Send_init)(out, gaps ? 1 : LONG_BYTES, gaps ? type : MPI_BYTE, the.right,
+                                                     kind, MPI_COMM_WORLD, &request[1]);
+        if (gaps)
+            MPI_Type_free(&type);
+        for (int turn = 0; turn < ROUNDS; turn++) {
+            fill_device(out, 40 + turn);
+            fill_device(in, 1);
+            if (kind == 1 || turn % 2) {
+                MPI_Start(&request[0]);
+                MPI_Barrier(MPI_COMM_WORLD); /* a ready send has its receive */
+                MPI_Start(&request[1]);
+            } else
+                MPI_Startall(2, request);
+            end_pair(request, turn);
+            selvage_device_copy(the.device, host, in, LONG_BYTES, SELVAGE_COPY_DEVICE_TO_HOST, the.stream);
+            selvage_stream_synchronize(the.device, the.stream);
+            for (int i = 0; i < LONG_BYTES; i += 128)
+                CHECK_EQ(host[i], gaps && i % 512 >= 256 ? 1 : 40 + turn);
+        }
+        MPI_Startall(2, request);
+        MPI_Request_free(&request[1]);
+        MPI_Wait(&request[0], MPI_STATUS_IGNORE);
+        MPI_Request_free(&request[0]);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    free(host);
+}
+
 /* --- many open ---------------------------------------------------------------------------------------------------- */
 
 /* What a test of a request for host memory takes while so many for device memory are open, at best. */

@@ -388,6 +388,7 @@ int main(int argc, char **argv)
         {"cost-of-untouched-call", run_cost},
         {"requests-of-each-kind", run_requests},
         {"persistent-recvs-of-threads", run_again},
+        {"persistent-sends", run_repeats},
         {"many-open-requests", run_many},
         {"stopped-rank", run_stopped},
         {"attributes-untouched", run_attributes},

@@ -32,6 +32,7 @@ void run_spawn(void);
 /* dropin_requests.c */
 void run_requests(void);
 void run_again(void);
+void run_repeats(void);
 void run_many(void);
 
 /* dropin_opening.c */

@@ -85,7 +85,9 @@ program 2 requests-of-each-kind '^ +0 +1 +MPI_Rsend +fast +5 ' SELVAGE_REPORT=1
 program 2 requests-of-each-kind '0 failed' SELVAGE_DROPIN_FAST=on
 for mode in $modes; do
     program 2 persistent-recvs-of-threads '0 failed' SELVAGE_DROPIN_FAST=$mode
+    program 2 persistent-sends '^ +0 +1 +MPI_Start +fast +7[0-9] ' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST=$mode
 done
+program 2 persistent-sends '0 failed' SELVAGE_DROPIN_FAST=off
 # What opening the route must not do, and what must not prevent it.
 for what in attributes-untouched refused-on-one-rank; do
     program 2 $what '^ +0 +1 +MPI_Sendrecv +fast +1 ' SELVAGE_REPORT=1 \
