@@ -116,24 +116,35 @@ bool sv_drop_type_reaches_device(const void *ptr, MPI_Datatype type)
            (places_of(ptr, type, &asked) & IN_DEVICE);
 }
 
-/* Refuses a buffer that has memory of both kinds in it. Elements of predefined types are where the buffer is. */
+/* Whether a block may lead elsewhere than the buffer's address: its type names addresses, or the buffer is MPI_BOTTOM.
+   *found_out is the memory to which the type's addresses lead. */
+static bool is_block_far(const void *buf, const sv_drop_block_t *block, asked_t *asked, unsigned *found_out)
+{
+    *found_out = 0;
+    if (block->count <= 0 || !block->is_type || block->info.bytes == 0)
+        return false;
+    if (!block->info.named)
+        *found_out = places_of((const char *)((uintptr_t)buf + (uintptr_t)block->offset), block->type, asked);
+    return *found_out != 0 || buf == MPI_BOTTOM;
+}
+
+/* Refuses a buffer that has memory of both kinds in it. Elements of predefined types are where the buffer is. A driver
+   is asked only if a block may lead elsewhere: that takes longer than all the rest. */
 bool sv_drop_refuse(sv_drop_call_t *call, const void *buf, const sv_drop_block_t *blocks, int n)
 {
-    unsigned found = 0;
+    unsigned found = 0, far;
     bool any_far = false;
     asked_t asked = {0};
-    for (int i = 0; i < n && found != IN_BOTH; i++) {
+    for (int i = 0; i < n && !any_far; i++)
+        any_far = is_block_far(buf, &blocks[i], &asked, &far);
+    for (int i = 0; any_far && i < n && found != IN_BOTH; i++) {
         const sv_drop_type_t *type = &blocks[i].info;
-        const char *at = (const char *)((uintptr_t)buf + (uintptr_t)blocks[i].offset);
-        if (blocks[i].count <= 0 || !blocks[i].is_type || type->bytes == 0)
-            continue;
-        const unsigned far = type->named ? 0 : places_of(at, blocks[i].type, &asked);
-        const bool is_far = far != 0 || buf == MPI_BOTTOM;
-        any_far = any_far || is_far;
-        if (is_far || i == 0)
-            found |= far ? far : place_at((const char *)((uintptr_t)at + (uintptr_t)type->true_lb));
+        const uintptr_t at = (uintptr_t)buf + (uintptr_t)blocks[i].offset + (uintptr_t)type->true_lb;
+        const bool is_far = is_block_far(buf, &blocks[i], &asked, &far);
+        if (is_far || (i == 0 && blocks[i].count > 0 && blocks[i].is_type && type->bytes > 0))
+            found |= far ? far : place_at((const void *)at);
     }
-    if (!any_far || found != IN_BOTH)
+    if (found != IN_BOTH)
         return false;
     sv_drop_warn("%s: one buffer has host memory and device memory in it, by its types or displacements: name them in "
                  "calls of their own", call->name);
