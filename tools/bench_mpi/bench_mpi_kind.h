@@ -41,6 +41,7 @@ typedef struct bench_mpi_job {
     int rank, size;
     MPI_Comm pair; /* ranks 0 and 1; MPI_COMM_NULL on the others */
     bench_mpi_device_t device;
+    char refused[MPI_MAX_ERROR_STRING]; /* why MPI makes no window; "": it does, as far as it was asked */
 } bench_mpi_job_t;
 
 typedef struct bench_mpi_cell {

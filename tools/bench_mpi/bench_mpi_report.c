@@ -80,6 +80,8 @@ static void tell_cliff(const bench_mpi_run_t *run, const bench_mpi_cliff_t *clif
 
 int bench_mpi_report_cliffs(const bench_mpi_run_t *run)
 {
+    if (run->job.refused[0])
+        printf("\nput, get: not measured where MPI makes no window: %s\n", run->job.refused);
     printf("\ncliffs: device slower than hand, or a size with less than half the speed its neighbours let expect\n");
     const int count = bench_mpi_cliffs(run, tell_cliff, NULL);
     printf("%d cliffs\n", count);

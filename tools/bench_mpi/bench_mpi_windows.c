@@ -15,8 +15,11 @@ static bool make_window(bench_mpi_cell_t *cell, char *memory)
     MPI_Comm_set_errhandler(cell->job->pair, MPI_ERRORS_RETURN);
     const int result = MPI_Win_create(memory, (MPI_Aint)cell->bytes, 1, MPI_INFO_NULL, cell->job->pair, &cell->win);
     MPI_Comm_set_errhandler(cell->job->pair, MPI_ERRORS_ARE_FATAL);
-    if (result != MPI_SUCCESS)
+    if (result != MPI_SUCCESS) {
+        int length;
         cell->win = MPI_WIN_NULL;
+        MPI_Error_string(result, cell->job->refused, &length);
+    }
     return result == MPI_SUCCESS;
 }
 
