@@ -262,6 +262,8 @@ typedef struct sv_drop_buffer {
 
 enum { SV_DROP_BUFFERS = 3 };
 
+struct sv_drop_fast;
+
 struct sv_drop_call {
     const char *name;
     sv_drop_buffer_t buffer[SV_DROP_BUFFERS];
@@ -285,9 +287,10 @@ sv_drop_buffer_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
 /* A buffer for a receive into host memory that an announcement may come to. MPICH does not put bytes where they would
    end within an element. So a derived type is received as bytes and unpacked after that. So is any type that is too
    short for an announcement that must be read. NULL: the memory need not have one. */
-sv_drop_buffer_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type);
+sv_drop_buffer_t *sv_drop_unpacking(sv_drop_call_t *call, const struct sv_drop_fast *state, void *buf, int64_t count,
+                                    MPI_Datatype type);
 /* Makes the staging buffer of a receive long enough for an announcement, where one that is cut off must be read. */
-void sv_drop_widen(sv_drop_buffer_t *buffer, int64_t count, MPI_Datatype type);
+void sv_drop_widen(sv_drop_buffer_t *buffer, const struct sv_drop_fast *state, int64_t count, MPI_Datatype type);
 
 /* A list of blocks in one buffer. displs counts elements, bytes and far count bytes; without all three blocks lie one
    after the other. NULL types stand for type, and NULL counts for count. */

@@ -185,20 +185,21 @@ bool sv_drop_fast_drives(void)
     return sv_drop_route.drives;
 }
 
-/* A sender that waits for its receiver must be heard, even if MPI cuts its announcement off. Where no sender waits, it
-   is MPI that refuses what so short a receive gets. */
-bool sv_drop_fast_is_short(int64_t count, MPI_Datatype type)
+/* A sender that waits for its receiver must be heard, even if MPI cuts its announcement off. Where no sender waits, MPI
+   refuses what so short a receive gets. But what a probe has taken comes on a communicator of the drop-in's, and of an
+   error there MPI may tell another error handler than the program's communicator has. */
+bool sv_drop_fast_is_short(const sv_drop_fast_t *state, int64_t count, MPI_Datatype type)
 {
     MPI_Count bytes;
-    return sv_drop_fast_wanted && sv_drop_route.drives && !sv_drop_route.refused && count >= 0 &&
-           type != MPI_DATATYPE_NULL && PMPI_Type_size_x(type, &bytes) == MPI_SUCCESS &&
-           bytes * count < SV_DROP_ANNOUNCE_BYTES;
+    const bool must_hear = (state && state->renames) || (sv_drop_route.drives && !sv_drop_route.refused);
+    return sv_drop_fast_wanted && must_hear && count >= 0 && type != MPI_DATATYPE_NULL &&
+           PMPI_Type_size_x(type, &bytes) == MPI_SUCCESS && bytes * count < SV_DROP_ANNOUNCE_BYTES;
 }
 
 /* Images of types that nobody takes apart remain as they are. */
-void sv_drop_widen(sv_drop_buffer_t *buffer, int64_t count, MPI_Datatype type)
+void sv_drop_widen(sv_drop_buffer_t *buffer, const sv_drop_fast_t *state, int64_t count, MPI_Datatype type)
 {
-    if (!buffer->host || buffer->keeps_gaps || !buffer->out || !sv_drop_fast_is_short(count, type))
+    if (!buffer->host || buffer->keeps_gaps || !buffer->out || !sv_drop_fast_is_short(state, count, type))
         return;
     sv_drop_unstage(buffer->image);
     buffer->host = buffer->image = sv_drop_staging(SV_DROP_ANNOUNCE_BYTES);
@@ -210,7 +211,7 @@ void sv_drop_widen(sv_drop_buffer_t *buffer, int64_t count, MPI_Datatype type)
 /* Any receive that an announcement fits into is watched: if it is too short for what is announced, it must say so. */
 bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device)
 {
-    if (sv_drop_fast_is_short(count, type))
+    if (sv_drop_fast_is_short(NULL, count, type))
         return true;
     if (sv_drop_route.refused || !is_as_long(count, type, SV_DROP_ANNOUNCE_BYTES))
         return false;
@@ -277,7 +278,8 @@ void sv_drop_fast_monitor(sv_drop_fast_t *state, void *buf, int64_t count, MPI_D
                           bool device)
 {
     sv_drop_type_t info;
-    if (!sv_drop_fast_watches(count, type, device) || !sv_drop_type(type, &info) || !sv_drop_type_is_committed(type))
+    if (!(sv_drop_fast_watches(count, type, device) || sv_drop_fast_is_short(state, count, type)) ||
+        !sv_drop_type(type, &info) || !sv_drop_type_is_committed(type))
         return;
     sv_drop_fast_remember(state, buf, count, type, comm);
     state->monitored = true;

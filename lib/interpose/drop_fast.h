@@ -51,8 +51,9 @@ void sv_drop_wireup(MPI_Comm comm, int peer);
 bool sv_drop_fast_takes(int64_t count, MPI_Datatype type);
 bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);
 bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device);
-/* Whether a receive of so little is given room for an announcement, since its sender waits for what hears it. */
-bool sv_drop_fast_is_short(int64_t count, MPI_Datatype type);
+/* Whether a receive of so little is given room for an announcement, since its sender waits for what hears it, or since
+   it gets what a probe has taken. state may be NULL. */
+bool sv_drop_fast_is_short(const sv_drop_fast_t *state, int64_t count, MPI_Datatype type);
 /* Whether receives of threads must be posted under the lock, because a probe of another one may take messages. */
 bool sv_drop_fast_guards(void);
 /* Whether ranks may owe each other bytes, so that waits are driven and announcements heard at once. */

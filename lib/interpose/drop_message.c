@@ -225,7 +225,7 @@ sv_drop_buffer_t *sv_drop_recv_buffer(sv_drop_call_t *call, sv_drop_fast_t *fast
     if (__builtin_expect(sv_drop_fast_wanted, 0))
         sv_drop_fast_monitor(fast, buf, count, type, comm, buffer || fast->renames);
     if (buffer && fast->monitored)
-        sv_drop_widen(buffer, count, type);
+        sv_drop_widen(buffer, fast, count, type);
     return buffer ? buffer : sv_drop_recv_unpacking(call, fast, buf, count, type);
 }
 
@@ -234,8 +234,8 @@ sv_drop_buffer_t *sv_drop_recv_buffer(sv_drop_call_t *call, sv_drop_fast_t *fast
 sv_drop_buffer_t *sv_drop_recv_unpacking(sv_drop_call_t *call, const sv_drop_fast_t *fast, void *buf, int64_t count,
                                          MPI_Datatype type)
 {
-    return fast->monitored && (sv_drop_fast_takes(count, type) || sv_drop_fast_is_short(count, type))
-               ? sv_drop_unpacking(call, buf, count, type)
+    return fast->monitored && (sv_drop_fast_takes(count, type) || sv_drop_fast_is_short(fast, count, type))
+               ? sv_drop_unpacking(call, fast, buf, count, type)
                : NULL;
 }
 

@@ -308,7 +308,7 @@ SV_DROP_EXPORT int MPI_Isendrecv_replace(void *buf, int count, MPI_Datatype type
     (void)place_side(&to, buffer);
     to = copy_side(call.name, to, buffer, &fast.announcement, &narrow);
     if (buffer && fast.monitored)
-        sv_drop_widen(buffer, count, type);
+        sv_drop_widen(buffer, &fast, count, type);
     (void)place_side(&from, from.host ? sv_drop_recv_unpacking(&call, &fast, buf, count, type) : buffer);
     int code = begin_sendrecv(&call, &fast, &to, &from, comm, request);
     sv_drop_narrow_end(&narrow); /* what is under way keeps the type */

@@ -136,10 +136,11 @@ sv_drop_buffer_t *sv_drop_message(sv_drop_call_t *call, const void *buf, int64_t
     return buffer;
 }
 
-sv_drop_buffer_t *sv_drop_unpacking(sv_drop_call_t *call, void *buf, int64_t count, MPI_Datatype type)
+sv_drop_buffer_t *sv_drop_unpacking(sv_drop_call_t *call, const sv_drop_fast_t *state, void *buf, int64_t count,
+                                    MPI_Datatype type)
 {
     const sv_drop_block_t block = make_block(count, type);
-    const bool is_short = sv_drop_fast_is_short(count, type);
+    const bool is_short = sv_drop_fast_is_short(state, count, type);
     if (count < 0 || !block.is_type || !sv_drop_type_is_committed(type) ||
         (!is_short && (count == 0 || block.info.dense))) /* pair types are named, and have gaps */
         return NULL;
