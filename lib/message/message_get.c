@@ -108,7 +108,8 @@ static selvage_status_t offer_get(selvage_request_t *send, const uint8_t *src, s
                                       .word = sv_shared_device_address(&end->segment, &end->shm->get_ready[k]),
                                       .stamp = stamp};
         SV_TRY(sv_message_prepare(send, &job, engine->streams.kernel));
-    } else { /* partner: the acquire in sv_get_poll() */
+    } else { /* the kernel that verifies wants the record even so; partner: the acquire in sv_get_poll() */
+        end->shm->get_record[k] = send->identity;
         __atomic_store_n(&end->shm->get_ready[k], stamp, __ATOMIC_RELEASE);
     }
     /* 2. The offer. */

@@ -149,6 +149,32 @@ static void lend_to_stalled(local_rank_t *self)
     message_end_close(&end);
 }
 
+/* The receiver's host stays away once it has begun to read: its device says that the send is complete. */
+static void lend_to_device(local_rank_t *self)
+{
+    message_end_t end;
+    message_ends_meet(self, 100);
+    atomic_store(self->rank == 0 ? &sent : &received, 0);
+    message_end_open(&end, self, &lent);
+    if (self->rank == 1)
+        message_end_recv(&end, &lent, 0, 3);
+    local_ranks_barrier(self);
+    if (self->rank == 0) {
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 3, 4), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        message_end_mark(&end);
+        atomic_store(&sent, 1);
+    } else {
+        while (end.request->state != SV_REQUEST_CLOSING)
+            sv_comm_poll(self->comm);
+        come_to_lend(&sent, 1);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(message_end_wrong(&end, lent.bytes, 4), -1);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
 /* A receive that is too short ends with an error, and the send without one. So does a send that nobody receives. */
 static void lend_in_vain(local_rank_t *self)
 {
@@ -189,6 +215,8 @@ int main(void)
         run_lend(few ? USUAL " CHECKSUM=off MESSAGE_BUFFER_BYTES=1M" : USUAL " CHECKSUM=off", lend_to_sleeper, given,
                  false);
     }
+    run_lend(USUAL " TIMEOUT_S=5", lend_to_device, (lend_case_t){0}, false);
+    run_lend(USUAL " CHECKSUM=off TIMEOUT_S=5", lend_to_device, (lend_case_t){0}, false);
     run_lend(USUAL, lend_to_stalled, (lend_case_t){0}, true);
     run_lend(USUAL, lend_in_vain, (lend_case_t){0}, true);
     run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M FAULT=flip=1,rank=0,only=3", lend_to_sleeper, (lend_case_t){0, true}, true);
