@@ -461,13 +461,17 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
 bool sv_get_again(selvage_request_t *recv)
 {
     sv_request_get_t *get = &recv->get;
-    if (!get->buffered || !sv_message_may_retry(recv))
+    if (!get->buffered)
         return false;
-    /* A lent one is looked for where it was moved to: its caller may have written its memory since. Partner: the release
-       in publish_move() of the sender. */
-    if (get->lent && !get->moved && sv_word_is(&sv_get_end_of(recv)->shm->get_moved[get->place], get->stamp) &&
-        sv_lend_follow(recv) != SELVAGE_SUCCESS)
+    /* A lent one is looked for where it was moved to, whatever is done about damage: its caller may have written its
+       memory since, and that is none. Partner: the release in publish_move() of the sender. */
+    if (get->lent && !get->moved && sv_word_is(&sv_get_end_of(recv)->shm->get_moved[get->place], get->stamp)) {
+        if (sv_lend_follow(recv) != SELVAGE_SUCCESS)
+            return false;
+        recv->staged.losses++; /* the next attempt is one more */
+    } else if (!sv_message_may_retry(recv)) {
         return false;
+    }
     get->copied = get->corrupt = false;
     return true;
 }
