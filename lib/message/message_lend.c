@@ -201,6 +201,8 @@ void sv_lend_end(selvage_request_t *request)
     if (partner && !get->carried) { /* the carrier ends first */
         partner->get.outcome = request->error;
         memcpy(partner->detail, request->detail, sizeof partner->detail);
+    } else if (partner && request->error != SELVAGE_SUCCESS && !get->is_moved) {
+        partner->given_up = true; /* the memory is the caller's again: no CTS is answered out of it */
     }
     if (partner)
         partner->get.partner = NULL;

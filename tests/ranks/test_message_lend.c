@@ -175,6 +175,33 @@ static void lend_to_device(local_rank_t *self)
     message_end_close(&end);
 }
 
+/* A lent send is given up before its receive is there, which then wants it by another way: nobody reads the memory. */
+static void give_lent_up(local_rank_t *self)
+{
+    message_end_t end;
+    message_ends_meet(self, 100);
+    message_end_open(&end, self, &lent);
+    if (self->rank == 0) {
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 3, 4), SELVAGE_SUCCESS);
+        CHECK(end.request->state == SV_REQUEST_LENT);
+        pthread_mutex_lock(&engine_of_lend(self)->lock);
+        (void)sv_error_quiet(SELVAGE_ERR_TIMEOUT, "given up by a test");
+        CHECK(sv_message_send_abandon(end.request, SELVAGE_ERR_TIMEOUT));
+        pthread_mutex_unlock(&engine_of_lend(self)->lock);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_TIMEOUT);
+    } else {
+        engine_of_lend(self)->peers[0]->no_get = true;
+    }
+    local_ranks_barrier(self);
+    if (self->rank == 1) {
+        message_end_recv(&end, &lent, 0, 3);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_TIMEOUT);
+        sv_message_abandon(&end.request, SELVAGE_ERR_TIMEOUT);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
 /* A receive that is too short ends with an error, and the send without one. So does a send that nobody receives. */
 static void lend_in_vain(local_rank_t *self)
 {
@@ -218,6 +245,8 @@ int main(void)
     run_lend(USUAL " TIMEOUT_S=5", lend_to_device, (lend_case_t){0}, false);
     run_lend(USUAL " CHECKSUM=off TIMEOUT_S=5", lend_to_device, (lend_case_t){0}, false);
     run_lend(USUAL, lend_to_stalled, (lend_case_t){0}, true);
+    run_lend(USUAL " CHECKSUM=report", lend_to_stalled, (lend_case_t){0}, true);
+    run_lend(USUAL " TIMEOUT_S=1", give_lent_up, (lend_case_t){0}, true);
     run_lend(USUAL, lend_in_vain, (lend_case_t){0}, true);
     run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M FAULT=flip=1,rank=0,only=3", lend_to_sleeper, (lend_case_t){0, true}, true);
     return check_report("test_message_lend");
