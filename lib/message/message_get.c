@@ -33,6 +33,7 @@
 #include "message/message_get.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/base_clock.h"
 #include "base/base_log.h"
@@ -395,8 +396,13 @@ static selvage_status_t get_by_host(selvage_request_t *recv, sv_shm_end_t *end)
     sv_message_engine_t *engine = recv->engine;
     uint8_t *dst = recv->place.data;
     uint64_t sum = 0;
-    SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, dst, recv->get.src, recv->bytes, SV_COPY_D2H, engine->streams.peer));
-    SV_TRY(SV_DEVICE_CALL(engine->dev, stream_sync, engine->streams.peer));
+    if (recv->get.segment) {
+        memcpy(dst, sv_shared_base(&recv->get.segment->shared), recv->bytes);
+    } else {
+        SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, dst, recv->get.src, recv->bytes, SV_COPY_D2H,
+                              engine->streams.peer));
+        SV_TRY(SV_DEVICE_CALL(engine->dev, stream_sync, engine->streams.peer));
+    }
     dst[recv->bytes / 2] ^= recv->get.corrupt; /* a fault of a test's */
     if (sv_message_checks(engine))
         sum = sv_digest_sum(recv->key, 0, dst, recv->bytes);
@@ -436,8 +442,9 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
     /* 1. What copy engines move begins when the bytes are there, the digest or not. */
     if (!by_kernel && !get->copied && (ready || get->final)) {
         get->copied = *moved = true;
-        SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, dst, get->src, recv->bytes,
-                              get->segment ? SV_COPY_H2D : SV_COPY_PEER, stream));
+        const void *src = get->segment ? sv_shared_base(&get->segment->shared) : get->src; /* not the kernels' address */
+        SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, dst, src, recv->bytes, get->segment ? SV_COPY_H2D : SV_COPY_PEER,
+                              stream));
         if (get->corrupt) { /* a fault of a test's: a byte that arrived is changed */
             const sv_flip_arg_t arg = {dst + recv->bytes / 2, 1};
             SV_TRY(SV_DEVICE_CALL(engine->dev, launch, &sv_kernel_flip, &arg, sizeof arg, 1, stream));

@@ -44,6 +44,12 @@ selvage_status_t sv_get_to_host(selvage_request_t *recv);
 /* The end of either. Accepts a request without an offer. */
 void sv_get_end(selvage_request_t *request);
 
+/* Host memory that a lent message was moved to. */
+typedef struct sv_move_segment {
+    sv_list_t link;          /* of those that nobody needs any more */
+    sv_shared_segment_t shared;
+} sv_move_segment_t;
+
 /* --- message_lend.c ----------------------------------------------------------------------------------------------- */
 
 /* Makes a buffered send whose carrier offers the caller's own memory a lent one. */
@@ -57,5 +63,10 @@ selvage_status_t sv_lend_follow(selvage_request_t *recv);
 /* The end of a lent send or of its carrier: neither knows the other any more. Gives back what the bytes were moved to,
    or mapped. Accepts any request with an offer. */
 void sv_lend_end(selvage_request_t *request);
+/* Moves the segments that nobody needs any more to the list `trimmed`, which is initialized. Partner:
+   sv_lend_close(). */
+void sv_lend_trim(sv_message_engine_t *engine, sv_list_t *trimmed);
+/* May wait for all work of the device. Without the lock. */
+void sv_lend_close(sv_list_t *trimmed);
 
 #endif

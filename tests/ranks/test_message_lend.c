@@ -202,6 +202,40 @@ static void give_lent_up(local_rank_t *self)
     message_end_close(&end);
 }
 
+static selvage_status_t refuse_lent_register(sv_device_t *dev, void *ptr, size_t bytes)
+{
+    (void)dev, (void)ptr, (void)bytes;
+    return sv_error(SELVAGE_ERR_DEVICE, "no pinned memory: of a test");
+}
+
+/* There is no memory that a late message could be moved to: its send waits for the receiver. */
+static void lend_without_memory(local_rank_t *self)
+{
+    enum { LOOKS = 50 };
+    message_end_t end;
+    message_ends_meet(self, 100);
+    message_end_open(&end, self, &lent);
+    if (self->rank == 0) {
+        sv_device_t *dev = engine_of_lend(self)->dev;
+        const sv_device_ops_t *const usual = dev->ops;
+        sv_device_ops_t poor = *usual;
+        poor.host_register = refuse_lent_register;
+        dev->ops = &poor;
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 3, 4), SELVAGE_SUCCESS);
+        for (int i = 0; i < LOOKS; i++, usleep(SLEEP_US))
+            CHECK_STATUS(sv_message_test(&end.request, NULL), SELVAGE_IN_PROGRESS);
+        dev->ops = usual;
+    }
+    local_ranks_barrier(self);
+    if (self->rank == 1)
+        message_end_recv(&end, &lent, 0, 3);
+    CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+    if (self->rank == 1)
+        CHECK_EQ(message_end_wrong(&end, lent.bytes, 4), -1);
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
 /* A receive that is too short ends with an error, and the send without one. So does a send that nobody receives. */
 static void lend_in_vain(local_rank_t *self)
 {
@@ -247,6 +281,7 @@ int main(void)
     run_lend(USUAL, lend_to_stalled, (lend_case_t){0}, true);
     run_lend(USUAL " CHECKSUM=report", lend_to_stalled, (lend_case_t){0}, true);
     run_lend(USUAL " TIMEOUT_S=1", give_lent_up, (lend_case_t){0}, true);
+    run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M", lend_without_memory, (lend_case_t){0}, false);
     run_lend(USUAL, lend_in_vain, (lend_case_t){0}, true);
     run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M FAULT=flip=1,rank=0,only=3", lend_to_sleeper, (lend_case_t){0, true}, true);
     return check_report("test_message_lend");
