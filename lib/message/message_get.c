@@ -212,6 +212,15 @@ static bool can_be_mapped(const sv_message_peer_t *peer)
     return peer->in && __atomic_load_n(&peer->in->shm->devslot_open, __ATOMIC_ACQUIRE);
 }
 
+/* Bytes that lie there as they go, in memory that others can be told of; else they are copied. */
+static bool may_lend(const selvage_request_t *send, void *stream)
+{
+    sv_message_where_t unused;
+    return !send->place.layout && stream == SELVAGE_MESSAGE_NO_STREAM && send->bytes >= LENT_BYTES_MIN &&
+           sv_message_export(send->engine, send->place.data, send->bytes, &unused.handle, &unused.offset) ==
+               SELVAGE_SUCCESS;
+}
+
 selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_peer_t *peer, void *stream)
 {
     sv_message_engine_t *engine = send->engine;
@@ -225,7 +234,7 @@ selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_
     if (engine->buffer_bytes == 0 || !may_offer_get(send, peer, stream) || k == SV_SHM_GETS ||
         (packed && stream != SELVAGE_MESSAGE_NO_STREAM))
         return SELVAGE_ERR_LIMIT;
-    const bool lends = !packed && stream == SELVAGE_MESSAGE_NO_STREAM && send->bytes >= LENT_BYTES_MIN;
+    const bool lends = may_lend(send, stream);
     sv_message_bounce_t *bounce = lends ? NULL : take_send_buffer(send);
     if (!bounce && !lends)
         return SELVAGE_ERR_LIMIT;
