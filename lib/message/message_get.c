@@ -306,13 +306,14 @@ bool sv_get_is_ready(const selvage_request_t *send)
 
 bool sv_get_revoke(selvage_request_t *send)
 {
-    if (send->get.stamp == 0 || (send->get.carried && !send->get.partner))
+    if (send->get.stamp == 0 || (send->get.carried && send->state != SV_REQUEST_LENT))
         return true;
     uint64_t *begun = &sv_get_end_of(send)->shm->get_begun[send->get.place];
     uint64_t offered = sv_get_word(send->get.stamp, SV_GET_OFFERED), moved = sv_get_word(send->get.stamp, SV_GET_MOVED);
     /* Partner: the exchange in sv_get_begin() of the receiver. */
     return __atomic_compare_exchange_n(begun, &offered, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
-           __atomic_compare_exchange_n(begun, &moved, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) || moved == 0;
+           __atomic_compare_exchange_n(begun, &moved, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
+           moved != sv_get_word(send->get.stamp, SV_GET_TAKEN); /* over, and may be a younger message's by now */
 }
 
 /* --- the receiver's ----------------------------------------------------------------------------------------------- */

@@ -257,6 +257,10 @@ void sv_lend_end(selvage_request_t *request)
     if (partner)
         partner->get.partner = NULL;
     get->partner = NULL;
+    if (request->retired && get->moving) { /* set aside with the request */
+        request->place.bounce = get->moving;
+        get->moving = NULL;
+    }
     if (request->retired) /* the device may be at it for good */
         return;
     if (get->moving) {
