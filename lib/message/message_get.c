@@ -324,6 +324,21 @@ static selvage_status_t report_given_up_send(const selvage_request_t *recv)
                     recv->peer, (unsigned long long)recv->number, recv->tag, (unsigned long long)recv->bytes);
 }
 
+/* It was moved before it met its receive: sv_get_begin() maps where to. Without a mapping until then. */
+static selvage_status_t match_moved(selvage_request_t *recv, const sv_ctrl_header_t *rts)
+{
+    const unsigned k = (unsigned)rts->value[PLACE] & PLACE_MASK;
+    const uint64_t *begun = &sv_get_end_of(recv)->shm->get_begun[k];
+    if (!sv_word_is(begun, sv_get_word(rts->value[STAMP], SV_GET_MOVED)))
+        return report_given_up_send(recv);
+    recv->get = (sv_request_get_t){.place = k, .stamp = rts->value[STAMP], .buffered = true, .lent = true,
+                                   .final = (rts->value[PLACE] & FINAL) != 0,
+                                   .corrupt = (rts->value[PLACE] & CORRUPT) != 0};
+    if (!recv->place.on_device)
+        (void)take_bounce_quietly(recv->engine, recv->bytes, &recv->get.bounce);
+    return SELVAGE_SUCCESS;
+}
+
 selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *rts)
 {
     sv_message_engine_t *engine = recv->engine;
@@ -342,16 +357,8 @@ selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *r
     const bool is_offered = sv_word_is(begun, offered);
     const sv_message_where_t where = peer->in->shm->get_where[k];
     atomic_thread_fence(memory_order_acquire);
-    if (!is_offered || !sv_word_is(begun, offered)) {
-        if (!sv_word_is(begun, sv_get_word(rts->value[STAMP], SV_GET_MOVED)))
-            return report_given_up_send(recv);
-        /* It was moved already: sv_get_begin() maps where to. */
-        recv->get = (sv_request_get_t){.place = k, .stamp = rts->value[STAMP], .buffered = true, .lent = true,
-                                       .final = (rts->value[PLACE] & FINAL) != 0};
-        if (!recv->place.on_device)
-            (void)take_bounce_quietly(engine, recv->bytes, &recv->get.bounce);
-        return SELVAGE_SUCCESS;
-    }
+    if (!is_offered || !sv_word_is(begun, offered))
+        return match_moved(recv, rts);
     sv_transfer_mapping_t *mapping = NULL;
     sv_message_bounce_t *bounce = NULL;
     /* Without memory for a bounce buffer the host reads it. A CTS would wait for a sender that may have returned. */
@@ -365,6 +372,8 @@ selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *r
     if (status != SELVAGE_SUCCESS) {
         if (bounce)
             sv_message_put_bounce(engine, bounce);
+        if (!sv_word_is(begun, offered)) /* its caller may have freed it since */
+            return match_moved(recv, rts);
         peer->no_get = sv_transfer_never_maps(status);
         sv_log(SV_LOG_INFO, "message", "%s from rank %d not got: its device memory cannot be mapped (%s)",
                peer->no_get ? "messages are" : "a message is", recv->peer, sv_thread_detail());
@@ -393,7 +402,11 @@ selvage_status_t sv_get_begin(selvage_request_t *recv, bool *begun_out)
     /* Partners: the exchanges in sv_get_revoke() and publish_move() of the sender. */
     recv->get.taken = __atomic_compare_exchange_n(begun, &word, taken, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
     if (!recv->get.taken && recv->get.lent && word == sv_get_word(recv->get.stamp, SV_GET_MOVED)) {
-        SV_TRY(sv_lend_follow(recv));
+        if (sv_lend_follow(recv) != SELVAGE_SUCCESS) {
+            sv_log(SV_LOG_INFO, "message", "a message is not got: rank %d has moved it to memory that cannot be mapped "
+                   "(%s)", recv->peer, sv_thread_detail());
+            return SELVAGE_SUCCESS;
+        }
         recv->get.taken = __atomic_compare_exchange_n(begun, &word, taken, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
     }
     *begun_out = recv->get.taken;
@@ -452,7 +465,8 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
     /* 1. What copy engines move begins when the bytes are there, the digest or not. */
     if (!by_kernel && !get->copied && (ready || get->final)) {
         get->copied = *moved = true;
-        const void *src = get->segment ? sv_shared_base(&get->segment->shared) : get->src; /* not the kernels' address */
+        /* Not the address that kernels are given. */
+        const void *src = get->segment ? sv_shared_base(&get->segment->shared) : get->src;
         SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, dst, src, recv->bytes, get->segment ? SV_COPY_H2D : SV_COPY_PEER,
                               stream));
         if (get->corrupt) { /* a fault of a test's: a byte that arrived is changed */

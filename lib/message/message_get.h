@@ -31,7 +31,7 @@ bool sv_get_revoke(selvage_request_t *send);
 /* Receiver: an RTS was met. Takes what it offers down, and maps it if this receive can be had so. ERR_TIMEOUT if the
    sender has given up. */
 selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *rts);
-/* Begins, if there is an offer. ERR_TIMEOUT if the sender has given up. */
+/* Begins, if there is an offer that this rank can reach. ERR_TIMEOUT if the sender has given up. */
 selvage_status_t sv_get_begin(selvage_request_t *recv, bool *begun_out);
 /* Copies, and verifies once the digest is there. */
 selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved);

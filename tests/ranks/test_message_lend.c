@@ -236,6 +236,149 @@ static void lend_without_memory(local_rank_t *self)
     message_end_close(&end);
 }
 
+static selvage_status_t refuse_lent_address(sv_device_t *dev, void *ptr, void **address_out)
+{
+    (void)dev, (void)ptr, (void)address_out;
+    return sv_error_quiet(SELVAGE_ERR_DEVICE, "no address: of a test");
+}
+
+static selvage_status_t refuse_lent_opening(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
+                                            uint64_t *bytes_out)
+{
+    (void)dev, (void)handle, (void)base_out, (void)bytes_out;
+    return sv_error_quiet(SELVAGE_ERR_MEMORY, "no mapping: of a test");
+}
+
+/* The receiver cannot reach what a message was moved to, and asks for it by another way. */
+static void lend_out_of_reach(local_rank_t *self)
+{
+    message_end_t end;
+    message_ends_meet(self, 100);
+    message_end_open(&end, self, &lent);
+    if (self->rank == 0) {
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 3, 4), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        message_end_mark(&end);
+    }
+    local_ranks_barrier(self);
+    if (self->rank == 1) {
+        sv_device_t *dev = engine_of_lend(self)->dev;
+        const sv_device_ops_t *const usual = dev->ops;
+        sv_device_ops_t poor = *usual;
+        poor.host_address = refuse_lent_address;
+        poor.open_memory = refuse_lent_opening;
+        dev->ops = &poor;
+        message_end_recv(&end, &lent, 0, 3);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        dev->ops = usual;
+        CHECK_EQ(message_end_wrong(&end, lent.bytes, 4), -1);
+        CHECK_EQ(sv_message_stats(self->comm).arrived.fetched, 0);
+    }
+    local_ranks_barrier(self);
+    while (engine_of_lend(self)->buffered_bytes > 0)
+        sv_comm_poll(self->comm);
+    message_end_close(&end);
+}
+
+static const sv_device_ops_t *lent_ops;
+
+static selvage_status_t refuse_lent_export(sv_device_t *dev, const void *ptr, size_t bytes, sv_device_handle_t *handle,
+                                           uint64_t *offset_out)
+{
+    if (bytes == LENT_BYTES)
+        return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "no handle: of a test");
+    return lent_ops->export_memory(dev, ptr, bytes, handle, offset_out);
+}
+
+/* What no other rank could map is copied, as shorter messages are. */
+static void lend_unexported(local_rank_t *self)
+{
+    message_end_t end;
+    message_ends_meet(self, 100);
+    message_end_open(&end, self, &lent);
+    if (self->rank == 0) {
+        sv_device_t *dev = engine_of_lend(self)->dev;
+        sv_device_ops_t poor = *dev->ops;
+        lent_ops = dev->ops;
+        poor.export_memory = refuse_lent_export;
+        dev->ops = &poor;
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 3, 4), SELVAGE_SUCCESS);
+        dev->ops = lent_ops;
+        CHECK(engine_of_lend(self)->buffered_bytes > 0);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        message_end_mark(&end);
+    } else {
+        message_end_recv(&end, &lent, 0, 3);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(message_end_wrong(&end, lent.bytes, 4), -1);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
+static selvage_status_t refuse_lent_copy(sv_device_t *dev, void *dst, const void *src, size_t bytes,
+                                         sv_copy_kind_t kind, void *stream)
+{
+    (void)dev, (void)dst, (void)src, (void)bytes, (void)kind, (void)stream;
+    return sv_error(SELVAGE_ERR_DEVICE, "no copy: of a test");
+}
+
+/* The copy of a move fails: the send ends with an error, and so does its receive. */
+static void lend_without_copy(local_rank_t *self)
+{
+    message_end_t end;
+    message_ends_meet(self, 100);
+    message_end_open(&end, self, &lent);
+    if (self->rank == 0) {
+        sv_device_t *dev = engine_of_lend(self)->dev;
+        const sv_device_ops_t *const usual = dev->ops;
+        sv_device_ops_t poor = *usual;
+        poor.copy_async = refuse_lent_copy;
+        dev->ops = &poor;
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 3, 4), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_DEVICE);
+        dev->ops = usual;
+        CHECK_EQ(engine_of_lend(self)->buffered_bytes, 0);
+    }
+    local_ranks_barrier(self);
+    if (self->rank == 1) {
+        message_end_recv(&end, &lent, 0, 3);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_TIMEOUT);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
+/* The caller lets go of its request at once. */
+static void lend_detached(local_rank_t *self)
+{
+    message_end_t end;
+    message_ends_meet(self, 100);
+    message_end_open(&end, self, &lent);
+    if (self->rank == 0) {
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 3, 4), SELVAGE_SUCCESS);
+        sv_message_detach(&end.request);
+    }
+    local_ranks_barrier(self);
+    if (self->rank == 1) {
+        message_end_recv(&end, &lent, 0, 3);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(message_end_wrong(&end, lent.bytes, 4), -1);
+    }
+    local_ranks_barrier(self);
+    while (self->rank == 0 && engine_of_lend(self)->open > 0) /* the carrier, too */
+        sv_comm_poll(self->comm);
+    /* And the engine ends with one that was moved, and that nobody receives. */
+    if (self->rank == 0) {
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 4, 5), SELVAGE_SUCCESS);
+        sv_message_detach(&end.request);
+        while (engine_of_lend(self)->open > 1)
+            sv_comm_poll(self->comm);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
 /* A receive that is too short ends with an error, and the send without one. So does a send that nobody receives. */
 static void lend_in_vain(local_rank_t *self)
 {
@@ -281,8 +424,16 @@ int main(void)
     run_lend(USUAL, lend_to_stalled, (lend_case_t){0}, true);
     run_lend(USUAL " CHECKSUM=report", lend_to_stalled, (lend_case_t){0}, true);
     run_lend(USUAL " TIMEOUT_S=1", give_lent_up, (lend_case_t){0}, true);
+    run_lend(USUAL, lend_out_of_reach, (lend_case_t){0}, false);
+    run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M", lend_out_of_reach, (lend_case_t){0}, false);
+    run_lend(USUAL, lend_unexported, (lend_case_t){0}, false);
+    run_lend(USUAL, lend_without_copy, (lend_case_t){0}, true);
+    run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M", lend_without_copy, (lend_case_t){0}, true);
+    run_lend(USUAL, lend_detached, (lend_case_t){0}, true);
+    run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M", lend_detached, (lend_case_t){0}, true);
     run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M", lend_without_memory, (lend_case_t){0}, false);
     run_lend(USUAL, lend_in_vain, (lend_case_t){0}, true);
-    run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M FAULT=flip=1,rank=0,only=3", lend_to_sleeper, (lend_case_t){0, true}, true);
+    run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M FAULT=flip=1,rank=0,only=3", lend_to_sleeper, (lend_case_t){0, true},
+             true);
     return check_report("test_message_lend");
 }
