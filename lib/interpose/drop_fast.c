@@ -10,11 +10,12 @@
  * The sender alone decides, by size. A receive that an announcement fits into is watched from its start. One into host
  * memory is watched only if what could be announced fits, too.
  *
- * AUTO, the default: a message takes the route only if it completes without the other rank's host, as Selvage's buffered
- * sends do. A short one goes to a slot in the receiver's device memory or to a buffer of the sender's, and is complete
- * then. A long one is lent to the receiver, and is moved to a buffer if its receiver is late. The receiver can take the
- * bytes whatever the sender does. All else is staged, nothing need be driven, and collective calls remain MPI's own. Host programs pay nothing: receives into host memory are watched only
- * if a GPU's runtime is loaded. A rank that has begun one unwatched before that keeps the route closed.
+ * AUTO, the default: a message takes the route only if it completes without the other rank's host, as Selvage's
+ * buffered sends do. A short one goes to a slot in the receiver's device memory or to a buffer of the sender's, and
+ * is complete then. A long one is lent to the receiver, and is moved to a buffer if its receiver is late. The
+ * receiver can take the bytes whatever the sender does. All else is staged, nothing need be driven, and collective
+ * calls remain MPI's own. Host programs pay nothing: receives into host memory are watched only if a GPU's runtime
+ * is loaded. A rank that has begun one unwatched before that keeps the route closed.
  *
  * ON: all messages of that size take the route, and ranks may owe each other bytes. A rank that is to send bytes must
  * get to run. So calls that block are driven by tests, and all ranks of a blocking collective call take its

@@ -8,14 +8,18 @@
  *   send   event                                       action                                            next
  *   LENT   done[k] = stamp                                                                               COMPLETE
  *   LENT   its carrier has ended, well or not                                                            COMPLETE
- *   LENT   not taken for MOVE_NS                       the bytes are copied
+ *   LENT   not taken for MOVE_NS, and there is memory  the bytes are copied
  *   LENT   copied, begun[k] still offered              moved_to[k], begun[k] = moved                     COMPLETE
  *   LENT   copied, begun[k] taken meanwhile            moved_to[k], moved[k] = stamp
  *   LENT   that for STALL_NS, and checks are on                                                          COMPLETE
+ *   LENT   moved, and its carrier is asked for it                                                        COMPLETE
  *
- * The last line is for a receiver whose host left between the copy and its verification. If that copy then does not
+ * The last but one is for a receiver whose host left between the copy and its verification. If that copy then does not
  * verify, because the caller has written its memory, the receiver reads once more, where it was moved to. Without
  * checks a receiver enqueues everything in one step, so that done[k] comes.
+ *
+ * A send that fails before its bytes were moved takes its offer back, and its carrier answers nothing out of memory
+ * that is the caller's again. The carrier lives until its receiver has met the message, as the number is its.
  *
  * The send and its carrier know each other until either ends. What the bytes are moved to belongs to the send until
  * others may read it, and then to the carrier. Under the engine's lock.
