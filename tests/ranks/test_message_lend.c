@@ -162,7 +162,6 @@ static void lend_to_device(local_rank_t *self)
     if (self->rank == 0) {
         CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 3, 4), SELVAGE_SUCCESS);
         CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
-        message_end_mark(&end);
         atomic_store(&sent, 1);
     } else {
         while (end.request->state != SV_REQUEST_CLOSING)
@@ -379,6 +378,80 @@ static void lend_detached(local_rank_t *self)
     message_end_close(&end);
 }
 
+typedef struct lend_fault {
+    int rank;                /* whose device call fails: */
+    int64_t nth;
+    bool late;               /* the receive comes when the send has been moved */
+    bool reached;            /* there was such a call */
+} lend_fault_t;
+
+/* A wait that may end with an error. */
+static selvage_status_t await_end(message_end_t *end)
+{
+    const selvage_status_t status = sv_message_wait(&end->request, NULL);
+    if (end->request)
+        sv_message_abandon(&end->request, status);
+    return status;
+}
+
+/* Any device call fails: what ends well is right, and all comes to an end. */
+static void lend_with_fault(local_rank_t *self)
+{
+    lend_fault_t *fault = self->arg;
+    _Atomic int64_t *left = &self->comm->fault.call_countdown[SV_FAULT_CALL_DEVICE];
+    selvage_status_t status = SELVAGE_SUCCESS;
+    message_end_t end;
+    message_ends_meet(self, 100);
+    message_end_open(&end, self, &lent);
+    if (self->rank == 0)
+        atomic_store(&sent, 0);
+    local_ranks_barrier(self);
+    if (self->rank == fault->rank) {
+        sv_thread_binding()->fault = &self->comm->fault; /* as the public calls do */
+        atomic_store(left, fault->nth);
+    }
+    if (self->rank == 0) {
+        status = message_end_ibsend(&end, &lent, 1, 3, 4);
+        atomic_store(&sent, status == SELVAGE_SUCCESS ? 1 : -1);
+        if (status == SELVAGE_SUCCESS)
+            status = await_end(&end);
+        if (atomic_load(&sent) > 0)
+            atomic_store(&sent, 2);
+        if (status == SELVAGE_SUCCESS && fault->late) /* else it may still be read */
+            message_end_mark(&end);
+    } else {
+        while (atomic_load(&sent) >= 0 && atomic_load(&sent) <= fault->late)
+            usleep(SLEEP_US);
+        if (atomic_load(&sent) > 0) {
+            const sv_message_buffer_t buffer = {end.buf, &end.map};
+            message_end_mark(&end);
+            status = sv_message_irecv(self->comm, "test", &buffer, 0, 3, lent.stream, &end.request);
+            if (status == SELVAGE_SUCCESS)
+                status = await_end(&end);
+            if (status == SELVAGE_SUCCESS)
+                CHECK_EQ(message_end_wrong(&end, lent.bytes, 4), -1);
+        }
+    }
+    if (self->rank == fault->rank) {
+        fault->reached = atomic_load(left) <= 0;
+        atomic_store(left, INT64_MAX);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
+static void sweep_lend_faults(const char *settings, bool late)
+{
+    enum { CALLS_MOST = 60 };
+    for (int rank = 0; rank < 2; rank++) {
+        lend_fault_t fault = {.rank = rank, .late = late, .reached = true};
+        local_ranks_env(settings);
+        for (fault.nth = 1; fault.nth < CALLS_MOST && fault.reached; fault.nth++)
+            local_ranks_run(&(local_run_t){.size = 2, .body = lend_with_fault, .arg = &fault, .log_expected = true,
+                                           .may_set_aside = true});
+    }
+}
+
 /* A receive that is too short ends with an error, and the send without one. So does a send that nobody receives. */
 static void lend_in_vain(local_rank_t *self)
 {
@@ -435,5 +508,9 @@ int main(void)
     run_lend(USUAL, lend_in_vain, (lend_case_t){0}, true);
     run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M FAULT=flip=1,rank=0,only=3", lend_to_sleeper, (lend_case_t){0, true},
              true);
+    for (int late = 0; late < 2; late++) {
+        sweep_lend_faults(USUAL " TIMEOUT_S=1 FAULT=device=1000000", late);
+        sweep_lend_faults(USUAL " TIMEOUT_S=1 MESSAGE_BUFFER_BYTES=1M FAULT=device=1000000", late);
+    }
     return check_report("test_message_lend");
 }
