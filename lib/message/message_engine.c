@@ -36,6 +36,7 @@ static void release_engine(sv_message_engine_t *engine)
     sv_message_free_layouts(engine);
     sv_message_free_pools(engine);
     sv_transfer_cache_close(&engine->memory.mappings);
+    sv_lend_close(&engine->memory.segments_left);
     pthread_mutex_destroy(&engine->lock);
     sv_free(engine);
 }
@@ -61,6 +62,7 @@ static void init_lists(sv_message_engine_t *engine)
                          &engine->layouts.block_free,
                          &engine->layouts.upload_free,
                          &engine->shm_peers,
+                         &engine->memory.segments_left,
                          &engine->pieces.windows_free,
                          &engine->unacked.free,
                          &engine->unacked.peers,

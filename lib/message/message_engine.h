@@ -169,6 +169,8 @@ typedef struct sv_message_memory {
     sv_message_export_t exported[SV_MESSAGE_EXPORTS];
     sv_message_known_t known[SV_MESSAGE_KNOWN];
     uint32_t next_export, next_known;
+    sv_list_t segments_left; /* of moved messages, to be closed (message_lend.c) */
+    uint32_t nsegments_left;
 } sv_message_memory_t;
 
 /* How messages came: counted when their first attempt begins. */

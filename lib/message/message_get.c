@@ -33,6 +33,7 @@
 #include "message/message_get.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/base_clock.h"
 #include "base/base_log.h"
@@ -108,7 +109,8 @@ static selvage_status_t offer_get(selvage_request_t *send, const uint8_t *src, s
                                       .word = sv_shared_device_address(&end->segment, &end->shm->get_ready[k]),
                                       .stamp = stamp};
         SV_TRY(sv_message_prepare(send, &job, engine->streams.kernel));
-    } else { /* partner: the acquire in sv_get_poll() */
+    } else { /* the kernel that verifies wants the record even so; partner: the acquire in sv_get_poll() */
+        end->shm->get_record[k] = send->identity;
         __atomic_store_n(&end->shm->get_ready[k], stamp, __ATOMIC_RELEASE);
     }
     /* 2. The offer. */
@@ -210,6 +212,15 @@ static bool can_be_mapped(const sv_message_peer_t *peer)
     return peer->in && __atomic_load_n(&peer->in->shm->devslot_open, __ATOMIC_ACQUIRE);
 }
 
+/* Bytes that lie there as they go, in memory that others can be told of; else they are copied. */
+static bool may_lend(const selvage_request_t *send, void *stream)
+{
+    sv_message_where_t unused;
+    return !send->place.layout && stream == SELVAGE_MESSAGE_NO_STREAM && send->bytes >= LENT_BYTES_MIN &&
+           sv_message_export(send->engine, send->place.data, send->bytes, &unused.handle, &unused.offset) ==
+               SELVAGE_SUCCESS;
+}
+
 selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_peer_t *peer, void *stream)
 {
     sv_message_engine_t *engine = send->engine;
@@ -223,7 +234,7 @@ selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_
     if (engine->buffer_bytes == 0 || !may_offer_get(send, peer, stream) || k == SV_SHM_GETS ||
         (packed && stream != SELVAGE_MESSAGE_NO_STREAM))
         return SELVAGE_ERR_LIMIT;
-    const bool lends = !packed && stream == SELVAGE_MESSAGE_NO_STREAM && send->bytes >= LENT_BYTES_MIN;
+    const bool lends = may_lend(send, stream);
     sv_message_bounce_t *bounce = lends ? NULL : take_send_buffer(send);
     if (!bounce && !lends)
         return SELVAGE_ERR_LIMIT;
@@ -295,13 +306,14 @@ bool sv_get_is_ready(const selvage_request_t *send)
 
 bool sv_get_revoke(selvage_request_t *send)
 {
-    if (send->get.stamp == 0 || (send->get.carried && !send->get.partner))
+    if (send->get.stamp == 0 || (send->get.carried && send->state != SV_REQUEST_LENT))
         return true;
     uint64_t *begun = &sv_get_end_of(send)->shm->get_begun[send->get.place];
     uint64_t offered = sv_get_word(send->get.stamp, SV_GET_OFFERED), moved = sv_get_word(send->get.stamp, SV_GET_MOVED);
     /* Partner: the exchange in sv_get_begin() of the receiver. */
     return __atomic_compare_exchange_n(begun, &offered, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
-           __atomic_compare_exchange_n(begun, &moved, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) || moved == 0;
+           __atomic_compare_exchange_n(begun, &moved, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
+           moved != sv_get_word(send->get.stamp, SV_GET_TAKEN); /* over, and may be a younger message's by now */
 }
 
 /* --- the receiver's ----------------------------------------------------------------------------------------------- */
@@ -310,6 +322,21 @@ static selvage_status_t report_given_up_send(const selvage_request_t *recv)
 {
     return sv_error(SELVAGE_ERR_TIMEOUT, "rank %d has given up its send of message %llu (tag %d, %llu bytes)",
                     recv->peer, (unsigned long long)recv->number, recv->tag, (unsigned long long)recv->bytes);
+}
+
+/* It was moved before it met its receive: sv_get_begin() maps where to. Without a mapping until then. */
+static selvage_status_t match_moved(selvage_request_t *recv, const sv_ctrl_header_t *rts)
+{
+    const unsigned k = (unsigned)rts->value[PLACE] & PLACE_MASK;
+    const uint64_t *begun = &sv_get_end_of(recv)->shm->get_begun[k];
+    if (!sv_word_is(begun, sv_get_word(rts->value[STAMP], SV_GET_MOVED)))
+        return report_given_up_send(recv);
+    recv->get = (sv_request_get_t){.place = k, .stamp = rts->value[STAMP], .buffered = true, .lent = true,
+                                   .final = (rts->value[PLACE] & FINAL) != 0,
+                                   .corrupt = (rts->value[PLACE] & CORRUPT) != 0};
+    if (!recv->place.on_device)
+        (void)take_bounce_quietly(recv->engine, recv->bytes, &recv->get.bounce);
+    return SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *rts)
@@ -330,16 +357,8 @@ selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *r
     const bool is_offered = sv_word_is(begun, offered);
     const sv_message_where_t where = peer->in->shm->get_where[k];
     atomic_thread_fence(memory_order_acquire);
-    if (!is_offered || !sv_word_is(begun, offered)) {
-        if (!sv_word_is(begun, sv_get_word(rts->value[STAMP], SV_GET_MOVED)))
-            return report_given_up_send(recv);
-        /* It was moved already: sv_get_begin() maps where to. */
-        recv->get = (sv_request_get_t){.place = k, .stamp = rts->value[STAMP], .buffered = true, .lent = true,
-                                       .final = (rts->value[PLACE] & FINAL) != 0};
-        if (!recv->place.on_device)
-            (void)take_bounce_quietly(engine, recv->bytes, &recv->get.bounce);
-        return SELVAGE_SUCCESS;
-    }
+    if (!is_offered || !sv_word_is(begun, offered))
+        return match_moved(recv, rts);
     sv_transfer_mapping_t *mapping = NULL;
     sv_message_bounce_t *bounce = NULL;
     /* Without memory for a bounce buffer the host reads it. A CTS would wait for a sender that may have returned. */
@@ -353,6 +372,8 @@ selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *r
     if (status != SELVAGE_SUCCESS) {
         if (bounce)
             sv_message_put_bounce(engine, bounce);
+        if (!sv_word_is(begun, offered)) /* its caller may have freed it since */
+            return match_moved(recv, rts);
         peer->no_get = sv_transfer_never_maps(status);
         sv_log(SV_LOG_INFO, "message", "%s from rank %d not got: its device memory cannot be mapped (%s)",
                peer->no_get ? "messages are" : "a message is", recv->peer, sv_thread_detail());
@@ -381,7 +402,11 @@ selvage_status_t sv_get_begin(selvage_request_t *recv, bool *begun_out)
     /* Partners: the exchanges in sv_get_revoke() and publish_move() of the sender. */
     recv->get.taken = __atomic_compare_exchange_n(begun, &word, taken, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
     if (!recv->get.taken && recv->get.lent && word == sv_get_word(recv->get.stamp, SV_GET_MOVED)) {
-        SV_TRY(sv_lend_follow(recv));
+        if (sv_lend_follow(recv) != SELVAGE_SUCCESS) {
+            sv_log(SV_LOG_INFO, "message", "a message is not got: rank %d has moved it to memory that cannot be mapped "
+                   "(%s)", recv->peer, sv_thread_detail());
+            return SELVAGE_SUCCESS;
+        }
         recv->get.taken = __atomic_compare_exchange_n(begun, &word, taken, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
     }
     *begun_out = recv->get.taken;
@@ -394,8 +419,13 @@ static selvage_status_t get_by_host(selvage_request_t *recv, sv_shm_end_t *end)
     sv_message_engine_t *engine = recv->engine;
     uint8_t *dst = recv->place.data;
     uint64_t sum = 0;
-    SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, dst, recv->get.src, recv->bytes, SV_COPY_D2H, engine->streams.peer));
-    SV_TRY(SV_DEVICE_CALL(engine->dev, stream_sync, engine->streams.peer));
+    if (recv->get.segment) {
+        memcpy(dst, sv_shared_base(&recv->get.segment->shared), recv->bytes);
+    } else {
+        SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, dst, recv->get.src, recv->bytes, SV_COPY_D2H,
+                              engine->streams.peer));
+        SV_TRY(SV_DEVICE_CALL(engine->dev, stream_sync, engine->streams.peer));
+    }
     dst[recv->bytes / 2] ^= recv->get.corrupt; /* a fault of a test's */
     if (sv_message_checks(engine))
         sum = sv_digest_sum(recv->key, 0, dst, recv->bytes);
@@ -435,8 +465,10 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
     /* 1. What copy engines move begins when the bytes are there, the digest or not. */
     if (!by_kernel && !get->copied && (ready || get->final)) {
         get->copied = *moved = true;
-        SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, dst, get->src, recv->bytes,
-                              get->segment ? SV_COPY_H2D : SV_COPY_PEER, stream));
+        /* Not the address that kernels are given. */
+        const void *src = get->segment ? sv_shared_base(&get->segment->shared) : get->src;
+        SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, dst, src, recv->bytes, get->segment ? SV_COPY_H2D : SV_COPY_PEER,
+                              stream));
         if (get->corrupt) { /* a fault of a test's: a byte that arrived is changed */
             const sv_flip_arg_t arg = {dst + recv->bytes / 2, 1};
             SV_TRY(SV_DEVICE_CALL(engine->dev, launch, &sv_kernel_flip, &arg, sizeof arg, 1, stream));
@@ -460,13 +492,17 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
 bool sv_get_again(selvage_request_t *recv)
 {
     sv_request_get_t *get = &recv->get;
-    if (!get->buffered || !sv_message_may_retry(recv))
+    if (!get->buffered)
         return false;
-    /* A lent one is looked for where it was moved to, since its caller may have written its memory. Partner: the
-       release in publish_move() of the sender. */
-    if (get->lent && !get->moved && sv_word_is(&sv_get_end_of(recv)->shm->get_moved[get->place], get->stamp) &&
-        sv_lend_follow(recv) != SELVAGE_SUCCESS)
+    /* A lent one is looked for where it was moved to, whatever is done about damage: its caller may have written its
+       memory since, and that is none. Partner: the release in publish_move() of the sender. */
+    if (get->lent && !get->moved && sv_word_is(&sv_get_end_of(recv)->shm->get_moved[get->place], get->stamp)) {
+        if (sv_lend_follow(recv) != SELVAGE_SUCCESS)
+            return false;
+        recv->staged.losses++; /* the next attempt is one more */
+    } else if (!sv_message_may_retry(recv)) {
         return false;
+    }
     get->copied = get->corrupt = false;
     return true;
 }

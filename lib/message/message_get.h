@@ -31,7 +31,7 @@ bool sv_get_revoke(selvage_request_t *send);
 /* Receiver: an RTS was met. Takes what it offers down, and maps it if this receive can be had so. ERR_TIMEOUT if the
    sender has given up. */
 selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *rts);
-/* Begins, if there is an offer. ERR_TIMEOUT if the sender has given up. */
+/* Begins, if there is an offer that this rank can reach. ERR_TIMEOUT if the sender has given up. */
 selvage_status_t sv_get_begin(selvage_request_t *recv, bool *begun_out);
 /* Copies, and verifies once the digest is there. */
 selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved);
@@ -43,6 +43,12 @@ selvage_status_t sv_get_to_host(selvage_request_t *recv);
 
 /* The end of either. Accepts a request without an offer. */
 void sv_get_end(selvage_request_t *request);
+
+/* Host memory that a lent message was moved to. */
+typedef struct sv_move_segment {
+    sv_list_t link;          /* of those that nobody needs any more */
+    sv_shared_segment_t shared;
+} sv_move_segment_t;
 
 /* --- message_lend.c ----------------------------------------------------------------------------------------------- */
 
@@ -57,5 +63,10 @@ selvage_status_t sv_lend_follow(selvage_request_t *recv);
 /* The end of a lent send or of its carrier: neither knows the other any more. Gives back what the bytes were moved to,
    or mapped. Accepts any request with an offer. */
 void sv_lend_end(selvage_request_t *request);
+/* Moves the segments that nobody needs any more to the list `trimmed`, which is initialized. Partner:
+   sv_lend_close(). */
+void sv_lend_trim(sv_message_engine_t *engine, sv_list_t *trimmed);
+/* May wait for all work of the device. Without the lock. */
+void sv_lend_close(sv_list_t *trimmed);
 
 #endif

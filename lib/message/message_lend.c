@@ -8,14 +8,18 @@
  *   send   event                                       action                                            next
  *   LENT   done[k] = stamp                                                                               COMPLETE
  *   LENT   its carrier has ended, well or not                                                            COMPLETE
- *   LENT   not taken for MOVE_NS                       the bytes are copied
+ *   LENT   not taken for MOVE_NS, and there is memory  the bytes are copied
  *   LENT   copied, begun[k] still offered              moved_to[k], begun[k] = moved                     COMPLETE
  *   LENT   copied, begun[k] taken meanwhile            moved_to[k], moved[k] = stamp
  *   LENT   that for STALL_NS, and checks are on                                                          COMPLETE
+ *   LENT   moved, and its carrier is asked for it                                                        COMPLETE
  *
- * The last line is for a receiver whose host left between the copy and its verification. If that copy then does not
+ * The last but one is for a receiver whose host left between the copy and its verification. If that copy then does not
  * verify, because the caller has written its memory, the receiver reads once more, where it was moved to. Without
  * checks a receiver enqueues everything in one step, so that done[k] comes.
+ *
+ * A send that fails before its bytes were moved takes its offer back, and its carrier answers nothing out of memory
+ * that is the caller's again. The carrier lives until its receiver has met the message, as the number is its.
  *
  * The send and its carrier know each other until either ends. What the bytes are moved to belongs to the send until
  * others may read it, and then to the carrier. Under the engine's lock.
@@ -24,13 +28,14 @@
 #include <string.h>
 
 #include "base/base_clock.h"
+#include "base/base_log.h"
 #include "base/base_memory.h"
 #include "message/message_get.h"
 #include "message/message_put.h"
 
 /* How long a receiver may take before the bytes are moved; and one that has begun to read, before it is not waited
-   for. */
-static const uint64_t move_ns = 3000000, stall_ns = 50000000;
+   for, and as much again as a slow link takes, 1 ns a byte. And when memory for a move is looked for again. */
+static const uint64_t move_ns = 3000000, stall_ns = 50000000, retry_ns = 500000000;
 
 /* --- the sender's ------------------------------------------------------------------------------------------------- */
 
@@ -42,32 +47,41 @@ void sv_lend_begin(selvage_request_t *send, selvage_request_t *carrier)
     send->state = SV_REQUEST_LENT;
 }
 
-/* A segment of host memory. No token is used twice. */
-static selvage_status_t create_move_segment(selvage_request_t *send)
+/* A segment of host memory, or NULL. No token is used twice. */
+static void create_move_segment(selvage_request_t *send)
 {
     sv_message_engine_t *engine = send->engine;
-    sv_shared_segment_t *segment;
-    SV_TRY(sv_calloc(1, sizeof *segment, &segment));
+    sv_move_segment_t *segment = NULL;
+    const int level = sv_thread_binding()->log_level;
     const uint64_t token = sv_digest_mix(engine->exchange + ++engine->stamps) | 1;
-    const selvage_status_t status = sv_shared_create(engine->dev, send->bytes, token, segment);
+    sv_thread_binding()->log_level = 0; /* what fails is no error: there is time to wait for the receiver */
+    selvage_status_t status = sv_calloc(1, sizeof *segment, &segment);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_shared_create(engine->dev, send->bytes, token, &segment->shared);
+    sv_thread_binding()->log_level = level;
     if (status != SELVAGE_SUCCESS) {
+        sv_log(SV_LOG_INFO, "message", "a buffered send of %llu bytes waits for rank %d: there is no memory to move it "
+               "to (%s)", (unsigned long long)send->bytes, send->peer, sv_thread_detail());
         sv_free(segment);
-        return status;
+        return;
     }
+    sv_list_init(&segment->link);
     send->get.segment = segment;
-    return SELVAGE_SUCCESS;
 }
 
-/* Copies the bytes to where they do not depend on the caller. */
-static selvage_status_t begin_move(selvage_request_t *send)
+/* Copies the bytes to where they do not depend on the caller. Without memory for that, it is tried again later. */
+static selvage_status_t begin_move(selvage_request_t *send, uint64_t now_ns)
 {
     sv_message_engine_t *engine = send->engine;
     sv_request_get_t *get = &send->get;
     get->moving = sv_get_take_buffer(engine, send->bytes);
     if (!get->moving)
-        SV_TRY(create_move_segment(send));
-    void *to = get->moving ? get->moving->memory
-                           : sv_shared_device_address(get->segment, sv_shared_base(get->segment));
+        create_move_segment(send);
+    if (!get->moving && !get->segment) {
+        get->lent_ns = now_ns + retry_ns;
+        return SELVAGE_SUCCESS;
+    }
+    void *to = get->moving ? get->moving->memory : sv_shared_base(&get->segment->shared);
     get->is_moving = true;
     send->stamp = ++engine->stamps;
     SV_TRY(SV_DEVICE_CALL(engine->dev, copy_async, to, send->place.data, send->bytes,
@@ -83,13 +97,13 @@ static selvage_status_t publish_move(selvage_request_t *send, selvage_request_t 
     sv_message_shm_t *shm = sv_get_end_of(send)->shm;
     sv_message_moved_t to = {.token = 0};
     if (get->segment) {
-        to.segment = get->segment->mapping.handle;
-        to.token = ((const sv_shared_header_t *)get->segment->mapping.base)->token;
+        to.segment = get->segment->shared.mapping.handle;
+        to.token = ((const sv_shared_header_t *)get->segment->shared.mapping.base)->token;
     } else {
         SV_TRY(sv_message_export_bounce(send->engine, get->moving, &to.where));
     }
     shm->get_moved_to[get->place] = to;
-    carrier->place.data = get->segment ? sv_shared_base(get->segment) : get->moving->memory;
+    carrier->place.data = get->segment ? sv_shared_base(&get->segment->shared) : get->moving->memory;
     carrier->place.on_device = !get->segment;
     carrier->place.bounce = get->moving;
     carrier->get.buffered_bytes = get->moving ? get->moving->bytes : 0;
@@ -123,14 +137,15 @@ selvage_status_t sv_lend_poll(selvage_request_t *send, bool *moved)
         return SELVAGE_SUCCESS;
     }
     /* 3. Its receiver is late. One that wants it by another way is answered first. */
-    const uint64_t now_ns = sv_clock_ns(), waited_ns = now_ns - get->lent_ns;
-    if (carrier->state != SV_REQUEST_RTS_SENT)
+    const bool offers = carrier->state == SV_REQUEST_RTS_SENT;
+    const uint64_t now_ns = sv_clock_ns(), stalled_ns = get->lent_ns + stall_ns + send->bytes;
+    if (!offers && !get->is_moved)
         return SELVAGE_IN_PROGRESS;
     if (!get->is_moving) {
         const bool taken = sv_word_is(&shm->get_begun[get->place], sv_get_word(get->stamp, SV_GET_TAKEN));
-        if (waited_ns < (taken ? stall_ns : move_ns))
+        if (now_ns < (taken ? stalled_ns : get->lent_ns + move_ns))
             return SELVAGE_IN_PROGRESS;
-        SV_TRY(begin_move(send));
+        SV_TRY(begin_move(send, now_ns));
         return SELVAGE_IN_PROGRESS;
     }
     if (!get->is_moved) {
@@ -142,8 +157,8 @@ selvage_status_t sv_lend_poll(selvage_request_t *send, bool *moved)
             sv_message_complete(send, SELVAGE_SUCCESS);
         return SELVAGE_SUCCESS;
     }
-    /* 4. It had begun to read. */
-    if (waited_ns < stall_ns || !sv_message_checks(send->engine))
+    /* 4. It had begun to read; if it asks for the bytes now, it has ended that, and is sent what was moved. */
+    if (offers && (now_ns < stalled_ns || !sv_message_checks(send->engine)))
         return SELVAGE_IN_PROGRESS;
     *moved = true;
     sv_message_complete(send, SELVAGE_SUCCESS);
@@ -158,13 +173,6 @@ bool sv_lend_revoke(selvage_request_t *send)
 
 /* --- the receiver's ----------------------------------------------------------------------------------------------- */
 
-static void close_move_segment(sv_request_get_t *get)
-{
-    sv_shared_close(get->segment);
-    sv_free(get->segment);
-    get->segment = NULL;
-}
-
 selvage_status_t sv_lend_follow(selvage_request_t *recv)
 {
     sv_message_engine_t *engine = recv->engine;
@@ -172,14 +180,16 @@ selvage_status_t sv_lend_follow(selvage_request_t *recv)
     const sv_message_moved_t to = sv_get_end_of(recv)->shm->get_moved_to[get->place];
     sv_transfer_mapping_t *mapping = NULL;
     if (to.token) {
-        SV_TRY(sv_calloc(1, sizeof *get->segment, &get->segment));
-        const selvage_status_t status = sv_shared_open(engine->dev, &to.segment, to.token, get->segment);
+        sv_move_segment_t *segment;
+        SV_TRY(sv_calloc(1, sizeof *segment, &segment));
+        const selvage_status_t status = sv_shared_open(engine->dev, &to.segment, to.token, &segment->shared);
         if (status != SELVAGE_SUCCESS) {
-            sv_free(get->segment);
-            get->segment = NULL;
+            sv_free(segment);
             return status;
         }
-        get->src = sv_shared_device_address(get->segment, sv_shared_base(get->segment));
+        sv_list_init(&segment->link);
+        get->segment = segment;
+        get->src = sv_shared_device_address(&segment->shared, sv_shared_base(&segment->shared));
     } else {
         const sv_transfer_memory_t source = {.peer = recv->peer, .handle = &to.where.handle, .base = to.where.base,
                                              .offset = to.where.offset, .bytes = recv->bytes, .kept = true};
@@ -194,6 +204,50 @@ selvage_status_t sv_lend_follow(selvage_request_t *recv)
 
 /* --- both --------------------------------------------------------------------------------------------------------- */
 
+void sv_lend_trim(sv_message_engine_t *engine, sv_list_t *trimmed)
+{
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, &engine->memory.segments_left) {
+        sv_list_remove(it);
+        sv_list_append(trimmed, it);
+    }
+    engine->memory.nsegments_left = 0;
+}
+
+static void close_first_segment(sv_list_t *list)
+{
+    sv_move_segment_t *segment = SV_CONTAINER_OF(list->next, sv_move_segment_t, link);
+    sv_list_remove(&segment->link);
+    sv_shared_close(&segment->shared);
+    sv_free(segment);
+}
+
+void sv_lend_close(sv_list_t *trimmed)
+{
+    while (!sv_list_is_empty(trimmed))
+        close_first_segment(trimmed);
+}
+
+/* Nobody here needs it any more. To unpin it may wait for the device, so a wait does that later, or the end of the
+   engine; a poll only when far too many are left. What is borrowed was not pinned here, and goes before its owner's. */
+static void leave_move_segment(sv_message_engine_t *engine, sv_request_get_t *get)
+{
+    enum { LEFT_MOST = 16 };
+    sv_message_memory_t *memory = &engine->memory;
+    sv_list_t borrowed;
+    sv_list_init(&borrowed);
+    if (!get->segment->shared.registered) {
+        sv_list_append(&borrowed, &get->segment->link);
+        sv_lend_close(&borrowed);
+    } else {
+        sv_list_append(&memory->segments_left, &get->segment->link);
+        memory->nsegments_left++;
+    }
+    get->segment = NULL;
+    for (; memory->nsegments_left > LEFT_MOST && engine->broken == SELVAGE_SUCCESS; memory->nsegments_left--)
+        close_first_segment(&memory->segments_left);
+}
+
 void sv_lend_end(selvage_request_t *request)
 {
     sv_request_get_t *get = &request->get;
@@ -201,10 +255,16 @@ void sv_lend_end(selvage_request_t *request)
     if (partner && !get->carried) { /* the carrier ends first */
         partner->get.outcome = request->error;
         memcpy(partner->detail, request->detail, sizeof partner->detail);
+    } else if (partner && request->error != SELVAGE_SUCCESS && !get->is_moved) {
+        partner->given_up = true; /* the memory is the caller's again: no CTS is answered out of it */
     }
     if (partner)
         partner->get.partner = NULL;
     get->partner = NULL;
+    if (request->retired && get->moving) { /* set aside with the request */
+        request->place.bounce = get->moving;
+        get->moving = NULL;
+    }
     if (request->retired) /* the device may be at it for good */
         return;
     if (get->moving) {
@@ -213,5 +273,5 @@ void sv_lend_end(selvage_request_t *request)
         get->moving = NULL;
     }
     if (get->segment)
-        close_move_segment(get);
+        leave_move_segment(request->engine, get);
 }

@@ -235,6 +235,8 @@ selvage_status_t sv_put_open(selvage_request_t *send, const sv_ctrl_header_t *ct
     memcpy(&where, &cts->value[WHERE], sizeof where);
     send->put.slot = (unsigned)cts->value[1];
     send->put.stamp = cts->value[2];
+    if (!send->place.on_device) /* a lent message that was moved */
+        return sv_error_quiet(SELVAGE_ERR_LIMIT, "its bytes are in host memory now");
     return sv_put_map(send, &where);
 }
 

@@ -293,7 +293,7 @@ selvage_status_t sv_rendezvous_finish(selvage_request_t *recv, selvage_status_t 
             SV_TRY(sv_message_reply(recv, SV_CTRL_STATUS, SV_OUTCOME_GOOD));
         return sv_message_unpack(recv);
     }
-    if (!sv_message_may_retry(recv)) {
+    if (!again && !sv_message_may_retry(recv)) {
         selvage_status_t status = sv_message_give_up(recv);
         (void)sv_message_reply(recv, SV_CTRL_STATUS, SV_OUTCOME_BAD);
         return status;

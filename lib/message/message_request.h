@@ -100,7 +100,7 @@ typedef struct sv_request_get {
     struct sv_message_bounce *moving; /* a lent send: what it is being moved to; or ... */
     bool is_moving, is_moved;   /* a lent send: it is copied; others may read the copy */
     sv_transfer_mapping_t *mapping; /* receive: what it is copied from ... */
-    struct sv_shared_segment *segment; /* ... or this, of host memory, ...; a lent send, its carrier: moved to that */
+    struct sv_move_segment *segment; /* ... or this, of host memory, ...; a lent send, its carrier: moved to that */
     const uint8_t *src;      /* ... and where in it */
     struct sv_message_bounce *bounce; /* receive: host memory gets it by way of this; NULL: straight */
     bool final;              /* receive: the bytes are there, whether the digest is or not */

@@ -10,6 +10,7 @@
 #include "base/base_clock.h"
 #include "message/message_calls.h"
 #include "message/message_engine.h"
+#include "message/message_get.h"
 #include "message/message_pool.h"
 #include "message/message_prelaunch.h"
 #include "message/message_unacked.h"
@@ -95,13 +96,17 @@ static selvage_message_status_t empty_status(void)
 static void leave_wait(const sv_message_deadline_t *wait, bool waits_on)
 {
     sv_message_engine_t *engine = wait->engine;
-    sv_list_t trimmed;
+    sv_list_t trimmed, segments;
     sv_list_init(&trimmed);
+    sv_list_init(&segments);
     if (!waits_on && engine->broken == SELVAGE_SUCCESS && !engine->quarantined &&
-        !atomic_load_explicit(&engine->comm->device_stuck, memory_order_relaxed))
+        !atomic_load_explicit(&engine->comm->device_stuck, memory_order_relaxed)) {
         sv_transfer_cache_trim(&engine->memory.mappings, wait->began_ns, &trimmed);
+        sv_lend_trim(engine, &segments);
+    }
     pthread_mutex_unlock(&engine->lock);
     sv_transfer_close_trimmed(&trimmed);
+    sv_lend_close(&segments);
 }
 
 /* Gives a complete request back. */

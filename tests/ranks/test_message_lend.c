@@ -149,6 +149,309 @@ static void lend_to_stalled(local_rank_t *self)
     message_end_close(&end);
 }
 
+/* The receiver's host stays away once it has begun to read: its device says that the send is complete. */
+static void lend_to_device(local_rank_t *self)
+{
+    message_end_t end;
+    message_ends_meet(self, 100);
+    atomic_store(self->rank == 0 ? &sent : &received, 0);
+    message_end_open(&end, self, &lent);
+    if (self->rank == 1)
+        message_end_recv(&end, &lent, 0, 3);
+    local_ranks_barrier(self);
+    if (self->rank == 0) {
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 3, 4), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        atomic_store(&sent, 1);
+    } else {
+        while (end.request->state != SV_REQUEST_CLOSING)
+            sv_comm_poll(self->comm);
+        come_to_lend(&sent, 1);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(message_end_wrong(&end, lent.bytes, 4), -1);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
+/* A lent send is given up before its receive is there, which then wants it by another way: nobody reads the memory. */
+static void give_lent_up(local_rank_t *self)
+{
+    message_end_t end;
+    message_ends_meet(self, 100);
+    message_end_open(&end, self, &lent);
+    if (self->rank == 0) {
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 3, 4), SELVAGE_SUCCESS);
+        CHECK(end.request->state == SV_REQUEST_LENT);
+        pthread_mutex_lock(&engine_of_lend(self)->lock);
+        (void)sv_error_quiet(SELVAGE_ERR_TIMEOUT, "given up by a test");
+        CHECK(sv_message_send_abandon(end.request, SELVAGE_ERR_TIMEOUT));
+        pthread_mutex_unlock(&engine_of_lend(self)->lock);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_TIMEOUT);
+    } else {
+        engine_of_lend(self)->peers[0]->no_get = true;
+    }
+    local_ranks_barrier(self);
+    if (self->rank == 1) {
+        message_end_recv(&end, &lent, 0, 3);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_TIMEOUT);
+        sv_message_abandon(&end.request, SELVAGE_ERR_TIMEOUT);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
+static selvage_status_t refuse_lent_register(sv_device_t *dev, void *ptr, size_t bytes)
+{
+    (void)dev, (void)ptr, (void)bytes;
+    return sv_error(SELVAGE_ERR_DEVICE, "no pinned memory: of a test");
+}
+
+/* There is no memory that a late message could be moved to: its send waits for the receiver. */
+static void lend_without_memory(local_rank_t *self)
+{
+    enum { LOOKS = 50 };
+    message_end_t end;
+    message_ends_meet(self, 100);
+    message_end_open(&end, self, &lent);
+    if (self->rank == 0) {
+        sv_device_t *dev = engine_of_lend(self)->dev;
+        const sv_device_ops_t *const usual = dev->ops;
+        sv_device_ops_t poor = *usual;
+        poor.host_register = refuse_lent_register;
+        dev->ops = &poor;
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 3, 4), SELVAGE_SUCCESS);
+        for (int i = 0; i < LOOKS; i++, usleep(SLEEP_US))
+            CHECK_STATUS(sv_message_test(&end.request, NULL), SELVAGE_IN_PROGRESS);
+        dev->ops = usual;
+    }
+    local_ranks_barrier(self);
+    if (self->rank == 1)
+        message_end_recv(&end, &lent, 0, 3);
+    CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+    if (self->rank == 1)
+        CHECK_EQ(message_end_wrong(&end, lent.bytes, 4), -1);
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
+static selvage_status_t refuse_lent_address(sv_device_t *dev, void *ptr, void **address_out)
+{
+    (void)dev, (void)ptr, (void)address_out;
+    return sv_error_quiet(SELVAGE_ERR_DEVICE, "no address: of a test");
+}
+
+static selvage_status_t refuse_lent_opening(sv_device_t *dev, const sv_device_handle_t *handle, void **base_out,
+                                            uint64_t *bytes_out)
+{
+    (void)dev, (void)handle, (void)base_out, (void)bytes_out;
+    return sv_error_quiet(SELVAGE_ERR_MEMORY, "no mapping: of a test");
+}
+
+/* The receiver cannot reach what a message was moved to, and asks for it by another way. */
+static void lend_out_of_reach(local_rank_t *self)
+{
+    message_end_t end;
+    message_ends_meet(self, 100);
+    message_end_open(&end, self, &lent);
+    if (self->rank == 0) {
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 3, 4), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        message_end_mark(&end);
+    }
+    local_ranks_barrier(self);
+    if (self->rank == 1) {
+        sv_device_t *dev = engine_of_lend(self)->dev;
+        const sv_device_ops_t *const usual = dev->ops;
+        sv_device_ops_t poor = *usual;
+        poor.host_address = refuse_lent_address;
+        poor.open_memory = refuse_lent_opening;
+        dev->ops = &poor;
+        message_end_recv(&end, &lent, 0, 3);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        dev->ops = usual;
+        CHECK_EQ(message_end_wrong(&end, lent.bytes, 4), -1);
+        CHECK_EQ(sv_message_stats(self->comm).arrived.fetched, 0);
+    }
+    local_ranks_barrier(self);
+    while (engine_of_lend(self)->buffered_bytes > 0)
+        sv_comm_poll(self->comm);
+    message_end_close(&end);
+}
+
+static const sv_device_ops_t *lent_ops;
+
+static selvage_status_t refuse_lent_export(sv_device_t *dev, const void *ptr, size_t bytes, sv_device_handle_t *handle,
+                                           uint64_t *offset_out)
+{
+    if (bytes == LENT_BYTES)
+        return sv_error_quiet(SELVAGE_ERR_UNSUPPORTED, "no handle: of a test");
+    return lent_ops->export_memory(dev, ptr, bytes, handle, offset_out);
+}
+
+/* What no other rank could map is copied, as shorter messages are. */
+static void lend_unexported(local_rank_t *self)
+{
+    message_end_t end;
+    message_ends_meet(self, 100);
+    message_end_open(&end, self, &lent);
+    if (self->rank == 0) {
+        sv_device_t *dev = engine_of_lend(self)->dev;
+        sv_device_ops_t poor = *dev->ops;
+        lent_ops = dev->ops;
+        poor.export_memory = refuse_lent_export;
+        dev->ops = &poor;
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 3, 4), SELVAGE_SUCCESS);
+        dev->ops = lent_ops;
+        CHECK(engine_of_lend(self)->buffered_bytes > 0);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        message_end_mark(&end);
+    } else {
+        message_end_recv(&end, &lent, 0, 3);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(message_end_wrong(&end, lent.bytes, 4), -1);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
+static selvage_status_t refuse_lent_copy(sv_device_t *dev, void *dst, const void *src, size_t bytes,
+                                         sv_copy_kind_t kind, void *stream)
+{
+    (void)dev, (void)dst, (void)src, (void)bytes, (void)kind, (void)stream;
+    return sv_error(SELVAGE_ERR_DEVICE, "no copy: of a test");
+}
+
+/* The copy of a move fails: the send ends with an error, and so does its receive. */
+static void lend_without_copy(local_rank_t *self)
+{
+    message_end_t end;
+    message_ends_meet(self, 100);
+    message_end_open(&end, self, &lent);
+    if (self->rank == 0) {
+        sv_device_t *dev = engine_of_lend(self)->dev;
+        const sv_device_ops_t *const usual = dev->ops;
+        sv_device_ops_t poor = *usual;
+        poor.copy_async = refuse_lent_copy;
+        dev->ops = &poor;
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 3, 4), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_DEVICE);
+        dev->ops = usual;
+        CHECK_EQ(engine_of_lend(self)->buffered_bytes, 0);
+    }
+    local_ranks_barrier(self);
+    if (self->rank == 1) {
+        message_end_recv(&end, &lent, 0, 3);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_ERR_TIMEOUT);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
+/* The caller lets go of its request at once. */
+static void lend_detached(local_rank_t *self)
+{
+    message_end_t end;
+    message_ends_meet(self, 100);
+    message_end_open(&end, self, &lent);
+    if (self->rank == 0) {
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 3, 4), SELVAGE_SUCCESS);
+        sv_message_detach(&end.request);
+    }
+    local_ranks_barrier(self);
+    if (self->rank == 1) {
+        message_end_recv(&end, &lent, 0, 3);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(message_end_wrong(&end, lent.bytes, 4), -1);
+    }
+    local_ranks_barrier(self);
+    while (self->rank == 0 && engine_of_lend(self)->open > 0) /* the carrier, too */
+        sv_comm_poll(self->comm);
+    /* And the engine ends with one that was moved, and that nobody receives. */
+    if (self->rank == 0) {
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 4, 5), SELVAGE_SUCCESS);
+        sv_message_detach(&end.request);
+        while (engine_of_lend(self)->open > 1)
+            sv_comm_poll(self->comm);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
+typedef struct lend_fault {
+    int rank;                /* whose device call fails: */
+    int64_t nth;
+    bool late;               /* the receive comes when the send has been moved */
+    bool reached;            /* there was such a call */
+} lend_fault_t;
+
+/* A wait that may end with an error. */
+static selvage_status_t await_end(message_end_t *end)
+{
+    const selvage_status_t status = sv_message_wait(&end->request, NULL);
+    if (end->request)
+        sv_message_abandon(&end->request, status);
+    return status;
+}
+
+/* Any device call fails: what ends well is right, and all comes to an end. */
+static void lend_with_fault(local_rank_t *self)
+{
+    lend_fault_t *fault = self->arg;
+    _Atomic int64_t *left = &self->comm->fault.call_countdown[SV_FAULT_CALL_DEVICE];
+    selvage_status_t status = SELVAGE_SUCCESS;
+    message_end_t end;
+    message_ends_meet(self, 100);
+    message_end_open(&end, self, &lent);
+    if (self->rank == 0)
+        atomic_store(&sent, 0);
+    local_ranks_barrier(self);
+    if (self->rank == fault->rank) {
+        sv_thread_binding()->fault = &self->comm->fault; /* as the public calls do */
+        atomic_store(left, fault->nth);
+    }
+    if (self->rank == 0) {
+        status = message_end_ibsend(&end, &lent, 1, 3, 4);
+        atomic_store(&sent, status == SELVAGE_SUCCESS ? 1 : -1);
+        if (status == SELVAGE_SUCCESS)
+            status = await_end(&end);
+        if (atomic_load(&sent) > 0)
+            atomic_store(&sent, 2);
+        if (status == SELVAGE_SUCCESS && fault->late) /* else it may still be read */
+            message_end_mark(&end);
+    } else {
+        while (atomic_load(&sent) >= 0 && atomic_load(&sent) <= fault->late)
+            usleep(SLEEP_US);
+        if (atomic_load(&sent) > 0) {
+            const sv_message_buffer_t buffer = {end.buf, &end.map};
+            message_end_mark(&end);
+            status = sv_message_irecv(self->comm, "test", &buffer, 0, 3, lent.stream, &end.request);
+            if (status == SELVAGE_SUCCESS)
+                status = await_end(&end);
+            if (status == SELVAGE_SUCCESS)
+                CHECK_EQ(message_end_wrong(&end, lent.bytes, 4), -1);
+        }
+    }
+    if (self->rank == fault->rank) {
+        fault->reached = atomic_load(left) <= 0;
+        atomic_store(left, INT64_MAX);
+    }
+    local_ranks_barrier(self);
+    message_end_close(&end);
+}
+
+static void sweep_lend_faults(const char *settings, bool late)
+{
+    enum { CALLS_MOST = 60 };
+    for (int rank = 0; rank < 2; rank++) {
+        lend_fault_t fault = {.rank = rank, .late = late, .reached = true};
+        local_ranks_env(settings);
+        for (fault.nth = 1; fault.nth < CALLS_MOST && fault.reached; fault.nth++)
+            local_ranks_run(&(local_run_t){.size = 2, .body = lend_with_fault, .arg = &fault, .log_expected = true,
+                                           .may_set_aside = true});
+    }
+}
+
 /* A receive that is too short ends with an error, and the send without one. So does a send that nobody receives. */
 static void lend_in_vain(local_rank_t *self)
 {
@@ -189,9 +492,25 @@ int main(void)
         run_lend(few ? USUAL " CHECKSUM=off MESSAGE_BUFFER_BYTES=1M" : USUAL " CHECKSUM=off", lend_to_sleeper, given,
                  false);
     }
+    run_lend(USUAL " TIMEOUT_S=5", lend_to_device, (lend_case_t){0}, false);
+    run_lend(USUAL " CHECKSUM=off TIMEOUT_S=5", lend_to_device, (lend_case_t){0}, false);
     run_lend(USUAL, lend_to_stalled, (lend_case_t){0}, true);
+    run_lend(USUAL " CHECKSUM=report", lend_to_stalled, (lend_case_t){0}, true);
+    run_lend(USUAL " TIMEOUT_S=1", give_lent_up, (lend_case_t){0}, true);
+    run_lend(USUAL, lend_out_of_reach, (lend_case_t){0}, false);
+    run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M", lend_out_of_reach, (lend_case_t){0}, false);
+    run_lend(USUAL, lend_unexported, (lend_case_t){0}, false);
+    run_lend(USUAL, lend_without_copy, (lend_case_t){0}, true);
+    run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M", lend_without_copy, (lend_case_t){0}, true);
+    run_lend(USUAL, lend_detached, (lend_case_t){0}, true);
+    run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M", lend_detached, (lend_case_t){0}, true);
+    run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M", lend_without_memory, (lend_case_t){0}, false);
     run_lend(USUAL, lend_in_vain, (lend_case_t){0}, true);
     run_lend(USUAL " MESSAGE_BUFFER_BYTES=1M FAULT=flip=1,rank=0,only=3", lend_to_sleeper, (lend_case_t){0, true},
              true);
+    for (int late = 0; late < 2; late++) {
+        sweep_lend_faults(USUAL " TIMEOUT_S=1 FAULT=device=1000000", late);
+        sweep_lend_faults(USUAL " TIMEOUT_S=1 MESSAGE_BUFFER_BYTES=1M FAULT=device=1000000", late);
+    }
     return check_report("test_message_lend");
 }
