@@ -181,10 +181,12 @@ static void call_cart_sub(void)
     PMPI_Comm_free(&part);
 }
 static void call_graph_create(void) { MPI_Graph_create(comm, 2, (int[]){1, 2}, (int[]){1, 0}, 0, &made); }
+#ifndef OPEN_MPI
 static void call_dist_graph_create(void)
 {
     MPI_Dist_graph_create(comm, 1, &dropin.rank, (int[]){1}, &other, (int[]){1}, MPI_INFO_NULL, 0, &made);
 }
+#endif
 static void call_dist_graph_create_adjacent(void)
 {
     MPI_Dist_graph_create_adjacent(comm, 1, &other, (int[]){1}, 1, &other, (int[]){1}, MPI_INFO_NULL, 0, &made);
@@ -255,8 +257,11 @@ static void run_blocks(void)
         call_comm_dup, call_comm_free, call_comm_dup_with_info, call_comm_disconnect, call_comm_idup, call_comm_free,
         call_comm_create, call_comm_free, call_comm_create_group, call_comm_free, call_comm_split, call_comm_free,
         call_comm_split_type, call_comm_free, call_intercomm_create, call_intercomm_merge, call_comm_free,
-        call_cart_create, call_cart_sub, call_comm_free, call_graph_create, call_comm_free, call_dist_graph_create,
-        call_comm_free, call_dist_graph_create_adjacent, call_comm_free, call_barrier, call_ibarrier, call_allreduce,
+        call_cart_create, call_cart_sub, call_comm_free, call_graph_create, call_comm_free,
+#ifndef OPEN_MPI /* of which 4.1 hangs in this one now and then, without the drop-in as well */
+        call_dist_graph_create, call_comm_free,
+#endif
+        call_dist_graph_create_adjacent, call_comm_free, call_barrier, call_ibarrier, call_allreduce,
         call_iallreduce, call_win_create, call_win_fence, call_win_post_wait, call_win_free, call_win_allocate,
         call_win_fence, call_win_free, call_win_allocate_shared, call_win_free, call_win_create_dynamic, call_win_free,
         call_file_open, call_file_set_view, call_file_set_size, call_file_preallocate, call_file_write_all,
