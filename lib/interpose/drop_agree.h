@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How the ranks of a collective call agree that it takes the fast route (drop_agree.c), for the calls by Selvage's
- * collectives (drop_fastcoll.c).
+ * collectives (drop_fastcoll.c) and those as messages (drop_linear.c).
  */
 #ifndef SV_DROP_AGREE_H
 #define SV_DROP_AGREE_H

@@ -7,6 +7,7 @@
  */
 #include "interpose/drop_agree.h"
 #include "interpose/drop_fastcoll.h"
+#include "interpose/drop_linear.h"
 #include "interpose/drop_plan.h"
 #include "interpose/drop_split.h"
 
