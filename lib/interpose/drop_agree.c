@@ -134,24 +134,27 @@ static bool take_mark(MPI_Comm comm)
     return true;
 }
 
-bool sv_drop_agree(MPI_Comm comm, bool mine)
-{
-    if (take_mark(comm))
-        return false;
-    const bool agreed = sv_drop_fast_agree(comm, mine);
-    staged_on = agreed ? MPI_COMM_NULL : comm;
-    return agreed;
-}
-
-/* Both questions are one: the least of whether a rank can, and of its length below zero. */
-bool sv_drop_agree_on_length(MPI_Comm comm, bool mine, int64_t bytes)
+/* Both questions are one: the least of whether a rank can, and of its length below zero. All agreements are alike for
+   MPI, as a rank whose call MPI is going to refuse may meet the others in another one. */
+static bool ask_all(MPI_Comm comm, bool mine, int64_t bytes, bool is_long)
 {
     int64_t values[] = {mine, -bytes};
     if (take_mark(comm))
         return false;
-    const bool agreed = sv_drop_fast_least(comm, values, 2) && values[0] && sv_drop_fast_takes(-values[1], MPI_BYTE);
+    const bool agreed = sv_drop_fast_least(comm, values, 2) && values[0] &&
+                        (is_long || sv_drop_fast_takes(-values[1], MPI_BYTE));
     staged_on = agreed ? MPI_COMM_NULL : comm;
     return agreed;
+}
+
+bool sv_drop_agree(MPI_Comm comm, bool mine)
+{
+    return ask_all(comm, mine, 0, true);
+}
+
+bool sv_drop_agree_on_length(MPI_Comm comm, bool mine, int64_t bytes)
+{
+    return ask_all(comm, mine, bytes, false);
 }
 
 /*
