@@ -5,7 +5,9 @@
  * writes the wrappers; here is what they ask about communicators, and how their calls end. Any thread; each ending
  * gives the call's staging memory back, or hands it to what completes the call.
  */
+#include "interpose/drop_agree.h"
 #include "interpose/drop_fastcoll.h"
+#include "interpose/drop_linear.h"
 #include "interpose/drop_plan.h"
 #include "interpose/drop_split.h"
 

@@ -370,14 +370,22 @@ bool sv_drop_type_has_bytes(MPI_Datatype type)
     return PMPI_Type_size_x(type, &bytes) == MPI_SUCCESS && bytes > 0;
 }
 
+bool sv_drop_fast_least(MPI_Comm comm, int64_t *values, int n)
+{
+    enum { VALUES = 2 };
+    MPI_Request request = MPI_REQUEST_NULL;
+    int64_t own[VALUES];
+    memcpy(own, values, (size_t)n * sizeof *own);
+    if (!sv_drop_route.drives)
+        return PMPI_Allreduce(own, values, n, MPI_INT64_T, MPI_MIN, comm) == MPI_SUCCESS;
+    const int code = PMPI_Iallreduce(own, values, n, MPI_INT64_T, MPI_MIN, comm, &request);
+    return sv_drop_drive(code, &request, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+}
+
 bool sv_drop_fast_agree(MPI_Comm comm, bool mine)
 {
-    MPI_Request request = MPI_REQUEST_NULL;
-    int own = mine, all = 0;
-    if (!sv_drop_route.drives)
-        return PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS && all;
-    int code = PMPI_Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, comm, &request);
-    return sv_drop_drive(code, &request, MPI_STATUS_IGNORE) == MPI_SUCCESS && all;
+    int64_t all = mine;
+    return sv_drop_fast_least(comm, &all, 1) && all;
 }
 
 static bool any_is_open(void)

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Collective calls on the fast route: by Selvage's collectives, if every rank gives device memory that they take, and
- * type and operation map. The ranks agree on that in each call that moves as much as messages of the route do, which
- * all of them know alike. Shorter calls are staged, and those without agreement. So are all calls where the ranks are
- * on several nodes, and all calls after one has failed on any rank.
+ * type and operation map. The ranks agree on that (drop_agree.c) in each call that moves as much as messages of the
+ * route do, which all of them know alike. Shorter calls are staged, and those without agreement. So are all calls where
+ * the ranks are on several nodes, and all calls after one has failed on any rank.
  *
  * The kernels say in a record of their own what went wrong, not by the stream. A call has succeeded only if the stream
  * is through and the record is empty. Otherwise it ends with MPI_ERR_OTHER through the communicator's error handler.
  *
- * MPI's rules order the calls of a communicator, and only mpi_refuses() takes a lock. The collective communicator and
- * its stream live from the opening of the route to its end.
+ * MPI's rules order the calls of a communicator. The collective communicator and its stream live from the opening of
+ * the route to its end.
  */
 #include "interpose/drop_fastcoll.h"
+#include "interpose/drop_agree.h"
 #include "interpose/drop_route.h"
 
 #include <limits.h>
@@ -21,11 +22,8 @@ static struct {
     selvage_coll_t *coll;
     selvage_device_t *device;
     void *stream;
-    MPI_Comm self;       /* to ask MPI what it refuses */
-    int key;             /* of what is_route_of() has found */
-    _Atomic int agreed;  /* communicators with world_agreed */
     _Atomic bool failed; /* a call of this rank's: it agrees to no other */
-} fast = {.key = MPI_KEYVAL_INVALID, .self = MPI_COMM_NULL};
+} fast;
 
 /* Every rank comes to selvage_coll_create(), which is collective, or none does. */
 bool sv_drop_fastcoll_open(selvage_comm_t *world)
@@ -33,23 +31,18 @@ bool sv_drop_fastcoll_open(selvage_comm_t *world)
     const int size = sv_drop_size(MPI_COMM_WORLD);
     int own, all = 0, on_node = 0;
     fast.device = sv_drop_device();
-    fast.self = sv_drop_make_self();
     while (on_node < size && sv_drop_route.on_node[on_node])
         on_node++;
-    own = on_node == size && selvage_stream_create(fast.device, &fast.stream) == SELVAGE_SUCCESS &&
-          PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &fast.key, NULL) == MPI_SUCCESS;
+    own = on_node == size && selvage_stream_create(fast.device, &fast.stream) == SELVAGE_SUCCESS;
     PMPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, sv_drop_route.own);
-    return all && selvage_coll_create(world, NULL, &fast.coll) == SELVAGE_SUCCESS;
+    return all && selvage_coll_create(world, NULL, &fast.coll) == SELVAGE_SUCCESS && sv_drop_agree_open();
 }
 
 void sv_drop_fastcoll_close(void)
 {
+    sv_drop_agree_close();
     selvage_coll_destroy(fast.coll);
     selvage_stream_destroy(fast.device, fast.stream);
-    if (fast.key != MPI_KEYVAL_INVALID)
-        PMPI_Comm_free_keyval(&fast.key);
-    if (fast.self != MPI_COMM_NULL)
-        PMPI_Comm_free(&fast.self);
     fast.coll = NULL;
     fast.stream = NULL;
 }
@@ -91,13 +84,6 @@ static selvage_op_t op_of(MPI_Op op)
            : op == MPI_MAX ? SELVAGE_OP_MAX : SELVAGE_OP_DEFAULT;
 }
 
-/* Memory of the route's device that elements of this size lie right in. */
-static bool is_fit(const void *buf, size_t element_bytes)
-{
-    return buf && buf != MPI_IN_PLACE && (uintptr_t)buf % element_bytes == 0 && !sv_drop_is_host(buf) &&
-           !sv_drop_is_others(buf);
-}
-
 /* Bytes of so many elements without gaps; 0 if they have some. */
 static size_t dense_bytes_of(MPI_Count count, MPI_Datatype type)
 {
@@ -113,40 +99,6 @@ static bool can_reduce(int64_t count, MPI_Datatype type, MPI_Op op)
     return count > 0 && like.type != SELVAGE_TYPE_DEFAULT && own != SELVAGE_OP_DEFAULT &&
            (like.parts == 1 || own == SELVAGE_OP_SUM) &&
            dense_bytes_of(1, type) == like.parts * selvage_type_bytes(like.type);
-}
-
-/* Attributes of a communicator: whether it has the ranks of MPI_COMM_WORLD in the same order, which takes time to find
-   out. world_agreed: it has, and the other ranks have agreed on its next call. */
-static char world_yes, world_no, world_agreed;
-
-/* Whether calls on a communicator can take the route. The answer is alike on all ranks. */
-static bool is_route_of(MPI_Comm comm)
-{
-    void *found = NULL;
-    int has = 0, result = MPI_UNEQUAL;
-    if (!fast.coll || comm == MPI_COMM_NULL || !sv_drop_fast_is_in_order(comm))
-        return false;
-    if (comm == MPI_COMM_WORLD)
-        return true;
-    PMPI_Comm_get_attr(comm, fast.key, &found, &has);
-    if (!has) {
-        found = PMPI_Comm_compare(comm, MPI_COMM_WORLD, &result) == MPI_SUCCESS && result == MPI_CONGRUENT ? &world_yes
-                                                                                                           : &world_no;
-        PMPI_Comm_set_attr(comm, fast.key, found);
-    }
-    return found != &world_no;
-}
-
-/* Buffers that overlap are left to MPI, which refuses them. */
-static bool is_apart(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
-{
-    const uintptr_t first = (uintptr_t)a, second = (uintptr_t)b;
-    return a == MPI_IN_PLACE || first + a_bytes <= second || second + b_bytes <= first;
-}
-
-static bool is_rank(int root, MPI_Comm comm)
-{
-    return root >= 0 && root < sv_drop_size(comm);
 }
 
 /* --- the calls ---------------------------------------------------------------------------------------------------- */
@@ -172,40 +124,16 @@ static bool finish_fastcoll(MPI_Comm comm, const char *call, size_t bytes, selva
     return true;
 }
 
-/* The communicator on which this thread's call has come to no agreement, so that MPI makes it. */
-static _Thread_local MPI_Comm staged_on;
-
 /* Whether a call may take the route, by its communicator and by the bytes of an argument that all ranks have. The
    answer is alike on all ranks. */
 static bool is_due(MPI_Comm comm, int64_t count, MPI_Datatype type)
 {
-    staged_on = MPI_COMM_NULL;
-    return fast.coll && sv_drop_fast_takes(count, type) && is_route_of(comm);
-}
-
-/*
- * Whether MPI refuses a type or operation (MPI_OP_NULL: there is none): asked by a call of MPI's in which nothing
- * moves. The other ranks do not hear of what MPI refuses on this rank. They must find this rank in the same call as
- * without the drop-in, and so it does not come to agree_on_call() with them.
- */
-static bool mpi_refuses(MPI_Datatype type, MPI_Op op)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    char none[2] = "";
-    sv_drop_type_t info;
-    if (type == MPI_DATATYPE_NULL || (op == MPI_OP_NULL && sv_drop_type(type, &info) && info.named))
-        return type == MPI_DATATYPE_NULL;
-    pthread_mutex_lock(&lock);
-    /* One element, since MPICH asks nothing about the type of none; one rank's broadcast moves nothing. */
-    const int code = op == MPI_OP_NULL ? PMPI_Bcast(none, 1, type, 0, fast.self)
-                                       : PMPI_Allreduce(&none[0], &none[1], 0, type, op, fast.self);
-    pthread_mutex_unlock(&lock);
-    return code != MPI_SUCCESS;
+    return sv_drop_agree_begin() && sv_drop_fast_takes(count, type) && sv_drop_reach_of(comm) == SV_DROP_REACH_ALL;
 }
 
 static bool mpi_refuses_op(MPI_Datatype type, MPI_Op op)
 {
-    return op == MPI_OP_NULL || mpi_refuses(type, op);
+    return op == MPI_OP_NULL || sv_drop_mpi_refuses(type, op);
 }
 
 /* Whether all ranks can make this call on the route. The program's own work comes before the agreement, because after
@@ -213,36 +141,9 @@ static bool mpi_refuses_op(MPI_Datatype type, MPI_Op op)
 static bool agree_on_call(MPI_Comm comm, bool mine)
 {
     const bool can = mine && !atomic_load_explicit(&fast.failed, memory_order_relaxed);
-    void *found = NULL;
-    int has = 0;
-    if (atomic_load_explicit(&fast.agreed, memory_order_relaxed) > 0)
-        PMPI_Comm_get_attr(comm, fast.key, &found, &has);
-    if (has && found == &world_agreed) {
-        atomic_fetch_sub_explicit(&fast.agreed, 1, memory_order_relaxed);
-        PMPI_Comm_set_attr(comm, fast.key, &world_yes);
-        return false;
-    }
     if (can)
         sv_drop_settle();
-    const bool agreed = sv_drop_fast_agree(comm, can && !sv_drop_is_stuck());
-    staged_on = agreed ? MPI_COMM_NULL : comm;
-    return agreed;
-}
-
-/*
- * MPI has refused this rank's part of a call that the ranks had agreed to leave to MPI. The others are still in it. So
- * the next call here is their call, on which all have agreed already.
- */
-void sv_drop_fast_refuse(MPI_Comm comm, int code)
-{
-    int class = MPI_SUCCESS;
-    PMPI_Error_class(code, &class);
-    if (comm == MPI_COMM_NULL || staged_on != comm || class == MPI_ERR_OTHER || class == MPI_ERR_INTERN ||
-        class == MPI_ERR_TRUNCATE || class == MPI_ERR_NO_MEM)
-        return;
-    staged_on = MPI_COMM_NULL;
-    atomic_fetch_add_explicit(&fast.agreed, 1, memory_order_relaxed);
-    PMPI_Comm_set_attr(comm, fast.key, &world_agreed);
+    return sv_drop_agree(comm, can && !sv_drop_is_stuck());
 }
 
 bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, MPI_Count count, MPI_Datatype type, MPI_Op op,
@@ -252,8 +153,8 @@ bool sv_drop_fast_Allreduce(const void *sendbuf, void *recvbuf, MPI_Count count,
     const size_t bytes = dense_bytes_of(count, type), align = selvage_type_bytes(like.type);
     const void *from = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
     if (!is_due(comm, count, type) || mpi_refuses_op(type, op) ||
-        !agree_on_call(comm, can_reduce(count, type, op) && is_fit(from, align) && is_fit(recvbuf, align) &&
-                                 is_apart(sendbuf, bytes, recvbuf, bytes)))
+        !agree_on_call(comm, can_reduce(count, type, op) && sv_drop_is_fit(from, align) &&
+                                 sv_drop_is_fit(recvbuf, align) && sv_drop_is_apart(sendbuf, bytes, recvbuf, bytes)))
         return false;
     return finish_fastcoll(comm, "MPI_Allreduce", bytes,
                            selvage_coll_all_reduce(fast.coll, from, recvbuf, (size_t)count * like.parts, like.type,
@@ -267,12 +168,13 @@ bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, MPI_Count count, MP
     const like_t like = like_of(type);
     const size_t bytes = dense_bytes_of(count, type), align = selvage_type_bytes(like.type);
     const void *from = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
-    if (!is_due(comm, count, type) || !is_rank(root, comm) || mpi_refuses_op(type, op))
+    if (!is_due(comm, count, type) || !sv_drop_has_rank(comm, root) || mpi_refuses_op(type, op))
         return false;
     const bool is_root = sv_drop_rank(comm) == root;
     if (!agree_on_call(comm, (is_root || sendbuf != MPI_IN_PLACE) && can_reduce(count, type, op) &&
-                                 is_fit(from, align) &&
-                                 (!is_root || (is_fit(recvbuf, align) && is_apart(sendbuf, bytes, recvbuf, bytes)))))
+                                 sv_drop_is_fit(from, align) &&
+                                 (!is_root || (sv_drop_is_fit(recvbuf, align) &&
+                                               sv_drop_is_apart(sendbuf, bytes, recvbuf, bytes)))))
         return false;
     return finish_fastcoll(comm, "MPI_Reduce", bytes,
                            selvage_coll_reduce(fast.coll, from, is_root ? recvbuf : NULL, (size_t)count * like.parts,
@@ -283,8 +185,8 @@ bool sv_drop_fast_Reduce(const void *sendbuf, void *recvbuf, MPI_Count count, MP
 bool sv_drop_fast_Bcast(void *buffer, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm, int *code)
 {
     size_t bytes = dense_bytes_of(count, type);
-    if (!is_due(comm, count, type) || !is_rank(root, comm) || mpi_refuses(type, MPI_OP_NULL) ||
-        !agree_on_call(comm, bytes > 0 && is_fit(buffer, 1)))
+    if (!is_due(comm, count, type) || !sv_drop_has_rank(comm, root) || sv_drop_mpi_refuses(type, MPI_OP_NULL) ||
+        !agree_on_call(comm, bytes > 0 && sv_drop_is_fit(buffer, 1)))
         return false;
     return finish_fastcoll(comm, "MPI_Bcast", bytes,
                            selvage_coll_broadcast(fast.coll, buffer, buffer, bytes, SELVAGE_UINT8, root, fast.stream),
@@ -297,11 +199,11 @@ bool sv_drop_fast_Allgather(const void *sendbuf, MPI_Count sendcount, MPI_Dataty
     size_t bytes = dense_bytes_of(recvcount, recvtype);
     bool in_place = sendbuf == MPI_IN_PLACE;
     const void *from = in_place ? (char *)recvbuf + (size_t)sv_drop_rank(comm) * bytes : sendbuf;
-    if (!is_due(comm, recvcount, recvtype) || mpi_refuses(recvtype, MPI_OP_NULL) ||
-        (!in_place && mpi_refuses(sendtype, MPI_OP_NULL)) ||
+    if (!is_due(comm, recvcount, recvtype) || sv_drop_mpi_refuses(recvtype, MPI_OP_NULL) ||
+        (!in_place && sv_drop_mpi_refuses(sendtype, MPI_OP_NULL)) ||
         !agree_on_call(comm, bytes > 0 && (in_place || dense_bytes_of(sendcount, sendtype) == bytes) &&
-                                 is_fit(from, 1) && is_fit(recvbuf, 1) &&
-                                 is_apart(sendbuf, bytes, recvbuf, bytes * (size_t)sv_drop_size(comm))))
+                                 sv_drop_is_fit(from, 1) && sv_drop_is_fit(recvbuf, 1) &&
+                                 sv_drop_is_apart(sendbuf, bytes, recvbuf, bytes * (size_t)sv_drop_size(comm))))
         return false;
     return finish_fastcoll(comm, "MPI_Allgather", bytes,
                            selvage_coll_all_gather(fast.coll, from, recvbuf, bytes, SELVAGE_UINT8, fast.stream), code);
@@ -311,10 +213,10 @@ bool sv_drop_fast_Alltoall(const void *sendbuf, MPI_Count sendcount, MPI_Datatyp
                            MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, int *code)
 {
     const size_t bytes = dense_bytes_of(recvcount, recvtype), all = bytes * (size_t)sv_drop_size(comm);
-    if (!is_due(comm, recvcount, recvtype) || mpi_refuses(recvtype, MPI_OP_NULL) ||
-        (sendbuf != MPI_IN_PLACE && mpi_refuses(sendtype, MPI_OP_NULL)) ||
-        !agree_on_call(comm, bytes > 0 && is_fit(sendbuf, 1) && dense_bytes_of(sendcount, sendtype) == bytes &&
-                                 is_fit(recvbuf, 1) && is_apart(sendbuf, all, recvbuf, all)))
+    if (!is_due(comm, recvcount, recvtype) || sv_drop_mpi_refuses(recvtype, MPI_OP_NULL) ||
+        (sendbuf != MPI_IN_PLACE && sv_drop_mpi_refuses(sendtype, MPI_OP_NULL)) ||
+        !agree_on_call(comm, bytes > 0 && sv_drop_is_fit(sendbuf, 1) && dense_bytes_of(sendcount, sendtype) == bytes &&
+                                 sv_drop_is_fit(recvbuf, 1) && sv_drop_is_apart(sendbuf, all, recvbuf, all)))
         return false;
     return finish_fastcoll(comm, "MPI_Alltoall", all,
                            selvage_coll_all_to_all(fast.coll, sendbuf, recvbuf, bytes, SELVAGE_UINT8, fast.stream),
@@ -327,8 +229,9 @@ bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, MPI_C
     const like_t like = like_of(type);
     const size_t own = dense_bytes_of(recvcount, type), align = selvage_type_bytes(like.type);
     if (!is_due(comm, recvcount, type) || mpi_refuses_op(type, op) ||
-        !agree_on_call(comm, can_reduce(recvcount, type, op) && is_fit(sendbuf, align) && is_fit(recvbuf, align) &&
-                                 is_apart(sendbuf, own * (size_t)sv_drop_size(comm), recvbuf, own)))
+        !agree_on_call(comm, can_reduce(recvcount, type, op) && sv_drop_is_fit(sendbuf, align) &&
+                                 sv_drop_is_fit(recvbuf, align) &&
+                                 sv_drop_is_apart(sendbuf, own * (size_t)sv_drop_size(comm), recvbuf, own)))
         return false;
     return finish_fastcoll(comm, "MPI_Reduce_scatter_block", own * (size_t)sv_drop_size(comm),
                            selvage_coll_reduce_scatter(fast.coll, sendbuf, recvbuf, (size_t)recvcount * like.parts,
@@ -372,8 +275,7 @@ static bool reduce_scatter(const void *sendbuf, void *recvbuf, counts_t counts, 
     const like_t like = like_of(type);
     const size_t align = selvage_type_bytes(like.type), element = dense_bytes_of(1, type);
     bool equal = true; /* each rank gets as many elements */
-    staged_on = MPI_COMM_NULL;
-    if (!is_route_of(comm))
+    if (!sv_drop_agree_begin() || sv_drop_reach_of(comm) != SV_DROP_REACH_ALL)
         return false;
     const int n = sv_drop_size(comm);
     int64_t all = counts.few || counts.large ? 0 : -1; /* elements; -1: MPI refuses it */
@@ -384,9 +286,10 @@ static bool reduce_scatter(const void *sendbuf, void *recvbuf, counts_t counts, 
     if (!sv_drop_fast_takes(all, type) || mpi_refuses_op(type, op))
         return false;
     const size_t own = element * (size_t)count_at(counts, sv_drop_rank(comm));
-    if (!agree_on_call(comm, can_reduce(all, type, op) && (equal || n <= UNEQUAL_RANKS_MAX) && is_fit(sendbuf, align) &&
-                                 (own == 0 || is_fit(recvbuf, align)) &&
-                                 is_apart(sendbuf, element * (size_t)all, recvbuf, own)))
+    if (!agree_on_call(comm, can_reduce(all, type, op) && (equal || n <= UNEQUAL_RANKS_MAX) &&
+                                 sv_drop_is_fit(sendbuf, align) &&
+                                 (own == 0 || sv_drop_is_fit(recvbuf, align)) &&
+                                 sv_drop_is_apart(sendbuf, element * (size_t)all, recvbuf, own)))
         return false;
     const selvage_status_t status =
         equal ? selvage_coll_reduce_scatter(fast.coll, sendbuf, recvbuf, (size_t)count_at(counts, 0) * like.parts,

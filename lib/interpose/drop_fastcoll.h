@@ -24,13 +24,4 @@ bool sv_drop_fast_Reduce_scatter_c(const void *sendbuf, void *recvbuf, const MPI
 bool sv_drop_fast_Reduce_scatter_block(const void *sendbuf, void *recvbuf, MPI_Count recvcount, MPI_Datatype type,
                                        MPI_Op op, MPI_Comm comm, int *code);
 
-/* Tells what MPI says of such a call that was not made by these. */
-void sv_drop_fast_refuse(MPI_Comm comm, int code);
-static inline int sv_drop_reported(MPI_Comm comm, int code)
-{
-    if (__builtin_expect(code != MPI_SUCCESS, 0) && sv_drop_fast_wanted)
-        sv_drop_fast_refuse(comm, code);
-    return code;
-}
-
 #endif

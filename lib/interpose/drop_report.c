@@ -77,7 +77,7 @@ void sv_drop_count(const char *call, const char *route, MPI_Comm comm, int peer,
                    double seconds)
 {
     MPI_Count bytes = 0;
-    if (!sv_drop_settings()->report)
+    if (!sv_drop_settings()->report || comm == sv_drop_route.own) /* a message of a collective call, which is counted */
         return;
     PMPI_Type_size_x(type, &bytes);
     count_bytes(call, route, reported_world_rank(comm, peer), bytes * count, seconds);

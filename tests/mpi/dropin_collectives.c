@@ -229,8 +229,12 @@ static void check_case(int number)
 static void check_long(void)
 {
     enum { N = 64 };
-    int each = N * (int)sizeof(int);
-    for (int call = 0; call < 6; call++) {
+    int each = N * (int)sizeof(int), counts[PEERS_MAX], at[PEERS_MAX];
+    for (int i = 0; i < PEERS_MAX; i++) {
+        counts[i] = N;
+        at[i] = i * N;
+    }
+    for (int call = 0; call < 12; call++) {
         dropin_buffer_t out = dropin_buffer(0, (int64_t)each * dropin.size, true);
         dropin_buffer_t in = dropin_buffer(0, (int64_t)each * dropin.size, true);
         for (int plain = 0; plain < 2; plain++) {
@@ -244,6 +248,14 @@ static void check_long(void)
             case 3: code = X(Allgather, from, N, MPI_INT, to, N, MPI_INT, MPI_COMM_WORLD); break;
             case 4: code = X(Alltoall, from, N, MPI_INT, to, N, MPI_INT, MPI_COMM_WORLD); break;
             case 5: code = X(Reduce_scatter_block, from, to, N, MPI_INT, MPI_SUM, MPI_COMM_WORLD); break;
+            case 6: code = X(Gather, from, N, MPI_INT, to, N, MPI_INT, root, MPI_COMM_WORLD); break;
+            case 7: code = X(Gatherv, from, N, MPI_INT, to, counts, at, MPI_INT, root, MPI_COMM_WORLD); break;
+            case 8: code = X(Scatter, from, N, MPI_INT, to, N, MPI_INT, root, MPI_COMM_WORLD); break;
+            case 9: code = X(Scatterv, from, counts, at, MPI_INT, to, N, MPI_INT, root, MPI_COMM_WORLD); break;
+            case 10: code = X(Allgatherv, from, N, MPI_INT, to, counts, at, MPI_INT, MPI_COMM_WORLD); break;
+            case 11:
+                code = X(Alltoallv, from, counts, at, MPI_INT, to, counts, at, MPI_INT, MPI_COMM_WORLD);
+                break;
             }
             CHECK_EQ(code, MPI_SUCCESS);
         }

@@ -79,6 +79,7 @@ static void try_arguments(const char *memory, char *a, char *b)
 {
     MPI_Request r = MPI_REQUEST_NULL;
     const MPI_Comm world = MPI_COMM_WORLD, self = MPI_COMM_SELF;
+    const int counts[2] = {NUMBERS, NUMBERS}, wrong[2] = {NUMBERS, -1}, at[2] = {0, NUMBERS};
     int flag, position = 0;
     TRY(MPI_Send(a, LONG, MPI_BYTE, NOBODY, 1, world));
     TRY(MPI_Send(a, -1, MPI_BYTE, 0, 1, world));
@@ -96,6 +97,15 @@ static void try_arguments(const char *memory, char *a, char *b)
     TRY(MPI_Ibcast(a, LONG, MPI_BYTE, NOBODY, self, &r));
     TRY(MPI_Allreduce(a, b, NUMBERS, MPI_BYTE, MPI_OP_NULL, self));
     TRY(MPI_Gather(a, 100, MPI_INT, b, 100, MPI_INT, -3, self));
+    /* All ranks are refused. */
+    TRY(MPI_Gather(a, NUMBERS, MPI_INT, b, NUMBERS, MPI_INT, NOBODY, world));
+    TRY(MPI_Scatter(a, NUMBERS, MPI_DATATYPE_NULL, b, NUMBERS, MPI_DATATYPE_NULL, 0, world));
+    TRY(MPI_Gatherv(a, -1, MPI_INT, b, counts, at, MPI_INT, 0, world));
+    TRY(MPI_Gatherv(a, NUMBERS, MPI_INT, b, counts, at, MPI_INT, NOBODY, world));
+    TRY(MPI_Scatterv(a, counts, at, MPI_INT, b, -1, MPI_INT, 0, world));
+    TRY(MPI_Allgatherv(a, -1, MPI_INT, b, counts, at, MPI_INT, world));
+    TRY(MPI_Alltoallv(a, wrong, at, MPI_INT, b, counts, at, MPI_INT, world));
+    TRY(MPI_Alltoallv(a, counts, at, MPI_INT, b, wrong, at, MPI_INT, world));
     TRY(MPI_Pack(a, 10, MPI_INT, b, 3, &position, self));
     TRY(MPI_Wait(&r, MPI_STATUS_IGNORE));
 }

@@ -121,6 +121,7 @@ void run_ledger(void)
     pass(same, type, the.in);
     pass(turned, type, host);
     MPI_Allreduce(the.out, the.in, BYTES / 4, MPI_INT, MPI_SUM, same);
+    MPI_Gather(the.out, BYTES / 2, MPI_BYTE, the.in, BYTES / 2, MPI_BYTE, 0, turned);
     MPI_Alltoall(the.out, 1, type, the.in, 1, type, MPI_COMM_SELF);
     MPI_Comm_free(&same);
     MPI_Comm_free(&turned);

@@ -23,6 +23,7 @@
  *   pinned    counts how often memory is pinned for more and more messages at once
  *   sums      reduces elements of many types
  *   unheard   makes calls on one rank that MPI refuses there, with much in them
+ *   blocks    gathers and scatters blocks of many kinds; makes such calls that MPI refuses on one rank, or that fail
  *   ending    sends and receives in MPI_Finalize, as a library that ends there
  *   adders    has threads that add up on communicators of their own
  *   lists     completes requests of long lists, and compares what that costs with MPI's own calls
@@ -363,7 +364,7 @@ static int wanted_level(int argc, char **argv)
 {
     const char *mpich = getenv("PMI_RANK"), *open = getenv("OMPI_COMM_WORLD_RANK"), *rank = open ? open : mpich;
     const bool odd = rank && atoi(rank) % 2 == 1;
-    bool alone = argc > 1 && (strcmp(argv[1], "spawned-job") == 0 ||
+    bool alone = argc > 1 && (strcmp(argv[1], "spawned-job") == 0 || strcmp(argv[1], "blocks-of-each-kind") == 0 ||
                               (odd && strcmp(argv[1], "ranks-without-threads") == 0));
     return alone ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE;
 }
@@ -399,6 +400,10 @@ int main(int argc, char **argv)
         {"pinned-memory-bounded", run_pinned},
         {"sums-of-each-type", run_sums},
         {"refused-collective-on-rank-0", run_unheard},
+        {"blocks-of-each-kind", run_blocks},
+        {"blocks-and-threads", run_blocks},
+        {"refused-blocks-on-rank-0", run_blocks_unheard},
+        {"damaged-blocks", run_blocks_damaged},
         {"attribute-deleted-at-finalize", run_ending},
         {"blocks-with-a-hole", run_apart},
         {"sums-of-several-threads", run_adders},

@@ -41,6 +41,11 @@ void run_refused(void);
 void run_lopsided(void);
 void run_ending(void);
 
+/* dropin_blocks.c */
+void run_blocks(void);
+void run_blocks_unheard(void);
+void run_blocks_damaged(void);
+
 /* dropin_ledger.c */
 void run_ledger(void);
 

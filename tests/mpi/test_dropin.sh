@@ -76,7 +76,8 @@ run 3 dropin_messages 13 100
 run 1 dropin_messages 6 50
 SELVAGE_DROPIN_FAST_BYTES=700 run 2 dropin_messages 7 100 fits
 seen=$(SELVAGE_REPORT=on run 2 dropin_collectives 3 50 2>&1) || failed=1
-for call in Allreduce Reduce Bcast Allgather Alltoall Reduce_scatter_block; do
+for call in Allreduce Reduce Bcast Allgather Alltoall Reduce_scatter_block \
+    Gather Gatherv Scatter Scatterv Allgatherv Alltoallv; do
     [ -z "$routed" ] || grep -q "MPI_$call .* fast " <<<"$seen" ||
         { echo "FAIL: MPI_$call did not take the fast route"; failed=1; }
 done

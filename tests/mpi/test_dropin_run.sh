@@ -126,6 +126,22 @@ for mode in $modes; do
     program 2 refused-collective-on-rank-0 ' 0 failed' \
         SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
 done
+# Blocks of gathers, scatters and their kin go from device to device, and are as MPI's own calls bring them.
+for mode in $modes off; do
+    for ranks_of in "2 blocks-of-each-kind" "$ranks blocks-of-each-kind" "$ranks blocks-and-threads"; do
+        # shellcheck disable=SC2086 # two arguments
+        program $ranks_of ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
+        [ "$summed" = fast ] && [ "$mode" != off ] || continue
+        for call in Gather Gatherv Scatter Scatterv Allgatherv Alltoallv; do
+            grep -Eq "^ +0 +all +MPI_$call +fast +[1-9]" "$dir/out" ||
+                { cat "$dir/out"; echo "FAIL: MPI_$call did not take the route, $mode, $ranks_of"; failed=1; }
+        done
+    done
+    program "$ranks" refused-blocks-on-rank-0 ' 0 failed' SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
+done
+# Slots that are too short or too few: what finds no room is staged within the same call.
+program "$ranks" blocks-of-each-kind ' 0 failed' SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_MESSAGE_BUFFER_BYTES=0 \
+    SELVAGE_DROPIN_SLOT_BYTES=4K
 # What MPI refuses ends as it does without the drop-in, and handlers are called as often.
 "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/mpi/dropin_unmodified" \
     refused-as-without-the-drop-in >"$dir/plain" 2>&1 ||
@@ -249,7 +265,17 @@ soft) program 2 damaged-for-good '^1 of 3 calls failed' SELVAGE_DROPIN_FAST=on S
     SELVAGE_REPORT=1 \
         SELVAGE_FAULT=flip=1,only=4,attempts=255 SELVAGE_RETRY_MAX=1
     says failed '^ +0 +2 +2 +2 +1 +1 +8192$'
-    says failed '^selvage-mpi: 4 arrivals on the fast route were damaged: 0 messages were mended, 2 were not$' ;;
+    says failed '^selvage-mpi: 4 arrivals on the fast route were damaged: 0 messages were mended, 2 were not$'
+    # ... as a part of a collective call, which fails on the rank that gets it, once.
+    program 2 damaged-blocks '^rank 0: 1 of 4 calls failed' SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=96 \
+        SELVAGE_REPORT=1 SELVAGE_FAULT=flip=1,only=4,attempts=255 SELVAGE_RETRY_MAX=1
+    says failed '^rank 1: 0 of 4 calls failed'
+    says failed '^ +0 +3 +3 +2 +1 +1 +12288$'
+    for mode in $modes; do
+        program 2 damaged-blocks '^rank 0: 0 of 4 calls failed' SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=96 \
+            SELVAGE_REPORT=1 SELVAGE_FAULT=flip=1,seed=3 SELVAGE_RETRY_MAX=50
+        says mended '^selvage-mpi: ([1-9][0-9]*) arrivals on the fast route were damaged: \1 messages were mended'
+    done ;;
 esac
 example 2 jacobi_fortran
 
