@@ -4,12 +4,17 @@
  *   order     messages of all kinds and lengths with one tag come as they were sent
  *   blocks    a rank sends and enters a call that the other one enters once it has received
  *   errors    what MPI refuses is refused by the call itself, and the messages around it come
+ *   fails     MPI fails to send what was batched, which its completion says
  *   ends      sends are waited for, tested, freed and cancelled, with types and communicators that are gone
  *   many      more sends than one batch has
  *   lands     64 receives are landed, of which a script looks at the timeline
  *   threads   as order, at the highest thread level
  * The program waits for its own work before each call. Exit status 0 if all is right.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* for RTLD_NEXT */
+#endif
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -22,6 +27,17 @@ static int *numbers;      /* device memory: 0, 1, 2, ... */
 static int *middle;       /* device memory of MIDDLE_BYTES and of LONG_BYTES, which begins with a number */
 static int *far;
 static int other;
+
+/* Stands before MPI's own, which the drop-in calls. */
+static bool mpi_fails;
+int PMPI_Isend(const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    union {
+        void *found;
+        int (*call)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+    } next = {dlsym(RTLD_NEXT, "PMPI_Isend")};
+    return mpi_fails ? MPI_ERR_OTHER : next.call(buf, count, type, to, tag, comm, request);
+}
 
 static void copy_down(void *host, const void *there, size_t bytes)
 {
@@ -323,6 +339,23 @@ static void run_errors(void)
         expect_number(i, TAG, MPI_COMM_WORLD);
 }
 
+/* Each request says it, whichever call ends it, and later messages come. */
+static void run_fails(void)
+{
+    MPI_Request request[3];
+    MPI_Status status[2];
+    for (int i = 0; i < 3; i++)
+        request[i] = isend_number(i, TAG, MPI_COMM_WORLD);
+    mpi_fails = true;
+    CHECK_EQ(MPI_Wait(&request[0], MPI_STATUS_IGNORE), MPI_ERR_OTHER);
+    CHECK_EQ(MPI_Waitall(2, request + 1, status), MPI_ERR_IN_STATUS);
+    CHECK(status[0].MPI_ERROR == MPI_ERR_OTHER && status[1].MPI_ERROR == MPI_ERR_OTHER);
+    mpi_fails = false;
+    request[0] = isend_number(7, TAG, MPI_COMM_WORLD);
+    expect_number(7, TAG, MPI_COMM_WORLD);
+    CHECK_EQ(MPI_Wait(&request[0], MPI_STATUS_IGNORE), MPI_SUCCESS);
+}
+
 /* --- ends --------------------------------------------------------------------------------------------------------- */
 
 static void free_sends(void)
@@ -486,8 +519,8 @@ static void run_lands(void)
 int main(int argc, char **argv)
 {
     static const struct { const char *name; void (*run)(void); } runs[] = {
-        {"order", run_order}, {"blocks", run_blocks}, {"errors", run_errors}, {"ends", run_ends}, {"many", run_many},
-        {"lands", run_lands}, {"threads", run_order}};
+        {"order", run_order}, {"blocks", run_blocks}, {"errors", run_errors}, {"fails", run_fails}, {"ends", run_ends},
+        {"many", run_many}, {"lands", run_lands}, {"threads", run_order}};
     static int host[NUMBERS];
     const char *what = argc > 1 ? argv[1] : "order";
     bool known = false;

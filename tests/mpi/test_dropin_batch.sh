@@ -20,7 +20,7 @@ batch() {
 says() { grep -Eq "$1" "$dir/out" || { cat "$dir/out"; echo "FAIL: no \"$1\""; failed=1; }; }
 says_not() { ! grep -Eq "$1" "$dir/out" || { cat "$dir/out"; echo "FAIL: \"$1\""; failed=1; }; }
 
-for what in order blocks errors ends; do
+for what in order blocks errors fails ends; do
     batch "$what"
     says '^selvage-mpi: [1-9][0-9]* of the staged sends were batched, in [1-9][0-9]* batches$'
 done
