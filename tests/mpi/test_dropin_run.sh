@@ -132,6 +132,8 @@ for mode in $modes off; do
         # shellcheck disable=SC2086 # two arguments
         program $ranks_of ' 0 failed' SELVAGE_REPORT=1 SELVAGE_DROPIN_FAST=$mode SELVAGE_DROPIN_FAST_BYTES=1024
         [ "$summed" = fast ] && [ "$mode" != off ] || continue
+        # With threads only calls on MPI_COMM_WORLD take the route, and chance may leave one of the six without any.
+        [ "${ranks_of#* }" != blocks-and-threads ] || continue
         for call in Gather Gatherv Scatter Scatterv Allgatherv Alltoallv; do
             grep -Eq "^ +0 +all +MPI_$call +fast +[1-9]" "$dir/out" ||
                 { cat "$dir/out"; echo "FAIL: MPI_$call did not take the route, $mode, $ranks_of"; failed=1; }
