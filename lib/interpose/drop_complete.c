@@ -496,6 +496,7 @@ static int start_persistent(MPI_Request *requests, int n, bool all)
         sv_drop_op_t *op = set.op[i] && set.op[i]->persistent ? set.op[i] : NULL;
         if (op && sv_drop_send_start(op))
             continue;
+        sv_drop_flush(); /* the route may have had no room for the one before, which then is batched */
         if (op)
             sv_drop_op_start(op);
         if (guards)

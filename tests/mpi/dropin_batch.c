@@ -4,6 +4,7 @@
  *   order     messages of all kinds and lengths with one tag come as they were sent
  *   blocks    a rank sends and enters a call that the other one enters once it has received
  *   errors    what MPI refuses is refused by the call itself, and the messages around it come
+ *   starts    long and short persistent sends with one tag, started together, come in their order
  *   fails     MPI fails to send what was batched, which its completion says
  *   ends      sends are waited for, tested, freed and cancelled, with types and communicators that are gone
  *   many      more sends than one batch has
@@ -306,6 +307,43 @@ static void run_blocks(void)
     PMPI_Comm_free(&comm);
 }
 
+/* --- persistent sends --------------------------------------------------------------------------------------------- */
+
+/* More long ones than there are slots: the route has no room for the last of them. The short ones are MPI's own. */
+static void run_starts(void)
+{
+    enum { PAIRS = 8, ROUNDS = 3 };
+    MPI_Request request[2 * PAIRS];
+    int *in = malloc(MIDDLE_BYTES), host[2 * PAIRS];
+    int *longs = device_memory((size_t)PAIRS * MIDDLE_BYTES);
+    for (int i = 0; i < 2 * PAIRS; i++)
+        host[i] = i;
+    for (int i = 0; i < PAIRS; i++)
+        copy_up(longs + i * MIDDLE_BYTES / (int)sizeof(int), &host[2 * i], sizeof(int));
+    for (int i = 0; i < 4; i++) /* the route is open then, if it ever is */
+        MPI_Sendrecv(middle, MIDDLE_BYTES, MPI_BYTE, other, 1, far, MIDDLE_BYTES, MPI_BYTE, other, 1, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+    for (int i = 0; i < PAIRS; i++) {
+        MPI_Send_init(longs + i * MIDDLE_BYTES / (int)sizeof(int), MIDDLE_BYTES, MPI_BYTE, other, TAG, MPI_COMM_WORLD,
+                      &request[2 * i]);
+        MPI_Send_init(&host[2 * i + 1], 1, MPI_INT, other, TAG, MPI_COMM_WORLD, &request[2 * i + 1]);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        MPI_Startall(2 * PAIRS, request);
+        for (int i = 0; i < 2 * PAIRS; i++) {
+            in[0] = -1;
+            CHECK_EQ(MPI_Recv(in, MIDDLE_BYTES, MPI_BYTE, other, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_SUCCESS);
+            CHECK_EQ(in[0], i);
+        }
+        CHECK_EQ(MPI_Waitall(2 * PAIRS, request, MPI_STATUSES_IGNORE), MPI_SUCCESS);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    for (int i = 0; i < 2 * PAIRS; i++)
+        MPI_Request_free(&request[i]);
+    selvage_device_free(dropin.device, longs);
+    free(in);
+}
+
 /* --- errors ------------------------------------------------------------------------------------------------------- */
 
 static void run_errors(void)
@@ -520,7 +558,7 @@ int main(int argc, char **argv)
 {
     static const struct { const char *name; void (*run)(void); } runs[] = {
         {"order", run_order}, {"blocks", run_blocks}, {"errors", run_errors}, {"fails", run_fails}, {"ends", run_ends},
-        {"many", run_many}, {"lands", run_lands}, {"threads", run_order}};
+        {"starts", run_starts}, {"many", run_many}, {"lands", run_lands}, {"threads", run_order}};
     static int host[NUMBERS];
     const char *what = argc > 1 ? argv[1] : "order";
     bool known = false;

@@ -43,6 +43,10 @@ for mode in on auto; do
         says 'batched, in'
     done
 done
+# Persistent sends, for some of which the route has no room.
+batch starts SELVAGE_JOB=test SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_MESSAGE_BUFFER_BYTES=0
+says 'MPI_Start +fast '
+says 'MPI_Start +staged '
 # Copies of 64 messages are waited for once where they are sent, and a few times where they land.
 batch lands SELVAGE_TRACE="$dir/lands"
 "${PYTHON:-python3}" - "$dir/lands.calls" <<'END' || { echo "FAIL: the copies of 64 messages"; failed=1; }
