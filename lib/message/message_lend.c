@@ -8,10 +8,10 @@
  *   send   event                                       action                                            next
  *   LENT   done[k] = stamp                                                                               COMPLETE
  *   LENT   its carrier has ended, well or not                                                            COMPLETE
- *   LENT   not taken for MOVE_NS, and there is memory  the bytes are copied
+ *   LENT   not taken for move_ns, and there is memory  the bytes are copied
  *   LENT   copied, begun[k] still offered              moved_to[k], begun[k] = moved                     COMPLETE
  *   LENT   copied, begun[k] taken meanwhile            moved_to[k], moved[k] = stamp
- *   LENT   that for STALL_NS, and checks are on                                                          COMPLETE
+ *   LENT   that for stall_ns, and checks are on                                                          COMPLETE
  *   LENT   moved, and its carrier is asked for it                                                        COMPLETE
  *
  * The last but one is for a receiver whose host left between the copy and its verification. If that copy then does not
