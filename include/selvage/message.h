@@ -96,9 +96,43 @@ selvage_status_t selvage_message_issend(selvage_comm_t *comm, const void *buf, s
  */
 selvage_status_t selvage_message_ibsend(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
                                         int destination, int tag, void *stream, selvage_request_t **request);
+/**
+ * @brief As selvage_message_ibsend(), but what goes to a slot begins to move by selvage_message_launch().
+ *
+ * In between the caller may tell the receiver that the message comes, so that both sides launch their kernels at the
+ * same time (selvage_message_expect()). Later messages to the same rank wait for it. A test or wait of a request that
+ * was not launched never ends. selvage_message_free() launches it.
+ */
+selvage_status_t selvage_message_ibsend_held(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
+                                             int destination, int tag, void *stream, selvage_request_t **request);
 /** @brief Begins to receive at most @p count elements, from one rank or any, with one tag or any. */
 selvage_status_t selvage_message_irecv(selvage_comm_t *comm, void *buf, size_t count, MPI_Datatype type, int source,
                                        int tag, void *stream, selvage_request_t **request);
+/** @} */
+
+/**
+ * @name Launching early
+ * Kernels of both sides at the same time, where the program itself tells the receiver of each message. Local; do not
+ * block.
+ * @return ERR_ARGUMENT
+ * @{
+ */
+/**
+ * @brief Launches a send that is held. Does nothing to any other request.
+ * @return also ERR_DEVICE, ERR_MEMORY; a test or wait returns the same error, and the receiver's ends with ERR_TIMEOUT
+ */
+selvage_status_t selvage_message_launch(selvage_request_t *request);
+/**
+ * @brief Says of a receive, with a source and a tag, that its sender has begun, or is about to, on another GPU.
+ *
+ * The kernel that copies and verifies the message is then launched before the message is there, if it comes by a slot
+ * and is the next one from that rank. It waits for as long as SELVAGE_EARLY_WAIT_US says. This is a hint: another
+ * message, or a late one, is received all the same. Give it only where the two ranks use two GPUs, or the kernel may
+ * keep the GPU from what it waits for, until it gives up.
+ *
+ * @param[in] bytes  how long the message is
+ */
+selvage_status_t selvage_message_expect(selvage_request_t *request, uint64_t bytes);
 /** @} */
 
 /**

@@ -148,6 +148,16 @@ selvage_status_t selvage_message_ibsend(selvage_comm_t *comm, const void *buf, s
     return sv_api_leave(begin_api_send(__func__, comm, &given, destination, tag, SV_SEND_BUFFERED, stream, request));
 }
 
+selvage_status_t selvage_message_ibsend_held(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
+                                             int destination, int tag, void *stream, selvage_request_t **request)
+{
+    const api_buffer_t given = {(void *)(uintptr_t)buf, count, type};
+    SV_API_NEED(comm);
+    SV_API_NEED(request);
+    SV_TRY(sv_api_enter(comm));
+    return sv_api_leave(begin_api_send(__func__, comm, &given, destination, tag, SV_SEND_HELD, stream, request));
+}
+
 selvage_status_t selvage_message_irecv(selvage_comm_t *comm, void *buf, size_t count, MPI_Datatype type, int source,
                                        int tag, void *stream, selvage_request_t **request)
 {
@@ -226,6 +236,21 @@ static selvage_status_t enter_first(size_t count, selvage_request_t **requests)
         if (requests[i])
             return sv_api_enter(sv_message_comm(requests[i]));
     return SELVAGE_SUCCESS;
+}
+
+selvage_status_t selvage_message_launch(selvage_request_t *request)
+{
+    SV_API_NEED(request);
+    SV_TRY(enter_first(1, &request));
+    return sv_api_leave(sv_message_launch(request));
+}
+
+selvage_status_t selvage_message_expect(selvage_request_t *request, uint64_t bytes)
+{
+    SV_API_NEED(request);
+    SV_TRY(enter_first(1, &request));
+    sv_message_expect(request, bytes);
+    return sv_api_leave(SELVAGE_SUCCESS);
 }
 
 selvage_status_t selvage_message_test(selvage_request_t **request, selvage_message_status_t *status_out)

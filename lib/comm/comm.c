@@ -76,7 +76,7 @@ selvage_status_t sv_comm_set_device(selvage_comm_t *comm, sv_device_t *device)
         comm->dev_under = comm->dev = before;
         return status;
     }
-    comm->topology.shares_gpu = device->bus_id[0] != '\0';
+    comm->topology.shares_gpu = comm->topology.guesses_gpus = device->bus_id[0] != '\0';
     if (comm->config.numa == SV_CONFIG_NUMA_AUTO)
         sv_topology_place(&comm->topology, "/sys", device->bus_id);
     return SELVAGE_SUCCESS;

@@ -34,6 +34,7 @@ typedef struct sv_topology {
     bool oversubscribed;   /* more ranks on the machine than cores */
     int gpu_ranks;         /* ranks of the machine on this rank's GPU, this one included; 0: no GPU, or not asked */
     bool shares_gpu;       /* gpu_ranks > 1: no kernel of this rank may wait for another rank's */
+    bool guesses_gpus;     /* shares_gpu is a guess: no rank has heard of the others' GPUs */
     sv_place_t near;       /* node -1 until sv_topology_place() */
 } sv_topology_t;
 

@@ -238,7 +238,7 @@ void *sv_drop_fast_send(sv_drop_fast_t *state, const void *buf, int64_t count, M
     const int to = sv_drop_world_rank(comm, dest);
     const int32_t id = sv_drop_route.next_id;
     PMPI_Type_size_x(type, &bytes);
-    if ((sv_drop_route.drives ? selvage_message_isend : selvage_message_ibsend)(
+    if ((sv_drop_route.drives ? selvage_message_isend : selvage_message_ibsend_held)(
             sv_drop_route.world, buf, (size_t)count, type, to, id, SELVAGE_MESSAGE_NO_STREAM, &state->request) !=
         SELVAGE_SUCCESS)
         return NULL; /* a type that cannot be taken apart, or no slot */
@@ -372,7 +372,12 @@ static selvage_status_t receive_announced(sv_drop_fast_t *state, const sv_drop_c
         status = selvage_message_irecv(sv_drop_route.world, sv_drop_address(buffer), (size_t)buffer->count,
                                        buffer->packed ? buffer->type : state->type, notice->source, notice->id,
                                        SELVAGE_MESSAGE_NO_STREAM, &state->request);
-    return status == SELVAGE_ERR_UNSUPPORTED && buffer ? receive_packed(state, buffer, notice) : status;
+    if (status == SELVAGE_ERR_UNSUPPORTED && buffer)
+        return receive_packed(state, buffer, notice);
+    /* The sender launches its kernel at this time. */
+    if (status == SELVAGE_SUCCESS && notice->bytes <= (uint64_t)sv_drop_route.slot_bytes && sv_drop_wireup_has_own_gpu())
+        (void)selvage_message_expect(state->request, notice->bytes);
+    return status;
 }
 
 static void fail_message(sv_drop_fast_t *state, selvage_status_t status, const char *detail)

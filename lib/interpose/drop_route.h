@@ -57,6 +57,8 @@ bool sv_drop_wireup_open(void);
 bool sv_drop_wireup_all(void);
 /* Looks for wireup messages; cheap if there are none. Any thread, with or without the lock. */
 void sv_drop_wireup_poll(void);
+/* Whether no other rank of the node is known to use this rank's GPU: a kernel may wait for another rank's. */
+bool sv_drop_wireup_has_own_gpu(void);
 /* How many wireup messages have come, which are no messages of the program's. */
 uint64_t sv_drop_wireup_messages(void);
 

@@ -27,8 +27,11 @@
 typedef struct words {
     _Atomic uint32_t open;  /* by this rank: it takes announcements */
     _Atomic uint32_t calls; /* by the others: how many have begun to wire up with this rank */
-    char pad[64 - 2 * sizeof(uint32_t)];
+    _Atomic uint32_t gpu_shared; /* by the rank that opens later: it has the same GPU */
+    uint64_t gpu;           /* by this rank, before open: which one it has; 0: none, but the software device */
+    char pad[64 - 3 * sizeof(uint32_t) - 4 - sizeof(uint64_t)];
 } words_t;
+_Static_assert(sizeof(words_t) == 64, "a line");
 
 /* This rank and another one of the node. */
 typedef struct pair {
@@ -101,6 +104,31 @@ bool sv_drop_wireup_begin(const int *rank, int n, int64_t slot_bytes)
     return sv_drop_fast_all(good); /* which also orders the words' beginnings before their first use */
 }
 
+/* A number that stands for a GPU: FNV-1a of its bus id, as http://www.isthe.com/chongo/tech/comp/fnv/ has it. */
+static uint64_t number_of_gpu(void)
+{
+    selvage_device_info_t info = {SELVAGE_DEVICE_INFO_INIT};
+    uint64_t number = UINT64_C(0xcbf29ce484222325);
+    if (selvage_device_describe(sv_drop_device(), &info) != SELVAGE_SUCCESS || !info.bus_id[0])
+        return 0;
+    for (const char *at = info.bus_id; *at; at++)
+        number = (number ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
+    return number | 1;
+}
+
+/* Of two ranks with one GPU, the one that looks last sees the other, and says so to both. Sequentially consistent, so
+   that one of them does. */
+static void find_gpu_sharers(void)
+{
+    for (int i = 0; i < wireup.n; i++) {
+        words_t *other = wireup.with[i].words;
+        if (other == wireup.own || !wireup.own->gpu || !atomic_load(&other->open) || other->gpu != wireup.own->gpu)
+            continue;
+        atomic_store(&other->gpu_shared, 1);
+        atomic_store(&wireup.own->gpu_shared, 1);
+    }
+}
+
 /* Opens the route for this rank, once it has a device. The caller has the lock. */
 static void open_own(void)
 {
@@ -117,8 +145,10 @@ static void open_own(void)
         return;
     }
     atomic_store_explicit(&sv_drop_route.open, true, memory_order_release);
+    wireup.own->gpu = number_of_gpu();
     /* Partner: the acquire in sv_drop_wireup() of another rank. */
-    atomic_store_explicit(&wireup.own->open, 1, memory_order_release);
+    atomic_store(&wireup.own->open, 1);
+    find_gpu_sharers();
 }
 
 static void fail_pair(pair_t *pair)
@@ -266,6 +296,12 @@ bool sv_drop_wireup_is_done(int rank)
     const int at = wireup.index[rank];
     return rank == sv_drop_rank(MPI_COMM_WORLD) ||
            (at >= 0 && atomic_load_explicit(&wireup.with[at].done, memory_order_relaxed));
+}
+
+bool sv_drop_wireup_has_own_gpu(void)
+{
+    /* Where all ranks have opened the route at once, Selvage itself knows. */
+    return !wireup.own || !atomic_load_explicit(&wireup.own->gpu_shared, memory_order_relaxed);
 }
 
 uint64_t sv_drop_wireup_messages(void)

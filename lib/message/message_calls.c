@@ -10,6 +10,7 @@
 #include "message/message_layout.h"
 #include "message/message_pool.h"
 #include "message/message_prelaunch.h"
+#include "message/message_protocols.h"
 #include "message/message_put.h"
 
 selvage_comm_t *sv_message_comm(const selvage_request_t *request)
@@ -122,8 +123,21 @@ selvage_status_t sv_message_isend(selvage_comm_t *comm, const char *call, const 
     request->peer = peer;
     request->tag = tag;
     request->synchronous = kind == SV_SEND_SYNCHRONOUS;
-    request->buffered = kind == SV_SEND_BUFFERED;
+    request->buffered = kind == SV_SEND_BUFFERED || kind == SV_SEND_HELD;
+    request->held = kind == SV_SEND_HELD;
     return conclude_call(request, start_send(request, stream), request_out);
+}
+
+selvage_status_t sv_message_launch(selvage_request_t *request)
+{
+    sv_message_engine_t *engine = request->engine;
+    selvage_status_t status = SELVAGE_SUCCESS;
+    pthread_mutex_lock(&engine->lock);
+    if (request->state == SV_REQUEST_HELD) { /* not where an error has ended it meanwhile */
+        status = sv_eager_launch(request);
+        (void)sv_message_settle_send(request, status);
+    }
+    return leave_engine(engine, status);
 }
 
 static selvage_status_t start_receive(selvage_request_t *request, sv_ctrl_desc_t *taken, void *stream)
@@ -199,6 +213,18 @@ selvage_status_t sv_message_probe(selvage_comm_t *comm, int peer, int tag, bool 
     return leave_engine(engine, status);
 }
 
+/* What has come by now is found first. */
+void sv_message_expect(selvage_request_t *request, uint64_t bytes)
+{
+    sv_message_engine_t *engine = request->engine;
+    pthread_mutex_lock(&engine->lock);
+    if (request->state == SV_REQUEST_POSTED && !request->is_send) {
+        (void)sv_message_poll(engine);
+        sv_prelaunch_expect(request, bytes);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
 void sv_message_cancel(selvage_request_t *request)
 {
     sv_message_engine_t *engine = request->engine;
@@ -219,6 +245,8 @@ void sv_message_detach(selvage_request_t **request)
 {
     sv_message_engine_t *engine = (*request)->engine;
     pthread_mutex_lock(&engine->lock);
+    if ((*request)->state == SV_REQUEST_HELD)
+        (void)sv_message_settle_send(*request, sv_eager_launch(*request));
     if ((*request)->state == SV_REQUEST_COMPLETE)
         sv_message_put_request(*request);
     else

@@ -17,9 +17,10 @@ typedef struct sv_message_buffer {
     const sv_type_map_t *map;
 } sv_message_buffer_t;
 
-typedef enum sv_send_kind { SV_SEND_PLAIN, SV_SEND_SYNCHRONOUS, SV_SEND_BUFFERED } sv_send_kind_t;
+typedef enum sv_send_kind { SV_SEND_PLAIN, SV_SEND_SYNCHRONOUS, SV_SEND_BUFFERED, SV_SEND_HELD } sv_send_kind_t;
 
-/* A buffered one is refused, with ERR_LIMIT and nothing logged, if it would wait for its receiver. */
+/* A buffered one is refused, with ERR_LIMIT and nothing logged, if it would wait for its receiver. A held one is
+   buffered, and if it goes to a slot, sv_message_launch() begins it. */
 selvage_status_t sv_message_isend(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
                                   int tag, sv_send_kind_t kind, void *stream, selvage_request_t **request_out);
 selvage_status_t sv_message_irecv(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
@@ -40,6 +41,10 @@ selvage_status_t sv_message_wait(selvage_request_t **request, selvage_message_st
 selvage_status_t sv_message_waitall(size_t count, selvage_request_t **requests, selvage_message_status_t *statuses_out);
 selvage_status_t sv_message_waitany(size_t count, selvage_request_t **requests, size_t *index_out,
                                     selvage_message_status_t *status_out);
+/* An error ends the request, too. What is not held is left alone. */
+selvage_status_t sv_message_launch(selvage_request_t *request);
+/* The caller knows that this receive's message, of so many bytes, is sent by now, from another GPU. */
+void sv_message_expect(selvage_request_t *request, uint64_t bytes);
 void sv_message_cancel(selvage_request_t *request);
 void sv_message_detach(selvage_request_t **request);
 /* A call that returns this error gives its request up. After that its receive buffer is not written any more, or the

@@ -6,6 +6,8 @@
  *
  *   send     event                              action                                          next
  *   (call)   device memory                      a kernel fills the descriptor or slot           FILLING
+ *   (call)   device memory, a slot, held        nothing: the caller tells the receiver first    HELD
+ *   HELD     the caller launches it             a kernel fills the slot                         FILLING
  *   (call)   host memory                        the caller's stream is recorded                 GATE
  *   GATE     the stream has come so far         copied, summed, posted                          COMPLETE
  *   FILLING  the kernel is through              posted, unless the kernel told the receiver     COMPLETE
@@ -122,10 +124,10 @@ selvage_status_t sv_eager_poll_filled(selvage_request_t *send, bool *moved)
     return SELVAGE_SUCCESS;
 }
 
-static selvage_status_t fill_by_kernel(selvage_request_t *send, void *stream)
+static selvage_status_t fill_by_kernel(selvage_request_t *send)
 {
     sv_ctrl_desc_t *desc = send->desc;
-    void *on = sv_message_send_stream(send, stream);
+    void *on = sv_message_send_stream(send, send->stream);
     send->state = SV_REQUEST_FILLING;
     if (!desc->shm)
         desc->stamp = ++send->engine->stamps;
@@ -162,10 +164,20 @@ selvage_status_t sv_eager_begin(selvage_request_t *send, sv_message_peer_t *peer
     *send->desc->header = sv_message_send_header(send, SV_CTRL_EAGER);
     send->desc->header->value[0] = devslot_of(send);
     send->desc->header->value[1] = send->before;
+    if (send->held && send->desc->devslot) {
+        send->state = SV_REQUEST_HELD;
+        return SELVAGE_SUCCESS;
+    }
     if (send->place.on_device && send->bytes)
-        return fill_by_kernel(send, stream);
+        return fill_by_kernel(send);
     send->state = SV_REQUEST_GATE;
     return sv_message_record_gate(send, stream);
+}
+
+selvage_status_t sv_eager_launch(selvage_request_t *send)
+{
+    send->eager.began_ns = sv_clock_ns();
+    return fill_by_kernel(send);
 }
 
 /* --- receive ------------------------------------------------------------------------------------------------------ */

@@ -96,13 +96,13 @@ static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t 
     if (comm->message_slot_bytes)
         engine->devslot_bytes = comm->message_slot_bytes;
     engine->buffer_bytes = config->message_buffer_bytes;
-    engine->early_wait_ns = sv_prelaunch_wait_ns(comm);
+    sv_prelaunch_init(engine);
     engine->exchange = comm->nonce | UINT32_MAX; /* exchanges count from the nonce on, and never so far */
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->streams.kernel), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->streams.out), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->streams.in), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->streams.peer), fail);
-    for (int i = 0; i < SV_PRELAUNCH_STREAMS && engine->early_wait_ns > 0; i++)
+    for (int i = 0; i < SV_PRELAUNCH_STREAMS && engine->expect_wait_ns > 0; i++)
         SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->streams.prelaunch[i]), fail);
     *engine_out = engine;
     return SELVAGE_SUCCESS;

@@ -194,6 +194,7 @@ struct sv_message_engine {
     uint64_t buffers_made_bytes; /* that was allocated for those */
     uint64_t buffer_failed_ns; /* when there was no device memory for one; 0: never */
     uint64_t early_wait_ns;  /* how long a kernel may wait for a message; 0: there are none such */
+    uint64_t expect_wait_ns; /* the same, of a message that the caller knows to come from another GPU */
     sv_prelaunch_lane_t prelaunch[SV_PRELAUNCH_STREAMS + 1]; /* on the engine's streams, and on all those of callers */
     void *call_stream;       /* of the last call that began a request, and when that returned */
     uint64_t called_ns;

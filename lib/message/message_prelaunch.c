@@ -12,6 +12,8 @@
  * The host matches as ever when it sees the control message, and finds the work done. A message of another number, tag
  * or length, or a late one, finds the kernel gone, or told to go.
  *
+ * Who knows that a message has begun to come, from another GPU, may say so and how long it is (sv_prelaunch_expect()).
+ *
  * A kernel waits in the same way for a long message that its sender copies straight to its place (message_put.c).
  */
 #include "message/message_prelaunch.h"
@@ -23,12 +25,18 @@
 
 enum { LOCAL_LAUNCH_NS = 1500 }; /* within so long nothing was enqueued after a call: a launch takes longer */
 
+#define UNKNOWN_BYTES UINT64_MAX
+
 /* Where ranks share a device the one that is waited for might need what the kernel holds. */
-uint64_t sv_prelaunch_wait_ns(const selvage_comm_t *comm)
+void sv_prelaunch_init(sv_message_engine_t *engine)
 {
-    if (!comm->dev->kernels_wait || comm->topology.shares_gpu || comm->fault.armed || comm->progress.threaded)
-        return 0;
-    return comm->config.early_wait_us < 0 ? comm->dev->early_wait_ns : (uint64_t)(comm->config.early_wait_us * 1000);
+    const selvage_comm_t *comm = engine->comm;
+    if (!comm->dev->kernels_wait || comm->fault.armed || comm->progress.threaded)
+        return;
+    const uint64_t wait_ns =
+        comm->config.early_wait_us < 0 ? comm->dev->early_wait_ns : (uint64_t)(comm->config.early_wait_us * 1000);
+    engine->early_wait_ns = comm->topology.shares_gpu ? 0 : wait_ns;
+    engine->expect_wait_ns = comm->topology.shares_gpu && !comm->topology.guesses_gpus ? 0 : wait_ns;
 }
 
 static bool takes_slot(const selvage_request_t *recv)
@@ -78,7 +86,7 @@ static void launch_waiting(selvage_request_t *recv, sv_verify_job_t *job, void *
     const unsigned wide = lane == SV_PRELAUNCH_STREAMS ? before + blocks : widest;
     if (sv_prelaunch_blocks(engine) - before + wide > sv_message_blocks_most(engine))
         return; /* until others are over */
-    job->wait_ns = engine->early_wait_ns + recv->bytes / BYTES_IN_NS;
+    job->wait_ns = engine->expect_wait_ns + recv->bytes / BYTES_IN_NS;
     recv->early.tried = true;
     if (sv_message_verify(recv, job, stream) != SELVAGE_SUCCESS)
         return; /* whoever needs the device finds that again */
@@ -90,8 +98,8 @@ static void launch_waiting(selvage_request_t *recv, sv_verify_job_t *job, void *
     recv->early.key = recv->key;
 }
 
-/* Nothing has met it yet. */
-static void await_slot(selvage_request_t *recv, uint64_t now_ns)
+/* Nothing has met it yet. bytes: how long its message is; UNKNOWN_BYTES: as the one before, or as it has room for. */
+static void await_slot(selvage_request_t *recv, uint64_t now_ns, uint64_t bytes)
 {
     sv_message_engine_t *engine = recv->engine;
     sv_message_peer_t *peer;
@@ -111,7 +119,9 @@ static void await_slot(selvage_request_t *recv, uint64_t now_ns)
     if (!sv_devslot_is_awaited(peer->in, count, &before))
         return;
     const sv_devslot_place_t from = sv_devslot_place(engine, peer->in, count);
-    recv->bytes = recv->place.bytes == peer->predicted_capacity ? peer->predicted_bytes : recv->place.bytes;
+    if (bytes == UNKNOWN_BYTES)
+        bytes = recv->place.bytes == peer->predicted_capacity ? peer->predicted_bytes : recv->place.bytes;
+    recv->bytes = bytes;
     recv->number = peer->taken + 1 + messages;
     sv_message_identify(recv);
     sv_verify_job_t job = {.src = from.payload,
@@ -155,9 +165,16 @@ void sv_prelaunch_requests(sv_message_engine_t *engine, size_t count, selvage_re
     for (size_t i = 0; i < count; i++) {
         if (!requests[i])
             continue;
-        await_slot(requests[i], now_ns);
+        await_slot(requests[i], now_ns, UNKNOWN_BYTES);
         await_put(requests[i]);
     }
+}
+
+void sv_prelaunch_expect(selvage_request_t *recv, uint64_t bytes)
+{
+    if (recv->engine->expect_wait_ns > 0 && recv->engine->broken == SELVAGE_SUCCESS && bytes > 0 &&
+        bytes <= recv->place.bytes)
+        await_slot(recv, sv_clock_ns(), bytes);
 }
 
 void sv_prelaunch_predict(const selvage_request_t *recv, sv_ctrl_desc_t *desc)

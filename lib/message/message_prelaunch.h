@@ -7,9 +7,12 @@
 
 #include "message/message_engine.h"
 
-uint64_t sv_prelaunch_wait_ns(const selvage_comm_t *comm);
+/* Says how long such kernels may wait. 0: there are none. */
+void sv_prelaunch_init(sv_message_engine_t *engine);
 /* A host is about to wait for these (some may be NULL, or sends): launches what can be. */
 void sv_prelaunch_requests(sv_message_engine_t *engine, size_t count, selvage_request_t **requests);
+/* The caller knows that a message of so many bytes has begun to come, from another GPU. */
+void sv_prelaunch_expect(selvage_request_t *recv, uint64_t bytes);
 /* Of a receive that has met its message: whether its kernel takes just that. */
 bool sv_prelaunch_fits(const selvage_request_t *recv);
 /* What has come in a slot tells what the next one will be. */

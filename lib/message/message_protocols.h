@@ -40,6 +40,8 @@ bool sv_eager_take_slot(selvage_request_t *send, const sv_message_peer_t *peer);
 /* Whether it is short enough for a descriptor, and not too many are in flight. */
 bool sv_eager_takes(const selvage_request_t *send, const sv_message_peer_t *peer);
 selvage_status_t sv_eager_begin(selvage_request_t *send, sv_message_peer_t *peer, void *stream);
+/* Of a send that is held. */
+selvage_status_t sv_eager_launch(selvage_request_t *send);
 /* GATE; gate is what sv_message_gate() says. */
 selvage_status_t sv_eager_pass_gate(selvage_request_t *send, selvage_status_t gate);
 /* FILLING. */

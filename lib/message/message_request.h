@@ -54,6 +54,7 @@ typedef struct sv_message_place {
 typedef enum sv_request_state {
     SV_REQUEST_POSTED,       /* receive: nothing has matched */
     SV_REQUEST_GATE,         /* the caller's stream has not come to it yet */
+    SV_REQUEST_HELD,         /* send: its caller is to launch that kernel */
     SV_REQUEST_FILLING,      /* send: a kernel fills its descriptor */
     SV_REQUEST_BUFFERING,    /* send: a kernel copies it to a buffer, from which it is received */
     SV_REQUEST_LENT,         /* send: it is received from the caller's memory, or moved to a buffer after a while */
@@ -144,6 +145,7 @@ struct selvage_request {
     uint32_t index, generation;
     bool is_send, synchronous, cancelled, detached;
     bool buffered, refused;  /* send: is not to wait for its receiver; and was therefore not begun */
+    bool held;               /* send: if it goes to a slot, it begins when its caller says so */
     bool gated;              /* event stands for what the caller's stream had been given */
     bool corrupted;          /* a fault: one byte is to be changed */
     bool verified;           /* receive: its checksum was compared, and is good */

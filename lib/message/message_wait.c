@@ -53,6 +53,7 @@ static const char *what_it_waits_for(const selvage_request_t *request)
     switch (request->state) {
     case SV_REQUEST_POSTED: return "no message has met it";
     case SV_REQUEST_GATE: return "it waits for the caller's stream, or for memory";
+    case SV_REQUEST_HELD: return "its caller has not launched it";
     case SV_REQUEST_FILLING: return "it waits for the caller's stream and its kernel";
     case SV_REQUEST_BUFFERING: return "it waits for the copy to its buffer";
     case SV_REQUEST_LENT:
