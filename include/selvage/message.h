@@ -177,7 +177,12 @@ selvage_status_t selvage_message_waitany(size_t count, selvage_request_t **reque
  * cancelled. Sends are never taken back. Local; does not block. @return ERR_ARGUMENT
  */
 selvage_status_t selvage_message_cancel(selvage_request_t *request);
-/** @brief Lets go of a request, which goes on to its end alone, and sets it to NULL. Local; does not block. */
+/**
+ * @brief Lets go of a request, which goes on to its end alone, and sets it to NULL. Local; does not block.
+ *
+ * It goes on while this rank is in calls for messages of the communicator. A long message that no device takes by
+ * itself may need them until it has been received.
+ */
 selvage_status_t selvage_message_free(selvage_request_t **request);
 /** @} */
 
