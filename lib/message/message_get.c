@@ -49,7 +49,7 @@ enum {
 };
 _Static_assert(SV_SHM_GETS == PLACE_MASK + 1, "an RTS can name all places");
 /* Buffered sends of so many bytes are lent: a copy of fewer costs less than a launch. */
-enum { LENT_BYTES_MIN = 4 << 20 };
+enum { LENT_BYTES_MIN = 1 << 20 };
 /* After so many offers in a row that a rank has not taken, one is made of so many. */
 enum { DECLINED_MOST = 8, OFFERED_SHARE = 64 };
 

@@ -8,7 +8,7 @@
  *   send   event                                       action                                            next
  *   LENT   done[k] = stamp                                                                               COMPLETE
  *   LENT   its carrier has ended, well or not                                                            COMPLETE
- *   LENT   not taken for move_ns, and there is memory  the bytes are copied
+ *   LENT   not taken for move_ns, nor any other lent   the bytes are copied, if there is memory
  *   LENT   copied, begun[k] still offered              moved_to[k], begun[k] = moved                     COMPLETE
  *   LENT   copied, begun[k] taken meanwhile            moved_to[k], moved[k] = stamp
  *   LENT   that for stall_ns, and checks are on                                                          COMPLETE
@@ -36,6 +36,8 @@
 /* How long a receiver may take before the bytes are moved; and one that has begun to read, before it is not waited
    for, and as much again as a slow link takes, 1 ns a byte. And when memory for a move is looked for again. */
 static const uint64_t move_ns = 3000000, stall_ns = 50000000, retry_ns = 500000000;
+/* A receiver that takes other lent messages meanwhile is there, but may take this long at most. */
+static const uint64_t busy_ns = 100000000;
 
 /* --- the sender's ------------------------------------------------------------------------------------------------- */
 
@@ -67,6 +69,16 @@ static void create_move_segment(selvage_request_t *send)
     }
     sv_list_init(&segment->link);
     send->get.segment = segment;
+}
+
+/* When a receiver that has not begun is late. One that takes a long window of messages may come to the last of them
+   later than move_ns after they were lent, and moving them would cost far more than it gains. */
+static uint64_t move_at_ns(const selvage_request_t *send)
+{
+    const uint64_t lent_ns = send->get.lent_ns, taken_ns = sv_get_end_of(send)->lent_taken_ns;
+    if (taken_ns <= lent_ns)
+        return lent_ns + move_ns;
+    return (taken_ns < lent_ns + busy_ns ? taken_ns : lent_ns + busy_ns) + move_ns;
 }
 
 /* Copies the bytes to where they do not depend on the caller. Without memory for that, it is tried again later. */
@@ -131,6 +143,7 @@ selvage_status_t sv_lend_poll(selvage_request_t *send, bool *moved)
     const bool done = sv_word_is(&shm->get_done[get->place], get->stamp); /* partner: the receiver's kernel or host */
     if (done || !carrier) {
         *moved = true;
+        sv_get_end_of(send)->lent_taken_ns = sv_clock_ns();
         if (!done && get->outcome != SELVAGE_SUCCESS)
             return sv_error_quiet(get->outcome, "%s", send->detail);
         sv_message_complete(send, SELVAGE_SUCCESS);
@@ -143,7 +156,7 @@ selvage_status_t sv_lend_poll(selvage_request_t *send, bool *moved)
         return SELVAGE_IN_PROGRESS;
     if (!get->is_moving) {
         const bool taken = sv_word_is(&shm->get_begun[get->place], sv_get_word(get->stamp, SV_GET_TAKEN));
-        if (now_ns < (taken ? stalled_ns : get->lent_ns + move_ns))
+        if (now_ns < (taken ? stalled_ns : move_at_ns(send)))
             return SELVAGE_IN_PROGRESS;
         SV_TRY(begin_move(send, now_ns));
         return SELVAGE_IN_PROGRESS;

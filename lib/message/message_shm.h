@@ -87,6 +87,7 @@ typedef struct sv_shm_end {
     bool get_used[SV_SHM_GETS];      /* writer: places of offers that have not ended, ... */
     uint64_t get_stamp[SV_SHM_GETS]; /* ... the stamp that each was given last, ... */
     unsigned get_next;               /* ... and where the next free one is looked for */
+    uint64_t lent_taken_ns;          /* writer: when it was seen last that a lent message was received */
     uint32_t revoked;        /* reader: those whose writer never began, and will not */
     sv_message_devslots_t devslot;
 } sv_shm_end_t;

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "base/base_clock.h"
 #include "base/base_status.h"
 #include "fixtures/check.h"
 #include "fixtures/message_end.h"
@@ -14,7 +15,7 @@
 #include "message/message_get.h"
 #include "message/message_shm.h"
 
-enum { LENT_BYTES = (4 << 20) + 40, MANY = 6, SLEEP_US = 200 };
+enum { LENT_BYTES = (1 << 20) + 40, MANY = 6, SLEEP_US = 200 };
 
 static _Atomic int sent, received;
 static const message_shape_t lent = {.bytes = LENT_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
@@ -67,6 +68,34 @@ static void lend_promptly(local_rank_t *self)
     local_ranks_barrier(self);
     for (int i = 0; i < MANY; i++)
         message_end_close(&end[i]);
+}
+
+/* A receiver that takes other lent messages all the time is not late until a longer time is over. The test says for it
+   that it does. */
+static void lend_to_busy(local_rank_t *self)
+{
+    const uint64_t busy_ns = 100000000, then_ns = 3000000;
+    message_end_t end;
+    message_ends_meet(self, 100);
+    atomic_store(self->rank == 0 ? &sent : &received, 0);
+    local_ranks_barrier(self);
+    if (self->rank == 0) {
+        message_end_open(&end, self, &lent);
+        const uint64_t before_ns = sv_clock_ns();
+        CHECK_STATUS(message_end_ibsend(&end, &lent, 1, 3, 4), SELVAGE_SUCCESS);
+        sv_get_end_of(end.request)->lent_taken_ns = sv_clock_ns() + 10 * busy_ns;
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        CHECK(sv_clock_ns() - before_ns >= busy_ns + then_ns);
+        message_end_mark(&end);
+        atomic_store(&sent, 1);
+        come_to_lend(&received, 1);
+        message_end_close(&end);
+    } else {
+        come_to_lend(&sent, 1);
+        receive_lent(self, &lent, 3);
+        atomic_store(&received, 1);
+    }
+    local_ranks_barrier(self);
 }
 
 /* The receiver sleeps until all sends are complete, and the caller has written its buffers. */
@@ -494,6 +523,7 @@ int main(void)
     }
     run_lend(USUAL " TIMEOUT_S=5", lend_to_device, (lend_case_t){0}, false);
     run_lend(USUAL " CHECKSUM=off TIMEOUT_S=5", lend_to_device, (lend_case_t){0}, false);
+    run_lend(USUAL, lend_to_busy, (lend_case_t){0}, false);
     run_lend(USUAL, lend_to_stalled, (lend_case_t){0}, true);
     run_lend(USUAL " CHECKSUM=report", lend_to_stalled, (lend_case_t){0}, true);
     run_lend(USUAL " TIMEOUT_S=1", give_lent_up, (lend_case_t){0}, true);
