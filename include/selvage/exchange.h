@@ -189,6 +189,26 @@ selvage_status_t selvage_exchange_wait(selvage_exchange_t *ex, void *stream);
  */
 selvage_status_t selvage_exchange_enqueue_wait(selvage_exchange_t *ex, void *stream);
 
+/**
+ * @brief A whole epoch on @p stream without the host: as start and enqueue_wait right after it, with one launch.
+ *
+ * One kernel packs, digests and stores the packets, waits for those of the neighbours, verifies them and brings them to
+ * their places. So an epoch of short packets costs one launch, and nothing can be computed between its start and its
+ * end. That is so where kernels move all packets (routes `self` and `peer`), at most 27 each way, all of them in one
+ * piece or all in pieces. Else the epoch has the launches of start and enqueue_wait. Neighbours may call those two.
+ *
+ * All blocks of that kernel wait for the neighbours', and take at most half of the device. A kernel of the caller's
+ * that stays on the device until the epoch is over, and leaves no room for them, makes it end at the deadline with
+ * ERR_TIMEOUT.
+ *
+ * Local; stream-ordered. All else is as for selvage_exchange_enqueue_wait(), also where it blocks, how errors are told,
+ * and that received data may have been used before an error is known.
+ *
+ * @param stream  as for selvage_exchange_start()
+ * @return as those two calls. ERR_UNSUPPORTED: no epoch was begun
+ */
+selvage_status_t selvage_exchange_run(selvage_exchange_t *ex, void *stream);
+
 /** @brief Number of epochs started so far. Local; 0 for NULL. */
 uint64_t selvage_exchange_epoch(const selvage_exchange_t *ex);
 

@@ -154,6 +154,9 @@ selvage_status_t selvage_halo_wait(selvage_halo_t *halo, void *stream);
 /** @brief Ends the exchange on the stream, without the host: as selvage_exchange_enqueue_wait(). */
 selvage_status_t selvage_halo_enqueue_wait(selvage_halo_t *halo, void *stream);
 
+/** @brief start and enqueue_wait in one, with one launch where that can be: as selvage_exchange_run(). */
+selvage_status_t selvage_halo_run(selvage_halo_t *halo, void *stream);
+
 /** @brief start and wait in one: for codes that have nothing to compute meanwhile. */
 selvage_status_t selvage_halo_exchange(selvage_halo_t *halo, void *stream);
 

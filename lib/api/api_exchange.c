@@ -143,6 +143,16 @@ selvage_status_t selvage_exchange_enqueue_wait(selvage_exchange_t *ex, void *str
     return sv_api_leave(sv_exchange_enqueue_wait(ex, stream));
 }
 
+selvage_status_t selvage_exchange_run(selvage_exchange_t *ex, void *stream)
+{
+    SV_API_NEED(ex);
+    SV_TRY(sv_api_enter(ex->comm));
+    sv_range_push(ex->comm, "selvage_exchange_run");
+    selvage_status_t status = sv_exchange_run(ex, stream);
+    sv_range_pop(ex->comm);
+    return sv_api_leave(status);
+}
+
 uint64_t selvage_exchange_epoch(const selvage_exchange_t *ex)
 {
     return ex ? ex->started : 0;

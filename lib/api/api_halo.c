@@ -123,6 +123,16 @@ selvage_status_t selvage_halo_enqueue_wait(selvage_halo_t *halo, void *stream)
     return sv_api_leave(sv_exchange_enqueue_wait(halo->exchange, stream));
 }
 
+selvage_status_t selvage_halo_run(selvage_halo_t *halo, void *stream)
+{
+    SV_API_NEED(halo);
+    SV_TRY(sv_api_enter(halo->grid->comm));
+    sv_range_push(halo->grid->comm, "selvage_halo_run");
+    selvage_status_t status = sv_exchange_run(halo->exchange, stream);
+    sv_range_pop(halo->grid->comm);
+    return sv_api_leave(status);
+}
+
 selvage_status_t selvage_halo_exchange(selvage_halo_t *halo, void *stream)
 {
     SV_API_NEED(halo);

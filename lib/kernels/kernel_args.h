@@ -294,6 +294,11 @@ typedef struct sv_batch_arg {
     uint8_t *base[SV_BATCH_BASES];
 } sv_batch_arg_t;
 
+/* A launch of both: blocks take their shares of the push first. */
+typedef struct sv_run_arg {
+    sv_batch_arg_t push, pull;
+} sv_run_arg_t;
+
 /* No host looks after every epoch: a failure stays in the result until it is taken. */
 enum { SV_BATCH_STICKY = 8, SV_BATCH_UNLESS_FAILED = 16 /* nothing is done if the word after abort is not 0 */ };
 
@@ -343,6 +348,7 @@ SV_LAYOUT_ASSERT(sv_push_item_t, 192);
 SV_LAYOUT_ASSERT(sv_pull_item_t, 216);
 SV_LAYOUT_ASSERT(sv_piece_t, 152);
 SV_LAYOUT_ASSERT(sv_batch_arg_t, 624);
+SV_LAYOUT_ASSERT(sv_run_arg_t, 1248);
 SV_LAYOUT_ASSERT(sv_await_arg_t, 40);
 SV_LAYOUT_ASSERT(sv_delay_arg_t, 8);
 SV_LAYOUT_ASSERT(sv_flip_arg_t, 16);

@@ -3,18 +3,9 @@
  * Packets that lie in pieces are packed on the way, straight to where the receiver finds them. The same kernel packs
  * what a copy engine or MPI moves, into memory of the sender's own.
  */
-#include "kernels/kernel_layout.h"
-#include "kernels/kernel_push.h"
+#include "kernels/kernel_pieces.h"
 
 namespace {
-
-struct layout_push {
-    SV_DEV_FN uint64_t push(const sv_batch_arg_t &arg, const sv_push_item_t &item, uint8_t *dst, uint64_t key,
-                            sv_dev_block_t at)
-    {
-        return layout_block<true>(arg, item.pieces, item.npieces, dst, item.identity.bytes, key, at);
-    }
-};
 
 SV_DEV_FN void gather_body(const sv_batch_arg_t &arg, sv_dev_block_t at)
 {

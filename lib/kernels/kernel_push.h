@@ -69,6 +69,15 @@ SV_DEV_FN void push_body(const sv_batch_arg_t &arg, sv_dev_block_t at)
         push_share<MOVE>(arg, share, at);
 }
 
+/* A packet that lies in one piece. */
+struct whole_push {
+    SV_DEV_FN uint64_t push(const sv_batch_arg_t &arg, const sv_push_item_t &item, uint8_t *dst, uint64_t key,
+                            sv_dev_block_t at)
+    {
+        return digest_block(item.src, dst, item.identity.bytes, key, !(arg.flags & SV_DIGEST_NONE), at);
+    }
+};
+
 } // namespace
 
 #endif

@@ -3,21 +3,9 @@
  * Packets that belong in pieces are verified and unpacked in one pass. A packet that is added must be verified before
  * it touches anything. The same kernel unpacks it later, out of memory of the receiver's own.
  */
-#include "kernels/kernel_layout.h"
-#include "kernels/kernel_pull.h"
+#include "kernels/kernel_pieces.h"
 
 namespace {
-
-struct layout_pull {
-    enum : bool { RECORD_EARLY = false }; /* registers are needed for more */
-    SV_DEV_FN uint64_t pull(const sv_batch_arg_t &arg, const sv_pull_item_t &item, const uint8_t *src, uint64_t key,
-                            sv_dev_block_t at)
-    {
-        /* A gathering pass stores to the stream; this one only reads it. */
-        return layout_block<false>(arg, item.pieces, item.npieces, const_cast<uint8_t *>(src), item.identity.bytes,
-                                   key, at);
-    }
-};
 
 /* Whether a failure after an enqueued wait was found, whose packets must not be unpacked. All threads get one
    answer. */

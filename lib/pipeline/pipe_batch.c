@@ -178,6 +178,30 @@ static selvage_status_t launch_batch(const selvage_exchange_t *x, const sv_kerne
     return SV_DEVICE_CALL(x->comm->dev, launch, kernel, arg, sizeof *arg, shares < most ? shares : most, stream);
 }
 
+static void note_pushed(selvage_exchange_t *x, const sv_batch_arg_t *arg)
+{
+    for (uint32_t i = 0; i < arg->npackets; i++) {
+        sv_send_t *send = &x->sends[arg->index[i]];
+        send->pushed = sv_word(x->epoch, arg->attempt, send->p.nsegments);
+    }
+}
+
+/* Before the launch, whose end the words of these packets tell. */
+static void expect_pulls(const selvage_exchange_t *x, const sv_batch_arg_t *arg)
+{
+    for (uint32_t i = 0; i < arg->npackets; i++) {
+        sv_recv_t *recv = &x->recvs[arg->index[i]];
+        recv->launched = 0;
+        __atomic_store_n(recv->done, 0, __ATOMIC_RELAXED); /* an absent packet is looked for again in this attempt */
+    }
+}
+
+static void note_pulled(const selvage_exchange_t *x, const sv_batch_arg_t *arg)
+{
+    for (uint32_t i = 0; i < arg->npackets; i++)
+        x->recvs[arg->index[i]].launched = sv_word(x->epoch, arg->attempt, SV_PULL_GOOD);
+}
+
 /* last is the packet that was added last, NULL if there is none. */
 static selvage_status_t launch_push(selvage_exchange_t *x, sv_batch_arg_t *arg, const sv_packet_t *last,
                                     void *stream)
@@ -185,10 +209,7 @@ static selvage_status_t launch_push(selvage_exchange_t *x, sv_batch_arg_t *arg, 
     if (arg->npackets == 0)
         return SELVAGE_SUCCESS;
     SV_TRY(launch_batch(x, last->fused ? &sv_kernel_gather : &sv_kernel_push, arg, stream));
-    for (uint32_t i = 0; i < arg->npackets; i++) {
-        sv_send_t *send = &x->sends[arg->index[i]];
-        send->pushed = sv_word(x->epoch, arg->attempt, send->p.nsegments);
-    }
+    note_pushed(x, arg);
     if (x->in_start && stream == x->streams.caller)
         x->batch.first_push = &x->sends[arg->index[0]];
     arg->npackets = arg->corrupted = 0;
@@ -200,14 +221,9 @@ static selvage_status_t launch_pull(const selvage_exchange_t *x, sv_batch_arg_t 
 {
     if (arg->npackets == 0)
         return SELVAGE_SUCCESS;
-    for (uint32_t i = 0; i < arg->npackets; i++) {
-        sv_recv_t *recv = &x->recvs[arg->index[i]];
-        recv->launched = 0;
-        __atomic_store_n(recv->done, 0, __ATOMIC_RELAXED); /* an absent packet is looked for again in this attempt */
-    }
+    expect_pulls(x, arg);
     SV_TRY(launch_batch(x, last->fused ? &sv_kernel_scatter : &sv_kernel_pull, arg, stream));
-    for (uint32_t i = 0; i < arg->npackets; i++)
-        x->recvs[arg->index[i]].launched = sv_word(x->epoch, arg->attempt, SV_PULL_GOOD);
+    note_pulled(x, arg);
     arg->npackets = 0;
     return SELVAGE_SUCCESS;
 }
@@ -262,6 +278,14 @@ static size_t due_push_bytes(const selvage_exchange_t *x)
     return bytes;
 }
 
+static size_t due_pull_bytes(const selvage_exchange_t *x)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < x->batch.npull_due; i++)
+        bytes += x->recvs[x->batch.pull_due[i]].p.bytes;
+    return bytes;
+}
+
 selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *how)
 {
     sv_batch_arg_t arg = {0};
@@ -285,10 +309,7 @@ selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *
 {
     sv_batch_arg_t arg = {0};
     const sv_packet_t *last = NULL;
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < x->batch.npull_due; i++)
-        bytes += x->recvs[x->batch.pull_due[i]].p.bytes;
-    const uint64_t share_bytes = sv_batch_share_bytes(bytes, x->batch.npull_due, blocks_at_most(x));
+    const uint64_t share_bytes = sv_batch_share_bytes(due_pull_bytes(x), x->batch.npull_due, blocks_at_most(x));
     begin_batch(x, how, x->batch.pull_items, &arg);
     for (uint32_t i = 0; i < x->batch.npull_due; i++) {
         sv_recv_t *recv = &x->recvs[x->batch.pull_due[i]];
@@ -299,6 +320,56 @@ selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *
     }
     x->batch.npull_due = 0;
     return launch_pull(x, &arg, last, how->stream);
+}
+
+/* Whether one launch takes all that is due. Packets in pieces have a kernel of their own, and may be so at one end
+   only; attempts differ only after an epoch that was repaired. */
+static bool is_one_launch(const selvage_exchange_t *x)
+{
+    if (x->batch.npush_due == 0 || x->batch.npull_due == 0 || x->batch.npush_due > SV_BATCH_PACKETS ||
+        x->batch.npull_due > SV_BATCH_PACKETS)
+        return false;
+    const bool in_pieces = x->sends[x->batch.push_due[0]].p.fused;
+    for (uint32_t i = 0; i < x->batch.npush_due; i++) {
+        const sv_packet_t *p = &x->sends[x->batch.push_due[i]].p;
+        if (p->fused != in_pieces || p->attempt != 0)
+            return false;
+    }
+    for (uint32_t i = 0; i < x->batch.npull_due; i++) {
+        const sv_packet_t *p = &x->recvs[x->batch.pull_due[i]].p;
+        if (p->fused != in_pieces || p->attempt != 0)
+            return false;
+    }
+    return true;
+}
+
+selvage_status_t sv_batch_run_how(selvage_exchange_t *x, const sv_batch_how_t *how)
+{
+    sv_run_arg_t arg = {.push = {0}};
+    const unsigned most = blocks_at_most(x);
+    if (!is_one_launch(x)) {
+        SV_TRY(sv_batch_push_how(x, how));
+        return sv_batch_pull_how(x, how);
+    }
+    const bool in_pieces = x->sends[x->batch.push_due[0]].p.fused;
+    const uint64_t push_bytes = sv_batch_share_bytes(due_push_bytes(x), x->batch.npush_due, most);
+    const uint64_t pull_bytes = sv_batch_share_bytes(due_pull_bytes(x), x->batch.npull_due, most);
+    begin_batch(x, how, x->batch.push_items, &arg.push);
+    begin_batch(x, how, x->batch.pull_items, &arg.pull);
+    for (uint32_t i = 0; i < x->batch.npush_due; i++)
+        add_to_batch(&arg.push, &x->sends[x->batch.push_due[i]].p, push_bytes);
+    for (uint32_t i = 0; i < x->batch.npull_due; i++)
+        add_to_batch(&arg.pull, &x->recvs[x->batch.pull_due[i]].p, pull_bytes);
+    x->batch.npush_due = x->batch.npull_due = 0;
+    const uint32_t push_shares = arg.push.first_block[arg.push.npackets];
+    const uint32_t pull_shares = arg.pull.first_block[arg.pull.npackets];
+    const uint32_t shares = push_shares > pull_shares ? push_shares : pull_shares;
+    expect_pulls(x, &arg.pull);
+    SV_TRY(SV_DEVICE_CALL(x->comm->dev, launch, in_pieces ? &sv_kernel_run_pieces : &sv_kernel_run, &arg, sizeof arg,
+                          shares < most ? shares : most, how->stream));
+    note_pushed(x, &arg.push);
+    note_pulled(x, &arg.pull);
+    return SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_batch_flush(selvage_exchange_t *x)

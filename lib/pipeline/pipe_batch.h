@@ -65,6 +65,8 @@ typedef struct sv_batch_how {
 
 selvage_status_t sv_batch_push_how(selvage_exchange_t *x, const sv_batch_how_t *how);
 selvage_status_t sv_batch_pull_how(selvage_exchange_t *x, const sv_batch_how_t *how);
+/* Both, with one launch if that takes them all. */
+selvage_status_t sv_batch_run_how(selvage_exchange_t *x, const sv_batch_how_t *how);
 
 /* Whether everything ahead of start on the caller's stream is known to be complete: a push after it is. */
 bool sv_batch_start_is_passed(const selvage_exchange_t *x);

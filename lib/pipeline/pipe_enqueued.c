@@ -27,25 +27,25 @@ uint64_t sv_enqueued_deadline_ns(const selvage_exchange_t *x)
 }
 
 /* SELVAGE_ERR_UNSUPPORTED with the first packet that the device cannot bring to its end alone. */
-static selvage_status_t refuse_enqueue(const selvage_exchange_t *x)
+static selvage_status_t refuse_enqueue(const selvage_exchange_t *x, const char *call)
 {
     for (uint32_t i = 0; i < x->nsends; i++)
         if (!sv_packet_is_device_driven(&x->sends[i].p))
-            return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_exchange_enqueue_wait: send %u goes to rank %d by route "
-                            "%s through the host%s", i, x->sends[i].p.peer->rank,
+            return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s: send %u goes to rank %d by route %s through the host%s", call, i, x->sends[i].p.peer->rank,
                             selvage_route_name(x->sends[i].p.route),
                             x->sends[i].p.ops->maps_device ? "'s care: its receiver should register the "
                                                                         "buffer" : "");
     for (uint32_t i = 0; i < x->nrecvs; i++)
         if (!sv_packet_is_device_driven(&x->recvs[i].p))
-            return sv_error(SELVAGE_ERR_UNSUPPORTED, "selvage_exchange_enqueue_wait: receive %u comes from rank %d by "
-                            "route %s through the host%s", i, x->recvs[i].p.peer->rank,
+            return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s: receive %u comes from rank %d by route %s through the "
+                            "host%s", call, i, x->recvs[i].p.peer->rank,
                             selvage_route_name(x->recvs[i].p.route),
                             x->recvs[i].p.ops->maps_device ? "'s care: register its buffer" : "");
     return SELVAGE_SUCCESS;
 }
 
-/* Enqueues everything that has not left, each packet after the credit of its receiver. */
+/* Enqueues everything that has not left, each packet after the credit of its receiver. In a run it is launched with the
+   pulls. */
 static selvage_status_t push_rest(selvage_exchange_t *x, void *stream, uint64_t now_ns)
 {
     sv_batch_how_t how = {.stream = stream, .wait_ns = sv_enqueued_deadline_ns(x), .sticky = true};
@@ -66,7 +66,7 @@ static selvage_status_t push_rest(selvage_exchange_t *x, void *stream, uint64_t 
         sv_batch_push_later(send);
         sv_packet_trace(&send->p, SV_TRACE_READY, now_ns, 0, send->next_stage);
     }
-    return x->batch.npush_due ? sv_batch_push_how(x, &how) : SELVAGE_SUCCESS;
+    return x->batch.npush_due && !x->enqueued.in_run ? sv_batch_push_how(x, &how) : SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_enqueued_push(selvage_exchange_t *x, uint64_t now_ns)
@@ -104,6 +104,8 @@ static selvage_status_t pull_rest(selvage_exchange_t *x, void *stream)
         }
         sv_batch_pull_later(recv);
     }
+    if (x->enqueued.in_run)
+        return sv_batch_run_how(x, &how);
     return x->batch.npull_due ? sv_batch_pull_how(x, &how) : SELVAGE_SUCCESS;
 }
 
@@ -128,8 +130,11 @@ static selvage_status_t join_exchange_streams(selvage_exchange_t *x, void *strea
 static selvage_status_t enqueue_epoch(selvage_exchange_t *x, void *stream, uint64_t now_ns)
 {
     sv_exchange_order_others(x);
-    /* First, as what began on the exchange's streams may use record and scratch of the same packets. */
-    SV_TRY(join_exchange_streams(x, stream));
+    /* First, as what began on the exchange's streams may use record and scratch of the same packets. In a run nothing
+       has. */
+    x->enqueued.joined = false;
+    if (!x->enqueued.in_run)
+        SV_TRY(join_exchange_streams(x, stream));
     SV_TRY(push_rest(x, stream, now_ns));
     SV_TRY(pull_rest(x, stream));
     SV_TRY(sv_layouts_unpack(x, stream, true));
@@ -196,11 +201,38 @@ selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream)
         return sv_exchange_wait(x, stream);
     if (x->comm->progress.threaded)
         return gate_stream(x, stream);
-    SV_TRY(refuse_enqueue(x));
+    SV_TRY(refuse_enqueue(x, "selvage_exchange_enqueue_wait"));
     sv_prelaunch_note_end(x, stream, true);
     enqueue_call_t call = {x, stream};
     sv_progress_call(&x->comm->progress, run_enqueue, &call);
     return sv_exchange_state(x) == SV_EXCHANGE_POISONED ? sv_exchange_first_error(x) : SELVAGE_SUCCESS;
+}
+
+/* Whether the kernels of an epoch can be one: they move all there is, on this thread, and none has to stand between
+   them (pull_rest()). */
+static bool may_run_at_once(const selvage_exchange_t *x)
+{
+    const sv_device_t *dev = x->comm->dev;
+    bool one = x->batch.reach == SV_KERNELS_MOVE_ALL && x->nsends > 0 && x->nrecvs > 0 && dev->kernels_wait &&
+               !x->comm->topology.shares_gpu && !x->comm->progress.threaded;
+    for (uint32_t i = 0; i < x->nrecvs && one; i++)
+        one = !x->recvs[i].p.in_place || dev->shows_stores;
+    return one;
+}
+
+/* The push is held back in start, and launched together with the pull. */
+selvage_status_t sv_exchange_run(selvage_exchange_t *x, void *stream)
+{
+    const sv_exchange_state_t state = sv_exchange_state(x);
+    if (state == SV_EXCHANGE_IDLE && !x->comm->topology.shares_gpu && x->comm->dev->kernels_wait &&
+        !x->comm->progress.threaded)
+        SV_TRY(refuse_enqueue(x, "selvage_exchange_run"));
+    x->enqueued.in_run = state == SV_EXCHANGE_IDLE && may_run_at_once(x);
+    selvage_status_t status = sv_exchange_start(x, stream);
+    if (status == SELVAGE_SUCCESS)
+        status = sv_exchange_enqueue_wait(x, stream);
+    x->enqueued.in_run = false;
+    return status;
 }
 
 /* --- what the device found out ------------------------------------------------------------------------------------ */

@@ -311,6 +311,7 @@ typedef struct sv_exchange_enqueued {
     bool joined;                   /* the last enqueued wait is after streams of the exchange, too */
     bool results_pending;          /* an enqueued wait has closed packets whose pull was under way */
     bool waited_immediately;       /* the last epoch was waited for as soon as it was started, on the same stream */
+    bool in_run;                   /* start leaves its pushes to the enqueued wait that follows it at once */
     uint64_t left_start_ns;        /* when start returned; 0 once the epoch's first test or wait has looked at it */
     sv_event_t *gate_event;        /* after the last hold of a caller's stream (gated_epoch) or wait there (joined) */
     uint64_t epoch;                /* the last that ended by an enqueued wait; 0: none */
@@ -422,6 +423,7 @@ selvage_status_t sv_exchange_test(selvage_exchange_t *x, void *stream);
 selvage_status_t sv_exchange_wait(selvage_exchange_t *x, void *stream);
 
 selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream);
+selvage_status_t sv_exchange_run(selvage_exchange_t *x, void *stream);
 /* After an enqueued wait that a progress thread answers: waits for its epoch, since one is under way at a time. */
 void sv_exchange_finish_gated(selvage_exchange_t *x);
 /* Puts the exchange's own streams after the caller's, if start left that for later. */

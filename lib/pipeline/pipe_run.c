@@ -71,6 +71,8 @@ static sv_epoch_mode_t choose_epoch_mode(const selvage_exchange_t *x)
 {
     /* With a progress thread another thread would use the caller's stream; without a push nothing would tell that
        start is passed there. */
+    if (x->enqueued.in_run)
+        return SV_EPOCH_DEVICE_ONE_STREAM;
     const bool may_stay = !x->comm->progress.threaded && x->batch.reach != SV_KERNELS_MOVE_SOME && x->nsends > 0;
     if (x->enqueued.epoch && x->enqueued.epoch == x->started)
         return may_stay && (x->enqueued.waited_immediately || x->send_bytes <= SV_CALLER_STREAM_MAX_BYTES)
@@ -163,7 +165,7 @@ static selvage_status_t begin_epoch(selvage_exchange_t *x)
             SV_TRY(SV_DEVICE_CALL(x->comm->dev, event_record, x->streams.last_out_event, x->streams.out));
     }
     SV_TRY(sv_batch_flush(x));
-    if (sv_epoch_is_on_device(x))
+    if (sv_epoch_is_on_device(x) && !x->enqueued.in_run)
         SV_TRY(sv_enqueued_push(x, now_ns));
 
     now_ns = sv_clock_ns();
@@ -187,8 +189,8 @@ static void run_begin(void *arg)
     selvage_status_t status = begin_epoch(x);
     if (status == SELVAGE_SUCCESS && !sv_epoch_is_on_device(x))
         sv_exchange_poll(x, sv_clock_ns());
-    /* Without a push that has left, nothing would tell later where start was. */
-    if (status == SELVAGE_SUCCESS && !x->batch.first_push && sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
+    /* Without a push that has left, nothing would tell later where start was. A run needs no such place. */
+    if (status == SELVAGE_SUCCESS && !x->batch.first_push && !x->enqueued.in_run && sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
         status = sv_exchange_order(x);
     if (status != SELVAGE_SUCCESS)
         sv_exchange_poison(x, status, true);

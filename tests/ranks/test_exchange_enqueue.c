@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * selvage_exchange_enqueue_wait: epochs that follow each other on a stream without the host, by every route and kind of
+ * selvage_exchange_enqueue_wait, and selvage_exchange_run: epochs that follow each other on a stream without the host, by every route and kind of
  * packet that allows it; mixed with the other ways to end an epoch; refused where the host is needed. What fails is
  * left to test_exchange_enqueue_faults.c.
  */
@@ -16,7 +16,9 @@ typedef enum habit {
     HABIT_MIX,     /* wait, test and enqueue_wait in turns */
     HABIT_POLL,    /* the engine is polled between start and enqueue_wait */
     HABIT_LATE,    /* odd ranks come late, or their streams */
-    HABIT_HOP      /* another stream every epoch */
+    HABIT_HOP,     /* another stream every epoch */
+    HABIT_RUN,     /* one call for each epoch */
+    HABIT_RUN_SOME /* that, enqueue_wait and wait in turns, and not alike on all ranks */
 } habit_t;
 
 typedef struct scene {
@@ -40,8 +42,12 @@ static void make_ring(plan_t *plan, int size, size_t bytes, unsigned per_pair, b
             }
 }
 
-static pipelined_end_t end_of(habit_t habit, uint64_t epoch)
+static pipelined_end_t end_of(habit_t habit, uint64_t epoch, int rank)
 {
+    if (habit == HABIT_RUN)
+        return PIPELINED_RUN;
+    if (habit == HABIT_RUN_SOME)
+        return epoch % 5 == 4 ? PIPELINED_WAIT : (epoch + (uint64_t)rank) % 3 ? PIPELINED_RUN : PIPELINED_ENQUEUE;
     static const pipelined_end_t turns[] = {PIPELINED_ENQUEUE, PIPELINED_WAIT, PIPELINED_ENQUEUE, PIPELINED_ENQUEUE,
                                             PIPELINED_TEST,    PIPELINED_WAIT, PIPELINED_ENQUEUE, PIPELINED_ENQUEUE,
                                             PIPELINED_ENQUEUE, PIPELINED_WAIT};
@@ -68,12 +74,14 @@ static bool run_epoch(pipelined_t *pipelined, habit_t habit, uint64_t epoch)
         pipelined_hand_over(pipelined, 1 - stream, stream);
     if (habit == HABIT_LATE)
         be_late(pipelined, epoch);
+    const pipelined_end_t end = end_of(habit, epoch, pipelined->fixture.self->rank);
+    pipelined->runs = end == PIPELINED_RUN;
     selvage_status_t status = pipelined_start(pipelined, stream);
     CHECK_STATUS(status, SELVAGE_SUCCESS);
     for (uint64_t i = 0; habit == HABIT_POLL && i < epoch % 7 * 20; i++)
         CHECK_STATUS(selvage_progress(pipelined->fixture.self->comm), SELVAGE_SUCCESS);
     if (status == SELVAGE_SUCCESS)
-        CHECK_STATUS(status = pipelined_finish(pipelined, stream, end_of(habit, epoch)), SELVAGE_SUCCESS);
+        CHECK_STATUS(status = pipelined_finish(pipelined, stream, end), SELVAGE_SUCCESS);
     return status == SELVAGE_SUCCESS;
 }
 
@@ -160,6 +168,31 @@ static void test_habits(void)
     }
 }
 
+/* Whole epochs with one launch, alone and among others; also where they have the launches of the two calls. */
+static void test_runs(void)
+{
+    for (int some = 0; some < 2; some++) {
+        scene.habit = some ? HABIT_RUN_SOME : HABIT_RUN;
+        scene.epochs = 100 / fewer();
+        play("", 1, 1000, false, &retry);
+        play("", 2, 0, false, &retry);
+        play("", 2, 8, true, &retry);
+        play("", 3, 16384, false, &off);
+        play("", 4, 4096, false, &report);
+        scene.epochs = 30 / fewer();
+        play("KERNEL_PEER_MAX_BYTES=4M", 2, 1 << 20, false, &retry);
+        play("KERNEL_PEER_MAX_BYTES=4M", 3, 300001, true, &retry);
+        play("KERNEL_PEER_MAX_BYTES=0", 2, 20000, true, &retry); /* copy engines */
+        play("SEGMENT_BYTES=4096", 3, 100001, true, &report);
+    }
+    local_ranks_mode("PROGRESS=thread SOFT_BLOCKS=4");
+    play("ROUTE=staged SEGMENT_BYTES=4096", 2, 20000, false, &retry);
+    play("", 3, 4096, false, &retry);
+    local_ranks_mode("SOFT_MODE=inline");
+    play("", 2, 4096, false, &retry);
+    local_ranks_mode("SOFT_BLOCKS=4");
+}
+
 /* With a progress thread every route is legal; without device threads the call is a wait. */
 static void test_modes(void)
 {
@@ -187,6 +220,69 @@ static selvage_status_t count_holds(sv_device_t *dev, const sv_kernel_t *kernel,
 {
     atomic_fetch_add(&holds, kernel == &sv_kernel_await);
     return atomic_load(&real_launch)(dev, kernel, arg, arg_bytes, nblocks, stream);
+}
+
+static _Atomic unsigned whole, parts; /* launches of one kernel for an epoch, and of two */
+
+static selvage_status_t count_runs(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg, size_t arg_bytes,
+                                   unsigned nblocks, void *stream)
+{
+    atomic_fetch_add(&whole, kernel == &sv_kernel_run || kernel == &sv_kernel_run_pieces);
+    atomic_fetch_add(&parts, kernel == &sv_kernel_push || kernel == &sv_kernel_pull);
+    return atomic_load(&real_launch)(dev, kernel, arg, arg_bytes, nblocks, stream);
+}
+
+static void run_counted(local_rank_t *self)
+{
+    sv_device_t *dev = self->comm->dev;
+    const sv_device_ops_t *real = dev->ops;
+    sv_device_ops_t counting = *real;
+    counting.launch = count_runs;
+    atomic_store(&real_launch, real->launch);
+    dev->ops = &counting;
+    run_scene(self);
+    dev->ops = real;
+}
+
+/* Every epoch of such an exchange is one launch. More packets than one launch takes have two or more. */
+static void test_one_launch(void)
+{
+    enum { EPOCHS = 10, RANKS = 2 };
+    for (unsigned per_pair = 1; per_pair <= SV_BATCH_PACKETS; per_pair *= SV_BATCH_PACKETS) {
+        const bool fits = per_pair == 1;
+        scene = (scene_t){.epochs = EPOCHS, .habit = HABIT_RUN, .params = retry};
+        local_ranks_env("TIMEOUT_S=30");
+        make_ring(&scene.plan[0], RANKS, 2000, per_pair, false);
+        atomic_store(&whole, 0);
+        atomic_store(&parts, 0);
+        local_ranks_run(&(local_run_t){.size = RANKS, .body = run_counted, .arg = &scene});
+        CHECK_EQ(atomic_load(&whole), fits ? EPOCHS * RANKS : 0);
+        CHECK_EQ(atomic_load(&parts) > 0, !fits);
+    }
+}
+
+/* A neighbour that does not come is found at the deadline, by the call after it. */
+static void run_alone(local_rank_t *self)
+{
+    const scene_t *alone = self->arg;
+    pipelined_t pipelined;
+    bool good = pipelined_open(&pipelined, self, &alone->plan[0], &alone->params, alone->epochs);
+    if (good && self->rank == 0) {
+        pipelined.runs = true;
+        CHECK_STATUS(pipelined_start(&pipelined, 0), SELVAGE_SUCCESS);
+        CHECK_STATUS(selvage_exchange_wait(pipelined.fixture.ex, pipelined.stream[0]), SELVAGE_ERR_TIMEOUT);
+        CHECK_STATUS(selvage_exchange_run(pipelined.fixture.ex, pipelined.stream[0]), SELVAGE_ERR_TIMEOUT);
+    }
+    local_ranks_barrier(self);
+    pipelined_close(&pipelined);
+}
+
+static void test_alone(void)
+{
+    scene = (scene_t){.epochs = 2, .params = retry};
+    make_ring(&scene.plan[0], 2, 2000, 1, false);
+    local_ranks_env("TIMEOUT_S=1");
+    local_ranks_run(&(local_run_t){.size = 2, .body = run_alone, .arg = &scene, .log_expected = true});
 }
 
 static void run_hidden(local_rank_t *self)
@@ -304,6 +400,7 @@ static void run_refused(local_rank_t *self)
     pipelined_t pipelined;
     bool good = pipelined_open(&pipelined, self, &refused->plan[0], &refused->params, refused->epochs);
     CHECK_STATUS(selvage_exchange_enqueue_wait(pipelined.fixture.ex, pipelined.stream[0]), SELVAGE_ERR_STATE);
+    CHECK_STATUS(selvage_exchange_run(pipelined.fixture.ex, pipelined.stream[0]), SELVAGE_ERR_UNSUPPORTED);
     for (uint64_t epoch = 1; good && epoch <= refused->epochs; epoch++) {
         CHECK_STATUS(pipelined_start(&pipelined, 0), SELVAGE_SUCCESS);
         CHECK_STATUS(selvage_exchange_enqueue_wait(pipelined.fixture.ex, pipelined.stream[0]), SELVAGE_ERR_UNSUPPORTED);
@@ -373,6 +470,9 @@ int main(void)
     local_ranks_mode("SOFT_BLOCKS=4"); /* packets have shares, as on a GPU */
     test_back_to_back();
     test_habits();
+    test_runs();
+    test_one_launch();
+    test_alone();
     test_modes();
     test_hidden();
     test_two();

@@ -105,7 +105,7 @@ double bench_bound(bench_run_t *run, selvage_route_t route, bench_mode_t mode)
         return bench_run_measure(run, mode, (bench_work_t){self_copy, finish_stream, traffic}).median_s;
     if (route == SELVAGE_ROUTE_PEER)
         return peer_bound(run, mode);
-    if (route != SELVAGE_ROUTE_SHARED && mode == BENCH_STREAM)
+    if (route != SELVAGE_ROUTE_SHARED && mode != BENCH_WAIT)
         return 0; /* messages are the host's */
     if (route == SELVAGE_ROUTE_DIRECT) /* it was committed, so this MPI takes device pointers */
         return bench_run_measure(run, mode, (bench_work_t){aware_message, NULL, traffic}).median_s;

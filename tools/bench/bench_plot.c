@@ -116,7 +116,8 @@ bool bench_plot_write(const bench_run_t *run, const char *path)
     bench_axes_init(&plot.axes);
     find_range(&plot);
     for (int pattern = 0; pattern < BENCH_PATTERNS; pattern++)
-        panels += run->options.patterns[pattern] * (run->options.modes[BENCH_WAIT] + run->options.modes[BENCH_STREAM]);
+        for (int mode = 0; mode < BENCH_MODES; mode++)
+            panels += run->options.patterns[pattern] * run->options.modes[mode];
     if (!bench_axes_begin(&plot.axes, path, panels))
         return false;
     draw_panels(&plot);

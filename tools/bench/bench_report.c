@@ -235,7 +235,7 @@ void bench_report_figures(const bench_run_t *run, bench_figures_t *figures_out)
         figure[r] = (bench_figure_t){.gbs = row->gbs, .available = row->available};
         snprintf(figure[r].key, sizeof figure[r].key, "%s/%s/%s/%zu%s", bench_pattern_name(row->pattern),
                  selvage_route_name(row->route), row->checksum ? "on" : "off", row->bytes,
-                 row->mode == BENCH_STREAM ? "/stream" : "");
+                 row->mode == BENCH_STREAM ? "/stream" : row->mode == BENCH_RUN ? "/run" : "");
     }
     *figures_out = (bench_figures_t){&run->job, run->machine, figure, run->row_count};
 }

@@ -126,6 +126,12 @@ static void start_and_enqueue(void *context)
     tool_try(traffic->job, "enqueue_wait", selvage_exchange_enqueue_wait(own->ex, traffic->stream));
 }
 
+static void run_whole(void *context)
+{
+    const exchange_context_t *own = context;
+    tool_try(own->traffic->job, "exchange_run", selvage_exchange_run(own->ex, own->traffic->stream));
+}
+
 /* What went wrong on the stream is told by the wait, which else returns at once. */
 static void finish_enqueued(void *context)
 {
@@ -225,7 +231,8 @@ static void measure_modes(bench_run_t *run, const bench_row_t *likes, bool check
                           route_figures_t *figures, bench_show_t show)
 {
     exchange_context_t own = {&run->traffic, ex};
-    const bench_work_t works[BENCH_MODES] = {{start_and_wait, NULL, &own}, {start_and_enqueue, finish_enqueued, &own}};
+    const bench_work_t works[BENCH_MODES] = {
+        {start_and_wait, NULL, &own}, {start_and_enqueue, finish_enqueued, &own}, {run_whole, finish_enqueued, &own}};
     for (int mode = 0; mode < BENCH_MODES; mode++) {
         if (!run->options.modes[mode])
             continue;
@@ -277,11 +284,19 @@ static selvage_exchange_t *commit(bench_run_t *run, selvage_route_t route, bool 
     return NULL;
 }
 
+static bench_mode_t first_mode(const bench_run_t *run)
+{
+    int mode = BENCH_WAIT;
+    while (mode < BENCH_RUN && !run->options.modes[mode])
+        mode++;
+    return (bench_mode_t)mode;
+}
+
 /* Both policies of one route, with what they are compared with; likes: what rows of each mode begin with. */
 static void measure_route(bench_run_t *run, const bench_row_t *likes, bench_show_t show)
 {
     const bench_row_t *like = &likes[BENCH_WAIT];
-    route_figures_t figures = {.bound_s = {-1, -1}};
+    route_figures_t figures = {.bound_s = {-1, -1, -1}};
     bench_shape(&run->traffic, like->pattern, like->bytes, like->route == SELVAGE_ROUTE_SELF);
     for (int on = 0; on < 2; on++) {
         char reason[BENCH_REASON_BYTES] = "more memory than half of this host's";
@@ -295,7 +310,7 @@ static void measure_route(bench_run_t *run, const bench_row_t *likes, bench_show
             selvage_exchange_destroy(ex);
             continue;
         }
-        bench_row_t *row = add_row(run, like, run->options.modes[BENCH_WAIT] ? BENCH_WAIT : BENCH_STREAM);
+        bench_row_t *row = add_row(run, like, first_mode(run));
         row->checksum = on;
         memcpy(row->reason, reason, sizeof row->reason);
         show(run, row);
@@ -321,13 +336,14 @@ static void measure_baselines(bench_run_t *run, bench_row_t *likes)
 static void measure_size(bench_run_t *run, bench_pattern_t pattern, size_t bytes, bench_show_t show)
 {
     const bench_row_t plain = {.pattern = pattern, .bytes = bytes, .packets = bench_pattern_packets(pattern)};
-    const bench_row_t alone[BENCH_MODES] = {plain, plain};
-    bench_row_t compared[BENCH_MODES] = {plain, plain};
+    const bench_row_t alone[BENCH_MODES] = {plain, plain, plain};
+    bench_row_t compared[BENCH_MODES] = {plain, plain, plain};
     measure_baselines(run, compared);
     for (int route = SELVAGE_ROUTE_SELF; route < BENCH_ROUTES; route++) {
         bench_row_t likes[BENCH_MODES];
         memcpy(likes, route == SELVAGE_ROUTE_SELF ? alone : compared, sizeof likes);
-        likes[BENCH_WAIT].route = likes[BENCH_STREAM].route = (selvage_route_t)route;
+        for (int mode = 0; mode < BENCH_MODES; mode++)
+            likes[mode].route = (selvage_route_t)route;
         if (run->options.routes[route])
             measure_route(run, likes, show);
     }

@@ -11,7 +11,7 @@ enum { WARM_UPS = 2, REPETITIONS_MIN = 5, BATCHES = 7, BATCHES_FEW = 3, BATCH_MI
 
 const char *bench_mode_name(bench_mode_t mode)
 {
-    static const char *const names[BENCH_MODES] = {"wait", "stream"};
+    static const char *const names[BENCH_MODES] = {"wait", "stream", "run"};
     return names[mode];
 }
 
@@ -70,7 +70,7 @@ static bench_times_t measure_stream(const tool_job_t *job, double seconds, int r
 bench_times_t bench_measure(const tool_job_t *job, bench_mode_t mode, double seconds, int repetitions,
                             const bench_work_t *work)
 {
-    if (mode == BENCH_STREAM)
+    if (mode != BENCH_WAIT)
         return measure_stream(job, seconds, repetitions, work);
     return measure_wait(job, seconds, repetitions, work);
 }

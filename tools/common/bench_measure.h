@@ -10,7 +10,8 @@
 
 #include "tools/common/tool_job.h"
 
-typedef enum bench_mode { BENCH_WAIT, BENCH_STREAM, BENCH_MODES } bench_mode_t;
+/* RUN is measured as STREAM is, of epochs that are one call each. */
+typedef enum bench_mode { BENCH_WAIT, BENCH_STREAM, BENCH_RUN, BENCH_MODES } bench_mode_t;
 
 typedef struct bench_times {
     double median_s, p99_s; /* 0: not measured. STREAM: of batches, the slowest of which is the p99 */

@@ -166,6 +166,12 @@ static void enqueue_halo(void *context)
     tool_try(&bench->job, "enqueue_wait", selvage_halo_enqueue_wait(bench->halo, bench->traffic.stream));
 }
 
+static void run_halo(void *context)
+{
+    halo_bench_t *bench = context;
+    tool_try(&bench->job, "run", selvage_halo_run(bench->halo, bench->traffic.stream));
+}
+
 static void finish_halo(void *context)
 {
     halo_bench_t *bench = context;
@@ -189,13 +195,14 @@ static bool can_enqueue(halo_bench_t *bench)
 
 static void measure_row(halo_bench_t *bench, halo_row_t *row)
 {
-    const bench_work_t wait = {wait_halo, NULL, bench}, stream = {enqueue_halo, finish_halo, bench};
+    const bench_work_t works[BENCH_MODES] = {
+        {wait_halo, NULL, bench}, {enqueue_halo, finish_halo, bench}, {run_halo, finish_halo, bench}};
     halo_case_open(bench, &row->what);
     row->info = (selvage_halo_info_t){SELVAGE_HALO_INFO_INIT};
     tool_try(&bench->job, "halo", selvage_halo_describe(bench->halo, &row->info));
     if (row->what.mode == BENCH_WAIT || can_enqueue(bench))
         row->seconds = bench_measure(&bench->job, row->what.mode, bench->options.seconds, bench->options.repetitions,
-                                     row->what.mode == BENCH_WAIT ? &wait : &stream).median_s;
+                                     &works[row->what.mode]).median_s;
     halo_fill(bench);
     wait_halo(bench);
     row->bad = halo_wrong(bench);

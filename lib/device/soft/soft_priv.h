@@ -117,7 +117,7 @@ typedef struct soft_op {
     } u;
 } soft_op_t;
 
-_Static_assert(sizeof(soft_op_t) == 1088, "an operation fills seventeen cache lines");
+_Static_assert(sizeof(soft_op_t) == 1344, "an operation fills twenty-one cache lines");
 
 /* A thread that runs one block beside the worker; belongs to its stream, so it is free whenever a launch begins. */
 typedef struct soft_helper {

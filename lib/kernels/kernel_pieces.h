@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How packets that lie in pieces are moved: MOVE of kernel_push.h and of kernel_pull.h. */
+#ifndef SV_KERNEL_PIECES_H
+#define SV_KERNEL_PIECES_H
+
+#include "kernels/kernel_layout.h"
+#include "kernels/kernel_pull.h"
+#include "kernels/kernel_push.h"
+
+namespace {
+
+struct layout_push {
+    SV_DEV_FN uint64_t push(const sv_batch_arg_t &arg, const sv_push_item_t &item, uint8_t *dst, uint64_t key,
+                            sv_dev_block_t at)
+    {
+        return layout_block<true>(arg, item.pieces, item.npieces, dst, item.identity.bytes, key, at);
+    }
+};
+
+struct layout_pull {
+    enum : bool { RECORD_EARLY = false }; /* registers are needed for more */
+    SV_DEV_FN uint64_t pull(const sv_batch_arg_t &arg, const sv_pull_item_t &item, const uint8_t *src, uint64_t key,
+                            sv_dev_block_t at)
+    {
+        /* A gathering pass stores to the stream; this one only reads it. */
+        return layout_block<false>(arg, item.pieces, item.npieces, const_cast<uint8_t *>(src), item.identity.bytes,
+                                   key, at);
+    }
+};
+
+} // namespace
+
+#endif
