@@ -36,6 +36,8 @@ KERNEL_IMAGES(push)
 KERNEL_IMAGES(pull)
 KERNEL_IMAGES(gather)
 KERNEL_IMAGES(scatter)
+KERNEL_IMAGES(run)
+KERNEL_IMAGES(run_pieces)
 KERNEL_IMAGES(runs)
 KERNEL_IMAGES(await)
 KERNEL_IMAGES(flip)
@@ -57,6 +59,8 @@ const hip_image_t sv_hip_images[] = {
     KERNEL_ROWS(pull),
     KERNEL_ROWS(gather),
     KERNEL_ROWS(scatter),
+    KERNEL_ROWS(run),
+    KERNEL_ROWS(run_pieces),
     KERNEL_ROWS(runs),
     KERNEL_ROWS(await),
     KERNEL_ROWS(flip),
