@@ -99,6 +99,7 @@ selvage_status_t selvage_message_ibsend(selvage_comm_t *comm, const void *buf, s
 /**
  * @brief As selvage_message_ibsend(), but what goes to a slot begins to move by selvage_message_launch().
  *
+ * That is so with SELVAGE_MESSAGE_NO_STREAM only; with a stream it is selvage_message_ibsend().
  * In between the caller may tell the receiver that the message comes, so that both sides launch their kernels at the
  * same time (selvage_message_expect()). Later messages to the same rank wait for it. A test or wait of a request that
  * was not launched never ends. selvage_message_free() launches it.
@@ -119,7 +120,8 @@ selvage_status_t selvage_message_irecv(selvage_comm_t *comm, void *buf, size_t c
  */
 /**
  * @brief Launches a send that is held. Does nothing to any other request.
- * @return also ERR_DEVICE, ERR_MEMORY; a test or wait returns the same error, and the receiver's ends with ERR_TIMEOUT
+ * @return also ERR_DEVICE, ERR_MEMORY; a test or wait returns the same error. The receiver's ends with ERR_TIMEOUT, if
+ *         there is a deadline
  */
 selvage_status_t selvage_message_launch(selvage_request_t *request);
 /**

@@ -71,7 +71,8 @@ void sv_drop_batch_count(long long *sends_out, long long *batches_out)
 void sv_drop_batch_post(void)
 {
     sv_drop_lock();
-    if (!batch.posts)
+    const bool is_nested = batch.posts; /* nothing is added before the outermost one is over */
+    if (!is_nested)
         sv_drop_flow_end(&batch.flow);
     batch.posts = true;
     while (batch.first < batch.end) {
@@ -88,7 +89,7 @@ void sv_drop_batch_post(void)
     }
     batch.first = batch.end = 0;
     batch.bytes = 0;
-    batch.posts = false;
+    batch.posts = is_nested;
     sv_drop_unlock();
 }
 

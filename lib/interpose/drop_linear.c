@@ -19,6 +19,7 @@
  */
 #include "interpose/drop_linear.h"
 #include "interpose/drop_agree.h"
+#include "interpose/drop_plan.h"
 #include "interpose/drop_route.h"
 
 #include <limits.h>
@@ -131,8 +132,19 @@ static void add_to_span(span_t *span, const block_t *block, const sv_drop_type_t
     span->high = end > span->high ? end : span->high;
 }
 
+/* Of a type that cannot be taken apart, the gaps of a block come up again with it. They may be other blocks. */
+static bool keeps_gaps_of_others(const side_t *side, const block_t *block)
+{
+    if (side->peer != EACH || side->info.named || side->info.dense)
+        return false;
+    sv_drop_plan_t *plan = sv_drop_plan_get(side->type, block->count, block->at);
+    const bool opaque = !plan->pack;
+    sv_drop_plan_put(plan);
+    return opaque;
+}
+
 /* Whether all blocks lie in memory of the route's device and can be messages. */
-static bool is_side_fit(side_t *side, int n, span_t *span)
+static bool is_side_fit(side_t *side, int n, bool receives, span_t *span)
 {
     bool fit = true;
     if (side->peer == NOBODY)
@@ -146,7 +158,8 @@ static bool is_side_fit(side_t *side, int n, span_t *span)
             continue;
         const char *first = (const char *)((uintptr_t)block.at + (uintptr_t)side->info.true_lb);
         fit = block.count <= INT_MAX && sv_drop_is_fit(first, 1) &&
-              (side->info.named || !sv_drop_type_reaches_host(block.at, side->type));
+              (side->info.named || !sv_drop_type_reaches_host(block.at, side->type)) &&
+              !(receives && keeps_gaps_of_others(side, &block));
         add_to_span(span, &block, &side->info);
     }
     return fit;
@@ -155,7 +168,8 @@ static bool is_side_fit(side_t *side, int n, span_t *span)
 static bool is_exchange_fit(exchange_t *x)
 {
     span_t out = {0, 0}, in = {0, 0};
-    if (x->unfit || !is_side_fit(&x->out, x->n, &out) || !is_side_fit(&x->in, x->n, &in) || sv_drop_is_stuck())
+    if (x->unfit || !is_side_fit(&x->out, x->n, false, &out) || !is_side_fit(&x->in, x->n, true, &in) ||
+        sv_drop_is_stuck())
         return false;
     if (x->in_place)
         return true;

@@ -124,7 +124,7 @@ selvage_status_t sv_message_isend(selvage_comm_t *comm, const char *call, const 
     request->tag = tag;
     request->synchronous = kind == SV_SEND_SYNCHRONOUS;
     request->buffered = kind == SV_SEND_BUFFERED || kind == SV_SEND_HELD;
-    request->held = kind == SV_SEND_HELD;
+    request->held = kind == SV_SEND_HELD && stream == SELVAGE_MESSAGE_NO_STREAM; /* others may be gone by then */
     return conclude_call(request, start_send(request, stream), request_out);
 }
 

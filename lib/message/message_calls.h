@@ -20,7 +20,7 @@ typedef struct sv_message_buffer {
 typedef enum sv_send_kind { SV_SEND_PLAIN, SV_SEND_SYNCHRONOUS, SV_SEND_BUFFERED, SV_SEND_HELD } sv_send_kind_t;
 
 /* A buffered one is refused, with ERR_LIMIT and nothing logged, if it would wait for its receiver. A held one is
-   buffered, and if it goes to a slot, sv_message_launch() begins it. */
+   buffered, and if it has no stream and goes to a slot, sv_message_launch() begins it. */
 selvage_status_t sv_message_isend(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
                                   int tag, sv_send_kind_t kind, void *stream, selvage_request_t **request_out);
 selvage_status_t sv_message_irecv(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
