@@ -31,7 +31,8 @@ static selvage_status_t refuse_enqueue(const selvage_exchange_t *x, const char *
 {
     for (uint32_t i = 0; i < x->nsends; i++)
         if (!sv_packet_is_device_driven(&x->sends[i].p))
-            return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s: send %u goes to rank %d by route %s through the host%s", call, i, x->sends[i].p.peer->rank,
+            return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s: send %u goes to rank %d by route %s through the host%s", call,
+                            i, x->sends[i].p.peer->rank,
                             selvage_route_name(x->sends[i].p.route),
                             x->sends[i].p.ops->maps_device ? "'s care: its receiver should register the "
                                                                         "buffer" : "");

@@ -190,7 +190,8 @@ static void run_begin(void *arg)
     if (status == SELVAGE_SUCCESS && !sv_epoch_is_on_device(x))
         sv_exchange_poll(x, sv_clock_ns());
     /* Without a push that has left, nothing would tell later where start was. A run needs no such place. */
-    if (status == SELVAGE_SUCCESS && !x->batch.first_push && !x->enqueued.in_run && sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
+    if (status == SELVAGE_SUCCESS && !x->batch.first_push && !x->enqueued.in_run &&
+        sv_exchange_state(x) == SV_EXCHANGE_RUNNING)
         status = sv_exchange_order(x);
     if (status != SELVAGE_SUCCESS)
         sv_exchange_poison(x, status, true);
