@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * selvage_exchange_enqueue_wait, and selvage_exchange_run: epochs that follow each other on a stream without the host,
- * by every route and kind of packet that allows it; mixed with the other ways to end an epoch; refused where the host is
- * needed. What fails is left to test_exchange_enqueue_faults.c.
+ * selvage_exchange_enqueue_wait, and selvage_exchange_run: epochs that follow each other on a stream without the
+ * host, by every route and kind of packet that allows it; mixed with the other ways to end an epoch; refused where the
+ * host is needed. What fails is left to test_exchange_enqueue_faults.c.
  */
 #include <unistd.h>
 
