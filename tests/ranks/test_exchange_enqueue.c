@@ -2,7 +2,7 @@
 /*
  * selvage_exchange_enqueue_wait, and selvage_exchange_run: epochs that follow each other on a stream without the
  * host, by every route and kind of packet that allows it; mixed with the other ways to end an epoch; refused where the
- * host is needed. What fails is left to test_exchange_enqueue_faults.c.
+ * host is needed; a neighbour that does not come.
  */
 #include <unistd.h>
 
