@@ -199,7 +199,7 @@ typedef void (*selvage_soft_kernel_t)(const void *arg, unsigned block, unsigned 
  *
  * Returns at once; @p arg is copied. All blocks run at the same time, so they may wait for each other.
  *
- * @param[in] arg_bytes  at most 1024
+ * @param[in] arg_bytes  at most 1280
  * @param[in] nblocks    at least 1
  * @return ERR_UNSUPPORTED on a GPU, where applications launch their own kernels; ERR_ARGUMENT; ERR_MEMORY
  */

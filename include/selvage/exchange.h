@@ -194,12 +194,12 @@ selvage_status_t selvage_exchange_enqueue_wait(selvage_exchange_t *ex, void *str
  *
  * One kernel packs, digests and stores the packets, waits for those of the neighbours, verifies them and brings them to
  * their places. So an epoch of short packets costs one launch, and nothing can be computed between its start and its
- * end. That is so where kernels move all packets (routes `self` and `peer`), at most 27 each way, all of them in one
+ * end. That is so where kernels move all packets (routes `self` and `peer`), at most 32 each way, all of them in one
  * piece or all in pieces. Else the epoch has the launches of start and enqueue_wait. Neighbours may call those two.
  *
  * All blocks of that kernel wait for the neighbours', and take at most half of the device. A kernel of the caller's
  * that stays on the device until the epoch is over, and leaves no room for them, makes it end at the deadline with
- * ERR_TIMEOUT.
+ * ERR_TIMEOUT. So may runs on several streams at once, if neighbours run them in different orders.
  *
  * Local; stream-ordered. All else is as for selvage_exchange_enqueue_wait(), also where it blocks, how errors are told,
  * and that received data may have been used before an error is known.

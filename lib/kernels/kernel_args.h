@@ -300,7 +300,8 @@ typedef struct sv_run_arg {
 } sv_run_arg_t;
 
 /* No host looks after every epoch: a failure stays in the result until it is taken. */
-enum { SV_BATCH_STICKY = 8, SV_BATCH_UNLESS_FAILED = 16 /* nothing is done if the word after abort is not 0 */ };
+enum { SV_BATCH_STICKY = 8, SV_BATCH_UNLESS_FAILED = 16, /* nothing is done if the word after abort is not 0 */
+       SV_BATCH_HOLDS_NEXT = 32 /* the next kernel of the stream is not brought in by this part */ };
 
 /* record, unless NULL, is copied to record_to (both aligned to 8 bytes) before the word is released. */
 typedef struct sv_signal_arg {

@@ -65,6 +65,14 @@ SV_DEV_FN bool batch_poll(const sv_batch_arg_t &arg, const uint64_t *word, uint6
     return true;
 }
 
+/* The push of a run is not the last that waits: a second grid would be on the device as long as other ranks are late,
+   and kernels that those ranks need might have no place. */
+SV_DEV_FN void batch_bring_next(const sv_batch_arg_t &arg)
+{
+    if (!(arg.flags & SV_BATCH_HOLDS_NEXT))
+        sv_dev_launch_release();
+}
+
 /*
  * Waits for one or two words (the second may be NULL) on behalf of all shares of a packet. Only the first share looks
  * at them: they may lie in host memory, and many readers would hold up the very store that they wait for. The others
@@ -82,7 +90,7 @@ SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, sv_digest_scratch_t *scrat
 
     if (arg.wait_ns == 0) {
         sv_dev_launch_wait();
-        sv_dev_launch_release();
+        batch_bring_next(arg);
         return true;
     }
     if (at.tid == 0 && at.block == 0) {
@@ -97,7 +105,7 @@ SV_DEV_FN bool batch_await(const sv_batch_arg_t &arg, sv_digest_scratch_t *scrat
             sv_dev_backoff(&turns);
     }
     found = sv_dev_block_broadcast_u32(found, at); /* the barriers inside bring thread 0's wait to all */
-    sv_dev_launch_release();
+    batch_bring_next(arg);
     return found == GO;
 }
 

@@ -11,4 +11,4 @@ SV_DEV_FN void whole_run_body(const sv_run_arg_t &arg, sv_dev_block_t at)
 
 } // namespace
 
-SV_KERNEL(sv_run, sv_run_arg_t, whole_run_body)
+SV_KERNEL_WIDE(sv_run, sv_run_arg_t, whole_run_body)

@@ -12,4 +12,4 @@ SV_DEV_FN void pieces_run_body(const sv_run_arg_t &arg, sv_dev_block_t at)
 
 } // namespace
 
-SV_KERNEL(sv_run_pieces, sv_run_arg_t, pieces_run_body)
+SV_KERNEL_WIDE(sv_run_pieces, sv_run_arg_t, pieces_run_body)

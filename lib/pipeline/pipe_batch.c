@@ -14,6 +14,9 @@
    moves much leaves room for the application's kernels beside it; what links carry keeps no more busy. */
 enum { DEVICE_SHARE = 2 };
 
+/* The kernels of runs have twice as many registers. */
+enum { RUN_SHARE = 2 * DEVICE_SHARE };
+
 /* --- items -------------------------------------------------------------------------------------------------------- */
 
 static void *own_address(const selvage_exchange_t *x, void *ptr)
@@ -346,7 +349,7 @@ static bool is_one_launch(const selvage_exchange_t *x)
 selvage_status_t sv_batch_run_how(selvage_exchange_t *x, const sv_batch_how_t *how)
 {
     sv_run_arg_t arg = {.push = {0}};
-    const unsigned most = blocks_at_most(x);
+    const unsigned most = (x->comm->dev->launch_blocks + RUN_SHARE - 1) / RUN_SHARE;
     if (!is_one_launch(x)) {
         SV_TRY(sv_batch_push_how(x, how));
         return sv_batch_pull_how(x, how);
@@ -356,6 +359,7 @@ selvage_status_t sv_batch_run_how(selvage_exchange_t *x, const sv_batch_how_t *h
     const uint64_t pull_bytes = sv_batch_share_bytes(due_pull_bytes(x), x->batch.npull_due, most);
     begin_batch(x, how, x->batch.push_items, &arg.push);
     begin_batch(x, how, x->batch.pull_items, &arg.pull);
+    arg.push.flags |= SV_BATCH_HOLDS_NEXT;
     for (uint32_t i = 0; i < x->batch.npush_due; i++)
         add_to_batch(&arg.push, &x->sends[x->batch.push_due[i]].p, push_bytes);
     for (uint32_t i = 0; i < x->batch.npull_due; i++)

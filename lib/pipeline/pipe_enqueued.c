@@ -228,11 +228,15 @@ selvage_status_t sv_exchange_run(selvage_exchange_t *x, void *stream)
     if (state == SV_EXCHANGE_IDLE && !x->comm->topology.shares_gpu && x->comm->dev->kernels_wait &&
         !x->comm->progress.threaded)
         SV_TRY(refuse_enqueue(x, "selvage_exchange_run"));
-    x->enqueued.in_run = state == SV_EXCHANGE_IDLE && may_run_at_once(x);
+    /* With a progress thread the flag is that thread's. */
+    const bool at_once = state == SV_EXCHANGE_IDLE && may_run_at_once(x);
+    if (at_once)
+        x->enqueued.in_run = true;
     selvage_status_t status = sv_exchange_start(x, stream);
     if (status == SELVAGE_SUCCESS)
         status = sv_exchange_enqueue_wait(x, stream);
-    x->enqueued.in_run = false;
+    if (at_once) /* how this epoch was waited for says nothing of others */
+        x->enqueued.in_run = x->enqueued.waited_immediately = false;
     return status;
 }
 

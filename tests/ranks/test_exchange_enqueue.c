@@ -171,6 +171,7 @@ static void test_habits(void)
 /* Whole epochs with one launch, alone and among others; also where they have the launches of the two calls. */
 static void test_runs(void)
 {
+    local_ranks_mode("SOFT_BLOCKS=8"); /* of which a run takes two */
     for (int some = 0; some < 2; some++) {
         scene.habit = some ? HABIT_RUN_SOME : HABIT_RUN;
         scene.epochs = 100 / fewer();

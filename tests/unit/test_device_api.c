@@ -84,7 +84,7 @@ static void check_refused_enqueue(selvage_device_t *dev)
     CHECK_REFUSED(selvage_device_launch_soft(NULL, scale_body, a, 4, 1, NULL), "dev");
     CHECK_REFUSED(selvage_device_launch_soft(dev, NULL, a, 4, 1, NULL), "kernel");
     CHECK_REFUSED(selvage_device_launch_soft(dev, scale_body, NULL, 4, 1, NULL), "arg");
-    CHECK_REFUSED(selvage_device_launch_soft(dev, scale_body, a, 1025, 1, NULL), "arg_bytes");
+    CHECK_REFUSED(selvage_device_launch_soft(dev, scale_body, a, 1281, 1, NULL), "arg_bytes");
     CHECK_REFUSED(selvage_device_launch_soft(dev, scale_body, a, 4, 0, NULL), "nblocks");
 }
 
