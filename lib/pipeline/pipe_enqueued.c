@@ -209,13 +209,18 @@ selvage_status_t sv_exchange_enqueue_wait(selvage_exchange_t *x, void *stream)
     return sv_exchange_state(x) == SV_EXCHANGE_POISONED ? sv_exchange_first_error(x) : SELVAGE_SUCCESS;
 }
 
-/* Whether the kernels of an epoch can be one: they move all there is, on this thread, and none has to stand between
-   them (pull_rest()). */
+/* Else an enqueued wait is a wait, or the progress thread's. */
+static bool ends_on_device(const selvage_exchange_t *x)
+{
+    return x->comm->dev->kernels_wait && !x->comm->topology.shares_gpu && !x->comm->progress.threaded;
+}
+
+/* Whether the kernels of an epoch can be one: they move all there is, and none has to stand between them
+   (pull_rest()). */
 static bool may_run_at_once(const selvage_exchange_t *x)
 {
     const sv_device_t *dev = x->comm->dev;
-    bool one = x->batch.reach == SV_KERNELS_MOVE_ALL && x->nsends > 0 && x->nrecvs > 0 && dev->kernels_wait &&
-               !x->comm->topology.shares_gpu && !x->comm->progress.threaded;
+    bool one = ends_on_device(x) && x->batch.reach == SV_KERNELS_MOVE_ALL && x->nsends > 0 && x->nrecvs > 0;
     for (uint32_t i = 0; i < x->nrecvs && one; i++)
         one = !x->recvs[i].p.in_place || dev->shows_stores;
     return one;
@@ -225,8 +230,7 @@ static bool may_run_at_once(const selvage_exchange_t *x)
 selvage_status_t sv_exchange_run(selvage_exchange_t *x, void *stream)
 {
     const sv_exchange_state_t state = sv_exchange_state(x);
-    if (state == SV_EXCHANGE_IDLE && !x->comm->topology.shares_gpu && x->comm->dev->kernels_wait &&
-        !x->comm->progress.threaded)
+    if (state == SV_EXCHANGE_IDLE && ends_on_device(x))
         SV_TRY(refuse_enqueue(x, "selvage_exchange_run"));
     /* With a progress thread the flag is that thread's. */
     const bool at_once = state == SV_EXCHANGE_IDLE && may_run_at_once(x);

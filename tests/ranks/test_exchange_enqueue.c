@@ -210,24 +210,16 @@ static void test_modes(void)
     local_ranks_mode("SOFT_BLOCKS=4");
 }
 
-/* --- ordinary memory that does not show a kernel what others store ------------------------------------------------ */
+/* --- which kernels are launched ----------------------------------------------------------------------------------- */
 
-static _Atomic unsigned holds; /* kernels that only wait */
+static _Atomic unsigned holds, whole, parts; /* launches: only to wait; one for an epoch; one of two for an epoch */
 static selvage_status_t (*_Atomic real_launch)(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg,
                                                size_t arg_bytes, unsigned nblocks, void *stream);
 
-static selvage_status_t count_holds(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg, size_t arg_bytes,
-                                    unsigned nblocks, void *stream)
+static selvage_status_t count_launch(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg, size_t arg_bytes,
+                                     unsigned nblocks, void *stream)
 {
     atomic_fetch_add(&holds, kernel == &sv_kernel_await);
-    return atomic_load(&real_launch)(dev, kernel, arg, arg_bytes, nblocks, stream);
-}
-
-static _Atomic unsigned whole, parts; /* launches of one kernel for an epoch, and of two */
-
-static selvage_status_t count_runs(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg, size_t arg_bytes,
-                                   unsigned nblocks, void *stream)
-{
     atomic_fetch_add(&whole, kernel == &sv_kernel_run || kernel == &sv_kernel_run_pieces);
     atomic_fetch_add(&parts, kernel == &sv_kernel_push || kernel == &sv_kernel_pull);
     return atomic_load(&real_launch)(dev, kernel, arg, arg_bytes, nblocks, stream);
@@ -238,7 +230,7 @@ static void run_counted(local_rank_t *self)
     sv_device_t *dev = self->comm->dev;
     const sv_device_ops_t *real = dev->ops;
     sv_device_ops_t counting = *real;
-    counting.launch = count_runs;
+    counting.launch = count_launch;
     atomic_store(&real_launch, real->launch);
     dev->ops = &counting;
     run_scene(self);
@@ -288,18 +280,12 @@ static void test_alone(void)
 
 static void run_hidden(local_rank_t *self)
 {
-    sv_device_t *dev = self->comm->dev;
-    const sv_device_ops_t *real = dev->ops;
-    sv_device_ops_t counting = *real;
-    counting.launch = count_holds;
-    atomic_store(&real_launch, real->launch);
-    dev->shows_stores = false;
-    dev->ops = &counting;
-    run_scene(self);
-    dev->ops = real;
+    self->comm->dev->shows_stores = false;
+    run_counted(self);
 }
 
-/* What is summed in the user's memory is summed by a kernel that begins when it is there. */
+/* Ordinary memory need not show a kernel what others store. Then what is summed in the user's memory is summed by a
+   kernel that begins when it is there. */
 static void test_hidden(void)
 {
     static const struct hidden {
