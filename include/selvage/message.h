@@ -139,6 +139,22 @@ selvage_status_t selvage_message_expect(selvage_request_t *request, uint64_t byt
 /** @} */
 
 /**
+ * @name Groups
+ * A launch costs the host as much as all else that it does for a message. Between these two calls kernels of the
+ * communicator's messages are kept, ten at most, and then are launched together. Groups nest, and any thread's messages
+ * are in them. Local; do not block.
+ *
+ * Waits and blocking calls launch what is kept in any case. A test launches what was kept for 50 us, so that requests
+ * of a group are best tested after its end.
+ * @return ERR_ARGUMENT, ERR_STATE (no group is open), ERR_MEMORY; end also ERR_DEVICE, if a launch has failed and no
+ *         request can say so
+ * @{
+ */
+selvage_status_t selvage_message_group_begin(selvage_comm_t *comm);
+selvage_status_t selvage_message_group_end(selvage_comm_t *comm);
+/** @} */
+
+/**
  * @name Blocking
  * They are as the calls above and selvage_message_wait() after them. When one fails, its requests are given up: nothing
  * writes the receive buffer or reads the send buffer any more, unless the error's detail says that this could not be

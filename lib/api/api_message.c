@@ -245,6 +245,20 @@ selvage_status_t selvage_message_launch(selvage_request_t *request)
     return sv_api_leave(sv_message_launch(request));
 }
 
+selvage_status_t selvage_message_group_begin(selvage_comm_t *comm)
+{
+    SV_API_NEED(comm);
+    SV_TRY(sv_api_enter(comm));
+    return sv_api_leave(sv_message_open_group(comm));
+}
+
+selvage_status_t selvage_message_group_end(selvage_comm_t *comm)
+{
+    SV_API_NEED(comm);
+    SV_TRY(sv_api_enter(comm));
+    return sv_api_leave(sv_message_close_group(comm));
+}
+
 selvage_status_t selvage_message_expect(selvage_request_t *request, uint64_t bytes)
 {
     SV_API_NEED(request);

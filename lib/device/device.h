@@ -25,7 +25,7 @@
 #include <selvage/device.h>
 #include <selvage/status.h>
 
-enum { SV_DEVICE_ABI = 14, SV_KERNEL_ARG_BYTES = 1280, SV_DEVICE_HANDLE_BYTES = 96 };
+enum { SV_DEVICE_ABI = 15, SV_KERNEL_ARG_BYTES = 1280, SV_DEVICE_HANDLE_BYTES = 96 };
 
 /*
  * A kernel of the library: its name in code objects, and its body for soft, whose arg points at the argument struct.

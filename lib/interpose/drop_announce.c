@@ -154,17 +154,26 @@ static bool is_as_long(int64_t count, MPI_Datatype type, int64_t limit)
            PMPI_Type_size_x(type, &bytes) == MPI_SUCCESS && bytes * count >= limit;
 }
 
+static bool is_long_enough(int64_t count, MPI_Datatype type, int64_t least)
+{
+    return is_as_long(count, type, least > SV_DROP_ANNOUNCE_BYTES ? least : SV_DROP_ANNOUNCE_BYTES + 1);
+}
+
 bool sv_drop_fast_takes(int64_t count, MPI_Datatype type)
 {
-    const int64_t least = sv_drop_settings()->fast_bytes;
-    return is_as_long(count, type, least > SV_DROP_ANNOUNCE_BYTES ? least : SV_DROP_ANNOUNCE_BYTES + 1);
+    return is_long_enough(count, type, sv_drop_settings()->fast_bytes);
+}
+
+bool sv_drop_fast_may_take(int64_t count, MPI_Datatype type)
+{
+    return is_long_enough(count, type, sv_drop_settings()->row_bytes);
 }
 
 /* A send that MPI would refuse is not announced, because a slot that has been filled cannot be taken back. */
 bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)
 {
     int to;
-    if (!sv_drop_fast_takes(count, type))
+    if (!(sv_drop_batch_is_row() ? sv_drop_fast_may_take : sv_drop_fast_takes)(count, type))
         return false;
     sv_drop_wireup(comm, dest);
     if (!sv_drop_fast_is_open() || tag < 0 || tag > sv_drop_route.tag_most ||
@@ -219,7 +228,7 @@ bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device)
         return true;
     /* A receive into host memory, of a program without device memory. If a right program's message could be announced
        to this receive before it is complete, the route must stay closed meanwhile. */
-    if (sv_drop_fast_takes(count, type))
+    if (sv_drop_fast_may_take(count, type))
         atomic_store_explicit(&sv_drop_route.unwatched, true, memory_order_relaxed);
     return false;
 }

@@ -18,6 +18,9 @@
  * are posted; these own the staging memory.
  */
 #include "interpose/drop_pool.h"
+#include "interpose/drop_route.h"
+
+#include <selvage/message.h>
 
 /* What is batched at most, before it is posted. A longer message is worth a wait of its own. */
 enum { SENDS_MOST = 256, BYTES_MOST = 4 << 20, MESSAGE_MOST = 256 << 10 };
@@ -40,6 +43,12 @@ static struct {
     int64_t bytes;
     long long sends_ever, batches_ever;
 } batch = {.flow = {.theirs = true}};
+
+/* Sends of device memory without another call in between, and whether a group of Selvage's messages keeps kernels. */
+static struct {
+    int sends;
+    bool keeps;
+} row;
 
 _Atomic int sv_drop_batched;
 
@@ -68,9 +77,15 @@ void sv_drop_batch_count(long long *sends_out, long long *batches_out)
 }
 
 /* An error handler of the program's may call MPI while this goes on. Then it posts the rest. */
-void sv_drop_batch_post(void)
+void sv_drop_batch_post_staged(void)
 {
+    if (atomic_load_explicit(&sv_drop_batched, memory_order_relaxed) == 0)
+        return;
     sv_drop_lock();
+    if (batch.first == batch.end) {
+        sv_drop_unlock();
+        return;
+    }
     const bool is_nested = batch.posts; /* nothing is added before the outermost one is over */
     if (!is_nested)
         sv_drop_flow_end(&batch.flow);
@@ -91,6 +106,50 @@ void sv_drop_batch_post(void)
     batch.bytes = 0;
     batch.posts = is_nested;
     sv_drop_unlock();
+}
+
+/*
+ * Sends by the route: each begins at once, with a kernel of its own, as a program may compute before it calls again. In
+ * a long row of them launches are what takes the time, and the first ones keep the device busy. So the others are
+ * launched together. What wrote them is complete, so that this is right at any time, whatever is enqueued meanwhile.
+ */
+void sv_drop_batch_note_send(void)
+{
+    if (batch.open && !batch.posts && row.sends++ == 0)
+        atomic_fetch_add_explicit(&sv_drop_batched, 1, memory_order_relaxed); /* partner: end_row() */
+}
+
+bool sv_drop_batch_is_row(void)
+{
+    enum { FEW = 8 };
+    return row.sends > FEW;
+}
+
+void sv_drop_batch_keep_fast(void)
+{
+    if (sv_drop_batch_is_row() && !row.keeps) /* partner: end_row() */
+        row.keeps = selvage_message_group_begin(sv_drop_route.world) == SELVAGE_SUCCESS;
+}
+
+static void end_row(void)
+{
+    sv_drop_lock();
+    if (row.sends > 0) {
+        row.sends = 0;
+        atomic_fetch_sub_explicit(&sv_drop_batched, 1, memory_order_relaxed);
+    }
+    if (row.keeps) {
+        row.keeps = false;
+        if (selvage_message_group_end(sv_drop_route.world) != SELVAGE_SUCCESS) /* receivers wait for them */
+            sv_drop_fatal("messages could not be launched", selvage_error_detail());
+    }
+    sv_drop_unlock();
+}
+
+void sv_drop_batch_post(void)
+{
+    end_row();
+    sv_drop_batch_post_staged();
 }
 
 /* Records the event after the last copy. */

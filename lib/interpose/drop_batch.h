@@ -8,11 +8,21 @@
 
 #include "interpose/drop.h"
 
-/* How many sends MPI has not been given yet. */
+/* How many sends MPI has not been given yet, and one more after a send of device memory. */
 extern _Atomic int sv_drop_batched;
 
-/* Waits for their copies, and gives them to MPI. */
+/* Waits for their copies, and gives them to MPI. Launches what is kept of sends by the route. */
 void sv_drop_batch_post(void);
+
+/* Only gives the staged ones to MPI, before a send by the route. */
+void sv_drop_batch_post_staged(void);
+
+/* A non-blocking send of device memory is about to begin. Whether it is one of a long row, without another call in
+   between. The kernels of those that go by the route are then kept until there are several, or until the next call of
+   another kind. */
+void sv_drop_batch_note_send(void);
+bool sv_drop_batch_is_row(void);
+void sv_drop_batch_keep_fast(void);
 
 /* The first of every call that may send, complete, ask, block or synchronise. */
 static inline void sv_drop_flush(void)

@@ -47,8 +47,10 @@ void sv_drop_fast_answer(void);
    route between the two, in time. Not with the lock (drop_wireup.c). */
 void sv_drop_wireup(MPI_Comm comm, int peer);
 
-/* Whether so much takes the route, whether a message of it may, and whether receives of it are watched. */
+/* Whether so much takes the route, or may take it in a long row of sends; whether a message of it may be sent by it
+   now; and whether receives of it are watched. */
 bool sv_drop_fast_takes(int64_t count, MPI_Datatype type);
+bool sv_drop_fast_may_take(int64_t count, MPI_Datatype type);
 bool sv_drop_fast_may_send(int64_t count, MPI_Datatype type, int dest, int tag, MPI_Comm comm);
 bool sv_drop_fast_watches(int64_t count, MPI_Datatype type, bool device);
 /* Whether a receive of so little is given room for an announcement, since its sender waits for what hears it, or since
@@ -68,6 +70,10 @@ void sv_drop_fast_monitor(sv_drop_fast_t *state, void *buf, int64_t count, MPI_D
                           bool device);
 /* After the receive: whether it was an announcement. Its bytes are then under way, or cannot be had (state->error). */
 bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status);
+/* Between these two, under the lock, kernels of messages by the route are kept, and then launched together. end is
+   given what begin has returned. */
+bool sv_drop_fast_begin_group(void);
+void sv_drop_fast_end_group(bool begun);
 /* Whether nothing is in flight any more; *error is set if it ended badly. */
 bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error);
 /* After a receive that blocked: waits for what was announced, if anything was. True: it has come and landed, or failed

@@ -50,11 +50,12 @@ static bool isend_fast(const kind_t *kind, const char *name, const void *buf, in
         return false;
     PMPI_Type_size_x(type, &bytes);
     call.bytes = bytes * count;
-    sv_drop_flush();
+    sv_drop_batch_post_staged();
     sv_drop_settle();
     if (sv_drop_is_stuck())
         return false;
     sv_drop_lock();
+    sv_drop_batch_keep_fast();
     void *announcement = sv_drop_fast_send(&fast, buf, count, type, to.peer, to.tag, to.comm);
     if (announcement) {
         *code_out = kind->isend(announcement, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, to.peer, to.tag, to.comm, &inner);
@@ -102,6 +103,7 @@ static int isend_device(const kind_t *kind, const void *buf, int count, MPI_Data
     sv_drop_call_t call = {.name = kind->iname, .has_peer = true, .peer = to.peer, .tag = to.tag};
     MPI_Request inner = MPI_REQUEST_NULL;
     int code;
+    sv_drop_batch_note_send();
     if (isend_fast(kind, kind->iname, buf, count, type, to, request, &code)) {
         if (code == MPI_SUCCESS)
             sv_drop_count(kind->iname, "fast", to.comm, to.peer, type, count, 0);
@@ -134,7 +136,7 @@ static int send_init_device(const kind_t *kind, const void *buf, int count, MPI_
     if (!buffer)
         return kind->init(buf, count, type, to.peer, to.tag, to.comm, request);
     int code = kind->init(sv_drop_address(buffer), buffer->count, buffer->type, to.peer, to.tag, to.comm, &inner);
-    if (code != MPI_SUCCESS || !sv_drop_fast_takes(count, type) ||
+    if (code != MPI_SUCCESS || !sv_drop_fast_may_take(count, type) ||
         (kind->isend != PMPI_Isend && kind->isend != PMPI_Irsend))
         return sv_drop_coll_keep(&call, code, inner, request);
     /* What may go by the route when it is started is remembered for that. */
@@ -222,7 +224,7 @@ sv_drop_buffer_t *sv_drop_recv_buffer(sv_drop_call_t *call, sv_drop_fast_t *fast
                                       MPI_Datatype type, MPI_Comm comm, int source, bool host)
 {
     sv_drop_buffer_t *buffer = host ? NULL : sv_drop_message(call, buf, count, type, false, true);
-    if (buffer && sv_drop_fast_takes(count, type))
+    if (buffer && sv_drop_fast_may_take(count, type))
         sv_drop_wireup(comm, source);
     /* An announcement that a probe has read is listened to wherever it is received. */
     if (__builtin_expect(sv_drop_fast_wanted, 0))
@@ -237,7 +239,7 @@ sv_drop_buffer_t *sv_drop_recv_buffer(sv_drop_call_t *call, sv_drop_fast_t *fast
 sv_drop_buffer_t *sv_drop_recv_unpacking(sv_drop_call_t *call, const sv_drop_fast_t *fast, void *buf, int64_t count,
                                          MPI_Datatype type)
 {
-    return fast->monitored && (sv_drop_fast_takes(count, type) || sv_drop_fast_is_short(fast, count, type))
+    return fast->monitored && (sv_drop_fast_may_take(count, type) || sv_drop_fast_is_short(fast, count, type))
                ? sv_drop_unpacking(call, fast, buf, count, type)
                : NULL;
 }

@@ -415,6 +415,7 @@ static bool progress_for(sv_drop_op_t *const *ops, int n)
         sv_drop_flow_t flow = {0};
         sv_drop_op_t *ended = NULL;
         engine.walks = true;
+        const bool groups = sv_drop_fast_begin_group();
         /* Those that a call waits for come first, because the walk may come to them much later. */
         for (int i = 0, looks = LOOKS; i < n && looks > 0; i++) {
             if (!ops[i] || !ops[i]->running)
@@ -435,6 +436,7 @@ static bool progress_for(sv_drop_op_t *const *ops, int n)
                 looks--;
             op = engine.next ? engine.next : engine.first;
         }
+        sv_drop_fast_end_group(groups);
         any = ended != NULL;
         end_ops(&flow, ended);
         engine.walks = false;

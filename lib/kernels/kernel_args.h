@@ -90,6 +90,39 @@ typedef struct sv_digest_arg {
     sv_record_t identity;   /* digest member ignored */
 } sv_digest_arg_t;
 
+/*
+ * Several such passes in one launch, over packets of one exchange, without await. Each is by the blocks from
+ * first_block[i] to first_block[i + 1]. Members are those of sv_digest_arg_t, and of its identity; index is the lower
+ * half of epoch.
+ */
+enum { SV_DIGESTS_MAX = 10 };
+
+typedef struct sv_digest_job {
+    const uint8_t *src;
+    uint8_t *dst;
+    uint64_t bytes;
+    uint64_t key;
+    sv_digest_scratch_t *scratch;
+    uint8_t *record;
+    sv_verify_result_t *result;
+    uint64_t *signal;
+    uint64_t signal_value;
+    uint64_t *second;
+    uint64_t second_value;
+    uint64_t epoch;
+    uint32_t tag, source, destination;
+    uint16_t mode;
+    uint8_t attempt;
+    uint8_t reserved;
+} sv_digest_job_t;
+
+typedef struct sv_digests_arg {
+    uint32_t njobs;
+    uint32_t first_block[SV_DIGESTS_MAX + 1];
+    uint64_t exchange;
+    sv_digest_job_t job[SV_DIGESTS_MAX];
+} sv_digests_arg_t;
+
 /* One division of a unit's number by the extent of a dimension: multiply, take the upper word, shift (pack_plan.c). */
 typedef struct sv_pack_level {
     int64_t stride;         /* bytes from one unit to the next in this dimension */
@@ -338,6 +371,8 @@ SV_LAYOUT_ASSERT(sv_record_t, 64);
 SV_LAYOUT_ASSERT(sv_verify_result_t, 32);
 SV_LAYOUT_ASSERT(sv_digest_scratch_t, 16);
 SV_LAYOUT_ASSERT(sv_digest_arg_t, 216);
+SV_LAYOUT_ASSERT(sv_digest_job_t, 112);
+SV_LAYOUT_ASSERT(sv_digests_arg_t, 1176);
 SV_LAYOUT_ASSERT(sv_pack_level_t, 16);
 SV_LAYOUT_ASSERT(sv_pack_arg_t, 248);
 SV_LAYOUT_ASSERT(sv_runs_group_t, 24);

@@ -11,6 +11,7 @@
 #include "kernels/kernels.h"
 
 const sv_kernel_t sv_kernel_digest = {.name = "sv_digest", .soft = sv_digest_soft};
+const sv_kernel_t sv_kernel_digests = {.name = "sv_digests", .soft = sv_digests_soft};
 const sv_kernel_t sv_kernel_pack = {.name = "sv_pack", .soft = sv_pack_soft};
 const sv_kernel_t sv_kernel_unpack = {.name = "sv_unpack", .soft = sv_unpack_soft};
 const sv_kernel_t sv_kernel_runs = {.name = "sv_runs", .soft = sv_runs_soft};

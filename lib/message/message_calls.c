@@ -87,15 +87,12 @@ static selvage_status_t conclude_call(selvage_request_t *request, selvage_status
     return leave_engine(engine, status);
 }
 
-/* Polls if many requests are open. A few are advanced by those who wait for them. A poll looks at all requests, so one
-   for each call would take longer with each. */
+/* Polls if many requests are open. A few are advanced by those who wait for them. */
 static void poll_if_many(sv_message_engine_t *engine)
 {
-    enum { MANY = 16, SHARE = 64 };
-    if (engine->open > MANY && ++engine->calls > engine->open / SHARE) {
-        engine->calls = 0;
-        (void)sv_message_poll(engine);
-    }
+    enum { MANY = 16 };
+    if (engine->open > MANY)
+        (void)sv_message_poll_lazily(engine);
 }
 
 static selvage_status_t start_send(selvage_request_t *request, void *stream)
@@ -140,6 +137,13 @@ selvage_status_t sv_message_launch(selvage_request_t *request)
     return leave_engine(engine, status);
 }
 
+/* A receive that has met its message, without a poll of all others. */
+static selvage_status_t advance_now(selvage_request_t *recv)
+{
+    bool moved = false;
+    return sv_message_recv_advance(recv, &moved);
+}
+
 static selvage_status_t start_receive(selvage_request_t *request, sv_ctrl_desc_t *taken, void *stream)
 {
     if (request->peer == SV_MESSAGE_NOBODY && !taken) {
@@ -156,9 +160,9 @@ static selvage_status_t start_receive(selvage_request_t *request, sv_ctrl_desc_t
     else
         sv_message_post(request);
     /* Its message is there, or may be there, announced by a sender that saw no RTR: it begins now. */
-    if (request->put.advertised || request->state == SV_REQUEST_GATE)
-        (void)sv_message_poll(request->engine);
-    return SELVAGE_SUCCESS;
+    if (request->put.advertised)
+        (void)sv_message_poll_lazily(request->engine);
+    return request->state == SV_REQUEST_GATE ? advance_now(request) : SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_message_irecv(selvage_comm_t *comm, const char *call, const sv_message_buffer_t *buffer, int peer,
@@ -219,10 +223,33 @@ void sv_message_expect(selvage_request_t *request, uint64_t bytes)
     sv_message_engine_t *engine = request->engine;
     pthread_mutex_lock(&engine->lock);
     if (request->state == SV_REQUEST_POSTED && !request->is_send) {
-        (void)sv_message_poll(engine);
-        sv_prelaunch_expect(request, bytes);
+        sv_message_poll_control(engine);
+        if (request->state == SV_REQUEST_GATE)
+            (void)advance_now(request); /* it has an error itself */
+        else
+            sv_prelaunch_expect(request, bytes);
     }
     pthread_mutex_unlock(&engine->lock);
+}
+
+selvage_status_t sv_message_open_group(selvage_comm_t *comm)
+{
+    sv_message_engine_t *engine;
+    SV_TRY(sv_message_engine(comm, &engine));
+    pthread_mutex_lock(&engine->lock);
+    sv_message_group_begin(engine);
+    return leave_engine(engine, SELVAGE_SUCCESS);
+}
+
+selvage_status_t sv_message_close_group(selvage_comm_t *comm)
+{
+    sv_message_engine_t *engine;
+    SV_TRY(sv_message_engine(comm, &engine));
+    pthread_mutex_lock(&engine->lock);
+    if (engine->group.depth == 0)
+        return leave_engine(engine, sv_error(SELVAGE_ERR_STATE, "no group of messages is open"));
+    sv_message_group_end(engine);
+    return leave_engine(engine, engine->broken);
 }
 
 void sv_message_cancel(selvage_request_t *request)

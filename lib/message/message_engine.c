@@ -163,6 +163,7 @@ bool sv_message_drain(sv_message_engine_t *engine)
     char text[SV_DETAIL_BYTES];
     bool over = true;
     memcpy(text, sv_thread_detail(), sizeof text);
+    sv_message_group_launch(engine);
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         over = SV_DEVICE_CALL(engine->dev, stream_sync, stream[i]) == SELVAGE_SUCCESS && over;
     memcpy(sv_thread_detail(), text, sizeof text);
@@ -373,13 +374,13 @@ static void query_gates(sv_list_t *list)
     }
 }
 
-bool sv_message_poll(sv_message_engine_t *engine)
+static bool poll_engine(sv_message_engine_t *engine)
 {
     enum { RTRS_AT_ONCE = 4 };
     bool moved = false;
-    if (engine->broken != SELVAGE_SUCCESS)
-        return false;
+    sv_message_group_begin(engine);
     selvage_status_t status = progress_requests(engine, &moved);
+    sv_message_group_end(engine);
     if (status != SELVAGE_SUCCESS)
         sv_message_break(engine, status);
     if (engine->ncancels)
@@ -395,6 +396,36 @@ bool sv_message_poll(sv_message_engine_t *engine)
     for (sv_list_t *it = engine->posted.next; it != &engine->posted && looked < RTRS_AT_ONCE; it = it->next, looked++)
         sv_message_rtr_post(SV_CONTAINER_OF(it, selvage_request_t, link));
     return false;
+}
+
+bool sv_message_poll(sv_message_engine_t *engine)
+{
+    if (engine->broken != SELVAGE_SUCCESS)
+        return false;
+    const uint64_t began_ns = sv_clock_ns();
+    const bool moved = poll_engine(engine);
+    engine->polled_ns = sv_clock_ns();
+    engine->poll_ns = engine->polled_ns - began_ns;
+    return moved;
+}
+
+/* A poll looks at all requests, so one for each call would take longer with each. With few, none is left out. */
+bool sv_message_poll_lazily(sv_message_engine_t *engine)
+{
+    enum { FEW = 4 };
+    return (engine->open <= FEW || sv_clock_ns() - engine->polled_ns >= engine->poll_ns) && sv_message_poll(engine);
+}
+
+void sv_message_poll_control(sv_message_engine_t *engine)
+{
+    bool moved = false;
+    if (engine->broken != SELVAGE_SUCCESS)
+        return;
+    const selvage_status_t status = sv_ctrl_poll(engine, &moved);
+    if (status != SELVAGE_SUCCESS)
+        sv_message_break(engine, status);
+    if (moved)
+        engine->moved_ns = sv_clock_ns();
 }
 
 /* --- what the communicator asks ----------------------------------------------------------------------------------- */

@@ -34,6 +34,7 @@
 #include "base/base_thread.h"
 #include "comm/comm.h"
 #include "kernels/kernels.h"
+#include "message/message_group.h"
 #include "message/message_request.h"
 
 enum {
@@ -205,7 +206,9 @@ struct sv_message_engine {
     uint64_t moved_ns, stamps, broken_ns;
     bool stores_late;        /* it broke while kernels of sends were after callers' work */
     bool quarantined;        /* the wire, or a kernel, may still write its memory */
-    unsigned polls, calls;
+    unsigned polls;
+    uint64_t polled_ns, poll_ns; /* when the last poll was over, and how long it took */
+    sv_message_group_t group;
     sv_message_streams_t streams;
     sv_message_arrived_t arrived;
     sv_message_counts_t counts;
@@ -267,6 +270,10 @@ sv_message_stats_t sv_message_stats(selvage_comm_t *comm);
 selvage_status_t sv_message_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out);
 /* Advances everything; returns whether anything moved. Holds the lock already. */
 bool sv_message_poll(sv_message_engine_t *engine);
+/* The same, unless the last poll is over for less time than it took. For callers that come often. */
+bool sv_message_poll_lazily(sv_message_engine_t *engine);
+/* Only takes the control messages that have come. */
+void sv_message_poll_control(sv_message_engine_t *engine);
 /* Waits for the engine's own streams, which wait for no caller's. False: that fails. The thread's detail stays. */
 bool sv_message_drain(sv_message_engine_t *engine);
 /* For a request that an error ends, in its call or after it. Waits for what the device does for it, or retires its

@@ -435,11 +435,16 @@ static selvage_status_t get_by_host(selvage_request_t *recv, sv_shm_end_t *end)
     return sv_rendezvous_finish(recv, found);
 }
 
-/* Long ones are read faster by a copy engine, and are verified while the next one comes. */
+/* Long ones are read faster by a copy engine, and are verified while the next one comes. Of many, several are read by
+   one kernel, which saves two calls for each. */
 static bool copies_by_kernel(const selvage_request_t *recv)
 {
-    const bool is_set = recv->engine->comm->config.kernel_peer_max_bytes != SV_CONFIG_BYTES_AUTO;
-    return sv_put_by_kernel(recv) && !recv->get.corrupt && (is_set || recv->bytes < LENT_BYTES_MIN);
+    enum { FEW = 4 };
+    const sv_message_engine_t *engine = recv->engine;
+    const bool is_set = engine->comm->config.kernel_peer_max_bytes != SV_CONFIG_BYTES_AUTO;
+    return sv_put_by_kernel(recv) && !recv->get.corrupt && !recv->get.copied &&
+           (is_set || recv->bytes < LENT_BYTES_MIN ||
+            (engine->open > FEW && recv->bytes <= engine->dev->kernel_peer_bytes));
 }
 
 /* Of copies that a kernel verifies: the next message is copied while this one is verified. */

@@ -181,7 +181,8 @@ static selvage_status_t progress_receive(selvage_request_t *recv, bool *moved)
 
 selvage_status_t sv_message_recv_advance(selvage_request_t *recv, bool *moved)
 {
-    return settle_receive(recv, progress_receive(recv, moved));
+    const selvage_status_t status = sv_message_group_error(recv);
+    return settle_receive(recv, status == SELVAGE_SUCCESS ? progress_receive(recv, moved) : status);
 }
 
 /* --- the match ---------------------------------------------------------------------------------------------------- */

@@ -175,6 +175,7 @@ struct selvage_request {
     sv_request_get_t get;
     sv_request_staged_t staged;
     sv_request_early_t early;
+    selvage_status_t launch_error; /* of a kernel that was kept for a group; its text is the detail */
     selvage_status_t error;
     char detail[SV_DETAIL_BYTES / 2];
 };

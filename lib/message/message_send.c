@@ -102,7 +102,10 @@ static selvage_status_t pass_gate(selvage_request_t *send, bool *moved)
 
 selvage_status_t sv_message_send_advance(selvage_request_t *send, bool *moved)
 {
-    selvage_status_t status = SELVAGE_IN_PROGRESS;
+    selvage_status_t status = sv_message_group_error(send);
+    if (status != SELVAGE_SUCCESS)
+        return sv_message_settle_send(send, status);
+    status = SELVAGE_IN_PROGRESS;
     if (send->state == SV_REQUEST_GATE) {
         status = pass_gate(send, moved);
     } else if (send->state == SV_REQUEST_FILLING) {

@@ -42,13 +42,12 @@ unsigned sv_message_blocks_most(const sv_message_engine_t *engine)
 
 static selvage_status_t launch_message_digest(selvage_request_t *request, sv_digest_arg_t *arg, void *stream)
 {
-    sv_device_t *dev = request->engine->dev;
     arg->bytes = request->bytes;
     arg->key = request->key;
     arg->scratch = request->scratch;
     arg->mode |= sv_message_checks(request->engine) ? 0u : (unsigned)SV_DIGEST_NONE;
     arg->identity = request->identity;
-    return SV_DEVICE_CALL(dev, launch, &sv_kernel_digest, arg, sizeof *arg, sv_message_blocks(request), stream);
+    return sv_message_group_digest(request, arg, stream);
 }
 
 selvage_status_t sv_message_prepare(selvage_request_t *send, const sv_prepare_job_t *job, void *stream)

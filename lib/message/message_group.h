@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Digest kernels of several messages in one launch. Under the engine's lock; the engine has one group. */
+#ifndef SV_MESSAGE_GROUP_H
+#define SV_MESSAGE_GROUP_H
+
+#include "base/base_status.h"
+#include "kernels/kernels.h"
+#include <selvage/message.h>
+
+struct sv_message_engine;
+
+/* The kernels that are kept. */
+typedef struct sv_message_group {
+    unsigned depth;          /* groups that are open, one in the other */
+    sv_digests_arg_t arg;    /* njobs of them */
+    sv_digest_arg_t first;   /* the first one, should it be alone */
+    uint64_t kept_ns;        /* since when there is one */
+    selvage_request_t *request[SV_DIGESTS_MAX];
+} sv_message_group_t;
+
+/* Partners of each other; they nest. The outermost end launches. */
+void sv_message_group_begin(struct sv_message_engine *engine);
+void sv_message_group_end(struct sv_message_engine *engine);
+/* Launches what is kept, whatever is open; and only what was kept for a while. */
+void sv_message_group_launch(struct sv_message_engine *engine);
+void sv_message_group_launch_old(struct sv_message_engine *engine);
+
+/* Launches the kernel for a request, or keeps it if a group is open and it is for the engine's stream of kernels. */
+selvage_status_t sv_message_group_digest(selvage_request_t *request, const sv_digest_arg_t *arg, void *stream);
+/* The error of a kernel that was kept, told once; its detail becomes the thread's. */
+selvage_status_t sv_message_group_error(selvage_request_t *request);
+
+#endif
