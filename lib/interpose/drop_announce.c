@@ -384,8 +384,7 @@ static selvage_status_t receive_announced(sv_drop_fast_t *state, const sv_drop_c
     if (status == SELVAGE_ERR_UNSUPPORTED && buffer)
         return receive_packed(state, buffer, notice);
     /* The sender launches its kernel at this time. */
-    if (status == SELVAGE_SUCCESS && notice->bytes <= (uint64_t)sv_drop_route.slot_bytes &&
-        sv_drop_wireup_has_own_gpu())
+    if (status == SELVAGE_SUCCESS && sv_drop_wireup_has_own_gpu())
         (void)selvage_message_expect(state->request, notice->bytes);
     return status;
 }

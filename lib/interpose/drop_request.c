@@ -436,7 +436,7 @@ static bool progress_for(sv_drop_op_t *const *ops, int n)
                 looks--;
             op = engine.next ? engine.next : engine.first;
         }
-        sv_drop_fast_end_group(groups);
+        (void)sv_drop_fast_end_group(groups); /* the requests have the error */
         any = ended != NULL;
         end_ops(&flow, ended);
         engine.walks = false;

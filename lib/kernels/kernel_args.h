@@ -57,7 +57,8 @@ enum {
     SV_DIGEST_VERIFY = 2,   /* compares record with identity and the digest with what was found; writes result */
     SV_DIGEST_FINISH = 3,   /* mask of the above */
     SV_DIGEST_NONE = 4,     /* flag: no digest is computed (and 0 is written, and none is expected) */
-    SV_DIGEST_ONLY = 32     /* flag: await goes from await_before to await_value, or stands for another packet */
+    SV_DIGEST_ONLY = 32,    /* flag: await goes from await_before to await_value, or stands for another packet */
+    SV_DIGEST_LATE = 64     /* flag: await is of the record alone, and is waited for when the bytes are through */
 };
 
 /*
@@ -67,7 +68,7 @@ enum {
  *
  * With await, nothing but that word is looked at before it is await_value. The launch gives up after await_ns, once
  * stop is signal_value, or with SV_DIGEST_ONLY if the word is something else. It then only releases signal with
- * away_value.
+ * away_value. With SV_DIGEST_LATE the bytes are passed over before that, and the last block alone waits.
  */
 typedef struct sv_digest_arg {
     const uint8_t *src;

@@ -7,28 +7,6 @@
 
 namespace {
 
-/* Polls the word until it is there. False: time is over, the host wants no more of it, or the word says that it will
-   not be. The host's word is far, and looked at seldom. */
-SV_DEV_FN bool digest_poll(const sv_digest_arg_t &arg)
-{
-    enum : unsigned { LOOK_AT_STOP = 7, LOOK_ONLY = 63 };
-    const uint64_t begin = sv_dev_clock_ns();
-    unsigned turns = 0, looks = 0;
-
-    for (;;) {
-        /* Partner: the release of the kernel or stream that stored what is waited for. */
-        const uint64_t word = sv_dev_load_acquire_system_u64(arg.await);
-        const bool look = (++looks & LOOK_AT_STOP) == 0;
-        if (word == arg.await_value)
-            return true;
-        if (((arg.mode & SV_DIGEST_ONLY) && word != arg.await_before) || sv_dev_clock_ns() - begin > arg.await_ns ||
-            (look && sv_dev_load_acquire_system_u64(arg.stop) == arg.signal_value))
-            return false;
-        if (looks > LOOK_ONLY) /* what comes soon is not slept through */
-            sv_dev_backoff(&turns);
-    }
-}
-
 /* Only the first block looks at the word, so that all come to one answer. Its block comes before theirs. */
 SV_DEV_FN bool digest_await(const sv_digest_arg_t &arg, sv_dev_block_t at)
 {
@@ -63,7 +41,7 @@ SV_DEV_FN void digest_body(const sv_digest_arg_t &arg, sv_dev_block_t at)
 {
     const uint64_t key = arg.key + arg.first_word * SV_DIGEST_STEP;
 
-    if (arg.await && !digest_await(arg, at)) {
+    if (arg.await && !(arg.mode & SV_DIGEST_LATE) && !digest_await(arg, at)) {
         digest_stay_away(arg, at);
         return;
     }

@@ -14,6 +14,43 @@
 
 namespace {
 
+/* Polls the word until it is there. False: time is over, the host wants no more of it, or the word says that it will
+   not be. The host's word is far, and looked at seldom. */
+SV_DEV_FN bool digest_poll(const sv_digest_arg_t &arg)
+{
+    enum : unsigned { LOOK_AT_STOP = 7, LOOK_ONLY = 63 };
+    const uint64_t begin = sv_dev_clock_ns();
+    unsigned turns = 0, looks = 0;
+
+    for (;;) {
+        /* Partner: the release of the kernel or stream that stored what is waited for. */
+        const uint64_t word = sv_dev_load_acquire_system_u64(arg.await);
+        const bool look = (++looks & LOOK_AT_STOP) == 0;
+        if (word == arg.await_value)
+            return true;
+        if (((arg.mode & SV_DIGEST_ONLY) && word != arg.await_before) || sv_dev_clock_ns() - begin > arg.await_ns ||
+            (look && sv_dev_load_acquire_system_u64(arg.stop) == arg.signal_value))
+            return false;
+        if (looks > LOOK_ONLY) /* what comes soon is not slept through */
+            sv_dev_backoff(&turns);
+    }
+}
+
+/* Waits for the record, if it comes apart from the bytes. */
+template <typename ARG>
+SV_DEV_FN bool finish_await(const ARG &)
+{
+    return true;
+}
+
+SV_DEV_FN bool finish_await(const sv_digest_arg_t &arg)
+{
+    if (!arg.await || !(arg.mode & SV_DIGEST_LATE) || digest_poll(arg))
+        return true;
+    sv_dev_store_release_system_u64(arg.signal, arg.away_value); /* partner: the host that polls it */
+    return false;
+}
+
 template <typename ARG>
 SV_DEV_FN void finish_prepare(const ARG &arg, uint64_t digest)
 {
@@ -68,11 +105,13 @@ SV_DEV_FN void finish_packet(const ARG &arg, uint64_t total)
     arg.scratch->go = arg.scratch->blocks_done = 0;
     if ((arg.mode & SV_DIGEST_FINISH) == SV_DIGEST_ADD)
         return;
+    arg.scratch->sum = 0;
     if ((arg.mode & SV_DIGEST_FINISH) == SV_DIGEST_PREPARE)
         finish_prepare(arg, digest);
-    else
+    else if (finish_await(arg))
         good = finish_verify(arg, digest);
-    arg.scratch->sum = 0;
+    else
+        return;
     finish_signal(arg, good);
 }
 

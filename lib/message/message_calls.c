@@ -222,13 +222,13 @@ void sv_message_expect(selvage_request_t *request, uint64_t bytes)
 {
     sv_message_engine_t *engine = request->engine;
     pthread_mutex_lock(&engine->lock);
-    if (request->state == SV_REQUEST_POSTED && !request->is_send) {
+    request->expected = true;
+    if (request->state == SV_REQUEST_POSTED && !request->is_send)
         sv_message_poll_control(engine);
-        if (request->state == SV_REQUEST_GATE)
-            (void)advance_now(request); /* it has an error itself */
-        else
-            sv_prelaunch_expect(request, bytes);
-    }
+    if (request->state == SV_REQUEST_POSTED && !request->is_send)
+        sv_prelaunch_expect(request, bytes);
+    else if ((request->state == SV_REQUEST_GATE || request->state == SV_REQUEST_MOVING) && !request->is_send)
+        (void)advance_now(request); /* it has an error itself */
     pthread_mutex_unlock(&engine->lock);
 }
 

@@ -45,6 +45,7 @@ enum {
     SV_MESSAGE_PEERS = 64,   /* lists of peers, by rank */
     SV_MESSAGE_TAGS = 64,    /* classes of tags, to remember what was sent last with one */
     SV_PRELAUNCH_STREAMS = 4, /* of kernels that wait */
+    SV_MESSAGE_FEW = 8,      /* open requests, up to which a message has a launch of its own, as soon as may be */
     SV_MESSAGE_KNOWN = 16,   /* allocations whose kind is remembered */
     SV_MESSAGE_EXPORTS = 16, /* handles of allocations that are remembered */
     SV_MESSAGE_ANY = -1,     /* source or tag */
@@ -251,6 +252,7 @@ typedef struct sv_verify_job {
     const uint64_t *await;
     uint64_t await_value, wait_ns;
     bool only;               /* any other value than await_before stands for another message */
+    bool late;               /* await is of the record: the bytes may be read before */
     uint64_t await_before;
     uint64_t *outcome, outcome_value;
 } sv_verify_job_t;

@@ -39,6 +39,7 @@
 #include "base/base_log.h"
 #include "message/message_layout.h"
 #include "message/message_pool.h"
+#include "message/message_prelaunch.h"
 #include "message/message_protocols.h"
 #include "message/message_put.h"
 #include "message/message_shm.h"
@@ -48,8 +49,8 @@ enum {
     STAMP = 3, PLACE = 4, PLACE_MASK = 0xff, FINAL = 1 << 8, CORRUPT = 1 << 9, BUFFERED = 1 << 10, LENT = 1 << 11
 };
 _Static_assert(SV_SHM_GETS == PLACE_MASK + 1, "an RTS can name all places");
-/* Buffered sends of so many bytes are lent: a copy of fewer costs less than a launch. */
-enum { LENT_BYTES_MIN = 1 << 20 };
+/* Buffered sends of so many bytes are lent; and so many are read by a copy engine, if the message is one of few. */
+enum { LENT_BYTES_MIN = 64 << 10, ENGINE_BYTES_MIN = 4 << 20 };
 /* After so many offers in a row that a rank has not taken, one is made of so many. */
 enum { DECLINED_MOST = 8, OFFERED_SHARE = 64 };
 
@@ -213,10 +214,11 @@ static bool can_be_mapped(const sv_message_peer_t *peer)
 }
 
 /* Bytes that lie there as they go, in memory that others can be told of; else they are copied. */
-static bool may_lend(const selvage_request_t *send, void *stream)
+bool sv_get_may_lend(const selvage_request_t *send, void *stream)
 {
     sv_message_where_t unused;
-    return !send->place.layout && stream == SELVAGE_MESSAGE_NO_STREAM && send->bytes >= LENT_BYTES_MIN &&
+    return send->place.on_device && !send->place.layout && stream == SELVAGE_MESSAGE_NO_STREAM &&
+           send->bytes >= LENT_BYTES_MIN &&
            sv_message_export(send->engine, send->place.data, send->bytes, &unused.handle, &unused.offset) ==
                SELVAGE_SUCCESS;
 }
@@ -234,7 +236,7 @@ selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_
     if (engine->buffer_bytes == 0 || !may_offer_get(send, peer, stream) || k == SV_SHM_GETS ||
         (packed && stream != SELVAGE_MESSAGE_NO_STREAM))
         return SELVAGE_ERR_LIMIT;
-    const bool lends = may_lend(send, stream);
+    const bool lends = sv_get_may_lend(send, stream);
     sv_message_bounce_t *bounce = lends ? NULL : take_send_buffer(send);
     if (!bounce && !lends)
         return SELVAGE_ERR_LIMIT;
@@ -439,12 +441,11 @@ static selvage_status_t get_by_host(selvage_request_t *recv, sv_shm_end_t *end)
    one kernel, which saves two calls for each. */
 static bool copies_by_kernel(const selvage_request_t *recv)
 {
-    enum { FEW = 4 };
     const sv_message_engine_t *engine = recv->engine;
     const bool is_set = engine->comm->config.kernel_peer_max_bytes != SV_CONFIG_BYTES_AUTO;
     return sv_put_by_kernel(recv) && !recv->get.corrupt && !recv->get.copied &&
-           (is_set || recv->bytes < LENT_BYTES_MIN ||
-            (engine->open > FEW && recv->bytes <= engine->dev->kernel_peer_bytes));
+           (is_set || recv->bytes < ENGINE_BYTES_MIN ||
+            (engine->open > SV_MESSAGE_FEW && recv->bytes <= engine->dev->kernel_peer_bytes));
 }
 
 /* Of copies that a kernel verifies: the next message is copied while this one is verified. */
@@ -479,19 +480,27 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
             SV_TRY(SV_DEVICE_CALL(engine->dev, launch, &sv_kernel_flip, &arg, sizeof arg, 1, stream));
         }
     }
-    if (!ready)
+    /* 2. Verified after the copy, or by the kernel that copies. One of few has its kernel before the digest is there. */
+    const bool awaits = !ready && engine->open <= SV_MESSAGE_FEW && (by_kernel || get->copied);
+    if (!ready && !awaits)
         return SELVAGE_IN_PROGRESS;
-    /* 2. Verified after the copy, or by the kernel that copies. */
+    sv_verify_job_t job = {.src = by_kernel ? get->src : dst,
+                           .dst = by_kernel ? dst : NULL,
+                           .record = sv_shared_device_address(&end->segment, &end->shm->get_record[get->place]),
+                           .outcome = get->lent ? sv_shared_device_address(&end->segment,
+                                                                           &end->shm->get_done[get->place])
+                                                : NULL,
+                           .outcome_value = get->stamp};
+    if (awaits) {
+        job.await = sv_shared_device_address(&end->segment, &end->shm->get_ready[get->place]);
+        job.await_value = get->stamp;
+        job.late = get->final;
+        if (!sv_prelaunch_verify(recv, &job, by_kernel ? NULL : stream))
+            return SELVAGE_IN_PROGRESS;
+    }
     *moved = true;
     recv->state = SV_REQUEST_CLOSING;
-    const sv_verify_job_t job = {.src = by_kernel ? get->src : dst,
-                                 .dst = by_kernel ? dst : NULL,
-                                 .record = sv_shared_device_address(&end->segment, &end->shm->get_record[get->place]),
-                                 .outcome = get->lent ? sv_shared_device_address(&end->segment,
-                                                                                 &end->shm->get_done[get->place])
-                                                      : NULL,
-                                 .outcome_value = get->stamp};
-    return sv_message_verify(recv, &job, by_kernel ? engine->streams.kernel : stream);
+    return awaits ? SELVAGE_SUCCESS : sv_message_verify(recv, &job, by_kernel ? engine->streams.kernel : stream);
 }
 
 bool sv_get_again(selvage_request_t *recv)

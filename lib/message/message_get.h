@@ -21,6 +21,8 @@ void sv_get_declined(const selvage_request_t *send, const sv_ctrl_header_t *cts)
 /* A buffered send: a kernel copies it to device memory of the engine's, from which it is received; then it is complete.
    A long one is lent. ERR_LIMIT if that cannot be. */
 selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_peer_t *peer, void *stream);
+/* Whether its bytes can be lent, so that a slot is not wanted. */
+bool sv_get_may_lend(const selvage_request_t *send, void *stream);
 /* Device memory for so many bytes of a buffered send, counted to those; NULL: there is none now. */
 sv_message_bounce_t *sv_get_take_buffer(sv_message_engine_t *engine, size_t bytes);
 /* Whether the digest is there, or there is none to come; of a buffered send, whether it is complete. */

@@ -78,7 +78,7 @@ static void launch_waiting(selvage_request_t *recv, sv_verify_job_t *job, void *
 {
     enum { BYTES_IN_NS = 64 }; /* what is longer may take longer */
     sv_message_engine_t *engine = recv->engine;
-    const unsigned blocks = sv_message_blocks(recv);
+    const unsigned blocks = job->late ? 1 : sv_message_blocks(recv); /* that wait */
     const unsigned lane =
         stream == engine_stream(recv) ? (unsigned)recv->peer % SV_PRELAUNCH_STREAMS : SV_PRELAUNCH_STREAMS;
     /* What the lane has with one kernel more. Callers' streams are not told apart: theirs may all run at once. */
@@ -96,6 +96,15 @@ static void launch_waiting(selvage_request_t *recv, sv_verify_job_t *job, void *
     engine->prelaunch[lane].kernels++;
     engine->prelaunch[lane].blocks = wide;
     recv->early.key = recv->key;
+}
+
+bool sv_prelaunch_verify(selvage_request_t *recv, sv_verify_job_t *job, void *stream)
+{
+    const sv_message_engine_t *engine = recv->engine;
+    if (recv->early.tried || (recv->expected ? engine->expect_wait_ns : engine->early_wait_ns) == 0)
+        return false;
+    launch_waiting(recv, job, stream ? stream : engine_stream(recv));
+    return recv->early.launched;
 }
 
 /* Nothing has met it yet. bytes: how long its message is; UNKNOWN_BYTES: as the one before, or as it has room for. */

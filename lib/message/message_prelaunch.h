@@ -13,6 +13,9 @@ void sv_prelaunch_init(sv_message_engine_t *engine);
 void sv_prelaunch_requests(sv_message_engine_t *engine, size_t count, selvage_request_t **requests);
 /* The caller knows that a message of so many bytes has begun to come, from another GPU. */
 void sv_prelaunch_expect(selvage_request_t *recv, uint64_t bytes);
+/* Launches a kernel that waits for job->await, for a receive that has met its message. False: it may not wait, or too
+   many do. stream NULL: one of the engine's for such kernels. */
+bool sv_prelaunch_verify(selvage_request_t *recv, sv_verify_job_t *job, void *stream);
 /* Of a receive that has met its message: whether its kernel takes just that. */
 bool sv_prelaunch_fits(const selvage_request_t *recv);
 /* What has come in a slot tells what the next one will be. */

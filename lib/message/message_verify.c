@@ -81,7 +81,8 @@ selvage_status_t sv_message_verify(selvage_request_t *recv, const sv_verify_job_
                            .await_ns = job->wait_ns,
                            .away_value = recv->stamp + 1,
                            .stop = &recv->line->stop,
-                           .mode = SV_DIGEST_VERIFY | (job->only ? (unsigned)SV_DIGEST_ONLY : 0u)};
+                           .mode = SV_DIGEST_VERIFY | (job->only ? (unsigned)SV_DIGEST_ONLY : 0u) |
+                                   (job->late ? (unsigned)SV_DIGEST_LATE : 0u)};
     return launch_message_digest(recv, &arg, stream);
 }
 
