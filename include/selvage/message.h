@@ -85,7 +85,7 @@ selvage_status_t selvage_message_issend(selvage_comm_t *comm, const void *buf, s
  * @brief Begins to send, complete whatever the receiver does.
  *
  * The message waits in a slot of the receiver's device memory (selvage_comm_params_t::message_slot_bytes), or in device
- * memory of the sender's (SELVAGE_MESSAGE_BUFFER_BYTES at most; 0: slots only). One of 1 MiB or more, without gaps and
+ * memory of the sender's (SELVAGE_MESSAGE_BUFFER_BYTES at most; 0: slots only). One of 64 KiB or more, without gaps and
  * with SELVAGE_MESSAGE_NO_STREAM, is read by the receiver from @p buf. If that has not begun after 3 ms, and the
  * receiver takes no other such message either, a test or wait copies it to such memory, or to pinned host memory. A
  * receive into host memory takes it from there, too. All this is possible after the first messages between two ranks of
@@ -146,8 +146,8 @@ selvage_status_t selvage_message_expect(selvage_request_t *request, uint64_t byt
  *
  * Waits and blocking calls launch what is kept in any case. A test launches what was kept for 50 us, so that requests
  * of a group are best tested after its end.
- * @return ERR_ARGUMENT, ERR_STATE (no group is open), ERR_MEMORY; end also ERR_DEVICE, if a launch has failed and no
- *         request can say so
+ * @return ERR_ARGUMENT, ERR_STATE (no group is open), ERR_MEMORY; end also ERR_DEVICE, if a launch has failed of which
+ *         a receiver cannot be told: then no message of the communicator goes on
  * @{
  */
 selvage_status_t selvage_message_group_begin(selvage_comm_t *comm);

@@ -83,6 +83,7 @@ static selvage_status_t conclude_call(selvage_request_t *request, selvage_status
         sv_message_leave_place(request);
         sv_message_put_request(request);
     }
+    sv_message_group_launch_old(engine);
     engine->called_ns = sv_clock_ns();
     return leave_engine(engine, status);
 }
@@ -198,6 +199,7 @@ selvage_status_t sv_message_probe(selvage_comm_t *comm, int peer, int tag, bool 
     sv_message_engine_t *engine;
     SV_TRY(enter_engine(comm, &engine));
     (void)sv_message_poll(engine);
+    sv_message_group_launch_old(engine);
     sv_ctrl_desc_t *desc = sv_message_unexpected(engine, peer, tag);
     *found_out = desc != NULL;
     if (desc && status_out)
@@ -248,8 +250,7 @@ selvage_status_t sv_message_close_group(selvage_comm_t *comm)
     pthread_mutex_lock(&engine->lock);
     if (engine->group.depth == 0)
         return leave_engine(engine, sv_error(SELVAGE_ERR_STATE, "no group of messages is open"));
-    sv_message_group_end(engine);
-    return leave_engine(engine, engine->broken);
+    return leave_engine(engine, sv_message_group_end(engine));
 }
 
 void sv_message_cancel(selvage_request_t *request)

@@ -163,7 +163,7 @@ bool sv_message_drain(sv_message_engine_t *engine)
     char text[SV_DETAIL_BYTES];
     bool over = true;
     memcpy(text, sv_thread_detail(), sizeof text);
-    sv_message_group_launch(engine);
+    (void)sv_message_group_launch(engine);
     for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
         over = SV_DEVICE_CALL(engine->dev, stream_sync, stream[i]) == SELVAGE_SUCCESS && over;
     memcpy(sv_thread_detail(), text, sizeof text);
@@ -380,7 +380,7 @@ static bool poll_engine(sv_message_engine_t *engine)
     bool moved = false;
     sv_message_group_begin(engine);
     selvage_status_t status = progress_requests(engine, &moved);
-    sv_message_group_end(engine);
+    (void)sv_message_group_end(engine);
     if (status != SELVAGE_SUCCESS)
         sv_message_break(engine, status);
     if (engine->ncancels)
@@ -402,10 +402,12 @@ bool sv_message_poll(sv_message_engine_t *engine)
 {
     if (engine->broken != SELVAGE_SUCCESS)
         return false;
-    const uint64_t began_ns = sv_clock_ns();
+    const uint64_t began_ns = sv_clock_ns(), longest_ns = 100000; /* it may map memory, or be interrupted */
     const bool moved = poll_engine(engine);
     engine->polled_ns = sv_clock_ns();
     engine->poll_ns = engine->polled_ns - began_ns;
+    if (engine->poll_ns > longest_ns)
+        engine->poll_ns = longest_ns;
     return moved;
 }
 
@@ -435,6 +437,7 @@ static bool poll_if_free(sv_message_engine_t *engine)
     if (pthread_mutex_trylock(&engine->lock) != 0)
         return false;
     bool moved = sv_message_poll(engine);
+    sv_message_group_launch_old(engine);
     pthread_mutex_unlock(&engine->lock);
     return moved;
 }
@@ -442,6 +445,7 @@ static bool poll_if_free(sv_message_engine_t *engine)
 static selvage_status_t disconnect_engine(sv_message_engine_t *engine, bool *done_out)
 {
     pthread_mutex_lock(&engine->lock);
+    (void)sv_message_group_launch(engine);
     selvage_status_t status = engine->broken;
     if (status == SELVAGE_SUCCESS)
         status = sv_message_disconnect(engine, done_out);

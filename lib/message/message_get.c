@@ -480,8 +480,9 @@ selvage_status_t sv_get_poll(selvage_request_t *recv, bool *moved)
             SV_TRY(SV_DEVICE_CALL(engine->dev, launch, &sv_kernel_flip, &arg, sizeof arg, 1, stream));
         }
     }
-    /* 2. Verified after the copy, or by the kernel that copies. One of few has its kernel before the digest is there. */
-    const bool awaits = !ready && engine->open <= SV_MESSAGE_FEW && (by_kernel || get->copied);
+    /* 2. Verified after the copy, or by the kernel that copies. One of few has it before the digest is there. */
+    const bool may_await = get->final || (engine->dev->shows_stores && sv_message_checks(engine));
+    const bool awaits = !ready && may_await && engine->open <= SV_MESSAGE_FEW && (by_kernel || get->copied);
     if (!ready && !awaits)
         return SELVAGE_IN_PROGRESS;
     sv_verify_job_t job = {.src = by_kernel ? get->src : dst,

@@ -20,9 +20,10 @@ typedef struct sv_message_group {
 
 /* Partners of each other; they nest. The outermost end launches. */
 void sv_message_group_begin(struct sv_message_engine *engine);
-void sv_message_group_end(struct sv_message_engine *engine);
-/* Launches what is kept, whatever is open; and only what was kept for a while. */
-void sv_message_group_launch(struct sv_message_engine *engine);
+selvage_status_t sv_message_group_end(struct sv_message_engine *engine);
+/* Launches what is kept, whatever is open; and only what was kept for a while. Returns an error if that has ended the
+   engine; all others are for the requests. */
+selvage_status_t sv_message_group_launch(struct sv_message_engine *engine);
 void sv_message_group_launch_old(struct sv_message_engine *engine);
 
 /* Launches the kernel for a request, or keeps it if a group is open and it is for the engine's stream of kernels. */

@@ -175,7 +175,7 @@ static selvage_status_t wait_for_any(size_t count, selvage_request_t **requests,
         size_t index = 0;
         pthread_mutex_lock(&engine->lock);
         const bool moved = sv_message_poll(engine);
-        sv_message_group_launch(engine);
+        (void)sv_message_group_launch(engine);
         const uint64_t moved_ns = engine->moved_ns;
         while (index < count && !(requests[index] && requests[index]->state == SV_REQUEST_COMPLETE))
             index++;
@@ -252,7 +252,7 @@ selvage_status_t sv_message_probe_wait(selvage_comm_t *comm, int peer, int tag, 
         bool found = false;
         SV_TRY(sv_message_probe(comm, peer, tag, &found, NULL, status_out));
         pthread_mutex_lock(&engine->lock);
-        sv_message_group_launch(engine);
+        (void)sv_message_group_launch(engine);
         if (found) {
             leave_wait(&patient, false);
             return SELVAGE_SUCCESS;
@@ -272,7 +272,7 @@ static bool abandon_once(selvage_request_t **request, selvage_status_t status, b
     sv_message_engine_t *engine = (*request)->engine;
     pthread_mutex_lock(&engine->lock);
     (void)sv_message_poll(engine);
-    sv_message_group_launch(engine);
+    (void)sv_message_group_launch(engine);
     const bool over = (*request)->is_send ? sv_message_send_abandon(*request, status)
                                           : sv_message_recv_abandon(*request, status);
     if (over) {

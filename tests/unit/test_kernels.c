@@ -342,6 +342,87 @@ static void test_await(void)
     }
 }
 
+/* A launch that waits for the record alone: it has passed over the bytes by then, and leaves all as it found it. */
+static void test_await_late(void)
+{
+    enum { BYTES = 5000, COMES = 0, LATE = 1, STOPPED = 2, WAYS = 3 };
+    sv_record_t identity = make_identity(3, 3, BYTES), record = identity;
+    uint64_t word = 0, second = 0, awaited = 0, stop = 0;
+    sv_digest_scratch_t scratch = {0};
+    sv_verify_result_t result;
+    sv_digest_arg_t arg = {.src = source, .dst = target, .bytes = BYTES, .key = sv_digest_key(&identity),
+                           .scratch = &scratch, .record = (uint8_t *)&record, .result = &result, .signal = &word,
+                           .signal_value = 7, .second = &second, .second_value = 9, .await = &awaited,
+                           .await_value = 5, .away_value = 8, .stop = &stop,
+                           .mode = SV_DIGEST_VERIFY | SV_DIGEST_LATE, .identity = identity};
+    lane_t lanes[3];
+
+    for (unsigned round = 0; round < 2 * WAYS; round++) {
+        const unsigned way = round % WAYS, nblocks = round < WAYS ? 1 : 3;
+        word = second = awaited = stop = record.digest = 0;
+        arg.await_ns = way == LATE ? 1000000 : UINT64_C(10000000000);
+        memset(target, 0, BYTES);
+        start_lanes(lanes, nblocks, &arg);
+        if (way == COMES) {
+            record.digest = reference(arg.key, source, BYTES);
+            __atomic_store_n(&awaited, 5, __ATOMIC_RELEASE);
+        }
+        __atomic_store_n(&stop, way == STOPPED ? 7 : 6, __ATOMIC_RELEASE);
+        for (unsigned i = 0; i < nblocks; i++)
+            pthread_join(lanes[i].thread, NULL);
+        CHECK_EQ(word, way == COMES ? 7 : 8);
+        CHECK_EQ(second, way == COMES ? 9 : 0);
+        CHECK(memcmp(target, source, BYTES) == 0);
+        CHECK(scratch_is_zero(&scratch));
+    }
+}
+
+/* Several packets in one launch, of which one is damaged, one is only copied, and one is prepared. */
+static void test_several(void)
+{
+    enum { JOBS = SV_DIGESTS_MAX, EACH = 3001, DAMAGED = 2, COPIED = 4, PREPARED = 5 };
+    static uint8_t in[JOBS][EACH], out[JOBS][EACH];
+    sv_record_t record[JOBS];
+    sv_digest_scratch_t scratch[JOBS] = {{0}};
+    sv_verify_result_t result[JOBS] = {{0}};
+    uint64_t word[JOBS] = {0}, second[JOBS] = {0};
+    sv_digests_arg_t arg = {.njobs = JOBS, .exchange = 7};
+
+    for (unsigned i = 0; i < JOBS; i++) {
+        const uint64_t bytes = i == 0 ? 1 : EACH - i;
+        sv_record_t identity = make_identity(40 + i, i, bytes);
+        identity.epoch = 40 + i;
+        identity.digest = 0;
+        memcpy(in[i], source + 100 * i, EACH);
+        record[i] = identity;
+        const uint64_t key = sv_digest_key(&identity);
+        record[i].digest = reference(key, in[i], bytes) ^ (i == DAMAGED);
+        if (i == PREPARED)
+            memset(&record[i], 0, sizeof record[i]);
+        arg.first_block[i + 1] = arg.first_block[i] + 1 + i % 3;
+        arg.job[i] = (sv_digest_job_t){.src = in[i], .dst = out[i], .bytes = bytes, .key = key, .scratch = &scratch[i],
+                                       .record = (uint8_t *)&record[i], .result = &result[i], .signal = &word[i],
+                                       .signal_value = 50 + i, .second = &second[i], .second_value = 60 + i,
+                                       .epoch = 40 + i, .tag = i, .destination = 1,
+                                       .mode = i == PREPARED ? SV_DIGEST_PREPARE : SV_DIGEST_VERIFY};
+        if (i == COPIED) {
+            arg.job[i].scratch = NULL;
+            arg.job[i].mode = SV_DIGEST_NONE;
+        }
+    }
+    for (unsigned block = arg.first_block[JOBS]; block-- > 0;)
+        sv_kernel_digests.soft(&arg, block, arg.first_block[JOBS]);
+    for (unsigned i = 0; i < JOBS; i++) {
+        CHECK(memcmp(out[i], in[i], arg.job[i].bytes) == 0);
+        CHECK_EQ(word[i], i == COPIED ? 0 : 50 + i);
+        CHECK_EQ(second[i], i == COPIED || i == DAMAGED ? 0 : 60 + i);
+        CHECK_EQ(result[i].verified, i != COPIED && i != DAMAGED && i != PREPARED);
+        CHECK(scratch_is_zero(&scratch[i]));
+    }
+    CHECK(record[PREPARED].digest == reference(arg.job[PREPARED].key, in[PREPARED], arg.job[PREPARED].bytes));
+    CHECK(record[PREPARED].epoch == 40 + PREPARED && record[PREPARED].salt == 40 + PREPARED + 1000 * PREPARED);
+}
+
 /* The second word says that nothing was wrong. */
 static void test_second_word(void)
 {
@@ -391,6 +472,8 @@ int main(void)
     test_guard_pages();
     test_concurrent_blocks();
     test_await();
+    test_await_late();
+    test_several();
     test_second_word();
     test_signal_and_flip();
     return check_report("test_kernels");
