@@ -22,8 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* LOOKS: how many requests that have not ended a turn looks at, or programs that poll would pay for all that are open.
-   Of those that have ended a turn takes many more, as one wait for the device lands all of them. TURN_MOST: of both. */
+/* LOOKS: how many requests that have not ended a turn looks at. TURN_MOST: of those and of such as have. */
 enum { TURNS_BUSY = 64, END_TURNS = 200, LOOKS = 16, TURN_MOST = 256 };
 
 _Atomic int sv_drop_open, sv_drop_running;
@@ -415,7 +414,7 @@ static bool progress_for(sv_drop_op_t *const *ops, int n)
         sv_drop_flow_t flow = {0};
         sv_drop_op_t *ended = NULL;
         engine.walks = true;
-        const bool groups = sv_drop_fast_begin_group();
+        const bool groups = sv_drop_fast_begin_group(); /* partner: below */
         /* Those that a call waits for come first, because the walk may come to them much later. */
         for (int i = 0, looks = LOOKS; i < n && looks > 0; i++) {
             if (!ops[i] || !ops[i]->running)
@@ -436,7 +435,7 @@ static bool progress_for(sv_drop_op_t *const *ops, int n)
                 looks--;
             op = engine.next ? engine.next : engine.first;
         }
-        (void)sv_drop_fast_end_group(groups); /* the requests have the error */
+        (void)sv_drop_fast_end_group(groups); /* requests have the error */
         any = ended != NULL;
         end_ops(&flow, ended);
         engine.walks = false;

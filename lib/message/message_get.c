@@ -49,8 +49,8 @@ enum {
     STAMP = 3, PLACE = 4, PLACE_MASK = 0xff, FINAL = 1 << 8, CORRUPT = 1 << 9, BUFFERED = 1 << 10, LENT = 1 << 11
 };
 _Static_assert(SV_SHM_GETS == PLACE_MASK + 1, "an RTS can name all places");
-/* Buffered sends of so many bytes are lent; and so many are read by a copy engine, if the message is one of few. */
-enum { LENT_BYTES_MIN = 64 << 10, ENGINE_BYTES_MIN = 4 << 20 };
+/* So many bytes are read by a copy engine, if the message is one of few. */
+enum { ENGINE_BYTES_MIN = 4 << 20 };
 /* After so many offers in a row that a rank has not taken, one is made of so many. */
 enum { DECLINED_MOST = 8, OFFERED_SHARE = 64 };
 
@@ -218,7 +218,7 @@ bool sv_get_may_lend(const selvage_request_t *send, void *stream)
 {
     sv_message_where_t unused;
     return send->place.on_device && !send->place.layout && stream == SELVAGE_MESSAGE_NO_STREAM &&
-           send->bytes >= LENT_BYTES_MIN &&
+           send->bytes >= send->engine->lent_bytes &&
            sv_message_export(send->engine, send->place.data, send->bytes, &unused.handle, &unused.offset) ==
                SELVAGE_SUCCESS;
 }

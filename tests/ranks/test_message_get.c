@@ -139,6 +139,14 @@ static void take_back(local_rank_t *self)
     message_end_close(&end);
 }
 
+/* Ranks that know each other, and whose long buffered sends are copied and not lent. */
+static void meet_to_buffer(local_rank_t *self)
+{
+    message_ends_meet(self, 100);
+    engine_of_get(self)->lent_bytes = SIZE_MAX;
+    local_ranks_barrier(self);
+}
+
 /* A receive that is too short answers at once. Its send is over only when the kernel that reads its buffer is. */
 static void refuse_early(local_rank_t *self)
 {
@@ -147,7 +155,7 @@ static void refuse_early(local_rank_t *self)
     message_shape_t brief = shape;
     message_end_t end;
     brief.bytes = LONG_BYTES / 2;
-    message_ends_meet(self, 100);
+    meet_to_buffer(self);
     for (int buffered = 0; buffered < 2; buffered++) {
         message_end_open(&end, self, self->rank == 0 ? &shape : &brief);
         if (self->rank == 0) {
@@ -273,7 +281,7 @@ static void buffer_many(local_rank_t *self)
                                  .stream = SELVAGE_MESSAGE_NO_STREAM};
         message_end_t end[MANY], refused;
         if (turn == 0)
-            message_ends_meet(self, 100);
+            meet_to_buffer(self);
         if (self->rank == 1)
             shape.on_device = !on_host;
         for (int i = 0; i < MANY; i++)
@@ -331,7 +339,7 @@ static void leave_buffered(local_rank_t *self)
     message_shape_t brief = shape;
     message_end_t end;
     brief.bytes = LONG_BYTES / 2;
-    message_ends_meet(self, 100);
+    meet_to_buffer(self);
     message_end_open(&end, self, self->rank == 0 ? &shape : &brief);
     if (self->rank == 0) {
         CHECK_STATUS(message_end_ibsend(&end, &shape, 1, 1, 5), SELVAGE_SUCCESS);
@@ -353,7 +361,7 @@ static void mend_buffered(local_rank_t *self)
 {
     const message_shape_t shape = {.bytes = LONG_BYTES, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
     message_end_t end;
-    message_ends_meet(self, 100);
+    meet_to_buffer(self);
     message_end_open(&end, self, &shape);
     if (self->rank == 0) {
         CHECK_STATUS(message_end_ibsend(&end, &shape, 1, 3, 8), SELVAGE_SUCCESS);

@@ -123,7 +123,6 @@ static void wait_within(local_rank_t *self, bool tests)
     CHECK_STATUS(sv_message_close_group(self->comm), SELVAGE_SUCCESS);
     if (self->rank == 1)
         CHECK_EQ(message_end_wrong(&end, BYTES, 5), -1);
-    CHECK_STATUS(sv_message_close_group(self->comm), SELVAGE_ERR_STATE);
     message_end_close(&end);
     local_ranks_barrier(self);
 }
@@ -164,6 +163,7 @@ static void receives_fail(local_rank_t *self)
             CHECK(strstr(sv_thread_detail(), "a test's") != NULL);
         }
     }
+    CHECK_STATUS(sv_message_close_group(self->comm), SELVAGE_ERR_STATE); /* none is open */
     begin_message(&end[2], self, &short_shape, 2);
     CHECK_STATUS(sv_message_wait(&end[2].request, NULL), SELVAGE_SUCCESS);
     if (self->rank == 1)
