@@ -56,7 +56,7 @@ static bool isend_fast(const kind_t *kind, const char *name, const void *buf, in
         return false;
     sv_drop_lock();
     sv_drop_batch_keep_fast();
-    const bool groups = sv_drop_fast_begin_group();
+    const bool groups = !sv_drop_batch_keeps() && sv_drop_fast_begin_group(); /* a row has a group already */
     void *announcement = sv_drop_fast_send(&fast, buf, count, type, to.peer, to.tag, to.comm);
     if (announcement) {
         *code_out = kind->isend(announcement, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, to.peer, to.tag, to.comm, &inner);

@@ -41,9 +41,10 @@ static void remember_range(sv_message_engine_t *engine, uint64_t id, uintptr_t b
 
 /* Whether kernels and copy engines move it. This thread moves what it can reach itself. */
 static selvage_status_t query_kind(sv_message_engine_t *engine, const char *call, const void *ptr, size_t bytes,
-                                   bool *on_device_out)
+                                   uint64_t *id_out, bool *on_device_out)
 {
     const uint64_t id = SV_DEVICE_CALL(engine->dev, memory_id, ptr);
+    *id_out = id;
     *on_device_out = is_known_range(engine, id, (uintptr_t)ptr, bytes);
     if (*on_device_out)
         return SELVAGE_SUCCESS;
@@ -62,6 +63,7 @@ static selvage_status_t query_pieces(sv_message_engine_t *engine, const char *ca
                                      const sv_type_map_t *map, bool *on_device_out)
 {
     const uint8_t *begin = buf + map->low;
+    uint64_t unused;
     *on_device_out = is_known_range(engine, SV_DEVICE_CALL(engine->dev, memory_id, begin), (uintptr_t)begin,
                               (size_t)(map->high - map->low));
     if (*on_device_out)
@@ -69,12 +71,12 @@ static selvage_status_t query_pieces(sv_message_engine_t *engine, const char *ca
     const sv_memory_kind_t whole =
         SV_DEVICE_CALL(engine->dev, memory_kind, buf + map->low, (size_t)(map->high - map->low));
     if (whole != SV_MEMORY_SPLIT && whole != SV_MEMORY_FREED)
-        return query_kind(engine, call, buf + map->low, (size_t)(map->high - map->low), on_device_out);
+        return query_kind(engine, call, buf + map->low, (size_t)(map->high - map->low), &unused, on_device_out);
     for (size_t i = 0; i < map->npieces; i++) {
         int64_t low, high;
         bool here;
         sv_type_piece_bounds(map, &map->pieces[i], &low, &high);
-        SV_TRY(query_kind(engine, call, buf + low, (size_t)(high - low), &here));
+        SV_TRY(query_kind(engine, call, buf + low, (size_t)(high - low), &unused, &here));
         if (i > 0 && here != *on_device_out)
             return refuse_memory(engine, call, buf + low, (size_t)(high - low),
                                  "the elements before it lie in memory of "
@@ -105,7 +107,7 @@ selvage_status_t sv_message_place(selvage_request_t *request, const char *call, 
         return SELVAGE_SUCCESS;
     if (map->npieces == 1 && map->pieces[0].ndims == 0) {
         place->data = (uint8_t *)buf + map->pieces[0].offset;
-        return query_kind(request->engine, call, place->data, map->bytes, &place->on_device);
+        return query_kind(request->engine, call, place->data, map->bytes, &place->id, &place->on_device);
     }
     SV_TRY(query_pieces(request->engine, call, buf, map, &place->on_device));
     selvage_status_t status = place_with_gaps(request, buf, map);

@@ -91,9 +91,9 @@ static selvage_status_t conclude_call(selvage_request_t *request, selvage_status
 /* Polls if many requests are open. A few are advanced by those who wait for them. */
 static void poll_if_many(sv_message_engine_t *engine)
 {
-    enum { MANY = 16 };
+    enum { MANY = 16, SHARE = 8 };
     if (engine->open > MANY)
-        (void)sv_message_poll_lazily(engine);
+        (void)sv_message_poll_lazily(engine, SHARE);
 }
 
 static selvage_status_t start_send(selvage_request_t *request, void *stream)
@@ -162,7 +162,7 @@ static selvage_status_t start_receive(selvage_request_t *request, sv_ctrl_desc_t
         sv_message_post(request);
     /* Its message is there, or may be there, announced by a sender that saw no RTR: it begins now. */
     if (request->put.advertised)
-        (void)sv_message_poll_lazily(request->engine);
+        (void)sv_message_poll_lazily(request->engine, 1);
     return request->state == SV_REQUEST_GATE ? advance_now(request) : SELVAGE_SUCCESS;
 }
 

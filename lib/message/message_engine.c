@@ -403,20 +403,22 @@ bool sv_message_poll(sv_message_engine_t *engine)
 {
     if (engine->broken != SELVAGE_SUCCESS)
         return false;
-    const uint64_t began_ns = sv_clock_ns(), longest_ns = 100000; /* it may map memory, or be interrupted */
+    const uint64_t longest_ns = 100000; /* it may map memory, or be interrupted */
+    engine->now_ns = sv_clock_ns();
     const bool moved = poll_engine(engine);
     engine->polled_ns = sv_clock_ns();
-    engine->poll_ns = engine->polled_ns - began_ns;
+    engine->poll_ns = engine->polled_ns - engine->now_ns;
     if (engine->poll_ns > longest_ns)
         engine->poll_ns = longest_ns;
     return moved;
 }
 
 /* A poll looks at all requests, so one for each call would take longer with each. With few, none is left out. */
-bool sv_message_poll_lazily(sv_message_engine_t *engine)
+bool sv_message_poll_lazily(sv_message_engine_t *engine, unsigned share)
 {
     enum { FEW = 4 };
-    return (engine->open <= FEW || sv_clock_ns() - engine->polled_ns >= engine->poll_ns) && sv_message_poll(engine);
+    return (engine->open <= FEW || sv_clock_ns() - engine->polled_ns >= share * engine->poll_ns) &&
+           sv_message_poll(engine);
 }
 
 void sv_message_poll_control(sv_message_engine_t *engine)

@@ -209,7 +209,8 @@ struct sv_message_engine {
     bool stores_late;        /* it broke while kernels of sends were after callers' work */
     bool quarantined;        /* the wire, or a kernel, may still write its memory */
     unsigned polls;
-    uint64_t polled_ns, poll_ns; /* when the last poll was over, and how long it took */
+    uint64_t now_ns;         /* when the poll began that is under way */
+    uint64_t polled_ns, poll_ns; /* when the last one was over, and how long it took */
     sv_message_group_t group;
     sv_message_streams_t streams;
     sv_message_arrived_t arrived;
@@ -273,8 +274,9 @@ sv_message_stats_t sv_message_stats(selvage_comm_t *comm);
 selvage_status_t sv_message_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out);
 /* Advances everything; returns whether anything moved. Holds the lock already. */
 bool sv_message_poll(sv_message_engine_t *engine);
-/* The same, unless the last poll is over for less time than it took. For callers that come often. */
-bool sv_message_poll_lazily(sv_message_engine_t *engine);
+/* The same, unless the last poll is over for less than so many times as long as it took. For callers that come
+   often. */
+bool sv_message_poll_lazily(sv_message_engine_t *engine, unsigned share);
 /* Only takes the control messages that have come. */
 void sv_message_poll_control(sv_message_engine_t *engine);
 /* Waits for the engine's own streams, which wait for no caller's. False: that fails. The thread's detail stays. */

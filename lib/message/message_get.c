@@ -98,7 +98,8 @@ static selvage_status_t offer_get(selvage_request_t *send, const uint8_t *src, s
     if (send->place.bounce) {
         SV_TRY(sv_message_export_bounce(engine, send->place.bounce, where));
     } else {
-        SV_TRY(sv_message_export(engine, send->place.data, send->bytes, &where->handle, &where->offset));
+        SV_TRY(sv_message_export(engine, send->place.data, send->bytes, send->place.id, &where->handle,
+                                 &where->offset));
         where->base = (uintptr_t)send->place.data - where->offset;
     }
     const uint64_t stamp = ++engine->stamps;
@@ -219,8 +220,8 @@ bool sv_get_may_lend(const selvage_request_t *send, void *stream)
     sv_message_where_t unused;
     return send->place.on_device && !send->place.layout && stream == SELVAGE_MESSAGE_NO_STREAM &&
            send->bytes >= send->engine->lent_bytes &&
-           sv_message_export(send->engine, send->place.data, send->bytes, &unused.handle, &unused.offset) ==
-               SELVAGE_SUCCESS;
+           sv_message_export(send->engine, send->place.data, send->bytes, send->place.id, &unused.handle,
+                             &unused.offset) == SELVAGE_SUCCESS;
 }
 
 selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_peer_t *peer, void *stream)
@@ -253,8 +254,11 @@ selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_
     carrier->number = send->number;
     carrier->before = send->before;
     carrier->stream = SELVAGE_MESSAGE_NO_STREAM;
-    carrier->place = (sv_message_place_t){
-        .data = bounce ? bounce->memory : send->place.data, .bytes = send->bytes, .on_device = true, .bounce = bounce};
+    carrier->place = (sv_message_place_t){.data = bounce ? bounce->memory : send->place.data,
+                                          .bytes = send->bytes,
+                                          .id = bounce ? 0 : send->place.id,
+                                          .on_device = true,
+                                          .bounce = bounce};
     carrier->state = SV_REQUEST_RTS_SENT;
     sv_message_identify(carrier);
     /* 2. Packed, or copied in the same pass as its digest is made. */
@@ -369,7 +373,8 @@ selvage_status_t sv_get_match(selvage_request_t *recv, const sv_ctrl_header_t *r
     /* Neighbours' devices are of one kind with this one, or could not be mapped. */
     const sv_transfer_memory_t source = {
         .peer = recv->peer, .handle = &where.handle, .base = where.base, .offset = where.offset, .bytes = recv->bytes,
-        .kept = SV_DEVICE_CALL(engine->dev, memory_id, bounce ? bounce->memory : recv->place.data) != 0};
+        .kept = (!bounce && recv->place.id != 0) ||
+                SV_DEVICE_CALL(engine->dev, memory_id, bounce ? bounce->memory : recv->place.data) != 0};
     const selvage_status_t status = sv_transfer_map(&engine->memory.mappings, engine->dev, &source, &mapping);
     if (status != SELVAGE_SUCCESS) {
         if (bounce)

@@ -152,7 +152,7 @@ selvage_status_t sv_lend_poll(selvage_request_t *send, bool *moved)
     }
     /* 3. Its receiver is late. One that wants it by another way is answered first. */
     const bool offers = carrier->state == SV_REQUEST_RTS_SENT;
-    const uint64_t now_ns = sv_clock_ns(), stalled_ns = get->lent_ns + stall_ns + send->bytes;
+    const uint64_t now_ns = send->engine->now_ns, stalled_ns = get->lent_ns + stall_ns + send->bytes;
     if (!offers && !get->is_moved)
         return SELVAGE_IN_PROGRESS;
     if (!get->is_moving) {

@@ -40,10 +40,11 @@ static bool may_be_direct(const selvage_request_t *recv, const sv_message_peer_t
 }
 
 /* Asking for a handle takes microseconds; that of an allocation that was asked for before is known. */
-selvage_status_t sv_message_export(sv_message_engine_t *engine, const uint8_t *ptr, size_t bytes,
+selvage_status_t sv_message_export(sv_message_engine_t *engine, const uint8_t *ptr, size_t bytes, uint64_t id,
                                    sv_device_handle_t *handle, uint64_t *offset)
 {
-    const uint64_t id = SV_DEVICE_CALL(engine->dev, memory_id, ptr);
+    if (id == 0)
+        id = SV_DEVICE_CALL(engine->dev, memory_id, ptr);
     for (unsigned i = 0; i < SV_MESSAGE_EXPORTS && id; i++) {
         const sv_message_export_t *known = &engine->memory.exported[i];
         if (known->id != id)
@@ -62,7 +63,8 @@ selvage_status_t sv_message_export_bounce(sv_message_engine_t *engine, sv_messag
                                           sv_message_where_t *where_out)
 {
     if (!bounce->is_exported) {
-        SV_TRY(sv_message_export(engine, bounce->memory, bounce->bytes, &bounce->where.handle, &bounce->where.offset));
+        SV_TRY(sv_message_export(engine, bounce->memory, bounce->bytes, 0, &bounce->where.handle,
+                                 &bounce->where.offset));
         bounce->where.base = (uintptr_t)bounce->memory - bounce->where.offset;
         bounce->is_exported = true;
     }
@@ -78,11 +80,12 @@ static bool export_place(selvage_request_t *recv, sv_message_where_t *where)
     sv_message_place_t *place = &recv->place;
     sv_message_engine_t *engine = recv->engine;
     sv_message_bounce_t *bounce;
-    if (sv_message_export(engine, place->data, recv->bytes, handle, offset) == SELVAGE_SUCCESS)
+    const uint64_t id = place->bounce ? 0 : place->id;
+    if (sv_message_export(engine, place->data, recv->bytes, id, handle, offset) == SELVAGE_SUCCESS)
         return true;
     if (place->bounce || sv_message_take_bounce(engine, recv->bytes, &bounce) != SELVAGE_SUCCESS)
         return false;
-    if (sv_message_export(engine, bounce->memory, recv->bytes, handle, offset) != SELVAGE_SUCCESS) {
+    if (sv_message_export(engine, bounce->memory, recv->bytes, 0, handle, offset) != SELVAGE_SUCCESS) {
         sv_message_put_bounce(engine, bounce);
         return false;
     }

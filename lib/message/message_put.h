@@ -24,8 +24,9 @@ selvage_status_t sv_put_start(selvage_request_t *send);
 bool sv_put_revoke(const selvage_request_t *recv);
 /* Takes the memory back, or waits for the copy. False if that takes too long. */
 bool sv_put_close(const selvage_request_t *recv);
-/* The handle of this rank's memory, and the offset there; those of allocations that were asked for lately are known. */
-selvage_status_t sv_message_export(sv_message_engine_t *engine, const uint8_t *ptr, size_t bytes,
+/* The handle of this rank's memory, and the offset there; those of allocations that were asked for lately are known.
+   id: of the allocation, 0 if it was not asked for. */
+selvage_status_t sv_message_export(sv_message_engine_t *engine, const uint8_t *ptr, size_t bytes, uint64_t id,
                                    sv_device_handle_t *handle, uint64_t *offset);
 /* The same of a whole bounce buffer, which keeps it. */
 selvage_status_t sv_message_export_bounce(sv_message_engine_t *engine, sv_message_bounce_t *bounce,

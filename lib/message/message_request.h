@@ -45,6 +45,7 @@ typedef struct sv_message_line {
 typedef struct sv_message_place {
     uint8_t *data;           /* one after the other: the user's memory, or a bounce buffer */
     uint64_t bytes;          /* of the whole buffer */
+    uint64_t id;             /* of the allocation that data is in; 0: none, or several */
     bool on_device;          /* kernels and copy engines move it; else this thread does */
     struct sv_message_layout *layout; /* NULL: data is the user's */
     struct sv_message_bounce *bounce; /* what data points to then, on the device */

@@ -142,7 +142,7 @@ selvage_status_t sv_message_test(selvage_request_t **request, selvage_message_st
     sv_message_engine_t *engine = (*request)->engine;
     pthread_mutex_lock(&engine->lock);
     if ((*request)->state != SV_REQUEST_COMPLETE)
-        (void)sv_message_poll_lazily(engine);
+        (void)sv_message_poll_lazily(engine, 2);
     sv_message_group_launch_old(engine);
     selvage_status_t status = SELVAGE_IN_PROGRESS;
     if ((*request)->state == SV_REQUEST_COMPLETE)
