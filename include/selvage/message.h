@@ -98,12 +98,12 @@ selvage_status_t selvage_message_issend(selvage_comm_t *comm, const void *buf, s
 selvage_status_t selvage_message_ibsend(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
                                         int destination, int tag, void *stream, selvage_request_t **request);
 /**
- * @brief As selvage_message_ibsend(), but what goes to a slot begins to move by selvage_message_launch().
+ * @brief As selvage_message_ibsend(), but its kernel is launched by selvage_message_launch().
  *
  * That is so with SELVAGE_MESSAGE_NO_STREAM only; with a stream it is selvage_message_ibsend().
  * In between the caller may tell the receiver that the message comes, so that both sides launch their kernels at the
- * same time (selvage_message_expect()). Later messages to the same rank wait for it. A test or wait of a request that
- * was not launched never ends. selvage_message_free() launches it.
+ * same time (selvage_message_expect()). Later messages to the same rank wait for it, and kernels of others are kept as
+ * in a group. A test or wait of a request that was not launched never ends. selvage_message_free() launches it.
  */
 selvage_status_t selvage_message_ibsend_held(selvage_comm_t *comm, const void *buf, size_t count, MPI_Datatype type,
                                              int destination, int tag, void *stream, selvage_request_t **request);

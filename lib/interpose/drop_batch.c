@@ -146,11 +146,6 @@ void sv_drop_batch_keep_fast(void)
         row.keeps = selvage_message_group_begin(sv_drop_route.world) == SELVAGE_SUCCESS;
 }
 
-bool sv_drop_batch_keeps(void)
-{
-    return row.keeps;
-}
-
 static void end_row(void)
 {
     sv_drop_lock();

@@ -23,7 +23,6 @@ void sv_drop_batch_post_staged(void);
 void sv_drop_batch_note_send(void);
 bool sv_drop_batch_is_row(void);
 void sv_drop_batch_keep_fast(void);
-bool sv_drop_batch_keeps(void);
 
 /* The first of every call that may send, complete, ask, block or synchronise. */
 static inline void sv_drop_flush(void)

@@ -56,12 +56,11 @@ static bool isend_fast(const kind_t *kind, const char *name, const void *buf, in
         return false;
     sv_drop_lock();
     sv_drop_batch_keep_fast();
-    const bool groups = !sv_drop_batch_keeps() && sv_drop_fast_begin_group(); /* a row has a group already */
     void *announcement = sv_drop_fast_send(&fast, buf, count, type, to.peer, to.tag, to.comm);
     if (announcement) {
         *code_out = kind->isend(announcement, SV_DROP_ANNOUNCE_BYTES, MPI_BYTE, to.peer, to.tag, to.comm, &inner);
         /* The receiver is told first, and launches its kernel meanwhile. So there is no way back. */
-        if (selvage_message_launch(fast.request) != SELVAGE_SUCCESS || !sv_drop_fast_end_group(groups))
+        if (selvage_message_launch(fast.request) != SELVAGE_SUCCESS)
             sv_drop_fatal("a message could not be launched", selvage_error_detail());
         if (*code_out == MPI_SUCCESS)
             *code_out = sv_drop_request_start(&call, &fast, inner, false, request);
@@ -69,8 +68,6 @@ static bool isend_fast(const kind_t *kind, const char *name, const void *buf, in
             selvage_message_free(&fast.request);
             sv_drop_fast_release(&fast);
         }
-    } else {
-        (void)sv_drop_fast_end_group(groups);
     }
     sv_drop_unlock();
     return announcement != NULL;

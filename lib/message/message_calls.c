@@ -123,7 +123,12 @@ selvage_status_t sv_message_isend(selvage_comm_t *comm, const char *call, const 
     request->synchronous = kind == SV_SEND_SYNCHRONOUS;
     request->buffered = kind == SV_SEND_BUFFERED || kind == SV_SEND_HELD;
     request->held = kind == SV_SEND_HELD && stream == SELVAGE_MESSAGE_NO_STREAM; /* others may be gone by then */
-    return conclude_call(request, start_send(request, stream), request_out);
+    if (request->held) /* a group keeps its kernel; partner: sv_message_release_held() */
+        sv_message_group_begin(request->engine);
+    const selvage_status_t status = start_send(request, stream);
+    if (status != SELVAGE_SUCCESS)
+        (void)sv_message_release_held(request);
+    return conclude_call(request, status, request_out);
 }
 
 selvage_status_t sv_message_launch(selvage_request_t *request)
@@ -135,6 +140,10 @@ selvage_status_t sv_message_launch(selvage_request_t *request)
         status = sv_eager_launch(request);
         (void)sv_message_settle_send(request, status);
     }
+    const selvage_status_t launched = sv_message_release_held(request);
+    if (status == SELVAGE_SUCCESS)
+        status = request->launch_error != SELVAGE_SUCCESS ? sv_message_group_error(request) : launched;
+    (void)sv_message_settle_send(request, status);
     return leave_engine(engine, status);
 }
 
@@ -275,6 +284,7 @@ void sv_message_detach(selvage_request_t **request)
     pthread_mutex_lock(&engine->lock);
     if ((*request)->state == SV_REQUEST_HELD)
         (void)sv_message_settle_send(*request, sv_eager_launch(*request));
+    (void)sv_message_release_held(*request);
     if ((*request)->state == SV_REQUEST_COMPLETE)
         sv_message_put_request(*request);
     else

@@ -104,6 +104,14 @@ selvage_status_t sv_message_group_end(sv_message_engine_t *engine)
     return --engine->group.depth == 0 ? sv_message_group_launch(engine) : SELVAGE_SUCCESS;
 }
 
+selvage_status_t sv_message_release_held(selvage_request_t *request)
+{
+    if (!request->held)
+        return SELVAGE_SUCCESS;
+    request->held = false;
+    return sv_message_group_end(request->engine);
+}
+
 selvage_status_t sv_message_group_digest(selvage_request_t *request, const sv_digest_arg_t *arg, void *stream)
 {
     sv_message_engine_t *engine = request->engine;

@@ -21,6 +21,8 @@ typedef struct sv_message_group {
 /* Partners of each other; they nest. The outermost end launches. */
 void sv_message_group_begin(struct sv_message_engine *engine);
 selvage_status_t sv_message_group_end(struct sv_message_engine *engine);
+/* Of a send that is held: ends the group that its begin has opened, once; as sv_message_group_end(). */
+selvage_status_t sv_message_release_held(selvage_request_t *request);
 /* Launches what is kept, whatever is open; and only what was kept for a while. Returns an error if that has ended the
    engine; all others are for the requests. */
 selvage_status_t sv_message_group_launch(struct sv_message_engine *engine);

@@ -146,7 +146,7 @@ struct selvage_request {
     uint32_t index, generation;
     bool is_send, synchronous, cancelled, detached;
     bool buffered, refused;  /* send: is not to wait for its receiver; and was therefore not begun */
-    bool held;               /* send: if it goes to a slot, it begins when its caller says so */
+    bool held;               /* send: its kernel is launched when its caller says so; it has a group open till then */
     bool expected;           /* receive: its sender is known to be at it, on another GPU */
     bool gated;              /* event stands for what the caller's stream had been given */
     bool corrupted;          /* a fault: one byte is to be changed */

@@ -125,6 +125,7 @@ static selvage_status_t finish_request(selvage_request_t **request, selvage_mess
     }
     if (status_out)
         *status_out = text;
+    (void)sv_message_release_held(done);
     if (status != SELVAGE_SUCCESS)
         snprintf(sv_thread_detail(), SV_DETAIL_BYTES, "%s", done->detail);
     sv_message_put_request(done);
