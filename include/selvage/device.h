@@ -181,25 +181,6 @@ typedef enum selvage_copy {
 selvage_status_t selvage_device_copy(selvage_device_t *dev, void *dst, const void *src, size_t bytes,
                                      selvage_copy_t direction, void *stream);
 
-/** A copy of several. */
-typedef struct selvage_copy_item {
-    void *dst;
-    const void *src;
-    size_t bytes;
-} selvage_copy_item_t;
-
-/**
- * @brief Enqueues @p count copies that do not overlap, by a kernel for ten of them; returns at once. Stream-ordered.
- *
- * A kernel costs the host about as much as one copy, so this pays from three short copies on. Long ones are faster one
- * by one.
- *
- * @param[in] items  read before the call returns; device memory, pinned memory, and memory of other devices that is
- *                   mapped
- */
-selvage_status_t selvage_device_copy_many(selvage_device_t *dev, size_t count, const selvage_copy_item_t *items,
-                                          void *stream);
-
 /** @brief Enqueues a fill of @p bytes bytes with @p value. Stream-ordered. */
 selvage_status_t selvage_device_fill(selvage_device_t *dev, void *dst, int value, size_t bytes, void *stream);
 

@@ -85,11 +85,11 @@ selvage_status_t selvage_message_issend(selvage_comm_t *comm, const void *buf, s
  * @brief Begins to send, complete whatever the receiver does.
  *
  * The message waits in a slot of the receiver's device memory (selvage_comm_params_t::message_slot_bytes), or in device
- * memory of the sender's (SELVAGE_MESSAGE_BUFFER_BYTES at most; 0: slots only). One of 64 KiB or more, without gaps and
- * with SELVAGE_MESSAGE_NO_STREAM, is read by the receiver from @p buf. If that has not begun after 3 ms, and the
- * receiver takes no other such message either, a test or wait copies it to such memory, or to pinned host memory. A
- * receive into host memory takes it from there, too. All this is possible after the first messages between two ranks of
- * a node have gone both ways.
+ * memory of the sender's (SELVAGE_MESSAGE_BUFFER_BYTES at most; 0: slots only). One of 1 MiB or more (64 KiB out of an
+ * allocation that was sent from eight times), without gaps and with SELVAGE_MESSAGE_NO_STREAM, is read by the receiver
+ * from @p buf. If that has not begun after 3 ms, and the receiver takes no other such message either, a test or wait
+ * copies it to such memory, or to pinned host memory. A receive into host memory takes it from there, too. All this is
+ * possible after the first messages between two ranks of a node have gone both ways.
  *
  * @return also ERR_LIMIT, and nothing is sent or logged: the buffer is no device memory, or the receiver is no rank of
  *         the node; no slot is free that is long enough, and as much as there may be waits with the sender; 256 of

@@ -13,7 +13,6 @@
 #include "base/base_status.h"
 #include "base/base_thread.h"
 #include "device/device.h"
-#include "kernels/kernels.h"
 
 /* A pause longer than this is a mistake in units. */
 #define DELAY_US_MAX 1e12
@@ -224,28 +223,6 @@ selvage_status_t selvage_device_copy(selvage_device_t *dev, void *dst, const voi
     if ((int)direction < SELVAGE_COPY_DEVICE_TO_HOST || direction > SELVAGE_COPY_DEVICE_TO_DEVICE)
         return sv_error(SELVAGE_ERR_ARGUMENT, "direction: %d is no selvage_copy_t", (int)direction);
     return SV_DEVICE_CALL(dev, copy_async, dst, src, bytes, kinds[direction], stream);
-}
-
-/* Without a scratch the digest kernel only copies. */
-selvage_status_t selvage_device_copy_many(selvage_device_t *dev, size_t count, const selvage_copy_item_t *items,
-                                          void *stream)
-{
-    CHECK_ARGUMENT(dev, "dev: must not be NULL");
-    CHECK_ARGUMENT(items || count == 0, "items: must not be NULL unless count is 0");
-    for (size_t i = 0; i < count; i++)
-        if (items[i].bytes > 0 && !(items[i].dst && items[i].src))
-            return sv_error(SELVAGE_ERR_ARGUMENT, "items[%zu]: dst and src must not be NULL", i);
-    for (size_t at = 0; at < count;) {
-        sv_digests_arg_t arg = {.njobs = 0};
-        for (; at < count && arg.njobs < SV_DIGESTS_MAX; at++) {
-            const uint32_t i = arg.njobs++;
-            arg.job[i] = (sv_digest_job_t){.src = items[at].src, .dst = items[at].dst, .bytes = items[at].bytes,
-                                           .mode = SV_DIGEST_NONE};
-            arg.first_block[i + 1] = arg.first_block[i] + sv_kernel_blocks(dev, items[at].bytes);
-        }
-        SV_TRY(SV_DEVICE_CALL(dev, launch, &sv_kernel_digests, &arg, sizeof arg, arg.first_block[arg.njobs], stream));
-    }
-    return SELVAGE_SUCCESS;
 }
 
 selvage_status_t selvage_device_fill(selvage_device_t *dev, void *dst, int value, size_t bytes, void *stream)

@@ -91,16 +91,7 @@ struct sv_drop_plan;
 
 /* Copies that are waited for together. theirs: they are on the program's default stream, after its work. A failure ends
    the program by MPI_Abort, because there is no error class for it. */
-/* Short copies that a flow keeps, to be made by one kernel. */
-enum { SV_DROP_KEPT_COPIES = 40 };
-typedef struct sv_drop_kept {
-    int n;
-    selvage_copy_item_t item[SV_DROP_KEPT_COPIES];
-    selvage_copy_t direction[SV_DROP_KEPT_COPIES];
-} sv_drop_kept_t;
-
 typedef struct sv_drop_flow {
-    sv_drop_kept_t *kept; /* the caller's; NULL: each copy is enqueued at once. Kept ones do not overlap with others */
     selvage_device_t *device; /* of the copies under way; NULL: there are none */
     void *stream; /* taken at the first copy */
     bool theirs;

@@ -6,8 +6,7 @@
  *   MPI_Isend, n times    staging memory, a copy and an event on the stream, a request; no wait
  *   any other call        the batch is posted: one wait for the event, n times PMPI_Isend; then that call
  *
- * Work that the program enqueues after the last send is not waited for, so that it overlaps with the messages. In a
- * long row of sends only the first ones are copied so. The others are copied when they are posted, by few kernels.
+ * Work that the program enqueues after the last send is not waited for, so that it overlaps with the messages.
  *
  * MPI sees all messages in the order of the program's calls, and it has all of them before the program may wait for
  * what another rank does about them. So whatever may send, complete, ask or block begins with sv_drop_flush().
@@ -29,7 +28,6 @@ enum { SENDS_MOST = 256, BYTES_MOST = 4 << 20, MESSAGE_MOST = 256 << 10 };
 /* A send that MPI has not been given. */
 typedef struct batched {
     sv_drop_op_t *op; /* with a user for this */
-    bool copies_late; /* when it is posted, with others of its row */
     sv_drop_isend_t isend;
     MPI_Comm comm;
 } batched_t;
@@ -78,17 +76,6 @@ void sv_drop_batch_count(long long *sends_out, long long *batches_out)
     *batches_out = batch.batches_ever;
 }
 
-/* Copies of a long row are made by few kernels. What wrote them was before the event that was waited for. */
-static void copy_row(void)
-{
-    static sv_drop_kept_t kept;
-    sv_drop_flow_t flow = {.kept = &kept};
-    for (int i = batch.first; i < batch.end; i++)
-        if (batch.sends[i].copies_late)
-            sv_drop_stage_on(&flow, &batch.sends[i].op->call);
-    sv_drop_flow_end(&flow);
-}
-
 /* An error handler of the program's may call MPI while this goes on. Then it posts the rest. */
 void sv_drop_batch_post_staged(void)
 {
@@ -100,10 +87,8 @@ void sv_drop_batch_post_staged(void)
         return;
     }
     const bool is_nested = batch.posts; /* nothing is added before the outermost one is over */
-    if (!is_nested) {
+    if (!is_nested)
         sv_drop_flow_end(&batch.flow);
-        copy_row();
-    }
     batch.posts = true;
     while (batch.first < batch.end) {
         const batched_t send = batch.sends[batch.first++];
@@ -167,10 +152,10 @@ void sv_drop_batch_post(void)
     sv_drop_batch_post_staged();
 }
 
-/* Records the event after the last copy, and after what wrote the memory of those that are copied late. */
+/* Records the event after the last copy. */
 static void mark_copies(void)
 {
-    selvage_device_t *dev = sv_drop_device();
+    selvage_device_t *dev = batch.flow.device;
     if (batch.device != dev) { /* the first time, and once a device has given way to another one */
         selvage_event_destroy(batch.device, batch.flow.event);
         batch.flow.event = NULL;
@@ -204,14 +189,12 @@ bool sv_drop_batch_add(sv_drop_isend_t isend, const sv_drop_call_t *call, MPI_Co
     batch.batches_ever += batch.end == 0;
     batch.sends_ever++;
     batch.bytes += (int64_t)buffer->bytes;
-    const bool copies_late = sv_drop_batch_is_row() && !buffer->packed;
-    if (!copies_late)
-        sv_drop_stage_on(&batch.flow, call);
+    sv_drop_stage_on(&batch.flow, call);
     mark_copies();
     sv_drop_request_start(call, NULL, MPI_REQUEST_NULL, false, request);
     sv_drop_op_t *op = sv_drop_op_find(*request);
     op->batched = true;
-    batch.sends[batch.end++] = (batched_t){op, copies_late, isend, comm};
+    batch.sends[batch.end++] = (batched_t){op, isend, comm};
     atomic_fetch_add_explicit(&sv_drop_batched, 1, memory_order_relaxed);
     if (batch.end == SENDS_MOST || batch.bytes >= BYTES_MOST)
         sv_drop_batch_post();

@@ -31,27 +31,11 @@ static void *stream_of(sv_drop_flow_t *flow, selvage_device_t *dev, size_t bytes
     return flow->stream;
 }
 
-/* Few are faster by copy engines. */
-static void make_kept_copies(sv_drop_flow_t *flow)
-{
-    enum { FEW = 2 };
-    sv_drop_kept_t *kept = flow->kept;
-    const int n = kept->n;
-    kept->n = 0;
-    if (n > FEW)
-        check_copy(selvage_device_copy_many(flow->device, (size_t)n, kept->item, flow->stream));
-    for (int i = 0; i < n && n <= FEW; i++)
-        check_copy(selvage_device_copy(flow->device, kept->item[i].dst, kept->item[i].src, kept->item[i].bytes,
-                                       kept->direction[i], flow->stream));
-}
-
 void sv_drop_flow_end(sv_drop_flow_t *flow)
 {
     selvage_device_t *dev = flow->theirs && !flow->device ? sv_drop_device() : flow->device;
     if (!dev)
         return;
-    if (flow->kept && flow->device)
-        make_kept_copies(flow);
     check_copy(flow->event ? selvage_event_synchronize(dev, flow->event)
                            : selvage_stream_synchronize(dev, flow->stream));
     sv_drop_trace_span("copy", flow->begin_ns, flow->bytes);
@@ -122,8 +106,6 @@ static bool copy_through_pieces(const sv_drop_flow_t *flow, const cargo_t *cargo
     return true;
 }
 
-enum { KEPT_BYTES_MOST = 32 << 10 };
-
 /* --- as a whole --------------------------------------------------------------------------------------------------- */
 
 void sv_drop_copy(sv_drop_flow_t *flow, void *dst, const void *src, size_t bytes, selvage_copy_t direction)
@@ -135,16 +117,7 @@ void sv_drop_copy(sv_drop_flow_t *flow, void *dst, const void *src, size_t bytes
     selvage_device_t *dev = sv_drop_device_of(down ? src : dst);
     if (copy_through_pieces(flow, &(cargo_t){dev, NULL, down ? from : dst, down ? dst : from, bytes, down}))
         return;
-    void *stream = stream_of(flow, dev, bytes);
-    if (!flow->kept || bytes > KEPT_BYTES_MOST) {
-        check_copy(selvage_device_copy(dev, dst, src, bytes, direction, stream));
-        return;
-    }
-    sv_drop_kept_t *kept = flow->kept;
-    kept->item[kept->n] = (selvage_copy_item_t){dst, src, bytes};
-    kept->direction[kept->n++] = direction;
-    if (kept->n == SV_DROP_KEPT_COPIES)
-        make_kept_copies(flow);
+    check_copy(selvage_device_copy(dev, dst, src, bytes, direction, stream_of(flow, dev, bytes)));
 }
 
 void sv_drop_gather(sv_drop_flow_t *flow, const sv_drop_plan_t *plan, const void *buf, void *packed)

@@ -22,7 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TURNS_BUSY = 64, END_TURNS = 200, LOOKS = 16, TURN_MOST = 256 }; /* LOOKS: at what has not ended, in a turn */
+/* LOOKS: how many requests that have not ended a turn looks at. TURN_MOST: of those and of such as have. */
+enum { TURNS_BUSY = 64, END_TURNS = 200, LOOKS = 16, TURN_MOST = 256 };
 
 _Atomic int sv_drop_open, sv_drop_running;
 
@@ -410,8 +411,7 @@ static bool progress_for(sv_drop_op_t *const *ops, int n)
     pthread_mutex_lock(&engine.lock);
     read_notes();
     if (!engine.walks) { /* else an error handler of the program's has called MPI */
-        static sv_drop_kept_t kept; /* this walk's, as no other begins before its end */
-        sv_drop_flow_t flow = {.kept = &kept};
+        sv_drop_flow_t flow = {0};
         sv_drop_op_t *ended = NULL;
         engine.walks = true;
         const bool groups = sv_drop_fast_begin_group(); /* partner: below */

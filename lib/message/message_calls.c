@@ -122,9 +122,8 @@ selvage_status_t sv_message_isend(selvage_comm_t *comm, const char *call, const 
     request->tag = tag;
     request->synchronous = kind == SV_SEND_SYNCHRONOUS;
     request->buffered = kind == SV_SEND_BUFFERED || kind == SV_SEND_HELD;
-    request->held = kind == SV_SEND_HELD && stream == SELVAGE_MESSAGE_NO_STREAM; /* others may be gone by then */
-    if (request->held) /* a group keeps its kernel; partner: sv_message_release_held() */
-        sv_message_group_begin(request->engine);
+    if (kind == SV_SEND_HELD && stream == SELVAGE_MESSAGE_NO_STREAM) /* others may be gone by then */
+        sv_message_hold(request);
     const selvage_status_t status = start_send(request, stream);
     if (status != SELVAGE_SUCCESS)
         (void)sv_message_release_held(request);
@@ -257,7 +256,7 @@ selvage_status_t sv_message_close_group(selvage_comm_t *comm)
     sv_message_engine_t *engine;
     SV_TRY(sv_message_engine(comm, &engine));
     pthread_mutex_lock(&engine->lock);
-    if (engine->group.depth == 0)
+    if (engine->group.depth == engine->group.nheld)
         return leave_engine(engine, sv_error(SELVAGE_ERR_STATE, "no group of messages is open"));
     return leave_engine(engine, sv_message_group_end(engine));
 }

@@ -74,7 +74,7 @@ static void init_lists(sv_message_engine_t *engine)
 
 static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t **engine_out)
 {
-    enum { LINE = 64, DEVSLOT_FACTOR = 128, LENT_BYTES = 64 << 10 };
+    enum { LINE = 64, DEVSLOT_FACTOR = 128, LENT_BYTES = 1 << 20, LENT_OFTEN_BYTES = 64 << 10 };
     const sv_config_t *config = &comm->config;
     sv_message_engine_t *engine;
     selvage_status_t status;
@@ -97,6 +97,7 @@ static selvage_status_t create_engine(selvage_comm_t *comm, sv_message_engine_t 
         engine->devslot_bytes = comm->message_slot_bytes;
     engine->buffer_bytes = config->message_buffer_bytes;
     engine->lent_bytes = LENT_BYTES;
+    engine->lent_often_bytes = LENT_OFTEN_BYTES;
     sv_prelaunch_init(engine);
     engine->exchange = comm->nonce | UINT32_MAX; /* exchanges count from the nonce on, and never so far */
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, stream_create, &engine->streams.kernel), fail);

@@ -93,6 +93,7 @@ typedef struct sv_message_peer {
 typedef struct sv_message_export {
     uint64_t id;             /* 0: none */
     uintptr_t base;
+    unsigned uses;
     sv_device_handle_t handle;
 } sv_message_export_t;
 
@@ -193,7 +194,8 @@ struct sv_message_engine {
     size_t eager_bytes, desc_bytes, segment_bytes;
     size_t devslot_bytes;    /* up to here messages go by slots in device memory, where there are some */
     uint64_t buffer_bytes, buffered_bytes; /* device memory for buffered sends: the most there may be, and in use */
-    size_t lent_bytes;       /* buffered sends of so many are lent */
+    size_t lent_bytes, lent_often_bytes; /* buffered sends of so many are lent; out of an allocation that was often
+                                            sent from, of so many */
     uint64_t buffers_made_bytes; /* that was allocated for those */
     uint64_t buffer_failed_ns; /* when there was no device memory for one; 0: never */
     uint64_t early_wait_ns;  /* how long a kernel may wait for a message; 0: there are none such */

@@ -214,14 +214,18 @@ static bool can_be_mapped(const sv_message_peer_t *peer)
     return peer->in && __atomic_load_n(&peer->in->shm->devslot_open, __ATOMIC_ACQUIRE);
 }
 
-/* Bytes that lie there as they go, in memory that others can be told of; else they are copied. */
+/* Bytes that lie there as they go, in memory that others can be told of; else they are copied. Its receiver has to map
+   the allocation, which takes longer than many copies of short messages. */
 bool sv_get_may_lend(const selvage_request_t *send, void *stream)
 {
+    enum { OFTEN = 8 };
+    sv_message_engine_t *engine = send->engine;
     sv_message_where_t unused;
     return send->place.on_device && !send->place.layout && stream == SELVAGE_MESSAGE_NO_STREAM &&
-           send->bytes >= send->engine->lent_bytes &&
-           sv_message_export(send->engine, send->place.data, send->bytes, send->place.id, &unused.handle,
-                             &unused.offset) == SELVAGE_SUCCESS;
+           send->bytes >= (send->place.id ? engine->lent_often_bytes : engine->lent_bytes) &&
+           sv_message_export(engine, send->place.data, send->bytes, send->place.id, &unused.handle, &unused.offset) ==
+               SELVAGE_SUCCESS &&
+           (send->bytes >= engine->lent_bytes || sv_message_export_uses(engine, send->place.id) > OFTEN);
 }
 
 selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_peer_t *peer, void *stream)

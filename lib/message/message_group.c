@@ -104,11 +104,19 @@ selvage_status_t sv_message_group_end(sv_message_engine_t *engine)
     return --engine->group.depth == 0 ? sv_message_group_launch(engine) : SELVAGE_SUCCESS;
 }
 
+void sv_message_hold(selvage_request_t *request)
+{
+    request->held = true;
+    request->engine->group.nheld++;
+    sv_message_group_begin(request->engine);
+}
+
 selvage_status_t sv_message_release_held(selvage_request_t *request)
 {
     if (!request->held)
         return SELVAGE_SUCCESS;
     request->held = false;
+    request->engine->group.nheld--;
     return sv_message_group_end(request->engine);
 }
 

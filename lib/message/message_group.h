@@ -11,7 +11,7 @@ struct sv_message_engine;
 
 /* The kernels that are kept. */
 typedef struct sv_message_group {
-    unsigned depth;          /* groups that are open, one in the other */
+    unsigned depth, nheld;   /* groups that are open, one in the other; those of held sends among them */
     sv_digests_arg_t arg;    /* njobs of them */
     sv_digest_arg_t first;   /* the first one, should it be alone */
     uint64_t kept_ns;        /* since when there is one */
@@ -21,7 +21,8 @@ typedef struct sv_message_group {
 /* Partners of each other; they nest. The outermost end launches. */
 void sv_message_group_begin(struct sv_message_engine *engine);
 selvage_status_t sv_message_group_end(struct sv_message_engine *engine);
-/* Of a send that is held: ends the group that its begin has opened, once; as sv_message_group_end(). */
+/* Opens a group for a send that is held, and ends it, once; as sv_message_group_end(). Partners of each other. */
+void sv_message_hold(selvage_request_t *request);
 selvage_status_t sv_message_release_held(selvage_request_t *request);
 /* Launches what is kept, whatever is open; and only what was kept for a while. Returns an error if that has ended the
    engine; all others are for the requests. */

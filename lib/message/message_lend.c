@@ -86,7 +86,7 @@ static selvage_status_t begin_move(selvage_request_t *send, uint64_t now_ns)
 {
     sv_message_engine_t *engine = send->engine;
     sv_request_get_t *get = &send->get;
-    (void)sv_message_group_launch(engine); /* what makes its digest reads the caller's memory, before the copy */
+    SV_TRY(sv_message_group_launch(engine)); /* what makes its digest reads the caller's memory, before the copy */
     get->moving = sv_get_take_buffer(engine, send->bytes);
     if (!get->moving)
         create_move_segment(send);

@@ -46,9 +46,10 @@ selvage_status_t sv_message_export(sv_message_engine_t *engine, const uint8_t *p
     if (id == 0)
         id = SV_DEVICE_CALL(engine->dev, memory_id, ptr);
     for (unsigned i = 0; i < SV_MESSAGE_EXPORTS && id; i++) {
-        const sv_message_export_t *known = &engine->memory.exported[i];
+        sv_message_export_t *known = &engine->memory.exported[i];
         if (known->id != id)
             continue;
+        known->uses++;
         *handle = known->handle;
         *offset = (uintptr_t)ptr - known->base;
         return SELVAGE_SUCCESS;
@@ -57,6 +58,14 @@ selvage_status_t sv_message_export(sv_message_engine_t *engine, const uint8_t *p
     engine->memory.exported[engine->memory.next_export++ % SV_MESSAGE_EXPORTS] =
         (sv_message_export_t){.id = id, .base = (uintptr_t)ptr - *offset, .handle = *handle};
     return SELVAGE_SUCCESS;
+}
+
+unsigned sv_message_export_uses(const sv_message_engine_t *engine, uint64_t id)
+{
+    for (unsigned i = 0; i < SV_MESSAGE_EXPORTS && id; i++)
+        if (engine->memory.exported[i].id == id)
+            return engine->memory.exported[i].uses;
+    return 0;
 }
 
 selvage_status_t sv_message_export_bounce(sv_message_engine_t *engine, sv_message_bounce_t *bounce,

@@ -143,7 +143,7 @@ static void take_back(local_rank_t *self)
 static void meet_to_buffer(local_rank_t *self)
 {
     message_ends_meet(self, 100);
-    engine_of_get(self)->lent_bytes = SIZE_MAX;
+    engine_of_get(self)->lent_bytes = engine_of_get(self)->lent_often_bytes = SIZE_MAX;
     local_ranks_barrier(self);
 }
 

@@ -48,6 +48,7 @@ static selvage_status_t count_launch(sv_device_t *dev, const sv_kernel_t *kernel
 static void begin_counting(local_rank_t *self)
 {
     launches_t *of = &launches[self->rank];
+    engine_of(self)->lent_bytes = engine_of(self)->lent_often_bytes;
     of->dev = engine_of(self)->dev;
     of->inner = of->dev->ops;
     of->ops = *of->inner;

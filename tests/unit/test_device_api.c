@@ -187,39 +187,6 @@ static void check_events(selvage_device_t *dev)
     selvage_device_free(dev, byte);
 }
 
-/* More copies than one kernel has, of all lengths up to one that has several blocks. */
-static void check_copy_many(selvage_device_t *dev)
-{
-    enum { ITEMS = 23, APART = 70000 };
-    selvage_copy_item_t item[ITEMS];
-    uint8_t *from, *to;
-    void *stream;
-    CHECK_STATUS(selvage_device_host_malloc(dev, (size_t)ITEMS * APART, (void **)&from), SELVAGE_SUCCESS);
-    CHECK_STATUS(selvage_device_malloc(dev, (size_t)ITEMS * APART, (void **)&to), SELVAGE_SUCCESS);
-    CHECK_STATUS(selvage_stream_create(dev, &stream), SELVAGE_SUCCESS);
-    for (size_t i = 0; i < (size_t)ITEMS * APART; i++)
-        from[i] = (uint8_t)(i * 7 + i / 251);
-    memset(to, 0, (size_t)ITEMS * APART);
-    for (size_t i = 0; i < ITEMS; i++)
-        item[i] = (selvage_copy_item_t){to + i * APART + i % 3, from + i * APART, i == 5 ? 0 : i * i * 130 + i};
-    CHECK_REFUSED(selvage_device_copy_many(NULL, 1, item, stream), "dev");
-    CHECK_REFUSED(selvage_device_copy_many(dev, 1, NULL, stream), "items");
-    CHECK_REFUSED(selvage_device_copy_many(dev, 2, (selvage_copy_item_t[]){item[2], {NULL, from, 1}}, stream),
-                  "items[1]");
-    CHECK_STATUS(selvage_device_copy_many(dev, 0, NULL, stream), SELVAGE_SUCCESS);
-    CHECK_STATUS(selvage_device_copy_many(dev, ITEMS, item, stream), SELVAGE_SUCCESS);
-    CHECK_STATUS(selvage_stream_synchronize(dev, stream), SELVAGE_SUCCESS);
-    for (size_t i = 0; i < ITEMS; i++) {
-        const uint8_t *at = to + i * APART;
-        CHECK(memcmp(at + i % 3, from + i * APART, item[i].bytes) == 0);
-        CHECK(at[i % 3 + item[i].bytes] == 0);
-        CHECK(i % 3 == 0 || at[i % 3 - 1] == 0);
-    }
-    selvage_stream_destroy(dev, stream);
-    selvage_device_free(dev, to);
-    selvage_device_host_free(dev, from);
-}
-
 static void check_refused_pack(selvage_device_t *dev)
 {
     selvage_pack_t *pack = NULL;
@@ -290,7 +257,6 @@ int main(void)
         check_refused(dev);
         check_memory(dev);
         check_synchronize(dev);
-    check_copy_many(dev);
     check_events(dev);
         check_refused_pack(dev);
         check_null(dev);
