@@ -14,7 +14,7 @@ SV_DEV_FN bool digest_await(const sv_digest_arg_t &arg, sv_dev_block_t at)
     uint32_t found = NOT_YET;
 
     if (at.tid == 0 && at.block == 0) {
-        found = digest_poll(arg) ? GO : STAY;
+        found = digest_poll<false>(arg) ? GO : STAY;
         if (at.nblocks > 1) /* partner: the acquire below, in the other blocks */
             sv_dev_store_release_u32(&arg.scratch->go, found);
     } else if (at.tid == 0) {

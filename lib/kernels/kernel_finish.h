@@ -14,8 +14,9 @@
 
 namespace {
 
-/* Polls the word until it is there. False: time is over, the host wants no more of it, or the word says that it will
-   not be. The host's word is far, and looked at seldom. */
+/* Polls the word until it is there. LATE: any other value is waited through. False: time is over, the host wants no
+   more of it, or the word says that it will not be. The host's word is far, and looked at seldom. */
+template <bool LATE>
 SV_DEV_FN bool digest_poll(const sv_digest_arg_t &arg)
 {
     enum : unsigned { LOOK_AT_STOP = 7, LOOK_ONLY = 63 };
@@ -28,7 +29,8 @@ SV_DEV_FN bool digest_poll(const sv_digest_arg_t &arg)
         const bool look = (++looks & LOOK_AT_STOP) == 0;
         if (word == arg.await_value)
             return true;
-        if (((arg.mode & SV_DIGEST_ONLY) && word != arg.await_before) || sv_dev_clock_ns() - begin > arg.await_ns ||
+        if ((!LATE && (arg.mode & SV_DIGEST_ONLY) && word != arg.await_before) ||
+            sv_dev_clock_ns() - begin > arg.await_ns ||
             (look && sv_dev_load_acquire_system_u64(arg.stop) == arg.signal_value))
             return false;
         if (looks > LOOK_ONLY) /* what comes soon is not slept through */
@@ -45,7 +47,7 @@ SV_DEV_FN bool finish_await(const ARG &)
 
 SV_DEV_FN bool finish_await(const sv_digest_arg_t &arg)
 {
-    if (!arg.await || !(arg.mode & SV_DIGEST_LATE) || digest_poll(arg))
+    if (!arg.await || !(arg.mode & SV_DIGEST_LATE) || digest_poll<true>(arg))
         return true;
     sv_dev_store_release_system_u64(arg.signal, arg.away_value); /* partner: the host that polls it */
     return false;
