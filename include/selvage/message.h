@@ -128,10 +128,11 @@ selvage_status_t selvage_message_launch(selvage_request_t *request);
 /**
  * @brief Says of a receive, with a source and a tag, that its sender has begun, or is about to, on another GPU.
  *
- * The kernel that copies and verifies the message is then launched before the message is there, if it comes by a slot
- * and is the next one from that rank. It waits for as long as SELVAGE_EARLY_WAIT_US says. This is a hint: another
- * message, or a late one, is received all the same. Give it only where the two ranks use two GPUs, or the kernel may
- * keep the GPU from what it waits for, until it gives up.
+ * The kernel that copies and verifies the message is then launched before the message is there, if it comes by a
+ * slot and is the next one from that rank; or, of one that is read where it lies, before its checksum is there. It
+ * waits for as long as SELVAGE_EARLY_WAIT_US says. This is a hint: another message, or a late one, is received all
+ * the same. Give it only where the two ranks use two GPUs, or the kernel may keep the GPU from what it waits for,
+ * until it gives up.
  *
  * @param[in] bytes  how long the message is
  */

@@ -159,9 +159,11 @@ bool sv_drop_fast_begin_group(void)
     return sv_drop_fast_is_open() && selvage_message_group_begin(sv_drop_route.world) == SELVAGE_SUCCESS;
 }
 
-bool sv_drop_fast_end_group(bool begun)
+/* Where a launch fails, the requests have the error. */
+void sv_drop_fast_end_group(bool begun)
 {
-    return !begun || selvage_message_group_end(sv_drop_route.world) == SELVAGE_SUCCESS;
+    if (begun)
+        (void)selvage_message_group_end(sv_drop_route.world);
 }
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */

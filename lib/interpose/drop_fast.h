@@ -71,9 +71,9 @@ void sv_drop_fast_monitor(sv_drop_fast_t *state, void *buf, int64_t count, MPI_D
 /* After the receive: whether it was an announcement. Its bytes are then under way, or cannot be had (state->error). */
 bool sv_drop_fast_take_announced(sv_drop_fast_t *state, const sv_drop_call_t *call, const MPI_Status *status);
 /* Between these two, under the lock, kernels of messages by the route are kept, and then launched together. end is
-   given what begin has returned, and returns false if a launch has failed that no request can tell of. */
+   given what begin has returned. */
 bool sv_drop_fast_begin_group(void);
-bool sv_drop_fast_end_group(bool begun);
+void sv_drop_fast_end_group(bool begun);
 /* Whether nothing is in flight any more; *error is set if it ended badly. */
 bool sv_drop_fast_ended(sv_drop_fast_t *state, int *error);
 /* After a receive that blocked: waits for what was announced, if anything was. True: it has come and landed, or failed

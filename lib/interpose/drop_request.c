@@ -435,7 +435,7 @@ static bool progress_for(sv_drop_op_t *const *ops, int n)
                 looks--;
             op = engine.next ? engine.next : engine.first;
         }
-        (void)sv_drop_fast_end_group(groups); /* requests have the error */
+        sv_drop_fast_end_group(groups);
         any = ended != NULL;
         end_ops(&flow, ended);
         engine.walks = false;

@@ -135,10 +135,8 @@ selvage_status_t sv_message_launch(selvage_request_t *request)
     sv_message_engine_t *engine = request->engine;
     selvage_status_t status = SELVAGE_SUCCESS;
     pthread_mutex_lock(&engine->lock);
-    if (request->state == SV_REQUEST_HELD) { /* not where an error has ended it meanwhile */
+    if (request->state == SV_REQUEST_HELD) /* not where an error has ended it meanwhile */
         status = sv_eager_launch(request);
-        (void)sv_message_settle_send(request, status);
-    }
     const selvage_status_t launched = sv_message_release_held(request);
     if (status == SELVAGE_SUCCESS)
         status = request->launch_error != SELVAGE_SUCCESS ? sv_message_group_error(request) : launched;

@@ -225,10 +225,10 @@ bool sv_get_may_lend(const selvage_request_t *send, void *stream)
            send->bytes >= (send->place.id ? engine->lent_often_bytes : engine->lent_bytes) &&
            sv_message_export(engine, send->place.data, send->bytes, send->place.id, &unused.handle, &unused.offset) ==
                SELVAGE_SUCCESS &&
-           (send->bytes >= engine->lent_bytes || sv_message_export_uses(engine, send->place.id) > OFTEN);
+           (send->bytes >= engine->lent_bytes || sv_message_export_uses(engine, send->place.id) >= OFTEN);
 }
 
-selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_peer_t *peer, void *stream)
+selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_peer_t *peer, bool lends, void *stream)
 {
     sv_message_engine_t *engine = send->engine;
     const bool packed = send->place.layout != NULL;
@@ -241,7 +241,6 @@ selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_
     if (engine->buffer_bytes == 0 || !may_offer_get(send, peer, stream) || k == SV_SHM_GETS ||
         (packed && stream != SELVAGE_MESSAGE_NO_STREAM))
         return SELVAGE_ERR_LIMIT;
-    const bool lends = sv_get_may_lend(send, stream);
     sv_message_bounce_t *bounce = lends ? NULL : take_send_buffer(send);
     if (!bounce && !lends)
         return SELVAGE_ERR_LIMIT;

@@ -18,11 +18,11 @@ void sv_get_offer(selvage_request_t *send, void *stream, sv_ctrl_header_t *rts);
 /* A CTS has come: if it answers an offer that was not taken, that counts towards making fewer of them. A receive in
    host memory does not count, nor one that wants nothing. */
 void sv_get_declined(const selvage_request_t *send, const sv_ctrl_header_t *cts);
-/* A buffered send: a kernel copies it to device memory of the engine's, from which it is received; then it is complete.
-   A long one is lent. ERR_LIMIT if that cannot be. */
-selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_peer_t *peer, void *stream);
-/* Whether its bytes can be lent, so that a slot is not wanted. */
+/* Whether the bytes of a buffered send can be lent, and should be; asked once for each. */
 bool sv_get_may_lend(const selvage_request_t *send, void *stream);
+/* A buffered send: it is lent; or a kernel copies it to device memory of the engine's, from which it is received, and
+   then it is complete. ERR_LIMIT if that cannot be. */
+selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_peer_t *peer, bool lends, void *stream);
 /* Device memory for so many bytes of a buffered send, counted to those; NULL: there is none now. */
 sv_message_bounce_t *sv_get_take_buffer(sv_message_engine_t *engine, size_t bytes);
 /* Whether the digest is there, or there is none to come; of a buffered send, whether it is complete. */

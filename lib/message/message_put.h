@@ -28,7 +28,7 @@ bool sv_put_close(const selvage_request_t *recv);
    id: of the allocation, 0 if it was not asked for. */
 selvage_status_t sv_message_export(sv_message_engine_t *engine, const uint8_t *ptr, size_t bytes, uint64_t id,
                                    sv_device_handle_t *handle, uint64_t *offset);
-/* How often that was asked of an allocation. */
+/* How often that was asked of an allocation, after the first time. */
 unsigned sv_message_export_uses(const sv_message_engine_t *engine, uint64_t id);
 /* The same of a whole bounce buffer, which keeps it. */
 selvage_status_t sv_message_export_bounce(sv_message_engine_t *engine, sv_message_bounce_t *bounce,

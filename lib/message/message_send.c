@@ -59,8 +59,9 @@ selvage_status_t sv_message_send(selvage_request_t *send, void *stream)
     send->number = peer->sent + 1;
     send->before = peer->last[sv_message_tag_class(send->tag)];
     sv_message_identify(send);
-    if (send->buffered && (sv_get_may_lend(send, stream) || !sv_eager_take_slot(send, peer))) {
-        selvage_status_t status = sv_get_send_buffered(send, peer, stream);
+    const bool lends = send->buffered && sv_get_may_lend(send, stream);
+    if (lends || (send->buffered && !sv_eager_take_slot(send, peer))) {
+        selvage_status_t status = sv_get_send_buffered(send, peer, lends, stream);
         if (status == SELVAGE_ERR_LIMIT && sv_eager_take_slot(send, peer)) /* no place to lend it from */
             status = sv_eager_begin(send, peer, stream);
         send->refused = status == SELVAGE_ERR_LIMIT;

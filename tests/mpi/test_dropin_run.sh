@@ -31,6 +31,21 @@ program 2 thread-per-tag '0 failed'
 program 2 several-gpus '^[1-9] GPUs'
 # The software device has default streams of its own for each that opens it, GPUs one for all.
 [ "$SELVAGE_DEVICE" = soft ] || program 2 several-gpus '^[1-9] GPUs' SELVAGE_DROPIN_SYNC=default
+# row PATTERN [VARIABLE=VALUE...]: windows of 32 messages of 16 KiB, each compared, and what the report says of them
+row() {
+    local pattern=$1
+    shift
+    env SELVAGE_DROPIN_SYNC=default SELVAGE_REPORT=1 "$@" MPIRUN="$dir/mpirun" \
+        "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tools/selvage-bench-mpi" --benchmarks bandwidth \
+        --ways device --min 16K --max 16K --window 32 --iterations 40 --repetitions 1 --nccl no >"$dir/out" 2>&1 &&
+        grep -q ', 0 wrong' "$dir/out" &&
+        grep -Eq "$pattern" "$dir/out" ||
+        { cat "$dir/out"; echo "FAIL: a row of sends, no \"$pattern\", $*"; failed=1; }
+}
+# In a long row of sends short messages take the route, unless a length is set; by itself each is staged.
+row '^ +0 +1 +MPI_Isend +fast '
+row '^ +0 +1 +MPI_Isend +staged ' SELVAGE_DROPIN_FAST_BYTES=64K
+! grep -Eq '^ +0 +1 +MPI_Isend +fast ' "$dir/out" || { cat "$dir/out"; echo "FAIL: a row, and a length"; failed=1; }
 # Where no rank is to wait for another's host: what slots and buffers have room for goes fast, the rest is staged.
 program 2 sends-fill-slots '^ +0 +1 +MPI_Isend +fast ' SELVAGE_REPORT=1
 ! grep -Eq '^ +0 +1 +MPI_Isend +staged ' "$dir/out" || { cat "$dir/out"; echo "FAIL: buffers were not used"; failed=1; }

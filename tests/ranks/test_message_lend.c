@@ -70,6 +70,30 @@ static void lend_promptly(local_rank_t *self)
         message_end_close(&end[i]);
 }
 
+/* One of less than 1 MiB is lent only out of memory that was often sent from: its receiver has to map that. */
+static void lend_often(local_rank_t *self)
+{
+    enum { OFTEN = 8, ROUNDS = 12 };
+    const message_shape_t shape = {.bytes = 70000, .on_device = true, .stream = SELVAGE_MESSAGE_NO_STREAM};
+    message_end_t end;
+    message_ends_meet(self, 100);
+    message_end_open(&end, self, &shape);
+    for (int i = 0; i < ROUNDS; i++) {
+        if (self->rank == 1)
+            message_end_recv(&end, &shape, 0, i);
+        else
+            CHECK_STATUS(message_end_ibsend(&end, &shape, 1, i, (uint64_t)i + 1), SELVAGE_SUCCESS);
+        if (self->rank == 0)
+            CHECK_EQ(end.request->get.carried && end.request->get.partner != NULL, i >= OFTEN);
+        local_ranks_barrier(self);
+        CHECK_STATUS(sv_message_wait(&end.request, NULL), SELVAGE_SUCCESS);
+        if (self->rank == 1)
+            CHECK_EQ(message_end_wrong(&end, shape.bytes, (uint64_t)i + 1), -1);
+        local_ranks_barrier(self);
+    }
+    message_end_close(&end);
+}
+
 /* A receiver that takes other lent messages all the time is not late until a longer time is over. The test says for it
    that it does. */
 static void lend_to_busy(local_rank_t *self)
@@ -524,6 +548,7 @@ int main(void)
     run_lend(USUAL " TIMEOUT_S=5", lend_to_device, (lend_case_t){0}, false);
     run_lend(USUAL " CHECKSUM=off TIMEOUT_S=5", lend_to_device, (lend_case_t){0}, false);
     run_lend(USUAL, lend_to_busy, (lend_case_t){0}, false);
+    run_lend(USUAL, lend_often, (lend_case_t){0}, false);
     run_lend(USUAL, lend_to_stalled, (lend_case_t){0}, true);
     run_lend(USUAL " CHECKSUM=report", lend_to_stalled, (lend_case_t){0}, true);
     run_lend(USUAL " TIMEOUT_S=1", give_lent_up, (lend_case_t){0}, true);
