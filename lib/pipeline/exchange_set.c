@@ -82,63 +82,59 @@ static selvage_exchange_t *find_exchange(selvage_comm_t *comm, uint64_t id)
     return NULL;
 }
 
-static void hand_to_exchange(selvage_comm_t *comm, int source, const sv_wire_control_t *message)
+static selvage_status_t take_exchange_control(selvage_comm_t *comm, int source, const sv_wire_control_t *message)
 {
+    /* 1. Those of a commit. */
     const uint64_t *word = message->word;
+    const sv_control_type_t type = (sv_control_type_t)word[0];
+    switch (type) {
+    case SV_CONTROL_RESEND_HANDSHAKE:
+        return sv_commit_receive_resend(comm, source, word[1]);
+    case SV_CONTROL_HANDSHAKE:
+        return sv_commit_receive_handshake(comm, source, word[1], word[2]);
+    case SV_CONTROL_HANDSHAKE_ACK:
+        sv_commit_receive_ack(comm, source, word[1]);
+        return SELVAGE_SUCCESS;
+    case SV_CONTROL_VERDICT:
+    case SV_CONTROL_RESEND:
+    case SV_CONTROL_QUERY:
+    case SV_CONTROL_FAIL:
+        break;
+    default:
+        sv_log(SV_LOG_WARN, "control", "rank %d sent a control message of unknown type %llu", source,
+               (unsigned long long)word[0]);
+        return SELVAGE_SUCCESS;
+    }
+
+    /* 2. The others name an exchange. A neighbour may leave commit, start and fail while this rank is still in commit:
+       that word comes only once. */
     selvage_exchange_t *x = find_exchange(comm, word[1]);
-    /* A neighbour may leave commit, start and fail while this rank is still in commit: that word comes only once. */
-    bool early_failure = x && x == comm->exchanges->committing && word[0] == SV_CONTROL_FAIL;
+    bool early_failure = x && x == comm->exchanges->committing && type == SV_CONTROL_FAIL;
     if (!x || (!x->committed && !early_failure))
-        return; /* destroyed meanwhile: whoever asks will learn it from the destroy agreement */
+        return SELVAGE_SUCCESS; /* destroyed meanwhile: whoever asks will learn it from the destroy agreement */
     sv_peer_t *peer = sv_exchange_peer(x, source);
     if (peer)
         peer->heard_ns = sv_clock_ns();
-    bool asks = word[0] == SV_CONTROL_RESEND || word[0] == SV_CONTROL_QUERY;
+
+    /* 3. One that failed has no other answer than its failure. */
+    bool asks = type == SV_CONTROL_RESEND || type == SV_CONTROL_QUERY;
     if (asks && sv_exchange_state(x) == SV_EXCHANGE_POISONED) {
-        if (word[0] == SV_CONTROL_QUERY) /* it failed in a later epoch, maybe */
+        if (type == SV_CONTROL_QUERY) /* it failed in a later epoch, maybe */
             sv_recovery_take_query(x, source, word[2]);
         sv_exchange_notify_failure(x, source); /* the word of it was lost */
-        return;
+        return SELVAGE_SUCCESS;
     }
-    switch ((sv_control_type_t)word[0]) {
-    case SV_CONTROL_VERDICT:
-        sv_recovery_verdict(x, source, word[2]);
-        break;
-    case SV_CONTROL_RESEND:
-        sv_recovery_take_request(x, source, word[2], (uint32_t)word[3], (unsigned)word[4], (sv_resend_reason_t)word[5]);
-        break;
-    case SV_CONTROL_QUERY:
-        sv_recovery_take_query(x, source, word[2]);
-        break;
-    case SV_CONTROL_FAIL:
-        sv_recovery_peer_failed(x, source, message);
-        break;
-    default:
-        break;
-    }
-}
 
-static selvage_status_t take_exchange_control(selvage_comm_t *comm, int source, const sv_wire_control_t *message)
-{
-    switch ((sv_control_type_t)message->word[0]) {
-    case SV_CONTROL_RESEND_HANDSHAKE:
-        return sv_commit_receive_resend(comm, source, message->word[1]);
-    case SV_CONTROL_HANDSHAKE:
-        return sv_commit_receive_handshake(comm, source, message->word[1], message->word[2]);
-    case SV_CONTROL_HANDSHAKE_ACK:
-        sv_commit_receive_ack(comm, source, message->word[1]);
-        return SELVAGE_SUCCESS;
-    case SV_CONTROL_VERDICT:
-    case SV_CONTROL_RESEND:
-    case SV_CONTROL_QUERY:
-    case SV_CONTROL_FAIL:
-        hand_to_exchange(comm, source, message);
-        return SELVAGE_SUCCESS;
-    default:
-        sv_log(SV_LOG_WARN, "control", "rank %d sent a control message of unknown type %llu", source,
-               (unsigned long long)message->word[0]);
-        return SELVAGE_SUCCESS;
-    }
+    /* 4. What it says of packets. */
+    if (type == SV_CONTROL_VERDICT)
+        sv_recovery_verdict(x, source, word[2]);
+    else if (type == SV_CONTROL_RESEND)
+        sv_recovery_take_request(x, source, word[2], (uint32_t)word[3], (unsigned)word[4], (sv_resend_reason_t)word[5]);
+    else if (type == SV_CONTROL_QUERY)
+        sv_recovery_take_query(x, source, word[2]);
+    else
+        sv_recovery_peer_failed(x, source, message);
+    return SELVAGE_SUCCESS;
 }
 
 /* --- the end ------------------------------------------------------------------------------------------------------ */

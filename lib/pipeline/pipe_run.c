@@ -83,35 +83,6 @@ static sv_epoch_mode_t choose_epoch_mode(const selvage_exchange_t *x)
                : SV_EPOCH_HOST;
 }
 
-static selvage_status_t begin_recv_epoch(sv_recv_t *recv, uint64_t now_ns)
-{
-    sv_packet_t *p = &recv->p;
-    recv->state = SV_RECV_WAITING;
-    recv->arrived_count = recv->consumed = 0;
-    recv->requested_attempt = recv->damaged = 0;
-    recv->request_due = recv->between_attempts = recv->pull_prelaunched = false;
-    memset(recv->arrived_segments, 0, (p->nsegments + 63) / 64 * sizeof *recv->arrived_segments);
-    p->attempt = p->requests = 0;
-    p->identity.epoch = p->x->epoch;
-    p->key = sv_digest_key(&p->identity);
-    p->started_ns = p->moved_ns = now_ns;
-    return p->ops->post(recv, now_ns);
-}
-
-static selvage_status_t begin_send_epoch(sv_send_t *send, uint64_t now_ns)
-{
-    send->state = SV_SEND_MOVING;
-    send->next_stage = send->next_send = send->reaped = 0;
-    send->wanted_attempt = send->ahead_epoch == send->p.x->epoch ? send->ahead_attempt : 0;
-    send->p.attempt = send->p.requests = 0;
-    send->silent = send->fault_decided = false;
-    send->fault_kind = SV_FAULT_NONE;
-    send->delay_until_ns = 0;
-    if (send->outlives_epoch)
-        return SELVAGE_SUCCESS; /* phase 2 begins it when its slots are free */
-    return send->p.ops->begin(send, now_ns);
-}
-
 /* Whether copies within the node wait for the copies down. Measured: three epochs of each way, then the better. */
 static bool choose_defer(const selvage_exchange_t *x)
 {
@@ -125,8 +96,10 @@ static bool choose_defer(const selvage_exchange_t *x)
                                              : x->timing.measured_ns[1] <= x->timing.measured_ns[0];
 }
 
+/* Phases 0 and 1 of every packet: what its last epoch left is cleared, then its route begins it. */
 static selvage_status_t begin_epoch(selvage_exchange_t *x)
 {
+    /* 1. The exchange. */
     sv_exchange_timing_t *timing = &x->timing;
     uint64_t now_ns = sv_clock_ns();
     memset(timing->phase_begin_ns, 0, sizeof timing->phase_begin_ns);
@@ -149,25 +122,49 @@ static selvage_status_t begin_epoch(selvage_exchange_t *x)
     if (!x->unordered)
         SV_TRY(order_streams(x));
 
+    /* 2. Receives, so that they are posted before anything arrives. */
     for (uint32_t i = 0; i < x->nrecvs; i++) {
-        SV_TRY(begin_recv_epoch(&x->recvs[i], now_ns));
-        x->active_recvs[x->nactive_recvs++] = &x->recvs[i];
+        sv_recv_t *recv = &x->recvs[i];
+        sv_packet_t *p = &recv->p;
+        recv->state = SV_RECV_WAITING;
+        recv->arrived_count = recv->consumed = 0;
+        recv->requested_attempt = recv->damaged = 0;
+        recv->request_due = recv->between_attempts = recv->pull_prelaunched = false;
+        memset(recv->arrived_segments, 0, (p->nsegments + 63) / 64 * sizeof *recv->arrived_segments);
+        p->attempt = p->requests = 0;
+        p->identity.epoch = x->epoch;
+        p->key = sv_digest_key(&p->identity);
+        p->started_ns = p->moved_ns = now_ns;
+        SV_TRY(p->ops->post(recv, now_ns));
+        x->active_recvs[x->nactive_recvs++] = recv;
     }
-    /* Packets that go by messages first: their way is the longest, and copies within the node may wait for them. */
+
+    /* 3. Sends. Those that go by messages first: their way is the longest, and copies within the node may wait for
+       them. */
     for (int one_sided = 0; one_sided < 2; one_sided++) {
         for (uint32_t i = 0; i < x->nsends; i++) {
-            if (x->sends[i].p.ops->messaged == (bool)one_sided)
+            sv_send_t *send = &x->sends[i];
+            if (send->p.ops->messaged == (bool)one_sided)
                 continue;
-            SV_TRY(begin_send_epoch(&x->sends[i], now_ns));
-            x->active_sends[x->nactive_sends++] = &x->sends[i];
+            send->state = SV_SEND_MOVING;
+            send->next_stage = send->next_send = send->reaped = 0;
+            send->wanted_attempt = send->ahead_epoch == x->epoch ? send->ahead_attempt : 0;
+            send->p.attempt = send->p.requests = 0;
+            send->silent = send->fault_decided = false;
+            send->fault_kind = SV_FAULT_NONE;
+            send->delay_until_ns = 0;
+            if (!send->outlives_epoch) /* else phase 2 begins it, when its slots are free */
+                SV_TRY(send->p.ops->begin(send, now_ns));
+            x->active_sends[x->nactive_sends++] = send;
         }
         if (!one_sided && x->streams.out && timing->defer_peer)
             SV_TRY(SV_DEVICE_CALL(x->comm->dev, event_record, x->streams.last_out_event, x->streams.out));
     }
+
+    /* 4. The kernels that these packets share, and the end of the two phases. */
     SV_TRY(sv_batch_flush(x));
     if (sv_epoch_is_on_device(x) && !x->enqueued.in_run)
         SV_TRY(sv_enqueued_push(x, now_ns));
-
     now_ns = sv_clock_ns();
     timing->phase_end_ns[0] = timing->phase_end_ns[1] = now_ns;
     for (int phase = 2; phase <= 5; phase++)

@@ -17,24 +17,7 @@
 
 typedef enum arrival { ARRIVAL_GOOD, ARRIVAL_STALE, ARRIVAL_BAD } arrival_t;
 
-/* --- phase 0, prepare: digest and record, or for a small packet the push that brings all of it to its slot -------- */
-
-static selvage_status_t staged_prepare(sv_send_t *send, uint64_t now_ns)
-{
-    const sv_packet_t *p = &send->p;
-    sv_packet_begin_attempt(send, now_ns);
-    if (p->kernel_copy)
-        send->ready_seen = false; /* the push stores the payload, too */
-    if (sv_packet_is_left_to_push(send))
-        return SELVAGE_SUCCESS;
-    if (p->kernel_copy)
-        sv_batch_push_later(send);
-    else if (p->x->policy != SV_CONFIG_CHECKSUM_OFF) /* partner: the acquire in sv_packet_is_ready() */
-        return sv_packet_launch_digest(send, send->record, send->ready);
-    return SELVAGE_SUCCESS;
-}
-
-/* --- phase 1, post: copies down, and receives --------------------------------------------------------------------- */
+/* --- phases 0 and 1: prepare (digest and record), post (copies down, and receives) -------------------------------- */
 
 /* Copies down into free slots, each with a word after it. What kernels move was pushed there by phase 0. */
 static selvage_status_t copy_to_slots(sv_send_t *send, uint64_t now_ns)
@@ -75,7 +58,20 @@ static selvage_status_t staged_post(sv_recv_t *recv, uint64_t now_ns)
 
 static selvage_status_t staged_begin(sv_send_t *send, uint64_t now_ns)
 {
-    SV_TRY(staged_prepare(send, now_ns));
+    const sv_packet_t *p = &send->p;
+
+    /* Phase 0, prepare: digest and record, or for a small packet the push that brings all of it to its slot. */
+    sv_packet_begin_attempt(send, now_ns);
+    if (p->kernel_copy)
+        send->ready_seen = false; /* the push stores the payload, too */
+    if (!sv_packet_is_left_to_push(send)) {
+        if (p->kernel_copy)
+            sv_batch_push_later(send);
+        else if (p->x->policy != SV_CONFIG_CHECKSUM_OFF) /* partner: the acquire in sv_packet_is_ready() */
+            SV_TRY(sv_packet_launch_digest(send, send->record, send->ready));
+    }
+
+    /* Phase 1, post. */
     return copy_to_slots(send, now_ns);
 }
 
