@@ -128,7 +128,7 @@ static selvage_status_t finish(mixed_t *m, uint64_t epoch)
         return selvage_exchange_enqueue_wait(m->ex, m->stream);
     if (m->scene->ending == END_WAIT)
         return selvage_exchange_wait(m->ex, m->stream);
-    while (status == SELVAGE_IN_PROGRESS)
+    for (unsigned turns = 0; status == SELVAGE_IN_PROGRESS; check_wait_turn(&turns))
         status = selvage_exchange_test(m->ex, m->stream);
     return status;
 }

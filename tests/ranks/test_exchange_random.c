@@ -66,8 +66,10 @@ static void shuffle(int order[FLOWS], uint64_t *state)
 static void complete(fixture_t *fixture, bool by_test)
 {
     selvage_status_t status = SELVAGE_IN_PROGRESS;
-    while (by_test && (status = selvage_exchange_test(fixture->ex, NULL)) == SELVAGE_IN_PROGRESS)
+    for (unsigned turns = 0; by_test && (status = selvage_exchange_test(fixture->ex, NULL)) == SELVAGE_IN_PROGRESS;) {
         (void)selvage_progress(fixture->self->comm);
+        check_wait_turn(&turns);
+    }
     if (!by_test)
         status = selvage_exchange_wait(fixture->ex, NULL);
     CHECK_STATUS(status, SELVAGE_SUCCESS);

@@ -8,7 +8,6 @@
  * Usage: test_halo_random [-n CASES] [SEED]; the seed is the clock's unless given, and always printed. The cases of a
  * seed are the same with any number of them.
  */
-#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -44,8 +43,8 @@ static selvage_status_t finish(flight_t *flight, int w)
     selvage_status_t status = SELVAGE_IN_PROGRESS;
     if (local_ranks_random(&flight->state, 2))
         return selvage_halo_wait(flight->halo[w], NULL);
-    while ((status = selvage_halo_test(flight->halo[w], NULL)) == SELVAGE_IN_PROGRESS)
-        sched_yield(); /* ranks outnumber cores */
+    for (unsigned turns = 0; (status = selvage_halo_test(flight->halo[w], NULL)) == SELVAGE_IN_PROGRESS;)
+        check_wait_turn(&turns); /* ranks outnumber cores */
     return status;
 }
 

@@ -4,7 +4,6 @@
  * logged, where they would wait; slots of a size of their own, which receives into host memory take from, too. Ranks
  * are threads.
  */
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -82,8 +81,8 @@ static size_t longest(const local_rank_t *self)
 
 static void come_to(int value)
 {
-    while (atomic_load(&step) < value)
-        sched_yield();
+    for (unsigned turns = 0; atomic_load(&step) < value;)
+        check_wait_turn(&turns);
 }
 
 /* As many as there are slots end while their receiver stands still; one more is refused; so again after those. Every

@@ -509,9 +509,9 @@ static void still_sender(local_rank_t *self)
         message_end_send(&end[i], &shape, 1, TAG, (uint64_t)i);
     if (self->rank == 0)
         atomic_store(&begun, true);
-    while (!atomic_load(&begun) || (self->rank == 0 && !atomic_load(&over)) ||
-           (self->rank == 2 && !atomic_load(&cleared)))
-        sched_yield();
+    for (unsigned turns = 0; !atomic_load(&begun) || (self->rank == 0 && !atomic_load(&over)) ||
+                             (self->rank == 2 && !atomic_load(&cleared));)
+        check_wait_turn(&turns);
     for (int i = 0; self->rank == 1 && i < STILL; i++)
         message_end_recv(&end[i], &shape, 0, TAG);
     if (self->rank == 1) {

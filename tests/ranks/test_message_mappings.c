@@ -35,11 +35,13 @@ static unsigned count_mappings(const local_rank_t *self)
 static void end_request(local_rank_t *self, selvage_request_t **request, bool by_polls)
 {
     selvage_status_t status = SELVAGE_IN_PROGRESS;
+    unsigned turns = 0;
     if (!by_polls)
         status = sv_message_wait(request, NULL);
     while (status == SELVAGE_IN_PROGRESS) {
         (void)selvage_progress(self->comm);
         status = sv_message_test(request, NULL);
+        check_wait_turn(&turns);
     }
     CHECK_STATUS(status, SELVAGE_SUCCESS);
 }

@@ -3,7 +3,6 @@
  * Long messages whose receive was posted ahead: they claim what it offers. What takes the offer back, what comes in the
  * claiming message's place, and that no message overtakes another by it. Ranks are threads.
  */
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -250,8 +249,8 @@ static uint64_t *rtr_word(local_rank_t *self, const message_end_t *end)
    barrier. */
 static void come_to(atomic_int *step, int value)
 {
-    while (atomic_load(step) < value)
-        sched_yield();
+    for (unsigned turns = 0; atomic_load(step) < value;)
+        check_wait_turn(&turns);
 }
 
 /* An RTR and an RTS pass each other: the receive is cleared, and the kernel that waits for its message takes it. A

@@ -4,7 +4,6 @@
  * of opening failed in turn, and NULL accepted where the header says so.
  */
 #include <math.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -152,8 +151,8 @@ static _Atomic bool goes_on;
 static void wait_for_host(const void *arg, unsigned block, unsigned nblocks)
 {
     (void)arg, (void)block, (void)nblocks;
-    while (!atomic_load(&goes_on))
-        sched_yield();
+    for (unsigned turns = 0; !atomic_load(&goes_on);)
+        check_wait_turn(&turns);
 }
 
 /* An event is after what was enqueued before it, and not after a kernel that waits for the host. */

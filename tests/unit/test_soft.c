@@ -308,8 +308,8 @@ static void meet_body(const void *arg, unsigned block, unsigned nblocks)
 {
     const meet_arg_t *meet = arg;
     atomic_fetch_add(meet->arrived, 1);
-    while (atomic_load(meet->arrived) < nblocks)
-        sched_yield();
+    for (unsigned turns = 0; atomic_load(meet->arrived) < nblocks;)
+        check_wait_turn(&turns);
     if (meet->filler[block] == block)
         atomic_fetch_add(meet->seen, 1u << (4 * block));
 }
