@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * For runs beside others; preloaded by scripts/run-mpi, no part of the library. Who waits offers the core in a loop
- * (Open MPI by itself, MPICH by mpich_yield_shim.c), and where several jobs share the cores most of their time goes into
- * such offers. Here every few of a thread are a short sleep, in which others work. Any thread; each counts for itself.
+ * (Open MPI by itself, MPICH by mpich_yield_shim.c), and where several jobs share the cores most of their time goes
+ * into such offers. Here every few of a thread are a short sleep, in which others work. Any thread; each counts for
+ * itself.
  */
 #define _GNU_SOURCE
 #include <sched.h>

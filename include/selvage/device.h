@@ -107,6 +107,17 @@ selvage_status_t selvage_device_describe(const selvage_device_t *dev, selvage_de
 selvage_status_t selvage_device_peer_access(selvage_device_t *dev, const char *bus_id, int *possible_out);
 
 /**
+ * @brief Tells whether other processes use the device, so that kernels of one wait for their turn.
+ *
+ * They are seen if they use Selvage and share this process's sysfs; SELVAGE_GPU_SHARED says it instead. The answer may
+ * be as old as the last thousand calls and short copies. Local; any thread; neither blocks nor logs.
+ *
+ * @param[out] shared_out  1 or 0; 0 on soft unless SELVAGE_GPU_SHARED is on
+ * @return ERR_ARGUMENT
+ */
+selvage_status_t selvage_device_is_shared(selvage_device_t *dev, int *shared_out);
+
+/**
  * @brief Allocates device memory, aligned to 256 bytes, mappable by the peers of the node. Does not clear it.
  * @param[in]  bytes    0 gives a valid pointer that may be freed and not be read
  * @param[out] ptr_out  freed by selvage_device_free()

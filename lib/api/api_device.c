@@ -13,6 +13,7 @@
 #include "base/base_status.h"
 #include "base/base_thread.h"
 #include "device/device.h"
+#include "device/device_sharing.h"
 
 /* A pause longer than this is a mistake in units. */
 #define DELAY_US_MAX 1e12
@@ -101,6 +102,14 @@ selvage_status_t selvage_device_peer_access(selvage_device_t *dev, const char *b
     CHECK_ARGUMENT(possible_out, "possible_out: must not be NULL");
     sv_thread_begin_call();
     return end_call(SV_DEVICE_CALL(dev, peer_access, bus_id, possible_out));
+}
+
+selvage_status_t selvage_device_is_shared(selvage_device_t *dev, int *shared_out)
+{
+    CHECK_ARGUMENT(dev, "dev: must not be NULL");
+    CHECK_ARGUMENT(shared_out, "shared_out: must not be NULL");
+    *shared_out = sv_sharing_is_shared(dev->sharing);
+    return SELVAGE_SUCCESS;
 }
 
 selvage_status_t selvage_device_malloc(selvage_device_t *dev, size_t bytes, void **ptr_out)

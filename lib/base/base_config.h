@@ -27,6 +27,7 @@ enum {
 };
 enum { SV_CONFIG_PROGRESS_INLINE, SV_CONFIG_PROGRESS_THREAD };
 enum { SV_CONFIG_SPIN_AUTO, SV_CONFIG_SPIN_YIELD, SV_CONFIG_SPIN_BUSY };
+enum { SV_CONFIG_GPU_SHARED_AUTO, SV_CONFIG_GPU_SHARED_ON, SV_CONFIG_GPU_SHARED_OFF };
 enum { SV_CONFIG_NUMA_AUTO, SV_CONFIG_NUMA_OFF };
 enum { SV_CONFIG_INTRANODE_DEFERRED, SV_CONFIG_INTRANODE_IMMEDIATE, SV_CONFIG_INTRANODE_MEASURED };
 enum { SV_CONFIG_RANGES_AUTO, SV_CONFIG_RANGES_ON, SV_CONFIG_RANGES_OFF };
@@ -47,7 +48,7 @@ typedef struct sv_config {
     uint64_t direct_message_bytes;
     int ranks_per_node, checksum, retry_max;
     double retry_timeout_ms, timeout_s;
-    int progress, spin, numa;
+    int progress, spin, gpu_shared, numa;
     uint64_t segment_bytes;
     int segment_slots;
     uint64_t kernel_copy_max_bytes;

@@ -42,6 +42,9 @@
       "who advances exchanges: the calls of the application, or a thread of Selvage's")                                \
     X(SPIN, spin, CHOICE, "auto", "auto|yield|busy", 0,                                                                \
       "how waits poll: yield at once, or spin first; auto yields when ranks outnumber cores")                          \
+    X(GPU_SHARED, gpu_shared, CHOICE, "auto", "auto|on|off", 0,                                                        \
+      "whether other processes use this rank's GPU, so that kernels take turns and short copies and messages avoid "   \
+      "them; auto: whether any of Selvage's has it open")                                                              \
     X(NUMA, numa, CHOICE, "auto", "auto|off", 0,                                                                       \
       "pinned memory and the progress thread: next to the GPU, or wherever the system puts them")                      \
     X(SEGMENT_BYTES, segment_bytes, BYTES, "1M", "4096..1073741824", 1,                                                \

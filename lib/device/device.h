@@ -25,7 +25,7 @@
 #include <selvage/device.h>
 #include <selvage/status.h>
 
-enum { SV_DEVICE_ABI = 15, SV_KERNEL_ARG_BYTES = 1280, SV_DEVICE_HANDLE_BYTES = 96 };
+enum { SV_DEVICE_ABI = 16, SV_KERNEL_ARG_BYTES = 1280, SV_DEVICE_HANDLE_BYTES = 96 };
 
 /*
  * A kernel of the library: its name in code objects, and its body for soft, whose arg points at the argument struct.
@@ -158,6 +158,7 @@ struct selvage_device {
     char bus_id[32];        /* as sysfs writes it; "" where there is no bus */
     char model[96];         /* for people */
     bool ranges;            /* a profiler hears range_push */
+    int sharing;            /* who knows whether other processes have it (device_sharing.h) */
 };
 
 /* Calls through the table: sv_device_<verb>(dev, ...). */

@@ -12,6 +12,7 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
+#include "device/device_sharing.h"
 
 #ifndef SELVAGE_PLUGIN_DIR
 #define SELVAGE_PLUGIN_DIR ""
@@ -37,6 +38,7 @@ static const sv_plugin_host_t host = {
     .calloc = sv_calloc,
     .free = sv_free,
     .note_pinned = sv_device_note_pinned,
+    .is_shared = sv_sharing_is_shared,
 };
 
 static selvage_status_t load_plugin(const char *directory, const char *name, const sv_plugin_t **plugin_out)

@@ -10,14 +10,15 @@
 #include "device/device.h"
 
 /* Of these structs and of those in kernel_args.h, which the kernels in a plug-in were compiled with. */
-enum { SV_PLUGIN_ABI = 5 };
+enum { SV_PLUGIN_ABI = 6 };
 
 enum { SV_PLUGIN_CURRENT = -1 };
 
 /* Named ranges for profilers: none, only if a profiler is in the process already, or load what it listens to. */
 typedef enum sv_ranges { SV_RANGES_OFF, SV_RANGES_IF_LOADED, SV_RANGES_LOAD } sv_ranges_t;
 
-/* What the library gives. The functions are those of base_status.h, base_log.h and base_memory.h. */
+/* What the library gives. The functions are those of base_status.h, base_log.h, base_memory.h
+   and device_sharing.h. */
 typedef struct sv_plugin_host {
     uint32_t abi;
     selvage_status_t (*error)(selvage_status_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -27,6 +28,7 @@ typedef struct sv_plugin_host {
     selvage_status_t (*calloc)(size_t count, size_t element_bytes, void *out_pointer_to_pointer);
     void (*free)(void *ptr);
     void (*note_pinned)(void);
+    bool (*is_shared)(int sharing);
 } sv_plugin_host_t;
 
 /* What a plug-in gives. */

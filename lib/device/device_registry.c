@@ -14,6 +14,7 @@
 #include "base/base_status.h"
 #include "device/device.h"
 #include "device/device_plugin.h"
+#include "device/device_sharing.h"
 #include "device/soft/soft_device.h"
 
 static _Atomic uint64_t pinned_allocations;
@@ -80,7 +81,7 @@ static selvage_status_t open_best(const sv_config_t *config, choice_t choice, sv
     return sv_soft_open(config, dev_out);
 }
 
-static selvage_status_t open_wanted(int wanted, const sv_config_t *config, choice_t choice, sv_device_t **dev_out)
+static selvage_status_t open_by_kind(int wanted, const sv_config_t *config, choice_t choice, sv_device_t **dev_out)
 {
     const sv_plugin_t *plugin;
     if (wanted == SV_CONFIG_DEVICE_AUTO)
@@ -93,6 +94,22 @@ static selvage_status_t open_wanted(int wanted, const sv_config_t *config, choic
         return sv_error(SELVAGE_ERR_UNSUPPORTED, "%s", why);
     }
     return open_plugin(plugin, config, choice, dev_out);
+}
+
+static selvage_status_t open_wanted(int wanted, const sv_config_t *config, choice_t choice, sv_device_t **dev_out)
+{
+    SV_TRY(open_by_kind(wanted, config, choice, dev_out));
+    switch (config->gpu_shared) {
+    case SV_CONFIG_GPU_SHARED_ON:
+        (*dev_out)->sharing = SV_SHARING_ALWAYS;
+        break;
+    case SV_CONFIG_GPU_SHARED_OFF:
+        (*dev_out)->sharing = SV_SHARING_NEVER;
+        break;
+    default:
+        (*dev_out)->sharing = sv_sharing_join((*dev_out)->bus_id);
+    }
+    return SELVAGE_SUCCESS;
 }
 
 /* The position of a device's name in the list, which is that of SELVAGE_DEVICE. NULL stands for what config says. */

@@ -31,7 +31,7 @@ heat3d() {
     failed=1
 }
 
-if [ -n "${BRIEF:-}" ]; then
+if [ "${BRIEF:-}" = yes ]; then
     heat3d 3 --n 6
     exit "$failed"
 fi

@@ -47,7 +47,7 @@ on_route() {
 # more than what they compute.
 
 most=8 all=16
-[ -z "${BRIEF:-}" ] || most=4 all= # another pass has the larger grids
+[ -z "${BRIEF:-}" ] || most=4 all= # without it the larger grids as well
 
 # one_half FILE WANTED_TEXT: the largest grid and the smallest by every route, and ranks that no grid pleases.
 one_half() {

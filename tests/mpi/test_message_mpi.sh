@@ -15,4 +15,4 @@ messages 1 1
 SELVAGE_EARLY_WAIT_US=1000 messages 3 2
 SELVAGE_RANKS_PER_NODE=1 SELVAGE_SEGMENT_BYTES=4096 SELVAGE_MESSAGE_EAGER_BYTES=1K messages 2 3
 bash "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$program" finalize
-[ -n "${BRIEF:-}" ] || SELVAGE_CHECKSUM=off SELVAGE_MESSAGE_EAGER_BYTES=0 messages 3 4
+[ "${BRIEF:-}" = yes ] || SELVAGE_CHECKSUM=off SELVAGE_MESSAGE_EAGER_BYTES=0 messages 3 4

@@ -74,7 +74,7 @@ signalled() {
 }
 
 routes="peer staged"
-[ -z "${BRIEF:-}" ] || routes=staged # another pass has both
+[ "${BRIEF:-}" != yes ] || routes=staged # the first pass has both
 stop_and_continue() {
     local pid
     pid=$(pid_of 1)

@@ -98,7 +98,7 @@ coll 3 0 " 0 bad" "${short[@]}" --checksum on --type all --op all --min 100 --ma
 coll 1 0 " 0 bad" "${short[@]}" --checksum on --max 128 --register off --json "$work/json" &&
     rows "n == 1 and all(row['available'] and row['wrong'] == 0 for row in rows)"
 
-if [ -z "${BRIEF:-}" ]; then
+if [ "${BRIEF:-}" != yes ]; then
     narrow=("${short[@]}" --call all_reduce --min 128 --max 128 --place out --register on --checksum off)
     "$python" - "$work/floors" <<'END' || fail "the floors cannot be read"
 import json, sys
@@ -145,7 +145,7 @@ if [ -z "${SANITIZER:-}" ] && [ -e "$top_builddir/.libs/libselvage.so" ] &&
     LD_PRELOAD=$work/nothing.so coll 2 1 "WRONG ELEMENTS" "${short[@]}" --call broadcast --max 8 --register off
 fi
 
-[ -n "${BRIEF:-}" ] || for words in "word" "--call magic" "--type float33" "--op xor" "--min 0" "--max 4Q" \
+[ "${BRIEF:-}" = yes ] || for words in "word" "--call magic" "--type float33" "--op xor" "--min 0" "--max 4Q" \
     "--factor 1" "--place up" \
     "--register maybe" "--checksum perhaps" "--channels 65" "--runs 0" "--repetitions 0" "--seconds -1" \
     "--min 64 --max 8" "--fifo --csv $work/csv" "--fifo --sweep $work/tuned" "--nccl-tuned 0" "--json"; do

@@ -124,14 +124,14 @@ mpi 2 1 ", 2 wrong" "${short[@]}" --min 64 --max 64 --benchmarks alltoall,gather
     rows '[(row["benchmark"], row["way"]) for row in rows if row["wrong"]] == [
         ("alltoall", "host"), ("alltoall", "device")] and len(measured) == 6'
 # An odd number of ranks, of which one has no pair, and parts of a sum that differ.
-[ -n "${BRIEF:-}" ] || [ "${TEST_GPUS:-3}" -lt 3 ] ||
+[ "${BRIEF:-}" = yes ] || [ "${TEST_GPUS:-3}" -lt 3 ] ||
     { mpi 3 0 ", 0 wrong" "${short[@]}" --min 64 --max 64 --benchmarks rate,reduce_scatter,reduce_scatter_block \
         --ways device,hand "${outputs[@]}" &&
         rows 'len(rows) == 6 and [row["benchmark"] for row in measured] == ["rate"] * 2 + ["reduce_scatter"] * 2'; }
 
 alone "rival: no results" --ways host --rival false
 alone "cannot be opened" --ways host --csv "$work/no/such/folder"
-[ -n "${BRIEF:-}" ] || for words in "word" "--benchmarks magic" "--ways rival" "--ways hosts" "--min 0" "--max 4Q" \
+[ "${BRIEF:-}" = yes ] || for words in "word" "--benchmarks magic" "--ways rival" "--ways hosts" "--min 0" "--max 4Q" \
     "--max 2G" "--min 64 --max 8" "--factor 1" "--window 0" "--window 1000" "--iterations 0" "--repetitions x" \
     "--seconds -1" "--memory 1K" "--corrupt everything" "--json"; do
     # shellcheck disable=SC2086  # words of a command line

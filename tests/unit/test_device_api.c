@@ -245,6 +245,22 @@ static void check_allocation_faults(void)
     CHECK(failures >= 3 && failures < 19);
 }
 
+static void check_shared(selvage_device_t *dev)
+{
+    selvage_device_t *set = NULL;
+    int shared = -1;
+    CHECK_STATUS(selvage_device_is_shared(dev, &shared), SELVAGE_SUCCESS);
+    CHECK_EQ(shared, 0); /* it is this process's own */
+    CHECK_STATUS(selvage_device_is_shared(NULL, &shared), SELVAGE_ERR_ARGUMENT);
+    CHECK_STATUS(selvage_device_is_shared(dev, NULL), SELVAGE_ERR_ARGUMENT);
+    setenv("SELVAGE_GPU_SHARED", "on", 1);
+    CHECK_STATUS(selvage_device_open(NULL, &set), SELVAGE_SUCCESS);
+    CHECK_STATUS(selvage_device_is_shared(set, &shared), SELVAGE_SUCCESS);
+    CHECK_EQ(shared, 1);
+    selvage_device_close(set);
+    unsetenv("SELVAGE_GPU_SHARED");
+}
+
 int main(void)
 {
     selvage_device_t *dev = NULL;
@@ -256,7 +272,8 @@ int main(void)
         check_refused(dev);
         check_memory(dev);
         check_synchronize(dev);
-    check_events(dev);
+        check_events(dev);
+        check_shared(dev);
         check_refused_pack(dev);
         check_null(dev);
         check_other_kind(dev);

@@ -115,12 +115,26 @@ static bool stream_is_capturing(sv_device_t *dev, void *stream)
     return error == hipErrorStreamCaptureImplicit || (error == hipSuccess && capture != hipStreamCaptureStatusNone);
 }
 
+/* Two rows without a gap, so that a copy engine copies them. Of an odd number of bytes the last two are copied again. */
+static selvage_status_t copy_rows(sv_device_t *dev, char *dst, const char *src, size_t bytes, void *stream)
+{
+    const size_t row = bytes / 2;
+    hipError_t error = HIP_RUN(hip_of(dev), sv_hip_copy_rows(dst, src, row, (hipStream_t)stream));
+    if (error == hipSuccess && bytes % 2)
+        error = HIP_RUN(hip_of(dev), sv_hip_copy_rows(dst + bytes - 2, src + bytes - 2, 1, (hipStream_t)stream));
+    return sv_hip_status(hip_of(dev), error, "hipMemcpy2DAsync");
+}
+
 static selvage_status_t copy_async(sv_device_t *dev, void *dst, const void *src, size_t bytes, sv_copy_kind_t kind,
                                    void *stream)
 {
-    (void)kind; /* addresses are unified: the runtime sees where they lie */
+    enum { ROWS_SOONER_BYTES = 12 << 10 }; /* also where the GPU is not shared */
     if (bytes == 0)
         return SELVAGE_SUCCESS;
+    if (kind == SV_COPY_H2D && bytes < hip_of(dev)->inline_bytes && bytes > 1 &&
+        (bytes >= ROWS_SOONER_BYTES || hip_of(dev)->host->is_shared(dev->sharing)))
+        return copy_rows(dev, dst, src, bytes, stream);
+    /* Addresses are unified: the runtime sees where they lie. */
     HIP_CALL(dev, hipMemcpyAsync(dst, src, bytes, hipMemcpyDefault, (hipStream_t)stream), "hipMemcpyAsync");
 }
 
@@ -218,6 +232,7 @@ static selvage_status_t prepare_device(hip_device_t *dev)
     dev->pid_space = sv_hip_pid_space();
     dev->writes_words = sv_hip_can_write_words(dev->index);
     dev->starts_early = sv_hip_can_start_early(dev->index);
+    dev->inline_bytes = SV_HIP_INLINE_BYTES;
     dev->base.kernel_host_bytes = 1 << 20;
     dev->base.kernel_peer_bytes = 4 << 20;
     dev->base.kernel_summed_bytes = 16 << 20;

@@ -26,6 +26,7 @@ typedef struct hip_device {
     int priority;                 /* highest stream priority */
     bool writes_words;            /* the front end of a stream can store a word by itself */
     uint64_t pid_space;           /* in which this process has its number: containers number theirs alike */
+    size_t inline_bytes;          /* copies up of fewer bytes take no copy engine */
     bool starts_early;            /* kernels can be brought in before the one ahead of them is complete */
     hip_kernel_t kernel[HIP_KERNELS_MAX];
     unsigned nkernels;

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Whether other processes have the same GPU open. A GPU that several processes share runs the kernels of one at a time,
+ * in turns of about a hundred microseconds; its copy engines take turns by the copy. So what is best differs.
+ *
+ * Each process of Selvage's holds a read lock on a file of the GPU's in sysfs, and whoever could not lock it for writing
+ * is not alone. Nothing is written, nothing is left behind, and locks end with their process. Processes without Selvage
+ * are not seen, nor are those in a container with a sysfs of its own.
+ *
+ * A process has one lock for each GPU, however often it opens it, and keeps it to its end. Any thread.
+ */
+#ifndef SV_DEVICE_SHARING_H
+#define SV_DEVICE_SHARING_H
+
+#include <stdbool.h>
+
+/* What a device has as its `sharing` where no lock says it. Numbers of locks are positive. */
+enum { SV_SHARING_NEVER = 0, SV_SHARING_ALWAYS = -1 };
+
+/* Takes the lock of the GPU with this bus id; its number, or NEVER where there is no such file. Never logs. */
+int sv_sharing_join(const char *bus_id);
+
+/* As above, with a file of any name. */
+int sv_sharing_join_file(const char *path);
+
+/* Whether somebody else had the GPU when the system was asked last: at the 1st, 2nd, 4th, 8th, ... of these calls, and
+   at every 1024th. Cheap between. */
+bool sv_sharing_is_shared(int sharing);
+
+/* Asks now. */
+bool sv_sharing_ask(int sharing);
+
+#endif
