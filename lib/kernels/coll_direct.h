@@ -245,7 +245,7 @@ SV_DEV_FN void sv_coll_direct_pass(const sv_coll_direct_t &d)
     pass.divisor = static_cast<uint16_t>(c.b.work.flags & SV_COLL_DIVIDE ? c.b.n : 0);
     pass.bytes = d.ndst > 0 ? d.at.bytes : 0;
     pass.type = c.b.work.type;
-    pass.op = c.b.work.op;
+    pass.op = static_cast<uint8_t>(sv_coll_op_of(c.b.work.type, c.b.work.op));
     sv_coll_direct_sum(c, 0, 0, false, 0);
     if (sv_coll_has_digest(c))
         sv_coll_direct_pass_sums(d);

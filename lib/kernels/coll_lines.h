@@ -238,12 +238,12 @@ SV_DEV_FN uint64_t sv_coll_units_run(const sv_coll_at_t &c, uint64_t key, uint64
                     if (k == 0)
                         sv_coll_word<TYPE>::begin(acc[w], word[w]);
                     else
-                        sv_coll_word<TYPE>::add(acc[w], word[w], c.b.work.op);
+                        sv_coll_word<TYPE>::add(acc[w], word[w], sv_coll_op_of(c.b.work.type, c.b.work.op));
                 }
             }
             SV_DEV_UNROLL
             for (unsigned w = 0; w < PROTO::WORDS; w++)
-                word[w] = sv_coll_word<TYPE>::end(acc[w], s.divisor);
+                word[w] = sv_coll_word<TYPE>::end(acc[w], s.divisor, c.b.work.type);
         }
         sv_coll_unit_put<PROTO>(c, u, word);
         if (sums)

@@ -28,7 +28,7 @@ typedef struct sv_coll_pass {
     uint32_t premul;                /* bit s: source s is multiplied by its scalar, and rounded, first */
     uint32_t nsrc, ndst;            /* at least one source */
     uint64_t bytes;                 /* whole elements */
-    uint8_t type, op;
+    uint8_t type, op;               /* op: of sv_coll_op_of() */
     uint16_t divisor;               /* of the result; 0 or 1: none */
     uint32_t digest;                /* whether the result is summed */
     uint64_t key, first_word;       /* of the digest, and of the result in it */
@@ -209,7 +209,7 @@ struct coll_reduce {
             words::multiply(b[w], scalar);
     }
     /* A division is much code, so there is one for a few words, which take turns in the first place. */
-    SV_DEV_FN void divide(acc (&a)[WORDS], unsigned divisor)
+    SV_DEV_FN void divide(acc (&a)[WORDS], unsigned divisor, unsigned type)
     {
         SV_DEV_ROLLED
         for (unsigned turns = 0; turns < WORDS; turns += DIVIDED) {
@@ -217,7 +217,7 @@ struct coll_reduce {
             SV_DEV_UNROLL
             for (unsigned w = 0; w < DIVIDED; w++) {
                 done[w] = a[w];
-                words::divide(done[w], divisor);
+                words::divide(done[w], divisor, type);
             }
             SV_DEV_UNROLL
             for (unsigned w = 0; w < WORDS; w++)
@@ -240,10 +240,10 @@ struct coll_reduce {
             many(a, pass, at, turn, sums);
         }
         if (pass.divisor > 1)
-            divide(a, pass.divisor);
+            divide(a, pass.divisor, pass.type);
         SV_DEV_UNROLL
         for (unsigned w = 0; w < WORDS; w++)
-            value[w / 2].word[w % 2] = words::end(a[w], 0);
+            value[w / 2].word[w % 2] = words::end(a[w], 0, TYPE);
     }
     SV_DEV_FN uint64_t word(const sv_coll_pass_t &pass, uint64_t at, unsigned bytes, sv_coll_sums_t &sums)
     {
@@ -258,7 +258,7 @@ struct coll_reduce {
                 value = words::scale(value, pass.scalar[s]);
             words::add(a, value, s == 0 ? 0 : pass.op);
         }
-        result = words::end(a, pass.divisor);
+        result = words::end(a, pass.divisor, pass.type);
         return bytes == 8 ? result : result & ((uint64_t{1} << 8 * bytes) - 1); /* nothing was scaled to no number */
     }
 };

@@ -15,7 +15,7 @@ extern "C" void sv_coll_pass_host(uint8_t *sum, const uint8_t *first, uint64_t b
     pass.ndst = 1;
     pass.bytes = bytes;
     pass.type = static_cast<uint8_t>(type);
-    pass.op = static_cast<uint8_t>(op);
+    pass.op = static_cast<uint8_t>(sv_coll_op_of(type, op));
     pass.divisor = static_cast<uint16_t>(divisor);
     (void)sv_coll_pass_at(&pass, 0, 1);
 }

@@ -126,7 +126,7 @@ SV_DEV_FN void sv_coll_push_pass(const sv_coll_push_t &push, uint32_t nsrc, uint
     pass.divisor = static_cast<uint16_t>(reduces && work.flags & SV_COLL_DIVIDE ? nsrc : 0);
     pass.bytes = bytes;
     pass.type = work.type;
-    pass.op = work.op;
+    pass.op = static_cast<uint8_t>(sv_coll_op_of(work.type, work.op));
 }
 
 /* To the owner of a shard. */

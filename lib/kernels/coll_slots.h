@@ -179,7 +179,7 @@ SV_DEV_FN void sv_coll_pass_of(const sv_coll_at_t &c)
         pass.divisor = static_cast<uint16_t>(s.divisor);
         pass.bytes = s.bytes;
         pass.type = c.b.work.type;
-        pass.op = c.b.work.op;
+        pass.op = static_cast<uint8_t>(sv_coll_op_of(c.b.work.type, c.b.work.op));
         pass.digest = sv_coll_has_digest(c) && sv_coll_slots_written(s);
         pass.key = pass.digest ? sv_coll_key(c, c.context.member[c.b.me], s.id_out) : 0;
         pass.first_word = 0;

@@ -370,13 +370,14 @@ template <typename PROTO, unsigned TYPE> SV_DEV_FN uint64_t sv_coll_small_reduce
                 taken += sv_coll_small_taken<PROTO>(q, polled[a], r, u);
                 SV_DEV_UNROLL
                 for (unsigned w = 0; w < PROTO::WORDS; w++)
-                    sv_coll_word<TYPE>::add(acc[w], polled[a].word[w], r == 0 ? 0 : q.arg.work.op);
+                    sv_coll_word<TYPE>::add(acc[w], polled[a].word[w],
+                                            r == 0 ? 0 : sv_coll_op_of(q.arg.work.type, q.arg.work.op));
             }
         }
         uint64_t word[2];
         SV_DEV_UNROLL
         for (unsigned w = 0; w < PROTO::WORDS; w++)
-            word[w] = sv_coll_word<TYPE>::end(acc[w], divisor);
+            word[w] = sv_coll_word<TYPE>::end(acc[w], divisor, q.arg.work.type);
         sv_coll_small_store<PROTO>(q, q.arg.work.dst, u, word);
     }
     return taken;

@@ -4,7 +4,9 @@
  * accumulator holds them widened, in registers: small integers as 32 bits, floats of 8 and 16 bits as float. So a
  * result is rounded once however many are added. All results are the same on every device.
  *
- *   integers    wrap, also before they are divided; the division is towards zero
+ *   integers    wrap, also before they are divided; the division is towards zero. Signed and unsigned ones share their
+ *               code, but for the order and the division, which are chosen at run time. On NVIDIA they do not: that
+ *               takes registers which there are not
  *   floats      NaN is canonical; the lesser or greater of two is NaN if one is, and -0 is less than +0
  */
 #ifndef SV_COLL_TYPES_H
@@ -18,16 +20,38 @@
 
 namespace {
 
-/* Integers are computed as unsigned, which wraps. */
-template <unsigned BITS_, bool SIGNED>
+#if defined(SV_DEV_CUDA)
+#define SV_COLL_SHARES_CODE 0
+#else
+#define SV_COLL_SHARES_CODE 1
+#endif
+
+/* What the code of signed integers makes of an operation on unsigned ones. */
+enum : unsigned { COLL_UNSIGNED_MIN = SV_COLL_OPS, COLL_UNSIGNED_MAX };
+
+SV_DEV_FN bool coll_is_unsigned(unsigned type)
+{
+    return type == SV_COLL_UINT8 || type == SV_COLL_UINT32 || type == SV_COLL_UINT64;
+}
+
+/* The operation that combine_all() is to be given. */
+SV_DEV_FN unsigned sv_coll_op_of(unsigned type, unsigned op)
+{
+    const bool orders = op == SV_COLL_MIN || op == SV_COLL_MAX;
+    return SV_COLL_SHARES_CODE && orders && coll_is_unsigned(type) ? op - SV_COLL_MIN + COLL_UNSIGNED_MIN : op;
+}
+
+/* Integers are computed as unsigned, which wraps. Where code is shared those of 8 bits are kept with their sign, which
+   leaves the order of unsigned ones as it is. */
+template <unsigned BITS_, bool UNSIGNED>
 struct coll_integer {
-    enum : unsigned { BITS = BITS_, COUNT = 64 / BITS };
+    enum : unsigned { BITS = BITS_, COUNT = 64 / BITS, TWO_ORDERS = SV_COLL_SHARES_CODE };
     typedef uint32_t wide;
 
     SV_DEV_FN wide wrap(uint32_t bits)
     {
         const uint32_t top = bits << (32 - BITS);
-        return SIGNED ? static_cast<uint32_t>(static_cast<int32_t>(top) >> (32 - BITS)) : top >> (32 - BITS);
+        return UNSIGNED ? top >> (32 - BITS) : static_cast<uint32_t>(static_cast<int32_t>(top) >> (32 - BITS));
     }
     SV_DEV_FN void unpack(wide (&value)[COUNT], uint64_t word)
     {
@@ -46,27 +70,28 @@ struct coll_integer {
     }
     SV_DEV_FN wide lesser(wide a, wide b)
     {
-        return (SIGNED ? static_cast<int32_t>(a) < static_cast<int32_t>(b) : a < b) ? a : b;
+        return (UNSIGNED ? a < b : static_cast<int32_t>(a) < static_cast<int32_t>(b)) ? a : b;
     }
     SV_DEV_FN wide greater(wide a, wide b)
     {
-        return (SIGNED ? static_cast<int32_t>(a) < static_cast<int32_t>(b) : a < b) ? b : a;
+        return (UNSIGNED ? a < b : static_cast<int32_t>(a) < static_cast<int32_t>(b)) ? b : a;
     }
     /* Divides 8 bits by multiplication. It is exact, because 255 times the factor's excess stays below one part of the
        divisor. */
-    SV_DEV_FN wide divide(wide a, unsigned divisor)
+    SV_DEV_FN wide divide(wide a, unsigned divisor, unsigned type)
     {
-        const uint32_t bits = wrap(a);
-        const bool negative = SIGNED && static_cast<int32_t>(bits) < 0;
+        const bool natural = SV_COLL_SHARES_CODE ? coll_is_unsigned(type) : UNSIGNED;
+        const uint32_t bits = natural && BITS == 8 && !UNSIGNED ? a & 0xff : wrap(a);
+        const bool negative = !natural && static_cast<int32_t>(bits) < 0;
         const uint32_t size = negative ? 0 - bits : bits;
         const uint32_t part = BITS == 8 ? size * (0xffffffu / divisor + 1) >> 24 : size / divisor;
         return negative ? 0 - part : part;
     }
 };
 
-template <bool SIGNED>
-struct coll_integer<64, SIGNED> {
-    enum : unsigned { BITS = 64, COUNT = 1 };
+template <bool UNSIGNED>
+struct coll_integer<64, UNSIGNED> {
+    enum : unsigned { BITS = 64, COUNT = 1, TWO_ORDERS = SV_COLL_SHARES_CODE };
     typedef uint64_t wide;
 
     SV_DEV_FN void unpack(wide (&value)[1], uint64_t word)
@@ -79,15 +104,16 @@ struct coll_integer<64, SIGNED> {
     }
     SV_DEV_FN wide lesser(wide a, wide b)
     {
-        return (SIGNED ? static_cast<int64_t>(a) < static_cast<int64_t>(b) : a < b) ? a : b;
+        return (UNSIGNED ? a < b : static_cast<int64_t>(a) < static_cast<int64_t>(b)) ? a : b;
     }
     SV_DEV_FN wide greater(wide a, wide b)
     {
-        return (SIGNED ? static_cast<int64_t>(a) < static_cast<int64_t>(b) : a < b) ? b : a;
+        return (UNSIGNED ? a < b : static_cast<int64_t>(a) < static_cast<int64_t>(b)) ? b : a;
     }
-    SV_DEV_FN wide divide(wide a, unsigned divisor)
+    SV_DEV_FN wide divide(wide a, unsigned divisor, unsigned type)
     {
-        const bool negative = SIGNED && static_cast<int64_t>(a) < 0;
+        const bool natural = SV_COLL_SHARES_CODE ? coll_is_unsigned(type) : UNSIGNED;
+        const bool negative = !natural && static_cast<int64_t>(a) < 0;
         const uint64_t part = (negative ? 0 - a : a) / divisor;
         return negative ? 0 - part : part;
     }
@@ -162,6 +188,7 @@ SV_DEV_FN float coll_greater(float a, float b)
 /* What all floats have in common. */
 template <typename WIDE>
 struct coll_float {
+    enum : unsigned { TWO_ORDERS = 0 };
     typedef WIDE wide;
 
     SV_DEV_FN wide lesser(wide a, wide b)
@@ -172,7 +199,7 @@ struct coll_float {
     {
         return coll_greater(a, b);
     }
-    SV_DEV_FN wide divide(wide a, unsigned divisor)
+    SV_DEV_FN wide divide(wide a, unsigned divisor, unsigned)
     {
         return a / static_cast<wide>(divisor);
     }
@@ -202,17 +229,17 @@ struct coll_small : coll_float<float> {
 template <unsigned TYPE>
 struct coll_element;
 template <>
-struct coll_element<SV_COLL_INT8> : coll_integer<8, true> {};
+struct coll_element<SV_COLL_INT8> : coll_integer<8, false> {};
 template <>
-struct coll_element<SV_COLL_UINT8> : coll_integer<8, false> {};
+struct coll_element<SV_COLL_INT32> : coll_integer<32, false> {};
 template <>
-struct coll_element<SV_COLL_INT32> : coll_integer<32, true> {};
+struct coll_element<SV_COLL_INT64> : coll_integer<64, false> {};
 template <>
-struct coll_element<SV_COLL_UINT32> : coll_integer<32, false> {};
+struct coll_element<SV_COLL_UINT8> : coll_integer<8, true> {};
 template <>
-struct coll_element<SV_COLL_INT64> : coll_integer<64, true> {};
+struct coll_element<SV_COLL_UINT32> : coll_integer<32, true> {};
 template <>
-struct coll_element<SV_COLL_UINT64> : coll_integer<64, false> {};
+struct coll_element<SV_COLL_UINT64> : coll_integer<64, true> {};
 template <>
 struct coll_element<SV_COLL_FLOAT16> : coll_small<SV_COLL_FLOAT16> {};
 template <>
@@ -281,21 +308,27 @@ struct sv_coll_word {
                 a.value[e] = a.value[e] * b.value[e];
             else if (OP == SV_COLL_MIN)
                 a.value[e] = element::lesser(a.value[e], b.value[e]);
+            else if (OP == COLL_UNSIGNED_MIN)
+                a.value[e] = a.value[e] < b.value[e] ? a.value[e] : b.value[e];
+            else if (OP == COLL_UNSIGNED_MAX)
+                a.value[e] = a.value[e] < b.value[e] ? b.value[e] : a.value[e];
             else
                 a.value[e] = element::greater(a.value[e], b.value[e]);
         }
     }
 
-    /* a = a op b for N words, which are begun already; without op, a = b. The operation is the same for all lanes. */
+    /* a = a op b for N words, which are begun already; without op, a = b. The operation is the same for all lanes, and
+       what sv_coll_op_of() gives. */
     template <unsigned N>
     SV_DEV_FN void combine_all(acc *a, const acc (&b)[N], unsigned op)
     {
 #define SV_COLL_EACH(WHAT)               \
-    SV_DEV_UNROLL                        \
-    for (unsigned w = 0; w < N; w++) {   \
-        WHAT;                            \
-    }                                    \
-    break
+    {                                    \
+        SV_DEV_UNROLL                    \
+        for (unsigned w = 0; w < N; w++) \
+            WHAT;                        \
+        break;                           \
+    }
         switch (op) {
         case 0:
             SV_COLL_EACH(a[w] = b[w]);
@@ -305,6 +338,16 @@ struct sv_coll_word {
             SV_COLL_EACH(combine<SV_COLL_PROD>(a[w], b[w]));
         case SV_COLL_MIN:
             SV_COLL_EACH(combine<SV_COLL_MIN>(a[w], b[w]));
+#if SV_COLL_SHARES_CODE
+        case COLL_UNSIGNED_MIN:
+            if constexpr (element::TWO_ORDERS != 0)
+                SV_COLL_EACH(combine<COLL_UNSIGNED_MIN>(a[w], b[w]));
+            break;
+        case COLL_UNSIGNED_MAX:
+            if constexpr (element::TWO_ORDERS != 0)
+                SV_COLL_EACH(combine<COLL_UNSIGNED_MAX>(a[w], b[w]));
+            break;
+#endif
         default:
             SV_COLL_EACH(combine<SV_COLL_MAX>(a[w], b[w]));
         }
@@ -320,20 +363,21 @@ struct sv_coll_word {
         combine_all(&a, b, op);
     }
 
-    SV_DEV_FN void divide(acc &a, unsigned divisor)
+    /* type: of the elements, because this one may be the signed kin of it. */
+    SV_DEV_FN void divide(acc &a, unsigned divisor, unsigned type)
     {
         SV_DEV_UNROLL
         for (unsigned e = 0; e < COUNT; e++)
-            a.value[e] = element::divide(a.value[e], divisor);
+            a.value[e] = element::divide(a.value[e], divisor, type);
     }
 
-    /* The result. divisor is below 2^16; 0 or 1: none. */
-    SV_DEV_FN uint64_t end(const acc &a, unsigned divisor)
+    /* The result. divisor is below 2^16; 0 or 1: none. type: as above. */
+    SV_DEV_FN uint64_t end(const acc &a, unsigned divisor, unsigned type)
     {
         acc quotient = a;
 
         if (divisor > 1)
-            divide(quotient, divisor);
+            divide(quotient, divisor, type);
         return element::pack(quotient.value);
     }
 
@@ -346,7 +390,7 @@ struct sv_coll_word {
         SV_DEV_UNROLL
         for (unsigned e = 0; e < COUNT; e++)
             a.value[e] = a.value[e] * factor.value[0];
-        begin(a, end(a, 0));
+        begin(a, element::pack(a.value));
     }
 
     SV_DEV_FN uint64_t scale(uint64_t word, uint64_t scalar_bits)
@@ -355,11 +399,12 @@ struct sv_coll_word {
 
         begin(a, word);
         multiply(a, scalar_bits);
-        return end(a, 0);
+        return element::pack(a.value);
     }
 };
 
-/* Calls f.run<TYPE>(), whatever the type; nothing for none. */
+/* Calls f.run<TYPE>(), whatever the type, where code is shared with the signed one of unsigned integers; nothing for
+   none. */
 template <class F>
 SV_DEV_FN void sv_coll_with_type(unsigned type, F &&f)
 {
@@ -368,12 +413,21 @@ SV_DEV_FN void sv_coll_with_type(unsigned type, F &&f)
     case TYPE:                      \
         f.template run<TYPE>();     \
         break
+#if SV_COLL_SHARES_CODE
+    case SV_COLL_UINT8:
+        SV_COLL_CASE(SV_COLL_INT8);
+    case SV_COLL_UINT32:
+        SV_COLL_CASE(SV_COLL_INT32);
+    case SV_COLL_UINT64:
+        SV_COLL_CASE(SV_COLL_INT64);
+#else
         SV_COLL_CASE(SV_COLL_INT8);
         SV_COLL_CASE(SV_COLL_UINT8);
         SV_COLL_CASE(SV_COLL_INT32);
         SV_COLL_CASE(SV_COLL_UINT32);
         SV_COLL_CASE(SV_COLL_INT64);
         SV_COLL_CASE(SV_COLL_UINT64);
+#endif
         SV_COLL_CASE(SV_COLL_FLOAT16);
         SV_COLL_CASE(SV_COLL_BFLOAT16);
         SV_COLL_CASE(SV_COLL_FLOAT32);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Packets hurt after their digest, more than 10,000 on every route (a quarter of that with sanitizers and with BRIEF=yes):
+# Packets hurt after their digest, more than 10,000 on every route (a quarter of that with sanitizers or BRIEF=yes):
 # flipped bits, swaps, replays of the last epoch, cut tails, losses, delays, doubles. All must be detected and
 # recovered, and no element may be wrong after a wait. With checks off the same flips must reach the application: the
 # proof that the faults are real and the comparison works.
