@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whether other processes have the same GPU open. A GPU that several processes share runs the kernels of one at a time,
- * in turns of about a hundred microseconds; its copy engines take turns by the copy. So what is best differs.
+ * Whether other processes have the same GPU open. A GPU that several processes share runs the kernels of one of them at
+ * a time, in turns of about a hundred microseconds. Its copy engines take turns by the copy. So what is best differs.
  *
- * Each process of Selvage's holds a read lock on a file of the GPU's in sysfs, and whoever could not lock it for writing
- * is not alone. Nothing is written, nothing is left behind, and locks end with their process. Processes without Selvage
- * are not seen, nor are those in a container with a sysfs of its own.
+ * Each process that has opened the GPU by Selvage holds a read lock on the GPU's file in sysfs. Whoever could not lock
+ * it for writing is not alone. Nothing is written or left behind, and a lock ends with its process. Processes without
+ * Selvage are not seen, nor are those in a container with a sysfs of its own.
  *
  * A process has one lock for each GPU, however often it opens it, and keeps it to its end. Any thread.
  */

@@ -180,10 +180,10 @@ static inline bool sv_hip_can_start_early(int index)
     int major = 0;
     return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index) == cudaSuccess && major >= 9;
 }
-/* Copies up of fewer bytes are written by the front end of a stream, which has to wait for the turn of its process where
-   processes share the GPU, and not by a copy engine. Measured on an H200: 24 KiB are, 28 KiB are not. Two rows of half
-   the length go by a copy engine. That takes 8 us, and 142 us if the turn has to come; where nobody shares it, 8 us and
-   6 (8 B) to 10 us (24 KiB). */
+/* Copies up of fewer bytes are written by the front end of a stream and not by a copy engine. Where processes share the
+   GPU it has to wait for the turn of its process. Two rows of half the length go by a copy engine. Measured on an H200:
+   24 KiB are written by the front end, 28 KiB are not. Two rows take 8 us. One takes 142 us on a GPU that is shared,
+   else 6 (8 B) to 10 us (24 KiB). */
 enum { SV_HIP_INLINE_BYTES = 28 << 10 };
 static inline hipError_t sv_hip_copy_rows(void *dst, const void *src, size_t row_bytes, hipStream_t stream)
 {

@@ -115,7 +115,7 @@ static bool stream_is_capturing(sv_device_t *dev, void *stream)
     return error == hipErrorStreamCaptureImplicit || (error == hipSuccess && capture != hipStreamCaptureStatusNone);
 }
 
-/* Two rows without a gap, so that a copy engine copies them. Of an odd number of bytes the last two are copied again. */
+/* Two rows without a gap, so that a copy engine copies them. Of an odd number of bytes the last two go once more. */
 static selvage_status_t copy_rows(sv_device_t *dev, char *dst, const char *src, size_t bytes, void *stream)
 {
     const size_t row = bytes / 2;
