@@ -107,12 +107,14 @@ selvage_status_t selvage_device_describe(const selvage_device_t *dev, selvage_de
 selvage_status_t selvage_device_peer_access(selvage_device_t *dev, const char *bus_id, int *possible_out);
 
 /**
- * @brief Tells whether other processes use the device, so that kernels of one wait for their turn.
+ * @brief Tells whether other processes have the device open, so that kernels of one wait for their turn.
  *
- * They are seen if they use Selvage and share this process's sysfs; SELVAGE_GPU_SHARED says it instead. The answer may
- * be as old as the last thousand calls and short copies. Local; any thread; neither blocks nor logs.
+ * They are seen from when they open it by Selvage to their end, if they share this process's sysfs; SELVAGE_GPU_SHARED
+ * says it instead. The answer may be as old as the last thousand calls and short copies. Local; any thread; neither
+ * blocks nor logs.
  *
- * @param[out] shared_out  1 or 0; 0 on soft unless SELVAGE_GPU_SHARED is on
+ * @param[out] shared_out  1 or 0; but on NVIDIA GPUs that are not cut into instances (MIG) always 0, unless
+ *                         SELVAGE_GPU_SHARED is on
  * @return ERR_ARGUMENT
  */
 selvage_status_t selvage_device_is_shared(selvage_device_t *dev, int *shared_out);
@@ -188,7 +190,11 @@ typedef enum selvage_copy {
     SELVAGE_COPY_DEVICE_TO_DEVICE = 3
 } selvage_copy_t;
 
-/** @brief Enqueues a copy; returns at once. Host memory should be pinned, or the copy may block. Stream-ordered. */
+/**
+ * @brief Enqueues a copy; returns at once. Host memory should be pinned, or the copy may block. Stream-ordered.
+ *
+ * In which order its bytes arrive is not said: a kernel that polls a word while that is copied may see a part of it.
+ */
 selvage_status_t selvage_device_copy(selvage_device_t *dev, void *dst, const void *src, size_t bytes,
                                      selvage_copy_t direction, void *stream);
 

@@ -86,7 +86,7 @@ bool sv_sharing_is_shared(int sharing)
     if (sharing <= 0)
         return sharing == SV_SHARING_ALWAYS;
     sharing_lock_t *lock = &locks.lock[sharing - 1];
-    const uint32_t calls = atomic_fetch_add_explicit(&lock->calls, 1, memory_order_relaxed);
+    const uint32_t calls = atomic_fetch_add_explicit(&lock->calls, 1, memory_order_relaxed) + 1;
     if ((calls & (calls - 1)) == 0 || calls % ASK_EVERY == 0)
         return sv_sharing_ask(sharing);
     return atomic_load_explicit(&lock->shared, memory_order_relaxed);

@@ -4,10 +4,12 @@
  * a time, in turns of about a hundred microseconds. Its copy engines take turns by the copy. So what is best differs.
  *
  * Each process that has opened the GPU by Selvage holds a read lock on the GPU's file in sysfs. Whoever could not lock
- * it for writing is not alone. Nothing is written or left behind, and a lock ends with its process. Processes without
- * Selvage are not seen, nor are those in a container with a sysfs of its own.
+ * it for writing is not alone. Nothing is written or left behind, and a lock ends with its process. A child by fork()
+ * alone has the lock of its parent, with which it ends. Processes without Selvage are not seen, nor are those in a
+ * container with a sysfs of its own.
  *
- * A process has one lock for each GPU, however often it opens it, and keeps it to its end. Any thread.
+ * A process has one lock for each GPU, however often it opens it, and keeps it to its end. Any thread. The system is
+ * asked rarely enough for calls that must be fast, which is the exception to their having no call of the system.
  */
 #ifndef SV_DEVICE_SHARING_H
 #define SV_DEVICE_SHARING_H
@@ -24,7 +26,7 @@ int sv_sharing_join(const char *bus_id);
 int sv_sharing_join_file(const char *path);
 
 /* Whether somebody else had the GPU when the system was asked last: at the 1st, 2nd, 4th, 8th, ... of these calls, and
-   at every 1024th. Cheap between. */
+   at every 1024th. Between those it loads a word. */
 bool sv_sharing_is_shared(int sharing);
 
 /* Asks now. */

@@ -29,7 +29,7 @@ refused() {
 
 # bad NAME TEXT: the file $work/NAME is refused with a message that names it.
 some=3
-[ -z "${BRIEF:-}" ] || some=1
+[ "${BRIEF:-}" != yes ] || some=1
 bad() {
     refused "$some" 1 "^plaquette: $work/$1: .*$2" --lattice "$work/$1"
 }

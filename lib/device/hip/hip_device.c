@@ -128,11 +128,11 @@ static selvage_status_t copy_rows(sv_device_t *dev, char *dst, const char *src, 
 static selvage_status_t copy_async(sv_device_t *dev, void *dst, const void *src, size_t bytes, sv_copy_kind_t kind,
                                    void *stream)
 {
-    enum { ROWS_SOONER_BYTES = 12 << 10 }; /* also where the GPU is not shared */
+    enum { ROWS_SOONER_BYTES = 12 << 10 }; /* even numbers of bytes, also where the GPU is not shared */
     if (bytes == 0)
         return SELVAGE_SUCCESS;
     if (kind == SV_COPY_H2D && bytes < hip_of(dev)->inline_bytes && bytes > 1 &&
-        (bytes >= ROWS_SOONER_BYTES || hip_of(dev)->host->is_shared(dev->sharing)))
+        ((bytes >= ROWS_SOONER_BYTES && bytes % 2 == 0) || hip_of(dev)->host->is_shared(dev->sharing)))
         return copy_rows(dev, dst, src, bytes, stream);
     /* Addresses are unified: the runtime sees where they lie. */
     HIP_CALL(dev, hipMemcpyAsync(dst, src, bytes, hipMemcpyDefault, (hipStream_t)stream), "hipMemcpyAsync");
