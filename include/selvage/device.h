@@ -113,8 +113,8 @@ selvage_status_t selvage_device_peer_access(selvage_device_t *dev, const char *b
  * says it instead. The answer may be as old as the last thousand calls and short copies. Local; any thread; neither
  * blocks nor logs.
  *
- * @param[out] shared_out  1 or 0; but on NVIDIA GPUs that are not cut into instances (MIG) always 0, unless
- *                         SELVAGE_GPU_SHARED is on
+ * @param[out] shared_out  1 or 0. Unless SELVAGE_GPU_SHARED is on, 1 is said of NVIDIA GPUs only, and not of the
+ *                         instances that one is cut into (MIG)
  * @return ERR_ARGUMENT
  */
 selvage_status_t selvage_device_is_shared(selvage_device_t *dev, int *shared_out);

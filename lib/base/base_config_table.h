@@ -44,7 +44,7 @@
       "how waits poll: yield at once, or spin first; auto yields when ranks outnumber cores")                          \
     X(GPU_SHARED, gpu_shared, CHOICE, "auto", "auto|on|off", 0,                                                        \
       "whether other processes use this rank's GPU, so that kernels take turns and short copies and messages avoid "   \
-      "them; auto: whether any of Selvage's has it open")                                                              \
+      "them; auto: whether any of Selvage's has it open, on NVIDIA")                                                   \
     X(NUMA, numa, CHOICE, "auto", "auto|off", 0,                                                                       \
       "pinned memory and the progress thread: next to the GPU, or wherever the system puts them")                      \
     X(SEGMENT_BYTES, segment_bytes, BYTES, "1M", "4096..1073741824", 1,                                                \

@@ -17,8 +17,7 @@ enum { SV_PLUGIN_CURRENT = -1 };
 /* Named ranges for profilers: none, only if a profiler is in the process already, or load what it listens to. */
 typedef enum sv_ranges { SV_RANGES_OFF, SV_RANGES_IF_LOADED, SV_RANGES_LOAD } sv_ranges_t;
 
-/* What the library gives. The functions are those of base_status.h, base_log.h, base_memory.h
-   and device_sharing.h. */
+/* What the library gives. The functions are those of base_status.h, base_log.h, base_memory.h and device_sharing.h. */
 typedef struct sv_plugin_host {
     uint32_t abi;
     selvage_status_t (*error)(selvage_status_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));

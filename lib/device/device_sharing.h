@@ -10,6 +10,9 @@
  *
  * A process has one lock for each GPU, however often it opens it, and keeps it to its end. Any thread. The system is
  * asked rarely enough for calls that must be fast, which is the exception to their having no call of the system.
+ *
+ * This is about time only, and may be wrong. Whether ranks of a communicator share a GPU, on which kernels must not
+ * wait for each other, they tell each other: shares_gpu of host/topology.h.
  */
 #ifndef SV_DEVICE_SHARING_H
 #define SV_DEVICE_SHARING_H

@@ -80,9 +80,9 @@ struct coll_integer {
        divisor. */
     SV_DEV_FN wide divide(wide a, unsigned divisor, unsigned type)
     {
-        const bool natural = SV_COLL_SHARES_CODE ? coll_is_unsigned(type) : UNSIGNED;
-        const uint32_t bits = natural && BITS == 8 && !UNSIGNED ? a & 0xff : wrap(a);
-        const bool negative = !natural && static_cast<int32_t>(bits) < 0;
+        const bool is_unsigned = SV_COLL_SHARES_CODE ? coll_is_unsigned(type) : UNSIGNED;
+        const uint32_t bits = is_unsigned && BITS == 8 && !UNSIGNED ? a & 0xff : wrap(a);
+        const bool negative = !is_unsigned && static_cast<int32_t>(bits) < 0;
         const uint32_t size = negative ? 0 - bits : bits;
         const uint32_t part = BITS == 8 ? size * (0xffffffu / divisor + 1) >> 24 : size / divisor;
         return negative ? 0 - part : part;
@@ -112,8 +112,8 @@ struct coll_integer<64, UNSIGNED> {
     }
     SV_DEV_FN wide divide(wide a, unsigned divisor, unsigned type)
     {
-        const bool natural = SV_COLL_SHARES_CODE ? coll_is_unsigned(type) : UNSIGNED;
-        const bool negative = !natural && static_cast<int64_t>(a) < 0;
+        const bool is_unsigned = SV_COLL_SHARES_CODE ? coll_is_unsigned(type) : UNSIGNED;
+        const bool negative = !is_unsigned && static_cast<int64_t>(a) < 0;
         const uint64_t part = (negative ? 0 - a : a) / divisor;
         return negative ? 0 - part : part;
     }
