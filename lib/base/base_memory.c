@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/base_fault.h"
 #include "base/base_status.h"
@@ -16,6 +17,13 @@ enum { ALIGNMENT = 64 };
 
 /* A statistic for tests; nothing in the library depends on it, so relaxed order is enough. */
 static _Atomic int64_t live_allocations;
+
+/* The target is a pointer to any type. */
+static void give_allocated(const void *ptr, void *out_pointer_to_pointer)
+{
+    atomic_fetch_add_explicit(&live_allocations, 1, memory_order_relaxed);
+    memcpy(out_pointer_to_pointer, &ptr, sizeof ptr);
+}
 
 selvage_status_t sv_calloc(size_t count, size_t element_bytes, void *out_pointer_to_pointer)
 {
@@ -29,8 +37,7 @@ selvage_status_t sv_calloc(size_t count, size_t element_bytes, void *out_pointer
     if (!ptr)
         return sv_error(SELVAGE_ERR_MEMORY, "no host memory for %zu elements of %zu bytes", count, element_bytes);
     memset(ptr, 0, rounded);
-    atomic_fetch_add_explicit(&live_allocations, 1, memory_order_relaxed);
-    memcpy(out_pointer_to_pointer, &ptr, sizeof ptr); /* the target is a pointer to any type */
+    give_allocated(ptr, out_pointer_to_pointer);
     return SELVAGE_SUCCESS;
 }
 
@@ -40,6 +47,25 @@ void sv_free(void *ptr)
         return;
     atomic_fetch_sub_explicit(&live_allocations, 1, memory_order_relaxed);
     free(ptr);
+}
+
+selvage_status_t sv_pages_alloc(size_t bytes, void *out_pointer_to_pointer)
+{
+    void *ptr = MAP_FAILED;
+    if (!sv_fault_call_fails(SV_FAULT_CALL_ALLOC))
+        ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (ptr == MAP_FAILED)
+        return sv_error(SELVAGE_ERR_MEMORY, "no pages of host memory for %zu bytes", bytes);
+    give_allocated(ptr, out_pointer_to_pointer);
+    return SELVAGE_SUCCESS;
+}
+
+void sv_pages_free(void *ptr, size_t bytes)
+{
+    if (!ptr)
+        return;
+    atomic_fetch_sub_explicit(&live_allocations, 1, memory_order_relaxed);
+    munmap(ptr, bytes);
 }
 
 int64_t sv_memory_live(void)

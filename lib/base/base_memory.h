@@ -20,6 +20,15 @@ selvage_status_t sv_calloc(size_t count, size_t element_bytes, void *out_pointer
 /* Frees memory of sv_calloc(); accepts NULL. */
 void sv_free(void *ptr);
 
+/*
+ * Zeroed pages, of which each is there when it is first touched: for what is large and seldom used as a whole. Errors as
+ * above. Freed by sv_pages_free(), which is told the size again.
+ */
+selvage_status_t sv_pages_alloc(size_t bytes, void *out_pointer_to_pointer);
+
+/* Accepts NULL. */
+void sv_pages_free(void *ptr, size_t bytes);
+
 /* Allocations not freed yet, in the whole process (atomic; for tests). */
 int64_t sv_memory_live(void);
 

@@ -234,6 +234,7 @@ selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_
     const bool packed = send->place.layout != NULL;
     sv_ctrl_desc_t *desc = NULL;
     selvage_request_t *carrier = NULL;
+    bool over;
     if (!send->place.on_device || !peer->out || !can_be_mapped(peer))
         return SELVAGE_ERR_LIMIT;
     SV_TRY(sv_message_record_gate(send, stream));
@@ -288,7 +289,7 @@ selvage_status_t sv_get_send_buffered(selvage_request_t *send, const sv_message_
 
 fail:
     /* A kernel that has begun to pack or to copy ends before its memory is used again; if it does not, never. */
-    const bool over = !carrier || sv_message_drain(engine);
+    over = !carrier || sv_message_drain(engine);
     if (carrier) {
         carrier->place.bounce = NULL;
         carrier->retired = !over;

@@ -33,7 +33,7 @@ static launches_t launches[2];
 static selvage_status_t count_launch(sv_device_t *dev, const sv_kernel_t *kernel, const void *arg, size_t arg_bytes,
                                      unsigned blocks, void *stream)
 {
-    launches_t *of = dev == launches[0].dev ? &launches[0] : &launches[1];
+    launches_t *of = SV_CONTAINER_OF(dev->ops, launches_t, ops); /* its own rank's */
     const bool digests = kernel == &sv_kernel_digests;
     if (digests || kernel == &sv_kernel_digest) {
         if (atomic_load(&of->refuses))

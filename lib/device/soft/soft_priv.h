@@ -83,7 +83,7 @@ typedef struct soft_device {
 
 /* One operation, in place in the ring: filled by the producer, executed there, so that arguments are copied once. */
 typedef struct soft_op {
-    _Alignas(64) _Atomic uint64_t sequence; /* position: free for it; position + 1: filled */
+    _Alignas(64) _Atomic uint64_t state; /* twice the lap: free for that lap; one more: filled */
     uint64_t position;
     void (*run)(soft_stream_t *stream, const struct soft_op *op);
     union {
@@ -139,6 +139,7 @@ struct soft_stream {
     unsigned id;                     /* of its progress word */
     soft_progress_t *progress;
     soft_op_t *ops;                  /* SOFT_RING_OPS, one if inlined; owned */
+    uint64_t begin;                  /* position of the first operation */
     uint64_t head;                   /* of the worker alone */
     uint64_t before_ns, over_ns;     /* when the last modelled operation, and this one, is over; 0: not modelled */
     pthread_t thread;

@@ -2,10 +2,11 @@
 /*
  * Streams: a bounded ring of operations and the worker that executes them in order.
  *
- * Each slot carries a sequence number. If it equals a position, the slot is free for the producer who claims that
- * position. If it is one more, the slot is filled. The worker sets it a whole lap ahead when the operation is done.
- * Several producers claim positions by compare-and-swap. Nothing here allocates, locks or logs between create and
- * destroy. A full ring makes the producer wait, as on a GPU.
+ * Each slot has a state. If it is twice a lap of the ring, the slot is free for the producer who claims its position in
+ * that lap. If it is one more, the slot is filled. The worker sets it to twice the next lap when the operation is done.
+ * So a ring of zeros is empty, and a short-lived stream touches few of its pages. Several producers claim positions by
+ * compare-and-swap. Nothing here allocates, locks or logs between create and destroy. A full ring makes the producer
+ * wait, as on a GPU.
  */
 #include "base/base_memory.h"
 #include "base/base_status.h"
@@ -17,17 +18,33 @@ static struct {
     sv_list_t streams;
 } table = {PTHREAD_MUTEX_INITIALIZER, {&table.streams, &table.streams}};
 
+static soft_op_t *slot_of(const soft_stream_t *stream, uint64_t position)
+{
+    return &stream->ops[(position - stream->begin) % SOFT_RING_OPS];
+}
+
+static size_t ring_bytes(const soft_stream_t *stream)
+{
+    return (stream->inlined ? 1 : SOFT_RING_OPS) * sizeof *stream->ops;
+}
+
+/* The state of a slot that is free for this position. */
+static uint64_t free_state(const soft_stream_t *stream, uint64_t position)
+{
+    return (position - stream->begin) / SOFT_RING_OPS * 2;
+}
+
 /* A producer that waits for its slot. */
 typedef struct slot_wait {
     const soft_op_t *op;
-    uint64_t position;
+    uint64_t state;
 } slot_wait_t;
 
 static bool slot_free(const void *arg)
 {
     const slot_wait_t *wait = arg;
     /* Partner: the release in stream_worker(). Anything but the old lap ends the wait; the caller looks again. */
-    return atomic_load_explicit(&wait->op->sequence, memory_order_acquire) >= wait->position;
+    return atomic_load_explicit(&wait->op->state, memory_order_acquire) >= wait->state;
 }
 
 soft_op_t *soft_op_begin(soft_stream_t *stream)
@@ -36,13 +53,14 @@ soft_op_t *soft_op_begin(soft_stream_t *stream)
         return stream->ops;
     uint64_t position = atomic_load_explicit(&stream->tail, memory_order_relaxed);
     for (;;) {
-        soft_op_t *op = &stream->ops[position % SOFT_RING_OPS];
+        soft_op_t *op = slot_of(stream, position);
+        const uint64_t wanted = free_state(stream, position);
         /* Partner: the release in stream_worker(): the last lap's operation is through with this slot. */
-        uint64_t sequence = atomic_load_explicit(&op->sequence, memory_order_acquire);
-        if (sequence < position) {
-            slot_wait_t wait = {op, position};
+        const uint64_t state = atomic_load_explicit(&op->state, memory_order_acquire);
+        if (state < wanted) {
+            slot_wait_t wait = {op, wanted};
             soft_park_wait(&stream->progress->park, slot_free, &wait);
-        } else if (sequence > position) {
+        } else if (state > wanted) {
             position = atomic_load_explicit(&stream->tail, memory_order_relaxed);
         } else if (atomic_compare_exchange_weak_explicit(&stream->tail, &position, position + 1,
                                                          memory_order_relaxed, memory_order_relaxed)) {
@@ -59,15 +77,15 @@ void soft_op_publish(soft_stream_t *stream, soft_op_t *op)
         return;
     }
     /* Partner: the acquire in slot_filled(). */
-    atomic_store_explicit(&op->sequence, op->position + 1, memory_order_release);
+    atomic_store_explicit(&op->state, free_state(stream, op->position) + 1, memory_order_release);
     soft_park_post(&stream->work);
 }
 
 static bool slot_filled(const soft_stream_t *stream)
 {
     /* Partner: the release in soft_op_publish(). */
-    const soft_op_t *op = &stream->ops[stream->head % SOFT_RING_OPS];
-    return atomic_load_explicit(&op->sequence, memory_order_acquire) == stream->head + 1;
+    return atomic_load_explicit(&slot_of(stream, stream->head)->state, memory_order_acquire) ==
+           free_state(stream, stream->head) + 1;
 }
 
 static bool worker_ready(const void *arg)
@@ -85,26 +103,23 @@ static void *stream_worker(void *arg)
         soft_park_wait(&stream->work, worker_ready, stream);
         if (!slot_filled(stream))
             return NULL;
-        soft_op_t *op = &stream->ops[stream->head % SOFT_RING_OPS];
+        soft_op_t *op = slot_of(stream, stream->head);
         stream->before_ns = stream->over_ns;
         stream->over_ns = 0;
         op->run(stream, op);
         /* Partner: the acquire in soft_op_begin(). */
-        atomic_store_explicit(&op->sequence, stream->head + SOFT_RING_OPS, memory_order_release);
+        atomic_store_explicit(&op->state, free_state(stream, stream->head + SOFT_RING_OPS), memory_order_release);
         stream->head++;
         soft_progress_advance(stream->progress, stream->head);
     }
 }
 
-/* The ring continues where the last owner of the progress word stopped, so that his marks stay true. */
+/* Positions continue where the last owner of the progress word stopped, so that his marks stay true. */
 static selvage_status_t stream_start(soft_stream_t *stream)
 {
     SV_TRY(soft_progress_acquire(&stream->id, &stream->progress));
-    uint64_t begin = atomic_load_explicit(&stream->progress->done, memory_order_relaxed);
-    stream->head = begin;
-    atomic_init(&stream->tail, begin);
-    for (uint64_t i = begin; i < begin + SOFT_RING_OPS; i++)
-        atomic_init(&stream->ops[i % SOFT_RING_OPS].sequence, i);
+    stream->begin = stream->head = atomic_load_explicit(&stream->progress->done, memory_order_relaxed);
+    atomic_init(&stream->tail, stream->begin);
     selvage_status_t status = soft_thread_start(&stream->thread, stream_worker, stream);
     if (status != SELVAGE_SUCCESS) {
         soft_progress_release(stream->id);
@@ -124,13 +139,13 @@ selvage_status_t soft_stream_create(soft_device_t *dev, soft_stream_t **stream_o
     stream->dev = dev;
     stream->inlined = dev->inlined;
     pthread_mutex_init(&stream->grow, NULL);
-    SV_TRY_GOTO(status, sv_calloc(stream->inlined ? 1 : SOFT_RING_OPS, sizeof *stream->ops, &stream->ops), fail);
+    SV_TRY_GOTO(status, sv_pages_alloc(ring_bytes(stream), &stream->ops), fail);
     if (!stream->inlined)
         SV_TRY_GOTO(status, stream_start(stream), fail);
     *stream_out = stream;
     return SELVAGE_SUCCESS;
 fail:
-    sv_free(stream->ops);
+    sv_pages_free(stream->ops, ring_bytes(stream));
     pthread_mutex_destroy(&stream->grow);
     sv_free(stream);
     return status;
@@ -184,6 +199,6 @@ void soft_stream_destroy(soft_stream_t *stream)
         soft_progress_release(stream->id);
     }
     pthread_mutex_destroy(&stream->grow);
-    sv_free(stream->ops);
+    sv_pages_free(stream->ops, ring_bytes(stream));
     sv_free(stream);
 }
