@@ -137,12 +137,19 @@ static bool make_type(case_t *c)
     return true;
 }
 
-/* Contents are a rank's own, but for what comes in place. */
+/* Contents are a rank's own, but for what comes in place. They repeat themselves after a period, so that most of them
+   are copied. */
 static void fill_memory(memory_t *m, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++) {
+    const size_t period = 65536, first = bytes < period ? bytes : period;
+    for (size_t i = 0; i < first; i++) {
         m->given[i] = (uint8_t)(i * 7 + i / 256 + (size_t)the.rank * 31);
         m->wanted[i] = (uint8_t)(i * 3 + (size_t)the.rank * 17);
+    }
+    for (size_t i = first; i < bytes; i += period) {
+        const size_t part = bytes - i < period ? bytes - i : period;
+        memcpy(m->given + i, m->given, part);
+        memcpy(m->wanted + i, m->wanted, part);
     }
     bring(m->out, m->given, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
     bring(m->in, m->wanted, bytes, SELVAGE_COPY_HOST_TO_DEVICE);
@@ -244,7 +251,7 @@ void run_blocks(void)
         check_blocks(&m, comms[0], SHORT, i % 4 == 0);
         check_blocks(&m, comms[1 + i % 3], SHORT, i % 4 == 0);
     }
-    for (int i = 0; i < LONG_CASES; i++)
+    for (int i = 0; i < check_part(LONG_CASES); i++)
         check_blocks(&m, comms[i % 3], LONG / the.ranks, false);
     gather_interleaved(&m);
     for (int i = 1; i < 4; i++)
