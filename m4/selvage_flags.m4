@@ -21,13 +21,15 @@ AC_DEFUN([SELVAGE_WARNINGS], [
   AC_SUBST([SELVAGE_CXXFLAGS])
 ])
 
-# SELVAGE_SANITIZER: --enable-sanitizer=address|undefined|thread|address,undefined sets SANITIZER_FLAGS and SANITIZER.
+# SELVAGE_SANITIZER: --enable-sanitizer=address|undefined|thread|address,undefined sets SANITIZER_FLAGS and SANITIZER,
+# and SANITIZER_CPPFLAGS, by which the code knows of it: compilers have macros of their own for that, or none.
 AC_DEFUN([SELVAGE_SANITIZER], [
   AC_ARG_ENABLE([sanitizer],
     [AS_HELP_STRING([--enable-sanitizer=LIST], [address, undefined, thread, or address,undefined])],
     [], [enable_sanitizer=no])
   SANITIZER=
   SANITIZER_FLAGS=
+  SANITIZER_CPPFLAGS=
   AS_CASE([$enable_sanitizer],
     [no], [],
     [address|undefined|thread|address,undefined|undefined,address], [SANITIZER=$enable_sanitizer],
@@ -35,6 +37,9 @@ AC_DEFUN([SELVAGE_SANITIZER], [
   AS_IF([test -n "$SANITIZER"], [
     SANITIZER_FLAGS="-fsanitize=$SANITIZER -fno-omit-frame-pointer"
     AS_CASE([$SANITIZER], [*undefined*], [SANITIZER_FLAGS="$SANITIZER_FLAGS -fno-sanitize-recover=undefined"])
+    AS_CASE([$SANITIZER],
+      [*thread*], [SANITIZER_CPPFLAGS=-DSV_SANITIZES_THREAD],
+      [*address*], [SANITIZER_CPPFLAGS=-DSV_SANITIZES_ADDRESS])
     selvage_save_CFLAGS=$CFLAGS
     CFLAGS="$CFLAGS $SANITIZER_FLAGS"
     AC_LINK_IFELSE([AC_LANG_PROGRAM([], [])], [],
@@ -47,4 +52,5 @@ AC_DEFUN([SELVAGE_SANITIZER], [
   selvage_sanitizer_summary=${SANITIZER:-no}
   AC_SUBST([SANITIZER])
   AC_SUBST([SANITIZER_FLAGS])
+  AC_SUBST([SANITIZER_CPPFLAGS])
 ])

@@ -21,8 +21,8 @@ selvage_status_t sv_calloc(size_t count, size_t element_bytes, void *out_pointer
 void sv_free(void *ptr);
 
 /*
- * Zeroed pages, each made when it is first touched: for what is large and seldom used as a whole. Errors as above. Freed
- * by sv_pages_free(), which is told the size again.
+ * Zeroed pages, each made when it is first touched: for what is large and seldom used as a whole. Errors as above.
+ * Freed by sv_pages_free(), which is told the size again.
  */
 selvage_status_t sv_pages_alloc(size_t bytes, void *out_pointer_to_pointer);
 

@@ -157,7 +157,7 @@ SV_DEV_FN uint32_t sv_dev_exchange_u32(uint32_t *word, uint32_t value)
 
 #else /* soft */
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(SV_SANITIZES_THREAD)
 static uint32_t sv_dev_fences; /* the thread sanitizer does not know fences, but accesses to one word it does */
 #endif
 
@@ -208,7 +208,7 @@ SV_DEV_FN uint32_t sv_dev_load_acquire_system_u32(const uint32_t *word)
 
 SV_DEV_FN void sv_dev_fence_system(void)
 {
-#if defined(__SANITIZE_THREAD__)
+#if defined(SV_SANITIZES_THREAD)
     (void)__atomic_fetch_add(&sv_dev_fences, 1, __ATOMIC_ACQ_REL);
 #else
     __atomic_thread_fence(__ATOMIC_ACQ_REL);

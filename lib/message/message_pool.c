@@ -24,7 +24,7 @@ static selvage_status_t grow_descs(sv_message_engine_t *engine, bool header_only
                  each = (bytes + sizeof(uint64_t) + ALIGN - 1) / ALIGN * ALIGN;
     SV_TRY(sv_calloc(1, sizeof *chunk, &chunk));
     selvage_status_t status =
-        sv_pinned_alloc(engine->dev, &engine->comm->topology, each * SV_CTRL_RING, &chunk->pinned);
+        sv_pinned_calloc(engine->dev, &engine->comm->topology, each * SV_CTRL_RING, &chunk->pinned);
     if (status != SELVAGE_SUCCESS) {
         sv_free(chunk);
         return status;
@@ -108,7 +108,7 @@ static selvage_status_t grow_requests(sv_message_engine_t *engine)
     engine->table = table;
 
     SV_TRY(sv_calloc(1, sizeof *chunk, &chunk));
-    SV_TRY_GOTO(status, sv_pinned_alloc(engine->dev, &engine->comm->topology, SV_REQUEST_CHUNK * sizeof *chunk->lines,
+    SV_TRY_GOTO(status, sv_pinned_calloc(engine->dev, &engine->comm->topology, SV_REQUEST_CHUNK * sizeof *chunk->lines,
                                         &chunk->lines), fail);
     SV_TRY_GOTO(status, SV_DEVICE_CALL(engine->dev, malloc, scratch_bytes, &scratches), fail);
     chunk->scratches = scratches;

@@ -72,7 +72,7 @@ static selvage_status_t make_pinned(selvage_exchange_t *x)
 {
     suballocator_t measure = {NULL, 0};
     suballocate_pinned(x, &measure);
-    SV_TRY(sv_pinned_alloc(x->comm->dev, &x->comm->topology, measure.used + 1, &x->memory.pinned));
+    SV_TRY(sv_pinned_calloc(x->comm->dev, &x->comm->topology, measure.used + 1, &x->memory.pinned));
     x->memory.pinned_bytes += measure.used;
     suballocator_t hand_out = {x->memory.pinned, 0};
     suballocate_pinned(x, &hand_out);

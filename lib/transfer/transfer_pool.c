@@ -12,17 +12,25 @@
 
 #define RETRY_NS UINT64_C(1000000000) /* after a failure the runtime is not asked for so long */
 
+/* Drivers make the pages here, where the topology says; those of the software device are made when they are touched. */
 selvage_status_t sv_pinned_alloc(sv_device_t *dev, const sv_topology_t *topology, size_t bytes, void *out)
 {
     void *memory;
     const bool begun = sv_topology_memory_begin(topology);
     selvage_status_t status = SV_DEVICE_CALL(dev, host_malloc, bytes, &memory);
-    if (status == SELVAGE_SUCCESS) {
-        memset(memory, 0, bytes); /* the pages are made here */
+    if (status == SELVAGE_SUCCESS)
         memcpy(out, &memory, sizeof memory);
-    }
     sv_topology_memory_end(topology, begun);
     return status;
+}
+
+selvage_status_t sv_pinned_calloc(sv_device_t *dev, const sv_topology_t *topology, size_t bytes, void *out)
+{
+    void *memory;
+    SV_TRY(sv_pinned_alloc(dev, topology, bytes, &memory));
+    memset(memory, 0, bytes);
+    memcpy(out, &memory, sizeof memory);
+    return SELVAGE_SUCCESS;
 }
 
 void sv_pinned_pool_init(sv_pinned_pool_t *pool, sv_device_t *dev, const sv_topology_t *topology, size_t buffer_bytes,

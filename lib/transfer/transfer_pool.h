@@ -17,8 +17,10 @@
 #include "device/device.h"
 #include "host/topology.h"
 
-/* Zeroed pinned memory; out is the address of any pointer. Partner: the device's host_free. */
+/* Pinned memory near the device, as it comes; out is the address of any pointer. Partner: the device's host_free. */
 selvage_status_t sv_pinned_alloc(sv_device_t *dev, const sv_topology_t *topology, size_t bytes, void *out);
+/* Zeroed as well. */
+selvage_status_t sv_pinned_calloc(sv_device_t *dev, const sv_topology_t *topology, size_t bytes, void *out);
 
 typedef struct sv_pinned {
     sv_list_t link;

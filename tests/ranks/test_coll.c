@@ -19,9 +19,9 @@
 enum { RANKS = 8, WORLD_CASES = 30, SMALL_BYTES = 1 << 16, LARGE_BYTES = 3 << 19, OLD_STEPS = 12 };
 
 /* Where every access is looked at, fewer cases say as much. */
-#if defined(__SANITIZE_THREAD__)
+#if defined(SV_SANITIZES_THREAD)
 enum { STRIDE = 211, CASES = 4, RANKS_STEP = 3 };
-#elif defined(__SANITIZE_ADDRESS__)
+#elif defined(SV_SANITIZES_ADDRESS)
 enum { STRIDE = 29, CASES = 25, RANKS_STEP = 2 };
 #else
 enum { STRIDE = 17, CASES = 50, RANKS_STEP = 1 };

@@ -205,9 +205,9 @@ static void series(local_rank_t *self)
 }
 
 /* Where every access is looked at, not every call is failed. */
-#if defined(__SANITIZE_THREAD__)
+#if defined(SV_SANITIZES_THREAD)
 enum { STEP = 13 };
-#elif defined(__SANITIZE_ADDRESS__)
+#elif defined(SV_SANITIZES_ADDRESS)
 enum { STEP = 7 };
 #else
 enum { STEP = 1 };

@@ -204,7 +204,7 @@ static void fail(const char *env, size_t bytes, bool registered, selvage_status_
 }
 
 /* What goes straight into buffers is left out under the thread sanitizer: on bad data both ends work at once. */
-#ifdef __SANITIZE_THREAD__
+#ifdef SV_SANITIZES_THREAD
 enum { STRAIGHT = 0 };
 #else
 enum { STRAIGHT = 1 };

@@ -106,7 +106,7 @@ static const selvage_exchange_params_t retry = {SELVAGE_EXCHANGE_PARAMS_INIT, .c
 static const selvage_exchange_params_t report = {SELVAGE_EXCHANGE_PARAMS_INIT, .checksum = SELVAGE_CHECKSUM_REPORT};
 static const selvage_exchange_params_t off = {SELVAGE_EXCHANGE_PARAMS_INIT, .checksum = SELVAGE_CHECKSUM_OFF};
 
-#ifdef __SANITIZE_THREAD__
+#ifdef SV_SANITIZES_THREAD
 enum { FEWER = 5 }; /* everything takes so much longer */
 #else
 enum { FEWER = 1 };

@@ -313,7 +313,7 @@ int main(void)
         local_ranks_run(&(local_run_t){.size = RANKS, .log_expected = true, .body = insist});
         local_ranks_env("");
         local_ranks_run(&(local_run_t){.size = RANKS, .body = unmap_in_destroy, .arg = &(bool){false}});
-#ifndef __SANITIZE_ADDRESS__ /* what is set aside looks like a leak */
+#ifndef SV_SANITIZES_ADDRESS /* what is set aside looks like a leak */
         local_ranks_run(&(local_run_t){.size = RANKS, .log_expected = true, .may_set_aside = true,
                                        .body = unmap_in_destroy, .arg = &(bool){true}});
 #endif

@@ -15,7 +15,7 @@ static const char *const routes[] = {"peer", "shared", "staged", "direct"};
 enum { ROUTES = 4, EPOCHS = 8 };
 
 /* A doubled packet on a one-sided route is written while it is read: a race on purpose, and the sanitizer is right. */
-#ifdef __SANITIZE_THREAD__
+#ifdef SV_SANITIZES_THREAD
 enum { DOUBLES_RACE = 1 };
 #else
 enum { DOUBLES_RACE = 0 };
@@ -232,7 +232,7 @@ int main(void)
     local_ranks_mode("PROGRESS=thread");
     test_recovery(check_brief() ? 2 : 1);
     test_reports();
-#ifndef __SANITIZE_THREAD__ /* takes its time, and has no threads that the others have not */
+#ifndef SV_SANITIZES_THREAD /* takes its time, and has no threads that the others have not */
     if (!check_brief()) {
         local_ranks_mode("SOFT_MODE=inline");
         test_recovery(1);

@@ -9,7 +9,7 @@
 
 #define SMALL_SEGMENTS "SEGMENT_BYTES=4096 SEGMENT_SLOTS=2"
 
-#ifdef __SANITIZE_THREAD__ /* takes ten times as long */
+#ifdef SV_SANITIZES_THREAD /* takes ten times as long */
 enum { DEEP_EPOCHS = 10 };
 #else
 enum { DEEP_EPOCHS = 40 };
@@ -311,7 +311,7 @@ int main(void)
     test_mode("PROGRESS=thread", false);
     if (!check_brief())
         test_mode("SOFT_MODE=inline", false);
-#ifndef __SANITIZE_THREAD__ /* takes its time, and has seen both halves already */
+#ifndef SV_SANITIZES_THREAD /* takes its time, and has seen both halves already */
     test_mode("SOFT_MODE=inline PROGRESS=thread", false);
 #endif
     return check_report("test_exchange_local");

@@ -272,7 +272,7 @@ static void run_pieces(local_rank_t *self)
 
 /* Left out under the thread sanitizer: the enqueued wait of the sender sends the first piece again, while its receiver
    sums it for nothing. */
-#ifdef __SANITIZE_THREAD__
+#ifdef SV_SANITIZES_THREAD
 enum { PIECES = 0 };
 #else
 enum { PIECES = 1 };

@@ -11,7 +11,7 @@
 #include "fixtures/fixture_exchange.h"
 
 enum { FLOWS = 3, ROUNDS = 5 };
-#ifdef __SANITIZE_THREAD__ /* takes ten times as long */
+#ifdef SV_SANITIZES_THREAD /* takes ten times as long */
 enum { CASES = 2 };
 #else
 enum { CASES = 4 };

@@ -16,7 +16,7 @@
 #include "pipeline/pipe_exchange.h"
 
 enum { PROCESSES = 16, RANKS = 2, PACKETS = 4, EPOCHS = 2, SAMPLES = 6, HANG_S = 60 };
-#ifdef __SANITIZE_THREAD__ /* takes ten times as long */
+#ifdef SV_SANITIZES_THREAD /* takes ten times as long */
 enum { EVERY_ONE_UP_TO = 24 };
 #else
 enum { EVERY_ONE_UP_TO = 60 };

@@ -15,9 +15,9 @@
 #include "fixtures/halo_case.h"
 
 enum { CASES_PER_RUN = 8, EPOCHS = 3 };
-#ifdef __SANITIZE_THREAD__ /* takes ten times as long */
+#ifdef SV_SANITIZES_THREAD /* takes ten times as long */
 enum { CASES = 24 };
-#elif defined(__SANITIZE_ADDRESS__) /* three times as long */
+#elif defined(SV_SANITIZES_ADDRESS) /* three times as long */
 enum { CASES = 160 };
 #else
 enum { CASES = 500 };

@@ -52,7 +52,7 @@ static void one_way(local_rank_t *self, const message_shape_t *out, const messag
     }
 }
 
-#ifdef __SANITIZE_THREAD__ /* takes ten times as long */
+#ifdef SV_SANITIZES_THREAD /* takes ten times as long */
 static const size_t sizes[] = {0, 9, 4096, 4097, 20000};
 #else
 static const size_t sizes[] = {0, 1, 9, 64, 1000, 4095, 4096, 4097, 9000, 70000};
@@ -501,7 +501,7 @@ static void run_on_node(int size, const char *settings, ways_t wanted)
     local_ranks_run(&(local_run_t){.size = size, .body = on_node, .arg = &wanted, .log_expected = !wanted.direct});
 }
 
-#ifndef __SANITIZE_THREAD__
+#ifndef SV_SANITIZES_THREAD
 static void send_into(message_end_t *end, const message_shape_t *shape, int number)
 {
     if (end->self->rank == 0)
@@ -559,7 +559,7 @@ int main(void)
     run(beside_exchanges, 2, 1, false);
     run(refusals, 1, 0, true);
     run(flood, 2, 1, false);
-#ifndef __SANITIZE_THREAD__ /* takes its time, and has no more threads than the others */
+#ifndef SV_SANITIZES_THREAD /* takes its time, and has no more threads than the others */
     run(remapping, 2, 0, false);
 #endif
     for (int per_node = 0; per_node < 2; per_node++) {

@@ -5,7 +5,6 @@
  * while others count. And that of many messages under way a poll looks at few. Ranks are threads.
  */
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
@@ -201,6 +200,7 @@ static void beside(local_rank_t *self)
     pthread_t thread;
     uint64_t seen = 0;
     bool over = false;
+    unsigned turns = 0;
     CHECK_EQ(pthread_create(&thread, NULL, pass_on, &other), 0);
     while (!over) {
         over = atomic_load(&other.over);
@@ -208,7 +208,7 @@ static void beside(local_rank_t *self)
         CHECK(stats.messages_received >= seen);
         CHECK_EQ(stats.messages_verified, stats.messages_received);
         seen = stats.messages_received;
-        sched_yield();
+        check_wait_turn(&turns);
     }
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(seen, self->rank ? TURNS : 0);

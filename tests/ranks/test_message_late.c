@@ -407,7 +407,7 @@ static void given_up_twice(local_rank_t *self)
         CHECK_EQ(sv_message_stats(self->comm).arrived.by[SV_WAY_DIRECT], direct + GOOD);
 }
 
-#ifndef __SANITIZE_ADDRESS__ /* what is set aside looks like a leak */
+#ifndef SV_SANITIZES_ADDRESS /* what is set aside looks like a leak */
 /* Pinned memory that the wire may still write to is no other message's; without checksums nobody would find it. */
 static void not_taken_back(local_rank_t *self)
 {
@@ -556,7 +556,7 @@ static void never_received(local_rank_t *self)
     CHECK(sv_clock_ns() - began_ns < UINT64_C(20000000000)); /* the deadline is 60 s, and that of destroying 30 s */
 }
 
-#ifndef __SANITIZE_ADDRESS__ /* what is set aside looks like a leak */
+#ifndef SV_SANITIZES_ADDRESS /* what is set aside looks like a leak */
 /* Destroying ends at its bound, and what a kernel after the caller's work will store to stays. */
 static void late_kernel(local_rank_t *self)
 {
@@ -591,7 +591,7 @@ int main(void)
     run(refused_late, PIECES_ENV "TIMEOUT_S=60", 2, 1);
     run(still_sender, PIECES_ENV "TIMEOUT_S=20", 3, 1);
     run(never_received, "TIMEOUT_S=60", 2, 1);
-#ifndef __SANITIZE_ADDRESS__
+#ifndef SV_SANITIZES_ADDRESS
     run(not_taken_back, PIECES_ENV "TIMEOUT_S=60 CHECKSUM=off", 2, 1);
     run(late_kernel, "TIMEOUT_S=0.5", 2, 1);
     run(late_kernel, "TIMEOUT_S=0.5", 2, 2);

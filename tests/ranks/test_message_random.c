@@ -11,7 +11,7 @@
 #include "message/message_engine.h"
 #include "fixtures/message_end.h"
 
-#ifdef __SANITIZE_THREAD__ /* takes ten times as long */
+#ifdef SV_SANITIZES_THREAD /* takes ten times as long */
 enum { RANKS = 3, MESSAGES = 20, TAGS = 3, BYTES_MAX = 10000 };
 #else
 enum { RANKS = 3, MESSAGES = 40, TAGS = 3, BYTES_MAX = 30000 };

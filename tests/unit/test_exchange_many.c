@@ -39,7 +39,7 @@ int main(int argc, char **argv)
     int many = MANY;
     selvage_comm_t *comm = NULL;
     void *memory = NULL;
-#ifdef __SANITIZE_ADDRESS__
+#ifdef SV_SANITIZES_ADDRESS
     printf("SKIP: what MPI itself leaves would be reported\n");
     return CHECK_SKIP;
 #endif

@@ -23,7 +23,7 @@
 #include "fixtures/check.h"
 #include "device/device.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
+#if defined(SV_SANITIZES_ADDRESS) || defined(SV_SANITIZES_THREAD) || !defined(__GLIBC__)
 #define COUNTING 0
 #else
 #define COUNTING 1
