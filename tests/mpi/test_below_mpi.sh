@@ -29,7 +29,11 @@ export SELVAGE_DEVICE="${SELVAGE_DEVICE:-soft}"
 sweep() {
     local what=$1 route=$2 classes=$3 kinds=$4 stride=$5 how=turns limit_s=90 time_s=0.6 status
     shift 5
-    [ -z "${BRIEF:-}" ] || stride=$((stride * 2)) # long_below_mpi.sh hits every message
+    # long_below_mpi.sh hits every message.
+    case ${BRIEF:-} in
+    cases) stride=$((stride * 2)) ;;
+    yes) stride=$((stride * 4)) ;;
+    esac
     [ "$long" = no ] || { stride=1; how=each; limit_s=900; time_s=800; }
     jobs=$((jobs + 1))
     env "$@" RUN_MPI_FLAGS="$preload$below" bash "$top_srcdir/scripts/run-mpi" -n 2 -t "$limit_s" "$driver" "$what" \
