@@ -52,7 +52,7 @@ unsigned sv_kernel_blocks(const sv_device_t *dev, uint64_t bytes)
     return sv_kernel_shares(dev, bytes, BLOCK_BYTES);
 }
 
-enum { RELAX_YIELDS = 64, RELAX_SLEEP_NS = 50000, RELAX_SLEEPS = 64, RELAX_DOUBLINGS = 4 };
+enum { RELAX_YIELDS = 64, RELAX_SLEEP_NS = 50000 };
 
 uint64_t sv_kernel_clock_ns(void)
 {
@@ -66,10 +66,6 @@ void sv_kernel_backoff(unsigned *turns)
         sched_yield();
         return;
     }
-    /* Blocks outnumber cores on small machines: the one waited for needs the core more than this one. What was in vain
-       for milliseconds is tried less often, as long sleeps add little to a long wait. */
-    const unsigned doublings = (*turns - RELAX_YIELDS) / RELAX_SLEEPS;
-    if (doublings < RELAX_DOUBLINGS)
-        *turns += 1;
-    nanosleep(&(struct timespec){.tv_nsec = RELAX_SLEEP_NS << doublings}, NULL);
+    /* Blocks outnumber cores on small machines: the one waited for needs the core more than this one. */
+    nanosleep(&(struct timespec){.tv_nsec = RELAX_SLEEP_NS}, NULL);
 }
