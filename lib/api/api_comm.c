@@ -10,6 +10,7 @@
 #include "host/memory_buffer.h"
 #include "pipeline/exchange_set.h"
 #include "wire/wire_mpi.h"
+#include "wire/wire_open.h"
 
 selvage_status_t selvage_mpi_check(void)
 {
@@ -20,7 +21,7 @@ selvage_status_t selvage_mpi_check(void)
 selvage_status_t selvage_comm_create(MPI_Comm mpi_comm, const selvage_comm_params_t *params, selvage_comm_t **comm_out)
 {
     selvage_comm_params_t own;
-    sv_wire_t *wire;
+    sv_wire_t *wire, *mpi;
     SV_API_NEED(comm_out);
     sv_thread_begin_call();
     SV_TRY(sv_api_copy_params("params", params, &own, sizeof own));
@@ -29,11 +30,11 @@ selvage_status_t selvage_comm_create(MPI_Comm mpi_comm, const selvage_comm_param
     if (own.device && own.device_later)
         return sv_error(SELVAGE_ERR_ARGUMENT, "params: a device, and one that is given later");
     SV_TRY(sv_wire_mpi_check());
-    SV_TRY(sv_wire_mpi_open(mpi_comm, &wire));
+    SV_TRY(sv_wire_open(mpi_comm, &wire, &mpi));
     selvage_comm_t *comm;
     selvage_status_t status = sv_comm_create(wire, &own, &sv_exchange_set_ops, &comm);
     if (status == SELVAGE_SUCCESS) {
-        sv_wire_mpi_on_finalize(wire, sv_comm_at_finalize, comm);
+        sv_wire_mpi_on_finalize(mpi, sv_comm_at_finalize, comm);
         comm->only_thread = wire->one_thread ? sv_thread_binding() : NULL;
         *comm_out = comm;
     }

@@ -174,6 +174,23 @@ selvage_status_t sv_config_load(sv_config_lookup_t lookup, void *lookup_arg, sv_
     return SELVAGE_SUCCESS;
 }
 
+static const char *look_up_one(void *arg, const char *full_name)
+{
+    return strcmp(arg, full_name) == 0 ? secure_getenv(full_name) : NULL;
+}
+
+selvage_status_t sv_config_load_one(const char *full_name, sv_config_t *config_out)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s", full_name);
+    return sv_config_load(look_up_one, name, config_out);
+}
+
+bool sv_config_is_set(const char *full_name)
+{
+    return secure_getenv(full_name) != NULL;
+}
+
 void sv_config_bind_log(const sv_config_t *config, struct sv_thread_binding *binding)
 {
     static const int levels[] = {0, SV_LOG_WARN, SV_LOG_INFO, SV_LOG_DEBUG, SV_LOG_TRACE}; /* of the list of DEBUG */

@@ -28,6 +28,7 @@ enum {
 enum { SV_CONFIG_PROGRESS_INLINE, SV_CONFIG_PROGRESS_THREAD };
 enum { SV_CONFIG_SPIN_AUTO, SV_CONFIG_SPIN_YIELD, SV_CONFIG_SPIN_BUSY };
 enum { SV_CONFIG_GPU_SHARED_AUTO, SV_CONFIG_GPU_SHARED_ON, SV_CONFIG_GPU_SHARED_OFF };
+enum { SV_CONFIG_WIRE_AUTO, SV_CONFIG_WIRE_MPI, SV_CONFIG_WIRE_UCX };
 enum { SV_CONFIG_NUMA_AUTO, SV_CONFIG_NUMA_OFF };
 enum { SV_CONFIG_INTRANODE_DEFERRED, SV_CONFIG_INTRANODE_IMMEDIATE, SV_CONFIG_INTRANODE_MEASURED };
 enum { SV_CONFIG_RANGES_AUTO, SV_CONFIG_RANGES_ON, SV_CONFIG_RANGES_OFF };
@@ -46,7 +47,7 @@ typedef struct sv_config {
     char debug_subsys[SV_CONFIG_TEXT_BYTES];
     int unknown, route, direct;
     uint64_t direct_message_bytes;
-    int ranks_per_node, checksum, retry_max;
+    int wire, ranks_per_node, checksum, retry_max;
     double retry_timeout_ms, timeout_s;
     int progress, spin, gpu_shared, numa;
     uint64_t segment_bytes;
@@ -97,6 +98,12 @@ typedef const char *(*sv_config_lookup_t)(void *arg, const char *full_name);
  * unknown names. Outputs only on success. SELVAGE_ERR_CONFIG with variable, value and range in the detail.
  */
 selvage_status_t sv_config_load(sv_config_lookup_t lookup, void *lookup_arg, sv_config_t *config_out);
+
+/* Defaults, and of the environment this variable alone: for what must be known before the rest is read. */
+selvage_status_t sv_config_load_one(const char *full_name, sv_config_t *config_out);
+
+/* Whether the environment has this variable, which need not be one of Selvage's. */
+bool sv_config_is_set(const char *full_name);
 
 /* Has a thread with this binding say as much on the log as LOG, DEBUG and DEBUG_SUBSYS allow. */
 void sv_config_bind_log(const sv_config_t *config, struct sv_thread_binding *binding);

@@ -30,6 +30,8 @@
       "packets between nodes go direct where the MPI says it is able, or even if not, and where a probe is right")     \
     X(DIRECT_MESSAGE_BYTES, direct_message_bytes, BYTES, "1G", "4096..1073741824", 1,                                  \
       "direct packets larger than this go in several messages; a multiple of 64")                                      \
+    X(WIRE, wire, CHOICE, "auto", "auto|mpi|ucx", 1,                                                                   \
+      "what host messages between ranks go by: MPI, or UCX beside it; auto: MPI")                                      \
     X(RANKS_PER_NODE, ranks_per_node, INT, "0", "0..1048576", 1,                                                       \
       "divide each node into virtual nodes of this many ranks; 0: whole nodes")                                        \
     X(CHECKSUM, checksum, CHOICE, "retry", "off|retry|report|abort|on", 1,                                             \

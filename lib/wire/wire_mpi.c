@@ -66,17 +66,18 @@ static void free_comms(MPI_Comm *comms, const bool *unquiet)
 /*
  * One decision on all ranks, and a number that no earlier wire between any of them had. A rank that failed says so by
  * its number, twice, so that a damaged result is not taken for it. With a damaged number all control messages fail
- * here.
+ * here. The choice comes up and down, so that its largest and its smallest value are seen.
  */
-static selvage_status_t agree_on_open(MPI_Comm comm, selvage_status_t mine, uint64_t *nonce_out)
+static selvage_status_t agree_on_open(MPI_Comm comm, selvage_status_t mine, unsigned choice, const char *variable,
+                                      uint64_t *nonce_out)
 {
     int rank = 0, size = 1, done = 0;
     PMPI_Comm_rank(comm, &rank);
     PMPI_Comm_size(comm, &size);
     const uint64_t failed = mine != SELVAGE_SUCCESS ? (uint64_t)rank + 1 : 0;
-    uint64_t in[3] = {failed, sv_clock_ns(), failed}, out[3];
+    uint64_t in[5] = {failed, sv_clock_ns(), failed, choice, UINT32_MAX - choice}, out[5];
     MPI_Request request;
-    int code = PMPI_Iallreduce(in, out, 3, MPI_UINT64_T, MPI_MAX, comm, &request);
+    int code = PMPI_Iallreduce(in, out, 5, MPI_UINT64_T, MPI_MAX, comm, &request);
     /* Polled, so that the rank does not sit in MPI while others need its core. */
     sv_backoff_t backoff = {.max_sleep_us = OPEN_SLEEP_US};
     while (code == MPI_SUCCESS) {
@@ -94,6 +95,8 @@ static selvage_status_t agree_on_open(MPI_Comm comm, selvage_status_t mine, uint
         return sv_error(SELVAGE_ERR_MPI, "the ranks' agreement on opening the wire came damaged to rank %d", rank);
     if (out[0])
         return sv_error(SELVAGE_ERR_PEER, "rank %llu could not open its wire", (unsigned long long)out[0] - 1);
+    if (out[3] + out[4] != UINT32_MAX)
+        return sv_error(SELVAGE_ERR_CONFIG, "%s is not the same on all ranks", variable);
     *nonce_out = out[1];
     return SELVAGE_SUCCESS;
 }
@@ -236,11 +239,8 @@ static void query_limits(sv_wire_t *base)
         sv_log(SV_LOG_INFO, "wire", "MPI was initialised with MPI_THREAD_SINGLE; MPI_THREAD_FUNNELED is recommended");
 }
 
-selvage_status_t sv_wire_mpi_open(MPI_Comm comm, sv_wire_t **wire_out)
+selvage_status_t sv_wire_mpi_check_comm(MPI_Comm comm)
 {
-    sv_wire_mpi_t *wire = NULL;
-    MPI_Comm comms[SV_WIRE_MPI_COMMS];
-    uint64_t nonce = 0;
     int inter = 0;
     if (!sv_wire_mpi_is_usable())
         return sv_error(SELVAGE_ERR_STATE, "MPI is not initialised, or finalised already");
@@ -251,11 +251,28 @@ selvage_status_t sv_wire_mpi_open(MPI_Comm comm, sv_wire_t **wire_out)
         return sv_wire_mpi_error(code, "MPI_Comm_test_inter");
     if (inter)
         return sv_error(SELVAGE_ERR_ARGUMENT, "mpi_comm is an inter-communicator");
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_wire_mpi_open(MPI_Comm comm, sv_wire_t **wire_out)
+{
+    return sv_wire_mpi_open_agreed(comm, SELVAGE_SUCCESS, 0, "", wire_out);
+}
+
+selvage_status_t sv_wire_mpi_open_agreed(MPI_Comm comm, selvage_status_t mine, unsigned choice, const char *variable,
+                                         sv_wire_t **wire_out)
+{
+    sv_wire_mpi_t *wire = NULL;
+    MPI_Comm comms[SV_WIRE_MPI_COMMS];
+    uint64_t nonce = 0;
+    SV_TRY(sv_wire_mpi_check_comm(comm));
 
     /* From here on every rank takes part to the end of the agreement, also one without memory. */
     selvage_status_t status, memory = sv_calloc(1, sizeof *wire, &wire);
+    if (mine == SELVAGE_SUCCESS)
+        mine = memory;
     SV_TRY_GOTO(status, make_all_private(comm, comms), fail);
-    SV_TRY_GOTO(status, agree_on_open(comms[SV_WIRE_SETUP], memory, &nonce), fail);
+    SV_TRY_GOTO(status, agree_on_open(comms[SV_WIRE_SETUP], mine, choice, variable, &nonce), fail);
 
     /* The communicators stand. A wire that is half built when something fails is taken by mpi_close(). */
     wire->nonce = nonce;
@@ -268,7 +285,7 @@ selvage_status_t sv_wire_mpi_open(MPI_Comm comm, sv_wire_t **wire_out)
     SV_TRY_GOTO(status, sv_wire_mpi_control_start(wire), fail_started);
 
     /* The attribute whose deletion says that MPI_Finalize begins. */
-    code = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_self_attribute_deleted, &wire->keyval, NULL);
+    int code = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_self_attribute_deleted, &wire->keyval, NULL);
     if (code != MPI_SUCCESS) {
         wire->keyval = MPI_KEYVAL_INVALID;
         status = sv_wire_mpi_error(code, "MPI_Comm_create_keyval");

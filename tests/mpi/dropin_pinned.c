@@ -89,16 +89,17 @@ static void exchange_numbers(uint8_t *out, uint8_t *in)
     enum { NUMBERS = 10000, EACH = 8, MOST = 5 << 20 };
     static MPI_Request request[2 * NUMBERS];
     const size_t before = pinned_bytes;
+    const int numbers = check_part(NUMBERS);
     for (int turn = 0; turn < 2; turn++) {
-        selvage_device_fill(the.device, out, 3 + turn, NUMBERS * EACH, the.stream);
-        selvage_device_fill(the.device, in, 255, NUMBERS * EACH, the.stream);
+        selvage_device_fill(the.device, out, 3 + turn, (size_t)numbers * EACH, the.stream);
+        selvage_device_fill(the.device, in, 255, (size_t)numbers * EACH, the.stream);
         selvage_stream_synchronize(the.device, the.stream);
-        for (int i = 0; i < NUMBERS; i++)
+        for (int i = 0; i < numbers; i++)
             MPI_Irecv(in + i * EACH, 1 + i % EACH, MPI_BYTE, the.left, i, MPI_COMM_WORLD, &request[i]);
-        for (int i = 0; i < NUMBERS; i++)
-            MPI_Isend(out + i * EACH, 1 + i % EACH, MPI_BYTE, the.right, i, MPI_COMM_WORLD, &request[NUMBERS + i]);
-        MPI_Waitall(2 * NUMBERS, request, MPI_STATUSES_IGNORE);
-        for (int i = 0; i < NUMBERS; i += 997) {
+        for (int i = 0; i < numbers; i++)
+            MPI_Isend(out + i * EACH, 1 + i % EACH, MPI_BYTE, the.right, i, MPI_COMM_WORLD, &request[numbers + i]);
+        MPI_Waitall(2 * numbers, request, MPI_STATUSES_IGNORE);
+        for (int i = 0; i < numbers; i += 997) {
             CHECK_EQ(byte_at(in + i * EACH), 3 + turn);
             CHECK_EQ(byte_at(in + i * EACH + i % EACH), 3 + turn);
             CHECK_EQ(byte_at(in + i * EACH + EACH - 1), i % EACH == EACH - 1 ? 3 + turn : 255);

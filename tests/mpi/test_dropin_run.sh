@@ -6,7 +6,10 @@ set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 . "$top_srcdir/tests/fixtures/unmodified.sh"
 pools="256M 8M 0"
-[ "${BRIEF:-}" != yes ] || pools=8M
+case ${BRIEF:-} in
+cases) pools=0 ;;
+yes) pools=8M ;;
+esac
 program 2 support-query 'cuda 1 rocm 1'
 program 2 open-requests-at-finalize '[1-9] requests with device memory were open at MPI_Finalize'
 program 2 split-calls-at-finalize ' [12] split collective calls on files with device memory were open at MPI_Finalize'

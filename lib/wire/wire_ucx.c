@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The UCX wire's life: a context and a worker of its own for each wire, on a wire over MPI.
+ *
+ * - What needs no other rank is done first (create), so that all ranks can agree on it before any uses UCX.
+ * - The end is collective as far as the others come too. All ranks arrive, then each lets its endpoints send what they
+ *   still have, then all arrive again, and only then workers go: a worker that is gone would look like a dead process.
+ *   Both waits are bounded, and every rank lets UCX advance meanwhile.
+ * - A wire that has failed closes at once.
+ */
+#include <string.h>
+
+#include "base/base_clock.h"
+#include "base/base_config.h"
+#include "base/base_log.h"
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "wire/wire_ucx_private.h"
+
+enum { CLOSE_SLEEP_US = 200, ARRIVE_ROUNDS = 32 };
+
+#define CLOSE_LIMIT_NS UINT64_C(5000000000)
+
+void sv_ucx_progress(sv_wire_ucx_t *wire)
+{
+    wire->ucp->worker_progress(wire->worker);
+    sv_ucx_exchange_addresses(wire);
+}
+
+/* --- the end ------------------------------------------------------------------------------------------------------ */
+
+/* A dissemination barrier by MPI's wire, during which UCX advances. Nothing else uses that wire's messages. False: not
+   all came in time. */
+static bool arrive_together(sv_wire_ucx_t *wire, int turn, uint64_t deadline_ns)
+{
+    sv_wire_t *mpi = wire->mpi;
+    sv_backoff_t backoff = {.max_sleep_us = CLOSE_SLEEP_US};
+    for (int round = 0; round < ARRIVE_ROUNDS && (INT64_C(1) << round) < mpi->size; round++) {
+        const int step = 1 << round, tag = turn * ARRIVE_ROUNDS + round;
+        sv_wire_request_t out = {{0}}, in = {{0}};
+        if (sv_wire_recv(mpi, SV_WIRE_SETUP, NULL, 0, (mpi->rank + mpi->size - step) % mpi->size, tag, &in) !=
+                SELVAGE_SUCCESS ||
+            sv_wire_send(mpi, SV_WIRE_SETUP, NULL, 0, (mpi->rank + step) % mpi->size, tag, &out) != SELVAGE_SUCCESS)
+            return false;
+        selvage_status_t sent = SELVAGE_IN_PROGRESS, came = SELVAGE_IN_PROGRESS;
+        while (sent == SELVAGE_IN_PROGRESS || came == SELVAGE_IN_PROGRESS) {
+            sv_ucx_progress(wire);
+            if (sent == SELVAGE_IN_PROGRESS)
+                sent = sv_wire_test(mpi, &out, NULL);
+            if (came == SELVAGE_IN_PROGRESS)
+                came = sv_wire_test(mpi, &in, NULL);
+            if (sv_clock_ns() > deadline_ns) {
+                (void)sv_wire_cancel(mpi, &in);
+                (void)sv_wire_cancel(mpi, &out);
+                return false;
+            }
+            sv_backoff(&backoff);
+        }
+        if (sent != SELVAGE_SUCCESS || came != SELVAGE_SUCCESS)
+            return false;
+    }
+    return true;
+}
+
+/* Closes all endpoints: what they have is sent before, unless they are forced. */
+static void close_endpoints(sv_wire_ucx_t *wire, bool forced, uint64_t deadline_ns)
+{
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS};
+    sv_backoff_t backoff = {.max_sleep_us = CLOSE_SLEEP_US};
+    wire->closing = true;
+    for (int i = 0; i < wire->base.size; i++) {
+        sv_ucx_peer_t *peer = wire->peers[i];
+        if (!peer || !peer->endpoint)
+            continue;
+        param.flags = forced || peer->state == SV_UCX_GONE ? UCP_EP_CLOSE_FLAG_FORCE : 0;
+        void *request = wire->ucp->ep_close_nbx(peer->endpoint, &param);
+        peer->endpoint = NULL;
+        peer->closing = UCS_PTR_IS_ERR(request) ? NULL : request;
+    }
+    for (int i = 0; i < wire->base.size; i++) {
+        const sv_ucx_peer_t *peer = wire->peers[i];
+        if (!peer || !peer->closing)
+            continue;
+        while (wire->ucp->request_check_status(peer->closing) == UCS_INPROGRESS && sv_clock_ns() < deadline_ns) {
+            wire->ucp->worker_progress(wire->worker);
+            sv_backoff(&backoff);
+        }
+        wire->ucp->request_free(peer->closing);
+    }
+}
+
+static void release_ucx(sv_wire_ucx_t *wire)
+{
+    if (wire->address)
+        wire->ucp->worker_release_address(wire->worker, wire->address);
+    if (wire->worker)
+        wire->ucp->worker_destroy(wire->worker);
+    if (wire->context)
+        wire->ucp->cleanup(wire->context);
+    sv_ucx_control_end(wire);
+    sv_ucx_free_peers(wire);
+    sv_ucx_free_operations(wire);
+    pthread_mutex_destroy(&wire->lock);
+    sv_free(wire);
+}
+
+void sv_wire_ucx_discard(sv_wire_ucx_t *ucx)
+{
+    if (ucx)
+        release_ucx(ucx);
+}
+
+static void ucx_close(sv_wire_t *base)
+{
+    sv_wire_ucx_t *wire = (sv_wire_ucx_t *)base;
+    if (!wire)
+        return;
+    const uint64_t deadline_ns = sv_clock_ns() + CLOSE_LIMIT_NS;
+    pthread_mutex_lock(&wire->lock);
+    bool together = !base->failed && arrive_together(wire, 0, deadline_ns);
+    close_endpoints(wire, !together, deadline_ns);
+    together = together && arrive_together(wire, 1, deadline_ns);
+    if (!together && !base->failed)
+        sv_log(SV_LOG_WARN, "wire", "not all ranks closed their UCX wires within %d s",
+               (int)(CLOSE_LIMIT_NS / 1000000000));
+    wire->mpi->failed |= !together;
+    pthread_mutex_unlock(&wire->lock);
+    wire->mpi->ops->close(wire->mpi);
+    release_ucx(wire);
+}
+
+/* --- the beginning ------------------------------------------------------------------------------------------------ */
+
+static selvage_status_t ucx_node_ranks(sv_wire_t *base, int **ranks_out, int *count_out)
+{
+    sv_wire_t *mpi = ((sv_wire_ucx_t *)base)->mpi;
+    return mpi->ops->node_ranks(mpi, ranks_out, count_out);
+}
+
+static const sv_wire_ops_t ucx_ops = {
+    .abi = SV_WIRE_ABI,
+    .name = "ucx",
+    .close = ucx_close,
+    .send = sv_ucx_send,
+    .recv = sv_ucx_recv,
+    .test = sv_ucx_test,
+    .cancel = sv_ucx_cancel,
+    .control_send = sv_ucx_control_send,
+    .control_poll = sv_ucx_control_poll,
+    .node_ranks = ucx_node_ranks,
+};
+
+static selvage_status_t check_ucx(const sv_wire_ucx_t *wire, ucs_status_t status, const char *what)
+{
+    if (status == UCS_OK)
+        return SELVAGE_SUCCESS;
+    return sv_error(status == UCS_ERR_NO_MEMORY ? SELVAGE_ERR_MEMORY : SELVAGE_ERR_SYSTEM, "UCX: %s: %s", what,
+                    wire->ucp->status_string(status));
+}
+
+/* UCX looks after its peers every 20 s if nobody says more. A variable of the user's goes first. */
+static selvage_status_t open_context(sv_wire_ucx_t *wire)
+{
+    const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
+                                 .features = UCP_FEATURE_TAG | UCP_FEATURE_AM,
+                                 .estimated_num_eps = 8};
+    ucp_config_t *config;
+    SV_TRY(check_ucx(wire, wire->ucp->config_read(NULL, NULL, &config), "its configuration"));
+    if (!sv_config_is_set("UCX_KEEPALIVE_INTERVAL"))
+        (void)wire->ucp->config_modify(config, "KEEPALIVE_INTERVAL", "1s"); /* or as it was */
+    const ucs_status_t status =
+        wire->ucp->init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &wire->context);
+    wire->ucp->config_release(config);
+    return check_ucx(wire, status, "a context");
+}
+
+static selvage_status_t open_worker(sv_wire_ucx_t *wire)
+{
+    const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                        .thread_mode = UCS_THREAD_MODE_SERIALIZED};
+    SV_TRY(check_ucx(wire, wire->ucp->worker_create(wire->context, &params, &wire->worker), "a worker"));
+    SV_TRY(check_ucx(wire, wire->ucp->worker_get_address(wire->worker, &wire->address, &wire->address_bytes),
+                     "the worker's address"));
+    if (wire->address_bytes > UINT16_MAX)
+        return sv_error(SELVAGE_ERR_LIMIT, "UCX: an address of %zu bytes", wire->address_bytes);
+    return sv_ucx_control_begin(wire);
+}
+
+selvage_status_t sv_wire_ucx_create(int size, sv_wire_ucx_t **ucx_out)
+{
+    sv_wire_ucx_t *wire = NULL;
+    const sv_ucx_library_t *library;
+    SV_TRY(sv_ucx_load(&library));
+    SV_TRY(sv_calloc(1, sizeof *wire, &wire));
+    wire->ucp = library;
+    pthread_mutex_init(&wire->lock, NULL); /* default attributes: cannot fail on Linux */
+    sv_list_init(&wire->telling);
+    sv_list_init(&wire->idle);
+    selvage_status_t status = sv_calloc((size_t)size, sizeof *wire->peers, &wire->peers);
+    if (status == SELVAGE_SUCCESS)
+        status = open_context(wire);
+    if (status == SELVAGE_SUCCESS)
+        status = open_worker(wire);
+    if (status != SELVAGE_SUCCESS) {
+        release_ucx(wire);
+        return status;
+    }
+    *ucx_out = wire;
+    return SELVAGE_SUCCESS;
+}
+
+void sv_wire_ucx_attach(sv_wire_ucx_t *ucx, sv_wire_t **wire_inout)
+{
+    ucx->mpi = *wire_inout;
+    ucx->base = **wire_inout; /* rank, size, what threads may do */
+    ucx->base.ops = &ucx_ops;
+    ucx->base.tag_max = INT32_MAX; /* a part of UCX's own tag */
+    ucx->base.takes_cuda = ucx->base.takes_hip = 0;
+    *wire_inout = &ucx->base;
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who is connected over UCX. A rank that wants to send to another one tells it its own UCX address and asks for the
+ * other's, by control messages of MPI's wire. Nobody waits for that: what is sent meanwhile is kept in order.
+ *
+ *   word 0: | magic: 16 bits | wants an answer: 16 | where in the address: 16 | length of the address: 16 |
+ *   words 1 to 6: 48 bytes of the address
+ *
+ * The parts of an address come in order. One that was lost makes the rest of its turn useless. So who still misses an
+ * address after a while tells its own once more and asks again; who has it already ignores what comes. MPI's wire has
+ * checked the parts.
+ *
+ * Endpoints have UCX's error handling by peer. If a process or the link to it is gone, UCX says so, and the rank is
+ * marked: sends to it fail, and receives from it that are waited for. Where only transports without such handling reach
+ * a rank (shared memory alone), a rank that goes is found by deadlines, as on MPI's wire.
+ */
+#include <string.h>
+
+#include "base/base_clock.h"
+#include "base/base_log.h"
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "wire/wire_ucx_private.h"
+
+enum { MAGIC = 0x5543, PART_BYTES = 48, POLL_EVERY = 32, DOUBLINGS_MAX = 6 };
+
+#define ASK_AGAIN_NS UINT64_C(200000000) /* doubles with every question: the other rank may be computing */
+
+static void on_peer_error(void *arg, ucp_ep_h endpoint, ucs_status_t status)
+{
+    sv_ucx_peer_t *peer = arg;
+    (void)endpoint;
+    if (peer->wire->closing || peer->state == SV_UCX_GONE)
+        return;
+    peer->state = SV_UCX_GONE;
+    peer->why = status;
+    sv_log(SV_LOG_ERROR, "wire", "rank %d is gone: UCX says: %s", peer->rank, peer->wire->ucp->status_string(status));
+}
+
+static void lose_peer(sv_ucx_peer_t *peer, ucs_status_t why)
+{
+    peer->state = SV_UCX_GONE;
+    peer->why = why;
+    sv_ucx_flush_waiting(peer);
+}
+
+static void connect_peer(sv_ucx_peer_t *peer, const void *address)
+{
+    const sv_wire_ucx_t *wire = peer->wire;
+    ucp_ep_params_t params = {
+        .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER,
+        .address = address,
+        .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+        .err_handler = {.cb = on_peer_error, .arg = peer}};
+    ucs_status_t status = wire->ucp->ep_create(wire->worker, &params, &peer->endpoint);
+    if (status == UCS_ERR_UNREACHABLE) {
+        params.err_mode = UCP_ERR_HANDLING_MODE_NONE;
+        status = wire->ucp->ep_create(wire->worker, &params, &peer->endpoint);
+    }
+    if (status != UCS_OK) {
+        sv_log(SV_LOG_ERROR, "wire", "UCX does not reach rank %d: %s", peer->rank, wire->ucp->status_string(status));
+        peer->endpoint = NULL;
+        lose_peer(peer, status);
+        return;
+    }
+    peer->state = SV_UCX_CONNECTED;
+    sv_ucx_flush_waiting(peer);
+}
+
+/* Begins to tell this rank's address from its first byte. */
+static void tell_address(sv_ucx_peer_t *peer, bool wants)
+{
+    peer->told_bytes = 0;
+    peer->wants = wants;
+    if (!peer->tells)
+        sv_list_append(&peer->wire->telling, &peer->link);
+    peer->tells = true;
+    if (wants) {
+        peer->asked_ns = sv_clock_ns();
+        peer->asks++;
+    }
+}
+
+static selvage_status_t make_peer(sv_wire_ucx_t *wire, int rank, sv_ucx_peer_t **peer_out)
+{
+    sv_ucx_peer_t *peer = NULL;
+    SV_TRY(sv_calloc(1, sizeof *peer, &peer));
+    peer->wire = wire;
+    peer->rank = rank;
+    sv_list_init(&peer->link);
+    sv_list_init(&peer->waiting);
+    wire->peers[rank] = *peer_out = peer;
+    wire->asked++;
+    return SELVAGE_SUCCESS;
+}
+
+selvage_status_t sv_ucx_find_peer(sv_wire_ucx_t *wire, int rank, sv_ucx_peer_t **peer_out)
+{
+    if (rank < 0 || rank >= wire->base.size)
+        return sv_error(SELVAGE_ERR_MPI, "UCX wire: there is no rank %d", rank);
+    *peer_out = wire->peers[rank];
+    if (*peer_out)
+        return SELVAGE_SUCCESS;
+    if (make_peer(wire, rank, peer_out) != SELVAGE_SUCCESS)
+        return sv_error_quiet(SELVAGE_ERR_LIMIT, "UCX wire: no memory for rank %d", rank);
+    if (rank == wire->base.rank) {
+        wire->asked--;
+        connect_peer(*peer_out, wire->address);
+    } else {
+        tell_address(*peer_out, true);
+    }
+    return SELVAGE_SUCCESS;
+}
+
+/* One part of an address, or what is left of it. */
+static void take_address_part(sv_ucx_peer_t *peer, const sv_wire_control_t *part)
+{
+    const size_t at = part->word[0] >> 16 & 0xffff, all = part->word[0] & 0xffff;
+    if (peer->state != SV_UCX_ASKED || all == 0)
+        return;
+    if (at == 0) {
+        sv_free(peer->address);
+        peer->address = NULL;
+        peer->arrived_bytes = 0;
+        peer->address_bytes = all;
+        if (sv_calloc(1, all, &peer->address) != SELVAGE_SUCCESS)
+            return; /* asked for again */
+    }
+    if (!peer->address || at != peer->arrived_bytes || all != peer->address_bytes)
+        return;
+    const size_t bytes = all - at < PART_BYTES ? all - at : PART_BYTES;
+    memcpy(peer->address + at, &part->word[1], bytes);
+    peer->arrived_bytes += bytes;
+    if (peer->arrived_bytes < all)
+        return;
+    peer->wire->asked--;
+    connect_peer(peer, peer->address);
+    sv_free(peer->address);
+    peer->address = NULL;
+}
+
+static void take_addresses(sv_wire_ucx_t *wire)
+{
+    sv_wire_control_t part;
+    int source;
+    while (sv_wire_control_poll(wire->mpi, &source, &part) == SELVAGE_SUCCESS) {
+        sv_ucx_peer_t *peer = wire->peers[source];
+        if (part.word[0] >> 48 != MAGIC || (!peer && make_peer(wire, source, &peer) != SELVAGE_SUCCESS))
+            continue;
+        const bool last = (part.word[0] >> 16 & 0xffff) + PART_BYTES >= (part.word[0] & 0xffff);
+        take_address_part(peer, &part);
+        if ((part.word[0] >> 32 & 1) && last)
+            tell_address(peer, peer->state == SV_UCX_ASKED);
+    }
+}
+
+/* Parts of the own address, as many as MPI's wire takes. True: all have been told. */
+static bool tell_parts(sv_ucx_peer_t *peer)
+{
+    const sv_wire_ucx_t *wire = peer->wire;
+    while (peer->told_bytes < wire->address_bytes) {
+        const size_t left = wire->address_bytes - peer->told_bytes, bytes = left < PART_BYTES ? left : PART_BYTES;
+        sv_wire_control_t part = {.word = {(uint64_t)MAGIC << 48 | (uint64_t)peer->wants << 32 |
+                                           (uint64_t)peer->told_bytes << 16 | wire->address_bytes}};
+        memcpy(&part.word[1], (const uint8_t *)wire->address + peer->told_bytes, bytes);
+        const selvage_status_t status = sv_wire_control_send(wire->mpi, peer->rank, &part);
+        if (status == SELVAGE_IN_PROGRESS)
+            return false;
+        if (status != SELVAGE_SUCCESS) {
+            if (peer->state == SV_UCX_ASKED)
+                peer->wire->asked--;
+            lose_peer(peer, UCS_ERR_UNREACHABLE);
+            return true;
+        }
+        peer->told_bytes += bytes;
+    }
+    return true;
+}
+
+void sv_ucx_exchange_addresses(sv_wire_ucx_t *wire)
+{
+    if (wire->asked == 0 && sv_list_is_empty(&wire->telling) && ++wire->polls % POLL_EVERY != 0)
+        return;
+    take_addresses(wire);
+    sv_list_t *it, *safe;
+    SV_LIST_FOR_EACH(it, safe, &wire->telling) {
+        sv_ucx_peer_t *peer = SV_CONTAINER_OF(it, sv_ucx_peer_t, link);
+        if (!tell_parts(peer))
+            continue;
+        /* Who is still wanted stays in the list, and is asked again. */
+        if (peer->state == SV_UCX_ASKED) {
+            const unsigned doublings = peer->asks < DOUBLINGS_MAX ? peer->asks : DOUBLINGS_MAX;
+            if (sv_clock_ns() - peer->asked_ns > ASK_AGAIN_NS << doublings)
+                tell_address(peer, true);
+            continue;
+        }
+        sv_list_remove(&peer->link);
+        sv_list_init(&peer->link);
+        peer->tells = false;
+    }
+}
+
+void sv_ucx_free_peers(sv_wire_ucx_t *wire)
+{
+    for (int i = 0; i < wire->base.size && wire->peers; i++) {
+        if (wire->peers[i])
+            sv_free(wire->peers[i]->address);
+        sv_free(wire->peers[i]);
+    }
+    sv_free(wire->peers);
+    wire->peers = NULL;
+}

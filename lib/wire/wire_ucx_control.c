@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The UCX wire's control channel: active messages of 64 bytes, which need no receive. UCX calls a handler for each
+ * while it progresses. The handler checks it and puts it into a ring, from which the poll takes it. The ring grows when it is
+ * full, because a sender is not told when the receiver falls back. If there is no memory for that, the message is lost
+ * and counted as damaged; the engine asks again for what it misses.
+ */
+#include <string.h>
+
+#include "base/base_log.h"
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "wire/wire_ucx_private.h"
+
+enum { FIRST_ARRIVALS = 64 };
+
+typedef struct sv_ucx_arrival {
+    int source;
+    sv_wire_control_t message;
+} sv_ucx_arrival_t;
+
+static selvage_status_t grow_ring(sv_wire_ucx_t *wire)
+{
+    sv_ucx_arrival_t *ring;
+    const size_t size = wire->arrivals_size ? 2 * wire->arrivals_size : FIRST_ARRIVALS;
+    SV_TRY(sv_calloc(size, sizeof *ring, &ring));
+    for (size_t i = 0; i < wire->narrivals; i++)
+        ring[i] = wire->arrivals[(wire->first_arrival + i) % wire->arrivals_size];
+    sv_free(wire->arrivals);
+    wire->arrivals = ring;
+    wire->arrivals_size = size;
+    wire->first_arrival = 0;
+    return SELVAGE_SUCCESS;
+}
+
+static ucs_status_t on_control(void *arg, const void *header, size_t header_bytes, void *data, size_t bytes,
+                               const ucp_am_recv_param_t *param)
+{
+    sv_wire_ucx_t *wire = arg;
+    sv_ucx_arrival_t arrival;
+    (void)param;
+    bool good = header_bytes == sizeof arrival.source && bytes == sizeof arrival.message;
+    if (good) {
+        memcpy(&arrival.source, header, sizeof arrival.source);
+        memcpy(&arrival.message, data, sizeof arrival.message);
+        good = arrival.source >= 0 && arrival.source < wire->base.size &&
+               arrival.message.check == sv_wire_control_check(&arrival.message, arrival.source, wire->base.rank);
+    }
+    if (!good || (wire->narrivals == wire->arrivals_size && grow_ring(wire) != SELVAGE_SUCCESS)) {
+        wire->base.control_damaged++;
+        return UCS_OK;
+    }
+    wire->arrivals[(wire->first_arrival + wire->narrivals++) % wire->arrivals_size] = arrival;
+    return UCS_OK;
+}
+
+selvage_status_t sv_ucx_control_begin(sv_wire_ucx_t *wire)
+{
+    const ucp_am_handler_param_t param = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                                                        UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                                          .id = 0,
+                                          .cb = on_control,
+                                          .arg = wire};
+    SV_TRY(grow_ring(wire));
+    const ucs_status_t status = wire->ucp->worker_set_am_recv_handler(wire->worker, &param);
+    if (status != UCS_OK)
+        return sv_error(SELVAGE_ERR_SYSTEM, "UCX: no active messages: %s", wire->ucp->status_string(status));
+    return SELVAGE_SUCCESS;
+}
+
+void sv_ucx_control_end(sv_wire_ucx_t *wire)
+{
+    sv_free(wire->arrivals);
+    wire->arrivals = NULL;
+}
+
+selvage_status_t sv_ucx_control_send(sv_wire_t *base, int peer, sv_wire_control_t *message)
+{
+    enum { CONTROLS_MAX = 256 };
+    sv_wire_ucx_t *wire = (sv_wire_ucx_t *)base;
+    selvage_status_t status = SELVAGE_IN_PROGRESS;
+    pthread_mutex_lock(&wire->lock);
+    sv_ucx_operation_t *operation = wire->controls < CONTROLS_MAX ? sv_ucx_take(wire) : NULL;
+    if (operation) {
+        message->check = sv_wire_control_check(message, base->rank, peer);
+        operation->kind = SV_UCX_CONTROL;
+        operation->peer = peer;
+        operation->bytes = sizeof *message;
+        operation->control = *message;
+        status = sv_ucx_send_operation(operation);
+    } else {
+        sv_ucx_progress(wire);
+    }
+    pthread_mutex_unlock(&wire->lock);
+    return status;
+}
+
+selvage_status_t sv_ucx_control_poll(sv_wire_t *base, int *source_out, sv_wire_control_t *message_out)
+{
+    sv_wire_ucx_t *wire = (sv_wire_ucx_t *)base;
+    selvage_status_t status = SELVAGE_IN_PROGRESS;
+    pthread_mutex_lock(&wire->lock);
+    if (wire->narrivals == 0)
+        sv_ucx_progress(wire);
+    if (wire->narrivals > 0) {
+        const sv_ucx_arrival_t *arrival = &wire->arrivals[wire->first_arrival];
+        *source_out = arrival->source;
+        *message_out = arrival->message;
+        wire->first_arrival = (wire->first_arrival + 1) % wire->arrivals_size;
+        wire->narrivals--;
+        status = SELVAGE_SUCCESS;
+    }
+    pthread_mutex_unlock(&wire->lock);
+    return status;
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The UCX wire's messages: tagged sends and receives.
+ *
+ *   tag of UCX:  | channel: 2 bits | source: 30 bits | tag: 32 bits |
+ *
+ * A receive from any rank leaves the source out of its mask. UCX keeps the order of messages with one tag between two
+ * workers, and fills receives in the order in which they were posted.
+ *
+ * An operation is taken from a list for each message and holds what UCX tells its callback. The caller's request is its
+ * address and the operation's place in time, so that nothing is looked up. A rank that is gone fails the sends to it,
+ * and the receives from it that are tested.
+ */
+#include <string.h>
+
+#include "base/base_clock.h"
+#include "base/base_memory.h"
+#include "base/base_status.h"
+#include "wire/wire_ucx_private.h"
+
+enum { SOURCE_SHIFT = 32, SOURCE_BITS = 30, CHANNEL_SHIFT = 62, CHUNK_OPERATIONS = 64, WITHDRAW_TRIES = 1000,
+       WITHDRAW_SLEEP_US = 20 };
+
+#define BYTES_MAX (((size_t)1 << 30) + 64)
+
+struct sv_ucx_chunk {
+    sv_ucx_chunk_t *next;
+    sv_ucx_operation_t operations[CHUNK_OPERATIONS];
+};
+
+/* The words of a request, by name. */
+typedef struct request_words {
+    uint64_t operation; /* its address; 0: over when it began */
+    uint64_t is_open;
+    uint64_t bytes;
+    uint64_t unused;
+} request_words_t;
+
+_Static_assert(sizeof(request_words_t) == sizeof(sv_wire_request_t), "both are the same four words");
+
+sv_ucx_operation_t *sv_ucx_take(sv_wire_ucx_t *wire)
+{
+    if (sv_list_is_empty(&wire->idle)) {
+        sv_ucx_chunk_t *chunk = NULL;
+        if (sv_calloc(1, sizeof *chunk, &chunk) != SELVAGE_SUCCESS)
+            return NULL;
+        chunk->next = wire->chunks;
+        wire->chunks = chunk;
+        for (unsigned i = 0; i < CHUNK_OPERATIONS; i++)
+            sv_list_append(&wire->idle, &chunk->operations[i].link);
+    }
+    sv_ucx_operation_t *operation = SV_CONTAINER_OF(wire->idle.next, sv_ucx_operation_t, link);
+    sv_list_remove(&operation->link);
+    *operation = (sv_ucx_operation_t){.wire = wire};
+    sv_list_init(&operation->link);
+    return operation;
+}
+
+void sv_ucx_give(sv_ucx_operation_t *operation)
+{
+    sv_list_remove(&operation->link);
+    sv_list_append(&operation->wire->idle, &operation->link);
+}
+
+void sv_ucx_free_operations(sv_wire_ucx_t *wire)
+{
+    while (wire->chunks) {
+        sv_ucx_chunk_t *chunk = wire->chunks;
+        wire->chunks = chunk->next;
+        sv_free(chunk);
+    }
+}
+
+/* It is over: what nobody asks about any more goes back at once. */
+static void end_operation(sv_ucx_operation_t *operation, ucs_status_t status)
+{
+    sv_wire_ucx_t *wire = operation->wire;
+    operation->over = true;
+    operation->status = status;
+    if (operation->kind == SV_UCX_CONTROL)
+        wire->controls--;
+    if (operation->kind == SV_UCX_CONTROL)
+        sv_ucx_give(operation);
+}
+
+static void on_sent(void *request, ucs_status_t status, void *user)
+{
+    sv_ucx_operation_t *operation = user;
+    operation->request = NULL;
+    operation->wire->ucp->request_free(request);
+    end_operation(operation, status);
+}
+
+static void on_received(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info, void *user)
+{
+    sv_ucx_operation_t *operation = user;
+    operation->request = NULL;
+    operation->wire->ucp->request_free(request);
+    if (status == UCS_OK)
+        operation->bytes = info->length;
+    end_operation(operation, status);
+}
+
+/* What a call of UCX's gave: NULL, an error, or a request whose callback will come. A receive's may have come. */
+static void take_request(sv_ucx_operation_t *operation, void *request)
+{
+    if (!request || UCS_PTR_IS_ERR(request))
+        end_operation(operation, UCS_PTR_STATUS(request));
+    else if (!operation->over)
+        operation->request = request;
+}
+
+static void begin_send(sv_ucx_operation_t *operation, const sv_ucx_peer_t *peer)
+{
+    sv_wire_ucx_t *wire = operation->wire;
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                                 .cb = {.send = on_sent},
+                                 .user_data = operation};
+    if (operation->kind == SV_UCX_CONTROL) {
+        param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+        param.flags = UCP_AM_SEND_FLAG_EAGER;
+        /* The source goes with it: UCX does not say whose endpoint a message came by. */
+        take_request(operation, wire->ucp->am_send_nbx(peer->endpoint, 0, &wire->base.rank, sizeof wire->base.rank,
+                                                       &operation->control, sizeof operation->control, &param));
+    } else {
+        take_request(operation, wire->ucp->tag_send_nbx(peer->endpoint, operation->buf, operation->bytes,
+                                                        operation->word, &param));
+    }
+}
+
+void sv_ucx_flush_waiting(sv_ucx_peer_t *peer)
+{
+    while (!sv_list_is_empty(&peer->waiting)) {
+        sv_ucx_operation_t *operation = SV_CONTAINER_OF(peer->waiting.next, sv_ucx_operation_t, link);
+        sv_list_remove(&operation->link);
+        sv_list_init(&operation->link);
+        if (peer->state == SV_UCX_CONNECTED)
+            begin_send(operation, peer);
+        else
+            end_operation(operation, peer->why);
+    }
+}
+
+static selvage_status_t describe_failure(const sv_ucx_operation_t *operation)
+{
+    const sv_wire_ucx_t *wire = operation->wire;
+    static const char *const what[] = {"send to", "receive from", "control message to"};
+    return sv_error(SELVAGE_ERR_MPI, "UCX: %s rank %d (%zu bytes, tag %d): %s", what[operation->kind], operation->peer,
+                    operation->bytes, operation->tag, wire->ucp->status_string(operation->status));
+}
+
+selvage_status_t sv_ucx_send_operation(sv_ucx_operation_t *operation)
+{
+    sv_ucx_peer_t *peer;
+    selvage_status_t status = sv_ucx_find_peer(operation->wire, operation->peer, &peer);
+    if (status == SELVAGE_SUCCESS && peer->state == SV_UCX_GONE) {
+        operation->status = peer->why;
+        status = describe_failure(operation);
+    }
+    if (status != SELVAGE_SUCCESS) {
+        sv_ucx_give(operation);
+        return status;
+    }
+    if (operation->kind == SV_UCX_CONTROL)
+        operation->wire->controls++;
+    sv_list_append(&peer->waiting, &operation->link);
+    if (peer->state == SV_UCX_CONNECTED)
+        sv_ucx_flush_waiting(peer);
+    return SELVAGE_SUCCESS;
+}
+
+static void fill_request(sv_wire_request_t *out, const sv_ucx_operation_t *operation)
+{
+    const request_words_t words = {.operation = (uintptr_t)operation, .is_open = 1, .bytes = operation->bytes};
+    memcpy(out, &words, sizeof words);
+}
+
+static ucp_tag_t tag_word(sv_wire_channel_t channel, int source, int tag)
+{
+    return (ucp_tag_t)channel << CHANNEL_SHIFT | (ucp_tag_t)(unsigned)source << SOURCE_SHIFT | (uint32_t)tag;
+}
+
+static selvage_status_t take_operation(sv_wire_ucx_t *wire, size_t bytes, sv_ucx_operation_t **out)
+{
+    if (bytes > BYTES_MAX)
+        return sv_error(SELVAGE_ERR_LIMIT, "a message of %zu bytes is more than a wire takes", bytes);
+    *out = sv_ucx_take(wire);
+    return *out ? SELVAGE_SUCCESS : sv_error_quiet(SELVAGE_ERR_LIMIT, "UCX wire: no memory for more requests");
+}
+
+selvage_status_t sv_ucx_send(sv_wire_t *base, sv_wire_channel_t channel, const void *buf, size_t bytes, int peer,
+                             int tag, sv_wire_request_t *request_out)
+{
+    sv_wire_ucx_t *wire = (sv_wire_ucx_t *)base;
+    sv_ucx_operation_t *operation = NULL;
+    pthread_mutex_lock(&wire->lock);
+    selvage_status_t status = take_operation(wire, bytes, &operation);
+    if (status == SELVAGE_SUCCESS) {
+        operation->kind = SV_UCX_SEND;
+        operation->peer = peer;
+        operation->tag = tag;
+        memcpy(&operation->buf, &buf, sizeof buf); /* UCX reads it only */
+        operation->bytes = bytes;
+        operation->word = tag_word(channel, base->rank, tag);
+        status = sv_ucx_send_operation(operation);
+    }
+    if (status == SELVAGE_SUCCESS)
+        fill_request(request_out, operation);
+    pthread_mutex_unlock(&wire->lock);
+    return status;
+}
+
+selvage_status_t sv_ucx_recv(sv_wire_t *base, sv_wire_channel_t channel, void *buf, size_t capacity, int peer, int tag,
+                             sv_wire_request_t *request_out)
+{
+    sv_wire_ucx_t *wire = (sv_wire_ucx_t *)base;
+    sv_ucx_operation_t *operation = NULL;
+    if (peer != SV_WIRE_ANY_SOURCE && (peer < 0 || peer >= base->size))
+        return sv_error(SELVAGE_ERR_MPI, "UCX wire: there is no rank %d", peer);
+    pthread_mutex_lock(&wire->lock);
+    selvage_status_t status = take_operation(wire, capacity, &operation);
+    if (status == SELVAGE_SUCCESS) {
+        const ucp_tag_t sources = tag_word(0, (1 << SOURCE_BITS) - 1, 0);
+        /* Always by the callback, which is told the length. */
+        const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                                                           UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+                                           .cb = {.recv = on_received},
+                                           .user_data = operation};
+        operation->kind = SV_UCX_RECV;
+        operation->peer = peer;
+        operation->tag = tag;
+        operation->bytes = capacity;
+        operation->word = tag_word(channel, peer == SV_WIRE_ANY_SOURCE ? 0 : peer, tag);
+        take_request(operation,
+                     wire->ucp->tag_recv_nbx(wire->worker, buf, capacity, operation->word,
+                                             peer == SV_WIRE_ANY_SOURCE ? ~sources : ~(ucp_tag_t)0, &param));
+        fill_request(request_out, operation);
+    }
+    pthread_mutex_unlock(&wire->lock);
+    return status;
+}
+
+/* A receive from a rank that is gone will not be filled. */
+static bool waits_for_nobody(const sv_ucx_operation_t *operation)
+{
+    const sv_wire_ucx_t *wire = operation->wire;
+    if (operation->kind != SV_UCX_RECV || operation->peer == SV_WIRE_ANY_SOURCE || !wire->peers[operation->peer])
+        return false;
+    return wire->peers[operation->peer]->state == SV_UCX_GONE;
+}
+
+static selvage_status_t end_request(sv_wire_request_t *request, sv_ucx_operation_t *operation, size_t *bytes_out)
+{
+    selvage_status_t status = SELVAGE_SUCCESS;
+    if (operation->status != UCS_OK)
+        status = describe_failure(operation);
+    else if (bytes_out)
+        *bytes_out = operation->bytes;
+    sv_ucx_give(operation);
+    memset(request, 0, sizeof *request);
+    return status;
+}
+
+selvage_status_t sv_ucx_test(sv_wire_t *base, sv_wire_request_t *request, size_t *bytes_out)
+{
+    sv_wire_ucx_t *wire = (sv_wire_ucx_t *)base;
+    request_words_t words;
+    memcpy(&words, request, sizeof words);
+    if (!words.is_open) {
+        if (bytes_out)
+            *bytes_out = words.bytes;
+        return SELVAGE_SUCCESS;
+    }
+    sv_ucx_operation_t *operation = (sv_ucx_operation_t *)(uintptr_t)words.operation;
+    selvage_status_t status = SELVAGE_IN_PROGRESS;
+    pthread_mutex_lock(&wire->lock);
+    if (!operation->over)
+        sv_ucx_progress(wire);
+    if (!operation->over && waits_for_nobody(operation)) {
+        wire->ucp->request_cancel(wire->worker, operation->request);
+        sv_ucx_progress(wire);
+        if (operation->over && operation->status != UCS_OK)
+            operation->status = wire->peers[operation->peer]->why;
+    }
+    if (operation->over)
+        status = end_request(request, operation, bytes_out);
+    pthread_mutex_unlock(&wire->lock);
+    return status;
+}
+
+selvage_status_t sv_ucx_cancel(sv_wire_t *base, sv_wire_request_t *request)
+{
+    sv_wire_ucx_t *wire = (sv_wire_ucx_t *)base;
+    sv_backoff_t backoff = {.max_sleep_us = WITHDRAW_SLEEP_US, .oversubscribed = 1};
+    request_words_t words;
+    memcpy(&words, request, sizeof words);
+    if (!words.is_open)
+        return SELVAGE_SUCCESS;
+    sv_ucx_operation_t *operation = (sv_ucx_operation_t *)(uintptr_t)words.operation;
+    selvage_status_t status = SELVAGE_IN_PROGRESS;
+    for (int i = 0; i < WITHDRAW_TRIES && status == SELVAGE_IN_PROGRESS; i++) {
+        pthread_mutex_lock(&wire->lock);
+        /* A send that has waited for an address has not left. Others, UCX does not take back. */
+        if (!operation->over && operation->kind == SV_UCX_SEND && !operation->request) {
+            sv_list_remove(&operation->link);
+            sv_list_init(&operation->link);
+            operation->over = true;
+        } else if (!operation->over && operation->kind == SV_UCX_RECV && i == 0) {
+            wire->ucp->request_cancel(wire->worker, operation->request);
+        }
+        if (!operation->over)
+            sv_ucx_progress(wire);
+        if (operation->over) {
+            sv_ucx_give(operation);
+            memset(request, 0, sizeof *request);
+            status = SELVAGE_SUCCESS;
+        }
+        pthread_mutex_unlock(&wire->lock);
+        if (status == SELVAGE_IN_PROGRESS)
+            sv_backoff(&backoff);
+    }
+    return status;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The UCX wire: the promises that all wires make, alone and in the fault wrapper, on all ranks and on some; messages
+ * that are sent before an address is there. With the argument "gone" the last rank ends without a word, and the others
+ * are to hear of it. Run by tests/mpi/test_wire_ucx.sh.
+ */
+#include <mpi.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base_fault.h"
+#include "fixtures/wire_cases.h"
+#include "wire/wire_mpi.h"
+#include "wire/wire_ucx.h"
+
+enum { MISSING = 77, TAG = 5 };
+
+static sv_wire_t *open_wire(MPI_Comm comm)
+{
+    sv_wire_ucx_t *ucx = NULL;
+    sv_wire_t *wire = NULL;
+    int size;
+    MPI_Comm_size(comm, &size);
+    CHECK_STATUS(sv_wire_ucx_create(size, &ucx), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_wire_mpi_open(comm, &wire), SELVAGE_SUCCESS);
+    sv_wire_ucx_attach(ucx, &wire);
+    CHECK_STR(wire->ops->name, "ucx");
+    return wire;
+}
+
+static void keep_promises(MPI_Comm comm, bool wrapped)
+{
+    sv_wire_t *wire = open_wire(comm);
+    if (wrapped)
+        CHECK_STATUS(sv_wire_fault_wrap(&wire), SELVAGE_SUCCESS);
+    wire_cases_run(wire);
+    wire->ops->close(wire);
+    CHECK_EQ(sv_memory_live(), 0);
+}
+
+/* Several wires of one process keep to themselves. */
+static void keep_apart(void)
+{
+    sv_wire_t *one = open_wire(MPI_COMM_WORLD), *other = open_wire(MPI_COMM_WORLD);
+    sv_wire_request_t in[2] = {{{0}}}, out[2] = {{{0}}};
+    int got[2] = {0}, sent[2] = {10 + one->rank, 20 + one->rank};
+    sv_wire_t *wires[2] = {one, other};
+    for (int i = 0; i < 2; i++)
+        CHECK_STATUS(sv_wire_recv(wires[i], SV_WIRE_DATA, &got[i], sizeof got[i], wire_previous(one), TAG, &in[i]),
+                     SELVAGE_SUCCESS);
+    for (int i = 1; i >= 0; i--)
+        CHECK_STATUS(sv_wire_send(wires[i], SV_WIRE_DATA, &sent[i], sizeof sent[i], wire_next(one), TAG, &out[i]),
+                     SELVAGE_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        CHECK_STATUS(wire_finish(wires[i], &in[i], NULL), SELVAGE_SUCCESS);
+        CHECK_STATUS(wire_finish(wires[i], &out[i], NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(got[i], 10 + 10 * i + wire_previous(one));
+    }
+    one->ops->close(one);
+    other->ops->close(other);
+    CHECK_EQ(sv_memory_live(), 0);
+}
+
+/* Sends that wait for an address keep their order, and can be taken back. */
+static void send_before_address(void)
+{
+    enum { MANY = 50 };
+    sv_wire_t *wire = open_wire(MPI_COMM_WORLD);
+    sv_wire_request_t in[MANY] = {{{0}}}, out[MANY] = {{{0}}}, withdrawn = {{0}};
+    int got[MANY], sent[MANY];
+    for (int i = 0; i < MANY; i++) {
+        sent[i] = i;
+        CHECK_STATUS(sv_wire_send(wire, SV_WIRE_DATA, &sent[i], sizeof sent[i], wire_next(wire), TAG, &out[i]),
+                     SELVAGE_SUCCESS);
+        if (i == MANY / 2 && wire->size > 1) {
+            CHECK_STATUS(sv_wire_send(wire, SV_WIRE_DATA, &sent[i], sizeof sent[i], wire_next(wire), TAG, &withdrawn),
+                         SELVAGE_SUCCESS);
+            CHECK_STATUS(sv_wire_cancel(wire, &withdrawn), SELVAGE_SUCCESS);
+        }
+    }
+    for (int i = 0; i < MANY; i++)
+        CHECK_STATUS(sv_wire_recv(wire, SV_WIRE_DATA, &got[i], sizeof got[i], wire_previous(wire), TAG, &in[i]),
+                     SELVAGE_SUCCESS);
+    for (int i = 0; i < MANY; i++) {
+        CHECK_STATUS(wire_finish(wire, &in[i], NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(got[i], i);
+    }
+    for (int i = 0; i < MANY; i++)
+        CHECK_STATUS(wire_finish(wire, &out[i], NULL), SELVAGE_SUCCESS);
+    wire->ops->close(wire);
+    CHECK_EQ(sv_memory_live(), 0);
+}
+
+/* A rank that has gone is named soon: to who waits for it, and to who sends to it. */
+static void lose_rank(void)
+{
+    enum { LONG_S = 20 };
+    sv_wire_t *wire = open_wire(MPI_COMM_WORLD);
+    const int last = wire->size - 1;
+    sv_wire_request_t in = {{0}}, out = {{0}};
+    int word = 1;
+    char name[32];
+    if (wire->rank == last) {
+        for (int i = 0; i < last; i++) {
+            CHECK_STATUS(sv_wire_send(wire, SV_WIRE_DATA, &word, sizeof word, i, TAG, &out), SELVAGE_SUCCESS);
+            CHECK_STATUS(wire_finish(wire, &out, NULL), SELVAGE_SUCCESS);
+            CHECK_STATUS(sv_wire_recv(wire, SV_WIRE_DATA, &word, sizeof word, i, TAG, &in), SELVAGE_SUCCESS);
+            CHECK_STATUS(wire_finish(wire, &in, NULL), SELVAGE_SUCCESS);
+        }
+        _exit(0);
+    }
+    CHECK_STATUS(sv_wire_recv(wire, SV_WIRE_DATA, &word, sizeof word, last, TAG, &in), SELVAGE_SUCCESS);
+    CHECK_STATUS(wire_finish(wire, &in, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_wire_send(wire, SV_WIRE_DATA, &word, sizeof word, last, TAG, &out), SELVAGE_SUCCESS);
+    CHECK_STATUS(wire_finish(wire, &out, NULL), SELVAGE_SUCCESS);
+    CHECK_STATUS(sv_wire_recv(wire, SV_WIRE_DATA, &word, sizeof word, last, TAG, &in), SELVAGE_SUCCESS);
+    const uint64_t begin_ns = sv_clock_ns();
+    CHECK_STATUS(wire_finish(wire, &in, NULL), SELVAGE_ERR_MPI);
+    snprintf(name, sizeof name, "rank %d", last);
+    CHECK(strstr(selvage_error_detail(), name) != NULL);
+    CHECK(sv_clock_ns() - begin_ns < LONG_S * UINT64_C(1000000000));
+    printf("rank %d: told after %.1f s: %s\n", wire->rank, (double)(sv_clock_ns() - begin_ns) / 1e9,
+           selvage_error_detail());
+    CHECK_STATUS(sv_wire_send(wire, SV_WIRE_DATA, &word, sizeof word, last, TAG, &out), SELVAGE_ERR_MPI);
+    const int failed = check_report("test_wire_ucx gone");
+    fflush(NULL);
+    _exit(failed); /* MPI would wait for the other rank */
+}
+
+int main(int argc, char **argv)
+{
+    sv_wire_ucx_t *ucx = NULL;
+    MPI_Comm half;
+    int rank, level;
+    const bool threads = argc > 1 && strcmp(argv[1], "multiple") == 0;
+    MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (sv_wire_ucx_create(1, &ucx) == SELVAGE_ERR_UNSUPPORTED) {
+        printf("SKIP: %s\n", selvage_error_detail());
+        MPI_Finalize();
+        return MISSING;
+    }
+    sv_wire_ucx_discard(ucx);
+    CHECK_EQ(sv_memory_live(), 0);
+    if (argc > 1 && strcmp(argv[1], "gone") == 0)
+        lose_rank();
+    keep_promises(MPI_COMM_WORLD, false);
+    keep_promises(MPI_COMM_WORLD, true);
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
+    keep_promises(half, false);
+    MPI_Comm_free(&half);
+    keep_apart();
+    send_before_address();
+    MPI_Finalize();
+    return check_report("test_wire_ucx");
+}
