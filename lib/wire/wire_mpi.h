@@ -27,8 +27,8 @@ selvage_status_t sv_wire_mpi_open(MPI_Comm comm, sv_wire_t **wire_out);
 selvage_status_t sv_wire_mpi_check_comm(MPI_Comm comm);
 
 /*
- * Opens the wire, and the ranks agree on more: none comes with a failure (mine: of what the caller has done before), and
- * all with the same choice, which a variable of this name has made. SELVAGE_ERR_CONFIG if they differ.
+ * Opens the wire, and the ranks agree on more: none comes with a failure (mine: of what the caller has done before),
+ * and all with the same choice, which a variable of this name has made. SELVAGE_ERR_CONFIG if they differ.
  */
 selvage_status_t sv_wire_mpi_open_agreed(MPI_Comm comm, selvage_status_t mine, unsigned choice, const char *variable,
                                          sv_wire_t **wire_out);

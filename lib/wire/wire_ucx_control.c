@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The UCX wire's control channel: active messages of 64 bytes, which need no receive. UCX calls a handler for each
- * while it progresses. The handler checks it and puts it into a ring, from which the poll takes it. The ring grows when it is
- * full, because a sender is not told when the receiver falls back. If there is no memory for that, the message is lost
- * and counted as damaged; the engine asks again for what it misses.
+ * while it progresses. The handler checks it and puts it into a ring, from which the poll takes it. The ring grows when
+ * it is full, because a sender is not told when the receiver falls back. If there is no memory for that, the message is
+ * lost and counted as damaged; the engine asks again for what it misses.
  */
 #include <string.h>
 
