@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Between nodes that are real to MPI and UCX: two on a slowed link, by MPI's wire and by UCX's. Smoke, messages,
+# collectives, and the figures of both wires side by side, which are printed and not judged.
+# NODES_LONG=yes (make check-long): four nodes as well, and more sizes.
+set -u
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+top_builddir=$(cd "${top_builddir:-.}" && pwd)
+. "$top_srcdir/tests/fixtures/nodes.sh"
+case $("${MPIRUN:-false}" --version 2>&1) in
+*"Open MPI"*|*OpenRTE*) ;;
+*) echo "SKIP: nodes are started by Open MPI's launcher"; exit 77 ;;
+esac
+if [ "$(id -u)" -ne 0 ] || ! command -v ip tc unshare >/dev/null; then
+    echo "SKIP: nodes need root, ip, tc and unshare"
+    exit 77
+fi
+nodes_up 2 1 1000 || { cat "$nodes_dir/why"; echo "SKIP: no network namespaces here"; exit 77; }
+failed=0 out=$nodes_dir/out
+export SELVAGE_DEVICE=${SELVAGE_DEVICE:-soft}
+# A program that libtool wrapped is started directly, with the library's folder.
+export LD_LIBRARY_PATH=$top_builddir/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+built() { local real=$top_builddir/${1%/*}/.libs/${1##*/}; [ -x "$real" ] || real=$top_builddir/$1; echo "$real"; }
+# on_wire WIRE WHAT PER_NODE PROGRAM [ARGUMENT...]
+on_wire() {
+    local wire=$1 what=$2 per_node=$3 program
+    program=$(built "$4")
+    shift 4
+    SELVAGE_WIRE=$wire UCX_TLS=tcp,self,posix,sysv UCX_NET_DEVICES=${devices:-net0} NODES_FLAGS="-x LD_LIBRARY_PATH -x \
+SELVAGE_DEVICE -x SELVAGE_WIRE -x UCX_TLS -x UCX_NET_DEVICES" nodes_run "$per_node" "$program" "$@" >"$out" 2>&1 &&
+        return
+    cat "$out"
+    echo "FAIL: $what by $wire"
+    failed=1
+}
+wires=mpi
+case $("$(built tools/selvage-info)" 2>/dev/null) in *"UCX yes"*) wires="mpi ucx" ;; esac
+for wire in $wires; do
+    on_wire "$wire" smoke 1 tools/selvage-smoke --sizes 8,64K,1M --wire-gbs 0.125
+    grep -E '^ *[0-9].* staged ' "$out" | sed "s/^/$wire: /"
+    on_wire "$wire" messages 1 tests/mpi/message_mpi 5 8
+    on_wire "$wire" collectives 2 tests/mpi/coll_mpi any 5 3 37
+done
+[ "$failed" -eq 0 ] || exit 1
+if [ "${NODES_LONG:-}" = yes ]; then
+    for wire in $wires; do
+        on_wire "$wire" exchange 1 tools/selvage-bench exchange --patterns shift --routes staged --modes wait \
+            --checksums on --nccl no --sizes 8,4K,32K,256K,1M,4M,16M
+        grep '^shift' "$out" | sed "s/^/$wire: /"
+    done
+    nodes_down
+    nodes_up 4 1 || exit 1
+    out=$nodes_dir/out
+    for wire in $wires; do
+        on_wire "$wire" "smoke on four nodes" 2 tools/selvage-smoke --sizes 8,64K,1M --suite
+    done
+fi
+exit "$failed"
