@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The wire: host messages between ranks. This header is the whole contract. The wires mpi and local implement it, and a
- * fault wrapper stacks on either.
+ * The wire: host messages between ranks. This header is the whole contract. The wires mpi, ucx and local implement it,
+ * and a fault wrapper stacks on each.
  *
  * - Ranks are 0..size-1. A wire belongs to one thread at a time (whoever drives the engine).
  * - Everything is non-blocking. Nothing completes without a call into the wire.

@@ -3,10 +3,11 @@
  * The UCX wire's life: a context and a worker of its own for each wire, on a wire over MPI.
  *
  * - What needs no other rank is done first (create), so that all ranks can agree on it before any uses UCX.
- * - The end is collective as far as the others come too. All ranks arrive, then each lets its endpoints send what they
- *   still have, then all arrive again, and only then workers go: a worker that is gone would look like a dead process.
- *   Both waits are bounded, and every rank lets UCX advance meanwhile.
- * - A wire that has failed closes at once.
+ * - The end is collective as far as the others come too, also for a rank whose wire has failed, since others do not
+ *   know. All ranks arrive, then each lets its endpoints send what they still have, then all arrive again, and only
+ *   then workers go: a worker that is gone would look like a dead process. Each step is bounded. While it takes them, a
+ *   rank lets UCX advance.
+ * - What UCX does not finish by then is left to it, with its memory.
  */
 #include <string.h>
 
@@ -15,6 +16,7 @@
 #include "base/base_log.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
+#include "wire/wire_mpi_datatype.h"
 #include "wire/wire_ucx_private.h"
 
 enum { CLOSE_SLEEP_US = 200, ARRIVE_ROUNDS = 32 };
@@ -31,9 +33,10 @@ void sv_ucx_progress(sv_wire_ucx_t *wire)
 
 /* A dissemination barrier by MPI's wire, during which UCX advances. Nothing else uses that wire's messages. False: not
    all came in time. */
-static bool arrive_together(sv_wire_ucx_t *wire, int turn, uint64_t deadline_ns)
+static bool arrive_together(sv_wire_ucx_t *wire, int turn)
 {
     sv_wire_t *mpi = wire->mpi;
+    const uint64_t deadline_ns = sv_clock_ns() + CLOSE_LIMIT_NS;
     sv_backoff_t backoff = {.max_sleep_us = CLOSE_SLEEP_US};
     for (int round = 0; round < ARRIVE_ROUNDS && (INT64_C(1) << round) < mpi->size; round++) {
         const int step = 1 << round, tag = turn * ARRIVE_ROUNDS + round;
@@ -62,31 +65,41 @@ static bool arrive_together(sv_wire_ucx_t *wire, int turn, uint64_t deadline_ns)
     return true;
 }
 
-/* Closes all endpoints: what they have is sent before, unless they are forced. */
-static void close_endpoints(sv_wire_ucx_t *wire, bool forced, uint64_t deadline_ns)
+/* Closes all endpoints: what they have is sent before, unless they are forced. UCX forces those only that it watches.
+   False: some are still at work. */
+static bool close_endpoints(sv_wire_ucx_t *wire, bool forced)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS};
     sv_backoff_t backoff = {.max_sleep_us = CLOSE_SLEEP_US};
+    const uint64_t deadline_ns = sv_clock_ns() + CLOSE_LIMIT_NS;
+    bool all = true;
     wire->closing = true;
     for (int i = 0; i < wire->base.size; i++) {
         sv_ucx_peer_t *peer = wire->peers[i];
         if (!peer || !peer->endpoint)
             continue;
-        param.flags = forced || peer->state == SV_UCX_GONE ? UCP_EP_CLOSE_FLAG_FORCE : 0;
+        const bool force = (forced || peer->state == SV_UCX_GONE) && !peer->unwatched;
+        param.flags = force ? UCP_EP_CLOSE_FLAG_FORCE : 0;
         void *request = wire->ucp->ep_close_nbx(peer->endpoint, &param);
         peer->endpoint = NULL;
+        all = all && !UCS_PTR_IS_ERR(request);
         peer->closing = UCS_PTR_IS_ERR(request) ? NULL : request;
     }
     for (int i = 0; i < wire->base.size; i++) {
         const sv_ucx_peer_t *peer = wire->peers[i];
         if (!peer || !peer->closing)
             continue;
-        while (wire->ucp->request_check_status(peer->closing) == UCS_INPROGRESS && sv_clock_ns() < deadline_ns) {
+        ucs_status_t status;
+        while ((status = wire->ucp->request_check_status(peer->closing)) == UCS_INPROGRESS &&
+               sv_clock_ns() < deadline_ns) {
             wire->ucp->worker_progress(wire->worker);
             sv_backoff(&backoff);
         }
-        wire->ucp->request_free(peer->closing);
+        all = all && status != UCS_INPROGRESS;
+        if (status != UCS_INPROGRESS)
+            wire->ucp->request_free(peer->closing);
     }
+    return all;
 }
 
 static void release_ucx(sv_wire_ucx_t *wire)
@@ -115,18 +128,21 @@ static void ucx_close(sv_wire_t *base)
     sv_wire_ucx_t *wire = (sv_wire_ucx_t *)base;
     if (!wire)
         return;
-    const uint64_t deadline_ns = sv_clock_ns() + CLOSE_LIMIT_NS;
     pthread_mutex_lock(&wire->lock);
-    bool together = !base->failed && arrive_together(wire, 0, deadline_ns);
-    close_endpoints(wire, !together, deadline_ns);
-    together = together && arrive_together(wire, 1, deadline_ns);
+    wire->ending = true;
+    bool together = sv_wire_mpi_is_usable() && wire->broken == SELVAGE_SUCCESS && arrive_together(wire, 0);
+    const bool quiet = close_endpoints(wire, !together);
+    together = together && arrive_together(wire, 1);
     if (!together && !base->failed)
         sv_log(SV_LOG_WARN, "wire", "not all ranks closed their UCX wires within %d s",
                (int)(CLOSE_LIMIT_NS / 1000000000));
     wire->mpi->failed |= !together;
     pthread_mutex_unlock(&wire->lock);
     wire->mpi->ops->close(wire->mpi);
-    release_ucx(wire);
+    if (quiet)
+        release_ucx(wire);
+    else
+        sv_log(SV_LOG_WARN, "wire", "UCX was still sending at close; its memory is left to it");
 }
 
 /* --- the beginning ------------------------------------------------------------------------------------------------ */

@@ -12,7 +12,8 @@
  *
  * Endpoints have UCX's error handling by peer. If a process or the link to it is gone, UCX says so, and the rank is
  * marked: sends to it fail, and receives from it that are waited for. Where only transports without such handling reach
- * a rank (shared memory alone), a rank that goes is found by deadlines, as on MPI's wire.
+ * a rank (shared memory alone), a rank that goes is found by deadlines, as on MPI's wire. So is one that goes in the
+ * middle of a message.
  */
 #include <string.h>
 
@@ -30,7 +31,7 @@ static void on_peer_error(void *arg, ucp_ep_h endpoint, ucs_status_t status)
 {
     sv_ucx_peer_t *peer = arg;
     (void)endpoint;
-    if (peer->wire->closing || peer->state == SV_UCX_GONE)
+    if (peer->wire->ending || peer->state == SV_UCX_GONE)
         return;
     peer->state = SV_UCX_GONE;
     peer->why = status;
@@ -54,7 +55,8 @@ static void connect_peer(sv_ucx_peer_t *peer, const void *address)
         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
         .err_handler = {.cb = on_peer_error, .arg = peer}};
     ucs_status_t status = wire->ucp->ep_create(wire->worker, &params, &peer->endpoint);
-    if (status == UCS_ERR_UNREACHABLE) {
+    if (status == UCS_ERR_UNREACHABLE) { /* on the other rank as well, so that both sides count alike */
+        peer->unwatched = true;
         params.err_mode = UCP_ERR_HANDLING_MODE_NONE;
         status = wire->ucp->ep_create(wire->worker, &params, &peer->endpoint);
     }
@@ -69,14 +71,14 @@ static void connect_peer(sv_ucx_peer_t *peer, const void *address)
 }
 
 /* Begins to tell this rank's address from its first byte. */
-static void tell_address(sv_ucx_peer_t *peer, bool wants)
+static void tell_address(sv_ucx_peer_t *peer, bool asks_back)
 {
     peer->told_bytes = 0;
-    peer->wants = wants;
+    peer->asks_back = asks_back;
     if (!peer->tells)
         sv_list_append(&peer->wire->telling, &peer->link);
     peer->tells = true;
-    if (wants) {
+    if (asks_back) {
         peer->asked_ns = sv_clock_ns();
         peer->asks++;
     }
@@ -91,7 +93,7 @@ static selvage_status_t make_peer(sv_wire_ucx_t *wire, int rank, sv_ucx_peer_t *
     sv_list_init(&peer->link);
     sv_list_init(&peer->waiting);
     wire->peers[rank] = *peer_out = peer;
-    wire->asked++;
+    wire->nasked++;
     return SELVAGE_SUCCESS;
 }
 
@@ -100,12 +102,15 @@ selvage_status_t sv_ucx_find_peer(sv_wire_ucx_t *wire, int rank, sv_ucx_peer_t *
     if (rank < 0 || rank >= wire->base.size)
         return sv_error(SELVAGE_ERR_MPI, "UCX wire: there is no rank %d", rank);
     *peer_out = wire->peers[rank];
-    if (*peer_out)
+    if (*peer_out) {
+        if ((*peer_out)->state == SV_UCX_ASKED && !(*peer_out)->tells) /* it has told something, and was not asked */
+            tell_address(*peer_out, true);
         return SELVAGE_SUCCESS;
+    }
     if (make_peer(wire, rank, peer_out) != SELVAGE_SUCCESS)
         return sv_error_quiet(SELVAGE_ERR_LIMIT, "UCX wire: no memory for rank %d", rank);
     if (rank == wire->base.rank) {
-        wire->asked--;
+        wire->nasked--;
         connect_peer(*peer_out, wire->address);
     } else {
         tell_address(*peer_out, true);
@@ -134,7 +139,7 @@ static void take_address_part(sv_ucx_peer_t *peer, const sv_wire_control_t *part
     peer->arrived_bytes += bytes;
     if (peer->arrived_bytes < all)
         return;
-    peer->wire->asked--;
+    peer->wire->nasked--;
     connect_peer(peer, peer->address);
     sv_free(peer->address);
     peer->address = NULL;
@@ -144,7 +149,8 @@ static void take_addresses(sv_wire_ucx_t *wire)
 {
     sv_wire_control_t part;
     int source;
-    while (sv_wire_control_poll(wire->mpi, &source, &part) == SELVAGE_SUCCESS) {
+    selvage_status_t status;
+    while ((status = sv_wire_control_poll(wire->mpi, &source, &part)) == SELVAGE_SUCCESS) {
         sv_ucx_peer_t *peer = wire->peers[source];
         if (part.word[0] >> 48 != MAGIC || (!peer && make_peer(wire, source, &peer) != SELVAGE_SUCCESS))
             continue;
@@ -153,6 +159,8 @@ static void take_addresses(sv_wire_ucx_t *wire)
         if ((part.word[0] >> 32 & 1) && last)
             tell_address(peer, peer->state == SV_UCX_ASKED);
     }
+    if (status != SELVAGE_IN_PROGRESS)
+        wire->broken = status; /* the next poll says so */
 }
 
 /* Parts of the own address, as many as MPI's wire takes. True: all have been told. */
@@ -161,17 +169,18 @@ static bool tell_parts(sv_ucx_peer_t *peer)
     const sv_wire_ucx_t *wire = peer->wire;
     while (peer->told_bytes < wire->address_bytes) {
         const size_t left = wire->address_bytes - peer->told_bytes, bytes = left < PART_BYTES ? left : PART_BYTES;
-        sv_wire_control_t part = {.word = {(uint64_t)MAGIC << 48 | (uint64_t)peer->wants << 32 |
+        sv_wire_control_t part = {.word = {(uint64_t)MAGIC << 48 | (uint64_t)peer->asks_back << 32 |
                                            (uint64_t)peer->told_bytes << 16 | wire->address_bytes}};
         memcpy(&part.word[1], (const uint8_t *)wire->address + peer->told_bytes, bytes);
         const selvage_status_t status = sv_wire_control_send(wire->mpi, peer->rank, &part);
         if (status == SELVAGE_IN_PROGRESS)
             return false;
         if (status != SELVAGE_SUCCESS) {
-            if (peer->state == SV_UCX_ASKED)
-                peer->wire->asked--;
-            lose_peer(peer, UCS_ERR_UNREACHABLE);
-            return true;
+            if (peer->state == SV_UCX_ASKED) {
+                peer->wire->nasked--;
+                lose_peer(peer, UCS_ERR_UNREACHABLE);
+            }
+            return true; /* who misses it asks again */
         }
         peer->told_bytes += bytes;
     }
@@ -180,7 +189,8 @@ static bool tell_parts(sv_ucx_peer_t *peer)
 
 void sv_ucx_exchange_addresses(sv_wire_ucx_t *wire)
 {
-    if (wire->asked == 0 && sv_list_is_empty(&wire->telling) && ++wire->polls % POLL_EVERY != 0)
+    if (wire->closing || wire->broken != SELVAGE_SUCCESS ||
+        (wire->nasked == 0 && sv_list_is_empty(&wire->telling) && ++wire->polls % POLL_EVERY != 0))
         return;
     take_addresses(wire);
     sv_list_t *it, *safe;

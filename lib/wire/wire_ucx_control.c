@@ -47,7 +47,7 @@ static ucs_status_t on_control(void *arg, const void *header, size_t header_byte
                arrival.message.check == sv_wire_control_check(&arrival.message, arrival.source, wire->base.rank);
     }
     if (!good || (wire->narrivals == wire->arrivals_size && grow_ring(wire) != SELVAGE_SUCCESS)) {
-        wire->base.control_damaged++;
+        __atomic_fetch_add(&wire->base.control_damaged, 1, __ATOMIC_RELAXED); /* statistics are read without the lock */
         return UCS_OK;
     }
     wire->arrivals[(wire->first_arrival + wire->narrivals++) % wire->arrivals_size] = arrival;
@@ -74,13 +74,29 @@ void sv_ucx_control_end(sv_wire_ucx_t *wire)
     wire->arrivals = NULL;
 }
 
+/* Bounded, so that a rank that is not served keeps no memory; and so few for one that is not connected that it keeps no
+   room from the others. */
+static bool takes_control(const sv_wire_ucx_t *wire, const sv_ucx_peer_t *peer)
+{
+    enum { CONTROLS_MAX = 256, WAITING_MAX = 16 };
+    return wire->controls < CONTROLS_MAX && (peer->state != SV_UCX_ASKED || peer->nwaiting < WAITING_MAX);
+}
+
 selvage_status_t sv_ucx_control_send(sv_wire_t *base, int peer, sv_wire_control_t *message)
 {
-    enum { CONTROLS_MAX = 256 };
     sv_wire_ucx_t *wire = (sv_wire_ucx_t *)base;
-    selvage_status_t status = SELVAGE_IN_PROGRESS;
+    sv_ucx_operation_t *operation = NULL;
+    sv_ucx_peer_t *to = NULL;
     pthread_mutex_lock(&wire->lock);
-    sv_ucx_operation_t *operation = wire->controls < CONTROLS_MAX ? sv_ucx_take(wire) : NULL;
+    selvage_status_t status = sv_ucx_find_peer(wire, peer, &to);
+    if (status == SELVAGE_SUCCESS && !takes_control(wire, to)) {
+        sv_ucx_progress(wire);
+        status = SELVAGE_IN_PROGRESS;
+    } else if (status == SELVAGE_SUCCESS) {
+        operation = sv_ucx_take(wire);
+        if (!operation)
+            status = sv_error_quiet(SELVAGE_ERR_LIMIT, "UCX wire: no memory for a control message");
+    }
     if (operation) {
         message->check = sv_wire_control_check(message, base->rank, peer);
         operation->kind = SV_UCX_CONTROL;
@@ -88,8 +104,6 @@ selvage_status_t sv_ucx_control_send(sv_wire_t *base, int peer, sv_wire_control_
         operation->bytes = sizeof *message;
         operation->control = *message;
         status = sv_ucx_send_operation(operation);
-    } else {
-        sv_ucx_progress(wire);
     }
     pthread_mutex_unlock(&wire->lock);
     return status;
@@ -109,6 +123,8 @@ selvage_status_t sv_ucx_control_poll(sv_wire_t *base, int *source_out, sv_wire_c
         wire->first_arrival = (wire->first_arrival + 1) % wire->arrivals_size;
         wire->narrivals--;
         status = SELVAGE_SUCCESS;
+    } else if (wire->broken != SELVAGE_SUCCESS) {
+        status = sv_error(wire->broken, "UCX wire: the wire over MPI, by which addresses come, has failed");
     }
     pthread_mutex_unlock(&wire->lock);
     return status;

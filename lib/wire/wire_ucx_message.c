@@ -7,21 +7,26 @@
  * A receive from any rank leaves the source out of its mask. UCX keeps the order of messages with one tag between two
  * workers, and fills receives in the order in which they were posted.
  *
- * An operation is taken from a list for each message and holds what UCX tells its callback. The caller's request is its
- * address and the operation's place in time, so that nothing is looked up. A rank that is gone fails the sends to it,
- * and the receives from it that are tested.
+ * An operation is taken from a list for each message and holds what UCX tells its callback. The caller's request is the
+ * operation's address, so that nothing is looked up. A rank that is gone fails the sends to it, and the receives from
+ * it that are tested.
+ *
+ * UCX moves nothing while its process is in calls of MPI's own. So a send may be complete for the program and leave
+ * later, with the next call of Selvage's or by its progress thread.
  */
 #include <string.h>
 
 #include "base/base_clock.h"
+#include "base/base_log.h"
 #include "base/base_memory.h"
 #include "base/base_status.h"
 #include "wire/wire_ucx_private.h"
 
-enum { SOURCE_SHIFT = 32, SOURCE_BITS = 30, CHANNEL_SHIFT = 62, CHUNK_OPERATIONS = 64, WITHDRAW_TRIES = 1000,
-       WITHDRAW_SLEEP_US = 20 };
+enum { SOURCE_SHIFT = 32, SOURCE_BITS = 30, CHANNEL_SHIFT = 62, CHUNK_OPERATIONS = 64, WITHDRAW_SLEEP_US = 20 };
 
 #define BYTES_MAX (((size_t)1 << 30) + 64)
+#define WITHDRAW_NS UINT64_C(50000000)
+#define WITHDRAW_ADDRESS_NS UINT64_C(1000000000)
 
 struct sv_ucx_chunk {
     sv_ucx_chunk_t *next;
@@ -30,7 +35,7 @@ struct sv_ucx_chunk {
 
 /* The words of a request, by name. */
 typedef struct request_words {
-    uint64_t operation; /* its address; 0: over when it began */
+    uint64_t operation; /* its address */
     uint64_t is_open;
     uint64_t bytes;
     uint64_t unused;
@@ -77,10 +82,15 @@ static void end_operation(sv_ucx_operation_t *operation, ucs_status_t status)
     sv_wire_ucx_t *wire = operation->wire;
     operation->over = true;
     operation->status = status;
-    if (operation->kind == SV_UCX_CONTROL)
-        wire->controls--;
-    if (operation->kind == SV_UCX_CONTROL)
-        sv_ucx_give(operation);
+    if (operation->kind != SV_UCX_CONTROL)
+        return;
+    if (status != UCS_OK && !wire->controls_lost && !wire->ending) {
+        wire->controls_lost = true;
+        sv_log(SV_LOG_ERROR, "wire", "a control message did not reach rank %d: UCX says: %s", operation->peer,
+               wire->ucp->status_string(status));
+    }
+    wire->controls--;
+    sv_ucx_give(operation);
 }
 
 static void on_sent(void *request, ucs_status_t status, void *user)
@@ -134,6 +144,7 @@ void sv_ucx_flush_waiting(sv_ucx_peer_t *peer)
         sv_ucx_operation_t *operation = SV_CONTAINER_OF(peer->waiting.next, sv_ucx_operation_t, link);
         sv_list_remove(&operation->link);
         sv_list_init(&operation->link);
+        peer->nwaiting -= operation->kind == SV_UCX_CONTROL;
         if (peer->state == SV_UCX_CONNECTED)
             begin_send(operation, peer);
         else
@@ -143,10 +154,22 @@ void sv_ucx_flush_waiting(sv_ucx_peer_t *peer)
 
 static selvage_status_t describe_failure(const sv_ucx_operation_t *operation)
 {
-    const sv_wire_ucx_t *wire = operation->wire;
-    static const char *const what[] = {"send to", "receive from", "control message to"};
-    return sv_error(SELVAGE_ERR_MPI, "UCX: %s rank %d (%zu bytes, tag %d): %s", what[operation->kind], operation->peer,
-                    operation->bytes, operation->tag, wire->ucp->status_string(operation->status));
+    const char *why = operation->wire->ucp->status_string(operation->status);
+    return sv_error(SELVAGE_ERR_MPI, "UCX: %s rank %d (%zu bytes, tag %d): %s",
+                    operation->kind == SV_UCX_SEND ? "send to" : "receive from", operation->peer, operation->bytes,
+                    operation->tag, why);
+}
+
+/* Said once for control messages, of which there may be many. */
+static selvage_status_t refuse_for(const sv_ucx_operation_t *operation, sv_ucx_peer_t *peer)
+{
+    if (operation->kind != SV_UCX_CONTROL)
+        return describe_failure(operation);
+    const bool again = peer->reported;
+    peer->reported = true;
+    const char *why = operation->wire->ucp->status_string(peer->why);
+    return again ? sv_error_quiet(SELVAGE_ERR_MPI, "UCX: rank %d is gone: %s", peer->rank, why)
+                 : sv_error(SELVAGE_ERR_MPI, "UCX: rank %d is gone: %s", peer->rank, why);
 }
 
 selvage_status_t sv_ucx_send_operation(sv_ucx_operation_t *operation)
@@ -155,14 +178,16 @@ selvage_status_t sv_ucx_send_operation(sv_ucx_operation_t *operation)
     selvage_status_t status = sv_ucx_find_peer(operation->wire, operation->peer, &peer);
     if (status == SELVAGE_SUCCESS && peer->state == SV_UCX_GONE) {
         operation->status = peer->why;
-        status = describe_failure(operation);
+        status = refuse_for(operation, peer);
     }
     if (status != SELVAGE_SUCCESS) {
         sv_ucx_give(operation);
         return status;
     }
-    if (operation->kind == SV_UCX_CONTROL)
+    if (operation->kind == SV_UCX_CONTROL) {
         operation->wire->controls++;
+        peer->nwaiting++;
+    }
     sv_list_append(&peer->waiting, &operation->link);
     if (peer->state == SV_UCX_CONNECTED)
         sv_ucx_flush_waiting(peer);
@@ -288,6 +313,23 @@ selvage_status_t sv_ucx_test(sv_wire_t *base, sv_wire_request_t *request, size_t
     return status;
 }
 
+/* Receives are withdrawn; sends are let out, as nobody takes those back. One that still waits for its receiver's
+   address after a second has not left, and does not any more. */
+static bool try_to_end(sv_ucx_operation_t *operation, bool first, bool last)
+{
+    sv_wire_ucx_t *wire = operation->wire;
+    if (!operation->over && first && operation->kind == SV_UCX_RECV)
+        wire->ucp->request_cancel(wire->worker, operation->request);
+    if (!operation->over)
+        sv_ucx_progress(wire);
+    if (!operation->over && last && operation->kind == SV_UCX_SEND && !operation->request) {
+        sv_list_remove(&operation->link);
+        sv_list_init(&operation->link);
+        operation->over = true;
+    }
+    return operation->over;
+}
+
 selvage_status_t sv_ucx_cancel(sv_wire_t *base, sv_wire_request_t *request)
 {
     sv_wire_ucx_t *wire = (sv_wire_ucx_t *)base;
@@ -297,27 +339,21 @@ selvage_status_t sv_ucx_cancel(sv_wire_t *base, sv_wire_request_t *request)
     if (!words.is_open)
         return SELVAGE_SUCCESS;
     sv_ucx_operation_t *operation = (sv_ucx_operation_t *)(uintptr_t)words.operation;
-    selvage_status_t status = SELVAGE_IN_PROGRESS;
-    for (int i = 0; i < WITHDRAW_TRIES && status == SELVAGE_IN_PROGRESS; i++) {
+    const uint64_t begin_ns = sv_clock_ns();
+    bool over = false;
+    for (int i = 0; !over; i++) {
         pthread_mutex_lock(&wire->lock);
-        /* A send that has waited for an address has not left. Others, UCX does not take back. */
-        if (!operation->over && operation->kind == SV_UCX_SEND && !operation->request) {
-            sv_list_remove(&operation->link);
-            sv_list_init(&operation->link);
-            operation->over = true;
-        } else if (!operation->over && operation->kind == SV_UCX_RECV && i == 0) {
-            wire->ucp->request_cancel(wire->worker, operation->request);
-        }
-        if (!operation->over)
-            sv_ucx_progress(wire);
-        if (operation->over) {
+        const bool waits = operation->kind == SV_UCX_SEND && !operation->request && !operation->over;
+        const bool last = sv_clock_ns() - begin_ns > (waits ? WITHDRAW_ADDRESS_NS : WITHDRAW_NS);
+        over = try_to_end(operation, i == 0, last);
+        if (over)
             sv_ucx_give(operation);
-            memset(request, 0, sizeof *request);
-            status = SELVAGE_SUCCESS;
-        }
         pthread_mutex_unlock(&wire->lock);
-        if (status == SELVAGE_IN_PROGRESS)
+        if (!over && last)
+            return SELVAGE_IN_PROGRESS;
+        if (!over)
             sv_backoff(&backoff);
     }
-    return status;
+    memset(request, 0, sizeof *request);
+    return SELVAGE_SUCCESS;
 }

@@ -71,9 +71,13 @@ typedef struct sv_ucx_peer {
     uint8_t *address;   /* as far as it has come; owned */
     size_t address_bytes, arrived_bytes;
     size_t told_bytes;  /* of our address, in this turn */
-    bool tells, wants;  /* our address goes there; its own is asked for with it */
-    uint64_t asked_ns;
+    bool tells;         /* our address goes there ... */
+    bool asks_back;     /* ... and its own is asked for with it */
+    uint64_t asked_ns;  /* when it was asked last, and how often */
     unsigned asks;
+    unsigned nwaiting;  /* control messages among the operations that wait */
+    bool unwatched;     /* by transports that do not tell when a process goes */
+    bool reported;      /* that it is gone */
 } sv_ucx_peer_t;
 
 struct sv_wire_ucx {
@@ -90,19 +94,22 @@ struct sv_wire_ucx {
     sv_list_t idle;        /* operations */
     sv_ucx_chunk_t *chunks;
     uint64_t polls;
-    unsigned asked;        /* peers whose address is wanted */
-    unsigned controls;     /* control messages that UCX still has */
-    bool closing;
+    unsigned nasked;       /* peers in the state ASKED */
+    unsigned controls;     /* control messages that have not left */
+    bool controls_lost;    /* one could not be sent, which has been said */
+    selvage_status_t broken; /* what MPI's wire ended with; its text is on the log */
+    bool ending;           /* this rank closes, and others may be ahead of it */
+    bool closing;          /* its endpoints are closed: nobody is connected any more */
     /* Control messages that have come: a ring that grows. */
     struct sv_ucx_arrival *arrivals;
     size_t arrivals_size, first_arrival, narrivals;
-    uint64_t arrivals_lost;
 };
 
 /* Lets everything advance. With the lock. */
 void sv_ucx_progress(sv_wire_ucx_t *wire);
 
-/* The peer, which is asked for its address if it is a stranger. NULL with an error's detail. With the lock. */
+/* The peer, which is asked for its address if it is a stranger. ERR_MPI if there is no such rank, ERR_LIMIT. With the
+   lock. */
 selvage_status_t sv_ucx_find_peer(sv_wire_ucx_t *wire, int rank, sv_ucx_peer_t **peer_out);
 /* Receives addresses, and sends the own one on. With the lock. */
 void sv_ucx_exchange_addresses(sv_wire_ucx_t *wire);

@@ -5,6 +5,7 @@
  * are to hear of it. Run by tests/mpi/test_wire_ucx.sh.
  */
 #include <mpi.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -61,22 +62,17 @@ static void keep_apart(void)
     CHECK_EQ(sv_memory_live(), 0);
 }
 
-/* Sends that wait for an address keep their order, and can be taken back. */
+/* Sends that wait for an address keep their order. */
 static void send_before_address(void)
 {
     enum { MANY = 50 };
     sv_wire_t *wire = open_wire(MPI_COMM_WORLD);
-    sv_wire_request_t in[MANY] = {{{0}}}, out[MANY] = {{{0}}}, withdrawn = {{0}};
+    sv_wire_request_t in[MANY] = {{{0}}}, out[MANY] = {{{0}}};
     int got[MANY], sent[MANY];
     for (int i = 0; i < MANY; i++) {
         sent[i] = i;
         CHECK_STATUS(sv_wire_send(wire, SV_WIRE_DATA, &sent[i], sizeof sent[i], wire_next(wire), TAG, &out[i]),
                      SELVAGE_SUCCESS);
-        if (i == MANY / 2 && wire->size > 1) {
-            CHECK_STATUS(sv_wire_send(wire, SV_WIRE_DATA, &sent[i], sizeof sent[i], wire_next(wire), TAG, &withdrawn),
-                         SELVAGE_SUCCESS);
-            CHECK_STATUS(sv_wire_cancel(wire, &withdrawn), SELVAGE_SUCCESS);
-        }
     }
     for (int i = 0; i < MANY; i++)
         CHECK_STATUS(sv_wire_recv(wire, SV_WIRE_DATA, &got[i], sizeof got[i], wire_previous(wire), TAG, &in[i]),
@@ -89,6 +85,72 @@ static void send_before_address(void)
         CHECK_STATUS(wire_finish(wire, &out[i], NULL), SELVAGE_SUCCESS);
     wire->ops->close(wire);
     CHECK_EQ(sv_memory_live(), 0);
+}
+
+/* A wire that has failed on one rank only closes on all as soon as another. */
+static void close_failed(void)
+{
+    enum { LONG_S = 4 };
+    sv_wire_t *wire = open_wire(MPI_COMM_WORLD);
+    wire_case_order(wire);
+    wire->failed = wire->rank == 0;
+    const uint64_t begin_ns = sv_clock_ns();
+    wire->ops->close(wire);
+    CHECK(sv_clock_ns() - begin_ns < LONG_S * UINT64_C(1000000000));
+    CHECK_EQ(sv_memory_live(), 0);
+}
+
+/* What was sent when the wire is closed still arrives, though nobody was connected. */
+static void send_and_close(void)
+{
+    sv_wire_t *wire = open_wire(MPI_COMM_WORLD);
+    sv_wire_request_t in = {{0}}, out = {{0}};
+    int got = 0, sent = 40 + wire->rank;
+    if (wire->rank == 0) {
+        CHECK_STATUS(sv_wire_send(wire, SV_WIRE_DATA, &sent, sizeof sent, wire->size - 1, TAG, &out), SELVAGE_SUCCESS);
+        (void)sv_wire_cancel(wire, &out);
+    }
+    if (wire->rank == wire->size - 1) {
+        CHECK_STATUS(sv_wire_recv(wire, SV_WIRE_DATA, &got, sizeof got, 0, TAG, &in), SELVAGE_SUCCESS);
+        CHECK_STATUS(wire_finish(wire, &in, NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(got, 40);
+    }
+    wire->ops->close(wire);
+    CHECK_EQ(sv_memory_live(), 0);
+}
+
+enum { TURNS = 300 };
+
+/* To the next rank and from the one before, one message after the other. */
+static void pass_words(sv_wire_t *wire, sv_wire_channel_t channel)
+{
+    for (int i = 0; i < TURNS; i++) {
+        sv_wire_request_t in = {{0}}, out = {{0}};
+        int got = -1, sent = i;
+        CHECK_STATUS(sv_wire_recv(wire, channel, &got, sizeof got, wire_previous(wire), TAG, &in), SELVAGE_SUCCESS);
+        CHECK_STATUS(sv_wire_send(wire, channel, &sent, sizeof sent, wire_next(wire), TAG, &out), SELVAGE_SUCCESS);
+        CHECK_STATUS(wire_finish(wire, &in, NULL), SELVAGE_SUCCESS);
+        CHECK_STATUS(wire_finish(wire, &out, NULL), SELVAGE_SUCCESS);
+        CHECK_EQ(got, i);
+    }
+}
+
+static void *pass_messages(void *arg)
+{
+    pass_words(arg, SV_WIRE_MESSAGE);
+    return NULL;
+}
+
+/* The channel MESSAGE may have a thread of its own. */
+static void use_two_threads(void)
+{
+    sv_wire_t *wire = open_wire(MPI_COMM_WORLD);
+    pthread_t thread;
+    CHECK(wire->threads_ok);
+    CHECK_EQ(pthread_create(&thread, NULL, pass_messages, wire), 0);
+    pass_words(wire, SV_WIRE_DATA);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    wire->ops->close(wire);
 }
 
 /* A rank that has gone is named soon: to who waits for it, and to who sends to it. */
@@ -151,6 +213,10 @@ int main(int argc, char **argv)
     MPI_Comm_free(&half);
     keep_apart();
     send_before_address();
+    send_and_close();
+    close_failed();
+    if (threads)
+        use_two_threads();
     MPI_Finalize();
     return check_report("test_wire_ucx");
 }
