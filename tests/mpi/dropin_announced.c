@@ -78,16 +78,6 @@ static void begin_many(void *const *out, void *in, int value)
     MPI_Waitall(MANY, request, MPI_STATUSES_IGNORE);
 }
 
-/* After this the route is open, if it ever is: on a crowded machine that takes a while. */
-static void open_route(void)
-{
-    enum { TURNS = 20, PAUSE_US = 1000 };
-    for (int turn = 0; turn < TURNS; turn++) {
-        MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-        usleep(PAUSE_US);
-    }
-}
-
 /* By a request, which an announcement might come to. */
 void run_early(void)
 {
@@ -96,7 +86,7 @@ void run_early(void)
     void *out = device_bytes(LONG_BYTES), *in = device_bytes(LONG_BYTES);
     memset(host_out, 3, LONG_BYTES);
     MPI_Irecv(host_in, LONG_BYTES, MPI_BYTE, the.left, 1, MPI_COMM_WORLD, &request);
-    open_route();
+    open_fast_route();
     show(out, 5);
     MPI_Sendrecv(out, LONG_BYTES, MPI_BYTE, the.right, 2, in, LONG_BYTES, MPI_BYTE, the.left, 2, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
@@ -196,7 +186,7 @@ void run_probes(void)
     void *out = device_bytes(LONG_BYTES);
     pthread_create(&thread, NULL, probe_one, host);
     usleep(100000); /* it is in the call then */
-    open_route();
+    open_fast_route();
     show(out, 4);
     MPI_Send(out, LONG_BYTES, MPI_BYTE, the.right, 9, MPI_COMM_WORLD);
     pthread_join(thread, NULL);
@@ -280,7 +270,7 @@ static void meet_replaced(void *out)
 void run_meets(void)
 {
     void *out = device_bytes(LONG_BYTES);
-    open_route();
+    open_fast_route();
     meet_huge(out);
     meet_darray(out);
     meet_replaced(out);
@@ -299,7 +289,7 @@ void run_levels(void)
         CHECK_EQ(all[0], turn * the.ranks);
         CHECK_EQ(all[1], turn * turn * the.ranks);
     }
-    open_route();
+    open_fast_route();
     MPI_Comm_free(&twin);
 }
 

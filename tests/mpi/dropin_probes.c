@@ -11,13 +11,6 @@
 
 enum { LETTER_BYTES = 251, NOTICE_BYTES = 48, NONCE_BYTES = 16, LONG_BYTES = 1 << 20 };
 
-/* After this the route is open, if it ever is. */
-static void open_route(void)
-{
-    for (int i = 0; i < 8; i++)
-        MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-}
-
 /* What a probe has taken from a communicator that is freed then does not come to the next one. */
 static void reuse_communicator(void)
 {
@@ -124,7 +117,7 @@ void run_looks(void)
 {
     CHECK_EQ(the.ranks, 2);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    open_route();
+    open_fast_route();
     pass_by();
     reuse_communicator();
     probe_synchronous();
@@ -136,7 +129,7 @@ void run_orphans(void)
 {
     static uint8_t host[2][LONG_BYTES];
     MPI_Request request;
-    open_route();
+    open_fast_route();
     if (the.rank == 0) {
         usleep(300000);
         MPI_Send(host[0], LONG_BYTES, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
@@ -155,7 +148,7 @@ void run_stuck(void)
 {
     MPI_Request request;
     void *stream = NULL;
-    open_route();
+    open_fast_route();
     CHECK_STATUS(selvage_stream_create(the.device, &stream), SELVAGE_SUCCESS);
     selvage_device_delay_us(the.device, 2e6, stream);
     MPI_Isend(the.out, BYTES, MPI_BYTE, the.right, 1, MPI_COMM_WORLD, &request);

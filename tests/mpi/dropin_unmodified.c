@@ -369,6 +369,15 @@ static int wanted_level(int argc, char **argv)
     return alone ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE;
 }
 
+void open_fast_route(void)
+{
+    enum { TURNS = 20, PAUSE_US = 1000 };
+    for (int turn = 0; turn < TURNS; turn++) {
+        MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        usleep(PAUSE_US);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct { const char *name; void (*run)(void); } runs[] = {

@@ -16,8 +16,11 @@ if [ "$(id -u)" -ne 0 ] || ! command -v ip tc unshare >/dev/null; then
     echo "SKIP: nodes need root, ip, tc and unshare"
     exit 77
 fi
+unset SELVAGE_MPI_KIND
 nodes_up 2 1 1000 || { cat "$nodes_dir/why"; echo "SKIP: no network namespaces here"; exit 77; }
 failed=0 out=$nodes_dir/out
+nodes_run 1 hostname >"$out" 2>&1
+[ "$(sort "$out" | tr '\n' ' ')" = "n0 n1 " ] || { cat "$out"; echo "SKIP: no jobs on such nodes here"; exit 77; }
 export SELVAGE_DEVICE=${SELVAGE_DEVICE:-soft}
 # A program that libtool wrapped is started directly, with the library's folder.
 export LD_LIBRARY_PATH=$top_builddir/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
