@@ -234,9 +234,13 @@ static selvage_status_t take_piece(selvage_request_t *recv, uint32_t number, siz
     sv_message_engine_t *engine = recv->engine;
     const size_t wanted_bytes = piece_bytes(recv, number);
     uint8_t *place = recv->place.data + piece_offset(recv, number);
+    uint8_t *stage = is_tail(recv, number) && recv->eager.chunk ? recv->eager.chunk->bytes
+                                                               : piece_slot(recv, number)->stage;
     if (bytes != wanted_bytes && !sv_message_checks(engine)) /* nobody else finds it */
         return sv_error(SELVAGE_ERR_MISMATCH, "piece %u of message %llu from rank %d came with %zu bytes; wanted %zu",
                         number, (unsigned long long)recv->number, recv->peer, bytes, wanted_bytes);
+    if (bytes < wanted_bytes && stage) /* damaged, as its digest will say: nobody is to see what lay there before */
+        memset(stage + bytes, 0, wanted_bytes - bytes);
     if (recv->place.on_device) {
         const sv_copy_lane_t lane = {.dev = engine->dev, .stream = engine->streams.in};
         SV_TRY(sv_slot_unstage(piece_slot(recv, number), &lane, place, wanted_bytes, SV_COPY_H2D));

@@ -67,6 +67,7 @@ static void connect_peer(sv_ucx_peer_t *peer, const void *address)
         return;
     }
     peer->state = SV_UCX_CONNECTED;
+    peer->let_down = false;
     sv_ucx_flush_waiting(peer);
 }
 

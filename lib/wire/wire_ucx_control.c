@@ -74,12 +74,12 @@ void sv_ucx_control_end(sv_wire_ucx_t *wire)
     wire->arrivals = NULL;
 }
 
-/* Bounded, so that a rank that is not served keeps no memory; and so few for one that is not connected that it keeps no
+/* Bounded, so that messages that do not leave keep no memory; and for each rank, so that one that takes none keeps no
    room from the others. */
 static bool takes_control(const sv_wire_ucx_t *wire, const sv_ucx_peer_t *peer)
 {
-    enum { CONTROLS_MAX = 256, WAITING_MAX = 16 };
-    return wire->controls < CONTROLS_MAX && (peer->state != SV_UCX_ASKED || peer->nwaiting < WAITING_MAX);
+    enum { CONTROLS_MAX = 1024, OF_RANK_MAX = 64 };
+    return wire->controls < CONTROLS_MAX && peer->controls < OF_RANK_MAX;
 }
 
 selvage_status_t sv_ucx_control_send(sv_wire_t *base, int peer, sv_wire_control_t *message)

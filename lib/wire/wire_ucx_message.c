@@ -90,6 +90,7 @@ static void end_operation(sv_ucx_operation_t *operation, ucs_status_t status)
                wire->ucp->status_string(status));
     }
     wire->controls--;
+    wire->peers[operation->peer]->controls--;
     sv_ucx_give(operation);
 }
 
@@ -144,7 +145,6 @@ void sv_ucx_flush_waiting(sv_ucx_peer_t *peer)
         sv_ucx_operation_t *operation = SV_CONTAINER_OF(peer->waiting.next, sv_ucx_operation_t, link);
         sv_list_remove(&operation->link);
         sv_list_init(&operation->link);
-        peer->nwaiting -= operation->kind == SV_UCX_CONTROL;
         if (peer->state == SV_UCX_CONNECTED)
             begin_send(operation, peer);
         else
@@ -186,7 +186,7 @@ selvage_status_t sv_ucx_send_operation(sv_ucx_operation_t *operation)
     }
     if (operation->kind == SV_UCX_CONTROL) {
         operation->wire->controls++;
-        peer->nwaiting++;
+        peer->controls++;
     }
     sv_list_append(&peer->waiting, &operation->link);
     if (peer->state == SV_UCX_CONNECTED)
@@ -313,19 +313,29 @@ selvage_status_t sv_ucx_test(sv_wire_t *base, sv_wire_request_t *request, size_t
     return status;
 }
 
+/* A send that has not begun, since its receiver's address is not there. */
+static bool waits_for_address(const sv_ucx_operation_t *operation)
+{
+    return operation->kind == SV_UCX_SEND && !operation->request && !operation->over;
+}
+
 /* Receives are withdrawn; sends are let out, as nobody takes those back. One that still waits for its receiver's
-   address after a second has not left, and does not any more. */
-static bool try_to_end(sv_ucx_operation_t *operation, bool first, bool last)
+   address after a second has not left, and does not any more; then no other waits so long for that rank. */
+static bool try_to_end(sv_ucx_operation_t *operation, bool first, uint64_t begin_ns)
 {
     sv_wire_ucx_t *wire = operation->wire;
     if (!operation->over && first && operation->kind == SV_UCX_RECV)
         wire->ucp->request_cancel(wire->worker, operation->request);
     if (!operation->over)
         sv_ucx_progress(wire);
-    if (!operation->over && last && operation->kind == SV_UCX_SEND && !operation->request) {
-        sv_list_remove(&operation->link);
-        sv_list_init(&operation->link);
-        operation->over = true;
+    if (waits_for_address(operation)) {
+        sv_ucx_peer_t *peer = wire->peers[operation->peer];
+        peer->let_down |= sv_clock_ns() - begin_ns > WITHDRAW_ADDRESS_NS;
+        if (peer->let_down) {
+            sv_list_remove(&operation->link);
+            sv_list_init(&operation->link);
+            operation->over = true;
+        }
     }
     return operation->over;
 }
@@ -340,16 +350,17 @@ selvage_status_t sv_ucx_cancel(sv_wire_t *base, sv_wire_request_t *request)
         return SELVAGE_SUCCESS;
     sv_ucx_operation_t *operation = (sv_ucx_operation_t *)(uintptr_t)words.operation;
     const uint64_t begin_ns = sv_clock_ns();
+    uint64_t at_work_ns = 0; /* since when it has been with UCX */
     bool over = false;
-    for (int i = 0; !over; i++) {
+    for (bool first = true; !over; first = false) {
         pthread_mutex_lock(&wire->lock);
-        const bool waits = operation->kind == SV_UCX_SEND && !operation->request && !operation->over;
-        const bool last = sv_clock_ns() - begin_ns > (waits ? WITHDRAW_ADDRESS_NS : WITHDRAW_NS);
-        over = try_to_end(operation, i == 0, last);
+        over = try_to_end(operation, first, begin_ns);
+        if (at_work_ns == 0 && !waits_for_address(operation))
+            at_work_ns = sv_clock_ns();
         if (over)
             sv_ucx_give(operation);
         pthread_mutex_unlock(&wire->lock);
-        if (!over && last)
+        if (!over && at_work_ns && sv_clock_ns() - at_work_ns > WITHDRAW_NS)
             return SELVAGE_IN_PROGRESS;
         if (!over)
             sv_backoff(&backoff);

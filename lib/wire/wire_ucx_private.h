@@ -75,7 +75,8 @@ typedef struct sv_ucx_peer {
     bool asks_back;     /* ... and its own is asked for with it */
     uint64_t asked_ns;  /* when it was asked last, and how often */
     unsigned asks;
-    unsigned nwaiting;  /* control messages among the operations that wait */
+    unsigned controls;  /* control messages to it that have not left */
+    bool let_down;      /* a send to it was given up while it had no address */
     bool unwatched;     /* by transports that do not tell when a process goes */
     bool reported;      /* that it is gone */
 } sv_ucx_peer_t;
