@@ -371,7 +371,7 @@ static int wanted_level(int argc, char **argv)
 
 void open_fast_route(void)
 {
-    enum { TURNS = 20, PAUSE_US = 1000 };
+    enum { TURNS = 60, PAUSE_US = 3000 };
     for (int turn = 0; turn < TURNS; turn++) {
         MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
         usleep(PAUSE_US);
