@@ -46,6 +46,15 @@ succeeds "messages open at the end" 2 "$messages" finalize
 SELVAGE_RANKS_PER_NODE=2 succeeds "collectives" 4 "$top_builddir/tests/mpi/coll_mpi" any 10 1 29
 SELVAGE_SEGMENT_BYTES=8192 succeeds "damaged packets" 2 "$top_builddir/tests/mpi/fault_driver" --route staged --seed 1 \
     --packets 20 --bytes 601,6000,20000 --epochs 5 --each flip,swap,truncate
+# That the library is on UCX shows where UCX reaches nobody. MPICH may be on UCX itself.
+case $keep in -disable*) ;; *)
+    if UCX_TLS=self SELVAGE_TIMEOUT_S=5 bash "$top_srcdir/scripts/run-mpi" -n 2 -t 60 \
+        "$top_builddir/tests/mpi/halo_mpi" >"$dir/out" 2>&1 || ! grep -q 'UCX does not reach rank' "$dir/out"; then
+        cat "$dir/out"
+        echo "FAIL: packets went past UCX"
+        failed=1
+    fi ;;
+esac
 # Each rank reads a variable of its own.
 cat >"$dir/differ" <<'END'
 #!/bin/bash
