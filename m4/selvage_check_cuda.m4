@@ -1,7 +1,8 @@
 dnl SPDX-License-Identifier: BSD-3-Clause
 dnl
 dnl SELVAGE_CHECK_CUDA: nvcc, which turns the kernels into device code for NVIDIA GPUs. PATH is nvcc or a CUDA prefix.
-dnl Sets NVCC and the conditional HAVE_CUDA_COMPILER; HAVE_NVTX says whether that toolkit has NVTX version 3.
+dnl Sets NVCC, CUDA_ARCHS, the flags for these in CUDA_GENCODE, and the conditional HAVE_CUDA_COMPILER; HAVE_NVTX says
+dnl whether that toolkit has NVTX version 3.
 
 AC_DEFUN([SELVAGE_CHECK_CUDA], [
   AC_ARG_WITH([cuda],
@@ -28,6 +29,20 @@ AC_DEFUN([SELVAGE_CHECK_CUDA], [
     [AC_MSG_ERROR([--with-cuda=$with_cuda: no working nvcc there])])
   selvage_cuda_summary="${NVCC:-no}"
   AC_SUBST([NVCC])
+  AC_ARG_WITH([cuda-archs],
+    [AS_HELP_STRING([--with-cuda-archs=LIST],
+      [NVIDIA architectures to compile for, the newest last, of which there is PTX, too (80,90)])],
+    [], [with_cuda_archs=80,90])
+  selvage_archs=`echo "$with_cuda_archs" | tr , ' '`
+  CUDA_GENCODE=
+  for selvage_arch in $selvage_archs; do
+    AS_CASE([$selvage_arch], [*[[!0-9]]*], [AC_MSG_ERROR([--with-cuda-archs=$with_cuda_archs: numbers, as 80,90])])
+    CUDA_GENCODE="$CUDA_GENCODE -gencode arch=compute_$selvage_arch,code=sm_$selvage_arch"
+  done
+  AS_IF([test -z "$CUDA_GENCODE"], [AC_MSG_ERROR([--with-cuda-archs=$with_cuda_archs: names none])])
+  CUDA_GENCODE="$CUDA_GENCODE -gencode arch=compute_$selvage_arch,code=compute_$selvage_arch"
+  AC_SUBST([CUDA_GENCODE])
+  AC_SUBST([CUDA_ARCHS], [$with_cuda_archs])
   AS_IF([test -n "$NVCC"], [CUDA_HOME=`dirname "$(dirname "$(readlink -f "$NVCC")")"`], [CUDA_HOME=])
   AC_SUBST([CUDA_HOME])
   AC_MSG_CHECKING([for NVTX])

@@ -103,7 +103,7 @@ void run_early(void)
 /* Ranks 0 and 1 exchange device memory, all others that of the host, and nobody makes a collective call. */
 void run_pairs(void)
 {
-    enum { TURNS = 30 };
+    enum { TURNS = 60 };
     const int other = the.rank ^ 1;
     const bool device = the.rank < 2;
     uint8_t *host_in = calloc(1, LONG_BYTES), *host_out = calloc(1, LONG_BYTES);
@@ -137,6 +137,7 @@ void run_owed(void)
     void *out[MANY], *in = device_bytes(LONG_BYTES);
     for (int i = 0; i < MANY; i++)
         out[i] = device_bytes(LONG_BYTES);
+    open_fast_pairs();
     for (int turn = 0; turn < 5; turn++) {
         MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
         if (the.rank % 2 == 0)

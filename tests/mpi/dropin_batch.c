@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "fixtures/dropin_case.h"
+#include "fixtures/dropin_route.h"
 
 enum { NUMBERS = 1024, LONG_BYTES = 1 << 19, MIDDLE_BYTES = 4096, MANY = 1000, LANDED = 64, LANDED_BYTES = 520,
        TAG = 5 };
@@ -320,9 +321,7 @@ static void run_starts(void)
         host[i] = i;
     for (int i = 0; i < PAIRS; i++)
         copy_up(longs + i * MIDDLE_BYTES / (int)sizeof(int), &host[2 * i], sizeof(int));
-    for (int i = 0; i < 4; i++) /* the route is open then, if it ever is */
-        MPI_Sendrecv(middle, MIDDLE_BYTES, MPI_BYTE, other, 1, far, MIDDLE_BYTES, MPI_BYTE, other, 1, MPI_COMM_WORLD,
-                     MPI_STATUS_IGNORE);
+    dropin_await_route(middle, MIDDLE_BYTES, NULL);
     for (int i = 0; i < PAIRS; i++) {
         MPI_Send_init(longs + i * MIDDLE_BYTES / (int)sizeof(int), MIDDLE_BYTES, MPI_BYTE, other, TAG, MPI_COMM_WORLD,
                       &request[2 * i]);

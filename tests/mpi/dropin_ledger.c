@@ -116,6 +116,7 @@ void run_ledger(void)
     pass(MPI_COMM_WORLD, type, the.in);
     for (int i = 0; i < 8; i++)
         MPI_Barrier(MPI_COMM_WORLD);
+    open_fast_pairs();
     pass(MPI_COMM_WORLD, type, the.in);
     pass(MPI_COMM_WORLD, type, host);
     pass(same, type, the.in);

@@ -131,6 +131,7 @@ void run_attributes(void)
     show_device();
     for (int i = 0; i < CALLS; i++)
         MPI_Barrier(MPI_COMM_WORLD);
+    open_fast_pairs();
     show_device();
     probe_letter();
     gather_with_attribute(type_key);
@@ -165,6 +166,7 @@ void run_refused(void)
     show_device();
     for (int i = 0; i < 3 * CALLS; i++)
         MPI_Barrier(MPI_COMM_WORLD);
+    open_fast_pairs();
     show_device();
 }
 
@@ -190,6 +192,7 @@ void run_lopsided(void)
     refuses_streams = false;
     CHECK(MPI_Wtime() - begin < 20);
     CHECK_EQ(MPI_Allreduce(the.out, the.in, BYTES, MPI_SIGNED_CHAR, MPI_SUM, MPI_COMM_WORLD), MPI_SUCCESS);
+    open_fast_pairs();
     show_device();
 }
 

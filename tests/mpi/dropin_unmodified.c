@@ -52,6 +52,7 @@
 #include <unistd.h>
 
 #include "fixtures/check.h"
+#include "fixtures/dropin_route.h"
 #include "dropin_unmodified.h"
 
 enum { THREADS = 4, ROUNDS = 30, PROBES = 2000000 };
@@ -369,13 +370,27 @@ static int wanted_level(int argc, char **argv)
     return alone ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE;
 }
 
+static void await_route(void (*before_each)(void))
+{
+    enum { LONG_BYTES = 1 << 18 };
+    void *memory = device_bytes(LONG_BYTES);
+    dropin_await_route(memory, LONG_BYTES, before_each);
+    selvage_device_free(the.device, memory);
+}
+
+static void add_on_device(void)
+{
+    MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+
 void open_fast_route(void)
 {
-    enum { TURNS = 60, PAUSE_US = 3000 };
-    for (int turn = 0; turn < TURNS; turn++) {
-        MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-        usleep(PAUSE_US);
-    }
+    await_route(add_on_device);
+}
+
+void open_fast_pairs(void)
+{
+    await_route(NULL);
 }
 
 int main(int argc, char **argv)

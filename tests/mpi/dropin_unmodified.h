@@ -80,7 +80,9 @@ void run_short(void);
 /* dropin_failing.c */
 void run_stopped(void);
 
-/* Collective calls after which the route is open, if it ever is: on a crowded machine that takes a while. */
+/* Collective calls on device memory, and messages, until the route is open between neighbours, if it ever is: on a
+   crowded machine that takes a while. The other one leaves out those calls. Collective. */
 void open_fast_route(void);
+void open_fast_pairs(void);
 
 #endif

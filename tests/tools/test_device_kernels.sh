@@ -34,7 +34,8 @@ for kernel in $device_kernels; do
     fi
 done
 [ "$count" -gt 0 ] || fail "no files of device code"
-found=$("${check[@]}" "${files[@]}") || fail "kernels that spill or take too much, or code that is missing"
+found=$("${check[@]}" --cuda-archs "${CUDA_ARCHS:-80,90}" "${files[@]}") ||
+    fail "kernels that spill or take too much, or code that is missing"
 echo "$found"
 kernels=$(sed -n 's/^    \(sv_[a-z0-9_]*\): .*/\1/p' <<<"$found" | sort -u | wc -l)
 echo "$kernels kernels"
