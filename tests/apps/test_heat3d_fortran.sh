@@ -18,9 +18,9 @@ failed=0
 heat3d() {
     local ranks=$1 status
     shift
-    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 120 "$example" "$@" >"$dir/fortran" 2>"$dir/error"
+    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$example" "$@" >"$dir/fortran" 2>"$dir/error"
     status=$?
-    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 120 "$reference" --device soft "$@" >"$dir/c" 2>>"$dir/error"
+    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$reference" --device soft "$@" >"$dir/c" 2>>"$dir/error"
     if [ "$status" -eq 0 ] && grep -q ': right$' "$dir/fortran" && cmp -s "$dir/fortran" "$dir/c" &&
         ! grep -q 'selvage' "$dir/error"; then
         return
@@ -39,7 +39,7 @@ for ranks in 1 2 3 4; do heat3d "$ranks" --n 8; done
 heat3d 5 --n 6 --steps 3
 for wrong in '--n 3' '--n' '--steps 0' '--steps x' '--cells 8'; do
     # shellcheck disable=SC2086  # two words
-    "$top_srcdir/scripts/run-mpi" -n 1 -t 60 "$example" $wrong >"$dir/fortran" 2>&1
+    "$top_srcdir/scripts/run-mpi" -n 1 -t 240 "$example" $wrong >"$dir/fortran" 2>&1
     status=$?
     [ "$status" -eq 2 ] && grep -q '^usage' "$dir/fortran" || { echo "FAIL: status $status: $wrong"; failed=1; }
 done

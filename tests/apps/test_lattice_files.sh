@@ -12,7 +12,7 @@ run() {
     local ranks=$1
     shift
     runs=$((runs + 1))
-    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 60 "$example" "$@" >"$work/out" 2>&1
+    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$example" "$@" >"$work/out" 2>&1
     status=$?
 }
 

@@ -29,7 +29,7 @@ plaquette() {
     local ranks=$1 wanted=$2 line
     shift 2
     runs=$((runs + 1))
-    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 120 "$example" "$@" >"$work/out" 2>&1 ||
+    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$example" "$@" >"$work/out" 2>&1 ||
         { fail "exit status $? on $ranks ranks, ${SELVAGE_ROUTE:-auto}: $*"; return; }
     while read -r line; do
         grep -q -- "$line" "$work/out" || fail "no '$line' on $ranks ranks, ${SELVAGE_ROUTE:-auto}: $*"

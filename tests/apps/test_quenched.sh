@@ -66,7 +66,7 @@ quenched 4 0 "^cold" "${even[@]}" --grid 2x1x1x2 --start cold --save "$work/four
 quenched 1 0 "^cold" "${even[@]}" --start cold --save "$work/one"
 cmp "$work/four" "$work/one" || fail "the configuration depends on the ranks"
 runs=$((runs + 1))
-"$top_srcdir/scripts/run-mpi" -n 2 -t 120 "$reader" --lattice "$work/four" >"$work/out" 2>&1 ||
+"$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$reader" --lattice "$work/four" >"$work/out" 2>&1 ||
     fail "the reader refuses"
 [ "$(grep -c 'reference\|plaquette \|trace ' "$work/out")" -ge 4 ] || fail "no table"
 quenched 2 1 "^quenched: .*/no/where" "${even[@]}" --start cold --save "$work/no/where"

@@ -47,7 +47,7 @@ SELVAGE_PROGRESS=thread wilson 2 0 "$sums" --extent 4x4x4x4 --sources 1 --gauge-
 
 # A random configuration and the inverse of the whole matrix.
 random=$work/random
-"$top_srcdir/scripts/run-mpi" -n 1 -t 60 "$top_builddir/examples/plaquette" --write "$random" --extent 2x2x2x4 \
+"$top_srcdir/scripts/run-mpi" -n 1 -t 240 "$top_builddir/examples/plaquette" --write "$random" --extent 2x2x2x4 \
     --seed 5 >"$work/out" 2>&1 || fail "no configuration"
 "${PYTHON:-python3}" "$top_srcdir/tests/fixtures/wilson_dense.py" "$random" 0.13 >"$work/dense" ||
     fail "no dense matrix"

@@ -23,8 +23,8 @@ static int (*in)[NUMBERS];
 static MPI_Request *request;
 static MPI_Status *status;
 static int *indices;
-static int many = MANY;
-static double all_s[2]; /* by the drop-in, by MPI */
+static int many = MANY, calls = CALLS;
+static double all_s[2]; /* by the drop-in, by MPI: medians */
 
 static void post_receives(bool plain)
 {
@@ -63,16 +63,23 @@ static int tag_of(int i)
     return (int)((long)i * 7919 % many);
 }
 
+static int compare_seconds(const void *a, const void *b)
+{
+    const double difference_s = *(const double *)a - *(const double *)b;
+    return difference_s < 0 ? -1 : difference_s > 0;
+}
+
+/* The median of what a call takes: on a crowded machine some take as long as others run. */
 static double end_some(call_t call, bool plain)
 {
-    double spent_s = 0;
-    for (int sent = 0; sent < CALLS; sent++) {
+    double spent_s[CALLS];
+    for (int sent = 0; sent < calls; sent++) {
         MPI_Barrier(MPI_COMM_WORLD); /* the message is there, or about to be */
         const double began_s = MPI_Wtime();
         int ended = 0;
         while (ended == 0)
             ended = call_once(call, plain);
-        spent_s += MPI_Wtime() - began_s;
+        spent_s[sent] = MPI_Wtime() - began_s;
         CHECK_EQ(ended, 1);
         CHECK_EQ(indices[0], tag_of(sent));
         CHECK(request[indices[0]] == MPI_REQUEST_NULL);
@@ -80,7 +87,8 @@ static double end_some(call_t call, bool plain)
         CHECK(in[tag_of(sent)][0] == sent + 1 && in[tag_of(sent)][NUMBERS - 1] == sent + 1);
         MPI_Barrier(MPI_COMM_WORLD); /* the next one is sent after this */
     }
-    return spent_s;
+    qsort(spent_s, (size_t)calls, sizeof spent_s[0], compare_seconds);
+    return spent_s[calls / 2];
 }
 
 static void send_some(int from, int to)
@@ -90,7 +98,7 @@ static void send_some(int from, int to)
         for (int n = 0; n < NUMBERS; n++)
             out[n] = i + 1;
         MPI_Send(out, NUMBERS, MPI_INT, 1, tag_of(i), MPI_COMM_WORLD);
-        for (int turn = 0; to <= CALLS && turn < 2; turn++)
+        for (int turn = 0; to <= calls && turn < 2; turn++)
             MPI_Barrier(MPI_COMM_WORLD);
     }
 }
@@ -114,9 +122,9 @@ static void run_call(call_t call)
             post_receives(plain);
         MPI_Barrier(MPI_COMM_WORLD);
         if (the.rank == 0) {
-            send_some(0, CALLS);
+            send_some(0, calls);
             MPI_Barrier(MPI_COMM_WORLD);
-            send_some(CALLS, many);
+            send_some(calls, many);
         } else {
             some_s[plain] = end_some(call, plain);
             MPI_Barrier(MPI_COMM_WORLD);
@@ -127,14 +135,15 @@ static void run_call(call_t call)
     if (the.rank == 0)
         return;
     printf("%s of %d: %.1f us a call, MPI's own %.1f; Waitall of the rest %.2f ms, MPI's own %.2f\n", name[call], many,
-           1e6 * some_s[0] / CALLS, 1e6 * some_s[1] / CALLS, 1e3 * rest_s[0], 1e3 * rest_s[1]);
+           1e6 * some_s[0], 1e6 * some_s[1], 1e3 * rest_s[0], 1e3 * rest_s[1]);
     all_s[0] += some_s[0];
     all_s[1] += some_s[1];
 }
 
 void run_lists(void)
 {
-    many = check_brief() ? MANY_BRIEF : MANY;
+    many = check_brief() ? MANY_BRIEF : check_part(MANY);
+    calls = check_part(CALLS);
     in = calloc((size_t)many, sizeof *in);
     request = calloc((size_t)many, sizeof *request);
     status = calloc((size_t)many, sizeof *status);
@@ -205,8 +214,7 @@ void run_nested(void)
 {
     MPI_Errhandler handler;
     void *announced = device_bytes(ANNOUNCED_BYTES);
-    for (int turn = 0; turn < 5; turn++) /* after this the route is open */
-        MPI_Allreduce(the.out, the.in, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    open_fast_route();
     MPI_Comm_create_errhandler(begin_later, &handler);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
     for (int round = 0; round < ROUNDS; round++)
@@ -252,6 +260,8 @@ void run_listener(void)
 {
     void *out = device_bytes(PIECE_BYTES), *into = device_bytes(PIECE_BYTES);
     const int word = 1;
+    const int turns = check_part(TURNS);
+    const long after_bytes = 2L * PIECE_BYTES * turns * 7 / 8; /* come and gone after the first measurement */
     long before = 0;
     pthread_t thread;
     MPI_Request pair[PAIR], unused;
@@ -260,16 +270,16 @@ void run_listener(void)
     while (!listens)
         usleep(1000);
     usleep(100000); /* it is in its call, or the test shows nothing */
-    for (int turn = 0; turn < TURNS; turn++) {
+    for (int turn = 0; turn < turns; turn++) {
         MPI_Irecv(into, PIECE_BYTES, MPI_BYTE, the.left, 7, MPI_COMM_WORLD, &pair[0]);
         MPI_Isend(out, PIECE_BYTES, MPI_BYTE, the.right, 7, MPI_COMM_WORLD, &pair[1]);
         MPI_Waitall(PAIR, pair, MPI_STATUSES_IGNORE);
-        if (turn == TURNS / 8)
+        if (turn == turns / 8)
             before = resident_bytes();
     }
     const long grown = resident_bytes() - before;
     printf("memory grew by %ld KiB\n", grown >> 10);
-    CHECK(grown < 32L << 20); /* of what came and went, 175 MiB */
+    CHECK(grown < after_bytes / 5);
     MPI_Send(&word, 1, MPI_INT, the.right, STOP_TAG, MPI_COMM_WORLD);
     pthread_join(thread, NULL);
     MPI_Request_free(&unused);

@@ -80,7 +80,7 @@ static void give_up(void *out, void *in, bool on_device, bool persistent)
     MPI_Send(out, LONG_BYTES, MPI_BYTE, the.right, 2, MPI_COMM_WORLD);
     const double begin = MPI_Wtime();
     int flag, came = 0;
-    while (came != 31 && MPI_Wtime() - begin < 20) {
+    while (came != 31 && MPI_Wtime() - begin < 100) {
         MPI_Iprobe(the.left, 77, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
         came = on_device ? last_byte(in) : ((volatile uint8_t *)in)[LONG_BYTES - 1];
     }

@@ -23,7 +23,7 @@ bad() {
     local ranks=$1 mode=$2 got text
     shift 2
     runs=$((runs + 1))
-    bash "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 60 "$program" "$mode" >"$work/out" 2>"$work/err"
+    bash "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$program" "$mode" >"$work/out" 2>"$work/err"
     got=$?
     [ "$got" -eq 0 ] || fail "status $got: $mode"
     for text in "$@" 'rank [0-9]* ends'; do

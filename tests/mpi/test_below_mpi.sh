@@ -56,7 +56,7 @@ drop_in() { # KIND NTH RANK
     jobs=$((jobs + 1))
     BELOW_MPI="kind=$1,class=letter,nth=$2,rank=$3,seed=$2" BELOW_MPI_TELL=1 RUN_MPI_FLAGS="$preload$below" \
         SELVAGE_LOG=error SELVAGE_DROPIN_FAST=on SELVAGE_DROPIN_FAST_BYTES=256 MPIRUN="$work/mpirun" \
-        "$top_srcdir/scripts/run-mpi" -n 2 -t 40 "$top_builddir/examples/dropin/jacobi" --n 60 --steps 6 \
+        "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/examples/dropin/jacobi" --n 60 --steps 6 \
         >"$work/out" 2>&1
     status=$?
     hit=$(grep -c '^below: .* of letter' "$work/out")

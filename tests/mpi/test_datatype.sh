@@ -3,4 +3,4 @@
 #
 # Datatypes taken apart, beside what this MPI makes of them. One rank: nothing is sent.
 set -eu
-bash "${top_srcdir:-.}/scripts/run-mpi" -n 1 -t 120 "${top_builddir:-.}/tests/mpi/test_datatype"
+bash "${top_srcdir:-.}/scripts/run-mpi" -n 1 -t 240 "${top_builddir:-.}/tests/mpi/test_datatype"

@@ -15,7 +15,7 @@ failed=0
 route() {
     local ranks=$1 route=$2 seed=$3 cases=$4
     shift 4
-    env "$@" "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 120 "$top_builddir/tests/mpi/datatype_exchange" \
+    env "$@" "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$top_builddir/tests/mpi/datatype_exchange" \
         "$route" "$seed" "$cases" >"$dir/out" 2>&1 && ! grep -q '^selvage\[' "$dir/out" ||
         { cat "$dir/out"; echo "FAIL: $route, $ranks ranks, seeds from $seed, $*"; failed=1; }
 }
@@ -28,7 +28,7 @@ for name in peer shared staged; do
     route 2 "$name" 500 10 "${pieces[@]}"
 done
 
-SELVAGE_LOG=none "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/mpi/datatype_refuse" ||
+SELVAGE_LOG=none "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tests/mpi/datatype_refuse" ||
     { echo "FAIL: what is refused"; failed=1; }
 [ "$failed" -ne 0 ] || echo "every route gave what MPI gives"
 exit "$failed"

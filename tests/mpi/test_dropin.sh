@@ -17,7 +17,7 @@ run() { # RANKS PROGRAM SEED CASES [fits or FOLDER]
     local cases=$4
     # With BRIEF a third of them; not where the report is to have every call.
     case ${BRIEF:+brief}:${SELVAGE_REPORT:-}:$cases in brief::*[0-9]) cases=$(((cases + 2) / 3)) ;; esac
-    "$top_srcdir/scripts/run-mpi" -n "$1" -t 60 "$top_builddir/tests/mpi/$2" "$3" "$cases" "${5:-}" ||
+    "$top_srcdir/scripts/run-mpi" -n "$1" -t 240 "$top_builddir/tests/mpi/$2" "$3" "$cases" "${5:-}" ||
         { echo "FAIL: $2, $1 ranks, seed $3"; failed=1; return 1; }
 }
 run 2 dropin_messages 1 200

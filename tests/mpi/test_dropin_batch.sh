@@ -14,7 +14,7 @@ export SELVAGE_DEVICE=${SELVAGE_DEVICE:-soft} SELVAGE_DROPIN_SYNC=default SELVAG
 batch() {
     local what=$1
     shift
-    env "$@" "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/mpi/dropin_batch" "$what" >"$dir/out" 2>&1 ||
+    env "$@" "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tests/mpi/dropin_batch" "$what" >"$dir/out" 2>&1 ||
         { cat "$dir/out"; echo "FAIL: $what $*"; failed=1; }
 }
 says() { grep -Eq "$1" "$dir/out" || { cat "$dir/out"; echo "FAIL: no \"$1\""; failed=1; }; }
@@ -58,14 +58,14 @@ assert sum(landed) == 64 * 520 and len(landed) <= 8, copies
 END
 # Random messages, whose contents MPI's own calls say.
 for seed in 21 22; do
-    "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/mpi/dropin_messages" "$seed" 200 "" \
+    "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tests/mpi/dropin_messages" "$seed" 200 "" \
         >"$dir/out" 2>&1 || { cat "$dir/out"; echo "FAIL: dropin_messages, seed $seed"; failed=1; }
     says 'batched, in'
 done
 # From Fortran, whose calls may not pass by C's.
 for program in mpifh usempi f08; do
     [ -x "$top_builddir/tests/mpi/dropin_$program" ] || continue
-    "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/mpi/dropin_$program" "" "" "$dir" >"$dir/out" 2>&1 ||
+    "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tests/mpi/dropin_$program" "" "" "$dir" >"$dir/out" 2>&1 ||
         { cat "$dir/out"; echo "FAIL: dropin_$program"; failed=1; }
     says 'batched, in'
 done

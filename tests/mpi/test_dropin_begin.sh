@@ -16,7 +16,7 @@ dropin=$top_builddir/.libs/libselvage-mpi.so
 expect() {
     local what=$1 wanted=$2 pattern=$3 status=good
     shift 3
-    timeout 60 "$@" >"$dir/out" 2>&1 || { [ $? -lt 124 ] && status=bad || status=killed; }
+    timeout 240 "$@" >"$dir/out" 2>&1 || { [ $? -lt 124 ] && status=bad || status=killed; }
     if [ "$status" != "$wanted" ] || ! grep -Eq "$pattern" "$dir/out"; then
         echo "FAIL: $what: $status, wanted $wanted and $pattern"
         cat "$dir/out"

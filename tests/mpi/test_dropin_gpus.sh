@@ -34,7 +34,7 @@ program() {
     local what=$1 pattern=$2
     shift 2
     runs=$((runs + 1))
-    if ! env "$@" MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n 2 -t 60 \
+    if ! env "$@" MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n 2 -t 240 \
         "$top_builddir/tests/mpi/dropin_unmodified" "$what" >"$dir/out" 2>&1 || ! grep -Eq "$pattern" "$dir/out" ||
         grep -q "selvage-mpi: $unwanted" "$dir/out" ||
         [ "$(grep -c 'hip stand-in: .* 0 misuses' "$dir/out")" -ne 2 ]; then

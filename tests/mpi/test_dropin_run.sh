@@ -26,7 +26,7 @@ soft) program 2 device-writes-late 'MPI_Sendrecv: the device was still writing 4
 esac
 program 2 device-writes-late '^ +0 +1 +MPI_Sendrecv +staged +1 +4096' SELVAGE_REPORT=1
 # A job of several programs: each of them.
-env -u SELVAGE_MPI_KIND OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 5 30 "$dir/mpirun" -n 1 \
+env -u SELVAGE_MPI_KIND OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 5 240 "$dir/mpirun" -n 1 \
     "$top_builddir/tests/mpi/dropin_unmodified" device-writes-late : \
     -n 1 "$top_builddir/tests/mpi/dropin_unmodified" device-writes-late >"$dir/out" 2>&1 &&
     [ "$(grep -c ' 0 failed' "$dir/out")" -eq 2 ] || { cat "$dir/out"; echo "FAIL: two programs in a job"; failed=1; }
@@ -39,8 +39,8 @@ row() {
     local pattern=$1
     shift
     env SELVAGE_DROPIN_SYNC=default SELVAGE_REPORT=1 "$@" MPIRUN="$dir/mpirun" \
-        "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tools/selvage-bench-mpi" --benchmarks bandwidth \
-        --ways device --min 16K --max 16K --window 32 --iterations 400 --seconds 5 --repetitions 1 --nccl no \
+        "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tools/selvage-bench-mpi" --benchmarks bandwidth \
+        --ways device --min 16K --max 16K --window 32 --iterations 400 --seconds 60 --repetitions 1 --nccl no \
         >"$dir/out" 2>&1 &&
         grep -q ', 0 wrong' "$dir/out" &&
         grep -Eq "$pattern" "$dir/out" ||
@@ -58,8 +58,8 @@ alone() {
     local bytes=$1 route=$2
     shift 2
     env SELVAGE_DROPIN_SYNC=default SELVAGE_REPORT=1 "$@" MPIRUN="$dir/mpirun" \
-        "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tools/selvage-bench-mpi" --benchmarks latency \
-        --ways device --min "$bytes" --max "$bytes" --iterations 40 --seconds 5 --repetitions 1 --nccl no \
+        "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tools/selvage-bench-mpi" --benchmarks latency \
+        --ways device --min "$bytes" --max "$bytes" --iterations 40 --seconds 60 --repetitions 1 --nccl no \
         >"$dir/out" 2>&1 &&
         grep -q ', 0 wrong' "$dir/out" &&
         grep -Eq "^ +0 +1 +MPI_Send +$route +[1-9]" "$dir/out" &&

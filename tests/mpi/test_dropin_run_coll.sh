@@ -40,7 +40,7 @@ done
 program "$ranks" blocks-of-each-kind ' 0 failed' SELVAGE_DROPIN_FAST_BYTES=1024 SELVAGE_MESSAGE_BUFFER_BYTES=0 \
     SELVAGE_DROPIN_SLOT_BYTES=4K
 # What MPI refuses ends as it does without the drop-in, and handlers are called as often.
-"$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/mpi/dropin_unmodified" \
+"$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tests/mpi/dropin_unmodified" \
     refused-as-without-the-drop-in >"$dir/plain" 2>&1 ||
     { cat "$dir/plain"; echo "FAIL: errors without the drop-in"; failed=1; }
 grep '^refused: ' "$dir/plain" | sort >"$dir/wanted"
@@ -108,7 +108,7 @@ example() {
     local ranks=$1 name=$2
     shift 2
     [ -x "$top_builddir/examples/dropin/$name" ] || return
-    MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 60 "$top_builddir/examples/dropin/$name" "$@" \
+    MPIRUN="$dir/mpirun" "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$top_builddir/examples/dropin/$name" "$@" \
         >"$dir/out" 2>&1 && grep -q ': right$' "$dir/out" ||
         { cat "$dir/out"; echo "FAIL: $name $* on $ranks ranks"; failed=1; }
 }
@@ -182,7 +182,7 @@ case $("$MPIRUN" --version 2>&1) in
 *) flags=(-genv LD_PRELOAD "$dir/own.so" -genv OTHER 1) ;;
 esac
 # shellcheck disable=SC2016 # for the shell that is started
-OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 LD_LIBRARY_PATH='' timeout -k 5 30 "$dir/mpirun" \
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 LD_LIBRARY_PATH='' timeout -k 5 240 "$dir/mpirun" \
     "${flags[@]}" -n 1 sh -c 'echo "preloaded $LD_PRELOAD"' >"$dir/out" 2>/dev/null
 grep -q "^preloaded .*libselvage-mpi.so:$dir/own.so\$" "$dir/out" ||
     { cat "$dir/out"; echo "FAIL: a library of the flags"; failed=1; }

@@ -10,7 +10,7 @@ export SELVAGE_DROPIN_SYNC=auto SELVAGE_DROPIN_SYNC_MS=50000 # one program forge
 run() { # RANKS PROGRAM ARGUMENT...
     local ranks=$1 program=$2
     shift 2
-    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 60 "$top_builddir/tests/mpi/$program" "$@" ||
+    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$top_builddir/tests/mpi/$program" "$@" ||
         { echo "FAIL: $program $* with ${SELVAGE_DROPIN_POOL_BYTES:-all the memory it wants}"; failed=1; }
 }
 for ranks in 2 4; do # of one Open MPI 4.1 makes a crash of MPI_Alltoallw

@@ -29,7 +29,7 @@ drive() {
     runs=$((runs + 1))
     SELVAGE_TIMEOUT_S=${SELVAGE_TIMEOUT_S:-40} SELVAGE_SEGMENT_BYTES=8192 SELVAGE_KERNEL_COPY_MAX_BYTES=4096 \
         SELVAGE_DIRECT_MESSAGE_BYTES=16384 \
-        bash "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 100 "$driver" --route "$route" --seed "$seed" "$@" \
+        bash "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$driver" --route "$route" --seed "$seed" "$@" \
         >"$work/out" 2>"$work/err"
     got=$?
     if [ "$got" -ne "$status" ]; then fail "status $got, wanted $status: $route $*"; fi

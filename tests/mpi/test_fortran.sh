@@ -14,7 +14,7 @@ failed=0
 
 # fortran PROGRAM RANKS: all cases pass, and the log has only the errors that they want.
 fortran() {
-    "$top_srcdir/scripts/run-mpi" -n "$2" -t 120 "$top_builddir/tests/mpi/fortran_$1" >"$dir/out" 2>&1
+    "$top_srcdir/scripts/run-mpi" -n "$2" -t 240 "$top_builddir/tests/mpi/fortran_$1" >"$dir/out" 2>&1
     status=$?
     if [ "$status" -eq 0 ] && grep -q "^fortran_$1: [0-9]* checks, 0 failed" "$dir/out" &&
         ! grep -q 'selvage\[.*warn' "$dir/out"; then
@@ -32,7 +32,7 @@ else
     echo "the module mpi_f08 is not usable here: its communicators were not tested"
 fi
 
-"$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/mpi/fortran_mpi" stop >"$dir/out" 2>&1
+"$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tests/mpi/fortran_mpi" stop >"$dir/out" 2>&1
 status=$?
 if [ "$status" -eq 0 ] || ! grep -q 'selvage: SELVAGE_ERR_ARGUMENT: .*peer' "$dir/out" ||
     ! grep -q 'this was written before' "$dir/out" || grep -q 'this must not be written' "$dir/out"; then
@@ -52,7 +52,7 @@ if [ -x "$top_builddir/tests/mpi/fortran_f08" ]; then
                -o "$dir/faces.o" &&
            "$top_builddir/libtool" --silent --tag=FC --mode=link ${FC:-gfortran} $sanitizer -o "$dir/faces" \
                "$dir/faces.o" "$top_builddir/libselvage_fortran.la" "$top_builddir/libselvage.la" ${MPI_FCLIBS:-} &&
-           "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$dir/faces" >"$dir/out" 2>&1 &&
+           "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$dir/faces" >"$dir/out" 2>&1 &&
            sort "$dir/out" | cmp -s - "$dir/wanted"; }; then
         echo "FAIL: the Fortran program of the guide"
         cat "$dir/out"

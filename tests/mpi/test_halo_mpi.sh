@@ -6,7 +6,7 @@ set -eu
 top_srcdir=${top_srcdir:-.}
 program=${top_builddir:-.}/tests/mpi/halo_mpi
 halo() {
-    bash "$top_srcdir/scripts/run-mpi" -n "$1" -t 120 "$program"
+    bash "$top_srcdir/scripts/run-mpi" -n "$1" -t 240 "$program"
 }
 for ranks in 1 2 4 6; do halo "$ranks"; done
 for route in shared staged; do SELVAGE_ROUTE=$route halo 3; done

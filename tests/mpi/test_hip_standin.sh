@@ -50,7 +50,7 @@ mpi() {
     local ranks=$1 status=$2 text=$3 got
     shift 3
     runs=$((runs + 1))
-    SELVAGE_DEVICE=amd SELVAGE_DEVICE_PATH=$plugins "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 120 "$@" \
+    SELVAGE_DEVICE=amd SELVAGE_DEVICE_PATH=$plugins "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$@" \
         >"$work/out" 2>&1
     got=$?
     if [ "$status" = any ] && [ "$got" -ne 124 ] && [ "$got" -lt 128 ]; then got=any; fi
@@ -139,7 +139,7 @@ drive() {
     local mode=$1 got
     shift
     runs=$((runs + 1))
-    env HIP_STANDIN_DEVICES=2 "$@" timeout -k 5 60 "$driver" "$mode" "$plugins" "$runtime" >"$work/out" 2>&1
+    env HIP_STANDIN_DEVICES=2 "$@" timeout -k 5 240 "$driver" "$mode" "$plugins" "$runtime" >"$work/out" 2>&1
     got=$?
     [ "$got" -eq 0 ] || [ "$got" -eq 3 ] || fail "status $got: $mode $*"
     all_given_back 1 "$mode $*"

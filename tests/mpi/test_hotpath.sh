@@ -12,7 +12,7 @@ failed=0
 count() { # WHAT ARGUMENT...
     local what=$1 text status
     shift
-    text=$("$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$program" "$@" 2>&1)
+    text=$("$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$program" "$@" 2>&1)
     status=$?
     echo "$what: $text"
     if [ "$status" -ne 0 ] || grep -q -i selvage <<<"$text"; then

@@ -16,7 +16,7 @@ failed=0
 # The large packets by the copy engine, the small ones by kernels, whatever the device would choose.
 walk() {
     SELVAGE_KERNEL_PEER_MAX_BYTES=16K SELVAGE_LOG=none \
-        "$top_srcdir/scripts/run-mpi" -n 2 -t 120 "$program" "$1" 2>&1
+        "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$program" "$1" 2>&1
 }
 
 walk "$page" || { echo "FAIL: the page does not say what is"; failed=1; }
@@ -32,7 +32,7 @@ done
 # fallback WHAT ROUTE: with mappings of that kind failing, packets go by that route; one line for the pair.
 fallback() {
     local lines
-    SELVAGE_FAULT=$1=1+,rank=1 "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$top_builddir/tests/mpi/fault_driver" \
+    SELVAGE_FAULT=$1=1+,rank=1 "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tests/mpi/fault_driver" \
         --epochs 3 --expect retry >"$dir/out" 2>&1 || { cat "$dir/out"; echo "FAIL: $1 fails"; failed=1; }
     lines=$(grep -c "memory of rank 0 cannot be mapped (injected fault: .*): its packets go by route $2 " "$dir/out")
     echo "$1 refused: $(grep -o 'its packets go by route [a-z]*' "$dir/out" | sort -u)"

@@ -26,7 +26,7 @@ drive() {
     local got level=$1 route=$2 text
     shift 2
     runs=$((runs + 1))
-    bash "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$driver" "$level" "$route" >"$work/out" 2>"$work/err"
+    bash "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$driver" "$level" "$route" >"$work/out" 2>"$work/err"
     got=$?
     if [ "$got" -eq 77 ]; then echo "SKIP: this MPI has no MPI_THREAD_MULTIPLE"; exit 77; fi
     [ "$got" -eq 0 ] || fail "status $got: $level $route"

@@ -22,7 +22,7 @@ fail() {
 launch() { # RANKS ARGUMENT...
     local ranks=$1
     shift
-    bash "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 60 "$driver" "$@" >"$work/out" 2>"$work/err"
+    bash "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$driver" "$@" >"$work/out" 2>"$work/err"
 }
 
 # drive RANKS WANTED_STATUS ARGUMENT...

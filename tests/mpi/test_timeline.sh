@@ -21,7 +21,7 @@ fail() { echo "FAIL: $*"; failed=1; }
 traced() {
     local name=$1
     shift
-    env "$@" SELVAGE_TRACE="$scratch/$name.json" "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$driver" "$epochs" \
+    env "$@" SELVAGE_TRACE="$scratch/$name.json" "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$driver" "$epochs" \
         "${sizes[@]}" 2>"$scratch/$name.err" || fail "$name: the run failed with $?"
     if grep -i -E 'selvage|timeline' "$scratch/$name.err"; then fail "$name: the log is not empty"; fi
 }

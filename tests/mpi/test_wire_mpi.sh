@@ -6,6 +6,6 @@ set -eu
 top_srcdir=${top_srcdir:-.}
 program=${top_builddir:-.}/tests/mpi/test_wire_mpi
 for ranks in 1 2 5; do
-    bash "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 120 "$program"
+    bash "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$program"
 done
-bash "$top_srcdir/scripts/run-mpi" -n 2 -t 120 "$program" multiple
+bash "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$program" multiple

@@ -14,7 +14,7 @@ failed=0 program=$top_builddir/tests/mpi/test_wire_ucx
 succeeds() {
     local what=$1 ranks=$2
     shift 2
-    bash "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 120 "$@" >"$dir/out" 2>&1 && return
+    bash "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$@" >"$dir/out" 2>&1 && return
     cat "$dir/out"
     echo "FAIL: $what"
     failed=1
@@ -33,7 +33,7 @@ case $("$MPIRUN" --version 2>&1) in
 *"Open MPI"*|*OpenRTE*) keep="--continuous --enable-recovery --mca orte_abort_on_non_zero_status 0" ;;
 *) keep=-disable-auto-cleanup ;;
 esac
-RUN_MPI_FLAGS=$keep bash "$top_srcdir/scripts/run-mpi" -n 3 -t 60 "$program" gone >"$dir/out" 2>&1
+RUN_MPI_FLAGS=$keep bash "$top_srcdir/scripts/run-mpi" -n 3 -t 240 "$program" gone >"$dir/out" 2>&1
 [ "$(grep -c '^test_wire_ucx gone: .* 0 failed' "$dir/out")" -eq 2 ] ||
     { cat "$dir/out"; echo "FAIL: a rank that has gone was not named to both others"; failed=1; }
 
@@ -48,7 +48,7 @@ SELVAGE_SEGMENT_BYTES=8192 succeeds "damaged packets" 2 "$top_builddir/tests/mpi
     --packets 20 --bytes 601,6000,20000 --epochs 5 --each flip,swap,truncate
 # That the library is on UCX shows where UCX reaches nobody. MPICH may be on UCX itself.
 case $keep in -disable*) ;; *)
-    if UCX_TLS=self SELVAGE_TIMEOUT_S=5 bash "$top_srcdir/scripts/run-mpi" -n 2 -t 60 \
+    if UCX_TLS=self SELVAGE_TIMEOUT_S=5 bash "$top_srcdir/scripts/run-mpi" -n 2 -t 240 \
         "$top_builddir/tests/mpi/halo_mpi" >"$dir/out" 2>&1 || ! grep -q 'UCX does not reach rank' "$dir/out"; then
         cat "$dir/out"
         echo "FAIL: packets went past UCX"
@@ -62,7 +62,7 @@ cat >"$dir/differ" <<'END'
 exec "$@"
 END
 chmod +x "$dir/differ"
-if bash "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$dir/differ" "$top_builddir/tests/mpi/halo_mpi" >"$dir/out" 2>&1 ||
+if bash "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$dir/differ" "$top_builddir/tests/mpi/halo_mpi" >"$dir/out" 2>&1 ||
     ! grep -q 'SELVAGE_WIRE is not the same on all ranks' "$dir/out"; then
     cat "$dir/out"
     echo "FAIL: ranks with different wires"

@@ -10,7 +10,7 @@ program=$top_builddir/tests/ranks/leak_driver
 command -v valgrind >/dev/null || { echo "SKIP: no valgrind"; exit 77; }
 [ -x "$program" ] || { echo "SKIP: $program is not built"; exit 77; }
 check() { # ARGUMENT...
-    timeout -k 5 120 "$top_builddir/libtool" --mode=execute valgrind -q --fair-sched=yes --leak-check=full \
+    timeout -k 5 240 "$top_builddir/libtool" --mode=execute valgrind -q --fair-sched=yes --leak-check=full \
         --errors-for-leak-kinds=definite,indirect,possible --error-exitcode=9 "$program" "$@" 2>&1
 }
 failed=0

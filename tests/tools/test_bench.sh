@@ -25,7 +25,7 @@ bench() {
     local ranks=$1 status=$2 text=$3 got
     shift 3
     runs=$((runs + 1))
-    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 120 "$bench" "$@" >"$work/out" 2>"$work/err"
+    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$bench" "$@" >"$work/out" 2>"$work/err"
     got=$?
     [ "$got" = "$status" ] || { fail "status $got on $ranks ranks, wanted $status: $*"; return 1; }
     cat "$work/out" "$work/err" | grep -q -- "$text" || { fail "no '$text' on $ranks ranks: $*"; return 1; }
@@ -34,7 +34,7 @@ bench() {
 # wrong ARGUMENT...: refused without a launcher as well.
 wrong() {
     runs=$((runs + 1))
-    timeout -k 5 60 "$bench" "$@" >"$work/out" 2>"$work/err"
+    timeout -k 5 240 "$bench" "$@" >"$work/out" 2>"$work/err"
     [ $? = 2 ] && grep -q "^usage: " "$work/err" || fail "not refused: $*"
 }
 

@@ -27,7 +27,7 @@ coll() {
     local ranks=$1 status=$2 text=$3 got
     shift 3
     runs=$((runs + 1))
-    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 200 "$bench" coll "$@" >"$work/out" 2>"$work/err"
+    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$bench" coll "$@" >"$work/out" 2>"$work/err"
     got=$?
     [ "$got" = "$status" ] || { fail "status $got on $ranks ranks, wanted $status: $*"; return 1; }
     cat "$work/out" "$work/err" | grep -q -- "$text" || { fail "no '$text' on $ranks ranks: $*"; return 1; }
@@ -36,7 +36,7 @@ coll() {
 # wrong ARGUMENT...: refused without a launcher as well.
 wrong() {
     runs=$((runs + 1))
-    timeout -k 5 60 "$bench" coll "$@" >"$work/out" 2>"$work/err"
+    timeout -k 5 240 "$bench" coll "$@" >"$work/out" 2>"$work/err"
     [ $? = 2 ] && grep -q "^usage: " "$work/err" || fail "not refused: $*"
 }
 

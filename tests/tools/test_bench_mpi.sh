@@ -40,7 +40,7 @@ mpi() {
     local ranks=$1 status=$2 text=$3 got
     shift 3
     runs=$((runs + 1))
-    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 120 "$bench" mpi "$@" >"$work/out" 2>"$work/err"
+    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$bench" mpi "$@" >"$work/out" 2>"$work/err"
     got=$?
     [ "$got" = "$status" ] || { fail "status $got on $ranks ranks, wanted $status: $*"; return 1; }
     cat "$work/out" "$work/err" | grep -q -- "$text" || { fail "no '$text' on $ranks ranks: $*"; return 1; }
@@ -49,7 +49,7 @@ mpi() {
 # wrong ARGUMENT...: refused without a launcher as well.
 wrong() {
     runs=$((runs + 1))
-    timeout -k 5 60 "$bench" mpi "$@" >"$work/out" 2>"$work/err"
+    timeout -k 5 240 "$bench" mpi "$@" >"$work/out" 2>"$work/err"
     [ $? = 2 ] && grep -q "^usage: " "$work/err" || fail "not refused: $*"
 }
 
@@ -97,18 +97,18 @@ END
 # A run that ends before MPI_Init needs no launcher either.
 alone() {
     runs=$((runs + 1))
-    timeout -k 5 60 "$bench" mpi "${@:2}" >"$work/out" 2>"$work/err"
+    timeout -k 5 240 "$bench" mpi "${@:2}" >"$work/out" 2>"$work/err"
     [ $? = 1 ] && grep -q "$1" "$work/err" || fail "no '$1': ${*:2}"
 }
 
 short=(--iterations 4 --repetitions 1 --seconds 0.001 --window 4 --nccl no)
 outputs=(--json "$work/json" --csv "$work/csv")
-rival="MPIRUN=$(printf %q "$plain") $(printf '%q ' "$top_srcdir/scripts/run-mpi" -n 2 -t 60)"
+rival="MPIRUN=$(printf %q "$plain") $(printf '%q ' "$top_srcdir/scripts/run-mpi" -n 2 -t 240)"
 itself="$rival $(printf %q "$bench") mpi {} --ways host"
 # The program is appended to a rival without {}. It gives device pointers to an MPI that knows host memory only.
 [ "$SELVAGE_DEVICE" = soft ] || rival=$itself
 # A launcher that remembers that it wants ssh starts nothing within a job where there is none.
-if ! "$top_srcdir/scripts/run-mpi" -n 1 -t 60 env -i PATH="$PATH" HOME="${HOME:-/}" OMPI_ALLOW_RUN_AS_ROOT=1 \
+if ! "$top_srcdir/scripts/run-mpi" -n 1 -t 240 env -i PATH="$PATH" HOME="${HOME:-/}" OMPI_ALLOW_RUN_AS_ROOT=1 \
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$plain" -n 1 true >/dev/null 2>&1; then
     echo "no job within a job here: the rival is left out"
     exit "$((failed > 0 ? 1 : 77))"

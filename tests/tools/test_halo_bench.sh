@@ -12,7 +12,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0
 fail() { echo "FAIL: $*"; failed=1; }
-run() { bash "$top_srcdir/scripts/run-mpi" -t 120 -n "$@"; }
+run() { bash "$top_srcdir/scripts/run-mpi" -t 240 -n "$@"; }
 
 ranks_of_runs="1 2 4"
 [ "${BRIEF:-}" != yes ] || ranks_of_runs=4
@@ -39,7 +39,7 @@ sed -n 's/^face cells: .* blocks, \([0-9]*\) .* (\([0-9]*\) with.*/\1 \2/p' "$wo
 for arguments in '--edges 0' '--edges 8,x' '--widths 99' '--fields 17' '--repeats 0' '--seconds -1' more \
     --nothing; do
     # shellcheck disable=SC2086  # a list of words
-    timeout -k 5 60 "$halos" $arguments >/dev/null 2>"$work/err"
+    timeout -k 5 240 "$halos" $arguments >/dev/null 2>"$work/err"
     [ $? -eq 2 ] && grep -q '^usage' "$work/err" || fail "not refused: $arguments"
 done
 run 2 "$halos" --nothing >/dev/null 2>"$work/err"

@@ -28,7 +28,7 @@ alone() {
     local status=$1 got
     shift
     runs=$((runs + 1))
-    timeout -k 5 60 "$info" "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout -k 5 240 "$info" "$@" >"$work/out" 2>"$work/err" </dev/null
     got=$?
     [ "$got" = "$status" ] || fail "status $got, wanted $status: $*"
 }
@@ -36,7 +36,7 @@ under() {
     local ranks=$1 status=$2 got
     shift 2
     runs=$((runs + 1))
-    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 60 "$info" "$@" >"$work/out" 2>"$work/err"
+    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$info" "$@" >"$work/out" 2>"$work/err"
     got=$?
     [ "$got" = "$status" ] || fail "status $got on $ranks ranks, wanted $status: $*"
 }
@@ -69,7 +69,7 @@ pretended_gpus() {
     FAKE_GPUS=2 under 3 0 --json
     json '[m["gpu_ranks"] for m in run["members"]] == [2, 1, 2]'
     runs=$((runs + 1))
-    "$top_srcdir/scripts/run-mpi" -n 3 -t 60 bash -c "FAKE_GPUS=1 FAKE_GPU_FIRST=$numbers exec \"\$0\" --json" "$info" \
+    "$top_srcdir/scripts/run-mpi" -n 3 -t 240 bash -c "FAKE_GPUS=1 FAKE_GPU_FIRST=$numbers exec \"\$0\" --json" "$info" \
         >"$work/out" 2>"$work/err" || fail "masked"
     json '([(m["index"], m["bus_id"], m["gpu_ranks"]) for m in run["members"]] ==
           [(0, "0000:c%d:00.0" % i, 1) for i in range(3)])'

@@ -12,7 +12,7 @@ export SELVAGE_DEVICE=soft # whose links are modelled
 json=$(mktemp) || exit 1
 trap 'rm -f "$json"' EXIT
 [ -x "$overlap" ] || { echo "SKIP: $overlap is not built"; exit 77; }
-run() { "$top_srcdir/scripts/run-mpi" -t 120 -n "$@"; }
+run() { "$top_srcdir/scripts/run-mpi" -t 240 -n "$@"; }
 
 # overlapped RATIO: true if that of the last run is low enough.
 overlapped() {

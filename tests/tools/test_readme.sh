@@ -50,7 +50,7 @@ for program in wait halo enqueue smooth; do
                 "$dir/$program.o" "$top_builddir/libselvage.la" ${MPI_LIBS:-}
     } || { echo "the program of the pages ($program) does not build"; exit 1; }
 
-    "$top_srcdir/scripts/run-mpi" -n 2 -t 60 "$dir/$program" >"$dir/out" 2>"$dir/err"
+    "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$dir/$program" >"$dir/out" 2>"$dir/err"
     status=$?
     sort "$dir/out" >"$dir/sorted"
     if [ "$status" -ne 0 ] || grep -q 'selvage\[' "$dir/err" || ! cmp -s "$dir/sorted" "$dir/wanted"; then

@@ -24,7 +24,7 @@ smoke() {
     local ranks=$1 status=$2 text=$3 got
     shift 3
     runs=$((runs + 1))
-    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 120 "$smoke" "$@" >"$work/out" 2>"$work/err"
+    "$top_srcdir/scripts/run-mpi" -n "$ranks" -t 240 "$smoke" "$@" >"$work/out" 2>"$work/err"
     got=$?
     if [ "$status" = bad ] && [ "$got" -ne 0 ] && [ "$got" -ne 124 ]; then got=bad; fi
     [ "$got" = "$status" ] || { fail "status $got on $ranks ranks, wanted $status: $*"; return 1; }
@@ -36,7 +36,7 @@ alone() {
     local status=$1 text=$2
     shift 2
     runs=$((runs + 1))
-    timeout -k 5 60 "$smoke" "$@" >"$work/out" 2>"$work/err"
+    timeout -k 5 240 "$smoke" "$@" >"$work/out" 2>"$work/err"
     [ $? = "$status" ] && cat "$work/out" "$work/err" | grep -q -- "$text" || fail "not $status and '$text': $*"
 }
 
