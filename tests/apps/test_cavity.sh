@@ -35,12 +35,12 @@ cavity 1 1 "^NOT steady" --cells 33 --passes 2
 alone=$hash
 same 4 --cells 33 --blocks 2x2
 [ "${BRIEF:-}" != yes ] || finish
-same 2 --cells 33 --blocks 2x1
-same 3 --cells 33 --blocks 1x3
-for blocks in 4x1 1x4; do same 4 --cells 33 --blocks "$blocks"; done
-same 6 --cells 33 --blocks 3x2
-for route in peer shared staged; do SELVAGE_ROUTE=$route same 4 --cells 33; done
-SELVAGE_PROGRESS=thread same 2 --cells 33
+alike same 2 --cells 33 --blocks 2x1
+alike same 3 --cells 33 --blocks 1x3
+for blocks in 4x1 1x4; do alike same 4 --cells 33 --blocks "$blocks"; done
+alike same 6 --cells 33 --blocks 3x2
+for route in peer shared staged; do SELVAGE_ROUTE=$route alike same 4 --cells 33; done
+SELVAGE_PROGRESS=thread alike same 2 --cells 33
 
 cavity 1 1 "unstable" --re 1000 --cells 16
 cavity 2 2 "^usage" --re 400

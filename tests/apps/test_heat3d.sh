@@ -18,11 +18,11 @@ grep '\^3 ' "$work/out" >"$work/alone"
 [ "$(wc -l <"$work/alone")" -eq 3 ] || fail "not three grids"
 same 4 --dims 1x2x2
 [ "${BRIEF:-}" != yes ] || finish
-same 2
-same 3 --dims 3x1x1
-same 4 --dims 4x1x1 # 1 or 2 cells along x
-same 8 --dims 2x2x2
-for route in peer shared staged; do SELVAGE_ROUTE=$route same 4; done
+alike same 2
+alike same 3 --dims 3x1x1
+alike same 4 --dims 4x1x1 # 1 or 2 cells along x
+alike same 8 --dims 2x2x2
+for route in peer shared staged; do SELVAGE_ROUTE=$route alike same 4; done
 SELVAGE_PROGRESS=thread same 2
 SELVAGE_SOFT_MODE=inline same 2
 

@@ -29,7 +29,10 @@ refused() {
 
 # bad NAME TEXT: the file $work/NAME is refused with a message that names it.
 some=3
-[ "${BRIEF:-}" != yes ] || some=1
+case ${BRIEF:-} in
+cases) some=1 ;;
+yes) some=2 ;;
+esac
 bad() {
     refused "$some" 1 "^plaquette: $work/$1: .*$2" --lattice "$work/$1"
 }

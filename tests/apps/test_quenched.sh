@@ -30,22 +30,22 @@ same even 1x1x1x1 1 "${even[@]}"
 [ "$(awk '{ print $3 }' "$work/even" | sort -u | wc -l)" -eq 2 ] || fail "two starts, but not two hashes"
 same even 2x1x2x1 4 "${even[@]}"
 [ "${BRIEF:-}" != yes ] || finish
-same even 2x1x1x1 2 "${even[@]}"
-same even 1x1x1x2 2 "${even[@]}"
-same even 1x4x1x1 4 "${even[@]}"
-same even 2x2x2x1 8 "${even[@]}"
-same even 1x1x1x1 1 "${even[@]}" --device soft # where there is a GPU, the others ran on it
+alike same even 2x1x1x1 2 "${even[@]}"
+alike same even 1x1x1x2 2 "${even[@]}"
+alike same even 1x4x1x1 4 "${even[@]}"
+alike same even 2x2x2x1 8 "${even[@]}"
+alike same even 1x1x1x1 1 "${even[@]}" --device soft # where there is a GPU, the others ran on it
 quenched 8 0 "grid" "${even[@]}" # the library's own choice
 values | cmp -s - "$work/even" || fail "other values on 8 ranks"
 for route in peer shared staged; do
-    SELVAGE_ROUTE=$route same even 1x2x2x1 4 "${even[@]}"
+    SELVAGE_ROUTE=$route alike same even 1x2x2x1 4 "${even[@]}"
 done
 
 # Blocks of 1 and 2 sites, in which every link is another rank's halo.
 uneven=(--extent 6x4x2x6 --sweeps 2 --thermalise 0 --relax 1 --start hot)
 same uneven 1x1x1x1 1 "${uneven[@]}"
-same uneven 4x1x1x1 4 "${uneven[@]}"
-same uneven 1x3x2x1 6 "${uneven[@]}"
+alike same uneven 4x1x1x1 4 "${uneven[@]}"
+alike same uneven 1x3x2x1 6 "${uneven[@]}"
 
 # Another seed is another chain.
 quenched 1 0 "nothing is compared" "${even[@]}" --seed 2

@@ -23,11 +23,11 @@ same() {
     SELVAGE_COLL_ALGO=$1 SELVAGE_COLL_PROTO=$2 reduce_scatter 4 0 "^order .*: right$" --n 15
     grep '\^2 ' "$work/out" | cmp -s - "$work/table" || fail "other figures by $1, $2"
 }
-same oneshot ll
-same oneshot simple
-same twoshot ll
-same twoshot simple
-same direct auto
+alike same oneshot ll
+alike same oneshot simple
+alike same twoshot ll
+alike same twoshot simple
+alike same direct auto
 SELVAGE_COLL_CHECKSUM=on same auto auto
 SELVAGE_COLL_WORK_FIFO=always same auto auto
 

@@ -34,13 +34,13 @@ same() {
 sums="sum over momenta"
 wilson 4 0 "$sums" --extent 2x4x6x8 --sources 3 --gauge-transform 7
 [ "${BRIEF:-}" != yes ] || finish
-wilson 1 0 "$sums" --extent 4x4x4x4
-wilson 2 0 "$sums" --extent 4x4x4x4 --sources 4 --kappa 0.124
-wilson 8 0 "grid 2x2x2x1" --extent 4x4x4x4 --sources 1 --grid 2x2x2x1 --gauge-transform 8
-wilson 4 0 "grid 4x1x1x1" --extent 6x2x4x2 --sources 3 --grid 4x1x1x1 --gauge-transform 9 # 2, 2, 1 and 1 sites along x
-wilson 6 0 "grid 1x3x1x2" --extent 4x4x2x6 --sources 3 --grid 1x3x1x2 --gauge-transform 10
+alike wilson 1 0 "$sums" --extent 4x4x4x4
+alike wilson 2 0 "$sums" --extent 4x4x4x4 --sources 4 --kappa 0.124
+alike wilson 8 0 "grid 2x2x2x1" --extent 4x4x4x4 --sources 1 --grid 2x2x2x1 --gauge-transform 8
+alike wilson 4 0 "grid 4x1x1x1" --extent 6x2x4x2 --sources 3 --grid 4x1x1x1 --gauge-transform 9 # 2, 2, 1 and 1 sites along x
+alike wilson 6 0 "grid 1x3x1x2" --extent 4x4x2x6 --sources 3 --grid 1x3x1x2 --gauge-transform 10
 for route in peer shared staged; do
-    SELVAGE_ROUTE=$route wilson 4 0 "$sums" --extent 4x4x4x4 --sources 1 --grid 1x1x2x2 --gauge-transform 11
+    SELVAGE_ROUTE=$route alike wilson 4 0 "$sums" --extent 4x4x4x4 --sources 1 --grid 1x1x2x2 --gauge-transform 11
 done
 SELVAGE_SOFT_MODE=inline wilson 2 0 "$sums" --extent 4x4x4x4 --sources 1 --gauge-transform 11
 SELVAGE_PROGRESS=thread wilson 2 0 "$sums" --extent 4x4x4x4 --sources 1 --gauge-transform 12
@@ -52,9 +52,9 @@ random=$work/random
 "${PYTHON:-python3}" "$top_srcdir/tests/fixtures/wilson_dense.py" "$random" 0.13 >"$work/dense" ||
     fail "no dense matrix"
 same "$work/dense" 1 1x1x1x1 --lattice "$random" --kappa 0.13
-same "$work/dense" 2 2x1x1x1 --lattice "$random" --kappa 0.13
-same "$work/dense" 4 1x2x2x1 --lattice "$random" --kappa 0.13
-same "$work/dense" 4 1x1x1x4 --lattice "$random" --kappa 0.13 --gauge-transform 13
+alike same "$work/dense" 2 2x1x1x1 --lattice "$random" --kappa 0.13
+alike same "$work/dense" 4 1x2x2x1 --lattice "$random" --kappa 0.13
+alike same "$work/dense" 4 1x1x1x4 --lattice "$random" --kappa 0.13 --gauge-transform 13
 awk 'NR == 2 { $2 = sprintf("%.15e", $2 * (1 + 3e-10)) } 1' "$work/dense" >"$work/other"
 equal "$work/other" "$work/dense" && fail "a difference of 3e-10 is not seen"
 

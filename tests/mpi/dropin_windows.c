@@ -297,6 +297,7 @@ static bool makes_windows(void)
 static void check_sums(void)
 {
     enum { NUMBERS = 16, TURNS = 600 };
+    const int turns = check_part(TURNS);
     double one = 1, before, seen[NUMBERS], wanted[NUMBERS] = {0};
     void *base;
     MPI_Win win;
@@ -305,7 +306,7 @@ static void check_sums(void)
     CHECK_STATUS(selvage_stream_synchronize(dropin.device, dropin.stream), SELVAGE_SUCCESS);
     CHECK_EQ(MPI_Win_create(base, sizeof seen, sizeof seen[0], MPI_INFO_NULL, MPI_COMM_WORLD, &win), MPI_SUCCESS);
     MPI_Win_lock_all(0, win);
-    for (int turn = 0; turn < TURNS; turn++) {
+    for (int turn = 0; turn < turns; turn++) {
         int to = turn % 3 ? (dropin.rank + turn) % dropin.size : 0;
         if (turn % 2)
             MPI_Fetch_and_op(&one, &before, MPI_DOUBLE, to, turn % NUMBERS, MPI_SUM, win);
