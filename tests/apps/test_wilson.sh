@@ -37,7 +37,8 @@ wilson 4 0 "$sums" --extent 2x4x6x8 --sources 3 --gauge-transform 7
 alike wilson 1 0 "$sums" --extent 4x4x4x4
 alike wilson 2 0 "$sums" --extent 4x4x4x4 --sources 4 --kappa 0.124
 alike wilson 8 0 "grid 2x2x2x1" --extent 4x4x4x4 --sources 1 --grid 2x2x2x1 --gauge-transform 8
-alike wilson 4 0 "grid 4x1x1x1" --extent 6x2x4x2 --sources 3 --grid 4x1x1x1 --gauge-transform 9 # 2, 2, 1 and 1 sites along x
+# 2, 2, 1 and 1 sites along x.
+alike wilson 4 0 "grid 4x1x1x1" --extent 6x2x4x2 --sources 3 --grid 4x1x1x1 --gauge-transform 9
 alike wilson 6 0 "grid 1x3x1x2" --extent 4x4x2x6 --sources 3 --grid 1x3x1x2 --gauge-transform 10
 for route in peer shared staged; do
     SELVAGE_ROUTE=$route alike wilson 4 0 "$sums" --extent 4x4x4x4 --sources 1 --grid 1x1x2x2 --gauge-transform 11

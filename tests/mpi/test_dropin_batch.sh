@@ -14,7 +14,8 @@ export SELVAGE_DEVICE=${SELVAGE_DEVICE:-soft} SELVAGE_DROPIN_SYNC=default SELVAG
 batch() {
     local what=$1
     shift
-    env "$@" "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tests/mpi/dropin_batch" "$what" >"$dir/out" 2>&1 ||
+    env "$@" "$top_srcdir/scripts/run-mpi" -n 2 -t 240 "$top_builddir/tests/mpi/dropin_batch" "$what" \
+        >"$dir/out" 2>&1 ||
         { cat "$dir/out"; echo "FAIL: $what $*"; failed=1; }
 }
 says() { grep -Eq "$1" "$dir/out" || { cat "$dir/out"; echo "FAIL: no \"$1\""; failed=1; }; }

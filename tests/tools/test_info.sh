@@ -69,7 +69,8 @@ pretended_gpus() {
     FAKE_GPUS=2 under 3 0 --json
     json '[m["gpu_ranks"] for m in run["members"]] == [2, 1, 2]'
     runs=$((runs + 1))
-    "$top_srcdir/scripts/run-mpi" -n 3 -t 240 bash -c "FAKE_GPUS=1 FAKE_GPU_FIRST=$numbers exec \"\$0\" --json" "$info" \
+    "$top_srcdir/scripts/run-mpi" -n 3 -t 240 \
+        bash -c "FAKE_GPUS=1 FAKE_GPU_FIRST=$numbers exec \"\$0\" --json" "$info" \
         >"$work/out" 2>"$work/err" || fail "masked"
     json '([(m["index"], m["bus_id"], m["gpu_ranks"]) for m in run["members"]] ==
           [(0, "0000:c%d:00.0" % i, 1) for i in range(3)])'

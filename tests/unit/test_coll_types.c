@@ -197,7 +197,7 @@ static void test_random_passes(void)
 {
     static const unsigned lanes[] = {1, 2, 32, 33, 512};
 
-    for (unsigned i = 0; i < CASES; i++) {
+    for (unsigned i = 0, cases = (unsigned)check_part(CASES); i < cases; i++) {
         coll_case_t c = {.type = 1 + pick(SELVAGE_FLOAT8_E5M2), .op = ops[pick(4)], .nsrc = 1 + pick(COLL_SOURCES),
                          .ndst = pick(COLL_TARGETS + 1), .digest = pick(2), .key = random_bits(),
                          .first_word = pick(1000)};
@@ -267,7 +267,7 @@ static void test_nothing_beside_is_touched(void)
 /* What other device code calls on words gives what the pass gives. */
 static void test_words(void)
 {
-    for (unsigned i = 0; i < CASES; i++) {
+    for (unsigned i = 0, cases = (unsigned)check_part(CASES); i < cases; i++) {
         coll_case_t c = {.type = 1 + pick(SELVAGE_FLOAT8_E5M2), .op = ops[pick(4)], .nsrc = 1 + pick(COLL_SOURCES),
                          .premul = pick(16) & 1, .divisor = pick(17)};
         const unsigned bytes = coll_numbers_bytes(c.type);
