@@ -4,6 +4,9 @@
  * state runs on it. It sleeps THREAD_MAX_SLEEP_US at most, so work that arrives while it sleeps waits no longer than
  * that.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* for a thread's name */
+#endif
 #include "host/progress.h"
 
 #include <signal.h>
@@ -32,6 +35,7 @@ static void *thread_main(void *arg)
 {
     sv_progress_t *progress = arg;
     *sv_thread_binding() = progress->binding;
+    pthread_setname_np(pthread_self(), "selvage-prog"); /* for those who look at a process's threads */
     sv_topology_bind_thread(progress->topology);
     /* Partner: the release in sv_progress_fini(). */
     while (!atomic_load_explicit(&progress->stop, memory_order_acquire)) {
